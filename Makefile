@@ -1,0 +1,34 @@
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## Lists these targets.
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## Builds ./hookonce.
+	go build ./cmd/hookonce
+
+.PHONY: test
+test: ## Runs all tests; the databases are real ones.
+	go test ./...
+
+.PHONY: race
+race: ## Runs all tests under the race detector (needs a C compiler).
+	go test -race ./...
+
+.PHONY: fuzz
+fuzz: ## Runs each fuzz target for 30 s.
+	.ci/fuzz 30s
+
+.PHONY: fmt
+fmt: ## Formats the Go files.
+	.ci/tool gofumpt -w .
+
+.PHONY: lint
+lint: ## Runs the linters, and the tests of the project's own rules.
+	.ci/tool golangci-lint run ./...
+	go test ./internal/deps
+
+.PHONY: ci
+ci: ## Runs everything that a change must pass.
+	.ci/run

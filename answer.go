@@ -1,0 +1,101 @@
+package hookonce
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/provider"
+)
+
+// answerClaimed answers a delivery whose claims are final. It is 2xx only if
+// every one of its events is durable, or kept in the quarantine.
+func (in *Inbox) answerClaimed(ctx context.Context, d *delivery, u *claimUnit, malformed int) *answer {
+	src, durable := d.source, 0
+	for i := range u.results {
+		result, claim := &u.results[i], &u.claims[i]
+		switch {
+		case errors.Is(result.err, driver.ErrBadRow):
+			// The database refuses what the sender signed: as malformed as
+			// what could not be parsed, and as authentic.
+			item := provider.Malformed{Reason: "the database refuses the event", Body: claim.Body}
+			if err := in.quarantine(ctx, d, []provider.Malformed{item}); err != nil {
+				return in.unavailable(src, "the quarantine could not be written", err)
+			}
+			malformed++
+		case result.err != nil:
+			return in.unavailable(src, "the claim was not made", result.err)
+		default:
+			durable++
+			in.logClaim(claim, result)
+		}
+	}
+	if malformed > 0 && durable == 0 {
+		return in.answerMalformed(src)
+	}
+	if src.Ack != nil {
+		return &answer{
+			status:      cmp.Or(src.Ack.Status, http.StatusOK),
+			contentType: cmp.Or(src.Ack.ContentType, "text/plain; charset=utf-8"),
+			body:        []byte(src.Ack.Body),
+		}
+	}
+	if src.batch {
+		return answerBatch(u, malformed)
+	}
+	return answerEvent(&u.claims[0], &u.results[0])
+}
+
+func answerEvent(claim *driver.Claim, result *claimResult) *answer {
+	body := struct {
+		Status   string `json:"status"`
+		EventID  string `json:"event_id"`
+		Reopened bool   `json:"reopened,omitempty"`
+	}{"ok", claim.EventID, result.reopened}
+	if !result.Claimed {
+		body.Status = "duplicate"
+	}
+	return accepted(body)
+}
+
+// answerBatch answers for all items of a batch: events counts those that are
+// durable now, duplicates among them.
+func answerBatch(u *claimUnit, malformed int) *answer {
+	body := struct {
+		Status     string `json:"status"`
+		Events     int    `json:"events"`
+		Duplicates int    `json:"duplicates"`
+		Malformed  int    `json:"malformed,omitempty"`
+	}{Status: "ok", Malformed: malformed}
+	for i := range u.results {
+		if u.results[i].err != nil {
+			continue
+		}
+		body.Events++
+		if !u.results[i].Claimed {
+			body.Duplicates++
+		}
+	}
+	return accepted(body)
+}
+
+func (in *Inbox) logClaim(claim *driver.Claim, result *claimResult) {
+	log := in.log.With(slog.String("source", claim.Source), slog.String("event_id", claim.EventID))
+	if result.RepeatOf != "" {
+		log.Warn("a body was seen before under another event id",
+			slog.String("first_event_id", result.RepeatOf), slog.Bool("refused", !result.Claimed))
+	}
+	switch {
+	case result.Claimed:
+		log.Debug("claimed", slog.String("type", claim.Type), slog.Int("messages", len(claim.Messages)))
+	case result.OtherBody:
+		log.Warn("duplicate with another body")
+	case result.reopened:
+		log.Info("dead event reopened by a delivery")
+	default:
+		log.Debug("duplicate")
+	}
+}

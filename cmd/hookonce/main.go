@@ -1,0 +1,14 @@
+// Command hookonce receives webhooks and makes at-least-once delivery behave
+// like exactly-once processing. Package internal/cli is its command line.
+package main
+
+import (
+	"context"
+	"os"
+
+	"github.com/hookonce/hookonce/internal/cli"
+)
+
+func main() {
+	os.Exit(cli.Main(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Environ()))
+}

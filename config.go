@@ -1,0 +1,219 @@
+package hookonce
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/hookonce/hookonce/provider"
+	"github.com/hookonce/hookonce/verify"
+)
+
+// Defaults of Config, Source and Destination.
+const (
+	DefaultDedupeWindow   = 30 * 24 * time.Hour
+	DefaultRetention      = 30 * 24 * time.Hour
+	DefaultAckTimeout     = 3 * time.Second
+	DefaultMaxBody        = 1 << 20
+	DefaultSendTimeout    = 15 * time.Second
+	DefaultSendAttempts   = 20
+	DefaultFirstRetry     = 10 * time.Second
+	DefaultMaxRetry       = 12 * time.Hour
+	DefaultConcurrency    = 16
+	DefaultQueue          = 8192
+	DefaultBodyBytes      = 256 << 20
+	DefaultQuarantineRows = 10_000
+)
+
+// DefaultUnverifiedRate is the default of Config.UnverifiedRate.
+var DefaultUnverifiedRate = Rate{Count: 100, Per: time.Second}
+
+// Config is what an Inbox works with. The zero value of every field is usable.
+// A Config is read once, by New; changing it later changes nothing.
+type Config struct {
+	Sources      []Source
+	Destinations []Destination
+	Routes       []Route
+
+	// DedupeWindow is how long the identity of an event stays claimed, counted
+	// from its first delivery. Defaults to 30 days.
+	DedupeWindow time.Duration
+	// Retention is how long bodies and headers of finished events are kept.
+	// Defaults to 30 days.
+	Retention time.Duration
+
+	// UnverifiedRate bounds how many unverified requests from one address are
+	// answered 401; those beyond it are answered 429. A request that verifies
+	// is never held back by it. Defaults to 100 a second.
+	UnverifiedRate Rate
+	// Queue is how many deliveries may wait for their claim; beyond it the
+	// answer is 503. Defaults to 8,192.
+	Queue int
+	// BodyBytes bounds the memory of all bodies from their first byte to their
+	// answer; beyond it the answer is 503. Defaults to 256 MiB.
+	BodyBytes int64
+	// QuarantineRows is how many malformed requests are kept of each source,
+	// the newest. Defaults to 10,000.
+	QuarantineRows int
+
+	// Logger takes the log. Defaults to slog.Default().
+	Logger *slog.Logger
+}
+
+// Source is one configured sender. It has the URL /webhooks/{Name}.
+type Source struct {
+	// Name matches [a-z0-9] followed by up to 62 of [a-z0-9_-].
+	Name     string
+	Provider provider.Name
+	// Scheme names a scheme of the provider that is not its default.
+	Scheme string
+	// Signature says how the sender signs, for provider.HMAC.
+	Signature *verify.Scheme
+	// Secrets returns the active secrets; any one may match.
+	Secrets Secrets
+	// Key is the sender's public key, for schemes that have one.
+	Key string
+	// URL is the public URL of this source, where the signature covers it.
+	URL string
+	// Event overrides, field by field, where the provider's fields stand.
+	Event provider.EventRules
+	// Tolerance is how far a signed timestamp may lie from now, in both
+	// directions. 0 means the scheme's own, which is 5 minutes for most.
+	Tolerance time.Duration
+
+	// MaxBody is the largest body in bytes; a compressed one must fit before
+	// and after inflating. Defaults to the provider's, else 1 MiB.
+	MaxBody int64
+	// AckTimeout bounds the time from the body's last byte to the answer.
+	// Defaults to 0.8 of the provider's own time-out, at most 3 s.
+	AckTimeout time.Duration
+	// Rate bounds verified requests; the zero value does not.
+	Rate Rate
+	// Ack replaces the body of an answer that accepts an event.
+	Ack *Ack
+
+	// Malformed says how a verified request without a usable event is
+	// answered. It is kept in the quarantine in either case.
+	Malformed Malformed
+	// Redelivery says what a delivery of a dead event does.
+	Redelivery Redelivery
+	// ReplayGuard answers a body that was seen before under another event id
+	// as a duplicate, where the id is not signed.
+	ReplayGuard bool
+	// ContentEncodings lists the compressed encodings that are accepted; only
+	// "gzip" is known. The signature covers the bytes as sent.
+	ContentEncodings []string
+	// Consume says who works on the events.
+	Consume Consume
+
+	// DedupeWindow and Retention override those of Config.
+	DedupeWindow time.Duration
+	Retention    time.Duration
+}
+
+// Secrets gives the active secrets of a source for one request. See
+// StaticSecrets and SecretsFunc.
+type Secrets interface {
+	// Secrets is called for every request of the source, before it is
+	// verified, so it may trust nothing in r; it must be fast and safe for
+	// concurrent use, and must not read the body. An error, or no secrets at
+	// all, is answered 503: the fault is ours, not the sender's.
+	Secrets(ctx context.Context, r *http.Request) ([]string, error)
+}
+
+// SecretsFunc is a function as Secrets, for example one secret per tenant.
+type SecretsFunc func(ctx context.Context, r *http.Request) ([]string, error)
+
+// Secrets calls f.
+func (f SecretsFunc) Secrets(ctx context.Context, r *http.Request) ([]string, error) {
+	return f(ctx, r)
+}
+
+// StaticSecrets returns Secrets that are always the same; New checks them.
+func StaticSecrets(secrets ...string) Secrets { return staticSecrets(secrets) }
+
+type staticSecrets []string
+
+func (s staticSecrets) Secrets(context.Context, *http.Request) ([]string, error) { return s, nil }
+
+// Ack is the answer that a sender wants for an accepted event.
+type Ack struct {
+	Status      int    // 2xx; 0 means 200
+	ContentType string // "" means text/plain; charset=utf-8
+	Body        string
+}
+
+// Malformed says how a verified but unusable request is answered.
+type Malformed string
+
+// The values of Source.Malformed.
+const (
+	MalformedReject     Malformed = ""           // 400
+	MalformedQuarantine Malformed = "quarantine" // 200
+)
+
+// Redelivery says what a delivery of a dead event does.
+type Redelivery string
+
+// The values of Source.Redelivery.
+const (
+	RedeliveryReopen Redelivery = ""    // a new generation with full attempts
+	RedeliveryAck    Redelivery = "ack" // it is only acknowledged
+)
+
+// Consume says who works on the events of a source.
+type Consume string
+
+// The values of Source.Consume.
+const (
+	ConsumeRoutes Consume = ""    // the routes alone
+	ConsumeSQL    Consume = "sql" // an application takes them with SQL
+)
+
+// Rate is a number of things in a time. The zero value means no limit.
+type Rate struct {
+	Count int
+	Per   time.Duration
+}
+
+// Destination is an HTTP endpoint that messages are sent to.
+type Destination struct {
+	Name string
+	URL  string // http or https
+	// Secret signs what is sent, as Standard Webhooks; "" sends unsigned. With
+	// the prefix whsec_ the rest is base64; any other text is used as it is.
+	Secret string
+	// Timeout bounds one attempt, from dialling to the last byte of the
+	// answer. Defaults to 15 s.
+	Timeout time.Duration
+	Retry   Retry
+	// Concurrency is how many messages are sent at a time by one process.
+	// Defaults to 16.
+	Concurrency int
+	// Rate bounds the attempts of one process; the zero value does not.
+	Rate Rate
+}
+
+// Retry is the schedule of a destination: attempt n+1 follows attempt n after
+// a random time of up to First·2ⁿ⁻¹, and at most Max.
+type Retry struct {
+	Attempts int           // in all; defaults to 20
+	First    time.Duration // defaults to 10 s
+	Max      time.Duration // defaults to 12 h
+}
+
+// Route says which events become messages to which destination.
+type Route struct {
+	Name string
+	// Sources are the sources it takes events of; none means all.
+	Sources []string
+	// Types are event types; a '*' stands for any text. None means all.
+	Types []string
+	// Where decides on an event that matched Sources and Types; nil means yes.
+	// An error counts as no, and is logged. It must be fast and safe for
+	// concurrent use.
+	Where func(ev *Event) (bool, error)
+	// To is the name of a destination.
+	To string
+}

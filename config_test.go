@@ -1,0 +1,115 @@
+package hookonce_test
+
+import (
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/provider"
+	"github.com/hookonce/hookonce/verify"
+)
+
+func TestNewRefusesFaults(t *testing.T) {
+	t.Parallel()
+	gh := func(change func(*hookonce.Source)) *hookonce.Config {
+		s := hookonce.Source{Name: "gh", Provider: provider.GitHub, Secrets: hookonce.StaticSecrets(secret)}
+		change(&s)
+		return &hookonce.Config{Sources: []hookonce.Source{s}}
+	}
+	dest := hookonce.Destination{Name: "app", URL: "http://localhost/x"}
+	tests := []struct {
+		name string
+		cfg  *hookonce.Config
+		want string // in the error
+	}{
+		{"source name", gh(func(s *hookonce.Source) { s.Name = "Git Hub" }), "name must match"},
+		{"unknown provider", gh(func(s *hookonce.Source) { s.Provider = "githib" }), "github"},
+		{"unknown scheme", gh(func(s *hookonce.Source) { s.Scheme = "md5" }), "sha256"},
+		{"no secrets", gh(func(s *hookonce.Source) { s.Secrets = nil }), "secrets"},
+		{"empty list", gh(func(s *hookonce.Source) { s.Secrets = hookonce.StaticSecrets() }), "empty"},
+		{"empty secret", gh(func(s *hookonce.Source) { s.Secrets = hookonce.StaticSecrets(secret, "") }), "secrets[1]"},
+		{"blank secret", gh(func(s *hookonce.Source) { s.Secrets = hookonce.StaticSecrets("  ") }), "secrets[0]"},
+		{"signature of a known provider", gh(func(s *hookonce.Source) { s.Signature = &verify.Scheme{} }), "signature"},
+		{"no signature for hmac", gh(func(s *hookonce.Source) { s.Provider = provider.HMAC }), "signature"},
+		{"tolerance without timestamp", gh(func(s *hookonce.Source) { s.Tolerance = time.Minute }), "tolerance"},
+		{"secrets of an unsigned source", gh(func(s *hookonce.Source) {
+			s.Provider, s.Event.ID = provider.None, "body:id"
+		}), "unsigned"},
+		{"unsigned without an id", gh(func(s *hookonce.Source) { s.Provider, s.Secrets = provider.None, nil }), "event.id"},
+		{"bad location", gh(func(s *hookonce.Source) { s.Event.ID = "nowhere:id" }), "event.id"},
+		{"encoding", gh(func(s *hookonce.Source) { s.ContentEncodings = []string{"br"} }), "gzip"},
+		{"guard of a signed id", gh(func(s *hookonce.Source) { s.Event.ID, s.ReplayGuard = "body:id", true }), "guard"},
+		{"negative window", gh(func(s *hookonce.Source) { s.DedupeWindow = -1 }), "negative"},
+		{"ack status", gh(func(s *hookonce.Source) { s.Ack = &hookonce.Ack{Status: 302} }), "2xx"},
+		{"two sources", &hookonce.Config{Sources: append(gh(func(*hookonce.Source) {}).Sources,
+			gh(func(*hookonce.Source) {}).Sources...)}, "two of that name"},
+		{"two destinations", &hookonce.Config{Destinations: []hookonce.Destination{dest, dest}}, "two of that name"},
+		{"destination URL", &hookonce.Config{Destinations: []hookonce.Destination{{Name: "x", URL: "ftp://canary@h/"}}}, "http"},
+		{"destination retry", &hookonce.Config{Destinations: []hookonce.Destination{{
+			Name: "x", URL: dest.URL, Retry: hookonce.Retry{First: time.Hour, Max: time.Minute},
+		}}}, "max"},
+		{"route to nowhere", &hookonce.Config{Routes: []hookonce.Route{{Name: "r", To: "app"}}}, `no destination "app"`},
+		{"route from nowhere", &hookonce.Config{
+			Destinations: []hookonce.Destination{dest},
+			Routes:       []hookonce.Route{{Name: "r", To: "app", Sources: []string{"x"}}},
+		}, `no source "x"`},
+	}
+	store := openStore(t)
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			_, err := hookonce.New(store, tt.cfg)
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error %v, want one with %q", err, tt.want)
+			}
+			if err != nil && strings.Contains(err.Error(), "canary") {
+				t.Errorf("the error quotes what may be a secret: %v", err)
+			}
+		})
+	}
+}
+
+func TestNewReportsAllFaultsAtOnce(t *testing.T) {
+	t.Parallel()
+	_, err := hookonce.New(openStore(t), &hookonce.Config{
+		Sources:      []hookonce.Source{{Name: "a", Provider: "?"}, {Name: "b", Provider: provider.GitHub}},
+		Destinations: []hookonce.Destination{{Name: "c"}},
+		Routes:       []hookonce.Route{{Name: "d", To: "e"}},
+	})
+	for _, want := range []string{`source "a"`, `source "b"`, `destination "c"`, `route "d"`} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("the error does not speak of %s: %v", want, err)
+		}
+	}
+}
+
+func TestNewNeedsAStore(t *testing.T) {
+	t.Parallel()
+	if _, err := hookonce.New(nil, nil); err == nil {
+		t.Error("no error")
+	}
+}
+
+func TestPathsThatNameNoSource(t *testing.T) {
+	t.Parallel()
+	in := newInbox(t, openStore(t), nil)
+	for _, path := range []string{
+		"/", "/webhooks", "/webhooks/", "/webhooks/other", "/webhooks/gh/", "//webhooks/gh", "/webhooks//gh",
+		"/x/../webhooks/gh", "/webhooks%2Fgh", "/webhooks/%67h", "/webhooks/gh%00", "/webhooks/GH",
+	} {
+		r := delivery("1", "{}")
+		u, err := url.Parse("http://example.com" + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.URL = u
+		w := httptest.NewRecorder()
+		in.ServeHTTP(w, r)
+		if w.Code != 404 {
+			t.Errorf("%s: %d, want 404", path, w.Code)
+		}
+	}
+}

@@ -1,0 +1,35 @@
+package driver
+
+import "errors"
+
+// What a Store's errors match with errors.Is. All but ErrCommitUnknown say
+// that nothing was written.
+var (
+	// ErrBadRow means that the database refused a row for what it holds.
+	// Its batch-mates are fine: split the batch and try the halves.
+	ErrBadRow = errors.New("the database refused the row")
+
+	// ErrLockTimeout means that a key stayed locked by another session for
+	// longer than LockTimeout. Its batch-mates are fine.
+	ErrLockTimeout = errors.New("timed out waiting for another session's lock")
+
+	// ErrSerialization means a deadlock or a serialization failure: the same
+	// call may be made again at once.
+	ErrSerialization = errors.New("the database gave up in favour of a concurrent transaction")
+
+	// ErrUnavailable means that the database could not be reached, was busy,
+	// full, read-only or shutting down, and that nothing was written.
+	ErrUnavailable = errors.New("the database is unavailable")
+
+	// ErrCommitUnknown means that the write may or may not have happened: the
+	// connection was lost, or the deadline passed, after the statement had
+	// been sent. It must never be reported as success nor as failure.
+	ErrCommitUnknown = errors.New("the outcome of the commit is unknown")
+
+	// ErrNotFound means that there is no such event or message.
+	ErrNotFound = errors.New("not found")
+
+	// ErrSchema means that the schema is missing, older or newer than this
+	// program.
+	ErrSchema = errors.New("the database schema does not fit this version of hookonce")
+)

@@ -1,0 +1,167 @@
+package driver
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"time"
+)
+
+// The states of an event.
+const (
+	StatePending = "pending"
+	StateRunning = "running"
+	StateDone    = "done"
+	StateDead    = "dead"
+	StateSkipped = "skipped"
+)
+
+// The states of a message; pending, dead and skipped are as above.
+const (
+	StateSending = "sending"
+	StateSent    = "sent"
+)
+
+// Notes that explain a state.
+const (
+	// NoteNoRoute: no route and no handler matched when the event was claimed.
+	NoteNoRoute = "no route"
+)
+
+// EventStates lists the states of an event.
+func EventStates() []string {
+	return []string{StatePending, StateRunning, StateDone, StateDead, StateSkipped}
+}
+
+// EventFilter selects events. Zero fields select all.
+type EventFilter struct {
+	Source string
+	Type   string
+	State  string // one of EventStates
+	Note   string
+	ID     string    // the event id as shown
+	Text   string    // a substring of the event id, the type or the body
+	Since  time.Time // received at or after
+	Until  time.Time // received before
+	Limit  int       // 1 to 200; 0 means 50
+	After  Cursor    // continue behind this event
+}
+
+// Limits of EventFilter.Limit.
+const (
+	DefaultLimit = 50
+	MaxLimit     = 200
+)
+
+// EventPage is one page of a listing.
+type EventPage struct {
+	Events []Event
+	Next   Cursor // zero on the last page
+}
+
+// Event is an event as it is listed.
+type Event struct {
+	Key         Key
+	Source      string
+	EventID     string
+	Type        string
+	State       string
+	Note        string
+	Attempts    int // of a routed event: the highest of its messages
+	Generation  int
+	Duplicates  int64 // deliveries after the first
+	ReceivedAt  time.Time
+	OccurredAt  time.Time // zero if the sender did not say
+	ProcessedAt time.Time // zero unless done
+	FailedAt    time.Time // zero unless dead
+	LastError   string
+}
+
+// EventDetail is one event with all that is known of it.
+type EventDetail struct {
+	Event
+	Headers    []byte // JSON object of name to list of values; nil past retention
+	Body       []byte // nil past retention
+	BodySHA256 [32]byte
+	BodyPruned bool // the body was removed by retention
+	Deliveries Deliveries
+	Messages   []MessageDetail // by route name, then id
+	Tries      []Attempt       // oldest first
+}
+
+// Deliveries sums up how often an event arrived.
+type Deliveries struct {
+	Count       int64 // at least 1
+	FirstAt     time.Time
+	LastAt      time.Time
+	OtherBodies int64  // deliveries whose body differed from the first
+	RepeatOf    string // event id that brought the same body before; "" if none or not watched
+	Repeats     int64  // deliveries of this body under other event ids
+}
+
+// MessageDetail is a message as it is shown.
+type MessageDetail struct {
+	ID          string
+	Route       string
+	Destination string
+	State       string
+	Note        string
+	Generation  int
+	Attempts    int
+	StatusCode  int // of the last answer; 0 if none
+	LastError   string
+	DueAt       time.Time // zero unless pending
+	LeasedUntil time.Time // zero unless sending
+	CreatedAt   time.Time
+	SentAt      time.Time // zero unless sent
+	FailedAt    time.Time // zero unless dead
+}
+
+// Attempt is one outcome of sending a message.
+type Attempt struct {
+	MessageID  string
+	Generation int
+	Number     int    // from 1
+	Outcome    string // "sent", "retry" or "dead"
+	StatusCode int
+	Error      string
+	At         time.Time // when it was recorded
+	Took       time.Duration
+}
+
+// Cursor is a place in a listing that is sorted by (received at, key), newest
+// first. The zero value is before the first event.
+type Cursor struct {
+	ReceivedAt time.Time // microseconds
+	Key        Key
+}
+
+// IsZero reports whether c is before the first event.
+func (c Cursor) IsZero() bool { return c.ReceivedAt.IsZero() }
+
+// String returns an opaque form that ParseCursor reads; "" for the zero value.
+func (c Cursor) String() string {
+	if c.IsZero() {
+		return ""
+	}
+	buf := binary.BigEndian.AppendUint64(nil, uint64(c.ReceivedAt.UnixMicro()))
+	return base64.RawURLEncoding.EncodeToString(append(buf, c.Key[:]...))
+}
+
+// ParseCursor reads what String wrote.
+func ParseCursor(s string) (Cursor, error) {
+	if s == "" {
+		return Cursor{}, nil
+	}
+	var c Cursor
+	buf, err := base64.RawURLEncoding.Strict().DecodeString(s)
+	if err == nil && len(buf) == 8+len(c.Key) {
+		c.ReceivedAt = time.UnixMicro(int64(binary.BigEndian.Uint64(buf))).UTC()
+		copy(c.Key[:], buf[8:])
+	}
+	// The decoder passes over line breaks, so what was read is written again.
+	if c.String() != s {
+		return Cursor{}, errors.New("malformed cursor: pass the value of \"next\" unchanged")
+	}
+	return c, nil
+}

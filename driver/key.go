@@ -1,0 +1,78 @@
+package driver
+
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/binary"
+	"strings"
+)
+
+// Key is the identity of an event: a SHA-256 over the source and the parts of
+// the sender's event id, each preceded by its length, so that no two different
+// lists of strings share a key by concatenation. It is made by the client, is
+// the primary key of the event table, and has the same size whatever the
+// sender puts into an id.
+type Key [sha256.Size]byte
+
+// EventKey returns the key of an event of source whose id consists of parts;
+// most ids have one.
+func EventKey(source string, parts ...string) Key {
+	return hashStrings("event", append([]string{source}, parts...))
+}
+
+// BodyKey returns the key under which a source's body is remembered where the
+// sender's event id is not signed. bodyHash is the SHA-256 of the body.
+func BodyKey(source string, bodyHash [sha256.Size]byte) Key {
+	return hashStrings("body", []string{source, string(bodyHash[:])})
+}
+
+func hashStrings(kind string, parts []string) Key {
+	buf := make([]byte, 0, 256)
+	for _, part := range append([]string{kind}, parts...) {
+		buf = binary.BigEndian.AppendUint32(buf, uint32(len(part)))
+		buf = append(buf, part...)
+	}
+	return sha256.Sum256(buf)
+}
+
+// maxSplits bounds the number of keys that CandidateKeys returns.
+const maxSplits = 1 << 10
+
+// CandidateKeys returns the keys that an event of source shown as id may have:
+// an id of several parts is shown joined by ':', and a part may hold a ':'
+// too. The key of id as a single part comes first. It returns nil where there
+// would be more than 1,024 of them.
+func CandidateKeys(source, id string) []Key {
+	pieces := strings.Split(id, ":")
+	gaps := len(pieces) - 1
+	if gaps > 10 {
+		return nil
+	}
+	keys := make([]Key, 0, min(1<<gaps, maxSplits))
+	for mask := range 1 << gaps {
+		parts := []string{pieces[0]}
+		for gap := range gaps {
+			if mask&(1<<gap) != 0 {
+				parts = append(parts, pieces[gap+1])
+			} else {
+				parts[len(parts)-1] += ":" + pieces[gap+1]
+			}
+		}
+		keys = append(keys, EventKey(source, parts...))
+	}
+	return keys
+}
+
+var base32Lower = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
+
+// MessageID returns the id of the message that route owes for an event, which
+// is also the webhook-id its destination sees: stable over attempts, and
+// another one only where an event is replayed as new under a new generation.
+// It starts with "msg_" and holds 160 bits of a SHA-256 in lower-case base32,
+// so it never contains a '.'.
+func MessageID(key Key, generation int, route string) string {
+	var gen [8]byte
+	binary.BigEndian.PutUint64(gen[:], uint64(generation))
+	sum := hashStrings("message", []string{string(key[:]), string(gen[:]), route})
+	return "msg_" + base32Lower.EncodeToString(sum[:20])
+}

@@ -1,0 +1,313 @@
+package driver
+
+import (
+	"context"
+	"crypto/sha256"
+	"time"
+)
+
+// Store is a database that hookonce works on. All methods may be called
+// concurrently, from any number of processes. Every method honours the
+// deadline of its context; it never outlives it by more than it takes to give
+// the connection up.
+type Store interface {
+	Migrator
+
+	// Claim inserts the events of p that are not in the store yet, each with
+	// the state row and the messages it owes, in one commit, and tells for
+	// each what it found. It returns as many results as p has claims, in the
+	// same order. On any error nothing was claimed, unless the error matches
+	// ErrCommitUnknown.
+	Claim(ctx context.Context, p *ClaimParams) ([]ClaimResult, error)
+
+	// ClaimConcurrency is how many calls of Claim at a time are worth making.
+	ClaimConcurrency() int
+
+	// Reopen gives those of the keys whose events are dead a new generation
+	// and full attempts, and returns their keys. It skips what another
+	// session has locked and what is not dead. Of a routed event only its
+	// dead messages are reopened, under the ids they had.
+	Reopen(ctx context.Context, p *ReopenParams) ([]Key, error)
+
+	// CountDeliveries adds to the counts of duplicate deliveries.
+	// Keys without an event are ignored.
+	CountDeliveries(ctx context.Context, p *CountDeliveriesParams) error
+
+	// Quarantine keeps verified requests that are not usable as events. A
+	// body of one source that is there already is counted, not stored again.
+	Quarantine(ctx context.Context, p *QuarantineParams) error
+
+	// Lease takes up to p.Limit due messages of one destination, oldest due
+	// first, counts an attempt on each and gives it a token that is higher
+	// than any it had before. A message whose lease ran out is due again;
+	// when its attempts are used up it is made dead instead of leased.
+	// Messages that other sessions have locked are skipped.
+	Lease(ctx context.Context, p *LeaseParams) ([]Message, error)
+
+	// Complete records what came of leased messages and tells for each
+	// whether the lease was still held: where it was not, nothing was
+	// changed for that message.
+	Complete(ctx context.Context, p *CompleteParams) ([]bool, error)
+
+	// Release gives leases back without having sent: the messages are due at
+	// once and the attempt is not counted. Lost leases are ignored.
+	Release(ctx context.Context, p *ReleaseParams) error
+
+	// Events lists events, newest first.
+	Events(ctx context.Context, f *EventFilter) (*EventPage, error)
+
+	// Event returns one event with all that is known of it, by its source and
+	// its id as it is shown. The error matches ErrNotFound when there is none.
+	Event(ctx context.Context, source, eventID string) (*EventDetail, error)
+
+	// Prune removes, in chunks of at most p.Chunk rows and one short
+	// transaction each, the bodies past their retention, and the identities
+	// past their window together with everything that belongs to them.
+	// Whatever is owed (pending, running, dead) stays.
+	Prune(ctx context.Context, p *PruneParams) (*PruneResult, error)
+
+	// Weaknesses reads the database's durability settings and returns those
+	// under which an acknowledged event could be lost.
+	Weaknesses(ctx context.Context) ([]Weakness, error)
+
+	// Now returns the database's clock. It is also the cheapest proof that
+	// the database can be reached.
+	Now(ctx context.Context) (time.Time, error)
+
+	// Close releases what the store opened itself.
+	Close() error
+}
+
+// Work is what an event owes besides messages.
+type Work int
+
+const (
+	// WorkNone: the event's state is that of its messages; without any it is
+	// done, with the note NoteNoRoute.
+	WorkNone Work = iota
+	// WorkQueued: the event gets a state row and waits as pending for a
+	// handler or an SQL consumer.
+	WorkQueued
+)
+
+// BodyGuard says what a store does with a body that it has seen before, from
+// the same source, under another event id.
+type BodyGuard int
+
+const (
+	// BodyIgnore: bodies are not compared. For ids that are signed.
+	BodyIgnore BodyGuard = iota
+	// BodyWatch: the event is claimed, and ClaimResult.RepeatOf tells the
+	// first event with that body.
+	BodyWatch
+	// BodyRefuse: the event is not claimed, and reported as Duplicate with
+	// ClaimResult.RepeatOf set.
+	BodyRefuse
+)
+
+// Claim is one event to be claimed.
+type Claim struct {
+	Key        Key
+	Source     string    // name of the source
+	EventID    string    // as shown; valid UTF-8 without control characters
+	Type       string    // "" where the provider has none
+	OccurredAt time.Time // as the sender says; zero if unknown
+	Headers    []byte    // JSON object of header name to list of values
+	Body       []byte    // as received, byte for byte
+	BodyHash   [sha256.Size]byte
+	BodyGuard  BodyGuard
+	Work       Work
+	Messages   []NewMessage // one for each matched route
+}
+
+// NewMessage is a message that a claim owes. Its body and headers are the
+// event's.
+type NewMessage struct {
+	ID          string // see MessageID
+	Route       string
+	Destination string
+}
+
+// ClaimParams are the parameters of Store.Claim.
+type ClaimParams struct {
+	// Claims are sorted by Key, ascending, without repetition: the order
+	// keeps concurrent batches from deadlocking. A store panics on any other
+	// order.
+	Claims []Claim
+	// LockTimeout bounds the wait for a key that another session is about to
+	// claim. 0 means 1 s.
+	LockTimeout time.Duration
+	Now         time.Time // tests only; zero means the database's clock
+}
+
+// ClaimResult is what became of one Claim.
+type ClaimResult struct {
+	// Claimed is true for the one caller who inserted the event, and false
+	// for a duplicate.
+	Claimed bool
+	// OtherBody is true for a duplicate whose body is known to differ from
+	// that of the claimed event.
+	OtherBody bool
+	// Dead is true for a duplicate whose event was dead when it was read.
+	Dead bool
+	// RepeatOf is the id of the event that first brought this body, where
+	// BodyGuard asked for it and that event is another one; else "".
+	RepeatOf string
+	// RepeatOfKey is the key of that event, zero where RepeatOf is "".
+	RepeatOfKey Key
+}
+
+// ReopenParams are the parameters of Store.Reopen.
+type ReopenParams struct {
+	Keys []Key
+	Now  time.Time // tests only; zero means the database's clock
+}
+
+// DeliveryCount is what was counted for one event since the last flush.
+type DeliveryCount struct {
+	Key         Key
+	Duplicates  int // deliveries after the first
+	OtherBodies int // those of them whose body differed
+	Repeats     int // deliveries of this event's body under other ids
+}
+
+// CountDeliveriesParams are the parameters of Store.CountDeliveries.
+type CountDeliveriesParams struct {
+	Counts []DeliveryCount // sorted by Key, without repetition
+	Now    time.Time       // tests only; zero means the database's clock
+}
+
+// Quarantined is a verified request without a usable event.
+type Quarantined struct {
+	Source   string
+	BodyHash [sha256.Size]byte
+	Headers  []byte // as in Claim
+	Body     []byte
+	Reason   string // what was wrong, for the operator
+}
+
+// QuarantineParams are the parameters of Store.Quarantine.
+type QuarantineParams struct {
+	Requests []Quarantined
+	Now      time.Time // tests only; zero means the database's clock
+}
+
+// LeaseParams are the parameters of Store.Lease.
+type LeaseParams struct {
+	Destination string
+	Limit       int
+	For         time.Duration // how long the lease holds
+	MaxAttempts int           // at least 1
+	Now         time.Time     // tests only; zero means the database's clock
+}
+
+// Message is a leased message.
+type Message struct {
+	ID          string
+	Key         Key
+	Token       int64 // fencing token of this lease
+	Attempt     int   // from 1
+	Generation  int   // 0 unless replayed or reopened
+	Source      string
+	EventID     string
+	Type        string
+	Route       string
+	Destination string
+	ReceivedAt  time.Time
+	Headers     []byte // the event's
+	Body        []byte // the event's
+}
+
+// MessageOutcome is what came of an attempt to send.
+type MessageOutcome int
+
+const (
+	// MessageSent: the destination took it.
+	MessageSent MessageOutcome = iota + 1
+	// MessageRetry: due again after Completion.RetryIn.
+	MessageRetry
+	// MessageDead: out of attempts, or failed for good.
+	MessageDead
+)
+
+// Completion is the outcome of one leased message.
+type Completion struct {
+	ID         string
+	Token      int64
+	Outcome    MessageOutcome
+	RetryIn    time.Duration // for MessageRetry
+	StatusCode int           // the destination's answer; 0 if there was none
+	Error      string        // "" for MessageSent
+	Took       time.Duration // how long the attempt took
+}
+
+// CompleteParams are the parameters of Store.Complete.
+type CompleteParams struct {
+	Completions []Completion
+	Now         time.Time // tests only; zero means the database's clock
+}
+
+// ReleaseParams are the parameters of Store.Release.
+type ReleaseParams struct {
+	Leases []MessageLease
+	Now    time.Time // tests only; zero means the database's clock
+}
+
+// MessageLease names a lease.
+type MessageLease struct {
+	ID    string
+	Token int64
+}
+
+// PruneParams are the parameters of Store.Prune.
+type PruneParams struct {
+	DedupeWindow time.Duration            // how long an identity is kept after the event was received
+	Retention    time.Duration            // how long bodies and headers are kept
+	Sources      map[string]SourceWindows // sources that differ
+	// QuarantineRows is how many quarantined requests are kept of each
+	// source, the newest; 0 keeps all within Retention.
+	QuarantineRows int
+	Chunk          int       // rows in one transaction; 0 means 1,000
+	Now            time.Time // tests only; zero means the database's clock
+}
+
+// SourceWindows are the windows of one source.
+type SourceWindows struct {
+	DedupeWindow time.Duration
+	Retention    time.Duration
+}
+
+// PruneResult tells what Prune removed.
+type PruneResult struct {
+	Events      int64 // identities, with all that belongs to them
+	Bodies      int64 // bodies and headers of events whose identity is kept
+	Quarantined int64
+}
+
+// Weakness is a durability setting under which a commit can be lost.
+type Weakness struct {
+	Setting string // the name to allow it by, as "fsync"
+	Value   string // what it is set to
+	Effect  string // what can happen, one sentence
+	Remedy  string // what to do, one sentence
+}
+
+// Migration is one step of the schema.
+type Migration struct {
+	Version int // from 1, without gaps
+	Name    string
+	SQL     string
+}
+
+// Migrator is what package hookmigrate needs of a store.
+type Migrator interface {
+	// Migrations returns the steps that this program knows, in order.
+	Migrations() []Migration
+	// Applied returns the versions that the database has, in order; none for
+	// an empty database.
+	Applied(ctx context.Context) ([]int, error)
+	// Apply brings the database to the newest version in one transaction,
+	// under a lock that makes concurrent callers wait, and returns the steps
+	// it took. Steps that are already there are left alone.
+	Apply(ctx context.Context) ([]Migration, error)
+}

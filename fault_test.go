@@ -1,0 +1,158 @@
+package hookonce_test
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	_ "modernc.org/sqlite"
+
+	"github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/hookmigrate"
+	"github.com/hookonce/hookonce/hooksql"
+	"github.com/hookonce/hookonce/provider"
+)
+
+// openStore opens a fresh SQLite store.
+func openStore(t *testing.T) driver.Store {
+	t.Helper()
+	store, err := hooksql.OpenSQLite("sqlite", filepath.Join(t.TempDir(), "hookonce.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			t.Errorf("closing the store: %v", err)
+		}
+	})
+	if _, err := hookmigrate.Up(t.Context(), store); err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
+
+// faultStore is a real store with faults before its claims: each call of
+// Claim goes through before, which may fail it, hold it, or let it through.
+type faultStore struct {
+	driver.Store
+	before func(ctx context.Context, p *driver.ClaimParams) error
+	calls  atomic.Int64
+}
+
+func (s *faultStore) Claim(ctx context.Context, p *driver.ClaimParams) ([]driver.ClaimResult, error) {
+	s.calls.Add(1)
+	if err := s.before(ctx, p); err != nil {
+		return nil, err
+	}
+	return s.Store.Claim(ctx, p)
+}
+
+// failFor fails every claim that holds one of ids, as a database does that
+// refuses the whole statement for one row.
+func failFor(err error, ids ...string) func(context.Context, *driver.ClaimParams) error {
+	return func(_ context.Context, p *driver.ClaimParams) error {
+		for _, c := range p.Claims {
+			for _, id := range ids {
+				if c.EventID == id {
+					return fmt.Errorf("%w: injected", err)
+				}
+			}
+		}
+		return nil
+	}
+}
+
+// gate holds claims until it is opened, and tells when the first one came.
+type gate struct {
+	open, arrived chan struct{}
+	once          sync.Once
+}
+
+func newGate() *gate { return &gate{open: make(chan struct{}), arrived: make(chan struct{})} }
+
+func (g *gate) hold(ctx context.Context, _ *driver.ClaimParams) error {
+	g.once.Do(func() { close(g.arrived) })
+	select {
+	case <-g.open:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", driver.ErrCommitUnknown, ctx.Err())
+	}
+}
+
+const secret = "0123456789abcdef"
+
+func newInbox(t *testing.T, store driver.Store, change func(*hookonce.Config)) *hookonce.Inbox {
+	t.Helper()
+	cfg := &hookonce.Config{
+		Sources: []hookonce.Source{{
+			Name: "gh", Provider: provider.GitHub, Secrets: hookonce.StaticSecrets(secret),
+			AckTimeout: 30 * time.Second, // tests that hold a claim must not run into it
+		}},
+		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	}
+	if change != nil {
+		change(cfg)
+	}
+	in, err := hookonce.New(store, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(in.Drain)
+	return in
+}
+
+// delivery is a signed request as GitHub sends it.
+func delivery(id, body string) *http.Request {
+	mac := hmac.New(sha256.New, []byte(secret))
+	mac.Write([]byte(body))
+	r := httptest.NewRequest(http.MethodPost, "/webhooks/gh", strings.NewReader(body))
+	r.Header.Set("X-Hub-Signature-256", "sha256="+hex.EncodeToString(mac.Sum(nil)))
+	r.Header.Set("X-GitHub-Delivery", id)
+	r.Header.Set("X-GitHub-Event", "push")
+	return r
+}
+
+// result is the part of an answer that tests compare.
+type result struct {
+	Code     int
+	Status   string
+	Reopened bool
+}
+
+func deliver(h http.Handler, r *http.Request) result {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	out := result{Code: w.Code}
+	if w.Code == http.StatusOK {
+		var body struct {
+			Status   string `json:"status"`
+			Reopened bool   `json:"reopened"`
+		}
+		if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil {
+			out.Status = "not JSON: " + w.Body.String()
+			return out
+		}
+		out.Status, out.Reopened = body.Status, body.Reopened
+	}
+	return out
+}
+
+var (
+	ok        = result{Code: 200, Status: "ok"}
+	duplicate = result{Code: 200, Status: "duplicate"}
+)

@@ -1,0 +1,32 @@
+// Package hookadmin is the admin API of hookonce as one http.Handler.
+//
+//	GET /api/v1/events                        a page of events, newest first
+//	GET /api/v1/events/{source}/{event_id}    one event with all that is known of it
+//	GET /healthz                              200 while the process runs
+//	GET /readyz                               200 while deliveries can be claimed, else 503
+//
+// It only reads, and depends on nothing but a [driver.Store], so that it can
+// be mounted beside any program that uses the library. Mount it at the root of
+// a listener of its own, or behind http.StripPrefix; never behind an
+// http.ServeMux that cleans paths, because an event id may hold "..".
+//
+// # Who may ask
+//
+// With a token every request needs "Authorization: Bearer TOKEN". Without one
+// New insists on a loopback listener, and then refuses every request whose Host
+// or Origin is not loopback too: a web page that the operator visits can make a
+// browser send requests to 127.0.0.1, under a name of its own (DNS rebinding),
+// but it cannot change these two headers. A reverse proxy in front of a
+// loopback listener passes strangers on as local callers, so set a token there.
+// /healthz and /readyz tell nothing worth a token, never need one, and accept
+// any Host, because probes come by address.
+//
+// # Shapes
+//
+// The exported types EventPage and EventDetail are the JSON of the API; the
+// command line prints the same. Keys are snake_case. Times are RFC 3339 in UTC
+// with microseconds, and null where there is none. Counters of 64 bits are
+// strings, because many readers of JSON round numbers beyond 2⁵³. Errors are
+// application/problem+json (RFC 9457); their "instance" is an error id that the
+// log line carries as error_id.
+package hookadmin

@@ -1,0 +1,87 @@
+package hookadmin
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+)
+
+// guard decides who may ask.
+type guard struct {
+	digest [sha256.Size]byte // of the token
+	open   bool              // no token: loopback callers only
+}
+
+// refusal is an answer to somebody who may not ask.
+type refusal struct {
+	status int
+	detail string
+}
+
+func newGuard(token string, loopback bool) (guard, error) {
+	if token == "" {
+		if !loopback {
+			return guard{}, errors.New("admin API: without a token it must listen on a loopback address only: set admin.token")
+		}
+		return guard{open: true}, nil
+	}
+	for _, c := range []byte(token) {
+		if c <= ' ' || c > '~' {
+			return guard{}, errors.New("admin API: the token holds a space or a character beyond printable ASCII, which no header can carry safely")
+		}
+	}
+	return guard{digest: sha256.Sum256([]byte(token))}, nil
+}
+
+// check returns nil where r may be answered.
+func (g *guard) check(r *http.Request) *refusal {
+	if g.open {
+		return checkLocal(r)
+	}
+	values := r.Header.Values("Authorization")
+	if len(values) != 1 {
+		return &refusal{http.StatusUnauthorized, "One header is needed: Authorization: Bearer TOKEN."}
+	}
+	scheme, token, _ := strings.Cut(values[0], " ")
+	// Digests have one length, so the comparison tells nothing of the token's.
+	digest := sha256.Sum256([]byte(strings.TrimLeft(token, " ")))
+	if subtle.ConstantTimeCompare(digest[:], g.digest[:]) != 1 || !strings.EqualFold(scheme, "Bearer") {
+		return &refusal{http.StatusUnauthorized, "The token is not the one of the settings (admin.token)."}
+	}
+	return nil
+}
+
+// checkLocal refuses what a web page could make a browser send: requests under
+// another name than loopback, and requests from another origin.
+func checkLocal(r *http.Request) *refusal {
+	if !loopbackHost(r.Host) {
+		return &refusal{http.StatusForbidden, "Without a token the Host must be a loopback name or address; set admin.token to use another."}
+	}
+	for _, origin := range r.Header.Values("Origin") {
+		u, err := url.Parse(origin)
+		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || !loopbackHost(u.Host) {
+			return &refusal{http.StatusForbidden, "Without a token the Origin must be a loopback name or address; set admin.token to use another."}
+		}
+	}
+	return nil
+}
+
+// loopbackHost reports whether host, with or without a port, is localhost or a
+// loopback address. Other names under .localhost are left out: resolvers differ.
+func loopbackHost(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	} else if inner, ok := strings.CutPrefix(host, "["); ok {
+		host = strings.TrimSuffix(inner, "]")
+	}
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	addr, err := netip.ParseAddr(host)
+	return err == nil && addr.Zone() == "" && addr.Unmap().IsLoopback()
+}

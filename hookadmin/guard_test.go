@@ -1,0 +1,120 @@
+package hookadmin_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/hookonce/hookonce/hookadmin"
+)
+
+const token = "correct-horse_battery.staple"
+
+func TestToken(t *testing.T) {
+	t.Parallel()
+	store := openStore(t)
+	tests := []struct {
+		name   string
+		header []string
+		ok     bool
+	}{
+		{"right", []string{"Bearer " + token}, true},
+		{"scheme in lower case", []string{"bearer " + token}, true},
+		{"two spaces", []string{"Bearer  " + token}, true},
+		{"none", nil, false},
+		{"empty", []string{""}, false},
+		{"no token", []string{"Bearer"}, false},
+		{"empty token", []string{"Bearer "}, false},
+		{"wrong", []string{"Bearer x" + token}, false},
+		{"prefix", []string{"Bearer " + token[:5]}, false},
+		{"longer", []string{"Bearer " + token + "x"}, false},
+		{"other case", []string{"Bearer " + strings.ToUpper(token)}, false},
+		{"other scheme", []string{"Basic " + token}, false},
+		{"no scheme", []string{token}, false},
+		{"repeated", []string{"Bearer " + token, "Bearer " + token}, false},
+		{"right behind wrong", []string{"Bearer x", "Bearer " + token}, false},
+	}
+	for _, loopback := range []bool{true, false} {
+		a := newAPI(t, func(cfg *hookadmin.Config) {
+			cfg.Store, cfg.Token, cfg.Loopback = store, token, loopback
+		})
+		for _, tt := range tests {
+			for _, path := range []string{"/api/v1/events", "/no/such/path"} {
+				resp := a.do(t, http.MethodGet, path, func(r *http.Request) {
+					r.Host = "gateway.example.com" // a token is enough for any name
+					r.Header["Authorization"] = tt.header
+				})
+				if !tt.ok {
+					p := wantProblem(t, resp, http.StatusUnauthorized)
+					if strings.Contains(p.Detail, token) || !strings.HasPrefix(resp.Header.Get("WWW-Authenticate"), "Bearer") {
+						t.Errorf("%s: %+v, WWW-Authenticate %q", tt.name, p, resp.Header.Get("WWW-Authenticate"))
+					}
+				} else if want := map[string]int{"/api/v1/events": 200, "/no/such/path": 404}[path]; resp.StatusCode != want {
+					t.Errorf("%s: GET %s is %d", tt.name, path, resp.StatusCode)
+				}
+			}
+		}
+		if strings.Contains(a.log.String(), token) {
+			t.Error("the log tells the token")
+		}
+	}
+}
+
+func TestLoopbackWithoutToken(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name, host string
+		origin     []string
+		ok         bool
+	}{
+		{"address", "127.0.0.1:8081", nil, true},
+		{"address without port", "127.0.0.1", nil, true},
+		{"other loopback address", "127.8.9.1:8081", nil, true},
+		{"IPv6", "[::1]:8081", nil, true},
+		{"IPv6 without port", "[::1]", nil, true},
+		{"mapped", "[::ffff:127.0.0.1]:8081", nil, true},
+		{"localhost", "localhost:8081", nil, true},
+		{"localhost in upper case", "LOCALHOST", nil, true},
+		{"own origin", "localhost:8081", []string{"http://localhost:8081"}, true},
+		{"own origin by address", "127.0.0.1:8081", []string{"https://[::1]"}, true},
+
+		{"no host", "", nil, false},
+		{"rebound name", "evil.example.com:8081", nil, false},
+		{"name that begins alike", "localhost.evil.example.com", nil, false},
+		{"name that ends alike", "evil.localhost", nil, false},
+		{"name that looks like an address", "127.0.0.1.evil.example.com", nil, false},
+		{"network address", "10.0.0.7:8081", nil, false},
+		{"any address", "0.0.0.0:8081", nil, false},
+		{"IPv6 network address", "[2001:db8::1]:8081", nil, false},
+		{"zone", "[::1%25eth0]:8081", nil, false},
+		{"short form", "127.1:8081", nil, false},
+		{"number", "2130706433", nil, false},
+		{"foreign origin", "127.0.0.1:8081", []string{"https://evil.example.com"}, false},
+		{"origin null", "127.0.0.1:8081", []string{"null"}, false},
+		{"origin empty", "127.0.0.1:8081", []string{""}, false},
+		{"origin with user", "127.0.0.1:8081", []string{"http://127.0.0.1@evil.example.com"}, false},
+		{"origin of a file", "127.0.0.1:8081", []string{"file://localhost"}, false},
+		{"one origin of two is foreign", "127.0.0.1:8081", []string{"http://localhost", "http://evil.example.com"}, false},
+	}
+	a := newAPI(t, func(cfg *hookadmin.Config) { cfg.Store = openStore(t) })
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			change := func(r *http.Request) {
+				r.Host = tt.host
+				if tt.origin != nil {
+					r.Header["Origin"] = tt.origin
+				}
+			}
+			resp := a.do(t, http.MethodGet, "/api/v1/events", change)
+			if tt.ok && resp.StatusCode != 200 {
+				t.Errorf("status %d", resp.StatusCode)
+			}
+			if !tt.ok {
+				wantProblem(t, resp, http.StatusForbidden)
+			}
+			if probe := a.do(t, http.MethodGet, "/healthz", change); probe.StatusCode != 200 {
+				t.Errorf("a probe got %d", probe.StatusCode)
+			}
+		})
+	}
+}

@@ -1,0 +1,285 @@
+package hookadmin_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	_ "modernc.org/sqlite"
+
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/hookadmin"
+	"github.com/hookonce/hookonce/hookmigrate"
+	"github.com/hookonce/hookonce/hooksql"
+)
+
+// openStore returns a migrated SQLite store of its own.
+func openStore(t *testing.T) driver.Store {
+	t.Helper()
+	store, err := hooksql.OpenSQLite("sqlite", filepath.Join(t.TempDir(), "test.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if _, err := hookmigrate.Up(t.Context(), store); err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
+
+// event is what a test claims.
+type event struct {
+	source, id, typ string
+	body            string
+	routes          []string
+	at              time.Time
+}
+
+func claim(t *testing.T, store driver.Store, ev event) driver.ClaimResult {
+	t.Helper()
+	key := driver.EventKey(ev.source, ev.id)
+	c := driver.Claim{
+		Key:      key,
+		Source:   ev.source,
+		EventID:  ev.id,
+		Type:     ev.typ,
+		Headers:  []byte(`{"Content-Type":["application/json"],"X-Two":["a","b"]}`),
+		Body:     []byte(ev.body),
+		BodyHash: sha256.Sum256([]byte(ev.body)),
+	}
+	for _, route := range ev.routes {
+		c.Messages = append(c.Messages, driver.NewMessage{
+			ID: driver.MessageID(key, 0, route), Route: route, Destination: "billing",
+		})
+	}
+	results, err := store.Claim(t.Context(), &driver.ClaimParams{Claims: []driver.Claim{c}, Now: ev.at})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return results[0]
+}
+
+// api is a handler under test.
+type api struct {
+	handler http.Handler
+	log     *bytes.Buffer
+}
+
+// newAPI returns a handler that is served on loopback without a token, unless
+// change says otherwise.
+func newAPI(t *testing.T, change func(*hookadmin.Config)) *api {
+	t.Helper()
+	a := &api{log: new(bytes.Buffer)}
+	cfg := &hookadmin.Config{
+		Ready:    func(context.Context) error { return nil },
+		Loopback: true,
+		Logger:   slog.New(slog.NewJSONHandler(a.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	}
+	change(cfg)
+	var err error
+	if a.handler, err = hookadmin.New(cfg); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func (a *api) do(t *testing.T, method, target string, change func(*http.Request)) *http.Response {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), method, "http://127.0.0.1:8081"+target, nil)
+	if change != nil {
+		change(r)
+	}
+	w := httptest.NewRecorder()
+	a.handler.ServeHTTP(w, r)
+	return w.Result()
+}
+
+func (a *api) get(t *testing.T, target string) *http.Response {
+	t.Helper()
+	return a.do(t, http.MethodGet, target, nil)
+}
+
+func readJSON[T any](t *testing.T, resp *http.Response) T {
+	t.Helper()
+	var v T
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(body, &v); err != nil {
+		t.Fatalf("status %d, body %q: %v", resp.StatusCode, body, err)
+	}
+	return v
+}
+
+type problem struct {
+	Type, Title, Detail, Instance string
+	Status                        int
+}
+
+// wantProblem checks the shape of a refusal and returns it.
+func wantProblem(t *testing.T, resp *http.Response, status int) problem {
+	t.Helper()
+	if got := resp.Header.Get("Content-Type"); got != "application/problem+json" {
+		t.Errorf("Content-Type %q", got)
+	}
+	p := readJSON[problem](t, resp)
+	if resp.StatusCode != status || p.Status != status {
+		t.Errorf("status %d, in the body %d (%s); want %d", resp.StatusCode, p.Status, p.Detail, status)
+	}
+	if p.Type != "about:blank" || p.Title != http.StatusText(status) || p.Detail == "" ||
+		!strings.HasPrefix(p.Instance, "urn:hookonce:error:") {
+		t.Errorf("problem %+v", p)
+	}
+	return p
+}
+
+func TestNewRefusesAnOpenAPI(t *testing.T) {
+	t.Parallel()
+	store := openStore(t)
+	ready := func(context.Context) error { return nil }
+	tests := []struct {
+		name string
+		cfg  hookadmin.Config
+		ok   bool
+	}{
+		{"loopback without a token", hookadmin.Config{Store: store, Ready: ready, Loopback: true}, true},
+		{"network with a token", hookadmin.Config{Store: store, Ready: ready, Token: "s3cret"}, true},
+		{"network without a token", hookadmin.Config{Store: store, Ready: ready}, false},
+		{"token with a space", hookadmin.Config{Store: store, Ready: ready, Token: "s3 cret"}, false},
+		{"blank token", hookadmin.Config{Store: store, Ready: ready, Token: " "}, false},
+		{"token with a line feed", hookadmin.Config{Store: store, Ready: ready, Token: "s3cret\n"}, false},
+		{"token beyond ASCII", hookadmin.Config{Store: store, Ready: ready, Token: "sécret"}, false},
+		{"no store", hookadmin.Config{Ready: ready, Loopback: true}, false},
+		{"no readiness", hookadmin.Config{Store: store, Loopback: true}, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			h, err := hookadmin.New(&tt.cfg)
+			if (err == nil) != tt.ok || (h != nil) != tt.ok {
+				t.Fatalf("handler %v, error %v", h, err)
+			}
+			if err != nil && tt.cfg.Token != "" && strings.Contains(err.Error(), tt.cfg.Token) && tt.cfg.Token != " " {
+				t.Errorf("the error tells the token: %v", err)
+			}
+		})
+	}
+}
+
+func TestHealthAndReadiness(t *testing.T) {
+	t.Parallel()
+	ready := errors.New("pool of postgres://secret@db is empty")
+	a := newAPI(t, func(cfg *hookadmin.Config) {
+		cfg.Store = openStore(t)
+		cfg.Token = "s3cret"
+		cfg.Ready = func(ctx context.Context) error {
+			if _, ok := ctx.Deadline(); !ok {
+				t.Error("readiness is asked for without a deadline")
+			}
+			return ready
+		}
+	})
+	anyHost := func(r *http.Request) { r.Host = "gateway.example.com" }
+
+	health := a.do(t, http.MethodGet, "/healthz", anyHost)
+	if got := readJSON[map[string]string](t, health); health.StatusCode != 200 || got["status"] != "ok" {
+		t.Errorf("healthz: %d %v", health.StatusCode, got)
+	}
+	p := wantProblem(t, a.do(t, http.MethodGet, "/readyz", anyHost), 503)
+	if strings.Contains(p.Detail, "pool") {
+		t.Errorf("the answer tells what happened inside: %q", p.Detail)
+	}
+	id := strings.TrimPrefix(p.Instance, "urn:hookonce:error:")
+	if !slices.ContainsFunc(strings.Split(a.log.String(), "\n"), func(line string) bool {
+		return strings.Contains(line, id) && strings.Contains(line, "is empty")
+	}) {
+		t.Errorf("the log does not tell the cause under %s:\n%s", id, a.log)
+	}
+	ready = nil
+	resp := a.do(t, http.MethodGet, "/readyz", anyHost)
+	if got := readJSON[map[string]string](t, resp); resp.StatusCode != 200 || got["status"] != "ready" {
+		t.Errorf("readyz: %d %v", resp.StatusCode, got)
+	}
+}
+
+func TestMethodsHeadersAndUnknownPaths(t *testing.T) {
+	t.Parallel()
+	store := openStore(t)
+	claim(t, store, event{source: "github", id: "e1", body: "{}"})
+	a := newAPI(t, func(cfg *hookadmin.Config) { cfg.Store = store })
+
+	for _, path := range []string{"/healthz", "/readyz", "/api/v1/events", "/api/v1/events/github/e1"} {
+		for _, method := range []string{"POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"} {
+			resp := a.do(t, method, path, nil)
+			wantProblem(t, resp, http.StatusMethodNotAllowed)
+			if got := resp.Header.Get("Allow"); got != "GET, HEAD" {
+				t.Errorf("%s %s: Allow %q", method, path, got)
+			}
+		}
+		head, get := a.do(t, http.MethodHead, path, nil), a.get(t, path)
+		if head.StatusCode != 200 || head.Header.Get("Content-Length") != get.Header.Get("Content-Length") {
+			t.Errorf("HEAD %s: %d with length %q, GET has %q", path, head.StatusCode,
+				head.Header.Get("Content-Length"), get.Header.Get("Content-Length"))
+		}
+	}
+	for _, path := range []string{
+		"/", "/api", "/api/v1/events/", "/api/v1/events/github", "/api/v1/events/github/", "/api/v1/events//e1",
+		"/api/v1/events/github/e1/", "/api/v1/events/github/e1/replay", "/webhooks/github", "//api/v1/events",
+		"/api/v1/Events", "/api/v1/events/github/none", "/api/v1/events/none/e1",
+	} {
+		resp := a.get(t, path)
+		wantProblem(t, resp, http.StatusNotFound)
+		for header, want := range map[string]string{
+			"X-Content-Type-Options":  "nosniff",
+			"Cache-Control":           "no-store",
+			"Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+		} {
+			if got := resp.Header.Get(header); got != want {
+				t.Errorf("%s: %s is %q", path, header, got)
+			}
+		}
+	}
+}
+
+func TestAStoreThatFailsIsAnOwnFault(t *testing.T) {
+	t.Parallel()
+	store, err := hooksql.OpenSQLite("sqlite", filepath.Join(t.TempDir(), "test.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	a := newAPI(t, func(cfg *hookadmin.Config) { cfg.Store = store })
+	for _, path := range []string{"/api/v1/events", "/api/v1/events/github/e1"} {
+		resp := a.get(t, path)
+		p := readJSON[problem](t, resp)
+		if resp.StatusCode != 500 && resp.StatusCode != 503 {
+			t.Errorf("%s: %d", path, resp.StatusCode)
+		}
+		if strings.Contains(strings.ToLower(p.Detail), "sql") {
+			t.Errorf("%s: the answer tells what happened inside: %q", path, p.Detail)
+		}
+	}
+}
+
+func hexSHA256(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:])
+}

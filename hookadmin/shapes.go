@@ -1,0 +1,228 @@
+package hookadmin
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"time"
+	"unicode/utf8"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+// Time is a time as the API prints it: RFC 3339 in UTC with microseconds, and
+// null for the zero time.
+type Time time.Time
+
+// timeLayout keeps the microseconds that are zero, so that texts sort as times do.
+const timeLayout = "2006-01-02T15:04:05.000000Z"
+
+// String returns the text of t, "" for the zero time.
+func (t Time) String() string {
+	if time.Time(t).IsZero() {
+		return ""
+	}
+	return time.Time(t).UTC().Format(timeLayout)
+}
+
+// MarshalJSON implements json.Marshaler.
+func (t Time) MarshalJSON() ([]byte, error) {
+	if time.Time(t).IsZero() {
+		return []byte("null"), nil
+	}
+	return json.Marshal(t.String())
+}
+
+// EventPage is the answer of GET /api/v1/events.
+type EventPage struct {
+	Events []Event `json:"events"`
+	// Next is the cursor of the page that follows; "" on the last one.
+	Next string `json:"next"`
+}
+
+// Event is an event in a listing.
+type Event struct {
+	Source      string `json:"source"`
+	EventID     string `json:"event_id"`
+	Type        string `json:"type"`
+	State       string `json:"state"`
+	Note        string `json:"note"`
+	Attempts    int    `json:"attempts"`
+	Generation  int    `json:"generation"`
+	Duplicates  int64  `json:"duplicates,string"`
+	ReceivedAt  Time   `json:"received_at"`
+	OccurredAt  Time   `json:"occurred_at"`
+	ProcessedAt Time   `json:"processed_at"`
+	LastError   string `json:"last_error"`
+}
+
+// EventDetail is the answer of GET /api/v1/events/{source}/{event_id}: the keys
+// of a listing, except that attempts is the list of them and their number is
+// attempt_count, and those below.
+type EventDetail struct {
+	Event
+	AttemptCount int  `json:"attempt_count"`
+	FailedAt     Time `json:"failed_at"`
+
+	// Headers are the sender's, by name; null past retention.
+	Headers map[string][]string `json:"headers"`
+	// Body is the body where it is valid UTF-8, else null; BodyBase64 is the
+	// body where it is not, else null. Both are null past retention.
+	Body       *string `json:"body"`
+	BodyBase64 []byte  `json:"body_base64"`
+	BodySHA256 string  `json:"body_sha256"` // hex; kept past retention
+	BodyPruned bool    `json:"body_pruned"` // retention removed body and headers
+
+	Deliveries Deliveries `json:"deliveries"`
+	Messages   []Message  `json:"messages"` // by route, then id
+	Attempts   []Attempt  `json:"attempts"` // oldest first; hides the count of Event
+}
+
+// Deliveries sums up how often an event arrived.
+type Deliveries struct {
+	Count       int64 `json:"count,string"` // at least 1
+	FirstAt     Time  `json:"first_at"`
+	LastAt      Time  `json:"last_at"`
+	OtherBodies int64 `json:"other_bodies,string"` // those whose body differed from the first
+	// RepeatOf is the id of the event that brought the same body before, ""
+	// where there is none or bodies are not compared.
+	RepeatOf string `json:"repeat_of"`
+	Repeats  int64  `json:"repeats,string"` // deliveries of this body under other ids
+}
+
+// Message is what an event owes to one route.
+type Message struct {
+	ID          string `json:"id"`
+	Route       string `json:"route"`
+	Destination string `json:"destination"`
+	State       string `json:"state"`
+	Note        string `json:"note"`
+	Generation  int    `json:"generation"`
+	Attempts    int    `json:"attempts"`
+	StatusCode  *int   `json:"status_code"` // of the last answer; null if there was none
+	LastError   string `json:"last_error"`
+	DueAt       Time   `json:"due_at"`
+	LeasedUntil Time   `json:"leased_until"`
+	CreatedAt   Time   `json:"created_at"`
+	SentAt      Time   `json:"sent_at"`
+	FailedAt    Time   `json:"failed_at"`
+}
+
+// Attempt is one outcome of sending a message.
+type Attempt struct {
+	MessageID   string  `json:"message_id"`
+	Generation  int     `json:"generation"`
+	Number      int     `json:"number"`  // from 1
+	Outcome     string  `json:"outcome"` // sent, retry or dead
+	StatusCode  *int    `json:"status_code"`
+	Error       string  `json:"error"`
+	At          Time    `json:"at"`
+	TookSeconds float64 `json:"took_seconds"`
+}
+
+// NewEventPage returns page in the shape of the API.
+func NewEventPage(page *driver.EventPage) *EventPage {
+	out := &EventPage{Events: make([]Event, 0, len(page.Events)), Next: page.Next.String()}
+	for i := range page.Events {
+		out.Events = append(out.Events, newEvent(&page.Events[i]))
+	}
+	return out
+}
+
+func newEvent(ev *driver.Event) Event {
+	return Event{
+		Source:      ev.Source,
+		EventID:     ev.EventID,
+		Type:        ev.Type,
+		State:       ev.State,
+		Note:        ev.Note,
+		Attempts:    ev.Attempts,
+		Generation:  ev.Generation,
+		Duplicates:  ev.Duplicates,
+		ReceivedAt:  Time(ev.ReceivedAt),
+		OccurredAt:  Time(ev.OccurredAt),
+		ProcessedAt: Time(ev.ProcessedAt),
+		LastError:   ev.LastError,
+	}
+}
+
+// NewEventDetail returns detail in the shape of the API. The error says that
+// the stored headers are not a JSON object of name to list of values.
+func NewEventDetail(detail *driver.EventDetail) (*EventDetail, error) {
+	out := &EventDetail{
+		Event:        newEvent(&detail.Event),
+		AttemptCount: detail.Event.Attempts,
+		FailedAt:     Time(detail.FailedAt),
+		BodySHA256:   hex.EncodeToString(detail.BodySHA256[:]),
+		BodyPruned:   detail.BodyPruned,
+		Deliveries: Deliveries{
+			Count:       detail.Deliveries.Count,
+			FirstAt:     Time(detail.Deliveries.FirstAt),
+			LastAt:      Time(detail.Deliveries.LastAt),
+			OtherBodies: detail.Deliveries.OtherBodies,
+			RepeatOf:    detail.Deliveries.RepeatOf,
+			Repeats:     detail.Deliveries.Repeats,
+		},
+		Messages: make([]Message, 0, len(detail.Messages)),
+		Attempts: make([]Attempt, 0, len(detail.Tries)),
+	}
+	if detail.Headers != nil {
+		if err := json.Unmarshal(detail.Headers, &out.Headers); err != nil {
+			return nil, fmt.Errorf("stored headers of event %q of source %q: %w", detail.EventID, detail.Source, err)
+		}
+	}
+	switch {
+	case detail.BodyPruned:
+	case utf8.Valid(detail.Body):
+		text := string(detail.Body)
+		out.Body = &text
+	default:
+		out.BodyBase64 = detail.Body
+	}
+	for i := range detail.Messages {
+		out.Messages = append(out.Messages, newMessage(&detail.Messages[i]))
+	}
+	for i := range detail.Tries {
+		out.Attempts = append(out.Attempts, newAttempt(&detail.Tries[i]))
+	}
+	return out, nil
+}
+
+func newMessage(m *driver.MessageDetail) Message {
+	return Message{
+		ID:          m.ID,
+		Route:       m.Route,
+		Destination: m.Destination,
+		State:       m.State,
+		Note:        m.Note,
+		Generation:  m.Generation,
+		Attempts:    m.Attempts,
+		StatusCode:  statusCode(m.StatusCode),
+		LastError:   m.LastError,
+		DueAt:       Time(m.DueAt),
+		LeasedUntil: Time(m.LeasedUntil),
+		CreatedAt:   Time(m.CreatedAt),
+		SentAt:      Time(m.SentAt),
+		FailedAt:    Time(m.FailedAt),
+	}
+}
+
+func newAttempt(a *driver.Attempt) Attempt {
+	return Attempt{
+		MessageID:   a.MessageID,
+		Generation:  a.Generation,
+		Number:      a.Number,
+		Outcome:     a.Outcome,
+		StatusCode:  statusCode(a.StatusCode),
+		Error:       a.Error,
+		At:          Time(a.At),
+		TookSeconds: a.Took.Seconds(),
+	}
+}
+
+func statusCode(code int) *int {
+	if code == 0 {
+		return nil
+	}
+	return &code
+}

@@ -1,0 +1,300 @@
+package hookpgx_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/hookmigrate"
+	"github.com/hookonce/hookonce/hookpgx"
+	"github.com/hookonce/hookonce/internal/dbtest"
+)
+
+// patience bounds waits that end much earlier unless something is broken.
+const patience = 30 * time.Second
+
+// private returns a migrated store on a server of the test's own.
+func private(t *testing.T, server *dbtest.Server) *world {
+	t.Helper()
+	w := connect(t, server.DSN(), hookpgx.DefaultSchema, nil)
+	if _, err := hookmigrate.Up(t.Context(), w.Store); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func claimOf(claims ...driver.Claim) *driver.ClaimParams { return &driver.ClaimParams{Claims: claims} }
+
+// mustClaim claims one event and wants it claimed or not.
+func (w *world) mustClaim(t testing.TB, want bool, c driver.Claim) {
+	t.Helper()
+	got, err := w.Claim(t.Context(), claimOf(c))
+	if err != nil || len(got) != 1 || got[0].Claimed != want {
+		t.Fatalf("Claim of %s: got %+v and the error %v, want claimed %v", c.EventID, got, err, want)
+	}
+}
+
+func TestLostCommitReply(t *testing.T) {
+	t.Parallel()
+	server := dbtest.StartServer(t, nil)
+	direct := private(t, server)
+	for _, test := range []struct {
+		name string
+		cut  dbtest.Cut
+		wait time.Duration
+	}{
+		{"reset", dbtest.CutReset, patience},
+		{"silence", dbtest.CutSilence, time.Second},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			proxy := dbtest.StartProxy(t, server.Addr())
+			w := connect(t, proxy.DSN(t, server.DSN()), hookpgx.DefaultSchema, nil)
+			w.mustClaim(t, true, newClaim(test.name+" before", "billing"))
+
+			c := newClaim(test.name, "billing")
+			drop := proxy.DropReply("INSERT INTO", test.cut)
+			ctx, cancel := context.WithTimeout(t.Context(), test.wait)
+			defer cancel()
+			got, err := w.Claim(ctx, claimOf(c))
+			if !errors.Is(err, driver.ErrCommitUnknown) {
+				t.Fatalf("Claim whose reply was lost: got %+v and the error %v, want %v", got, err, driver.ErrCommitUnknown)
+			}
+			for _, other := range []error{driver.ErrBadRow, driver.ErrUnavailable, driver.ErrLockTimeout, driver.ErrSerialization} {
+				if errors.Is(err, other) {
+					t.Errorf("the error %v also says %v", err, other)
+				}
+			}
+			select {
+			case <-drop.Done():
+			case <-time.After(patience):
+				t.Fatal("the server never answered")
+			}
+			if n := direct.number(t, "SELECT count(*) FROM {schema}.message WHERE event_key = $1", c.Key[:]); n != 1 {
+				t.Errorf("the claim whose reply was lost left %d messages, want 1", n)
+			}
+			w.mustClaim(t, false, c) // the sender's retry, on a fresh connection
+		})
+	}
+}
+
+// TestLostCommitReplyOfWork loses the reply to an outcome: the message is
+// completed once, and the retry finds the lease gone.
+func TestLostCommitReplyOfWork(t *testing.T) {
+	t.Parallel()
+	server := dbtest.StartServer(t, nil)
+	private(t, server)
+	proxy := dbtest.StartProxy(t, server.Addr())
+	w := connect(t, proxy.DSN(t, server.DSN()), hookpgx.DefaultSchema, nil)
+	w.mustClaim(t, true, newClaim("evt_1", "billing"))
+	lease, err := w.Lease(t.Context(), &driver.LeaseParams{Destination: "to-billing", Limit: 1, For: time.Hour, MaxAttempts: 3})
+	if err != nil || len(lease) != 1 {
+		t.Fatalf("Lease: got %+v and the error %v", lease, err)
+	}
+	sent := &driver.CompleteParams{Completions: []driver.Completion{{
+		ID: lease[0].ID, Token: lease[0].Token, Outcome: driver.MessageSent, StatusCode: 200,
+	}}}
+	proxy.DropReply("UPDATE", dbtest.CutReset)
+	if _, err := w.Complete(t.Context(), sent); !errors.Is(err, driver.ErrCommitUnknown) {
+		t.Fatalf("Complete whose reply was lost: got %v, want %v", err, driver.ErrCommitUnknown)
+	}
+	held, err := w.Complete(t.Context(), sent)
+	if err != nil || cmp.Diff([]bool{false}, held) != "" {
+		t.Errorf("Complete again: got %v and the error %v, want the lease gone", held, err)
+	}
+	detail, err := w.Event(t.Context(), "stripe", "evt_1")
+	if err != nil || detail.State != driver.StateDone || len(detail.Tries) != 1 {
+		t.Errorf("got %+v and the error %v, want it done with one attempt", detail, err)
+	}
+}
+
+// wantDown fails unless err is what a database that does not answer leads to.
+func wantDown(t testing.TB, what string, err error) {
+	t.Helper()
+	if !errors.Is(err, driver.ErrCommitUnknown) && !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("%s: got the error %v, want %v or %v", what, err, driver.ErrCommitUnknown, driver.ErrUnavailable)
+	}
+}
+
+// recovered claims until the store works again.
+func (w *world) recovered(t testing.TB, c driver.Claim) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for {
+		attempt, cancel := context.WithTimeout(ctx, 3*time.Second)
+		_, err := w.Claim(attempt, claimOf(c))
+		cancel()
+		if err == nil {
+			return
+		}
+		wantDown(t, "Claim while the server comes back", err)
+		if ctx.Err() != nil {
+			t.Fatalf("the store does not recover: %v", err)
+		}
+	}
+}
+
+func TestFrozenServer(t *testing.T) {
+	t.Parallel()
+	server := dbtest.StartServer(t, nil)
+	w := private(t, server)
+	w.mustClaim(t, true, newClaim("before"))
+	server.Stop(t)
+	for _, id := range []string{"first", "second", "third"} {
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		_, err := w.Claim(ctx, claimOf(newClaim(id)))
+		cancel()
+		wantDown(t, "Claim on a frozen server", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if _, err := w.Events(ctx, &driver.EventFilter{}); !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("Events on a frozen server: got the error %v, want %v", err, driver.ErrUnavailable)
+	}
+	server.Cont(t)
+	w.recovered(t, newClaim("after"))
+	if _, err := w.Event(t.Context(), "stripe", "after"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestKilledServer(t *testing.T) {
+	t.Parallel()
+	server := dbtest.StartServer(t, nil)
+	w := private(t, server)
+	var acknowledged []driver.Claim
+	for _, id := range []string{"one", "two", "three"} {
+		c := newClaim(id, "billing")
+		w.mustClaim(t, true, c)
+		acknowledged = append(acknowledged, c)
+		server.Kill(t)
+		_, err := w.Claim(t.Context(), claimOf(newClaim("while down after "+id)))
+		wantDown(t, "Claim on a killed server", err)
+		if _, err := w.Now(t.Context()); !errors.Is(err, driver.ErrUnavailable) {
+			t.Errorf("Now on a killed server: got the error %v, want %v", err, driver.ErrUnavailable)
+		}
+		server.Restart(t)
+		w.recovered(t, newClaim("after "+id))
+		for _, c := range acknowledged {
+			w.mustClaim(t, false, c)
+		}
+	}
+}
+
+func TestServerShutDown(t *testing.T) {
+	t.Parallel()
+	server := dbtest.StartServer(t, nil)
+	w := private(t, server)
+	server.Shutdown(t)
+	_, err := w.Claim(t.Context(), claimOf(newClaim("down")))
+	wantDown(t, "Claim on a server that was shut down", err)
+	server.Restart(t)
+	w.recovered(t, newClaim("up"))
+}
+
+// TestReadOnly wants a server that takes no writes to count as unavailable,
+// both on the store's own connections and on the caller's.
+func TestReadOnly(t *testing.T) {
+	t.Parallel()
+	server := dbtest.StartServer(t, nil)
+	private(t, server).mustClaim(t, true, newClaim("evt_1", "billing"))
+	server.Shutdown(t)
+	server.Restart(t, "default_transaction_read_only=on")
+
+	w := connect(t, server.DSN(), hookpgx.DefaultSchema, nil)
+	if _, err := w.Claim(t.Context(), claimOf(newClaim("evt_2"))); !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("Claim on a read-only server: got the error %v, want %v", err, driver.ErrUnavailable)
+	}
+	if _, err := w.Weaknesses(t.Context()); !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("Weaknesses of a read-only server: got the error %v, want %v", err, driver.ErrUnavailable)
+	}
+	lease := &driver.LeaseParams{Destination: "to-billing", Limit: 1, For: time.Hour, MaxAttempts: 3}
+	if _, err := w.Lease(t.Context(), lease); !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("Lease on a read-only server: got the error %v, want %v", err, driver.ErrUnavailable)
+	}
+}
+
+// TestBecomesReadOnly has connections that were made before.
+func TestBecomesReadOnly(t *testing.T) {
+	t.Parallel()
+	server := dbtest.StartServer(t, nil)
+	w := private(t, server)
+	w.mustClaim(t, true, newClaim("before"))
+	setReadOnly := func(value string) {
+		w.exec(t, "ALTER SYSTEM SET default_transaction_read_only = "+value)
+		w.exec(t, "SELECT pg_reload_conf()")
+	}
+	setReadOnly("on")
+	deadline := time.Now().Add(patience)
+	for n := 0; ; n++ { // until the server has read its settings again
+		_, err := w.Claim(t.Context(), claimOf(newClaim(fmt.Sprint("claim ", n))))
+		if errors.Is(err, driver.ErrUnavailable) && !errors.Is(err, driver.ErrCommitUnknown) {
+			break
+		}
+		if err != nil || time.Now().After(deadline) {
+			t.Fatalf("Claim on a server that became read-only: got the error %v, want %v", err, driver.ErrUnavailable)
+		}
+	}
+	setReadOnly("off")
+	w.recovered(t, newClaim("after"))
+}
+
+func TestStandby(t *testing.T) {
+	t.Parallel()
+	server := dbtest.StartServer(t, nil)
+	private(t, server)
+	server.Shutdown(t)
+	server.MakeStandby(t)
+	server.Restart(t, "hot_standby=on")
+	w := connect(t, server.DSN(), hookpgx.DefaultSchema, nil)
+	if _, err := w.Claim(t.Context(), claimOf(newClaim("evt_1"))); !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("Claim on a standby: got the error %v, want %v", err, driver.ErrUnavailable)
+	}
+	if _, err := w.Weaknesses(t.Context()); !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("Weaknesses of a standby: got the error %v, want %v", err, driver.ErrUnavailable)
+	}
+}
+
+func TestWeaknesses(t *testing.T) {
+	t.Parallel()
+	server := dbtest.StartServer(t, &dbtest.Options{Config: []string{
+		"fsync=off", "full_page_writes=off", "synchronous_commit=off",
+	}})
+	w := private(t, server)
+	wantWeaknesses(t, w, map[string]string{"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off"})
+
+	// Local commits are all there is where no standby is configured. Where one
+	// is, and is away, a commit that does not wait for it still goes through.
+	w.exec(t, "ALTER ROLE CURRENT_USER SET synchronous_commit = 'local'")
+	for standbys, want := range map[string]map[string]string{
+		"":      {"fsync": "off", "full_page_writes": "off"},
+		"other": {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "local"},
+	} {
+		server.Shutdown(t)
+		server.Restart(t, "synchronous_standby_names="+standbys)
+		wantWeaknesses(t, connect(t, server.DSN(), hookpgx.DefaultSchema, nil), want)
+	}
+}
+
+func wantWeaknesses(t *testing.T, w *world, want map[string]string) {
+	t.Helper()
+	found, err := w.Weaknesses(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, weakness := range found {
+		got[weakness.Setting] = weakness.Value
+		if weakness.Effect == "" || weakness.Remedy == "" {
+			t.Errorf("%s tells neither effect nor remedy", weakness.Setting)
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("weaknesses differ (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,145 @@
+// Package hookpgx is hookonce's store on PostgreSQL, by way of
+// [github.com/jackc/pgx/v5]. It needs PostgreSQL 12 or newer.
+//
+//	pool, err := pgxpool.New(ctx, "postgres://app@db/app")
+//	store, err := hookpgx.New(pool, nil)
+//
+// A store works on three pools. Leases, outcomes and pruning run on the
+// caller's. What a sender waits for, above all claims, runs on one of the
+// store's own, and listings, checks and migrations on another, so that neither
+// slow work nor slow reading holds up an answer. Both are made from the
+// caller's configuration; on their connections the settings that the guarantee
+// rests on are pinned, and read back from the server when a connection is made.
+//
+// # Poolers
+//
+// Statements are never prepared on the server under a name, so a pooler may
+// hand each transaction to another server connection. It must pass start-up
+// parameters on, or the store refuses the connection: name them in PgBouncer's
+// ignore_startup_parameters only if you set them for the user or the database
+// instead.
+package hookpgx
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/hookmigrate"
+	"github.com/hookonce/hookonce/internal/pgstore"
+)
+
+// Defaults of Options.
+const (
+	DefaultSchema       = "hookonce"
+	DefaultReceiveConns = 8
+	DefaultAdminConns   = 4
+
+	maxConns = 1000
+)
+
+// Options configure a Store. The zero value of every field is usable.
+type Options struct {
+	// Schema is the schema that holds hookonce's tables: up to 63 of [a-z0-9_],
+	// not beginning with a digit or "pg_". It need not exist: migrating creates
+	// it. Defaults to "hookonce".
+	Schema string
+	// ReceiveConns is the most connections that claims may hold at a time.
+	// Defaults to 8.
+	ReceiveConns int
+	// AdminConns is the most connections that listings, checks and migrations
+	// may hold at a time. Defaults to 4.
+	AdminConns int
+}
+
+// Store is a [driver.Store] on PostgreSQL. Its methods may be called
+// concurrently.
+type Store struct {
+	*pgstore.Store
+	receive, admin *pgxpool.Pool
+}
+
+var _ driver.Store = (*Store)(nil)
+
+// New returns a store that works on the database of pool. It does not connect:
+// whether the database is there, migrated and durable is for Now,
+// hookmigrate.Check and Weaknesses to say. nil options are the defaults.
+//
+// The pool stays the caller's: Close does not close it, and it must stay open
+// as long as the store is used.
+func New(pool *pgxpool.Pool, opts *Options) (*Store, error) {
+	if pool == nil {
+		return nil, errors.New("hookpgx: the pool is nil")
+	}
+	o, err := withDefaults(opts)
+	if err != nil {
+		return nil, fmt.Errorf("hookpgx: %w", err)
+	}
+	receive, err := ownPool(pool, o.ReceiveConns, receiveSettings())
+	if err != nil {
+		return nil, fmt.Errorf("hookpgx: %w", err)
+	}
+	admin, err := ownPool(pool, o.AdminConns, adminSettings())
+	if err != nil {
+		receive.Close()
+		return nil, fmt.Errorf("hookpgx: %w", err)
+	}
+	return &Store{
+		Store: pgstore.New(o.Schema, pgstore.Pools{
+			Receive: &db{pool: receive, readCommitted: true},
+			Work:    &db{pool: pool},
+			Admin:   &db{pool: admin, readCommitted: true},
+		}),
+		receive: receive,
+		admin:   admin,
+	}, nil
+}
+
+func withDefaults(opts *Options) (*Options, error) {
+	o := Options{}
+	if opts != nil {
+		o = *opts
+	}
+	if o.Schema == "" {
+		o.Schema = DefaultSchema
+	}
+	if err := hookmigrate.CheckSchemaName(o.Schema); err != nil {
+		return nil, err
+	}
+	for _, conns := range []struct {
+		name     string
+		value    *int
+		fallback int
+	}{{"ReceiveConns", &o.ReceiveConns, DefaultReceiveConns}, {"AdminConns", &o.AdminConns, DefaultAdminConns}} {
+		if *conns.value == 0 {
+			*conns.value = conns.fallback
+		}
+		if *conns.value < 1 || *conns.value > maxConns {
+			return nil, fmt.Errorf("%s is %d: use 1 to %d", conns.name, *conns.value, maxConns)
+		}
+	}
+	return &o, nil
+}
+
+// ClaimConcurrency implements [driver.Store]: half of the connections for
+// receiving, so that counts and reopenings are not held up by claims.
+func (s *Store) ClaimConcurrency() int { return max(1, int(s.receive.Config().MaxConns)/2) }
+
+// Close closes the store's own pools, once what runs on them has ended. The
+// caller's pool stays open.
+func (s *Store) Close() error {
+	s.receive.Close()
+	s.admin.Close()
+	return nil
+}
+
+// ownPool returns a pool to the database of pool, with settings of its own.
+func ownPool(pool *pgxpool.Pool, conns int, settings map[string]string) (*pgxpool.Pool, error) {
+	config := pool.Config().Copy()
+	configure(config, conns, settings)
+	// Its context bounds nothing that lasts: connections are made when needed.
+	return pgxpool.NewWithConfig(context.Background(), config)
+}

@@ -1,0 +1,9 @@
+package hookpgx_test
+
+import (
+	"testing"
+
+	"github.com/hookonce/hookonce/internal/dbtest"
+)
+
+func TestMain(m *testing.M) { dbtest.Main(m) }

@@ -1,0 +1,220 @@
+package hookpgx_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+// TestPruneAgainstClaims claims the same few keys over and over while they are
+// pruned, counted and listed: nothing may fail, and nothing be left over.
+func TestPruneAgainstClaims(t *testing.T) {
+	t.Parallel()
+	w := open(t, nil)
+	stores := []*world{w, w.second(t)}
+	var all []driver.Claim
+	for i := range 12 {
+		c := newClaim(fmt.Sprint("evt_", i))
+		c.BodyGuard = driver.BodyWatch
+		all = append(all, c)
+	}
+	all = sortedClaims(all...)
+	var counts driver.CountDeliveriesParams
+	for _, c := range all {
+		counts.Counts = append(counts.Counts, driver.DeliveryCount{Key: c.Key, Duplicates: 1})
+	}
+
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	pruning := make(chan error, 2)
+	var pruned [2]int64
+	for i := range pruned {
+		go func() {
+			for ctx.Err() == nil {
+				result, err := stores[i].Prune(t.Context(), &driver.PruneParams{
+					DedupeWindow: time.Microsecond, Retention: time.Microsecond, Chunk: 5,
+				})
+				if err != nil {
+					pruning <- err
+					return
+				}
+				pruned[i] += result.Events
+			}
+			pruning <- nil
+		}()
+	}
+	claimed := 0
+	var mu sync.Mutex
+	worker := 0
+	concurrently(t, 4, func() error {
+		mu.Lock()
+		store := stores[worker%2]
+		worker++
+		mu.Unlock()
+		for range 60 {
+			got, err := store.Claim(t.Context(), &driver.ClaimParams{Claims: all, LockTimeout: patience})
+			if err != nil {
+				return err
+			}
+			mu.Lock()
+			for _, result := range got {
+				if result.Claimed {
+					claimed++
+				}
+			}
+			mu.Unlock()
+			if err := store.CountDeliveries(t.Context(), &counts); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	stop()
+	for range pruned {
+		if err := <-pruning; err != nil {
+			t.Errorf("Prune: %v", err)
+		}
+	}
+	last, err := w.Prune(t.Context(), &driver.PruneParams{DedupeWindow: time.Microsecond, Retention: time.Microsecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if total := pruned[0] + pruned[1] + last.Events; total != int64(claimed) || claimed <= len(all) {
+		t.Errorf("%d events were claimed and %d pruned, want the same, and each key several times", claimed, total)
+	}
+	for _, table := range []string{"event", "event_state", "message", "attempt", "delivery_count", "body_seen"} {
+		if n := w.number(t, "SELECT count(*) FROM {schema}."+table); n != 0 {
+			t.Errorf("%d rows are left in %s", n, table)
+		}
+	}
+}
+
+// TestPrunePassesOverWhatIsLocked has sessions that hold rows of finished
+// events: those stay, whole, and the others go.
+func TestPrunePassesOverWhatIsLocked(t *testing.T) {
+	t.Parallel()
+	w := open(t, nil)
+	var all []driver.Claim
+	locks := map[string]string{
+		"event":   "SELECT FROM {schema}.event WHERE key = $1 FOR KEY SHARE",
+		"message": "SELECT FROM {schema}.message WHERE event_key = $1 AND route = 'b' FOR UPDATE",
+		"state":   "SELECT FROM {schema}.event_state WHERE key = $1 FOR UPDATE",
+		"free":    "",
+	}
+	for id := range locks {
+		c := newClaim(id, "a", "b")
+		c.Work = driver.WorkQueued
+		all = append(all, c)
+		w.mustClaim(t, true, c)
+	}
+	w.exec(t, "UPDATE {schema}.message SET state = 2, sent_at = now()")
+	w.exec(t, "UPDATE {schema}.event_state SET state = 2, processed_at = now()")
+	for _, c := range all {
+		if sql := locks[c.EventID]; sql != "" {
+			w.in(t, w.session(t), sql, c.Key[:])
+		}
+	}
+	future := time.Now().Add(time.Hour)
+	p := &driver.PruneParams{DedupeWindow: time.Minute, Retention: time.Minute, Now: future, Chunk: 1}
+	got, err := w.Prune(t.Context(), p)
+	if err != nil || got.Events != 1 {
+		t.Fatalf("Prune: got %+v and the error %v, want 1 event", got, err)
+	}
+	if n := w.number(t, "SELECT count(*) FROM {schema}.message") + w.number(t, "SELECT count(*) FROM {schema}.event_state"); n != 3*2+3 {
+		t.Errorf("%d rows are left of three events, want 9", n)
+	}
+}
+
+func TestPruneRefusesNoWindow(t *testing.T) {
+	t.Parallel()
+	w := open(t, nil)
+	w.mustClaim(t, true, newClaim("evt_1"))
+	for _, p := range []driver.PruneParams{{}, {DedupeWindow: time.Hour}, {Retention: time.Hour}, {DedupeWindow: -1, Retention: -1}} {
+		p.Now = time.Now().Add(24 * time.Hour)
+		if got, err := w.Prune(t.Context(), &p); err == nil {
+			t.Errorf("Prune of %+v: got %+v, want an error", p, got)
+		}
+	}
+	w.mustClaim(t, false, newClaim("evt_1"))
+}
+
+// TestReopenOnce reopens one dead event from many sides at once.
+func TestReopenOnce(t *testing.T) {
+	t.Parallel()
+	w := open(t, nil)
+	stores := []*world{w, w.second(t)}
+	for round := range 10 {
+		c := newClaim(fmt.Sprint("evt_", round), "a", "b", "c")
+		w.mustClaim(t, true, c)
+		w.exec(t, "UPDATE {schema}.message SET state = 3, failed_at = now() WHERE event_key = $1", c.Key[:])
+		reopened, next := 0, 0
+		var mu sync.Mutex
+		concurrently(t, 8, func() error {
+			mu.Lock()
+			next++
+			store := stores[next%2]
+			mu.Unlock()
+			keys, err := store.Reopen(t.Context(), &driver.ReopenParams{Keys: []driver.Key{c.Key}})
+			mu.Lock()
+			defer mu.Unlock()
+			reopened += len(keys)
+			return err
+		})
+		if reopened != 1 {
+			t.Errorf("round %d: reopened by %d calls, want 1", round, reopened)
+		}
+		if n := w.number(t, "SELECT count(*) FROM {schema}.message WHERE event_key = $1 AND state = 0 AND generation = 1", c.Key[:]); n != 3 {
+			t.Errorf("round %d: %d of 3 messages are in generation 1", round, n)
+		}
+	}
+}
+
+// TestCompleteAgainstComplete completes the same messages in different orders
+// at once: one call ends each lease, and none waits for another for ever.
+func TestCompleteAgainstComplete(t *testing.T) {
+	t.Parallel()
+	w := open(t, nil)
+	for i := range 30 {
+		w.mustClaim(t, true, newClaim(fmt.Sprint("evt_", i), "billing"))
+	}
+	messages, err := w.Lease(t.Context(), &driver.LeaseParams{Destination: "to-billing", Limit: 100, For: time.Hour, MaxAttempts: 3})
+	if err != nil || len(messages) != 30 {
+		t.Fatalf("leased %d messages, error %v", len(messages), err)
+	}
+	ended, worker := 0, 0
+	var mu sync.Mutex
+	concurrently(t, 8, func() error {
+		mu.Lock()
+		me := worker
+		worker++
+		mu.Unlock()
+		var p driver.CompleteParams
+		for i := range messages {
+			m := messages[(i*(2*me+1)+me)%len(messages)]
+			p.Completions = append(p.Completions, driver.Completion{ID: m.ID, Token: m.Token, Outcome: driver.MessageSent})
+		}
+		held, err := w.Complete(t.Context(), &p)
+		if errors.Is(err, driver.ErrSerialization) {
+			return fmt.Errorf("a deadlock: %w", err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		for _, ok := range held {
+			if ok {
+				ended++
+			}
+		}
+		return err
+	})
+	if ended != len(messages) {
+		t.Errorf("%d leases were ended, want %d", ended, len(messages))
+	}
+	if n := w.number(t, "SELECT count(*) FROM {schema}.attempt"); n != len(messages) {
+		t.Errorf("%d attempts are recorded, want %d", n, len(messages))
+	}
+}

@@ -1,0 +1,116 @@
+package hookpgx_test
+
+import (
+	"crypto/sha256"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/driver/drivertest"
+	"github.com/hookonce/hookonce/hookmigrate"
+	"github.com/hookonce/hookonce/hookpgx"
+	"github.com/hookonce/hookonce/internal/dbtest"
+)
+
+func TestDriver(t *testing.T) {
+	var worlds sync.Map // driver.Store to *world
+	drivertest.Exercise(t, func(t *testing.T) driver.Store {
+		w := open(t, nil)
+		worlds.Store(driver.Store(w.Store), w)
+		return w.Store
+	}, drivertest.Features{
+		KillQueued: func(t *testing.T, s driver.Store, key driver.Key, lastError string) {
+			t.Helper()
+			w, _ := worlds.Load(s)
+			w.(*world).exec(t, "UPDATE {schema}.event_state SET state = 3, attempts = 5, failed_at = now(),"+
+				" last_error = $2 WHERE key = $1", key[:], lastError)
+		},
+	})
+}
+
+// world is a store with a way around it.
+type world struct {
+	*hookpgx.Store
+	pool   *pgxpool.Pool
+	schema string // quoted
+}
+
+// exec runs SQL beside the store.
+func (w *world) exec(t testing.TB, sql string, args ...any) {
+	t.Helper()
+	if _, err := w.pool.Exec(t.Context(), strings.ReplaceAll(sql, "{schema}", w.schema), args...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// number reads one number beside the store.
+func (w *world) number(t testing.TB, sql string, args ...any) (n int) {
+	t.Helper()
+	if err := w.pool.QueryRow(t.Context(), strings.ReplaceAll(sql, "{schema}", w.schema), args...).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// open returns a migrated store on a schema of its own of the shared server.
+func open(t testing.TB, opts *hookpgx.Options) *world {
+	t.Helper()
+	dsn, schema := dbtest.Postgres(t)
+	w := connect(t, dsn, schema, opts)
+	if _, err := hookmigrate.Up(t.Context(), w.Store); err != nil {
+		t.Fatalf("migrating: %v", err)
+	}
+	return w
+}
+
+// connect returns a store on a schema that may be there already.
+func connect(t testing.TB, dsn, schema string, opts *hookpgx.Options) *world {
+	t.Helper()
+	config, err := pgxpool.ParseConfig(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return connectWith(t, config, schema, opts)
+}
+
+func connectWith(t testing.TB, config *pgxpool.Config, schema string, opts *hookpgx.Options) *world {
+	t.Helper()
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	o := hookpgx.Options{}
+	if opts != nil {
+		o = *opts
+	}
+	o.Schema = schema
+	store, err := hookpgx.New(pool, &o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &world{Store: store, pool: pool, schema: pgx.Identifier{schema}.Sanitize()}
+}
+
+func newClaim(id string, routes ...string) driver.Claim {
+	c := driver.Claim{
+		Key: driver.EventKey("stripe", id), Source: "stripe", EventID: id, Type: "thing.happened",
+		Headers: []byte(`{}`), Body: []byte("body of " + id),
+	}
+	c.BodyHash = sha256.Sum256(c.Body)
+	for _, route := range routes {
+		c.Messages = append(c.Messages, driver.NewMessage{
+			ID: driver.MessageID(c.Key, 0, route), Route: route, Destination: "to-" + route,
+		})
+	}
+	return c
+}

@@ -1,0 +1,116 @@
+package hooksql_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/hookonce/hookonce/hooksql"
+)
+
+// The test binary runs itself again as the process that is killed.
+const (
+	childVariable = "HOOKONCE_TEST_CHILD"        // the file to work on
+	childPrefix   = "HOOKONCE_TEST_CHILD_PREFIX" // of the ids it claims
+)
+
+// childMain claims events and prints the id of each one that was acknowledged,
+// until it is killed.
+func childMain(path string) {
+	store, err := hooksql.OpenSQLite("sqlite", path)
+	if err != nil {
+		panic(err)
+	}
+	for i := 0; ; i++ {
+		id := fmt.Sprint(os.Getenv(childPrefix), i)
+		if err := claim(context.Background(), store, id); err != nil {
+			panic(err)
+		}
+		if _, err := fmt.Println(id); err != nil { // unbuffered
+			os.Exit(1) // the parent is gone
+		}
+	}
+}
+
+// TestKilledWhileClaiming kills a process at a random moment, again and again,
+// and looks for every event that it had acknowledged.
+func TestKilledWhileClaiming(t *testing.T) {
+	t.Parallel()
+	const cycles = 20
+	path := filepath.Join(t.TempDir(), "hookonce.db")
+	store := openMigrated(t, path)
+	total := 0
+	for cycle := range cycles {
+		// Half of the time nobody else has the file open, so that the log is
+		// recovered by the next process.
+		if cycle == cycles/2 {
+			if err := store.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		acknowledged := killedAfter(t, path, fmt.Sprintf("cycle-%d-", cycle), 1+rand.IntN(150))
+		total += len(acknowledged)
+		beside := store
+		if cycle >= cycles/2 {
+			beside = open(t, path)
+		}
+		for _, id := range acknowledged {
+			if !has(t, beside, id) {
+				t.Errorf("event %s was acknowledged and is lost", id)
+			}
+		}
+		if cycle >= cycles/2 {
+			if err := beside.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	var integrity string
+	if err := openPlain(t, path).QueryRowContext(t.Context(), `PRAGMA integrity_check`).Scan(&integrity); err != nil || integrity != "ok" {
+		t.Errorf("integrity check: %q, error %v", integrity, err)
+	}
+	t.Logf("%d events were acknowledged in %d lives", total, cycles)
+}
+
+// killedAfter runs a child, kills it once it has acknowledged n events, and
+// returns the ids of all that it did.
+func killedAfter(t *testing.T, path, prefix string, n int) []string {
+	t.Helper()
+	child := exec.CommandContext(t.Context(), os.Args[0])
+	child.Env = append(os.Environ(), childVariable+"="+path, childPrefix+"="+prefix)
+	child.Stderr = os.Stderr
+	out, err := child.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var ids []string
+	lines := bufio.NewReader(out)
+	for {
+		line, err := lines.ReadString('\n')
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, line[:len(line)-1])
+		if len(ids) == n {
+			if err := child.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := child.Wait(); err == nil || len(ids) < n {
+		t.Fatalf("the child ended by itself after %d of %d events: %v", len(ids), n, err)
+	}
+	return ids
+}

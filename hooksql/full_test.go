@@ -1,0 +1,64 @@
+package hooksql_test
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/hooksql"
+)
+
+// TestFull fills the file up to a limit that SQLite treats as a full disk. What
+// was acknowledged stays, what was refused is not there, reading goes on, and
+// so does claiming once there is room.
+func TestFull(t *testing.T) {
+	t.Parallel()
+	writerDSN, readerDSN, err := hooksql.SQLiteDSN(filepath.Join(t.TempDir(), "hookonce.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	writer, reader := openDSN(t, writerDSN), openDSN(t, readerDSN)
+	writer.SetMaxOpenConns(1)
+	store := hooksql.NewSQLite(writer, reader)
+	if _, err := store.Apply(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	// The limit belongs to the connection, and there is one.
+	if _, err := writer.ExecContext(t.Context(), `PRAGMA max_page_count = 200`); err != nil {
+		t.Fatal(err)
+	}
+	refused := -1
+	for i := 0; refused < 0; i++ {
+		c := newClaim(fmt.Sprint("evt_", i))
+		c.Body = []byte(strings.Repeat("x", 10_000))
+		_, err := store.Claim(t.Context(), &driver.ClaimParams{Claims: []driver.Claim{c}})
+		switch {
+		case err == nil && i == 1000:
+			t.Fatal("the file never became full")
+		case errors.Is(err, driver.ErrUnavailable):
+			refused = i
+		case err != nil:
+			t.Fatalf("claim %d: got the error %v, want %v", i, err, driver.ErrUnavailable)
+		}
+	}
+	for i := range refused {
+		if id := fmt.Sprint("evt_", i); !has(t, store, id) {
+			t.Errorf("event %s was acknowledged and is lost", id)
+		}
+	}
+	last := fmt.Sprint("evt_", refused)
+	if has(t, store, last) {
+		t.Errorf("event %s was refused and is there", last)
+	}
+	if _, err := writer.ExecContext(t.Context(), `PRAGMA max_page_count = 1000000`); err != nil {
+		t.Fatal(err)
+	}
+	mustClaim(t, store, last)
+	var integrity string
+	if err := reader.QueryRowContext(t.Context(), `PRAGMA integrity_check`).Scan(&integrity); err != nil || integrity != "ok" {
+		t.Errorf("integrity check: %q, error %v", integrity, err)
+	}
+}

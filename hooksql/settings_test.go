@@ -1,0 +1,197 @@
+package hooksql_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/hooksql"
+)
+
+// TestSettingsOfEveryConnection takes several connections of either pool at
+// once: a PRAGMA that is set on one of them only is found out.
+func TestSettingsOfEveryConnection(t *testing.T) {
+	t.Parallel()
+	writer, reader, err := hooksql.SQLiteDSN(filepath.Join(t.TempDir(), "hookonce.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The writer first: it brings the file into WAL mode.
+	for _, c := range []struct {
+		name, dsn string
+		want      map[string]string
+	}{
+		{"writer", writer, map[string]string{
+			"busy_timeout": "100", "synchronous": "2", "journal_mode": "wal", "query_only": "0",
+			"wal_autocheckpoint": "4000", "journal_size_limit": "67108864", "cache_size": "-65536",
+		}},
+		{"reader", reader, map[string]string{
+			"busy_timeout": "5000", "synchronous": "2", "journal_mode": "wal", "query_only": "1",
+		}},
+	} {
+		db := openDSN(t, c.dsn)
+		for i := range 3 {
+			conn, err := db.Conn(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			for pragma, want := range c.want {
+				var got string
+				if err := conn.QueryRowContext(t.Context(), `PRAGMA `+pragma).Scan(&got); err != nil {
+					t.Fatal(err)
+				}
+				if got != want {
+					t.Errorf("%s, connection %d: PRAGMA %s is %s, want %s", c.name, i, pragma, got, want)
+				}
+			}
+		}
+	}
+}
+
+// TestWriterBeginsImmediate: a transaction of the writer's pool has the write
+// lock before its first statement.
+func TestWriterBeginsImmediate(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "hookonce.db")
+	openMigrated(t, path)
+	tx, err := openPlain(t, path).BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	if _, err := openPlain(t, path).ExecContext(t.Context(), `DELETE FROM hookonce_event`); err == nil {
+		t.Error("a second connection could write beside a transaction that has done nothing yet")
+	}
+}
+
+// otherDriver is a driver that ignores what stands in the data source name, as
+// one with another syntax does.
+const otherDriver = "sqlite-that-ignores-settings"
+
+func TestOpenSQLiteRefusesWhatItCannotSet(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "hookonce.db")
+	store, err := hooksql.OpenSQLite(otherDriver, path)
+	if err == nil || !strings.Contains(err.Error(), "PRAGMA") {
+		t.Errorf("OpenSQLite with a driver that ignores the settings: got the error %v, want one that names the PRAGMA", err)
+	}
+	if store != nil {
+		_ = store.Close()
+	}
+	if _, err := hooksql.OpenSQLite("no such driver", path); err == nil {
+		t.Error("OpenSQLite with an unknown driver succeeded")
+	}
+	_, err = hooksql.OpenSQLite("sqlite", filepath.Join(t.TempDir(), "no such folder", "hookonce.db"))
+	if !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("OpenSQLite in a folder that is not there: got the error %v, want %v", err, driver.ErrUnavailable)
+	}
+}
+
+// TestOpenSQLiteAtOnce opens a new file from many sides, as a gateway and
+// commands beside it may.
+func TestOpenSQLiteAtOnce(t *testing.T) {
+	t.Parallel()
+	for range 5 {
+		path := filepath.Join(t.TempDir(), "hookonce.db")
+		errs := make([]error, 6)
+		var group sync.WaitGroup
+		for i := range errs {
+			group.Go(func() {
+				store, err := hooksql.OpenSQLite("sqlite", path)
+				if err == nil {
+					_, err = store.Apply(t.Context())
+					err = errors.Join(err, store.Close())
+				}
+				errs[i] = err
+			})
+		}
+		group.Wait()
+		if err := errors.Join(errs...); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestWeaknesses(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "hookonce.db")
+	store := openMigrated(t, path)
+	if got := weaknesses(t, store); len(got) != 0 {
+		t.Errorf("a store as opened has the weaknesses %v", got)
+	}
+	// The pools of a program that followed the usual advice for WAL.
+	db := openDSN(t, "file:"+path+"?_pragma=synchronous(NORMAL)")
+	if diff := cmp.Diff([]string{"synchronous"}, weaknesses(t, hooksql.NewSQLite(db, db))); diff != "" {
+		t.Errorf("weaknesses of a pool with synchronous=NORMAL (-want +got):\n%s", diff)
+	}
+	db = openDSN(t, "file:"+filepath.Join(t.TempDir(), "delete.db")+"?_pragma=synchronous(FULL)")
+	if diff := cmp.Diff([]string{"journal_mode"}, weaknesses(t, hooksql.NewSQLite(db, db))); diff != "" {
+		t.Errorf("weaknesses of a pool without WAL (-want +got):\n%s", diff)
+	}
+}
+
+func weaknesses(t *testing.T, store driver.Store) []string {
+	t.Helper()
+	found, err := store.Weaknesses(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var settings []string
+	for _, w := range found {
+		settings = append(settings, w.Setting)
+	}
+	return settings
+}
+
+func TestNewSQLiteLeavesThePoolsOpen(t *testing.T) {
+	t.Parallel()
+	writerDSN, readerDSN, err := hooksql.SQLiteDSN(filepath.Join(t.TempDir(), "hookonce.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	writer, reader := openDSN(t, writerDSN), openDSN(t, readerDSN)
+	writer.SetMaxOpenConns(1)
+	store := hooksql.NewSQLite(writer, reader)
+	if _, err := store.Apply(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	mustClaim(t, store, "evt_1")
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, db := range []*sql.DB{writer, reader} {
+		if err := db.PingContext(context.WithoutCancel(t.Context())); err != nil {
+			t.Errorf("a pool is closed: %v", err)
+		}
+	}
+}
+
+// TestCloseCopiesTheLog: after Close, all is in the one file.
+func TestCloseCopiesTheLog(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "hookonce.db")
+	store, err := hooksql.OpenSQLite("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Apply(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	mustClaim(t, store, "evt_1")
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	db := openDSN(t, "file:"+path+"?immutable=1") // reads no log
+	var got int
+	if err := db.QueryRowContext(t.Context(), `SELECT count(*) FROM hookonce_event`).Scan(&got); err != nil || got != 1 {
+		t.Errorf("the file alone has %d events (error %v), want 1", got, err)
+	}
+}

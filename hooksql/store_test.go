@@ -1,0 +1,97 @@
+package hooksql_test
+
+import (
+	"database/sql"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	_ "modernc.org/sqlite"
+
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/driver/drivertest"
+	"github.com/hookonce/hookonce/hooksql"
+)
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	// KillQueued works on the file beside the store, as an application would.
+	files := &fileOf{}
+	drivertest.Exercise(t, func(t *testing.T) driver.Store {
+		path := filepath.Join(t.TempDir(), "hookonce.db")
+		store := openMigrated(t, path)
+		files.set(store, path)
+		return store
+	}, drivertest.Features{
+		// Two messages with one id: the primary key refuses the second.
+		BadRow: func(c *driver.Claim) { c.Messages = append(slices.Clone(c.Messages), c.Messages[0]) },
+		KillQueued: func(t *testing.T, s driver.Store, key driver.Key, lastError string) {
+			db := openPlain(t, files.get(s))
+			_, err := db.ExecContext(t.Context(), `UPDATE hookonce_event_state
+				SET state = 3, failed_at = unixepoch() * 1000000, last_error = ? WHERE key = ?`, lastError, key[:])
+			if err != nil {
+				t.Fatal(err)
+			}
+		},
+	})
+}
+
+func TestConformanceConcurrent(t *testing.T) {
+	t.Parallel()
+	drivertest.ExerciseConcurrent(t, func(t *testing.T) (a, b driver.Store) {
+		path := filepath.Join(t.TempDir(), "hookonce.db")
+		return openMigrated(t, path), open(t, path)
+	})
+}
+
+func TestConformanceMigrations(t *testing.T) {
+	t.Parallel()
+	drivertest.ExerciseMigrations(t, func(t *testing.T) (a, b driver.Store) {
+		path := filepath.Join(t.TempDir(), "hookonce.db")
+		return open(t, path), open(t, path)
+	})
+}
+
+// open opens a store on the file, without a schema if it is new.
+func open(t testing.TB, path string) *hooksql.Store {
+	t.Helper()
+	store, err := hooksql.OpenSQLite("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	return store
+}
+
+func openMigrated(t testing.TB, path string) *hooksql.Store {
+	t.Helper()
+	store := open(t, path)
+	if _, err := store.Apply(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
+
+// openPlain opens a pool of one connection that can write.
+func openPlain(t testing.TB, path string) *sql.DB {
+	t.Helper()
+	dsn, _, err := hooksql.SQLiteDSN(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, err := sql.Open("sqlite", dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db.SetMaxOpenConns(1)
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return db
+}

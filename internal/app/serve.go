@@ -1,0 +1,148 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	hookonce "github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/hookadmin"
+	"github.com/hookonce/hookonce/internal/config"
+)
+
+// Options say what to serve.
+type Options struct {
+	Settings *config.Settings
+	Logger   *slog.Logger
+}
+
+// Serve runs the gateway until ctx ends, and then stops it gracefully; it
+// returns nil when everything that had arrived was answered and everything
+// that was being sent was finished or given back.
+//
+// It starts in this order: open the database, waiting up to 30 s for one that
+// is starting too; on SQLite take the lock that keeps a second gateway out;
+// bring the schema up to date or refuse it; refuse a database that may lose
+// what was acknowledged; listen.
+func Serve(ctx context.Context, o *Options) (err error) {
+	for _, fault := range o.Settings.Warnings {
+		o.Logger.Warn("settings: " + fault.Text(o.Settings.File))
+	}
+	release, err := lockDatabase(o.Settings)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, release()) }()
+	store, err := awaitStore(ctx, o.Settings, o.Logger)
+	if err != nil {
+		return startFailed(ctx, err, o.Logger)
+	}
+	defer func() { err = errors.Join(err, closeStore(store)) }()
+	if err := prepare(ctx, store, o); err != nil {
+		return startFailed(ctx, err, o.Logger)
+	}
+	g, err := newGateway(ctx, store, o)
+	if err != nil {
+		return err
+	}
+	return g.run(ctx)
+}
+
+// prepare makes sure that store can be served from.
+func prepare(ctx context.Context, store driver.Store, o *Options) error {
+	if err := prepareSchema(ctx, store, o.Settings.Migrate == config.MigrateAuto, o.Logger); err != nil {
+		return err
+	}
+	return checkDurability(ctx, store, o.Settings.AllowUnsafe, o.Logger)
+}
+
+// startFailed returns err, or nil where the start was only given up because
+// the gateway was told to stop: nothing had been accepted.
+func startFailed(ctx context.Context, err error, log *slog.Logger) error {
+	if ctx.Err() == nil {
+		return err
+	}
+	log.Info("stopped before it served", "error", err)
+	return nil
+}
+
+// gateway is everything that runs.
+type gateway struct {
+	log           *slog.Logger
+	inbox         *hookonce.Inbox
+	public, admin *listener
+	shutdownDelay time.Duration
+	stopping      atomic.Bool
+}
+
+func newGateway(ctx context.Context, store driver.Store, o *Options) (_ *gateway, err error) {
+	inboxConfig := o.Settings.Inbox
+	inboxConfig.Logger = o.Logger
+	inbox, err := hookonce.New(store, &inboxConfig)
+	if err != nil {
+		return nil, err
+	}
+	g := &gateway{log: o.Logger, inbox: inbox, shutdownDelay: o.Settings.ShutdownDelay}
+	if g.public, err = listen(ctx, "listen", o.Settings.Listen, publicServer(inbox), o.Logger); err != nil {
+		return nil, err
+	}
+	if g.admin, err = listen(ctx, "admin.listen", o.Settings.Admin.Listen, adminServer(nil), o.Logger); err != nil {
+		return nil, errors.Join(err, g.public.Close())
+	}
+	g.admin.server.Handler, err = hookadmin.New(&hookadmin.Config{
+		Store:    store,
+		Ready:    g.ready,
+		Token:    string(o.Settings.Admin.Token),
+		Loopback: isLoopback(g.admin),
+		Logger:   o.Logger,
+	})
+	if err != nil {
+		return nil, errors.Join(err, g.public.Close(), g.admin.Close())
+	}
+	return g, nil
+}
+
+var errStopping = errors.New("the gateway is stopping")
+
+func (g *gateway) ready(ctx context.Context) error {
+	if g.stopping.Load() {
+		return errStopping
+	}
+	return g.inbox.Ready(ctx)
+}
+
+// run serves until ctx ends or a part fails, and stops in order.
+func (g *gateway) run(ctx context.Context) error {
+	// The work outlives ctx: what is still arriving while the gateway stops is
+	// claimed and counted like everything else.
+	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopWork()
+	failed := make(chan error, 3)
+	worked := make(chan struct{})
+	go func() {
+		defer close(worked)
+		if err := g.inbox.Run(work); err != nil {
+			failed <- fmt.Errorf("sending and upkeep: %w", err)
+		}
+	}()
+	for _, l := range []*listener{g.public, g.admin} {
+		go func() {
+			if err := l.serve(); err != nil {
+				failed <- err
+			}
+		}()
+	}
+	g.log.Info("serving webhooks", "listen", g.public.Addr().String())
+	g.log.Info("serving the admin API", "admin", g.admin.Addr().String())
+
+	var cause error
+	select {
+	case <-ctx.Done():
+	case cause = <-failed:
+	}
+	return errors.Join(cause, g.stop(stopWork, worked))
+}

@@ -1,0 +1,139 @@
+package app
+
+import (
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hookonce/hookonce/internal/dbtest"
+)
+
+func TestServeOnSQLite(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "test.db")
+	r := serve(t, settings(t, "database: sqlite:"+path))
+	public := "http://" + r.await(t, "listen")["listen"].(string)
+	admin := "http://" + r.await(t, "admin")["admin"].(string)
+
+	for url, want := range map[string]int{
+		admin + "/healthz":       http.StatusOK,
+		admin + "/readyz":        http.StatusOK,
+		admin + "/api/v1/events": http.StatusOK,
+		// The public listener serves /webhooks/ and nothing else, and never redirects.
+		public + "/webhooks/none":       http.StatusNotFound,
+		public + "/healthz":             http.StatusNotFound,
+		public + "/api/v1/events":       http.StatusNotFound,
+		public + "//webhooks/none":      http.StatusNotFound,
+		public + "/webhooks/../healthz": http.StatusNotFound,
+	} {
+		if got := status(t, url); got != want {
+			t.Errorf("GET %s is %d, want %d", url, got, want)
+		}
+	}
+	for _, name := range []string{path, path + ".lock", path + "-wal"} {
+		info, err := os.Stat(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if mode := info.Mode().Perm(); mode != 0o600 {
+			t.Errorf("%s has mode %v", name, mode)
+		}
+	}
+	r.cancel()
+	if err := r.wait(t); err != nil {
+		t.Errorf("a clean stop ended with %v", err)
+	}
+}
+
+func TestOneGatewayForEachSQLiteFile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path, link := filepath.Join(dir, "test.db"), filepath.Join(dir, "link.db")
+	first := serve(t, settings(t, "database: sqlite:"+path))
+	first.await(t, "admin")
+	if err := os.Symlink(path, link); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{path, link} {
+		err := serve(t, settings(t, "database: sqlite:"+name)).wait(t)
+		wantHint(t, err, "another gateway (process", "PostgreSQL")
+		if !strings.Contains(err.Error(), path+".lock") {
+			t.Errorf("error %q does not name the lock", err)
+		}
+	}
+	serve(t, settings(t, "database: sqlite:"+filepath.Join(dir, "other.db"))).await(t, "admin")
+	first.cancel()
+	if err := first.wait(t); err != nil {
+		t.Fatal(err)
+	}
+	serve(t, settings(t, "database: sqlite:"+link)).await(t, "admin")
+}
+
+func TestServeRefusesATakenAddress(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { taken.Close() })
+	s := settings(t, "database: sqlite:"+filepath.Join(t.TempDir(), "test.db"))
+	s.Listen = taken.Addr().String()
+	wantHint(t, serve(t, s).wait(t), "listen: ", "the setting listen")
+	s.Listen, s.Admin.Listen = "127.0.0.1:0", taken.Addr().String()
+	wantHint(t, serve(t, s).wait(t), "admin.listen: ", "the setting admin.listen")
+}
+
+// Orchestrators start databases and gateways side by side.
+func TestServeWaitsForItsDatabase(t *testing.T) {
+	t.Parallel()
+	server := dbtest.StartServer(t, nil)
+	server.Shutdown(t)
+	s := settings(t, "database: "+server.DSN())
+
+	early := serve(t, s)
+	early.await(t, "until")
+	early.cancel()
+	if err := early.wait(t); err != nil {
+		t.Errorf("told to stop while it waited, Serve returned %v", err)
+	}
+
+	r := serve(t, s)
+	line := r.await(t, "until")
+	if line["level"] != "WARN" || line["error"] == nil {
+		t.Errorf("it waits with the log line %v", line)
+	}
+	server.Restart(t)
+	admin := "http://" + r.await(t, "admin")["admin"].(string)
+	if got := status(t, admin+"/readyz"); got != http.StatusOK {
+		t.Errorf("readyz is %d", got)
+	}
+	password, _ := strings.CutPrefix(server.DSN(), "postgres://")
+	_, password, _ = strings.Cut(password, ":")
+	password, _, _ = strings.Cut(password, "@")
+	if password == "" || strings.Contains(early.log.text()+r.log.text(), password) {
+		t.Error("the log tells the database's password")
+	}
+}
+
+func TestServeRefusesADatabaseThatLosesCommits(t *testing.T) {
+	t.Parallel()
+	server := dbtest.StartServer(t, &dbtest.Options{Config: []string{"fsync=off", "full_page_writes=off"}})
+	dsn := server.DSN()
+
+	err := serve(t, settings(t, "database: "+dsn)).wait(t)
+	wantHint(t, err, "fsync is off", "allow_unsafe: [")
+	if !strings.Contains(err.Error(), "full_page_writes is off") {
+		t.Errorf("error %q tells one weakness of two", err)
+	}
+	wantHint(t, serve(t, settings(t, "database: "+dsn+"\nallow_unsafe: [fsync]")).wait(t),
+		"full_page_writes is off", "allow_unsafe: [full_page_writes]")
+
+	r := serve(t, settings(t, "database: "+dsn+"\nallow_unsafe: [fsync, full_page_writes]"))
+	r.await(t, "admin")
+	if line := r.await(t, "setting"); line["level"] != "WARN" || line["remedy"] == "" {
+		t.Errorf("an allowed weakness is logged as %v", line)
+	}
+}

@@ -1,0 +1,228 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	// The driver of SQLite files. The library leaves its choice to the program.
+	_ "modernc.org/sqlite"
+
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/hookpgx"
+	"github.com/hookonce/hookonce/hooksql"
+	"github.com/hookonce/hookonce/internal/config"
+)
+
+const (
+	// sqliteDriver is the name under which modernc.org/sqlite registers.
+	sqliteDriver = "sqlite"
+	sqliteScheme = "sqlite:"
+
+	// awaitLimit is how long serve waits for a database that cannot be
+	// reached: orchestrators start databases and gateways side by side.
+	awaitLimit = 30 * time.Second
+	awaitPause = time.Second
+	// reachTimeout bounds one try to reach the database.
+	reachTimeout = 5 * time.Second
+	// closeLimit bounds closing the store: a pool waits for every connection
+	// that is in use, and one may hang.
+	closeLimit = 2 * time.Second
+
+	// weaknessFileSystem is the name to allow a SQLite file on a file system
+	// that other machines may share.
+	weaknessFileSystem = "shared_filesystem"
+)
+
+// OpenStore opens the database of the settings, which must be there, for a
+// command that runs beside a gateway: it never changes the schema. The caller
+// closes the store.
+func OpenStore(ctx context.Context, settings *config.Settings) (driver.Store, error) {
+	if path, ok := sqlitePath(settings); ok {
+		if _, err := os.Stat(path); err != nil {
+			return nil, &Error{
+				Err:    fmt.Errorf("opening the database: %w", err),
+				Remedy: "check the setting database, or make it with: hookonce migrate up",
+			}
+		}
+	}
+	return openStore(ctx, settings)
+}
+
+// CreateStore is OpenStore, except that it makes the file of a SQLite database
+// that is not there yet.
+func CreateStore(ctx context.Context, settings *config.Settings) (driver.Store, error) {
+	if path, ok := sqlitePath(settings); ok {
+		if err := createFile(path); err != nil {
+			return nil, err
+		}
+	}
+	return openStore(ctx, settings)
+}
+
+// openStore opens the database and makes sure that it can be reached.
+func openStore(ctx context.Context, settings *config.Settings) (driver.Store, error) {
+	open := openPostgres
+	if _, ok := sqlitePath(settings); ok {
+		open = openSQLite
+	}
+	store, err := open(ctx, settings)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
+	defer cancel()
+	if _, err := store.Now(ctx); err != nil {
+		return nil, errors.Join(&Error{
+			Err:    fmt.Errorf("reaching the database: %w", err),
+			Remedy: "check that it runs, and the setting database",
+		}, closeStore(store))
+	}
+	return store, nil
+}
+
+// awaitStore is CreateStore for serve: a database that cannot be reached is
+// tried again until awaitLimit has passed.
+func awaitStore(ctx context.Context, settings *config.Settings, log *slog.Logger) (driver.Store, error) {
+	deadline := time.Now().Add(awaitLimit)
+	for {
+		store, err := CreateStore(ctx, settings)
+		if err == nil || !errors.Is(err, driver.ErrUnavailable) || time.Now().Add(awaitPause).After(deadline) {
+			return store, err
+		}
+		log.Warn("waiting for the database", "until", deadline.UTC().Format(time.RFC3339), "error", err)
+		select {
+		case <-time.After(awaitPause):
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
+}
+
+// closeStore closes store, and gives up on it after closeLimit.
+func closeStore(store driver.Store) error {
+	closed := make(chan error, 1)
+	go func() { closed <- store.Close() }()
+	select {
+	case err := <-closed:
+		return err
+	case <-time.After(closeLimit):
+		return errors.New("the database could not be closed: a connection is still in use")
+	}
+}
+
+// pooledStore closes the pool that was made for a store, behind it.
+type pooledStore struct {
+	driver.Store
+	pool *pgxpool.Pool
+}
+
+func (s *pooledStore) Close() error {
+	err := s.Store.Close()
+	s.pool.Close()
+	return err
+}
+
+func openPostgres(ctx context.Context, settings *config.Settings) (driver.Store, error) {
+	cfg, err := pgxpool.ParseConfig(settings.Database)
+	if err != nil {
+		// The error quotes the DSN, and pgx hides the password in one that it
+		// can parse only: say what is wrong without it.
+		return nil, &Error{
+			Err:    errors.New("the setting database is not a PostgreSQL URL"),
+			Remedy: "postgres://USER:PASSWORD@HOST:5432/DATABASE, with other characters of USER and PASSWORD percent-encoded",
+		}
+	}
+	if cfg.ConnConfig.RuntimeParams["application_name"] == "" {
+		cfg.ConnConfig.RuntimeParams["application_name"] = "hookonce"
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("opening the database: %w", err)
+	}
+	store, err := hookpgx.New(pool, nil)
+	if err != nil {
+		pool.Close()
+		return nil, fmt.Errorf("opening the database: %w", err)
+	}
+	return &pooledStore{store, pool}, nil
+}
+
+func openSQLite(_ context.Context, settings *config.Settings) (driver.Store, error) {
+	path, _ := sqlitePath(settings)
+	if err := checkFileSystem(path, settings.AllowUnsafe); err != nil {
+		return nil, err
+	}
+	return hooksql.OpenSQLite(sqliteDriver, path)
+}
+
+// sqlitePath returns the file of a SQLite database; false for another one.
+func sqlitePath(settings *config.Settings) (string, bool) {
+	return strings.CutPrefix(settings.Database, sqliteScheme)
+}
+
+// createFile makes the file of a database, for this user only: it holds what
+// senders sent. One that is there keeps its mode.
+func createFile(path string) error {
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return &Error{
+			Err:    fmt.Errorf("opening the database: %w", err),
+			Remedy: "check the setting database; its folder must be there and writable for this user",
+		}
+	}
+	return file.Close()
+}
+
+// checkFileSystem refuses a file system that other machines may share: SQLite's
+// write-ahead log needs memory that all of its processes share, so two machines
+// would corrupt the file.
+func checkFileSystem(path string, allowed []string) error {
+	name, err := sharedFileSystem(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return judgeFileSystem(path, name, allowed)
+}
+
+// judgeFileSystem is checkFileSystem for a file system of that name, "" for a
+// local one.
+func judgeFileSystem(path, name string, allowed []string) error {
+	if name == "" || slices.Contains(allowed, weaknessFileSystem) {
+		return nil
+	}
+	return &Error{
+		Err: fmt.Errorf("the database %s is on a file system that other machines may share (%s): two of them at once would corrupt it", path, name),
+		Remedy: "put it on a local disk, or use PostgreSQL, or accept that by name in the settings: allow_unsafe: [" +
+			weaknessFileSystem + "]",
+	}
+}
+
+// lockDatabase takes the lock of a SQLite file, and returns what gives it up.
+func lockDatabase(settings *config.Settings) (release func() error, err error) {
+	path, ok := sqlitePath(settings)
+	if !ok {
+		return func() error { return nil }, nil
+	}
+	if err := createFile(path); err != nil {
+		return nil, err
+	}
+	// Every name of the file must lead to the same lock.
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return nil, fmt.Errorf("opening the database: %w", err)
+	}
+	lock, err := lockInstance(real)
+	if err != nil {
+		return nil, err
+	}
+	return lock.release, nil
+}

@@ -1,0 +1,179 @@
+// Package cli is the command line of hookonce: one file for each noun, over
+// package app, which does the work.
+//
+// Every command writes what it found to stdout and everything else to stderr;
+// a failure is one line "Error:", and where somebody can do something about it
+// one line "Try:". The exit code is 0 for success, 1 for a failure, 2 for a
+// command that was not understood and 3 for something that is not there.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+// Exit codes.
+const (
+	exitOK       = 0
+	exitFailed   = 1
+	exitUsage    = 2
+	exitNotFound = 3
+)
+
+// program is the process around one command.
+type program struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	environ        []string
+}
+
+// Main runs the command that args name, without the program's own name, and
+// returns the exit code of the process. environ has the form of os.Environ.
+// When ctx ends, serve stops gracefully and every other command gives up.
+func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, environ []string) int {
+	p := &program{stdin: stdin, stdout: stdout, stderr: stderr, environ: environ}
+	root := p.rootCommand()
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitOK
+	}
+	p.report(err)
+	return exitCode(err)
+}
+
+func (p *program) rootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "hookonce",
+		Short:         "Receives webhooks and makes at-least-once delivery behave like exactly-once processing",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.NoArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetIn(p.stdin)
+	root.SetOut(p.stdout)
+	root.SetErr(p.stderr)
+	root.AddCommand(
+		p.serveCommand(),
+		p.eventsCommand(),
+		p.configCommand(),
+		p.pruneCommand(),
+		p.migrateCommand(),
+		p.versionCommand(),
+	)
+	root.SetHelpCommand(helpCommand())
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return newUsageError(cmd, err) })
+	strict(root)
+	return root
+}
+
+// strict makes cmd and all below it answer what they do not understand with a
+// usage error. Cobra by itself prints the help of a noun without a known verb,
+// and succeeds.
+func strict(cmd *cobra.Command) {
+	for _, sub := range cmd.Commands() {
+		strict(sub)
+	}
+	if !cmd.Runnable() {
+		cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+			return newUsageError(cmd, fmt.Errorf("%q needs one of: %s", cmd.CommandPath(), strings.Join(verbs(cmd), ", ")))
+		}
+		cmd.Args = cobra.NoArgs
+	}
+	check := cmd.Args
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if cmd.HasSubCommands() && len(args) > 0 {
+			return unknownCommand(cmd, args[0])
+		}
+		if check == nil {
+			return nil
+		}
+		if err := check(cmd, args); err != nil {
+			return newUsageError(cmd, err)
+		}
+		return nil
+	}
+}
+
+func unknownCommand(cmd *cobra.Command, name string) error {
+	text := fmt.Sprintf("unknown command %q for %q", name, cmd.CommandPath())
+	cmd.SuggestionsMinimumDistance = 2 // cobra's own default is set elsewhere
+	if near := cmd.SuggestionsFor(name); len(near) > 0 {
+		text += fmt.Sprintf("; did you mean %q?", near[0])
+	}
+	return newUsageError(cmd, errors.New(text))
+}
+
+func verbs(cmd *cobra.Command) []string {
+	var names []string
+	for _, sub := range cmd.Commands() {
+		if sub.IsAvailableCommand() {
+			names = append(names, sub.Name())
+		}
+	}
+	return names
+}
+
+// helpCommand is cobra's own, except that an unknown topic is an error.
+func helpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [command]",
+		Short: "Help about any command",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			found, rest, err := cmd.Root().Find(args)
+			if err != nil || len(rest) > 0 {
+				return unknownCommand(cmd.Root(), strings.Join(args, " "))
+			}
+			found.InitDefaultHelpFlag()
+			return found.Help()
+		},
+	}
+}
+
+// usageError is a command that was not understood.
+type usageError struct {
+	err  error
+	hint string
+}
+
+func newUsageError(cmd *cobra.Command, err error) error {
+	return &usageError{err: err, hint: cmd.CommandPath() + " --help"}
+}
+
+func (e *usageError) Error() string { return e.err.Error() }
+func (e *usageError) Unwrap() error { return e.err }
+func (e *usageError) Hint() string  { return e.hint }
+
+// hinter is an error that knows what to do about it.
+type hinter interface{ Hint() string }
+
+// report prints err for a person. What it quotes may come from a sender, so
+// nothing of it reaches the terminal unescaped.
+func (p *program) report(err error) {
+	fmt.Fprintf(p.stderr, "Error: %s\n", printableLines(err.Error()))
+	var h hinter
+	if errors.As(err, &h) && h.Hint() != "" {
+		fmt.Fprintf(p.stderr, "Try: %s\n", printableLines(h.Hint()))
+	}
+}
+
+func exitCode(err error) int {
+	var usage *usageError
+	switch {
+	case errors.As(err, &usage):
+		return exitUsage
+	case errors.Is(err, driver.ErrNotFound):
+		return exitNotFound
+	}
+	return exitFailed
+}

@@ -1,0 +1,51 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/app"
+)
+
+// pruned is the shape of --json.
+type pruned struct {
+	Events      int64 `json:"events,string"`
+	Bodies      int64 `json:"bodies,string"`
+	Quarantined int64 `json:"quarantined,string"`
+}
+
+func (p *program) pruneCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "prune",
+		Short: "Remove what is finished and past its window, as serve does from time to time",
+		Long: "Remove what is finished and past its window, as serve does from time to time: bodies and headers past\n" +
+			"their retention, identities past the dedupe window, and the quarantine beyond its bounds. What is\n" +
+			"pending, running or dead stays.",
+		Args: cobra.NoArgs,
+	}
+	flags := addSettingsFlags(cmd)
+	addJSONFlag(cmd, &asJSON)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		settings, err := p.load(flags)
+		if err != nil {
+			return err
+		}
+		return using(cmd.Context(), settings, app.OpenStore, onOwnSchema(func(ctx context.Context, store driver.Store) error {
+			result, err := app.Prune(ctx, store, settings)
+			if err != nil {
+				return fmt.Errorf("pruning: %w", err)
+			}
+			if asJSON {
+				return writeJSON(p.stdout, pruned(*result))
+			}
+			_, err = fmt.Fprintf(p.stdout, "removed %d events, the bodies of %d more, and %d quarantined requests\n",
+				result.Events, result.Bodies, result.Quarantined)
+			return err
+		}))
+	}
+	return cmd
+}

@@ -1,0 +1,81 @@
+package config
+
+import (
+	"errors"
+
+	"github.com/hookonce/hookonce/provider"
+	"github.com/hookonce/hookonce/verify"
+)
+
+// eachError calls do with every error that err joins, or with err itself.
+func eachError(err error, do func(error)) {
+	if err == nil {
+		return
+	}
+	//nolint:errorlint // only err itself is split: what a single fault wraps belongs to that fault
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, e := range joined.Unwrap() {
+			eachError(e, do)
+		}
+		return
+	}
+	do(err)
+}
+
+// compileScheme checks a scheme, and reports each of its faults at the node
+// that find returns for the scheme's field.
+func (l *loader) compileScheme(s verify.Scheme, find func(field string) *node) *verify.Verifier {
+	v, err := verify.Compile(s)
+	eachError(err, func(err error) {
+		var fault *verify.FieldError
+		if !errors.As(err, &fault) {
+			l.wrong(find(""), err)
+			return
+		}
+		l.wrong(find(fault.Field), errors.New(fault.Problem))
+	})
+	return v
+}
+
+// compileRules is compileScheme for event rules.
+func (l *loader) compileRules(r provider.EventRules, find func(field string) *node) *provider.Extractor {
+	x, err := provider.CompileRules(r)
+	eachError(err, func(err error) {
+		var fault *provider.RuleError
+		if !errors.As(err, &fault) {
+			l.wrong(find(""), err)
+			return
+		}
+		l.wrong(find(fault.Field), fault.Err)
+	})
+	return x
+}
+
+// checkKey reports whether secret is usable with v, and warns of weak ones.
+// Errors of ParseKey never hold the secret.
+func (l *loader) checkKey(n *node, v *verify.Verifier, secret Secret) bool {
+	key, err := v.ParseKey(string(secret))
+	if err != nil {
+		l.fault(n, "%s", err)
+		return false
+	}
+	if key.Weak() {
+		l.warn(n, "the secret has less than 16 bytes, so it can be found by trying")
+	}
+	return true
+}
+
+// The two forms of a destination's secret, which signs what is sent as
+// Standard Webhooks.
+var (
+	signWhsec = mustCompile(verify.SecretWhsec)
+	signRaw   = mustCompile(verify.SecretRaw)
+)
+
+func mustCompile(secretEncoding string) *verify.Verifier {
+	v, err := verify.Compile(verify.Scheme{Family: verify.FamilyStandardWebhooks, SecretEncoding: secretEncoding})
+	if err != nil {
+		panic(err) // the scheme is a constant
+	}
+	return v
+}

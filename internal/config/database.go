@@ -1,0 +1,69 @@
+package config
+
+import (
+	"regexp"
+	"strings"
+)
+
+const sqlitePrefix = "sqlite:"
+
+// database reads the database. It is never quoted, because it may hold a
+// password. What else a PostgreSQL URL may hold is the driver's business.
+func (l *loader) database(n *node) string {
+	text, ok := l.text(n)
+	if n == nil {
+		return DefaultDatabase
+	}
+	if !ok {
+		return ""
+	}
+	if strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+		l.fault(n, "it holds a control character")
+		return ""
+	}
+	if path, ok := strings.CutPrefix(text, sqlitePrefix); ok {
+		switch {
+		case strings.TrimSpace(path) == "":
+			l.fault(n, "sqlite: wants the path of a file behind it, as %s", DefaultDatabase)
+		case path == ":memory:" || strings.HasPrefix(path, "file:") || strings.ContainsAny(path, "?#"):
+			l.fault(n, "sqlite: wants the plain path of a file, without options, because events must outlive the process")
+		}
+		return text
+	}
+	for _, scheme := range []string{"postgres://", "postgresql://"} {
+		if rest, ok := strings.CutPrefix(text, scheme); ok {
+			if rest == "" {
+				l.fault(n, "%s wants a host or a database behind it", scheme)
+			}
+			return text
+		}
+	}
+	l.fault(n, "this is no database; write sqlite:PATH or postgres://USER@HOST/NAME")
+	return ""
+}
+
+var passwordParam = regexp.MustCompile(`(?i)([?&](?:ssl)?password=)[^&]*`)
+
+// redactDSN takes the passwords out of a database URL. It does without
+// url.Parse, which refuses lists of hosts, and takes away too much rather than
+// too little where a password holds characters that should be escaped.
+func redactDSN(dsn string) string {
+	scheme, rest, ok := strings.Cut(dsn, "://")
+	if !ok {
+		return dsn
+	}
+	rest = passwordParam.ReplaceAllString(rest, "${1}"+redacted)
+	if user, behind, found := cutLast(rest, "@"); found {
+		if name, _, hasPassword := strings.Cut(user, ":"); hasPassword {
+			rest = name + ":" + redacted + "@" + behind
+		}
+	}
+	return scheme + "://" + rest
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	if i := strings.LastIndex(s, sep); i >= 0 {
+		return s[:i], s[i+len(sep):], true
+	}
+	return s, "", false
+}

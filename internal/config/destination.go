@@ -1,0 +1,66 @@
+package config
+
+import (
+	"strings"
+	"time"
+
+	"github.com/hookonce/hookonce"
+)
+
+// Limits of a destination's settings. A send's lease lasts as long as its
+// timeout, so that one must not keep a message of a dead process for long.
+const (
+	maxTimeout     = time.Hour
+	maxAttempts    = 1000
+	maxConcurrency = 10_000
+	maxRetryDelay  = 30 * day
+)
+
+var destinationKeys = []string{"url", "secret", "timeout", "retry", "concurrency", "rate"}
+
+// destination reads the keys of a destination out of m; at is where to report
+// that one is missing.
+func (r *routeReader) destination(name string, at *node, m mapping) hookonce.Destination {
+	d := hookonce.Destination{
+		Name:        name,
+		Timeout:     or(r.duration(m.get("timeout"), 1, maxTimeout), hookonce.DefaultSendTimeout),
+		Concurrency: or(r.count(m.get("concurrency"), 1, maxConcurrency), hookonce.DefaultConcurrency),
+		Rate:        r.rate(m.get("rate")),
+		Retry:       r.retry(m.get("retry")),
+	}
+	url := m.get("url")
+	if text, ok := r.text(url); ok {
+		d.URL = text
+		r.checkURL(url, text)
+	} else if url == nil && m.node != nil {
+		r.fault(at, "the destination has no url")
+	}
+	secretNode := m.get("secret")
+	if secret, ok := r.secret(secretNode); ok {
+		v := signRaw
+		if strings.HasPrefix(string(secret), "whsec_") {
+			v = signWhsec
+		}
+		if r.checkKey(secretNode, v, secret) {
+			d.Secret = string(secret)
+		}
+	}
+	return d
+}
+
+func (r *routeReader) retry(n *node) hookonce.Retry {
+	m := r.mapping(n, "attempts", "first", "max")
+	first, most := m.get("first"), m.get("max")
+	retry := hookonce.Retry{
+		Attempts: or(r.count(m.get("attempts"), 1, maxAttempts), hookonce.DefaultSendAttempts),
+		First:    or(r.duration(first, 1, maxRetryDelay), hookonce.DefaultFirstRetry),
+		Max:      r.duration(most, 1, maxRetryDelay),
+	}
+	switch {
+	case retry.Max == 0:
+		retry.Max = max(hookonce.DefaultMaxRetry, retry.First)
+	case retry.Max < retry.First:
+		r.fault(most, "max must not be shorter than first, which is %s", showDuration(retry.First))
+	}
+	return retry
+}

@@ -1,0 +1,112 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Fault is one thing that is wrong with the settings, or one warning.
+type Fault struct {
+	// Line and Col say where in the file, from 1; 0 for what does not come
+	// from the file.
+	Line, Col int
+	// Path is the key, as sources.stripe.secrets[0], or the variable or flag;
+	// "" for the file as a whole.
+	Path    string
+	Message string
+	Hint    string // what to do about it; "" if the message says it
+}
+
+// Text returns the fault on one line; file is the name to print before a
+// position.
+func (f Fault) Text(file string) string {
+	return f.text(file, "")
+}
+
+func (f Fault) text(file, kind string) string {
+	var b strings.Builder
+	switch {
+	case f.Line > 0:
+		fmt.Fprintf(&b, "%s:%d:%d: ", file, f.Line, f.Col)
+	case f.Path == "" && file != "":
+		b.WriteString(file + ": ")
+	}
+	b.WriteString(kind)
+	if f.Path != "" {
+		b.WriteString(f.Path + ": ")
+	}
+	b.WriteString(f.Message)
+	if f.Hint != "" {
+		b.WriteString(" (" + f.Hint + ")")
+	}
+	return b.String()
+}
+
+// Faults is the error of Load: all that is wrong, sorted by position.
+type Faults struct {
+	File string // the settings file; "" if there is none
+	List []Fault
+}
+
+// Error returns the faults, one per line.
+func (f *Faults) Error() string {
+	lines := make([]string, len(f.List))
+	for i, fault := range f.List {
+		lines[i] = fault.Text(f.File)
+	}
+	return strings.Join(lines, "\n")
+}
+
+func sortFaults(list []Fault) {
+	slices.SortStableFunc(list, func(a, b Fault) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Col, b.Col))
+	})
+}
+
+// nearest returns the one of known that name is most likely a slip for, or "".
+func nearest(name string, known []string) string {
+	best, bestEdits := "", min(max(len(name)/3, 1)+1, len(name))
+	for _, k := range known {
+		if e := edits(strings.ToLower(name), strings.ToLower(k)); e < bestEdits {
+			best, bestEdits = k, e
+		}
+	}
+	return best
+}
+
+// edits counts the letters to insert, drop, replace or swap with a neighbour
+// that make b out of a.
+func edits(a, b string) int {
+	before, last := make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range last {
+		last[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		row := make([]int, len(b)+1)
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			replaced := last[j-1]
+			if a[i-1] != b[j-1] {
+				replaced++
+			}
+			row[j] = min(replaced, last[j]+1, row[j-1]+1)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				row[j] = min(row[j], before[j-2]+1)
+			}
+		}
+		before, last = last, row
+	}
+	return last[len(b)]
+}
+
+func didYouMean(name string, known []string) string {
+	if near := nearest(name, known); near != "" {
+		return "did you mean " + near + "?"
+	}
+	if len(known) == 0 {
+		return ""
+	}
+	return "known: " + strings.Join(known, ", ")
+}

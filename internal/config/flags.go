@@ -1,0 +1,86 @@
+package config
+
+import (
+	"strings"
+
+	"github.com/hookonce/hookonce/provider"
+)
+
+// Flags are the settings that flags give; "" and nil mean not given.
+//
+// Sources are NAME=PROVIDER:SECRET. The secret is all that follows the first
+// colon, so it may hold ':' and '='; file:/path works. NAME=none is an unsigned
+// source whose event id is body:id. A source of the file with that name is
+// replaced.
+//
+// Forwards are NAME=URL. If NAME is a configured source, of the file or of a
+// flag, the events of that source alone go to the URL. Any other NAME is the
+// name of a new destination, which takes the events of all sources.
+type Flags struct {
+	Database    string // --database
+	Listen      string // --listen
+	AdminListen string // --admin-listen
+	Sources     []string
+	Forwards    []string
+}
+
+// flagSources turns --source flags into the nodes of sources.
+func (l *loader) flagSources(flags []string) []field {
+	var fields []field
+	seen := make(map[string]bool)
+	for _, text := range flags {
+		name, value, at := l.nameAndValue("--source", text, "NAME=PROVIDER:SECRET")
+		if at == nil {
+			continue
+		}
+		if seen[name] {
+			l.fault(at, "the source is given twice")
+			continue
+		}
+		seen[name] = true
+		if source := l.flagSource(at, value); source != nil {
+			fields = append(fields, field{key: name, value: source})
+		}
+	}
+	return fields
+}
+
+// nameAndValue splits NAME=VALUE, and returns the node to report faults at; nil
+// if text is not of that form.
+func (l *loader) nameAndValue(flag, text, form string) (name, value string, at *node) {
+	name, value, _ = strings.Cut(text, "=")
+	if value == "" || !validName(name) {
+		// Without quoting it: it may hold a secret.
+		l.fault(&node{path: flag}, "this is not %s; a name has a-z 0-9 _ -", form)
+		return "", "", nil
+	}
+	return name, value, &node{path: flag + " " + name}
+}
+
+func (l *loader) flagSource(at *node, value string) *node {
+	providerName, secret, hasSecret := strings.Cut(value, ":")
+	text := func(s string) *node {
+		return &node{kind: kindText, path: at.path, raw: s, literal: true, hidden: true}
+	}
+	source := &node{kind: kindMapping, path: at.path, fields: []field{{key: "provider", value: text(providerName)}}}
+	switch provider.Name(providerName) {
+	case provider.HMAC:
+		l.faultHint(at, "write it into a settings file", "a source of provider hmac must say how it signs, which a flag cannot")
+		return nil
+	case provider.None:
+		if hasSecret && secret != "" {
+			l.fault(at, "provider none takes no secret")
+			return nil
+		}
+		event := &node{kind: kindMapping, path: at.path, fields: []field{{key: "id", value: text("body:id")}}}
+		source.fields = append(source.fields, field{key: "event", value: event})
+		return source
+	}
+	if !hasSecret {
+		l.fault(at, "there is no secret; write it as NAME=PROVIDER:SECRET")
+		return nil
+	}
+	secrets := &node{kind: kindSequence, path: at.path, items: []*node{text(secret)}}
+	source.fields = append(source.fields, field{key: "secrets", value: secrets})
+	return source
+}

@@ -1,0 +1,175 @@
+package config
+
+import (
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hookonce/hookonce"
+)
+
+// weakToken is how many bytes the admin token should have at least.
+const weakToken = 16
+
+// maxShutdownDelay bounds the time that a stop is held up.
+const maxShutdownDelay = 5 * time.Minute
+
+var topKeys = []string{
+	"database", "migrate", "listen", "admin", "dedupe_window", "retention", "sources", "destinations", "routes",
+	"unverified_rate", "allow_unsafe", "shutdown_delay",
+}
+
+// variables are the HOOKONCE_* variables that stand for single keys.
+var variables = map[string]string{
+	"database": "HOOKONCE_DATABASE", "migrate": "HOOKONCE_MIGRATE", "listen": "HOOKONCE_LISTEN",
+	"admin.listen": "HOOKONCE_ADMIN_LISTEN", "admin.token": "HOOKONCE_ADMIN_TOKEN",
+	"dedupe_window": "HOOKONCE_DEDUPE_WINDOW", "retention": "HOOKONCE_RETENTION",
+	"unverified_rate": "HOOKONCE_UNVERIFIED_RATE", "shutdown_delay": "HOOKONCE_SHUTDOWN_DELAY",
+}
+
+// override returns the value of the flag if it is set, else that of the
+// variable, else n.
+func (l *loader) override(n *node, key, flagName, flag string) *node {
+	if flag != "" {
+		return &node{kind: kindText, path: flagName, raw: flag, literal: true}
+	}
+	if name := variables[key]; l.env[name] != "" {
+		return &node{kind: kindText, path: name, raw: l.env[name], literal: true}
+	}
+	return n
+}
+
+// unknownVariables warns of what may be a slip: a HOOKONCE_* variable that
+// neither this program nor the file reads.
+func (l *loader) unknownVariables() {
+	const prefix = "HOOKONCE_"
+	known, endings := []string{"HOOKONCE_CONFIG"}, []string{"CONFIG"}
+	for _, name := range variables {
+		known, endings = append(known, name), append(endings, strings.TrimPrefix(name, prefix))
+	}
+	slices.Sort(known)
+	var names []string
+	for name := range l.env {
+		if strings.HasPrefix(name, prefix) && !strings.HasPrefix(name, "HOOKONCE_TEST_") &&
+			!l.used[name] && !slices.Contains(known, name) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		hint := "known: " + strings.Join(known, ", ")
+		if near := nearest(strings.TrimPrefix(name, prefix), endings); near != "" {
+			hint = "did you mean " + prefix + near + "?"
+		}
+		l.warnings = append(l.warnings, Fault{Path: name, Message: "nothing reads this variable", Hint: hint})
+	}
+}
+
+func (l *loader) settings(root *node, flags *Flags) *Settings {
+	top := l.mapping(root, topKeys...)
+	s := &Settings{
+		Database:      l.database(l.override(top.get("database"), "database", "--database", flags.Database)),
+		Migrate:       l.choice(l.override(top.get("migrate"), "migrate", "", ""), MigrateAuto, MigrateManual),
+		ShutdownDelay: l.duration(l.override(top.get("shutdown_delay"), "shutdown_delay", "", ""), 0, maxShutdownDelay),
+	}
+	if s.Migrate == "" {
+		s.Migrate = MigrateAuto
+	}
+	l.listeners(s, top, flags)
+	for _, n := range l.list(top.get("allow_unsafe")) {
+		if name, ok := l.text(n); ok {
+			if strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789_.") != "" || name == "" {
+				l.fault(n, "%s is no name of a database setting, as fsync", n.shown())
+			}
+			s.AllowUnsafe = append(s.AllowUnsafe, name)
+		}
+	}
+
+	window := l.override(top.get("dedupe_window"), "dedupe_window", "", "")
+	retention := l.override(top.get("retention"), "retention", "", "")
+	rate := l.override(top.get("unverified_rate"), "unverified_rate", "", "")
+	s.Inbox = hookonce.Config{
+		DedupeWindow:   or(l.duration(window, 1, maxAge), hookonce.DefaultDedupeWindow),
+		Retention:      or(l.duration(retention, 1, maxAge), hookonce.DefaultRetention),
+		UnverifiedRate: or(l.rate(rate), hookonce.DefaultUnverifiedRate),
+	}
+	flagSources := l.flagSources(flags.Sources)
+	s.Inbox.Sources = l.sources(&sourceReader{
+		loader: l, window: s.Inbox.DedupeWindow, windowNode: window,
+		sqlite: strings.HasPrefix(s.Database, sqlitePrefix),
+	}, top.get("sources"), flagSources)
+	r := &routeReader{loader: l, config: &s.Inbox, destinations: make(map[string]bool), routes: make(map[string]bool)}
+	r.read(top.get("destinations"), top.get("routes"))
+	r.forwards(flags.Forwards)
+	return s
+}
+
+// or returns v, or fallback for the zero value.
+func or[T comparable](v, fallback T) T {
+	var zero T
+	if v == zero {
+		return fallback
+	}
+	return v
+}
+
+func (l *loader) listeners(s *Settings, top mapping, flags *Flags) {
+	listen := l.override(top.get("listen"), "listen", "--listen", flags.Listen)
+	s.Listen = l.address(listen, DefaultListen)
+	admin := l.mapping(top.get("admin"), "listen", "token")
+	adminListen := l.override(admin.get("listen"), "admin.listen", "--admin-listen", flags.AdminListen)
+	s.Admin.Listen = l.address(adminListen, DefaultAdminListen)
+	token := l.override(admin.get("token"), "admin.token", "", "")
+	var ok bool
+	if s.Admin.Token, ok = l.secret(token); ok && len(s.Admin.Token) < weakToken {
+		l.warn(token, "the token has less than %d bytes; make one with: openssl rand -hex 32", weakToken)
+	}
+	if strings.ContainsFunc(string(s.Admin.Token), func(r rune) bool { return r <= ' ' || r > '~' }) {
+		l.fault(token, "a token is sent in a header: it may hold visible ASCII characters only")
+	}
+	where := adminListen
+	if where == nil {
+		where = &node{path: "admin.listen"}
+	}
+	// A token that is there and wrong has its own fault.
+	if token == nil && s.Admin.Listen != "" && !isLoopback(s.Admin.Listen) {
+		l.faultHint(where, "set admin.token or HOOKONCE_ADMIN_TOKEN, or listen on "+DefaultAdminListen,
+			"an address that others can reach needs a token")
+	}
+	if s.Listen != "" && s.Listen == s.Admin.Listen && !strings.HasSuffix(s.Listen, ":0") {
+		l.fault(where, "the same address serves /webhooks/ already")
+	}
+}
+
+// address reads a host:port to listen on.
+func (l *loader) address(n *node, fallback string) string {
+	text, ok := l.text(n)
+	if n == nil {
+		return fallback
+	}
+	if !ok {
+		return ""
+	}
+	host, port, err := net.SplitHostPort(text)
+	number, portErr := strconv.ParseUint(port, 10, 16)
+	if err != nil || portErr != nil || strings.ContainsAny(host, " /@") {
+		l.fault(n, "%s is no address to listen on; write it as :8080, 127.0.0.1:8080 or [::1]:8080", n.shown())
+		return ""
+	}
+	return net.JoinHostPort(host, strconv.FormatUint(number, 10))
+}
+
+func isLoopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	if host == "localhost" {
+		return true
+	}
+	addr, err := netip.ParseAddr(host)
+	return err == nil && addr.Unmap().IsLoopback()
+}

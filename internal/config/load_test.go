@@ -1,0 +1,253 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/provider"
+	"github.com/hookonce/hookonce/verify"
+)
+
+func mustLoad(t *testing.T, opts LoadOptions) *Settings {
+	t.Helper()
+	s, err := Load(opts)
+	if err != nil {
+		t.Fatalf("Load:\n%v", err)
+	}
+	return s
+}
+
+// secretsOf returns the secrets of each source.
+func secretsOf(t *testing.T, cfg *hookonce.Config) map[string][]string {
+	t.Helper()
+	out := make(map[string][]string)
+	for _, s := range cfg.Sources {
+		if s.Secrets == nil {
+			continue
+		}
+		secrets, err := s.Secrets.Secrets(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[s.Name] = secrets
+	}
+	return out
+}
+
+func warnings(s *Settings) string {
+	var lines []string
+	for _, w := range s.Warnings {
+		lines = append(lines, w.Text(s.File))
+	}
+	return strings.Join(lines, "\n")
+}
+
+func TestLoadEverything(t *testing.T) {
+	t.Parallel()
+	data, err := os.ReadFile("testdata/full.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := mustLoad(t, LoadOptions{Dir: dirWith(t, string(data)), Environ: environ(
+		"DB_PASSWORD=pass:w@rd/", "HOOKONCE_ADMIN_TOKEN=0123456789abcdef", "PAY_SECRET=whsec_pay ${UNSET} # not a comment",
+	)})
+
+	where := s.Inbox.Routes[0].Where
+	if where == nil || s.Inbox.Routes[1].Where != nil {
+		t.Fatal("the condition belongs to the first route alone")
+	}
+	if yes, err := where(&hookonce.Event{Body: []byte(`{"livemode": true}`)}); !yes || err != nil {
+		t.Errorf("where = %v, %v, want true", yes, err)
+	}
+	wantSecrets := map[string][]string{
+		"pay":     {"whsec_pay ${UNSET} # not a comment", "a-secret-out-of-a-file"},
+		"code":    {"a-default-of-enough-bytes"},
+		"partner": {"MDEyMzQ1Njc4OWFiY2RlZg=="},
+		"lists":   {"${not-a-variable}"},
+	}
+	if diff := cmp.Diff(wantSecrets, secretsOf(t, &s.Inbox)); diff != "" {
+		t.Errorf("secrets (-want +got):\n%s", diff)
+	}
+	if got, want := warnings(s), "hookonce.yaml:61:3: sources.lab: unsigned: anyone can send to /webhooks/lab"; got != want {
+		t.Errorf("warnings:\n got %s\nwant %s", got, want)
+	}
+	if got, want := s.DatabaseDisplay(), "postgres://hooks:<secret>@db1.internal,db2.internal:5433/hooks?target_session_attrs=read-write"; got != want {
+		t.Errorf("DatabaseDisplay = %s, want %s", got, want)
+	}
+	want := &Settings{
+		File:          "hookonce.yaml",
+		Database:      "postgres://hooks:pass:w@rd/@db1.internal,db2.internal:5433/hooks?target_session_attrs=read-write",
+		Migrate:       MigrateManual,
+		Listen:        "0.0.0.0:8080",
+		Admin:         Admin{Listen: "10.0.0.5:8081", Token: "0123456789abcdef"},
+		AllowUnsafe:   []string{"synchronous_commit"},
+		ShutdownDelay: 5 * time.Second,
+		Inbox:         fullInbox(),
+	}
+	ignored := cmpopts.IgnoreFields(Settings{}, "Warnings")
+	opaque := cmp.Options{cmpopts.IgnoreFields(hookonce.Source{}, "Secrets"), cmpopts.IgnoreFields(hookonce.Route{}, "Where")}
+	if diff := cmp.Diff(want, s, ignored, opaque, cmp.Comparer(func(a, b Secret) bool { return a == b })); diff != "" {
+		t.Errorf("settings (-want +got):\n%s", diff)
+	}
+}
+
+func fullInbox() hookonce.Config {
+	return hookonce.Config{
+		DedupeWindow:   45 * day,
+		Retention:      90 * day,
+		UnverifiedRate: hookonce.Rate{Count: 6000, Per: time.Minute},
+		Sources: []hookonce.Source{
+			{
+				Name: "pay", Provider: provider.Stripe, Tolerance: 10 * time.Minute,
+				Redelivery: hookonce.RedeliveryAck, Rate: hookonce.Rate{Count: 100, Per: time.Second},
+			},
+			{
+				Name: "code", Provider: provider.GitHub, Scheme: "sha1", Malformed: hookonce.MalformedQuarantine, ReplayGuard: true,
+				ContentEncodings: []string{"gzip"}, MaxBody: 2 << 20, AckTimeout: 2 * time.Second, DedupeWindow: 90 * day, Retention: 36 * time.Hour,
+			},
+			{
+				Name: "partner", Provider: provider.HMAC, URL: "https://hooks.example.com/webhooks/partner",
+				Signature: &verify.Scheme{
+					Family: verify.FamilyHMAC, Header: "X-Partner-Signature", Algorithm: "sha512", Encoding: "base64", Prefix: "v1 ",
+					Content: "{url}\n{timestamp}.{body}", SecretEncoding: "base64",
+					Timestamp: &verify.Timestamp{At: "header:X-Partner-Time", Format: "unix_ms", Tolerance: 30 * time.Second},
+				},
+				Event: provider.EventRules{ID: "body:id + body:attempt_of | header:X-Partner-Id", Type: "body:kind", Time: "body:at"},
+				Ack:   &hookonce.Ack{Status: 202, ContentType: "application/json", Body: `{"ok":true}`},
+			},
+			{
+				Name: "lists", Provider: provider.HMAC, Consume: hookonce.ConsumeSQL, Ack: &hookonce.Ack{Body: "[accepted]"},
+				Signature: &verify.Scheme{
+					Family: verify.FamilyHMAC, Header: "X-Lists", Format: "kv", SignatureKeys: []string{"s1", "s2"},
+					Content: "{timestamp}.{body}", Timestamp: &verify.Timestamp{At: "header:X-Lists#t"},
+				},
+				Event: provider.EventRules{ID: "item:id", Batch: "body:items"},
+			},
+			{
+				Name: "keyed", Provider: provider.StandardWebhooks, Scheme: "v1a",
+				Key: "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=\n-----END PUBLIC KEY-----\n",
+			},
+			{Name: "lab", Provider: provider.None, Event: provider.EventRules{ID: "body:id"}},
+		},
+		Destinations: []hookonce.Destination{
+			{
+				Name: "billing", URL: "http://billing:3000/hooks?from=pay", Secret: "whsec_MDEyMzQ1Njc4OWFiY2RlZg==", Timeout: 5 * time.Second,
+				Retry:       hookonce.Retry{Attempts: 5, First: time.Second, Max: time.Hour},
+				Concurrency: 4, Rate: hookonce.Rate{Count: 1, Per: time.Hour},
+			},
+			{
+				Name: "audit", URL: "https://audit.internal/", Timeout: 15 * time.Second, Concurrency: 16,
+				Retry: hookonce.Retry{Attempts: 20, First: 10 * time.Second, Max: 12 * time.Hour},
+			},
+			{
+				Name: "route:route-3", URL: "http://127.0.0.1:9000/", Timeout: 30 * time.Second, Concurrency: 16,
+				Retry: hookonce.Retry{Attempts: 20, First: 13 * time.Hour, Max: 13 * time.Hour},
+			},
+		},
+		Routes: []hookonce.Route{
+			{Name: "paid", Sources: []string{"pay"}, Types: []string{"invoice.*", "charge.refunded"}, To: "billing"},
+			{Name: "audit", To: "audit"},
+			{Name: "route-3", Sources: []string{"code", "lab"}, To: "route:route-3"},
+		},
+	}
+}
+
+func TestLoadNothing(t *testing.T) {
+	t.Parallel()
+	want := &Settings{
+		Database: DefaultDatabase, Migrate: MigrateAuto, Listen: ":8080", Admin: Admin{Listen: "127.0.0.1:8081"},
+		Inbox: hookonce.Config{
+			DedupeWindow: hookonce.DefaultDedupeWindow, Retention: hookonce.DefaultRetention, UnverifiedRate: hookonce.DefaultUnverifiedRate,
+		},
+	}
+	got := mustLoad(t, LoadOptions{Dir: t.TempDir(), Environ: environ()})
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("without a file (-want +got):\n%s", diff)
+	}
+	want.File = DefaultFile
+	for _, text := range []string{"", "\n", "# nothing\n", "---\n", "\ufeff", "sources:\ndestinations: {}\nroutes: []\nadmin:\r\n"} {
+		got := mustLoad(t, LoadOptions{Dir: dirWith(t, text), Environ: environ()})
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("file %q (-want +got):\n%s", text, diff)
+		}
+	}
+}
+
+func TestWhichFile(t *testing.T) {
+	t.Parallel()
+	dir := dirWith(t, "listen: :1\n")
+	for name, text := range map[string]string{"a.yaml": "listen: :2\n", "b.yaml": "listen: :3\n", "big.yaml": "# " + strings.Repeat("x", maxFile)} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tests := []struct {
+		name, file, variable string
+		want, fault          string
+	}{
+		{name: "the usual one", want: ":1"},
+		{name: "by variable", variable: "a.yaml", want: ":2"},
+		{name: "by flag", file: "b.yaml", variable: "a.yaml", want: ":3"},
+		{name: "by absolute path", file: filepath.Join(dir, "b.yaml"), want: ":3"},
+		{name: "named and not there", file: "c.yaml", fault: "c.yaml: the settings file cannot be read: no such file or directory"},
+		{name: "named by variable and not there", variable: "c.yaml", fault: "c.yaml: the settings file cannot be read: no such file or directory"},
+		{name: "a folder", file: ".", fault: ".: the settings file cannot be read: is a directory"},
+		{name: "too big", file: "big.yaml", fault: "big.yaml: the settings file cannot be read: it has more than 1048576 bytes"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s, err := Load(LoadOptions{Dir: dir, File: tt.file, Environ: environ("HOOKONCE_CONFIG=" + tt.variable)})
+			var faults *Faults
+			switch {
+			case tt.fault != "" && (!errors.As(err, &faults) || err.Error() != tt.fault):
+				t.Errorf("got %v, want %s", err, tt.fault)
+			case tt.fault == "" && (err != nil || s.Listen != tt.want):
+				t.Errorf("got %v, %v, want %s", s, err, tt.want)
+			}
+		})
+	}
+}
+
+func TestAnchorsAndMerges(t *testing.T) {
+	t.Parallel()
+	s := mustLoad(t, LoadOptions{Dir: dirWith(t, `
+destinations:
+  a: &a
+    url: &url http://a/
+    timeout: 1s
+    retry: &retry {attempts: 3}
+  b:
+    <<: *a
+    timeout: 2s
+  c:
+    <<: [{concurrency: 7}, *a]
+    url: *url
+    retry: *retry
+`), Environ: environ()})
+	var got []string
+	for _, d := range s.Inbox.Destinations {
+		got = append(got, fmt.Sprint(d.Name, " ", d.URL, " ", d.Timeout, " ", d.Concurrency, " ", d.Retry.Attempts))
+	}
+	want := []string{"a http://a/ 1s 16 3", "b http://a/ 2s 16 3", "c http://a/ 1s 7 3"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestTooManyTokens(t *testing.T) {
+	t.Parallel()
+	_, err := Load(LoadOptions{Dir: dirWith(t, "routes: ["+strings.Repeat("a,", maxTokens)+"]"), Environ: environ()})
+	if want := "hookonce.yaml: the file has more than 60000 words and signs"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}

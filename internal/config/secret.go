@@ -1,0 +1,33 @@
+package config
+
+import (
+	"fmt"
+	"log/slog"
+)
+
+// Secret is a text that prints as "<secret>" in every form. Convert it to a
+// string to use it.
+type Secret string
+
+const redacted = "<secret>"
+
+// String returns "<secret>", or "" for the empty Secret, so that a log tells
+// whether there is one.
+func (s Secret) String() string {
+	if s == "" {
+		return ""
+	}
+	return redacted
+}
+
+// GoString returns what String does, quoted.
+func (s Secret) GoString() string { return fmt.Sprintf("%q", s.String()) }
+
+// Format writes what String returns, whatever the verb.
+func (s Secret) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(s.String())) }
+
+// LogValue returns what String does.
+func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
+
+// MarshalText returns what String does; JSON and YAML use it too.
+func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }

@@ -1,0 +1,171 @@
+package config
+
+import (
+	"strings"
+
+	"github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/provider"
+	"github.com/hookonce/hookonce/verify"
+)
+
+var (
+	signatureKeys = []string{"header", "algorithm", "encoding", "prefix", "content", "format", "keys", "secret_encoding"}
+	timestampKeys = []string{"at", "format", "tolerance"}
+)
+
+// verifier reads how the sender signs, and returns nil where that is wrong;
+// public reports whether the sender has a public key.
+func (r *sourceReader) verifier(s *hookonce.Source, n *node, m mapping, spec *provider.Spec) (v *verify.Verifier, public bool) {
+	signature, timestamp := m.get("signature"), m.get("timestamp")
+	before := len(r.faults)
+	var scheme verify.Scheme
+	if len(spec.Schemes) == 0 {
+		scheme = r.ownScheme(s, n, m, spec)
+	} else {
+		if signature != nil {
+			r.faultHint(signature, "use provider hmac to describe a sender", "provider %s has its own signature", spec.Name)
+		}
+		scheme = r.presetScheme(s, m.get("scheme"), spec)
+		r.tolerance(s, timestamp, &scheme, spec)
+	}
+	if len(r.faults) > before {
+		return nil, false
+	}
+	v = r.compileScheme(scheme, func(field string) *node {
+		if strings.HasPrefix(field, "timestamp.") {
+			return nodeFor(n, timestamp, field)
+		}
+		if field == "signature_keys" {
+			field = "keys"
+		}
+		return nodeFor(n, signature, "signature."+field)
+	})
+	return v, scheme.Algorithm == verify.AlgorithmEd25519
+}
+
+// ownScheme reads the scheme of a source whose provider has none.
+func (r *sourceReader) ownScheme(s *hookonce.Source, n *node, m mapping, spec *provider.Spec) verify.Scheme {
+	scheme := verify.Scheme{Family: verify.FamilyHMAC}
+	if named := m.get("scheme"); named != nil {
+		r.fault(named, "provider %s has no schemes; signature says how it signs", spec.Name)
+	}
+	signature := m.get("signature")
+	if signature == nil {
+		r.faultHint(n, `as signature: {header: X-Signature, algorithm: sha256, encoding: hex, content: "{body}"}`,
+			"provider %s needs signature, which says how the sender signs", spec.Name)
+		return scheme
+	}
+	sm := r.mapping(signature, signatureKeys...)
+	for key, field := range map[string]*string{
+		"header": &scheme.Header, "algorithm": &scheme.Algorithm, "encoding": &scheme.Encoding, "prefix": &scheme.Prefix,
+		"content": &scheme.Content, "format": &scheme.Format, "secret_encoding": &scheme.SecretEncoding,
+	} {
+		*field, _ = r.text(sm.get(key))
+	}
+	scheme.SignatureKeys = r.words(sm.get("keys"))
+	if timestamp := m.get("timestamp"); timestamp != nil {
+		tm := r.mapping(timestamp, timestampKeys...)
+		scheme.Timestamp = &verify.Timestamp{Tolerance: r.duration(tm.get("tolerance"), 1, maxAge)}
+		scheme.Timestamp.At, _ = r.text(tm.get("at"))
+		scheme.Timestamp.Format, _ = r.text(tm.get("format"))
+		if tm.node != nil && tm.get("at") == nil {
+			r.fault(timestamp, "at is missing: where the time of signing stands, as header:X-Timestamp")
+		}
+	}
+	s.Signature = &scheme
+	return scheme
+}
+
+// presetScheme returns the provider's scheme that the source names.
+func (r *sourceReader) presetScheme(s *hookonce.Source, n *node, spec *provider.Spec) verify.Scheme {
+	id, ok := r.text(n)
+	if ok && id == "" {
+		r.fault(n, "the value is empty; leave the key out for the provider's default")
+	}
+	scheme, found := spec.Scheme(id)
+	if !found {
+		var ids []string
+		for _, known := range spec.Schemes {
+			ids = append(ids, known.ID)
+		}
+		r.fault(n, "provider %s has no scheme %s; it has %s", spec.Name, n.shown(), strings.Join(ids, ", "))
+	}
+	s.Scheme = id
+	return scheme
+}
+
+// tolerance reads the one key of timestamp that a preset leaves open.
+func (r *sourceReader) tolerance(s *hookonce.Source, n *node, scheme *verify.Scheme, spec *provider.Spec) {
+	m := r.mapping(n, timestampKeys...)
+	for _, key := range []string{"at", "format"} {
+		if value := m.get(key); value != nil {
+			r.fault(value, "it is known for provider %s; only tolerance can be set", spec.Name)
+		}
+	}
+	value := m.get("tolerance")
+	if s.Tolerance = r.duration(value, 1, maxAge); s.Tolerance == 0 {
+		return
+	}
+	if scheme.Timestamp == nil {
+		r.fault(value, "provider %s signs no time, so there is nothing to tolerate", spec.Name)
+		return
+	}
+	timestamp := *scheme.Timestamp // the catalog's is shared
+	timestamp.Tolerance = s.Tolerance
+	scheme.Timestamp = &timestamp
+}
+
+// givenSecrets are the secrets and the public key of a source as they are read,
+// before it is known whether they fit.
+type givenSecrets struct {
+	list, public *node
+	items        []*node // of list, those that hold a secret
+	secrets      []Secret
+	key          Secret
+}
+
+func (r *sourceReader) readSecrets(m mapping) givenSecrets {
+	g := givenSecrets{list: m.get("secrets"), public: m.get("key")}
+	items := r.list(g.list)
+	if g.list != nil && len(items) == 0 && (g.list.kind == kindSequence || g.list.kind == kindNull) {
+		r.fault(g.list, "the list is empty")
+	}
+	for _, item := range items {
+		if secret, ok := r.secret(item); ok {
+			g.items, g.secrets = append(g.items, item), append(g.secrets, secret)
+		}
+	}
+	g.key, _ = r.secret(g.public)
+	return g
+}
+
+// secrets checks what is given against v; hasPublic tells whether the sender
+// has a public key.
+func (r *sourceReader) secrets(s *hookonce.Source, n *node, g givenSecrets, v *verify.Verifier, hasPublic bool) {
+	if !v.NeedsKeys() {
+		for _, given := range []*node{g.list, g.public} {
+			if given != nil {
+				r.fault(given, "provider %s is unsigned and has none", s.Provider)
+			}
+		}
+		return
+	}
+	if g.list == nil && g.public == nil {
+		r.faultHint(n, `as secrets: ["${`+strings.ToUpper(strings.ReplaceAll(s.Name, "-", "_"))+`_SECRET}"]`, "the source has no secrets")
+		return
+	}
+	var secrets []string
+	for i, secret := range g.secrets {
+		if r.checkKey(g.items[i], v, secret) {
+			secrets = append(secrets, string(secret))
+		}
+	}
+	if len(secrets) > 0 {
+		s.Secrets = hookonce.StaticSecrets(secrets...)
+	}
+	if g.public != nil && !hasPublic {
+		r.faultHint(g.public, "use secrets", "the sender signs with a shared secret and has no public key")
+	} else if g.key != "" && r.checkKey(g.public, v, g.key) {
+		s.Key = string(g.key)
+	}
+}

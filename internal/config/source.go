@@ -1,0 +1,286 @@
+package config
+
+import (
+	"mime"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/provider"
+	"github.com/hookonce/hookonce/verify"
+)
+
+// Limits of a source's settings.
+const (
+	// A body beyond what all bodies together may take could never be
+	// claimed.
+	maxBodyLimit  = hookonce.DefaultBodyBytes
+	maxAckTimeout = time.Minute
+	maxAckBody    = 64 << 10
+)
+
+var sourceKeys = []string{
+	"provider", "secrets", "signature", "timestamp", "event", "url", "scheme", "key", "params", "ack", "max_body", "ack_timeout",
+	"rate", "malformed", "redelivery", "replay_guard", "content_encoding", "dedupe_window", "retention", "consume", "stale",
+}
+
+// sourceReader reads the sources.
+type sourceReader struct {
+	*loader
+	window     time.Duration // of all sources
+	windowNode *node         // where it is set; nil for the default
+	sqlite     bool
+}
+
+// sources reads the sources of the file, and those of flags in their place or
+// behind them.
+func (l *loader) sources(r *sourceReader, n *node, flags []field) []hookonce.Source {
+	var out []hookonce.Source
+	l.named(n, "source", func(name string, value *node) {
+		if !slices.ContainsFunc(flags, func(f field) bool { return f.key == name }) {
+			out = append(out, r.source(name, value))
+		}
+	})
+	for _, f := range flags {
+		out = append(out, r.source(f.key, f.value))
+	}
+	return out
+}
+
+func (r *sourceReader) source(name string, n *node) hookonce.Source {
+	m := r.mapping(n, sourceKeys...)
+	s := hookonce.Source{
+		Name:             name,
+		MaxBody:          r.size(m.get("max_body"), maxBodyLimit),
+		AckTimeout:       r.duration(m.get("ack_timeout"), 1, maxAckTimeout),
+		Rate:             r.rate(m.get("rate")),
+		Ack:              r.ack(m.get("ack")),
+		ReplayGuard:      r.boolean(m.get("replay_guard")),
+		ContentEncodings: r.contentEncodings(m.get("content_encoding")),
+		DedupeWindow:     r.duration(m.get("dedupe_window"), 1, maxAge),
+		Retention:        r.duration(m.get("retention"), 1, maxAge),
+	}
+	if r.choice(m.get("malformed"), "reject", "quarantine") == "quarantine" {
+		s.Malformed = hookonce.MalformedQuarantine
+	}
+	if r.choice(m.get("redelivery"), "reopen", "ack") == "ack" {
+		s.Redelivery = hookonce.RedeliveryAck
+	}
+	r.consume(&s, m.get("consume"))
+	if stale := m.get("stale"); stale != nil {
+		r.faultHint(stale, "leave it out", "this version does not apply stale rules, and would work on events that are to be skipped")
+	}
+	given := r.readSecrets(m)
+	if spec := r.provider(n, m.get("provider")); spec != nil {
+		s.Provider = spec.Name
+		r.ofProvider(&s, n, m, spec, given)
+	}
+	return s
+}
+
+func (r *sourceReader) provider(source, n *node) *provider.Spec {
+	name, ok := r.text(n)
+	if n == nil {
+		if source.kind == kindMapping || source.kind == kindNull {
+			r.faultHint(source, "any sender that signs by HMAC works as hmac", "the source has no provider")
+		}
+		return nil
+	}
+	if !ok {
+		return nil
+	}
+	spec, err := provider.Lookup(provider.Name(name))
+	switch {
+	case err != nil && n.hidden:
+		r.faultHint(n, didYouMean("", providerNames()), "unknown provider")
+	case err != nil:
+		r.fault(n, "%s", err)
+	}
+	return spec
+}
+
+func providerNames() []string {
+	var names []string
+	for _, name := range provider.Names() {
+		names = append(names, string(name))
+	}
+	return names
+}
+
+// ofProvider reads what depends on the provider.
+func (r *sourceReader) ofProvider(s *hookonce.Source, n *node, m mapping, spec *provider.Spec, given givenSecrets) {
+	r.params(m.get("params"), spec)
+	event := m.get("event")
+	rules := r.event(s, event, spec)
+	extractor := r.compileRules(rules, func(field string) *node {
+		return nodeFor(n, event, field)
+	})
+	verifier, public := r.verifier(s, n, m, spec)
+	if verifier == nil {
+		return
+	}
+	r.secrets(s, n, given, verifier, public)
+	r.url(s, n, m.get("url"), verifier)
+	if s.ReplayGuard && extractor != nil {
+		switch {
+		case !verifier.NeedsKeys():
+			r.fault(m.get("replay_guard"), "the source is unsigned, so this guards nothing")
+		case verifier.Covers(extractor.ID()):
+			r.fault(m.get("replay_guard"), "the event id is signed, so there is nothing to guard")
+		}
+	}
+	if !verifier.NeedsKeys() {
+		r.warn(n, "unsigned: anyone can send to /webhooks/%s", s.Name)
+	}
+	r.checkWindow(s, n, m.get("dedupe_window"), spec)
+}
+
+// nodeFor returns the value that stands under field, as "event.id", of the
+// mapping within, which stands in outer under the field's first part. If there
+// is none it returns the nearest place to report that at.
+func nodeFor(outer, within *node, field string) *node {
+	_, key, _ := strings.Cut(field, ".")
+	if within == nil {
+		return &node{path: joinPath(outer.path, field), line: outer.line, col: outer.col}
+	}
+	for _, f := range within.fields {
+		if f.key == key {
+			return f.value
+		}
+	}
+	return &node{path: joinPath(outer.path, field), line: within.line, col: within.col}
+}
+
+func (r *sourceReader) params(n *node, spec *provider.Spec) {
+	if n == nil || n.kind == kindNull {
+		return
+	}
+	if n.kind != kindMapping {
+		r.fault(n, "this must be a mapping of keys, and is %s", n.kind)
+		return
+	}
+	for _, f := range n.fields {
+		r.fault(&node{path: f.value.path, line: f.line, col: f.col}, "provider %s takes no parameter of this name", spec.Name)
+	}
+}
+
+// event reads the event rules and returns them over those of the provider.
+func (r *sourceReader) event(s *hookonce.Source, n *node, spec *provider.Spec) provider.EventRules {
+	m := r.mapping(n, "id", "type", "time", "batch")
+	rules := spec.Event
+	for _, f := range []struct {
+		key     string
+		own, to *string
+	}{
+		{"id", &s.Event.ID, &rules.ID},
+		{"type", &s.Event.Type, &rules.Type},
+		{"time", &s.Event.Time, &rules.Time},
+		{"batch", &s.Event.Batch, &rules.Batch},
+	} {
+		value := m.get(f.key)
+		text, ok := r.text(value)
+		if ok && strings.TrimSpace(text) == "" {
+			r.fault(value, "the location is empty; write it as body:path or header:Name")
+		} else if ok {
+			*f.own, *f.to = text, text
+		}
+	}
+	return rules
+}
+
+// checkWindow warns of a dedupe window within which the sender still retries.
+func (r *sourceReader) checkWindow(s *hookonce.Source, n, own *node, spec *provider.Spec) {
+	window, at := r.window, r.windowNode
+	if s.DedupeWindow != 0 {
+		window, at = s.DedupeWindow, own
+	}
+	if window >= spec.Retry.Window {
+		return
+	}
+	if at == nil {
+		at = n
+	}
+	r.warn(at, "the dedupe window of source %s (%s) is shorter than %s retries (%s): a late retry takes effect again",
+		s.Name, showDuration(window), spec.Name, showDuration(spec.Retry.Window))
+}
+
+func (r *sourceReader) consume(s *hookonce.Source, n *node) {
+	if r.choice(n, "routes", "sql") != "sql" {
+		return
+	}
+	s.Consume = hookonce.ConsumeSQL
+	if r.sqlite {
+		r.warn(n, "hookonce.take is on PostgreSQL only: on SQLite nothing takes the events, and they stay pending")
+	}
+}
+
+func (r *sourceReader) contentEncodings(n *node) []string {
+	var out []string
+	for _, item := range r.list(n) {
+		if enc := r.choice(item, "gzip"); enc != "" && !slices.Contains(out, enc) {
+			out = append(out, enc)
+		}
+	}
+	return out
+}
+
+// ack reads the answer to an accepted event: its body, or a mapping.
+func (r *sourceReader) ack(n *node) *hookonce.Ack {
+	if n == nil {
+		return nil
+	}
+	ack, body := &hookonce.Ack{}, n
+	if n.kind == kindMapping {
+		m := r.mapping(n, "status", "content_type", "body")
+		ack.Status = r.count(m.get("status"), 200, 299)
+		body = m.get("body")
+		contentType := m.get("content_type")
+		if text, ok := r.text(contentType); ok {
+			if _, _, err := mime.ParseMediaType(text); err != nil {
+				r.fault(contentType, "%s is no content type, as text/plain", contentType.shown())
+			}
+			ack.ContentType = text
+		}
+	}
+	text, ok := r.text(body)
+	switch {
+	case ok && len(text) > maxAckBody:
+		r.fault(body, "it has more than %d bytes", maxAckBody)
+	case ok && text != "" && (ack.Status == 204 || ack.Status == 205):
+		r.fault(body, "an answer of status %d has no body", ack.Status)
+	}
+	ack.Body = text
+	return ack
+}
+
+// url reads the public URL, which the sender may have signed.
+func (r *sourceReader) url(s *hookonce.Source, source, n *node, v *verify.Verifier) {
+	text, ok := r.text(n)
+	switch {
+	case n == nil && v.NeedsURL():
+		r.faultHint(source, "set url to the public URL that the sender was given", "the signature covers the URL, which is not known")
+	case ok:
+		s.URL = text
+		r.checkURL(n, text)
+	}
+}
+
+// checkURL reports what is wrong with an http URL, without quoting it: it may
+// hold a token.
+func (l *loader) checkURL(n *node, text string) {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil:
+		l.fault(n, "this is no URL; write it as https://host/path")
+	case u.Scheme != "http" && u.Scheme != "https":
+		l.fault(n, "the URL must begin with http:// or https://")
+	case u.Hostname() == "":
+		l.fault(n, "the URL has no host")
+	case u.User != nil:
+		l.faultHint(n, "set secret, by which the receiver can tell who sends", "credentials in a URL are not sent")
+	case strings.Contains(text, "#"):
+		l.fault(n, "the URL has a fragment (#...), which is never sent")
+	}
+}

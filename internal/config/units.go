@@ -1,0 +1,150 @@
+package config
+
+import (
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hookonce/hookonce"
+)
+
+const day = 24 * time.Hour
+
+// maxAge bounds how long anything is kept: long enough for every law, and far
+// from where a time.Duration overflows.
+const maxAge = 36_500 * day
+
+// parseDuration reads a Go duration that may begin with days, as 30d or 1d12h.
+func parseDuration(s string) (time.Duration, bool) {
+	var d time.Duration
+	if days, rest, ok := strings.Cut(s, "d"); ok {
+		n, err := strconv.ParseFloat(days, 64)
+		if err != nil || strings.Trim(days, "0123456789.") != "" || n > float64(maxAge/day) {
+			return 0, false
+		}
+		if d = time.Duration(n * float64(day)); rest == "" {
+			return d, true
+		}
+		if s = rest; strings.HasPrefix(s, "-") || strings.HasPrefix(s, "+") {
+			return 0, false
+		}
+	}
+	more, err := time.ParseDuration(s)
+	if err != nil || more.Abs() > maxAge {
+		return 0, false
+	}
+	return d + more, true
+}
+
+// duration reads a duration from least to most, 0 if it is absent. A least of 1
+// says that it must be more than 0.
+func (l *loader) duration(n *node, least, most time.Duration) time.Duration {
+	text, ok := l.text(n)
+	if !ok {
+		return 0
+	}
+	d, ok := parseDuration(text)
+	switch {
+	case !ok:
+		l.fault(n, "%s is no duration; write it as 15s, 5m, 12h or 30d", n.shown())
+		return 0
+	case (d < least || d > most) && least == 1:
+		l.fault(n, "%s must be more than 0 and at most %s", n.shown(), showDuration(most))
+		return 0
+	case d < least || d > most:
+		l.fault(n, "%s must be from %s to %s", n.shown(), showDuration(least), showDuration(most))
+		return 0
+	}
+	return d
+}
+
+// showDuration writes d as the settings would, without needless zeros.
+func showDuration(d time.Duration) string {
+	if d >= day && d%day == 0 {
+		return strconv.FormatInt(int64(d/day), 10) + "d"
+	}
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
+var sizeUnits = []struct {
+	suffix string
+	bytes  float64
+}{
+	{"kib", 1 << 10},
+	{"mib", 1 << 20},
+	{"gib", 1 << 30},
+	{"kb", 1e3},
+	{"mb", 1e6},
+	{"gb", 1e9},
+	{"b", 1},
+	{"", 1},
+}
+
+func parseSize(s string) (int64, bool) {
+	s = strings.ToLower(s)
+	for _, unit := range sizeUnits {
+		digits, ok := strings.CutSuffix(s, unit.suffix)
+		if !ok {
+			continue
+		}
+		digits = strings.TrimRight(digits, " ")
+		n, err := strconv.ParseFloat(digits, 64)
+		bytes := n * unit.bytes
+		if err != nil || strings.Trim(digits, "0123456789.") != "" || bytes >= 1<<53 || bytes != math.Trunc(bytes) {
+			return 0, false
+		}
+		return int64(bytes), true
+	}
+	return 0, false
+}
+
+// size reads a number of bytes from 1 to most, 0 if it is absent.
+func (l *loader) size(n *node, most int64) int64 {
+	text, ok := l.text(n)
+	if !ok {
+		return 0
+	}
+	v, ok := parseSize(text)
+	if !ok {
+		l.fault(n, "%s is no size; write it as 1MiB, 512KB or a number of bytes", n.shown())
+		return 0
+	}
+	if v < 1 || v > most {
+		l.fault(n, "%s must be from 1 to %d bytes", n.shown(), most)
+		return 0
+	}
+	return v
+}
+
+var ratePeriods = map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour}
+
+// maxRate bounds the number in a rate.
+const maxRate = 1_000_000_000
+
+// rate reads a number in a time, the zero Rate if it is absent.
+func (l *loader) rate(n *node) hookonce.Rate {
+	text, ok := l.text(n)
+	if !ok {
+		return hookonce.Rate{}
+	}
+	number, per, _ := strings.Cut(text, "/")
+	count, err := strconv.Atoi(strings.TrimSpace(number))
+	period, known := ratePeriods[strings.TrimSpace(per)]
+	switch {
+	case err != nil || !known:
+		l.fault(n, "%s is no rate; write it as 100/s, 6000/m or 1/h", n.shown())
+		return hookonce.Rate{}
+	case count < 1 || count > maxRate:
+		l.fault(n, "%s must be from 1 to %d in a time; leave it out for no limit", n.shown(), maxRate)
+		return hookonce.Rate{}
+	}
+	return hookonce.Rate{Count: count, Per: period}
+}

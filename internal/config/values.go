@@ -1,0 +1,340 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// loader reads one set of settings and collects what is wrong with it.
+type loader struct {
+	file string // "" if there is none
+	dir  string // what relative paths start from
+
+	env  map[string]string
+	used map[string]bool // variables that the file names
+
+	faults   []Fault
+	warnings []Fault
+}
+
+func (l *loader) fault(n *node, format string, args ...any) {
+	l.faults = append(l.faults, faultAt(n, fmt.Sprintf(format, args...), ""))
+}
+
+func (l *loader) faultHint(n *node, hint, format string, args ...any) {
+	l.faults = append(l.faults, faultAt(n, fmt.Sprintf(format, args...), hint))
+}
+
+func (l *loader) warn(n *node, format string, args ...any) {
+	l.warnings = append(l.warnings, faultAt(n, fmt.Sprintf(format, args...), ""))
+}
+
+func faultAt(n *node, message, hint string) Fault {
+	return Fault{Line: n.line, Col: n.col, Path: n.path, Message: strings.Join(strings.Fields(message), " "), Hint: hint}
+}
+
+// wrong reports an error of another package about the value of n, in whose
+// text that value may be quoted.
+func (l *loader) wrong(n *node, err error) {
+	if n.hidden {
+		l.faultHint(n, "details are left out, as they may quote a secret", "the value is not valid")
+		return
+	}
+	l.fault(n, "%s", err)
+}
+
+// shown returns the value of n for messages: as it is written, without the
+// values of variables. Never use it on a secret.
+func (n *node) shown() string { return strconv.Quote(n.raw) }
+
+// mapping gives access to the keys of a node.
+type mapping struct {
+	l     *loader
+	node  *node
+	known []string
+}
+
+// mapping reads n, which may be nil, as a mapping and reports the keys that
+// are not known.
+func (l *loader) mapping(n *node, known ...string) mapping {
+	m := mapping{l: l, node: n, known: known}
+	if n == nil || n.kind == kindNull {
+		m.node = nil
+		return m
+	}
+	if n.kind != kindMapping {
+		l.faultHint(n, "keys: "+strings.Join(known, ", "), "this must be a mapping of keys, and is %s", n.kind)
+		m.node = nil
+		return m
+	}
+	for _, f := range n.fields {
+		if !slices.Contains(known, f.key) {
+			at := &node{path: joinPath(n.path, f.key), line: f.line, col: f.col}
+			l.faultHint(at, didYouMean(f.key, known), "unknown key")
+		}
+	}
+	return m
+}
+
+// get returns the value of a key, nil if it is absent.
+func (m mapping) get(key string) *node {
+	if !slices.Contains(m.known, key) {
+		panic("config: key " + key + " is read and not known")
+	}
+	if m.node == nil {
+		return nil
+	}
+	for _, f := range m.node.fields {
+		if f.key == key {
+			return f.value
+		}
+	}
+	return nil
+}
+
+// named reads n as a mapping of names, and calls read for each that is valid.
+func (l *loader) named(n *node, what string, read func(name string, value *node)) {
+	if n == nil || n.kind == kindNull {
+		return
+	}
+	if n.kind != kindMapping {
+		l.fault(n, "this must be a mapping of names to %ss, and is %s", what, n.kind)
+		return
+	}
+	for _, f := range n.fields {
+		at := &node{path: f.value.path, line: f.line, col: f.col}
+		if !validName(f.key) {
+			l.fault(at, "the name must begin with a-z or 0-9 and have at most 63 of a-z 0-9 _ -")
+		}
+		read(f.key, f.value)
+	}
+}
+
+func validName(s string) bool {
+	if s == "" || len(s) > 63 || s[0] == '_' || s[0] == '-' {
+		return false
+	}
+	return strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789_-") == ""
+}
+
+// list returns the items of n, which may be nil.
+func (l *loader) list(n *node) []*node {
+	switch {
+	case n == nil || n.kind == kindNull:
+		return nil
+	case n.kind != kindSequence:
+		l.fault(n, "this must be a list, as [a, b], and is %s", n.kind)
+		return nil
+	}
+	return n.items
+}
+
+// text returns the value of n with its variables put in. It reports whether
+// there is a usable one: false without a fault only for a nil n.
+func (l *loader) text(n *node) (string, bool) {
+	switch {
+	case n == nil:
+		return "", false
+	case n.kind == kindNull:
+		l.fault(n, "there is no value; leave the key out or give it one")
+		return "", false
+	case n.kind != kindText:
+		l.fault(n, "this must be a single value, and is %s", n.kind)
+		return "", false
+	case n.literal:
+		return n.raw, true
+	}
+	text, ok := l.expand(n)
+	return text, ok
+}
+
+// words returns the non-blank texts of a list.
+func (l *loader) words(n *node) []string {
+	var out []string
+	for _, item := range l.list(n) {
+		text, ok := l.text(item)
+		if ok && strings.TrimSpace(text) == "" {
+			l.fault(item, "the value is empty")
+			ok = false
+		}
+		if ok {
+			out = append(out, text)
+		}
+		n.hidden = n.hidden || item.hidden
+	}
+	return out
+}
+
+// choice returns the value of n if it is one of allowed.
+func (l *loader) choice(n *node, allowed ...string) string {
+	text, ok := l.text(n)
+	if !ok || slices.Contains(allowed, text) {
+		return text
+	}
+	l.fault(n, "%s is unknown; use %s", n.shown(), strings.Join(allowed, " or "))
+	return ""
+}
+
+func (l *loader) boolean(n *node) bool {
+	return l.choice(n, "true", "false") == "true"
+}
+
+// count reads a whole number from least to most; 0 if it is absent.
+func (l *loader) count(n *node, least, most int) int {
+	text, ok := l.text(n)
+	if !ok {
+		return 0
+	}
+	v, err := strconv.Atoi(text)
+	if err != nil || v < least || v > most {
+		l.fault(n, "%s must be a whole number from %d to %d", n.shown(), least, most)
+		return 0
+	}
+	return v
+}
+
+// expand puts variables in.
+func (l *loader) expand(n *node) (string, bool) {
+	if !strings.Contains(n.raw, "${") {
+		return n.raw, true
+	}
+	var out strings.Builder
+	ok := true
+	for rest := n.raw; rest != ""; {
+		before, after, found := strings.Cut(rest, "${")
+		if !found {
+			out.WriteString(rest)
+			break
+		}
+		if plain, escaped := strings.CutSuffix(before, "$"); escaped {
+			out.WriteString(plain + "${")
+			rest = after
+			continue
+		}
+		out.WriteString(before)
+		inside, behind, closed := strings.Cut(after, "}")
+		if !closed {
+			l.faultHint(n, "$${ stands for a literal ${", "there is a ${ without its }")
+			return "", false
+		}
+		value, found := l.variable(n, inside)
+		ok = ok && found
+		out.WriteString(value)
+		rest = behind
+	}
+	return out.String(), ok
+}
+
+func (l *loader) variable(n *node, inside string) (string, bool) {
+	n.hidden = true
+	name, fallback, hasFallback := strings.Cut(inside, ":-")
+	if !validVariable(name) {
+		l.faultHint(n, "$${ stands for a literal ${", "${...} wants the name of a variable, as ${NAME} or ${NAME:-default}")
+		return "", false
+	}
+	l.used[name] = true
+	value, set := l.env[name]
+	switch {
+	case value != "":
+		return value, true
+	case hasFallback:
+		return fallback, true
+	case !set:
+		l.faultHint(n, "or give it a default: ${"+name+":-...}", "the variable %s is not set", name)
+	}
+	return "", set
+}
+
+func validVariable(name string) bool {
+	for i, c := range []byte(name) {
+		letter := c == '_' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+		if !letter && (i == 0 || c < '0' || c > '9') {
+			return false
+		}
+	}
+	return name != ""
+}
+
+// maxSecretFile is the size of the largest file that a secret is read from.
+const maxSecretFile = 64 << 10
+
+// secret reads a secret, a key or a token. It never returns a blank one as
+// usable, and never shows one.
+func (l *loader) secret(n *node) (Secret, bool) {
+	text, ok := l.text(n)
+	if !ok {
+		return "", false
+	}
+	if path, isFile := strings.CutPrefix(text, "file:"); isFile {
+		if text, ok = l.secretFile(n, path); !ok {
+			return "", false
+		}
+	}
+	if strings.TrimSpace(text) == "" {
+		l.fault(n, "it is empty")
+		return "", false
+	}
+	return Secret(text), true
+}
+
+func (l *loader) secretFile(n *node, path string) (string, bool) {
+	if path == "" {
+		l.fault(n, "file: wants a path behind it")
+		return "", false
+	}
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(l.dir, path)
+	}
+	info, err := os.Stat(path)
+	if err == nil && !info.Mode().IsRegular() {
+		err = errors.New("it is not a regular file")
+	}
+	var data []byte
+	if err == nil {
+		data, err = readAtMost(path, maxSecretFile)
+	}
+	if err != nil {
+		// Without the path, which may have come out of a variable.
+		l.fault(n, "the file that file: names cannot be read: %s", reason(err))
+		return "", false
+	}
+	text := strings.TrimRight(string(data), "\r\n")
+	if strings.TrimSpace(text) == "" {
+		l.fault(n, "the file that file: names is empty")
+		return "", false
+	}
+	if runtime.GOOS != "windows" && info.Mode().Perm()&0o004 != 0 {
+		l.warn(n, "every user of this machine can read the file that file: names; take that away with chmod o-r")
+	}
+	return text, true
+}
+
+// readAtMost reads a file of at most limit bytes.
+func readAtMost(path string, limit int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(data)) > limit {
+		err = fmt.Errorf("it has more than %d bytes", limit)
+	}
+	return data, err
+}
+
+// reason returns what is wrong without the path that os puts in front.
+func reason(err error) string {
+	var path *os.PathError
+	if errors.As(err, &path) {
+		return path.Err.Error()
+	}
+	return err.Error()
+}

@@ -1,0 +1,127 @@
+package dbtest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// pids returns all of the server's processes, the first one first.
+func (s *Server) pids() ([]int, error) {
+	if s.cmd == nil {
+		return nil, errors.New("the server is not running")
+	}
+	first := s.cmd.Process.Pid
+	rest, err := children(first)
+	return append([]int{first}, rest...), err
+}
+
+// Kill kills all of the server's processes at once, as a crash does, and
+// returns when they are gone.
+func (s *Server) Kill(t testing.TB) {
+	t.Helper()
+	if err := s.end(syscall.SIGKILL); err != nil {
+		t.Fatalf("dbtest: killing the server: %v", err)
+	}
+}
+
+// Shutdown ends the server as an operator does: connections are cut, what was
+// committed is written out.
+func (s *Server) Shutdown(t testing.TB) {
+	t.Helper()
+	if err := s.end(syscall.SIGINT); err != nil {
+		t.Fatalf("dbtest: stopping the server: %v", err)
+	}
+}
+
+// end sends the signal, SIGKILL to every process and others to the first one,
+// and waits until all are gone.
+func (s *Server) end(signal syscall.Signal) error {
+	if s.cmd == nil {
+		return nil
+	}
+	first := s.cmd.Process.Pid
+	if signal == syscall.SIGKILL {
+		// So that it starts no new ones while they are listed.
+		if err := signalAll([]int{first}, syscall.SIGSTOP); err != nil {
+			return err
+		}
+	}
+	all, err := s.pids()
+	if err != nil {
+		return err
+	}
+	target := all
+	if signal != syscall.SIGKILL {
+		target = all[:1]
+		// A frozen server takes no signal but this one.
+		if err := signalAll(all, syscall.SIGCONT); err != nil {
+			return err
+		}
+	}
+	if err := signalAll(target, signal); err != nil {
+		return err
+	}
+	select {
+	case <-s.exited:
+	case <-time.After(stopTimeout):
+		if err := signalAll(all, syscall.SIGKILL); err != nil {
+			return err
+		}
+		<-s.exited
+		return fmt.Errorf("the server did not end within %v of signal %v; its log ends with:\n%s", stopTimeout, signal, s.Log())
+	}
+	s.cmd = nil
+	return waitGone(all, stopTimeout)
+}
+
+// Stop freezes all of the server's processes: connections stay open and nothing
+// answers.
+func (s *Server) Stop(t testing.TB) {
+	t.Helper()
+	s.signal(t, syscall.SIGSTOP)
+}
+
+// Cont ends what Stop began.
+func (s *Server) Cont(t testing.TB) {
+	t.Helper()
+	s.signal(t, syscall.SIGCONT)
+}
+
+func (s *Server) signal(t testing.TB, signal syscall.Signal) {
+	t.Helper()
+	all, err := s.pids()
+	if err == nil {
+		err = signalAll(all, signal)
+	}
+	if err != nil {
+		t.Fatalf("dbtest: %v", err)
+	}
+}
+
+// Restart starts a server that was killed or shut down again, on its old port,
+// with settings besides those it had. It returns when the server takes
+// connections.
+func (s *Server) Restart(t testing.TB, config ...string) {
+	t.Helper()
+	if s.cmd != nil {
+		t.Fatal("dbtest: restart of a server that is running")
+	}
+	s.config = append(s.config, config...)
+	if err := s.launch(); err != nil {
+		t.Fatalf("dbtest: restarting the server: %v", err)
+	}
+}
+
+// MakeStandby makes a server that is shut down a standby of nobody: after the
+// next Restart it takes no writes.
+func (s *Server) MakeStandby(t testing.TB) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(s.data(), "standby.signal"), nil, 0o644); err != nil {
+		t.Fatalf("dbtest: %v", err)
+	}
+}

@@ -1,0 +1,96 @@
+package dbtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// spawner runs functions on one operating system thread that lives as long as
+// the process: on Linux a child is bound to the thread that started it.
+var spawner = sync.OnceValue(func() chan<- func() {
+	calls := make(chan func())
+	go func() {
+		runtime.LockOSThread()
+		for call := range calls {
+			call()
+		}
+	}()
+	return calls
+})
+
+// startChild starts cmd such that it does not outlive this process, where the
+// system offers that.
+func startChild(cmd *exec.Cmd) error {
+	done := make(chan error)
+	spawner() <- func() { done <- cmd.Start() }
+	return <-done
+}
+
+func aptGet(args ...string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), installTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "apt-get", append([]string{"-q", "-o", "DPkg::Lock::Timeout=300"}, args...)...)
+	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
+	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("apt-get %s: %w", args[0], err)
+	}
+	return nil
+}
+
+// lockFile takes the lock of a file, which it creates, and returns what gives
+// it up again. The system frees it when the process ends. Without wait, a lock
+// that is taken is an error.
+func lockFile(path string, wait bool) (unlock func(), err error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	how := syscall.LOCK_EX
+	if !wait {
+		how |= syscall.LOCK_NB
+	}
+	for {
+		err = syscall.Flock(int(f.Fd()), how)
+		if !errors.Is(err, syscall.EINTR) {
+			break
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("locking %s: %w", path, err), f.Close())
+	}
+	return func() { _ = f.Close() }, nil
+}
+
+// waitGone waits until none of the processes is there any more.
+func waitGone(pids []int, within time.Duration) error {
+	deadline := time.Now().Add(within)
+	for _, pid := range pids {
+		for alive(pid) {
+			if time.Now().After(deadline) {
+				return fmt.Errorf("process %d is still there after %v", pid, within)
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+	}
+	return nil
+}
+
+// signalAll sends a signal to each of the processes. One that has ended in
+// the meantime is no error.
+func signalAll(pids []int, signal syscall.Signal) error {
+	var failed []error
+	for _, pid := range pids {
+		if err := syscall.Kill(pid, signal); err != nil && !errors.Is(err, syscall.ESRCH) {
+			failed = append(failed, fmt.Errorf("signal %v to process %d: %w", signal, pid, err))
+		}
+	}
+	return errors.Join(failed...)
+}

@@ -1,0 +1,82 @@
+package dbtest
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+)
+
+// dieWithParent makes the system send SIGQUIT when this process ends, however
+// it ends: PostgreSQL takes it as an immediate shutdown, which still removes
+// its shared memory.
+func dieWithParent(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGQUIT }
+
+// stat returns the state and the parent of a process.
+func stat(pid int) (state byte, parent int, ok bool) {
+	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	if err != nil {
+		return 0, 0, false
+	}
+	// The name stands in parentheses and may hold anything.
+	_, rest, found := bytes.Cut(text[bytes.LastIndexByte(text, ')')+1:], []byte(" "))
+	if !found {
+		return 0, 0, false
+	}
+	if n, err := fmt.Sscanf(string(rest), "%c %d", &state, &parent); n != 2 || err != nil {
+		return 0, 0, false
+	}
+	return state, parent, true
+}
+
+// alive reports whether a process runs or is stopped. One that has ended but
+// that nobody waited for is not alive.
+func alive(pid int) bool {
+	state, _, ok := stat(pid)
+	return ok && state != 'Z' && state != 'X'
+}
+
+// children returns the children of a process.
+func children(pid int) ([]int, error) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, err
+	}
+	var found []int
+	for _, entry := range entries {
+		child, err := strconv.Atoi(entry.Name())
+		if err != nil {
+			continue
+		}
+		if _, parent, ok := stat(child); ok && parent == pid {
+			found = append(found, child)
+		}
+	}
+	return found, nil
+}
+
+// baseFolder returns the folder to put a server into: one in memory where it
+// is big enough, because a commit there costs no disk write.
+func baseFolder() string {
+	const inMemory, enough = "/dev/shm", 1 << 30
+	var fs syscall.Statfs_t
+	if err := syscall.Statfs(inMemory, &fs); err == nil && fs.Bavail*uint64(fs.Bsize) >= enough {
+		if probe, err := os.MkdirTemp(inMemory, prefix); err == nil {
+			_ = os.Remove(probe)
+			return inMemory
+		}
+	}
+	return os.TempDir()
+}
+
+// removeSharedMemory removes the System V segment that a killed server left.
+func removeSharedMemory(id int) error {
+	const ipcRmid = 0
+	_, _, errno := syscall.Syscall(syscall.SYS_SHMCTL, uintptr(id), ipcRmid, 0)
+	if errno != 0 && errno != syscall.EINVAL && errno != syscall.EIDRM {
+		return fmt.Errorf("removing the shared memory segment %d: %w", id, errno)
+	}
+	return nil
+}

@@ -1,0 +1,76 @@
+//go:build unix && !linux
+
+package dbtest
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// dieWithParent does nothing here: only Linux binds a child to its parent.
+func dieWithParent(*syscall.SysProcAttr) {}
+
+// processes returns the fields "pid parent state" of every process.
+func processes() ([][]string, error) {
+	out, err := exec.Command("ps", "-A", "-o", "pid=,ppid=,stat=").Output()
+	if err != nil {
+		return nil, fmt.Errorf("ps: %w", err)
+	}
+	var all [][]string
+	for line := range strings.Lines(string(out)) {
+		if fields := strings.Fields(line); len(fields) == 3 {
+			all = append(all, fields)
+		}
+	}
+	return all, nil
+}
+
+// alive reports whether a process runs or is stopped. One that has ended but
+// that nobody waited for is not alive.
+func alive(pid int) bool {
+	all, err := processes()
+	if err != nil {
+		return syscall.Kill(pid, 0) == nil
+	}
+	for _, fields := range all {
+		if fields[0] == strconv.Itoa(pid) {
+			return !strings.HasPrefix(fields[2], "Z")
+		}
+	}
+	return false
+}
+
+// children returns the children of a process.
+func children(pid int) ([]int, error) {
+	all, err := processes()
+	if err != nil {
+		return nil, err
+	}
+	var found []int
+	for _, fields := range all {
+		if fields[1] != strconv.Itoa(pid) {
+			continue
+		}
+		child, err := strconv.Atoi(fields[0])
+		if err != nil {
+			return nil, fmt.Errorf("ps: %w", err)
+		}
+		found = append(found, child)
+	}
+	return found, nil
+}
+
+// baseFolder returns the folder to put a server into.
+func baseFolder() string { return os.TempDir() }
+
+// removeSharedMemory removes the System V segment that a killed server left.
+func removeSharedMemory(id int) error {
+	if out, err := exec.Command("ipcrm", "-m", strconv.Itoa(id)).CombinedOutput(); err != nil {
+		return fmt.Errorf("ipcrm -m %d: %w: %s", id, err, out)
+	}
+	return nil
+}

@@ -1,0 +1,185 @@
+package dbtest
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/url"
+	"sync"
+	"testing"
+)
+
+// Cut says how a proxy treats a connection whose reply it drops.
+type Cut int
+
+const (
+	// CutReset resets the connection, as a peer that crashed does.
+	CutReset Cut = iota
+	// CutSilence keeps the connection open and says nothing any more, as a
+	// network that lost its way does.
+	CutSilence
+)
+
+// Proxy stands between a client and a server, and loses replies on demand. It
+// reads the protocol as far as it needs to, so it works without TLS only. Its
+// methods may be called concurrently.
+type Proxy struct {
+	listener net.Listener
+	server   string
+	running  sync.WaitGroup
+
+	mu     sync.Mutex
+	drop   *Drop
+	conns  map[net.Conn]struct{}
+	closed bool
+}
+
+// Drop is a reply that is to be lost.
+type Drop struct {
+	statement string
+	cut       Cut
+	done      chan struct{}
+}
+
+// Done is closed when the server has executed the statement and answered, and
+// the answer is lost.
+func (d *Drop) Done() <-chan struct{} { return d.done }
+
+// StartProxy starts a proxy before the server at a host and port. It is closed
+// when the test ends.
+func StartProxy(t testing.TB, server string) *Proxy {
+	t.Helper()
+	listener, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatalf("dbtest: %v", err)
+	}
+	p := &Proxy{listener: listener, server: server, conns: map[net.Conn]struct{}{}}
+	p.running.Go(p.accept)
+	t.Cleanup(p.close)
+	return p
+}
+
+// Addr returns the host and port that the proxy listens on.
+func (p *Proxy) Addr() string { return p.listener.Addr().String() }
+
+// DSN returns the URL dsn with the proxy in place of the server.
+func (p *Proxy) DSN(t testing.TB, dsn string) string {
+	t.Helper()
+	u, err := url.Parse(dsn)
+	if err != nil {
+		t.Fatalf("dbtest: %v", err)
+	}
+	u.Host = p.Addr()
+	return u.String()
+}
+
+// DropReply loses the reply to the next execution of a statement whose text
+// contains the given one. The server executes it all the same.
+func (p *Proxy) DropReply(statement string, cut Cut) *Drop {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.drop = &Drop{statement: statement, cut: cut, done: make(chan struct{})}
+	return p.drop
+}
+
+// take returns the drop that is due for a statement, once.
+func (p *Proxy) take(matches func(statement string) bool) *Drop {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.drop == nil || !matches(p.drop.statement) {
+		return nil
+	}
+	due := p.drop
+	p.drop = nil
+	return due
+}
+
+// track remembers a connection, to close it with the proxy. It returns false
+// where the proxy is closed already.
+func (p *Proxy) track(conn net.Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return false
+	}
+	p.conns[conn] = struct{}{}
+	return true
+}
+
+func (p *Proxy) forget(conn net.Conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.conns, conn)
+}
+
+// CutAll resets every connection that is open. New ones are served.
+func (p *Proxy) CutAll() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for conn := range p.conns {
+		reset(conn)
+	}
+}
+
+func (p *Proxy) close() {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	_ = p.listener.Close()
+	p.CutAll()
+	p.running.Wait()
+}
+
+func (p *Proxy) accept() {
+	for {
+		client, err := p.listener.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			continue
+		}
+		p.running.Go(func() { p.serve(client) })
+	}
+}
+
+// serve passes on what client and server say until one of them is done.
+func (p *Proxy) serve(client net.Conn) {
+	defer client.Close()
+	if !p.track(client) {
+		return
+	}
+	defer p.forget(client)
+	server, err := net.Dial("tcp", p.server)
+	if err != nil {
+		reset(client)
+		return
+	}
+	defer server.Close()
+	if !p.track(server) {
+		return
+	}
+	defer p.forget(server)
+
+	c := &conversation{proxy: p, client: client, server: server, statements: map[string]string{}}
+	p.running.Go(func() {
+		c.replies()
+		// What the server says has ended; a silent client stays connected.
+		if c.silent() {
+			return
+		}
+		_ = client.Close()
+	})
+	c.requests()
+}
+
+// reset closes a connection so that the peer sees a reset.
+func reset(conn net.Conn) {
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0) // closed below in any case
+	}
+	_ = conn.Close()
+}
+
+// discard reads what a client still says, until it gives up.
+func discard(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) }

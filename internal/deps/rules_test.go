@@ -1,0 +1,99 @@
+package deps
+
+// module is the path of this module.
+const module = "github.com/hookonce/hookonce"
+
+// rule says what one package may import besides the standard library, and why
+// no more. Its tests are held to testModules instead.
+type rule struct {
+	within  []string // packages of this module, by folder
+	modules []string // other modules, by path prefix
+	why     string
+}
+
+// rules holds every package of the module, by folder; "." is the root.
+var rules = map[string]rule{
+	".": {
+		within: []string{"driver", "verify", "provider", "internal/locate", "internal/send"},
+		why:    "users embed it: the standard library and the few packages that the public idea is made of",
+	},
+	"verify":   {within: []string{"internal/locate"}, why: "pure functions of a request and keys"},
+	"provider": {within: []string{"verify", "internal/locate"}, why: "data, and the reading of verified requests"},
+	"driver":   {why: "a contract must not lean on what fulfils it"},
+	"driver/drivertest": {
+		within:  []string{"driver"},
+		modules: []string{"github.com/google/go-cmp", "pgregory.net/rapid"},
+		why:     "it sees a store through the contract alone, or it would not test the contract",
+	},
+	"hookpgx": {
+		within:  []string{".", "driver", "hookmigrate", "internal/pgstore"},
+		modules: []string{"github.com/jackc/pgx/v5"},
+		why:     "the one package of the library that needs more than the standard library",
+	},
+	"hooksql": {
+		within: []string{".", "driver", "hookmigrate", "internal/sqlitestore"},
+		why:    "the user brings the database/sql driver",
+	},
+	"hookmigrate": {within: []string{"driver"}, why: "SQL and a small runner; used from programs of any kind"},
+	"hookadmin":   {within: []string{".", "driver"}, why: "it serves any store, so it must know none"},
+	"internal/locate": {
+		why: "the strict parser behind signatures and event ids: nothing below it but the standard library",
+	},
+	"internal/pgstore":     {within: []string{"driver", "hookmigrate"}, why: "SQL text and row scanning, whatever the driver"},
+	"internal/sqlitestore": {within: []string{"driver", "hookmigrate"}, why: "SQL text and row scanning, whatever the driver"},
+	"internal/send":        {within: []string{"verify"}, why: "one HTTP attempt; the root package builds on it"},
+	"internal/route": {
+		within:  []string{"."},
+		modules: []string{"github.com/expr-lang/expr"},
+		why:     "the expression language stays out of the library",
+	},
+	"internal/config": {
+		within:  []string{".", "provider", "verify", "internal/locate", "internal/route"},
+		modules: []string{"github.com/goccy/go-yaml"},
+		why:     "settings become the library's own Config, and nothing else",
+	},
+	"internal/app": {
+		within: []string{
+			".", "driver", "provider", "verify", "hookadmin", "hookmigrate", "hookpgx", "hooksql",
+			"internal/config", "internal/route",
+		},
+		modules: []string{"github.com/jackc/pgx/v5/pgxpool", "modernc.org/sqlite", "golang.org/x/sys"},
+		why:     "the wiring: the one place that opens databases, and so links both of their drivers",
+	},
+	"internal/cli": {
+		within: []string{
+			".", "driver", "provider", "verify", "hookadmin", "hookmigrate", "internal/app", "internal/config",
+		},
+		modules: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/lmittmann/tint", "golang.org/x/term"},
+		why:     "commands; what they do is done by others",
+	},
+	"cmd/hookonce": {within: []string{"internal/cli"}, why: "a few lines"},
+	"internal/dbtest": {
+		within:  []string{"hookmigrate"},
+		modules: []string{"github.com/jackc/pgx/v5", "golang.org/x/sys"},
+		why:     "a database for tests, whatever they test",
+	},
+	"internal/e2e":  {why: "it knows the program by its outside alone"},
+	"internal/deps": {why: "it reads sources, it does not use them"},
+}
+
+// standardLibraryOnly are the packages that must build from the standard
+// library alone, through all that they import.
+var standardLibraryOnly = []string{
+	".", "verify", "provider", "driver", "hooksql", "hookmigrate", "hookadmin",
+	"internal/locate", "internal/pgstore", "internal/sqlitestore", "internal/send",
+}
+
+// testSupport are the packages that only tests may import. A helper that links
+// the testing package into users' programs is a known mistake.
+var testSupport = []string{"driver/drivertest", "internal/dbtest", "internal/e2e", "internal/deps"}
+
+// testModules are the modules that tests may import.
+var testModules = []string{
+	"github.com/google/go-cmp", "pgregory.net/rapid", "go.uber.org/goleak", "github.com/rogpeppe/go-internal/testscript",
+	"github.com/jackc/pgx/v5", "modernc.org/sqlite", "golang.org/x/sys", "golang.org/x/sync",
+}
+
+// drawers are names that say nothing of what is inside, or that shadow a
+// package of the standard library wherever they are imported.
+var drawers = []string{"util", "utils", "common", "types", "models", "pkg", "http", "sql"}

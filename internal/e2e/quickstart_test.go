@@ -1,0 +1,210 @@
+package e2e
+
+import (
+	"encoding/json"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// emptyWorld is a world without a settings file.
+func emptyWorld(t *testing.T) *world {
+	t.Helper()
+	return &world{db: &database{store: "sqlite"}, sink: newSink(t), dir: t.TempDir()}
+}
+
+func TestServeWithoutFile(t *testing.T) {
+	t.Parallel()
+	w := emptyWorld(t)
+	g := w.launch(t, "--source", "github=github:"+githubSecret, "--forward", "app="+w.sink.url("/inbox"))
+	g.waitReady(t)
+	g.expect(t, push("gh-1"), "200 ok")
+	g.expect(t, push("gh-1"), "200 duplicate")
+	g.expect(t, push("gh-2").with("X-Hub-Signature-256", ""), "401")
+	g.waitState(t, "github", "gh-1", "done")
+	got := w.sink.requests("")
+	if len(got) != 1 || got[0].path != "/inbox" || got[0].body != push("gh-1").body {
+		t.Errorf("%d requests, want one to /inbox with the body", len(got))
+	}
+	if _, err := os.Stat(filepath.Join(w.dir, "hookonce.db")); err != nil {
+		t.Errorf("the default database: %v", err)
+	}
+	// The commands find the same database, beside the running gateway.
+	if out := w.run(t, "events", "list"); out.code != 0 || !strings.Contains(out.stdout, "gh-1") {
+		t.Errorf("events list: code %d, %s%s", out.code, out.stdout, out.stderr)
+	}
+}
+
+// Several sources, and one forward that takes the events of one of them only.
+func TestServeWithSeveralFlags(t *testing.T) {
+	t.Parallel()
+	w := emptyWorld(t)
+	g := w.launch(t, "--source", "github=github:"+githubSecret, "--source", "bare=none",
+		"--forward", "github="+w.sink.url("/github"), "--forward", "all="+w.sink.url("/all"))
+	g.waitReady(t)
+	g.expect(t, push("gh-1"), "200 ok")
+	g.expect(t, newDelivery("bare", `{"id":"b-1"}`), "200 ok")
+	g.waitState(t, "github", "gh-1", "done")
+	g.waitState(t, "bare", "b-1", "done")
+	if n, m := len(w.sink.requests("gh-1")), len(w.sink.requests("b-1")); n != 2 || m != 1 {
+		t.Errorf("forwarded %d and %d requests, want 2 and 1", n, m)
+	}
+}
+
+// The command line shows what the API shows, and says how it went by its code.
+func TestEventsCommand(t *testing.T) {
+	eachStore(t, func(t *testing.T, db *database) {
+		w := newWorld(t, db, standardSettings)
+		g := w.start(t)
+		g.expect(t, push("gh-1"), "200 ok")
+		g.expect(t, newDelivery("bare", `{"id":"b-1"}`), "200 ok")
+		g.waitState(t, "github", "gh-1", "done")
+		g.waitState(t, "bare", "b-1", "done")
+
+		var list struct{ Events []event }
+		decode(t, w.run(t, "events", "list", "--json", "--source", "github"), &list)
+		if diff := cmp.Diff(g.events(t, "source=github"), list.Events); diff != "" {
+			t.Errorf("events list --json differs from the API (-API +command):\n%s", diff)
+		}
+		var shown, fromAPI map[string]any
+		decode(t, w.run(t, "events", "show", "github", "gh-1", "--json"), &shown)
+		g.api(t, "/api/v1/events/github/gh-1", &fromAPI)
+		if diff := cmp.Diff(fromAPI, shown); diff != "" {
+			t.Errorf("events show --json differs from the API (-API +command):\n%s", diff)
+		}
+		for _, c := range []struct {
+			code int
+			args []string
+		}{
+			{0, []string{"events", "show", "github", "gh-1"}},
+			{0, []string{"config", "check"}},
+			{0, []string{"migrate", "status"}},
+			{0, []string{"version"}},
+			{3, []string{"events", "show", "github", "nothing"}},
+			{2, []string{"events", "show", "github"}},
+			{2, []string{"events", "list", "--state", "asleep"}},
+			{2, []string{"events", "list", "--nonsense"}},
+			{2, []string{"nonsense"}},
+		} {
+			if out := w.run(t, c.args...); out.code != c.code || c.code != 0 && !strings.Contains(out.stderr, "Error:") {
+				t.Errorf("hookonce %s: code %d, want %d: %s", strings.Join(c.args, " "), out.code, c.code, out.stderr)
+			}
+		}
+	})
+}
+
+func decode(t *testing.T, out *output, v any) {
+	t.Helper()
+	if out.code != 0 {
+		t.Fatalf("exit code %d: %s", out.code, out.stderr)
+	}
+	if err := json.Unmarshal([]byte(out.stdout), v); err != nil {
+		t.Fatalf("%v: %s", err, out.stdout)
+	}
+}
+
+// The admin listener asks for the token, except for probes.
+func TestAdminToken(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, newDatabase(t, "sqlite"), standardSettings+"admin: {token: \"${ADMIN_TOKEN}\"}\n")
+	g := w.start(t)
+	ask := func(path, authorization string) int {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+g.admin+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if authorization != "" {
+			req.Header.Set("Authorization", authorization)
+		}
+		resp, err := g.client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		return resp.StatusCode
+	}
+	for _, c := range []struct {
+		path, authorization string
+		want                int
+	}{
+		{"/healthz", "", 200},
+		{"/readyz", "", 200},
+		{"/api/v1/events", "", 401},
+		{"/api/v1/events", "Bearer " + adminToken + "x", 401},
+		{"/api/v1/events", "Bearer " + adminToken[1:], 401},
+		{"/api/v1/events", "Basic " + adminToken, 401},
+		{"/api/v1/events", "Bearer " + adminToken, 200},
+		{"/webhooks/github", "Bearer " + adminToken, 404},
+	} {
+		if got := ask(c.path, c.authorization); got != c.want {
+			t.Errorf("GET %s with %q: %d, want %d", c.path, c.authorization, got, c.want)
+		}
+	}
+}
+
+// TestSecretsNeverLeak makes everything fail that holds a secret. The harness
+// looks for them in whatever each program of this package prints or answers;
+// this test is about the errors.
+func TestSecretsNeverLeak(t *testing.T) {
+	t.Parallel()
+	serve := []string{"serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}
+	unreachable := "postgres://user:" + databasePassword + "@127.0.0.1:1/db?connect_timeout=1"
+	for name, c := range map[string]struct {
+		settings string
+		args     []string
+	}{
+		"unknown provider":      {"sources: {a: {provider: nobody, secrets: [\"" + githubSecret + "\"]}}", serve},
+		"secret in wrong place": {"sources: {a: {provider: github, secret: \"" + githubSecret + "\"}}", serve},
+		"secret is a mapping":   {"sources: {a: {provider: github, secrets: {x: \"" + githubSecret + "\"}}}", serve},
+		"secret as a list":      {"sources: {a: {provider: github, secrets: [[\"" + githubSecret + "\"]]}}", serve},
+		"broken YAML":           {"sources:\n  a: {provider: github, secrets: [\"" + githubSecret + "\"\n  b: [", serve},
+		"tab in YAML":           {"sources:\n\ta: \"" + githubSecret + "\"", serve},
+		"secret as a key":       {"sources: {a: {provider: github, secrets: [\"${GITHUB_SECRET}\"], " + githubSecret + ": 1}}", []string{"version"}},
+		"base64 that is none":   {"sources: {a: {provider: standard-webhooks, secrets: [\"whsec_!" + standardKey + "\"]}}", serve},
+		"destination secret":    {"destinations: {a: {url: \"http://127.0.0.1:1/\", secret: \"whsec_!" + destinationKey + "\"}}\nroutes: [{name: a, to: a}]\nsources: {b: {provider: none, event: {id: \"body:id\"}}}", []string{"config", "check"}},
+		"credential in a URL":   {"destinations: {a: {url: \"ftp://user:" + urlCredential + "@h/\"}}", serve},
+		"admin token":           {"admin: {listen: \"0.0.0.0:0\", token: \"" + adminToken + " with a space\"}", serve},
+		"database refuses":      {"database: " + unreachable, []string{"migrate", "status"}},
+		"database is malformed": {"database: \"postgres://user:" + databasePassword + "@:no:port:/db\"", []string{"migrate", "status"}},
+		"source flag":           {"", append(serve, "--source", "a=nobody:"+githubSecret)},
+		"source flag, no name":  {"", append(serve, "--source", githubSecret)},
+		"source flag, hmac":     {"", append(serve, "--source", "a=hmac:"+labSecret)},
+		"forward flag":          {"", append(serve, "--source", "a=none", "--forward", "app=ftp://user:"+urlCredential+"@h/")},
+		"database flag":         {"", []string{"events", "list", "--database", unreachable}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := emptyWorld(t)
+			w.env = secretEnvironment()
+			w.configure(t, c.settings)
+			out := w.run(t, c.args...) // looks for secrets
+			if c.args[0] != "version" && out.code == 0 {
+				t.Errorf("it went well, so it shows nothing: %s", out.stdout)
+			}
+		})
+	}
+	t.Run("a destination that fails", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t, newDatabase(t, "sqlite"), standardSettings+`
+  - {name: closed, url: "http://user:`+urlCredential+`@127.0.0.1:1/x?key=`+urlCredential+`", retry: {attempts: 1}}
+`)
+		g := w.start(t)
+		d := push("gh-1").with("Authorization", "Bearer "+credentialInQuery)
+		g.expect(t, d, "200 ok")
+		g.waitState(t, "github", "gh-1", "dead") // the API's answers are searched
+		for _, args := range [][]string{{"events", "list"}, {"events", "list", "--json"}, {"events", "show", "github", "gh-1"}, {"config", "check"}} {
+			if out := w.run(t, args...); out.code != 0 {
+				t.Errorf("%v: code %d: %s", args, out.code, out.stderr)
+			}
+		}
+		for _, r := range w.sink.requests("") {
+			if found := leaked(strings.Join(r.header.Values("Authorization"), "")); len(found) > 0 {
+				t.Error("the sender's credential was forwarded")
+			}
+		}
+	})
+}

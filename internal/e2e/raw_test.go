@@ -1,0 +1,236 @@
+package e2e
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// rawPatience bounds a raw conversation: longer than every time-out of the
+// gateway.
+const rawPatience = 40 * time.Second
+
+// ending says what a raw client does once it has written its request.
+type ending int
+
+const (
+	waits      ending = iota // for the answer
+	halfCloses               // its side, and waits for the answer
+)
+
+// raw is a request in bytes and what becomes of it.
+type raw struct {
+	name    string
+	request string
+	ending  ending
+	want    string // a status, or "closed" for no answer at all
+}
+
+// rawRequest makes a signed request, with CRLF for the line feeds of head.
+// {signed} stands for the headers of GitHub, {body} and {length} for the body.
+func rawRequest(id, head string) string {
+	body := rawBody(id)
+	return strings.NewReplacer(
+		"\n", "\r\n",
+		"{lf}", "\n", "{cr}", "\r", "{nul}", "\x00",
+		"{signed}", "X-GitHub-Delivery: "+id+"\r\nX-GitHub-Event: push\r\nX-Hub-Signature-256: "+githubSignature(body),
+		"{signature}", githubSignature(body),
+		"{body}", body,
+		"{length}", fmt.Sprint(len(body)),
+		"{hexlength}", fmt.Sprintf("%x", len(body)),
+	).Replace(head)
+}
+
+// rawBody has the same length for every id of the same length.
+func rawBody(id string) string { return `{"id":"` + id + `"}` }
+
+// talk writes a request and returns the status of the answer, or "closed".
+func talk(address, request string, end ending) (string, error) {
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(rawPatience)); err != nil {
+		return "", err
+	}
+	// A refusal may come, and the connection go, before all is written.
+	_, writeErr := io.WriteString(conn, request)
+	if end == halfCloses && writeErr == nil {
+		if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
+			return "", err
+		}
+	}
+	method, _, _ := strings.Cut(request, " ")
+	return readStatus(conn, method)
+}
+
+func readStatus(conn net.Conn, method string) (string, error) {
+	answers := bufio.NewReader(conn)
+	for {
+		resp, err := http.ReadResponse(answers, &http.Request{Method: method})
+		var timeout net.Error
+		switch {
+		case errors.As(err, &timeout) && timeout.Timeout():
+			return "", fmt.Errorf("neither an answer nor a close within %s", rawPatience)
+		case err != nil:
+			return "closed", nil
+		}
+		body, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		if err != nil {
+			return "", fmt.Errorf("the body of the %d: %w", resp.StatusCode, err)
+		}
+		if resp.StatusCode == http.StatusContinue {
+			continue
+		}
+		if found := leaked(string(body)); len(found) > 0 {
+			return "", fmt.Errorf("the %d holds secrets %q", resp.StatusCode, found)
+		}
+		for _, text := range inside {
+			if strings.Contains(string(body), text) {
+				return "", fmt.Errorf("the %d tells %q of the inside: %s", resp.StatusCode, text, body)
+			}
+		}
+		return fmt.Sprint(resp.StatusCode), nil
+	}
+}
+
+// TestRawHTTP gives the gateway what HTTP clients do not make: broken framing,
+// odd paths, stalls. Nothing but an answer 200 leaves an event.
+func TestRawHTTP(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, newDatabase(t, "sqlite"), standardSettings)
+	g := w.start(t)
+	cases := append(framing(), paths()...)
+	var conversations sync.WaitGroup
+	for i, c := range cases {
+		id := fmt.Sprintf("raw-%03d", i)
+		conversations.Go(func() {
+			got, err := talk(g.public, rawRequest(id, c.request), c.ending)
+			if err != nil {
+				t.Errorf("%s: %v", c.name, err)
+			} else if got != c.want {
+				t.Errorf("%s: %s, want %s", c.name, got, c.want)
+			}
+		})
+	}
+	conversations.Wait()
+	listed := make(map[string]bool)
+	for _, ev := range g.events(t, "") {
+		listed[ev.EventID] = true
+	}
+	for i, c := range cases {
+		if id := fmt.Sprintf("raw-%03d", i); listed[id] != (c.want == "200") {
+			t.Errorf("%s: the event is there: %t, and the answer should be %s", c.name, listed[id], c.want)
+		}
+	}
+	g.expect(t, push("after"), "200 ok") // and it still lives
+}
+
+// A forged request with a good one behind it on the same connection, hidden in
+// what the first one's length left over: the second is never read.
+func TestLeftOversAreNotARequest(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, newDatabase(t, "sqlite"), standardSettings)
+	g := w.start(t)
+	hidden := rawRequest("hidden", "POST /webhooks/github HTTP/1.1\nHost: x\n{signed}\nContent-Length: {length}\n\n{body}")
+	outer := "POST /webhooks/github HTTP/1.1\r\nHost: x\r\nX-GitHub-Delivery: outer\r\nX-GitHub-Event: push\r\n" +
+		"X-Hub-Signature-256: " + githubSignature("{}") + "\r\nContent-Length: 1\r\n\r\n{"
+	got, err := talk(g.public, outer+hidden, waits)
+	if err != nil || got != "401" {
+		t.Errorf("%s, %v, want 401", got, err)
+	}
+	if all := g.events(t, ""); len(all) != 0 {
+		t.Errorf("events %+v, want none", all)
+	}
+}
+
+func TestClientHangsUp(t *testing.T) {
+	eachStore(t, func(t *testing.T, db *database) {
+		w := newWorld(t, db, standardSettings)
+		g := w.start(t)
+		for i := range 5 {
+			id := fmt.Sprintf("gone-%d", i)
+			conn, err := net.Dial("tcp", g.public)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.WriteString(conn, rawRequest(id, "POST /webhooks/github HTTP/1.1\nHost: x\n{signed}\nContent-Length: {length}\n\n{body}")); err != nil {
+				t.Error(err)
+			}
+			if err := conn.Close(); err != nil {
+				t.Error(err)
+			}
+			g.waitState(t, "github", id, "done")
+			retry := githubDelivery(id, "push", rawBody(id))
+			g.expect(t, retry, "200 duplicate")
+			if got := w.sink.requests(id); len(got) != 1 {
+				t.Errorf("%s: %d forwarded requests, want 1", id, len(got))
+			}
+		}
+	})
+}
+
+// The client goes while its claim waits for another session's lock.
+func TestClientHangsUpDuringTheClaim(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t, "postgres")
+	session := db.open(t)
+	w := newWorld(t, db, standardSettings)
+	g := w.start(t)
+	g.expect(t, push("model"), "200 ok")
+	tx := holdKey(t, session, "gone")
+	conn, err := net.Dial("tcp", g.public)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(conn, rawRequest("gone", "POST /webhooks/github HTTP/1.1\nHost: x\n{signed}\nContent-Length: {length}\n\n{body}")); err != nil {
+		t.Fatal(err)
+	}
+	waiting := `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`
+	watcher := db.open(t)
+	saw := false
+	g.eventually(t, patience, "the claim waits for the lock, or has given up", func() bool {
+		saw = saw || number(t, watcher, waiting) > 0
+		return saw
+	})
+	if err := conn.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	// Freed in time the claim is made; else the sender's retry makes it. In
+	// either case the event is there once.
+	retry := githubDelivery("gone", "push", rawBody("gone"))
+	if a := g.deliver(t, retry); a.status != http.StatusOK {
+		t.Errorf("the retry: %s, want 200", a.short())
+	}
+	g.waitState(t, "github", "gone", "done")
+	if got := w.sink.requests("gone"); len(got) != 1 {
+		t.Errorf("%d forwarded requests, want 1", len(got))
+	}
+}
+
+func TestClientHalfCloses(t *testing.T) {
+	eachStore(t, func(t *testing.T, db *database) {
+		w := newWorld(t, db, standardSettings)
+		g := w.start(t)
+		for i := range 5 {
+			id := fmt.Sprintf("half-%d", i)
+			got, err := talk(g.public, rawRequest(id, "POST /webhooks/github HTTP/1.1\nHost: x\n{signed}\nContent-Length: {length}\n\n{body}"), halfCloses)
+			if err != nil || got != "200" {
+				t.Errorf("%s: %s, %v, want 200", id, got, err)
+			}
+			g.waitState(t, "github", id, "done")
+		}
+	})
+}

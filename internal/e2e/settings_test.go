@@ -1,0 +1,50 @@
+package e2e
+
+// standardSettings are the settings of most tests: every provider, one route
+// that sends all to the sink, retries that come at once, and short leases, so
+// that those of a killed gateway run out soon.
+const standardSettings = `
+database: ${DATABASE_URL}
+unverified_rate: 100000/s # the tests forge a lot, from one address
+sources:
+  github:
+    provider: github
+    secrets: ["${GITHUB_SECRET}"]
+  stripe:
+    provider: stripe
+    secrets: ["${STRIPE_SECRET}"]
+  standard:
+    provider: standard-webhooks
+    secrets: ["${STANDARD_SECRET}"]
+  lab:
+    provider: hmac
+    secrets: ["${LAB_SECRET}"]
+    signature: {header: X-Lab-Signature, algorithm: sha256, encoding: hex, content: "{timestamp}.{body}"}
+    timestamp: {at: "header:X-Lab-Timestamp", tolerance: 5m}
+    event: {id: "body:id", type: "body:type"}
+  bare:
+    provider: none
+    event: {id: "body:id"}
+destinations:
+  app:
+    url: ${SINK}/hooks
+    secret: ${DESTINATION_SECRET}
+    timeout: 5s
+    retry: {attempts: 20, first: 50ms, max: 100ms}
+routes:
+  - name: all
+    to: app
+`
+
+// batchSettings have a source whose deliveries hold several events each.
+const batchSettings = `
+database: ${DATABASE_URL}
+sources:
+  list:
+    provider: none
+    event: {batch: "body:items", id: "item:id", type: "item:kind"}
+destinations:
+  app: {url: "${SINK}/hooks", retry: {attempts: 5, first: 50ms, max: 100ms}}
+routes:
+  - {name: all, to: app}
+`

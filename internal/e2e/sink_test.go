@@ -1,0 +1,109 @@
+package e2e
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+)
+
+// patience bounds every wait of a test for another process. It is long because
+// reaching it means failing.
+const patience = 30 * time.Second
+
+// received is one request that a destination got.
+type received struct {
+	method, path string
+	header       http.Header
+	body         string
+	at           time.Time
+}
+
+// id returns the webhook-id.
+func (r *received) id() string { return r.header.Get("Webhook-Id") }
+
+// eventID returns what the gateway says the event is called.
+func (r *received) eventID() string { return r.header.Get("Hookonce-Event-Id") }
+
+// sink is a destination: it keeps all that it gets.
+type sink struct {
+	server  *httptest.Server
+	arrived chan *received
+
+	mu     sync.Mutex
+	all    []*received
+	answer func(*received) int
+}
+
+func newSink(t testing.TB) *sink {
+	s := &sink{
+		arrived: make(chan *received, 1<<14),
+		answer:  func(*received) int { return http.StatusOK },
+	}
+	s.server = httptest.NewServer(s)
+	t.Cleanup(s.server.Close)
+	return s
+}
+
+func (s *sink) url(path string) string { return s.server.URL + path }
+
+func (s *sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return // cut off: it did not arrive
+	}
+	got := &received{method: r.Method, path: r.URL.Path, header: r.Header, body: string(body), at: time.Now()}
+	got.header.Set("Host", r.Host)
+	s.mu.Lock()
+	s.all = append(s.all, got)
+	status := s.answer(got)
+	s.mu.Unlock()
+	s.arrived <- got
+	w.WriteHeader(status)
+}
+
+// answerWith makes the sink answer with what f returns from now on. Calls of f
+// do not overlap.
+func (s *sink) answerWith(f func(*received) int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answer = f
+}
+
+// failing answers 500 to the first n requests, and 200 from then on.
+func failing(n int) func(*received) int {
+	return func(*received) int {
+		if n > 0 {
+			n--
+			return http.StatusInternalServerError
+		}
+		return http.StatusOK
+	}
+}
+
+// next returns the next request, in the order of arrival.
+func (s *sink) next(t testing.TB) *received {
+	t.Helper()
+	select {
+	case got := <-s.arrived:
+		return got
+	case <-time.After(patience):
+		t.Fatalf("no request arrived at the sink within %s", patience)
+		return nil
+	}
+}
+
+// requests returns what has arrived for an event, or all for "".
+func (s *sink) requests(eventID string) []*received {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []*received
+	for _, r := range s.all {
+		if eventID == "" || r.eventID() == eventID {
+			out = append(out, r)
+		}
+	}
+	return out
+}

@@ -1,0 +1,173 @@
+package e2e
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestGracefulStop(t *testing.T) {
+	eachStore(t, func(t *testing.T, db *database) {
+		w := newWorld(t, db, standardSettings)
+		g := w.start(t)
+		var (
+			mu       sync.Mutex
+			acked    []string
+			enough   = make(chan struct{})
+			stopped  atomic.Bool
+			senders  sync.WaitGroup
+			statuses = make(map[string]int)
+		)
+		for sender := range 8 {
+			senders.Go(func() {
+				for i := 0; !stopped.Load(); i++ {
+					id := fmt.Sprintf("s%d-%d", sender, i)
+					a, err := g.tryDeliver(push(id))
+					if err != nil {
+						continue // the connection is refused or cut
+					}
+					mu.Lock()
+					statuses[a.short()]++
+					if a.status == http.StatusOK {
+						acked = append(acked, id)
+						if len(acked) == 200 {
+							close(enough)
+						}
+					}
+					mu.Unlock()
+				}
+			})
+		}
+		select {
+		case <-enough:
+		case <-time.After(patience):
+			t.Errorf("not 200 deliveries within %s", patience)
+		}
+		g.stop(t) // checks the exit code and the time
+		stopped.Store(true)
+		senders.Wait()
+		for status := range statuses {
+			if status != "200 ok" && status != "503" {
+				t.Errorf("%d answers %s, want 200 ok and 503 only", statuses[status], status)
+			}
+		}
+		listed := make(map[string]bool)
+		for _, ev := range w.start(t).waitAllDone(t, "github") {
+			listed[ev.EventID] = true
+		}
+		for _, id := range acked {
+			if !listed[id] {
+				t.Errorf("%s was acknowledged and is not there", id)
+			}
+		}
+		// A graceful stop gives every lease back or finishes it.
+		for _, id := range acked {
+			if got := w.sink.requests(id); len(got) != 1 {
+				t.Errorf("%s was forwarded %d times, want once", id, len(got))
+			}
+		}
+	})
+}
+
+// A delivery whose body is still arriving when SIGTERM comes is answered.
+func TestStopAnswersWhatIsArriving(t *testing.T) {
+	eachStore(t, func(t *testing.T, db *database) {
+		w := newWorld(t, db, standardSettings)
+		g := w.start(t)
+		conn, err := net.Dial("tcp", g.public)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		request := rawRequest("late", good)
+		if _, err := io.WriteString(conn, request[:len(request)-5]); err != nil {
+			t.Fatal(err)
+		}
+		g.expect(t, push("first"), "200 ok") // so the other one has been read
+		g.signal(t, syscall.SIGTERM)
+		g.stopped = true
+		g.eventually(t, patience, "the gateway stops", func() bool { return g.readiness() != http.StatusOK })
+		if _, err := io.WriteString(conn, request[len(request)-5:]); err != nil {
+			t.Fatal(err)
+		}
+		got, err := readStatus(conn, http.MethodPost)
+		if err != nil || got != "200" && got != "503" {
+			t.Errorf("%s, %v, want 200 or 503", got, err)
+		}
+		g.stop(t)
+		again := w.start(t)
+		if there := again.event(t, "github", "late") != nil; there != (got == "200") {
+			t.Errorf("answered %s, and the event is there: %t", got, there)
+		}
+		again.waitState(t, "github", "first", "done")
+	})
+}
+
+// A stop that has something to wait for is forced by a second SIGTERM.
+func TestSecondSignalForces(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, newDatabase(t, "sqlite"), standardSettings)
+	g := w.start(t)
+	conn, err := net.Dial("tcp", g.public)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	request := rawRequest("late", good)
+	if _, err := io.WriteString(conn, request[:len(request)-5]); err != nil {
+		t.Fatal(err)
+	}
+	g.expect(t, push("first"), "200 ok")
+	g.signal(t, syscall.SIGTERM)
+	g.stopped, g.killed = true, true
+	g.eventually(t, patience, "the gateway stops", func() bool { return g.readiness() != http.StatusOK })
+	select {
+	case <-g.exited:
+		t.Error("the gateway ended while a body was arriving")
+	default:
+	}
+	began := time.Now()
+	g.signal(t, syscall.SIGTERM)
+	select {
+	case <-g.exited:
+	case <-time.After(patience):
+		t.Fatalf("the gateway did not end within %s of the second SIGTERM", patience)
+	}
+	if g.cmd.ProcessState.ExitCode() == 0 {
+		t.Errorf("a forced stop ended with code 0 after %s", time.Since(began))
+	}
+}
+
+// A second gateway on one SQLite file is refused, and the first one lives on.
+func TestSecondGatewayOnOneSQLiteFile(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, newDatabase(t, "sqlite"), standardSettings)
+	g := w.start(t)
+	out := w.run(t, "serve", "--config", "hookonce.yaml", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+	if out.code != 1 {
+		t.Errorf("the second gateway ended with code %d, want 1: %s", out.code, out.stderr)
+	}
+	g.expect(t, push("gh-1"), "200 ok")
+}
+
+// Two gateways start on an empty PostgreSQL at the same moment.
+func TestGatewaysMigrateTogether(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, newDatabase(t, "postgres"), standardSettings)
+	args := []string{"--config", "hookonce.yaml"}
+	var gateways []*gateway
+	for range 3 {
+		gateways = append(gateways, w.spawn(t, args...))
+	}
+	for i, g := range gateways {
+		g.waitListening(t)
+		g.waitReady(t)
+		g.expect(t, push("gh-1"), map[bool]string{true: "200 ok", false: "200 duplicate"}[i == 0])
+	}
+}

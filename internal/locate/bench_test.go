@@ -1,0 +1,34 @@
+package locate
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+// BenchmarkRead reads the three fields of an ordinary event, and compares that
+// with only checking the document by encoding/json.
+func BenchmarkRead(b *testing.B) {
+	f := Fields{ID: mustParse(b, "body:id"), Type: mustParse(b, "body:type"), Time: mustParse(b, "body:created")}
+	body := []byte(`{"id":"evt_1","object":"event","created":1760000000,"type":"invoice.paid","data":{"object":{` +
+		strings.TrimSuffix(strings.Repeat(`"key":"some text","n":12345,"list":[1,true,null],`, 22), ",") + `}}}`)
+	in := &Input{Body: body}
+	b.Run("encoding_json_valid", func(b *testing.B) {
+		b.ReportAllocs()
+		b.SetBytes(int64(len(body)))
+		for b.Loop() {
+			if !json.Valid(body) {
+				b.Fatal("not valid")
+			}
+		}
+	})
+	b.Run("fields", func(b *testing.B) {
+		b.ReportAllocs()
+		b.SetBytes(int64(len(body)))
+		for b.Loop() {
+			if _, _, _, err := f.Reader(in).Read(nil); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}

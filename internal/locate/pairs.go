@@ -1,0 +1,62 @@
+package locate
+
+import (
+	"errors"
+	"net/url"
+	"strings"
+)
+
+// CutPair splits one element of a header of the form "k=v,k=v" at its first
+// '='. It reports false for an element without a key, and for one that has
+// white space or a control character in it, which no sender of such headers
+// writes and which programs read differently.
+func CutPair(element string) (key, value string, ok bool) {
+	for i := range len(element) {
+		if element[i] <= ' ' || element[i] == 0x7f {
+			return "", "", false
+		}
+	}
+	key, value, ok = strings.Cut(element, "=")
+	return key, value, ok && key != ""
+}
+
+// PairValue returns the value under key in a header of the form "k=v,k=v",
+// and how often the key occurs. It reports false if the header has another
+// form.
+func PairValue(header, key string) (value string, found int, ok bool) {
+	for element := range strings.SplitSeq(header, ",") {
+		k, v, ok := CutPair(element)
+		if !ok {
+			return "", 0, false
+		}
+		if k == key {
+			value = v
+			found++
+		}
+	}
+	return value, found, true
+}
+
+// formValue looks up a field of an urlencoded string that must occur exactly once.
+func formValue(s, name string) (token, error) {
+	var t token
+	for element := range strings.SplitSeq(s, "&") {
+		k, v, _ := strings.Cut(element, "=")
+		key, err := url.QueryUnescape(k)
+		if err != nil {
+			return token{}, errors.New("not a valid urlencoded form")
+		}
+		value, err := url.QueryUnescape(v)
+		if err != nil {
+			return token{}, errors.New("not a valid urlencoded form")
+		}
+		switch {
+		case key != name:
+		case t.kind != tokenAbsent:
+			return token{}, errors.New("the name occurs more than once")
+		default:
+			t = token{kind: tokenString, text: value}
+		}
+	}
+	return t, nil
+}

@@ -1,0 +1,104 @@
+package locate
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestParse(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		in   string
+		want []string
+	}{
+		{"header:x-github-delivery", []string{"header:X-Github-Delivery"}},
+		{"header:Stripe-Signature#t", []string{"header:Stripe-Signature#t"}},
+		{"body:data.object.id", []string{"body:data.object.id"}},
+		{"body:data.0.id", []string{"body:data.0.id"}},
+		{`body:a\.b.c`, []string{`body:a\.b.c`}},
+		{"item:id", []string{"item:id"}},
+		{"form:MessageSid", []string{"form:MessageSid"}},
+		{"query:id", []string{"query:id"}},
+		{"  body:id  ", []string{"body:id"}},
+		{"header:webhook-id | header:svix-id", []string{"header:Webhook-Id", "header:Svix-Id"}},
+		{"body:a+body:b|body:c", []string{"body:a", "body:b", "body:c"}},
+		{`form:a\+b\|c\\d + query:e`, []string{`form:a+b|c\d`, "query:e"}},
+		{"body:a b", []string{"body:a b"}},
+		{"body:a:b", []string{"body:a:b"}},
+	} {
+		e, err := Parse(c.in)
+		if err != nil {
+			t.Errorf("%s: %v", c.in, err)
+			continue
+		}
+		var got []string
+		for _, r := range e.Refs() {
+			got = append(got, r.String())
+		}
+		if diff := cmp.Diff(c.want, got); diff != "" || e.String() != c.in {
+			t.Errorf("%s: %s", c.in, diff)
+		}
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ in, names string }{
+		{"", "empty"},
+		{" \t", "empty"},
+		{"id", `"id" has no kind`},
+		{"body:", `"body:" names nothing`},
+		{"header:", `"header:" names nothing`},
+		{"bdy:id", `"bdy"`},
+		{"Body:id", `"Body"`},
+		{" :id", `kind ""`},
+		{"body:id |", "beside"},
+		{"| body:id", "beside"},
+		{"body:id + + body:b", "beside"},
+		{"body:a..b", "segment 2"},
+		{"body:.a", "segment 1"},
+		{"body:a.", "segment 2"},
+		{"body:ok | item:a..b", `"item:a..b"`},
+		{`body:a\`, `\`},
+		{`body:a\x`, `\`},
+		{`form:a\x`, `\`},
+		{"header:X Y", `"X Y"`},
+		{"header:X-Ä", "X-Ä"},
+		{"header:#t", `""`},
+		{"header:X#", "not a key"},
+		{"header:X#a=b", "not a key"},
+		{"header:X#a,b", "not a key"},
+		{`header:X\`, `\`},
+		{"body:" + strings.Repeat("a.", 64) + "a", "64 segments"},
+		{"body:" + strings.Repeat("a", 1024), "1024 bytes"},
+		{strings.Repeat("body:a|", 8) + "body:a", "8 alternatives"},
+		{strings.Repeat("body:a+", 8) + "body:a", "8 parts"},
+	} {
+		_, err := Parse(c.in)
+		if err == nil || !strings.Contains(err.Error(), c.names) {
+			t.Errorf("%q: got %v, want an error that holds %s", c.in, err, c.names)
+		}
+	}
+}
+
+func TestUses(t *testing.T) {
+	t.Parallel()
+	e := mustParse(t, "header:a + item:b | item:c")
+	if !e.Uses(Header) || !e.Uses(Item) || e.Uses(Body) || !e.DiffersByItem() {
+		t.Errorf("%s: wrong kinds", e)
+	}
+	if mustParse(t, "item:b | body:c").DiffersByItem() {
+		t.Error("an alternative without an item differs by item")
+	}
+}
+
+func mustParse(t testing.TB, s string) *Expr {
+	t.Helper()
+	e, err := Parse(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}

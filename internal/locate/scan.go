@@ -1,0 +1,281 @@
+package locate
+
+import (
+	"errors"
+	"unicode/utf8"
+)
+
+// maxDepth is how deeply a document may be nested, as in encoding/json. The
+// scanner keeps one bit per level, so depth costs no stack.
+const maxDepth = 10_000
+
+type tokenKind uint8
+
+const (
+	tokenAbsent tokenKind = iota
+	tokenString
+	tokenNumber
+	tokenBool
+	tokenNull
+	tokenObject
+	tokenArray
+)
+
+// hit is what stands at a path.
+type hit struct {
+	path  []segment
+	kind  tokenKind
+	start int    // of the raw value
+	end   int    // 0 while the value is a container that is still open
+	bad   string // why the path is ambiguous; "" if it is not
+
+	// While scanning: how many of the open containers lie on the path, whether
+	// the next value does, which of its keys were seen (a bit per level), and
+	// the depth of the container that the value itself is.
+	level     int
+	next      bool
+	seen      uint64
+	openDepth int
+}
+
+// scanner walks one document from its first byte to its last, without
+// recursion, and notes what stands at some paths.
+type scanner struct {
+	doc    []byte
+	pos    int
+	depth  int                          // open containers
+	arrays [(maxDepth + 63) / 64]uint64 // bit n: the container at depth n+1 is an array
+	index  [maxSegments + 1]int         // of the current element, by depth
+	hits   []hit
+	armed  bool // the next value belongs to a hit
+	reach  int  // the most segments of any path: deeper keys match nothing
+}
+
+// scan checks that doc is exactly one JSON value in valid UTF-8, and finds
+// what stands at the paths of hits, whose path is set and all else zero.
+func scan(doc []byte, hits []hit) error {
+	if !utf8.Valid(doc) {
+		return errors.New("not valid UTF-8")
+	}
+	s := scanner{doc: doc, hits: hits, armed: true}
+	for i := range hits {
+		hits[i].next = true
+		s.reach = max(s.reach, len(hits[i].path))
+	}
+	s.space()
+	for {
+		open, err := s.value()
+		if err != nil {
+			return err
+		}
+		if open {
+			continue
+		}
+		more, err := s.afterValue()
+		if err != nil || !more {
+			return err
+		}
+	}
+}
+
+func (s *scanner) space() { s.pos = skipSpace(s.doc, s.pos) }
+
+func (s *scanner) at(c byte) bool { return s.pos < len(s.doc) && s.doc[s.pos] == c }
+
+func (s *scanner) inArray() bool {
+	n := s.depth - 1
+	return s.arrays[n/64]&(1<<(n%64)) != 0
+}
+
+// value reads the value at pos. For a container with content it stops where
+// the first inner value stands, and reports true.
+func (s *scanner) value() (open bool, err error) {
+	isObject := s.at('{')
+	if !isObject && !s.at('[') {
+		kind, end, err := scanScalar(s.doc, s.pos)
+		if err != nil {
+			return false, err
+		}
+		s.note(kind, s.pos, end)
+		s.pos = end
+		return false, nil
+	}
+	if s.depth == maxDepth {
+		return false, syntaxError(s.pos, "nested more than 10,000 levels deep")
+	}
+	s.open(isObject)
+	s.pos++
+	s.space()
+	if isObject && s.at('}') || !isObject && s.at(']') {
+		s.close()
+		return false, nil
+	}
+	if isObject {
+		return true, s.key()
+	}
+	s.matchIndex()
+	return true, nil
+}
+
+// afterValue reads what follows a value up to the next one. It reports false
+// at the end of the document.
+func (s *scanner) afterValue() (more bool, err error) {
+	for {
+		s.space()
+		if s.depth == 0 {
+			if s.pos != len(s.doc) {
+				return false, syntaxError(s.pos, "something follows the document")
+			}
+			return false, nil
+		}
+		array := s.inArray()
+		switch {
+		case s.at(',') && array:
+			s.pos++
+			s.space()
+			if s.depth <= maxSegments {
+				s.index[s.depth]++
+			}
+			s.matchIndex()
+			return true, nil
+		case s.at(','):
+			s.pos++
+			s.space()
+			return true, s.key()
+		case s.at(']') && array, s.at('}') && !array:
+			s.close()
+		default:
+			return false, syntaxError(s.pos, "no comma and no closing bracket stands here")
+		}
+	}
+}
+
+// open notes the container that starts at pos.
+func (s *scanner) open(isObject bool) {
+	kind := tokenArray
+	if isObject {
+		kind = tokenObject
+	}
+	s.note(kind, s.pos, 0)
+	n := s.depth
+	if isObject {
+		s.arrays[n/64] &^= 1 << (n % 64)
+	} else {
+		s.arrays[n/64] |= 1 << (n % 64)
+	}
+	s.depth++
+	if s.depth <= maxSegments {
+		s.index[s.depth] = 0
+	}
+}
+
+// close ends the innermost container at the closing bracket that stands at pos.
+func (s *scanner) close() {
+	s.pos++
+	if s.depth <= s.reach+1 {
+		for i := range s.hits {
+			h := &s.hits[i]
+			if h.level == s.depth {
+				h.level--
+			}
+			if h.openDepth == s.depth {
+				h.end, h.openDepth = s.pos, 0
+			}
+		}
+	}
+	s.depth--
+}
+
+// note hands a value to the hits that it belongs to. end is 0 for a container.
+func (s *scanner) note(kind tokenKind, start, end int) {
+	if !s.armed {
+		return
+	}
+	s.armed = false
+	for i := range s.hits {
+		h := &s.hits[i]
+		if !h.next {
+			continue
+		}
+		h.next = false
+		switch {
+		case len(h.path) == s.depth:
+			h.kind, h.start, h.end = kind, start, end
+			if end == 0 {
+				h.openDepth = s.depth + 1
+			}
+		case end == 0:
+			h.level = s.depth + 1
+		}
+	}
+}
+
+// key reads an object's key and the colon behind it.
+func (s *scanner) key() error {
+	if !s.at('"') {
+		return syntaxError(s.pos, "no key in double quotes stands here")
+	}
+	start := s.pos
+	end, escaped, err := scanString(s.doc, start)
+	if err != nil {
+		return err
+	}
+	if s.depth <= s.reach {
+		s.matchKey(s.doc[start+1:end-1], escaped)
+	}
+	s.pos = end
+	s.space()
+	if !s.at(':') {
+		return syntaxError(s.pos, "no colon follows a key")
+	}
+	s.pos++
+	s.space()
+	return nil
+}
+
+// live returns the segment that h looks for in the innermost container, or nil.
+func (s *scanner) live(h *hit) *segment {
+	if h.level != s.depth || len(h.path) < s.depth {
+		return nil
+	}
+	return &h.path[s.depth-1]
+}
+
+func (s *scanner) matchKey(raw []byte, escaped bool) {
+	for i := range s.hits {
+		h := &s.hits[i]
+		seg := s.live(h)
+		if seg == nil {
+			continue
+		}
+		equal := string(raw) == seg.key
+		if escaped {
+			key, err := unquote(raw, len(seg.key))
+			if equal = key == seg.key; equal && err != nil {
+				h.bad = "a key on its path has half of a surrogate pair"
+			}
+		}
+		if !equal {
+			continue
+		}
+		bit := uint64(1) << (s.depth - 1)
+		if h.seen&bit != 0 {
+			h.bad = "a key on its path occurs twice"
+			continue
+		}
+		h.seen |= bit
+		h.next, s.armed = true, true
+	}
+}
+
+func (s *scanner) matchIndex() {
+	if s.depth > s.reach {
+		return
+	}
+	for i := range s.hits {
+		h := &s.hits[i]
+		if seg := s.live(h); seg != nil && seg.index == s.index[s.depth] {
+			h.next, s.armed = true, true
+		}
+	}
+}

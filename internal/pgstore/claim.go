@@ -1,0 +1,279 @@
+package pgstore
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+const (
+	defaultLockTimeout = time.Second
+
+	// maxRounds bounds how often one call claims again what another call's
+	// claim of the same body kept it from claiming, and gave up.
+	maxRounds = 3
+)
+
+// Claim implements [driver.Store].
+//
+// A claim that its own snapshot does not explain, because another session was
+// at the same key or body, is looked up afterwards. For most that only adds
+// what else there is to say, and a failure of it changes nothing. Under
+// BodyRefuse it must find what the claim was refused for: if the other claim
+// of the body was itself refused, nobody holds the event, and it is claimed
+// again.
+func (s *Store) Claim(ctx context.Context, p *driver.ClaimParams) ([]driver.ClaimResult, error) {
+	mustBeSorted(len(p.Claims), func(i int) driver.Key { return p.Claims[i].Key })
+	if len(p.Claims) == 0 {
+		return nil, nil
+	}
+	batch := newClaimBatch(p)
+	for round := range maxRounds {
+		open, err := s.claimOnce(ctx, batch)
+		if err != nil {
+			if round == 0 {
+				return nil, err
+			}
+			// What an earlier round claimed is claimed.
+			return nil, fmt.Errorf("claiming again: %w: %w", driver.ErrCommitUnknown, err)
+		}
+		refused, err := s.lookUp(ctx, batch, open)
+		if err != nil {
+			return nil, err
+		}
+		if len(refused) == 0 {
+			return batch.results, nil
+		}
+		batch.places = refused
+	}
+	return nil, fmt.Errorf("claiming: %w: other claims of the same body came and went", driver.ErrCommitUnknown)
+}
+
+// mustBeSorted panics unless n keys are in ascending order: in any other, two
+// batches could wait for one another.
+func mustBeSorted(n int, key func(int) driver.Key) {
+	for i := 1; i < n; i++ {
+		before, after := key(i-1), key(i)
+		if bytes.Compare(before[:], after[:]) >= 0 {
+			panic("pgstore: keys are not in ascending order without repetition")
+		}
+	}
+}
+
+// claimBatch is what one call of Claim works on.
+type claimBatch struct {
+	*driver.ClaimParams
+	bodyKeys []driver.Key // zero where the guard does not look at bodies
+	results  []driver.ClaimResult
+	places   []int // the claims of this round
+}
+
+func newClaimBatch(p *driver.ClaimParams) *claimBatch {
+	b := &claimBatch{
+		ClaimParams: p,
+		bodyKeys:    make([]driver.Key, len(p.Claims)),
+		results:     make([]driver.ClaimResult, len(p.Claims)),
+	}
+	for i := range p.Claims {
+		c := &p.Claims[i]
+		if c.BodyGuard != driver.BodyIgnore {
+			b.bodyKeys[i] = driver.BodyKey(c.Source, c.BodyHash)
+		}
+		b.places = append(b.places, i)
+	}
+	return b
+}
+
+// claimRow is what a statement says about one claim.
+type claimRow struct {
+	place     int
+	claimed   bool
+	bodyTaken bool // this claim's key was written as the first with its body
+	known     known
+}
+
+// known is what the database knows about a claim without it.
+type known struct {
+	bodyHash []byte // of the event of the same key; nil if there is none
+	dead     bool
+	seenKey  []byte  // of the event that first brought the body; nil if none
+	seenID   *string // its id; nil where that event holds another body
+}
+
+// claimOnce runs the statement for the places of this round, fills in what is
+// certain, and returns the rows that need a look.
+func (s *Store) claimOnce(ctx context.Context, b *claimBatch) ([]claimRow, error) {
+	rows := make([]claimRow, 0, len(b.places))
+	err := write(ctx, s.pools.Receive, "claiming", func(r Rows) error {
+		var row claimRow
+		var place int64
+		if err := r.Scan(&place, &row.claimed, &row.bodyTaken,
+			&row.known.bodyHash, &row.known.dead, &row.known.seenKey, &row.known.seenID); err != nil {
+			return err
+		}
+		row.place = b.places[place-1]
+		rows = append(rows, row)
+		return nil
+	}, s.sql.claim, b.arguments()...)
+	if err != nil {
+		return nil, err
+	}
+	if len(rows) != len(b.places) {
+		return nil, fmt.Errorf("claiming: %w: %d results for %d claims", driver.ErrCommitUnknown, len(rows), len(b.places))
+	}
+	takers := map[driver.Key]int{} // body key to the claim of this batch that brought it
+	for _, row := range rows {
+		b.results[row.place].Claimed = row.claimed
+		if row.bodyTaken && row.claimed {
+			takers[b.bodyKeys[row.place]] = row.place
+		}
+	}
+	var open []claimRow
+	for _, row := range rows {
+		if !b.settle(row, takers) {
+			open = append(open, row)
+		}
+	}
+	return open, nil
+}
+
+// settle fills in the result of a row, and reports whether it is complete.
+func (b *claimBatch) settle(row claimRow, takers map[driver.Key]int) bool {
+	c := &b.Claims[row.place]
+	duplicate := b.tell(row.place, row.known)
+	switch {
+	case duplicate:
+		return true
+	case c.BodyGuard == driver.BodyIgnore:
+		return row.claimed
+	case row.claimed && row.bodyTaken, row.known.seenID != nil:
+		return true
+	}
+	taker, ok := takers[b.bodyKeys[row.place]]
+	if ok && taker != row.place {
+		first := &b.Claims[taker]
+		b.results[row.place].RepeatOf, b.results[row.place].RepeatOfKey = first.EventID, first.Key
+		return true
+	}
+	return false
+}
+
+// tell adds to a result what the database knows, and reports whether there is
+// an event of the same key.
+func (b *claimBatch) tell(place int, k known) (duplicate bool) {
+	c, result := &b.Claims[place], &b.results[place]
+	if k.seenID != nil && !bytes.Equal(k.seenKey, c.Key[:]) {
+		result.RepeatOf = *k.seenID
+		copy(result.RepeatOfKey[:], k.seenKey)
+	}
+	if k.bodyHash == nil || result.Claimed {
+		return false
+	}
+	result.OtherBody = !bytes.Equal(k.bodyHash, c.BodyHash[:])
+	result.Dead = k.dead
+	return true
+}
+
+// lookUp reads what the snapshot of a claim could not see, and returns the
+// places of claims that were refused for a body which no event holds.
+func (s *Store) lookUp(ctx context.Context, b *claimBatch, open []claimRow) (refused []int, err error) {
+	if len(open) == 0 {
+		return nil, nil
+	}
+	var keys, bodyKeys, hashes [][]byte
+	var guards []int32
+	for _, row := range open {
+		c := &b.Claims[row.place]
+		keys = append(keys, c.Key[:])
+		bodyKeys = append(bodyKeys, b.bodyKeys[row.place][:])
+		hashes = append(hashes, c.BodyHash[:])
+		guards = append(guards, int32(c.BodyGuard))
+	}
+	err = read(ctx, s.pools.Receive, "looking up concurrent claims", func(r Rows) error {
+		var k known
+		var place int64
+		if err := r.Scan(&place, &k.bodyHash, &k.dead, &k.seenKey, &k.seenID); err != nil {
+			return err
+		}
+		row := open[place-1]
+		if !b.tell(row.place, k) && k.seenID == nil && b.refusedForBody(row) {
+			refused = append(refused, row.place)
+		}
+		return nil
+	}, s.sql.lookUp, keys, bodyKeys, hashes, guards)
+	if err == nil {
+		return refused, nil
+	}
+	for _, row := range open {
+		if b.refusedForBody(row) {
+			return nil, fmt.Errorf("%w: %w", driver.ErrCommitUnknown, err)
+		}
+	}
+	return nil, nil // the results are right without it
+}
+
+// refusedForBody reports whether a claim was left out because another session
+// was at its body, rather than at its key.
+func (b *claimBatch) refusedForBody(row claimRow) bool {
+	return b.Claims[row.place].BodyGuard == driver.BodyRefuse && !row.claimed && !row.bodyTaken
+}
+
+// arguments returns the arguments of claimSQL for the places of this round.
+func (b *claimBatch) arguments() []any {
+	n := len(b.places)
+	keys, headers, bodies := make([][]byte, n), make([][]byte, n), make([][]byte, n)
+	hashes, bodyKeys := make([][]byte, n), make([][]byte, n)
+	sources, ids, types := make([]string, n), make([]string, n), make([]string, n)
+	occurred := make([]*time.Time, n)
+	guards, works := make([]int32, n), make([]int32, n)
+	messageIDs, routes, destinations, messageKeys := []string{}, []string{}, []string{}, [][]byte{}
+	for i, place := range b.places {
+		c := &b.Claims[place]
+		keys[i], sources[i], ids[i], types[i] = c.Key[:], c.Source, c.EventID, c.Type
+		occurred[i] = storable(c.OccurredAt)
+		headers[i], bodies[i], hashes[i] = notNil(c.Headers), notNil(c.Body), c.BodyHash[:]
+		bodyKeys[i], guards[i], works[i] = b.bodyKeys[place][:], int32(c.BodyGuard), int32(c.Work)
+		for _, m := range c.Messages {
+			messageIDs, messageKeys = append(messageIDs, m.ID), append(messageKeys, c.Key[:])
+			routes, destinations = append(routes, m.Route), append(destinations, m.Destination)
+		}
+	}
+	return []any{
+		b.lockTimeout(), clock(b.Now),
+		keys, sources, ids, types, occurred, headers, bodies, hashes, bodyKeys, guards, works,
+		messageIDs, messageKeys, routes, destinations,
+	}
+}
+
+// lockTimeout returns the value of the setting lock_timeout. "0" would mean no
+// bound at all.
+func (b *claimBatch) lockTimeout() string {
+	d := b.LockTimeout
+	if d <= 0 {
+		d = defaultLockTimeout
+	}
+	return strconv.FormatInt(max(1, d.Milliseconds()), 10) + "ms"
+}
+
+// notNil returns an empty slice for nil, which would be NULL: that stands for
+// what retention has removed.
+func notNil(b []byte) []byte {
+	if b == nil {
+		return []byte{}
+	}
+	return b
+}
+
+// storable returns the argument for a time that a sender stated. One that no
+// calendar shows with four digits is taken for unknown, rather than refusing
+// the event for it.
+func storable(t time.Time) *time.Time {
+	if t.IsZero() || t.UTC().Year() < 1 || t.UTC().Year() > 9999 {
+		return nil
+	}
+	return &t
+}

@@ -1,0 +1,113 @@
+package pgstore
+
+import (
+	"context"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+// heldSQL locks the messages of i(id, token) whose leases are held, sorted by
+// id, so that two calls cannot wait for one another. The batch meets the table
+// by a join on the id alone; an additional "id = ANY (...)" is planned as a
+// nested loop over the batch for every row.
+const heldSQL = `
+	CROSS JOIN LATERAL (
+		SELECT m.attempts, m.generation FROM {schema}.message m
+		WHERE m.id = i.id AND m.token = i.token AND m.state = 1
+		FOR UPDATE
+	) m`
+
+// completeSQL records outcomes: 1 sent, 2 retry, 3 dead.
+const completeSQL = `
+WITH setting AS MATERIALIZED (
+	SELECT coalesce($8::timestamptz, now()) AS now
+), held AS MATERIALIZED (
+	SELECT i.*, m.attempts, m.generation
+	FROM (
+		SELECT * FROM unnest($1::text[], $2::bigint[], $3::int[], $4::bigint[], $5::int[], $6::text[], $7::bigint[])
+			WITH ORDINALITY AS i (id, token, outcome, retry_in, status_code, error, took, place)
+		ORDER BY id
+	) i` + heldSQL + `
+), changed AS (
+	UPDATE {schema}.message m
+	SET state = CASE held.outcome WHEN 1 THEN 2 WHEN 2 THEN 0 ELSE 3 END,
+		due_at = CASE held.outcome WHEN 2 THEN setting.now + held.retry_in * interval '1 microsecond' ELSE m.due_at END,
+		status_code = nullif(held.status_code, 0),
+		last_error = nullif(held.error, ''),
+		sent_at = CASE held.outcome WHEN 1 THEN setting.now END,
+		failed_at = CASE held.outcome WHEN 3 THEN setting.now END
+	FROM held, setting
+	WHERE m.id = held.id
+	RETURNING held.*
+), tried AS (
+	INSERT INTO {schema}.attempt (message_id, generation, number, outcome, status_code, error, at, took)
+	SELECT id, generation, attempts, outcome, nullif(status_code, 0), nullif(error, ''), setting.now, took
+	FROM changed, setting
+)
+SELECT place FROM changed`
+
+// Complete implements [driver.Store].
+func (s *Store) Complete(ctx context.Context, p *driver.CompleteParams) ([]bool, error) {
+	held := make([]bool, len(p.Completions))
+	var places []int
+	var ids, errors []string
+	var tokens, retryIn, took []int64
+	var outcomes, statusCodes []int32
+	seen := make(map[driver.MessageLease]bool, len(p.Completions))
+	for i := range p.Completions {
+		c := &p.Completions[i]
+		if c.Outcome < driver.MessageSent || c.Outcome > driver.MessageDead {
+			panic("pgstore: a completion without an outcome")
+		}
+		lease := driver.MessageLease{ID: c.ID, Token: c.Token}
+		if seen[lease] {
+			continue // the first one of a lease ends it
+		}
+		seen[lease] = true
+		places = append(places, i)
+		ids, errors = append(ids, c.ID), append(errors, plain(c.Error))
+		tokens, took = append(tokens, c.Token), append(took, max(0, c.Took.Microseconds()))
+		retryIn = append(retryIn, max(0, c.RetryIn.Microseconds()))
+		outcomes, statusCodes = append(outcomes, int32(c.Outcome)), append(statusCodes, int32(c.StatusCode))
+	}
+	if len(places) == 0 {
+		return held, nil
+	}
+	err := write(ctx, s.pools.Work, "completing messages", func(r Rows) error {
+		var place int64
+		if err := r.Scan(&place); err != nil {
+			return err
+		}
+		held[places[place-1]] = true
+		return nil
+	}, s.sql.complete, ids, tokens, outcomes, retryIn, statusCodes, errors, took, clock(p.Now))
+	if err != nil {
+		return nil, err
+	}
+	return held, nil
+}
+
+const releaseSQL = `
+WITH held AS MATERIALIZED (
+	SELECT i.id
+	FROM (
+		SELECT * FROM unnest($1::text[], $2::bigint[]) AS i (id, token) ORDER BY id
+	) i` + heldSQL + `
+)
+UPDATE {schema}.message m
+SET state = 0, attempts = m.attempts - 1, due_at = coalesce($3::timestamptz, now())
+FROM held
+WHERE m.id = held.id`
+
+// Release implements [driver.Store].
+func (s *Store) Release(ctx context.Context, p *driver.ReleaseParams) error {
+	if len(p.Leases) == 0 {
+		return nil
+	}
+	var ids []string
+	var tokens []int64
+	for _, lease := range p.Leases {
+		ids, tokens = append(ids, lease.ID), append(tokens, lease.Token)
+	}
+	return write(ctx, s.pools.Work, "releasing messages", noRows, s.sql.release, ids, tokens, clock(p.Now))
+}

@@ -1,0 +1,110 @@
+package pgstore
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+// countSQL adds to the counts of events. The shared lock on the event's row
+// keeps pruning from removing the event at the same time, and the count with
+// it; an event that is being pruned is passed over.
+const countSQL = `
+WITH kept AS MATERIALIZED (
+	SELECT i.*
+	FROM (
+		SELECT * FROM unnest($1::bytea[], $2::bigint[], $3::bigint[], $4::bigint[])
+			AS i (key, duplicates, other_bodies, repeats)
+		ORDER BY key
+	) i
+	CROSS JOIN LATERAL (
+		SELECT FROM {schema}.event e WHERE e.key = i.key FOR KEY SHARE SKIP LOCKED
+	) e
+)
+INSERT INTO {schema}.delivery_count AS c (key, duplicates, other_bodies, repeats, last_at)
+SELECT key, duplicates, other_bodies, repeats, CASE WHEN duplicates > 0 THEN coalesce($5::timestamptz, now()) END
+FROM kept
+ORDER BY key
+ON CONFLICT (key) DO UPDATE SET
+	duplicates = c.duplicates + excluded.duplicates,
+	other_bodies = c.other_bodies + excluded.other_bodies,
+	repeats = c.repeats + excluded.repeats,
+	last_at = greatest(c.last_at, excluded.last_at)`
+
+// CountDeliveries implements [driver.Store].
+func (s *Store) CountDeliveries(ctx context.Context, p *driver.CountDeliveriesParams) error {
+	mustBeSorted(len(p.Counts), func(i int) driver.Key { return p.Counts[i].Key })
+	if len(p.Counts) == 0 {
+		return nil
+	}
+	var keys [][]byte
+	var duplicates, otherBodies, repeats []int64
+	for i := range p.Counts {
+		c := &p.Counts[i]
+		keys = append(keys, c.Key[:])
+		duplicates = append(duplicates, int64(c.Duplicates))
+		otherBodies = append(otherBodies, int64(c.OtherBodies))
+		repeats = append(repeats, int64(c.Repeats))
+	}
+	return write(ctx, s.pools.Receive, "counting deliveries", noRows, s.sql.count,
+		keys, duplicates, otherBodies, repeats, clock(p.Now))
+}
+
+const quarantineSQL = `
+INSERT INTO {schema}.quarantine AS q (key, source, body_sha256, headers, body, reason, count, first_at, last_at)
+SELECT key, source, body_sha256, headers, body, reason, count,
+	coalesce($8::timestamptz, now()), coalesce($8::timestamptz, now())
+FROM unnest($1::bytea[], $2::text[], $3::bytea[], $4::bytea[], $5::bytea[], $6::text[], $7::bigint[])
+	AS i (key, source, body_sha256, headers, body, reason, count)
+ORDER BY key
+ON CONFLICT (key) DO UPDATE SET
+	count = q.count + excluded.count,
+	last_at = greatest(q.last_at, excluded.last_at)`
+
+// Quarantine implements [driver.Store].
+func (s *Store) Quarantine(ctx context.Context, p *driver.QuarantineParams) error {
+	if len(p.Requests) == 0 {
+		return nil
+	}
+	// One row for each body: a statement cannot write a row twice.
+	times := map[driver.Key]int64{}
+	var keys []driver.Key
+	first := map[driver.Key]*driver.Quarantined{}
+	for i := range p.Requests {
+		q := &p.Requests[i]
+		key := driver.BodyKey(q.Source, q.BodyHash)
+		if times[key]++; times[key] == 1 {
+			keys = append(keys, key)
+			first[key] = q
+		}
+	}
+	slices.SortFunc(keys, func(a, b driver.Key) int { return bytes.Compare(a[:], b[:]) })
+	var ids, hashes, headers, bodies [][]byte
+	var sources, reasons []string
+	var counts []int64
+	for i := range keys {
+		q := first[keys[i]]
+		ids, hashes = append(ids, keys[i][:]), append(hashes, q.BodyHash[:])
+		headers, bodies = append(headers, notNil(q.Headers)), append(bodies, notNil(q.Body))
+		sources, reasons = append(sources, q.Source), append(reasons, plain(q.Reason))
+		counts = append(counts, times[keys[i]])
+	}
+	return write(ctx, s.pools.Receive, "quarantining requests", noRows, s.sql.quarantine,
+		ids, sources, hashes, headers, bodies, reasons, counts, clock(p.Now))
+}
+
+// maxText bounds texts for people: the reasons of failures.
+const maxText = 16 << 10
+
+// plain returns a text for people as PostgreSQL takes it: an error message
+// that quotes what a peer said must not keep the outcome from being recorded.
+func plain(s string) string {
+	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\ufffd"), "\x00", "\ufffd")
+	if len(s) > maxText {
+		s = strings.ToValidUTF8(s[:maxText], "")
+	}
+	return s
+}

@@ -1,0 +1,88 @@
+package pgstore
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+// readFailed says what a failed read means. Nothing was written in any case.
+func readFailed(db DB, what string, err error) error {
+	return failed(db, what, err, driver.ErrUnavailable)
+}
+
+// writeFailed says what the failure of a statement that commits by itself
+// means.
+func writeFailed(db DB, what string, err error) error {
+	return failed(db, what, err, driver.ErrCommitUnknown)
+}
+
+func failed(db DB, what string, err, unknown error) error {
+	if err == nil {
+		return nil
+	}
+	class := unknown
+	switch db.Outcome(err) {
+	case NotSent:
+		class = driver.ErrUnavailable
+	case Refused:
+		class = classOf(sqlState(err), unknown)
+	case Unknown:
+	}
+	return fmt.Errorf("%s: %w: %w", what, class, err)
+}
+
+func sqlState(err error) string {
+	var state interface{ SQLState() string }
+	if !errors.As(err, &state) {
+		return ""
+	}
+	return state.SQLState()
+}
+
+// Codes are listed at
+// https://www.postgresql.org/docs/current/errcodes-appendix.html.
+const (
+	codeSerialization     = "40001"
+	codeCompletionUnknown = "40003"
+	codeDeadlock          = "40P01"
+	codeLockNotAvailable  = "55P03"
+	codeUndefinedTable    = "42P01"
+	codeUndefinedColumn   = "42703"
+	codeUndefinedFunction = "42883"
+	codeUndefinedObject   = "42704"
+	codeUndefinedSchema   = "3F000"
+
+	classData       = "22" // a value that its type does not take
+	classConstraint = "23"
+	classLimit      = "54" // a row, an index entry or an array that is too large
+)
+
+// classOf returns the sentinel for the code of an error by which the server
+// undid a statement.
+func classOf(code string, unknown error) error {
+	switch code {
+	case codeSerialization, codeDeadlock:
+		return driver.ErrSerialization
+	case codeCompletionUnknown:
+		return unknown
+	case codeLockNotAvailable:
+		return driver.ErrLockTimeout
+	case codeUndefinedTable, codeUndefinedColumn, codeUndefinedFunction, codeUndefinedObject, codeUndefinedSchema:
+		return driver.ErrSchema
+	}
+	switch {
+	case strings.HasPrefix(code, classData), strings.HasPrefix(code, classConstraint):
+		return driver.ErrBadRow
+	case strings.HasPrefix(code, classLimit):
+		// One row may be too large for an index, or a whole batch for one
+		// array. Halving the batch is the answer to both.
+		return driver.ErrBadRow
+	}
+	// Out of disk or connections (53), read-only (25006), cancelled or timed
+	// out (57014), and whatever else: the server said that it did not happen,
+	// and none of it is the row's fault.
+	return driver.ErrUnavailable
+}

@@ -1,0 +1,188 @@
+package pgstore
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+// eventColumns are the columns that scanEvent reads.
+const eventColumns = `key, source, event_id, type, state, note, attempts, generation, duplicates,
+	received_at, occurred_at, processed_at, failed_at, last_error`
+
+// eventRow holds one row of eventColumns.
+type eventRow struct {
+	driver.Event
+	key                               []byte
+	attempts, generation              int32
+	occurredAt, processedAt, failedAt *time.Time
+}
+
+func (e *eventRow) targets() []any {
+	return []any{
+		&e.key, &e.Source, &e.EventID, &e.Type, &e.State, &e.Note, &e.attempts, &e.generation, &e.Duplicates,
+		&e.ReceivedAt, &e.occurredAt, &e.processedAt, &e.failedAt, &e.LastError,
+	}
+}
+
+// finish returns the event after a scan.
+func (e *eventRow) finish() driver.Event {
+	e.Key = driver.Key(e.key)
+	e.Attempts, e.Generation = int(e.attempts), int(e.generation)
+	e.ReceivedAt = e.ReceivedAt.UTC()
+	e.OccurredAt, e.ProcessedAt, e.FailedAt = timeOf(e.occurredAt), timeOf(e.processedAt), timeOf(e.failedAt)
+	return e.Event
+}
+
+const detailSQL = `
+SELECT ` + eventColumns + `, headers, body, body_sha256, other_bodies, repeats, last_at
+FROM {schema}.event_overview`
+
+const eventByKeySQL = detailSQL + `
+WHERE key = ANY ($1::bytea[]) AND source = $2::text AND event_id = $3::text
+ORDER BY array_position($1::bytea[], key)
+LIMIT 1`
+
+// eventByIDSQL reads every event, unlike the one above.
+const eventByIDSQL = detailSQL + `
+WHERE source = $1::text AND event_id = $2::text
+ORDER BY received_at
+LIMIT 1`
+
+const messagesSQL = `
+SELECT id, route, destination, state, note, generation, attempts, coalesce(status_code, 0), coalesce(last_error, ''),
+	due_at, created_at, sent_at, failed_at
+FROM {schema}.message
+WHERE event_key = $1::bytea
+ORDER BY route COLLATE "C", id COLLATE "C"`
+
+const attemptsSQL = `
+SELECT a.message_id, a.generation, a.number, a.outcome, coalesce(a.status_code, 0), coalesce(a.error, ''), a.at, a.took
+FROM {schema}.message m
+JOIN {schema}.attempt a ON a.message_id = m.id
+WHERE m.event_key = $1::bytea
+ORDER BY a.at, a.generation, a.number, a.message_id COLLATE "C"`
+
+// Event implements [driver.Store].
+func (s *Store) Event(ctx context.Context, source, eventID string) (*driver.EventDetail, error) {
+	var detail *driver.EventDetail
+	err := s.pools.Admin.Transaction(ctx, Snapshot, func(conn Conn) error {
+		var err error
+		if detail, err = s.detail(ctx, conn, source, eventID); err != nil || detail == nil {
+			return err
+		}
+		if err := s.repeatOf(ctx, conn, detail); err != nil {
+			return err
+		}
+		if err := s.messagesOf(ctx, conn, detail); err != nil {
+			return err
+		}
+		return s.attemptsOf(ctx, conn, detail)
+	})
+	if err != nil {
+		return nil, readFailed(s.pools.Admin, "reading an event", err)
+	}
+	if detail == nil {
+		return nil, fmt.Errorf("event %q of source %q: %w", eventID, source, driver.ErrNotFound)
+	}
+	return detail, nil
+}
+
+func (s *Store) detail(ctx context.Context, conn Conn, source, eventID string) (*driver.EventDetail, error) {
+	if !isText(source) || !isText(eventID) {
+		return nil, nil // such an event cannot be stored
+	}
+	sql, args := s.sql.eventByID, []any{source, eventID}
+	if candidates := driver.CandidateKeys(source, eventID); candidates != nil {
+		keys := make([][]byte, len(candidates))
+		for i := range candidates {
+			keys[i] = candidates[i][:]
+		}
+		sql, args = s.sql.eventByKey, []any{keys, source, eventID}
+	}
+	var detail *driver.EventDetail
+	err := scan(ctx, conn, func(r Rows) error {
+		detail = new(driver.EventDetail)
+		var row eventRow
+		var hash []byte
+		err := r.Scan(append(row.targets(), &detail.Headers, &detail.Body, &hash,
+			&detail.Deliveries.OtherBodies, &detail.Deliveries.Repeats, &detail.Deliveries.LastAt)...)
+		if err != nil {
+			return err
+		}
+		detail.Event = row.finish()
+		detail.BodySHA256 = [32]byte(hash)
+		detail.BodyPruned = detail.Body == nil
+		detail.Deliveries.Count = 1 + detail.Duplicates
+		detail.Deliveries.FirstAt = detail.ReceivedAt
+		detail.Deliveries.LastAt = detail.Deliveries.LastAt.UTC()
+		return nil
+	}, sql, args...)
+	return detail, err
+}
+
+const repeatOfSQL = `
+SELECT e.event_id
+FROM {schema}.body_seen b
+JOIN {schema}.event e ON e.key = b.key
+WHERE b.body_key = $1::bytea AND b.key <> $2::bytea AND e.body_sha256 = $3::bytea`
+
+func (s *Store) repeatOf(ctx context.Context, conn Conn, d *driver.EventDetail) error {
+	bodyKey := driver.BodyKey(d.Source, d.BodySHA256)
+	return scan(ctx, conn, func(r Rows) error {
+		return r.Scan(&d.Deliveries.RepeatOf)
+	}, s.sql.repeatOf, bodyKey[:], d.Key[:], d.BodySHA256[:])
+}
+
+// messageStates are the states of messages by their number.
+var messageStates = [...]string{
+	driver.StatePending, driver.StateSending, driver.StateSent, driver.StateDead, driver.StateSkipped,
+}
+
+func (s *Store) messagesOf(ctx context.Context, conn Conn, d *driver.EventDetail) error {
+	return scan(ctx, conn, func(r Rows) error {
+		var m driver.MessageDetail
+		var state int16
+		var generation, attempts, statusCode int32
+		var dueAt time.Time
+		var sentAt, failedAt *time.Time
+		if err := r.Scan(&m.ID, &m.Route, &m.Destination, &state, &m.Note, &generation, &attempts, &statusCode, &m.LastError,
+			&dueAt, &m.CreatedAt, &sentAt, &failedAt); err != nil {
+			return err
+		}
+		m.State = messageStates[state]
+		m.Generation, m.Attempts, m.StatusCode = int(generation), int(attempts), int(statusCode)
+		m.CreatedAt, m.SentAt, m.FailedAt = m.CreatedAt.UTC(), timeOf(sentAt), timeOf(failedAt)
+		switch m.State {
+		case driver.StatePending:
+			m.DueAt = dueAt.UTC()
+		case driver.StateSending:
+			m.LeasedUntil = dueAt.UTC()
+		}
+		d.Messages = append(d.Messages, m)
+		return nil
+	}, s.sql.messages, d.Key[:])
+}
+
+// outcomes are the outcomes of attempts by their number, which is that of
+// driver.MessageOutcome.
+var outcomes = [...]string{driver.MessageSent: "sent", driver.MessageRetry: "retry", driver.MessageDead: "dead"}
+
+func (s *Store) attemptsOf(ctx context.Context, conn Conn, d *driver.EventDetail) error {
+	return scan(ctx, conn, func(r Rows) error {
+		var a driver.Attempt
+		var outcome int16
+		var generation, number, statusCode int32
+		var took int64
+		if err := r.Scan(&a.MessageID, &generation, &number, &outcome, &statusCode, &a.Error, &a.At, &took); err != nil {
+			return err
+		}
+		a.Generation, a.Number, a.StatusCode = int(generation), int(number), int(statusCode)
+		a.Outcome, a.At = outcomes[outcome], a.At.UTC()
+		a.Took = time.Duration(took) * time.Microsecond
+		d.Tries = append(d.Tries, a)
+		return nil
+	}, s.sql.attempts, d.Key[:])
+}

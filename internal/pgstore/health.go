@@ -1,0 +1,74 @@
+package pgstore
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+// Now implements [driver.Store].
+func (s *Store) Now(ctx context.Context) (now time.Time, err error) {
+	err = read(ctx, s.pools.Admin, "reading the clock", func(r Rows) error {
+		return r.Scan(&now)
+	}, "SELECT clock_timestamp()")
+	return now.UTC(), err
+}
+
+// settingsSQL reads the settings that a claim runs under, of its own session:
+// synchronous_commit may differ by user, database and DSN.
+const settingsSQL = `
+SELECT current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_commit'),
+	current_setting('synchronous_standby_names') <> '',
+	pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on'`
+
+// Weaknesses implements [driver.Store]. A server that takes no writes is no
+// weakness, it is unavailable.
+//
+// synchronous_commit=local is a weakness only where synchronous standbys are
+// configured: it then acknowledges what a failover to one of them would lose.
+// See https://www.postgresql.org/docs/current/runtime-config-wal.html.
+func (s *Store) Weaknesses(ctx context.Context) ([]driver.Weakness, error) {
+	var fsync, fullPageWrites, synchronousCommit string
+	var standbys, readOnly bool
+	err := read(ctx, s.pools.Receive, "reading the durability settings", func(r Rows) error {
+		return r.Scan(&fsync, &fullPageWrites, &synchronousCommit, &standbys, &readOnly)
+	}, settingsSQL)
+	if err != nil {
+		return nil, err
+	}
+	if readOnly {
+		return nil, fmt.Errorf("%w: it is read-only or a standby: connect to the primary", driver.ErrUnavailable)
+	}
+	var found []driver.Weakness
+	if fsync != "on" {
+		found = append(found, driver.Weakness{
+			Setting: "fsync", Value: fsync,
+			Effect: "A crash of the machine loses acknowledged events or the whole database.",
+			Remedy: "Set fsync = on in postgresql.conf and reload the server.",
+		})
+	}
+	if fullPageWrites != "on" {
+		found = append(found, driver.Weakness{
+			Setting: "full_page_writes", Value: fullPageWrites,
+			Effect: "A crash of the machine can leave half-written pages, and lose the events on them.",
+			Remedy: "Set full_page_writes = on in postgresql.conf and reload the server.",
+		})
+	}
+	switch {
+	case synchronousCommit == "off":
+		found = append(found, driver.Weakness{
+			Setting: "synchronous_commit", Value: synchronousCommit,
+			Effect: "A crash of the server loses the events it acknowledged last.",
+			Remedy: "Set synchronous_commit = on for the server, the database, the user or in the DSN.",
+		})
+	case synchronousCommit == "local" && standbys:
+		found = append(found, driver.Weakness{
+			Setting: "synchronous_commit", Value: synchronousCommit,
+			Effect: "A failover to a synchronous standby loses acknowledged events that had not reached it.",
+			Remedy: "Set synchronous_commit = on, since synchronous standbys are configured.",
+		})
+	}
+	return found, nil
+}

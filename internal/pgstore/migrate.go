@@ -1,0 +1,102 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+// Migrations implements [driver.Migrator].
+func (s *Store) Migrations() []driver.Migration { return slices.Clone(s.migrations) }
+
+// Applied implements [driver.Migrator].
+func (s *Store) Applied(ctx context.Context) ([]int, error) {
+	versions, err := s.applied(ctx, s.pools.Admin)
+	return versions, readFailed(s.pools.Admin, "reading the version of the schema", err)
+}
+
+func (s *Store) applied(ctx context.Context, conn Conn) ([]int, error) {
+	there := false
+	err := scan(ctx, conn, func(r Rows) error { return r.Scan(&there) },
+		"SELECT to_regclass($1::text) IS NOT NULL", s.schema+".schema_migration")
+	if err != nil || !there {
+		return nil, err
+	}
+	var versions []int
+	err = scan(ctx, conn, func(r Rows) error {
+		var version int32
+		if err := r.Scan(&version); err != nil {
+			return err
+		}
+		versions = append(versions, int(version))
+		return nil
+	}, "SELECT version FROM "+s.schema+".schema_migration ORDER BY version")
+	return versions, err
+}
+
+// What a migration runs first: no bound on the wait for its turn but the
+// context; the lock that makes concurrent callers wait, one per schema, which
+// may not exist yet; then a bound, so that a step that waits for a table does
+// not hold up all that comes after it.
+const (
+	migrateUnboundSQL = "SELECT set_config('statement_timeout', '0', true), set_config('lock_timeout', '0', true)"
+	migrateLockSQL    = "SELECT pg_advisory_xact_lock(hashtextextended('hookonce migrate ' || $1::text, 0))"
+	migrateBoundSQL   = "SELECT set_config('lock_timeout', '5s', true)"
+)
+
+// Apply implements [driver.Migrator]. Each step records its own version, so
+// that it is recorded too where an operator runs the SQL by hand.
+func (s *Store) Apply(ctx context.Context) ([]driver.Migration, error) {
+	var taken []driver.Migration
+	committing := false
+	err := s.pools.Admin.Transaction(ctx, ReadCommitted, func(conn Conn) error {
+		var err error
+		taken, err = s.apply(ctx, conn)
+		committing = err == nil
+		return err
+	})
+	switch {
+	case err == nil:
+		return taken, nil
+	case committing && len(taken) > 0:
+		return nil, writeFailed(s.pools.Admin, "migrating the schema", err)
+	case errors.Is(err, driver.ErrSchema):
+		return nil, fmt.Errorf("migrating the schema: %w", err)
+	}
+	return nil, readFailed(s.pools.Admin, "migrating the schema", err) // nothing was written
+}
+
+// apply takes the missing steps in the transaction of conn.
+func (s *Store) apply(ctx context.Context, conn Conn) ([]driver.Migration, error) {
+	if err := scan(ctx, conn, noRows, migrateUnboundSQL); err != nil {
+		return nil, err
+	}
+	if err := scan(ctx, conn, noRows, migrateLockSQL, s.schema); err != nil {
+		return nil, err
+	}
+	if err := scan(ctx, conn, noRows, migrateBoundSQL); err != nil {
+		return nil, err
+	}
+	applied, err := s.applied(ctx, conn)
+	if err != nil {
+		return nil, err
+	}
+	if n := len(applied); n > 0 && applied[n-1] > len(s.migrations) {
+		return nil, fmt.Errorf("%w: it has step %d, which this program does not know: upgrade hookonce",
+			driver.ErrSchema, applied[n-1])
+	}
+	var taken []driver.Migration
+	for _, step := range s.migrations {
+		if slices.Contains(applied, step.Version) {
+			continue
+		}
+		if err := conn.Script(ctx, step.SQL); err != nil {
+			return nil, fmt.Errorf("step %d (%s): %w", step.Version, step.Name, err)
+		}
+		taken = append(taken, step)
+	}
+	return taken, nil
+}

@@ -1,0 +1,205 @@
+// Package pgstore is hookonce's store on PostgreSQL, independent of the client
+// library: the SQL text, its arguments, what comes back, and what a failure
+// means. Package hookpgx runs it on pgx.
+//
+// # Locks
+//
+// Nearly every method is one statement, in a transaction of its own, so a
+// process that stops in the middle holds nothing open. The locks it takes are:
+//
+//   - Claim inserts: bodies first, in the order of their keys, then events, in
+//     the order of theirs. It waits for other claims of one of its keys only.
+//   - What changes messages locks them sorted by id (Complete, Release), or
+//     takes only those that nobody holds (Lease, Reopen).
+//   - Reopen locks the row of the event, without changing it, so that one of
+//     two concurrent calls wins. A row that is locked but not changed does not
+//     hold up a claim of its key.
+//   - CountDeliveries takes a shared lock on the event's row, and Prune an
+//     exclusive one on what it removes: neither waits, both pass over what the
+//     other holds. So no count is left behind of an event that is gone.
+//
+// Nothing but pruning ever changes a row of the event table.
+package pgstore
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/hookmigrate"
+)
+
+// Rows are the rows of a result; see [database/sql.Rows]. Close may be called
+// more than once.
+type Rows interface {
+	Next() bool
+	Scan(dest ...any) error
+	Err() error
+	Close()
+}
+
+// Conn runs statements. Arguments are strings, byte slices, booleans, integers,
+// *time.Time, and slices of these for arrays; the statements cast each of them.
+type Conn interface {
+	// Query runs one statement and returns its rows.
+	Query(ctx context.Context, sql string, args ...any) (Rows, error)
+	// Script runs statements separated by semicolons, without arguments.
+	Script(ctx context.Context, sql string) error
+}
+
+// Isolation is the isolation level of a transaction.
+type Isolation int
+
+const (
+	// ReadCommitted sees with each statement what was committed before it.
+	ReadCommitted Isolation = iota
+	// Snapshot reads one state of the database, and writes nothing.
+	Snapshot
+)
+
+// Outcome is what is known about a statement that failed.
+type Outcome int
+
+const (
+	// Unknown: it may have been executed and committed.
+	Unknown Outcome = iota
+	// NotSent: nothing of it reached the server.
+	NotSent
+	// Refused: the server itself answered with an error that undid it.
+	Refused
+)
+
+// DB is a pool of connections. A statement outside of Transaction commits by
+// itself, at the isolation level READ COMMITTED.
+type DB interface {
+	Conn
+	// Transaction runs f in a transaction, which it commits unless f fails.
+	Transaction(ctx context.Context, level Isolation, f func(Conn) error) error
+	// Outcome tells what is known about an error of this DB. Errors of the
+	// server also have the method SQLState() string.
+	Outcome(err error) Outcome
+}
+
+// Pools are the databases that a store works on: three, so that neither slow
+// work nor slow reading holds up what a sender waits for.
+type Pools struct {
+	Receive DB // claims and what else a sender waits for
+	Work    DB // leases, outcomes, pruning
+	Admin   DB // listings, checks, migrations
+}
+
+// Store implements all of [driver.Store] but Close.
+type Store struct {
+	pools      Pools
+	migrations []driver.Migration
+	schema     string // quoted
+	sql        statements
+}
+
+// New returns a store on a schema, whose name hookmigrate.CheckSchemaName must
+// have accepted; it panics on any other.
+func New(schema string, pools Pools) *Store {
+	s := &Store{
+		pools:      pools,
+		migrations: hookmigrate.Postgres(schema), // panics
+		schema:     `"` + schema + `"`,
+	}
+	s.sql = newStatements(func(text string) string {
+		return strings.ReplaceAll(text, "{schema}", s.schema)
+	})
+	return s
+}
+
+// statements is the SQL of a store, written for its schema.
+type statements struct {
+	claim, lookUp         string
+	reopen                string
+	count, quarantine     string
+	lease                 string
+	complete, release     string
+	eventByKey, eventByID string
+	repeatOf              string
+	messages, attempts    string
+	pruneEvents           string
+	pruneBodies           string
+	pruneQuarantineAge    string
+	pruneQuarantineRows   string
+}
+
+func newStatements(write func(string) string) statements {
+	return statements{
+		claim:               write(claimSQL),
+		lookUp:              write(lookUpSQL),
+		reopen:              write(reopenSQL),
+		count:               write(countSQL),
+		quarantine:          write(quarantineSQL),
+		lease:               write(leaseSQL),
+		complete:            write(completeSQL),
+		release:             write(releaseSQL),
+		eventByKey:          write(eventByKeySQL),
+		eventByID:           write(eventByIDSQL),
+		repeatOf:            write(repeatOfSQL),
+		messages:            write(messagesSQL),
+		attempts:            write(attemptsSQL),
+		pruneEvents:         write(pruneEventsSQL),
+		pruneBodies:         write(pruneBodiesSQL),
+		pruneQuarantineAge:  write(pruneQuarantineAgeSQL),
+		pruneQuarantineRows: write(pruneQuarantineRowsSQL),
+	}
+}
+
+// read runs a statement that changes nothing, and each over its rows.
+func read(ctx context.Context, db DB, what string, each func(Rows) error, sql string, args ...any) error {
+	return readFailed(db, what, scan(ctx, db, each, sql, args...))
+}
+
+// write runs a statement that changes something and commits by itself, and
+// each over its rows.
+func write(ctx context.Context, db DB, what string, each func(Rows) error, sql string, args ...any) error {
+	return writeFailed(db, what, scan(ctx, db, each, sql, args...))
+}
+
+// scan reads a result to its end: only the end says that a statement that
+// commits by itself has committed.
+func scan(ctx context.Context, conn Conn, each func(Rows) error, sql string, args ...any) error {
+	rows, err := conn.Query(ctx, sql, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := each(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// noRows is for statements that return none.
+func noRows(Rows) error { return nil }
+
+// clock returns the argument for a time that a test gave; nil, which is NULL,
+// stands for the database's clock.
+func clock(now time.Time) *time.Time {
+	if now.IsZero() {
+		return nil
+	}
+	return &now
+}
+
+// timeOf returns the time that a column holds; zero for NULL.
+func timeOf(t *time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.UTC()
+}
+
+// textOf returns the text that a column holds; "" for NULL.
+func textOf(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}

@@ -1,0 +1,147 @@
+package pgstore
+
+// The statements of this file share their first arguments: $1 the time, or NULL
+// for the database's clock; $2, $3 the sources that differ and their windows,
+// in microseconds; $4 the window of the others; $5 the shortest of all; $6, $7
+// the event behind which to go on; $8 the size of a chunk. They return how many
+// events they changed and looked at, and the last of these.
+
+// pastSQL is the condition on an event e to be past its window. The window of
+// its source is looked up for each, so that the index on received_at is read in
+// its order and no further than a chunk.
+const pastSQL = `
+	e.received_at < (SELECT now FROM setting) - $5::bigint * interval '1 microsecond'
+	AND e.received_at < (SELECT now FROM setting) - coalesce(
+		(SELECT w.keep FROM windows w WHERE w.source = e.source), $4::bigint
+	) * interval '1 microsecond'
+	AND (e.received_at, e.key) > ($6::timestamptz, $7::bytea)`
+
+// finishedSQL is the condition on an event e to owe nothing.
+const finishedSQL = `
+	NOT EXISTS (SELECT FROM {schema}.message m WHERE m.event_key = e.key AND m.state NOT IN (2, 4))
+	AND (e.work = 0 OR EXISTS (SELECT FROM {schema}.event_state s WHERE s.key = e.key AND s.state IN (2, 4)))`
+
+const pruneSettingsSQL = `
+WITH setting AS MATERIALIZED (
+	SELECT coalesce($1::timestamptz, now()) AS now
+), windows AS MATERIALIZED (
+	SELECT * FROM unnest($2::text[], $3::bigint[]) AS w (source, keep)
+)`
+
+const lastCandidateSQL = `
+	(SELECT count(*) FROM candidate),
+	(SELECT received_at FROM candidate ORDER BY received_at DESC, key DESC LIMIT 1),
+	(SELECT key FROM candidate ORDER BY received_at DESC, key DESC LIMIT 1)`
+
+// pruneEventsSQL removes identities with all that belongs to them. A candidate
+// becomes a victim once its row, its state, all of its messages and its bodies
+// are locked, and still finished then: it never waits, so it cannot be part of
+// a deadlock. If the event went in a statement of its own, the
+// next claim of its key would meet the state row that was left.
+const pruneEventsSQL = pruneSettingsSQL + `
+, candidate AS MATERIALIZED (
+	SELECT e.key, e.received_at, e.work
+	FROM {schema}.event e
+	WHERE ` + pastSQL + ` AND ` + finishedSQL + `
+	ORDER BY e.received_at, e.key
+	LIMIT $8::int
+	FOR UPDATE SKIP LOCKED
+), held_state AS MATERIALIZED (
+	SELECT c.key
+	FROM candidate c
+	CROSS JOIN LATERAL (
+		SELECT FROM {schema}.event_state s WHERE s.key = c.key AND s.state IN (2, 4)
+		FOR UPDATE SKIP LOCKED
+	) s
+), held_message AS MATERIALIZED (
+	SELECT m.id, c.key
+	FROM candidate c
+	CROSS JOIN LATERAL (
+		SELECT m.id FROM {schema}.message m WHERE m.event_key = c.key AND m.state IN (2, 4)
+		FOR UPDATE SKIP LOCKED
+	) m
+), held_body AS MATERIALIZED (
+	SELECT b.body_key
+	FROM candidate c
+	CROSS JOIN LATERAL (
+		SELECT b.body_key FROM {schema}.body_seen b WHERE b.key = c.key
+		FOR UPDATE SKIP LOCKED
+	) b
+), victim AS MATERIALIZED (
+	SELECT c.key
+	FROM candidate c
+	WHERE (c.work = 0 OR c.key IN (SELECT key FROM held_state))
+		AND NOT EXISTS (
+			SELECT FROM {schema}.message m
+			WHERE m.event_key = c.key AND (m.id IN (SELECT id FROM held_message)) IS NOT TRUE
+		)
+		AND NOT EXISTS (
+			SELECT FROM {schema}.body_seen b
+			WHERE b.key = c.key AND (b.body_key IN (SELECT body_key FROM held_body)) IS NOT TRUE
+		)
+), victim_message AS MATERIALIZED (
+	SELECT h.id FROM held_message h WHERE (h.key IN (SELECT key FROM victim)) IS TRUE
+), attempts AS (
+	DELETE FROM {schema}.attempt a USING victim_message v WHERE a.message_id = v.id
+), messages AS (
+	DELETE FROM {schema}.message m USING victim_message v WHERE m.id = v.id
+), states AS (
+	DELETE FROM {schema}.event_state s USING victim v WHERE s.key = v.key
+), counts AS (
+	DELETE FROM {schema}.delivery_count c USING victim v WHERE c.key = v.key
+), bodies AS (
+	DELETE FROM {schema}.body_seen b USING victim v WHERE b.key = v.key
+), events AS (
+	DELETE FROM {schema}.event e USING victim v WHERE e.key = v.key RETURNING e.key
+)
+SELECT (SELECT count(*) FROM events), ` + lastCandidateSQL
+
+// pruneBodiesSQL removes bodies and headers, and keeps what tells duplicates
+// apart. It is the only UPDATE of an event.
+const pruneBodiesSQL = pruneSettingsSQL + `
+, candidate AS MATERIALIZED (
+	SELECT e.key, e.received_at
+	FROM {schema}.event e
+	WHERE e.body IS NOT NULL AND ` + pastSQL + ` AND ` + finishedSQL + `
+	ORDER BY e.received_at, e.key
+	LIMIT $8::int
+	FOR NO KEY UPDATE SKIP LOCKED
+), emptied AS (
+	UPDATE {schema}.event e SET headers = NULL, body = NULL
+	FROM candidate c
+	WHERE e.key = c.key
+	RETURNING e.key
+)
+SELECT (SELECT count(*) FROM emptied), ` + lastCandidateSQL
+
+// pruneQuarantineAgeSQL has the arguments $1 to $4 of the others, and $5 the
+// size of a chunk.
+const pruneQuarantineAgeSQL = pruneSettingsSQL + `
+, victim AS MATERIALIZED (
+	SELECT q.key
+	FROM {schema}.quarantine q
+	WHERE q.last_at < (SELECT now FROM setting) - coalesce(
+		(SELECT w.keep FROM windows w WHERE w.source = q.source), $4::bigint
+	) * interval '1 microsecond'
+	LIMIT $5::int
+	FOR UPDATE SKIP LOCKED
+), gone AS (
+	DELETE FROM {schema}.quarantine q USING victim v WHERE q.key = v.key RETURNING q.key
+)
+SELECT count(*) FROM gone`
+
+// pruneQuarantineRowsSQL keeps the $1 newest of each source and removes up to
+// $2 of the others.
+const pruneQuarantineRowsSQL = `
+WITH ranked AS MATERIALIZED (
+	SELECT key, row_number() OVER (PARTITION BY source ORDER BY last_at DESC, key) AS place
+	FROM {schema}.quarantine
+), victim AS MATERIALIZED (
+	SELECT q.key
+	FROM {schema}.quarantine q
+	WHERE q.key IN (SELECT key FROM ranked WHERE place > $1::bigint LIMIT $2::int)
+	FOR UPDATE SKIP LOCKED
+), gone AS (
+	DELETE FROM {schema}.quarantine q USING victim v WHERE q.key = v.key RETURNING q.key
+)
+SELECT count(*) FROM gone`

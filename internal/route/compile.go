@@ -1,0 +1,103 @@
+package route
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/expr-lang/expr"
+	"github.com/expr-lang/expr/file"
+	"github.com/expr-lang/expr/parser"
+	"github.com/expr-lang/expr/vm"
+
+	"github.com/hookonce/hookonce"
+)
+
+// MaxLength is the longest expression that Compile takes, in bytes.
+const MaxLength = 4096
+
+// maxNodes bounds the syntax tree of an expression.
+const maxNodes = 2048
+
+// Error is what is wrong with an expression, or with one evaluation of it. It
+// never holds anything out of an event but the names of types.
+type Error struct {
+	Line, Column int // inside the expression, from 1; 0 if it concerns the whole
+	Message      string
+}
+
+// Error returns the message and, where known, the position.
+func (e *Error) Error() string {
+	if e.Line == 0 {
+		return e.Message
+	}
+	return fmt.Sprintf("%s (at %d:%d of the expression)", e.Message, e.Line, e.Column)
+}
+
+// Compile checks where and returns a function that decides by it. The error is
+// an *Error. The function is safe for concurrent use, keeps nothing between
+// calls, reads the event only, and returns an *Error for an event whose values
+// do not fit the expression.
+func Compile(where string) (func(*hookonce.Event) (bool, error), error) {
+	switch {
+	case len(where) > MaxLength:
+		return nil, &Error{Message: fmt.Sprintf("the expression has %d bytes; at most %d are allowed", len(where), MaxLength)}
+	case strings.TrimSpace(where) == "":
+		return nil, &Error{Message: "the expression is empty; leave it out to take every event"}
+	case !utf8.ValidString(where):
+		return nil, &Error{Message: "the expression is not valid UTF-8"}
+	}
+	tree, err := parser.Parse(where)
+	if err != nil {
+		return nil, describe(err)
+	}
+	if err := checkVocabulary(tree.Node, file.NewSource(where)); err != nil {
+		return nil, err
+	}
+	options := append([]expr.Option{
+		expr.Env(environment{}), expr.Optimize(false), expr.MaxNodes(maxNodes),
+	}, functions()...)
+	options = options[:len(options):len(options)]
+	// The first pass is for the types, in the words that the author used; the
+	// second one replaces what would fail on a missing field.
+	if _, err := expr.Compile(where, append(options, expr.AsBool())...); err != nil {
+		return nil, describe(err)
+	}
+	program, err := expr.Compile(where, append(options, expr.Patch(lenient{}))...)
+	if err != nil {
+		return nil, describe(err)
+	}
+	return func(ev *hookonce.Event) (bool, error) { return run(program, ev) }, nil
+}
+
+func run(program *vm.Program, ev *hookonce.Event) (bool, error) {
+	out, err := expr.Run(program, newEnvironment(ev))
+	if err != nil {
+		return false, describe(err)
+	}
+	yes, err := truth(out)
+	if err != nil {
+		return false, describe(err)
+	}
+	return yes, nil
+}
+
+// describe turns an error of expr, which prints the source over several lines,
+// into one line with a position.
+func describe(err error) *Error {
+	var own *Error
+	if errors.As(err, &own) {
+		// An error of one of our functions: the outer one knows the place.
+		var at *file.Error
+		if errors.As(err, &at) && own.Line == 0 {
+			return &Error{Line: at.Line, Column: at.Column + 1, Message: own.Message}
+		}
+		return own
+	}
+	var at *file.Error
+	if errors.As(err, &at) {
+		return &Error{Line: at.Line, Column: at.Column + 1, Message: strings.Join(strings.Fields(at.Message), " ")}
+	}
+	return &Error{Message: strings.Join(strings.Fields(err.Error()), " ")}
+}

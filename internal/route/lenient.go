@@ -1,0 +1,83 @@
+package route
+
+import (
+	"regexp"
+
+	"github.com/expr-lang/expr/ast"
+)
+
+// lenient replaces the operators of expr, which panic on what a sender left
+// out, by the functions of this package. The names of those cannot be written
+// in an expression. It is walked bottom up.
+type lenient struct{}
+
+// Visit implements ast.Visitor.
+func (lenient) Visit(node *ast.Node) {
+	switch n := (*node).(type) {
+	case *ast.IdentifierNode:
+		if n.Value == "body" {
+			ast.Patch(node, callTo("(body)", n))
+		}
+	case *ast.MemberNode:
+		if !isEvent(n.Node) {
+			ast.Patch(node, callTo("(field)", n, n.Node, n.Property))
+		}
+	case *ast.UnaryNode:
+		switch n.Operator {
+		case "not", "!":
+			n.Node = truthOf(n.Node)
+		case "-":
+			ast.Patch(node, callTo("(-)", n, &ast.IntegerNode{}, n.Node))
+		case "+":
+			ast.Patch(node, callTo("(+)", n, &ast.IntegerNode{}, n.Node))
+		}
+	case *ast.BinaryNode:
+		lenientBinary(node, n)
+	case *ast.ConditionalNode:
+		n.Cond = truthOf(n.Cond)
+	case *ast.BuiltinNode:
+		lenientList(n)
+	}
+}
+
+func lenientBinary(node *ast.Node, n *ast.BinaryNode) {
+	switch n.Operator {
+	case "and", "&&", "or", "||":
+		n.Left, n.Right = truthOf(n.Left), truthOf(n.Right)
+	case "??":
+	case "!=":
+		ast.Patch(node, &ast.UnaryNode{Operator: "not", Node: callTo("(==)", n, n.Left, n.Right)})
+	case "matches":
+		// The first pass has compiled the same pattern.
+		pattern := &ast.ConstantNode{Value: regexp.MustCompile(n.Right.(*ast.StringNode).Value)}
+		ast.Patch(node, callTo("(matches)", n, n.Left, pattern))
+	default:
+		ast.Patch(node, callTo("("+n.Operator+")", n, n.Left, n.Right))
+	}
+}
+
+func lenientList(n *ast.BuiltinNode) {
+	list := n.Arguments[0]
+	n.Arguments[0] = callTo("(list)", list, list)
+	if len(n.Arguments) == 1 { // count(list): of the elements that are true
+		element := &ast.PointerNode{}
+		element.SetLocation(list.Location())
+		condition := &ast.PredicateNode{Node: element}
+		condition.SetLocation(list.Location())
+		n.Arguments = append(n.Arguments, condition)
+	}
+	if condition, ok := n.Arguments[1].(*ast.PredicateNode); ok && n.Name != "map" {
+		condition.Node = truthOf(condition.Node)
+	}
+}
+
+func truthOf(n ast.Node) ast.Node { return callTo("(truth)", n, n) }
+
+// callTo returns a call that stands where the node at stood.
+func callTo(function string, at ast.Node, args ...ast.Node) *ast.CallNode {
+	callee := &ast.IdentifierNode{Value: function}
+	call := &ast.CallNode{Callee: callee, Arguments: args}
+	callee.SetLocation(at.Location())
+	call.SetLocation(at.Location())
+	return call
+}

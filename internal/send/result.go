@@ -1,0 +1,130 @@
+package send
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+const (
+	maxDetail = 4 << 10
+	maxError  = 1 << 10
+)
+
+// Error is a failure on the way to a destination or back. The text of Err may
+// quote what the destination sent; Error cuts and escapes it.
+type Error struct {
+	Host string // as in the destination's URL, with the port if it names one
+	Err  error
+}
+
+func (e *Error) Error() string {
+	return fmt.Sprintf("send to %s: %s", e.Host, printable(e.Err.Error(), maxError))
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+func describe(ctx context.Context, req *http.Request, timeout time.Duration, err error) error {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		err = fmt.Errorf("no full answer in time (at most %s): %w", timeout, context.DeadlineExceeded)
+	} else if ctx.Err() != nil {
+		err = fmt.Errorf("given up before the answer: %w", ctx.Err())
+	}
+	return &Error{Host: req.URL.Host, Err: err}
+}
+
+func failed(status int, err error) Result {
+	return Result{StatusCode: status, Err: err, Detail: printable(err.Error(), maxDetail)}
+}
+
+func (s *Sender) result(ctx context.Context, req *http.Request, timeout time.Duration, resp *http.Response) Result {
+	res := Result{StatusCode: resp.StatusCode}
+	body, err := readBody(resp)
+	switch {
+	case err != nil:
+		body = nil
+		err = describe(ctx, req, timeout, err)
+	case resp.StatusCode < 200 || resp.StatusCode > 299:
+		err = &Error{Host: req.URL.Host, Err: statusError(resp.StatusCode)}
+	}
+	if err != nil {
+		res = failed(resp.StatusCode, err)
+		res.RetryAfter = retryAfter(resp.Header.Get("Retry-After"), s.now())
+		res.Permanent = resp.StatusCode == http.StatusGone
+	}
+	if len(body) > 0 {
+		res.Detail = printable(string(body), maxDetail)
+	}
+	return res
+}
+
+func statusError(status int) error {
+	text := strings.TrimSpace(fmt.Sprintf("%d %s", status, http.StatusText(status)))
+	return fmt.Errorf("%w but %s", ErrStatus, text)
+}
+
+// readBody reads the whole body, so that the connection can be used again, but
+// not more than the limit: closing a body that has more closes the connection.
+func readBody(resp *http.Response) ([]byte, error) {
+	if resp.StatusCode == http.StatusSwitchingProtocols {
+		return nil, nil // its body is the connection and has no end
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxResponseBody))
+	if err != nil {
+		return nil, fmt.Errorf("status %d, then the answer broke off: %w", resp.StatusCode, err)
+	}
+	return body, nil
+}
+
+// retryAfter reads a Retry-After value: seconds or an HTTP date (RFC 9110,
+// 10.2.3). What is neither, or in the past, counts as absent.
+func retryAfter(value string, now time.Time) time.Duration {
+	value = strings.TrimSpace(value)
+	if value == "" {
+		return 0
+	}
+	if strings.Trim(value, "0123456789") == "" {
+		seconds, err := strconv.ParseInt(value, 10, 64)
+		if err != nil || seconds > int64(maxRetryAfter/time.Second) {
+			return maxRetryAfter // too many digits is a long time
+		}
+		return time.Duration(seconds) * time.Second
+	}
+	at, err := http.ParseTime(value)
+	if err != nil {
+		return 0
+	}
+	return min(max(at.Sub(now), 0), maxRetryAfter)
+}
+
+// printable returns the beginning of text as at most limit bytes of valid
+// UTF-8. Whatever is not printable is escaped as in a Go string: line feeds,
+// escape sequences, bidirectional controls, bytes that are not UTF-8.
+func printable(text string, limit int) string {
+	var out []byte
+	for len(text) > 0 {
+		r, size := utf8.DecodeRuneInString(text)
+		end := len(out)
+		switch {
+		case r == utf8.RuneError && size == 1:
+			out = fmt.Appendf(out, `\x%02x`, text[0])
+		case strconv.IsPrint(r):
+			out = append(out, text[:size]...)
+		default:
+			quoted := strconv.AppendQuoteRune(nil, r)
+			out = append(out, quoted[1:len(quoted)-1]...)
+		}
+		if len(out) > limit {
+			return string(out[:end])
+		}
+		text = text[size:]
+	}
+	return string(out)
+}

@@ -1,0 +1,387 @@
+package send
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// clock is the time of every test.
+var clock = time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
+
+func newSender(t *testing.T) *Sender {
+	t.Helper()
+	s := New(&Options{Now: func() time.Time { return clock }})
+	t.Cleanup(s.CloseIdle)
+	return s
+}
+
+// to returns a target on this machine with time enough for a slow one.
+func to(url string) *Target {
+	return &Target{URL: url, AllowPrivate: true, Timeout: time.Minute}
+}
+
+func message() *Message {
+	return &Message{ID: "msg_1", Attempt: 1, Body: []byte(`{"id":"evt_1"}`)}
+}
+
+// serve starts a server and returns its URL.
+func serve(t *testing.T, h http.HandlerFunc) string {
+	t.Helper()
+	srv := httptest.NewServer(h)
+	t.Cleanup(srv.Close)
+	return srv.URL
+}
+
+func TestSendSuccess(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{200, 201, 202, 204, 299} {
+		url := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			if r.Method != http.MethodPost || r.URL.RequestURI() != "/in/x?a=b" {
+				t.Errorf("got %s %s", r.Method, r.URL.RequestURI())
+			}
+			w.WriteHeader(status)
+			if status != 204 {
+				io.WriteString(w, "thanks\n")
+			}
+		})
+		got := newSender(t).Send(t.Context(), to(url+"/in/x?a=b"), message())
+		want := Result{StatusCode: status, Detail: `thanks\n`}
+		if status == 204 {
+			want.Detail = ""
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%d: (-want +got)\n%s", status, diff)
+		}
+	}
+}
+
+func TestSendBodyByteForByte(t *testing.T) {
+	t.Parallel()
+	all := make([]byte, 256)
+	for i := range all {
+		all[i] = byte(i)
+	}
+	bodies := map[string][]byte{
+		"nothing": nil, "empty": {}, "every byte": all, "spaces": []byte(" {\n \"a\" : 1e400 }\r\n\x00"),
+		"2 MiB": bytes.Repeat(all, 8<<10),
+	}
+	for name, body := range bodies {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var got []byte
+			var length int64
+			var encoding, contentType string
+			url := serve(t, func(_ http.ResponseWriter, r *http.Request) {
+				got, _ = io.ReadAll(r.Body)
+				length, encoding, contentType = r.ContentLength, r.Header.Get("Content-Encoding"), r.Header.Get("Content-Type")
+			})
+			msg := message()
+			msg.Body = body
+			msg.Header = http.Header{"Content-Type": {"application/x-odd; a=b"}, "Content-Encoding": {"gzip"}, "Content-Length": {"3"}}
+			if res := newSender(t).Send(t.Context(), to(url), msg); res.Err != nil {
+				t.Fatal(res.Err)
+			}
+			if !bytes.Equal(got, body) || length != int64(len(body)) {
+				t.Errorf("%d bytes of %d arrived, declared %d", len(got), len(body), length)
+			}
+			if encoding != "gzip" || contentType != "application/x-odd; a=b" {
+				t.Errorf("Content-Encoding %q, Content-Type %q", encoding, contentType)
+			}
+		})
+	}
+}
+
+func TestSendStatus(t *testing.T) {
+	t.Parallel()
+	date := clock.Add(90 * time.Second).Format(http.TimeFormat)
+	tests := []struct {
+		status     int
+		retryAfter string
+		body       string
+		want       Result
+	}{
+		{status: 500, body: "boom", want: Result{Detail: "boom"}},
+		{status: 400, want: Result{Detail: "400 Bad Request"}},
+		{status: 599, want: Result{Detail: "599"}},
+		{status: 410, body: "gone", want: Result{Permanent: true, Detail: "gone"}},
+		{status: 404, body: "no", want: Result{Detail: "no"}},
+		{status: 429, retryAfter: "7", body: "slow", want: Result{RetryAfter: 7 * time.Second, Detail: "slow"}},
+		{status: 503, retryAfter: date, body: "later", want: Result{RetryAfter: 90 * time.Second, Detail: "later"}},
+		{status: 429, retryAfter: "soon", body: "x", want: Result{Detail: "x"}},
+		{status: 503, retryAfter: "999999", body: "x", want: Result{RetryAfter: 24 * time.Hour, Detail: "x"}},
+	}
+	for _, tt := range tests {
+		t.Run(fmt.Sprintf("%d %s", tt.status, tt.retryAfter), func(t *testing.T) {
+			t.Parallel()
+			url := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+				if tt.retryAfter != "" {
+					w.Header().Set("Retry-After", tt.retryAfter)
+				}
+				w.WriteHeader(tt.status)
+				io.WriteString(w, tt.body)
+			})
+			got := newSender(t).Send(t.Context(), to(url), message())
+			if !errors.Is(got.Err, ErrStatus) || got.StatusCode != tt.status {
+				t.Errorf("status %d, error %v", got.StatusCode, got.Err)
+			}
+			if tt.body == "" && strings.Contains(got.Detail, tt.want.Detail) {
+				got.Detail = tt.want.Detail
+			}
+			got.StatusCode, got.Err = 0, nil
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestSendFollowsNoRedirect(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{300, 301, 302, 303, 304, 307, 308} {
+		var followed atomic.Bool
+		elsewhere := serve(t, func(http.ResponseWriter, *http.Request) { followed.Store(true) })
+		url := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Location", elsewhere)
+			w.WriteHeader(status)
+		})
+		got := newSender(t).Send(t.Context(), to(url), message())
+		if !errors.Is(got.Err, ErrStatus) || got.StatusCode != status || got.Permanent || followed.Load() {
+			t.Errorf("%d: %+v, followed %v", status, got, followed.Load())
+		}
+	}
+}
+
+func TestSendSigns(t *testing.T) {
+	t.Parallel()
+	key := []byte{0, 1, 2, 250, 251, 252, 'k', 'e', 'y', 0, 0, 0, 9, 9, 9, 9}
+	secrets := map[string][]byte{
+		"whsec_" + base64.StdEncoding.EncodeToString(key): key,
+		"a plain secret of some length":                   []byte("a plain secret of some length"),
+	}
+	for secret, key := range secrets {
+		var got http.Header
+		url := serve(t, func(_ http.ResponseWriter, r *http.Request) { got = r.Header })
+		target, msg := to(url), message()
+		target.Secret = secret
+		msg.Header = http.Header{"Webhook-Signature": {"v1,forged"}, "Webhook-Timestamp": {"1"}, "Svix-Id": {"theirs"}}
+		if res := newSender(t).Send(t.Context(), target, msg); res.Err != nil {
+			t.Fatal(res.Err)
+		}
+		mac := hmac.New(sha256.New, key)
+		fmt.Fprintf(mac, "msg_1.%d.%s", clock.Unix(), msg.Body)
+		want := http.Header{
+			"Webhook-Id":        {"msg_1"},
+			"Webhook-Timestamp": {fmt.Sprint(clock.Unix())},
+			"Webhook-Signature": {"v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))},
+			"Svix-Id":           nil,
+		}
+		for name := range want {
+			if diff := cmp.Diff(want[name], got[name]); diff != "" {
+				t.Errorf("%s (-want +got)\n%s", name, diff)
+			}
+		}
+	}
+}
+
+// What cannot be sent as it stands must not be sent in another way, above all
+// not unsigned.
+func TestSendRefuses(t *testing.T) {
+	t.Parallel()
+	const canary = "c4n4ry"
+	tests := map[string]func(*Target, *Message){
+		"secret not base64":  func(t *Target, _ *Message) { t.Secret = "whsec_!!" + canary },
+		"secret empty":       func(t *Target, _ *Message) { t.Secret = "whsec_" },
+		"secret blank":       func(t *Target, _ *Message) { t.Secret = " \t" },
+		"id empty":           func(_ *Target, m *Message) { m.ID = "" },
+		"id with dot":        func(_ *Target, m *Message) { m.ID = "a.b" },
+		"id with line feed":  func(_ *Target, m *Message) { m.ID = "a\r\nX-A: b" },
+		"id with space":      func(_ *Target, m *Message) { m.ID = "a b" },
+		"id not ASCII":       func(_ *Target, m *Message) { m.ID = "é" },
+		"id too long":        func(_ *Target, m *Message) { m.ID = strings.Repeat("a", 256) },
+		"URL malformed":      func(t *Target, _ *Message) { t.URL = "http://a b/" + canary },
+		"URL with control":   func(t *Target, _ *Message) { t.URL = "http://a/\n" + canary },
+		"URL without scheme": func(t *Target, _ *Message) { t.URL = "localhost/" + canary },
+		"URL of a file":      func(t *Target, _ *Message) { t.URL = "file:///etc/" + canary },
+		"URL without host":   func(t *Target, _ *Message) { t.URL = "http:///" + canary },
+		"URL of a port":      func(t *Target, _ *Message) { t.URL = "http://:80/" + canary },
+	}
+	for name, change := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("it was sent") })
+			target, msg := to(url), message()
+			change(target, msg)
+			got := newSender(t).Send(t.Context(), target, msg)
+			if !errors.Is(got.Err, ErrRequest) || got.StatusCode != 0 || got.Permanent {
+				t.Fatalf("got %+v", got)
+			}
+			if strings.Contains(got.Detail+got.Err.Error(), canary) {
+				t.Errorf("secret in %q", got.Detail)
+			}
+		})
+	}
+}
+
+func TestSendErrorsHideURL(t *testing.T) {
+	t.Parallel()
+	const canary = "c4n4ry"
+	failures := map[string]string{
+		"refused": "http://" + closedAddress(t),
+		"status":  serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }),
+		"address": "http://169.254.169.254",
+	}
+	for name, url := range failures {
+		url = strings.Replace(url, "://", "://"+canary+":"+canary+"@", 1) + "/" + canary + "?" + canary + "=" + canary
+		got := newSender(t).Send(t.Context(), to(url), message())
+		if got.Err == nil || strings.Contains(got.Detail+got.Err.Error(), canary) {
+			t.Errorf("%s: %v", name, got.Err)
+		}
+	}
+}
+
+func TestSendBasicAuthFromURL(t *testing.T) {
+	t.Parallel()
+	var user, password string
+	url := serve(t, func(_ http.ResponseWriter, r *http.Request) { user, password, _ = r.BasicAuth() })
+	msg := message()
+	msg.Header = http.Header{"Authorization": {"Bearer of the sender"}}
+	got := newSender(t).Send(t.Context(), to(strings.Replace(url, "://", "://me:p%40ss@", 1)), msg)
+	if got.Err != nil || user != "me" || password != "p@ss" {
+		t.Errorf("%q %q, %v", user, password, got.Err)
+	}
+}
+
+func TestSendTLS(t *testing.T) {
+	t.Parallel()
+	var proto atomic.Int32
+	start := func(maxVersion uint16) *httptest.Server {
+		srv := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			proto.Store(int32(r.ProtoMajor))
+		}))
+		srv.EnableHTTP2 = true
+		srv.TLS = &tls.Config{MaxVersion: maxVersion, MinVersion: tls.VersionTLS10}
+		srv.Config.ErrorLog = discardLog
+		srv.StartTLS()
+		t.Cleanup(srv.Close)
+		return srv
+	}
+	modern, old := start(0), start(tls.VersionTLS11)
+
+	got := newSender(t).Send(t.Context(), to(modern.URL), message())
+	if _, ok := errors.AsType[x509.UnknownAuthorityError](got.Err); !ok || proto.Load() != 0 {
+		t.Errorf("self-signed: %v", got.Err)
+	}
+
+	roots := x509.NewCertPool()
+	roots.AddCert(modern.Certificate())
+	s := New(&Options{RootCAs: roots})
+	t.Cleanup(s.CloseIdle)
+	if got := s.Send(t.Context(), to(modern.URL), message()); got.Err != nil || proto.Load() != 2 {
+		t.Errorf("trusted: %v over HTTP/%d", got.Err, proto.Load())
+	}
+	if got := s.Send(t.Context(), to(old.URL), message()); got.Err == nil {
+		t.Error("TLS 1.1 was accepted")
+	}
+}
+
+func TestSendCanceled(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	url := serve(t, func(_ http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body) // only then does the server see the client leave
+		cancel()
+		<-r.Context().Done()
+	})
+	got := newSender(t).Send(ctx, to(url), message())
+	if !errors.Is(got.Err, context.Canceled) || errors.Is(got.Err, context.DeadlineExceeded) {
+		t.Errorf("got %v", got.Err)
+	}
+}
+
+func TestSendConcurrently(t *testing.T) {
+	t.Parallel()
+	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		fmt.Fprintf(w, "%s %s", r.Header.Get("Webhook-Id"), body)
+	})
+	s := newSender(t)
+	shared := http.Header{"X-Shared": {"1"}, "Webhook-Id": {"forged"}}
+	var wg sync.WaitGroup
+	for i := range 64 {
+		wg.Go(func() {
+			id := fmt.Sprintf("msg_%d", i)
+			got := s.Send(t.Context(), to(url), &Message{ID: id, Attempt: 1, Header: shared, Body: []byte(id)})
+			if got.Err != nil || got.Detail != id+" "+id {
+				t.Errorf("%s: %+v", id, got)
+			}
+		})
+	}
+	wg.Wait()
+	if diff := cmp.Diff(http.Header{"X-Shared": {"1"}, "Webhook-Id": {"forged"}}, shared); diff != "" {
+		t.Errorf("the message's headers were changed (-want +got)\n%s", diff)
+	}
+}
+
+func TestPrintable(t *testing.T) {
+	t.Parallel()
+	tests := map[string]string{
+		"plain é 日本":                     "plain é 日本",
+		"a\r\nb\tc":                      `a\r\nb\tc`,
+		"\x1b[31m\x00\x7f":               `\x1b[31m\x00\x7f`,
+		"\xff\xc3(":                      `\xff\xc3(`,
+		"\u202e\u2028\u0085\ufeff\u00a0": `\u202e\u2028\u0085\ufeff\u00a0`,
+		`"quoted" \ <b>`:                 `"quoted" \ <b>`,
+		"\ufffd":                         "\ufffd",
+	}
+	for in, want := range tests {
+		if got := printable(in, 100); got != want {
+			t.Errorf("%q: got %s, want %s", in, got, want)
+		}
+	}
+	for limit := range 9 {
+		got := printable("é\n日本", limit)
+		if len(got) > limit || !utf8.ValidString(got) || !strings.HasPrefix(`é\n日本`, got) || strings.HasSuffix(got, `\`) {
+			t.Errorf("limit %d: %q", limit, got)
+		}
+	}
+}
+
+func TestRetryAfter(t *testing.T) {
+	t.Parallel()
+	tests := map[string]time.Duration{
+		"": 0, "0": 0, "1": time.Second, " 120 ": 2 * time.Minute,
+		"86400": 24 * time.Hour, "86401": 24 * time.Hour, strings.Repeat("9", 40): 24 * time.Hour,
+		"-5": 0, "+5": 0, "1.5": 0, "5s": 0, "soon": 0, "٣": 0,
+		clock.Add(time.Minute).Format(http.TimeFormat):    time.Minute,
+		clock.Add(time.Minute).Format(time.RFC850):        time.Minute,
+		clock.Add(time.Minute).Format(time.ANSIC):         time.Minute,
+		clock.Add(-time.Minute).Format(http.TimeFormat):   0,
+		clock.Add(48 * time.Hour).Format(http.TimeFormat): 24 * time.Hour,
+		"Fri, 31 Dec 9999 23:59:59 GMT":                   24 * time.Hour,
+		"Mon, 01 Jan 0001 00:00:00 GMT":                   0,
+		clock.Add(time.Minute).Format(time.RFC3339):       0,
+	}
+	for in, want := range tests {
+		if got := retryAfter(in, clock); got != want {
+			t.Errorf("%q: got %s, want %s", in, got, want)
+		}
+	}
+}

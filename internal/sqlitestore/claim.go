@@ -1,0 +1,185 @@
+package sqlitestore
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+const (
+	insertEvent = `INSERT INTO hookonce_event
+		(key, source, event_id, type, occurred_at, received_at, headers, body, body_sha256, work, repeat_of)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO NOTHING`
+
+	insertState = `INSERT INTO hookonce_event_state (key, state, due_at) VALUES (?, 0, ?)`
+
+	insertMessage = `INSERT INTO hookonce_message
+		(id, event_key, route, destination, due_at, created_at) VALUES (?, ?, ?, ?, ?, ?)`
+
+	insertBodySeen = `INSERT INTO hookonce_body_seen (body_key, key, seen_at) VALUES (?, ?, ?)`
+
+	selectBodySeen = `SELECT b.key, e.event_id FROM hookonce_body_seen b
+		JOIN hookonce_event e ON e.key = b.key WHERE b.body_key = ?`
+
+	selectClaimed = `SELECT body_sha256, state = 'dead' FROM hookonce_event_overview WHERE key = ?`
+)
+
+// Claim implements driver.Store. A wait for a single key does not exist in
+// SQLite, so LockTimeout bounds nothing: who waits, waits for the write lock,
+// until the context ends.
+func (s *Store) Claim(ctx context.Context, p *driver.ClaimParams) ([]driver.ClaimResult, error) {
+	const op = "claim"
+	for i := 1; i < len(p.Claims); i++ {
+		if bytes.Compare(p.Claims[i-1].Key[:], p.Claims[i].Key[:]) >= 0 {
+			panic("sqlitestore: claims are not sorted by key without repetition")
+		}
+	}
+	for i := range p.Claims {
+		if err := checkClaim(&p.Claims[i]); err != nil {
+			return nil, fmt.Errorf("sqlite: %s: %w", op, err)
+		}
+	}
+	if len(p.Claims) == 0 {
+		return nil, nil
+	}
+	results := make([]driver.ClaimResult, len(p.Claims))
+	err := s.write(ctx, op, func(t *writeTx) error {
+		now := clock(p.Now)
+		for i := range p.Claims {
+			if err := t.alive(); err != nil {
+				return err
+			}
+			if err := t.claim(&p.Claims[i], now, &results[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return results, nil
+}
+
+// checkClaim refuses what SQLite would store but nobody could read back: its
+// text columns take any bytes, and its functions stop at a NUL.
+func checkClaim(c *driver.Claim) error {
+	for _, text := range [...]string{c.Source, c.EventID, c.Type} {
+		if !isText(text) {
+			return fmt.Errorf("%w: its source, event id or type is not valid UTF-8 or holds a NUL", driver.ErrBadRow)
+		}
+	}
+	for i := range c.Messages {
+		m := &c.Messages[i]
+		if !isText(m.ID) || !isText(m.Route) || !isText(m.Destination) {
+			return fmt.Errorf("%w: the id, route or destination of a message is not valid UTF-8 or holds a NUL", driver.ErrBadRow)
+		}
+	}
+	return nil
+}
+
+func isText(s string) bool { return utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 }
+
+// nullMicros returns NULL for the zero time.
+func nullMicros(at time.Time) (sql.NullInt64, error) {
+	if at.IsZero() {
+		return sql.NullInt64{}, nil
+	}
+	// Beyond these years the microseconds overflow 64 bits.
+	if year := at.Year(); year < -290_000 || year > 290_000 {
+		return sql.NullInt64{}, fmt.Errorf("%w: the event's time is in the year %d", driver.ErrBadRow, year)
+	}
+	return sql.NullInt64{Int64: at.UnixMicro(), Valid: true}, nil
+}
+
+// claim claims one event.
+func (t *writeTx) claim(c *driver.Claim, now int64, result *driver.ClaimResult) error {
+	var repeatOf any
+	if c.BodyGuard != driver.BodyIgnore {
+		if err := t.findRepeat(c, result); err != nil {
+			return err
+		}
+		if result.RepeatOf != "" {
+			repeatOf = result.RepeatOfKey[:]
+		}
+	}
+	if repeatOf != nil && c.BodyGuard == driver.BodyRefuse {
+		// Refused if it is new; one that is there already is a plain duplicate.
+		if err := t.readClaimed(c, result); !errors.Is(err, sql.ErrNoRows) {
+			return err
+		}
+		return nil
+	}
+	occurredAt, err := nullMicros(c.OccurredAt)
+	if err != nil {
+		return err
+	}
+	inserted, err := t.exec(insertEvent, c.Key[:], c.Source, c.EventID, c.Type, occurredAt, now,
+		blob(c.Headers), blob(c.Body), c.BodyHash[:], int(c.Work), repeatOf)
+	if err != nil {
+		return err
+	}
+	if inserted == 0 {
+		return t.readClaimed(c, result)
+	}
+	result.Claimed = true
+	return t.writeOwed(c, now, repeatOf == nil)
+}
+
+// writeOwed writes what belongs to a new event: its state row, its messages,
+// and, where bodies are compared and nobody brought it before, its body's key.
+func (t *writeTx) writeOwed(c *driver.Claim, now int64, newBody bool) error {
+	if c.Work == driver.WorkQueued {
+		if _, err := t.exec(insertState, c.Key[:], now); err != nil {
+			return err
+		}
+	}
+	for i := range c.Messages {
+		m := &c.Messages[i]
+		if _, err := t.exec(insertMessage, m.ID, c.Key[:], m.Route, m.Destination, now, now); err != nil {
+			return err
+		}
+	}
+	if c.BodyGuard == driver.BodyIgnore || !newBody {
+		return nil
+	}
+	bodyKey := driver.BodyKey(c.Source, c.BodyHash)
+	_, err := t.exec(insertBodySeen, bodyKey[:], c.Key[:], now)
+	return err
+}
+
+// readClaimed fills in the result of a duplicate. The error is sql.ErrNoRows
+// where there is no such event.
+func (t *writeTx) readClaimed(c *driver.Claim, result *driver.ClaimResult) error {
+	var hash []byte
+	if err := t.queryRow(selectClaimed, c.Key[:]).Scan(&hash, &result.Dead); err != nil {
+		return err
+	}
+	result.OtherBody = !bytes.Equal(hash, c.BodyHash[:])
+	return nil
+}
+
+// findRepeat sets RepeatOf where another event brought the body of c first.
+func (t *writeTx) findRepeat(c *driver.Claim, result *driver.ClaimResult) error {
+	bodyKey := driver.BodyKey(c.Source, c.BodyHash)
+	var first []byte
+	var eventID string
+	switch err := t.queryRow(selectBodySeen, bodyKey[:]).Scan(&first, &eventID); {
+	case errors.Is(err, sql.ErrNoRows):
+		return nil
+	case err != nil:
+		return err
+	}
+	if !bytes.Equal(first, c.Key[:]) {
+		result.RepeatOf = eventID
+		copy(result.RepeatOfKey[:], first)
+	}
+	return nil
+}

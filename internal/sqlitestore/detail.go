@@ -1,0 +1,166 @@
+package sqlitestore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+const (
+	detailColumns = eventColumns + `, headers, body, body IS NULL, body_sha256,
+		coalesce((SELECT d.other_bodies FROM hookonce_delivery_count d WHERE d.key = v.key), 0),
+		coalesce((SELECT d.repeats FROM hookonce_delivery_count d WHERE d.key = v.key), 0),
+		(SELECT d.last_at FROM hookonce_delivery_count d WHERE d.key = v.key),
+		coalesce((SELECT f.event_id FROM hookonce_event f WHERE f.key = v.repeat_of), '')`
+
+	selectMessages = `SELECT id, route, destination, state, note, generation, attempts, status_code, last_error,
+			due_at, created_at, sent_at, failed_at
+		FROM hookonce_message WHERE event_key = ? ORDER BY route, id`
+
+	selectAttempts = `SELECT message_id, generation, number, outcome, status_code, error, at, took
+		FROM hookonce_attempt WHERE message_id IN (SELECT id FROM hookonce_message WHERE event_key = ?)
+		ORDER BY at, generation, number, message_id`
+)
+
+// Event implements driver.Store. It fails after 5 s, whatever the context says.
+func (s *Store) Event(ctx context.Context, source, eventID string) (*driver.EventDetail, error) {
+	const op = "read the event"
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	// One transaction, so that all parts show the same moment.
+	tx, err := s.reader.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return nil, s.failed(ctx, op, err)
+	}
+	defer tx.Rollback() //nolint:errcheck // nothing was written
+	r := &detailReader{tx: tx}
+	detail, err := r.read(ctx, source, eventID)
+	if err != nil {
+		_ = tx.Rollback() // before the schema is looked at
+		return nil, s.failed(ctx, op, err)
+	}
+	return detail, nil
+}
+
+type detailReader struct {
+	tx *sql.Tx
+}
+
+func (r *detailReader) read(ctx context.Context, source, eventID string) (*driver.EventDetail, error) {
+	d, err := r.event(ctx, source, eventID)
+	if err != nil {
+		return nil, err
+	}
+	if d.Messages, err = r.messages(ctx, d.Key); err != nil {
+		return nil, err
+	}
+	d.Tries, err = r.attempts(ctx, d.Key)
+	return d, err
+}
+
+func (r *detailReader) event(ctx context.Context, source, eventID string) (*driver.EventDetail, error) {
+	key, err := r.find(ctx, source, eventID)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := r.tx.QueryContext(ctx, `SELECT `+detailColumns+` FROM hookonce_event_overview v WHERE key = ?`, key[:])
+	if err != nil {
+		return nil, err
+	}
+	found, err := collect(rows, func(d *driver.EventDetail) error {
+		var hash []byte
+		var lastAt sql.NullInt64
+		err := scanEvent(&d.Event, rows, &d.Headers, &d.Body, &d.BodyPruned, &hash,
+			&d.Deliveries.OtherBodies, &d.Deliveries.Repeats, &lastAt, &d.Deliveries.RepeatOf)
+		copy(d.BodySHA256[:], hash)
+		d.Deliveries.Count = 1 + d.Duplicates
+		d.Deliveries.FirstAt = d.ReceivedAt
+		d.Deliveries.LastAt = d.ReceivedAt
+		if last := fromNullMicros(lastAt); last.After(d.ReceivedAt) {
+			d.Deliveries.LastAt = last
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &found[0], nil // find saw it in the same transaction
+}
+
+// find returns the key of the event that is shown as eventID: of those that are
+// shown alike, the one whose key is the first candidate. Only an id with so many
+// parts that its candidates cannot be listed is looked for row by row.
+func (r *detailReader) find(ctx context.Context, source, eventID string) (driver.Key, error) {
+	const query = `SELECT key FROM hookonce_event WHERE source = ? AND event_id = ?`
+	candidates := driver.CandidateKeys(source, eventID)
+	where, args := ` ORDER BY received_at LIMIT 1`, []any{source, eventID}
+	if candidates != nil {
+		where = ` AND ` + keyIn(len(candidates))
+		args = append(args, keyArgs(candidates)...)
+	}
+	rows, err := r.tx.QueryContext(ctx, query+where, args...)
+	if err != nil {
+		return driver.Key{}, err
+	}
+	found, err := collect(rows, func(key *driver.Key) error {
+		var b []byte
+		err := rows.Scan(&b)
+		copy(key[:], b)
+		return err
+	})
+	switch {
+	case err != nil:
+		return driver.Key{}, err
+	case len(found) == 0:
+		return driver.Key{}, fmt.Errorf("%w: source %q has no event %q", driver.ErrNotFound, source, eventID)
+	case len(found) == 1:
+		return found[0], nil
+	}
+	i := slices.IndexFunc(candidates, func(key driver.Key) bool { return slices.Contains(found, key) })
+	return candidates[i], nil
+}
+
+func (r *detailReader) messages(ctx context.Context, key driver.Key) ([]driver.MessageDetail, error) {
+	rows, err := r.tx.QueryContext(ctx, selectMessages, key[:])
+	if err != nil {
+		return nil, err
+	}
+	return collect(rows, func(m *driver.MessageDetail) error {
+		var state int
+		var dueAt, createdAt int64
+		var sentAt, failedAt sql.NullInt64
+		if err := rows.Scan(&m.ID, &m.Route, &m.Destination, &state, &m.Note, &m.Generation, &m.Attempts,
+			&m.StatusCode, &m.LastError, &dueAt, &createdAt, &sentAt, &failedAt); err != nil {
+			return err
+		}
+		m.State = messageStates[state]
+		switch state {
+		case statePending:
+			m.DueAt = fromMicros(dueAt)
+		case stateRunning:
+			m.LeasedUntil = fromMicros(dueAt)
+		}
+		m.CreatedAt = fromMicros(createdAt)
+		m.SentAt = fromNullMicros(sentAt)
+		m.FailedAt = fromNullMicros(failedAt)
+		return nil
+	})
+}
+
+func (r *detailReader) attempts(ctx context.Context, key driver.Key) ([]driver.Attempt, error) {
+	rows, err := r.tx.QueryContext(ctx, selectAttempts, key[:])
+	if err != nil {
+		return nil, err
+	}
+	return collect(rows, func(a *driver.Attempt) error {
+		var at, took int64
+		err := rows.Scan(&a.MessageID, &a.Generation, &a.Number, &a.Outcome, &a.StatusCode, &a.Error, &at, &took)
+		a.At = fromMicros(at)
+		a.Took = time.Duration(took) * time.Microsecond
+		return err
+	})
+}

@@ -1,0 +1,35 @@
+// Package sqlitestore is the store of package driver on SQLite: the SQL text and
+// the scanning of rows, over database/sql and without a particular driver.
+//
+// # Who holds the write lock when
+//
+// SQLite has one writer per file. A Store has a pool of one connection for
+// writing, so that goroutines of one process queue up in Go, where a context can
+// end the wait, and a pool of readers, which in WAL mode neither wait for the
+// writer nor hold it up. Every write is one transaction that takes the lock at
+// its BEGIN IMMEDIATE:
+//
+//	Claim            one batch: about a millisecond for 128 events, most of it the flush at COMMIT
+//	Lease, Complete, Release, Reopen, CountDeliveries, Quarantine   one call, by primary key
+//	Prune            victims are looked up on a reader; the lock is taken for
+//	                 one chunk at a time and given back between chunks, so
+//	                 claims get in between
+//	Apply            all missing steps of the schema
+//
+// Another process on the same file (a command beside a running gateway) meets
+// the same lock in SQLite. That wait is SQLite's busy timeout, which nothing can
+// interrupt (a context that ended after 0.2 s came back after the 3 s of the
+// timeout). BEGIN therefore runs in a goroutine that its caller can leave
+// behind; it then ends the transaction as soon as it has it.
+//
+// # What a COMMIT says
+//
+// COMMIT runs in a goroutine too: a flush on a stalled disk cannot be
+// interrupted either, and its caller has a deadline. Once it was started only its
+// own answer counts, and a caller who does not wait for it, or gets an I/O error,
+// knows nothing: ErrCommitUnknown. An fsync that failed was seen to leave the
+// rows in place. Two answers are certain, see commitError.
+//
+// Everything before COMMIT is certain, whatever went wrong: a transaction that
+// is not committed is not there after it is rolled back, nor after a crash.
+package sqlitestore

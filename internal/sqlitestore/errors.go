@@ -1,0 +1,85 @@
+package sqlitestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+// The primary result codes that are told apart; see https://www.sqlite.org/rescode.html.
+const (
+	codeError      = 1
+	codeBusy       = 5
+	codeLocked     = 6
+	codeFull       = 13
+	codeSchema     = 17
+	codeTooBig     = 18
+	codeConstraint = 19
+	codeMismatch   = 20
+)
+
+// resultCode returns the primary result code of an SQLite error, 0 where err is
+// none. Extended codes have it in their lowest byte.
+func resultCode(err error) int {
+	if coded, ok := errors.AsType[interface {
+		error
+		Code() int
+	}](err); ok {
+		return coded.Code() & 0xff
+	}
+	return 0
+}
+
+// IsBusy reports whether err says that another connection holds a lock.
+func IsBusy(err error) bool {
+	code := resultCode(err)
+	return code == codeBusy || code == codeLocked
+}
+
+// failed classifies what went wrong before a COMMIT was tried, so that nothing
+// was written.
+func (s *Store) failed(ctx context.Context, op string, err error) error {
+	if isClassified(err) {
+		return fmt.Errorf("sqlite: %s: %w", op, err)
+	}
+	class := driver.ErrUnavailable
+	switch resultCode(err) {
+	case codeConstraint, codeTooBig, codeMismatch:
+		class = driver.ErrBadRow
+	case codeError, codeSchema:
+		// "no such table" has no code of its own, so the schema is looked at.
+		if schemaErr := s.checkSchema(ctx); schemaErr != nil {
+			return fmt.Errorf("sqlite: %s: %w", op, schemaErr)
+		}
+	}
+	return fmt.Errorf("sqlite: %s: %w: %w", op, class, err)
+}
+
+func isClassified(err error) bool {
+	for _, class := range []error{
+		driver.ErrBadRow, driver.ErrUnavailable, driver.ErrCommitUnknown, driver.ErrNotFound, driver.ErrSchema,
+	} {
+		if errors.Is(err, class) {
+			return true
+		}
+	}
+	return false
+}
+
+// commitError classifies the error of a COMMIT. Two are certain.
+//
+// BUSY and LOCKED: the commit never began, and the driver has rolled back.
+//
+// FULL: the frame that makes a transaction count is the last one written to the
+// log, and a write that failed for want of space left it incomplete; the next
+// writer overwrites it, and recovery stops at its checksum. What may fail after
+// that frame is the flush, and that is an I/O error.
+func commitError(op string, err error) error {
+	switch resultCode(err) {
+	case codeBusy, codeLocked, codeFull:
+		return fmt.Errorf("sqlite: %s: commit: %w: %w", op, driver.ErrUnavailable, err)
+	}
+	return fmt.Errorf("sqlite: %s: commit: %w: %w", op, driver.ErrCommitUnknown, err)
+}

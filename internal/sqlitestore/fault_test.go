@@ -1,0 +1,89 @@
+package sqlitestore
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"modernc.org/sqlite"
+)
+
+// faults make the connections of one driver fail at the end of a transaction,
+// as a disk would, over a real database.
+type faults struct {
+	// commit and rollback stand for the call of the real one, when they are set.
+	commit   atomic.Pointer[func(real func() error) error]
+	rollback atomic.Pointer[func(real func() error) error]
+}
+
+var faultDrivers atomic.Int64
+
+// register makes a driver of its own with these faults and returns its name.
+func (f *faults) register() string {
+	name := fmt.Sprintf("sqlite-with-faults-%d", faultDrivers.Add(1))
+	sql.Register(name, &faultDriver{faults: f})
+	return name
+}
+
+func (f *faults) onCommit(do func(real func() error) error)   { f.commit.Store(&do) }
+func (f *faults) onRollback(do func(real func() error) error) { f.rollback.Store(&do) }
+
+type faultDriver struct {
+	sqlite.Driver
+	faults *faults
+}
+
+func (d *faultDriver) Open(name string) (driver.Conn, error) {
+	conn, err := d.Driver.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	return &faultConn{Conn: conn, faults: d.faults}, nil
+}
+
+type faultConn struct {
+	driver.Conn
+	faults *faults
+}
+
+func (c *faultConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	tx, err := c.Conn.(driver.ConnBeginTx).BeginTx(ctx, opts)
+	if err != nil {
+		return nil, err
+	}
+	return &faultTx{real: tx, faults: c.faults}, nil
+}
+
+type faultTx struct {
+	real   driver.Tx
+	faults *faults
+}
+
+func (t *faultTx) Commit() error   { return through(&t.faults.commit, t.real.Commit) }
+func (t *faultTx) Rollback() error { return through(&t.faults.rollback, t.real.Rollback) }
+
+func through(fault *atomic.Pointer[func(func() error) error], real func() error) error {
+	if do := fault.Load(); do != nil {
+		return (*do)(real)
+	}
+	return real()
+}
+
+// code is an error with an SQLite result code.
+type code int
+
+func (c code) Error() string { return fmt.Sprintf("SQLite result code %d", int(c)) }
+func (c code) Code() int     { return int(c) }
+
+func TestFaultsAreOffByDefault(t *testing.T) {
+	t.Parallel()
+	var f faults
+	store := storeWith(t, &f)
+	if got := claim(t, store, "evt_1"); got != nil {
+		t.Errorf("claim: %v", got)
+	}
+	wantEvents(t, store, "evt_1")
+}

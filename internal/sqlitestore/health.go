@@ -1,0 +1,88 @@
+package sqlitestore
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+// synchronousFull is the value of PRAGMA synchronous from which on every commit
+// is flushed.
+const synchronousFull = 2
+
+// safeVersion is the first release without the WAL-reset bug, by which a
+// checkpoint that raced a writer could lose committed transactions; see
+// https://www.sqlite.org/wal.html#walresetbug.
+var safeVersion = [3]int{3, 51, 3}
+
+// Weaknesses implements driver.Store. It reads the settings of the connection
+// that writes.
+func (s *Store) Weaknesses(ctx context.Context) ([]driver.Weakness, error) {
+	const op = "read the durability settings"
+	conn, err := s.writer.Conn(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("sqlite: %s: %w: %w", op, driver.ErrUnavailable, err)
+	}
+	defer conn.Close() //nolint:errcheck // it goes back to the pool
+	var synchronous int
+	var journal, version string
+	for query, value := range map[string]any{
+		`PRAGMA synchronous`: &synchronous, `PRAGMA journal_mode`: &journal, `SELECT sqlite_version()`: &version,
+	} {
+		if err := conn.QueryRowContext(ctx, query).Scan(value); err != nil {
+			return nil, s.failed(ctx, op, err)
+		}
+	}
+	return weaknesses(synchronous, journal, version), nil
+}
+
+func weaknesses(synchronous int, journal, version string) []driver.Weakness {
+	var found []driver.Weakness
+	if synchronous < synchronousFull {
+		found = append(found, driver.Weakness{
+			Setting: "synchronous",
+			Value:   strconv.Itoa(synchronous),
+			Effect:  "A commit is not flushed to the disk before it is acknowledged, so a power cut can lose it.",
+			Remedy:  "Set PRAGMA synchronous=FULL on every connection that writes.",
+		})
+	}
+	if !strings.EqualFold(journal, "wal") {
+		found = append(found, driver.Weakness{
+			Setting: "journal_mode",
+			Value:   journal,
+			Effect: "Outside of WAL mode readers hold up the writer, and a commit depends on the journal file:" +
+				" in the modes OFF and MEMORY a crash can corrupt the database, in the others a power cut can undo the last commit.",
+			Remedy: "Set PRAGMA journal_mode=WAL, on a file system that is local.",
+		})
+	}
+	if !atLeast(version, safeVersion) {
+		found = append(found, driver.Weakness{
+			Setting: "sqlite_version",
+			Value:   version,
+			Effect:  "Before SQLite 3.51.3 a checkpoint that races a writer can lose committed transactions (the WAL-reset bug).",
+			Remedy:  "Use a driver that is built with SQLite 3.51.3 or newer.",
+		})
+	}
+	return found
+}
+
+// atLeast compares a version such as "3.53.0"; one that cannot be read is too old.
+func atLeast(version string, least [3]int) bool {
+	parts := strings.Split(version, ".")
+	if len(parts) < len(least) {
+		return false
+	}
+	for i, want := range least {
+		got, err := strconv.Atoi(parts[i])
+		if err != nil || got < want {
+			return false
+		}
+		if got > want {
+			return true
+		}
+	}
+	return true
+}

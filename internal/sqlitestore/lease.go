@@ -1,0 +1,185 @@
+package sqlitestore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+// lostLease is the error of a message whose last lease ran out.
+const lostLease = "the lease of the last attempt ran out before its outcome was recorded"
+
+// maxUsedUp bounds how many messages one Lease makes dead.
+const maxUsedUp = 1000
+
+const (
+	// A message that is pending with its attempts used up got there by a
+	// release or by a lower limit.
+	buryUsedUp = `UPDATE hookonce_message
+		SET state = 3, failed_at = ?, last_error = CASE state WHEN 1 THEN ? ELSE last_error END
+		WHERE id IN (
+			SELECT id FROM hookonce_message
+			WHERE destination = ? AND state IN (0, 1) AND due_at <= ? AND attempts >= ?
+			ORDER BY due_at LIMIT ?)`
+
+	selectDue = `SELECT m.id, m.event_key, m.token + 1, m.attempts + 1, m.generation, e.source, e.event_id, e.type,
+			m.route, m.destination, e.received_at, e.headers, e.body
+		FROM hookonce_message m JOIN hookonce_event e ON e.key = m.event_key
+		WHERE m.destination = ? AND m.state IN (0, 1) AND m.due_at <= ? AND m.attempts < ?
+		ORDER BY m.due_at, m.id LIMIT ?`
+
+	takeLease = `UPDATE hookonce_message SET state = 1, token = ?, attempts = ?, due_at = ? WHERE id = ?`
+
+	completeMessage = `UPDATE hookonce_message
+		SET state = ?, due_at = coalesce(?, due_at), status_code = ?, last_error = ?, sent_at = ?, failed_at = ?
+		WHERE id = ? AND token = ? AND state = 1 RETURNING generation, attempts`
+
+	insertAttempt = `INSERT INTO hookonce_attempt
+		(message_id, generation, number, outcome, status_code, error, at, took) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`
+
+	releaseMessage = `UPDATE hookonce_message SET state = 0, attempts = attempts - 1, due_at = ?
+		WHERE id = ? AND token = ? AND state = 1`
+)
+
+// Lease implements driver.Store.
+func (s *Store) Lease(ctx context.Context, p *driver.LeaseParams) ([]driver.Message, error) {
+	if p.Limit <= 0 {
+		return nil, nil
+	}
+	var leased []driver.Message
+	err := s.write(ctx, "lease", func(t *writeTx) error {
+		now := clock(p.Now)
+		if _, err := t.exec(buryUsedUp, now, lostLease, p.Destination, now, p.MaxAttempts, maxUsedUp); err != nil {
+			return err
+		}
+		due, err := t.due(p, now)
+		if err != nil {
+			return err
+		}
+		until := now + p.For.Microseconds()
+		for i := range due {
+			m := &due[i]
+			if _, err := t.exec(takeLease, m.Token, m.Attempt, until, m.ID); err != nil {
+				return err
+			}
+		}
+		leased = due
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return leased, nil
+}
+
+// due returns the messages to lease as they will be under their leases.
+func (t *writeTx) due(p *driver.LeaseParams, now int64) ([]driver.Message, error) {
+	rows, err := t.query(selectDue, p.Destination, now, p.MaxAttempts, p.Limit)
+	if err != nil {
+		return nil, err
+	}
+	return collect(rows, func(m *driver.Message) error {
+		var key []byte
+		var receivedAt int64
+		err := rows.Scan(&m.ID, &key, &m.Token, &m.Attempt, &m.Generation, &m.Source, &m.EventID, &m.Type,
+			&m.Route, &m.Destination, &receivedAt, &m.Headers, &m.Body)
+		copy(m.Key[:], key)
+		m.ReceivedAt = fromMicros(receivedAt)
+		return err
+	})
+}
+
+// collect reads all rows with scan and closes them.
+func collect[T any](rows *sql.Rows, scan func(*T) error) ([]T, error) {
+	defer rows.Close() //nolint:errcheck // rows.Err tells
+	var all []T
+	for rows.Next() {
+		var one T
+		if err := scan(&one); err != nil {
+			return nil, err
+		}
+		all = append(all, one)
+	}
+	return all, rows.Err()
+}
+
+// Complete implements driver.Store. A lease that ran out but was not taken by
+// anybody else is still held.
+func (s *Store) Complete(ctx context.Context, p *driver.CompleteParams) ([]bool, error) {
+	const op = "complete"
+	for i := range p.Completions {
+		if c := &p.Completions[i]; !isText(c.Error) {
+			return nil, fmt.Errorf("sqlite: %s: %w: the error of message %s is not valid UTF-8 or holds a NUL", op, driver.ErrBadRow, c.ID)
+		}
+	}
+	if len(p.Completions) == 0 {
+		return nil, nil
+	}
+	held := make([]bool, len(p.Completions))
+	err := s.write(ctx, op, func(t *writeTx) error {
+		now := clock(p.Now)
+		for i := range p.Completions {
+			if err := t.alive(); err != nil {
+				return err
+			}
+			var err error
+			if held[i], err = t.complete(&p.Completions[i], now); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return held, nil
+}
+
+// complete records one outcome and reports whether the lease was held.
+func (t *writeTx) complete(c *driver.Completion, now int64) (bool, error) {
+	var state int
+	var outcome string
+	var dueAt, sentAt, failedAt any
+	switch c.Outcome {
+	case driver.MessageSent:
+		state, outcome, sentAt = stateDone, "sent", now
+	case driver.MessageRetry:
+		state, outcome, dueAt = statePending, "retry", now+c.RetryIn.Microseconds()
+	case driver.MessageDead:
+		state, outcome, failedAt = stateDead, "dead", now
+	default:
+		return false, fmt.Errorf("%w: message %s has the unknown outcome %d", driver.ErrBadRow, c.ID, c.Outcome)
+	}
+	var generation, number int
+	row := t.queryRow(completeMessage, state, dueAt, c.StatusCode, c.Error, sentAt, failedAt, c.ID, c.Token)
+	switch err := row.Scan(&generation, &number); {
+	case errors.Is(err, sql.ErrNoRows):
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	_, err := t.exec(insertAttempt, c.ID, generation, number, outcome, c.StatusCode, c.Error, now, c.Took.Microseconds())
+	return err == nil, err
+}
+
+// Release implements driver.Store.
+func (s *Store) Release(ctx context.Context, p *driver.ReleaseParams) error {
+	if len(p.Leases) == 0 {
+		return nil
+	}
+	return s.write(ctx, "release", func(t *writeTx) error {
+		now := clock(p.Now)
+		for i := range p.Leases {
+			if err := t.alive(); err != nil {
+				return err
+			}
+			if _, err := t.exec(releaseMessage, now, p.Leases[i].ID, p.Leases[i].Token); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

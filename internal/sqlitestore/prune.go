@@ -1,0 +1,282 @@
+package sqlitestore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"math"
+	"time"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+// pruneLock is how many rows are removed under one hold of the write lock: a
+// claim that arrives meanwhile waits for no more than that.
+const pruneLock = 200
+
+// defaultChunk is how many rows are looked at in one step.
+const defaultChunk = 1000
+
+// notOwed is true for an event that is done or skipped.
+const notOwed = `NOT EXISTS (SELECT 1 FROM hookonce_message m WHERE m.event_key = hookonce_event.key AND m.state IN (0, 1, 3))
+		AND NOT EXISTS (SELECT 1 FROM hookonce_event_state s WHERE s.key = hookonce_event.key AND s.state IN (0, 1, 3))`
+
+const (
+	// Both walks look for victims on a reader, and go on behind the last row
+	// they saw: what is owed stays in its place and is not read again.
+	walkIdentities = `SELECT key, source, received_at FROM hookonce_event
+		WHERE (received_at, key) > (?, ?) AND received_at < ? ORDER BY received_at, key LIMIT ?`
+
+	walkBodies = `SELECT rowid, received_at FROM hookonce_event
+		WHERE source = ? AND body IS NOT NULL AND (received_at, rowid) > (?, ?) AND received_at < ?
+		ORDER BY received_at, rowid LIMIT ?`
+
+	nextBodySource = `SELECT source FROM hookonce_event
+		WHERE body IS NOT NULL AND source > ? ORDER BY source LIMIT 1`
+
+	nextQuarantineSource = `SELECT source FROM hookonce_quarantine WHERE source > ? ORDER BY source LIMIT 1`
+
+	// The age is asked again: since the walk, another process may have pruned
+	// the event, and a sender claimed it anew.
+	deleteEvent = `DELETE FROM hookonce_event WHERE key = ? AND received_at < ? AND ` + notOwed +
+		` RETURNING source, body_sha256`
+
+	deleteState    = `DELETE FROM hookonce_event_state WHERE key = ?`
+	deleteAttempts = `DELETE FROM hookonce_attempt
+		WHERE message_id IN (SELECT id FROM hookonce_message WHERE event_key = ?)`
+	deleteMessages = `DELETE FROM hookonce_message WHERE event_key = ?`
+	deleteCount    = `DELETE FROM hookonce_delivery_count WHERE key = ?`
+	deleteBodySeen = `DELETE FROM hookonce_body_seen WHERE body_key = ? AND key = ?`
+
+	deleteBody = `UPDATE hookonce_event SET headers = NULL, body = NULL
+		WHERE rowid = ? AND source = ? AND received_at < ? AND body IS NOT NULL AND ` + notOwed
+
+	deleteQuarantineOld = `DELETE FROM hookonce_quarantine WHERE rowid IN (
+		SELECT rowid FROM hookonce_quarantine WHERE source = ? AND last_at < ? ORDER BY last_at LIMIT ?)`
+
+	deleteQuarantineRows = `DELETE FROM hookonce_quarantine WHERE rowid IN (
+		SELECT rowid FROM hookonce_quarantine WHERE source = ?
+		ORDER BY last_at DESC, rowid DESC LIMIT ? OFFSET ?)`
+)
+
+// pruner is one call of Prune.
+type pruner struct {
+	store  *Store
+	p      *driver.PruneParams
+	now    int64
+	chunk  int
+	result driver.PruneResult
+}
+
+// Prune implements driver.Store.
+func (s *Store) Prune(ctx context.Context, p *driver.PruneParams) (*driver.PruneResult, error) {
+	run := &pruner{store: s, p: p, now: clock(p.Now), chunk: p.Chunk}
+	if run.chunk <= 0 {
+		run.chunk = defaultChunk
+	}
+	for _, step := range []func(context.Context) error{run.identities, run.bodies, run.quarantine} {
+		if err := step(ctx); err != nil {
+			return nil, s.failed(ctx, "prune", err)
+		}
+	}
+	return &run.result, nil
+}
+
+// windows returns before which time the identities and the bodies of a source
+// are past their windows.
+func (r *pruner) windows(source string) (identities, bodies int64) {
+	w, ok := r.p.Sources[source]
+	if !ok {
+		w = driver.SourceWindows{DedupeWindow: r.p.DedupeWindow, Retention: r.p.Retention}
+	}
+	return r.before(w.DedupeWindow), r.before(w.Retention)
+}
+
+func (r *pruner) before(window time.Duration) int64 { return r.now - window.Microseconds() }
+
+// victim is a row that is past its window.
+type victim struct {
+	key    driver.Key
+	rowid  int64
+	source string
+	at     int64
+	before int64
+}
+
+// identities removes events, oldest first, with all that belongs to them.
+func (r *pruner) identities(ctx context.Context) error {
+	latest := r.before(r.p.DedupeWindow)
+	for source := range r.p.Sources {
+		identities, _ := r.windows(source)
+		latest = max(latest, identities)
+	}
+	last := victim{at: math.MinInt64}
+	for {
+		seen, err := r.walk(ctx, func(v *victim, rows *sql.Rows) error {
+			var key []byte
+			err := rows.Scan(&key, &v.source, &v.at)
+			copy(v.key[:], key)
+			v.before, _ = r.windows(v.source)
+			return err
+		}, walkIdentities, last.at, last.key[:], latest, r.chunk)
+		if err != nil {
+			return err
+		}
+		removed, err := r.remove(ctx, seen, (*writeTx).deleteEvent)
+		r.result.Events += removed
+		if err != nil || len(seen) < r.chunk {
+			return err
+		}
+		last = seen[len(seen)-1]
+	}
+}
+
+// bodies removes the bodies of events whose identity is kept.
+func (r *pruner) bodies(ctx context.Context) error {
+	return r.eachSource(ctx, nextBodySource, func(source string) error {
+		_, before := r.windows(source)
+		last := victim{at: math.MinInt64}
+		for {
+			seen, err := r.walk(ctx, func(v *victim, rows *sql.Rows) error {
+				v.source, v.before = source, before
+				return rows.Scan(&v.rowid, &v.at)
+			}, walkBodies, source, last.at, last.rowid, before, r.chunk)
+			if err != nil {
+				return err
+			}
+			removed, err := r.remove(ctx, seen, (*writeTx).deleteBody)
+			r.result.Bodies += removed
+			if err != nil || len(seen) < r.chunk {
+				return err
+			}
+			last = seen[len(seen)-1]
+		}
+	})
+}
+
+func (r *pruner) walk(ctx context.Context, scan func(*victim, *sql.Rows) error, query string, args ...any) ([]victim, error) {
+	rows, err := r.store.reader.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	return collect(rows, func(v *victim) error { return scan(v, rows) })
+}
+
+// remove removes those of the rows seen that are past their windows, a few under
+// one hold of the write lock, and returns how many there were.
+func (r *pruner) remove(ctx context.Context, seen []victim, one func(*writeTx, *victim) (bool, error)) (int64, error) {
+	var total int64
+	var some []*victim
+	flush := func() error {
+		if len(some) == 0 {
+			return nil
+		}
+		var removed int64
+		err := r.store.write(ctx, "prune", func(t *writeTx) error {
+			for _, v := range some {
+				if err := t.alive(); err != nil {
+					return err
+				}
+				gone, err := one(t, v)
+				if err != nil {
+					return err
+				}
+				if gone {
+					removed++
+				}
+			}
+			return nil
+		})
+		if err == nil {
+			total += removed
+		}
+		some = some[:0]
+		return err
+	}
+	for i := range seen {
+		if v := &seen[i]; v.at < v.before {
+			some = append(some, v)
+		}
+		if len(some) == pruneLock {
+			if err := flush(); err != nil {
+				return total, err
+			}
+		}
+	}
+	return total, flush()
+}
+
+// deleteEvent removes an event that owes nothing, with all that belongs to it.
+func (t *writeTx) deleteEvent(v *victim) (bool, error) {
+	var source string
+	var hash []byte
+	switch err := t.queryRow(deleteEvent, v.key[:], v.before).Scan(&source, &hash); {
+	case errors.Is(err, sql.ErrNoRows):
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	for _, query := range []string{deleteAttempts, deleteMessages, deleteState, deleteCount} {
+		if _, err := t.exec(query, v.key[:]); err != nil {
+			return false, err
+		}
+	}
+	bodyKey := driver.BodyKey(source, [32]byte(hash))
+	_, err := t.exec(deleteBodySeen, bodyKey[:], v.key[:])
+	return err == nil, err
+}
+
+func (t *writeTx) deleteBody(v *victim) (bool, error) {
+	changed, err := t.exec(deleteBody, v.rowid, v.source, v.before)
+	return changed > 0, err
+}
+
+// quarantine removes what is past retention, then what is over the number of
+// rows.
+func (r *pruner) quarantine(ctx context.Context) error {
+	return r.eachSource(ctx, nextQuarantineSource, func(source string) error {
+		_, before := r.windows(source)
+		if err := r.repeat(ctx, deleteQuarantineOld, source, before, pruneLock); err != nil {
+			return err
+		}
+		if r.p.QuarantineRows <= 0 {
+			return nil
+		}
+		return r.repeat(ctx, deleteQuarantineRows, source, pruneLock, r.p.QuarantineRows)
+	})
+}
+
+// repeat runs a statement that deletes up to pruneLock rows until it finds no
+// more, each time in a transaction of its own.
+func (r *pruner) repeat(ctx context.Context, query string, args ...any) error {
+	for {
+		var removed int64
+		err := r.store.write(ctx, "prune", func(t *writeTx) (err error) {
+			removed, err = t.exec(query, args...)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		r.result.Quarantined += removed
+		if removed < pruneLock {
+			return nil
+		}
+	}
+}
+
+// eachSource calls do for every source that next finds, in order.
+func (r *pruner) eachSource(ctx context.Context, next string, do func(source string) error) error {
+	// No source has an empty name, so "" is before the first.
+	for source := ""; ; {
+		switch err := r.store.reader.QueryRowContext(ctx, next, source).Scan(&source); {
+		case errors.Is(err, sql.ErrNoRows):
+			return nil
+		case err != nil:
+			return err
+		}
+		if err := do(source); err != nil {
+			return err
+		}
+	}
+}

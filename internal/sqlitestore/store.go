@@ -1,0 +1,89 @@
+package sqlitestore
+
+import (
+	"context"
+	"database/sql"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+// readTimeout bounds every listing, so that no reader keeps the log from being
+// checkpointed for long.
+const readTimeout = 5 * time.Second
+
+// Store implements driver.Store on SQLite. Make one with New.
+type Store struct {
+	writer     *sql.DB
+	reader     *sql.DB
+	migrations []driver.Migration
+
+	preparing chan struct{} // a mutex that a context can stop waiting for
+	prepared  atomic.Pointer[map[string]*sql.Stmt]
+
+	// detached counts the goroutines whose callers have left: a BEGIN or a
+	// COMMIT that is still under way.
+	detached sync.WaitGroup
+}
+
+var _ driver.Store = (*Store)(nil)
+
+// New returns a store that writes through writer and reads through reader, two
+// pools on one file. The writer must begin its transactions with BEGIN IMMEDIATE
+// and have one connection; migrations are the steps of the schema, in order.
+// New does not touch the database.
+func New(writer, reader *sql.DB, migrations []driver.Migration) *Store {
+	return &Store{writer: writer, reader: reader, migrations: migrations, preparing: make(chan struct{}, 1)}
+}
+
+// Close waits for what is still under way and releases the prepared statements.
+// The pools are left open.
+func (s *Store) Close() error {
+	s.detached.Wait()
+	if prepared := s.prepared.Swap(nil); prepared != nil {
+		return closeAll(*prepared)
+	}
+	return nil
+}
+
+// ClaimConcurrency returns 1: a second claim would only wait for the first.
+func (s *Store) ClaimConcurrency() int { return 1 }
+
+// Now returns this process' clock, which is the clock of SQLite, in
+// microseconds, after having read from the file.
+func (s *Store) Now(ctx context.Context) (time.Time, error) {
+	const op = "read the clock"
+	var version int64
+	if err := s.reader.QueryRowContext(ctx, `PRAGMA schema_version`).Scan(&version); err != nil {
+		return time.Time{}, s.failed(ctx, op, err)
+	}
+	return fromMicros(clock(time.Time{})), nil
+}
+
+// clock returns now in microseconds; override is for tests.
+func clock(override time.Time) int64 {
+	if override.IsZero() {
+		return time.Now().UnixMicro()
+	}
+	return override.UnixMicro()
+}
+
+func fromMicros(us int64) time.Time { return time.UnixMicro(us).UTC() }
+
+// fromNullMicros returns the zero time for NULL.
+func fromNullMicros(us sql.NullInt64) time.Time {
+	if !us.Valid {
+		return time.Time{}
+	}
+	return fromMicros(us.Int64)
+}
+
+// blob returns b as a value that is never NULL: a nil slice would be.
+func blob(b []byte) []byte {
+	if b == nil {
+		return []byte{}
+	}
+	return b
+}

@@ -1,0 +1,256 @@
+package sqlitestore
+
+import (
+	"context"
+	"database/sql"
+	sqldriver "database/sql/driver"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+const (
+	// maxLockWait bounds the wait for the writer and the write lock where the
+	// context does not.
+	maxLockWait = 30 * time.Second
+	// busyPause keeps a writer whose busy timeout is 0 from spinning.
+	busyPause = time.Millisecond
+)
+
+var errLockWait = fmt.Errorf("another writer held the database for %v", maxLockWait)
+
+// writeTx is a transaction that holds the write lock.
+type writeTx struct {
+	store *Store
+	conn  *sql.Conn
+	tx    *sql.Tx
+	stmts map[string]*sql.Stmt // by their SQL text
+	bound map[string]*sql.Stmt // those of stmts that this transaction has used
+	// caller is the context of the call. Statements do not run under it: each
+	// takes microseconds, and the driver pays for a context with a goroutine a
+	// statement. It is looked at between rows instead, by alive.
+	caller context.Context
+	// inner is caller without its end.
+	inner context.Context
+}
+
+// write runs work in one transaction and commits it. It waits for the writer
+// connection, for the write lock, and for the commit no longer than ctx allows.
+// An error of work, or a panic, rolls back.
+func (s *Store) write(ctx context.Context, op string, work func(t *writeTx) error) error {
+	stmts, err := s.statements(ctx)
+	if err != nil {
+		return s.failed(ctx, op, err)
+	}
+	t, err := s.begin(ctx)
+	if err != nil {
+		return s.failed(ctx, op, err)
+	}
+	t.caller, t.inner, t.stmts = ctx, context.WithoutCancel(ctx), stmts
+	open := true
+	defer func() {
+		if open { // work panicked
+			t.rollback()
+		}
+	}()
+	err = work(t)
+	if err == nil {
+		err = t.alive()
+	}
+	open = false
+	if err != nil {
+		// Before the error is classified, because that may look at the schema.
+		t.rollback()
+		return s.failed(ctx, op, err)
+	}
+	return t.commit(op)
+}
+
+// begin takes the writer connection and the write lock. SQLite does not queue
+// those who wait for its lock: they poll, further and further apart. So the
+// writer has a short busy timeout, and polling starts over here until the
+// context ends.
+func (s *Store) begin(ctx context.Context) (*writeTx, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, maxLockWait, errLockWait)
+	defer cancel()
+	conn, err := s.writer.Conn(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("waiting for the writer: %w: %w", driver.ErrUnavailable, err)
+	}
+	t := &writeTx{store: s, conn: conn}
+	for {
+		err, left := t.tryBegin(ctx)
+		if left {
+			return nil, fmt.Errorf("waiting for the write lock: %w: %w", driver.ErrUnavailable, context.Cause(ctx))
+		}
+		if err == nil {
+			return t, nil
+		}
+		if !IsBusy(err) || !sleep(ctx, busyPause) {
+			t.release(nil)
+			return nil, err
+		}
+	}
+}
+
+// tryBegin begins once. When ctx ends first it reports left, and the connection
+// is given back, without a transaction, as soon as SQLite lets go of it.
+func (t *writeTx) tryBegin(ctx context.Context) (err error, left bool) { //nolint:revive // left qualifies err
+	begun := make(chan error, 1)
+	t.store.detached.Go(func() {
+		tx, err := t.conn.BeginTx(context.WithoutCancel(ctx), nil)
+		t.tx = tx
+		begun <- err
+	})
+	select {
+	case err := <-begun:
+		return err, false
+	case <-ctx.Done():
+	}
+	t.store.detached.Go(func() {
+		if err := <-begun; err != nil {
+			t.release(nil)
+			return
+		}
+		t.rollback()
+	})
+	return nil, true
+}
+
+// sleep waits for d and reports whether ctx still holds.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// commit ends the transaction. When ctx ends first, the COMMIT goes on without
+// its caller and gives the connection back itself.
+func (t *writeTx) commit(op string) error {
+	done := make(chan error, 1)
+	t.store.detached.Go(func() {
+		err := t.tx.Commit()
+		t.release(err)
+		done <- err
+	})
+	select {
+	case err := <-done:
+		return committed(op, err)
+	case <-t.caller.Done():
+	}
+	select {
+	case err := <-done: // both were ready
+		return committed(op, err)
+	default:
+		return fmt.Errorf("sqlite: %s: commit: %w: %w", op, driver.ErrCommitUnknown, context.Cause(t.caller))
+	}
+}
+
+func committed(op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return commitError(op, err)
+}
+
+// rollback undoes the transaction. SQLite may have done so itself, and then
+// refuses; in any case a connection on which ROLLBACK failed is not used again,
+// because the next COMMIT on it could bring the lost rows back.
+func (t *writeTx) rollback() { t.release(t.tx.Rollback()) }
+
+// release gives the connection back, and closes it where err is not nil.
+func (t *writeTx) release(err error) {
+	if err != nil {
+		// Raw closes a connection whose callback returns ErrBadConn, and returns it.
+		_ = t.conn.Raw(func(any) error { return sqldriver.ErrBadConn })
+	}
+	// The only error of Close is that the connection is closed already.
+	_ = t.conn.Close()
+}
+
+// alive returns an error once the caller's context has ended.
+func (t *writeTx) alive() error {
+	if t.caller.Err() != nil {
+		return fmt.Errorf("%w: %w", driver.ErrUnavailable, context.Cause(t.caller))
+	}
+	return nil
+}
+
+// exec runs a prepared statement and returns how many rows it changed.
+func (t *writeTx) exec(query string, args ...any) (int64, error) {
+	result, err := t.stmt(query).ExecContext(t.inner, args...)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
+// queryRow runs a prepared statement that returns at most one row.
+func (t *writeTx) queryRow(query string, args ...any) *sql.Row {
+	return t.stmt(query).QueryRowContext(t.inner, args...)
+}
+
+// query runs a prepared statement that returns rows.
+func (t *writeTx) query(query string, args ...any) (*sql.Rows, error) {
+	return t.stmt(query).QueryContext(t.inner, args...)
+}
+
+func (t *writeTx) stmt(query string) *sql.Stmt {
+	if stmt, ok := t.bound[query]; ok {
+		return stmt
+	}
+	prepared, ok := t.stmts[query]
+	if !ok {
+		panic("sqlitestore: not in writeStatements: " + query)
+	}
+	if t.bound == nil {
+		t.bound = make(map[string]*sql.Stmt, 8)
+	}
+	stmt := t.tx.StmtContext(t.inner, prepared)
+	t.bound[query] = stmt
+	return stmt
+}
+
+// statements prepares, once, every statement of write transactions, so that a
+// batch does not pay for parsing. It needs the schema.
+func (s *Store) statements(ctx context.Context) (map[string]*sql.Stmt, error) {
+	if prepared := s.prepared.Load(); prepared != nil {
+		return *prepared, nil
+	}
+	select {
+	case s.preparing <- struct{}{}:
+		defer func() { <-s.preparing }()
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%w: %w", driver.ErrUnavailable, context.Cause(ctx))
+	}
+	if prepared := s.prepared.Load(); prepared != nil {
+		return *prepared, nil
+	}
+	prepared := make(map[string]*sql.Stmt, len(writeStatements))
+	for _, query := range writeStatements {
+		stmt, err := s.writer.PrepareContext(ctx, query)
+		if err != nil {
+			// The error of Prepare is the one that matters.
+			_ = closeAll(prepared)
+			return nil, err
+		}
+		prepared[query] = stmt
+	}
+	s.prepared.Store(&prepared)
+	return prepared, nil
+}
+
+func closeAll(stmts map[string]*sql.Stmt) error {
+	var all []error
+	for _, stmt := range stmts {
+		all = append(all, stmt.Close())
+	}
+	return errors.Join(all...)
+}

@@ -1,0 +1,279 @@
+package hookonce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/send"
+)
+
+const (
+	// pollInterval is the floor under the wake-ups: retries that came due,
+	// leases that ran out, and messages that another process wrote.
+	pollInterval = time.Second
+	// leaseMargin is how much longer than its send a lease holds: the time to
+	// record the outcome.
+	leaseMargin = 5 * time.Second
+	// drainTimeout bounds the sends that are under way when Run is to end.
+	drainTimeout = 10 * time.Second
+	relayTimeout = 10 * time.Second // for one statement
+)
+
+// destination is a Destination made ready.
+type destination struct {
+	Destination
+	target send.Target
+	rate   *bucket
+}
+
+func newDestination(d Destination) (*destination, error) {
+	var faults []error
+	fault := func(format string, args ...any) {
+		faults = append(faults, fmt.Errorf("destination %q: "+format, append([]any{d.Name}, args...)...))
+	}
+	if d.Name == "" {
+		fault("it needs a name")
+	}
+	if u, err := url.Parse(d.URL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
+		fault("the URL must be http://HOST/... or https://HOST/...") // without quoting it: it may hold a secret
+	}
+	if d.Timeout < 0 || d.Concurrency < 0 || d.Rate.Count < 0 || d.Retry.Attempts < 0 || d.Retry.First < 0 || d.Retry.Max < 0 {
+		fault("timeout, concurrency, rate and retry must not be negative")
+	}
+	setDefault(&d.Timeout, DefaultSendTimeout)
+	setDefault(&d.Concurrency, DefaultConcurrency)
+	setDefault(&d.Retry.Attempts, DefaultSendAttempts)
+	setDefault(&d.Retry.First, DefaultFirstRetry)
+	setDefault(&d.Retry.Max, max(DefaultMaxRetry, d.Retry.First))
+	if d.Retry.Max < d.Retry.First {
+		fault("retry: max must not be below first")
+	}
+	return &destination{
+		Destination: d,
+		target:      send.Target{URL: d.URL, Secret: d.Secret, Timeout: d.Timeout, AllowPrivate: true},
+		rate:        newBucket(d.Rate),
+	}, errors.Join(faults...)
+}
+
+// relay sends the messages of one destination. Each destination has its own,
+// so that a dead one holds up nobody else.
+type relay struct {
+	store  driver.Store
+	log    *slog.Logger
+	dest   *destination
+	sender *send.Sender
+
+	woken    chan struct{}
+	slots    chan struct{} // one for each send under way
+	sending  sync.WaitGroup
+	finished chan driver.Completion
+}
+
+func newRelay(store driver.Store, log *slog.Logger, dest *destination, sender *send.Sender) *relay {
+	return &relay{
+		store:    store,
+		log:      log.With(slog.String("destination", dest.Name)),
+		dest:     dest,
+		sender:   sender,
+		woken:    make(chan struct{}, 1),
+		slots:    make(chan struct{}, dest.Concurrency),
+		finished: make(chan driver.Completion, dest.Concurrency),
+	}
+}
+
+// wake says that there may be something to send. It never blocks.
+func (r *relay) wake() {
+	select {
+	case r.woken <- struct{}{}:
+	default:
+	}
+}
+
+// run leases and sends until ctx ends, then gives what is under way a while to
+// finish. Every lease it took is completed or, at worst, runs out.
+func (r *relay) run(ctx context.Context) {
+	// Sends outlive ctx, by drainTimeout at most.
+	sendCtx, stopSending := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopSending()
+	var completing sync.WaitGroup
+	completing.Go(func() { r.completeAll(sendCtx) })
+
+	r.loop(ctx, sendCtx)
+
+	timer := time.AfterFunc(drainTimeout, stopSending)
+	defer timer.Stop()
+	r.sending.Wait()
+	close(r.finished)
+	completing.Wait()
+}
+
+func (r *relay) loop(ctx, sendCtx context.Context) {
+	poll := time.NewTicker(pollInterval)
+	defer poll.Stop()
+	for {
+		more, err := r.step(ctx, sendCtx)
+		if err != nil && ctx.Err() == nil {
+			r.log.Warn("leasing messages failed, will be tried again", slog.Any("error", err))
+		}
+		if more && ctx.Err() == nil {
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.woken:
+		case <-poll.C:
+		}
+	}
+}
+
+// step waits for a free slot, leases as many messages as there are slots for,
+// and starts sending them. It tells whether there may be more to lease.
+func (r *relay) step(ctx, sendCtx context.Context) (more bool, err error) {
+	select {
+	case r.slots <- struct{}{}:
+	case <-ctx.Done():
+		return false, nil
+	}
+	<-r.slots
+	want := r.dest.rate.takeUpTo(cap(r.slots)-len(r.slots), time.Now())
+	if want == 0 {
+		return false, nil // the rate is used up: the poll comes back
+	}
+	leaseCtx, cancel := context.WithTimeout(ctx, relayTimeout)
+	defer cancel()
+	messages, err := r.store.Lease(leaseCtx, &driver.LeaseParams{
+		Destination: r.dest.Name,
+		Limit:       want,
+		For:         r.dest.Timeout + leaseMargin,
+		MaxAttempts: r.dest.Retry.Attempts,
+	})
+	r.dest.rate.giveBack(want - len(messages))
+	if err != nil {
+		return false, err
+	}
+	for i := range messages {
+		r.slots <- struct{}{}
+		r.sending.Go(func() {
+			defer func() { <-r.slots }()
+			r.finished <- r.attempt(sendCtx, &messages[i])
+		})
+	}
+	return len(messages) == want, nil
+}
+
+// attempt sends m once and says what came of it.
+func (r *relay) attempt(ctx context.Context, m *driver.Message) driver.Completion {
+	done := driver.Completion{ID: m.ID, Token: m.Token}
+	log := r.log.With(slog.String("source", m.Source), slog.String("event_id", m.EventID),
+		slog.String("message_id", m.ID), slog.Int("attempt", m.Attempt))
+	header, err := parseHeader(m.Headers)
+	if err != nil {
+		log.Error("sending without the sender's headers", slog.Any("error", err))
+	}
+	began := time.Now()
+	result := r.sender.Send(ctx, &r.dest.target, &send.Message{
+		ID: m.ID, Source: m.Source, EventID: m.EventID, Type: m.Type,
+		Attempt: m.Attempt, Generation: m.Generation, Header: header, Body: m.Body,
+	})
+	done.Took = time.Since(began)
+	done.StatusCode = result.StatusCode
+	switch {
+	case result.Err == nil:
+		done.Outcome = driver.MessageSent
+		log.Debug("sent", slog.Int("status", result.StatusCode))
+		return done
+	case ctx.Err() != nil:
+		// Cut off by our own stop: it may have arrived, so it counts, and it
+		// goes out again under the same id without waiting.
+		done.Outcome, done.Error = driver.MessageRetry, "interrupted: this process was stopped"
+	case result.Permanent:
+		done.Outcome, done.Error = driver.MessageDead, describeFailure(&result)
+	case m.Attempt >= r.dest.Retry.Attempts:
+		done.Outcome, done.Error = driver.MessageDead, describeFailure(&result)
+	default:
+		done.Outcome, done.Error = driver.MessageRetry, describeFailure(&result)
+		done.RetryIn = r.dest.Retry.backoff(m.Attempt, result.RetryAfter)
+	}
+	level, msg := slog.LevelInfo, "not sent, will be tried again"
+	if done.Outcome == driver.MessageDead {
+		level, msg = slog.LevelError, "not sent, dead"
+	}
+	log.Log(ctx, level, msg, slog.Int("status", result.StatusCode), slog.Any("error", result.Err),
+		slog.String("retry_in", done.RetryIn.String()))
+	return done
+}
+
+// describeFailure says what happened and what the destination said to it.
+func describeFailure(r *send.Result) string {
+	text := r.Err.Error()
+	if r.StatusCode != 0 && r.Detail != "" && r.Detail != text {
+		text += ": " + r.Detail
+	}
+	return text
+}
+
+// completeAll records outcomes until finished is closed, all that wait in one
+// statement.
+func (r *relay) completeAll(ctx context.Context) {
+	for first := range r.finished {
+		batch := []driver.Completion{first}
+		for len(batch) < cap(r.finished)+1 {
+			select {
+			case next, ok := <-r.finished:
+				if !ok {
+					r.complete(ctx, batch)
+					return
+				}
+				batch = append(batch, next)
+				continue
+			default:
+			}
+			break
+		}
+		r.complete(ctx, batch)
+		r.wake() // slots are free
+	}
+}
+
+// complete records outcomes, and tries again while their leases may hold:
+// completing twice is harmless, forgetting costs another send.
+func (r *relay) complete(ctx context.Context, batch []driver.Completion) {
+	ctx = context.WithoutCancel(ctx)
+	deadline := time.Now().Add(leaseMargin)
+	for {
+		held, err := r.tryComplete(ctx, batch)
+		if err == nil {
+			r.logFenced(batch, held)
+			return
+		}
+		if time.Now().After(deadline) {
+			r.log.Warn("outcomes were not recorded; their messages go out again once their leases ran out",
+				slog.Int("messages", len(batch)), slog.Any("error", err))
+			return
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+func (r *relay) tryComplete(ctx context.Context, batch []driver.Completion) ([]bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, leaseMargin)
+	defer cancel()
+	return r.store.Complete(ctx, &driver.CompleteParams{Completions: batch})
+}
+
+// logFenced tells of outcomes that came after their lease was lost. After an
+// unknown commit that may be our own first try.
+func (r *relay) logFenced(batch []driver.Completion, held []bool) {
+	for i, ok := range held {
+		if !ok {
+			r.log.Warn("the lease was lost before the outcome was recorded", slog.String("message_id", batch[i].ID))
+		}
+	}
+}

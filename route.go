@@ -1,0 +1,98 @@
+package hookonce
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+// route is a Route made ready.
+type route struct {
+	Route
+	types []typePattern
+}
+
+func newRoute(r Route, sources map[string]*source, destinations map[string]*destination) (*route, error) {
+	var faults []error
+	fault := func(format string, args ...any) {
+		faults = append(faults, fmt.Errorf("route %q: "+format, append([]any{r.Name}, args...)...))
+	}
+	if !nameRegexp.MatchString(r.Name) {
+		fault("the name must match %s", nameRegexp)
+	}
+	if destinations[r.To] == nil {
+		fault("there is no destination %q", r.To)
+	}
+	for _, name := range r.Sources {
+		if sources[name] == nil {
+			fault("there is no source %q", name)
+		}
+	}
+	out := &route{Route: r}
+	for _, t := range r.Types {
+		out.types = append(out.types, strings.Split(t, "*"))
+	}
+	return out, errors.Join(faults...)
+}
+
+// takesFrom reports whether events of the source can match.
+func (r *route) takesFrom(source string) bool {
+	return len(r.Sources) == 0 || slices.Contains(r.Sources, source)
+}
+
+func (r *route) matches(ev *Event) (bool, error) {
+	if len(r.types) > 0 && !slices.ContainsFunc(r.types, func(p typePattern) bool { return p.matches(ev.Type) }) {
+		return false, nil
+	}
+	if r.Where == nil {
+		return true, nil
+	}
+	return r.Where(ev)
+}
+
+// typePattern is a pattern split at its stars: the text between two of them
+// stands somewhere, the first part at the start and the last at the end.
+type typePattern []string
+
+func (p typePattern) matches(s string) bool {
+	if len(p) == 1 {
+		return s == p[0]
+	}
+	first, last := p[0], p[len(p)-1]
+	if len(s) < len(first)+len(last) || !strings.HasPrefix(s, first) || !strings.HasSuffix(s, last) {
+		return false
+	}
+	s = s[len(first) : len(s)-len(last)]
+	for _, part := range p[1 : len(p)-1] {
+		i := strings.Index(s, part)
+		if i < 0 {
+			return false
+		}
+		s = s[i+len(part):]
+	}
+	return true
+}
+
+// owed returns the messages that the routes of src owe for ev.
+func (in *Inbox) owed(src *source, key driver.Key, ev *Event) []driver.NewMessage {
+	var messages []driver.NewMessage
+	for _, r := range src.routes {
+		ok, err := r.matches(ev)
+		if err != nil {
+			in.log.Warn("route skipped: its condition failed",
+				slog.String("source", ev.Source), slog.String("event_id", ev.ID),
+				slog.String("route", r.Name), slog.Any("error", err))
+			continue
+		}
+		if ok {
+			messages = append(messages, driver.NewMessage{
+				ID: driver.MessageID(key, 0, r.Name), Route: r.Name, Destination: r.To,
+			})
+		}
+	}
+	return messages
+}

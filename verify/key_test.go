@@ -1,0 +1,201 @@
+package verify_test
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/hookonce/hookonce/verify"
+)
+
+func schemeFor(secretEncoding string) verify.Scheme {
+	if secretEncoding == "ed25519" {
+		return verify.Scheme{Family: verify.FamilyStandardWebhooks, Algorithm: "ed25519"}
+	}
+	return verify.Scheme{Family: verify.FamilyHMAC, Header: "X-Sig", SecretEncoding: secretEncoding}
+}
+
+// TestParseKeyRefuses holds what is no secret, and that no error repeats it.
+func TestParseKeyRefuses(t *testing.T) {
+	t.Parallel()
+	all := []string{"raw", "base64", "hex", "whsec", "ed25519"}
+	for _, c := range []struct {
+		name, secret string
+		encodings    []string
+	}{
+		{"empty", "", all},
+		{"blank", " \t ", all},
+		{"only line breaks", "\r\n", all},
+		{"bare whsec_", "whsec_", all},
+		{"bare whsec_ and a line break", "whsec_\n", all},
+		{"bare whsec_ between blanks", " whsec_ ", all},
+		{"a line break behind it", "c2VjcmV0LXNlY3JldC1zZWNyZXQ=\n", []string{"raw", "base64", "whsec", "hex"}},
+		{"a line break inside", "c2VjcmV0\nLXNlY3JldC1zZWNyZXQ=", []string{"base64", "whsec", "hex", "ed25519"}},
+		{"not base64", "hunter2-hunter2!", []string{"base64", "whsec", "hex", "ed25519"}},
+		{"stray bits", "c2VjcmV0LXNlY3JldC1zZWNyZXR=", []string{"base64", "whsec"}},
+		{"blank inside", "c2Vj cmV0", []string{"base64", "whsec", "hex"}},
+		{"whsec_ in front of base64", "whsec_c2VjcmV0LXNlY3JldC1zZWNyZXQ=", []string{"base64", "hex", "ed25519"}},
+		{"odd hexadecimal", "abcdef0", []string{"hex", "ed25519"}},
+		{"only padding", "====", []string{"base64", "whsec", "hex", "ed25519"}},
+		{"whpk_ and 31 bytes", "whpk_" + base64.StdEncoding.EncodeToString(make([]byte, 31)), []string{"ed25519"}},
+		{"whpk_ and 33 bytes", "whpk_" + base64.StdEncoding.EncodeToString(make([]byte, 33)), []string{"ed25519"}},
+		{"whpk_ alone", "whpk_", []string{"ed25519"}},
+		{"whsk_ alone", "whsk_", []string{"ed25519"}},
+		{"whsk_ and 33 bytes", "whsk_" + base64.StdEncoding.EncodeToString(make([]byte, 33)), []string{"ed25519"}},
+		{"whsk_ of two halves", "whsk_" + base64.StdEncoding.EncodeToString(make([]byte, 64)), []string{"ed25519"}},
+		{"62 hexadecimal digits", strings.Repeat("ab", 31), []string{"ed25519"}},
+		{"PEM that does not end", "-----BEGIN PUBLIC KEY-----\nMCow", []string{"ed25519"}},
+		{"PEM of another kind", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte("x")})), []string{"ed25519"}},
+		{"PEM of another algorithm", ecdsaPEM(t), []string{"ed25519"}},
+	} {
+		for _, encoding := range c.encodings {
+			t.Run(c.name+"/"+encoding, func(t *testing.T) {
+				t.Parallel()
+				_, err := mustCompile(t, schemeFor(encoding)).ParseKey(c.secret)
+				if err == nil {
+					t.Fatal("it was taken")
+				}
+				secret := strings.TrimSpace(c.secret)
+				if len(secret) > 6 && strings.Contains(err.Error(), secret) {
+					t.Errorf("the error holds the secret: %v", err)
+				}
+			})
+		}
+	}
+}
+
+func ecdsaPEM(t *testing.T) string {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalPKIXPublicKey(&key.PublicKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))
+}
+
+// TestParseKeyForms holds that all the forms of one key are the same key.
+func TestParseKeyForms(t *testing.T) {
+	t.Parallel()
+	raw := []byte("sixteen bytes at least")
+	std := base64.StdEncoding.EncodeToString(raw)
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pkcs8, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spki, err := x509.MarshalPKIXPublicKey(public)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for encoding, secrets := range map[string][]string{
+		"raw":    {string(raw)},
+		"base64": {std, strings.TrimRight(std, "=")},
+		"hex":    {fmt.Sprintf("%x", raw), fmt.Sprintf("%X", raw)},
+		"whsec":  {"whsec_" + std, std, "whsec_" + strings.TrimRight(std, "=")},
+		"ed25519": {
+			"whsk_" + base64.StdEncoding.EncodeToString(private),
+			"whsk_" + base64.StdEncoding.EncodeToString(private.Seed()),
+			string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8})),
+			"whpk_" + base64.StdEncoding.EncodeToString(public),
+			base64.StdEncoding.EncodeToString(public),
+			fmt.Sprintf("%x", []byte(public)),
+			fmt.Sprintf(" %X\n", []byte(public)),
+			string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: spki})),
+		},
+	} {
+		v := mustCompile(t, schemeFor(encoding))
+		req := signedRequest(t, v, mustKeys(t, v, secrets[0])[0], "{}")
+		for i, secret := range secrets {
+			if err := v.Verify(req, mustKeys(t, v, secret)); err != nil {
+				t.Errorf("%s, form %d: %v", encoding, i, err)
+			}
+		}
+	}
+}
+
+func TestWeak(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		encoding, secret string
+		want             bool
+	}{
+		{"raw", "fifteen bytes !", true},
+		{"raw", "sixteen bytes !!", false},
+		{"hex", "00112233445566778899aabbccddee", true},
+		{"hex", "00112233445566778899aabbccddeeff", false},
+		{"whsec", "whsec_c2VjcmV0", true},
+		{"ed25519", "whpk_1SiA4o9hyqTCpIqC5V9HUakiiaeACeqfZTInDBbOir4=", false},
+	} {
+		v := mustCompile(t, schemeFor(c.encoding))
+		if got := mustKeys(t, v, c.secret)[0].Weak(); got != c.want {
+			t.Errorf("%s: %t, want %t", c.encoding, got, c.want)
+		}
+	}
+	if (verify.Key{}).Weak() {
+		t.Error("the zero Key is weak")
+	}
+}
+
+// TestKeyNeverPrints prints keys in every way, within other values too.
+func TestKeyNeverPrints(t *testing.T) {
+	t.Parallel()
+	const canary = "canary-canary-canary"
+	v := mustCompile(t, schemeFor("raw"))
+	key := mustKeys(t, v, canary)[0]
+	type holder struct {
+		Key  verify.Key
+		keys []verify.Key
+		ptr  *verify.Key
+		any  any
+	}
+	h := holder{key, []verify.Key{key}, &key, key}
+	var out bytes.Buffer
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "%d"} {
+		for _, value := range []any{key, &key, h, &h, []verify.Key{key}, map[string]verify.Key{"a": key}} {
+			fmt.Fprintf(&out, verb+"\n", value)
+		}
+	}
+	for _, handler := range []slog.Handler{slog.NewTextHandler(&out, nil), slog.NewJSONHandler(&out, nil)} {
+		slog.New(handler).Info("x", "key", key, "ptr", &key, "holder", h, "keys", h.keys)
+	}
+	if err := json.NewEncoder(&out).Encode(h); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintln(&out, h.ptr, h.any, key.String(), key.GoString(), key.LogValue())
+	for _, form := range []string{canary, fmt.Sprintf("%x", canary), fmt.Sprintf("%X", canary), fmt.Sprint([]byte(canary)), "0x63, 0x61"} {
+		if strings.Contains(out.String(), form) {
+			t.Errorf("the key was printed as %s", form)
+		}
+	}
+	if !strings.Contains(out.String(), "<secret>") {
+		t.Error("<secret> was not printed")
+	}
+}
+
+func TestNoneVerifiesEverything(t *testing.T) {
+	t.Parallel()
+	v := mustCompile(t, verify.Scheme{Family: verify.FamilyNone})
+	if err := v.Verify(&verify.Request{}, nil); err != nil {
+		t.Error(err)
+	}
+	if err := v.Sign(&verify.Request{}, verify.Key{}); err != nil {
+		t.Error(err)
+	}
+}
