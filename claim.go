@@ -89,10 +89,11 @@ type claimQueue struct {
 	flushers   int
 	background sync.WaitGroup
 
-	mu      sync.Mutex
-	waiting []*claimUnit
-	active  int // flushers
-	closed  bool
+	mu       sync.Mutex
+	waiting  []*claimUnit
+	claiming map[driver.Key]bool // by a flusher, now
+	active   int                 // flushers
+	closed   bool
 }
 
 func (q *claimQueue) full() bool {
@@ -127,7 +128,7 @@ func (q *claimQueue) close() {
 	q.background.Wait()
 }
 
-// run flushes until nothing waits.
+// run flushes until nothing waits that is not another flusher's.
 func (q *claimQueue) run() {
 	for {
 		units := q.take()
@@ -135,35 +136,64 @@ func (q *claimQueue) run() {
 			return
 		}
 		q.flush(units)
+		q.release(units)
 	}
 }
 
-// take takes all that waits, up to what one batch carries; nil ends the
-// flusher that called it.
+// take takes all that waits, up to what one batch carries; nil ends the flusher
+// that called it. Copies of an event that is being claimed are left to the
+// flusher that claims it: behind the same lock they would only hold up a second
+// batch, and everybody in it.
 func (q *claimQueue) take() []*claimUnit {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	n, claims, size := 0, 0, int64(0)
-	for _, u := range q.waiting {
-		if n > 0 && (claims+len(u.claims) > maxBatchClaims || size+u.bytes > maxBatchBytes) {
+	var units, left []*claimUnit
+	claims, size := 0, int64(0)
+	for i, u := range q.waiting {
+		if len(units) > 0 && (claims+len(u.claims) > maxBatchClaims || size+u.bytes > maxBatchBytes) {
+			left = append(left, q.waiting[i:]...)
 			break
 		}
-		n++
+		if slices.ContainsFunc(u.claims, func(c driver.Claim) bool { return q.claiming[c.Key] }) {
+			left = append(left, u)
+			continue
+		}
+		units = append(units, u)
 		claims += len(u.claims)
 		size += u.bytes
 	}
-	if n == 0 {
+	q.waiting = left
+	if len(units) == 0 {
 		q.active--
 		return nil
 	}
-	units := slices.Clone(q.waiting[:n])
-	q.waiting = slices.Delete(q.waiting, 0, n)
+	for _, u := range units {
+		for i := range u.claims {
+			q.claiming[u.claims[i].Key] = true
+		}
+	}
 	return units
 }
 
-// flush claims the events of units and makes their results final.
-func (q *claimQueue) flush(units []*claimUnit) {
-	units = slices.DeleteFunc(units, func(u *claimUnit) bool { return !u.taken.CompareAndSwap(false, true) })
+// release lets copies of what was claimed be taken, by the flusher that calls it.
+func (q *claimQueue) release(units []*claimUnit) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, u := range units {
+		for i := range u.claims {
+			delete(q.claiming, u.claims[i].Key)
+		}
+	}
+}
+
+// flush claims the events of what was taken and makes their results final.
+func (q *claimQueue) flush(taken []*claimUnit) {
+	units := make([]*claimUnit, 0, len(taken))
+	for _, u := range taken {
+		if u.taken.CompareAndSwap(false, true) { // else its waiter has given up
+			units = append(units, u)
+		}
+	}
 	if len(units) == 0 {
 		return
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -226,4 +227,74 @@ func TestDrainAnswersWhatIsQueued(t *testing.T) {
 	close(g.open)
 	wg.Wait()
 	<-drained
+}
+
+// A key that is stuck in the database holds up the batch it is in, and no other:
+// its copies wait for that batch instead of spoiling the next ones.
+func TestCopiesOfAStuckKeyHoldUpNobodyElse(t *testing.T) {
+	t.Parallel()
+	g := newGate()
+	stuck := func(p *driver.ClaimParams) bool {
+		return slices.ContainsFunc(p.Claims, func(c driver.Claim) bool { return c.EventID == "stuck" })
+	}
+	store := &manyFlushers{faultStore{Store: openStore(t), before: func(ctx context.Context, p *driver.ClaimParams) error {
+		if stuck(p) {
+			return g.hold(ctx, p)
+		}
+		return nil
+	}}}
+	in := newInbox(t, store, nil)
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() { deliver(in, delivery("stuck", "{}")) })
+		<-g.arrived
+	}
+	waitFor(t, func() bool { return hookonce.Waiting(in) == 3 })
+	for i := range 20 {
+		if got := deliver(in, delivery(strconv.Itoa(i), "{}")); got != ok {
+			t.Errorf("a delivery of another event: %+v", got)
+		}
+	}
+	close(g.open)
+	wg.Wait()
+	if n := hookonce.Waiting(in); n != 0 {
+		t.Errorf("%d deliveries still wait after the stuck key was free", n)
+	}
+	if got := deliver(in, delivery("stuck", "{}")); got != duplicate {
+		t.Errorf("a later copy: %+v", got)
+	}
+}
+
+// manyFlushers is a store on which four claims at a time are worth making.
+type manyFlushers struct{ faultStore }
+
+func (*manyFlushers) ClaimConcurrency() int { return 4 }
+
+// A delivery that gave up waiting leaves nothing behind that would hold up the
+// next copy of its event.
+func TestAbandonedDeliveryBlocksNoCopy(t *testing.T) {
+	t.Parallel()
+	g := newGate()
+	store := &faultStore{Store: openStore(t), before: g.hold}
+	in := newInbox(t, store, func(c *hookonce.Config) {
+		patient := c.Sources[0]
+		patient.Name = "patient"
+		c.Sources[0].AckTimeout = 20 * time.Millisecond
+		c.Sources = append(c.Sources, patient)
+	})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		r := delivery("held", "{}")
+		r.URL.Path = "/webhooks/patient"
+		deliver(in, r)
+	})
+	<-g.arrived
+	if got := deliver(in, delivery("1", "{}")); got.Code != 503 {
+		t.Fatalf("queued beyond its deadline: %+v, want 503", got)
+	}
+	close(g.open)
+	wg.Wait()
+	if got := deliver(in, delivery("1", "{}")); got != ok {
+		t.Errorf("the retry: %+v, want ok: the first try had never been claimed", got)
+	}
 }

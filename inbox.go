@@ -57,6 +57,7 @@ func New(store driver.Store, cfg *Config) (*Inbox, error) {
 		reopened: in.wakeAllRelays,
 		maxUnits: in.cfg.Queue,
 		flushers: store.ClaimConcurrency(),
+		claiming: make(map[driver.Key]bool),
 	}
 	return in, nil
 }

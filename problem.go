@@ -36,11 +36,16 @@ func (a *answer) write(w http.ResponseWriter) {
 	if a.status >= 400 && a.status < 500 {
 		h.Set("Connection", "close")
 	}
-	// The deadline is for a client that does not read its answer. It fails
-	// where the server does not support it, and then that server's own holds.
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
+	// The deadline is for a client that does not read its answer, and must not
+	// outlast it: the connection may serve other handlers after us. All of this
+	// fails where the server does not support it, and then that server's own
+	// deadline holds. A client that is gone has its answer on the retry.
+	rc := http.NewResponseController(w)
+	_ = rc.SetWriteDeadline(time.Now().Add(writeTimeout))
 	w.WriteHeader(a.status)
-	_, _ = w.Write(a.body) // a client that is gone has its answer on the retry
+	_, _ = w.Write(a.body)
+	_ = rc.Flush()
+	_ = rc.SetWriteDeadline(time.Time{})
 }
 
 // accepted answers 200 with v as JSON.

@@ -32,7 +32,7 @@ const (
 func (in *Inbox) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer func() {
 		if v := recover(); v != nil {
-			if v == http.ErrAbortHandler {
+			if err, ok := v.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 				panic(v)
 			}
 			a, id := refused(http.StatusInternalServerError, "An internal error occurred. Send the delivery again.")

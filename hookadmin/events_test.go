@@ -86,6 +86,8 @@ func TestFilters(t *testing.T) {
 		{"until=2026-01-31T13:00:00Z", []string{"g1"}},
 		{"since=2026-01-31T14:00:00%2B01:00&until=2026-01-31T14:00:00Z", []string{"g2"}},
 		{"since=1h", []string{"now"}},
+		{"since=7d", []string{"now"}},
+		{"since=36500d", []string{"now", "s1", "g2", "g1"}},
 		{"until=1h", []string{"s1", "g2", "g1"}},
 		{"source=&type=&state=&note=&id=&q=&since=&until=&limit=&cursor=", []string{"now", "s1", "g2", "g1"}},
 		{"limit=200", []string{"now", "s1", "g2", "g1"}},
@@ -95,7 +97,7 @@ func TestFilters(t *testing.T) {
 		t.Run(tt.query, func(t *testing.T) {
 			resp := a.get(t, "/api/v1/events?"+tt.query)
 			if diff := cmp.Diff(tt.want, readJSON[page](t, resp).ids()); diff != "" {
-				t.Errorf("status %d (-want +got):\n%s", resp.StatusCode, diff)
+				t.Errorf("status %d (-want +got):\n%s", resp.status, diff)
 			}
 		})
 	}
@@ -147,6 +149,10 @@ func TestParametersThatAreRefused(t *testing.T) {
 		{"state=finished", `state: "finished" is no state`},
 		{"since=yesterday", "since: "},
 		{"since=-2h", "since: "},
+		{"since=-2d", "since: "},
+		{"since=d", "since: "},
+		{"since=1.5d", "since: "},
+		{"since=36501d", "since: "},
 		{"since=2026-01-31", "since: "},
 		{"until=1.5", "until: "},
 		{"since=1h&until=2h", "until: must be later than since"},
@@ -194,10 +200,15 @@ func TestHostileIDsInPaths(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := readJSON[map[string]any](t, resp)
+			var got struct {
+				EventID string `json:"event_id"`
+			}
+			if err := json.NewDecoder(resp.Body).Decode(&got); err != nil {
+				t.Fatal(err)
+			}
 			resp.Body.Close()
-			if resp.StatusCode != 200 || got["event_id"] != id {
-				t.Errorf("id %q as %s: status %d, event_id %q", id, path, resp.StatusCode, got["event_id"])
+			if resp.StatusCode != 200 || got.EventID != id {
+				t.Errorf("id %q as %s: status %d, event_id %q", id, path, resp.StatusCode, got.EventID)
 			}
 		}
 	}

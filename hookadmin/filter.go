@@ -31,7 +31,7 @@ func (e *ParameterError) Error() string { return fmt.Sprintf("%s: %s", e.Name, e
 // ParseFilter reads the parameters of GET /api/v1/events: source, type, state,
 // note, id, q, since, until, limit and cursor, all optional, each at most
 // once; an empty value is the same as none. since and until are a time of RFC
-// 3339, or a duration before now such as 2h or 90m. Errors are a
+// 3339, or a duration before now such as 2h, 90m or 7d. Errors are a
 // *ParameterError, the first by the order above.
 func ParseFilter(values url.Values, now time.Time) (*driver.EventFilter, error) {
 	for _, name := range sortedKeys(values) {
@@ -96,15 +96,26 @@ func parseTime(name, s string, now time.Time) (time.Time, error) {
 	if s == "" {
 		return time.Time{}, nil
 	}
-	if ago, err := time.ParseDuration(s); err == nil && ago >= 0 {
+	if ago, ok := parseAgo(s); ok {
 		return now.Add(-ago), nil
 	}
 	t, err := time.Parse(time.RFC3339Nano, s)
 	if err != nil {
 		return time.Time{}, &ParameterError{name, fmt.Sprintf(
-			"%q is neither a time such as 2026-01-31T08:00:00Z nor a duration ago such as 2h", s)}
+			"%q is neither a time such as 2026-01-31T08:00:00Z nor a duration ago such as 2h or 7d", s)}
 	}
 	return t, nil
+}
+
+// parseAgo reads a duration of Go, or whole days as the settings write them: 30d.
+func parseAgo(s string) (time.Duration, bool) {
+	const day, maxDays = 24 * time.Hour, 100 * 365
+	if digits, ok := strings.CutSuffix(s, "d"); ok {
+		n, err := strconv.ParseUint(digits, 10, 32)
+		return time.Duration(n) * day, err == nil && n <= maxDays
+	}
+	d, err := time.ParseDuration(s)
+	return d, err == nil && d >= 0
 }
 
 // badValue returns why the values of one parameter are refused, or "".

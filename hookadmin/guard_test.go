@@ -46,11 +46,11 @@ func TestToken(t *testing.T) {
 				})
 				if !tt.ok {
 					p := wantProblem(t, resp, http.StatusUnauthorized)
-					if strings.Contains(p.Detail, token) || !strings.HasPrefix(resp.Header.Get("WWW-Authenticate"), "Bearer") {
-						t.Errorf("%s: %+v, WWW-Authenticate %q", tt.name, p, resp.Header.Get("WWW-Authenticate"))
+					if strings.Contains(p.Detail, token) || !strings.HasPrefix(resp.header.Get("WWW-Authenticate"), "Bearer") {
+						t.Errorf("%s: %+v, WWW-Authenticate %q", tt.name, p, resp.header.Get("WWW-Authenticate"))
 					}
-				} else if want := map[string]int{"/api/v1/events": 200, "/no/such/path": 404}[path]; resp.StatusCode != want {
-					t.Errorf("%s: GET %s is %d", tt.name, path, resp.StatusCode)
+				} else if want := map[string]int{"/api/v1/events": 200, "/no/such/path": 404}[path]; resp.status != want {
+					t.Errorf("%s: GET %s is %d", tt.name, path, resp.status)
 				}
 			}
 		}
@@ -106,14 +106,14 @@ func TestLoopbackWithoutToken(t *testing.T) {
 				}
 			}
 			resp := a.do(t, http.MethodGet, "/api/v1/events", change)
-			if tt.ok && resp.StatusCode != 200 {
-				t.Errorf("status %d", resp.StatusCode)
+			if tt.ok && resp.status != 200 {
+				t.Errorf("status %d", resp.status)
 			}
 			if !tt.ok {
 				wantProblem(t, resp, http.StatusForbidden)
 			}
-			if probe := a.do(t, http.MethodGet, "/healthz", change); probe.StatusCode != 200 {
-				t.Errorf("a probe got %d", probe.StatusCode)
+			if probe := a.do(t, http.MethodGet, "/healthz", change); probe.status != 200 {
+				t.Errorf("a probe got %d", probe.status)
 			}
 		})
 	}

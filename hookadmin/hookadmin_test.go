@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -99,7 +98,14 @@ func newAPI(t *testing.T, change func(*hookadmin.Config)) *api {
 	return a
 }
 
-func (a *api) do(t *testing.T, method, target string, change func(*http.Request)) *http.Response {
+// answer is what the handler answered with.
+type answer struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+func (a *api) do(t *testing.T, method, target string, change func(*http.Request)) *answer {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), method, "http://127.0.0.1:8081"+target, nil)
 	if change != nil {
@@ -107,23 +113,19 @@ func (a *api) do(t *testing.T, method, target string, change func(*http.Request)
 	}
 	w := httptest.NewRecorder()
 	a.handler.ServeHTTP(w, r)
-	return w.Result()
+	return &answer{w.Code, w.Header(), w.Body.Bytes()}
 }
 
-func (a *api) get(t *testing.T, target string) *http.Response {
+func (a *api) get(t *testing.T, target string) *answer {
 	t.Helper()
 	return a.do(t, http.MethodGet, target, nil)
 }
 
-func readJSON[T any](t *testing.T, resp *http.Response) T {
+func readJSON[T any](t *testing.T, got *answer) T {
 	t.Helper()
 	var v T
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(body, &v); err != nil {
-		t.Fatalf("status %d, body %q: %v", resp.StatusCode, body, err)
+	if err := json.Unmarshal(got.body, &v); err != nil {
+		t.Fatalf("status %d, body %q: %v", got.status, got.body, err)
 	}
 	return v
 }
@@ -134,14 +136,14 @@ type problem struct {
 }
 
 // wantProblem checks the shape of a refusal and returns it.
-func wantProblem(t *testing.T, resp *http.Response, status int) problem {
+func wantProblem(t *testing.T, resp *answer, status int) problem {
 	t.Helper()
-	if got := resp.Header.Get("Content-Type"); got != "application/problem+json" {
+	if got := resp.header.Get("Content-Type"); got != "application/problem+json" {
 		t.Errorf("Content-Type %q", got)
 	}
 	p := readJSON[problem](t, resp)
-	if resp.StatusCode != status || p.Status != status {
-		t.Errorf("status %d, in the body %d (%s); want %d", resp.StatusCode, p.Status, p.Detail, status)
+	if resp.status != status || p.Status != status {
+		t.Errorf("status %d, in the body %d (%s); want %d", resp.status, p.Status, p.Detail, status)
 	}
 	if p.Type != "about:blank" || p.Title != http.StatusText(status) || p.Detail == "" ||
 		!strings.HasPrefix(p.Instance, "urn:hookonce:error:") {
@@ -198,8 +200,8 @@ func TestHealthAndReadiness(t *testing.T) {
 	anyHost := func(r *http.Request) { r.Host = "gateway.example.com" }
 
 	health := a.do(t, http.MethodGet, "/healthz", anyHost)
-	if got := readJSON[map[string]string](t, health); health.StatusCode != 200 || got["status"] != "ok" {
-		t.Errorf("healthz: %d %v", health.StatusCode, got)
+	if got := readJSON[map[string]string](t, health); health.status != 200 || got["status"] != "ok" {
+		t.Errorf("healthz: %d %v", health.status, got)
 	}
 	p := wantProblem(t, a.do(t, http.MethodGet, "/readyz", anyHost), 503)
 	if strings.Contains(p.Detail, "pool") {
@@ -213,8 +215,8 @@ func TestHealthAndReadiness(t *testing.T) {
 	}
 	ready = nil
 	resp := a.do(t, http.MethodGet, "/readyz", anyHost)
-	if got := readJSON[map[string]string](t, resp); resp.StatusCode != 200 || got["status"] != "ready" {
-		t.Errorf("readyz: %d %v", resp.StatusCode, got)
+	if got := readJSON[map[string]string](t, resp); resp.status != 200 || got["status"] != "ready" {
+		t.Errorf("readyz: %d %v", resp.status, got)
 	}
 }
 
@@ -228,14 +230,14 @@ func TestMethodsHeadersAndUnknownPaths(t *testing.T) {
 		for _, method := range []string{"POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"} {
 			resp := a.do(t, method, path, nil)
 			wantProblem(t, resp, http.StatusMethodNotAllowed)
-			if got := resp.Header.Get("Allow"); got != "GET, HEAD" {
+			if got := resp.header.Get("Allow"); got != "GET, HEAD" {
 				t.Errorf("%s %s: Allow %q", method, path, got)
 			}
 		}
 		head, get := a.do(t, http.MethodHead, path, nil), a.get(t, path)
-		if head.StatusCode != 200 || head.Header.Get("Content-Length") != get.Header.Get("Content-Length") {
-			t.Errorf("HEAD %s: %d with length %q, GET has %q", path, head.StatusCode,
-				head.Header.Get("Content-Length"), get.Header.Get("Content-Length"))
+		if head.status != 200 || head.header.Get("Content-Length") != get.header.Get("Content-Length") {
+			t.Errorf("HEAD %s: %d with length %q, GET has %q", path, head.status,
+				head.header.Get("Content-Length"), get.header.Get("Content-Length"))
 		}
 	}
 	for _, path := range []string{
@@ -250,7 +252,7 @@ func TestMethodsHeadersAndUnknownPaths(t *testing.T) {
 			"Cache-Control":           "no-store",
 			"Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
 		} {
-			if got := resp.Header.Get(header); got != want {
+			if got := resp.header.Get(header); got != want {
 				t.Errorf("%s: %s is %q", path, header, got)
 			}
 		}
@@ -270,8 +272,8 @@ func TestAStoreThatFailsIsAnOwnFault(t *testing.T) {
 	for _, path := range []string{"/api/v1/events", "/api/v1/events/github/e1"} {
 		resp := a.get(t, path)
 		p := readJSON[problem](t, resp)
-		if resp.StatusCode != 500 && resp.StatusCode != 503 {
-			t.Errorf("%s: %d", path, resp.StatusCode)
+		if resp.status != 500 && resp.status != 503 {
+			t.Errorf("%s: %d", path, resp.status)
 		}
 		if strings.Contains(strings.ToLower(p.Detail), "sql") {
 			t.Errorf("%s: the answer tells what happened inside: %q", path, p.Detail)

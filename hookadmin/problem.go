@@ -39,6 +39,9 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, status int, detai
 	if cause != nil {
 		level, attrs = slog.LevelError, append(attrs, slog.Any("error", cause))
 	}
+	if status == http.StatusServiceUnavailable {
+		level = slog.LevelWarn // it passes
+	}
 	h.logger.LogAttrs(r.Context(), level, "admin request failed", attrs...)
 	if status == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", retryAfter)

@@ -158,7 +158,7 @@ func TestStricterDefaultIsolation(t *testing.T) {
 			all = sortedClaims(all...)
 			claimed := make([]int, len(all))
 			var mu sync.Mutex
-			concurrently(t, 8, func() error {
+			concurrently(t, 8, func(me int) error {
 				got, err := w.Claim(t.Context(), claimOf(all...))
 				mu.Lock()
 				defer mu.Unlock()
@@ -175,7 +175,7 @@ func TestStricterDefaultIsolation(t *testing.T) {
 				}
 			}
 			sent := map[string]int{}
-			concurrently(t, 8, func() error {
+			concurrently(t, 8, func(me int) error {
 				for {
 					messages, err := w.Lease(t.Context(), &driver.LeaseParams{Destination: "to-billing", Limit: 3, For: time.Hour, MaxAttempts: 3})
 					if err != nil || len(messages) == 0 {
@@ -208,15 +208,15 @@ func TestStricterDefaultIsolation(t *testing.T) {
 	}
 }
 
-// concurrently runs n calls of f that begin together.
-func concurrently(t *testing.T, n int, f func() error) {
+// concurrently runs n calls of f that begin together, numbered from 0.
+func concurrently(t *testing.T, n int, f func(me int) error) {
 	t.Helper()
 	start := make(chan struct{})
 	failed := make(chan error, n)
-	for range n {
+	for me := range n {
 		go func() {
 			<-start
-			failed <- f()
+			failed <- f(me)
 		}()
 	}
 	close(start)
@@ -241,13 +241,8 @@ func TestOneOfManyClaims(t *testing.T) {
 	for round := range 5 {
 		c := newClaim(fmt.Sprint("evt_", round), "billing")
 		claimed := make(chan bool, 64)
-		var next int
-		var mu sync.Mutex
-		concurrently(t, 64, func() error {
-			mu.Lock()
-			next++
-			store := stores[next%2]
-			mu.Unlock()
+		concurrently(t, 64, func(me int) error {
+			store := stores[me%2]
 			got, err := store.Claim(t.Context(), claimOf(c))
 			if err == nil {
 				claimed <- got[0].Claimed
@@ -279,29 +274,21 @@ func TestHotKeys(t *testing.T) {
 	t.Parallel()
 	w := private(t, dbtest.StartServer(t, nil))
 	stores := []*world{w, connect(t, w.pool.Config().ConnString(), hookpgx.DefaultSchema, nil)}
-	concurrently(t, 8, func() func() error {
-		var mu sync.Mutex
-		worker := 0
-		return func() error {
-			mu.Lock()
-			worker++
-			me := worker
-			mu.Unlock()
-			for round := range 40 {
-				var batch []driver.Claim
-				for i := range 12 {
-					c := newClaim(fmt.Sprint("evt_", (round*5+i*(me%3+1))%60), "billing")
-					c.BodyGuard = driver.BodyGuard(i % 3)
-					batch = append(batch, c)
-				}
-				batch = slices.CompactFunc(sortedClaims(batch...), func(a, b driver.Claim) bool { return a.Key == b.Key })
-				if _, err := stores[me%2].Claim(t.Context(), &driver.ClaimParams{Claims: batch, LockTimeout: patience}); err != nil {
-					return fmt.Errorf("worker %d, round %d: %w", me, round, err)
-				}
+	concurrently(t, 8, func(me int) error {
+		for round := range 40 {
+			var batch []driver.Claim
+			for i := range 12 {
+				c := newClaim(fmt.Sprint("evt_", (round*5+i*(me%3+1))%60), "billing")
+				c.BodyGuard = driver.BodyGuard(i % 3)
+				batch = append(batch, c)
 			}
-			return nil
+			batch = slices.CompactFunc(sortedClaims(batch...), func(a, b driver.Claim) bool { return a.Key == b.Key })
+			if _, err := stores[me%2].Claim(t.Context(), &driver.ClaimParams{Claims: batch, LockTimeout: patience}); err != nil {
+				return fmt.Errorf("worker %d, round %d: %w", me, round, err)
+			}
 		}
-	}())
+		return nil
+	})
 	if n := w.number(t, "SELECT count(*) FROM {schema}.event"); n != 60 {
 		t.Errorf("%d events, want 60", n)
 	}

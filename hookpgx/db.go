@@ -207,7 +207,7 @@ type txConn struct{ tx pgx.Tx }
 
 // Query implements pgstore.Conn.
 func (c txConn) Query(ctx context.Context, sql string, args ...any) (pgstore.Rows, error) {
-	return c.tx.Query(ctx, sql, withMode(args)...)
+	return c.tx.Query(ctx, sql, withMode(args)...) //nolint:sqlclosecheck // the caller closes them
 }
 
 // Script implements pgstore.Conn.

@@ -29,12 +29,7 @@ func TestOneBodyManyIDs(t *testing.T) {
 			body := fmt.Sprint("guard ", guard, " round ", round)
 			results := map[string]driver.ClaimResult{}
 			var mu sync.Mutex
-			next := 0
-			concurrently(t, n, func() error {
-				mu.Lock()
-				me := next
-				next++
-				mu.Unlock()
+			concurrently(t, n, func(me int) error {
 				c := guardedClaim(fmt.Sprint(body, " id ", me), body, guard)
 				got, err := stores[me%2].Claim(t.Context(), claimOf(c))
 				if err == nil {
@@ -127,12 +122,7 @@ func TestVoidBodyIsTakenOnce(t *testing.T) {
 		w.exec(t, "INSERT INTO {schema}.body_seen VALUES ($1, $2, now())", bodyKey[:], holder.Key[:])
 		results := map[string]driver.ClaimResult{}
 		var mu sync.Mutex
-		next := 0
-		concurrently(t, 8, func() error {
-			mu.Lock()
-			me := next
-			next++
-			mu.Unlock()
+		concurrently(t, 8, func(me int) error {
 			c := guardedClaim(fmt.Sprint(body, " id ", me), body, driver.BodyRefuse)
 			got, err := w.Claim(t.Context(), claimOf(c))
 			if err == nil {
@@ -156,12 +146,7 @@ func TestContestedIDAndBody(t *testing.T) {
 	const bodies = 6
 	var mu sync.Mutex
 	refusedFor := map[string]bool{} // bodies whose claim was refused as seen before
-	next := 0
-	concurrently(t, 24, func() error {
-		mu.Lock()
-		me := next
-		next++
-		mu.Unlock()
+	concurrently(t, 24, func(me int) error {
 		for round := range 12 {
 			body := fmt.Sprint("body ", (me+round)%bodies)
 			c := guardedClaim(fmt.Sprint("id ", (me*7+round*3)%9), body, driver.BodyRefuse)

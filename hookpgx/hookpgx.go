@@ -138,7 +138,7 @@ func (s *Store) Close() error {
 
 // ownPool returns a pool to the database of pool, with settings of its own.
 func ownPool(pool *pgxpool.Pool, conns int, settings map[string]string) (*pgxpool.Pool, error) {
-	config := pool.Config().Copy()
+	config := pool.Config() // a copy
 	configure(config, conns, settings)
 	// Its context bounds nothing that lasts: connections are made when needed.
 	return pgxpool.NewWithConfig(context.Background(), config)

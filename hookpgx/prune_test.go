@@ -50,12 +50,8 @@ func TestPruneAgainstClaims(t *testing.T) {
 	}
 	claimed := 0
 	var mu sync.Mutex
-	worker := 0
-	concurrently(t, 4, func() error {
-		mu.Lock()
-		store := stores[worker%2]
-		worker++
-		mu.Unlock()
+	concurrently(t, 4, func(me int) error {
+		store := stores[me%2]
 		for range 60 {
 			got, err := store.Claim(t.Context(), &driver.ClaimParams{Claims: all, LockTimeout: patience})
 			if err != nil {
@@ -152,13 +148,10 @@ func TestReopenOnce(t *testing.T) {
 		c := newClaim(fmt.Sprint("evt_", round), "a", "b", "c")
 		w.mustClaim(t, true, c)
 		w.exec(t, "UPDATE {schema}.message SET state = 3, failed_at = now() WHERE event_key = $1", c.Key[:])
-		reopened, next := 0, 0
+		reopened := 0
 		var mu sync.Mutex
-		concurrently(t, 8, func() error {
-			mu.Lock()
-			next++
-			store := stores[next%2]
-			mu.Unlock()
+		concurrently(t, 8, func(me int) error {
+			store := stores[me%2]
 			keys, err := store.Reopen(t.Context(), &driver.ReopenParams{Keys: []driver.Key{c.Key}})
 			mu.Lock()
 			defer mu.Unlock()
@@ -186,13 +179,9 @@ func TestCompleteAgainstComplete(t *testing.T) {
 	if err != nil || len(messages) != 30 {
 		t.Fatalf("leased %d messages, error %v", len(messages), err)
 	}
-	ended, worker := 0, 0
+	ended := 0
 	var mu sync.Mutex
-	concurrently(t, 8, func() error {
-		mu.Lock()
-		me := worker
-		worker++
-		mu.Unlock()
+	concurrently(t, 8, func(me int) error {
 		var p driver.CompleteParams
 		for i := range messages {
 			m := messages[(i*(2*me+1)+me)%len(messages)]

@@ -32,6 +32,21 @@ func TestDriver(t *testing.T) {
 	})
 }
 
+func TestDriverConcurrent(t *testing.T) {
+	drivertest.ExerciseConcurrent(t, func(t *testing.T) (a, b driver.Store) {
+		w := open(t, nil)
+		return w.Store, w.second(t).Store
+	})
+}
+
+func TestDriverMigrations(t *testing.T) {
+	drivertest.ExerciseMigrations(t, func(t *testing.T) (a, b driver.Store) {
+		dsn, schema := dbtest.Postgres(t)
+		w := connect(t, dsn, schema, nil)
+		return w.Store, w.second(t).Store
+	})
+}
+
 // world is a store with a way around it.
 type world struct {
 	*hookpgx.Store

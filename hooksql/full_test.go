@@ -3,12 +3,10 @@ package hooksql_test
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/hookonce/hookonce/driver"
-	"github.com/hookonce/hookonce/hooksql"
 )
 
 // TestFull fills the file up to a limit that SQLite treats as a full disk. What
@@ -16,16 +14,7 @@ import (
 // so does claiming once there is room.
 func TestFull(t *testing.T) {
 	t.Parallel()
-	writerDSN, readerDSN, err := hooksql.SQLiteDSN(filepath.Join(t.TempDir(), "hookonce.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	writer, reader := openDSN(t, writerDSN), openDSN(t, readerDSN)
-	writer.SetMaxOpenConns(1)
-	store := hooksql.NewSQLite(writer, reader)
-	if _, err := store.Apply(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	store, writer, reader := onOwnPools(t)
 	// The limit belongs to the connection, and there is one.
 	if _, err := writer.ExecContext(t.Context(), `PRAGMA max_page_count = 200`); err != nil {
 		t.Fatal(err)

@@ -153,16 +153,7 @@ func weaknesses(t *testing.T, store driver.Store) []string {
 
 func TestNewSQLiteLeavesThePoolsOpen(t *testing.T) {
 	t.Parallel()
-	writerDSN, readerDSN, err := hooksql.SQLiteDSN(filepath.Join(t.TempDir(), "hookonce.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	writer, reader := openDSN(t, writerDSN), openDSN(t, readerDSN)
-	writer.SetMaxOpenConns(1)
-	store := hooksql.NewSQLite(writer, reader)
-	if _, err := store.Apply(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	store, writer, reader := onOwnPools(t)
 	mustClaim(t, store, "evt_1")
 	if err := store.Close(); err != nil {
 		t.Fatal(err)

@@ -76,6 +76,22 @@ func openMigrated(t testing.TB, path string) *hooksql.Store {
 	return store
 }
 
+// onOwnPools returns a migrated store on pools that the test keeps.
+func onOwnPools(t *testing.T) (store *hooksql.Store, writer, reader *sql.DB) {
+	t.Helper()
+	writerDSN, readerDSN, err := hooksql.SQLiteDSN(filepath.Join(t.TempDir(), "hookonce.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	writer, reader = openDSN(t, writerDSN), openDSN(t, readerDSN)
+	writer.SetMaxOpenConns(1)
+	store = hooksql.NewSQLite(writer, reader)
+	if _, err := store.Apply(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return store, writer, reader
+}
+
 // openPlain opens a pool of one connection that can write.
 func openPlain(t testing.TB, path string) *sql.DB {
 	t.Helper()
@@ -83,15 +99,7 @@ func openPlain(t testing.TB, path string) *sql.DB {
 	if err != nil {
 		t.Fatal(err)
 	}
-	db, err := sql.Open("sqlite", dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := openDSN(t, dsn)
 	db.SetMaxOpenConns(1)
-	t.Cleanup(func() {
-		if err := db.Close(); err != nil {
-			t.Errorf("close: %v", err)
-		}
-	})
 	return db
 }

@@ -139,7 +139,7 @@ func TestLoadRefuses(t *testing.T) {
 		"empty":                  ``,
 		"not JSON":               `{"name":"x"`,
 		"another name":           `{"name":"y"}`,
-		"unknown field":          `{"name":"x","nmae":"x"}`,
+		"unknown field":          `{"name":"x","color":"x"}`,
 		"unknown scheme field":   `{"name":"x","schemes":[{"id":"a","heaedr":"b"}]}`,
 		"unknown time field":     `{"name":"x","schemes":[{"id":"a","timestamp":{"att":"b"}}]}`,
 		"unknown retry field":    `{"name":"x","retry":{"windwo":"1h"}}`,

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/google/go-cmp/cmp/cmpopts"
-
 	"github.com/hookonce/hookonce/driver"
 )
 
@@ -19,6 +17,7 @@ func bodyGuardCases() []testCase {
 		{"WithinOneClaim", guardWithinOneClaim},
 		{"PerSource", guardPerSource},
 		{"ForgottenWithTheEvent", guardForgotten},
+		{"LaterEventIsNoForerunner", guardLater},
 	}
 }
 
@@ -36,9 +35,7 @@ func guardIgnore(f *fixture) {
 	f.claimNew(t0, guarded(driver.BodyWatch, "github", "1", "body"))
 	again := guarded(driver.BodyIgnore, "github", "2", "body")
 	same(f, "result", []driver.ClaimResult{{Claimed: true}}, f.claim(t0, again))
-	// Whether the detail of an event that was not watched itself names the
-	// watched one with its body is left to the store.
-	f.sameEvent(claimed(&again, t0), cmpopts.IgnoreFields(driver.Deliveries{}, "RepeatOf"))
+	f.sameEvent(claimed(&again, t0))
 	// What was never watched is nobody's repeat.
 	f.claimNew(t0, guarded(driver.BodyIgnore, "stripe", "1", "body"))
 	again = guarded(driver.BodyIgnore, "stripe", "2", "body")
@@ -133,8 +130,21 @@ func guardPerSource(f *fixture) {
 func guardForgotten(f *fixture) {
 	f.claimNew(t0, guarded(driver.BodyRefuse, "github", "1", "body"))
 	now := t0.Add(2 * time.Hour)
-	same(f, "prune", driver.PruneResult{Events: 1},
-		f.prune(&driver.PruneParams{DedupeWindow: time.Hour, Retention: time.Hour, Now: now}))
+	same(f, "prune", driver.PruneResult{Events: 1}, f.prune(windows(time.Hour, now)))
 	same(f, "same body, other id, after its event was pruned", []driver.ClaimResult{{Claimed: true}},
 		f.claim(now, guarded(driver.BodyRefuse, "github", "2", "body")))
+}
+
+// guardLater has an event whose forerunner was pruned before a third one
+// brought the body again: nobody who came later brought it before.
+func guardLater(f *fixture) {
+	second := guarded(driver.BodyWatch, "github", "2", "body")
+	f.claimNew(t0, guarded(driver.BodyWatch, "github", "1", "body"))
+	f.claim(t0.Add(time.Hour), second)
+	now := t0.Add(90 * time.Minute)
+	same(f, "prune", driver.PruneResult{Events: 1}, f.prune(windows(time.Hour, now)))
+	f.claim(now, guarded(driver.BodyWatch, "github", "3", "body"))
+	if got := f.event("github", "2").Deliveries.RepeatOf; got != "" && got != "1" {
+		f.Errorf("the event that came second repeats %q, which came later", got)
+	}
 }

@@ -82,7 +82,7 @@ func claimManyMixed(f *fixture) {
 // claimLarge drives thousands of rows through single calls: more than a
 // database takes as parameters of one statement.
 func claimLarge(f *fixture) {
-	const n = 3500
+	const n = 3000
 	var all []driver.Claim
 	var counts []driver.DeliveryCount
 	for i := range n {
@@ -116,7 +116,7 @@ func claimPerSource(f *fixture) {
 
 func claimWritesWhatIsOwed(f *fixture) {
 	none := newClaim("stripe", "none", "{}")
-	routed := newClaim("stripe", "routed", "{}", "zeta", "billing", "audit")
+	routed := newClaim("stripe", "routed", "{}", "zeta", "b", "a-c", "ab", "B", "a b", "a_c", "\u00e9") // shown in the order of their bytes
 	queued := newClaim("stripe", "queued", "{}")
 	queued.Work = driver.WorkQueued
 	both := newClaim("stripe", "both", "{}", "billing")

@@ -193,6 +193,16 @@ func completeTwice(f *fixture) {
 		}
 		f.sameEvent(before)
 	}
+	// Within one call the first of two outcomes ends the lease.
+	c := newClaim("stripe", "both", "{}", "billing")
+	f.claimNew(t0, c)
+	m := f.leaseOne(t0, "to-billing")
+	sent := driver.Completion{ID: m.ID, Token: m.Token, Outcome: driver.MessageSent, StatusCode: 200}
+	dead := driver.Completion{ID: m.ID, Token: m.Token, Outcome: driver.MessageDead, StatusCode: 500, Error: "second"}
+	same(f, "answers", []bool{true, false}, f.complete(t0, sent, dead))
+	want := ended(sending(claimed(&c, t0), 0, t0, 1), 0, t0, sent)
+	want.State, want.ProcessedAt = driver.StateDone, t0
+	f.sameEvent(want)
 }
 
 func completeStale(f *fixture) {

@@ -178,13 +178,18 @@ func raceOneBody(p *pair) {
 	}
 }
 
+// raceReopen reopens dead events, each with several dead messages, from many
+// callers at once: one of them gets an event, with all of its messages.
 func raceReopen(p *pair) {
 	const events, callers = 20, 8
+	routes := []string{"a", "b", "c", "d"}
 	var keys []driver.Key
 	for i := range events {
-		c := newClaim("stripe", fmt.Sprint("evt_", i), "{}", "billing")
+		c := newClaim("stripe", fmt.Sprint("evt_", i), "{}", routes...)
 		p.claimNew(t0, c)
-		p.kill(t0, "to-billing")
+		for _, route := range routes {
+			p.kill(t0, "to-"+route)
+		}
 		keys = append(keys, c.Key)
 	}
 	var got [callers][]driver.Key
@@ -200,6 +205,11 @@ func raceReopen(p *pair) {
 	}
 	for i, key := range keys {
 		e := p.event("stripe", fmt.Sprint("evt_", i))
+		for _, m := range e.Messages {
+			if m.State != driver.StatePending || m.Generation != 1 {
+				p.Errorf("event %d has the message %+v after it was reopened", i, m)
+			}
+		}
 		// A caller skips what another has locked, and that other one has it.
 		if winners[key] != 1 || e.Generation != 1 || e.State != driver.StateRunning {
 			p.Errorf("event %d was reopened by %d callers and is %+v, want one caller and generation 1", i, winners[key], e.Event)

@@ -36,6 +36,14 @@ func countAddsUp(f *fixture) {
 		want.Deliveries.LastAt = at
 		f.sameEvent(want)
 	}
+	// Who flushes late, or counts only repeats, which are deliveries of other
+	// events, leaves the time of the latest delivery as it is.
+	f.count(t0.Add(time.Minute), driver.DeliveryCount{Key: c.Key, Duplicates: 1})
+	f.count(t0.Add(24*time.Hour), driver.DeliveryCount{Key: c.Key, Repeats: 1})
+	want.Duplicates++
+	want.Deliveries.Count++
+	want.Deliveries.Repeats++
+	f.sameEvent(want)
 	f.sameEvent(claimed(&untouched, t0))
 	same(f, "listing", []driver.Event{want.Event}, f.events(&driver.EventFilter{ID: "evt_1"}).Events)
 	f.claim(t0.Add(24*time.Hour), c) // a duplicate alone counts nothing: the caller counts

@@ -11,6 +11,9 @@
 //     It is meant for the race detector.
 //   - [ExerciseMigrations] starts from a database without a schema.
 //
+// One case, Model, takes random steps. It logs its seed; the environment
+// variable HOOKONCE_TEST_SEED repeats a run.
+//
 // The suite looks at a store only through the contract. What the contract
 // leaves open (the order of messages that are due at the same microsecond, the
 // error text of a lost lease) is not asserted; see the comments at the cases.

@@ -32,13 +32,13 @@ func eventFilters(f *fixture) {
 	for _, source := range []string{"", "stripe"} {
 		for _, kind := range []string{"", "push"} {
 			for _, state := range append([]string{""}, driver.EventStates()...) {
-				for _, text := range []string{"", "evt_1", `"n":1`} {
+				for _, text := range []string{"", `"n":1`} {
 					filterRest(f, all, driver.EventFilter{Source: source, Type: kind, State: state, Text: text})
 				}
 			}
 		}
 	}
-	for _, filter := range []driver.EventFilter{{Source: "nobody"}, {Type: "nothing"}, {Text: "nowhere"}, {Text: "invoice"}} {
+	for _, filter := range []driver.EventFilter{{Source: "nobody"}, {Type: "nothing"}, {Text: "nowhere"}, {Text: "invoice"}, {Text: "evt_1"}} {
 		filterRest(f, all, filter)
 	}
 }
@@ -90,7 +90,7 @@ func idsOf(page *driver.EventPage) []string {
 }
 
 func eventSinceAndUntil(f *fixture) {
-	us := time.Microsecond
+	us, less := time.Microsecond, 500*time.Nanosecond
 	for i, id := range []string{"before", "at", "after"} {
 		f.claimNew(t0.Add(time.Duration(i-1)*us), newClaim("stripe", id, "{}"))
 	}
@@ -102,7 +102,11 @@ func eventSinceAndUntil(f *fixture) {
 		{driver.EventFilter{Since: t0}, []string{"after", "at"}},
 		{driver.EventFilter{Since: t0.In(elsewhere)}, []string{"after", "at"}},
 		{driver.EventFilter{Since: t0.Add(us)}, []string{"after"}},
+		{driver.EventFilter{Since: t0.Add(less)}, []string{"after"}},
+		{driver.EventFilter{Since: t0.Add(-less)}, []string{"after", "at"}},
 		{driver.EventFilter{Until: t0}, []string{"before"}},
+		{driver.EventFilter{Until: t0.Add(less)}, []string{"at", "before"}},
+		{driver.EventFilter{Until: t0.Add(-less)}, []string{"before"}},
 		{driver.EventFilter{Until: t0.Add(us).In(elsewhere)}, []string{"at", "before"}},
 		{driver.EventFilter{Since: t0, Until: t0.Add(us)}, []string{"at"}},
 		{driver.EventFilter{Since: t0, Until: t0}, nil},
@@ -159,6 +163,16 @@ func eventTextInBodies(f *fixture) {
 	f.claimNew(t0.Add(2*time.Second), none)
 	same(f, "found", []string{"behind", "binary"}, idsOf(f.events(&driver.EventFilter{Text: "needle"})))
 	same(f, "found", []string(nil), idsOf(f.events(&driver.EventFilter{Text: "needles"})))
+	// What is no text in a database can still be looked for.
+	same(f, "found", []string{"binary"}, idsOf(f.events(&driver.EventFilter{Text: "\x00"})))
+	same(f, "found", []string{"none", "binary"}, idsOf(f.events(&driver.EventFilter{Text: "\xff"})))
+	for _, bad := range []string{"bin\x00ary", "binary\x00", "\xff"} {
+		for _, filter := range []driver.EventFilter{{ID: bad}, {Source: bad}, {Type: bad}, {State: bad}, {Note: bad}} {
+			same(f, fmt.Sprintf("listing of %+v", filter), []string(nil), idsOf(f.events(&filter)))
+		}
+		f.absent("stripe", bad)
+		f.absent(bad, "binary")
+	}
 	now := t0.Add(2 * time.Hour)
 	f.prune(&driver.PruneParams{DedupeWindow: 24 * time.Hour, Retention: time.Hour, Now: now})
 	same(f, "found past retention", []string(nil), idsOf(f.events(&driver.EventFilter{Text: "needle"})))

@@ -12,8 +12,8 @@ import (
 const (
 	modelLease     = 20*time.Second + 500*time.Microsecond
 	modelAttempts  = 3
-	modelWindow    = 10*time.Minute + 500*time.Microsecond
-	modelRetention = 5*time.Minute + 500*time.Microsecond
+	modelWindow    = 3*time.Minute + 500*time.Microsecond
+	modelRetention = 90*time.Second + 500*time.Microsecond
 )
 
 // model is the contract in memory: what a store of routed events must hold.

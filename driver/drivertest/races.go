@@ -131,23 +131,24 @@ func raceCompleteTwice(p *pair) {
 }
 
 // raceClaimPrune claims the ids of old events while they are pruned. A claim
-// that finds the old event is a duplicate; one that does not is a new event
-// with its own messages, which no prune may take.
+// that finds the old event is a duplicate; one that does not is a new event,
+// which no prune may take: neither one that owes a message nor one that is
+// done but young.
 func raceClaimPrune(p *pair) {
-	const events = 40
+	const events = 200
 	var old, again []driver.Claim
 	for i := range events {
 		c := newClaim("stripe", fmt.Sprint("evt_", i), "{}")
 		old = append(old, c)
-		again = append(again, newClaim("stripe", c.EventID, "{}", "billing"))
+		again = append(again, newClaim("stripe", c.EventID, "{}", []string{"billing"}[:i%2]...))
 	}
 	p.claimNew(t0, old...)
 	later := t0.Add(2 * day)
 	again = sorted(again...)
 	claimedBy := make([]int, events)
 	var mu sync.Mutex
-	p.atOnce(6, func(s driver.Store, i int) error {
-		if i < 2 {
+	p.atOnce(8, func(s driver.Store, i int) error {
+		if i < 4 {
 			prune := windows(day, later)
 			prune.Chunk = 3
 			_, err := s.Prune(p.Context(), prune)

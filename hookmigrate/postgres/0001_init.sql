@@ -40,7 +40,8 @@ CREATE TABLE {schema}.event (
 	headers     bytea,
 	body        bytea,
 	body_sha256 bytea NOT NULL CHECK (octet_length(body_sha256) = 32),
-	work        smallint NOT NULL -- 0: its messages alone; 1: it has a row in event_state
+	work        smallint NOT NULL,             -- 0: its messages alone; 1: it has a row in event_state
+	watched     boolean NOT NULL DEFAULT false -- its body was compared with those before
 );
 
 CREATE INDEX event_received ON {schema}.event (received_at);
@@ -172,6 +173,7 @@ SELECT
 	e.headers,
 	e.body,
 	e.body_sha256,
+	e.watched,
 	coalesce(d.other_bodies, 0) AS other_bodies,
 	coalesce(d.repeats, 0) AS repeats,
 	greatest(e.received_at, d.last_at) AS last_at

@@ -187,11 +187,11 @@ SELECT
     e.headers, e.body, e.body_sha256, e.repeat_of
 FROM hookonce_event e;
 
--- What applications and operators read. Times are ISO 8601, UTC, with
--- microseconds; a remainder of a time before 1970 is negative, hence the sums.
-CREATE VIEW hookonce_events AS
+-- The same for people: times in ISO 8601, UTC, with microseconds, and headers as
+-- text. What is left over of a time before 1970 is negative, hence the sums.
+CREATE VIEW hookonce_event_text AS
 SELECT
-    source, event_id, type, state, note, attempts, generation, duplicates,
+    key, source, event_id, type, state, note, attempts, generation, duplicates,
     strftime('%Y-%m-%dT%H:%M:%S', (received_at - (received_at % 1000000 + 1000000) % 1000000) / 1000000, 'unixepoch')
         || printf('.%06dZ', (received_at % 1000000 + 1000000) % 1000000) AS received_at,
     strftime('%Y-%m-%dT%H:%M:%S', (occurred_at - (occurred_at % 1000000 + 1000000) % 1000000) / 1000000, 'unixepoch')
@@ -203,19 +203,18 @@ SELECT
     last_error, CAST(headers AS TEXT) AS headers, body
 FROM hookonce_event_overview;
 
+-- The two views that applications and operators may rely on.
+CREATE VIEW hookonce_events AS
+SELECT
+    source, event_id, type, state, note, attempts, generation, duplicates,
+    received_at, occurred_at, processed_at, failed_at, last_error, headers, body
+FROM hookonce_event_text;
+
 CREATE VIEW hookonce_dead_letters AS
 SELECT
     source, event_id, type, state, note, attempts, generation, duplicates,
-    strftime('%Y-%m-%dT%H:%M:%S', (received_at - (received_at % 1000000 + 1000000) % 1000000) / 1000000, 'unixepoch')
-        || printf('.%06dZ', (received_at % 1000000 + 1000000) % 1000000) AS received_at,
-    strftime('%Y-%m-%dT%H:%M:%S', (occurred_at - (occurred_at % 1000000 + 1000000) % 1000000) / 1000000, 'unixepoch')
-        || printf('.%06dZ', (occurred_at % 1000000 + 1000000) % 1000000) AS occurred_at,
-    strftime('%Y-%m-%dT%H:%M:%S', (processed_at - (processed_at % 1000000 + 1000000) % 1000000) / 1000000, 'unixepoch')
-        || printf('.%06dZ', (processed_at % 1000000 + 1000000) % 1000000) AS processed_at,
-    strftime('%Y-%m-%dT%H:%M:%S', (failed_at - (failed_at % 1000000 + 1000000) % 1000000) / 1000000, 'unixepoch')
-        || printf('.%06dZ', (failed_at % 1000000 + 1000000) % 1000000) AS failed_at,
-    last_error, CAST(headers AS TEXT) AS headers, body
-FROM hookonce_event_overview
+    received_at, occurred_at, processed_at, failed_at, last_error, headers, body
+FROM hookonce_event_text
 WHERE state = 'dead'
     -- Implied by the state, and found by two small indexes.
     AND key IN (

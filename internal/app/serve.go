@@ -41,7 +41,15 @@ func Serve(ctx context.Context, o *Options) (err error) {
 	if err != nil {
 		return startFailed(ctx, err, o.Logger)
 	}
-	defer func() { err = errors.Join(err, closeStore(store)) }()
+	defer func() {
+		closeErr := closeStore(store)
+		if errors.Is(closeErr, errStillInUse) {
+			// Everything is answered and finished by now: nothing is lost with it.
+			o.Logger.Warn("stopping without waiting any longer", "error", closeErr)
+			closeErr = nil
+		}
+		err = errors.Join(err, closeErr)
+	}()
 	if err := prepare(ctx, store, o); err != nil {
 		return startFailed(ctx, err, o.Logger)
 	}
@@ -76,6 +84,7 @@ type gateway struct {
 	inbox         *hookonce.Inbox
 	public, admin *listener
 	shutdownDelay time.Duration
+	limits        stopLimits
 	stopping      atomic.Bool
 }
 
@@ -86,7 +95,7 @@ func newGateway(ctx context.Context, store driver.Store, o *Options) (_ *gateway
 	if err != nil {
 		return nil, err
 	}
-	g := &gateway{log: o.Logger, inbox: inbox, shutdownDelay: o.Settings.ShutdownDelay}
+	g := &gateway{log: o.Logger, inbox: inbox, shutdownDelay: o.Settings.ShutdownDelay, limits: defaultStopLimits}
 	if g.public, err = listen(ctx, "listen", o.Settings.Listen, publicServer(inbox), o.Logger); err != nil {
 		return nil, err
 	}

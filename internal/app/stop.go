@@ -7,24 +7,26 @@ import (
 	"time"
 )
 
-const (
-	// stopLimit bounds a graceful stop, with the delay that the settings ask
-	// for. Orchestrators commonly kill after 30 s; what is left of them is for
-	// closing the database.
-	stopLimit = 27 * time.Second
-	// minStop is what a stop may take behind the delay, however long that is:
-	// an operator who asks for a long one has told the orchestrator too.
-	minStop = 20 * time.Second
-	// answerLimit bounds the time for answering the deliveries that are open:
-	// more than a slow body may take.
-	answerLimit = 11 * time.Second
-)
+// stopLimits bound a graceful stop.
+type stopLimits struct {
+	// total is for everything, with the delay that the settings ask for.
+	total time.Duration
+	// afterDelay is what a stop may take behind the delay, however long that
+	// is: an operator who asks for a long one has told the orchestrator too.
+	afterDelay time.Duration
+	// answer is for answering the deliveries that are open.
+	answer time.Duration
+}
+
+// defaultStopLimits keep to the 30 s after which orchestrators commonly kill;
+// what is left of them is for closing the database. A slow body may take 10 s.
+var defaultStopLimits = stopLimits{total: 27 * time.Second, afterDelay: 20 * time.Second, answer: 11 * time.Second}
 
 // stop ends the gateway in the order that loses nothing: tell load balancers,
 // wait for them, refuse new deliveries, answer the open ones, finish or give
 // back what is being sent, and only then stop answering probes.
 func (g *gateway) stop(stopWork context.CancelFunc, worked <-chan struct{}) error {
-	ctx, cancel := context.WithTimeout(context.Background(), max(stopLimit, g.shutdownDelay+minStop))
+	ctx, cancel := context.WithTimeout(context.Background(), max(g.limits.total, g.shutdownDelay+g.limits.afterDelay))
 	defer cancel()
 	g.stopping.Store(true)
 	g.log.Info("stopping", "delay", g.shutdownDelay.String())
@@ -35,7 +37,7 @@ func (g *gateway) stop(stopWork context.CancelFunc, worked <-chan struct{}) erro
 		defer close(drained)
 		g.inbox.Drain()
 	}()
-	answer, cancelAnswer := context.WithTimeout(ctx, answerLimit)
+	answer, cancelAnswer := context.WithTimeout(ctx, g.limits.answer)
 	defer cancelAnswer()
 	failures := []error{g.public.shutdown(answer), await(answer, drained, "queued deliveries were not answered")}
 	stopWork()

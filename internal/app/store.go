@@ -107,7 +107,10 @@ func awaitStore(ctx context.Context, settings *config.Settings, log *slog.Logger
 	}
 }
 
-// closeStore closes store, and gives up on it after closeLimit.
+var errStillInUse = errors.New("a connection to the database did not close")
+
+// closeStore closes store, and gives up on it after closeLimit with
+// errStillInUse: a connection that no longer answers ends with the process.
 func closeStore(store driver.Store) error {
 	closed := make(chan error, 1)
 	go func() { closed <- store.Close() }()
@@ -115,7 +118,7 @@ func closeStore(store driver.Store) error {
 	case err := <-closed:
 		return err
 	case <-time.After(closeLimit):
-		return errors.New("the database could not be closed: a connection is still in use")
+		return errStillInUse
 	}
 }
 
@@ -134,11 +137,11 @@ func (s *pooledStore) Close() error {
 func openPostgres(ctx context.Context, settings *config.Settings) (driver.Store, error) {
 	cfg, err := pgxpool.ParseConfig(settings.Database)
 	if err != nil {
-		// The error quotes the DSN, and pgx hides the password in one that it
-		// can parse only: say what is wrong without it.
+		// The error may quote a part of the password, of a URL in which it is
+		// what cannot be read.
 		return nil, &Error{
-			Err:    errors.New("the setting database is not a PostgreSQL URL"),
-			Remedy: "postgres://USER:PASSWORD@HOST:5432/DATABASE, with other characters of USER and PASSWORD percent-encoded",
+			Err:    errors.New("the setting database is not a PostgreSQL URL that can be used"),
+			Remedy: "postgres://USER:PASSWORD@HOST:5432/DATABASE?sslmode=require, with other characters of USER and PASSWORD percent-encoded",
 		}
 	}
 	if cfg.ConnConfig.RuntimeParams["application_name"] == "" {

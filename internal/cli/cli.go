@@ -55,7 +55,7 @@ func (p *program) rootCommand() *cobra.Command {
 		Short:         "Receives webhooks and makes at-least-once delivery behave like exactly-once processing",
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          cobra.NoArgs,
+		Args:          noArgs,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetIn(p.stdin)
@@ -88,7 +88,7 @@ func strict(cmd *cobra.Command) {
 		cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 			return newUsageError(cmd, fmt.Errorf("%q needs one of: %s", cmd.CommandPath(), strings.Join(verbs(cmd), ", ")))
 		}
-		cmd.Args = cobra.NoArgs
+		cmd.Args = noArgs
 	}
 	check := cmd.Args
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
@@ -103,6 +103,15 @@ func strict(cmd *cobra.Command) {
 		}
 		return nil
 	}
+}
+
+// noArgs refuses arguments without quoting them: one may be a secret whose flag
+// was forgotten.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return fmt.Errorf("%q takes no arguments, only flags", cmd.CommandPath())
+	}
+	return nil
 }
 
 func unknownCommand(cmd *cobra.Command, name string) error {

@@ -32,8 +32,8 @@ var filterFlags = []struct{ name, help string }{
 	{"note", "only events with this note, such as \"no route\""},
 	{"id", "only the event with this id"},
 	{"q", "only events with this text in the id, the type or the body"},
-	{"since", "received at or after this time (RFC 3339), or this long ago (2h)"},
-	{"until", "received before this time (RFC 3339), or this long ago (2h)"},
+	{"since", "received at or after this time (RFC 3339), or this long ago (2h, 7d)"},
+	{"until", "received before this time (RFC 3339), or this long ago (2h, 7d)"},
 	{"limit", "how many at most, 1 to 200 (default 50)"},
 	{"cursor", "continue where the page before ended"},
 }
@@ -43,7 +43,7 @@ func (p *program) eventsListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List events, newest first",
-		Args:  cobra.NoArgs,
+		Args:  noArgs,
 	}
 	flags := addSettingsFlags(cmd)
 	for _, f := range filterFlags {

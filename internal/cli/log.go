@@ -5,11 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"slices"
-	"strings"
-	"time"
 
-	"github.com/lmittmann/tint"
 	"github.com/spf13/cobra"
 )
 
@@ -27,7 +23,9 @@ func (f *logFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.format, "log-format", logAuto, "text, json, or auto: text on a terminal, else json")
 }
 
-// newLogger returns the logger of serve, which writes to stderr.
+// newLogger returns the logger of serve, which writes to stderr. Text is for
+// people: slog quotes all in it that a terminal would obey instead of print,
+// whatever a sender put there.
 func (p *program) newLogger(cmd *cobra.Command, f *logFlags) (*slog.Logger, error) {
 	levels := map[string]slog.Level{
 		"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError,
@@ -36,46 +34,14 @@ func (p *program) newLogger(cmd *cobra.Command, f *logFlags) (*slog.Logger, erro
 	if !known {
 		return nil, newUsageError(cmd, fmt.Errorf("--log-level: %q is none of debug, info, warn and error", f.level))
 	}
-	terminal := isTerminal(p.stderr)
-	switch f.format {
-	case logJSON:
-	case logText:
-		return slog.New(textHandler(p.stderr, level, terminal && !p.noColor())), nil
-	case logAuto:
-		if terminal {
-			return slog.New(textHandler(p.stderr, level, !p.noColor())), nil
-		}
-	default:
-		return nil, newUsageError(cmd, fmt.Errorf("--log-format: %q is none of text, json and auto", f.format))
+	options := &slog.HandlerOptions{Level: level}
+	switch {
+	case f.format == logText, f.format == logAuto && isTerminal(p.stderr):
+		return slog.New(slog.NewTextHandler(p.stderr, options)), nil
+	case f.format == logJSON, f.format == logAuto:
+		return slog.New(slog.NewJSONHandler(p.stderr, options)), nil
 	}
-	return slog.New(slog.NewJSONHandler(p.stderr, &slog.HandlerOptions{Level: level})), nil
-}
-
-// textHandler writes lines for people. In colour tint passes escape sequences
-// inside of values on to the terminal, so they are made harmless before.
-func textHandler(w io.Writer, level slog.Level, color bool) slog.Handler {
-	return tint.NewHandler(w, &tint.Options{
-		Level:      level,
-		TimeFormat: "15:04:05.000",
-		NoColor:    !color,
-		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-			switch v := a.Value.Any().(type) {
-			case string:
-				a.Value = slog.StringValue(printable(v))
-			case slog.Level, time.Time, time.Duration: // tint has forms of its own for these
-			case error, fmt.Stringer, []byte, []string:
-				a.Value = slog.StringValue(printable(fmt.Sprint(v)))
-			}
-			return a
-		},
-	})
-}
-
-// noColor follows https://no-color.org.
-func (p *program) noColor() bool {
-	return slices.ContainsFunc(p.environ, func(entry string) bool {
-		return strings.HasPrefix(entry, "NO_COLOR=") && entry != "NO_COLOR="
-	})
+	return nil, newUsageError(cmd, fmt.Errorf("--log-format: %q is none of text, json and auto", f.format))
 }
 
 // isTerminal reports whether w is a character device, which for the output of

@@ -36,7 +36,7 @@ func (p *program) migrateUpCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Apply every step that is missing, in one transaction",
-		Args:  cobra.NoArgs,
+		Args:  noArgs,
 	}
 	flags := addSettingsFlags(cmd)
 	addJSONFlag(cmd, &asJSON)
@@ -76,7 +76,7 @@ func (p *program) migrateStatusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show which steps the database has",
-		Args:  cobra.NoArgs,
+		Args:  noArgs,
 	}
 	flags := addSettingsFlags(cmd)
 	addJSONFlag(cmd, &asJSON)
@@ -120,7 +120,7 @@ func (p *program) migrateSQLCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sql",
 		Short: "Print the SQL of the steps that are missing",
-		Args:  cobra.NoArgs,
+		Args:  noArgs,
 	}
 	flags := addSettingsFlags(cmd)
 	cmd.Flags().BoolVar(&all, "all", false, "print every step, without asking the database")

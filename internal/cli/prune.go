@@ -25,7 +25,7 @@ func (p *program) pruneCommand() *cobra.Command {
 		Long: "Remove what is finished and past its window, as serve does from time to time: bodies and headers past\n" +
 			"their retention, identities past the dedupe window, and the quarantine beyond its bounds. What is\n" +
 			"pending, running or dead stays.",
-		Args: cobra.NoArgs,
+		Args: noArgs,
 	}
 	flags := addSettingsFlags(cmd)
 	addJSONFlag(cmd, &asJSON)

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -27,18 +28,27 @@ func TestMain(m *testing.M) {
 	})
 }
 
+// raceEnv keeps a process under the race detector from waiting a second at its
+// end for reports of other goroutines; it still reports, and exits with 66.
+func raceEnv() string { return "GORACE=" + os.Getenv("GORACE") + " atexit_sleep_ms=0" }
+
 // TestScripts runs the scripts of testdata/script. Besides the commands of
 // testscript they have
 //
 //	code N COMMAND...   run COMMAND, which must exit with code N
 //	seed DATABASE       make a SQLite database that holds known events
-//	sql DATABASE STMT   run a statement on a SQLite database
+//	sql DATABASE STMT   run statements on a SQLite database; @FILE holds them
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	testscript.Run(t, testscript.Params{
 		Dir:                 filepath.Join("testdata", "script"),
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
+		Setup: func(env *testscript.Env) error {
+			name, value, _ := strings.Cut(raceEnv(), "=")
+			env.Setenv(name, value)
+			return nil
+		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"code": code,
 			"seed": seed,
@@ -68,10 +78,14 @@ func runSQL(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: sql DATABASE STATEMENT")
 	}
+	statements := args[1]
+	if file, ok := strings.CutPrefix(statements, "@"); ok {
+		statements = ts.ReadFile(file)
+	}
 	db, err := sql.Open("sqlite", ts.MkAbs(args[0]))
 	ts.Check(err)
 	defer db.Close()
-	_, err = db.Exec(args[1])
+	_, err = db.Exec(statements)
 	ts.Check(err)
 }
 
@@ -110,5 +124,12 @@ func seed(ts *testscript.TestScript, neg bool, args []string) {
 			Now:    time.Date(2026, 1, 31, 12, i, 0, 0, time.UTC),
 		})
 		ts.Check(err)
+	}
+}
+
+func writeFile(t *testing.T, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -21,7 +21,7 @@ func (p *program) serveCommand() *cobra.Command {
 			"within 30 seconds unless shutdown_delay asks for more; a second one ends it at once, and nothing that was\n" +
 			"acknowledged is lost by that.",
 		Example: "  hookonce serve --source gh=github:SECRET --forward app=http://127.0.0.1:3000/hooks",
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 	}
 	flags := addSettingsFlags(cmd)
 	cmd.Flags().StringVar(&extra.Listen, "listen", "", "address of /webhooks/ (default \""+config.DefaultListen+"\")")

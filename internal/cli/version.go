@@ -30,7 +30,7 @@ func (p *program) versionCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the versions of hookonce, Go and SQLite",
-		Args:  cobra.NoArgs,
+		Args:  noArgs,
 	}
 	addJSONFlag(cmd, &asJSON)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

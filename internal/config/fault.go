@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // Fault is one thing that is wrong with the settings, or one warning.
@@ -41,7 +42,16 @@ func (f Fault) text(file, kind string) string {
 	if f.Hint != "" {
 		b.WriteString(" (" + f.Hint + ")")
 	}
-	return b.String()
+	return strings.Map(printable, b.String())
+}
+
+// printable keeps a key that holds a line break, or what a terminal would
+// obey, from looking like another fault or worse.
+func printable(r rune) rune {
+	if unicode.IsPrint(r) {
+		return r
+	}
+	return unicode.ReplacementChar
 }
 
 // Faults is the error of Load: all that is wrong, sorted by position.

@@ -37,7 +37,7 @@ const Environment = "HOOKONCE_TEST_POSTGRES"
 
 // shared is the server of this test binary.
 var shared struct {
-	inMain bool // set by Main, before any test runs
+	inMain bool // set by Run, before any test runs
 	start  sync.Once
 	server *Server // nil where Environment is set
 	dsn    string
@@ -48,11 +48,11 @@ var shared struct {
 // of the test binary, if one was started.
 func Main(m *testing.M) { os.Exit(Run(m)) }
 
-// Run is Main for a TestMain that has something to do before the process ends:
-// it returns the exit code instead of ending the process with it.
-func Run(m *testing.M) int {
+// Run is Main for packages that have something to do after their tests: it
+// returns the code to end the process with.
+func Run(m *testing.M) (code int) {
 	shared.inMain = true
-	code := m.Run()
+	code = m.Run()
 	if err := stopShared(); err != nil {
 		fmt.Fprintln(os.Stderr, "dbtest:", err)
 		code = max(code, 1)
@@ -75,7 +75,7 @@ func stopShared() error {
 func Postgres(t testing.TB) (dsn, schema string) {
 	t.Helper()
 	if !shared.inMain {
-		t.Fatal("dbtest: TestMain must call dbtest.Main, which stops the server")
+		t.Fatal("dbtest: TestMain must call dbtest.Main or dbtest.Run, which stops the server")
 	}
 	shared.start.Do(func() {
 		if shared.dsn = os.Getenv(Environment); shared.dsn != "" {

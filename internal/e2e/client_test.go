@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // answer is how a delivery was answered.
@@ -147,6 +149,14 @@ func atOnce(n int, one func(i int) *answer) map[string]int {
 	close(gate)
 	done.Wait()
 	return counts
+}
+
+// checkAnswers compares counts of short answers.
+func checkAnswers(t testing.TB, when string, want, got map[string]int) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("answers %s (-want +got):\n%s", when, diff)
+	}
 }
 
 // event is an event as the admin API lists it.

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"os"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 // corpusVariable may name a file with one recorded GitHub event per line:
@@ -66,9 +64,7 @@ func TestGitHubCorpus(t *testing.T) {
 			}
 		}
 		want := map[string]int{"200 ok": len(corpus), "200 duplicate": (copies - 1) * len(corpus)}
-		if diff := cmp.Diff(want, answers); diff != "" {
-			t.Errorf("answers (-want +got):\n%s", diff)
-		}
+		checkAnswers(t, "in all", want, answers)
 		all := g.waitAllDone(t, "github")
 		if len(all) != len(corpus) {
 			t.Errorf("%d events, want %d", len(all), len(corpus))

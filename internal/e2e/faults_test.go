@@ -4,11 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"maps"
 	"net/http"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/dbtest"
@@ -46,11 +43,20 @@ func TestLostCommitReply(t *testing.T) {
 	}
 }
 
+// startWithModel starts a gateway on PostgreSQL that has an event "model".
+func startWithModel(t *testing.T) (*world, *gateway) {
+	t.Helper()
+	w := newWorld(t, newDatabase(t, "postgres"), standardSettings)
+	g := w.start(t)
+	g.expect(t, push("model"), "200 ok")
+	return w, g
+}
+
 // holdKey begins a transaction that has inserted the event with that id and
 // has not committed yet. Its row is that of the event "model", but for the key.
-func holdKey(t *testing.T, session *sql.DB, id string) *sql.Tx {
+func holdKey(t *testing.T, w *world, id string) *sql.Tx {
 	t.Helper()
-	tx, err := session.BeginTx(context.Background(), nil)
+	tx, err := w.db.open(t).BeginTx(context.Background(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,24 +77,18 @@ func holdKey(t *testing.T, session *sql.DB, id string) *sql.Tx {
 
 func TestStuckKey(t *testing.T) {
 	t.Parallel()
-	db := newDatabase(t, "postgres")
-	session := db.open(t)
-	w := newWorld(t, db, standardSettings)
-	g := w.start(t)
-	g.expect(t, push("model"), "200 ok")
-	tx := holdKey(t, session, "stuck")
+	w, g := startWithModel(t)
+	tx := holdKey(t, w, "stuck")
 
 	// Copies of the stuck one among them, as a sender's retries would be.
-	const others, copies = 24, 4
+	const others, copies = 24, 16
 	got := atOnce(others+copies, func(i int) *answer {
 		if i < copies {
 			return g.expect(t, push("stuck"), "503")
 		}
 		return g.expect(t, push(fmt.Sprintf("gh-%d", i)), "200 ok")
 	})
-	if diff := cmp.Diff(map[string]int{"200 ok": others, "503": copies}, got); diff != "" {
-		t.Errorf("answers beside a stuck key (-want +got):\n%s", diff)
-	}
+	checkAnswers(t, "beside a stuck key", map[string]int{"200 ok": others, "503": copies}, got)
 	if err := tx.Rollback(); err != nil {
 		t.Fatal(err)
 	}
@@ -103,12 +103,8 @@ func TestStuckKey(t *testing.T) {
 // The session that held the key commits: the event is there, once.
 func TestStuckKeyThatCommits(t *testing.T) {
 	t.Parallel()
-	db := newDatabase(t, "postgres")
-	session := db.open(t)
-	w := newWorld(t, db, standardSettings)
-	g := w.start(t)
-	g.expect(t, push("model"), "200 ok")
-	tx := holdKey(t, session, "stuck")
+	w, g := startWithModel(t)
+	tx := holdKey(t, w, "stuck")
 	g.expect(t, push("stuck"), "503")
 	if err := tx.Commit(); err != nil {
 		t.Fatal(err)
@@ -136,9 +132,7 @@ func TestBadRowInBatch(t *testing.T) {
 			}
 			return g.expect(t, push(fmt.Sprintf("gh-%d", i)), "200 ok")
 		})
-		if diff := cmp.Diff(map[string]int{"200 ok": n - 1, "400": 1}, got); diff != "" {
-			t.Errorf("answers beside a bad row (-want +got):\n%s", diff)
-		}
+		checkAnswers(t, "beside a bad row", map[string]int{"200 ok": n - 1, "400": 1}, got)
 		if all := g.waitAllDone(t, "github"); len(all) != n-1 {
 			t.Errorf("%d events, want %d", len(all), n-1)
 		}
@@ -192,16 +186,14 @@ func TestQueueBehindALockedTable(t *testing.T) {
 	}
 	const n = 100
 	got := atOnce(n, func(i int) *answer { return g.deliver(t, push(fmt.Sprintf("gh-%d", i))) })
-	if diff := cmp.Diff(map[string]int{"503": n}, got); diff != "" {
-		t.Errorf("answers while no claim can be made (-want +got):\n%s", diff)
-	}
+	checkAnswers(t, "while no claim can be made", map[string]int{"503": n}, got)
 	if err := tx.Rollback(); err != nil {
 		t.Fatal(err)
 	}
 	got = atOnce(n, func(i int) *answer { return g.deliver(t, push(fmt.Sprintf("gh-%d", i))) })
 	// Of an answer 503 nobody knows whether the claim was made.
 	if len(got) > 2 || got["200 ok"]+got["200 duplicate"] != n {
-		t.Errorf("answers of the retries: %v", maps.Collect(maps.All(got)))
+		t.Errorf("answers of the retries: %v", got)
 	}
 	if all := g.waitAllDone(t, "github"); len(all) != n {
 		t.Errorf("%d events, want %d", len(all), n)

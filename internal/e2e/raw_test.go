@@ -91,16 +91,22 @@ func readStatus(conn net.Conn, method string) (string, error) {
 		if resp.StatusCode == http.StatusContinue {
 			continue
 		}
-		if found := leaked(string(body)); len(found) > 0 {
-			return "", fmt.Errorf("the %d holds secrets %q", resp.StatusCode, found)
-		}
-		for _, text := range inside {
-			if strings.Contains(string(body), text) {
-				return "", fmt.Errorf("the %d tells %q of the inside: %s", resp.StatusCode, text, body)
-			}
+		if _, err := readAnswer(method, resp, body); err != nil && !answeredByLibrary(resp) {
+			return "", err
 		}
 		return fmt.Sprint(resp.StatusCode), nil
 	}
+}
+
+// answeredByLibrary reports whether net/http refused the request by itself: its
+// answers have no body that is a problem, and nothing of the inside either.
+func answeredByLibrary(resp *http.Response) bool {
+	switch resp.StatusCode {
+	case http.StatusBadRequest, http.StatusExpectationFailed, http.StatusRequestHeaderFieldsTooLarge,
+		http.StatusNotImplemented, http.StatusHTTPVersionNotSupported:
+		return strings.HasPrefix(resp.Header.Get("Content-Type"), "text/plain") || resp.ContentLength == 0
+	}
+	return false
 }
 
 // TestRawHTTP gives the gateway what HTTP clients do not make: broken framing,
@@ -141,7 +147,7 @@ func TestLeftOversAreNotARequest(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, newDatabase(t, "sqlite"), standardSettings)
 	g := w.start(t)
-	hidden := rawRequest("hidden", "POST /webhooks/github HTTP/1.1\nHost: x\n{signed}\nContent-Length: {length}\n\n{body}")
+	hidden := rawRequest("hidden", good)
 	outer := "POST /webhooks/github HTTP/1.1\r\nHost: x\r\nX-GitHub-Delivery: outer\r\nX-GitHub-Event: push\r\n" +
 		"X-Hub-Signature-256: " + githubSignature("{}") + "\r\nContent-Length: 1\r\n\r\n{"
 	got, err := talk(g.public, outer+hidden, waits)
@@ -163,7 +169,7 @@ func TestClientHangsUp(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := io.WriteString(conn, rawRequest(id, "POST /webhooks/github HTTP/1.1\nHost: x\n{signed}\nContent-Length: {length}\n\n{body}")); err != nil {
+			if _, err := io.WriteString(conn, rawRequest(id, good)); err != nil {
 				t.Error(err)
 			}
 			if err := conn.Close(); err != nil {
@@ -182,21 +188,17 @@ func TestClientHangsUp(t *testing.T) {
 // The client goes while its claim waits for another session's lock.
 func TestClientHangsUpDuringTheClaim(t *testing.T) {
 	t.Parallel()
-	db := newDatabase(t, "postgres")
-	session := db.open(t)
-	w := newWorld(t, db, standardSettings)
-	g := w.start(t)
-	g.expect(t, push("model"), "200 ok")
-	tx := holdKey(t, session, "gone")
+	w, g := startWithModel(t)
+	tx := holdKey(t, w, "gone")
 	conn, err := net.Dial("tcp", g.public)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := io.WriteString(conn, rawRequest("gone", "POST /webhooks/github HTTP/1.1\nHost: x\n{signed}\nContent-Length: {length}\n\n{body}")); err != nil {
+	if _, err := io.WriteString(conn, rawRequest("gone", good)); err != nil {
 		t.Fatal(err)
 	}
 	waiting := `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`
-	watcher := db.open(t)
+	watcher := w.db.open(t)
 	saw := false
 	g.eventually(t, patience, "the claim waits for the lock, or has given up", func() bool {
 		saw = saw || number(t, watcher, waiting) > 0
@@ -226,7 +228,7 @@ func TestClientHalfCloses(t *testing.T) {
 		g := w.start(t)
 		for i := range 5 {
 			id := fmt.Sprintf("half-%d", i)
-			got, err := talk(g.public, rawRequest(id, "POST /webhooks/github HTTP/1.1\nHost: x\n{signed}\nContent-Length: {length}\n\n{body}"), halfCloses)
+			got, err := talk(g.public, rawRequest(id, good), halfCloses)
 			if err != nil || got != "200" {
 				t.Errorf("%s: %s, %v, want 200", id, got, err)
 			}

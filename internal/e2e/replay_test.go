@@ -93,7 +93,6 @@ func changes(d *delivery, signature string) map[string]*delivery {
 		"signature: cut to prefix": d.with(signature, value[:len(value)-40]),
 		"signature: one byte more": d.with(signature, value+"0"),
 		"signature: bytes more":    d.with(signature, value+"00"),
-		"signature: its own twice": d.with(signature, value+value),
 		"signature: 0x":            d.with(signature, "0x"+value),
 	}
 	return out

@@ -16,24 +16,27 @@ sources:
   standard:
     provider: standard-webhooks
     secrets: ["${STANDARD_SECRET}"]
-  lab:
-    provider: hmac
-    secrets: ["${LAB_SECRET}"]
-    signature: {header: X-Lab-Signature, algorithm: sha256, encoding: hex, content: "{timestamp}.{body}"}
-    timestamp: {at: "header:X-Lab-Timestamp", tolerance: 5m}
-    event: {id: "body:id", type: "body:type"}
-  bare:
+  lab:` + labKeys + `  bare:
     provider: none
     event: {id: "body:id"}
 destinations:
   app:
     url: ${SINK}/hooks
     secret: ${DESTINATION_SECRET}
-    timeout: 5s
+    timeout: 10s
     retry: {attempts: 20, first: 50ms, max: 100ms}
 routes:
   - name: all
     to: app
+`
+
+// labKeys are those of a source that signs as labDelivery does.
+const labKeys = `
+    provider: hmac
+    secrets: ["${LAB_SECRET}"]
+    signature: {header: X-Lab-Signature, algorithm: sha256, encoding: hex, content: "{timestamp}.{body}"}
+    timestamp: {at: "header:X-Lab-Timestamp", tolerance: 5m}
+    event: {id: "body:id", type: "body:type"}
 `
 
 // batchSettings have a source whose deliveries hold several events each.

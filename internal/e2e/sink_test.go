@@ -11,7 +11,7 @@ import (
 
 // patience bounds every wait of a test for another process. It is long because
 // reaching it means failing.
-const patience = 30 * time.Second
+const patience = 60 * time.Second
 
 // received is one request that a destination got.
 type received struct {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -22,26 +21,8 @@ sources:
     provider: stripe
     secrets: ["${STRIPE_SECRET}"]
     malformed: quarantine
-  lab:
-    provider: hmac
-    secrets: ["${LAB_SECRET}"]
-    signature: {header: X-Lab-Signature, content: "{timestamp}.{body}"}
-    timestamp: {at: "header:X-Lab-Timestamp"}
-    event: {id: "body:id", type: "body:type"}
-  zipped:
-    provider: hmac
-    secrets: ["${LAB_SECRET}"]
-    signature: {header: X-Lab-Signature, content: "{timestamp}.{body}"}
-    timestamp: {at: "header:X-Lab-Timestamp"}
-    event: {id: "body:id", type: "body:type"}
-    content_encoding: [gzip]
-  rated:
-    provider: hmac
-    secrets: ["${LAB_SECRET}"]
-    signature: {header: X-Lab-Signature, content: "{timestamp}.{body}"}
-    timestamp: {at: "header:X-Lab-Timestamp"}
-    event: {id: "body:id", type: "body:type"}
-    rate: 2/h
+  lab:` + labKeys + `  zipped:` + labKeys + `    content_encoding: [gzip]
+  rated:` + labKeys + `    rate: 2/h
   small:
     provider: none
     event: {id: "body:id"}
@@ -185,10 +166,8 @@ func TestCompressedBodies(t *testing.T) {
 	g.expect(t, zipped(bomb).with("X-Lab-Signature", strings.Repeat("0", 64)), "401")
 	g.expect(t, zipped("not gzip"), "400")
 	g.expect(t, zipped(wire[:len(wire)-3]), "400")
-	for _, id := range []string{"bomb"} {
-		if g.event(t, "zipped", id) != nil {
-			t.Errorf("%s is an event", id)
-		}
+	if g.event(t, "zipped", "bomb") != nil {
+		t.Error("the bomb is an event")
 	}
 }
 
@@ -199,15 +178,15 @@ func TestUnverifiedFloodIs429(t *testing.T) {
 	w := newWorld(t, newDatabase(t, "sqlite"), strings.Replace(standardSettings, "100000/s", "20/s", 1))
 	g := w.start(t)
 	forged := push("forged").with("X-Hub-Signature-256", "sha256="+strings.Repeat("0", 64))
-	var slowed atomic.Bool
-	for deadline := time.Now().Add(patience); !slowed.Load() && time.Now().Before(deadline); {
+	slowed := false
+	for deadline := time.Now().Add(patience); !slowed && time.Now().Before(deadline); {
 		counts := atOnce(200, func(int) *answer { return g.deliver(t, forged) })
 		if counts["401"]+counts["429"] != 200 {
 			t.Fatalf("answers %v, want 401 and 429 only", counts)
 		}
-		slowed.Store(counts["429"] > 0)
+		slowed = counts["429"] > 0
 	}
-	if !slowed.Load() {
+	if !slowed {
 		t.Error("no 429 in a flood of unverified requests")
 	}
 	g.expect(t, push("gh-1"), "200 ok")

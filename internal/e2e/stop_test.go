@@ -75,25 +75,33 @@ func TestGracefulStop(t *testing.T) {
 	})
 }
 
+// arriving sends a delivery but for its last bytes.
+func arriving(t *testing.T, g *gateway) (conn net.Conn, rest string) {
+	t.Helper()
+	conn, err := net.Dial("tcp", g.public)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() }) // the gateway may have closed it
+	request := rawRequest("late", good)
+	cut := len(request) - 5
+	if _, err := io.WriteString(conn, request[:cut]); err != nil {
+		t.Fatal(err)
+	}
+	return conn, request[cut:]
+}
+
 // A delivery whose body is still arriving when SIGTERM comes is answered.
 func TestStopAnswersWhatIsArriving(t *testing.T) {
 	eachStore(t, func(t *testing.T, db *database) {
 		w := newWorld(t, db, standardSettings)
 		g := w.start(t)
-		conn, err := net.Dial("tcp", g.public)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
-		request := rawRequest("late", good)
-		if _, err := io.WriteString(conn, request[:len(request)-5]); err != nil {
-			t.Fatal(err)
-		}
+		conn, rest := arriving(t, g)
 		g.expect(t, push("first"), "200 ok") // so the other one has been read
 		g.signal(t, syscall.SIGTERM)
 		g.stopped = true
 		g.eventually(t, patience, "the gateway stops", func() bool { return g.readiness() != http.StatusOK })
-		if _, err := io.WriteString(conn, request[len(request)-5:]); err != nil {
+		if _, err := io.WriteString(conn, rest); err != nil {
 			t.Fatal(err)
 		}
 		got, err := readStatus(conn, http.MethodPost)
@@ -114,15 +122,7 @@ func TestSecondSignalForces(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, newDatabase(t, "sqlite"), standardSettings)
 	g := w.start(t)
-	conn, err := net.Dial("tcp", g.public)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	request := rawRequest("late", good)
-	if _, err := io.WriteString(conn, request[:len(request)-5]); err != nil {
-		t.Fatal(err)
-	}
+	arriving(t, g)
 	g.expect(t, push("first"), "200 ok")
 	g.signal(t, syscall.SIGTERM)
 	g.stopped, g.killed = true, true

@@ -2,9 +2,12 @@ package e2e
 
 import (
 	"fmt"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
+	"time"
 )
 
 const (
@@ -34,9 +37,7 @@ func storm(t *testing.T, w *world, gateways []*gateway) {
 		id := fmt.Sprintf("storm-%d", round)
 		d := push(id)
 		got := atOnce(stormCopies, func(i int) *answer { return gateways[i%len(gateways)].deliver(t, d) })
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("round %d: answers (-want +got):\n%s", round, diff)
-		}
+		checkAnswers(t, fmt.Sprintf("in round %d", round), want, got)
 	}
 	g := gateways[0]
 	for round := range stormRounds {
@@ -51,5 +52,63 @@ func storm(t *testing.T, w *world, gateways []*gateway) {
 	}
 	if got := g.events(t, ""); len(got) != stormRounds {
 		t.Errorf("%d events, want %d", len(got), stormRounds)
+	}
+}
+
+// TestStoppedGatewayHoldsNothing stops one of two gateways in the middle of its
+// work. Whatever it was about to do, the other one can do it: no claim stays
+// open, and messages that it had leased are sent when the leases run out.
+func TestStoppedGatewayHoldsNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, newDatabase(t, "postgres"), standardSettings)
+	stopped, other := w.start(t), w.start(t)
+
+	const senders, perSender, stopAt = 8, 50, 100
+	var (
+		group  sync.WaitGroup
+		acked  atomic.Int64
+		enough = make(chan struct{})
+	)
+	for sender := range senders {
+		group.Go(func() {
+			for i := range perSender {
+				a, err := stopped.tryDeliver(push(fmt.Sprintf("s%d-%d", sender, i)))
+				if err != nil {
+					continue // it was stopped for longer than a sender waits
+				}
+				if a.status == http.StatusOK && acked.Add(1) == stopAt {
+					close(enough)
+				}
+			}
+		})
+	}
+	select {
+	case <-enough:
+	case <-time.After(patience):
+		t.Fatalf("not %d deliveries within %s", stopAt, patience)
+	}
+	stopped.signal(t, syscall.SIGSTOP)
+	// The retries of all senders go to the gateway that runs.
+	got := atOnce(senders*perSender, func(i int) *answer {
+		return other.deliver(t, push(fmt.Sprintf("s%d-%d", i/perSender, i%perSender)))
+	})
+	if got["200 ok"]+got["200 duplicate"] != senders*perSender || got["200 duplicate"] < stopAt {
+		t.Errorf("answers while the other gateway is stopped: %v", got)
+	}
+	if all := other.waitAllDone(t, "github"); len(all) != senders*perSender {
+		t.Errorf("%d events, want %d", len(all), senders*perSender)
+	}
+	stopped.signal(t, syscall.SIGCONT)
+	group.Wait()
+	other.waitAllDone(t, "github")
+	for i := range senders * perSender {
+		id := fmt.Sprintf("s%d-%d", i/perSender, i%perSender)
+		webhookIDs := make(map[string]bool)
+		for _, r := range w.sink.requests(id) {
+			webhookIDs[r.id()] = true
+		}
+		if len(webhookIDs) != 1 {
+			t.Errorf("%s was forwarded under %d webhook-ids, want 1", id, len(webhookIDs))
+		}
 	}
 }

@@ -3,7 +3,9 @@ package pgstore
 // What is known about the claims i(key, body_key, body_sha256, guard). Each look-up
 // is a LATERAL with a LIMIT, so that the planner can only probe an index: as
 // plain joins they are planned as scans of whole tables while these are small,
-// and such a plan may be kept while they grow.
+// and such a plan may be kept while they grow. "state < 2" are the open ones; it
+// is not written like the condition of the index for leasing, so that the
+// planner cannot think of reading all of that index for one event.
 const knownSQL = `
 	LEFT JOIN LATERAL (
 		SELECT e.body_sha256,
@@ -11,7 +13,7 @@ const knownSQL = `
 				EXISTS (SELECT FROM {schema}.event_state s WHERE s.key = e.key AND s.state = 3)
 			ELSE
 				EXISTS (SELECT FROM {schema}.message m WHERE m.event_key = e.key AND m.state = 3)
-				AND NOT EXISTS (SELECT FROM {schema}.message m WHERE m.event_key = e.key AND m.state IN (0, 1))
+				AND NOT EXISTS (SELECT FROM {schema}.message m WHERE m.event_key = e.key AND m.state < 2)
 			END AS dead
 		FROM {schema}.event e
 		WHERE e.key = i.key
@@ -65,9 +67,9 @@ WITH setting AS MATERIALIZED (
 	SELECT count(*) AS n FROM body_new
 ), claimed AS (
 	INSERT INTO {schema}.event (
-		key, source, event_id, type, occurred_at, received_at, headers, body, body_sha256, work
+		key, source, event_id, type, occurred_at, received_at, headers, body, body_sha256, work, watched
 	)
-	SELECT key, source, event_id, type, occurred_at, now, headers, body, body_sha256, work
+	SELECT key, source, event_id, type, occurred_at, now, headers, body, body_sha256, work, guard > 0
 	FROM input
 	WHERE known_sha256 IS NULL
 		AND (SELECT n FROM bodies) >= 0 -- always: it is here to have all bodies inserted first

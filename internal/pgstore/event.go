@@ -37,7 +37,7 @@ func (e *eventRow) finish() driver.Event {
 }
 
 const detailSQL = `
-SELECT ` + eventColumns + `, headers, body, body_sha256, other_bodies, repeats, last_at
+SELECT ` + eventColumns + `, headers, body, body_sha256, watched, other_bodies, repeats, last_at
 FROM {schema}.event_overview`
 
 const eventByKeySQL = detailSQL + `
@@ -68,13 +68,16 @@ ORDER BY a.at, a.generation, a.number, a.message_id COLLATE "C"`
 // Event implements [driver.Store].
 func (s *Store) Event(ctx context.Context, source, eventID string) (*driver.EventDetail, error) {
 	var detail *driver.EventDetail
+	var watched bool
 	err := s.pools.Admin.Transaction(ctx, Snapshot, func(conn Conn) error {
 		var err error
-		if detail, err = s.detail(ctx, conn, source, eventID); err != nil || detail == nil {
+		if detail, watched, err = s.detail(ctx, conn, source, eventID); err != nil || detail == nil {
 			return err
 		}
-		if err := s.repeatOf(ctx, conn, detail); err != nil {
-			return err
+		if watched {
+			if err := s.repeatOf(ctx, conn, detail); err != nil {
+				return err
+			}
 		}
 		if err := s.messagesOf(ctx, conn, detail); err != nil {
 			return err
@@ -90,9 +93,9 @@ func (s *Store) Event(ctx context.Context, source, eventID string) (*driver.Even
 	return detail, nil
 }
 
-func (s *Store) detail(ctx context.Context, conn Conn, source, eventID string) (*driver.EventDetail, error) {
+func (s *Store) detail(ctx context.Context, conn Conn, source, eventID string) (detail *driver.EventDetail, watched bool, err error) {
 	if !isText(source) || !isText(eventID) {
-		return nil, nil // such an event cannot be stored
+		return nil, false, nil // such an event cannot be stored
 	}
 	sql, args := s.sql.eventByID, []any{source, eventID}
 	if candidates := driver.CandidateKeys(source, eventID); candidates != nil {
@@ -102,12 +105,11 @@ func (s *Store) detail(ctx context.Context, conn Conn, source, eventID string) (
 		}
 		sql, args = s.sql.eventByKey, []any{keys, source, eventID}
 	}
-	var detail *driver.EventDetail
-	err := scan(ctx, conn, func(r Rows) error {
+	err = scan(ctx, conn, func(r Rows) error {
 		detail = new(driver.EventDetail)
 		var row eventRow
 		var hash []byte
-		err := r.Scan(append(row.targets(), &detail.Headers, &detail.Body, &hash,
+		err := r.Scan(append(row.targets(), &detail.Headers, &detail.Body, &hash, &watched,
 			&detail.Deliveries.OtherBodies, &detail.Deliveries.Repeats, &detail.Deliveries.LastAt)...)
 		if err != nil {
 			return err
@@ -120,20 +122,21 @@ func (s *Store) detail(ctx context.Context, conn Conn, source, eventID string) (
 		detail.Deliveries.LastAt = detail.Deliveries.LastAt.UTC()
 		return nil
 	}, sql, args...)
-	return detail, err
+	return detail, watched, err
 }
 
 const repeatOfSQL = `
 SELECT e.event_id
 FROM {schema}.body_seen b
 JOIN {schema}.event e ON e.key = b.key
-WHERE b.body_key = $1::bytea AND b.key <> $2::bytea AND e.body_sha256 = $3::bytea`
+WHERE b.body_key = $1::bytea AND b.key <> $2::bytea AND e.body_sha256 = $3::bytea -- else it is void
+	AND e.received_at <= $4::timestamptz -- the event that came before may have been pruned`
 
 func (s *Store) repeatOf(ctx context.Context, conn Conn, d *driver.EventDetail) error {
 	bodyKey := driver.BodyKey(d.Source, d.BodySHA256)
 	return scan(ctx, conn, func(r Rows) error {
 		return r.Scan(&d.Deliveries.RepeatOf)
-	}, s.sql.repeatOf, bodyKey[:], d.Key[:], d.BodySHA256[:])
+	}, s.sql.repeatOf, bodyKey[:], d.Key[:], d.BodySHA256[:], &d.ReceivedAt)
 }
 
 // messageStates are the states of messages by their number.

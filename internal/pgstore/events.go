@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/hookonce/hookonce/driver"
@@ -58,15 +59,25 @@ func (s *Store) where(f *driver.EventFilter) (*condition, bool) {
 		}
 	}
 	if !f.Since.IsZero() {
-		c.add("received_at >= $%d::timestamptz", &f.Since)
+		c.add("received_at >= $%d::timestamptz", roundUp(f.Since))
 	}
 	if !f.Until.IsZero() {
-		c.add("received_at < $%d::timestamptz", &f.Until)
+		c.add("received_at < $%d::timestamptz", roundUp(f.Until))
 	}
 	if !f.After.IsZero() {
 		c.add("(received_at, key) < ($%d::timestamptz, $%d::bytea)", &f.After.ReceivedAt, f.After.Key[:])
 	}
 	return c, true
+}
+
+// roundUp returns the argument for a bound of received_at, which has
+// microseconds: the driver would cut the rest off.
+func roundUp(t time.Time) *time.Time {
+	up := t.Truncate(time.Microsecond)
+	if up.Before(t) {
+		up = up.Add(time.Microsecond)
+	}
+	return &up
 }
 
 // Events implements [driver.Store].

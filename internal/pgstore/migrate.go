@@ -20,8 +20,10 @@ func (s *Store) Applied(ctx context.Context) ([]int, error) {
 
 func (s *Store) applied(ctx context.Context, conn Conn) ([]int, error) {
 	there := false
+	// Not by to_regclass: that answers from what the session has cached, even
+	// after waiting for another session's migration.
 	err := scan(ctx, conn, func(r Rows) error { return r.Scan(&there) },
-		"SELECT to_regclass($1::text) IS NOT NULL", s.schema+".schema_migration")
+		"SELECT EXISTS (SELECT FROM pg_catalog.pg_tables WHERE schemaname = $1::text AND tablename = 'schema_migration')", s.name)
 	if err != nil || !there {
 		return nil, err
 	}
@@ -74,7 +76,7 @@ func (s *Store) apply(ctx context.Context, conn Conn) ([]driver.Migration, error
 	if err := scan(ctx, conn, noRows, migrateUnboundSQL); err != nil {
 		return nil, err
 	}
-	if err := scan(ctx, conn, noRows, migrateLockSQL, s.schema); err != nil {
+	if err := scan(ctx, conn, noRows, migrateLockSQL, s.name); err != nil {
 		return nil, err
 	}
 	if err := scan(ctx, conn, noRows, migrateBoundSQL); err != nil {

@@ -4,8 +4,9 @@
 //
 // # Locks
 //
-// Nearly every method is one statement, in a transaction of its own, so a
-// process that stops in the middle holds nothing open. The locks it takes are:
+// What writes is one statement, in a transaction of its own, so a process that
+// stops in the middle holds nothing open; only migrating and the pruning of
+// events take more than one. The locks are:
 //
 //   - Claim inserts: bodies first, in the order of their keys, then events, in
 //     the order of theirs. It waits for other claims of one of its keys only.
@@ -15,8 +16,10 @@
 //     two concurrent calls wins. A row that is locked but not changed does not
 //     hold up a claim of its key.
 //   - CountDeliveries takes a shared lock on the event's row, and Prune an
-//     exclusive one on what it removes: neither waits, both pass over what the
-//     other holds. So no count is left behind of an event that is gone.
+//     exclusive one, before it looks at what belongs to the event: neither
+//     waits, both pass over what the other holds. So nothing is left behind of
+//     an event that is gone. Whatever is to make a finished event owed again
+//     must lock its row too, as Reopen does.
 //
 // Nothing but pruning ever changes a row of the event table.
 package pgstore
@@ -93,7 +96,8 @@ type Pools struct {
 type Store struct {
 	pools      Pools
 	migrations []driver.Migration
-	schema     string // quoted
+	name       string // of the schema
+	schema     string // its name, quoted
 	sql        statements
 }
 
@@ -103,6 +107,7 @@ func New(schema string, pools Pools) *Store {
 	s := &Store{
 		pools:      pools,
 		migrations: hookmigrate.Postgres(schema), // panics
+		name:       schema,
 		schema:     `"` + schema + `"`,
 	}
 	s.sql = newStatements(func(text string) string {
@@ -121,6 +126,7 @@ type statements struct {
 	eventByKey, eventByID string
 	repeatOf              string
 	messages, attempts    string
+	pastEvents            string
 	pruneEvents           string
 	pruneBodies           string
 	pruneQuarantineAge    string
@@ -142,6 +148,7 @@ func newStatements(write func(string) string) statements {
 		repeatOf:            write(repeatOfSQL),
 		messages:            write(messagesSQL),
 		attempts:            write(attemptsSQL),
+		pastEvents:          write(pastEventsSQL),
 		pruneEvents:         write(pruneEventsSQL),
 		pruneBodies:         write(pruneBodiesSQL),
 		pruneQuarantineAge:  write(pruneQuarantineAgeSQL),

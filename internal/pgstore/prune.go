@@ -32,10 +32,14 @@ func (s *Store) Prune(ctx context.Context, p *driver.PruneParams) (*driver.Prune
 
 	result := &driver.PruneResult{}
 	var err error
-	if result.Events, err = s.pruneEach(ctx, "pruning events", s.sql.pruneEvents, identities, chunk); err != nil {
+	if result.Events, err = inChunks(chunk, identities, func(w *windows) (*chunkResult, error) {
+		return s.pruneEvents(ctx, w, chunk)
+	}); err != nil {
 		return nil, err
 	}
-	if result.Bodies, err = s.pruneEach(ctx, "pruning bodies", s.sql.pruneBodies, bodies, chunk); err != nil {
+	if result.Bodies, err = inChunks(chunk, bodies, func(w *windows) (*chunkResult, error) {
+		return s.pruneBodies(ctx, w, chunk)
+	}); err != nil {
 		return nil, err
 	}
 	old, err := s.pruneAll(ctx, s.sql.pruneQuarantineAge, chunk, bodies.now, bodies.sources, bodies.keep, bodies.rest)
@@ -61,10 +65,19 @@ type windows struct {
 	keep     []int64 // of each of sources
 	rest     int64   // of all others
 	shortest int64
+
+	afterTime *time.Time // the event behind which to go on
+	afterKey  []byte
+}
+
+// arguments returns the arguments that statements on events share.
+func (w *windows) arguments(chunk int) []any {
+	return []any{w.now, w.sources, w.keep, w.rest, w.shortest, w.afterTime, w.afterKey, int32(chunk)}
 }
 
 func windowsOf(p *driver.PruneParams, all time.Duration, of func(driver.SourceWindows) time.Duration) *windows {
 	w := &windows{now: clock(p.Now), sources: []string{}, keep: []int64{}, rest: all.Microseconds()}
+	w.afterTime, w.afterKey = &time.Time{}, []byte{}
 	w.shortest = w.rest
 	for source, own := range p.Sources {
 		if d := of(own); d > 0 && isText(source) {
@@ -75,26 +88,55 @@ func windowsOf(p *driver.PruneParams, all time.Duration, of func(driver.SourceWi
 	return w
 }
 
-// pruneEach runs a statement on one chunk of events after the other, from the
-// oldest. Events that stay are passed once.
-func (s *Store) pruneEach(ctx context.Context, what, sql string, w *windows, chunk int) (total int64, err error) {
-	at, key := &time.Time{}, []byte{}
+// chunkResult is what came of one chunk of events.
+type chunkResult struct {
+	changed, looked int64
+	lastTime        *time.Time
+	lastKey         []byte
+}
+
+// inChunks runs prune on one chunk of events after the other, from the oldest.
+// Events that stay are passed once.
+func inChunks(chunk int, w *windows, prune func(*windows) (*chunkResult, error)) (total int64, err error) {
 	for {
-		var changed, looked int64
-		var lastAt *time.Time
-		var lastKey []byte
-		err := write(ctx, s.pools.Work, what, func(r Rows) error {
-			return r.Scan(&changed, &looked, &lastAt, &lastKey)
-		}, sql, w.now, w.sources, w.keep, w.rest, w.shortest, at, key, int32(chunk))
+		c, err := prune(w)
 		if err != nil {
 			return total, after(err, total)
 		}
-		total += changed
-		if looked < int64(chunk) {
+		total += c.changed
+		if c.looked < int64(chunk) {
 			return total, nil
 		}
-		at, key = lastAt, lastKey
+		w.afterTime, w.afterKey = c.lastTime, c.lastKey
 	}
+}
+
+// pruneEvents removes a chunk of identities.
+func (s *Store) pruneEvents(ctx context.Context, w *windows, chunk int) (*chunkResult, error) {
+	var c chunkResult
+	err := s.pools.Work.Transaction(ctx, ReadCommitted, func(conn Conn) error {
+		keys := make([][]byte, 0, chunk)
+		if err := scan(ctx, conn, func(r Rows) error {
+			var key []byte
+			err := r.Scan(&c.lastTime, &key)
+			keys = append(keys, key)
+			return err
+		}, s.sql.pastEvents, w.arguments(chunk)...); err != nil || len(keys) == 0 {
+			return err
+		}
+		c.looked, c.lastKey = int64(len(keys)), keys[len(keys)-1]
+		return scan(ctx, conn, func(r Rows) error { return r.Scan(&c.changed) }, s.sql.pruneEvents, keys)
+	})
+	return &c, writeFailed(s.pools.Work, "pruning events", err)
+}
+
+// pruneBodies removes the bodies and headers of a chunk of events.
+func (s *Store) pruneBodies(ctx context.Context, w *windows, chunk int) (*chunkResult, error) {
+	var c chunkResult
+	err := write(ctx, s.pools.Work, "pruning bodies", func(r Rows) error {
+		return r.Scan(&c.changed, &c.looked, &c.lastTime, &c.lastKey)
+	}, s.sql.pruneBodies, w.arguments(chunk)...)
+	return &c, err
 }
 
 // pruneAll runs a statement that removes up to a chunk of rows until it removes

@@ -1,10 +1,9 @@
 package pgstore
 
-// The statements of this file share their first arguments: $1 the time, or NULL
-// for the database's clock; $2, $3 the sources that differ and their windows,
-// in microseconds; $4 the window of the others; $5 the shortest of all; $6, $7
-// the event behind which to go on; $8 the size of a chunk. They return how many
-// events they changed and looked at, and the last of these.
+// The statements of this file that look for events share their arguments: $1 the
+// time, or NULL for the database's clock; $2, $3 the sources that differ and
+// their windows, in microseconds; $4 the window of the others; $5 the shortest
+// of all; $6, $7 the event behind which to go on; $8 the size of a chunk.
 
 // pastSQL is the condition on an event e to be past its window. The window of
 // its source is looked up for each, so that the index on received_at is read in
@@ -28,24 +27,30 @@ WITH setting AS MATERIALIZED (
 	SELECT * FROM unnest($2::text[], $3::bigint[]) AS w (source, keep)
 )`
 
-const lastCandidateSQL = `
-	(SELECT count(*) FROM candidate),
-	(SELECT received_at FROM candidate ORDER BY received_at DESC, key DESC LIMIT 1),
-	(SELECT key FROM candidate ORDER BY received_at DESC, key DESC LIMIT 1)`
+// pastEventsSQL locks a chunk of the events that may go.
+const pastEventsSQL = pruneSettingsSQL + `
+SELECT e.received_at, e.key
+FROM {schema}.event e
+WHERE ` + pastSQL + ` AND ` + finishedSQL + `
+ORDER BY e.received_at, e.key
+LIMIT $8::int
+FOR UPDATE SKIP LOCKED`
 
-// pruneEventsSQL removes identities with all that belongs to them. A candidate
-// becomes a victim once its row, its state, all of its messages and its bodies
-// are locked, and still finished then: it never waits, so it cannot be part of
-// a deadlock. If the event went in a statement of its own, the
-// next claim of its key would meet the state row that was left.
-const pruneEventsSQL = pruneSettingsSQL + `
-, candidate AS MATERIALIZED (
-	SELECT e.key, e.received_at, e.work
-	FROM {schema}.event e
-	WHERE ` + pastSQL + ` AND ` + finishedSQL + `
-	ORDER BY e.received_at, e.key
-	LIMIT $8::int
-	FOR UPDATE SKIP LOCKED
+// pruneEventsSQL removes those of the events $1 that are finished, with all that
+// belongs to them. It runs after the one above, in its transaction: once an
+// event's row is locked nobody adds to it any more, and a statement of its own
+// sees all that was added until then. One statement removes it all: if the
+// event went first, the next claim of its key would meet what was left.
+//
+// It never waits, so it is no part of a deadlock: an event stays if its state, a
+// message or a body of it is locked.
+const pruneEventsSQL = `
+WITH candidate AS MATERIALIZED (
+	SELECT e.key, e.work
+	FROM unnest($1::bytea[]) AS k (key)
+	CROSS JOIN LATERAL (
+		SELECT e.key, e.work FROM {schema}.event e WHERE e.key = k.key AND ` + finishedSQL + ` LIMIT 1
+	) e
 ), held_state AS MATERIALIZED (
 	SELECT c.key
 	FROM candidate c
@@ -94,10 +99,11 @@ const pruneEventsSQL = pruneSettingsSQL + `
 ), events AS (
 	DELETE FROM {schema}.event e USING victim v WHERE e.key = v.key RETURNING e.key
 )
-SELECT (SELECT count(*) FROM events), ` + lastCandidateSQL
+SELECT count(*) FROM events`
 
 // pruneBodiesSQL removes bodies and headers, and keeps what tells duplicates
-// apart. It is the only UPDATE of an event.
+// apart. It returns how many events it changed and looked at, and the last of
+// these. It is the only UPDATE of an event.
 const pruneBodiesSQL = pruneSettingsSQL + `
 , candidate AS MATERIALIZED (
 	SELECT e.key, e.received_at
@@ -112,7 +118,9 @@ const pruneBodiesSQL = pruneSettingsSQL + `
 	WHERE e.key = c.key
 	RETURNING e.key
 )
-SELECT (SELECT count(*) FROM emptied), ` + lastCandidateSQL
+SELECT (SELECT count(*) FROM emptied), (SELECT count(*) FROM candidate),
+	(SELECT received_at FROM candidate ORDER BY received_at DESC, key DESC LIMIT 1),
+	(SELECT key FROM candidate ORDER BY received_at DESC, key DESC LIMIT 1)`
 
 // pruneQuarantineAgeSQL has the arguments $1 to $4 of the others, and $5 the
 // size of a chunk.

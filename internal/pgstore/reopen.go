@@ -35,7 +35,7 @@ WITH setting AS MATERIALIZED (
 	CROSS JOIN LATERAL (
 		SELECT m.id, m.event_key FROM {schema}.message m
 		WHERE mine.work = 0 AND m.event_key = mine.key AND m.state = 3
-			AND NOT EXISTS (SELECT FROM {schema}.message o WHERE o.event_key = mine.key AND o.state IN (0, 1))
+			AND NOT EXISTS (SELECT FROM {schema}.message o WHERE o.event_key = mine.key AND o.state < 2)
 		FOR UPDATE SKIP LOCKED
 	) m
 ), states AS (

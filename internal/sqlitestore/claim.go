@@ -46,21 +46,9 @@ func (s *Store) Claim(ctx context.Context, p *driver.ClaimParams) ([]driver.Clai
 			return nil, fmt.Errorf("sqlite: %s: %w", op, err)
 		}
 	}
-	if len(p.Claims) == 0 {
-		return nil, nil
-	}
 	results := make([]driver.ClaimResult, len(p.Claims))
-	err := s.write(ctx, op, func(t *writeTx) error {
-		now := clock(p.Now)
-		for i := range p.Claims {
-			if err := t.alive(); err != nil {
-				return err
-			}
-			if err := t.claim(&p.Claims[i], now, &results[i]); err != nil {
-				return err
-			}
-		}
-		return nil
+	err := s.writeEach(ctx, op, p.Now, len(p.Claims), func(t *writeTx, i int) error {
+		return t.claim(&p.Claims[i], &results[i])
 	})
 	if err != nil {
 		return nil, err
@@ -100,7 +88,7 @@ func nullMicros(at time.Time) (sql.NullInt64, error) {
 }
 
 // claim claims one event.
-func (t *writeTx) claim(c *driver.Claim, now int64, result *driver.ClaimResult) error {
+func (t *writeTx) claim(c *driver.Claim, result *driver.ClaimResult) error {
 	var repeatOf any
 	if c.BodyGuard != driver.BodyIgnore {
 		if err := t.findRepeat(c, result); err != nil {
@@ -121,7 +109,7 @@ func (t *writeTx) claim(c *driver.Claim, now int64, result *driver.ClaimResult) 
 	if err != nil {
 		return err
 	}
-	inserted, err := t.exec(insertEvent, c.Key[:], c.Source, c.EventID, c.Type, occurredAt, now,
+	inserted, err := t.exec(insertEvent, c.Key[:], c.Source, c.EventID, c.Type, occurredAt, t.now,
 		blob(c.Headers), blob(c.Body), c.BodyHash[:], int(c.Work), repeatOf)
 	if err != nil {
 		return err
@@ -130,20 +118,20 @@ func (t *writeTx) claim(c *driver.Claim, now int64, result *driver.ClaimResult) 
 		return t.readClaimed(c, result)
 	}
 	result.Claimed = true
-	return t.writeOwed(c, now, repeatOf == nil)
+	return t.writeOwed(c, repeatOf == nil)
 }
 
 // writeOwed writes what belongs to a new event: its state row, its messages,
 // and, where bodies are compared and nobody brought it before, its body's key.
-func (t *writeTx) writeOwed(c *driver.Claim, now int64, newBody bool) error {
+func (t *writeTx) writeOwed(c *driver.Claim, newBody bool) error {
 	if c.Work == driver.WorkQueued {
-		if _, err := t.exec(insertState, c.Key[:], now); err != nil {
+		if _, err := t.exec(insertState, c.Key[:], t.now); err != nil {
 			return err
 		}
 	}
 	for i := range c.Messages {
 		m := &c.Messages[i]
-		if _, err := t.exec(insertMessage, m.ID, c.Key[:], m.Route, m.Destination, now, now); err != nil {
+		if _, err := t.exec(insertMessage, m.ID, c.Key[:], m.Route, m.Destination, t.now, t.now); err != nil {
 			return err
 		}
 	}
@@ -151,7 +139,7 @@ func (t *writeTx) writeOwed(c *driver.Claim, now int64, newBody bool) error {
 		return nil
 	}
 	bodyKey := driver.BodyKey(c.Source, c.BodyHash)
-	_, err := t.exec(insertBodySeen, bodyKey[:], c.Key[:], now)
+	_, err := t.exec(insertBodySeen, bodyKey[:], c.Key[:], t.now)
 	return err
 }
 

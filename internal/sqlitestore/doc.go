@@ -9,12 +9,13 @@
 // writer nor hold it up. Every write is one transaction that takes the lock at
 // its BEGIN IMMEDIATE:
 //
-//	Claim            one batch: about a millisecond for 128 events, most of it the flush at COMMIT
-//	Lease, Complete, Release, Reopen, CountDeliveries, Quarantine   one call, by primary key
-//	Prune            victims are looked up on a reader; the lock is taken for
-//	                 one chunk at a time and given back between chunks, so
-//	                 claims get in between
-//	Apply            all missing steps of the schema
+//	Claim, Lease, Complete, Release,   for one call; every statement finds its
+//	Reopen, CountDeliveries,           rows by a key or a partial index, and most
+//	Quarantine                         of the time is the flush at COMMIT
+//	Prune                              for up to 200 rows; what to remove is looked
+//	                                   up on a reader, and the lock is given back
+//	                                   after each 200, so claims get in between
+//	Apply                              for all missing steps of the schema
 //
 // Another process on the same file (a command beside a running gateway) meets
 // the same lock in SQLite. That wait is SQLite's busy timeout, which nothing can

@@ -115,22 +115,10 @@ func (s *Store) Complete(ctx context.Context, p *driver.CompleteParams) ([]bool,
 			return nil, fmt.Errorf("sqlite: %s: %w: the error of message %s is not valid UTF-8 or holds a NUL", op, driver.ErrBadRow, c.ID)
 		}
 	}
-	if len(p.Completions) == 0 {
-		return nil, nil
-	}
 	held := make([]bool, len(p.Completions))
-	err := s.write(ctx, op, func(t *writeTx) error {
-		now := clock(p.Now)
-		for i := range p.Completions {
-			if err := t.alive(); err != nil {
-				return err
-			}
-			var err error
-			if held[i], err = t.complete(&p.Completions[i], now); err != nil {
-				return err
-			}
-		}
-		return nil
+	err := s.writeEach(ctx, op, p.Now, len(p.Completions), func(t *writeTx, i int) (err error) {
+		held[i], err = t.complete(&p.Completions[i])
+		return err
 	})
 	if err != nil {
 		return nil, err
@@ -139,17 +127,17 @@ func (s *Store) Complete(ctx context.Context, p *driver.CompleteParams) ([]bool,
 }
 
 // complete records one outcome and reports whether the lease was held.
-func (t *writeTx) complete(c *driver.Completion, now int64) (bool, error) {
+func (t *writeTx) complete(c *driver.Completion) (bool, error) {
 	var state int
 	var outcome string
 	var dueAt, sentAt, failedAt any
 	switch c.Outcome {
 	case driver.MessageSent:
-		state, outcome, sentAt = stateDone, "sent", now
+		state, outcome, sentAt = stateDone, "sent", t.now
 	case driver.MessageRetry:
-		state, outcome, dueAt = statePending, "retry", now+c.RetryIn.Microseconds()
+		state, outcome, dueAt = statePending, "retry", t.now+c.RetryIn.Microseconds()
 	case driver.MessageDead:
-		state, outcome, failedAt = stateDead, "dead", now
+		state, outcome, failedAt = stateDead, "dead", t.now
 	default:
 		return false, fmt.Errorf("%w: message %s has the unknown outcome %d", driver.ErrBadRow, c.ID, c.Outcome)
 	}
@@ -161,25 +149,14 @@ func (t *writeTx) complete(c *driver.Completion, now int64) (bool, error) {
 	case err != nil:
 		return false, err
 	}
-	_, err := t.exec(insertAttempt, c.ID, generation, number, outcome, c.StatusCode, c.Error, now, c.Took.Microseconds())
+	_, err := t.exec(insertAttempt, c.ID, generation, number, outcome, c.StatusCode, c.Error, t.now, c.Took.Microseconds())
 	return err == nil, err
 }
 
 // Release implements driver.Store.
 func (s *Store) Release(ctx context.Context, p *driver.ReleaseParams) error {
-	if len(p.Leases) == 0 {
-		return nil
-	}
-	return s.write(ctx, "release", func(t *writeTx) error {
-		now := clock(p.Now)
-		for i := range p.Leases {
-			if err := t.alive(); err != nil {
-				return err
-			}
-			if _, err := t.exec(releaseMessage, now, p.Leases[i].ID, p.Leases[i].Token); err != nil {
-				return err
-			}
-		}
-		return nil
+	return s.writeEach(ctx, "release", p.Now, len(p.Leases), func(t *writeTx, i int) error {
+		_, err := t.exec(releaseMessage, t.now, p.Leases[i].ID, p.Leases[i].Token)
+		return err
 	})
 }

@@ -5,12 +5,15 @@ import (
 	"database/sql"
 	"errors"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
 )
 
-// pruneLock is how many rows are removed under one hold of the write lock: a
+const opPrune = "prune"
+
+// pruneLock is how many rows at most are removed under one hold of the write lock: a
 // claim that arrives meanwhile waits for no more than that.
 const pruneLock = 200
 
@@ -76,7 +79,7 @@ func (s *Store) Prune(ctx context.Context, p *driver.PruneParams) (*driver.Prune
 	}
 	for _, step := range []func(context.Context) error{run.identities, run.bodies, run.quarantine} {
 		if err := step(ctx); err != nil {
-			return nil, s.failed(ctx, "prune", err)
+			return nil, err
 		}
 	}
 	return &run.result, nil
@@ -91,6 +94,9 @@ func (r *pruner) windows(source string) (identities, bodies int64) {
 	}
 	return r.before(w.DedupeWindow), r.before(w.Retention)
 }
+
+// lock returns how many rows are removed under one hold of the write lock.
+func (r *pruner) lock() int { return min(r.chunk, pruneLock) }
 
 func (r *pruner) before(window time.Duration) int64 { return r.now - window.Microseconds() }
 
@@ -157,53 +163,35 @@ func (r *pruner) bodies(ctx context.Context) error {
 func (r *pruner) walk(ctx context.Context, scan func(*victim, *sql.Rows) error, query string, args ...any) ([]victim, error) {
 	rows, err := r.store.reader.QueryContext(ctx, query, args...)
 	if err != nil {
-		return nil, err
+		return nil, r.store.failed(ctx, opPrune, err)
 	}
-	return collect(rows, func(v *victim) error { return scan(v, rows) })
+	seen, err := collect(rows, func(v *victim) error { return scan(v, rows) })
+	if err != nil {
+		return nil, r.store.failed(ctx, opPrune, err)
+	}
+	return seen, nil
 }
 
 // remove removes those of the rows seen that are past their windows, a few under
 // one hold of the write lock, and returns how many there were.
 func (r *pruner) remove(ctx context.Context, seen []victim, one func(*writeTx, *victim) (bool, error)) (int64, error) {
+	past := slices.DeleteFunc(slices.Clone(seen), func(v victim) bool { return v.at >= v.before })
 	var total int64
-	var some []*victim
-	flush := func() error {
-		if len(some) == 0 {
-			return nil
-		}
+	for some := range slices.Chunk(past, r.lock()) {
 		var removed int64
-		err := r.store.write(ctx, "prune", func(t *writeTx) error {
-			for _, v := range some {
-				if err := t.alive(); err != nil {
-					return err
-				}
-				gone, err := one(t, v)
-				if err != nil {
-					return err
-				}
-				if gone {
-					removed++
-				}
+		err := r.store.writeEach(ctx, opPrune, r.p.Now, len(some), func(t *writeTx, i int) error {
+			gone, err := one(t, &some[i])
+			if gone {
+				removed++
 			}
-			return nil
+			return err
 		})
-		if err == nil {
-			total += removed
+		if err != nil {
+			return total, err
 		}
-		some = some[:0]
-		return err
+		total += removed
 	}
-	for i := range seen {
-		if v := &seen[i]; v.at < v.before {
-			some = append(some, v)
-		}
-		if len(some) == pruneLock {
-			if err := flush(); err != nil {
-				return total, err
-			}
-		}
-	}
-	return total, flush()
+	return total, nil
 }
 
 // deleteEvent removes an event that owes nothing, with all that belongs to it.
@@ -236,22 +224,22 @@ func (t *writeTx) deleteBody(v *victim) (bool, error) {
 func (r *pruner) quarantine(ctx context.Context) error {
 	return r.eachSource(ctx, nextQuarantineSource, func(source string) error {
 		_, before := r.windows(source)
-		if err := r.repeat(ctx, deleteQuarantineOld, source, before, pruneLock); err != nil {
+		if err := r.repeat(ctx, deleteQuarantineOld, source, before, r.lock()); err != nil {
 			return err
 		}
 		if r.p.QuarantineRows <= 0 {
 			return nil
 		}
-		return r.repeat(ctx, deleteQuarantineRows, source, pruneLock, r.p.QuarantineRows)
+		return r.repeat(ctx, deleteQuarantineRows, source, r.lock(), r.p.QuarantineRows)
 	})
 }
 
-// repeat runs a statement that deletes up to pruneLock rows until it finds no
+// repeat runs a statement that deletes up to r.lock() rows until it finds no
 // more, each time in a transaction of its own.
 func (r *pruner) repeat(ctx context.Context, query string, args ...any) error {
 	for {
 		var removed int64
-		err := r.store.write(ctx, "prune", func(t *writeTx) (err error) {
+		err := r.store.write(ctx, opPrune, func(t *writeTx) (err error) {
 			removed, err = t.exec(query, args...)
 			return err
 		})
@@ -259,7 +247,7 @@ func (r *pruner) repeat(ctx context.Context, query string, args ...any) error {
 			return err
 		}
 		r.result.Quarantined += removed
-		if removed < pruneLock {
+		if removed < int64(r.lock()) {
 			return nil
 		}
 	}
@@ -273,7 +261,7 @@ func (r *pruner) eachSource(ctx context.Context, next string, do func(source str
 		case errors.Is(err, sql.ErrNoRows):
 			return nil
 		case err != nil:
-			return err
+			return r.store.failed(ctx, opPrune, err)
 		}
 		if err := do(source); err != nil {
 			return err

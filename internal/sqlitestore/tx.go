@@ -34,6 +34,7 @@ type writeTx struct {
 	caller context.Context
 	// inner is caller without its end.
 	inner context.Context
+	now   int64 // microseconds, see writeEach
 }
 
 // write runs work in one transaction and commits it. It waits for the writer
@@ -68,6 +69,27 @@ func (s *Store) write(ctx context.Context, op string, work func(t *writeTx) erro
 	return t.commit(op)
 }
 
+// writeEach runs one step for each of n things, in one transaction; for none of
+// them it does nothing. The steps share one reading of the clock, made under the
+// write lock, so that times grow with the order of the commits; at overrides it.
+func (s *Store) writeEach(ctx context.Context, op string, at time.Time, n int, step func(t *writeTx, i int) error) error {
+	if n == 0 {
+		return nil
+	}
+	return s.write(ctx, op, func(t *writeTx) error {
+		t.now = clock(at)
+		for i := range n {
+			if err := t.alive(); err != nil {
+				return err
+			}
+			if err := step(t, i); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
 // begin takes the writer connection and the write lock. SQLite does not queue
 // those who wait for its lock: they poll, further and further apart. So the
 // writer has a short busy timeout, and polling starts over here until the
@@ -81,7 +103,7 @@ func (s *Store) begin(ctx context.Context) (*writeTx, error) {
 	}
 	t := &writeTx{store: s, conn: conn}
 	for {
-		err, left := t.tryBegin(ctx)
+		left, err := t.tryBegin(ctx)
 		if left {
 			return nil, fmt.Errorf("waiting for the write lock: %w: %w", driver.ErrUnavailable, context.Cause(ctx))
 		}
@@ -97,7 +119,7 @@ func (s *Store) begin(ctx context.Context) (*writeTx, error) {
 
 // tryBegin begins once. When ctx ends first it reports left, and the connection
 // is given back, without a transaction, as soon as SQLite lets go of it.
-func (t *writeTx) tryBegin(ctx context.Context) (err error, left bool) { //nolint:revive // left qualifies err
+func (t *writeTx) tryBegin(ctx context.Context) (left bool, err error) {
 	begun := make(chan error, 1)
 	t.store.detached.Go(func() {
 		tx, err := t.conn.BeginTx(context.WithoutCancel(ctx), nil)
@@ -106,7 +128,7 @@ func (t *writeTx) tryBegin(ctx context.Context) (err error, left bool) { //nolin
 	})
 	select {
 	case err := <-begun:
-		return err, false
+		return false, err
 	case <-ctx.Done():
 	}
 	t.store.detached.Go(func() {
@@ -116,7 +138,7 @@ func (t *writeTx) tryBegin(ctx context.Context) (err error, left bool) { //nolin
 		}
 		t.rollback()
 	})
-	return nil, true
+	return true, nil
 }
 
 // sleep waits for d and reports whether ctx still holds.

@@ -1,4 +1,4 @@
-//go:build unix
+//go:build linux || darwin
 
 package hooksql_test
 
@@ -51,21 +51,17 @@ func ioErrorChild(path string) {
 		panic(err)
 	}
 	unlimited := limit.Cur
-	setCur(&limit, info.Size()+2000) // within the first page of the next commit
-	report("during")
-	limit.Cur = unlimited
-	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
-		panic(err)
+	limitFileSize := func(size uint64) {
+		limit.Cur = size
+		if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
+			panic(err)
+		}
 	}
+	limitFileSize(uint64(info.Size()) + 2000) // within the first page of the next commit
+	report("during")
+	limitFileSize(unlimited)
 	report("after")
 	if err := store.Close(); err != nil {
-		panic(err)
-	}
-}
-
-func setCur(limit *syscall.Rlimit, size int64) {
-	limit.Cur = uint64(size)
-	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, limit); err != nil {
 		panic(err)
 	}
 }

@@ -1,0 +1,192 @@
+package hookpgx_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/hookmigrate"
+	"github.com/hookonce/hookonce/hookpgx"
+	"github.com/hookonce/hookonce/internal/dbtest"
+)
+
+func TestConcurrentMigrations(t *testing.T) {
+	t.Parallel()
+	dsn, schema := dbtest.Postgres(t)
+	w := connect(t, dsn, schema, nil)
+	stores := []*world{w, w.second(t)}
+	taken := 0
+	var mu sync.Mutex
+	concurrently(t, 4, func(me int) error {
+		store := stores[me%2]
+		steps, err := hookmigrate.Up(t.Context(), store)
+		mu.Lock()
+		defer mu.Unlock()
+		taken += len(steps)
+		return err
+	})
+	if want := len(w.Migrations()); taken != want {
+		t.Errorf("%d steps were taken, want %d", taken, want)
+	}
+	if err := hookmigrate.Check(t.Context(), w); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestSchemaThatDoesNotFit(t *testing.T) {
+	t.Parallel()
+	dsn, schema := dbtest.Postgres(t)
+	w := connect(t, dsn, schema, nil)
+	wantSchemaError := func(what string, err error) {
+		t.Helper()
+		if !errors.Is(err, driver.ErrSchema) || errors.Is(err, driver.ErrCommitUnknown) {
+			t.Errorf("%s: got the error %v, want %v", what, err, driver.ErrSchema)
+		}
+	}
+	wantSchemaError("Check of nothing", hookmigrate.Check(t.Context(), w))
+	_, err := w.Claim(t.Context(), claimOf(newClaim("evt_1")))
+	wantSchemaError("Claim without tables", err)
+	_, err = w.Events(t.Context(), &driver.EventFilter{})
+	wantSchemaError("Events without tables", err)
+
+	if _, err := hookmigrate.Up(t.Context(), w); err != nil {
+		t.Fatal(err)
+	}
+	w.exec(t, "INSERT INTO {schema}.schema_migration (version, name) VALUES (99, 'later')")
+	wantSchemaError("Check of a newer schema", hookmigrate.Check(t.Context(), w))
+	_, err = w.Apply(t.Context())
+	wantSchemaError("Apply on a newer schema", err)
+	steps, err := hookmigrate.Status(t.Context(), w)
+	want := []hookmigrate.Step{{Version: 1, Name: "init", Applied: true}, {Version: 99, Applied: true, Unknown: true}}
+	if diff := cmp.Diff(want, steps); err != nil || diff != "" {
+		t.Errorf("Status: error %v, steps differ (-want +got):\n%s", err, diff)
+	}
+}
+
+// TestSchemaOfAnother uses a schema that an operator made for a role that may
+// not make one, and two schemas side by side in one database.
+func TestSchemaOfAnother(t *testing.T) {
+	t.Parallel()
+	w := open(t, nil)
+	dsn, schema := dbtest.Postgres(t)
+	role := schema + "_role"
+	quoted := `"` + schema + `"`
+	w.exec(t, "CREATE ROLE "+role+" LOGIN PASSWORD 'test only'")
+	t.Cleanup(func() {
+		if _, err := w.pool.Exec(context.Background(), "DROP OWNED BY "+role+"; DROP ROLE "+role); err != nil {
+			t.Error(err)
+		}
+	})
+	w.exec(t, "CREATE SCHEMA "+quoted+" AUTHORIZATION "+role)
+
+	config, err := pgxpool.ParseConfig(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.ConnConfig.User, config.ConnConfig.Password = role, "test only"
+	other := connectWith(t, config, schema, nil)
+	if _, err := hookmigrate.Up(t.Context(), other); err != nil {
+		t.Fatalf("migrating as a role that may not create schemas: %v", err)
+	}
+	w.mustClaim(t, true, newClaim("evt_1"))
+	other.mustClaim(t, true, newClaim("evt_1"))
+}
+
+// TestViews reads what users read.
+func TestViews(t *testing.T) {
+	t.Parallel()
+	w := open(t, nil)
+	want := "source, event_id, type, state, note, attempts, generation, duplicates, received_at, occurred_at," +
+		" processed_at, failed_at, last_error, headers, body"
+	for _, view := range []string{"events", "dead_letters"} {
+		var got string
+		err := w.pool.QueryRow(t.Context(), "SELECT string_agg(column_name, ', ' ORDER BY ordinal_position)"+
+			" FROM information_schema.columns WHERE table_schema = $1 AND table_name = $2",
+			strings.Trim(w.schema, `"`), view).Scan(&got)
+		if err != nil || got != want {
+			t.Errorf("the view %s has the columns %s (error %v), want %s", view, got, err, want)
+		}
+	}
+	w.mustClaim(t, true, newClaim("unrouted"))
+	for _, id := range []string{"skipped", "half skipped", "dead", "open"} {
+		w.mustClaim(t, true, newClaim(id, "a", "b"))
+	}
+	for id, sql := range map[string]string{
+		"skipped":      "state = 4, note = 'discarded'",
+		"half skipped": "state = CASE route WHEN 'a' THEN 2 ELSE 4 END, sent_at = now(), note = 'discarded'",
+		"dead":         "state = CASE route WHEN 'a' THEN 2 ELSE 3 END, failed_at = now(), last_error = 'no answer'",
+		"open":         "state = CASE route WHEN 'a' THEN 1 ELSE 3 END, failed_at = now(), last_error = 'no answer'",
+	} {
+		key := driver.EventKey("stripe", id)
+		w.exec(t, "UPDATE {schema}.message SET "+sql+" WHERE event_key = $1", key[:])
+	}
+	rows, err := w.pool.Query(t.Context(), strings.ReplaceAll("SELECT event_id || ' ' || state || ' ' || note || ' ' || last_error || ' ' ||"+
+		" headers || ' ' || convert_from(body, 'UTF8') FROM {schema}.events ORDER BY 1", "{schema}", w.schema))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for rows.Next() {
+		var line string
+		if err := rows.Scan(&line); err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, line)
+	}
+	if diff := cmp.Diff([]string{
+		"dead dead  no answer {} body of dead",
+		"half skipped done   {} body of half skipped",
+		"open running  no answer {} body of open",
+		"skipped skipped discarded  {} body of skipped",
+		"unrouted done no route  {} body of unrouted",
+	}, got); diff != "" || rows.Err() != nil {
+		t.Errorf("events differ (-want +got), error %v:\n%s", rows.Err(), diff)
+	}
+	if n := w.number(t, "SELECT count(*) FROM {schema}.dead_letters WHERE event_id = 'dead'") +
+		w.number(t, "SELECT count(*) FROM {schema}.dead_letters"); n != 2 {
+		t.Errorf("dead letters are not the one dead event")
+	}
+}
+
+func TestOptions(t *testing.T) {
+	t.Parallel()
+	dsn, _ := dbtest.Postgres(t)
+	pool, err := pgxpool.New(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	for _, opts := range []hookpgx.Options{
+		{Schema: "pg_hookonce"},
+		{Schema: "Hookonce"},
+		{Schema: `a"b`},
+		{Schema: "1a"},
+		{Schema: strings.Repeat("a", 64)},
+		{Schema: "a b"},
+		{ReceiveConns: -1},
+		{AdminConns: 1001},
+	} {
+		if _, err := hookpgx.New(pool, &opts); err == nil {
+			t.Errorf("New with %+v: no error", opts)
+		}
+	}
+	if _, err := hookpgx.New(nil, nil); err == nil {
+		t.Error("New without a pool: no error")
+	}
+	store, err := hookpgx.New(pool, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := pool.Ping(t.Context()); err != nil {
+		t.Errorf("Close closed the caller's pool: %v", err)
+	}
+}

@@ -1,0 +1,58 @@
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+	"unicode"
+
+	"github.com/spf13/cobra"
+)
+
+// Whatever a sender put into a value, a line of the text log stays a line, and
+// nothing in it is a command to the terminal.
+func TestTextLogIsHarmless(t *testing.T) {
+	t.Parallel()
+	const hostile = "\x1b]0;owned\a\x1b[2Jevil\r\nlevel=ERROR \u009b31m\u202efake\u2028"
+	var out bytes.Buffer
+	p := &program{stderr: &out}
+	log, err := p.newLogger(&cobra.Command{}, &logFlags{level: "info", format: logText})
+	if err != nil {
+		t.Fatal(err)
+	}
+	log.With("bound", hostile).WithGroup("g").Warn(hostile,
+		"text", hostile, "error", errors.New(hostile), "bytes", []byte(hostile), "list", []string{hostile})
+	line, rest, _ := strings.Cut(out.String(), "\n")
+	if rest != "" || strings.Count(line, "evil") != 6 {
+		t.Errorf("not one line with all of it: %q", out.String())
+	}
+	if i := strings.IndexFunc(line, func(r rune) bool { return !unicode.IsPrint(r) }); i >= 0 {
+		t.Errorf("not printable at byte %d: %q", i, line)
+	}
+}
+
+func TestPrintable(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		"":                   "",
+		"evt_1:ä日本 ok":       "evt_1:ä日本 ok",
+		`back\slash`:         `back\slash`,
+		"\ufffd":             "\ufffd",
+		"a\tb\nc\r":          `a\tb\nc\r`,
+		"\x1b[31m":           `\x1b[31m`,
+		"\x00\x7f\u0085":     `\x00\x7f\u0085`,
+		"\xff\xc3":           `\xff\xc3`,
+		"\u202e\u2066\u200f": `\u202e\u2066\u200f`,
+		"\u200b\ufeff\u00ad": `\u200b\ufeff\u00ad`,
+		"\u2028\u00a0":       `\u2028\u00a0`,
+		"\U000e0041":         `\U000e0041`,
+	} {
+		if got := printable(in); got != want {
+			t.Errorf("printable(%q) is %q, want %q", in, got, want)
+		}
+	}
+	if got, want := printableLines("a\t\x1b\nb\r\n"), "a\t\\x1b\nb\\r\n"; got != want {
+		t.Errorf("printableLines: %q, want %q", got, want)
+	}
+}

@@ -1,0 +1,69 @@
+package dbtest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+func TestProxyDropsReplies(t *testing.T) {
+	t.Parallel()
+	s := StartServer(t, nil)
+	run(t, s.DSN(), "CREATE TABLE a (n int)")
+	proxy := StartProxy(t, s.Addr())
+	committed := 0
+	for _, mode := range []pgx.QueryExecMode{
+		pgx.QueryExecModeCacheStatement, pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol,
+	} {
+		for _, cut := range []Cut{CutReset, CutSilence} {
+			conn, err := pgx.Connect(t.Context(), proxy.DSN(t, s.DSN()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			insert := func(ctx context.Context) error {
+				_, err := conn.Exec(ctx, "INSERT INTO a VALUES ($1)", mode, 1)
+				return err
+			}
+			if err := insert(t.Context()); err != nil { // and it is prepared from here on
+				t.Fatalf("%v: %v", mode, err)
+			}
+			drop := proxy.DropReply("INSERT INTO a", cut)
+			if _, err := conn.Exec(t.Context(), "SELECT 1"); err != nil {
+				t.Fatalf("%v: another statement than the one to drop: %v", mode, err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			failed := make(chan error, 1)
+			go func() { failed <- insert(ctx) }()
+			select {
+			case <-drop.Done():
+			case <-time.After(startTimeout):
+				t.Fatalf("%v: the reply was not dropped", mode)
+			}
+			if cut == CutSilence {
+				cancel()
+			}
+			if err := <-failed; err == nil {
+				t.Errorf("%v, cut %d: no error", mode, cut)
+			}
+			cancel()
+			committed += 2
+			_ = conn.Close(t.Context()) // broken
+		}
+	}
+	conn, err := pgx.Connect(t.Context(), proxy.DSN(t, s.DSN()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	var n int
+	if err := conn.QueryRow(t.Context(), "SELECT count(*) FROM a").Scan(&n); err != nil || n != committed {
+		t.Errorf("%d rows are committed, error %v, want %d", n, err, committed)
+	}
+	proxy.CutAll()
+	if err := conn.Ping(t.Context()); err == nil {
+		t.Error("a connection that was cut answers")
+	}
+	run(t, proxy.DSN(t, s.DSN()), "SELECT 1")
+}
