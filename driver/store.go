@@ -39,14 +39,16 @@ type Store interface {
 
 	// Lease takes up to p.Limit due messages of one destination, oldest due
 	// first, counts an attempt on each and gives it a token that is higher
-	// than any it had before. A message whose lease ran out is due again;
-	// when its attempts are used up it is made dead instead of leased.
+	// than any it had before. A message whose lease ran out is due again. One
+	// whose attempts are used up, because its last lease ran out or because
+	// p.MaxAttempts was lowered, is made dead instead of leased.
 	// Messages that other sessions have locked are skipped.
 	Lease(ctx context.Context, p *LeaseParams) ([]Message, error)
 
 	// Complete records what came of leased messages and tells for each
 	// whether the lease was still held: where it was not, nothing was
-	// changed for that message.
+	// changed for that message. A lease that ran out and that nobody took
+	// over is still held.
 	Complete(ctx context.Context, p *CompleteParams) ([]bool, error)
 
 	// Release gives leases back without having sent: the messages are due at
@@ -237,7 +239,7 @@ type Completion struct {
 	Outcome    MessageOutcome
 	RetryIn    time.Duration // for MessageRetry
 	StatusCode int           // the destination's answer; 0 if there was none
-	Error      string        // "" for MessageSent
+	Error      string        // valid UTF-8 without NUL; "" for MessageSent
 	Took       time.Duration // how long the attempt took
 }
 
@@ -265,7 +267,7 @@ type PruneParams struct {
 	Retention    time.Duration            // how long bodies and headers are kept
 	Sources      map[string]SourceWindows // sources that differ
 	// QuarantineRows is how many quarantined requests are kept of each
-	// source, the newest; 0 keeps all within Retention.
+	// source, those seen last; 0 keeps all within Retention.
 	QuarantineRows int
 	Chunk          int       // rows in one transaction; 0 means 1,000
 	Now            time.Time // tests only; zero means the database's clock

@@ -140,10 +140,7 @@ func completeEventState(f *fixture) {
 
 func completeManyMixed(f *fixture) {
 	const n = 60
-	var all []driver.Claim
-	for i := range n {
-		all = append(all, newClaim("stripe", fmt.Sprint("evt_", i), "{}", "billing"))
-	}
+	all := newClaims(n, "billing")
 	f.claimNew(t0, all...)
 	held := map[driver.Key]driver.Message{}
 	for _, m := range f.lease(t0, "to-billing", n) {

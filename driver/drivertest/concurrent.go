@@ -220,11 +220,7 @@ func raceReopen(p *pair) {
 func raceCounts(p *pair) {
 	const events, callers = 30, 12
 	var counts []driver.DeliveryCount
-	var claims []driver.Claim
-	for i := range events {
-		claims = append(claims, newClaim("stripe", fmt.Sprint("evt_", i), "{}"))
-	}
-	claims = sorted(claims...)
+	claims := sorted(newClaims(events)...)
 	p.claimNew(t0, claims...)
 	for i := range claims {
 		counts = append(counts, driver.DeliveryCount{Key: claims[i].Key, Duplicates: 2, OtherBodies: 1, Repeats: 3})

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -44,6 +45,16 @@ func newClaim(source, id, body string, routes ...string) driver.Claim {
 		})
 	}
 	return c
+}
+
+// newClaims returns n claims as newClaim does, with the ids evt_0, evt_1 and so
+// on, all with one body.
+func newClaims(n int, routes ...string) []driver.Claim {
+	all := make([]driver.Claim, n)
+	for i := range all {
+		all[i] = newClaim("stripe", fmt.Sprint("evt_", i), "{}", routes...)
+	}
+	return all
 }
 
 func setBody(c *driver.Claim, body []byte) {

@@ -16,6 +16,7 @@ func leaseCases() []testCase {
 		{"Queued", leaseQueued},
 		{"RunsOut", leaseRunsOut},
 		{"RunsOutForAll", leaseRunsOutForAll},
+		{"LimitLowered", leaseLimitLowered},
 		{"DatabaseClock", leaseDatabaseClock},
 		{"Release", leaseRelease},
 		{"ReleaseOfALostLease", leaseReleaseLost},
@@ -175,6 +176,22 @@ func leaseRunsOutForAll(f *fixture) {
 	if len(page.Events) != n {
 		f.Errorf("%d events are dead, want the %d whose attempts are used up", len(page.Events), n)
 	}
+}
+
+// leaseLimitLowered has a message that waits for its third attempt when only
+// two are allowed any more: it is dead, with the error it had.
+func leaseLimitLowered(f *fixture) {
+	f.claimNew(t0, newClaim("stripe", "evt_1", "{}", "billing"))
+	for range 2 {
+		m := f.leaseOne(t0, "to-billing")
+		f.mustComplete(t0, driver.Completion{ID: m.ID, Token: m.Token, Outcome: driver.MessageRetry, Error: "no answer"})
+	}
+	terms := driver.LeaseParams{Destination: "to-billing", Limit: 10, For: leaseFor, MaxAttempts: 2, Now: t0}
+	if got := f.leaseWith(&terms); len(got) > 0 {
+		f.Errorf("leased %+v, want nothing", got)
+	}
+	got := f.event("stripe", "evt_1")
+	same(f, "state, attempts and error", []any{driver.StateDead, 2, "no answer"}, []any{got.State, got.Attempts, got.LastError})
 }
 
 func leaseDatabaseClock(f *fixture) {

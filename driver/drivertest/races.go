@@ -12,10 +12,7 @@ import (
 // out twice, and together they get all of it.
 func raceLease(p *pair) {
 	const events, workers = 200, 8
-	var all []driver.Claim
-	for i := range events {
-		all = append(all, newClaim("stripe", fmt.Sprint("evt_", i), "{}", "billing"))
-	}
+	all := newClaims(events, "billing")
 	p.claimNew(t0, all...)
 	var mu sync.Mutex
 	owners := map[string][]int{}
@@ -93,10 +90,7 @@ func raceCompleteExpiry(p *pair) {
 // raceCompleteTwice records two outcomes of one lease at once.
 func raceCompleteTwice(p *pair) {
 	const events, callers = 40, 4
-	var all []driver.Claim
-	for i := range events {
-		all = append(all, newClaim("stripe", fmt.Sprint("evt_", i), "{}", "billing"))
-	}
+	all := newClaims(events, "billing")
 	p.claimNew(t0, all...)
 	messages := p.lease(t0, "to-billing", events)
 	var held [callers][]bool
@@ -186,10 +180,7 @@ func raceClaimPrune(p *pair) {
 // once.
 func racePruneTwice(p *pair) {
 	const events = 60
-	var all []driver.Claim
-	for i := range events {
-		all = append(all, newClaim("stripe", fmt.Sprint("evt_", i), "{}"))
-	}
+	all := newClaims(events)
 	p.claimNew(t0, all...)
 	var results [4]driver.PruneResult
 	p.atOnce(len(results), func(s driver.Store, i int) error {

@@ -7,14 +7,14 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// leaseSQL leases what is due. A message whose last lease ran out with no
-// attempt left is made dead; how many were is in every row, and there is one
-// row without a message if nothing was leased.
+// leaseSQL leases what is due. A message with no attempt left, because its last
+// lease ran out or the limit was lowered, is made dead; how many were is in
+// every row, and there is one row without a message if nothing was leased.
 const leaseSQL = `
 WITH setting AS MATERIALIZED (
 	SELECT coalesce($5::timestamptz, now()) AS now
 ), due AS MATERIALIZED (
-	SELECT m.id, m.due_at, m.state = 1 AND m.attempts >= $4::int AS used_up
+	SELECT m.id, m.due_at, m.state, m.attempts >= $4::int AS used_up
 	FROM {schema}.message m
 	WHERE m.destination = $1::text AND m.state IN (0, 1) AND m.due_at <= (SELECT now FROM setting)
 	ORDER BY m.due_at
@@ -22,7 +22,8 @@ WITH setting AS MATERIALIZED (
 	FOR UPDATE SKIP LOCKED
 ), dead AS (
 	UPDATE {schema}.message m
-	SET state = 3, failed_at = setting.now, last_error = 'the lease ran out on the last attempt'
+	SET state = 3, failed_at = setting.now,
+		last_error = CASE due.state WHEN 1 THEN 'the lease ran out on the last attempt' ELSE m.last_error END
 	FROM due, setting
 	WHERE m.id = due.id AND due.used_up
 	RETURNING m.id
