@@ -13,7 +13,7 @@ import (
 
 // answerClaimed answers a delivery whose claims are final. It is 2xx only if
 // every one of its events is durable, or kept in the quarantine.
-func (in *Inbox) answerClaimed(ctx context.Context, d *delivery, u *claimUnit, malformed int) *answer {
+func (in *Inbox) answerClaimed(ctx context.Context, d *delivery, u *claimUnit, malformed []provider.Malformed) *answer {
 	src, durable := d.source, 0
 	for i := range u.results {
 		result, claim := &u.results[i], &u.claims[i]
@@ -23,30 +23,53 @@ func (in *Inbox) answerClaimed(ctx context.Context, d *delivery, u *claimUnit, m
 			// what could not be parsed, and as authentic.
 			item := provider.Malformed{Reason: "the database refuses the event", Body: claim.Body}
 			if err := in.quarantine(ctx, d, []provider.Malformed{item}); err != nil {
-				return in.unavailable(src, "the quarantine could not be written", err)
+				return unavailable("the quarantine could not be written", err)
 			}
-			malformed++
+			malformed = append(malformed, item)
 		case result.err != nil:
-			return in.unavailable(src, "the claim was not made", result.err)
+			return unavailable("the claim was not made", result.err)
 		default:
 			durable++
 			in.logClaim(claim, result)
 		}
 	}
-	if malformed > 0 && durable == 0 {
-		return in.answerMalformed(src)
-	}
-	if src.Ack != nil {
-		return &answer{
-			status:      cmp.Or(src.Ack.Status, http.StatusOK),
-			contentType: cmp.Or(src.Ack.ContentType, "text/plain; charset=utf-8"),
-			body:        []byte(src.Ack.Body),
+	if len(malformed) > 0 {
+		in.log.Warn("quarantined: verified, but without one clear event", slog.String("source", src.Name),
+			slog.Int("items", len(malformed)), slog.String("reason", malformed[0].Reason))
+		if durable == 0 {
+			return answerMalformed(src, malformed[0].Reason)
 		}
 	}
-	if src.batch {
-		return answerBatch(u, malformed)
+	switch {
+	case src.Ack != nil:
+		return src.Ack.answer()
+	case src.batch:
+		return answerBatch(u, len(malformed))
 	}
 	return answerEvent(&u.claims[0], &u.results[0])
+}
+
+func (a *Ack) answer() *answer {
+	return &answer{
+		status:      cmp.Or(a.Status, http.StatusOK),
+		contentType: cmp.Or(a.ContentType, "text/plain; charset=utf-8"),
+		body:        []byte(a.Body),
+	}
+}
+
+// answerMalformed answers for what is in the quarantine by now.
+func answerMalformed(src *source, reason string) *answer {
+	switch {
+	case src.Malformed != MalformedQuarantine:
+		return refused(http.StatusBadRequest,
+			"The request is authentic, but no single event id could be read from it. It was kept for the operator.",
+			"malformed: "+reason, nil)
+	case src.Ack != nil:
+		return src.Ack.answer()
+	}
+	return accepted(struct {
+		Status string `json:"status"`
+	}{"quarantined"})
 }
 
 func answerEvent(claim *driver.Claim, result *claimResult) *answer {

@@ -30,12 +30,15 @@ func (b *bodyBudget) take(n int) error {
 // release gives everything back.
 func (b *bodyBudget) release() { b.used.Add(-b.own) }
 
-// readAll reads r to its end. A declared length is not believed at once: a
-// large buffer comes only with the bytes that fill it.
+// firstBuffer is what a body gets before its first byte: enough for most.
+const firstBuffer = 2 << 10
+
+// readAll reads r to its end. A declared length, or -1, is not believed: a large
+// buffer comes only with the bytes that fill it.
 func readAll(r io.Reader, declared int64, budget *bodyBudget) ([]byte, error) {
-	size := 2 << 10
-	if declared > 0 {
-		size = int(min(declared+1, 16<<10)) // one more, so that the last read finds the end
+	size := int64(firstBuffer)
+	if declared >= 0 {
+		size = min(declared+1, size) // one more, so that the last read finds the end
 	}
 	buf := make([]byte, 0, size)
 	if err := budget.take(cap(buf)); err != nil {

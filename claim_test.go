@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strconv"
@@ -19,7 +20,7 @@ import (
 
 // deliverTogether delivers n requests in one batch: a first one is held in the
 // database until all others wait in the queue.
-func deliverTogether(t *testing.T, store *faultStore, n int, id func(i int) string) []result {
+func deliverTogether(t *testing.T, store *faultStore, n int, request func(i int) *http.Request) []result {
 	t.Helper()
 	after := store.before
 	g := newGate()
@@ -32,7 +33,7 @@ func deliverTogether(t *testing.T, store *faultStore, n int, id func(i int) stri
 
 	results := make([]result, n)
 	for i := range n {
-		wg.Go(func() { results[i] = deliver(in, delivery(id(i), fmt.Sprintf(`{"n":%d}`, i))) })
+		wg.Go(func() { results[i] = deliver(in, request(i)) })
 	}
 	waitFor(t, func() bool { return hookonce.Waiting(in) == n })
 	close(g.open)
@@ -71,7 +72,7 @@ func TestOneBadClaimSpoilsNoOther(t *testing.T) {
 			for _, n := range []int{1, 2, 3, 8} {
 				for bad := range n {
 					store := &faultStore{Store: openStore(t), before: failFor(tt.err, strconv.Itoa(bad))}
-					got := deliverTogether(t, store, n, strconv.Itoa)
+					got := deliverTogether(t, store, n, func(i int) *http.Request { return delivery(strconv.Itoa(i), "{}") })
 					want := make([]result, n)
 					for i := range want {
 						want[i] = ok
@@ -89,7 +90,7 @@ func TestOneBadClaimSpoilsNoOther(t *testing.T) {
 func TestCopiesInOneBatchAreCoalesced(t *testing.T) {
 	t.Parallel()
 	store := &faultStore{Store: openStore(t), before: failFor(nil)}
-	got := deliverTogether(t, store, 50, func(int) string { return "same" })
+	got := deliverTogether(t, store, 50, func(int) *http.Request { return delivery("same", "{}") })
 	counts := make(map[result]int)
 	for _, r := range got {
 		counts[r]++
@@ -291,6 +292,9 @@ func TestAbandonedDeliveryBlocksNoCopy(t *testing.T) {
 	<-g.arrived
 	if got := deliver(in, delivery("1", "{}")); got.Code != 503 {
 		t.Fatalf("queued beyond its deadline: %+v, want 503", got)
+	}
+	if n := hookonce.Waiting(in); n != 0 {
+		t.Errorf("%d deliveries wait, want none: the abandoned one still holds its place", n)
 	}
 	close(g.open)
 	wg.Wait()

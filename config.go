@@ -72,7 +72,8 @@ type Source struct {
 	Signature *verify.Scheme
 	// Secrets returns the active secrets; any one may match.
 	Secrets Secrets
-	// Key is the sender's public key, for schemes that have one.
+	// Key is the sender's public key, for schemes that have one. It is an error
+	// for the others: whoever knows it could sign.
 	Key string
 	// URL is the public URL of this source, where the signature covers it.
 	URL string
@@ -117,8 +118,9 @@ type Source struct {
 type Secrets interface {
 	// Secrets is called for every request of the source, before it is
 	// verified, so it may trust nothing in r; it must be fast and safe for
-	// concurrent use, and must not read the body. An error, or no secrets at
-	// all, is answered 503: the fault is ours, not the sender's.
+	// concurrent use, and must not read the body. ctx ends with the time for
+	// the answer, not with the client. An error, or no secrets at all, is
+	// answered 503: the fault is ours, not the sender's.
 	Secrets(ctx context.Context, r *http.Request) ([]string, error)
 }
 
@@ -149,7 +151,7 @@ type Malformed string
 
 // The values of Source.Malformed.
 const (
-	MalformedReject     Malformed = ""           // 400
+	MalformedReject     Malformed = "reject"     // 400; the default
 	MalformedQuarantine Malformed = "quarantine" // 200
 )
 
@@ -158,8 +160,8 @@ type Redelivery string
 
 // The values of Source.Redelivery.
 const (
-	RedeliveryReopen Redelivery = ""    // a new generation with full attempts
-	RedeliveryAck    Redelivery = "ack" // it is only acknowledged
+	RedeliveryReopen Redelivery = "reopen" // a new generation with full attempts; the default
+	RedeliveryAck    Redelivery = "ack"    // it is only acknowledged
 )
 
 // Consume says who works on the events of a source.
@@ -167,8 +169,8 @@ type Consume string
 
 // The values of Source.Consume.
 const (
-	ConsumeRoutes Consume = ""    // the routes alone
-	ConsumeSQL    Consume = "sql" // an application takes them with SQL
+	ConsumeRoutes Consume = "routes" // the routes alone; the default
+	ConsumeSQL    Consume = "sql"    // an application takes them with SQL
 )
 
 // Rate is a number of things in a time. The zero value means no limit.
@@ -193,6 +195,10 @@ type Destination struct {
 	Concurrency int
 	// Rate bounds the attempts of one process; the zero value does not.
 	Rate Rate
+	// AllowPrivate permits addresses that are not public: private networks,
+	// loopback, carrier-grade NAT and the like. Addresses are checked when they
+	// are dialled. Link-local and metadata addresses are refused in any case.
+	AllowPrivate bool
 }
 
 // Retry is the schedule of a destination: attempt n+1 follows attempt n after
@@ -200,7 +206,7 @@ type Destination struct {
 type Retry struct {
 	Attempts int           // in all; defaults to 20
 	First    time.Duration // defaults to 10 s
-	Max      time.Duration // defaults to 12 h
+	Max      time.Duration // defaults to 12 h; a year at most
 }
 
 // Route says which events become messages to which destination.
@@ -211,8 +217,8 @@ type Route struct {
 	// Types are event types; a '*' stands for any text. None means all.
 	Types []string
 	// Where decides on an event that matched Sources and Types; nil means yes.
-	// An error counts as no, and is logged. It must be fast and safe for
-	// concurrent use.
+	// An error or a panic counts as no, and is logged. It must be fast and safe
+	// for concurrent use.
 	Where func(ev *Event) (bool, error)
 	// To is the name of a destination.
 	To string

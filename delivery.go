@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
@@ -25,7 +24,8 @@ import (
 // one, and only a delivery can be claimed.
 type delivery struct {
 	source   *source
-	header   http.Header
+	header   http.Header // as received
+	visible  http.Header // the same without shared credentials: what is stored and shown
 	rawQuery string
 	wire     []byte // the body as it was sent and signed
 	body     []byte // the same, inflated
@@ -46,7 +46,7 @@ const maxInflateRatio = 100
 var errInflateTooLarge = errors.New("the body is too large once inflated")
 
 // inflate undoes the content encoding. It runs after the signature was checked.
-func (d *delivery) inflate() error {
+func (d *delivery) inflate(budget *bodyBudget) error {
 	if !strings.EqualFold(d.header.Get("Content-Encoding"), "gzip") {
 		return nil
 	}
@@ -55,11 +55,13 @@ func (d *delivery) inflate() error {
 		return fmt.Errorf("the body is not gzip: %w", err)
 	}
 	limit := min(d.source.MaxBody, int64(len(d.wire))*maxInflateRatio)
-	body, err := io.ReadAll(io.LimitReader(zr, limit+1))
-	if err != nil {
+	body, err := readAll(io.LimitReader(zr, limit+1), -1, budget)
+	switch {
+	case errors.Is(err, errBodyBudget):
+		return err
+	case err != nil:
 		return fmt.Errorf("the body is not gzip: %w", err)
-	}
-	if int64(len(body)) > limit {
+	case int64(len(body)) > limit:
 		return errInflateTooLarge
 	}
 	d.body = body
@@ -68,56 +70,64 @@ func (d *delivery) inflate() error {
 
 // refuseInflated answers for a body that could not be inflated: a bomb is too
 // large; anything else is authentic and malformed.
-func (in *Inbox) refuseInflated(src *source, d *delivery, err error, deadline time.Time) *answer {
-	if errors.Is(err, errInflateTooLarge) {
-		return tooLarge(src)
+func (in *Inbox) refuseInflated(d *delivery, err error, deadline time.Time) *answer {
+	switch {
+	case errors.Is(err, errInflateTooLarge):
+		return tooLarge(d.source)
+	case errors.Is(err, errBodyBudget):
+		return unavailable("too many bodies are being received", err)
 	}
 	ctx, cancel := context.WithDeadline(context.Background(), deadline)
 	defer cancel()
 	if err := in.quarantine(ctx, d, []provider.Malformed{{Reason: err.Error(), Body: d.wire}}); err != nil {
-		return in.unavailable(src, "the quarantine could not be written", err)
+		return unavailable("the quarantine could not be written", err)
 	}
-	return in.answerMalformed(src)
-}
-
-func (in *Inbox) answerMalformed(src *source) *answer {
-	if src.Malformed == MalformedQuarantine {
-		return accepted(struct {
-			Status string `json:"status"`
-		}{"quarantined"})
-	}
-	a, _ := refused(http.StatusBadRequest, "The request is authentic, but no single event id could be read from it. It was kept for the operator.")
-	return a
+	return answerMalformed(d.source, err.Error())
 }
 
 // quarantine keeps authentic but unusable parts of d.
 func (in *Inbox) quarantine(ctx context.Context, d *delivery, malformed []provider.Malformed) error {
-	requests := make([]driver.Quarantined, 0, len(malformed))
-	for _, m := range malformed {
-		requests = append(requests, driver.Quarantined{
-			Source:   d.source.Name,
-			BodyHash: sha256.Sum256(m.Body),
-			Headers:  storedHeader(d.header, d.source.hidden),
-			Body:     m.Body,
-			Reason:   m.Reason,
-		})
-		in.log.Warn("quarantined: verified, but without one clear event",
-			slog.String("source", d.source.Name), slog.String("reason", m.Reason))
+	header := encodeHeader(d.visible)
+	for len(malformed) > 0 {
+		var requests []driver.Quarantined
+		for size := 0; len(malformed) > 0 && len(requests) < maxBatchClaims && size < maxBatchBytes; malformed = malformed[1:] {
+			m := &malformed[0]
+			size += len(header) + len(m.Body)
+			requests = append(requests, driver.Quarantined{
+				Source:   d.source.Name,
+				BodyHash: sha256.Sum256(m.Body),
+				Headers:  header,
+				Body:     m.Body,
+				Reason:   m.Reason,
+			})
+		}
+		if err := in.store.Quarantine(ctx, &driver.QuarantineParams{Requests: requests}); err != nil {
+			return err
+		}
 	}
-	return in.store.Quarantine(ctx, &driver.QuarantineParams{Requests: requests})
+	return nil
 }
 
-// claimFor makes the claim of one event of d.
-func (in *Inbox) claimFor(d *delivery, ev *provider.Event) driver.Claim {
-	src := d.source
-	header, body := d.header, d.wire
+// claimsFor makes the claims of the events of d.
+func (in *Inbox) claimsFor(d *delivery, events []provider.Event) []driver.Claim {
+	visible := d.visible
+	if d.source.batch && visible.Get("Content-Encoding") != "" {
+		// Items are cut from the inflated body.
+		visible = visible.Clone()
+		visible.Del("Content-Encoding")
+	}
+	header := encodeHeader(visible)
+	claims := make([]driver.Claim, len(events))
+	for i := range events {
+		claims[i] = in.claimFor(d, &events[i], visible, header)
+	}
+	return claims
+}
+
+func (in *Inbox) claimFor(d *delivery, ev *provider.Event, visible http.Header, header []byte) driver.Claim {
+	src, body := d.source, d.wire
 	if src.batch {
-		// An item is cut from the inflated body.
 		body = ev.Body
-		if header.Get("Content-Encoding") != "" {
-			header = header.Clone()
-			header.Del("Content-Encoding")
-		}
 	}
 	key := driver.EventKey(src.Name, ev.IDParts...)
 	claim := driver.Claim{
@@ -126,7 +136,7 @@ func (in *Inbox) claimFor(d *delivery, ev *provider.Event) driver.Claim {
 		EventID:    ev.ID,
 		Type:       ev.Type,
 		OccurredAt: ev.Time,
-		Headers:    storedHeader(header, src.hidden),
+		Headers:    header,
 		Body:       body,
 		BodyHash:   sha256.Sum256(body),
 		BodyGuard:  src.guard,
@@ -136,16 +146,16 @@ func (in *Inbox) claimFor(d *delivery, ev *provider.Event) driver.Claim {
 	}
 	if len(src.routes) > 0 {
 		claim.Messages = in.owed(src, key, &Event{
-			Source: src.Name, ID: ev.ID, Type: ev.Type, OccurredAt: ev.Time, Header: header, Body: ev.Body,
+			Source: src.Name, ID: ev.ID, Type: ev.Type, OccurredAt: ev.Time, Header: visible, Body: ev.Body,
 		})
 	}
 	return claim
 }
 
-// storedHeader encodes h as a JSON object of name to values, with "<secret>"
-// in place of shared credentials. Bytes that are not UTF-8 are taken for
-// ISO 8859-1, which is what HTTP once said they were.
-func storedHeader(h http.Header, hidden []string) []byte {
+// visibleHeader returns h with "<secret>" in place of shared credentials. Bytes
+// that are not UTF-8 are taken for ISO 8859-1, which is what HTTP once said
+// they were.
+func visibleHeader(h http.Header, hidden []string) http.Header {
 	out := make(http.Header, len(h))
 	for name, values := range h {
 		if slices.ContainsFunc(hidden, func(s string) bool { return strings.EqualFold(s, name) }) {
@@ -162,8 +172,11 @@ func storedHeader(h http.Header, hidden []string) []byte {
 		}
 		out[name] = values
 	}
-	return bytes.TrimSuffix(mustJSON(out), []byte("\n"))
+	return out
 }
+
+// encodeHeader returns h as it is stored: a JSON object of name to values.
+func encodeHeader(h http.Header) []byte { return bytes.TrimSuffix(mustJSON(h), []byte("\n")) }
 
 func latin1(s string) string {
 	runes := make([]rune, len(s))
@@ -173,7 +186,7 @@ func latin1(s string) string {
 	return string(runes)
 }
 
-// parseHeader reads what storedHeader wrote.
+// parseHeader reads what encodeHeader wrote.
 func parseHeader(stored []byte) (http.Header, error) {
 	if len(stored) == 0 {
 		return http.Header{}, nil

@@ -12,5 +12,5 @@ type Event struct {
 	Type       string // "" if the provider has none
 	OccurredAt time.Time
 	Header     http.Header // as received; shared credentials are replaced by "<secret>"
-	Body       []byte      // as received, byte for byte; one item of a batch
+	Body       []byte      // as received, or inflated if it was compressed; one item of a batch
 }

@@ -53,7 +53,7 @@ func Example() {
 			Provider: provider.GitHub,
 			Secrets:  hookonce.StaticSecrets("a-secret-of-16-bytes-or-more"),
 		}},
-		Destinations: []hookonce.Destination{{Name: "app", URL: app.URL}},
+		Destinations: []hookonce.Destination{{Name: "app", URL: app.URL, AllowPrivate: true}},
 		Routes:       []hookonce.Route{{Name: "pushes", Types: []string{"push"}, To: "app"}},
 		Logger:       slog.New(slog.DiscardHandler),
 	})

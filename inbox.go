@@ -23,10 +23,11 @@ type Inbox struct {
 	sources map[string]*source
 	relays  map[string]*relay // by destination
 
-	claims         *claimQueue
-	counts         *deliveryCounts
-	unverified     *addressLimiter
-	unavailableLog limitedLog
+	sender     *send.Sender
+	claims     *claimQueue
+	counts     *deliveryCounts
+	unverified *addressLimiter
+	refusals   *refusalLog
 
 	bodyBytes atomic.Int64 // held by all bodies from their first byte to their answer
 	draining  atomic.Bool
@@ -45,13 +46,16 @@ func New(store driver.Store, cfg *Config) (*Inbox, error) {
 	}
 	in.cfg.setDefaults()
 	in.log = in.cfg.Logger
+	in.sender = send.New(nil)
 	if err := in.configure(); err != nil {
 		return nil, fmt.Errorf("hookonce: %w", err)
 	}
 	in.counts = newDeliveryCounts(store, in.log)
 	in.unverified = newAddressLimiter(in.cfg.UnverifiedRate)
+	in.refusals = newRefusalLog(in.log)
 	in.claims = &claimQueue{
 		store:    store,
+		log:      in.log,
 		counts:   in.counts,
 		claimed:  in.wakeRelays,
 		reopened: in.wakeAllRelays,
@@ -87,6 +91,9 @@ func (in *Inbox) configure() error {
 	if in.cfg.DedupeWindow < 0 || in.cfg.Retention < 0 || in.cfg.Queue < 0 || in.cfg.BodyBytes < 0 || in.cfg.QuarantineRows < 0 {
 		faults = append(faults, errors.New("dedupe window, retention, queue, body bytes and quarantine rows must not be negative"))
 	}
+	if err := in.cfg.UnverifiedRate.check(); err != nil {
+		faults = append(faults, fmt.Errorf("unverified %w", err))
+	}
 	for _, s := range in.cfg.Sources {
 		if in.sources[s.Name] != nil {
 			faults = append(faults, fmt.Errorf("source %q: there are two of that name", s.Name))
@@ -100,7 +107,6 @@ func (in *Inbox) configure() error {
 		in.sources[s.Name] = src
 	}
 	destinations := make(map[string]*destination)
-	sender := send.New(nil)
 	for _, d := range in.cfg.Destinations {
 		dest, err := newDestination(d)
 		switch {
@@ -110,7 +116,7 @@ func (in *Inbox) configure() error {
 			faults = append(faults, fmt.Errorf("destination %q: there are two of that name", d.Name))
 		default:
 			destinations[d.Name] = dest
-			in.relays[d.Name] = newRelay(in.store, in.log, dest, sender)
+			in.relays[d.Name] = newRelay(in.store, in.log, dest, in.sender)
 		}
 	}
 	return errors.Join(append(faults, in.configureRoutes(destinations)...)...)
@@ -163,7 +169,9 @@ func (in *Inbox) Run(ctx context.Context) error {
 		wg.Go(func() { r.run(ctx) })
 	}
 	wg.Go(func() { in.maintain(ctx) })
+	wg.Go(func() { in.pruneAgain(ctx) })
 	wg.Wait()
+	in.sender.CloseIdle()
 	return nil
 }
 

@@ -16,14 +16,13 @@ const (
 	maintainTimeout = 30 * time.Second // for one step
 )
 
-// maintain does the upkeep until ctx ends. Every process may do it at once.
+// maintain writes delivery counts and reads the database's clock until ctx ends.
+// Every process may do it at once.
 func (in *Inbox) maintain(ctx context.Context) {
 	counts := time.NewTicker(countInterval)
 	defer counts.Stop()
 	clock := time.NewTicker(clockInterval)
 	defer clock.Stop()
-	prune := time.NewTicker(in.pruneInterval())
-	defer prune.Stop()
 	in.maintainStep(ctx, "reading the database's clock", in.readClock)
 	for {
 		select {
@@ -35,7 +34,19 @@ func (in *Inbox) maintain(ctx context.Context) {
 			in.maintainStep(ctx, "writing delivery counts", in.counts.flush)
 		case <-clock.C:
 			in.maintainStep(ctx, "reading the database's clock", in.readClock)
-		case <-prune.C:
+		}
+	}
+}
+
+// pruneAgain prunes until ctx ends; apart from maintain, because it may take long.
+func (in *Inbox) pruneAgain(ctx context.Context) {
+	tick := time.NewTicker(in.pruneInterval())
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
 			in.maintainStep(ctx, "pruning", func(ctx context.Context) error {
 				_, err := in.Prune(ctx)
 				return err

@@ -17,11 +17,15 @@ type answer struct {
 	body        []byte
 	retryAfter  time.Duration
 	allow       string
+
+	// Of refusals, for the log alone.
+	errorID string
+	why     string
+	err     error
 }
 
-// write sends a. The connection is closed after every refusal, so that what
-// else a refused sender put on it is never read as another request.
-func (a *answer) write(w http.ResponseWriter) {
+// write sends a.
+func (a *answer) write(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Type", a.contentType)
 	h.Set("Content-Length", strconv.Itoa(len(a.body)))
@@ -33,19 +37,17 @@ func (a *answer) write(w http.ResponseWriter) {
 		seconds := (a.retryAfter + time.Second - 1) / time.Second
 		h.Set("Retry-After", strconv.FormatInt(int64(seconds), 10))
 	}
-	if a.status >= 400 && a.status < 500 {
+	// What else a refused sender put on the connection is not read: neither the
+	// rest of its body, for which the answer would wait, nor as another
+	// request. On HTTP/2 that would end everybody's requests.
+	if a.status >= 400 && r.ProtoMajor == 1 {
 		h.Set("Connection", "close")
 	}
-	// The deadline is for a client that does not read its answer, and must not
-	// outlast it: the connection may serve other handlers after us. All of this
-	// fails where the server does not support it, and then that server's own
-	// deadline holds. A client that is gone has its answer on the retry.
-	rc := http.NewResponseController(w)
-	_ = rc.SetWriteDeadline(time.Now().Add(writeTimeout))
+	// The deadline is for a client that does not read its answer. It fails
+	// where the server does not support it, and then that server's own holds.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
 	w.WriteHeader(a.status)
-	_, _ = w.Write(a.body)
-	_ = rc.Flush()
-	_ = rc.SetWriteDeadline(time.Time{})
+	_, _ = w.Write(a.body) // a client that is gone has its answer on the retry
 }
 
 // accepted answers 200 with v as JSON.
@@ -62,18 +64,28 @@ type problem struct {
 	Instance string `json:"instance"`
 }
 
-// refused makes the answer for a refusal and the error id that names it in
-// the log.
-func refused(status int, detail string) (a *answer, errorID string) {
-	errorID = newErrorID()
+// refused makes the answer for a refusal. detail goes to the sender, why and
+// err only to the log; the error id stands in both.
+func refused(status int, detail, why string, err error) *answer {
+	id := newErrorID()
 	body := mustJSON(problem{
 		Type:     "about:blank",
 		Title:    http.StatusText(status),
 		Status:   status,
 		Detail:   detail,
-		Instance: "urn:hookonce:error:" + errorID,
+		Instance: "urn:hookonce:error:" + id,
 	})
-	return &answer{status: status, contentType: "application/problem+json", body: body}, errorID
+	return &answer{
+		status: status, contentType: "application/problem+json", body: body,
+		errorID: id, why: why, err: err,
+	}
+}
+
+// unavailable answers 503: the fault is ours, and the sender shall come again.
+func unavailable(why string, err error) *answer {
+	a := refused(http.StatusServiceUnavailable, "The delivery could not be made durable. Send it again.", why, err)
+	a.retryAfter = retryAfter
+	return a
 }
 
 func newErrorID() string {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"os"
 	"runtime/debug"
@@ -30,29 +29,46 @@ const (
 // The order is fixed: known source, limits, raw body, signature, fields,
 // routes, claim, answer. An answer of 2xx is written only after the commit.
 func (in *Inbox) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	defer func() {
-		if v := recover(); v != nil {
-			if err, ok := v.(error); ok && errors.Is(err, http.ErrAbortHandler) {
-				panic(v)
-			}
-			a, id := refused(http.StatusInternalServerError, "An internal error occurred. Send the delivery again.")
-			in.log.Error("panic while receiving", slog.Any("panic", v), slog.String("error_id", id),
-				slog.String("stack", string(debug.Stack())))
-			a.write(w)
+	// A body that stalls holds its connection for as long as this, whether it is
+	// read or refused unread: the server waits for it even then. Where the
+	// server cannot set deadlines, its own ReadTimeout holds.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
+	name := sourceName(r)
+	a := in.receiveSafely(w, r, in.sources[name])
+	if a.errorID != "" {
+		if in.sources[name] == nil {
+			name = "" // what anybody may put into a path does not go into the log
 		}
-	}()
-	in.receive(w, r).write(w)
+		in.refusals.write(r, name, a)
+	}
+	a.write(w, r)
 }
 
-func (in *Inbox) receive(w http.ResponseWriter, r *http.Request) *answer {
-	name := sourceName(r)
-	src := in.sources[name]
+// receiveSafely makes a panic an answer.
+func (in *Inbox) receiveSafely(w http.ResponseWriter, r *http.Request, src *source) (a *answer) {
+	defer func() {
+		v := recover()
+		if v == nil {
+			return
+		}
+		if err, ok := v.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+			panic(v)
+		}
+		a = refused(http.StatusInternalServerError, "An internal error occurred. Send the delivery again.",
+			"panic", panicError(v))
+	}()
+	return in.receive(w, r, src)
+}
+
+// panicError is what was recovered, with the stack it came from.
+func panicError(v any) error { return fmt.Errorf("panic: %v\n%s", v, debug.Stack()) }
+
+func (in *Inbox) receive(w http.ResponseWriter, r *http.Request, src *source) *answer {
 	if src == nil {
-		a, _ := refused(http.StatusNotFound, "There is no such source.")
-		return a
+		return refused(http.StatusNotFound, "There is no such source.", "no such source", nil)
 	}
 	if r.Method != http.MethodPost {
-		a, _ := refused(http.StatusMethodNotAllowed, "Webhooks are delivered with POST.")
+		a := refused(http.StatusMethodNotAllowed, "Webhooks are delivered with POST.", "method not allowed", nil)
 		a.allow = http.MethodPost
 		return a
 	}
@@ -61,28 +77,29 @@ func (in *Inbox) receive(w http.ResponseWriter, r *http.Request) *answer {
 	}
 	budget := bodyBudget{used: &in.bodyBytes, limit: in.cfg.BodyBytes}
 	defer budget.release()
-	body, a := in.readBody(w, r, src, &budget)
+	body, a := readBody(w, r, src, &budget)
 	if a != nil {
 		return a
 	}
 	deadline := time.Now().Add(src.AckTimeout)
-	d, a := in.authenticate(r, src, body)
+	d, a := in.authenticate(r, src, body, deadline)
 	if a != nil {
 		return a
 	}
 	if wait := src.verified.take(time.Now()); wait > 0 {
-		a, _ := refused(http.StatusTooManyRequests, "This source sends faster than it may.")
+		a := refused(http.StatusTooManyRequests, "This source sends faster than it may.", "over the source's rate", nil)
 		a.retryAfter = wait
 		return a
 	}
-	if err := d.inflate(); err != nil {
-		return in.refuseInflated(src, d, err, deadline)
+	if err := d.inflate(&budget); err != nil {
+		return in.refuseInflated(d, err, deadline)
 	}
 	return in.accept(d, deadline)
 }
 
-// sourceName returns the {source} of the path, or "" if it is another path.
-// Escapes, doubled slashes and dots never name a source.
+// sourceName returns the {source} of the path, or "" if it is another path. Read
+// from the path itself, escapes, doubled slashes and dots never name a source;
+// http.ServeMux undoes escapes first.
 func sourceName(r *http.Request) string {
 	if name := r.PathValue("source"); name != "" {
 		return name
@@ -101,61 +118,59 @@ func (in *Inbox) checkLimits(src *source, r *http.Request) *answer {
 		fields += len(values)
 	}
 	if fields > maxHeaderFields {
-		a, _ := refused(http.StatusRequestHeaderFieldsTooLarge,
-			fmt.Sprintf("There are more than %d header fields.", maxHeaderFields))
-		return a
+		return refused(http.StatusRequestHeaderFieldsTooLarge,
+			fmt.Sprintf("There are more than %d header fields.", maxHeaderFields), "too many header fields", nil)
 	}
 	if r.ContentLength > src.MaxBody {
 		return tooLarge(src)
 	}
 	if enc := r.Header.Values("Content-Encoding"); len(enc) > 0 && !src.acceptsEncoding(enc) {
-		a, _ := refused(http.StatusUnsupportedMediaType, "This source does not accept that Content-Encoding.")
-		return a
+		return refused(http.StatusUnsupportedMediaType, "This source does not accept that Content-Encoding.",
+			"content encoding not accepted", nil)
 	}
-	if in.draining.Load() || in.claims.full() {
-		return in.unavailable(src, "draining, or the queue is full", nil)
+	if in.draining.Load() {
+		return unavailable("draining", nil)
+	}
+	if in.claims.full() {
+		return unavailable("the queue is full", nil)
 	}
 	return nil
 }
 
 func tooLarge(src *source) *answer {
-	a, _ := refused(http.StatusRequestEntityTooLarge,
-		fmt.Sprintf("The body is larger than the %d bytes that this source accepts.", src.MaxBody))
-	return a
+	return refused(http.StatusRequestEntityTooLarge,
+		fmt.Sprintf("The body is larger than the %d bytes that this source accepts.", src.MaxBody), "body too large", nil)
 }
 
 // readBody reads the raw body within its limits of size and time.
-func (in *Inbox) readBody(w http.ResponseWriter, r *http.Request, src *source, budget *bodyBudget) ([]byte, *answer) {
-	rc := http.NewResponseController(w)
-	// Where the server cannot set deadlines, its own ReadTimeout holds.
-	_ = rc.SetReadDeadline(time.Now().Add(bodyTimeout))
-	defer func() { _ = rc.SetReadDeadline(time.Time{}) }()
-
+func readBody(w http.ResponseWriter, r *http.Request, src *source, budget *bodyBudget) ([]byte, *answer) {
 	body, err := readAll(http.MaxBytesReader(w, r.Body, src.MaxBody), r.ContentLength, budget)
 	var tooBig *http.MaxBytesError
 	switch {
 	case err == nil:
+		_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 		return body, nil
 	case errors.As(err, &tooBig):
 		return nil, tooLarge(src)
 	case errors.Is(err, errBodyBudget):
-		return nil, in.unavailable(src, "too many bodies are being received", err)
+		return nil, unavailable("too many bodies are being received", err)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		a, _ := refused(http.StatusRequestTimeout, "The body did not arrive in time.")
-		return nil, a
+		return nil, refused(http.StatusRequestTimeout, "The body did not arrive in time.", "slow body", nil)
 	default:
-		a, _ := refused(http.StatusBadRequest, "The body could not be read.")
-		return nil, a
+		return nil, refused(http.StatusBadRequest, "The body could not be read.", "unreadable body", err)
 	}
 }
 
 // authenticate verifies the signature. Nothing that fails here is parsed,
 // stored or claimed.
-func (in *Inbox) authenticate(r *http.Request, src *source, body []byte) (*delivery, *answer) {
+func (in *Inbox) authenticate(r *http.Request, src *source, body []byte, deadline time.Time) (*delivery, *answer) {
 	now := time.Now()
-	keys, err := src.activeKeys(r.Context(), r)
+	// A client that hangs up or half-closes ends its context, and changes nothing.
+	ctx, cancel := context.WithDeadline(context.WithoutCancel(r.Context()), deadline)
+	defer cancel()
+	keys, err := src.activeKeys(ctx, r)
 	if err != nil {
-		return nil, in.unavailable(src, "the source's secrets are not usable", err)
+		return nil, unavailable("the source's secrets are not usable", err)
 	}
 	d, err := src.verify(r, body, keys, now)
 	if err == nil {
@@ -165,18 +180,15 @@ func (in *Inbox) authenticate(r *http.Request, src *source, body []byte) (*deliv
 	if stale && in.clockIsOff(src.tolerance) {
 		// The signature is right and our clock is not: the sender must not
 		// be told that it forged something.
-		return nil, in.unavailable(src, "this machine's clock disagrees with the database's", err)
+		return nil, unavailable("this machine's clock disagrees with the database's", err)
 	}
-	wait := in.unverified.take(r.RemoteAddr, now)
-	if wait > 0 {
-		a, _ := refused(http.StatusTooManyRequests, "Too many unverified requests came from this address.")
+	if wait := in.unverified.take(r.RemoteAddr, now); wait > 0 {
+		a := refused(http.StatusTooManyRequests, "Too many unverified requests came from this address.",
+			"not verified, and over the address's rate", err)
 		a.retryAfter = wait
 		return nil, a
 	}
-	a, id := refused(http.StatusUnauthorized, "The signature is missing, wrong, or not of now.")
-	in.log.Info("refused: not verified", slog.String("source", src.Name), slog.String("remote", r.RemoteAddr),
-		slog.String("error_id", id), slog.Any("error", err))
-	return nil, a
+	return nil, refused(http.StatusUnauthorized, "The signature is missing, wrong, or not of now.", "not verified", err)
 }
 
 // accept finds the events of a verified delivery, claims them, and answers
@@ -189,29 +201,14 @@ func (in *Inbox) accept(d *delivery, deadline time.Time) *answer {
 	// What cannot be used is kept before anything is answered.
 	if len(malformed) > 0 {
 		if err := in.quarantine(ctx, d, malformed); err != nil {
-			return in.unavailable(d.source, "the quarantine could not be written", err)
+			return unavailable("the quarantine could not be written", err)
 		}
 	}
-	if len(events) == 0 && len(malformed) > 0 {
-		return in.answerMalformed(d.source)
-	}
-	unit := newClaimUnit(in, d, events, deadline)
-	if len(unit.claims) > 0 {
-		if err := in.claims.submit(unit); err != nil {
-			return in.unavailable(d.source, "the delivery could not be queued", err)
-		}
-		if err := unit.wait(ctx); err != nil {
-			return in.unavailable(d.source, "the claim was not made in time", err)
+	unit := newClaimUnit(d.source, in.claimsFor(d, events), deadline)
+	if len(events) > 0 {
+		if err := in.claims.claim(ctx, unit); err != nil {
+			return unavailable("the claim was not made in time", err)
 		}
 	}
-	return in.answerClaimed(ctx, d, unit, len(malformed))
-}
-
-// unavailable answers 503: the fault is ours, and the sender shall come again.
-func (in *Inbox) unavailable(src *source, what string, err error) *answer {
-	a, id := refused(http.StatusServiceUnavailable, "The delivery could not be made durable. Send it again.")
-	a.retryAfter = retryAfter
-	in.unavailableLog.warn(in.log, "answered 503: "+what, slog.String("source", src.Name),
-		slog.String("error_id", id), slog.Any("error", err))
-	return a
+	return in.answerClaimed(ctx, d, unit, malformed)
 }

@@ -23,6 +23,7 @@ const (
 	// drainTimeout bounds the sends that are under way when Run is to end.
 	drainTimeout = 10 * time.Second
 	relayTimeout = 10 * time.Second // for one statement
+	maxRetryMax  = 366 * 24 * time.Hour
 )
 
 // destination is a Destination made ready.
@@ -43,8 +44,14 @@ func newDestination(d Destination) (*destination, error) {
 	if u, err := url.Parse(d.URL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
 		fault("the URL must be http://HOST/... or https://HOST/...") // without quoting it: it may hold a secret
 	}
-	if d.Timeout < 0 || d.Concurrency < 0 || d.Rate.Count < 0 || d.Retry.Attempts < 0 || d.Retry.First < 0 || d.Retry.Max < 0 {
-		fault("timeout, concurrency, rate and retry must not be negative")
+	if d.Timeout < 0 || d.Concurrency < 0 || d.Retry.Attempts < 0 || d.Retry.First < 0 || d.Retry.Max < 0 {
+		fault("timeout, concurrency and retry must not be negative")
+	}
+	if d.Retry.Max > maxRetryMax || d.Retry.First > maxRetryMax {
+		fault("retry: first and max must not be above %s", maxRetryMax)
+	}
+	if err := d.Rate.check(); err != nil {
+		fault("%w", err)
 	}
 	setDefault(&d.Timeout, DefaultSendTimeout)
 	setDefault(&d.Concurrency, DefaultConcurrency)
@@ -56,7 +63,7 @@ func newDestination(d Destination) (*destination, error) {
 	}
 	return &destination{
 		Destination: d,
-		target:      send.Target{URL: d.URL, Secret: d.Secret, Timeout: d.Timeout, AllowPrivate: true},
+		target:      send.Target{URL: d.URL, Secret: d.Secret, Timeout: d.Timeout, AllowPrivate: d.AllowPrivate},
 		rate:        newBucket(d.Rate),
 	}, errors.Join(faults...)
 }
@@ -146,26 +153,62 @@ func (r *relay) step(ctx, sendCtx context.Context) (more bool, err error) {
 	if want == 0 {
 		return false, nil // the rate is used up: the poll comes back
 	}
-	leaseCtx, cancel := context.WithTimeout(ctx, relayTimeout)
-	defer cancel()
-	messages, err := r.store.Lease(leaseCtx, &driver.LeaseParams{
-		Destination: r.dest.Name,
-		Limit:       want,
-		For:         r.dest.Timeout + leaseMargin,
-		MaxAttempts: r.dest.Retry.Attempts,
-	})
+	messages, err := r.lease(ctx, want)
 	r.dest.rate.giveBack(want - len(messages))
 	if err != nil {
 		return false, err
+	}
+	if ctx.Err() != nil {
+		return false, r.giveBack(ctx, messages)
 	}
 	for i := range messages {
 		r.slots <- struct{}{}
 		r.sending.Go(func() {
 			defer func() { <-r.slots }()
-			r.finished <- r.attempt(sendCtx, &messages[i])
+			r.finished <- r.attemptSafely(sendCtx, &messages[i])
 		})
 	}
 	return len(messages) == want, nil
+}
+
+// lease does not end with ctx: a lease that was committed and not heard of
+// would cost its message an attempt and the time until it runs out.
+func (r *relay) lease(ctx context.Context, n int) ([]driver.Message, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), relayTimeout)
+	defer cancel()
+	return r.store.Lease(ctx, &driver.LeaseParams{
+		Destination: r.dest.Name,
+		Limit:       n,
+		For:         r.dest.Timeout + leaseMargin,
+		MaxAttempts: r.dest.Retry.Attempts,
+	})
+}
+
+// giveBack releases leases that are not going to be used.
+func (r *relay) giveBack(ctx context.Context, messages []driver.Message) error {
+	if len(messages) == 0 {
+		return nil
+	}
+	leases := make([]driver.MessageLease, len(messages))
+	for i := range messages {
+		leases[i] = driver.MessageLease{ID: messages[i].ID, Token: messages[i].Token}
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), relayTimeout)
+	defer cancel()
+	return r.store.Release(ctx, &driver.ReleaseParams{Leases: leases})
+}
+
+// attemptSafely makes a panic a failed attempt.
+func (r *relay) attemptSafely(ctx context.Context, m *driver.Message) (done driver.Completion) {
+	defer func() {
+		if v := recover(); v != nil {
+			r.log.Error("panic while sending", slog.String("source", m.Source), slog.String("event_id", m.EventID),
+				slog.Any("error", panicError(v)))
+			done = driver.Completion{ID: m.ID, Token: m.Token, Error: "an internal error occurred; the log says more"}
+			r.retryOrBury(&done, m, 0)
+		}
+	}()
+	return r.attempt(ctx, m)
 }
 
 // attempt sends m once and says what came of it.
@@ -189,17 +232,15 @@ func (r *relay) attempt(ctx context.Context, m *driver.Message) driver.Completio
 		done.Outcome = driver.MessageSent
 		log.Debug("sent", slog.Int("status", result.StatusCode))
 		return done
-	case ctx.Err() != nil:
+	case result.Permanent:
+		done.Outcome, done.Error = driver.MessageDead, describeFailure(&result)
+	case ctx.Err() != nil && errors.Is(result.Err, context.Canceled):
 		// Cut off by our own stop: it may have arrived, so it counts, and it
 		// goes out again under the same id without waiting.
 		done.Outcome, done.Error = driver.MessageRetry, "interrupted: this process was stopped"
-	case result.Permanent:
-		done.Outcome, done.Error = driver.MessageDead, describeFailure(&result)
-	case m.Attempt >= r.dest.Retry.Attempts:
-		done.Outcome, done.Error = driver.MessageDead, describeFailure(&result)
 	default:
-		done.Outcome, done.Error = driver.MessageRetry, describeFailure(&result)
-		done.RetryIn = r.dest.Retry.backoff(m.Attempt, result.RetryAfter)
+		done.Error = describeFailure(&result)
+		r.retryOrBury(&done, m, result.RetryAfter)
 	}
 	level, msg := slog.LevelInfo, "not sent, will be tried again"
 	if done.Outcome == driver.MessageDead {
@@ -208,6 +249,16 @@ func (r *relay) attempt(ctx context.Context, m *driver.Message) driver.Completio
 	log.Log(ctx, level, msg, slog.Int("status", result.StatusCode), slog.Any("error", result.Err),
 		slog.String("retry_in", done.RetryIn.String()))
 	return done
+}
+
+// retryOrBury decides on a failed attempt.
+func (r *relay) retryOrBury(done *driver.Completion, m *driver.Message, retryAfter time.Duration) {
+	if m.Attempt >= r.dest.Retry.Attempts {
+		done.Outcome = driver.MessageDead
+		return
+	}
+	done.Outcome = driver.MessageRetry
+	done.RetryIn = r.dest.Retry.backoff(m.Attempt, retryAfter)
 }
 
 // describeFailure says what happened and what the destination said to it.

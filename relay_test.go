@@ -66,7 +66,7 @@ func (s *sink) got() []received {
 func forwarding(t *testing.T, store driver.Store, url string, retry hookonce.Retry) *hookonce.Inbox {
 	t.Helper()
 	in := newInbox(t, store, func(c *hookonce.Config) {
-		c.Destinations = []hookonce.Destination{{Name: "app", URL: url, Retry: retry}}
+		c.Destinations = []hookonce.Destination{{Name: "app", URL: url, Retry: retry, AllowPrivate: true}}
 		c.Routes = []hookonce.Route{{Name: "all", To: "app"}}
 	})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -167,7 +167,7 @@ func TestStoppedRelayFinishesWhatItSends(t *testing.T) {
 	}))
 	t.Cleanup(s.Close)
 	in := newInbox(t, store, func(c *hookonce.Config) {
-		c.Destinations = []hookonce.Destination{{Name: "app", URL: s.URL}}
+		c.Destinations = []hookonce.Destination{{Name: "app", URL: s.URL, AllowPrivate: true}}
 		c.Routes = []hookonce.Route{{Name: "all", To: "app"}}
 	})
 	ctx, cancel := context.WithCancel(t.Context())

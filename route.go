@@ -44,7 +44,13 @@ func (r *route) takesFrom(source string) bool {
 	return len(r.Sources) == 0 || slices.Contains(r.Sources, source)
 }
 
-func (r *route) matches(ev *Event) (bool, error) {
+func (r *route) matches(ev *Event) (ok bool, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			// Else the event could never be received: each delivery would panic.
+			ok, err = false, fmt.Errorf("panic: %v", v)
+		}
+	}()
 	if len(r.types) > 0 && !slices.ContainsFunc(r.types, func(p typePattern) bool { return p.matches(ev.Type) }) {
 		return false, nil
 	}

@@ -75,7 +75,7 @@ func newSource(s Source) (*source, error) {
 	if len(faults) > 0 {
 		return nil, errors.Join(faults...)
 	}
-	if err := src.checkSecrets(scheme.Family); err != nil {
+	if err := src.checkSecrets(&scheme); err != nil {
 		fault("%w", err)
 	}
 	if err := src.setDefaults(spec); err != nil {
@@ -132,8 +132,8 @@ func mergeRules(of provider.EventRules, by provider.EventRules) provider.EventRu
 	return of
 }
 
-func (s *source) checkSecrets(family verify.Family) error {
-	if family == verify.FamilyNone {
+func (s *source) checkSecrets(scheme *verify.Scheme) error {
+	if scheme.Family == verify.FamilyNone {
 		if s.Secrets != nil || s.Key != "" {
 			return errors.New("secrets: an unsigned source has none")
 		}
@@ -143,6 +143,9 @@ func (s *source) checkSecrets(family verify.Family) error {
 		return errors.New("secrets: there is none, and no key")
 	}
 	if s.Key != "" {
+		if scheme.Algorithm != verify.AlgorithmEd25519 {
+			return errors.New("key: this scheme is checked with secrets, and a public key is none")
+		}
 		if _, err := s.verifier.ParseKey(s.Key); err != nil {
 			return fmt.Errorf("key: %w", err)
 		}
@@ -175,11 +178,11 @@ func (s *source) setDefaults(spec *provider.Spec) error {
 			return fmt.Errorf("content encoding %q: only gzip is known", enc)
 		}
 	}
-	if s.MaxBody < 0 || s.AckTimeout < 0 || s.DedupeWindow < 0 || s.Retention < 0 || s.Rate.Count < 0 {
-		return errors.New("max body, ack timeout, rate, dedupe window and retention must not be negative")
+	if s.MaxBody < 0 || s.AckTimeout < 0 || s.DedupeWindow < 0 || s.Retention < 0 {
+		return errors.New("max body, ack timeout, dedupe window and retention must not be negative")
 	}
-	if s.Ack != nil && s.Ack.Status != 0 && (s.Ack.Status < 200 || s.Ack.Status > 299) {
-		return fmt.Errorf("ack: the status must be 2xx, not %d", s.Ack.Status)
+	if err := errors.Join(s.Rate.check(), s.Ack.check(), s.setPolicies()); err != nil {
+		return err
 	}
 	s.verified = newBucket(s.Rate)
 	if id := s.extractor.ID(); !s.verifier.Covers(id) && !s.unsigned() {
@@ -189,6 +192,47 @@ func (s *source) setDefaults(spec *provider.Spec) error {
 		}
 	} else if s.ReplayGuard {
 		return errors.New("replay guard: the event id is signed, so there is nothing to guard")
+	}
+	return nil
+}
+
+// setPolicies fills in what is left out, and refuses words that are not known:
+// another spelling of one must not silently mean something else.
+func (s *source) setPolicies() error {
+	setDefault(&s.Malformed, MalformedReject)
+	setDefault(&s.Redelivery, RedeliveryReopen)
+	setDefault(&s.Consume, ConsumeRoutes)
+	var faults []error
+	if s.Malformed != MalformedReject && s.Malformed != MalformedQuarantine {
+		faults = append(faults, fmt.Errorf("malformed: %q is neither reject nor quarantine", s.Malformed))
+	}
+	if s.Redelivery != RedeliveryReopen && s.Redelivery != RedeliveryAck {
+		faults = append(faults, fmt.Errorf("redelivery: %q is neither reopen nor ack", s.Redelivery))
+	}
+	if s.Consume != ConsumeRoutes && s.Consume != ConsumeSQL {
+		faults = append(faults, fmt.Errorf("consume: %q is neither routes nor sql", s.Consume))
+	}
+	if s.Tolerance < 0 {
+		faults = append(faults, errors.New("tolerance: it must not be negative"))
+	}
+	return errors.Join(faults...)
+}
+
+func (a *Ack) check() error {
+	switch {
+	case a == nil:
+		return nil
+	case a.Status != 0 && (a.Status < 200 || a.Status > 299):
+		return fmt.Errorf("ack: the status must be 2xx, not %d", a.Status)
+	case a.Body != "" && (a.Status == http.StatusNoContent || a.Status == http.StatusResetContent):
+		return fmt.Errorf("ack: a %d has no body", a.Status)
+	}
+	return nil
+}
+
+func (r Rate) check() error {
+	if r.Count < 0 || r.Count > 0 && r.Per <= 0 {
+		return errors.New("rate: the count must not be negative, and its time must be positive")
 	}
 	return nil
 }
@@ -238,5 +282,12 @@ func (s *source) verify(r *http.Request, body []byte, keys []verify.Key, now tim
 	if err != nil {
 		return nil, err
 	}
-	return &delivery{source: s, header: r.Header, rawQuery: r.URL.RawQuery, wire: body, body: body}, nil
+	return &delivery{
+		source:   s,
+		header:   r.Header,
+		visible:  visibleHeader(r.Header, s.hidden),
+		rawQuery: r.URL.RawQuery,
+		wire:     body,
+		body:     body,
+	}, nil
 }

@@ -27,6 +27,8 @@ func (r *routeReader) destination(name string, at *node, m mapping) hookonce.Des
 		Concurrency: or(r.count(m.get("concurrency"), 1, maxConcurrency), hookonce.DefaultConcurrency),
 		Rate:        r.rate(m.get("rate")),
 		Retry:       r.retry(m.get("retry")),
+		// Who writes the settings file may name any host.
+		AllowPrivate: true,
 	}
 	url := m.get("url")
 	if text, ok := r.text(url); ok {

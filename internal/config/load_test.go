@@ -142,15 +142,17 @@ func fullInbox() hookonce.Config {
 			{
 				Name: "billing", URL: "http://billing:3000/hooks?from=pay", Secret: "whsec_MDEyMzQ1Njc4OWFiY2RlZg==", Timeout: 5 * time.Second,
 				Retry:       hookonce.Retry{Attempts: 5, First: time.Second, Max: time.Hour},
-				Concurrency: 4, Rate: hookonce.Rate{Count: 1, Per: time.Hour},
+				Concurrency: 4, Rate: hookonce.Rate{Count: 1, Per: time.Hour}, AllowPrivate: true,
 			},
 			{
 				Name: "audit", URL: "https://audit.internal/", Timeout: 15 * time.Second, Concurrency: 16,
-				Retry: hookonce.Retry{Attempts: 20, First: 10 * time.Second, Max: 12 * time.Hour},
+				Retry:        hookonce.Retry{Attempts: 20, First: 10 * time.Second, Max: 12 * time.Hour},
+				AllowPrivate: true,
 			},
 			{
 				Name: "route:route-3", URL: "http://127.0.0.1:9000/", Timeout: 30 * time.Second, Concurrency: 16,
-				Retry: hookonce.Retry{Attempts: 20, First: 13 * time.Hour, Max: 13 * time.Hour},
+				Retry:        hookonce.Retry{Attempts: 20, First: 13 * time.Hour, Max: 13 * time.Hour},
+				AllowPrivate: true,
 			},
 		},
 		Routes: []hookonce.Route{

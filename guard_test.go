@@ -1,0 +1,315 @@
+package hookonce_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/provider"
+)
+
+// A replay of one event's body under the id of another must not answer for the
+// genuine event of that id, even if both are in the queue at the same moment.
+func TestRefusedBodyAnswersForNoOther(t *testing.T) {
+	t.Parallel()
+	inner := openStore(t)
+	g := newGate()
+	store := &faultStore{Store: inner, before: failFor(nil)}
+	in := newInbox(t, store, func(c *hookonce.Config) { c.Sources[0].ReplayGuard = true })
+	if got := deliver(in, delivery("y", `{"n":"replayed"}`)); got != ok {
+		t.Fatalf("%+v", got)
+	}
+	store.before = g.hold
+	var wg sync.WaitGroup
+	wg.Go(func() { deliver(in, delivery("busy", "{}")) })
+	<-g.arrived
+	var replay, genuine result
+	wg.Go(func() { replay = deliver(in, delivery("x", `{"n":"replayed"}`)) })
+	waitFor(t, func() bool { return hookonce.Waiting(in) == 1 })
+	wg.Go(func() { genuine = deliver(in, delivery("x", `{"n":"genuine"}`)) })
+	waitFor(t, func() bool { return hookonce.Waiting(in) == 2 })
+	close(g.open)
+	wg.Wait()
+	if diff := cmp.Diff([]result{duplicate, ok}, []result{replay, genuine}); diff != "" {
+		t.Errorf("the replay and the genuine one (-want +got):\n%s", diff)
+	}
+	if got := string(eventState(t, inner, "x").Body); got != `{"n":"genuine"}` {
+		t.Errorf("event x has the body %s", got)
+	}
+}
+
+// itemsInbox takes batches: the items of body:items, by their id.
+func itemsInbox(t *testing.T, store driver.Store) *hookonce.Inbox {
+	return newInbox(t, store, func(c *hookonce.Config) {
+		c.Sources[0].Event = provider.EventRules{ID: "item:id", Type: "item:type", Time: "item:at", Batch: "body:items"}
+	})
+}
+
+func TestLargeBatchIsClaimedInChunks(t *testing.T) {
+	t.Parallel()
+	const items = 1200
+	largest := 0
+	store := &faultStore{Store: openStore(t), before: func(_ context.Context, p *driver.ClaimParams) error {
+		largest = max(largest, len(p.Claims))
+		return nil
+	}}
+	in := itemsInbox(t, store)
+	var list []string
+	for i := range items {
+		list = append(list, fmt.Sprintf(`{"id":%d}`, i))
+	}
+	body := `{"items":[` + strings.Join(list, ",") + `]}`
+	for i, want := range []string{
+		`{"status":"ok","events":1200,"duplicates":0}`, `{"status":"ok","events":1200,"duplicates":1200}`,
+	} {
+		w := httptest.NewRecorder()
+		in.ServeHTTP(w, delivery("batch", body))
+		if got := strings.TrimSpace(w.Body.String()); got != want {
+			t.Errorf("delivery %d: %d %s, want %s", i+1, w.Code, got, want)
+		}
+	}
+	if largest > 512 {
+		t.Errorf("one statement carried %d claims", largest)
+	}
+}
+
+func TestBatchKeepsTheGoodItems(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name, body string
+		code       int
+		want       string
+	}{
+		{"one is malformed", `{"items":[{"id":1},{"id":null},{"id":2}]}`, 200, `{"status":"ok","events":2,"duplicates":0,"malformed":1}`},
+		{"one comes twice", `{"items":[{"id":1},{"id":1}]}`, 200, `{"status":"ok","events":2,"duplicates":1}`},
+		{"none", `{"items":[]}`, 200, `{"status":"ok","events":0,"duplicates":0}`},
+		{"all are malformed", `{"items":[{},{}]}`, 400, ""},
+		{"no list", `{}`, 400, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			w := httptest.NewRecorder()
+			itemsInbox(t, openStore(t)).ServeHTTP(w, delivery("batch", tt.body))
+			got := strings.TrimSpace(w.Body.String())
+			if w.Code != tt.code || tt.want != "" && got != tt.want {
+				t.Errorf("%d %s, want %d %s", w.Code, got, tt.code, tt.want)
+			}
+		})
+	}
+}
+
+func TestLockWaitLeavesTimeToAnswer(t *testing.T) {
+	t.Parallel()
+	var waits []time.Duration
+	store := &faultStore{Store: openStore(t), before: func(_ context.Context, p *driver.ClaimParams) error {
+		waits = append(waits, p.LockTimeout)
+		return failFor(driver.ErrLockTimeout, "stuck")(nil, p)
+	}}
+	in := newInbox(t, store, func(c *hookonce.Config) { c.Sources[0].AckTimeout = 600 * time.Millisecond })
+	if got := deliver(in, delivery("stuck", "{}")); got.Code != 503 {
+		t.Errorf("%+v, want 503", got)
+	}
+	if len(waits) != 1 || waits[0] <= 0 || waits[0] > 200*time.Millisecond {
+		t.Errorf("lock time-outs %v, want one of at most a third of the 600ms", waits)
+	}
+}
+
+func TestSecretsDoNotEndWithTheClient(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	in := newInbox(t, openStore(t), func(c *hookonce.Config) {
+		c.Sources[0].Secrets = hookonce.SecretsFunc(func(ctx context.Context, _ *http.Request) ([]string, error) {
+			cancel() // the client half-closes while the secrets are looked up
+			if _, bounded := ctx.Deadline(); !bounded {
+				return nil, errors.New("the look-up has no deadline")
+			}
+			return []string{secret}, ctx.Err()
+		})
+	})
+	if got := deliver(in, delivery("1", "{}").WithContext(ctx)); got != ok {
+		t.Errorf("%+v, want ok", got)
+	}
+}
+
+func TestNoActiveSecretsIs503(t *testing.T) {
+	t.Parallel()
+	for name, secrets := range map[string][]string{"none": nil, "empty": {""}, "blank": {secret, " "}} {
+		in := newInbox(t, openStore(t), func(c *hookonce.Config) {
+			c.Sources[0].Secrets = hookonce.SecretsFunc(func(context.Context, *http.Request) ([]string, error) { return secrets, nil })
+		})
+		if got := deliver(in, delivery("1", "{}")); got.Code != 503 {
+			t.Errorf("%s: %+v, want 503", name, got)
+		}
+	}
+}
+
+func TestPanicsEndNoProcess(t *testing.T) {
+	t.Parallel()
+	broken := true
+	store := &faultStore{Store: openStore(t), before: func(context.Context, *driver.ClaimParams) error {
+		if broken {
+			panic("a defect of the store")
+		}
+		return nil
+	}}
+	in := newInbox(t, store, func(c *hookonce.Config) {
+		c.Destinations = []hookonce.Destination{{Name: "app", URL: "http://localhost/"}}
+		c.Routes = []hookonce.Route{{Name: "r", To: "app", Where: func(*hookonce.Event) (bool, error) { panic("a defect of the route") }}}
+	})
+	if got := deliver(in, delivery("1", "{}")); got.Code != 503 {
+		t.Errorf("while the store panics: %+v, want 503", got)
+	}
+	broken = false
+	if got := deliver(in, delivery("1", "{}")); got != ok {
+		t.Errorf("afterwards: %+v, want ok", got)
+	}
+	if ev := eventState(t, store, "1"); ev.State != driver.StateDone || ev.Note != driver.NoteNoRoute {
+		t.Errorf("an event whose route panicked is %s, %q", ev.State, ev.Note)
+	}
+}
+
+func TestStoreThatAnswersTooLittleIs503(t *testing.T) {
+	t.Parallel()
+	in := newInbox(t, &shortStore{openStore(t)}, nil)
+	if got := deliver(in, delivery("1", "{}")); got.Code != 503 {
+		t.Errorf("%+v, want 503", got)
+	}
+}
+
+type shortStore struct{ driver.Store }
+
+func (*shortStore) Claim(context.Context, *driver.ClaimParams) ([]driver.ClaimResult, error) {
+	return nil, nil
+}
+
+// A refusal before the body is read must not wait for the body.
+func TestRefusalDoesNotWaitForTheBody(t *testing.T) {
+	t.Parallel()
+	in := newInbox(t, openStore(t), nil)
+	in.Drain()
+	server := httptest.NewServer(in)
+	t.Cleanup(server.Close)
+	for path, want := range map[string]int{"/webhooks/gh": 503, "/webhooks/other": 404} {
+		conn, err := net.Dial("tcp", server.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		if err := conn.SetDeadline(time.Now().Add(8 * time.Second)); err != nil { // below the time for a body
+			t.Fatal(err)
+		}
+		fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n", path)
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatalf("%s: no answer: %v", path, err)
+		}
+		if resp.StatusCode != want || !resp.Close {
+			t.Errorf("%s: %d, closing %t; want %d and closing", path, resp.StatusCode, resp.Close, want)
+		}
+	}
+}
+
+func TestAckIsTheAnswerToWhatIsQuarantined(t *testing.T) {
+	t.Parallel()
+	in := newInbox(t, openStore(t), func(c *hookonce.Config) {
+		c.Sources[0].Malformed = hookonce.MalformedQuarantine
+		c.Sources[0].Ack = &hookonce.Ack{Body: "[accepted]", Status: 202}
+		c.Sources[0].Event.ID = "body:id"
+	})
+	for _, body := range []string{`{"id":1}`, `{"id":null}`} {
+		w := httptest.NewRecorder()
+		in.ServeHTTP(w, delivery("1", body))
+		if w.Code != 202 || w.Body.String() != "[accepted]" {
+			t.Errorf("%s: %d %s, want 202 [accepted]", body, w.Code, w.Body)
+		}
+	}
+}
+
+func TestPrivateDestinationsMustBeAllowed(t *testing.T) {
+	t.Parallel()
+	store := openStore(t)
+	in := newInbox(t, store, func(c *hookonce.Config) {
+		c.Destinations = []hookonce.Destination{{Name: "app", URL: newSink(t).URL, Retry: hookonce.Retry{Attempts: 1}}}
+		c.Routes = []hookonce.Route{{Name: "r", To: "app"}}
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	stopped := make(chan error, 1)
+	go func() { stopped <- in.Run(ctx) }()
+	deliver(in, delivery("1", "{}"))
+	waitFor(t, func() bool { return eventState(t, store, "1").State == driver.StateDead })
+	cancel()
+	<-stopped
+	if got := eventState(t, store, "1").LastError; !strings.Contains(got, "not allowed") {
+		t.Errorf("the error is %q, want one that says that the address is not allowed", got)
+	}
+}
+
+// leasingStore ends a context as soon as a lease was committed.
+type leasingStore struct {
+	driver.Store
+	leased func()
+}
+
+func (s *leasingStore) Lease(ctx context.Context, p *driver.LeaseParams) ([]driver.Message, error) {
+	messages, err := s.Store.Lease(ctx, p)
+	if len(messages) > 0 {
+		s.leased()
+	}
+	return messages, err
+}
+
+func TestLeaseTakenWhileStoppingIsGivenBack(t *testing.T) {
+	t.Parallel()
+	inner, s := openStore(t), newSink(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	in := newInbox(t, &leasingStore{inner, cancel}, func(c *hookonce.Config) {
+		c.Destinations = []hookonce.Destination{{Name: "app", URL: s.URL, AllowPrivate: true}}
+		c.Routes = []hookonce.Route{{Name: "r", To: "app"}}
+	})
+	deliver(in, delivery("1", "{}"))
+	if err := in.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	m := eventState(t, inner, "1").Messages[0]
+	if m.State != driver.StatePending || m.Attempts != 0 || len(s.got()) > 0 {
+		t.Errorf("the message is %s after %d attempts and %d requests, want pending after none", m.State, m.Attempts, len(s.got()))
+	}
+}
+
+func TestRefusalsAreLoggedUnderTheirID(t *testing.T) {
+	t.Parallel()
+	log := &lines{}
+	in := newInbox(t, openStore(t), func(c *hookonce.Config) { c.Logger = log.logger() })
+	forged := delivery("1", "{}")
+	forged.Header.Set("X-Hub-Signature-256", "sha256="+strings.Repeat("0", 64))
+	get := delivery("1", "{}")
+	get.Method = http.MethodGet
+	unknown := delivery("1", "{}")
+	unknown.URL.Path = "/webhooks/canary"
+	for _, r := range []*http.Request{forged, get, unknown} {
+		w := httptest.NewRecorder()
+		in.ServeHTTP(w, r)
+		id := w.Body.String()
+		id = id[strings.LastIndex(id, ":")+1 : strings.LastIndex(id, `"`)]
+		if !slices.ContainsFunc(log.all(), func(line string) bool { return strings.Contains(line, "error_id="+id) }) {
+			t.Errorf("answer %d: no line has the error id %q", w.Code, id)
+		}
+	}
+	if strings.Contains(strings.Join(log.all(), ""), "canary") {
+		t.Error("the log holds a path that names no source")
+	}
+}
