@@ -17,13 +17,16 @@ import (
 // http.Handler for /webhooks/{source}; Run does the work behind it. All methods
 // may be called concurrently.
 type Inbox struct {
-	cfg     Config // with defaults
-	store   driver.Store
-	log     *slog.Logger
-	sources map[string]*source
-	relays  map[string]*relay // by destination
+	cfg    Config // with defaults; of what Reload changes, setup has the current
+	store  driver.Store
+	log    *slog.Logger
+	sender *send.Sender
 
-	sender     *send.Sender
+	setup    atomic.Pointer[setup]
+	reloadMu sync.Mutex
+	running  *runningRelays // guarded by reloadMu; nil unless Run runs
+	ran      bool           // guarded by reloadMu
+
 	claims     *claimQueue
 	counts     *deliveryCounts
 	unverified *addressLimiter
@@ -40,16 +43,18 @@ func New(store driver.Store, cfg *Config) (*Inbox, error) {
 	if store == nil {
 		return nil, errors.New("hookonce: New needs a store")
 	}
-	in := &Inbox{store: store, sources: make(map[string]*source), relays: make(map[string]*relay)}
+	in := &Inbox{store: store}
 	if cfg != nil {
 		in.cfg = *cfg
 	}
 	in.cfg.setDefaults()
 	in.log = in.cfg.Logger
 	in.sender = send.New(nil)
-	if err := in.configure(); err != nil {
+	first, err := in.newSetup(&in.cfg, nil)
+	if err := errors.Join(in.cfg.check(), err); err != nil {
 		return nil, fmt.Errorf("hookonce: %w", err)
 	}
+	in.setup.Store(first)
 	in.counts = newDeliveryCounts(store, in.log)
 	in.unverified = newAddressLimiter(in.cfg.UnverifiedRate)
 	in.refusals = newRefusalLog(in.log)
@@ -85,76 +90,50 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
-// configure makes sources, destinations and routes ready.
-func (in *Inbox) configure() error {
+// check checks what setup does not.
+func (c *Config) check() error {
 	var faults []error
-	if in.cfg.DedupeWindow < 0 || in.cfg.Retention < 0 || in.cfg.Queue < 0 || in.cfg.BodyBytes < 0 || in.cfg.QuarantineRows < 0 {
+	if c.DedupeWindow < 0 || c.Retention < 0 || c.Queue < 0 || c.BodyBytes < 0 || c.QuarantineRows < 0 {
 		faults = append(faults, errors.New("dedupe window, retention, queue, body bytes and quarantine rows must not be negative"))
 	}
-	if err := in.cfg.UnverifiedRate.check(); err != nil {
+	if err := c.UnverifiedRate.check(); err != nil {
 		faults = append(faults, fmt.Errorf("unverified %w", err))
 	}
-	for _, s := range in.cfg.Sources {
-		if in.sources[s.Name] != nil {
-			faults = append(faults, fmt.Errorf("source %q: there are two of that name", s.Name))
-			continue
-		}
-		src, err := newSource(s)
-		if err != nil {
-			faults = append(faults, err)
-			continue
-		}
-		in.sources[s.Name] = src
-	}
-	destinations := make(map[string]*destination)
-	for _, d := range in.cfg.Destinations {
-		dest, err := newDestination(d)
-		switch {
-		case err != nil:
-			faults = append(faults, err)
-		case destinations[d.Name] != nil:
-			faults = append(faults, fmt.Errorf("destination %q: there are two of that name", d.Name))
-		default:
-			destinations[d.Name] = dest
-			in.relays[d.Name] = newRelay(in.store, in.log, dest, in.sender)
-		}
-	}
-	return errors.Join(append(faults, in.configureRoutes(destinations)...)...)
+	return errors.Join(faults...)
 }
 
-func (in *Inbox) configureRoutes(destinations map[string]*destination) []error {
-	var faults []error
-	seen := make(map[string]bool)
-	for _, r := range in.cfg.Routes {
-		if seen[r.Name] {
-			faults = append(faults, fmt.Errorf("route %q: there are two of that name", r.Name))
-			continue
-		}
-		seen[r.Name] = true
-		ready, err := newRoute(r, in.sources, destinations)
-		if err != nil {
-			faults = append(faults, err)
-			continue
-		}
-		for name, src := range in.sources {
-			if ready.takesFrom(name) {
-				src.routes = append(src.routes, ready)
-			}
-		}
+// Reload puts the sources, destinations and routes of cfg in the place of the
+// present ones; the rest of cfg is not looked at. If there is any fault in
+// them, Reload returns all faults and changes nothing. Deliveries that are being
+// received end under the settings they began with. Destinations that stay the
+// same go on undisturbed; one that was changed or removed finishes what it is
+// sending, and the messages of one that was removed wait until it is back.
+func (in *Inbox) Reload(cfg *Config) error {
+	in.reloadMu.Lock()
+	defer in.reloadMu.Unlock()
+	before := in.setup.Load()
+	after, err := in.newSetup(cfg, before)
+	if err != nil {
+		return fmt.Errorf("hookonce: %w", err)
 	}
-	return faults
+	in.setup.Store(after)
+	if in.running != nil {
+		in.running.change(before.relays, after.relays)
+	}
+	return nil
 }
 
 func (in *Inbox) wakeRelays(messages []driver.NewMessage) {
+	relays := in.setup.Load().relays
 	for _, m := range messages {
-		if r := in.relays[m.Destination]; r != nil {
+		if r := relays[m.Destination]; r != nil {
 			r.wake()
 		}
 	}
 }
 
 func (in *Inbox) wakeAllRelays() {
-	for _, r := range in.relays {
+	for _, r := range in.setup.Load().relays {
 		r.wake()
 	}
 }
@@ -162,15 +141,28 @@ func (in *Inbox) wakeAllRelays() {
 // Run sends messages and does the upkeep until ctx ends; then it stops taking
 // work, finishes what it is sending or gives it back, writes what it has
 // counted, and returns nil. It does not stop deliveries: call Drain first.
-// It must be called once.
+// It can be called once; a second call is an error.
 func (in *Inbox) Run(ctx context.Context) error {
-	var wg sync.WaitGroup
-	for _, r := range in.relays {
-		wg.Go(func() { r.run(ctx) })
+	in.reloadMu.Lock()
+	if in.ran {
+		in.reloadMu.Unlock()
+		return errors.New("hookonce: Run was called before: make a new Inbox")
 	}
+	in.ran = true
+	relays := newRunningRelays(ctx)
+	relays.change(nil, in.setup.Load().relays)
+	in.running = relays
+	in.reloadMu.Unlock()
+
+	var wg sync.WaitGroup
 	wg.Go(func() { in.maintain(ctx) })
 	wg.Go(func() { in.pruneAgain(ctx) })
 	wg.Wait()
+
+	in.reloadMu.Lock()
+	in.running = nil // no relay is started from now on
+	in.reloadMu.Unlock()
+	relays.wait()
 	in.sender.CloseIdle()
 	return nil
 }
@@ -195,7 +187,7 @@ func (in *Inbox) Ready(ctx context.Context) error {
 	if err := in.readClock(ctx); err != nil {
 		return fmt.Errorf("hookonce: the database does not answer: %w", err)
 	}
-	for _, src := range in.sources {
+	for _, src := range in.setup.Load().sources {
 		if in.clockIsOff(src.tolerance) {
 			return fmt.Errorf("hookonce: this machine's clock is %s from the database's: set both by NTP",
 				time.Duration(in.skew.Load()).Round(time.Millisecond))

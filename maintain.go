@@ -40,13 +40,13 @@ func (in *Inbox) maintain(ctx context.Context) {
 
 // pruneAgain prunes until ctx ends; apart from maintain, because it may take long.
 func (in *Inbox) pruneAgain(ctx context.Context) {
-	tick := time.NewTicker(in.pruneInterval())
-	defer tick.Stop()
 	for {
+		timer := time.NewTimer(in.pruneInterval())
 		select {
 		case <-ctx.Done():
+			timer.Stop()
 			return
-		case <-tick.C:
+		case <-timer.C:
 			in.maintainStep(ctx, "pruning", func(ctx context.Context) error {
 				_, err := in.Prune(ctx)
 				return err
@@ -66,7 +66,7 @@ func (in *Inbox) maintainStep(ctx context.Context, what string, step func(contex
 // pruneInterval follows the shortest window, so that short ones are kept to.
 func (in *Inbox) pruneInterval() time.Duration {
 	shortest := min(in.cfg.DedupeWindow, in.cfg.Retention)
-	for _, s := range in.sources {
+	for _, s := range in.setup.Load().sources {
 		for _, d := range []time.Duration{s.DedupeWindow, s.Retention} {
 			if d > 0 {
 				shortest = min(shortest, d)
@@ -86,7 +86,7 @@ func (in *Inbox) Prune(ctx context.Context) (*driver.PruneResult, error) {
 		Sources:        make(map[string]driver.SourceWindows),
 		QuarantineRows: in.cfg.QuarantineRows,
 	}
-	for name, s := range in.sources {
+	for name, s := range in.setup.Load().sources {
 		if s.DedupeWindow > 0 || s.Retention > 0 {
 			w := driver.SourceWindows{DedupeWindow: s.DedupeWindow, Retention: s.Retention}
 			setDefault(&w.DedupeWindow, p.DedupeWindow)

@@ -34,9 +34,10 @@ func (in *Inbox) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// server cannot set deadlines, its own ReadTimeout holds.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
 	name := sourceName(r)
-	a := in.receiveSafely(w, r, in.sources[name])
+	src := in.setup.Load().sources[name]
+	a := in.receiveSafely(w, r, src)
 	if a.errorID != "" {
-		if in.sources[name] == nil {
+		if src == nil {
 			name = "" // what anybody may put into a path does not go into the log
 		}
 		in.refusals.write(r, name, a)

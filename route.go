@@ -16,7 +16,7 @@ type route struct {
 	types []typePattern
 }
 
-func newRoute(r Route, sources map[string]*source, destinations map[string]*destination) (*route, error) {
+func (s *setup) newRoute(r Route) (*route, error) {
 	var faults []error
 	fault := func(format string, args ...any) {
 		faults = append(faults, fmt.Errorf("route %q: "+format, append([]any{r.Name}, args...)...))
@@ -24,11 +24,11 @@ func newRoute(r Route, sources map[string]*source, destinations map[string]*dest
 	if !nameRegexp.MatchString(r.Name) {
 		fault("the name must match %s", nameRegexp)
 	}
-	if destinations[r.To] == nil {
+	if s.relays[r.To] == nil {
 		fault("there is no destination %q", r.To)
 	}
 	for _, name := range r.Sources {
-		if sources[name] == nil {
+		if s.sources[name] == nil {
 			fault("there is no source %q", name)
 		}
 	}

@@ -1,0 +1,149 @@
+package hookonce_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/provider"
+)
+
+// settings are one source gh, and a destination app at url unless that is "".
+func settings(url string) *hookonce.Config {
+	cfg := &hookonce.Config{Sources: []hookonce.Source{{
+		Name: "gh", Provider: provider.GitHub, Secrets: hookonce.StaticSecrets(secret),
+	}}}
+	if url != "" {
+		cfg.Destinations = []hookonce.Destination{{Name: "app", URL: url, AllowPrivate: true}}
+		cfg.Routes = []hookonce.Route{{Name: "all", To: "app"}}
+	}
+	return cfg
+}
+
+func reload(t *testing.T, in *hookonce.Inbox, cfg *hookonce.Config) {
+	t.Helper()
+	if err := in.Reload(cfg); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestReloadMovesADestination(t *testing.T) {
+	t.Parallel()
+	store := openStore(t)
+	first, second := newSink(t), newSink(t)
+	in := forwarding(t, store, first.URL, hookonce.Retry{})
+	deliver(in, delivery("1", "{}"))
+	waitFor(t, func() bool { return len(first.got()) == 1 })
+	reload(t, in, settings(second.URL))
+	deliver(in, delivery("2", "{}"))
+	waitFor(t, func() bool { return len(second.got()) == 1 })
+	if n := len(first.got()); n != 1 {
+		t.Errorf("the old address got %d requests, want 1", n)
+	}
+}
+
+func TestRemovedDestinationHoldsItsMessages(t *testing.T) {
+	t.Parallel()
+	store := openStore(t)
+	s := newSink(t)
+	in := newInbox(t, store, func(c *hookonce.Config) { *c = *settings(s.URL) })
+	deliver(in, delivery("1", "{}")) // while nothing runs yet
+	reload(t, in, settings(""))
+	ctx, cancel := context.WithCancel(t.Context())
+	stopped := make(chan error, 1)
+	go func() { stopped <- in.Run(ctx) }()
+	deliver(in, delivery("2", "{}"))
+	if got := eventState(t, store, "2").Note; got != driver.NoteNoRoute {
+		t.Errorf("an event after the route went has the note %q", got)
+	}
+	if got := eventState(t, store, "1").State; got != driver.StateRunning {
+		t.Errorf("the event of the removed destination is %s, want running", got)
+	}
+	reload(t, in, settings(s.URL))
+	waitFor(t, func() bool { return eventState(t, store, "1").State == driver.StateDone })
+	cancel()
+	if err := <-stopped; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestReloadOfSources(t *testing.T) {
+	t.Parallel()
+	in := newInbox(t, openStore(t), nil)
+	other := settings("")
+	other.Sources[0].Name = "other"
+	reload(t, in, other)
+	if got := deliver(in, delivery("1", "{}")); got.Code != 404 {
+		t.Errorf("a removed source: %+v, want 404", got)
+	}
+	reload(t, in, settings(""))
+	if got := deliver(in, delivery("1", "{}")); got != ok {
+		t.Errorf("after it is back: %+v, want ok", got)
+	}
+}
+
+func TestWrongSettingsLeaveTheOldOnes(t *testing.T) {
+	t.Parallel()
+	in := newInbox(t, openStore(t), nil)
+	wrong := settings("")
+	wrong.Sources[0].Secrets = hookonce.StaticSecrets("")
+	if err := in.Reload(wrong); err == nil {
+		t.Error("no error")
+	}
+	if diff := cmp.Diff(ok, deliver(in, delivery("1", "{}"))); diff != "" {
+		t.Errorf("under the old settings (-want +got):\n%s", diff)
+	}
+}
+
+func TestReloadWhileReceiving(t *testing.T) {
+	t.Parallel()
+	store := openStore(t)
+	sinks := []*sink{newSink(t), newSink(t)}
+	in := forwarding(t, store, sinks[0].URL, hookonce.Retry{})
+	const senders, each = 4, 25
+	var wg sync.WaitGroup
+	for s := range senders {
+		wg.Go(func() {
+			for i := range each {
+				if got := deliver(in, delivery(fmt.Sprint(s, "-", i), "{}")); got != ok {
+					t.Errorf("%+v", got)
+				}
+			}
+		})
+	}
+	wg.Go(func() {
+		for i := range 40 {
+			if err := in.Reload(settings(sinks[i%2].URL)); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	wg.Wait()
+	// Whatever relay took them, each message is sent, and under no second id.
+	waitFor(t, func() bool { return len(sinks[0].got())+len(sinks[1].got()) == senders*each })
+	ids := make(map[string]bool)
+	for _, r := range append(sinks[0].got(), sinks[1].got()...) {
+		ids[r.ID] = true
+	}
+	if len(ids) != senders*each {
+		t.Errorf("%d ids in %d requests", len(ids), senders*each)
+	}
+}
+
+func TestRunRunsOnce(t *testing.T) {
+	t.Parallel()
+	in := newInbox(t, openStore(t), nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := in.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := in.Run(ctx); err == nil {
+		t.Error("a second Run: no error")
+	}
+}
