@@ -61,6 +61,12 @@ func TestNewRefusesFaults(t *testing.T) {
 			gh(func(*hookonce.Source) {}).Sources...)}, "two of that name"},
 		{"two destinations", &hookonce.Config{Destinations: []hookonce.Destination{dest, dest}}, "two of that name"},
 		{"destination URL", &hookonce.Config{Destinations: []hookonce.Destination{{Name: "x", URL: "ftp://canary@h/"}}}, "http"},
+		{"destination secret", &hookonce.Config{Destinations: []hookonce.Destination{{
+			Name: "x", URL: dest.URL, Secret: "whsec_canary!",
+		}}}, "secret"},
+		{"credentials in a URL", &hookonce.Config{Destinations: []hookonce.Destination{{
+			Name: "x", URL: "http://user:canary@localhost/",
+		}}}, "password"},
 		{"destination retry", &hookonce.Config{Destinations: []hookonce.Destination{{
 			Name: "x", URL: dest.URL, Retry: hookonce.Retry{First: time.Hour, Max: time.Minute},
 		}}}, "max"},

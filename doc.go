@@ -17,9 +17,9 @@
 //     many processes on however many machines receive copies of it.
 //   - Messages to destinations are sent at least once, under one id
 //     (webhook-id, Idempotency-Key) that stays the same over all attempts.
-//   - Nothing authentic is lost: what verifies but cannot be read as an event
-//     is kept in the quarantine, and what could not be sent ends as a dead
-//     letter. Nothing owed is ever pruned.
+//   - Nothing authentic that keeps the limits is lost: what verifies but cannot
+//     be read as an event is kept in the quarantine, and what could not be sent
+//     ends as a dead letter. Nothing owed is ever pruned.
 //   - Nothing forged gets in: what does not verify is not parsed, not stored,
 //     and cannot take the identity of the real event.
 //

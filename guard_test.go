@@ -217,6 +217,7 @@ func TestRefusalDoesNotWaitForTheBody(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: no answer: %v", path, err)
 		}
+		resp.Body.Close()
 		if resp.StatusCode != want || !resp.Close {
 			t.Errorf("%s: %d, closing %t; want %d and closing", path, resp.StatusCode, resp.Close, want)
 		}

@@ -1,6 +1,7 @@
 package hookonce
 
 import (
+	"context"
 	"log/slog"
 	"net/http"
 	"sync/atomic"
@@ -42,5 +43,5 @@ func (l *refusalLog) write(r *http.Request, source string, a *answer) {
 	if n := l.skipped.Swap(0); n > 0 {
 		attrs = append(attrs, slog.Int64("lines_left_out", n))
 	}
-	l.log.LogAttrs(r.Context(), level, "refused", attrs...)
+	l.log.LogAttrs(context.WithoutCancel(r.Context()), level, "refused", attrs...)
 }

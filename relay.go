@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/url"
 	"sync"
 	"time"
 
@@ -41,8 +40,13 @@ func newDestination(d Destination) (*destination, error) {
 	if d.Name == "" {
 		fault("it needs a name")
 	}
-	if u, err := url.Parse(d.URL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
-		fault("the URL must be http://HOST/... or https://HOST/...") // without quoting it: it may hold a secret
+	if err := send.CheckURL(d.URL); err != nil {
+		fault("%w", err)
+	}
+	if d.Secret != "" {
+		if _, err := send.CheckSecret(d.Secret); err != nil {
+			fault("the secret: %w", err)
+		}
 	}
 	if d.Timeout < 0 || d.Concurrency < 0 || d.Retry.Attempts < 0 || d.Retry.First < 0 || d.Retry.Max < 0 {
 		fault("timeout, concurrency and retry must not be negative")

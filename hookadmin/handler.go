@@ -91,7 +91,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if source, id, ok := splitEventPath(path); ok {
-		h.serveGet(w, r, func(w http.ResponseWriter, r *http.Request) { h.showEvent(w, r, source, id) })
+		about := *h
+		about.logger = h.logger.With(slog.String("source", source), slog.String("event_id", id))
+		about.serveGet(w, r, func(w http.ResponseWriter, r *http.Request) { about.showEvent(w, r, source, id) })
 		return
 	}
 	h.fail(w, r, http.StatusNotFound, "There is nothing at this path. A '/' in an event id is written %2F.", nil)

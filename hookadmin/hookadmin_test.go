@@ -279,6 +279,15 @@ func TestAStoreThatFailsIsAnOwnFault(t *testing.T) {
 			t.Errorf("%s: the answer tells what happened inside: %q", path, p.Detail)
 		}
 	}
+	// The second line concerns one event.
+	_, line, _ := strings.Cut(a.log.String(), "\n")
+	var logged struct {
+		Source  string `json:"source"`
+		EventID string `json:"event_id"`
+	}
+	if err := json.Unmarshal([]byte(line), &logged); err != nil || logged.Source != "github" || logged.EventID != "e1" {
+		t.Errorf("logged %s", a.log)
+	}
 }
 
 func hexSHA256(s string) string {

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hookonce/hookonce/internal/spelling"
 	"github.com/hookonce/hookonce/verify"
 )
 
@@ -67,33 +68,11 @@ func similar(name Name, names []Name) []string {
 	for _, n := range names {
 		long := min(len(want), len(n)) >= 3
 		contains := strings.Contains(string(n), want) || strings.Contains(want, string(n))
-		if long && contains || distance(want, string(n)) <= len(want)/4+1 {
+		if long && contains || spelling.Edits(want, string(n)) <= len(want)/4+1 {
 			near = append(near, string(n))
 		}
 	}
 	return near[:min(len(near), 3)]
-}
-
-// distance is the least number of bytes to insert, delete or replace that
-// turns a into b (Levenshtein).
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		corner := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := corner
-			if a[i] != b[j] {
-				cost++
-			}
-			corner = row[j+1]
-			row[j+1] = min(cost, row[j]+1, corner+1)
-		}
-	}
-	return row[len(b)]
 }
 
 // load decodes one file for each provider.

@@ -223,13 +223,6 @@ func (w *model) messages(keep func(m *modelMessage) bool) []*modelMessage {
 	return all
 }
 
-func (w *model) message(id string) *modelMessage {
-	for _, m := range w.messages(func(m *modelMessage) bool { return m.detail.ID == id }) {
-		return m
-	}
-	return nil
-}
-
 // prune removes what is past its windows and returns how much that was.
 func (w *model) prune(now time.Time) driver.PruneResult {
 	var result driver.PruneResult

@@ -68,15 +68,17 @@ func (l *listener) serve() error {
 	return nil
 }
 
-// shutdown lets the requests that have arrived be answered, and closes what is
-// left of them when ctx ends.
+// shutdown refuses new connections and lets the requests that are open be
+// answered. It may be called again to wait longer for them.
 func (l *listener) shutdown(ctx context.Context) error {
 	if err := l.server.Shutdown(ctx); err != nil {
-		_ = l.server.Close() // the answer that matters is that time ran out
 		return fmt.Errorf("requests on %s were still open: %w", l.Addr(), err)
 	}
 	return nil
 }
+
+// cut closes the connections that are left.
+func (l *listener) cut() { _ = l.server.Close() } // its error would be of sockets that nobody needs any more
 
 // isLoopback reports whether ln accepts connections from this machine only.
 func isLoopback(ln net.Listener) bool {

@@ -29,7 +29,7 @@ func Prune(ctx context.Context, store driver.Store, settings *config.Settings) (
 // Migrations returns the steps of the schema for the database of the settings,
 // without opening it.
 func Migrations(settings *config.Settings) []driver.Migration {
-	if _, ok := sqlitePath(settings); ok {
+	if _, ok := settings.SQLitePath(); ok {
 		return hookmigrate.SQLite()
 	}
 	return hookmigrate.Postgres(hookpgx.DefaultSchema)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"sync/atomic"
 	"time"
 
@@ -18,14 +19,18 @@ import (
 type Options struct {
 	Settings *config.Settings
 	Logger   *slog.Logger
+	// Hangups tells of each wish to reload the settings, and Reload reads them
+	// again. Without Hangups they are read once.
+	Hangups <-chan os.Signal
+	Reload  func() (*config.Settings, error)
 }
 
 // Serve runs the gateway until ctx ends, and then stops it gracefully; it
 // returns nil when everything that had arrived was answered and everything
 // that was being sent was finished or given back.
 //
-// It starts in this order: open the database, waiting up to 30 s for one that
-// is starting too; on SQLite take the lock that keeps a second gateway out;
+// It starts in this order: on SQLite take the lock that keeps a second gateway
+// out; open the database, waiting up to 30 s for one that is starting too;
 // bring the schema up to date or refuse it; refuse a database that may lose
 // what was acknowledged; listen.
 func Serve(ctx context.Context, o *Options) (err error) {
@@ -86,6 +91,7 @@ type gateway struct {
 	shutdownDelay time.Duration
 	limits        stopLimits
 	stopping      atomic.Bool
+	options       *Options
 }
 
 func newGateway(ctx context.Context, store driver.Store, o *Options) (_ *gateway, err error) {
@@ -95,7 +101,7 @@ func newGateway(ctx context.Context, store driver.Store, o *Options) (_ *gateway
 	if err != nil {
 		return nil, err
 	}
-	g := &gateway{log: o.Logger, inbox: inbox, shutdownDelay: o.Settings.ShutdownDelay, limits: defaultStopLimits}
+	g := &gateway{log: o.Logger, inbox: inbox, shutdownDelay: o.Settings.ShutdownDelay, limits: defaultStopLimits, options: o}
 	if g.public, err = listen(ctx, "listen", o.Settings.Listen, publicServer(inbox), o.Logger); err != nil {
 		return nil, err
 	}
@@ -149,9 +155,15 @@ func (g *gateway) run(ctx context.Context) error {
 	g.log.Info("serving the admin API", "admin", g.admin.Addr().String())
 
 	var cause error
-	select {
-	case <-ctx.Done():
-	case cause = <-failed:
+	for serving := true; serving; {
+		select {
+		case <-g.options.Hangups:
+			g.reload()
+		case <-ctx.Done():
+			serving = false
+		case cause = <-failed:
+			serving = false
+		}
 	}
 	return errors.Join(cause, g.stop(stopWork, worked))
 }

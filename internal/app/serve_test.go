@@ -1,15 +1,12 @@
 package app
 
 import (
-	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hookonce/hookonce/internal/dbtest"
 )
@@ -138,49 +135,5 @@ func TestServeRefusesADatabaseThatLosesCommits(t *testing.T) {
 	r.await(t, "admin")
 	if line := r.await(t, "setting"); line["level"] != "WARN" || line["remedy"] == "" {
 		t.Errorf("an allowed weakness is logged as %v", line)
-	}
-}
-
-// A stop ends when its time is up, whatever hangs, and does not pass for a
-// clean one.
-func TestAStopIsForcedWhenItsTimeIsUp(t *testing.T) {
-	t.Parallel()
-	s := settings(t, "database: sqlite:"+filepath.Join(t.TempDir(), "test.db")+"\nsources: {lab: {provider: none, event: {id: \"body:id\"}}}")
-	store, err := CreateStore(t.Context(), s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { store.Close() })
-	g, err := newGateway(t.Context(), store, &Options{Settings: s, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	g.limits = stopLimits{total: 100 * time.Millisecond, answer: 50 * time.Millisecond}
-	for _, l := range []*listener{g.public, g.admin} {
-		go func() { _ = l.serve() }() // what it returns is not what this test is about
-	}
-	conn, err := net.Dial("tcp", g.public.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	// The server asks for the body once its handler reads it: from then on the
-	// delivery is open, and its body never comes.
-	_, err = io.WriteString(conn, "POST /webhooks/lab HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\nExpect: 100-continue\r\n\r\n")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := conn.Read(make([]byte, 1)); err != nil {
-		t.Fatal(err)
-	}
-	never := make(chan struct{})
-	err = g.stop(func() {}, never)
-	for _, want := range []string{"requests on " + g.public.Addr().String() + " were still open", "the stop was forced: messages were still being sent"} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v, want %q in it", err, want)
-		}
-	}
-	if _, err := net.Dial("tcp", g.admin.Addr().String()); err == nil {
-		t.Error("the admin listener is still open")
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -25,7 +24,6 @@ import (
 const (
 	// sqliteDriver is the name under which modernc.org/sqlite registers.
 	sqliteDriver = "sqlite"
-	sqliteScheme = "sqlite:"
 
 	// awaitLimit is how long serve waits for a database that cannot be
 	// reached: orchestrators start databases and gateways side by side.
@@ -46,7 +44,7 @@ const (
 // command that runs beside a gateway: it never changes the schema. The caller
 // closes the store.
 func OpenStore(ctx context.Context, settings *config.Settings) (driver.Store, error) {
-	if path, ok := sqlitePath(settings); ok {
+	if path, ok := settings.SQLitePath(); ok {
 		if _, err := os.Stat(path); err != nil {
 			return nil, &Error{
 				Err:    fmt.Errorf("opening the database: %w", err),
@@ -60,7 +58,7 @@ func OpenStore(ctx context.Context, settings *config.Settings) (driver.Store, er
 // CreateStore is OpenStore, except that it makes the file of a SQLite database
 // that is not there yet.
 func CreateStore(ctx context.Context, settings *config.Settings) (driver.Store, error) {
-	if path, ok := sqlitePath(settings); ok {
+	if path, ok := settings.SQLitePath(); ok {
 		if err := createFile(path); err != nil {
 			return nil, err
 		}
@@ -71,7 +69,7 @@ func CreateStore(ctx context.Context, settings *config.Settings) (driver.Store, 
 // openStore opens the database and makes sure that it can be reached.
 func openStore(ctx context.Context, settings *config.Settings) (driver.Store, error) {
 	open := openPostgres
-	if _, ok := sqlitePath(settings); ok {
+	if _, ok := settings.SQLitePath(); ok {
 		open = openSQLite
 	}
 	store, err := open(ctx, settings)
@@ -160,16 +158,11 @@ func openPostgres(ctx context.Context, settings *config.Settings) (driver.Store,
 }
 
 func openSQLite(_ context.Context, settings *config.Settings) (driver.Store, error) {
-	path, _ := sqlitePath(settings)
+	path, _ := settings.SQLitePath()
 	if err := checkFileSystem(path, settings.AllowUnsafe); err != nil {
 		return nil, err
 	}
 	return hooksql.OpenSQLite(sqliteDriver, path)
-}
-
-// sqlitePath returns the file of a SQLite database; false for another one.
-func sqlitePath(settings *config.Settings) (string, bool) {
-	return strings.CutPrefix(settings.Database, sqliteScheme)
 }
 
 // createFile makes the file of a database, for this user only: it holds what
@@ -211,7 +204,7 @@ func judgeFileSystem(path, name string, allowed []string) error {
 
 // lockDatabase takes the lock of a SQLite file, and returns what gives it up.
 func lockDatabase(settings *config.Settings) (release func() error, err error) {
-	path, ok := sqlitePath(settings)
+	path, ok := settings.SQLitePath()
 	if !ok {
 		return func() error { return nil }, nil
 	}

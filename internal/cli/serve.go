@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"os"
 	"os/signal"
 	"syscall"
 
@@ -19,7 +20,8 @@ func (p *program) serveCommand() *cobra.Command {
 		Short: "Run the gateway",
 		Long: "Run the gateway: receive webhooks, and send on what they owe. SIGTERM or SIGINT stops it gracefully,\n" +
 			"within 30 seconds unless shutdown_delay asks for more; a second one ends it at once, and nothing that was\n" +
-			"acknowledged is lost by that.",
+			"acknowledged is lost by that. SIGHUP reads the settings again, and puts sources, destinations and routes\n" +
+			"into force; wrong ones leave the old in force.",
 		Example: "  hookonce serve --source gh=github:SECRET --forward app=http://127.0.0.1:3000/hooks",
 		Args:    noArgs,
 	}
@@ -44,7 +46,13 @@ func (p *program) serveCommand() *cobra.Command {
 		// After the first signal the next one has its usual effect: it ends the
 		// process, which is safe at any moment.
 		context.AfterFunc(ctx, restore)
-		return app.Serve(ctx, &app.Options{Settings: settings, Logger: logger})
+		hangups := make(chan os.Signal, 1)
+		signal.Notify(hangups, syscall.SIGHUP)
+		defer signal.Stop(hangups)
+		return app.Serve(ctx, &app.Options{
+			Settings: settings, Logger: logger, Hangups: hangups,
+			Reload: func() (*config.Settings, error) { return p.loadWith(flags, extra) },
+		})
 	}
 	return cmd
 }

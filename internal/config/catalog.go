@@ -12,7 +12,7 @@ func eachError(err error, do func(error)) {
 	if err == nil {
 		return
 	}
-	//nolint:errorlint // only err itself is split: what a single fault wraps belongs to that fault
+	// Only err itself is split: what a single fault wraps belongs to that fault.
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, e := range joined.Unwrap() {
 			eachError(e, do)
@@ -55,27 +55,16 @@ func (l *loader) compileRules(r provider.EventRules, find func(field string) *no
 // Errors of ParseKey never hold the secret.
 func (l *loader) checkKey(n *node, v *verify.Verifier, secret Secret) bool {
 	key, err := v.ParseKey(string(secret))
+	return l.judgeKey(n, key.Weak(), err)
+}
+
+func (l *loader) judgeKey(n *node, weak bool, err error) bool {
 	if err != nil {
 		l.fault(n, "%s", err)
 		return false
 	}
-	if key.Weak() {
+	if weak {
 		l.warn(n, "the secret has less than 16 bytes, so it can be found by trying")
 	}
 	return true
-}
-
-// The two forms of a destination's secret, which signs what is sent as
-// Standard Webhooks.
-var (
-	signWhsec = mustCompile(verify.SecretWhsec)
-	signRaw   = mustCompile(verify.SecretRaw)
-)
-
-func mustCompile(secretEncoding string) *verify.Verifier {
-	v, err := verify.Compile(verify.Scheme{Family: verify.FamilyStandardWebhooks, SecretEncoding: secretEncoding})
-	if err != nil {
-		panic(err) // the scheme is a constant
-	}
-	return v
 }

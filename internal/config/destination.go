@@ -1,10 +1,10 @@
 package config
 
 import (
-	"strings"
 	"time"
 
 	"github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/internal/send"
 )
 
 // Limits of a destination's settings. A send's lease lasts as long as its
@@ -39,11 +39,8 @@ func (r *routeReader) destination(name string, at *node, m mapping) hookonce.Des
 	}
 	secretNode := m.get("secret")
 	if secret, ok := r.secret(secretNode); ok {
-		v := signRaw
-		if strings.HasPrefix(string(secret), "whsec_") {
-			v = signWhsec
-		}
-		if r.checkKey(secretNode, v, secret) {
+		weak, err := send.CheckSecret(string(secret))
+		if r.judgeKey(secretNode, weak, err) {
 			d.Secret = string(secret)
 		}
 	}

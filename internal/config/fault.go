@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+
+	"github.com/hookonce/hookonce/internal/spelling"
 )
 
 // Fault is one thing that is wrong with the settings, or one warning.
@@ -79,36 +81,11 @@ func sortFaults(list []Fault) {
 func nearest(name string, known []string) string {
 	best, bestEdits := "", min(max(len(name)/3, 1)+1, len(name))
 	for _, k := range known {
-		if e := edits(strings.ToLower(name), strings.ToLower(k)); e < bestEdits {
+		if e := spelling.Edits(strings.ToLower(name), strings.ToLower(k)); e < bestEdits {
 			best, bestEdits = k, e
 		}
 	}
 	return best
-}
-
-// edits counts the letters to insert, drop, replace or swap with a neighbour
-// that make b out of a.
-func edits(a, b string) int {
-	before, last := make([]int, len(b)+1), make([]int, len(b)+1)
-	for j := range last {
-		last[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		row := make([]int, len(b)+1)
-		row[0] = i
-		for j := 1; j <= len(b); j++ {
-			replaced := last[j-1]
-			if a[i-1] != b[j-1] {
-				replaced++
-			}
-			row[j] = min(replaced, last[j]+1, row[j-1]+1)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				row[j] = min(row[j], before[j-2]+1)
-			}
-		}
-		before, last = last, row
-	}
-	return last[len(b)]
 }
 
 func didYouMean(name string, known []string) string {

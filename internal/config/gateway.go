@@ -97,9 +97,9 @@ func (l *loader) settings(root *node, flags *Flags) *Settings {
 		UnverifiedRate: or(l.rate(rate), hookonce.DefaultUnverifiedRate),
 	}
 	flagSources := l.flagSources(flags.Sources)
+	_, sqlite := s.SQLitePath()
 	s.Inbox.Sources = l.sources(&sourceReader{
-		loader: l, window: s.Inbox.DedupeWindow, windowNode: window,
-		sqlite: strings.HasPrefix(s.Database, sqlitePrefix),
+		loader: l, window: s.Inbox.DedupeWindow, windowNode: window, sqlite: sqlite,
 	}, top.get("sources"), flagSources)
 	r := &routeReader{loader: l, config: &s.Inbox, destinations: make(map[string]bool), routes: make(map[string]bool)}
 	r.read(top.get("destinations"), top.get("routes"))

@@ -57,6 +57,11 @@ type Admin struct {
 	Token  Secret // "" only where Listen is a loopback address
 }
 
+// SQLitePath returns the path of a SQLite Database; false if it is another.
+func (s Settings) SQLitePath() (path string, ok bool) {
+	return strings.CutPrefix(s.Database, sqlitePrefix)
+}
+
 // DatabaseDisplay returns Database without its password.
 func (s Settings) DatabaseDisplay() string { return redactDSN(s.Database) }
 

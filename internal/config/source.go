@@ -279,7 +279,7 @@ func (l *loader) checkURL(n *node, text string) {
 	case u.Hostname() == "":
 		l.fault(n, "the URL has no host")
 	case u.User != nil:
-		l.faultHint(n, "set secret, by which the receiver can tell who sends", "credentials in a URL are not sent")
+		l.fault(n, "the URL must not hold a user name or password; what is sent to a destination is signed with its secret")
 	case strings.Contains(text, "#"):
 		l.fault(n, "the URL has a fragment (#...), which is never sent")
 	}

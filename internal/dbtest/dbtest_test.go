@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -152,7 +151,7 @@ func orphan() {
 		panic(err)
 	}
 	fmt.Println(s.cmd.Process.Pid, s.folder)
-	time.Sleep(time.Hour)
+	select {}
 }
 
 // TestKilledTestLeavesNoServer kills a process that has a server: the server

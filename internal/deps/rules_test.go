@@ -17,9 +17,12 @@ var rules = map[string]rule{
 		within: []string{"driver", "verify", "provider", "internal/locate", "internal/send"},
 		why:    "users embed it: the standard library and the few packages that the public idea is made of",
 	},
-	"verify":   {within: []string{"internal/locate"}, why: "pure functions of a request and keys"},
-	"provider": {within: []string{"verify", "internal/locate"}, why: "data, and the reading of verified requests"},
-	"driver":   {why: "a contract must not lean on what fulfils it"},
+	"verify": {within: []string{"internal/locate"}, why: "pure functions of a request and keys"},
+	"provider": {
+		within: []string{"verify", "internal/locate", "internal/spelling"},
+		why:    "data, and the reading of verified requests",
+	},
+	"driver": {why: "a contract must not lean on what fulfils it"},
 	"driver/drivertest": {
 		within:  []string{"driver"},
 		modules: []string{"github.com/google/go-cmp", "pgregory.net/rapid"},
@@ -42,13 +45,16 @@ var rules = map[string]rule{
 	"internal/pgstore":     {within: []string{"driver", "hookmigrate"}, why: "SQL text and row scanning, whatever the driver"},
 	"internal/sqlitestore": {within: []string{"driver", "hookmigrate"}, why: "SQL text and row scanning, whatever the driver"},
 	"internal/send":        {within: []string{"verify"}, why: "one HTTP attempt; the root package builds on it"},
+	"internal/spelling":    {why: "it compares two texts"},
 	"internal/route": {
 		within:  []string{"."},
 		modules: []string{"github.com/expr-lang/expr"},
 		why:     "the expression language stays out of the library",
 	},
 	"internal/config": {
-		within:  []string{".", "provider", "verify", "internal/locate", "internal/route"},
+		within: []string{
+			".", "provider", "verify", "internal/locate", "internal/route", "internal/send", "internal/spelling",
+		},
 		modules: []string{"github.com/goccy/go-yaml"},
 		why:     "settings become the library's own Config, and nothing else",
 	},
@@ -64,7 +70,7 @@ var rules = map[string]rule{
 		within: []string{
 			".", "driver", "provider", "verify", "hookadmin", "hookmigrate", "internal/app", "internal/config",
 		},
-		modules: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/lmittmann/tint", "golang.org/x/term"},
+		modules: []string{"github.com/spf13/cobra", "github.com/spf13/pflag"},
 		why:     "commands; what they do is done by others",
 	},
 	"cmd/hookonce": {within: []string{"internal/cli"}, why: "a few lines"},
@@ -81,7 +87,7 @@ var rules = map[string]rule{
 // library alone, through all that they import.
 var standardLibraryOnly = []string{
 	".", "verify", "provider", "driver", "hooksql", "hookmigrate", "hookadmin",
-	"internal/locate", "internal/pgstore", "internal/sqlitestore", "internal/send",
+	"internal/locate", "internal/pgstore", "internal/sqlitestore", "internal/send", "internal/spelling",
 }
 
 // testSupport are the packages that only tests may import. A helper that links

@@ -35,10 +35,9 @@ const (
 	maxResponseBody   = 64 << 10
 	maxRetryAfter     = 24 * time.Hour
 
-	maxConnsPerHost = 256
-	maxIdlePerHost  = 32
-	maxIdle         = 256
-	idleTimeout     = 60 * time.Second
+	maxIdlePerHost = 32
+	maxIdle        = 256
+	idleTimeout    = 60 * time.Second
 	// Dialling may outlive the attempt that began it, for the benefit of the
 	// next one; these bound it.
 	dialTimeout = 30 * time.Second
@@ -49,8 +48,7 @@ const (
 
 // Target is where a message goes.
 type Target struct {
-	// URL is an http or https URL. A user name and password in it are sent as
-	// basic authentication.
+	// URL is an http or https URL without a user name or password, see CheckURL.
 	URL string
 	// Secret signs what is sent, as Standard Webhooks; "" sends unsigned. With
 	// the prefix whsec_ the rest is base64; any other text is used as it is.
@@ -165,12 +163,14 @@ func newTransport(roots *x509.CertPool, check addressCheck) *http.Transport {
 		TLSHandshakeTimeout:    dialTimeout,
 		DisableCompression:     true,
 		MaxResponseHeaderBytes: maxResponseHeader,
-		MaxConnsPerHost:        maxConnsPerHost,
-		MaxIdleConnsPerHost:    maxIdlePerHost,
-		MaxIdleConns:           maxIdle,
-		IdleConnTimeout:        idleTimeout,
-		Protocols:              protocols,
-		HTTP2:                  &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingAfter},
+		// Destinations may share a host: a limit would let a slow one keep the
+		// others waiting. Whoever sends bounds what each has under way.
+		MaxConnsPerHost:     0,
+		MaxIdleConnsPerHost: maxIdlePerHost,
+		MaxIdleConns:        maxIdle,
+		IdleConnTimeout:     idleTimeout,
+		Protocols:           protocols,
+		HTTP2:               &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingAfter},
 	}
 }
 
@@ -206,7 +206,7 @@ func (s *Sender) Send(ctx context.Context, target *Target, msg *Message) Result 
 func (s *Sender) request(ctx context.Context, target *Target, msg *Message) (*http.Request, error) {
 	u, err := parseURL(target.URL)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", ErrRequest, err)
 	}
 	if err := checkID(msg.ID); err != nil {
 		return nil, err
@@ -220,11 +220,16 @@ func (s *Sender) request(ctx context.Context, target *Target, msg *Message) (*ht
 		return nil, fmt.Errorf("%w: %w", ErrRequest, err)
 	}
 	req.URL, req.Host, req.Header = u, u.Host, h
-	if u.User != nil {
-		password, _ := u.User.Password()
-		req.SetBasicAuth(u.User.Username(), password)
-	}
 	return req, nil
+}
+
+// CheckURL returns an error if nothing can be sent to raw: it must be an http or
+// https URL with a host, and without a user name or password, because who sends
+// is told by the signature and credentials would end up wherever URLs are shown.
+// The error never quotes raw.
+func CheckURL(raw string) error {
+	_, err := parseURL(raw)
+	return err
 }
 
 // parseURL leaves the URL out of its errors: any part of it may be a secret.
@@ -232,11 +237,13 @@ func parseURL(raw string) (*url.URL, error) {
 	u, err := url.Parse(raw)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("%w: the destination's URL is malformed", ErrRequest)
+		return nil, errors.New("the destination's URL is malformed")
 	case u.Scheme != "http" && u.Scheme != "https":
-		return nil, fmt.Errorf("%w: the destination's URL must begin with http:// or https://", ErrRequest)
+		return nil, errors.New("the destination's URL must begin with http:// or https://")
 	case u.Hostname() == "":
-		return nil, fmt.Errorf("%w: the destination's URL has no host", ErrRequest)
+		return nil, errors.New("the destination's URL has no host")
+	case u.User != nil:
+		return nil, errors.New("the destination's URL must not hold a user name or password")
 	}
 	return u, nil
 }

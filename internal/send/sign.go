@@ -24,6 +24,22 @@ func compile(secretEncoding string) *verify.Verifier {
 	return v
 }
 
+// signer returns what signs with a secret of that form.
+func signer(secret string) *verify.Verifier {
+	if strings.HasPrefix(secret, "whsec_") {
+		return signWhsec
+	}
+	return signRaw
+}
+
+// CheckSecret returns an error if secret cannot sign what is sent, see
+// Target.Secret; one that is empty cannot. It reports as weak a secret of less
+// than 16 bytes. The error never holds the secret.
+func CheckSecret(secret string) (weak bool, err error) {
+	key, err := signer(secret).ParseKey(secret)
+	return key.Weak(), err
+}
+
 // checkID holds every webhook-id to what can be signed: the signed text joins
 // it to the rest with dots.
 func checkID(id string) error {
@@ -40,10 +56,7 @@ func (s *Sender) sign(h http.Header, secret string, msg *Message) error {
 	if secret == "" {
 		return nil
 	}
-	v := signRaw
-	if strings.HasPrefix(secret, "whsec_") {
-		v = signWhsec
-	}
+	v := signer(secret)
 	key, err := v.ParseKey(secret)
 	if err != nil {
 		return fmt.Errorf("%w: the destination's secret: %w", ErrRequest, err)

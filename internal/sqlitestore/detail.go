@@ -102,7 +102,7 @@ func (r *detailReader) find(ctx context.Context, source, eventID string) (driver
 		where = ` AND ` + keyIn(len(candidates))
 		args = append(args, keyArgs(candidates)...)
 	}
-	rows, err := r.tx.QueryContext(ctx, query+where, args...)
+	rows, err := r.tx.QueryContext(ctx, query+where, args...) //nolint:sqlclosecheck // collect closes them
 	if err != nil {
 		return driver.Key{}, err
 	}

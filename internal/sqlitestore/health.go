@@ -26,7 +26,7 @@ func (s *Store) Weaknesses(ctx context.Context) ([]driver.Weakness, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sqlite: %s: %w: %w", op, driver.ErrUnavailable, err)
 	}
-	defer conn.Close() //nolint:errcheck // it goes back to the pool
+	defer conn.Close()
 	var synchronous int
 	var journal, version string
 	for query, value := range map[string]any{

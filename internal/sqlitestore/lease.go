@@ -94,7 +94,7 @@ func (t *writeTx) due(p *driver.LeaseParams, now int64) ([]driver.Message, error
 
 // collect reads all rows with scan and closes them.
 func collect[T any](rows *sql.Rows, scan func(*T) error) ([]T, error) {
-	defer rows.Close() //nolint:errcheck // rows.Err tells
+	defer rows.Close()
 	var all []T
 	for rows.Next() {
 		var one T

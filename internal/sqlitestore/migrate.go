@@ -41,7 +41,7 @@ func applied(ctx context.Context, q queryer) ([]int, error) {
 	case err != nil:
 		return nil, err
 	}
-	rows, err := q.QueryContext(ctx, selectApplied)
+	rows, err := q.QueryContext(ctx, selectApplied) //nolint:sqlclosecheck // collect closes them
 	if err != nil {
 		return nil, err
 	}

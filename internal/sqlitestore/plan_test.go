@@ -70,7 +70,7 @@ func explain(t *testing.T, db *sql.DB, query string) string {
 	for i := range args {
 		args[i] = 1
 	}
-	rows, err := db.QueryContext(t.Context(), `EXPLAIN QUERY PLAN `+query, args...)
+	rows, err := db.QueryContext(t.Context(), `EXPLAIN QUERY PLAN `+query, args...) //nolint:sqlclosecheck // collect closes them
 	if err != nil {
 		t.Fatal(err)
 	}

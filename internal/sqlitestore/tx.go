@@ -207,7 +207,7 @@ func (t *writeTx) alive() error {
 
 // exec runs a prepared statement and returns how many rows it changed.
 func (t *writeTx) exec(query string, args ...any) (int64, error) {
-	result, err := t.stmt(query).ExecContext(t.inner, args...)
+	result, err := t.stmt(query).ExecContext(t.inner, args...) //nolint:sqlclosecheck // the transaction closes its statements
 	if err != nil {
 		return 0, err
 	}
@@ -216,12 +216,12 @@ func (t *writeTx) exec(query string, args ...any) (int64, error) {
 
 // queryRow runs a prepared statement that returns at most one row.
 func (t *writeTx) queryRow(query string, args ...any) *sql.Row {
-	return t.stmt(query).QueryRowContext(t.inner, args...)
+	return t.stmt(query).QueryRowContext(t.inner, args...) //nolint:sqlclosecheck // the transaction closes its statements
 }
 
 // query runs a prepared statement that returns rows.
 func (t *writeTx) query(query string, args ...any) (*sql.Rows, error) {
-	return t.stmt(query).QueryContext(t.inner, args...)
+	return t.stmt(query).QueryContext(t.inner, args...) //nolint:sqlclosecheck // the transaction closes its statements
 }
 
 func (t *writeTx) stmt(query string) *sql.Stmt {
@@ -257,7 +257,7 @@ func (s *Store) statements(ctx context.Context) (map[string]*sql.Stmt, error) {
 	}
 	prepared := make(map[string]*sql.Stmt, len(writeStatements))
 	for _, query := range writeStatements {
-		stmt, err := s.writer.PrepareContext(ctx, query)
+		stmt, err := s.writer.PrepareContext(ctx, query) //nolint:sqlclosecheck // closed with the store
 		if err != nil {
 			// The error of Prepare is the one that matters.
 			_ = closeAll(prepared)

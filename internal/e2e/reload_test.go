@@ -1,0 +1,47 @@
+package e2e
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// SIGHUP puts new sources, destinations and routes into force, and wrong
+// settings leave the old ones where they are.
+func TestReload(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, newDatabase(t, "sqlite"), standardSettings)
+	g := w.start(t)
+	g.expect(t, push("gh-1"), "200 ok")
+	w.sink.next(t)
+
+	hangUp := func(settings, line string) {
+		t.Helper()
+		w.configure(t, settings)
+		before := strings.Count(g.log.text(), line)
+		g.signal(t, syscall.SIGHUP)
+		g.eventually(t, patience, "the log says: "+line, func() bool {
+			return strings.Count(g.log.text(), line) > before
+		})
+	}
+
+	hangUp(standardSettings+"sauces: {}\n", "settings not reloaded")
+	g.expect(t, push("gh-2"), "200 ok")
+	if got := w.sink.next(t); got.path != "/hooks" {
+		t.Errorf("under the old settings the event went to %s", got.path)
+	}
+
+	moved := strings.Replace(standardSettings, "${SINK}/hooks", "${SINK}/moved", 1)
+	moved = strings.Replace(moved, "  bare:\n", "  renamed:\n", 1)
+	hangUp(moved+"shutdown_delay: 1s\n", "settings reloaded")
+	if !strings.Contains(g.log.text(), "shutdown_delay") {
+		t.Error("the log does not name the setting that needs a restart")
+	}
+	g.expect(t, push("gh-3"), "200 ok")
+	if got := w.sink.next(t); got.path != "/moved" {
+		t.Errorf("under the new settings the event went to %s", got.path)
+	}
+	g.expect(t, newDelivery("bare", `{"id":"b-1"}`), "404")
+	g.expect(t, newDelivery("renamed", `{"id":"b-1"}`), "200 ok")
+	w.sink.next(t)
+}

@@ -1,0 +1,31 @@
+package spelling
+
+import "testing"
+
+func TestEdits(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		a, b string
+		want int
+	}{
+		{"", "", 0},
+		{"", "abc", 3},
+		{"stripe", "stripe", 0},
+		{"strpe", "stripe", 1},
+		{"stripee", "stripe", 1},
+		{"strope", "stripe", 1},
+		{"stirpe", "stripe", 1},
+		{"abcd", "badc", 2},
+		{"ca", "abc", 3}, // what was swapped is not edited again
+		{"kitten", "sitting", 3},
+		{"abc", "xyz", 3},
+		{"é", "e", 2}, // bytes
+	} {
+		if got := Edits(tt.a, tt.b); got != tt.want {
+			t.Errorf("from %q to %q: %d edits, want %d", tt.a, tt.b, got, tt.want)
+		}
+		if got := Edits(tt.b, tt.a); got != tt.want {
+			t.Errorf("from %q to %q: %d edits, want %d", tt.b, tt.a, got, tt.want)
+		}
+	}
+}
