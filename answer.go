@@ -34,7 +34,7 @@ func (in *Inbox) answerClaimed(ctx context.Context, d *delivery, u *claimUnit, m
 		}
 	}
 	if len(malformed) > 0 {
-		in.log.Warn("quarantined: verified, but without one clear event", slog.String("source", src.Name),
+		in.log.Warn("quarantined: no single event id could be read", slog.String("source", src.Name),
 			slog.Int("items", len(malformed)), slog.String("reason", malformed[0].Reason))
 		if durable == 0 {
 			return answerMalformed(src, malformed[0].Reason)
@@ -62,7 +62,7 @@ func answerMalformed(src *source, reason string) *answer {
 	switch {
 	case src.Malformed != MalformedQuarantine:
 		return refused(http.StatusBadRequest,
-			"The request is authentic, but no single event id could be read from it. It was kept for the operator.",
+			"No single event id could be read from the request. It was kept for the operator.",
 			"malformed: "+reason, nil)
 	case src.Ack != nil:
 		return src.Ack.answer()

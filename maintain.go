@@ -56,9 +56,9 @@ func (in *Inbox) pruneAgain(ctx context.Context) {
 }
 
 func (in *Inbox) maintainStep(ctx context.Context, what string, step func(context.Context) error) {
-	ctx, cancel := context.WithTimeout(ctx, maintainTimeout)
+	stepCtx, cancel := context.WithTimeout(ctx, maintainTimeout)
 	defer cancel()
-	if err := step(ctx); err != nil && ctx.Err() == nil {
+	if err := step(stepCtx); err != nil && ctx.Err() == nil {
 		in.log.Warn("maintenance failed, will be tried again: "+what, slog.Any("error", err))
 	}
 }

@@ -22,6 +22,7 @@ const (
 	// drainTimeout bounds the sends that are under way when Run is to end.
 	drainTimeout = 10 * time.Second
 	relayTimeout = 10 * time.Second // for one statement
+	warnInterval = 30 * time.Second // between two lines about a database that is down
 	maxRetryMax  = 366 * 24 * time.Hour
 )
 
@@ -127,10 +128,12 @@ func (r *relay) run(ctx context.Context) {
 func (r *relay) loop(ctx, sendCtx context.Context) {
 	poll := time.NewTicker(pollInterval)
 	defer poll.Stop()
+	var warned time.Time
 	for {
 		more, err := r.step(ctx, sendCtx)
-		if err != nil && ctx.Err() == nil {
-			r.log.Warn("leasing messages failed, will be tried again", slog.Any("error", err))
+		if err != nil && ctx.Err() == nil && time.Since(warned) > warnInterval {
+			r.log.Warn("leasing messages failed, and is tried again every second", slog.Any("error", err))
+			warned = time.Now()
 		}
 		if more && ctx.Err() == nil {
 			continue

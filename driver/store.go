@@ -262,6 +262,9 @@ type MessageLease struct {
 }
 
 // PruneParams are the parameters of Store.Prune.
+//
+// A window that is not positive is an error, so that a forgotten one does not
+// mean "keep nothing"; in Sources it stands for that of all sources.
 type PruneParams struct {
 	DedupeWindow time.Duration            // how long an identity is kept after the event was received
 	Retention    time.Duration            // how long bodies and headers are kept

@@ -15,6 +15,7 @@ func pruneCases() []testCase {
 		{"Retention", pruneRetention},
 		{"BothInOneCall", pruneBoth},
 		{"PerSource", prunePerSource},
+		{"ForgottenWindow", pruneForgottenWindow},
 		{"Chunks", pruneChunks},
 		{"WhatIsOwedStays", pruneOwed},
 		{"EverythingOfAnEvent", pruneEverything},
@@ -100,6 +101,21 @@ func prunePerSource(f *fixture) {
 	f.absent("other", "evt_1")
 	f.event("long", "evt_1")
 	f.event("it's", "evt_1")
+}
+
+// pruneForgottenWindow leaves windows out: that never means "keep nothing".
+func pruneForgottenWindow(f *fixture) {
+	f.claimNew(t0, newClaim("stripe", "evt_1", "{}"))
+	for _, p := range []*driver.PruneParams{{}, {DedupeWindow: day}, {Retention: day}, {DedupeWindow: -day, Retention: day}} {
+		p.Now = t0.Add(time.Minute)
+		if got, err := f.s.Prune(f.Context(), p); err == nil {
+			f.Errorf("Prune(%+v) = %+v, want an error", p, got)
+		}
+	}
+	p := windows(10*day, t0.Add(5*day))
+	p.Sources = map[string]driver.SourceWindows{"stripe": {Retention: day}}
+	same(f, "pruned with one window of the source", driver.PruneResult{Bodies: 1}, f.prune(p))
+	f.event("stripe", "evt_1")
 }
 
 func pruneChunks(f *fixture) {

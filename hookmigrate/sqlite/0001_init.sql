@@ -174,7 +174,7 @@ SELECT
     CASE e.work
         WHEN 1 THEN (SELECT s.failed_at FROM hookonce_event_state s WHERE s.key = e.key AND s.state = 3)
         ELSE
-            (SELECT CASE WHEN sum(m.state IN (0, 1)) = 0 THEN max(m.failed_at) END
+            (SELECT CASE WHEN sum(m.state IN (0, 1)) = 0 AND sum(m.state = 3) > 0 THEN max(m.failed_at) END
              FROM hookonce_message m WHERE m.event_key = e.key)
     END AS failed_at,
     CASE e.work
@@ -224,4 +224,4 @@ WHERE state = 'dead'
     );
 
 INSERT INTO hookonce_schema_migration (version, name, applied_at)
-VALUES (1, 'init', CAST(unixepoch('subsec') * 1000000 AS INTEGER));
+VALUES (1, 'init', CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER));

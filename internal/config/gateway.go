@@ -68,6 +68,13 @@ func (l *loader) unknownVariables() {
 	}
 }
 
+// unsafeSettings are the names that allow_unsafe takes: those of PostgreSQL, then
+// those of SQLite.
+var unsafeSettings = []string{
+	"fsync", "full_page_writes", "synchronous_commit",
+	"synchronous", "journal_mode", "sqlite_version", "shared_filesystem",
+}
+
 func (l *loader) settings(root *node, flags *Flags) *Settings {
 	top := l.mapping(root, topKeys...)
 	s := &Settings{
@@ -80,10 +87,7 @@ func (l *loader) settings(root *node, flags *Flags) *Settings {
 	}
 	l.listeners(s, top, flags)
 	for _, n := range l.list(top.get("allow_unsafe")) {
-		if name, ok := l.text(n); ok {
-			if strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789_.") != "" || name == "" {
-				l.fault(n, "%s is no name of a database setting, as fsync", n.shown())
-			}
+		if name := l.choice(n, unsafeSettings...); name != "" {
 			s.AllowUnsafe = append(s.AllowUnsafe, name)
 		}
 	}
@@ -95,6 +99,9 @@ func (l *loader) settings(root *node, flags *Flags) *Settings {
 		DedupeWindow:   or(l.duration(window, 1, maxAge), hookonce.DefaultDedupeWindow),
 		Retention:      or(l.duration(retention, 1, maxAge), hookonce.DefaultRetention),
 		UnverifiedRate: or(l.rate(rate), hookonce.DefaultUnverifiedRate),
+	}
+	if retention != nil && s.Inbox.Retention > s.Inbox.DedupeWindow {
+		l.warnOfRetention(retention, s.Inbox.Retention, s.Inbox.DedupeWindow)
 	}
 	flagSources := l.flagSources(flags.Sources)
 	_, sqlite := s.SQLitePath()

@@ -39,9 +39,11 @@ type sourceReader struct {
 func (l *loader) sources(r *sourceReader, n *node, flags []field) []hookonce.Source {
 	var out []hookonce.Source
 	l.named(n, "source", func(name string, value *node) {
-		if !slices.ContainsFunc(flags, func(f field) bool { return f.key == name }) {
-			out = append(out, r.source(name, value))
+		if slices.ContainsFunc(flags, func(f field) bool { return f.key == name }) {
+			l.warn(value, "a --source flag replaces this source, with its secrets")
+			return
 		}
+		out = append(out, r.source(name, value))
 	})
 	for _, f := range flags {
 		out = append(out, r.source(f.key, f.value))
@@ -135,6 +137,9 @@ func (r *sourceReader) ofProvider(s *hookonce.Source, n *node, m mapping, spec *
 		r.warn(n, "unsigned: anyone can send to /webhooks/%s", s.Name)
 	}
 	r.checkWindow(s, n, m.get("dedupe_window"), spec)
+	if window := or(s.DedupeWindow, r.window); s.Retention > window {
+		r.warnOfRetention(m.get("retention"), s.Retention, window)
+	}
 }
 
 // nodeFor returns the value that stands under field, as "event.id", of the
@@ -204,6 +209,11 @@ func (r *sourceReader) checkWindow(s *hookonce.Source, n, own *node, spec *provi
 	}
 	r.warn(at, "the dedupe window of source %s (%s) is shorter than %s retries (%s): a late retry takes effect again",
 		s.Name, showDuration(window), spec.Name, showDuration(spec.Retry.Window))
+}
+
+func (l *loader) warnOfRetention(n *node, retention, window time.Duration) {
+	l.warn(n, "a retention of %s is longer than the dedupe window of %s: bodies go with the identity, at the end of the window",
+		showDuration(retention), showDuration(window))
 }
 
 func (r *sourceReader) consume(s *hookonce.Source, n *node) {

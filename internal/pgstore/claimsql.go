@@ -36,6 +36,10 @@ const knownSQL = `
 //	          before the first event; a void row is taken over
 //	claimed   the events; one whose body another event has, under BodyRefuse, is
 //	          left out
+//	barrier   with synchronous standbys: writes to the log, so that the commit of
+//	          a batch of nothing but duplicates waits for them too. The first
+//	          delivery's wait may have been cut off, and its event, which is
+//	          visible by then, stand on the primary alone
 //	the rest  what the claimed events owe
 //
 // "x IN (SELECT ...) IS TRUE" keeps the planner from turning the IN into a join,
@@ -86,10 +90,14 @@ WITH setting AS MATERIALIZED (
 	FROM setting
 	CROSS JOIN unnest($14::text[], $15::bytea[], $16::text[], $17::text[]) AS m (id, event_key, route, destination)
 	WHERE (m.event_key IN (SELECT key FROM claimed)) IS TRUE
+), barrier AS MATERIALIZED (
+	SELECT count(pg_logical_emit_message(true, 'hookonce', '')) AS n
+	FROM setting
+	WHERE current_setting('synchronous_standby_names') <> ''
 )
 SELECT
 	place,
-	(key IN (SELECT key FROM claimed)) IS TRUE,
+	(SELECT n FROM barrier) IS NOT NULL AND (key IN (SELECT key FROM claimed)) IS TRUE,
 	((body_key, key) IN (SELECT body_key, key FROM body_new)) IS TRUE,
 	known_sha256, coalesce(dead, false), seen_key, seen_id
 FROM input`

@@ -8,9 +8,10 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// Now implements [driver.Store].
+// Now implements [driver.Store]. It asks by the way that claims take, so that it
+// tells of them, and not of how busy listings are.
 func (s *Store) Now(ctx context.Context) (now time.Time, err error) {
-	err = read(ctx, s.pools.Admin, "reading the clock", func(r Rows) error {
+	err = read(ctx, s.pools.Receive, "reading the clock", func(r Rows) error {
 		return r.Scan(&now)
 	}, "SELECT clock_timestamp()")
 	return now.UTC(), err

@@ -12,23 +12,17 @@ import (
 // lostLease is the error of a message whose last lease ran out.
 const lostLease = "the lease of the last attempt ran out before its outcome was recorded"
 
-// maxUsedUp bounds how many messages one Lease makes dead.
-const maxUsedUp = 1000
-
 const (
-	// A message that is pending with its attempts used up got there by a
-	// release or by a lower limit.
+	// A message that is due with its attempts used up had its last lease run
+	// out, or was left by a higher limit.
 	buryUsedUp = `UPDATE hookonce_message
 		SET state = 3, failed_at = ?, last_error = CASE state WHEN 1 THEN ? ELSE last_error END
-		WHERE id IN (
-			SELECT id FROM hookonce_message
-			WHERE destination = ? AND state IN (0, 1) AND due_at <= ? AND attempts >= ?
-			ORDER BY due_at LIMIT ?)`
+		WHERE id = ?`
 
 	selectDue = `SELECT m.id, m.event_key, m.token + 1, m.attempts + 1, m.generation, e.source, e.event_id, e.type,
 			m.route, m.destination, e.received_at, e.headers, e.body
 		FROM hookonce_message m JOIN hookonce_event e ON e.key = m.event_key
-		WHERE m.destination = ? AND m.state IN (0, 1) AND m.due_at <= ? AND m.attempts < ?
+		WHERE m.destination = ? AND m.state IN (0, 1) AND m.due_at <= ?
 		ORDER BY m.due_at, m.id LIMIT ?`
 
 	takeLease = `UPDATE hookonce_message SET state = 1, token = ?, attempts = ?, due_at = ? WHERE id = ?`
@@ -49,35 +43,51 @@ func (s *Store) Lease(ctx context.Context, p *driver.LeaseParams) ([]driver.Mess
 	if p.Limit <= 0 {
 		return nil, nil
 	}
-	var leased []driver.Message
-	err := s.write(ctx, "lease", func(t *writeTx) error {
-		now := clock(p.Now)
-		if _, err := t.exec(buryUsedUp, now, lostLease, p.Destination, now, p.MaxAttempts, maxUsedUp); err != nil {
+	for {
+		var leased []driver.Message
+		buried := 0
+		err := s.write(ctx, "lease", func(t *writeTx) (err error) {
+			leased, buried, err = t.lease(p, clock(p.Now))
 			return err
-		}
-		due, err := t.due(p, now)
+		})
 		if err != nil {
-			return err
+			return nil, err
 		}
-		until := now + p.For.Microseconds()
-		for i := range due {
-			m := &due[i]
-			if _, err := t.exec(takeLease, m.Token, m.Attempt, until, m.ID); err != nil {
-				return err
-			}
+		// Where all that was due had used up its attempts, there may be more.
+		if len(leased) > 0 || buried == 0 {
+			return leased, nil
 		}
-		leased = due
-		return nil
-	})
-	if err != nil {
-		return nil, err
 	}
-	return leased, nil
 }
 
-// due returns the messages to lease as they will be under their leases.
+// lease takes what is due, no more rows than the limit: the write lock is held,
+// and a backlog must not make that longer.
+func (t *writeTx) lease(p *driver.LeaseParams, now int64) (leased []driver.Message, buried int, err error) {
+	due, err := t.due(p, now)
+	if err != nil {
+		return nil, 0, err
+	}
+	until := now + p.For.Microseconds()
+	for i := range due {
+		m := &due[i]
+		if m.Attempt > p.MaxAttempts {
+			if _, err := t.exec(buryUsedUp, now, lostLease, m.ID); err != nil {
+				return nil, 0, err
+			}
+			buried++
+			continue
+		}
+		if _, err := t.exec(takeLease, m.Token, m.Attempt, until, m.ID); err != nil {
+			return nil, 0, err
+		}
+		leased = append(leased, *m)
+	}
+	return leased, buried, nil
+}
+
+// due returns the messages that are due as they would be under their leases.
 func (t *writeTx) due(p *driver.LeaseParams, now int64) ([]driver.Message, error) {
-	rows, err := t.query(selectDue, p.Destination, now, p.MaxAttempts, p.Limit)
+	rows, err := t.query(selectDue, p.Destination, now, p.Limit)
 	if err != nil {
 		return nil, err
 	}

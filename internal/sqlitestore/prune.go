@@ -73,6 +73,9 @@ type pruner struct {
 
 // Prune implements driver.Store.
 func (s *Store) Prune(ctx context.Context, p *driver.PruneParams) (*driver.PruneResult, error) {
+	if p.DedupeWindow <= 0 || p.Retention <= 0 {
+		return nil, errors.New("sqlite: pruning: the dedupe window and the retention must be positive")
+	}
 	run := &pruner{store: s, p: p, now: clock(p.Now), chunk: p.Chunk}
 	if run.chunk <= 0 {
 		run.chunk = defaultChunk
@@ -88,9 +91,12 @@ func (s *Store) Prune(ctx context.Context, p *driver.PruneParams) (*driver.Prune
 // windows returns before which time the identities and the bodies of a source
 // are past their windows.
 func (r *pruner) windows(source string) (identities, bodies int64) {
-	w, ok := r.p.Sources[source]
-	if !ok {
-		w = driver.SourceWindows{DedupeWindow: r.p.DedupeWindow, Retention: r.p.Retention}
+	w := r.p.Sources[source]
+	if w.DedupeWindow <= 0 {
+		w.DedupeWindow = r.p.DedupeWindow
+	}
+	if w.Retention <= 0 {
+		w.Retention = r.p.Retention
 	}
 	return r.before(w.DedupeWindow), r.before(w.Retention)
 }

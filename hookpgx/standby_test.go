@@ -1,0 +1,63 @@
+package hookpgx_test
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/dbtest"
+)
+
+// While the synchronous standby is out of reach, the first delivery of an event
+// is not known to be durable. Its row is on the primary and visible all the
+// same, once the wait was given up: a duplicate must not be told that it is
+// safe.
+func TestDuplicateWaitsForTheStandby(t *testing.T) {
+	t.Parallel()
+	server := dbtest.StartServer(t, nil)
+	w := connect(t, server.DSN(), "hookonce", nil)
+	if _, err := w.Apply(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	standbys := func(names string) {
+		t.Helper()
+		if _, err := w.pool.Exec(t.Context(), "ALTER SYSTEM SET synchronous_standby_names = '"+names+"'"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.pool.Exec(t.Context(), "SELECT pg_reload_conf()"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	claim := func(id string) error {
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		defer cancel()
+		_, err := w.Claim(ctx, &driver.ClaimParams{Claims: []driver.Claim{newClaim(id)}})
+		return err
+	}
+	standbys("nobody_here")
+	// The reload takes a moment to reach every process of the server.
+	first := ""
+	for i := 0; first == ""; i++ {
+		id := strconv.Itoa(i)
+		switch err := claim(id); {
+		case errors.Is(err, driver.ErrCommitUnknown):
+			first = id
+		case err != nil || i > 10_000:
+			t.Fatalf("claim %d with the standby out of reach: %v", i, err)
+		}
+	}
+	for _, delivery := range []string{"a duplicate", "another"} {
+		if err := claim(first); !errors.Is(err, driver.ErrCommitUnknown) {
+			t.Errorf("%s: error %v, want ErrCommitUnknown", delivery, err)
+		}
+	}
+	standbys("")
+	for i := 0; claim(first) != nil; i++ {
+		if i > 100 {
+			t.Fatal("duplicates are not claimed once there is no standby to wait for")
+		}
+	}
+}
