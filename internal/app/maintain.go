@@ -5,7 +5,10 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"os"
+	"path/filepath"
 
 	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
@@ -33,6 +36,34 @@ func Migrations(settings *config.Settings) []driver.Migration {
 		return hookmigrate.SQLite()
 	}
 	return hookmigrate.Postgres(hookpgx.DefaultSchema)
+}
+
+// SchemaStatus returns every step of the schema that this program knows or the
+// database of the settings has. A SQLite file that is not there has none of
+// them, and is not made.
+func SchemaStatus(ctx context.Context, settings *config.Settings) ([]hookmigrate.Step, error) {
+	if path, ok := settings.SQLitePath(); ok && canBeMade(path) {
+		var steps []hookmigrate.Step
+		for _, m := range Migrations(settings) {
+			steps = append(steps, hookmigrate.Step{Version: m.Version, Name: m.Name})
+		}
+		return steps, nil
+	}
+	store, err := OpenStore(ctx, settings)
+	if err != nil {
+		return nil, err
+	}
+	steps, err := hookmigrate.Status(ctx, store)
+	return steps, errors.Join(err, store.Close())
+}
+
+// canBeMade reports whether the file is not there, and its folder is.
+func canBeMade(path string) bool {
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		return false
+	}
+	folder, err := os.Stat(filepath.Dir(path))
+	return err == nil && folder.IsDir()
 }
 
 // SQLiteVersion returns the version of the SQLite library in this program.

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -30,8 +31,8 @@ func prepareSchema(ctx context.Context, store driver.Store, auto bool, log *slog
 // works with. The error matches driver.ErrSchema.
 func CheckSchema(ctx context.Context, store driver.Store) error {
 	err := hookmigrate.Check(ctx, store)
-	if err == nil {
-		return nil
+	if !errors.Is(err, driver.ErrSchema) {
+		return err
 	}
 	return &Error{Err: err, Remedy: "hookonce migrate status"}
 }

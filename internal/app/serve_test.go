@@ -3,6 +3,7 @@ package app
 import (
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -102,7 +103,7 @@ func TestServeWaitsForItsDatabase(t *testing.T) {
 
 	r := serve(t, s)
 	line := r.await(t, "until")
-	if line["level"] != "WARN" || line["error"] == nil {
+	if text, _ := line["error"].(string); line["level"] != "WARN" || text == "" || strings.ContainsAny(text, "\n\t") {
 		t.Errorf("it waits with the log line %v", line)
 	}
 	server.Restart(t)
@@ -115,6 +116,46 @@ func TestServeWaitsForItsDatabase(t *testing.T) {
 	password, _, _ = strings.Cut(password, "@")
 	if password == "" || strings.Contains(early.log.text()+r.log.text(), password) {
 		t.Error("the log tells the database's password")
+	}
+}
+
+// Waiting heals neither of these.
+func TestServeDoesNotWaitForWhatOnlyAPersonEnds(t *testing.T) {
+	t.Parallel()
+	dsn, err := url.Parse(dbtest.StartServer(t, nil).DSN())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name, hint string
+		change     func(*url.URL)
+	}{
+		{"wrong password", "user and password", func(u *url.URL) { u.User = url.UserPassword(u.User.Username(), "wrong") }},
+		{"no such role", "user and password", func(u *url.URL) { u.User = url.UserPassword("nobody", "wrong") }},
+		{"no such database", "create that database", func(u *url.URL) { u.Path = "/none" }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			other := *dsn
+			tt.change(&other)
+			r := serve(t, settings(t, "database: "+other.String()))
+			wantHint(t, r.wait(t), "reaching the database", tt.hint)
+			if strings.Contains(r.log.text(), "waiting") {
+				t.Errorf("it waited:\n%s", r.log.text())
+			}
+		})
+	}
+}
+
+func TestServeRefusesAFileThatIsNoDatabase(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "test.db")
+	if err := os.WriteFile(path, []byte(strings.Repeat("This is a text. ", 64)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := serve(t, settings(t, "database: sqlite:"+path))
+	wantHint(t, r.wait(t), path, "no SQLite database")
+	if strings.Contains(r.log.text(), "waiting") {
+		t.Errorf("it waited:\n%s", r.log.text())
 	}
 }
 

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -81,28 +83,34 @@ func openStore(ctx context.Context, settings *config.Settings) (driver.Store, er
 	if _, err := store.Now(ctx); err != nil {
 		return nil, errors.Join(&Error{
 			Err:    fmt.Errorf("reaching the database: %w", err),
-			Remedy: "check that it runs, and the setting database",
+			Remedy: cmp.Or(lastingRemedy(err), "check that it runs, and the setting database"),
 		}, closeStore(store))
 	}
 	return store, nil
 }
 
 // awaitStore is CreateStore for serve: a database that cannot be reached is
-// tried again until awaitLimit has passed.
+// tried again until awaitLimit has passed, unless trying cannot help.
 func awaitStore(ctx context.Context, settings *config.Settings, log *slog.Logger) (driver.Store, error) {
 	deadline := time.Now().Add(awaitLimit)
 	for {
 		store, err := CreateStore(ctx, settings)
-		if err == nil || !errors.Is(err, driver.ErrUnavailable) || time.Now().Add(awaitPause).After(deadline) {
+		if err == nil || !mayHeal(err) || time.Now().Add(awaitPause).After(deadline) {
 			return store, err
 		}
-		log.Warn("waiting for the database", "until", deadline.UTC().Format(time.RFC3339), "error", err)
+		// The driver tells of every address on a line of its own.
+		log.Warn("waiting for the database", "until", deadline.UTC().Format(time.RFC3339),
+			"error", strings.Join(strings.Fields(err.Error()), " "))
 		select {
 		case <-time.After(awaitPause):
 		case <-ctx.Done():
 			return nil, err
 		}
 	}
+}
+
+func mayHeal(err error) bool {
+	return errors.Is(err, driver.ErrUnavailable) && lastingRemedy(err) == ""
 }
 
 var errStillInUse = errors.New("a connection to the database did not close")
@@ -132,18 +140,46 @@ func (s *pooledStore) Close() error {
 	return err
 }
 
-func openPostgres(ctx context.Context, settings *config.Settings) (driver.Store, error) {
-	cfg, err := pgxpool.ParseConfig(settings.Database)
+// CheckDatabase refuses a PostgreSQL URL in the settings that its driver cannot
+// read, without opening it. The error is an *Error that never quotes the URL.
+func CheckDatabase(settings *config.Settings) error {
+	if _, ok := settings.SQLitePath(); ok {
+		return nil
+	}
+	_, err := parsePostgres(settings.Database)
+	return err
+}
+
+func parsePostgres(url string) (*pgxpool.Config, error) {
+	cfg, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		// The error may quote a part of the password, of a URL in which it is
 		// what cannot be read.
 		return nil, &Error{
-			Err:    errors.New("the setting database is not a PostgreSQL URL that can be used"),
+			Err:    errors.New("it is not a PostgreSQL URL that can be used"),
 			Remedy: "postgres://USER:PASSWORD@HOST:5432/DATABASE?sslmode=require, with other characters of USER and PASSWORD percent-encoded",
 		}
 	}
-	if cfg.ConnConfig.RuntimeParams["application_name"] == "" {
-		cfg.ConnConfig.RuntimeParams["application_name"] = "hookonce"
+	return cfg, nil
+}
+
+// workSettings are those of the pool for leases, outcomes and pruning, unless
+// the URL has its own: a gateway that is frozen or cut off must not hold its
+// locks for hours.
+var workSettings = map[string]string{
+	"application_name":                    "hookonce",
+	"idle_in_transaction_session_timeout": "60s",
+}
+
+func openPostgres(ctx context.Context, settings *config.Settings) (driver.Store, error) {
+	cfg, err := parsePostgres(settings.Database)
+	if err != nil {
+		return nil, fmt.Errorf("the setting database: %w", err)
+	}
+	for name, value := range workSettings {
+		if cfg.ConnConfig.RuntimeParams[name] == "" {
+			cfg.ConnConfig.RuntimeParams[name] = value
+		}
 	}
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
@@ -162,7 +198,17 @@ func openSQLite(_ context.Context, settings *config.Settings) (driver.Store, err
 	if err := checkFileSystem(path, settings.AllowUnsafe); err != nil {
 		return nil, err
 	}
-	return hooksql.OpenSQLite(sqliteDriver, path)
+	if err := refuseHardLinks(path); err != nil {
+		return nil, err
+	}
+	store, err := hooksql.OpenSQLite(sqliteDriver, path)
+	if err != nil {
+		return nil, &Error{
+			Err:    fmt.Errorf("opening the database %s: %w", path, err),
+			Remedy: cmp.Or(lastingRemedy(err), "check that no other program keeps the file locked, and the setting database"),
+		}
+	}
+	return store, nil
 }
 
 // createFile makes the file of a database, for this user only: it holds what
@@ -172,7 +218,7 @@ func createFile(path string) error {
 	if err != nil {
 		return &Error{
 			Err:    fmt.Errorf("opening the database: %w", err),
-			Remedy: "check the setting database; its folder must be there and writable for this user",
+			Remedy: "check the setting database; its folder must be there, and folder and file writable for this user",
 		}
 	}
 	return file.Close()

@@ -170,10 +170,23 @@ type hinter interface{ Hint() string }
 // nothing of it reaches the terminal unescaped.
 func (p *program) report(err error) {
 	fmt.Fprintf(p.stderr, "Error: %s\n", printableLines(err.Error()))
-	var h hinter
-	if errors.As(err, &h) && h.Hint() != "" {
-		fmt.Fprintf(p.stderr, "Try: %s\n", printableLines(h.Hint()))
+	if hint := hintFor(err); hint != "" {
+		fmt.Fprintf(p.stderr, "Try: %s\n", printableLines(hint))
 	}
+}
+
+// hintFor returns the hint of err, or where it has none the one of its kind.
+func hintFor(err error) string {
+	var h hinter
+	switch {
+	case errors.As(err, &h) && h.Hint() != "":
+		return h.Hint()
+	case errors.Is(err, driver.ErrSchema):
+		return "hookonce migrate status"
+	case errors.Is(err, driver.ErrUnavailable):
+		return "check that the database runs and that this user may use it, and the setting database"
+	}
+	return ""
 }
 
 func exitCode(err error) int {

@@ -34,7 +34,13 @@ func (p *program) configCheckCommand() *cobra.Command {
 			}
 			file = args[0]
 		}
-		text, ok := config.Check(p.loadOptions(file, config.Flags{}))
+		options := p.loadOptions(file, config.Flags{})
+		text, ok := config.Check(options)
+		if settings, err := config.Load(options); err == nil {
+			if err := p.checkDatabase(settings, ""); err != nil {
+				text, ok = err.Error()+"\n"+text, false
+			}
+		}
 		fmt.Fprint(p.stdout, printableLines(text))
 		if !ok {
 			return &app.Error{Err: errors.New("the settings cannot be used"), Remedy: "mend what is listed on the standard output"}

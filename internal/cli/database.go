@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -37,11 +38,42 @@ func (p *program) load(f *settingsFlags) (*config.Settings, error) {
 func (p *program) loadWith(f *settingsFlags, flags config.Flags) (*config.Settings, error) {
 	flags.Database = f.database
 	settings, err := config.Load(p.loadOptions(f.config, flags))
+	if err == nil {
+		err = p.checkDatabase(settings, f.database)
+	}
 	var faults *config.Faults
 	if errors.As(err, &faults) {
 		return nil, &app.Error{Err: fmt.Errorf("the settings cannot be used:\n%w", err), Remedy: "mend them; hookonce config check reads them again"}
 	}
 	return settings, err
+}
+
+// checkDatabase returns the fault of a database that its driver cannot read,
+// which reading the settings leaves to the driver. flag is the one of
+// --database.
+func (p *program) checkDatabase(settings *config.Settings, flag string) error {
+	err := app.CheckDatabase(settings)
+	if err == nil {
+		return nil
+	}
+	const variable = "HOOKONCE_DATABASE"
+	fault := config.Fault{Path: "database", Message: err.Error()}
+	var h hinter
+	if errors.As(err, &h) {
+		fault.Hint = h.Hint()
+	}
+	switch {
+	case flag != "":
+		fault.Path = "--database"
+	case slices.ContainsFunc(p.environ, func(entry string) bool {
+		value, ok := strings.CutPrefix(entry, variable+"=")
+		return ok && value != ""
+	}):
+		fault.Path = variable
+	case settings.File != "":
+		fault.Path = settings.File + ": database"
+	}
+	return &config.Faults{File: settings.File, List: []config.Fault{fault}}
 }
 
 func (p *program) loadOptions(file string, flags config.Flags) config.LoadOptions {
@@ -60,19 +92,14 @@ func using(ctx context.Context, settings *config.Settings, open openFunc, work f
 	return errors.Join(work(ctx, store), store.Close())
 }
 
-// withAnySchema calls work with the database of the settings as it is.
-func (p *program) withAnySchema(ctx context.Context, f *settingsFlags, work func(context.Context, driver.Store) error) error {
+// withStore calls work with the database of the settings where its schema is
+// the one of this program. It never migrates: a running gateway may be older.
+func (p *program) withStore(ctx context.Context, f *settingsFlags, work func(context.Context, driver.Store) error) error {
 	settings, err := p.load(f)
 	if err != nil {
 		return err
 	}
-	return using(ctx, settings, app.OpenStore, work)
-}
-
-// withStore calls work with the database of the settings where its schema is
-// the one of this program. It never migrates: a running gateway may be older.
-func (p *program) withStore(ctx context.Context, f *settingsFlags, work func(context.Context, driver.Store) error) error {
-	return p.withAnySchema(ctx, f, onOwnSchema(work))
+	return using(ctx, settings, app.OpenStore, onOwnSchema(work))
 }
 
 // onOwnSchema is work, for a store whose schema is the one of this program.

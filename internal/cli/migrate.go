@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -81,26 +82,28 @@ func (p *program) migrateStatusCommand() *cobra.Command {
 	flags := addSettingsFlags(cmd)
 	addJSONFlag(cmd, &asJSON)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return p.withAnySchema(cmd.Context(), flags, func(ctx context.Context, store driver.Store) error {
-			steps, err := hookmigrate.Status(ctx, store)
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				out := struct {
-					Steps []schemaStep `json:"steps"`
-				}{Steps: []schemaStep{}}
-				for _, s := range steps {
-					out.Steps = append(out.Steps, schemaStep(s))
-				}
-				return writeJSON(p.stdout, out)
-			}
-			t := newTable(p.stdout, "VERSION", "NAME", "STATUS")
+		settings, err := p.load(flags)
+		if err != nil {
+			return err
+		}
+		steps, err := app.SchemaStatus(cmd.Context(), settings)
+		if err != nil {
+			return err
+		}
+		if asJSON {
+			out := struct {
+				Steps []schemaStep `json:"steps"`
+			}{Steps: []schemaStep{}}
 			for _, s := range steps {
-				t.row(strconv.Itoa(s.Version), orDash(s.Name), stepStatus(s))
+				out.Steps = append(out.Steps, schemaStep(s))
 			}
-			return t.Flush()
-		})
+			return writeJSON(p.stdout, out)
+		}
+		t := newTable(p.stdout, "VERSION", "NAME", "STATUS")
+		for _, s := range steps {
+			t.row(strconv.Itoa(s.Version), orDash(s.Name), stepStatus(s))
+		}
+		return t.Flush()
 	}
 	return cmd
 }
@@ -125,35 +128,40 @@ func (p *program) migrateSQLCommand() *cobra.Command {
 	flags := addSettingsFlags(cmd)
 	cmd.Flags().BoolVar(&all, "all", false, "print every step, without asking the database")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if all {
-			settings, err := p.load(flags)
-			if err != nil {
-				return err
-			}
-			p.printSQL(app.Migrations(settings), nil)
-			return nil
+		settings, err := p.load(flags)
+		if err != nil {
+			return err
 		}
-		return p.withAnySchema(cmd.Context(), flags, func(ctx context.Context, store driver.Store) error {
-			steps, err := hookmigrate.Status(ctx, store)
-			if err != nil {
+		var done []hookmigrate.Step
+		if !all {
+			if done, err = app.SchemaStatus(cmd.Context(), settings); err != nil {
 				return err
 			}
-			p.printSQL(store.Migrations(), steps)
-			return nil
-		})
+		}
+		begin := "BEGIN"
+		if _, sqlite := settings.SQLitePath(); sqlite {
+			begin = "BEGIN IMMEDIATE"
+		}
+		p.printSQL(app.Migrations(settings), done, begin)
+		return nil
 	}
 	return cmd
 }
 
-// printSQL prints the migrations that done does not call applied.
-func (p *program) printSQL(migrations []driver.Migration, done []hookmigrate.Step) {
+// printSQL prints the migrations that done does not call applied, in one
+// transaction: half a schema is one that nothing can mend.
+func (p *program) printSQL(migrations []driver.Migration, done []hookmigrate.Step, begin string) {
 	applied := make(map[int]bool)
 	for _, step := range done {
 		applied[step.Version] = step.Applied
 	}
-	for _, m := range migrations {
-		if !applied[m.Version] {
-			fmt.Fprintf(p.stdout, "-- step %d: %s\n%s\n", m.Version, m.Name, m.SQL)
-		}
+	missing := slices.DeleteFunc(slices.Clone(migrations), func(m driver.Migration) bool { return applied[m.Version] })
+	if len(missing) == 0 {
+		return
 	}
+	fmt.Fprintf(p.stdout, "%s;\n\n", begin)
+	for _, m := range missing {
+		fmt.Fprintf(p.stdout, "-- step %d: %s\n%s\n", m.Version, m.Name, m.SQL)
+	}
+	fmt.Fprintln(p.stdout, "COMMIT;")
 }
