@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"time"
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/provider"
@@ -105,20 +106,35 @@ func answerBatch(u *claimUnit, malformed int) *answer {
 	return accepted(body)
 }
 
+// logClaim tells what is remarkable about a claim, at the rate of refusals: who
+// captured one delivery can make any number of them.
 func (in *Inbox) logClaim(claim *driver.Claim, result *claimResult) {
-	log := in.log.With(slog.String("source", claim.Source), slog.String("event_id", claim.EventID))
-	if result.RepeatOf != "" {
-		log.Warn("a body was seen before under another event id",
-			slog.String("first_event_id", result.RepeatOf), slog.Bool("refused", !result.Claimed))
-	}
+	level, msg := slog.LevelDebug, "duplicate"
 	switch {
+	case result.RepeatOf != "" && !result.Claimed:
+		level, msg = slog.LevelWarn, "refused: the body was seen before under another event id"
+	case result.RepeatOf != "":
+		level, msg = slog.LevelWarn, "claimed, though the body was seen before under another event id"
 	case result.Claimed:
-		log.Debug("claimed", slog.String("type", claim.Type), slog.Int("messages", len(claim.Messages)))
+		msg = "claimed"
 	case result.OtherBody:
-		log.Warn("duplicate with another body")
+		level, msg = slog.LevelWarn, "duplicate with another body"
 	case result.reopened:
-		log.Info("dead event reopened by a delivery")
-	default:
-		log.Debug("duplicate")
+		level, msg = slog.LevelInfo, "dead event reopened by a delivery"
 	}
+	if level > slog.LevelDebug && in.remarkable.take(time.Now()) > 0 {
+		level = slog.LevelDebug
+	}
+	ctx := context.Background()
+	if !in.log.Enabled(ctx, level) {
+		return
+	}
+	attrs := []slog.Attr{
+		slog.String("source", claim.Source), slog.String("event_id", claim.EventID),
+		slog.String("type", claim.Type), slog.Int("messages", len(claim.Messages)),
+	}
+	if result.RepeatOf != "" {
+		attrs = append(attrs, slog.String("first_event_id", result.RepeatOf))
+	}
+	in.log.LogAttrs(ctx, level, msg, attrs...)
 }

@@ -31,6 +31,7 @@ type Inbox struct {
 	counts     *deliveryCounts
 	unverified *addressLimiter
 	refusals   *refusalLog
+	remarkable *bucket // lines about claims
 
 	bodyBytes atomic.Int64 // held by all bodies from their first byte to their answer
 	draining  atomic.Bool
@@ -58,6 +59,7 @@ func New(store driver.Store, cfg *Config) (*Inbox, error) {
 	in.counts = newDeliveryCounts(store, in.log)
 	in.unverified = newAddressLimiter(in.cfg.UnverifiedRate)
 	in.refusals = newRefusalLog(in.log)
+	in.remarkable = newBucket(refusalRate)
 	in.claims = &claimQueue{
 		store:    store,
 		log:      in.log,
