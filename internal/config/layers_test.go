@@ -174,7 +174,8 @@ routes: [{to: billing}]
 	if diff := cmp.Diff(want, s.Inbox, ignore); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	wantWarnings := "--source lab: unsigned: anyone can send to /webhooks/lab\n--source lab2: unsigned: anyone can send to /webhooks/lab2"
+	wantWarnings := "--source lab: unsigned: anyone can send to /webhooks/lab\n--source lab2: unsigned: anyone can send to /webhooks/lab2\n" +
+		"hookonce.yaml:3:3: sources.old: a --source flag replaces this source, with its secrets"
 	if got := warnings(s); got != wantWarnings {
 		t.Errorf("warnings:\n%s", got)
 	}

@@ -156,9 +156,29 @@ func newStatements(write func(string) string) statements {
 	}
 }
 
-// read runs a statement that changes nothing, and each over its rows.
+// maxStale is how many connections that broke while they were kept a read passes
+// over: after a restart of the server a pool may be full of them.
+const maxStale = 8
+
+// read runs a statement that changes nothing, and each over its rows. Where the
+// connection breaks before the first row it is tried again on another one.
 func read(ctx context.Context, db DB, what string, each func(Rows) error, sql string, args ...any) error {
-	return readFailed(db, what, scan(ctx, db, each, sql, args...))
+	started := false
+	first := func(rows Rows) error {
+		started = true
+		return each(rows)
+	}
+	for try := 0; ; try++ {
+		err := scan(ctx, db, first, sql, args...)
+		if started || !stale(ctx, db, err, try) {
+			return readFailed(db, what, err)
+		}
+	}
+}
+
+// stale reports whether a read that failed may do better on another connection.
+func stale(ctx context.Context, db DB, err error, try int) bool {
+	return err != nil && try < maxStale && ctx.Err() == nil && db.Outcome(err) != Refused
 }
 
 // write runs a statement that changes something and commits by itself, and
