@@ -311,6 +311,12 @@ func (r *relay) complete(ctx context.Context, batch []driver.Completion) {
 			r.logFenced(batch, held)
 			return
 		}
+		if half := len(batch) / 2; half > 0 && splits(err) {
+			// One outcome must not cost the others theirs.
+			r.complete(ctx, batch[:half])
+			r.complete(ctx, batch[half:])
+			return
+		}
 		if time.Now().After(deadline) {
 			r.log.Warn("outcomes were not recorded; their messages go out again once their leases ran out",
 				slog.Int("messages", len(batch)), slog.Any("error", err))
