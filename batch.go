@@ -182,15 +182,6 @@ func copyOf(result claimResult, otherBody bool) claimResult {
 	return result
 }
 
-// fail gives every waiter of units an error, whatever was settled before.
-func (b *batch) fail(units []*claimUnit, err error) {
-	for _, u := range units {
-		for i := range u.results {
-			u.results[i] = claimResult{err: err}
-		}
-	}
-}
-
 // messages returns the messages that this batch made.
 func (b *batch) messages() []driver.NewMessage {
 	var out []driver.NewMessage

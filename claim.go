@@ -57,6 +57,13 @@ func newClaimUnit(src *source, claims []driver.Claim, deadline time.Time) *claim
 	return u
 }
 
+// fail gives every claim of u an error, whatever was settled before.
+func (u *claimUnit) fail(err error) {
+	for i := range u.results {
+		u.results[i] = claimResult{err: err}
+	}
+}
+
 func claimBytes(c *driver.Claim) int { return len(c.Body) + len(c.Headers) }
 
 // claimQueue collects deliveries and claims them in batches: while one batch
@@ -225,7 +232,9 @@ func (q *claimQueue) flush(units []*claimUnit) {
 		if v := recover(); v != nil {
 			err := panicError(v)
 			q.log.Error("panic while claiming", slog.Any("error", err))
-			b.fail(units, err)
+			for _, u := range units {
+				u.fail(err)
+			}
 		}
 		for _, u := range units {
 			close(u.done)

@@ -17,8 +17,7 @@ const (
 	maxHeaderBytes    = 12 << 10 // net/http adds 4 KiB of its own
 	// publicWriteTimeout is a backstop only: the inbox sets its own deadlines,
 	// for the body when it begins to read and for the answer when it begins to
-	// write, and they end long before. But a server without any would not
-	// clear the last request's on a connection that is kept alive.
+	// write, and they end long before.
 	publicWriteTimeout = 2 * time.Minute
 	// The API is for people and probes: small requests, and answers of at
 	// most one page of events or one body.

@@ -18,9 +18,7 @@ func (g *gateway) reload() {
 		g.log.Error("settings not reloaded: the old ones stay in force", "error", err)
 		return
 	}
-	for _, fault := range settings.Warnings {
-		g.log.Warn("settings: " + fault.Text(settings.File))
-	}
+	warnOfSettings(settings, g.log)
 	if changed := needRestart(g.options.Settings, settings); len(changed) > 0 {
 		g.log.Warn("settings that changed take effect at the next start only", "settings", changed)
 	}

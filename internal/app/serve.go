@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"sync/atomic"
-	"time"
 
 	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
@@ -34,9 +33,7 @@ type Options struct {
 // bring the schema up to date or refuse it; refuse a database that may lose
 // what was acknowledged; listen.
 func Serve(ctx context.Context, o *Options) (err error) {
-	for _, fault := range o.Settings.Warnings {
-		o.Logger.Warn("settings: " + fault.Text(o.Settings.File))
-	}
+	warnOfSettings(o.Settings, o.Logger)
 	release, err := lockDatabase(o.Settings)
 	if err != nil {
 		return err
@@ -65,6 +62,12 @@ func Serve(ctx context.Context, o *Options) (err error) {
 	return g.run(ctx)
 }
 
+func warnOfSettings(settings *config.Settings, log *slog.Logger) {
+	for _, fault := range settings.Warnings {
+		log.Warn("settings: " + fault.Text(settings.File))
+	}
+}
+
 // prepare makes sure that store can be served from.
 func prepare(ctx context.Context, store driver.Store, o *Options) error {
 	if err := prepareSchema(ctx, store, o.Settings.Migrate == config.MigrateAuto, o.Logger); err != nil {
@@ -88,7 +91,6 @@ type gateway struct {
 	log           *slog.Logger
 	inbox         *hookonce.Inbox
 	public, admin *listener
-	shutdownDelay time.Duration
 	limits        stopLimits
 	stopping      atomic.Bool
 	options       *Options
@@ -101,7 +103,7 @@ func newGateway(ctx context.Context, store driver.Store, o *Options) (_ *gateway
 	if err != nil {
 		return nil, err
 	}
-	g := &gateway{log: o.Logger, inbox: inbox, shutdownDelay: o.Settings.ShutdownDelay, limits: defaultStopLimits, options: o}
+	g := &gateway{log: o.Logger, inbox: inbox, limits: defaultStopLimits, options: o}
 	if g.public, err = listen(ctx, "listen", o.Settings.Listen, publicServer(inbox), o.Logger); err != nil {
 		return nil, err
 	}

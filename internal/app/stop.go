@@ -30,11 +30,12 @@ var defaultStopLimits = stopLimits{
 // wait for them, refuse new connections, claim and answer what is arriving,
 // finish or give back what is being sent, and only then stop answering probes.
 func (g *gateway) stop(stopWork context.CancelFunc, worked <-chan struct{}) error {
-	ctx, cancel := context.WithTimeout(context.Background(), max(g.limits.total, g.shutdownDelay+g.limits.afterDelay))
+	delay := g.options.Settings.ShutdownDelay
+	ctx, cancel := context.WithTimeout(context.Background(), max(g.limits.total, delay+g.limits.afterDelay))
 	defer cancel()
 	g.stopping.Store(true)
-	g.log.Info("stopping", "delay", g.shutdownDelay.String())
-	<-time.After(g.shutdownDelay)
+	g.log.Info("stopping", "delay", delay.String())
+	<-time.After(delay)
 
 	failures := g.answerOpen(ctx)
 	stopWork()
