@@ -104,14 +104,9 @@ func (d *db) levelOf(ctx context.Context, conn *pgxpool.Conn) (int32, error) {
 // queryAtLevel runs a statement in a transaction of its own, because the
 // sessions of this pool have another isolation level.
 func (d *db) queryAtLevel(ctx context.Context, sql string, args []any) (pgstore.Rows, error) {
-	conn, err := d.acquire(ctx)
+	conn, tx, err := d.begin(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
 	if err != nil {
 		return nil, err
-	}
-	tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
-	if err != nil {
-		conn.Release()
-		return nil, notSentError{err} // of the statement itself
 	}
 	rows, err := tx.Query(ctx, sql, withMode(args)...)
 	if err != nil {
@@ -120,6 +115,31 @@ func (d *db) queryAtLevel(ctx context.Context, sql string, args []any) (pgstore.
 		return nil, err
 	}
 	return &committingRows{Rows: rows, ctx: ctx, tx: tx, conn: conn}, nil
+}
+
+// maxBroken is how many connections that broke while they were kept begin passes
+// over: after a restart of the server a pool may be full of them.
+const maxBroken = 8
+
+// begin begins a transaction on a connection of the pool. Where BEGIN finds the
+// connection broken nothing was done, and another one does as well. Its errors
+// say of what the transaction is for that it was not sent.
+func (d *db) begin(ctx context.Context, options pgx.TxOptions) (*pgxpool.Conn, pgx.Tx, error) {
+	for try := 0; ; try++ {
+		conn, err := d.acquire(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		tx, err := conn.BeginTx(ctx, options)
+		if err == nil {
+			return conn, tx, nil
+		}
+		broken := conn.Conn().IsClosed()
+		conn.Release()
+		if !broken || try == maxBroken || ctx.Err() != nil {
+			return nil, nil, notSentError{err}
+		}
+	}
 }
 
 // rollBack ends a transaction whose context may have ended: pgx does not do it
@@ -149,19 +169,15 @@ func script(ctx context.Context, conn *pgx.Conn, sql string) error {
 
 // Transaction implements pgstore.DB.
 func (d *db) Transaction(ctx context.Context, level pgstore.Isolation, f func(pgstore.Conn) error) error {
-	conn, err := d.acquire(ctx)
-	if err != nil {
-		return err
-	}
-	defer conn.Release()
 	options := pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}
 	if level == pgstore.Snapshot {
 		options = pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	}
-	tx, err := conn.BeginTx(ctx, options)
+	conn, tx, err := d.begin(ctx, options)
 	if err != nil {
-		return notSentError{err} // of what matters, nothing was sent
+		return err
 	}
+	defer conn.Release()
 	committed := false
 	defer func() {
 		if !committed {

@@ -65,25 +65,10 @@ JOIN {schema}.attempt a ON a.message_id = m.id
 WHERE m.event_key = $1::bytea
 ORDER BY a.at, a.generation, a.number, a.message_id COLLATE "C"`
 
-// Event implements [driver.Store].
+// Event implements [driver.Store]. It reads all as it is at one moment.
 func (s *Store) Event(ctx context.Context, source, eventID string) (*driver.EventDetail, error) {
-	for try := 0; ; try++ {
-		detail, err := s.event(ctx, source, eventID)
-		switch {
-		case stale(ctx, s.pools.Admin, err, try):
-		case err != nil:
-			return nil, readFailed(s.pools.Admin, "reading an event", err)
-		case detail == nil:
-			return nil, fmt.Errorf("event %q of source %q: %w", eventID, source, driver.ErrNotFound)
-		default:
-			return detail, nil
-		}
-	}
-}
-
-// event reads all of an event as it is at one moment; nil if there is none.
-func (s *Store) event(ctx context.Context, source, eventID string) (detail *driver.EventDetail, err error) {
-	err = s.pools.Admin.Transaction(ctx, Snapshot, func(conn Conn) error {
+	var detail *driver.EventDetail
+	err := s.pools.Admin.Transaction(ctx, Snapshot, func(conn Conn) (err error) {
 		var watched bool
 		if detail, watched, err = s.detail(ctx, conn, source, eventID); err != nil || detail == nil {
 			return err
@@ -98,7 +83,13 @@ func (s *Store) event(ctx context.Context, source, eventID string) (detail *driv
 		}
 		return s.attemptsOf(ctx, conn, detail)
 	})
-	return detail, err
+	if err != nil {
+		return nil, readFailed(s.pools.Admin, "reading an event", err)
+	}
+	if detail == nil {
+		return nil, fmt.Errorf("event %q of source %q: %w", eventID, source, driver.ErrNotFound)
+	}
+	return detail, nil
 }
 
 func (s *Store) detail(ctx context.Context, conn Conn, source, eventID string) (detail *driver.EventDetail, watched bool, err error) {

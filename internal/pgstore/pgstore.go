@@ -170,15 +170,10 @@ func read(ctx context.Context, db DB, what string, each func(Rows) error, sql st
 	}
 	for try := 0; ; try++ {
 		err := scan(ctx, db, first, sql, args...)
-		if started || !stale(ctx, db, err, try) {
+		if err == nil || started || try == maxStale || ctx.Err() != nil || db.Outcome(err) != Unknown {
 			return readFailed(db, what, err)
 		}
 	}
-}
-
-// stale reports whether a read that failed may do better on another connection.
-func stale(ctx context.Context, db DB, err error, try int) bool {
-	return err != nil && try < maxStale && ctx.Err() == nil && db.Outcome(err) != Refused
 }
 
 // write runs a statement that changes something and commits by itself, and
