@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -50,5 +52,56 @@ func TestOneBadOutcomeCostsNoOther(t *testing.T) {
 		if diff := cmp.Diff(want, store.recorded); diff != "" {
 			t.Errorf("bad one at %d: recorded (-want +got):\n%s", place, diff)
 		}
+	}
+}
+
+// stalledStore cannot record outcomes until a time.
+type stalledStore struct {
+	driver.Store
+	until    time.Time
+	recorded int
+}
+
+func (s *stalledStore) Complete(_ context.Context, p *driver.CompleteParams) ([]bool, error) {
+	if time.Now().Before(s.until) {
+		return nil, driver.ErrUnavailable
+	}
+	s.recorded += len(p.Completions)
+	return []bool{true}, nil
+}
+
+// An outcome is worth recording for as long as its lease may hold; a process
+// that is to stop has less time.
+func TestOutcomesAreRecordedAfterAStall(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		stall    time.Duration
+		stopping bool
+		want     int
+	}{
+		"shorter than the lease":                    {19 * time.Second, false, 1},
+		"longer than the lease":                     {25 * time.Second, false, 0},
+		"short, while stopping":                     {4 * time.Second, true, 1},
+		"while stopping, longer than there is time": {19 * time.Second, true, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				dest, err := newDestination(Destination{Name: "app", URL: "http://localhost/", Timeout: 15 * time.Second})
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				if tt.stopping {
+					cancel()
+				}
+				store := &stalledStore{until: time.Now().Add(tt.stall)}
+				r := newRelay(store, slog.New(slog.DiscardHandler), dest, send.New(nil))
+				r.complete(ctx, []driver.Completion{{ID: "1"}})
+				if store.recorded != tt.want {
+					t.Errorf("%d outcomes recorded, want %d", store.recorded, tt.want)
+				}
+			})
+		})
 	}
 }

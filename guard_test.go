@@ -265,12 +265,12 @@ type leasingStore struct {
 	leased func()
 }
 
-func (s *leasingStore) Lease(ctx context.Context, p *driver.LeaseParams) ([]driver.Message, error) {
-	messages, err := s.Store.Lease(ctx, p)
-	if len(messages) > 0 {
+func (s *leasingStore) Lease(ctx context.Context, p *driver.LeaseParams) (*driver.Leased, error) {
+	leased, err := s.Store.Lease(ctx, p)
+	if err == nil && len(leased.Messages) > 0 {
 		s.leased()
 	}
-	return messages, err
+	return leased, err
 }
 
 func TestLeaseTakenWhileStoppingIsGivenBack(t *testing.T) {

@@ -81,6 +81,7 @@ type relay struct {
 	dest   *destination
 	sender *send.Sender
 
+	circuit  *circuit
 	woken    chan struct{}
 	slots    chan struct{} // one for each send under way
 	sending  sync.WaitGroup
@@ -93,6 +94,7 @@ func newRelay(store driver.Store, log *slog.Logger, dest *destination, sender *s
 		log:      log.With(slog.String("destination", dest.Name)),
 		dest:     dest,
 		sender:   sender,
+		circuit:  newCircuit(dest.Retry),
 		woken:    make(chan struct{}, 1),
 		slots:    make(chan struct{}, dest.Concurrency),
 		finished: make(chan driver.Completion, dest.Concurrency),
@@ -114,7 +116,7 @@ func (r *relay) run(ctx context.Context) {
 	sendCtx, stopSending := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopSending()
 	var completing sync.WaitGroup
-	completing.Go(func() { r.completeAll(sendCtx) })
+	completing.Go(func() { r.completeAll(ctx) })
 
 	r.loop(ctx, sendCtx)
 
@@ -126,18 +128,16 @@ func (r *relay) run(ctx context.Context) {
 }
 
 func (r *relay) loop(ctx, sendCtx context.Context) {
-	poll := time.NewTicker(pollInterval)
+	poll := time.NewTimer(0)
 	defer poll.Stop()
 	var warned time.Time
 	for {
-		more, err := r.step(ctx, sendCtx)
+		next, err := r.step(ctx, sendCtx)
 		if err != nil && ctx.Err() == nil && time.Since(warned) > warnInterval {
 			r.log.Warn("leasing messages failed, and is tried again every second", slog.Any("error", err))
 			warned = time.Now()
 		}
-		if more && ctx.Err() == nil {
-			continue
-		}
+		poll.Reset(next)
 		select {
 		case <-ctx.Done():
 			return
@@ -147,40 +147,80 @@ func (r *relay) loop(ctx, sendCtx context.Context) {
 	}
 }
 
-// step waits for a free slot, leases as many messages as there are slots for,
-// and starts sending them. It tells whether there may be more to lease.
-func (r *relay) step(ctx, sendCtx context.Context) (more bool, err error) {
+// step waits for a free slot, leases as many messages as may be sent, and
+// starts sending them. It returns when to come again if nothing wakes the relay:
+// at once if there may be more to lease.
+func (r *relay) step(ctx, sendCtx context.Context) (next time.Duration, err error) {
 	select {
 	case r.slots <- struct{}{}:
 	case <-ctx.Done():
-		return false, nil
+		return 0, nil
 	}
 	<-r.slots
-	want := r.dest.rate.takeUpTo(cap(r.slots)-len(r.slots), time.Now())
+	want, probe, wait := r.circuit.allow(cap(r.slots)-len(r.slots), time.Now())
 	if want == 0 {
-		return false, nil // the rate is used up: the poll comes back
+		return soonest(wait), nil
 	}
-	messages, err := r.lease(ctx, want)
-	r.dest.rate.giveBack(want - len(messages))
+	messages, next, err := r.leaseWithinRate(ctx, want)
+	if probe && len(messages) == 0 {
+		r.circuit.dismiss()
+	}
 	if err != nil {
-		return false, err
+		return pollInterval, err
 	}
 	if ctx.Err() != nil {
-		return false, r.giveBack(ctx, messages)
+		return 0, r.giveBack(ctx, messages)
 	}
 	for i := range messages {
 		r.slots <- struct{}{}
 		r.sending.Go(func() {
 			defer func() { <-r.slots }()
-			r.finished <- r.attemptSafely(sendCtx, &messages[i])
+			r.finished <- r.attemptSafely(sendCtx, &messages[i], probe)
 		})
 	}
-	return len(messages) == want, nil
+	return next, nil
+}
+
+// soonest returns wait, or the poll interval where that is less or wait is 0.
+func soonest(wait time.Duration) time.Duration {
+	if wait == 0 {
+		return pollInterval
+	}
+	return min(wait, pollInterval)
+}
+
+// leaseWithinRate leases up to want messages, as far as the rate allows, and
+// returns when to come again.
+func (r *relay) leaseWithinRate(ctx context.Context, want int) ([]driver.Message, time.Duration, error) {
+	allowed := r.dest.rate.takeUpTo(want, time.Now())
+	if allowed == 0 {
+		return nil, pollInterval, nil // the rate is used up
+	}
+	leased, err := r.lease(ctx, allowed)
+	if err != nil {
+		r.dest.rate.giveBack(allowed)
+		return nil, 0, err
+	}
+	r.dest.rate.giveBack(allowed - len(leased.Messages))
+	for i := range leased.Buried {
+		m := &leased.Buried[i]
+		r.logOf(m).Error("dead: its attempts are used up")
+	}
+	next := pollInterval
+	if len(leased.Messages) == want {
+		next = 0
+	}
+	return leased.Messages, next, nil
+}
+
+func (r *relay) logOf(m *driver.Message) *slog.Logger {
+	return r.log.With(slog.String("source", m.Source), slog.String("event_id", m.EventID),
+		slog.String("message_id", m.ID), slog.Int("attempt", m.Attempt))
 }
 
 // lease does not end with ctx: a lease that was committed and not heard of
 // would cost its message an attempt and the time until it runs out.
-func (r *relay) lease(ctx context.Context, n int) ([]driver.Message, error) {
+func (r *relay) lease(ctx context.Context, n int) (*driver.Leased, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), relayTimeout)
 	defer cancel()
 	return r.store.Lease(ctx, &driver.LeaseParams{
@@ -205,24 +245,37 @@ func (r *relay) giveBack(ctx context.Context, messages []driver.Message) error {
 	return r.store.Release(ctx, &driver.ReleaseParams{Leases: leases})
 }
 
-// attemptSafely makes a panic a failed attempt.
-func (r *relay) attemptSafely(ctx context.Context, m *driver.Message) (done driver.Completion) {
+// attemptSafely makes a panic a failed attempt, and tells the circuit.
+func (r *relay) attemptSafely(ctx context.Context, m *driver.Message, probe bool) (done driver.Completion) {
 	defer func() {
 		if v := recover(); v != nil {
-			r.log.Error("panic while sending", slog.String("source", m.Source), slog.String("event_id", m.EventID),
-				slog.Any("error", panicError(v)))
+			r.logOf(m).Error("panic while sending", slog.Any("error", panicError(v)))
 			done = driver.Completion{ID: m.ID, Token: m.Token, Error: "an internal error occurred; the log says more"}
 			r.retryOrBury(&done, m, 0)
 		}
+		r.tellCircuit(done.Outcome == driver.MessageSent, probe)
 	}()
 	return r.attempt(ctx, m)
+}
+
+func (r *relay) tellCircuit(success, probe bool) {
+	opened, closed := r.circuit.report(success, probe, time.Now())
+	switch {
+	case opened:
+		r.log.Warn("the destination failed too often in a row: it is left alone, and tried with one message at a time",
+			slog.Int("failures", circuitThreshold), slog.String("every", r.circuit.cooldown.String()))
+	case closed:
+		r.log.Info("the destination is back")
+	}
 }
 
 // attempt sends m once and says what came of it.
 func (r *relay) attempt(ctx context.Context, m *driver.Message) driver.Completion {
 	done := driver.Completion{ID: m.ID, Token: m.Token}
-	log := r.log.With(slog.String("source", m.Source), slog.String("event_id", m.EventID),
-		slog.String("message_id", m.ID), slog.Int("attempt", m.Attempt))
+	log := r.logOf(m)
+	if m.Expired {
+		log.Info("sending again what was being sent when its lease ran out")
+	}
 	header, err := parseHeader(m.Headers)
 	if err != nil {
 		log.Error("sending without the sender's headers", slog.Any("error", err))
@@ -301,12 +354,12 @@ func (r *relay) completeAll(ctx context.Context) {
 }
 
 // complete records outcomes, and tries again while their leases may hold:
-// completing twice is harmless, forgetting costs another send.
+// completing twice is harmless, forgetting costs another send. Once the relay is
+// to stop it tries for leaseMargin only.
 func (r *relay) complete(ctx context.Context, batch []driver.Completion) {
-	ctx = context.WithoutCancel(ctx)
-	deadline := time.Now().Add(leaseMargin)
+	began := time.Now()
 	for {
-		held, err := r.tryComplete(ctx, batch)
+		held, err := r.tryComplete(context.WithoutCancel(ctx), batch)
 		if err == nil {
 			r.logFenced(batch, held)
 			return
@@ -317,7 +370,8 @@ func (r *relay) complete(ctx context.Context, batch []driver.Completion) {
 			r.complete(ctx, batch[half:])
 			return
 		}
-		if time.Now().After(deadline) {
+		took := time.Since(began)
+		if took > r.dest.Timeout+leaseMargin || took > leaseMargin && ctx.Err() != nil {
 			r.log.Warn("outcomes were not recorded; their messages go out again once their leases ran out",
 				slog.Int("messages", len(batch)), slog.Any("error", err))
 			return

@@ -2,9 +2,12 @@ package hookonce_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -69,6 +72,13 @@ func forwarding(t *testing.T, store driver.Store, url string, retry hookonce.Ret
 		c.Destinations = []hookonce.Destination{{Name: "app", URL: url, Retry: retry, AllowPrivate: true}}
 		c.Routes = []hookonce.Route{{Name: "all", To: "app"}}
 	})
+	run(t, in)
+	return in
+}
+
+// run runs an inbox until the test ends.
+func run(t *testing.T, in *hookonce.Inbox) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	stopped := make(chan struct{})
 	go func() {
@@ -78,7 +88,6 @@ func forwarding(t *testing.T, store driver.Store, url string, retry hookonce.Ret
 		}
 	}()
 	t.Cleanup(func() { cancel(); <-stopped })
-	return in
 }
 
 func eventState(t *testing.T, store driver.Store, id string) *driver.EventDetail {
@@ -210,5 +219,90 @@ func TestDuplicatesAreCounted(t *testing.T) {
 	}
 	if diff := cmp.Diff(driver.Deliveries{Count: 1, RepeatOf: "1"}, eventState(t, store, "2").Deliveries, opts); diff != "" {
 		t.Errorf("deliveries of 2 (-want +got):\n%s", diff)
+	}
+}
+
+// With a cooldown of a minute nothing can be sent after the failures that open
+// the circuit, so the attempts that were spent do not change any more.
+func TestOpenCircuitSpendsNoAttempts(t *testing.T) {
+	t.Parallel()
+	const events = 40
+	store, s := openStore(t), newSink(t, slices.Repeat([]int{500}, events)...)
+	in := newInbox(t, store, func(c *hookonce.Config) {
+		c.Destinations = []hookonce.Destination{{
+			Name: "app", URL: s.URL, AllowPrivate: true, Concurrency: 1, Retry: hookonce.Retry{Attempts: 2, First: time.Minute},
+		}}
+		c.Routes = []hookonce.Route{{Name: "all", To: "app"}}
+	})
+	for i := range events {
+		deliver(in, delivery(fmt.Sprint(i), "{}"))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ran := make(chan error, 1)
+	go func() { ran <- in.Run(ctx) }()
+	waitFor(t, func() bool { return in.Destinations()[0].Circuit.Open })
+	cancel()
+	if err := <-ran; err != nil {
+		t.Fatal(err)
+	}
+	if got := in.Destinations()[0].Circuit.Failures; got != 10 {
+		t.Errorf("%d failures in a row, want 10", got)
+	}
+	if n := len(s.got()); n != 10 {
+		t.Errorf("the destination got %d requests, want 10", n)
+	}
+	spent := 0
+	page, err := store.Messages(t.Context(), &driver.MessageFilter{Limit: driver.MaxLimit})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range page.Messages {
+		spent += m.Attempts
+		if m.State != driver.StatePending {
+			t.Errorf("message of event %s is %s", m.EventID, m.State)
+		}
+	}
+	if spent != 10 {
+		t.Errorf("%d attempts were spent, want 10", spent)
+	}
+}
+
+func TestCircuitClosesWhenTheDestinationIsBack(t *testing.T) {
+	t.Parallel()
+	const events = 40
+	log := &lines{}
+	store, s := openStore(t), newSink(t, slices.Repeat([]int{500}, 13)...)
+	in := newInbox(t, store, func(c *hookonce.Config) {
+		c.Destinations = []hookonce.Destination{{
+			Name: "app", URL: s.URL, AllowPrivate: true, Concurrency: 1,
+			Retry: hookonce.Retry{Attempts: 5, First: 5 * time.Millisecond, Max: 5 * time.Millisecond},
+		}}
+		c.Routes = []hookonce.Route{{Name: "all", To: "app"}}
+		c.Logger = log.logger()
+	})
+	for i := range events {
+		deliver(in, delivery(fmt.Sprint(i), "{}"))
+	}
+	run(t, in)
+	for i := range events {
+		settled(t, store, fmt.Sprint(i), driver.StateDone)
+	}
+	if n := len(s.got()); n != events+13 {
+		t.Errorf("the destination got %d requests, want %d", n, events+13)
+	}
+	if got := in.Destinations()[0].Circuit; got != (hookonce.CircuitStatus{}) {
+		t.Errorf("circuit %+v, want it closed", got)
+	}
+	var told []string
+	for _, line := range log.all() {
+		for _, text := range []string{"failed too often", "is back"} {
+			if strings.Contains(line, text) {
+				told = append(told, text)
+			}
+		}
+	}
+	if diff := cmp.Diff([]string{"failed too often", "is back"}, told); diff != "" {
+		t.Errorf("the log tells (-want +got):\n%s", diff)
 	}
 }

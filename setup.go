@@ -12,6 +12,7 @@ import (
 type setup struct {
 	sources map[string]*source
 	relays  map[string]*relay // by destination
+	routes  []*route
 }
 
 // newSetup checks sources, destinations and routes, and makes them ready. Of
@@ -74,6 +75,7 @@ func (s *setup) addRoutes(routes []Route) []error {
 			faults = append(faults, err)
 			continue
 		}
+		s.routes = append(s.routes, ready)
 		for name, src := range s.sources {
 			if ready.takesFrom(name) {
 				src.routes = append(src.routes, ready)

@@ -29,6 +29,25 @@ var (
 	// ErrNotFound means that there is no such event or message.
 	ErrNotFound = errors.New("not found")
 
+	// ErrOpen means that an event or message is not finished, so that it can
+	// neither be replayed nor discarded.
+	ErrOpen = errors.New("not finished yet")
+
+	// ErrSent means that a message was sent, so that it is not retried by
+	// itself.
+	ErrSent = errors.New("sent already")
+
+	// ErrModeNeeded means that nothing of the event is known to have failed, so
+	// that its replay must say whether it is as new or under the same id.
+	ErrModeNeeded = errors.New("a replay of what was done must say whether it is as new or under the same id")
+
+	// ErrBodyPruned means that the body is past its retention.
+	ErrBodyPruned = errors.New("the body is past its retention")
+
+	// ErrNoRoute means that no route matches the event, so that there is
+	// nothing to replay.
+	ErrNoRoute = errors.New("no route matches the event")
+
 	// ErrSchema means that the schema is missing, older or newer than this
 	// program.
 	ErrSchema = errors.New("the database schema does not fit this version of hookonce")

@@ -3,7 +3,6 @@ package driver
 import (
 	"encoding/base64"
 	"encoding/binary"
-	"errors"
 	"time"
 )
 
@@ -26,6 +25,10 @@ const (
 const (
 	// NoteNoRoute: no route and no handler matched when the event was claimed.
 	NoteNoRoute = "no route"
+	// NoteDiscarded: an operator gave the dead letter up.
+	NoteDiscarded = "discarded"
+	// NoteReplacedByNew: the message was dead, and was replayed as new.
+	NoteReplacedByNew = "replayed as new"
 )
 
 // EventStates lists the states of an event.
@@ -66,10 +69,10 @@ type Event struct {
 	EventID     string
 	Type        string
 	State       string
-	Note        string
-	Attempts    int // of a routed event: the highest of its messages
-	Generation  int
-	Duplicates  int64 // deliveries after the first
+	Note        string // why it is in that state, where there is more to say
+	Attempts    int    // of a routed event: the highest of its messages
+	Generation  int    // the highest of the event and its messages
+	Duplicates  int64  // deliveries after the first
 	ReceivedAt  time.Time
 	OccurredAt  time.Time // zero if the sender did not say
 	ProcessedAt time.Time // zero unless done
@@ -87,6 +90,7 @@ type EventDetail struct {
 	Deliveries Deliveries
 	Messages   []MessageDetail // by route name, then id
 	Tries      []Attempt       // oldest first
+	History    []HistoryEntry  // oldest first
 }
 
 // Deliveries sums up how often an event arrived.
@@ -105,7 +109,7 @@ type MessageDetail struct {
 	Route       string
 	Destination string
 	State       string
-	Note        string
+	Note        string // why it is in that state, where there is more to say
 	Generation  int
 	Attempts    int
 	StatusCode  int // of the last answer; 0 if none
@@ -144,8 +148,24 @@ func (c Cursor) String() string {
 	if c.IsZero() {
 		return ""
 	}
-	buf := binary.BigEndian.AppendUint64(nil, uint64(c.ReceivedAt.UnixMicro()))
-	return base64.RawURLEncoding.EncodeToString(append(buf, c.Key[:]...))
+	return base64.RawURLEncoding.EncodeToString(c.bytes())
+}
+
+// cursorSize is the size of what bytes returns.
+const cursorSize = 8 + len(Key{})
+
+func (c Cursor) bytes() []byte {
+	return append(binary.BigEndian.AppendUint64(nil, uint64(c.ReceivedAt.UnixMicro())), c.Key[:]...)
+}
+
+// cursorOf reads what bytes returned. A database has no place for years that no
+// calendar shows.
+func cursorOf(buf []byte) (Cursor, error) {
+	c := Cursor{ReceivedAt: time.UnixMicro(int64(binary.BigEndian.Uint64(buf))).UTC(), Key: Key(buf[8:])}
+	if year := c.ReceivedAt.Year(); year < 1 || year > 9999 {
+		return Cursor{}, errCursor
+	}
+	return c, nil
 }
 
 // ParseCursor reads what String wrote.
@@ -153,16 +173,14 @@ func ParseCursor(s string) (Cursor, error) {
 	if s == "" {
 		return Cursor{}, nil
 	}
-	var c Cursor
 	buf, err := base64.RawURLEncoding.Strict().DecodeString(s)
-	if err == nil && len(buf) == 8+len(c.Key) {
-		c.ReceivedAt = time.UnixMicro(int64(binary.BigEndian.Uint64(buf))).UTC()
-		copy(c.Key[:], buf[8:])
+	if err != nil || len(buf) != cursorSize {
+		return Cursor{}, errCursor
 	}
+	c, err := cursorOf(buf)
 	// The decoder passes over line breaks, so what was read is written again.
-	// A database has no place for years that no calendar shows.
-	if year := c.ReceivedAt.Year(); c.String() != s || year < 1 || year > 9999 {
-		return Cursor{}, errors.New("malformed cursor: pass the value of \"next\" unchanged")
+	if err != nil || c.String() != s {
+		return Cursor{}, errCursor
 	}
 	return c, nil
 }

@@ -39,11 +39,13 @@ type Store interface {
 
 	// Lease takes up to p.Limit due messages of one destination, oldest due
 	// first, counts an attempt on each and gives it a token that is higher
-	// than any it had before. A message whose lease ran out is due again. One
-	// whose attempts are used up, because its last lease ran out or because
-	// p.MaxAttempts was lowered, is made dead instead of leased.
-	// Messages that other sessions have locked are skipped.
-	Lease(ctx context.Context, p *LeaseParams) ([]Message, error)
+	// than any it had before, also before its event was pruned and claimed
+	// again. A message whose lease ran out is due again. One whose attempts are
+	// used up, because its last lease ran out or because p.MaxAttempts was
+	// lowered, is made dead instead of leased. Messages that other sessions
+	// have locked are skipped. An attempt whose lease ran out is recorded, when that is found, among the attempts of its
+	// message: as "retry", or "dead" if it was the last one, with an error.
+	Lease(ctx context.Context, p *LeaseParams) (*Leased, error)
 
 	// Complete records what came of leased messages and tells for each
 	// whether the lease was still held: where it was not, nothing was
@@ -54,6 +56,44 @@ type Store interface {
 	// Release gives leases back without having sent: the messages are due at
 	// once and the attempt is not counted. Lost leases are ignored.
 	Release(ctx context.Context, p *ReleaseParams) error
+
+	// Replay makes a finished event owed again, with a new generation and full
+	// attempts: what of it is dead; or, if nothing is, all of it. Of messages
+	// with one route only that of the highest generation counts. It is one
+	// transaction, which first locks the event, so that of concurrent calls
+	// one wins and pruning keeps off. The error matches ErrNotFound, ErrOpen,
+	// ErrBodyPruned, ErrModeNeeded, ErrNoRoute or ErrLockTimeout, in this order
+	// of precedence; then nothing was changed, and a RequestID is not remembered.
+	Replay(ctx context.Context, p *ReplayParams) (*Replayed, error)
+
+	// ReplayDead makes dead letters due again under the ids they had, with a
+	// generation above any that their event had, and full attempts, whether or
+	// not others of their event are open. It tells for each whether it was:
+	// those that are not dead any more, and those that other sessions have
+	// locked, are left alone. One that is named twice is replayed once.
+	ReplayDead(ctx context.Context, p *DeadLetterParams) ([]bool, error)
+
+	// Discard makes dead letters skipped, with NoteDiscarded, in the generation
+	// they have, and tells for each whether it did, as ReplayDead does.
+	Discard(ctx context.Context, p *DeadLetterParams) ([]bool, error)
+
+	// RetryMessage makes a pending message due at once, with the attempts and
+	// the generation it has, and a dead or skipped one due again as ReplayDead
+	// does. The error matches ErrNotFound, ErrOpen for one that is being sent,
+	// ErrSent, ErrBodyPruned or ErrLockTimeout.
+	RetryMessage(ctx context.Context, p *RetryMessageParams) error
+
+	// DeadLetters lists dead letters, in the order of MessageCursor.
+	DeadLetters(ctx context.Context, f *MessageFilter) (*DeadLetterPage, error)
+
+	// Messages lists messages, in the order of MessageCursor.
+	Messages(ctx context.Context, f *MessageFilter) (*MessagePage, error)
+
+	// Quarantined lists the quarantine, what came last first.
+	Quarantined(ctx context.Context, f *QuarantineFilter) (*QuarantinePage, error)
+
+	// Stats counts what waits and what is stuck.
+	Stats(ctx context.Context) (*Stats, error)
 
 	// Events lists events, newest first.
 	Events(ctx context.Context, f *EventFilter) (*EventPage, error)
@@ -203,12 +243,21 @@ type LeaseParams struct {
 	Now         time.Time     // tests only; zero means the database's clock
 }
 
+// Leased is what a lease found.
+type Leased struct {
+	Messages []Message
+	// Buried are the messages that were made dead because their attempts were
+	// used up; without token, headers and body. Attempt is that of the last one.
+	Buried []Message
+}
+
 // Message is a leased message.
 type Message struct {
 	ID          string
 	Key         Key
 	Token       int64 // fencing token of this lease
 	Attempt     int   // from 1
+	Expired     bool  // the lease before this one ran out: who had it may have sent it
 	Generation  int   // 0 unless replayed or reopened
 	Source      string
 	EventID     string

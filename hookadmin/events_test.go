@@ -262,6 +262,7 @@ func TestDetail(t *testing.T) {
 			"message_id": id, "generation": 0.0, "number": 1.0, "outcome": "retry", "status_code": 500.0,
 			"error": "answered 500", "at": "2026-01-31T12:02:00.000000Z", "took_seconds": 0.25,
 		}},
+		"history": []any{},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("detail (-want +got):\n%s", diff)
@@ -274,11 +275,11 @@ func sendOnce(t *testing.T, store driver.Store, at time.Time) {
 	leased, err := store.Lease(t.Context(), &driver.LeaseParams{
 		Destination: "billing", Limit: 1, For: time.Minute, MaxAttempts: 5, Now: at,
 	})
-	if err != nil || len(leased) != 1 {
-		t.Fatalf("leased %d messages: %v", len(leased), err)
+	if err != nil || len(leased.Messages) != 1 {
+		t.Fatalf("leased %+v: %v", leased, err)
 	}
 	held, err := store.Complete(t.Context(), &driver.CompleteParams{Now: at, Completions: []driver.Completion{{
-		ID: leased[0].ID, Token: leased[0].Token, Outcome: driver.MessageRetry, RetryIn: time.Minute,
+		ID: leased.Messages[0].ID, Token: leased.Messages[0].Token, Outcome: driver.MessageRetry, RetryIn: time.Minute,
 		StatusCode: 500, Error: "answered 500", Took: 250 * time.Millisecond,
 	}}})
 	if err != nil || !held[0] {

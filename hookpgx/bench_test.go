@@ -76,12 +76,12 @@ func BenchmarkSend(b *testing.B) {
 
 func sendAll(b *testing.B, w *world) error {
 	for {
-		messages, err := w.Lease(b.Context(), &driver.LeaseParams{Destination: "to-billing", Limit: 100, For: time.Hour, MaxAttempts: 3})
-		if err != nil || len(messages) == 0 {
+		leased, err := w.Lease(b.Context(), &driver.LeaseParams{Destination: "to-billing", Limit: 100, For: time.Hour, MaxAttempts: 3})
+		if err != nil || len(leased.Messages) == 0 {
 			return err
 		}
 		var p driver.CompleteParams
-		for _, m := range messages {
+		for _, m := range leased.Messages {
 			p.Completions = append(p.Completions, driver.Completion{ID: m.ID, Token: m.Token, Outcome: driver.MessageSent})
 		}
 		if _, err := w.Complete(b.Context(), &p); err != nil {

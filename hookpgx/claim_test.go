@@ -51,8 +51,14 @@ func (w *world) in(t *testing.T, tx pgx.Tx, sql string, args ...any) {
 // awaitWaiting waits until a statement on the world's tables waits for a lock.
 func (w *world) awaitWaiting(t *testing.T) {
 	t.Helper()
+	w.awaitWaitingFor(t, 1)
+}
+
+// awaitWaitingFor waits until n statements do.
+func (w *world) awaitWaitingFor(t *testing.T, n int) {
+	t.Helper()
 	deadline := time.Now().Add(patience)
-	for w.number(t, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND position($1 IN query) > 0", w.schema) == 0 {
+	for w.number(t, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND position($1 IN query) > 0", w.schema) < n {
 		if time.Now().After(deadline) {
 			t.Fatal("nothing waits for a lock")
 		}
@@ -177,19 +183,19 @@ func TestStricterDefaultIsolation(t *testing.T) {
 			sent := map[string]int{}
 			concurrently(t, 8, func(me int) error {
 				for {
-					messages, err := w.Lease(t.Context(), &driver.LeaseParams{Destination: "to-billing", Limit: 3, For: time.Hour, MaxAttempts: 3})
-					if err != nil || len(messages) == 0 {
+					leased, err := w.Lease(t.Context(), &driver.LeaseParams{Destination: "to-billing", Limit: 3, For: time.Hour, MaxAttempts: 3})
+					if err != nil || len(leased.Messages) == 0 {
 						return err
 					}
 					var done driver.CompleteParams
-					for _, m := range messages {
+					for _, m := range leased.Messages {
 						done.Completions = append(done.Completions, driver.Completion{ID: m.ID, Token: m.Token, Outcome: driver.MessageSent})
 					}
 					if _, err := w.Complete(t.Context(), &done); err != nil {
 						return err
 					}
 					mu.Lock()
-					for _, m := range messages {
+					for _, m := range leased.Messages {
 						sent[m.EventID]++
 					}
 					mu.Unlock()

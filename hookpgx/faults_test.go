@@ -92,11 +92,11 @@ func TestLostCommitReplyOfWork(t *testing.T) {
 	w := connect(t, proxy.DSN(t, server.DSN()), hookpgx.DefaultSchema, nil)
 	w.mustClaim(t, true, newClaim("evt_1", "billing"))
 	lease, err := w.Lease(t.Context(), &driver.LeaseParams{Destination: "to-billing", Limit: 1, For: time.Hour, MaxAttempts: 3})
-	if err != nil || len(lease) != 1 {
+	if err != nil || len(lease.Messages) != 1 {
 		t.Fatalf("Lease: got %+v and the error %v", lease, err)
 	}
 	sent := &driver.CompleteParams{Completions: []driver.Completion{{
-		ID: lease[0].ID, Token: lease[0].Token, Outcome: driver.MessageSent, StatusCode: 200,
+		ID: lease.Messages[0].ID, Token: lease.Messages[0].Token, Outcome: driver.MessageSent, StatusCode: 200,
 	}}}
 	proxy.DropReply("UPDATE", dbtest.CutReset)
 	if _, err := w.Complete(t.Context(), sent); !errors.Is(err, driver.ErrCommitUnknown) {

@@ -6,8 +6,8 @@
 //
 // A store works on three pools. Leases, outcomes and pruning run on the
 // caller's. What a sender waits for, above all claims, runs on one of the
-// store's own, and listings, checks and migrations on another, so that neither
-// slow work nor slow reading holds up an answer. Both are made from the
+// store's own, and listings, replays, checks and migrations on another, so that
+// neither slow work nor slow reading holds up an answer. Both are made from the
 // caller's configuration; on their connections the settings that the guarantee
 // rests on are pinned, and read back from the server when a connection is made.
 //
@@ -50,8 +50,8 @@ type Options struct {
 	// ReceiveConns is the most connections that claims may hold at a time.
 	// Defaults to 8.
 	ReceiveConns int
-	// AdminConns is the most connections that listings, checks and migrations
-	// may hold at a time. Defaults to 4.
+	// AdminConns is the most connections that listings, replays, checks and
+	// migrations may hold at a time. Defaults to 4.
 	AdminConns int
 }
 

@@ -3,6 +3,7 @@ package hookpgx_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -63,7 +64,7 @@ func TestSchemaThatDoesNotFit(t *testing.T) {
 	_, err = w.Apply(t.Context())
 	wantSchemaError("Apply on a newer schema", err)
 	steps, err := hookmigrate.Status(t.Context(), w)
-	want := []hookmigrate.Step{{Version: 1, Name: "init", Applied: true}, {Version: 99, Applied: true, Unknown: true}}
+	want := []hookmigrate.Step{{Version: 1, Name: "init", Applied: true}, {Version: 2, Name: "history", Applied: true}, {Version: 99, Applied: true, Unknown: true}}
 	if diff := cmp.Diff(want, steps); err != nil || diff != "" {
 		t.Errorf("Status: error %v, steps differ (-want +got):\n%s", err, diff)
 	}
@@ -188,5 +189,43 @@ func TestOptions(t *testing.T) {
 	}
 	if err := pool.Ping(t.Context()); err != nil {
 		t.Errorf("Close closed the caller's pool: %v", err)
+	}
+}
+
+// TestMigrateWithData has messages from before they knew when their events were
+// received, and lists them by that.
+func TestMigrateWithData(t *testing.T) {
+	t.Parallel()
+	dsn, schema := dbtest.Postgres(t)
+	w := connect(t, dsn, schema, nil)
+	if _, err := w.pool.Exec(t.Context(), w.Migrations()[0].SQL); err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	for i := range 6 {
+		id := fmt.Sprint("evt_", i)
+		c := newClaim(id, "billing")
+		w.exec(t, "INSERT INTO {schema}.event (key, source, event_id, type, received_at, body_sha256, work)"+
+			" VALUES ($1, 'stripe', $2, '', now() - $3::int * interval '1 hour', $4, 0)", c.Key[:], id, 10-i, c.BodyHash[:])
+		w.exec(t, "INSERT INTO {schema}.message (id, event_key, generation, route, destination, state, due_at, created_at, failed_at)"+
+			" VALUES ($1, $2, 0, 'billing', 'to-billing', 3, now(), now() - $3::int * interval '1 minute', now())", c.Messages[0].ID, c.Key[:], i)
+		want = append([]string{id}, want...)
+	}
+	if _, err := hookmigrate.Up(t.Context(), w.Store); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for filter := (driver.MessageFilter{Limit: 2}); len(got) < len(want); {
+		page, err := w.DeadLetters(t.Context(), &filter)
+		if err != nil || len(page.DeadLetters) == 0 {
+			t.Fatalf("DeadLetters after %v: got %+v and the error %v", got, page, err)
+		}
+		for _, d := range page.DeadLetters {
+			got = append(got, d.EventID)
+		}
+		filter.After = page.Next
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("dead letters differ (-want +got):\n%s", diff)
 	}
 }

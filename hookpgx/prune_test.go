@@ -175,10 +175,11 @@ func TestCompleteAgainstComplete(t *testing.T) {
 	for i := range 30 {
 		w.mustClaim(t, true, newClaim(fmt.Sprint("evt_", i), "billing"))
 	}
-	messages, err := w.Lease(t.Context(), &driver.LeaseParams{Destination: "to-billing", Limit: 100, For: time.Hour, MaxAttempts: 3})
-	if err != nil || len(messages) != 30 {
-		t.Fatalf("leased %d messages, error %v", len(messages), err)
+	leased, err := w.Lease(t.Context(), &driver.LeaseParams{Destination: "to-billing", Limit: 100, For: time.Hour, MaxAttempts: 3})
+	if err != nil || len(leased.Messages) != 30 {
+		t.Fatalf("leased %+v, error %v", leased, err)
 	}
+	messages := leased.Messages
 	ended := 0
 	var mu sync.Mutex
 	concurrently(t, 8, func(me int) error {

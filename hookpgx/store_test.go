@@ -29,6 +29,12 @@ func TestDriver(t *testing.T) {
 			w.(*world).exec(t, "UPDATE {schema}.event_state SET state = 3, attempts = 5, failed_at = now(),"+
 				" last_error = $2 WHERE key = $1", key[:], lastError)
 		},
+		MoveQueued: func(t *testing.T, s driver.Store, key driver.Key, state string) {
+			t.Helper()
+			w, _ := worlds.Load(s)
+			w.(*world).exec(t, "UPDATE {schema}.event_state SET state = CASE $2::text WHEN 'done' THEN 2 ELSE 1 END,"+
+				" failed_at = NULL, processed_at = CASE WHEN $2::text = 'done' THEN now() END WHERE key = $1", key[:], state)
+		},
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	_ "modernc.org/sqlite"
 
@@ -15,7 +16,8 @@ import (
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	// KillQueued works on the file beside the store, as an application would.
+	// KillQueued and MoveQueued work on the file beside the store, as an
+	// application would.
 	files := &fileOf{}
 	drivertest.Exercise(t, func(t *testing.T) driver.Store {
 		path := filepath.Join(t.TempDir(), "hookonce.db")
@@ -26,12 +28,13 @@ func TestConformance(t *testing.T) {
 		// Two messages with one id: the primary key refuses the second.
 		BadRow: func(c *driver.Claim) { c.Messages = append(slices.Clone(c.Messages), c.Messages[0]) },
 		KillQueued: func(t *testing.T, s driver.Store, key driver.Key, lastError string) {
-			db := openPlain(t, files.get(s))
-			_, err := db.ExecContext(t.Context(), `UPDATE hookonce_event_state
+			execPlain(t, files.get(s), `UPDATE hookonce_event_state
 				SET state = 3, failed_at = unixepoch() * 1000000, last_error = ? WHERE key = ?`, lastError, key[:])
-			if err != nil {
-				t.Fatal(err)
-			}
+		},
+		MoveQueued: func(t *testing.T, s driver.Store, key driver.Key, state string) {
+			processed := map[string]any{driver.StateRunning: nil, driver.StateDone: time.Now().UnixMicro()}[state]
+			execPlain(t, files.get(s), `UPDATE hookonce_event_state
+				SET state = CASE WHEN ?1 IS NULL THEN 1 ELSE 2 END, processed_at = ?1 WHERE key = ?2`, processed, key[:])
 		},
 	})
 }
@@ -90,6 +93,14 @@ func onOwnPools(t *testing.T) (store *hooksql.Store, writer, reader *sql.DB) {
 		t.Fatal(err)
 	}
 	return store, writer, reader
+}
+
+// execPlain runs one statement on the file.
+func execPlain(t testing.TB, path, query string, args ...any) {
+	t.Helper()
+	if _, err := openPlain(t, path).ExecContext(t.Context(), query, args...); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // openPlain opens a pool of one connection that can write.

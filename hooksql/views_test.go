@@ -73,7 +73,7 @@ func kill(t *testing.T, store driver.Store, id string, at time.Time) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range leased {
+	for _, m := range leased.Messages {
 		if m.ID != id {
 			continue
 		}

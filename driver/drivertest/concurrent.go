@@ -30,6 +30,14 @@ func ExerciseConcurrent(t *testing.T, open func(t *testing.T) (a, b driver.Store
 		{"ClaimAgainstPrune", raceClaimPrune},
 		{"PruneTwice", racePruneTwice},
 		{"Quarantine", raceQuarantine},
+		{"ReplayTwice", raceReplayTwice},
+		{"ReplayByOneRequest", raceReplayRequest},
+		{"ReplayAgainstPrune", raceReplayPrune},
+		{"ReplayAgainstComplete", raceReplayComplete},
+		{"OneDeadLetter", raceDeadLetter},
+		{"ReplayDeadAgainstLease", raceReplayDeadLease},
+		{"RetryAgainstLease", raceRetryLease},
+		{"Everything", raceEverything},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -69,6 +77,9 @@ func (p *pair) atOnce(n int, call func(s driver.Store, i int) error) {
 		p.Fatal(err)
 	}
 }
+
+// busy reports whether err only says that another session had the lock.
+func busy(err error) bool { return errors.Is(err, driver.ErrLockTimeout) }
 
 // claimAll claims on one store, for a goroutine of its own.
 func (p *pair) claimAll(s driver.Store, at time.Time, claims ...driver.Claim) ([]driver.ClaimResult, error) {

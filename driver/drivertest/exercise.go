@@ -18,6 +18,11 @@ type Features struct {
 	// consumer that gave up would have: the contract has no method for it,
 	// because consumers work in SQL.
 	KillQueued func(t *testing.T, s driver.Store, key driver.Key, lastError string)
+
+	// MoveQueued puts the queued event of key into the state driver.StateRunning
+	// or driver.StateDone, the latter with the time at which it was processed, as
+	// a consumer would have. The contract has no method for it either.
+	MoveQueued func(t *testing.T, s driver.Store, key driver.Key, state string)
 }
 
 // testCase is one case of a suite over one store.
@@ -41,10 +46,15 @@ func Exercise(t *testing.T, open func(t *testing.T) driver.Store, features ...Fe
 		{"Hostile", hostileCases()},
 		{"BodyGuard", bodyGuardCases()},
 		{"Reopen", reopenCases()},
+		{"Replay", replayCases()},
+		{"DeadLetters", deadLetterCases()},
+		{"RetryMessage", retryCases()},
 		{"Lease", leaseCases()},
 		{"Complete", completeCases()},
 		{"CountDeliveries", countCases()},
 		{"Events", eventCases()},
+		{"Listings", listingCases()},
+		{"Stats", statsCases()},
 		{"Prune", pruneCases()},
 		{"Health", healthCases()},
 		{"Model", modelCases()},

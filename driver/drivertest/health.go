@@ -3,6 +3,7 @@ package drivertest
 import (
 	"context"
 	"errors"
+	"maps"
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
@@ -59,7 +60,9 @@ func healthCancelled(f *fixture) {
 	cancel()
 	late, cancel := context.WithDeadline(f.Context(), time.Unix(1, 0))
 	defer cancel()
-	for name, call := range everyMethod(f.s, dead.Key, held, later) {
+	calls := everyMethod(f.s, dead.Key, held, later)
+	maps.Copy(calls, everyOperation(f.s, letter(&dead, 0), later))
+	for name, call := range calls {
 		for _, ctx := range []context.Context{cancelled, late} {
 			if err := call(ctx); !errors.Is(err, driver.ErrUnavailable) && !errors.Is(err, driver.ErrCommitUnknown) {
 				f.Errorf("%s with %v returned the error %v, want %v or %v", name, ctx.Err(), err, driver.ErrUnavailable, driver.ErrCommitUnknown)
@@ -111,6 +114,26 @@ func everyMethod(s driver.Store, dead driver.Key, held driver.Message, later tim
 		"Now":        func(ctx context.Context) error { _, err := s.Now(ctx); return err },
 		"Applied":    func(ctx context.Context) error { _, err := s.Applied(ctx); return err },
 		"Apply":      func(ctx context.Context) error { _, err := s.Apply(ctx); return err },
+	}
+}
+
+// everyOperation does the same for what operators do: dead is a dead letter.
+func everyOperation(s driver.Store, dead driver.DeadLetterRef, later time.Time) map[string]func(context.Context) error {
+	letters := &driver.DeadLetterParams{Letters: []driver.DeadLetterRef{dead}, Now: later}
+	return map[string]func(context.Context) error{
+		"Replay": func(ctx context.Context) error {
+			_, err := s.Replay(ctx, &driver.ReplayParams{Key: dead.Key, RequestID: "r", Now: later})
+			return err
+		},
+		"ReplayDead": func(ctx context.Context) error { _, err := s.ReplayDead(ctx, letters); return err },
+		"Discard":    func(ctx context.Context) error { _, err := s.Discard(ctx, letters); return err },
+		"RetryMessage": func(ctx context.Context) error {
+			return s.RetryMessage(ctx, &driver.RetryMessageParams{ID: dead.MessageID, Now: later})
+		},
+		"DeadLetters": func(ctx context.Context) error { _, err := s.DeadLetters(ctx, &driver.MessageFilter{}); return err },
+		"Messages":    func(ctx context.Context) error { _, err := s.Messages(ctx, &driver.MessageFilter{}); return err },
+		"Quarantined": func(ctx context.Context) error { _, err := s.Quarantined(ctx, &driver.QuarantineFilter{}); return err },
+		"Stats":       func(ctx context.Context) error { _, err := s.Stats(ctx); return err },
 	}
 }
 

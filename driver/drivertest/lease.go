@@ -16,7 +16,10 @@ func leaseCases() []testCase {
 		{"Queued", leaseQueued},
 		{"RunsOut", leaseRunsOut},
 		{"RunsOutForAll", leaseRunsOutForAll},
-		{"LimitLowered", leaseLimitLowered},
+		{"RunsOutThenReleased", leaseRunsOutThenReleased},
+		{"OfAnEarlierLife", leaseOfAnEarlierLife},
+		{"Buried", leaseBuried},
+		{"BuriedBesideLeased", leaseBuriedBesideLeased},
 		{"DatabaseClock", leaseDatabaseClock},
 		{"Release", leaseRelease},
 		{"ReleaseOfALostLease", leaseReleaseLost},
@@ -120,14 +123,21 @@ func leaseRunsOut(f *fixture) {
 	c := newClaim("stripe", "evt_1", "{}", "billing")
 	f.claimNew(t0, c)
 	now, token := t0, int64(0)
+	var tries []driver.Attempt
 	for attempt := 1; attempt <= maxAttempts; attempt++ {
 		got := f.leaseOne(now, "to-billing")
 		if got.Token <= token {
 			f.Errorf("attempt %d has token %d, want more than %d", attempt, got.Token, token)
 		}
 		token = got.Token
-		same(f, "message", leased(&c, 0, t0, token, attempt), got)
-		f.sameEvent(sending(claimed(&c, t0), 0, now, attempt), lastAnswer())
+		message := leased(&c, 0, t0, token, attempt)
+		want := sending(claimed(&c, t0), 0, now, attempt)
+		if message.Expired = attempt > 1; message.Expired {
+			tries = append(tries, lost(message.ID, 0, attempt-1, "retry", now))
+		}
+		same(f, "message", message, got)
+		want.Tries = tries
+		f.sameEvent(want, lastAnswer())
 		f.noneDue(now, "to-billing", "at the start of the lease")
 		now = now.Add(leaseFor)
 		f.noneDue(now.Add(-time.Millisecond), "to-billing", "at the end of the lease")
@@ -138,14 +148,10 @@ func leaseRunsOut(f *fixture) {
 	want.State, want.Attempts, want.FailedAt = driver.StateDead, maxAttempts, now
 	m := &want.Messages[0]
 	m.State, m.Attempts, m.FailedAt, m.DueAt = driver.StateDead, maxAttempts, now, time.Time{}
-	// Whether a lost lease leaves an error text and a line in the history is
-	// the store's choice; what it leaves must name the message.
-	want.Tries = f.event("stripe", "evt_1").Tries
+	want.Tries = append(tries, lost(m.ID, 0, maxAttempts, "dead", now))
 	f.sameEvent(want, lastAnswer())
-	for _, try := range want.Tries {
-		if try.MessageID != c.Messages[0].ID || try.Outcome == "sent" {
-			f.Errorf("the history of a message that was never answered has %+v", try)
-		}
+	if got := f.event("stripe", "evt_1"); got.LastError == "" {
+		f.Error("an event that is dead because a lease ran out has no error")
 	}
 	f.noneDue(now.Add(time.Hour), "to-billing", "after it was made dead")
 }
@@ -176,22 +182,6 @@ func leaseRunsOutForAll(f *fixture) {
 	if len(page.Events) != n {
 		f.Errorf("%d events are dead, want the %d whose attempts are used up", len(page.Events), n)
 	}
-}
-
-// leaseLimitLowered has a message that waits for its third attempt when only
-// two are allowed any more: it is dead, with the error it had.
-func leaseLimitLowered(f *fixture) {
-	f.claimNew(t0, newClaim("stripe", "evt_1", "{}", "billing"))
-	for range 2 {
-		m := f.leaseOne(t0, "to-billing")
-		f.mustComplete(t0, driver.Completion{ID: m.ID, Token: m.Token, Outcome: driver.MessageRetry, Error: "no answer"})
-	}
-	terms := driver.LeaseParams{Destination: "to-billing", Limit: 10, For: leaseFor, MaxAttempts: 2, Now: t0}
-	if got := f.leaseWith(&terms); len(got) > 0 {
-		f.Errorf("leased %+v, want nothing", got)
-	}
-	got := f.event("stripe", "evt_1")
-	same(f, "state, attempts and error", []any{driver.StateDead, 2, "no answer"}, []any{got.State, got.Attempts, got.LastError})
 }
 
 func leaseDatabaseClock(f *fixture) {
@@ -234,18 +224,19 @@ func leaseRelease(f *fixture) {
 func leaseReleaseLost(f *fixture) {
 	c := newClaim("stripe", "evt_1", "{}", "audit", "billing")
 	f.claimNew(t0, c)
-	lost := f.leaseOne(t0, "to-billing")
+	first := f.leaseOne(t0, "to-billing")
 	now := t0.Add(2 * leaseFor)
 	held := f.leaseOne(now, "to-billing")
 	other := f.leaseOne(now, "to-audit")
 	f.release(now,
-		driver.MessageLease{ID: lost.ID, Token: lost.Token},
+		driver.MessageLease{ID: first.ID, Token: first.Token},
 		driver.MessageLease{ID: "msg_unknown", Token: 1},
 		driver.MessageLease{ID: other.ID, Token: other.Token},
 		driver.MessageLease{ID: held.ID, Token: held.Token + 1},
 	)
 	want := sending(claimed(&c, t0), 1, now, 2)
 	want.Messages[0].DueAt = now // the one lease that was held was given back
+	want.Tries = []driver.Attempt{lost(first.ID, 0, 1, "retry", now)}
 	f.sameEvent(want, lastAnswer())
 	f.mustComplete(now, driver.Completion{ID: held.ID, Token: held.Token, Outcome: driver.MessageSent, StatusCode: 200})
 	before := f.event("stripe", "evt_1")

@@ -12,8 +12,8 @@ import (
 const (
 	modelLease     = 20*time.Second + 500*time.Microsecond
 	modelAttempts  = 3
-	modelWindow    = 3*time.Minute + 500*time.Microsecond
-	modelRetention = 90*time.Second + 500*time.Microsecond
+	modelWindow    = 4*time.Minute + 500*time.Microsecond
+	modelRetention = time.Minute + 500*time.Microsecond
 )
 
 // model is the contract in memory: what a store of routed events must hold.
@@ -22,26 +22,19 @@ type model struct {
 }
 
 type modelEvent struct {
-	claim      driver.Claim
-	at         time.Time
-	generation int
-	pruned     bool // the body is past retention
-	touched    bool // by the latest step
-	counts     driver.Deliveries
-	messages   []*modelMessage // as in claim.Messages
-	tries      []driver.Attempt
-	lost       map[modelTry]bool // attempts whose lease ran out
-}
-
-// modelTry names an attempt.
-type modelTry struct {
-	id                 string
-	generation, number int
+	claim    driver.Claim
+	at       time.Time
+	pruned   bool // the body is past retention
+	touched  bool // by the latest step
+	counts   driver.Deliveries
+	messages []*modelMessage
+	tries    []driver.Attempt
+	history  []driver.HistoryEntry
+	requests map[string]driver.Replayed // what was done for each RequestID
 }
 
 type modelMessage struct {
 	event  *modelEvent
-	n      int // its place in claim.Messages
 	detail driver.MessageDetail
 	tokens []int64 // every token it was ever leased with, the latest last
 }
@@ -75,24 +68,34 @@ func (m *modelMessage) free(state string) {
 }
 
 func (m *modelMessage) leased(now time.Time, token int64) {
-	m.lose()
+	m.lose("retry", now)
 	m.free(driver.StateSending)
 	m.detail.LeasedUntil = now.Add(modelLease)
 	m.detail.Attempts++
 	m.tokens = append(m.tokens, token)
 }
 
-// lose notes that the attempt under a lease that ran out has no outcome.
-func (m *modelMessage) lose() {
+// lose records the attempt under a lease that ran out.
+func (m *modelMessage) lose(outcome string, now time.Time) {
 	if m.detail.State == driver.StateSending {
-		m.event.lost[modelTry{m.detail.ID, m.detail.Generation, m.detail.Attempts}] = true
+		m.event.tries = append(m.event.tries, lost(m.detail.ID, m.detail.Generation, m.detail.Attempts, outcome, now))
 	}
 }
 
 func (m *modelMessage) buried(now time.Time) {
-	m.lose()
+	m.lose("dead", now)
 	m.free(driver.StateDead)
 	m.detail.FailedAt = now
+}
+
+// message returns what a lease tells of the message besides its body.
+func (m *modelMessage) message() driver.Message {
+	c := &m.event.claim
+	return driver.Message{
+		ID: m.detail.ID, Key: c.Key, Attempt: m.detail.Attempts, Expired: m.detail.State == driver.StateSending,
+		Generation: m.detail.Generation, Source: c.Source, EventID: c.EventID, Type: c.Type,
+		Route: m.detail.Route, Destination: m.detail.Destination, ReceivedAt: m.event.at,
+	}
 }
 
 func (m *modelMessage) released(now time.Time) {
@@ -123,67 +126,58 @@ func (m *modelMessage) completed(now time.Time, d *driver.Completion) {
 	})
 }
 
-// state returns the state of an event and since when it has ended.
-func (e *modelEvent) state() (state string, ended time.Time) {
-	if len(e.messages) == 0 {
-		return driver.StateDone, e.at
-	}
-	state = driver.StateDone
+// generation returns the highest of all that the event owes or owed.
+func (e *modelEvent) generation() int {
+	highest := 0
 	for _, m := range e.messages {
-		switch m.detail.State {
-		case driver.StatePending, driver.StateSending:
-			return driver.StateRunning, time.Time{}
-		case driver.StateDead:
-			state = driver.StateDead
-		}
-		for _, at := range []time.Time{m.detail.SentAt, m.detail.FailedAt} {
-			if at.After(ended) {
-				ended = at
-			}
-		}
+		highest = max(highest, m.detail.Generation)
 	}
-	return state, ended
+	return highest
 }
 
-func (e *modelEvent) dead() bool {
-	state, _ := e.state()
-	return state == driver.StateDead
+func (e *modelEvent) state() string { return e.detail().State }
+
+func (e *modelEvent) dead() bool { return e.state() == driver.StateDead }
+
+// owe makes a message due again, under full attempts.
+func (m *modelMessage) owe(generation int, now time.Time) {
+	m.event.touched = true
+	due(&m.detail, generation, now)
+}
+
+func (m *modelMessage) skip(note string) {
+	m.event.touched = true
+	skip(&m.detail, note)
+}
+
+// tell adds to the history.
+func (e *modelEvent) tell(entry driver.HistoryEntry) {
+	e.touched = true
+	e.history = append(e.history, entry)
 }
 
 func (e *modelEvent) reopen(now time.Time) {
-	e.generation++
+	// What is reopened of one event is in one generation.
+	generation := e.generation() + 1
 	for _, m := range e.messages {
-		if m.detail.State != driver.StateDead {
-			continue
+		if m.detail.State == driver.StateDead {
+			m.owe(generation, now)
 		}
-		m.free(driver.StatePending)
-		m.detail.DueAt, m.detail.FailedAt = now, time.Time{}
-		m.detail.Attempts = 0
-		// A message counts its own reopenings with its event: both are in
-		// generation n after the event was reopened for the n-th time.
-		m.detail.Generation = e.generation
 	}
+	e.tell(driver.HistoryEntry{At: now, Action: driver.ActionReopened, Generation: generation})
 }
 
 // detail returns what a store must show of the event.
 func (e *modelEvent) detail() *driver.EventDetail {
 	want := claimed(&e.claim, e.at)
-	want.Generation, want.Tries, want.Deliveries = e.generation, e.tries, e.counts
+	want.Tries, want.History, want.Deliveries = e.tries, e.history, e.counts
 	want.Duplicates = e.counts.Count - 1
-	want.ProcessedAt = time.Time{}
-	state, ended := e.state()
-	want.State = state
-	switch state {
-	case driver.StateDone:
-		want.ProcessedAt = ended
-	case driver.StateDead:
-		want.FailedAt = ended
-	}
 	want.Messages = nil
 	for _, m := range e.messages {
 		want.Messages = append(want.Messages, m.detail)
-		want.Attempts = max(want.Attempts, m.detail.Attempts)
 	}
+	sortMessages(want.Messages)
+	derive(want)
 	if e.pruned {
 		bodyless(want)
 	}
@@ -191,11 +185,11 @@ func (e *modelEvent) detail() *driver.EventDetail {
 }
 
 func (w *model) add(c *driver.Claim, now time.Time) {
-	e := &modelEvent{claim: *c, at: now, touched: true, lost: map[modelTry]bool{}}
+	e := &modelEvent{claim: *c, at: now, touched: true, requests: map[string]driver.Replayed{}}
 	first := claimed(c, now)
 	e.counts = first.Deliveries
-	for n, detail := range first.Messages {
-		e.messages = append(e.messages, &modelMessage{event: e, n: n, detail: detail})
+	for _, detail := range first.Messages {
+		e.messages = append(e.messages, &modelMessage{event: e, detail: detail})
 	}
 	w.events[c.Key] = e
 }
@@ -227,7 +221,7 @@ func (w *model) messages(keep func(m *modelMessage) bool) []*modelMessage {
 func (w *model) prune(now time.Time) driver.PruneResult {
 	var result driver.PruneResult
 	for key, e := range w.events {
-		if state, _ := e.state(); state != driver.StateDone {
+		if state := e.state(); state != driver.StateDone && state != driver.StateSkipped {
 			continue
 		}
 		age := now.Sub(e.at)

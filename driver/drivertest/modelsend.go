@@ -2,6 +2,7 @@ package drivertest
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
@@ -22,7 +23,8 @@ func (w *world) stepLease() string {
 	usedUp := w.messages(func(m *modelMessage) bool { return here(m) && m.ranOut(w.now) && m.usedUp() })
 
 	got := map[string]driver.Message{}
-	messages := w.leaseWith(&p)
+	leased := w.leaseAndBury(&p)
+	messages := leased.Messages
 	for _, m := range messages {
 		got[m.ID] = m
 	}
@@ -39,7 +41,7 @@ func (w *world) stepLease() string {
 		w.Errorf("leased messages that were not due: %+v", messages)
 	}
 	w.seen["leased"] = w.seen["leased"] || found > 0
-	buried := w.bury(usedUp)
+	buried := w.bury(usedUp, leased.Buried)
 	if all := len(due) + len(again) + len(usedUp); all <= p.Limit && found+buried != all {
 		w.Errorf("leased %d and buried %d messages, want %d in all", found, buried, all)
 	}
@@ -65,8 +67,9 @@ func (w *world) take(candidates []*modelMessage, got map[string]driver.Message, 
 			continue
 		}
 		found++
-		want := leased(&m.event.claim, m.n, m.event.at, lease.Token, m.detail.Attempts+1)
-		want.Generation = m.detail.Generation
+		want := m.message()
+		want.Token, want.Attempt = lease.Token, m.detail.Attempts+1
+		want.Headers, want.Body = m.event.claim.Headers, m.event.claim.Body
 		if lease.Token <= m.token() {
 			w.Errorf("message %s has token %d after %d", m.detail.ID, lease.Token, m.token())
 		}
@@ -76,16 +79,18 @@ func (w *world) take(candidates []*modelMessage, got map[string]driver.Message, 
 	return found
 }
 
-// bury moves those on in the model that the store has made dead.
-func (w *world) bury(usedUp []*modelMessage) (buried int) {
+// bury moves those on in the model that the store says it has made dead.
+func (w *world) bury(usedUp []*modelMessage, dead []driver.Message) (buried int) {
 	w.Helper()
-	for _, m := range usedUp {
-		detail := w.event(m.event.claim.Source, m.event.claim.EventID)
-		if detail.Messages[m.n].State == driver.StateDead {
-			m.buried(w.now)
-			buried++
-			w.seen["used up"] = true
+	for _, d := range dead {
+		n := slices.IndexFunc(usedUp, func(m *modelMessage) bool { return m.detail.ID == d.ID })
+		if n < 0 {
+			w.Fatalf("message %+v was buried, want only such as have no attempt left", d)
 		}
+		same(w, "buried message", usedUp[n].message(), d)
+		usedUp[n].buried(w.now)
+		buried++
+		w.seen["used up"] = true
 	}
 	return buried
 }

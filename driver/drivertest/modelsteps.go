@@ -1,6 +1,7 @@
 package drivertest
 
 import (
+	stdcmp "cmp"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -27,6 +28,8 @@ const (
 // things are what must happen in a run, so that it cannot pass by doing little.
 var things = []string{
 	"claimed", "duplicate", "leased", "leased again", "used up", "held", "stale", "reopened", "pruned", "body pruned",
+	"replayed", "replayed as new", "replayed under the same id", "replay repeated", "first routes", "not found", "open", "body gone",
+	"mode needed", "no route", "letter replayed", "letter discarded", "no letter", "retried", "retried early", "sent already",
 }
 
 func modelCases() []testCase {
@@ -61,7 +64,8 @@ func modelRandomSteps(f *fixture) {
 	steps := []func(*world) string{
 		(*world).stepClaim, (*world).stepClaim, (*world).stepLease, (*world).stepLease, (*world).stepLease,
 		(*world).stepComplete, (*world).stepComplete, (*world).stepRelease, (*world).stepReopen,
-		(*world).stepCount, (*world).stepPrune, (*world).stepTime, (*world).stepTime,
+		(*world).stepCount, (*world).stepPrune, (*world).stepPrune, (*world).stepTime, (*world).stepTime,
+		(*world).stepReplay, (*world).stepReplay, (*world).stepLetters, (*world).stepRetry,
 	}
 	for i := 0; i < modelSteps || len(w.missing()) > 0; i++ {
 		did := steps[w.rand.IntN(len(steps))](w)
@@ -93,30 +97,36 @@ func (w *world) compare(all bool) {
 		}
 		e.touched = false
 		got := w.event(e.claim.Source, e.claim.EventID)
-		// What a store notes of an attempt whose lease ran out is its choice.
 		if !slices.IsSortedFunc(got.Tries, func(a, b driver.Attempt) int { return a.At.Compare(b.At) }) {
 			w.Errorf("the attempts of %s are not sorted by time: %+v", e.claim.EventID, got.Tries)
 		}
-		got.Tries = slices.DeleteFunc(got.Tries, func(a driver.Attempt) bool {
-			return e.lost[modelTry{a.MessageID, a.Generation, a.Number}]
-		})
-		sortTries(got.Tries)
-		sortTries(wantDetail.Tries)
+		for _, d := range []*driver.EventDetail{got, wantDetail} {
+			sortTries(d.Tries)
+			sortHistory(d.History)
+		}
 		same(w, "event "+e.claim.EventID, wantDetail, got, lastAnswer(), sinceDeath())
 	}
 	sortEvents(want)
 	page := w.fixture.events(&driver.EventFilter{Limit: driver.MaxLimit})
 	same(w, "listing", want, page.Events, lastAnswer(), sinceDeath())
+	if all {
+		w.compareListings()
+	}
 }
 
 // sortTries puts attempts of the same time, whose order the contract leaves
 // open, into one order.
 func sortTries(tries []driver.Attempt) {
 	slices.SortFunc(tries, func(a, b driver.Attempt) int {
-		if c := a.At.Compare(b.At); c != 0 {
-			return c
-		}
-		return strings.Compare(a.MessageID, b.MessageID)
+		return stdcmp.Or(a.At.Compare(b.At), strings.Compare(a.MessageID, b.MessageID),
+			stdcmp.Compare(a.Generation, b.Generation), stdcmp.Compare(a.Number, b.Number))
+	})
+}
+
+// sortHistory does the same for what happened to several messages by one call.
+func sortHistory(history []driver.HistoryEntry) {
+	slices.SortStableFunc(history, func(a, b driver.HistoryEntry) int {
+		return stdcmp.Or(a.At.Compare(b.At), strings.Compare(a.MessageID, b.MessageID))
 	})
 }
 

@@ -8,9 +8,6 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// The contract has no listing of the quarantine, so these cases count what
-// Prune removes of it.
-
 func (f *fixture) quarantine(at time.Time, requests ...driver.Quarantined) {
 	f.Helper()
 	for i := range requests {

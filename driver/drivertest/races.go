@@ -27,7 +27,7 @@ func raceLease(p *pair) {
 				return err
 			}
 			mu.Lock()
-			for _, m := range got {
+			for _, m := range got.Messages {
 				owners[m.ID] = append(owners[m.ID], i)
 			}
 			left := events - len(owners)
@@ -66,9 +66,12 @@ func raceCompleteExpiry(p *pair) {
 				})
 				return err
 			}
-			taken, err = s.Lease(p.Context(), &driver.LeaseParams{
+			leased, err := s.Lease(p.Context(), &driver.LeaseParams{
 				Destination: "to-billing", Limit: 1, For: leaseFor, MaxAttempts: maxAttempts, Now: later,
 			})
+			if err == nil {
+				taken = leased.Messages
+			}
 			return err
 		})
 		if len(held) != 1 {

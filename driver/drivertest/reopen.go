@@ -72,6 +72,7 @@ func reopenOnlyDeadMessages(f *fixture) {
 	}
 	want.Messages[1].Generation, want.Messages[1].DueAt = 1, reopenedAt
 	want.Tries = before.Tries
+	want.History = []driver.HistoryEntry{{At: reopenedAt, Action: driver.ActionReopened, Generation: 1}}
 	f.sameEvent(want, lastAnswer())
 
 	if early := f.lease(reopenedAt.Add(-time.Second), "to-billing", 10); len(early) > 0 {
@@ -121,14 +122,12 @@ func reopenOnlyDeadEvents(f *fixture) {
 }
 
 func reopenQueued(f *fixture) {
-	if f.with.KillQueued == nil {
-		f.Fatal("drivertest: Features.KillQueued is needed to make a queued event dead")
-	}
 	c := newClaim("stripe", "evt_1", "{}")
 	c.Work = driver.WorkQueued
 	f.claimNew(t0, c)
+	var history []driver.HistoryEntry
 	for generation := 1; generation <= 2; generation++ {
-		f.with.KillQueued(f.T, f.s, c.Key, "no such order")
+		f.killQueued(c.Key)
 		got := f.event("stripe", "evt_1")
 		if got.State != driver.StateDead || got.LastError != "no such order" || got.FailedAt.IsZero() {
 			f.Fatalf("after Features.KillQueued the event is %+v, want it dead, with its error and time", got.Event)
@@ -137,7 +136,8 @@ func reopenQueued(f *fixture) {
 		same(f, "pruned", driver.PruneResult{}, f.prune(windows(day, t0.Add(365*day))))
 		same(f, "reopened", []driver.Key{c.Key}, f.reopen(t0, c.Key))
 		want := claimed(&c, t0)
-		want.Generation = generation
+		history = append(history, driver.HistoryEntry{At: t0, Action: driver.ActionReopened, Generation: generation})
+		want.Generation, want.History = generation, history
 		f.sameEvent(want, lastAnswer())
 		same(f, "reopened again", []driver.Key(nil), f.reopen(t0, c.Key))
 		same(f, "duplicate of a reopened event", []driver.ClaimResult{{}}, f.claim(t0, c))

@@ -42,8 +42,9 @@ var rules = map[string]rule{
 	"internal/locate": {
 		why: "the strict parser behind signatures and event ids: nothing below it but the standard library",
 	},
-	"internal/pgstore":     {within: []string{"driver", "hookmigrate"}, why: "SQL text and row scanning, whatever the driver"},
-	"internal/sqlitestore": {within: []string{"driver", "hookmigrate"}, why: "SQL text and row scanning, whatever the driver"},
+	"internal/lifecycle":   {within: []string{"driver"}, why: "pure functions, so that every store decides alike"},
+	"internal/pgstore":     {within: []string{"driver", "hookmigrate", "internal/lifecycle"}, why: "SQL text and row scanning, whatever the driver"},
+	"internal/sqlitestore": {within: []string{"driver", "hookmigrate", "internal/lifecycle"}, why: "SQL text and row scanning, whatever the driver"},
 	"internal/send":        {within: []string{"verify"}, why: "one HTTP attempt; the root package builds on it"},
 	"internal/spelling":    {why: "it compares two texts"},
 	"internal/route": {
@@ -87,7 +88,7 @@ var rules = map[string]rule{
 // library alone, through all that they import.
 var standardLibraryOnly = []string{
 	".", "verify", "provider", "driver", "hooksql", "hookmigrate", "hookadmin",
-	"internal/locate", "internal/pgstore", "internal/sqlitestore", "internal/send", "internal/spelling",
+	"internal/lifecycle", "internal/locate", "internal/pgstore", "internal/sqlitestore", "internal/send", "internal/spelling",
 }
 
 // testSupport are the packages that only tests may import. A helper that links

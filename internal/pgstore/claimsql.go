@@ -85,8 +85,8 @@ WITH setting AS MATERIALIZED (
 	INSERT INTO {schema}.event_state (key, due_at)
 	SELECT key, received_at FROM claimed WHERE work = 1
 ), messages AS (
-	INSERT INTO {schema}.message (id, event_key, generation, route, destination, due_at, created_at)
-	SELECT m.id, m.event_key, 0, m.route, m.destination, setting.now, setting.now
+	INSERT INTO {schema}.message (id, event_key, generation, route, destination, received_at, due_at, created_at)
+	SELECT m.id, m.event_key, 0, m.route, m.destination, setting.now, setting.now, setting.now
 	FROM setting
 	CROSS JOIN unnest($14::text[], $15::bytea[], $16::text[], $17::text[]) AS m (id, event_key, route, destination)
 	WHERE (m.event_key IN (SELECT key FROM claimed)) IS TRUE

@@ -52,11 +52,10 @@ ORDER BY received_at
 LIMIT 1`
 
 const messagesSQL = `
-SELECT id, route, destination, state, note, generation, attempts, coalesce(status_code, 0), coalesce(last_error, ''),
-	due_at, created_at, sent_at, failed_at
-FROM {schema}.message
-WHERE event_key = $1::bytea
-ORDER BY route COLLATE "C", id COLLATE "C"`
+SELECT ` + messageColumns + `
+FROM {schema}.message m
+WHERE m.event_key = $1::bytea
+ORDER BY m.route COLLATE "C", m.id COLLATE "C"`
 
 const attemptsSQL = `
 SELECT a.message_id, a.generation, a.number, a.outcome, coalesce(a.status_code, 0), coalesce(a.error, ''), a.at, a.took
@@ -81,7 +80,10 @@ func (s *Store) Event(ctx context.Context, source, eventID string) (*driver.Even
 		if err := s.messagesOf(ctx, conn, detail); err != nil {
 			return err
 		}
-		return s.attemptsOf(ctx, conn, detail)
+		if err := s.attemptsOf(ctx, conn, detail); err != nil {
+			return err
+		}
+		return s.historyOf(ctx, conn, detail)
 	})
 	if err != nil {
 		return nil, readFailed(s.pools.Admin, "reading an event", err)
@@ -98,11 +100,7 @@ func (s *Store) detail(ctx context.Context, conn Conn, source, eventID string) (
 	}
 	sql, args := s.sql.eventByID, []any{source, eventID}
 	if candidates := driver.CandidateKeys(source, eventID); candidates != nil {
-		keys := make([][]byte, len(candidates))
-		for i := range candidates {
-			keys[i] = candidates[i][:]
-		}
-		sql, args = s.sql.eventByKey, []any{keys, source, eventID}
+		sql, args = s.sql.eventByKey, []any{keyArgs(candidates), source, eventID}
 	}
 	err = scan(ctx, conn, func(r Rows) error {
 		detail = new(driver.EventDetail)
@@ -138,32 +136,13 @@ func (s *Store) repeatOf(ctx context.Context, conn Conn, d *driver.EventDetail) 
 	}, s.sql.repeatOf, bodyKey[:], d.Key[:], d.BodySHA256[:], &d.ReceivedAt)
 }
 
-// messageStates are the states of messages by their number.
-var messageStates = [...]string{
-	driver.StatePending, driver.StateSending, driver.StateSent, driver.StateDead, driver.StateSkipped,
-}
-
 func (s *Store) messagesOf(ctx context.Context, conn Conn, d *driver.EventDetail) error {
 	return scan(ctx, conn, func(r Rows) error {
-		var m driver.MessageDetail
-		var state int16
-		var generation, attempts, statusCode int32
-		var dueAt time.Time
-		var sentAt, failedAt *time.Time
-		if err := r.Scan(&m.ID, &m.Route, &m.Destination, &state, &m.Note, &generation, &attempts, &statusCode, &m.LastError,
-			&dueAt, &m.CreatedAt, &sentAt, &failedAt); err != nil {
+		var row messageRow
+		if err := r.Scan(row.targets()...); err != nil {
 			return err
 		}
-		m.State = messageStates[state]
-		m.Generation, m.Attempts, m.StatusCode = int(generation), int(attempts), int(statusCode)
-		m.CreatedAt, m.SentAt, m.FailedAt = m.CreatedAt.UTC(), timeOf(sentAt), timeOf(failedAt)
-		switch m.State {
-		case driver.StatePending:
-			m.DueAt = dueAt.UTC()
-		case driver.StateSending:
-			m.LeasedUntil = dueAt.UTC()
-		}
-		d.Messages = append(d.Messages, m)
+		d.Messages = append(d.Messages, row.finish())
 		return nil
 	}, s.sql.messages, d.Key[:])
 }

@@ -16,6 +16,10 @@ type condition struct {
 	args  []any
 }
 
+func newCondition() *condition { return &condition{terms: []string{"true"}} }
+
+func (c *condition) sql() string { return " WHERE " + strings.Join(c.terms, " AND ") }
+
 // add adds a term; each %d stands for the number of the next argument.
 func (c *condition) add(term string, args ...any) {
 	numbers := make([]any, len(args))
@@ -29,45 +33,100 @@ func (c *condition) add(term string, args ...any) {
 // isText reports whether a PostgreSQL text can hold s.
 func isText(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
 
+// equal adds the condition that a column has a value, unless that is "". It
+// returns false where no text can have it.
+func (c *condition) equal(column, value string) bool {
+	if value != "" {
+		c.add(column+" = $%d::text", value)
+	}
+	return isText(value)
+}
+
+// limit returns the end of a listing, with one row more than asked for: it tells
+// whether there is a next page. No argument may follow.
+func (c *condition) limit(n int) string {
+	c.args = append(c.args, int32(n+1))
+	return fmt.Sprintf(" LIMIT $%d::int", len(c.args))
+}
+
+// pageSize returns the size of a page for a filter's limit.
+func pageSize(limit int) int {
+	if limit <= 0 {
+		limit = driver.DefaultLimit
+	}
+	return min(limit, driver.MaxLimit)
+}
+
+// eventTerms are the terms that all listings share.
+type eventTerms struct {
+	source, kind, id, text string
+	since, until           time.Time
+}
+
+// event adds the terms that are set, on columns that begin with prefix. It
+// returns false where nothing can meet them.
+func (c *condition) event(prefix string, t *eventTerms) bool {
+	possible := c.equal(prefix+"source", t.source) && c.equal(prefix+"type", t.kind) && c.equal(prefix+"event_id", t.id)
+	if t.source != "" && t.id != "" {
+		if candidates := driver.CandidateKeys(t.source, t.id); candidates != nil {
+			c.add(prefix+"key = ANY ($%d::bytea[])", keyArgs(candidates)) // implied by both
+		}
+	}
+	if t.text != "" {
+		body := "position($%d::bytea IN " + prefix + "body) > 0"
+		if isText(t.text) {
+			c.add("(position($%d::text IN "+prefix+"event_id) > 0 OR position($%d::text IN "+prefix+"type) > 0 OR "+body+")",
+				t.text, t.text, []byte(t.text))
+		} else {
+			c.add(body, []byte(t.text))
+		}
+	}
+	if !t.since.IsZero() {
+		c.add(prefix+"received_at >= $%d::timestamptz", roundUp(t.since))
+	}
+	if !t.until.IsZero() {
+		c.add(prefix+"received_at < $%d::timestamptz", roundUp(t.until))
+	}
+	return possible
+}
+
+func keyArgs(keys []driver.Key) [][]byte {
+	args := make([][]byte, len(keys))
+	for i := range keys {
+		args[i] = keys[i][:]
+	}
+	return args
+}
+
+// impliedBy narrows the states that few events are in to what small indexes
+// know: without it every event is looked at to find them.
+var impliedBy = map[string]string{
+	driver.StatePending: "SELECT key FROM {schema}.event_state WHERE state = 0",
+	driver.StateRunning: "SELECT event_key FROM {schema}.message WHERE state IN (0, 1)" +
+		" UNION ALL SELECT key FROM {schema}.event_state WHERE state = 1",
+	driver.StateDead: "SELECT event_key FROM {schema}.message WHERE state = 3" +
+		" UNION ALL SELECT key FROM {schema}.event_state WHERE state = 3",
+	driver.StateSkipped: "SELECT event_key FROM {schema}.message WHERE state = 4" +
+		" UNION ALL SELECT key FROM {schema}.event_state WHERE state = 4",
+}
+
 // where returns the condition of a listing, and false where nothing can meet
 // it.
 func (s *Store) where(f *driver.EventFilter) (*condition, bool) {
-	c := &condition{terms: []string{"true"}}
-	for _, equal := range []struct{ column, value string }{
-		{"source", f.Source}, {"type", f.Type}, {"state", f.State}, {"note", f.Note}, {"event_id", f.ID},
-	} {
-		if equal.value == "" {
-			continue
-		}
-		if !isText(equal.value) {
-			return nil, false
-		}
-		c.add(equal.column+" = $%d::text", equal.value)
+	c := newCondition()
+	possible := c.equal("state", f.State) && c.equal("note", f.Note) &&
+		c.event("", &eventTerms{f.Source, f.Type, f.ID, f.Text, f.Since, f.Until})
+	state := f.State
+	if state == "" && f.Note == driver.NoteDiscarded {
+		state = driver.StateSkipped // nothing else has that note
 	}
-	if f.State == driver.StateDead {
-		// Implied by the state, and found by two small indexes.
-		c.add("key IN (SELECT event_key FROM " + s.schema + ".message WHERE state = 3" +
-			" UNION ALL SELECT key FROM " + s.schema + ".event_state WHERE state = 3)")
-	}
-	if f.Text != "" {
-		body := "position($%d::bytea IN body) > 0"
-		if isText(f.Text) {
-			c.add("(position($%d::text IN event_id) > 0 OR position($%d::text IN type) > 0 OR "+body+")",
-				f.Text, f.Text, []byte(f.Text))
-		} else {
-			c.add(body, []byte(f.Text))
-		}
-	}
-	if !f.Since.IsZero() {
-		c.add("received_at >= $%d::timestamptz", roundUp(f.Since))
-	}
-	if !f.Until.IsZero() {
-		c.add("received_at < $%d::timestamptz", roundUp(f.Until))
+	if keys := impliedBy[state]; keys != "" {
+		c.terms = append(c.terms, "key IN ("+strings.ReplaceAll(keys, "{schema}", s.schema)+")")
 	}
 	if !f.After.IsZero() {
 		c.add("(received_at, key) < ($%d::timestamptz, $%d::bytea)", &f.After.ReceivedAt, f.After.Key[:])
 	}
-	return c, true
+	return c, possible
 }
 
 // roundUp returns the argument for a bound of received_at, which has
@@ -82,18 +141,13 @@ func roundUp(t time.Time) *time.Time {
 
 // Events implements [driver.Store].
 func (s *Store) Events(ctx context.Context, f *driver.EventFilter) (*driver.EventPage, error) {
-	limit := f.Limit
-	if limit <= 0 {
-		limit = driver.DefaultLimit
-	}
-	limit = min(limit, driver.MaxLimit)
 	where, possible := s.where(f)
 	if !possible {
 		return &driver.EventPage{}, nil
 	}
-	// One more than asked for tells whether there is a next page.
-	sql := "SELECT " + eventColumns + " FROM " + s.schema + ".event_overview WHERE " + strings.Join(where.terms, " AND ") +
-		fmt.Sprintf(" ORDER BY received_at DESC, key DESC LIMIT $%d::int", len(where.args)+1)
+	limit := pageSize(f.Limit)
+	sql := "SELECT " + eventColumns + " FROM " + s.schema + ".event_overview" + where.sql() +
+		" ORDER BY received_at DESC, key DESC" + where.limit(limit)
 	page := &driver.EventPage{}
 	err := read(ctx, s.pools.Admin, "listing events", func(r Rows) error {
 		var row eventRow
@@ -102,7 +156,7 @@ func (s *Store) Events(ctx context.Context, f *driver.EventFilter) (*driver.Even
 		}
 		page.Events = append(page.Events, row.finish())
 		return nil
-	}, sql, append(where.args, int32(limit+1))...)
+	}, sql, where.args...)
 	if err != nil {
 		return nil, err
 	}

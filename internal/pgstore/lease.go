@@ -2,88 +2,94 @@ package pgstore
 
 import (
 	"context"
-	"time"
 
 	"github.com/hookonce/hookonce/driver"
 )
 
 // leaseSQL leases what is due. A message with no attempt left, because its last
-// lease ran out or the limit was lowered, is made dead; how many were is in
-// every row, and there is one row without a message if nothing was leased.
+// lease ran out or the limit was lowered, is made dead instead. An attempt whose
+// lease ran out is recorded, as one to be tried again or the last one: what came
+// of it nobody will say any more.
 const leaseSQL = `
 WITH setting AS MATERIALIZED (
 	SELECT coalesce($5::timestamptz, now()) AS now
 ), due AS MATERIALIZED (
-	SELECT m.id, m.due_at, m.state, m.attempts >= $4::int AS used_up
+	SELECT m.id, m.due_at, m.generation, m.attempts, m.state = 1 AS expired, m.attempts >= $4::int AS used_up
 	FROM {schema}.message m
 	WHERE m.destination = $1::text AND m.state IN (0, 1) AND m.due_at <= (SELECT now FROM setting)
 	ORDER BY m.due_at
 	LIMIT $2::int
 	FOR UPDATE SKIP LOCKED
-), dead AS (
+), changed AS (
 	UPDATE {schema}.message m
-	SET state = 3, failed_at = setting.now,
-		last_error = CASE due.state WHEN 1 THEN 'the lease ran out on the last attempt' ELSE m.last_error END
+	SET state = CASE WHEN due.used_up THEN 3 ELSE 1 END,
+		attempts = CASE WHEN due.used_up THEN m.attempts ELSE m.attempts + 1 END,
+		token = CASE WHEN due.used_up THEN m.token ELSE m.token + 1 END,
+		due_at = CASE WHEN due.used_up THEN m.due_at ELSE setting.now + $3::bigint * interval '1 microsecond' END,
+		failed_at = CASE WHEN due.used_up THEN setting.now END,
+		last_error = CASE WHEN due.used_up AND due.expired THEN 'the lease ran out on the last attempt' ELSE m.last_error END
 	FROM due, setting
-	WHERE m.id = due.id AND due.used_up
-	RETURNING m.id
-), leased AS (
-	UPDATE {schema}.message m
-	SET state = 1, attempts = m.attempts + 1, token = m.token + 1,
-		due_at = setting.now + $3::bigint * interval '1 microsecond'
+	WHERE m.id = due.id
+	RETURNING m.id, m.event_key, m.token, m.attempts, m.generation, m.route, m.destination,
+		due.due_at, due.expired, due.used_up
+), tried AS (
+	INSERT INTO {schema}.attempt (message_id, generation, number, outcome, error, at, took)
+	SELECT id, generation, attempts, CASE WHEN used_up THEN 3 ELSE 2 END,
+		'the lease ran out before an outcome was recorded', setting.now, 0
 	FROM due, setting
-	WHERE m.id = due.id AND NOT due.used_up
-	RETURNING m.id, m.event_key, m.token, m.attempts, m.generation, m.route, m.destination, due.due_at
+	WHERE expired
+	ON CONFLICT DO NOTHING
 )
-SELECT d.n, l.id, l.event_key, l.token, l.attempts, l.generation, e.source, e.event_id, e.type,
-	l.route, l.destination, e.received_at, e.headers, e.body
-FROM (SELECT count(*) AS n FROM dead) d
-LEFT JOIN (
-	leased l
-	CROSS JOIN LATERAL (SELECT * FROM {schema}.event e WHERE e.key = l.event_key LIMIT 1) e
-) ON true
-ORDER BY l.due_at, l.id`
+SELECT c.used_up, c.expired, c.id, c.event_key, c.token, c.attempts, c.generation, e.source, e.event_id, e.type,
+	c.route, c.destination, e.received_at,
+	CASE WHEN NOT c.used_up THEN e.headers END, CASE WHEN NOT c.used_up THEN e.body END
+FROM changed c
+CROSS JOIN LATERAL (SELECT * FROM {schema}.event e WHERE e.key = c.event_key LIMIT 1) e
+ORDER BY c.due_at, c.id`
 
 // Lease implements [driver.Store].
-func (s *Store) Lease(ctx context.Context, p *driver.LeaseParams) ([]driver.Message, error) {
+func (s *Store) Lease(ctx context.Context, p *driver.LeaseParams) (*driver.Leased, error) {
+	all := &driver.Leased{}
 	if p.Limit <= 0 {
-		return nil, nil
+		return all, nil
 	}
 	for {
-		messages, dead, err := s.leaseOnce(ctx, p)
+		leased, err := s.leaseOnce(ctx, p)
+		if err != nil {
+			return nil, err
+		}
+		all.Messages, all.Buried = leased.Messages, append(all.Buried, leased.Buried...)
 		// Where all that was due had used up its attempts, there may be more.
-		if err != nil || len(messages) > 0 || dead == 0 {
-			return messages, err
+		if len(leased.Messages) > 0 || len(leased.Buried) == 0 {
+			return all, nil
 		}
 	}
 }
 
-func (s *Store) leaseOnce(ctx context.Context, p *driver.LeaseParams) (messages []driver.Message, dead int64, err error) {
-	err = write(ctx, s.pools.Work, "leasing messages", func(r Rows) error {
-		var id, source, eventID, kind, route, destination *string
-		var key, headers, body []byte
-		var token *int64
-		var attempt, generation *int32
-		var receivedAt *time.Time
-		if err := r.Scan(&dead, &id, &key, &token, &attempt, &generation, &source, &eventID, &kind,
-			&route, &destination, &receivedAt, &headers, &body); err != nil {
+func (s *Store) leaseOnce(ctx context.Context, p *driver.LeaseParams) (*driver.Leased, error) {
+	leased := &driver.Leased{}
+	err := write(ctx, s.pools.Work, "leasing messages", func(r Rows) error {
+		var m driver.Message
+		var usedUp bool
+		var key []byte
+		var attempt, generation int32
+		if err := r.Scan(&usedUp, &m.Expired, &m.ID, &key, &m.Token, &attempt, &generation,
+			&m.Source, &m.EventID, &m.Type, &m.Route, &m.Destination, &m.ReceivedAt, &m.Headers, &m.Body); err != nil {
 			return err
 		}
-		if id == nil {
+		m.Key, m.Attempt, m.Generation, m.ReceivedAt = driver.Key(key), int(attempt), int(generation), m.ReceivedAt.UTC()
+		if usedUp {
+			m.Token = 0 // no lease has it any more
+			leased.Buried = append(leased.Buried, m)
 			return nil
 		}
-		messages = append(messages, driver.Message{
-			ID: *id, Key: driver.Key(key), Token: *token, Attempt: int(*attempt), Generation: int(*generation),
-			Source: textOf(source), EventID: textOf(eventID), Type: textOf(kind),
-			Route: textOf(route), Destination: textOf(destination), ReceivedAt: timeOf(receivedAt),
-			Headers: headers, Body: body,
-		})
+		leased.Messages = append(leased.Messages, m)
 		return nil
 	}, s.sql.lease, p.Destination, int32(min(p.Limit, maxLease)), p.For.Microseconds(), int32(p.MaxAttempts), clock(p.Now))
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
-	return messages, dead, nil
+	return leased, nil
 }
 
 // maxLease bounds one lease, whatever the caller asks for.

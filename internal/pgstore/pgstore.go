@@ -5,21 +5,23 @@
 // # Locks
 //
 // What writes is one statement, in a transaction of its own, so a process that
-// stops in the middle holds nothing open; only migrating and the pruning of
-// events take more than one. The locks are:
+// stops in the middle holds nothing open. Only migrating, the pruning of events,
+// Replay and RetryMessage take more than one; the server ends the last three
+// where the process stops in between. The locks are:
 //
 //   - Claim inserts: bodies first, in the order of their keys, then events, in
 //     the order of theirs. It waits for other claims of one of its keys only.
-//   - What changes messages locks them sorted by id (Complete, Release), or
-//     takes only those that nobody holds (Lease, Reopen).
-//   - Reopen locks the row of the event, without changing it, so that one of
-//     two concurrent calls wins. A row that is locked but not changed does not
-//     hold up a claim of its key.
+//   - What changes messages locks them sorted by id (Complete, Release, Replay),
+//     or takes only those that nobody holds (Lease, Reopen, ReplayDead, Discard).
+//   - Whatever makes a finished event owed again, or gives it up, first locks the
+//     row of the event, without changing it, so that one of two concurrent calls
+//     wins: Replay and RetryMessage wait for it, a second at most; Reopen,
+//     ReplayDead and Discard pass over what they do not get. A row that is locked
+//     but not changed does not hold up a claim of its key.
 //   - CountDeliveries takes a shared lock on the event's row, and Prune an
 //     exclusive one, before it looks at what belongs to the event: neither
 //     waits, both pass over what the other holds. So nothing is left behind of
-//     an event that is gone. Whatever is to make a finished event owed again
-//     must lock its row too, as Reopen does.
+//     an event that is gone.
 //
 // Nothing but pruning ever changes a row of the event table.
 package pgstore
@@ -89,7 +91,7 @@ type DB interface {
 type Pools struct {
 	Receive DB // claims and what else a sender waits for
 	Work    DB // leases, outcomes, pruning
-	Admin   DB // listings, checks, migrations
+	Admin   DB // what operators do: listings, replays, checks, migrations
 }
 
 // Store implements all of [driver.Store] but Close.
@@ -126,8 +128,18 @@ type statements struct {
 	eventByKey, eventByID string
 	repeatOf              string
 	messages, attempts    string
+	history               string
+	lockEvent, repeated   string
+	lockState             string
+	lockMessages          string
+	replay                string
+	replayDead, discard   string
+	eventOfMessage        string
+	lockMessage, retry    string
+	stats                 string
 	pastEvents            string
 	pruneEvents           string
+	pastBodies            string
 	pruneBodies           string
 	pruneQuarantineAge    string
 	pruneQuarantineRows   string
@@ -148,8 +160,21 @@ func newStatements(write func(string) string) statements {
 		repeatOf:            write(repeatOfSQL),
 		messages:            write(messagesSQL),
 		attempts:            write(attemptsSQL),
+		history:             write(historySQL),
+		lockEvent:           write(lockEventSQL),
+		repeated:            write(repeatedSQL),
+		lockState:           write(lockStateSQL),
+		lockMessages:        write(lockMessagesSQL),
+		replay:              write(replaySQL),
+		replayDead:          write(replayDeadSQL),
+		discard:             write(discardSQL),
+		eventOfMessage:      write(eventOfMessageSQL),
+		lockMessage:         write(lockMessageSQL),
+		retry:               write(retrySQL),
+		stats:               write(statsSQL),
 		pastEvents:          write(pastEventsSQL),
 		pruneEvents:         write(pruneEventsSQL),
+		pastBodies:          write(pastBodiesSQL),
 		pruneBodies:         write(pruneBodiesSQL),
 		pruneQuarantineAge:  write(pruneQuarantineAgeSQL),
 		pruneQuarantineRows: write(pruneQuarantineRowsSQL),
@@ -216,12 +241,4 @@ func timeOf(t *time.Time) time.Time {
 		return time.Time{}
 	}
 	return t.UTC()
-}
-
-// textOf returns the text that a column holds; "" for NULL.
-func textOf(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
 }

@@ -33,12 +33,12 @@ func (s *Store) Prune(ctx context.Context, p *driver.PruneParams) (*driver.Prune
 	result := &driver.PruneResult{}
 	var err error
 	if result.Events, err = inChunks(chunk, identities, func(w *windows) (*chunkResult, error) {
-		return s.pruneEvents(ctx, w, chunk)
+		return s.pruneChunk(ctx, "pruning events", s.sql.pastEvents, s.sql.pruneEvents, w, chunk)
 	}); err != nil {
 		return nil, err
 	}
 	if result.Bodies, err = inChunks(chunk, bodies, func(w *windows) (*chunkResult, error) {
-		return s.pruneBodies(ctx, w, chunk)
+		return s.pruneChunk(ctx, "pruning bodies", s.sql.pastBodies, s.sql.pruneBodies, w, chunk)
 	}); err != nil {
 		return nil, err
 	}
@@ -111,8 +111,9 @@ func inChunks(chunk int, w *windows, prune func(*windows) (*chunkResult, error))
 	}
 }
 
-// pruneEvents removes a chunk of identities.
-func (s *Store) pruneEvents(ctx context.Context, w *windows, chunk int) (*chunkResult, error) {
+// pruneChunk locks a chunk of the events that may go, and removes what may go of
+// them.
+func (s *Store) pruneChunk(ctx context.Context, what, lock, remove string, w *windows, chunk int) (*chunkResult, error) {
 	var c chunkResult
 	err := s.pools.Work.Transaction(ctx, ReadCommitted, func(conn Conn) error {
 		keys := make([][]byte, 0, chunk)
@@ -121,22 +122,13 @@ func (s *Store) pruneEvents(ctx context.Context, w *windows, chunk int) (*chunkR
 			err := r.Scan(&c.lastTime, &key)
 			keys = append(keys, key)
 			return err
-		}, s.sql.pastEvents, w.arguments(chunk)...); err != nil || len(keys) == 0 {
+		}, lock, w.arguments(chunk)...); err != nil || len(keys) == 0 {
 			return err
 		}
 		c.looked, c.lastKey = int64(len(keys)), keys[len(keys)-1]
-		return scan(ctx, conn, func(r Rows) error { return r.Scan(&c.changed) }, s.sql.pruneEvents, keys)
+		return scan(ctx, conn, func(r Rows) error { return r.Scan(&c.changed) }, remove, keys)
 	})
-	return &c, writeFailed(s.pools.Work, "pruning events", err)
-}
-
-// pruneBodies removes the bodies and headers of a chunk of events.
-func (s *Store) pruneBodies(ctx context.Context, w *windows, chunk int) (*chunkResult, error) {
-	var c chunkResult
-	err := write(ctx, s.pools.Work, "pruning bodies", func(r Rows) error {
-		return r.Scan(&c.changed, &c.looked, &c.lastTime, &c.lastKey)
-	}, s.sql.pruneBodies, w.arguments(chunk)...)
-	return &c, err
+	return &c, writeFailed(s.pools.Work, what, err)
 }
 
 // pruneAll runs a statement that removes up to a chunk of rows until it removes

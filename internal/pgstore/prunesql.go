@@ -20,9 +20,11 @@ const finishedSQL = `
 	NOT EXISTS (SELECT FROM {schema}.message m WHERE m.event_key = e.key AND m.state NOT IN (2, 4))
 	AND (e.work = 0 OR EXISTS (SELECT FROM {schema}.event_state s WHERE s.key = e.key AND s.state IN (2, 4)))`
 
+// pruneSettingsSQL bounds for how long a process that stopped between two
+// statements keeps its locks.
 const pruneSettingsSQL = `
 WITH setting AS MATERIALIZED (
-	SELECT coalesce($1::timestamptz, now()) AS now
+	SELECT coalesce($1::timestamptz, now()) AS now, set_config('idle_in_transaction_session_timeout', '5s', true)
 ), windows AS MATERIALIZED (
 	SELECT * FROM unnest($2::text[], $3::bigint[]) AS w (source, keep)
 )`
@@ -94,6 +96,8 @@ WITH candidate AS MATERIALIZED (
 	DELETE FROM {schema}.event_state s USING victim v WHERE s.key = v.key
 ), counts AS (
 	DELETE FROM {schema}.delivery_count c USING victim v WHERE c.key = v.key
+), histories AS (
+	DELETE FROM {schema}.history h USING victim v WHERE h.event_key = v.key
 ), bodies AS (
 	DELETE FROM {schema}.body_seen b USING victim v WHERE b.key = v.key
 ), events AS (
@@ -101,26 +105,28 @@ WITH candidate AS MATERIALIZED (
 )
 SELECT count(*) FROM events`
 
-// pruneBodiesSQL removes bodies and headers, and keeps what tells duplicates
-// apart. It returns how many events it changed and looked at, and the last of
-// these. It is the only UPDATE of an event.
-const pruneBodiesSQL = pruneSettingsSQL + `
-, candidate AS MATERIALIZED (
-	SELECT e.key, e.received_at
-	FROM {schema}.event e
-	WHERE e.body IS NOT NULL AND ` + pastSQL + ` AND ` + finishedSQL + `
-	ORDER BY e.received_at, e.key
-	LIMIT $8::int
-	FOR NO KEY UPDATE SKIP LOCKED
-), emptied AS (
+// pastBodiesSQL locks a chunk of the events whose bodies may go.
+const pastBodiesSQL = pruneSettingsSQL + `
+SELECT e.received_at, e.key
+FROM {schema}.event e
+WHERE e.body IS NOT NULL AND ` + pastSQL + ` AND ` + finishedSQL + `
+ORDER BY e.received_at, e.key
+LIMIT $8::int
+FOR NO KEY UPDATE SKIP LOCKED`
+
+// pruneBodiesSQL removes the bodies and headers of those of the events $1 that
+// are finished, and keeps what tells duplicates apart. It runs after the one
+// above, in its transaction, and for the same reason as with pruneEventsSQL: a
+// replay that ended between its snapshot and its lock is seen by this statement
+// only. It is the only UPDATE of an event.
+const pruneBodiesSQL = `
+WITH emptied AS (
 	UPDATE {schema}.event e SET headers = NULL, body = NULL
-	FROM candidate c
-	WHERE e.key = c.key
+	FROM unnest($1::bytea[]) AS k (key)
+	WHERE e.key = k.key AND ` + finishedSQL + `
 	RETURNING e.key
 )
-SELECT (SELECT count(*) FROM emptied), (SELECT count(*) FROM candidate),
-	(SELECT received_at FROM candidate ORDER BY received_at DESC, key DESC LIMIT 1),
-	(SELECT key FROM candidate ORDER BY received_at DESC, key DESC LIMIT 1)`
+SELECT count(*) FROM emptied`
 
 // pruneQuarantineAgeSQL has the arguments $1 to $4 of the others, and $5 the
 // size of a chunk.

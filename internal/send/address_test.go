@@ -3,10 +3,7 @@ package send
 import (
 	"context"
 	"errors"
-	"net/http"
 	"net/netip"
-	"strings"
-	"sync/atomic"
 	"testing"
 )
 
@@ -154,10 +151,9 @@ func TestSendRefusesAddresses(t *testing.T) {
 // A connection that a lax target left open must not serve a strict one.
 func TestSendKeepsPoolsApart(t *testing.T) {
 	t.Parallel()
-	var served atomic.Int32
-	url := serve(t, func(http.ResponseWriter, *http.Request) { served.Add(1) })
-	s := newSender(t)
-	strict := to(strings.Replace(url, "127.0.0.1", "localhost", 1))
+	server, connections := countingServer(t, startHTTP2) // HTTP/1 leaves none open
+	s := senderFor(t, server)
+	strict := to(server.URL)
 	lax := *strict
 	strict.AllowPrivate = false
 	for range 3 {
@@ -168,7 +164,7 @@ func TestSendKeepsPoolsApart(t *testing.T) {
 			t.Fatalf("got %+v", got)
 		}
 	}
-	if served.Load() != 3 {
-		t.Errorf("%d requests served", served.Load())
+	if got := connections.Load(); got != 1 {
+		t.Errorf("%d connections, want 1: nothing was left open", got)
 	}
 }

@@ -67,6 +67,7 @@ func header(msg *Message) http.Header {
 	if msg.Generation > 0 {
 		out.Set("Hookonce-Replay", strconv.Itoa(msg.Generation))
 	}
+	setTrace(out, msg)
 	return out
 }
 

@@ -1,11 +1,14 @@
 package send
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -60,9 +63,27 @@ func (s *Sender) result(ctx context.Context, req *http.Request, timeout time.Dur
 		res.Permanent = resp.StatusCode == http.StatusGone
 	}
 	if len(body) > 0 {
-		res.Detail = printable(string(body), maxDetail)
+		res.Detail = printable(withoutURL(string(body), req.URL), maxDetail)
 	}
 	return res
+}
+
+// withoutURL returns text without what of u may be a credential: many servers
+// quote the path they were asked for in a 404.
+func withoutURL(text string, u *url.URL) string {
+	const shortest = 8 // shorter ones are words such as "hooks"
+	parts := []string{u.RequestURI(), u.EscapedPath(), u.Path, u.RawQuery}
+	parts = append(parts, strings.Split(u.Path, "/")...)
+	for _, values := range u.Query() {
+		parts = append(parts, values...)
+	}
+	slices.SortFunc(parts, func(a, b string) int { return cmp.Compare(len(b), len(a)) }) // a part of a part last
+	for _, part := range parts {
+		if len(part) >= shortest {
+			text = strings.ReplaceAll(text, part, redacted)
+		}
+	}
+	return text
 }
 
 func statusError(status int) error {

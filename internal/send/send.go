@@ -11,6 +11,13 @@
 // neither a spelling of an address nor a name that changes its mind leads past
 // the check (see Target.AllowPrivate). Redirects are never followed and no
 // proxy is used, because both would.
+//
+// A connection of HTTP/1 serves one attempt. On a kept one nothing tells the
+// answer to a request from what the destination, or a proxy, still had to say
+// about the request before it: a late second answer of 200 would be taken for
+// the next message. Nor does net/http send a request once only there: it repeats
+// what has an Idempotency-Key when a kept connection breaks. HTTP/2 tells
+// answers apart, so its connections are kept.
 package send
 
 import (
@@ -35,9 +42,7 @@ const (
 	maxResponseBody   = 64 << 10
 	maxRetryAfter     = 24 * time.Hour
 
-	maxIdlePerHost = 32
-	maxIdle        = 256
-	idleTimeout    = 60 * time.Second
+	idleTimeout = 60 * time.Second // of a kept HTTP/2 connection
 	// Dialling may outlive the attempt that began it, for the benefit of the
 	// next one; these bound it.
 	dialTimeout = 30 * time.Second
@@ -97,7 +102,8 @@ type Result struct {
 	Permanent bool
 	// Detail is for people: the beginning of the answer's body or, if there is
 	// none, the text of Err. At most 4 KiB of valid UTF-8 in which everything
-	// unprintable is escaped.
+	// unprintable is escaped, and what an answer quotes of the URL's path and
+	// query is "<secret>".
 	Detail string
 }
 
@@ -120,8 +126,8 @@ type Options struct {
 	RootCAs *x509.CertPool
 }
 
-// Sender sends messages. It is safe for concurrent use; its connections are
-// shared by all that it sends.
+// Sender sends messages. It is safe for concurrent use; its HTTP/2 connections
+// are shared by all that it sends.
 type Sender struct {
 	now func() time.Time
 	// Connections that were dialled under the lax rule must not be reused
@@ -166,8 +172,7 @@ func newTransport(roots *x509.CertPool, check addressCheck) *http.Transport {
 		// Destinations may share a host: a limit would let a slow one keep the
 		// others waiting. Whoever sends bounds what each has under way.
 		MaxConnsPerHost:     0,
-		MaxIdleConnsPerHost: maxIdlePerHost,
-		MaxIdleConns:        maxIdle,
+		MaxIdleConnsPerHost: -1, // keep none; HTTP/2 connections are kept elsewhere
 		IdleConnTimeout:     idleTimeout,
 		Protocols:           protocols,
 		HTTP2:               &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingAfter},
@@ -175,8 +180,7 @@ func newTransport(roots *x509.CertPool, check addressCheck) *http.Transport {
 }
 
 // Send makes one attempt and waits for its end: at most the target's Timeout,
-// less if ctx ends before. A kept connection that the destination has closed
-// in the meantime is replaced by a fresh one within the attempt.
+// less if ctx ends before.
 func (s *Sender) Send(ctx context.Context, target *Target, msg *Message) Result {
 	timeout := target.Timeout
 	if timeout <= 0 {
@@ -220,6 +224,9 @@ func (s *Sender) request(ctx context.Context, target *Target, msg *Message) (*ht
 		return nil, fmt.Errorf("%w: %w", ErrRequest, err)
 	}
 	req.URL, req.Host, req.Header = u, u.Host, h
+	// Whoever closes first keeps the pair of ports for a minute: let it be the
+	// destination, whose own port is always the same. Over TLS it may be HTTP/2.
+	req.Close = u.Scheme == "http"
 	return req, nil
 }
 

@@ -21,7 +21,7 @@ const (
 	insertState = `INSERT INTO hookonce_event_state (key, state, due_at) VALUES (?, 0, ?)`
 
 	insertMessage = `INSERT INTO hookonce_message
-		(id, event_key, route, destination, due_at, created_at) VALUES (?, ?, ?, ?, ?, ?)`
+		(id, event_key, route, destination, token, received_at, due_at, created_at) VALUES (?, ?, ?, ?, ?5, ?5, ?5, ?5)`
 
 	insertBodySeen = `INSERT INTO hookonce_body_seen (body_key, key, seen_at) VALUES (?, ?, ?)`
 
@@ -64,8 +64,12 @@ func checkClaim(c *driver.Claim) error {
 			return fmt.Errorf("%w: its source, event id or type is not valid UTF-8 or holds a NUL", driver.ErrBadRow)
 		}
 	}
-	for i := range c.Messages {
-		m := &c.Messages[i]
+	return checkMessages(c.Messages)
+}
+
+func checkMessages(messages []driver.NewMessage) error {
+	for i := range messages {
+		m := &messages[i]
 		if !isText(m.ID) || !isText(m.Route) || !isText(m.Destination) {
 			return fmt.Errorf("%w: the id, route or destination of a message is not valid UTF-8 or holds a NUL", driver.ErrBadRow)
 		}
@@ -131,7 +135,7 @@ func (t *writeTx) writeOwed(c *driver.Claim, newBody bool) error {
 	}
 	for i := range c.Messages {
 		m := &c.Messages[i]
-		if _, err := t.exec(insertMessage, m.ID, c.Key[:], m.Route, m.Destination, t.now, t.now); err != nil {
+		if _, err := t.exec(insertMessage, m.ID, c.Key[:], m.Route, m.Destination, t.now); err != nil {
 			return err
 		}
 	}

@@ -17,31 +17,26 @@ const (
 		(SELECT d.last_at FROM hookonce_delivery_count d WHERE d.key = v.key),
 		coalesce((SELECT f.event_id FROM hookonce_event f WHERE f.key = v.repeat_of), '')`
 
-	selectMessages = `SELECT id, route, destination, state, note, generation, attempts, status_code, last_error,
-			due_at, created_at, sent_at, failed_at
-		FROM hookonce_message WHERE event_key = ? ORDER BY route, id`
+	messageColumns = `m.id, m.route, m.destination, m.state, m.note, m.generation, m.attempts, m.status_code, m.last_error,
+		m.due_at, m.created_at, m.sent_at, m.failed_at`
+
+	selectMessages = `SELECT ` + messageColumns + ` FROM hookonce_message m WHERE m.event_key = ? ORDER BY m.route, m.id`
 
 	selectAttempts = `SELECT message_id, generation, number, outcome, status_code, error, at, took
 		FROM hookonce_attempt WHERE message_id IN (SELECT id FROM hookonce_message WHERE event_key = ?)
 		ORDER BY at, generation, number, message_id`
 )
 
-// Event implements driver.Store. It fails after 5 s, whatever the context says.
+// Event implements driver.Store. It reads for 5 s at most.
 func (s *Store) Event(ctx context.Context, source, eventID string) (*driver.EventDetail, error) {
-	const op = "read the event"
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
-	// One transaction, so that all parts show the same moment.
-	tx, err := s.reader.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	var detail *driver.EventDetail
+	err := s.snapshot(ctx, "read the event", func(ctx context.Context, tx *sql.Tx) (err error) {
+		r := &detailReader{tx: tx}
+		detail, err = r.read(ctx, source, eventID)
+		return err
+	})
 	if err != nil {
-		return nil, s.failed(ctx, op, err)
-	}
-	defer tx.Rollback() //nolint:errcheck // nothing was written
-	r := &detailReader{tx: tx}
-	detail, err := r.read(ctx, source, eventID)
-	if err != nil {
-		_ = tx.Rollback() // before the schema is looked at
-		return nil, s.failed(ctx, op, err)
+		return nil, err
 	}
 	return detail, nil
 }
@@ -58,7 +53,10 @@ func (r *detailReader) read(ctx context.Context, source, eventID string) (*drive
 	if d.Messages, err = r.messages(ctx, d.Key); err != nil {
 		return nil, err
 	}
-	d.Tries, err = r.attempts(ctx, d.Key)
+	if d.Tries, err = r.attempts(ctx, d.Key); err != nil {
+		return nil, err
+	}
+	d.History, err = r.history(ctx, d.Key)
 	return d, err
 }
 
@@ -99,7 +97,7 @@ func (r *detailReader) find(ctx context.Context, source, eventID string) (driver
 	candidates := driver.CandidateKeys(source, eventID)
 	where, args := ` ORDER BY received_at LIMIT 1`, []any{source, eventID}
 	if candidates != nil {
-		where = ` AND ` + keyIn(len(candidates))
+		where = ` AND ` + keyIn(`key`, len(candidates))
 		args = append(args, keyArgs(candidates)...)
 	}
 	rows, err := r.tx.QueryContext(ctx, query+where, args...) //nolint:sqlclosecheck // collect closes them
@@ -129,26 +127,31 @@ func (r *detailReader) messages(ctx context.Context, key driver.Key) ([]driver.M
 	if err != nil {
 		return nil, err
 	}
-	return collect(rows, func(m *driver.MessageDetail) error {
-		var state int
-		var dueAt, createdAt int64
-		var sentAt, failedAt sql.NullInt64
-		if err := rows.Scan(&m.ID, &m.Route, &m.Destination, &state, &m.Note, &m.Generation, &m.Attempts,
-			&m.StatusCode, &m.LastError, &dueAt, &createdAt, &sentAt, &failedAt); err != nil {
-			return err
-		}
-		m.State = messageStates[state]
-		switch state {
-		case statePending:
-			m.DueAt = fromMicros(dueAt)
-		case stateRunning:
-			m.LeasedUntil = fromMicros(dueAt)
-		}
-		m.CreatedAt = fromMicros(createdAt)
-		m.SentAt = fromNullMicros(sentAt)
-		m.FailedAt = fromNullMicros(failedAt)
-		return nil
-	})
+	return collect(rows, func(m *driver.MessageDetail) error { return scanMessage(m, rows) })
+}
+
+// scanMessage scans what more is asked for, then messageColumns.
+func scanMessage(m *driver.MessageDetail, rows *sql.Rows, more ...any) error {
+	var state int
+	var dueAt, createdAt int64
+	var sentAt, failedAt sql.NullInt64
+	if err := rows.Scan(slices.Concat(more, []any{
+		&m.ID, &m.Route, &m.Destination, &state, &m.Note, &m.Generation, &m.Attempts,
+		&m.StatusCode, &m.LastError, &dueAt, &createdAt, &sentAt, &failedAt,
+	})...); err != nil {
+		return err
+	}
+	m.State = messageStates[state]
+	switch state {
+	case statePending:
+		m.DueAt = fromMicros(dueAt)
+	case stateRunning:
+		m.LeasedUntil = fromMicros(dueAt)
+	}
+	m.CreatedAt = fromMicros(createdAt)
+	m.SentAt = fromNullMicros(sentAt)
+	m.FailedAt = fromNullMicros(failedAt)
+	return nil
 }
 
 func (r *detailReader) attempts(ctx context.Context, key driver.Key) ([]driver.Attempt, error) {

@@ -11,7 +11,8 @@
 //
 //	Claim, Lease, Complete, Release,   for one call; every statement finds its
 //	Reopen, CountDeliveries,           rows by a key or a partial index, and most
-//	Quarantine                         of the time is the flush at COMMIT
+//	Quarantine, Replay, ReplayDead,    of the time is the flush at COMMIT
+//	Discard, RetryMessage
 //	Prune                              for up to 200 rows; what to remove is looked
 //	                                   up on a reader, and the lock is given back
 //	                                   after each 200, so claims get in between
@@ -33,4 +34,31 @@
 //
 // Everything before COMMIT is certain, whatever went wrong: a transaction that
 // is not committed is not there after it is rolled back, nor after a crash.
+//
+// # The log
+//
+// A checkpoint after a commit copies the log into the database, as far as no
+// reader is in the way, and the log begins anew when a commit finds all of it
+// copied and nobody reading from it. While listings overlap there is no such
+// moment, and the log grew to 244 MB in 20 s of four clients. So after each
+// commit its size is looked at, and where it is above 64 MiB, beside the writer:
+//
+//   - new listings wait at a gate, until those under way have ended, which a limit
+//     of 5 s makes them do; claims go on;
+//   - the log is copied on a reader's connection; claims go on;
+//   - the little that was written meanwhile is copied, and the log is cut, on the
+//     writer's connection. Claims wait for that, tens of milliseconds as a rule;
+//     after 0.3 s, or where a reader of another process does not end within the
+//     busy timeout of 0.1 s, it is given up and tried again 2 s later.
+//
+// The log is thus bounded by 64 MiB and what is written in the few seconds until
+// the readers have ended, unless other processes keep reading.
+//
+// # Listings
+//
+// They stand in the order in which events were received. The small indexes on
+// what is dead and what is skipped have that order, so that a page reads no more
+// than the page. Those on what is open serve leases and have another one: where
+// they hold few rows these are sorted, and where they hold many the events are
+// walked, from the newest on, which finds a page soon.
 package sqlitestore

@@ -13,87 +13,82 @@ import (
 const eventColumns = `key, source, event_id, type, state, note, attempts, generation, duplicates,
 	received_at, occurred_at, processed_at, failed_at, last_error`
 
-// Events implements driver.Store. It fails after 5 s, whatever the context says.
+// Events implements driver.Store. It reads for 5 s at most.
 func (s *Store) Events(ctx context.Context, f *driver.EventFilter) (*driver.EventPage, error) {
-	const op = "list events"
-	limit := f.Limit
-	if limit <= 0 {
-		limit = driver.DefaultLimit
-	}
-	limit = min(limit, driver.MaxLimit)
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
-	where, args := conditions(f)
-	// One more than asked for tells whether there is a next page.
-	rows, err := s.reader.QueryContext(ctx, `SELECT `+eventColumns+` FROM hookonce_event_overview`+where+
-		` ORDER BY received_at DESC, key DESC LIMIT ?`, append(args, limit+1)...)
+	page := &driver.EventPage{}
+	limit := pageLimit(f.Limit)
+	err := s.snapshot(ctx, "list events", func(ctx context.Context, tx *sql.Tx) error {
+		implied := impliedBy[f.State]
+		if implied != "" {
+			isFew, err := few(ctx, tx, implied)
+			if err != nil {
+				return err
+			}
+			if !isFew {
+				implied = ""
+			}
+		}
+		query, args := eventsQuery(f, implied)
+		rows, err := tx.QueryContext(ctx, query, append(args, limit+1)...)
+		if err != nil {
+			return err
+		}
+		var more bool
+		page.Events, more, err = collectPage(rows, limit, func(e *driver.Event) error { return scanEvent(e, rows) })
+		if more {
+			last := &page.Events[limit-1]
+			page.Next = driver.Cursor{ReceivedAt: last.ReceivedAt, Key: last.Key}
+		}
+		return err
+	})
 	if err != nil {
-		return nil, s.failed(ctx, op, err)
-	}
-	events, err := collect(rows, func(e *driver.Event) error { return scanEvent(e, rows) })
-	if err != nil {
-		return nil, s.failed(ctx, op, err)
-	}
-	page := &driver.EventPage{Events: events}
-	if len(events) > limit {
-		page.Events = events[:limit]
-		last := &events[limit-1]
-		page.Next = driver.Cursor{ReceivedAt: last.ReceivedAt, Key: last.Key}
+		return nil, err
 	}
 	return page, nil
 }
 
-// conditions returns the WHERE clause of a filter and its arguments.
-func conditions(f *driver.EventFilter) (string, []any) {
-	var all []string
-	var args []any
-	add := func(condition string, values ...any) {
-		all = append(all, condition)
-		args = append(args, values...)
-	}
+// eventsQuery returns the query of a listing, and its arguments but for the last,
+// the limit. What implied selects, if it is not "", are keys among which those of
+// the filter's state are.
+func eventsQuery(f *driver.EventFilter, implied string) (query string, args []any) {
+	var c clause
 	for _, equal := range []struct{ column, value string }{
 		{"source", f.Source}, {"type", f.Type}, {"state", f.State}, {"note", f.Note}, {"event_id", f.ID},
 	} {
-		if equal.value != "" {
-			add(equal.column+` = ?`, equal.value)
-		}
+		c.equal(equal.column, equal.value)
 	}
 	// What follows from the conditions above, and is found by small indexes.
 	if candidates := driver.CandidateKeys(f.Source, f.ID); f.Source != "" && f.ID != "" && candidates != nil {
-		add(keyIn(len(candidates)), keyArgs(candidates)...)
+		c.add(keyIn(`key`, len(candidates)), keyArgs(candidates)...)
 	}
-	if implied := impliedBy[f.State]; implied != "" {
-		add(implied)
+	if implied != "" {
+		c.add(`key IN (` + implied + `)`)
 	}
-	if f.Text != "" {
-		add(`(instr(event_id, ?) > 0 OR instr(type, ?) > 0 OR instr(body, ?) > 0)`, f.Text, f.Text, []byte(f.Text))
-	}
-	if !f.Since.IsZero() {
-		add(`received_at >= ?`, ceilMicros(f.Since))
-	}
-	if !f.Until.IsZero() {
-		add(`received_at < ?`, ceilMicros(f.Until))
-	}
+	c.text("", f.Text)
+	c.received(`received_at`, f.Since, f.Until)
 	if !f.After.IsZero() {
-		add(`(received_at, key) < (?, ?)`, f.After.ReceivedAt.UnixMicro(), f.After.Key[:])
+		c.add(`(received_at, key) < (?, ?)`, f.After.ReceivedAt.UnixMicro(), f.After.Key[:])
 	}
-	if len(all) == 0 {
-		return "", nil
-	}
-	return ` WHERE ` + strings.Join(all, ` AND `), args
+	return `SELECT ` + eventColumns + ` FROM hookonce_event_overview` + c.where() +
+		` ORDER BY received_at DESC, key DESC LIMIT ?`, c.args
 }
 
-// impliedBy narrows the states that few events are in: without it every event
-// is looked at to find them.
+// impliedBy selects, by small indexes, the keys among which the events of a state
+// are: without it every event is looked at to find them. Of what is done there is
+// no such index, and no need.
 var impliedBy = map[string]string{
-	driver.StatePending: `key IN (SELECT key FROM hookonce_event_state WHERE state = 0)`,
-	driver.StateDead: `key IN (SELECT event_key FROM hookonce_message WHERE state = 3
-		UNION ALL SELECT key FROM hookonce_event_state WHERE state = 3)`,
+	driver.StatePending: `SELECT key FROM hookonce_event_state WHERE state = 0`,
+	driver.StateRunning: `SELECT event_key FROM hookonce_message WHERE state IN (0, 1)
+		UNION ALL SELECT key FROM hookonce_event_state WHERE state = 1`,
+	driver.StateDead: `SELECT event_key FROM hookonce_message WHERE state = 3
+		UNION ALL SELECT key FROM hookonce_event_state WHERE state = 3`,
+	driver.StateSkipped: `SELECT event_key FROM hookonce_message WHERE state = 4
+		UNION ALL SELECT key FROM hookonce_event_state WHERE state = 4`,
 }
 
-// keyIn returns the condition that the key is one of n.
-func keyIn(n int) string {
-	return `key IN (` + strings.TrimSuffix(strings.Repeat(`?, `, n), `, `) + `)`
+// keyIn returns the condition that the key in column is one of n.
+func keyIn(column string, n int) string {
+	return column + ` IN (` + strings.TrimSuffix(strings.Repeat(`?, `, n), `, `) + `)`
 }
 
 func keyArgs(keys []driver.Key) []any {

@@ -31,6 +31,18 @@ func (f *faults) register() string {
 func (f *faults) onCommit(do func(real func() error) error)   { f.commit.Store(&do) }
 func (f *faults) onRollback(do func(real func() error) error) { f.rollback.Store(&do) }
 
+// hangCommit makes one COMMIT hang until goOn is closed; started is closed when
+// it does.
+func (f *faults) hangCommit() (started, goOn chan struct{}) {
+	started, goOn = make(chan struct{}), make(chan struct{})
+	f.onCommit(func(real func() error) error {
+		close(started)
+		<-goOn
+		return real()
+	})
+	return started, goOn
+}
+
 type faultDriver struct {
 	sqlite.Driver
 	faults *faults

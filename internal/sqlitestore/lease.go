@@ -19,8 +19,8 @@ const (
 		SET state = 3, failed_at = ?, last_error = CASE state WHEN 1 THEN ? ELSE last_error END
 		WHERE id = ?`
 
-	selectDue = `SELECT m.id, m.event_key, m.token + 1, m.attempts + 1, m.generation, e.source, e.event_id, e.type,
-			m.route, m.destination, e.received_at, e.headers, e.body
+	selectDue = `SELECT m.id, m.event_key, m.token + 1, m.attempts + 1, m.state = 1, m.generation,
+			e.source, e.event_id, e.type, m.route, m.destination, e.received_at, e.headers, e.body
 		FROM hookonce_message m JOIN hookonce_event e ON e.key = m.event_key
 		WHERE m.destination = ? AND m.state IN (0, 1) AND m.due_at <= ?
 		ORDER BY m.due_at, m.id LIMIT ?`
@@ -34,27 +34,40 @@ const (
 	insertAttempt = `INSERT INTO hookonce_attempt
 		(message_id, generation, number, outcome, status_code, error, at, took) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`
 
+	// Nobody recorded the attempt, so its number is free; and if it is not, what
+	// stands there is better.
+	insertLost = `INSERT INTO hookonce_attempt
+		(message_id, generation, number, outcome, status_code, error, at, took) VALUES (?, ?, ?, ?, 0, ?, ?, 0)
+		ON CONFLICT DO NOTHING`
+
 	releaseMessage = `UPDATE hookonce_message SET state = 0, attempts = attempts - 1, due_at = ?
 		WHERE id = ? AND token = ? AND state = 1`
 )
 
 // Lease implements driver.Store.
-func (s *Store) Lease(ctx context.Context, p *driver.LeaseParams) ([]driver.Message, error) {
+func (s *Store) Lease(ctx context.Context, p *driver.LeaseParams) (*driver.Leased, error) {
+	leased := &driver.Leased{}
 	if p.Limit <= 0 {
-		return nil, nil
+		return leased, nil
 	}
 	for {
-		var leased []driver.Message
-		buried := 0
-		err := s.write(ctx, "lease", func(t *writeTx) (err error) {
-			leased, buried, err = t.lease(p, clock(p.Now))
+		var round driver.Leased
+		err := s.writeEach(ctx, "lease", p.Now, 1, func(t *writeTx, _ int) (err error) {
+			round, err = t.lease(p)
 			return err
 		})
-		if err != nil {
+		switch {
+		case err == nil:
+		case len(leased.Buried) > 0:
+			// They are buried for good, and nobody would tell of them again.
+			return leased, nil
+		default:
 			return nil, err
 		}
+		leased.Messages = round.Messages
+		leased.Buried = append(leased.Buried, round.Buried...)
 		// Where all that was due had used up its attempts, there may be more.
-		if len(leased) > 0 || buried == 0 {
+		if len(round.Messages) > 0 || len(round.Buried) == 0 {
 			return leased, nil
 		}
 	}
@@ -62,40 +75,58 @@ func (s *Store) Lease(ctx context.Context, p *driver.LeaseParams) ([]driver.Mess
 
 // lease takes what is due, no more rows than the limit: the write lock is held,
 // and a backlog must not make that longer.
-func (t *writeTx) lease(p *driver.LeaseParams, now int64) (leased []driver.Message, buried int, err error) {
-	due, err := t.due(p, now)
+func (t *writeTx) lease(p *driver.LeaseParams) (leased driver.Leased, err error) {
+	due, err := t.due(p)
 	if err != nil {
-		return nil, 0, err
+		return driver.Leased{}, err
 	}
-	until := now + p.For.Microseconds()
+	until := t.now + p.For.Microseconds()
 	for i := range due {
 		m := &due[i]
-		if m.Attempt > p.MaxAttempts {
-			if _, err := t.exec(buryUsedUp, now, lostLease, m.ID); err != nil {
-				return nil, 0, err
+		buried := m.Attempt > p.MaxAttempts
+		if m.Expired {
+			if err := t.recordLost(m, buried); err != nil {
+				return driver.Leased{}, err
 			}
-			buried++
+		}
+		if buried {
+			if _, err := t.exec(buryUsedUp, t.now, lostLease, m.ID); err != nil {
+				return driver.Leased{}, err
+			}
+			m.Attempt--
+			m.Token, m.Headers, m.Body = 0, nil, nil
+			leased.Buried = append(leased.Buried, *m)
 			continue
 		}
 		if _, err := t.exec(takeLease, m.Token, m.Attempt, until, m.ID); err != nil {
-			return nil, 0, err
+			return driver.Leased{}, err
 		}
-		leased = append(leased, *m)
+		leased.Messages = append(leased.Messages, *m)
 	}
-	return leased, buried, nil
+	return leased, nil
+}
+
+// recordLost records the attempt before that of m, whose lease ran out.
+func (t *writeTx) recordLost(m *driver.Message, buried bool) error {
+	outcome := "retry"
+	if buried {
+		outcome = "dead"
+	}
+	_, err := t.exec(insertLost, m.ID, m.Generation, m.Attempt-1, outcome, lostLease, t.now)
+	return err
 }
 
 // due returns the messages that are due as they would be under their leases.
-func (t *writeTx) due(p *driver.LeaseParams, now int64) ([]driver.Message, error) {
-	rows, err := t.query(selectDue, p.Destination, now, p.Limit)
+func (t *writeTx) due(p *driver.LeaseParams) ([]driver.Message, error) {
+	rows, err := t.query(selectDue, p.Destination, t.now, p.Limit)
 	if err != nil {
 		return nil, err
 	}
 	return collect(rows, func(m *driver.Message) error {
 		var key []byte
 		var receivedAt int64
-		err := rows.Scan(&m.ID, &key, &m.Token, &m.Attempt, &m.Generation, &m.Source, &m.EventID, &m.Type,
-			&m.Route, &m.Destination, &receivedAt, &m.Headers, &m.Body)
+		err := rows.Scan(&m.ID, &key, &m.Token, &m.Attempt, &m.Expired, &m.Generation,
+			&m.Source, &m.EventID, &m.Type, &m.Route, &m.Destination, &receivedAt, &m.Headers, &m.Body)
 		copy(m.Key[:], key)
 		m.ReceivedAt = fromMicros(receivedAt)
 		return err

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	_ "modernc.org/sqlite"
 
@@ -20,10 +21,27 @@ func TestPlans(t *testing.T) {
 	t.Parallel()
 	db := openMigrated(t)
 	listing := func(f *driver.EventFilter) string {
-		where, _ := conditions(f)
-		return `SELECT ` + eventColumns + ` FROM hookonce_event_overview` + where + ` ORDER BY received_at DESC, key DESC LIMIT ?`
+		query, _ := eventsQuery(f, impliedBy[f.State])
+		return query
 	}
+	messages := func(f *driver.MessageFilter, how direction) string {
+		query, _ := messagesQuery(f, how)
+		return query
+	}
+	letters := func(of func(*driver.MessageFilter) (string, []any), f *driver.MessageFilter) string {
+		query, _ := of(f)
+		return query
+	}
+	quarantined := func(f *driver.QuarantineFilter) string {
+		query, _ := quarantinedQuery(f)
+		return query
+	}
+	open, _ := openMessages("")
+	openOfOne, _ := openMessages("d")
+	after := driver.Cursor{ReceivedAt: time.Unix(1, 0)}
+	afterMessage := driver.MessageCursor{Event: after}
 	const messagesOfEvent = "USING INDEX hookonce_message_event"
+	const oneEvent = "SEARCH e USING INDEX sqlite_autoindex_hookonce_event_1 (key=?)"
 	for _, c := range []struct {
 		name, query string
 		want        []string
@@ -33,12 +51,44 @@ func TestPlans(t *testing.T) {
 		{"list a source", listing(&driver.EventFilter{Source: "s"}), []string{"USING INDEX hookonce_event_received"}, false},
 		{"list dead", listing(&driver.EventFilter{State: driver.StateDead}), []string{"INDEX hookonce_message_dead", "INDEX hookonce_event_state_dead"}, true},
 		{"list pending", listing(&driver.EventFilter{State: driver.StatePending}), []string{"INDEX hookonce_event_state_due"}, true},
-		{"list by id", listing(&driver.EventFilter{Source: "s", ID: "a:b"}), []string{"SEARCH e USING INDEX sqlite_autoindex_hookonce_event_1 (key=?)"}, true},
+		{"list running", listing(&driver.EventFilter{State: driver.StateRunning}), []string{"USING INDEX hookonce_message_due", "INDEX hookonce_event_state_running", oneEvent}, true},
+		{"list skipped", listing(&driver.EventFilter{State: driver.StateSkipped}), []string{"COVERING INDEX hookonce_message_skipped", "INDEX hookonce_event_state_skipped", oneEvent}, true},
+		{"list by id", listing(&driver.EventFilter{Source: "s", ID: "a:b"}), []string{oneEvent}, true},
+		{"messages", messages(&driver.MessageFilter{}, byEvents), []string{"SCAN e USING INDEX hookonce_event_received", messagesOfEvent}, false},
+		{"next messages", messages(&driver.MessageFilter{After: afterMessage}, byEvents), []string{"SEARCH e USING INDEX hookonce_event_received ((received_at,key)<(?,?))", messagesOfEvent}, false},
+		{"messages of an event", messages(&driver.MessageFilter{Source: "s", EventID: "a:b"}, byEvents), []string{oneEvent, messagesOfEvent}, true},
+		{"one message", messages(&driver.MessageFilter{MessageID: "m"}, byMessages), []string{"SEARCH m USING INDEX sqlite_autoindex_hookonce_message_1 (id=?)", oneEvent}, true},
+		{"one pending message", messages(&driver.MessageFilter{MessageID: "m", State: driver.StatePending}, byMessages), []string{"(id=?)", oneEvent}, true},
+		{"pending messages", messages(&driver.MessageFilter{State: driver.StatePending}, byMessages), []string{"SCAN m USING INDEX hookonce_message_due", oneEvent}, true},
+		{"pending of one", messages(&driver.MessageFilter{State: driver.StatePending, Destination: "d"}, byMessages), []string{"SEARCH m USING INDEX hookonce_message_due (destination=?)", oneEvent}, true},
+		{"sending of one", messages(&driver.MessageFilter{State: driver.StateSending, Destination: "d"}, byMessages), []string{"SEARCH m USING INDEX hookonce_message_due (destination=?)", oneEvent}, true},
+		{"pending of one, many", messages(&driver.MessageFilter{State: driver.StatePending, Destination: "d", After: afterMessage}, byEvents), []string{"SEARCH e USING INDEX hookonce_event_received ((received_at,key)<(?,?))", messagesOfEvent}, false},
+		{"dead messages", messages(&driver.MessageFilter{State: driver.StateDead}, byMessages), []string{"SCAN m USING INDEX hookonce_message_dead", oneEvent}, false},
+		{"next skipped messages", messages(&driver.MessageFilter{State: driver.StateSkipped, After: afterMessage}, byMessages), []string{"SEARCH m USING INDEX hookonce_message_skipped ((received_at,event_key,id)<(?,?,?))", oneEvent}, false},
+		{"dead letters", letters(deadMessagesQuery, &driver.MessageFilter{Destination: "d"}), []string{"SCAN m USING INDEX hookonce_message_dead", oneEvent}, false},
+		{"next dead letters", letters(deadMessagesQuery, &driver.MessageFilter{After: afterMessage}), []string{"SEARCH m USING INDEX hookonce_message_dead ((received_at,event_key,id)<(?,?,?))", oneEvent}, false},
+		{"one dead letter", letters(deadMessagesQuery, &driver.MessageFilter{MessageID: "m"}), []string{"(id=?)", oneEvent}, true},
+		{"dead letters of an event", letters(deadMessagesQuery, &driver.MessageFilter{Source: "s", EventID: "a:b"}), []string{"SEARCH m USING INDEX hookonce_message_event (event_key=?)", oneEvent}, true},
+		{"dead event", letters(deadEventsQuery, &driver.MessageFilter{Source: "s", EventID: "a:b"}), []string{"(key=?)", oneEvent}, true},
+		{"dead events", letters(deadEventsQuery, &driver.MessageFilter{After: afterMessage}), []string{"INDEX hookonce_event_state_dead", oneEvent}, true},
+		{"few open messages", open, []string{"COVERING INDEX hookonce_message_due"}, false},
+		{"few open messages of one", openOfOne, []string{"COVERING INDEX hookonce_message_due (destination=?)"}, false},
+		{"quarantine", quarantined(&driver.QuarantineFilter{After: after}), []string{"COVERING INDEX hookonce_quarantine_recent (last_at<?)"}, false},
+		{"quarantine of a source", quarantined(&driver.QuarantineFilter{Source: "s", After: after}), []string{"INDEX hookonce_quarantine_last (source=? AND last_at<?)"}, false},
+		{"count pending", countPending, []string{"COVERING INDEX hookonce_event_state_due"}, false},
+		{"count dead events", countDeadEvents, []string{"COVERING INDEX hookonce_event_state_dead"}, false},
+		{"count open", countOpen, []string{"COVERING INDEX hookonce_message_due"}, false},
+		{"count dead", countDead, []string{"COVERING INDEX hookonce_message_dead"}, true},
+		{"history", selectHistory, []string{"INDEX hookonce_history_event (event_key=?)"}, false},
+		{"delete the history", deleteHistory, []string{"INDEX hookonce_history_event (event_key=?)"}, false},
+		{"repeated request", selectRequest, []string{"INDEX hookonce_history_request (event_key=? AND request_id=?)"}, false},
+		{"messages to replay", selectReplayableMessages, []string{messagesOfEvent}, true},
+		{"next generation", nextGeneration, []string{messagesOfEvent}, false},
 		{"lease", selectDue, []string{"USING INDEX hookonce_message_due (destination=? AND due_at<?)"}, true},
 		{"bury", buryUsedUp, []string{"USING INDEX sqlite_autoindex_hookonce_message_1 (id=?)"}, false},
 		{"complete", completeMessage, []string{"(id=?)"}, false},
-		{"reopen", reopenMessages, []string{"INDEX hookonce_message_dead (event_key=?)"}, false},
-		{"read a duplicate", selectClaimed, []string{"SEARCH e USING INDEX sqlite_autoindex_hookonce_event_1 (key=?)", messagesOfEvent}, false},
+		{"reopen", reopenMessages, []string{messagesOfEvent}, false},
+		{"read a duplicate", selectClaimed, []string{oneEvent, messagesOfEvent}, false},
 		{"walk identities", walkIdentities, []string{"USING COVERING INDEX hookonce_event_received"}, false},
 		{"walk bodies", walkBodies, []string{"USING INDEX hookonce_event_bodies (source=?"}, false},
 		{"next source", nextBodySource, []string{"USING INDEX hookonce_event_bodies (source>?)"}, false},
@@ -54,10 +104,11 @@ func TestPlans(t *testing.T) {
 					t.Errorf("the plan lacks %q:\n%s", want, plan)
 				}
 			}
-			if strings.Contains(plan, "SCAN hookonce_message\n") || strings.Contains(plan, "SCAN e\n") || strings.Contains(plan, "SCAN m\n") {
+			if strings.Contains(plan, "SCAN hookonce_message\n") || strings.Contains(plan, "SCAN e\n") || strings.Contains(plan, "SCAN e USING INDEX sqlite_autoindex") || strings.Contains(plan, "SCAN m\n") {
 				t.Errorf("the plan reads a whole table:\n%s", plan)
 			}
-			if !c.sorts && strings.Contains(plan, "- USE TEMP B-TREE") {
+			// The few rows with one value of all other terms may be sorted by the last.
+			if !c.sorts && strings.Contains(strings.ReplaceAll(plan, "- USE TEMP B-TREE FOR LAST TERM", ""), "- USE TEMP B-TREE") {
 				t.Errorf("the plan sorts:\n%s", plan)
 			}
 		})

@@ -210,7 +210,7 @@ func (t *writeTx) deleteEvent(v *victim) (bool, error) {
 	case err != nil:
 		return false, err
 	}
-	for _, query := range []string{deleteAttempts, deleteMessages, deleteState, deleteCount} {
+	for _, query := range []string{deleteAttempts, deleteMessages, deleteState, deleteCount, deleteHistory} {
 		if _, err := t.exec(query, v.key[:]); err != nil {
 			return false, err
 		}

@@ -7,16 +7,12 @@ import (
 )
 
 const (
-	reopenState = `UPDATE hookonce_event_state
-		SET state = 0, generation = generation + 1, attempts = 0, due_at = ?, failed_at = NULL, note = ''
-		WHERE key = ? AND state = 3`
+	reopenState = `UPDATE hookonce_event_state SET ` + owedState + ` WHERE key = ?3 AND state = 3`
 
 	// All dead messages of an event get one generation, that of the event.
-	reopenMessages = `UPDATE hookonce_message
-		SET state = 0, attempts = 0, due_at = ?1, failed_at = NULL, note = '',
-			generation = (SELECT max(generation) + 1 FROM hookonce_message WHERE event_key = ?2)
-		WHERE event_key = ?2 AND state = 3
-			AND EXISTS (SELECT 1 FROM hookonce_event_overview WHERE key = ?2 AND work = 0 AND state = 'dead')`
+	reopenMessages = `UPDATE hookonce_message SET ` + owedMessage + `
+		WHERE event_key = ?3 AND state = 3
+			AND EXISTS (SELECT 1 FROM hookonce_event_overview WHERE key = ?3 AND work = 0 AND state = 'dead')`
 )
 
 // Reopen implements driver.Store. Nothing is skipped for being locked: who
@@ -24,13 +20,9 @@ const (
 func (s *Store) Reopen(ctx context.Context, p *driver.ReopenParams) ([]driver.Key, error) {
 	var reopened []driver.Key
 	err := s.writeEach(ctx, "reopen", p.Now, len(p.Keys), func(t *writeTx, i int) error {
-		key := p.Keys[i]
-		changed, err := t.exec(reopenState, t.now, key[:])
-		if err == nil && changed == 0 {
-			changed, err = t.exec(reopenMessages, t.now, key[:])
-		}
-		if changed > 0 {
-			reopened = append(reopened, key)
+		changed, err := t.reopen(p.Keys[i])
+		if changed {
+			reopened = append(reopened, p.Keys[i])
 		}
 		return err
 	})
@@ -38,4 +30,25 @@ func (s *Store) Reopen(ctx context.Context, p *driver.ReopenParams) ([]driver.Ke
 		return nil, err
 	}
 	return reopened, nil
+}
+
+// reopen makes one dead event owed again, and reports whether it was dead.
+func (t *writeTx) reopen(key driver.Key) (bool, error) {
+	generation, err := t.nextGeneration(key)
+	if err != nil {
+		return false, err
+	}
+	entry := historyEntry{key: key, action: driver.ActionReopened, generation: generation}
+	events, err := t.exec(reopenState, generation, t.now, key[:])
+	if err != nil {
+		return false, err
+	}
+	if events == 0 {
+		messages, err := t.exec(reopenMessages, generation, t.now, key[:])
+		if err != nil || messages == 0 {
+			return false, err
+		}
+		entry.messages = int(messages)
+	}
+	return true, t.record(&entry)
 }

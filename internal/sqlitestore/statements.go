@@ -3,8 +3,11 @@ package sqlitestore
 // writeStatements are the statements of write transactions.
 var writeStatements = []string{
 	insertEvent, insertState, insertMessage, insertBodySeen, selectBodySeen, selectClaimed,
-	buryUsedUp, selectDue, takeLease, completeMessage, insertAttempt, releaseMessage,
-	reopenState, reopenMessages, countDelivery, insertQuarantine,
-	deleteEvent, deleteState, deleteAttempts, deleteMessages, deleteCount, deleteBodySeen,
+	buryUsedUp, selectDue, takeLease, completeMessage, insertAttempt, insertLost, releaseMessage,
+	reopenState, reopenMessages, insertHistory, nextGeneration,
+	selectReplayable, selectRequest, selectReplayableMessages, resetState, resetMessage, replaceMessage, insertReplayed,
+	replayDeadEvent, replayDeadMessage, discardEvent, discardMessage, selectRetryable, hurryMessage,
+	countDelivery, insertQuarantine,
+	deleteEvent, deleteState, deleteAttempts, deleteMessages, deleteCount, deleteHistory, deleteBodySeen,
 	deleteBody, deleteQuarantineOld, deleteQuarantineRows,
 }

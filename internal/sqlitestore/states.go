@@ -11,6 +11,14 @@ const (
 	stateSkipped = 4
 )
 
+var eventStates = [...]string{
+	statePending: driver.StatePending,
+	stateRunning: driver.StateRunning,
+	stateDone:    driver.StateDone,
+	stateDead:    driver.StateDead,
+	stateSkipped: driver.StateSkipped,
+}
+
 var messageStates = [...]string{
 	statePending: driver.StatePending,
 	stateRunning: driver.StateSending,

@@ -23,9 +23,15 @@ type Store struct {
 	preparing chan struct{} // a mutex that a context can stop waiting for
 	prepared  atomic.Pointer[map[string]*sql.Stmt]
 
+	// readers are held back while the log is cut.
+	readers gate
+	log     logKeeper
+
 	// detached counts the goroutines whose callers have left: a BEGIN or a
-	// COMMIT that is still under way.
+	// COMMIT that is still under way, or the cutting of the log.
 	detached sync.WaitGroup
+	closing  context.Context // ends with Close
+	close    context.CancelFunc
 }
 
 var _ driver.Store = (*Store)(nil)
@@ -35,12 +41,16 @@ var _ driver.Store = (*Store)(nil)
 // and have one connection; migrations are the steps of the schema, in order.
 // New does not touch the database.
 func New(writer, reader *sql.DB, migrations []driver.Migration) *Store {
-	return &Store{writer: writer, reader: reader, migrations: migrations, preparing: make(chan struct{}, 1)}
+	s := &Store{writer: writer, reader: reader, migrations: migrations, preparing: make(chan struct{}, 1)}
+	s.log.max = maxLog
+	s.closing, s.close = context.WithCancel(context.Background())
+	return s
 }
 
 // Close waits for what is still under way and releases the prepared statements.
 // The pools are left open.
 func (s *Store) Close() error {
+	s.close()
 	s.detached.Wait()
 	if prepared := s.prepared.Swap(nil); prepared != nil {
 		return closeAll(*prepared)
@@ -52,11 +62,14 @@ func (s *Store) Close() error {
 func (s *Store) ClaimConcurrency() int { return 1 }
 
 // Now returns this process' clock, which is the clock of SQLite, in
-// microseconds, after having read from the file.
+// microseconds, after having read from the file. It asks by the way that claims
+// take, on the writer's connection, but not for the write lock: it fails where
+// claims wait for a lock or a disk in vain, and commands that only read work
+// beside one that writes for long.
 func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	const op = "read the clock"
 	var version int64
-	if err := s.reader.QueryRowContext(ctx, `PRAGMA schema_version`).Scan(&version); err != nil {
+	if err := s.writer.QueryRowContext(ctx, `PRAGMA schema_version`).Scan(&version); err != nil {
 		return time.Time{}, s.failed(ctx, op, err)
 	}
 	return fromMicros(clock(time.Time{})), nil

@@ -161,6 +161,9 @@ func (t *writeTx) commit(op string) error {
 		err := t.tx.Commit()
 		t.release(err)
 		done <- err
+		if err == nil {
+			t.store.watchLog()
+		}
 	})
 	select {
 	case err := <-done:
@@ -254,6 +257,9 @@ func (s *Store) statements(ctx context.Context) (map[string]*sql.Stmt, error) {
 	}
 	if prepared := s.prepared.Load(); prepared != nil {
 		return *prepared, nil
+	}
+	if err := s.findLog(ctx); err != nil {
+		return nil, err
 	}
 	prepared := make(map[string]*sql.Stmt, len(writeStatements))
 	for _, query := range writeStatements {

@@ -117,12 +117,7 @@ func TestCallerLeavesDuringCommit(t *testing.T) {
 	t.Parallel()
 	var f faults
 	store := storeWith(t, &f)
-	started, goOn := make(chan struct{}), make(chan struct{})
-	f.onCommit(func(real func() error) error {
-		close(started)
-		<-goOn
-		return real()
-	})
+	started, goOn := f.hangCommit()
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		<-started

@@ -1,0 +1,165 @@
+package driver
+
+import (
+	"bytes"
+	"encoding/base64"
+	"errors"
+	"time"
+	"unicode/utf8"
+)
+
+// MessageStates lists the states of a message.
+func MessageStates() []string {
+	return []string{StatePending, StateSending, StateSent, StateDead, StateSkipped}
+}
+
+// MessageFilter selects messages or dead letters, by themselves and by their
+// event. Zero fields select all.
+type MessageFilter struct {
+	Source      string
+	Type        string // of the event
+	EventID     string // as shown
+	MessageID   string
+	Destination string
+	State       string    // one of MessageStates; Store.DeadLetters does not look at it
+	Note        string    // of the message; Store.DeadLetters: of the dead letter
+	Text        string    // as EventFilter.Text
+	Since       time.Time // the event was received at or after
+	Until       time.Time // the event was received before
+	Limit       int       // 1 to 200; 0 means 50
+	After       MessageCursor
+}
+
+// ListedMessage is a message as it is listed.
+type ListedMessage struct {
+	Key        Key // of the event
+	Source     string
+	EventID    string
+	Type       string
+	ReceivedAt time.Time
+	MessageDetail
+}
+
+// MessagePage is one page of a listing of messages.
+type MessagePage struct {
+	Messages []ListedMessage
+	Next     MessageCursor // zero on the last page
+}
+
+// DeadLetter is an event or a message that is out of attempts, or failed for
+// good.
+type DeadLetter struct {
+	Key        Key
+	Source     string
+	EventID    string
+	Type       string
+	ReceivedAt time.Time
+	// MessageID, Route and Destination are "" for an event that is dead itself.
+	MessageID   string
+	Route       string
+	Destination string
+	Attempts    int
+	Generation  int
+	StatusCode  int // of the last answer; 0 if there was none
+	LastError   string
+	FailedAt    time.Time
+}
+
+// DeadLetterPage is one page of a listing of dead letters.
+type DeadLetterPage struct {
+	DeadLetters []DeadLetter
+	Next        MessageCursor // zero on the last page
+}
+
+// MessageCursor is a place in a listing that is sorted by (the event's received
+// at, its key, message id), each descending, ids by their bytes. The zero value
+// is before the first message.
+type MessageCursor struct {
+	Event Cursor
+	ID    string // "" for an event that is dead itself
+}
+
+// IsZero reports whether c is before the first message.
+func (c MessageCursor) IsZero() bool { return c.Event.IsZero() }
+
+// String returns an opaque form that ParseMessageCursor reads; "" for the zero
+// value.
+func (c MessageCursor) String() string {
+	if c.IsZero() {
+		return ""
+	}
+	return base64.RawURLEncoding.EncodeToString(append(c.Event.bytes(), c.ID...))
+}
+
+// maxCursorID bounds the id in a MessageCursor.
+const maxCursorID = 255
+
+// ParseMessageCursor reads what String wrote.
+func ParseMessageCursor(s string) (MessageCursor, error) {
+	if s == "" {
+		return MessageCursor{}, nil
+	}
+	buf, err := base64.RawURLEncoding.Strict().DecodeString(s)
+	if err != nil || len(buf) < cursorSize || len(buf) > cursorSize+maxCursorID {
+		return MessageCursor{}, errCursor
+	}
+	// A database takes neither as text.
+	if id := buf[cursorSize:]; !utf8.Valid(id) || bytes.IndexByte(id, 0) >= 0 {
+		return MessageCursor{}, errCursor
+	}
+	event, err := cursorOf(buf[:cursorSize])
+	c := MessageCursor{Event: event, ID: string(buf[cursorSize:])}
+	if err != nil || c.String() != s {
+		return MessageCursor{}, errCursor
+	}
+	return c, nil
+}
+
+var errCursor = errors.New("malformed cursor: pass the value of \"next\" unchanged")
+
+// QuarantineFilter selects quarantined requests. Zero fields select all.
+type QuarantineFilter struct {
+	Source string
+	Limit  int // 1 to 200; 0 means 50
+	After  Cursor
+}
+
+// QuarantinedRequest is a verified request without a usable event, as it is
+// listed.
+type QuarantinedRequest struct {
+	Key        Key // BodyKey of source and body
+	Source     string
+	BodySHA256 [32]byte
+	Headers    []byte // JSON object of name to list of values
+	Body       []byte
+	Reason     string
+	Count      int64 // how often it arrived; at least 1
+	FirstAt    time.Time
+	LastAt     time.Time
+}
+
+// QuarantinePage is one page of quarantined requests, those that came last
+// first. Its Cursor holds LastAt and Key.
+type QuarantinePage struct {
+	Requests []QuarantinedRequest
+	Next     Cursor // zero on the last page
+}
+
+// Stats is what waits and what is stuck, in numbers. They are read from small
+// indexes, whatever the number of events.
+type Stats struct {
+	EventsPending   int64              // events that wait for a handler or an SQL consumer
+	OldestPendingAt time.Time          // when the oldest of them was due; zero if there is none
+	DeadLetters     int64              // dead messages, and events that are dead themselves
+	Quarantined     int64              // requests in the quarantine
+	Destinations    []DestinationStats // by the bytes of the name; of all that have open or dead messages
+}
+
+// DestinationStats counts the messages of one destination.
+type DestinationStats struct {
+	Destination string
+	Pending     int64
+	Sending     int64
+	Dead        int64
+	OldestDueAt time.Time // of what is pending; zero if nothing is
+}

@@ -1,0 +1,289 @@
+package hookpgx_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/hookmigrate"
+	"github.com/hookonce/hookonce/internal/dbtest"
+)
+
+const (
+	planEvents = 60_000 // how many events and messages the tables hold
+	planRare   = 40     // how many of them, or more, are in each of the rarer states
+	// planRows is how many rows of one table a statement may read: far more than
+	// it should, and far less than there are.
+	planRows = 1500
+)
+
+// TestPlans runs statements on large tables, and has the server tell the plans
+// that it ran them by: none may read a table whole. Without one of the indexes
+// everything still works, and gets slower with every event.
+func TestPlans(t *testing.T) {
+	t.Parallel()
+	w, plans := openExplained(t)
+	fill(t, w)
+	known, dead := newClaim("known", "billing"), newClaim("dead", "billing")
+	w.mustClaim(t, true, known)
+	w.mustClaim(t, true, dead)
+	w.exec(t, "UPDATE {schema}.message SET state = 3, failed_at = now() WHERE event_key = $1", dead.Key[:])
+	letters := &driver.DeadLetterParams{Letters: []driver.DeadLetterRef{{Key: dead.Key, MessageID: dead.Messages[0].ID}}}
+	var middle driver.MessageCursor
+	middle.Event = driver.Cursor{ReceivedAt: time.Now().Add(-planEvents / 2 * time.Second), Key: known.Key}
+
+	for _, c := range []struct {
+		name string
+		run  func() error
+	}{
+		{"claim", func() error {
+			batch := []driver.Claim{known}
+			for i := range 200 {
+				batch = append(batch, newClaim(fmt.Sprint("new ", i), "billing"))
+			}
+			_, err := w.Claim(t.Context(), claimOf(sortedClaims(batch...)...))
+			return err
+		}},
+		{"lease and complete", func() error {
+			leased, err := w.Lease(t.Context(), &driver.LeaseParams{Destination: "to-billing", Limit: 100, For: time.Hour, MaxAttempts: 3})
+			if err != nil {
+				return err
+			}
+			if len(leased.Messages) < planRare/2 {
+				t.Errorf("leased %d messages", len(leased.Messages))
+			}
+			p := &driver.CompleteParams{}
+			for _, m := range leased.Messages {
+				p.Completions = append(p.Completions, driver.Completion{ID: m.ID, Token: m.Token, Outcome: driver.MessageSent})
+			}
+			_, err = w.Complete(t.Context(), p)
+			return err
+		}},
+		{"reopen", func() error {
+			_, err := w.Reopen(t.Context(), &driver.ReopenParams{Keys: []driver.Key{known.Key, dead.Key}})
+			w.exec(t, "UPDATE {schema}.message SET state = 3, failed_at = now() WHERE event_key = $1", dead.Key[:])
+			return err
+		}},
+		{"replay dead letters", func() error {
+			done, err := w.ReplayDead(t.Context(), letters)
+			if len(done) != 1 || !done[0] {
+				t.Errorf("ReplayDead: got %v", done)
+			}
+			w.exec(t, "UPDATE {schema}.message SET state = 3, failed_at = now() WHERE event_key = $1", dead.Key[:])
+			return err
+		}},
+		{"discard", func() error { _, err := w.Discard(t.Context(), letters); return err }},
+		{"retry", func() error {
+			return w.RetryMessage(t.Context(), &driver.RetryMessageParams{ID: dead.Messages[0].ID})
+		}},
+		{"replay", func() error {
+			w.exec(t, "UPDATE {schema}.message SET state = 3 WHERE event_key = $1", dead.Key[:])
+			_, err := w.Replay(t.Context(), &driver.ReplayParams{Key: dead.Key, Mode: driver.ReplayAsNew, RequestID: "once"})
+			return err
+		}},
+		{"event by id", func() error { _, err := w.Event(t.Context(), "stripe", "known"); return err }},
+		{"stats", func() error { _, err := w.Stats(t.Context()); return err }},
+		{"events", listEvents(t, w, &driver.EventFilter{}, 50)},
+		{"events by id", listEvents(t, w, &driver.EventFilter{Source: "stripe", ID: "known"}, 1)},
+		{"events that are pending", listEvents(t, w, &driver.EventFilter{State: driver.StatePending}, planRare)},
+		{"events that are running", listEvents(t, w, &driver.EventFilter{State: driver.StateRunning}, planRare)},
+		{"events that are dead", listEvents(t, w, &driver.EventFilter{State: driver.StateDead}, 50)},
+		{"events that are skipped", listEvents(t, w, &driver.EventFilter{State: driver.StateSkipped}, 50)},
+		{"events that are dead, further", listEvents(t, w, &driver.EventFilter{State: driver.StateDead, After: middle.Event}, 1)},
+		{"events that were discarded", listEvents(t, w, &driver.EventFilter{Note: driver.NoteDiscarded}, planRare)},
+		{"dead letters", listLetters(t, w, &driver.MessageFilter{}, 50)},
+		{"dead letters, further", listLetters(t, w, &driver.MessageFilter{After: middle}, 1)},
+		{"dead letters of an event", listLetters(t, w, &driver.MessageFilter{Source: "stripe", EventID: "evt_2"}, 0)},
+		{"messages", listMessages(t, w, &driver.MessageFilter{}, 50)},
+		{"messages, further", listMessages(t, w, &driver.MessageFilter{After: middle}, 50)},
+		{"messages by id", listMessages(t, w, &driver.MessageFilter{MessageID: known.Messages[0].ID}, 1)},
+		{"messages of an event", listMessages(t, w, &driver.MessageFilter{Source: "stripe", EventID: "known"}, 1)},
+		{"messages that are pending", listMessages(t, w, &driver.MessageFilter{Destination: "to-audit", State: driver.StatePending}, planRare/2)},
+		{"messages that are being sent", listMessages(t, w, &driver.MessageFilter{State: driver.StateSending}, planRare)},
+		{"messages that are dead", listMessages(t, w, &driver.MessageFilter{Destination: "to-billing", State: driver.StateDead}, planRare)},
+		{"messages that are skipped", listMessages(t, w, &driver.MessageFilter{State: driver.StateSkipped}, planRare)},
+	} {
+		plans.bound(t, c.name, c.run)
+	}
+
+	// A destination died long ago, and nothing since.
+	w.exec(t, "UPDATE {schema}.message SET state = 3, failed_at = now() WHERE received_at < now() - $1::int * interval '1 second'", planEvents*2/3)
+	w.exec(t, "VACUUM ANALYZE {schema}.message")
+	plans.bound(t, "many old dead letters", listLetters(t, w, &driver.MessageFilter{}, 50))
+	plans.bound(t, "many old dead messages", listMessages(t, w, &driver.MessageFilter{State: driver.StateDead, After: middle}, 50))
+}
+
+func listEvents(t *testing.T, w *world, f *driver.EventFilter, atLeast int) func() error {
+	return func() error {
+		page, err := w.Events(t.Context(), f)
+		if err == nil && len(page.Events) < atLeast {
+			t.Errorf("Events of %+v: got %d, want %d or more", f, len(page.Events), atLeast)
+		}
+		return err
+	}
+}
+
+func listLetters(t *testing.T, w *world, f *driver.MessageFilter, atLeast int) func() error {
+	return func() error {
+		page, err := w.DeadLetters(t.Context(), f)
+		if err == nil && len(page.DeadLetters) < atLeast {
+			t.Errorf("DeadLetters of %+v: got %d, want %d or more", f, len(page.DeadLetters), atLeast)
+		}
+		return err
+	}
+}
+
+func listMessages(t *testing.T, w *world, f *driver.MessageFilter, atLeast int) func() error {
+	return func() error {
+		page, err := w.Messages(t.Context(), f)
+		if err == nil && len(page.Messages) < atLeast {
+			t.Errorf("Messages of %+v: got %d, want %d or more", f, len(page.Messages), atLeast)
+		}
+		return err
+	}
+}
+
+// fill writes events of a second each, most of them done, and a few of each
+// other state spread over all of them.
+func fill(t *testing.T, w *world) {
+	t.Helper()
+	w.exec(t, `
+		INSERT INTO {schema}.event (key, source, event_id, type, received_at, headers, body, body_sha256, work)
+		SELECT sha256(i::text::bytea), 'stripe', 'evt_' || i, 'thing.happened', now() - i * interval '1 second',
+			'{}', 'body', sha256(i::text::bytea), CASE WHEN i % 10 = 0 THEN 1 ELSE 0 END
+		FROM generate_series(1, $1::int) i`, planEvents)
+	w.exec(t, `
+		INSERT INTO {schema}.event_state (key, state, due_at, failed_at, note)
+		SELECT sha256(i::text::bytea), s, now(), CASE s WHEN 3 THEN now() END, CASE s WHEN 4 THEN $2::text ELSE '' END
+		FROM generate_series(10, $1::int, 10) i
+		CROSS JOIN LATERAL (SELECT CASE WHEN i % $3::int < 50 THEN (i % $3::int) / 10 ELSE 2 END AS s) s`,
+		planEvents, driver.NoteDiscarded, planEvents/planRare)
+	w.exec(t, `
+		INSERT INTO {schema}.message (id, event_key, generation, route, destination, state, received_at, due_at, created_at, failed_at, note)
+		SELECT 'msg_' || i, sha256(i::text::bytea), 0, 'billing', CASE i / $3::int % 2 WHEN 0 THEN 'to-audit' ELSE 'to-billing' END,
+			s, now() - i * interval '1 second', now() - interval '1 second', now(), CASE s WHEN 3 THEN now() END, CASE s WHEN 4 THEN $2::text ELSE '' END
+		FROM generate_series(1, $1::int) i
+		CROSS JOIN LATERAL (SELECT CASE WHEN i % $3::int BETWEEN 101 AND 109 THEN (i % $3::int - 100) / 2 ELSE 2 END AS s) s
+		WHERE i % 10 > 0`,
+		planEvents, driver.NoteDiscarded, planEvents/planRare)
+	for _, table := range []string{"event", "event_state", "message"} {
+		w.exec(t, "VACUUM ANALYZE {schema}."+table)
+	}
+}
+
+// explained are the plans that a server tells of.
+type explained struct {
+	mu    sync.Mutex
+	plans []explainedPlan
+	err   error
+}
+
+type explainedPlan struct {
+	Plan planNode
+}
+
+// planNode is a node of a plan, as EXPLAIN (ANALYZE, FORMAT JSON) writes it.
+type planNode struct {
+	Type     string     `json:"Node Type"`
+	Relation string     `json:"Relation Name,omitempty"`
+	Index    string     `json:"Index Name,omitempty"`
+	Rows     float64    `json:"Actual Rows"`
+	Removed  float64    `json:"Rows Removed by Filter,omitempty"`
+	Loops    float64    `json:"Actual Loops"`
+	Plans    []planNode `json:"Plans,omitempty"`
+}
+
+// count adds how many rows of each table the node and those below it read.
+func (n *planNode) count(read map[string]float64) {
+	if n.Relation != "" && n.Type != "ModifyTable" {
+		read[n.Relation] += (n.Rows + n.Removed) * n.Loops
+	}
+	for i := range n.Plans {
+		n.Plans[i].count(read)
+	}
+}
+
+// openExplained returns a store to whose connections the server tells each plan
+// that it has run.
+func openExplained(t *testing.T) (*world, *explained) {
+	t.Helper()
+	dsn, schema := dbtest.Postgres(t)
+	config, err := pgxpool.ParseConfig(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range map[string]string{
+		"session_preload_libraries":     "auto_explain",
+		"auto_explain.log_min_duration": "0",
+		"auto_explain.log_analyze":      "on",
+		"auto_explain.log_format":       "json",
+		"client_min_messages":           "log",
+	} {
+		config.ConnConfig.RuntimeParams[name] = value
+	}
+	plans := &explained{}
+	config.ConnConfig.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) { plans.add(n.Message) }
+	w := connectWith(t, config, schema, nil)
+	if _, err := hookmigrate.Up(t.Context(), w.Store); err != nil {
+		t.Fatal(err)
+	}
+	return w, plans
+}
+
+func (e *explained) add(message string) {
+	_, text, found := strings.Cut(message, "plan:\n")
+	if !found {
+		return
+	}
+	var plan explainedPlan
+	err := json.Unmarshal([]byte(text), &plan)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err != nil {
+		e.err = err
+	}
+	e.plans = append(e.plans, plan)
+}
+
+// bound fails the test where what run does reads too many rows.
+func (e *explained) bound(t *testing.T, what string, run func() error) {
+	t.Helper()
+	plans := e.of(t, run)
+	if len(plans) == 0 {
+		t.Errorf("%s: the server told no plan", what)
+	}
+	for i := range plans {
+		read := map[string]float64{}
+		plans[i].Plan.count(read)
+		for table, rows := range read {
+			if rows > planRows {
+				text, err := json.MarshalIndent(&plans[i].Plan, "", " ")
+				t.Errorf("%s: %.0f rows of %s were read, by this plan (%v):\n%s", what, rows, table, err, text)
+			}
+		}
+	}
+}
+
+// of returns the plans of what run does.
+func (e *explained) of(t *testing.T, run func() error) []explainedPlan {
+	t.Helper()
+	e.mu.Lock()
+	e.plans = nil
+	e.mu.Unlock()
+	if err := run(); err != nil {
+		t.Error(err)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.err != nil {
+		t.Fatal(e.err)
+	}
+	return e.plans
+}

@@ -1,0 +1,268 @@
+package lifecycle
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+var testKey = driver.EventKey("stripe", "evt_1")
+
+// message returns a message that the route owes since the generation made, and
+// that is in the generation now.
+func message(route, state string, made, now int) Message {
+	return Message{ID: driver.MessageID(testKey, made, route), Route: route, Destination: "to-" + route, State: state, Generation: now}
+}
+
+// added returns what a replay adds for routes, with ids of the generation.
+func added(generation int, routes ...string) []driver.NewMessage {
+	var all []driver.NewMessage
+	for _, route := range routes {
+		all = append(all, driver.NewMessage{ID: driver.MessageID(testKey, generation, route), Route: route, Destination: "to-" + route})
+	}
+	return all
+}
+
+// ids returns the ids that routes got in the generation.
+func ids(generation int, routes ...string) []string {
+	var all []string
+	for _, route := range routes {
+		all = append(all, driver.MessageID(testKey, generation, route))
+	}
+	return all
+}
+
+// replays plans the replay of e in every mode, in the order of the modes.
+func replays(e *Event, routes []driver.NewMessage) (plans [3]*Plan, errs [3]error) {
+	for i, mode := range []driver.ReplayMode{driver.ReplayPlain, driver.ReplayAsNew, driver.ReplaySameID} {
+		plans[i], errs[i] = Replay(e, mode, routes)
+	}
+	return plans, errs
+}
+
+// TestReplay has the shapes in which parts of an event, or its generations,
+// differ.
+func TestReplay(t *testing.T) {
+	t.Parallel()
+	const (
+		sent, dead, skipped = driver.StateSent, driver.StateDead, driver.StateSkipped
+		done                = driver.StateDone
+	)
+	for _, c := range []struct {
+		name                 string
+		state                string
+		generation           int
+		messages             []Message
+		routes               []driver.NewMessage
+		plain, asNew, sameID *Plan // nil for ErrModeNeeded, or else ErrNoRoute
+	}{
+		{
+			name: "all sent", messages: []Message{message("a", sent, 0, 0), message("b", sent, 0, 0)}, routes: added(0, "x"),
+			asNew: &Plan{Generation: 1, Add: added(1, "a", "b")}, sameID: &Plan{Generation: 1, Reset: ids(0, "a", "b")},
+		},
+		{
+			name: "one dead", messages: []Message{message("a", sent, 0, 0), message("b", dead, 0, 0)},
+			plain:  &Plan{Generation: 1, Reset: ids(0, "b")},
+			asNew:  &Plan{Generation: 1, Add: added(1, "b"), Replace: ids(0, "b")},
+			sameID: &Plan{Generation: 1, Reset: ids(0, "b")},
+		},
+		{
+			name: "all discarded", messages: []Message{message("a", skipped, 0, 0)},
+			plain: &Plan{Generation: 1, Reset: ids(0, "a")}, asNew: &Plan{Generation: 1, Add: added(1, "a")},
+			sameID: &Plan{Generation: 1, Reset: ids(0, "a")},
+		},
+		{
+			name:     "sent, and discarded as new",
+			messages: []Message{message("a", sent, 0, 0), message("a", skipped, 1, 1)},
+			asNew:    &Plan{Generation: 2, Add: added(2, "a")}, sameID: &Plan{Generation: 2, Reset: ids(1, "a")},
+		},
+		{
+			name:     "reset after it was made",
+			messages: []Message{message("a", sent, 0, 5)},
+			asNew:    &Plan{Generation: 6, Add: added(6, "a")}, sameID: &Plan{Generation: 6, Reset: ids(0, "a")},
+		},
+		{
+			name:     "each route by its own generation",
+			messages: []Message{message("a", sent, 0, 0), message("b", skipped, 0, 0), message("b", sent, 1, 1)},
+			asNew:    &Plan{Generation: 2, Add: added(2, "a", "b")},
+			sameID:   &Plan{Generation: 2, Reset: slices.Concat(ids(0, "a"), ids(1, "b"))},
+		},
+		{
+			name:     "replaced, and dead again",
+			messages: []Message{message("a", dead, 0, 2), message("a", sent, 1, 1)},
+			plain:    &Plan{Generation: 3, Reset: ids(0, "a")},
+			asNew:    &Plan{Generation: 3, Add: added(3, "a"), Replace: ids(0, "a")},
+			sameID:   &Plan{Generation: 3, Reset: ids(0, "a")},
+		},
+		{
+			name:     "two dead of one route",
+			messages: []Message{message("a", dead, 0, 2), message("a", dead, 1, 1)},
+			plain:    &Plan{Generation: 3, Reset: []string{ids(0, "a")[0], ids(1, "a")[0]}},
+			asNew:    &Plan{Generation: 3, Add: added(3, "a"), Replace: []string{ids(0, "a")[0], ids(1, "a")[0]}},
+			sameID:   &Plan{Generation: 3, Reset: []string{ids(0, "a")[0], ids(1, "a")[0]}},
+		},
+		{
+			name:     "two sent of one route and generation",
+			messages: []Message{message("a", sent, 0, 3), message("a", sent, 1, 3)},
+			asNew:    &Plan{Generation: 4, Add: added(4, "a")},
+			sameID:   &Plan{Generation: 4, Reset: []string{ids(0, "a")[0], ids(1, "a")[0]}},
+		},
+		{name: "no route then or now"},
+		{
+			name: "no route then", routes: added(0, "x", "y"),
+			asNew: &Plan{Generation: 1, Add: added(1, "x", "y")}, sameID: &Plan{Generation: 1, Add: added(0, "x", "y")},
+		},
+		{
+			name: "its own row is ahead", state: done, generation: 7, messages: []Message{message("a", dead, 0, 2)}, routes: added(0, "x"),
+			plain:  &Plan{Generation: 8, Reset: ids(0, "a")},
+			asNew:  &Plan{Generation: 8, Add: added(8, "a"), Replace: ids(0, "a")},
+			sameID: &Plan{Generation: 8, Reset: ids(0, "a")},
+		},
+		{
+			name: "its own row is dead, its message is not", state: dead, messages: []Message{message("a", sent, 0, 2)},
+			plain: &Plan{Generation: 3, Event: true}, asNew: &Plan{Generation: 3, Event: true}, sameID: &Plan{Generation: 3, Event: true},
+		},
+		{
+			name: "its own row is done", state: done, routes: added(0, "x"),
+			asNew: &Plan{Generation: 1, Event: true}, sameID: &Plan{Generation: 1, Event: true},
+		},
+		{
+			name: "its own row is skipped", state: skipped, routes: added(0, "x"),
+			plain: &Plan{Generation: 1, Event: true}, asNew: &Plan{Generation: 1, Event: true}, sameID: &Plan{Generation: 1, Event: true},
+		},
+		{
+			name: "its own row is skipped, its message is sent", state: skipped, messages: []Message{message("a", sent, 0, 0)},
+			asNew: &Plan{Generation: 1, Event: true, Add: added(1, "a")}, sameID: &Plan{Generation: 1, Event: true, Reset: ids(0, "a")},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			e := &Event{Key: testKey, State: c.state, Generation: c.generation, Messages: c.messages}
+			before := slices.Clone(c.messages)
+			plans, errs := replays(e, c.routes)
+			for i, want := range []*Plan{c.plain, c.asNew, c.sameID} {
+				if want != nil {
+					want = &Plan{actions[i], want.Generation, want.Event, want.Reset, want.Replace, want.Add}
+				}
+				if diff := cmp.Diff(want, plans[i], cmpopts.EquateEmpty()); diff != "" {
+					t.Errorf("%s (-want +got):\n%s", actions[i], diff)
+				}
+				wantErr := driver.ErrModeNeeded
+				if i > 0 {
+					wantErr = driver.ErrNoRoute
+				}
+				if want == nil && !errors.Is(errs[i], wantErr) || want != nil && errs[i] != nil {
+					t.Errorf("%s: got the error %v", actions[i], errs[i])
+				}
+			}
+			if diff := cmp.Diff(before, e.Messages); diff != "" {
+				t.Errorf("the event was changed (-before +after):\n%s", diff)
+			}
+		})
+	}
+}
+
+var actions = [3]string{driver.ActionReplayed, driver.ActionReplayedAsNew, driver.ActionReplayedSameID}
+
+// TestReplayEveryCombination goes through all states of an event's own row and
+// of up to two messages, in all modes, with and without body and routes.
+func TestReplayEveryCombination(t *testing.T) {
+	t.Parallel()
+	const none = ""
+	messageStates := append([]string{none}, driver.MessageStates()...)
+	seen := map[string]int{}
+	for _, state := range append([]string{none}, driver.EventStates()...) {
+		for _, a := range messageStates {
+			for _, b := range messageStates {
+				for _, pruned := range []bool{false, true} {
+					for _, routes := range [][]driver.NewMessage{nil, added(0, "x")} {
+						e := &Event{Key: testKey, State: state, BodyPruned: pruned}
+						if a != none {
+							e.Messages = append(e.Messages, message("a", a, 0, 0))
+						}
+						if b != none {
+							e.Messages = append(e.Messages, message("b", b, 0, 0))
+						}
+						checkCombination(t, seen, e, routes, strings.Join([]string{"row " + state, a, b, fmt.Sprint(pruned), fmt.Sprint(len(routes))}, ","))
+					}
+				}
+			}
+		}
+	}
+	for _, what := range []error{nil, driver.ErrOpen, driver.ErrBodyPruned, driver.ErrModeNeeded, driver.ErrNoRoute} {
+		if seen[fmt.Sprint(what)] == 0 {
+			t.Errorf("no combination ended with %v", what)
+		}
+	}
+}
+
+// checkCombination says in words of the contract what must come of e.
+func checkCombination(t *testing.T, seen map[string]int, e *Event, routes []driver.NewMessage, name string) {
+	t.Helper()
+	states := []string{e.State}
+	for i := range e.Messages {
+		states = append(states, e.Messages[i].State)
+	}
+	has := func(list ...string) bool {
+		return slices.ContainsFunc(states, func(s string) bool { return slices.Contains(list, s) })
+	}
+	isOpen := has(driver.StatePending, driver.StateRunning, driver.StateSending)
+	isDead := has(driver.StateDead)
+	wasDone := has(driver.StateDone, driver.StateSent)
+	owedNothing := e.State == "" && len(e.Messages) == 0
+	plans, errs := replays(e, routes)
+	for i, plan := range plans {
+		var want error
+		switch {
+		case isOpen:
+			want = driver.ErrOpen
+		case e.BodyPruned:
+			want = driver.ErrBodyPruned
+		case i == 0 && !isDead && (wasDone || owedNothing):
+			want = driver.ErrModeNeeded
+		case owedNothing && len(routes) == 0:
+			want = driver.ErrNoRoute
+		}
+		seen[fmt.Sprint(want)]++
+		if !errors.Is(errs[i], want) || (plan == nil) != (want != nil) {
+			t.Errorf("%s, %s: got the plan %+v and the error %v, want the error %v", name, actions[i], plan, errs[i], want)
+			continue
+		}
+		if plan != nil {
+			checkPlan(t, plan, e, isDead, routes, i == 1, name)
+		}
+	}
+}
+
+func checkPlan(t *testing.T, plan *Plan, e *Event, isDead bool, routes []driver.NewMessage, asNew bool, name string) {
+	t.Helper()
+	want := Plan{Action: plan.Action, Generation: 1, Event: e.State == driver.StateDead || !isDead && e.State != ""}
+	for _, m := range e.Messages {
+		switch {
+		case isDead && m.State != driver.StateDead:
+			continue
+		case !asNew:
+			want.Reset = append(want.Reset, m.ID)
+			continue
+		case m.State == driver.StateDead:
+			want.Replace = append(want.Replace, m.ID)
+		}
+		want.Add = append(want.Add, added(1, m.Route)...)
+	}
+	if e.State == "" && len(e.Messages) == 0 {
+		want.Add = slices.Clone(routes)
+		if asNew {
+			want.Add = added(1, "x")
+		}
+	}
+	if diff := cmp.Diff(&want, plan, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("%s, %s (-want +got):\n%s", name, plan.Action, diff)
+	}
+}

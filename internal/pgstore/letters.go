@@ -1,0 +1,203 @@
+package pgstore
+
+import (
+	"context"
+	"slices"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+// lettersSQL locks dead letters: first the rows of their events, in the order of
+// their keys, then what is still dead of the letters. It never waits. The letters
+// are $1 their events and $2 their messages, ” for an event that is dead itself;
+// $3 is the time.
+const lettersSQL = `
+WITH setting AS MATERIALIZED (
+	SELECT coalesce($3::timestamptz, now()) AS now
+), mine AS MATERIALIZED (
+	SELECT e.key
+	FROM (SELECT DISTINCT key FROM unnest($1::bytea[]) AS k (key) ORDER BY key) i
+	CROSS JOIN LATERAL (
+		SELECT e.key FROM {schema}.event e WHERE e.key = i.key
+		FOR NO KEY UPDATE SKIP LOCKED
+	) e
+), letter AS MATERIALIZED (
+	SELECT l.place, l.key, l.id
+	FROM unnest($1::bytea[], $2::text[]) WITH ORDINALITY AS l (key, id, place)
+	WHERE (l.key IN (SELECT key FROM mine)) IS TRUE
+), queued AS MATERIALIZED (
+	SELECT l.place, s.key, s.generation
+	FROM letter l
+	CROSS JOIN LATERAL (
+		SELECT s.key, s.generation FROM {schema}.event_state s
+		WHERE l.id = '' AND s.key = l.key AND s.state = 3
+		FOR UPDATE SKIP LOCKED
+	) s
+), routed AS MATERIALIZED (
+	SELECT l.place, m.id, m.key, m.generation
+	FROM letter l
+	CROSS JOIN LATERAL (
+		SELECT m.id, m.event_key AS key, m.generation FROM {schema}.message m
+		WHERE l.id <> '' AND m.id = l.id AND m.event_key = l.key AND m.state = 3
+		FOR UPDATE SKIP LOCKED
+	) m`
+
+// lettersDoneSQL is the end of a statement on letters: their places.
+const lettersDoneSQL = `
+SELECT place FROM queued
+UNION ALL
+SELECT place FROM routed`
+
+const replayDeadSQL = lettersSQL + againSQL + `, told AS (
+	INSERT INTO {schema}.history (event_key, at, action, generation, messages, message_id)
+	SELECT d.key, setting.now, '` + driver.ActionReplayed + `', next.generation, d.messages, d.id
+	FROM (
+		SELECT place, key, 0 AS messages, NULL AS id FROM queued
+		UNION ALL
+		SELECT place, key, 1, id FROM routed
+	) d
+	JOIN next ON next.key = d.key
+	CROSS JOIN setting
+	ORDER BY d.place
+)` + lettersDoneSQL
+
+// discardSQL keeps the last error, which is why they were given up.
+const discardSQL = lettersSQL + `
+), states AS (
+	UPDATE {schema}.event_state s
+	SET state = 4, note = '` + driver.NoteDiscarded + `', failed_at = NULL
+	FROM queued
+	WHERE s.key = queued.key
+), messages AS (
+	UPDATE {schema}.message m
+	SET state = 4, note = '` + driver.NoteDiscarded + `', failed_at = NULL
+	FROM routed
+	WHERE m.id = routed.id
+), told AS (
+	INSERT INTO {schema}.history (event_key, at, action, generation, message_id)
+	SELECT d.key, setting.now, '` + driver.ActionDiscarded + `', d.generation, d.id
+	FROM (
+		SELECT place, key, generation, NULL AS id FROM queued
+		UNION ALL
+		SELECT place, key, generation, id FROM routed
+	) d
+	CROSS JOIN setting
+	ORDER BY d.place
+)` + lettersDoneSQL
+
+// ReplayDead implements [driver.Store]. Of a letter that is named twice the first
+// one is replayed.
+func (s *Store) ReplayDead(ctx context.Context, p *driver.DeadLetterParams) ([]bool, error) {
+	return s.onLetters(ctx, "replaying dead letters", s.sql.replayDead, p)
+}
+
+// Discard implements [driver.Store]. Of a letter that is named twice the first
+// one is discarded.
+func (s *Store) Discard(ctx context.Context, p *driver.DeadLetterParams) ([]bool, error) {
+	return s.onLetters(ctx, "discarding dead letters", s.sql.discard, p)
+}
+
+func (s *Store) onLetters(ctx context.Context, what, sql string, p *driver.DeadLetterParams) ([]bool, error) {
+	done := make([]bool, len(p.Letters))
+	var places []int
+	var keys [][]byte
+	var ids []string
+	seen := make(map[driver.DeadLetterRef]bool, len(p.Letters))
+	for i, letter := range p.Letters {
+		if seen[letter] || !isText(letter.MessageID) {
+			continue
+		}
+		seen[letter] = true
+		places = append(places, i)
+		keys, ids = append(keys, slices.Clone(letter.Key[:])), append(ids, letter.MessageID)
+	}
+	if len(places) == 0 {
+		return done, nil
+	}
+	err := write(ctx, s.pools.Admin, what, func(r Rows) error {
+		var place int64
+		if err := r.Scan(&place); err != nil {
+			return err
+		}
+		done[places[place-1]] = true
+		return nil
+	}, sql, keys, ids, clock(p.Now))
+	if err != nil {
+		return nil, err
+	}
+	return done, nil
+}
+
+const (
+	eventOfMessageSQL = `
+SELECT event_key FROM {schema}.message WHERE id = $1::text`
+
+	// lockMessageSQL locks a message, and reads its event's generation.
+	lockMessageSQL = `
+SELECT m.state, m.generation, greatest(
+	(SELECT max(o.generation) FROM {schema}.message o WHERE o.event_key = $2::bytea),
+	(SELECT s.generation FROM {schema}.event_state s WHERE s.key = $2::bytea)
+)
+FROM {schema}.message m
+WHERE m.id = $1::text
+FOR UPDATE OF m`
+
+	retrySQL = `
+WITH setting AS MATERIALIZED (
+	SELECT coalesce($3::timestamptz, clock_timestamp()) AS now
+), due AS (
+	UPDATE {schema}.message m
+	SET due_at = least(m.due_at, setting.now)
+	FROM setting
+	WHERE m.id = $1::text
+	RETURNING m.generation
+)
+INSERT INTO {schema}.history (event_key, at, action, generation, messages, message_id)
+SELECT $2::bytea, setting.now, '` + driver.ActionRetried + `', due.generation, 1, $1::text
+FROM due, setting`
+)
+
+// RetryMessage implements [driver.Store].
+func (s *Store) RetryMessage(ctx context.Context, p *driver.RetryMessageParams) error {
+	return transact(ctx, s.pools.Admin, "retrying a message", func(conn Conn) error {
+		if !isText(p.ID) {
+			return refusedError{driver.ErrNotFound}
+		}
+		var key []byte
+		if err := scan(ctx, conn, func(r Rows) error { return r.Scan(&key) }, s.sql.eventOfMessage, p.ID); err != nil {
+			return err
+		}
+		if key == nil {
+			return refusedError{driver.ErrNotFound}
+		}
+		pruned, err := s.lockEvent(ctx, conn, driver.Key(key))
+		if err != nil {
+			return err
+		}
+		return s.retry(ctx, conn, p, key, pruned)
+	})
+}
+
+// retry retries a message under the lock of its event.
+func (s *Store) retry(ctx context.Context, conn Conn, p *driver.RetryMessageParams, key []byte, pruned bool) error {
+	var state int16
+	var own, highest int32
+	if err := scan(ctx, conn, func(r Rows) error {
+		return r.Scan(&state, &own, &highest)
+	}, s.sql.lockMessage, p.ID, key); err != nil {
+		return err
+	}
+	switch name := messageStates[state]; {
+	case name == driver.StateSending:
+		return refusedError{driver.ErrOpen}
+	case name == driver.StateSent:
+		return refusedError{driver.ErrSent}
+	case pruned:
+		return refusedError{driver.ErrBodyPruned}
+	case name == driver.StatePending:
+		return scan(ctx, conn, noRows, s.sql.retry, p.ID, key, clock(p.Now))
+	}
+	none := []string{}
+	return scan(ctx, conn, noRows, s.sql.replay, key, clock(p.Now), max(own, highest)+1, false,
+		[]string{p.ID}, none, none, none, none, driver.ActionReplayed, int32(1), p.ID, "")
+}

@@ -1,0 +1,196 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/lifecycle"
+)
+
+// lockEventSQL locks the row of an event, and bounds, before it does, every wait
+// for a lock of the transaction and how long a process that stopped keeps them.
+const lockEventSQL = `
+WITH setting AS MATERIALIZED (
+	SELECT set_config('lock_timeout', '1s', true) AS bound, set_config('idle_in_transaction_session_timeout', '5s', true)
+)
+SELECT e.pruned
+FROM setting
+CROSS JOIN LATERAL (
+	SELECT e.body IS NULL AS pruned
+	FROM {schema}.event e
+	WHERE e.key = $1::bytea AND setting.bound <> '' -- always: it is here to have the bound set first
+	FOR NO KEY UPDATE
+) e`
+
+const (
+	repeatedSQL = `
+SELECT generation, messages FROM {schema}.history WHERE event_key = $1::bytea AND request_id = $2::text`
+
+	lockStateSQL = `
+SELECT state, generation FROM {schema}.event_state WHERE key = $1::bytea FOR UPDATE`
+
+	lockMessagesSQL = `
+SELECT id, route, destination, state, generation
+FROM {schema}.message
+WHERE event_key = $1::bytea
+ORDER BY id
+FOR UPDATE`
+)
+
+// replaySQL carries out a plan, under the locks of all that it changes. The clock
+// is read here, after the waits for them.
+const replaySQL = `
+WITH setting AS MATERIALIZED (
+	SELECT coalesce($2::timestamptz, clock_timestamp()) AS now
+), states AS (
+	UPDATE {schema}.event_state s
+	SET ` + stateAgainSQL + `, generation = $3::int
+	FROM setting
+	WHERE s.key = $1::bytea AND $4::bool
+), again AS (
+	UPDATE {schema}.message m
+	SET ` + messageAgainSQL + `, generation = $3::int
+	FROM setting
+	WHERE m.event_key = $1::bytea AND m.id = ANY ($5::text[])
+), replaced AS (
+	UPDATE {schema}.message m
+	SET state = 4, note = '` + driver.NoteReplacedByNew + `', failed_at = NULL
+	WHERE m.event_key = $1::bytea AND m.id = ANY ($6::text[])
+), added AS (
+	INSERT INTO {schema}.message (id, event_key, generation, route, destination, received_at, due_at, created_at)
+	SELECT n.id, e.key, $3::int, n.route, n.destination, e.received_at, setting.now, setting.now
+	FROM setting
+	CROSS JOIN {schema}.event e
+	CROSS JOIN unnest($7::text[], $8::text[], $9::text[]) AS n (id, route, destination)
+	WHERE e.key = $1::bytea
+)
+INSERT INTO {schema}.history (event_key, at, action, generation, messages, message_id, request_id)
+SELECT $1::bytea, now, $10::text, $3::int, $11::int, nullif($12::text, ''), nullif($13::text, '')
+FROM setting`
+
+// refusedError is why a transaction was given up: nothing was wrong with the
+// database.
+type refusedError struct{ error }
+
+func (e refusedError) Unwrap() error { return e.error }
+
+// transact runs f in a transaction that writes. Until f has ended nothing of it
+// can have been committed.
+func transact(ctx context.Context, db DB, what string, f func(Conn) error) error {
+	ended := false
+	err := db.Transaction(ctx, ReadCommitted, func(conn Conn) error {
+		err := f(conn)
+		ended = err == nil
+		return err
+	})
+	var refused refusedError
+	switch {
+	case errors.As(err, &refused):
+		return fmt.Errorf("%s: %w", what, refused.error)
+	case ended:
+		return writeFailed(db, what, err)
+	}
+	return readFailed(db, what, err)
+}
+
+// Replay implements [driver.Store].
+func (s *Store) Replay(ctx context.Context, p *driver.ReplayParams) (*driver.Replayed, error) {
+	var replayed *driver.Replayed
+	err := transact(ctx, s.pools.Admin, "replaying an event", func(conn Conn) error {
+		pruned, err := s.lockEvent(ctx, conn, p.Key)
+		if err != nil {
+			return err
+		}
+		if replayed, err = s.repeated(ctx, conn, p); err != nil || replayed != nil {
+			return err
+		}
+		event, err := s.lockAll(ctx, conn, p.Key)
+		if err != nil {
+			return err
+		}
+		event.BodyPruned = pruned
+		plan, err := lifecycle.Replay(event, p.Mode, p.Routes)
+		if err != nil {
+			return refusedError{err}
+		}
+		replayed = &driver.Replayed{Generation: plan.Generation, Messages: plan.Messages()}
+		return s.carryOut(ctx, conn, p, plan)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return replayed, nil
+}
+
+func (s *Store) lockEvent(ctx context.Context, conn Conn, key driver.Key) (pruned bool, err error) {
+	found := false
+	err = scan(ctx, conn, func(r Rows) error {
+		found = true
+		return r.Scan(&pruned)
+	}, s.sql.lockEvent, key[:])
+	if err == nil && !found {
+		return false, refusedError{driver.ErrNotFound}
+	}
+	return pruned, err
+}
+
+// repeated returns what the request did before; nil if it is the first time.
+func (s *Store) repeated(ctx context.Context, conn Conn, p *driver.ReplayParams) (before *driver.Replayed, err error) {
+	if p.RequestID == "" {
+		return nil, nil
+	}
+	err = scan(ctx, conn, func(r Rows) error {
+		var generation, messages int32
+		err := r.Scan(&generation, &messages)
+		before = &driver.Replayed{Generation: int(generation), Messages: int(messages), Repeated: true}
+		return err
+	}, s.sql.repeated, p.Key[:], p.RequestID)
+	return before, err
+}
+
+// eventStates are the states of events by their number.
+var eventStates = [...]string{
+	driver.StatePending, driver.StateRunning, driver.StateDone, driver.StateDead, driver.StateSkipped,
+}
+
+// lockAll locks and reads what an event owes, or owed.
+func (s *Store) lockAll(ctx context.Context, conn Conn, key driver.Key) (*lifecycle.Event, error) {
+	e := &lifecycle.Event{Key: key}
+	var state int16
+	var generation int32
+	if err := scan(ctx, conn, func(r Rows) error {
+		err := r.Scan(&state, &generation)
+		e.State, e.Generation = eventStates[state], int(generation)
+		return err
+	}, s.sql.lockState, key[:]); err != nil {
+		return nil, err
+	}
+	err := scan(ctx, conn, func(r Rows) error {
+		var m lifecycle.Message
+		err := r.Scan(&m.ID, &m.Route, &m.Destination, &state, &generation)
+		m.State, m.Generation = messageStates[state], int(generation)
+		e.Messages = append(e.Messages, m)
+		return err
+	}, s.sql.lockMessages, key[:])
+	return e, err
+}
+
+func (s *Store) carryOut(ctx context.Context, conn Conn, p *driver.ReplayParams, plan *lifecycle.Plan) error {
+	ids, routes, destinations := []string{}, []string{}, []string{}
+	for _, m := range plan.Add {
+		ids, routes, destinations = append(ids, m.ID), append(routes, m.Route), append(destinations, m.Destination)
+	}
+	return scan(ctx, conn, noRows, s.sql.replay, p.Key[:], clock(p.Now), int32(plan.Generation), plan.Event,
+		notNone(plan.Reset), notNone(plan.Replace), ids, routes, destinations,
+		plan.Action, int32(plan.Messages()), "", p.RequestID)
+}
+
+// notNone returns an empty slice for nil, which would be NULL.
+func notNone(list []string) []string {
+	if list == nil {
+		return []string{}
+	}
+	return list
+}

@@ -1,0 +1,57 @@
+package send
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"net/http"
+	"strings"
+)
+
+const (
+	headerTraceparent = "Traceparent"
+	headerTracestate  = "Tracestate"
+)
+
+// setTrace makes the attempt a span of the trace that the delivery came with
+// (W3C Trace Context): its trace id, flags and tracestate stay, the parent is a
+// new one for each attempt. A delivery without a valid traceparent begins a
+// trace of its own, not sampled, which is the same for all that is sent of the
+// event.
+func setTrace(h http.Header, msg *Message) {
+	traceID, flags, ok := parseTraceparent(h.Values(headerTraceparent))
+	if !ok {
+		sum := sha256.Sum256([]byte("trace\x00" + msg.Source + "\x00" + msg.EventID))
+		traceID, flags = hex.EncodeToString(sum[:16]), "00"
+		h.Del(headerTracestate)
+	}
+	var span [8]byte
+	_, _ = rand.Read(span[:]) // it never fails, see its documentation
+	span[7] |= 1              // a parent id of zeros is invalid
+	h.Set(headerTraceparent, "00-"+traceID+"-"+hex.EncodeToString(span[:])+"-"+flags)
+}
+
+// parseTraceparent reads a traceparent of version 00, or the part of a later one
+// that version 00 defines.
+func parseTraceparent(values []string) (traceID, flags string, ok bool) {
+	const size = len("00-") + 32 + len("-") + 16 + len("-00")
+	if len(values) != 1 || len(values[0]) < size {
+		return "", "", false
+	}
+	v, rest := values[0][:size], values[0][size:]
+	parts := strings.Split(v, "-")
+	if len(parts) != 4 || len(parts[0]) != 2 || len(parts[1]) != 32 || len(parts[2]) != 16 {
+		return "", "", false
+	}
+	for _, part := range parts {
+		if strings.Trim(part, "0123456789abcdef") != "" {
+			return "", "", false
+		}
+	}
+	version, traceID, parent, flags := parts[0], parts[1], parts[2], parts[3]
+	known := version == "00" && rest == "" || version > "00" && version < "ff" && (rest == "" || rest[0] == '-')
+	if !known || strings.Trim(traceID, "0") == "" || strings.Trim(parent, "0") == "" {
+		return "", "", false
+	}
+	return traceID, flags, true
+}

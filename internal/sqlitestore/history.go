@@ -1,0 +1,51 @@
+package sqlitestore
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+const (
+	insertHistory = `INSERT INTO hookonce_history
+		(event_key, at, action, generation, messages, message_id, request_id) VALUES (?, ?, ?, ?, ?, ?, ?)`
+
+	deleteHistory = `DELETE FROM hookonce_history WHERE event_key = ?`
+
+	selectHistory = `SELECT at, action, generation, coalesce(message_id, ''), coalesce(request_id, '')
+		FROM hookonce_history WHERE event_key = ? ORDER BY id`
+)
+
+// historyEntry is a row of the history.
+type historyEntry struct {
+	key        driver.Key
+	action     string
+	generation int
+	messages   int    // how many became due
+	messageID  string // "" if it concerned the whole event
+	requestID  string // "" if it cannot be repeated
+}
+
+// record writes the entry, in the transaction that does what it tells.
+func (t *writeTx) record(e *historyEntry) error {
+	_, err := t.exec(insertHistory, e.key[:], t.now, e.action, e.generation, e.messages,
+		nullText(e.messageID), nullText(e.requestID))
+	return err
+}
+
+// nullText returns NULL for "".
+func nullText(s string) sql.NullString { return sql.NullString{String: s, Valid: s != ""} }
+
+func (r *detailReader) history(ctx context.Context, key driver.Key) ([]driver.HistoryEntry, error) {
+	rows, err := r.tx.QueryContext(ctx, selectHistory, key[:])
+	if err != nil {
+		return nil, err
+	}
+	return collect(rows, func(e *driver.HistoryEntry) error {
+		var at int64
+		err := rows.Scan(&at, &e.Action, &e.Generation, &e.MessageID, &e.RequestID)
+		e.At = fromMicros(at)
+		return err
+	})
+}

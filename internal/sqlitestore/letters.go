@@ -1,0 +1,141 @@
+package sqlitestore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+const (
+	replayDeadEvent = `UPDATE hookonce_event_state SET ` + owedState + ` WHERE key = ?3 AND state = 3`
+
+	replayDeadMessage = `UPDATE hookonce_message SET ` + owedMessage + `
+		WHERE id = ?3 AND event_key = ?4 AND state = 3`
+
+	// What was discarded did not fail any more; its last error stays to be read.
+	discardEvent = `UPDATE hookonce_event_state SET state = 4, note = ?, failed_at = NULL
+		WHERE key = ? AND state = 3 RETURNING generation`
+
+	discardMessage = `UPDATE hookonce_message SET state = 4, note = ?, failed_at = NULL
+		WHERE id = ? AND event_key = ? AND state = 3 RETURNING generation`
+
+	selectRetryable = `SELECT m.event_key, m.state, m.generation, e.body IS NULL
+		FROM hookonce_message m JOIN hookonce_event e ON e.key = m.event_key WHERE m.id = ?`
+
+	// One that is due already keeps its place in the line.
+	hurryMessage = `UPDATE hookonce_message SET due_at = min(due_at, ?) WHERE id = ?`
+)
+
+// ReplayDead implements driver.Store, in one transaction: a caller with many
+// letters passes some hundred at a time, so that claims get in between. Of a
+// letter that is named twice, the second is not dead any more.
+func (s *Store) ReplayDead(ctx context.Context, p *driver.DeadLetterParams) ([]bool, error) {
+	// What becomes owed of one event by one call has one generation.
+	generations := make(map[driver.Key]int)
+	return s.eachLetter(ctx, "replay dead letters", p, func(t *writeTx, l *driver.DeadLetterRef) (done bool, err error) {
+		generation, known := generations[l.Key]
+		if !known {
+			if generation, err = t.nextGeneration(l.Key); err != nil {
+				return false, err
+			}
+			generations[l.Key] = generation
+		}
+		return t.replayDead(l, generation)
+	})
+}
+
+// Discard implements driver.Store, as ReplayDead does.
+func (s *Store) Discard(ctx context.Context, p *driver.DeadLetterParams) ([]bool, error) {
+	return s.eachLetter(ctx, "discard dead letters", p, (*writeTx).discard)
+}
+
+func (s *Store) eachLetter(
+	ctx context.Context, op string, p *driver.DeadLetterParams, do func(*writeTx, *driver.DeadLetterRef) (bool, error),
+) ([]bool, error) {
+	done := make([]bool, len(p.Letters))
+	err := s.writeEach(ctx, op, p.Now, len(p.Letters), func(t *writeTx, i int) (err error) {
+		done[i], err = do(t, &p.Letters[i])
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return done, nil
+}
+
+func (t *writeTx) replayDead(l *driver.DeadLetterRef, generation int) (bool, error) {
+	query, args := replayDeadEvent, []any{generation, t.now, l.Key[:]}
+	entry := historyEntry{key: l.Key, action: driver.ActionReplayed, generation: generation, messageID: l.MessageID}
+	if l.MessageID != "" {
+		query, args = replayDeadMessage, []any{generation, t.now, l.MessageID, l.Key[:]}
+		entry.messages = 1
+	}
+	changed, err := t.exec(query, args...)
+	if err != nil || changed == 0 {
+		return false, err
+	}
+	return true, t.record(&entry)
+}
+
+func (t *writeTx) discard(l *driver.DeadLetterRef) (bool, error) {
+	query, args := discardEvent, []any{driver.NoteDiscarded, l.Key[:]}
+	if l.MessageID != "" {
+		query, args = discardMessage, []any{driver.NoteDiscarded, l.MessageID, l.Key[:]}
+	}
+	var generation int
+	switch err := t.queryRow(query, args...).Scan(&generation); {
+	case errors.Is(err, sql.ErrNoRows):
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	return true, t.record(&historyEntry{
+		key: l.Key, action: driver.ActionDiscarded, generation: generation, messageID: l.MessageID,
+	})
+}
+
+// RetryMessage implements driver.Store. Of a message that is being sent it
+// cannot tell whether its lease ran out, and does not ask: it is due then.
+func (s *Store) RetryMessage(ctx context.Context, p *driver.RetryMessageParams) error {
+	return s.writeEach(ctx, "retry the message", p.Now, 1, func(t *writeTx, _ int) error { return t.retry(p.ID) })
+}
+
+func (t *writeTx) retry(id string) error {
+	var key []byte
+	var state int
+	var bodyPruned bool
+	entry := historyEntry{messageID: id, messages: 1}
+	switch err := t.queryRow(selectRetryable, id).Scan(&key, &state, &entry.generation, &bodyPruned); {
+	case errors.Is(err, sql.ErrNoRows):
+		return fmt.Errorf("%w: there is no such message", driver.ErrNotFound)
+	case err != nil:
+		return err
+	}
+	copy(entry.key[:], key)
+	switch {
+	case state == stateRunning:
+		return driver.ErrOpen
+	case state == stateDone:
+		return driver.ErrSent
+	case bodyPruned:
+		return driver.ErrBodyPruned
+	case state == statePending:
+		entry.action = driver.ActionRetried
+		if _, err := t.exec(hurryMessage, t.now, id); err != nil {
+			return err
+		}
+		return t.record(&entry)
+	}
+	generation, err := t.nextGeneration(entry.key)
+	if err != nil {
+		return err
+	}
+	if _, err := t.exec(resetMessage, generation, t.now, id); err != nil {
+		return err
+	}
+	entry.action, entry.generation = driver.ActionReplayed, generation
+	return t.record(&entry)
+}

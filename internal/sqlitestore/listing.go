@@ -1,0 +1,111 @@
+package sqlitestore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+// fewRows is up to how many rows of a small index are sorted for one page of a
+// listing. Where there are more, walking the events from the newest on finds a
+// page sooner.
+const fewRows = 10_000
+
+// few reports whether query finds fewRows rows at most; it reads no more.
+func few(ctx context.Context, q queryer, query string, args ...any) (bool, error) {
+	var n int
+	err := q.QueryRowContext(ctx, fmt.Sprintf(`SELECT count(*) FROM (%s LIMIT %d)`, query, fewRows+1), args...).Scan(&n)
+	return n <= fewRows, err
+}
+
+// pageLimit returns how many rows a page has.
+func pageLimit(limit int) int {
+	if limit <= 0 {
+		return driver.DefaultLimit
+	}
+	return min(limit, driver.MaxLimit)
+}
+
+// clause collects the conditions of a WHERE and their arguments.
+type clause struct {
+	all  []string
+	args []any
+}
+
+func (c *clause) add(condition string, args ...any) {
+	c.all = append(c.all, condition)
+	c.args = append(c.args, args...)
+}
+
+// equal adds the condition that column is value, unless value is "".
+func (c *clause) equal(column, value string) {
+	if value != "" {
+		c.add(column+` = ?`, value)
+	}
+}
+
+// text adds the condition of EventFilter.Text.
+func (c *clause) text(table, text string) {
+	if text != "" {
+		c.add(fmt.Sprintf(`(instr(%[1]sevent_id, ?) > 0 OR instr(%[1]stype, ?) > 0 OR instr(%[1]sbody, ?) > 0)`, table),
+			text, text, []byte(text))
+	}
+}
+
+// received adds the conditions of since and until.
+func (c *clause) received(column string, since, until time.Time) {
+	if !since.IsZero() {
+		c.add(column+` >= ?`, ceilMicros(since))
+	}
+	if !until.IsZero() {
+		c.add(column+` < ?`, ceilMicros(until))
+	}
+}
+
+func (c *clause) where() string {
+	if len(c.all) == 0 {
+		return ""
+	}
+	return ` WHERE ` + strings.Join(c.all, ` AND `)
+}
+
+// collectPage reads rows with scan, one more than limit at most, which tells
+// whether there is a next page.
+func collectPage[T any](rows *sql.Rows, limit int, scan func(*T) error) (page []T, more bool, err error) {
+	all, err := collect(rows, scan)
+	if err != nil || len(all) <= limit {
+		return all, false, err
+	}
+	return slices.Clip(all[:limit]), true, nil
+}
+
+// snapshot runs read in one transaction on a reader, so that all it reads shows
+// the same moment, and ends it after 5 s, whatever the context says. Before that
+// it may have to wait at the gate.
+func (s *Store) snapshot(ctx context.Context, op string, read func(ctx context.Context, tx *sql.Tx) error) error {
+	if err := s.readers.enter(ctx); err != nil {
+		return fmt.Errorf("sqlite: %s: waiting for the log to be cut: %w: %w", op, driver.ErrUnavailable, err)
+	}
+	defer s.readers.leave()
+	return s.read(ctx, op, read)
+}
+
+func (s *Store) read(ctx context.Context, op string, read func(ctx context.Context, tx *sql.Tx) error) error {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	tx, err := s.reader.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return s.failed(ctx, op, err)
+	}
+	defer tx.Rollback() //nolint:errcheck // nothing was written
+	if err := read(ctx, tx); err != nil {
+		_ = tx.Rollback() // before the schema is looked at
+		return s.failed(ctx, op, err)
+	}
+	return nil
+}

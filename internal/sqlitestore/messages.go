@@ -1,0 +1,162 @@
+package sqlitestore
+
+import (
+	"context"
+	"database/sql"
+	"slices"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+// How a listing of messages goes: from which table to the other, and therefore
+// by whose columns it is sorted. CROSS JOIN keeps SQLite from turning it around.
+type direction struct {
+	from  string
+	place string // received_at, key and id of a row
+	order string
+	at    string // the columns of the first table: received_at
+	key   string // and the event's key
+}
+
+var (
+	// byEvents finds the messages of one event after the other. SQLite has no
+	// figures of the tables, and might look for them among all of a destination.
+	byEvents = direction{
+		from: ` FROM hookonce_event e
+			CROSS JOIN hookonce_message m INDEXED BY hookonce_message_event ON m.event_key = e.key`,
+		place: `e.received_at, e.key, m.id`,
+		order: ` ORDER BY e.received_at DESC, e.key DESC, m.id DESC LIMIT ?`,
+		at:    `e.received_at`,
+		key:   `e.key`,
+	}
+	// byMessages looks up the event of one message after the other.
+	byMessages = direction{
+		from:  ` FROM hookonce_message m CROSS JOIN hookonce_event e ON e.key = m.event_key`,
+		place: `m.received_at, m.event_key, m.id`,
+		order: ` ORDER BY m.received_at DESC, m.event_key DESC, m.id DESC LIMIT ?`,
+		at:    `m.received_at`,
+		key:   `m.event_key`,
+	}
+)
+
+const listedEvent = `e.key, e.source, e.event_id, e.type, e.received_at`
+
+// Of each state the condition by which its small index is found. There is none
+// of what was sent.
+var messagesIn = map[string]string{
+	driver.StatePending: `m.state IN (0, 1) AND m.state = 0`,
+	driver.StateSending: `m.state IN (0, 1) AND m.state = 1`,
+	driver.StateSent:    `m.state = 2`,
+	driver.StateDead:    `m.state = 3`,
+	driver.StateSkipped: `m.state = 4`,
+}
+
+// Messages implements driver.Store. It reads for 5 s at most.
+func (s *Store) Messages(ctx context.Context, f *driver.MessageFilter) (*driver.MessagePage, error) {
+	page := &driver.MessagePage{}
+	limit := pageLimit(f.Limit)
+	err := s.snapshot(ctx, "list messages", func(ctx context.Context, tx *sql.Tx) error {
+		how, err := messagesDirection(ctx, tx, f)
+		if err != nil {
+			return err
+		}
+		query, args := messagesQuery(f, how)
+		rows, err := tx.QueryContext(ctx, query, append(args, limit+1)...)
+		if err != nil {
+			return err
+		}
+		var more bool
+		page.Messages, more, err = collectPage(rows, limit, func(m *driver.ListedMessage) error {
+			var key []byte
+			var receivedAt int64
+			err := scanMessage(&m.MessageDetail, rows, &key, &m.Source, &m.EventID, &m.Type, &receivedAt)
+			copy(m.Key[:], key)
+			m.ReceivedAt = fromMicros(receivedAt)
+			return err
+		})
+		if more {
+			last := &page.Messages[limit-1]
+			page.Next = driver.MessageCursor{Event: driver.Cursor{ReceivedAt: last.ReceivedAt, Key: last.Key}, ID: last.ID}
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return page, nil
+}
+
+// messagesDirection chooses the way with fewer rows. The indexes of what is dead
+// and what is skipped stand in the order of the listing, so their size does not
+// matter; that of what is open does not.
+func messagesDirection(ctx context.Context, q queryer, f *driver.MessageFilter) (direction, error) {
+	switch f.State {
+	case driver.StateDead, driver.StateSkipped:
+		return byMessages, nil
+	case driver.StatePending, driver.StateSending:
+		if f.MessageID != "" {
+			return byMessages, nil
+		}
+		query, args := openMessages(f.Destination)
+		isFew, err := few(ctx, q, query, args...)
+		if err != nil || isFew {
+			return byMessages, err
+		}
+	default:
+		if f.MessageID != "" {
+			return byMessages, nil
+		}
+	}
+	return byEvents, nil
+}
+
+// openMessages selects the open messages of a destination; of all for "".
+func openMessages(destination string) (query string, args []any) {
+	query = `SELECT 1 FROM hookonce_message WHERE state IN (0, 1)`
+	if destination == "" {
+		return query, nil
+	}
+	return query + ` AND destination = ?`, []any{destination}
+}
+
+func messagesQuery(f *driver.MessageFilter, how direction) (query string, args []any) {
+	var c clause
+	if f.State != "" {
+		in, known := messagesIn[f.State]
+		if !known {
+			in = `FALSE`
+		}
+		c.add(in)
+	}
+	c.equal(`m.note`, f.Note)
+	c.messages(f, how)
+	return `SELECT ` + listedEvent + `, ` + messageColumns + how.from + c.where() + how.order, c.args
+}
+
+// messages adds the conditions that listings of messages share.
+func (c *clause) messages(f *driver.MessageFilter, how direction) {
+	c.equal(`m.id`, f.MessageID)
+	c.equal(`m.destination`, f.Destination)
+	c.event(f, how.at, how.key)
+	if !f.After.IsZero() {
+		after := []any{f.After.Event.ReceivedAt.UnixMicro(), f.After.Event.Key[:]}
+		c.add(`(`+how.place+`) < (?, ?, ?)`, append(slices.Clone(after), f.After.ID)...)
+		if how == byEvents {
+			// Follows from it, and is what the index of the events can do.
+			c.add(`(e.received_at, e.key) <= (?, ?)`, after...)
+		}
+	}
+}
+
+// event adds the conditions on the event of a message, or of a dead letter that
+// is an event. Its time and key are looked up in the columns at and key.
+func (c *clause) event(f *driver.MessageFilter, at, key string) {
+	c.equal(`e.source`, f.Source)
+	c.equal(`e.type`, f.Type)
+	c.equal(`e.event_id`, f.EventID)
+	if candidates := driver.CandidateKeys(f.Source, f.EventID); f.Source != "" && f.EventID != "" && candidates != nil {
+		c.add(keyIn(key, len(candidates)), keyArgs(candidates)...)
+	}
+	c.text(`e.`, f.Text)
+	c.received(at, f.Since, f.Until)
+}

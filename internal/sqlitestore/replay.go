@@ -1,0 +1,155 @@
+package sqlitestore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/lifecycle"
+)
+
+// maxRequestID is what ReplayParams allows, in bytes.
+const maxRequestID = 255
+
+// What makes a row owed again, under the generation ?1, from the time ?2 on. The
+// token of a message stays: it only ever grows, so whoever still holds an old
+// lease changes nothing.
+const (
+	owedState = `state = 0, note = '', attempts = 0, generation = ?1, due_at = ?2,
+			processed_at = NULL, failed_at = NULL`
+
+	owedMessage = `state = 0, note = '', attempts = 0, generation = ?1, due_at = ?2,
+			sent_at = NULL, failed_at = NULL`
+)
+
+const (
+	// An event has no other generation than that of its row and its messages.
+	nextGeneration = `SELECT 1 + max(
+		coalesce((SELECT max(generation) FROM hookonce_message WHERE event_key = ?1), 0),
+		coalesce((SELECT generation FROM hookonce_event_state WHERE key = ?1), 0))`
+
+	selectReplayable = `SELECT e.body IS NULL, s.state, coalesce(s.generation, 0)
+		FROM hookonce_event e LEFT JOIN hookonce_event_state s ON s.key = e.key WHERE e.key = ?`
+
+	selectReplayableMessages = `SELECT id, route, destination, state, generation
+		FROM hookonce_message WHERE event_key = ? ORDER BY id`
+
+	selectRequest = `SELECT generation, messages FROM hookonce_history WHERE event_key = ? AND request_id = ?`
+
+	resetState = `UPDATE hookonce_event_state SET ` + owedState + ` WHERE key = ?3`
+
+	resetMessage = `UPDATE hookonce_message SET ` + owedMessage + ` WHERE id = ?3`
+
+	replaceMessage = `UPDATE hookonce_message SET state = 4, note = ?, failed_at = NULL WHERE id = ?`
+
+	insertReplayed = `INSERT INTO hookonce_message
+		(id, event_key, generation, route, destination, token, received_at, due_at, created_at)
+		VALUES (?1, ?2, ?3, ?4, ?5, ?6, (SELECT received_at FROM hookonce_event WHERE key = ?2), ?6, ?6)`
+)
+
+// Replay implements driver.Store. The write lock is the lock on the event.
+func (s *Store) Replay(ctx context.Context, p *driver.ReplayParams) (*driver.Replayed, error) {
+	const op = "replay"
+	if err := checkReplay(p); err != nil {
+		return nil, fmt.Errorf("sqlite: %s: %w", op, err)
+	}
+	var replayed driver.Replayed
+	err := s.writeEach(ctx, op, p.Now, 1, func(t *writeTx, _ int) (err error) {
+		replayed, err = t.replay(p)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &replayed, nil
+}
+
+func checkReplay(p *driver.ReplayParams) error {
+	if len(p.RequestID) > maxRequestID || !isText(p.RequestID) {
+		return fmt.Errorf("%w: the request id is longer than %d bytes, is not valid UTF-8 or holds a NUL", driver.ErrBadRow, maxRequestID)
+	}
+	return checkMessages(p.Routes)
+}
+
+func (t *writeTx) replay(p *driver.ReplayParams) (driver.Replayed, error) {
+	event := lifecycle.Event{Key: p.Key}
+	if err := t.readReplayable(&event); err != nil {
+		return driver.Replayed{}, err
+	}
+	if p.RequestID != "" {
+		first := driver.Replayed{Repeated: true}
+		err := t.queryRow(selectRequest, p.Key[:], p.RequestID).Scan(&first.Generation, &first.Messages)
+		if !errors.Is(err, sql.ErrNoRows) {
+			return first, err
+		}
+	}
+	plan, err := lifecycle.Replay(&event, p.Mode, p.Routes)
+	if err != nil {
+		return driver.Replayed{}, err
+	}
+	if err := t.apply(p.Key, plan); err != nil {
+		return driver.Replayed{}, err
+	}
+	return driver.Replayed{Generation: plan.Generation, Messages: plan.Messages()}, t.record(&historyEntry{
+		key: p.Key, action: plan.Action, generation: plan.Generation, messages: plan.Messages(), requestID: p.RequestID,
+	})
+}
+
+// readReplayable reads an event with its messages.
+func (t *writeTx) readReplayable(e *lifecycle.Event) error {
+	var state sql.NullInt64
+	switch err := t.queryRow(selectReplayable, e.Key[:]).Scan(&e.BodyPruned, &state, &e.Generation); {
+	case errors.Is(err, sql.ErrNoRows):
+		return fmt.Errorf("%w: there is no such event", driver.ErrNotFound)
+	case err != nil:
+		return err
+	}
+	if state.Valid {
+		e.State = eventStates[state.Int64]
+	}
+	rows, err := t.query(selectReplayableMessages, e.Key[:])
+	if err != nil {
+		return err
+	}
+	e.Messages, err = collect(rows, func(m *lifecycle.Message) error {
+		var state int
+		err := rows.Scan(&m.ID, &m.Route, &m.Destination, &state, &m.Generation)
+		m.State = messageStates[state]
+		return err
+	})
+	return err
+}
+
+// apply carries a plan out.
+func (t *writeTx) apply(key driver.Key, plan *lifecycle.Plan) error {
+	if plan.Event {
+		if _, err := t.exec(resetState, plan.Generation, t.now, key[:]); err != nil {
+			return err
+		}
+	}
+	for _, id := range plan.Reset {
+		if _, err := t.exec(resetMessage, plan.Generation, t.now, id); err != nil {
+			return err
+		}
+	}
+	for _, id := range plan.Replace {
+		if _, err := t.exec(replaceMessage, driver.NoteReplacedByNew, id); err != nil {
+			return err
+		}
+	}
+	for i := range plan.Add {
+		m := &plan.Add[i]
+		if _, err := t.exec(insertReplayed, m.ID, key[:], plan.Generation, m.Route, m.Destination, t.now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// nextGeneration returns the generation of what of an event becomes owed now.
+func (t *writeTx) nextGeneration(key driver.Key) (generation int, err error) {
+	err = t.queryRow(nextGeneration, key[:]).Scan(&generation)
+	return generation, err
+}

@@ -1,0 +1,265 @@
+package hookonce_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/driver"
+)
+
+var quick = hookonce.Retry{Attempts: 2, First: time.Millisecond, Max: time.Millisecond}
+
+func messageID(event string, generation int) string {
+	return driver.MessageID(driver.EventKey("gh", event), generation, "all")
+}
+
+// settled waits until an event is in a state and returns it.
+func settled(t *testing.T, store driver.Store, id, state string) *driver.EventDetail {
+	t.Helper()
+	waitFor(t, func() bool { return eventState(t, store, id).State == state })
+	return eventState(t, store, id)
+}
+
+func TestReplay(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name     string
+		statuses []int // of the destination, before the replay
+		state    string
+		mode     driver.ReplayMode
+		id       string // of the message that goes out again
+	}{
+		{"done, as new", nil, driver.StateDone, driver.ReplayAsNew, messageID("1", 1)},
+		{"done, same id", nil, driver.StateDone, driver.ReplaySameID, messageID("1", 0)},
+		{"dead", []int{500, 500}, driver.StateDead, driver.ReplayPlain, messageID("1", 0)},
+		{"dead, as new", []int{410}, driver.StateDead, driver.ReplayAsNew, messageID("1", 1)},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			store, s := openStore(t), newSink(t, tt.statuses...)
+			in := forwarding(t, store, s.URL, quick)
+			deliver(in, delivery("1", `{"n":1}`))
+			settled(t, store, "1", tt.state)
+			before := len(s.got())
+
+			got, err := in.Replay(t.Context(), &hookonce.ReplayRequest{Source: "gh", EventID: "1", Mode: tt.mode})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(&driver.Replayed{Generation: 1, Messages: 1}, got); diff != "" {
+				t.Errorf("replayed (-want +got):\n%s", diff)
+			}
+			if ev := settled(t, store, "1", driver.StateDone); ev.Generation != 1 {
+				t.Errorf("generation %d, want 1", ev.Generation)
+			}
+			want := []received{{ID: tt.id, Key: tt.id, Attempt: "1", Replay: "1", Body: `{"n":1}`}}
+			if diff := cmp.Diff(want, s.got()[before:]); diff != "" {
+				t.Errorf("after the replay the destination got (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestReplayIsRefused(t *testing.T) {
+	t.Parallel()
+	store, s := openStore(t), newSink(t)
+	in := forwarding(t, store, s.URL, quick)
+	deliver(in, delivery("done", "{}"))
+	settled(t, store, "done", driver.StateDone)
+	idle := newInbox(t, openStore(t), nil) // no routes
+	deliver(idle, delivery("unrouted", "{}"))
+
+	tests := []struct {
+		name string
+		in   *hookonce.Inbox
+		req  hookonce.ReplayRequest
+		want error
+	}{
+		{"unknown", in, hookonce.ReplayRequest{Source: "gh", EventID: "2"}, driver.ErrNotFound},
+		{"done without a mode", in, hookonce.ReplayRequest{Source: "gh", EventID: "done"}, driver.ErrModeNeeded},
+		{
+			"no route", idle,
+			hookonce.ReplayRequest{Source: "gh", EventID: "unrouted", Mode: driver.ReplayAsNew},
+			driver.ErrNoRoute,
+		},
+		{
+			"request id too long", in,
+			hookonce.ReplayRequest{Source: "gh", EventID: "done", Mode: driver.ReplayAsNew, RequestID: strings.Repeat("x", 256)},
+			hookonce.ErrRequestID,
+		},
+		{
+			"request id with a line feed", in,
+			hookonce.ReplayRequest{Source: "gh", EventID: "done", Mode: driver.ReplayAsNew, RequestID: "a\nb"},
+			hookonce.ErrRequestID,
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := tt.in.Replay(t.Context(), &tt.req)
+			if !errors.Is(err, tt.want) {
+				t.Errorf("got %+v and the error %v, want %v", got, err, tt.want)
+			}
+		})
+	}
+	if n := len(s.got()); n != 1 {
+		t.Errorf("the destination got %d requests, want 1", n)
+	}
+}
+
+// An event that came before there was a route goes out once there is one.
+func TestReplayOfAnEventThatHadNoRoute(t *testing.T) {
+	t.Parallel()
+	store, s := openStore(t), newSink(t)
+	deliver(newInbox(t, store, nil), delivery("1", `{"n":1}`))
+	if ev := eventState(t, store, "1"); ev.State != driver.StateDone || ev.Note != driver.NoteNoRoute {
+		t.Fatalf("state %q, note %q", ev.State, ev.Note)
+	}
+	in := forwarding(t, store, s.URL, quick)
+	if _, err := in.Replay(t.Context(), &hookonce.ReplayRequest{Source: "gh", EventID: "1", Mode: driver.ReplaySameID}); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, func() bool { return len(s.got()) == 1 })
+	id := messageID("1", 0) // as if the route had been there
+	want := []received{{ID: id, Key: id, Attempt: "1", Replay: "1", Body: `{"n":1}`}}
+	if diff := cmp.Diff(want, s.got()); diff != "" {
+		t.Errorf("the destination got (-want +got):\n%s", diff)
+	}
+	if ev := settled(t, store, "1", driver.StateDone); ev.Note != "" {
+		t.Errorf("note %q, want none", ev.Note)
+	}
+}
+
+// TestReplayDoubleClick asks for one replay many times at once. With a request
+// id all get the same answer; without one, one is done and the others are told
+// that the event is open, or that it was done meanwhile and needs a mode.
+func TestReplayDoubleClick(t *testing.T) {
+	t.Parallel()
+	for _, requestID := range []string{"click-1", ""} {
+		t.Run(fmt.Sprintf("request id %q", requestID), func(t *testing.T) {
+			t.Parallel()
+			store, s := openStore(t), newSink(t, 410)
+			in := forwarding(t, store, s.URL, quick)
+			deliver(in, delivery("1", "{}"))
+			settled(t, store, "1", driver.StateDead)
+
+			var mu sync.Mutex
+			var replayed, repeated, refused int
+			var clicks sync.WaitGroup
+			for range 8 {
+				clicks.Go(func() {
+					got, err := in.Replay(context.Background(), &hookonce.ReplayRequest{Source: "gh", EventID: "1", RequestID: requestID})
+					mu.Lock()
+					defer mu.Unlock()
+					switch {
+					case errors.Is(err, driver.ErrOpen), errors.Is(err, driver.ErrModeNeeded):
+						refused++
+					case err != nil || got.Generation != 1 || got.Messages != 1:
+						t.Errorf("got %+v and the error %v", got, err)
+					case got.Repeated:
+						repeated++
+					default:
+						replayed++
+					}
+				})
+			}
+			clicks.Wait()
+			if replayed != 1 || requestID != "" && repeated != 7 || requestID == "" && refused != 7 {
+				t.Errorf("%d replayed, %d repeated, %d refused", replayed, repeated, refused)
+			}
+			settled(t, store, "1", driver.StateDone)
+			if n := len(s.got()); n != 2 {
+				t.Errorf("the destination got %d requests, want 2", n)
+			}
+		})
+	}
+}
+
+func TestDeadLettersInBulk(t *testing.T) {
+	t.Parallel()
+	const events = 450 // more than two pages
+	store := openStore(t)
+	s := newSink(t)
+	in := newInbox(t, store, func(c *hookonce.Config) {
+		c.Destinations = []hookonce.Destination{{Name: "app", URL: s.URL, AllowPrivate: true}}
+		c.Routes = []hookonce.Route{{Name: "all", To: "app"}}
+	}) // it does not run: the test does its work
+	for i := range events {
+		deliver(in, delivery(fmt.Sprint(i), "{}"))
+	}
+	bury(t, store, events)
+
+	some := &hookonce.DeadLetters{Filter: driver.MessageFilter{Source: "gh"}, EventIDs: []string{"7", "8", "no such"}}
+	worked, err := in.Discard(t.Context(), some)
+	if diff := cmp.Diff(hookonce.Worked{Done: 2, Passed: 1}, worked); diff != "" || err != nil {
+		t.Errorf("Discard: error %v (-want +got):\n%s", err, diff)
+	}
+	if ev := eventState(t, store, "7"); ev.State != driver.StateSkipped || ev.Note != driver.NoteDiscarded {
+		t.Errorf("discarded: state %q, note %q", ev.State, ev.Note)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if worked, err := in.ReplayDead(ended, &hookonce.DeadLetters{}); err == nil || worked.Done != 0 {
+		t.Errorf("ReplayDead with a context that has ended: %+v, %v", worked, err)
+	}
+	worked, err = in.ReplayDead(t.Context(), &hookonce.DeadLetters{Rate: hookonce.Rate{Count: 1_000_000, Per: time.Second}})
+	if diff := cmp.Diff(hookonce.Worked{Done: events - 2}, worked); diff != "" || err != nil {
+		t.Errorf("ReplayDead: error %v (-want +got):\n%s", err, diff)
+	}
+	page, err := store.DeadLetters(t.Context(), &driver.MessageFilter{})
+	if err != nil || len(page.DeadLetters) != 0 {
+		t.Errorf("%d dead letters are left, error %v", len(page.DeadLetters), err)
+	}
+}
+
+// bury makes n messages dead that are due.
+func bury(t *testing.T, store driver.Store, n int) {
+	t.Helper()
+	leased, err := store.Lease(t.Context(), &driver.LeaseParams{Destination: "app", Limit: n, For: time.Minute, MaxAttempts: 1})
+	if err != nil || len(leased.Messages) != n {
+		t.Fatalf("leased %d, error %v", len(leased.Messages), err)
+	}
+	var p driver.CompleteParams
+	for _, m := range leased.Messages {
+		p.Completions = append(p.Completions, driver.Completion{ID: m.ID, Token: m.Token, Outcome: driver.MessageDead, Error: "answered 410"})
+	}
+	if _, err := store.Complete(t.Context(), &p); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestStatusHoldsNoSecret(t *testing.T) {
+	t.Parallel()
+	in := newInbox(t, openStore(t), func(c *hookonce.Config) {
+		c.Destinations = []hookonce.Destination{{Name: "app", URL: "https://app.example:8443/hooks/s3cr3t?token=s3cr3t", Secret: "s3cr3t-s3cr3t-s3cr3t"}}
+		c.Routes = []hookonce.Route{{Name: "all", To: "app", Types: []string{"push"}, Where: func(*hookonce.Event) (bool, error) { return true, nil }}}
+	})
+	sources, routes, destinations := in.Sources(), in.Routes(), in.Destinations()
+	text := fmt.Sprintf("%+v %+v %+v", sources, routes, destinations)
+	if strings.Contains(text, "s3cr3t") || strings.Contains(text, secret) {
+		t.Errorf("a secret is in %s", text)
+	}
+	wantRoutes := []hookonce.RouteStatus{{Name: "all", Types: []string{"push"}, Conditional: true, Destination: "app"}}
+	if diff := cmp.Diff(wantRoutes, routes); diff != "" {
+		t.Errorf("routes (-want +got):\n%s", diff)
+	}
+	wantDestinations := []hookonce.DestinationStatus{{
+		Name: "app", Address: "https://app.example:8443", Signed: true, Timeout: 15 * time.Second,
+		Retry: hookonce.Retry{Attempts: 20, First: 10 * time.Second, Max: 12 * time.Hour}, Concurrency: 16,
+	}}
+	if diff := cmp.Diff(wantDestinations, destinations); diff != "" {
+		t.Errorf("destinations (-want +got):\n%s", diff)
+	}
+	if len(sources) != 1 || sources[0].Unsigned || sources[0].Redelivery != hookonce.RedeliveryReopen ||
+		sources[0].DedupeWindow != 720*time.Hour || cmp.Diff([]string{"all"}, sources[0].Routes) != "" {
+		t.Errorf("sources: %+v", sources)
+	}
+}

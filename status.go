@@ -1,0 +1,101 @@
+package hookonce
+
+import (
+	"cmp"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/hookonce/hookonce/provider"
+)
+
+// SourceStatus tells of a source, as it is set up. It holds no secret.
+type SourceStatus struct {
+	Name         string
+	Provider     provider.Name
+	Scheme       string // "" for the provider's default
+	Unsigned     bool   // nothing is verified
+	Consume      Consume
+	Redelivery   Redelivery
+	Malformed    Malformed
+	ReplayGuard  bool
+	MaxBody      int64
+	AckTimeout   time.Duration
+	DedupeWindow time.Duration
+	Retention    time.Duration
+	Routes       []string // names of those that take events of it
+}
+
+// RouteStatus tells of a route, as it is set up.
+type RouteStatus struct {
+	Name        string
+	Sources     []string // none means all
+	Types       []string // none means all
+	Conditional bool     // it has a Where
+	Destination string
+}
+
+// DestinationStatus tells of a destination, as it is set up and as this process
+// sees it. It holds no secret.
+type DestinationStatus struct {
+	Name string
+	// Address is the scheme, host and port of its URL: what follows may hold a
+	// credential.
+	Address     string
+	Signed      bool // it has a secret
+	Timeout     time.Duration
+	Retry       Retry
+	Concurrency int
+	Rate        Rate
+	Circuit     CircuitStatus
+}
+
+// Sources returns the sources by name.
+func (in *Inbox) Sources() []SourceStatus {
+	var all []SourceStatus
+	for _, s := range in.setup.Load().sources {
+		status := SourceStatus{
+			Name: s.Name, Provider: s.Provider, Scheme: s.Scheme, Unsigned: s.Provider == provider.None,
+			Consume:    cmp.Or(s.Consume, ConsumeRoutes),
+			Redelivery: cmp.Or(s.Redelivery, RedeliveryReopen), Malformed: cmp.Or(s.Malformed, MalformedReject),
+			ReplayGuard: s.ReplayGuard, MaxBody: s.MaxBody, AckTimeout: s.AckTimeout,
+			DedupeWindow: cmp.Or(s.DedupeWindow, in.cfg.DedupeWindow), Retention: cmp.Or(s.Retention, in.cfg.Retention),
+		}
+		for _, r := range s.routes {
+			status.Routes = append(status.Routes, r.Name)
+		}
+		all = append(all, status)
+	}
+	slices.SortFunc(all, func(a, b SourceStatus) int { return cmp.Compare(a.Name, b.Name) })
+	return all
+}
+
+// Destinations returns the destinations by name.
+func (in *Inbox) Destinations() []DestinationStatus {
+	var all []DestinationStatus
+	for _, r := range in.setup.Load().relays {
+		d := &r.dest.Destination
+		status := DestinationStatus{
+			Name: d.Name, Signed: d.Secret != "", Timeout: d.Timeout, Retry: d.Retry,
+			Concurrency: d.Concurrency, Rate: d.Rate, Circuit: r.circuit.status(),
+		}
+		if u, err := url.Parse(d.URL); err == nil {
+			status.Address = u.Scheme + "://" + u.Host
+		}
+		all = append(all, status)
+	}
+	slices.SortFunc(all, func(a, b DestinationStatus) int { return cmp.Compare(a.Name, b.Name) })
+	return all
+}
+
+// Routes returns the routes in the order they were given.
+func (in *Inbox) Routes() []RouteStatus {
+	var all []RouteStatus
+	for _, r := range in.setup.Load().routes {
+		all = append(all, RouteStatus{
+			Name: r.Name, Sources: slices.Clone(r.Sources), Types: slices.Clone(r.Types),
+			Conditional: r.Where != nil, Destination: r.To,
+		})
+	}
+	return all
+}
