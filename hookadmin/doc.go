@@ -1,13 +1,21 @@
 // Package hookadmin is the admin API of hookonce as one http.Handler.
 //
-//	GET /api/v1/events                        a page of events, newest first
-//	GET /api/v1/events/{source}/{event_id}    one event with all that is known of it
-//	GET /healthz                              200 while the process runs
-//	GET /readyz                               200 while deliveries can be claimed, else 503
+//	GET  /api/v1/events                                  a page of events, newest first
+//	GET  /api/v1/events/{source}/{event_id}              one event with all that is known of it
+//	POST /api/v1/events/{source}/{event_id}/replay       makes a finished event owed again
+//	GET  /api/v1/dead-letters                            a page of dead letters
+//	POST /api/v1/dead-letters/replay, /discard           by ids or by filter
+//	GET  /api/v1/messages                                a page of messages
+//	POST /api/v1/messages/{id}/retry                     makes one due at once
+//	GET  /api/v1/quarantine                              verified requests without a usable event
+//	GET  /api/v1/sources, /routes, /destinations, /stats what is set up, what waits and what is stuck
+//	GET  /api/v1/openapi.json                            all of this, for programs
+//	GET  /healthz                                        200 while the process runs
+//	GET  /readyz                                         200 while deliveries can be claimed, else 503
 //
-// It only reads, and depends on nothing but a [driver.Store], so that it can
-// be mounted beside any program that uses the library. Mount it at the root of
-// a listener of its own, or behind http.StripPrefix; never behind an
+// It reads a [driver.Store], and has changes made by a [hookonce.Inbox], so that
+// it can be mounted beside any program that uses the library. Mount it at the
+// root of a listener of its own, or behind http.StripPrefix; never behind an
 // http.ServeMux that cleans paths, because an event id may hold "..".
 //
 // # Who may ask
@@ -21,11 +29,19 @@
 // /healthz and /readyz tell nothing worth a token, never need one, and accept
 // any Host, because probes come by address.
 //
+// # Changes
+//
+// GET changes nothing, ever. A POST is refused where a page of another origin
+// makes a browser send it, be it of another port of this machine, and where its
+// content type is not application/json, which no form has. Its body is read
+// strictly: what a request leaves out may widen what it does, so a key that is
+// not known, or a value that is empty, is a mistake and no wish.
+//
 // # Shapes
 //
-// The exported types EventPage and EventDetail are the JSON of the API; the
-// command line prints the same. Keys are snake_case. Times are RFC 3339 in UTC
-// with microseconds, and null where there is none. Counters of 64 bits are
+// The exported types such as EventPage and EventDetail are the JSON of the API;
+// the command line prints the same. Keys are snake_case. Times are RFC 3339 in
+// UTC with microseconds, and null where there is none. Counters of 64 bits are
 // strings, because many readers of JSON round numbers beyond 2⁵³. Errors are
 // application/problem+json (RFC 9457); their "instance" is an error id that the
 // log line carries as error_id.

@@ -13,13 +13,21 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// maxParameter bounds the bytes of one filter value.
+// maxParameter bounds the bytes of one value, in a query as in a body.
 const maxParameter = 1024
 
-// parameters are the names that ParseFilter knows, in the order of the docs.
-var parameters = []string{"source", "type", "state", "note", "id", "q", "since", "until", "limit", "cursor"}
+// The names of the parameters that the listings know, in the order of the docs.
+var (
+	eventParameters = []string{"source", "type", "state", "note", "id", "q", "since", "until", "limit", "cursor"}
+	// messageParameters are those of dead letters, too.
+	messageParameters = []string{
+		"source", "type", "state", "destination", "note", "id", "message_id", "q", "since", "until", "limit", "cursor",
+	}
+	quarantineParameters = []string{"source", "limit", "cursor"}
+)
 
-// ParameterError says what is wrong with one parameter of a listing.
+// ParameterError says what is wrong with one parameter of a listing, or with
+// one key of a request's body.
 type ParameterError struct {
 	Name   string // of the parameter
 	Reason string // what is wrong and what would be right
@@ -34,61 +42,152 @@ func (e *ParameterError) Error() string { return fmt.Sprintf("%s: %s", e.Name, e
 // 3339, or a duration before now such as 2h, 90m or 7d. Errors are a
 // *ParameterError, the first by the order above.
 func ParseFilter(values url.Values, now time.Time) (*driver.EventFilter, error) {
-	for _, name := range sortedKeys(values) {
-		if !slices.Contains(parameters, name) {
-			return nil, &ParameterError{name, "unknown parameter; known are " + strings.Join(parameters, ", ")}
-		}
+	l, err := parseListing(values, eventParameters, driver.EventStates(), now)
+	if err != nil {
+		return nil, err
 	}
-	for _, name := range parameters {
-		if reason := badValue(values[name]); reason != "" {
-			return nil, &ParameterError{name, reason}
-		}
+	after, err := driver.ParseCursor(values.Get("cursor"))
+	if err != nil {
+		return nil, &ParameterError{"cursor", err.Error()}
 	}
-	f := &driver.EventFilter{
+	return &driver.EventFilter{
 		Source: values.Get("source"),
 		Type:   values.Get("type"),
 		State:  values.Get("state"),
 		Note:   values.Get("note"),
 		ID:     values.Get("id"),
 		Text:   values.Get("q"),
-	}
-	if f.State != "" && !slices.Contains(driver.EventStates(), f.State) {
-		return nil, &ParameterError{"state", fmt.Sprintf("%q is no state; use %s", f.State, strings.Join(driver.EventStates(), ", "))}
-	}
-	if err := parseTimes(f, values, now); err != nil {
+		Since:  l.since,
+		Until:  l.until,
+		Limit:  l.limit,
+		After:  after,
+	}, nil
+}
+
+// ParseMessageFilter reads the parameters of GET /api/v1/messages: source,
+// type, state, destination, note, id (of the event), message_id, q, since,
+// until, limit and cursor, as ParseFilter does.
+func ParseMessageFilter(values url.Values, now time.Time) (*driver.MessageFilter, error) {
+	return parseMessages(values, driver.MessageStates(), now)
+}
+
+// ParseDeadLetterFilter reads the parameters of GET /api/v1/dead-letters: those
+// of ParseMessageFilter. The only state it takes is dead, which all of them
+// have.
+func ParseDeadLetterFilter(values url.Values, now time.Time) (*driver.MessageFilter, error) {
+	return parseMessages(values, []string{driver.StateDead}, now)
+}
+
+func parseMessages(values url.Values, states []string, now time.Time) (*driver.MessageFilter, error) {
+	l, err := parseListing(values, messageParameters, states, now)
+	if err != nil {
 		return nil, err
 	}
-	return f, parsePaging(f, values)
+	after, err := driver.ParseMessageCursor(values.Get("cursor"))
+	if err != nil {
+		return nil, &ParameterError{"cursor", err.Error()}
+	}
+	return &driver.MessageFilter{
+		Source:      values.Get("source"),
+		Type:        values.Get("type"),
+		EventID:     values.Get("id"),
+		MessageID:   values.Get("message_id"),
+		Destination: values.Get("destination"),
+		State:       values.Get("state"),
+		Note:        values.Get("note"),
+		Text:        values.Get("q"),
+		Since:       l.since,
+		Until:       l.until,
+		Limit:       l.limit,
+		After:       after,
+	}, nil
 }
 
-func parseTimes(f *driver.EventFilter, values url.Values, now time.Time) error {
-	var err error
-	if f.Since, err = parseTime("since", values.Get("since"), now); err != nil {
-		return err
-	}
-	if f.Until, err = parseTime("until", values.Get("until"), now); err != nil {
-		return err
-	}
-	if !f.Since.IsZero() && !f.Until.IsZero() && !f.Since.Before(f.Until) {
-		return &ParameterError{"until", "must be later than since"}
-	}
-	return nil
+// listing is what the filters of all listings have in common, beside texts.
+type listing struct {
+	since, until time.Time
+	limit        int
 }
 
-func parsePaging(f *driver.EventFilter, values url.Values) error {
-	f.Limit = driver.DefaultLimit
-	if s := values.Get("limit"); s != "" {
-		n, err := strconv.Atoi(s)
-		if err != nil || n < 1 || n > driver.MaxLimit {
-			return &ParameterError{"limit", fmt.Sprintf("%q is not a number from 1 to %d", s, driver.MaxLimit)}
+func parseListing(values url.Values, known, states []string, now time.Time) (listing, error) {
+	err := checkParameters(values, known)
+	if err != nil {
+		return listing{}, err
+	}
+	if state := values.Get("state"); state != "" && !slices.Contains(states, state) {
+		return listing{}, &ParameterError{"state", fmt.Sprintf("%q is no state here; use %s", state, strings.Join(states, ", "))}
+	}
+	var l listing
+	if l.since, l.until, err = parseSpan(values.Get("since"), values.Get("until"), now); err != nil {
+		return listing{}, err
+	}
+	l.limit, err = parseLimit(values.Get("limit"), driver.DefaultLimit, driver.MaxLimit)
+	return l, err
+}
+
+// A page of the quarantine holds bodies, so it is shorter than others.
+const (
+	defaultQuarantineLimit = 10
+	maxQuarantineLimit     = 20
+)
+
+func parseQuarantine(values url.Values) (*driver.QuarantineFilter, error) {
+	if err := checkParameters(values, quarantineParameters); err != nil {
+		return nil, err
+	}
+	limit, err := parseLimit(values.Get("limit"), defaultQuarantineLimit, maxQuarantineLimit)
+	if err != nil {
+		return nil, err
+	}
+	after, err := driver.ParseCursor(values.Get("cursor"))
+	if err != nil {
+		return nil, &ParameterError{"cursor", err.Error()}
+	}
+	return &driver.QuarantineFilter{Source: values.Get("source"), Limit: limit, After: after}, nil
+}
+
+// checkParameters checks that values are of the known names, each there once at
+// most and fit for a database.
+func checkParameters(values url.Values, known []string) error {
+	for _, name := range sortedKeys(values) {
+		if !slices.Contains(known, name) {
+			return &ParameterError{name, "unknown parameter; known are " + strings.Join(known, ", ")}
 		}
-		f.Limit = n
 	}
-	var err error
-	if f.After, err = driver.ParseCursor(values.Get("cursor")); err != nil {
-		return &ParameterError{"cursor", err.Error()}
+	for _, name := range known {
+		if len(values[name]) > 1 {
+			return &ParameterError{name, "given more than once"}
+		}
+		if reason := badText(values.Get(name)); reason != "" {
+			return &ParameterError{name, reason}
+		}
 	}
 	return nil
+}
+
+// parseSpan reads since and until, each of which may be empty.
+func parseSpan(since, until string, now time.Time) (from, to time.Time, err error) {
+	if from, err = parseTime("since", since, now); err != nil {
+		return time.Time{}, time.Time{}, err
+	}
+	if to, err = parseTime("until", until, now); err != nil {
+		return time.Time{}, time.Time{}, err
+	}
+	if !from.IsZero() && !to.IsZero() && !from.Before(to) {
+		return time.Time{}, time.Time{}, &ParameterError{"until", "must be later than since"}
+	}
+	return from, to, nil
+}
+
+func parseLimit(s string, byDefault, most int) (int, error) {
+	if s == "" {
+		return byDefault, nil
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 1 || n > most {
+		return 0, &ParameterError{"limit", fmt.Sprintf("%q is not a number from 1 to %d", s, most)}
+	}
+	return n, nil
 }
 
 // parseTime reads a time of RFC 3339, or a duration before now.
@@ -118,18 +217,13 @@ func parseAgo(s string) (time.Duration, bool) {
 	return d, err == nil && d >= 0
 }
 
-// badValue returns why the values of one parameter are refused, or "".
-func badValue(values []string) string {
-	if len(values) > 1 {
-		return "given more than once"
-	}
-	for _, s := range values {
-		switch {
-		case len(s) > maxParameter:
-			return fmt.Sprintf("longer than %d bytes", maxParameter)
-		case !plainText(s):
-			return "holds a control character or is not valid UTF-8"
-		}
+// badText returns why s is refused, or "".
+func badText(s string) string {
+	switch {
+	case len(s) > maxParameter:
+		return fmt.Sprintf("longer than %d bytes", maxParameter)
+	case !plainText(s):
+		return "holds a control character or is not valid UTF-8"
 	}
 	return ""
 }

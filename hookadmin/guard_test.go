@@ -1,10 +1,13 @@
 package hookadmin_test
 
 import (
+	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
 
+	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/hookadmin"
 )
 
@@ -117,4 +120,87 @@ func TestLoopbackWithoutToken(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestForgedChanges sends what a page can make the browser of an operator send.
+func TestForgedChanges(t *testing.T) {
+	t.Parallel()
+	const host = "127.0.0.1:8081"
+	tests := []struct {
+		name   string
+		header http.Header
+		want   int // 0: it is done
+	}{
+		{"command line", nil, 0},
+		{"own page", http.Header{"Origin": {"http://" + host}, "Sec-Fetch-Site": {"same-origin"}}, 0},
+		{"own page, old browser", http.Header{"Origin": {"http://" + host}}, 0},
+		{"typed in", http.Header{"Sec-Fetch-Site": {"none"}}, 0},
+
+		{"other site", http.Header{"Origin": {"https://evil.example.com"}, "Sec-Fetch-Site": {"cross-site"}}, 403},
+		{"other site, old browser", http.Header{"Origin": {"https://evil.example.com"}}, 403},
+		{"other site, without its origin", http.Header{"Sec-Fetch-Site": {"cross-site"}}, 403},
+		{"sandboxed page", http.Header{"Origin": {"null"}}, 403},
+		{"sandboxed page that is told apart", http.Header{"Origin": {"null"}, "Sec-Fetch-Site": {"cross-site"}}, 403},
+		{"other port of this machine", http.Header{"Origin": {"http://127.0.0.1:3000"}, "Sec-Fetch-Site": {"same-site"}}, 403},
+		{"other port of this machine, old browser", http.Header{"Origin": {"http://127.0.0.1:3000"}}, 403},
+		{"other name of this machine", http.Header{"Origin": {"http://localhost:8081"}, "Sec-Fetch-Site": {"cross-site"}}, 403},
+		{"other name of this machine, old browser", http.Header{"Origin": {"http://localhost:8081"}}, 403},
+	}
+	for _, withToken := range []bool{false, true} {
+		g := newGateway(t)
+		if withToken {
+			inbox := newInbox(t, g.store, &hookonce.Config{})
+			g.api = newAPI(t, func(cfg *hookadmin.Config) { cfg.Store, cfg.Inbox, cfg.Token = g.store, inbox, token })
+		}
+		send := func(method, target, body string, header http.Header) *answer {
+			return g.send(t, method, target, body, func(r *http.Request) {
+				r.Header = http.Header{"Content-Type": {"application/json"}}
+				if withToken {
+					r.Header.Set("Authorization", "Bearer "+token)
+				}
+				maps.Copy(r.Header, header)
+			})
+		}
+		state := func(id string) any {
+			return readJSON[map[string]any](t, send("GET", "/api/v1/events/lab/"+id, "", nil))["state"]
+		}
+		for i, tt := range tests {
+			id := fmt.Sprint(i)
+			for target, body := range g.posts(t, id) {
+				resp := send("POST", target, body, tt.header)
+				if tt.want != 0 {
+					wantProblem(t, resp, tt.want)
+				} else if resp.status == 403 || resp.status == 401 {
+					t.Errorf("%s: %s is answered %d %s", tt.name, target, resp.status, resp.body)
+				}
+			}
+			if got := state(id); (got == "dead") != (tt.want != 0) {
+				t.Errorf("%s: the event is %v", tt.name, got)
+			}
+		}
+	}
+}
+
+func TestChangesNeedTheToken(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t)
+	posts := g.posts(t, "e1")
+	open := g.api
+	inbox := newInbox(t, g.store, &hookonce.Config{})
+	guarded := newAPI(t, func(cfg *hookadmin.Config) { cfg.Store, cfg.Inbox, cfg.Token = g.store, inbox, token })
+	for target, body := range posts {
+		wantProblem(t, guarded.post(t, target, body), http.StatusUnauthorized)
+		wantProblem(t, guarded.post(t, target, body, "Authorization: Bearer x"), http.StatusUnauthorized)
+		// A page under a rebound name.
+		rebound := open.send(t, "POST", target, body, func(r *http.Request) {
+			r.Host = "evil.example.com:8081"
+			r.Header = http.Header{"Content-Type": {"application/json"}, "Sec-Fetch-Site": {"same-origin"}}
+		})
+		wantProblem(t, rebound, http.StatusForbidden)
+		for _, method := range []string{"GET", "HEAD", "PUT", "DELETE", "PATCH", "OPTIONS"} {
+			wrong := open.send(t, method, target, body, func(r *http.Request) { r.Header.Set("Content-Type", "application/json") })
+			wantProblem(t, wrong, http.StatusMethodNotAllowed)
+		}
+	}
+	open.wantState(t, "e1", "dead")
 }

@@ -3,18 +3,17 @@ package hookadmin
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
+	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
 )
 
 const (
-	// queryTimeout bounds one question to the store.
+	// queryTimeout bounds one question to the store, and one short change.
 	queryTimeout = 10 * time.Second
 	// readyTimeout bounds Config.Ready; probes give up after a few seconds.
 	readyTimeout = 2 * time.Second
@@ -22,8 +21,11 @@ const (
 
 // Config is what the handler works with. It is read once, by New.
 type Config struct {
-	// Store is asked for events. Required.
+	// Store is asked for events, messages and numbers. Required.
 	Store driver.Store
+	// Inbox replays, discards and retries, and tells what is set up. It is on
+	// Store, or on another one of the same database. Required.
+	Inbox *hookonce.Inbox
 	// Ready returns nil while deliveries can be claimed. It is called for each
 	// request of /readyz, with 2 s to answer. Required.
 	Ready func(context.Context) error
@@ -38,9 +40,11 @@ type Config struct {
 
 type handler struct {
 	store  driver.Store
+	inbox  *hookonce.Inbox
 	ready  func(context.Context) error
 	guard  guard
 	logger *slog.Logger
+	thing  string // what the request is about, as a 404 names it
 }
 
 // New returns the handler of the admin API. It is safe for concurrent use. The
@@ -50,6 +54,8 @@ func New(cfg *Config) (http.Handler, error) {
 	switch {
 	case cfg.Store == nil:
 		return nil, errors.New("admin API: Config.Store is missing")
+	case cfg.Inbox == nil:
+		return nil, errors.New("admin API: Config.Inbox is missing")
 	case cfg.Ready == nil:
 		return nil, errors.New("admin API: Config.Ready is missing")
 	}
@@ -61,42 +67,90 @@ func New(cfg *Config) (http.Handler, error) {
 	if logger == nil {
 		logger = slog.Default()
 	}
-	return &handler{store: cfg.Store, ready: cfg.Ready, guard: g, logger: logger}, nil
+	return &handler{store: cfg.Store, inbox: cfg.Inbox, ready: cfg.Ready, guard: g, logger: logger}, nil
 }
 
-const eventsPath = "/api/v1/events"
+// endpoint is one thing that can be asked for, or done.
+type endpoint struct {
+	method string // GET, which is HEAD too, or POST
+	// path consists of segments; {name} stands for any one that is not empty.
+	path  string
+	serve func(*handler, http.ResponseWriter, *http.Request)
+	query []string // the parameters it takes
+	thing string   // what a 404 says there is none of
+	probe bool     // anybody may ask
+}
+
+// endpoints is everything that is served. One path is matched by one pattern.
+var endpoints = []endpoint{
+	{method: "GET", path: "/api/v1/events", serve: (*handler).listEvents, query: eventParameters},
+	{method: "GET", path: "/api/v1/events/{source}/{event_id}", serve: (*handler).showEvent, thing: "event"},
+	{method: "POST", path: "/api/v1/events/{source}/{event_id}/replay", serve: (*handler).replayEvent, thing: "event"},
+	{method: "GET", path: "/api/v1/dead-letters", serve: (*handler).listDeadLetters, query: messageParameters},
+	{method: "POST", path: "/api/v1/dead-letters/replay", serve: (*handler).replayDead},
+	{method: "POST", path: "/api/v1/dead-letters/discard", serve: (*handler).discardDead},
+	{method: "GET", path: "/api/v1/messages", serve: (*handler).listMessages, query: messageParameters},
+	{method: "POST", path: "/api/v1/messages/{id}/retry", serve: (*handler).retryMessage, thing: "message"},
+	{method: "GET", path: "/api/v1/quarantine", serve: (*handler).listQuarantine, query: quarantineParameters},
+	{method: "GET", path: "/api/v1/sources", serve: (*handler).listSources},
+	{method: "GET", path: "/api/v1/routes", serve: (*handler).listRoutes},
+	{method: "GET", path: "/api/v1/destinations", serve: (*handler).listDestinations},
+	{method: "GET", path: "/api/v1/stats", serve: (*handler).showStats},
+	{method: "GET", path: "/api/v1/openapi.json", serve: (*handler).showOpenAPI},
+	{method: "GET", path: "/healthz", serve: (*handler).healthz, probe: true},
+	{method: "GET", path: "/readyz", serve: (*handler).readyz, probe: true},
+}
 
 // ServeHTTP routes on the escaped path by hand: http.ServeMux would redirect an
 // event id that holds "//" or "..", and decode "%2F" before splitting.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	setSecurityHeaders(w.Header())
-	path := r.URL.EscapedPath()
-	switch path {
-	case "/healthz":
-		h.serveGet(w, r, h.healthz)
-		return
-	case "/readyz":
-		h.serveGet(w, r, h.readyz)
-		return
-	}
-	if refusal := h.guard.check(r); refusal != nil {
-		if refusal.status == http.StatusUnauthorized {
-			w.Header().Set("WWW-Authenticate", `Bearer realm="hookonce"`)
+	at, values := match(r.URL.EscapedPath())
+	probe := len(at) > 0 && at[0].probe
+	if !probe {
+		if refused := h.guard.check(r); refused != nil {
+			h.refuse(w, r, refused)
+			return
 		}
-		h.fail(w, r, refusal.status, refusal.detail, nil)
+	}
+	if len(at) == 0 {
+		h.fail(w, r, http.StatusNotFound, "There is nothing at this path. A '/' in an event id is written %2F.", nil)
 		return
 	}
-	if path == eventsPath {
-		h.serveGet(w, r, h.listEvents)
+	e := forMethod(at, r.Method)
+	if e == nil {
+		h.refuseMethod(w, r, at)
 		return
 	}
-	if source, id, ok := splitEventPath(path); ok {
-		about := *h
-		about.logger = h.logger.With(slog.String("source", source), slog.String("event_id", id))
-		about.serveGet(w, r, func(w http.ResponseWriter, r *http.Request) { about.showEvent(w, r, source, id) })
+	if r.URL.RawQuery != "" && e.query == nil && !probe {
+		h.fail(w, r, http.StatusBadRequest, "This path takes no parameters. A '?' in an event id is written %3F.", nil)
 		return
 	}
-	h.fail(w, r, http.StatusNotFound, "There is nothing at this path. A '/' in an event id is written %2F.", nil)
+	about := h.about(e, values)
+	for name, value := range values {
+		if !plainText(value) {
+			// Nothing that is stored has such a name, and no database should be asked.
+			about.failStore(w, r, driver.ErrNotFound)
+			return
+		}
+		r.SetPathValue(name, value)
+	}
+	e.serve(about, w, r)
+}
+
+// about returns h for one request of e, whose log lines tell what it concerns.
+func (h *handler) about(e *endpoint, values map[string]string) *handler {
+	about := *h
+	about.thing = e.thing
+	for _, name := range []string{"source", "event_id"} {
+		if value, ok := values[name]; ok {
+			about.logger = about.logger.With(slog.String(name, value))
+		}
+	}
+	if id, ok := values["id"]; ok {
+		about.logger = about.logger.With(slog.String("message_id", id))
+	}
+	return &about
 }
 
 func setSecurityHeaders(header http.Header) {
@@ -107,36 +161,20 @@ func setSecurityHeaders(header http.Header) {
 	header.Set("X-Content-Type-Options", "nosniff")
 }
 
-// serveGet calls next for GET and HEAD, whose body net/http drops.
-func (h *handler) serveGet(w http.ResponseWriter, r *http.Request, next http.HandlerFunc) {
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		w.Header().Set("Allow", "GET, HEAD")
-		h.fail(w, r, http.StatusMethodNotAllowed, "Only GET and HEAD are allowed here.", nil)
-		return
+func (h *handler) refuseMethod(w http.ResponseWriter, r *http.Request, at []*endpoint) {
+	var allowed []string
+	for _, e := range at {
+		allowed = append(allowed, e.method)
+		if e.method == http.MethodGet {
+			allowed = append(allowed, http.MethodHead)
+		}
 	}
-	next(w, r)
-}
-
-// splitEventPath returns the source and the event id of an escaped path.
-func splitEventPath(path string) (source, id string, ok bool) {
-	rest, found := strings.CutPrefix(path, eventsPath+"/")
-	if !found {
-		return "", "", false
-	}
-	source, id, found = strings.Cut(rest, "/")
-	if !found || strings.Contains(id, "/") {
-		return "", "", false
-	}
-	source, errSource := url.PathUnescape(source)
-	id, errID := url.PathUnescape(id)
-	if errSource != nil || errID != nil || source == "" || id == "" {
-		return "", "", false
-	}
-	return source, id, true
+	w.Header().Set("Allow", strings.Join(allowed, ", "))
+	h.fail(w, r, http.StatusMethodNotAllowed, "Allowed here: "+strings.Join(allowed, ", ")+".", nil)
 }
 
 func (h *handler) healthz(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, map[string]string{"status": "ok"})
+	writeJSON(w, Health{Status: "ok"})
 }
 
 func (h *handler) readyz(w http.ResponseWriter, r *http.Request) {
@@ -146,53 +184,5 @@ func (h *handler) readyz(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, r, http.StatusServiceUnavailable, "Deliveries cannot be claimed now; the log says why under this error id.", err)
 		return
 	}
-	writeJSON(w, map[string]string{"status": "ready"})
+	writeJSON(w, Health{Status: "ready"})
 }
-
-func (h *handler) listEvents(w http.ResponseWriter, r *http.Request) {
-	values, err := url.ParseQuery(r.URL.RawQuery)
-	if err != nil {
-		h.fail(w, r, http.StatusBadRequest, "The query string is malformed: write '&' between parameters and %XX for other characters.", nil)
-		return
-	}
-	filter, err := ParseFilter(values, time.Now())
-	if err != nil {
-		h.fail(w, r, http.StatusBadRequest, err.Error(), nil)
-		return
-	}
-	ctx, cancel := context.WithTimeout(r.Context(), queryTimeout)
-	defer cancel()
-	page, err := h.store.Events(ctx, filter)
-	if err != nil {
-		h.failStore(w, r, fmt.Errorf("listing events: %w", err))
-		return
-	}
-	writeJSON(w, NewEventPage(page))
-}
-
-func (h *handler) showEvent(w http.ResponseWriter, r *http.Request, source, id string) {
-	if r.URL.RawQuery != "" {
-		h.fail(w, r, http.StatusBadRequest, "This path takes no parameters. A '?' in an event id is written %3F.", nil)
-		return
-	}
-	if !plainText(source) || !plainText(id) {
-		// No stored event has such an id, and no database should be asked.
-		h.failStore(w, r, driver.ErrNotFound)
-		return
-	}
-	ctx, cancel := context.WithTimeout(r.Context(), queryTimeout)
-	defer cancel()
-	found, err := h.store.Event(ctx, source, id)
-	if err != nil {
-		h.failStore(w, r, fmt.Errorf("reading an event: %w", err))
-		return
-	}
-	detail, err := NewEventDetail(found)
-	if err != nil {
-		h.failStore(w, r, err)
-		return
-	}
-	writeJSON(w, detail)
-}
-
-func writeJSON(w http.ResponseWriter, v any) { write(w, http.StatusOK, "application/json", v) }

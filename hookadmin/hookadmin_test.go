@@ -18,6 +18,7 @@ import (
 
 	_ "modernc.org/sqlite"
 
+	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookadmin"
 	"github.com/hookonce/hookonce/hookmigrate"
@@ -74,6 +75,17 @@ func claim(t *testing.T, store driver.Store, ev event) driver.ClaimResult {
 	return results[0]
 }
 
+// newInbox returns an inbox on store that is not run.
+func newInbox(t *testing.T, store driver.Store, cfg *hookonce.Config) *hookonce.Inbox {
+	t.Helper()
+	cfg.Logger = slog.New(slog.DiscardHandler)
+	inbox, err := hookonce.New(store, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return inbox
+}
+
 // api is a handler under test.
 type api struct {
 	handler http.Handler
@@ -91,6 +103,9 @@ func newAPI(t *testing.T, change func(*hookadmin.Config)) *api {
 		Logger:   slog.New(slog.NewJSONHandler(a.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 	change(cfg)
+	if cfg.Inbox == nil {
+		cfg.Inbox = newInbox(t, cfg.Store, &hookonce.Config{})
+	}
 	var err error
 	if a.handler, err = hookadmin.New(cfg); err != nil {
 		t.Fatal(err)
@@ -107,13 +122,21 @@ type answer struct {
 
 func (a *api) do(t *testing.T, method, target string, change func(*http.Request)) *answer {
 	t.Helper()
-	r := httptest.NewRequestWithContext(t.Context(), method, "http://127.0.0.1:8081"+target, nil)
+	return a.send(t, method, target, "", change)
+}
+
+// send checks every answer against the OpenAPI document, too.
+func (a *api) send(t *testing.T, method, target, body string, change func(*http.Request)) *answer {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), method, "http://127.0.0.1:8081"+target, strings.NewReader(body))
 	if change != nil {
 		change(r)
 	}
 	w := httptest.NewRecorder()
 	a.handler.ServeHTTP(w, r)
-	return &answer{w.Code, w.Header(), w.Body.Bytes()}
+	got := &answer{w.Code, w.Header(), w.Body.Bytes()}
+	checkDescribed(t, method, r.URL.EscapedPath(), got)
+	return got
 }
 
 func (a *api) get(t *testing.T, target string) *answer {
@@ -155,21 +178,23 @@ func wantProblem(t *testing.T, resp *answer, status int) problem {
 func TestNewRefusesAnOpenAPI(t *testing.T) {
 	t.Parallel()
 	store := openStore(t)
+	inbox := newInbox(t, store, &hookonce.Config{})
 	ready := func(context.Context) error { return nil }
 	tests := []struct {
 		name string
 		cfg  hookadmin.Config
 		ok   bool
 	}{
-		{"loopback without a token", hookadmin.Config{Store: store, Ready: ready, Loopback: true}, true},
-		{"network with a token", hookadmin.Config{Store: store, Ready: ready, Token: "s3cret"}, true},
-		{"network without a token", hookadmin.Config{Store: store, Ready: ready}, false},
-		{"token with a space", hookadmin.Config{Store: store, Ready: ready, Token: "s3 cret"}, false},
-		{"blank token", hookadmin.Config{Store: store, Ready: ready, Token: " "}, false},
-		{"token with a line feed", hookadmin.Config{Store: store, Ready: ready, Token: "s3cret\n"}, false},
-		{"token beyond ASCII", hookadmin.Config{Store: store, Ready: ready, Token: "sécret"}, false},
-		{"no store", hookadmin.Config{Ready: ready, Loopback: true}, false},
-		{"no readiness", hookadmin.Config{Store: store, Loopback: true}, false},
+		{"loopback without a token", hookadmin.Config{Store: store, Inbox: inbox, Ready: ready, Loopback: true}, true},
+		{"network with a token", hookadmin.Config{Store: store, Inbox: inbox, Ready: ready, Token: "s3cret"}, true},
+		{"network without a token", hookadmin.Config{Store: store, Inbox: inbox, Ready: ready}, false},
+		{"token with a space", hookadmin.Config{Store: store, Inbox: inbox, Ready: ready, Token: "s3 cret"}, false},
+		{"blank token", hookadmin.Config{Store: store, Inbox: inbox, Ready: ready, Token: " "}, false},
+		{"token with a line feed", hookadmin.Config{Store: store, Inbox: inbox, Ready: ready, Token: "s3cret\n"}, false},
+		{"token beyond ASCII", hookadmin.Config{Store: store, Inbox: inbox, Ready: ready, Token: "sécret"}, false},
+		{"no store", hookadmin.Config{Inbox: inbox, Ready: ready, Loopback: true}, false},
+		{"no inbox", hookadmin.Config{Store: store, Ready: ready, Loopback: true}, false},
+		{"no readiness", hookadmin.Config{Store: store, Inbox: inbox, Loopback: true}, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -226,13 +251,21 @@ func TestMethodsHeadersAndUnknownPaths(t *testing.T) {
 	claim(t, store, event{source: "github", id: "e1", body: "{}"})
 	a := newAPI(t, func(cfg *hookadmin.Config) { cfg.Store = store })
 
-	for _, path := range []string{"/healthz", "/readyz", "/api/v1/events", "/api/v1/events/github/e1"} {
-		for _, method := range []string{"POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"} {
+	for _, e := range hookadmin.Endpoints() {
+		path := strings.NewReplacer("{source}", "github", "{event_id}", "e1", "{id}", "m1").Replace(e.Path)
+		allow, refused := "GET, HEAD", []string{"POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "get", "QUERY"}
+		if e.Method == http.MethodPost {
+			allow, refused = "POST", []string{"GET", "HEAD", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "post"}
+		}
+		for _, method := range refused {
 			resp := a.do(t, method, path, nil)
 			wantProblem(t, resp, http.StatusMethodNotAllowed)
-			if got := resp.header.Get("Allow"); got != "GET, HEAD" {
+			if got := resp.header.Get("Allow"); got != allow {
 				t.Errorf("%s %s: Allow %q", method, path, got)
 			}
+		}
+		if e.Method == http.MethodPost {
+			continue
 		}
 		head, get := a.do(t, http.MethodHead, path, nil), a.get(t, path)
 		if head.status != 200 || head.header.Get("Content-Length") != get.header.Get("Content-Length") {
@@ -242,7 +275,8 @@ func TestMethodsHeadersAndUnknownPaths(t *testing.T) {
 	}
 	for _, path := range []string{
 		"/", "/api", "/api/v1/events/", "/api/v1/events/github", "/api/v1/events/github/", "/api/v1/events//e1",
-		"/api/v1/events/github/e1/", "/api/v1/events/github/e1/replay", "/webhooks/github", "//api/v1/events",
+		"/api/v1/events/github/e1/", "/api/v1/events/github/e1/replay/", "/api/v1/events/github/e1%2Freplay", "/webhooks/github",
+		"//api/v1/events", "/api/v1/dead-letters/", "/api/v1/dead-letters/none", "/api/v1/messages/m1", "/api/v1/%65vents",
 		"/api/v1/Events", "/api/v1/events/github/none", "/api/v1/events/none/e1",
 	} {
 		resp := a.get(t, path)
@@ -287,6 +321,10 @@ func TestAStoreThatFailsIsAnOwnFault(t *testing.T) {
 	}
 	if err := json.Unmarshal([]byte(line), &logged); err != nil || logged.Source != "github" || logged.EventID != "e1" {
 		t.Errorf("logged %s", a.log)
+	}
+	// What no stored thing can be called is not asked for.
+	for _, path := range []string{"/api/v1/events/github/%00", "/api/v1/events/git%0ahub/e1", "/api/v1/events/github/", "/api/v1/events//e1"} {
+		wantProblem(t, a.get(t, path), http.StatusNotFound)
 	}
 }
 

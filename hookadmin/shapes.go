@@ -76,6 +76,19 @@ type EventDetail struct {
 	Deliveries Deliveries `json:"deliveries"`
 	Messages   []Message  `json:"messages"` // by route, then id
 	Attempts   []Attempt  `json:"attempts"` // oldest first; hides the count of Event
+	History    []History  `json:"history"`  // oldest first
+}
+
+// History is one thing that happened to an event besides deliveries and
+// attempts.
+type History struct {
+	At Time `json:"at"`
+	// Action is replayed, replayed_as_new, replayed_same_id, reopened, retried
+	// or discarded.
+	Action     string `json:"action"`
+	Generation int    `json:"generation"` // of the event, or of the message, after it
+	MessageID  string `json:"message_id"` // "" if it concerned the whole event
+	RequestID  string `json:"request_id"` // the Idempotency-Key of a replay; "" without
 }
 
 // Deliveries sums up how often an event arrived.
@@ -165,19 +178,14 @@ func NewEventDetail(detail *driver.EventDetail) (*EventDetail, error) {
 		},
 		Messages: make([]Message, 0, len(detail.Messages)),
 		Attempts: make([]Attempt, 0, len(detail.Tries)),
+		History:  make([]History, 0, len(detail.History)),
 	}
-	if detail.Headers != nil {
-		if err := json.Unmarshal(detail.Headers, &out.Headers); err != nil {
-			return nil, fmt.Errorf("stored headers of event %q of source %q: %w", detail.EventID, detail.Source, err)
-		}
+	var err error
+	if out.Headers, err = headers(detail.Headers); err != nil {
+		return nil, fmt.Errorf("stored headers of event %q of source %q: %w", detail.EventID, detail.Source, err)
 	}
-	switch {
-	case detail.BodyPruned:
-	case utf8.Valid(detail.Body):
-		text := string(detail.Body)
-		out.Body = &text
-	default:
-		out.BodyBase64 = detail.Body
+	if !detail.BodyPruned {
+		out.Body, out.BodyBase64 = body(detail.Body)
 	}
 	for i := range detail.Messages {
 		out.Messages = append(out.Messages, newMessage(&detail.Messages[i]))
@@ -185,7 +193,30 @@ func NewEventDetail(detail *driver.EventDetail) (*EventDetail, error) {
 	for i := range detail.Tries {
 		out.Attempts = append(out.Attempts, newAttempt(&detail.Tries[i]))
 	}
+	for _, h := range detail.History {
+		out.History = append(out.History, History{
+			At: Time(h.At), Action: h.Action, Generation: h.Generation, MessageID: h.MessageID, RequestID: h.RequestID,
+		})
+	}
 	return out, nil
+}
+
+// headers reads what a store keeps of headers; nil stays nil.
+func headers(stored []byte) (map[string][]string, error) {
+	if stored == nil {
+		return nil, nil
+	}
+	var byName map[string][]string
+	err := json.Unmarshal(stored, &byName)
+	return byName, err
+}
+
+// body returns raw as text where it is valid UTF-8, else as bytes.
+func body(raw []byte) (text *string, bytes []byte) {
+	if utf8.Valid(raw) {
+		return new(string(raw)), nil
+	}
+	return nil, raw
 }
 
 func newMessage(m *driver.MessageDetail) Message {

@@ -20,7 +20,8 @@ const (
 	// write, and they end long before.
 	publicWriteTimeout = 2 * time.Minute
 	// The API is for people and probes: small requests, and answers of at
-	// most one page of events or one body.
+	// most one page of events or one body. What takes longer, a bulk replay,
+	// sets its own deadline for the answer.
 	adminReadTimeout  = 10 * time.Second
 	adminWriteTimeout = 60 * time.Second
 )
@@ -55,8 +56,19 @@ func publicServer(inbox http.Handler) *http.Server {
 	return &http.Server{Handler: inbox, WriteTimeout: publicWriteTimeout}
 }
 
+// adminServer returns the server of the admin API. Requests that are open when
+// it is shut down are told so by their context: a bulk replay stops between two
+// chunks, and answers how far it came, instead of holding up the stop.
 func adminServer(admin http.Handler) *http.Server {
-	return &http.Server{Handler: admin, ReadTimeout: adminReadTimeout, WriteTimeout: adminWriteTimeout}
+	serving, stop := context.WithCancel(context.Background())
+	s := &http.Server{
+		Handler:      admin,
+		ReadTimeout:  adminReadTimeout,
+		WriteTimeout: adminWriteTimeout,
+		BaseContext:  func(net.Listener) context.Context { return serving },
+	}
+	s.RegisterOnShutdown(stop)
+	return s
 }
 
 // serve answers until the server is shut down or closed.

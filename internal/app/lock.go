@@ -4,13 +4,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // errLocked is what lockFile returns where another process holds the lock.
 var errLocked = errors.New("locked by another process")
+
+const lockSuffix = ".lock"
 
 // instanceLock makes sure that one gateway at most serves a SQLite file. The
 // kernel holds it for the open file, so it ends with the process however that
@@ -20,7 +24,7 @@ type instanceLock struct{ file *os.File }
 // lockInstance takes the lock of the database at path: the file path + ".lock",
 // which also tells the process id of the holder.
 func lockInstance(path string) (*instanceLock, error) {
-	name := path + ".lock"
+	name := path + lockSuffix
 	file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, &Error{
@@ -28,7 +32,7 @@ func lockInstance(path string) (*instanceLock, error) {
 			Remedy: "make its folder writable for this user",
 		}
 	}
-	if err := lockFile(file); err != nil {
+	if err := lockPatiently(file); err != nil {
 		defer file.Close()
 		if !errors.Is(err, errLocked) {
 			return nil, fmt.Errorf("locking %s: %w", name, err)
@@ -44,6 +48,37 @@ func lockInstance(path string) (*instanceLock, error) {
 		_, _ = file.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
 	}
 	return &instanceLock{file}, nil
+}
+
+// lockPatiently is lockFile, which gives those that only look at the lock the
+// moment that they need.
+func lockPatiently(file *os.File) error {
+	const tries, pause = 5, 20 * time.Millisecond
+	for try := 1; ; try++ {
+		err := lockFile(file, true)
+		if !errors.Is(err, errLocked) || try == tries {
+			return err
+		}
+		time.Sleep(pause)
+	}
+}
+
+// whoServes tells whether a gateway holds the lock of the database at path, and
+// changes nothing.
+func whoServes(path string) (who string, serves bool, err error) {
+	file, err := os.Open(path + lockSuffix)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", false, nil
+	}
+	if err != nil {
+		return "", false, fmt.Errorf("opening the lock file of the database: %w", err)
+	}
+	defer file.Close() // and with it the lock
+	err = lockFile(file, false)
+	if errors.Is(err, errLocked) {
+		return holder(file), true, nil
+	}
+	return "", false, err
 }
 
 // holder returns " (process N)", or "" where the file does not tell.

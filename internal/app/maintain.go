@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 
-	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookmigrate"
 	"github.com/hookonce/hookonce/hookpgx"
@@ -20,9 +19,7 @@ import (
 // Prune removes from store what is finished and past the windows of the
 // settings, and returns how much that was.
 func Prune(ctx context.Context, store driver.Store, settings *config.Settings) (*driver.PruneResult, error) {
-	inboxConfig := settings.Inbox
-	inboxConfig.Logger = slog.New(slog.DiscardHandler) // the caller reports
-	inbox, err := hookonce.New(store, &inboxConfig)
+	inbox, err := NewInbox(store, settings, slog.New(slog.DiscardHandler)) // the caller reports
 	if err != nil {
 		return nil, err
 	}

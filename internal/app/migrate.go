@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 
 	"github.com/hookonce/hookonce/driver"
@@ -50,26 +51,44 @@ func checkDurability(ctx context.Context, store driver.Store, allowed []string, 
 // judge returns an error that tells all of the weaknesses that allowed does
 // not name, and logs the others.
 func judge(weaknesses []driver.Weakness, allowed []string, log *slog.Logger) error {
-	names := make(map[string]bool, len(allowed))
-	for _, name := range allowed {
-		names[name] = true
-	}
-	var refused, refusedNames []string
-	for _, w := range weaknesses {
-		if names[w.Setting] {
-			log.Warn("the database may lose acknowledged events, and is allowed to", "setting", w.Setting,
-				"value", w.Value, "effect", w.Effect, "remedy", w.Remedy)
-			continue
-		}
-		refused = append(refused, fmt.Sprintf("%s is %s: %s %s", w.Setting, w.Value, w.Effect, w.Remedy))
-		refusedNames = append(refusedNames, w.Setting)
+	refused, accepted := sortWeaknesses(weaknesses, allowed)
+	for _, w := range accepted {
+		log.Warn("the database may lose acknowledged events, and is allowed to", "setting", w.Setting,
+			"value", w.Value, "effect", w.Effect, "remedy", w.Remedy)
 	}
 	if len(refused) == 0 {
 		return nil
 	}
-	return &Error{
-		Err: fmt.Errorf("the database may lose acknowledged events:\n  %s", strings.Join(refused, "\n  ")),
-		Remedy: fmt.Sprintf("change that, or accept the loss by name in the settings: allow_unsafe: [%s]",
-			strings.Join(refusedNames, ", ")),
+	texts := make([]string, len(refused))
+	for i, w := range refused {
+		texts[i] = weaknessText(w)
 	}
+	return &Error{
+		Err:    fmt.Errorf("the database may lose acknowledged events:\n  %s", strings.Join(texts, "\n  ")),
+		Remedy: weaknessRemedy(refused),
+	}
+}
+
+// sortWeaknesses tells those that allowed does not name from those it does.
+func sortWeaknesses(weaknesses []driver.Weakness, allowed []string) (refused, accepted []driver.Weakness) {
+	for _, w := range weaknesses {
+		if slices.Contains(allowed, w.Setting) {
+			accepted = append(accepted, w)
+		} else {
+			refused = append(refused, w)
+		}
+	}
+	return refused, accepted
+}
+
+func weaknessText(w driver.Weakness) string {
+	return fmt.Sprintf("%s is %s: %s %s", w.Setting, w.Value, w.Effect, w.Remedy)
+}
+
+func weaknessRemedy(refused []driver.Weakness) string {
+	names := make([]string, len(refused))
+	for i, w := range refused {
+		names[i] = w.Setting
+	}
+	return fmt.Sprintf("change that, or accept the loss by name in the settings: allow_unsafe: [%s]", strings.Join(names, ", "))
 }

@@ -112,6 +112,7 @@ func newGateway(ctx context.Context, store driver.Store, o *Options) (_ *gateway
 	}
 	g.admin.server.Handler, err = hookadmin.New(&hookadmin.Config{
 		Store:    store,
+		Inbox:    inbox,
 		Ready:    g.ready,
 		Token:    string(o.Settings.Admin.Token),
 		Loopback: isLoopback(g.admin),

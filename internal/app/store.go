@@ -165,10 +165,13 @@ func parsePostgres(url string) (*pgxpool.Config, error) {
 
 // workSettings are those of the pool for leases, outcomes and pruning, unless
 // the URL has its own: a gateway that is frozen or cut off must not hold its
-// locks for hours.
+// locks for hours, nor a statement that nobody waits for any more go on. What
+// they end is undone by the server, and tried again.
 var workSettings = map[string]string{
 	"application_name":                    "hookonce",
 	"idle_in_transaction_session_timeout": "60s",
+	"statement_timeout":                   "60s",
+	"lock_timeout":                        "5s",
 }
 
 func openPostgres(ctx context.Context, settings *config.Settings) (driver.Store, error) {

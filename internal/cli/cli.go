@@ -64,9 +64,11 @@ func (p *program) rootCommand() *cobra.Command {
 	root.AddCommand(
 		p.serveCommand(),
 		p.eventsCommand(),
+		p.dlqCommand(),
 		p.configCommand(),
 		p.pruneCommand(),
 		p.migrateCommand(),
+		p.doctorCommand(),
 		p.versionCommand(),
 	)
 	root.SetHelpCommand(helpCommand())

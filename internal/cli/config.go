@@ -37,8 +37,8 @@ func (p *program) configCheckCommand() *cobra.Command {
 		options := p.loadOptions(file, config.Flags{})
 		text, ok := config.Check(options)
 		if settings, err := config.Load(options); err == nil {
-			if err := p.checkDatabase(settings, ""); err != nil {
-				text, ok = err.Error()+"\n"+text, false
+			if fault := p.databaseFault(settings, ""); fault != nil {
+				text, ok = fault.Text(settings.File)+"\n"+text, false
 			}
 		}
 		fmt.Fprint(p.stdout, printableLines(text))

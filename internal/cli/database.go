@@ -16,10 +16,13 @@ import (
 )
 
 // settingsFlags are the flags of every command that works on the settings.
-type settingsFlags struct{ config, database string }
+type settingsFlags struct {
+	cmd              *cobra.Command
+	config, database string
+}
 
 func addSettingsFlags(cmd *cobra.Command) *settingsFlags {
-	f := new(settingsFlags)
+	f := &settingsFlags{cmd: cmd}
 	cmd.Flags().StringVar(&f.config, "config", "", "settings file (default hookonce.yaml in the working directory, if there is one)")
 	cmd.Flags().StringVar(&f.database, "database", "", "sqlite:PATH or postgres://..., instead of the settings' database")
 	return f
@@ -36,28 +39,57 @@ func (p *program) load(f *settingsFlags) (*config.Settings, error) {
 
 // loadWith is load with more flags than those of every command.
 func (p *program) loadWith(f *settingsFlags, flags config.Flags) (*config.Settings, error) {
-	flags.Database = f.database
-	settings, err := config.Load(p.loadOptions(f.config, flags))
-	if err == nil {
-		err = p.checkDatabase(settings, f.database)
+	settings, faults := p.inspect(f, flags)
+	if faults == nil {
+		return settings, nil
 	}
-	var faults *config.Faults
-	if errors.As(err, &faults) {
-		return nil, &app.Error{Err: fmt.Errorf("the settings cannot be used:\n%w", err), Remedy: "mend them; hookonce config check reads them again"}
+	if err := f.misused(faults); err != nil {
+		return nil, err
 	}
-	return settings, err
+	return nil, &app.Error{Err: unusable(faults), Remedy: "mend them; hookonce config check reads them again"}
 }
 
-// checkDatabase returns the fault of a database that its driver cannot read,
-// which reading the settings leaves to the driver. flag is the one of
-// --database.
-func (p *program) checkDatabase(settings *config.Settings, flag string) error {
+func unusable(faults *config.Faults) error {
+	return fmt.Errorf("the settings cannot be used:\n%w", faults)
+}
+
+// misused returns a usage error where a flag is among what is at fault: no
+// settings file can mend that.
+func (f *settingsFlags) misused(faults *config.Faults) error {
+	if slices.ContainsFunc(faults.List, config.Fault.FromFlag) {
+		return newUsageError(f.cmd, unusable(faults))
+	}
+	return nil
+}
+
+// inspect reads the settings, and returns what can be read of them where there
+// are faults.
+func (p *program) inspect(f *settingsFlags, flags config.Flags) (*config.Settings, *config.Faults) {
+	flags.Database = f.database
+	settings, faults := config.Inspect(p.loadOptions(f.config, flags))
+	if settings.Database == "" {
+		return settings, faults
+	}
+	if fault := p.databaseFault(settings, f.database); fault != nil {
+		if faults == nil {
+			faults = &config.Faults{File: settings.File}
+		}
+		faults.List = append(faults.List, *fault)
+		settings.Database = ""
+	}
+	return settings, faults
+}
+
+// databaseFault returns the fault of a database that its driver cannot read,
+// which reading the settings leaves to the driver; nil if there is none. flag is
+// the one of --database.
+func (p *program) databaseFault(settings *config.Settings, flag string) *config.Fault {
 	err := app.CheckDatabase(settings)
 	if err == nil {
 		return nil
 	}
 	const variable = "HOOKONCE_DATABASE"
-	fault := config.Fault{Path: "database", Message: err.Error()}
+	fault := &config.Fault{Path: "database", Message: err.Error()}
 	var h hinter
 	if errors.As(err, &h) {
 		fault.Hint = h.Hint()
@@ -73,7 +105,7 @@ func (p *program) checkDatabase(settings *config.Settings, flag string) error {
 	case settings.File != "":
 		fault.Path = settings.File + ": database"
 	}
-	return &config.Faults{File: settings.File, List: []config.Fault{fault}}
+	return fault
 }
 
 func (p *program) loadOptions(file string, flags config.Flags) config.LoadOptions {
@@ -95,21 +127,21 @@ func using(ctx context.Context, settings *config.Settings, open openFunc, work f
 // withStore calls work with the database of the settings where its schema is
 // the one of this program. It never migrates: a running gateway may be older.
 func (p *program) withStore(ctx context.Context, f *settingsFlags, work func(context.Context, driver.Store) error) error {
+	return p.withSettings(ctx, f, func(ctx context.Context, _ *config.Settings, store driver.Store) error { return work(ctx, store) })
+}
+
+// withSettings is withStore for work that needs the settings too.
+func (p *program) withSettings(ctx context.Context, f *settingsFlags, work func(context.Context, *config.Settings, driver.Store) error) error {
 	settings, err := p.load(f)
 	if err != nil {
 		return err
 	}
-	return using(ctx, settings, app.OpenStore, onOwnSchema(work))
-}
-
-// onOwnSchema is work, for a store whose schema is the one of this program.
-func onOwnSchema(work func(context.Context, driver.Store) error) func(context.Context, driver.Store) error {
-	return func(ctx context.Context, store driver.Store) error {
+	return using(ctx, settings, app.OpenStore, func(ctx context.Context, store driver.Store) error {
 		if err := app.CheckSchema(ctx, store); err != nil {
 			return err
 		}
-		return work(ctx, store)
-	}
+		return work(ctx, settings, store)
+	})
 }
 
 func sortedNames[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -5,13 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
+	"slices"
 	"strconv"
 	"time"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookadmin"
@@ -19,23 +18,9 @@ import (
 )
 
 func (p *program) eventsCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "events", Short: "Show what was received"}
-	cmd.AddCommand(p.eventsListCommand(), p.eventsShowCommand())
+	cmd := &cobra.Command{Use: "events", Short: "Show what was received, and replay it"}
+	cmd.AddCommand(p.eventsListCommand(), p.eventsShowCommand(), p.eventsReplayCommand(), p.eventsTailCommand())
 	return cmd
-}
-
-// filterFlags are the parameters of the API's listing, each with its help.
-var filterFlags = []struct{ name, help string }{
-	{"source", "only events of this source"},
-	{"type", "only events of this type"},
-	{"state", "only events in this state: pending, running, done, dead or skipped"},
-	{"note", "only events with this note, such as \"no route\""},
-	{"id", "only the event with this id"},
-	{"q", "only events with this text in the id, the type or the body"},
-	{"since", "received at or after this time (RFC 3339), or this long ago (2h, 7d)"},
-	{"until", "received before this time (RFC 3339), or this long ago (2h, 7d)"},
-	{"limit", "how many at most, 1 to 200 (default 50)"},
-	{"cursor", "continue where the page before ended"},
 }
 
 func (p *program) eventsListCommand() *cobra.Command {
@@ -46,12 +31,11 @@ func (p *program) eventsListCommand() *cobra.Command {
 		Args:  noArgs,
 	}
 	flags := addSettingsFlags(cmd)
-	for _, f := range filterFlags {
-		cmd.Flags().String(f.name, "", f.help)
-	}
+	filters := slices.Concat(eventFilters, pageFlags)
+	addFilterFlags(cmd, filters)
 	addJSONFlag(cmd, &asJSON)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		filter, err := readFilter(cmd)
+		filter, err := readEventFilter(cmd, filters)
 		if err != nil {
 			return err
 		}
@@ -69,24 +53,6 @@ func (p *program) eventsListCommand() *cobra.Command {
 	return cmd
 }
 
-// readFilter reads the flags with the eyes of the API.
-func readFilter(cmd *cobra.Command) (*driver.EventFilter, error) {
-	values := make(url.Values)
-	cmd.Flags().Visit(func(f *pflag.Flag) {
-		for _, known := range filterFlags {
-			if f.Name == known.name {
-				values.Set(f.Name, f.Value.String())
-			}
-		}
-	})
-	filter, err := hookadmin.ParseFilter(values, time.Now())
-	var bad *hookadmin.ParameterError
-	if errors.As(err, &bad) {
-		return nil, newUsageError(cmd, fmt.Errorf("--%s: %s", bad.Name, bad.Reason))
-	}
-	return filter, err
-}
-
 func (p *program) printEvents(page *driver.EventPage) error {
 	if len(page.Events) == 0 {
 		fmt.Fprintln(p.stderr, "No events.")
@@ -101,10 +67,16 @@ func (p *program) printEvents(page *driver.EventPage) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	if next := page.Next.String(); next != "" {
-		fmt.Fprintf(p.stdout, "\nThere are more: --cursor %s\n", next)
+	return p.printNext(page.Next.String())
+}
+
+// printNext says how to go on behind a page; next is "" on the last one.
+func (p *program) printNext(next string) error {
+	if next == "" {
+		return nil
 	}
-	return nil
+	_, err := fmt.Fprintf(p.stdout, "\nThere are more: --cursor %s\n", next)
+	return err
 }
 
 // remark is what a table tells of a note and an error: one of them, cut to
@@ -134,10 +106,7 @@ func (p *program) eventsShowCommand() *cobra.Command {
 		return p.withStore(cmd.Context(), flags, func(ctx context.Context, store driver.Store) error {
 			found, err := store.Event(ctx, args[0], args[1])
 			if errors.Is(err, driver.ErrNotFound) {
-				return &app.Error{
-					Err:    fmt.Errorf("event %q of source %q: %w", args[1], args[0], driver.ErrNotFound),
-					Remedy: "hookonce events list --source " + args[0],
-				}
+				return noEvent(args[0], args[1])
 			}
 			if err != nil {
 				return fmt.Errorf("reading an event: %w", err)
@@ -153,6 +122,13 @@ func (p *program) eventsShowCommand() *cobra.Command {
 		})
 	}
 	return cmd
+}
+
+func noEvent(source, eventID string) error {
+	return &app.Error{
+		Err:    fmt.Errorf("event %q of source %q: %w", eventID, source, driver.ErrNotFound),
+		Remedy: "hookonce events list --source " + word(source),
+	}
 }
 
 // printEvent prints one event for people. detail is found in the API's shape.
@@ -208,9 +184,24 @@ func printMessages(w io.Writer, found *driver.EventDetail) error {
 			t.row(strconv.Itoa(a.Number), moment(a.At), a.MessageID, a.Outcome, status(a.StatusCode),
 				a.Took.Round(time.Millisecond).String(), remark("", a.Error))
 		}
-		return t.Flush()
+		if err := t.Flush(); err != nil {
+			return err
+		}
 	}
-	return nil
+	return printHistory(w, found)
+}
+
+func printHistory(w io.Writer, found *driver.EventDetail) error {
+	if len(found.History) == 0 {
+		return nil
+	}
+	fmt.Fprintln(w)
+	t := newTable(w, "HISTORY", "ACTION", "GENERATION", "MESSAGE", "REQUEST")
+	for i := range found.History {
+		h := &found.History[i]
+		t.row(moment(h.At), h.Action, strconv.Itoa(h.Generation), orDash(h.MessageID), orDash(h.RequestID))
+	}
+	return t.Flush()
 }
 
 func status(code int) string {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"regexp"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -51,6 +52,18 @@ func printableLines(s string) string {
 		lines[i] = strings.Join(cells, "\t")
 	}
 	return strings.Join(lines, "\n")
+}
+
+// plainWord is what a shell takes as it stands.
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9_./:@%+=,-]+$`)
+
+// word returns s as one word of a shell, for commands that are shown to be run:
+// who chose an event id must not choose what pasting it does.
+func word(s string) string {
+	if plainWord.MatchString(s) {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
 // writeJSON prints v the way the API encodes it, indented.

@@ -56,3 +56,20 @@ func TestPrintable(t *testing.T) {
 		t.Errorf("printableLines: %q, want %q", got, want)
 	}
 }
+
+func TestWord(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		"evt_1":        "evt_1",
+		"a/b:c.d@e%2F": "a/b:c.d@e%2F",
+		"":             "''",
+		"a b":          "'a b'",
+		"$(reboot)":    "'$(reboot)'",
+		"it's;ls":      `'it'\''s;ls'`,
+		"ä":            "'ä'",
+	} {
+		if got := word(in); got != want {
+			t.Errorf("word(%q) = %s, want %s", in, got, want)
+		}
+	}
+}

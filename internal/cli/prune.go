@@ -8,6 +8,7 @@ import (
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/app"
+	"github.com/hookonce/hookonce/internal/config"
 )
 
 // pruned is the shape of --json.
@@ -30,11 +31,7 @@ func (p *program) pruneCommand() *cobra.Command {
 	flags := addSettingsFlags(cmd)
 	addJSONFlag(cmd, &asJSON)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		settings, err := p.load(flags)
-		if err != nil {
-			return err
-		}
-		return using(cmd.Context(), settings, app.OpenStore, onOwnSchema(func(ctx context.Context, store driver.Store) error {
+		return p.withSettings(cmd.Context(), flags, func(ctx context.Context, settings *config.Settings, store driver.Store) error {
 			result, err := app.Prune(ctx, store, settings)
 			if err != nil {
 				return fmt.Errorf("pruning: %w", err)
@@ -45,7 +42,7 @@ func (p *program) pruneCommand() *cobra.Command {
 			_, err = fmt.Fprintf(p.stdout, "removed %d events, the bodies of %d more, and %d quarantined requests\n",
 				result.Events, result.Bodies, result.Quarantined)
 			return err
-		}))
+		})
 	}
 	return cmd
 }

@@ -37,6 +37,7 @@ func raceEnv() string { return "GORACE=" + os.Getenv("GORACE") + " atexit_sleep_
 //
 //	code N COMMAND...   run COMMAND, which must exit with code N
 //	seed DATABASE       make a SQLite database that holds known events
+//	finish DATABASE OUTCOME   send what is due to billing; OUTCOME is sent or dead
 //	sql DATABASE STMT   run statements on a SQLite database; @FILE holds them
 func TestScripts(t *testing.T) {
 	t.Parallel()
@@ -50,9 +51,10 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"code": code,
-			"seed": seed,
-			"sql":  runSQL,
+			"code":   code,
+			"seed":   seed,
+			"finish": finish,
+			"sql":    runSQL,
 		},
 	})
 }
@@ -104,10 +106,9 @@ func seed(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: seed DATABASE")
 	}
 	ctx := context.Background()
-	store, err := hooksql.OpenSQLite("sqlite", ts.MkAbs(args[0]))
-	ts.Check(err)
+	store := open(ts, args[0])
 	defer func() { ts.Check(store.Close()) }()
-	_, err = hookmigrate.Up(ctx, store)
+	_, err := hookmigrate.Up(ctx, store)
 	ts.Check(err)
 	for i, ev := range seeded {
 		key := driver.EventKey(ev.source, ev.id)
@@ -125,6 +126,40 @@ func seed(ts *testscript.TestScript, neg bool, args []string) {
 		})
 		ts.Check(err)
 	}
+}
+
+func open(ts *testscript.TestScript, name string) driver.Store {
+	store, err := hooksql.OpenSQLite("sqlite", ts.MkAbs(name))
+	ts.Check(err)
+	return store
+}
+
+// finish ends the messages to billing that are due, as a gateway would whose
+// destination answers 200, or 500 to the last attempt.
+func finish(ts *testscript.TestScript, neg bool, args []string) {
+	outcomes := map[string]driver.Completion{
+		"sent": {Outcome: driver.MessageSent, StatusCode: 200},
+		"dead": {Outcome: driver.MessageDead, StatusCode: 500, Error: "it answered 500: \x1b[2J"},
+	}
+	if neg || len(args) != 2 || outcomes[args[1]].Outcome == 0 {
+		ts.Fatalf("usage: finish DATABASE OUTCOME")
+	}
+	ctx := context.Background()
+	store := open(ts, args[0])
+	defer func() { ts.Check(store.Close()) }()
+	leased, err := store.Lease(ctx, &driver.LeaseParams{Destination: "billing", Limit: 10, For: time.Minute, MaxAttempts: 3})
+	ts.Check(err)
+	if len(leased.Messages) == 0 {
+		ts.Fatalf("nothing is due")
+	}
+	var p driver.CompleteParams
+	for i := range leased.Messages {
+		c := outcomes[args[1]]
+		c.ID, c.Token = leased.Messages[i].ID, leased.Messages[i].Token
+		p.Completions = append(p.Completions, c)
+	}
+	_, err = store.Complete(ctx, &p)
+	ts.Check(err)
 }
 
 func writeFile(t *testing.T, name, text string) {

@@ -22,6 +22,14 @@ type Fault struct {
 	Hint    string // what to do about it; "" if the message says it
 }
 
+// FromFlag reports whether a flag is at fault, and not the file or a variable.
+func (f Fault) FromFlag() bool { return strings.HasPrefix(f.Path, "--") }
+
+// ofDatabase reports whether the setting database is at fault.
+func (f Fault) ofDatabase() bool {
+	return slices.Contains([]string{"database", variables["database"], "--database"}, f.Path)
+}
+
 // Text returns the fault on one line; file is the name to print before a
 // position.
 func (f Fault) Text(file string) string {

@@ -106,6 +106,22 @@ func Load(opts LoadOptions) (*Settings, error) {
 	return settings, nil
 }
 
+// Inspect is Load for a diagnosis: where there are faults, which are nil for
+// none, it returns what could be read besides them. Settings.Database is then
+// "" where it cannot be relied on.
+func Inspect(opts LoadOptions) (*Settings, *Faults) {
+	settings, faults := load(opts)
+	if len(faults.List) == 0 {
+		return settings, nil
+	}
+	for _, f := range faults.List {
+		if f.ofDatabase() || f.Path == "" && opts.Flags.Database == "" {
+			settings.Database = ""
+		}
+	}
+	return settings, faults
+}
+
 // Check reads the settings as Load does and returns what is wrong with them
 // and then what Load would warn of, each sorted by position, one per line; ok
 // tells whether Load would accept them.

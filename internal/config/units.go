@@ -1,6 +1,8 @@
 package config
 
 import (
+	"errors"
+	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -129,22 +131,30 @@ var ratePeriods = map[string]time.Duration{"s": time.Second, "m": time.Minute, "
 // maxRate bounds the number in a rate.
 const maxRate = 1_000_000_000
 
+// ParseRate reads a number in a time as the settings write it: 100/s, 6000/m or
+// 1/h. The error says what would be right, and does not quote s.
+func ParseRate(s string) (hookonce.Rate, error) {
+	number, per, _ := strings.Cut(s, "/")
+	count, err := strconv.Atoi(strings.TrimSpace(number))
+	period, known := ratePeriods[strings.TrimSpace(per)]
+	switch {
+	case err != nil || !known:
+		return hookonce.Rate{}, errors.New("is no rate; write it as 100/s, 6000/m or 1/h")
+	case count < 1 || count > maxRate:
+		return hookonce.Rate{}, fmt.Errorf("must be from 1 to %d in a time; leave it out for no limit", maxRate)
+	}
+	return hookonce.Rate{Count: count, Per: period}, nil
+}
+
 // rate reads a number in a time, the zero Rate if it is absent.
 func (l *loader) rate(n *node) hookonce.Rate {
 	text, ok := l.text(n)
 	if !ok {
 		return hookonce.Rate{}
 	}
-	number, per, _ := strings.Cut(text, "/")
-	count, err := strconv.Atoi(strings.TrimSpace(number))
-	period, known := ratePeriods[strings.TrimSpace(per)]
-	switch {
-	case err != nil || !known:
-		l.fault(n, "%s is no rate; write it as 100/s, 6000/m or 1/h", n.shown())
-		return hookonce.Rate{}
-	case count < 1 || count > maxRate:
-		l.fault(n, "%s must be from 1 to %d in a time; leave it out for no limit", n.shown(), maxRate)
-		return hookonce.Rate{}
+	rate, err := ParseRate(text)
+	if err != nil {
+		l.fault(n, "%s %s", n.shown(), err)
 	}
-	return hookonce.Rate{Count: count, Per: period}
+	return rate
 }

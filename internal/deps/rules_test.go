@@ -71,7 +71,7 @@ var rules = map[string]rule{
 		within: []string{
 			".", "driver", "provider", "verify", "hookadmin", "hookmigrate", "internal/app", "internal/config",
 		},
-		modules: []string{"github.com/spf13/cobra", "github.com/spf13/pflag"},
+		modules: []string{"github.com/spf13/cobra"},
 		why:     "commands; what they do is done by others",
 	},
 	"cmd/hookonce": {within: []string{"internal/cli"}, why: "a few lines"},

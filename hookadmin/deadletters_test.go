@@ -1,0 +1,326 @@
+package hookadmin_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/hookadmin"
+)
+
+const (
+	replayDead  = "/api/v1/dead-letters/replay"
+	discardDead = "/api/v1/dead-letters/discard"
+)
+
+// deadIDs returns the ids of the events whose dead letters are listed, sorted.
+func (a *api) deadIDs(t *testing.T, query string) []string {
+	t.Helper()
+	return a.column(t, "/api/v1/dead-letters"+query, "dead_letters", "event_id")
+}
+
+func TestDeadLettersHaveTheKeysOfTheContract(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t)
+	empty := readJSON[map[string]any](t, g.get(t, "/api/v1/dead-letters"))
+	if want := (map[string]any{"dead_letters": []any{}, "next": ""}); !cmp.Equal(empty, want) {
+		t.Errorf("an empty store lists %v", empty)
+	}
+	messages := g.owe(t, "e1")
+	g.settle(t, driver.MessageDead)
+	got := readJSON[map[string]any](t, g.get(t, "/api/v1/dead-letters"))
+	letters := got["dead_letters"].([]any)
+	if len(letters) != 1 {
+		t.Fatalf("got %v", got)
+	}
+	letter := letters[0].(map[string]any)
+	if failed, ok := letter["failed_at"].(string); !ok || !strings.HasSuffix(failed, "Z") {
+		t.Errorf("failed_at %v", letter["failed_at"])
+	}
+	delete(letter, "failed_at")
+	want := map[string]any{
+		"source": "lab", "event_id": "e1", "type": "invoice.paid", "destination": "billing", "message_id": messages[0],
+		"route": "billing", "attempts": 1.0, "generation": 0.0, "status_code": 410.0, "last_error": "answered 410",
+		"received_at": "2026-01-31T12:00:00.000000Z",
+	}
+	if diff := cmp.Diff(want, letter); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// newDead returns a gateway with dead letters of several kinds.
+func newDead(t *testing.T) (*gateway, []string) {
+	t.Helper()
+	g := newGateway(t)
+	for i, ev := range []event{
+		{source: "lab", id: "a", typ: "invoice.paid", body: `{"who":"ada"}`},
+		{source: "lab", id: "b", typ: "invoice.void", body: `{"who":"bob"}`},
+		{source: "shop", id: "a", typ: "invoice.paid", body: `{"who":"eve"}`},
+	} {
+		ev.routes, ev.at = []string{"billing"}, noon.Add(time.Duration(i)*time.Hour)
+		claim(t, g.store, ev)
+	}
+	g.settle(t, driver.MessageDead)
+	g.owe(t, "alive")
+	return g, []string{"a", "a", "b"}
+}
+
+func TestDeadLetterFilters(t *testing.T) {
+	t.Parallel()
+	g, all := newDead(t)
+	b := driver.MessageID(driver.EventKey("lab", "b"), 0, "billing")
+	tests := []struct {
+		query string
+		want  []string
+	}{
+		{"", all},
+		{"?state=dead", all},
+		{"?source=lab", []string{"a", "b"}},
+		{"?type=invoice.void", []string{"b"}},
+		{"?destination=billing", all},
+		{"?destination=crm", []string{}},
+		{"?note=discarded", []string{}},
+		{"?id=a", []string{"a", "a"}},
+		{"?id=alive", []string{}},
+		{"?message_id=" + b, []string{"b"}},
+		{"?q=eve", []string{"a"}},
+		{"?since=2026-01-31T13:00:00Z", []string{"a", "b"}},
+		{"?until=2026-01-31T13:00:00Z", []string{"a"}},
+		{"?source=&type=&state=&destination=&note=&id=&message_id=&q=&since=&until=&limit=&cursor=", all},
+	}
+	for _, tt := range tests {
+		t.Run(tt.query, func(t *testing.T) {
+			if diff := cmp.Diff(tt.want, g.deadIDs(t, tt.query)); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+	for query, want := range map[string]string{
+		"state=pending": `state: "pending" is no state here; use dead`,
+		"state=done":    "state: ",
+		"limit=201":     "limit: ",
+		"cursor=zzz":    "cursor: ",
+		"cursor=" + driver.Cursor{ReceivedAt: noon}.String()[1:]: "cursor: ",
+		"ids=a":          "ids: unknown parameter",
+		"message_id=%00": "message_id: holds a control character",
+		"until=x":        "until: ",
+	} {
+		wantDetail(t, g.get(t, "/api/v1/dead-letters?"+query), http.StatusBadRequest, want)
+	}
+}
+
+func TestBulkSelections(t *testing.T) {
+	t.Parallel()
+	_, all := newDead(t)
+	lab := func(id string) string { return driver.MessageID(driver.EventKey("lab", id), 0, "billing") }
+	tests := []struct {
+		body         string
+		done, passed int
+		left         []string
+	}{
+		{`{"all":true}`, 3, 0, []string{}},
+		{`{"all":true,"rate":"1000/s"}`, 3, 0, []string{}},
+		{`{"source":"lab"}`, 2, 0, []string{"a"}},
+		{`{"source":"none"}`, 0, 0, all},
+		{`{"type":"invoice.paid"}`, 2, 0, []string{"b"}},
+		{`{"source":"lab","ids":["a"]}`, 1, 0, []string{"a", "b"}},
+		{`{"source":"lab","ids":["a","none","b","alive"]}`, 2, 2, []string{"a"}},
+		{`{"source":"lab","ids":["a"],"type":"invoice.void"}`, 0, 1, all},
+		{`{"message_ids":["` + lab("b") + `"]}`, 1, 0, []string{"a", "a"}},
+		{`{"message_ids":["` + lab("b") + `","` + lab("alive") + `","none"],"source":"lab"}`, 1, 2, []string{"a", "a"}},
+		{`{"destination":"billing","q":"ada"}`, 1, 0, []string{"a", "b"}},
+		{`{"destination":"crm","q":"ada"}`, 0, 0, all},
+		{`{"since":"2026-01-31T13:00:00Z","until":"2026-01-31T14:00:00Z"}`, 1, 0, []string{"a", "a"}},
+		{`{"note":"no such note"}`, 0, 0, all},
+	}
+	for _, tt := range tests {
+		for target, key := range map[string]string{replayDead: "replayed", discardDead: "discarded"} {
+			t.Run(key+tt.body, func(t *testing.T) {
+				t.Parallel()
+				g, _ := newDead(t)
+				got := readJSON[map[string]any](t, g.post(t, target, tt.body))
+				want := map[string]any{key: float64(tt.done), "passed": float64(tt.passed), "complete": true}
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("-want +got:\n%s", diff)
+				}
+				if diff := cmp.Diff(tt.left, g.deadIDs(t, "")); diff != "" {
+					t.Errorf("still dead (-want +got):\n%s", diff)
+				}
+			})
+		}
+	}
+}
+
+func TestBulkRequestsThatAreRefused(t *testing.T) {
+	t.Parallel()
+	g, all := newDead(t)
+	many := strings.Repeat(`"x",`, 1000) + `"x"`
+	for i := range 1001 {
+		many = strings.Replace(many, `"x"`, fmt.Sprintf(`"%d"`, i), 1)
+	}
+	tests := []struct {
+		body   string
+		status int
+		detail string
+	}{
+		{``, 422, "all: must be true"},
+		{`{}`, 422, "all: must be true"},
+		{`{"all":false}`, 422, "all: must be true"},
+		{`{"rate":"1/s"}`, 422, "all: must be true"},
+		{`{"all":true,"source":"lab"}`, 422, "all: stands alone"},
+		{`{"ids":["a"]}`, 422, "source: must be said with ids"},
+		{`{"source":"lab","ids":["a"],"message_ids":["m"]}`, 422, "message_ids: cannot be said with ids"},
+		{`{"source":"lab","since":"yesterday"}`, 422, "since: "},
+		{`{"since":"1h","until":"2h"}`, 422, "until: must be later than since"},
+		{`{"all":true,"rate":"fast"}`, 422, "rate: "},
+		{`{"all":true,"rate":"0/s"}`, 422, "rate: "},
+		{`{"all":true,"rate":"1/d"}`, 422, "rate: "},
+		// What a script sends whose variable is not set must not mean everything.
+		{`{"source":"lab","type":""}`, 400, `"type": must not be empty`},
+		{`{"source":"lab","ids":[]}`, 400, `"ids": must not be empty`},
+		{`{"source":"lab","ids":[""]}`, 400, `"ids": must not be empty`},
+		{`{"source":"lab","ids":null}`, 400, `"ids": must be a list`},
+		{`{"source":"lab","destination":null}`, 400, `"destination": must be a text`},
+		{`{"source":"lab","ids":["a","a"]}`, 400, `"a" is there twice`},
+		{`{"source":"lab","ids":[` + many + `]}`, 400, "at most 1000"},
+		{`{"message_ids":[` + many + `]}`, 400, "at most 1000"},
+	}
+	for _, tt := range tests {
+		for _, target := range []string{replayDead, discardDead} {
+			wantDetail(t, g.post(t, target, tt.body), tt.status, tt.detail)
+		}
+	}
+	if diff := cmp.Diff(all, g.deadIDs(t, "")); diff != "" {
+		t.Errorf("still dead (-want +got):\n%s", diff)
+	}
+}
+
+func TestDiscardedDeadLettersAreSkipped(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t)
+	g.owe(t, "e1")
+	g.settle(t, driver.MessageDead)
+	readJSON[hookadmin.Worked](t, g.post(t, discardDead, `{"source":"lab","ids":["e1"]}`))
+	shown := g.shown(t, "e1")
+	message := shown["messages"].([]any)[0].(map[string]any)
+	if shown["state"] != "skipped" || message["state"] != "skipped" || message["note"] != "discarded" {
+		t.Errorf("event %v, message %v", shown["state"], message)
+	}
+	if got := g.actions(t, "e1"); !slices.Equal(got, []string{"discarded"}) {
+		t.Errorf("history %v", got)
+	}
+	if again := claim(t, g.store, event{source: "lab", id: "e1", body: "{}"}); again.Claimed {
+		t.Error("the identity was given up with the dead letter")
+	}
+}
+
+// watchedStore tells of every chunk that was replayed.
+type watchedStore struct {
+	driver.Store
+	replayed chan struct{}
+}
+
+func (s *watchedStore) ReplayDead(ctx context.Context, p *driver.DeadLetterParams) ([]bool, error) {
+	done, err := s.Store.ReplayDead(ctx, p)
+	s.replayed <- struct{}{}
+	return done, err
+}
+
+// TestBulkStopsWithItsTime replays at a rate that lets one pass, as a request
+// whose time runs out does.
+func TestBulkStopsWithItsTime(t *testing.T) {
+	t.Parallel()
+	store := &watchedStore{openStore(t), make(chan struct{}, 10)}
+	g := newGatewayOn(t, store)
+	g.owe(t, "a", "b", "c")
+	g.settle(t, driver.MessageDead)
+	ctx, cancel := context.WithCancel(t.Context())
+	r := httptest.NewRequestWithContext(ctx, "POST", "http://127.0.0.1"+replayDead, strings.NewReader(`{"all":true,"rate":"1/h"}`))
+	r.Header.Set("Content-Type", "application/json")
+	w := httptest.NewRecorder()
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		g.handler.ServeHTTP(w, r)
+	}()
+	<-store.replayed
+	cancel()
+	<-answered
+	got := readJSON[map[string]any](t, &answer{w.Code, w.Header(), w.Body.Bytes()})
+	want := map[string]any{"replayed": 1.0, "passed": 0.0, "complete": false}
+	if diff := cmp.Diff(want, got); diff != "" || w.Code != 200 {
+		t.Errorf("status %d (-want +got):\n%s", w.Code, diff)
+	}
+	rest := readJSON[map[string]any](t, g.post(t, replayDead, `{"all":true}`))
+	if want := (map[string]any{"replayed": 2.0, "passed": 0.0, "complete": true}); !cmp.Equal(rest, want) {
+		t.Errorf("the rest %v", rest)
+	}
+}
+
+// TestBulkOutlivesTheTimeoutsOfItsServer is served as an embedding program may
+// do it, with less time for a request than a bulk replay takes.
+func TestBulkOutlivesTheTimeoutsOfItsServer(t *testing.T) {
+	t.Parallel()
+	g, _ := newDead(t)
+	server := httptest.NewUnstartedServer(g.handler)
+	server.Config.ReadTimeout, server.Config.WriteTimeout = 250*time.Millisecond, 250*time.Millisecond
+	server.Start()
+	t.Cleanup(server.Close)
+	// The third one waits for half a second.
+	resp, err := http.Post(server.URL+replayDead, "application/json", strings.NewReader(`{"all":true,"rate":"2/s"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	raw, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := readJSON[map[string]any](t, &answer{status: resp.StatusCode, body: raw})
+	if want := (map[string]any{"replayed": 3.0, "passed": 0.0, "complete": true}); !cmp.Equal(got, want) {
+		t.Errorf("answered %d %v", resp.StatusCode, got)
+	}
+}
+
+// TestBulkWithoutTime has no time to do anything, so that repeating it is not
+// going on.
+func TestBulkWithoutTime(t *testing.T) {
+	t.Parallel()
+	g, all := newDead(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, target := range []string{replayDead, discardDead} {
+		resp := g.send(t, "POST", target, `{"all":true}`, func(r *http.Request) {
+			*r = *r.WithContext(ctx)
+			r.Header.Set("Content-Type", "application/json")
+		})
+		wantDetail(t, resp, http.StatusServiceUnavailable, "as far as 0 dead letters")
+	}
+	if diff := cmp.Diff(all, g.deadIDs(t, "")); diff != "" {
+		t.Errorf("still dead (-want +got):\n%s", diff)
+	}
+}
+
+func TestBulkOnAStoreThatFails(t *testing.T) {
+	t.Parallel()
+	store := openStore(t)
+	g := newGatewayOn(t, store)
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, target := range []string{replayDead, discardDead} {
+		resp := g.post(t, target, `{"all":true}`)
+		if resp.status < 500 {
+			t.Errorf("answered %d %s", resp.status, resp.body)
+		}
+	}
+}

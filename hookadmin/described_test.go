@@ -1,0 +1,165 @@
+package hookadmin_test
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// checkDescribed checks an answer against the OpenAPI document: its status, its
+// content type, and its body, which may hold nothing that is not described.
+func checkDescribed(t *testing.T, method, path string, got *answer) {
+	t.Helper()
+	op := describedAt(method, path)
+	if op == nil {
+		if got.status < 400 {
+			t.Errorf("%s %s is answered %d, and is not described", method, path, got.status)
+		}
+		return
+	}
+	described, ok := op.Responses[strconv.Itoa(got.status)]
+	if !ok {
+		t.Errorf("%s %s is answered %d, which is not described", method, path, got.status)
+		return
+	}
+	described = described.resolve()
+	body, ok := described.Content[got.header.Get("Content-Type")]
+	if !ok {
+		t.Errorf("%s %s is answered with %q, which is not described", method, path, got.header.Get("Content-Type"))
+		return
+	}
+	for name := range described.Headers {
+		if got.header.Get(name) == "" {
+			t.Errorf("%s %s: %d without %s", method, path, got.status, name)
+		}
+	}
+	var v any
+	if err := json.Unmarshal(got.body, &v); err != nil {
+		t.Errorf("%s %s: %v", method, path, err)
+		return
+	}
+	if err := body.Schema.check(v); err != nil {
+		t.Errorf("%s %s is answered %d with %s\nwhich is not as it is described: %v", method, path, got.status, got.body, err)
+	}
+}
+
+var nameInPath = regexp.MustCompile(`\\\{\w+\\\}`)
+
+// describedAt returns the operation of a request, nil if there is none.
+func describedAt(method, path string) *operation {
+	if method == http.MethodHead {
+		method = http.MethodGet
+	}
+	for pattern, methods := range document().Paths {
+		exp := regexp.MustCompile("^" + nameInPath.ReplaceAllString(regexp.QuoteMeta(pattern), "[^/]+") + "$")
+		if exp.MatchString(path) && method == strings.ToUpper(method) {
+			return methods[strings.ToLower(method)]
+		}
+	}
+	return nil
+}
+
+// check returns why v, read from JSON, is not as s describes it.
+func (s *schema) check(v any) error {
+	s = s.resolve()
+	if len(s.AnyOf) > 0 {
+		var errs []error
+		for _, one := range s.AnyOf {
+			err := one.check(v)
+			if err == nil {
+				return nil
+			}
+			errs = append(errs, err)
+		}
+		return errors.Join(errs...)
+	}
+	types, ok := s.Type.([]any)
+	if !ok {
+		types = []any{s.Type}
+	}
+	if !slices.Contains(types, any(typeOf(v))) && (typeOf(v) != "integer" || !slices.Contains(types, any("number"))) {
+		return fmt.Errorf("%v is %s, want %v", v, typeOf(v), types)
+	}
+	switch v := v.(type) {
+	case string:
+		return s.checkText(v)
+	case []any:
+		for i, item := range v {
+			if err := s.Items.check(item); err != nil {
+				return fmt.Errorf("%d: %w", i, err)
+			}
+		}
+	case map[string]any:
+		return s.checkObject(v)
+	}
+	return nil
+}
+
+func (s *schema) checkObject(v map[string]any) error {
+	if s.Properties == nil && s.AdditionalProperties == nil {
+		return nil // any object
+	}
+	for _, key := range s.Required {
+		if _, there := v[key]; !there {
+			return fmt.Errorf("%s is missing", key)
+		}
+	}
+	for key, value := range v {
+		of := s.Properties[key]
+		if of == nil {
+			of = s.AdditionalProperties
+		}
+		if of == nil {
+			return fmt.Errorf("%s is not described", key)
+		}
+		if err := of.check(value); err != nil {
+			return fmt.Errorf("%s: %w", key, err)
+		}
+	}
+	return nil
+}
+
+func (s *schema) checkText(v string) error {
+	if s.Enum != nil && !slices.Contains(s.Enum, v) {
+		return fmt.Errorf("%q is none of %q", v, s.Enum)
+	}
+	if !regexp.MustCompile(s.Pattern).MatchString(v) {
+		return fmt.Errorf("%q does not match %s", v, s.Pattern)
+	}
+	if s.ContentEncoding == "base64" {
+		_, err := base64.StdEncoding.DecodeString(v)
+		return err
+	}
+	if s.Format == "date-time" {
+		_, err := time.Parse(time.RFC3339Nano, v)
+		return err
+	}
+	return nil
+}
+
+func typeOf(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return "null"
+	case bool:
+		return "boolean"
+	case string:
+		return "string"
+	case float64:
+		if v == float64(int64(v)) {
+			return "integer"
+		}
+		return "number"
+	case []any:
+		return "array"
+	}
+	return "object"
+}

@@ -1,0 +1,149 @@
+package hookadmin_test
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	hookonce "github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/hookadmin"
+	"github.com/hookonce/hookonce/provider"
+)
+
+// gateway is an API on a store, with an inbox that sends events of the source
+// "lab" to the destination "billing" wherever the route "billing" matches; as
+// it is not run, nothing moves by itself.
+type gateway struct {
+	*api
+	store driver.Store
+}
+
+func newGateway(t *testing.T) *gateway {
+	t.Helper()
+	return newGatewayOn(t, openStore(t))
+}
+
+func newGatewayOn(t *testing.T, store driver.Store) *gateway {
+	t.Helper()
+	inbox := newInbox(t, store, &hookonce.Config{
+		Sources:      []hookonce.Source{{Name: "lab", Provider: provider.None, Event: provider.EventRules{ID: "body:id"}}},
+		Destinations: []hookonce.Destination{{Name: "billing", URL: "https://billing.example.com/hooks/s3cret"}},
+		Routes:       []hookonce.Route{{Name: "billing", Types: []string{"invoice.*"}, To: "billing"}},
+	})
+	return &gateway{newAPI(t, func(cfg *hookadmin.Config) { cfg.Store, cfg.Inbox = store, inbox }), store}
+}
+
+// owe claims events of the source "lab" that owe a message each, and returns
+// the ids of these.
+func (g *gateway) owe(t *testing.T, ids ...string) []string {
+	t.Helper()
+	var messages []string
+	for _, id := range ids {
+		claim(t, g.store, event{source: "lab", id: id, typ: "invoice.paid", body: "{}", at: noon, routes: []string{"billing"}})
+		messages = append(messages, driver.MessageID(driver.EventKey("lab", id), 0, "billing"))
+	}
+	return messages
+}
+
+// lease takes all messages that are due.
+func (g *gateway) lease(t *testing.T) []driver.Message {
+	t.Helper()
+	leased, err := g.store.Lease(t.Context(), &driver.LeaseParams{
+		Destination: "billing", Limit: 1000, For: time.Hour, MaxAttempts: 5,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return leased.Messages
+}
+
+// settle ends all messages that are due with the outcome.
+func (g *gateway) settle(t *testing.T, outcome driver.MessageOutcome) {
+	t.Helper()
+	p := new(driver.CompleteParams)
+	for _, m := range g.lease(t) {
+		c := driver.Completion{ID: m.ID, Token: m.Token, Outcome: outcome, StatusCode: 200, RetryIn: time.Hour}
+		if outcome != driver.MessageSent {
+			c.StatusCode, c.Error = 410, "answered 410"
+		}
+		p.Completions = append(p.Completions, c)
+	}
+	held, err := g.store.Complete(t.Context(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, ok := range held {
+		if !ok {
+			t.Fatalf("the lease of %s was lost", p.Completions[i].ID)
+		}
+	}
+}
+
+// prune removes the bodies of what is finished.
+func (g *gateway) prune(t *testing.T) {
+	t.Helper()
+	_, err := g.store.Prune(t.Context(), &driver.PruneParams{
+		DedupeWindow: 48 * time.Hour, Retention: time.Hour, Now: noon.Add(2 * time.Hour),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// post sends body as JSON; header lines are "Name: value".
+func (a *api) post(t *testing.T, target, body string, header ...string) *answer {
+	t.Helper()
+	return a.send(t, http.MethodPost, target, body, func(r *http.Request) {
+		r.Header.Set("Content-Type", "application/json")
+		for _, line := range header {
+			name, value, _ := strings.Cut(line, ": ")
+			r.Header.Set(name, value)
+		}
+	})
+}
+
+// shown returns the event as the API shows it.
+func (a *api) shown(t *testing.T, id string) map[string]any {
+	t.Helper()
+	return readJSON[map[string]any](t, a.get(t, "/api/v1/events/lab/"+encodeAll(id)))
+}
+
+// wantState checks the state of an event.
+func (a *api) wantState(t *testing.T, id, state string) {
+	t.Helper()
+	if got := a.shown(t, id)["state"]; got != state {
+		t.Errorf("event %s is %v, want %s", id, got, state)
+	}
+}
+
+// actions returns what happened to an event.
+func (a *api) actions(t *testing.T, id string) []string {
+	t.Helper()
+	actions := []string{}
+	for _, entry := range a.shown(t, id)["history"].([]any) {
+		actions = append(actions, entry.(map[string]any)["action"].(string))
+	}
+	return actions
+}
+
+// column returns the texts under key in a listing, sorted.
+func (a *api) column(t *testing.T, target, listing, key string) []string {
+	t.Helper()
+	texts := []string{}
+	for _, row := range readJSON[map[string]any](t, a.get(t, target))[listing].([]any) {
+		texts = append(texts, row.(map[string]any)[key].(string))
+	}
+	slices.Sort(texts)
+	return texts
+}
+
+// wantDetail checks a refusal and that its detail holds want.
+func wantDetail(t *testing.T, resp *answer, status int, want string) {
+	t.Helper()
+	if p := wantProblem(t, resp, status); !strings.Contains(p.Detail, want) {
+		t.Errorf("detail %q, want %q in it", p.Detail, want)
+	}
+}

@@ -1,0 +1,173 @@
+package hookadmin_test
+
+import (
+	"net/http"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/hookadmin"
+)
+
+// messageIDs returns the ids of the messages that are listed, sorted.
+func (a *api) messageIDs(t *testing.T, query string) []string {
+	t.Helper()
+	return a.column(t, "/api/v1/messages"+query, "messages", "id")
+}
+
+func TestMessagesHaveTheirEvent(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t)
+	empty := readJSON[map[string]any](t, g.get(t, "/api/v1/messages"))
+	if want := (map[string]any{"messages": []any{}, "next": ""}); !cmp.Equal(empty, want) {
+		t.Errorf("an empty store lists %v", empty)
+	}
+	messages := g.owe(t, "e1")
+	got := readJSON[map[string]any](t, g.get(t, "/api/v1/messages"))
+	want := map[string]any{"next": "", "messages": []any{map[string]any{
+		"source": "lab", "event_id": "e1", "type": "invoice.paid", "received_at": "2026-01-31T12:00:00.000000Z",
+		"id": messages[0], "route": "billing", "destination": "billing", "state": "pending", "note": "", "generation": 0.0,
+		"attempts": 0.0, "status_code": nil, "last_error": "", "due_at": "2026-01-31T12:00:00.000000Z", "leased_until": nil,
+		"created_at": "2026-01-31T12:00:00.000000Z", "sent_at": nil, "failed_at": nil,
+	}}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestMessageFilters(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t)
+	dead := g.owe(t, "dead")
+	g.settle(t, driver.MessageDead)
+	sent := g.owe(t, "sent")
+	g.settle(t, driver.MessageSent)
+	sending := g.owe(t, "sending")
+	g.lease(t)
+	pending := g.owe(t, "pending")
+	all := slices.Concat(dead, sent, sending, pending)
+	slices.Sort(all)
+	tests := []struct {
+		query string
+		want  []string
+	}{
+		{"", all},
+		{"?destination=billing", all},
+		{"?destination=crm", []string{}},
+		{"?state=dead", dead},
+		{"?state=sent", sent},
+		{"?state=sending", sending},
+		{"?state=pending&source=lab", pending},
+		{"?state=skipped", []string{}},
+		{"?id=sent", sent},
+		{"?message_id=" + pending[0], pending},
+		{"?type=invoice.paid&q=sending", sending},
+		{"?since=2026-01-31T13:00:00Z", []string{}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.query, func(t *testing.T) {
+			if diff := cmp.Diff(tt.want, g.messageIDs(t, tt.query)); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+	wantDetail(t, g.get(t, "/api/v1/messages?state=done"), http.StatusBadRequest, `"done" is no state here`)
+	wantDetail(t, g.get(t, "/api/v1/messages?route=billing"), http.StatusBadRequest, "route: unknown parameter")
+}
+
+func TestPagingSeesEveryMessageOnce(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t)
+	want := g.owe(t, "0", "1", "2", "3", "4", "5", "6")
+	g.settle(t, driver.MessageDead)
+	slices.Sort(want)
+	for _, listing := range []string{"messages", "dead-letters"} {
+		seen, cursor := []string{}, ""
+		for pages := 0; pages == 0 || cursor != ""; pages++ {
+			if pages > len(want) {
+				t.Fatal("there is no end")
+			}
+			page := readJSON[struct {
+				Messages    []struct{ ID string }
+				DeadLetters []struct {
+					ID string `json:"message_id"`
+				} `json:"dead_letters"`
+				Next string
+			}](t, g.get(t, "/api/v1/"+listing+"?limit=2&cursor="+cursor))
+			for _, m := range page.Messages {
+				seen = append(seen, m.ID)
+			}
+			for _, m := range page.DeadLetters {
+				seen = append(seen, m.ID)
+			}
+			cursor = page.Next
+		}
+		slices.Sort(seen)
+		if diff := cmp.Diff(want, seen); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", listing, diff)
+		}
+	}
+}
+
+func TestRetryOfMessages(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t)
+	pruned := g.owe(t, "pruned")
+	g.settle(t, driver.MessageDead)
+	g.post(t, discardDead, `{"all":true}`)
+	g.prune(t)
+	waiting := g.owe(t, "waiting")
+	g.settle(t, driver.MessageRetry) // due in an hour
+	sent := g.owe(t, "sent")
+	g.settle(t, driver.MessageSent)
+	dead := g.owe(t, "dead")
+	g.settle(t, driver.MessageDead)
+	sending := g.owe(t, "sending")
+	g.lease(t)
+
+	tests := []struct {
+		name, id, body string
+		status         int
+		detail         string
+	}{
+		{"waiting", waiting[0], "{}", 200, ""},
+		{"waiting, due by now", waiting[0], "", 200, ""},
+		{"dead", dead[0], "{}", 200, ""},
+		{"being sent", sending[0], "{}", 409, "being sent"},
+		{"sent", sent[0], "{}", 409, "replay its event"},
+		{"past retention", pruned[0], "{}", 410, "retention"},
+		{"unknown", "msg_none", "{}", 404, "no such message"},
+		{"hostile", "..%2f%3f", "{}", 404, "no such message"},
+		{"no text", "%00", "{}", 404, "no such message"},
+		{"a key", waiting[0], `{"as_new":true}`, 400, "no key"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			resp := g.post(t, "/api/v1/messages/"+tt.id+"/retry", tt.body)
+			if tt.status != 200 {
+				wantDetail(t, resp, tt.status, tt.detail)
+				return
+			}
+			if got := readJSON[hookadmin.Retried](t, resp); got != (hookadmin.Retried{ID: tt.id, Retried: true}) || resp.status != 200 {
+				t.Errorf("answered %d %s", resp.status, resp.body)
+			}
+		})
+	}
+	due := []string{}
+	for _, m := range g.lease(t) {
+		due = append(due, m.ID)
+	}
+	slices.Sort(due)
+	want := []string{waiting[0], dead[0]}
+	slices.Sort(want)
+	if diff := cmp.Diff(want, due); diff != "" {
+		t.Errorf("due (-want +got):\n%s", diff)
+	}
+	for id, want := range map[string][]string{"waiting": {"retried", "retried"}, "dead": {"replayed"}} {
+		if got := g.actions(t, id); !slices.Equal(got, want) {
+			t.Errorf("event %s: %v, want %v", id, got, want)
+		}
+	}
+}

@@ -1,0 +1,245 @@
+package hookadmin_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	hookonce "github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/hookadmin"
+	"github.com/hookonce/hookonce/provider"
+)
+
+func TestWhatIsSetUp(t *testing.T) {
+	t.Parallel()
+	store := openStore(t)
+	inbox := newInbox(t, store, &hookonce.Config{
+		Sources: []hookonce.Source{
+			{Name: "lab", Provider: provider.None, Event: provider.EventRules{ID: "body:id"}, Consume: hookonce.ConsumeSQL},
+			{Name: "github", Provider: provider.GitHub, Secrets: hookonce.StaticSecrets("a-secret-of-16-bytes-or-more"), ReplayGuard: true},
+		},
+		Destinations: []hookonce.Destination{
+			{Name: "crm", URL: "https://crm.example.com:8443/hooks/s3cret?key=s3cret", Secret: "s3cret-of-16-bytes-or-more"},
+			{Name: "billing", URL: "http://billing.example.com", Rate: hookonce.Rate{Count: 100, Per: time.Second}},
+		},
+		Routes: []hookonce.Route{
+			{Name: "r2", Sources: []string{"github"}, To: "crm", Where: func(*hookonce.Event) (bool, error) { return true, nil }},
+			{Name: "r1", Types: []string{"invoice.*"}, To: "billing"},
+		},
+		Retention: time.Hour,
+	})
+	a := newAPI(t, func(cfg *hookadmin.Config) { cfg.Store, cfg.Inbox = store, inbox })
+	lab := map[string]any{
+		"name": "lab", "provider": "none", "scheme": "", "unsigned": true, "consume": "sql", "redelivery": "reopen", "malformed": "reject",
+		"replay_guard": false, "max_body": "1048576", "ack_timeout_seconds": 3.0, "dedupe_window_seconds": 2592000.0,
+		"retention_seconds": 3600.0, "routes": []any{"r1"},
+	}
+	github := map[string]any{
+		"name": "github", "provider": "github", "unsigned": false, "consume": "routes", "replay_guard": true,
+		"max_body": fmt.Sprint(25 << 20), "ack_timeout_seconds": 3.0, "routes": []any{"r2", "r1"},
+	}
+	for key, value := range lab {
+		if _, differs := github[key]; !differs {
+			github[key] = value
+		}
+	}
+	retry := map[string]any{"attempts": 20.0, "first_seconds": 10.0, "max_seconds": 43200.0}
+	circuit := map[string]any{"open": false, "failures": 0.0, "since": nil, "next_probe": nil}
+	destination := func(name, address string, signed bool, rate any) any {
+		return map[string]any{
+			"name": name, "configured": true, "pending": "0", "sending": "0", "dead": "0", "oldest_due_at": nil, "circuit": circuit,
+			"settings": map[string]any{
+				"address": address, "signed": signed, "timeout_seconds": 15.0, "retry": retry, "concurrency": 16.0, "rate": rate,
+			},
+		}
+	}
+	for path, want := range map[string]map[string]any{
+		"/api/v1/sources": {"sources": []any{github, lab}},
+		"/api/v1/routes": {"routes": []any{
+			map[string]any{"name": "r2", "sources": []any{"github"}, "types": []any{}, "conditional": true, "destination": "crm"},
+			map[string]any{"name": "r1", "sources": []any{}, "types": []any{"invoice.*"}, "conditional": false, "destination": "billing"},
+		}},
+		"/api/v1/destinations": {"destinations": []any{
+			destination("billing", "http://billing.example.com", false, map[string]any{"count": 100.0, "per_seconds": 1.0}),
+			destination("crm", "https://crm.example.com:8443", true, nil),
+		}},
+	} {
+		resp := a.get(t, path)
+		if diff := cmp.Diff(want, readJSON[map[string]any](t, resp)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", path, diff)
+		}
+		if strings.Contains(string(resp.body), "s3cret") {
+			t.Errorf("%s tells a secret", path)
+		}
+		wantDetail(t, a.get(t, path+"?source=github"), http.StatusBadRequest, "no parameters")
+	}
+}
+
+func TestStatsAndDestinationsThatHoldMessages(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t)
+	want := map[string]any{
+		"events_pending": "0", "oldest_pending_at": nil, "messages_pending": "0", "messages_sending": "0", "oldest_due_at": nil,
+		"dead_letters": "0", "quarantined": "0",
+	}
+	if diff := cmp.Diff(want, readJSON[map[string]any](t, g.get(t, "/api/v1/stats"))); diff != "" {
+		t.Errorf("an empty store (-want +got):\n%s", diff)
+	}
+	g.owe(t, "d1", "d2")
+	g.settle(t, driver.MessageDead)
+	g.owe(t, "s1")
+	g.lease(t)
+	g.owe(t, "p1", "p2", "p3")
+	gone := driver.Claim{
+		Key: driver.EventKey("lab", "gone"), Source: "lab", EventID: "gone", Headers: []byte("{}"), Work: driver.WorkQueued,
+		Messages: []driver.NewMessage{{ID: "m", Route: "old", Destination: "removed"}},
+	}
+	_, err := g.store.Claim(t.Context(), &driver.ClaimParams{Claims: []driver.Claim{gone}, Now: noon.Add(-time.Hour)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.quarantine(t, "lab", "x", noon)
+
+	want = map[string]any{
+		"events_pending": "1", "oldest_pending_at": "2026-01-31T11:00:00.000000Z", "messages_pending": "4", "messages_sending": "1",
+		"oldest_due_at": "2026-01-31T11:00:00.000000Z", "dead_letters": "2", "quarantined": "1",
+	}
+	if diff := cmp.Diff(want, readJSON[map[string]any](t, g.get(t, "/api/v1/stats"))); diff != "" {
+		t.Errorf("stats (-want +got):\n%s", diff)
+	}
+	all := readJSON[struct{ Destinations []map[string]any }](t, g.get(t, "/api/v1/destinations")).Destinations
+	for _, d := range all {
+		if d["configured"] == true {
+			delete(d, "settings")
+			delete(d, "circuit")
+		}
+	}
+	wantAll := []map[string]any{
+		{
+			"name": "billing", "configured": true, "pending": "3", "sending": "1", "dead": "2",
+			"oldest_due_at": "2026-01-31T12:00:00.000000Z",
+		},
+		{
+			"name": "removed", "configured": false, "pending": "1", "sending": "0", "dead": "0",
+			"oldest_due_at": "2026-01-31T11:00:00.000000Z", "settings": nil, "circuit": nil,
+		},
+	}
+	if diff := cmp.Diff(wantAll, all); diff != "" {
+		t.Errorf("destinations (-want +got):\n%s", diff)
+	}
+}
+
+func TestAnOpenCircuitIsShown(t *testing.T) {
+	t.Parallel()
+	broken := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }))
+	t.Cleanup(broken.Close)
+	store := openStore(t)
+	inbox := newInbox(t, store, &hookonce.Config{
+		Destinations: []hookonce.Destination{{
+			Name: "billing", URL: broken.URL, AllowPrivate: true,
+			Retry: hookonce.Retry{Attempts: 1000, First: time.Minute, Max: time.Minute},
+		}},
+	})
+	g := &gateway{newAPI(t, func(cfg *hookadmin.Config) { cfg.Store, cfg.Inbox = store, inbox }), store}
+	var ids []string
+	for i := range 12 {
+		ids = append(ids, fmt.Sprint(i))
+	}
+	g.owe(t, ids...)
+	ctx, stop := context.WithCancel(t.Context())
+	ran := make(chan error, 1)
+	go func() { ran <- inbox.Run(ctx) }()
+	defer func() {
+		stop()
+		if err := <-ran; err != nil {
+			t.Error(err)
+		}
+	}()
+	deadline := time.Now().Add(time.Minute)
+	for {
+		d := readJSON[circuits](t, g.get(t, "/api/v1/destinations")).Destinations[0]
+		if c := d.Circuit; c.Open {
+			if c.Failures < 10 || c.Since == nil || c.NextProbe == nil || !c.NextProbe.After(*c.Since) {
+				t.Errorf("circuit %+v", c)
+			}
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("it did not open: %+v", d)
+		}
+	}
+}
+
+type circuits struct {
+	Destinations []struct {
+		Circuit struct {
+			Open      bool
+			Failures  int
+			Since     *time.Time
+			NextProbe *time.Time `json:"next_probe"`
+		}
+	}
+}
+
+// quarantine keeps a request that is no event.
+func (g *gateway) quarantine(t *testing.T, source, body string, at time.Time) {
+	t.Helper()
+	err := g.store.Quarantine(t.Context(), &driver.QuarantineParams{Now: at, Requests: []driver.Quarantined{{
+		Source: source, BodyHash: sha256.Sum256([]byte(body)), Headers: []byte(`{"X-Two":["a","b"]}`), Body: []byte(body), Reason: "no id",
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestQuarantine(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t)
+	empty := readJSON[map[string]any](t, g.get(t, "/api/v1/quarantine"))
+	if want := (map[string]any{"requests": []any{}, "next": ""}); !cmp.Equal(empty, want) {
+		t.Errorf("an empty store lists %v", empty)
+	}
+	g.quarantine(t, "lab", "<text>", noon)
+	g.quarantine(t, "lab", "<text>", noon.Add(time.Hour))
+	g.quarantine(t, "shop", "\xff\x00", noon.Add(time.Minute))
+	text := map[string]any{
+		"source": "lab", "reason": "no id", "count": "2", "first_at": "2026-01-31T12:00:00.000000Z",
+		"last_at": "2026-01-31T13:00:00.000000Z", "headers": map[string]any{"X-Two": []any{"a", "b"}},
+		"body": "<text>", "body_base64": nil, "body_sha256": hexSHA256("<text>"),
+	}
+	binary := map[string]any{
+		"source": "shop", "reason": "no id", "count": "1", "first_at": "2026-01-31T12:01:00.000000Z",
+		"last_at": "2026-01-31T12:01:00.000000Z", "headers": text["headers"],
+		"body": nil, "body_base64": "/wA=", "body_sha256": hexSHA256("\xff\x00"),
+	}
+	first := readJSON[map[string]any](t, g.get(t, "/api/v1/quarantine?limit=1"))
+	next, _ := first["next"].(string)
+	if diff := cmp.Diff([]any{text}, first["requests"]); diff != "" || next == "" {
+		t.Errorf("next %q (-want +got):\n%s", next, diff)
+	}
+	for query, want := range map[string][]any{
+		"":                         {text, binary},
+		"?source=shop":             {binary},
+		"?source=none":             {},
+		"?limit=1&cursor=" + next:  {binary},
+		"?limit=20&source=&cursor": {text, binary},
+	} {
+		got := readJSON[map[string]any](t, g.get(t, "/api/v1/quarantine"+query))
+		if diff := cmp.Diff(want, got["requests"]); diff != "" || got["next"] != "" {
+			t.Errorf("%s: next %v (-want +got):\n%s", query, got["next"], diff)
+		}
+	}
+	for query, want := range map[string]string{
+		"limit=21": "limit: ", "limit=0": "limit: ", "cursor=zzz": "cursor: ", "id=a": "id: unknown parameter", "source=%00": "source: ",
+	} {
+		wantDetail(t, g.get(t, "/api/v1/quarantine?"+query), http.StatusBadRequest, want)
+	}
+}

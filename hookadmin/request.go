@@ -1,0 +1,204 @@
+package hookadmin
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+const (
+	// maxBody bounds the body of a request.
+	maxBody = 1 << 20
+	// maxIDs bounds the ids in one list of a request.
+	maxIDs = 1000
+)
+
+// query reads the parameters of r, and answers where it cannot.
+func (h *handler) query(w http.ResponseWriter, r *http.Request) (url.Values, bool) {
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		h.fail(w, r, http.StatusBadRequest, "The query string is malformed: write '&' between parameters and %XX for other characters.", nil)
+	}
+	return values, err == nil
+}
+
+// read reads the JSON object that a POST carries into the struct that into
+// points to, and answers where it cannot. No body is an empty object.
+func (h *handler) read(w http.ResponseWriter, r *http.Request, into any) bool {
+	if refused := checkPost(r); refused != nil {
+		h.refuse(w, r, refused)
+		return false
+	}
+	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	var tooLong *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLong):
+		h.fail(w, r, http.StatusRequestEntityTooLarge, fmt.Sprintf("A request has at most %d bytes.", maxBody), nil)
+		return false
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		h.fail(w, r, http.StatusRequestTimeout, "The body did not arrive in time.", nil)
+		return false
+	case err != nil:
+		h.fail(w, r, http.StatusBadRequest, "The body could not be read.", nil)
+		return false
+	}
+	if len(raw) == 0 {
+		return true
+	}
+	if err := decodeObject(raw, into); err != nil {
+		h.fail(w, r, http.StatusBadRequest, "The body is refused: "+err.Error()+".", nil)
+		return false
+	}
+	return true
+}
+
+// checkPost refuses what a page of another origin can make a browser send: it
+// tells where it comes from, and the content type is none that a form has.
+func checkPost(r *http.Request) *refusal {
+	if new(http.CrossOriginProtection).Check(r) != nil {
+		return &refusal{http.StatusForbidden, "Pages of another origin may not change anything here."}
+	}
+	values := r.Header.Values("Content-Type")
+	if r.ContentLength == 0 && strings.Join(values, "") == "" {
+		return nil // there is nothing to be of a type
+	}
+	if len(values) != 1 || !isJSON(values[0]) || r.Header.Get("Content-Encoding") != "" {
+		return &refusal{http.StatusUnsupportedMediaType, "One header is needed: Content-Type: application/json. The body is not compressed."}
+	}
+	if r.ContentLength > maxBody {
+		return &refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf("A request has at most %d bytes.", maxBody)}
+	}
+	return nil
+}
+
+func isJSON(contentType string) bool {
+	kind, params, err := mime.ParseMediaType(contentType)
+	charset, there := params["charset"]
+	return err == nil && kind == "application/json" && (!there || strings.EqualFold(charset, "utf-8"))
+}
+
+// decodeObject reads one JSON object into the struct that into points to, whose
+// fields are strings, lists of strings and booleans. It is strict, because what
+// it leaves out may widen what a request does: keys are known, spelled exactly,
+// and there once; no value is null or empty.
+func decodeObject(raw []byte, into any) error {
+	if !utf8.Valid(raw) {
+		return errors.New("it is not valid UTF-8")
+	}
+	var syntax *json.SyntaxError
+	if err := json.Unmarshal(raw, new(json.RawMessage)); errors.As(err, &syntax) {
+		return fmt.Errorf("at byte %d: %w", syntax.Offset, syntax)
+	} else if err != nil {
+		return err
+	}
+	// From here on there are no mistakes of syntax.
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	if first, err := dec.Token(); err != nil || first != json.Delim('{') {
+		return errors.New("it is no JSON object")
+	}
+	fields, names := fieldsOf(into)
+	for seen := map[string]bool{}; dec.More(); {
+		token, err := dec.Token()
+		if err != nil {
+			return err
+		}
+		key, _ := token.(string) // as keys are
+		field, known := fields[key]
+		switch {
+		case !known:
+			return fmt.Errorf("at byte %d: there is no key %q here; known are %s", dec.InputOffset(), key, strings.Join(names, ", "))
+		case seen[key]:
+			return fmt.Errorf("at byte %d: the key %q is there twice", dec.InputOffset(), key)
+		}
+		seen[key] = true
+		if reason := decodeValue(dec, field); reason != "" {
+			return fmt.Errorf("at byte %d: %q: %s", dec.InputOffset(), key, reason)
+		}
+	}
+	return nil
+}
+
+// fieldsOf returns pointers to the fields of a struct by their names in JSON.
+func fieldsOf(into any) (fields map[string]any, names []string) {
+	fields = make(map[string]any)
+	v := reflect.ValueOf(into).Elem()
+	for i := range v.NumField() {
+		name := v.Type().Field(i).Tag.Get("json")
+		fields[name] = v.Field(i).Addr().Interface()
+		names = append(names, name)
+	}
+	return fields, names
+}
+
+// decodeValue reads one value, and returns why it is refused, or "".
+func decodeValue(dec *json.Decoder, into any) string {
+	token, err := dec.Token()
+	if err != nil {
+		return err.Error()
+	}
+	switch into := into.(type) {
+	case *bool:
+		var ok bool
+		if *into, ok = token.(bool); !ok {
+			return "must be true or false"
+		}
+	case *string:
+		var ok bool
+		if *into, ok = token.(string); !ok {
+			return "must be a text"
+		}
+		return refusedText(*into)
+	case *[]string:
+		if token != json.Delim('[') {
+			return "must be a list of texts"
+		}
+		return decodeTexts(dec, into)
+	default:
+		panic(fmt.Sprintf("hookadmin: a request has a field of type %T", into))
+	}
+	return ""
+}
+
+func decodeTexts(dec *json.Decoder, into *[]string) string {
+	for dec.More() {
+		token, err := dec.Token()
+		if err != nil {
+			return err.Error()
+		}
+		text, ok := token.(string)
+		if !ok {
+			return "must be a list of texts"
+		}
+		if reason := refusedText(text); reason != "" {
+			return reason
+		}
+		if slices.Contains(*into, text) {
+			return fmt.Sprintf("%q is there twice", text)
+		}
+		if *into = append(*into, text); len(*into) > maxIDs {
+			return fmt.Sprintf("at most %d of them in one request", maxIDs)
+		}
+	}
+	if len(*into) == 0 {
+		return "must not be empty; leave it out where it does not matter"
+	}
+	_, _ = dec.Token() // ']', as the syntax was checked
+	return ""
+}
+
+func refusedText(s string) string {
+	if s == "" {
+		return "must not be empty; leave it out where it does not matter"
+	}
+	return badText(s)
+}

@@ -1,0 +1,251 @@
+package hookadmin
+
+import (
+	"cmp"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"time"
+
+	hookonce "github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/driver"
+)
+
+// Health is the answer of GET /healthz and /readyz.
+type Health struct {
+	Status string `json:"status"` // ok, of /readyz: ready
+}
+
+// QuarantinePage is the answer of GET /api/v1/quarantine.
+type QuarantinePage struct {
+	Requests []QuarantinedRequest `json:"requests"` // those that came last first
+	// Next is the cursor of the page that follows; "" on the last one.
+	Next string `json:"next"`
+}
+
+// QuarantinedRequest is a verified request without a usable event.
+type QuarantinedRequest struct {
+	Source  string              `json:"source"`
+	Reason  string              `json:"reason"`
+	Count   int64               `json:"count,string"` // how often it arrived; at least 1
+	FirstAt Time                `json:"first_at"`
+	LastAt  Time                `json:"last_at"`
+	Headers map[string][]string `json:"headers"`
+	// Body is the body where it is valid UTF-8, else null; BodyBase64 is the
+	// body where it is not, else null.
+	Body       *string `json:"body"`
+	BodyBase64 []byte  `json:"body_base64"`
+	BodySHA256 string  `json:"body_sha256"` // hex
+}
+
+// SourcePage is the answer of GET /api/v1/sources.
+type SourcePage struct {
+	Sources []Source `json:"sources"` // by name
+}
+
+// Source is a source as it is set up.
+type Source struct {
+	Name                string   `json:"name"`
+	Provider            string   `json:"provider"`
+	Scheme              string   `json:"scheme"`     // "" for the provider's default
+	Unsigned            bool     `json:"unsigned"`   // nothing is verified
+	Consume             string   `json:"consume"`    // routes or sql
+	Redelivery          string   `json:"redelivery"` // reopen or ack
+	Malformed           string   `json:"malformed"`  // reject or quarantine
+	ReplayGuard         bool     `json:"replay_guard"`
+	MaxBody             int64    `json:"max_body,string"` // bytes
+	AckTimeoutSeconds   float64  `json:"ack_timeout_seconds"`
+	DedupeWindowSeconds float64  `json:"dedupe_window_seconds"`
+	RetentionSeconds    float64  `json:"retention_seconds"`
+	Routes              []string `json:"routes"` // names of those that take events of it
+}
+
+// RoutePage is the answer of GET /api/v1/routes.
+type RoutePage struct {
+	Routes []Route `json:"routes"` // as they are ordered in the settings
+}
+
+// Route is a route as it is set up.
+type Route struct {
+	Name        string   `json:"name"`
+	Sources     []string `json:"sources"`     // none means all
+	Types       []string `json:"types"`       // none means all
+	Conditional bool     `json:"conditional"` // it has a condition, too
+	Destination string   `json:"destination"`
+}
+
+// DestinationPage is the answer of GET /api/v1/destinations.
+type DestinationPage struct {
+	Destinations []Destination `json:"destinations"` // by name
+}
+
+// Destination is a destination that is set up, or that holds messages.
+type Destination struct {
+	Name       string `json:"name"`
+	Configured bool   `json:"configured"` // false: its messages wait until it is
+	Pending    int64  `json:"pending,string"`
+	Sending    int64  `json:"sending,string"`
+	Dead       int64  `json:"dead,string"`
+	OldestDue  Time   `json:"oldest_due_at"` // of what is pending; null if nothing is
+	// Settings and Circuit are null where it is not configured.
+	Settings *DestinationSettings `json:"settings"`
+	Circuit  *Circuit             `json:"circuit"`
+}
+
+// DestinationSettings are the settings of a destination, without its secret and
+// without what follows the host in its URL.
+type DestinationSettings struct {
+	Address        string  `json:"address"` // scheme, host and port
+	Signed         bool    `json:"signed"`
+	TimeoutSeconds float64 `json:"timeout_seconds"`
+	Retry          Retry   `json:"retry"`
+	Concurrency    int     `json:"concurrency"`
+	Rate           *Rate   `json:"rate"` // null for no limit
+}
+
+// Retry is the schedule of a destination.
+type Retry struct {
+	Attempts     int     `json:"attempts"`
+	FirstSeconds float64 `json:"first_seconds"`
+	MaxSeconds   float64 `json:"max_seconds"`
+}
+
+// Rate is a number of things in a time.
+type Rate struct {
+	Count      int     `json:"count"`
+	PerSeconds float64 `json:"per_seconds"`
+}
+
+// Circuit tells how a destination does, as the process that answers sees it.
+type Circuit struct {
+	Open      bool `json:"open"`       // nothing but a probe now and then is sent
+	Failures  int  `json:"failures"`   // sends in a row that failed
+	Since     Time `json:"since"`      // null unless open
+	NextProbe Time `json:"next_probe"` // null unless open
+}
+
+// Stats is the answer of GET /api/v1/stats.
+type Stats struct {
+	EventsPending   int64 `json:"events_pending,string"` // that wait for a handler or an SQL consumer
+	OldestPendingAt Time  `json:"oldest_pending_at"`     // when the oldest of them was due; null if there is none
+	MessagesPending int64 `json:"messages_pending,string"`
+	MessagesSending int64 `json:"messages_sending,string"`
+	OldestDueAt     Time  `json:"oldest_due_at"`       // of the pending messages; null if there is none
+	DeadLetters     int64 `json:"dead_letters,string"` // dead messages, and events that are dead themselves
+	Quarantined     int64 `json:"quarantined,string"`  // requests in the quarantine
+}
+
+func newQuarantinePage(page *driver.QuarantinePage) (*QuarantinePage, error) {
+	out := &QuarantinePage{Requests: make([]QuarantinedRequest, 0, len(page.Requests)), Next: page.Next.String()}
+	for i := range page.Requests {
+		q := &page.Requests[i]
+		shape := QuarantinedRequest{
+			Source: q.Source, Reason: q.Reason, Count: q.Count, FirstAt: Time(q.FirstAt), LastAt: Time(q.LastAt),
+			BodySHA256: hex.EncodeToString(q.BodySHA256[:]),
+		}
+		var err error
+		if shape.Headers, err = headers(q.Headers); err != nil {
+			return nil, fmt.Errorf("stored headers of the quarantined request %s of source %q: %w", shape.BodySHA256, q.Source, err)
+		}
+		shape.Body, shape.BodyBase64 = body(q.Body)
+		out.Requests = append(out.Requests, shape)
+	}
+	return out, nil
+}
+
+func newSourcePage(all []hookonce.SourceStatus) *SourcePage {
+	out := &SourcePage{Sources: make([]Source, 0, len(all))}
+	for i := range all {
+		s := &all[i]
+		out.Sources = append(out.Sources, Source{
+			Name:                s.Name,
+			Provider:            string(s.Provider),
+			Scheme:              s.Scheme,
+			Unsigned:            s.Unsigned,
+			Consume:             string(s.Consume),
+			Redelivery:          string(s.Redelivery),
+			Malformed:           string(s.Malformed),
+			ReplayGuard:         s.ReplayGuard,
+			MaxBody:             s.MaxBody,
+			AckTimeoutSeconds:   s.AckTimeout.Seconds(),
+			DedupeWindowSeconds: s.DedupeWindow.Seconds(),
+			RetentionSeconds:    s.Retention.Seconds(),
+			Routes:              notNull(s.Routes),
+		})
+	}
+	return out
+}
+
+func newRoutePage(all []hookonce.RouteStatus) *RoutePage {
+	out := &RoutePage{Routes: make([]Route, 0, len(all))}
+	for i := range all {
+		r := &all[i]
+		out.Routes = append(out.Routes, Route{
+			Name: r.Name, Sources: notNull(r.Sources), Types: notNull(r.Types),
+			Conditional: r.Conditional, Destination: r.Destination,
+		})
+	}
+	return out
+}
+
+// newDestinationPage joins what is set up with what holds messages.
+func newDestinationPage(configured []hookonce.DestinationStatus, counted []driver.DestinationStats) *DestinationPage {
+	byName := make(map[string]*Destination)
+	for i := range configured {
+		d := &configured[i]
+		byName[d.Name] = &Destination{
+			Name: d.Name, Configured: true, Settings: newDestinationSettings(d),
+			Circuit: &Circuit{
+				Open: d.Circuit.Open, Failures: d.Circuit.Failures,
+				Since: Time(d.Circuit.Since), NextProbe: Time(d.Circuit.NextProbe),
+			},
+		}
+	}
+	for i := range counted {
+		c := &counted[i]
+		d := byName[c.Destination]
+		if d == nil {
+			d = &Destination{Name: c.Destination}
+			byName[d.Name] = d
+		}
+		d.Pending, d.Sending, d.Dead, d.OldestDue = c.Pending, c.Sending, c.Dead, Time(c.OldestDueAt)
+	}
+	out := &DestinationPage{Destinations: make([]Destination, 0, len(byName))}
+	for _, d := range byName {
+		out.Destinations = append(out.Destinations, *d)
+	}
+	slices.SortFunc(out.Destinations, func(a, b Destination) int { return cmp.Compare(a.Name, b.Name) })
+	return out
+}
+
+func newDestinationSettings(d *hookonce.DestinationStatus) *DestinationSettings {
+	s := &DestinationSettings{
+		Address: d.Address, Signed: d.Signed, TimeoutSeconds: d.Timeout.Seconds(), Concurrency: d.Concurrency,
+		Retry: Retry{Attempts: d.Retry.Attempts, FirstSeconds: d.Retry.First.Seconds(), MaxSeconds: d.Retry.Max.Seconds()},
+	}
+	if d.Rate.Count > 0 {
+		s.Rate = &Rate{Count: d.Rate.Count, PerSeconds: d.Rate.Per.Seconds()}
+	}
+	return s
+}
+
+func newStats(s *driver.Stats) *Stats {
+	out := &Stats{
+		EventsPending: s.EventsPending, OldestPendingAt: Time(s.OldestPendingAt),
+		DeadLetters: s.DeadLetters, Quarantined: s.Quarantined,
+	}
+	var oldest time.Time
+	for i := range s.Destinations {
+		d := &s.Destinations[i]
+		out.MessagesPending += d.Pending
+		out.MessagesSending += d.Sending
+		if !d.OldestDueAt.IsZero() && (oldest.IsZero() || d.OldestDueAt.Before(oldest)) {
+			oldest = d.OldestDueAt
+		}
+	}
+	out.OldestDueAt = Time(oldest)
+	return out
+}
+
+// notNull returns list so that it is [] in JSON where it is empty.
+func notNull(list []string) []string { return append([]string{}, list...) }

@@ -1,0 +1,17 @@
+package app
+
+import (
+	"log/slog"
+
+	hookonce "github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/config"
+)
+
+// NewInbox returns an inbox of the settings on store for a command beside a
+// gateway: it knows sources and routes, and is not run.
+func NewInbox(store driver.Store, settings *config.Settings, log *slog.Logger) (*hookonce.Inbox, error) {
+	inboxConfig := settings.Inbox
+	inboxConfig.Logger = log
+	return hookonce.New(store, &inboxConfig)
+}

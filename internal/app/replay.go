@@ -1,0 +1,156 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	hookonce "github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/driver"
+)
+
+// EventReplay selects events that are to be replayed one after the other.
+type EventReplay struct {
+	Filter driver.EventFilter // Limit and After are not looked at
+	Mode   driver.ReplayMode
+	// RequestID makes a second run do nothing to the events that the first one
+	// replayed.
+	RequestID string
+	Rate      hookonce.Rate         // the zero value does not bound it
+	Progress  func(*EventsReplayed) // called after each event; may be nil
+}
+
+// EventsReplayed is what became of them.
+type EventsReplayed struct {
+	Replayed int
+	Repeated int // replayed before by the same request
+	Refused  map[*Refusal]int
+}
+
+// Refused in all.
+func (r *EventsReplayed) refused() (n int) {
+	for _, count := range r.Refused {
+		n += count
+	}
+	return n
+}
+
+// Total is how many events were looked at.
+func (r *EventsReplayed) Total() int { return r.Replayed + r.Repeated + r.refused() }
+
+// Refusal is a reason for which an event is not replayed, whatever becomes of
+// others.
+type Refusal struct {
+	Code   string // for programs
+	Reason string // for people, to follow "refused: "
+	err    error
+}
+
+// refusals are all of them.
+var refusals = []*Refusal{
+	{"open", "not finished yet", driver.ErrOpen},
+	{"body_pruned", "the body is past its retention", driver.ErrBodyPruned},
+	{"mode_needed", "done already: say --as-new or --same-id", driver.ErrModeNeeded},
+	{"no_route", "no route of these settings matches", driver.ErrNoRoute},
+	{"locked", "in use by another session: run this again", driver.ErrLockTimeout},
+	{"not_found", "removed in the meantime", driver.ErrNotFound},
+}
+
+// Refusals lists the reasons for which an event is not replayed.
+func Refusals() []*Refusal { return refusals }
+
+// ReplayEvents replays what the filter finds at the beginning, newest first. On
+// an error, which is that of ctx if it ended, the result tells how far it came.
+func ReplayEvents(ctx context.Context, store driver.Store, inbox *hookonce.Inbox, which *EventReplay) (*EventsReplayed, error) {
+	result := &EventsReplayed{Refused: make(map[*Refusal]int)}
+	pace := pacer{every: interval(which.Rate)}
+	filter := which.Filter
+	filter.Limit, filter.After = driver.MaxLimit, driver.Cursor{}
+	for {
+		page, err := store.Events(ctx, &filter)
+		if err != nil {
+			return result, fmt.Errorf("listing events: %w", err)
+		}
+		for i := range page.Events {
+			if err := pace.await(ctx); err != nil {
+				return result, err
+			}
+			if err := result.replay(ctx, inbox, which, &page.Events[i]); err != nil {
+				return result, err
+			}
+			if which.Progress != nil {
+				which.Progress(result)
+			}
+		}
+		if filter.After = page.Next; filter.After.IsZero() {
+			return result, nil
+		}
+	}
+}
+
+func (r *EventsReplayed) replay(ctx context.Context, inbox *hookonce.Inbox, which *EventReplay, ev *driver.Event) error {
+	replayed, err := ReplayEvent(ctx, inbox, &hookonce.ReplayRequest{
+		Source: ev.Source, EventID: ev.EventID, Mode: which.Mode, RequestID: which.RequestID,
+	})
+	switch {
+	case err == nil && replayed.Repeated:
+		r.Repeated++
+	case err == nil:
+		r.Replayed++
+	default:
+		for _, refusal := range refusals {
+			if errors.Is(err, refusal.err) {
+				r.Refused[refusal]++
+				return nil
+			}
+		}
+		return err
+	}
+	return nil
+}
+
+// ReplayEvent is Inbox.Replay, tried again where the outcome is unknown or the
+// database gave up in favour of another session: the RequestID, which must not
+// be "", makes that safe.
+func ReplayEvent(ctx context.Context, inbox *hookonce.Inbox, r *hookonce.ReplayRequest) (*driver.Replayed, error) {
+	const tries = 3
+	for try := 1; ; try++ {
+		replayed, err := inbox.Replay(ctx, r)
+		again := errors.Is(err, driver.ErrCommitUnknown) || errors.Is(err, driver.ErrSerialization)
+		if !again || try == tries || ctx.Err() != nil {
+			return replayed, err
+		}
+	}
+}
+
+// pacer lets one thing happen at a time, evenly spaced.
+type pacer struct {
+	every time.Duration // 0 does not hold anything up
+	next  time.Time
+}
+
+func interval(r hookonce.Rate) time.Duration {
+	if r.Count <= 0 {
+		return 0
+	}
+	return r.Per / time.Duration(r.Count)
+}
+
+// await waits for the next turn. What was late is not caught up with.
+func (p *pacer) await(ctx context.Context) error {
+	now := time.Now()
+	wait := p.next.Sub(now)
+	p.next = now.Add(max(wait, 0) + p.every)
+	if wait <= 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

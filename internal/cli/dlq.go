@@ -1,0 +1,128 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	hookonce "github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/hookadmin"
+)
+
+func (p *program) dlqCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "dlq", Short: "Work with dead letters"}
+	cmd.AddCommand(
+		p.dlqListCommand(),
+		p.dlqWorkCommand(&letterWork{
+			verb: "replay", done: "replayed", short: "Make dead letters due again, under the ids they had",
+			do:    (*hookonce.Inbox).ReplayDead,
+			shape: hookadmin.NewReplayedDead,
+		}),
+		p.dlqWorkCommand(&letterWork{
+			verb: "discard", done: "discarded", short: "Give dead letters up: they are skipped, and their identities stay claimed",
+			do:    (*hookonce.Inbox).Discard,
+			shape: hookadmin.NewDiscarded,
+		}),
+	)
+	return cmd
+}
+
+func (p *program) dlqListCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List dead letters, those of the newest events first",
+		Args:  noArgs,
+	}
+	flags := addSettingsFlags(cmd)
+	filters := slices.Concat(deadLetterFilters, pageFlags)
+	addFilterFlags(cmd, filters)
+	addJSONFlag(cmd, &asJSON)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		filter, err := readDeadLetterFilter(cmd, filters)
+		if err != nil {
+			return err
+		}
+		return p.withStore(cmd.Context(), flags, func(ctx context.Context, store driver.Store) error {
+			page, err := store.DeadLetters(ctx, filter)
+			if err != nil {
+				return fmt.Errorf("listing dead letters: %w", err)
+			}
+			if asJSON {
+				return writeJSON(p.stdout, hookadmin.NewDeadLetterPage(page))
+			}
+			return p.printDeadLetters(page)
+		})
+	}
+	return cmd
+}
+
+func (p *program) printDeadLetters(page *driver.DeadLetterPage) error {
+	if len(page.DeadLetters) == 0 {
+		fmt.Fprintln(p.stderr, "No dead letters.")
+		return nil
+	}
+	t := newTable(p.stdout, "FAILED", "SOURCE", "EVENT ID", "TYPE", "DESTINATION", "MESSAGE", "ATTEMPTS", "STATUS", "LAST ERROR")
+	for i := range page.DeadLetters {
+		d := &page.DeadLetters[i]
+		t.row(moment(d.FailedAt), d.Source, d.EventID, orDash(d.Type), orDash(d.Destination), orDash(d.MessageID),
+			strconv.Itoa(d.Attempts), status(d.StatusCode), remark("", d.LastError))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	return p.printNext(page.Next.String())
+}
+
+// letterWork is what a command does to dead letters.
+type letterWork struct {
+	verb, done, short string
+	do                func(*hookonce.Inbox, context.Context, *hookonce.DeadLetters) (hookonce.Worked, error)
+	shape             func(hookonce.Worked, bool) *hookadmin.Worked
+}
+
+func (p *program) dlqWorkCommand(w *letterWork) *cobra.Command {
+	var all, asJSON bool
+	var rateText string
+	cmd := &cobra.Command{
+		Use:   w.verb + " [SOURCE EVENT_ID...]",
+		Short: w.short,
+		Long: w.short + ":\nthose of some events, or all that match the filters. What is not dead any more, and what another\n" +
+			"session has locked, is passed.",
+		Example: "  hookonce dlq " + w.verb + " stripe evt_1 evt_2\n  hookonce dlq " + w.verb + " --destination billing --rate 100/s",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				return fmt.Errorf("%q takes SOURCE EVENT_ID..., or filters alone", cmd.CommandPath())
+			}
+			if slices.Contains(args, "") {
+				return errors.New("a source or event id is empty")
+			}
+			return nil
+		},
+	}
+	flags := addSettingsFlags(cmd)
+	addFilterFlags(cmd, deadLetterFilters)
+	cmd.Flags().BoolVar(&all, "all", false, "all dead letters, where there is no filter")
+	cmd.Flags().StringVar(&rateText, "rate", "", "how many at most in a time: 100/s, 6000/m")
+	addJSONFlag(cmd, &asJSON)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		which, err := readDeadLetters(cmd, args, all)
+		if err != nil {
+			return err
+		}
+		if which.Rate, err = readRate(cmd, rateText); err != nil {
+			return err
+		}
+		ctx, restore := interruptible(cmd.Context())
+		defer restore()
+		return p.withInbox(ctx, flags, func(ctx context.Context, in *inbox) error {
+			return p.workOnLetters(ctx, in, w, which, asJSON)
+		})
+	}
+	return cmd
+}

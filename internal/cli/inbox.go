@@ -1,0 +1,81 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os/signal"
+	"syscall"
+	"time"
+
+	hookonce "github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/app"
+	"github.com/hookonce/hookonce/internal/config"
+)
+
+// inbox is an inbox of the settings that is not run, beside its store.
+type inbox struct {
+	*hookonce.Inbox
+	store    driver.Store
+	settings *config.Settings
+	progress *progress
+}
+
+// withInbox is withStore for what changes events. What the inbox warns of, such
+// as a route's condition that fails, goes to stderr.
+func (p *program) withInbox(ctx context.Context, f *settingsFlags, work func(context.Context, *inbox) error) error {
+	return p.withSettings(ctx, f, func(ctx context.Context, settings *config.Settings, store driver.Store) error {
+		log := slog.New(slog.NewTextHandler(p.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+		progress := p.newProgress()
+		store = &watched{Store: store, progress: progress}
+		in, err := app.NewInbox(store, settings, log)
+		if err != nil {
+			return err
+		}
+		return work(ctx, &inbox{in, store, settings, progress})
+	})
+}
+
+// interruptible returns a context that ends with SIGINT or SIGTERM; a second
+// signal has its usual effect.
+func interruptible(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, restore := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+	context.AfterFunc(ctx, restore)
+	return ctx, restore
+}
+
+// progress is one line on a terminal that says how far something came;
+// elsewhere it is nothing.
+type progress struct {
+	p     *program
+	on    bool
+	shown time.Time
+}
+
+func (p *program) newProgress() *progress { return &progress{p: p, on: isTerminal(p.stderr)} }
+
+// show replaces the line, a few times a second.
+func (g *progress) show(format string, args ...any) {
+	const pause = 100 * time.Millisecond
+	if now := time.Now(); g.on && now.Sub(g.shown) >= pause {
+		g.shown = now
+		fmt.Fprintf(g.p.stderr, "\r"+format+"\x1b[K", args...)
+	}
+}
+
+// end takes the line away.
+func (g *progress) end() {
+	if !g.shown.IsZero() {
+		g.shown = time.Time{}
+		fmt.Fprint(g.p.stderr, "\r\x1b[K")
+	}
+}
+
+// counted returns "1 event", "2 events".
+func counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

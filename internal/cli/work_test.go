@@ -1,0 +1,312 @@
+package cli_test
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// destination is a server that fails until it is told not to, and keeps the
+// keys it was sent.
+type destination struct {
+	url  string
+	ok   atomic.Bool
+	mu   sync.Mutex
+	keys []string
+}
+
+func startDestination(t *testing.T) *destination {
+	t.Helper()
+	d := new(destination)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		d.mu.Lock()
+		d.keys = append(d.keys, r.Header.Get("webhook-id"))
+		d.mu.Unlock()
+		if !d.ok.Load() {
+			w.WriteHeader(http.StatusGone) // never again: dead at once
+		}
+	}))
+	t.Cleanup(server.Close)
+	d.url = server.URL
+	return d
+}
+
+func (d *destination) received() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return append([]string{}, d.keys...)
+}
+
+// startForwarding starts a gateway whose source gh goes to d.
+func startForwarding(t *testing.T, d *destination) (*gateway, string) {
+	t.Helper()
+	dir := t.TempDir()
+	writeFile(t, filepath.Join(dir, "hookonce.yaml"), "sources: {gh: {provider: github, secrets: ["+githubSecret+"]}}\n"+
+		"destinations: {app: {url: \""+d.url+"\"}}\nroutes: [{name: app, to: app}]\n")
+	return startGateway(t, dir), dir
+}
+
+// listed returns the number of events in a state.
+func listed(t *testing.T, dir, state string) int {
+	t.Helper()
+	var page struct{ Events []any }
+	unmarshal(t, success(t, dir, "events", "list", "--state", state, "--json"), &page)
+	return len(page.Events)
+}
+
+// success runs a command that must succeed, and returns what it printed.
+func success(t *testing.T, dir string, args ...string) string {
+	t.Helper()
+	stdout, stderr, code := run(t, dir, args...)
+	if code != 0 || stderr != "" {
+		t.Fatalf("%v: code %d: %s%s", args, code, stdout, stderr)
+	}
+	return stdout
+}
+
+func unmarshal(t *testing.T, text string, to any) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(text), to); err != nil {
+		t.Fatalf("%v in:\n%s", err, text)
+	}
+}
+
+// api returns the answer of GET path on the admin listener.
+func (g *gateway) api(t *testing.T, path string) string {
+	t.Helper()
+	resp, err := http.Get(g.admin + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("GET %s: %d, %v: %s", path, resp.StatusCode, err, text)
+	}
+	return string(text)
+}
+
+// A dead letter is listed as the API lists it, replayed beside the gateway under
+// the id it had, and then a replay of the event that is done must say how.
+func TestReplayBesideAGateway(t *testing.T) {
+	t.Parallel()
+	d := startDestination(t)
+	g, dir := startForwarding(t, d)
+	for _, id := range []string{"d1", "d2"} {
+		g.deliver(t, id)
+	}
+	g.poll(t, "both are dead", func() bool { return listed(t, dir, "dead") == 2 })
+
+	var byCommand, byAPI any
+	unmarshal(t, success(t, dir, "dlq", "list", "--id", "d1", "--json"), &byCommand)
+	unmarshal(t, g.api(t, "/api/v1/dead-letters?id=d1"), &byAPI)
+	if diff := cmp.Diff(byAPI, byCommand); diff != "" {
+		t.Errorf("dlq list --json (-API +command):\n%s", diff)
+	}
+
+	success(t, dir, "dlq", "discard", "gh", "d2")
+	d.ok.Store(true)
+	if out := success(t, dir, "dlq", "replay", "--all"); out != "replayed 1 dead letter\n" {
+		t.Errorf("dlq replay: %q", out)
+	}
+	g.poll(t, "it is done", func() bool { return listed(t, dir, "done") == 1 })
+	keys := d.received()
+	if len(keys) != 3 || keys[2] != keys[0] && keys[2] != keys[1] {
+		t.Errorf("the replay was sent under another id: %q", keys)
+	}
+
+	if _, stderr, code := run(t, dir, "events", "replay", "gh", "d1"); code != 2 || !strings.Contains(stderr, "--as-new") {
+		t.Errorf("a replay of a done event without a mode: code %d: %s", code, stderr)
+	}
+	success(t, dir, "events", "replay", "gh", "d1", "--as-new")
+	g.poll(t, "it is sent anew", func() bool { return len(d.received()) == 4 })
+	if again := d.received()[3]; again == keys[0] || again == keys[1] {
+		t.Errorf("--as-new was sent under the id %s that it had", again)
+	}
+	success(t, dir, "doctor")
+}
+
+// An interrupted replay says how far it came and how to go on; what it did is
+// not done again.
+func TestInterruptedReplays(t *testing.T) {
+	t.Parallel()
+	d := startDestination(t)
+	g, dir := startForwarding(t, d)
+	for _, id := range []string{"d1", "d2", "d3"} {
+		g.deliver(t, id)
+	}
+	g.poll(t, "all are dead", func() bool { return listed(t, dir, "dead") == 3 })
+	d.ok.Store(true)
+
+	stdout, stderr := interrupt(t, g, dir, func() bool { return listed(t, dir, "done") == 1 }, "dlq", "replay", "--all", "--rate", "1/h")
+	if !strings.Contains(stdout, "replayed 1 dead letter\n") || !strings.Contains(stderr, "Error: interrupted after 1 dead letter\nTry: the same command goes on\n") {
+		t.Errorf("dlq replay was interrupted: %s%s", stdout, stderr)
+	}
+	if out := success(t, dir, "dlq", "replay", "--all"); out != "replayed 2 dead letters\n" {
+		t.Errorf("the replay went on: %q", out)
+	}
+	g.poll(t, "all are done", func() bool { return listed(t, dir, "done") == 3 })
+
+	sent := len(d.received())
+	stdout, stderr = interrupt(t, g, dir, func() bool { return len(d.received()) == sent+1 }, "events", "replay", "--all", "--as-new", "--rate", "1/h")
+	if !strings.Contains(stdout, "replayed 1 event\n") || !strings.Contains(stderr, "Error: interrupted after 1 event, 1 replayed\n") {
+		t.Errorf("events replay was interrupted: %s%s", stdout, stderr)
+	}
+	_, name, found := strings.Cut(stderr, "--request-id ")
+	name, _, _ = strings.Cut(name, " ")
+	if !found || name == "" {
+		t.Fatalf("it does not tell how to go on: %s", stderr)
+	}
+	g.poll(t, "it is done again", func() bool { return listed(t, dir, "done") == 3 })
+	out := success(t, dir, "events", "replay", "--all", "--as-new", "--request-id", name)
+	if out != "replayed 2 events\npassed 1 event that this request had replayed\n" {
+		t.Errorf("the replay went on: %q", out)
+	}
+	g.poll(t, "all are sent", func() bool { return listed(t, dir, "done") == 3 })
+	if n := len(d.received()); n != sent+3 {
+		t.Errorf("%d requests for three events that were replayed once", n-sent)
+	}
+}
+
+// interrupt runs a command, interrupts it once ready says so, and wants exit
+// code 1.
+func interrupt(t *testing.T, g *gateway, dir string, ready func() bool, args ...string) (stdout, stderr string) {
+	t.Helper()
+	cmd := exec.Command("hookonce", args...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), raceEnv())
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	g.poll(t, "the command did something", ready)
+	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // ProcessState tells
+	if code := cmd.ProcessState.ExitCode(); code != 1 {
+		t.Errorf("%v was interrupted: %s", args, cmd.ProcessState)
+	}
+	return out.String(), errs.String()
+}
+
+// tail is a process that runs "hookonce events tail".
+type tail struct {
+	cmd   *exec.Cmd
+	lines chan string // closed at the end
+}
+
+func startTail(t *testing.T, dir string, args ...string) *tail {
+	t.Helper()
+	tl := &tail{cmd: exec.Command("hookonce", append([]string{"events", "tail"}, args...)...), lines: make(chan string, 100)}
+	tl.cmd.Dir, tl.cmd.Env, tl.cmd.Stderr = dir, append(os.Environ(), raceEnv()), os.Stderr
+	pipe, err := tl.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := tl.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(tl.lines)
+		for lines := bufio.NewScanner(pipe); lines.Scan(); {
+			tl.lines <- lines.Text()
+		}
+	}()
+	t.Cleanup(func() { _ = tl.cmd.Process.Kill() }) // most have ended by then
+	return tl
+}
+
+// next returns the next line.
+func (tl *tail) next(t *testing.T) string {
+	t.Helper()
+	select {
+	case line, ok := <-tl.lines:
+		if !ok {
+			t.Fatal("the tail ended")
+		}
+		return line
+	case <-time.After(patience):
+		t.Fatal("the tail prints nothing")
+	}
+	return ""
+}
+
+// stop ends the tail, and returns what it had printed beyond.
+func (tl *tail) stop(t *testing.T) (rest []string) {
+	t.Helper()
+	if err := tl.cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	for line := range tl.lines {
+		rest = append(rest, line)
+	}
+	if err := tl.cmd.Wait(); err != nil {
+		t.Errorf("an interrupted tail: %v", err)
+	}
+	return rest
+}
+
+func TestTail(t *testing.T) {
+	t.Parallel()
+	d := startDestination(t)
+	d.ok.Store(true)
+	g, dir := startForwarding(t, d)
+	for _, id := range []string{"d1", "d2", "d3"} {
+		g.deliver(t, id)
+	}
+	text, lines := startTail(t, dir, "-n", "2"), startTail(t, dir, "--json", "--newest", "1", "--source", "gh")
+	other := startTail(t, dir, "--source", "other")
+	for _, id := range []string{" d2 ", " d3 "} {
+		if line := text.next(t); !strings.Contains(line, id) || !strings.Contains(line, " gh ") || !strings.Contains(line, " issues ") {
+			t.Errorf("line %q, want %q in it", line, id)
+		}
+	}
+	var event, byAPI struct {
+		EventID    string `json:"event_id"`
+		ReceivedAt string `json:"received_at"`
+		Duplicates string
+	}
+	unmarshal(t, lines.next(t), &event)
+	unmarshal(t, g.api(t, "/api/v1/events/gh/d3"), &byAPI)
+	if diff := cmp.Diff(byAPI, event); diff != "" || event.EventID != "d3" {
+		t.Errorf("the newest (-API +tail):\n%s", diff)
+	}
+	g.deliver(t, "d3") // a duplicate is no event
+	for _, id := range []string{"d4", "d5"} {
+		g.deliver(t, id)
+		if line := text.next(t); !strings.Contains(line, " "+id+" ") {
+			t.Errorf("line %q, want %s in it", line, id)
+		}
+		unmarshal(t, lines.next(t), &event)
+		if event.EventID != id {
+			t.Errorf("event %s, want %s", event.EventID, id)
+		}
+	}
+	for _, tl := range []*tail{text, lines, other} {
+		if rest := tl.stop(t); len(rest) > 0 {
+			t.Errorf("printed beyond: %q", rest)
+		}
+	}
+
+	if _, stderr, code := run(t, dir, "events", "tail", "-n", "-1"); code != 2 || !strings.Contains(stderr, "--newest: -1 is not a number") {
+		t.Errorf("code %d: %s", code, stderr)
+	}
+	if _, _, code := run(t, dir, "events", "tail", "--until", "1h"); code != 2 {
+		t.Errorf("--until of a tail: code %d", code)
+	}
+}
