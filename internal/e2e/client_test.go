@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -183,17 +184,33 @@ type eventDetail struct {
 		RepeatOf    string `json:"repeat_of"`
 	} `json:"deliveries"`
 	Messages []struct {
-		ID          string `json:"id"`
-		Route       string `json:"route"`
-		Destination string `json:"destination"`
-		State       string `json:"state"`
-		Attempts    int    `json:"attempts"`
+		ID          string    `json:"id"`
+		Route       string    `json:"route"`
+		Destination string    `json:"destination"`
+		State       string    `json:"state"`
+		Generation  int       `json:"generation"`
+		Attempts    int       `json:"attempts"`
+		DueAt       time.Time `json:"due_at"` // zero unless pending
 	} `json:"messages"`
-	Attempts []struct {
-		Number     int    `json:"number"`
-		Outcome    string `json:"outcome"`
-		StatusCode *int   `json:"status_code"`
-	} `json:"attempts"`
+	Attempts []attempt `json:"attempts"`
+}
+
+// attempt is one try to send, as the admin API shows it.
+type attempt struct {
+	Generation int       `json:"generation"`
+	Number     int       `json:"number"`
+	Outcome    string    `json:"outcome"`
+	StatusCode *int      `json:"status_code"`
+	Error      string    `json:"error"`
+	At         time.Time `json:"at"`
+}
+
+// status returns the status of the answer, 0 if there was none.
+func (a *attempt) status() int {
+	if a.StatusCode == nil {
+		return 0
+	}
+	return *a.StatusCode
 }
 
 // api asks the admin API and returns the status; v takes the JSON of a 200.

@@ -18,6 +18,11 @@
 // the log, and the process ends with exit code 0 on SIGTERM and without a
 // report of the race detector.
 //
+// A load (load_*_test.go) delivers events while processes are killed, is their
+// destination, and in the end compares what it remembers with the database. Its
+// random choices follow from a seed that the test logs; the environment variable
+// HOOKONCE_TEST_SEED repeats them.
+//
 // That nothing more is sent is never found out by waiting: an event that the
 // API calls done has no open message, so what the sink has by then is all.
 package e2e

@@ -21,6 +21,7 @@ import (
 const (
 	startTimeout = 20 * time.Second
 	stopTimeout  = 30 * time.Second // what an operator is promised
+	killedLog    = 4 << 10          // how much of a killed gateway's log a failure shows
 )
 
 // world is what one test runs its gateways in: a database, a destination, a
@@ -149,7 +150,11 @@ func (w *world) spawn(t testing.TB, args ...string) *gateway {
 		transport.CloseIdleConnections()
 		g.stop(t)
 		if t.Failed() {
-			t.Logf("log of the gateway on %s:\n%s", g.public, g.log.text())
+			text := g.log.text()
+			if g.killed { // one of many, perhaps
+				text = text[max(0, len(text)-killedLog):]
+			}
+			t.Logf("log of the gateway on %s:\n%s", g.public, text)
 		}
 	})
 	return g

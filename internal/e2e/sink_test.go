@@ -99,8 +99,13 @@ func (s *sink) next(t testing.TB) *received {
 func (s *sink) requests(eventID string) []*received {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return ofEvent(s.all, eventID)
+}
+
+// ofEvent returns the requests for an event, or all for "".
+func ofEvent(all []*received, eventID string) []*received {
 	var out []*received
-	for _, r := range s.all {
+	for _, r := range all {
 		if eventID == "" || r.eventID() == eventID {
 			out = append(out, r)
 		}

@@ -1,0 +1,356 @@
+package e2e
+
+import (
+	"cmp"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The schedule of hostile destinations: they are to be tried again at once.
+const (
+	hostileRetry = "{attempts: 1000, first: 50ms, max: 200ms}"
+	longestRetry = 200 * time.Millisecond
+)
+
+// part is one destination of the cast, and how it is to end.
+type part struct {
+	name    string
+	hostile *hostile
+	deaf    bool // nobody listens at its port until it is healed
+	slow    bool // its attempts run into their time-out
+	unread  bool // it gets no request to see until it is healed
+
+	// What the audit tells of each attempt before it is healed.
+	status int
+	says   string
+	// final is the state that it comes to without being healed, "" if none.
+	final string
+	floor time.Duration // under the time to the next attempt
+}
+
+func (p *part) timeout() string {
+	if p.slow {
+		return "1s"
+	}
+	return "50s"
+}
+
+// cast are the ways in which a destination can misbehave. Each of these does
+// the work it is asked for, so that doing it again would show.
+func cast(trap net.Listener, trusted *certificates) []*part {
+	elsewhere := "Location: http://" + trap.Addr().String() + "/elsewhere\n"
+	twice := answerOf(500, "", "no") + answerOf(200, "", "stale")
+	const cut = "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf of"
+	slow, full := "no full answer in time", "did not answer 2xx but "
+	impostor := &hostile{}
+	impostor.secure = trusted.goodAfter(impostor.isHealed)
+	return []*part{
+		{name: "refuses", hostile: &hostile{}, deaf: true, unread: true, says: "connection refused"},
+		{name: "resets", hostile: &hostile{answer: resets}, says: "connection reset"},
+		{name: "hangs", hostile: &hostile{answer: hangs("")}, slow: true, says: slow},
+		{name: "hangs-in-the-body", hostile: &hostile{answer: hangs(cut)}, slow: true, status: 200, says: slow},
+		{name: "drips", hostile: &hostile{answer: drips("HTTP/1.1 200 OK\r\nContent-Length: 9000\r\n\r\n", "x")}, slow: true, status: 200, says: slow},
+		{name: "slow-headers", hostile: &hostile{answer: drips("HTTP/1.1 200 OK\r\n", "X-More: y\r\n")}, slow: true, says: slow},
+		{name: "huge", hostile: &hostile{answer: huge(500)}, status: 500, says: full + "500"},
+		{name: "huge-but-taken", hostile: &hostile{answer: huge(200)}, final: "done"},
+		{name: "gzip-bomb", hostile: &hostile{answer: bombs(500)}, status: 500, says: full + "500"},
+		{name: "gzip-bomb-but-taken", hostile: &hostile{answer: bombs(200)}, final: "done"},
+		{name: "moved", hostile: &hostile{answer: says(301, elsewhere, "")}, status: 301, says: full + "301"},
+		{name: "moved-with-body", hostile: &hostile{answer: says(308, elsewhere, "")}, status: 308, says: full + "308"},
+		{name: "fails", hostile: &hostile{answer: says(500, "", "out of order")}, status: 500, says: full + "500 Internal Server Error: out of order"},
+		{name: "too-many", hostile: &hostile{answer: says(429, "", "")}, status: 429, says: full + "429"},
+		{
+			name: "too-many-for-now", hostile: &hostile{answer: says(429, "Retry-After: 2\n", "")},
+			status: 429, says: full + "429", floor: 2 * time.Second,
+		},
+		{name: "gone", hostile: &hostile{answer: says(410, "", "")}, status: 410, says: full + "410", final: "dead"},
+		{name: "garbage", hostile: &hostile{answer: breaksOff("\x00\xff\x1b[2J no HTTP\r\n\r\n")}, says: "malformed HTTP"},
+		{name: "another-protocol", hostile: &hostile{answer: breaksOff("SSH-2.0-OpenSSH_9.9\r\n")}, says: "malformed HTTP"},
+		{name: "no-tls", hostile: &hostile{secure: trusted.good, greet: plainText}, unread: true, says: "not look like a TLS handshake"},
+		{name: "bad-certificate", hostile: impostor, unread: true, says: "certificate"},
+		{name: "closes-early", hostile: &hostile{answer: breaksOff(cut)}, status: 200, says: "broke off"},
+		{name: "closes-at-once", hostile: &hostile{answer: breaksOff("")}, says: "EOF"},
+		{name: "answers-twice", hostile: &hostile{answer: func(_ *hostile, c net.Conn) bool { return write(c, twice) }}, status: 500, says: full + "500"},
+	}
+}
+
+// stuckSends is how many messages the destination that only waits is sent at a
+// time, and stuckEvents how many it is owed.
+const (
+	stuckSends  = 4
+	stuckEvents = 12
+	healthy     = 100
+)
+
+func castSettings(parts []*part, stuck *hostile) string {
+	var s strings.Builder
+	s.WriteString("database: ${DATABASE_URL}\nsources:\n  play: {provider: none, event: {id: \"body:id\", type: \"body:type\"}}\n")
+	s.WriteString("destinations:\n  healthy: {url: \"${SINK}/healthy\"}\n")
+	fmt.Fprintf(&s, "  stuck: {url: %q, timeout: 1h, concurrency: %d}\n", stuck.url(), stuckSends)
+	for _, p := range parts {
+		fmt.Fprintf(&s, "  %s: {url: %q, secret: \"${DESTINATION_SECRET}\", timeout: %s, retry: %s}\n",
+			p.name, p.hostile.url(), p.timeout(), hostileRetry)
+	}
+	s.WriteString("routes:\n  - {name: healthy, types: [healthy], to: healthy}\n  - {name: stuck, types: [stuck], to: stuck}\n")
+	for _, p := range parts {
+		fmt.Fprintf(&s, "  - {name: %s, types: [%s], to: %s}\n", p.name, p.name, p.name)
+	}
+	return s.String()
+}
+
+// play is an event for one destination of the cast.
+func play(id, destination string) *delivery {
+	return newDelivery("play", `{"id":"`+id+`","type":"`+destination+`"}`)
+}
+
+// acceptAll makes n deliveries at once, as senders do: one that is answered 503
+// is made again.
+func (g *gateway) acceptAll(t testing.TB, n int, one func(i int) *delivery) {
+	t.Helper()
+	got := atOnce(n, func(i int) *answer { return g.accept(t, one(i)) })
+	if got["200 ok"]+got["200 duplicate"] != n {
+		t.Fatalf("answers %v, want 200 of all %d", got, n)
+	}
+}
+
+// accept makes a delivery until it is answered otherwise than 503.
+func (g *gateway) accept(t testing.TB, d *delivery) *answer {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; {
+		a := g.deliver(t, d)
+		if a.status != http.StatusServiceUnavailable || time.Now().After(deadline) {
+			return a
+		}
+	}
+}
+
+// settled waits until nothing is owed any more, and lists the events. It asks for
+// less than a listing of all each time, which would keep the gateway from its work.
+func (g *gateway) settled(t testing.TB) []event {
+	t.Helper()
+	g.eventually(t, patience, "no event is running", func() bool {
+		var page struct{ Events []event }
+		return g.api(t, "/api/v1/events?state=running&limit=1", &page) == http.StatusOK && len(page.Events) == 0
+	})
+	return g.waitAllDone(t, "play")
+}
+
+// played shows an event of the source play, which must be there.
+func (g *gateway) played(t testing.TB, id string) *eventDetail {
+	t.Helper()
+	detail := g.event(t, "play", id)
+	if detail == nil {
+		t.Fatalf("there is no event %s", id)
+	}
+	return detail
+}
+
+// TestHostileDestinations lets every kind of misbehaving destination misbehave
+// at once, sees that a healthy one beside them gets all that is its, and heals
+// them.
+func TestHostileDestinations(t *testing.T) {
+	eachStore(t, func(t *testing.T, db *database) {
+		trap, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = trap.Close() })
+		trusted := newCertificates(t)
+		parts := cast(trap, trusted)
+		stuck := &hostile{answer: holds}
+		stuck.start(t, false)
+		for _, p := range parts {
+			p.hostile.start(t, p.deaf)
+		}
+		w := newWorld(t, db, castSettings(parts, stuck))
+		w.env = append(w.env, "SSL_CERT_FILE="+trusted.file, "SSL_CERT_DIR="+t.TempDir())
+		g := w.start(t)
+
+		for i := range stuckEvents {
+			g.accept(t, play(fmt.Sprintf("stuck-%d", i), "stuck"))
+		}
+		for _, p := range parts {
+			g.accept(t, play(p.name, p.name))
+		}
+		for _, p := range parts {
+			p.misbehaved(t, g)
+		}
+		g.eventually(t, patience, "the stuck destination holds all it is sent at a time", func() bool {
+			return len(stuck.seen("")) == stuckSends
+		})
+		undisturbed(t, w, g)
+		for _, p := range parts {
+			if state := g.played(t, p.name).State; state != cmp.Or(p.final, "running") {
+				t.Errorf("%s: the event is %s while the destination misbehaves", p.name, state)
+			}
+		}
+		if n := len(stuck.seen("")); n != stuckSends {
+			t.Errorf("the stuck destination got %d requests, want the %d that it still holds", n, stuckSends)
+		}
+
+		stuck.heal()
+		for _, p := range parts {
+			p.hostile.heal()
+		}
+		for _, p := range parts {
+			t.Run(p.name, func(t *testing.T) { p.check(t, g) })
+		}
+		t.Run("stuck", func(t *testing.T) {
+			for i := range stuckEvents {
+				id := fmt.Sprintf("stuck-%d", i)
+				if detail := g.waitState(t, "play", id, "done"); len(detail.Attempts) != 1 {
+					t.Errorf("%s: %d attempts, want 1", id, len(detail.Attempts))
+				}
+			}
+			if n := len(stuck.did()); n != stuckEvents {
+				t.Errorf("%d effects of %d events", n, stuckEvents)
+			}
+		})
+		t.Run("redirects", func(t *testing.T) { neverReached(t, trap) })
+		t.Run("dead letters", func(t *testing.T) {
+			if dead := g.events(t, "state=dead"); len(dead) != 1 || dead[0].EventID != "gone" {
+				t.Errorf("listed as dead: %+v, want the one event", dead)
+			}
+			if n := number(t, db.open(t), `SELECT count(*) FROM `+db.table("dead_letters")+` WHERE event_id = 'gone'`); n != 1 {
+				t.Errorf("%d rows of it in the view of dead letters, want 1", n)
+			}
+		})
+	})
+}
+
+// misbehaved waits until the audit tells of two failed attempts, or of the end,
+// and checks the time until the next attempt.
+func (p *part) misbehaved(t *testing.T, g *gateway) {
+	t.Helper()
+	if p.final != "" {
+		g.waitState(t, "play", p.name, p.final)
+		return
+	}
+	seen := false
+	g.eventually(t, patience, p.name+": two attempts failed, and the next one is due", func() bool {
+		detail := g.played(t, p.name)
+		m, tries := detail.Messages[0], detail.Attempts
+		if len(tries) > 0 && m.State == "pending" && m.Attempts == tries[len(tries)-1].Number {
+			seen = true
+			wait := m.DueAt.Sub(tries[len(tries)-1].At)
+			if wait < p.floor || wait > p.floor+longestRetry {
+				t.Errorf("%s: the next attempt is due %s after attempt %d, want %s to %s", p.name, wait, m.Attempts, p.floor, p.floor+longestRetry)
+			}
+		}
+		return seen && len(tries) >= 2
+	})
+}
+
+// undisturbed sends events to the healthy destination and waits for all.
+func undisturbed(t *testing.T, w *world, g *gateway) {
+	t.Helper()
+	g.acceptAll(t, healthy, func(i int) *delivery { return play(fmt.Sprintf("healthy-%d", i), "healthy") })
+	for i := range healthy {
+		detail := g.waitState(t, "play", fmt.Sprintf("healthy-%d", i), "done")
+		if len(detail.Attempts) != 1 {
+			t.Errorf("healthy-%d: %d attempts, want 1", i, len(detail.Attempts))
+		}
+	}
+	if n := len(w.sink.requests("")); n != healthy {
+		t.Errorf("the healthy destination got %d requests, want %d", n, healthy)
+	}
+}
+
+// check looks at what became of the one event of a destination that is healed.
+func (p *part) check(t *testing.T, g *gateway) {
+	detail := g.waitState(t, "play", p.name, cmp.Or(p.final, "done"))
+	p.checkAudit(t, detail)
+	var numbers []int
+	requests := p.hostile.seen(p.name)
+	for _, r := range requests {
+		n, err := strconv.Atoi(r.header.Get("Hookonce-Attempt"))
+		if err != nil {
+			t.Errorf("Hookonce-Attempt: %v", err)
+		}
+		numbers = append(numbers, n)
+		checkSigned(t, r, destinationKey)
+	}
+	oneKey(t, p.name, requests)
+	if len(requests) == 0 {
+		return
+	}
+	last := len(detail.Attempts)
+	want := make([]int, last)
+	for i := range want {
+		want[i] = i + 1
+	}
+	switch {
+	case p.slow || p.unread:
+		// Of some attempts the destination heard nothing.
+		if !slices.IsSorted(numbers) || len(slices.Compact(numbers)) != len(requests) || numbers[len(numbers)-1] != last {
+			t.Errorf("Hookonce-Attempt was %v, of %d attempts", numbers, last)
+		}
+	case !slices.Equal(numbers, want):
+		t.Errorf("Hookonce-Attempt was %v, of %d attempts", numbers, last)
+	}
+	if p.unread && len(requests) != 1 {
+		t.Errorf("%d requests arrived where only the last attempt could arrive", len(requests))
+	}
+	if did := p.hostile.did(); !slices.Equal(did, []string{p.name}) {
+		t.Errorf("effects %q, want the event's, once", did)
+	}
+}
+
+// leaseRanOut is told of an attempt that nobody recorded.
+const leaseRanOut = "lease of the last attempt ran out"
+
+// checkAudit checks what the API tells of the attempts.
+func (p *part) checkAudit(t *testing.T, detail *eventDetail) {
+	t.Helper()
+	last, named := len(detail.Attempts)-1, false
+	if p.final != "" && last != 0 {
+		t.Errorf("%d attempts, want 1", last+1)
+	}
+	for i := range detail.Attempts {
+		a := &detail.Attempts[i]
+		if a.Number != i+1 || a.Generation != 0 {
+			t.Errorf("attempt %d of generation 0 is shown as %d of %d", i+1, a.Number, a.Generation)
+		}
+		if i == last && detail.State == "done" {
+			if a.Outcome != "sent" || a.status() != http.StatusOK || a.Error != "" {
+				t.Errorf("the last attempt: %s %d %q, want it sent", a.Outcome, a.status(), a.Error)
+			}
+			continue
+		}
+		outcome := "retry"
+		if detail.State == "dead" {
+			outcome = "dead"
+		}
+		named = named || a.status() == p.status
+		early := p.slow && a.status() == 0 && strings.Contains(a.Error, p.says)
+		if early || strings.Contains(a.Error, leaseRanOut) {
+			continue // the machine was so slow that the time ran out before the status came, or even the lease
+		}
+		if a.Outcome != outcome || a.status() != p.status || !strings.Contains(a.Error, p.says) || len(a.Error) > 8<<10 {
+			t.Errorf("attempt %d: %s %d %.200q, want %s %d and %q", a.Number, a.Outcome, a.status(), a.Error, outcome, p.status, p.says)
+		}
+	}
+	if detail.State != "done" && !strings.Contains(detail.LastError, p.says) {
+		t.Errorf("last_error %q, want it to tell %q", detail.LastError, p.says)
+	}
+	if p.final != "done" && !named {
+		t.Errorf("no attempt tells the status %d", p.status)
+	}
+}
+
+// neverReached checks that nobody ever connected to l.
+func neverReached(t *testing.T, l net.Listener) {
+	if err := l.(*net.TCPListener).SetDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	if conn, err := l.Accept(); err == nil {
+		_ = conn.Close()
+		t.Error("a redirect was followed: somebody connected")
+	}
+}

@@ -1,0 +1,65 @@
+package e2e
+
+import (
+	"testing"
+	"time"
+)
+
+// A gateway of two is killed at a random moment and started again, many times.
+// Nothing that was acknowledged is lost, and everything is forwarded under one
+// webhook-id.
+func TestOneOfTwoGatewaysKilled(t *testing.T) {
+	t.Parallel()
+	l := newLoad(t, newDatabase(t, "postgres"), loadSettings, "a", "b")
+	l.startAll()
+	l.killGateways(100)
+	l.finish()
+	f := l.check()
+	checkInterrupted(t, f)
+	mustHave(t, map[string]int{"a claim was committed and its answer was lost": f.unheard})
+}
+
+// The only gateway is killed, many times.
+func TestOnlyGatewayKilled(t *testing.T) {
+	t.Parallel()
+	l := newLoad(t, newDatabase(t, "sqlite"), loadSettings, "a")
+	l.startAll()
+	l.killGateways(50)
+	l.finish()
+	checkInterrupted(t, l.check())
+}
+
+// killGateways kills the gateway in one of the places at a random moment and
+// starts another one there, so many times. Now and then that one is killed while
+// it starts.
+func (l *load) killGateways(times int) {
+	l.t.Helper()
+	for l.figures.kills < times {
+		p := l.places[l.random.IntN(len(l.places))]
+		l.waitRandomMoment(100)
+		l.kill(p, p.up.Load())
+		if l.figures.kills < times && l.random.IntN(8) == 0 {
+			g := l.spawn(p)
+			<-time.After(time.Duration(l.random.IntN(150)) * time.Millisecond)
+			l.kill(p, g)
+		}
+		l.start(p)
+	}
+}
+
+func (l *load) kill(p *place, g *gateway) {
+	l.t.Helper()
+	g.kill(l.t)
+	p.up.Store(nil)
+	l.figures.kills++
+}
+
+// checkInterrupted fails the test as void if the kills met nothing.
+func checkInterrupted(t *testing.T, f figures) {
+	t.Helper()
+	mustHave(t, map[string]int{
+		"a delivery was cut off":                                f.cutDeliveries,
+		"a request to the destination was cut off":              f.cutSends,
+		"what the destination had taken already was sent again": f.again,
+	})
+}

@@ -1,0 +1,122 @@
+package e2e
+
+import (
+	"crypto/sha256"
+	"database/sql"
+	"testing"
+)
+
+// figures tell what a load met, so that a run in which nothing was interrupted
+// does not pass for one in which nothing was lost.
+type figures struct {
+	kills         int
+	acked         int // answers 2xx
+	duplicates    int // of which were "duplicate"
+	unavailable   int // answers 503
+	cutDeliveries int // deliveries whose connection ended before the answer
+	cutSends      int // requests at the destination that did so
+
+	// Counted in the end.
+	events    int
+	unheard   int // claims that nobody was told of: all answers were "duplicate"
+	requests  int // at the destination
+	taken     int // of which it answered 2xx, or took before it cut the connection
+	again     int // events that were taken more than once
+	neverSent int // attempts that were begun and did not get to the destination
+}
+
+// check waits until nothing is owed, and holds the database and the destination
+// to what was acknowledged. The load has finished.
+func (l *load) check() figures {
+	t := l.t
+	t.Helper()
+	session := l.world.db.open(t)
+	message := l.world.db.table("message")
+	eventually(t, patience, "no message is open", func() bool {
+		return number(t, session, `SELECT count(*) FROM `+message+` WHERE state IN (0, 1)`) == 0
+	})
+
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	stored := readStored(t, session, l.world.db)
+	for id := range stored {
+		if l.events[id] == nil {
+			t.Errorf("%s is in the database and was never delivered", id)
+		}
+	}
+	for id, ev := range l.events {
+		got, found := stored[id]
+		switch {
+		case !ev.acked: // reported when its sender gave up
+		case !found:
+			t.Errorf("%s was acknowledged and is not in the database", id)
+		case got.state != "done" || got.sum != ev.sum:
+			t.Errorf("%s: state %s, the right body: %t", id, got.state, got.sum == ev.sum)
+		case len(ev.keys) != 1 || ev.accepted == 0:
+			t.Errorf("%s is done; it was taken by the destination %d times, under the webhook-ids %v", id, ev.accepted, ev.keys)
+		}
+	}
+	f := l.sum()
+	t.Logf("%+v", f)
+	return f
+}
+
+// sum returns the figures, complete. The mutex is held.
+func (l *load) sum() figures {
+	f := l.figures
+	f.events = len(l.events)
+	for _, ev := range l.events {
+		f.requests += ev.requests
+		f.taken += ev.accepted
+		f.neverSent += max(0, ev.attempt-ev.requests)
+		if ev.accepted > 1 {
+			f.again++
+		}
+		if ev.acked && ev.claimed == 0 {
+			f.unheard++
+		}
+	}
+	return f
+}
+
+// storedEvent is what a check wants to know of an event in the database.
+type storedEvent struct {
+	state string
+	sum   [sha256.Size]byte
+}
+
+// readStored reads all events with one query, from the view that is for users.
+func readStored(t testing.TB, session *sql.DB, db *database) map[string]storedEvent {
+	t.Helper()
+	rows, err := session.Query(`SELECT source, event_id, state, body FROM ` + db.table("events"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	all := make(map[string]storedEvent)
+	for rows.Next() {
+		var source, id, state string
+		var body []byte
+		if err := rows.Scan(&source, &id, &state, &body); err != nil {
+			t.Fatal(err)
+		}
+		if _, twice := all[id]; twice || source != "github" {
+			t.Errorf("%s of %s is in the database twice, or of a source that delivered nothing", id, source)
+		}
+		all[id] = storedEvent{state, sha256.Sum256(body)}
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// mustHave fails the test as void if something that it is about never happened.
+func mustHave(t testing.TB, happened map[string]int) {
+	t.Helper()
+	for what, n := range happened {
+		if n == 0 {
+			t.Errorf("the run is void: %s: never", what)
+		}
+	}
+}

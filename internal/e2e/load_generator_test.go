@@ -1,0 +1,316 @@
+package e2e
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// seedVariable names the environment variable that repeats the random choices
+// of a run. When which process comes to what is not repeated.
+const seedVariable = "HOOKONCE_TEST_SEED"
+
+// loadSettings let what a killed gateway had leased come due within a test: a
+// lease is the time-out plus 5 s.
+const loadSettings = `
+database: ${DATABASE_URL}
+sources:
+  github:
+    provider: github
+    secrets: ["${GITHUB_SECRET}"]
+destinations:
+  app:
+    url: ${SINK}/hooks
+    secret: ${DESTINATION_SECRET}
+    timeout: 1s
+    concurrency: 8
+    retry: {attempts: 100, first: 20ms, max: 200ms}
+routes:
+  - {name: all, to: app}
+`
+
+const (
+	loadSenders = 12
+	// loadInterval is the time between two new events, of all senders together:
+	// a load that leaves the processors time to start gateways again.
+	loadInterval = 4 * time.Millisecond
+	// loadOwed is how many events may not have arrived at the destination yet.
+	loadOwed = 400
+	// senderTimeout is how long a sender waits for an answer. It is longer than
+	// ack_timeout, and a delivery that takes longer is made again.
+	senderTimeout = 5 * time.Second
+	senderPause   = 10 * time.Millisecond
+)
+
+// load delivers events to gateways that are killed meanwhile, is the destination
+// of those events, and remembers what it sent, was answered and got.
+type load struct {
+	t      testing.TB
+	world  *world
+	server *httptest.Server
+	seed   uint64
+	random *rand.Rand // of the test itself; each sender has its own
+	places []*place
+
+	senders sync.WaitGroup
+	enough  chan struct{}
+	room    chan struct{} // one for each event that has not arrived
+
+	mu       sync.Mutex
+	events   map[string]*loadEvent
+	ids      []string          // of events, as they were made
+	owners   map[string]string // webhook-id -> event id
+	underWay map[*arrival]bool // requests at the destination
+	plan     func(*arrival) plan
+	figures  figures
+	goal     int // reached is closed when so many deliveries are acknowledged
+	reached  chan struct{}
+}
+
+// place is where one gateway runs and, once that is killed, the next.
+type place struct {
+	name string
+	up   atomic.Pointer[gateway] // nil while none listens
+}
+
+// loadEvent is an event and what came of it. All but the first line is guarded
+// by the load's mutex.
+type loadEvent struct {
+	id       string
+	delivery *delivery
+	sum      [sha256.Size]byte
+
+	acked    bool
+	claimed  int // answers "ok"
+	keys     map[string]bool
+	requests int // at the destination
+	accepted int // of which it answered 2xx
+	attempt  int // the highest number in a request
+}
+
+// newLoad prepares a load on gateways with these settings, one in each place.
+func newLoad(t testing.TB, db *database, settings string, places ...string) *load {
+	t.Helper()
+	seed := rand.Uint64()
+	if text := os.Getenv(seedVariable); text != "" {
+		var err error
+		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
+			t.Fatalf("%s: %v", seedVariable, err)
+		}
+	}
+	t.Logf("%s=%d repeats the random choices of this run", seedVariable, seed)
+	l := &load{
+		t: t, world: newWorld(t, db, settings), seed: seed, random: rand.New(rand.NewPCG(seed, 0)),
+		enough: make(chan struct{}), room: make(chan struct{}, loadOwed),
+		events: make(map[string]*loadEvent), owners: make(map[string]string), underWay: make(map[*arrival]bool),
+	}
+	l.plan = l.roughly
+	l.server = httptest.NewServer(l)
+	t.Cleanup(l.server.Close)
+	for _, name := range places {
+		l.places = append(l.places, &place{name: name})
+	}
+	return l
+}
+
+// spawn starts a gateway in a place and does not wait until it listens. The
+// place is part of the destination's URL, so that the destination knows who
+// sends.
+func (l *load) spawn(p *place) *gateway {
+	l.t.Helper()
+	w := *l.world
+	w.env = append(slices.Clone(w.env), "SINK="+l.server.URL+"/"+p.name)
+	g := w.spawn(l.t, "--config", "hookonce.yaml")
+	g.client.Timeout = senderTimeout
+	return g
+}
+
+// start starts a gateway in a place, and lets the senders know it.
+func (l *load) start(p *place) *gateway {
+	l.t.Helper()
+	g := l.spawn(p)
+	g.waitListening(l.t)
+	p.up.Store(g)
+	return g
+}
+
+// startAll starts a gateway in each place, and the load on them.
+func (l *load) startAll() {
+	l.t.Helper()
+	for _, p := range l.places {
+		l.start(p).waitReady(l.t)
+	}
+	tick := time.NewTicker(loadInterval)
+	for n := range loadSenders {
+		l.senders.Go(func() { l.send(rand.New(rand.NewPCG(l.seed, uint64(n)+1)), n, tick.C) })
+	}
+	l.t.Cleanup(func() {
+		l.senders.Wait() // the test's context has ended, so they do
+		tick.Stop()
+	})
+}
+
+// finish ends the load: what was begun is delivered until it is acknowledged.
+func (l *load) finish() {
+	close(l.enough)
+	l.senders.Wait()
+}
+
+// send is one sender: it makes events until it is enough.
+func (l *load) send(r *rand.Rand, sender int, tick <-chan time.Time) {
+	for n := 0; ; n++ {
+		select {
+		case <-l.enough:
+			return
+		case <-l.t.Context().Done():
+			return
+		case l.room <- struct{}{}:
+		}
+		select {
+		case <-l.enough: // the room that was taken is nobody's need any more
+			return
+		case <-l.t.Context().Done():
+			return
+		case <-tick:
+		}
+		ev := l.newEvent(r, fmt.Sprintf("s%d-%d", sender, n))
+		var copies sync.WaitGroup
+		for i := range copiesOf(r) {
+			copies.Go(func() { l.deliver(ev, n+i) })
+		}
+		copies.Wait()
+		if r.IntN(16) == 0 {
+			l.deliver(l.earlier(r), n) // a sender that did not believe the answer
+		}
+	}
+}
+
+// copiesOf returns how many copies of an event are delivered at once.
+func copiesOf(r *rand.Rand) int {
+	if r.IntN(8) == 0 {
+		return 2 + r.IntN(3)
+	}
+	return 1
+}
+
+// newEvent makes an event with a body that is no text, seldom a large one.
+func (l *load) newEvent(r *rand.Rand, id string) *loadEvent {
+	size := r.IntN(1500)
+	if r.IntN(64) == 0 {
+		size = 100_000
+	}
+	body := []byte(id)
+	for range size / 8 {
+		body = binary.LittleEndian.AppendUint64(body, r.Uint64())
+	}
+	ev := &loadEvent{
+		id: id, delivery: githubDelivery(id, "push", string(body)), sum: sha256.Sum256(body),
+		keys: make(map[string]bool),
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.events[id] = ev
+	l.ids = append(l.ids, id)
+	return ev
+}
+
+// earlier returns one of the events that there are.
+func (l *load) earlier(r *rand.Rand) *loadEvent {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.events[l.ids[r.IntN(len(l.ids))]]
+}
+
+// deliver makes a delivery until it is acknowledged, each time to the gateway
+// in the next place.
+func (l *load) deliver(ev *loadEvent, at int) {
+	deadline := time.Now().Add(patience)
+	for ; time.Now().Before(deadline); at++ {
+		if g := l.places[at%len(l.places)].up.Load(); g != nil && l.answered(ev, g) {
+			return
+		}
+		select {
+		case <-l.t.Context().Done():
+			return // failed elsewhere
+		case <-time.After(senderPause):
+		}
+	}
+	l.t.Errorf("%s was not acknowledged within %s", ev.id, patience)
+}
+
+// answered makes a delivery once and reports whether it is acknowledged.
+func (l *load) answered(ev *loadEvent, g *gateway) bool {
+	a, err := g.tryDeliver(ev.delivery)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case err != nil && cutOff(err):
+		l.figures.cutDeliveries++
+		return false
+	case err != nil:
+		l.t.Errorf("%s: %v", ev.id, err)
+		return false
+	case a.status == http.StatusServiceUnavailable:
+		l.figures.unavailable++
+		return false
+	case a.short() == "200 ok":
+		if ev.claimed++; ev.claimed > 1 {
+			l.t.Errorf("%s was answered ok twice: it was claimed twice", ev.id)
+		}
+	case a.short() == "200 duplicate":
+		l.figures.duplicates++
+	default:
+		l.t.Errorf("%s: answered %s: %s", ev.id, a.short(), a.text)
+		return false
+	}
+	ev.acked = true
+	l.figures.acked++
+	if l.figures.acked == l.goal {
+		close(l.reached)
+	}
+	return true
+}
+
+// cutOff reports whether err is that of a connection, not of an answer.
+func cutOff(err error) bool {
+	var inClient *url.Error
+	var inNetwork net.Error
+	return errors.As(err, &inClient) || errors.As(err, &inNetwork) || errors.Is(err, io.ErrUnexpectedEOF)
+}
+
+// waitAcks waits until so many more deliveries are acknowledged.
+func (l *load) waitAcks(n int) {
+	l.t.Helper()
+	reached := make(chan struct{})
+	l.mu.Lock()
+	l.goal, l.reached = l.figures.acked+n, reached
+	l.mu.Unlock()
+	select {
+	case <-reached:
+	case <-time.After(patience):
+		l.t.Fatalf("not %d deliveries were acknowledged within %s", n, patience)
+	}
+}
+
+// waitRandomMoment waits until at most so many more deliveries are
+// acknowledged, and then a few milliseconds, so that what follows meets every
+// phase of the work and not just the one after an answer.
+func (l *load) waitRandomMoment(acks int) {
+	l.t.Helper()
+	l.waitAcks(1 + l.random.IntN(acks))
+	<-time.After(time.Duration(l.random.IntN(20_000)) * time.Microsecond)
+}

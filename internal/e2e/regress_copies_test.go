@@ -1,0 +1,98 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+)
+
+// Defect class: a receiver looks whether an event is there and inserts it then.
+// Of copies that arrive together several find nothing, all but one fail on the
+// unique constraint, and the sender is told 500 about an event that is safe; or
+// a transaction that lost a deadlock is. Copies get 200, and 503 where the
+// outcome is not known, and nothing else; and one of them, at most, is the first.
+func TestCopiesAtOnceGetNothingButOKAndTryAgain(t *testing.T) {
+	eachStore(t, func(t *testing.T, db *database) {
+		w := newWorld(t, db, standardSettings)
+		gateways := []*gateway{w.start(t)}
+		if db.store == "postgres" {
+			gateways = append(gateways, w.start(t), w.start(t))
+		}
+		gateways[0].expect(t, push("model"), "200 ok")
+		const ids, copies, rounds = 6, 24, 6
+		for round := range rounds {
+			id := func(i int) string { return fmt.Sprintf("r%d-%d", round, i%ids) }
+			var mu sync.Mutex
+			first := make(map[string]int) // how often an id was told to be new
+			count := func(i int, a *answer) *answer {
+				mu.Lock()
+				defer mu.Unlock()
+				if a.short() == "200 ok" {
+					first[id(i)]++
+				}
+				return a
+			}
+			// In every other round something is in the way of the first copies, and
+			// goes when one of them has been answered.
+			clear := sync.OnceFunc(func() {})
+			if round%2 == 1 {
+				clear = sync.OnceFunc(obstruct(t, w, id(0)))
+			}
+			counts := atOnce(ids*copies, func(i int) *answer {
+				defer clear()
+				return count(i, gateways[i%len(gateways)].deliver(t, push(id(i))))
+			})
+			if counts["200 ok"]+counts["200 duplicate"]+counts["503"] != ids*copies {
+				t.Errorf("round %d: answers %v", round, counts)
+			}
+			counts = atOnce(ids*copies, func(i int) *answer {
+				return count(i, gateways[i%len(gateways)].accept(t, push(id(i))))
+			})
+			if counts["200 ok"]+counts["200 duplicate"] != ids*copies {
+				t.Errorf("round %d: answers of the retries %v", round, counts)
+			}
+			for id, n := range first {
+				if n > 1 {
+					t.Errorf("%s was the first %d times", id, n)
+				}
+			}
+		}
+		if all := gateways[0].waitAllDone(t, "github"); len(all) != ids*rounds+1 {
+			t.Errorf("%d events, want %d", len(all), ids*rounds+1)
+		}
+		for _, ev := range gateways[0].events(t, "") {
+			if got := w.sink.requests(ev.EventID); len(got) != 1 {
+				t.Errorf("%s: %d requests, want 1", ev.EventID, len(got))
+			}
+		}
+	})
+}
+
+// obstruct puts what another session does in the way of a claim: it is about to
+// insert the same event, or holds the only write lock there is. The returned
+// function takes it away.
+func obstruct(t *testing.T, w *world, id string) func() {
+	t.Helper()
+	if w.db.store == "postgres" {
+		tx := holdKey(t, w, id)
+		return func() {
+			if err := tx.Rollback(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	conn, err := w.db.open(t).Conn(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.ExecContext(t.Context(), "BEGIN IMMEDIATE"); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		if _, err := conn.ExecContext(context.Background(), "ROLLBACK"); err != nil {
+			t.Error(err)
+		}
+		_ = conn.Close()
+	}
+}

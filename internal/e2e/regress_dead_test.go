@@ -1,0 +1,63 @@
+package e2e
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Defect class: an event that has failed for good keeps its identity claimed, so
+// that every later delivery of it is answered as a duplicate and thrown away: the
+// sender repeats it, is told that all is well, and it never takes effect. A
+// delivery of a dead event must reopen it, as often as it dies, until the
+// destination was mended; of copies that come together one does.
+func TestDuplicateOfADeadEventReopensIt(t *testing.T) {
+	eachStore(t, func(t *testing.T, db *database) {
+		h := &hostile{answer: says(410, "", "")}
+		h.start(t, false)
+		// With few attempts, so that one which ran out of them is dead too.
+		few := strings.NewReplacer("attempts: 1000", "attempts: 3", "timeout: 2s", "timeout: 5m")
+		w := newWorld(t, db, few.Replace(keySettings))
+		w.env = append(w.env, "HOSTILE="+h.url())
+		g := w.start(t)
+		dead := func(generation, requests int) {
+			t.Helper()
+			detail := g.waitState(t, "play", "e", "dead")
+			if got := len(h.seen("e")); detail.Generation != generation || got != requests {
+				t.Errorf("dead in generation %d after %d requests, want %d after %d", detail.Generation, got, generation, requests)
+			}
+		}
+		reopen := func() {
+			t.Helper()
+			if a := g.expect(t, play("e", ""), "200 duplicate"); !a.Reopened {
+				t.Errorf("answered %s, want it reopened", a.text)
+			}
+		}
+		g.expect(t, play("e", ""), "200 ok")
+		dead(0, 1)
+		reopen() // the destination is as it was
+		dead(1, 2)
+		h.behave(says(500, "", ""))
+		reopen()
+		dead(2, 5) // it had all of its attempts again
+		g.stop(t)
+		g = w.start(t)
+
+		h.behave(holds) // mended, but slow: the event is open while the copies come
+		const copies = 32
+		got := atOnce(copies, func(int) *answer { return g.deliver(t, play("e", "")) })
+		checkAnswers(t, "of copies of a dead event", map[string]int{"200 duplicate": copies}, got)
+		h.heal()
+		if detail := g.waitState(t, "play", "e", "done"); detail.Generation != 3 {
+			t.Errorf("generation %d, want 3: one of the copies reopened it", detail.Generation)
+		}
+		if a := g.expect(t, play("e", ""), "200 duplicate"); a.Reopened {
+			t.Errorf("answered %s, but it was done", a.text)
+		}
+		requests := h.seen("e")
+		oneKey(t, "e", requests)
+		if did := h.did(); len(requests) != 6 || !slices.Equal(did, []string{"e"}) {
+			t.Errorf("%d requests and the effects %q, want 6 and one", len(requests), did)
+		}
+	})
+}

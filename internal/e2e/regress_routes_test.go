@@ -1,0 +1,138 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// What two gateways on one database know: both the source and the destination
+// shared, and only the first one the destination mine.
+const (
+	bothKnow = `
+database: ${DATABASE_URL}
+sources:
+  play: {provider: none, event: {id: "body:id", type: "body:type"}}
+destinations:
+  shared: {url: "${SINK}/shared"}
+%s
+routes:
+  - {name: shared, types: [shared], to: shared}
+%s`
+	mineDestination = `  mine: {url: "${MINE}", timeout: 1s, retry: {attempts: 1000, first: 20ms, max: 50ms}, rate: %s}`
+	mineRoute       = `  - {name: mine, types: [mine], to: mine}`
+)
+
+// writeSettings writes a settings file beside the world's own.
+func (w *world) writeSettings(t testing.TB, name, settings string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(w.dir, name), []byte(settings), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// pruneNow removes all that may be removed, whatever its age.
+func (w *world) pruneNow(t testing.TB, settings string) {
+	t.Helper()
+	w.writeSettings(t, "prune.yaml", settings+"dedupe_window: 1ms\nretention: 1ms\n")
+	if out := w.run(t, "prune", "--config", "prune.yaml"); out.code != 0 {
+		t.Errorf("prune ended with code %d: %s", out.code, out.stderr)
+	}
+}
+
+// startWith starts a gateway with another settings file.
+func (w *world) startWith(t testing.TB, name string) *gateway {
+	t.Helper()
+	g := w.launch(t, "--config", name)
+	g.waitReady(t)
+	return g
+}
+
+// Defect class: work is written as "this event came", and whoever picks it up
+// decides what is to be done. A process with other settings, an older one in the
+// midst of a deployment, finds that it knows of nothing to do and marks the event
+// as done. What is owed must be written with the event, by the process that took
+// it; another one neither drops nor skips, buries or prunes what it does not know.
+func TestProcessWithoutTheRouteDropsNothing(t *testing.T) {
+	t.Parallel()
+	h := &hostile{answer: hangs("")}
+	h.start(t, false)
+	w := newWorld(t, newDatabase(t, "postgres"), "")
+	w.env = append(w.env, "MINE="+h.url())
+	knows := func(rate string) string { return fmt.Sprintf(bothKnow, fmt.Sprintf(mineDestination, rate), mineRoute) }
+	ignorant := fmt.Sprintf(bothKnow, "", "")
+	w.writeSettings(t, "a.yaml", knows("1/h"))
+	w.writeSettings(t, "b.yaml", ignorant)
+	a, b := w.startWith(t, "a.yaml"), w.startWith(t, "b.yaml")
+
+	// One message is under way when A is killed; the rate keeps the others back.
+	owed := []string{"under-way", "waits-1", "waits-2"}
+	a.expect(t, play("under-way", "mine"), "200 ok")
+	a.eventually(t, patience, "the first message is under way", func() bool { return len(h.seen("under-way")) > 0 })
+	a.expect(t, play("waits-1", "mine"), "200 ok")
+	a.expect(t, play("waits-2", "mine"), "200 ok")
+	a.kill(t)
+
+	for i := range 20 {
+		b.expect(t, play(fmt.Sprintf("shared-%d", i), "shared"), "200 ok")
+		b.waitState(t, "play", fmt.Sprintf("shared-%d", i), "done")
+	}
+	for _, id := range owed {
+		if a := b.expect(t, play(id, "mine"), "200 duplicate"); a.Reopened {
+			t.Errorf("%s: answered %s, but it was not dead", id, a.text)
+		}
+	}
+	unroutedIsShown(t, w, b)
+	b.stop(t)
+	b = w.startWith(t, "b.yaml") // what it would look for as it starts
+	b.expect(t, play("after", "shared"), "200 ok")
+	b.waitState(t, "play", "after", "done")
+	w.pruneNow(t, ignorant)
+	var left []string
+	for _, ev := range b.events(t, "") {
+		left = append(left, ev.EventID)
+		detail := b.played(t, ev.EventID)
+		if detail.State != "running" || detail.Body == nil || len(detail.Messages) != 1 || len(detail.Attempts) > 1 {
+			t.Errorf("%s: %s, with a body: %t, messages %+v, attempts %+v", ev.EventID, ev.State, detail.Body != nil, detail.Messages, detail.Attempts)
+		}
+	}
+	slices.Sort(left)
+	if !slices.Equal(left, owed) {
+		t.Fatalf("after pruning there are %q, want what is owed: %q", left, owed)
+	}
+	if n := len(h.seen("waits-1")) + len(h.seen("waits-2")); n != 0 {
+		t.Errorf("%d requests of messages that nobody could send", n)
+	}
+
+	h.heal()
+	w.writeSettings(t, "a.yaml", knows("1000/s"))
+	a = w.startWith(t, "a.yaml")
+	for _, id := range owed {
+		a.waitState(t, "play", id, "done")
+		oneKey(t, id, h.seen(id))
+	}
+	if did := h.did(); !slices.Equal(did, owed) {
+		t.Errorf("effects %q, want %q", did, owed)
+	}
+}
+
+// unroutedIsShown sees that an event which the receiving gateway has no route for
+// is done, says why, and is found by that in the API and on the command line.
+func unroutedIsShown(t *testing.T, w *world, g *gateway) {
+	t.Helper()
+	g.expect(t, play("unrouted", "mine"), "200 ok")
+	detail := g.waitState(t, "play", "unrouted", "done")
+	if detail.Note != "no route" || len(detail.Messages) != 0 {
+		t.Errorf("the event without a route has the note %q and %d messages", detail.Note, len(detail.Messages))
+	}
+	if found := g.events(t, "note=no+route"); len(found) != 1 || found[0].EventID != "unrouted" {
+		t.Errorf("with the note no route there are %+v, want the one event", found)
+	}
+	out := w.run(t, "events", "list", "--config", "b.yaml", "--note", "no route")
+	if out.code != 0 || !strings.Contains(out.stdout, "unrouted") {
+		t.Errorf("events list: code %d: %s%s", out.code, out.stdout, out.stderr)
+	}
+}
