@@ -111,16 +111,16 @@ func answerBatch(u *claimUnit, malformed int) *answer {
 func (in *Inbox) logClaim(claim *driver.Claim, result *claimResult) {
 	level, msg := slog.LevelDebug, "duplicate"
 	switch {
-	case result.RepeatOf != "" && !result.Claimed:
-		level, msg = slog.LevelWarn, "refused: the body was seen before under another event id"
-	case result.RepeatOf != "":
+	case result.reopened:
+		level, msg = slog.LevelInfo, "dead event reopened by a delivery"
+	case result.RepeatOf != "" && result.Claimed:
 		level, msg = slog.LevelWarn, "claimed, though the body was seen before under another event id"
+	case result.RepeatOf != "" && claim.BodyGuard == driver.BodyRefuse:
+		level, msg = slog.LevelWarn, "refused: the body was seen before under another event id"
 	case result.Claimed:
 		msg = "claimed"
 	case result.OtherBody:
 		level, msg = slog.LevelWarn, "duplicate with another body"
-	case result.reopened:
-		level, msg = slog.LevelInfo, "dead event reopened by a delivery"
 	}
 	if level > slog.LevelDebug && in.remarkable.take(time.Now()) > 0 {
 		level = slog.LevelDebug

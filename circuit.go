@@ -15,9 +15,11 @@ const (
 )
 
 // circuit keeps a relay from spending attempts on a destination that fails
-// every time. It is closed while sends succeed now and then; circuitThreshold
+// every time. It is closed while that works now and then; circuitThreshold
 // failures in a row open it, and nothing is sent. After each cooldown one send,
-// the probe, is let through: its success closes the circuit.
+// the probe, is let through: its success closes the circuit. Every second probe
+// takes what was never tried: what fails because of what it is must not keep a
+// destination closed that would take the rest.
 type circuit struct {
 	cooldown time.Duration
 
@@ -26,25 +28,39 @@ type circuit struct {
 	openSince time.Time
 	openUntil time.Time // while open: the next probe
 	probing   bool
+	probes    int // since it opened
 }
+
+// probe says what a send is to the circuit.
+type probe int
+
+const (
+	noProbe probe = iota
+	probeOldest
+	probeUntried
+)
 
 func newCircuit(r Retry) *circuit { return &circuit{cooldown: min(r.First, maxCooldown)} }
 
 // allow returns how many of n sends may begin, and whether they are a probe. If
 // none may, wait says when to ask again; 0 means when a send has ended.
-func (c *circuit) allow(n int, now time.Time) (allowed int, probe bool, wait time.Duration) {
+func (c *circuit) allow(n int, now time.Time) (allowed int, kind probe, wait time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case c.failures < circuitThreshold:
-		return n, false, 0
+		return n, noProbe, 0
 	case c.probing:
-		return 0, false, 0
+		return 0, noProbe, 0
 	case now.Before(c.openUntil):
-		return 0, false, c.openUntil.Sub(now)
+		return 0, noProbe, c.openUntil.Sub(now)
 	}
 	c.probing = true
-	return 1, true, 0
+	c.probes++
+	if c.probes%2 == 0 {
+		return 1, probeUntried, 0
+	}
+	return 1, probeOldest, 0
 }
 
 // dismiss takes back a probe that did not begin.
@@ -52,19 +68,20 @@ func (c *circuit) dismiss() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.probing = false
+	c.probes--
 }
 
-// report tells how a send ended, and returns whether that opened or closed the
-// circuit. The sends that were under way when it opened are reported too.
-func (c *circuit) report(success, probe bool, now time.Time) (opened, closed bool) {
+// report tells whether the destination worked for a send that has ended, and
+// returns whether that opened or closed the circuit. The sends that were under way when it opened are reported too.
+func (c *circuit) report(works, probed bool, now time.Time) (opened, closed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if probe {
+	if probed {
 		c.probing = false
 	}
-	if success {
+	if works {
 		closed = c.failures >= circuitThreshold
-		c.failures = 0
+		c.failures, c.probes = 0, 0
 		return false, closed
 	}
 	c.failures++
@@ -72,7 +89,7 @@ func (c *circuit) report(success, probe bool, now time.Time) (opened, closed boo
 	if opened {
 		c.openSince = now
 	}
-	if opened || probe {
+	if opened || probed {
 		c.openUntil = now.Add(c.cooldown)
 	}
 	return opened, false

@@ -20,7 +20,7 @@ func newCircuitWorld(t *testing.T, r Retry) *circuitWorld {
 
 type allowance struct {
 	N     int
-	Probe bool
+	Probe probe
 	Wait  time.Duration
 }
 
@@ -71,24 +71,25 @@ func TestCircuitLetsOneProbeThrough(t *testing.T) {
 	t.Parallel()
 	w := newCircuitWorld(t, Retry{First: 10 * time.Second})
 	w.fail(circuitThreshold)
-	probe, held := allowance{N: 1, Probe: true}, allowance{}
+	oldest, held := allowance{N: 1, Probe: probeOldest}, allowance{}
+	untried := allowance{N: 1, Probe: probeUntried}
 
 	w.now = w.now.Add(10*time.Second - 1)
 	w.allows(allowance{Wait: 1})
 	w.now = w.now.Add(1)
-	w.allows(probe)
+	w.allows(oldest)
 	w.allows(held) // until the probe has ended
 	w.fail(1)      // one that was under way when the circuit opened is no probe
 	w.allows(held)
 	w.c.dismiss() // there was nothing to send
-	w.allows(probe)
+	w.allows(oldest)
 
 	if opened, closed := w.c.report(false, true, w.now); opened || closed {
 		t.Errorf("a probe that fails opened it: %t, closed it: %t", opened, closed)
 	}
 	w.allows(allowance{Wait: 10 * time.Second})
 	w.now = w.now.Add(10 * time.Second)
-	w.allows(probe)
+	w.allows(untried)
 	if _, closed := w.c.report(true, true, w.now); !closed {
 		t.Error("a probe that succeeds did not close it")
 	}

@@ -39,9 +39,9 @@ func TestOneBadOutcomeCostsNoOther(t *testing.T) {
 	ids := []string{"0", "1", "2", "3", "4", "5", "6"}
 	for place := range len(ids) + 1 {
 		want := slices.Insert(slices.Clone(ids), place, "bad")
-		var batch []driver.Completion
+		var batch []ending
 		for _, id := range want {
-			batch = append(batch, driver.Completion{ID: id})
+			batch = append(batch, ending{driver.Completion{ID: id}, slog.New(slog.DiscardHandler)})
 		}
 		dest, err := newDestination(Destination{Name: "app", URL: "http://localhost/"})
 		if err != nil {
@@ -97,11 +97,49 @@ func TestOutcomesAreRecordedAfterAStall(t *testing.T) {
 				}
 				store := &stalledStore{until: time.Now().Add(tt.stall)}
 				r := newRelay(store, slog.New(slog.DiscardHandler), dest, send.New(nil))
-				r.complete(ctx, []driver.Completion{{ID: "1"}})
+				r.complete(ctx, []ending{{driver.Completion{ID: "1"}, r.log}})
 				if store.recorded != tt.want {
 					t.Errorf("%d outcomes recorded, want %d", store.recorded, tt.want)
 				}
 			})
 		})
+	}
+}
+
+// releasingStore notes what is given back.
+type releasingStore struct {
+	driver.Store
+	leases []driver.MessageLease
+}
+
+func (s *releasingStore) Release(_ context.Context, p *driver.ReleaseParams) error {
+	s.leases = append(s.leases, p.Leases...)
+	return nil
+}
+
+// An attempt that our own stop cuts off counts, because it may have arrived; but
+// the last one is taken back, or stopping would make messages dead.
+func TestInterruptedAttempts(t *testing.T) {
+	t.Parallel()
+	dest, err := newDestination(Destination{Name: "app", URL: "http://localhost/", Retry: Retry{Attempts: 3}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for attempt, want := range map[int]driver.MessageOutcome{1: driver.MessageRetry, 2: driver.MessageRetry, 3: 0} {
+		store := &releasingStore{}
+		r := newRelay(store, slog.New(slog.DiscardHandler), dest, send.New(nil))
+		done := r.attemptSafely(ctx, &driver.Message{ID: "msg_1", Token: 7, Attempt: attempt}, false)
+		if done.Outcome != want {
+			t.Errorf("attempt %d: outcome %d, want %d", attempt, done.Outcome, want)
+		}
+		var leases []driver.MessageLease
+		if want == 0 {
+			leases = []driver.MessageLease{{ID: "msg_1", Token: 7}}
+		}
+		if diff := cmp.Diff(leases, store.leases); diff != "" {
+			t.Errorf("attempt %d: given back (-want +got):\n%s", attempt, diff)
+		}
 	}
 }

@@ -173,12 +173,6 @@ const (
 	ConsumeSQL    Consume = "sql"    // an application takes them with SQL
 )
 
-// Rate is a number of things in a time. The zero value means no limit.
-type Rate struct {
-	Count int
-	Per   time.Duration
-}
-
 // Destination is an HTTP endpoint that messages are sent to.
 type Destination struct {
 	Name string

@@ -93,6 +93,9 @@ func (c *deliveryCounts) flush(ctx context.Context) error {
 		}
 		counts = counts[len(chunk):]
 	}
+	if len(pending) > 0 {
+		c.log.Debug("delivery counts written", slog.Int("events", len(pending)))
+	}
 	return nil
 }
 

@@ -1,10 +1,71 @@
 package hookonce
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"net/netip"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
+
+// Rate is a number of things in a time. The zero value means no limit, or the
+// default where one is named.
+type Rate struct {
+	Count int
+	Per   time.Duration
+}
+
+// DefaultReplayRate is the pace of replays of many. What is replayed is due at
+// once, and so before what arrives later: unpaced, a large replay would hold up
+// live traffic until all of it is sent.
+var DefaultReplayRate = Rate{Count: 100, Per: time.Second}
+
+// Unpaced is a rate that holds nothing up.
+var Unpaced = Rate{Count: maxRate, Per: time.Second}
+
+// maxRate bounds the number in a rate.
+const maxRate = 1_000_000_000
+
+// ParseRate reads a rate as the settings have it: 100/s, 6000/m or 1/h. The error
+// says what would be right, and does not quote s.
+func ParseRate(s string) (Rate, error) {
+	number, unit, _ := strings.Cut(s, "/")
+	per := map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour}[strings.TrimSpace(unit)]
+	count, err := strconv.Atoi(strings.TrimSpace(number))
+	switch {
+	case err != nil || per == 0:
+		return Rate{}, errors.New("is no rate; write it as 100/s, 6000/m or 1/h")
+	case count < 1 || count > maxRate:
+		return Rate{}, fmt.Errorf("must be from 1 to %d in a time; leave it out for no limit", maxRate)
+	}
+	return Rate{Count: count, Per: per}, nil
+}
+
+// ParsePace reads the pace of a replay of many: as ParseRate does, or "none" for
+// Unpaced, or "" for the zero Rate.
+func ParsePace(s string) (Rate, error) {
+	switch s {
+	case "":
+		return Rate{}, nil
+	case "none":
+		return Unpaced, nil
+	}
+	rate, err := ParseRate(s)
+	if err != nil {
+		return Rate{}, errors.New("is no pace; write it as 100/s, 6000/m or 1/h, or as none")
+	}
+	return rate, nil
+}
+
+func (r Rate) check() error {
+	if r.Count < 0 || r.Count > 0 && r.Per <= 0 {
+		return errors.New("rate: the count must not be negative, and its time must be positive")
+	}
+	return nil
+}
 
 // bucket is a token bucket: Count tokens at most, refilled evenly over Per.
 // The zero Rate lets everything pass.
@@ -16,35 +77,57 @@ type bucket struct {
 	last   time.Time
 }
 
+// newPace returns a bucket that spaces things evenly: it never holds more than is
+// due in a tenth of a second, or one.
+func newPace(r Rate) *bucket {
+	const slice = time.Second / 10
+	if n := int(float64(r.Count) * float64(slice) / float64(r.Per)); n > 1 {
+		return newBucket(Rate{Count: n, Per: slice})
+	}
+	return newBucket(Rate{Count: 1, Per: r.Per / time.Duration(r.Count)})
+}
+
 func newBucket(r Rate) *bucket { return &bucket{rate: r, tokens: float64(r.Count)} }
 
 // take takes one token, or returns how long it takes until there is one.
 func (b *bucket) take(now time.Time) (wait time.Duration) {
-	if b.rate.Count <= 0 {
-		return 0
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.refill(now)
-	if b.tokens >= 1 {
-		b.tokens--
-		return 0
-	}
-	perToken := float64(b.rate.Per) / float64(b.rate.Count)
-	return max(time.Duration((1-b.tokens)*perToken), 1)
+	_, wait = b.takeUpTo(1, now)
+	return wait
 }
 
-// takeUpTo takes as many of n tokens as there are.
-func (b *bucket) takeUpTo(n int, now time.Time) int {
+// takeUpTo takes as many of n tokens as there are, or returns how long it takes
+// until there is one.
+func (b *bucket) takeUpTo(n int, now time.Time) (got int, wait time.Duration) {
 	if b.rate.Count <= 0 {
-		return n
+		return n, 0
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.refill(now)
-	got := min(n, int(b.tokens))
+	if b.tokens < 1 {
+		perToken := float64(b.rate.Per) / float64(b.rate.Count)
+		return 0, max(time.Duration((1-b.tokens)*perToken), 1)
+	}
+	got = min(n, int(b.tokens))
 	b.tokens -= float64(got)
-	return got
+	return got, 0
+}
+
+// await takes up to n tokens, and waits until there is one.
+func (b *bucket) await(ctx context.Context, n int) (int, error) {
+	for {
+		got, wait := b.takeUpTo(n, time.Now())
+		if wait == 0 {
+			return got, ctx.Err()
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return 0, ctx.Err()
+		}
+	}
 }
 
 // giveBack returns tokens that were not used.

@@ -27,11 +27,11 @@ func TestBucket(t *testing.T) {
 			t.Fatalf("take after the wait it asked for: wait %s, want none", wait)
 		}
 		time.Sleep(time.Hour)
-		if got := b.takeUpTo(100, time.Now()); got != 2 {
+		if got, _ := b.takeUpTo(100, time.Now()); got != 2 {
 			t.Fatalf("takeUpTo(100) after an hour = %d, want 2: a bucket holds no more than Count", got)
 		}
 		b.giveBack(5)
-		if got := b.takeUpTo(100, time.Now()); got != 2 {
+		if got, _ := b.takeUpTo(100, time.Now()); got != 2 {
 			t.Fatalf("takeUpTo(100) after giving 5 back = %d, want 2", got)
 		}
 	})

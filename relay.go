@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"sync"
 	"time"
 
@@ -85,7 +86,13 @@ type relay struct {
 	woken    chan struct{}
 	slots    chan struct{} // one for each send under way
 	sending  sync.WaitGroup
-	finished chan driver.Completion
+	finished chan ending
+}
+
+// ending is how an attempt ended, and the log of its message.
+type ending struct {
+	driver.Completion
+	log *slog.Logger
 }
 
 func newRelay(store driver.Store, log *slog.Logger, dest *destination, sender *send.Sender) *relay {
@@ -97,7 +104,7 @@ func newRelay(store driver.Store, log *slog.Logger, dest *destination, sender *s
 		circuit:  newCircuit(dest.Retry),
 		woken:    make(chan struct{}, 1),
 		slots:    make(chan struct{}, dest.Concurrency),
-		finished: make(chan driver.Completion, dest.Concurrency),
+		finished: make(chan ending, dest.Concurrency),
 	}
 }
 
@@ -109,19 +116,19 @@ func (r *relay) wake() {
 	}
 }
 
-// run leases and sends until ctx ends, then gives what is under way a while to
-// finish. Every lease it took is completed or, at worst, runs out.
-func (r *relay) run(ctx context.Context) {
-	// Sends outlive ctx, by drainTimeout at most.
+// run leases and sends until ctx ends, then finishes what is under way: as long
+// as that takes, or once whole, the context of all relays, has ended, for
+// drainTimeout. Every lease it took is completed or, at worst, runs out.
+func (r *relay) run(ctx, whole context.Context) {
 	sendCtx, stopSending := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopSending()
+	draining := context.AfterFunc(whole, func() { time.AfterFunc(drainTimeout, stopSending) })
+	defer draining()
 	var completing sync.WaitGroup
-	completing.Go(func() { r.completeAll(ctx) })
+	completing.Go(func() { r.completeAll(whole) })
 
 	r.loop(ctx, sendCtx)
 
-	timer := time.AfterFunc(drainTimeout, stopSending)
-	defer timer.Stop()
 	r.sending.Wait()
 	close(r.finished)
 	completing.Wait()
@@ -157,12 +164,15 @@ func (r *relay) step(ctx, sendCtx context.Context) (next time.Duration, err erro
 		return 0, nil
 	}
 	<-r.slots
-	want, probe, wait := r.circuit.allow(cap(r.slots)-len(r.slots), time.Now())
+	want, kind, wait := r.circuit.allow(cap(r.slots)-len(r.slots), time.Now())
 	if want == 0 {
 		return soonest(wait), nil
 	}
-	messages, next, err := r.leaseWithinRate(ctx, want)
-	if probe && len(messages) == 0 {
+	messages, next, err := r.leaseWithinRate(ctx, want, kind == probeUntried)
+	if kind == probeUntried && len(messages) == 0 && err == nil {
+		messages, next, err = r.leaseWithinRate(ctx, want, false) // all that is due was tried
+	}
+	if kind != noProbe && len(messages) == 0 {
 		r.circuit.dismiss()
 	}
 	if err != nil {
@@ -175,7 +185,9 @@ func (r *relay) step(ctx, sendCtx context.Context) (next time.Duration, err erro
 		r.slots <- struct{}{}
 		r.sending.Go(func() {
 			defer func() { <-r.slots }()
-			r.finished <- r.attemptSafely(sendCtx, &messages[i], probe)
+			if done := r.attemptSafely(sendCtx, &messages[i], kind != noProbe); done.Outcome != 0 {
+				r.finished <- ending{done, r.logOf(&messages[i])}
+			}
 		})
 	}
 	return next, nil
@@ -191,26 +203,38 @@ func soonest(wait time.Duration) time.Duration {
 
 // leaseWithinRate leases up to want messages, as far as the rate allows, and
 // returns when to come again.
-func (r *relay) leaseWithinRate(ctx context.Context, want int) ([]driver.Message, time.Duration, error) {
-	allowed := r.dest.rate.takeUpTo(want, time.Now())
+func (r *relay) leaseWithinRate(ctx context.Context, want int, untried bool) ([]driver.Message, time.Duration, error) {
+	allowed, wait := r.dest.rate.takeUpTo(want, time.Now())
 	if allowed == 0 {
-		return nil, pollInterval, nil // the rate is used up
+		return nil, soonest(wait), nil // the rate is used up
 	}
-	leased, err := r.lease(ctx, allowed)
+	leased, err := r.lease(ctx, allowed, untried)
 	if err != nil {
 		r.dest.rate.giveBack(allowed)
 		return nil, 0, err
 	}
 	r.dest.rate.giveBack(allowed - len(leased.Messages))
-	for i := range leased.Buried {
-		m := &leased.Buried[i]
-		r.logOf(m).Error("dead: its attempts are used up")
-	}
+	r.logLeased(leased)
 	next := pollInterval
 	if len(leased.Messages) == want {
 		next = 0
 	}
 	return leased.Messages, next, nil
+}
+
+func (r *relay) logLeased(leased *driver.Leased) {
+	for i := range leased.Buried {
+		r.logOf(&leased.Buried[i]).Error("dead: its attempts are used up")
+	}
+	expired := 0
+	for i := range leased.Messages {
+		if leased.Messages[i].Expired {
+			expired++
+		}
+	}
+	if expired > 0 {
+		r.log.Warn("leases had run out: their messages are sent again", slog.Int("messages", expired))
+	}
 }
 
 func (r *relay) logOf(m *driver.Message) *slog.Logger {
@@ -220,7 +244,7 @@ func (r *relay) logOf(m *driver.Message) *slog.Logger {
 
 // lease does not end with ctx: a lease that was committed and not heard of
 // would cost its message an attempt and the time until it runs out.
-func (r *relay) lease(ctx context.Context, n int) (*driver.Leased, error) {
+func (r *relay) lease(ctx context.Context, n int, untried bool) (*driver.Leased, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), relayTimeout)
 	defer cancel()
 	return r.store.Lease(ctx, &driver.LeaseParams{
@@ -228,6 +252,7 @@ func (r *relay) lease(ctx context.Context, n int) (*driver.Leased, error) {
 		Limit:       n,
 		For:         r.dest.Timeout + leaseMargin,
 		MaxAttempts: r.dest.Retry.Attempts,
+		Untried:     untried,
 	})
 }
 
@@ -245,21 +270,24 @@ func (r *relay) giveBack(ctx context.Context, messages []driver.Message) error {
 	return r.store.Release(ctx, &driver.ReleaseParams{Leases: leases})
 }
 
-// attemptSafely makes a panic a failed attempt, and tells the circuit.
-func (r *relay) attemptSafely(ctx context.Context, m *driver.Message, probe bool) (done driver.Completion) {
+// attemptSafely makes a panic a failed attempt, and tells the circuit. Without an
+// outcome there is nothing to record.
+func (r *relay) attemptSafely(ctx context.Context, m *driver.Message, probed bool) (done driver.Completion) {
+	works := false
 	defer func() {
 		if v := recover(); v != nil {
 			r.logOf(m).Error("panic while sending", slog.Any("error", panicError(v)))
 			done = driver.Completion{ID: m.ID, Token: m.Token, Error: "an internal error occurred; the log says more"}
 			r.retryOrBury(&done, m, 0)
 		}
-		r.tellCircuit(done.Outcome == driver.MessageSent, probe)
+		r.tellCircuit(works, probed)
 	}()
-	return r.attempt(ctx, m)
+	done, works = r.attempt(ctx, m)
+	return done
 }
 
-func (r *relay) tellCircuit(success, probe bool) {
-	opened, closed := r.circuit.report(success, probe, time.Now())
+func (r *relay) tellCircuit(works, probed bool) {
+	opened, closed := r.circuit.report(works, probed, time.Now())
 	switch {
 	case opened:
 		r.log.Warn("the destination failed too often in a row: it is left alone, and tried with one message at a time",
@@ -269,12 +297,13 @@ func (r *relay) tellCircuit(success, probe bool) {
 	}
 }
 
-// attempt sends m once and says what came of it.
-func (r *relay) attempt(ctx context.Context, m *driver.Message) driver.Completion {
-	done := driver.Completion{ID: m.ID, Token: m.Token}
+// attempt sends m once and says what came of it, and whether the destination
+// works.
+func (r *relay) attempt(ctx context.Context, m *driver.Message) (done driver.Completion, works bool) {
+	done = driver.Completion{ID: m.ID, Token: m.Token}
 	log := r.logOf(m)
 	if m.Expired {
-		log.Info("sending again what was being sent when its lease ran out")
+		log.Debug("sending again what was being sent when its lease ran out")
 	}
 	header, err := parseHeader(m.Headers)
 	if err != nil {
@@ -291,12 +320,16 @@ func (r *relay) attempt(ctx context.Context, m *driver.Message) driver.Completio
 	case result.Err == nil:
 		done.Outcome = driver.MessageSent
 		log.Debug("sent", slog.Int("status", result.StatusCode))
-		return done
+		return done, true
 	case result.Permanent:
 		done.Outcome, done.Error = driver.MessageDead, describeFailure(&result)
 	case ctx.Err() != nil && errors.Is(result.Err, context.Canceled):
-		// Cut off by our own stop: it may have arrived, so it counts, and it
-		// goes out again under the same id without waiting.
+		// Cut off by our own stop: it goes out again under the same id without
+		// waiting. It may have arrived, so it counts, unless that would make it
+		// dead.
+		if m.Attempt >= r.dest.Retry.Attempts {
+			return r.takeBack(ctx, m), true
+		}
 		done.Outcome, done.Error = driver.MessageRetry, "interrupted: this process was stopped"
 	default:
 		done.Error = describeFailure(&result)
@@ -308,7 +341,26 @@ func (r *relay) attempt(ctx context.Context, m *driver.Message) driver.Completio
 	}
 	log.Log(ctx, level, msg, slog.Int("status", result.StatusCode), slog.Any("error", result.Err),
 		slog.String("retry_in", done.RetryIn.String()))
-	return done
+	return done, concernsMessage(result.StatusCode)
+}
+
+// takeBack gives the lease of m back; its attempt is not counted.
+func (r *relay) takeBack(ctx context.Context, m *driver.Message) (none driver.Completion) {
+	if err := r.giveBack(ctx, []driver.Message{*m}); err != nil {
+		r.logOf(m).Warn("an interrupted attempt was not taken back", slog.Any("error", err))
+	}
+	return none
+}
+
+// concernsMessage reports whether a status refuses the message, and not the way
+// to the destination: then that works, and its circuit is none of its business.
+func concernsMessage(status int) bool {
+	switch status {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusRequestTimeout,
+		http.StatusTooEarly, http.StatusTooManyRequests:
+		return false
+	}
+	return 400 <= status && status <= 499
 }
 
 // retryOrBury decides on a failed attempt.
@@ -334,7 +386,7 @@ func describeFailure(r *send.Result) string {
 // statement.
 func (r *relay) completeAll(ctx context.Context) {
 	for first := range r.finished {
-		batch := []driver.Completion{first}
+		batch := []ending{first}
 		for len(batch) < cap(r.finished)+1 {
 			select {
 			case next, ok := <-r.finished:
@@ -356,12 +408,12 @@ func (r *relay) completeAll(ctx context.Context) {
 // complete records outcomes, and tries again while their leases may hold:
 // completing twice is harmless, forgetting costs another send. Once the relay is
 // to stop it tries for leaseMargin only.
-func (r *relay) complete(ctx context.Context, batch []driver.Completion) {
+func (r *relay) complete(ctx context.Context, batch []ending) {
 	began := time.Now()
 	for {
 		held, err := r.tryComplete(context.WithoutCancel(ctx), batch)
 		if err == nil {
-			r.logFenced(batch, held)
+			logFenced(batch, held)
 			return
 		}
 		if half := len(batch) / 2; half > 0 && splits(err) {
@@ -380,18 +432,22 @@ func (r *relay) complete(ctx context.Context, batch []driver.Completion) {
 	}
 }
 
-func (r *relay) tryComplete(ctx context.Context, batch []driver.Completion) ([]bool, error) {
+func (r *relay) tryComplete(ctx context.Context, batch []ending) ([]bool, error) {
+	p := &driver.CompleteParams{}
+	for i := range batch {
+		p.Completions = append(p.Completions, batch[i].Completion)
+	}
 	ctx, cancel := context.WithTimeout(ctx, leaseMargin)
 	defer cancel()
-	return r.store.Complete(ctx, &driver.CompleteParams{Completions: batch})
+	return r.store.Complete(ctx, p)
 }
 
 // logFenced tells of outcomes that came after their lease was lost. After an
 // unknown commit that may be our own first try.
-func (r *relay) logFenced(batch []driver.Completion, held []bool) {
+func logFenced(batch []ending, held []bool) {
 	for i, ok := range held {
 		if !ok {
-			r.log.Warn("the lease was lost before the outcome was recorded", slog.String("message_id", batch[i].ID))
+			batch[i].log.Warn("the lease was lost before the outcome was recorded")
 		}
 	}
 }

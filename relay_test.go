@@ -306,3 +306,76 @@ func TestCircuitClosesWhenTheDestinationIsBack(t *testing.T) {
 		t.Errorf("the log tells (-want +got):\n%s", diff)
 	}
 }
+
+// picky answers by body: 200, or the status that the body names.
+func picky(t *testing.T) *sink {
+	s := &sink{}
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			panic(http.ErrAbortHandler)
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.requests = append(s.requests, received{ID: r.Header.Get("webhook-id"), Body: string(body)})
+		status := http.StatusOK
+		_, _ = fmt.Sscanf(string(body), `{"refuse":%d}`, &status)
+		w.WriteHeader(status)
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+// Messages that fail for what they are do not keep the others from being sent:
+// those that are refused leave the circuit closed, and behind those that break the
+// destination an open one lets through what it has not tried yet.
+func TestBadMessagesHoldUpNoOthers(t *testing.T) {
+	t.Parallel()
+	const bad = 60
+	for status, most := range map[int]int{
+		400: bad + 1, // each once, in the order they came
+		500: 12,      // those that open the circuit, and two probes
+	} {
+		t.Run(fmt.Sprint(status), func(t *testing.T) {
+			t.Parallel()
+			store, s := openStore(t), picky(t)
+			in := newInbox(t, store, func(c *hookonce.Config) {
+				c.Destinations = []hookonce.Destination{{
+					Name: "app", URL: s.URL, AllowPrivate: true, Concurrency: 1,
+					Retry: hookonce.Retry{Attempts: 20, First: 20 * time.Millisecond, Max: time.Hour},
+				}}
+				c.Routes = []hookonce.Route{{Name: "all", To: "app"}}
+			})
+			for i := range bad {
+				deliver(in, delivery(fmt.Sprint(i), fmt.Sprintf(`{"refuse":%d}`, status)))
+			}
+			deliver(in, delivery("good", "{}"))
+			run(t, in)
+			settled(t, store, "good", driver.StateDone)
+			place := slices.IndexFunc(s.got(), func(r received) bool { return r.Body == "{}" }) + 1
+			if status == 500 && place > most {
+				t.Errorf("the good message was the %dth to be sent, want it among the first %d", place, most)
+			}
+			if open := in.Destinations()[0].Circuit.Open; status == 400 && open {
+				t.Error("refused messages opened the circuit")
+			}
+		})
+	}
+}
+
+func TestRateIsKeptBelowASecond(t *testing.T) {
+	t.Parallel()
+	store, s := openStore(t), newSink(t)
+	in := newInbox(t, store, func(c *hookonce.Config) {
+		c.Destinations = []hookonce.Destination{{
+			Name: "app", URL: s.URL, AllowPrivate: true, Rate: hookonce.Rate{Count: 1, Per: time.Millisecond},
+		}}
+		c.Routes = []hookonce.Route{{Name: "all", To: "app"}}
+	})
+	const events = 90 // at one each poll they would take longer than the test waits
+	for i := range events {
+		deliver(in, delivery(fmt.Sprint(i), "{}"))
+	}
+	run(t, in)
+	waitFor(t, func() bool { return len(s.got()) == events })
+}

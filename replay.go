@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -93,14 +92,16 @@ func (in *Inbox) owedNow(detail *driver.EventDetail) ([]driver.NewMessage, error
 
 // DeadLetters selects dead letters, for ReplayDead and Discard.
 type DeadLetters struct {
-	// Filter selects them; State, Limit and After of it are not looked at.
+	// Filter selects them; State and Limit of it are not looked at. After says
+	// where to go on after a call that did not come to the end, see Worked.Next.
 	Filter driver.MessageFilter
 	// EventIDs and MessageIDs, if there are any, narrow them to those of these
 	// events and these messages; Filter.Source says of which source the events
-	// are.
+	// are. Filter.After is not looked at then.
 	EventIDs   []string
 	MessageIDs []string
-	// Rate bounds how many are worked on in a time; the zero value does not.
+	// Rate bounds how many are worked on in a time, evenly spaced. Defaults to
+	// DefaultReplayRate for ReplayDead, and to Unpaced for Discard.
 	Rate Rate
 }
 
@@ -111,17 +112,26 @@ type Worked struct {
 	// another session had locked them. An id of which nothing is dead counts
 	// as one.
 	Passed int
+	// Next is where to go on: zero when all were worked on, or there were ids.
+	Next driver.MessageCursor
+}
+
+func (w *Worked) add(more *Worked) {
+	w.Done, w.Passed, w.Next = w.Done+more.Done, w.Passed+more.Passed, more.Next
 }
 
 // ReplayDead makes dead letters due again, under the ids they had, with a new
 // generation and full attempts. They are worked on in chunks, each in one
 // transaction, newest events first, until all that were dead at the beginning
-// are done or ctx ends: then the error is that of ctx, Worked tells how far it
-// came, and calling it again goes on.
+// are done or ctx ends: then the error is that of ctx, and Worked tells how far
+// it came and where to go on. Going on there, and not from the beginning, keeps
+// those that are dead again from being replayed before the rest.
 func (in *Inbox) ReplayDead(ctx context.Context, which *DeadLetters) (Worked, error) {
-	worked, err := in.workOn(ctx, which, in.store.ReplayDead)
-	in.log.Info("dead letters replayed", slog.Int("replayed", worked.Done), slog.Int("passed", worked.Passed))
-	in.wakeAllRelays()
+	worked, err := in.workOn(ctx, which, DefaultReplayRate, in.store.ReplayDead)
+	if worked.Done+worked.Passed > 0 {
+		in.log.Info("dead letters replayed", slog.Int("replayed", worked.Done), slog.Int("passed", worked.Passed))
+		in.wakeAllRelays()
+	}
 	if err != nil {
 		return worked, fmt.Errorf("hookonce: replay dead letters: %w", err)
 	}
@@ -132,8 +142,10 @@ func (in *Inbox) ReplayDead(ctx context.Context, which *DeadLetters) (Worked, er
 // driver.NoteDiscarded, and their identities stay claimed. It works as
 // ReplayDead does.
 func (in *Inbox) Discard(ctx context.Context, which *DeadLetters) (Worked, error) {
-	worked, err := in.workOn(ctx, which, in.store.Discard)
-	in.log.Info("dead letters discarded", slog.Int("discarded", worked.Done), slog.Int("passed", worked.Passed))
+	worked, err := in.workOn(ctx, which, Unpaced, in.store.Discard)
+	if worked.Done+worked.Passed > 0 {
+		in.log.Info("dead letters discarded", slog.Int("discarded", worked.Done), slog.Int("passed", worked.Passed))
+	}
 	if err != nil {
 		return worked, fmt.Errorf("hookonce: discard dead letters: %w", err)
 	}
@@ -142,11 +154,14 @@ func (in *Inbox) Discard(ctx context.Context, which *DeadLetters) (Worked, error
 
 type workOnLetters func(context.Context, *driver.DeadLetterParams) ([]bool, error)
 
-func (in *Inbox) workOn(ctx context.Context, which *DeadLetters, work workOnLetters) (Worked, error) {
+func (in *Inbox) workOn(ctx context.Context, which *DeadLetters, rate Rate, work workOnLetters) (Worked, error) {
 	if err := which.Rate.check(); err != nil {
 		return Worked{}, err
 	}
-	pace := newBucket(which.Rate)
+	if which.Rate.Count > 0 {
+		rate = which.Rate
+	}
+	pace := newPace(rate)
 	if len(which.EventIDs) == 0 && len(which.MessageIDs) == 0 {
 		return in.workOnFiltered(ctx, which.Filter, pace, work)
 	}
@@ -156,7 +171,8 @@ func (in *Inbox) workOn(ctx context.Context, which *DeadLetters, work workOnLett
 		if err == nil && worked == (Worked{}) {
 			worked.Passed = 1
 		}
-		all.Done, all.Passed = all.Done+worked.Done, all.Passed+worked.Passed
+		worked.Next = driver.MessageCursor{}
+		all.add(&worked)
 		if err != nil {
 			return all, err
 		}
@@ -169,73 +185,65 @@ func (d *DeadLetters) filters() []driver.MessageFilter {
 	var all []driver.MessageFilter
 	for _, id := range d.EventIDs {
 		one := d.Filter
-		one.EventID = id
+		one.EventID, one.After = id, driver.MessageCursor{}
 		all = append(all, one)
 	}
 	for _, id := range d.MessageIDs {
 		one := d.Filter
-		one.MessageID = id
+		one.MessageID, one.After = id, driver.MessageCursor{}
 		all = append(all, one)
 	}
 	return all
 }
 
-// workOnFiltered goes through the listing once. A letter that is dead again
-// after its replay lies behind.
+// workOnFiltered goes through the listing once, from filter.After on. A letter
+// that is dead again after its replay lies behind.
 func (in *Inbox) workOnFiltered(ctx context.Context, filter driver.MessageFilter, pace *bucket, work workOnLetters) (Worked, error) {
-	var worked Worked
-	filter.After = driver.MessageCursor{}
+	worked := Worked{Next: filter.After}
 	for {
-		var err error
-		if filter.Limit, err = pace.await(ctx, driver.MaxLimit); err != nil {
-			return worked, err
-		}
-		page, err := in.store.DeadLetters(ctx, &filter)
+		chunk, err := in.workOnChunk(ctx, &filter, pace, work)
 		if err != nil {
 			return worked, err
 		}
-		pace.giveBack(filter.Limit - len(page.DeadLetters))
-		letters := make([]driver.DeadLetterRef, len(page.DeadLetters))
-		for i := range letters {
-			letters[i] = driver.DeadLetterRef{Key: page.DeadLetters[i].Key, MessageID: page.DeadLetters[i].MessageID}
-		}
-		if len(letters) > 0 {
-			done, err := work(ctx, &driver.DeadLetterParams{Letters: letters})
-			if err != nil {
-				return worked, err
-			}
-			for _, ok := range done {
-				if ok {
-					worked.Done++
-				} else {
-					worked.Passed++
-				}
-			}
-		}
-		if filter.After = page.Next; filter.After.IsZero() {
+		worked.add(&chunk)
+		if filter.After = worked.Next; filter.After.IsZero() {
 			return worked, nil
 		}
 	}
 }
 
-// await takes up to n tokens, and waits until there is one.
-func (b *bucket) await(ctx context.Context, n int) (int, error) {
-	for {
-		if got := b.takeUpTo(n, time.Now()); got > 0 {
-			return got, nil
-		}
-		if wait := b.take(time.Now()); wait > 0 {
-			timer := time.NewTimer(wait)
-			select {
-			case <-timer.C:
-			case <-ctx.Done():
-				timer.Stop()
-				return 0, ctx.Err()
-			}
-			continue
-		}
-		return 1, nil
+// workOnChunk works on the first letters behind filter.After: as many as the pace
+// allows, and at most a page.
+func (in *Inbox) workOnChunk(ctx context.Context, filter *driver.MessageFilter, pace *bucket, work workOnLetters) (Worked, error) {
+	var err error
+	if filter.Limit, err = pace.await(ctx, driver.MaxLimit); err != nil {
+		return Worked{}, err
 	}
+	page, err := in.store.DeadLetters(ctx, filter)
+	if err != nil {
+		return Worked{}, err
+	}
+	pace.giveBack(filter.Limit - len(page.DeadLetters))
+	if len(page.DeadLetters) == 0 {
+		return Worked{}, nil
+	}
+	letters := make([]driver.DeadLetterRef, len(page.DeadLetters))
+	for i := range letters {
+		letters[i] = driver.DeadLetterRef{Key: page.DeadLetters[i].Key, MessageID: page.DeadLetters[i].MessageID}
+	}
+	done, err := work(ctx, &driver.DeadLetterParams{Letters: letters})
+	if err != nil {
+		return Worked{}, err
+	}
+	worked := Worked{Next: page.Next}
+	for _, ok := range done {
+		if ok {
+			worked.Done++
+		} else {
+			worked.Passed++
+		}
+	}
+	return worked, nil
 }
 
 // RetryMessage makes a pending message due at once, and a dead or skipped one
@@ -246,7 +254,12 @@ func (in *Inbox) RetryMessage(ctx context.Context, id string) error {
 	if err := in.store.RetryMessage(ctx, &driver.RetryMessageParams{ID: id}); err != nil {
 		return fmt.Errorf("hookonce: retry message %q: %w", id, err)
 	}
-	in.log.Info("message retried", slog.String("message_id", id))
+	log := in.log.With(slog.String("message_id", id))
+	if page, err := in.store.Messages(ctx, &driver.MessageFilter{MessageID: id}); err == nil && len(page.Messages) == 1 {
+		m := &page.Messages[0]
+		log = log.With(slog.String("source", m.Source), slog.String("event_id", m.EventID))
+	}
+	log.Info("message retried")
 	in.wakeAllRelays()
 	return nil
 }

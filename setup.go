@@ -53,12 +53,18 @@ func (in *Inbox) newSetup(cfg *Config, before *setup) (*setup, error) {
 }
 
 func (in *Inbox) relayFor(dest *destination, before *setup) *relay {
-	if before != nil {
-		if old := before.relays[dest.Name]; old != nil && old.dest.Destination == dest.Destination {
-			return old
-		}
+	r := newRelay(in.store, in.log, dest, in.sender)
+	if before == nil || before.relays[dest.Name] == nil {
+		return r
 	}
-	return newRelay(in.store, in.log, dest, in.sender)
+	old := before.relays[dest.Name]
+	switch {
+	case old.dest.Destination == dest.Destination:
+		return old
+	case old.dest.URL == dest.URL && old.circuit.cooldown == r.circuit.cooldown:
+		r.circuit = old.circuit // what was found out about the URL is still true
+	}
+	return r
 }
 
 func (s *setup) addRoutes(routes []Route) []error {
@@ -114,7 +120,7 @@ func (rr *runningRelays) change(before, after map[string]*relay) {
 		rr.stops[r] = stop
 		rr.wg.Go(func() {
 			defer stop()
-			r.run(ctx)
+			r.run(ctx, rr.ctx)
 		})
 	}
 }

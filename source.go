@@ -230,13 +230,6 @@ func (a *Ack) check() error {
 	return nil
 }
 
-func (r Rate) check() error {
-	if r.Count < 0 || r.Count > 0 && r.Per <= 0 {
-		return errors.New("rate: the count must not be negative, and its time must be positive")
-	}
-	return nil
-}
-
 func (s *source) unsigned() bool { return s.Provider == provider.None }
 
 // activeKeys returns the keys of the secrets that are active for r.

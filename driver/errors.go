@@ -41,6 +41,10 @@ var (
 	// that its replay must say whether it is as new or under the same id.
 	ErrModeNeeded = errors.New("a replay of what was done must say whether it is as new or under the same id")
 
+	// ErrRequestReused means that a request id was used before for a replay of
+	// the event in another mode.
+	ErrRequestReused = errors.New("the request id was used for a replay in another mode")
+
 	// ErrBodyPruned means that the body is past its retention.
 	ErrBodyPruned = errors.New("the body is past its retention")
 

@@ -31,6 +31,14 @@ const (
 	NoteReplacedByNew = "replayed as new"
 )
 
+// What is recorded of an attempt that nobody completed.
+const (
+	// ErrorLeaseRanOut: the message was due again, with attempts left.
+	ErrorLeaseRanOut = "the lease ran out before an outcome was recorded"
+	// ErrorLastLeaseRanOut: it was the last attempt, so the message is dead.
+	ErrorLastLeaseRanOut = "the lease of the last attempt ran out before an outcome was recorded"
+)
+
 // EventStates lists the states of an event.
 func EventStates() []string {
 	return []string{StatePending, StateRunning, StateDone, StateDead, StateSkipped}

@@ -28,8 +28,9 @@ type ReplayParams struct {
 	Routes []NewMessage
 	// RequestID, if it is not "", makes a repetition of the same request for
 	// the same event do nothing and return what the first one did, whatever
-	// else the repetition asks for and whatever became of the event since. At
-	// most 255 bytes of valid UTF-8 without NUL.
+	// became of the event since. In another mode it is another request, which
+	// is refused with ErrRequestReused. At most 255 bytes of valid UTF-8
+	// without NUL.
 	RequestID string
 	Now       time.Time // tests only; zero means the database's clock
 }

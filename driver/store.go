@@ -38,13 +38,19 @@ type Store interface {
 	Quarantine(ctx context.Context, p *QuarantineParams) error
 
 	// Lease takes up to p.Limit due messages of one destination, oldest due
-	// first, counts an attempt on each and gives it a token that is higher
-	// than any it had before, also before its event was pruned and claimed
-	// again. A message whose lease ran out is due again. One whose attempts are
-	// used up, because its last lease ran out or because p.MaxAttempts was
-	// lowered, is made dead instead of leased. Messages that other sessions
-	// have locked are skipped. An attempt whose lease ran out is recorded, when that is found, among the attempts of its
-	// message: as "retry", or "dead" if it was the last one, with an error.
+	// first, or as p.Untried says, counts an attempt on each and gives it a
+	// token that is higher than any it had before, also before its event was
+	// pruned and claimed again. A message whose lease ran out is due again. One
+	// whose attempts are used up, because its last lease ran out or because
+	// p.MaxAttempts was lowered, is made dead instead of leased; where it finds
+	// nothing but such ones it looks again, MaxLeaseRounds times in all. Whoever
+	// is told of buried messages alone asks again at once: there may be more, and
+	// others behind them. Messages that other sessions have locked are skipped.
+	//
+	// An attempt whose lease ran out is recorded, when that is found, among the
+	// attempts of its message: as "retry" with ErrorLeaseRanOut, or as "dead"
+	// with ErrorLastLeaseRanOut if it was the last one. The latter becomes the
+	// last error of the message too.
 	Lease(ctx context.Context, p *LeaseParams) (*Leased, error)
 
 	// Complete records what came of leased messages and tells for each
@@ -58,19 +64,20 @@ type Store interface {
 	Release(ctx context.Context, p *ReleaseParams) error
 
 	// Replay makes a finished event owed again, with a new generation and full
-	// attempts: what of it is dead; or, if nothing is, all of it. Of messages
-	// with one route only that of the highest generation counts. It is one
-	// transaction, which first locks the event, so that of concurrent calls
-	// one wins and pruning keeps off. The error matches ErrNotFound, ErrOpen,
-	// ErrBodyPruned, ErrModeNeeded, ErrNoRoute or ErrLockTimeout, in this order
-	// of precedence; then nothing was changed, and a RequestID is not remembered.
+	// attempts: what of it is dead; or, if nothing is, what was done; or, if all
+	// of it was skipped, all. Of messages with one route only that of the
+	// highest generation counts. It is one transaction, which first locks the
+	// event, so that of concurrent calls one wins and pruning keeps off. The
+	// error matches ErrNotFound, ErrRequestReused, ErrOpen, ErrBodyPruned,
+	// ErrModeNeeded, ErrNoRoute or ErrLockTimeout, in this order of precedence;
+	// then nothing was changed, and a RequestID is not remembered.
 	Replay(ctx context.Context, p *ReplayParams) (*Replayed, error)
 
-	// ReplayDead makes dead letters due again under the ids they had, with a
-	// generation above any that their event had, and full attempts, whether or
-	// not others of their event are open. It tells for each whether it was:
-	// those that are not dead any more, and those that other sessions have
-	// locked, are left alone. One that is named twice is replayed once.
+	// ReplayDead makes dead letters due again under the ids they had, with a new
+	// generation and full attempts, whether or not others of their event are
+	// open. It tells for each whether it was: those that are not dead any more,
+	// and those that other sessions have locked, are left alone. One that is
+	// named twice is replayed once.
 	ReplayDead(ctx context.Context, p *DeadLetterParams) ([]bool, error)
 
 	// Discard makes dead letters skipped, with NoteDiscarded, in the generation
@@ -234,13 +241,20 @@ type QuarantineParams struct {
 	Now      time.Time // tests only; zero means the database's clock
 }
 
+// MaxLeaseRounds is how often one call of Store.Lease looks, each time at as many
+// messages as its limit.
+const MaxLeaseRounds = 10
+
 // LeaseParams are the parameters of Store.Lease.
 type LeaseParams struct {
 	Destination string
 	Limit       int
 	For         time.Duration // how long the lease holds
 	MaxAttempts int           // at least 1
-	Now         time.Time     // tests only; zero means the database's clock
+	// Untried takes only what was never tried in its generation, and what became
+	// due last first: for the probe of a circuit that what was tried keeps open.
+	Untried bool
+	Now     time.Time // tests only; zero means the database's clock
 }
 
 // Leased is what a lease found.

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"strconv"
-	"strings"
 	"time"
 
 	hookonce "github.com/hookonce/hookonce"
@@ -33,7 +31,8 @@ func (h *handler) discardDead(w http.ResponseWriter, r *http.Request) {
 }
 
 // deadLettersRequest is the body of POST /api/v1/dead-letters/replay and
-// /discard: what GET /api/v1/dead-letters takes, and more.
+// /discard. It selects as the parameters of GET /api/v1/dead-letters do, with
+// lists of ids in the place of id and message_id.
 type deadLettersRequest struct {
 	Source      string   `json:"source"`
 	Type        string   `json:"type"`
@@ -46,6 +45,7 @@ type deadLettersRequest struct {
 	Until       string   `json:"until"`
 	All         bool     `json:"all"`
 	Rate        string   `json:"rate"`
+	Cursor      string   `json:"cursor"` // Worked.Next of the request that this one goes on with
 }
 
 // selection returns the dead letters that q is about.
@@ -60,6 +60,8 @@ func (q *deadLettersRequest) selection(now time.Time) (*hookonce.DeadLetters, er
 		return nil, &ParameterError{"source", "must be said with ids, which are those of one source"}
 	case q.IDs != nil && q.MessageIDs != nil:
 		return nil, &ParameterError{"message_ids", "cannot be said with ids"}
+	case q.Cursor != "" && (q.IDs != nil || q.MessageIDs != nil):
+		return nil, &ParameterError{"cursor", "cannot be said with ids or message_ids: leave out those that are done"}
 	}
 	which := &hookonce.DeadLetters{
 		Filter: driver.MessageFilter{
@@ -72,23 +74,13 @@ func (q *deadLettersRequest) selection(now time.Time) (*hookonce.DeadLetters, er
 	if which.Filter.Since, which.Filter.Until, err = parseSpan(q.Since, q.Until, now); err != nil {
 		return nil, err
 	}
-	which.Rate, err = parseRate(q.Rate)
-	return which, err
-}
-
-// parseRate reads a rate as the settings have it; "" is none.
-func parseRate(s string) (hookonce.Rate, error) {
-	const most = 1_000_000_000
-	if s == "" {
-		return hookonce.Rate{}, nil
+	if which.Rate, err = hookonce.ParsePace(q.Rate); err != nil {
+		return nil, &ParameterError{"rate", fmt.Sprintf("%q %s", q.Rate, err)}
 	}
-	number, unit, _ := strings.Cut(s, "/")
-	per, known := map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour}[unit]
-	count, err := strconv.Atoi(number)
-	if err != nil || !known || count < 1 || count > most {
-		return hookonce.Rate{}, &ParameterError{"rate", fmt.Sprintf("%q is no rate; write it as 100/s, 6000/m or 1/h", s)}
+	if which.Filter.After, err = driver.ParseMessageCursor(q.Cursor); err != nil {
+		return nil, &ParameterError{"cursor", err.Error()}
 	}
-	return hookonce.Rate{Count: count, Per: per}, nil
+	return which, nil
 }
 
 // workOn has work done on the dead letters that r selects, as far as the time
@@ -113,9 +105,18 @@ func (h *handler) workOn(
 	defer cancel()
 	worked, err := work(ctx, which)
 	if came := worked.Done + worked.Passed; err != nil && (ctx.Err() == nil || came == 0) {
-		again := fmt.Sprintf("It came as far as %d dead letters. Repeating it is safe, and goes on.", came)
-		h.failChange(w, r, again, fmt.Errorf("working on dead letters: %w", err))
+		h.failChange(w, r, howToGoOn(&worked), fmt.Errorf("working on dead letters: %w", err))
 		return
 	}
 	writeJSON(w, shape(worked, err == nil))
+}
+
+// howToGoOn says how far a request came, and what to send so that what is dead
+// again is not worked on before the rest.
+func howToGoOn(worked *hookonce.Worked) string {
+	came := fmt.Sprintf("It came as far as %d dead letters. ", worked.Done+worked.Passed)
+	if worked.Next.IsZero() {
+		return came + "It may be repeated."
+	}
+	return came + fmt.Sprintf(`Repeated with "cursor":%q it goes on.`, worked.Next.String())
 }

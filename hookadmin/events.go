@@ -140,6 +140,8 @@ func replayRefusal(err error) *refusal {
 			"A message of it that waits can be retried at once."}
 	case errors.Is(err, driver.ErrBodyPruned):
 		return &refusal{http.StatusGone, "The body of the event is past its retention: there is nothing left to send."}
+	case errors.Is(err, driver.ErrRequestReused):
+		return &refusal{http.StatusUnprocessableEntity, "This Idempotency-Key was used for a replay of the event in another mode: take another one."}
 	case errors.Is(err, driver.ErrModeNeeded):
 		return &refusal{http.StatusUnprocessableEntity, "The event is done. " + bothModes}
 	case errors.Is(err, driver.ErrNoRoute):

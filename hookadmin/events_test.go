@@ -138,8 +138,10 @@ func TestParametersThatAreRefused(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t, func(cfg *hookadmin.Config) { cfg.Store = openStore(t) })
 	tests := []struct{ query, want string }{
-		{"sorce=github", "sorce: unknown parameter"},
-		{"Source=github", "Source: unknown parameter"},
+		{"sorce=github", `"sorce": unknown parameter`},
+		{"Source=github", `"Source": unknown parameter`},
+		{"a%0Ab=1", `"a\nb": unknown parameter`},
+		{strings.Repeat("x", 101) + "=1", `"` + strings.Repeat("x", 100) + `": unknown parameter`},
 		{"limit=0", "limit: "},
 		{"limit=201", "limit: "},
 		{"limit=-1", "limit: "},

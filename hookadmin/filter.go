@@ -29,7 +29,7 @@ var (
 // ParameterError says what is wrong with one parameter of a listing, or with
 // one key of a request's body.
 type ParameterError struct {
-	Name   string // of the parameter
+	Name   string // of the parameter; quoted, and not all of a long one, where it is unknown
 	Reason string // what is wrong and what would be right
 }
 
@@ -151,7 +151,7 @@ func parseQuarantine(values url.Values) (*driver.QuarantineFilter, error) {
 func checkParameters(values url.Values, known []string) error {
 	for _, name := range sortedKeys(values) {
 		if !slices.Contains(known, name) {
-			return &ParameterError{name, "unknown parameter; known are " + strings.Join(known, ", ")}
+			return &ParameterError{fmt.Sprintf("%.100q", name), "unknown parameter; known are " + strings.Join(known, ", ")}
 		}
 	}
 	for _, name := range known {

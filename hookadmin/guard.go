@@ -17,7 +17,7 @@ type guard struct {
 	open   bool              // no token: loopback callers only
 }
 
-// refusal is an answer to somebody who may not ask.
+// refusal is an answer to a request that is not carried out.
 type refusal struct {
 	status int
 	detail string

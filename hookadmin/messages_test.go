@@ -74,7 +74,7 @@ func TestMessageFilters(t *testing.T) {
 		})
 	}
 	wantDetail(t, g.get(t, "/api/v1/messages?state=done"), http.StatusBadRequest, `"done" is no state here`)
-	wantDetail(t, g.get(t, "/api/v1/messages?route=billing"), http.StatusBadRequest, "route: unknown parameter")
+	wantDetail(t, g.get(t, "/api/v1/messages?route=billing"), http.StatusBadRequest, `"route": unknown parameter`)
 }
 
 func TestPagingSeesEveryMessageOnce(t *testing.T) {

@@ -270,7 +270,7 @@ func kindOf(f reflect.StructField) string {
 	case typ == reflect.TypeFor[hookadmin.Time]():
 		return "string or null"
 	case strings.HasSuffix(f.Tag.Get("json"), ",string"):
-		return "string"
+		return "string" + null
 	case typ == reflect.TypeFor[[]byte]():
 		return "string or null"
 	}

@@ -3,6 +3,7 @@ package hookadmin
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 
 	"github.com/hookonce/hookonce/driver"
@@ -41,26 +42,33 @@ func (h *handler) listRoutes(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, newRoutePage(h.inbox.Routes()))
 }
 
+// listDestinations shows the circuits without a database, too: somebody may look
+// for them because it is down.
 func (h *handler) listDestinations(w http.ResponseWriter, r *http.Request) {
-	if stats := h.stats(w, r); stats != nil {
-		writeJSON(w, newDestinationPage(h.inbox.Destinations(), stats.Destinations))
+	stats, err := h.stats(r)
+	if err != nil {
+		h.logger.WarnContext(r.Context(), "destinations are listed without their counts", slog.Any("error", err))
+		writeJSON(w, newDestinationPage(h.inbox.Destinations(), nil))
+		return
 	}
+	writeJSON(w, newDestinationPage(h.inbox.Destinations(), stats))
 }
 
 func (h *handler) showStats(w http.ResponseWriter, r *http.Request) {
-	if stats := h.stats(w, r); stats != nil {
-		writeJSON(w, newStats(stats))
+	stats, err := h.stats(r)
+	if err != nil {
+		h.failStore(w, r, err)
+		return
 	}
+	writeJSON(w, newStats(stats))
 }
 
-// stats counts, and answers and returns nil where it cannot.
-func (h *handler) stats(w http.ResponseWriter, r *http.Request) *driver.Stats {
+func (h *handler) stats(r *http.Request) (*driver.Stats, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), queryTimeout)
 	defer cancel()
 	stats, err := h.store.Stats(ctx)
 	if err != nil {
-		h.failStore(w, r, fmt.Errorf("counting: %w", err))
-		return nil
+		return nil, fmt.Errorf("counting: %w", err)
 	}
-	return stats
+	return stats, nil
 }

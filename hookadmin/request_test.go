@@ -110,7 +110,7 @@ func TestBodiesThatDoNotArrive(t *testing.T) {
 	wantDetail(t, broken, http.StatusBadRequest, "could not be read")
 
 	server := httptest.NewUnstartedServer(g.handler)
-	server.Config.ReadTimeout = 100 * time.Millisecond
+	server.Config.ReadTimeout = time.Second
 	server.Start()
 	t.Cleanup(server.Close)
 	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", server.Listener.Addr().String())

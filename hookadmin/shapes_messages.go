@@ -61,9 +61,11 @@ type Worked struct {
 	// Passed is how many were left alone, because they were not dead any more
 	// or another session had locked them; with ids of which nothing is dead.
 	Passed int `json:"passed"`
-	// Complete is false where the time for one request ran out: the same
-	// request goes on.
+	// Complete is false where the time for one request ran out.
 	Complete bool `json:"complete"`
+	// Next is the cursor with which the same request goes on; "" where it is
+	// complete, or was for ids.
+	Next string `json:"next"`
 }
 
 // Retried is the answer of POST /api/v1/messages/{id}/retry.
@@ -125,11 +127,11 @@ func NewReplayed(source, eventID string, replayed *driver.Replayed) *Replayed {
 // NewReplayedDead returns what became of dead letters that were to be replayed
 // in the shape of the API. complete is false where some may be left.
 func NewReplayedDead(worked hookonce.Worked, complete bool) *Worked {
-	return &Worked{Replayed: &worked.Done, Passed: worked.Passed, Complete: complete}
+	return &Worked{Replayed: &worked.Done, Passed: worked.Passed, Complete: complete, Next: worked.Next.String()}
 }
 
 // NewDiscarded returns what became of dead letters that were to be discarded in
 // the shape of the API. complete is false where some may be left.
 func NewDiscarded(worked hookonce.Worked, complete bool) *Worked {
-	return &Worked{Discarded: &worked.Done, Passed: worked.Passed, Complete: complete}
+	return &Worked{Discarded: &worked.Done, Passed: worked.Passed, Complete: complete, Next: worked.Next.String()}
 }

@@ -83,10 +83,12 @@ type DestinationPage struct {
 type Destination struct {
 	Name       string `json:"name"`
 	Configured bool   `json:"configured"` // false: its messages wait until it is
-	Pending    int64  `json:"pending,string"`
-	Sending    int64  `json:"sending,string"`
-	Dead       int64  `json:"dead,string"`
-	OldestDue  Time   `json:"oldest_due_at"` // of what is pending; null if nothing is
+	// The counts are null where the database did not answer; then those that
+	// are not configured are missing, too.
+	Pending   *int64 `json:"pending,string"`
+	Sending   *int64 `json:"sending,string"`
+	Dead      *int64 `json:"dead,string"`
+	OldestDue Time   `json:"oldest_due_at"` // of what is pending; null if nothing is
 	// Settings and Circuit are null where it is not configured.
 	Settings *DestinationSettings `json:"settings"`
 	Circuit  *Circuit             `json:"circuit"`
@@ -188,8 +190,9 @@ func newRoutePage(all []hookonce.RouteStatus) *RoutePage {
 	return out
 }
 
-// newDestinationPage joins what is set up with what holds messages.
-func newDestinationPage(configured []hookonce.DestinationStatus, counted []driver.DestinationStats) *DestinationPage {
+// newDestinationPage joins what is set up with what holds messages; stats is nil
+// where that is not known.
+func newDestinationPage(configured []hookonce.DestinationStatus, stats *driver.Stats) *DestinationPage {
 	byName := make(map[string]*Destination)
 	for i := range configured {
 		d := &configured[i]
@@ -201,14 +204,8 @@ func newDestinationPage(configured []hookonce.DestinationStatus, counted []drive
 			},
 		}
 	}
-	for i := range counted {
-		c := &counted[i]
-		d := byName[c.Destination]
-		if d == nil {
-			d = &Destination{Name: c.Destination}
-			byName[d.Name] = d
-		}
-		d.Pending, d.Sending, d.Dead, d.OldestDue = c.Pending, c.Sending, c.Dead, Time(c.OldestDueAt)
+	if stats != nil {
+		addCounts(byName, stats.Destinations)
 	}
 	out := &DestinationPage{Destinations: make([]Destination, 0, len(byName))}
 	for _, d := range byName {
@@ -216,6 +213,21 @@ func newDestinationPage(configured []hookonce.DestinationStatus, counted []drive
 	}
 	slices.SortFunc(out.Destinations, func(a, b Destination) int { return cmp.Compare(a.Name, b.Name) })
 	return out
+}
+
+func addCounts(byName map[string]*Destination, counted []driver.DestinationStats) {
+	for _, d := range byName {
+		d.Pending, d.Sending, d.Dead = new(int64), new(int64), new(int64)
+	}
+	for i := range counted {
+		c := &counted[i]
+		d := byName[c.Destination]
+		if d == nil {
+			d = &Destination{Name: c.Destination}
+			byName[d.Name] = d
+		}
+		d.Pending, d.Sending, d.Dead, d.OldestDue = &c.Pending, &c.Sending, &c.Dead, Time(c.OldestDueAt)
+	}
 }
 
 func newDestinationSettings(d *hookonce.DestinationStatus) *DestinationSettings {

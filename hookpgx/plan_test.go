@@ -120,6 +120,62 @@ func TestPlans(t *testing.T) {
 	plans.bound(t, "many old dead messages", listMessages(t, w, &driver.MessageFilter{State: driver.StateDead, After: middle}, 50))
 }
 
+// TestPlansOfStates lists events by states that many are in, which are walked
+// then, and by states that a few old ones are in.
+func TestPlansOfStates(t *testing.T) {
+	t.Parallel()
+	w, plans := openExplained(t)
+	fill(t, w)
+	for _, c := range []struct {
+		state  string
+		number int
+	}{{driver.StateRunning, 0}, {driver.StateSkipped, 4}, {driver.StateDead, 3}} {
+		w.exec(t, "UPDATE {schema}.message SET state = $1 WHERE received_at > now() - $2::int * interval '1 second'", c.number, planEvents/2)
+		w.exec(t, "VACUUM ANALYZE {schema}.message")
+		if c.number == 0 {
+			for _, untried := range []bool{false, true} {
+				plans.bound(t, fmt.Sprint("lease of many, untried: ", untried), leaseTen(t, w, untried))
+			}
+		}
+		f := &driver.EventFilter{State: c.state}
+		plans.boundOf(t, "event", "many that are "+c.state, listEvents(t, w, f, 50))
+		f.After = driver.Cursor{ReceivedAt: time.Now().Add(-planEvents / 4 * time.Second)}
+		plans.boundOf(t, "event", "further of many that are "+c.state, listEvents(t, w, f, 50))
+	}
+
+	w.exec(t, "UPDATE {schema}.message SET state = 2")
+	w.exec(t, "UPDATE {schema}.event_state SET state = 2")
+	const few = 20
+	for _, c := range []struct {
+		state           string
+		message, queued int
+		atLeast         int
+	}{
+		{driver.StatePending, 2, 0, few},
+		{driver.StateRunning, 1, 1, 2 * few},
+		{driver.StateDead, 3, 3, 2 * few},
+		{driver.StateSkipped, 4, 4, 2 * few},
+	} {
+		const oldest = " IN (SELECT key FROM {schema}.event WHERE work = $2 ORDER BY received_at LIMIT $3)"
+		w.exec(t, "UPDATE {schema}.message SET state = $1 WHERE event_key"+oldest, c.message, 0, few)
+		w.exec(t, "UPDATE {schema}.event_state SET state = $1 WHERE key"+oldest, c.queued, 1, few)
+		w.exec(t, "VACUUM ANALYZE {schema}.message")
+		w.exec(t, "VACUUM ANALYZE {schema}.event_state")
+		plans.bound(t, "few old ones that are "+c.state, listEvents(t, w, &driver.EventFilter{State: c.state}, c.atLeast))
+	}
+}
+
+func leaseTen(t *testing.T, w *world, untried bool) func() error {
+	return func() error {
+		p := &driver.LeaseParams{Destination: "to-audit", Limit: 10, For: time.Hour, MaxAttempts: 3, Untried: untried}
+		leased, err := w.Lease(t.Context(), p)
+		if err == nil && len(leased.Messages) != p.Limit {
+			t.Errorf("leased %d messages, want %d", len(leased.Messages), p.Limit)
+		}
+		return err
+	}
+}
+
 func listEvents(t *testing.T, w *world, f *driver.EventFilter, atLeast int) func() error {
 	return func() error {
 		page, err := w.Events(t.Context(), f)
@@ -252,8 +308,15 @@ func (e *explained) add(message string) {
 	e.plans = append(e.plans, plan)
 }
 
-// bound fails the test where what run does reads too many rows.
+// bound fails the test where what run does reads more than planRows.
 func (e *explained) bound(t *testing.T, what string, run func() error) {
+	t.Helper()
+	e.boundOf(t, "", what, run)
+}
+
+// boundOf does so for one table; for all of them if it is "". To count up to how many
+// there are of a state, the messages may be read in any order.
+func (e *explained) boundOf(t *testing.T, only, what string, run func() error) {
 	t.Helper()
 	plans := e.of(t, run)
 	if len(plans) == 0 {
@@ -263,7 +326,7 @@ func (e *explained) bound(t *testing.T, what string, run func() error) {
 		read := map[string]float64{}
 		plans[i].Plan.count(read)
 		for table, rows := range read {
-			if rows > planRows {
+			if rows > planRows && (only == "" || only == table) {
 				text, err := json.MarshalIndent(&plans[i].Plan, "", " ")
 				t.Errorf("%s: %.0f rows of %s were read, by this plan (%v):\n%s", what, rows, table, err, text)
 			}

@@ -163,6 +163,35 @@ func TestReplayBehindPruning(t *testing.T) {
 	}
 }
 
+// TestRetryBehindANewLife retries a message whose event is pruned, and claimed anew
+// with another route, before the retry has locked it: the message is gone.
+func TestRetryBehindANewLife(t *testing.T) {
+	t.Parallel()
+	w := open(t, nil)
+	c := newClaim("evt_1", "billing")
+	w.mustClaim(t, true, c)
+	w.exec(t, "UPDATE {schema}.message SET state = 4 WHERE event_key = $1", c.Key[:])
+	other := w.session(t)
+	if _, err := other.Exec(t.Context(), "LOCK TABLE "+w.schema+".event"); err != nil {
+		t.Fatal(err)
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- w.RetryMessage(t.Context(), &driver.RetryMessageParams{ID: c.Messages[0].ID}) }()
+	w.awaitWaiting(t) // it has read the message, and waits to look for the event
+	w.in(t, other, "DELETE FROM {schema}.message WHERE event_key = $1", c.Key[:])
+	w.in(t, other, "INSERT INTO {schema}.message (id, event_key, generation, route, destination, due_at, created_at)"+
+		" VALUES ($1, $2, 0, 'audit', 'to-audit', now(), now())", newClaim("evt_1", "audit").Messages[0].ID, c.Key[:])
+	if err := other.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-failed; !errors.Is(err, driver.ErrNotFound) {
+		t.Errorf("RetryMessage: got the error %v, want %v", err, driver.ErrNotFound)
+	}
+	if n := w.number(t, "SELECT count(*) FROM {schema}.history"); n != 0 {
+		t.Errorf("%d entries in the history, want none", n)
+	}
+}
+
 // TestLostCommitReplyOfReplay loses the reply to the commit of a replay: it may
 // have happened, and whoever asks again with the same request id is told that it
 // did. A replay whose connection is lost before that did not happen.

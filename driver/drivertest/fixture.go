@@ -223,7 +223,7 @@ func (f *fixture) absent(source, id string) {
 // leaves a store free in how it returns an empty body.
 func same(t testing.TB, what string, want, got any, opts ...cmp.Option) {
 	t.Helper()
-	if diff := cmp.Diff(want, got, append(opts, cmpopts.EquateEmpty(), equalBytes, lostTries)...); diff != "" {
+	if diff := cmp.Diff(want, got, append(opts, cmpopts.EquateEmpty(), equalBytes)...); diff != "" {
 		t.Errorf("%s differs (-want +got):\n%s", what, diff)
 	}
 }
@@ -232,21 +232,6 @@ func same(t testing.TB, what string, want, got any, opts ...cmp.Option) {
 var equalBytes = cmp.FilterValues(
 	func(a, b []byte) bool { return len(a) > 0 && bytes.Equal(a, b) },
 	cmp.Comparer(func(_, _ []byte) bool { return true }),
-)
-
-// someError is the error of an attempt without an outcome: its text and how long
-// it took are left to the store.
-const someError = "<some error>"
-
-var lostTries = cmp.FilterValues(
-	func(a, b driver.Attempt) bool { return a.Error == someError || b.Error == someError },
-	cmp.Comparer(func(a, b driver.Attempt) bool {
-		if a.Error == "" || b.Error == "" || !a.At.Equal(b.At) {
-			return false
-		}
-		a.Error, a.Took, a.At = b.Error, b.Took, b.At
-		return a == b
-	}),
 )
 
 // sameEvent compares the whole detail of an event with want.

@@ -12,6 +12,7 @@ func leaseCases() []testCase {
 	return []testCase{
 		{"WhatItCarries", leaseCarries},
 		{"OldestFirst", leaseOldestFirst},
+		{"Untried", leaseUntried},
 		{"OneDestination", leaseOneDestination},
 		{"Queued", leaseQueued},
 		{"RunsOut", leaseRunsOut},
@@ -20,6 +21,7 @@ func leaseCases() []testCase {
 		{"OfAnEarlierLife", leaseOfAnEarlierLife},
 		{"Buried", leaseBuried},
 		{"BuriedBesideLeased", leaseBuriedBesideLeased},
+		{"ManyUsedUp", leaseManyUsedUp},
 		{"DatabaseClock", leaseDatabaseClock},
 		{"Release", leaseRelease},
 		{"ReleaseOfALostLease", leaseReleaseLost},
@@ -81,6 +83,40 @@ func leaseOldestFirst(f *fixture) {
 		}
 		same(f, "leased", page, got)
 	}
+}
+
+// leaseUntried takes what became due last of what was never tried: no retry, no
+// lease that ran out, nothing that is not due yet; but what was given back, and
+// what is due again in a new generation.
+func leaseUntried(f *fixture) {
+	for i := range 4 {
+		f.claimNew(t0.Add(time.Duration(i)*time.Second), newClaim("stripe", fmt.Sprint("evt_", i), "{}", "billing"))
+	}
+	next := func(at time.Time, limit int, want ...string) []driver.Message {
+		f.Helper()
+		got := f.leaseWith(&driver.LeaseParams{
+			Destination: "to-billing", Limit: limit, For: leaseFor, MaxAttempts: maxAttempts, Now: at, Untried: true,
+		})
+		var ids []string
+		for _, m := range got {
+			ids = append(ids, m.EventID)
+		}
+		same(f, "leased", want, ids)
+		return got
+	}
+	at, later := t0.Add(10*time.Second), t0.Add(time.Hour)
+	m := next(at, 1, "evt_3")[0]
+	f.mustComplete(at, driver.Completion{ID: m.ID, Token: m.Token, Outcome: driver.MessageRetry})
+	m = next(at, 1, "evt_2")[0] // its lease runs out
+	m = next(at, 1, "evt_1")[0]
+	f.release(at, driver.MessageLease{ID: m.ID, Token: m.Token})
+	f.claimNew(later.Add(time.Second), newClaim("stripe", "evt_4", "{}", "billing"))
+	next(later, 9, "evt_1", "evt_0")
+	next(later, 9)
+	m = next(later.Add(time.Second), 9, "evt_4")[0]
+	f.mustComplete(later, driver.Completion{ID: m.ID, Token: m.Token, Outcome: driver.MessageDead, Error: "410"})
+	f.reopen(later, m.Key)
+	next(later, 9, "evt_4")
 }
 
 func leaseOneDestination(f *fixture) {
@@ -150,9 +186,7 @@ func leaseRunsOut(f *fixture) {
 	m.State, m.Attempts, m.FailedAt, m.DueAt = driver.StateDead, maxAttempts, now, time.Time{}
 	want.Tries = append(tries, lost(m.ID, 0, maxAttempts, "dead", now))
 	f.sameEvent(want, lastAnswer())
-	if got := f.event("stripe", "evt_1"); got.LastError == "" {
-		f.Error("an event that is dead because a lease ran out has no error")
-	}
+	same(f, "last error", driver.ErrorLastLeaseRanOut, f.event("stripe", "evt_1").LastError)
 	f.noneDue(now.Add(time.Hour), "to-billing", "after it was made dead")
 }
 

@@ -12,7 +12,11 @@ import (
 // lost returns the attempt whose lease ran out, as it is recorded at the given
 // time by the lease that finds it.
 func lost(id string, generation, number int, outcome string, at time.Time) driver.Attempt {
-	return driver.Attempt{MessageID: id, Generation: generation, Number: number, Outcome: outcome, Error: someError, At: at}
+	reason := driver.ErrorLeaseRanOut
+	if outcome == "dead" {
+		reason = driver.ErrorLastLeaseRanOut
+	}
+	return driver.Attempt{MessageID: id, Generation: generation, Number: number, Outcome: outcome, Error: reason, At: at}
 }
 
 // buried returns the n-th message of c as a lease that finds it out of attempts
@@ -154,5 +158,40 @@ func leaseBuriedBesideLeased(f *fixture) {
 	terms.Now = terms.Now.Add(2 * leaseFor)
 	if none := f.leaseAndBury(&terms); len(none.Messages)+len(none.Buried) > 0 {
 		f.Errorf("a lease of no messages found %+v", none)
+	}
+}
+
+// leaseManyUsedUp has more messages whose attempts are used up than one call looks
+// at, and one behind them that is due: no call buries all, and calling again for as
+// long as a call buried some finds it.
+func leaseManyUsedUp(f *fixture) {
+	const rounds, limit = 3, 2
+	const used = rounds * driver.MaxLeaseRounds * limit
+	terms := driver.LeaseParams{Destination: "to-billing", Limit: used, For: leaseFor, MaxAttempts: 1, Now: t0}
+	f.claimNew(t0, newClaims(used, "billing")...)
+	if got := f.leaseWith(&terms); len(got) != used {
+		f.Fatalf("leased %d messages, want %d", len(got), used)
+	}
+	terms.Now, terms.Limit = t0.Add(2*leaseFor), limit
+	f.claimNew(terms.Now, newClaim("stripe", "due", "{}", "billing"))
+	buried := map[string]bool{}
+	for {
+		got := f.leaseAndBury(&terms)
+		if len(got.Buried) > driver.MaxLeaseRounds*limit {
+			f.Errorf("one call buried %d messages, want %d at most", len(got.Buried), driver.MaxLeaseRounds*limit)
+		}
+		for _, m := range got.Buried {
+			buried[m.ID] = true
+		}
+		if len(got.Messages) > 0 {
+			same(f, "leased", []string{"due"}, []string{got.Messages[0].EventID})
+			break
+		}
+		if len(got.Buried) == 0 {
+			f.Fatal("the message behind those that were buried was not found")
+		}
+	}
+	if len(buried) != used {
+		f.Errorf("%d messages were buried, want %d", len(buried), used)
 	}
 }

@@ -30,7 +30,7 @@ type modelEvent struct {
 	messages []*modelMessage
 	tries    []driver.Attempt
 	history  []driver.HistoryEntry
-	requests map[string]driver.Replayed // what was done for each RequestID
+	requests map[string]modelRequest // what was done for each RequestID
 }
 
 type modelMessage struct {
@@ -185,7 +185,7 @@ func (e *modelEvent) detail() *driver.EventDetail {
 }
 
 func (w *model) add(c *driver.Claim, now time.Time) {
-	e := &modelEvent{claim: *c, at: now, touched: true, requests: map[string]driver.Replayed{}}
+	e := &modelEvent{claim: *c, at: now, touched: true, requests: map[string]modelRequest{}}
 	first := claimed(c, now)
 	e.counts = first.Deliveries
 	for _, detail := range first.Messages {

@@ -14,14 +14,23 @@ import (
 // refusals are what a run must see Replay and RetryMessage refuse.
 var refusals = map[error]string{
 	driver.ErrNotFound: "not found", driver.ErrOpen: "open", driver.ErrBodyPruned: "body gone",
-	driver.ErrModeNeeded: "mode needed", driver.ErrNoRoute: "no route", driver.ErrSent: "sent already",
+	driver.ErrRequestReused: "request reused", driver.ErrModeNeeded: "mode needed", driver.ErrNoRoute: "no route", driver.ErrSent: "sent already",
+}
+
+// modelRequest is a replay with a RequestID.
+type modelRequest struct {
+	mode driver.ReplayMode
+	did  driver.Replayed
 }
 
 // replay is the contract of Store.Replay, for an event that is there.
 func (e *modelEvent) replay(p *driver.ReplayParams) (driver.Replayed, error) {
 	if before, ok := e.requests[p.RequestID]; ok && p.RequestID != "" {
-		before.Repeated = true
-		return before, nil
+		if before.mode != p.Mode {
+			return driver.Replayed{}, driver.ErrRequestReused
+		}
+		before.did.Repeated = true
+		return before.did, nil
 	}
 	chosen, ended := e.chosen()
 	switch {
@@ -42,7 +51,7 @@ func (e *modelEvent) replay(p *driver.ReplayParams) (driver.Replayed, error) {
 			done.Messages++
 			continue
 		}
-		if m.detail.State == driver.StateDead {
+		if m.detail.State != driver.StateSent {
 			m.skip(driver.NoteReplacedByNew)
 		}
 		routes[m.detail.Route] = m.detail.Destination
@@ -67,28 +76,34 @@ func (e *modelEvent) replay(p *driver.ReplayParams) (driver.Replayed, error) {
 		return compareListed(b.detail.CreatedAt, a.detail.CreatedAt, e.claim.Key, e.claim.Key, a.detail.ID, b.detail.ID)
 	})
 	done.Messages += len(routes)
-	e.requests[p.RequestID] = done
+	e.requests[p.RequestID] = modelRequest{p.Mode, done}
 	e.tell(driver.HistoryEntry{At: p.Now, Action: replayModes[p.Mode].action, Generation: done.Generation, RequestID: p.RequestID})
 	return done, nil
 }
 
-// chosen returns the messages that a replay concerns: the dead ones, or else those
-// of the highest generation of each route; and whether none is open.
+// chosen returns the messages that a replay concerns: the dead ones, or else of
+// those that were sent, or if none was of all, the one of the highest generation
+// of each route; and whether none is open.
 func (e *modelEvent) chosen() (chosen []*modelMessage, ended bool) {
-	highest := map[string]int{}
+	in := map[string][]*modelMessage{}
 	for _, m := range e.messages {
-		switch m.detail.State {
-		case driver.StatePending, driver.StateSending:
-			return nil, false
-		case driver.StateDead:
-			chosen = append(chosen, m)
-		}
+		in[m.detail.State] = append(in[m.detail.State], m)
+	}
+	switch {
+	case len(in[driver.StatePending])+len(in[driver.StateSending]) > 0:
+		return nil, false
+	case len(in[driver.StateDead]) > 0:
+		return in[driver.StateDead], true
+	}
+	chosen = in[driver.StateSent]
+	if len(chosen) == 0 {
+		chosen = slices.Clone(e.messages)
+	}
+	highest := map[string]int{}
+	for _, m := range chosen {
 		highest[m.detail.Route] = max(highest[m.detail.Route], m.detail.Generation)
 	}
-	if len(chosen) == 0 {
-		chosen = slices.DeleteFunc(slices.Clone(e.messages), func(m *modelMessage) bool { return m.detail.Generation < highest[m.detail.Route] })
-	}
-	return chosen, true
+	return slices.DeleteFunc(chosen, func(m *modelMessage) bool { return m.detail.Generation < highest[m.detail.Route] }), true
 }
 
 func (w *world) stepReplay() string {

@@ -9,15 +9,17 @@ import (
 )
 
 // stepLease leases and checks that the store took as many as it may and the
-// oldest. How messages that are due and messages whose lease ran out rank
+// oldest, or of what was never tried the newest. How messages that are due and messages whose lease ran out rank
 // among each other is left to the store, and so is how many of those whose
 // attempts are used up it buries in one call.
 func (w *world) stepLease() string {
 	p := driver.LeaseParams{
 		Destination: []string{"to-audit", "to-billing"}[w.rand.IntN(2)], Limit: 1 + w.rand.IntN(4),
-		For: modelLease, MaxAttempts: modelAttempts, Now: w.now,
+		For: modelLease, MaxAttempts: modelAttempts, Now: w.now, Untried: w.rand.IntN(4) == 0,
 	}
-	here := func(m *modelMessage) bool { return m.detail.Destination == p.Destination }
+	here := func(m *modelMessage) bool {
+		return m.detail.Destination == p.Destination && (!p.Untried || m.detail.Attempts == 0)
+	}
 	due := w.messages(func(m *modelMessage) bool { return here(m) && m.due(w.now) })
 	again := w.messages(func(m *modelMessage) bool { return here(m) && m.ranOut(w.now) && !m.usedUp() })
 	usedUp := w.messages(func(m *modelMessage) bool { return here(m) && m.ranOut(w.now) && m.usedUp() })
@@ -32,8 +34,8 @@ func (w *world) stepLease() string {
 	if len(got) != len(messages) || len(got) > most || (len(usedUp) == 0 && len(got) < most) {
 		w.Fatalf("leased %d messages, %d of them different, want %d: %+v", len(messages), len(got), most, messages)
 	}
-	found := w.take(due, got, func(m *modelMessage) time.Time { return m.detail.DueAt })
-	if n := w.take(again, got, func(m *modelMessage) time.Time { return m.detail.LeasedUntil }); n > 0 {
+	found := w.take(due, got, p.Untried, func(m *modelMessage) time.Time { return m.detail.DueAt })
+	if n := w.take(again, got, p.Untried, func(m *modelMessage) time.Time { return m.detail.LeasedUntil }); n > 0 {
 		found += n
 		w.seen["leased again"] = true
 	}
@@ -49,20 +51,32 @@ func (w *world) stepLease() string {
 }
 
 // take moves the candidates that were leased on in the model, after checking
-// that none that was left is older than one that was taken.
-func (w *world) take(candidates []*modelMessage, got map[string]driver.Message, since func(*modelMessage) time.Time) (found int) {
+// that none that was left is older than one that was taken, or newer.
+func (w *world) take(
+	candidates []*modelMessage, got map[string]driver.Message, newest bool, since func(*modelMessage) time.Time,
+) (found int) {
 	w.Helper()
-	var youngest time.Time
-	for _, m := range candidates {
-		if _, ok := got[m.detail.ID]; ok && since(m).After(youngest) {
-			youngest = since(m)
+	before := func(a, b *modelMessage) bool {
+		if newest {
+			a, b = b, a
 		}
+		return since(a).Before(since(b))
+	}
+	var last *modelMessage
+	for _, m := range candidates {
+		if _, ok := got[m.detail.ID]; ok && (last == nil || before(last, m)) {
+			last = m
+		}
+	}
+	var until time.Time
+	if last != nil {
+		until = since(last) // before it is moved on
 	}
 	for _, m := range candidates {
 		lease, ok := got[m.detail.ID]
 		if !ok {
-			if since(m).Before(youngest) {
-				w.Errorf("message %s, due since %v, was passed over for one due since %v", m.detail.ID, since(m), youngest)
+			if at := since(m); last != nil && !at.Equal(until) && at.Before(until) != newest {
+				w.Errorf("message %s, due since %v, was passed over for one due since %v", m.detail.ID, at, until)
 			}
 			continue
 		}

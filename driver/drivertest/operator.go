@@ -132,8 +132,8 @@ func sortMessages(messages []driver.MessageDetail) {
 	})
 }
 
-// derive gives an event without a row of its own the state of its messages. Of what
-// is skipped the note is that of a message which no other replaced, if there is one.
+// derive gives an event without a row of its own the state of its messages. Once it
+// has ended its note is that of what was skipped and not replaced, if there is any.
 func derive(want *driver.EventDetail) {
 	count, note := map[string]int{}, ""
 	var sentAt, failedAt time.Time
@@ -159,6 +159,9 @@ func derive(want *driver.EventDetail) {
 		want.State, want.FailedAt = driver.StateDead, failedAt
 	case count[driver.StateSent] > 0:
 		want.State, want.ProcessedAt = driver.StateDone, sentAt
+		if note != driver.NoteReplacedByNew {
+			want.Note = note
+		}
 	default:
 		want.State, want.Note = driver.StateSkipped, note
 	}

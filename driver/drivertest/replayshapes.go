@@ -43,13 +43,13 @@ func routedShapes() []shape {
 			name: "AllDiscarded", routes: []string{"a", "b"}, given: extra,
 			live:   func(l *life) { l.died("a b"); l.discarded("a b") },
 			plain:  outcome{generation: 1, reset: "a b"},
-			asNew:  outcome{generation: 1, add: "a#1 b#1"},
+			asNew:  outcome{generation: 1, add: "a#1 b#1", replaced: "a b"},
 			sameID: outcome{generation: 1, reset: "a b"},
 		},
 		{
 			name: "OneDiscardedOneSent", routes: []string{"a", "b"},
 			live:  func(l *life) { l.sent("a"); l.died("b"); l.discarded("b") },
-			plain: modeNeeded, asNew: outcome{generation: 1, add: "a#1 b#1"}, sameID: outcome{generation: 1, reset: "a b"},
+			plain: modeNeeded, asNew: outcome{generation: 1, add: "a#1"}, sameID: outcome{generation: 1, reset: "a"},
 		},
 		{
 			name: "OneDiscardedOneDead", routes: []string{"a", "b"},
@@ -113,14 +113,14 @@ func routedShapes() []shape {
 			name: "DeadThenAsNewThenDiscarded", routes: []string{"a"},
 			live:   func(l *life) { l.died("a"); l.again(driver.ReplayAsNew); l.died("a#1"); l.discarded("a#1") },
 			plain:  outcome{generation: 2, reset: "a#1"},
-			asNew:  outcome{generation: 2, add: "a#2"},
+			asNew:  outcome{generation: 2, add: "a#2", replaced: "a#1"},
 			sameID: outcome{generation: 2, reset: "a#1"},
 		},
 		{
 			// Its destination took it once, so it is done, and not skipped.
 			name: "AsNewThenDiscarded", routes: []string{"a"},
 			live:  func(l *life) { l.sent("a"); l.again(driver.ReplayAsNew); l.died("a#1"); l.discarded("a#1") },
-			plain: modeNeeded, asNew: outcome{generation: 2, add: "a#2"}, sameID: outcome{generation: 2, reset: "a#1"},
+			plain: modeNeeded, asNew: outcome{generation: 2, add: "a#2"}, sameID: outcome{generation: 2, reset: "a"},
 		},
 		{
 			name: "PartsOfSeveralGenerations", routes: []string{"a", "b"},
@@ -226,7 +226,7 @@ func queuedShapes() []shape {
 			name: "QueuedSkippedItsMessageToo", queued: true, routes: []string{"a"},
 			live:   func(l *life) { l.died("a"); l.discarded("a"); given(l) },
 			plain:  outcome{generation: 1, event: true, reset: "a"},
-			asNew:  outcome{generation: 1, event: true, add: "a#1"},
+			asNew:  outcome{generation: 1, event: true, add: "a#1", replaced: "a"},
 			sameID: outcome{generation: 1, event: true, reset: "a"},
 		},
 	}

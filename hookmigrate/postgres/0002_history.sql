@@ -28,11 +28,17 @@ CREATE INDEX event_state_due ON {schema}.event_state (due_at) WHERE state = 0;
 CREATE INDEX event_state_running ON {schema}.event_state (key) WHERE state = 1;
 CREATE INDEX event_state_skipped ON {schema}.event_state (key) WHERE state = 4;
 
--- When the event was received. Listings stand in that order: with it in the small
--- indexes below, a page of them reads no more than the page, even where all of it
--- is old.
+-- When the event was received. Listings of what is dead or skipped stand in that
+-- order: with it in the small indexes below, a page of them reads no more than the
+-- page, even where all of it is old.
+--
+-- Messages that were sent before this step have the time of the step instead:
+-- writing all of them would lock the table for seconds. Nothing reads it of a
+-- message that was sent, and whatever makes one due again sets it.
 ALTER TABLE {schema}.message ADD COLUMN received_at timestamptz NOT NULL DEFAULT now();
-UPDATE {schema}.message m SET received_at = e.received_at FROM {schema}.event e WHERE e.key = m.event_key;
+UPDATE {schema}.message m SET received_at = e.received_at
+FROM {schema}.event e
+WHERE e.key = m.event_key AND m.state <> 2;
 
 CREATE INDEX message_dead_received ON {schema}.message (received_at, event_key, id COLLATE "C") WHERE state = 3;
 CREATE INDEX message_skipped ON {schema}.message (received_at, event_key, id COLLATE "C") WHERE state = 4;
@@ -40,9 +46,8 @@ CREATE INDEX message_skipped ON {schema}.message (received_at, event_key, id COL
 CREATE INDEX quarantine_recent ON {schema}.quarantine (last_at, key);
 
 -- As before, but: the generation is the highest of the event's row and its
--- messages; times are shown only in the states that they belong to; and of an
--- event whose messages are all skipped the note is that of one which nothing
--- replaced.
+-- messages; times are shown only in the states that they belong to; and an event
+-- that has ended shows the note of what of it was skipped, unless that was replaced.
 CREATE OR REPLACE VIEW {schema}.event_overview AS
 SELECT
 	e.key, e.source, e.event_id, e.type,
@@ -56,7 +61,7 @@ SELECT
 	CASE
 		WHEN s.key IS NOT NULL THEN s.note
 		WHEN m.messages = 0 THEN 'no route'
-		WHEN m.skipped > 0 AND m.sent + m.open + m.dead = 0 THEN m.note
+		WHEN m.open + m.dead = 0 THEN m.note
 		ELSE ''
 	END AS note,
 	coalesce(s.attempts, m.attempts, 0) AS attempts,
@@ -96,7 +101,9 @@ CROSS JOIN LATERAL (
 		max(sent_at) AS sent_at,
 		max(failed_at) AS failed_at,
 		coalesce(
-			max(note) FILTER (WHERE state = 4 AND note <> 'replayed as new'), max(note) FILTER (WHERE state = 4)
+			max(note) FILTER (WHERE state = 4 AND note <> 'replayed as new'),
+			CASE WHEN count(*) FILTER (WHERE state = 2) = 0 THEN max(note) FILTER (WHERE state = 4) END,
+			''
 		) AS note,
 		(array_agg(last_error ORDER BY failed_at DESC NULLS LAST, due_at DESC)
 			FILTER (WHERE last_error IS NOT NULL))[1] AS last_error

@@ -17,11 +17,17 @@ CREATE TABLE hookonce_history (
 CREATE INDEX hookonce_history_event ON hookonce_history (event_key);
 CREATE UNIQUE INDEX hookonce_history_request ON hookonce_history (event_key, request_id) WHERE request_id IS NOT NULL;
 
--- When the event was received. Listings stand in that order: with it in the
--- small indexes below, a page of them reads no more than the page.
+-- When the event was received. Listings of what is open, dead or skipped stand in
+-- that order: with it in the small indexes below, a page of what is dead or skipped
+-- reads no more than the page.
+--
+-- Messages that were sent before this step have 0 instead: writing all of them
+-- would hold up claims for seconds. Nothing reads it of a message that was sent,
+-- and whatever makes one due again sets it.
 ALTER TABLE hookonce_message ADD COLUMN received_at INTEGER NOT NULL DEFAULT 0;
 UPDATE hookonce_message SET received_at =
-    coalesce((SELECT e.received_at FROM hookonce_event e WHERE e.key = hookonce_message.event_key), created_at);
+    coalesce((SELECT e.received_at FROM hookonce_event e WHERE e.key = hookonce_message.event_key), created_at)
+WHERE state <> 2;
 
 -- The destination stands in them for the counts.
 DROP INDEX hookonce_message_dead;
@@ -39,8 +45,8 @@ CREATE INDEX hookonce_event_state_skipped ON hookonce_event_state (key) WHERE st
 CREATE INDEX hookonce_quarantine_recent ON hookonce_quarantine (last_at, source, body_sha256);
 
 -- As before, but: the generation is the highest of the event's row and its
--- messages, and of an event whose messages are all skipped the note is that of
--- one which nothing replaced.
+-- messages, and an event that has ended shows the note of what of it was skipped,
+-- unless that was replaced.
 DROP VIEW hookonce_event_overview;
 CREATE VIEW hookonce_event_overview AS
 SELECT
@@ -62,8 +68,10 @@ SELECT
         WHEN 1 THEN (SELECT s.note FROM hookonce_event_state s WHERE s.key = e.key)
         ELSE
             (SELECT CASE WHEN count(*) = 0 THEN 'no route'
-                         WHEN min(m.state) = 4 THEN coalesce(max(nullif(m.note, 'replayed as new')), max(m.note))
-                         ELSE '' END
+                         WHEN sum(m.state IN (0, 1, 3)) > 0 THEN ''
+                         ELSE coalesce(
+                             max(CASE m.state WHEN 4 THEN nullif(m.note, 'replayed as new') END),
+                             CASE min(m.state) WHEN 4 THEN max(m.note) ELSE '' END) END
              FROM hookonce_message m WHERE m.event_key = e.key)
     END AS note,
     CASE e.work

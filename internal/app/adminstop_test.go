@@ -38,7 +38,9 @@ func TestShutdownEndsLongAdminRequests(t *testing.T) {
 		answered <- answer{resp.StatusCode, nil}
 	}()
 	<-working
-	if err := l.shutdown(context.Background()); err != nil {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := l.shutdown(ctx); err != nil {
 		t.Error(err)
 	}
 	if got := <-answered; got.err != nil || got.status != http.StatusAccepted {

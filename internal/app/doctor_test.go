@@ -1,6 +1,9 @@
 package app
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -111,6 +114,14 @@ func TestDoctorBesideAGatewayOnSQLite(t *testing.T) {
 	if _, checks := statuses(t, s); !strings.Contains(check(t, checks, "gateway").Seen[0], "no gateway") {
 		t.Errorf("without a gateway: %+v", check(t, checks, "gateway"))
 	}
+	// What is no file that can be read tells of no gateway.
+	lock := path + lockSuffix
+	if err := errors.Join(os.Remove(lock), os.Symlink(lock, lock)); err != nil {
+		t.Fatal(err)
+	}
+	if got, checks := statuses(t, s); got["gateway"] != StatusFailure {
+		t.Errorf("without a lock file: %+v", checks)
+	}
 }
 
 // Who looks at the lock for a moment keeps no gateway from starting.
@@ -146,6 +157,46 @@ func TestAGatewayStartsWhileTheLockIsLookedAt(t *testing.T) {
 		}
 		if err := lock.release(); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// slowClock is a store whose database's clock is behind.
+type slowClock struct {
+	driver.Store
+	behind time.Duration
+}
+
+func (s *slowClock) Now(ctx context.Context) (time.Time, error) {
+	now, err := s.Store.Now(ctx)
+	return now.Add(-s.behind), err
+}
+
+func TestCheckClock(t *testing.T) {
+	t.Parallel()
+	store := newStore(t)
+	const tolerance = "{provider: stripe, secrets: [a-secret-that-is-long-enough], timestamp: {tolerance: %s}}"
+	postgres := settings(t, "database: postgres://db.invalid/hooks")
+	strict := settings(t, "database: postgres://db.invalid/hooks\nsources:\n  a: "+fmt.Sprintf(tolerance, "2m")+"\n  b: "+fmt.Sprintf(tolerance, "1h"))
+	for _, tt := range []struct {
+		name     string
+		settings *config.Settings
+		faults   *config.Faults
+		behind   time.Duration
+		want     Status
+		seen     string
+	}{
+		{"off", postgres, nil, 2 * time.Minute, StatusWarning, "ahead"},
+		{"far off", postgres, nil, 4 * time.Minute, StatusFailure, "ahead"},
+		{"behind", postgres, nil, -4 * time.Minute, StatusFailure, "behind"},
+		{"for the strictest source", strict, nil, 2 * time.Minute, StatusFailure, "beyond 1m0s"},
+		{"without settings", strict, new(config.Faults), 2 * time.Minute, StatusWarning, "ahead"},
+		{"SQLite", settings(t, "database: sqlite:x.db"), nil, 4 * time.Minute, StatusSkipped, "this machine"},
+	} {
+		d := &doctor{settings: tt.settings, faults: tt.faults}
+		c := d.checkClock(t.Context(), &slowClock{store, tt.behind})
+		if c.Status != tt.want || !strings.Contains(strings.Join(c.Seen, "\n"), tt.seen) {
+			t.Errorf("%s: %+v, want %s and %q", tt.name, c, tt.want, tt.seen)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookmigrate"
 	"github.com/hookonce/hookonce/internal/config"
@@ -145,6 +146,52 @@ func TestFollowerBeginsAnywhere(t *testing.T) {
 		events, err = f.step(t.Context())
 		wantIDs(t, "nothing new", events, err)
 	}
+}
+
+func TestOverlap(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		ackTimeouts []time.Duration
+		want        time.Duration
+	}{
+		{nil, 10 * time.Second},
+		{[]time.Duration{0, 3 * time.Second}, 10 * time.Second},
+		{[]time.Duration{time.Second, 20 * time.Second, 6 * time.Second}, 40 * time.Second},
+	} {
+		s := new(config.Settings)
+		for _, timeout := range tt.ackTimeouts {
+			s.Inbox.Sources = append(s.Inbox.Sources, hookonce.Source{AckTimeout: timeout})
+		}
+		if got := overlap(s); got != tt.want {
+			t.Errorf("ack_timeout %s: overlap %s, want %s", tt.ackTimeouts, got, tt.want)
+		}
+	}
+}
+
+// An event is told of that becomes visible as late as the settings allow.
+func TestFollowFindsWhatIsVisibleLate(t *testing.T) {
+	t.Parallel()
+	store := newStore(t)
+	receive(t, store, time.Time{}, "a")
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	slow := new(config.Settings)
+	slow.Inbox.Sources = []hookonce.Source{{AckTimeout: time.Hour}}
+	var shown []driver.Event
+	follow := &Follow{
+		Store: store, Settings: slow, Newest: 1,
+		Show: func(events []driver.Event) error {
+			if shown = append(shown, events...); len(shown) == 1 {
+				receive(t, store, now(t, store).Add(-90*time.Minute), "late")
+			} else {
+				cancel()
+			}
+			return nil
+		},
+		Trouble: func(err error) { t.Error(err) },
+	}
+	err := follow.Run(ctx)
+	wantIDs(t, "one late", shown, err, "a", "late")
 }
 
 // flaky is a store whose clock cannot be reached for a while.

@@ -57,8 +57,9 @@ func publicServer(inbox http.Handler) *http.Server {
 }
 
 // adminServer returns the server of the admin API. Requests that are open when
-// it is shut down are told so by their context: a bulk replay stops between two
-// chunks, and answers how far it came, instead of holding up the stop.
+// it is shut down are told so by their context, instead of holding up the stop:
+// a bulk replay ends, with the chunk that it is at, and answers how far it came;
+// a listing is broken off and answered 503.
 func adminServer(admin http.Handler) *http.Server {
 	serving, stop := context.WithCancel(context.Background())
 	s := &http.Server{

@@ -17,7 +17,7 @@ type EventReplay struct {
 	// RequestID makes a second run do nothing to the events that the first one
 	// replayed.
 	RequestID string
-	Rate      hookonce.Rate         // the zero value does not bound it
+	Rate      hookonce.Rate         // defaults to hookonce.DefaultReplayRate
 	Progress  func(*EventsReplayed) // called after each event; may be nil
 }
 
@@ -51,6 +51,7 @@ type Refusal struct {
 var refusals = []*Refusal{
 	{"open", "not finished yet", driver.ErrOpen},
 	{"body_pruned", "the body is past its retention", driver.ErrBodyPruned},
+	{"request_reused", "replayed in another mode by this request id", driver.ErrRequestReused},
 	{"mode_needed", "done already: say --as-new or --same-id", driver.ErrModeNeeded},
 	{"no_route", "no route of these settings matches", driver.ErrNoRoute},
 	{"locked", "in use by another session: run this again", driver.ErrLockTimeout},
@@ -131,8 +132,8 @@ type pacer struct {
 }
 
 func interval(r hookonce.Rate) time.Duration {
-	if r.Count <= 0 {
-		return 0
+	if r == (hookonce.Rate{}) {
+		r = hookonce.DefaultReplayRate
 	}
 	return r.Per / time.Duration(r.Count)
 }

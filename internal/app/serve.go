@@ -29,9 +29,10 @@ type Options struct {
 // that was being sent was finished or given back.
 //
 // It starts in this order: on SQLite take the lock that keeps a second gateway
-// out; open the database, waiting up to 30 s for one that is starting too;
+// out; open the database, waiting up to 30 s for one that is starting too; take
+// the addresses, so that a start which fails for one of them changes nothing;
 // bring the schema up to date or refuse it; refuse a database that may lose
-// what was acknowledged; listen.
+// what was acknowledged; serve.
 func Serve(ctx context.Context, o *Options) (err error) {
 	warnOfSettings(o.Settings, o.Logger)
 	release, err := lockDatabase(o.Settings)
@@ -52,12 +53,12 @@ func Serve(ctx context.Context, o *Options) (err error) {
 		}
 		err = errors.Join(err, closeErr)
 	}()
-	if err := prepare(ctx, store, o); err != nil {
-		return startFailed(ctx, err, o.Logger)
-	}
 	g, err := newGateway(ctx, store, o)
 	if err != nil {
 		return err
+	}
+	if err := prepare(ctx, store, o); err != nil {
+		return startFailed(ctx, errors.Join(err, g.public.Close(), g.admin.Close()), o.Logger)
 	}
 	return g.run(ctx)
 }

@@ -85,6 +85,16 @@ func TestServeRefusesATakenAddress(t *testing.T) {
 	wantHint(t, serve(t, s).wait(t), "listen: ", "the setting listen")
 	s.Listen, s.Admin.Listen = "127.0.0.1:0", taken.Addr().String()
 	wantHint(t, serve(t, s).wait(t), "admin.listen: ", "the setting admin.listen")
+
+	// A start that failed for an address has changed nothing.
+	store, err := OpenStore(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	if applied, err := store.Applied(t.Context()); err != nil || len(applied) != 0 {
+		t.Errorf("the schema has the steps %v, error %v", applied, err)
+	}
 }
 
 // Orchestrators start databases and gateways side by side.

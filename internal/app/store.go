@@ -140,13 +140,10 @@ func (s *pooledStore) Close() error {
 	return err
 }
 
-// CheckDatabase refuses a PostgreSQL URL in the settings that its driver cannot
-// read, without opening it. The error is an *Error that never quotes the URL.
-func CheckDatabase(settings *config.Settings) error {
-	if _, ok := settings.SQLitePath(); ok {
-		return nil
-	}
-	_, err := parsePostgres(settings.Database)
+// CheckPostgres refuses a PostgreSQL URL that its driver cannot read, without
+// opening it. The error is an *Error that never quotes the URL.
+func CheckPostgres(url string) error {
+	_, err := parsePostgres(url)
 	return err
 }
 

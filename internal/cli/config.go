@@ -34,13 +34,7 @@ func (p *program) configCheckCommand() *cobra.Command {
 			}
 			file = args[0]
 		}
-		options := p.loadOptions(file, config.Flags{})
-		text, ok := config.Check(options)
-		if settings, err := config.Load(options); err == nil {
-			if fault := p.databaseFault(settings, ""); fault != nil {
-				text, ok = fault.Text(settings.File)+"\n"+text, false
-			}
-		}
+		text, ok := config.Check(p.loadOptions(file, config.Flags{}))
 		fmt.Fprint(p.stdout, printableLines(text))
 		if !ok {
 			return &app.Error{Err: errors.New("the settings cannot be used"), Remedy: "mend what is listed on the standard output"}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -66,50 +65,13 @@ func (f *settingsFlags) misused(faults *config.Faults) error {
 // are faults.
 func (p *program) inspect(f *settingsFlags, flags config.Flags) (*config.Settings, *config.Faults) {
 	flags.Database = f.database
-	settings, faults := config.Inspect(p.loadOptions(f.config, flags))
-	if settings.Database == "" {
-		return settings, faults
-	}
-	if fault := p.databaseFault(settings, f.database); fault != nil {
-		if faults == nil {
-			faults = &config.Faults{File: settings.File}
-		}
-		faults.List = append(faults.List, *fault)
-		settings.Database = ""
-	}
-	return settings, faults
-}
-
-// databaseFault returns the fault of a database that its driver cannot read,
-// which reading the settings leaves to the driver; nil if there is none. flag is
-// the one of --database.
-func (p *program) databaseFault(settings *config.Settings, flag string) *config.Fault {
-	err := app.CheckDatabase(settings)
-	if err == nil {
-		return nil
-	}
-	const variable = "HOOKONCE_DATABASE"
-	fault := &config.Fault{Path: "database", Message: err.Error()}
-	var h hinter
-	if errors.As(err, &h) {
-		fault.Hint = h.Hint()
-	}
-	switch {
-	case flag != "":
-		fault.Path = "--database"
-	case slices.ContainsFunc(p.environ, func(entry string) bool {
-		value, ok := strings.CutPrefix(entry, variable+"=")
-		return ok && value != ""
-	}):
-		fault.Path = variable
-	case settings.File != "":
-		fault.Path = settings.File + ": database"
-	}
-	return fault
+	return config.Inspect(p.loadOptions(f.config, flags))
 }
 
 func (p *program) loadOptions(file string, flags config.Flags) config.LoadOptions {
-	return config.LoadOptions{File: file, Environ: func() []string { return p.environ }, Flags: flags}
+	return config.LoadOptions{
+		File: file, Environ: func() []string { return p.environ }, Flags: flags, CheckPostgres: app.CheckPostgres,
+	}
 }
 
 // openFunc opens the database of the settings.

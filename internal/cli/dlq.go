@@ -21,7 +21,7 @@ func (p *program) dlqCommand() *cobra.Command {
 		p.dlqWorkCommand(&letterWork{
 			verb: "replay", done: "replayed", short: "Make dead letters due again, under the ids they had",
 			do:    (*hookonce.Inbox).ReplayDead,
-			shape: hookadmin.NewReplayedDead,
+			shape: hookadmin.NewReplayedDead, pace: " (default 100/s)",
 		}),
 		p.dlqWorkCommand(&letterWork{
 			verb: "discard", done: "discarded", short: "Give dead letters up: they are skipped, and their identities stay claimed",
@@ -84,6 +84,7 @@ type letterWork struct {
 	verb, done, short string
 	do                func(*hookonce.Inbox, context.Context, *hookonce.DeadLetters) (hookonce.Worked, error)
 	shape             func(hookonce.Worked, bool) *hookadmin.Worked
+	pace              string // the default, in words
 }
 
 func (p *program) dlqWorkCommand(w *letterWork) *cobra.Command {
@@ -106,9 +107,9 @@ func (p *program) dlqWorkCommand(w *letterWork) *cobra.Command {
 		},
 	}
 	flags := addSettingsFlags(cmd)
-	addFilterFlags(cmd, deadLetterFilters)
+	addFilterFlags(cmd, append(slices.Clone(deadLetterFilters), cursorFlag))
 	cmd.Flags().BoolVar(&all, "all", false, "all dead letters, where there is no filter")
-	cmd.Flags().StringVar(&rateText, "rate", "", "how many at most in a time: 100/s, 6000/m")
+	cmd.Flags().StringVar(&rateText, "rate", "", "how many at most in a time: 100/s, 6000/m, or none"+w.pace)
 	addJSONFlag(cmd, &asJSON)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		which, err := readDeadLetters(cmd, args, all)

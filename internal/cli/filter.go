@@ -36,6 +36,8 @@ var (
 		{"limit", "how many at most, 1 to 200 (default 50)"},
 		{"cursor", "continue where the page before ended"},
 	}
+	// cursorFlag is for what works on many.
+	cursorFlag = filterFlag{"cursor", "go on where the same command ended, with what it told then"}
 
 	// tailFilters are those that look at an event as it arrives.
 	tailFilters = []filterFlag{

@@ -15,7 +15,7 @@ import (
 
 // readDeadLetters reads which dead letters are meant.
 func readDeadLetters(cmd *cobra.Command, args []string, all bool) (*hookonce.DeadLetters, error) {
-	names := given(cmd, append([]filterFlag{{name: "all"}}, deadLetterFilters...))
+	names := given(cmd, append([]filterFlag{{name: "all"}, cursorFlag}, deadLetterFilters...))
 	if len(args) > 0 {
 		if len(names) > 0 {
 			return nil, newUsageError(cmd, fmt.Errorf("--%s is not for events that are named", names[0]))
@@ -26,10 +26,13 @@ func readDeadLetters(cmd *cobra.Command, args []string, all bool) (*hookonce.Dea
 	if err := checkSelection(cmd, deadLetterFilters, all); err != nil {
 		return nil, err
 	}
+	if f := cmd.Flags().Lookup(cursorFlag.name); f.Changed && f.Value.String() == "" {
+		return nil, newUsageError(cmd, fmt.Errorf("--%s has no value, which would begin anew", f.Name))
+	}
 	if len(names) > 1 && slices.Contains(names, "message") {
 		return nil, newUsageError(cmd, errors.New("--message names one message: leave the other filters out"))
 	}
-	filter, err := readDeadLetterFilter(cmd, deadLetterFilters)
+	filter, err := readDeadLetterFilter(cmd, append(slices.Clone(deadLetterFilters), cursorFlag))
 	if err != nil {
 		return nil, err
 	}
@@ -59,11 +62,15 @@ func (p *program) workOnLetters(ctx context.Context, in *inbox, w *letterWork, w
 		}
 	}
 	looked := counted(worked.Done+worked.Passed, "dead letter")
+	goOn := "the same command"
+	if !worked.Next.IsZero() {
+		goOn += " with --cursor " + word(worked.Next.String()) + " goes on"
+	}
 	switch {
 	case err != nil && ctx.Err() != nil:
-		faults = append(faults, &app.Error{Err: fmt.Errorf("interrupted after %s", looked), Remedy: "the same command goes on"})
+		faults = append(faults, &app.Error{Err: fmt.Errorf("interrupted after %s", looked), Remedy: goOn})
 	case err != nil:
-		faults = append(faults, &app.Error{Err: fmt.Errorf("ended after %s: %w", looked, err), Remedy: "the same command goes on"})
+		faults = append(faults, &app.Error{Err: fmt.Errorf("ended after %s: %w", looked, err), Remedy: goOn})
 	case named && worked.Passed > 0:
 		faults = append(faults, &app.Error{Err: errors.New("not all were " + w.done), Remedy: "the same command, in a moment"})
 	}

@@ -15,7 +15,6 @@ import (
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookadmin"
 	"github.com/hookonce/hookonce/internal/app"
-	"github.com/hookonce/hookonce/internal/config"
 )
 
 const modesHint = "--as-new (the destination does the work again) or --same-id (it may skip the work)"
@@ -48,7 +47,7 @@ func (p *program) eventsReplayCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&f.asNew, "as-new", false, "under new ids: the destination does the work again")
 	cmd.Flags().BoolVar(&f.sameID, "same-id", false, "under the same ids: the destination may skip the work")
 	cmd.Flags().BoolVar(&f.all, "all", false, "all events, where there is no filter")
-	cmd.Flags().StringVar(&f.rate, "rate", "", "how many at most in a time: 100/s, 6000/m; filters only")
+	cmd.Flags().StringVar(&f.rate, "rate", "", "how many at most in a time: 6000/m, or none; filters only (default 100/s)")
 	cmd.Flags().StringVar(&f.requestID, "request-id", "",
 		"a name for this replay; where it is repeated with the same, what it did is not done again")
 	addJSONFlag(cmd, &f.asJSON)
@@ -65,6 +64,9 @@ func (p *program) replayEvents(cmd *cobra.Command, f *replayFlags, args []string
 		mode = driver.ReplayAsNew
 	case f.sameID:
 		mode = driver.ReplaySameID
+	}
+	if cmd.Flags().Changed("request-id") && f.requestID == "" {
+		return newUsageError(cmd, errors.New("--request-id is empty: without it, leave it out"))
 	}
 	if f.requestID == "" {
 		f.requestID = "cli_" + strings.ToLower(rand.Text())
@@ -123,10 +125,7 @@ func checkSelection(cmd *cobra.Command, filters []filterFlag, all bool) error {
 }
 
 func readRate(cmd *cobra.Command, text string) (hookonce.Rate, error) {
-	if text == "" {
-		return hookonce.Rate{}, nil
-	}
-	rate, err := config.ParseRate(text)
+	rate, err := hookonce.ParsePace(text)
 	if err != nil {
 		return rate, newUsageError(cmd, fmt.Errorf("--rate: %q %w", text, err))
 	}
@@ -161,6 +160,8 @@ func (in *inbox) notReplayed(ctx context.Context, cmd *cobra.Command, r *hookonc
 		return newUsageError(cmd, fmt.Errorf("--request-id: %w", err))
 	case errors.Is(err, driver.ErrNotFound):
 		return noEvent(r.Source, r.EventID)
+	case errors.Is(err, driver.ErrRequestReused):
+		return newUsageError(cmd, fmt.Errorf("%s: --request-id: %w", event, driver.ErrRequestReused))
 	case errors.Is(err, driver.ErrModeNeeded):
 		return &usageError{fmt.Errorf("%s: %w", event, driver.ErrModeNeeded), modesHint}
 	case errors.Is(err, driver.ErrOpen):
@@ -171,7 +172,7 @@ func (in *inbox) notReplayed(ctx context.Context, cmd *cobra.Command, r *hookonc
 		return fail("wait until it is done or dead: hookonce events show "+word(r.Source)+" "+word(r.EventID),
 			"%s is %s: %w", event, state, driver.ErrOpen)
 	case errors.Is(err, driver.ErrBodyPruned):
-		return fail("have the sender deliver it again", "%s cannot be replayed: %w", event, driver.ErrBodyPruned)
+		return fail("nothing is left to send; while the identity is claimed (dedupe_window), a delivery of the same event id is a duplicate", "%s cannot be replayed: %w", event, driver.ErrBodyPruned)
 	case errors.Is(err, driver.ErrNoRoute):
 		return in.noRoute(r.Source, event)
 	case errors.Is(err, driver.ErrLockTimeout):

@@ -39,6 +39,8 @@ func raceEnv() string { return "GORACE=" + os.Getenv("GORACE") + " atexit_sleep_
 //	seed DATABASE       make a SQLite database that holds known events
 //	finish DATABASE OUTCOME   send what is due to billing; OUTCOME is sent or dead
 //	sql DATABASE STMT   run statements on a SQLite database; @FILE holds them
+//
+// $EVT_1 and $G1 are the messages of those events, by the routes billing and pushes.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	testscript.Run(t, testscript.Params{
@@ -48,6 +50,8 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			name, value, _ := strings.Cut(raceEnv(), "=")
 			env.Setenv(name, value)
+			env.Setenv("EVT_1", driver.MessageID(driver.EventKey("stripe", "evt_1"), 0, "billing"))
+			env.Setenv("G1", driver.MessageID(driver.EventKey("github", "g1"), 0, "pushes"))
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"regexp"
 	"strings"
 )
@@ -8,7 +9,7 @@ import (
 const sqlitePrefix = "sqlite:"
 
 // database reads the database. It is never quoted, because it may hold a
-// password. What else a PostgreSQL URL may hold is the driver's business.
+// password. What a PostgreSQL URL may hold is the driver's business.
 func (l *loader) database(n *node) string {
 	text, ok := l.text(n)
 	if n == nil {
@@ -34,12 +35,31 @@ func (l *loader) database(n *node) string {
 		if rest, ok := strings.CutPrefix(text, scheme); ok {
 			if rest == "" {
 				l.fault(n, "%s wants a host or a database behind it", scheme)
+				return text
 			}
+			l.postgres(n, text)
 			return text
 		}
 	}
 	l.fault(n, "this is no database; write sqlite:PATH or postgres://USER@HOST/NAME")
 	return ""
+}
+
+// postgres asks the driver about a URL.
+func (l *loader) postgres(n *node, url string) {
+	if l.checkPostgres == nil {
+		return
+	}
+	err := l.checkPostgres(url)
+	if err == nil {
+		return
+	}
+	hint := ""
+	var hinter interface{ Hint() string }
+	if errors.As(err, &hinter) {
+		hint = hinter.Hint()
+	}
+	l.faultHint(n, hint, "%s", err)
 }
 
 var passwordParam = regexp.MustCompile(`(?i)([?&](?:ssl)?password=)[^&]*`)

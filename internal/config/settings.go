@@ -93,6 +93,10 @@ type LoadOptions struct {
 	// Environ returns the environment as os.Environ does, which is the default.
 	Environ func() []string
 	Flags   Flags
+	// CheckPostgres, if it is not nil, is asked whether a PostgreSQL URL can be
+	// used, which its driver knows. The error must not quote the URL; if it has
+	// a method Hint() string, that says what to do.
+	CheckPostgres func(url string) error
 }
 
 // Load reads, merges and checks the settings. It opens nothing but the settings
@@ -142,7 +146,7 @@ func load(opts LoadOptions) (*Settings, *Faults) {
 	if opts.Environ != nil {
 		environ = opts.Environ
 	}
-	l := &loader{dir: opts.Dir, env: make(map[string]string), used: make(map[string]bool)}
+	l := &loader{dir: opts.Dir, env: make(map[string]string), used: make(map[string]bool), checkPostgres: opts.CheckPostgres}
 	for _, entry := range environ() {
 		if name, value, ok := strings.Cut(entry, "="); ok {
 			l.env[name] = value

@@ -1,8 +1,6 @@
 package config
 
 import (
-	"errors"
-	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -126,33 +124,13 @@ func (l *loader) size(n *node, most int64) int64 {
 	return v
 }
 
-var ratePeriods = map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour}
-
-// maxRate bounds the number in a rate.
-const maxRate = 1_000_000_000
-
-// ParseRate reads a number in a time as the settings write it: 100/s, 6000/m or
-// 1/h. The error says what would be right, and does not quote s.
-func ParseRate(s string) (hookonce.Rate, error) {
-	number, per, _ := strings.Cut(s, "/")
-	count, err := strconv.Atoi(strings.TrimSpace(number))
-	period, known := ratePeriods[strings.TrimSpace(per)]
-	switch {
-	case err != nil || !known:
-		return hookonce.Rate{}, errors.New("is no rate; write it as 100/s, 6000/m or 1/h")
-	case count < 1 || count > maxRate:
-		return hookonce.Rate{}, fmt.Errorf("must be from 1 to %d in a time; leave it out for no limit", maxRate)
-	}
-	return hookonce.Rate{Count: count, Per: period}, nil
-}
-
 // rate reads a number in a time, the zero Rate if it is absent.
 func (l *loader) rate(n *node) hookonce.Rate {
 	text, ok := l.text(n)
 	if !ok {
 		return hookonce.Rate{}
 	}
-	rate, err := ParseRate(text)
+	rate, err := hookonce.ParseRate(text)
 	if err != nil {
 		l.fault(n, "%s %s", n.shown(), err)
 	}

@@ -20,6 +20,8 @@ type loader struct {
 	env  map[string]string
 	used map[string]bool // variables that the file names
 
+	checkPostgres func(url string) error // LoadOptions.CheckPostgres
+
 	faults   []Fault
 	warnings []Fault
 }

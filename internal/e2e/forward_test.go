@@ -3,12 +3,19 @@ package e2e
 import (
 	"fmt"
 	"net/http"
+	"regexp"
 	"slices"
 	"strconv"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+)
+
+// What a delivery brings as its trace, and as its place in it.
+const (
+	traceID   = "0af7651916cd43dd8448eb211c80319c"
+	theirSpan = "b7ad6b7169203331"
 )
 
 func TestForwardedRequest(t *testing.T) {
@@ -36,6 +43,8 @@ func TestForwardedRequest(t *testing.T) {
 			"Keep-Alive":         "timeout=5",
 			"Proxy-Authenticate": "Basic",
 			"Te":                 "trailers",
+			"Traceparent":        "00-" + traceID + "-" + theirSpan + "-01",
+			"Tracestate":         "vendor=kept",
 		} {
 			d.header.Set(name, value)
 		}
@@ -48,6 +57,10 @@ func TestForwardedRequest(t *testing.T) {
 			t.Errorf("%s %s with body %q, want POST /hooks with %q", got.method, got.path, got.body, body)
 		}
 		checkSigned(t, got, destinationKey)
+		trace := regexp.MustCompile(`^00-` + traceID + `-([0-9a-f]{16})-01$`).FindStringSubmatch(got.header.Get("Traceparent"))
+		if trace == nil || trace[1] == theirSpan {
+			t.Errorf("traceparent %q, want another place in the trace %s", got.header.Get("Traceparent"), traceID)
+		}
 		want := http.Header{
 			"Content-Type":        {"application/octet-stream; charset=x"},
 			"Content-Length":      {strconv.Itoa(len(body))},
@@ -55,6 +68,7 @@ func TestForwardedRequest(t *testing.T) {
 			"Host":                {w.sink.server.Listener.Addr().String()},
 			"User-Agent":          {"GitHub-Hookshot/1"},
 			"X-Custom":            {"kept"},
+			"Tracestate":          {"vendor=kept"},
 			"X-Several":           {"one", "two"},
 			"X-Github-Delivery":   {"gh-1"},
 			"X-Github-Event":      {"push"},

@@ -34,7 +34,7 @@ type Plan struct {
 	Generation int                 // of everything that is due again
 	Event      bool                // the event's own row becomes pending, with full attempts
 	Reset      []string            // messages that become pending, with full attempts
-	Replace    []string            // dead messages that are skipped, because Add replaces them
+	Replace    []string            // dead messages that are skipped, and skipped ones, because Add replaces them
 	Add        []driver.NewMessage // messages to be written
 }
 
@@ -49,14 +49,9 @@ func Replay(e *Event, mode driver.ReplayMode, routes []driver.NewMessage) (*Plan
 	case e.BodyPruned:
 		return nil, driver.ErrBodyPruned
 	}
-	plan := &Plan{Action: driver.ActionReplayed, Generation: e.generation() + 1}
-	event, messages, unsent := e.replayable()
-	switch {
-	case mode == driver.ReplayAsNew:
-		plan.Action = driver.ActionReplayedAsNew
-	case mode == driver.ReplaySameID:
-		plan.Action = driver.ActionReplayedSameID
-	case !unsent:
+	plan := &Plan{Action: Action(mode), Generation: e.generation() + 1}
+	event, messages, undone := e.replayable()
+	if mode == driver.ReplayPlain && !undone {
 		return nil, driver.ErrModeNeeded
 	}
 	plan.Event = event
@@ -72,12 +67,23 @@ func Replay(e *Event, mode driver.ReplayMode, routes []driver.NewMessage) (*Plan
 	return plan, nil
 }
 
+// Action returns what the history calls a replay in a mode.
+func Action(mode driver.ReplayMode) string {
+	switch mode {
+	case driver.ReplayAsNew:
+		return driver.ActionReplayedAsNew
+	case driver.ReplaySameID:
+		return driver.ActionReplayedSameID
+	}
+	return driver.ActionReplayed
+}
+
 func (p *Plan) message(key driver.Key, mode driver.ReplayMode, m *Message) {
 	if mode != driver.ReplayAsNew {
 		p.Reset = append(p.Reset, m.ID)
 		return
 	}
-	if m.State == driver.StateDead {
+	if m.State != driver.StateSent {
 		p.Replace = append(p.Replace, m.ID)
 	}
 	// Two dead messages of one route, which retries one by one can leave, are
@@ -119,27 +125,32 @@ func (e *Event) generation() int {
 }
 
 // replayable returns what of e a replay concerns, and whether all of that is
-// known not to have been done: the dead parts, or else all of them.
+// known not to have been done: the dead parts; or else, of an event that is
+// skipped, all; or else what was done. What was discarded of an event that is
+// done besides stays discarded.
 func (e *Event) replayable() (event bool, messages []Message, undone bool) {
-	current := e.current()
-	dead := slices.DeleteFunc(slices.Clone(current), func(m Message) bool { return m.State != driver.StateDead })
-	if e.State == driver.StateDead || len(dead) > 0 {
+	if dead := e.in(driver.StateDead); e.State == driver.StateDead || len(dead) > 0 {
 		return e.State == driver.StateDead, dead, true
 	}
-	undone = (e.State == driver.StateSkipped || e.State == "" && len(current) > 0) &&
-		!slices.ContainsFunc(e.Messages, func(m Message) bool { return m.State != driver.StateSkipped })
-	return e.State != "", current, undone
+	skipped := e.in(driver.StateSkipped)
+	undone = len(skipped) == len(e.Messages) && (e.State == driver.StateSkipped || e.State == "" && len(skipped) > 0)
+	if undone {
+		return e.State != "", latest(skipped), true
+	}
+	return e.State != "", latest(e.in(driver.StateSent)), false
 }
 
-// current returns the message of the highest generation of each route. What is
-// dead is current in any case, so that nothing dead is out of reach.
-func (e *Event) current() []Message {
+// in returns the messages of e in a state.
+func (e *Event) in(state string) []Message {
+	return slices.DeleteFunc(slices.Clone(e.Messages), func(m Message) bool { return m.State != state })
+}
+
+// latest returns of messages those of the highest generation of each route.
+func latest(messages []Message) []Message {
 	highest := make(map[string]int)
-	for i := range e.Messages {
-		m := &e.Messages[i]
+	for i := range messages {
+		m := &messages[i]
 		highest[m.Route] = max(highest[m.Route], m.Generation)
 	}
-	return slices.DeleteFunc(slices.Clone(e.Messages), func(m Message) bool {
-		return m.State != driver.StateDead && m.Generation < highest[m.Route]
-	})
+	return slices.DeleteFunc(messages, func(m Message) bool { return m.Generation < highest[m.Route] })
 }

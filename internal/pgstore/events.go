@@ -98,8 +98,9 @@ func keyArgs(keys []driver.Key) [][]byte {
 	return args
 }
 
-// impliedBy narrows the states that few events are in to what small indexes
-// know: without it every event is looked at to find them.
+// impliedBy selects, by small indexes, the keys of the events of which something is
+// in a state, so that no event in that state is left out. Of what is done there is no
+// such index, and no need.
 var impliedBy = map[string]string{
 	driver.StatePending: "SELECT key FROM {schema}.event_state WHERE state = 0",
 	driver.StateRunning: "SELECT event_key FROM {schema}.message WHERE state IN (0, 1)" +
@@ -110,19 +111,39 @@ var impliedBy = map[string]string{
 		" UNION ALL SELECT key FROM {schema}.event_state WHERE state = 4",
 }
 
-// where returns the condition of a listing, and false where nothing can meet
+// fewKeys is up to how many keys of a state are looked up for one page of a
+// listing. Where there are more, walking the events from the newest on finds a
+// page sooner.
+const fewKeys = 10_000
+
+// implied returns a query for keys among which the events are that f selects; ""
+// where there is none, or none that finds only a few.
+func (s *Store) implied(ctx context.Context, f *driver.EventFilter) (query string, err error) {
+	state := f.State
+	if state == "" && f.Note == driver.NoteDiscarded {
+		state = driver.StateSkipped // it, or something of it
+	}
+	query = strings.ReplaceAll(impliedBy[state], "{schema}", s.schema)
+	if query == "" {
+		return "", nil
+	}
+	var n int64
+	count := fmt.Sprintf("SELECT count(*) FROM (%s LIMIT %d) k", query, fewKeys+1)
+	if err := read(ctx, s.pools.Admin, "listing events", func(r Rows) error { return r.Scan(&n) }, count); err != nil {
+		return "", err
+	}
+	if n > fewKeys {
+		return "", nil
+	}
+	return query, nil
+}
+
+// whereEvents returns the condition of a listing, and false where nothing can meet
 // it.
-func (s *Store) where(f *driver.EventFilter) (*condition, bool) {
+func whereEvents(f *driver.EventFilter) (*condition, bool) {
 	c := newCondition()
 	possible := c.equal("state", f.State) && c.equal("note", f.Note) &&
 		c.event("", &eventTerms{f.Source, f.Type, f.ID, f.Text, f.Since, f.Until})
-	state := f.State
-	if state == "" && f.Note == driver.NoteDiscarded {
-		state = driver.StateSkipped // nothing else has that note
-	}
-	if keys := impliedBy[state]; keys != "" {
-		c.terms = append(c.terms, "key IN ("+strings.ReplaceAll(keys, "{schema}", s.schema)+")")
-	}
 	if !f.After.IsZero() {
 		c.add("(received_at, key) < ($%d::timestamptz, $%d::bytea)", &f.After.ReceivedAt, f.After.Key[:])
 	}
@@ -141,15 +162,24 @@ func roundUp(t time.Time) *time.Time {
 
 // Events implements [driver.Store].
 func (s *Store) Events(ctx context.Context, f *driver.EventFilter) (*driver.EventPage, error) {
-	where, possible := s.where(f)
+	where, possible := whereEvents(f)
 	if !possible {
 		return &driver.EventPage{}, nil
+	}
+	implied, err := s.implied(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	if implied != "" {
+		// As an array they can only be looked up one by one. With IN the planner
+		// may read all events instead, to join them.
+		where.terms = append(where.terms, "key = ANY (ARRAY("+implied+"))")
 	}
 	limit := pageSize(f.Limit)
 	sql := "SELECT " + eventColumns + " FROM " + s.schema + ".event_overview" + where.sql() +
 		" ORDER BY received_at DESC, key DESC" + where.limit(limit)
 	page := &driver.EventPage{}
-	err := read(ctx, s.pools.Admin, "listing events", func(r Rows) error {
+	err = read(ctx, s.pools.Admin, "listing events", func(r Rows) error {
 		var row eventRow
 		if err := r.Scan(row.targets()...); err != nil {
 			return err

@@ -10,7 +10,9 @@ import (
 // generation)": dead events and messages that are locked, as is the row of each of
 // their events. It makes them due again, those of one event in one generation,
 // which "next" holds. What a locked row says of its generation may be newer than
-// what the statement sees of the others, so the highest of both counts.
+// what the statement sees of the others, so the highest of both counts: above that
+// of each row that becomes due, but not always above that of a sibling which a
+// transaction that had the event's lock before made due meanwhile.
 const againSQL = `
 ), next AS MATERIALIZED (
 	SELECT k.key, 1 + greatest(

@@ -2,22 +2,23 @@ package pgstore
 
 import (
 	"context"
+	"strings"
 
 	"github.com/hookonce/hookonce/driver"
 )
 
-// leaseSQL leases what is due. A message with no attempt left, because its last
-// lease ran out or the limit was lowered, is made dead instead. An attempt whose
-// lease ran out is recorded, as one to be tried again or the last one: what came
-// of it nobody will say any more.
+// leaseSQL leases what is due, with what is written for {only} and {direction}. A
+// message with no attempt left, because its last lease ran out or the limit was
+// lowered, is made dead instead. An attempt whose lease ran out is recorded, as one
+// to be tried again or the last one: what came of it nobody will say any more.
 const leaseSQL = `
 WITH setting AS MATERIALIZED (
 	SELECT coalesce($5::timestamptz, now()) AS now
 ), due AS MATERIALIZED (
 	SELECT m.id, m.due_at, m.generation, m.attempts, m.state = 1 AS expired, m.attempts >= $4::int AS used_up
 	FROM {schema}.message m
-	WHERE m.destination = $1::text AND m.state IN (0, 1) AND m.due_at <= (SELECT now FROM setting)
-	ORDER BY m.due_at
+	WHERE m.destination = $1::text AND m.state IN (0, 1) AND m.due_at <= (SELECT now FROM setting) {only}
+	ORDER BY m.due_at {direction}
 	LIMIT $2::int
 	FOR UPDATE SKIP LOCKED
 ), changed AS (
@@ -27,7 +28,7 @@ WITH setting AS MATERIALIZED (
 		token = CASE WHEN due.used_up THEN m.token ELSE m.token + 1 END,
 		due_at = CASE WHEN due.used_up THEN m.due_at ELSE setting.now + $3::bigint * interval '1 microsecond' END,
 		failed_at = CASE WHEN due.used_up THEN setting.now END,
-		last_error = CASE WHEN due.used_up AND due.expired THEN 'the lease ran out on the last attempt' ELSE m.last_error END
+		last_error = CASE WHEN due.used_up AND due.expired THEN '` + driver.ErrorLastLeaseRanOut + `' ELSE m.last_error END
 	FROM due, setting
 	WHERE m.id = due.id
 	RETURNING m.id, m.event_key, m.token, m.attempts, m.generation, m.route, m.destination,
@@ -35,7 +36,8 @@ WITH setting AS MATERIALIZED (
 ), tried AS (
 	INSERT INTO {schema}.attempt (message_id, generation, number, outcome, error, at, took)
 	SELECT id, generation, attempts, CASE WHEN used_up THEN 3 ELSE 2 END,
-		'the lease ran out before an outcome was recorded', setting.now, 0
+		CASE WHEN used_up THEN '` + driver.ErrorLastLeaseRanOut + `' ELSE '` + driver.ErrorLeaseRanOut + `' END,
+		setting.now, 0
 	FROM due, setting
 	WHERE expired
 	ON CONFLICT DO NOTHING
@@ -45,7 +47,13 @@ SELECT c.used_up, c.expired, c.id, c.event_key, c.token, c.attempts, c.generatio
 	CASE WHEN NOT c.used_up THEN e.headers END, CASE WHEN NOT c.used_up THEN e.body END
 FROM changed c
 CROSS JOIN LATERAL (SELECT * FROM {schema}.event e WHERE e.key = c.event_key LIMIT 1) e
-ORDER BY c.due_at, c.id`
+ORDER BY c.due_at {direction}, c.id`
+
+// leaseIn returns leaseSQL with a further condition, and in a direction as ORDER BY
+// takes it.
+func leaseIn(only, direction string) string {
+	return strings.NewReplacer("{only}", only, "{direction}", direction).Replace(leaseSQL)
+}
 
 // Lease implements [driver.Store].
 func (s *Store) Lease(ctx context.Context, p *driver.LeaseParams) (*driver.Leased, error) {
@@ -53,21 +61,31 @@ func (s *Store) Lease(ctx context.Context, p *driver.LeaseParams) (*driver.Lease
 	if p.Limit <= 0 {
 		return all, nil
 	}
-	for {
+	for range driver.MaxLeaseRounds {
 		leased, err := s.leaseOnce(ctx, p)
-		if err != nil {
+		switch {
+		case err == nil:
+		case len(all.Buried) > 0:
+			// They are buried for good, and nobody would tell of them again.
+			return all, nil
+		default:
 			return nil, err
 		}
 		all.Messages, all.Buried = leased.Messages, append(all.Buried, leased.Buried...)
 		// Where all that was due had used up its attempts, there may be more.
 		if len(leased.Messages) > 0 || len(leased.Buried) == 0 {
-			return all, nil
+			break
 		}
 	}
+	return all, nil
 }
 
 func (s *Store) leaseOnce(ctx context.Context, p *driver.LeaseParams) (*driver.Leased, error) {
 	leased := &driver.Leased{}
+	sql := s.sql.leaseOldest
+	if p.Untried {
+		sql = s.sql.leaseUntried
+	}
 	err := write(ctx, s.pools.Work, "leasing messages", func(r Rows) error {
 		var m driver.Message
 		var usedUp bool
@@ -85,7 +103,7 @@ func (s *Store) leaseOnce(ctx context.Context, p *driver.LeaseParams) (*driver.L
 		}
 		leased.Messages = append(leased.Messages, m)
 		return nil
-	}, s.sql.lease, p.Destination, int32(min(p.Limit, maxLease)), p.For.Microseconds(), int32(p.MaxAttempts), clock(p.Now))
+	}, sql, p.Destination, int32(min(p.Limit, maxLease)), p.For.Microseconds(), int32(p.MaxAttempts), clock(p.Now))
 	if err != nil {
 		return nil, err
 	}

@@ -9,8 +9,8 @@ import (
 
 // lettersSQL locks dead letters: first the rows of their events, in the order of
 // their keys, then what is still dead of the letters. It never waits. The letters
-// are $1 their events and $2 their messages, ” for an event that is dead itself;
-// $3 is the time.
+// are $1 their events and $2 their messages, the empty text for an event that is
+// dead itself; $3 is the time.
 const lettersSQL = `
 WITH setting AS MATERIALIZED (
 	SELECT coalesce($3::timestamptz, now()) AS now
@@ -180,12 +180,18 @@ func (s *Store) RetryMessage(ctx context.Context, p *driver.RetryMessageParams) 
 
 // retry retries a message under the lock of its event.
 func (s *Store) retry(ctx context.Context, conn Conn, p *driver.RetryMessageParams, key []byte, pruned bool) error {
+	var found bool
 	var state int16
 	var own, highest int32
 	if err := scan(ctx, conn, func(r Rows) error {
+		found = true
 		return r.Scan(&state, &own, &highest)
 	}, s.sql.lockMessage, p.ID, key); err != nil {
 		return err
+	}
+	if !found {
+		// Before the lock the event was pruned, and claimed anew with other routes.
+		return refusedError{driver.ErrNotFound}
 	}
 	switch name := messageStates[state]; {
 	case name == driver.StateSending:

@@ -123,7 +123,8 @@ type statements struct {
 	claim, lookUp         string
 	reopen                string
 	count, quarantine     string
-	lease                 string
+	leaseOldest           string
+	leaseUntried          string
 	complete, release     string
 	eventByKey, eventByID string
 	repeatOf              string
@@ -152,7 +153,8 @@ func newStatements(write func(string) string) statements {
 		reopen:              write(reopenSQL),
 		count:               write(countSQL),
 		quarantine:          write(quarantineSQL),
-		lease:               write(leaseSQL),
+		leaseOldest:         write(leaseIn("", "ASC")),
+		leaseUntried:        write(leaseIn("AND m.attempts = 0", "DESC")),
 		complete:            write(completeSQL),
 		release:             write(releaseSQL),
 		eventByKey:          write(eventByKeySQL),

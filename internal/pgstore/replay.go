@@ -26,7 +26,7 @@ CROSS JOIN LATERAL (
 
 const (
 	repeatedSQL = `
-SELECT generation, messages FROM {schema}.history WHERE event_key = $1::bytea AND request_id = $2::text`
+SELECT generation, messages, action FROM {schema}.history WHERE event_key = $1::bytea AND request_id = $2::text`
 
 	lockStateSQL = `
 SELECT state, generation FROM {schema}.event_state WHERE key = $1::bytea FOR UPDATE`
@@ -40,7 +40,8 @@ FOR UPDATE`
 )
 
 // replaySQL carries out a plan, under the locks of all that it changes. The clock
-// is read here, after the waits for them.
+// is read here, after the waits for them. A message that was sent before the second
+// step of the schema does not know yet when its event was received.
 const replaySQL = `
 WITH setting AS MATERIALIZED (
 	SELECT coalesce($2::timestamptz, clock_timestamp()) AS now
@@ -51,9 +52,9 @@ WITH setting AS MATERIALIZED (
 	WHERE s.key = $1::bytea AND $4::bool
 ), again AS (
 	UPDATE {schema}.message m
-	SET ` + messageAgainSQL + `, generation = $3::int
-	FROM setting
-	WHERE m.event_key = $1::bytea AND m.id = ANY ($5::text[])
+	SET ` + messageAgainSQL + `, generation = $3::int, received_at = e.received_at
+	FROM setting, {schema}.event e
+	WHERE e.key = $1::bytea AND m.event_key = $1::bytea AND m.id = ANY ($5::text[])
 ), replaced AS (
 	UPDATE {schema}.message m
 	SET state = 4, note = '` + driver.NoteReplacedByNew + `', failed_at = NULL
@@ -143,7 +144,11 @@ func (s *Store) repeated(ctx context.Context, conn Conn, p *driver.ReplayParams)
 	}
 	err = scan(ctx, conn, func(r Rows) error {
 		var generation, messages int32
-		err := r.Scan(&generation, &messages)
+		var action string
+		err := r.Scan(&generation, &messages, &action)
+		if err == nil && action != lifecycle.Action(p.Mode) {
+			return refusedError{driver.ErrRequestReused}
+		}
 		before = &driver.Replayed{Generation: int(generation), Messages: int(messages), Repeated: true}
 		return err
 	}, s.sql.repeated, p.Key[:], p.RequestID)

@@ -27,9 +27,9 @@ type Error struct {
 	Err  error
 }
 
-func (e *Error) Error() string {
-	return fmt.Sprintf("send to %s: %s", e.Host, printable(e.Err.Error(), maxError))
-}
+// Error leaves the host out: what went wrong comes first where room is short, and
+// who reads it knows the destination.
+func (e *Error) Error() string { return printable(e.Err.Error(), maxError) }
 
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
@@ -88,11 +88,10 @@ func withoutURL(text string, u *url.URL) string {
 
 func statusError(status int) error {
 	text := strings.TrimSpace(fmt.Sprintf("%d %s", status, http.StatusText(status)))
-	return fmt.Errorf("%w but %s", ErrStatus, text)
+	return fmt.Errorf("%w %s", ErrStatus, text)
 }
 
-// readBody reads the whole body, so that the connection can be used again, but
-// not more than the limit: closing a body that has more closes the connection.
+// readBody reads the whole body, but not more than the limit.
 func readBody(resp *http.Response) ([]byte, error) {
 	if resp.StatusCode == http.StatusSwitchingProtocols {
 		return nil, nil // its body is the connection and has no end

@@ -110,7 +110,7 @@ type Result struct {
 // The kinds of failure that Result.Err matches besides those of context.
 var (
 	// ErrStatus is an answer outside 2xx.
-	ErrStatus = errors.New("the destination did not answer 2xx")
+	ErrStatus = errors.New("answered")
 	// ErrAddress is an address that may not be dialled.
 	ErrAddress = errors.New("address is not allowed")
 	// ErrRequest is a target or message that cannot be sent as it stands.

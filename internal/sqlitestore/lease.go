@@ -9,9 +9,6 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// lostLease is the error of a message whose last lease ran out.
-const lostLease = "the lease of the last attempt ran out before its outcome was recorded"
-
 const (
 	// A message that is due with its attempts used up had its last lease run
 	// out, or was left by a higher limit.
@@ -19,11 +16,15 @@ const (
 		SET state = 3, failed_at = ?, last_error = CASE state WHEN 1 THEN ? ELSE last_error END
 		WHERE id = ?`
 
+	// In the order of the index alone: to sort those that became due in the same
+	// microsecond, all their bodies would be read.
+	selectOldestDue  = selectDue + ` ORDER BY m.due_at LIMIT ?`
+	selectUntriedDue = selectDue + ` AND m.attempts = 0 ORDER BY m.due_at DESC LIMIT ?`
+
 	selectDue = `SELECT m.id, m.event_key, m.token + 1, m.attempts + 1, m.state = 1, m.generation,
 			e.source, e.event_id, e.type, m.route, m.destination, e.received_at, e.headers, e.body
 		FROM hookonce_message m JOIN hookonce_event e ON e.key = m.event_key
-		WHERE m.destination = ? AND m.state IN (0, 1) AND m.due_at <= ?
-		ORDER BY m.due_at, m.id LIMIT ?`
+		WHERE m.destination = ? AND m.state IN (0, 1) AND m.due_at <= ?`
 
 	takeLease = `UPDATE hookonce_message SET state = 1, token = ?, attempts = ?, due_at = ? WHERE id = ?`
 
@@ -50,7 +51,7 @@ func (s *Store) Lease(ctx context.Context, p *driver.LeaseParams) (*driver.Lease
 	if p.Limit <= 0 {
 		return leased, nil
 	}
-	for {
+	for range driver.MaxLeaseRounds {
 		var round driver.Leased
 		err := s.writeEach(ctx, "lease", p.Now, 1, func(t *writeTx, _ int) (err error) {
 			round, err = t.lease(p)
@@ -68,9 +69,10 @@ func (s *Store) Lease(ctx context.Context, p *driver.LeaseParams) (*driver.Lease
 		leased.Buried = append(leased.Buried, round.Buried...)
 		// Where all that was due had used up its attempts, there may be more.
 		if len(round.Messages) > 0 || len(round.Buried) == 0 {
-			return leased, nil
+			break
 		}
 	}
+	return leased, nil
 }
 
 // lease takes what is due, no more rows than the limit: the write lock is held,
@@ -90,7 +92,7 @@ func (t *writeTx) lease(p *driver.LeaseParams) (leased driver.Leased, err error)
 			}
 		}
 		if buried {
-			if _, err := t.exec(buryUsedUp, t.now, lostLease, m.ID); err != nil {
+			if _, err := t.exec(buryUsedUp, t.now, driver.ErrorLastLeaseRanOut, m.ID); err != nil {
 				return driver.Leased{}, err
 			}
 			m.Attempt--
@@ -108,17 +110,21 @@ func (t *writeTx) lease(p *driver.LeaseParams) (leased driver.Leased, err error)
 
 // recordLost records the attempt before that of m, whose lease ran out.
 func (t *writeTx) recordLost(m *driver.Message, buried bool) error {
-	outcome := "retry"
+	outcome, reason := "retry", driver.ErrorLeaseRanOut
 	if buried {
-		outcome = "dead"
+		outcome, reason = "dead", driver.ErrorLastLeaseRanOut
 	}
-	_, err := t.exec(insertLost, m.ID, m.Generation, m.Attempt-1, outcome, lostLease, t.now)
+	_, err := t.exec(insertLost, m.ID, m.Generation, m.Attempt-1, outcome, reason, t.now)
 	return err
 }
 
 // due returns the messages that are due as they would be under their leases.
 func (t *writeTx) due(p *driver.LeaseParams) ([]driver.Message, error) {
-	rows, err := t.query(selectDue, p.Destination, t.now, p.Limit)
+	query := selectOldestDue
+	if p.Untried {
+		query = selectUntriedDue
+	}
+	rows, err := t.query(query, p.Destination, t.now, p.Limit)
 	if err != nil {
 		return nil, err
 	}

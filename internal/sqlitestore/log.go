@@ -30,10 +30,18 @@ const (
 
 // logKeeper keeps the log from growing for as long as readers overlap.
 type logKeeper struct {
-	path     atomic.Pointer[string] // of the log; nil as long as it is not known
-	max      int64                  // bytes
-	cutting  atomic.Bool
-	notUntil atomic.Int64 // microseconds: when to try again
+	path    atomic.Pointer[string] // of the log; nil as long as it is not known
+	max     int64                  // bytes
+	cutting atomic.Bool
+	// failed is when it was last not cut; nil if it always was. It has the
+	// monotonic clock: the other one may be set back.
+	failed atomic.Pointer[time.Time]
+}
+
+// pauses reports whether it is too early to try again.
+func (l *logKeeper) pauses() bool {
+	failed := l.failed.Load()
+	return failed != nil && time.Since(*failed) < cutPause
 }
 
 // findLog learns where the log is, which SQLite names after the database.
@@ -57,7 +65,7 @@ func (s *Store) watchLog() {
 		return
 	}
 	info, err := os.Stat(*path)
-	if err != nil || info.Size() <= s.log.max || clock(time.Time{}) < s.log.notUntil.Load() {
+	if err != nil || info.Size() <= s.log.max || s.log.pauses() {
 		return // a log that is not there is not too large
 	}
 	if !s.log.cutting.CompareAndSwap(false, true) {
@@ -66,7 +74,8 @@ func (s *Store) watchLog() {
 	s.detached.Go(func() {
 		defer s.log.cutting.Store(false)
 		if !s.cutLog(s.closing) {
-			s.log.notUntil.Store(clock(time.Time{}) + cutPause.Microseconds())
+			now := time.Now()
+			s.log.failed.Store(&now)
 		}
 	})
 }

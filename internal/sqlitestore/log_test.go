@@ -193,6 +193,39 @@ func TestLogIsLeftForReadersOfOthers(t *testing.T) {
 	wantEvents(t, store, "evt_1", "evt_2", "evt_3")
 }
 
+// TestLogPauseIsNotOfTheWallClock has a log that could not be cut. When to try
+// again must not depend on a clock that may be set back by an hour.
+func TestLogPauseIsNotOfTheWallClock(t *testing.T) {
+	t.Parallel()
+	store, _ := withLog(t, 0)
+	other := startReading(t, store)
+	<-other.began
+	if err := claim(t, store, "evt_1"); err != nil {
+		t.Fatal(err)
+	}
+	<-store.readers.isShut(t.Context())
+	store.close() // what waits for the reader gives up
+	store.detached.Wait()
+	other.stop()
+	failed := *store.log.failed.Load()
+	if failed == failed.Round(0) { // without the monotonic clock, if it had it
+		t.Errorf("%v has the wall clock only", failed)
+	}
+	for _, c := range []struct {
+		name string
+		at   time.Time
+		want bool
+	}{
+		{"just now", time.Now().Add(time.Hour), true}, // however slow this machine is
+		{"a while ago", time.Now().Add(-cutPause), false},
+	} {
+		store.log.failed.Store(&c.at)
+		if got := store.log.pauses(); got != c.want {
+			t.Errorf("failed %s: pauses: %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
 // TestCuttingEndsWithTheStore closes a store that waits for a reader to end.
 func TestCuttingEndsWithTheStore(t *testing.T) {
 	t.Parallel()

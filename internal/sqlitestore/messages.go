@@ -29,7 +29,8 @@ var (
 		at:    `e.received_at`,
 		key:   `e.key`,
 	}
-	// byMessages looks up the event of one message after the other.
+	// byMessages looks up the event of one message after the other. Only of those
+	// that are not sent is their time known to be that of the event.
 	byMessages = direction{
 		from:  ` FROM hookonce_message m CROSS JOIN hookonce_event e ON e.key = m.event_key`,
 		place: `m.received_at, m.event_key, m.id`,
@@ -37,6 +38,8 @@ var (
 		at:    `m.received_at`,
 		key:   `m.event_key`,
 	}
+	// byID looks up one message, and its event.
+	byID = direction{from: byMessages.from, place: byEvents.place, order: byEvents.order, at: byEvents.at, key: byEvents.key}
 )
 
 const listedEvent = `e.key, e.source, e.event_id, e.type, e.received_at`
@@ -90,21 +93,17 @@ func (s *Store) Messages(ctx context.Context, f *driver.MessageFilter) (*driver.
 // and what is skipped stand in the order of the listing, so their size does not
 // matter; that of what is open does not.
 func messagesDirection(ctx context.Context, q queryer, f *driver.MessageFilter) (direction, error) {
+	if f.MessageID != "" {
+		return byID, nil
+	}
 	switch f.State {
 	case driver.StateDead, driver.StateSkipped:
 		return byMessages, nil
 	case driver.StatePending, driver.StateSending:
-		if f.MessageID != "" {
-			return byMessages, nil
-		}
 		query, args := openMessages(f.Destination)
 		isFew, err := few(ctx, q, query, args...)
 		if err != nil || isFew {
 			return byMessages, err
-		}
-	default:
-		if f.MessageID != "" {
-			return byMessages, nil
 		}
 	}
 	return byEvents, nil

@@ -57,8 +57,10 @@ func TestPlans(t *testing.T) {
 		{"messages", messages(&driver.MessageFilter{}, byEvents), []string{"SCAN e USING INDEX hookonce_event_received", messagesOfEvent}, false},
 		{"next messages", messages(&driver.MessageFilter{After: afterMessage}, byEvents), []string{"SEARCH e USING INDEX hookonce_event_received ((received_at,key)<(?,?))", messagesOfEvent}, false},
 		{"messages of an event", messages(&driver.MessageFilter{Source: "s", EventID: "a:b"}, byEvents), []string{oneEvent, messagesOfEvent}, true},
-		{"one message", messages(&driver.MessageFilter{MessageID: "m"}, byMessages), []string{"SEARCH m USING INDEX sqlite_autoindex_hookonce_message_1 (id=?)", oneEvent}, true},
-		{"one pending message", messages(&driver.MessageFilter{MessageID: "m", State: driver.StatePending}, byMessages), []string{"(id=?)", oneEvent}, true},
+		{"one message", messages(&driver.MessageFilter{MessageID: "m"}, byID), []string{"SEARCH m USING INDEX sqlite_autoindex_hookonce_message_1 (id=?)", oneEvent}, true},
+		{"one pending message", messages(&driver.MessageFilter{MessageID: "m", State: driver.StatePending}, byID), []string{"(id=?)", oneEvent}, true},
+		{"one dead message", messages(&driver.MessageFilter{MessageID: "m", State: driver.StateDead}, byID), []string{"(id=?)", oneEvent}, true},
+		{"reset a message", resetMessage, []string{"USING INDEX sqlite_autoindex_hookonce_message_1 (id=?)", oneEvent}, false},
 		{"pending messages", messages(&driver.MessageFilter{State: driver.StatePending}, byMessages), []string{"SCAN m USING INDEX hookonce_message_due", oneEvent}, true},
 		{"pending of one", messages(&driver.MessageFilter{State: driver.StatePending, Destination: "d"}, byMessages), []string{"SEARCH m USING INDEX hookonce_message_due (destination=?)", oneEvent}, true},
 		{"sending of one", messages(&driver.MessageFilter{State: driver.StateSending, Destination: "d"}, byMessages), []string{"SEARCH m USING INDEX hookonce_message_due (destination=?)", oneEvent}, true},
@@ -84,7 +86,8 @@ func TestPlans(t *testing.T) {
 		{"repeated request", selectRequest, []string{"INDEX hookonce_history_request (event_key=? AND request_id=?)"}, false},
 		{"messages to replay", selectReplayableMessages, []string{messagesOfEvent}, true},
 		{"next generation", nextGeneration, []string{messagesOfEvent}, false},
-		{"lease", selectDue, []string{"USING INDEX hookonce_message_due (destination=? AND due_at<?)"}, true},
+		{"lease", selectOldestDue, []string{"SEARCH m USING INDEX hookonce_message_due (destination=? AND due_at<?)", oneEvent}, false},
+		{"lease the newest", selectUntriedDue, []string{"SEARCH m USING INDEX hookonce_message_due (destination=? AND due_at<?)", oneEvent}, false},
 		{"bury", buryUsedUp, []string{"USING INDEX sqlite_autoindex_hookonce_message_1 (id=?)"}, false},
 		{"complete", completeMessage, []string{"(id=?)"}, false},
 		{"reopen", reopenMessages, []string{messagesOfEvent}, false},
@@ -112,6 +115,18 @@ func TestPlans(t *testing.T) {
 				t.Errorf("the plan sorts:\n%s", plan)
 			}
 		})
+	}
+}
+
+// TestLeaseDoesNotSort: what is due at one time may be a batch of large bodies, all
+// of which would go through the sorter for one message, under the write lock.
+func TestLeaseDoesNotSort(t *testing.T) {
+	t.Parallel()
+	db := openMigrated(t)
+	for _, query := range []string{selectOldestDue, selectUntriedDue} {
+		if plan := explain(t, db, query); strings.Contains(plan, "TEMP B-TREE") {
+			t.Errorf("the plan sorts:\n%s", plan)
+		}
 	}
 }
 

@@ -36,11 +36,15 @@ const (
 	selectReplayableMessages = `SELECT id, route, destination, state, generation
 		FROM hookonce_message WHERE event_key = ? ORDER BY id`
 
-	selectRequest = `SELECT generation, messages FROM hookonce_history WHERE event_key = ? AND request_id = ?`
+	selectRequest = `SELECT generation, messages, action FROM hookonce_history WHERE event_key = ? AND request_id = ?`
 
 	resetState = `UPDATE hookonce_event_state SET ` + owedState + ` WHERE key = ?3`
 
-	resetMessage = `UPDATE hookonce_message SET ` + owedMessage + ` WHERE id = ?3`
+	// A message that was sent before the second step of the schema does not know
+	// yet when its event was received.
+	resetMessage = `UPDATE hookonce_message SET ` + owedMessage + `,
+			received_at = (SELECT e.received_at FROM hookonce_event e WHERE e.key = event_key)
+		WHERE id = ?3`
 
 	replaceMessage = `UPDATE hookonce_message SET state = 4, note = ?, failed_at = NULL WHERE id = ?`
 
@@ -79,9 +83,12 @@ func (t *writeTx) replay(p *driver.ReplayParams) (driver.Replayed, error) {
 		return driver.Replayed{}, err
 	}
 	if p.RequestID != "" {
-		first := driver.Replayed{Repeated: true}
-		err := t.queryRow(selectRequest, p.Key[:], p.RequestID).Scan(&first.Generation, &first.Messages)
-		if !errors.Is(err, sql.ErrNoRows) {
+		first, action := driver.Replayed{Repeated: true}, ""
+		err := t.queryRow(selectRequest, p.Key[:], p.RequestID).Scan(&first.Generation, &first.Messages, &action)
+		switch {
+		case err == nil && action != lifecycle.Action(p.Mode):
+			return driver.Replayed{}, driver.ErrRequestReused
+		case !errors.Is(err, sql.ErrNoRows):
 			return first, err
 		}
 	}

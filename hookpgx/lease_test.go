@@ -1,0 +1,49 @@
+package hookpgx_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+// TestBuriedIsToldThoughTheLeaseFails has a lease that buries one message, and
+// whose next statement fails: nobody would tell of the buried one again.
+func TestBuriedIsToldThoughTheLeaseFails(t *testing.T) {
+	t.Parallel()
+	w := open(t, nil)
+	claims := []driver.Claim{newClaim("evt_1", "billing"), newClaim("evt_2", "billing")}
+	for i, c := range claims {
+		w.mustClaim(t, true, c)
+		w.exec(t, "UPDATE {schema}.message SET state = 1, attempts = 1, due_at = now() - $2::int * interval '1 minute' WHERE event_key = $1", c.Key[:], 10-i)
+	}
+	w.exec(t, `CREATE FUNCTION {schema}.refuse() RETURNS trigger LANGUAGE plpgsql AS
+		$$ BEGIN RAISE EXCEPTION 'no more space' USING ERRCODE = 'disk_full'; END $$`)
+	w.exec(t, `CREATE TRIGGER refuse BEFORE UPDATE ON {schema}.message FOR EACH ROW
+		WHEN (OLD.id = '`+claims[1].Messages[0].ID+`') EXECUTE FUNCTION {schema}.refuse()`)
+	lease := func() (buried []string, err error) {
+		leased, err := w.Lease(t.Context(), &driver.LeaseParams{Destination: "to-billing", Limit: 1, For: time.Minute, MaxAttempts: 1})
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range leased.Buried {
+			buried = append(buried, m.EventID)
+		}
+		return buried, nil
+	}
+	got, err := lease()
+	if diff := cmp.Diff([]string{"evt_1"}, got); err != nil || diff != "" {
+		t.Errorf("the lease that failed after it buried one: error %v, buried (-want +got):\n%s", err, diff)
+	}
+	if got, err := lease(); !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("the lease that failed: got %v and the error %v, want %v", got, err, driver.ErrUnavailable)
+	}
+	w.exec(t, "DROP TRIGGER refuse ON {schema}.message")
+	got, err = lease()
+	if diff := cmp.Diff([]string{"evt_2"}, got); err != nil || diff != "" {
+		t.Errorf("the lease after that: error %v, buried (-want +got):\n%s", err, diff)
+	}
+}

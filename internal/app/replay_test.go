@@ -1,0 +1,93 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	hookonce "github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/driver"
+)
+
+// lossy is a store that fails to confirm replays for a while.
+type lossy struct {
+	driver.Store
+	failures, calls int
+	err             error
+}
+
+func (s *lossy) Replay(ctx context.Context, p *driver.ReplayParams) (*driver.Replayed, error) {
+	s.calls++
+	fails := s.calls <= s.failures
+	if fails && errors.Is(s.err, driver.ErrSerialization) {
+		return nil, s.err // nothing was done
+	}
+	replayed, err := s.Store.Replay(ctx, p)
+	if err == nil && fails {
+		return nil, s.err
+	}
+	return replayed, err
+}
+
+// A replay whose commit is unknown is asked for again, and done once.
+func TestReplayEventAsksAgain(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("broken")
+	for _, tt := range []struct {
+		name            string
+		failures, calls int
+		err, want       error
+	}{
+		{"confirmed", 0, 1, nil, nil},
+		{"once unknown", 1, 2, driver.ErrCommitUnknown, nil},
+		{"once undone", 1, 2, driver.ErrSerialization, nil},
+		{"unknown for long", 10, 3, driver.ErrCommitUnknown, driver.ErrCommitUnknown},
+		{"something else", 1, 1, broken, broken},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			store := &lossy{Store: newStore(t), failures: tt.failures, err: tt.err}
+			receive(t, store, now(t, store), "a")
+			inbox, err := NewInbox(store, settings(t, `
+sources: {lab: {provider: none, event: {id: "body:id"}}}
+destinations: {app: {url: "http://127.0.0.1:1/"}}
+routes: [{name: all, to: app}]
+`), slog.New(slog.DiscardHandler))
+			if err != nil {
+				t.Fatal(err)
+			}
+			replayed, err := ReplayEvent(t.Context(), inbox, &hookonce.ReplayRequest{
+				Source: "lab", EventID: "a", Mode: driver.ReplaySameID, RequestID: "r",
+			})
+			if !errors.Is(err, tt.want) || store.calls != tt.calls {
+				t.Errorf("asked %d times, error %v; want %d and %v", store.calls, err, tt.calls, tt.want)
+			}
+			repeated := errors.Is(tt.err, driver.ErrCommitUnknown)
+			if err == nil && (replayed.Repeated != repeated || replayed.Generation != 1 || replayed.Messages != 1) {
+				t.Errorf("%+v", replayed)
+			}
+			detail, err := store.Event(t.Context(), "lab", "a")
+			if err != nil || detail.Generation != 1 || len(detail.History) != 1 || len(detail.Messages) != 1 {
+				t.Errorf("event %+v, %v", detail, err)
+			}
+		})
+	}
+}
+
+func TestReplaysOfManyHaveAPace(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		rate hookonce.Rate
+		want time.Duration
+	}{
+		{hookonce.Rate{}, 10 * time.Millisecond},
+		{hookonce.Rate{Count: 30, Per: time.Minute}, 2 * time.Second},
+		{hookonce.Unpaced, time.Nanosecond},
+	} {
+		if got := interval(tt.rate); got != tt.want {
+			t.Errorf("%+v: one in %s, want %s", tt.rate, got, tt.want)
+		}
+	}
+}
