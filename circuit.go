@@ -72,7 +72,8 @@ func (c *circuit) dismiss() {
 }
 
 // report tells whether the destination worked for a send that has ended, and
-// returns whether that opened or closed the circuit. The sends that were under way when it opened are reported too.
+// returns whether that opened or closed the circuit. The sends that were under
+// way when it opened are reported too.
 func (c *circuit) report(works, probed bool, now time.Time) (opened, closed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

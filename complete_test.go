@@ -143,3 +143,39 @@ func TestInterruptedAttempts(t *testing.T) {
 		}
 	}
 }
+
+// stoppingStore stops its relay with the lease that it gives.
+type stoppingStore struct {
+	releasingStore
+	stop context.CancelFunc
+}
+
+func (s *stoppingStore) Lease(context.Context, *driver.LeaseParams) (*driver.Leased, error) {
+	s.stop()
+	return &driver.Leased{Messages: []driver.Message{{ID: "msg_1", Token: 7}}}, nil
+}
+
+// A reload hands a circuit on. A probe that its relay was too late to send must
+// not be waited for.
+func TestProbeThatWasGivenBack(t *testing.T) {
+	t.Parallel()
+	dest, err := newDestination(Destination{Name: "app", URL: "http://localhost/", Retry: Retry{First: 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	store := &stoppingStore{stop: cancel}
+	r := newRelay(store, slog.New(slog.DiscardHandler), dest, send.New(nil))
+	for range circuitThreshold {
+		r.circuit.report(false, false, time.Time{})
+	}
+	if _, err := r.step(ctx, ctx); err != nil {
+		t.Fatal(err)
+	}
+	if len(store.leases) != 1 {
+		t.Fatalf("given back: %+v, want the one lease", store.leases)
+	}
+	if n, kind, _ := r.circuit.allow(1, time.Now()); n != 1 || kind != probeOldest {
+		t.Errorf("allowed %d of kind %d, want the probe again", n, kind)
+	}
+}

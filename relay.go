@@ -172,13 +172,14 @@ func (r *relay) step(ctx, sendCtx context.Context) (next time.Duration, err erro
 	if kind == probeUntried && len(messages) == 0 && err == nil {
 		messages, next, err = r.leaseWithinRate(ctx, want, false) // all that is due was tried
 	}
-	if kind != noProbe && len(messages) == 0 {
+	stopped := ctx.Err() != nil
+	if kind != noProbe && (stopped || len(messages) == 0) {
 		r.circuit.dismiss()
 	}
 	if err != nil {
 		return pollInterval, err
 	}
-	if ctx.Err() != nil {
+	if stopped {
 		return 0, r.giveBack(ctx, messages)
 	}
 	for i := range messages {
@@ -216,8 +217,8 @@ func (r *relay) leaseWithinRate(ctx context.Context, want int, untried bool) ([]
 	r.dest.rate.giveBack(allowed - len(leased.Messages))
 	r.logLeased(leased)
 	next := pollInterval
-	if len(leased.Messages) == want {
-		next = 0
+	if len(leased.Messages) == want || len(leased.Buried) > 0 {
+		next = 0 // there may be more behind them
 	}
 	return leased.Messages, next, nil
 }

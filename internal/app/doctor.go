@@ -282,7 +282,11 @@ func (d *doctor) checkStats(ctx context.Context, store driver.Store) {
 		dead.Remedy = "hookonce dlq list"
 	}
 	d.add(dead)
-	d.add(ok("quarantine", fmt.Sprintf("requests that verified and could not be parsed: %d", stats.Quarantined)))
+	quarantine := ok("quarantine", fmt.Sprintf("requests that verified and could not be parsed: %d", stats.Quarantined))
+	if stats.Quarantined > 0 {
+		quarantine.Remedy = "GET /api/v1/quarantine of the admin API shows them, and why"
+	}
+	d.add(quarantine)
 	if d.faults != nil {
 		d.add(skipped("destinations", "the settings have faults"))
 		return
