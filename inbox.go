@@ -186,16 +186,11 @@ func (in *Inbox) Ready(ctx context.Context) error {
 	if in.draining.Load() {
 		return ErrDraining
 	}
-	if err := in.readClock(ctx); err != nil {
-		return fmt.Errorf("hookonce: the database does not answer: %w", err)
+	skew, limit, err := in.Clock(ctx)
+	if err == nil && limit > 0 && skew.Abs() > limit {
+		err = fmt.Errorf("hookonce: this machine's clock is %s from the database's: set both by NTP", skew.Round(time.Millisecond))
 	}
-	for _, src := range in.setup.Load().sources {
-		if in.clockIsOff(src.tolerance) {
-			return fmt.Errorf("hookonce: this machine's clock is %s from the database's: set both by NTP",
-				time.Duration(in.skew.Load()).Round(time.Millisecond))
-		}
-	}
-	return nil
+	return err
 }
 
 // readClock compares this machine's clock with the database's.

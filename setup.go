@@ -53,15 +53,15 @@ func (in *Inbox) newSetup(cfg *Config, before *setup) (*setup, error) {
 }
 
 func (in *Inbox) relayFor(dest *destination, before *setup) *relay {
-	r := newRelay(in.store, in.log, dest, in.sender)
-	if before == nil || before.relays[dest.Name] == nil {
-		return r
+	var old *relay
+	if before != nil {
+		old = before.relays[dest.Name]
 	}
-	old := before.relays[dest.Name]
-	switch {
-	case old.dest.Destination == dest.Destination:
+	if old != nil && old.dest.Destination == dest.Destination {
 		return old
-	case old.dest.URL == dest.URL && old.circuit.cooldown == r.circuit.cooldown:
+	}
+	r := newRelay(in.store, in.log, dest, in.sender)
+	if old != nil && old.dest.URL == dest.URL && old.circuit.cooldown == r.circuit.cooldown {
 		r.circuit = old.circuit // what was found out about the URL is still true
 	}
 	return r

@@ -8,8 +8,8 @@ import (
 	"github.com/hookonce/hookonce/internal/config"
 )
 
-// NewInbox returns an inbox of the settings on store for a command beside a
-// gateway: it knows sources and routes, and is not run.
+// NewInbox returns an inbox of the settings on store. The gateway runs it; for a
+// command beside one it knows sources and routes, and is not run.
 func NewInbox(store driver.Store, settings *config.Settings, log *slog.Logger) (*hookonce.Inbox, error) {
 	inboxConfig := settings.Inbox
 	inboxConfig.Logger = log

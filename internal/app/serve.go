@@ -98,9 +98,7 @@ type gateway struct {
 }
 
 func newGateway(ctx context.Context, store driver.Store, o *Options) (_ *gateway, err error) {
-	inboxConfig := o.Settings.Inbox
-	inboxConfig.Logger = o.Logger
-	inbox, err := hookonce.New(store, &inboxConfig)
+	inbox, err := NewInbox(store, o.Settings, o.Logger)
 	if err != nil {
 		return nil, err
 	}
