@@ -16,6 +16,10 @@ test: ## Runs all tests; the databases are real ones.
 race: ## Runs all tests under the race detector (needs a C compiler).
 	go test -race ./...
 
+.PHONY: soak
+soak: ## Runs the proof of exactly-once with 100,000 events on every store.
+	HOOKONCE_SOAK=100000 go test -count=1 -timeout 3h -v ./internal/proof
+
 .PHONY: fuzz
 fuzz: ## Runs each fuzz target for 30 s.
 	.ci/fuzz 30s

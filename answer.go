@@ -14,7 +14,7 @@ import (
 
 // answerClaimed answers a delivery whose claims are final. It is 2xx only if
 // every one of its events is durable, or kept in the quarantine.
-func (in *Inbox) answerClaimed(ctx context.Context, d *delivery, u *claimUnit, malformed []provider.Malformed) *answer {
+func (in *Engine) answerClaimed(ctx context.Context, d *delivery, u *claimUnit, malformed []provider.Malformed) *answer {
 	src, durable := d.source, 0
 	for i := range u.results {
 		result, claim := &u.results[i], &u.claims[i]
@@ -41,13 +41,42 @@ func (in *Inbox) answerClaimed(ctx context.Context, d *delivery, u *claimUnit, m
 			return answerMalformed(src, malformed[0].Reason)
 		}
 	}
+	var a *answer
 	switch {
 	case src.Ack != nil:
-		return src.Ack.answer()
+		a = src.Ack.answer()
 	case src.batch:
-		return answerBatch(u, len(malformed))
+		a = answerBatch(u, len(malformed))
+	default:
+		a = answerEvent(&u.claims[0], &u.results[0])
 	}
-	return answerEvent(&u.claims[0], &u.results[0])
+	a.tally(u)
+	return a
+}
+
+// tally fills in what is told of claims that are final.
+func (a *answer) tally(u *claimUnit) {
+	a.outcome = deliveryOK
+	claimed, reopened := false, false
+	for i := range u.results {
+		result := &u.results[i]
+		if result.err != nil {
+			continue
+		}
+		a.events++
+		claimed = claimed || result.Claimed
+		reopened = reopened || result.reopened
+		if result.Claimed && u.claims[i].Work == driver.WorkNone && len(u.claims[i].Messages) == 0 {
+			a.unrouted++
+		}
+	}
+	switch {
+	case claimed || a.events == 0:
+	case reopened:
+		a.outcome = deliveryReopened
+	default:
+		a.outcome = deliveryDuplicate
+	}
 }
 
 func (a *Ack) answer() *answer {
@@ -60,17 +89,21 @@ func (a *Ack) answer() *answer {
 
 // answerMalformed answers for what is in the quarantine by now.
 func answerMalformed(src *source, reason string) *answer {
+	var a *answer
 	switch {
 	case src.Malformed != MalformedQuarantine:
-		return refused(http.StatusBadRequest,
+		a = refused(http.StatusBadRequest,
 			"No single event id could be read from the request. It was kept for the operator.",
 			"malformed: "+reason, nil)
 	case src.Ack != nil:
-		return src.Ack.answer()
+		a = src.Ack.answer()
+	default:
+		a = accepted(struct {
+			Status string `json:"status"`
+		}{"quarantined"})
 	}
-	return accepted(struct {
-		Status string `json:"status"`
-	}{"quarantined"})
+	a.outcome = deliveryMalformed
+	return a
 }
 
 func answerEvent(claim *driver.Claim, result *claimResult) *answer {
@@ -108,7 +141,7 @@ func answerBatch(u *claimUnit, malformed int) *answer {
 
 // logClaim tells what is remarkable about a claim, at the rate of refusals: who
 // captured one delivery can make any number of them.
-func (in *Inbox) logClaim(claim *driver.Claim, result *claimResult) {
+func (in *Engine) logClaim(claim *driver.Claim, result *claimResult) {
 	level, msg := slog.LevelDebug, "duplicate"
 	switch {
 	case result.reopened:

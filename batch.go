@@ -18,6 +18,7 @@ type batch struct {
 	deadline    time.Time // the last of its units': until then somebody waits
 	soonest     time.Time // the first
 	anyReopened bool
+	observed    *observers
 }
 
 // entry is one key of a batch with everyone who waits for it. The first waiter
@@ -33,8 +34,8 @@ type waiter struct {
 	index int // into the unit's claims
 }
 
-func newBatch(units []*claimUnit) *batch {
-	b := &batch{}
+func newBatch(units []*claimUnit, observed *observers) *batch {
+	b := &batch{observed: observed}
 	byKey := make(map[driver.Key]*entry)
 	for _, u := range units {
 		if u.deadline.After(b.deadline) {
@@ -93,9 +94,9 @@ func (b *batch) claim(ctx context.Context, store driver.Store, entries []*entry,
 		claims[i] = *e.claim
 	}
 	params := &driver.ClaimParams{Claims: claims, LockTimeout: lockTimeout}
-	results, err := store.Claim(ctx, params)
+	results, err := b.try(ctx, store, params)
 	if errors.Is(err, driver.ErrSerialization) {
-		results, err = store.Claim(ctx, params)
+		results, err = b.try(ctx, store, params)
 	}
 	if err == nil && len(results) != len(entries) {
 		err = fmt.Errorf("%w: the store gave %d results for %d claims", driver.ErrCommitUnknown, len(results), len(entries))
@@ -114,6 +115,13 @@ func (b *batch) claim(ctx context.Context, store driver.Store, entries []*entry,
 			e.result.err = err
 		}
 	}
+}
+
+func (b *batch) try(ctx context.Context, store driver.Store, p *driver.ClaimParams) ([]driver.ClaimResult, error) {
+	began := time.Now()
+	results, err := store.Claim(ctx, p)
+	b.observed.claim(ClaimObserved{Size: len(p.Claims), Took: time.Since(began), Err: err})
+	return results, err
 }
 
 // splits reports whether err is the fault of single entries, and nothing was
@@ -182,12 +190,12 @@ func copyOf(result claimResult, otherBody bool) claimResult {
 	return result
 }
 
-// messages returns the messages that this batch made.
-func (b *batch) messages() []driver.NewMessage {
-	var out []driver.NewMessage
+// claimed returns the claims that were made.
+func (b *batch) claimed() []*driver.Claim {
+	var out []*driver.Claim
 	for _, e := range b.entries {
 		if e.result.err == nil && e.result.Claimed {
-			out = append(out, e.claim.Messages...)
+			out = append(out, e.claim)
 		}
 	}
 	return out

@@ -68,7 +68,7 @@ func (c *circuit) dismiss() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.probing = false
-	c.probes--
+	c.probes = max(c.probes-1, 0)
 }
 
 // report tells whether the destination worked for a send that has ended, and

@@ -73,11 +73,12 @@ type claimQueue struct {
 	store      driver.Store
 	log        *slog.Logger
 	counts     *deliveryCounts
-	claimed    func([]driver.NewMessage) // wakes the relays
+	claimed    func([]*driver.Claim) // wakes who works on them
 	reopened   func()
 	maxUnits   int
 	flushers   int
 	background sync.WaitGroup
+	observed   *observers
 
 	mu       sync.Mutex
 	waiting  []*claimUnit
@@ -227,7 +228,7 @@ func (p *unitPicker) pass(u *claimUnit) {
 // flush claims the events of units and makes their results final, whatever
 // happens: somebody waits for each.
 func (q *claimQueue) flush(units []*claimUnit) {
-	b := newBatch(units)
+	b := newBatch(units, q.observed)
 	defer func() {
 		if v := recover(); v != nil {
 			err := panicError(v)
@@ -247,7 +248,7 @@ func (q *claimQueue) flush(units []*claimUnit) {
 	}
 	b.reopen(ctx, q.store)
 	b.settle(q.counts)
-	q.claimed(b.messages())
+	q.claimed(b.claimed())
 	if b.anyReopened {
 		q.reopened()
 	}

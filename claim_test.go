@@ -25,7 +25,7 @@ func deliverTogether(t *testing.T, store *faultStore, n int, request func(i int)
 	after := store.before
 	g := newGate()
 	store.before = g.hold
-	in := newInbox(t, store, nil)
+	in := newEngine(t, store, nil)
 	var wg sync.WaitGroup
 	wg.Go(func() { deliver(in, delivery("first", "{}")) })
 	<-g.arrived
@@ -117,7 +117,7 @@ func TestUnknownCommitIs503AndTheRetrySettlesIt(t *testing.T) {
 		}
 		return driver.ErrCommitUnknown // it happened, and nobody was told
 	}}
-	in := newInbox(t, store, nil)
+	in := newEngine(t, store, nil)
 	w := httptest.NewRecorder()
 	in.ServeHTTP(w, delivery("1", "{}"))
 	if w.Code != 503 || w.Header().Get("Retry-After") == "" {
@@ -137,7 +137,7 @@ func TestSerializationFailureIsTriedAgainAtOnce(t *testing.T) {
 		}
 		return nil
 	}
-	if diff := cmp.Diff(ok, deliver(newInbox(t, store, nil), delivery("1", "{}"))); diff != "" {
+	if diff := cmp.Diff(ok, deliver(newEngine(t, store, nil), delivery("1", "{}"))); diff != "" {
 		t.Errorf("answer (-want +got):\n%s", diff)
 	}
 }
@@ -146,7 +146,7 @@ func TestHungDatabaseIs503(t *testing.T) {
 	t.Parallel()
 	g := newGate()
 	store := &faultStore{Store: openStore(t), before: g.hold}
-	in := newInbox(t, store, func(c *hookonce.Config) { c.Sources[0].AckTimeout = 20 * time.Millisecond })
+	in := newEngine(t, store, func(c *hookonce.Config) { c.Sources[0].AckTimeout = 20 * time.Millisecond })
 	if got := deliver(in, delivery("1", "{}")); got.Code != 503 {
 		t.Errorf("answer %d, want 503", got.Code)
 	}
@@ -156,7 +156,7 @@ func TestFullQueueIs503(t *testing.T) {
 	t.Parallel()
 	g := newGate()
 	store := &faultStore{Store: openStore(t), before: g.hold}
-	in := newInbox(t, store, func(c *hookonce.Config) { c.Queue = 4 })
+	in := newEngine(t, store, func(c *hookonce.Config) { c.Queue = 4 })
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		if got := deliver(in, delivery("held", "{}")); got != ok {
@@ -183,7 +183,7 @@ func TestBodiesAreBoundedInBytes(t *testing.T) {
 	t.Parallel()
 	g := newGate()
 	store := &faultStore{Store: openStore(t), before: g.hold}
-	in := newInbox(t, store, func(c *hookonce.Config) { c.BodyBytes = 1000 })
+	in := newEngine(t, store, func(c *hookonce.Config) { c.BodyBytes = 1000 })
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		// A single delivery always fits: it could never be received otherwise.
@@ -203,7 +203,7 @@ func TestDrainAnswersWhatIsQueued(t *testing.T) {
 	t.Parallel()
 	g := newGate()
 	store := &faultStore{Store: openStore(t), before: g.hold}
-	in := newInbox(t, store, nil)
+	in := newEngine(t, store, nil)
 	var wg sync.WaitGroup
 	for i := range 8 {
 		wg.Go(func() {
@@ -244,7 +244,7 @@ func TestCopiesOfAStuckKeyHoldUpNobodyElse(t *testing.T) {
 		}
 		return nil
 	}}}
-	in := newInbox(t, store, nil)
+	in := newEngine(t, store, nil)
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() { deliver(in, delivery("stuck", "{}")) })
@@ -277,7 +277,7 @@ func TestAbandonedDeliveryBlocksNoCopy(t *testing.T) {
 	t.Parallel()
 	g := newGate()
 	store := &faultStore{Store: openStore(t), before: g.hold}
-	in := newInbox(t, store, func(c *hookonce.Config) {
+	in := newEngine(t, store, func(c *hookonce.Config) {
 		patient := c.Sources[0]
 		patient.Name = "patient"
 		c.Sources[0].AckTimeout = 20 * time.Millisecond

@@ -10,7 +10,7 @@ import (
 // machine's is ahead, negative where it is behind. limit is how far it may be
 // off, either way, until Ready refuses, because timestamps of now may look
 // stale: half of the smallest tolerance of the sources; 0 if none has one.
-func (in *Inbox) Clock(ctx context.Context) (skew, limit time.Duration, err error) {
+func (in *Engine) Clock(ctx context.Context) (skew, limit time.Duration, err error) {
 	if err := in.readClock(ctx); err != nil {
 		return 0, 0, fmt.Errorf("hookonce: the database does not answer: %w", err)
 	}

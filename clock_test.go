@@ -42,7 +42,7 @@ func TestClock(t *testing.T) {
 		{"the smallest", []hookonce.Source{stripe("a", time.Hour), stripe("b", 10*time.Minute)}, 5 * time.Minute, true},
 		{"one of them", []hookonce.Source{stripe("a", time.Hour), stripe("b", time.Minute)}, 30 * time.Second, false},
 	} {
-		in := newInbox(t, store, func(cfg *hookonce.Config) { cfg.Sources = append(cfg.Sources, tt.sources...) })
+		in := newEngine(t, store, func(cfg *hookonce.Config) { cfg.Sources = append(cfg.Sources, tt.sources...) })
 		skew, limit, err := in.Clock(t.Context())
 		if err != nil || limit != tt.limit || skew.Round(time.Minute) != behind {
 			t.Errorf("%s: skew %s, limit %s, %v; want %s and %s", tt.name, skew, limit, err, behind, tt.limit)

@@ -14,6 +14,11 @@ import (
 	"github.com/hookonce/hookonce/internal/send"
 )
 
+// testEngine is an Engine as far as a relay needs one.
+func testEngine(store driver.Store) *Engine {
+	return &Engine{store: store, log: slog.New(slog.DiscardHandler), sender: send.New(nil)}
+}
+
 // pickyStore refuses every batch of outcomes that holds one of message "bad",
 // until that is alone, and then takes it as lost.
 type pickyStore struct {
@@ -41,14 +46,14 @@ func TestOneBadOutcomeCostsNoOther(t *testing.T) {
 		want := slices.Insert(slices.Clone(ids), place, "bad")
 		var batch []ending
 		for _, id := range want {
-			batch = append(batch, ending{driver.Completion{ID: id}, slog.New(slog.DiscardHandler)})
+			batch = append(batch, ending{Completion: driver.Completion{ID: id}, log: slog.New(slog.DiscardHandler)})
 		}
 		dest, err := newDestination(Destination{Name: "app", URL: "http://localhost/"})
 		if err != nil {
 			t.Fatal(err)
 		}
 		store := &pickyStore{}
-		newRelay(store, slog.New(slog.DiscardHandler), dest, send.New(nil)).complete(t.Context(), batch)
+		newRelay(testEngine(store), dest).complete(t.Context(), batch)
 		if diff := cmp.Diff(want, store.recorded); diff != "" {
 			t.Errorf("bad one at %d: recorded (-want +got):\n%s", place, diff)
 		}
@@ -96,8 +101,8 @@ func TestOutcomesAreRecordedAfterAStall(t *testing.T) {
 					cancel()
 				}
 				store := &stalledStore{until: time.Now().Add(tt.stall)}
-				r := newRelay(store, slog.New(slog.DiscardHandler), dest, send.New(nil))
-				r.complete(ctx, []ending{{driver.Completion{ID: "1"}, r.log}})
+				r := newRelay(testEngine(store), dest)
+				r.complete(ctx, []ending{{Completion: driver.Completion{ID: "1"}, log: r.log}})
 				if store.recorded != tt.want {
 					t.Errorf("%d outcomes recorded, want %d", store.recorded, tt.want)
 				}
@@ -129,7 +134,7 @@ func TestInterruptedAttempts(t *testing.T) {
 	cancel()
 	for attempt, want := range map[int]driver.MessageOutcome{1: driver.MessageRetry, 2: driver.MessageRetry, 3: 0} {
 		store := &releasingStore{}
-		r := newRelay(store, slog.New(slog.DiscardHandler), dest, send.New(nil))
+		r := newRelay(testEngine(store), dest)
 		done := r.attemptSafely(ctx, &driver.Message{ID: "msg_1", Token: 7, Attempt: attempt}, false)
 		if done.Outcome != want {
 			t.Errorf("attempt %d: outcome %d, want %d", attempt, done.Outcome, want)
@@ -165,7 +170,7 @@ func TestProbeThatWasGivenBack(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	store := &stoppingStore{stop: cancel}
-	r := newRelay(store, slog.New(slog.DiscardHandler), dest, send.New(nil))
+	r := newRelay(testEngine(store), dest)
 	for range circuitThreshold {
 		r.circuit.report(false, false, time.Time{})
 	}

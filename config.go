@@ -24,6 +24,9 @@ const (
 	DefaultQueue          = 8192
 	DefaultBodyBytes      = 256 << 20
 	DefaultQuarantineRows = 10_000
+	DefaultBatch          = 50
+	DefaultInlineAttempts = 5
+	DefaultRefetchTimeout = 10 * time.Second
 )
 
 // DefaultUnverifiedRate is the default of Config.UnverifiedRate.
@@ -57,8 +60,25 @@ type Config struct {
 	// the newest. Defaults to 10,000.
 	QuarantineRows int
 
+	// Workers is how many transactions of handlers run at a time in this process.
+	// Defaults to what suits the database: 4 on PostgreSQL, 1 on SQLite, which has
+	// one writer.
+	Workers int
+	// Batch is how many events are worked on in one transaction. 1 gives each its
+	// own. Defaults to 50.
+	Batch int
+	// HandlerTimeout bounds one run of a handler. Defaults to 30 s on PostgreSQL,
+	// where it must be below 55 s, and 1 s on SQLite, whose only writer it is, and
+	// where it must be at most 30 s.
+	HandlerTimeout time.Duration
+	// Retry is the schedule of handlers that fail. Defaults to that of a
+	// destination: 20 attempts, from 10 s to 12 h.
+	Retry Retry
+
 	// Logger takes the log. Defaults to slog.Default().
 	Logger *slog.Logger
+	// Observer is told what happens; nil tells nobody.
+	Observer *Observer
 }
 
 // Source is one configured sender. It has the URL /webhooks/{Name}.
@@ -105,8 +125,23 @@ type Source struct {
 	// ContentEncodings lists the compressed encodings that are accepted; only
 	// "gzip" is known. The signature covers the bytes as sent.
 	ContentEncodings []string
-	// Consume says who works on the events.
+	// Consume says who works on the events that no handler of this process takes.
 	Consume Consume
+	// Inline runs the handler before the answer, in the transaction of the claim.
+	Inline bool
+	// DeadLetter says when the failures of an Inline handler end in a dead letter.
+	// Defaults to AfterAttempts(5).
+	DeadLetter DeadLetterPolicy
+	// Stale are the rules by which events are skipped that are older than what was
+	// applied. The first one that names an event's type holds.
+	Stale []StaleRule
+	// Refetch gets the current state of the object that an event is about from its
+	// source of truth, before the handler runs and outside of its transaction. The
+	// handler finds it in Event.Current. nil, nil means that there is nothing to
+	// get; an error is a failed attempt, see Permanent and RetryAfter.
+	Refetch func(ctx context.Context, ev *Event) ([]byte, error)
+	// RefetchTimeout bounds one call of Refetch. Defaults to 10 s.
+	RefetchTimeout time.Duration
 
 	// DedupeWindow and Retention override those of Config.
 	DedupeWindow time.Duration
@@ -164,19 +199,56 @@ const (
 	RedeliveryAck    Redelivery = "ack"    // it is only acknowledged
 )
 
-// Consume says who works on the events of a source.
+// Consume says who works on the events of a source that no handler of this
+// process takes.
 type Consume string
 
 // The values of Source.Consume.
 const (
 	ConsumeRoutes Consume = "routes" // the routes alone; the default
-	ConsumeSQL    Consume = "sql"    // an application takes them with SQL
+	ConsumeSQL    Consume = "sql"    // an application takes them, with SQL or with handlers of its own
 )
 
-// Destination is an HTTP endpoint that messages are sent to.
+// StaleRule says which events can be stale, and how that is seen: an event is
+// older than what was applied if its version is lower than the highest version of
+// the same object that was. Numbers compare as numbers, also where they are text,
+// times (RFC 3339) as times, and any other text byte by byte; where a sender mixes
+// them, all numbers are below all times, and those below all other text. Equal
+// versions are applied. For messages what was sent counts as applied, each route by
+// itself.
+type StaleRule struct {
+	// Types are event types; a '*' stands for any text. None means all.
+	Types []string
+	// Key is where the id of the object stands, Version where its version does:
+	// locations, as "body:data.object.id", or of a batch "item:id", but not "query:",
+	// which is not stored. An event without one of them is applied; and so is one
+	// where they cannot be read, or the version is too long to be compared (about
+	// 250 digits or bytes), which is logged.
+	Key, Version string
+}
+
+// DeadLetterPolicy says when the failures of an Inline handler end in a dead
+// letter. See AfterAttempts and Immediate.
+type DeadLetterPolicy struct{ attempts int }
+
+// AfterAttempts answers the sender 500 until the n-th failure, which files the
+// dead letter and is answered 200. It panics where n is less than 1.
+func AfterAttempts(n int) DeadLetterPolicy {
+	if n < 1 {
+		panic("hookonce: AfterAttempts needs at least 1")
+	}
+	return DeadLetterPolicy{n}
+}
+
+// Immediate files the dead letter at the first failure, and answers 200.
+var Immediate = AfterAttempts(1)
+
+// Destination is where messages are sent to: an HTTP endpoint, or a Sender.
 type Destination struct {
 	Name string
-	URL  string // http or https
+	URL  string // http or https; "" with a Sender
+	// Sender sends in place of HTTP. With it URL, Secret and AllowPrivate are faults.
+	Sender Sender
 	// Secret signs what is sent, as Standard Webhooks; "" sends unsigned. With
 	// the prefix whsec_ the rest is base64; any other text is used as it is.
 	Secret string

@@ -80,7 +80,7 @@ func TestNewRefusesFaults(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			_, err := hookonce.New(store, tt.cfg)
+			_, err := hookonce.NewEngine(store, tt.cfg)
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("error %v, want one with %q", err, tt.want)
 			}
@@ -93,7 +93,7 @@ func TestNewRefusesFaults(t *testing.T) {
 
 func TestNewReportsAllFaultsAtOnce(t *testing.T) {
 	t.Parallel()
-	_, err := hookonce.New(openStore(t), &hookonce.Config{
+	_, err := hookonce.NewEngine(openStore(t), &hookonce.Config{
 		Sources:      []hookonce.Source{{Name: "a", Provider: "?"}, {Name: "b", Provider: provider.GitHub}},
 		Destinations: []hookonce.Destination{{Name: "c"}},
 		Routes:       []hookonce.Route{{Name: "d", To: "e"}},
@@ -107,14 +107,14 @@ func TestNewReportsAllFaultsAtOnce(t *testing.T) {
 
 func TestNewNeedsAStore(t *testing.T) {
 	t.Parallel()
-	if _, err := hookonce.New(nil, nil); err == nil {
+	if _, err := hookonce.NewEngine(nil, nil); err == nil {
 		t.Error("no error")
 	}
 }
 
 func TestPathsThatNameNoSource(t *testing.T) {
 	t.Parallel()
-	in := newInbox(t, openStore(t), nil)
+	in := newEngine(t, openStore(t), nil)
 	for _, path := range []string{
 		"/", "/webhooks", "/webhooks/", "/webhooks/other", "/webhooks/gh/", "//webhooks/gh", "/webhooks//gh",
 		"/x/../webhooks/gh", "/webhooks%2Fgh", "/webhooks/%67h", "/webhooks/gh%00", "/webhooks/GH",

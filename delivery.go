@@ -9,9 +9,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -27,8 +29,9 @@ type delivery struct {
 	header   http.Header // as received
 	visible  http.Header // the same without shared credentials: what is stored and shown
 	rawQuery string
-	wire     []byte // the body as it was sent and signed
-	body     []byte // the same, inflated
+	wire     []byte    // the body as it was sent and signed
+	body     []byte    // the same, inflated
+	deadline time.Time // of the answer
 }
 
 func (d *delivery) input() *locate.Input {
@@ -47,37 +50,56 @@ var errInflateTooLarge = errors.New("the body is too large once inflated")
 
 // inflate undoes the content encoding. It runs after the signature was checked.
 func (d *delivery) inflate(budget *bodyBudget) error {
-	if !strings.EqualFold(d.header.Get("Content-Encoding"), "gzip") {
+	if !isGzip(d.header) {
 		return nil
 	}
-	zr, err := gzip.NewReader(bytes.NewReader(d.wire))
+	body, err := gunzip(d.wire, d.source.MaxBody, budget)
 	if err != nil {
-		return fmt.Errorf("the body is not gzip: %w", err)
-	}
-	limit := min(d.source.MaxBody, int64(len(d.wire))*maxInflateRatio)
-	body, err := readAll(io.LimitReader(zr, limit+1), -1, budget)
-	switch {
-	case errors.Is(err, errBodyBudget):
 		return err
-	case err != nil:
-		return fmt.Errorf("the body is not gzip: %w", err)
-	case int64(len(body)) > limit:
-		return errInflateTooLarge
 	}
 	d.body = body
 	return nil
 }
 
+func isGzip(h http.Header) bool { return strings.EqualFold(h.Get("Content-Encoding"), "gzip") }
+
+func gunzip(wire []byte, limit int64, budget *bodyBudget) ([]byte, error) {
+	zr, err := gzip.NewReader(bytes.NewReader(wire))
+	if err != nil {
+		return nil, fmt.Errorf("the body is not gzip: %w", err)
+	}
+	limit = min(limit, int64(len(wire))*maxInflateRatio)
+	body, err := readAll(io.LimitReader(zr, limit+1), -1, budget)
+	switch {
+	case errors.Is(err, errBodyBudget):
+		return nil, err
+	case err != nil:
+		return nil, fmt.Errorf("the body is not gzip: %w", err)
+	case int64(len(body)) > limit:
+		return nil, errInflateTooLarge
+	}
+	return body, nil
+}
+
+// inflateStored returns the body of an event as its source's rules read it: stored
+// is what was received.
+func inflateStored(h http.Header, stored []byte) ([]byte, error) {
+	if !isGzip(h) {
+		return stored, nil
+	}
+	return gunzip(stored, math.MaxInt64, &bodyBudget{used: new(atomic.Int64), limit: math.MaxInt64})
+}
+
 // refuseInflated answers for a body that could not be inflated: a bomb is too
 // large; anything else is authentic and malformed.
-func (in *Inbox) refuseInflated(d *delivery, err error, deadline time.Time) *answer {
+func (in *Engine) refuseInflated(d *delivery, err error) *answer {
 	switch {
 	case errors.Is(err, errInflateTooLarge):
 		return tooLarge(d.source)
 	case errors.Is(err, errBodyBudget):
 		return unavailable("too many bodies are being received", err)
 	}
-	ctx, cancel := context.WithDeadline(context.Background(), deadline)
+	ctx, cancel := context.WithDeadline(context.Background(), d.deadline)
 	defer cancel()
 	if err := in.quarantine(ctx, d, []provider.Malformed{{Reason: err.Error(), Body: d.wire}}); err != nil {
 		return unavailable("the quarantine could not be written", err)
@@ -86,7 +108,7 @@ func (in *Inbox) refuseInflated(d *delivery, err error, deadline time.Time) *ans
 }
 
 // quarantine keeps authentic but unusable parts of d.
-func (in *Inbox) quarantine(ctx context.Context, d *delivery, malformed []provider.Malformed) error {
+func (in *Engine) quarantine(ctx context.Context, d *delivery, malformed []provider.Malformed) error {
 	header := encodeHeader(d.visible)
 	for len(malformed) > 0 {
 		var requests []driver.Quarantined
@@ -109,7 +131,7 @@ func (in *Inbox) quarantine(ctx context.Context, d *delivery, malformed []provid
 }
 
 // claimsFor makes the claims of the events of d.
-func (in *Inbox) claimsFor(d *delivery, events []provider.Event) []driver.Claim {
+func (in *Engine) claimsFor(d *delivery, events []provider.Event) []driver.Claim {
 	visible := d.visible
 	if d.source.batch && visible.Get("Content-Encoding") != "" {
 		// Items are cut from the inflated body.
@@ -124,7 +146,7 @@ func (in *Inbox) claimsFor(d *delivery, events []provider.Event) []driver.Claim 
 	return claims
 }
 
-func (in *Inbox) claimFor(d *delivery, ev *provider.Event, visible http.Header, header []byte) driver.Claim {
+func (in *Engine) claimFor(d *delivery, ev *provider.Event, visible http.Header, header []byte) driver.Claim {
 	src, body := d.source, d.wire
 	if src.batch {
 		body = ev.Body
@@ -141,7 +163,7 @@ func (in *Inbox) claimFor(d *delivery, ev *provider.Event, visible http.Header, 
 		BodyHash:   sha256.Sum256(body),
 		BodyGuard:  src.guard,
 	}
-	if src.Consume == ConsumeSQL {
+	if src.Consume == ConsumeSQL || in.handles(src.Name, ev.Type) {
 		claim.Work = driver.WorkQueued
 	}
 	if len(src.routes) > 0 {

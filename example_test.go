@@ -4,7 +4,9 @@ import (
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
+	"database/sql"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -22,9 +24,94 @@ import (
 	"github.com/hookonce/hookonce/provider"
 )
 
-// An Inbox in a server of your own: GitHub delivers an event twice, and the
-// destination gets it once.
+// A handler in a transaction: GitHub delivers an event twice, the first attempt to
+// work on it fails after it has written, and the effect is there once.
 func Example() {
+	ctx, stop := context.WithCancel(context.Background())
+	folder, err := os.MkdirTemp("", "hookonce")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(folder)
+	path := filepath.Join(folder, "app.db")
+	db, err := hooksql.OpenSQLite("sqlite", path)
+	if err != nil {
+		panic(err)
+	}
+	defer db.Close()
+	if _, err := hookmigrate.Up(ctx, db); err != nil {
+		panic(err)
+	}
+	app, err := sql.Open("sqlite", path) // the application's own tables stand beside
+	if err != nil {
+		panic(err)
+	}
+	defer app.Close()
+	if _, err := app.ExecContext(ctx, "CREATE TABLE pushes (ref TEXT)"); err != nil {
+		panic(err)
+	}
+
+	mails := make(chan string)
+	outbox := hookonce.NewOutbox(db)
+	mux := &hooksql.Mux{}
+	hookonce.HandleJSON(mux, "github", "push", func(ctx context.Context, tx *sql.Tx, ev *hookonce.Event, push struct{ Ref string }) error {
+		if _, err := tx.ExecContext(ctx, "INSERT INTO pushes VALUES (?)", push.Ref); err != nil {
+			return err
+		}
+		if err := outbox.EnqueueTx(ctx, tx, &hookonce.Message{Destination: "mail", Body: []byte("pushed " + push.Ref)}); err != nil {
+			return err
+		}
+		if ev.Attempt == 1 {
+			return hookonce.RetryAfter(0, errors.New("something went wrong in the last line"))
+		}
+		return nil
+	})
+	in, err := hookonce.New(db, mux, &hookonce.Config{
+		Sources: []hookonce.Source{{
+			Name: "github", Provider: provider.GitHub, Secrets: hookonce.StaticSecrets("a-secret-of-16-bytes-or-more"),
+		}},
+		Destinations: []hookonce.Destination{{
+			Name: "mail",
+			Sender: hookonce.SenderFunc(func(_ context.Context, m *hookonce.Outgoing) error {
+				mails <- string(m.Body)
+				return nil
+			}),
+		}},
+		Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		panic(err)
+	}
+	ran := make(chan error)
+	go func() { ran <- in.Run(ctx) }()
+	routes := http.NewServeMux()
+	routes.Handle("POST /webhooks/{source}", in)
+	server := httptest.NewServer(routes)
+	defer server.Close()
+
+	fmt.Print(push(server.URL))
+	fmt.Print(push(server.URL))
+	fmt.Println(<-mails)
+	in.Drain()
+	stop()
+	fmt.Println(<-ran)
+	var effects int
+	if err := app.QueryRow("SELECT count(*) FROM pushes").Scan(&effects); err != nil {
+		panic(err)
+	}
+	fmt.Println(effects, "effect")
+
+	// Output:
+	// {"status":"ok","event_id":"72d3162e"}
+	// {"status":"duplicate","event_id":"72d3162e"}
+	// pushed refs/heads/main
+	// <nil>
+	// 1 effect
+}
+
+// An Engine in a server of your own, without handlers: GitHub delivers an event
+// twice, and the destination gets it once.
+func ExampleNewEngine() {
 	ctx, stop := context.WithCancel(context.Background())
 	folder, err := os.MkdirTemp("", "hookonce")
 	if err != nil {
@@ -47,7 +134,7 @@ func Example() {
 	}))
 	defer app.Close()
 
-	in, err := hookonce.New(store, &hookonce.Config{
+	in, err := hookonce.NewEngine(store, &hookonce.Config{
 		Sources: []hookonce.Source{{
 			Name:     "github",
 			Provider: provider.GitHub,

@@ -96,7 +96,7 @@ func (g *gate) hold(ctx context.Context, _ *driver.ClaimParams) error {
 
 const secret = "0123456789abcdef"
 
-func newInbox(t *testing.T, store driver.Store, change func(*hookonce.Config)) *hookonce.Inbox {
+func newEngine(t *testing.T, store driver.Store, change func(*hookonce.Config)) *hookonce.Engine {
 	t.Helper()
 	cfg := &hookonce.Config{
 		Sources: []hookonce.Source{{
@@ -108,7 +108,7 @@ func newInbox(t *testing.T, store driver.Store, change func(*hookonce.Config)) *
 	if change != nil {
 		change(cfg)
 	}
-	in, err := hookonce.New(store, cfg)
+	in, err := hookonce.NewEngine(store, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

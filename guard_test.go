@@ -28,7 +28,7 @@ func TestRefusedBodyAnswersForNoOther(t *testing.T) {
 	inner := openStore(t)
 	g := newGate()
 	store := &faultStore{Store: inner, before: failFor(nil)}
-	in := newInbox(t, store, func(c *hookonce.Config) { c.Sources[0].ReplayGuard = true })
+	in := newEngine(t, store, func(c *hookonce.Config) { c.Sources[0].ReplayGuard = true })
 	if got := deliver(in, delivery("y", `{"n":"replayed"}`)); got != ok {
 		t.Fatalf("%+v", got)
 	}
@@ -51,9 +51,9 @@ func TestRefusedBodyAnswersForNoOther(t *testing.T) {
 	}
 }
 
-// itemsInbox takes batches: the items of body:items, by their id.
-func itemsInbox(t *testing.T, store driver.Store) *hookonce.Inbox {
-	return newInbox(t, store, func(c *hookonce.Config) {
+// itemsEngine takes batches: the items of body:items, by their id.
+func itemsEngine(t *testing.T, store driver.Store) *hookonce.Engine {
+	return newEngine(t, store, func(c *hookonce.Config) {
 		c.Sources[0].Event = provider.EventRules{ID: "item:id", Type: "item:type", Time: "item:at", Batch: "body:items"}
 	})
 }
@@ -66,7 +66,7 @@ func TestLargeBatchIsClaimedInChunks(t *testing.T) {
 		largest = max(largest, len(p.Claims))
 		return nil
 	}}
-	in := itemsInbox(t, store)
+	in := itemsEngine(t, store)
 	var list []string
 	for i := range items {
 		list = append(list, fmt.Sprintf(`{"id":%d}`, i))
@@ -103,7 +103,7 @@ func TestBatchKeepsTheGoodItems(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			w := httptest.NewRecorder()
-			itemsInbox(t, openStore(t)).ServeHTTP(w, delivery("batch", tt.body))
+			itemsEngine(t, openStore(t)).ServeHTTP(w, delivery("batch", tt.body))
 			got := strings.TrimSpace(w.Body.String())
 			if w.Code != tt.code || tt.want != "" && got != tt.want {
 				t.Errorf("%d %s, want %d %s", w.Code, got, tt.code, tt.want)
@@ -119,7 +119,7 @@ func TestLockWaitLeavesTimeToAnswer(t *testing.T) {
 		waits = append(waits, p.LockTimeout)
 		return failFor(driver.ErrLockTimeout, "stuck")(nil, p)
 	}}
-	in := newInbox(t, store, func(c *hookonce.Config) { c.Sources[0].AckTimeout = 600 * time.Millisecond })
+	in := newEngine(t, store, func(c *hookonce.Config) { c.Sources[0].AckTimeout = 600 * time.Millisecond })
 	if got := deliver(in, delivery("stuck", "{}")); got.Code != 503 {
 		t.Errorf("%+v, want 503", got)
 	}
@@ -131,7 +131,7 @@ func TestLockWaitLeavesTimeToAnswer(t *testing.T) {
 func TestSecretsDoNotEndWithTheClient(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
-	in := newInbox(t, openStore(t), func(c *hookonce.Config) {
+	in := newEngine(t, openStore(t), func(c *hookonce.Config) {
 		c.Sources[0].Secrets = hookonce.SecretsFunc(func(ctx context.Context, _ *http.Request) ([]string, error) {
 			cancel() // the client half-closes while the secrets are looked up
 			if _, bounded := ctx.Deadline(); !bounded {
@@ -148,7 +148,7 @@ func TestSecretsDoNotEndWithTheClient(t *testing.T) {
 func TestNoActiveSecretsIs503(t *testing.T) {
 	t.Parallel()
 	for name, secrets := range map[string][]string{"none": nil, "empty": {""}, "blank": {secret, " "}} {
-		in := newInbox(t, openStore(t), func(c *hookonce.Config) {
+		in := newEngine(t, openStore(t), func(c *hookonce.Config) {
 			c.Sources[0].Secrets = hookonce.SecretsFunc(func(context.Context, *http.Request) ([]string, error) { return secrets, nil })
 		})
 		if got := deliver(in, delivery("1", "{}")); got.Code != 503 {
@@ -166,7 +166,7 @@ func TestPanicsEndNoProcess(t *testing.T) {
 		}
 		return nil
 	}}
-	in := newInbox(t, store, func(c *hookonce.Config) {
+	in := newEngine(t, store, func(c *hookonce.Config) {
 		c.Destinations = []hookonce.Destination{{Name: "app", URL: "http://localhost/"}}
 		c.Routes = []hookonce.Route{{Name: "r", To: "app", Where: func(*hookonce.Event) (bool, error) { panic("a defect of the route") }}}
 	})
@@ -184,7 +184,7 @@ func TestPanicsEndNoProcess(t *testing.T) {
 
 func TestStoreThatAnswersTooLittleIs503(t *testing.T) {
 	t.Parallel()
-	in := newInbox(t, &shortStore{openStore(t)}, nil)
+	in := newEngine(t, &shortStore{openStore(t)}, nil)
 	if got := deliver(in, delivery("1", "{}")); got.Code != 503 {
 		t.Errorf("%+v, want 503", got)
 	}
@@ -199,7 +199,7 @@ func (*shortStore) Claim(context.Context, *driver.ClaimParams) ([]driver.ClaimRe
 // A refusal before the body is read must not wait for the body.
 func TestRefusalDoesNotWaitForTheBody(t *testing.T) {
 	t.Parallel()
-	in := newInbox(t, openStore(t), nil)
+	in := newEngine(t, openStore(t), nil)
 	in.Drain()
 	server := httptest.NewServer(in)
 	t.Cleanup(server.Close)
@@ -226,7 +226,7 @@ func TestRefusalDoesNotWaitForTheBody(t *testing.T) {
 
 func TestAckIsTheAnswerToWhatIsQuarantined(t *testing.T) {
 	t.Parallel()
-	in := newInbox(t, openStore(t), func(c *hookonce.Config) {
+	in := newEngine(t, openStore(t), func(c *hookonce.Config) {
 		c.Sources[0].Malformed = hookonce.MalformedQuarantine
 		c.Sources[0].Ack = &hookonce.Ack{Body: "[accepted]", Status: 202}
 		c.Sources[0].Event.ID = "body:id"
@@ -243,7 +243,7 @@ func TestAckIsTheAnswerToWhatIsQuarantined(t *testing.T) {
 func TestPrivateDestinationsMustBeAllowed(t *testing.T) {
 	t.Parallel()
 	store := openStore(t)
-	in := newInbox(t, store, func(c *hookonce.Config) {
+	in := newEngine(t, store, func(c *hookonce.Config) {
 		c.Destinations = []hookonce.Destination{{Name: "app", URL: newSink(t).URL, Retry: hookonce.Retry{Attempts: 1}}}
 		c.Routes = []hookonce.Route{{Name: "r", To: "app"}}
 	})
@@ -277,7 +277,7 @@ func TestLeaseTakenWhileStoppingIsGivenBack(t *testing.T) {
 	t.Parallel()
 	inner, s := openStore(t), newSink(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	in := newInbox(t, &leasingStore{inner, cancel}, func(c *hookonce.Config) {
+	in := newEngine(t, &leasingStore{inner, cancel}, func(c *hookonce.Config) {
 		c.Destinations = []hookonce.Destination{{Name: "app", URL: s.URL, AllowPrivate: true}}
 		c.Routes = []hookonce.Route{{Name: "r", To: "app"}}
 	})
@@ -294,7 +294,7 @@ func TestLeaseTakenWhileStoppingIsGivenBack(t *testing.T) {
 func TestRefusalsAreLoggedUnderTheirID(t *testing.T) {
 	t.Parallel()
 	log := &lines{}
-	in := newInbox(t, openStore(t), func(c *hookonce.Config) { c.Logger = log.logger() })
+	in := newEngine(t, openStore(t), func(c *hookonce.Config) { c.Logger = log.logger() })
 	forged := delivery("1", "{}")
 	forged.Header.Set("X-Hub-Signature-256", "sha256="+strings.Repeat("0", 64))
 	get := delivery("1", "{}")

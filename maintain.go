@@ -18,7 +18,7 @@ const (
 
 // maintain writes delivery counts and reads the database's clock until ctx ends.
 // Every process may do it at once.
-func (in *Inbox) maintain(ctx context.Context) {
+func (in *Engine) maintain(ctx context.Context) {
 	counts := time.NewTicker(countInterval)
 	defer counts.Stop()
 	clock := time.NewTicker(clockInterval)
@@ -39,7 +39,7 @@ func (in *Inbox) maintain(ctx context.Context) {
 }
 
 // pruneAgain prunes until ctx ends; apart from maintain, because it may take long.
-func (in *Inbox) pruneAgain(ctx context.Context) {
+func (in *Engine) pruneAgain(ctx context.Context) {
 	for {
 		timer := time.NewTimer(in.pruneInterval())
 		select {
@@ -51,11 +51,14 @@ func (in *Inbox) pruneAgain(ctx context.Context) {
 				_, err := in.Prune(ctx)
 				return err
 			})
+			if in.handlers != nil {
+				in.maintainStep(ctx, "filing dead letters of Inline handlers", in.fileInlineFailures)
+			}
 		}
 	}
 }
 
-func (in *Inbox) maintainStep(ctx context.Context, what string, step func(context.Context) error) {
+func (in *Engine) maintainStep(ctx context.Context, what string, step func(context.Context) error) {
 	stepCtx, cancel := context.WithTimeout(ctx, maintainTimeout)
 	defer cancel()
 	if err := step(stepCtx); err != nil && ctx.Err() == nil {
@@ -64,7 +67,7 @@ func (in *Inbox) maintainStep(ctx context.Context, what string, step func(contex
 }
 
 // pruneInterval follows the shortest window, so that short ones are kept to.
-func (in *Inbox) pruneInterval() time.Duration {
+func (in *Engine) pruneInterval() time.Duration {
 	shortest := min(in.cfg.DedupeWindow, in.cfg.Retention)
 	for _, s := range in.setup.Load().sources {
 		for _, d := range []time.Duration{s.DedupeWindow, s.Retention} {
@@ -79,7 +82,7 @@ func (in *Inbox) pruneInterval() time.Duration {
 // Prune removes what is finished and past its window: bodies past retention,
 // identities past the dedupe window, and the quarantine beyond its bounds. Run
 // does it from time to time.
-func (in *Inbox) Prune(ctx context.Context) (*driver.PruneResult, error) {
+func (in *Engine) Prune(ctx context.Context) (*driver.PruneResult, error) {
 	p := &driver.PruneParams{
 		DedupeWindow:   in.cfg.DedupeWindow,
 		Retention:      in.cfg.Retention,
@@ -101,6 +104,7 @@ func (in *Inbox) Prune(ctx context.Context) (*driver.PruneResult, error) {
 	if *result != (driver.PruneResult{}) {
 		in.log.Info("pruned", slog.Int64("events", result.Events), slog.Int64("bodies", result.Bodies),
 			slog.Int64("quarantined", result.Quarantined))
+		in.observers.pruned(PrunedObserved{Events: result.Events, Bodies: result.Bodies, Quarantined: result.Quarantined})
 	}
 	return result, nil
 }

@@ -37,7 +37,7 @@ func TestPruneTellsWhatItDid(t *testing.T) {
 	t.Parallel()
 	log := &lines{}
 	store := openStore(t)
-	in := newInbox(t, store, func(c *hookonce.Config) {
+	in := newEngine(t, store, func(c *hookonce.Config) {
 		c.QuarantineRows = 2
 		c.Logger = log.logger()
 	})
@@ -66,7 +66,7 @@ func TestPruneTellsWhatItDid(t *testing.T) {
 func TestDeliveryCountsTellTheirFigures(t *testing.T) {
 	t.Parallel()
 	log := &lines{}
-	in := newInbox(t, openStore(t), func(c *hookonce.Config) {
+	in := newEngine(t, openStore(t), func(c *hookonce.Config) {
 		c.Logger = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	})
 	for range 3 {
@@ -97,7 +97,7 @@ func (s *leaseStore) Lease(ctx context.Context, p *driver.LeaseParams) (*driver.
 func TestALeaseOutlivesItsSend(t *testing.T) {
 	t.Parallel()
 	store := &leaseStore{openStore(t), make(chan time.Duration, 1)}
-	in := newInbox(t, store, func(c *hookonce.Config) {
+	in := newEngine(t, store, func(c *hookonce.Config) {
 		c.Destinations = []hookonce.Destination{{Name: "app", URL: "http://localhost/", Timeout: 40 * time.Second}}
 	})
 	run(t, in)
@@ -112,7 +112,7 @@ func TestLostLeasesAreTold(t *testing.T) {
 	t.Parallel()
 	log := &lines{}
 	store, s := openStore(t), newSink(t)
-	in := newInbox(t, store, func(c *hookonce.Config) {
+	in := newEngine(t, store, func(c *hookonce.Config) {
 		c.Destinations = []hookonce.Destination{{
 			Name: "app", URL: s.URL, AllowPrivate: true, Retry: hookonce.Retry{Attempts: 2, First: time.Millisecond},
 		}}
@@ -153,7 +153,7 @@ func TestReloadKeepsTheCircuit(t *testing.T) {
 	gone.Close()
 	cfg := settings(gone.URL)
 	cfg.Logger = slog.New(slog.DiscardHandler)
-	in := newInbox(t, openStore(t), func(c *hookonce.Config) { *c = *cfg })
+	in := newEngine(t, openStore(t), func(c *hookonce.Config) { *c = *cfg })
 	for i := range 20 {
 		deliver(in, delivery(fmt.Sprint(i), "{}"))
 	}

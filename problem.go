@@ -18,6 +18,12 @@ type answer struct {
 	retryAfter  time.Duration
 	allow       string
 
+	// For Observer.Delivery; without an outcome the status says it.
+	began    time.Time // when the request came; zero if that is not known
+	outcome  string
+	events   int // durable
+	unrouted int // new, and nobody works on them
+
 	// Of refusals, for the log alone.
 	errorID string
 	why     string

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hookonce/hookonce/provider"
 	"github.com/hookonce/hookonce/verify"
 )
 
@@ -28,25 +29,38 @@ const (
 //
 // The order is fixed: known source, limits, raw body, signature, fields,
 // routes, claim, answer. An answer of 2xx is written only after the commit.
-func (in *Inbox) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (in *Engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	began := time.Now()
 	// A body that stalls holds its connection for as long as this, whether it is
 	// read or refused unread: the server waits for it even then. Where the
 	// server cannot set deadlines, its own ReadTimeout holds.
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
+	_ = http.NewResponseController(w).SetReadDeadline(began.Add(bodyTimeout))
 	name := sourceName(r)
 	src := in.setup.Load().sources[name]
 	a := in.receiveSafely(w, r, src)
+	if src == nil {
+		name = "" // what anybody may put into a path does not go into the log
+	}
+	a.began = began
+	in.answer(w, r, name, a)
+}
+
+// answer answers r with a, and tells of it. source is "" if there is no such
+// source.
+func (in *Engine) answer(w http.ResponseWriter, r *http.Request, source string, a *answer) {
 	if a.errorID != "" {
-		if src == nil {
-			name = "" // what anybody may put into a path does not go into the log
-		}
-		in.refusals.write(r, name, a)
+		in.refusals.write(r, source, a)
+	}
+	var took time.Duration
+	if !a.began.IsZero() {
+		took = time.Since(a.began)
 	}
 	a.write(w, r)
+	in.observers.delivery(source, a, took)
 }
 
 // receiveSafely makes a panic an answer.
-func (in *Inbox) receiveSafely(w http.ResponseWriter, r *http.Request, src *source) (a *answer) {
+func (in *Engine) receiveSafely(w http.ResponseWriter, r *http.Request, src *source) (a *answer) {
 	defer func() {
 		v := recover()
 		if v == nil {
@@ -64,38 +78,52 @@ func (in *Inbox) receiveSafely(w http.ResponseWriter, r *http.Request, src *sour
 // panicError is what was recovered, with the stack it came from.
 func panicError(v any) error { return fmt.Errorf("panic: %v\n%s", v, debug.Stack()) }
 
-func (in *Inbox) receive(w http.ResponseWriter, r *http.Request, src *source) *answer {
+func (in *Engine) receive(w http.ResponseWriter, r *http.Request, src *source) *answer {
+	budget := in.newBodyBudget()
+	defer budget.release()
+	d, a := in.read(w, r, src, budget)
+	if a != nil {
+		return a
+	}
+	return in.accept(d)
+}
+
+func (in *Engine) newBodyBudget() *bodyBudget {
+	return &bodyBudget{used: &in.bodyBytes, limit: in.cfg.BodyBytes}
+}
+
+// read reads a request and verifies it: what it returns has only to be claimed.
+func (in *Engine) read(w http.ResponseWriter, r *http.Request, src *source, budget *bodyBudget) (*delivery, *answer) {
 	if src == nil {
-		return refused(http.StatusNotFound, "There is no such source.", "no such source", nil)
+		return nil, refused(http.StatusNotFound, "There is no such source.", "no such source", nil)
 	}
 	if r.Method != http.MethodPost {
 		a := refused(http.StatusMethodNotAllowed, "Webhooks are delivered with POST.", "method not allowed", nil)
 		a.allow = http.MethodPost
-		return a
+		return nil, a
 	}
 	if a := in.checkLimits(src, r); a != nil {
-		return a
+		return nil, a
 	}
-	budget := bodyBudget{used: &in.bodyBytes, limit: in.cfg.BodyBytes}
-	defer budget.release()
-	body, a := readBody(w, r, src, &budget)
+	body, a := readBody(w, r, src, budget)
 	if a != nil {
-		return a
+		return nil, a
 	}
 	deadline := time.Now().Add(src.AckTimeout)
 	d, a := in.authenticate(r, src, body, deadline)
 	if a != nil {
-		return a
+		return nil, a
 	}
+	d.deadline = deadline
 	if wait := src.verified.take(time.Now()); wait > 0 {
 		a := refused(http.StatusTooManyRequests, "This source sends faster than it may.", "over the source's rate", nil)
 		a.retryAfter = wait
-		return a
+		return nil, a
 	}
-	if err := d.inflate(&budget); err != nil {
-		return in.refuseInflated(d, err, deadline)
+	if err := d.inflate(budget); err != nil {
+		return nil, in.refuseInflated(d, err)
 	}
-	return in.accept(d, deadline)
+	return d, nil
 }
 
 // sourceName returns the {source} of the path, or "" if it is another path. Read
@@ -113,7 +141,7 @@ func sourceName(r *http.Request) string {
 }
 
 // checkLimits refuses what can be refused before the body is read.
-func (in *Inbox) checkLimits(src *source, r *http.Request) *answer {
+func (in *Engine) checkLimits(src *source, r *http.Request) *answer {
 	fields := 0
 	for _, values := range r.Header {
 		fields += len(values)
@@ -164,7 +192,7 @@ func readBody(w http.ResponseWriter, r *http.Request, src *source, budget *bodyB
 
 // authenticate verifies the signature. Nothing that fails here is parsed,
 // stored or claimed.
-func (in *Inbox) authenticate(r *http.Request, src *source, body []byte, deadline time.Time) (*delivery, *answer) {
+func (in *Engine) authenticate(r *http.Request, src *source, body []byte, deadline time.Time) (*delivery, *answer) {
 	now := time.Now()
 	// A client that hangs up or half-closes ends its context, and changes nothing.
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(r.Context()), deadline)
@@ -194,22 +222,34 @@ func (in *Inbox) authenticate(r *http.Request, src *source, body []byte, deadlin
 
 // accept finds the events of a verified delivery, claims them, and answers
 // when all are durable.
-func (in *Inbox) accept(d *delivery, deadline time.Time) *answer {
-	events, malformed := d.source.extractor.Extract(d.input())
-	ctx, cancel := context.WithDeadline(context.Background(), deadline)
+func (in *Engine) accept(d *delivery) *answer {
+	ctx, cancel := context.WithDeadline(context.Background(), d.deadline)
 	defer cancel()
-
-	// What cannot be used is kept before anything is answered.
-	if len(malformed) > 0 {
-		if err := in.quarantine(ctx, d, malformed); err != nil {
-			return unavailable("the quarantine could not be written", err)
-		}
+	events, malformed, a := in.extract(ctx, d)
+	if a != nil {
+		return a
 	}
-	unit := newClaimUnit(d.source, in.claimsFor(d, events), deadline)
+	claims := in.claimsFor(d, events)
+	if d.source.Inline {
+		return in.acceptInline(ctx, d, claims, malformed)
+	}
+	unit := newClaimUnit(d.source, claims, d.deadline)
 	if len(events) > 0 {
 		if err := in.claims.claim(ctx, unit); err != nil {
 			return unavailable("the claim was not made in time", err)
 		}
 	}
 	return in.answerClaimed(ctx, d, unit, malformed)
+}
+
+// extract finds the events of a verified delivery. What cannot be used is kept in
+// the quarantine before anything is answered.
+func (in *Engine) extract(ctx context.Context, d *delivery) ([]provider.Event, []provider.Malformed, *answer) {
+	events, malformed := d.source.extractor.Extract(d.input())
+	if len(malformed) > 0 {
+		if err := in.quarantine(ctx, d, malformed); err != nil {
+			return nil, nil, unavailable("the quarantine could not be written", err)
+		}
+	}
+	return events, malformed, nil
 }

@@ -3,14 +3,11 @@ package hookonce
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"net/http"
 	"sync"
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
-	"github.com/hookonce/hookonce/internal/send"
 )
 
 const (
@@ -27,60 +24,13 @@ const (
 	maxRetryMax  = 366 * 24 * time.Hour
 )
 
-// destination is a Destination made ready.
-type destination struct {
-	Destination
-	target send.Target
-	rate   *bucket
-}
-
-func newDestination(d Destination) (*destination, error) {
-	var faults []error
-	fault := func(format string, args ...any) {
-		faults = append(faults, fmt.Errorf("destination %q: "+format, append([]any{d.Name}, args...)...))
-	}
-	if d.Name == "" {
-		fault("it needs a name")
-	}
-	if err := send.CheckURL(d.URL); err != nil {
-		fault("%w", err)
-	}
-	if d.Secret != "" {
-		if _, err := send.CheckSecret(d.Secret); err != nil {
-			fault("the secret: %w", err)
-		}
-	}
-	if d.Timeout < 0 || d.Concurrency < 0 || d.Retry.Attempts < 0 || d.Retry.First < 0 || d.Retry.Max < 0 {
-		fault("timeout, concurrency and retry must not be negative")
-	}
-	if d.Retry.Max > maxRetryMax || d.Retry.First > maxRetryMax {
-		fault("retry: first and max must not be above %s", maxRetryMax)
-	}
-	if err := d.Rate.check(); err != nil {
-		fault("%w", err)
-	}
-	setDefault(&d.Timeout, DefaultSendTimeout)
-	setDefault(&d.Concurrency, DefaultConcurrency)
-	setDefault(&d.Retry.Attempts, DefaultSendAttempts)
-	setDefault(&d.Retry.First, DefaultFirstRetry)
-	setDefault(&d.Retry.Max, max(DefaultMaxRetry, d.Retry.First))
-	if d.Retry.Max < d.Retry.First {
-		fault("retry: max must not be below first")
-	}
-	return &destination{
-		Destination: d,
-		target:      send.Target{URL: d.URL, Secret: d.Secret, Timeout: d.Timeout, AllowPrivate: d.AllowPrivate},
-		rate:        newBucket(d.Rate),
-	}, errors.Join(faults...)
-}
-
 // relay sends the messages of one destination. Each destination has its own,
 // so that a dead one holds up nobody else.
 type relay struct {
-	store  driver.Store
-	log    *slog.Logger
-	dest   *destination
-	sender *send.Sender
+	in    *Engine
+	store driver.Store
+	log   *slog.Logger
+	dest  *destination
 
 	circuit  *circuit
 	woken    chan struct{}
@@ -89,18 +39,14 @@ type relay struct {
 	finished chan ending
 }
 
-// ending is how an attempt ended, and the log of its message.
-type ending struct {
-	driver.Completion
-	log *slog.Logger
-}
-
-func newRelay(store driver.Store, log *slog.Logger, dest *destination, sender *send.Sender) *relay {
+// newRelay returns the relay of dest. What it needs of in is known before in is set
+// up: but for the rules of its sources, which it looks up for each message.
+func newRelay(in *Engine, dest *destination) *relay {
 	return &relay{
-		store:    store,
-		log:      log.With(slog.String("destination", dest.Name)),
+		in:       in,
+		store:    in.store,
+		log:      in.log.With(slog.String("destination", dest.Name)),
 		dest:     dest,
-		sender:   sender,
 		circuit:  newCircuit(dest.Retry),
 		woken:    make(chan struct{}, 1),
 		slots:    make(chan struct{}, dest.Concurrency),
@@ -182,13 +128,18 @@ func (r *relay) step(ctx, sendCtx context.Context) (next time.Duration, err erro
 	if stopped {
 		return 0, r.giveBack(ctx, messages)
 	}
-	for i := range messages {
+	lined, err := r.lineUp(ctx, messages, kind != noProbe)
+	if err != nil {
+		for range messages {
+			r.unsent(kind != noProbe)
+		}
+		return pollInterval, errors.Join(err, r.giveBack(ctx, messages))
+	}
+	for _, s := range lined {
 		r.slots <- struct{}{}
 		r.sending.Go(func() {
 			defer func() { <-r.slots }()
-			if done := r.attemptSafely(sendCtx, &messages[i], kind != noProbe); done.Outcome != 0 {
-				r.finished <- ending{done, r.logOf(&messages[i])}
-			}
+			r.dispatch(ctx, sendCtx, s)
 		})
 	}
 	return next, nil
@@ -269,186 +220,4 @@ func (r *relay) giveBack(ctx context.Context, messages []driver.Message) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), relayTimeout)
 	defer cancel()
 	return r.store.Release(ctx, &driver.ReleaseParams{Leases: leases})
-}
-
-// attemptSafely makes a panic a failed attempt, and tells the circuit. Without an
-// outcome there is nothing to record.
-func (r *relay) attemptSafely(ctx context.Context, m *driver.Message, probed bool) (done driver.Completion) {
-	works := false
-	defer func() {
-		if v := recover(); v != nil {
-			r.logOf(m).Error("panic while sending", slog.Any("error", panicError(v)))
-			done = driver.Completion{ID: m.ID, Token: m.Token, Error: "an internal error occurred; the log says more"}
-			r.retryOrBury(&done, m, 0)
-		}
-		r.tellCircuit(works, probed)
-	}()
-	done, works = r.attempt(ctx, m)
-	return done
-}
-
-func (r *relay) tellCircuit(works, probed bool) {
-	opened, closed := r.circuit.report(works, probed, time.Now())
-	switch {
-	case opened:
-		r.log.Warn("the destination failed too often in a row: it is left alone, and tried with one message at a time",
-			slog.Int("failures", circuitThreshold), slog.String("every", r.circuit.cooldown.String()))
-	case closed:
-		r.log.Info("the destination is back")
-	}
-}
-
-// attempt sends m once and says what came of it, and whether the destination
-// works.
-func (r *relay) attempt(ctx context.Context, m *driver.Message) (done driver.Completion, works bool) {
-	done = driver.Completion{ID: m.ID, Token: m.Token}
-	log := r.logOf(m)
-	if m.Expired {
-		log.Debug("sending again what was being sent when its lease ran out")
-	}
-	header, err := parseHeader(m.Headers)
-	if err != nil {
-		log.Error("sending without the sender's headers", slog.Any("error", err))
-	}
-	began := time.Now()
-	result := r.sender.Send(ctx, &r.dest.target, &send.Message{
-		ID: m.ID, Source: m.Source, EventID: m.EventID, Type: m.Type,
-		Attempt: m.Attempt, Generation: m.Generation, Header: header, Body: m.Body,
-	})
-	done.Took = time.Since(began)
-	done.StatusCode = result.StatusCode
-	switch {
-	case result.Err == nil:
-		done.Outcome = driver.MessageSent
-		log.Debug("sent", slog.Int("status", result.StatusCode))
-		return done, true
-	case result.Permanent:
-		done.Outcome, done.Error = driver.MessageDead, describeFailure(&result)
-	case ctx.Err() != nil && errors.Is(result.Err, context.Canceled):
-		// Cut off by our own stop: it goes out again under the same id without
-		// waiting. It may have arrived, so it counts, unless that would make it
-		// dead.
-		if m.Attempt >= r.dest.Retry.Attempts {
-			return r.takeBack(ctx, m), true
-		}
-		done.Outcome, done.Error = driver.MessageRetry, "interrupted: this process was stopped"
-	default:
-		done.Error = describeFailure(&result)
-		r.retryOrBury(&done, m, result.RetryAfter)
-	}
-	level, msg := slog.LevelInfo, "not sent, will be tried again"
-	if done.Outcome == driver.MessageDead {
-		level, msg = slog.LevelError, "not sent, dead"
-	}
-	log.Log(ctx, level, msg, slog.Int("status", result.StatusCode), slog.Any("error", result.Err),
-		slog.String("retry_in", done.RetryIn.String()))
-	return done, concernsMessage(result.StatusCode)
-}
-
-// takeBack gives the lease of m back; its attempt is not counted.
-func (r *relay) takeBack(ctx context.Context, m *driver.Message) (none driver.Completion) {
-	if err := r.giveBack(ctx, []driver.Message{*m}); err != nil {
-		r.logOf(m).Warn("an interrupted attempt was not taken back", slog.Any("error", err))
-	}
-	return none
-}
-
-// concernsMessage reports whether a status refuses the message, and not the way
-// to the destination: then that works, and its circuit is none of its business.
-func concernsMessage(status int) bool {
-	switch status {
-	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusRequestTimeout,
-		http.StatusTooEarly, http.StatusTooManyRequests:
-		return false
-	}
-	return 400 <= status && status <= 499
-}
-
-// retryOrBury decides on a failed attempt.
-func (r *relay) retryOrBury(done *driver.Completion, m *driver.Message, retryAfter time.Duration) {
-	if m.Attempt >= r.dest.Retry.Attempts {
-		done.Outcome = driver.MessageDead
-		return
-	}
-	done.Outcome = driver.MessageRetry
-	done.RetryIn = r.dest.Retry.backoff(m.Attempt, retryAfter)
-}
-
-// describeFailure says what happened and what the destination said to it.
-func describeFailure(r *send.Result) string {
-	text := r.Err.Error()
-	if r.StatusCode != 0 && r.Detail != "" && r.Detail != text {
-		text += ": " + r.Detail
-	}
-	return text
-}
-
-// completeAll records outcomes until finished is closed, all that wait in one
-// statement.
-func (r *relay) completeAll(ctx context.Context) {
-	for first := range r.finished {
-		batch := []ending{first}
-		for len(batch) < cap(r.finished)+1 {
-			select {
-			case next, ok := <-r.finished:
-				if !ok {
-					r.complete(ctx, batch)
-					return
-				}
-				batch = append(batch, next)
-				continue
-			default:
-			}
-			break
-		}
-		r.complete(ctx, batch)
-		r.wake() // slots are free
-	}
-}
-
-// complete records outcomes, and tries again while their leases may hold:
-// completing twice is harmless, forgetting costs another send. Once the relay is
-// to stop it tries for leaseMargin only.
-func (r *relay) complete(ctx context.Context, batch []ending) {
-	began := time.Now()
-	for {
-		held, err := r.tryComplete(context.WithoutCancel(ctx), batch)
-		if err == nil {
-			logFenced(batch, held)
-			return
-		}
-		if half := len(batch) / 2; half > 0 && splits(err) {
-			// One outcome must not cost the others theirs.
-			r.complete(ctx, batch[:half])
-			r.complete(ctx, batch[half:])
-			return
-		}
-		took := time.Since(began)
-		if took > r.dest.Timeout+leaseMargin || took > leaseMargin && ctx.Err() != nil {
-			r.log.Warn("outcomes were not recorded; their messages go out again once their leases ran out",
-				slog.Int("messages", len(batch)), slog.Any("error", err))
-			return
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
-}
-
-func (r *relay) tryComplete(ctx context.Context, batch []ending) ([]bool, error) {
-	p := &driver.CompleteParams{}
-	for i := range batch {
-		p.Completions = append(p.Completions, batch[i].Completion)
-	}
-	ctx, cancel := context.WithTimeout(ctx, leaseMargin)
-	defer cancel()
-	return r.store.Complete(ctx, p)
-}
-
-// logFenced tells of outcomes that came after their lease was lost. After an
-// unknown commit that may be our own first try.
-func logFenced(batch []ending, held []bool) {
-	for i, ok := range held {
-		if !ok {
-			batch[i].log.Warn("the lease was lost before the outcome was recorded")
-		}
-	}
 }

@@ -66,9 +66,9 @@ func (s *sink) got() []received {
 }
 
 // forwarding runs an inbox that forwards all events of gh to url.
-func forwarding(t *testing.T, store driver.Store, url string, retry hookonce.Retry) *hookonce.Inbox {
+func forwarding(t *testing.T, store driver.Store, url string, retry hookonce.Retry) *hookonce.Engine {
 	t.Helper()
-	in := newInbox(t, store, func(c *hookonce.Config) {
+	in := newEngine(t, store, func(c *hookonce.Config) {
 		c.Destinations = []hookonce.Destination{{Name: "app", URL: url, Retry: retry, AllowPrivate: true}}
 		c.Routes = []hookonce.Route{{Name: "all", To: "app"}}
 	})
@@ -77,7 +77,7 @@ func forwarding(t *testing.T, store driver.Store, url string, retry hookonce.Ret
 }
 
 // run runs an inbox until the test ends.
-func run(t *testing.T, in *hookonce.Inbox) {
+func run(t *testing.T, in *hookonce.Engine) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	stopped := make(chan struct{})
@@ -175,7 +175,7 @@ func TestStoppedRelayFinishesWhatItSends(t *testing.T) {
 		<-release
 	}))
 	t.Cleanup(s.Close)
-	in := newInbox(t, store, func(c *hookonce.Config) {
+	in := newEngine(t, store, func(c *hookonce.Config) {
 		c.Destinations = []hookonce.Destination{{Name: "app", URL: s.URL, AllowPrivate: true}}
 		c.Routes = []hookonce.Route{{Name: "all", To: "app"}}
 	})
@@ -202,7 +202,7 @@ func TestStoppedRelayFinishesWhatItSends(t *testing.T) {
 func TestDuplicatesAreCounted(t *testing.T) {
 	t.Parallel()
 	store := openStore(t)
-	in := newInbox(t, store, nil)
+	in := newEngine(t, store, nil)
 	deliver(in, delivery("1", "{}"))
 	deliver(in, delivery("1", "{}"))
 	deliver(in, delivery("1", `{"other":true}`))
@@ -228,7 +228,7 @@ func TestOpenCircuitSpendsNoAttempts(t *testing.T) {
 	t.Parallel()
 	const events = 40
 	store, s := openStore(t), newSink(t, slices.Repeat([]int{500}, events)...)
-	in := newInbox(t, store, func(c *hookonce.Config) {
+	in := newEngine(t, store, func(c *hookonce.Config) {
 		c.Destinations = []hookonce.Destination{{
 			Name: "app", URL: s.URL, AllowPrivate: true, Concurrency: 1, Retry: hookonce.Retry{Attempts: 2, First: time.Minute},
 		}}
@@ -273,7 +273,7 @@ func TestCircuitClosesWhenTheDestinationIsBack(t *testing.T) {
 	const events = 40
 	log := &lines{}
 	store, s := openStore(t), newSink(t, slices.Repeat([]int{500}, 13)...)
-	in := newInbox(t, store, func(c *hookonce.Config) {
+	in := newEngine(t, store, func(c *hookonce.Config) {
 		c.Destinations = []hookonce.Destination{{
 			Name: "app", URL: s.URL, AllowPrivate: true, Concurrency: 1,
 			Retry: hookonce.Retry{Attempts: 5, First: 5 * time.Millisecond, Max: 5 * time.Millisecond},
@@ -339,7 +339,7 @@ func TestBadMessagesHoldUpNoOthers(t *testing.T) {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
 			t.Parallel()
 			store, s := openStore(t), picky(t)
-			in := newInbox(t, store, func(c *hookonce.Config) {
+			in := newEngine(t, store, func(c *hookonce.Config) {
 				c.Destinations = []hookonce.Destination{{
 					Name: "app", URL: s.URL, AllowPrivate: true, Concurrency: 1,
 					Retry: hookonce.Retry{Attempts: 20, First: 20 * time.Millisecond, Max: time.Hour},
@@ -366,7 +366,7 @@ func TestBadMessagesHoldUpNoOthers(t *testing.T) {
 func TestRateIsKeptBelowASecond(t *testing.T) {
 	t.Parallel()
 	store, s := openStore(t), newSink(t)
-	in := newInbox(t, store, func(c *hookonce.Config) {
+	in := newEngine(t, store, func(c *hookonce.Config) {
 		c.Destinations = []hookonce.Destination{{
 			Name: "app", URL: s.URL, AllowPrivate: true, Rate: hookonce.Rate{Count: 1, Per: time.Millisecond},
 		}}

@@ -25,7 +25,7 @@ func settings(url string) *hookonce.Config {
 	return cfg
 }
 
-func reload(t *testing.T, in *hookonce.Inbox, cfg *hookonce.Config) {
+func reload(t *testing.T, in *hookonce.Engine, cfg *hookonce.Config) {
 	t.Helper()
 	if err := in.Reload(cfg); err != nil {
 		t.Fatal(err)
@@ -51,7 +51,7 @@ func TestRemovedDestinationHoldsItsMessages(t *testing.T) {
 	t.Parallel()
 	store := openStore(t)
 	s := newSink(t)
-	in := newInbox(t, store, func(c *hookonce.Config) { *c = *settings(s.URL) })
+	in := newEngine(t, store, func(c *hookonce.Config) { *c = *settings(s.URL) })
 	deliver(in, delivery("1", "{}")) // while nothing runs yet
 	reload(t, in, settings(""))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -74,7 +74,7 @@ func TestRemovedDestinationHoldsItsMessages(t *testing.T) {
 
 func TestReloadOfSources(t *testing.T) {
 	t.Parallel()
-	in := newInbox(t, openStore(t), nil)
+	in := newEngine(t, openStore(t), nil)
 	other := settings("")
 	other.Sources[0].Name = "other"
 	reload(t, in, other)
@@ -89,7 +89,7 @@ func TestReloadOfSources(t *testing.T) {
 
 func TestWrongSettingsLeaveTheOldOnes(t *testing.T) {
 	t.Parallel()
-	in := newInbox(t, openStore(t), nil)
+	in := newEngine(t, openStore(t), nil)
 	wrong := settings("")
 	wrong.Sources[0].Secrets = hookonce.StaticSecrets("")
 	if err := in.Reload(wrong); err == nil {
@@ -137,7 +137,7 @@ func TestReloadWhileReceiving(t *testing.T) {
 
 func TestRunRunsOnce(t *testing.T) {
 	t.Parallel()
-	in := newInbox(t, openStore(t), nil)
+	in := newEngine(t, openStore(t), nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := in.Run(ctx); err != nil {

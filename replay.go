@@ -32,7 +32,7 @@ type ReplayRequest struct {
 // pending or running; driver.ErrBodyPruned; driver.ErrModeNeeded; or
 // driver.ErrNoRoute. In all these cases nothing was changed. After
 // driver.ErrCommitUnknown a request with a RequestID may be repeated safely.
-func (in *Inbox) Replay(ctx context.Context, r *ReplayRequest) (*driver.Replayed, error) {
+func (in *Engine) Replay(ctx context.Context, r *ReplayRequest) (*driver.Replayed, error) {
 	if err := checkRequestID(r.RequestID); err != nil {
 		return nil, err
 	}
@@ -54,7 +54,7 @@ func (in *Inbox) Replay(ctx context.Context, r *ReplayRequest) (*driver.Replayed
 		in.log.Info("event replayed", slog.String("source", r.Source), slog.String("event_id", r.EventID),
 			slog.Int("generation", replayed.Generation), slog.Int("messages", replayed.Messages))
 	}
-	in.wakeAllRelays()
+	in.wakeEverybody()
 	return replayed, nil
 }
 
@@ -75,7 +75,7 @@ func checkRequestID(id string) error {
 }
 
 // owedNow returns what an event that owed nothing would owe if it arrived now.
-func (in *Inbox) owedNow(detail *driver.EventDetail) ([]driver.NewMessage, error) {
+func (in *Engine) owedNow(detail *driver.EventDetail) ([]driver.NewMessage, error) {
 	src := in.setup.Load().sources[detail.Source]
 	if src == nil || len(detail.Messages) > 0 || detail.BodyPruned {
 		return nil, nil
@@ -126,11 +126,11 @@ func (w *Worked) add(more *Worked) {
 // are done or ctx ends: then the error is that of ctx, and Worked tells how far
 // it came and where to go on. Going on there, and not from the beginning, keeps
 // those that are dead again from being replayed before the rest.
-func (in *Inbox) ReplayDead(ctx context.Context, which *DeadLetters) (Worked, error) {
+func (in *Engine) ReplayDead(ctx context.Context, which *DeadLetters) (Worked, error) {
 	worked, err := in.workOn(ctx, which, DefaultReplayRate, in.store.ReplayDead)
 	if worked.Done+worked.Passed > 0 {
 		in.log.Info("dead letters replayed", slog.Int("replayed", worked.Done), slog.Int("passed", worked.Passed))
-		in.wakeAllRelays()
+		in.wakeEverybody()
 	}
 	if err != nil {
 		return worked, fmt.Errorf("hookonce: replay dead letters: %w", err)
@@ -141,7 +141,7 @@ func (in *Inbox) ReplayDead(ctx context.Context, which *DeadLetters) (Worked, er
 // Discard gives dead letters up: they are skipped, with the note
 // driver.NoteDiscarded, and their identities stay claimed. It works as
 // ReplayDead does.
-func (in *Inbox) Discard(ctx context.Context, which *DeadLetters) (Worked, error) {
+func (in *Engine) Discard(ctx context.Context, which *DeadLetters) (Worked, error) {
 	worked, err := in.workOn(ctx, which, Unpaced, in.store.Discard)
 	if worked.Done+worked.Passed > 0 {
 		in.log.Info("dead letters discarded", slog.Int("discarded", worked.Done), slog.Int("passed", worked.Passed))
@@ -154,7 +154,7 @@ func (in *Inbox) Discard(ctx context.Context, which *DeadLetters) (Worked, error
 
 type workOnLetters func(context.Context, *driver.DeadLetterParams) ([]bool, error)
 
-func (in *Inbox) workOn(ctx context.Context, which *DeadLetters, rate Rate, work workOnLetters) (Worked, error) {
+func (in *Engine) workOn(ctx context.Context, which *DeadLetters, rate Rate, work workOnLetters) (Worked, error) {
 	if err := which.Rate.check(); err != nil {
 		return Worked{}, err
 	}
@@ -198,7 +198,7 @@ func (d *DeadLetters) filters() []driver.MessageFilter {
 
 // workOnFiltered goes through the listing once, from filter.After on. A letter
 // that is dead again after its replay lies behind.
-func (in *Inbox) workOnFiltered(ctx context.Context, filter driver.MessageFilter, pace *bucket, work workOnLetters) (Worked, error) {
+func (in *Engine) workOnFiltered(ctx context.Context, filter driver.MessageFilter, pace *bucket, work workOnLetters) (Worked, error) {
 	worked := Worked{Next: filter.After}
 	for {
 		chunk, err := in.workOnChunk(ctx, &filter, pace, work)
@@ -214,7 +214,7 @@ func (in *Inbox) workOnFiltered(ctx context.Context, filter driver.MessageFilter
 
 // workOnChunk works on the first letters behind filter.After: as many as the pace
 // allows, and at most a page.
-func (in *Inbox) workOnChunk(ctx context.Context, filter *driver.MessageFilter, pace *bucket, work workOnLetters) (Worked, error) {
+func (in *Engine) workOnChunk(ctx context.Context, filter *driver.MessageFilter, pace *bucket, work workOnLetters) (Worked, error) {
 	var err error
 	if filter.Limit, err = pace.await(ctx, driver.MaxLimit); err != nil {
 		return Worked{}, err
@@ -250,7 +250,7 @@ func (in *Inbox) workOnChunk(ctx context.Context, filter *driver.MessageFilter, 
 // due again under its id, with a new generation and full attempts. The error
 // matches driver.ErrNotFound; driver.ErrOpen for one that is being sent;
 // driver.ErrSent; or driver.ErrBodyPruned.
-func (in *Inbox) RetryMessage(ctx context.Context, id string) error {
+func (in *Engine) RetryMessage(ctx context.Context, id string) error {
 	if err := in.store.RetryMessage(ctx, &driver.RetryMessageParams{ID: id}); err != nil {
 		return fmt.Errorf("hookonce: retry message %q: %w", id, err)
 	}
@@ -260,6 +260,6 @@ func (in *Inbox) RetryMessage(ctx context.Context, id string) error {
 		log = log.With(slog.String("source", m.Source), slog.String("event_id", m.EventID))
 	}
 	log.Info("message retried")
-	in.wakeAllRelays()
+	in.wakeEverybody()
 	return nil
 }

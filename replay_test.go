@@ -75,12 +75,12 @@ func TestReplayIsRefused(t *testing.T) {
 	in := forwarding(t, store, s.URL, quick)
 	deliver(in, delivery("done", "{}"))
 	settled(t, store, "done", driver.StateDone)
-	idle := newInbox(t, openStore(t), nil) // no routes
+	idle := newEngine(t, openStore(t), nil) // no routes
 	deliver(idle, delivery("unrouted", "{}"))
 
 	tests := []struct {
 		name string
-		in   *hookonce.Inbox
+		in   *hookonce.Engine
 		req  hookonce.ReplayRequest
 		want error
 	}{
@@ -119,7 +119,7 @@ func TestReplayIsRefused(t *testing.T) {
 func TestReplayOfAnEventThatHadNoRoute(t *testing.T) {
 	t.Parallel()
 	store, s := openStore(t), newSink(t)
-	deliver(newInbox(t, store, nil), delivery("1", `{"n":1}`))
+	deliver(newEngine(t, store, nil), delivery("1", `{"n":1}`))
 	if ev := eventState(t, store, "1"); ev.State != driver.StateDone || ev.Note != driver.NoteNoRoute {
 		t.Fatalf("state %q, note %q", ev.State, ev.Note)
 	}
@@ -188,7 +188,7 @@ func TestDeadLettersInBulk(t *testing.T) {
 	const events = 450 // more than two pages
 	store := openStore(t)
 	s := newSink(t)
-	in := newInbox(t, store, func(c *hookonce.Config) {
+	in := newEngine(t, store, func(c *hookonce.Config) {
 		c.Destinations = []hookonce.Destination{{Name: "app", URL: s.URL, AllowPrivate: true}}
 		c.Routes = []hookonce.Route{{Name: "all", To: "app"}}
 	}) // it does not run: the test does its work
@@ -238,7 +238,7 @@ func bury(t *testing.T, store driver.Store, n int) {
 
 func TestStatusHoldsNoSecret(t *testing.T) {
 	t.Parallel()
-	in := newInbox(t, openStore(t), func(c *hookonce.Config) {
+	in := newEngine(t, openStore(t), func(c *hookonce.Config) {
 		c.Destinations = []hookonce.Destination{{Name: "app", URL: "https://app.example:8443/hooks/s3cr3t?token=s3cr3t", Secret: "s3cr3t-s3cr3t-s3cr3t"}}
 		c.Routes = []hookonce.Route{{Name: "all", To: "app", Types: []string{"push"}, Where: func(*hookonce.Event) (bool, error) { return true, nil }}}
 	})

@@ -1,6 +1,9 @@
 package hookonce
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"math/rand/v2"
 	"time"
 )
@@ -14,4 +17,26 @@ func (r Retry) backoff(n int, retryAfter time.Duration) time.Duration {
 		ceiling *= 2
 	}
 	return max(rand.N(min(ceiling, r.Max)+1), retryAfter)
+}
+
+func (r Retry) check() error {
+	switch {
+	case r.Attempts < 0 || r.First < 0 || r.Max < 0:
+		return errors.New("retry must not be negative")
+	case r.First > maxRetryMax || r.Max > maxRetryMax:
+		return fmt.Errorf("retry: first and max must not be above %s", maxRetryMax)
+	case r.Max < r.First:
+		return errors.New("retry: max must not be below first")
+	}
+	return nil
+}
+
+// sleep waits for a random time of up to d, or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(rand.N(d + 1))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
 }

@@ -32,11 +32,7 @@ func (s *setup) newRoute(r Route) (*route, error) {
 			fault("there is no source %q", name)
 		}
 	}
-	out := &route{Route: r}
-	for _, t := range r.Types {
-		out.types = append(out.types, strings.Split(t, "*"))
-	}
-	return out, errors.Join(faults...)
+	return &route{Route: r, types: typePatterns(r.Types)}, errors.Join(faults...)
 }
 
 // takesFrom reports whether events of the source can match.
@@ -51,7 +47,7 @@ func (r *route) matches(ev *Event) (ok bool, err error) {
 			ok, err = false, fmt.Errorf("panic: %v", v)
 		}
 	}()
-	if len(r.types) > 0 && !slices.ContainsFunc(r.types, func(p typePattern) bool { return p.matches(ev.Type) }) {
+	if !matchesAny(r.types, ev.Type) {
 		return false, nil
 	}
 	if r.Where == nil {
@@ -83,8 +79,22 @@ func (p typePattern) matches(s string) bool {
 	return true
 }
 
+// typePatterns returns the patterns of types, in which a '*' stands for any text.
+func typePatterns(types []string) []typePattern {
+	var out []typePattern
+	for _, t := range types {
+		out = append(out, strings.Split(t, "*"))
+	}
+	return out
+}
+
+// matchesAny reports whether eventType matches one of patterns; none means all.
+func matchesAny(patterns []typePattern, eventType string) bool {
+	return len(patterns) == 0 || slices.ContainsFunc(patterns, func(p typePattern) bool { return p.matches(eventType) })
+}
+
 // owed returns the messages that the routes of src owe for ev.
-func (in *Inbox) owed(src *source, key driver.Key, ev *Event) []driver.NewMessage {
+func (in *Engine) owed(src *source, key driver.Key, ev *Event) []driver.NewMessage {
 	var messages []driver.NewMessage
 	for _, r := range src.routes {
 		ok, err := r.matches(ev)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 )
 
@@ -18,7 +19,7 @@ type setup struct {
 // newSetup checks sources, destinations and routes, and makes them ready. Of
 // before, which may be nil, it keeps the relays of destinations that are the
 // same. All faults are reported at once.
-func (in *Inbox) newSetup(cfg *Config, before *setup) (*setup, error) {
+func (in *Engine) newSetup(cfg *Config, before *setup) (*setup, error) {
 	s := &setup{sources: make(map[string]*source), relays: make(map[string]*relay)}
 	var faults []error
 	for _, source := range cfg.Sources {
@@ -26,7 +27,10 @@ func (in *Inbox) newSetup(cfg *Config, before *setup) (*setup, error) {
 			faults = append(faults, fmt.Errorf("source %q: there are two of that name", source.Name))
 			continue
 		}
-		ready, err := newSource(source)
+		ready, err := newSource(source, in.log)
+		if err == nil {
+			err = in.checkHandled(ready)
+		}
 		if err != nil {
 			faults = append(faults, err)
 			continue
@@ -52,17 +56,28 @@ func (in *Inbox) newSetup(cfg *Config, before *setup) (*setup, error) {
 	return s, nil
 }
 
-func (in *Inbox) relayFor(dest *destination, before *setup) *relay {
+// checkHandled reports what of src is nothing without handlers.
+func (in *Engine) checkHandled(src *source) error {
+	if !src.Inline && src.Refetch == nil {
+		return nil
+	}
+	if in.handlers == nil || !slices.Contains(in.handlers.sources(), src.Name) {
+		return fmt.Errorf("source %q: inline and refetch need a handler, and the mux has none for this source", src.Name)
+	}
+	return nil
+}
+
+func (in *Engine) relayFor(dest *destination, before *setup) *relay {
 	var old *relay
 	if before != nil {
 		old = before.relays[dest.Name]
 	}
-	if old != nil && old.dest.Destination == dest.Destination {
+	if old != nil && old.dest.same(dest.Destination) {
 		return old
 	}
-	r := newRelay(in.store, in.log, dest, in.sender)
-	if old != nil && old.dest.URL == dest.URL && old.circuit.cooldown == r.circuit.cooldown {
-		r.circuit = old.circuit // what was found out about the URL is still true
+	r := newRelay(in, dest)
+	if old != nil && old.dest.sameTarget(dest.Destination) && old.circuit.cooldown == r.circuit.cooldown {
+		r.circuit = old.circuit // what was found out about it is still true
 	}
 	return r
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"regexp"
 	"slices"
@@ -29,6 +30,7 @@ type source struct {
 	hidden    []string // headers that are stored as "<secret>"
 	verified  *bucket
 	routes    []*route
+	stale     *staleRules // nil if there are none
 
 	keys atomic.Pointer[keySet] // the keys of the secrets seen last
 }
@@ -38,11 +40,8 @@ type keySet struct {
 	keys    []verify.Key
 }
 
-// alwaysHidden are headers that carry credentials whoever sends them.
-var alwaysHidden = []string{"Authorization", "Proxy-Authorization", "Cookie"}
-
 // newSource checks s and fills in defaults. All faults are reported at once.
-func newSource(s Source) (*source, error) {
+func newSource(s Source, log *slog.Logger) (*source, error) {
 	var faults []error
 	fault := func(format string, args ...any) {
 		faults = append(faults, fmt.Errorf("source %q: "+format, append([]any{s.Name}, args...)...))
@@ -55,7 +54,7 @@ func newSource(s Source) (*source, error) {
 		fault("%w", err)
 		return nil, errors.Join(faults...)
 	}
-	src := &source{Source: s, hidden: append(slices.Clone(spec.CredentialHeaders), alwaysHidden...)}
+	src := &source{Source: s, hidden: spec.HiddenHeaders()}
 	scheme, err := chooseScheme(&s, spec)
 	if err != nil {
 		fault("%w", err)
@@ -75,6 +74,11 @@ func newSource(s Source) (*source, error) {
 	if len(faults) > 0 {
 		return nil, errors.Join(faults...)
 	}
+	stale, staleFaults := newStaleRules(&s, spec, src.batch, log)
+	for _, err := range staleFaults {
+		fault("%w", err)
+	}
+	src.stale = stale
 	if err := src.checkSecrets(&scheme); err != nil {
 		fault("%w", err)
 	}
@@ -202,6 +206,8 @@ func (s *source) setPolicies() error {
 	setDefault(&s.Malformed, MalformedReject)
 	setDefault(&s.Redelivery, RedeliveryReopen)
 	setDefault(&s.Consume, ConsumeRoutes)
+	setDefault(&s.DeadLetter, AfterAttempts(DefaultInlineAttempts))
+	setDefault(&s.RefetchTimeout, DefaultRefetchTimeout)
 	var faults []error
 	if s.Malformed != MalformedReject && s.Malformed != MalformedQuarantine {
 		faults = append(faults, fmt.Errorf("malformed: %q is neither reject nor quarantine", s.Malformed))
@@ -211,6 +217,9 @@ func (s *source) setPolicies() error {
 	}
 	if s.Consume != ConsumeRoutes && s.Consume != ConsumeSQL {
 		faults = append(faults, fmt.Errorf("consume: %q is neither routes nor sql", s.Consume))
+	}
+	if s.RefetchTimeout < 0 {
+		faults = append(faults, errors.New("refetch timeout: it must not be negative"))
 	}
 	if s.Tolerance < 0 {
 		faults = append(faults, errors.New("tolerance: it must not be negative"))

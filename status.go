@@ -40,8 +40,9 @@ type RouteStatus struct {
 type DestinationStatus struct {
 	Name string
 	// Address is the scheme, host and port of its URL: what follows may hold a
-	// credential.
+	// credential. It is "" where Sender is set.
 	Address     string
+	Sender      bool // Go code sends, not HTTP
 	Signed      bool // it has a secret
 	Timeout     time.Duration
 	Retry       Retry
@@ -51,7 +52,7 @@ type DestinationStatus struct {
 }
 
 // Sources returns the sources by name.
-func (in *Inbox) Sources() []SourceStatus {
+func (in *Engine) Sources() []SourceStatus {
 	var all []SourceStatus
 	for _, s := range in.setup.Load().sources {
 		status := SourceStatus{
@@ -71,15 +72,15 @@ func (in *Inbox) Sources() []SourceStatus {
 }
 
 // Destinations returns the destinations by name.
-func (in *Inbox) Destinations() []DestinationStatus {
+func (in *Engine) Destinations() []DestinationStatus {
 	var all []DestinationStatus
 	for _, r := range in.setup.Load().relays {
 		d := &r.dest.Destination
 		status := DestinationStatus{
 			Name: d.Name, Signed: d.Secret != "", Timeout: d.Timeout, Retry: d.Retry,
-			Concurrency: d.Concurrency, Rate: d.Rate, Circuit: r.circuit.status(),
+			Concurrency: d.Concurrency, Rate: d.Rate, Circuit: r.circuit.status(), Sender: d.Sender != nil,
 		}
-		if u, err := url.Parse(d.URL); err == nil {
+		if u, err := url.Parse(d.URL); err == nil && !status.Sender {
 			status.Address = u.Scheme + "://" + u.Host
 		}
 		all = append(all, status)
@@ -89,7 +90,7 @@ func (in *Inbox) Destinations() []DestinationStatus {
 }
 
 // Routes returns the routes in the order they were given.
-func (in *Inbox) Routes() []RouteStatus {
+func (in *Engine) Routes() []RouteStatus {
 	var all []RouteStatus
 	for _, r := range in.setup.Load().routes {
 		all = append(all, RouteStatus{

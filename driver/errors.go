@@ -52,7 +52,33 @@ var (
 	// nothing to replay.
 	ErrNoRoute = errors.New("no route matches the event")
 
+	// ErrTxAborted means that a statement of a handler had failed, so that the
+	// transaction cannot be committed.
+	ErrTxAborted = errors.New("a statement had failed, so the transaction could not be committed")
+
+	// ErrTxEnded means that a handler ended the transaction that it was given.
+	// The error is a *TxEndedError.
+	ErrTxEnded = errors.New("the handler ended the transaction by itself")
+
 	// ErrSchema means that the schema is missing, older or newer than this
 	// program.
 	ErrSchema = errors.New("the database schema does not fit this version of hookonce")
 )
+
+// TxEndedError says how a handler ended the transaction that it was given. It
+// matches ErrTxEnded.
+type TxEndedError struct {
+	// Committed is true unless what the handlers wrote is known to be undone.
+	Committed bool
+}
+
+// Error implements error.
+func (e *TxEndedError) Error() string {
+	if e.Committed {
+		return "the handler committed the transaction by itself, or may have: return nil instead, and hookonce commits"
+	}
+	return "the handler rolled the transaction back by itself: return an error instead, and hookonce rolls back"
+}
+
+// Is reports whether target is ErrTxEnded.
+func (e *TxEndedError) Is(target error) bool { return target == ErrTxEnded }

@@ -29,6 +29,9 @@ const (
 	NoteDiscarded = "discarded"
 	// NoteReplacedByNew: the message was dead, and was replayed as new.
 	NoteReplacedByNew = "replayed as new"
+	// NoteStale: something newer had been applied to the same object; the last
+	// error says what.
+	NoteStale = "stale"
 )
 
 // What is recorded of an attempt that nobody completed.
@@ -129,9 +132,10 @@ type MessageDetail struct {
 	FailedAt    time.Time // zero unless dead
 }
 
-// Attempt is one outcome of sending a message.
+// Attempt is one outcome of sending a message, or of running a handler. Of
+// handlers only those are kept that failed.
 type Attempt struct {
-	MessageID  string
+	MessageID  string // "" for a handler
 	Generation int
 	Number     int    // from 1
 	Outcome    string // "sent", "retry" or "dead"

@@ -109,6 +109,39 @@ type Store interface {
 	// its id as it is shown. The error matches ErrNotFound when there is none.
 	Event(ctx context.Context, source, eventID string) (*EventDetail, error)
 
+	// DueSources tells which of the sources have events due for handlers. It is
+	// cheap, whatever waits for others.
+	DueSources(ctx context.Context, sources []string) ([]DueSource, error)
+
+	// Reserve keeps due events from being taken for a time, and returns them: for
+	// what has to be done before the transaction begins. If they are not taken by
+	// then, by Keys, they are due again. It counts no attempt.
+	Reserve(ctx context.Context, p *ReserveParams) ([]TakenEvent, error)
+
+	// RecordReserved records outcomes of reserved events that were not run. Those
+	// that are not pending any more are passed over.
+	RecordReserved(ctx context.Context, p *FinishParams) error
+
+	// SweepRuns finds runs that were interrupted, because their process ended or
+	// lost its connection. An event that was alone in its run has an attempt
+	// counted, with ErrorRunInterrupted, and is due again with backoff, or dead if
+	// it was the last. The others of a run may be innocent: they are only
+	// remembered as tried, and are due at once. It returns what it found.
+	SweepRuns(ctx context.Context, p *SweepRunsParams) ([]LostRun, error)
+
+	// Versions returns what is known to be applied of objects, without locking.
+	Versions(ctx context.Context, objects []Key) (map[Key]ObjectVersion, error)
+
+	// CountInlineFailure counts a failed run of an event that is not claimed, and
+	// keeps its body. The one that is the last, or says so, files the dead letter:
+	// the event is claimed, with the messages that it owes, dead, and its attempts are
+	// the failures. Where the event is claimed by now, nothing is counted.
+	CountInlineFailure(ctx context.Context, p *InlineFailure) (*InlineFailed, error)
+
+	// FileInlineFailures files dead letters for events whose runs failed and that
+	// were not delivered again for long, and returns how many.
+	FileInlineFailures(ctx context.Context, p *FileFailuresParams) (int, error)
+
 	// Prune removes, in chunks of at most p.Chunk rows and one short
 	// transaction each, the bodies past their retention, and the identities
 	// past their window together with everything that belongs to them.
@@ -137,6 +170,9 @@ const (
 	// WorkQueued: the event gets a state row and waits as pending for a
 	// handler or an SQL consumer.
 	WorkQueued
+	// WorkDone: the event gets a state row and is done: the work is in the
+	// transaction of the claim. Only for Driver.TakeClaim and Driver.ClaimTx.
+	WorkDone
 )
 
 // BodyGuard says what a store does with a body that it has seen before, from
@@ -186,7 +222,9 @@ type ClaimParams struct {
 	// LockTimeout bounds the wait for a key that another session is about to
 	// claim. 0 means 1 s.
 	LockTimeout time.Duration
-	Now         time.Time // tests only; zero means the database's clock
+	// Reopen reopens dead events; only for Driver.TakeClaim and Driver.ClaimTx.
+	Reopen bool
+	Now    time.Time // tests only; zero means the database's clock
 }
 
 // ClaimResult is what became of one Claim.
@@ -199,6 +237,11 @@ type ClaimResult struct {
 	OtherBody bool
 	// Dead is true for a duplicate whose event was dead when it was read.
 	Dead bool
+	// Reopened is true for a duplicate that was dead and is claimed again in a
+	// new generation, as ClaimParams.Reopen asked.
+	Reopened bool
+	// Generation is that of a reopened event; else 0.
+	Generation int
 	// RepeatOf is the id of the event that first brought this body, where
 	// BodyGuard asked for it and that event is another one; else "".
 	RepeatOf string
@@ -279,8 +322,9 @@ type Message struct {
 	Route       string
 	Destination string
 	ReceivedAt  time.Time
-	Headers     []byte // the event's
-	Body        []byte // the event's
+	Replayed    bool   // an operator replayed it, so it is sent even if it is stale
+	Headers     []byte // the event's, or the message's own
+	Body        []byte // the event's, or the message's own
 }
 
 // MessageOutcome is what came of an attempt to send.
@@ -293,6 +337,9 @@ const (
 	MessageRetry
 	// MessageDead: out of attempts, or failed for good.
 	MessageDead
+	// MessageStale: not sent, because it is older than what was sent; it is
+	// skipped, with NoteStale, and the attempt is not counted.
+	MessageStale
 )
 
 // Completion is the outcome of one leased message.
@@ -302,8 +349,11 @@ type Completion struct {
 	Outcome    MessageOutcome
 	RetryIn    time.Duration // for MessageRetry
 	StatusCode int           // the destination's answer; 0 if there was none
-	Error      string        // valid UTF-8 without NUL; "" for MessageSent
+	Error      string        // valid UTF-8 without NUL; "" for MessageSent; why it is stale
 	Took       time.Duration // how long the attempt took
+	// Applied is what the destination has with MessageSent, where that is
+	// watched. It is kept where it is higher than what is there.
+	Applied *ObjectVersion
 }
 
 // CompleteParams are the parameters of Store.Complete.

@@ -23,11 +23,11 @@ func (h *handler) listDeadLetters(w http.ResponseWriter, r *http.Request) {
 }
 
 func (h *handler) replayDead(w http.ResponseWriter, r *http.Request) {
-	h.workOn(w, r, h.inbox.ReplayDead, NewReplayedDead)
+	h.workOn(w, r, h.engine.ReplayDead, NewReplayedDead)
 }
 
 func (h *handler) discardDead(w http.ResponseWriter, r *http.Request) {
-	h.workOn(w, r, h.inbox.Discard, NewDiscarded)
+	h.workOn(w, r, h.engine.Discard, NewDiscarded)
 }
 
 // deadLettersRequest is the body of POST /api/v1/dead-letters/replay and

@@ -13,7 +13,7 @@
 //	GET  /healthz                                        200 while the process runs
 //	GET  /readyz                                         200 while deliveries can be claimed, else 503
 //
-// It reads a [driver.Store], and has changes made by a [hookonce.Inbox], so that
+// It reads a [driver.Store], and has changes made by a [hookonce.Engine], so that
 // it can be mounted beside any program that uses the library. Mount it at the
 // root of a listener of its own, or behind http.StripPrefix; never behind an
 // http.ServeMux that cleans paths, because an event id may hold "..".

@@ -107,7 +107,7 @@ func (h *handler) replayEvent(w http.ResponseWriter, r *http.Request) {
 	source, eventID := r.PathValue("source"), r.PathValue("event_id")
 	ctx, cancel := changing(r)
 	defer cancel()
-	replayed, err := h.inbox.Replay(ctx, &hookonce.ReplayRequest{Source: source, EventID: eventID, Mode: mode, RequestID: id})
+	replayed, err := h.engine.Replay(ctx, &hookonce.ReplayRequest{Source: source, EventID: eventID, Mode: mode, RequestID: id})
 	if err != nil {
 		if refused := replayRefusal(err); refused != nil {
 			h.refuse(w, r, refused)

@@ -13,7 +13,7 @@ import (
 	"github.com/hookonce/hookonce/provider"
 )
 
-// gateway is an API on a store, with an inbox that sends events of the source
+// gateway is an API on a store, with an engine that sends events of the source
 // "lab" to the destination "billing" wherever the route "billing" matches; as
 // it is not run, nothing moves by itself.
 type gateway struct {
@@ -28,12 +28,12 @@ func newGateway(t *testing.T) *gateway {
 
 func newGatewayOn(t *testing.T, store driver.Store) *gateway {
 	t.Helper()
-	inbox := newInbox(t, store, &hookonce.Config{
+	engine := newEngine(t, store, &hookonce.Config{
 		Sources:      []hookonce.Source{{Name: "lab", Provider: provider.None, Event: provider.EventRules{ID: "body:id"}}},
 		Destinations: []hookonce.Destination{{Name: "billing", URL: "https://billing.example.com/hooks/s3cret"}},
 		Routes:       []hookonce.Route{{Name: "billing", Types: []string{"invoice.*"}, To: "billing"}},
 	})
-	return &gateway{newAPI(t, func(cfg *hookadmin.Config) { cfg.Store, cfg.Inbox = store, inbox }), store}
+	return &gateway{newAPI(t, func(cfg *hookadmin.Config) { cfg.Store, cfg.Engine = store, engine }), store}
 }
 
 // owe claims events of the source "lab" that owe a message each, and returns

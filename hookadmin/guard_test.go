@@ -149,8 +149,8 @@ func TestForgedChanges(t *testing.T) {
 	for _, withToken := range []bool{false, true} {
 		g := newGateway(t)
 		if withToken {
-			inbox := newInbox(t, g.store, &hookonce.Config{})
-			g.api = newAPI(t, func(cfg *hookadmin.Config) { cfg.Store, cfg.Inbox, cfg.Token = g.store, inbox, token })
+			engine := newEngine(t, g.store, &hookonce.Config{})
+			g.api = newAPI(t, func(cfg *hookadmin.Config) { cfg.Store, cfg.Engine, cfg.Token = g.store, engine, token })
 		}
 		send := func(method, target, body string, header http.Header) *answer {
 			return g.send(t, method, target, body, func(r *http.Request) {
@@ -186,8 +186,8 @@ func TestChangesNeedTheToken(t *testing.T) {
 	g := newGateway(t)
 	posts := g.posts(t, "e1")
 	open := g.api
-	inbox := newInbox(t, g.store, &hookonce.Config{})
-	guarded := newAPI(t, func(cfg *hookadmin.Config) { cfg.Store, cfg.Inbox, cfg.Token = g.store, inbox, token })
+	engine := newEngine(t, g.store, &hookonce.Config{})
+	guarded := newAPI(t, func(cfg *hookadmin.Config) { cfg.Store, cfg.Engine, cfg.Token = g.store, engine, token })
 	for target, body := range posts {
 		wantProblem(t, guarded.post(t, target, body), http.StatusUnauthorized)
 		wantProblem(t, guarded.post(t, target, body, "Authorization: Bearer x"), http.StatusUnauthorized)

@@ -23,9 +23,9 @@ const (
 type Config struct {
 	// Store is asked for events, messages and numbers. Required.
 	Store driver.Store
-	// Inbox replays, discards and retries, and tells what is set up. It is on
+	// Engine replays, discards and retries, and tells what is set up. It is on
 	// Store, or on another one of the same database. Required.
-	Inbox *hookonce.Inbox
+	Engine *hookonce.Engine
 	// Ready returns nil while deliveries can be claimed. It is called for each
 	// request of /readyz, with 2 s to answer. Required.
 	Ready func(context.Context) error
@@ -40,7 +40,7 @@ type Config struct {
 
 type handler struct {
 	store  driver.Store
-	inbox  *hookonce.Inbox
+	engine *hookonce.Engine
 	ready  func(context.Context) error
 	guard  guard
 	logger *slog.Logger
@@ -54,8 +54,8 @@ func New(cfg *Config) (http.Handler, error) {
 	switch {
 	case cfg.Store == nil:
 		return nil, errors.New("admin API: Config.Store is missing")
-	case cfg.Inbox == nil:
-		return nil, errors.New("admin API: Config.Inbox is missing")
+	case cfg.Engine == nil:
+		return nil, errors.New("admin API: Config.Engine is missing")
 	case cfg.Ready == nil:
 		return nil, errors.New("admin API: Config.Ready is missing")
 	}
@@ -67,7 +67,7 @@ func New(cfg *Config) (http.Handler, error) {
 	if logger == nil {
 		logger = slog.Default()
 	}
-	return &handler{store: cfg.Store, inbox: cfg.Inbox, ready: cfg.Ready, guard: g, logger: logger}, nil
+	return &handler{store: cfg.Store, engine: cfg.Engine, ready: cfg.Ready, guard: g, logger: logger}, nil
 }
 
 // endpoint is one thing that can be asked for, or done.

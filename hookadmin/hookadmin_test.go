@@ -75,15 +75,15 @@ func claim(t *testing.T, store driver.Store, ev event) driver.ClaimResult {
 	return results[0]
 }
 
-// newInbox returns an inbox on store that is not run.
-func newInbox(t *testing.T, store driver.Store, cfg *hookonce.Config) *hookonce.Inbox {
+// newEngine returns an engine on store that is not run.
+func newEngine(t *testing.T, store driver.Store, cfg *hookonce.Config) *hookonce.Engine {
 	t.Helper()
 	cfg.Logger = slog.New(slog.DiscardHandler)
-	inbox, err := hookonce.New(store, cfg)
+	engine, err := hookonce.NewEngine(store, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return inbox
+	return engine
 }
 
 // api is a handler under test.
@@ -103,8 +103,8 @@ func newAPI(t *testing.T, change func(*hookadmin.Config)) *api {
 		Logger:   slog.New(slog.NewJSONHandler(a.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 	change(cfg)
-	if cfg.Inbox == nil {
-		cfg.Inbox = newInbox(t, cfg.Store, &hookonce.Config{})
+	if cfg.Engine == nil {
+		cfg.Engine = newEngine(t, cfg.Store, &hookonce.Config{})
 	}
 	var err error
 	if a.handler, err = hookadmin.New(cfg); err != nil {
@@ -178,23 +178,23 @@ func wantProblem(t *testing.T, resp *answer, status int) problem {
 func TestNewRefusesAnOpenAPI(t *testing.T) {
 	t.Parallel()
 	store := openStore(t)
-	inbox := newInbox(t, store, &hookonce.Config{})
+	engine := newEngine(t, store, &hookonce.Config{})
 	ready := func(context.Context) error { return nil }
 	tests := []struct {
 		name string
 		cfg  hookadmin.Config
 		ok   bool
 	}{
-		{"loopback without a token", hookadmin.Config{Store: store, Inbox: inbox, Ready: ready, Loopback: true}, true},
-		{"network with a token", hookadmin.Config{Store: store, Inbox: inbox, Ready: ready, Token: "s3cret"}, true},
-		{"network without a token", hookadmin.Config{Store: store, Inbox: inbox, Ready: ready}, false},
-		{"token with a space", hookadmin.Config{Store: store, Inbox: inbox, Ready: ready, Token: "s3 cret"}, false},
-		{"blank token", hookadmin.Config{Store: store, Inbox: inbox, Ready: ready, Token: " "}, false},
-		{"token with a line feed", hookadmin.Config{Store: store, Inbox: inbox, Ready: ready, Token: "s3cret\n"}, false},
-		{"token beyond ASCII", hookadmin.Config{Store: store, Inbox: inbox, Ready: ready, Token: "sécret"}, false},
-		{"no store", hookadmin.Config{Inbox: inbox, Ready: ready, Loopback: true}, false},
-		{"no inbox", hookadmin.Config{Store: store, Ready: ready, Loopback: true}, false},
-		{"no readiness", hookadmin.Config{Store: store, Inbox: inbox, Loopback: true}, false},
+		{"loopback without a token", hookadmin.Config{Store: store, Engine: engine, Ready: ready, Loopback: true}, true},
+		{"network with a token", hookadmin.Config{Store: store, Engine: engine, Ready: ready, Token: "s3cret"}, true},
+		{"network without a token", hookadmin.Config{Store: store, Engine: engine, Ready: ready}, false},
+		{"token with a space", hookadmin.Config{Store: store, Engine: engine, Ready: ready, Token: "s3 cret"}, false},
+		{"blank token", hookadmin.Config{Store: store, Engine: engine, Ready: ready, Token: " "}, false},
+		{"token with a line feed", hookadmin.Config{Store: store, Engine: engine, Ready: ready, Token: "s3cret\n"}, false},
+		{"token beyond ASCII", hookadmin.Config{Store: store, Engine: engine, Ready: ready, Token: "sécret"}, false},
+		{"no store", hookadmin.Config{Engine: engine, Ready: ready, Loopback: true}, false},
+		{"no engine", hookadmin.Config{Store: store, Ready: ready, Loopback: true}, false},
+		{"no readiness", hookadmin.Config{Store: store, Engine: engine, Loopback: true}, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

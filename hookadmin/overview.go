@@ -35,11 +35,11 @@ func (h *handler) listQuarantine(w http.ResponseWriter, r *http.Request) {
 }
 
 func (h *handler) listSources(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, newSourcePage(h.inbox.Sources()))
+	writeJSON(w, newSourcePage(h.engine.Sources()))
 }
 
 func (h *handler) listRoutes(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, newRoutePage(h.inbox.Routes()))
+	writeJSON(w, newRoutePage(h.engine.Routes()))
 }
 
 // listDestinations shows the circuits without a database, too: somebody may look
@@ -48,10 +48,10 @@ func (h *handler) listDestinations(w http.ResponseWriter, r *http.Request) {
 	stats, err := h.stats(r)
 	if err != nil {
 		h.logger.WarnContext(r.Context(), "destinations are listed without their counts", slog.Any("error", err))
-		writeJSON(w, newDestinationPage(h.inbox.Destinations(), nil))
+		writeJSON(w, newDestinationPage(h.engine.Destinations(), nil))
 		return
 	}
-	writeJSON(w, newDestinationPage(h.inbox.Destinations(), stats))
+	writeJSON(w, newDestinationPage(h.engine.Destinations(), stats))
 }
 
 func (h *handler) showStats(w http.ResponseWriter, r *http.Request) {

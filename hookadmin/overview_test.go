@@ -21,7 +21,7 @@ import (
 func TestWhatIsSetUp(t *testing.T) {
 	t.Parallel()
 	store := openStore(t)
-	inbox := newInbox(t, store, &hookonce.Config{
+	engine := newEngine(t, store, &hookonce.Config{
 		Sources: []hookonce.Source{
 			{Name: "lab", Provider: provider.None, Event: provider.EventRules{ID: "body:id"}, Consume: hookonce.ConsumeSQL},
 			{Name: "github", Provider: provider.GitHub, Secrets: hookonce.StaticSecrets("a-secret-of-16-bytes-or-more"), ReplayGuard: true},
@@ -29,6 +29,7 @@ func TestWhatIsSetUp(t *testing.T) {
 		Destinations: []hookonce.Destination{
 			{Name: "crm", URL: "https://crm.example.com:8443/hooks/s3cret?key=s3cret", Secret: "s3cret-of-16-bytes-or-more"},
 			{Name: "billing", URL: "http://billing.example.com", Rate: hookonce.Rate{Count: 100, Per: time.Second}},
+			{Name: "mail", Sender: hookonce.SenderFunc(func(context.Context, *hookonce.Outgoing) error { return nil })},
 		},
 		Routes: []hookonce.Route{
 			{Name: "r2", Sources: []string{"github"}, To: "crm", Where: func(*hookonce.Event) (bool, error) { return true, nil }},
@@ -36,7 +37,7 @@ func TestWhatIsSetUp(t *testing.T) {
 		},
 		Retention: time.Hour,
 	})
-	a := newAPI(t, func(cfg *hookadmin.Config) { cfg.Store, cfg.Inbox = store, inbox })
+	a := newAPI(t, func(cfg *hookadmin.Config) { cfg.Store, cfg.Engine = store, engine })
 	lab := map[string]any{
 		"name": "lab", "provider": "none", "scheme": "", "unsigned": true, "consume": "sql", "redelivery": "reopen", "malformed": "reject",
 		"replay_guard": false, "max_body": "1048576", "ack_timeout_seconds": 3.0, "dedupe_window_seconds": 2592000.0,
@@ -57,7 +58,7 @@ func TestWhatIsSetUp(t *testing.T) {
 		return map[string]any{
 			"name": name, "configured": true, "pending": "0", "sending": "0", "dead": "0", "oldest_due_at": nil, "circuit": circuit,
 			"settings": map[string]any{
-				"address": address, "signed": signed, "timeout_seconds": 15.0, "retry": retry, "concurrency": 16.0, "rate": rate,
+				"address": address, "sender": address == "", "signed": signed, "timeout_seconds": 15.0, "retry": retry, "concurrency": 16.0, "rate": rate,
 			},
 		}
 	}
@@ -70,6 +71,7 @@ func TestWhatIsSetUp(t *testing.T) {
 		"/api/v1/destinations": {"destinations": []any{
 			destination("billing", "http://billing.example.com", false, map[string]any{"count": 100.0, "per_seconds": 1.0}),
 			destination("crm", "https://crm.example.com:8443", true, nil),
+			destination("mail", "", false, nil),
 		}},
 	} {
 		resp := a.get(t, path)
@@ -148,13 +150,13 @@ func TestAnOpenCircuitIsShown(t *testing.T) {
 	broken := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }))
 	t.Cleanup(broken.Close)
 	store := openStore(t)
-	inbox := newInbox(t, store, &hookonce.Config{
+	engine := newEngine(t, store, &hookonce.Config{
 		Destinations: []hookonce.Destination{{
 			Name: "billing", URL: broken.URL, AllowPrivate: true,
 			Retry: hookonce.Retry{Attempts: 1000, First: time.Minute, Max: time.Minute},
 		}},
 	})
-	g := &gateway{newAPI(t, func(cfg *hookadmin.Config) { cfg.Store, cfg.Inbox = uncounted{store}, inbox }), store}
+	g := &gateway{newAPI(t, func(cfg *hookadmin.Config) { cfg.Store, cfg.Engine = uncounted{store}, engine }), store}
 	wantProblem(t, g.get(t, "/api/v1/stats"), http.StatusServiceUnavailable)
 	var ids []string
 	for i := range 12 {
@@ -163,7 +165,7 @@ func TestAnOpenCircuitIsShown(t *testing.T) {
 	g.owe(t, ids...)
 	ctx, stop := context.WithCancel(t.Context())
 	ran := make(chan error, 1)
-	go func() { ran <- inbox.Run(ctx) }()
+	go func() { ran <- engine.Run(ctx) }()
 	defer func() {
 		stop()
 		if err := <-ran; err != nil {

@@ -97,7 +97,8 @@ type Destination struct {
 // DestinationSettings are the settings of a destination, without its secret and
 // without what follows the host in its URL.
 type DestinationSettings struct {
-	Address        string  `json:"address"` // scheme, host and port
+	Address        string  `json:"address"` // scheme, host and port; "" with sender
+	Sender         bool    `json:"sender"`  // Go code sends, not HTTP
 	Signed         bool    `json:"signed"`
 	TimeoutSeconds float64 `json:"timeout_seconds"`
 	Retry          Retry   `json:"retry"`
@@ -232,7 +233,7 @@ func addCounts(byName map[string]*Destination, counted []driver.DestinationStats
 
 func newDestinationSettings(d *hookonce.DestinationStatus) *DestinationSettings {
 	s := &DestinationSettings{
-		Address: d.Address, Signed: d.Signed, TimeoutSeconds: d.Timeout.Seconds(), Concurrency: d.Concurrency,
+		Address: d.Address, Sender: d.Sender, Signed: d.Signed, TimeoutSeconds: d.Timeout.Seconds(), Concurrency: d.Concurrency,
 		Retry: Retry{Attempts: d.Retry.Attempts, FirstSeconds: d.Retry.First.Seconds(), MaxSeconds: d.Retry.Max.Seconds()},
 	}
 	if d.Rate.Count > 0 {

@@ -69,16 +69,22 @@ func TestLostCommitReply(t *testing.T) {
 					t.Errorf("the error %v also says %v", err, other)
 				}
 			}
-			select {
-			case <-drop.Done():
-			case <-time.After(patience):
-				t.Fatal("the server never answered")
-			}
+			awaitDrop(t, drop)
 			if n := direct.number(t, "SELECT count(*) FROM {schema}.message WHERE event_key = $1", c.Key[:]); n != 1 {
 				t.Errorf("the claim whose reply was lost left %d messages, want 1", n)
 			}
 			w.mustClaim(t, false, c) // the sender's retry, on a fresh connection
 		})
+	}
+}
+
+// awaitDrop waits until the server has answered, and the answer was dropped.
+func awaitDrop(t *testing.T, drop *dbtest.Drop) {
+	t.Helper()
+	select {
+	case <-drop.Done():
+	case <-time.After(patience):
+		t.Fatal("the server never answered")
 	}
 }
 

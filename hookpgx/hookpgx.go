@@ -2,14 +2,28 @@
 // [github.com/jackc/pgx/v5]. It needs PostgreSQL 12 or newer.
 //
 //	pool, err := pgxpool.New(ctx, "postgres://app@db/app")
-//	store, err := hookpgx.New(pool, nil)
+//	db := hookpgx.New(pool)
 //
-// A store works on three pools. Leases, outcomes and pruning run on the
+// A store works on three pools. Handlers, leases, outcomes and pruning run on the
 // caller's. What a sender waits for, above all claims, runs on one of the
 // store's own, and listings, replays, checks and migrations on another, so that
 // neither slow work nor slow reading holds up an answer. Both are made from the
 // caller's configuration; on their connections the settings that the guarantee
 // rests on are pinned, and read back from the server when a connection is made.
+//
+// # Handlers
+//
+// A handler's pgx.Tx is one on the caller's pool, at the level READ COMMITTED, and
+// idle_in_transaction_session_timeout is a minute in it: that is how long a process
+// may be silent before the server takes it for gone. Everything else is as the pool
+// has it. Its Commit and Rollback do nothing and return an error that says so, and
+// the attempt fails even if the handler passes that over; savepoints, by its Begin,
+// are the handler's own. Handlers of a batch share the transaction, so what one sets
+// by SET LOCAL the next one finds.
+//
+// Deferred constraints are checked, and the role that the transaction began with is
+// restored, before an event is marked as done. A handler must close the rows it
+// reads. Handlers hold at most half of the pool's connections, four by default.
 //
 // # Poolers
 //
@@ -25,8 +39,10 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookmigrate"
 	"github.com/hookonce/hookonce/internal/pgstore"
@@ -55,22 +71,34 @@ type Options struct {
 	AdminConns int
 }
 
-// Store is a [driver.Store] on PostgreSQL. Its methods may be called
+// Store is a [driver.Driver] on PostgreSQL. Its methods may be called
 // concurrently.
 type Store struct {
 	*pgstore.Store
-	receive, admin *pgxpool.Pool
+	work, receive, admin *pgxpool.Pool
 }
 
-var _ driver.Store = (*Store)(nil)
+var _ driver.Driver[pgx.Tx] = (*Store)(nil)
 
-// New returns a store that works on the database of pool. It does not connect:
-// whether the database is there, migrated and durable is for Now,
+// Mux is a hookonce.Mux for handlers that work in a pgx.Tx.
+type Mux = hookonce.Mux[pgx.Tx]
+
+// New is NewWithOptions with the defaults. It panics where pool is nil.
+func New(pool *pgxpool.Pool) *Store {
+	store, err := NewWithOptions(pool, nil)
+	if err != nil {
+		panic(err) // the defaults are right
+	}
+	return store
+}
+
+// NewWithOptions returns a store that works on the database of pool. It does not
+// connect: whether the database is there, migrated and durable is for Now,
 // hookmigrate.Check and Weaknesses to say. nil options are the defaults.
 //
 // The pool stays the caller's: Close does not close it, and it must stay open
 // as long as the store is used.
-func New(pool *pgxpool.Pool, opts *Options) (*Store, error) {
+func NewWithOptions(pool *pgxpool.Pool, opts *Options) (*Store, error) {
 	if pool == nil {
 		return nil, errors.New("hookpgx: the pool is nil")
 	}
@@ -93,6 +121,7 @@ func New(pool *pgxpool.Pool, opts *Options) (*Store, error) {
 			Work:    &db{pool: pool},
 			Admin:   &db{pool: admin, readCommitted: true},
 		}),
+		work:    pool,
 		receive: receive,
 		admin:   admin,
 	}, nil

@@ -26,7 +26,7 @@ func TestFullQueue(t *testing.T) {
 	const secret = "0123456789abcdef"
 	w := open(t, nil)
 	full := newFirstLine("the queue is full")
-	in, err := hookonce.New(w.Store, &hookonce.Config{
+	in, err := hookonce.NewEngine(w.Store, &hookonce.Config{
 		Sources: []hookonce.Source{{
 			Name: "gh", Provider: provider.GitHub, Secrets: hookonce.StaticSecrets(secret), AckTimeout: 30 * time.Second,
 		}},

@@ -83,7 +83,7 @@ func TestPruneAgainstClaims(t *testing.T) {
 	if total := pruned[0] + pruned[1] + last.Events; total != int64(claimed) || claimed <= len(all) {
 		t.Errorf("%d events were claimed and %d pruned, want the same, and each key several times", claimed, total)
 	}
-	for _, table := range []string{"event", "event_state", "message", "attempt", "delivery_count", "body_seen"} {
+	for _, table := range []string{"event", "event_state", "message", "attempt", "event_attempt", "delivery_count", "body_seen"} {
 		if n := w.number(t, "SELECT count(*) FROM {schema}."+table); n != 0 {
 			t.Errorf("%d rows are left in %s", n, table)
 		}

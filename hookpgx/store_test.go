@@ -110,7 +110,7 @@ func connectWith(t testing.TB, config *pgxpool.Config, schema string, opts *hook
 		o = *opts
 	}
 	o.Schema = schema
-	store, err := hookpgx.New(pool, &o)
+	store, err := hookpgx.NewWithOptions(pool, &o)
 	if err != nil {
 		t.Fatal(err)
 	}

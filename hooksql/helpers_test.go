@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 		return
 	}
 	sql.Register(otherDriver, &ignoresSettings{})
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(withPostgres{m}, spawner())
 }
 
 // ignoresSettings is modernc.org/sqlite without what stands behind the '?'.
@@ -80,4 +80,27 @@ func has(t testing.TB, s driver.Store, id string) bool {
 		t.Fatal(err)
 	}
 	return len(page.Events) == 1
+}
+
+// countEffects runs a query of names and how often each is there.
+func countEffects(t testing.TB, db *sql.DB, query string) map[string]int {
+	t.Helper()
+	rows, err := db.QueryContext(t.Context(), query)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	found := map[string]int{}
+	for rows.Next() {
+		var name string
+		var n int
+		if err := rows.Scan(&name, &n); err != nil {
+			t.Fatal(err)
+		}
+		found[name] = n
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return found
 }

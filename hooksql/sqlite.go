@@ -24,13 +24,15 @@ const (
 	closeTimeout = 5 * time.Second
 )
 
-// Store is a driver.Store over database/sql. It is safe for concurrent use, and
-// any number of stores, in any number of processes on one machine, may share an
-// SQLite file.
+// Store is a driver.Driver on SQLite, whose transactions are *sql.Tx. It is safe
+// for concurrent use, and any number of stores, in any number of processes on one
+// machine, may share an SQLite file.
 type Store struct {
-	driver.Store
+	*sqlitestore.Store
 	pools *pools // nil where they are not ours to close
 }
+
+var _ driver.Driver[*sql.Tx] = (*Store)(nil)
 
 // NewSQLite returns a store that writes through writer and reads through reader,
 // two pools on one file whose connections have the settings of SQLiteDSN. The

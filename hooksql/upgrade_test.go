@@ -103,6 +103,39 @@ func TestReplayOfWhatWasSentBeforeTheUpgrade(t *testing.T) {
 	wantLetters(t, store, "dead_3", "sent_2", "dead_1")
 }
 
+// TestUpgradeOfWhatWaits: an event that has waited for a handler since before there
+// were any is taken by its source and type.
+func TestUpgradeOfWhatWaits(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "hookonce.db")
+	db := openPlain(t, path)
+	for _, step := range hookmigrate.SQLite()[:2] {
+		if _, err := db.ExecContext(t.Context(), step.SQL); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := newClaim("evt_1")
+	if _, err := db.ExecContext(t.Context(), `INSERT INTO hookonce_event
+		(key, source, event_id, type, received_at, headers, body, body_sha256, work) VALUES (?, ?, ?, ?, 1, ?, ?, ?, 1)`,
+		c.Key[:], c.Source, c.EventID, c.Type, c.Headers, c.Body, c.BodyHash[:]); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.ExecContext(t.Context(), `INSERT INTO hookonce_event_state (key, state, due_at) VALUES (?, 0, 1)`, c.Key[:]); err != nil {
+		t.Fatal(err)
+	}
+	store := open(t, path)
+	if _, err := store.Apply(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	run, err := store.Take(t.Context(), &driver.TakeParams{Source: c.Source, Types: []string{c.Type}, Limit: 1, HandlerTimeout: time.Second})
+	if err != nil || run == nil {
+		t.Fatalf("Take: %v, %v; want the event", run, err)
+	}
+	if err := run.Finish(t.Context(), outcomes(run, driver.WorkSucceeded)); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // writeOld writes an event with a message into a file of the first schema.
 func writeOld(t *testing.T, db *sql.DB, id string, receivedAt time.Time, state int) {
 	t.Helper()

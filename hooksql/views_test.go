@@ -34,6 +34,20 @@ func TestViews(t *testing.T) {
 		}
 	}
 	kill(t, store, dead.Messages[0].ID, at.Add(time.Second))
+	tx, err := openPlain(t, path).BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A message that was enqueued by itself is no event.
+	if err := store.EnqueueTx(t.Context(), tx, []driver.OutboxMessage{{
+		ID: "m1", Destination: "d", Source: dead.Source, EventID: dead.EventID, Type: dead.Type, Cause: dead.Key,
+		Headers: []byte(`{}`), Body: []byte(`{}`),
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
 
 	db := openDSN(t, "file:"+path)
 	wantDead := map[string]any{

@@ -44,7 +44,7 @@ func lettersReplay(f *fixture) {
 	f.shown(want)
 	m := f.leaseOne(t0, "to-b")
 	message := leased(&c, 1, t0, m.Token, 1)
-	message.Generation = 1
+	message.Generation, message.Replayed = 1, true
 	same(f, "message", message, m)
 	f.noneDue(t0, "to-a", "after another letter was replayed")
 	stale := driver.Completion{ID: lost.ID, Token: lost.Token, Outcome: driver.MessageSent}

@@ -60,7 +60,7 @@ func lettersDiscardReplay(f *fixture) {
 	f.shown(want)
 	m := f.leaseOne(t0, "to-a")
 	message := leased(&c, 0, t0, m.Token, 1)
-	message.Generation = 1
+	message.Generation, message.Replayed = 1, true
 	same(f, "message", message, m)
 }
 

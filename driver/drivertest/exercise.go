@@ -51,6 +51,8 @@ func Exercise(t *testing.T, open func(t *testing.T) driver.Store, features ...Fe
 		{"RetryMessage", retryCases()},
 		{"Lease", leaseCases()},
 		{"Complete", completeCases()},
+		{"Stale", staleCases()},
+		{"Queued", queuedCases()},
 		{"CountDeliveries", countCases()},
 		{"Events", eventCases()},
 		{"Listings", listingCases()},

@@ -50,7 +50,8 @@ func healthWeaknesses(f *fixture) {
 func healthCancelled(f *fixture) {
 	dead := newClaim("stripe", "dead", "{}", "billing")
 	open := newClaim("stripe", "open", "{}", "audit")
-	f.claimNew(t0, dead, open)
+	queued := newQueued("queued")
+	f.claimNew(t0, dead, open, queued)
 	f.kill(t0, "to-billing")
 	held := f.leaseOne(t0, "to-audit")
 	before := []*driver.EventDetail{f.event("stripe", "dead"), f.event("stripe", "open")}
@@ -62,6 +63,7 @@ func healthCancelled(f *fixture) {
 	defer cancel()
 	calls := everyMethod(f.s, dead.Key, held, later)
 	maps.Copy(calls, everyOperation(f.s, letter(&dead, 0), later))
+	maps.Copy(calls, everyWork(f.s, later))
 	for name, call := range calls {
 		for _, ctx := range []context.Context{cancelled, late} {
 			if err := call(ctx); !errors.Is(err, driver.ErrUnavailable) && !errors.Is(err, driver.ErrCommitUnknown) {
@@ -70,6 +72,7 @@ func healthCancelled(f *fixture) {
 		}
 	}
 	f.absent("stripe", "new")
+	f.sameEvent(claimed(&queued, t0))
 	for _, want := range before {
 		f.sameEvent(want)
 	}
@@ -134,6 +137,31 @@ func everyOperation(s driver.Store, dead driver.DeadLetterRef, later time.Time) 
 		"Messages":    func(ctx context.Context) error { _, err := s.Messages(ctx, &driver.MessageFilter{}); return err },
 		"Quarantined": func(ctx context.Context) error { _, err := s.Quarantined(ctx, &driver.QuarantineFilter{}); return err },
 		"Stats":       func(ctx context.Context) error { _, err := s.Stats(ctx); return err },
+	}
+}
+
+// everyWork does the same for what is done for handlers.
+func everyWork(s driver.Store, later time.Time) map[string]func(context.Context) error {
+	queued := driver.TakenEvent{Key: driver.EventKey("stripe", "queued")}
+	return map[string]func(context.Context) error{
+		"DueSources": func(ctx context.Context) error { _, err := s.DueSources(ctx, []string{"stripe"}); return err },
+		"Reserve": func(ctx context.Context) error {
+			_, err := s.Reserve(ctx, &driver.ReserveParams{Source: "stripe", Types: []string{"*"}, Limit: 1, For: time.Hour, Now: later})
+			return err
+		},
+		"RecordReserved": func(ctx context.Context) error {
+			return s.RecordReserved(ctx, &driver.FinishParams{Results: []driver.WorkResult{failed(&queued)}, Now: later})
+		},
+		"SweepRuns": func(ctx context.Context) error { _, err := s.SweepRuns(ctx, sweepParams(later, 1)); return err },
+		"Versions":  func(ctx context.Context) error { _, err := s.Versions(ctx, objectKeys("a")); return err },
+		"CountInlineFailure": func(ctx context.Context) error {
+			_, err := s.CountInlineFailure(ctx, inlineFailure(later, newInline("new"), 1))
+			return err
+		},
+		"FileInlineFailures": func(ctx context.Context) error {
+			_, err := s.FileInlineFailures(ctx, &driver.FileFailuresParams{OlderThan: time.Hour, Limit: 1, Now: later})
+			return err
+		},
 	}
 }
 

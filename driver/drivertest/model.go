@@ -37,6 +37,8 @@ type modelMessage struct {
 	event  *modelEvent
 	detail driver.MessageDetail
 	tokens []int64 // every token it was ever leased with, the latest last
+	// replayed says that an operator made it due.
+	replayed bool
 }
 
 func (m *modelMessage) token() int64 {
@@ -94,7 +96,7 @@ func (m *modelMessage) message() driver.Message {
 	return driver.Message{
 		ID: m.detail.ID, Key: c.Key, Attempt: m.detail.Attempts, Expired: m.detail.State == driver.StateSending,
 		Generation: m.detail.Generation, Source: c.Source, EventID: c.EventID, Type: c.Type,
-		Route: m.detail.Route, Destination: m.detail.Destination, ReceivedAt: m.event.at,
+		Route: m.detail.Route, Destination: m.detail.Destination, ReceivedAt: m.event.at, Replayed: m.replayed,
 	}
 }
 
@@ -140,8 +142,8 @@ func (e *modelEvent) state() string { return e.detail().State }
 func (e *modelEvent) dead() bool { return e.state() == driver.StateDead }
 
 // owe makes a message due again, under full attempts.
-func (m *modelMessage) owe(generation int, now time.Time) {
-	m.event.touched = true
+func (m *modelMessage) owe(generation int, now time.Time, replayed bool) {
+	m.event.touched, m.replayed = true, replayed
 	due(&m.detail, generation, now)
 }
 
@@ -161,7 +163,7 @@ func (e *modelEvent) reopen(now time.Time) {
 	generation := e.generation() + 1
 	for _, m := range e.messages {
 		if m.detail.State == driver.StateDead {
-			m.owe(generation, now)
+			m.owe(generation, now, false)
 		}
 	}
 	e.tell(driver.HistoryEntry{At: now, Action: driver.ActionReopened, Generation: generation})

@@ -47,7 +47,7 @@ func (e *modelEvent) replay(p *driver.ReplayParams) (driver.Replayed, error) {
 	routes := map[string]string{} // what is to be added, with the destinations
 	for _, m := range chosen {
 		if p.Mode != driver.ReplayAsNew {
-			m.owe(done.Generation, p.Now)
+			m.owe(done.Generation, p.Now, true)
 			done.Messages++
 			continue
 		}
@@ -66,7 +66,7 @@ func (e *modelEvent) replay(p *driver.ReplayParams) (driver.Replayed, error) {
 		}
 	}
 	for route, destination := range routes {
-		e.messages = append(e.messages, &modelMessage{event: e, detail: driver.MessageDetail{
+		e.messages = append(e.messages, &modelMessage{event: e, replayed: true, detail: driver.MessageDetail{
 			ID: driver.MessageID(e.claim.Key, of, route), Route: route, Destination: destination, State: driver.StatePending,
 			Generation: done.Generation, DueAt: p.Now, CreatedAt: p.Now,
 		}})
@@ -177,7 +177,7 @@ func (w *world) stepLetters() string {
 			if generations[m.event] == 0 {
 				generations[m.event] = m.event.generation() + 1
 			}
-			m.owe(generations[m.event], w.now)
+			m.owe(generations[m.event], w.now, true)
 			w.seen["letter replayed"] = true
 		}
 		m.event.tell(driver.HistoryEntry{
@@ -209,7 +209,7 @@ func (m *modelMessage) retry(p *driver.RetryMessageParams) error {
 			m.detail.DueAt = p.Now
 		}
 	default:
-		m.owe(m.event.generation()+1, p.Now)
+		m.owe(m.event.generation()+1, p.Now, true)
 	}
 	m.event.tell(driver.HistoryEntry{At: p.Now, Action: action, Generation: m.detail.Generation, MessageID: m.detail.ID})
 	return nil

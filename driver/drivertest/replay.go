@@ -209,7 +209,7 @@ func (l *life) leasedAgain(name string, generation int) {
 	same(l, "message "+name+" after the replay", driver.Message{
 		ID: l.id(name), Key: l.c.Key, Token: got.Token, Attempt: 1, Generation: generation,
 		Source: l.c.Source, EventID: l.c.EventID, Type: l.c.Type, Route: route, Destination: "to-" + route,
-		ReceivedAt: t0, Headers: l.c.Headers, Body: l.c.Body,
+		ReceivedAt: t0, Replayed: true, Headers: l.c.Headers, Body: l.c.Body,
 	}, got)
 }
 

@@ -77,7 +77,7 @@ func retryEnded(f *fixture, discarded bool) {
 	f.shown(want)
 	got := f.leaseOne(now, "to-a")
 	message := leased(&c, 0, t0, got.Token, 1)
-	message.Generation = 1
+	message.Generation, message.Replayed = 1, true
 	same(f, "message", message, got)
 	f.retryRefused(now, c.Messages[0].ID, driver.ErrOpen)
 }

@@ -233,7 +233,7 @@ func (d *doctor) checkClock(ctx context.Context, store driver.Store) Check {
 	if d.faults != nil {
 		settings = new(config.Settings)
 	}
-	inbox, err := NewInbox(store, settings, slog.New(slog.DiscardHandler))
+	inbox, err := NewEngine(store, settings, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return failed(name, err)
 	}
@@ -244,7 +244,7 @@ func (d *doctor) checkClock(ctx context.Context, store driver.Store) Check {
 	return judgeClock(skew, limit)
 }
 
-// judgeClock judges what Inbox.Clock returned.
+// judgeClock judges what Engine.Clock returned.
 func judgeClock(skew, limit time.Duration) Check {
 	if limit == 0 {
 		limit = skewLimit

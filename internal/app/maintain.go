@@ -19,7 +19,7 @@ import (
 // Prune removes from store what is finished and past the windows of the
 // settings, and returns how much that was.
 func Prune(ctx context.Context, store driver.Store, settings *config.Settings) (*driver.PruneResult, error) {
-	inbox, err := NewInbox(store, settings, slog.New(slog.DiscardHandler)) // the caller reports
+	inbox, err := NewEngine(store, settings, slog.New(slog.DiscardHandler)) // the caller reports
 	if err != nil {
 		return nil, err
 	}

@@ -63,7 +63,7 @@ func Refusals() []*Refusal { return refusals }
 
 // ReplayEvents replays what the filter finds at the beginning, newest first. On
 // an error, which is that of ctx if it ended, the result tells how far it came.
-func ReplayEvents(ctx context.Context, store driver.Store, inbox *hookonce.Inbox, which *EventReplay) (*EventsReplayed, error) {
+func ReplayEvents(ctx context.Context, store driver.Store, inbox *hookonce.Engine, which *EventReplay) (*EventsReplayed, error) {
 	result := &EventsReplayed{Refused: make(map[*Refusal]int)}
 	pace := pacer{every: interval(which.Rate)}
 	filter := which.Filter
@@ -90,7 +90,7 @@ func ReplayEvents(ctx context.Context, store driver.Store, inbox *hookonce.Inbox
 	}
 }
 
-func (r *EventsReplayed) replay(ctx context.Context, inbox *hookonce.Inbox, which *EventReplay, ev *driver.Event) error {
+func (r *EventsReplayed) replay(ctx context.Context, inbox *hookonce.Engine, which *EventReplay, ev *driver.Event) error {
 	replayed, err := ReplayEvent(ctx, inbox, &hookonce.ReplayRequest{
 		Source: ev.Source, EventID: ev.EventID, Mode: which.Mode, RequestID: which.RequestID,
 	})
@@ -111,10 +111,10 @@ func (r *EventsReplayed) replay(ctx context.Context, inbox *hookonce.Inbox, whic
 	return nil
 }
 
-// ReplayEvent is Inbox.Replay, tried again where the outcome is unknown or the
+// ReplayEvent is Engine.Replay, tried again where the outcome is unknown or the
 // database gave up in favour of another session: the RequestID, which must not
 // be "", makes that safe.
-func ReplayEvent(ctx context.Context, inbox *hookonce.Inbox, r *hookonce.ReplayRequest) (*driver.Replayed, error) {
+func ReplayEvent(ctx context.Context, inbox *hookonce.Engine, r *hookonce.ReplayRequest) (*driver.Replayed, error) {
 	const tries = 3
 	for try := 1; ; try++ {
 		replayed, err := inbox.Replay(ctx, r)

@@ -50,7 +50,7 @@ func TestReplayEventAsksAgain(t *testing.T) {
 			t.Parallel()
 			store := &lossy{Store: newStore(t), failures: tt.failures, err: tt.err}
 			receive(t, store, now(t, store), "a")
-			inbox, err := NewInbox(store, settings(t, `
+			inbox, err := NewEngine(store, settings(t, `
 sources: {lab: {provider: none, event: {id: "body:id"}}}
 destinations: {app: {url: "http://127.0.0.1:1/"}}
 routes: [{name: all, to: app}]

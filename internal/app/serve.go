@@ -90,7 +90,7 @@ func startFailed(ctx context.Context, err error, log *slog.Logger) error {
 // gateway is everything that runs.
 type gateway struct {
 	log           *slog.Logger
-	inbox         *hookonce.Inbox
+	inbox         *hookonce.Engine
 	public, admin *listener
 	limits        stopLimits
 	stopping      atomic.Bool
@@ -98,7 +98,7 @@ type gateway struct {
 }
 
 func newGateway(ctx context.Context, store driver.Store, o *Options) (_ *gateway, err error) {
-	inbox, err := NewInbox(store, o.Settings, o.Logger)
+	inbox, err := NewEngine(store, o.Settings, o.Logger)
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +111,7 @@ func newGateway(ctx context.Context, store driver.Store, o *Options) (_ *gateway
 	}
 	g.admin.server.Handler, err = hookadmin.New(&hookadmin.Config{
 		Store:    store,
-		Inbox:    inbox,
+		Engine:   inbox,
 		Ready:    g.ready,
 		Token:    string(o.Settings.Admin.Token),
 		Loopback: isLoopback(g.admin),

@@ -185,7 +185,7 @@ func openPostgres(ctx context.Context, settings *config.Settings) (driver.Store,
 	if err != nil {
 		return nil, fmt.Errorf("opening the database: %w", err)
 	}
-	store, err := hookpgx.New(pool, nil)
+	store, err := hookpgx.NewWithOptions(pool, nil)
 	if err != nil {
 		pool.Close()
 		return nil, fmt.Errorf("opening the database: %w", err)

@@ -20,12 +20,12 @@ func (p *program) dlqCommand() *cobra.Command {
 		p.dlqListCommand(),
 		p.dlqWorkCommand(&letterWork{
 			verb: "replay", done: "replayed", short: "Make dead letters due again, under the ids they had",
-			do:    (*hookonce.Inbox).ReplayDead,
+			do:    (*hookonce.Engine).ReplayDead,
 			shape: hookadmin.NewReplayedDead, pace: " (default 100/s)",
 		}),
 		p.dlqWorkCommand(&letterWork{
 			verb: "discard", done: "discarded", short: "Give dead letters up: they are skipped, and their identities stay claimed",
-			do:    (*hookonce.Inbox).Discard,
+			do:    (*hookonce.Engine).Discard,
 			shape: hookadmin.NewDiscarded,
 		}),
 	)
@@ -82,7 +82,7 @@ func (p *program) printDeadLetters(page *driver.DeadLetterPage) error {
 // letterWork is what a command does to dead letters.
 type letterWork struct {
 	verb, done, short string
-	do                func(*hookonce.Inbox, context.Context, *hookonce.DeadLetters) (hookonce.Worked, error)
+	do                func(*hookonce.Engine, context.Context, *hookonce.DeadLetters) (hookonce.Worked, error)
 	shape             func(hookonce.Worked, bool) *hookadmin.Worked
 	pace              string // the default, in words
 }
@@ -121,7 +121,7 @@ func (p *program) dlqWorkCommand(w *letterWork) *cobra.Command {
 		}
 		ctx, restore := interruptible(cmd.Context())
 		defer restore()
-		return p.withInbox(ctx, flags, func(ctx context.Context, in *inbox) error {
+		return p.withEngine(ctx, flags, func(ctx context.Context, in *engine) error {
 			return p.workOnLetters(ctx, in, w, which, asJSON)
 		})
 	}

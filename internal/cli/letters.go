@@ -42,7 +42,7 @@ func readDeadLetters(cmd *cobra.Command, args []string, all bool) (*hookonce.Dea
 // workOnLetters does w to the dead letters that are meant. Where they are named
 // one by one, every one that is not dead is an error, and the others are
 // worked on all the same.
-func (p *program) workOnLetters(ctx context.Context, in *inbox, w *letterWork, which *hookonce.DeadLetters, asJSON bool) error {
+func (p *program) workOnLetters(ctx context.Context, in *engine, w *letterWork, which *hookonce.DeadLetters, asJSON bool) error {
 	named := len(which.EventIDs) > 0 || which.Filter.MessageID != ""
 	faults, err := in.takeOutMissing(ctx, which)
 	if err != nil {
@@ -51,7 +51,7 @@ func (p *program) workOnLetters(ctx context.Context, in *inbox, w *letterWork, w
 	if named && len(which.EventIDs) == 0 && which.Filter.MessageID == "" {
 		return errors.Join(faults...) // without any left, all would be meant
 	}
-	worked, err := w.do(in.Inbox, ctx, which)
+	worked, err := w.do(in.Engine, ctx, which)
 	in.progress.end()
 	if asJSON {
 		faults = append(faults, writeJSON(p.stdout, w.shape(worked, err == nil)))
@@ -79,7 +79,7 @@ func (p *program) workOnLetters(ctx context.Context, in *inbox, w *letterWork, w
 
 // takeOutMissing takes those out of which that were named and are not dead, and
 // says why for each.
-func (in *inbox) takeOutMissing(ctx context.Context, which *hookonce.DeadLetters) (faults []error, err error) {
+func (in *engine) takeOutMissing(ctx context.Context, which *hookonce.DeadLetters) (faults []error, err error) {
 	var dead []string
 	for _, id := range which.EventIDs {
 		fault, err := in.notDead(ctx, which.Filter.Source, id)
@@ -107,7 +107,7 @@ func (in *inbox) takeOutMissing(ctx context.Context, which *hookonce.DeadLetters
 }
 
 // notDead says why an event has no dead letter; nil if it has.
-func (in *inbox) notDead(ctx context.Context, source, eventID string) (fault, err error) {
+func (in *engine) notDead(ctx context.Context, source, eventID string) (fault, err error) {
 	page, err := in.store.DeadLetters(ctx, &driver.MessageFilter{Source: source, EventID: eventID, Limit: 1})
 	if err != nil {
 		return nil, fmt.Errorf("looking for dead letters: %w", err)
@@ -129,7 +129,7 @@ func (in *inbox) notDead(ctx context.Context, source, eventID string) (fault, er
 }
 
 // messageNotDead says why a message is no dead letter; nil if it is one.
-func (in *inbox) messageNotDead(ctx context.Context, id string) (fault, err error) {
+func (in *engine) messageNotDead(ctx context.Context, id string) (fault, err error) {
 	page, err := in.store.Messages(ctx, &driver.MessageFilter{MessageID: id, Limit: 1})
 	switch {
 	case err != nil:

@@ -76,7 +76,7 @@ func (p *program) replayEvents(cmd *cobra.Command, f *replayFlags, args []string
 			return newUsageError(cmd, fmt.Errorf("--%s is not for one event", flags[0]))
 		}
 		request := &hookonce.ReplayRequest{Source: args[0], EventID: args[1], Mode: mode, RequestID: f.requestID}
-		return p.withInbox(cmd.Context(), f.settingsFlags, func(ctx context.Context, in *inbox) error {
+		return p.withEngine(cmd.Context(), f.settingsFlags, func(ctx context.Context, in *engine) error {
 			return p.replayEvent(ctx, cmd, in, request, f.asJSON)
 		})
 	}
@@ -94,7 +94,7 @@ func (p *program) replayEvents(cmd *cobra.Command, f *replayFlags, args []string
 	which := &app.EventReplay{Filter: *filter, Mode: mode, RequestID: f.requestID, Rate: rate}
 	ctx, restore := interruptible(cmd.Context())
 	defer restore()
-	return p.withInbox(ctx, f.settingsFlags, func(ctx context.Context, in *inbox) error {
+	return p.withEngine(ctx, f.settingsFlags, func(ctx context.Context, in *engine) error {
 		return p.replayMatching(ctx, cmd, in, which, f.asJSON)
 	})
 }
@@ -132,8 +132,8 @@ func readRate(cmd *cobra.Command, text string) (hookonce.Rate, error) {
 	return rate, nil
 }
 
-func (p *program) replayEvent(ctx context.Context, cmd *cobra.Command, in *inbox, r *hookonce.ReplayRequest, asJSON bool) error {
-	replayed, err := app.ReplayEvent(ctx, in.Inbox, r)
+func (p *program) replayEvent(ctx context.Context, cmd *cobra.Command, in *engine, r *hookonce.ReplayRequest, asJSON bool) error {
+	replayed, err := app.ReplayEvent(ctx, in.Engine, r)
 	if err != nil {
 		return in.notReplayed(ctx, cmd, r, err)
 	}
@@ -150,7 +150,7 @@ func (p *program) replayEvent(ctx context.Context, cmd *cobra.Command, in *inbox
 }
 
 // notReplayed says what err means to the operator.
-func (in *inbox) notReplayed(ctx context.Context, cmd *cobra.Command, r *hookonce.ReplayRequest, err error) error {
+func (in *engine) notReplayed(ctx context.Context, cmd *cobra.Command, r *hookonce.ReplayRequest, err error) error {
 	event := fmt.Sprintf("event %q of source %q", r.EventID, r.Source)
 	fail := func(remedy, format string, args ...any) error {
 		return &app.Error{Err: fmt.Errorf(format, args...), Remedy: remedy}
@@ -183,7 +183,7 @@ func (in *inbox) notReplayed(ctx context.Context, cmd *cobra.Command, r *hookonc
 	return err
 }
 
-func (in *inbox) noRoute(source, event string) error {
+func (in *engine) noRoute(source, event string) error {
 	known := slices.ContainsFunc(in.settings.Inbox.Sources, func(s hookonce.Source) bool { return s.Name == source })
 	if !known {
 		return &app.Error{
@@ -205,9 +205,9 @@ type bulkReplayed struct {
 	Complete bool           `json:"complete"` // false where it ended before all were looked at
 }
 
-func (p *program) replayMatching(ctx context.Context, cmd *cobra.Command, in *inbox, which *app.EventReplay, asJSON bool) error {
+func (p *program) replayMatching(ctx context.Context, cmd *cobra.Command, in *engine, which *app.EventReplay, asJSON bool) error {
 	which.Progress = func(r *app.EventsReplayed) { in.progress.show("%d events, %d replayed", r.Total(), r.Replayed) }
-	result, err := app.ReplayEvents(ctx, in.store, in.Inbox, which)
+	result, err := app.ReplayEvents(ctx, in.store, in.Engine, which)
 	in.progress.end()
 	if errors.Is(err, hookonce.ErrRequestID) {
 		return newUsageError(cmd, fmt.Errorf("--request-id: %w", err))

@@ -169,6 +169,7 @@ routes: [{to: billing}]
 	ignore := cmp.Options{
 		cmpopts.IgnoreFields(hookonce.Config{}, "DedupeWindow", "Retention", "UnverifiedRate"),
 		cmpopts.IgnoreFields(hookonce.Source{}, "Secrets"),
+		cmpopts.EquateComparable(hookonce.DeadLetterPolicy{}),
 		cmpopts.IgnoreFields(hookonce.Destination{}, "Timeout", "Retry", "Concurrency", "AllowPrivate"),
 	}
 	if diff := cmp.Diff(want, s.Inbox, ignore); diff != "" {

@@ -79,7 +79,7 @@ func TestLoadEverything(t *testing.T) {
 	}
 	if got, want := warnings(s), "hookonce.yaml:9:12: retention: a retention of 90d is longer than the dedupe window of 45d: "+
 		"bodies go with the identity, at the end of the window\n"+
-		"hookonce.yaml:61:3: sources.lab: unsigned: anyone can send to /webhooks/lab"; got != want {
+		"hookonce.yaml:65:3: sources.lab: unsigned: anyone can send to /webhooks/lab"; got != want {
 		t.Errorf("warnings:\n got %s\nwant %s", got, want)
 	}
 	if got, want := s.DatabaseDisplay(), "postgres://hooks:<secret>@db1.internal,db2.internal:5433/hooks?target_session_attrs=read-write"; got != want {
@@ -96,7 +96,10 @@ func TestLoadEverything(t *testing.T) {
 		Inbox:         fullInbox(),
 	}
 	ignored := cmpopts.IgnoreFields(Settings{}, "Warnings")
-	opaque := cmp.Options{cmpopts.IgnoreFields(hookonce.Source{}, "Secrets"), cmpopts.IgnoreFields(hookonce.Route{}, "Where")}
+	opaque := cmp.Options{
+		cmpopts.IgnoreFields(hookonce.Source{}, "Secrets"), cmpopts.IgnoreFields(hookonce.Route{}, "Where"),
+		cmpopts.EquateComparable(hookonce.DeadLetterPolicy{}),
+	}
 	if diff := cmp.Diff(want, s, ignored, opaque, cmp.Comparer(func(a, b Secret) bool { return a == b })); diff != "" {
 		t.Errorf("settings (-want +got):\n%s", diff)
 	}
@@ -111,6 +114,10 @@ func fullInbox() hookonce.Config {
 			{
 				Name: "pay", Provider: provider.Stripe, Tolerance: 10 * time.Minute,
 				Redelivery: hookonce.RedeliveryAck, Rate: hookonce.Rate{Count: 100, Per: time.Second},
+				Stale: []hookonce.StaleRule{
+					{Types: []string{"customer.subscription.updated", "invoice.*"}, Key: "body:data.object.id", Version: "body:created"},
+					{Key: "body:data.object.type + body:data.object.id", Version: "header:X-Sequence | body:sequence"},
+				},
 			},
 			{
 				Name: "code", Provider: provider.GitHub, Scheme: "sha1", Malformed: hookonce.MalformedQuarantine, ReplayGuard: true,

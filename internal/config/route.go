@@ -51,7 +51,7 @@ func (r *routeReader) route(number int, n *node) {
 		return
 	}
 	m := r.mapping(n, routeKeys...)
-	route := hookonce.Route{Sources: r.routeSources(m.get("sources")), Types: r.routeTypes(m.get("types"))}
+	route := hookonce.Route{Sources: r.routeSources(m.get("sources")), Types: r.types(m.get("types"))}
 	where := m.get("where")
 	if text, ok := r.text(where); ok {
 		route.Where = r.compileWhere(where, text)
@@ -123,14 +123,15 @@ func (r *routeReader) routeSources(n *node) []string {
 	return names
 }
 
-func (r *routeReader) routeTypes(n *node) []string {
+// types reads the types of events that a route or a rule is for.
+func (l *loader) types(n *node) []string {
 	if n != nil && n.kind == kindSequence && len(n.items) == 0 {
-		r.fault(n, "the list is empty; leave it out for all types")
+		l.fault(n, "the list is empty; leave it out for all types")
 	}
-	types := r.words(n)
+	types := l.words(n)
 	for _, t := range types {
 		if len(t) > maxType {
-			r.fault(n, "a type has at most %d bytes", maxType)
+			l.fault(n, "a type has at most %d bytes", maxType)
 		}
 	}
 	return types

@@ -71,9 +71,6 @@ func (r *sourceReader) source(name string, n *node) hookonce.Source {
 		s.Redelivery = hookonce.RedeliveryAck
 	}
 	r.consume(&s, m.get("consume"))
-	if stale := m.get("stale"); stale != nil {
-		r.faultHint(stale, "leave it out", "this version does not apply stale rules, and would work on events that are to be skipped")
-	}
 	given := r.readSecrets(m)
 	if spec := r.provider(n, m.get("provider")); spec != nil {
 		s.Provider = spec.Name
@@ -119,6 +116,7 @@ func (r *sourceReader) ofProvider(s *hookonce.Source, n *node, m mapping, spec *
 	extractor := r.compileRules(rules, func(field string) *node {
 		return nodeFor(n, event, field)
 	})
+	r.stale(s, m.get("stale"), spec, rules.Batch != "")
 	verifier, public := r.verifier(s, n, m, spec)
 	if verifier == nil {
 		return

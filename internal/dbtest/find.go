@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"testing"
 	"time"
 )
 
@@ -32,19 +33,27 @@ var errNotInstalled = errors.New("no PostgreSQL server was found on the PATH nor
 // programs returns the folder that holds initdb and postgres, and installs
 // PostgreSQL where that is possible and needed.
 func programs() (string, error) {
-	if folder := find(); folder != "" {
-		return folder, nil
+	if err := install(installed, configureCluster, "postgresql"); err != nil {
+		return "", err
 	}
-	if !canInstall() {
-		return "", errNotInstalled
+	return find(), nil
+}
+
+func installed() error {
+	if find() == "" {
+		return errNotInstalled
 	}
-	if err := install(); err != nil {
-		return "", fmt.Errorf("%w; installing it failed: %w", errNotInstalled, err)
+	return nil
+}
+
+// Need fails the test where check finds that what the test needs is missing. On
+// Debian and Ubuntu, run as root, it is installed first: packages are the names of
+// the packages that hold it. The error of check says what else can be done.
+func Need(t testing.TB, check func() error, packages ...string) {
+	t.Helper()
+	if err := install(check, nil, packages...); err != nil {
+		t.Fatalf("dbtest: %v", err)
 	}
-	if folder := find(); folder != "" {
-		return folder, nil
-	}
-	return "", errNotInstalled
 }
 
 // find returns the folder of the newest server that is installed, where the
@@ -104,29 +113,48 @@ func canInstall() bool {
 // installTimeout bounds one run of apt-get.
 const installTimeout = 10 * time.Minute
 
-// install installs PostgreSQL with apt-get. The package would create a cluster
-// and start it; a file that its scripts read tells it not to.
-func install() error {
+// install installs packages with apt-get if check says that something is missing,
+// and returns what it says then. before may be nil.
+func install(check, before func() error, packages ...string) error {
+	missing := check()
+	if missing == nil || !canInstall() {
+		return missing
+	}
 	unlock, err := lockFile(filepath.Join(os.TempDir(), "hookonce-apt.lock"), true)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	if find() != "" {
+	if check() == nil {
 		return nil // another test binary was faster
 	}
-	fmt.Fprintln(os.Stderr, "dbtest: no PostgreSQL server was found: installing the package postgresql with apt-get")
-	const conf = "/etc/postgresql-common/createcluster.conf"
-	if _, err := os.Stat(conf); errors.Is(err, os.ErrNotExist) {
-		if err := os.MkdirAll(filepath.Dir(conf), 0o755); err != nil {
-			return err
-		}
-		if err := os.WriteFile(conf, []byte("create_main_cluster = false\n"), 0o644); err != nil {
+	fmt.Fprintf(os.Stderr, "dbtest: %v; installing %s with apt-get\n", missing, strings.Join(packages, ", "))
+	if before != nil {
+		if err := before(); err != nil {
 			return err
 		}
 	}
-	if err := aptGet("update"); err != nil {
+	err = aptGet("update")
+	if err == nil {
+		err = aptGet(append([]string{
+			"install", "--yes", "--no-install-recommends", "-o", "Dpkg::Options::=--force-confold",
+		}, packages...)...)
+	}
+	if err != nil {
+		return fmt.Errorf("%w; installing failed: %w", missing, err)
+	}
+	return check()
+}
+
+// configureCluster keeps the package from creating a cluster and starting it: a
+// file that its scripts read tells it not to.
+func configureCluster() error {
+	const conf = "/etc/postgresql-common/createcluster.conf"
+	if _, err := os.Stat(conf); !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	return aptGet("install", "--yes", "--no-install-recommends", "-o", "Dpkg::Options::=--force-confold", "postgresql")
+	if err := os.MkdirAll(filepath.Dir(conf), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(conf, []byte("create_main_cluster = false\n"), 0o644)
 }

@@ -16,14 +16,16 @@ import (
 // the process: on Linux a child is bound to the thread that started it.
 var spawner = sync.OnceValue(func() chan<- func() {
 	calls := make(chan func())
-	go func() {
-		runtime.LockOSThread()
-		for call := range calls {
-			call()
-		}
-	}()
+	go spawn(calls)
 	return calls
 })
+
+func spawn(calls <-chan func()) {
+	runtime.LockOSThread()
+	for call := range calls {
+		call()
+	}
+}
 
 // startChild starts cmd such that it does not outlive this process, where the
 // system offers that.

@@ -34,7 +34,7 @@ var rules = map[string]rule{
 		why:     "the one package of the library that needs more than the standard library",
 	},
 	"hooksql": {
-		within: []string{".", "driver", "hookmigrate", "internal/sqlitestore"},
+		within: []string{".", "driver", "hookmigrate", "internal/pgstore", "internal/sqlitestore"},
 		why:    "the user brings the database/sql driver",
 	},
 	"hookmigrate": {within: []string{"driver"}, why: "SQL and a small runner; used from programs of any kind"},
@@ -80,20 +80,55 @@ var rules = map[string]rule{
 		modules: []string{"github.com/jackc/pgx/v5", "golang.org/x/sys"},
 		why:     "a database for tests, whatever they test",
 	},
-	"internal/e2e":  {why: "it knows the program by its outside alone"},
-	"internal/deps": {why: "it reads sources, it does not use them"},
+	"hooktest": {
+		within: []string{".", "driver", "provider", "verify", "internal/locate"},
+		why:    "users' tests link it: nothing but the library itself",
+	},
+	"examples/shop": {
+		within:  []string{".", "hookmigrate", "hookpgx", "provider"},
+		modules: []string{"github.com/jackc/pgx/v5"},
+		why:     "what a user's program would import, so that it can be copied",
+	},
+	"examples/shopsqlite": {
+		within:  []string{".", "hookmigrate", "hooksql", "provider"},
+		modules: []string{"modernc.org/sqlite"},
+		why:     "what a user's program would import, so that it can be copied",
+	},
+	"examples/ownrouter": {
+		within:  []string{".", "hookmigrate", "hookpgx", "provider"},
+		modules: []string{"github.com/jackc/pgx/v5"},
+		why:     "what a user's program would import, so that it can be copied",
+	},
+	"internal/examplestest": {
+		within:  []string{"driver", "internal/dbtest"},
+		modules: []string{"github.com/google/go-cmp", "github.com/jackc/pgx/v5"},
+		why:     "it knows the examples by their outside, and their databases",
+	},
+	"internal/sqltest": {
+		within:  []string{"driver", "hookmigrate", "hookpgx", "internal/dbtest", "internal/examplestest"},
+		modules: []string{"github.com/google/go-cmp", "github.com/jackc/pgx/v5"},
+		why:     "it claims what consumers take, and knows them by their outside",
+	},
+	"examples/python": {why: "a program in another language; of Go it has its test"},
+	"examples/node":   {why: "a program in another language; of Go it has its test"},
+	"internal/e2e":    {why: "it knows the program by its outside alone"},
+	"internal/proof":  {why: "it has no code; its tests are programs such as users write"},
+	"internal/deps":   {why: "it reads sources, it does not use them"},
 }
 
 // standardLibraryOnly are the packages that must build from the standard
 // library alone, through all that they import.
 var standardLibraryOnly = []string{
-	".", "verify", "provider", "driver", "hooksql", "hookmigrate", "hookadmin",
+	".", "verify", "provider", "driver", "hooksql", "hookmigrate", "hookadmin", "hooktest",
 	"internal/lifecycle", "internal/locate", "internal/pgstore", "internal/sqlitestore", "internal/send", "internal/spelling",
 }
 
 // testSupport are the packages that only tests may import. A helper that links
 // the testing package into users' programs is a known mistake.
-var testSupport = []string{"driver/drivertest", "internal/dbtest", "internal/e2e", "internal/deps"}
+var testSupport = []string{
+	"driver/drivertest", "hooktest", "internal/dbtest", "internal/e2e", "internal/examplestest", "internal/proof", "internal/sqltest",
+	"internal/deps",
+}
 
 // testModules are the modules that tests may import.
 var testModules = []string{

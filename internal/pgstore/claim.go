@@ -27,30 +27,46 @@ const (
 // of the body was itself refused, nobody holds the event, and it is claimed
 // again.
 func (s *Store) Claim(ctx context.Context, p *driver.ClaimParams) ([]driver.ClaimResult, error) {
-	mustBeSorted(len(p.Claims), func(i int) driver.Key { return p.Claims[i].Key })
 	if len(p.Claims) == 0 {
 		return nil, nil
 	}
 	batch := newClaimBatch(p)
+	batch.write = func(what string, each func(Rows) error, sql string, args ...any) error {
+		return write(ctx, s.pools.Receive, what, each, sql, args...)
+	}
+	batch.read = func(what string, each func(Rows) error, sql string, args ...any) error {
+		return read(ctx, s.pools.Receive, what, each, sql, args...)
+	}
+	if err := s.claimRounds(batch); err != nil {
+		return nil, err
+	}
+	return batch.results, nil
+}
+
+// claimRounds claims until no claim is left that was refused for nothing.
+func (s *Store) claimRounds(b *claimBatch) error {
+	unknown := driver.ErrCommitUnknown // what an earlier round claimed is claimed
+	if b.inTx {
+		unknown = driver.ErrSerialization
+	}
 	for round := range maxRounds {
-		open, err := s.claimOnce(ctx, batch)
+		open, err := s.claimOnce(b)
 		if err != nil {
-			if round == 0 {
-				return nil, err
+			if round == 0 || b.inTx {
+				return err
 			}
-			// What an earlier round claimed is claimed.
-			return nil, fmt.Errorf("claiming again: %w: %w", driver.ErrCommitUnknown, err)
+			return fmt.Errorf("claiming again: %w: %w", unknown, err)
 		}
-		refused, err := s.lookUp(ctx, batch, open)
+		refused, err := s.lookUp(b, open)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if len(refused) == 0 {
-			return batch.results, nil
+			return nil
 		}
-		batch.places = refused
+		b.places = refused
 	}
-	return nil, fmt.Errorf("claiming: %w: other claims of the same body came and went", driver.ErrCommitUnknown)
+	return fmt.Errorf("claiming: %w: other claims of the same body came and went", unknown)
 }
 
 // mustBeSorted panics unless n keys are in ascending order: in any other, two
@@ -64,15 +80,23 @@ func mustBeSorted(n int, key func(int) driver.Key) {
 	}
 }
 
+// runner runs a statement, and each over its rows.
+type runner func(what string, each func(Rows) error, sql string, args ...any) error
+
 // claimBatch is what one call of Claim works on.
 type claimBatch struct {
 	*driver.ClaimParams
 	bodyKeys []driver.Key // zero where the guard does not look at bodies
 	results  []driver.ClaimResult
 	places   []int // the claims of this round
+
+	write, read runner
+	inTx        bool   // in a transaction, which any failure aborts
+	lockBefore  string // what lock_timeout was
 }
 
 func newClaimBatch(p *driver.ClaimParams) *claimBatch {
+	mustBeSorted(len(p.Claims), func(i int) driver.Key { return p.Claims[i].Key })
 	b := &claimBatch{
 		ClaimParams: p,
 		bodyKeys:    make([]driver.Key, len(p.Claims)),
@@ -106,14 +130,18 @@ type known struct {
 
 // claimOnce runs the statement for the places of this round, fills in what is
 // certain, and returns the rows that need a look.
-func (s *Store) claimOnce(ctx context.Context, b *claimBatch) ([]claimRow, error) {
+func (s *Store) claimOnce(b *claimBatch) ([]claimRow, error) {
 	rows := make([]claimRow, 0, len(b.places))
-	err := write(ctx, s.pools.Receive, "claiming", func(r Rows) error {
+	err := b.write("claiming", func(r Rows) error {
 		var row claimRow
 		var place int64
-		if err := r.Scan(&place, &row.claimed, &row.bodyTaken,
-			&row.known.bodyHash, &row.known.dead, &row.known.seenKey, &row.known.seenID); err != nil {
+		var lockBefore string
+		if err := r.Scan(&place, &row.claimed, &row.bodyTaken, &row.known.bodyHash, &row.known.dead,
+			&row.known.seenKey, &row.known.seenID, &lockBefore); err != nil {
 			return err
+		}
+		if b.lockBefore == "" { // in the first round
+			b.lockBefore = lockBefore
 		}
 		row.place = b.places[place-1]
 		rows = append(rows, row)
@@ -180,7 +208,7 @@ func (b *claimBatch) tell(place int, k known) (duplicate bool) {
 
 // lookUp reads what the snapshot of a claim could not see, and returns the
 // places of claims that were refused for a body which no event holds.
-func (s *Store) lookUp(ctx context.Context, b *claimBatch, open []claimRow) (refused []int, err error) {
+func (s *Store) lookUp(b *claimBatch, open []claimRow) (refused []int, err error) {
 	if len(open) == 0 {
 		return nil, nil
 	}
@@ -193,7 +221,7 @@ func (s *Store) lookUp(ctx context.Context, b *claimBatch, open []claimRow) (ref
 		hashes = append(hashes, c.BodyHash[:])
 		guards = append(guards, int32(c.BodyGuard))
 	}
-	err = read(ctx, s.pools.Receive, "looking up concurrent claims", func(r Rows) error {
+	err = b.read("looking up concurrent claims", func(r Rows) error {
 		var k known
 		var place int64
 		if err := r.Scan(&place, &k.bodyHash, &k.dead, &k.seenKey, &k.seenID); err != nil {
@@ -205,8 +233,8 @@ func (s *Store) lookUp(ctx context.Context, b *claimBatch, open []claimRow) (ref
 		}
 		return nil
 	}, s.sql.lookUp, keys, bodyKeys, hashes, guards)
-	if err == nil {
-		return refused, nil
+	if err == nil || b.inTx {
+		return refused, err
 	}
 	for _, row := range open {
 		if b.refusedForBody(row) {

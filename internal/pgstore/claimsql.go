@@ -29,7 +29,7 @@ const knownSQL = `
 
 // claimSQL claims a batch. Its parts run in an order that data flow forces:
 //
-//	setting   bounds every wait for a lock below
+//	setting   bounds every wait for a lock below, and notes the bound before it
 //	input     the batch, with what the statement's snapshot knows of it; what
 //	          is known already never reaches an INSERT, which might wait for it
 //	body_new  the bodies that this batch is the first to bring, all of them
@@ -40,15 +40,17 @@ const knownSQL = `
 //	          a batch of nothing but duplicates waits for them too. The first
 //	          delivery's wait may have been cut off, and its event, which is
 //	          visible by then, stand on the primary alone
-//	the rest  what the claimed events owe
+//	the rest  what the claimed events owe; work is 1 for what is queued, 2 for what
+//	          is done by the transaction of the claim
 //
 // "x IN (SELECT ...) IS TRUE" keeps the planner from turning the IN into a join,
 // which may be a nested loop over the whole batch; it hashes the list instead.
 const claimSQL = `
 WITH setting AS MATERIALIZED (
-	SELECT set_config('lock_timeout', $1::text, true), coalesce($2::timestamptz, now()) AS now
+	SELECT b.lock_before, set_config('lock_timeout', $1::text, true), coalesce($2::timestamptz, now()) AS now
+	FROM (SELECT current_setting('lock_timeout') AS lock_before OFFSET 0) b
 ), input AS MATERIALIZED (
-	SELECT i.*, setting.now, known.body_sha256 AS known_sha256, known.dead, seen.key AS seen_key, seen.event_id AS seen_id
+	SELECT i.*, setting.now, setting.lock_before, known.body_sha256 AS known_sha256, known.dead, seen.key AS seen_key, seen.event_id AS seen_id
 	FROM setting
 	CROSS JOIN unnest(
 		$3::bytea[], $4::text[], $5::text[], $6::text[], $7::timestamptz[], $8::bytea[], $9::bytea[],
@@ -73,17 +75,19 @@ WITH setting AS MATERIALIZED (
 	INSERT INTO {schema}.event (
 		key, source, event_id, type, occurred_at, received_at, headers, body, body_sha256, work, watched
 	)
-	SELECT key, source, event_id, type, occurred_at, now, headers, body, body_sha256, work, guard > 0
+	SELECT key, source, event_id, type, occurred_at, now, headers, body, body_sha256, least(work, 1), guard > 0
 	FROM input
 	WHERE known_sha256 IS NULL
 		AND (SELECT n FROM bodies) >= 0 -- always: it is here to have all bodies inserted first
 		AND (guard < 2 OR ((body_key, key) IN (SELECT body_key, key FROM body_new)) IS TRUE)
 	ORDER BY key
 	ON CONFLICT (key) DO NOTHING
-	RETURNING key, work, received_at
+	RETURNING key
 ), states AS (
-	INSERT INTO {schema}.event_state (key, due_at)
-	SELECT key, received_at FROM claimed WHERE work = 1
+	INSERT INTO {schema}.event_state (key, source, type, state, attempts, due_at, processed_at)
+	SELECT key, source, type, CASE work WHEN 1 THEN 0 ELSE 2 END, work - 1, now, CASE work WHEN 2 THEN now END
+	FROM input
+	WHERE work > 0 AND (key IN (SELECT key FROM claimed)) IS TRUE
 ), messages AS (
 	INSERT INTO {schema}.message (id, event_key, generation, route, destination, received_at, due_at, created_at)
 	SELECT m.id, m.event_key, 0, m.route, m.destination, setting.now, setting.now, setting.now
@@ -99,7 +103,7 @@ SELECT
 	place,
 	(SELECT n FROM barrier) IS NOT NULL AND (key IN (SELECT key FROM claimed)) IS TRUE,
 	((body_key, key) IN (SELECT body_key, key FROM body_new)) IS TRUE,
-	known_sha256, coalesce(dead, false), seen_key, seen_id
+	known_sha256, coalesce(dead, false), seen_key, seen_id, lock_before
 FROM input`
 
 // lookUpSQL reads what a claim's own snapshot could not see.

@@ -17,7 +17,7 @@ const heldSQL = `
 		FOR UPDATE
 	) m`
 
-// completeSQL records outcomes: 1 sent, 2 retry, 3 dead.
+// completeSQL records outcomes: 1 sent, 2 retry, 3 dead, 4 stale.
 const completeSQL = `
 WITH setting AS MATERIALIZED (
 	SELECT coalesce($8::timestamptz, now()) AS now
@@ -30,7 +30,9 @@ WITH setting AS MATERIALIZED (
 	) i` + heldSQL + `
 ), changed AS (
 	UPDATE {schema}.message m
-	SET state = CASE held.outcome WHEN 1 THEN 2 WHEN 2 THEN 0 ELSE 3 END,
+	SET state = CASE held.outcome WHEN 1 THEN 2 WHEN 2 THEN 0 WHEN 3 THEN 3 ELSE 4 END,
+		note = CASE held.outcome WHEN 4 THEN '` + driver.NoteStale + `' ELSE m.note END,
+		attempts = CASE held.outcome WHEN 4 THEN m.attempts - 1 ELSE m.attempts END,
 		due_at = CASE held.outcome WHEN 2 THEN setting.now + held.retry_in * interval '1 microsecond' ELSE m.due_at END,
 		status_code = nullif(held.status_code, 0),
 		last_error = nullif(held.error, ''),
@@ -43,6 +45,16 @@ WITH setting AS MATERIALIZED (
 	INSERT INTO {schema}.attempt (message_id, generation, number, outcome, status_code, error, at, took)
 	SELECT id, generation, attempts, outcome, nullif(status_code, 0), nullif(error, ''), setting.now, took
 	FROM changed, setting
+	WHERE outcome < 4
+), applied AS (
+	INSERT INTO {schema}.object_version AS v (object, source, version, shown, applied_at)
+	SELECT DISTINCT ON (o.object) o.object, o.source, o.version, o.shown, setting.now
+	FROM unnest($9::bigint[], $10::bytea[], $11::text[], $12::bytea[], $13::text[])
+		AS o (place, object, source, version, shown)
+	JOIN changed USING (place)
+	CROSS JOIN setting
+	WHERE changed.outcome = 1
+	ORDER BY o.object, o.version DESC` + higherSQL + `
 )
 SELECT place FROM changed`
 
@@ -53,10 +65,11 @@ func (s *Store) Complete(ctx context.Context, p *driver.CompleteParams) ([]bool,
 	var ids, errors []string
 	var tokens, retryIn, took []int64
 	var outcomes, statusCodes []int32
+	applied, appliedBy := newVersionArgs(), []int64{}
 	seen := make(map[driver.MessageLease]bool, len(p.Completions))
 	for i := range p.Completions {
 		c := &p.Completions[i]
-		if c.Outcome < driver.MessageSent || c.Outcome > driver.MessageDead {
+		if c.Outcome < driver.MessageSent || c.Outcome > driver.MessageStale {
 			panic("pgstore: a completion without an outcome")
 		}
 		lease := driver.MessageLease{ID: c.ID, Token: c.Token}
@@ -69,6 +82,10 @@ func (s *Store) Complete(ctx context.Context, p *driver.CompleteParams) ([]bool,
 		tokens, took = append(tokens, c.Token), append(took, max(0, c.Took.Microseconds()))
 		retryIn = append(retryIn, max(0, c.RetryIn.Microseconds()))
 		outcomes, statusCodes = append(outcomes, int32(c.Outcome)), append(statusCodes, int32(c.StatusCode))
+		if c.Applied != nil {
+			applied.add(c.Applied)
+			appliedBy = append(appliedBy, int64(len(places)))
+		}
 	}
 	if len(places) == 0 {
 		return held, nil
@@ -80,7 +97,8 @@ func (s *Store) Complete(ctx context.Context, p *driver.CompleteParams) ([]bool,
 		}
 		held[places[place-1]] = true
 		return nil
-	}, s.sql.complete, ids, tokens, outcomes, retryIn, statusCodes, errors, took, clock(p.Now))
+	}, s.sql.complete, ids, tokens, outcomes, retryIn, statusCodes, errors, took, clock(p.Now),
+		appliedBy, applied.objects, applied.sources, applied.versions, applied.shown)
 	if err != nil {
 		return nil, err
 	}

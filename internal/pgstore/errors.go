@@ -55,6 +55,18 @@ const (
 	codeUndefinedObject   = "42704"
 	codeUndefinedSchema   = "3F000"
 
+	codeTxAborted     = "25P02" // a statement of the transaction had failed
+	codeNoTransaction = "25P01"
+	codeReadOnly      = "25006"
+	codeNoSavepoint   = "3B001"
+	codeNotAllowed    = "42501"
+	codeCancelled     = "57014"
+	codeIO            = "58030"
+
+	classRollback  = "40"
+	classResources = "53"   // out of disk, memory or connections
+	classShutdown  = "57P0" // of the server, or of a connection
+
 	classData       = "22" // a value that its type does not take
 	classConstraint = "23"
 	classLimit      = "54" // a row, an index entry or an array that is too large
@@ -68,6 +80,8 @@ func classOf(code string, unknown error) error {
 		return driver.ErrSerialization
 	case codeCompletionUnknown:
 		return unknown
+	case codeTxAborted:
+		return driver.ErrTxAborted
 	case codeLockNotAvailable:
 		return driver.ErrLockTimeout
 	case codeUndefinedTable, codeUndefinedColumn, codeUndefinedFunction, codeUndefinedObject, codeUndefinedSchema:

@@ -54,14 +54,20 @@ LIMIT 1`
 const messagesSQL = `
 SELECT ` + messageColumns + `
 FROM {schema}.message m
-WHERE m.event_key = $1::bytea
+WHERE m.event_key = $1::bytea OR m.cause = $1::bytea
 ORDER BY m.route COLLATE "C", m.id COLLATE "C"`
 
 const attemptsSQL = `
-SELECT a.message_id, a.generation, a.number, a.outcome, coalesce(a.status_code, 0), coalesce(a.error, ''), a.at, a.took
-FROM {schema}.message m
-JOIN {schema}.attempt a ON a.message_id = m.id
-WHERE m.event_key = $1::bytea
+SELECT * FROM (
+	SELECT a.message_id, a.generation, a.number, a.outcome, coalesce(a.status_code, 0), coalesce(a.error, ''), a.at, a.took
+	FROM {schema}.message m
+	JOIN {schema}.attempt a ON a.message_id = m.id
+	WHERE m.event_key = $1::bytea OR m.cause = $1::bytea
+	UNION ALL
+	SELECT '', a.generation, a.number, a.outcome, 0, a.error, a.at, a.took
+	FROM {schema}.event_attempt a
+	WHERE a.key = $1::bytea
+) a
 ORDER BY a.at, a.generation, a.number, a.message_id COLLATE "C"`
 
 // Event implements [driver.Store]. It reads all as it is at one moment.

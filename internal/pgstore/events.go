@@ -63,13 +63,14 @@ type eventTerms struct {
 	since, until           time.Time
 }
 
-// event adds the terms that are set, on columns that begin with prefix. It
-// returns false where nothing can meet them.
-func (c *condition) event(prefix string, t *eventTerms) bool {
+// event adds the terms that are set, on columns that begin with prefix. Where source
+// and id are both given, byKey finds the event's rows by its key. It returns false
+// where nothing can meet them.
+func (c *condition) event(prefix, byKey string, t *eventTerms) bool {
 	possible := c.equal(prefix+"source", t.source) && c.equal(prefix+"type", t.kind) && c.equal(prefix+"event_id", t.id)
 	if t.source != "" && t.id != "" {
 		if candidates := driver.CandidateKeys(t.source, t.id); candidates != nil {
-			c.add(prefix+"key = ANY ($%d::bytea[])", keyArgs(candidates)) // implied by both
+			c.add("("+byKey+")", keyArgs(candidates)) // implied by both
 		}
 	}
 	if t.text != "" {
@@ -104,7 +105,8 @@ func keyArgs(keys []driver.Key) [][]byte {
 var impliedBy = map[string]string{
 	driver.StatePending: "SELECT key FROM {schema}.event_state WHERE state = 0",
 	driver.StateRunning: "SELECT event_key FROM {schema}.message WHERE state IN (0, 1)" +
-		" UNION ALL SELECT key FROM {schema}.event_state WHERE state = 1",
+		" UNION ALL SELECT key FROM {schema}.event_state WHERE state = 1" +
+		" UNION ALL SELECT unnest(keys) FROM {schema}.run",
 	driver.StateDead: "SELECT event_key FROM {schema}.message WHERE state = 3" +
 		" UNION ALL SELECT key FROM {schema}.event_state WHERE state = 3",
 	driver.StateSkipped: "SELECT event_key FROM {schema}.message WHERE state = 4" +
@@ -143,7 +145,7 @@ func (s *Store) implied(ctx context.Context, f *driver.EventFilter) (query strin
 func whereEvents(f *driver.EventFilter) (*condition, bool) {
 	c := newCondition()
 	possible := c.equal("state", f.State) && c.equal("note", f.Note) &&
-		c.event("", &eventTerms{f.Source, f.Type, f.ID, f.Text, f.Since, f.Until})
+		c.event("", "key = ANY ($%d::bytea[])", &eventTerms{f.Source, f.Type, f.ID, f.Text, f.Since, f.Until})
 	if !f.After.IsZero() {
 		c.add("(received_at, key) < ($%d::timestamptz, $%d::bytea)", &f.After.ReceivedAt, f.After.Key[:])
 	}

@@ -2,6 +2,8 @@ package pgstore
 
 import (
 	"context"
+	"strconv"
+	"strings"
 
 	"github.com/hookonce/hookonce/driver"
 )
@@ -13,6 +15,9 @@ import (
 // what the statement sees of the others, so the highest of both counts: above that
 // of each row that becomes due, but not always above that of a sibling which a
 // transaction that had the event's lock before made due meanwhile.
+//
+// What it means for the event's own row is said by {state}; {replayed} says whether
+// it was an operator.
 const againSQL = `
 ), next AS MATERIALIZED (
 	SELECT k.key, 1 + greatest(
@@ -27,7 +32,7 @@ const againSQL = `
 	) k
 ), states AS (
 	UPDATE {schema}.event_state s
-	SET ` + stateAgainSQL + `, generation = next.generation
+	SET {state}, generation = next.generation
 	FROM queued, next, setting
 	WHERE s.key = queued.key AND next.key = queued.key
 ), messages AS (
@@ -40,9 +45,17 @@ const againSQL = `
 // What it means that an event's own row, or a message, is due again with full
 // attempts. The last answer stays to be seen until there is another one.
 const (
-	stateAgainSQL   = `state = 0, note = '', attempts = 0, due_at = setting.now, processed_at = NULL, failed_at = NULL`
-	messageAgainSQL = `state = 0, note = '', attempts = 0, due_at = setting.now, sent_at = NULL, failed_at = NULL`
+	stateAgainSQL = `state = 0, note = '', attempts = 0, crashes = 0, replayed = {replayed},
+		due_at = setting.now, processed_at = NULL, failed_at = NULL`
+	messageAgainSQL = `state = 0, note = '', attempts = 0, replayed = {replayed},
+		due_at = setting.now, sent_at = NULL, failed_at = NULL`
 )
+
+// again writes a statement out in which something becomes due again.
+func again(sql, state string, replayed bool) string {
+	sql = strings.ReplaceAll(sql, "{state}", state)
+	return strings.ReplaceAll(sql, "{replayed}", strconv.FormatBool(replayed))
+}
 
 const historySQL = `
 SELECT at, action, generation, coalesce(message_id, ''), coalesce(request_id, '')

@@ -31,7 +31,7 @@ WITH setting AS MATERIALIZED (
 		last_error = CASE WHEN due.used_up AND due.expired THEN '` + driver.ErrorLastLeaseRanOut + `' ELSE m.last_error END
 	FROM due, setting
 	WHERE m.id = due.id
-	RETURNING m.id, m.event_key, m.token, m.attempts, m.generation, m.route, m.destination,
+	RETURNING m.id, m.event_key, m.token, m.attempts, m.generation, m.route, m.destination, m.replayed,
 		due.due_at, due.expired, due.used_up
 ), tried AS (
 	INSERT INTO {schema}.attempt (message_id, generation, number, outcome, error, at, took)
@@ -43,7 +43,7 @@ WITH setting AS MATERIALIZED (
 	ON CONFLICT DO NOTHING
 )
 SELECT c.used_up, c.expired, c.id, c.event_key, c.token, c.attempts, c.generation, e.source, e.event_id, e.type,
-	c.route, c.destination, e.received_at,
+	c.route, c.destination, e.received_at, c.replayed,
 	CASE WHEN NOT c.used_up THEN e.headers END, CASE WHEN NOT c.used_up THEN e.body END
 FROM changed c
 CROSS JOIN LATERAL (SELECT * FROM {schema}.event e WHERE e.key = c.event_key LIMIT 1) e
@@ -92,7 +92,7 @@ func (s *Store) leaseOnce(ctx context.Context, p *driver.LeaseParams) (*driver.L
 		var key []byte
 		var attempt, generation int32
 		if err := r.Scan(&usedUp, &m.Expired, &m.ID, &key, &m.Token, &attempt, &generation,
-			&m.Source, &m.EventID, &m.Type, &m.Route, &m.Destination, &m.ReceivedAt, &m.Headers, &m.Body); err != nil {
+			&m.Source, &m.EventID, &m.Type, &m.Route, &m.Destination, &m.ReceivedAt, &m.Replayed, &m.Headers, &m.Body); err != nil {
 			return err
 		}
 		m.Key, m.Attempt, m.Generation, m.ReceivedAt = driver.Key(key), int(attempt), int(generation), m.ReceivedAt.UTC()

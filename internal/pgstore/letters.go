@@ -170,7 +170,7 @@ func (s *Store) RetryMessage(ctx context.Context, p *driver.RetryMessageParams) 
 		if key == nil {
 			return refusedError{driver.ErrNotFound}
 		}
-		pruned, err := s.lockEvent(ctx, conn, driver.Key(key))
+		pruned, _, err := s.lockEvent(ctx, conn, driver.Key(key))
 		if err != nil {
 			return err
 		}

@@ -72,7 +72,8 @@ func (o messageOrder) sql() string {
 func whereMessages(f *driver.MessageFilter, order messageOrder) (*condition, bool) {
 	c := newCondition()
 	possible := c.equal("m.id", f.MessageID) && c.equal("m.destination", f.Destination) && c.equal("m.note", f.Note) &&
-		c.event("e.", &eventTerms{f.Source, f.Type, f.EventID, f.Text, f.Since, f.Until})
+		c.event("e.", "m.event_key = ANY ($%[1]d::bytea[]) OR m.cause = ANY ($%[1]d::bytea[])",
+			&eventTerms{f.Source, f.Type, f.EventID, f.Text, f.Since, f.Until})
 	if after := f.After; !after.IsZero() {
 		// The first of these follows from the second, and an index knows it.
 		c.add(order.receivedAt+" <= $%d::timestamptz", &after.Event.ReceivedAt)
@@ -144,7 +145,7 @@ func messageCursor(receivedAt time.Time, key driver.Key, id string) driver.Messa
 const (
 	deadMessagesFrom = ` FROM {schema}.message m`
 	deadEventsFrom   = ` FROM (
-		SELECT key AS event_key, ''::text AS id, ''::text AS route, ''::text AS destination,
+		SELECT key AS event_key, NULL::bytea AS cause, ''::text AS id, ''::text AS route, ''::text AS destination,
 			attempts, generation, NULL::int AS status_code, last_error, failed_at, note, state
 		FROM {schema}.event_state
 	) m`

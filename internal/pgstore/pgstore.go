@@ -5,23 +5,42 @@
 // # Locks
 //
 // What writes is one statement, in a transaction of its own, so a process that
-// stops in the middle holds nothing open. Only migrating, the pruning of events,
-// Replay and RetryMessage take more than one; the server ends the last three
-// where the process stops in between. The locks are:
+// stops in the middle holds nothing open. Only migrating, and what has to look again
+// under its locks, take more than one: the pruning of events, Replay, RetryMessage,
+// CountInlineFailure, SweepRuns and Run.Settle. The server ends all of these but the
+// first where the process stops in between. So it does with runs; see [Run].
+// The locks are:
 //
 //   - Claim inserts: bodies first, in the order of their keys, then events, in
 //     the order of theirs. It waits for other claims of one of its keys only.
+//
 //   - What changes messages locks them sorted by id (Complete, Release, Replay),
 //     or takes only those that nobody holds (Lease, Reopen, ReplayDead, Discard).
+//
 //   - Whatever makes a finished event owed again, or gives it up, first locks the
 //     row of the event, without changing it, so that one of two concurrent calls
 //     wins: Replay and RetryMessage wait for it, a second at most; Reopen,
 //     ReplayDead and Discard pass over what they do not get. A row that is locked
 //     but not changed does not hold up a claim of its key.
+//
 //   - CountDeliveries takes a shared lock on the event's row, and Prune an
 //     exclusive one, before it looks at what belongs to the event: neither
 //     waits, both pass over what the other holds. So nothing is left behind of
 //     an event that is gone.
+//
+//   - A run holds the state rows of its events, which it took without waiting, and
+//     those of the versions that it watches, sorted by key. It waits for nothing else
+//     of ours until it ends; what its handlers wait for is theirs.
+//
+//   - SweepRuns takes the state rows of a run only if nobody holds one of them, and
+//     its record only if nobody settles the run. Settling locks the record first,
+//     and then waits for the state rows.
+//
+//   - A claim in a transaction of the caller's, or of a run, holds its events, and
+//     waits for others that claim one of them, up to its LockTimeout. The failures of
+//     an event are locked after the event, by whoever takes both.
+//
+//   - Messages that are enqueued are written sorted by key.
 //
 // Nothing but pruning ever changes a row of the event table.
 package pgstore
@@ -81,6 +100,9 @@ type DB interface {
 	Conn
 	// Transaction runs f in a transaction, which it commits unless f fails.
 	Transaction(ctx context.Context, level Isolation, f func(Conn) error) error
+	// Begin begins a transaction that lasts until Commit or Rollback. A failure
+	// certainly precedes it.
+	Begin(ctx context.Context) (Tx, error)
 	// Outcome tells what is known about an error of this DB. Errors of the
 	// server also have the method SQLState() string.
 	Outcome(err error) Outcome
@@ -131,7 +153,7 @@ type statements struct {
 	messages, attempts    string
 	history               string
 	lockEvent, repeated   string
-	lockState             string
+	state                 string
 	lockMessages          string
 	replay                string
 	replayDead, discard   string
@@ -142,15 +164,34 @@ type statements struct {
 	pruneEvents           string
 	pastBodies            string
 	pruneBodies           string
+	pruneVersions         string
 	pruneQuarantineAge    string
 	pruneQuarantineRows   string
+	takeFresh, takeTried  string
+	takeKeys, claimed     string
+	mark, unmark, lockRun string
+	wait                  string
+	finish, finishClaim   string
+	recordReserved        string
+	versions              string
+	lockableVersions      string
+	lockVersions          string
+	lockEvents            string
+	reopenClaimed         string
+	enqueue               string
+	dueSources, reserve   string
+	suspects, lockLost    string
+	takeRecord, lost      string
+	countInline           string
+	forgetInline          string
+	fileInline, oldInline string
 }
 
 func newStatements(write func(string) string) statements {
 	return statements{
 		claim:               write(claimSQL),
 		lookUp:              write(lookUpSQL),
-		reopen:              write(reopenSQL),
+		reopen:              write(again(reopenSQL, stateAgainSQL, false)),
 		count:               write(countSQL),
 		quarantine:          write(quarantineSQL),
 		leaseOldest:         write(leaseIn("", "ASC")),
@@ -165,10 +206,10 @@ func newStatements(write func(string) string) statements {
 		history:             write(historySQL),
 		lockEvent:           write(lockEventSQL),
 		repeated:            write(repeatedSQL),
-		lockState:           write(lockStateSQL),
+		state:               write(stateSQL),
 		lockMessages:        write(lockMessagesSQL),
-		replay:              write(replaySQL),
-		replayDead:          write(replayDeadSQL),
+		replay:              write(again(replaySQL, stateAgainSQL, true)),
+		replayDead:          write(again(replayDeadSQL, stateAgainSQL, true)),
 		discard:             write(discardSQL),
 		eventOfMessage:      write(eventOfMessageSQL),
 		lockMessage:         write(lockMessageSQL),
@@ -178,8 +219,36 @@ func newStatements(write func(string) string) statements {
 		pruneEvents:         write(pruneEventsSQL),
 		pastBodies:          write(pastBodiesSQL),
 		pruneBodies:         write(pruneBodiesSQL),
+		pruneVersions:       write(pruneVersionsSQL),
 		pruneQuarantineAge:  write(pruneQuarantineAgeSQL),
 		pruneQuarantineRows: write(pruneQuarantineRowsSQL),
+		takeFresh:           write(takeIn(freshSQL + dueSQL)),
+		takeTried:           write(takeIn(triedSQL + dueSQL)),
+		takeKeys:            write(takeIn(keysSQL)),
+		claimed:             write(claimedSQL),
+		mark:                write(markSQL),
+		unmark:              write(unmarkSQL),
+		lockRun:             write(lockRunSQL),
+		wait:                write(waitSQL),
+		finish:              write(strings.ReplaceAll(finishSQL, "{held}", "given")),
+		finishClaim:         write(finishClaimSQL),
+		recordReserved:      write(strings.ReplaceAll(recordReservedSQL, "{held}", "held")),
+		versions:            write(versionsSQL),
+		lockableVersions:    write(lockableVersionsSQL),
+		lockVersions:        write(lockVersionsSQL),
+		lockEvents:          write(lockEventsSQL),
+		reopenClaimed:       write(again(reopenClaimedSQL, stateClaimedSQL, false)),
+		enqueue:             write(enqueueSQL),
+		dueSources:          write(dueSourcesSQL),
+		reserve:             write(reserveSQL),
+		suspects:            write(suspectsSQL),
+		lockLost:            write(lockLostSQL),
+		takeRecord:          write(takeRecordSQL),
+		lost:                write(lostSQL),
+		countInline:         write(countInlineSQL),
+		forgetInline:        write(forgetInlineSQL),
+		fileInline:          write(fileInlineSQL),
+		oldInline:           write(oldInlineSQL),
 	}
 }
 

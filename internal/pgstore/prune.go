@@ -42,13 +42,18 @@ func (s *Store) Prune(ctx context.Context, p *driver.PruneParams) (*driver.Prune
 	}); err != nil {
 		return nil, err
 	}
-	old, err := s.pruneAll(ctx, s.sql.pruneQuarantineAge, chunk, bodies.now, bodies.sources, bodies.keep, bodies.rest)
+	if _, err := s.pruneAll(ctx, "pruning versions", s.sql.pruneVersions, chunk,
+		identities.now, identities.sources, identities.keep, identities.rest, identities.shortest); err != nil {
+		return nil, err
+	}
+	const quarantine = "pruning the quarantine"
+	old, err := s.pruneAll(ctx, quarantine, s.sql.pruneQuarantineAge, chunk, bodies.now, bodies.sources, bodies.keep, bodies.rest)
 	if err != nil {
 		return nil, err
 	}
 	result.Quarantined = old
 	if p.QuarantineRows > 0 {
-		surplus, err := s.pruneAll(ctx, s.sql.pruneQuarantineRows, chunk, int64(p.QuarantineRows))
+		surplus, err := s.pruneAll(ctx, quarantine, s.sql.pruneQuarantineRows, chunk, int64(p.QuarantineRows))
 		if err != nil {
 			return nil, err
 		}
@@ -133,10 +138,10 @@ func (s *Store) pruneChunk(ctx context.Context, what, lock, remove string, w *wi
 
 // pruneAll runs a statement that removes up to a chunk of rows until it removes
 // less. The size of a chunk is its last argument.
-func (s *Store) pruneAll(ctx context.Context, sql string, chunk int, args ...any) (total int64, err error) {
+func (s *Store) pruneAll(ctx context.Context, what, sql string, chunk int, args ...any) (total int64, err error) {
 	for {
 		var gone int64
-		err := write(ctx, s.pools.Work, "pruning the quarantine", func(r Rows) error {
+		err := write(ctx, s.pools.Work, what, func(r Rows) error {
 			return r.Scan(&gone)
 		}, sql, append(args, int32(chunk))...)
 		if err != nil {

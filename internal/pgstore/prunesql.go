@@ -90,6 +90,8 @@ WITH candidate AS MATERIALIZED (
 	SELECT h.id FROM held_message h WHERE (h.key IN (SELECT key FROM victim)) IS TRUE
 ), attempts AS (
 	DELETE FROM {schema}.attempt a USING victim_message v WHERE a.message_id = v.id
+), handler_attempts AS (
+	DELETE FROM {schema}.event_attempt a USING victim v WHERE a.key = v.key
 ), messages AS (
 	DELETE FROM {schema}.message m USING victim_message v WHERE m.id = v.id
 ), states AS (
@@ -141,6 +143,24 @@ const pruneQuarantineAgeSQL = pruneSettingsSQL + `
 	FOR UPDATE SKIP LOCKED
 ), gone AS (
 	DELETE FROM {schema}.quarantine q USING victim v WHERE q.key = v.key RETURNING q.key
+)
+SELECT count(*) FROM gone`
+
+// pruneVersionsSQL has the arguments $1 to $5 of the others, and $6 the size of a
+// chunk. What a run has locked stays.
+const pruneVersionsSQL = pruneSettingsSQL + `
+, victim AS MATERIALIZED (
+	SELECT v.object
+	FROM {schema}.object_version v
+	WHERE v.applied_at < (SELECT now FROM setting) - $5::bigint * interval '1 microsecond'
+		AND v.applied_at < (SELECT now FROM setting) - coalesce(
+			(SELECT w.keep FROM windows w WHERE w.source = v.source), $4::bigint
+		) * interval '1 microsecond'
+	ORDER BY v.applied_at
+	LIMIT $6::int
+	FOR UPDATE SKIP LOCKED
+), gone AS (
+	DELETE FROM {schema}.object_version o USING victim v WHERE o.object = v.object RETURNING o.object
 )
 SELECT count(*) FROM gone`
 

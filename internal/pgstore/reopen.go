@@ -16,7 +16,7 @@ WITH setting AS MATERIALIZED (
 	SELECT e.key, e.work
 	FROM (SELECT DISTINCT key FROM unnest($1::bytea[]) AS k (key) ORDER BY key) i
 	CROSS JOIN LATERAL (
-		SELECT e.key, e.work FROM {schema}.event e WHERE e.key = i.key
+		SELECT e.key, e.work FROM {schema}.event e WHERE e.key = i.key AND NOT e.outbox
 		FOR NO KEY UPDATE SKIP LOCKED
 	) e
 ), queued AS MATERIALIZED (
@@ -35,13 +35,16 @@ WITH setting AS MATERIALIZED (
 		WHERE mine.work = 0 AND m.event_key = mine.key AND m.state = 3
 			AND NOT EXISTS (SELECT FROM {schema}.message o WHERE o.event_key = mine.key AND o.state < 2)
 		FOR UPDATE SKIP LOCKED
-	) m` + againSQL + `, told AS (
+	) m` + againSQL + reopenedSQL + `
+SELECT key FROM next ORDER BY key`
+
+// reopenedSQL remembers what was reopened, after againSQL.
+const reopenedSQL = `, told AS (
 	INSERT INTO {schema}.history (event_key, at, action, generation, messages)
 	SELECT next.key, setting.now, '` + driver.ActionReopened + `', next.generation,
 		(SELECT count(*) FROM routed r WHERE r.key = next.key)
 	FROM next, setting
-)
-SELECT key FROM next ORDER BY key`
+)`
 
 // Reopen implements [driver.Store].
 func (s *Store) Reopen(ctx context.Context, p *driver.ReopenParams) ([]driver.Key, error) {

@@ -15,10 +15,10 @@ const lockEventSQL = `
 WITH setting AS MATERIALIZED (
 	SELECT set_config('lock_timeout', '1s', true) AS bound, set_config('idle_in_transaction_session_timeout', '5s', true)
 )
-SELECT e.pruned
+SELECT e.pruned, e.outbox
 FROM setting
 CROSS JOIN LATERAL (
-	SELECT e.body IS NULL AS pruned
+	SELECT e.body IS NULL AS pruned, e.outbox
 	FROM {schema}.event e
 	WHERE e.key = $1::bytea AND setting.bound <> '' -- always: it is here to have the bound set first
 	FOR NO KEY UPDATE
@@ -28,8 +28,11 @@ const (
 	repeatedSQL = `
 SELECT generation, messages, action FROM {schema}.history WHERE event_key = $1::bytea AND request_id = $2::text`
 
-	lockStateSQL = `
-SELECT state, generation FROM {schema}.event_state WHERE key = $1::bytea FOR UPDATE`
+	// stateSQL does not wait for what is in a run: that is pending in any case.
+	// Nor need it lock what is finished, which only changes under the lock of the
+	// event's row.
+	stateSQL = `
+SELECT state, generation FROM {schema}.event_state WHERE key = $1::bytea`
 
 	lockMessagesSQL = `
 SELECT id, route, destination, state, generation
@@ -47,7 +50,7 @@ WITH setting AS MATERIALIZED (
 	SELECT coalesce($2::timestamptz, clock_timestamp()) AS now
 ), states AS (
 	UPDATE {schema}.event_state s
-	SET ` + stateAgainSQL + `, generation = $3::int
+	SET {state}, generation = $3::int
 	FROM setting
 	WHERE s.key = $1::bytea AND $4::bool
 ), again AS (
@@ -60,8 +63,10 @@ WITH setting AS MATERIALIZED (
 	SET state = 4, note = '` + driver.NoteReplacedByNew + `', failed_at = NULL
 	WHERE m.event_key = $1::bytea AND m.id = ANY ($6::text[])
 ), added AS (
-	INSERT INTO {schema}.message (id, event_key, generation, route, destination, received_at, due_at, created_at)
-	SELECT n.id, e.key, $3::int, n.route, n.destination, e.received_at, setting.now, setting.now
+	INSERT INTO {schema}.message (
+		id, event_key, generation, route, destination, received_at, due_at, created_at, replayed
+	)
+	SELECT n.id, e.key, $3::int, n.route, n.destination, e.received_at, setting.now, setting.now, true
 	FROM setting
 	CROSS JOIN {schema}.event e
 	CROSS JOIN unnest($7::text[], $8::text[], $9::text[]) AS n (id, route, destination)
@@ -100,9 +105,12 @@ func transact(ctx context.Context, db DB, what string, f func(Conn) error) error
 func (s *Store) Replay(ctx context.Context, p *driver.ReplayParams) (*driver.Replayed, error) {
 	var replayed *driver.Replayed
 	err := transact(ctx, s.pools.Admin, "replaying an event", func(conn Conn) error {
-		pruned, err := s.lockEvent(ctx, conn, p.Key)
+		pruned, outbox, err := s.lockEvent(ctx, conn, p.Key)
 		if err != nil {
 			return err
+		}
+		if outbox {
+			return refusedError{driver.ErrNotFound}
 		}
 		if replayed, err = s.repeated(ctx, conn, p); err != nil || replayed != nil {
 			return err
@@ -125,16 +133,17 @@ func (s *Store) Replay(ctx context.Context, p *driver.ReplayParams) (*driver.Rep
 	return replayed, nil
 }
 
-func (s *Store) lockEvent(ctx context.Context, conn Conn, key driver.Key) (pruned bool, err error) {
+// lockEvent locks the row of an event, or of a message that was enqueued by itself.
+func (s *Store) lockEvent(ctx context.Context, conn Conn, key driver.Key) (pruned, outbox bool, err error) {
 	found := false
 	err = scan(ctx, conn, func(r Rows) error {
 		found = true
-		return r.Scan(&pruned)
+		return r.Scan(&pruned, &outbox)
 	}, s.sql.lockEvent, key[:])
 	if err == nil && !found {
-		return false, refusedError{driver.ErrNotFound}
+		return false, false, refusedError{driver.ErrNotFound}
 	}
-	return pruned, err
+	return pruned, outbox, err
 }
 
 // repeated returns what the request did before; nil if it is the first time.
@@ -160,7 +169,7 @@ var eventStates = [...]string{
 	driver.StatePending, driver.StateRunning, driver.StateDone, driver.StateDead, driver.StateSkipped,
 }
 
-// lockAll locks and reads what an event owes, or owed.
+// lockAll reads what an event owes, or owed, and locks it.
 func (s *Store) lockAll(ctx context.Context, conn Conn, key driver.Key) (*lifecycle.Event, error) {
 	e := &lifecycle.Event{Key: key}
 	var state int16
@@ -169,7 +178,7 @@ func (s *Store) lockAll(ctx context.Context, conn Conn, key driver.Key) (*lifecy
 		err := r.Scan(&state, &generation)
 		e.State, e.Generation = eventStates[state], int(generation)
 		return err
-	}, s.sql.lockState, key[:]); err != nil {
+	}, s.sql.state, key[:]); err != nil {
 		return nil, err
 	}
 	err := scan(ctx, conn, func(r Rows) error {

@@ -13,12 +13,18 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
+const opClaim = "claim"
+
 const (
 	insertEvent = `INSERT INTO hookonce_event
 		(key, source, event_id, type, occurred_at, received_at, headers, body, body_sha256, work, repeat_of)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO NOTHING`
 
-	insertState = `INSERT INTO hookonce_event_state (key, state, due_at) VALUES (?, 0, ?)`
+	insertState = `INSERT INTO hookonce_event_state (key, source, type, state, due_at, run) VALUES (?, ?, ?, 0, ?4, ?4)`
+
+	// The work is in the transaction that claims.
+	insertDone = `INSERT INTO hookonce_event_state (key, source, type, state, attempts, due_at, processed_at, run)
+		VALUES (?, ?, ?, 2, 1, ?4, ?4, ?4)`
 
 	insertMessage = `INSERT INTO hookonce_message
 		(id, event_key, route, destination, token, received_at, due_at, created_at) VALUES (?, ?, ?, ?, ?5, ?5, ?5, ?5)`
@@ -35,25 +41,33 @@ const (
 // SQLite, so LockTimeout bounds nothing: who waits, waits for the write lock,
 // until the context ends.
 func (s *Store) Claim(ctx context.Context, p *driver.ClaimParams) ([]driver.ClaimResult, error) {
-	const op = "claim"
-	for i := 1; i < len(p.Claims); i++ {
-		if bytes.Compare(p.Claims[i-1].Key[:], p.Claims[i].Key[:]) >= 0 {
-			panic("sqlitestore: claims are not sorted by key without repetition")
-		}
-	}
-	for i := range p.Claims {
-		if err := checkClaim(&p.Claims[i]); err != nil {
-			return nil, fmt.Errorf("sqlite: %s: %w", op, err)
-		}
+	if err := checkClaims(p.Claims); err != nil {
+		return nil, fmt.Errorf("sqlite: %s: %w", opClaim, err)
 	}
 	results := make([]driver.ClaimResult, len(p.Claims))
-	err := s.writeEach(ctx, op, p.Now, len(p.Claims), func(t *writeTx, i int) error {
+	err := s.writeEach(ctx, opClaim, p.Now, len(p.Claims), func(t *writeTx, i int) error {
 		return t.claim(&p.Claims[i], &results[i])
 	})
 	if err != nil {
 		return nil, err
 	}
 	return results, nil
+}
+
+// checkClaims panics where the claims are not in order, and refuses those that
+// checkClaim does.
+func checkClaims(claims []driver.Claim) error {
+	for i := 1; i < len(claims); i++ {
+		if bytes.Compare(claims[i-1].Key[:], claims[i].Key[:]) >= 0 {
+			panic("sqlitestore: claims are not sorted by key without repetition")
+		}
+	}
+	for i := range claims {
+		if err := checkClaim(&claims[i]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // checkClaim refuses what SQLite would store but nobody could read back: its
@@ -114,7 +128,7 @@ func (t *writeTx) claim(c *driver.Claim, result *driver.ClaimResult) error {
 		return err
 	}
 	inserted, err := t.exec(insertEvent, c.Key[:], c.Source, c.EventID, c.Type, occurredAt, t.now,
-		blob(c.Headers), blob(c.Body), c.BodyHash[:], int(c.Work), repeatOf)
+		blob(c.Headers), blob(c.Body), c.BodyHash[:], c.Work != driver.WorkNone, repeatOf)
 	if err != nil {
 		return err
 	}
@@ -128,8 +142,12 @@ func (t *writeTx) claim(c *driver.Claim, result *driver.ClaimResult) error {
 // writeOwed writes what belongs to a new event: its state row, its messages,
 // and, where bodies are compared and nobody brought it before, its body's key.
 func (t *writeTx) writeOwed(c *driver.Claim, newBody bool) error {
-	if c.Work == driver.WorkQueued {
-		if _, err := t.exec(insertState, c.Key[:], t.now); err != nil {
+	if c.Work != driver.WorkNone {
+		query := insertState
+		if c.Work == driver.WorkDone {
+			query = insertDone
+		}
+		if _, err := t.exec(query, c.Key[:], c.Source, c.Type, t.now); err != nil {
 			return err
 		}
 	}

@@ -20,10 +20,14 @@ const (
 	messageColumns = `m.id, m.route, m.destination, m.state, m.note, m.generation, m.attempts, m.status_code, m.last_error,
 		m.due_at, m.created_at, m.sent_at, m.failed_at`
 
-	selectMessages = `SELECT ` + messageColumns + ` FROM hookonce_message m WHERE m.event_key = ? ORDER BY m.route, m.id`
+	selectMessages = `SELECT ` + messageColumns + ` FROM hookonce_message m 
+		WHERE m.event_key = ?1 OR m.cause = ?1 ORDER BY m.route, m.id`
 
 	selectAttempts = `SELECT message_id, generation, number, outcome, status_code, error, at, took
-		FROM hookonce_attempt WHERE message_id IN (SELECT id FROM hookonce_message WHERE event_key = ?)
+		FROM hookonce_attempt
+		WHERE message_id IN (SELECT id FROM hookonce_message WHERE event_key = ?1 OR cause = ?1)
+		UNION ALL
+		SELECT '', generation, number, outcome, 0, error, at, took FROM hookonce_event_attempt WHERE key = ?1
 		ORDER BY at, generation, number, message_id`
 )
 
@@ -93,7 +97,7 @@ func (r *detailReader) event(ctx context.Context, source, eventID string) (*driv
 // shown alike, the one whose key is the first candidate. Only an id with so many
 // parts that its candidates cannot be listed is looked for row by row.
 func (r *detailReader) find(ctx context.Context, source, eventID string) (driver.Key, error) {
-	const query = `SELECT key FROM hookonce_event WHERE source = ? AND event_id = ?`
+	const query = `SELECT key FROM hookonce_event WHERE source = ? AND event_id = ? AND outbox = 0`
 	candidates := driver.CandidateKeys(source, eventID)
 	where, args := ` ORDER BY received_at LIMIT 1`, []any{source, eventID}
 	if candidates != nil {

@@ -12,7 +12,12 @@
 //	Claim, Lease, Complete, Release,   for one call; every statement finds its
 //	Reopen, CountDeliveries,           rows by a key or a partial index, and most
 //	Quarantine, Replay, ReplayDead,    of the time is the flush at COMMIT
-//	Discard, RetryMessage
+//	Discard, RetryMessage, Reserve,
+//	SweepRuns, and what counts
+//	and records failures
+//	Take, TakeClaim                    from then on until the run is finished,
+//	                                   settled or abandoned: for as long as the
+//	                                   handlers take
 //	Prune                              for up to 200 rows; what to remove is looked
 //	                                   up on a reader, and the lock is given back
 //	                                   after each 200, so claims get in between
@@ -23,6 +28,24 @@
 // interrupt (a context that ended after 0.2 s came back after the 3 s of the
 // timeout). BEGIN therefore runs in a goroutine that its caller can leave
 // behind; it then ends the transaction as soon as it has it.
+//
+// # Runs of handlers
+//
+// Take marks events as running, in a commit of its own, with a number that the run
+// alone has, and with the time at which it counts as interrupted. Then the
+// transaction of the handlers begins. It has the write lock, and so every other write
+// waits for it, receiving too, in this process and in others: handlers must be short.
+// Since a sweep needs the lock as well, what it finds past its time under the lock
+// belongs to nobody any more, however long a run takes.
+//
+// The first statement of that transaction gives the rows a second number. Where a
+// handler ends the transaction by itself, a reader sees by this number whether it was
+// committed; and so does a sweep, if the process has died over it.
+//
+// What is in the transaction is committed, also after the error of a statement that a
+// handler passed over: SQLite undoes the one statement. There are errors by which it
+// undoes the whole transaction (a statement that writes was interrupted by its context,
+// the disk is full), unknown to database/sql; see run and guard.
 //
 // # What a COMMIT says
 //

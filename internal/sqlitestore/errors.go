@@ -13,21 +13,33 @@ const (
 	codeError      = 1
 	codeBusy       = 5
 	codeLocked     = 6
+	codeNoMem      = 7
+	codeReadOnly   = 8
+	codeIOErr      = 10
+	codeCorrupt    = 11
 	codeFull       = 13
+	codeCantOpen   = 14
 	codeSchema     = 17
 	codeTooBig     = 18
 	codeConstraint = 19
 	codeMismatch   = 20
 )
 
+// codeBusySnapshot is the extended code of a transaction that began by reading
+// and cannot write, because somebody else has written since.
+const codeBusySnapshot = codeBusy | 2<<8
+
 // resultCode returns the primary result code of an SQLite error, 0 where err is
 // none. Extended codes have it in their lowest byte.
-func resultCode(err error) int {
+func resultCode(err error) int { return fullCode(err) & 0xff }
+
+// fullCode returns the extended result code of an SQLite error.
+func fullCode(err error) int {
 	if coded, ok := errors.AsType[interface {
 		error
 		Code() int
 	}](err); ok {
-		return coded.Code() & 0xff
+		return coded.Code()
 	}
 	return 0
 }
@@ -60,7 +72,7 @@ func (s *Store) failed(ctx context.Context, op string, err error) error {
 func isClassified(err error) bool {
 	for _, class := range []error{
 		driver.ErrBadRow, driver.ErrUnavailable, driver.ErrCommitUnknown, driver.ErrNotFound, driver.ErrSchema,
-		driver.ErrOpen, driver.ErrSent, driver.ErrBodyPruned, driver.ErrRequestReused, driver.ErrModeNeeded, driver.ErrNoRoute,
+		driver.ErrSerialization, driver.ErrTxEnded, driver.ErrTxAborted, driver.ErrOpen, driver.ErrSent, driver.ErrBodyPruned, driver.ErrRequestReused, driver.ErrModeNeeded, driver.ErrNoRoute,
 	} {
 		if errors.Is(err, class) {
 			return true
@@ -69,7 +81,10 @@ func isClassified(err error) bool {
 	return false
 }
 
-// commitError classifies the error of a COMMIT. Two are certain.
+// commitError classifies the error of a COMMIT. Three are certain.
+//
+// CONSTRAINT: a deferred foreign key, which is looked at before anything is
+// written; the driver has rolled back.
 //
 // BUSY and LOCKED: the commit never began, and the driver has rolled back.
 //
@@ -79,6 +94,8 @@ func isClassified(err error) bool {
 // that frame is the flush, and that is an I/O error.
 func commitError(op string, err error) error {
 	switch resultCode(err) {
+	case codeConstraint:
+		return fmt.Errorf("sqlite: %s: commit: %w: %w", op, driver.ErrBadRow, err)
 	case codeBusy, codeLocked, codeFull:
 		return fmt.Errorf("sqlite: %s: commit: %w: %w", op, driver.ErrUnavailable, err)
 	}

@@ -22,7 +22,7 @@ const (
 	selectUntriedDue = selectDue + ` AND m.attempts = 0 ORDER BY m.due_at DESC LIMIT ?`
 
 	selectDue = `SELECT m.id, m.event_key, m.token + 1, m.attempts + 1, m.state = 1, m.generation,
-			e.source, e.event_id, e.type, m.route, m.destination, e.received_at, e.headers, e.body
+			e.source, e.event_id, e.type, m.route, m.destination, e.received_at, m.replayed, e.headers, e.body
 		FROM hookonce_message m JOIN hookonce_event e ON e.key = m.event_key
 		WHERE m.destination = ? AND m.state IN (0, 1) AND m.due_at <= ?`
 
@@ -31,6 +31,11 @@ const (
 	completeMessage = `UPDATE hookonce_message
 		SET state = ?, due_at = coalesce(?, due_at), status_code = ?, last_error = ?, sent_at = ?, failed_at = ?
 		WHERE id = ? AND token = ? AND state = 1 RETURNING generation, attempts`
+
+	// It was not sent, so it was no attempt.
+	staleMessage = `UPDATE hookonce_message
+		SET state = 4, note = ?, attempts = attempts - 1, last_error = ?, sent_at = NULL, failed_at = NULL
+		WHERE id = ? AND token = ? AND state = 1`
 
 	insertAttempt = `INSERT INTO hookonce_attempt
 		(message_id, generation, number, outcome, status_code, error, at, took) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`
@@ -132,7 +137,7 @@ func (t *writeTx) due(p *driver.LeaseParams) ([]driver.Message, error) {
 		var key []byte
 		var receivedAt int64
 		err := rows.Scan(&m.ID, &key, &m.Token, &m.Attempt, &m.Expired, &m.Generation,
-			&m.Source, &m.EventID, &m.Type, &m.Route, &m.Destination, &receivedAt, &m.Headers, &m.Body)
+			&m.Source, &m.EventID, &m.Type, &m.Route, &m.Destination, &receivedAt, &m.Replayed, &m.Headers, &m.Body)
 		copy(m.Key[:], key)
 		m.ReceivedAt = fromMicros(receivedAt)
 		return err
@@ -158,8 +163,14 @@ func collect[T any](rows *sql.Rows, scan func(*T) error) ([]T, error) {
 func (s *Store) Complete(ctx context.Context, p *driver.CompleteParams) ([]bool, error) {
 	const op = "complete"
 	for i := range p.Completions {
-		if c := &p.Completions[i]; !isText(c.Error) {
+		c := &p.Completions[i]
+		if !isText(c.Error) {
 			return nil, fmt.Errorf("sqlite: %s: %w: the error of message %s is not valid UTF-8 or holds a NUL", op, driver.ErrBadRow, c.ID)
+		}
+		if c.Applied != nil {
+			if err := checkVersion(c.Applied); err != nil {
+				return nil, fmt.Errorf("sqlite: %s: %w", op, err)
+			}
 		}
 	}
 	held := make([]bool, len(p.Completions))
@@ -179,6 +190,9 @@ func (t *writeTx) complete(c *driver.Completion) (bool, error) {
 	var outcome string
 	var dueAt, sentAt, failedAt any
 	switch c.Outcome {
+	case driver.MessageStale:
+		changed, err := t.exec(staleMessage, driver.NoteStale, c.Error, c.ID, c.Token)
+		return changed > 0, err
 	case driver.MessageSent:
 		state, outcome, sentAt = stateDone, "sent", t.now
 	case driver.MessageRetry:
@@ -195,6 +209,11 @@ func (t *writeTx) complete(c *driver.Completion) (bool, error) {
 		return false, nil
 	case err != nil:
 		return false, err
+	}
+	if c.Applied != nil && c.Outcome == driver.MessageSent {
+		if err := t.keepVersion(c.Applied); err != nil {
+			return false, err
+		}
 	}
 	_, err := t.exec(insertAttempt, c.ID, generation, number, outcome, c.StatusCode, c.Error, t.now, c.Took.Microseconds())
 	return err == nil, err

@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	replayDeadEvent = `UPDATE hookonce_event_state SET ` + owedState + ` WHERE key = ?3 AND state = 3`
+	replayDeadEvent = `UPDATE hookonce_event_state SET ` + owedState + byOperator + ` WHERE key = ?3 AND state = 3`
 
-	replayDeadMessage = `UPDATE hookonce_message SET ` + owedMessage + `
+	replayDeadMessage = `UPDATE hookonce_message SET ` + owedMessage + byOperator + `
 		WHERE id = ?3 AND event_key = ?4 AND state = 3`
 
 	// What was discarded did not fail any more; its last error stays to be read.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"slices"
+	"strings"
 
 	"github.com/hookonce/hookonce/driver"
 )
@@ -14,8 +15,10 @@ type direction struct {
 	from  string
 	place string // received_at, key and id of a row
 	order string
-	at    string // the columns of the first table: received_at
-	key   string // and the event's key
+	at    string // the column of the first table: received_at
+	// keys are the columns in which the key of an event stands that a message
+	// belongs to: because it is of its routes, or because its handler enqueued it.
+	keys [2]string
 }
 
 var (
@@ -27,7 +30,7 @@ var (
 		place: `e.received_at, e.key, m.id`,
 		order: ` ORDER BY e.received_at DESC, e.key DESC, m.id DESC LIMIT ?`,
 		at:    `e.received_at`,
-		key:   `e.key`,
+		keys:  [2]string{`m.event_key`, `m.cause`},
 	}
 	// byMessages looks up the event of one message after the other. Only of those
 	// that are not sent is their time known to be that of the event.
@@ -36,10 +39,10 @@ var (
 		place: `m.received_at, m.event_key, m.id`,
 		order: ` ORDER BY m.received_at DESC, m.event_key DESC, m.id DESC LIMIT ?`,
 		at:    `m.received_at`,
-		key:   `m.event_key`,
+		keys:  [2]string{`m.event_key`, `m.cause`},
 	}
-	// byID looks up one message, and its event.
-	byID = direction{from: byMessages.from, place: byEvents.place, order: byEvents.order, at: byEvents.at, key: byEvents.key}
+	// byID looks up one message, or those of one event, and then the event's row.
+	byID = direction{from: byMessages.from, place: byEvents.place, order: byEvents.order, at: byEvents.at, keys: byEvents.keys}
 )
 
 const listedEvent = `e.key, e.source, e.event_id, e.type, e.received_at`
@@ -93,7 +96,7 @@ func (s *Store) Messages(ctx context.Context, f *driver.MessageFilter) (*driver.
 // and what is skipped stand in the order of the listing, so their size does not
 // matter; that of what is open does not.
 func messagesDirection(ctx context.Context, q queryer, f *driver.MessageFilter) (direction, error) {
-	if f.MessageID != "" {
+	if f.MessageID != "" || candidateKeys(f) != nil {
 		return byID, nil
 	}
 	switch f.State {
@@ -136,7 +139,7 @@ func messagesQuery(f *driver.MessageFilter, how direction) (query string, args [
 func (c *clause) messages(f *driver.MessageFilter, how direction) {
 	c.equal(`m.id`, f.MessageID)
 	c.equal(`m.destination`, f.Destination)
-	c.event(f, how.at, how.key)
+	c.event(f, how.at, how.keys[:]...)
 	if !f.After.IsZero() {
 		after := []any{f.After.Event.ReceivedAt.UnixMicro(), f.After.Event.Key[:]}
 		c.add(`(`+how.place+`) < (?, ?, ?)`, append(slices.Clone(after), f.After.ID)...)
@@ -147,14 +150,29 @@ func (c *clause) messages(f *driver.MessageFilter, how direction) {
 	}
 }
 
+// candidateKeys returns the keys that the event of a filter may have; nil if it
+// names none, or one that may have too many.
+func candidateKeys(f *driver.MessageFilter) []driver.Key {
+	if f.Source == "" || f.EventID == "" {
+		return nil
+	}
+	return driver.CandidateKeys(f.Source, f.EventID)
+}
+
 // event adds the conditions on the event of a message, or of a dead letter that
-// is an event. Its time and key are looked up in the columns at and key.
-func (c *clause) event(f *driver.MessageFilter, at, key string) {
+// is an event. Its time is looked up in the column at, its key in any of the others.
+func (c *clause) event(f *driver.MessageFilter, at string, keys ...string) {
 	c.equal(`e.source`, f.Source)
 	c.equal(`e.type`, f.Type)
 	c.equal(`e.event_id`, f.EventID)
-	if candidates := driver.CandidateKeys(f.Source, f.EventID); f.Source != "" && f.EventID != "" && candidates != nil {
-		c.add(keyIn(key, len(candidates)), keyArgs(candidates)...)
+	if candidates := candidateKeys(f); candidates != nil {
+		var in []string
+		var args []any
+		for _, column := range keys {
+			in = append(in, keyIn(column, len(candidates)))
+			args = append(args, keyArgs(candidates)...)
+		}
+		c.add(`(`+strings.Join(in, ` OR `)+`)`, args...)
 	}
 	c.text(`e.`, f.Text)
 	c.received(at, f.Since, f.Until)

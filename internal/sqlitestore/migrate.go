@@ -53,7 +53,7 @@ func applied(ctx context.Context, q queryer) ([]int, error) {
 // hand.
 func (s *Store) Apply(ctx context.Context) ([]driver.Migration, error) {
 	const op = "apply the schema"
-	t, err := s.begin(ctx)
+	t, err := s.begin(ctx, context.WithoutCancel(ctx))
 	if err != nil {
 		return nil, fmt.Errorf("sqlite: %s: %w", op, err)
 	}

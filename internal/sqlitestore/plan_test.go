@@ -36,11 +36,16 @@ func TestPlans(t *testing.T) {
 		query, _ := quarantinedQuery(f)
 		return query
 	}
+	take := func(query string) string {
+		condition, _ := typeIn([]string{"invoice.paid", "charge.*"})
+		return query + condition + orderByDue
+	}
 	open, _ := openMessages("")
 	openOfOne, _ := openMessages("d")
 	after := driver.Cursor{ReceivedAt: time.Unix(1, 0)}
 	afterMessage := driver.MessageCursor{Event: after}
 	const messagesOfEvent = "USING INDEX hookonce_message_event"
+	const messagesCaused = "USING INDEX hookonce_message_cause (cause=?)"
 	const oneEvent = "SEARCH e USING INDEX sqlite_autoindex_hookonce_event_1 (key=?)"
 	for _, c := range []struct {
 		name, query string
@@ -56,7 +61,7 @@ func TestPlans(t *testing.T) {
 		{"list by id", listing(&driver.EventFilter{Source: "s", ID: "a:b"}), []string{oneEvent}, true},
 		{"messages", messages(&driver.MessageFilter{}, byEvents), []string{"SCAN e USING INDEX hookonce_event_received", messagesOfEvent}, false},
 		{"next messages", messages(&driver.MessageFilter{After: afterMessage}, byEvents), []string{"SEARCH e USING INDEX hookonce_event_received ((received_at,key)<(?,?))", messagesOfEvent}, false},
-		{"messages of an event", messages(&driver.MessageFilter{Source: "s", EventID: "a:b"}, byEvents), []string{oneEvent, messagesOfEvent}, true},
+		{"messages of an event", messages(&driver.MessageFilter{Source: "s", EventID: "a:b"}, byID), []string{oneEvent, messagesOfEvent, messagesCaused}, true},
 		{"one message", messages(&driver.MessageFilter{MessageID: "m"}, byID), []string{"SEARCH m USING INDEX sqlite_autoindex_hookonce_message_1 (id=?)", oneEvent}, true},
 		{"one pending message", messages(&driver.MessageFilter{MessageID: "m", State: driver.StatePending}, byID), []string{"(id=?)", oneEvent}, true},
 		{"one dead message", messages(&driver.MessageFilter{MessageID: "m", State: driver.StateDead}, byID), []string{"(id=?)", oneEvent}, true},
@@ -70,7 +75,7 @@ func TestPlans(t *testing.T) {
 		{"dead letters", letters(deadMessagesQuery, &driver.MessageFilter{Destination: "d"}), []string{"SCAN m USING INDEX hookonce_message_dead", oneEvent}, false},
 		{"next dead letters", letters(deadMessagesQuery, &driver.MessageFilter{After: afterMessage}), []string{"SEARCH m USING INDEX hookonce_message_dead ((received_at,event_key,id)<(?,?,?))", oneEvent}, false},
 		{"one dead letter", letters(deadMessagesQuery, &driver.MessageFilter{MessageID: "m"}), []string{"(id=?)", oneEvent}, true},
-		{"dead letters of an event", letters(deadMessagesQuery, &driver.MessageFilter{Source: "s", EventID: "a:b"}), []string{"SEARCH m USING INDEX hookonce_message_event (event_key=?)", oneEvent}, true},
+		{"dead letters of an event", letters(deadMessagesQuery, &driver.MessageFilter{Source: "s", EventID: "a:b"}), []string{"SEARCH m USING INDEX hookonce_message_event (event_key=?)", messagesCaused, oneEvent}, true},
 		{"dead event", letters(deadEventsQuery, &driver.MessageFilter{Source: "s", EventID: "a:b"}), []string{"(key=?)", oneEvent}, true},
 		{"dead events", letters(deadEventsQuery, &driver.MessageFilter{After: afterMessage}), []string{"INDEX hookonce_event_state_dead", oneEvent}, true},
 		{"few open messages", open, []string{"COVERING INDEX hookonce_message_due"}, false},
@@ -98,6 +103,20 @@ func TestPlans(t *testing.T) {
 		{"next quarantined source", nextQuarantineSource, []string{"USING COVERING INDEX"}, false},
 		{"delete an event", deleteEvent, []string{"(key=?)", messagesOfEvent}, false},
 		{"delete attempts", deleteAttempts, []string{"USING PRIMARY KEY (message_id=?)", messagesOfEvent}, false},
+		{"walk versions", walkVersions, []string{"INDEX hookonce_object_version_applied"}, false},
+		{"delete attempts of handlers", deleteTries, []string{"USING PRIMARY KEY (key=?)"}, false},
+		{"messages shown of an event", selectMessages, []string{messagesOfEvent, messagesCaused}, true},
+		{"attempts shown of an event", selectAttempts, []string{"USING PRIMARY KEY (message_id=?)", messagesOfEvent, messagesCaused, "USING PRIMARY KEY (key=?)"}, true},
+		{"take fresh", take(selectFresh), []string{"SEARCH s USING INDEX hookonce_event_state_fresh (source=? AND due_at<?)", oneEvent}, false},
+		{"take tried", take(selectTried), []string{"SEARCH s USING INDEX hookonce_event_state_tried (source=? AND due_at<?)", oneEvent}, false},
+		{"take by key", selectPendingKeys + keyIn(`s.key`, 3) + orderByDue, []string{"SEARCH s USING PRIMARY KEY (key=?)", oneEvent}, true},
+		{"due sources", selectDueSources, []string{"USING INDEX hookonce_event_state_fresh (source=? AND due_at<?)", "USING INDEX hookonce_event_state_tried (source=? AND due_at<?)"}, false},
+		{"mark a run", setMarker, []string{"USING PRIMARY KEY (key=?)"}, false},
+		{"record an outcome", recordRetry, []string{"USING PRIMARY KEY (key=?)"}, false},
+		{"give an event back", releaseEvent, []string{"USING PRIMARY KEY (key=?)"}, false},
+		{"interrupted runs", selectLost, []string{"USING INDEX hookonce_event_state_running", oneEvent}, false},
+		{"old failures", selectInline, []string{"USING INDEX hookonce_inline_failure_last (last_at<?)"}, false},
+		{"versions", selectVersions + keyIn(`object`, 3), []string{"USING PRIMARY KEY (object=?)"}, false},
 		{"delete quarantined rows", deleteQuarantineRows, []string{"hookonce_quarantine_last (source=?)"}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -123,7 +142,7 @@ func TestPlans(t *testing.T) {
 func TestLeaseDoesNotSort(t *testing.T) {
 	t.Parallel()
 	db := openMigrated(t)
-	for _, query := range []string{selectOldestDue, selectUntriedDue} {
+	for _, query := range []string{selectOldestDue, selectUntriedDue, selectFresh + orderByDue, selectTried + orderByDue} {
 		if plan := explain(t, db, query); strings.Contains(plan, "TEMP B-TREE") {
 			t.Errorf("the plan sorts:\n%s", plan)
 		}

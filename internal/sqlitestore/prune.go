@@ -47,12 +47,18 @@ const (
 	deleteState    = `DELETE FROM hookonce_event_state WHERE key = ?`
 	deleteAttempts = `DELETE FROM hookonce_attempt
 		WHERE message_id IN (SELECT id FROM hookonce_message WHERE event_key = ?)`
+	deleteTries    = `DELETE FROM hookonce_event_attempt WHERE key = ?`
 	deleteMessages = `DELETE FROM hookonce_message WHERE event_key = ?`
 	deleteCount    = `DELETE FROM hookonce_delivery_count WHERE key = ?`
 	deleteBodySeen = `DELETE FROM hookonce_body_seen WHERE body_key = ? AND key = ?`
 
 	deleteBody = `UPDATE hookonce_event SET headers = NULL, body = NULL
 		WHERE rowid = ? AND source = ? AND received_at < ? AND body IS NOT NULL AND ` + notOwed
+
+	walkVersions = `SELECT object, source, applied_at FROM hookonce_object_version
+		WHERE (applied_at, object) > (?, ?) AND applied_at < ? ORDER BY applied_at, object LIMIT ?`
+
+	deleteVersion = `DELETE FROM hookonce_object_version WHERE object = ? AND applied_at < ?`
 
 	deleteQuarantineOld = `DELETE FROM hookonce_quarantine WHERE rowid IN (
 		SELECT rowid FROM hookonce_quarantine WHERE source = ? AND last_at < ? ORDER BY last_at LIMIT ?)`
@@ -80,7 +86,7 @@ func (s *Store) Prune(ctx context.Context, p *driver.PruneParams) (*driver.Prune
 	if run.chunk <= 0 {
 		run.chunk = defaultChunk
 	}
-	for _, step := range []func(context.Context) error{run.identities, run.bodies, run.quarantine} {
+	for _, step := range []func(context.Context) error{run.identities, run.bodies, run.versions, run.quarantine} {
 		if err := step(ctx); err != nil {
 			return nil, err
 		}
@@ -116,7 +122,24 @@ type victim struct {
 }
 
 // identities removes events, oldest first, with all that belongs to them.
-func (r *pruner) identities(ctx context.Context) error {
+func (r *pruner) identities(ctx context.Context) (err error) {
+	r.result.Events, err = r.keyed(ctx, walkIdentities, (*writeTx).deleteEvent)
+	return err
+}
+
+// versions removes what is known of objects that nothing was applied to for a
+// dedupe window.
+func (r *pruner) versions(ctx context.Context) error {
+	_, err := r.keyed(ctx, walkVersions, func(t *writeTx, v *victim) (bool, error) {
+		changed, err := t.exec(deleteVersion, v.key[:], v.before)
+		return changed > 0, err
+	})
+	return err
+}
+
+// keyed removes rows with a key, a source and a time that are past the dedupe
+// window of their source, oldest first, and returns how many there were.
+func (r *pruner) keyed(ctx context.Context, walk string, one func(*writeTx, *victim) (bool, error)) (total int64, err error) {
 	latest := r.before(r.p.DedupeWindow)
 	for source := range r.p.Sources {
 		identities, _ := r.windows(source)
@@ -130,14 +153,14 @@ func (r *pruner) identities(ctx context.Context) error {
 			copy(v.key[:], key)
 			v.before, _ = r.windows(v.source)
 			return err
-		}, walkIdentities, last.at, last.key[:], latest, r.chunk)
+		}, walk, last.at, last.key[:], latest, r.chunk)
 		if err != nil {
-			return err
+			return total, err
 		}
-		removed, err := r.remove(ctx, seen, (*writeTx).deleteEvent)
-		r.result.Events += removed
+		removed, err := r.remove(ctx, seen, one)
+		total += removed
 		if err != nil || len(seen) < r.chunk {
-			return err
+			return total, err
 		}
 		last = seen[len(seen)-1]
 	}
@@ -210,7 +233,7 @@ func (t *writeTx) deleteEvent(v *victim) (bool, error) {
 	case err != nil:
 		return false, err
 	}
-	for _, query := range []string{deleteAttempts, deleteMessages, deleteState, deleteCount, deleteHistory} {
+	for _, query := range []string{deleteAttempts, deleteTries, deleteMessages, deleteState, deleteCount, deleteHistory} {
 		if _, err := t.exec(query, v.key[:]); err != nil {
 			return false, err
 		}
@@ -259,18 +282,18 @@ func (r *pruner) repeat(ctx context.Context, query string, args ...any) error {
 	}
 }
 
-// eachSource calls do for every source that next finds, in order.
+// eachSource calls do for "", which is what a message has that comes from no event,
+// and for every source that next finds, in order.
 func (r *pruner) eachSource(ctx context.Context, next string, do func(source string) error) error {
-	// No source has an empty name, so "" is before the first.
 	for source := ""; ; {
+		if err := do(source); err != nil {
+			return err
+		}
 		switch err := r.store.reader.QueryRowContext(ctx, next, source).Scan(&source); {
 		case errors.Is(err, sql.ErrNoRows):
 			return nil
 		case err != nil:
 			return r.store.failed(ctx, opPrune, err)
-		}
-		if err := do(source); err != nil {
-			return err
 		}
 	}
 }

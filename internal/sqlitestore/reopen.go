@@ -7,10 +7,10 @@ import (
 )
 
 const (
-	reopenState = `UPDATE hookonce_event_state SET ` + owedState + ` WHERE key = ?3 AND state = 3`
+	reopenState = `UPDATE hookonce_event_state SET ` + owedState + bySender + ` WHERE key = ?3 AND state = 3`
 
 	// All dead messages of an event get one generation, that of the event.
-	reopenMessages = `UPDATE hookonce_message SET ` + owedMessage + `
+	reopenMessages = `UPDATE hookonce_message SET ` + owedMessage + bySender + `
 		WHERE event_key = ?3 AND state = 3
 			AND EXISTS (SELECT 1 FROM hookonce_event_overview WHERE key = ?3 AND work = 0 AND state = 'dead')`
 )

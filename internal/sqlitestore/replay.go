@@ -17,11 +17,15 @@ const maxRequestID = 255
 // token of a message stays: it only ever grows, so whoever still holds an old
 // lease changes nothing.
 const (
-	owedState = `state = 0, note = '', attempts = 0, generation = ?1, due_at = ?2,
+	owedState = `state = 0, note = '', attempts = 0, crashes = 0, generation = ?1, due_at = ?2,
 			processed_at = NULL, failed_at = NULL`
 
 	owedMessage = `state = 0, note = '', attempts = 0, generation = ?1, due_at = ?2,
 			sent_at = NULL, failed_at = NULL`
+
+	// Whether an operator did it: what is replayed is applied even if it is stale.
+	byOperator = `, replayed = 1`
+	bySender   = `, replayed = 0`
 )
 
 const (
@@ -31,26 +35,26 @@ const (
 		coalesce((SELECT generation FROM hookonce_event_state WHERE key = ?1), 0))`
 
 	selectReplayable = `SELECT e.body IS NULL, s.state, coalesce(s.generation, 0)
-		FROM hookonce_event e LEFT JOIN hookonce_event_state s ON s.key = e.key WHERE e.key = ?`
+		FROM hookonce_event e LEFT JOIN hookonce_event_state s ON s.key = e.key WHERE e.key = ? AND e.outbox = 0`
 
 	selectReplayableMessages = `SELECT id, route, destination, state, generation
 		FROM hookonce_message WHERE event_key = ? ORDER BY id`
 
 	selectRequest = `SELECT generation, messages, action FROM hookonce_history WHERE event_key = ? AND request_id = ?`
 
-	resetState = `UPDATE hookonce_event_state SET ` + owedState + ` WHERE key = ?3`
+	resetState = `UPDATE hookonce_event_state SET ` + owedState + byOperator + ` WHERE key = ?3`
 
 	// A message that was sent before the second step of the schema does not know
 	// yet when its event was received.
-	resetMessage = `UPDATE hookonce_message SET ` + owedMessage + `,
+	resetMessage = `UPDATE hookonce_message SET ` + owedMessage + byOperator + `,
 			received_at = (SELECT e.received_at FROM hookonce_event e WHERE e.key = event_key)
 		WHERE id = ?3`
 
 	replaceMessage = `UPDATE hookonce_message SET state = 4, note = ?, failed_at = NULL WHERE id = ?`
 
 	insertReplayed = `INSERT INTO hookonce_message
-		(id, event_key, generation, route, destination, token, received_at, due_at, created_at)
-		VALUES (?1, ?2, ?3, ?4, ?5, ?6, (SELECT received_at FROM hookonce_event WHERE key = ?2), ?6, ?6)`
+		(id, event_key, generation, route, destination, token, received_at, due_at, created_at, replayed)
+		VALUES (?1, ?2, ?3, ?4, ?5, ?6, (SELECT received_at FROM hookonce_event WHERE key = ?2), ?6, ?6, 1)`
 )
 
 // Replay implements driver.Store. The write lock is the lock on the event.

@@ -9,5 +9,10 @@ var writeStatements = []string{
 	replayDeadEvent, replayDeadMessage, discardEvent, discardMessage, selectRetryable, hurryMessage,
 	countDelivery, insertQuarantine,
 	deleteEvent, deleteState, deleteAttempts, deleteMessages, deleteCount, deleteHistory, deleteBodySeen,
-	deleteBody, deleteQuarantineOld, deleteQuarantineRows,
+	deleteBody, deleteQuarantineOld, deleteQuarantineRows, deleteTries, deleteVersion,
+	insertDone, staleMessage, keepVersion,
+	markTaken, postpone, setMarker, undoHandlers, recordDone, recordStale, recordRetry, recordDead, releaseEvent, insertTry,
+	selectLost, countLost, loseAlone, loseOther,
+	reopenDone, claimDone, claimStale, deleteInline, countInline, buryInline, selectInline,
+	insertEnqueued, insertEnqueuedBody,
 }

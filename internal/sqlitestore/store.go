@@ -14,7 +14,7 @@ import (
 // checkpointed for long.
 const readTimeout = 5 * time.Second
 
-// Store implements driver.Store on SQLite. Make one with New.
+// Store implements driver.Driver on SQLite. Make one with New.
 type Store struct {
 	writer     *sql.DB
 	reader     *sql.DB
@@ -34,7 +34,7 @@ type Store struct {
 	close    context.CancelFunc
 }
 
-var _ driver.Store = (*Store)(nil)
+var _ driver.Driver[*sql.Tx] = (*Store)(nil)
 
 // New returns a store that writes through writer and reads through reader, two
 // pools on one file. The writer must begin its transactions with BEGIN IMMEDIATE
@@ -47,8 +47,8 @@ func New(writer, reader *sql.DB, migrations []driver.Migration) *Store {
 	return s
 }
 
-// Close waits for what is still under way and releases the prepared statements.
-// The pools are left open.
+// Close waits for what is still under way, but not for runs, which their callers
+// end, and releases the prepared statements. The pools are left open.
 func (s *Store) Close() error {
 	s.close()
 	s.detached.Wait()

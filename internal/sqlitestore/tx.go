@@ -24,17 +24,20 @@ var errLockWait = fmt.Errorf("another writer held the database for %v", maxLockW
 // writeTx is a transaction that holds the write lock.
 type writeTx struct {
 	store *Store
-	conn  *sql.Conn
+	conn  *sql.Conn // nil in a transaction that is the caller's
 	tx    *sql.Tx
-	stmts map[string]*sql.Stmt // by their SQL text
+	stmts map[string]*sql.Stmt // by their SQL text; nil in a transaction that is the caller's
 	bound map[string]*sql.Stmt // those of stmts that this transaction has used
+	// Called before and after the connection is given back; nil unless it is a run's.
+	ending func(*sql.Conn)
+	ended  func()
 	// caller is the context of the call. Statements do not run under it: each
 	// takes microseconds, and the driver pays for a context with a goroutine a
 	// statement. It is looked at between rows instead, by alive.
 	caller context.Context
 	// inner is caller without its end.
 	inner context.Context
-	now   int64 // microseconds, see writeEach
+	now   int64 // microseconds, see writeEach and inTx
 }
 
 // write runs work in one transaction and commits it. It waits for the writer
@@ -45,11 +48,11 @@ func (s *Store) write(ctx context.Context, op string, work func(t *writeTx) erro
 	if err != nil {
 		return s.failed(ctx, op, err)
 	}
-	t, err := s.begin(ctx)
+	t, err := s.begin(ctx, context.WithoutCancel(ctx))
 	if err != nil {
 		return s.failed(ctx, op, err)
 	}
-	t.caller, t.inner, t.stmts = ctx, context.WithoutCancel(ctx), stmts
+	t.caller, t.stmts = ctx, stmts
 	open := true
 	defer func() {
 		if open { // work panicked
@@ -78,32 +81,55 @@ func (s *Store) writeEach(ctx context.Context, op string, at time.Time, n int, s
 	}
 	return s.write(ctx, op, func(t *writeTx) error {
 		t.now = clock(at)
-		for i := range n {
-			if err := t.alive(); err != nil {
-				return err
-			}
-			if err := step(t, i); err != nil {
-				return err
-			}
-		}
-		return nil
+		return t.each(n, step)
 	})
+}
+
+func (t *writeTx) each(n int, step func(t *writeTx, i int) error) error {
+	for i := range n {
+		if err := t.alive(); err != nil {
+			return err
+		}
+		if err := step(t, i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// inTx runs one step for each of n things in a transaction that is the caller's,
+// and that the caller ends. It may have begun without the write lock, and be of
+// another pool than ours.
+func (s *Store) inTx(ctx context.Context, tx *sql.Tx, op string, at time.Time, n int, step func(t *writeTx, i int) error) error {
+	// An INSERT that is interrupted undoes the whole transaction, behind the back
+	// of database/sql, so here too no statement runs under the caller's context.
+	t := &writeTx{store: s, tx: tx, caller: ctx, inner: context.WithoutCancel(ctx), now: clock(at)}
+	err := t.each(n, step)
+	switch code := fullCode(err); {
+	case err == nil:
+		return nil
+	case code == codeBusySnapshot:
+		return fmt.Errorf("sqlite: %s: %w: %w", op, driver.ErrSerialization, err)
+	}
+	return s.failed(ctx, op, err)
 }
 
 // begin takes the writer connection and the write lock. SQLite does not queue
 // those who wait for its lock: they poll, further and further apart. So the
 // writer has a short busy timeout, and polling starts over here until the
 // context ends.
-func (s *Store) begin(ctx context.Context) (*writeTx, error) {
+//
+// The transaction is rolled back when under ends.
+func (s *Store) begin(ctx, under context.Context) (*writeTx, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, maxLockWait, errLockWait)
 	defer cancel()
 	conn, err := s.writer.Conn(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("waiting for the writer: %w: %w", driver.ErrUnavailable, err)
 	}
-	t := &writeTx{store: s, conn: conn}
+	t := &writeTx{store: s, conn: conn, inner: context.WithoutCancel(under)}
 	for {
-		left, err := t.tryBegin(ctx)
+		left, err := t.tryBegin(ctx, under)
 		if left {
 			return nil, fmt.Errorf("waiting for the write lock: %w: %w", driver.ErrUnavailable, context.Cause(ctx))
 		}
@@ -119,10 +145,10 @@ func (s *Store) begin(ctx context.Context) (*writeTx, error) {
 
 // tryBegin begins once. When ctx ends first it reports left, and the connection
 // is given back, without a transaction, as soon as SQLite lets go of it.
-func (t *writeTx) tryBegin(ctx context.Context) (left bool, err error) {
+func (t *writeTx) tryBegin(ctx, under context.Context) (left bool, err error) {
 	begun := make(chan error, 1)
 	t.store.detached.Go(func() {
-		tx, err := t.conn.BeginTx(context.WithoutCancel(ctx), nil)
+		tx, err := t.conn.BeginTx(under, nil)
 		t.tx = tx
 		begun <- err
 	})
@@ -192,12 +218,18 @@ func (t *writeTx) rollback() { t.release(t.tx.Rollback()) }
 
 // release gives the connection back, and closes it where err is not nil.
 func (t *writeTx) release(err error) {
+	if t.ending != nil {
+		t.ending(t.conn)
+	}
 	if err != nil {
 		// Raw closes a connection whose callback returns ErrBadConn, and returns it.
 		_ = t.conn.Raw(func(any) error { return sqldriver.ErrBadConn })
 	}
 	// The only error of Close is that the connection is closed already.
 	_ = t.conn.Close()
+	if t.ended != nil {
+		t.ended()
+	}
 }
 
 // alive returns an error once the caller's context has ended.
@@ -210,7 +242,13 @@ func (t *writeTx) alive() error {
 
 // exec runs a prepared statement and returns how many rows it changed.
 func (t *writeTx) exec(query string, args ...any) (int64, error) {
-	result, err := t.stmt(query).ExecContext(t.inner, args...) //nolint:sqlclosecheck // the transaction closes its statements
+	var result sql.Result
+	var err error
+	if t.stmts == nil {
+		result, err = t.tx.ExecContext(t.inner, query, args...)
+	} else {
+		result, err = t.stmt(query).ExecContext(t.inner, args...) //nolint:sqlclosecheck // the transaction closes its statements
+	}
 	if err != nil {
 		return 0, err
 	}
@@ -219,6 +257,9 @@ func (t *writeTx) exec(query string, args ...any) (int64, error) {
 
 // queryRow runs a prepared statement that returns at most one row.
 func (t *writeTx) queryRow(query string, args ...any) *sql.Row {
+	if t.stmts == nil {
+		return t.tx.QueryRowContext(t.inner, query, args...)
+	}
 	return t.stmt(query).QueryRowContext(t.inner, args...) //nolint:sqlclosecheck // the transaction closes its statements
 }
 

@@ -14,26 +14,26 @@ import (
 	"github.com/hookonce/hookonce/internal/config"
 )
 
-// inbox is an inbox of the settings that is not run, beside its store.
-type inbox struct {
-	*hookonce.Inbox
+// engine is an engine of the settings that is not run, beside its store.
+type engine struct {
+	*hookonce.Engine
 	store    driver.Store
 	settings *config.Settings
 	progress *progress
 }
 
-// withInbox is withStore for what changes events. What the inbox warns of, such
+// withEngine is withStore for what changes events. What the engine warns of, such
 // as a route's condition that fails, goes to stderr.
-func (p *program) withInbox(ctx context.Context, f *settingsFlags, work func(context.Context, *inbox) error) error {
+func (p *program) withEngine(ctx context.Context, f *settingsFlags, work func(context.Context, *engine) error) error {
 	return p.withSettings(ctx, f, func(ctx context.Context, settings *config.Settings, store driver.Store) error {
 		log := slog.New(slog.NewTextHandler(p.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 		progress := p.newProgress()
 		store = &watched{Store: store, progress: progress}
-		in, err := app.NewInbox(store, settings, log)
+		in, err := app.NewEngine(store, settings, log)
 		if err != nil {
 			return err
 		}
-		return work(ctx, &inbox{in, store, settings, progress})
+		return work(ctx, &engine{in, store, settings, progress})
 	})
 }
 

@@ -1,0 +1,75 @@
+package hookonce
+
+import (
+	"context"
+	"strings"
+	"testing"
+)
+
+type pointerSender struct{ _ int }
+
+func (*pointerSender) Send(context.Context, *Outgoing) error { return nil }
+
+type holdingSender struct{ held any }
+
+func (holdingSender) Send(context.Context, *Outgoing) error { return nil }
+
+func TestSameDestination(t *testing.T) {
+	t.Parallel()
+	one, two := &pointerSender{}, &pointerSender{}
+	f := SenderFunc(func(context.Context, *Outgoing) error { return nil })
+	web := Destination{Name: "a", URL: "http://a/"}
+	tests := []struct {
+		name         string
+		a, b         Destination
+		same, target bool
+	}{
+		{"by HTTP", web, web, true, true},
+		{"another secret", web, Destination{Name: "a", URL: "http://a/", Secret: "s"}, false, true},
+		{"another URL", web, Destination{Name: "a", URL: "http://b/"}, false, false},
+		{"HTTP and Sender", web, Destination{Name: "a", Sender: one}, false, false},
+		{"Sender and HTTP", Destination{Name: "a", Sender: one}, web, false, false},
+		{"Sender", Destination{Name: "a", Sender: one}, Destination{Name: "a", Sender: one}, true, true},
+		{"Sender, with another rate", Destination{Sender: one}, Destination{Sender: one, Rate: Rate{Count: 1}}, false, true},
+		{"another Sender", Destination{Name: "a", Sender: one}, Destination{Name: "a", Sender: two}, false, false},
+		{"functions", Destination{Sender: f}, Destination{Sender: f}, false, false},
+		{"pointer and function", Destination{Sender: one}, Destination{Sender: f}, false, false},
+		{"values", Destination{Sender: holdingSender{1}}, Destination{Sender: holdingSender{1}}, true, true},
+		{"other values", Destination{Sender: holdingSender{1}}, Destination{Sender: holdingSender{"1"}}, false, false},
+		{"values that hold a slice", Destination{Sender: holdingSender{[]int{}}}, Destination{Sender: holdingSender{[]int{}}}, false, false},
+	}
+	for _, tt := range tests {
+		if got := tt.a.same(tt.b); got != tt.same {
+			t.Errorf("%s: same %t, want %t", tt.name, got, tt.same)
+		}
+		if got := tt.a.sameTarget(tt.b); got != tt.target {
+			t.Errorf("%s: same target %t, want %t", tt.name, got, tt.target)
+		}
+	}
+}
+
+func TestDestinationsAreChecked(t *testing.T) {
+	t.Parallel()
+	sender := &pointerSender{}
+	for want, d := range map[string]Destination{
+		"":                        {Name: "a", Sender: sender},
+		"needs a URL or a Sender": {Name: "a"},
+		"a URL and a Sender":      {Name: "a", Sender: sender, URL: "http://a/"},
+		"a secret":                {Name: "a", Sender: sender, Secret: "whsec_canary"},
+		"private addresses":       {Name: "a", Sender: sender, AllowPrivate: true},
+		"nil function":            {Name: "a", Sender: SenderFunc(nil)},
+		"negative":                {Name: "a", Sender: sender, Timeout: -1},
+		"retry":                   {Name: "a", Sender: sender, Retry: Retry{First: 2, Max: 1}},
+		"rate":                    {Name: "a", Sender: sender, Rate: Rate{Count: 1}},
+	} {
+		_, err := newDestination(d)
+		switch {
+		case want == "" && err != nil:
+			t.Errorf("%+v: %v", d, err)
+		case want != "" && (err == nil || !strings.Contains(err.Error(), `destination "a": `) || !strings.Contains(err.Error(), want)):
+			t.Errorf("%+v: error %v, want one with %q", d, err, want)
+		case err != nil && strings.Contains(err.Error(), "canary"):
+			t.Errorf("the error tells the secret: %v", err)
+		}
+	}
+}

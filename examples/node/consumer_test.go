@@ -1,0 +1,52 @@
+package consumer_test
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/hookonce/hookonce/internal/dbtest"
+	"github.com/hookonce/hookonce/internal/sqltest"
+)
+
+func TestMain(m *testing.M) { dbtest.Main(m) }
+
+func TestConsumer(t *testing.T) {
+	dbtest.Need(t, func() error {
+		for _, program := range []string{"node", "npm"} {
+			if exec.Command(program, "--version").Run() != nil {
+				return errors.New("no " + program + " was found: install Node 18 or newer (apt-get install nodejs npm)")
+			}
+		}
+		return nil
+	}, "nodejs", "npm")
+	schema, err := os.ReadFile(filepath.Join("..", "python", "schema.sql"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sqltest.Consumer(t, string(schema), "node", install(t))
+}
+
+// install installs the consumer in a folder of its own, so that the checkout stays
+// as it is, and returns its path there.
+func install(t *testing.T) string {
+	t.Helper()
+	folder := t.TempDir()
+	for _, name := range []string{"consumer.js", "package.json", "package-lock.json"} {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(folder, name), text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.Command("npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts")
+	cmd.Dir = folder
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("npm ci: %v\n%s", err, out)
+	}
+	return filepath.Join(folder, "consumer.js")
+}

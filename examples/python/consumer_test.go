@@ -1,0 +1,23 @@
+package consumer_test
+
+import (
+	_ "embed"
+	"path/filepath"
+	"testing"
+
+	"github.com/hookonce/hookonce/internal/dbtest"
+	"github.com/hookonce/hookonce/internal/sqltest"
+)
+
+//go:embed schema.sql
+var schema string
+
+func TestMain(m *testing.M) { dbtest.Main(m) }
+
+func TestConsumer(t *testing.T) {
+	program, err := filepath.Abs("consumer.py")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sqltest.Consumer(t, schema, sqltest.Python(t), program)
+}

@@ -1,0 +1,186 @@
+// Command shopsqlite is a small shop behind Stripe, on SQLite with database/sql: one
+// program, one file. It is examples/shop with a rule more, since SQLite has one
+// writer: slow work belongs in the outbox.
+//
+//	STRIPE_WEBHOOK_SECRET=whsec_... SHIPPING_URL=http://shipping.internal/orders go run ./examples/shopsqlite
+//
+// Further variables: DATABASE (default shop.db), LISTEN (default :8080) and
+// MAIL_FOLDER (default mail).
+package main
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/mail"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	_ "modernc.org/sqlite"
+
+	"github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/hookmigrate"
+	"github.com/hookonce/hookonce/hooksql"
+	"github.com/hookonce/hookonce/provider"
+)
+
+const schema = `
+CREATE TABLE IF NOT EXISTS stock (sku TEXT PRIMARY KEY, quantity INTEGER NOT NULL) STRICT;
+CREATE TABLE IF NOT EXISTS orders (id TEXT PRIMARY KEY, email TEXT NOT NULL, status TEXT NOT NULL) STRICT;
+CREATE TABLE IF NOT EXISTS order_lines (order_id TEXT, sku TEXT, quantity INTEGER NOT NULL, PRIMARY KEY (order_id, sku)) STRICT;`
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx); err != nil {
+		slog.Error("the shop ended", "error", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context) error {
+	// Two pools on one file. The shop and hookonce share them: what is written in one
+	// transaction must go through one connection, and SQLite has one writer anyway.
+	writerDSN, readerDSN, err := hooksql.SQLiteDSN(cmp.Or(os.Getenv("DATABASE"), "shop.db"))
+	if err != nil {
+		return err
+	}
+	writer, err := sql.Open("sqlite", writerDSN)
+	if err != nil {
+		return err
+	}
+	defer writer.Close()
+	writer.SetMaxOpenConns(1)
+	reader, err := sql.Open("sqlite", readerDSN)
+	if err != nil {
+		return err
+	}
+	defer reader.Close()
+	db := hooksql.NewSQLite(writer, reader)
+	defer db.Close()
+	if _, err := hookmigrate.Up(ctx, db); err != nil {
+		return err
+	}
+	if _, err := writer.ExecContext(ctx, schema); err != nil {
+		return fmt.Errorf("the shop's tables: %w", err)
+	}
+
+	mux := &hooksql.Mux{}
+	hookonce.HandleJSON(mux, "stripe", "checkout.session.completed", (&shop{hookonce.NewOutbox(db)}).paid)
+	in, err := hookonce.New(db, mux, &hookonce.Config{
+		Sources: []hookonce.Source{{
+			Name:     "stripe",
+			Provider: provider.Stripe,
+			Secrets:  hookonce.StaticSecrets(os.Getenv("STRIPE_WEBHOOK_SECRET")),
+		}},
+		Destinations: []hookonce.Destination{
+			// Posted with the message's id as Idempotency-Key. It stands in our own network.
+			{Name: "shipping", URL: os.Getenv("SHIPPING_URL"), AllowPrivate: true, Timeout: 3 * time.Second},
+			{Name: "mail", Sender: hookonce.SenderFunc(writeMail), Timeout: 2 * time.Second},
+		},
+		Retry: hookonce.Retry{First: time.Second},
+	})
+	if err != nil {
+		return err
+	}
+	return serve(ctx, in)
+}
+
+type shop struct {
+	outbox *hookonce.Outbox[*sql.Tx]
+}
+
+// checkout is what the shop reads of Stripe's event.
+type checkout struct {
+	Data struct {
+		Object struct {
+			Order   string `json:"client_reference_id"`
+			Details struct {
+				Email string `json:"email"`
+			} `json:"customer_details"`
+		}
+	}
+}
+
+// paid holds SQLite's only write lock from its first statement to the commit, and
+// while it does no other handler runs and no delivery is answered. So it writes a
+// few rows and is done, and has a second at most. What takes time (another API,
+// mail) it enqueues: that is sent after the commit, outside of any lock, if and only
+// if this commits.
+//
+// It must write through tx: the pool would wait for the connection that tx has.
+func (s *shop) paid(ctx context.Context, tx *sql.Tx, ev *hookonce.Event, e checkout) error {
+	order, email := e.Data.Object.Order, e.Data.Object.Details.Email
+	if order == "" {
+		return hookonce.Permanent(fmt.Errorf("checkout of event %s has no client_reference_id", ev.ID))
+	}
+	// SQLite commits what the other statements wrote when one has failed: never pass
+	// over an error.
+	if _, err := tx.ExecContext(ctx, `
+		INSERT INTO orders (id, email, status) VALUES (?1, ?2, 'paid')
+		ON CONFLICT (id) DO UPDATE SET email = ?2, status = 'paid'`, order, email); err != nil {
+		return err
+	}
+	// Not safe to repeat by itself; done once because it commits with the event.
+	if _, err := tx.ExecContext(ctx, `
+		UPDATE stock SET quantity = stock.quantity - l.quantity
+		FROM order_lines l WHERE l.order_id = ?1 AND l.sku = stock.sku`, order); err != nil {
+		return err
+	}
+	return s.outbox.EnqueueTx(ctx, tx,
+		&hookonce.Message{Destination: "shipping", Type: "order.paid", Header: http.Header{"Content-Type": {"text/plain"}}, Body: []byte(order)},
+		&hookonce.Message{Destination: "mail", Type: "receipt", Header: http.Header{"Mail-To": {email}}, Body: []byte("Thank you for order " + order + ".\r\n")})
+}
+
+// writeMail takes the place of a mail server. A file is named after the message,
+// whose id is the same on every attempt: sent again, it is the same file again.
+func writeMail(_ context.Context, m *hookonce.Outgoing) error {
+	to, err := mail.ParseAddress(m.Header.Get("Mail-To"))
+	if err != nil {
+		return hookonce.Permanent(err) // no attempt makes it a better one
+	}
+	folder := cmp.Or(os.Getenv("MAIL_FOLDER"), "mail")
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return err
+	}
+	name := filepath.Join(folder, m.ID+".eml")
+	content := "From: shop@example.com\r\nTo: " + to.String() + "\r\nSubject: Your receipt\r\n\r\n" + string(m.Body)
+	if err := os.WriteFile(name+".part", []byte(content), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(name+".part", name)
+}
+
+// serve receives and works until ctx ends, and then ends in good order.
+func serve(ctx context.Context, in *hookonce.Inbox[*sql.Tx]) error {
+	listener, err := net.Listen("tcp", cmp.Or(os.Getenv("LISTEN"), ":8080"))
+	if err != nil {
+		return err
+	}
+	server := &http.Server{Handler: in, ReadHeaderTimeout: 5 * time.Second}
+	served, ran := make(chan error, 1), make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	working, stopWorking := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopWorking()
+	go func() { ran <- in.Run(working) }()
+	slog.Info("the shop is open", "address", listener.Addr().String())
+
+	select {
+	case err = <-served: // it cannot serve
+	case <-ctx.Done():
+	}
+	in.Drain() // what is queued is answered, what comes now gets 503
+	down, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	err = errors.Join(err, server.Shutdown(down))
+	stopWorking()
+	return errors.Join(err, <-ran)
+}

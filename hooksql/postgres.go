@@ -1,0 +1,213 @@
+package hooksql
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/hookmigrate"
+	"github.com/hookonce/hookonce/internal/pgstore"
+)
+
+// DefaultSchema is the default of PostgresOptions.Schema.
+const DefaultSchema = "hookonce"
+
+// Limits of the pools that OpenPostgres opens.
+const (
+	workConns    = 16
+	receiveConns = 8
+	adminConns   = 4
+	connIdleTime = 5 * time.Minute
+	connLifetime = time.Hour
+)
+
+// maxClaims is how many claims at a time are worth making.
+const maxClaims = 4
+
+// PostgresOptions configure a PostgresStore. The zero value of every field is
+// usable.
+type PostgresOptions struct {
+	// Schema is the schema that holds hookonce's tables: up to 63 of [a-z0-9_],
+	// not beginning with a digit or "pg_". It need not exist: migrating creates
+	// it. Defaults to "hookonce".
+	Schema string
+	// Receive is the pool for what a sender waits for, above all claims, and for
+	// the records of runs. It is a pool to the same database and of the same user.
+	// Give it one of its own, so that slow handlers do not hold up answers. Defaults
+	// to the store's pool.
+	Receive *sql.DB
+	// Admin is the pool for listings, replays, checks and migrations, to the same
+	// database. Defaults to the store's pool.
+	Admin *sql.DB
+}
+
+// PostgresStore is a [driver.Driver] on PostgreSQL over database/sql, whose handlers
+// work in a *sql.Tx. Its methods may be called concurrently.
+type PostgresStore struct {
+	*pgstore.Store
+	db, receive *sql.DB
+	own         []*sql.DB // pools that Close closes
+}
+
+var _ driver.Driver[*sql.Tx] = (*PostgresStore)(nil)
+
+// NewPostgres is NewPostgresWithOptions with the defaults. It panics where that
+// returns an error: where db is nil, or limited to one connection.
+func NewPostgres(db *sql.DB) *PostgresStore {
+	store, err := NewPostgresWithOptions(db, nil)
+	if err != nil {
+		panic(err)
+	}
+	return store
+}
+
+// NewPostgresWithOptions returns a store that works on the database of db. It does
+// not connect: whether the database is there, migrated and durable is for Now,
+// hookmigrate.Check and Weaknesses to say. nil options are the defaults.
+//
+// While a handler works, its transaction holds one connection of db, and the run is
+// recorded by another one of Receive. So a db of one connection
+// (SetMaxOpenConns(1)) is refused where it is the pool for receiving too. Of what db
+// may open, handlers take half; set its limits before.
+//
+// The pools stay the caller's: Close does not close them, and they must stay open as
+// long as the store is used.
+func NewPostgresWithOptions(db *sql.DB, opts *PostgresOptions) (*PostgresStore, error) {
+	o := PostgresOptions{}
+	if opts != nil {
+		o = *opts
+	}
+	if db == nil {
+		return nil, errors.New("hooksql: the pool is nil")
+	}
+	if o.Schema == "" {
+		o.Schema = DefaultSchema
+	}
+	if err := hookmigrate.CheckSchemaName(o.Schema); err != nil {
+		return nil, fmt.Errorf("hooksql: %w", err)
+	}
+	if (o.Receive == nil || o.Receive == db) && db.Stats().MaxOpenConnections == 1 {
+		return nil, errors.New("hooksql: the pool is limited to one connection, which the transaction of a handler would hold " +
+			"while its run is recorded: allow more of them, or give Receive a pool of its own")
+	}
+	if o.Receive == nil {
+		o.Receive = db
+	}
+	if o.Admin == nil {
+		o.Admin = db
+	}
+	bases := map[*sql.DB]*postgresDB{}
+	for _, pool := range []*sql.DB{db, o.Receive, o.Admin} {
+		bases[pool] = &postgresDB{pool: pool, cut: o.Receive}
+	}
+	return &PostgresStore{
+		Store: pgstore.New(o.Schema, pgstore.Pools{
+			Receive: bases[o.Receive],
+			Work:    bases[db],
+			Admin:   bases[o.Admin],
+		}),
+		db:      db,
+		receive: o.Receive,
+	}, nil
+}
+
+// OpenPostgres opens three pools on a database, for handlers (up to 16 connections),
+// receiving (8) and administration (4), with a driver that is registered with
+// database/sql: "pgx" of github.com/jackc/pgx/v5/stdlib, or "postgres" of
+// github.com/lib/pq. It does not connect. Close the store to close them.
+func OpenPostgres(driverName, dsn string) (*PostgresStore, error) {
+	var pools []*sql.DB
+	for _, conns := range []int{workConns, receiveConns, adminConns} {
+		pool, err := sql.Open(driverName, dsn)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("hooksql: opening a pool: %w", err), closePools(pools))
+		}
+		pool.SetMaxOpenConns(conns)
+		pool.SetMaxIdleConns(conns)
+		pool.SetConnMaxIdleTime(connIdleTime)
+		pool.SetConnMaxLifetime(connLifetime)
+		pools = append(pools, pool)
+	}
+	store, err := NewPostgresWithOptions(pools[0], &PostgresOptions{Receive: pools[1], Admin: pools[2]})
+	if err != nil {
+		return nil, errors.Join(err, closePools(pools))
+	}
+	store.own = pools
+	return store, nil
+}
+
+// Close closes the pools that OpenPostgres opened, and no others.
+func (s *PostgresStore) Close() error { return closePools(s.own) }
+
+func closePools(pools []*sql.DB) error {
+	errs := make([]error, len(pools))
+	for i, pool := range pools {
+		errs[i] = pool.Close()
+	}
+	return errors.Join(errs...)
+}
+
+// ClaimConcurrency implements [driver.Store]: half of the connections for receiving,
+// so that what else needs them is not held up by claims, and four at most.
+func (s *PostgresStore) ClaimConcurrency() int {
+	conns := s.receive.Stats().MaxOpenConnections
+	if conns <= 0 {
+		return maxClaims
+	}
+	if s.receive == s.db {
+		conns /= 2 // the others are the handlers'
+	}
+	return min(max(1, conns/2), maxClaims)
+}
+
+// WorkLimits implements [driver.Driver]: handlers get half of the connections of the
+// store's pool. The others are for what they wait for, for the relay, and for the
+// rest of the program.
+func (s *PostgresStore) WorkLimits() driver.WorkLimits {
+	conns := s.db.Stats().MaxOpenConnections
+	if conns > 0 {
+		conns = max(1, conns/2)
+	}
+	return pgstore.WorkLimits(conns)
+}
+
+// Take implements [driver.Driver].
+func (s *PostgresStore) Take(ctx context.Context, p *driver.TakeParams) (driver.Run[*sql.Tx], error) {
+	run, err := s.Store.Take(ctx, p)
+	return postgresRunOf(run), err
+}
+
+// TakeClaim implements [driver.Driver].
+func (s *PostgresStore) TakeClaim(ctx context.Context, p *driver.ClaimParams) (driver.Run[*sql.Tx], driver.ClaimResult, error) {
+	run, result, err := s.Store.TakeClaim(ctx, p)
+	return postgresRunOf(run), result, err
+}
+
+// ClaimTx implements [driver.Driver].
+func (s *PostgresStore) ClaimTx(ctx context.Context, tx *sql.Tx, p *driver.ClaimParams) ([]driver.ClaimResult, error) {
+	return s.ClaimTxOn(ctx, postgresConn{tx}, p)
+}
+
+// EnqueueTx implements [driver.Driver].
+func (s *PostgresStore) EnqueueTx(ctx context.Context, tx *sql.Tx, messages []driver.OutboxMessage) error {
+	return s.EnqueueOn(ctx, postgresConn{tx}, messages)
+}
+
+// postgresRun is a run whose transaction is a *sql.Tx.
+type postgresRun struct{ *pgstore.Run }
+
+var _ driver.Run[*sql.Tx] = postgresRun{}
+
+// postgresRunOf returns nil, and not an interface that holds nil, for no run.
+func postgresRunOf(run *pgstore.Run) driver.Run[*sql.Tx] {
+	if run == nil {
+		return nil
+	}
+	return postgresRun{run}
+}
+
+// Tx implements [driver.Run].
+func (r postgresRun) Tx() *sql.Tx { return r.Run.Tx().(*postgresTx).tx }

@@ -1,0 +1,141 @@
+package hooksql_test
+
+import (
+	"database/sql"
+	"strings"
+	"sync"
+	"testing"
+
+	_ "github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/driver/drivertest"
+	"github.com/hookonce/hookonce/hookmigrate"
+	"github.com/hookonce/hookonce/hooksql"
+	"github.com/hookonce/hookonce/internal/dbtest"
+)
+
+func TestPostgres(t *testing.T) {
+	t.Parallel()
+	var worlds sync.Map // driver.Store to *postgresWorld
+	drivertest.Exercise(t, func(t *testing.T) driver.Store {
+		w := openPostgres(t)
+		worlds.Store(driver.Store(w.PostgresStore), w)
+		return w.PostgresStore
+	}, drivertest.Features{
+		KillQueued: func(t *testing.T, s driver.Store, key driver.Key, lastError string) {
+			t.Helper()
+			w, _ := worlds.Load(s)
+			w.(*postgresWorld).exec(t, "UPDATE {schema}.event_state SET state = 3, attempts = 5, failed_at = now(),"+
+				" last_error = $2 WHERE key = $1", key[:], lastError)
+		},
+		MoveQueued: func(t *testing.T, s driver.Store, key driver.Key, state string) {
+			t.Helper()
+			w, _ := worlds.Load(s)
+			w.(*postgresWorld).exec(t, "UPDATE {schema}.event_state SET state = CASE $2::text WHEN 'done' THEN 2 ELSE 1 END,"+
+				" failed_at = NULL, processed_at = CASE WHEN $2::text = 'done' THEN now() END WHERE key = $1", key[:], state)
+		},
+	})
+}
+
+func TestPostgresConcurrent(t *testing.T) {
+	t.Parallel()
+	drivertest.ExerciseConcurrent(t, func(t *testing.T) (a, b driver.Store) {
+		w := openPostgres(t)
+		return w.PostgresStore, w.second(t).PostgresStore
+	})
+}
+
+func TestPostgresMigrations(t *testing.T) {
+	t.Parallel()
+	drivertest.ExerciseMigrations(t, func(t *testing.T) (a, b driver.Store) {
+		dsn, schema := dbtest.Postgres(t)
+		w := connectPostgres(t, dsn, schema)
+		return w.PostgresStore, w.second(t).PostgresStore
+	})
+}
+
+// postgresWorld is a store with a way around it.
+type postgresWorld struct {
+	*hooksql.PostgresStore
+	dsn, schema string
+	db          *sql.DB
+}
+
+// openPostgres returns a migrated store on a schema of its own of the shared
+// server, with a pool of its own for receiving.
+func openPostgres(t testing.TB) *postgresWorld {
+	t.Helper()
+	dsn, schema := dbtest.Postgres(t)
+	w := connectPostgres(t, dsn, schema)
+	w.migrate(t)
+	return w
+}
+
+// connectPostgres returns a store on a schema that may be there already.
+func connectPostgres(t testing.TB, dsn, schema string) *postgresWorld {
+	t.Helper()
+	return newPostgres(t, dsn, openPool(t, dsn, 8), &hooksql.PostgresOptions{
+		Schema: schema, Receive: openPool(t, dsn, 6), Admin: openPool(t, dsn, 4),
+	})
+}
+
+func newPostgres(t testing.TB, dsn string, db *sql.DB, opts *hooksql.PostgresOptions) *postgresWorld {
+	t.Helper()
+	store, err := hooksql.NewPostgresWithOptions(db, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &postgresWorld{store, dsn, opts.Schema, db}
+}
+
+// openPool returns a pool of up to so many connections; 0 means no limit.
+func openPool(t testing.TB, dsn string, conns int) *sql.DB {
+	t.Helper()
+	pool, err := sql.Open("pgx", dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool.SetMaxOpenConns(conns)
+	pool.SetMaxIdleConns(conns)
+	t.Cleanup(func() {
+		if err := pool.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return pool
+}
+
+func (w *postgresWorld) migrate(t testing.TB) {
+	t.Helper()
+	if _, err := hookmigrate.Up(t.Context(), w.PostgresStore); err != nil {
+		t.Fatalf("migrating: %v", err)
+	}
+}
+
+// second returns another store on the same schema.
+func (w *postgresWorld) second(t testing.TB) *postgresWorld {
+	t.Helper()
+	return connectPostgres(t, w.dsn, w.schema)
+}
+
+func (w *postgresWorld) sql(text string) string {
+	return strings.ReplaceAll(text, "{schema}", `"`+w.schema+`"`)
+}
+
+// exec runs SQL beside the store.
+func (w *postgresWorld) exec(t testing.TB, text string, args ...any) {
+	t.Helper()
+	if _, err := w.db.ExecContext(t.Context(), w.sql(text), args...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// number reads one number beside the store.
+func (w *postgresWorld) number(t testing.TB, text string, args ...any) (n int) {
+	t.Helper()
+	if err := w.db.QueryRowContext(t.Context(), w.sql(text), args...).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}

@@ -1,0 +1,283 @@
+package hooksql
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hookonce/hookonce/internal/dbtest"
+	"github.com/hookonce/hookonce/internal/pgstore"
+)
+
+// patience bounds waits that end much earlier unless something is broken.
+const patience = 30 * time.Second
+
+// openTxDB returns access to the shared server, with a table named effects.
+func openTxDB(t *testing.T) (db *postgresDB, table string) {
+	t.Helper()
+	dsn, schema := dbtest.Postgres(t)
+	pool := poolOf(t, dsn)
+	table = schema + ".effects"
+	if _, err := pool.ExecContext(t.Context(), "CREATE SCHEMA "+schema+"; CREATE TABLE "+table+" (name text)"); err != nil {
+		t.Fatal(err)
+	}
+	return &postgresDB{pool: pool, cut: pool}, table
+}
+
+func begin(t *testing.T, db *postgresDB) *postgresTx {
+	t.Helper()
+	tx, err := db.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tx.(*postgresTx)
+}
+
+func mustExec(t *testing.T, tx *postgresTx, query string, args ...any) {
+	t.Helper()
+	if _, err := tx.tx.ExecContext(t.Context(), query, args...); err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+}
+
+// wantIdle fails unless all connections are back in the pool, or closed.
+func wantIdle(t *testing.T, db *postgresDB) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); db.pool.Stats().InUse > 0; {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d connections are still in use", db.pool.Stats().InUse)
+		}
+		if err := db.pool.PingContext(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func count(t *testing.T, db *postgresDB, table string) (n int) {
+	t.Helper()
+	if err := db.pool.QueryRowContext(t.Context(), "SELECT count(*) FROM "+table).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// TestPostgresTxStatus lets a handler do to its transaction what it should not, and
+// wants to be told of it, and that nobody else meets what is left.
+func TestPostgresTxStatus(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		do   func(t *testing.T, db *postgresDB, tx *postgresTx)
+		want pgstore.TxStatus
+	}{
+		"nothing":   {func(*testing.T, *postgresDB, *postgresTx) {}, pgstore.TxOpen},
+		"savepoint": {sent("SAVEPOINT a; ROLLBACK TO SAVEPOINT a"), pgstore.TxOpen},
+		"failed statement": {func(t *testing.T, _ *postgresDB, tx *postgresTx) {
+			if _, err := tx.tx.ExecContext(t.Context(), "SELECT 1/0"); err == nil {
+				t.Error("the division succeeded")
+			}
+		}, pgstore.TxFailed},
+		"commit":                  {func(_ *testing.T, _ *postgresDB, tx *postgresTx) { _ = tx.tx.Commit() }, pgstore.TxEnded},
+		"rollback":                {func(_ *testing.T, _ *postgresDB, tx *postgresTx) { _ = tx.tx.Rollback() }, pgstore.TxEnded},
+		"commit as SQL":           {sent("COMMIT"), pgstore.TxEnded},
+		"rollback as SQL":         {sent("ROLLBACK"), pgstore.TxEnded},
+		"another one by commit":   {sent("COMMIT; BEGIN"), pgstore.TxEnded},
+		"another one by rollback": {sent("ROLLBACK AND CHAIN"), pgstore.TxEnded},
+		"rows left open": {func(t *testing.T, _ *postgresDB, tx *postgresTx) {
+			rows, err := tx.tx.QueryContext(t.Context(), "SELECT n FROM generate_series(1, 100000) AS s (n)") //nolint:sqlclosecheck // that is the point
+			if err != nil || !rows.Next() {
+				t.Errorf("no rows: %v", err)
+			}
+		}, pgstore.TxBusy},
+		"session ended": {func(t *testing.T, db *postgresDB, tx *postgresTx) {
+			if _, err := db.pool.ExecContext(t.Context(), "SELECT pg_terminate_backend($1::int, 30000)", tx.pid); err != nil {
+				t.Error(err)
+			}
+		}, pgstore.TxLost},
+		"severed": {func(_ *testing.T, _ *postgresDB, tx *postgresTx) { tx.Sever() }, pgstore.TxLost},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db, _ := openTxDB(t)
+			tx := begin(t, db)
+			test.do(t, db, tx)
+			for range 2 {
+				if got := tx.Status(t.Context()); got != test.want {
+					t.Errorf("the status is %v, want %v", got, test.want)
+				}
+			}
+			tx.Rollback(t.Context())
+			tx.Rollback(t.Context())
+			wantIdle(t, db)
+			next := begin(t, db)
+			if got := next.Status(t.Context()); got != pgstore.TxOpen {
+				t.Errorf("the status of the next transaction is %v, want %v", got, pgstore.TxOpen)
+			}
+			if err := next.Commit(t.Context()); err != nil {
+				t.Errorf("committing the next transaction: %v", err)
+			}
+			wantIdle(t, db)
+		})
+	}
+}
+
+// sent sends SQL without arguments.
+func sent(query string) func(*testing.T, *postgresDB, *postgresTx) {
+	return func(t *testing.T, _ *postgresDB, tx *postgresTx) { mustExec(t, tx, query) }
+}
+
+// TestPostgresTxOutlivesBegin ends the context of Begin: it bounds no more than that.
+func TestPostgresTxOutlivesBegin(t *testing.T) {
+	t.Parallel()
+	db, table := openTxDB(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	opened, err := db.Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	tx := opened.(*postgresTx)
+	mustExec(t, tx, "INSERT INTO "+table+" VALUES ($1)", "a")
+	if err := tx.Commit(ctx); !errors.Is(err, context.Canceled) || db.Outcome(err) != pgstore.NotSent {
+		t.Errorf("Commit under a context that had ended: got the error %v, want it not sent", err)
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Errorf("Commit: %v", err)
+	}
+	tx.Rollback(t.Context())
+	if n := count(t, db, table); n != 1 {
+		t.Errorf("%d rows were committed, want 1", n)
+	}
+
+	if _, err := db.Begin(ctx); !errors.Is(err, context.Canceled) || db.Outcome(err) != pgstore.NotSent {
+		t.Errorf("Begin under a context that had ended: got the error %v, want it not sent", err)
+	}
+	wantIdle(t, db)
+}
+
+// TestPostgresTxSever cuts the transaction off from under a statement that no
+// context ends.
+func TestPostgresTxSever(t *testing.T) {
+	t.Parallel()
+	db, table := openTxDB(t)
+	tx := begin(t, db)
+	mustExec(t, tx, "INSERT INTO "+table+" VALUES ($1)", "a")
+	stuck := stick(t, db, tx)
+	tx.Sever()
+	tx.Sever()
+	select {
+	case err := <-stuck:
+		if err == nil {
+			t.Error("the statement ended without an error")
+		}
+	case <-time.After(patience):
+		t.Fatal("the statement goes on")
+	}
+	if _, err := tx.tx.ExecContext(t.Context(), "INSERT INTO "+table+" VALUES ($1)", "b"); err == nil {
+		t.Error("a statement succeeded after the transaction was severed")
+	}
+	if err := tx.Commit(t.Context()); err == nil {
+		t.Error("the transaction was committed after it was severed")
+	}
+	tx.Rollback(t.Context())
+	wantIdle(t, db)
+	if n := count(t, db, table); n != 0 {
+		t.Errorf("%d rows were committed, want none", n)
+	}
+}
+
+// stick runs a statement in the transaction that lasts until its session ends, and
+// returns when it runs.
+func stick(t *testing.T, db *postgresDB, tx *postgresTx) <-chan error {
+	t.Helper()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := tx.tx.ExecContext(context.Background(), "SELECT pg_sleep(3600)")
+		ended <- err
+	}()
+	for deadline := time.Now().Add(patience); ; {
+		var running bool
+		err := db.pool.QueryRowContext(t.Context(),
+			"SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1 AND state = 'active')", tx.pid).Scan(&running)
+		switch {
+		case err != nil:
+			t.Fatal(err)
+		case running:
+			return ended
+		case time.Now().After(deadline):
+			t.Fatal("the statement does not run")
+		}
+	}
+}
+
+// TestPostgresTxLeftRunning has a handler that left a statement running in a
+// goroutine of its own. Whatever is done with the transaction ends with its context.
+func TestPostgresTxLeftRunning(t *testing.T) {
+	t.Parallel()
+	for name, do := range map[string]func(ctx context.Context, tx *postgresTx) error{
+		"status": func(ctx context.Context, tx *postgresTx) error { return fmt.Errorf("status %v", tx.Status(ctx)) },
+		"query": func(ctx context.Context, tx *postgresTx) error {
+			rows, err := tx.Query(ctx, "SELECT 1")
+			if err == nil {
+				rows.Close()
+			}
+			return err
+		},
+		"script": func(ctx context.Context, tx *postgresTx) error { return tx.Script(ctx, "SELECT 1") },
+		"commit": func(ctx context.Context, tx *postgresTx) error { return tx.Commit(ctx) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db, table := openTxDB(t)
+			tx := begin(t, db)
+			mustExec(t, tx, "INSERT INTO "+table+" VALUES ($1)", "a")
+			stuck := stick(t, db, tx)
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer cancel()
+			if err := do(ctx, tx); err == nil {
+				t.Error("no error")
+			}
+			tx.Rollback(t.Context())
+			<-stuck
+			wantIdle(t, db)
+			if n := count(t, db, table); n != 0 {
+				t.Errorf("%d rows were committed, want none", n)
+			}
+		})
+	}
+}
+
+// TestPostgresTxSeverRaces severs while the transaction is used and ended.
+func TestPostgresTxSeverRaces(t *testing.T) {
+	t.Parallel()
+	db, table := openTxDB(t)
+	committed := 0
+	for i := range 40 {
+		tx := begin(t, db)
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			for range i % 4 {
+				_, _ = tx.tx.ExecContext(t.Context(), "SELECT $1::int", 1)
+			}
+			tx.Sever()
+		})
+		_, err := tx.tx.ExecContext(t.Context(), "INSERT INTO "+table+" VALUES ($1)", "a")
+		if err == nil {
+			tx.Status(t.Context())
+			err = tx.Commit(t.Context())
+		}
+		if err == nil {
+			committed++
+		} else if db.Outcome(err) == pgstore.NotSent {
+			t.Errorf("the outcome of %v is that it was not sent", err)
+		}
+		tx.Rollback(t.Context())
+		wg.Wait()
+	}
+	wantIdle(t, db)
+	if n := count(t, db, table); n < committed {
+		t.Errorf("%d rows are there, of %d that were committed", n, committed)
+	}
+}

@@ -1,0 +1,134 @@
+package hooktest
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+const (
+	settledEvery   = 10 * time.Millisecond
+	settledTimeout = 30 * time.Second // where ctx has no deadline
+	settledShown   = 5                // how many of what is open a failure shows
+)
+
+// Settled waits until the store owes nothing for a source, "" for all: every event
+// is done, dead or skipped, and every message of them, enqueued ones too, is sent,
+// dead or skipped. It works nothing off itself: an Inbox on the same database has
+// to run, in this process or another. It ends the test, and says what is open,
+// when ctx ends, or after 30 s where ctx has no deadline.
+//
+// What was delivered must be answered before: Settled does not know what is still
+// on its way.
+func Settled(ctx context.Context, t testing.TB, store driver.Store, source string) {
+	t.Helper()
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, settledTimeout)
+		defer cancel()
+	}
+	tick := time.NewTicker(settledEvery)
+	defer tick.Stop()
+	last := []string{"(the store could not be asked)"}
+	for {
+		open, err := owed(ctx, store, source)
+		switch {
+		case err == nil && len(open) == 0:
+			return
+		case err == nil:
+			last = open
+		case ctx.Err() == nil:
+			t.Fatalf("hooktest: waiting until all of source %q is settled: %v", source, err)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("hooktest: source %q is not settled (%v); open, among others:\n\t%s",
+				source, context.Cause(ctx), strings.Join(last, "\n\t"))
+		}
+	}
+}
+
+// owed describes some of what is owed; nothing means that nothing is.
+//
+// Something may go from one state to another between two questions about states.
+// So where they find nothing, everything is looked at.
+func owed(ctx context.Context, store driver.Store, source string) ([]string, error) {
+	var open []string
+	for _, state := range []string{driver.StatePending, driver.StateRunning} {
+		page, err := store.Events(ctx, &driver.EventFilter{Source: source, State: state, Limit: settledShown})
+		if err != nil {
+			return nil, err
+		}
+		open = append(open, openEvents(page)...)
+	}
+	for _, state := range []string{driver.StatePending, driver.StateSending} {
+		page, err := store.Messages(ctx, &driver.MessageFilter{Source: source, State: state, Limit: settledShown})
+		if err != nil {
+			return nil, err
+		}
+		open = append(open, openMessages(page)...)
+	}
+	if len(open) > 0 {
+		return open, nil
+	}
+	return owedAtAll(ctx, store, source)
+}
+
+// owedAtAll looks at everything, at each event and message once; first at the
+// events, since the messages of one that is done are there already.
+func owedAtAll(ctx context.Context, store driver.Store, source string) ([]string, error) {
+	events := driver.EventFilter{Source: source, Limit: driver.MaxLimit}
+	for more := true; more; more = !events.After.IsZero() {
+		page, err := store.Events(ctx, &events)
+		if err != nil {
+			return nil, err
+		}
+		if open := openEvents(page); len(open) > 0 {
+			return open, nil
+		}
+		events.After = page.Next
+	}
+	messages := driver.MessageFilter{Source: source, Limit: driver.MaxLimit}
+	for more := true; more; more = !messages.After.IsZero() {
+		page, err := store.Messages(ctx, &messages)
+		if err != nil {
+			return nil, err
+		}
+		if open := openMessages(page); len(open) > 0 {
+			return open, nil
+		}
+		messages.After = page.Next
+	}
+	return nil, nil
+}
+
+func openEvents(page *driver.EventPage) (open []string) {
+	for _, e := range page.Events {
+		if e.State == driver.StatePending || e.State == driver.StateRunning {
+			open = append(open, describe("event", e.EventID, e.State, e.Attempts, e.LastError))
+		}
+	}
+	return open
+}
+
+func openMessages(page *driver.MessagePage) (open []string) {
+	for _, m := range page.Messages {
+		if m.State == driver.StatePending || m.State == driver.StateSending {
+			open = append(open, describe("message to "+m.Destination, m.ID, m.State, m.Attempts, m.LastError))
+		}
+	}
+	return open
+}
+
+func describe(what, id, state string, attempts int, lastError string) string {
+	text := fmt.Sprintf("%s %s: %s, attempts: %d", what, id, state, attempts)
+	if lastError != "" {
+		text += ", " + lastError
+	}
+	return text
+}

@@ -1,0 +1,226 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+// refusedCallError says that a handler called a method of its transaction that
+// hookonce calls itself. Nothing happened, so it is the handler's failure like a
+// failed statement.
+type refusedCallError struct{ method string }
+
+// Error implements error.
+func (e *refusedCallError) Error() string {
+	instead := "return nil instead, and hookonce commits"
+	if e.method == "Rollback" {
+		instead = "return an error instead, and hookonce rolls back"
+	}
+	return "the handler called " + e.method + " on its transaction, which did nothing: " + instead
+}
+
+// Is reports whether target is driver.ErrTxAborted.
+func (e *refusedCallError) Is(target error) bool { return target == driver.ErrTxAborted }
+
+// Refuse makes the run fail, because a handler called a method of its transaction
+// that has to do nothing. The error is for the handler.
+func (r *Run) Refuse(method string) error {
+	err := &refusedCallError{method}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.refused == nil {
+		r.refused = err
+	}
+	return err
+}
+
+// Note remembers the error of a statement of a handler, to be told should the
+// handler pass over it. nil is ignored.
+func (r *Run) Note(err error) {
+	if err == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.noted == nil {
+		r.noted = err
+	}
+}
+
+// notes returns what was noted since the last call.
+func (r *Run) notes() (refused error, noted error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.refused != nil {
+		refused = r.refused
+	}
+	noted = r.noted
+	r.refused, r.noted = nil, nil
+	return refused, noted
+}
+
+// Check implements [driver.Run].
+func (r *Run) Check(ctx context.Context, handlerErr error) error {
+	refused, noted := r.notes()
+	if err := r.usable(); err != nil {
+		return err
+	}
+	status := r.tx.Status(ctx)
+	switch status {
+	case TxEnded:
+		return r.endedByHandler(ctx)
+	case TxLost:
+		return r.lost(ctx, handlerErr, noted)
+	case TxOpen, TxFailed, TxBusy:
+	}
+	switch {
+	case handlerErr != nil:
+		return verdictOn(handlerErr, status)
+	case refused != nil:
+		return refused
+	case status == TxFailed:
+		if err := verdictOn(noted, status); err != nil {
+			return err
+		}
+		return because(driver.ErrTxAborted, noted)
+	case status == TxBusy:
+		return fmt.Errorf("%w: the handler left rows or other results open: close them before it returns", driver.ErrTxAborted)
+	}
+	return nil
+}
+
+// because adds to an error why it is so, where that is known.
+func because(err, why error) error {
+	if why == nil {
+		return err
+	}
+	return fmt.Errorf("%w: %w", err, why)
+}
+
+// verdictOn says of an error of a handler that it is not the handler's fault; nil
+// where that is not known. One that left the transaction as it was may be that of
+// another database.
+func verdictOn(err error, status TxStatus) error {
+	switch code := sqlState(err); {
+	case givenUp(code):
+		return fmt.Errorf("%w: %w", driver.ErrSerialization, err)
+	case overwhelmed(code) && status == TxFailed:
+		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+	}
+	return nil
+}
+
+// givenUp reports whether the server gave up in favour of another transaction.
+func givenUp(code string) bool { return strings.HasPrefix(code, classRollback) }
+
+// overwhelmed reports whether the server is full, busy, broken or shutting down.
+func overwhelmed(code string) bool {
+	return strings.HasPrefix(code, classResources) || strings.HasPrefix(code, classShutdown) || code == codeIO
+}
+
+// lost says what it means that the connection of the run is closed. The client
+// library closes it too where a context ends in the middle of a statement: that is
+// the handler's affair. Unless a handler had committed just before.
+func (r *Run) lost(ctx context.Context, handlerErr, noted error) error {
+	if r.outcome(ctx) == txCommitted {
+		return &driver.TxEndedError{Committed: true}
+	}
+	why := handlerErr
+	if why == nil {
+		why = noted
+	}
+	switch late := errors.Is(why, context.DeadlineExceeded) || errors.Is(why, context.Canceled); {
+	case late && handlerErr != nil:
+		return nil
+	case late:
+		return because(driver.ErrTxAborted, why)
+	}
+	return because(driver.ErrUnavailable, why)
+}
+
+// What became of a transaction, as txid_status says it; "" where that is not known.
+const (
+	txCommitted  = "committed"
+	txAborted    = "aborted"
+	txInProgress = "in progress"
+)
+
+const outcomeSQL = `SELECT coalesce(txid_status($1::bigint), '')`
+
+// outcome asks, on another connection, what became of the transaction of the run.
+func (r *Run) outcome(ctx context.Context) (status string) {
+	if err := read(ctx, r.store.pools.Receive, "asking for the outcome of a transaction", func(rows Rows) error {
+		return rows.Scan(&status)
+	}, outcomeSQL, r.xid); err != nil {
+		return ""
+	}
+	return status
+}
+
+// endedByHandler says how a handler ended the transaction. What is still in progress
+// is rolled back next.
+func (r *Run) endedByHandler(ctx context.Context) error {
+	status := r.outcome(ctx)
+	return &driver.TxEndedError{Committed: status != txAborted && status != txInProgress}
+}
+
+// failure says what the failure of a statement of ours in the run means. Nothing of
+// the run is committed.
+func (r *Run) failure(err error) error {
+	return r.failed(err, func(code string) error { return classOf(code, driver.ErrUnavailable) })
+}
+
+// failureAtCommit says what it means that the server refused what handlers wrote.
+func (r *Run) failureAtCommit(err error) error {
+	return r.failed(err, func(code string) error {
+		switch code {
+		case "": // it rolled back instead, and did not say why
+			return driver.ErrTxAborted
+		case codeCancelled:
+			return driver.ErrUnavailable
+		}
+		return driver.ErrBadRow
+	})
+}
+
+// failureOfRecord says what it means that outcomes could not be recorded. A handler
+// may have made the transaction one that cannot.
+func (r *Run) failureOfRecord(err error) error {
+	return r.failed(err, func(code string) error {
+		switch code {
+		case codeNotAllowed, codeReadOnly:
+			return driver.ErrBadRow
+		}
+		return classOf(code, driver.ErrUnavailable)
+	})
+}
+
+func (r *Run) failed(err error, classOf func(code string) error) error {
+	if err == nil {
+		return nil
+	}
+	class := driver.ErrUnavailable
+	if r.store.pools.Work.Outcome(err) == Refused {
+		switch code := sqlState(err); {
+		case code == codeTxAborted:
+			class = driver.ErrTxAborted
+		case givenUp(code):
+			class = driver.ErrSerialization
+		case !overwhelmed(code):
+			class = classOf(code)
+		}
+	}
+	return fmt.Errorf("%w: %w", class, err)
+}
+
+// quoteRole returns a role as SET ROLE takes it.
+func quoteRole(role string) string {
+	if role == "" || role == "none" {
+		return "NONE"
+	}
+	return `"` + strings.ReplaceAll(role, `"`, `""`) + `"`
+}

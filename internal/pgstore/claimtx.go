@@ -1,0 +1,166 @@
+package pgstore
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+// lockEventsSQL locks the rows of events in the order of their keys, and waits for
+// who has them. What they lead to is read by the next statement, which sees what was
+// committed meanwhile.
+const lockEventsSQL = `
+SELECT e.key
+FROM (SELECT key FROM unnest($1::bytea[]) AS k (key) ORDER BY key) i
+CROSS JOIN LATERAL (
+	SELECT e.key FROM {schema}.event e WHERE e.key = i.key
+	FOR NO KEY UPDATE
+) e`
+
+// reopenClaimedSQL reopens the dead events among $1, whose rows are locked, in the
+// transaction of a claim. $2 says of which the work is in that transaction too: they
+// are done with it. Their messages that were held back with an earlier failure are
+// due then. Of events that are only routed the dead messages are, if there is no work
+// to do besides.
+const reopenClaimedSQL = `
+WITH setting AS MATERIALIZED (
+	SELECT coalesce($3::timestamptz, now()) AS now
+), mine AS MATERIALIZED (
+	SELECT c.key, c.done, e.work
+	FROM unnest($1::bytea[], $2::bool[]) AS c (key, done)
+	CROSS JOIN LATERAL (SELECT e.work FROM {schema}.event e WHERE e.key = c.key LIMIT 1) e
+), queued AS MATERIALIZED (
+	SELECT s.key, s.generation, mine.done
+	FROM mine
+	CROSS JOIN LATERAL (
+		SELECT s.key, s.generation FROM {schema}.event_state s
+		WHERE mine.work = 1 AND s.key = mine.key AND s.state = 3
+		FOR UPDATE
+	) s
+), routed AS MATERIALIZED (
+	SELECT m.id, m.key, m.generation
+	FROM mine
+	CROSS JOIN LATERAL (
+		SELECT m.id, m.event_key AS key, m.generation FROM {schema}.message m
+		WHERE mine.work = 0 AND NOT mine.done AND m.event_key = mine.key AND m.state = 3
+			AND NOT EXISTS (SELECT FROM {schema}.message o WHERE o.event_key = mine.key AND o.state < 2)
+		FOR UPDATE
+	) m` + againSQL + reopenedSQL + `
+SELECT key, generation FROM next`
+
+// stateClaimedSQL is what it means for an event's own row to be reopened by a claim.
+const stateClaimedSQL = `
+		state = CASE WHEN queued.done THEN 2 ELSE 0 END, note = '',
+		attempts = CASE WHEN queued.done THEN 1 ELSE 0 END, crashes = 0, replayed = false, due_at = setting.now,
+		processed_at = CASE WHEN queued.done THEN setting.now END, failed_at = NULL,
+		last_error = CASE WHEN queued.done THEN NULL ELSE s.last_error END`
+
+// ClaimTxOn is [driver.Driver.ClaimTx] on a connection that is in the caller's
+// transaction.
+func (s *Store) ClaimTxOn(ctx context.Context, conn Conn, p *driver.ClaimParams) ([]driver.ClaimResult, error) {
+	if len(p.Claims) == 0 {
+		return nil, nil
+	}
+	b := newClaimBatch(p)
+	b.inTx = true
+	b.write = func(what string, each func(Rows) error, sql string, args ...any) error {
+		return readFailed(s.pools.Work, what, scan(ctx, conn, each, sql, args...)) // nothing is committed here
+	}
+	b.read = b.write
+	if err := s.claimRounds(b); err != nil {
+		return nil, err
+	}
+	if p.Reopen {
+		if err := s.reopenClaimed(b); err != nil {
+			return nil, err
+		}
+	}
+	if err := b.write("claiming", noRows, setLockTimeoutSQL, b.lockBefore); err != nil {
+		return nil, err
+	}
+	return b.results, nil
+}
+
+func (s *Store) reopenClaimed(b *claimBatch) error {
+	const what = "reopening dead events"
+	places := make(map[driver.Key]int)
+	var keys [][]byte
+	var done []bool
+	for i := range b.results {
+		if b.results[i].Dead {
+			c := &b.Claims[i]
+			places[c.Key] = i
+			keys, done = append(keys, c.Key[:]), append(done, c.Work == driver.WorkDone)
+		}
+	}
+	if len(keys) == 0 {
+		return nil
+	}
+	if err := b.write(what, noRows, s.sql.lockEvents, keys); err != nil {
+		return err
+	}
+	return b.write(what, func(r Rows) error {
+		var key []byte
+		var generation int32
+		if err := r.Scan(&key, &generation); err != nil {
+			return err
+		}
+		result := &b.results[places[driver.Key(key)]]
+		result.Reopened, result.Generation = true, int(generation)
+		return nil
+	}, s.sql.reopenClaimed, keys, done, clock(b.Now))
+}
+
+const (
+	// boundSQL bounds how long a process that stopped keeps a claim open.
+	boundSQL = `SELECT set_config('idle_in_transaction_session_timeout', $1::text, true)`
+
+	claimedSQL = `
+SELECT txid_current(), pg_backend_pid(), current_setting('role'), ` + takenColumns + `
+FROM {schema}.event e
+CROSS JOIN LATERAL (
+	SELECT s.key, s.generation, 0 AS attempts, 0 AS crashes, false AS replayed
+	FROM {schema}.event_state s WHERE s.key = e.key LIMIT 1
+) d
+WHERE e.key = $1::bytea`
+)
+
+// TakeClaim implements [driver.Driver]. The run is nil for a duplicate that is not
+// reopened.
+func (s *Store) TakeClaim(ctx context.Context, p *driver.ClaimParams) (*Run, driver.ClaimResult, error) {
+	if len(p.Claims) != 1 {
+		panic(fmt.Sprintf("pgstore: TakeClaim of %d claims", len(p.Claims)))
+	}
+	r, err := s.begin(ctx)
+	if err != nil {
+		return nil, driver.ClaimResult{}, fmt.Errorf("claiming: %w", err)
+	}
+	r.claim = true
+	result, err := r.takeClaim(ctx, p)
+	if err != nil || !result.Claimed && !result.Reopened {
+		r.tx.Rollback(ctx)
+		return nil, result, err
+	}
+	return r, result, nil
+}
+
+func (r *Run) takeClaim(ctx context.Context, p *driver.ClaimParams) (result driver.ClaimResult, err error) {
+	if err := scan(ctx, r.tx, noRows, boundSQL, milliseconds(runTimeout)); err != nil {
+		return result, fmt.Errorf("claiming: %w", r.failure(err))
+	}
+	results, err := r.store.ClaimTxOn(ctx, r.tx, p)
+	if err != nil || !results[0].Claimed && !results[0].Reopened {
+		if err == nil {
+			result = results[0]
+		}
+		return result, err
+	}
+	if err := r.collect(ctx, r.store.sql.claimed, p.Claims[0].Key[:]); err != nil {
+		return result, fmt.Errorf("claiming: %w", r.failure(err))
+	}
+	if err := r.tx.Script(ctx, "SAVEPOINT "+savepoint); err != nil {
+		return result, fmt.Errorf("claiming: %w", r.failure(err))
+	}
+	return results[0], nil
+}

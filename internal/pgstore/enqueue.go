@@ -1,0 +1,90 @@
+package pgstore
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+// enqueueSQL writes messages, in the order of their keys: of two transactions that
+// enqueue one id, the second waits for the first. It passes over ids that are there.
+// The time is that of the statement, because a transaction may have begun long ago.
+const enqueueSQL = `
+WITH given AS MATERIALIZED (
+	SELECT i.*, clock_timestamp() AS now
+	FROM unnest(
+		$1::bytea[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bytea[],
+		$8::bytea[], $9::bytea[], $10::bytea[]
+	) AS i (key, id, destination, source, event_id, type, cause, headers, body, body_sha256)
+	WHERE NOT EXISTS (SELECT FROM {schema}.message m WHERE m.id = i.id)
+), bodies AS (
+	INSERT INTO {schema}.event (
+		key, source, event_id, type, received_at, headers, body, body_sha256, work, outbox
+	)
+	SELECT key, source, event_id, type, now, headers, body, body_sha256, 0, true
+	FROM given
+	ORDER BY key
+	ON CONFLICT (key) DO NOTHING
+	RETURNING key
+)
+INSERT INTO {schema}.message (id, event_key, generation, route, destination, received_at, due_at, created_at, cause)
+SELECT id, key, 0, '', destination, now, now, now, cause
+FROM given
+WHERE (key IN (SELECT key FROM bodies)) IS TRUE`
+
+const maxMessageID = 255 // bytes, see driver.OutboxMessage
+
+// EnqueueOn is [driver.Driver.EnqueueTx] on a connection that is in the caller's
+// transaction. Of messages with the same id the first one counts.
+func (s *Store) EnqueueOn(ctx context.Context, conn Conn, messages []driver.OutboxMessage) error {
+	const what = "enqueueing"
+	seen := make(map[string]bool, len(messages))
+	given := make([]*driver.OutboxMessage, 0, len(messages))
+	for i := range messages {
+		m := &messages[i]
+		if err := checkOutbox(m); err != nil {
+			return fmt.Errorf("%s: message %d: %w", what, i, err)
+		}
+		if !seen[m.ID] {
+			seen[m.ID] = true
+			given = append(given, m)
+		}
+	}
+	if len(given) == 0 {
+		return nil
+	}
+	var keys, causes, headers, bodies, hashes [][]byte
+	var ids, destinations, sources, eventIDs, types []string
+	for _, m := range given {
+		key, hash := driver.OutboxKey(m.ID), sha256.Sum256(m.Body)
+		keys, hashes = append(keys, key[:]), append(hashes, hash[:])
+		headers, bodies = append(headers, notNil(m.Headers)), append(bodies, notNil(m.Body))
+		ids, destinations = append(ids, m.ID), append(destinations, m.Destination)
+		sources, eventIDs, types = append(sources, m.Source), append(eventIDs, m.EventID), append(types, m.Type)
+		var cause []byte // NULL where there is none
+		if m.Cause != (driver.Key{}) {
+			cause = bytes.Clone(m.Cause[:])
+		}
+		causes = append(causes, cause)
+	}
+	err := scan(ctx, conn, noRows, s.sql.enqueue,
+		keys, ids, destinations, sources, eventIDs, types, causes, headers, bodies, hashes)
+	return readFailed(s.pools.Work, what, err) // nothing is committed here
+}
+
+func checkOutbox(m *driver.OutboxMessage) error {
+	notPrintable := func(r rune) bool { return r <= ' ' || r > '~' || r == '.' }
+	if m.ID == "" || len(m.ID) > maxMessageID || strings.ContainsFunc(m.ID, notPrintable) {
+		return fmt.Errorf("%w: its id must be 1 to %d characters of printable ASCII without '.' and spaces",
+			driver.ErrBadRow, maxMessageID)
+	}
+	if slices.ContainsFunc([]string{m.Destination, m.Source, m.EventID, m.Type}, func(s string) bool { return !isText(s) }) {
+		return fmt.Errorf("%w: its destination, source, event id or type is not valid UTF-8, or holds a NUL", driver.ErrBadRow)
+	}
+	return nil
+}

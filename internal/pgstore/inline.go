@@ -1,0 +1,184 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+const (
+	// countInlineSQL counts a failure of an event that is not claimed: up to $14, which
+	// concurrent failures of the last run do not pass.
+	countInlineSQL = `
+INSERT INTO {schema}.inline_failure AS f (
+	key, source, event_id, type, occurred_at, headers, body, body_sha256,
+	message_ids, routes, destinations, failures, last_error, first_at, last_at
+)
+SELECT $1::bytea, $2::text, $3::text, $4::text, $5::timestamptz, $6::bytea, $7::bytea, $8::bytea,
+	$9::text[], $10::text[], $11::text[], 1, $12::text, now, now
+FROM (
+	SELECT coalesce($13::timestamptz, now()) AS now,
+		set_config('lock_timeout', '1s', true) AS bound, set_config('idle_in_transaction_session_timeout', '5s', true)
+) setting
+WHERE setting.bound <> '' AND NOT EXISTS (SELECT FROM {schema}.event e WHERE e.key = $1::bytea)
+ON CONFLICT (key) DO UPDATE SET
+	failures = greatest(f.failures, least(f.failures + 1, $14::int)),
+	last_error = excluded.last_error, last_at = excluded.last_at
+RETURNING failures`
+
+	// forgetInlineSQL forgets the failures of an event if it is claimed, and tells
+	// whether it is dead.
+	forgetInlineSQL = `
+WITH claimed AS MATERIALIZED (
+	SELECT e.key, EXISTS (
+		SELECT FROM {schema}.event_state s WHERE s.key = e.key AND s.state = 3
+	) AS dead
+	FROM {schema}.event e
+	WHERE e.key = $1::bytea
+), gone AS (
+	DELETE FROM {schema}.inline_failure f USING claimed c WHERE f.key = c.key
+)
+SELECT dead FROM claimed`
+
+	// fileInlineSQL claims an event as a dead letter, as it was first received, if it
+	// failed last more than $3 microseconds ago, or $3 is 0. It waits for who is about to claim
+	// it, and locks the failures only then: a run of TakeClaim does it in this order.
+	fileInlineSQL = `
+WITH setting AS MATERIALIZED (
+	SELECT set_config('lock_timeout', '1s', true) AS bound, coalesce($2::timestamptz, now()) AS now
+), failure AS MATERIALIZED (
+	SELECT f.*, setting.now
+	FROM setting
+	CROSS JOIN {schema}.inline_failure f
+	WHERE f.key = $1::bytea AND setting.bound <> ''
+		AND ($3::bigint = 0 OR f.last_at < setting.now - $3::bigint * interval '1 microsecond')
+), claimed AS (
+	INSERT INTO {schema}.event (
+		key, source, event_id, type, occurred_at, received_at, headers, body, body_sha256, work
+	)
+	SELECT key, source, event_id, type, occurred_at, first_at, headers, body, body_sha256, 1
+	FROM failure
+	ON CONFLICT (key) DO NOTHING
+	RETURNING key
+), filed AS MATERIALIZED (
+	SELECT f.* FROM failure f JOIN claimed c ON c.key = f.key
+), states AS (
+	INSERT INTO {schema}.event_state (key, source, type, state, attempts, due_at, failed_at, last_error)
+	SELECT key, source, type, 3, failures, now, now, last_error FROM filed
+), tried AS (
+	INSERT INTO {schema}.event_attempt (key, generation, number, outcome, error, at, took)
+	SELECT key, 0, failures, 3, last_error, now, 0 FROM filed
+), messages AS (
+	INSERT INTO {schema}.message (id, event_key, generation, route, destination, received_at, due_at, created_at)
+	SELECT m.id, f.key, 0, m.route, m.destination, f.first_at, f.now, f.now
+	FROM filed f
+	CROSS JOIN LATERAL unnest(f.message_ids, f.routes, f.destinations) AS m (id, route, destination)
+), gone AS (
+	DELETE FROM {schema}.inline_failure f USING filed WHERE f.key = filed.key
+)
+SELECT count(*) FROM filed`
+
+	oldInlineSQL = `
+SELECT key FROM {schema}.inline_failure
+WHERE last_at < coalesce($1::timestamptz, now()) - $2::bigint * interval '1 microsecond'
+ORDER BY last_at
+LIMIT $3::int`
+)
+
+// CountInlineFailure implements [driver.Store]. It counts and files in one transaction
+// each: what is counted and not filed, because the process ended there, is filed by
+// the next failure or by FileInlineFailures.
+func (s *Store) CountInlineFailure(ctx context.Context, f *driver.InlineFailure) (*driver.InlineFailed, error) {
+	failed := &driver.InlineFailed{}
+	claimed := false
+	err := transact(ctx, s.pools.Receive, "counting a failure", func(conn Conn) (err error) {
+		if failed.Failures, err = s.countInline(ctx, conn, f); err != nil {
+			return err
+		}
+		// Whoever claims the event or files it takes the count away too. Now that its
+		// row is locked, nobody does.
+		claimed, failed.Dead, err = s.forgetInline(ctx, conn, f.Claim.Key[:])
+		return err
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case claimed:
+		failed.Failures = 0
+		return failed, nil
+	case !f.Dead && failed.Failures < f.Limit:
+		return failed, nil
+	}
+	if _, failed.Dead, err = s.fileInline(ctx, s.pools.Receive, f.Claim.Key[:], f.Now, 0); err != nil {
+		return nil, err
+	}
+	return failed, nil
+}
+
+func (s *Store) countInline(ctx context.Context, conn Conn, f *driver.InlineFailure) (int, error) {
+	c := &f.Claim
+	ids, routes, destinations := []string{}, []string{}, []string{}
+	for _, m := range c.Messages {
+		ids, routes, destinations = append(ids, m.ID), append(routes, m.Route), append(destinations, m.Destination)
+	}
+	var failures int32
+	err := scan(ctx, conn, func(r Rows) error { return r.Scan(&failures) }, s.sql.countInline,
+		c.Key[:], c.Source, c.EventID, c.Type, storable(c.OccurredAt), notNil(c.Headers), notNil(c.Body), c.BodyHash[:],
+		ids, routes, destinations, plain(f.Error), clock(f.Now), int32(max(f.Limit, 1)))
+	return int(failures), err
+}
+
+// forgetInline forgets the failures of an event that is claimed by now.
+func (s *Store) forgetInline(ctx context.Context, conn Conn, key []byte) (claimed, dead bool, err error) {
+	err = scan(ctx, conn, func(r Rows) error {
+		claimed = true
+		return r.Scan(&dead)
+	}, s.sql.forgetInline, key)
+	return claimed, dead, err
+}
+
+// fileInline files a dead letter, and reports whether it did, and whether there is one
+// by then.
+func (s *Store) fileInline(ctx context.Context, db DB, key []byte, now time.Time, olderThan time.Duration) (filed, dead bool, err error) {
+	const what = "filing a dead letter"
+	var n int64
+	err = write(ctx, db, what, func(r Rows) error { return r.Scan(&n) },
+		s.sql.fileInline, key, clock(now), olderThan.Microseconds())
+	if err != nil || n > 0 {
+		return n > 0, n > 0, err
+	}
+	// It was claimed, or somebody else filed it.
+	_, dead, err = s.forgetInline(ctx, db, key)
+	return false, dead, writeFailed(db, what, err)
+}
+
+// FileInlineFailures implements [driver.Store]. Events that a run is about to claim
+// are left for the next call.
+func (s *Store) FileInlineFailures(ctx context.Context, p *driver.FileFailuresParams) (int, error) {
+	if p.OlderThan <= 0 {
+		return 0, errors.New("filing old failures: the age must be positive")
+	}
+	var keys [][]byte
+	err := read(ctx, s.pools.Work, "looking for old failures", func(r Rows) error {
+		var key []byte
+		err := r.Scan(&key)
+		keys = append(keys, key)
+		return err
+	}, s.sql.oldInline, clock(p.Now), p.OlderThan.Microseconds(), int32(min(max(p.Limit, 1), maxTake)))
+	if err != nil {
+		return 0, err
+	}
+	filed := 0
+	for _, key := range keys {
+		done, _, err := s.fileInline(ctx, s.pools.Work, key, p.Now, p.OlderThan)
+		if err != nil && !errors.Is(err, driver.ErrLockTimeout) {
+			return filed, after(err, int64(filed))
+		}
+		if done {
+			filed++
+		}
+	}
+	return filed, nil
+}

@@ -1,0 +1,116 @@
+package pgstore
+
+import (
+	"slices"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+// The statements of this file record outcomes of handlers: 1 succeeded, 2 stale, 3
+// to be tried again, 4 failed for good. Their arguments are $1 the time, or NULL for
+// the database's clock, as it is now and not when the transaction began; $2 to $6 the
+// outcomes; $7 to $10 versions; $11 the run.
+
+const givenSQL = `
+WITH setting AS MATERIALIZED (
+	SELECT coalesce($1::timestamptz, clock_timestamp()) AS now
+), given AS MATERIALIZED (
+	SELECT * FROM unnest($2::bytea[], $3::int[], $4::bigint[], $5::text[], $6::bigint[])
+		AS i (key, outcome, retry_in, error, took)
+)`
+
+// changedSQL changes the state rows that "held" names, and keeps what is known of
+// failures.
+const changedSQL = `, changed AS (
+	UPDATE {schema}.event_state s
+	SET state = CASE i.outcome WHEN 1 THEN 2 WHEN 2 THEN 4 WHEN 3 THEN 0 ELSE 3 END,
+		note = CASE i.outcome WHEN 2 THEN '` + driver.NoteStale + `' ELSE '' END,
+		attempts = CASE i.outcome WHEN 2 THEN s.attempts ELSE s.attempts + 1 END,
+		due_at = CASE i.outcome WHEN 3 THEN setting.now + i.retry_in * interval '1 microsecond' ELSE s.due_at END,
+		processed_at = CASE i.outcome WHEN 1 THEN setting.now END,
+		failed_at = CASE i.outcome WHEN 4 THEN setting.now END,
+		last_error = nullif(i.error, '')
+	FROM {held} i, setting
+	WHERE s.key = i.key AND s.state = 0
+	RETURNING s.key, s.generation, s.attempts, i.outcome, i.error, i.took
+), tried AS (
+	INSERT INTO {schema}.event_attempt (key, generation, number, outcome, error, at, took)
+	SELECT key, generation, attempts, outcome - 1, error, setting.now, took
+	FROM changed, setting
+	WHERE outcome > 2
+	ON CONFLICT DO NOTHING
+)`
+
+const appliedSQL = `, applied AS (
+	INSERT INTO {schema}.object_version AS v (object, source, version, shown, applied_at)
+	SELECT DISTINCT ON (o.object) o.object, o.source, o.version, o.shown, setting.now
+	FROM unnest($7::bytea[], $8::text[], $9::bytea[], $10::text[]) AS o (object, source, version, shown)
+	CROSS JOIN setting
+	ORDER BY o.object, o.version DESC` + higherSQL + `
+)`
+
+// finishSQL is for what a run holds, in its transaction or under the lock of its
+// record, which it removes.
+const finishSQL = givenSQL + changedSQL + appliedSQL + `, gone AS (
+	DELETE FROM {schema}.run r WHERE r.id = $11::bigint RETURNING r.id
+)
+SELECT (SELECT count(*) FROM changed), (SELECT count(*) FROM gone), txid_current()`
+
+// finishClaimSQL is for the event of a run of TakeClaim: its row says that it is
+// done, since the claim. $11 is unused.
+const finishClaimSQL = givenSQL + `, changed AS (
+	UPDATE {schema}.event_state s
+	SET state = CASE i.outcome WHEN 2 THEN 4 ELSE 2 END,
+		note = CASE i.outcome WHEN 2 THEN '` + driver.NoteStale + `' ELSE '' END,
+		attempts = CASE i.outcome WHEN 2 THEN 0 ELSE s.attempts END,
+		processed_at = CASE i.outcome WHEN 1 THEN setting.now END,
+		last_error = nullif(i.error, '')
+	FROM given i, setting
+	WHERE s.key = i.key AND s.state = 2
+	RETURNING s.key
+)` + appliedSQL + `, forgotten AS (
+	DELETE FROM {schema}.inline_failure f USING given i WHERE f.key = i.key
+)
+SELECT (SELECT count(*) FROM changed), $11::bigint, txid_current()`
+
+// recordReservedSQL is for what is in no run, and passes over what somebody has
+// locked. $11 is not there.
+const recordReservedSQL = givenSQL + `, held AS MATERIALIZED (
+	SELECT i.*
+	FROM given i
+	CROSS JOIN LATERAL (
+		SELECT FROM {schema}.event_state s
+		WHERE s.key = i.key AND s.state = 0 AND ` + notInRunSQL + `
+		FOR UPDATE SKIP LOCKED
+	) s
+)` + changedSQL + appliedSQL + `
+SELECT count(*) FROM changed`
+
+// checkResults panics where the caller is at fault.
+func checkResults(results []driver.WorkResult) {
+	for i := range results {
+		if o := results[i].Outcome; o < driver.WorkSucceeded || o > driver.WorkFailed {
+			panic("pgstore: a result without an outcome")
+		}
+	}
+}
+
+// outcomeArgs returns the arguments of the statements above but the last.
+func outcomeArgs(p *driver.FinishParams) []any {
+	n := len(p.Results)
+	keys, texts := make([][]byte, n), make([]string, n)
+	outcomes, retryIn, took := make([]int32, n), make([]int64, n), make([]int64, n)
+	for i := range p.Results {
+		r := &p.Results[i]
+		keys[i], outcomes[i], texts[i] = slices.Clone(r.Key[:]), int32(r.Outcome), plain(r.Error)
+		retryIn[i], took[i] = max(0, r.RetryIn.Microseconds()), max(0, r.Took.Microseconds())
+	}
+	versions := newVersionArgs()
+	for i := range p.Versions {
+		versions.add(&p.Versions[i])
+	}
+	return []any{
+		clock(p.Now), keys, outcomes, retryIn, texts, took,
+		versions.objects, versions.sources, versions.versions, versions.shown,
+	}
+}

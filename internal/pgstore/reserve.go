@@ -1,0 +1,106 @@
+package pgstore
+
+import (
+	"context"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+// dueSourcesSQL looks for the first row of each kind of each source; see dueSQL. As
+// the first one it is found by the index; any one would be looked for in the table.
+var dueSourcesSQL = `
+SELECT i.source, fresh.due IS NOT NULL, tried.due IS NOT NULL
+FROM unnest($1::text[]) AS i (source)
+LEFT JOIN LATERAL (` + firstDueSQL(freshSQL) + `) fresh ON true
+LEFT JOIN LATERAL (` + firstDueSQL(triedSQL) + `) tried ON true`
+
+// firstDueSQL finds the first row of a kind of the source i that is due.
+func firstDueSQL(kind string) string {
+	return `
+	SELECT true AS due FROM {schema}.event_state s
+	WHERE ` + kind + ` AND (s.source, s.due_at) >= (i.source, '-infinity') AND (s.source, s.due_at) <= (i.source, now())
+	ORDER BY s.source, s.due_at
+	LIMIT 1
+`
+}
+
+// DueSources implements [driver.Store].
+func (s *Store) DueSources(ctx context.Context, sources []string) ([]driver.DueSource, error) {
+	if len(sources) == 0 {
+		return nil, nil
+	}
+	var due []driver.DueSource
+	err := read(ctx, s.pools.Work, "looking for due events", func(r Rows) error {
+		var d driver.DueSource
+		err := r.Scan(&d.Source, &d.Fresh, &d.Tried)
+		if d.Fresh || d.Tried {
+			due = append(due, d)
+		}
+		return err
+	}, s.sql.dueSources, sources)
+	if err != nil {
+		return nil, err
+	}
+	return due, nil
+}
+
+// reserveSQL makes what is due of a source due later. It looks for fresh and tried
+// ones apart, because each has an index of its own.
+var reserveSQL = `
+WITH setting AS MATERIALIZED (
+	SELECT coalesce($2::timestamptz, now()) AS now
+), fresh AS MATERIALIZED (` + reservableSQL(freshSQL) + `
+), tried AS MATERIALIZED (` + reservableSQL(triedSQL) + `
+), due AS MATERIALIZED (
+	SELECT * FROM fresh UNION ALL SELECT * FROM tried
+	ORDER BY due_at
+	LIMIT $1::int
+), d AS (
+	UPDATE {schema}.event_state s
+	SET due_at = setting.now + $3::bigint * interval '1 microsecond'
+	FROM due, setting
+	WHERE s.key = due.key
+	RETURNING s.key, due.due_at, s.generation, s.attempts, s.crashes, s.replayed
+)
+SELECT ` + takenColumns + `
+FROM d
+CROSS JOIN LATERAL (SELECT * FROM {schema}.event e WHERE e.key = d.key LIMIT 1) e
+ORDER BY d.due_at, d.key`
+
+// reservableSQL locks what of a kind is due.
+func reservableSQL(kind string) string {
+	return `
+	SELECT s.key, s.due_at
+	FROM {schema}.event_state s
+	WHERE ` + kind + dueSQL + ` AND ` + notInRunSQL + `
+	ORDER BY s.source, s.due_at
+	LIMIT $1::int
+	FOR UPDATE SKIP LOCKED`
+}
+
+// Reserve implements [driver.Store].
+func (s *Store) Reserve(ctx context.Context, p *driver.ReserveParams) ([]driver.TakenEvent, error) {
+	exact, patterns := typeArgs(p.Types)
+	var events []driver.TakenEvent
+	err := write(ctx, s.pools.Work, "reserving events", func(r Rows) error {
+		var row takenRow
+		if err := r.Scan(row.targets()...); err != nil {
+			return err
+		}
+		events = append(events, row.finish())
+		return nil
+	}, s.sql.reserve, int32(min(max(p.Limit, 1), maxTake)), clock(p.Now), max(0, p.For.Microseconds()), p.Source, exact, patterns)
+	if err != nil {
+		return nil, err
+	}
+	return events, nil
+}
+
+// RecordReserved implements [driver.Store].
+func (s *Store) RecordReserved(ctx context.Context, p *driver.FinishParams) error {
+	checkResults(p.Results)
+	if len(p.Results) == 0 {
+		return nil
+	}
+	return write(ctx, s.pools.Work, "recording outcomes", noRows, s.sql.recordReserved, outcomeArgs(p)...)
+}

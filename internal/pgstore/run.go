@@ -1,0 +1,353 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+// Run implements all of [driver.Run] but Tx, which the client library gives its
+// type. Its methods must not be called concurrently, except for Sever, Refuse and
+// Note.
+//
+// A run is a transaction that holds the locks of its events' state rows, and, by
+// another connection, a record in the table run. Its handlers work behind a
+// savepoint, so that what they wrote can be undone while the locks stay: whatever is
+// recorded of a run is so under its locks, or, where the transaction is gone, under
+// that of its record. Only a record that none of that holds is swept.
+//
+// A run of TakeClaim has no record: where its transaction is gone, so is its claim.
+type Run struct {
+	store  *Store
+	tx     Tx
+	claim  bool // of TakeClaim
+	events []driver.TakenEvent
+
+	xid  int64  // the number of the transaction, by which the run is on record
+	pid  int32  // of the server's process
+	role string // at the beginning
+
+	begunCommit bool // the commit may be under way
+	givenUp     bool // the transaction is over, as far as it is ours
+	ended       bool // and so is the run
+	severed     atomic.Bool
+	mu          sync.Mutex
+	refused     *refusedCallError // guarded by mu: a method of the transaction that a handler called
+	noted       error             // guarded by mu: of the first statement that failed under the present handler
+}
+
+const (
+	// savepoint is a name that no handler uses. It is always the same one, so that
+	// what collects statements by their text does not fill up.
+	savepoint      = "hookonce_handlers"
+	cleanUpTimeout = 5 * time.Second
+)
+
+var (
+	errRunEnded       = errors.New("the run has ended")
+	errSevered        = errors.New("the transaction was cut off")
+	errRecordGone     = errors.New("the record of the run is gone")
+	errVersionsPruned = errors.New("pruning took versions away again and again")
+)
+
+// Tx returns the transaction of the run, which is one of the work pool.
+func (r *Run) Tx() Tx { return r.tx }
+
+// Events implements [driver.Run].
+func (r *Run) Events() []driver.TakenEvent { return r.events }
+
+func (r *Run) keys() []driver.Key {
+	keys := make([]driver.Key, len(r.events))
+	for i := range r.events {
+		keys[i] = r.events[i].Key
+	}
+	return keys
+}
+
+// Sever implements [driver.Run].
+func (r *Run) Sever() {
+	r.severed.Store(true)
+	r.tx.Sever()
+}
+
+// usable returns nil where statements of ours can be sent in the transaction.
+func (r *Run) usable() error {
+	switch {
+	case r.ended, r.givenUp:
+		return fmt.Errorf("%w: %w", driver.ErrUnavailable, errRunEnded)
+	case r.severed.Load():
+		return fmt.Errorf("%w: %w", driver.ErrUnavailable, errSevered)
+	}
+	return nil
+}
+
+// Finish implements [driver.Run].
+func (r *Run) Finish(ctx context.Context, p *driver.FinishParams) error {
+	checkResults(p.Results)
+	failed := hasFailure(p.Results)
+	if failed && len(p.Results) > 1 {
+		panic("pgstore: a failure is not the only result")
+	}
+	if r.claim && !r.ended && (failed || len(p.Results) == 0) {
+		r.end(ctx)
+		return nil
+	}
+	err := r.finish(ctx, p, failed)
+	switch {
+	case err == nil:
+		return nil
+	case !r.begunCommit && !r.givenUp && r.lostConnection(ctx):
+		r.giveUp(ctx) // so that the record, if nobody settles it, can be swept
+	}
+	return fmt.Errorf("finishing a run: %w", err)
+}
+
+func (r *Run) finish(ctx context.Context, p *driver.FinishParams, failed bool) error {
+	if err := r.usable(); err != nil {
+		return err
+	}
+	prepare := r.release
+	if failed {
+		prepare = r.undo
+	}
+	if err := prepare(ctx); err != nil {
+		return err
+	}
+	if err := r.record(ctx, p); err != nil {
+		return err
+	}
+	return r.commit(ctx)
+}
+
+func hasFailure(results []driver.WorkResult) bool {
+	for i := range results {
+		if results[i].Outcome == driver.WorkRetry || results[i].Outcome == driver.WorkFailed {
+			return true
+		}
+	}
+	return false
+}
+
+// end rolls back what there still is to roll back.
+func (r *Run) end(ctx context.Context) {
+	r.ended = true
+	r.giveUp(ctx)
+}
+
+// release lets what the handlers wrote stand. Deferred constraints are checked
+// first, while it can still be undone without giving up the locks. A handler that
+// ended the transaction has ended the savepoint too. That the role is again what it
+// was is for our own statements.
+func (r *Run) release(ctx context.Context) error {
+	if err := r.Check(ctx, nil); err != nil {
+		return err
+	}
+	err := r.tx.Script(ctx, "SET CONSTRAINTS ALL IMMEDIATE; RELEASE SAVEPOINT "+savepoint+"; SET LOCAL ROLE "+quoteRole(r.role))
+	switch sqlState(err) {
+	case "":
+		return r.failure(err)
+	case codeNoTransaction, codeNoSavepoint:
+		return r.endedByHandler(ctx)
+	}
+	return r.failureAtCommit(err)
+}
+
+// undo undoes what the handlers wrote. It works only in the transaction in which the
+// savepoint was made.
+func (r *Run) undo(ctx context.Context) error {
+	if r.tx.Status(ctx) == TxEnded {
+		return r.endedByHandler(ctx)
+	}
+	err := r.tx.Script(ctx, "ROLLBACK TO SAVEPOINT "+savepoint)
+	switch sqlState(err) {
+	case codeNoTransaction, codeNoSavepoint:
+		return r.endedByHandler(ctx)
+	}
+	return r.failure(err)
+}
+
+// record writes outcomes into the transaction of the run, and removes its record.
+func (r *Run) record(ctx context.Context, p *driver.FinishParams) error {
+	sql, args := r.store.sql.finish, outcomeArgs(p)
+	if r.claim {
+		sql = r.store.sql.finishClaim
+	}
+	var changed, gone, xid int64
+	err := scan(ctx, r.tx, func(rows Rows) error {
+		return rows.Scan(&changed, &gone, &xid)
+	}, sql, append(args, r.xid)...)
+	switch {
+	case err != nil:
+		return r.failureOfRecord(err)
+	case xid != r.xid:
+		return r.endedByHandler(ctx)
+	case r.claim:
+		return nil
+	case gone != 1 || changed != int64(len(p.Results)):
+		return fmt.Errorf("%w: %w", driver.ErrUnavailable, errRecordGone)
+	}
+	return nil
+}
+
+// commit ends the run, unless it fails.
+func (r *Run) commit(ctx context.Context) error {
+	r.begunCommit = true
+	err := r.tx.Commit(ctx)
+	if err == nil {
+		r.ended = true
+		return nil
+	}
+	class := driver.ErrCommitUnknown
+	switch r.store.pools.Work.Outcome(err) {
+	case NotSent:
+		class = driver.ErrUnavailable
+	case Refused:
+		return fmt.Errorf("committing: %w", r.failureAtCommit(err))
+	case Unknown:
+	}
+	return fmt.Errorf("committing: %w: %w", class, err)
+}
+
+// Settle implements [driver.Run]. That of a run of TakeClaim does nothing but roll
+// back, which undoes the claim.
+func (r *Run) Settle(ctx context.Context, p *driver.FinishParams) error {
+	checkResults(p.Results)
+	if r.ended {
+		return fmt.Errorf("settling a run: %w", driver.ErrNotFound)
+	}
+	if r.claim {
+		r.end(ctx)
+		return nil
+	}
+	p = &driver.FinishParams{Results: p.Results, Now: p.Now}
+	if r.undoable(ctx) {
+		err := r.record(ctx, p)
+		if err == nil {
+			if err = r.commit(ctx); err == nil || errors.Is(err, driver.ErrCommitUnknown) {
+				r.end(ctx)
+				return err
+			}
+		}
+	}
+	return r.settleBeside(ctx, p)
+}
+
+// undoable reports whether the transaction of the run is still there and as it was
+// before the handlers, by now.
+func (r *Run) undoable(ctx context.Context) bool {
+	if r.begunCommit || r.givenUp || r.severed.Load() {
+		return false
+	}
+	if status := r.tx.Status(ctx); status != TxOpen && status != TxFailed {
+		return false
+	}
+	return r.undo(ctx) == nil
+}
+
+// settleBeside records outcomes in another transaction, under a lock on the record
+// of the run. It takes the lock before it gives those of the run up, so that nobody
+// takes the run for interrupted meanwhile.
+func (r *Run) settleBeside(ctx context.Context, p *driver.FinishParams) error {
+	if r.begunCommit {
+		r.giveUp(ctx) // it may hold the lock on the record
+	}
+	defer r.end(ctx)
+	return transact(ctx, r.store.pools.Receive, "settling a run", func(conn Conn) error {
+		var found int64
+		if err := scan(ctx, conn, func(rows Rows) error { return rows.Scan(&found) }, r.store.sql.lockRun, r.xid); err != nil {
+			return err
+		}
+		r.giveUp(ctx)
+		if found == 0 {
+			return refusedError{driver.ErrNotFound}
+		}
+		return scan(ctx, conn, noRows, r.store.sql.finish, append(outcomeArgs(p), r.xid)...)
+	})
+}
+
+// lockRunSQL locks the record of a run, and bounds how long a process that stopped
+// keeps it.
+const lockRunSQL = `
+WITH setting AS MATERIALIZED (
+	SELECT set_config('lock_timeout', '1s', true) AS bound, set_config('idle_in_transaction_session_timeout', '5s', true)
+), found AS MATERIALIZED (
+	SELECT r.id
+	FROM setting
+	CROSS JOIN LATERAL (
+		SELECT r.id FROM {schema}.run r WHERE r.id = $1::bigint AND setting.bound <> '' FOR UPDATE
+	) r
+)
+SELECT count(*) FROM found`
+
+// giveUp ends the transaction of the run. Where the connection is lost or cut off,
+// the server may not know yet; then it is told, and waited for.
+func (r *Run) giveUp(ctx context.Context) {
+	if r.givenUp {
+		return
+	}
+	r.givenUp = true
+	lost := r.begunCommit || r.lostConnection(ctx)
+	r.tx.Rollback(ctx)
+	if !lost || r.pid == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTimeout)
+	defer cancel()
+	// Where it fails, what needs the locks fails too, and says so.
+	db := r.store.pools.Admin
+	_ = read(ctx, db, "ending a lost transaction", noRows, terminateSQL, r.pid, r.xid)
+	_ = write(ctx, db, "waiting for the end of a lost transaction", noRows, r.store.sql.wait, keyArgs(r.keys()))
+}
+
+// lostConnection reports whether the server cannot be told over the connection of the
+// run that it is over.
+func (r *Run) lostConnection(ctx context.Context) bool {
+	if r.severed.Load() {
+		return true
+	}
+	status := r.tx.Status(ctx)
+	return status == TxLost || status == TxBusy
+}
+
+// waitSQL waits until nobody holds the rows of events any more.
+const waitSQL = `
+SELECT FROM {schema}.event_state s
+CROSS JOIN set_config('lock_timeout', '1s', true)
+WHERE s.key = ANY ($1::bytea[])
+FOR KEY SHARE OF s`
+
+// terminateSQL ends the server's process $1 if it is still in the transaction $2,
+// of whose number it shows the lower half.
+const terminateSQL = `
+SELECT pg_terminate_backend(a.pid)
+FROM pg_stat_activity a
+WHERE a.pid = $1::int AND a.backend_xid::text = ($2::bigint % 4294967296)::text`
+
+// Abandon implements [driver.Run].
+func (r *Run) Abandon(ctx context.Context) error {
+	switch {
+	case r.ended:
+		return nil
+	case r.claim:
+		r.end(ctx)
+		return nil
+	case r.undoable(ctx):
+		// Under the locks, so that nobody takes the run for interrupted.
+		err := scan(ctx, r.tx, noRows, r.store.sql.unmark, r.xid)
+		if err == nil && r.commit(ctx) == nil {
+			return nil
+		}
+	}
+	if r.begunCommit {
+		r.giveUp(ctx) // it may hold the lock on the record
+	}
+	err := r.store.unmark(ctx, r)
+	r.giveUp(ctx)
+	r.ended = true
+	return err
+}

@@ -1,0 +1,138 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+// TestFailuresOfRuns says what errors of statements mean in a run: of our own, of the
+// end of one, where the server looks at what handlers wrote, and of the records.
+func TestFailuresOfRuns(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		outcome                Outcome
+		err                    error
+		own, atCommit, records error
+	}{
+		{Refused, serverError("25P02"), driver.ErrTxAborted, driver.ErrTxAborted, driver.ErrTxAborted},
+		{Refused, serverError("40001"), driver.ErrSerialization, driver.ErrSerialization, driver.ErrSerialization},
+		{Refused, serverError("40P01"), driver.ErrSerialization, driver.ErrSerialization, driver.ErrSerialization},
+		{Refused, serverError("55P03"), driver.ErrLockTimeout, driver.ErrBadRow, driver.ErrLockTimeout},
+		{Refused, serverError("42P01"), driver.ErrSchema, driver.ErrBadRow, driver.ErrSchema},
+		{Refused, serverError("23503"), driver.ErrBadRow, driver.ErrBadRow, driver.ErrBadRow},                // a deferred foreign key
+		{Refused, serverError("P0001"), driver.ErrUnavailable, driver.ErrBadRow, driver.ErrUnavailable},      // a trigger's own
+		{Refused, serverError("42501"), driver.ErrUnavailable, driver.ErrBadRow, driver.ErrBadRow},           // not allowed
+		{Refused, serverError("25006"), driver.ErrUnavailable, driver.ErrBadRow, driver.ErrBadRow},           // read-only
+		{Refused, serverError("57014"), driver.ErrUnavailable, driver.ErrUnavailable, driver.ErrUnavailable}, // cancelled
+		{Refused, serverError("53100"), driver.ErrUnavailable, driver.ErrUnavailable, driver.ErrUnavailable}, // disk full
+		{Refused, serverError("58030"), driver.ErrUnavailable, driver.ErrUnavailable, driver.ErrUnavailable},
+		{Refused, errors.New("commit turned into rollback"), driver.ErrUnavailable, driver.ErrTxAborted, driver.ErrUnavailable},
+		{Unknown, serverError("57P01"), driver.ErrUnavailable, driver.ErrUnavailable, driver.ErrUnavailable},
+		{Unknown, serverError("23503"), driver.ErrUnavailable, driver.ErrUnavailable, driver.ErrUnavailable},
+		{Unknown, io.EOF, driver.ErrUnavailable, driver.ErrUnavailable, driver.ErrUnavailable},
+		{NotSent, context.Canceled, driver.ErrUnavailable, driver.ErrUnavailable, driver.ErrUnavailable},
+	} {
+		r := &Run{store: &Store{pools: Pools{Work: verdict{outcome: test.outcome}}}}
+		for what, c := range map[string]struct{ got, want error }{
+			"failure":         {r.failure(test.err), test.own},
+			"failureAtCommit": {r.failureAtCommit(test.err), test.atCommit},
+			"failureOfRecord": {r.failureOfRecord(test.err), test.records},
+		} {
+			if !errors.Is(c.got, c.want) || !errors.Is(c.got, test.err) || errors.Is(c.got, driver.ErrCommitUnknown) {
+				t.Errorf("%s of %v (%v): got %v, want %v", what, test.err, test.outcome, c.got, c.want)
+			}
+		}
+	}
+	if err := (&Run{}).failure(nil); err != nil {
+		t.Errorf("failure of nothing: got %v", err)
+	}
+}
+
+// TestVerdicts says of errors of handlers whose fault they are.
+func TestVerdicts(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		err    error
+		status TxStatus
+		want   error // nil: the handler's
+	}{
+		{nil, TxFailed, nil},
+		{errors.New("no such order"), TxOpen, nil},
+		{errors.New("no such order"), TxFailed, nil},
+		{serverError("23505"), TxFailed, nil},
+		{serverError("57014"), TxFailed, nil},
+		{serverError("40001"), TxFailed, driver.ErrSerialization},
+		{serverError("40P01"), TxOpen, driver.ErrSerialization}, // of a savepoint that it undid
+		{serverError("53100"), TxFailed, driver.ErrUnavailable},
+		{serverError("57P01"), TxFailed, driver.ErrUnavailable},
+		{serverError("53300"), TxOpen, nil}, // of another database
+	} {
+		got := verdictOn(test.err, test.status)
+		if test.want == nil && got != nil || !errors.Is(got, test.want) {
+			t.Errorf("verdict on %v: got %v, want %v", test.err, got, test.want)
+		}
+	}
+}
+
+func TestTypeArgs(t *testing.T) {
+	t.Parallel()
+	exact, patterns := typeArgs([]string{"a", `a%_\*`, "*", "", "\x00", "\xff*", `*\`})
+	if diff := cmp.Diff([]string{"a", ""}, exact); diff != "" {
+		t.Errorf("exact types differ (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{`a\%\_\\%`, "%", `%\\`}, patterns); diff != "" {
+		t.Errorf("patterns differ (-want +got):\n%s", diff)
+	}
+}
+
+func TestQuoteRole(t *testing.T) {
+	t.Parallel()
+	for role, want := range map[string]string{"": "NONE", "none": "NONE", "app": `"app"`, `a"; DROP x; --`: `"a""; DROP x; --"`} {
+		if got := quoteRole(role); got != want {
+			t.Errorf("quoteRole(%q): got %s, want %s", role, got, want)
+		}
+	}
+}
+
+// TestWaits looks that waits stay within the schedule, however long it is.
+func TestWaits(t *testing.T) {
+	t.Parallel()
+	const huge = time.Duration(1<<63 - 1)
+	for _, p := range []driver.SweepRunsParams{
+		{First: time.Second, Max: time.Minute},
+		{First: time.Minute, Max: time.Second},
+		{First: 0, Max: time.Hour},
+		{First: -1, Max: -1},
+		{First: time.Nanosecond, Max: huge - 1},
+		{First: huge - 1, Max: huge - 1},
+	} {
+		most := max(p.First, 0)
+		for i, wait := range waits(&p) {
+			most = min(most, max(p.Max, 0))
+			if wait < 0 || wait > most.Microseconds() {
+				t.Errorf("%+v: wait %d is %d µs, want 0 to %v", p, i, wait, most)
+			}
+			if most < huge/2 {
+				most *= 2
+			} else {
+				most = huge - 1
+			}
+		}
+	}
+}
+
+func TestWorkLimits(t *testing.T) {
+	t.Parallel()
+	for conns, want := range map[int]int{0: 4, 1: 1, 2: 1, 4: 2, 8: 4, 100: 4} {
+		if got := WorkLimits(conns).Transactions; got != want {
+			t.Errorf("on %d connections: got %d transactions, want %d", conns, got, want)
+		}
+	}
+}

@@ -1,0 +1,197 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+// maxSwept bounds how many runs one call looks into.
+const maxSwept = 1000
+
+const (
+	// suspectsSQL finds runs of whose events the first one is locked by nobody. It
+	// gives up its locks at once.
+	suspectsSQL = `
+SELECT r.id, k.key
+FROM (SELECT * FROM {schema}.run ORDER BY started_at LIMIT $1::int) r
+LEFT JOIN LATERAL (
+	SELECT true AS free FROM {schema}.event_state s WHERE s.key = r.keys[1] FOR UPDATE SKIP LOCKED
+) s ON true
+CROSS JOIN LATERAL unnest(r.keys) WITH ORDINALITY AS k (key, place)
+WHERE s.free OR NOT EXISTS (SELECT FROM {schema}.event_state o WHERE o.key = r.keys[1])
+ORDER BY r.id, k.place`
+
+	// lockLostSQL locks the events of a run that nobody else has locked, and tells how
+	// many there are. It bounds how long a process that stopped keeps them.
+	lockLostSQL = `
+WITH setting AS MATERIALIZED (
+	SELECT set_config('idle_in_transaction_session_timeout', '5s', true) AS bound
+), free AS MATERIALIZED (
+	SELECT s.key
+	FROM setting
+	CROSS JOIN LATERAL (
+		SELECT s.key FROM {schema}.event_state s
+		WHERE s.key = ANY ($1::bytea[]) AND setting.bound <> ''
+		ORDER BY s.key
+		FOR UPDATE SKIP LOCKED
+	) s
+)
+SELECT (SELECT count(*) FROM free), (SELECT count(*) FROM {schema}.event_state WHERE key = ANY ($1::bytea[]))`
+
+	// takeRecordSQL removes the record of a run, unless it is gone or somebody settles
+	// the run, and tells what became of its transaction.
+	takeRecordSQL = `
+WITH found AS MATERIALIZED (
+	SELECT r.id FROM {schema}.run r WHERE r.id = $1::bigint FOR UPDATE SKIP LOCKED
+), gone AS (
+	DELETE FROM {schema}.run r USING found WHERE r.id = found.id RETURNING r.id
+)
+SELECT coalesce(txid_status(id), '') FROM gone`
+
+	// lostSQL records the events $2 of an interrupted run, if they are pending: each
+	// with an attempt if $3, and for good if $4 or with the last of $5 attempts.
+	// The waits until the next attempt are $6, by the attempts so far.
+	lostSQL = `
+WITH setting AS MATERIALIZED (
+	SELECT coalesce($1::timestamptz, clock_timestamp()) AS now
+), lost AS MATERIALIZED (
+	SELECT s.key, s.attempts, $3::bool AND ($4::bool OR s.attempts + 1 >= $5::int) AS dead
+	FROM {schema}.event_state s
+	WHERE s.key = ANY ($2::bytea[]) AND s.state = 0
+), changed AS (
+	UPDATE {schema}.event_state s
+	SET state = CASE WHEN lost.dead THEN 3 ELSE 0 END,
+		attempts = CASE WHEN $3::bool THEN s.attempts + 1 ELSE s.attempts END,
+		crashes = s.crashes + 1,
+		due_at = CASE WHEN $3::bool
+			THEN setting.now + ($6::bigint[])[least(lost.attempts + 1, cardinality($6::bigint[]))] * interval '1 microsecond'
+			ELSE least(s.due_at, setting.now)
+		END,
+		failed_at = CASE WHEN lost.dead THEN setting.now END,
+		last_error = CASE WHEN $3::bool THEN $7::text ELSE s.last_error END
+	FROM lost, setting
+	WHERE s.key = lost.key
+	RETURNING s.key, s.generation, s.attempts, lost.dead
+), tried AS (
+	INSERT INTO {schema}.event_attempt (key, generation, number, outcome, error, at, took)
+	SELECT key, generation, attempts, CASE WHEN dead THEN 3 ELSE 2 END, $7::text, setting.now, 0
+	FROM changed, setting
+	WHERE $3::bool
+	ON CONFLICT DO NOTHING
+)
+SELECT c.key, e.source, e.event_id, c.attempts, c.dead
+FROM changed c
+CROSS JOIN LATERAL (SELECT * FROM {schema}.event e WHERE e.key = c.key LIMIT 1) e
+ORDER BY e.received_at, c.key`
+)
+
+// suspect is a run that may have been interrupted.
+type suspect struct {
+	xid  int64
+	keys [][]byte
+}
+
+// SweepRuns implements [driver.Store]. What it found before an error it returns with
+// it.
+func (s *Store) SweepRuns(ctx context.Context, p *driver.SweepRunsParams) ([]driver.LostRun, error) {
+	var suspects []suspect
+	err := read(ctx, s.pools.Work, "looking for interrupted runs", func(r Rows) error {
+		var xid int64
+		var key []byte
+		err := r.Scan(&xid, &key)
+		if n := len(suspects); n == 0 || suspects[n-1].xid != xid {
+			suspects = append(suspects, suspect{xid: xid})
+		}
+		run := &suspects[len(suspects)-1]
+		run.keys = append(run.keys, key)
+		return err
+	}, s.sql.suspects, int32(maxSwept))
+	if err != nil {
+		return nil, err
+	}
+	var lost []driver.LostRun
+	for i := range suspects {
+		found, err := s.sweep(ctx, p, &suspects[i])
+		if err != nil {
+			return lost, err
+		}
+		lost = append(lost, found...)
+	}
+	return lost, nil
+}
+
+// sweep records what was lost with a run, if all its events are free: then nobody has
+// it. Under their locks its record is looked at again.
+func (s *Store) sweep(ctx context.Context, p *driver.SweepRunsParams, run *suspect) (lost []driver.LostRun, err error) {
+	err = transact(ctx, s.pools.Work, "recording an interrupted run", func(conn Conn) error {
+		var free, all int64
+		if err := scan(ctx, conn, func(r Rows) error { return r.Scan(&free, &all) }, s.sql.lockLost, run.keys); err != nil {
+			return err
+		}
+		status, found := "", false
+		if free == all {
+			if err := scan(ctx, conn, func(r Rows) error {
+				found = true
+				return r.Scan(&status)
+			}, s.sql.takeRecord, run.xid); err != nil {
+				return err
+			}
+		}
+		if !found {
+			return refusedError{errNotLost}
+		}
+		lost, err = s.lose(ctx, conn, p, run, status == txCommitted)
+		return err
+	})
+	if errors.Is(err, errNotLost) {
+		return nil, nil
+	}
+	return lost, err
+}
+
+var errNotLost = errors.New("it was not interrupted")
+
+// lose records an interrupted run. If its transaction was committed, though its
+// record is there, a handler did that: its events would take effect again.
+func (s *Store) lose(ctx context.Context, conn Conn, p *driver.SweepRunsParams, run *suspect, committed bool) ([]driver.LostRun, error) {
+	alone := len(run.keys) == 1
+	reason := driver.ErrorRunInterrupted
+	if committed {
+		reason = (&driver.TxEndedError{Committed: true}).Error()
+	}
+	var lost []driver.LostRun
+	err := scan(ctx, conn, func(r Rows) error {
+		l := driver.LostRun{Alone: alone}
+		var key []byte
+		var attempts int32
+		if err := r.Scan(&key, &l.Source, &l.EventID, &attempts, &l.Dead); err != nil {
+			return err
+		}
+		l.Key, l.Attempts = driver.Key(key), int(attempts)
+		lost = append(lost, l)
+		return nil
+	}, s.sql.lost, clock(p.Now), run.keys, alone || committed, committed, int32(p.MaxAttempts), waits(p), reason)
+	return lost, err
+}
+
+// maxWaits bounds how many waits differ: the longest schedule has doubled to its
+// limit by then.
+const maxWaits = 63
+
+// waits returns random waits after the first attempt, the second, and so on.
+func waits(p *driver.SweepRunsParams) []int64 {
+	all := make([]int64, maxWaits)
+	most := max(p.First, 0)
+	for i := range all {
+		most = min(most, max(p.Max, 0))
+		all[i] = rand.N(most + 1).Microseconds()
+		if most <= time.Duration(1)<<61 {
+			most *= 2
+		}
+	}
+	return all
+}

@@ -1,0 +1,214 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+// runTimeout is idle_in_transaction_session_timeout in runs: how long a process may
+// be silent before the server takes it for gone.
+const runTimeout = time.Minute
+
+// notInRunSQL is the condition on a state row s to be in no run on record. Such a
+// row is locked, or its run was interrupted.
+const notInRunSQL = `(s.key IN (SELECT unnest(keys) FROM {schema}.run)) IS NOT TRUE`
+
+// typesSQL is the condition on the type of a state row s: one of $5, or like one of
+// $6.
+const typesSQL = `(s.type = ANY ($5::text[]) OR s.type LIKE ANY ($6::text[]))`
+
+// The rows of event_state that a statement may take, by indexes of their own.
+const (
+	freshSQL = `s.state = 0 AND s.attempts = 0 AND s.crashes = 0`
+	triedSQL = `s.state = 0 AND (s.attempts > 0 OR s.crashes > 0)`
+)
+
+// takenColumns are the columns that takenRow reads, of state rows d and events e.
+const takenColumns = `d.key, e.source, e.event_id, e.type, e.occurred_at, e.received_at,
+	e.headers, e.body, d.generation, d.attempts, d.crashes, d.replayed`
+
+// takeSQL locks what is due, as {which} says, and bounds how long a process that
+// stopped keeps it. Only where it finds something it makes the transaction one that
+// has a number.
+const takeSQL = `
+WITH setting AS MATERIALIZED (
+	SELECT coalesce($2::timestamptz, now()) AS now,
+		set_config('idle_in_transaction_session_timeout', $3::text, true) AS bound
+), due AS MATERIALIZED (
+	SELECT s.key, s.due_at, s.generation, s.attempts, s.crashes, s.replayed
+	FROM {schema}.event_state s
+	WHERE {which} AND ` + notInRunSQL + `
+	ORDER BY s.source, s.due_at
+	LIMIT $1::int
+	FOR UPDATE SKIP LOCKED
+)
+SELECT txid_current(), pg_backend_pid(), current_setting('role'), ` + takenColumns + `
+FROM due d
+CROSS JOIN setting
+CROSS JOIN LATERAL (SELECT * FROM {schema}.event e WHERE e.key = d.key LIMIT 1) e
+WHERE setting.bound <> ''
+ORDER BY d.due_at, d.key`
+
+// What statements take, by $4 and more. What is due of a source is written so that
+// only an index on both columns can bound it and give it in order. With an equality
+// the planner may take the index on all that is pending instead, in the order of
+// due_at, where its statistics know of one source only, and read what waits for others.
+const (
+	dueSQL = ` AND (s.source, s.due_at) >= ($4::text, '-infinity'::timestamptz)
+		AND (s.source, s.due_at) <= ($4::text, (SELECT now FROM setting)) AND ` + typesSQL
+	keysSQL = `s.key = ANY ($4::bytea[]) AND s.state = 0`
+)
+
+func takeIn(which string) string { return strings.ReplaceAll(takeSQL, "{which}", which) }
+
+// markSQL puts a run on record. Its loss costs nothing, so that it need not wait for
+// the disk.
+const markSQL = `
+INSERT INTO {schema}.run (id, keys, started_at)
+SELECT $1::bigint, $2::bytea[], clock_timestamp()
+FROM set_config('synchronous_commit', 'off', true)`
+
+// takenRow holds one row of takenColumns.
+type takenRow struct {
+	driver.TakenEvent
+	key                           []byte
+	occurredAt                    *time.Time
+	generation, attempts, crashes int32
+}
+
+func (t *takenRow) targets() []any {
+	return []any{
+		&t.key, &t.Source, &t.EventID, &t.Type, &t.occurredAt, &t.ReceivedAt,
+		&t.Headers, &t.Body, &t.generation, &t.attempts, &t.crashes, &t.Replayed,
+	}
+}
+
+// finish returns the event after a scan.
+func (t *takenRow) finish() driver.TakenEvent {
+	t.Key, t.OccurredAt, t.ReceivedAt = driver.Key(t.key), timeOf(t.occurredAt), t.ReceivedAt.UTC()
+	t.Generation, t.Attempts, t.Crashes = int(t.generation), int(t.attempts), int(t.crashes)
+	return t.TakenEvent
+}
+
+// Take implements [driver.Driver]. The run is nil where nothing was found.
+func (s *Store) Take(ctx context.Context, p *driver.TakeParams) (*Run, error) {
+	r, err := s.begin(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("taking events: %w", err)
+	}
+	if err := r.take(ctx, p); err != nil {
+		r.tx.Rollback(ctx)
+		return nil, fmt.Errorf("taking events: %w", r.failure(err))
+	}
+	if len(r.events) == 0 {
+		r.tx.Rollback(ctx)
+		return nil, nil
+	}
+	err = s.mark(ctx, r)
+	marked := err == nil || errors.Is(err, driver.ErrCommitUnknown)
+	if err == nil {
+		err = r.failure(r.tx.Script(ctx, "SAVEPOINT "+savepoint))
+	}
+	if err == nil {
+		return r, nil
+	}
+	if marked {
+		_ = s.unmark(ctx, r) // where it fails a sweep finds the record
+	}
+	r.tx.Rollback(ctx)
+	return nil, fmt.Errorf("taking events: %w", err)
+}
+
+func (s *Store) begin(ctx context.Context) (*Run, error) {
+	tx, err := s.pools.Work.Begin(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+	}
+	return &Run{store: s, tx: tx}, nil
+}
+
+// take locks events.
+func (r *Run) take(ctx context.Context, p *driver.TakeParams) error {
+	timeout := max(runTimeout, p.HandlerTimeout+5*time.Second)
+	args := []any{int32(min(max(p.Limit, 1), maxTake)), clock(p.Now), milliseconds(timeout)}
+	sql := r.store.sql.takeKeys
+	if len(p.Keys) > 0 {
+		args = append(args, keyArgs(p.Keys))
+	} else {
+		sql = r.store.sql.takeFresh
+		if p.Tried {
+			sql = r.store.sql.takeTried
+		}
+		exact, patterns := typeArgs(p.Types)
+		args = append(args, p.Source, exact, patterns)
+	}
+	return r.collect(ctx, sql, args...)
+}
+
+// collect reads events into the run, and which transaction it is.
+func (r *Run) collect(ctx context.Context, sql string, args ...any) error {
+	return scan(ctx, r.tx, func(rows Rows) error {
+		var row takenRow
+		if err := rows.Scan(append([]any{&r.xid, &r.pid, &r.role}, row.targets()...)...); err != nil {
+			return err
+		}
+		r.events = append(r.events, row.finish())
+		return nil
+	}, sql, args...)
+}
+
+// maxTake bounds one run, whatever the caller asks for.
+const maxTake = 10_000
+
+// typeArgs returns the types of TakeParams as typesSQL takes them.
+func typeArgs(types []string) (exact, patterns []string) {
+	exact, patterns = []string{}, []string{}
+	escape := strings.NewReplacer(`\`, `\\`, "%", `\%`, "_", `\_`, "*", "%")
+	for _, t := range types {
+		switch {
+		case !isText(t): // no type is that
+		case strings.Contains(t, "*"):
+			patterns = append(patterns, escape.Replace(t))
+		default:
+			exact = append(exact, t)
+		}
+	}
+	return exact, patterns
+}
+
+// milliseconds returns a duration as a setting takes it. "0" would mean no bound.
+func milliseconds(d time.Duration) string { return fmt.Sprintf("%dms", max(1, d.Milliseconds())) }
+
+// mark puts a run on record, by another connection than that of the run: a record
+// in the run's own transaction would be gone with it.
+func (s *Store) mark(ctx context.Context, r *Run) error {
+	return write(ctx, s.pools.Receive, "recording a run", noRows, s.sql.mark, r.xid, keyArgs(r.keys()))
+}
+
+// unmark removes the record of a run. It may wait for a transaction of the run that
+// did the same and is about to end.
+func (s *Store) unmark(ctx context.Context, r *Run) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTimeout)
+	defer cancel()
+	return write(ctx, s.pools.Receive, "removing the record of a run", noRows, s.sql.unmark, r.xid)
+}
+
+// unmarkSQL is for a run that costs its events nothing.
+const unmarkSQL = `DELETE FROM {schema}.run WHERE id = $1::bigint`
+
+// WorkLimits returns the limits of handlers on a pool of conns connections; 0 stands
+// for one without a limit.
+func WorkLimits(conns int) driver.WorkLimits {
+	limits := driver.WorkLimits{
+		Transactions: 4, HandlerTimeout: 30 * time.Second, MaxHandlerTimeout: 55 * time.Second, BatchTime: 5 * time.Second,
+	}
+	if conns > 0 {
+		limits.Transactions = max(1, min(limits.Transactions, conns/2))
+	}
+	return limits
+}

@@ -1,0 +1,55 @@
+package proof
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// workerCommand returns a function that prepares worker processes: this program,
+// started again.
+func workerCommand(t testing.TB, s settings) func() *exec.Cmd {
+	t.Helper()
+	text, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	binary, err := os.Executable()
+	if raceDetector && s.Variant == withSQLite {
+		binary, err = plainBinary()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() *exec.Cmd {
+		cmd := exec.Command(binary)
+		// Without it the race detector makes the end of a process last for a second.
+		race := "GORACE=" + strings.TrimSpace(os.Getenv("GORACE")+" atexit_sleep_ms=0")
+		cmd.Env = append(os.Environ(), race, workerVariable+"="+string(text))
+		return cmd
+	}
+}
+
+// plainFolder holds what plainBinary built; "" if it has built nothing.
+var plainFolder string
+
+// plainBinary builds this program without the race detector, once. SQLite is
+// translated to Go, and would be some fifteen times slower with it; what the detector
+// is there for, the engine above, is the same as on PostgreSQL.
+var plainBinary = sync.OnceValues(func() (string, error) {
+	folder, err := os.MkdirTemp("", "hookonce-proof-")
+	if err != nil {
+		return "", err
+	}
+	plainFolder = folder
+	binary := filepath.Join(folder, "worker")
+	if out, err := exec.Command("go", "test", "-c", "-o", binary, ".").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building the worker: %w\n%s", err, out)
+	}
+	return binary, nil
+})

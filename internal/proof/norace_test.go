@@ -1,0 +1,6 @@
+//go:build !race
+
+package proof
+
+// raceDetector tells whether this program has it.
+const raceDetector = false

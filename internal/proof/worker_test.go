@@ -1,0 +1,255 @@
+package proof
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/provider"
+	"github.com/hookonce/hookonce/verify"
+)
+
+// workerVariable names the environment variable that makes this binary a worker
+// process: its settings, as JSON.
+const workerVariable = "HOOKONCE_PROOF_WORKER"
+
+// settings are those of a worker process.
+type settings struct {
+	Variant        string
+	Database       string // DSN, or path of the file
+	Folder         string // where the records are
+	Receiver       bool   // it has no handlers: an application takes the events
+	HandlerTimeout time.Duration
+	// Gate is a file that handlers wait for, once they have written their effect;
+	// "" for those that wait for nothing.
+	Gate string
+}
+
+// The one source, and what is set for it and its events everywhere.
+const (
+	sourceName   = "proof"
+	sourceSecret = "a-secret-of-the-proof-only-40251"
+	ledger       = "ledger" // the destination
+	attempts     = 5
+	firstRetry   = 20 * time.Millisecond
+	maxRetry     = 200 * time.Millisecond
+	signatureIn  = "X-Proof-Signature"
+)
+
+// order is the body of an event: what its handler does.
+type order struct {
+	ID      string `json:"id"`
+	Does    string `json:"does"`
+	Message bool   `json:"message"` // it enqueues one
+}
+
+// What handlers do, once they have written their effect and their message.
+const (
+	succeed      = "succeed"
+	failTwice    = "fail twice"
+	panicAlways  = "panic"
+	failForGood  = "fail for good"
+	killProcess  = "kill the process"
+	leaveProcess = "leave the process"
+
+	leaveCode = 77
+)
+
+// What the errors of handlers say.
+const (
+	failText  = "this attempt was meant to fail"
+	panicText = "this handler was meant to panic"
+	goodText  = "this event was meant to fail for good"
+)
+
+// records are the files in which workers say what they are about to do. A line that
+// was written stays, whatever becomes of the process.
+type records struct{ runs, passed, deaths, sent *os.File }
+
+// Names of the files of records.
+const (
+	runsFile   = "runs"   // event id, attempt, process: a handler was called
+	passedFile = "passed" // event id, process: a handler has passed the gate
+	deathsFile = "deaths" // event id, process: a handler ends its process
+	sentFile   = "sent"   // message id, event id: a message is sent
+)
+
+func openRecords(folder string) (*records, error) {
+	var r records
+	for name, file := range map[string]**os.File{
+		runsFile: &r.runs, passedFile: &r.passed, deathsFile: &r.deaths, sentFile: &r.sent,
+	} {
+		var err error
+		if *file, err = os.OpenFile(filepath.Join(folder, name), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600); err != nil {
+			return nil, err
+		}
+	}
+	return &r, nil
+}
+
+// note appends a line to a record with one call of the system, so that lines of
+// several processes do not mix.
+func note(file *os.File, words ...any) {
+	if _, err := file.WriteString(fmt.Sprintln(words...)); err != nil {
+		panic(err)
+	}
+}
+
+// worker is a worker process.
+type worker struct {
+	settings
+	records *records
+}
+
+// workerMain runs a worker process and returns its exit code.
+func workerMain(text string) int {
+	w := &worker{}
+	err := json.Unmarshal([]byte(text), &w.settings)
+	if err == nil {
+		w.records, err = openRecords(w.Folder)
+	}
+	if err == nil {
+		err = w.run()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "worker:", err)
+		return 1
+	}
+	return 0
+}
+
+// serve receives webhooks and runs handlers until the process gets SIGTERM, or the
+// test has ended.
+func serve[T any](w *worker, db driver.Driver[T], insert insertFunc[T]) error {
+	mux := &hookonce.Mux[T]{}
+	if !w.Receiver {
+		hookonce.HandleJSON(mux, sourceName, "*", handler(w, db, insert))
+	}
+	in, err := hookonce.New(db, mux, w.config())
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin) // ends with the test
+		stop()
+	}()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	routes := http.NewServeMux()
+	routes.Handle("POST /webhooks/{source}", in)
+	server := &http.Server{Handler: routes}
+
+	var wg sync.WaitGroup
+	var served, ran error
+	wg.Go(func() { served = server.Serve(listener) })
+	wg.Go(func() { ran = in.Run(ctx) })
+	fmt.Println(listener.Addr())
+	<-ctx.Done()
+	in.Drain()
+	closed := server.Shutdown(context.Background())
+	wg.Wait()
+	if errors.Is(served, http.ErrServerClosed) {
+		served = nil
+	}
+	return errors.Join(served, ran, closed)
+}
+
+func (w *worker) config() *hookonce.Config {
+	source := hookonce.Source{
+		Name: sourceName, Provider: provider.HMAC, Secrets: hookonce.StaticSecrets(sourceSecret),
+		Signature: &verify.Scheme{ID: "sha256", Family: verify.FamilyHMAC, Header: signatureIn},
+		Event:     provider.EventRules{ID: "body:id", Type: "body:does"},
+	}
+	if w.Receiver {
+		source.Consume = hookonce.ConsumeSQL
+	}
+	return &hookonce.Config{
+		Sources: []hookonce.Source{source},
+		Destinations: []hookonce.Destination{{
+			Name: ledger, Sender: hookonce.SenderFunc(w.send), Timeout: time.Second,
+			Retry: hookonce.Retry{Attempts: 100, First: firstRetry, Max: maxRetry},
+		}},
+		HandlerTimeout: w.HandlerTimeout,
+		Retry:          hookonce.Retry{Attempts: attempts, First: firstRetry, Max: maxRetry},
+		Logger:         slog.New(slog.NewTextHandler(os.Stderr, nil)),
+	}
+}
+
+// send sends a message: it is in the record.
+func (w *worker) send(_ context.Context, m *hookonce.Outgoing) error {
+	note(w.records.sent, m.ID, string(m.Body))
+	return nil
+}
+
+// insertFunc writes the effect of an event.
+type insertFunc[T any] func(ctx context.Context, tx T, ev *hookonce.Event) error
+
+func handler[T any](w *worker, db driver.Driver[T], insert insertFunc[T]) func(context.Context, T, *hookonce.Event, order) error {
+	outbox := hookonce.NewOutbox(db)
+	return func(ctx context.Context, tx T, ev *hookonce.Event, o order) error {
+		note(w.records.runs, ev.ID, ev.Attempt, os.Getpid())
+		if err := insert(ctx, tx, ev); err != nil {
+			return err
+		}
+		if o.Message {
+			if err := outbox.EnqueueTx(ctx, tx, &hookonce.Message{Destination: ledger, Body: []byte(ev.ID)}); err != nil {
+				return err
+			}
+		}
+		w.wait(ev)
+		return w.misbehave(ev, o.Does)
+	}
+}
+
+// wait waits until the gate is there, longer than any time-out if need be.
+func (w *worker) wait(ev *hookonce.Event) {
+	for w.Gate != "" {
+		if _, err := os.Stat(w.Gate); err == nil {
+			note(w.records.passed, ev.ID, os.Getpid())
+			return
+		}
+		<-time.After(time.Millisecond)
+	}
+}
+
+// misbehave does what the event asks for.
+func (w *worker) misbehave(ev *hookonce.Event, does string) error {
+	switch does {
+	case succeed:
+		return nil
+	case failTwice:
+		if ev.Attempt <= 2 {
+			return errors.New(failText)
+		}
+		return nil
+	case panicAlways:
+		panic(panicText)
+	case failForGood:
+		return hookonce.Permanent(errors.New(goodText))
+	case killProcess:
+		note(w.records.deaths, ev.ID, os.Getpid())
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL) // nothing can be done about an error
+		select {}
+	case leaveProcess:
+		note(w.records.deaths, ev.ID, os.Getpid())
+		os.Exit(leaveCode)
+	}
+	return fmt.Errorf("nobody knows how to %q", does)
+}

@@ -1,0 +1,257 @@
+package sqlitestore
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+const (
+	// What is reopened by a claim whose work is in its transaction is done with it.
+	reopenDone = `UPDATE hookonce_event_state SET state = 2, note = '', attempts = 1, crashes = 0, generation = ?1,
+			due_at = ?2, processed_at = ?2, failed_at = NULL, last_error = ''` + bySender + ` WHERE key = ?3 AND state = 3`
+
+	claimDone = `UPDATE hookonce_event_state SET processed_at = ? WHERE key = ?`
+
+	claimStale = `UPDATE hookonce_event_state
+		SET state = 4, note = ?, last_error = ?, attempts = 0, processed_at = NULL WHERE key = ?`
+
+	selectClaimTaken = takenColumns + `
+		FROM hookonce_event_state s CROSS JOIN hookonce_event e ON e.key = s.key WHERE s.key = ?`
+
+	countInline = `INSERT INTO hookonce_inline_failure
+		(key, source, event_id, type, occurred_at, headers, body, body_sha256, messages, failures, last_error, first_at, last_at)
+		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 1, ?10, ?11, ?11)
+		ON CONFLICT (key) DO UPDATE SET
+			failures = failures + 1, last_error = excluded.last_error, last_at = excluded.last_at
+		RETURNING failures, first_at`
+
+	deleteInline = `DELETE FROM hookonce_inline_failure WHERE key = ?`
+
+	selectInline = `SELECT key, source, event_id, type, occurred_at, headers, body, body_sha256, messages, failures,
+			last_error, first_at
+		FROM hookonce_inline_failure WHERE last_at <= ? ORDER BY last_at LIMIT ?`
+
+	buryInline = `UPDATE hookonce_event_state
+		SET state = 3, attempts = ?, failed_at = ?, last_error = ?, processed_at = NULL WHERE key = ?`
+)
+
+const opTakeClaim = "claim with its work"
+
+// TakeClaim implements driver.Driver. Who waits, waits for the write lock, until
+// the context ends, and no longer for one key than for another: LockTimeout bounds
+// nothing.
+func (s *Store) TakeClaim(ctx context.Context, p *driver.ClaimParams) (driver.Run[*sql.Tx], driver.ClaimResult, error) {
+	var result driver.ClaimResult
+	if len(p.Claims) != 1 {
+		panic(fmt.Sprintf("sqlitestore: TakeClaim of %d claims", len(p.Claims)))
+	}
+	if err := checkClaims(p.Claims); err != nil {
+		return nil, result, fmt.Errorf("sqlite: %s: %w", opTakeClaim, err)
+	}
+	r := s.newRun()
+	err := r.begin(ctx, ctx)
+	if err == nil {
+		r.t.now = clock(p.Now)
+		err = r.claim(p, &result)
+	}
+	if err == nil && len(r.taken) > 0 {
+		return r, result, nil
+	}
+	// Before the error is classified, because that may look at the schema.
+	undone := r.rollBack(ctx)
+	if err != nil {
+		return nil, driver.ClaimResult{}, s.failed(ctx, opTakeClaim, err)
+	}
+	return nil, result, undone
+}
+
+// claim claims the event, or reopens it, and takes it into the run.
+func (r *run) claim(p *driver.ClaimParams, result *driver.ClaimResult) (err error) {
+	c := &p.Claims[0]
+	if err := r.t.claimWithWork(c, p.Reopen, result); err != nil || !result.Claimed && !result.Reopened {
+		return err
+	}
+	if r.taken, err = r.t.find(selectClaimTaken, c.Key[:]); err != nil {
+		return err
+	}
+	r.taken[0].Attempts = 0 // this one is not over yet
+	return nil
+}
+
+// claimWithWork claims an event in the transaction that does its work. Of a dead
+// event that has no state of its own, since it was only routed when it was claimed,
+// nothing is reopened: there is no work to do again.
+func (t *writeTx) claimWithWork(c *driver.Claim, reopen bool, result *driver.ClaimResult) error {
+	if err := t.claim(c, result); err != nil || !result.Dead || !reopen {
+		return err
+	}
+	generation, err := t.nextGeneration(c.Key)
+	if err != nil {
+		return err
+	}
+	changed, err := t.exec(reopenDone, generation, t.now, c.Key[:])
+	if err != nil || changed == 0 {
+		return err
+	}
+	result.Reopened, result.Generation = true, generation
+	return t.record(&historyEntry{key: c.Key, action: driver.ActionReopened, generation: generation})
+}
+
+// recordClaimed records what came of the event of TakeClaim, which is no failure:
+// that undoes the claim.
+func (t *writeTx) recordClaimed(r *driver.WorkResult) error {
+	query, args := claimDone, []any{t.now, r.Key[:]}
+	if r.Outcome == driver.WorkStale {
+		query, args = claimStale, []any{driver.NoteStale, r.Error, r.Key[:]}
+	}
+	if _, err := t.exec(query, args...); err != nil {
+		return err
+	}
+	_, err := t.exec(deleteInline, r.Key[:])
+	return err
+}
+
+// ClaimTx implements driver.Driver.
+func (s *Store) ClaimTx(ctx context.Context, tx *sql.Tx, p *driver.ClaimParams) ([]driver.ClaimResult, error) {
+	const op = "claim in the caller's transaction"
+	if err := checkClaims(p.Claims); err != nil {
+		return nil, fmt.Errorf("sqlite: %s: %w", op, err)
+	}
+	results := make([]driver.ClaimResult, len(p.Claims))
+	err := s.inTx(ctx, tx, op, p.Now, len(p.Claims), func(t *writeTx, i int) error {
+		return t.claimWithWork(&p.Claims[i], p.Reopen, &results[i])
+	})
+	if err != nil {
+		return nil, err
+	}
+	return results, nil
+}
+
+// CountInlineFailure implements driver.Store.
+func (s *Store) CountInlineFailure(ctx context.Context, f *driver.InlineFailure) (*driver.InlineFailed, error) {
+	const op = "count a failure"
+	err := checkClaim(&f.Claim)
+	if err == nil && !isText(f.Error) {
+		err = fmt.Errorf("%w: the error is not valid UTF-8 or holds a NUL", driver.ErrBadRow)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("sqlite: %s: %w", op, err)
+	}
+	failed := &driver.InlineFailed{}
+	err = s.writeEach(ctx, op, f.Now, 1, func(t *writeTx, _ int) error { return t.countFailure(f, failed) })
+	if err != nil {
+		return nil, err
+	}
+	return failed, nil
+}
+
+func (t *writeTx) countFailure(f *driver.InlineFailure, failed *driver.InlineFailed) error {
+	c := &f.Claim
+	var claimed driver.ClaimResult
+	if err := t.readClaimed(c, &claimed); !errors.Is(err, sql.ErrNoRows) {
+		failed.Dead = claimed.Dead
+		return err
+	}
+	occurredAt, err := nullMicros(c.OccurredAt)
+	if err != nil {
+		return err
+	}
+	messages, err := json.Marshal(c.Messages)
+	if err != nil {
+		return err
+	}
+	var firstAt int64
+	err = t.queryRow(countInline, c.Key[:], c.Source, c.EventID, c.Type, occurredAt, blob(c.Headers), blob(c.Body),
+		c.BodyHash[:], string(messages), f.Error, t.now).Scan(&failed.Failures, &firstAt)
+	if err != nil || !f.Dead && failed.Failures < f.Limit {
+		return err
+	}
+	failed.Dead, err = t.fileFailure(c, failed.Failures, f.Error, firstAt)
+	return err
+}
+
+// fileFailure claims an event as a dead letter, as it was first received, and
+// reports whether it was there to be claimed.
+func (t *writeTx) fileFailure(c *driver.Claim, failures int, reason string, firstAt int64) (bool, error) {
+	if _, err := t.exec(deleteInline, c.Key[:]); err != nil {
+		return false, err
+	}
+	filed := *c
+	filed.Work = driver.WorkDone
+	now := t.now
+	t.now = firstAt
+	var result driver.ClaimResult
+	err := t.claim(&filed, &result)
+	t.now = now
+	if err != nil || !result.Claimed {
+		return false, err
+	}
+	if _, err := t.exec(buryInline, failures, t.now, reason, c.Key[:]); err != nil {
+		return false, err
+	}
+	_, err = t.exec(insertTry, c.Key[:], 0, failures, "dead", reason, t.now, 0)
+	return err == nil, err
+}
+
+// inlineFailure is a row of hookonce_inline_failure.
+type inlineFailure struct {
+	driver.Claim
+	failures  int
+	lastError string
+	firstAt   int64
+}
+
+// FileInlineFailures implements driver.Store.
+func (s *Store) FileInlineFailures(ctx context.Context, p *driver.FileFailuresParams) (int, error) {
+	const op = "file old failures"
+	if p.OlderThan <= 0 {
+		return 0, fmt.Errorf("sqlite: %s: the age must be positive", op)
+	}
+	filed := 0
+	err := s.writeEach(ctx, op, p.Now, 1, func(t *writeTx, _ int) error {
+		old, err := t.oldFailures(t.now-p.OlderThan.Microseconds(), p.Limit)
+		if err != nil {
+			return err
+		}
+		for i := range old {
+			f := &old[i]
+			dead, err := t.fileFailure(&f.Claim, f.failures, f.lastError, f.firstAt)
+			if err != nil {
+				return err
+			}
+			if dead {
+				filed++
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	return filed, nil
+}
+
+func (t *writeTx) oldFailures(before int64, limit int) ([]inlineFailure, error) {
+	rows, err := t.query(selectInline, before, limit)
+	if err != nil {
+		return nil, err
+	}
+	return collect(rows, func(f *inlineFailure) error {
+		var key, hash []byte
+		var messages string
+		var occurredAt sql.NullInt64
+		if err := rows.Scan(&key, &f.Source, &f.EventID, &f.Type, &occurredAt, &f.Headers, &f.Body, &hash, &messages,
+			&f.failures, &f.lastError, &f.firstAt); err != nil {
+			return err
+		}
+		copy(f.Key[:], key)
+		copy(f.BodyHash[:], hash)
+		f.OccurredAt = fromNullMicros(occurredAt)
+		return json.Unmarshal([]byte(messages), &f.Messages)
+	})
+}

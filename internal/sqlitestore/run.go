@@ -1,0 +1,394 @@
+package sqlitestore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+const (
+	opFinish  = "finish the run"
+	opSettle  = "settle the run"
+	opAbandon = "abandon the run"
+)
+
+// severWait bounds how long Sever waits for the transaction to be gone.
+const severWait = time.Second
+
+var (
+	errWriterWait = errors.New("another writer held the database for too long to begin the handlers' transaction")
+	errSevered    = errors.New("it was cut off from a handler that did not return")
+)
+
+// Two savepoints, because nothing else tells whether the transaction is still the
+// one that was begun: SQLite undoes it by itself where a statement that writes is
+// interrupted, or finds the disk full, and a COMMIT may be run as text. To release
+// the inner one fails where they are gone; the outer one is where a failed handler is
+// undone to.
+const (
+	setOuter     = `SAVEPOINT hookonce_run`
+	setInner     = `SAVEPOINT hookonce_check`
+	releaseInner = `RELEASE hookonce_check`
+	undoHandlers = `ROLLBACK TO hookonce_run`
+)
+
+const (
+	// setMarker is the first statement of a run's transaction: from then on the row
+	// tells, to other connections, whether the transaction was committed.
+	setMarker = `UPDATE hookonce_event_state SET run = ?1 WHERE key = ?2 AND state = 1 AND run = ?3`
+
+	selectMarker = `SELECT generation, run FROM hookonce_event_state WHERE key = ?`
+)
+
+// run is a transaction in which handlers run. It holds the writer's connection, so
+// every other write of the store waits for it.
+type run struct {
+	store    *Store
+	t        *writeTx
+	cancel   context.CancelFunc
+	token    int64 // 0 in a run that is not on record, that of TakeClaim
+	taken    []takenEvent
+	released int64 // when an event that is given back is due, unless it was before
+	finished bool
+
+	severed atomic.Bool
+	guard   guard
+	ending  atomic.Bool   // somebody ends the transaction, or has ended it
+	ended   chan struct{} // closed when the connection is given back
+}
+
+func (s *Store) newRun() *run { return &run{store: s, ended: make(chan struct{})} }
+
+var _ driver.Run[*sql.Tx] = (*run)(nil)
+
+// marker is what the rows have for a number inside of the transaction.
+func (r *run) marker() int64 { return r.token | 1 }
+
+func (r *run) fence() fence { return fence{state: stateRunning, token: r.token, marker: r.marker()} }
+
+// begin begins the transaction and keeps of the events those that are still of
+// this run. It waits for the writer as long as wait allows.
+func (r *run) begin(wait, caller context.Context) error {
+	stmts, err := r.store.statements(wait)
+	if err != nil {
+		return err
+	}
+	under, cancel := context.WithCancel(context.WithoutCancel(caller))
+	t, err := r.store.begin(wait, under)
+	if err != nil {
+		cancel()
+		return err
+	}
+	t.caller, t.stmts, t.ending = caller, stmts, r.guard.leave
+	t.ended = func() {
+		cancel()
+		close(r.ended)
+	}
+	r.t, r.cancel = t, cancel
+	r.guard.watch(t.conn)
+	return r.mark()
+}
+
+func (r *run) mark() error {
+	var ours []takenEvent
+	for i := range r.taken {
+		e := &r.taken[i]
+		changed, err := r.t.exec(setMarker, r.marker(), e.Key[:], r.token)
+		if err != nil {
+			return err
+		}
+		if changed > 0 {
+			ours = append(ours, *e)
+		}
+	}
+	r.taken = ours
+	return r.setSavepoints()
+}
+
+func (r *run) setSavepoints() error {
+	for _, query := range []string{setOuter, setInner} {
+		if _, err := r.t.tx.ExecContext(r.t.inner, query); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Tx implements driver.Run.
+func (r *run) Tx() *sql.Tx { return r.t.tx }
+
+// Events implements driver.Run.
+func (r *run) Events() []driver.TakenEvent { return eventsOf(r.taken) }
+
+// Versions implements driver.Run. The write lock is the lock on the objects.
+func (r *run) Versions(_ context.Context, objects []driver.Key) (map[driver.Key]driver.ObjectVersion, error) {
+	found, err := versions(r.t.inner, r.t.tx, objects)
+	if err != nil {
+		return nil, r.store.failed(r.t.inner, "lock versions", err)
+	}
+	return found, nil
+}
+
+// Check implements driver.Run.
+//
+// BUSY and LOCKED are the handler's own failure: the run has the only write lock
+// there is, so what is in its way is another connection of the handler, and would
+// be on the next attempt too.
+func (r *run) Check(ctx context.Context, handlerErr error) error {
+	if err := r.check(ctx, handlerErr); err != nil {
+		return fmt.Errorf("sqlite: check the run: %w", err)
+	}
+	return nil
+}
+
+func (r *run) check(ctx context.Context, handlerErr error) error {
+	gone := r.probe()
+	if r.severed.Load() {
+		return fmt.Errorf("%w: %w", driver.ErrTxAborted, errSevered)
+	}
+	if gone != nil {
+		committed, err := r.committed(ctx)
+		byHandler := errors.Is(gone, sql.ErrTxDone)
+		switch {
+		case err == nil && committed, err != nil && byHandler:
+			return &driver.TxEndedError{Committed: true}
+		case err != nil:
+			return fmt.Errorf("%w: looking what became of the transaction: %w", driver.ErrUnavailable, err)
+		case byHandler && !isTrouble(handlerErr):
+			return &driver.TxEndedError{Committed: false}
+		}
+	}
+	switch {
+	case isTrouble(handlerErr):
+		return fmt.Errorf("%w: %w", driver.ErrUnavailable, handlerErr)
+	case gone == nil:
+		return nil
+	case isTrouble(gone):
+		return fmt.Errorf("%w: %w", driver.ErrUnavailable, gone)
+	case handlerErr != nil:
+		return nil // SQLite rolled back because of it, and Finish copes
+	}
+	return fmt.Errorf("%w: it was rolled back under the handler: %w", driver.ErrTxAborted, gone)
+}
+
+// probe returns an error where the transaction is not the one that was begun.
+func (r *run) probe() error {
+	_, err := r.t.tx.ExecContext(r.t.inner, releaseInner)
+	switch {
+	case resultCode(err) == codeBusy:
+		return nil // it is there, under rows of an INSERT … RETURNING that are still open
+	case err != nil:
+		return err
+	}
+	_, err = r.t.tx.ExecContext(r.t.inner, setInner)
+	return err
+}
+
+// isTrouble reports whether err says that the database, or its disk, is at fault.
+func isTrouble(err error) bool {
+	switch resultCode(err) {
+	case codeNoMem, codeReadOnly, codeIOErr, codeCorrupt, codeFull, codeCantOpen:
+		return true
+	}
+	return false
+}
+
+// committed reports whether a transaction that is over was committed, which a
+// reader sees by its marker.
+func (r *run) committed(ctx context.Context) (bool, error) {
+	e := &r.taken[0]
+	var generation int
+	var found int64
+	switch err := r.store.reader.QueryRowContext(ctx, selectMarker, e.Key[:]).Scan(&generation, &found); {
+	case errors.Is(err, sql.ErrNoRows):
+		return r.token != 0, nil // pruned since; or the claim was undone
+	case err != nil:
+		return false, err
+	case r.token == 0:
+		return generation >= e.Generation, nil
+	}
+	return found != r.token, nil
+}
+
+// Finish implements driver.Run.
+func (r *run) Finish(ctx context.Context, p *driver.FinishParams) error {
+	if err := checkResults(p); err != nil {
+		return fmt.Errorf("sqlite: %s: %w", opFinish, err)
+	}
+	failed := slices.ContainsFunc(p.Results, func(r driver.WorkResult) bool { return isFailure(r.Outcome) })
+	if failed && len(p.Results) > 1 {
+		return fmt.Errorf("sqlite: %s: a failure is not the only outcome, and what the others wrote would be undone with it", opFinish)
+	}
+	if gone := r.probe(); gone != nil {
+		var handlerErr error
+		if failed {
+			handlerErr = errors.New(p.Results[0].Error)
+		}
+		if err := r.check(ctx, handlerErr); err != nil {
+			return fmt.Errorf("sqlite: %s: %w", opFinish, err)
+		}
+		return r.Settle(ctx, p) // what the handler wrote is undone
+	}
+	if r.token == 0 && (failed || len(p.Results) == 0) {
+		return r.rollBack(ctx) // the claim is undone
+	}
+	r.t.caller, r.t.now = ctx, clock(p.Now)
+	if err := r.record(p, failed); err != nil {
+		return r.store.failed(ctx, opFinish, err)
+	}
+	if !r.ending.CompareAndSwap(false, true) {
+		return fmt.Errorf("sqlite: %s: %w: %w", opFinish, driver.ErrTxAborted, errSevered)
+	}
+	if err := r.t.commit(opFinish); err != nil {
+		return err
+	}
+	r.finished = true
+	return nil
+}
+
+// record records the outcomes in the transaction of the run.
+func (r *run) record(p *driver.FinishParams, failed bool) error {
+	if failed {
+		if _, err := r.t.exec(undoHandlers); err != nil {
+			return err
+		}
+	}
+	recorded, err := r.t.recordRun(r, p)
+	switch {
+	case err != nil:
+		return err
+	case recorded != len(r.taken):
+		return fmt.Errorf("%w: a handler changed the rows of its own events in hookonce_event_state", driver.ErrBadRow)
+	}
+	for i := range p.Versions {
+		if err := r.t.keepVersion(&p.Versions[i]); err != nil {
+			return err
+		}
+	}
+	return r.t.alive()
+}
+
+// recordRun records outcomes, gives the other events of the run back, and returns
+// how many there were of both.
+func (t *writeTx) recordRun(r *run, p *driver.FinishParams) (recorded int, err error) {
+	if r.token == 0 {
+		return 1, t.recordClaimed(&p.Results[0])
+	}
+	outcomes := make(map[driver.Key]*driver.WorkResult, len(p.Results))
+	for i := range p.Results {
+		outcomes[p.Results[i].Key] = &p.Results[i]
+	}
+	for i := range r.taken {
+		e := &r.taken[i]
+		var held bool
+		if result := outcomes[e.Key]; result != nil {
+			held, err = t.recordOutcome(result, r.fence())
+		} else {
+			var changed int64
+			changed, err = t.exec(releaseEvent, r.fence().args(e.Key, min(e.due, r.released))...)
+			held = changed > 0
+		}
+		if err != nil {
+			return 0, err
+		}
+		if held {
+			recorded++
+		}
+	}
+	return recorded, nil
+}
+
+// Settle implements driver.Run.
+func (r *run) Settle(ctx context.Context, p *driver.FinishParams) error {
+	if err := checkResults(p); err != nil {
+		return fmt.Errorf("sqlite: %s: %w", opSettle, err)
+	}
+	if err := r.rollBack(ctx); err != nil || r.token == 0 {
+		return err
+	}
+	return r.store.writeEach(ctx, opSettle, p.Now, 1, func(t *writeTx, _ int) error {
+		recorded, err := t.recordRun(r, p)
+		if err == nil && recorded == 0 {
+			return fmt.Errorf("%w: the record of the run is gone", driver.ErrNotFound)
+		}
+		return err
+	})
+}
+
+// Abandon implements driver.Run.
+func (r *run) Abandon(ctx context.Context) error {
+	if r.finished {
+		return nil
+	}
+	if err := r.rollBack(ctx); err != nil || r.token == 0 {
+		return err
+	}
+	return r.store.writeEach(ctx, opAbandon, time.Time{}, 1, func(t *writeTx, _ int) error {
+		_, err := t.recordRun(r, &driver.FinishParams{})
+		return err
+	})
+}
+
+// giveBack abandons a run that did not begin, without its caller, whose context may
+// have ended.
+func (r *run) giveBack() {
+	r.store.detached.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), giveBackTime)
+		defer cancel()
+		// What is not given back is for SweepRuns.
+		_ = r.Abandon(ctx)
+	})
+}
+
+// Sever implements driver.Run. A statement is interrupted by its own context, which
+// is the handler's; one that runs under another goes on until it ends.
+func (r *run) Sever() {
+	r.severed.Store(true)
+	r.cancel()
+	r.end()
+	// What begins from now on finds the transaction gone, unless something is still
+	// running.
+	timer := time.NewTimer(severWait)
+	defer timer.Stop()
+	select {
+	case <-r.ended:
+	case <-timer.C:
+	}
+}
+
+// rollBack ends the transaction, unless that was done. It waits for a statement of
+// the handler that is still running as long as ctx allows.
+func (r *run) rollBack(ctx context.Context) error {
+	if r.t == nil {
+		return nil // it never began
+	}
+	r.end()
+	select {
+	case <-r.ended:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("sqlite: roll the run back: %w: %w", driver.ErrUnavailable, context.Cause(ctx))
+	}
+}
+
+// end rolls back and gives the connection back, beside its caller, unless somebody
+// has done so.
+func (r *run) end() {
+	if !r.ending.CompareAndSwap(false, true) {
+		return
+	}
+	r.store.detached.Go(func() {
+		if r.severed.Load() {
+			// database/sql is rolling back, and does not tell what came of it.
+			r.t.release(errSevered)
+			return
+		}
+		r.t.rollback()
+	})
+}

@@ -1,0 +1,121 @@
+package sqlitestore
+
+import (
+	"context"
+	"database/sql"
+	"math/rand/v2"
+	"time"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+// sweptAtOnce bounds how many events one sweep finds, and so how long it holds the
+// write lock.
+const sweptAtOnce = 500
+
+const (
+	lostRuns = ` FROM hookonce_event_state s INDEXED BY hookonce_event_state_running
+		CROSS JOIN hookonce_event e ON e.key = s.key WHERE s.state = 1 AND s.due_at <= ? LIMIT ?`
+
+	countLost = `SELECT count(*) FROM (SELECT 1` + lostRuns + `)`
+
+	selectLost = `SELECT s.key, s.source, e.event_id, s.generation, s.attempts, s.run, s.run_size` + lostRuns
+
+	// One that was alone is at fault, so an attempt is counted.
+	loseAlone = `UPDATE hookonce_event_state
+		SET state = ?2, attempts = ?3, crashes = crashes + 1, due_at = ?4, failed_at = ?5, last_error = ?6 WHERE key = ?1`
+
+	loseOther = `UPDATE hookonce_event_state SET state = 0, crashes = crashes + 1, due_at = ?2 WHERE key = ?1`
+)
+
+// lostEvent is an event of an interrupted run.
+type lostEvent struct {
+	driver.LostRun
+	generation int
+	run        int64
+	size       int
+}
+
+// SweepRuns implements driver.Store. A run that goes on holds the write lock, so
+// what a sweep sees under that lock past its time was interrupted.
+func (s *Store) SweepRuns(ctx context.Context, p *driver.SweepRunsParams) ([]driver.LostRun, error) {
+	const op = "look for interrupted runs"
+	// Most sweeps find nothing, and need not wait for the writer to see that.
+	var n int
+	err := s.read(ctx, op, func(ctx context.Context, tx *sql.Tx) error {
+		return tx.QueryRowContext(ctx, countLost, clock(p.Now), 1).Scan(&n)
+	})
+	if err != nil || n == 0 {
+		return nil, err
+	}
+	var lost []driver.LostRun
+	err = s.writeEach(ctx, op, p.Now, 1, func(t *writeTx, _ int) error {
+		events, err := t.lost()
+		if err != nil {
+			return err
+		}
+		lost = make([]driver.LostRun, len(events))
+		for i := range events {
+			if err := t.lose(&events[i], p); err != nil {
+				return err
+			}
+			lost[i] = events[i].LostRun
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return lost, nil
+}
+
+func (t *writeTx) lost() ([]lostEvent, error) {
+	rows, err := t.query(selectLost, t.now, sweptAtOnce)
+	if err != nil {
+		return nil, err
+	}
+	return collect(rows, func(e *lostEvent) error {
+		var key []byte
+		err := rows.Scan(&key, &e.Source, &e.EventID, &e.generation, &e.Attempts, &e.run, &e.size)
+		copy(e.Key[:], key)
+		e.Alone = e.size == 1
+		return err
+	})
+}
+
+// lose records that the run of e was interrupted.
+func (t *writeTx) lose(e *lostEvent, p *driver.SweepRunsParams) error {
+	reason := driver.ErrorRunInterrupted
+	// Its marker is there, so a handler has committed the transaction by itself,
+	// and nobody could record that any more. What it did would be done again.
+	committed := e.run&1 == 1
+	if committed {
+		reason = (&driver.TxEndedError{Committed: true}).Error()
+	}
+	if !e.Alone && !committed {
+		_, err := t.exec(loseOther, e.Key[:], t.now)
+		return err
+	}
+	e.Attempts++
+	e.Dead = committed || e.Attempts >= p.MaxAttempts
+	state, outcome, dueAt, failedAt := statePending, "retry", t.now+backoff(p.First, p.Max, e.Attempts).Microseconds(), any(nil)
+	if e.Dead {
+		state, outcome, failedAt = stateDead, "dead", t.now
+	}
+	if _, err := t.exec(loseAlone, e.Key[:], state, e.Attempts, dueAt, failedAt, reason); err != nil {
+		return err
+	}
+	_, err := t.exec(insertTry, e.Key[:], e.generation, e.Attempts, outcome, reason, t.now, 0)
+	return err
+}
+
+// backoff returns a random time of up to first·2ⁿ⁻¹ after the nth attempt, and at
+// most limit.
+func backoff(first, limit time.Duration, n int) time.Duration {
+	most := first
+	for i := 1; i < n && most < limit; i++ {
+		most *= 2
+	}
+	most = max(min(most, limit), 0)
+	return rand.N(most + 1)
+}

@@ -1,0 +1,261 @@
+package sqlitestore
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+// What suits SQLite: handlers run inside the write lock, and receiving waits for
+// them.
+const (
+	handlerTimeout    = time.Second
+	maxHandlerTimeout = 30 * time.Second
+	batchTime         = 200 * time.Millisecond
+	// runMargin is what a run is given beyond its handlers before it counts as
+	// interrupted. A sweep takes the write lock, which a run holds that goes on, so
+	// it is only for what happens before and after.
+	runMargin = 5 * time.Second
+	// giveBackTime is how long a run that could not begin tries to give its events
+	// back, before they count as interrupted.
+	giveBackTime = 3 * time.Second
+)
+
+const opTake = "take events"
+
+// WorkLimits implements driver.Driver.
+func (s *Store) WorkLimits() driver.WorkLimits {
+	return driver.WorkLimits{
+		Transactions: 1, HandlerTimeout: handlerTimeout, MaxHandlerTimeout: maxHandlerTimeout, BatchTime: batchTime,
+	}
+}
+
+const (
+	takenColumns = `SELECT s.key, s.due_at, s.run, s.generation, s.attempts, s.crashes, s.replayed,
+			e.source, e.event_id, e.type, e.occurred_at, e.received_at, e.headers, e.body`
+
+	// The small indexes are named, because a choice of SQLite's own could be to
+	// read what waits of all sources.
+	selectFresh = takenColumns + `
+		FROM hookonce_event_state s INDEXED BY hookonce_event_state_fresh CROSS JOIN hookonce_event e ON e.key = s.key
+		WHERE s.source = ? AND s.state = 0 AND s.attempts = 0 AND s.crashes = 0 AND s.due_at <= ?`
+
+	selectTried = takenColumns + `
+		FROM hookonce_event_state s INDEXED BY hookonce_event_state_tried CROSS JOIN hookonce_event e ON e.key = s.key
+		WHERE s.source = ? AND s.state = 0 AND (s.attempts > 0 OR s.crashes > 0) AND s.due_at <= ?`
+
+	selectPendingKeys = takenColumns + `
+		FROM hookonce_event_state s CROSS JOIN hookonce_event e ON e.key = s.key
+		WHERE s.state = 0 AND `
+
+	orderByDue = ` ORDER BY s.due_at LIMIT ?`
+
+	markTaken = `UPDATE hookonce_event_state SET state = 1, run = ?, run_size = ?, due_at = ? WHERE key = ?`
+
+	postpone = `UPDATE hookonce_event_state SET due_at = ? WHERE key = ?`
+
+	selectDueSources = `SELECT s.value,
+			EXISTS (SELECT 1 FROM hookonce_event_state INDEXED BY hookonce_event_state_fresh
+				WHERE source = s.value AND state = 0 AND attempts = 0 AND crashes = 0 AND due_at <= ?2),
+			EXISTS (SELECT 1 FROM hookonce_event_state INDEXED BY hookonce_event_state_tried
+				WHERE source = s.value AND state = 0 AND (attempts > 0 OR crashes > 0) AND due_at <= ?2)
+		FROM json_each(?1) s`
+)
+
+// DueSources implements driver.Store.
+func (s *Store) DueSources(ctx context.Context, sources []string) ([]driver.DueSource, error) {
+	const op = "look for due events"
+	if len(sources) == 0 {
+		return nil, nil
+	}
+	names, err := json.Marshal(sources)
+	if err != nil {
+		return nil, fmt.Errorf("sqlite: %s: %w", op, err)
+	}
+	var due []driver.DueSource
+	err = s.read(ctx, op, func(ctx context.Context, tx *sql.Tx) error {
+		rows, err := tx.QueryContext(ctx, selectDueSources, string(names), clock(time.Time{})) //nolint:sqlclosecheck // collect closes them
+		if err != nil {
+			return err
+		}
+		due, err = collect(rows, func(d *driver.DueSource) error { return rows.Scan(&d.Source, &d.Fresh, &d.Tried) })
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(due, func(d driver.DueSource) bool { return !d.Fresh && !d.Tried }), nil
+}
+
+// takenEvent is an event as it is taken, and what it was before.
+type takenEvent struct {
+	driver.TakenEvent
+	due int64
+	run int64
+}
+
+// Take implements driver.Driver.
+//
+// The events are marked as running in a commit of their own; then the handlers'
+// transaction begins, as soon as the writer is free. If that takes too long, they
+// are given back, and the error is ErrUnavailable.
+func (s *Store) Take(ctx context.Context, p *driver.TakeParams) (driver.Run[*sql.Tx], error) {
+	budget := p.HandlerTimeout + batchTime + runMargin
+	r := s.newRun()
+	err := s.writeEach(ctx, opTake, p.Now, 1, func(t *writeTx, _ int) (err error) {
+		r.released = t.now
+		if r.taken, err = t.pick(p); err != nil {
+			return err
+		}
+		r.token = nextToken(t.now, r.taken)
+		for i := range r.taken {
+			e := &r.taken[i]
+			if _, err := t.exec(markTaken, r.token, len(r.taken), t.now+budget.Microseconds(), e.Key[:]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	switch {
+	case len(r.taken) == 0:
+		return nil, err
+	case err != nil:
+		r.giveBack() // after ErrCommitUnknown they may be taken
+		return nil, err
+	}
+	wait, cancel := context.WithTimeoutCause(ctx, budget-giveBackTime, errWriterWait)
+	defer cancel()
+	if err := r.begin(wait, ctx); err != nil {
+		r.giveBack()
+		return nil, s.failed(ctx, opTake, err)
+	}
+	if len(r.taken) == 0 {
+		return nil, r.rollBack(ctx) // they were swept meanwhile
+	}
+	return r, nil
+}
+
+// nextToken returns the number of a run: higher than any that its events had, and
+// even, because the next number is its marker.
+func nextToken(now int64, taken []takenEvent) int64 {
+	highest := now
+	for i := range taken {
+		highest = max(highest, taken[i].run)
+	}
+	return (highest + 2) &^ 1
+}
+
+// pick finds the events that p asks for.
+func (t *writeTx) pick(p *driver.TakeParams) ([]takenEvent, error) {
+	if len(p.Keys) > 0 {
+		return t.find(selectPendingKeys+keyIn(`s.key`, len(p.Keys))+orderByDue, append(keyArgs(p.Keys), p.Limit)...)
+	}
+	query := selectFresh
+	if p.Tried {
+		query = selectTried
+	}
+	return t.pickDue(query, p.Source, p.Types, p.Limit)
+}
+
+func (t *writeTx) pickDue(query, source string, types []string, limit int) ([]takenEvent, error) {
+	condition, args := typeIn(types)
+	return t.find(query+condition+orderByDue, append(append([]any{source, t.now}, args...), limit)...)
+}
+
+// typeIn returns the condition that the type is one of types, or matches one that
+// is a pattern, and its arguments.
+func typeIn(types []string) (condition string, args []any) {
+	var alternatives []string
+	for _, text := range types {
+		switch {
+		case text == "*":
+			return "", nil
+		case strings.Contains(text, "*"):
+			alternatives = append(alternatives, `s.type GLOB ?`)
+			args = append(args, globEscaper.Replace(text))
+		default:
+			alternatives = append(alternatives, `s.type = ?`)
+			args = append(args, text)
+		}
+	}
+	if len(alternatives) == 0 {
+		return ` AND FALSE`, nil
+	}
+	return ` AND (` + strings.Join(alternatives, ` OR `) + `)`, args
+}
+
+// globEscaper leaves '*' as the only character of a pattern that is special.
+var globEscaper = strings.NewReplacer(`?`, `[?]`, `[`, `[[]`)
+
+// find runs a query of takenColumns. Its text depends on how many types or keys
+// there are, so it is not prepared.
+func (t *writeTx) find(query string, args ...any) ([]takenEvent, error) {
+	rows, err := t.tx.QueryContext(t.inner, query, args...) //nolint:sqlclosecheck // collect closes them
+	if err != nil {
+		return nil, err
+	}
+	return collect(rows, func(e *takenEvent) error {
+		var key []byte
+		var occurredAt sql.NullInt64
+		var receivedAt int64
+		err := rows.Scan(&key, &e.due, &e.run, &e.Generation, &e.Attempts, &e.Crashes, &e.Replayed,
+			&e.Source, &e.EventID, &e.Type, &occurredAt, &receivedAt, &e.Headers, &e.Body)
+		copy(e.Key[:], key)
+		e.OccurredAt, e.ReceivedAt = fromNullMicros(occurredAt), fromMicros(receivedAt)
+		return err
+	})
+}
+
+func eventsOf(taken []takenEvent) []driver.TakenEvent {
+	events := make([]driver.TakenEvent, len(taken))
+	for i := range taken {
+		events[i] = taken[i].TakenEvent
+	}
+	return events
+}
+
+// Reserve implements driver.Store.
+func (s *Store) Reserve(ctx context.Context, p *driver.ReserveParams) ([]driver.TakenEvent, error) {
+	var taken []takenEvent
+	err := s.writeEach(ctx, "reserve events", p.Now, 1, func(t *writeTx, _ int) (err error) {
+		if taken, err = t.pickDue(selectFresh, p.Source, p.Types, p.Limit); err != nil {
+			return err
+		}
+		tried, err := t.pickDue(selectTried, p.Source, p.Types, p.Limit)
+		if err != nil {
+			return err
+		}
+		taken = append(taken, tried...)
+		slices.SortStableFunc(taken, func(a, b takenEvent) int { return cmp.Compare(a.due, b.due) })
+		taken = taken[:min(len(taken), p.Limit)]
+		for i := range taken {
+			if _, err := t.exec(postpone, t.now+p.For.Microseconds(), taken[i].Key[:]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil || len(taken) == 0 {
+		return nil, err
+	}
+	return eventsOf(taken), nil
+}
+
+// RecordReserved implements driver.Store.
+func (s *Store) RecordReserved(ctx context.Context, p *driver.FinishParams) error {
+	const op = "record reserved events"
+	if err := checkResults(p); err != nil {
+		return fmt.Errorf("sqlite: %s: %w", op, err)
+	}
+	return s.writeEach(ctx, op, p.Now, len(p.Results), func(t *writeTx, i int) error {
+		_, err := t.recordOutcome(&p.Results[i], fence{state: statePending})
+		return err
+	})
+}

@@ -1,0 +1,290 @@
+package hookonce_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"log/slog"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/hookmigrate"
+	"github.com/hookonce/hookonce/hookpgx"
+	"github.com/hookonce/hookonce/hooksql"
+	"github.com/hookonce/hookonce/internal/dbtest"
+	"github.com/hookonce/hookonce/provider"
+)
+
+func TestMain(m *testing.M) { dbtest.Main(m) }
+
+// library is what a user of the library has: a database with a table of effects,
+// which has no unique constraint.
+type library[T any] struct {
+	db       driver.Driver[T]
+	insert   func(ctx context.Context, tx T, name string) error
+	fail     func(ctx context.Context, tx T) error // by a statement that the database refuses
+	commit   func(ctx context.Context, tx T) error
+	rollback func(ctx context.Context, tx T) error
+	begin    func(t *testing.T) (tx T, commit func() error)
+	read     func(t *testing.T) []string // the effects
+
+	swallows bool // an SQL error that is passed over does not spoil the rest
+}
+
+func onPGX(t testing.TB) *library[pgx.Tx] {
+	dsn, schema := dbtest.Postgres(t)
+	pool, err := pgxpool.New(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	db, err := hookpgx.NewWithOptions(pool, &hookpgx.Options{Schema: schema})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	migrate(t, db)
+	table := pgx.Identifier{schema, "effects"}.Sanitize()
+	exec := func(text string) func(context.Context, pgx.Tx) error {
+		return func(ctx context.Context, tx pgx.Tx) error { _, err := tx.Exec(ctx, text); return err }
+	}
+	if _, err := pool.Exec(t.Context(), "CREATE TABLE "+table+" (name text NOT NULL)"); err != nil {
+		t.Fatal(err)
+	}
+	return &library[pgx.Tx]{
+		db: db,
+		insert: func(ctx context.Context, tx pgx.Tx, name string) error {
+			_, err := tx.Exec(ctx, "INSERT INTO "+table+" VALUES ($1)", name)
+			return err
+		},
+		fail: exec("INSERT INTO " + table + " VALUES (NULL)"), commit: exec("COMMIT"), rollback: exec("ROLLBACK"),
+		begin: func(t *testing.T) (pgx.Tx, func() error) {
+			tx, err := pool.Begin(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { tx.Rollback(context.Background()) })
+			return tx, func() error { return tx.Commit(context.Background()) }
+		},
+		read: func(t *testing.T) []string {
+			rows, err := pool.Query(t.Context(), "SELECT name FROM "+table+" ORDER BY name COLLATE \"C\"")
+			if err != nil {
+				t.Fatal(err)
+			}
+			names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+			if err != nil {
+				t.Fatal(err)
+			}
+			return names
+		},
+	}
+}
+
+func onSQLite(t testing.TB) *library[*sql.Tx] {
+	path := filepath.Join(t.TempDir(), "app.db")
+	db, err := hooksql.OpenSQLite("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	migrate(t, db)
+	writer, reader, err := hooksql.SQLiteDSN(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	app, err := sql.Open("sqlite", writer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { app.Close() })
+	if _, err := app.ExecContext(t.Context(), "CREATE TABLE effects (name TEXT NOT NULL)"); err != nil {
+		t.Fatal(err)
+	}
+	look, err := sql.Open("sqlite", reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { look.Close() })
+	return &library[*sql.Tx]{
+		db: db,
+		insert: func(ctx context.Context, tx *sql.Tx, name string) error {
+			_, err := tx.ExecContext(ctx, "INSERT INTO effects VALUES (?)", name)
+			return err
+		},
+		fail: func(ctx context.Context, tx *sql.Tx) error {
+			_, err := tx.ExecContext(ctx, "INSERT INTO effects VALUES (NULL)")
+			return err
+		},
+		commit:   func(_ context.Context, tx *sql.Tx) error { return tx.Commit() },
+		rollback: func(_ context.Context, tx *sql.Tx) error { return tx.Rollback() },
+		begin: func(t *testing.T) (*sql.Tx, func() error) {
+			tx, err := app.BeginTx(t.Context(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { tx.Rollback() })
+			return tx, tx.Commit
+		},
+		read: func(t *testing.T) []string {
+			rows, err := look.QueryContext(t.Context(), "SELECT name FROM effects ORDER BY name")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer rows.Close()
+			var names []string
+			for rows.Next() {
+				var name string
+				if err := rows.Scan(&name); err != nil {
+					t.Fatal(err)
+				}
+				names = append(names, name)
+			}
+			if err := rows.Err(); err != nil {
+				t.Fatal(err)
+			}
+			return names
+		},
+		swallows: true,
+	}
+}
+
+func migrate(t testing.TB, db driver.Store) {
+	t.Helper()
+	if _, err := hookmigrate.Up(t.Context(), db); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// libraryTest is a test that every database must pass.
+type libraryTest[T any] struct {
+	name string
+	run  func(t *testing.T, l *library[T])
+}
+
+func runLibraryTests[T any](t *testing.T, open func(testing.TB) *library[T], tests []libraryTest[T]) {
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			test.run(t, open(t))
+		})
+	}
+}
+
+// quickRetry is a schedule for tests: three attempts, one after the other.
+var quickRetry = hookonce.Retry{Attempts: 3, First: time.Microsecond, Max: time.Microsecond}
+
+// inbox returns an Inbox for the source gh that is not run yet.
+func inbox[T any](t testing.TB, l *library[T], mux *hookonce.Mux[T], change func(*hookonce.Config)) *hookonce.Inbox[T] {
+	t.Helper()
+	cfg := &hookonce.Config{
+		Sources: []hookonce.Source{{
+			Name: "gh", Provider: provider.GitHub, Secrets: hookonce.StaticSecrets(secret), AckTimeout: 30 * time.Second,
+		}},
+		Retry:  quickRetry,
+		Logger: slog.New(slog.DiscardHandler),
+	}
+	if change != nil {
+		change(cfg)
+	}
+	in, err := hookonce.New(l.db, mux, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(in.Drain)
+	return in
+}
+
+// running runs in until the test ends.
+func running[T any](t testing.TB, in *hookonce.Inbox[T]) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- in.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// deliverAll delivers events of the given ids.
+func deliverAll[T any](t *testing.T, in *hookonce.Inbox[T], ids ...string) {
+	t.Helper()
+	for _, id := range ids {
+		if diff := cmp.Diff(ok, deliver(in, delivery(id, `{"id":"`+id+`"}`))); diff != "" {
+			t.Fatalf("delivering %s (-want +got):\n%s", id, diff)
+		}
+	}
+}
+
+// outcome is what tests compare of an event that has ended.
+type outcome struct {
+	State, Note string
+	Attempts    int
+	Generation  int
+	LastError   string // "contains"
+}
+
+// ended waits until an event has ended, and returns what became of it.
+func ended[T any](t *testing.T, l *library[T], id string) *driver.EventDetail {
+	t.Helper()
+	deadline := time.Now().Add(time.Minute)
+	for {
+		ev, err := l.db.Event(t.Context(), "gh", id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch ev.State {
+		case driver.StateDone, driver.StateDead, driver.StateSkipped:
+			return ev
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("event %s is still %s after a minute: %+v", id, ev.State, ev.Event)
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+}
+
+// wantOutcome waits for an event to end and compares what became of it.
+func wantOutcome[T any](t *testing.T, l *library[T], id string, want outcome) {
+	t.Helper()
+	ev := ended(t, l, id)
+	got := outcome{ev.State, ev.Note, ev.Attempts, ev.Generation, ev.LastError}
+	if want.LastError != "" && strings.Contains(got.LastError, want.LastError) {
+		got.LastError = want.LastError
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("event %s (-want +got):\n%s", id, diff)
+	}
+}
+
+var done = outcome{State: "done", Attempts: 1}
+
+func wantEffects[T any](t *testing.T, l *library[T], want ...string) {
+	t.Helper()
+	slices.Sort(want)
+	if diff := cmp.Diff(want, l.read(t), cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("effects (-want +got):\n%s", diff)
+	}
+}
+
+// ids returns n ids, e00, e01 and so on.
+func ids(n int) []string {
+	all := make(map[string]bool)
+	for i := range n {
+		all[fmt.Sprintf("e%02d", i)] = true
+	}
+	return slices.Sorted(maps.Keys(all))
+}

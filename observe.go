@@ -1,0 +1,146 @@
+package hookonce
+
+import (
+	"log/slog"
+	"time"
+)
+
+// Observer is told what happens, for metrics and traces. Each function may be nil.
+// They are called by many goroutines at a time, in the middle of the work: they
+// must be fast, and return. A panic in one is logged, and changes nothing.
+type Observer struct {
+	// Delivery is called when a delivery was answered.
+	Delivery func(DeliveryObserved)
+	// Claim is called when a batch of events was claimed, or was not.
+	Claim func(ClaimObserved)
+	// Attempt is called when a handler was run, or a message sent.
+	Attempt func(AttemptObserved)
+	// Pruned is called when something was pruned.
+	Pruned func(PrunedObserved)
+}
+
+// DeliveryObserved is a delivery that was answered.
+type DeliveryObserved struct {
+	Source string // "" if there is no such source
+	Status int    // of the answer
+	// Outcome is one of "ok", "duplicate", "reopened", "malformed", "refused" for
+	// another 4xx, "failed" for an Inline handler that failed, and "unavailable".
+	Outcome string
+	// Took is the time from the request's first byte to the answer; 0 for an error
+	// given to Refuse that is not of Verify or ClaimTx.
+	Took     time.Duration
+	Events   int // how many events it told of, durable now
+	Unrouted int // how many of those are new, and nobody works on them
+}
+
+// ClaimObserved is a batch of claims, as it was put to the database.
+type ClaimObserved struct {
+	Size int           // how many events
+	Took time.Duration // of the commit
+	Err  error         // nil if it was made
+}
+
+// AttemptObserved is an attempt.
+type AttemptObserved struct {
+	Kind        string // "handler" or "message"
+	Source      string
+	EventID     string
+	Type        string
+	Destination string // of a message
+	Outcome     string // "done", "sent", "skipped", "retry" or "dead"
+	Attempt     int    // from 1
+	Took        time.Duration
+	Err         error
+}
+
+// PrunedObserved is what was pruned.
+type PrunedObserved struct {
+	Events, Bodies, Quarantined int64
+}
+
+// The outcomes of DeliveryObserved.
+const (
+	deliveryOK          = "ok"
+	deliveryDuplicate   = "duplicate"
+	deliveryReopened    = "reopened"
+	deliveryMalformed   = "malformed"
+	deliveryRefused     = "refused"
+	deliveryFailed      = "failed"
+	deliveryUnavailable = "unavailable"
+)
+
+// The outcomes of AttemptObserved.
+const (
+	attemptDone    = "done"
+	attemptSent    = "sent"
+	attemptSkipped = "skipped"
+	attemptRetry   = "retry"
+	attemptDead    = "dead"
+)
+
+// observers call an Observer. A nil one calls nobody.
+type observers struct {
+	observer Observer
+	log      *slog.Logger
+	lines    *bucket // of the log
+}
+
+// newObservers returns nil for a nil o.
+func newObservers(o *Observer, log *slog.Logger) *observers {
+	if o == nil {
+		return nil
+	}
+	return &observers{observer: *o, log: log, lines: newBucket(refusalRate)}
+}
+
+func (o *observers) claim(c ClaimObserved) {
+	if o != nil {
+		tell(o, o.observer.Claim, c)
+	}
+}
+
+func (o *observers) attempt(a *AttemptObserved) {
+	if o != nil {
+		tell(o, o.observer.Attempt, *a)
+	}
+}
+
+func (o *observers) pruned(p PrunedObserved) {
+	if o != nil {
+		tell(o, o.observer.Pruned, p)
+	}
+}
+
+// delivery tells of a delivery that was answered with a; source is "" where there
+// is no such source.
+func (o *observers) delivery(source string, a *answer, took time.Duration) {
+	if o == nil {
+		return
+	}
+	d := DeliveryObserved{
+		Source: source, Status: a.status, Outcome: a.outcome, Took: took, Events: a.events, Unrouted: a.unrouted,
+	}
+	if d.Outcome == "" {
+		d.Outcome = deliveryRefused
+		if a.status >= 500 {
+			d.Outcome = deliveryUnavailable
+		}
+	}
+	tell(o, o.observer.Delivery, d)
+}
+
+// tell calls f, unless it is nil.
+func tell[T any](o *observers, f func(T), what T) {
+	if f == nil {
+		return
+	}
+	defer func() {
+		if v := recover(); v != nil && o.lines.take(time.Now()) == 0 {
+			o.log.Error("panic in an Observer", slog.Any("error", panicError(v)))
+		}
+	}()
+	f(what)
+}
+
+// observeAttempt tells of an attempt.
+func (in *Engine) observeAttempt(a *AttemptObserved) { in.observers.attempt(a) }

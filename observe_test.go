@@ -1,0 +1,413 @@
+package hookonce_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/hookmigrate"
+	"github.com/hookonce/hookonce/hooksql"
+	"github.com/hookonce/hookonce/provider"
+)
+
+// observed keeps what an Observer is told.
+type observed struct {
+	mu         sync.Mutex
+	deliveries []hookonce.DeliveryObserved
+	claims     []hookonce.ClaimObserved
+	attempts   []hookonce.AttemptObserved
+	pruned     []hookonce.PrunedObserved
+}
+
+func note[T any](o *observed, to *[]T) func(T) {
+	return func(what T) {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		*to = append(*to, what)
+	}
+}
+
+func (o *observed) observer() *hookonce.Observer {
+	return &hookonce.Observer{
+		Delivery: note(o, &o.deliveries), Claim: note(o, &o.claims), Attempt: note(o, &o.attempts), Pruned: note(o, &o.pruned),
+	}
+}
+
+// told returns what was told so far, without times, and forgets it.
+func told[T any](o *observed, from *[]T, clean func(*T)) []T {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	all := *from
+	*from = nil
+	for i := range all {
+		clean(&all[i])
+	}
+	return all
+}
+
+func (o *observed) tookDeliveries(t *testing.T) []hookonce.DeliveryObserved {
+	return told(o, &o.deliveries, func(d *hookonce.DeliveryObserved) {
+		if d.Took <= 0 {
+			t.Errorf("%+v took no time", *d)
+		}
+		d.Took = 0
+	})
+}
+
+func TestDeliveriesAreObserved(t *testing.T) {
+	t.Parallel()
+	const gh = "gh"
+	forged := func() *http.Request {
+		r := delivery("f", "{}")
+		r.Header.Set("X-Hub-Signature-256", "sha256="+strings.Repeat("0", 64))
+		return r
+	}
+	unknown := func() *http.Request {
+		r := delivery("u", "{}")
+		r.URL.Path = "/webhooks/other"
+		return r
+	}
+	get := func() *http.Request {
+		r := delivery("g", "{}")
+		r.Method = http.MethodGet
+		return r
+	}
+	one := func() *http.Request { return delivery("1", "{}") }
+	tests := []struct {
+		name    string
+		change  func(*hookonce.Config)
+		before  func() *http.Request // delivered before, and not looked at
+		request func() *http.Request
+		want    hookonce.DeliveryObserved
+	}{
+		{"ok", routed, nil, one, hookonce.DeliveryObserved{Source: gh, Status: 200, Outcome: "ok", Events: 1}},
+		{"unrouted", nil, nil, one, hookonce.DeliveryObserved{Source: gh, Status: 200, Outcome: "ok", Events: 1, Unrouted: 1}},
+		{"consumed by SQL", func(c *hookonce.Config) { c.Sources[0].Consume = hookonce.ConsumeSQL }, nil, one, hookonce.DeliveryObserved{
+			Source: gh, Status: 200, Outcome: "ok", Events: 1,
+		}},
+		{"own acknowledgement", func(c *hookonce.Config) { c.Sources[0].Ack = &hookonce.Ack{Status: 202} }, nil, one, hookonce.DeliveryObserved{
+			Source: gh, Status: 202, Outcome: "ok", Events: 1, Unrouted: 1,
+		}},
+		{"duplicate", nil, one, one, hookonce.DeliveryObserved{Source: gh, Status: 200, Outcome: "duplicate", Events: 1}},
+		{"batch", items, nil, func() *http.Request { return delivery("b", `{"items":[{"id":1},{"id":1},{"id":{}},{"id":2}]}`) }, hookonce.DeliveryObserved{
+			Source: gh, Status: 200, Outcome: "ok", Events: 3, Unrouted: 2,
+		}},
+		{"empty batch", items, nil, func() *http.Request { return delivery("b", `{"items":[]}`) }, hookonce.DeliveryObserved{
+			Source: gh, Status: 200, Outcome: "ok",
+		}},
+		{"malformed", items, nil, func() *http.Request { return delivery("b", `{}`) }, hookonce.DeliveryObserved{Source: gh, Status: 400, Outcome: "malformed"}},
+		{"quarantined", func(c *hookonce.Config) {
+			items(c)
+			c.Sources[0].Malformed = hookonce.MalformedQuarantine
+		}, nil, func() *http.Request { return delivery("b", `{}`) }, hookonce.DeliveryObserved{Source: gh, Status: 200, Outcome: "malformed"}},
+		{"refused by the database", nil, nil, func() *http.Request { return delivery("bad", "{}") }, hookonce.DeliveryObserved{
+			Source: gh, Status: 400, Outcome: "malformed",
+		}},
+		{"forged", nil, nil, forged, hookonce.DeliveryObserved{Source: gh, Status: 401, Outcome: "refused"}},
+		{"unknown source", nil, nil, unknown, hookonce.DeliveryObserved{Status: 404, Outcome: "refused"}},
+		{"method", nil, nil, get, hookonce.DeliveryObserved{Source: gh, Status: 405, Outcome: "refused"}},
+		{"database down", nil, nil, func() *http.Request { return delivery("down", "{}") }, hookonce.DeliveryObserved{
+			Source: gh, Status: 503, Outcome: "unavailable",
+		}},
+		{"panic", func(c *hookonce.Config) {
+			c.Sources[0].Secrets = hookonce.SecretsFunc(func(context.Context, *http.Request) ([]string, error) { panic("a defect") })
+		}, nil, one, hookonce.DeliveryObserved{Source: gh, Status: 500, Outcome: "unavailable"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			o := &observed{}
+			down, bad := failFor(driver.ErrUnavailable, "down"), failFor(driver.ErrBadRow, "bad")
+			store := &faultStore{Store: openStore(t), before: func(ctx context.Context, p *driver.ClaimParams) error {
+				return errors.Join(down(ctx, p), bad(ctx, p))
+			}}
+			in := newEngine(t, store, func(c *hookonce.Config) {
+				if tt.change != nil {
+					tt.change(c)
+				}
+				c.Observer = o.observer()
+			})
+			if tt.before != nil {
+				deliver(in, tt.before())
+				o.tookDeliveries(t)
+			}
+			deliver(in, tt.request())
+			if diff := cmp.Diff([]hookonce.DeliveryObserved{tt.want}, o.tookDeliveries(t)); diff != "" {
+				t.Errorf("told (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func items(c *hookonce.Config) {
+	c.Sources[0].Event = provider.EventRules{ID: "item:id", Batch: "body:items"}
+}
+
+func routed(c *hookonce.Config) {
+	c.Destinations = []hookonce.Destination{{Name: "app", URL: "http://localhost/"}}
+	c.Routes = []hookonce.Route{{Name: "all", To: "app"}}
+}
+
+// An engine with handlers, on which a failing Inline handler is told, and an own
+// router.
+func TestDeliveriesToHandlersAreObserved(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "hookonce.db")
+	db, err := hooksql.OpenSQLite("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	dsn, _, err := hooksql.SQLiteDSN(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	app, err := sql.Open("sqlite", dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { app.Close() })
+	if _, err := hookmigrate.Up(t.Context(), db); err != nil {
+		t.Fatal(err)
+	}
+	mux := &hookonce.Mux[*sql.Tx]{}
+	hookonce.Handle(mux, "gh", "push", func(_ context.Context, _ *sql.Tx, ev *hookonce.Event) error {
+		if ev.ID == "fails" {
+			return errors.New("no")
+		}
+		return nil
+	})
+	o := &observed{}
+	in, err := hookonce.New(db, mux, &hookonce.Config{
+		Sources: []hookonce.Source{{
+			Name: "gh", Provider: provider.GitHub, Secrets: hookonce.StaticSecrets(secret), Inline: true, AckTimeout: 30 * time.Second,
+		}},
+		Observer: o.observer(),
+		Logger:   (&lines{}).logger(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	deliver(in, delivery("1", "{}"))
+	deliver(in, delivery("1", "{}"))
+	deliver(in, delivery("fails", "{}"))
+	router := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		d, err := in.Verify(w, r)
+		if err == nil && d.Events[0].ID == "lost" {
+			err = errors.New("no connection")
+		}
+		if err != nil {
+			in.Refuse(w, r, err)
+			return
+		}
+		tx, err := app.BeginTx(r.Context(), nil)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		claimed, err := in.ClaimTx(r.Context(), tx, d)
+		if err := errors.Join(err, tx.Commit()); err != nil {
+			t.Error(err)
+			return
+		}
+		in.Accept(w, r, d, claimed)
+	})
+	deliver(router, delivery("2", "{}"))
+	deliver(router, delivery("2", "{}"))
+	deliver(router, delivery("lost", "{}"))
+	get := delivery("3", "{}")
+	get.Method = http.MethodGet
+	deliver(router, get)
+	want := []hookonce.DeliveryObserved{
+		{Source: "gh", Status: 200, Outcome: "ok", Events: 1},
+		{Source: "gh", Status: 200, Outcome: "duplicate", Events: 1},
+		{Source: "gh", Status: 500, Outcome: "failed"},
+		{Source: "gh", Status: 200, Outcome: "ok", Events: 1},
+		{Source: "gh", Status: 200, Outcome: "duplicate", Events: 1},
+		{Source: "gh", Status: 503, Outcome: "unavailable"},
+		{Source: "gh", Status: 405, Outcome: "refused"},
+	}
+	got := told(o, &o.deliveries, func(d *hookonce.DeliveryObserved) { d.Took = 0 })
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("told (-want +got):\n%s", diff)
+	}
+}
+
+func TestReopeningIsObserved(t *testing.T) {
+	t.Parallel()
+	store, s, o := openStore(t), newSink(t, 410), &observed{}
+	in := newEngine(t, store, func(c *hookonce.Config) {
+		*c = *settings(s.URL)
+		c.Observer = o.observer()
+	})
+	run(t, in)
+	deliver(in, delivery("1", "{}"))
+	settled(t, store, "1", driver.StateDead)
+	o.tookDeliveries(t)
+	deliver(in, delivery("1", "{}"))
+	want := []hookonce.DeliveryObserved{{Source: "gh", Status: 200, Outcome: "reopened", Events: 1}}
+	if diff := cmp.Diff(want, o.tookDeliveries(t)); diff != "" {
+		t.Errorf("told (-want +got):\n%s", diff)
+	}
+}
+
+// Each statement is told, those that failed too.
+func TestClaimsAreObserved(t *testing.T) {
+	t.Parallel()
+	o := &observed{}
+	store := &faultStore{Store: openStore(t), before: failFor(driver.ErrBadRow, "1")}
+	in := newEngine(t, store, func(c *hookonce.Config) {
+		items(c)
+		c.Sources[0].Event.ID = "item:id + header:X-GitHub-Event"
+		c.Observer = o.observer()
+	})
+	store.before = func(_ context.Context, p *driver.ClaimParams) error {
+		if slices.ContainsFunc(p.Claims, func(c driver.Claim) bool { return c.EventID == "1:push" }) {
+			return driver.ErrBadRow
+		}
+		return nil
+	}
+	deliver(in, delivery("b", `{"items":[{"id":1},{"id":2}]}`))
+	var sizes []int
+	failed := 0
+	for _, c := range told(o, &o.claims, func(*hookonce.ClaimObserved) {}) {
+		sizes = append(sizes, c.Size)
+		if c.Err != nil {
+			failed++
+		}
+		if c.Err != nil && !errors.Is(c.Err, driver.ErrBadRow) {
+			t.Errorf("%+v", c)
+		}
+	}
+	if diff := cmp.Diff([]int{2, 1, 1}, sizes); diff != "" || failed != 2 || len(sizes) != int(store.calls.Load()) {
+		t.Errorf("%d of these failed (-want +got):\n%s", failed, diff)
+	}
+}
+
+func TestAttemptsAreObserved(t *testing.T) {
+	t.Parallel()
+	store, o := openStore(t), &observed{}
+	broken, gone := errors.New("broken"), hookonce.Permanent(errors.New("gone"))
+	in := watched(t, store, "", func(c *hookonce.Config) {
+		c.Destinations[0] = hookonce.Destination{
+			Name: "app", Retry: hookonce.Retry{First: time.Millisecond, Max: time.Millisecond},
+			Sender: hookonce.SenderFunc(func(_ context.Context, m *hookonce.Outgoing) error {
+				switch {
+				case m.EventID == "a-2" && m.Attempt == 1:
+					return broken
+				case m.EventID == "b-1":
+					return gone
+				case m.EventID == "c-1" && m.Attempt == 1:
+					panic("a defect")
+				}
+				return nil
+			}),
+		}
+		c.Observer = o.observer()
+	})
+	run(t, in)
+	told := func(want ...hookonce.AttemptObserved) {
+		t.Helper()
+		for i := range want {
+			w := &want[i]
+			w.Kind, w.Source, w.Type, w.Destination = "message", "gh", "push", "app"
+		}
+		// What was attempted is told before it is recorded.
+		got := told(o, &o.attempts, func(a *hookonce.AttemptObserved) {
+			if (a.Took > 0) == (a.Outcome == "skipped") {
+				t.Errorf("%+v took %s", *a, a.Took)
+			}
+			a.Took = 0
+		})
+		if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b error) bool {
+			return a == b || a != nil && b != nil && (errors.Is(a, b) || errors.Is(b, a) || a.Error() == b.Error())
+		})); diff != "" {
+			t.Errorf("told (-want +got):\n%s", diff)
+		}
+	}
+	deliver(in, versioned("a", "2"))
+	settled(t, store, "a-2", driver.StateDone)
+	told(
+		hookonce.AttemptObserved{EventID: "a-2", Attempt: 1, Outcome: "retry", Err: broken},
+		hookonce.AttemptObserved{EventID: "a-2", Attempt: 2, Outcome: "sent"},
+	)
+	deliver(in, versioned("a", "1"))
+	settled(t, store, "a-1", driver.StateSkipped)
+	told(hookonce.AttemptObserved{EventID: "a-1", Attempt: 1, Outcome: "skipped"})
+	deliver(in, versioned("b", "1"))
+	settled(t, store, "b-1", driver.StateDead)
+	told(hookonce.AttemptObserved{EventID: "b-1", Attempt: 1, Outcome: "dead", Err: gone})
+	deliver(in, versioned("c", "1"))
+	settled(t, store, "c-1", driver.StateDone)
+	told(
+		hookonce.AttemptObserved{EventID: "c-1", Attempt: 1, Outcome: "retry", Err: errors.New("the Sender panicked: a defect")},
+		hookonce.AttemptObserved{EventID: "c-1", Attempt: 2, Outcome: "sent"},
+	)
+}
+
+func TestPruningIsObserved(t *testing.T) {
+	t.Parallel()
+	o := &observed{}
+	in := newEngine(t, openStore(t), func(c *hookonce.Config) {
+		c.Retention = time.Microsecond
+		c.Observer = o.observer()
+	})
+	deliver(in, delivery("1", "{}"))
+	for range 2 { // the second one finds nothing, which is no news
+		if _, err := in.Prune(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []hookonce.PrunedObserved{{Bodies: 1}}
+	if diff := cmp.Diff(want, told(o, &o.pruned, func(*hookonce.PrunedObserved) {})); diff != "" {
+		t.Errorf("told (-want +got):\n%s", diff)
+	}
+}
+
+// An Observer that panics is logged; one without functions is no fault.
+func TestObserversChangeNothing(t *testing.T) {
+	t.Parallel()
+	for name, o := range map[string]*hookonce.Observer{
+		"panics": {
+			Delivery: func(hookonce.DeliveryObserved) { panic("of delivery") },
+			Claim:    func(hookonce.ClaimObserved) { panic("of claim") },
+			Attempt:  func(hookonce.AttemptObserved) { panic("of attempt") },
+			Pruned:   func(hookonce.PrunedObserved) { panic("of pruned") },
+		},
+		"is empty": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store, s, log := openStore(t), newSink(t), &lines{}
+			in := newEngine(t, store, func(c *hookonce.Config) {
+				*c = *settings(s.URL)
+				c.Observer, c.Logger, c.Retention = o, log.logger(), time.Microsecond
+			})
+			run(t, in)
+			if got := deliver(in, delivery("1", "{}")); got != ok {
+				t.Errorf("%+v", got)
+			}
+			settled(t, store, "1", driver.StateDone)
+			if _, err := in.Prune(t.Context()); err != nil {
+				t.Error(err)
+			}
+			text := strings.Join(log.all(), "")
+			for _, of := range []string{"of delivery", "of claim", "of attempt", "of pruned"} {
+				if strings.Contains(text, of) != (name == "panics") {
+					t.Errorf("about the panic %q the log says:\n%s", of, text)
+				}
+			}
+		})
+	}
+}

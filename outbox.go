@@ -1,0 +1,108 @@
+package hookonce
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base32"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+// Message is something to send to a destination.
+type Message struct {
+	// ID is the message's id, and the dedupe key that its destination sees
+	// (webhook-id, Idempotency-Key), the same on every attempt. EnqueueTx makes one
+	// where it is "". A message with an ID that was enqueued before, while its row
+	// is kept (Config.DedupeWindow), is not enqueued again, which makes enqueueing
+	// safe to repeat. At most 255 bytes of printable ASCII without '.' and spaces.
+	ID string
+	// Destination is the name of a destination. Messages to one that nobody has
+	// set up wait until somebody has.
+	Destination string
+	// Type says what it is about. Inside a handler it defaults to the event's.
+	Type   string
+	Header http.Header // sent with it; Content-Type defaults to application/json
+	Body   []byte
+}
+
+// Outbox writes messages in the user's own transaction. Make one with NewOutbox.
+// It may be used concurrently.
+type Outbox[T any] struct {
+	db driver.Driver[T]
+}
+
+// NewOutbox returns the outbox of a database.
+func NewOutbox[T any](db driver.Driver[T]) *Outbox[T] { return &Outbox[T]{db} }
+
+// EnqueueTx writes messages in tx: they are sent, at least once and under one id,
+// if and only if tx commits. Inside a handler, with the context and transaction
+// it was given, they are shown with its event, and are sent at once after the
+// commit; elsewhere they are found within the second. It sets the ID of
+// messages that have none.
+//
+// The error says which message is at fault; then nothing was written. An error of
+// PostgreSQL leaves tx such that it can only be rolled back.
+func (o *Outbox[T]) EnqueueTx(ctx context.Context, tx T, messages ...*Message) error {
+	if len(messages) == 0 {
+		return nil
+	}
+	run := runningOf(ctx)
+	rows := make([]driver.OutboxMessage, len(messages))
+	for i, m := range messages {
+		if err := m.check(); err != nil {
+			return fmt.Errorf("hookonce: message %d: %w", i, err)
+		}
+		if m.ID == "" {
+			m.ID = newMessageID()
+		}
+		header := http.Header{"Content-Type": {"application/json"}}
+		for name, values := range m.Header {
+			header[http.CanonicalHeaderKey(name)] = values
+		}
+		rows[i] = driver.OutboxMessage{
+			ID: m.ID, Destination: m.Destination, Type: m.Type,
+			Headers: encodeHeader(visibleHeader(header, nil)), Body: m.Body,
+		}
+		if run != nil {
+			ev := run.event
+			rows[i].Source, rows[i].EventID, rows[i].Cause = ev.Source, ev.ID, ev.key
+			if m.Type == "" {
+				rows[i].Type = ev.Type
+			}
+		}
+	}
+	if err := o.db.EnqueueTx(ctx, tx, rows); err != nil {
+		return fmt.Errorf("hookonce: enqueueing: %w", err)
+	}
+	if run != nil {
+		run.messages = append(run.messages, messages...)
+	}
+	return nil
+}
+
+const maxMessageID = 255
+
+func (m *Message) check() error {
+	switch {
+	case m == nil:
+		return errors.New("it is nil")
+	case m.Destination == "" || strings.ContainsRune(m.Destination, 0):
+		return errors.New("it needs a destination")
+	case strings.ContainsRune(m.Type, 0):
+		return errors.New("its type holds a NUL")
+	case len(m.ID) > maxMessageID || strings.ContainsFunc(m.ID, func(r rune) bool { return r <= ' ' || r > '~' || r == '.' }):
+		return fmt.Errorf("its id must be at most %d characters of printable ASCII without '.' and spaces", maxMessageID)
+	}
+	return nil
+}
+
+// newMessageID returns a random id of 160 bits, of the form of driver.MessageID.
+func newMessageID() string {
+	var b [20]byte
+	_, _ = rand.Read(b[:]) // never fails: crypto/rand aborts the process instead
+	return "msg_" + strings.ToLower(base32.StdEncoding.EncodeToString(b[:]))
+}

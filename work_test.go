@@ -1,0 +1,432 @@
+package hookonce_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/driver"
+)
+
+func TestHandlersOnPGX(t *testing.T) {
+	t.Parallel()
+	runLibraryTests(t, onPGX, handlerTests[pgx.Tx]())
+}
+
+func TestHandlersOnSQLite(t *testing.T) {
+	t.Parallel()
+	runLibraryTests(t, onSQLite, handlerTests[*sql.Tx]())
+}
+
+func handlerTests[T any]() []libraryTest[T] {
+	return []libraryTest[T]{
+		{"effects, mark and messages together", together[T]},
+		{"one of a batch fails", oneOfBatchFails[T]},
+		{"failures", failures[T]},
+		{"a batch of one", batchOfOne[T]},
+		{"the handler commits", handlerCommits[T]},
+		{"the handler commits in a batch", handlerCommitsInBatch[T]},
+		{"the handler rolls back", handlerRollsBack[T]},
+		{"a swallowed error", swallowedError[T]},
+		{"a handler that takes too long", tooLong[T]},
+		{"a handler that never returns", neverReturns[T]},
+		{"only what the mux registers", onlyRegistered[T]},
+		{"JSON that does not fit", unfitJSON[T]},
+		{"stopping gives back", stopping[T]},
+		{"replay as new", replayedAsNew[T]},
+	}
+}
+
+// effectOf is a handler that inserts the event's id.
+func effectOf[T any](l *library[T]) hookonce.HandlerFunc[T] {
+	return func(ctx context.Context, tx T, ev *hookonce.Event) error { return l.insert(ctx, tx, ev.ID) }
+}
+
+// sent collects what a destination got.
+type sent struct {
+	mu  sync.Mutex
+	all []*hookonce.Outgoing
+	got chan struct{}
+}
+
+func newSent() *sent { return &sent{got: make(chan struct{}, 1000)} }
+
+func (s *sent) Send(_ context.Context, m *hookonce.Outgoing) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all = append(s.all, m)
+	s.got <- struct{}{}
+	return nil
+}
+
+func together[T any](t *testing.T, l *library[T]) {
+	outbox, mux, crm := hookonce.NewOutbox(l.db), &hookonce.Mux[T]{}, newSent()
+	hookonce.HandleJSON(mux, "gh", "push", func(ctx context.Context, tx T, ev *hookonce.Event, body struct{ ID string }) error {
+		if err := l.insert(ctx, tx, body.ID); err != nil {
+			return err
+		}
+		err := outbox.EnqueueTx(ctx, tx, &hookonce.Message{Destination: "crm", Body: []byte("about " + ev.ID)})
+		if err == nil && ev.Attempt == 1 {
+			return errors.New("after all was written")
+		}
+		return err
+	})
+	in := inbox(t, l, mux, func(c *hookonce.Config) {
+		c.Destinations = []hookonce.Destination{{Name: "crm", Sender: crm}}
+	})
+	running(t, in)
+	deliverAll(t, in, "1")
+	wantOutcome(t, l, "1", outcome{State: "done", Attempts: 2})
+	wantEffects(t, l, "1")
+	<-crm.got
+	ev := ended(t, l, "1")
+	if len(ev.Messages) != 1 || len(crm.all) != 1 {
+		t.Fatalf("%d messages were written and %d sent, want one", len(ev.Messages), len(crm.all))
+	}
+	got := crm.all[0]
+	want := &hookonce.Outgoing{
+		ID: ev.Messages[0].ID, Destination: "crm", Source: "gh", EventID: "1", Type: "push", Attempt: 1,
+		Header: got.Header, Body: []byte("about 1"),
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("what was sent (-want +got):\n%s", diff)
+	}
+}
+
+func oneOfBatchFails[T any](t *testing.T, l *library[T]) {
+	mux := &hookonce.Mux[T]{}
+	keys := make(map[string][]string)
+	var mu sync.Mutex
+	hookonce.Handle(mux, "gh", "*", func(ctx context.Context, tx T, ev *hookonce.Event) error {
+		mu.Lock()
+		keys[ev.ID] = append(keys[ev.ID], ev.IdempotencyKey("charge"))
+		mu.Unlock()
+		if err := l.insert(ctx, tx, ev.ID); err != nil {
+			return err
+		}
+		if ev.ID == "e05" && ev.Attempt < 3 {
+			return errors.New("no stock")
+		}
+		return nil
+	})
+	in := inbox(t, l, mux, nil)
+	deliverAll(t, in, ids(10)...)
+	running(t, in)
+	for _, id := range ids(10) {
+		want := done
+		if id == "e05" {
+			want.Attempts = 3
+		}
+		wantOutcome(t, l, id, want)
+	}
+	wantEffects(t, l, ids(10)...)
+	tries := ended(t, l, "e05").Tries
+	if len(tries) != 2 || tries[0].Error != "no stock" || tries[1].Number != 2 || tries[0].MessageID != "" {
+		t.Errorf("the audit of e05 is %+v, want its two failures", tries)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	all := make(map[string]bool)
+	for id, used := range keys {
+		if slices.ContainsFunc(used, func(key string) bool { return key != used[0] }) {
+			t.Errorf("the keys of %s differ: %q", id, used)
+		}
+		all[used[0]] = true
+	}
+	if len(all) != 10 || len(keys["e05"]) < 4 {
+		t.Errorf("%d different keys for 10 events, and e05 was run %d times, want it to be run in the batch too", len(all), len(keys["e05"]))
+	}
+}
+
+func failures[T any](t *testing.T, l *library[T]) {
+	mux := &hookonce.Mux[T]{}
+	hookonce.Handle(mux, "gh", "push", func(ctx context.Context, tx T, ev *hookonce.Event) error {
+		if err := l.insert(ctx, tx, ev.ID); err != nil {
+			return err
+		}
+		switch ev.ID {
+		case "permanent":
+			return errors.Join(errors.New("first"), hookonce.Permanent(errors.New("no such order")))
+		case "panic":
+			panic("boom")
+		case "nil panic":
+			var m map[string]int
+			m["x"] = 1
+		case "goexit":
+			runtime.Goexit()
+		case "error":
+			return errors.New("a \x00 \xff b")
+		case "later":
+			return hookonce.RetryAfter(time.Hour, errors.New("not yet"))
+		}
+		return nil
+	})
+	in := inbox(t, l, mux, nil)
+	deliverAll(t, in, "permanent", "panic", "nil panic", "goexit", "error", "later", "good")
+	running(t, in)
+	for id, want := range map[string]outcome{
+		"permanent": {State: "dead", Attempts: 1, LastError: "no such order"},
+		"panic":     {State: "dead", Attempts: 3, LastError: "the handler panicked: boom"},
+		"nil panic": {State: "dead", Attempts: 3, LastError: "assignment to entry in nil map"},
+		"goexit":    {State: "dead", Attempts: 3, LastError: "runtime.Goexit"},
+		"error":     {State: "dead", Attempts: 3, LastError: "a \ufffd \ufffd b"},
+		"good":      done,
+	} {
+		wantOutcome(t, l, id, want)
+	}
+	wantEffects(t, l, "good")
+	for {
+		ev, err := l.db.Event(t.Context(), "gh", "later")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ev.Attempts == 1 {
+			if ev.State != "pending" || ev.LastError != "not yet" {
+				t.Errorf("later is %s with %q, want it pending", ev.State, ev.LastError)
+			}
+			return
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+}
+
+func batchOfOne[T any](t *testing.T, l *library[T]) {
+	mux := &hookonce.Mux[T]{}
+	runs := make(map[string]int)
+	var mu sync.Mutex
+	hookonce.Handle(mux, "gh", "push", func(ctx context.Context, tx T, ev *hookonce.Event) error {
+		mu.Lock()
+		runs[ev.ID]++
+		mu.Unlock()
+		if ev.ID == "e03" {
+			return hookonce.Permanent(errors.New("bad"))
+		}
+		return l.insert(ctx, tx, ev.ID)
+	})
+	in := inbox(t, l, mux, func(c *hookonce.Config) { c.Batch = 1 })
+	deliverAll(t, in, ids(6)...)
+	running(t, in)
+	want := make(map[string]int)
+	for _, id := range ids(6) {
+		ended(t, l, id)
+		want[id] = 1
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if diff := cmp.Diff(want, runs); diff != "" {
+		t.Errorf("runs (-want +got):\n%s", diff)
+	}
+}
+
+// ending returns a handler that ends its transaction for the event bad.
+func ending[T any](l *library[T], end func(context.Context, T) error) hookonce.HandlerFunc[T] {
+	return func(ctx context.Context, tx T, ev *hookonce.Event) error {
+		if err := l.insert(ctx, tx, ev.ID); err != nil {
+			return err
+		}
+		if ev.ID == "bad" {
+			return end(ctx, tx)
+		}
+		return nil
+	}
+}
+
+func handlerCommits[T any](t *testing.T, l *library[T]) {
+	mux := &hookonce.Mux[T]{}
+	hookonce.Handle(mux, "gh", "push", ending(l, l.commit))
+	in := inbox(t, l, mux, nil)
+	deliverAll(t, in, "bad")
+	running(t, in)
+	wantOutcome(t, l, "bad", outcome{State: "dead", Attempts: 1, LastError: "committed the transaction by itself"})
+	wantEffects(t, l, "bad")
+}
+
+// What the handlers before it wrote was committed with it, so their events must be
+// done; those behind it are run afterwards.
+func handlerCommitsInBatch[T any](t *testing.T, l *library[T]) {
+	mux := &hookonce.Mux[T]{}
+	hookonce.Handle(mux, "gh", "push", ending(l, l.commit))
+	in := inbox(t, l, mux, nil)
+	deliverAll(t, in, "a", "b", "bad", "c", "d")
+	running(t, in)
+	wantOutcome(t, l, "bad", outcome{State: "dead", Attempts: 1, LastError: "committed the transaction by itself"})
+	for _, id := range []string{"a", "b", "c", "d"} {
+		wantOutcome(t, l, id, done)
+	}
+	wantEffects(t, l, "a", "b", "bad", "c", "d")
+}
+
+func handlerRollsBack[T any](t *testing.T, l *library[T]) {
+	mux := &hookonce.Mux[T]{}
+	hookonce.Handle(mux, "gh", "push", ending(l, l.rollback))
+	in := inbox(t, l, mux, nil)
+	deliverAll(t, in, "a", "bad", "b")
+	running(t, in)
+	wantOutcome(t, l, "bad", outcome{State: "dead", Attempts: 3, LastError: "rolled the transaction back by itself"})
+	wantOutcome(t, l, "a", done)
+	wantOutcome(t, l, "b", done)
+	wantEffects(t, l, "a", "b")
+}
+
+func swallowedError[T any](t *testing.T, l *library[T]) {
+	mux := &hookonce.Mux[T]{}
+	hookonce.Handle(mux, "gh", "push", func(ctx context.Context, tx T, ev *hookonce.Event) error {
+		if err := l.insert(ctx, tx, ev.ID); err != nil {
+			return err
+		}
+		if l.fail(ctx, tx) == nil {
+			return errors.New("the database took what it should have refused")
+		}
+		return nil
+	})
+	in := inbox(t, l, mux, nil)
+	deliverAll(t, in, "1")
+	running(t, in)
+	if l.swallows {
+		wantOutcome(t, l, "1", done)
+		wantEffects(t, l, "1")
+		return
+	}
+	wantOutcome(t, l, "1", outcome{State: "dead", Attempts: 3, LastError: "a statement had failed"})
+	wantEffects(t, l)
+}
+
+func tooLong[T any](t *testing.T, l *library[T]) {
+	mux := &hookonce.Mux[T]{}
+	hookonce.Handle(mux, "gh", "push", func(ctx context.Context, tx T, ev *hookonce.Event) error {
+		if err := l.insert(ctx, tx, ev.ID); err != nil || ev.ID == "good" {
+			return err
+		}
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	in := inbox(t, l, mux, func(c *hookonce.Config) {
+		c.HandlerTimeout, c.Retry.Attempts = 200*time.Millisecond, 2
+	})
+	deliverAll(t, in, "slow", "good")
+	running(t, in)
+	wantOutcome(t, l, "slow", outcome{State: "dead", Attempts: 2, LastError: "the handler had its time of 200ms"})
+	wantOutcome(t, l, "good", done)
+	wantEffects(t, l, "good")
+}
+
+func neverReturns[T any](t *testing.T, l *library[T]) {
+	mux := &hookonce.Mux[T]{}
+	release := make(chan struct{})
+	t.Cleanup(func() { close(release) })
+	hookonce.Handle(mux, "gh", "push", func(ctx context.Context, tx T, ev *hookonce.Event) error {
+		if err := l.insert(ctx, tx, ev.ID); err != nil || ev.ID == "good" {
+			return err
+		}
+		<-release
+		return nil
+	})
+	in := inbox(t, l, mux, func(c *hookonce.Config) {
+		c.HandlerTimeout, c.Retry.Attempts, c.Workers = 100*time.Millisecond, 2, 1
+	})
+	deliverAll(t, in, "hangs", "good")
+	running(t, in)
+	wantOutcome(t, l, "hangs", outcome{State: "dead", Attempts: 2, LastError: "the handler did not return"})
+	wantOutcome(t, l, "good", done)
+	wantEffects(t, l, "good")
+}
+
+func onlyRegistered[T any](t *testing.T, l *library[T]) {
+	mux, other := &hookonce.Mux[T]{}, &hookonce.Mux[T]{}
+	hookonce.Handle(mux, "gh", "pull_*", effectOf(l))
+	hookonce.Handle(other, "gh", "push", effectOf(l))
+	consume := func(c *hookonce.Config) { c.Sources[0].Consume = hookonce.ConsumeSQL }
+	in := inbox(t, l, mux, consume)
+	running(t, in)
+	pull := delivery("2", "{}")
+	pull.Header.Set("X-GitHub-Event", "pull_request")
+	deliverAll(t, in, "1")
+	if got := deliver(in, pull); got != ok {
+		t.Fatal(got)
+	}
+	wantOutcome(t, l, "2", done)
+	if ev, err := l.db.Event(t.Context(), "gh", "1"); err != nil || ev.State != "pending" || ev.Attempts != 0 {
+		t.Fatalf("the event that no handler here is for: %+v, %v, want it pending", ev, err)
+	}
+	running(t, inbox(t, l, other, consume))
+	wantOutcome(t, l, "1", done)
+	wantEffects(t, l, "1", "2")
+}
+
+func unfitJSON[T any](t *testing.T, l *library[T]) {
+	mux := &hookonce.Mux[T]{}
+	hookonce.HandleJSON(mux, "gh", "push", func(ctx context.Context, tx T, ev *hookonce.Event, _ struct{ ID int }) error {
+		return l.insert(ctx, tx, ev.ID)
+	})
+	in := inbox(t, l, mux, nil)
+	running(t, in)
+	deliverAll(t, in, "x")
+	wantOutcome(t, l, "x", outcome{State: "dead", Attempts: 1, LastError: "decoding the body"})
+	wantEffects(t, l)
+}
+
+// A handler that is under way when Run is to end may finish; what has not begun is
+// given back without cost.
+func stopping[T any](t *testing.T, l *library[T]) {
+	mux := &hookonce.Mux[T]{}
+	began, release := make(chan string, 10), make(chan struct{})
+	hookonce.Handle(mux, "gh", "push", func(ctx context.Context, tx T, ev *hookonce.Event) error {
+		began <- ev.ID
+		<-release
+		return l.insert(ctx, tx, ev.ID)
+	})
+	in := inbox(t, l, mux, func(c *hookonce.Config) { c.Workers = 1 })
+	deliverAll(t, in, "first", "second")
+	ctx, stop := context.WithCancel(t.Context())
+	over := make(chan error)
+	go func() { over <- in.Run(ctx) }()
+	if id := <-began; id != "first" {
+		t.Errorf("%s was run first", id)
+	}
+	stop()
+	close(release)
+	if err := <-over; err != nil {
+		t.Error(err)
+	}
+	wantOutcome(t, l, "first", done)
+	ev, err := l.db.Event(t.Context(), "gh", "second")
+	if err != nil || ev.State != "pending" || ev.Attempts != 0 {
+		t.Errorf("the event that was not begun: %+v, %v, want it pending without attempts", ev, err)
+	}
+	wantEffects(t, l, "first")
+}
+
+func replayedAsNew[T any](t *testing.T, l *library[T]) {
+	mux := &hookonce.Mux[T]{}
+	var mu sync.Mutex
+	keys := make(map[int]string)
+	hookonce.Handle(mux, "gh", "push", func(ctx context.Context, tx T, ev *hookonce.Event) error {
+		mu.Lock()
+		keys[ev.Generation] = ev.IdempotencyKey("x")
+		mu.Unlock()
+		return l.insert(ctx, tx, ev.ID)
+	})
+	in := inbox(t, l, mux, nil)
+	running(t, in)
+	deliverAll(t, in, "1")
+	wantOutcome(t, l, "1", done)
+	if _, err := in.Replay(t.Context(), &hookonce.ReplayRequest{Source: "gh", EventID: "1", Mode: driver.ReplayAsNew}); err != nil {
+		t.Fatal(err)
+	}
+	wantOutcome(t, l, "1", outcome{State: "done", Attempts: 1, Generation: 1})
+	wantEffects(t, l, "1", "1")
+	mu.Lock()
+	defer mu.Unlock()
+	if keys[0] == keys[1] || keys[0] == "" {
+		t.Errorf("the keys of two generations are %q and %q", keys[0], keys[1])
+	}
+}
