@@ -60,15 +60,16 @@ type Config struct {
 	// the newest. Defaults to 10,000.
 	QuarantineRows int
 
-	// Workers is how many transactions of handlers run at a time in this process.
+	// Workers is how many transactions of handlers run at a time in this process, at
+	// most 1,000.
 	// Defaults to what suits the database: 4 on PostgreSQL, 1 on SQLite, which has
 	// one writer.
 	Workers int
 	// Batch is how many events are worked on in one transaction. 1 gives each its
-	// own. Defaults to 50.
+	// own; at most 1,000. Defaults to 50.
 	Batch int
 	// HandlerTimeout bounds one run of a handler. Defaults to 30 s on PostgreSQL,
-	// where it must be below 55 s, and 1 s on SQLite, whose only writer it is, and
+	// where it must be at most 55 s, and 1 s on SQLite, whose only writer it is, and
 	// where it must be at most 30 s.
 	HandlerTimeout time.Duration
 	// Retry is the schedule of handlers that fail. Defaults to that of a
@@ -267,8 +268,9 @@ type Destination struct {
 	AllowPrivate bool
 }
 
-// Retry is the schedule of a destination: attempt n+1 follows attempt n after
-// a random time of up to First·2ⁿ⁻¹, and at most Max.
+// Retry is the schedule of a destination, or of handlers: attempt n+1 follows
+// attempt n after a random time of up to First·2ⁿ⁻¹, and at most Max. What is due is
+// found within a second.
 type Retry struct {
 	Attempts int           // in all; defaults to 20
 	First    time.Duration // defaults to 10 s

@@ -151,7 +151,7 @@ func (r *relay) takeBack(ctx context.Context, m *driver.Message) (none driver.Co
 
 func (r *relay) observe(m *driver.Message, outcome string, took time.Duration, err error) {
 	r.in.observeAttempt(&AttemptObserved{
-		Kind: "message", Source: m.Source, EventID: m.EventID, Type: m.Type, Destination: m.Destination,
+		Kind: attemptMessage, Source: m.Source, EventID: m.EventID, Type: m.Type, Destination: m.Destination,
 		Outcome: outcome, Attempt: m.Attempt, Took: took, Err: err,
 	})
 }

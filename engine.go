@@ -40,6 +40,7 @@ type Engine struct {
 	bodyBytes atomic.Int64 // held by all bodies from their first byte to their answer
 	draining  atomic.Bool
 	skew      atomic.Int64 // this machine's clock minus the database's, ns
+	fits      atomic.Bool  // the schema was seen to fit
 }
 
 // NewEngine returns an Engine without handlers, which is what a gateway is. All
@@ -235,18 +236,39 @@ func (in *Engine) Drain() {
 // ErrDraining is what Ready returns once Drain was called.
 var ErrDraining = errors.New("hookonce: draining")
 
-// Ready returns nil when deliveries can be claimed: the database answers and
-// is no further from this machine's clock than the smallest tolerance allows,
+// Ready returns nil when deliveries can be claimed: the database answers, has the
+// schema of this program, and is no further from this machine's clock than the smallest tolerance allows,
 // and Drain was not called.
 func (in *Engine) Ready(ctx context.Context) error {
 	if in.draining.Load() {
 		return ErrDraining
+	}
+	if err := in.checkSchema(ctx); err != nil {
+		return err
 	}
 	skew, limit, err := in.Clock(ctx)
 	if err == nil && limit > 0 && skew.Abs() > limit {
 		err = fmt.Errorf("hookonce: this machine's clock is %s from the database's: set both by NTP", skew.Round(time.Millisecond))
 	}
 	return err
+}
+
+// checkSchema reports a schema that is not this program's. One that fits is not
+// looked at again.
+func (in *Engine) checkSchema(ctx context.Context) error {
+	if in.fits.Load() {
+		return nil
+	}
+	applied, err := in.store.Applied(ctx)
+	if err != nil {
+		return err
+	}
+	if want := len(in.store.Migrations()); len(applied) != want {
+		return fmt.Errorf("hookonce: %w: it has %d steps, and this program %d: call hookmigrate.Up, or run \"hookonce migrate up\"",
+			driver.ErrSchema, len(applied), want)
+	}
+	in.fits.Store(true)
+	return nil
 }
 
 // readClock compares this machine's clock with the database's.

@@ -25,7 +25,8 @@ func (e *permanentError) HookoncePermanent() {}
 
 // RetryAfter returns err marked such that the next attempt comes after d, instead
 // of after the time that the schedule of retries says. It is nil if err is. Errors
-// that wrap it count too. A d that is not positive means at once.
+// that wrap it count too. A d that is not positive means at once; what
+// is due is found within a second.
 func RetryAfter(d time.Duration, err error) error {
 	if err == nil {
 		return nil

@@ -28,15 +28,17 @@ type Event struct {
 	Attempt    int       // of its handler, from 1, in this generation
 	Current    []byte    // what Source.Refetch returned; nil without it
 
-	key driver.Key
+	key           driver.Key
+	keyGeneration int // of the last replay as new
 }
 
 // IdempotencyKey returns a key for a call that a handler makes to another API,
 // for example as the Idempotency-Key of a charge. It is the same on every run of
-// this event in this generation, whichever process runs it, and differs for
-// another purpose, event or generation: an API that honours it does the work
-// once, also where the handler's transaction is rolled back and it is run again.
-// It is 38 characters of [a-z0-9_].
+// this event, whichever process runs it, also after it was dead and was reopened or
+// replayed: an API that honours it does the work once, though the handler's
+// transaction was rolled back after the call. It differs for another purpose or
+// event, and after a replay as new, which is to do the work again. It is 38
+// characters of [a-z0-9_].
 func (ev *Event) IdempotencyKey(purpose string) string {
 	key := ev.key
 	if key == (driver.Key{}) { // made by hand, as in a test
@@ -45,7 +47,7 @@ func (ev *Event) IdempotencyKey(purpose string) string {
 	h := sha256.New()
 	h.Write([]byte("idempotency"))
 	h.Write(key[:])
-	h.Write(binary.BigEndian.AppendUint64(nil, uint64(ev.Generation)))
+	h.Write(binary.BigEndian.AppendUint64(nil, uint64(ev.keyGeneration)))
 	h.Write([]byte(purpose))
 	return "hookonce_" + strings.ToLower(base32.StdEncoding.EncodeToString(h.Sum(nil)[:18]))[:29]
 }

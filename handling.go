@@ -95,7 +95,7 @@ func eventOf(taken *driver.TakenEvent, log *slog.Logger) *Event {
 	return &Event{
 		Source: taken.Source, ID: taken.EventID, Type: taken.Type, OccurredAt: taken.OccurredAt,
 		Header: header, Body: body, ReceivedAt: taken.ReceivedAt,
-		Generation: taken.Generation, Attempt: taken.Attempts + 1, key: taken.Key,
+		Generation: taken.Generation, Attempt: taken.Attempts + 1, key: taken.Key, keyGeneration: taken.KeyGeneration,
 	}
 }
 
@@ -127,7 +127,7 @@ func (h *handling[T]) one(i int) (again []driver.Key, failed bool) {
 	taken, ev := &h.taken[i], h.events[i]
 	if reason := h.staleReason(i); reason != "" {
 		h.results = append(h.results, driver.WorkResult{Key: taken.Key, Outcome: driver.WorkStale, Error: reason})
-		h.observe(ev, "skipped", 0, nil)
+		h.observe(ev, attemptSkipped, 0)
 		return nil, false
 	}
 	handler := h.mux.handler(ev.Source, ev.Type)
@@ -147,7 +147,7 @@ func (h *handling[T]) one(i int) (again []driver.Key, failed bool) {
 		return h.failed(i, took, err, verdict), true
 	}
 	h.results = append(h.results, driver.WorkResult{Key: taken.Key, Outcome: driver.WorkSucceeded, Took: took})
-	h.observe(ev, "done", took, nil)
+	h.observe(ev, attemptDone, took)
 	h.apply(i)
 	return nil, false
 }
@@ -253,15 +253,9 @@ func (h *handling[T]) failed(i int, took time.Duration, err, verdict error) (aga
 
 // failure is the result of event i, whose handler failed.
 func (h *handling[T]) failure(i int, took time.Duration, err error) driver.WorkResult {
-	ev := h.events[i]
 	result := judge(&h.taken[i], h.in.cfg.Retry, err)
 	result.Took = took
-	logFailure(h.log, ev, &result, err)
-	outcome := "retry"
-	if result.Outcome == driver.WorkFailed {
-		outcome = "dead"
-	}
-	h.observe(ev, outcome, took, err)
+	h.in.tellFailure(h.events[i], &result, err)
 	return result
 }
 
@@ -353,26 +347,29 @@ func (h *handling[T]) committed() {
 	}
 }
 
-func (h *handling[T]) observe(ev *Event, outcome string, took time.Duration, err error) {
-	o := AttemptObserved{
-		Kind: "handler", Source: ev.Source, EventID: ev.ID, Type: ev.Type, Outcome: outcome, Attempt: ev.Attempt, Took: took, Err: err,
-	}
-	if outcome == "done" || outcome == "skipped" {
-		h.observed = append(h.observed, o) // if it is committed
-		return
-	}
-	h.in.observeAttempt(&o)
+// observe tells the Observer of an event, if the run is committed.
+func (h *handling[T]) observe(ev *Event, outcome string, took time.Duration) {
+	h.observed = append(h.observed, AttemptObserved{
+		Kind: attemptHandler, Source: ev.Source, EventID: ev.ID, Type: ev.Type, Outcome: outcome, Attempt: ev.Attempt, Took: took,
+	})
 }
 
-// logFailure tells of a failed attempt. The stack of a panic goes into the log
-// only.
-func logFailure(log *slog.Logger, ev *Event, result *driver.WorkResult, err error) {
-	level, msg := slog.LevelInfo, "the handler failed, will be tried again"
+// tellFailure tells the log and the Observer of a failed attempt.
+func (in *Engine) tellFailure(ev *Event, result *driver.WorkResult, err error) {
 	if result.Outcome == driver.WorkFailed {
-		level, msg = slog.LevelError, "the handler failed, dead"
+		in.tellAttempt(slog.LevelError, "the handler failed, dead", ev, attemptDead, result.Took, err)
+		return
 	}
-	log.Log(context.Background(), level, msg, slog.String("source", ev.Source), slog.String("event_id", ev.ID),
-		slog.Int("attempt", ev.Attempt), slog.Any("error", loggable(err)), slog.String("retry_in", result.RetryIn.String()))
+	in.tellAttempt(slog.LevelInfo, "the handler failed, will be tried again", ev, attemptRetry, result.Took, err,
+		slog.String("retry_in", result.RetryIn.String()))
+}
+
+func (in *Engine) tellAttempt(level slog.Level, msg string, ev *Event, outcome string, took time.Duration, err error, more ...any) {
+	in.log.With(more...).Log(context.Background(), level, msg, slog.String("source", ev.Source), slog.String("event_id", ev.ID),
+		slog.Int("attempt", ev.Attempt), slog.Any("error", loggable(err)))
+	in.observeAttempt(&AttemptObserved{
+		Kind: attemptHandler, Source: ev.Source, EventID: ev.ID, Type: ev.Type, Outcome: outcome, Attempt: ev.Attempt, Took: took, Err: err,
+	})
 }
 
 // maxErrorText bounds what is stored of a handler's error.

@@ -183,7 +183,7 @@ func (w *works[T]) tryInline(ctx context.Context, src *source, c *driver.Claim) 
 		return result
 	}
 	taken := &run.Events()[0]
-	ev.Generation, ev.ReceivedAt = taken.Generation, taken.ReceivedAt
+	ev.Generation, ev.keyGeneration, ev.ReceivedAt = taken.Generation, taken.KeyGeneration, taken.ReceivedAt
 	if fetchErr != nil {
 		return w.inlineFailed(ctx, run, src, c, ev, 0, fetchErr)
 	}
@@ -223,7 +223,7 @@ func (w *works[T]) runInline(ctx context.Context, run driver.Run[T], src *source
 	began := time.Now()
 	if reason := h.staleReason(0); reason != "" {
 		h.results = []driver.WorkResult{{Key: c.Key, Outcome: driver.WorkStale, Error: reason}}
-		h.observe(ev, "skipped", 0, nil)
+		h.observe(ev, attemptSkipped, 0)
 	} else {
 		err, hung := h.call(w.mux.handler(ev.Source, ev.Type), ev)
 		took := time.Since(began)
@@ -240,7 +240,7 @@ func (w *works[T]) runInline(ctx context.Context, run driver.Run[T], src *source
 			return w.inlineFailed(ctx, run, src, c, ev, took, err)
 		}
 		h.results = []driver.WorkResult{{Key: c.Key, Outcome: driver.WorkSucceeded, Took: took}}
-		h.observe(ev, "done", took, nil)
+		h.observe(ev, attemptDone, took)
 		h.apply(0)
 	}
 	err := run.Finish(ctx, &driver.FinishParams{Results: h.results, Versions: h.versions()})
@@ -277,16 +277,15 @@ func (w *works[T]) inlineFailed(ctx context.Context, run driver.Run[T], src *sou
 		return unclaimed(err)
 	}
 	ev.Attempt = max(counted.Failures, 1)
-	result := driver.WorkResult{Key: c.Key, Outcome: driver.WorkRetry}
-	outcome := "retry"
 	if counted.Dead {
-		result.Outcome, outcome = driver.WorkFailed, "dead"
+		w.in.tellAttempt(slog.LevelError, "the Inline handler failed, dead", ev, attemptDead, took, cause)
+	} else {
+		w.in.tellAttempt(slog.LevelInfo, "the Inline handler failed, the sender is to come again", ev, attemptRetry, took, cause)
 	}
-	logFailure(w.log, ev, &result, cause)
-	w.in.observeAttempt(&AttemptObserved{
-		Kind: "handler", Source: ev.Source, EventID: ev.ID, Type: ev.Type, Outcome: outcome, Attempt: ev.Attempt, Took: took, Err: cause,
-	})
-	return inlineResult{claimResult: claimResult{ClaimResult: driver.ClaimResult{Claimed: counted.Dead}}, handler: cause, dead: counted.Dead}
+	// Where it was dead before, this delivery reopened it in vain.
+	result := inlineResult{handler: cause, dead: counted.Dead}
+	result.Claimed, result.Dead = counted.Failures > 0, counted.Dead
+	return result
 }
 
 const (

@@ -34,10 +34,11 @@ import (
 type HandlerFunc[T any] func(ctx context.Context, tx T, ev *Event) error
 
 // Mux finds the handler of an event by its source and type. The zero value is
-// empty and usable. Register all handlers before the Mux is given to New; then it
-// may be used concurrently.
+// empty and usable. Register all handlers before the Mux is given to New, which
+// seals it; from then on it may be used concurrently.
 type Mux[T any] struct {
 	sources map[string]*muxSource[T]
+	sealed  bool
 }
 
 // muxSource are the handlers of one source.
@@ -55,10 +56,15 @@ type muxPattern[T any] struct {
 // Handle registers h for events of a source. In eventType a '*' stands for any
 // text; "*" alone takes all, also events without a type. An exact type goes before
 // a pattern, and a pattern with more text before one with less. Handle panics on
-// an empty source or type, a nil handler, and what is registered already, as
-// http.ServeMux does.
+// a nil mux, an empty source or type, a nil handler, what is registered already, and
+// on a mux that was given to New: its events would be kept, and nobody would work on
+// them.
 func Handle[T any](mux *Mux[T], source, eventType string, h HandlerFunc[T]) {
 	switch {
+	case mux == nil:
+		panic("hookonce: Handle needs a mux: &hookpgx.Mux{} or &hooksql.Mux{}")
+	case mux.sealed:
+		panic(fmt.Sprintf("hookonce: the handler for %q %q comes too late: register it before New", source, eventType))
 	case source == "" || eventType == "":
 		panic("hookonce: Handle needs a source and a type; the type \"*\" takes all")
 	case h == nil:
@@ -74,13 +80,13 @@ func Handle[T any](mux *Mux[T], source, eventType string, h HandlerFunc[T]) {
 	}
 	if !strings.Contains(eventType, "*") {
 		if s.exact[eventType] != nil {
-			panic(fmt.Sprintf("hookonce: there is a handler for %s %s already", source, eventType))
+			panic(fmt.Sprintf("hookonce: there is a handler for %q %q already", source, eventType))
 		}
 		s.exact[eventType] = h
 		return
 	}
 	if slices.ContainsFunc(s.patterns, func(p muxPattern[T]) bool { return p.text == eventType }) {
-		panic(fmt.Sprintf("hookonce: there is a handler for %s %s already", source, eventType))
+		panic(fmt.Sprintf("hookonce: there is a handler for %q %q already", source, eventType))
 	}
 	s.patterns = append(s.patterns, muxPattern[T]{eventType, strings.Split(eventType, "*"), h})
 	slices.SortStableFunc(s.patterns, func(a, b muxPattern[T]) int {

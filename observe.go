@@ -71,6 +71,9 @@ const (
 
 // The outcomes of AttemptObserved.
 const (
+	attemptHandler = "handler"
+	attemptMessage = "message"
+
 	attemptDone    = "done"
 	attemptSent    = "sent"
 	attemptSkipped = "skipped"

@@ -23,10 +23,18 @@ type Message struct {
 	// Destination is the name of a destination. Messages to one that nobody has
 	// set up wait until somebody has.
 	Destination string
-	// Type says what it is about. Inside a handler it defaults to the event's.
-	Type   string
-	Header http.Header // sent with it; Content-Type defaults to application/json
+	// Type says what it is about. Of a message with a Cause it defaults to the
+	// event's.
+	Type string
+	// Header is sent with it; Content-Type defaults to application/json. By HTTP,
+	// hop-by-hop headers, Host, Cookie, Authorization, X-Forwarded-*, Webhook-*,
+	// Idempotency-Key and Hookonce-* are left out, as of any event: what a
+	// destination asks for belongs into its URL or Secret, or a Sender adds it.
+	Header http.Header
 	Body   []byte
+	// Cause is the event that it comes from: it is shown with it, and the
+	// destination is told. Inside a handler it defaults to the handler's event.
+	Cause *Event
 }
 
 // Outbox writes messages in the user's own transaction. Make one with NewOutbox.
@@ -35,8 +43,13 @@ type Outbox[T any] struct {
 	db driver.Driver[T]
 }
 
-// NewOutbox returns the outbox of a database.
-func NewOutbox[T any](db driver.Driver[T]) *Outbox[T] { return &Outbox[T]{db} }
+// NewOutbox returns the outbox of a database. It panics where db is nil.
+func NewOutbox[T any](db driver.Driver[T]) *Outbox[T] {
+	if db == nil {
+		panic("hookonce: NewOutbox needs a database")
+	}
+	return &Outbox[T]{db}
+}
 
 // EnqueueTx writes messages in tx: they are sent, at least once and under one id,
 // if and only if tx commits. Inside a handler, with the context and transaction
@@ -67,11 +80,14 @@ func (o *Outbox[T]) EnqueueTx(ctx context.Context, tx T, messages ...*Message) e
 			ID: m.ID, Destination: m.Destination, Type: m.Type,
 			Headers: encodeHeader(visibleHeader(header, nil)), Body: m.Body,
 		}
-		if run != nil {
-			ev := run.event
-			rows[i].Source, rows[i].EventID, rows[i].Cause = ev.Source, ev.ID, ev.key
+		cause := m.Cause
+		if cause == nil && run != nil {
+			cause = run.event
+		}
+		if cause != nil {
+			rows[i].Source, rows[i].EventID, rows[i].Cause = cause.Source, cause.ID, cause.key
 			if m.Type == "" {
-				rows[i].Type = ev.Type
+				rows[i].Type = cause.Type
 			}
 		}
 	}
@@ -96,6 +112,23 @@ func (m *Message) check() error {
 		return errors.New("its type holds a NUL")
 	case len(m.ID) > maxMessageID || strings.ContainsFunc(m.ID, func(r rune) bool { return r <= ' ' || r > '~' || r == '.' }):
 		return fmt.Errorf("its id must be at most %d characters of printable ASCII without '.' and spaces", maxMessageID)
+	}
+	return checkHeader(m.Header)
+}
+
+// checkHeader refuses what HTTP could not send.
+func checkHeader(h http.Header) error {
+	for name, values := range h {
+		if name == "" || strings.ContainsFunc(name, func(r rune) bool {
+			return r <= ' ' || r > '~' || strings.ContainsRune(`()<>@,;:\\"/[]?={}`, r)
+		}) {
+			return fmt.Errorf("%q cannot be the name of a header", name)
+		}
+		for _, v := range values {
+			if strings.ContainsFunc(v, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
+				return fmt.Errorf("the value of the header %s holds a control character", name)
+			}
+		}
 	}
 	return nil
 }

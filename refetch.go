@@ -81,7 +81,7 @@ func (w *works[T]) refetchAll(ctx context.Context, src *source, events []driver.
 			result.Took = time.Since(began)
 			failures[taken.Key] = &result
 			if ctx.Err() == nil {
-				logFailure(w.log, ev, &result, err)
+				w.in.tellFailure(ev, &result, err)
 			}
 		})
 	}

@@ -2,7 +2,6 @@ package hookonce
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -22,11 +21,11 @@ func (r Retry) backoff(n int, retryAfter time.Duration) time.Duration {
 func (r Retry) check() error {
 	switch {
 	case r.Attempts < 0 || r.First < 0 || r.Max < 0:
-		return errors.New("retry must not be negative")
+		return fmt.Errorf("attempts %d, first %s and max %s must not be negative", r.Attempts, r.First, r.Max)
 	case r.First > maxRetryMax || r.Max > maxRetryMax:
-		return fmt.Errorf("retry: first and max must not be above %s", maxRetryMax)
+		return fmt.Errorf("first %s and max %s must not be above %s", r.First, r.Max, maxRetryMax)
 	case r.Max < r.First:
-		return errors.New("retry: max must not be below first")
+		return fmt.Errorf("max %s must not be below first %s", r.Max, r.First)
 	}
 	return nil
 }

@@ -177,7 +177,7 @@ func (in *Engine) claimTx(ctx context.Context, d *Delivery, claim func(context.C
 			out[i].Claimed, out[i].Reopened, out[i].result.Claimed = false, false, false
 		}
 		told[key] = true
-		d.Events[i].Generation = result.Generation
+		d.Events[i].Generation, d.Events[i].keyGeneration = result.Generation, result.KeyGeneration
 	}
 	return out, nil
 }

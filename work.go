@@ -54,6 +54,9 @@ type works[T any] struct {
 
 func newWorks[T any](db driver.Driver[T], mux *Mux[T]) *works[T] {
 	types := mux.types()
+	if mux != nil {
+		mux.sealed = true
+	}
 	return &works[T]{db: db, mux: mux, types: types, names: slices.Sorted(maps.Keys(types))}
 }
 
@@ -68,15 +71,18 @@ func (w *works[T]) prepare(in *Engine) error {
 	setDefault(&c.Retry.First, DefaultFirstRetry)
 	setDefault(&c.Retry.Max, max(DefaultMaxRetry, c.Retry.First))
 	var faults []error
-	if c.Workers < 1 || c.Workers > maxWorkers || c.Batch < 1 || c.Batch > maxBatch {
-		faults = append(faults, fmt.Errorf("workers and batch must be 1 to %d", maxWorkers))
+	if c.Workers < 1 || c.Workers > maxWorkers {
+		faults = append(faults, fmt.Errorf("Config.Workers is %d: it must be 1 to %d", c.Workers, maxWorkers))
+	}
+	if c.Batch < 1 || c.Batch > maxBatch {
+		faults = append(faults, fmt.Errorf("Config.Batch is %d: it must be 1 to %d", c.Batch, maxBatch))
 	}
 	if c.HandlerTimeout < 0 || c.HandlerTimeout > w.limits.MaxHandlerTimeout {
-		faults = append(faults, fmt.Errorf("handler timeout: it must be positive, and at most %s on this database: "+
-			"slow work belongs into the outbox", w.limits.MaxHandlerTimeout))
+		faults = append(faults, fmt.Errorf("Config.HandlerTimeout is %s: it must be positive, and at most %s on this database; "+
+			"slow work belongs into the outbox", c.HandlerTimeout, w.limits.MaxHandlerTimeout))
 	}
 	if err := c.Retry.check(); err != nil {
-		faults = append(faults, err)
+		faults = append(faults, fmt.Errorf("Config.Retry: %w", err))
 	}
 	if len(c.Sources) > 0 {
 		for _, name := range w.names {
@@ -147,7 +153,7 @@ func (w *works[T]) poll(ctx context.Context) {
 	var warned time.Time
 	for {
 		if err := w.look(ctx); err != nil && ctx.Err() == nil && time.Since(warned) > warnInterval {
-			w.log.Warn("looking for events failed, and is tried again every second", slog.Any("error", err))
+			w.log.Warn("looking for events failed, and is tried again every second", slog.Any("error", hintOf(err)))
 			warned = time.Now()
 		}
 		select {
@@ -156,6 +162,14 @@ func (w *works[T]) poll(ctx context.Context) {
 		case <-ticker.C:
 		}
 	}
+}
+
+// hintOf adds what to do about a schema that does not fit.
+func hintOf(err error) error {
+	if errors.Is(err, driver.ErrSchema) {
+		return fmt.Errorf("%w: call hookmigrate.Up, or run \"hookonce migrate up\"", err)
+	}
+	return err
 }
 
 func (w *works[T]) look(ctx context.Context) error {

@@ -43,6 +43,7 @@ func handlerTests[T any]() []libraryTest[T] {
 		{"JSON that does not fit", unfitJSON[T]},
 		{"stopping gives back", stopping[T]},
 		{"replay as new", replayedAsNew[T]},
+		{"the key of an event that was dead", keyAfterDeath[T]},
 	}
 }
 
@@ -428,5 +429,35 @@ func replayedAsNew[T any](t *testing.T, l *library[T]) {
 	defer mu.Unlock()
 	if keys[0] == keys[1] || keys[0] == "" {
 		t.Errorf("the keys of two generations are %q and %q", keys[0], keys[1])
+	}
+}
+
+// An event that was dead is run again under the key that it had: what another
+// service did for it once is not done again.
+func keyAfterDeath[T any](t *testing.T, l *library[T]) {
+	mux := &hookonce.Mux[T]{}
+	keys := make(chan string, 10)
+	hookonce.Handle(mux, "gh", "push", func(ctx context.Context, tx T, ev *hookonce.Event) error {
+		keys <- ev.IdempotencyKey("charge")
+		if ev.Generation < 2 {
+			return hookonce.Permanent(errors.New("after the charge"))
+		}
+		return l.insert(ctx, tx, ev.ID)
+	})
+	in := inbox(t, l, mux, nil)
+	running(t, in)
+	deliverAll(t, in, "1")
+	wantOutcome(t, l, "1", outcome{State: "dead", Attempts: 1, LastError: "after the charge"})
+	if got, want := deliver(in, delivery("1", "{}")), (result{Code: 200, Status: "duplicate", Reopened: true}); got != want {
+		t.Fatalf("the delivery of the dead event: %+v, want %+v", got, want)
+	}
+	wantOutcome(t, l, "1", outcome{State: "dead", Attempts: 1, Generation: 1, LastError: "after the charge"})
+	if _, err := in.Replay(t.Context(), &hookonce.ReplayRequest{Source: "gh", EventID: "1"}); err != nil {
+		t.Fatal(err)
+	}
+	wantOutcome(t, l, "1", outcome{State: "done", Attempts: 1, Generation: 2})
+	first, second, third := <-keys, <-keys, <-keys
+	if first == "" || first != second || second != third {
+		t.Errorf("the keys are %q, %q and %q", first, second, third)
 	}
 }

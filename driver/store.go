@@ -240,8 +240,9 @@ type ClaimResult struct {
 	// Reopened is true for a duplicate that was dead and is claimed again in a
 	// new generation, as ClaimParams.Reopen asked.
 	Reopened bool
-	// Generation is that of a reopened event; else 0.
-	Generation int
+	// Generation and KeyGeneration (see TakenEvent) are those of a reopened event;
+	// else 0.
+	Generation, KeyGeneration int
 	// RepeatOf is the id of the event that first brought this body, where
 	// BodyGuard asked for it and that event is another one; else "".
 	RepeatOf string

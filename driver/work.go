@@ -145,9 +145,11 @@ type TakenEvent struct {
 	Headers    []byte
 	Body       []byte
 	Generation int
-	Attempts   int  // counted so far in this generation
-	Crashes    int  // runs of this generation that were interrupted
-	Replayed   bool // an operator replayed it, so it is applied even if it is stale
+	// KeyGeneration is the generation of the last replay as new; 0 if there was none.
+	KeyGeneration int
+	Attempts      int  // counted so far in this generation
+	Crashes       int  // runs of this generation that were interrupted
+	Replayed      bool // an operator replayed it, so it is applied even if it is stale
 }
 
 // WorkOutcome is what came of running a handler.

@@ -57,9 +57,9 @@
 // opens all of them itself.
 //
 // Whether a write that failed may have happened is decided by the code of the error
-// alone (SQLSTATE), and nothing is ever sent twice: no statement of this package runs
-// on a *sql.DB, where database/sql repeats what had been committed, should the driver
-// take a lost reply for a connection that was bad from the start.
+// alone (SQLSTATE), and nothing is ever sent twice: no statement runs on the *sql.DB
+// itself, where database/sql repeats what had been committed, should the driver take a
+// lost reply for a connection that was bad from the start.
 //
 // A handler must not end its transaction, neither by Commit nor as SQL, and must close
 // its rows. It is found out: for that, each handler costs a question to the server.

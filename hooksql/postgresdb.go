@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	sqldriver "database/sql/driver"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -264,8 +265,16 @@ type postgresRows struct {
 	err   error
 }
 
-// Next implements pgstore.Rows.
-func (r *postgresRows) Next() bool {
+// Next implements pgstore.Rows. A goroutine that a handler left behind may use the
+// transaction while rows are read: pgx can panic then, and must not take the process
+// with it.
+func (r *postgresRows) Next() (more bool) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			more = false
+			r.finish(fmt.Errorf("the driver panicked while reading rows: %v", fault))
+		}
+	}()
 	if r.Rows.Next() {
 		return true
 	}

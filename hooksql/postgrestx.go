@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	sqldriver "database/sql/driver"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -33,7 +34,7 @@ var _ pgstore.Tx = (*postgresTx)(nil)
 
 const (
 	identifySQL  = "SELECT pg_backend_pid(), now()"
-	sameSQL      = "SELECT now() = $1::timestamptz"
+	sameSQL      = "SELECT WHERE now() = $1::timestamptz"
 	terminateSQL = `
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = $1::int AND xact_start = $2::timestamptz`
 
@@ -48,15 +49,24 @@ func (d *postgresDB) Begin(ctx context.Context) (pgstore.Tx, error) {
 	if err != nil {
 		stop()
 		cancel()
-		return nil, notSentError{errors.Join(ctx.Err(), err)}
+		return nil, notBegun(ctx, err)
 	}
 	t := &postgresTx{tx: tx, conn: conn, cancel: cancel, cut: d.cut}
 	err = tx.QueryRowContext(lasting, identifySQL).Scan(&t.pid, &t.began)
 	if !stop() || err != nil {
 		t.Rollback(ctx)
-		return nil, notSentError{errors.Join(ctx.Err(), err)}
+		return nil, notBegun(ctx, err)
 	}
 	return t, nil
+}
+
+// notBegun says why a transaction could not be begun: the context of Begin may have
+// ended, of which err tells little.
+func notBegun(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		err = fmt.Errorf("beginning a transaction: %w", context.Cause(ctx))
+	}
+	return notSentError{err}
 }
 
 // within severs the transaction when ctx ends before the function it returns is
@@ -91,6 +101,10 @@ func (t *postgresTx) Commit(ctx context.Context) error {
 	err := t.tx.Commit()
 	done()
 	t.cancel()
+	if t.severed.Load() {
+		go giveBack(t.conn) // a statement may still have it
+		return err
+	}
 	giveBack(t.conn)
 	return err
 }
@@ -118,15 +132,20 @@ func (t *postgresTx) Rollback(context.Context) {
 }
 
 // Status implements pgstore.Tx. Nothing but the server knows, because a handler may
-// have sent COMMIT as a statement.
+// have sent COMMIT as a statement. A goroutine that the handler left behind may still
+// use the transaction: so the answer is how many rows there are, which comes with the
+// statement, and no rows are read meanwhile.
 func (t *postgresTx) Status(ctx context.Context) pgstore.TxStatus {
 	defer t.within(ctx)()
-	var same bool
-	err := t.tx.QueryRowContext(ctx, sameSQL, toMicrosecond(t.began)).Scan(&same)
+	var same int64
+	result, err := t.tx.ExecContext(ctx, sameSQL, toMicrosecond(t.began))
+	if err == nil {
+		same, err = result.RowsAffected()
+	}
 	switch {
 	case t.severed.Load():
 		return pgstore.TxLost
-	case err == nil && same:
+	case err == nil && same == 1:
 		return pgstore.TxOpen
 	case err == nil, errors.Is(err, sql.ErrTxDone):
 		return pgstore.TxEnded

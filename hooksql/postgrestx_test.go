@@ -194,7 +194,7 @@ func stick(t *testing.T, db *postgresDB, tx *postgresTx) <-chan error {
 	t.Helper()
 	ended := make(chan error, 1)
 	go func() {
-		_, err := tx.tx.ExecContext(context.Background(), "SELECT pg_sleep(3600)")
+		_, err := tx.tx.ExecContext(context.WithoutCancel(t.Context()), "SELECT pg_sleep(3600)")
 		ended <- err
 	}()
 	for deadline := time.Now().Add(patience); ; {
@@ -280,4 +280,37 @@ func TestPostgresTxSeverRaces(t *testing.T) {
 	if n := count(t, db, table); n < committed {
 		t.Errorf("%d rows are there, of %d that were committed", n, committed)
 	}
+}
+
+// TestPostgresTxShared uses transactions while goroutines that handlers left behind
+// use them too. Either rows come whole, or there is an error.
+func TestPostgresTxShared(t *testing.T) {
+	t.Parallel()
+	db, _ := openTxDB(t)
+	for range 100 {
+		tx := begin(t, db)
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			for range 20 {
+				_, _ = tx.tx.ExecContext(t.Context(), "SELECT $1::int", 1)
+			}
+		})
+		for range 10 {
+			rows, err := tx.Query(t.Context(), "SELECT n FROM generate_series(1, 3) AS s (n)")
+			if err != nil {
+				continue
+			}
+			n := 0
+			for rows.Next() {
+				n++
+			}
+			if err := rows.Err(); err == nil && n != 3 {
+				t.Errorf("%d rows came without an error, want 3", n)
+			}
+			rows.Close()
+		}
+		wg.Wait()
+		tx.Rollback(t.Context())
+	}
+	wantIdle(t, db)
 }

@@ -68,7 +68,7 @@ func postgresHarness() drivertest.Harness[*sql.Tx] {
 		Effects: func(t *testing.T, d driver.Driver[*sql.Tx]) map[string]int { return worldOf(d).effects(t) },
 		Interrupt: func(t *testing.T, d driver.Driver[*sql.Tx], run driver.Run[*sql.Tx]) {
 			worldOf(d).terminate(t, run.Tx())
-			t.Cleanup(func() { _ = run.Abandon(context.Background()) }) // it may be long gone
+			t.Cleanup(func() { _ = run.Abandon(context.WithoutCancel(t.Context())) }) // it may be long gone
 		},
 	}
 }
@@ -92,24 +92,7 @@ func postgresEffect(ctx context.Context, tx *sql.Tx, name string) error {
 // effects counts the committed rows of the table effects by their name.
 func (w *postgresWorld) effects(t testing.TB) map[string]int {
 	t.Helper()
-	rows, err := w.db.QueryContext(t.Context(), w.sql("SELECT name, count(*) FROM {schema}.effects GROUP BY name"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer rows.Close()
-	found := map[string]int{}
-	for rows.Next() {
-		var name string
-		var n int
-		if err := rows.Scan(&name, &n); err != nil {
-			t.Fatal(err)
-		}
-		found[name] = n
-	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
-	return found
+	return countEffects(t, w.db, w.sql("SELECT name, count(*) FROM {schema}.effects GROUP BY name"))
 }
 
 // terminate ends the session of a transaction, as the end of its process does.

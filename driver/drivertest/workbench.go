@@ -299,16 +299,30 @@ func (w *bench[T]) die(run driver.Run[T]) {
 	w.gone = append(w.gone, run)
 }
 
-// waitsAtMost is how long a call may wait for a transaction that lasts. Where
-// there is one writer, it ends there with an error.
-const waitsAtMost = 300 * time.Millisecond
-
-// beside makes a call beside a transaction that lasts. It reports whether the
-// call came through; where it did not, the database has one writer and let it
-// wait.
-func (w *bench[T]) beside(what string, call func(ctx context.Context) error) bool {
+// beside makes a call beside a transaction that lasts, which must not make it wait.
+// Where there is one writer it may, until its context ends.
+func (w *bench[T]) beside(what string, call func(ctx context.Context) error) {
 	w.Helper()
-	ctx, cancel := context.WithTimeout(w.Context(), waitsAtMost)
+	limit := time.Minute
+	if w.d.WorkLimits().Transactions == 1 {
+		limit = 300 * time.Millisecond
+	}
+	if !w.comesThrough(what, limit, call) && limit == time.Minute {
+		w.Errorf("%s waited for the other transaction", what)
+	}
+}
+
+// behind makes a call that must wait for a transaction that lasts, and so must fail.
+func (w *bench[T]) behind(what string, call func(ctx context.Context) error) {
+	w.Helper()
+	if w.comesThrough(what, 300*time.Millisecond, call) {
+		w.Errorf("%s did not wait for the other transaction", what)
+	}
+}
+
+func (w *bench[T]) comesThrough(what string, limit time.Duration, call func(ctx context.Context) error) bool {
+	w.Helper()
+	ctx, cancel := context.WithTimeout(w.Context(), limit)
 	defer cancel()
 	err := call(ctx)
 	if err != nil && !errors.Is(err, driver.ErrUnavailable) && !busy(err) {

@@ -211,12 +211,10 @@ func claimTxWaits[T any](w *bench[T]) {
 	w.claimTx(tx, claimParams(t0, false, c), driver.ClaimResult{Claimed: true})
 	brief := claimParams(t0, false, queuedAs(c))
 	brief.LockTimeout = 50 * time.Millisecond
-	if w.beside("a claim beside a transaction", func(ctx context.Context) error {
+	w.behind("a claim of what a transaction has claimed", func(ctx context.Context) error {
 		_, err := w.d.Claim(ctx, brief)
 		return err
-	}) {
-		w.Error("a claim was answered before the transaction that had claimed the event ended")
-	}
+	})
 	w.ok("commit", commit())
 	same(w, "claim after it", []driver.ClaimResult{{}}, w.claim(t0, queuedAs(c)))
 }

@@ -74,9 +74,14 @@ func sweepBatch[T any](w *bench[T]) {
 	same(w, "lost", want, w.sweep(now))
 	w.effects()
 	w.takeNone("as fresh", w.takeParams(now.Add(day), 10, false))
+	run := w.takeWith(w.takeParams(now, 10, true))
+	if run == nil || len(run.Events()) != len(all) {
+		w.Fatalf("took %v, want all of the batch, due at once", run)
+	}
+	w.abandon(run)
 	for i := range all {
 		w.sameEvent(claimed(&all[i], t0.Add(time.Duration(i)*time.Microsecond)))
-		p := w.takeParams(now, 1, true) // due at once
+		p := w.takeParams(now, 1, true)
 		p.Keys = []driver.Key{all[i].Key}
 		run := w.takeThese(p, all[i].EventID)
 		event := taken(&all[i], t0.Add(time.Duration(i)*time.Microsecond))
@@ -89,7 +94,7 @@ func sweepBatch[T any](w *bench[T]) {
 		}
 		w.succeed(now, run)
 	}
-	run := w.takeTried(now.Add(day), "evt_b")
+	run = w.takeTried(now.Add(day), "evt_b")
 	if e := run.Events()[0]; e.Attempts != 1 || e.Crashes != 2 {
 		w.Errorf("the event is %+v, want one attempt and two interrupted runs", e)
 	}

@@ -2,12 +2,14 @@
 
 -- Taking events reads this table alone, by source. "crashes" are runs of this
 -- generation that were interrupted; "replayed" says that an operator replayed it,
--- so that it is applied even if it is stale.
+-- so that it is applied even if it is stale; "key_generation" is that of its last
+-- replay as new, of which the keys for calls to other services are made.
 ALTER TABLE {schema}.event_state
 	ADD COLUMN source text NOT NULL DEFAULT '',
 	ADD COLUMN type text NOT NULL DEFAULT '',
 	ADD COLUMN crashes integer NOT NULL DEFAULT 0,
-	ADD COLUMN replayed boolean NOT NULL DEFAULT false;
+	ADD COLUMN replayed boolean NOT NULL DEFAULT false,
+	ADD COLUMN key_generation integer NOT NULL DEFAULT 0;
 UPDATE {schema}.event_state s SET source = e.source, type = e.type
 FROM {schema}.event e
 WHERE e.key = s.key;

@@ -234,10 +234,10 @@ BEGIN
 		SET state = 2, attempts = s.attempts + 1, processed_at = now(), failed_at = NULL, last_error = NULL, note = ''
 		FROM due
 		WHERE s.key = due.key
-		RETURNING s.key, s.generation, s.attempts, due.due_at
+		RETURNING s.key, s.generation, s.key_generation, s.attempts, due.due_at
 	)
 	SELECT e.source, e.event_id, e.type, t.generation, t.attempts,
-		'hookonce_' || left(encode(sha256(convert_to('idempotency', 'UTF8') || t.key || int8send(t.generation)), 'hex'), 40),
+		'hookonce_' || left(encode(sha256(convert_to('idempotency', 'UTF8') || t.key || int8send(t.key_generation)), 'hex'), 40),
 		e.occurred_at, e.received_at, convert_from(e.headers, 'UTF8'), e.body
 	FROM taken t
 	JOIN {schema}.event e ON e.key = t.key

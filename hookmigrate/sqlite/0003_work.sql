@@ -10,6 +10,9 @@ ALTER TABLE hookonce_event_state ADD COLUMN source TEXT NOT NULL DEFAULT '';
 ALTER TABLE hookonce_event_state ADD COLUMN type TEXT NOT NULL DEFAULT '';
 ALTER TABLE hookonce_event_state ADD COLUMN crashes INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE hookonce_event_state ADD COLUMN replayed INTEGER NOT NULL DEFAULT 0;
+-- That of its last replay as new, of which the keys for calls to other services are
+-- made.
+ALTER TABLE hookonce_event_state ADD COLUMN key_generation INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE hookonce_event_state ADD COLUMN run INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE hookonce_event_state ADD COLUMN run_size INTEGER NOT NULL DEFAULT 0;
 UPDATE hookonce_event_state SET

@@ -47,7 +47,8 @@ WITH setting AS MATERIALIZED (
 			AND NOT EXISTS (SELECT FROM {schema}.message o WHERE o.event_key = mine.key AND o.state < 2)
 		FOR UPDATE
 	) m` + againSQL + reopenedSQL + `
-SELECT key, generation FROM next`
+SELECT n.key, n.generation, coalesce((SELECT s.key_generation FROM {schema}.event_state s WHERE s.key = n.key), 0)
+FROM next n`
 
 // stateClaimedSQL is what it means for an event's own row to be reopened by a claim.
 const stateClaimedSQL = `
@@ -102,12 +103,12 @@ func (s *Store) reopenClaimed(b *claimBatch) error {
 	}
 	return b.write(what, func(r Rows) error {
 		var key []byte
-		var generation int32
-		if err := r.Scan(&key, &generation); err != nil {
+		var generation, keyGeneration int32
+		if err := r.Scan(&key, &generation, &keyGeneration); err != nil {
 			return err
 		}
 		result := &b.results[places[driver.Key(key)]]
-		result.Reopened, result.Generation = true, int(generation)
+		result.Reopened, result.Generation, result.KeyGeneration = true, int(generation), int(keyGeneration)
 		return nil
 	}, s.sql.reopenClaimed, keys, done, clock(b.Now))
 }
@@ -120,7 +121,7 @@ const (
 SELECT txid_current(), pg_backend_pid(), current_setting('role'), ` + takenColumns + `
 FROM {schema}.event e
 CROSS JOIN LATERAL (
-	SELECT s.key, s.generation, 0 AS attempts, 0 AS crashes, false AS replayed
+	SELECT s.key, s.generation, s.key_generation, 0 AS attempts, 0 AS crashes, false AS replayed
 	FROM {schema}.event_state s WHERE s.key = e.key LIMIT 1
 ) d
 WHERE e.key = $1::bytea`

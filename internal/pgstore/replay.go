@@ -50,7 +50,8 @@ WITH setting AS MATERIALIZED (
 	SELECT coalesce($2::timestamptz, clock_timestamp()) AS now
 ), states AS (
 	UPDATE {schema}.event_state s
-	SET {state}, generation = $3::int
+	SET {state}, generation = $3::int,
+		key_generation = CASE WHEN $10::text = '` + driver.ActionReplayedAsNew + `' THEN $3::int ELSE s.key_generation END
 	FROM setting
 	WHERE s.key = $1::bytea AND $4::bool
 ), again AS (

@@ -60,7 +60,7 @@ WITH setting AS MATERIALIZED (
 	SET due_at = setting.now + $3::bigint * interval '1 microsecond'
 	FROM due, setting
 	WHERE s.key = due.key
-	RETURNING s.key, due.due_at, s.generation, s.attempts, s.crashes, s.replayed
+	RETURNING s.key, due.due_at, s.generation, s.key_generation, s.attempts, s.crashes, s.replayed
 )
 SELECT ` + takenColumns + `
 FROM d

@@ -30,7 +30,7 @@ const (
 
 // takenColumns are the columns that takenRow reads, of state rows d and events e.
 const takenColumns = `d.key, e.source, e.event_id, e.type, e.occurred_at, e.received_at,
-	e.headers, e.body, d.generation, d.attempts, d.crashes, d.replayed`
+	e.headers, e.body, d.generation, d.key_generation, d.attempts, d.crashes, d.replayed`
 
 // takeSQL locks what is due, as {which} says, and bounds how long a process that
 // stopped keeps it. Only where it finds something it makes the transaction one that
@@ -40,7 +40,7 @@ WITH setting AS MATERIALIZED (
 	SELECT coalesce($2::timestamptz, now()) AS now,
 		set_config('idle_in_transaction_session_timeout', $3::text, true) AS bound
 ), due AS MATERIALIZED (
-	SELECT s.key, s.due_at, s.generation, s.attempts, s.crashes, s.replayed
+	SELECT s.key, s.due_at, s.generation, s.key_generation, s.attempts, s.crashes, s.replayed
 	FROM {schema}.event_state s
 	WHERE {which} AND ` + notInRunSQL + `
 	ORDER BY s.source, s.due_at
@@ -79,19 +79,21 @@ type takenRow struct {
 	key                           []byte
 	occurredAt                    *time.Time
 	generation, attempts, crashes int32
+	keyGeneration                 int32
 }
 
 func (t *takenRow) targets() []any {
 	return []any{
 		&t.key, &t.Source, &t.EventID, &t.Type, &t.occurredAt, &t.ReceivedAt,
-		&t.Headers, &t.Body, &t.generation, &t.attempts, &t.crashes, &t.Replayed,
+		&t.Headers, &t.Body, &t.generation, &t.keyGeneration, &t.attempts, &t.crashes, &t.Replayed,
 	}
 }
 
 // finish returns the event after a scan.
 func (t *takenRow) finish() driver.TakenEvent {
 	t.Key, t.OccurredAt, t.ReceivedAt = driver.Key(t.key), timeOf(t.occurredAt), t.ReceivedAt.UTC()
-	t.Generation, t.Attempts, t.Crashes = int(t.generation), int(t.attempts), int(t.crashes)
+	t.Generation, t.KeyGeneration = int(t.generation), int(t.keyGeneration)
+	t.Attempts, t.Crashes = int(t.attempts), int(t.crashes)
 	return t.TakenEvent
 }
 

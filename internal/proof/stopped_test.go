@@ -174,7 +174,7 @@ func (tr *trial) waitAll(state string) {
 // eventually polls ok, which asks other processes, for longer than any time-out.
 func (tr *trial) eventually(what string, ok func() bool) {
 	tr.t.Helper()
-	deadline := time.After(2 * patience)
+	deadline := time.After(patience)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for !ok() {

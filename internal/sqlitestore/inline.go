@@ -13,7 +13,8 @@ import (
 const (
 	// What is reopened by a claim whose work is in its transaction is done with it.
 	reopenDone = `UPDATE hookonce_event_state SET state = 2, note = '', attempts = 1, crashes = 0, generation = ?1,
-			due_at = ?2, processed_at = ?2, failed_at = NULL, last_error = ''` + bySender + ` WHERE key = ?3 AND state = 3`
+			due_at = ?2, processed_at = ?2, failed_at = NULL, last_error = ''` + bySender + `
+		WHERE key = ?3 AND state = 3 RETURNING key_generation`
 
 	claimDone = `UPDATE hookonce_event_state SET processed_at = ? WHERE key = ?`
 
@@ -94,8 +95,10 @@ func (t *writeTx) claimWithWork(c *driver.Claim, reopen bool, result *driver.Cla
 	if err != nil {
 		return err
 	}
-	changed, err := t.exec(reopenDone, generation, t.now, c.Key[:])
-	if err != nil || changed == 0 {
+	switch err := t.queryRow(reopenDone, generation, t.now, c.Key[:]).Scan(&result.KeyGeneration); {
+	case errors.Is(err, sql.ErrNoRows):
+		return nil
+	case err != nil:
 		return err
 	}
 	result.Reopened, result.Generation = true, generation

@@ -42,7 +42,9 @@ const (
 
 	selectRequest = `SELECT generation, messages, action FROM hookonce_history WHERE event_key = ? AND request_id = ?`
 
-	resetState = `UPDATE hookonce_event_state SET ` + owedState + byOperator + ` WHERE key = ?3`
+	resetState = `UPDATE hookonce_event_state SET ` + owedState + byOperator + `,
+			key_generation = CASE WHEN ?4 THEN ?1 ELSE key_generation END
+		WHERE key = ?3`
 
 	// A message that was sent before the second step of the schema does not know
 	// yet when its event was received.
@@ -136,7 +138,7 @@ func (t *writeTx) readReplayable(e *lifecycle.Event) error {
 // apply carries a plan out.
 func (t *writeTx) apply(key driver.Key, plan *lifecycle.Plan) error {
 	if plan.Event {
-		if _, err := t.exec(resetState, plan.Generation, t.now, key[:]); err != nil {
+		if _, err := t.exec(resetState, plan.Generation, t.now, key[:], plan.Action == driver.ActionReplayedAsNew); err != nil {
 			return err
 		}
 	}

@@ -38,7 +38,7 @@ func (s *Store) WorkLimits() driver.WorkLimits {
 }
 
 const (
-	takenColumns = `SELECT s.key, s.due_at, s.run, s.generation, s.attempts, s.crashes, s.replayed,
+	takenColumns = `SELECT s.key, s.due_at, s.run, s.generation, s.key_generation, s.attempts, s.crashes, s.replayed,
 			e.source, e.event_id, e.type, e.occurred_at, e.received_at, e.headers, e.body`
 
 	// The small indexes are named, because a choice of SQLite's own could be to
@@ -205,7 +205,7 @@ func (t *writeTx) find(query string, args ...any) ([]takenEvent, error) {
 		var key []byte
 		var occurredAt sql.NullInt64
 		var receivedAt int64
-		err := rows.Scan(&key, &e.due, &e.run, &e.Generation, &e.Attempts, &e.Crashes, &e.Replayed,
+		err := rows.Scan(&key, &e.due, &e.run, &e.Generation, &e.KeyGeneration, &e.Attempts, &e.Crashes, &e.Replayed,
 			&e.Source, &e.EventID, &e.Type, &occurredAt, &receivedAt, &e.Headers, &e.Body)
 		copy(e.Key[:], key)
 		e.OccurredAt, e.ReceivedAt = fromNullMicros(occurredAt), fromMicros(receivedAt)
