@@ -65,7 +65,7 @@ func (a *agenda) pick() (t task, woken uint64, ok bool) {
 // another worker too. Without, it leaves the agenda, unless it was woken since.
 func (a *agenda) looked(t task, woken uint64, more bool) {
 	if more {
-		a.signal()
+		a.wake(t) // also where another worker found nothing meanwhile
 		return
 	}
 	a.mu.Lock()

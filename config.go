@@ -60,13 +60,13 @@ type Config struct {
 	// the newest. Defaults to 10,000.
 	QuarantineRows int
 
-	// Workers is how many transactions of handlers run at a time in this process, at
-	// most 1,000.
+	// Workers is how many transactions of handlers run at a time in this process, and
+	// how many of Inline handlers besides; at most 1,000.
 	// Defaults to what suits the database: 4 on PostgreSQL, 1 on SQLite, which has
 	// one writer.
 	Workers int
-	// Batch is how many events are worked on in one transaction. 1 gives each its
-	// own; at most 1,000. Defaults to 50.
+	// Batch is how many events are worked on in one transaction, and so share what
+	// one of their handlers sets for it (SET LOCAL). 1 gives each its own; at most 1,000. Defaults to 50.
 	Batch int
 	// HandlerTimeout bounds one run of a handler. Defaults to 30 s on PostgreSQL,
 	// where it must be at most 55 s, and 1 s on SQLite, whose only writer it is, and

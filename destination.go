@@ -38,7 +38,7 @@ func newDestination(d Destination) (*destination, error) {
 	setDefault(&d.Retry.First, DefaultFirstRetry)
 	setDefault(&d.Retry.Max, max(DefaultMaxRetry, d.Retry.First))
 	if err := d.Retry.check(); err != nil {
-		fault("%w", err)
+		fault("retry: %w", err)
 	}
 	return &destination{
 		Destination: d,

@@ -20,6 +20,7 @@ type handling[T any] struct {
 	workCtx context.Context // ends when those that have begun shall end
 	run     driver.Run[T]
 	grace   time.Duration // for a handler to return once its context has ended
+	final   bool          // that the database gives up is a failed attempt by now
 	taken   []driver.TakenEvent
 	events  []*Event                // what the handlers are given, in the order of taken
 	objects []*driver.ObjectVersion // what they are about; nil where no rule watches for it
@@ -33,10 +34,11 @@ type handling[T any] struct {
 
 // work runs the handlers of a run's events and ends the run. It returns the events
 // that have to be run alone: those of a batch in which one failed, or the only one
-// where the database gave up in favour of another transaction.
-func (w *works[T]) work(ctx, workCtx context.Context, run driver.Run[T], current map[driver.Key][]byte) []driver.Key {
+// where the database gave up in favour of another transaction, unless it is final.
+// more says that events were given back that could be taken at once.
+func (w *works[T]) work(ctx, workCtx context.Context, run driver.Run[T], current map[driver.Key][]byte, final bool) (again []driver.TakenEvent, more bool) {
 	h := &handling[T]{
-		works: w, ctx: ctx, workCtx: workCtx, run: run, taken: run.Events(),
+		works: w, ctx: ctx, workCtx: workCtx, run: run, taken: run.Events(), final: final,
 		grace: min(w.in.cfg.HandlerTimeout, returnGrace), changed: make(map[driver.Key]bool),
 	}
 	for i := range h.taken {
@@ -44,27 +46,20 @@ func (w *works[T]) work(ctx, workCtx context.Context, run driver.Run[T], current
 		ev.Current = current[ev.key]
 		h.add(ev)
 	}
-	if err := h.lockVersions(); err != nil {
-		return h.giveUp(err)
+	if err := h.lockVersions(h.ctx); err != nil {
+		return h.giveUp(err), false
 	}
 	began := time.Now()
 	for i := range h.taken {
 		if i > 0 && time.Since(began) > w.limits.BatchTime || ctx.Err() != nil {
-			break // the others are released
+			more = true // the others are released
+			break
 		}
 		if again, failed := h.one(i); failed {
-			return again
+			return again, true
 		}
 	}
-	return h.finish()
-}
-
-func (h *handling[T]) keys() []driver.Key {
-	keys := make([]driver.Key, len(h.taken))
-	for i := range h.taken {
-		keys[i] = h.taken[i].Key
-	}
-	return keys
+	return h.finish(), more
 }
 
 // add adds an event, and the version of the object that it is about.
@@ -100,7 +95,7 @@ func eventOf(taken *driver.TakenEvent, log *slog.Logger) *Event {
 }
 
 // lockVersions locks what is known of the objects of all events.
-func (h *handling[T]) lockVersions() error {
+func (h *handling[T]) lockVersions(ctx context.Context) error {
 	var objects []driver.Key
 	for _, o := range h.objects {
 		if o != nil && !slices.Contains(objects, o.Object) {
@@ -110,7 +105,7 @@ func (h *handling[T]) lockVersions() error {
 	if len(objects) == 0 {
 		return nil
 	}
-	ctx, cancel := h.storeContext()
+	ctx, cancel := context.WithTimeout(ctx, workTimeout)
 	defer cancel()
 	var err error
 	h.applied, err = h.run.Versions(ctx, objects)
@@ -123,7 +118,7 @@ func (h *handling[T]) storeContext() (context.Context, context.CancelFunc) {
 
 // one runs the handler of event i. Where the run cannot go on, it ends it, reports
 // that it failed, and returns what has to be run alone.
-func (h *handling[T]) one(i int) (again []driver.Key, failed bool) {
+func (h *handling[T]) one(i int) (again []driver.TakenEvent, failed bool) {
 	taken, ev := &h.taken[i], h.events[i]
 	if reason := h.staleReason(i); reason != "" {
 		h.results = append(h.results, driver.WorkResult{Key: taken.Key, Outcome: driver.WorkStale, Error: reason})
@@ -219,7 +214,7 @@ func (h *handling[T]) call(handler HandlerFunc[T], ev *Event) (err error, hung b
 
 // failed ends a run in which the handler of event i failed, and returns what has to
 // be run alone.
-func (h *handling[T]) failed(i int, took time.Duration, err, verdict error) (again []driver.Key) {
+func (h *handling[T]) failed(i int, took time.Duration, err, verdict error) (again []driver.TakenEvent) {
 	var ended *driver.TxEndedError
 	switch {
 	case errors.As(verdict, &ended) && ended.Committed:
@@ -229,19 +224,22 @@ func (h *handling[T]) failed(i int, took time.Duration, err, verdict error) (aga
 	case h.workCtx.Err() != nil: // our own stop
 		h.abandon(h.workCtx, h.run)
 		return nil
-	case errors.Is(verdict, driver.ErrSerialization), errors.Is(verdict, driver.ErrUnavailable):
+	case errors.Is(verdict, driver.ErrSerialization) && !h.final:
 		return h.giveUp(verdict)
 	case len(h.events) > 1:
 		h.abandon(h.workCtx, h.run)
 		// First the one that failed: with an attempt behind it, it spoils nobody
 		// else's batch.
-		keys := h.keys()
-		keys[0], keys[i] = keys[i], keys[0]
-		return keys
+		again = slices.Clone(h.taken)
+		again[0], again[i] = again[i], again[0]
+		return again
 	}
 	if err == nil {
 		err = verdict
 	}
+	// Also where the connection was lost, or the database gave up again and again:
+	// it may be the handler that brings it about. Where the database cannot be
+	// reached, nothing is counted.
 	failure := []driver.WorkResult{h.failure(i, took, err)}
 	ctx, cancel := h.storeContext()
 	defer cancel()
@@ -276,7 +274,7 @@ func judge(taken *driver.TakenEvent, schedule Retry, err error) driver.WorkResul
 }
 
 // finish commits what the handlers did.
-func (h *handling[T]) finish() (again []driver.Key) {
+func (h *handling[T]) finish() (again []driver.TakenEvent) {
 	ctx, cancel := h.storeContext()
 	defer cancel()
 	err := h.run.Finish(ctx, &driver.FinishParams{Results: h.results, Versions: h.versions()})
@@ -294,10 +292,11 @@ func (h *handling[T]) finish() (again []driver.Key) {
 		}
 		h.settle(results)
 		return nil
-	case errors.Is(err, driver.ErrTxEnded), errors.Is(err, driver.ErrTxAborted), errors.Is(err, driver.ErrBadRow):
+	case errors.Is(err, driver.ErrTxEnded), errors.Is(err, driver.ErrTxAborted), errors.Is(err, driver.ErrBadRow),
+		errors.Is(err, driver.ErrSerialization) && h.final:
 		if len(h.events) > 1 {
 			h.abandon(h.workCtx, h.run)
-			return h.keys()
+			return h.taken
 		}
 		h.settle([]driver.WorkResult{h.failure(0, 0, err)})
 		return nil
@@ -306,10 +305,10 @@ func (h *handling[T]) finish() (again []driver.Key) {
 }
 
 // giveUp ends a run for which something else than a handler is to blame.
-func (h *handling[T]) giveUp(err error) (again []driver.Key) {
+func (h *handling[T]) giveUp(err error) (again []driver.TakenEvent) {
 	h.abandon(h.workCtx, h.run)
 	if errors.Is(err, driver.ErrSerialization) {
-		return h.keys()
+		return h.taken
 	}
 	h.log.Warn("a run was given up; its events are looked at again", slog.Int("events", len(h.events)), slog.Any("error", err))
 	return nil

@@ -216,7 +216,7 @@ func (w *works[T]) runInline(ctx context.Context, run driver.Run[T], src *source
 		works: w, ctx: ctx, workCtx: handlerCtx, run: run, taken: run.Events(), grace: inlineMargin / 2, changed: make(map[driver.Key]bool),
 	}
 	h.add(ev)
-	if err := h.lockVersions(); err != nil {
+	if err := h.lockVersions(handlerCtx); err != nil {
 		w.abandon(ctx, run)
 		return unclaimed(err)
 	}
@@ -232,9 +232,15 @@ func (w *works[T]) runInline(ctx context.Context, run driver.Run[T], src *source
 			return w.inlineFailed(ctx, run, src, c, ev, took, err)
 		}
 		verdict := run.Check(ctx, err)
-		if blameless(verdict) {
+		switch {
+		case errors.Is(verdict, driver.ErrSerialization):
 			w.abandon(ctx, run)
 			return unclaimed(verdict)
+		case err != nil && handlerCtx.Err() != nil && took < src.AckTimeout/2:
+			// Others had used up the time of this delivery: that is not the
+			// handler's fault.
+			w.abandon(ctx, run)
+			return unclaimed(err)
 		}
 		if err := cmp.Or(err, verdict); err != nil {
 			return w.inlineFailed(ctx, run, src, c, ev, took, err)
@@ -254,11 +260,6 @@ func (w *works[T]) runInline(ctx context.Context, run driver.Run[T], src *source
 	}
 	w.abandon(ctx, run)
 	return unclaimed(err)
-}
-
-// blameless reports whether something else than the handler failed.
-func blameless(verdict error) bool {
-	return errors.Is(verdict, driver.ErrSerialization) || errors.Is(verdict, driver.ErrUnavailable)
 }
 
 // inlineFailed undoes a claim whose handler failed, and counts the failure outside

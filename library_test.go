@@ -37,7 +37,8 @@ type library[T any] struct {
 	commit   func(ctx context.Context, tx T) error
 	rollback func(ctx context.Context, tx T) error
 	begin    func(t *testing.T) (tx T, commit func() error)
-	read     func(t *testing.T) []string // the effects
+	read     func(t *testing.T) []string                  // the effects
+	exec     func(t *testing.T, text string, args ...any) // on hookonce's own tables; PostgreSQL only
 
 	swallows bool // an SQL error that is passed over does not spoil the rest
 }
@@ -87,6 +88,12 @@ func onPGX(t testing.TB) *library[pgx.Tx] {
 				t.Fatal(err)
 			}
 			return names
+		},
+		exec: func(t *testing.T, text string, args ...any) {
+			text = strings.ReplaceAll(text, "{schema}", pgx.Identifier{schema}.Sanitize())
+			if _, err := pool.Exec(t.Context(), text, args...); err != nil {
+				t.Fatal(err)
+			}
 		},
 	}
 }
@@ -191,8 +198,10 @@ func inbox[T any](t testing.TB, l *library[T], mux *hookonce.Mux[T], change func
 		Sources: []hookonce.Source{{
 			Name: "gh", Provider: provider.GitHub, Secrets: hookonce.StaticSecrets(secret), AckTimeout: 30 * time.Second,
 		}},
-		Retry:  quickRetry,
-		Logger: slog.New(slog.DiscardHandler),
+		Retry: quickRetry,
+		// SQLite's second is too short for a busy machine.
+		HandlerTimeout: 30 * time.Second,
+		Logger:         slog.New(slog.DiscardHandler),
 	}
 	if change != nil {
 		change(cfg)

@@ -20,6 +20,9 @@ import (
 // dead. So an effect that is written through tx happens exactly once for each
 // event and generation, however often the handler is run.
 //
+//   - What it sets for the transaction (SET LOCAL, a role, a search path) holds for
+//     the handlers behind it in the batch too: set it in every handler, or use
+//     Config.Batch = 1.
 //   - It must not commit or roll back, and must not keep tx. One that commits
 //     by itself makes its event dead, because it would take effect again.
 //   - It may be run more than once, also within one attempt: events are worked

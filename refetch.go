@@ -25,29 +25,30 @@ func (w *works[T]) stepRefetch(ctx, workCtx context.Context, src *source) (more 
 	}
 	current, failures := w.refetchAll(workCtx, src, reserved)
 	w.recordReserved(ctx, workCtx, failures)
-	var fresh, tried []driver.Key
+	var fresh []driver.Key
+	var alone []driver.TakenEvent
 	for i := range reserved {
 		e := &reserved[i]
 		switch {
 		case failures[e.Key] != nil:
 		case e.Attempts > 0 || e.Crashes > 0:
-			tried = append(tried, e.Key)
+			alone = append(alone, *e)
 		default:
 			fresh = append(fresh, e.Key)
 		}
 	}
 	if len(fresh) > 0 {
-		alone, err := w.takeFetched(ctx, workCtx, src.Name, fresh, current)
+		failed, err := w.takeFetched(ctx, workCtx, src.Name, fresh, current)
 		if err != nil {
 			return false, err
 		}
-		tried = append(tried, alone...)
+		alone = append(alone, failed...)
 	}
-	w.workAlone(ctx, workCtx, src.Name, tried, current)
+	w.workAlone(ctx, workCtx, alone, current)
 	return len(reserved) == limit, nil
 }
 
-func (w *works[T]) takeFetched(ctx, workCtx context.Context, source string, keys []driver.Key, current map[driver.Key][]byte) ([]driver.Key, error) {
+func (w *works[T]) takeFetched(ctx, workCtx context.Context, source string, keys []driver.Key, current map[driver.Key][]byte) ([]driver.TakenEvent, error) {
 	w.quiet.RLock()
 	defer w.quiet.RUnlock()
 	run, err := w.take(workCtx, &driver.TakeParams{
@@ -56,7 +57,8 @@ func (w *works[T]) takeFetched(ctx, workCtx context.Context, source string, keys
 	if err != nil || run == nil {
 		return nil, err
 	}
-	return w.work(ctx, workCtx, run, current), nil
+	alone, _ := w.work(ctx, workCtx, run, current, false)
+	return alone, nil
 }
 
 // refetchAll gets what the events are about, all at once.

@@ -18,8 +18,8 @@ const (
 	// returnGrace is how long a handler may take to return once its context has
 	// ended; for shorter time-outs it is as long as the time-out.
 	returnGrace = 5 * time.Second
-	// maxGivenUp is how often an event is run again at once after the database gave
-	// up in favour of a concurrent transaction.
+	// maxGivenUp is how often an event is run alone at once while the database gives up
+	// in favour of concurrent transactions; the last time is a failed attempt.
 	maxGivenUp = 5
 	// refetchMargin is how much longer than its Refetch an event is reserved.
 	refetchMargin = 30 * time.Second
@@ -92,7 +92,7 @@ func (w *works[T]) prepare(in *Engine) error {
 		}
 	}
 	w.agenda = newAgenda(max(c.Workers, 1))
-	w.slots = make(chan struct{}, max(w.limits.Transactions, 1))
+	w.slots = make(chan struct{}, max(c.Workers, 1))
 	return errors.Join(faults...)
 }
 
@@ -176,7 +176,7 @@ func (w *works[T]) look(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, workTimeout)
 	defer cancel()
 	lost, err := w.db.SweepRuns(ctx, &driver.SweepRunsParams{
-		MaxAttempts: w.in.cfg.Retry.Attempts, First: w.in.cfg.Retry.First, Max: w.in.cfg.Retry.Max,
+		Sources: w.names, MaxAttempts: w.in.cfg.Retry.Attempts, First: w.in.cfg.Retry.First, Max: w.in.cfg.Retry.Max,
 	})
 	for i := range lost {
 		l := &lost[i]
@@ -218,16 +218,16 @@ func (w *works[T]) step(ctx, workCtx context.Context, t task) (more bool, err er
 		return false, err
 	}
 	events := run.Events()
-	var alone []driver.Key
+	var alone []driver.TakenEvent
 	if events[0].Crashes > 0 {
 		w.abandon(workCtx, run)
-		alone = []driver.Key{events[0].Key}
+		alone = events
 	} else {
-		alone = w.work(ctx, workCtx, run, nil)
+		alone, more = w.work(ctx, workCtx, run, nil, false)
 	}
 	w.quiet.RUnlock()
-	w.workAlone(ctx, workCtx, t.source, alone, nil)
-	return len(events) >= p.Limit || len(alone) > 0, nil
+	w.workAlone(ctx, workCtx, alone, nil)
+	return more || len(events) >= p.Limit, nil
 }
 
 func (w *works[T]) take(ctx context.Context, p *driver.TakeParams) (driver.Run[T], error) {
@@ -242,14 +242,14 @@ const maxMissed = 3
 
 // workAlone runs events one by one, each in a transaction of its own. Those that it
 // leaves are taken again like any others.
-func (w *works[T]) workAlone(ctx, workCtx context.Context, source string, keys []driver.Key, current map[driver.Key][]byte) {
+func (w *works[T]) workAlone(ctx, workCtx context.Context, events []driver.TakenEvent, current map[driver.Key][]byte) {
 	missed := 0
-	for _, key := range keys {
+	for i := range events {
 		if ctx.Err() != nil || missed == maxMissed {
 			return
 		}
 		missed++
-		if w.runAlone(ctx, workCtx, source, key, current) {
+		if w.runAlone(ctx, workCtx, &events[i], current) {
 			missed = 0
 		}
 	}
@@ -257,10 +257,10 @@ func (w *works[T]) workAlone(ctx, workCtx context.Context, source string, keys [
 
 // runAlone runs one event, again if the database gave up in favour of another
 // transaction. It reports whether it could be taken.
-func (w *works[T]) runAlone(ctx, workCtx context.Context, source string, key driver.Key, current map[driver.Key][]byte) (taken bool) {
+func (w *works[T]) runAlone(ctx, workCtx context.Context, seen *driver.TakenEvent, current map[driver.Key][]byte) (taken bool) {
 	exclusive := false
 	for try := 1; try <= maxGivenUp && ctx.Err() == nil; try++ {
-		switch w.tryAlone(ctx, workCtx, source, key, current, exclusive) {
+		switch w.tryAlone(ctx, workCtx, seen, current, exclusive, try == maxGivenUp) {
 		case aloneEnded:
 			return true
 		case aloneMissed:
@@ -285,7 +285,7 @@ const (
 	aloneSuspect                    // it must be run without anybody beside it
 )
 
-func (w *works[T]) tryAlone(ctx, workCtx context.Context, source string, key driver.Key, current map[driver.Key][]byte, exclusive bool) aloneResult {
+func (w *works[T]) tryAlone(ctx, workCtx context.Context, seen *driver.TakenEvent, current map[driver.Key][]byte, exclusive, final bool) aloneResult {
 	if exclusive {
 		w.quiet.Lock()
 		defer w.quiet.Unlock()
@@ -294,21 +294,31 @@ func (w *works[T]) tryAlone(ctx, workCtx context.Context, source string, key dri
 		defer w.quiet.RUnlock()
 	}
 	run, err := w.take(workCtx, &driver.TakeParams{
-		Source: source, Keys: []driver.Key{key}, Limit: 1, HandlerTimeout: w.in.cfg.HandlerTimeout,
+		Source: seen.Source, Keys: []driver.Key{seen.Key}, Limit: 1, HandlerTimeout: w.in.cfg.HandlerTimeout,
 	})
 	switch {
 	case err != nil:
-		w.log.Warn("taking an event failed", slog.String("source", source), slog.Any("error", err))
+		w.log.Warn("taking an event failed", slog.String("source", seen.Source), slog.String("event_id", seen.EventID), slog.Any("error", err))
 		return aloneMissed
 	case run == nil:
 		return aloneMissed
-	case run.Events()[0].Crashes > 0 && !exclusive:
+	case wasRun(seen, &run.Events()[0]):
+		// Somebody else did, and it failed: its next attempt has a time of its own.
+		w.abandon(workCtx, run)
+		return aloneMissed
+	case seen.Crashes > 0 && !exclusive:
 		w.abandon(workCtx, run)
 		return aloneSuspect
-	case len(w.work(ctx, workCtx, run, current)) > 0:
+	}
+	if again, _ := w.work(ctx, workCtx, run, current, final); len(again) > 0 {
 		return aloneGivenUp
 	}
 	return aloneEnded
+}
+
+// wasRun reports whether an event has been run since it was seen.
+func wasRun(seen, now *driver.TakenEvent) bool {
+	return seen.Generation != now.Generation || seen.Attempts != now.Attempts || seen.Crashes != now.Crashes
 }
 
 // abandon gives the events of run back.

@@ -233,6 +233,9 @@ type ReserveParams struct {
 
 // SweepRunsParams are the parameters of Store.SweepRuns.
 type SweepRunsParams struct {
+	// Sources are those whose events are looked at; none means all. Whoever runs
+	// handlers sweeps for its own sources, whose schedule of retries it knows.
+	Sources []string
 	// MaxAttempts is how many attempts an event has.
 	MaxAttempts int
 	// First and Max are the schedule of retries: attempt n+1 follows attempt n

@@ -59,7 +59,7 @@ func (t *poolTx) Query(ctx context.Context, sql string, args ...any) (pgstore.Ro
 	if err := t.usable(); err != nil {
 		return nil, err
 	}
-	return txConn{t.tx}.Query(ctx, sql, args...) //nolint:sqlclosecheck // the caller closes them
+	return txConn{t.tx}.Query(ctx, sql, args...)
 }
 
 // Script implements pgstore.Conn.

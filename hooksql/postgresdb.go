@@ -73,7 +73,7 @@ func (d *postgresDB) Query(ctx context.Context, query string, args ...any) (pgst
 		giveBack(conn)
 		return d.queryAtLevel(ctx, query, args)
 	}
-	rows, err := queryOn(ctx, conn, query, args)
+	rows, err := queryOn(ctx, conn, query, args) //nolint:rowserrcheck // who reads them does
 	if err != nil {
 		giveBack(conn)
 		return nil, err
@@ -114,7 +114,7 @@ func (d *postgresDB) queryAtLevel(ctx context.Context, query string, args []any)
 		giveBack(conn)
 		return err
 	}
-	rows, err := queryOn(ctx, tx, query, args)
+	rows, err := queryOn(ctx, tx, query, args) //nolint:rowserrcheck // who reads them does
 	if err != nil {
 		return nil, end(err)
 	}
@@ -241,7 +241,7 @@ type postgresConn struct{ tx *sql.Tx }
 
 // Query implements pgstore.Conn.
 func (c postgresConn) Query(ctx context.Context, query string, args ...any) (pgstore.Rows, error) {
-	rows, err := queryOn(ctx, c.tx, query, args)
+	rows, err := queryOn(ctx, c.tx, query, args) //nolint:rowserrcheck // who reads them does
 	if err != nil {
 		return nil, err
 	}

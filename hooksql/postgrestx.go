@@ -82,7 +82,7 @@ func (t *postgresTx) within(ctx context.Context) (done func() bool) {
 // Query implements pgstore.Conn.
 func (t *postgresTx) Query(ctx context.Context, query string, args ...any) (pgstore.Rows, error) {
 	defer t.within(ctx)()
-	return postgresConn{t.tx}.Query(ctx, query, args...) //nolint:sqlclosecheck // the caller closes them
+	return postgresConn{t.tx}.Query(ctx, query, args...)
 }
 
 // Script implements pgstore.Conn.
@@ -164,7 +164,7 @@ func (t *postgresTx) Status(ctx context.Context) pgstore.TxStatus {
 func (t *postgresTx) busy(ctx context.Context) bool {
 	stmt, err := t.tx.PrepareContext(ctx, sameSQL)
 	if err == nil {
-		_ = stmt.Close()
+		_ = stmt.Close() //nolint:sqlclosecheck // there is nothing to defer it for
 		return false
 	}
 	return !errors.Is(err, sqldriver.ErrBadConn) && !errors.Is(err, sql.ErrTxDone) && ctx.Err() == nil && sqlState(err) == ""

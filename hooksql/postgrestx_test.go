@@ -86,7 +86,7 @@ func TestPostgresTxStatus(t *testing.T) {
 		"another one by commit":   {sent("COMMIT; BEGIN"), pgstore.TxEnded},
 		"another one by rollback": {sent("ROLLBACK AND CHAIN"), pgstore.TxEnded},
 		"rows left open": {func(t *testing.T, _ *postgresDB, tx *postgresTx) {
-			rows, err := tx.tx.QueryContext(t.Context(), "SELECT n FROM generate_series(1, 100000) AS s (n)") //nolint:sqlclosecheck // that is the point
+			rows, err := tx.tx.QueryContext(t.Context(), "SELECT n FROM generate_series(1, 100000) AS s (n)") //nolint:sqlclosecheck,rowserrcheck // that is the point
 			if err != nil || !rows.Next() {
 				t.Errorf("no rows: %v", err)
 			}

@@ -195,7 +195,7 @@ func TestPostgresRowsLeftOpen(t *testing.T) {
 	t.Parallel()
 	w := openApplication(t, connectPostgres)
 	run := w.take(t, "evt_1")
-	rows, err := run.Tx().QueryContext(t.Context(), "SELECT n FROM generate_series(1, 100000) AS s (n)") //nolint:sqlclosecheck // that is the point
+	rows, err := run.Tx().QueryContext(t.Context(), "SELECT n FROM generate_series(1, 100000) AS s (n)") //nolint:sqlclosecheck,rowserrcheck // that is the point
 	if err != nil || !rows.Next() {
 		t.Fatal(err)
 	}

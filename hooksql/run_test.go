@@ -306,7 +306,7 @@ func TestRowsLeftOpen(t *testing.T) {
 	for _, outcome := range []driver.WorkOutcome{driver.WorkSucceeded, driver.WorkFailed} {
 		r := newRuns(t, "evt_1")
 		run := r.take(1)
-		rows, err := run.Tx().QueryContext(t.Context(), `INSERT INTO effects VALUES ('a'), ('b') RETURNING name`)
+		rows, err := run.Tx().QueryContext(t.Context(), `INSERT INTO effects VALUES ('a'), ('b') RETURNING name`) //nolint:rowserrcheck // they are left open
 		if err != nil || !rows.Next() {
 			t.Fatalf("no row, and the error %v", err)
 		}
@@ -321,7 +321,7 @@ func TestRowsLeftOpen(t *testing.T) {
 			want = map[string]int{}
 		}
 		r.wantEffects(want)
-		_ = rows.Close()
+		_ = rows.Close() //nolint:sqlclosecheck // later would be too late
 	}
 }
 

@@ -28,7 +28,7 @@ func (s *Spec) ParseStored(location string, batch bool) (*locate.Expr, error) {
 	for _, ref := range e.Refs() {
 		switch {
 		case ref.Kind == locate.Query:
-			return nil, fmt.Errorf("%q looks into the query string, which is not stored with the event: use header:, body: or form:", ref)
+			return nil, fmt.Errorf("%q looks into the query string, which is not stored with the event: use a location of a header:, the body: or a form: field", ref)
 		case ref.Kind == locate.Body && batch:
 			return nil, fmt.Errorf("%q looks into the body of the batch, of which an event keeps its own item alone: use item:path", ref)
 		case ref.Kind == locate.Header && slices.ContainsFunc(s.HiddenHeaders(), func(h string) bool { return strings.EqualFold(h, ref.Name) }):

@@ -44,6 +44,7 @@ type queuedModel struct {
 	attempts int
 	crashes  int
 	gen      int
+	keyGen   int // that of the last replay as new
 	replayed bool
 	doneAt   time.Time
 	failedAt time.Time
@@ -62,7 +63,8 @@ func (e *queuedModel) detail() *driver.EventDetail {
 
 func (e *queuedModel) taken() driver.TakenEvent {
 	want := taken(&e.claim, e.at)
-	want.Generation, want.Attempts, want.Crashes, want.Replayed = e.gen, e.attempts, e.crashes, e.replayed
+	want.Generation, want.KeyGeneration, want.Replayed = e.gen, e.keyGen, e.replayed
+	want.Attempts, want.Crashes = e.attempts, e.crashes
 	return want
 }
 
@@ -73,6 +75,9 @@ func (e *queuedModel) owe(now time.Time, replayed bool, action string) {
 	e.state, e.note, e.dueAt, e.attempts, e.crashes, e.replayed = driver.StatePending, "", now, 0, 0, replayed
 	e.doneAt, e.failedAt, e.vague = time.Time{}, time.Time{}, false
 	e.gen++
+	if action == driver.ActionReplayedAsNew {
+		e.keyGen = e.gen
+	}
 	e.history = append(e.history, driver.HistoryEntry{At: now, Action: action, Generation: e.gen})
 }
 

@@ -68,7 +68,9 @@ func reserveDueSources[T any](w *bench[T]) {
 	w.claimNew(past, newClaim("routed", "evt_1", "{}", "billing"))
 
 	want := []driver.DueSource{
-		{Source: "both", Fresh: true, Tried: true}, {Source: "fresh", Fresh: true}, {Source: "it's", Fresh: true},
+		{Source: "both", Fresh: true, Tried: true},
+		{Source: "fresh", Fresh: true},
+		{Source: "it's", Fresh: true},
 		{Source: "tried", Tried: true},
 	}
 	same(w, "before the sweep", withoutCrashed(want), withoutCrashed(w.dueSources(asked...)))

@@ -49,24 +49,30 @@ func takeCarries[T any](w *bench[T]) {
 	w.abandon(run)
 }
 
-// takeReplayed replays and reopens an event in every way that there is.
+// takeReplayed replays and reopens an event in every way that there is. What its
+// handler derives keys from changes only where it is replayed as new.
 func takeReplayed[T any](w *bench[T]) {
 	c := w.queue(t0, "evt_1")[0]
+	keyGeneration := 0
 	for generation, step := range []struct {
-		replayed bool
-		again    func()
+		replayed, asNew bool
+		again           func()
 	}{
-		{false, func() {}},
-		{true, func() { w.replayAt(t0, c.Key, driver.ReplayPlain) }},
-		{false, func() { same(w, "reopened", []driver.Key{c.Key}, w.reopen(t0, c.Key)) }},
-		{true, func() { same(w, "replayed", []bool{true}, w.replayDead(t0, driver.DeadLetterRef{Key: c.Key})) }},
-		{true, func() { w.replayAt(t0, c.Key, driver.ReplayAsNew) }},
-		{false, func() { same(w, "reopened", []driver.Key{c.Key}, w.reopen(t0, c.Key)) }},
-		{true, func() { w.replayAt(t0, c.Key, driver.ReplaySameID) }},
+		{again: func() {}},
+		{replayed: true, again: func() { w.replayAt(t0, c.Key, driver.ReplayPlain) }},
+		{again: func() { same(w, "reopened", []driver.Key{c.Key}, w.reopen(t0, c.Key)) }},
+		{replayed: true, again: func() { same(w, "replayed", []bool{true}, w.replayDead(t0, driver.DeadLetterRef{Key: c.Key})) }},
+		{replayed: true, asNew: true, again: func() { w.replayAt(t0, c.Key, driver.ReplayAsNew) }},
+		{again: func() { same(w, "reopened", []driver.Key{c.Key}, w.reopen(t0, c.Key)) }},
+		{replayed: true, again: func() { w.replayAt(t0, c.Key, driver.ReplaySameID) }},
+		{replayed: true, asNew: true, again: func() { w.replayAt(t0, c.Key, driver.ReplayAsNew) }},
 	} {
 		step.again()
+		if step.asNew {
+			keyGeneration = generation
+		}
 		want := taken(&c, t0)
-		want.Generation, want.Replayed = generation, step.replayed
+		want.Generation, want.KeyGeneration, want.Replayed = generation, keyGeneration, step.replayed
 		run := w.take(t0, "evt_1")
 		same(w, "taken", []driver.TakenEvent{want}, run.Events())
 		w.finish(t0, run, retried(&want))
@@ -77,11 +83,18 @@ func takeReplayed[T any](w *bench[T]) {
 		w.interrupt(run)
 		w.sweep(t0.Add(day))
 		want.Attempts, want.Crashes = 2, 1
-		run = w.takeTried(t0.Add(2*day), "evt_1")
+		same(w, "reserved", []driver.TakenEvent{want}, w.reserve(t0.Add(2*day), time.Hour))
+		run = w.takeTried(t0.Add(3*day), "evt_1")
 		same(w, "taken after an interruption", []driver.TakenEvent{want}, run.Events())
 		w.finish(t0, run, failed(&want))
 	}
 	w.effects()
+	// A delivery of it is told both.
+	run := w.takeClaim(t0, true, newInline("evt_1"), driver.ClaimResult{Dead: true, Reopened: true, Generation: 8, KeyGeneration: 7})
+	want := taken(&c, t0)
+	want.Generation, want.KeyGeneration = 8, 7
+	same(w, "taken by a claim", []driver.TakenEvent{want}, run.Events())
+	w.abandon(run)
 }
 
 func takeOldestFirst[T any](w *bench[T]) {

@@ -16,9 +16,9 @@ WHERE e.key = s.key;
 
 -- What was never tried, and what was: the one is taken in batches, the other
 -- alone. The index of the earlier step stays for the counts.
-CREATE INDEX event_state_fresh ON {schema}.event_state (source, due_at)
+CREATE INDEX event_state_fresh ON {schema}.event_state (source, due_at, type)
 	WHERE state = 0 AND attempts = 0 AND crashes = 0;
-CREATE INDEX event_state_tried ON {schema}.event_state (source, due_at)
+CREATE INDEX event_state_tried ON {schema}.event_state (source, due_at, type)
 	WHERE state = 0 AND (attempts > 0 OR crashes > 0);
 
 -- Runs of handlers. A row is written, by another connection than that of the run,

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -170,7 +171,7 @@ func printMessages(w io.Writer, found *driver.EventDetail) error {
 		t := newTable(w, "MESSAGE", "ROUTE", "DESTINATION", "STATE", "ATTEMPTS", "DUE", "LAST ERROR")
 		for i := range found.Messages {
 			m := &found.Messages[i]
-			t.row(m.ID, m.Route, m.Destination, m.State, strconv.Itoa(m.Attempts), moment(m.DueAt), remark(m.Note, m.LastError))
+			t.row(m.ID, orDash(m.Route), m.Destination, m.State, strconv.Itoa(m.Attempts), moment(m.DueAt), remark(m.Note, m.LastError))
 		}
 		if err := t.Flush(); err != nil {
 			return err
@@ -181,7 +182,7 @@ func printMessages(w io.Writer, found *driver.EventDetail) error {
 		t := newTable(w, "ATTEMPT", "AT", "MESSAGE", "OUTCOME", "STATUS", "TOOK", "ERROR")
 		for i := range found.Tries {
 			a := &found.Tries[i]
-			t.row(strconv.Itoa(a.Number), moment(a.At), a.MessageID, a.Outcome, status(a.StatusCode),
+			t.row(strconv.Itoa(a.Number), moment(a.At), cmp.Or(a.MessageID, "handler"), a.Outcome, status(a.StatusCode),
 				a.Took.Round(time.Millisecond).String(), remark("", a.Error))
 		}
 		if err := t.Flush(); err != nil {

@@ -144,8 +144,12 @@ func (p *program) replayEvent(ctx context.Context, cmd *cobra.Command, in *engin
 	if replayed.Repeated {
 		done = "this request had replayed"
 	}
-	_, err = fmt.Fprintf(p.stdout, "%s event %q of source %q: generation %d, %s due\n",
-		done, r.EventID, r.Source, replayed.Generation, counted(replayed.Messages, "message"))
+	due := "its handler runs again"
+	if replayed.Messages > 0 {
+		due = counted(replayed.Messages, "message") + " due"
+	}
+	_, err = fmt.Fprintf(p.stdout, "%s event %q of source %q: generation %d, %s\n",
+		done, r.EventID, r.Source, replayed.Generation, due)
 	return err
 }
 

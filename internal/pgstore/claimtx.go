@@ -139,9 +139,18 @@ func (s *Store) TakeClaim(ctx context.Context, p *driver.ClaimParams) (*Run, dri
 	}
 	r.claim = true
 	result, err := r.takeClaim(ctx, p)
-	if err != nil || !result.Claimed && !result.Reopened {
+	switch {
+	case err != nil:
 		r.tx.Rollback(ctx)
 		return nil, result, err
+	case !result.Claimed && !result.Reopened:
+		// Not rolled back: with synchronous standbys the commit is what waits until
+		// they have the event too, whose own commit may have been cut off.
+		if err := r.tx.Commit(ctx); err != nil {
+			r.tx.Rollback(ctx)
+			return nil, driver.ClaimResult{}, fmt.Errorf("claiming: %w: %w", driver.ErrCommitUnknown, err)
+		}
+		return nil, result, nil
 	}
 	return r, result, nil
 }

@@ -17,7 +17,13 @@ const (
 	// gives up its locks at once.
 	suspectsSQL = `
 SELECT r.id, k.key
-FROM (SELECT * FROM {schema}.run ORDER BY started_at LIMIT $1::int) r
+FROM (
+	SELECT r.* FROM {schema}.run r
+	WHERE cardinality($2::text[]) = 0 OR NOT EXISTS (SELECT FROM {schema}.event_state o WHERE o.key = r.keys[1])
+		OR EXISTS (SELECT FROM {schema}.event_state o WHERE o.key = r.keys[1] AND o.source = ANY ($2::text[]))
+	ORDER BY r.started_at
+	LIMIT $1::int
+) r
 LEFT JOIN LATERAL (
 	SELECT true AS free FROM {schema}.event_state s WHERE s.key = r.keys[1] FOR UPDATE SKIP LOCKED
 ) s ON true
@@ -109,7 +115,7 @@ func (s *Store) SweepRuns(ctx context.Context, p *driver.SweepRunsParams) ([]dri
 		run := &suspects[len(suspects)-1]
 		run.keys = append(run.keys, key)
 		return err
-	}, s.sql.suspects, int32(maxSwept))
+	}, s.sql.suspects, int32(maxSwept), notNone(p.Sources))
 	if err != nil {
 		return nil, err
 	}

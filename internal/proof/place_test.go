@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -22,6 +23,7 @@ type place struct {
 	command func() *exec.Cmd
 
 	kept sync.WaitGroup
+	lost atomic.Bool // no further process is started, because one ended as none may
 
 	mu       sync.Mutex
 	process  *process // nil while none runs
@@ -48,6 +50,7 @@ func (p *place) keep(t testing.TB) {
 			again, err := p.runOnce()
 			if err != nil {
 				t.Errorf("%s: %v", p.name, err)
+				p.lost.Store(true)
 			}
 			if err != nil || !again {
 				return

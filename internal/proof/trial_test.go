@@ -188,6 +188,11 @@ func (tr *trial) waitDrained() {
 			t.Fatal("the test has ended")
 		case <-time.After(100 * time.Millisecond):
 		}
+		for _, p := range tr.places {
+			if p.lost.Load() {
+				t.Fatalf("%d events and messages are not finished, and %s has no process any more", owed, p.name)
+			}
+		}
 	}
 }
 

@@ -3,6 +3,8 @@ package sqlitestore
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -15,7 +17,8 @@ const sweptAtOnce = 500
 
 const (
 	lostRuns = ` FROM hookonce_event_state s INDEXED BY hookonce_event_state_running
-		CROSS JOIN hookonce_event e ON e.key = s.key WHERE s.state = 1 AND s.due_at <= ? LIMIT ?`
+		CROSS JOIN hookonce_event e ON e.key = s.key WHERE s.state = 1 AND s.due_at <= ?1
+			AND (?3 = '[]' OR s.source IN (SELECT value FROM json_each(?3))) LIMIT ?2`
 
 	countLost = `SELECT count(*) FROM (SELECT 1` + lostRuns + `)`
 
@@ -41,16 +44,20 @@ type lostEvent struct {
 func (s *Store) SweepRuns(ctx context.Context, p *driver.SweepRunsParams) ([]driver.LostRun, error) {
 	const op = "look for interrupted runs"
 	// Most sweeps find nothing, and need not wait for the writer to see that.
+	sources, err := json.Marshal(append([]string{}, p.Sources...))
+	if err != nil {
+		return nil, fmt.Errorf("sqlite: %s: %w", op, err)
+	}
 	var n int
-	err := s.read(ctx, op, func(ctx context.Context, tx *sql.Tx) error {
-		return tx.QueryRowContext(ctx, countLost, clock(p.Now), 1).Scan(&n)
+	err = s.read(ctx, op, func(ctx context.Context, tx *sql.Tx) error {
+		return tx.QueryRowContext(ctx, countLost, clock(p.Now), 1, string(sources)).Scan(&n)
 	})
 	if err != nil || n == 0 {
 		return nil, err
 	}
 	var lost []driver.LostRun
 	err = s.writeEach(ctx, op, p.Now, 1, func(t *writeTx, _ int) error {
-		events, err := t.lost()
+		events, err := t.lost(string(sources))
 		if err != nil {
 			return err
 		}
@@ -69,8 +76,8 @@ func (s *Store) SweepRuns(ctx context.Context, p *driver.SweepRunsParams) ([]dri
 	return lost, nil
 }
 
-func (t *writeTx) lost() ([]lostEvent, error) {
-	rows, err := t.query(selectLost, t.now, sweptAtOnce)
+func (t *writeTx) lost(sources string) ([]lostEvent, error) {
+	rows, err := t.query(selectLost, t.now, sweptAtOnce, sources)
 	if err != nil {
 		return nil, err
 	}

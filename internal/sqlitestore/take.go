@@ -81,7 +81,7 @@ func (s *Store) DueSources(ctx context.Context, sources []string) ([]driver.DueS
 	}
 	var due []driver.DueSource
 	err = s.read(ctx, op, func(ctx context.Context, tx *sql.Tx) error {
-		rows, err := tx.QueryContext(ctx, selectDueSources, string(names), clock(time.Time{})) //nolint:sqlclosecheck // collect closes them
+		rows, err := tx.QueryContext(ctx, selectDueSources, string(names), clock(time.Time{}))
 		if err != nil {
 			return err
 		}
@@ -197,7 +197,7 @@ var globEscaper = strings.NewReplacer(`?`, `[?]`, `[`, `[[]`)
 // find runs a query of takenColumns. Its text depends on how many types or keys
 // there are, so it is not prepared.
 func (t *writeTx) find(query string, args ...any) ([]takenEvent, error) {
-	rows, err := t.tx.QueryContext(t.inner, query, args...) //nolint:sqlclosecheck // collect closes them
+	rows, err := t.tx.QueryContext(t.inner, query, args...)
 	if err != nil {
 		return nil, err
 	}

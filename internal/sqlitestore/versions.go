@@ -41,7 +41,7 @@ func versions(ctx context.Context, q queryer, objects []driver.Key) (map[driver.
 	for len(objects) > 0 {
 		some := objects[:min(len(objects), versionsAtOnce)]
 		objects = objects[len(some):]
-		rows, err := q.QueryContext(ctx, selectVersions+keyIn(`object`, len(some)), keyArgs(some)...) //nolint:sqlclosecheck // collect closes them
+		rows, err := q.QueryContext(ctx, selectVersions+keyIn(`object`, len(some)), keyArgs(some)...)
 		if err != nil {
 			return nil, err
 		}
