@@ -46,12 +46,12 @@ func waitFor(t *testing.T, state func() bool) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(time.Minute)
 	for !state() {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			t.Fatal("the state was not reached within 10 s")
+			t.Fatal("the state was not reached within a minute")
 		}
 	}
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// Message is something to send to a destination.
+// Message is something to send to a destination. Make one for each call of
+// EnqueueTx, which sets its ID.
 type Message struct {
 	// ID is the message's id, and the dedupe key that its destination sees
 	// (webhook-id, Idempotency-Key), the same on every attempt. EnqueueTx makes one

@@ -46,8 +46,8 @@ type works[T any] struct {
 	agenda *agenda
 	slots  chan struct{} // one for each Inline handler that runs
 
-	// quiet is held shared by whoever runs handlers, and alone by whoever runs one
-	// whose process has ended before: if it kills this one too, nobody else shall
+	// quiet is held shared by whoever runs queued handlers, and alone by whoever runs
+	// one whose process has ended before: if it kills this one too, nobody else shall
 	// be taken for guilty.
 	quiet sync.RWMutex
 }

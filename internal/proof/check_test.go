@@ -137,6 +137,11 @@ func (tr *trial) check() *found {
 			t.Errorf("there are messages that %q caused, which was never delivered", id)
 		}
 	}
+	for id := range f.effects {
+		if !planned[id] {
+			t.Errorf("there are effects of %s, which was never delivered", id)
+		}
+	}
 	tr.checkRest(f)
 	for _, p := range tr.places {
 		p.checkLogs(t)
