@@ -49,14 +49,7 @@ type world struct {
 // all events and the details of those that the step touched with the model's;
 // now and then all details.
 func modelRandomSteps(f *fixture) {
-	seed := rand.Uint64()
-	if text := os.Getenv(seedVariable); text != "" {
-		var err error
-		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
-			f.Fatalf("%s: %v", seedVariable, err)
-		}
-	}
-	f.Logf("%s=%d repeats this run", seedVariable, seed)
+	seed := f.seed()
 	w := &world{
 		fixture: f, model: model{events: map[driver.Key]*modelEvent{}},
 		rand: rand.New(rand.NewPCG(seed, 0)), now: t0, seen: map[string]bool{},
@@ -78,6 +71,20 @@ func modelRandomSteps(f *fixture) {
 		}
 	}
 	w.compare(true)
+}
+
+// seed returns the seed of a run of random steps, and logs it.
+func (f *fixture) seed() uint64 {
+	f.Helper()
+	seed := rand.Uint64()
+	if text := os.Getenv(seedVariable); text != "" {
+		var err error
+		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
+			f.Fatalf("%s: %v", seedVariable, err)
+		}
+	}
+	f.Logf("%s=%d repeats this run", seedVariable, seed)
+	return seed
 }
 
 // missing returns the things that have not happened yet.

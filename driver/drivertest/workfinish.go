@@ -41,7 +41,7 @@ func finishSucceeded[T any](w *bench[T]) {
 
 // finishMany runs all of a large batch in one transaction.
 func finishMany[T any](w *bench[T]) {
-	ids := numbered(200)
+	ids := numbered(100)
 	all := w.queue(t0, ids...)
 	p := w.takeParams(t0, len(ids), false)
 	run := w.takeWith(p)

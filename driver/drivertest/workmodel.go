@@ -3,10 +3,8 @@ package drivertest
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"path"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
@@ -128,14 +126,7 @@ type workWorld[T any] struct {
 // workModelRandomSteps takes random steps and compares, after each, the events that
 // it touched, now and then all, and all effects with the model's.
 func workModelRandomSteps[T any](b *bench[T]) {
-	seed := rand.Uint64()
-	if text := os.Getenv(seedVariable); text != "" {
-		var err error
-		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
-			b.Fatalf("%s: %v", seedVariable, err)
-		}
-	}
-	b.Logf("%s=%d repeats this run", seedVariable, seed)
+	seed := b.seed()
 	w := &workWorld[T]{
 		bench: b, drivers: b.sides(), effects: map[string]int{}, rand: rand.New(rand.NewPCG(seed, 0)), now: t0, seen: map[string]bool{},
 	}
