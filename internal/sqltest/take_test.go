@@ -107,7 +107,8 @@ func TestTakeReturns(t *testing.T) {
 		t.Errorf("take (-want +got):\n%s", diff)
 	}
 
-	// The key is the same on every attempt, and another one for each generation.
+	// The key is the same on every attempt, also when the event was reopened, and
+	// another one when it was replayed as new.
 	again := func(n int) string {
 		s.run(t, "BEGIN")
 		defer s.run(t, "ROLLBACK")
@@ -117,9 +118,13 @@ func TestTakeReturns(t *testing.T) {
 		t.Errorf("the key changed to %q", k)
 	}
 	w.exec(t, "UPDATE hookonce.event_state SET generation = 4 WHERE key = $1", key("shop", "evt_1"))
+	if k := again(0); !keys[k] {
+		t.Errorf("the key changed to %q with a reopening", k)
+	}
+	w.exec(t, "UPDATE hookonce.event_state SET generation = 5, key_generation = 5 WHERE key = $1", key("shop", "evt_1"))
 	keys[again(0)] = true
 	if len(keys) != 3 {
-		t.Errorf("got the keys %v, want one for each event and generation", keys)
+		t.Errorf("got the keys %v, want one for each event, and another one after a replay as new", keys)
 	}
 }
 
