@@ -78,7 +78,7 @@ func TestStoredHeader(t *testing.T) {
 		"X-Latin":       {"caf\xe9"},
 		"X-Markup":      {"<b>&"},
 	}
-	got, err := parseHeader(encodeHeader(visibleHeader(h, []string{"x-token", "authorization"})))
+	got, err := parseHeader(encodeHeader(visibleHeader(h, []string{"x-token", "authorization"}, "")))
 	if err != nil {
 		t.Fatal(err)
 	}

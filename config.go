@@ -87,17 +87,29 @@ type Source struct {
 	// Name matches [a-z0-9] followed by up to 62 of [a-z0-9_-].
 	Name     string
 	Provider provider.Name
-	// Scheme names a scheme of the provider that is not its default.
+	// Scheme names a scheme of the provider that is not its default. One that is weak,
+	// or that checks nothing, is used only where it is named, whatever else there is;
+	// the provider None is the one name of a provider that says so itself.
 	Scheme string
 	// Signature says how the sender signs, for provider.HMAC.
 	Signature *verify.Scheme
-	// Secrets returns the active secrets; any one may match.
+	// Secrets returns the active secrets; any one may match. For basic authentication
+	// a secret is user:password. nil where Key is set, where keys are got from the
+	// provider, where nothing is signed, and where the provider hands the secret over in
+	// a handshake.
 	Secrets Secrets
-	// Key is the sender's public key, for schemes that have one. It is an error
-	// for the others: whoever knows it could sign.
+	// Key is the sender's public key, for schemes that have one: PEM, a certificate, a
+	// JWK or JWKS, or the provider's raw form; see verify.Verifier.ParseKey. It is an
+	// error for the others: whoever knows it could sign. Without it, keys that the
+	// provider publishes are got from there, by https and from its own hosts alone, and
+	// kept for a while; with it nothing is ever fetched.
 	Key string
 	// URL is the public URL of this source, where the signature covers it.
 	URL string
+	// Params are what the scheme and the handshakes need to know beside secrets and
+	// keys, such as the id of a webhook; see verify.Scheme.Params, provider.Spec.Params
+	// and `hookonce providers NAME`.
+	Params map[string]string
 	// Event overrides, field by field, where the provider's fields stand.
 	Event provider.EventRules
 	// Tolerance is how far a signed timestamp may lie from now, in both
@@ -112,7 +124,8 @@ type Source struct {
 	AckTimeout time.Duration
 	// Rate bounds verified requests; the zero value does not.
 	Rate Rate
-	// Ack replaces the body of an answer that accepts an event.
+	// Ack replaces the answer that accepts an event. Defaults to what the provider wants
+	// there, if it wants anything.
 	Ack *Ack
 
 	// Malformed says how a verified request without a usable event is
@@ -144,7 +157,9 @@ type Source struct {
 	// RefetchTimeout bounds one call of Refetch. Defaults to 10 s.
 	RefetchTimeout time.Duration
 
-	// DedupeWindow and Retention override those of Config.
+	// DedupeWindow and Retention override those of Config. Where the provider is known to
+	// retry for longer than Config.DedupeWindow, that is the default of DedupeWindow; one
+	// that is set to less is warned of.
 	DedupeWindow time.Duration
 	Retention    time.Duration
 }

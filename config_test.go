@@ -19,6 +19,12 @@ func TestNewRefusesFaults(t *testing.T) {
 		change(&s)
 		return &hookonce.Config{Sources: []hookonce.Source{s}}
 	}
+	of := func(name provider.Name, change func(*hookonce.Source)) *hookonce.Config {
+		return gh(func(s *hookonce.Source) {
+			s.Provider = name
+			change(s)
+		})
+	}
 	dest := hookonce.Destination{Name: "app", URL: "http://localhost/x"}
 	tests := []struct {
 		name string
@@ -56,6 +62,24 @@ func TestNewRefusesFaults(t *testing.T) {
 		{"retry beyond a year", &hookonce.Config{Destinations: []hookonce.Destination{{
 			Name: "x", URL: dest.URL, Retry: hookonce.Retry{Max: 1 << 62},
 		}}}, "retry"},
+		{"weak by default", of("travis-ci", func(s *hookonce.Source) { s.Secrets = nil }), "weak"},
+		{"unsigned by default", of("docker-hub", func(s *hookonce.Source) { s.Secrets = nil }), "scheme unsigned"},
+		{"secrets of an unsigned scheme", of("docker-hub", func(s *hookonce.Source) { s.Scheme = "unsigned" }), "unsigned source has none"},
+		{"unknown parameter", gh(func(s *hookonce.Source) { s.Params = map[string]string{"region": "eu"} }), "params.region"},
+		{"parameter of a signature", of("paypal", func(s *hookonce.Source) { s.Secrets = nil }), "params.webhook_id: it is missing: The ID of your webhook"},
+		{"parameter of a source", of("aws-sns", func(s *hookonce.Source) { s.Secrets = nil }), "params.topic_arn: it is missing: The ARN"},
+		{"parameter to fetch with", of("plaid", func(s *hookonce.Source) { s.Secrets = nil }), "params.client_id: it is missing"},
+		{"empty parameter", of("paypal", func(s *hookonce.Source) { s.Params = map[string]string{"webhook_id": " "} }), "params.webhook_id: it is empty"},
+		{"value that is none", of("cloudinary", func(s *hookonce.Source) {
+			s.Scheme, s.Params = "sha1", map[string]string{"algorithm": "canary"}
+		}), "params.algorithm"},
+		{"no key", of("discord", func(s *hookonce.Source) { s.Secrets = nil }), "public key"},
+		{"key of another kind", of("sendgrid", func(s *hookonce.Source) { s.Secrets, s.Key = nil, "canary" }), "ECDSA"},
+		{"password without a user", of("chargebee", func(*hookonce.Source) {}), "user:password"},
+		{"token that is blank", of("telegram", func(s *hookonce.Source) { s.Secrets = hookonce.StaticSecrets(" ") }), "secrets[0]"},
+		{"no secret of a secret token", of("telegram", func(s *hookonce.Source) { s.Secrets = nil }), "secrets"},
+		{"no URL", of("square", func(*hookonce.Source) {}), "url"},
+		{"id that is only a hint", of("airtable", func(*hookonce.Source) {}), "event.id: it is not known"},
 		{"ack status", gh(func(s *hookonce.Source) { s.Ack = &hookonce.Ack{Status: 302} }), "2xx"},
 		{"two sources", &hookonce.Config{Sources: append(gh(func(*hookonce.Source) {}).Sources,
 			gh(func(*hookonce.Source) {}).Sources...)}, "two of that name"},

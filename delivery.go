@@ -138,6 +138,11 @@ func (in *Engine) claimsFor(d *delivery, events []provider.Event) []driver.Claim
 		visible = visible.Clone()
 		visible.Del("Content-Encoding")
 	}
+	if d.source.batch && d.source.extractor.HasDocument() {
+		// Items are JSON, whatever the body is that they come from.
+		visible = visible.Clone()
+		visible.Set("Content-Type", "application/json")
+	}
 	header := encodeHeader(visible)
 	claims := make([]driver.Claim, len(events))
 	for i := range events {
@@ -160,7 +165,7 @@ func (in *Engine) claimFor(d *delivery, ev *provider.Event, visible http.Header,
 		OccurredAt: ev.Time,
 		Headers:    header,
 		Body:       body,
-		BodyHash:   sha256.Sum256(body),
+		BodyHash:   d.bodyHash(body),
 		BodyGuard:  src.guard,
 	}
 	if src.Consume == ConsumeSQL || in.handles(src.Name, ev.Type) {
@@ -174,13 +179,24 @@ func (in *Engine) claimFor(d *delivery, ev *provider.Event, visible http.Header,
 	return claim
 }
 
-// visibleHeader returns h with "<secret>" in place of shared credentials. Bytes
-// that are not UTF-8 are taken for ISO 8859-1, which is what HTTP once said
-// they were.
-func visibleHeader(h http.Header, hidden []string) http.Header {
+// bodyHash is by which a body is known again: of an item by its bytes, else by what of
+// it is signed, so that nobody can spell it anew.
+func (d *delivery) bodyHash(body []byte) [sha256.Size]byte {
+	if d.source.batch {
+		return sha256.Sum256(body)
+	}
+	return d.source.verifier.BodySum(body)
+}
+
+// visibleHeader returns h with "<secret>" in place of shared credentials, and of what
+// repeats the query string, in which some providers send theirs: a proxy may have put
+// it there. Bytes that are not UTF-8 are taken for ISO 8859-1, which is what HTTP once
+// said they were.
+func visibleHeader(h http.Header, hidden []string, rawQuery string) http.Header {
 	out := make(http.Header, len(h))
+	repeats := func(v string) bool { return rawQuery != "" && strings.Contains(v, "?"+rawQuery) }
 	for name, values := range h {
-		if slices.ContainsFunc(hidden, func(s string) bool { return strings.EqualFold(s, name) }) {
+		if slices.ContainsFunc(hidden, func(s string) bool { return strings.EqualFold(s, name) }) || slices.ContainsFunc(values, repeats) {
 			out[name] = []string{"<secret>"}
 			continue
 		}

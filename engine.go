@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/keyfetch"
 	"github.com/hookonce/hookonce/internal/send"
 )
 
@@ -23,19 +24,23 @@ type Engine struct {
 	handlers handlers // nil for a gateway
 	log      *slog.Logger
 	sender   *send.Sender
+	fetcher  *keyfetch.Fetcher
 
 	setup    atomic.Pointer[setup]
 	reloadMu sync.Mutex
 	running  *runningRelays // guarded by reloadMu; nil unless Run runs
 	ran      bool           // guarded by reloadMu
 
-	claims     *claimQueue
-	counts     *deliveryCounts
-	unverified *addressLimiter
-	refusals   *refusalLog
-	remarkable *bucket // lines about claims
-	observers  *observers
-	objects    objectLines // of all relays
+	claims        *claimQueue
+	counts        *deliveryCounts
+	unverified    *addressLimiter
+	fetches       *addressLimiter // of keys that were never seen
+	learned       *learnedSecrets
+	confirmations confirmations
+	refusals      *refusalLog
+	remarkable    *bucket // lines about claims
+	observers     *observers
+	objects       objectLines // of all relays
 
 	bodyBytes atomic.Int64 // held by all bodies from their first byte to their answer
 	draining  atomic.Bool
@@ -84,7 +89,9 @@ func newEngine(store driver.Store, cfg *Config, h handlers) (*Engine, error) {
 	}
 	in.cfg.setDefaults()
 	in.log = in.cfg.Logger
+	in.learned = newLearnedSecrets(store)
 	in.sender = send.New(nil)
+	in.fetcher = keyfetch.New(nil)
 	in.observers = newObservers(in.cfg.Observer, in.log)
 	first, err := in.newSetup(&in.cfg, nil)
 	if h != nil {
@@ -96,6 +103,7 @@ func newEngine(store driver.Store, cfg *Config, h handlers) (*Engine, error) {
 	in.setup.Store(first)
 	in.counts = newDeliveryCounts(store, in.log)
 	in.unverified = newAddressLimiter(in.cfg.UnverifiedRate)
+	in.fetches = newAddressLimiter(fetchRate)
 	in.refusals = newRefusalLog(in.log)
 	in.remarkable = newBucket(refusalRate)
 	in.claims = &claimQueue{

@@ -112,6 +112,34 @@ func TestBatchKeepsTheGoodItems(t *testing.T) {
 	}
 }
 
+// An item on the way to the events that lacks its array is kept, with its own bytes.
+func TestBatchKeepsAnItemWithoutItsArray(t *testing.T) {
+	t.Parallel()
+	store := openStore(t)
+	in := newEngine(t, store, func(c *hookonce.Config) {
+		c.Sources[0].Event = provider.EventRules{ID: "item:id", Batch: "body:entry[].changes"}
+	})
+	w := httptest.NewRecorder()
+	in.ServeHTTP(w, delivery("batch", `{"entry":[{"changes":[{"id":1}]},{"id":"x"}]}`))
+	if got := strings.TrimSpace(w.Body.String()); w.Code != 200 || got != `{"status":"ok","events":1,"duplicates":0,"malformed":1}` {
+		t.Errorf("answered %d %s", w.Code, got)
+	}
+	if got := string(eventState(t, store, "1").Body); got != `{"id":1}` {
+		t.Errorf("the event has the body %s", got)
+	}
+	page, err := store.Quarantined(t.Context(), &driver.QuarantineFilter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kept []string
+	for i := range page.Requests {
+		kept = append(kept, string(page.Requests[i].Body))
+	}
+	if diff := cmp.Diff([]string{`{"id":"x"}`}, kept); diff != "" {
+		t.Errorf("the quarantine (-want +got):\n%s", diff)
+	}
+}
+
 func TestLockWaitLeavesTimeToAnswer(t *testing.T) {
 	t.Parallel()
 	var waits []time.Duration

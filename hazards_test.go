@@ -152,3 +152,26 @@ func TestPoisonForTheDatabase(t *testing.T) {
 		})
 	}
 }
+
+// A handler that commits in a way that is found only when its run is to be finished:
+// what the batch wrote is there, so none of it may take effect again, and nobody can
+// say whose doing it was.
+func TestCommitFoundAtTheEnd(t *testing.T) {
+	t.Parallel()
+	l := onPGX(t)
+	mux := &hookonce.Mux[pgx.Tx]{}
+	hookonce.Handle(mux, "gh", "push", func(ctx context.Context, tx pgx.Tx, ev *hookonce.Event) error {
+		if err := l.insert(ctx, tx, ev.ID); err != nil || ev.ID != "e01" {
+			return err
+		}
+		_, err := tx.Conn().PgConn().Exec(ctx, "COMMIT AND CHAIN").ReadAll()
+		return err
+	})
+	in := inbox(t, l, mux, func(c *hookonce.Config) { c.Workers = 1 })
+	deliverAll(t, in, ids(3)...)
+	running(t, in)
+	for _, id := range ids(3) {
+		wantOutcome(t, l, id, outcome{State: "dead", Attempts: 1, LastError: "committed"})
+	}
+	wantEffects(t, l, "e00", "e01")
+}

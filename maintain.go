@@ -16,13 +16,18 @@ const (
 	maintainTimeout = 30 * time.Second // for one step
 )
 
-// maintain writes delivery counts and reads the database's clock until ctx ends.
+// maintain writes delivery counts, reads the database's clock and learned secrets, and
+// confirms again what could not be confirmed, until ctx ends.
 // Every process may do it at once.
 func (in *Engine) maintain(ctx context.Context) {
 	counts := time.NewTicker(countInterval)
 	defer counts.Stop()
 	clock := time.NewTicker(clockInterval)
 	defer clock.Stop()
+	learned := time.NewTicker(learnInterval)
+	defer learned.Stop()
+	confirm := time.NewTicker(confirmInterval)
+	defer confirm.Stop()
 	in.maintainStep(ctx, "reading the database's clock", in.readClock)
 	for {
 		select {
@@ -32,6 +37,10 @@ func (in *Engine) maintain(ctx context.Context) {
 			return
 		case <-counts.C:
 			in.maintainStep(ctx, "writing delivery counts", in.counts.flush)
+		case <-learned.C:
+			in.maintainStep(ctx, "reading learned secrets", in.learned.refresh)
+		case <-confirm.C:
+			in.confirmAgain(ctx)
 		case <-clock.C:
 			in.maintainStep(ctx, "reading the database's clock", in.readClock)
 		}

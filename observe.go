@@ -23,8 +23,9 @@ type Observer struct {
 type DeliveryObserved struct {
 	Source string // "" if there is no such source
 	Status int    // of the answer
-	// Outcome is one of "ok", "duplicate", "reopened", "malformed", "refused" for
-	// another 4xx, "failed" for an Inline handler that failed, and "unavailable".
+	// Outcome is one of "ok", "duplicate", "reopened", "malformed", "handshake" for one
+	// that was answered as the provider wants it, "refused" for another 4xx, "failed"
+	// for an Inline handler that failed, and "unavailable".
 	Outcome string
 	// Took is the time from the request's first byte to the answer; 0 for an error
 	// given to Refuse that is not of Verify or ClaimTx.
@@ -64,6 +65,7 @@ const (
 	deliveryDuplicate   = "duplicate"
 	deliveryReopened    = "reopened"
 	deliveryMalformed   = "malformed"
+	deliveryHandshake   = "handshake"
 	deliveryRefused     = "refused"
 	deliveryFailed      = "failed"
 	deliveryUnavailable = "unavailable"

@@ -79,7 +79,7 @@ func (o *Outbox[T]) EnqueueTx(ctx context.Context, tx T, messages ...*Message) e
 		}
 		rows[i] = driver.OutboxMessage{
 			ID: m.ID, Destination: m.Destination, Type: m.Type,
-			Headers: encodeHeader(visibleHeader(header, nil)), Body: m.Body,
+			Headers: encodeHeader(visibleHeader(header, nil, "")), Body: m.Body,
 		}
 		cause := m.Cause
 		if cause == nil && run != nil {
@@ -91,6 +91,9 @@ func (o *Outbox[T]) EnqueueTx(ctx context.Context, tx T, messages ...*Message) e
 				rows[i].Type = cause.Type
 			}
 		}
+		if err := rows[i].Check(); err != nil {
+			return fmt.Errorf("hookonce: message %d: %w", i, err)
+		}
 	}
 	if err := o.db.EnqueueTx(ctx, tx, rows); err != nil {
 		return fmt.Errorf("hookonce: enqueueing: %w", err)
@@ -101,18 +104,12 @@ func (o *Outbox[T]) EnqueueTx(ctx context.Context, tx T, messages ...*Message) e
 	return nil
 }
 
-const maxMessageID = 255
-
 func (m *Message) check() error {
 	switch {
 	case m == nil:
 		return errors.New("it is nil")
-	case m.Destination == "" || strings.ContainsRune(m.Destination, 0):
+	case m.Destination == "":
 		return errors.New("it needs a destination")
-	case strings.ContainsRune(m.Type, 0):
-		return errors.New("its type holds a NUL")
-	case len(m.ID) > maxMessageID || strings.ContainsFunc(m.ID, func(r rune) bool { return r <= ' ' || r > '~' || r == '.' }):
-		return fmt.Errorf("its id must be at most %d characters of printable ASCII without '.' and spaces", maxMessageID)
 	}
 	return checkHeader(m.Header)
 }

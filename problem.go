@@ -17,6 +17,7 @@ type answer struct {
 	body        []byte
 	retryAfter  time.Duration
 	allow       string
+	header      map[string]string // more of it
 
 	// For Observer.Delivery; without an outcome the status says it.
 	began    time.Time // when the request came; zero if that is not known
@@ -34,8 +35,13 @@ type answer struct {
 func (a *answer) write(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Type", a.contentType)
-	h.Set("Content-Length", strconv.Itoa(len(a.body)))
+	if a.status != http.StatusNoContent {
+		h.Set("Content-Length", strconv.Itoa(len(a.body)))
+	}
 	h.Set("X-Content-Type-Options", "nosniff")
+	for name, value := range a.header {
+		h.Set(name, value)
+	}
 	if a.allow != "" {
 		h.Set("Allow", a.allow)
 	}

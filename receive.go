@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hookonce/hookonce/internal/keyfetch"
 	"github.com/hookonce/hookonce/provider"
 	"github.com/hookonce/hookonce/verify"
 )
@@ -22,10 +23,11 @@ const (
 	retryAfter      = 5 * time.Second  // what a 503 asks for
 )
 
-// ServeHTTP receives one delivery for /webhooks/{source}. Mounted under a
-// pattern of http.ServeMux with a {source} wildcard it takes the name from
-// there; else it reads the escaped path itself, and knows no other. It may be
-// called concurrently.
+// ServeHTTP receives one delivery for /webhooks/{source}, or answers a handshake of
+// the source's provider. Mounted under a pattern of http.ServeMux with a {source}
+// wildcard it takes the name from there; else it reads the escaped path itself, and
+// knows no other. Some handshakes are a GET, HEAD or OPTIONS: a pattern that names
+// the method POST keeps them out. It may be called concurrently.
 //
 // The order is fixed: known source, limits, raw body, signature, fields,
 // routes, claim, answer. An answer of 2xx is written only after the commit.
@@ -97,19 +99,25 @@ func (in *Engine) read(w http.ResponseWriter, r *http.Request, src *source, budg
 	if src == nil {
 		return nil, refused(http.StatusNotFound, "There is no such source.", "no such source", nil)
 	}
-	if r.Method != http.MethodPost {
+	if !src.takes(r.Method) {
 		a := refused(http.StatusMethodNotAllowed, "Webhooks are delivered with POST.", "method not allowed", nil)
-		a.allow = http.MethodPost
+		a.allow = src.allow
 		return nil, a
 	}
 	if a := in.checkLimits(src, r); a != nil {
 		return nil, a
 	}
-	body, a := readBody(w, r, src, budget)
-	if a != nil {
-		return nil, a
+	var body []byte
+	if r.Method == http.MethodPost {
+		var a *answer
+		if body, a = readBody(w, r, src, budget); a != nil {
+			return nil, a
+		}
 	}
 	deadline := time.Now().Add(src.AckTimeout)
+	if a := in.handshake(r, src, body, deadline); a != nil {
+		return nil, a
+	}
 	d, a := in.authenticate(r, src, body, deadline)
 	if a != nil {
 		return nil, a
@@ -197,27 +205,52 @@ func (in *Engine) authenticate(r *http.Request, src *source, body []byte, deadli
 	// A client that hangs up or half-closes ends its context, and changes nothing.
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(r.Context()), deadline)
 	defer cancel()
-	keys, err := src.activeKeys(ctx, r)
-	if err != nil {
-		return nil, unavailable("the source's secrets are not usable", err)
-	}
-	d, err := src.verify(r, body, keys, now)
+	req := src.request(r, body, now)
+	keys, err := in.keysFor(ctx, src, r, req)
+	var d *delivery
 	if err == nil {
+		d, err = src.verify(req, keys)
+	}
+	var unverified *verify.Error
+	switch {
+	case err == nil:
 		return d, nil
-	}
-	stale := errors.Is(err, verify.ErrTooOld) || errors.Is(err, verify.ErrTooNew)
-	if stale && in.clockIsOff(src.tolerance) {
-		// The signature is right and our clock is not: the sender must not
-		// be told that it forged something.
+	case (errors.Is(err, verify.ErrTooOld) || errors.Is(err, verify.ErrTooNew)) && in.clockIsOff(src.tolerance):
+		// Our clock is not right, so the sender must not be told that it forged
+		// something.
 		return nil, unavailable("this machine's clock disagrees with the database's", err)
-	}
-	if wait := in.unverified.take(r.RemoteAddr, now); wait > 0 {
-		a := refused(http.StatusTooManyRequests, "Too many unverified requests came from this address.",
-			"not verified, and over the address's rate", err)
-		a.retryAfter = wait
+	case errors.Is(err, keyfetch.ErrTooMany):
+		a := refused(http.StatusTooManyRequests, "Too many unknown keys were named from this address.",
+			"not verified, and over the address's rate of keys", err)
+		a.retryAfter = fetchRate.Per / time.Duration(fetchRate.Count)
 		return nil, a
+	case errors.Is(err, verify.ErrNoKeys) || errors.Is(err, verify.ErrNoURL):
+		return nil, unavailable("the source is not set up to verify", err)
+	case errors.Is(err, errKeyRef) || errors.As(err, &unverified):
+		return nil, in.refuseUnverified(r, now, err)
 	}
-	return nil, refused(http.StatusUnauthorized, "The signature is missing, wrong, or not of now.", "not verified", err)
+	return nil, unavailable("there are no keys to verify with", err)
+}
+
+// refuseUnverified answers a request that was not verified because of err.
+func (in *Engine) refuseUnverified(r *http.Request, now time.Time, err error) *answer {
+	if a := in.limitUnverified(r, now, err); a != nil {
+		return a
+	}
+	return refused(http.StatusUnauthorized, "The signature is missing, wrong, or not of now.", "not verified", err)
+}
+
+// limitUnverified counts an unverified request of r's address, and refuses it where
+// there were too many.
+func (in *Engine) limitUnverified(r *http.Request, now time.Time, err error) *answer {
+	wait := in.unverified.take(r.RemoteAddr, now)
+	if wait == 0 {
+		return nil
+	}
+	a := refused(http.StatusTooManyRequests, "Too many unverified requests came from this address.",
+		"not verified, and over the address's rate", err)
+	a.retryAfter = wait
+	return a
 }
 
 // accept finds the events of a verified delivery, claims them, and answers

@@ -35,6 +35,8 @@ func (in *Engine) newSetup(cfg *Config, before *setup) (*setup, error) {
 			faults = append(faults, err)
 			continue
 		}
+		ready.keepForRetries(in.cfg.DedupeWindow, in.log)
+		in.addLearned(ready)
 		s.sources[source.Name] = ready
 	}
 	for _, d := range cfg.Destinations {

@@ -1,14 +1,11 @@
 package hookonce
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"regexp"
-	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -22,6 +19,7 @@ var nameRegexp = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
 // source is a Source made ready.
 type source struct {
 	Source
+	handshaking
 	verifier  *verify.Verifier
 	tolerance time.Duration
 	extractor *provider.Extractor
@@ -30,14 +28,12 @@ type source struct {
 	hidden    []string // headers that are stored as "<secret>"
 	verified  *bucket
 	routes    []*route
-	stale     *staleRules // nil if there are none
+	stale     *staleRules   // nil if there are none
+	retries   time.Duration // for how long the provider retries; 0 if unknown
 
-	keys atomic.Pointer[keySet] // the keys of the secrets seen last
-}
-
-type keySet struct {
-	secrets []string
-	keys    []verify.Key
+	unsigned bool // its scheme checks nothing
+	fetches  bool // its keys are got from the provider, see keysource.go
+	keys     atomic.Pointer[keySet]
 }
 
 // newSource checks s and fills in defaults. All faults are reported at once.
@@ -54,61 +50,71 @@ func newSource(s Source, log *slog.Logger) (*source, error) {
 		fault("%w", err)
 		return nil, errors.Join(faults...)
 	}
-	src := &source{Source: s, hidden: spec.HiddenHeaders()}
-	scheme, err := chooseScheme(&s, spec)
-	if err != nil {
+	src := &source{Source: s, retries: spec.Retry.Window}
+	scheme, schemeFaults := chooseScheme(&s, spec)
+	if len(schemeFaults) == 0 {
+		schemeFaults = src.setScheme(&scheme, spec)
+	}
+	for _, err := range schemeFaults {
 		fault("%w", err)
-		return nil, errors.Join(faults...)
 	}
-	if src.verifier, err = verify.Compile(scheme); err != nil {
-		fault("%w", err)
+	if s.Signature != nil {
+		own := *spec // the catalog's is shared
+		own.Schemes = []verify.Scheme{scheme}
+		spec = &own
 	}
-	if scheme.Timestamp != nil {
-		src.tolerance = scheme.Timestamp.Tolerance
-	}
-	rules := mergeRules(spec.Event, s.Event)
+	src.hidden = spec.HiddenHeaders()
+	rules := s.Event.Or(spec.Event)
 	src.batch = rules.Batch != ""
 	if src.extractor, err = provider.CompileRules(rules); err != nil {
-		fault("%w", err)
+		fault("%w", withHint(err, spec, rules.ID == ""))
 	}
 	if len(faults) > 0 {
 		return nil, errors.Join(faults...)
 	}
-	stale, staleFaults := newStaleRules(&s, spec, src.batch, log)
+	stale, staleFaults := newStaleRules(&s, spec, src.extractor, log)
 	for _, err := range staleFaults {
 		fault("%w", err)
 	}
 	src.stale = stale
-	if err := src.checkSecrets(&scheme); err != nil {
-		fault("%w", err)
-	}
 	if err := src.setDefaults(spec); err != nil {
 		fault("%w", err)
 	}
 	return src, errors.Join(faults...)
 }
 
-func chooseScheme(s *Source, spec *provider.Spec) (verify.Scheme, error) {
+// withHint adds to the fault of an id that is not known what is said of it.
+func withHint(err error, spec *provider.Spec, missing bool) error {
+	if hint := spec.EventHint("id"); missing && hint != "" {
+		return fmt.Errorf("%w (%s)", err, hint)
+	}
+	return err
+}
+
+// chooseScheme returns the scheme of s with all that s says about it. Its faults are
+// reported at once.
+func chooseScheme(s *Source, spec *provider.Spec) (verify.Scheme, []error) {
+	var faults []error
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
 	var scheme verify.Scheme
 	switch {
 	case s.Signature != nil && len(spec.Schemes) > 0:
-		return scheme, fmt.Errorf("signature: provider %s has its own; only %s takes one", spec.Name, provider.HMAC)
+		fault("signature: provider %s has its own; only %s takes one", spec.Name, provider.HMAC)
 	case s.Signature != nil:
 		scheme = *s.Signature
 	case len(spec.Schemes) == 0:
-		return scheme, fmt.Errorf("signature: provider %s needs one", spec.Name)
-	case s.Scheme == "":
-		scheme = spec.Schemes[0]
+		fault("signature: provider %s needs one", spec.Name)
 	default:
-		i := slices.IndexFunc(spec.Schemes, func(c verify.Scheme) bool { return c.ID == s.Scheme })
-		if i < 0 {
-			ids := make([]string, len(spec.Schemes))
-			for j, c := range spec.Schemes {
-				ids[j] = c.ID
-			}
-			return scheme, fmt.Errorf("scheme: provider %s has no %q; it has %s", spec.Name, s.Scheme, strings.Join(ids, ", "))
+		var err error
+		if scheme, err = spec.ChooseScheme(s.Scheme); err != nil {
+			fault("scheme: %w", err)
 		}
-		scheme = spec.Schemes[i]
+	}
+	if len(faults) > 0 {
+		return scheme, faults
+	}
+	if err := spec.SetParams(&scheme, s.Params); err != nil {
+		fault("%w", err)
 	}
 	if scheme.Timestamp != nil {
 		ts := *scheme.Timestamp
@@ -120,49 +126,31 @@ func chooseScheme(s *Source, spec *provider.Spec) (verify.Scheme, error) {
 		}
 		scheme.Timestamp = &ts
 	} else if s.Tolerance > 0 {
-		return scheme, fmt.Errorf("tolerance: scheme %s of provider %s signs no timestamp", scheme.ID, spec.Name)
+		fault("tolerance: scheme %s of provider %s signs no timestamp", scheme.ID, spec.Name)
 	}
-	return scheme, nil
+	return scheme, faults
 }
 
-func mergeRules(of provider.EventRules, by provider.EventRules) provider.EventRules {
-	for _, field := range []struct{ to, from *string }{
-		{&of.ID, &by.ID}, {&of.Type, &by.Type}, {&of.Time, &by.Time}, {&of.Batch, &by.Batch},
-	} {
-		if *field.from != "" {
-			*field.to = *field.from
-		}
+// setScheme makes the source ready to verify by scheme.
+func (s *source) setScheme(scheme *verify.Scheme, spec *provider.Spec) []error {
+	var err error
+	if s.verifier, err = verify.Compile(*scheme); err != nil {
+		return []error{err}
 	}
-	return of
-}
-
-func (s *source) checkSecrets(scheme *verify.Scheme) error {
-	if scheme.Family == verify.FamilyNone {
-		if s.Secrets != nil || s.Key != "" {
-			return errors.New("secrets: an unsigned source has none")
-		}
-		return nil
+	switch {
+	case scheme.Timestamp != nil:
+		s.tolerance = scheme.Timestamp.Tolerance
+	case scheme.Family == verify.FamilyJWT:
+		s.tolerance = time.Minute // its leeway
 	}
-	if s.Secrets == nil && s.Key == "" {
-		return errors.New("secrets: there is none, and no key")
+	if s.handshaking, err = newHandshaking(spec, scheme); err != nil {
+		return []error{err}
 	}
-	if s.Key != "" {
-		if scheme.Algorithm != verify.AlgorithmEd25519 {
-			return errors.New("key: this scheme is checked with secrets, and a public key is none")
-		}
-		if _, err := s.verifier.ParseKey(s.Key); err != nil {
-			return fmt.Errorf("key: %w", err)
-		}
+	if err := s.checkKeys(scheme); err != nil {
+		return []error{err}
 	}
-	if static, ok := s.Secrets.(staticSecrets); ok {
-		if len(static) == 0 && s.Key == "" {
-			return errors.New("secrets: the list is empty")
-		}
-		for i, secret := range static {
-			if _, err := s.verifier.ParseKey(secret); err != nil {
-				return fmt.Errorf("secrets[%d]: %w", i, err)
-			}
-		}
+	if s.URL == "" && s.verifier.NeedsURL() {
+		return []error{errors.New("url: the signature covers the public URL of the source, which is not set")}
 	}
 	return nil
 }
@@ -177,6 +165,12 @@ func (s *source) setDefaults(spec *provider.Spec) error {
 			s.AckTimeout = min(s.AckTimeout, t)
 		}
 	}
+	if s.Ack == nil && spec.Ack != nil {
+		s.Ack = &Ack{Status: spec.Ack.Status, ContentType: spec.Ack.ContentType, Body: spec.Ack.Body}
+	}
+	if len(s.ContentEncodings) > 0 && s.verifier.ReadsForm() {
+		return errors.New("content encoding: this scheme signs the fields of a form, which must be sent as it is")
+	}
 	for _, enc := range s.ContentEncodings {
 		if enc != "gzip" {
 			return fmt.Errorf("content encoding %q: only gzip is known", enc)
@@ -189,7 +183,7 @@ func (s *source) setDefaults(spec *provider.Spec) error {
 		return err
 	}
 	s.verified = newBucket(s.Rate)
-	if id := s.extractor.ID(); !s.verifier.Covers(id) && !s.unsigned() {
+	if id := s.extractor.ID(); !s.verifier.Covers(id) && !s.unsigned {
 		s.guard = driver.BodyWatch
 		if s.ReplayGuard {
 			s.guard = driver.BodyRefuse
@@ -239,57 +233,41 @@ func (a *Ack) check() error {
 	return nil
 }
 
-func (s *source) unsigned() bool { return s.Provider == provider.None }
-
-// activeKeys returns the keys of the secrets that are active for r.
-func (s *source) activeKeys(ctx context.Context, r *http.Request) ([]verify.Key, error) {
-	var secrets []string
-	if s.Secrets != nil {
-		var err error
-		if secrets, err = s.Secrets.Secrets(ctx, r); err != nil {
-			return nil, fmt.Errorf("getting the secrets: %w", err)
-		}
+// keepForRetries makes the dedupe window, where the source does not set one and all
+// is that of other sources, as long as the provider retries.
+func (s *source) keepForRetries(all time.Duration, log *slog.Logger) {
+	switch {
+	case s.DedupeWindow == 0 && s.retries > all:
+		s.DedupeWindow = s.retries
+	case s.DedupeWindow > 0 && s.DedupeWindow < s.retries:
+		log.Warn("the dedupe window is shorter than the provider retries: a late retry takes effect again",
+			slog.String("source", s.Name), slog.String("dedupe_window", s.DedupeWindow.String()), slog.String("retries", s.retries.String()))
 	}
-	if last := s.keys.Load(); last != nil && slices.Equal(last.secrets, secrets) {
-		return last.keys, nil
-	}
-	var keys []verify.Key
-	for i, text := range append(slices.Clone(secrets), s.Key) {
-		if text == "" && i == len(secrets) {
-			continue // no Key
-		}
-		key, err := s.verifier.ParseKey(text)
-		if err != nil {
-			return nil, fmt.Errorf("secret %d: %w", i, err)
-		}
-		keys = append(keys, key)
-	}
-	if len(keys) == 0 && !s.unsigned() {
-		return nil, errors.New("there are no active secrets")
-	}
-	s.keys.Store(&keySet{secrets: slices.Clone(secrets), keys: keys})
-	return keys, nil
 }
 
-// verify checks r's signature. Only what it returns can be claimed.
-func (s *source) verify(r *http.Request, body []byte, keys []verify.Key, now time.Time) (*delivery, error) {
-	err := s.verifier.Verify(&verify.Request{
+// request is what of r is verified.
+func (s *source) request(r *http.Request, body []byte, now time.Time) *verify.Request {
+	return &verify.Request{
 		Method:   r.Method,
 		URL:      s.URL,
 		RawQuery: r.URL.RawQuery,
 		Header:   r.Header,
 		Body:     body,
 		Now:      now,
-	}, keys)
-	if err != nil {
+	}
+}
+
+// verify checks r's signature. Only what it returns can be claimed.
+func (s *source) verify(r *verify.Request, keys []verify.Key) (*delivery, error) {
+	if err := s.verifier.Verify(r, keys); err != nil {
 		return nil, err
 	}
 	return &delivery{
 		source:   s,
 		header:   r.Header,
-		visible:  visibleHeader(r.Header, s.hidden),
-		rawQuery: r.URL.RawQuery,
-		wire:     body,
-		body:     body,
+		visible:  visibleHeader(r.Header, s.hidden, r.RawQuery),
+		rawQuery: r.RawQuery,
+		wire:     r.Body,
+		body:     r.Body,
 	}, nil
 }

@@ -16,11 +16,11 @@ import (
 
 // staleRules are the StaleRules of a source made ready. A nil one watches nothing.
 type staleRules struct {
-	source string
-	batch  bool // the body of an event is an item
-	rules  []staleRule
-	log    *slog.Logger
-	lines  *bucket // of the log
+	source    string
+	extractor *provider.Extractor
+	rules     []staleRule
+	log       *slog.Logger
+	lines     *bucket // of the log
 }
 
 type staleRule struct {
@@ -28,9 +28,9 @@ type staleRule struct {
 	key, version *locate.Expr
 }
 
-// newStaleRules returns nil where the source has no rules. batch says that its
-// deliveries hold several events.
-func newStaleRules(s *Source, spec *provider.Spec, batch bool, log *slog.Logger) (*staleRules, []error) {
+// newStaleRules returns nil where the source has no rules. Its events are taken out
+// of deliveries by x.
+func newStaleRules(s *Source, spec *provider.Spec, x *provider.Extractor, log *slog.Logger) (*staleRules, []error) {
 	if len(s.Stale) == 0 {
 		return nil, nil
 	}
@@ -38,7 +38,7 @@ func newStaleRules(s *Source, spec *provider.Spec, batch bool, log *slog.Logger)
 	if s.Consume == ConsumeSQL {
 		faults = append(faults, errors.New("stale: it cannot be applied with consume: sql, because the application applies the events by itself"))
 	}
-	out := &staleRules{source: s.Name, batch: batch, log: log, lines: newBucket(refusalRate)}
+	out := &staleRules{source: s.Name, extractor: x, log: log, lines: newBucket(refusalRate)}
 	for i := range s.Stale {
 		rule := staleRule{types: typePatterns(s.Stale[i].Types)}
 		for _, field := range []struct {
@@ -48,7 +48,7 @@ func newStaleRules(s *Source, spec *provider.Spec, batch bool, log *slog.Logger)
 			{"key", s.Stale[i].Key, &rule.key},
 			{"version", s.Stale[i].Version, &rule.version},
 		} {
-			expr, err := spec.ParseStored(field.text, batch)
+			expr, err := spec.ParseStored(field.text, x.Batch())
 			if err != nil {
 				faults = append(faults, fmt.Errorf("stale[%d].%s: %w", i, field.name, err))
 			}
@@ -81,10 +81,7 @@ func (s *staleRules) objectOf(scope string, ev *Event) (driver.ObjectVersion, bo
 	if rule == nil {
 		return driver.ObjectVersion{}, false
 	}
-	in := &locate.Input{Header: ev.Header, Body: ev.Body}
-	if s.batch {
-		in.Item = ev.Body
-	}
+	in := s.extractor.Stored(ev.Header, ev.Body)
 	object, err := rule.key.Eval(in)
 	if err != nil {
 		s.unreadable(ev, "key", err)

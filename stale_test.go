@@ -116,6 +116,27 @@ func TestStaleRulesOfBatches(t *testing.T) {
 	}
 }
 
+// Rules look into what the body stands for, as the rules of its events do.
+func TestStaleRulesOfDocuments(t *testing.T) {
+	t.Parallel()
+	src := staleSource(t, slog.New(slog.DiscardHandler), func(s *Source) {
+		s.Event = provider.EventRules{ID: "body:n.id", Document: "form:p"}
+		s.Stale = []StaleRule{{Key: "body:n.id + form:f", Version: "body:n.v"}}
+	})
+	ev := &Event{Source: "lab", Body: []byte(`f=x&p=%7B%22n%22%3A%7B%22id%22%3A1%2C%22v%22%3A3%7D%7D`)}
+	if diff := cmp.Diff(wantObject(t, "r", "1:11:x", "3"), found(src.stale.objectOf("r", ev))); diff != "" {
+		t.Errorf("form (-want +got):\n%s", diff)
+	}
+	src = staleSource(t, slog.New(slog.DiscardHandler), func(s *Source) {
+		s.Event = provider.EventRules{ID: "item:id", Document: "xml", Batch: "body:e.n"}
+		s.Stale = []StaleRule{{Key: "item:id", Version: "item:v"}}
+	})
+	ev = &Event{Source: "lab", Body: []byte(`{"id":{"#text":"1","@type":"long"},"v":"3"}`)}
+	if diff := cmp.Diff(wantObject(t, "r", "1:1", "3"), found(src.stale.objectOf("r", ev))); diff != "" {
+		t.Errorf("item of XML (-want +got):\n%s", diff)
+	}
+}
+
 // The stored body is what was received; rules and handlers read what it stands for.
 func TestStoredBodiesAreInflated(t *testing.T) {
 	t.Parallel()

@@ -23,7 +23,10 @@ type SourceStatus struct {
 	AckTimeout   time.Duration
 	DedupeWindow time.Duration
 	Retention    time.Duration
-	Routes       []string // names of those that take events of it
+	// ProviderRetries is for how long the provider is known to repeat a delivery; 0 if
+	// that is not known. A shorter DedupeWindow lets a late one take effect again.
+	ProviderRetries time.Duration
+	Routes          []string // names of those that take events of it
 }
 
 // RouteStatus tells of a route, as it is set up.
@@ -56,11 +59,12 @@ func (in *Engine) Sources() []SourceStatus {
 	var all []SourceStatus
 	for _, s := range in.setup.Load().sources {
 		status := SourceStatus{
-			Name: s.Name, Provider: s.Provider, Scheme: s.Scheme, Unsigned: s.Provider == provider.None,
+			Name: s.Name, Provider: s.Provider, Scheme: s.Scheme, Unsigned: s.unsigned,
 			Consume:    cmp.Or(s.Consume, ConsumeRoutes),
 			Redelivery: cmp.Or(s.Redelivery, RedeliveryReopen), Malformed: cmp.Or(s.Malformed, MalformedReject),
 			ReplayGuard: s.ReplayGuard, MaxBody: s.MaxBody, AckTimeout: s.AckTimeout,
 			DedupeWindow: cmp.Or(s.DedupeWindow, in.cfg.DedupeWindow), Retention: cmp.Or(s.Retention, in.cfg.Retention),
+			ProviderRetries: s.retries,
 		}
 		for _, r := range s.routes {
 			status.Routes = append(status.Routes, r.Name)

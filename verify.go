@@ -50,7 +50,8 @@ func (r *refusal) Unwrap() error { return r.answer.err }
 
 // Verify reads a delivery for /webhooks/{source} and checks it, as ServeHTTP does,
 // up to the claim. What is verified and not usable as an event is in the quarantine
-// by then. Where the error is not nil, answer with Refuse.
+// by then. Where the error is not nil, answer with Refuse: also a handshake of the
+// provider is one, whose answer is its own.
 func (in *Engine) Verify(w http.ResponseWriter, r *http.Request) (*Delivery, error) {
 	began := time.Now()
 	d, a := in.verify(w, r)

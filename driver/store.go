@@ -142,6 +142,20 @@ type Store interface {
 	// were not delivered again for long, and returns how many.
 	FileInlineFailures(ctx context.Context, p *FileFailuresParams) (int, error)
 
+	// Arm lets a source take one secret that its provider hands over, until p.For has
+	// passed by the store's clock; before, it forgets how the source was armed. It
+	// returns what LearnedSecrets does. The error matches ErrTooManySecrets where the
+	// source has MaxLearnedSecrets and p does not replace them.
+	Arm(ctx context.Context, p *ArmParams) (*SourceSecrets, error)
+
+	// LearnSecret keeps a secret, if the source is armed, and disarms it, in one commit:
+	// of concurrent calls one returns true. Where that commit made the source forget
+	// others, as ArmParams.Replace says, they are gone.
+	LearnSecret(ctx context.Context, p *LearnParams) (bool, error)
+
+	// LearnedSecrets returns what is known of each of the sources, in their order.
+	LearnedSecrets(ctx context.Context, sources []string) ([]SourceSecrets, error)
+
 	// Prune removes, in chunks of at most p.Chunk rows and one short
 	// transaction each, the bodies past their retention, and the identities
 	// past their window together with everything that belongs to them.

@@ -35,7 +35,7 @@ func (h *handler) listQuarantine(w http.ResponseWriter, r *http.Request) {
 }
 
 func (h *handler) listSources(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, newSourcePage(h.engine.Sources()))
+	writeJSON(w, NewSourcePage(h.engine.Sources()))
 }
 
 func (h *handler) listRoutes(w http.ResponseWriter, _ *http.Request) {

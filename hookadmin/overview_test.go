@@ -25,6 +25,7 @@ func TestWhatIsSetUp(t *testing.T) {
 		Sources: []hookonce.Source{
 			{Name: "lab", Provider: provider.None, Event: provider.EventRules{ID: "body:id"}, Consume: hookonce.ConsumeSQL},
 			{Name: "github", Provider: provider.GitHub, Secrets: hookonce.StaticSecrets("a-secret-of-16-bytes-or-more"), ReplayGuard: true},
+			{Name: "stripe", Provider: provider.Stripe, Secrets: hookonce.StaticSecrets("a-secret-of-16-bytes-or-more")},
 		},
 		Destinations: []hookonce.Destination{
 			{Name: "crm", URL: "https://crm.example.com:8443/hooks/s3cret?key=s3cret", Secret: "s3cret-of-16-bytes-or-more"},
@@ -41,15 +42,20 @@ func TestWhatIsSetUp(t *testing.T) {
 	lab := map[string]any{
 		"name": "lab", "provider": "none", "scheme": "", "unsigned": true, "consume": "sql", "redelivery": "reopen", "malformed": "reject",
 		"replay_guard": false, "max_body": "1048576", "ack_timeout_seconds": 3.0, "dedupe_window_seconds": 2592000.0,
-		"retention_seconds": 3600.0, "routes": []any{"r1"},
+		"retention_seconds": 3600.0, "provider_retries_seconds": 0.0, "routes": []any{"r1"},
 	}
 	github := map[string]any{
 		"name": "github", "provider": "github", "unsigned": false, "consume": "routes", "replay_guard": true,
 		"max_body": fmt.Sprint(25 << 20), "ack_timeout_seconds": 3.0, "routes": []any{"r2", "r1"},
 	}
+	stripe := map[string]any{
+		"name": "stripe", "provider": "stripe", "unsigned": false, "consume": "routes", "provider_retries_seconds": 259200.0,
+	}
 	for key, value := range lab {
-		if _, differs := github[key]; !differs {
-			github[key] = value
+		for _, other := range []map[string]any{github, stripe} {
+			if _, differs := other[key]; !differs {
+				other[key] = value
+			}
 		}
 	}
 	retry := map[string]any{"attempts": 20.0, "first_seconds": 10.0, "max_seconds": 43200.0}
@@ -63,7 +69,7 @@ func TestWhatIsSetUp(t *testing.T) {
 		}
 	}
 	for path, want := range map[string]map[string]any{
-		"/api/v1/sources": {"sources": []any{github, lab}},
+		"/api/v1/sources": {"sources": []any{github, lab, stripe}},
 		"/api/v1/routes": {"routes": []any{
 			map[string]any{"name": "r2", "sources": []any{"github"}, "types": []any{}, "conditional": true, "destination": "crm"},
 			map[string]any{"name": "r1", "sources": []any{}, "types": []any{"invoice.*"}, "conditional": false, "destination": "billing"},

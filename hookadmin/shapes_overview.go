@@ -45,19 +45,22 @@ type SourcePage struct {
 
 // Source is a source as it is set up.
 type Source struct {
-	Name                string   `json:"name"`
-	Provider            string   `json:"provider"`
-	Scheme              string   `json:"scheme"`     // "" for the provider's default
-	Unsigned            bool     `json:"unsigned"`   // nothing is verified
-	Consume             string   `json:"consume"`    // routes or sql
-	Redelivery          string   `json:"redelivery"` // reopen or ack
-	Malformed           string   `json:"malformed"`  // reject or quarantine
-	ReplayGuard         bool     `json:"replay_guard"`
-	MaxBody             int64    `json:"max_body,string"` // bytes
-	AckTimeoutSeconds   float64  `json:"ack_timeout_seconds"`
-	DedupeWindowSeconds float64  `json:"dedupe_window_seconds"`
-	RetentionSeconds    float64  `json:"retention_seconds"`
-	Routes              []string `json:"routes"` // names of those that take events of it
+	Name                string  `json:"name"`
+	Provider            string  `json:"provider"`
+	Scheme              string  `json:"scheme"`     // "" for the provider's default
+	Unsigned            bool    `json:"unsigned"`   // nothing is verified
+	Consume             string  `json:"consume"`    // routes or sql
+	Redelivery          string  `json:"redelivery"` // reopen or ack
+	Malformed           string  `json:"malformed"`  // reject or quarantine
+	ReplayGuard         bool    `json:"replay_guard"`
+	MaxBody             int64   `json:"max_body,string"` // bytes
+	AckTimeoutSeconds   float64 `json:"ack_timeout_seconds"`
+	DedupeWindowSeconds float64 `json:"dedupe_window_seconds"`
+	RetentionSeconds    float64 `json:"retention_seconds"`
+	// ProviderRetriesSeconds is for how long the provider is known to repeat a
+	// delivery; 0 if that is not known. A dedupe window should not be shorter.
+	ProviderRetriesSeconds float64  `json:"provider_retries_seconds"`
+	Routes                 []string `json:"routes"` // names of those that take events of it
 }
 
 // RoutePage is the answer of GET /api/v1/routes.
@@ -156,24 +159,26 @@ func newQuarantinePage(page *driver.QuarantinePage) (*QuarantinePage, error) {
 	return out, nil
 }
 
-func newSourcePage(all []hookonce.SourceStatus) *SourcePage {
+// NewSourcePage returns the page of these sources.
+func NewSourcePage(all []hookonce.SourceStatus) *SourcePage {
 	out := &SourcePage{Sources: make([]Source, 0, len(all))}
 	for i := range all {
 		s := &all[i]
 		out.Sources = append(out.Sources, Source{
-			Name:                s.Name,
-			Provider:            string(s.Provider),
-			Scheme:              s.Scheme,
-			Unsigned:            s.Unsigned,
-			Consume:             string(s.Consume),
-			Redelivery:          string(s.Redelivery),
-			Malformed:           string(s.Malformed),
-			ReplayGuard:         s.ReplayGuard,
-			MaxBody:             s.MaxBody,
-			AckTimeoutSeconds:   s.AckTimeout.Seconds(),
-			DedupeWindowSeconds: s.DedupeWindow.Seconds(),
-			RetentionSeconds:    s.Retention.Seconds(),
-			Routes:              notNull(s.Routes),
+			Name:                   s.Name,
+			Provider:               string(s.Provider),
+			Scheme:                 s.Scheme,
+			Unsigned:               s.Unsigned,
+			Consume:                string(s.Consume),
+			Redelivery:             string(s.Redelivery),
+			Malformed:              string(s.Malformed),
+			ReplayGuard:            s.ReplayGuard,
+			MaxBody:                s.MaxBody,
+			AckTimeoutSeconds:      s.AckTimeout.Seconds(),
+			DedupeWindowSeconds:    s.DedupeWindow.Seconds(),
+			RetentionSeconds:       s.Retention.Seconds(),
+			ProviderRetriesSeconds: s.ProviderRetries.Seconds(),
+			Routes:                 notNull(s.Routes),
 		})
 	}
 	return out

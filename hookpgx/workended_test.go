@@ -95,6 +95,34 @@ func TestSweepOfWhatAHandlerCommitted(t *testing.T) {
 	}
 }
 
+// TestSweepPassesOverWhatIsSettled has somebody settle the run that a sweep finds
+// interrupted: it is theirs, and the sweep waits for nobody.
+func TestSweepPassesOverWhatIsSettled(t *testing.T) {
+	t.Parallel()
+	w := openWork(t)
+	run := w.takeOne(t, "evt_1")
+	w.kill(t, run)
+	settling, err := w.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = settling.Rollback(context.Background()) }()
+	var id int64
+	lock := strings.ReplaceAll("SELECT id FROM {schema}.run FOR UPDATE", "{schema}", w.schema)
+	if err := settling.QueryRow(t.Context(), lock).Scan(&id); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if lost, err := w.SweepRuns(ctx, sweepOf()); err != nil || len(lost) != 0 {
+		t.Errorf("SweepRuns: got %+v and the error %v, want nothing at once", lost, err)
+	}
+	if err := settling.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.wantSwept(t, 1)
+}
+
 // TestRefusedCommit has handlers that call Commit or Rollback of their transaction:
 // that does nothing but make the run fail, whatever they return.
 func TestRefusedCommit(t *testing.T) {

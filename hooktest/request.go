@@ -2,9 +2,8 @@ package hooktest
 
 import (
 	"bytes"
-	"cmp"
-	"crypto/rand"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/internal/locate"
+	"github.com/hookonce/hookonce/internal/sample"
 	"github.com/hookonce/hookonce/provider"
 	"github.com/hookonce/hookonce/verify"
 )
@@ -20,26 +20,27 @@ import (
 // Option changes what NewRequest makes.
 type Option func(*request)
 
-// WithEventID sets the event id, for providers that send it in a header. Where it
-// stands in the body the body must have it, which NewRequest checks. Without this
-// option an id in a header is made up, another one for each request.
-func WithEventID(id string) Option { return func(r *request) { r.id = id } }
+// WithEventID sets the event id, for providers that send it in a header or in the
+// query; the parts of a composite one are joined by ':'. Where it stands in the body
+// the body must have it, which NewRequest checks. Without this option an id in a
+// header is made up, another one for each request.
+func WithEventID(id string) Option { return func(r *request) { r.draft.ID = id } }
 
 // WithEventType sets the type of the event, as WithEventID does the id. Without
 // this option a type in a header is left out.
-func WithEventType(eventType string) Option { return func(r *request) { r.eventType = eventType } }
+func WithEventType(eventType string) Option { return func(r *request) { r.draft.Type = eventType } }
 
 // WithTime sets when the request is signed. Defaults to now.
-func WithTime(at time.Time) Option { return func(r *request) { r.signing.Now = at } }
+func WithTime(at time.Time) Option { return func(r *request) { r.draft.Now = at } }
 
 // WithHeader sets a header, before the request is signed.
 func WithHeader(name, value string) Option {
-	return func(r *request) { r.signing.Header.Set(name, value) }
+	return func(r *request) { r.draft.Header.Set(name, value) }
 }
 
 // WithSecret signs with this secret, in place of the first one of the source: a
-// wrong one, or, of a source whose Key is a public one, the private key: PEM, or
-// base64 behind whsk_.
+// wrong one, or, where the provider signs with a private key, that key; see
+// GenerateKey.
 func WithSecret(secret string) Option { return func(r *request) { r.secret = secret } }
 
 // WithServer addresses the request to a server that listens at a URL, such as
@@ -49,28 +50,31 @@ func WithServer(baseURL string) Option { return func(r *request) { r.server = ba
 
 // request is a request in the making.
 type request struct {
-	source        hookonce.Source
-	signing       verify.Request
-	server        string
-	id, eventType string
-	secret        string
+	source hookonce.Source
+	draft  sample.Draft
+	server string
+	secret string
 }
 
 // NewRequest returns a POST of body to /webhooks/{name of the source}, signed as
-// the provider of the source signs. It can be passed to ServeHTTP of an Inbox or
-// of a mux, or be sent; see WithServer. The body can be read once: for the same
-// delivery again, clone the request and set Body from GetBody.
+// the provider of the source signs: for every provider of the catalog, whatever the
+// signature is made of and wherever it stands. What the provider signs beside the
+// body and the source does not have, such as a nonce in a header, is made up. Where
+// the signature stands in the body it is added to it, and where the body is a JWT,
+// body is its claims. A source whose Key, or whose provider's own keys, are public
+// ones needs WithSecret.
+//
+// The request can be passed to ServeHTTP of an Inbox or of a mux, or be sent; see
+// WithServer. The body can be read once: for the same delivery again, clone the
+// request and set Body from GetBody.
 //
 // It ends the test where it cannot be signed, and says why.
 func NewRequest[B ~string | ~[]byte](t testing.TB, source hookonce.Source, body B, opts ...Option) *http.Request {
 	t.Helper()
 	r := &request{source: source, server: "http://hookonce.test"}
-	r.signing = verify.Request{
-		Method: http.MethodPost,
-		URL:    source.URL,
-		Header: http.Header{"Content-Type": {"application/json"}},
-		Body:   []byte(body),
-		Now:    time.Now(),
+	_, query, _ := strings.Cut(source.URL, "?")
+	r.draft = sample.Draft{
+		URL: source.URL, RawQuery: query, Header: http.Header{}, Body: append([]byte{}, body...), Now: time.Now(),
 	}
 	for _, opt := range opts {
 		opt(r)
@@ -83,40 +87,66 @@ func NewRequest[B ~string | ~[]byte](t testing.TB, source hookonce.Source, body 
 }
 
 func (r *request) make() (*http.Request, error) {
-	spec, err := provider.Lookup(r.source.Provider)
+	sender, err := newSender(&r.source)
 	if err != nil {
 		return nil, err
 	}
-	if err := r.setEvent(spec); err != nil {
+	extractor, err := provider.CompileRules(sender.Rules)
+	if err != nil {
 		return nil, err
+	}
+	signing, err := sender.Request(r.draft)
+	if err != nil {
+		return nil, err
+	}
+	if signing.Header.Get("Content-Type") == "" {
+		signing.Header.Set("Content-Type", sender.ContentType())
 	}
 	target, err := url.Parse(r.server)
 	if err != nil {
 		return nil, err
 	}
 	target = target.JoinPath("webhooks", r.source.Name)
-	req, err := http.NewRequest(http.MethodPost, target.String(), bytes.NewReader(r.signing.Body))
+	req, err := http.NewRequest(signing.Method, target.String(), nil)
 	if err != nil {
 		return nil, err
 	}
-	req.Header = r.signing.Header // which signing adds to
+	req.Header = signing.Header
 	req.RemoteAddr = "192.0.2.1:1234"
-	return req, r.sign(spec, req)
+	if err := r.sign(sender.Verifier, signing, req); err != nil {
+		return nil, err
+	}
+	req.URL.RawQuery = signing.RawQuery
+	req.ContentLength = int64(len(signing.Body))
+	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(signing.Body)), nil }
+	req.Body, _ = req.GetBody()
+	return req, r.check(extractor, sender.Rules, signing)
 }
 
-// sign sets the headers of the signature.
-func (r *request) sign(spec *provider.Spec, req *http.Request) error {
-	scheme, ok := spec.Scheme(r.source.Scheme)
-	if r.source.Signature != nil {
-		scheme, ok = *r.source.Signature, true
+func newSender(source *hookonce.Source) (*sample.Sender, error) {
+	return sample.New(sample.Setup{
+		Provider: source.Provider, Scheme: source.Scheme, Signature: source.Signature, Params: source.Params, Event: source.Event,
+	})
+}
+
+// GenerateKey makes what source can be tested with where its provider signs with a
+// private key: private is for WithSecret, and public for the Key of the source. Of
+// other providers private is a new secret, as the scheme of the source wants it,
+// and public is "". It ends the test where the source names no scheme that there is.
+func GenerateKey(t testing.TB, source hookonce.Source) (private, public string) {
+	t.Helper()
+	sender, err := newSender(&source)
+	if err == nil {
+		private, public, err = sender.Verifier.GenerateKey()
 	}
-	if !ok {
-		return fmt.Errorf("the provider has no scheme %q, and Source.Signature is not set", r.source.Scheme)
-	}
-	verifier, err := verify.Compile(scheme)
 	if err != nil {
-		return err
+		t.Fatalf("hooktest: a key for source %q of provider %q: %v", source.Name, source.Provider, err)
 	}
+	return private, public
+}
+
+// sign signs the request; req is the same, for whoever looks up secrets by it.
+func (r *request) sign(verifier *verify.Verifier, signing *verify.Request, req *http.Request) error {
 	if !verifier.NeedsKeys() {
 		return nil
 	}
@@ -127,7 +157,7 @@ func (r *request) sign(spec *provider.Spec, req *http.Request) error {
 	if err != nil {
 		return fmt.Errorf("the secret: %w", err)
 	}
-	return verifier.Sign(&r.signing, key)
+	return verifier.Sign(signing, key)
 }
 
 func (r *request) chooseSecret(req *http.Request) error {
@@ -148,46 +178,20 @@ func (r *request) chooseSecret(req *http.Request) error {
 	return nil
 }
 
-// setEvent puts the event's id and type where the provider has them, and sees
-// to it that they can be read there.
-func (r *request) setEvent(spec *provider.Spec) error {
-	rules := provider.EventRules{
-		ID:    cmp.Or(r.source.Event.ID, spec.Event.ID),
-		Type:  cmp.Or(r.source.Event.Type, spec.Event.Type),
-		Batch: cmp.Or(r.source.Event.Batch, spec.Event.Batch),
-	}
-	extractor, err := provider.CompileRules(rules)
-	if err != nil {
-		return err
-	}
-	r.setHeader(rules.ID, cmp.Or(r.id, "evt_"+strings.ToLower(rand.Text())), r.id != "")
-	if r.eventType != "" {
-		r.setHeader(rules.Type, r.eventType, true)
-	}
-	if r.id == "" && r.eventType == "" {
+// check sees to it that what was asked for can be read from the signed request.
+func (r *request) check(extractor *provider.Extractor, rules provider.EventRules, signing *verify.Request) error {
+	id, eventType := r.draft.ID, r.draft.Type
+	if id == "" && eventType == "" {
 		return nil
 	}
-	events, _ := extractor.Extract(&locate.Input{Header: r.signing.Header, Body: r.signing.Body})
+	events, _ := extractor.Extract(&locate.Input{Header: signing.Header, Body: signing.Body, RawQuery: signing.RawQuery})
 	switch {
 	case len(events) != 1:
 		return fmt.Errorf("%d events can be read from it, so WithEventID and WithEventType say nothing", len(events))
-	case r.id != "" && events[0].ID != r.id:
-		return fmt.Errorf("the event id stands in %s, where %q is, not %q: write it there", rules.ID, events[0].ID, r.id)
-	case r.eventType != "" && events[0].Type != r.eventType:
-		return fmt.Errorf("the event type stands in %q, where %q is, not %q: write it there", rules.Type, events[0].Type, r.eventType)
+	case id != "" && events[0].ID != id:
+		return fmt.Errorf("the event id stands in %s, where %q is, not %q: write it there", rules.ID, events[0].ID, id)
+	case eventType != "" && events[0].Type != eventType:
+		return fmt.Errorf("the event type stands in %q, where %q is, not %q: write it there", rules.Type, events[0].Type, eventType)
 	}
 	return nil
-}
-
-// setHeader sets the header that a rule reads first, if it is a header; one that
-// is there already only where replace says so.
-func (r *request) setHeader(rule, value string, replace bool) {
-	expr, err := locate.Parse(rule)
-	if err != nil {
-		return // there is no such rule
-	}
-	first := expr.Refs()[0]
-	if first.Kind == locate.Header && first.Key == "" && (replace || r.signing.Header.Get(first.Name) == "") {
-		r.signing.Header.Set(first.Name, value)
-	}
 }

@@ -2,8 +2,6 @@ package hooktest_test
 
 import (
 	"context"
-	"crypto/ed25519"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -17,7 +15,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/hooksql"
 	"github.com/hookonce/hookonce/hooktest"
+	"github.com/hookonce/hookonce/internal/sample"
 	"github.com/hookonce/hookonce/provider"
 	"github.com/hookonce/hookonce/verify"
 )
@@ -25,60 +26,122 @@ import (
 const secret = "a-secret-of-16-bytes-or-more"
 
 // signedSource returns a source for a scheme of the catalog, and what it signs with.
-func signedSource(t *testing.T, name provider.Name, scheme verify.Scheme) (hookonce.Source, []hooktest.Option) {
+func signedSource(t *testing.T, spec *provider.Spec, scheme *verify.Scheme) (hookonce.Source, []hooktest.Option) {
 	t.Helper()
-	source := hookonce.Source{Name: "one", Provider: name, Scheme: scheme.ID, URL: "https://hooks.example.com/webhooks/one"}
-	switch {
-	case scheme.Family == verify.FamilyNone:
-		return source, nil
-	case scheme.Algorithm == verify.AlgorithmEd25519:
-		public, private, err := ed25519.GenerateKey(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		source.Key = "whpk_" + base64.StdEncoding.EncodeToString(public)
-		return source, []hooktest.Option{hooktest.WithSecret("whsk_" + base64.StdEncoding.EncodeToString(private))}
+	source := hookonce.Source{
+		Name: string(spec.Name) + "_" + strings.ToLower(scheme.ID), Provider: spec.Name, Scheme: scheme.ID, URL: "https://hooks.example.com/webhooks/one", Params: map[string]string{},
+		AckTimeout: time.Minute, // the machine may be busy
 	}
-	source.Secrets = hookonce.StaticSecrets("whsec_" + base64.StdEncoding.EncodeToString([]byte(secret)))
-	return source, nil
+	for _, p := range spec.ParamsOf(scheme) {
+		source.Params[p.Name] = "value-1"
+		for value := range p.Sets {
+			source.Params[p.Name] = value
+		}
+	}
+	if scheme.Family == verify.FamilyNone {
+		return source, nil
+	}
+	private, public := hooktest.GenerateKey(t, source)
+	if public == "" {
+		source.Secrets = hookonce.StaticSecrets(private)
+		return source, nil
+	}
+	source.Key = public
+	return source, []hooktest.Option{hooktest.WithSecret(private)}
 }
 
-// Whatever the catalog says how to sign is accepted by an Inbox, with the id and
-// type that were asked for; a byte more is refused.
+// signedCase is one scheme of the catalog, and the event evt_1 of it.
+type signedCase struct {
+	source hookonce.Source
+	opts   []hooktest.Option // the key, and what the provider sends in headers
+	body   []byte
+	signed bool
+	kind   string // of the key
+}
+
+func newSignedCase(t *testing.T, spec *provider.Spec, scheme *verify.Scheme) signedCase {
+	t.Helper()
+	c := signedCase{
+		signed: scheme.Family != verify.FamilyNone, kind: fmt.Sprint(scheme.Family, scheme.Algorithm, scheme.SecretEncoding, scheme.JWT),
+	}
+	c.source, c.opts = signedSource(t, spec, scheme)
+	sender := newSender(t, &c.source)
+	if sender.Rules.ID == "" || sender.OtherBody() {
+		c.source.Event.ID = "header:X-Event"
+		if spec.Event.Batch != "" {
+			c.source.Event.ID = "item:my.id"
+		}
+		sender = newSender(t, &c.source)
+	}
+	req, err := sender.Request(sample.Draft{Event: sample.Event{ID: "evt_1", Type: "a.b"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range req.Header {
+		c.opts = append(c.opts, hooktest.WithHeader(name, req.Header.Get(name)))
+	}
+	c.body = req.Body
+	return c
+}
+
+func newSender(t *testing.T, source *hookonce.Source) *sample.Sender {
+	t.Helper()
+	sender, err := sample.New(sample.Setup{
+		Provider: source.Provider, Scheme: source.Scheme, Params: source.Params, Event: source.Event,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sender
+}
+
+// Whatever the catalog says how to sign is accepted by an Inbox, as one event however
+// often it is delivered; with another key it is refused.
 func TestNewRequestForEveryProvider(t *testing.T) {
 	t.Parallel()
-	const body = `{"id":"evt_1","type":"a.b"}`
+	var cases []signedCase
+	cfg := &hookonce.Config{UnverifiedRate: hookonce.Rate{Count: 10_000, Per: time.Second}} // many are refused here
 	for _, name := range provider.Names() {
 		spec, err := provider.Lookup(name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, scheme := range spec.Schemes {
-			t.Run(string(name)+"/"+scheme.ID, func(t *testing.T) {
-				t.Parallel()
-				source, opts := signedSource(t, name, scheme)
-				if spec.Event.ID == "" {
-					source.Event = provider.EventRules{ID: "body:id", Type: "body:type"}
-				}
-				opts = append(opts, hooktest.WithEventID("evt_1"), hooktest.WithEventType("a.b"))
-				in, store := newInbox(t, nil, &hookonce.Config{Sources: []hookonce.Source{source}})
-				check(t, in, hooktest.NewRequest(t, source, body, opts...), http.StatusOK, `"event_id":"evt_1"`)
-				ev, err := store.Event(t.Context(), "one", "evt_1")
-				if err != nil {
-					t.Fatal(err)
-				}
-				if ev.Type != "a.b" || string(ev.Body) != body {
-					t.Errorf("got type %q and body %s", ev.Type, ev.Body)
-				}
-				if scheme.Family == verify.FamilyNone {
-					return
-				}
-				forged := hooktest.NewRequest(t, source, body, opts...)
-				forged.Body = io.NopCloser(strings.NewReader(body + " "))
-				forged.ContentLength++
-				check(t, in, forged, http.StatusUnauthorized, "")
-			})
+		for i := range spec.Schemes {
+			c := newSignedCase(t, spec, &spec.Schemes[i])
+			cases, cfg.Sources = append(cases, c), append(cfg.Sources, c.source)
 		}
+	}
+	in, store := newInbox(t, nil, cfg)
+	others := make(map[string]string) // keys that no source has, by kind
+	for i := range cases {
+		c := &cases[i]
+		other, ok := others[c.kind]
+		if !ok {
+			other, _ = hooktest.GenerateKey(t, c.source)
+			others[c.kind] = other
+		}
+		t.Run(c.source.Name, func(t *testing.T) { c.check(t, in, store, other) })
+	}
+}
+
+func (c *signedCase) check(t *testing.T, in http.Handler, store *hooksql.Store, other string) {
+	for range 2 {
+		w := httptest.NewRecorder()
+		in.ServeHTTP(w, hooktest.NewRequest(t, c.source, c.body, c.opts...))
+		if w.Code/100 != 2 {
+			t.Fatalf("answered %d %s to\n%s", w.Code, w.Body, c.body)
+		}
+	}
+	page, err := store.Events(t.Context(), &driver.EventFilter{Source: c.source.Name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(page.Events) != 1 {
+		t.Errorf("there are %d events", len(page.Events))
+	}
+	if c.signed {
+		forged := hooktest.NewRequest(t, c.source, c.body, append(c.opts, hooktest.WithSecret(other))...)
+		check(t, in, forged, http.StatusUnauthorized, "")
 	}
 }
 
@@ -107,7 +170,10 @@ func TestNewRequestOptions(t *testing.T) {
 			return []string{secret + r.Header.Get("X-Tenant")}, nil
 		}),
 	}
-	in, _ := newInbox(t, nil, &hookonce.Config{Sources: []hookonce.Source{github, stripe, tenants}})
+	// Another one, whose ids are of two headers.
+	pairs := tenants
+	pairs.Name, pairs.Event.ID, pairs.Secrets = "pairs", "header:X-Id + header:X-Part", hookonce.StaticSecrets(secret)
+	in, _ := newInbox(t, nil, &hookonce.Config{Sources: []hookonce.Source{github, stripe, tenants, pairs}})
 	tests := map[string]struct {
 		request *http.Request
 		status  int
@@ -123,6 +189,8 @@ func TestNewRequestOptions(t *testing.T) {
 		"too old":         {hooktest.NewRequest(t, stripe, `{"id":"evt_8"}`, hooktest.WithTime(time.Now().Add(-time.Hour))), 401, ""},
 		"nearly too old":  {hooktest.NewRequest(t, stripe, `{"id":"evt_9"}`, hooktest.WithTime(time.Now().Add(-4*time.Minute))), 200, ""},
 		"tenant":          {hooktest.NewRequest(t, tenants, "{}", hooktest.WithEventID("t1"), hooktest.WithHeader("X-Tenant", "7")), 200, `"event_id":"t1"`},
+		"two parts":       {hooktest.NewRequest(t, pairs, "{}", hooktest.WithEventID("a:b")), 200, `"event_id":"a:b"`},
+		"one of two":      {hooktest.NewRequest(t, pairs, "{}", hooktest.WithHeader("X-Part", "p")), 200, `:p"`},
 		"signed id is in": {hooktest.NewRequest(t, tenants, "{}"), 200, `"event_id":"evt_`},
 	}
 	for name, tt := range tests {
@@ -176,11 +244,13 @@ func TestNewRequestRefuses(t *testing.T) {
 	}{
 		"provider":  {with(func(s *hookonce.Source) { s.Provider = "gitub" }), "", nil, `did you mean github`},
 		"scheme":    {with(func(s *hookonce.Source) { s.Scheme = "sha3" }), "", nil, `no scheme "sha3"`},
-		"no scheme": {with(func(s *hookonce.Source) { s.Provider, s.Event.ID = provider.HMAC, "body:id" }), "", nil, "Source.Signature"},
+		"no scheme": {with(func(s *hookonce.Source) { s.Provider, s.Event.ID = provider.HMAC, "body:id" }), "", nil, "signature says how it signs"},
 		"bad scheme": {with(func(s *hookonce.Source) {
 			s.Provider, s.Event.ID, s.Signature = provider.HMAC, "body:id", &verify.Scheme{}
 		}), "", nil, "family"},
-		"rules":         {with(func(s *hookonce.Source) { s.Provider = provider.HMAC }), "", nil, "event.id"},
+		"rules":         {with(func(s *hookonce.Source) { s.Provider = provider.None }), "", nil, "event.id"},
+		"parameter":     {with(func(s *hookonce.Source) { s.Provider = provider.PayPal }), "", nil, "params.webhook_id"},
+		"public URL":    {with(func(s *hookonce.Source) { s.Provider = provider.Square }), "{}", nil, "public URL"},
 		"no secrets":    {with(func(s *hookonce.Source) { s.Secrets = nil }), "", nil, "WithSecret"},
 		"none active":   {with(func(s *hookonce.Source) { s.Secrets = hookonce.StaticSecrets() }), "", nil, "no active secrets"},
 		"look-up fails": {with(func(s *hookonce.Source) { s.Secrets = hookonce.SecretsFunc(noSecrets) }), "", nil, "no such tenant"},

@@ -2,13 +2,13 @@ package provider
 
 import (
 	"bytes"
+	"cmp"
 	"embed"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -22,81 +22,103 @@ import (
 //go:embed catalog/*.json
 var files embed.FS
 
-// catalog decodes the whole catalog, once.
-var catalog = sync.OnceValues(func() (map[Name]*Spec, error) { return load(files) })
+var catalog = &folder{files: files}
 
 // ErrUnknown is matched by Lookup's error for a name that is not in the catalog.
 var ErrUnknown = errors.New("unknown provider")
 
 // Lookup returns what is known of a provider. The error for an unknown one
-// matches ErrUnknown and names those that are like it, or all.
+// matches ErrUnknown and names those that are like it.
 func Lookup(name Name) (*Spec, error) {
-	specs, err := catalog()
-	if err != nil {
-		return nil, err
+	names := catalog.list()
+	if _, ok := slices.BinarySearch(names, name); ok {
+		return catalog.spec(name)
 	}
-	if spec, ok := specs[name]; ok {
-		return spec, nil
-	}
-	near := similar(name, sortedNames(specs))
-	if len(near) > 0 {
+	if near := similar(name, names); len(near) > 0 {
 		return nil, fmt.Errorf("%w %q: did you mean %s?", ErrUnknown, name, strings.Join(near, " or "))
 	}
-	var all []string
-	for _, n := range sortedNames(specs) {
-		all = append(all, string(n))
-	}
-	return nil, fmt.Errorf("%w %q: use one of %s; any HMAC sender works as %s", ErrUnknown, name, strings.Join(all, ", "), HMAC)
+	return nil, fmt.Errorf("%w %q: hookonce providers lists the %d that are known; any HMAC sender works as %s",
+		ErrUnknown, name, len(names), HMAC)
 }
 
 // Names returns the names of all providers, sorted.
-func Names() []Name {
-	specs, err := catalog()
-	if err != nil {
-		// The files are part of the program, and a test decodes them all.
-		panic(err)
-	}
-	return sortedNames(specs)
-}
+func Names() []Name { return slices.Clone(catalog.list()) }
 
-func sortedNames(specs map[Name]*Spec) []Name { return slices.Sorted(maps.Keys(specs)) }
-
-// similar returns up to three of names that name may be a slip for.
+// similar returns up to three of names that name may be a slip for, the likeliest first.
 func similar(name Name, names []Name) []string {
-	var near []string
+	type match struct {
+		name  string
+		edits int
+	}
+	var near []match
 	want := strings.ToLower(string(name))
 	for _, n := range names {
 		long := min(len(want), len(n)) >= 3
-		contains := strings.Contains(string(n), want) || strings.Contains(want, string(n))
-		if long && contains || spelling.Edits(want, string(n)) <= len(want)/4+1 {
-			near = append(near, string(n))
+		edits := spelling.Edits(want, string(n))
+		switch {
+		case long && (strings.HasPrefix(string(n), want) || strings.HasPrefix(want, string(n))):
+			near = append(near, match{string(n), 0})
+		case long && strings.Contains(string(n), want), edits <= len(want)/4+1 && edits < len(want):
+			near = append(near, match{string(n), edits})
 		}
 	}
-	return near[:min(len(near), 3)]
+	slices.SortStableFunc(near, func(a, b match) int { return cmp.Compare(a.edits, b.edits) })
+	var found []string
+	for _, m := range near[:min(len(near), 3)] {
+		found = append(found, m.name)
+	}
+	return found
 }
 
-// load decodes one file for each provider.
-func load(fsys fs.FS) (map[Name]*Spec, error) {
-	paths, err := fs.Glob(fsys, "catalog/*.json")
+// folder is a catalog: one file for each provider. A file is decoded when it is
+// first asked for, as most programs need few of them.
+type folder struct {
+	files fs.FS
+
+	mu    sync.Mutex
+	names []Name // sorted; nil until they are first needed
+	specs map[Name]*Spec
+}
+
+// list returns the names of the files. The slice is shared.
+func (f *folder) list() []Name {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.names == nil {
+		// The only error is that of a faulty pattern.
+		paths, _ := fs.Glob(f.files, "catalog/*.json")
+		f.names = make([]Name, 0, len(paths))
+		for _, p := range paths {
+			f.names = append(f.names, Name(strings.TrimSuffix(path.Base(p), ".json")))
+		}
+		slices.Sort(f.names)
+	}
+	return f.names
+}
+
+func (f *folder) spec(name Name) (*Spec, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if spec, ok := f.specs[name]; ok {
+		return spec, nil
+	}
+	file := "catalog/" + string(name) + ".json"
+	data, err := fs.ReadFile(f.files, file)
 	if err != nil {
 		return nil, err
 	}
-	specs := make(map[Name]*Spec, len(paths))
-	for _, p := range paths {
-		data, err := fs.ReadFile(fsys, p)
-		if err != nil {
-			return nil, err
-		}
-		spec, err := decode(data)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", p, err)
-		}
-		if file := strings.TrimSuffix(path.Base(p), ".json"); string(spec.Name) != file {
-			return nil, fmt.Errorf("%s: the name within is %q", p, spec.Name)
-		}
-		specs[spec.Name] = spec
+	spec, err := decode(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
 	}
-	return specs, nil
+	if spec.Name != name {
+		return nil, fmt.Errorf("%s: the name within is %q", file, spec.Name)
+	}
+	if f.specs == nil {
+		f.specs = map[Name]*Spec{}
+	}
+	f.specs[name] = spec
+	return spec, nil
 }
 
 // A file has the shape of Spec, but for durations, which are strings. The
@@ -110,10 +132,15 @@ type (
 	schemeFile struct {
 		verify.Scheme
 		Timestamp *timestampFile `json:"timestamp"`
+		Keys      *keysFile      `json:"keys"`
 	}
 	timestampFile struct {
 		verify.Timestamp
 		Tolerance duration `json:"tolerance"`
+	}
+	keysFile struct {
+		verify.KeySource
+		MaxAge duration `json:"max_age"`
 	}
 	retryFile struct {
 		Retry
@@ -141,15 +168,24 @@ func decode(data []byte) (*Spec, error) {
 	}
 	spec := f.Spec
 	for _, sf := range f.Schemes {
-		scheme := sf.Scheme
-		if sf.Timestamp != nil {
-			t := sf.Timestamp.Timestamp
-			t.Tolerance = time.Duration(sf.Timestamp.Tolerance)
-			scheme.Timestamp = &t
-		}
-		spec.Schemes = append(spec.Schemes, scheme)
+		spec.Schemes = append(spec.Schemes, sf.scheme())
 	}
 	spec.Retry = f.Retry.Retry
 	spec.Retry.Window, spec.Retry.Timeout = time.Duration(f.Retry.Window), time.Duration(f.Retry.Timeout)
 	return &spec, nil
+}
+
+func (f *schemeFile) scheme() verify.Scheme {
+	scheme := f.Scheme
+	if f.Timestamp != nil {
+		t := f.Timestamp.Timestamp
+		t.Tolerance = time.Duration(f.Timestamp.Tolerance)
+		scheme.Timestamp = &t
+	}
+	if f.Keys != nil {
+		k := f.Keys.KeySource
+		k.MaxAge = time.Duration(f.Keys.MaxAge)
+		scheme.Keys = &k
+	}
+	return scheme
 }

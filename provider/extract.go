@@ -3,7 +3,7 @@ package provider
 import (
 	"errors"
 	"fmt"
-	"strings"
+	"net/http"
 	"time"
 
 	"github.com/hookonce/hookonce/internal/locate"
@@ -12,8 +12,9 @@ import (
 // Extractor takes the events out of requests of one source. It is immutable
 // and safe for concurrent use.
 type Extractor struct {
-	fields locate.Fields
-	batch  *locate.Path // nil if a request is one event
+	fields   locate.Fields
+	batch    *locate.Batch // nil if a request is one event
+	document *documentRule // nil if the body is the document
 }
 
 // Event is one event of a request.
@@ -24,7 +25,9 @@ type Event struct {
 	ID      string    // the parts joined by ':', to be shown
 	Type    string    // "" if the sender did not say; at most 255 bytes
 	Time    time.Time // when it happened, UTC; zero if the sender did not say
-	Body    []byte    // the request's body, or of a batch the item as it was sent
+	// Body is the request's body, or of a batch the item as it was sent; where
+	// EventRules.Document made it of something else, its JSON.
+	Body []byte
 }
 
 // Malformed is a request, or an item of a batch, that holds no usable event.
@@ -35,7 +38,7 @@ type Malformed struct {
 
 // RuleError is one fault of an EventRules.
 type RuleError struct {
-	Field string // "event.id", "event.type", "event.time" or "event.batch"
+	Field string // "event.id", "event.type", "event.time", "event.batch" or "event.document"
 	Err   error
 }
 
@@ -50,94 +53,159 @@ func (e *RuleError) Unwrap() error { return e.Err }
 func CompileRules(r EventRules) (*Extractor, error) {
 	x := &Extractor{}
 	var faults []error
-	parse := func(field, rule string) *locate.Expr {
-		if rule == "" {
-			return nil
-		}
-		e, err := locate.Parse(rule)
-		if err == nil {
-			err = fitsBatch(e, field, r.Batch != "")
-		}
+	fault := func(field string, err error) {
 		if err != nil {
 			faults = append(faults, &RuleError{field, err})
 		}
+	}
+	// These come first, because the others depend on them.
+	document, documentErr := parseDocument(r.Document)
+	x.document = document
+	var batchErr error
+	if r.Batch != "" {
+		x.batch, batchErr = locate.ParseBatch(r.Batch)
+	}
+	parse := func(field, rule string, parse func(string) (*locate.Expr, error)) *locate.Expr {
+		if rule == "" {
+			return nil
+		}
+		e, err := parse(rule)
+		if err == nil {
+			err = fits(e, r.Batch != "", x.document)
+		}
+		if err == nil && x.batch != nil && !x.batch.Encloses() && e.Uses(locate.Outer) {
+			err = fmt.Errorf("%q looks into what encloses an item, and event.batch goes through no \"[]\": use item:path or body:path", e)
+		}
+		if err == nil && field == "event.id" && r.Batch != "" && !e.DiffersByItem() {
+			err = fmt.Errorf("%q is the same for all items of a batch: use item:path", e)
+		}
+		fault(field, err)
 		return e
 	}
 	x.fields = locate.Fields{
-		ID: parse("event.id", r.ID), Type: parse("event.type", r.Type), Time: parse("event.time", r.Time),
+		ID:   parse("event.id", r.ID, locate.Parse),
+		Type: parse("event.type", r.Type, locate.ParseType),
+		Time: parse("event.time", r.Time, locate.Parse),
 	}
 	if r.ID == "" {
-		faults = append(faults, &RuleError{"event.id", errors.New("it is not known for this provider: " +
-			"set event.id to the place of the sender's event id, such as body:id or header:X-Event-Id")})
+		fault("event.id", errors.New("it is not known for this provider: "+
+			"set event.id to the place of the sender's event id, such as body:id or header:X-Event-Id"))
 	}
-	if r.Batch != "" {
-		path, err := parseBatch(r.Batch)
-		if err != nil {
-			faults = append(faults, &RuleError{"event.batch", err})
-		}
-		x.batch = &path
-	}
+	fault("event.batch", batchErr)
+	fault("event.document", documentErr)
 	if len(faults) > 0 {
 		return nil, errors.Join(faults...)
 	}
 	return x, nil
 }
 
-// fitsBatch refuses rules that cannot work: ids that are the same for all items
-// of a batch, items where there are none, and a JSON body that is also a form.
-func fitsBatch(e *locate.Expr, field string, batch bool) error {
-	if !batch && e.Uses(locate.Item) {
+// fits refuses locations that nothing can stand at: in items where there are none,
+// and in a form where the body is none.
+func fits(e *locate.Expr, batch bool, document *documentRule) error {
+	switch {
+	case !batch && e.Uses(locate.Item):
 		return fmt.Errorf("%q looks into an item: set event.batch to the array that holds them", e)
-	}
-	if batch && e.Uses(locate.Form) {
+	case !batch && e.Uses(locate.Outer):
+		return fmt.Errorf("%q looks into what encloses an item: set event.batch to the array that holds them, through \"[]\"", e)
+	case !e.Uses(locate.Form) || document != nil && document.isForm():
+		return nil
+	case document != nil:
+		return fmt.Errorf("%q looks into a form, and the body is %s", e, document.kind)
+	case batch:
 		return fmt.Errorf("%q looks into a form, and the body holds the batch as JSON", e)
 	}
-	if batch && field == "event.id" && !e.DiffersByItem() {
-		return fmt.Errorf("%q is the same for all items of a batch: use item:path", e)
-	}
 	return nil
-}
-
-func parseBatch(rule string) (locate.Path, error) {
-	text, ok := strings.CutPrefix(strings.TrimSpace(rule), string(locate.Body)+":")
-	if !ok {
-		return locate.Path{}, fmt.Errorf("%q is not in the body: use body:path, or body: if the body is the array", rule)
-	}
-	path, err := locate.ParsePath(text)
-	if err != nil {
-		return locate.Path{}, fmt.Errorf("%q: %w", rule, err)
-	}
-	return path, nil
 }
 
 // ID returns the expression that the event id is read by.
 func (x *Extractor) ID() *locate.Expr { return x.fields.ID }
 
+// Batch reports whether one request may hold several events.
+func (x *Extractor) Batch() bool { return x.batch != nil }
+
+// HasDocument reports whether events are read, and items of a batch made, of a
+// document that is not the body itself.
+func (x *Extractor) HasDocument() bool { return x.document != nil }
+
+// Document returns the JSON document that body: and EventRules.Batch look into:
+// body itself where the rules have no EventRules.Document. It is not checked to be
+// valid JSON. The error matches locate.ErrMalformed, and holds no values.
+func (x *Extractor) Document(body []byte) ([]byte, error) {
+	if x.document == nil {
+		return body, nil
+	}
+	doc := x.document.read(body)
+	if doc.Err != nil {
+		return nil, fmt.Errorf("%w: %w", locate.ErrMalformed, doc.Err)
+	}
+	return doc.JSON, nil
+}
+
+// Stored returns what expressions of Spec.ParseStored look into: header and body
+// are those of a stored event, without its content encoding.
+func (x *Extractor) Stored(header http.Header, body []byte) *locate.Input {
+	in := &locate.Input{Header: header, Body: body}
+	switch {
+	case x.batch != nil:
+		in.Item = body
+		if x.document != nil {
+			in.Document = &locate.Document{JSON: body, XML: x.document.isXML()}
+		}
+	case x.document != nil:
+		in.Document = x.document.read(body)
+	}
+	return in
+}
+
 // Extract returns the events of a verified request, and what of it is not
 // usable. Without event.batch it returns one of either. With it there is one
 // for each item, in order within its kind; a batch that cannot be read as a
 // whole is one Malformed with the whole body, and an empty one is nothing at
-// all. Equal ids within one batch are all returned. in.Item is ignored. The
-// bodies share the memory of in.Body.
+// all. Equal ids within one batch are all returned. in.Item, in.Outer and in.Document
+// are ignored. The bodies share the memory of in.Body, or of its document.
 func (x *Extractor) Extract(in *locate.Input) ([]Event, []Malformed) {
+	var made *locate.Document
+	if x.document != nil {
+		made = x.document.read(in.Body)
+	}
+	if made != in.Document {
+		with := *in
+		with.Document = made
+		in = &with
+	}
 	r := x.fields.Reader(in)
 	if x.batch == nil {
-		return extract(r, nil, in.Body, nil, nil)
+		return extract(r, &locate.BatchItem{}, in.Body, nil, nil)
 	}
-	items, err := locate.Items(in.Body, *x.batch)
+	items, err := x.items(in)
 	if err != nil {
 		return nil, []Malformed{{Reason: err.Error(), Body: in.Body}}
 	}
 	events := make([]Event, 0, len(items))
 	var bad []Malformed
-	for _, item := range items {
-		events, bad = extract(r, item, item, events, bad)
+	for i := range items {
+		item := &items[i]
+		if item.Err != nil {
+			bad = append(bad, Malformed{Reason: item.Err.Error(), Body: item.Raw})
+			continue
+		}
+		events, bad = extract(r, item, item.Raw, events, bad)
 	}
 	return events, bad
 }
 
-func extract(r *locate.Reader, item, body []byte, events []Event, bad []Malformed) ([]Event, []Malformed) {
-	id, typ, at, err := r.Read(item)
+func (x *Extractor) items(in *locate.Input) ([]locate.BatchItem, error) {
+	switch {
+	case in.Document == nil:
+		return x.batch.Items(in.Body, false)
+	case in.Document.Err != nil:
+		return nil, in.Document.Err
+	}
+	return x.batch.Items(in.Document.JSON, in.Document.XML)
+}
+
+func extract(r *locate.Reader, item *locate.BatchItem, body []byte, events []Event, bad []Malformed) ([]Event, []Malformed) {
+	id, typ, at, err := r.Read(item.Raw, item.Outer)
 	if err != nil {
 		return events, append(bad, Malformed{Reason: "event id: " + err.Error(), Body: body})
 	}

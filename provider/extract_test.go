@@ -108,10 +108,27 @@ func TestExtract(t *testing.T) {
 			},
 			nil,
 		},
+		{
+			"outer, item and body",
+			EventRules{ID: "outer:id? + item:id + body:t", Type: "outer:type", Batch: "body:a[].b | body:c"},
+			nil, `{"t":"t","a":[{"id":"x","type":"k","b":[{"id":1},{}]},{"c":1},{"id":[],"b":[{"id":2}]},{"b":[{"id":3}]}]}`,
+			[]Event{
+				{IDParts: []string{"x", "1", "t"}, ID: "x:1:t", Type: "k", Body: []byte(`{"id":1}`)},
+				{IDParts: []string{"", "3", "t"}, ID: ":3:t", Body: []byte(`{"id":3}`)},
+			},
+			[]string{`{}`, `{"c":1}`, `{"id":2}`},
+		},
+		{
+			"nothing around the items",
+			EventRules{ID: "outer:id + item:id | body:t + item:id", Batch: "body:a[].b | body:c"},
+			nil, `{"t":"t","id":"z","c":[{"id":1}]}`,
+			[]Event{{IDParts: []string{"t", "1"}, ID: "t:1", Body: []byte(`{"id":1}`)}},
+			nil,
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			in := &locate.Input{Header: c.header, Body: []byte(c.body), Item: []byte(`{"id":"ignored"}`)}
+			in := &locate.Input{Outer: []byte(`{"id":"ignored"}`), Header: c.header, Body: []byte(c.body), Item: []byte(`{"id":"ignored"}`)}
 			events, bad := mustRules(t, c.rules).Extract(in)
 			if diff := cmp.Diff(c.events, events, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("events (-want +got):\n%s", diff)
@@ -151,11 +168,16 @@ func TestCompileRulesFaults(t *testing.T) {
 		text  string
 	}{
 		{"nothing", EventRules{}, []string{"event.id"}, "set event.id"},
-		{"everything", EventRules{ID: "x", Type: "body:", Time: "foo:a", Batch: "header:X"}, []string{"event.id", "event.type", "event.time", "event.batch"}, ""},
+		{"everything", EventRules{ID: "x", Type: "form:", Time: "foo:a", Batch: "header:X"}, []string{"event.id", "event.type", "event.time", "event.batch"}, ""},
 		{"item without a batch", EventRules{ID: "item:id", Type: "item:type"}, []string{"event.id", "event.type"}, "event.batch"},
 		{"one id for a batch", EventRules{ID: "header:X-Id", Batch: "body:list"}, []string{"event.id"}, "item:path"},
 		{"one id for a batch, in an alternative", EventRules{ID: "item:id | header:X-Id", Batch: "body:list"}, []string{"event.id"}, "item:path"},
 		{"a form in a batch", EventRules{ID: "item:id + form:x", Batch: "body:list"}, []string{"event.id"}, "form"},
+		{"an outer without a batch", EventRules{ID: "outer:id", Type: "outer:type"}, []string{"event.id", "event.type"}, "set event.batch"},
+		{"an outer of a flat batch", EventRules{ID: "item:id", Time: "outer:at", Batch: "body:list | one"}, []string{"event.time"}, `through no "[]"`},
+		{"an outer of a broken batch", EventRules{ID: "outer:a + item:id", Batch: "body:a[]"}, []string{"event.batch"}, "leave out"},
+		{"an outer alone", EventRules{ID: "outer:id", Batch: "body:a[].b"}, []string{"event.id"}, "item:path"},
+		{"an outer in an alternative", EventRules{ID: "item:id | outer:id", Batch: "body:a[].b"}, []string{"event.id"}, "item:path"},
 		{"an empty segment", EventRules{ID: "item:id", Batch: "body:a..b"}, []string{"event.batch"}, "segment 2"},
 		{"no id for a batch", EventRules{Batch: "body:list"}, []string{"event.id"}, "set event.id"},
 	} {

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/hookonce/hookonce/verify"
 )
 
 func TestParseStored(t *testing.T) {
@@ -18,11 +20,21 @@ func TestParseStored(t *testing.T) {
 		{"body:data.object.id", false, ""},
 		{"header:X-Id + form:a | body:b", false, ""},
 		{"item:id + header:X-Id", true, ""},
+		{"item:", true, ""},
+		{"sha256:body", false, "one value"},
+		{"body:a + sha256:body", false, "one value"},
+		{"sha256:item", true, "one value"},
+		{"body:a[].b", false, "one value"},
+		{"body:a + body:b?", false, "one value"},
+		{"const:a", false, "event.type"},
 		{"", false, "empty"},
 		{"id", false, "no kind"},
 		{"query:id", false, "not stored"},
 		{"body:a | query:id", false, "not stored"},
 		{"item:id", false, "event.batch"},
+		{"outer:id", true, "not stored"},
+		{"item:id + outer:id", true, "not stored"},
+		{"outer:id", false, "not stored"},
 		{"form:id", true, "form"},
 		{"body:id", true, "item:path"},
 		{"header:cookie", false, "<secret>"},
@@ -42,9 +54,15 @@ func TestParseStored(t *testing.T) {
 
 func TestHiddenHeaders(t *testing.T) {
 	t.Parallel()
-	spec := &Spec{CredentialHeaders: make([]string, 1, 8)}
+	spec := &Spec{CredentialHeaders: make([]string, 1, 8), Schemes: []verify.Scheme{
+		{Family: verify.FamilyHMAC, Header: "X-Signature"},
+		{Family: verify.FamilyToken, Header: "x-shared", MoreHeaders: []string{"X-Shared-2"}},
+		{Family: verify.FamilyToken, At: "query:token"},
+		{Family: verify.FamilyBasic},
+		{Family: verify.FamilyJWT, Header: "X-Jwt"},
+	}}
 	spec.CredentialHeaders[0] = "X-Token"
-	want := []string{"X-Token", "Authorization", "Proxy-Authorization", "Cookie"}
+	want := []string{"X-Token", "X-Shared", "X-Shared-2", "X-Jwt", "Authorization", "Proxy-Authorization", "Cookie"}
 	if diff := cmp.Diff(want, spec.HiddenHeaders()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

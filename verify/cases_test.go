@@ -25,23 +25,34 @@ var outcomes = map[string]error{
 	"too old":   verify.ErrTooOld,
 	"too new":   verify.ErrTooNew,
 	"no url":    verify.ErrNoURL,
+	"no keys":   verify.ErrNoKeys,
 }
 
 // savedCase is one request of testdata/<scheme>/cases.json.
 type savedCase struct {
-	Name    string      `json:"name"`
-	Want    string      `json:"want"`
-	Secrets []string    `json:"secrets"`
-	Headers [][2]string `json:"headers"`
-	Body    string      `json:"body"`
-	Now     float64     `json:"now"` // seconds
-	Method  string      `json:"method"`
-	URL     string      `json:"url"`
+	Name    string            `json:"name"`
+	Want    string            `json:"want"`
+	Secrets []string          `json:"secrets"`
+	Headers [][2]string       `json:"headers"`
+	Body    string            `json:"body"`
+	Now     float64           `json:"now"` // seconds
+	Method  string            `json:"method"`
+	URL     string            `json:"url"`
+	Query   string            `json:"query"`
+	Params  map[string]string `json:"params"`
 }
 
 // TestSavedRequests runs the requests of testdata, which other programs signed.
 func TestSavedRequests(t *testing.T) {
 	t.Parallel()
+	eachSaved(t, func(t *testing.T, v *verify.Verifier, _ verify.Scheme, c savedCase) {
+		wantVerdict(t, v.Verify(c.request(), mustKeys(t, v, c.Secrets...)), c.Want)
+	})
+}
+
+// eachSaved calls check with every request of testdata, in a test of its own.
+func eachSaved(t *testing.T, check func(t *testing.T, v *verify.Verifier, s verify.Scheme, c savedCase)) {
+	t.Helper()
 	files, err := filepath.Glob("testdata/*/cases.json")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no testdata: %v", err)
@@ -52,11 +63,12 @@ func TestSavedRequests(t *testing.T) {
 		readJSON(t, filepath.Join(dir, "scheme.json"), &scheme)
 		var cases []savedCase
 		readJSON(t, file, &cases)
-		v := mustCompile(t, scheme)
 		for _, c := range cases {
+			scheme.Values = c.Params
+			v, scheme := mustCompile(t, scheme), scheme
 			t.Run(filepath.Base(dir)+"/"+c.Name, func(t *testing.T) {
 				t.Parallel()
-				wantVerdict(t, v.Verify(c.request(), mustKeys(t, v, c.Secrets...)), c.Want)
+				check(t, v, scheme, c)
 			})
 		}
 	}
@@ -64,7 +76,7 @@ func TestSavedRequests(t *testing.T) {
 
 func (c *savedCase) request() *verify.Request {
 	req := &verify.Request{
-		Method: c.Method, URL: c.URL, Header: http.Header{}, Body: []byte(c.Body),
+		Method: c.Method, URL: c.URL, RawQuery: c.Query, Header: http.Header{}, Body: []byte(c.Body),
 		Now: time.UnixMilli(int64(math.Round(c.Now * 1000))),
 	}
 	for _, h := range c.Headers {

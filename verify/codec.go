@@ -1,61 +1,93 @@
 package verify
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/hex"
+	"net/url"
 	"strings"
 )
 
-// codec encodes and decodes signatures. base64 is nil for hexadecimal.
-type codec struct {
-	base64 *base64.Encoding
-	raw    *base64.Encoding // the same without padding, where that is accepted
-}
+// codec encodes and decodes signatures: the value of Scheme.Encoding.
+type codec string
 
-func newCodec(encoding string) codec {
-	switch encoding {
-	case EncodingBase64:
-		return codec{base64: base64.StdEncoding.Strict()}
-	case EncodingBase64URL:
-		return codec{base64: base64.URLEncoding.Strict(), raw: base64.RawURLEncoding.Strict()}
-	}
-	return codec{}
-}
+var (
+	stdStrict    = base64.StdEncoding.Strict()
+	urlStrict    = base64.URLEncoding.Strict()
+	rawURLStrict = base64.RawURLEncoding.Strict()
+)
 
 // encode returns the form that Sign sends.
 func (c codec) encode(sig []byte) string {
-	if c.base64 == nil {
-		return hex.EncodeToString(sig)
+	switch c {
+	case EncodingBase64:
+		return stdStrict.EncodeToString(sig)
+	case EncodingBase64URL:
+		return urlStrict.EncodeToString(sig)
+	case EncodingBase64Hex:
+		return stdStrict.EncodeToString(hex.AppendEncode(nil, sig))
+	case EncodingURLEscaped:
+		return url.QueryEscape(stdStrict.EncodeToString(sig))
 	}
-	return c.base64.EncodeToString(sig)
+	return hex.EncodeToString(sig)
 }
 
-// decode decodes s into dst and reports whether s is exactly len(dst) bytes in
-// their one spelling (hexadecimal digits may have either case). It allocates
-// nothing.
-func (c codec) decode(dst []byte, s string) bool {
-	var in [2 * maxSize]byte // hexadecimal is the longest
-	if len(s) > len(in) {
-		return false
-	}
-	src := in[:copy(in[:], s)]
-	if c.base64 == nil {
-		if len(src) != hex.EncodedLen(len(dst)) {
-			return false
+// decode decodes s into dst, and returns how many bytes it has, if those are at
+// most len(dst), in their one spelling; hexadecimal digits may have either case,
+// and the padding of base64url may be left out. Up to maxSize bytes it
+// allocates nothing but for the escaped encodings.
+func (c codec) decode(dst []byte, s string) (n int, ok bool) {
+	switch c {
+	case EncodingBase64:
+		return decodeInto(dst, stdStrict, s)
+	case EncodingBase64URL:
+		return decodeURL(dst, s)
+	case EncodingBase64Hex:
+		digits := make([]byte, 2*len(dst))
+		n, ok := decodeInto(digits, stdStrict, s)
+		if !ok || n%2 != 0 || !bytes.Equal(digits[:n], bytes.ToLower(digits[:n])) {
+			return 0, false
 		}
-		_, err := hex.Decode(dst, src)
-		return err == nil
+		n, err := hex.Decode(dst, digits[:n])
+		return n, err == nil
+	case EncodingURLEscaped:
+		plain, err := url.PathUnescape(s) // a '+' stays one
+		if err != nil {
+			return 0, false
+		}
+		if strings.ContainsAny(plain, "-_") {
+			return decodeURL(dst, plain)
+		}
+		return decodeInto(dst, stdStrict, plain)
 	}
-	enc := c.base64
-	if c.raw != nil && !strings.HasSuffix(s, "=") {
-		enc = c.raw
+	if len(s)%2 != 0 || len(s)/2 > len(dst) {
+		return 0, false
 	}
-	// The decoder skips line breaks. A text of this length that has some
-	// decodes to fewer bytes, and is refused for that.
-	if len(src) != enc.EncodedLen(len(dst)) {
-		return false
+	var in [2 * maxSize]byte
+	n, err := hex.Decode(dst, append(in[:0], s...))
+	return n, err == nil
+}
+
+func decodeURL(dst []byte, s string) (n int, ok bool) {
+	if strings.HasSuffix(s, "=") {
+		return decodeInto(dst, urlStrict, s)
 	}
-	var out [3 * maxSize / 2]byte
-	n, err := enc.Decode(out[:], src)
-	return err == nil && n == len(dst) && copy(dst, out[:n]) == n
+	return decodeInto(dst, rawURLStrict, s)
+}
+
+func decodeInto(dst []byte, enc *base64.Encoding, s string) (n int, ok bool) {
+	if enc.DecodedLen(len(s)) > len(dst)+3 {
+		return 0, false
+	}
+	var in, out [2 * maxSize]byte
+	decoded := out[:]
+	if len(s) > len(in) {
+		decoded = make([]byte, len(s))
+	}
+	n, err := enc.Decode(decoded, append(in[:0], s...))
+	// The decoder skips line breaks: such a text is longer than its one spelling.
+	if err != nil || n > len(dst) || enc.EncodedLen(n) != len(s) {
+		return 0, false
+	}
+	return copy(dst, decoded[:n]), true
 }

@@ -40,10 +40,10 @@ func TestCompileFaults(t *testing.T) {
 		{"no header", verify.Scheme{Family: verify.FamilyHMAC}, []string{"header"}},
 		{"header with a blank", hmac(func(s *verify.Scheme) { s.Header = "X Sig" }), []string{"header"}},
 		{"everything wrong", verify.Scheme{
-			Family: verify.FamilyHMAC, Header: "é", Algorithm: "md5", Encoding: "HEX", Format: "list", SecretEncoding: "b64",
+			Family: verify.FamilyHMAC, Header: "é", Algorithm: "md4", Encoding: "HEX", Format: "lists", SecretEncoding: "b64",
 			Prefix: "\n", Content: "{foo}", Timestamp: &verify.Timestamp{At: "x", Format: "s", Tolerance: -1},
 		}, []string{
-			"header", "algorithm", "encoding", "secret_encoding", "format", "prefix", "content",
+			"header", "prefix", "algorithm", "encoding", "secret_encoding", "format", "content",
 			"timestamp.format", "timestamp.tolerance", "timestamp.at",
 		}},
 		{"algorithm of the other family", hmac(func(s *verify.Scheme) { s.Algorithm = "ed25519" }), []string{"algorithm"}},
@@ -62,6 +62,9 @@ func TestCompileFaults(t *testing.T) {
 		{"content with a lone brace", hmac(func(s *verify.Scheme) { s.Content = "{body}}" }), []string{"content"}},
 		{"content with braces in braces", hmac(func(s *verify.Scheme) { s.Content = "{{body}}" }), []string{"content"}},
 		{"content with an unknown escape", hmac(func(s *verify.Scheme) { s.Content = `{body}\t` }), []string{"content"}},
+		{"two free values", hmac(func(s *verify.Scheme) {
+			s.Content, s.Each, s.At, s.Header = "{item_free:a}:{item_free:b}", "body:list", "item:sig", ""
+		}), []string{"content"}},
 		{"content with a bad header", hmac(func(s *verify.Scheme) { s.Content = "{header:}{body}" }), []string{"content"}},
 		{"{timestamp} without a place", hmac(func(s *verify.Scheme) { s.Content = "{timestamp}{body}" }), []string{"content"}},
 		{"a time", timed("header:X-Time", same), nil},
@@ -69,7 +72,8 @@ func TestCompileFaults(t *testing.T) {
 		{"a signed header as time", timed("header:X-Time", func(s *verify.Scheme) { s.Content = "{header:x-time}{body}" }), nil},
 		{"a time that is not signed", timed("header:X-Time", func(s *verify.Scheme) { s.Content = "" }), []string{"timestamp.at"}},
 		{"a time nowhere", timed("", same), []string{"timestamp.at"}},
-		{"a time in the body", timed("body:t", same), []string{"timestamp.at"}},
+		{"a time in the body", timed("body:t", same), nil},
+		{"a time in an item without a batch", timed("item:t", same), []string{"timestamp.at"}},
 		{"a time in two headers", timed("header:A | header:B", same), []string{"timestamp.at"}},
 		{"a time in the plain signature", timed("header:X-Sig#t", same), []string{"timestamp.at"}},
 		{"a time under the signature's key", timed("header:X-Sig#s", func(s *verify.Scheme) {
@@ -158,12 +162,13 @@ func TestCovers(t *testing.T) {
 	}{
 		{"body", content(""), "body:id", true},
 		{"item", content(""), "item:id", true},
+		{"what encloses an item", content(""), "outer:id + item:id", true},
 		{"form", content(""), "form:id", true},
 		{"composite", content(""), "body:id + body:at | body:x", true},
 		{"unsigned header", content(""), "header:X-Id", false},
 		{"unsigned alternative", content(""), "body:id | header:X-Id", false},
 		{"unsigned part", content(""), "body:id + header:X-Id", false},
-		{"query", content("{url}{body}"), "query:id", false},
+		{"query", content("{url}{body}"), "query:id", true},
 		{"signed header", content("{header:X-Id}.{body}"), "header:x-id", true},
 		{"signed header, key in it", content("{header:X-Id}.{body}"), "header:X-Id#k", true},
 		{"signed header at the end", content("{body}.{header:X-Id}"), "header:X-Id", true},

@@ -14,9 +14,16 @@
 // event ids are for.
 //
 // Everything fails closed: an empty secret is an error and never means that
-// nothing is checked, a scheme that does not sign the body or the timestamp it
-// names does not compile, algorithms come from the Scheme and never from the
-// request, and a signature has one spelling only (base64 without stray bits,
-// line breaks or the other alphabet), but for the case of hexadecimal digits
-// and the padding of base64url, which may be left out.
+// nothing is checked, a scheme that does not sign the timestamp it names, or the
+// body, and does not say so, does not compile, algorithms come from the Scheme
+// and never from the request, and a signature has one spelling only (base64
+// without stray bits, line breaks or the other alphabet), but for the case of
+// hexadecimal digits, the padding of base64url, which may be left out, and
+// percent-escapes.
+//
+// Not all that senders do is sound. A scheme that is not says so: in
+// Scheme.Weak, that there is a better one, and in Scheme.Partial, what of the
+// request anybody may change who has seen it. A shared token or a password
+// (FamilyToken, FamilyBasic) says who has sent a request, and nothing of what
+// it held.
 package verify

@@ -4,16 +4,17 @@ import "errors"
 
 // Why a request does not verify; the Err of an *Error matches one of them.
 var (
-	// ErrMissing means that a header the scheme needs is absent or empty, or
-	// holds no signature of the scheme's version.
+	// ErrMissing means that a header, field or parameter the scheme needs is
+	// absent or empty, or holds no signature of the scheme's version.
 	ErrMissing = errors.New("missing")
-	// ErrRepeated means that a header, or a key in it, that must occur exactly
-	// once occurs more often.
+	// ErrRepeated means that a header, a key in it, a field or a parameter that
+	// must occur exactly once occurs more often.
 	ErrRepeated = errors.New("repeated")
 	// ErrMalformed means that a signature, a time or an id does not have the
 	// form that the scheme demands.
 	ErrMalformed = errors.New("malformed")
-	// ErrMismatch means that no signature matches any key.
+	// ErrMismatch means that no signature or token matches any key, or that the
+	// request does not say what the scheme requires besides.
 	ErrMismatch = errors.New("no signature matches")
 	// ErrTooOld means that the signature matches, and was made longer ago than
 	// the tolerance.

@@ -1,14 +1,13 @@
 package verify
 
 import (
-	"crypto/ed25519"
-	"crypto/x509"
+	"crypto/sha1"
 	"encoding/base64"
 	"encoding/hex"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 )
 
@@ -34,9 +33,9 @@ func (k Key) material() *material {
 }
 
 type material struct {
-	hmac    []byte
-	public  ed25519.PublicKey
-	private ed25519.PrivateKey // nil if only the public half is known
+	hmac   []byte
+	short  bool // the secret that hmac was made of has less than weakKey bytes
+	public []publicKey
 }
 
 const redacted = "<secret>"
@@ -56,41 +55,36 @@ func (Key) LogValue() slog.Value { return slog.StringValue(redacted) }
 // MarshalText returns "<secret>".
 func (Key) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 
-// Weak reports whether the key is an HMAC key of less than 16 bytes, which
-// can be found by trying.
-func (k Key) Weak() bool { return k.material().hmac != nil && len(k.material().hmac) < weakKey }
+// Weak reports whether the key is, or was made of, a shared secret of less than
+// 16 bytes, which can be found by trying.
+func (k Key) Weak() bool { return k.material().short }
 
-// ParseKey decodes a secret as Scheme.SecretEncoding says, or, for Ed25519, a
-// public key: whpk_ and base64, base64 or hexadecimal digits of the 32 bytes,
-// or PEM. Ed25519 also takes a private key, which can sign: whsk_ and base64
-// of the 32 bytes of seed or of all 64, or PEM (PKCS #8).
-//
-// A secret that is empty, blank, only a prefix, has a line break at an end, or
-// is not in the encoding is an error. Errors never hold the secret.
-func (v *Verifier) ParseKey(secret string) (Key, error) {
-	if strings.TrimSpace(secret) == "" {
-		return Key{}, errors.New("the secret is empty")
-	}
+// Private reports whether the key holds the private half of a key pair: with it one can
+// sign, and all that a receiver needs is the public half.
+func (k Key) Private() bool {
+	return slices.ContainsFunc(k.material().public, func(p publicKey) bool { return p.private != nil })
+}
+
+// parseSecret decodes a shared secret as Scheme.SecretEncoding says. Its errors
+// hold nothing of it.
+func parseSecret(encoding, secret string) (Key, error) {
 	switch {
-	case v.family == FamilyNone:
-		return Key{}, nil
-	case v.hash == nil:
-		return parseEd25519(secret)
-	}
-	if strings.Trim(secret, "\r\n") != secret {
+	case strings.TrimSpace(secret) == "":
+		return Key{}, errors.New("the secret is empty")
+	case strings.Trim(secret, "\r\n") != secret:
 		return Key{}, errors.New("the secret begins or ends with a line break: remove it")
-	}
-	if strings.TrimPrefix(strings.TrimSpace(secret), "whsec_") == "" {
+	case strings.TrimPrefix(strings.TrimSpace(secret), "whsec_") == "":
 		return Key{}, errors.New("the secret is the prefix whsec_ and nothing behind it")
 	}
-	key, err := decodeSecret(v.secret, secret)
+	key, err := decodeSecret(encoding, secret)
 	if err != nil {
 		return Key{}, err
 	}
 	if len(key) == 0 {
 		return Key{}, errors.New("the secret decodes to nothing")
 	}
-	return newKey(&material{hmac: key}), nil
+	short := len(key) < weakKey || encoding == SecretSHA1 && len(secret) < weakKey
+	return newKey(&material{hmac: key, short: short}), nil
 }
 
 func decodeSecret(encoding, secret string) ([]byte, error) {
@@ -113,6 +107,16 @@ func decodeSecret(encoding, secret string) ([]byte, error) {
 			return nil, errors.New("the secret is not base64")
 		}
 		return key, nil
+	case SecretSHA1:
+		sum := sha1.Sum([]byte(secret))
+		return sum[:], nil
+	case SecretNFKD:
+		// The form KD of ASCII is itself; for anything else it takes tables.
+		for i := range len(secret) {
+			if secret[i] >= 0x80 {
+				return nil, errors.New("the secret has a character outside of ASCII, which this scheme cannot use: make a new secret")
+			}
+		}
 	}
 	return []byte(secret), nil
 }
@@ -127,60 +131,4 @@ func decodeBase64(s string) ([]byte, error) {
 		return base64.StdEncoding.Strict().DecodeString(s)
 	}
 	return base64.RawStdEncoding.Strict().DecodeString(s)
-}
-
-var errEd25519 = errors.New("the key is not an Ed25519 key: expected whpk_ and base64 of 32 bytes, " +
-	"those 32 bytes in base64 or hexadecimal digits, or PEM")
-
-func parseEd25519(text string) (Key, error) {
-	text = strings.TrimSpace(text)
-	if strings.HasPrefix(text, "-----BEGIN ") {
-		return parsePEM(text)
-	}
-	if rest, ok := strings.CutPrefix(text, "whsk_"); ok {
-		raw, err := decodeBase64(rest)
-		if err != nil {
-			return Key{}, errEd25519
-		}
-		return privateKey(raw)
-	}
-	raw, err := hex.DecodeString(text)
-	if err != nil || len(raw) != ed25519.PublicKeySize {
-		raw, err = decodeBase64(strings.TrimPrefix(text, "whpk_"))
-	}
-	if err != nil || len(raw) != ed25519.PublicKeySize {
-		return Key{}, errEd25519
-	}
-	return newKey(&material{public: raw}), nil
-}
-
-func privateKey(raw []byte) (Key, error) {
-	if len(raw) != ed25519.SeedSize && len(raw) != ed25519.PrivateKeySize {
-		return Key{}, errors.New("the private key has neither 32 nor 64 bytes behind whsk_")
-	}
-	private := ed25519.NewKeyFromSeed(raw[:ed25519.SeedSize])
-	if len(raw) == ed25519.PrivateKeySize && string(private) != string(raw) {
-		return Key{}, errors.New("the two halves of the private key do not belong together")
-	}
-	return newKey(&material{private: private, public: private.Public().(ed25519.PublicKey)}), nil
-}
-
-func parsePEM(text string) (Key, error) {
-	block, rest := pem.Decode([]byte(text))
-	if block == nil || strings.TrimSpace(string(rest)) != "" {
-		return Key{}, errEd25519
-	}
-	switch block.Type {
-	case "PUBLIC KEY":
-		key, err := x509.ParsePKIXPublicKey(block.Bytes)
-		if public, ok := key.(ed25519.PublicKey); ok && err == nil {
-			return newKey(&material{public: public}), nil
-		}
-	case "PRIVATE KEY":
-		key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
-		if private, ok := key.(ed25519.PrivateKey); ok && err == nil {
-			return privateKey(private)
-		}
-	}
-	return Key{}, errEd25519
 }

@@ -141,6 +141,8 @@ func TestWeak(t *testing.T) {
 		{"hex", "00112233445566778899aabbccddee", true},
 		{"hex", "00112233445566778899aabbccddeeff", false},
 		{"whsec", "whsec_c2VjcmV0", true},
+		{"sha1", "fifteen bytes !", true},
+		{"sha1", "sixteen bytes !!", false},
 		{"ed25519", "whpk_1SiA4o9hyqTCpIqC5V9HUakiiaeACeqfZTInDBbOir4=", false},
 	} {
 		v := mustCompile(t, schemeFor(c.encoding))
@@ -197,5 +199,36 @@ func TestNoneVerifiesEverything(t *testing.T) {
 	}
 	if err := v.Sign(&verify.Request{}, verify.Key{}); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestKeyPairNeverPrints prints the keys of every algorithm.
+func TestKeyPairNeverPrints(t *testing.T) {
+	t.Parallel()
+	for _, p := range pairs() {
+		var out bytes.Buffer
+		holder := struct {
+			Key any
+			v   *verify.Verifier
+		}{p.signs, p.v}
+		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%x", "%d"} {
+			fmt.Fprintf(&out, verb+verb, p.signs, holder)
+		}
+		slog.New(slog.NewJSONHandler(&out, nil)).Info("x", "key", p.signs, "holder", holder)
+		secret := []byte(p.private)
+		if block, _ := pem.Decode(secret); block != nil {
+			secret = block.Bytes[len(block.Bytes)-8:] // of the private part
+			switch key := privateKey(t, p).(type) {
+			case ed25519.PrivateKey:
+				secret = key[:8]
+			case *ecdsa.PrivateKey:
+				secret = must(key.Bytes())[:8]
+			}
+		}
+		for _, form := range []string{string(secret), fmt.Sprintf("%x", secret), strings.Trim(fmt.Sprint(secret), "[]")} {
+			if strings.Contains(out.String(), form) {
+				t.Errorf("%s: the key was printed as %q", p.name, form)
+			}
+		}
 	}
 }

@@ -124,7 +124,7 @@ func TestTimestampForms(t *testing.T) {
 	unix, ms := strconv.FormatInt(receivedAt.Unix(), 10), strconv.FormatInt(receivedAt.UnixMilli(), 10)
 	for _, c := range []struct{ format, text, want string }{
 		{verify.TimeUnix, unix, "valid"},
-		{verify.TimeUnix, "00" + unix, "valid"},
+		{verify.TimeUnix, "00" + unix, "malformed"},
 		{verify.TimeUnix, ms, "malformed"},
 		{verify.TimeUnix, "abc", "malformed"},
 		{verify.TimeUnix, "1e9", "malformed"},

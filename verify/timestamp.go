@@ -2,7 +2,6 @@ package verify
 
 import (
 	"fmt"
-	"net/http"
 	"strconv"
 	"time"
 
@@ -14,34 +13,17 @@ import (
 const (
 	maxUnixDigits   = 12
 	maxUnixMSDigits = 15
+	// Of TimeAny: from here on, the year 5138 in seconds and 1973 in milliseconds,
+	// a number is of milliseconds.
+	firstMS = 100_000_000_000
 )
 
-// read returns the text of a timestamp in a header of its own, or in another
-// list of pairs than the signature's.
-func (r *timeRule) read(h http.Header) (string, error) {
-	value, err := single(h, r.header)
-	if err != nil || r.key == "" {
-		return value, err
-	}
-	text, found, ok := locate.PairValue(value, r.key)
-	switch {
-	case !ok:
-		return "", fmt.Errorf("%w: header %s is not a list of key=value", ErrMalformed, r.header)
-	case found > 1:
-		return "", fmt.Errorf("%w: key %s in header %s", ErrRepeated, r.key, r.header)
-	case text == "":
-		return "", fmt.Errorf("%w: key %s in header %s", ErrMissing, r.key, r.header)
-	}
-	return text, nil
-}
-
-// set puts a timestamp into a header of its own.
-func (r *timeRule) set(h http.Header, text string) error {
-	if r.key != "" {
-		return fmt.Errorf("the scheme's time is one key in header %s, whose other keys are unknown", r.header)
-	}
-	h.Set(r.header, text)
-	return nil
+// timeRule is a compiled Timestamp.
+type timeRule struct {
+	at        *place // nil: it stands among the signatures
+	ref       locate.Ref
+	format    string
+	tolerance time.Duration
 }
 
 // text returns t as the sender would write it.
@@ -57,32 +39,53 @@ func (r *timeRule) text(t time.Time) string {
 
 // parse reads the text of a timestamp, and cuts now to the same resolution.
 func (r *timeRule) parse(text string, now time.Time) (at, cut time.Time, ok bool) {
-	switch r.format {
+	format := r.format
+	if format == TimeAny {
+		format = formOf(text)
+	}
+	switch format {
 	case TimeUnixMS:
 		n, ok := locate.Digits(text, maxUnixMSDigits)
-		return time.UnixMilli(n), time.UnixMilli(now.UnixMilli()), ok
+		return time.UnixMilli(n), time.UnixMilli(now.UnixMilli()), ok && !padded(text)
 	case TimeRFC3339:
 		at, ok = locate.ParseRFC3339(text)
 		return at, now, ok
 	}
 	n, ok := locate.Digits(text, maxUnixDigits)
-	return time.Unix(n, 0), time.Unix(now.Unix(), 0), ok
+	return time.Unix(n, 0), time.Unix(now.Unix(), 0), ok && !padded(text)
 }
 
-// checkTime checks the time of a request whose signature matched.
-func (v *Verifier) checkTime(now time.Time, text string) error {
-	if v.time == nil {
+// padded reports whether a number is written with a zero before it. Nobody sends that,
+// and a digit could move there from what is signed before the time.
+func padded(text string) bool { return len(text) > 1 && text[0] == '0' }
+
+// formOf tells the format of a time by its form.
+func formOf(text string) string {
+	n, ok := locate.Digits(text, maxUnixMSDigits)
+	switch {
+	case !ok:
+		return TimeRFC3339
+	case n >= firstMS:
+		return TimeUnixMS
+	}
+	return TimeUnix
+}
+
+// check checks the time of a request whose signature matched. A nil rule is
+// that of a scheme without a time.
+func (r *timeRule) check(now time.Time, text string) error {
+	if r == nil {
 		return nil
 	}
-	at, now, ok := v.time.parse(text, now)
+	at, now, ok := r.parse(text, now)
 	if !ok {
-		return fmt.Errorf("%w: the timestamp is not in the format %s", ErrMalformed, v.time.format)
+		return fmt.Errorf("%w: the timestamp is not in the format %s", ErrMalformed, r.format)
 	}
 	switch age := now.Sub(at); { // saturates, so that no time overflows
-	case age > v.time.tolerance:
-		return fmt.Errorf("%w: the tolerance is %s", ErrTooOld, v.time.tolerance)
-	case age < -v.time.tolerance:
-		return fmt.Errorf("%w: the tolerance is %s", ErrTooNew, v.time.tolerance)
+	case age > r.tolerance:
+		return fmt.Errorf("%w: the tolerance is %s", ErrTooOld, r.tolerance)
+	case age < -r.tolerance:
+		return fmt.Errorf("%w: the tolerance is %s", ErrTooNew, r.tolerance)
 	}
 	return nil
 }

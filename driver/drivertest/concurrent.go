@@ -37,6 +37,7 @@ func ExerciseConcurrent(t *testing.T, open func(t *testing.T) (a, b driver.Store
 		{"OneDeadLetter", raceDeadLetter},
 		{"ReplayDeadAgainstLease", raceReplayDeadLease},
 		{"RetryAgainstLease", raceRetryLease},
+		{"LearnSecret", raceLearn},
 		{"Everything", raceEverything},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -57,6 +57,7 @@ func Exercise(t *testing.T, open func(t *testing.T) driver.Store, features ...Fe
 		{"Events", eventCases()},
 		{"Listings", listingCases()},
 		{"Stats", statsCases()},
+		{"Secrets", secretCases()},
 		{"Prune", pruneCases()},
 		{"Health", healthCases()},
 		{"Model", modelCases()},

@@ -2,6 +2,7 @@ package drivertest
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -20,6 +21,7 @@ func versionCases[T any]() []workCase[T] {
 		{"OnlyWithTheCommit", versionsOnlyCommitted[T]},
 		{"Prune", versionsPrune[T]},
 		{"OfMessages", versionsOfMessages[T]},
+		{"HeldUntilTheEnd", versionsHeld[T]},
 		{"Concurrent", versionsConcurrent[T]},
 	}
 }
@@ -149,6 +151,30 @@ func versionsOnlyCommitted[T any](w *bench[T]) {
 			w.Errorf("after %s the version is %+v, want none", id, got)
 		}
 	}
+}
+
+// versionsHeld has two runs look at an object of which a version is known: the second
+// one waits, or both would take the same version for the highest.
+func versionsHeld[T any](w *bench[T]) {
+	w.applies(t0, "evt_0", objectVersion("a", "1"))
+	claims := w.queue(t0, "evt_1", "evt_2")
+	p := w.takeParams(t0, 1, false)
+	p.Keys = []driver.Key{claims[0].Key}
+	first := w.takeThese(p, "evt_1")
+	w.locked(first, objectKeys("a")...)
+	w.behind("a look at a version that another run holds", func(ctx context.Context) error {
+		run, err := w.second().d.Take(ctx, w.takeParams(t0, 1, false))
+		if err != nil {
+			return err // one writer at a time
+		}
+		w.abandonOnFailure(run)
+		_, err = run.Versions(ctx, objectKeys("a"))
+		return errors.Join(err, run.Abandon(w.Context()))
+	})
+	w.finishWith(first, &driver.FinishParams{Results: allSucceeded(first), Versions: []driver.ObjectVersion{objectVersion("a", "2")}, Now: t0})
+	second := w.take(t0, "evt_2")
+	same(w, "version behind the run", map[string]string{"a": "v2"}, shownVersions(w.locked(second, objectKeys("a")...), "a"))
+	w.succeed(t0, second)
 }
 
 // versionsPrune removes what was applied longer ago than the window of its source.

@@ -64,6 +64,24 @@ func (g *progress) show(format string, args ...any) {
 	}
 }
 
+// watch calls show until done is closed: from one goroutine, as show wants.
+func (g *progress) watch(done <-chan struct{}, show func()) {
+	if !g.on {
+		<-done
+		return
+	}
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-done:
+			return
+		case <-tick.C:
+			show()
+		}
+	}
+}
+
 // end takes the line away.
 func (g *progress) end() {
 	if !g.shown.IsZero() {

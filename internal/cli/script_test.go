@@ -39,6 +39,7 @@ func raceEnv() string { return "GORACE=" + os.Getenv("GORACE") + " atexit_sleep_
 //	seed DATABASE       make a SQLite database that holds known events
 //	finish DATABASE OUTCOME   send what is due to billing; OUTCOME is sent or dead
 //	sql DATABASE STMT   run statements on a SQLite database; @FILE holds them
+//	bare FILE NEW       copy FILE without the line break at its end
 //
 // $EVT_1 and $G1 are the messages of those events, by the routes billing and pushes.
 func TestScripts(t *testing.T) {
@@ -59,6 +60,7 @@ func TestScripts(t *testing.T) {
 			"seed":   seed,
 			"finish": finish,
 			"sql":    runSQL,
+			"bare":   bare,
 		},
 	})
 }
@@ -78,6 +80,14 @@ func code(ts *testscript.TestScript, neg bool, args []string) {
 	if got != args[0] {
 		ts.Fatalf("exit code %s, want %s", got, args[0])
 	}
+}
+
+func bare(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: bare FILE NEW")
+	}
+	text := strings.TrimSuffix(ts.ReadFile(args[0]), "\n")
+	ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(text), 0o600))
 }
 
 func runSQL(ts *testscript.TestScript, neg bool, args []string) {

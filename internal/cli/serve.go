@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -37,7 +38,8 @@ func (p *program) serveCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		settings, err := p.loadWith(flags, extra)
+		load := func() (*config.Settings, error) { return p.loadToServe(flags, extra) }
+		settings, err := load()
 		if err != nil {
 			return err
 		}
@@ -50,9 +52,17 @@ func (p *program) serveCommand() *cobra.Command {
 		signal.Notify(hangups, syscall.SIGHUP)
 		defer signal.Stop(hangups)
 		return app.Serve(ctx, &app.Options{
-			Settings: settings, Logger: logger, Hangups: hangups,
-			Reload: func() (*config.Settings, error) { return p.loadWith(flags, extra) },
+			Settings: settings, Logger: logger, Hangups: hangups, Reload: load,
 		})
 	}
 	return cmd
+}
+
+// loadToServe reads the settings without those warnings that the engine gives itself.
+func (p *program) loadToServe(flags *settingsFlags, extra config.Flags) (*config.Settings, error) {
+	settings, err := p.loadWith(flags, extra)
+	if err == nil {
+		settings.Warnings = slices.DeleteFunc(settings.Warnings, func(w config.Fault) bool { return w.AtStart })
+	}
+	return settings, err
 }

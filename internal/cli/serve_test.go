@@ -278,3 +278,23 @@ func TestServeAfterAKill(t *testing.T) {
 	}
 	again.stop(t, syscall.SIGINT)
 }
+
+// A dedupe window that is shorter than the provider retries is warned of once, by a log
+// that says how long in words.
+func TestServeWarnsOnceOfAShortWindow(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	writeFile(t, filepath.Join(dir, "hookonce.yaml"),
+		"sources: {pay: {provider: stripe, secrets: ["+githubSecret+"], dedupe_window: 1h}, lab: {provider: none, event: {id: 'body:id'}}}\n")
+	g := startGateway(t, dir)
+	g.stop(t, syscall.SIGTERM)
+	log := g.stderr.String()
+	if n := strings.Count(log, "shorter than"); n != 1 {
+		t.Errorf("warned %d times:\n%s", n, log)
+	}
+	for _, want := range []string{`"dedupe_window":"1h0m0s","retries":"72h0m0s"`, "unsigned: anyone can send"} {
+		if !strings.Contains(log, want) {
+			t.Errorf("no %s in\n%s", want, log)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"strings"
 
 	"github.com/hookonce/hookonce/provider"
 	"github.com/hookonce/hookonce/verify"
@@ -22,28 +23,35 @@ func eachError(err error, do func(error)) {
 	do(err)
 }
 
+// wrongField reports a fault of a scheme at the node that find returns for its field.
+func (l *loader) wrongField(err error, find func(field string) *node) {
+	var fault *verify.FieldError
+	if !errors.As(err, &fault) {
+		l.wrong(find(""), err)
+		return
+	}
+	l.wrong(find(fault.Field), errors.New(fault.Problem))
+}
+
 // compileScheme checks a scheme, and reports each of its faults at the node
 // that find returns for the scheme's field.
 func (l *loader) compileScheme(s verify.Scheme, find func(field string) *node) *verify.Verifier {
 	v, err := verify.Compile(s)
-	eachError(err, func(err error) {
-		var fault *verify.FieldError
-		if !errors.As(err, &fault) {
-			l.wrong(find(""), err)
-			return
-		}
-		l.wrong(find(fault.Field), errors.New(fault.Problem))
-	})
+	eachError(err, func(err error) { l.wrongField(err, find) })
 	return v
 }
 
-// compileRules is compileScheme for event rules.
-func (l *loader) compileRules(r provider.EventRules, find func(field string) *node) *provider.Extractor {
+// compileRules is compileScheme for event rules over those of spec.
+func (l *loader) compileRules(r provider.EventRules, spec *provider.Spec, find func(field string) *node) *provider.Extractor {
 	x, err := provider.CompileRules(r)
 	eachError(err, func(err error) {
 		var fault *provider.RuleError
 		if !errors.As(err, &fault) {
 			l.wrong(find(""), err)
+			return
+		}
+		if hint := spec.EventHint("id"); r.ID == "" && fault.Field == "event.id" && hint != "" {
+			l.faultHint(find(fault.Field), hint, "%s", fault.Err)
 			return
 		}
 		l.wrong(find(fault.Field), fault.Err)
@@ -55,6 +63,13 @@ func (l *loader) compileRules(r provider.EventRules, find func(field string) *no
 // Errors of ParseKey never hold the secret.
 func (l *loader) checkKey(n *node, v *verify.Verifier, secret Secret) bool {
 	key, err := v.ParseKey(string(secret))
+	switch {
+	case err == nil && key.Private():
+		l.faultHint(n, "take it out of here, and set the public one", "this is a private key: the source needs the public one")
+		return false
+	case err == nil && !v.PublicKey() && strings.TrimSpace(string(secret)) != string(secret):
+		l.warn(n, "the secret begins or ends with a space, which is taken as part of it")
+	}
 	return l.judgeKey(n, key.Weak(), err)
 }
 

@@ -20,6 +20,8 @@ type Fault struct {
 	Path    string
 	Message string
 	Hint    string // what to do about it; "" if the message says it
+	// AtStart is set of a warning that the engine gives too, each time it is set up.
+	AtStart bool
 }
 
 // FromFlag reports whether a flag is at fault, and not the file or a variable.

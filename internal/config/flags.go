@@ -9,8 +9,9 @@ import (
 // Flags are the settings that flags give; "" and nil mean not given.
 //
 // Sources are NAME=PROVIDER:SECRET. The secret is all that follows the first
-// colon, so it may hold ':' and '='; file:/path works. NAME=none is an unsigned
-// source whose event id is body:id. A source of the file with that name is
+// colon, so it may hold ':' and '='; file:/path works. It is left out where keys are
+// got from the provider, or where the provider hands the secret over. NAME=none is an
+// unsigned source whose event id is body:id. A source of the file with that name is
 // replaced.
 //
 // Forwards are NAME=URL. If NAME is a configured source, of the file or of a
@@ -76,11 +77,40 @@ func (l *loader) flagSource(at *node, value string) *node {
 		source.fields = append(source.fields, field{key: "event", value: event})
 		return source
 	}
-	if !hasSecret {
-		l.fault(at, "there is no secret; write it as NAME=PROVIDER:SECRET")
+	if scheme, err := defaultless(provider.Name(providerName)); err != nil {
+		l.faultHint(at, "a flag cannot: write the source into a settings file, with scheme: "+scheme, "%s", err)
 		return nil
+	}
+	if !hasSecret {
+		if !secretless(provider.Name(providerName)) {
+			l.fault(at, "there is no secret; write it as NAME=PROVIDER:SECRET")
+			return nil
+		}
+		return source
 	}
 	secrets := &node{kind: kindSequence, path: at.path, items: []*node{text(secret)}}
 	source.fields = append(source.fields, field{key: "secrets", value: secrets})
 	return source
+}
+
+// defaultless returns why a source of that provider must name its scheme, and the first
+// one that it can name; nil if it need not.
+func defaultless(name provider.Name) (string, error) {
+	spec, err := provider.Lookup(name)
+	if err != nil || len(spec.Schemes) == 0 {
+		return "", nil // which is reported elsewhere
+	}
+	_, err = spec.ChooseScheme("")
+	return spec.Schemes[0].ID, err
+}
+
+// secretless reports whether a source of that provider may do without: its keys can be
+// got, or its secret is handed over later.
+func secretless(name provider.Name) bool {
+	spec, err := provider.Lookup(name)
+	if err != nil {
+		return false
+	}
+	scheme, err := spec.ChooseScheme("")
+	return err == nil && (scheme.Keys != nil || spec.DeliversSecret())
 }

@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -192,7 +193,10 @@ func TestFlagFaults(t *testing.T) {
 		"source gh=sk_live_canary":         "--source gh: there is no secret; write it as NAME=PROVIDER:SECRET",
 		"source gh=github":                 "--source gh: there is no secret; write it as NAME=PROVIDER:SECRET",
 		"source gh=github:":                "--source gh: it is empty",
-		"source gh=sk_live_canary:x":       "--source gh: unknown provider (known: github, hmac, none, standard-webhooks, stripe)",
+		"source gh=sk_live_canary:x":       "--source gh: unknown provider (hookonce providers lists those that are known)",
+		"source gh=discord":                "--source gh: there is no secret; write it as NAME=PROVIDER:SECRET",
+		"source gh=docker-hub:x":           "--source gh: provider docker-hub signs nothing, so anyone could send: where that is acceptable, say so with scheme unsigned (a flag cannot: write the source into a settings file, with scheme: unsigned)",
+		"source st=strava":                 "--source st: provider strava signs nothing, so anyone could send: where that is acceptable, say so with scheme unsigned (a flag cannot: write the source into a settings file, with scheme: unsigned)",
 		"source gh=hmac:0123456789abcdef":  "--source gh: a source of provider hmac must say how it signs, which a flag cannot (write it into a settings file)",
 		"source gh=none:sk_live_canary":    "--source gh: provider none takes no secret",
 		"source old=github:sk_live_canary": "--source old: the source is given twice",
@@ -249,4 +253,18 @@ func TestConcurrentLoads(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+// A source whose keys are got from the provider, or whose secret is handed over, needs
+// none.
+func TestFlagSourceWithoutSecret(t *testing.T) {
+	t.Parallel()
+	s := mustLoad(t, LoadOptions{Dir: t.TempDir(), Environ: environ(), Flags: Flags{Sources: []string{"a=fireblocks", "b=asana", "c=discord:" + strings.Repeat("ab", 32)}}})
+	var got []string
+	for _, src := range s.Inbox.Sources {
+		got = append(got, fmt.Sprintf("%s %s %v", src.Name, src.Provider, src.Secrets != nil))
+	}
+	if diff := cmp.Diff([]string{"a fireblocks false", "b asana false", "c discord true"}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
 }

@@ -73,13 +73,14 @@ func TestLoadEverything(t *testing.T) {
 		"code":    {"a-default-of-enough-bytes"},
 		"partner": {"MDEyMzQ1Njc4OWFiY2RlZg=="},
 		"lists":   {"${not-a-variable}"},
+		"forms":   {"0123456789abcdef"},
 	}
 	if diff := cmp.Diff(wantSecrets, secretsOf(t, &s.Inbox)); diff != "" {
 		t.Errorf("secrets (-want +got):\n%s", diff)
 	}
 	if got, want := warnings(s), "hookonce.yaml:9:12: retention: a retention of 90d is longer than the dedupe window of 45d: "+
 		"bodies go with the identity, at the end of the window\n"+
-		"hookonce.yaml:65:3: sources.lab: unsigned: anyone can send to /webhooks/lab"; got != want {
+		"hookonce.yaml:76:3: sources.lab: unsigned: anyone can send to /webhooks/lab"; got != want {
 		t.Errorf("warnings:\n got %s\nwant %s", got, want)
 	}
 	if got, want := s.DatabaseDisplay(), "postgres://hooks:<secret>@db1.internal,db2.internal:5433/hooks?target_session_attrs=read-write"; got != want {
@@ -145,6 +146,12 @@ func fullInbox() hookonce.Config {
 				Name: "keyed", Provider: provider.StandardWebhooks, Scheme: "v1a",
 				Key: "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=\n-----END PUBLIC KEY-----\n",
 			},
+			{Name: "topic", Provider: "aws-sns", Params: map[string]string{"topic_arn": "arn:aws:sns:eu-west-1:123456789012:orders"}},
+			{
+				Name: "bank", Provider: "plaid", Event: provider.EventRules{ID: "body:webhook_id"},
+				Params: map[string]string{"client_id": "0123", "secret": "a-secret-out-of-a-file", "environment": "sandbox"},
+			},
+			{Name: "forms", Provider: "docusign", Event: provider.EventRules{ID: "item:id", Batch: "body:all", Document: "form:payload"}},
 			{Name: "lab", Provider: provider.None, Event: provider.EventRules{ID: "body:id"}},
 		},
 		Destinations: []hookonce.Destination{

@@ -67,6 +67,8 @@ func TestFaultsNeverShowSecrets(t *testing.T) {
 		"sources: {a: {provider: hmac, secrets: [KEY], signature: {header: X, secret_encoding: hex}, event: {id: 'body:id'}}}",
 		"sources: {a: {provider: hmac, secrets: [KEY], signature: {header: X, secret_encoding: base64}, event: {id: 'body:id'}}}",
 		"sources: {a: {provider: stripe, secrets: ['file:KEY']}}", "sources: {a: {provider: stripe, params: {x: KEY}}}",
+		"sources: {a: {provider: plaid, params: {client_id: [KEY], secret: {a: KEY}, environment: KEY}}}", "sources: {a: {provider: paypal, params: KEY}}",
+		"sources: {a: {provider: sendgrid, key: KEY}}", "sources: {a: {provider: chargebee, secrets: [KEY]}}", "sources: {a: {provider: square, secrets: [KEY], url: KEY}}",
 		"sources: {a: {provider: stripe, secrets: ['KEY\\n', \"KEY\\n\"]}}",
 		"destinations: {a: {url: 'http://a/', secret: KEY}}", "destinations: {a: {url: 'http://u:KEY@a/'}}", "destinations: {a: {url: 'http://a/?t=KEY#x'}}",
 		"destinations: {a: {url: 'http://a/%zz?t=KEY'}}", "destinations: {a: {url: 'ftp://KEY/'}}", "destinations: {a: {url: [KEY], secret: [KEY]}}",
@@ -82,6 +84,8 @@ func TestFaultsNeverShowSecrets(t *testing.T) {
 		"sources: {a: {provider: hmac, secrets: [V], signature: {header: X, format: kv, keys: ['V=']}, timestamp: {at: V, format: V, tolerance: V}}}",
 		"sources: {a: {provider: stripe, secrets: [V], max_body: V, ack_timeout: V, rate: V, malformed: V, redelivery: V, consume: V, replay_guard: V}}",
 		"sources: {a: {provider: stripe, secrets: [V], url: V, content_encoding: [V], ack: {status: V, content_type: V}}}",
+		"sources: {a: {provider: plaid, params: {client_id: V, secret: V, environment: V}}}", "sources: {a: {provider: V, scheme: V, params: {V: V}}}",
+		"sources: {a: {provider: deepgram, scheme: V, secrets: [V], event: {id: V, document: V}}}",
 		"destinations: {a: {url: V, timeout: V, concurrency: V, rate: V, retry: {attempts: V, first: V, max: V}}}",
 		"routes: [{name: V, to: V, sources: [V], where: 'V =='}]", "routes: [{name: V., url: V}]", "routes: [{url: 'http://a/', where: 'V'}]",
 	} {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/hookonce/hookonce"
@@ -13,10 +14,9 @@ var (
 	timestampKeys = []string{"at", "format", "tolerance"}
 )
 
-// verifier reads how the sender signs, and returns nil where that is wrong;
-// public reports whether the sender has a public key.
-func (r *sourceReader) verifier(s *hookonce.Source, n *node, m mapping, spec *provider.Spec) (v *verify.Verifier, public bool) {
-	signature, timestamp := m.get("signature"), m.get("timestamp")
+// verifier reads how the sender signs, and returns nil where that is wrong.
+func (r *sourceReader) verifier(s *hookonce.Source, n *node, m mapping, spec *provider.Spec) (*verify.Verifier, verify.Scheme) {
+	signature, timestamp, params := m.get("signature"), m.get("timestamp"), m.get("params")
 	before := len(r.faults)
 	var scheme verify.Scheme
 	if len(spec.Schemes) == 0 {
@@ -25,22 +25,41 @@ func (r *sourceReader) verifier(s *hookonce.Source, n *node, m mapping, spec *pr
 		if signature != nil {
 			r.faultHint(signature, "use provider hmac to describe a sender", "provider %s has its own signature", spec.Name)
 		}
-		scheme = r.presetScheme(s, m.get("scheme"), spec)
+		scheme = r.presetScheme(s, n, m.get("scheme"), spec)
+		if scheme.Family == "" {
+			r.params(s, n, params, paramsOfAll(spec), spec)
+			return nil, scheme
+		}
 		r.tolerance(s, timestamp, &scheme, spec)
 	}
+	r.params(s, n, params, &scheme, spec)
 	if len(r.faults) > before {
-		return nil, false
+		return nil, scheme
 	}
-	v = r.compileScheme(scheme, func(field string) *node {
-		if strings.HasPrefix(field, "timestamp.") {
+	return r.compileScheme(scheme, func(field string) *node {
+		switch {
+		case strings.HasPrefix(field, "timestamp."):
 			return nodeFor(n, timestamp, field)
-		}
-		if field == "signature_keys" {
+		case strings.HasPrefix(field, "params."):
+			return nodeFor(n, params, field)
+		case field == "signature_keys":
 			field = "keys"
 		}
 		return nodeFor(n, signature, "signature."+field)
-	})
-	return v, scheme.Algorithm == verify.AlgorithmEd25519
+	}), scheme
+}
+
+// paramsOfAll returns a scheme with the parameters of all of spec, of which none must be
+// set: what of them is a mistake can be told before it is known which scheme is meant.
+func paramsOfAll(spec *provider.Spec) *verify.Scheme {
+	all := &verify.Scheme{}
+	for _, s := range append(slices.Clone(spec.Schemes), verify.Scheme{Params: spec.Params}) {
+		for _, p := range s.Params {
+			p.Need = verify.NeedOptional
+			all.Params = append(all.Params, p)
+		}
+	}
+	return all
 }
 
 // ownScheme reads the scheme of a source whose provider has none.
@@ -76,19 +95,22 @@ func (r *sourceReader) ownScheme(s *hookonce.Source, n *node, m mapping, spec *p
 	return scheme
 }
 
-// presetScheme returns the provider's scheme that the source names.
-func (r *sourceReader) presetScheme(s *hookonce.Source, n *node, spec *provider.Spec) verify.Scheme {
+// presetScheme returns the provider's scheme that the source names, or without a
+// name its default; the zero Scheme where there is none.
+func (r *sourceReader) presetScheme(s *hookonce.Source, source, n *node, spec *provider.Spec) verify.Scheme {
 	id, ok := r.text(n)
 	if ok && id == "" {
 		r.fault(n, "the value is empty; leave the key out for the provider's default")
 	}
-	scheme, found := spec.Scheme(id)
-	if !found {
-		var ids []string
-		for _, known := range spec.Schemes {
-			ids = append(ids, known.ID)
-		}
-		r.fault(n, "provider %s has no scheme %s; it has %s", spec.Name, n.shown(), strings.Join(ids, ", "))
+	if n != nil && id == "" {
+		return verify.Scheme{}
+	}
+	scheme, err := spec.ChooseScheme(id)
+	switch {
+	case err != nil && n == nil:
+		r.wrong(nodeFor(source, nil, "scheme"), err)
+	case err != nil:
+		r.wrong(n, err)
 	}
 	s.Scheme = id
 	return scheme
@@ -135,13 +157,12 @@ func (r *sourceReader) readSecrets(m mapping) givenSecrets {
 			g.items, g.secrets = append(g.items, item), append(g.secrets, secret)
 		}
 	}
-	g.key, _ = r.secret(g.public)
+	g.key, _ = r.publicKey(g.public)
 	return g
 }
 
-// secrets checks what is given against v; hasPublic tells whether the sender
-// has a public key.
-func (r *sourceReader) secrets(s *hookonce.Source, n *node, g givenSecrets, v *verify.Verifier, hasPublic bool) {
+// secrets checks what is given against v, whose scheme is one of spec.
+func (r *sourceReader) secrets(s *hookonce.Source, n *node, g givenSecrets, v *verify.Verifier, scheme *verify.Scheme, spec *provider.Spec) {
 	if !v.NeedsKeys() {
 		for _, given := range []*node{g.list, g.public} {
 			if given != nil {
@@ -151,7 +172,7 @@ func (r *sourceReader) secrets(s *hookonce.Source, n *node, g givenSecrets, v *v
 		return
 	}
 	if g.list == nil && g.public == nil {
-		r.faultHint(n, `as secrets: ["${`+strings.ToUpper(strings.ReplaceAll(s.Name, "-", "_"))+`_SECRET}"]`, "the source has no secrets")
+		r.checkKeyless(s, n, v, scheme, spec)
 		return
 	}
 	var secrets []string
@@ -163,9 +184,23 @@ func (r *sourceReader) secrets(s *hookonce.Source, n *node, g givenSecrets, v *v
 	if len(secrets) > 0 {
 		s.Secrets = hookonce.StaticSecrets(secrets...)
 	}
-	if g.public != nil && !hasPublic {
+	if g.public != nil && !v.PublicKey() {
 		r.faultHint(g.public, "use secrets", "the sender signs with a shared secret and has no public key")
 	} else if g.key != "" && r.checkKey(g.public, v, g.key) {
 		s.Key = string(g.key)
+	}
+}
+
+// checkKeyless checks a source that says neither secrets nor a key.
+func (r *sourceReader) checkKeyless(s *hookonce.Source, n *node, v *verify.Verifier, scheme *verify.Scheme, spec *provider.Spec) {
+	switch {
+	case v.FetchesKeys() || spec.DeliversSecret():
+	case scheme.Keys != nil && scheme.Keys.Unset(scheme) != nil:
+		p := scheme.Keys.Unset(scheme)
+		r.faultHint(nodeFor(n, nil, "params."+p.Name), p.About, "it is missing, and without it the provider's keys cannot be got: set it, or set key")
+	case v.PublicKey():
+		r.faultHint(n, "as key: file:/path/to/key.pem", "the source has no key: the sender's public key")
+	default:
+		r.faultHint(n, `as secrets: ["${`+strings.ToUpper(strings.ReplaceAll(s.Name, "-", "_"))+`_SECRET}"]`, "the source has no secrets")
 	}
 }

@@ -93,35 +93,26 @@ func (r *sourceReader) provider(source, n *node) *provider.Spec {
 	spec, err := provider.Lookup(provider.Name(name))
 	switch {
 	case err != nil && n.hidden:
-		r.faultHint(n, didYouMean("", providerNames()), "unknown provider")
+		r.faultHint(n, "hookonce providers lists those that are known", "unknown provider")
 	case err != nil:
 		r.fault(n, "%s", err)
 	}
 	return spec
 }
 
-func providerNames() []string {
-	var names []string
-	for _, name := range provider.Names() {
-		names = append(names, string(name))
-	}
-	return names
-}
-
 // ofProvider reads what depends on the provider.
 func (r *sourceReader) ofProvider(s *hookonce.Source, n *node, m mapping, spec *provider.Spec, given givenSecrets) {
-	r.params(m.get("params"), spec)
 	event := m.get("event")
 	rules := r.event(s, event, spec)
-	extractor := r.compileRules(rules, func(field string) *node {
+	extractor := r.compileRules(rules, spec, func(field string) *node {
 		return nodeFor(n, event, field)
 	})
 	r.stale(s, m.get("stale"), spec, rules.Batch != "")
-	verifier, public := r.verifier(s, n, m, spec)
+	verifier, scheme := r.verifier(s, n, m, spec)
 	if verifier == nil {
 		return
 	}
-	r.secrets(s, n, given, verifier, public)
+	r.secrets(s, n, given, verifier, &scheme, spec)
 	r.url(s, n, m.get("url"), verifier)
 	if s.ReplayGuard && extractor != nil {
 		switch {
@@ -131,11 +122,12 @@ func (r *sourceReader) ofProvider(s *hookonce.Source, n *node, m mapping, spec *
 			r.fault(m.get("replay_guard"), "the event id is signed, so there is nothing to guard")
 		}
 	}
+	r.checkSetUp(s, n, m.get("params"), spec)
 	if !verifier.NeedsKeys() {
 		r.warn(n, "unsigned: anyone can send to /webhooks/%s", s.Name)
 	}
-	r.checkWindow(s, n, m.get("dedupe_window"), spec)
-	if window := or(s.DedupeWindow, r.window); s.Retention > window {
+	r.checkWindow(s, m.get("dedupe_window"), spec)
+	if window := or(s.DedupeWindow, max(r.window, spec.Retry.Window)); s.Retention > window {
 		r.warnOfRetention(m.get("retention"), s.Retention, window)
 	}
 }
@@ -156,22 +148,55 @@ func nodeFor(outer, within *node, field string) *node {
 	return &node{path: joinPath(outer.path, field), line: within.line, col: within.col}
 }
 
-func (r *sourceReader) params(n *node, spec *provider.Spec) {
-	if n == nil || n.kind == kindNull {
+// params reads the parameters, and gives scheme its own.
+func (r *sourceReader) params(s *hookonce.Source, n, params *node, scheme *verify.Scheme, spec *provider.Spec) {
+	if params != nil && params.kind != kindNull && params.kind != kindMapping {
+		r.fault(params, "this must be a mapping of keys, and is %s", params.kind)
 		return
 	}
-	if n.kind != kindMapping {
-		r.fault(n, "this must be a mapping of keys, and is %s", n.kind)
-		return
+	values := make(map[string]string)
+	if params != nil {
+		for _, f := range params.fields {
+			// One that is unusable was reported, and is not missing.
+			value, _ := r.secret(f.value)
+			values[f.key] = or(string(value), "?")
+		}
 	}
-	for _, f := range n.fields {
-		r.fault(&node{path: f.value.path, line: f.line, col: f.col}, "provider %s takes no parameter of this name", spec.Name)
+	eachError(spec.SetParams(scheme, values), func(err error) {
+		r.wrongField(err, func(field string) *node { return paramNode(n, params, field) })
+	})
+	if len(values) > 0 {
+		s.Params = values
 	}
+}
+
+// checkSetUp warns of parameters without which a handshake of the provider is refused.
+func (r *sourceReader) checkSetUp(s *hookonce.Source, n, params *node, spec *provider.Spec) {
+	for _, p := range spec.Params {
+		if p.Need == verify.NeedOptional && s.Params[p.Name] == "" {
+			at := paramNode(n, params, "params."+p.Name)
+			r.warn(at, "it is not set, so the set-up request of %s is refused until it is: %s", spec.Name, p.About)
+		}
+	}
+}
+
+// paramNode returns where the parameter of a field params.NAME is set, by its key, or
+// would be.
+func paramNode(source, params *node, field string) *node {
+	at := *nodeFor(source, params, field)
+	if params != nil {
+		for _, f := range params.fields {
+			if f.value.path == at.path {
+				at.line, at.col = f.line, f.col
+			}
+		}
+	}
+	return &at
 }
 
 // event reads the event rules and returns them over those of the provider.
 func (r *sourceReader) event(s *hookonce.Source, n *node, spec *provider.Spec) provider.EventRules {
-	m := r.mapping(n, "id", "type", "time", "batch")
+	m := r.mapping(n, "id", "type", "time", "batch", "document")
 	rules := spec.Event
 	for _, f := range []struct {
 		key     string
@@ -181,6 +206,7 @@ func (r *sourceReader) event(s *hookonce.Source, n *node, spec *provider.Spec) p
 		{"type", &s.Event.Type, &rules.Type},
 		{"time", &s.Event.Time, &rules.Time},
 		{"batch", &s.Event.Batch, &rules.Batch},
+		{"document", &s.Event.Document, &rules.Document},
 	} {
 		value := m.get(f.key)
 		text, ok := r.text(value)
@@ -193,20 +219,18 @@ func (r *sourceReader) event(s *hookonce.Source, n *node, spec *provider.Spec) p
 	return rules
 }
 
-// checkWindow warns of a dedupe window within which the sender still retries.
-func (r *sourceReader) checkWindow(s *hookonce.Source, n, own *node, spec *provider.Spec) {
-	window, at := r.window, r.windowNode
-	if s.DedupeWindow != 0 {
-		window, at = s.DedupeWindow, own
+// checkWindow warns of a dedupe window within which the sender still retries. That
+// of all sources is not used where it is.
+func (r *sourceReader) checkWindow(s *hookonce.Source, own *node, spec *provider.Spec) {
+	switch retries := showDuration(spec.Retry.Window); {
+	case s.DedupeWindow == 0 && r.windowNode != nil && r.window < spec.Retry.Window:
+		r.warn(r.windowNode, "the dedupe window (%s) is shorter than %s retries: source %s keeps its own for %s",
+			showDuration(r.window), spec.Name, s.Name, retries)
+	case s.DedupeWindow != 0 && s.DedupeWindow < spec.Retry.Window:
+		r.warn(own, "the dedupe window of source %s (%s) is shorter than %s retries (%s): a late retry takes effect again",
+			s.Name, showDuration(s.DedupeWindow), spec.Name, retries)
+		r.warnings[len(r.warnings)-1].AtStart = true
 	}
-	if window >= spec.Retry.Window {
-		return
-	}
-	if at == nil {
-		at = n
-	}
-	r.warn(at, "the dedupe window of source %s (%s) is shorter than %s retries (%s): a late retry takes effect again",
-		s.Name, showDuration(window), spec.Name, showDuration(spec.Retry.Window))
 }
 
 func (l *loader) warnOfRetention(n *node, retention, window time.Duration) {

@@ -286,6 +286,14 @@ func (l *loader) secret(n *node) (Secret, bool) {
 	return Secret(text), true
 }
 
+// publicKey is secret for what everybody may read.
+func (l *loader) publicKey(n *node) (Secret, bool) {
+	before := len(l.warnings)
+	key, ok := l.secret(n)
+	l.warnings = l.warnings[:before] // only of who can read the file
+	return key, ok
+}
+
 func (l *loader) secretFile(n *node, path string) (string, bool) {
 	if path == "" {
 		l.fault(n, "file: wants a path behind it")

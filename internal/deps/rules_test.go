@@ -14,7 +14,7 @@ type rule struct {
 // rules holds every package of the module, by folder; "." is the root.
 var rules = map[string]rule{
 	".": {
-		within: []string{"driver", "verify", "provider", "internal/locate", "internal/send"},
+		within: []string{"driver", "verify", "provider", "internal/keyfetch", "internal/locate", "internal/send"},
 		why:    "users embed it: the standard library and the few packages that the public idea is made of",
 	},
 	"verify": {within: []string{"internal/locate"}, why: "pure functions of a request and keys"},
@@ -45,8 +45,14 @@ var rules = map[string]rule{
 	"internal/lifecycle":   {within: []string{"driver"}, why: "pure functions, so that every store decides alike"},
 	"internal/pgstore":     {within: []string{"driver", "hookmigrate", "internal/lifecycle"}, why: "SQL text and row scanning, whatever the driver"},
 	"internal/sqlitestore": {within: []string{"driver", "hookmigrate", "internal/lifecycle"}, why: "SQL text and row scanning, whatever the driver"},
-	"internal/send":        {within: []string{"verify"}, why: "one HTTP attempt; the root package builds on it"},
+	"internal/dial":        {why: "which addresses may be dialled, for all that dials on somebody's behalf"},
+	"internal/send":        {within: []string{"verify", "internal/dial"}, why: "one HTTP attempt; the root package builds on it"},
+	"internal/keyfetch":    {within: []string{"verify", "internal/dial"}, why: "one GET or POST of a key; the root package builds on it"},
 	"internal/spelling":    {why: "it compares two texts"},
+	"internal/sample": {
+		within: []string{"provider", "verify", "internal/locate"},
+		why:    "users' tests link it, and it makes what a provider sends, no matter who receives it",
+	},
 	"internal/route": {
 		within:  []string{"."},
 		modules: []string{"github.com/expr-lang/expr"},
@@ -69,7 +75,8 @@ var rules = map[string]rule{
 	},
 	"internal/cli": {
 		within: []string{
-			".", "driver", "provider", "verify", "hookadmin", "hookmigrate", "internal/app", "internal/config",
+			".", "driver", "provider", "verify", "hookadmin", "hookmigrate", "internal/app", "internal/config", "internal/locate",
+			"internal/sample",
 		},
 		modules: []string{"github.com/spf13/cobra"},
 		why:     "commands; what they do is done by others",
@@ -81,7 +88,7 @@ var rules = map[string]rule{
 		why:     "a database for tests, whatever they test",
 	},
 	"hooktest": {
-		within: []string{".", "driver", "provider", "verify", "internal/locate"},
+		within: []string{".", "driver", "provider", "verify", "internal/locate", "internal/sample"},
 		why:    "users' tests link it: nothing but the library itself",
 	},
 	"examples/shop": {
@@ -120,7 +127,8 @@ var rules = map[string]rule{
 // library alone, through all that they import.
 var standardLibraryOnly = []string{
 	".", "verify", "provider", "driver", "hooksql", "hookmigrate", "hookadmin", "hooktest",
-	"internal/lifecycle", "internal/locate", "internal/pgstore", "internal/sqlitestore", "internal/send", "internal/spelling",
+	"internal/dial", "internal/keyfetch", "internal/lifecycle", "internal/locate", "internal/pgstore", "internal/sample", "internal/sqlitestore", "internal/send",
+	"internal/spelling",
 }
 
 // testSupport are the packages that only tests may import. A helper that links

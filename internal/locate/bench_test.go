@@ -26,7 +26,7 @@ func BenchmarkRead(b *testing.B) {
 		b.ReportAllocs()
 		b.SetBytes(int64(len(body)))
 		for b.Loop() {
-			if _, _, _, err := f.Reader(in).Read(nil); err != nil {
+			if _, _, _, err := f.Reader(in).Read(nil, nil); err != nil {
 				b.Fatal(err)
 			}
 		}

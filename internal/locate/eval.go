@@ -1,6 +1,8 @@
 package locate
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/http"
@@ -21,6 +23,20 @@ type Input struct {
 	Body     []byte
 	RawQuery string
 	Item     []byte // one item of a batch; nil outside of batches
+	Outer    []byte // what encloses Item, see BatchItem; nil if nothing does
+	// Document is what body: and item: look into where it was made of Body; nil if
+	// it is Body.
+	Document *Document
+}
+
+// Document is a JSON document that was made of a body of another form.
+type Document struct {
+	JSON []byte
+	Err  error // why there is none
+	// XML says what it was made of. XML does not tell an element from a list of one,
+	// so that here "[]" takes what is no array for an array of one. What stands at
+	// an element with attributes is its text, the member #text.
+	XML bool
 }
 
 // Value is what an expression found: its parts, one for most expressions.
@@ -44,9 +60,15 @@ func (v Value) Shown() string { return strings.Join(v.Parts, ":") }
 // their case. A header, a key in a header, a field or a parameter must occur
 // exactly once. Else the error matches ErrMalformed; where nothing stands at
 // the location and no alternative is left, it matches ErrAbsent.
+//
+// Of "[]" each of 1 to 64 elements is one part, in order; an element without it
+// is malformed. A location with a '?' that is absent, null or an empty string is an
+// empty part; at least one part must be there. A sum of nothing is absent. An id
+// that goes through an array and would be longer than 2,047 bytes is the SHA-256
+// of its parts, in hex.
 func (e *Expr) Eval(in *Input) (Value, error) {
 	r := newReading(in, e)
-	return r.strict(e, 0, 0)
+	return r.strict(e, slots{})
 }
 
 // token is what stands at one location.
@@ -56,81 +78,106 @@ type token struct {
 	text string    // if raw is nil
 }
 
+func (t token) absent() bool { return t.kind == tokenAbsent || t.kind == tokenNull }
+
 // reading is one look into one request. Each document is scanned once, when a
 // location in it is first asked for.
 type reading struct {
-	in         *Input
-	body, item document
+	in      *Input
+	body    document
+	item    document
+	outer   document
+	bodySum string           // of sha256:body, once it was asked for
+	forms   map[string]field // likewise
 }
 
-type document struct {
-	raw     []byte
-	hits    []hit
-	scanned bool
-	err     error
+type field struct {
+	token token
+	err   error
 }
 
 // newReading prepares a look for all the paths of exprs; an expression's own
 // slots count from where those of the ones before it end.
 func newReading(in *Input, exprs ...*Expr) *reading {
 	r := &reading{in: in}
-	r.body.raw, r.item.raw = in.Body, in.Item
+	r.body.raw, r.item.raw, r.outer.raw = in.Body, in.Item, in.Outer
+	if d := in.Document; d != nil {
+		r.body.raw = d.JSON
+		r.body.xml, r.item.xml, r.outer.xml = d.XML, d.XML, d.XML
+		r.body.scanned, r.body.err = d.Err != nil, d.Err
+	}
+	var all slots
+	for _, e := range exprs {
+		all = all.behind(e)
+	}
+	r.body.hits, r.item.hits, r.outer.hits = make([]hit, 0, all.body), make([]hit, 0, all.item), make([]hit, 0, all.outer)
 	for _, e := range exprs {
 		if e != nil {
 			r.body.add(e.bodyPaths)
 			r.item.add(e.itemPaths)
+			r.outer.add(e.outerPaths)
 		}
 	}
 	return r
 }
 
-func (d *document) add(paths []Path) {
-	for _, p := range paths {
-		d.hits = append(d.hits, hit{path: p.segs})
+// slots say where the slots of an expression begin in each document of a reading.
+type slots struct{ body, item, outer int }
+
+// behind returns where those of the expression behind e begin.
+func (s slots) behind(e *Expr) slots {
+	if e == nil {
+		return s
+	}
+	return slots{s.body + len(e.bodyPaths), s.item + len(e.itemPaths), s.outer + len(e.outerPaths)}
+}
+
+// turn goes on to another item. What encloses it is often what enclosed the one
+// before it, and is then not scanned again.
+func (r *reading) turn(item, outer []byte) {
+	r.item.reset(item)
+	same := len(outer) == len(r.outer.raw) && (len(outer) == 0 || &outer[0] == &r.outer.raw[0])
+	if !same {
+		r.outer.reset(outer)
 	}
 }
 
-// reset turns to another document, for the same paths.
-func (d *document) reset(raw []byte) {
-	d.raw, d.scanned, d.err = raw, false, nil
-	for i := range d.hits {
-		d.hits[i] = hit{path: d.hits[i].path}
-	}
-}
-
-func (d *document) find(slot int) (token, error) {
-	if !d.scanned {
-		d.scanned = true
-		d.err = scan(d.raw, d.hits)
-	}
-	if d.err != nil {
-		return token{}, d.err
-	}
-	h := &d.hits[slot]
-	if h.bad != "" {
-		return token{}, errors.New(h.bad)
-	}
-	t := token{kind: h.kind, raw: d.raw[h.start:h.end]}
-	if h.kind == tokenString {
-		t.raw = t.raw[1 : len(t.raw)-1]
-	}
-	return t, nil
-}
-
-// find returns what stands at l. An error says why it cannot be told.
-func (r *reading) find(l *leaf, bodyBase, itemBase int) (token, error) {
+// find returns what stands at l, which goes through no array. An error says why it
+// cannot be told.
+func (r *reading) find(l *leaf, base slots) (token, error) {
 	switch l.Kind {
+	case Body:
+		return r.body.find(base.body + l.slot)
+	case Item:
+		return r.item.find(base.item + l.slot)
+	case Outer:
+		if len(r.outer.raw) == 0 {
+			return token{}, nil
+		}
+		return r.outer.find(base.outer + l.slot)
 	case Header:
 		return r.header(l)
 	case Form:
-		return formValue(string(r.in.Body), l.Name)
+		return r.form(l.Name)
 	case Query:
 		return formValue(r.in.RawQuery, l.Name)
-	case Item:
-		return r.item.find(itemBase + l.slot)
+	case SHA256:
+		if field := l.SummedField(); field != "" {
+			return r.sumField(field)
+		}
+		return r.sum(l.In()), nil
 	default:
-		return r.body.find(bodyBase + l.slot)
+		return token{kind: tokenString, text: l.Name}, nil
 	}
+}
+
+// findEach returns what stands at l in every element of its array, absent or not;
+// nothing if there is no array, or no element.
+func (r *reading) findEach(l *leaf, base slots) ([]token, error) {
+	if l.Kind == Item {
+		return r.item.findEach(base.item+l.slot, l.rest)
+	}
+	return r.body.findEach(base.body+l.slot, l.rest)
 }
 
 func (r *reading) header(l *leaf) (token, error) {
@@ -155,10 +202,54 @@ func (r *reading) header(l *leaf) (token, error) {
 	return token{kind: tokenString, text: value}, nil
 }
 
-func (r *reading) strict(e *Expr, bodyBase, itemBase int) (Value, error) {
+// form keeps what it finds, for the next item of a batch.
+func (r *reading) form(name string) (token, error) {
+	f, ok := r.forms[name]
+	if !ok {
+		f.token, f.err = formValue(string(r.in.Body), name)
+		if r.forms == nil {
+			r.forms = make(map[string]field)
+		}
+		r.forms[name] = f
+	}
+	return f.token, f.err
+}
+
+// sum returns the sum of the body or of the item. Of nothing there is none: it
+// would be the id of every empty request.
+func (r *reading) sum(of Kind) token {
+	raw := r.item.raw
+	if of == Body {
+		raw = r.in.Body
+	}
+	if len(raw) == 0 {
+		return token{}
+	}
+	text := r.bodySum
+	if of == Item || text == "" {
+		sum := sha256.Sum256(raw)
+		text = hex.EncodeToString(sum[:])
+	}
+	if of == Body {
+		r.bodySum = text
+	}
+	return token{kind: tokenString, text: text}
+}
+
+// sumField returns the sum of a field of the form, as it is after decoding.
+func (r *reading) sumField(name string) (token, error) {
+	t, err := r.form(name)
+	if err != nil || t.absent() || t.text == "" {
+		return token{}, err
+	}
+	sum := sha256.Sum256([]byte(t.text))
+	return token{kind: tokenString, text: hex.EncodeToString(sum[:])}, nil
+}
+
+func (r *reading) strict(e *Expr, base slots) (Value, error) {
 	var absent error
 	for _, alt := range e.alts {
-		value, err := r.strictAlt(alt, bodyBase, itemBase)
+		value, err := r.strictAlt(alt, base)
 		if err == nil || !errors.Is(err, ErrAbsent) {
 			return value, err
 		}
@@ -169,22 +260,63 @@ func (r *reading) strict(e *Expr, bodyBase, itemBase int) (Value, error) {
 	return Value{}, absent
 }
 
-func (r *reading) strictAlt(alt []leaf, bodyBase, itemBase int) (Value, error) {
+func (r *reading) strictAlt(alt []leaf, base slots) (Value, error) {
 	parts := make([]string, 0, len(alt))
+	present := false
 	for i := range alt {
-		l := &alt[i]
-		t, err := r.find(l, bodyBase, itemBase)
+		before := len(parts)
+		var err error
+		if l := &alt[i]; l.Each {
+			parts, err = r.strictEach(parts, l, base)
+		} else {
+			parts, err = r.strictOne(parts, l, base)
+		}
 		if err != nil {
-			return Value{}, fmt.Errorf("%s: %w: %s", l, ErrMalformed, err)
+			return Value{}, err
 		}
-		if t.kind == tokenAbsent || t.kind == tokenNull {
-			return Value{}, fmt.Errorf("%s: %w", l, ErrAbsent)
+		for _, part := range parts[before:] {
+			present = present || part != ""
 		}
-		part, err := t.id()
-		if err != nil {
-			return Value{}, fmt.Errorf("%s: %w: %s", l, ErrMalformed, err)
-		}
-		parts = append(parts, part)
 	}
-	return Value{Parts: parts}, nil
+	if !present {
+		return Value{}, fmt.Errorf("%s: %w", &alt[0], ErrAbsent)
+	}
+	return Value{Parts: shorten(parts)}, nil
+}
+
+func (r *reading) strictOne(parts []string, l *leaf, base slots) ([]string, error) {
+	t, err := r.find(l, base)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w: %s", l, ErrMalformed, err)
+	}
+	if t.absent() && !l.Optional {
+		return nil, fmt.Errorf("%s: %w", l, ErrAbsent)
+	}
+	return appendPart(parts, l, t)
+}
+
+func (r *reading) strictEach(parts []string, l *leaf, base slots) ([]string, error) {
+	tokens, err := r.findEach(l, base)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w: %s", l, ErrMalformed, err)
+	case len(tokens) == 0 && l.Optional:
+		return append(parts, ""), nil
+	case len(tokens) == 0:
+		return nil, fmt.Errorf("%s: %w", l, ErrAbsent)
+	}
+	for _, t := range tokens {
+		if parts, err = appendPart(parts, l, t); err != nil {
+			return nil, err
+		}
+	}
+	return parts, nil
+}
+
+func appendPart(parts []string, l *leaf, t token) ([]string, error) {
+	part, err := t.part(l.Optional)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w: %s", l, ErrMalformed, err)
+	}
+	return append(parts, part), nil
 }

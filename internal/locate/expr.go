@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -14,7 +13,8 @@ const (
 	maxExpr     = 1024 // bytes
 	maxAlts     = 8    // alternatives of one expression
 	maxParts    = 8    // parts of one alternative
-	maxSegments = 64   // segments of one path
+	maxSegments = 64   // segments of one path, and of what follows each "[]" in it
+	maxArrays   = 4    // "[]" of one path
 )
 
 // Kind is the part of a request that a location points into.
@@ -25,25 +25,55 @@ const (
 	Header Kind = "header"
 	Body   Kind = "body"
 	Item   Kind = "item"
+	Outer  Kind = "outer" // the element of an array that encloses the item
 	Form   Kind = "form"
 	Query  Kind = "query"
+	SHA256 Kind = "sha256" // Ref.Name is "body", "item" or "form:" and a field
+	Const  Kind = "const"
 )
 
 // Ref is one single location of an expression.
 type Ref struct {
 	Kind Kind
 	// Name is a header's name in canonical form (http.CanonicalHeaderKey), a
-	// path as it was written, or the name of a field or parameter.
-	Name string
-	Key  string // the key inside a header of pairs; "" if the whole header is meant
+	// path as it was written, the name of a field or parameter, or the text of a
+	// constant.
+	Name     string
+	Key      string // the key inside a header of pairs; "" if the whole header is meant
+	Each     bool   // the path goes into every element of an array
+	Optional bool   // it need not be there
+}
+
+// In returns the part of the request that the location looks into: its Kind, or
+// what a sum is made of.
+func (r Ref) In() Kind {
+	if r.Kind != SHA256 {
+		return r.Kind
+	}
+	kind, _, _ := strings.Cut(r.Name, ":")
+	return Kind(kind)
+}
+
+// SummedField returns the name of the form's field that a sum is made of; "" where it
+// is of something else.
+func (r Ref) SummedField() string {
+	if r.Kind != SHA256 {
+		return ""
+	}
+	_, field, _ := strings.Cut(r.Name, ":")
+	return field
 }
 
 // String returns the location as it is written in settings.
 func (r Ref) String() string {
+	text := string(r.Kind) + ":" + r.Name
 	if r.Key != "" {
-		return string(r.Kind) + ":" + r.Name + "#" + r.Key
+		text += "#" + r.Key
 	}
-	return string(r.Kind) + ":" + r.Name
+	if r.Optional {
+		text += "?"
+	}
+	return text
 }
 
 // Expr is a parsed location expression. It is immutable and safe for
@@ -51,15 +81,16 @@ func (r Ref) String() string {
 type Expr struct {
 	text string
 	alts [][]leaf
-	// The paths of all leaves that point into the body and into an item, so
-	// that one scan of each document finds them all.
-	bodyPaths, itemPaths []Path
+	// The paths of all leaves that point into the body, into an item and into
+	// what encloses it, so that one scan of each document finds them all.
+	bodyPaths, itemPaths, outerPaths []Path
 }
 
 // leaf is a Ref with what is needed to look it up.
 type leaf struct {
 	Ref
-	slot int // index into the Expr's bodyPaths or itemPaths
+	slot int   // index into the Expr's bodyPaths, itemPaths or outerPaths
+	rest *Path // of Each: the way on from an element
 }
 
 // String returns the expression as it was given to Parse.
@@ -76,24 +107,33 @@ func (e *Expr) Refs() []Ref {
 	return refs
 }
 
-// Uses reports whether the expression has a location of kind k.
+// Uses reports whether the expression looks into k (see Ref.In).
 func (e *Expr) Uses(k Kind) bool {
-	return slices.ContainsFunc(e.Refs(), func(r Ref) bool { return r.Kind == k })
+	return slices.ContainsFunc(e.Refs(), func(r Ref) bool { return r.In() == k })
 }
 
 // DiffersByItem reports whether every alternative looks into the item of a
-// batch, so that two items need not give the same value.
+// batch, whatever is left out, so that two items need not give the same value.
+// What encloses an item encloses others too.
 func (e *Expr) DiffersByItem() bool {
 	for _, alt := range e.alts {
-		if !slices.ContainsFunc(alt, func(l leaf) bool { return l.Kind == Item }) {
+		elsewhere := func(l leaf) bool { return l.In() != Item }
+		required := func(l leaf) bool { return l.In() == Item && !l.Optional }
+		if slices.ContainsFunc(alt, elsewhere) && !slices.ContainsFunc(alt, required) {
 			return false
 		}
 	}
 	return true
 }
 
-// Parse reads a location expression. Its errors name the part that is wrong.
-func Parse(s string) (*Expr, error) {
+// Parse reads a location expression. Its errors name the part that is wrong. It
+// refuses const:, which says nothing of a request.
+func Parse(s string) (*Expr, error) { return parse(s, false) }
+
+// ParseType is Parse for the type of an event, which may be or hold a constant.
+func ParseType(s string) (*Expr, error) { return parse(s, true) }
+
+func parse(s string, constants bool) (*Expr, error) {
 	if strings.TrimSpace(s) == "" {
 		return nil, errors.New("the location is empty: write one such as body:id or header:Name")
 	}
@@ -113,14 +153,46 @@ func Parse(s string) (*Expr, error) {
 		var leaves []leaf
 		for _, part := range parts {
 			l, err := e.parseLeaf(strings.TrimSpace(part))
+			if err == nil && l.Kind == Const && !constants {
+				err = fmt.Errorf("%q says nothing of a request: only event.type can hold a constant", l)
+			}
 			if err != nil {
 				return nil, fmt.Errorf("location %q: %w", s, err)
 			}
 			leaves = append(leaves, l)
 		}
+		if err := e.oneArray(leaves); err != nil {
+			return nil, fmt.Errorf("location %q: %w", s, err)
+		}
 		e.alts = append(e.alts, leaves)
 	}
 	return e, nil
+}
+
+// oneArray refuses compositions of which the number of parts does not tell how
+// many elements each location found: of [1,2]+[3] and [1]+[2,3] the parts are equal.
+func (e *Expr) oneArray(alt []leaf) error {
+	var first *leaf
+	for i := range alt {
+		l := &alt[i]
+		switch {
+		case !l.Each:
+		case l.rest.rest != nil:
+			return fmt.Errorf("%q goes through more than one array; only a batch can", l)
+		case first == nil:
+			first = l
+		case l.Kind != first.Kind || !slices.Equal(e.path(l).segs, e.path(first).segs):
+			return fmt.Errorf("%q and %q go through two different arrays", first, l)
+		}
+	}
+	return nil
+}
+
+func (e *Expr) path(l *leaf) Path {
+	if l.Kind == Item {
+		return e.itemPaths[l.slot]
+	}
+	return e.bodyPaths[l.slot]
 }
 
 func (e *Expr) parseLeaf(part string) (leaf, error) {
@@ -129,23 +201,30 @@ func (e *Expr) parseLeaf(part string) (leaf, error) {
 	}
 	kind, rest, ok := strings.Cut(part, ":")
 	if !ok {
-		return leaf{}, fmt.Errorf("%q has no kind: write header:, body:, item:, form: or query: before it", part)
+		return leaf{}, fmt.Errorf("%q has no kind: write header:, body:, item:, outer:, form:, query: or sha256: before it", part)
 	}
 	l := leaf{Ref: Ref{Kind: Kind(kind)}}
-	if rest == "" {
+	rest, l.Optional = cutSuffix(rest, "?")
+	if rest == "" && l.Kind != Body && l.Kind != Item {
 		return leaf{}, fmt.Errorf("%q names nothing after the ':'", part)
 	}
 	var err error
 	switch l.Kind {
 	case Header:
 		l.Name, l.Key, err = parseHeaderName(rest)
-	case Body, Item:
+	case Body, Item, Outer:
 		l.Name = rest
-		l.slot, err = e.addPath(l.Kind, rest)
+		err = e.addPath(&l)
 	case Form, Query:
 		l.Name, err = unescape(rest)
+	case SHA256:
+		l.Name, err = parseSummed(rest)
+	case Const:
+		if l.Name, err = unescape(rest); l.Optional {
+			err = errors.New("a constant is always there: leave out the '?', or write it as '\\?'")
+		}
 	default:
-		err = fmt.Errorf("kind %q is unknown: use header, body, item, form or query", kind)
+		err = fmt.Errorf("kind %q is unknown: use header, body, item, outer, form, query or sha256", kind)
 	}
 	if err != nil {
 		return leaf{}, fmt.Errorf("%q: %w", part, err)
@@ -153,17 +232,35 @@ func (e *Expr) parseLeaf(part string) (leaf, error) {
 	return l, nil
 }
 
-func (e *Expr) addPath(kind Kind, text string) (slot int, err error) {
-	p, err := ParsePath(text)
+// parseSummed reads what a sum is made of.
+func parseSummed(s string) (string, error) {
+	if s == string(Body) || s == string(Item) {
+		return s, nil
+	}
+	if field, ok := strings.CutPrefix(s, string(Form)+":"); ok && field != "" {
+		field, err := unescape(field)
+		return string(Form) + ":" + field, err
+	}
+	return "", errors.New("a sum is of the body, of the item or of a field: use sha256:body, sha256:item or sha256:form:field")
+}
+
+func (e *Expr) addPath(l *leaf) error {
+	p, err := ParsePath(l.Name)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	list := &e.bodyPaths
-	if kind == Item {
+	switch {
+	case l.Kind == Item:
 		list = &e.itemPaths
+	case l.Kind == Outer && p.rest != nil:
+		return errors.New(`"[]" has no place in what encloses an item`)
+	case l.Kind == Outer:
+		list = &e.outerPaths
 	}
+	l.slot, l.rest, l.Each = len(*list), p.rest, p.rest != nil
 	*list = append(*list, p)
-	return len(*list) - 1, nil
+	return nil
 }
 
 func parseHeaderName(s string) (name, key string, err error) {
@@ -190,87 +287,4 @@ func ValidHeaderName(name string) bool {
 		}
 	}
 	return name != ""
-}
-
-// Path is a way into a JSON document. The zero value is the document itself.
-type Path struct {
-	text string
-	segs []segment
-}
-
-// segment is one step: into an object by key, or into an array by index.
-type segment struct {
-	key   string
-	index int // -1 if key is no array index
-}
-
-// String returns the path as it was given to ParsePath.
-func (p Path) String() string { return p.text }
-
-// ParsePath reads a path: segments split by '.', where a segment of decimal
-// digits is also an array index. "" is the document itself.
-func ParsePath(s string) (Path, error) {
-	p := Path{text: s}
-	if s == "" {
-		return p, nil
-	}
-	pieces := splitUnescaped(s, '.')
-	if len(pieces) > maxSegments {
-		return Path{}, fmt.Errorf("the path has more than %d segments", maxSegments)
-	}
-	for i, piece := range pieces {
-		key, err := unescape(piece)
-		if err != nil {
-			return Path{}, err
-		}
-		if key == "" {
-			return Path{}, fmt.Errorf("segment %d of the path is empty", i+1)
-		}
-		p.segs = append(p.segs, segment{key: key, index: arrayIndex(key)})
-	}
-	return p, nil
-}
-
-// arrayIndex returns the index that s spells, or -1. Only the plain decimal
-// form counts, so that an element has one name.
-func arrayIndex(s string) int {
-	n, err := strconv.ParseUint(s, 10, 31)
-	if err != nil || strconv.FormatUint(n, 10) != s {
-		return -1
-	}
-	return int(n)
-}
-
-// splitUnescaped splits s at every sep that no backslash precedes. The
-// backslashes stay.
-func splitUnescaped(s string, sep byte) []string {
-	var pieces []string
-	start := 0
-	for i := 0; i < len(s); i++ {
-		switch s[i] {
-		case '\\':
-			i++
-		case sep:
-			pieces = append(pieces, s[start:i])
-			start = i + 1
-		}
-	}
-	return append(pieces, s[start:])
-}
-
-func unescape(s string) (string, error) {
-	if !strings.Contains(s, `\`) {
-		return s, nil
-	}
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] == '\\' {
-			i++
-			if i == len(s) || !strings.ContainsRune(`.+|\`, rune(s[i])) {
-				return "", errors.New(`a '\' must be followed by '.', '+', '|' or '\'`)
-			}
-		}
-		b.WriteByte(s[i])
-	}
-	return b.String(), nil
 }

@@ -26,47 +26,56 @@ type Reader struct {
 	r      *reading
 }
 
-// Reader returns a Reader of in, whose Item it ignores.
+// Reader returns a Reader of in, whose Item and Outer it ignores.
 func (f *Fields) Reader(in *Input) *Reader {
 	return &Reader{fields: f, r: newReading(in, f.ID, f.Type, f.Time)}
 }
 
-// Read returns the fields of one event; item is nil outside of batches. The
-// error is about the id alone, and matches ErrAbsent or ErrMalformed.
+// Read returns the fields of one event; item is nil outside of batches, outer where
+// nothing encloses the item (see BatchItem). What encloses several items in a row is
+// scanned once if it is the same memory. The error is about the id alone, and matches
+// ErrAbsent or ErrMalformed.
 //
 // A type that is absent or cannot be read is "". It is cut to 255 bytes at the
 // end of a character; control characters, invalid UTF-8 and halves of
 // surrogate pairs in it become U+FFFD, so that it can be shown and matches no
 // type that was written without them. The parts of a composite one are joined
-// by ':'.
+// by ':'; those that are optional or of an element, and absent, are left out.
 //
-// A time is an RFC 3339 text, or seconds or milliseconds since 1970 as a
-// string or number (from 100,000,000,000 on they are milliseconds). What
-// cannot be read, or lies before 1970, is the zero time. It is in UTC.
-func (rd *Reader) Read(item []byte) (id Value, typ string, at time.Time, err error) {
+// A time is seconds or milliseconds since 1970 as a string or number (from
+// 100,000,000,000 on they are milliseconds; seconds may have a fraction), or a text
+// in one of these forms, where what has no zone is in UTC:
+//
+//	2025-10-09T08:53:20.5Z, ...+02:00    RFC 3339
+//	2025-10-09T08:53:20+0200, ...20      ISO 8601
+//	2025-10-09 08:53:20, ... UTC
+//	Thu, 09 Oct 2025 08:53:20 GMT        RFC 1123, also with +0200
+//
+// What cannot be read, or lies before 1970, is the zero time. It is in UTC.
+func (rd *Reader) Read(item, outer []byte) (id Value, typ string, at time.Time, err error) {
 	f, r := rd.fields, rd.r
-	r.item.reset(item)
-	id, err = r.strict(f.ID, 0, 0)
+	r.turn(item, outer)
+	var base slots
+	id, err = r.strict(f.ID, base)
 	if err != nil {
 		return Value{}, "", time.Time{}, err
 	}
-	bodyBase, itemBase := len(f.ID.bodyPaths), len(f.ID.itemPaths)
+	base = base.behind(f.ID)
 	if f.Type != nil {
-		typ = clean(r.lenient(f.Type, bodyBase, itemBase))
-		bodyBase += len(f.Type.bodyPaths)
-		itemBase += len(f.Type.itemPaths)
+		typ = clean(r.lenient(f.Type, base))
 	}
+	base = base.behind(f.Type)
 	if f.Time != nil {
-		at = parseTime(r.lenient(f.Time, bodyBase, itemBase))
+		at = parseTime(r.lenient(f.Time, base))
 	}
 	return id, typ, at, nil
 }
 
 // lenient returns the text of the first alternative that is present, "" if
 // there is none or if it cannot be read.
-func (r *reading) lenient(e *Expr, bodyBase, itemBase int) string {
+func (r *reading) lenient(e *Expr, base slots) string {
 	for _, alt := range e.alts {
-		text, err := r.lenientAlt(alt, bodyBase, itemBase)
+		text, err := r.lenientAlt(alt, base)
 		if err == nil {
 			return text
 		}
@@ -77,30 +86,73 @@ func (r *reading) lenient(e *Expr, bodyBase, itemBase int) string {
 	return ""
 }
 
-func (r *reading) lenientAlt(alt []leaf, bodyBase, itemBase int) (string, error) {
-	var text string
+func (r *reading) lenientAlt(alt []leaf, base slots) (string, error) {
+	var s shownParts
 	for i := range alt {
-		t, err := r.find(&alt[i], bodyBase, itemBase)
-		if err != nil {
+		l := &alt[i]
+		before := s.count
+		if err := r.lenientParts(&s, l, base); err != nil {
 			return "", err
 		}
-		part := t.text
-		switch {
-		case t.kind == tokenAbsent || t.kind == tokenNull:
+		if s.count == before && !l.Optional {
 			return "", ErrAbsent
-		case t.kind == tokenNumber:
-			part = string(t.raw)
-		case t.kind != tokenString:
-			return "", ErrMalformed
-		case t.raw != nil:
-			part, _ = stringText(t.raw, MaxType)
 		}
-		if i > 0 {
-			text += ":"
-		}
-		text += part
 	}
-	return text, nil
+	if s.count == 0 {
+		return "", ErrAbsent
+	}
+	return s.text, nil
+}
+
+// lenientParts adds what stands at l to s.
+func (r *reading) lenientParts(s *shownParts, l *leaf, base slots) error {
+	if !l.Each {
+		t, err := r.find(l, base)
+		if err != nil {
+			return err
+		}
+		return s.add(t)
+	}
+	tokens, err := r.findEach(l, base)
+	for i := 0; i < len(tokens) && err == nil; i++ {
+		err = s.add(tokens[i])
+	}
+	return err
+}
+
+// shownParts are joined by ':'.
+type shownParts struct {
+	text  string
+	count int
+}
+
+// add adds a token, if it is there.
+func (s *shownParts) add(t token) error {
+	if t.absent() {
+		return nil
+	}
+	text, err := t.shown()
+	if s.count == 0 {
+		s.text = text
+	} else {
+		s.text += ":" + text
+	}
+	s.count++
+	return err
+}
+
+// shown returns the text of a token that is read leniently.
+func (t token) shown() (string, error) {
+	switch {
+	case t.kind == tokenNumber:
+		return string(t.raw), nil
+	case t.kind != tokenString:
+		return "", ErrMalformed
+	case t.raw != nil:
+		text, _ := stringText(t.raw, MaxType)
+		return text, nil
+	}
+	return t.text, nil
 }
 
 // clean makes a type fit to be shown and kept.
@@ -119,75 +171,4 @@ func clean(s string) string {
 		b.WriteRune(c)
 	}
 	return b.String()
-}
-
-// Numbers from firstMillis on are milliseconds: as seconds they would lie in
-// the year 5138 or later. From tooLate on they are neither.
-const (
-	firstMillis = 100_000_000_000
-	tooLate     = 1000 * firstMillis
-)
-
-func parseTime(s string) time.Time {
-	if s == "" {
-		return time.Time{}
-	}
-	if n, ok := wholeNumber(s); ok {
-		switch {
-		case n < firstMillis:
-			return time.Unix(n, 0).UTC()
-		case n < tooLate:
-			return time.UnixMilli(n).UTC()
-		}
-		return time.Time{}
-	}
-	t, ok := ParseRFC3339(s)
-	if !ok || t.Unix() < 0 {
-		return time.Time{}
-	}
-	return t.UTC()
-}
-
-// ParseRFC3339 reads a time in the form of RFC 3339 and in no other: the
-// standard library also takes a comma for the point and an hour of one digit
-// (https://go.dev/issue/54580).
-func ParseRFC3339(s string) (time.Time, bool) {
-	const form = "0000-00-00T00:00:00"
-	if len(s) <= len(form) || strings.Contains(s, ",") {
-		return time.Time{}, false
-	}
-	for i := range len(form) {
-		isDigit := s[i] >= '0' && s[i] <= '9'
-		if form[i] == '0' && !isDigit || form[i] != '0' && s[i] != form[i] {
-			return time.Time{}, false
-		}
-	}
-	t, err := time.Parse(time.RFC3339, s)
-	return t, err == nil
-}
-
-// wholeNumber returns the number before the decimal point of s, if s is at
-// most 15 digits and an optional fraction.
-func wholeNumber(s string) (int64, bool) {
-	whole, fraction, hasPoint := strings.Cut(s, ".")
-	if _, ok := Digits(fraction, MaxType); hasPoint && !ok {
-		return 0, false
-	}
-	return Digits(whole, 15)
-}
-
-// Digits reads a number that is written in 1 to most decimal digits alone. The
-// result is meaningful for up to 18 of them.
-func Digits(s string, most int) (int64, bool) {
-	if s == "" || len(s) > most {
-		return 0, false
-	}
-	var n int64
-	for _, c := range []byte(s) {
-		if c < '0' || c > '9' {
-			return 0, false
-		}
-		n = 10*n + int64(c-'0')
-	}
-	return n, true
 }

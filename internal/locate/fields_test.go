@@ -45,7 +45,7 @@ func TestReadType(t *testing.T) {
 				f.Type = mustParse(t, c.at)
 			}
 			in := &Input{Header: http.Header{"X-Event": {"issues"}, "X-Bad": {"a\xff"}}, Body: []byte(c.body)}
-			_, got, _, err := f.Reader(in).Read(nil)
+			_, got, _, err := f.Reader(in).Read(nil, nil)
 			if err != nil || got != c.want {
 				t.Errorf("got %q, %v; want %q", got, err, c.want)
 			}
@@ -62,7 +62,24 @@ func TestReadTime(t *testing.T) {
 	}{
 		{"1760000000", day},
 		{`"1760000000"`, day},
-		{"1760000000.999", day},
+		{"1760000000.999", day.Add(999 * time.Millisecond)},
+		{`"1760000000.0000000019"`, day.Add(1)},
+		{"1760000000123.9", day.Add(123 * time.Millisecond)},
+		{`"2025-10-09T08:53:20"`, day},
+		{`"2025-10-09T08:53:20.25"`, day.Add(250 * time.Millisecond)},
+		{`"2025-10-09T10:53:20+0200"`, day},
+		{`"2025-10-09T04:23:20.5-0430"`, day.Add(500 * time.Millisecond)},
+		{`"2025-10-09 08:53:20"`, day},
+		{`"2025-10-09 08:53:20 UTC"`, day},
+		{`"2025-10-09 10:53:20+02:00"`, day},
+		{`"Thu, 09 Oct 2025 08:53:20 GMT"`, day},
+		{`"Thu, 9 Oct 2025 08:53:20 UTC"`, day},
+		{`"Thu, 09 Oct 2025 10:53:20 +0200"`, day},
+		{`"Thu, 09 Oct 2025 08:53:20 CEST"`, time.Time{}},
+		{`"Thu, 09 Oct 2025 08:53:20"`, time.Time{}},
+		{`"2025-10-09T08:53:20+2"`, time.Time{}},
+		{`"2025-10-09 08:53:20 CEST"`, time.Time{}},
+		{`"1760000000.5x"`, time.Time{}},
 		{"1760000000123", day.Add(123 * time.Millisecond)},
 		{`"1760000000123"`, day.Add(123 * time.Millisecond)},
 		{`"2025-10-09T08:53:20Z"`, day},
@@ -84,16 +101,17 @@ func TestReadTime(t *testing.T) {
 		{`"1.x"`, time.Time{}},
 		{`"yesterday"`, time.Time{}},
 		{`"2025-10-09"`, time.Time{}},
-		{`"2025-10-09T08:53:20"`, time.Time{}},
 		{`"2025-10-09T8:53:20Z"`, time.Time{}},
 		{`"2025-10-09T08:53:20,5Z"`, time.Time{}},
 		{`"2025-13-09T08:53:20Z"`, time.Time{}},
 		{`"0000-01-01T00:00:00Z"`, time.Time{}},
 		{`"10000-01-01T00:00:00Z"`, time.Time{}},
+		{`"9999-12-31T23:59:59-01:00"`, time.Time{}},
+		{`"Fri, 31 Dec 9999 23:59:59 -0100"`, time.Time{}},
 		{`"` + strings.Repeat("1", 300) + `"`, time.Time{}},
 	} {
 		f := Fields{ID: mustParse(t, "body:id"), Time: mustParse(t, "body:at")}
-		_, _, got, err := f.Reader(&Input{Body: []byte(`{"id":1,"at":` + c.value + `}`)}).Read(nil)
+		_, _, got, err := f.Reader(&Input{Body: []byte(`{"id":1,"at":` + c.value + `}`)}).Read(nil, nil)
 		if err != nil || !got.Equal(c.want) || got.Location() != time.UTC {
 			t.Errorf("%s: got %s, %v; want %s", c.value, got, err, c.want)
 		}
@@ -112,7 +130,7 @@ func TestReadTogether(t *testing.T) {
 	r := f.Reader(&Input{Body: []byte(`{"account":"acc","mode":"live","items":[]}`)})
 	for i := range 3 {
 		n := strconv.Itoa(i)
-		id, typ, at, err := r.Read([]byte(`{"at":176000000` + n + `,"type":"t` + n + `","id":` + n + `}`))
+		id, typ, at, err := r.Read([]byte(`{"at":176000000`+n+`,"type":"t`+n+`","id":`+n+`}`), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -123,10 +141,10 @@ func TestReadTogether(t *testing.T) {
 			t.Errorf("item %d: type %q, time %s", i, typ, at)
 		}
 	}
-	if _, _, _, err := r.Read([]byte(`{"id":`)); err == nil {
+	if _, _, _, err := r.Read([]byte(`{"id":`), nil); err == nil {
 		t.Error("a broken item has an id")
 	}
-	if _, _, _, err := r.Read([]byte(`{"id":"x"}`)); err != nil {
+	if _, _, _, err := r.Read([]byte(`{"id":"x"}`), nil); err != nil {
 		t.Errorf("the item behind a broken one: %v", err)
 	}
 }

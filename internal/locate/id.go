@@ -2,6 +2,9 @@ package locate
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
@@ -12,7 +15,43 @@ import (
 // MaxPart is the most bytes that one part of an event id may have.
 const MaxPart = 255
 
-// id returns the text of a token that is used as a part of an event id.
+// maxID is the most bytes of an id that goes through an array: as many as eight
+// parts have, which are the most without one. Ids are told in a header.
+const maxID = maxParts*(MaxPart+1) - 1
+
+// shorten returns parts, or where they are too long one part that differs where
+// they do.
+func shorten(parts []string) []string {
+	size := len(parts) - 1
+	for _, p := range parts {
+		size += len(p)
+	}
+	if size <= maxID {
+		return parts
+	}
+	h := sha256.New()
+	for _, p := range parts {
+		var n [4]byte
+		binary.BigEndian.PutUint32(n[:], uint32(len(p)))
+		h.Write(n[:])
+		h.Write([]byte(p))
+	}
+	return []string{hex.EncodeToString(h.Sum(nil))}
+}
+
+// part returns the text of a token that is used as a part of an event id. Where it
+// is optional nothing is "".
+func (t token) part(optional bool) (string, error) {
+	switch empty := len(t.raw) == 0 && t.text == ""; {
+	case optional && (t.absent() || t.kind == tokenString && empty):
+		return "", nil
+	case t.absent():
+		return "", errors.New("an element of the array is without it")
+	}
+	return t.id()
+}
+
+// id is part for a token that is there.
 func (t token) id() (string, error) {
 	text := t.text
 	switch t.kind {

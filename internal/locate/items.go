@@ -1,39 +1,228 @@
 package locate
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
 
 // MaxItems is the most items that one batch may have.
 const MaxItems = 10_000
 
-// Items returns the raw bytes of each element of the array at path in body,
-// which must be a valid document as for Expr.Eval. They share the memory of
-// body. An empty array is no error. Errors match ErrAbsent or ErrMalformed.
-func Items(body []byte, path Path) ([][]byte, error) {
-	hits := []hit{{path: path.segs}}
-	err := scan(body, hits)
-	h := hits[0]
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("the batch: %w: %s", ErrMalformed, err)
-	case h.bad != "":
-		return nil, fmt.Errorf("the batch at body:%s: %w: %s", path, ErrMalformed, h.bad)
-	case h.kind == tokenAbsent || h.kind == tokenNull:
-		return nil, fmt.Errorf("the batch at body:%s: %w", path, ErrAbsent)
-	case h.kind != tokenArray:
-		return nil, fmt.Errorf("the batch at body:%s: %w: it is not an array", path, ErrMalformed)
-	}
-	items := elements(body[h.start:h.end])
-	if len(items) > MaxItems {
-		return nil, fmt.Errorf("the batch at body:%s: %w: it has more than %d items", path, ErrMalformed, MaxItems)
-	}
-	return items, nil
+// Batch says where the items of a batch stand. It is immutable and safe for
+// concurrent use.
+type Batch struct {
+	paths []*Path
+	one   bool // without any of them the document is the only item
 }
 
-// elements splits a valid array, and stops behind MaxItems of them.
-func elements(array []byte) [][]byte {
+// ParseBatch reads where the items of a batch stand: body:path of the array, or
+// body: if the document is the array. "[]" in the path goes into every element of
+// an array on the way. "a | b" takes the first that is there, and of alternatives
+// that go into the same array each element takes its own first; body: is there if
+// the document is an array. The last may be "one": the document is the only item.
+func ParseBatch(rule string) (*Batch, error) {
+	alts := splitUnescaped(rule, '|')
+	if len(rule) > maxExpr || len(alts) > maxAlts {
+		return nil, fmt.Errorf("the batch is longer than %d bytes, or has more than %d alternatives", maxExpr, maxAlts)
+	}
+	b := &Batch{}
+	for i, alt := range alts {
+		alt = strings.TrimSpace(alt)
+		if alt == "one" && i == len(alts)-1 {
+			b.one = true
+			break
+		}
+		text, ok := strings.CutPrefix(alt, string(Body)+":")
+		if !ok {
+			return nil, fmt.Errorf("%q is not in the body: use body:path, or body: if the body is the array, and one only as the last alternative", alt)
+		}
+		path, err := ParsePath(text)
+		if err != nil {
+			return nil, fmt.Errorf("%q: %w", alt, err)
+		}
+		if _, ends := cutSuffix(text, "[]"); ends {
+			return nil, fmt.Errorf(`%q: a batch is the array itself: leave out the "[]" at its end`, alt)
+		}
+		b.paths = append(b.paths, &path)
+	}
+	return b, nil
+}
+
+// Encloses reports whether items of the batch may be enclosed by an element of an
+// array on the way: whether an alternative goes through "[]".
+func (b *Batch) Encloses() bool {
+	return slices.ContainsFunc(b.paths, func(p *Path) bool { return p.rest != nil })
+}
+
+// BatchItem is one item of a batch.
+type BatchItem struct {
+	Raw []byte // as it was sent
+	// Outer is the innermost element of an array on the way that encloses Raw: for
+	// body:entry[].changes that of entry. Where the way goes through no "[]" it is
+	// nil. Items in one element have the same memory as theirs.
+	Outer []byte
+	// Err says why Raw, an element on the way, has no items: it matches ErrAbsent
+	// or ErrMalformed.
+	Err error
+}
+
+// Items returns the items in doc, which must be a valid document as for
+// Expr.Eval, in order. They share its memory. An empty array is no error; a batch
+// that cannot be read as a whole is one that matches ErrAbsent or ErrMalformed. Of
+// several arrays some may be unreadable: then there is one with an Err among
+// the others. Where xml holds, what is no array is taken for an array of one.
+func (b *Batch) Items(doc []byte, xml bool) ([]BatchItem, error) {
+	var paths []*Path
+	for i, p := range b.paths {
+		// The document itself is an alternative only where it is an array.
+		if last := i == len(b.paths)-1 && !b.one; last || xml || len(p.segs) > 0 || isArray(doc) {
+			paths = append(paths, p)
+		}
+	}
+	w := walker{xml: xml}
+	err := w.any(doc, nil, paths)
+	if b.one && (len(paths) == 0 || errors.Is(err, ErrAbsent)) {
+		w.items = []BatchItem{{Raw: doc}}
+		err = scan(doc, nil)
+		if err != nil {
+			err = fmt.Errorf("one: %w: %s", ErrMalformed, err)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the batch at %w", err)
+	}
+	return w.items, nil
+}
+
+func isArray(doc []byte) bool {
+	pos := skipSpace(doc, 0)
+	return pos < len(doc) && doc[pos] == '['
+}
+
+// Items returns the raw bytes of each item of the array at path in body; see
+// Batch.Items. It is strict: where one cannot be read there are none.
+func Items(body []byte, path Path) ([][]byte, error) {
+	b := Batch{paths: []*Path{&path}}
+	items, err := b.Items(body, false)
+	if err != nil {
+		return nil, err
+	}
+	var raw [][]byte
+	for _, item := range items {
+		if item.Err != nil {
+			return nil, item.Err
+		}
+		raw = append(raw, item.Raw)
+	}
+	return raw, nil
+}
+
+// walker gathers the items of a batch.
+type walker struct {
+	xml   bool
+	items []BatchItem
+}
+
+var errTooMany = fmt.Errorf("%w: it has more than %d items", ErrMalformed, MaxItems)
+
+// any takes the items of the first of paths that is in doc. outer is doc, or nil
+// where that is no element of an array.
+func (w *walker) any(doc, outer []byte, paths []*Path) error {
+	var absent error
+	for i, p := range paths {
+		if slices.ContainsFunc(paths[:i], p.sameArray) {
+			continue // its elements were asked for both
+		}
+		err := w.walk(doc, outer, p, paths[i:])
+		if !errors.Is(err, ErrAbsent) {
+			return err
+		}
+		if absent == nil {
+			absent = err
+		}
+	}
+	return absent
+}
+
+// sameArray reports whether both paths go on behind the elements of one array.
+func (p *Path) sameArray(q *Path) bool {
+	return p.rest != nil && q.rest != nil && slices.Equal(p.segs, q.segs)
+}
+
+// walk takes the items at p. Of the alternatives those that go into the same array
+// are tried for each of its elements.
+func (w *walker) walk(doc, outer []byte, p *Path, alternatives []*Path) error {
+	hits := []hit{{path: p.segs}}
+	err := scan(doc, hits)
+	h := &hits[0]
+	switch {
+	case err != nil:
+	case h.bad != "":
+		err = errors.New(h.bad)
+	case h.kind == tokenAbsent || h.kind == tokenNull:
+		return fmt.Errorf("body:%s: %w", p, ErrAbsent)
+	}
+	var found [][]byte
+	if err == nil {
+		found, err = h.elements(doc, w.xml, MaxItems)
+	}
+	if err != nil {
+		return fmt.Errorf("body:%s: %w: %s", p, ErrMalformed, err)
+	}
+	if p.rest != nil {
+		var rests []*Path
+		for _, q := range alternatives {
+			if p.sameArray(q) {
+				rests = append(rests, q.rest)
+			}
+		}
+		return w.each(found, rests)
+	}
+	if len(w.items)+len(found) > MaxItems {
+		return fmt.Errorf("body:%s: %w", p, errTooMany)
+	}
+	w.items = slices.Grow(w.items, len(found))
+	for _, item := range found {
+		w.items = append(w.items, BatchItem{Raw: item, Outer: outer})
+	}
+	return nil
+}
+
+// each takes the items of every one of elements. What is absent from all of them
+// is absent.
+func (w *walker) each(elements [][]byte, rests []*Path) error {
+	before, missing := len(w.items), 0
+	var absent error
+	for _, element := range elements {
+		start := len(w.items)
+		err := w.any(element, element, rests)
+		switch {
+		case err == nil:
+			continue
+		case errors.Is(err, errTooMany):
+			return err
+		case start == MaxItems:
+			return fmt.Errorf("body:%s: %w", rests[0], errTooMany)
+		case errors.Is(err, ErrAbsent):
+			missing++
+			absent = err
+		}
+		w.items = append(w.items[:start], BatchItem{Raw: element, Err: fmt.Errorf("the batch at %w", err)})
+	}
+	if absent != nil && missing == len(elements) {
+		w.items = w.items[:before]
+		return absent
+	}
+	return nil
+}
+
+// elements splits a valid array, and stops behind most of them.
+func elements(array []byte, most int) [][]byte {
 	var items [][]byte
 	depth, start := 0, 0
-	for pos := 0; pos < len(array) && len(items) <= MaxItems; pos++ {
+	for pos := 0; pos < len(array) && len(items) <= most; pos++ {
 		switch array[pos] {
 		case '"':
 			end, _, _ := scanString(array, pos)

@@ -2,6 +2,7 @@ package locate
 
 import (
 	"errors"
+	"fmt"
 	"net/url"
 	"strings"
 )
@@ -35,6 +36,19 @@ func PairValue(header, key string) (value string, found int, ok bool) {
 		}
 	}
 	return value, found, true
+}
+
+// FormValue returns the value of a field of an urlencoded body, which must occur
+// exactly once. Errors match ErrAbsent or ErrMalformed.
+func FormValue(body, name string) (string, error) {
+	t, err := formValue(body, name)
+	if err != nil {
+		return "", fmt.Errorf("form:%s: %w: %s", name, ErrMalformed, err)
+	}
+	if t.kind == tokenAbsent {
+		return "", fmt.Errorf("form:%s: %w", name, ErrAbsent)
+	}
+	return t.text, nil
 }
 
 // formValue looks up a field of an urlencoded string that must occur exactly once.

@@ -19,6 +19,7 @@ func TestParse(t *testing.T) {
 		{"body:data.0.id", []string{"body:data.0.id"}},
 		{`body:a\.b.c`, []string{`body:a\.b.c`}},
 		{"item:id", []string{"item:id"}},
+		{"outer:a.b? + item:id", []string{"outer:a.b?", "item:id"}},
 		{"form:MessageSid", []string{"form:MessageSid"}},
 		{"query:id", []string{"query:id"}},
 		{"  body:id  ", []string{"body:id"}},
@@ -27,6 +28,15 @@ func TestParse(t *testing.T) {
 		{`form:a\+b\|c\\d + query:e`, []string{`form:a+b|c\d`, "query:e"}},
 		{"body:a b", []string{"body:a b"}},
 		{"body:a:b", []string{"body:a:b"}},
+		{"body:", []string{"body:"}},
+		{"item: + header:x?", []string{"item:", "header:X?"}},
+		{"body:a[].b[ + item:c?", []string{"body:a[].b[", "item:c?"}},
+		{"body:a[].b + body:a[].c.d", []string{"body:a[].b", "body:a[].c.d"}},
+		{"body:a[].b | body:c[].d", []string{"body:a[].b", "body:c[].d"}},
+		{"sha256:form:a? + sha256:body", []string{"sha256:form:a?", "sha256:body"}},
+		{"sha256:body + sha256:item?", []string{"sha256:body", "sha256:item?"}},
+		{"form:a[] + form:b[c]", []string{"form:a[]", "form:b[c]"}},
+		{`form:a\?b?`, []string{"form:a?b?"}},
 	} {
 		e, err := Parse(c.in)
 		if err != nil {
@@ -49,7 +59,21 @@ func TestParseRefuses(t *testing.T) {
 		{"", "empty"},
 		{" \t", "empty"},
 		{"id", `"id" has no kind`},
-		{"body:", `"body:" names nothing`},
+		{"form:", `"form:" names nothing`},
+		{"const:", `"const:" names nothing`},
+		{"const:a", "only event.type"},
+		{"body:id + const:a", "only event.type"},
+		{"sha256:header", "sha256:body, sha256:item or sha256:form:field"},
+		{"sha256:form:", "sha256:form:field"},
+		{"sha256:", `"sha256:" names nothing`},
+		{"body:a[].b[].c", "more than one array"},
+		{"body:a[].b + body:c[].d", "two different arrays"},
+		{"body:a[].b + item:a[].b", "two different arrays"},
+		{"body:a[][].b", "a[].[]"},
+		{"body:a[].", "segment 2"},
+		{"body:" + strings.Repeat("a[].", 4) + "a[]", "4 arrays"},
+		{`body:a\[\]`, `\`},
+		{"header:?", "names nothing"},
 		{"header:", `"header:" names nothing`},
 		{"bdy:id", `"bdy"`},
 		{"Body:id", `"Body"`},
@@ -83,14 +107,39 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
+func TestParseType(t *testing.T) {
+	t.Parallel()
+	for _, c := range []string{"const:a", "const:a + body:b", "body:a | const:b"} {
+		if e, err := ParseType(c); err != nil || e.String() != c {
+			t.Errorf("%s: %v", c, err)
+		}
+	}
+	if _, err := ParseType("const:a?"); err == nil || !strings.Contains(err.Error(), "leave out the '?'") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestUses(t *testing.T) {
 	t.Parallel()
 	e := mustParse(t, "header:a + item:b | item:c")
 	if !e.Uses(Header) || !e.Uses(Item) || e.Uses(Body) || !e.DiffersByItem() {
 		t.Errorf("%s: wrong kinds", e)
 	}
-	if mustParse(t, "item:b | body:c").DiffersByItem() {
-		t.Error("an alternative without an item differs by item")
+	for at, want := range map[string]bool{
+		"item:b | body:c":           false,
+		"item:b? + body:c":          false,
+		"item:b? + item:c?":         true,
+		"item:b? + item:c + body:d": true,
+		"sha256:item":               true,
+		"sha256:body":               false,
+		"item:a[].b + sha256:body":  true,
+	} {
+		if mustParse(t, at).DiffersByItem() != want {
+			t.Errorf("%s: want %t", at, want)
+		}
+	}
+	if e := mustParse(t, "sha256:item"); !e.Uses(Item) || e.Uses(Body) {
+		t.Error("a sum of the item does not look into the item")
 	}
 }
 

@@ -5,8 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/hookonce/hookonce/driver"
 )
@@ -37,8 +35,6 @@ SELECT id, key, 0, '', destination, now, now, now, cause
 FROM given
 WHERE (key IN (SELECT key FROM bodies)) IS TRUE`
 
-const maxMessageID = 255 // bytes, see driver.OutboxMessage
-
 // EnqueueOn is [driver.Driver.EnqueueTx] on a connection that is in the caller's
 // transaction. Of messages with the same id the first one counts.
 func (s *Store) EnqueueOn(ctx context.Context, conn Conn, messages []driver.OutboxMessage) error {
@@ -47,8 +43,8 @@ func (s *Store) EnqueueOn(ctx context.Context, conn Conn, messages []driver.Outb
 	given := make([]*driver.OutboxMessage, 0, len(messages))
 	for i := range messages {
 		m := &messages[i]
-		if err := checkOutbox(m); err != nil {
-			return fmt.Errorf("%s: message %d: %w", what, i, err)
+		if err := m.Check(); err != nil {
+			return fmt.Errorf("%s: message %d: %w: %w", what, i, driver.ErrBadRow, err)
 		}
 		if !seen[m.ID] {
 			seen[m.ID] = true
@@ -75,16 +71,4 @@ func (s *Store) EnqueueOn(ctx context.Context, conn Conn, messages []driver.Outb
 	err := scan(ctx, conn, noRows, s.sql.enqueue,
 		keys, ids, destinations, sources, eventIDs, types, causes, headers, bodies, hashes)
 	return readFailed(s.pools.Work, what, err) // nothing is committed here
-}
-
-func checkOutbox(m *driver.OutboxMessage) error {
-	notPrintable := func(r rune) bool { return r <= ' ' || r > '~' || r == '.' }
-	if m.ID == "" || len(m.ID) > maxMessageID || strings.ContainsFunc(m.ID, notPrintable) {
-		return fmt.Errorf("%w: its id must be 1 to %d characters of printable ASCII without '.' and spaces",
-			driver.ErrBadRow, maxMessageID)
-	}
-	if slices.ContainsFunc([]string{m.Destination, m.Source, m.EventID, m.Type}, func(s string) bool { return !isText(s) }) {
-		return fmt.Errorf("%w: its destination, source, event id or type is not valid UTF-8, or holds a NUL", driver.ErrBadRow)
-	}
-	return nil
 }

@@ -91,10 +91,10 @@ func TestPlain(t *testing.T) {
 	}
 	for _, text := range []string{"", "plain", "nul \x00 byte", "broken \xff\xc3", long, long[1:]} {
 		got := plain(text)
-		if !isText(got) || len(got) > maxText {
-			t.Errorf("plain(%.20q) is %d bytes, text: %v", text, len(got), isText(got))
+		if !driver.IsText(got) || len(got) > maxText {
+			t.Errorf("plain(%.20q) is %d bytes, text: %v", text, len(got), driver.IsText(got))
 		}
-		if isText(text) && len(text) <= maxText && got != text {
+		if driver.IsText(text) && len(text) <= maxText && got != text {
 			t.Errorf("plain(%q) is %q, want it unchanged", text, got)
 		}
 	}

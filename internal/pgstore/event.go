@@ -101,7 +101,7 @@ func (s *Store) Event(ctx context.Context, source, eventID string) (*driver.Even
 }
 
 func (s *Store) detail(ctx context.Context, conn Conn, source, eventID string) (detail *driver.EventDetail, watched bool, err error) {
-	if !isText(source) || !isText(eventID) {
+	if !driver.IsText(source) || !driver.IsText(eventID) {
 		return nil, false, nil // such an event cannot be stored
 	}
 	sql, args := s.sql.eventByID, []any{source, eventID}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/hookonce/hookonce/driver"
 )
@@ -30,16 +29,13 @@ func (c *condition) add(term string, args ...any) {
 	c.args = append(c.args, args...)
 }
 
-// isText reports whether a PostgreSQL text can hold s.
-func isText(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
-
 // equal adds the condition that a column has a value, unless that is "". It
 // returns false where no text can have it.
 func (c *condition) equal(column, value string) bool {
 	if value != "" {
 		c.add(column+" = $%d::text", value)
 	}
-	return isText(value)
+	return driver.IsText(value)
 }
 
 // limit returns the end of a listing, with one row more than asked for: it tells
@@ -75,7 +71,7 @@ func (c *condition) event(prefix, byKey string, t *eventTerms) bool {
 	}
 	if t.text != "" {
 		body := "position($%d::bytea IN " + prefix + "body) > 0"
-		if isText(t.text) {
+		if driver.IsText(t.text) {
 			c.add("(position($%d::text IN "+prefix+"event_id) > 0 OR position($%d::text IN "+prefix+"type) > 0 OR "+body+")",
 				t.text, t.text, []byte(t.text))
 		} else {

@@ -104,7 +104,7 @@ func (s *Store) onLetters(ctx context.Context, what, sql string, p *driver.DeadL
 	var ids []string
 	seen := make(map[driver.DeadLetterRef]bool, len(p.Letters))
 	for i, letter := range p.Letters {
-		if seen[letter] || !isText(letter.MessageID) {
+		if seen[letter] || !driver.IsText(letter.MessageID) {
 			continue
 		}
 		seen[letter] = true
@@ -160,7 +160,7 @@ FROM due, setting`
 // RetryMessage implements [driver.Store].
 func (s *Store) RetryMessage(ctx context.Context, p *driver.RetryMessageParams) error {
 	return transact(ctx, s.pools.Admin, "retrying a message", func(conn Conn) error {
-		if !isText(p.ID) {
+		if !driver.IsText(p.ID) {
 			return refusedError{driver.ErrNotFound}
 		}
 		var key []byte

@@ -79,7 +79,7 @@ func whereMessages(f *driver.MessageFilter, order messageOrder) (*condition, boo
 		c.add(order.receivedAt+" <= $%d::timestamptz", &after.Event.ReceivedAt)
 		c.add("("+order.receivedAt+", "+order.key+`, m.id COLLATE "C") < ($%d::timestamptz, $%d::bytea, $%d::text)`,
 			&after.Event.ReceivedAt, after.Event.Key[:], after.ID)
-		possible = possible && isText(after.ID)
+		possible = possible && driver.IsText(after.ID)
 	}
 	return c, possible
 }

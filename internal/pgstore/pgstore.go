@@ -42,6 +42,9 @@
 //
 //   - Messages that are enqueued are written sorted by key.
 //
+//   - LearnSecret takes the row of the armed source away before it writes the secret;
+//     who comes at the same time waits, and finds it gone.
+//
 // Nothing but pruning ever changes a row of the event table.
 package pgstore
 
@@ -185,6 +188,7 @@ type statements struct {
 	countInline           string
 	forgetInline          string
 	fileInline, oldInline string
+	arm, learn, learned   string
 }
 
 func newStatements(write func(string) string) statements {
@@ -249,6 +253,9 @@ func newStatements(write func(string) string) statements {
 		forgetInline:        write(forgetInlineSQL),
 		fileInline:          write(fileInlineSQL),
 		oldInline:           write(oldInlineSQL),
+		arm:                 write(armSQL),
+		learn:               write(learnSQL),
+		learned:             write(learnedSQL),
 	}
 }
 

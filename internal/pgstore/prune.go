@@ -85,7 +85,7 @@ func windowsOf(p *driver.PruneParams, all time.Duration, of func(driver.SourceWi
 	w.afterTime, w.afterKey = &time.Time{}, []byte{}
 	w.shortest = w.rest
 	for source, own := range p.Sources {
-		if d := of(own); d > 0 && isText(source) {
+		if d := of(own); d > 0 && driver.IsText(source) {
 			w.sources, w.keep = append(w.sources, source), append(w.keep, d.Microseconds())
 			w.shortest = min(w.shortest, d.Microseconds())
 		}

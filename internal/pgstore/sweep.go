@@ -3,8 +3,6 @@ package pgstore
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
-	"time"
 
 	"github.com/hookonce/hookonce/driver"
 )
@@ -191,13 +189,8 @@ const maxWaits = 63
 // waits returns random waits after the first attempt, the second, and so on.
 func waits(p *driver.SweepRunsParams) []int64 {
 	all := make([]int64, maxWaits)
-	most := max(p.First, 0)
 	for i := range all {
-		most = min(most, max(p.Max, 0))
-		all[i] = rand.N(most + 1).Microseconds()
-		if most <= time.Duration(1)<<61 {
-			most *= 2
-		}
+		all[i] = driver.Backoff(p.First, p.Max, i+1).Microseconds()
 	}
 	return all
 }

@@ -173,7 +173,7 @@ func typeArgs(types []string) (exact, patterns []string) {
 	escape := strings.NewReplacer(`\`, `\\`, "%", `\%`, "_", `\_`, "*", "%")
 	for _, t := range types {
 		switch {
-		case !isText(t): // no type is that
+		case !driver.IsText(t): // no type is that
 		case strings.Contains(t, "*"):
 			patterns = append(patterns, escape.Replace(t))
 		default:

@@ -23,14 +23,14 @@ package send
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/url"
 	"time"
+
+	"github.com/hookonce/hookonce/internal/dial"
 )
 
 // Limits of one attempt.
@@ -112,7 +112,7 @@ var (
 	// ErrStatus is an answer outside 2xx.
 	ErrStatus = errors.New("answered")
 	// ErrAddress is an address that may not be dialled.
-	ErrAddress = errors.New("address is not allowed")
+	ErrAddress = dial.ErrAddress
 	// ErrRequest is a target or message that cannot be sent as it stands.
 	ErrRequest = errors.New("cannot be sent")
 )
@@ -142,8 +142,8 @@ func New(opts *Options) *Sender {
 	}
 	s := &Sender{
 		now:     opts.Now,
-		public:  newTransport(opts.RootCAs, checkPublic),
-		private: newTransport(opts.RootCAs, checkAlways),
+		public:  newTransport(opts.RootCAs, dial.Public),
+		private: newTransport(opts.RootCAs, dial.Always),
 	}
 	if s.now == nil {
 		s.now = time.Now
@@ -157,26 +157,16 @@ func (s *Sender) CloseIdle() {
 	s.private.CloseIdleConnections()
 }
 
-func newTransport(roots *x509.CertPool, check addressCheck) *http.Transport {
-	dialer := &net.Dialer{Timeout: dialTimeout, ControlContext: check.control}
-	protocols := new(http.Protocols)
-	protocols.SetHTTP1(true)
-	protocols.SetHTTP2(true)
-	return &http.Transport{
-		Proxy:                  nil, // a proxy would dial for us, unchecked
-		DialContext:            dialer.DialContext,
-		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots},
-		TLSHandshakeTimeout:    dialTimeout,
-		DisableCompression:     true,
-		MaxResponseHeaderBytes: maxResponseHeader,
-		// Destinations may share a host: a limit would let a slow one keep the
-		// others waiting. Whoever sends bounds what each has under way.
-		MaxConnsPerHost:     0,
-		MaxIdleConnsPerHost: -1, // keep none; HTTP/2 connections are kept elsewhere
-		IdleConnTimeout:     idleTimeout,
-		Protocols:           protocols,
-		HTTP2:               &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingAfter},
-	}
+func newTransport(roots *x509.CertPool, check dial.Check) *http.Transport {
+	t := dial.Transport(roots, check, dialTimeout)
+	t.MaxResponseHeaderBytes = maxResponseHeader
+	// Destinations may share a host: a limit would let a slow one keep the
+	// others waiting. Whoever sends bounds what each has under way.
+	t.MaxConnsPerHost = 0
+	t.MaxIdleConnsPerHost = -1 // keep none; HTTP/2 connections are kept elsewhere
+	t.IdleConnTimeout = idleTimeout
+	t.HTTP2 = &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingAfter}
+	return t
 }
 
 // Send makes one attempt and waits for its end: at most the target's Timeout,

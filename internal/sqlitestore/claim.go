@@ -6,9 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/hookonce/hookonce/driver"
 )
@@ -74,7 +72,7 @@ func checkClaims(claims []driver.Claim) error {
 // text columns take any bytes, and its functions stop at a NUL.
 func checkClaim(c *driver.Claim) error {
 	for _, text := range [...]string{c.Source, c.EventID, c.Type} {
-		if !isText(text) {
+		if !driver.IsText(text) {
 			return fmt.Errorf("%w: its source, event id or type is not valid UTF-8 or holds a NUL", driver.ErrBadRow)
 		}
 	}
@@ -84,14 +82,12 @@ func checkClaim(c *driver.Claim) error {
 func checkMessages(messages []driver.NewMessage) error {
 	for i := range messages {
 		m := &messages[i]
-		if !isText(m.ID) || !isText(m.Route) || !isText(m.Destination) {
+		if !driver.IsText(m.ID) || !driver.IsText(m.Route) || !driver.IsText(m.Destination) {
 			return fmt.Errorf("%w: the id, route or destination of a message is not valid UTF-8 or holds a NUL", driver.ErrBadRow)
 		}
 	}
 	return nil
 }
-
-func isText(s string) bool { return utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 }
 
 // nullMicros returns NULL for the zero time.
 func nullMicros(at time.Time) (sql.NullInt64, error) {

@@ -139,7 +139,7 @@ func (s *Store) ClaimTx(ctx context.Context, tx *sql.Tx, p *driver.ClaimParams) 
 func (s *Store) CountInlineFailure(ctx context.Context, f *driver.InlineFailure) (*driver.InlineFailed, error) {
 	const op = "count a failure"
 	err := checkClaim(&f.Claim)
-	if err == nil && !isText(f.Error) {
+	if err == nil && !driver.IsText(f.Error) {
 		err = fmt.Errorf("%w: the error is not valid UTF-8 or holds a NUL", driver.ErrBadRow)
 	}
 	if err != nil {

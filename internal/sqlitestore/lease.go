@@ -164,7 +164,7 @@ func (s *Store) Complete(ctx context.Context, p *driver.CompleteParams) ([]bool,
 	const op = "complete"
 	for i := range p.Completions {
 		c := &p.Completions[i]
-		if !isText(c.Error) {
+		if !driver.IsText(c.Error) {
 			return nil, fmt.Errorf("sqlite: %s: %w: the error of message %s is not valid UTF-8 or holds a NUL", op, driver.ErrBadRow, c.ID)
 		}
 		if c.Applied != nil {

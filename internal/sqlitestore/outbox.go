@@ -5,13 +5,10 @@ import (
 	"crypto/sha256"
 	"database/sql"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
 )
-
-const maxMessageID = 255 // bytes, see driver.OutboxMessage
 
 const (
 	insertEnqueued = `INSERT INTO hookonce_message
@@ -27,24 +24,11 @@ const (
 func (s *Store) EnqueueTx(ctx context.Context, tx *sql.Tx, messages []driver.OutboxMessage) error {
 	const op = "enqueue"
 	for i := range messages {
-		if err := checkOutbox(&messages[i]); err != nil {
-			return fmt.Errorf("sqlite: %s: message %d: %w", op, i, err)
+		if err := messages[i].Check(); err != nil {
+			return fmt.Errorf("sqlite: %s: message %d: %w: %w", op, i, driver.ErrBadRow, err)
 		}
 	}
 	return s.inTx(ctx, tx, op, time.Time{}, len(messages), func(t *writeTx, i int) error { return t.enqueue(&messages[i]) })
-}
-
-func checkOutbox(m *driver.OutboxMessage) error {
-	notPrintable := func(r rune) bool { return r <= ' ' || r > '~' || r == '.' }
-	if m.ID == "" || len(m.ID) > maxMessageID || strings.ContainsFunc(m.ID, notPrintable) {
-		return fmt.Errorf("%w: its id is not printable ASCII without '.' of 1 to %d bytes", driver.ErrBadRow, maxMessageID)
-	}
-	for _, text := range [...]string{m.Destination, m.Source, m.EventID, m.Type} {
-		if !isText(text) {
-			return fmt.Errorf("%w: its destination, source, event id or type is not valid UTF-8 or holds a NUL", driver.ErrBadRow)
-		}
-	}
-	return nil
 }
 
 // enqueue writes one message, unless its id was enqueued before, and then its body

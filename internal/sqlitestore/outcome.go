@@ -52,7 +52,7 @@ func (f fence) args(key driver.Key, more ...any) []any {
 func checkResults(p *driver.FinishParams) error {
 	for i := range p.Results {
 		r := &p.Results[i]
-		if !isText(r.Error) {
+		if !driver.IsText(r.Error) {
 			return fmt.Errorf("%w: the error of an event is not valid UTF-8 or holds a NUL", driver.ErrBadRow)
 		}
 		if r.Outcome < driver.WorkSucceeded || r.Outcome > driver.WorkFailed {

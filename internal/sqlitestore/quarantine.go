@@ -25,7 +25,7 @@ const (
 func (s *Store) Quarantine(ctx context.Context, p *driver.QuarantineParams) error {
 	const op = "quarantine"
 	for i := range p.Requests {
-		if q := &p.Requests[i]; !isText(q.Source) || !isText(q.Reason) {
+		if q := &p.Requests[i]; !driver.IsText(q.Source) || !driver.IsText(q.Reason) {
 			return fmt.Errorf("sqlite: %s: %w: its source or reason is not valid UTF-8 or holds a NUL", op, driver.ErrBadRow)
 		}
 	}

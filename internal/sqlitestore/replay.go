@@ -77,7 +77,7 @@ func (s *Store) Replay(ctx context.Context, p *driver.ReplayParams) (*driver.Rep
 }
 
 func checkReplay(p *driver.ReplayParams) error {
-	if len(p.RequestID) > maxRequestID || !isText(p.RequestID) {
+	if len(p.RequestID) > maxRequestID || !driver.IsText(p.RequestID) {
 		return fmt.Errorf("%w: the request id is longer than %d bytes, is not valid UTF-8 or holds a NUL", driver.ErrBadRow, maxRequestID)
 	}
 	return checkMessages(p.Routes)

@@ -15,4 +15,5 @@ var writeStatements = []string{
 	selectLost, countLost, loseAlone, loseOther,
 	reopenDone, claimDone, claimStale, deleteInline, countInline, buryInline, selectInline,
 	insertEnqueued, insertEnqueuedBody,
+	countLearned, armSource, takeArmed, forgetLearned, keepLearned,
 }

@@ -5,8 +5,6 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
-	"time"
 
 	"github.com/hookonce/hookonce/driver"
 )
@@ -105,7 +103,7 @@ func (t *writeTx) lose(e *lostEvent, p *driver.SweepRunsParams) error {
 	}
 	e.Attempts++
 	e.Dead = committed || e.Attempts >= p.MaxAttempts
-	state, outcome, dueAt, failedAt := statePending, "retry", t.now+backoff(p.First, p.Max, e.Attempts).Microseconds(), any(nil)
+	state, outcome, dueAt, failedAt := statePending, "retry", t.now+driver.Backoff(p.First, p.Max, e.Attempts).Microseconds(), any(nil)
 	if e.Dead {
 		state, outcome, failedAt = stateDead, "dead", t.now
 	}
@@ -114,15 +112,4 @@ func (t *writeTx) lose(e *lostEvent, p *driver.SweepRunsParams) error {
 	}
 	_, err := t.exec(insertTry, e.Key[:], e.generation, e.Attempts, outcome, reason, t.now, 0)
 	return err
-}
-
-// backoff returns a random time of up to first·2ⁿ⁻¹ after the nth attempt, and at
-// most limit.
-func backoff(first, limit time.Duration, n int) time.Duration {
-	most := first
-	for i := 1; i < n && most < limit; i++ {
-		most *= 2
-	}
-	most = max(min(most, limit), 0)
-	return rand.N(most + 1)
 }

@@ -62,7 +62,7 @@ func versions(ctx context.Context, q queryer, objects []driver.Key) (map[driver.
 }
 
 func checkVersion(v *driver.ObjectVersion) error {
-	if len(v.Version) > maxVersion || len(v.Shown) > maxVersion || !isText(v.Shown) || !isText(v.Source) {
+	if len(v.Version) > maxVersion || len(v.Shown) > maxVersion || !driver.IsText(v.Shown) || !driver.IsText(v.Source) {
 		return fmt.Errorf("%w: a version is longer than %d bytes, or its text is not valid UTF-8 or holds a NUL",
 			driver.ErrBadRow, maxVersion)
 	}

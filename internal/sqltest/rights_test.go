@@ -71,7 +71,8 @@ func TestRights(t *testing.T) {
 	for _, statement := range []string{
 		"DELETE FROM hookonce.event", "UPDATE hookonce.event SET body = ''", "DELETE FROM hookonce.event_state",
 		"INSERT INTO hookonce.event_state SELECT * FROM hookonce.event_state", "UPDATE hookonce.message SET state = 2",
-		"SELECT * FROM hookonce.message", "SELECT * FROM hookonce.quarantine", "TRUNCATE hookonce.take_call",
+		"SELECT * FROM hookonce.message", "SELECT * FROM hookonce.quarantine", "SELECT * FROM hookonce.learned_secret",
+		"TRUNCATE hookonce.take_call",
 		"DROP FUNCTION hookonce.take", "ALTER TABLE hookonce.take_call DISABLE TRIGGER ALL",
 	} {
 		_, err := s.Exec(t.Context(), w.text(statement))

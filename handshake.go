@@ -1,0 +1,171 @@
+package hookonce
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hookonce/hookonce/internal/locate"
+	"github.com/hookonce/hookonce/provider"
+	"github.com/hookonce/hookonce/verify"
+)
+
+// handshaking is what a source knows of the handshakes of its provider.
+type handshaking struct {
+	shakes *provider.Handshakes // nil if there are none
+	allow  string               // the methods that the source takes, as an Allow header
+	// signed are the places of which one is there where a request is signed.
+	signed []*locate.Expr
+}
+
+func newHandshaking(spec *provider.Spec, scheme *verify.Scheme) (handshaking, error) {
+	h := handshaking{allow: http.MethodPost}
+	if len(spec.Handshakes) == 0 {
+		return h, nil
+	}
+	shakes, err := provider.CompileHandshakes(spec.Handshakes)
+	if err != nil {
+		return h, err
+	}
+	h.shakes = shakes
+	methods := shakes.Methods()
+	if !slices.Contains(methods, http.MethodPost) {
+		methods = append(methods, http.MethodPost)
+	}
+	h.allow = strings.Join(methods, ", ")
+	places := []string{scheme.At}
+	for _, name := range append([]string{scheme.Header}, scheme.MoreHeaders...) {
+		if name != "" {
+			places = append(places, "header:"+name)
+		}
+	}
+	for _, at := range places {
+		// A body that is the signature itself, or a part of an item, is always there.
+		if expr, err := locate.Parse(at); err == nil && expr.IsSingle() {
+			h.signed = append(h.signed, expr)
+		}
+	}
+	return h, nil
+}
+
+// takes reports whether there are requests with that method.
+func (h *handshaking) takes(method string) bool {
+	return method == http.MethodPost || h.shakes != nil && slices.Contains(h.shakes.Methods(), method)
+}
+
+// canLearn reports whether the provider hands secrets over.
+func (h *handshaking) canLearn() bool { return h.shakes != nil && h.shakes.Deliver() }
+
+// isSigned reports whether a request says that it is signed, however wrongly.
+func (h *handshaking) isSigned(in *locate.Input) bool {
+	return slices.ContainsFunc(h.signed, func(e *locate.Expr) bool {
+		_, err := e.Single(in, maxHeaderText)
+		return !errors.Is(err, locate.ErrAbsent)
+	})
+}
+
+// maxHeaderText bounds what is read only to see that it is there.
+const maxHeaderText = 1 << 10
+
+// errSignable is why a body is refused whatever its signature: whoever asks as for a
+// handshake is told what that would be.
+var errSignable = errors.New("the body is one that the answer to a handshake would sign")
+
+// handshake answers a handshake, and returns nil for what may be a delivery. Nothing
+// is stored and nothing claimed.
+func (in *Engine) handshake(r *http.Request, src *source, body []byte, deadline time.Time) *answer {
+	if src.shakes == nil {
+		return nil
+	}
+	req := &provider.HandshakeRequest{Method: r.Method, RawQuery: r.URL.RawQuery, Header: r.Header, Body: body}
+	shake := src.shakes.Match(req)
+	switch {
+	case shake != nil:
+		a := in.shake(r, src, shake, req, deadline)
+		if a.status >= 400 && shake.Bare() {
+			a.contentType, a.body = "text/plain; charset=utf-8", nil
+		}
+		return a
+	case r.Method != http.MethodPost:
+		return refused(http.StatusBadRequest, "This is not a request that the provider of this source makes.",
+			"no handshake of the provider", nil)
+	case src.shakes.Signable(req):
+		return in.refuseUnverified(r, time.Now(), errSignable)
+	}
+	return nil
+}
+
+// shake checks a handshake and answers it.
+func (in *Engine) shake(r *http.Request, src *source, shake *provider.Shake, req *provider.HandshakeRequest, deadline time.Time) *answer {
+	ctx, cancel := context.WithDeadline(context.WithoutCancel(r.Context()), deadline)
+	defer cancel()
+	input := &locate.Input{Header: req.Header, Body: req.Body, RawQuery: req.RawQuery}
+	if shake.Signed() == provider.SignedAlways || shake.Signed() == provider.SignedIfPresent && src.isSigned(input) {
+		if _, a := in.authenticate(r, src, req.Body, deadline); a != nil {
+			return a
+		}
+	} else if a := in.limitUnverified(r, time.Now(), nil); a != nil {
+		return a
+	}
+	setup := &provider.HandshakeSetup{Params: src.Params, URL: src.URL}
+	if shake.NeedsSecret() && src.Secrets != nil {
+		secrets, err := src.Secrets.Secrets(ctx, r)
+		if err != nil {
+			return unavailable("the source's secrets are not usable", err)
+		}
+		if len(secrets) > 0 {
+			setup.Secret = secrets[0]
+		}
+	}
+	reply, err := shake.Reply(setup)
+	if err != nil {
+		return refuseHandshake(shake, err)
+	}
+	if reply.Delivered != "" {
+		if a := in.learn(ctx, src, reply.Delivered); a != nil {
+			return a
+		}
+	}
+	if reply.ConfirmURL != "" {
+		if a := in.confirm(src.Name, reply.ConfirmURL); a != nil {
+			return a
+		}
+	}
+	in.logHandshake(src, shake)
+	return answerHandshake(reply)
+}
+
+func refuseHandshake(shake *provider.Shake, err error) *answer {
+	why := "handshake " + shake.ID()
+	switch {
+	case errors.Is(err, provider.ErrHandshakeSetup):
+		return refused(http.StatusForbidden, "This source is not set up for that.", why, err)
+	case errors.Is(err, provider.ErrHandshakeCheck):
+		return refused(http.StatusForbidden, "The request does not say what it must.", why, err)
+	default:
+		return refused(http.StatusBadRequest, "The request is not one that the provider makes.", why, err)
+	}
+}
+
+func answerHandshake(reply *provider.HandshakeReply) *answer {
+	a := &answer{
+		status: reply.Status, contentType: reply.ContentType, body: reply.Body, outcome: deliveryHandshake,
+		header: map[string]string{"Cache-Control": "no-store"},
+		why:    "the request was a handshake, which holds no event",
+	}
+	for name, value := range reply.Header {
+		a.header[name] = value
+	}
+	return a
+}
+
+// logHandshake logs at the rate of refusals: anybody may ask for some handshakes.
+func (in *Engine) logHandshake(src *source, shake *provider.Shake) {
+	if in.remarkable.take(time.Now()) == 0 {
+		in.log.Info("handshake answered", slog.String("source", src.Name), slog.String("handshake", shake.ID()))
+	}
+}

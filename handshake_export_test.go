@@ -1,0 +1,20 @@
+package hookonce
+
+import (
+	"context"
+
+	"github.com/hookonce/hookonce/verify"
+)
+
+// RefreshLearned does what the upkeep does once a second.
+func RefreshLearned(ctx context.Context, in *Engine) error { return in.learned.refresh(ctx) }
+
+// SecretsInForce returns the secrets of a source, in the order in which they are tried.
+func SecretsInForce(ctx context.Context, in *Engine, source string) ([]string, error) {
+	return in.setup.Load().sources[source].Secrets.Secrets(ctx, nil)
+}
+
+// SetVerifier replaces that of a source. Call it before the engine is used.
+func SetVerifier(in *Engine, source string, v *verify.Verifier) {
+	in.setup.Load().sources[source].verifier = v
+}

@@ -1,0 +1,309 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hookonce/hookonce/provider"
+	"github.com/hookonce/hookonce/verify"
+)
+
+// What the catalog says of a provider, for people and as the shapes of --json.
+type (
+	providerFacts struct {
+		Name       provider.Name    `json:"name"`
+		Title      string           `json:"title"`
+		Docs       string           `json:"docs"`
+		Schemes    []schemeFacts    `json:"schemes"` // the first is the default, unless it is weak
+		Event      eventFacts       `json:"event"`
+		Hint       eventFacts       `json:"hint"` // where the rest is said to stand, unconfirmed
+		HintNote   string           `json:"hint_note"`
+		Handshakes []handshakeFacts `json:"handshakes"`
+		Params     []paramFacts     `json:"params"` // of the handshakes
+		Ack        *ackFacts        `json:"ack"`    // null: any 2xx
+		Retry      retryFacts       `json:"retry"`
+		MaxBody    int64            `json:"max_body"` // bytes; 0 for the default
+		Notes      []string         `json:"notes"`
+		Settings   string           `json:"settings"` // YAML to begin with
+	}
+	schemeFacts struct {
+		ID        string       `json:"id"`
+		Family    string       `json:"family"`
+		Default   bool         `json:"default"`
+		Algorithm string       `json:"algorithm"` // "" where the family has none, or it is a parameter
+		At        string       `json:"at"`        // where the signature stands
+		Content   string       `json:"content"`   // what is signed, as a template; "" where nothing is
+		Tolerance string       `json:"tolerance"` // of the signed time; "" where there is none
+		SignsURL  bool         `json:"signs_url"` // so that a source must set url
+		Secret    string       `json:"secret"`    // what secrets or key is to be set to
+		KeysFrom  string       `json:"keys_from"` // where public keys are got from; "" for none
+		Params    []paramFacts `json:"params"`
+		Weak      string       `json:"weak"`    // why it is used only by name
+		Partial   string       `json:"partial"` // what of a request is not signed
+	}
+	paramFacts struct {
+		Name   string   `json:"name"`
+		Need   string   `json:"need"` // signature, source, optional, or keys: for fetching keys
+		About  string   `json:"about"`
+		Values []string `json:"values"` // the only ones; empty for any
+	}
+	eventFacts struct {
+		ID       string `json:"id"`
+		Type     string `json:"type"`
+		Time     string `json:"time"`
+		Batch    string `json:"batch"`
+		Document string `json:"document"`
+	}
+	handshakeFacts struct {
+		ID     string `json:"id"`
+		Method string `json:"method"`
+		About  string `json:"about"`
+		Arm    bool   `json:"arm"` // only after hookonce sources arm
+	}
+	ackFacts struct {
+		Status      int    `json:"status"`
+		ContentType string `json:"content_type"`
+		Body        string `json:"body"`
+	}
+	retryFacts struct {
+		Window  string `json:"window"`  // for how long; "" if unknown
+		Timeout string `json:"timeout"` // for an answer; "" if unknown
+		Note    string `json:"note"`
+	}
+)
+
+// factsOf returns what the catalog says of a provider.
+func factsOf(spec *provider.Spec) *providerFacts {
+	f := &providerFacts{
+		Name: spec.Name, Title: spec.Title, Docs: spec.Docs,
+		Schemes: []schemeFacts{}, Handshakes: []handshakeFacts{}, Params: factsOfParams(spec.Params),
+		Event: eventFacts(spec.Event), Hint: eventFacts(spec.Hint), HintNote: spec.HintNote,
+		Retry:   retryFacts{showDuration(spec.Retry.Window), showDuration(spec.Retry.Timeout), spec.Retry.Note},
+		MaxBody: spec.MaxBody, Notes: append([]string{}, spec.Notes...),
+	}
+	for i := range spec.Schemes {
+		scheme := factsOfScheme(&spec.Schemes[i])
+		scheme.Default = i == 0 && scheme.Weak == ""
+		f.Schemes = append(f.Schemes, scheme)
+	}
+	for i := range spec.Handshakes {
+		f.Handshakes = append(f.Handshakes, factsOfHandshake(&spec.Handshakes[i]))
+	}
+	if spec.Ack != nil {
+		f.Ack = &ackFacts{cmp.Or(spec.Ack.Status, 200), cmp.Or(spec.Ack.ContentType, "text/plain"), spec.Ack.Body}
+	}
+	f.Settings = snippet(f)
+	return f
+}
+
+func factsOfScheme(s *verify.Scheme) schemeFacts {
+	f := schemeFacts{
+		ID: s.ID, Family: string(s.Family), Algorithm: algorithm(s), At: signatureAt(s), Content: content(s),
+		Secret: whatSecret(s), Params: factsOfParams(s.Params), Weak: s.Weak, Partial: s.Partial, SignsURL: signsURL(s),
+	}
+	if s.Timestamp != nil {
+		f.Tolerance = showDuration(cmp.Or(s.Timestamp.Tolerance, verify.DefaultTolerance))
+	}
+	if s.Keys != nil {
+		f.KeysFrom = keysFrom(s.Keys)
+		for i := range f.Params {
+			if p := &f.Params[i]; p.Need == verify.NeedOptional && fetchesWith(s.Keys, p.Name) {
+				p.Need = needKeys
+			}
+		}
+	}
+	return f
+}
+
+// needKeys is a parameter without which keys cannot be fetched, and must be set.
+const needKeys = "keys"
+
+func fetchesWith(k *verify.KeySource, param string) bool {
+	texts := append(slices.Collect(maps.Values(k.Header)), k.URL, k.Body)
+	return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(text, "{param:"+param+"}") })
+}
+
+func factsOfParams(params []verify.Param) []paramFacts {
+	out := []paramFacts{}
+	for _, p := range params {
+		out = append(out, paramFacts{p.Name, cmp.Or(p.Need, verify.NeedSignature), p.About, append([]string{}, sortedNames(p.Sets)...)})
+	}
+	return out
+}
+
+// publicKey reports whether a scheme is verified with a public key.
+func publicKey(s *verify.Scheme) bool {
+	switch s.Family {
+	case verify.FamilySignature, verify.FamilyJWS:
+		return true
+	case verify.FamilyStandardWebhooks:
+		return s.Algorithm == verify.AlgorithmEd25519
+	case verify.FamilyJWT:
+		return s.JWT != nil && !slices.ContainsFunc(s.JWT.Algorithms, func(a string) bool { return strings.HasPrefix(a, "HS") })
+	}
+	return false
+}
+
+func algorithm(s *verify.Scheme) string {
+	switch s.Family {
+	case verify.FamilyHMAC:
+		return "hmac-" + cmp.Or(s.Algorithm, verify.AlgorithmSHA256)
+	case verify.FamilyDigest:
+		return cmp.Or(s.Algorithm, verify.AlgorithmSHA256)
+	case verify.FamilyStandardWebhooks:
+		return cmp.Or(s.Algorithm, verify.AlgorithmHMACSHA256)
+	case verify.FamilyJWT:
+		if s.JWT != nil {
+			return strings.Join(s.JWT.Algorithms, ", ")
+		}
+	}
+	return s.Algorithm
+}
+
+func signatureAt(s *verify.Scheme) string {
+	switch {
+	case s.Family == verify.FamilyStandardWebhooks:
+		return "header:webhook-signature"
+	case s.Family == verify.FamilyBasic:
+		return "header:Authorization"
+	case s.At != "":
+		return s.At
+	case s.Header != "":
+		at := "header:" + s.Header
+		for _, more := range s.MoreHeaders {
+			at += " | header:" + more
+		}
+		return at
+	}
+	return ""
+}
+
+func content(s *verify.Scheme) string {
+	switch s.Family {
+	case verify.FamilyHMAC, verify.FamilyDigest, verify.FamilySignature, verify.FamilyJWS:
+		return cmp.Or(s.Content, "{body}")
+	case verify.FamilyStandardWebhooks:
+		return "{id}.{timestamp}.{body}"
+	case verify.FamilyJWT:
+		var claims []string
+		for _, c := range s.JWT.Claims {
+			claims = append(claims, c.Name+" = "+c.Equals)
+		}
+		return strings.Join(claims, ", ")
+	}
+	return ""
+}
+
+func signsURL(s *verify.Scheme) bool {
+	parts := []string{"{url}", "{url_unescaped}", "{path}", "{path_query}", "{sha256:url}", "{qsh}"}
+	return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(content(s), part) })
+}
+
+// whatSecret says what a source sets secrets or key to.
+func whatSecret(s *verify.Scheme) string {
+	switch {
+	case s.Family == verify.FamilyNone:
+		return "none"
+	case s.Family == verify.FamilyBasic:
+		return "secrets: user:password"
+	case s.Family == verify.FamilyToken:
+		return "secrets: the token, as it is sent"
+	case publicKey(s) && s.Keys != nil:
+		return "nothing: the public key is fetched; key sets one instead"
+	case publicKey(s):
+		return "key: the provider's public key"
+	}
+	switch cmp.Or(s.SecretEncoding, defaultSecret(s)) {
+	case verify.SecretBase64:
+		return "secrets: the signing key, in base64"
+	case verify.SecretHex:
+		return "secrets: the signing key, in hexadecimal digits"
+	case verify.SecretWhsec:
+		return "secrets: the signing secret in base64, with or without whsec_"
+	}
+	return "secrets: the signing secret, as it is shown"
+}
+
+func defaultSecret(s *verify.Scheme) string {
+	if s.Family == verify.FamilyStandardWebhooks {
+		return verify.SecretWhsec
+	}
+	return verify.SecretRaw
+}
+
+// Pieces of the regular expression of a host: of any text, of what may be left out or
+// repeated, and of several texts in a row.
+var (
+	anyText  = regexp.MustCompile(`\[[^\]]*\](\{[^}]*\}|[*+])`)
+	optional = regexp.MustCompile(`\([^)]*\)[?*+]`)
+	anyTexts = regexp.MustCompile(`\*(-\*)+`)
+)
+
+// keysFrom returns where keys are got from, for people.
+func keysFrom(k *verify.KeySource) string {
+	if k.URL != "" {
+		return k.URL
+	}
+	host := optional.ReplaceAllString(anyText.ReplaceAllString(k.Host, "*"), "")
+	return "https://" + strings.ReplaceAll(anyTexts.ReplaceAllString(host, "*"), `\.`, ".")
+}
+
+func factsOfHandshake(h *provider.Handshake) handshakeFacts {
+	f := handshakeFacts{ID: h.ID, Method: cmp.Or(h.Method, "POST"), Arm: h.Delivers != ""}
+	var about []string
+	for _, c := range h.When {
+		about = append(about, "where "+condition(c))
+	}
+	if h.Signed != "" {
+		about = append(about, "signed "+strings.ReplaceAll(h.Signed, "_", " "))
+	}
+	for _, c := range h.Check {
+		about = append(about, "only if "+condition(c))
+	}
+	if h.Delivers != "" {
+		about = append(about, "takes the secret at "+h.Delivers+" while the source is armed")
+	}
+	if h.Token != "" {
+		about = append(about, "the answer holds "+h.Token)
+	}
+	if h.Digest != nil {
+		about = append(about, "signed by "+h.Digest.Algorithm)
+	}
+	if h.Confirm != "" {
+		about = append(about, "then fetches "+h.Confirm)
+	}
+	f.About = strings.Join(append(about, fmt.Sprintf("answered %d", cmp.Or(h.Answer.Status, 200))), "; ")
+	return f
+}
+
+func condition(c provider.Condition) string {
+	switch {
+	case c.Equals != "":
+		return c.At + " = " + c.Equals
+	case c.Matches != "":
+		return c.At + " matches " + c.Matches
+	case c.Absent:
+		return c.At + " is not there"
+	}
+	return c.At + " is there"
+}
+
+// showDuration writes a duration in its largest whole units; "" for 0.
+func showDuration(d time.Duration) string {
+	if d == 0 {
+		return ""
+	}
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}

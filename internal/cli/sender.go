@@ -1,0 +1,274 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/textproto"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hookonce/hookonce/internal/locate"
+	"github.com/hookonce/hookonce/internal/sample"
+	"github.com/hookonce/hookonce/provider"
+	"github.com/hookonce/hookonce/verify"
+)
+
+// Limits of files that flags name.
+const (
+	maxBodyFile = 256 << 20
+	maxKeyFile  = 1 << 20
+)
+
+// senderFlags are the flags that say who sends, and what.
+type senderFlags struct {
+	cmd              *cobra.Command
+	provider, scheme string
+	signature        string
+	secrets, params  []string
+	event            []string
+	key              string
+	headers          []string
+	body             string
+	url              string
+}
+
+func addSenderFlags(cmd *cobra.Command) *senderFlags {
+	f := &senderFlags{cmd: cmd}
+	flags := cmd.Flags()
+	flags.StringVar(&f.provider, "provider", "", "who sends; hookonce providers lists all")
+	flags.StringVar(&f.scheme, "scheme", "", "a scheme of the provider that is not its default")
+	flags.StringArrayVar(&f.params, "param", nil, "what the scheme needs to know beside secrets: NAME=VALUE; may be repeated")
+	flags.StringVar(&f.signature, "signature", "", "how a sender of provider hmac signs: JSON with the keys of signature and, in it, of timestamp in the settings")
+	flags.StringArrayVar(&f.event, "event", nil, "where a field of the event stands: id=LOCATION, also type, time, batch, document; may be repeated")
+	flags.StringArrayVarP(&f.headers, "header", "H", nil, "a header, as 'Name: value'; may be repeated")
+	_ = cmd.RegisterFlagCompletionFunc("provider", cobra.FixedCompletions(completions(), cobra.ShellCompDirectiveNoFileComp))
+	return f
+}
+
+// usage makes an error one of how the command was called.
+func (f *senderFlags) usage(format string, args ...any) error {
+	return newUsageError(f.cmd, fmt.Errorf(format, args...))
+}
+
+// sender returns who sends.
+func (f *senderFlags) sender() (*sample.Sender, error) {
+	if f.provider == "" {
+		return nil, f.usage("--provider says who sends, and is missing")
+	}
+	params, err := f.pairs("--param", f.params)
+	if err != nil {
+		return nil, err
+	}
+	setup := sample.Setup{Provider: provider.Name(f.provider), Scheme: f.scheme, Params: params}
+	if setup.Event, err = f.eventRules(); err != nil {
+		return nil, err
+	}
+	if setup.Signature, err = f.ownScheme(); err != nil {
+		return nil, err
+	}
+	if setup.Provider == provider.HMAC && setup.Signature == nil {
+		return nil, f.usage(`--signature is missing: how the sender signs, as {"header":"X-Signature","content":"{body}"}`)
+	}
+	s, err := sample.New(setup)
+	if err != nil {
+		if errors.Is(err, provider.ErrUnknown) {
+			return nil, f.usage("--provider: %w", noProvider(f.provider, err))
+		}
+		return nil, f.usage("%w", asFlags(err))
+	}
+	return s, f.checkEvent(s)
+}
+
+// asFlags names in the faults of a scheme the flags that mend them.
+func asFlags(err error) error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		var faults []error
+		for _, fault := range joined.Unwrap() {
+			faults = append(faults, asFlags(fault))
+		}
+		return errors.Join(faults...)
+	}
+	var fault *verify.FieldError
+	if !errors.As(err, &fault) {
+		return err
+	}
+	if name, ok := strings.CutPrefix(fault.Field, "params."); ok {
+		return fmt.Errorf("--param %s=...: %s", name, fault.Problem)
+	}
+	return err
+}
+
+// pairs reads flags of the form NAME=VALUE.
+func (f *senderFlags) pairs(flag string, texts []string) (map[string]string, error) {
+	pairs := make(map[string]string, len(texts))
+	for _, text := range texts {
+		name, value, ok := strings.Cut(text, "=")
+		if _, twice := pairs[name]; !ok || name == "" || twice {
+			return nil, f.usage("%s: write each once, as NAME=VALUE", flag) // it may hold a secret
+		}
+		pairs[name] = value
+	}
+	return pairs, nil
+}
+
+// eventRules reads --event.
+func (f *senderFlags) eventRules() (provider.EventRules, error) {
+	var rules provider.EventRules
+	pairs, err := f.pairs("--event", f.event)
+	for name, value := range pairs {
+		field := map[string]*string{
+			"id": &rules.ID, "type": &rules.Type, "time": &rules.Time, "batch": &rules.Batch, "document": &rules.Document,
+		}[name]
+		if field == nil {
+			return rules, f.usage("--event: %q is none of id, type, time, batch and document", name)
+		}
+		*field = value
+	}
+	return rules, err
+}
+
+// checkEvent checks --event together with what is known of the provider's events.
+func (f *senderFlags) checkEvent(s *sample.Sender) error {
+	s, _ = s.WithHints()
+	if len(f.event) == 0 || s.Rules.ID == "" {
+		return nil
+	}
+	if _, err := provider.CompileRules(s.Rules); err != nil {
+		return f.usage("--event: %w", err)
+	}
+	return nil
+}
+
+// ownScheme reads --signature, whose keys are those of the settings.
+func (f *senderFlags) ownScheme() (*verify.Scheme, error) {
+	if f.signature == "" {
+		return nil, nil
+	}
+	var own struct {
+		Header, Algorithm, Encoding, Prefix, Content, Format string
+
+		Keys           []string
+		SecretEncoding string `json:"secret_encoding"`
+		Timestamp      *struct{ At, Format, Tolerance string }
+	}
+	dec := json.NewDecoder(strings.NewReader(f.signature))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&own); err != nil {
+		return nil, f.usage("--signature: %w", err)
+	}
+	scheme := &verify.Scheme{
+		Family: verify.FamilyHMAC, Header: own.Header, Algorithm: own.Algorithm, Encoding: own.Encoding, Prefix: own.Prefix,
+		Content: own.Content, Format: own.Format, SignatureKeys: own.Keys, SecretEncoding: own.SecretEncoding,
+	}
+	if t := own.Timestamp; t != nil {
+		scheme.Timestamp = &verify.Timestamp{At: t.At, Format: t.Format}
+		var err error
+		if t.Tolerance != "" {
+			scheme.Timestamp.Tolerance, err = time.ParseDuration(t.Tolerance)
+		}
+		if err != nil {
+			return nil, f.usage("--signature: tolerance: %w", err)
+		}
+	}
+	return scheme, nil
+}
+
+// header reads the headers.
+func (f *senderFlags) header() (http.Header, error) {
+	h := make(http.Header)
+	for _, text := range f.headers {
+		name, value, ok := strings.Cut(text, ":")
+		value = textproto.TrimString(value)
+		if !ok || !locate.ValidHeaderName(name) || strings.ContainsAny(value, "\r\n\x00") {
+			return nil, f.usage("-H: write it as 'Name: value'") // it may hold a credential
+		}
+		h.Add(name, value)
+	}
+	return h, nil
+}
+
+// readSecrets returns the keys of the secrets, each the secret itself or
+// file:PATH.
+func (f *senderFlags) readSecrets(v *verify.Verifier) ([]verify.Key, error) {
+	var keys []verify.Key
+	for _, text := range f.secrets {
+		if path, ok := strings.CutPrefix(text, "file:"); ok {
+			var err error
+			if text, err = readKeyFile(path); err != nil {
+				return nil, f.usage("--secret: %w", err)
+			}
+		}
+		key, err := v.ParseKey(text)
+		if err != nil {
+			return nil, f.usage("--secret: %w", err)
+		}
+		keys = append(keys, key)
+	}
+	return keys, nil
+}
+
+// readKey returns the key of the file that --key names.
+func (f *senderFlags) readKey(v *verify.Verifier) (verify.Key, error) {
+	text, err := readKeyFile(f.key)
+	if err != nil {
+		return verify.Key{}, f.usage("--key: %w", err)
+	}
+	key, err := v.ParseKey(text)
+	if err != nil {
+		return verify.Key{}, f.usage("--key: %w", err)
+	}
+	return key, nil
+}
+
+// readKeyFile returns what a file holds, without the line break at its end.
+func readKeyFile(path string) (string, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	data, err := readAll(file, maxKeyFile)
+	return strings.TrimRight(string(data), "\r\n"), err
+}
+
+// readBody returns the body: of a file, or for "-" of the standard input.
+func (f *senderFlags) readBody(stdin io.Reader) ([]byte, error) {
+	in := stdin
+	if f.body != "-" {
+		file, err := os.Open(f.body)
+		if err != nil {
+			return nil, f.usage("--body: %w", err)
+		}
+		defer file.Close()
+		in = file
+	}
+	data, err := readAll(in, maxBodyFile)
+	if err != nil {
+		return nil, f.usage("--body: %w", err)
+	}
+	return data, nil
+}
+
+func readAll(r io.Reader, limit int64) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(r, limit+1))
+	if err == nil && int64(len(data)) > limit {
+		err = fmt.Errorf("it has more than %d bytes", limit)
+	}
+	return data, err
+}
+
+// checkURL reads a URL of http, without quoting it: it may hold a credential.
+func (f *senderFlags) checkURL(flag, text string) (*url.URL, error) {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return nil, f.usage("%s: write it as https://host/path", flag)
+	}
+	return u, nil
+}

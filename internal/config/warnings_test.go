@@ -1,0 +1,114 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hookonce/hookonce/provider"
+)
+
+func TestWarnings(t *testing.T) {
+	t.Parallel()
+	const verifyToken = "verify_token: it is not set, so the set-up request of "
+	tests := map[string]struct {
+		source string
+		want   string // a part of the only warning; "" for none
+	}{
+		"a space before":      {`{provider: github, secrets: [" 0123456789abcdef"]}`, "secrets[0]: the secret begins or ends with a space"},
+		"a tab behind":        {`{provider: github, secrets: ["0123456789abcdef\t"]}`, "secrets[0]: the secret begins or ends with a space"},
+		"a space within":      {`{provider: github, secrets: ["0123456789 abcdef"]}`, ""},
+		"of one that is read": {`{provider: telegram, secrets: ["0123456789abcdef "], event: {id: "body:update_id"}}`, "secrets[0]: the secret begins or ends with a space"},
+		"meta":                {`{provider: meta, secrets: [0123456789abcdef]}`, "sources.a.params." + verifyToken + "meta is refused until it is: The verify token"},
+		"whatsapp":            {`{provider: whatsapp, secrets: [0123456789abcdef], params: {}}`, "sources.a.params." + verifyToken + "whatsapp is refused until it is: The verify token"},
+		"meta with its token": {`{provider: meta, secrets: [0123456789abcdef], params: {verify_token: x}}`, ""},
+		"its own window":      {`{provider: stripe, secrets: [0123456789abcdef], dedupe_window: 1h}`, "is shorter than stripe retries (3d)"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, ok := Check(LoadOptions{Dir: dirWith(t, "sources: {a: "+tt.source+"}\n"), Environ: environ()})
+			if !ok || tt.want == "" && got != "" || tt.want != "" && (strings.Count(got, "\n") != 1 || !strings.Contains(got, tt.want)) {
+				t.Errorf("got %v, %s\nwant %s", ok, got, tt.want)
+			}
+		})
+	}
+}
+
+// Only what the engine says too is marked so.
+func TestWarningsAtStart(t *testing.T) {
+	t.Parallel()
+	s := mustLoad(t, LoadOptions{Environ: environ(), Dir: dirWith(t,
+		"dedupe_window: 2h\nretention: 1h\nsources: {a: {provider: stripe, secrets: [0123456789abcdef], dedupe_window: 1h}, b: {provider: stripe, secrets: [short]}}\n")})
+	got := map[string]bool{}
+	for _, w := range s.Warnings {
+		got[w.Path] = w.AtStart
+	}
+	want := map[string]bool{"sources.a.dedupe_window": true, "dedupe_window": false, "sources.b.secrets[0]": false}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// Everybody may read a public key, and a private one has no place in the settings.
+func TestPublicKeyFile(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("files have no permissions for others on Windows")
+	}
+	for _, name := range []provider.Name{"discord", "sendgrid"} {
+		private, public := keyPairOf(t, name)
+		for _, c := range []struct {
+			key, want string
+			ok        bool
+		}{
+			{public, "", true},
+			{private, "sources.a.key: this is a private key: the source needs the public one", false},
+		} {
+			dir := dirWith(t, "sources: {a: {provider: "+string(name)+", key: 'file:key', event: {id: 'sha256:ITEM'}}}\n")
+			settings, err := os.ReadFile(filepath.Join(dir, DefaultFile))
+			if err != nil {
+				t.Fatal(err)
+			}
+			where := "body"
+			if name == "sendgrid" {
+				where = "item"
+			}
+			writeOpen(t, filepath.Join(dir, DefaultFile), strings.Replace(string(settings), "ITEM", where, 1))
+			writeOpen(t, filepath.Join(dir, "key"), c.key)
+			got, ok := Check(LoadOptions{Dir: dir, Environ: environ()})
+			if ok != c.ok || c.want == "" && got != "" || !strings.Contains(got, c.want) || strings.Contains(got, "every user") {
+				t.Errorf("%s: got %v, %s\nwant %s", name, ok, got, c.want)
+			}
+		}
+	}
+}
+
+func keyPairOf(t *testing.T, name provider.Name) (private, public string) {
+	t.Helper()
+	spec, err := provider.Lookup(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := new(loader).compileScheme(spec.Schemes[0], nil)
+	private, public, err = v.GenerateKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return private, public
+}
+
+// writeOpen writes a file that everybody may read.
+func writeOpen(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(path, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,36 @@
+package keyfetch
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+)
+
+// Confirm fetches a URL, by GET, with the limits of keys: only public addresses, no
+// redirects, no proxy. The caller has checked that it is https and the provider's own.
+// An answer other than 2xx is an error, which matches ErrUnavailable and holds of the
+// URL only the host.
+func (f *Fetcher) Confirm(ctx context.Context, rawURL string) error {
+	host, err := checkURL(rawURL)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, rawURL, http.NoBody)
+	if err != nil {
+		return fmt.Errorf("%w: the request cannot be made (host %s)", ErrUnavailable, host)
+	}
+	req.Header.Set("User-Agent", "hookonce")
+	resp, err := f.transport.RoundTrip(req)
+	if err != nil {
+		return fmt.Errorf("%w: %w (host %s)", ErrUnavailable, err, host)
+	}
+	defer resp.Body.Close()
+	if _, err := io.Copy(io.Discard, io.LimitReader(resp.Body, MaxSize)); err != nil {
+		return fmt.Errorf("%w: reading the answer: %w (host %s)", ErrUnavailable, err, host)
+	}
+	if resp.StatusCode < 200 || resp.StatusCode > 299 {
+		return fmt.Errorf("%w: it answered %d (host %s)", ErrUnavailable, resp.StatusCode, host)
+	}
+	return nil
+}

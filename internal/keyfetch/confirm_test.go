@@ -1,0 +1,48 @@
+package keyfetch_test
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/hookonce/hookonce/internal/keyfetch"
+)
+
+// TestConfirm holds that a confirmation is one GET, and which answers to it confirm.
+func TestConfirm(t *testing.T) {
+	t.Parallel()
+	const secret = "token-of-the-subscription"
+	for status, confirmed := range map[int]bool{200: true, 204: true, 302: false, 403: false, 500: false} {
+		asked := make(chan string, 2)
+		k := newKeys(t, func(w http.ResponseWriter, r *http.Request) {
+			asked <- r.Method + " " + r.Host + r.URL.RequestURI()
+			w.Header().Set("Location", "https://example.com/elsewhere")
+			w.WriteHeader(status)
+		})
+		err := k.Confirm(t.Context(), "https://example.com/?a=b&Token="+secret)
+		if (err == nil) != confirmed || err != nil && !errors.Is(err, keyfetch.ErrUnavailable) {
+			t.Errorf("answered %d: error %v", status, err)
+		}
+		if err != nil && strings.Contains(err.Error(), secret) {
+			t.Errorf("the error shows the URL: %v", err)
+		}
+		if got := <-asked; got != "GET example.com/?a=b&Token="+secret || k.asked.Load() != 1 {
+			t.Errorf("asked %d times, first %s", k.asked.Load(), got)
+		}
+	}
+}
+
+// TestConfirmRefuses holds what is not fetched.
+func TestConfirmRefuses(t *testing.T) {
+	t.Parallel()
+	k := newKeys(t, func(http.ResponseWriter, *http.Request) { t.Error("it was fetched") })
+	for _, url := range []string{"http://example.com/", "https://u:p@example.com/", "https://", "example.com", "https://example.com/#x"} {
+		if err := k.Confirm(t.Context(), url); !errors.Is(err, keyfetch.ErrUnavailable) {
+			t.Errorf("%s: error %v", url, err)
+		}
+	}
+	if err := keyfetch.New(nil).Confirm(t.Context(), "https://127.0.0.1:1/"); !errors.Is(err, keyfetch.ErrUnavailable) {
+		t.Errorf("a private address: error %v", err)
+	}
+}

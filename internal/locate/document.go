@@ -1,0 +1,165 @@
+package locate
+
+import (
+	"errors"
+	"fmt"
+)
+
+// maxElements is the most elements that one "[]" takes, but in a batch.
+const maxElements = 64
+
+// document is a JSON document with what was found in it at some paths, which
+// lead to the first array of those with "[]".
+type document struct {
+	raw     []byte
+	hits    []hit
+	scanned bool
+	err     error
+	xml     bool
+	lists   map[int]list // by slot; what took another scan to find, so far
+}
+
+type list struct {
+	tokens []token
+	err    error
+}
+
+func (d *document) add(paths []Path) {
+	for _, p := range paths {
+		d.hits = append(d.hits, hit{path: p.segs})
+	}
+}
+
+// reset turns to another document, for the same paths.
+func (d *document) reset(raw []byte) {
+	d.raw, d.scanned, d.err = raw, false, nil
+	if d.lists != nil {
+		clear(d.lists)
+	}
+	for i := range d.hits {
+		d.hits[i] = hit{path: d.hits[i].path}
+	}
+}
+
+func (d *document) hit(slot int) (*hit, error) {
+	if !d.scanned {
+		d.scanned = true
+		d.err = scan(d.raw, d.hits)
+	}
+	if d.err != nil {
+		return nil, d.err
+	}
+	h := &d.hits[slot]
+	if h.bad != "" {
+		return nil, errors.New(h.bad)
+	}
+	return h, nil
+}
+
+// token returns what h found in doc.
+func (h *hit) token(doc []byte) token {
+	t := token{kind: h.kind, raw: doc[h.start:h.end]}
+	if h.kind == tokenString {
+		t.raw = t.raw[1 : len(t.raw)-1]
+	}
+	return t
+}
+
+func (d *document) keep(slot int, found list) {
+	if d.lists == nil {
+		d.lists = make(map[int]list)
+	}
+	d.lists[slot] = found
+}
+
+// find returns what stands at a slot whose path goes through no array. Of XML it
+// keeps what it finds, for the next item of a batch.
+func (d *document) find(slot int) (token, error) {
+	h, err := d.hit(slot)
+	if err != nil {
+		return token{}, err
+	}
+	t := h.token(d.raw)
+	if !d.xml || t.kind != tokenObject {
+		return t, nil
+	}
+	found, ok := d.lists[slot]
+	if !ok {
+		t, err = t.inner()
+		found = list{[]token{t}, err}
+		d.keep(slot, found)
+	}
+	return found.tokens[0], found.err
+}
+
+// findEach returns what stands at rest in the elements of the array at a slot, see
+// reading.findEach. It keeps what it finds, for the next item of a batch.
+func (d *document) findEach(slot int, rest *Path) ([]token, error) {
+	found, ok := d.lists[slot]
+	if ok {
+		return found.tokens, found.err
+	}
+	h, err := d.hit(slot)
+	if err != nil || h.kind == tokenAbsent || h.kind == tokenNull {
+		return nil, err
+	}
+	found.tokens, found.err = h.each(d.raw, rest, d.xml)
+	d.keep(slot, found)
+	return found.tokens, found.err
+}
+
+// each looks into every element of the array that h found in doc.
+func (h *hit) each(doc []byte, rest *Path, xml bool) ([]token, error) {
+	items, err := h.elements(doc, xml, maxElements)
+	if err != nil {
+		return nil, err
+	}
+	var tokens []token
+	for _, item := range items {
+		hits := []hit{{path: rest.segs}}
+		if err := scan(item, hits); err != nil {
+			return nil, err
+		}
+		if hits[0].bad != "" {
+			return nil, errors.New(hits[0].bad)
+		}
+		t := hits[0].token(item)
+		if xml {
+			if t, err = t.inner(); err != nil {
+				return nil, err
+			}
+		}
+		tokens = append(tokens, t)
+	}
+	return tokens, nil
+}
+
+// inner returns the text of an XML element that has attributes too, and of
+// anything else what it is.
+func (t token) inner() (token, error) {
+	if t.kind != tokenObject {
+		return t, nil
+	}
+	hits := []hit{{path: []segment{{key: "#text", index: -1}}}}
+	if err := scan(t.raw, hits); err != nil || hits[0].kind != tokenString {
+		return t, err
+	}
+	return hits[0].token(t.raw), nil
+}
+
+// elements returns the elements of the array that h found in doc, at most most.
+func (h *hit) elements(doc []byte, xml bool, most int) ([][]byte, error) {
+	value := doc[h.start:h.end:h.end]
+	switch {
+	case h.kind == tokenArray:
+	case xml:
+		return [][]byte{value}, nil
+	default:
+		return nil, errors.New("it is not an array")
+	}
+	items := elements(value, most)
+	if len(items) > most {
+		return nil, fmt.Errorf("it has more than %d elements", most)
+	}
+	return items, nil
+}

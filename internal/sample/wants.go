@@ -1,0 +1,283 @@
+package sample
+
+import (
+	"cmp"
+	"errors"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hookonce/hookonce/internal/locate"
+	"github.com/hookonce/hookonce/verify"
+)
+
+// want is one place of a request and what is to stand there.
+type want struct {
+	ref   locate.Ref
+	value string
+	given bool // by the caller, so that it replaces what is there
+}
+
+// planner collects what a request needs, the most important first: what stands
+// somewhere already is not wanted twice.
+type planner struct {
+	wants  []want
+	now    time.Time
+	within locate.Kind // where events stand: Item in a batch, else Body
+	outer  string      // the path in the body of what encloses an item; "" if nothing does
+}
+
+// wants returns what the event and the signature need.
+func (s *Sender) wants(ev Event, now time.Time) ([]want, error) {
+	p := &planner{now: now, within: locate.Body}
+	if s.Rules.Batch != "" || s.Scheme.Each != "" {
+		p.within = locate.Item
+		p.outer = outerPath(cmp.Or(s.Rules.Batch, s.Scheme.Each))
+	}
+	if err := s.wantEvent(p, ev); err != nil {
+		return nil, err
+	}
+	for _, r := range s.Scheme.Require {
+		if text, ok := s.expand(r.Equals); ok {
+			p.addRule(r.At, text)
+		}
+	}
+	if s.Scheme.Family == verify.FamilyStandardWebhooks {
+		p.addRule("header:webhook-id", cmp.Or(ev.ID, NewID()))
+	}
+	p.signedTime(s.Scheme.Timestamp)
+	for _, text := range s.templates() {
+		p.signedContent(text)
+	}
+	return p.wants, nil
+}
+
+// wantEvent adds the id, the type and the time of the event.
+func (s *Sender) wantEvent(p *planner, ev Event) error {
+	id, errID := firstRefs(s.Rules.ID)
+	typ, errType := firstRefs(s.Rules.Type)
+	at, errTime := firstRefs(s.Rules.Time)
+	if err := errors.Join(errID, errType, errTime); err != nil {
+		return err
+	}
+	texts := map[string]string{} // of the type and the time, by place
+	if ev.Type != "" {
+		for i, text := range spread(ev.Type, len(typ), func(int) string { return ev.Type }) {
+			texts[typ[i].String()] = text
+		}
+	}
+	for _, ref := range at {
+		if ev.Time.IsZero() || texts[ref.String()] != "" {
+			continue
+		}
+		texts[ref.String()] = s.timeText(ref, ev.Time)
+	}
+	p.addID(id, ev.ID, texts)
+	for _, ref := range slices.Concat(typ, at) {
+		if text := texts[ref.String()]; text != "" {
+			p.add(ref, text, ev.Type != "" && slices.Contains(typ, ref))
+		}
+	}
+	return nil
+}
+
+// addID adds the parts of an id. One part at least is different in every event,
+// even where the type and the time are all that there is.
+func (p *planner) addID(refs []locate.Ref, id string, texts map[string]string) {
+	given := id != ""
+	if !given {
+		id = NewID()
+	}
+	own := slices.IndexFunc(refs, func(r locate.Ref) bool { return texts[r.String()] == "" })
+	if own < 0 {
+		own = len(refs) - 1
+	}
+	parts := spread(id, len(refs), func(i int) string {
+		if i == own {
+			return id
+		}
+		return cmp.Or(texts[refs[i].String()], "1")
+	})
+	for i, ref := range refs {
+		p.add(ref, parts[i], given)
+	}
+	if own < 0 || refs[own].Kind == locate.Header || refs[own].Kind == locate.Query {
+		p.add(locate.Ref{Kind: locate.SHA256, Name: string(p.within)}, id, given) // or all bodies would be alike
+	}
+}
+
+// spread splits a text of n parts; where it has not as many, part says what they are.
+func spread(text string, n int, part func(int) string) []string {
+	pieces := strings.Split(text, ":")
+	if n == 1 {
+		return []string{text}
+	}
+	if len(pieces) == n && !slices.Contains(pieces, "") {
+		return pieces
+	}
+	out := make([]string, n)
+	for i := range out {
+		out[i] = part(i)
+	}
+	return out
+}
+
+// timeText writes a time as the sender writes it at ref.
+func (s *Sender) timeText(ref locate.Ref, at time.Time) string {
+	if t := s.Scheme.Timestamp; t != nil {
+		if refs, err := firstRefs(t.At); err == nil && slices.Contains(refs, ref) {
+			return stamp(t.Format, at)
+		}
+	}
+	return stamp(verify.TimeRFC3339, at)
+}
+
+func stamp(format string, at time.Time) string {
+	switch format {
+	case verify.TimeRFC3339:
+		return at.UTC().Format(time.RFC3339)
+	case verify.TimeUnixMS:
+		return strconv.FormatInt(at.UnixMilli(), 10)
+	}
+	return strconv.FormatInt(at.Unix(), 10)
+}
+
+// add wants value at ref, if nothing is wanted there yet.
+func (p *planner) add(ref locate.Ref, value string, given bool) {
+	if ref.Kind == locate.Const || ref.Key != "" { // a member of the signature's header
+		return
+	}
+	if ref.Kind == locate.Outer {
+		if p.outer == "" { // absent from the items of this alternative
+			return
+		}
+		ref = locate.Ref{Kind: locate.Body, Name: p.outer + "." + ref.Name}
+	}
+	if !slices.ContainsFunc(p.wants, func(w want) bool { return w.ref == ref }) {
+		p.wants = append(p.wants, want{ref, value, given})
+	}
+}
+
+// outerPath returns the way to what encloses the items of a batch, up to its last "[]".
+func outerPath(batch string) string {
+	first, _, _ := strings.Cut(batch, "|")
+	path := strings.TrimPrefix(strings.TrimSpace(first), string(locate.Body)+":")
+	if at := strings.LastIndex(path, locate.Every); at >= 0 {
+		return path[:at+len(locate.Every)]
+	}
+	return ""
+}
+
+// addRule adds what a scheme needs at a location.
+func (p *planner) addRule(rule, value string) {
+	refs, err := firstRefs(rule)
+	if err != nil || len(refs) != 1 {
+		return // the scheme compiles, so it is of a kind that signing fills in
+	}
+	p.add(refs[0], value, false)
+}
+
+// signedTime wants the signed time where it stands in the body; signing
+// sets those in headers.
+func (p *planner) signedTime(t *verify.Timestamp) {
+	if t != nil && !strings.HasPrefix(t.At, "header:") {
+		p.addRule(t.At, stamp(t.Format, p.now))
+	}
+}
+
+// taken finds what of the request a template takes.
+var taken = regexp.MustCompile(`\{(header|query|json|form|item|item_free):([^}]+)\}`)
+
+var takenKinds = map[string]locate.Kind{
+	"header": locate.Header, "query": locate.Query,
+	"json": locate.Body, "form": locate.Form, "item": locate.Item, "item_free": locate.Item,
+}
+
+// signedContent wants what a template takes from the request.
+func (p *planner) signedContent(template string) {
+	for _, match := range taken.FindAllStringSubmatch(template, -1) {
+		p.addRule(string(takenKinds[match[1]])+":"+match[2], "1")
+	}
+	for name, rules := range irregular {
+		if strings.Contains(template, "{"+name+"}") {
+			for _, rule := range rules {
+				p.addRule(rule, "1")
+			}
+		}
+	}
+}
+
+// irregular are the contents that one provider each has made up, with the places
+// that they take something from and that must be there.
+var irregular = map[string][]string{
+	"sns":          {"body:Type", "body:MessageId", "body:TopicArn", "body:Message", "body:Timestamp"},
+	"mercado_pago": {"query:data.id", "header:x-request-id"},
+}
+
+// templates are all that a scheme signs or claims.
+func (s *Sender) templates() []string {
+	texts := []string{s.Scheme.Content}
+	if s.Scheme.JWT != nil {
+		for _, c := range s.Scheme.JWT.Claims {
+			texts = append(texts, c.Equals)
+		}
+	}
+	return texts
+}
+
+var param = regexp.MustCompile(`\{param:([^}]+)\}`)
+
+// expand puts the parameters into a template; it reports false where one of
+// them is not set, or where something else than parameters is in it.
+func (s *Sender) expand(template string) (string, bool) {
+	ok := true
+	text := param.ReplaceAllStringFunc(template, func(match string) string {
+		value, set := s.Scheme.Values[param.FindStringSubmatch(match)[1]]
+		ok = ok && set
+		return value
+	})
+	return text, ok && !strings.Contains(text, "{")
+}
+
+// firstRefs returns the locations of the first alternative of a rule, none for "".
+func firstRefs(rule string) ([]locate.Ref, error) {
+	if strings.TrimSpace(rule) == "" {
+		return nil, nil
+	}
+	e, err := locate.ParseType(rule)
+	if err != nil {
+		return nil, err
+	}
+	refs := e.First()
+	for i := range refs {
+		refs[i].Optional = false // what may be left out is there
+	}
+	return refs, nil
+}
+
+func (w *want) setHeader(h http.Header) {
+	if w.given || h.Get(w.ref.Name) == "" {
+		h.Set(w.ref.Name, w.value)
+	}
+}
+
+func (w *want) setQuery(req *verify.Request) {
+	query, err := url.ParseQuery(req.RawQuery)
+	if err != nil || query.Has(w.ref.Name) && !w.given {
+		return
+	}
+	if query.Has(w.ref.Name) {
+		query.Set(w.ref.Name, w.value)
+		req.RawQuery = query.Encode()
+		return
+	}
+	// Behind what is there, whose order and escapes may be signed.
+	if req.RawQuery != "" {
+		req.RawQuery += "&"
+	}
+	req.RawQuery += url.Values{w.ref.Name: {w.value}}.Encode()
+}

@@ -1,0 +1,274 @@
+package hookonce_test
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/internal/keyfetch"
+)
+
+// keyServer is where providers keep their keys: a server that has the certificate of
+// any host, and the private key that belongs to what it hands out.
+type keyServer struct {
+	private *rsa.PrivateKey
+	fetcher *keyfetch.Fetcher
+	asked   atomic.Int64
+	host    atomic.Value // asked last, a string
+	respond atomic.Value // an http.HandlerFunc; nil answers with the key
+}
+
+func newKeyServer(t *testing.T) *keyServer {
+	t.Helper()
+	k := &keyServer{}
+	var err error
+	if k.private, err = rsa.GenerateKey(rand.Reader, 2048); err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		k.asked.Add(1)
+		k.host.Store(r.Host + r.URL.Path)
+		if respond, ok := k.respond.Load().(http.HandlerFunc); ok && respond != nil {
+			respond(w, r)
+			return
+		}
+		k.serve(w, r)
+	}))
+	cert := k.certificate(t, "sns.eu-west-1.amazonaws.com", "keys.fireblocks.io", "www.googleapis.com")
+	server.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{cert.Raw}, PrivateKey: k.private}}}
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	roots := x509.NewCertPool()
+	roots.AddCert(cert)
+	k.fetcher = keyfetch.New(&keyfetch.Options{RootCAs: roots, Timeout: 30 * time.Second, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, server.Listener.Addr().String())
+	}})
+	return k
+}
+
+func (k *keyServer) certificate(t *testing.T, hosts ...string) *x509.Certificate {
+	t.Helper()
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: hosts[0]}, DNSNames: hosts,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, k.private.Public(), k.private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cert
+}
+
+// serve answers with the key in the form that the provider has at that place.
+func (k *keyServer) serve(w http.ResponseWriter, r *http.Request) {
+	number := func(n *big.Int) string { return base64.RawURLEncoding.EncodeToString(n.Bytes()) }
+	if strings.HasSuffix(r.URL.Path, ".pem") {
+		template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
+		der, err := x509.CreateCertificate(rand.Reader, template, template, k.private.Public(), k.private)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		_ = pem.Encode(w, &pem.Block{Type: "CERTIFICATE", Bytes: der})
+		return
+	}
+	_, _ = fmt.Fprintf(w, `{"keys":[{"kty":"RSA","kid":"key-1","n":%q,"e":%q}]}`, number(k.private.N), number(big.NewInt(int64(k.private.E))))
+}
+
+// jwk is the private key as ParseKey takes it, with its id.
+func (k *keyServer) jwk() string {
+	n := func(n *big.Int) string { return base64.RawURLEncoding.EncodeToString(n.Bytes()) }
+	return fmt.Sprintf(`{"kty":"RSA","kid":"key-1","n":%q,"e":%q,"d":%q,"p":%q,"q":%q,"dp":%q,"dq":%q,"qi":%q}`, n(k.private.N),
+		n(big.NewInt(int64(k.private.E))), n(k.private.D), n(k.private.Primes[0]), n(k.private.Primes[1]),
+		n(k.private.Precomputed.Dp), n(k.private.Precomputed.Dq), n(k.private.Precomputed.Qinv))
+}
+
+// publicPEM is the public half as a user would put it into Source.Key.
+func (k *keyServer) publicPEM(t *testing.T) string {
+	t.Helper()
+	der, err := x509.MarshalPKIXPublicKey(k.private.Public())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))
+}
+
+// keyed is a source whose keys are got, and the body of a delivery of it.
+type keyed struct {
+	source hookonce.Source
+	body   string
+	asks   string
+}
+
+const topic = "arn:aws:sns:eu-west-1:123456789012:orders"
+
+func keyedSources() []keyed {
+	notification := fmt.Sprintf(`{"Type":"Notification","MessageId":"m1","TopicArn":%q,"Message":"hello","Timestamp":%q,`+
+		`"SignatureVersion":"2","Signature":"","SigningCertURL":"https://sns.eu-west-1.amazonaws.com/cert-1.pem"}`,
+		topic, time.Now().UTC().Format("2006-01-02T15:04:05.000Z"))
+	return []keyed{
+		{
+			hookonce.Source{Name: "sns", Provider: "aws-sns", Params: map[string]string{"topic_arn": topic}},
+			notification, "sns.eu-west-1.amazonaws.com/cert-1.pem",
+		},
+		{hookonce.Source{Name: "coins", Provider: "fireblocks"}, `{"id":"e1","eventType":"x"}`, "keys.fireblocks.io/.well-known/jwks.json"},
+		{
+			hookonce.Source{Name: "pubsub", Provider: "google-pubsub", Params: map[string]string{"audience": "us", "email": "a@b"}},
+			`{"subscription":"s","message":{"messageId":"1","data":""}}`, "www.googleapis.com/oauth2/v3/certs",
+		},
+	}
+}
+
+// signed returns a delivery of a source as its provider would sign it.
+func (k *keyServer) signed(t *testing.T, of *keyed) *http.Request {
+	t.Helper()
+	return signAs(t, &of.source, k.jwk(), of.body)
+}
+
+func (k *keyServer) engine(t *testing.T, sources ...hookonce.Source) *hookonce.Engine {
+	t.Helper()
+	for i := range sources {
+		sources[i].AckTimeout = 30 * time.Second // the machine may be slow
+	}
+	in := newEngine(t, openStore(t), func(c *hookonce.Config) { c.Sources = sources })
+	hookonce.SetFetcher(in, k.fetcher)
+	return in
+}
+
+func TestKeysAreGotFromTheProvider(t *testing.T) {
+	t.Parallel()
+	for _, of := range keyedSources() {
+		t.Run(of.source.Name, func(t *testing.T) {
+			t.Parallel()
+			k := newKeyServer(t)
+			in := k.engine(t, of.source)
+			var wg sync.WaitGroup
+			results := make([]result, 8)
+			for i := range results {
+				r := k.signed(t, &of)
+				wg.Go(func() { results[i] = deliver(in, r) })
+			}
+			wg.Wait()
+			first := 0
+			for _, got := range results {
+				if got == ok {
+					first++
+				} else if got != duplicate {
+					t.Errorf("got %+v", got)
+				}
+			}
+			if first != 1 || k.asked.Load() != 1 || k.host.Load() != of.asks {
+				t.Errorf("%d were first; the server was asked %d times, last for %v", first, k.asked.Load(), k.host.Load())
+			}
+			if got := deliver(in, newKeyServer(t).signed(t, &of)); got.Code != http.StatusUnauthorized {
+				t.Errorf("signed with another key: %+v", got)
+			}
+		})
+	}
+}
+
+// With a key in the settings nothing is fetched, whatever the request says.
+func TestGivenKeyIsNotFetched(t *testing.T) {
+	t.Parallel()
+	for _, of := range keyedSources() {
+		t.Run(of.source.Name, func(t *testing.T) {
+			t.Parallel()
+			k := newKeyServer(t)
+			of.source.Key = k.publicPEM(t)
+			in := k.engine(t, of.source)
+			if got := deliver(in, k.signed(t, &of)); got != ok {
+				t.Errorf("got %+v", got)
+			}
+			if got := deliver(in, newKeyServer(t).signed(t, &of)); got.Code != http.StatusUnauthorized {
+				t.Errorf("signed with another key: %+v", got)
+			}
+			if n := k.asked.Load(); n != 0 {
+				t.Errorf("the server was asked %d times", n)
+			}
+		})
+	}
+}
+
+// What cannot be found out is our fault, and the sender comes again; what the sender
+// may not name is the sender's.
+func TestKeysThatCannotBeGot(t *testing.T) {
+	t.Parallel()
+	sns, coins := keyedSources()[0], keyedSources()[1]
+	foreign := sns
+	foreign.body = strings.Replace(sns.body, "sns.eu-west-1.amazonaws.com", "sns.eu-west-1.amazonaws.com.example.com", 1)
+	down := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) })
+	tests := []struct {
+		name    string
+		of      keyed
+		respond http.HandlerFunc
+		want    int
+		again   int // for the same request
+		asked   int64
+	}{
+		{"certificate, server down", sns, down, http.StatusServiceUnavailable, http.StatusServiceUnavailable, 1},
+		{"set, server down", coins, down, http.StatusServiceUnavailable, http.StatusServiceUnavailable, 1},
+		{"certificate that is not there", sns, http.NotFound, http.StatusUnauthorized, http.StatusUnauthorized, 1},
+		{"set that is not there", coins, http.NotFound, http.StatusServiceUnavailable, http.StatusServiceUnavailable, 1},
+		{"set without the key", coins, func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write([]byte(`{"keys":[{"kty":"RSA","kid":"key-2","n":"` + strings.Repeat("_", 341) + `w","e":"AQAB"}]}`))
+		}, http.StatusUnauthorized, http.StatusServiceUnavailable, 1}, // it may be newer than what was got
+		{"certificate of a stranger", foreign, nil, http.StatusUnauthorized, http.StatusUnauthorized, 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			k := newKeyServer(t)
+			in := k.engine(t, tt.of.source)
+			if tt.respond != nil {
+				k.respond.Store(tt.respond)
+			}
+			for _, want := range []int{tt.want, tt.again} {
+				w := httptest.NewRecorder()
+				in.ServeHTTP(w, k.signed(t, &tt.of))
+				if retry := w.Header().Get("Retry-After"); w.Code != want || (retry != "") != (want == http.StatusServiceUnavailable) {
+					t.Errorf("answered %d, Retry-After %q, want %d", w.Code, retry, want)
+				}
+			}
+			if n := k.asked.Load(); n != tt.asked {
+				t.Errorf("the server was asked %d times, want %d", n, tt.asked)
+			}
+		})
+	}
+}
+
+// A reload keeps what was fetched.
+func TestReloadKeepsKeys(t *testing.T) {
+	t.Parallel()
+	k, of := newKeyServer(t), keyedSources()[0]
+	in := k.engine(t, of.source)
+	results := []result{deliver(in, k.signed(t, &of))}
+	if err := in.Reload(&hookonce.Config{Sources: []hookonce.Source{of.source}}); err != nil {
+		t.Fatal(err)
+	}
+	results = append(results, deliver(in, k.signed(t, &of)))
+	if diff := cmp.Diff([]result{ok, duplicate}, results); diff != "" || k.asked.Load() != 1 {
+		t.Errorf("asked %d times (-want +got):\n%s", k.asked.Load(), diff)
+	}
+}

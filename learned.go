@@ -1,0 +1,225 @@
+package hookonce
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+// learnInterval is how often secrets are looked for that other processes took.
+const learnInterval = time.Second
+
+// learnedSecrets are the secrets that providers handed over, for all sources that can
+// be handed one, and over all reloads.
+type learnedSecrets struct {
+	store driver.Store
+
+	mu    sync.Mutex
+	lists map[string]*learnedList // by source
+}
+
+// learnedList is what one source has learned, that which it learned last first.
+type learnedList struct {
+	name    string
+	store   driver.Store
+	current atomic.Pointer[[]string] // nil until it is read
+
+	mu      sync.Mutex
+	begun   int // reads
+	applied int // the read that current is of
+}
+
+func newLearnedSecrets(store driver.Store) *learnedSecrets {
+	return &learnedSecrets{store: store, lists: make(map[string]*learnedList)}
+}
+
+func (l *learnedSecrets) of(source string) *learnedList {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	list := l.lists[source]
+	if list == nil {
+		list = &learnedList{name: source, store: l.store}
+		l.lists[source] = list
+	}
+	return list
+}
+
+// refresh reads what was learned by anybody.
+func (l *learnedSecrets) refresh(ctx context.Context) error {
+	l.mu.Lock()
+	names := make([]string, 0, len(l.lists))
+	reads := make([]int, 0, len(l.lists))
+	for name, list := range l.lists {
+		names, reads = append(names, name), append(reads, list.begin())
+	}
+	l.mu.Unlock()
+	if len(names) == 0 {
+		return nil
+	}
+	all, err := l.store.LearnedSecrets(ctx, names)
+	if err != nil {
+		return err
+	}
+	for i := range all {
+		l.of(all[i].Source).set(reads[i], &all[i])
+	}
+	return nil
+}
+
+// begin counts a read that begins.
+func (l *learnedList) begin() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.begun++
+	return l.begun
+}
+
+// set keeps what a read found, unless one that began later has ended: it may have
+// seen a secret that this one has not.
+func (l *learnedList) set(read int, s *driver.SourceSecrets) {
+	secrets := make([]string, 0, len(s.Secrets))
+	for i := range s.Secrets {
+		secrets = append(secrets, s.Secrets[i].Secret)
+	}
+	slices.Reverse(secrets)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if read > l.applied {
+		l.applied = read
+		l.current.Store(&secrets)
+	}
+}
+
+// read reads what the source has learned.
+func (l *learnedList) read(ctx context.Context) (*driver.SourceSecrets, error) {
+	read := l.begin()
+	all, err := l.store.LearnedSecrets(ctx, []string{l.name})
+	if err != nil {
+		return nil, err
+	}
+	l.set(read, &all[0])
+	return &all[0], nil
+}
+
+// known returns what the source has learned, and reads it if that was not done.
+func (l *learnedList) known(ctx context.Context) ([]string, error) {
+	if learned := l.current.Load(); learned != nil {
+		return *learned, nil
+	}
+	if _, err := l.read(ctx); err != nil {
+		return nil, fmt.Errorf("reading learned secrets: %w", err)
+	}
+	return *l.current.Load(), nil
+}
+
+// withLearned are the secrets of the settings, and those that were learned.
+type withLearned struct {
+	own  Secrets // nil for none
+	list *learnedList
+}
+
+// Secrets implements Secrets.
+func (s *withLearned) Secrets(ctx context.Context, r *http.Request) ([]string, error) {
+	learned, err := s.list.known(ctx)
+	if err != nil || s.own == nil {
+		return learned, err
+	}
+	own, err := s.own.Secrets(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return append(slices.Clip(own), learned...), nil
+}
+
+// learn keeps a secret that the provider hands over, if the source is armed. It
+// returns nil where it is in force: also where it was before, because a provider whose
+// answer was lost sends it again.
+func (in *Engine) learn(ctx context.Context, src *source, secret string) *answer {
+	if _, err := src.verifier.ParseKey(secret); err != nil {
+		return refused(http.StatusBadRequest, "The secret is not one of this provider.", "a secret that cannot be used was handed over", err)
+	}
+	list := in.learned.of(src.Name)
+	// Only who finds the source armed writes: unverified requests must not.
+	state, err := list.read(ctx)
+	if err != nil {
+		return unavailable("reading learned secrets", err)
+	}
+	if state.Armed() {
+		taken, err := in.store.LearnSecret(ctx, &driver.LearnParams{Source: src.Name, Secret: secret})
+		if err != nil {
+			return unavailable("the secret could not be kept", err)
+		}
+		if state, err = list.read(ctx); err != nil {
+			return unavailable("reading learned secrets", err) // the provider says it again
+		}
+		if taken {
+			in.log.Warn("a secret was taken from the provider, and the source is not armed any more", slog.String("source", src.Name))
+			return nil
+		}
+	}
+	if knows(state, secret) {
+		return nil
+	}
+	return refused(http.StatusForbidden, "This source does not take a secret now.",
+		"a secret was handed over while the source was not armed: to take it, run hookonce sources arm "+src.Name+
+			" and make the provider send it again", nil)
+}
+
+// knows reports, in the same time for every secret, whether it was learned.
+func knows(state *driver.SourceSecrets, secret string) bool {
+	wanted, match := sha256.Sum256([]byte(secret)), 0
+	for i := range state.Secrets {
+		sum := sha256.Sum256([]byte(state.Secrets[i].Secret))
+		match |= subtle.ConstantTimeCompare(sum[:], wanted[:])
+	}
+	return match == 1
+}
+
+// CanLearn reports whether the provider of a source hands secrets over.
+func (in *Engine) CanLearn(source string) bool {
+	src := in.setup.Load().sources[source]
+	return src != nil && src.canLearn()
+}
+
+// Arm lets a source take one secret that its provider hands over, for that long, which
+// is at most MaxArmed; for 0 it disarms it. The secret is then in force besides those of
+// the settings, or of those that were learned before only it, if replace is set. It
+// lies in the database, readable by who can read the table.
+//
+// The error matches driver.ErrNotFound where there is no such source, and
+// ErrNoSecretDelivered where its provider hands none over.
+func (in *Engine) Arm(ctx context.Context, source string, long time.Duration, replace bool) (*driver.SourceSecrets, error) {
+	switch {
+	case in.setup.Load().sources[source] == nil:
+		return nil, fmt.Errorf("hookonce: source %q: %w", source, driver.ErrNotFound)
+	case !in.CanLearn(source):
+		return nil, fmt.Errorf("hookonce: source %q: %w", source, ErrNoSecretDelivered)
+	case long < 0 || long > MaxArmed:
+		return nil, fmt.Errorf("hookonce: source %q: it can be armed for up to %s", source, MaxArmed)
+	}
+	return in.store.Arm(ctx, &driver.ArmParams{Source: source, For: long, Replace: replace})
+}
+
+// MaxArmed is the longest time for which a source can be armed.
+const MaxArmed = 24 * time.Hour
+
+// ErrNoSecretDelivered means that a provider does not hand secrets over: they are
+// copied from it into the settings.
+var ErrNoSecretDelivered = errors.New("its provider does not hand its secret over: put it into the settings")
+
+// addLearned adds what src learns to its secrets, if it can learn.
+func (in *Engine) addLearned(src *source) {
+	if src.canLearn() {
+		src.Secrets = &withLearned{own: src.Secrets, list: in.learned.of(src.Name)}
+	}
+}

@@ -1,0 +1,129 @@
+package hookonce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/hookonce/hookonce/internal/keyfetch"
+	"github.com/hookonce/hookonce/verify"
+)
+
+// keySet are the keys of the secrets that were seen last.
+type keySet struct {
+	secrets []string
+	keys    []verify.Key
+}
+
+// checkKeys checks what the source is verified with.
+func (s *source) checkKeys(scheme *verify.Scheme) error {
+	if s.unsigned = scheme.Family == verify.FamilyNone; s.unsigned {
+		if s.Secrets != nil || s.Key != "" {
+			return errors.New("secrets: an unsigned source has none")
+		}
+		return nil
+	}
+	if s.Secrets == nil && s.Key == "" {
+		return s.checkKeyless(scheme)
+	}
+	if s.Key != "" {
+		if !s.verifier.PublicKey() {
+			return errors.New("key: this scheme is checked with secrets, and a public key is none")
+		}
+		key, err := s.verifier.ParseKey(s.Key)
+		if err != nil {
+			return fmt.Errorf("key: %w", err)
+		}
+		if key.Private() {
+			return errors.New("key: this is a private key: the source needs the public one")
+		}
+	}
+	static, ok := s.Secrets.(staticSecrets)
+	if ok && len(static) == 0 && s.Key == "" {
+		return errors.New("secrets: the list is empty")
+	}
+	for i, secret := range static {
+		if _, err := s.verifier.ParseKey(secret); err != nil {
+			return fmt.Errorf("secrets[%d]: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// checkKeyless checks a source that says neither secrets nor a key.
+func (s *source) checkKeyless(scheme *verify.Scheme) error {
+	s.fetches = s.verifier.FetchesKeys()
+	switch {
+	case s.fetches || s.canLearn():
+		return nil
+	case scheme.Keys != nil:
+		if p := scheme.Keys.Unset(scheme); p != nil {
+			return fmt.Errorf("params.%s: it is missing, and without it the provider's keys cannot be got: set it, or set a key (%s)", p.Name, p.About)
+		}
+	case s.verifier.PublicKey():
+		return errors.New("key: there is none: set the sender's public key")
+	}
+	return errors.New("secrets: there is none, and no key")
+}
+
+// activeKeys returns the keys of the secrets that are active for r.
+func (s *source) activeKeys(ctx context.Context, r *http.Request) ([]verify.Key, error) {
+	var secrets []string
+	if s.Secrets != nil {
+		var err error
+		if secrets, err = s.Secrets.Secrets(ctx, r); err != nil {
+			return nil, fmt.Errorf("getting the secrets: %w", err)
+		}
+	}
+	if last := s.keys.Load(); last != nil && slices.Equal(last.secrets, secrets) {
+		return last.keys, nil
+	}
+	var keys []verify.Key
+	for i, text := range append(slices.Clone(secrets), s.Key) {
+		if text == "" && i == len(secrets) {
+			continue // no Key
+		}
+		key, err := s.verifier.ParseKey(text)
+		if err != nil {
+			return nil, fmt.Errorf("secret %d: %w", i, err)
+		}
+		keys = append(keys, key)
+	}
+	if len(keys) == 0 && !s.unsigned {
+		return nil, errors.New("there are no active secrets")
+	}
+	s.keys.Store(&keySet{secrets: slices.Clone(secrets), keys: keys})
+	return keys, nil
+}
+
+// fetchRate is how many keys that were never seen an address may name: real senders
+// have few, and whoever makes them up shall not use up what all have together.
+var fetchRate = Rate{Count: 5, Per: time.Minute}
+
+// errKeyRef is matched where a request names a key that the provider does not have.
+var errKeyRef = errors.New("the request names no key of the provider")
+
+// keysFor returns the keys to verify req with, which r is. The sender's fault are a
+// *verify.Error, but for verify.ErrNoKeys and verify.ErrNoURL, and what matches errKeyRef or
+// keyfetch.ErrTooMany.
+func (in *Engine) keysFor(ctx context.Context, src *source, r *http.Request, req *verify.Request) ([]verify.Key, error) {
+	if !src.fetches {
+		return src.activeKeys(ctx, r)
+	}
+	if err := src.verifier.Plausible(req); err != nil {
+		return nil, err
+	}
+	ref, err := src.verifier.KeyRef(req)
+	if err != nil {
+		return nil, err
+	}
+	may := func() bool { return in.fetches.take(r.RemoteAddr, req.Now) == 0 }
+	keys, err := in.fetcher.Keys(ctx, src.verifier, ref, may)
+	if errors.Is(err, keyfetch.ErrUnknown) {
+		return nil, fmt.Errorf("%w: %w", errKeyRef, err)
+	}
+	return keys, err
+}

@@ -1,0 +1,6 @@
+//go:build !race
+
+package verify_test
+
+// raceDetector tells whether this program has it.
+const raceDetector = false

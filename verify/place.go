@@ -1,0 +1,289 @@
+package verify
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/hookonce/hookonce/internal/locate"
+)
+
+// place is one single location of a request, to read from and, for Sign, to
+// write to.
+type place struct {
+	ref  locate.Ref
+	path locate.Path // of body and item
+}
+
+// parsePlace reads a location of one of kinds. "body:" is the body itself.
+func parsePlace(text string, kinds ...locate.Kind) (*place, error) {
+	if text == "body:" {
+		return &place{ref: locate.Ref{Kind: locate.Body}}, nil
+	}
+	e, err := locate.Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	refs := e.Refs()
+	if len(refs) != 1 {
+		return nil, fmt.Errorf("%q is not one single location", text)
+	}
+	p := &place{ref: refs[0]}
+	if p.ref.Each || p.ref.Optional {
+		return nil, fmt.Errorf("%q is not one single location", text)
+	}
+	for _, kind := range kinds {
+		if p.ref.Kind != kind {
+			continue
+		}
+		if kind == locate.Body || kind == locate.Item {
+			p.path, err = locate.ParsePath(p.ref.Name)
+		}
+		return p, err
+	}
+	return nil, fmt.Errorf("%q is a location of another kind than can be used here", text)
+}
+
+// samePlace reports whether two locations are the same, whatever is done where
+// nothing stands there.
+func samePlace(a, b locate.Ref) bool { return a.Kind == b.Kind && a.Name == b.Name && a.Key == b.Key }
+
+// single returns the value of a header that must occur exactly once and not be
+// empty.
+func single(h http.Header, name string) (string, error) {
+	values := h[name]
+	switch {
+	case len(values) > 1:
+		return "", fmt.Errorf("%w: header %s", ErrRepeated, name)
+	case len(values) == 0:
+		return "", fmt.Errorf("%w: header %s", ErrMissing, name)
+	case strings.TrimSpace(values[0]) == "":
+		return "", fmt.Errorf("%w: header %s is empty", ErrMissing, name)
+	}
+	return values[0], nil
+}
+
+// read returns the text at p, which must be there exactly once and not be empty.
+func (p *place) read(req *Request, item []byte) (string, error) {
+	var text string
+	var found int
+	var err error
+	switch p.ref.Kind {
+	case locate.Header:
+		return p.header(req.Header)
+	case locate.Form:
+		text, found, err = fieldValue(string(req.Body), p.ref.Name)
+	case locate.Query:
+		text, found, err = fieldValue(rawQuery(req), p.ref.Name)
+	case locate.Item:
+		text, found, err = jsonText(item, p.path)
+	default:
+		if p.ref.Name == "" {
+			text, found = string(req.Body), 1
+		} else {
+			text, found, err = jsonText(req.Body, p.path)
+		}
+	}
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("%w: %s", ErrMalformed, p.ref)
+	case found > 1:
+		return "", fmt.Errorf("%w: %s", ErrRepeated, p.ref)
+	case found == 0 || strings.TrimSpace(text) == "":
+		return "", fmt.Errorf("%w: %s", ErrMissing, p.ref)
+	}
+	return text, nil
+}
+
+func (p *place) header(h http.Header) (string, error) {
+	value, err := single(h, p.ref.Name)
+	if err != nil || p.ref.Key == "" {
+		return value, err
+	}
+	text, found, ok := locate.PairValue(value, p.ref.Key)
+	switch {
+	case !ok:
+		return "", fmt.Errorf("%w: header %s is not a list of key=value", ErrMalformed, p.ref.Name)
+	case found > 1:
+		return "", fmt.Errorf("%w: key %s in header %s", ErrRepeated, p.ref.Key, p.ref.Name)
+	case text == "":
+		return "", fmt.Errorf("%w: key %s in header %s", ErrMissing, p.ref.Key, p.ref.Name)
+	}
+	return text, nil
+}
+
+// jsonText returns the text at path in a document, and 0 if nothing, or null,
+// stands there.
+func jsonText(doc []byte, path locate.Path) (text string, found int, err error) {
+	texts, err := locate.Texts(doc, path)
+	if err != nil || !texts[0].Present {
+		return "", 0, err
+	}
+	return texts[0].Text, 1, nil
+}
+
+// write puts text at p: into req, or into item, which it returns.
+func (p *place) write(req *Request, item []byte, text string) ([]byte, error) {
+	var err error
+	switch p.ref.Kind {
+	case locate.Header:
+		if p.ref.Key != "" {
+			return item, fmt.Errorf("key %s in header %s, whose other keys are unknown, cannot be set", p.ref.Key, p.ref.Name)
+		}
+		req.Header.Set(p.ref.Name, text)
+	case locate.Form:
+		req.Body = []byte(setField(string(req.Body), p.ref.Name, text))
+	case locate.Query:
+		base, query, has := strings.Cut(req.URL, "?")
+		if has {
+			req.URL = base + "?" + setField(query, p.ref.Name, text)
+		}
+		if !has || req.RawQuery != "" {
+			req.RawQuery = setField(req.RawQuery, p.ref.Name, text)
+		}
+	case locate.Item:
+		return locate.SetText(item, p.path, text)
+	case locate.Body:
+		if p.ref.Name == "" {
+			return item, errors.New("the body itself cannot be set")
+		}
+		req.Body, err = locate.SetText(req.Body, p.path, text)
+	default:
+		err = fmt.Errorf("%s cannot be set", p.ref)
+	}
+	return item, err
+}
+
+// maxFields is how many fields a form or query that is signed may have.
+const maxFields = 1000
+
+// field is one field of a form or a parameter of a query, decoded.
+type field struct{ name, value string }
+
+// parseFields reads an urlencoded form or query.
+//
+// Bytes that every sender escapes are refused: with them a form could at the same time
+// be another document, JSON or gzip, which is read in its place later.
+func parseFields(s string) ([]field, error) {
+	if !urlSafe(s) {
+		return nil, fmt.Errorf("%w: not an urlencoded form", ErrMalformed)
+	}
+	var fields []field
+	for element := range strings.SplitSeq(s, "&") {
+		if element == "" {
+			continue
+		}
+		if len(fields) == maxFields {
+			return nil, fmt.Errorf("%w: more than %d fields", ErrMalformed, maxFields)
+		}
+		rawName, rawValue, _ := strings.Cut(element, "=")
+		name, err := url.QueryUnescape(rawName)
+		if err != nil {
+			return nil, fmt.Errorf("%w: not an urlencoded form", ErrMalformed)
+		}
+		value, err := url.QueryUnescape(rawValue)
+		if err != nil {
+			return nil, fmt.Errorf("%w: not an urlencoded form", ErrMalformed)
+		}
+		fields = append(fields, field{name, value})
+	}
+	return fields, nil
+}
+
+// fieldValue returns the value of a field, and how often it occurs.
+func fieldValue(s, name string) (value string, found int, err error) {
+	fields, err := parseFields(s)
+	for _, f := range fields {
+		if f.name == name {
+			value = f.value
+			found++
+		}
+	}
+	return value, found, err
+}
+
+// setField returns s with the field set at its end.
+func setField(s, name, value string) string {
+	var kept []string
+	for element := range strings.SplitSeq(s, "&") {
+		rawName, _, _ := strings.Cut(element, "=")
+		if n, err := url.QueryUnescape(rawName); element != "" && (err != nil || n != name) {
+			kept = append(kept, element)
+		}
+	}
+	return strings.Join(append(kept, url.QueryEscape(name)+"="+url.QueryEscape(value)), "&")
+}
+
+// rawQuery returns the query of the request as it was sent.
+func rawQuery(req *Request) string {
+	if req.RawQuery != "" {
+		return req.RawQuery
+	}
+	_, query, _ := strings.Cut(req.URL, "?")
+	return query
+}
+
+// publicURL returns the URL that the sender has called.
+func publicURL(req *Request) (string, error) {
+	if req.URL == "" {
+		return "", ErrNoURL
+	}
+	query := req.RawQuery
+	// Else a piece of a JSON body that is signed beside the URL could pass as a piece of
+	// the query.
+	if !urlSafe(query) {
+		return "", fmt.Errorf("%w: the query has a character that must be escaped", ErrMalformed)
+	}
+	_, own, has := strings.Cut(req.URL, "?")
+	switch {
+	case query == "" || has && own == query:
+		return req.URL, nil
+	case has:
+		return "", fmt.Errorf("%w: the query is another than that of the public URL", ErrMalformed)
+	}
+	return req.URL + "?" + query, nil
+}
+
+// urlSafe reports whether s, a query or form, holds no byte that every sender escapes.
+func urlSafe(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c <= ' ' || c == 0x7f || c == '"' || c == '{' || c == '}' || c == '<' || c == '>' {
+			return false
+		}
+	}
+	return true
+}
+
+// pathQuery returns the part of a URL behind its host: at least "/".
+func pathQuery(u string) string {
+	_, rest, _ := strings.Cut(u, "://")
+	i := strings.IndexAny(rest, "/?")
+	switch {
+	case i < 0:
+		return "/"
+	case rest[i] == '?':
+		return "/" + rest[i:]
+	}
+	return rest[i:]
+}
+
+// otherPort returns the URL without its port, or, if it has none, with the
+// default one of its scheme written out.
+func otherPort(u string) string {
+	scheme, rest, _ := strings.Cut(u, "://")
+	end := strings.IndexAny(rest, "/?")
+	if end < 0 {
+		end = len(rest)
+	}
+	host, rest := rest[:end], rest[end:]
+	if i := strings.LastIndexByte(host, ':'); i > strings.LastIndexByte(host, ']') {
+		return scheme + "://" + host[:i] + rest
+	}
+	port := ":443"
+	if scheme == "http" {
+		port = ":80"
+	}
+	return scheme + "://" + host + port + rest
+}

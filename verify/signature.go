@@ -1,0 +1,294 @@
+package verify
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/hookonce/hookonce/internal/locate"
+)
+
+// content is a scheme that signs Scheme.Content: FamilyHMAC, FamilyDigest and
+// FamilySignature.
+type content struct {
+	arithmetic
+	carrier
+	secret  string    // SecretEncoding, where hash is set
+	time    *timeRule // nil if the scheme has no signed time
+	require []requirement
+	each    *place // nil if there is one signature for the request
+	anyPort bool
+	keyID   *keyName // nil if the request does not name its key
+}
+
+func (f *content) verify(req *Request, keys []Key) error {
+	if err := f.usable(keys); err != nil {
+		return err
+	}
+	if f.each == nil {
+		return f.verifyOne(req, keys, nil)
+	}
+	return eachItem(req, f.each, func(item []byte) error { return f.verifyOne(req, keys, item) })
+}
+
+// eachItem calls do with every item of a batch. An empty batch holds no
+// signature, so nobody has signed it.
+func eachItem(req *Request, each *place, do func(item []byte) error) error {
+	items, err := locate.Items(req.Body, each.path)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%w: %s is not a batch", ErrMalformed, each.ref)
+	case len(items) == 0:
+		return fmt.Errorf("%w: the batch %s is empty", ErrMalformed, each.ref)
+	}
+	for i, item := range items {
+		if err := do(item); err != nil {
+			return fmt.Errorf("item %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+func (f *content) verifyOne(req *Request, keys []Key, item []byte) error {
+	s := signed{item: item}
+	if err := f.begin(req, &s); err != nil {
+		return err
+	}
+	if f.format == FormatGroups {
+		return f.verifyGroups(req, keys, &s)
+	}
+	match, decoded, err := f.matchURLs(req, &s, keys, 0, s.signatures.n)
+	if err := verdict(&s, match, decoded, err); err != nil {
+		return err
+	}
+	if err := f.required(req, &s); err != nil {
+		return err
+	}
+	return f.time.check(req.Now, s.time)
+}
+
+// begin reads what the request says for itself.
+func (f *content) begin(req *Request, s *signed) (err error) {
+	if err := f.read(req, s); err != nil {
+		return err
+	}
+	if f.keyID != nil {
+		if s.kid, err = f.keyID.read(req.Header); err != nil {
+			return err
+		}
+	}
+	if f.time != nil && f.time.at != nil {
+		s.time, err = f.time.at.read(req, s.item)
+	}
+	return err
+}
+
+// plausible implements keyNamer.
+func (f *content) plausible(req *Request) error {
+	var s signed
+	if err := f.begin(req, &s); err != nil {
+		return err
+	}
+	if err := f.required(req, &s); err != nil {
+		return err
+	}
+	return f.time.check(req.Now, s.time)
+}
+
+func verdict(s *signed, match, decoded int, err error) error {
+	switch {
+	case err != nil:
+		return err
+	case match == 1:
+		return nil
+	case decoded == 0:
+		return s.signatures.noSignature()
+	}
+	return ErrMismatch
+}
+
+// verifyGroups judges every group with its own time. Any one may be right.
+func (f *content) verifyGroups(req *Request, keys []Key, s *signed) error {
+	var passed, matched bool
+	var late error
+	decoded := 0
+	list := &s.signatures
+	for first := 0; first < list.n; {
+		last := first + 1
+		for last < list.n && list.time[last] == list.time[first] {
+			last++
+		}
+		s.time = list.time[first]
+		match, n, err := f.matchURLs(req, s, keys, first, last)
+		if err != nil {
+			return err
+		}
+		decoded += n
+		if match == 1 {
+			matched = true
+			if err := f.time.check(req.Now, s.time); err == nil {
+				passed = true
+			} else {
+				late = err
+			}
+		}
+		first = last
+	}
+	switch {
+	case passed:
+		return f.required(req, s)
+	case matched:
+		return late
+	}
+	return verdict(s, 0, decoded, nil)
+}
+
+// matchURLs is match, with both forms of the public URL if the scheme does not say
+// whether its port is signed.
+func (f *content) matchURLs(req *Request, s *signed, keys []Key, first, last int) (match, decoded int, err error) {
+	if !f.anyPort {
+		return f.match(req, s, keys, first, last)
+	}
+	u, err := publicURL(req)
+	if err != nil {
+		return 0, 0, err
+	}
+	for _, s.url = range [...]string{u, otherPort(u)} {
+		m, n, err := f.match(req, s, keys, first, last)
+		if err != nil {
+			return 0, 0, err
+		}
+		match, decoded = match|m, n
+	}
+	return match, decoded, nil
+}
+
+func (f *content) required(req *Request, s *signed) error { return required(f.require, req, s) }
+
+func (f *content) sign(req *Request, key Key) error {
+	if err := f.usable([]Key{key}); err != nil {
+		return err
+	}
+	if f.each == nil {
+		_, err := f.signOne(req, key, nil)
+		return err
+	}
+	return signItems(req, f.each, func(item []byte) ([]byte, error) { return f.signOne(req, key, item) })
+}
+
+// signItems replaces every item of a batch by what do makes of it.
+func signItems(req *Request, each *place, do func(item []byte) ([]byte, error)) error {
+	var items [][]byte
+	err := eachItem(req, each, func(item []byte) error {
+		made, err := do(item)
+		items = append(items, made)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	raw := append(append([]byte{'['}, bytes.Join(items, []byte{','})...), ']')
+	req.Body, err = locate.SetRaw(req.Body, each.path, raw)
+	return err
+}
+
+func (f *content) signOne(req *Request, key Key, item []byte) ([]byte, error) {
+	s := signed{item: item}
+	if f.time != nil {
+		s.time = f.time.text(req.Now)
+		if at := f.time.at; at != nil {
+			var err error
+			if s.item, err = at.write(req, s.item, s.time); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if f.keyID != nil {
+		s.kid = "1" // a key without an id is verified under any
+		if k := key.material().signer(f.public); k != nil && k.id != "" {
+			s.kid = k.id
+		} else if given, err := f.keyID.read(req.Header); err == nil {
+			s.kid = given
+		}
+		f.keyID.write(req.Header, s.kid)
+	}
+	if err := fulfil(f.require, req, &s); err != nil {
+		return nil, err
+	}
+	if has(f.arithmetic.content, partSignedHeaders) && len(req.Header[contentfulList]) == 0 {
+		req.Header.Set(contentfulList, contentfulList+","+contentfulTime)
+	}
+	sig, err := f.make(req, &s, key)
+	if err != nil {
+		return nil, err
+	}
+	return f.write(req, &s, sig)
+}
+
+func (f *content) parseKey(text string) (Key, error) {
+	if f.hash == nil {
+		return parsePublicKey(f.public, text)
+	}
+	return parseSecret(f.secret, text)
+}
+
+func (f *content) needsURL() bool {
+	return f.anyPort || anyPart(f.arithmetic.content, (*part).needsURL) || requireURL(f.require)
+}
+
+func (f *content) covers(ref locate.Ref) bool {
+	if f.time != nil && samePlace(ref, f.time.ref) {
+		return true // or it would not have compiled
+	}
+	if f.holds(ref) && ref.Kind != locate.Body && ref.Kind != locate.Item {
+		return false
+	}
+	return covers(f.arithmetic.content, ref) || bodyHashed(f.arithmetic.content, f.require, ref)
+}
+
+// bodyHashed reports whether ref is of the body, and a requirement holds the
+// body's hash to a value that is signed itself.
+func bodyHashed(parts []part, list []requirement, ref locate.Ref) bool {
+	switch ref.Kind {
+	case locate.Body, locate.Item, locate.Outer, locate.Form, locate.SHA256:
+	default:
+		return false
+	}
+	return slices.ContainsFunc(list, func(r requirement) bool {
+		return has(r.equals, partSHA256Body, partSHA256Base64Body) && covers(parts, r.at.ref)
+	})
+}
+
+// keyName is where a request names the key that it was signed with.
+type keyName struct {
+	header string
+	member *locate.Path // of a JSON header; nil: the header itself
+}
+
+func (k *keyName) read(h http.Header) (string, error) {
+	value, err := single(h, k.header)
+	if err != nil || k.member == nil {
+		return value, err
+	}
+	doc, err := decodeJSONHeader(value)
+	if err != nil {
+		return "", fmt.Errorf("%w: header %s is not base64 of JSON", ErrMalformed, k.header)
+	}
+	id, _, err := jsonText(doc, *k.member)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("%w: header %s is not base64 of JSON", ErrMalformed, k.header)
+	case id == "":
+		return "", fmt.Errorf("%w: member %s of header %s", ErrMissing, k.member, k.header)
+	}
+	return id, nil
+}
+
+// write sets the id in a header of its own. As a member of the header that
+// carries the signature the carrier writes it.
+func (k *keyName) write(h http.Header, id string) {
+	if k.member == nil {
+		h.Set(k.header, id)
+	}
+}

@@ -1,0 +1,139 @@
+package verify
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/hookonce/hookonce/internal/locate"
+)
+
+// standard is FamilyStandardWebhooks.
+type standard struct {
+	arithmetic
+	tag    string // "v1" or "v1a"
+	secret string // SecretEncoding, of v1
+	time   *timeRule
+}
+
+// trio is the three headers of Standard Webhooks, in canonical form.
+type trio struct{ id, timestamp, signature string }
+
+// trios has the names of the specification first, then those of its forerunner.
+var trios = [...]trio{
+	{"Webhook-Id", "Webhook-Timestamp", "Webhook-Signature"},
+	{"Svix-Id", "Svix-Timestamp", "Svix-Signature"},
+}
+
+// standardContent is "{id}.{timestamp}.{body}".
+var standardContent = []part{{kind: partID}, {text: "."}, {kind: partTimestamp}, {text: "."}, {kind: partBody}}
+
+// in reports whether h has any header of the trio.
+func (t trio) in(h http.Header) bool {
+	return len(h[t.id]) > 0 || len(h[t.timestamp]) > 0 || len(h[t.signature]) > 0
+}
+
+func (f *standard) verify(req *Request, keys []Key) error {
+	if err := f.usable(keys); err != nil {
+		return err
+	}
+	var s signed
+	if err := f.read(req.Header, &s); err != nil {
+		return err
+	}
+	match, decoded, err := f.match(req, &s, keys, 0, s.signatures.n)
+	if err := verdict(&s, match, decoded, err); err != nil {
+		return err
+	}
+	return f.time.check(req.Now, s.time)
+}
+
+func (f *standard) read(h http.Header, s *signed) error {
+	t := trios[0]
+	if trios[1].in(h) {
+		if t.in(h) {
+			return fmt.Errorf("%w: webhook- and svix- headers are mixed", ErrMalformed)
+		}
+		t = trios[1]
+	}
+	list, err := single(h, t.signature)
+	if err != nil {
+		return err
+	}
+	if s.id, err = single(h, t.id); err != nil {
+		return err
+	}
+	if s.time, err = single(h, t.timestamp); err != nil {
+		return err
+	}
+	if err := checkStandardID(s.id); err != nil {
+		return err
+	}
+	elements := 0
+	for element := range strings.SplitSeq(list, " ") {
+		// An element without a comma is of no version that is known.
+		version, sig, _ := strings.Cut(element, ",")
+		if elements++; elements > maxSignatures || element == "" {
+			return fmt.Errorf("%w: header %s is not a list of at most %d signatures", ErrMalformed, t.signature, maxSignatures)
+		}
+		if version == f.tag {
+			s.signatures.text[s.signatures.n] = sig
+			s.signatures.n++
+			s.signatures.seen++
+		}
+	}
+	return nil
+}
+
+// checkStandardID refuses an id with a '.', which could move bytes between the
+// id, the timestamp and the body without changing what is signed.
+func checkStandardID(id string) error {
+	if strings.Contains(id, ".") {
+		return fmt.Errorf("%w: the id holds a '.'", ErrMalformed)
+	}
+	return nil
+}
+
+// sign sets the headers of the specification. Those of the other trio are
+// removed: with both, the request would be malformed.
+func (f *standard) sign(req *Request, key Key) error {
+	if err := f.usable([]Key{key}); err != nil {
+		return err
+	}
+	id, err := single(req.Header, trios[0].id)
+	if err != nil {
+		return err
+	}
+	if err := checkStandardID(id); err != nil {
+		return err
+	}
+	s := signed{id: id, time: f.time.text(req.Now)}
+	sig, err := f.make(req, &s, key)
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{trios[1].id, trios[1].timestamp, trios[1].signature} {
+		req.Header.Del(name)
+	}
+	req.Header.Set(trios[0].timestamp, s.time)
+	req.Header.Set(trios[0].signature, f.tag+","+sig)
+	return nil
+}
+
+func (f *standard) parseKey(text string) (Key, error) {
+	if f.hash == nil {
+		return parsePublicKey(f.public, text)
+	}
+	return parseSecret(f.secret, text)
+}
+
+func (*standard) needsURL() bool { return false }
+
+func (*standard) covers(ref locate.Ref) bool {
+	for _, t := range trios {
+		if ref.Kind == locate.Header && (ref.Name == t.id || ref.Name == t.timestamp) {
+			return true
+		}
+	}
+	return covers(standardContent, ref)
+}

@@ -1,0 +1,95 @@
+package verify_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hookonce/hookonce/verify"
+)
+
+// vector is one case of a file of published or generated requests.
+type vector struct {
+	Name    string            `json:"name"`
+	Scheme  string            `json:"scheme"`
+	Expect  string            `json:"expect"`
+	Secret  string            `json:"secret"`
+	Method  string            `json:"method"`
+	URL     string            `json:"url"`
+	Headers map[string]string `json:"headers"`
+	Body    string            `json:"body"`
+	Now     int64             `json:"now"`
+	Params  map[string]string `json:"params"`
+}
+
+// TestVectors runs the vectors of those providers that have a scheme in testdata
+// under their own name. Those with public keys are run by package provider.
+func TestVectors(t *testing.T) {
+	t.Parallel()
+	vectors := os.Getenv("HOOKONCE_TEST_VECTORS")
+	if vectors == "" {
+		t.Skip("HOOKONCE_TEST_VECTORS does not name the folder of the vectors")
+	}
+	dirs, err := filepath.Glob("testdata/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ran := 0
+	for _, dir := range dirs {
+		name := filepath.Base(dir)
+		for i := range name {
+			provider, scheme := name[:i], strings.TrimPrefix(name[i:], "-")
+			file := filepath.Join(vectors, provider+".json")
+			if _, err := os.Stat(file); provider == "" || err != nil {
+				continue
+			}
+			var v struct {
+				Cases []vector `json:"cases"`
+			}
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := json.Unmarshal(data, &v); err != nil {
+				t.Fatalf("%s: %v", file, err)
+			}
+			for _, c := range v.Cases {
+				if c.Scheme == scheme && c.Secret != "" {
+					ran++
+					t.Run(name+"/"+c.Name, func(t *testing.T) {
+						t.Parallel()
+						c.run(t, dir)
+					})
+				}
+			}
+		}
+	}
+	if ran < 100 {
+		t.Errorf("only %d vectors of %s were run", ran, vectors)
+	}
+}
+
+func (c *vector) run(t *testing.T, dir string) {
+	t.Helper()
+	var scheme verify.Scheme
+	readJSON(t, filepath.Join(dir, "scheme.json"), &scheme)
+	scheme.Values = c.Params
+	v := mustCompile(t, scheme)
+	u, err := url.Parse(c.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := &verify.Request{Method: c.Method, URL: c.URL, RawQuery: u.RawQuery, Header: http.Header{}, Body: []byte(c.Body), Now: time.Unix(c.Now, 0)}
+	for name, value := range c.Headers {
+		req.Header.Set(name, value)
+	}
+	err = v.Verify(req, mustKeys(t, v, c.Secret))
+	if (err == nil) != (c.Expect == "valid") {
+		t.Errorf("got %v, want %s", err, c.Expect)
+	}
+}
