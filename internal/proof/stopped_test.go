@@ -107,7 +107,8 @@ func (tr *trial) stopInHandler() (stopped *place, gate string) {
 	gate = filepath.Join(tr.folder, "gate")
 	stopped = tr.addPlace("stopped", settings{HandlerTimeout: stoppedTimeout, Gate: gate})
 	stopped.keep(t)
-	tr.eventually("a handler is at it", func() bool { return tr.size(runsFile) > 0 })
+	// Sooner, its statements would fail when it continues, and it would never come to the gate.
+	tr.eventually("a handler waits for the gate", func() bool { return tr.size(waitingFile) > 0 })
 	stopped.signal(t, syscall.SIGSTOP)
 	waitStopped(t, stopped.pid())
 	t.Cleanup(func() { // or it takes no SIGTERM

@@ -64,7 +64,7 @@ func newTrial(t testing.TB, db *database, events []*event) *trial {
 	if events == nil {
 		tr.events = planEvents(tr.random, int(environment(t, soakVariable, defaultEvents)))
 	}
-	for _, name := range []string{runsFile, passedFile, deathsFile, sentFile} {
+	for _, name := range []string{runsFile, waitingFile, passedFile, deathsFile, sentFile} {
 		if err := os.WriteFile(filepath.Join(tr.folder, name), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -77,20 +77,21 @@ const (
 
 // records are the files in which workers say what they are about to do. A line that
 // was written stays, whatever becomes of the process.
-type records struct{ runs, passed, deaths, sent *os.File }
+type records struct{ runs, waiting, passed, deaths, sent *os.File }
 
 // Names of the files of records.
 const (
-	runsFile   = "runs"   // event id, attempt, process: a handler was called
-	passedFile = "passed" // event id, process: a handler has passed the gate
-	deathsFile = "deaths" // event id, process: a handler ends its process
-	sentFile   = "sent"   // message id, event id: a message is sent
+	runsFile    = "runs"    // event id, attempt, process: a handler was called
+	waitingFile = "waiting" // event id, process: a handler has written its effect, and waits for the gate
+	passedFile  = "passed"  // event id, process: a handler has passed the gate
+	deathsFile  = "deaths"  // event id, process: a handler ends its process
+	sentFile    = "sent"    // message id, event id: a message is sent
 )
 
 func openRecords(folder string) (*records, error) {
 	var r records
 	for name, file := range map[string]**os.File{
-		runsFile: &r.runs, passedFile: &r.passed, deathsFile: &r.deaths, sentFile: &r.sent,
+		runsFile: &r.runs, waitingFile: &r.waiting, passedFile: &r.passed, deathsFile: &r.deaths, sentFile: &r.sent,
 	} {
 		var err error
 		if *file, err = os.OpenFile(filepath.Join(folder, name), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600); err != nil {
@@ -220,7 +221,11 @@ func handler[T any](w *worker, db driver.Driver[T], insert insertFunc[T]) func(c
 
 // wait waits until the gate is there, longer than any time-out if need be.
 func (w *worker) wait(ev *hookonce.Event) {
-	for w.Gate != "" {
+	if w.Gate == "" {
+		return
+	}
+	note(w.records.waiting, ev.ID, os.Getpid())
+	for {
 		if _, err := os.Stat(w.Gate); err == nil {
 			note(w.records.passed, ev.ID, os.Getpid())
 			return
