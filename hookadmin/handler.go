@@ -97,6 +97,7 @@ var endpoints = []endpoint{
 	{method: "GET", path: "/api/v1/destinations", serve: (*handler).listDestinations},
 	{method: "GET", path: "/api/v1/stats", serve: (*handler).showStats},
 	{method: "GET", path: "/api/v1/openapi.json", serve: (*handler).showOpenAPI},
+	{method: "GET", path: "/debug/pprof/{profile}", serve: (*handler).showProfile, query: profileParameters},
 	{method: "GET", path: "/healthz", serve: (*handler).healthz, probe: true},
 	{method: "GET", path: "/readyz", serve: (*handler).readyz, probe: true},
 }

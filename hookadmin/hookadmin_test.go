@@ -252,7 +252,7 @@ func TestMethodsHeadersAndUnknownPaths(t *testing.T) {
 	a := newAPI(t, func(cfg *hookadmin.Config) { cfg.Store = store })
 
 	for _, e := range hookadmin.Endpoints() {
-		path := strings.NewReplacer("{source}", "github", "{event_id}", "e1", "{id}", "m1").Replace(e.Path)
+		path := strings.NewReplacer("{source}", "github", "{event_id}", "e1", "{id}", "m1", "{profile}", "heap").Replace(e.Path)
 		allow, refused := "GET, HEAD", []string{"POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "get", "QUERY"}
 		if e.Method == http.MethodPost {
 			allow, refused = "POST", []string{"GET", "HEAD", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "post"}
@@ -268,7 +268,8 @@ func TestMethodsHeadersAndUnknownPaths(t *testing.T) {
 			continue
 		}
 		head, get := a.do(t, http.MethodHead, path, nil), a.get(t, path)
-		if head.status != 200 || head.header.Get("Content-Length") != get.header.Get("Content-Length") {
+		sameLength := head.header.Get("Content-Length") == get.header.Get("Content-Length") || strings.HasSuffix(path, "/heap") // no two are equal
+		if head.status != 200 || !sameLength {
 			t.Errorf("HEAD %s: %d with length %q, GET has %q", path, head.status,
 				head.header.Get("Content-Length"), get.header.Get("Content-Length"))
 		}
