@@ -103,13 +103,20 @@ func (k keyKind) String() string {
 	}
 }
 
-func errNotKey(kind keyKind) error {
-	if kind == kindEd25519 {
-		return errors.New("the key is not an Ed25519 key: expected whpk_ and base64 of 32 bytes, " +
-			"those 32 bytes in base64 or hexadecimal digits, PEM, or a JWK")
+// notKeyError says that a text is no key of the kind.
+type notKeyError struct{ kind keyKind }
+
+func errNotKey(kind keyKind) error { return &notKeyError{kind} }
+
+func (e *notKeyError) Error() string {
+	if e.kind == kindEd25519 {
+		return "the key is not an Ed25519 key: expected whpk_ and base64 of 32 bytes, " +
+			"those 32 bytes in base64 or hexadecimal digits, PEM, or a JWK"
 	}
-	return fmt.Errorf("the key is not %s: expected PEM (a public key or a certificate), base64 of the same in DER, or a JWK", kind)
+	return fmt.Sprintf("the key is not %s: expected PEM (a public key or a certificate), base64 of the same in DER, or a JWK", e.kind)
 }
+
+var errEncrypted = errors.New("the private key is encrypted: decrypt it first")
 
 // problem says why the key must not be used.
 func (k *publicKey) problem() error {
@@ -202,6 +209,9 @@ func parsePEM(text string, kind keyKind) ([]publicKey, error) {
 			return nil, errors.New("the PEM holds more than one key: give one")
 		}
 	}
+	if blocks[0].Headers["DEK-Info"] != "" { // as PEM was encrypted before PKCS #8
+		return nil, errEncrypted
+	}
 	return parseDER(blocks[0].Bytes, blocks[0].Type, kind)
 }
 
@@ -241,7 +251,7 @@ func parseBase64DER(text string, kind keyKind) ([]publicKey, error) {
 // parseDER reads one key of the PEM type; of any for "".
 func parseDER(der []byte, pemType string, kind keyKind) ([]publicKey, error) {
 	if strings.Contains(pemType, "ENCRYPTED") {
-		return nil, errors.New("the private key is encrypted: decrypt it first")
+		return nil, errEncrypted
 	}
 	for _, form := range derForms {
 		if pemType != "" && pemType != form.pemType {

@@ -194,6 +194,7 @@ func TestKeyRefused(t *testing.T) {
 		{"another curve", ecPair.name, pemText("PUBLIC KEY", must(x509.MarshalPKIXPublicKey(p384.Public()))), "curve P-256"},
 		{"another curve as JWK", ecPair.name, jsonText(jwk(t, p384)), "curve P-256"},
 		{"an encrypted key", rsaPair.name, pemText("ENCRYPTED PRIVATE KEY", []byte("x")), "encrypted"},
+		{"a key encrypted as PEM once was", rsaPair.name, "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-256-CBC,00\n\nAAAA\n-----END RSA PRIVATE KEY-----", "encrypted"},
 		{"two keys", rsaPair.name, rsaPair.public + rsaPair.public, "more than one key"},
 		{"a certificate and a key", rsaPair.name, publicForms(t, rsaKey)["certificate"] + rsaPair.private, "more than one key"},
 		{"text behind PEM", rsaPair.name, rsaPair.public + "x", "expected PEM"},
@@ -233,6 +234,48 @@ func TestKeyRefused(t *testing.T) {
 			}
 			if secret := strings.TrimSpace(c.text); len(secret) > 6 && strings.Contains(err.Error(), secret) {
 				t.Errorf("the error holds the key: %v", err)
+			}
+		})
+	}
+}
+
+// TestParsePrivateKey holds that a key is taken only where one can sign with it.
+func TestParsePrivateKey(t *testing.T) {
+	t.Parallel()
+	rsaPair, edPair := pairOf(t, "signature/rsa-sha256"), pairOf(t, "signature/ed25519")
+	rsaKey := privateKey(t, rsaPair)
+	hmac := must(verify.Compile(verify.Scheme{Family: verify.FamilyHMAC, Header: "X"}))
+	for _, c := range []struct {
+		name string
+		v    *verify.Verifier
+		text string
+		want string // "" where it can sign
+	}{
+		{"PKCS #8", rsaPair.v, rsaPair.private, ""},
+		{"PKCS #1", rsaPair.v, pemText("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(rsaKey.(*rsa.PrivateKey))), ""},
+		{"base64 of DER", rsaPair.v, base64.StdEncoding.EncodeToString(must(x509.MarshalPKCS8PrivateKey(rsaKey))), ""},
+		{"JWK", rsaPair.v, jsonText(jwk(t, rsaKey)), ""},
+		{"Ed25519", edPair.v, edPair.private, ""},
+		{"empty", rsaPair.v, " \n", "the key is empty"},
+		{"the public half", rsaPair.v, rsaPair.public, "this is a public key, which cannot sign"},
+		{"a certificate", rsaPair.v, publicForms(t, rsaKey)["certificate"], "this is a public key, which cannot sign"},
+		{"of another kind", rsaPair.v, edPair.private, "not an RSA key, which the scheme needs"},
+		{"encrypted", rsaPair.v, pemText("ENCRYPTED PRIVATE KEY", []byte("x")), "encrypted: decrypt it first"},
+		{"no key", rsaPair.v, "hunter2-hunter2!", "expected PEM of a private key"},
+		{"of a scheme without", hmac, rsaPair.private, "has no private key"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			key, err := c.v.ParsePrivateKey(c.text)
+			switch {
+			case c.want == "" && err != nil:
+				t.Error(err)
+			case c.want == "":
+				if err := c.v.Sign(&verify.Request{Now: receivedAt}, key); err != nil {
+					t.Error(err)
+				}
+			case err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "hunter2"):
+				t.Errorf("got %v, want an error with %q", err, c.want)
 			}
 		})
 	}

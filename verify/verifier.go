@@ -75,6 +75,30 @@ func (v *Verifier) ParseKey(secret string) (Key, error) {
 	return v.method.parseKey(secret)
 }
 
+// ParsePrivateKey is ParseKey for who signs with a key pair: the private half, as PEM
+// (PKCS #8, or PKCS #1 of RSA), the base64 of its DER, a JWK, or for Ed25519 whsk_ and
+// base64. A public key is an error, and so is one that is encrypted. Errors never hold
+// the key.
+func (v *Verifier) ParsePrivateKey(text string) (Key, error) {
+	switch {
+	case !v.PublicKey():
+		return Key{}, errors.New("this scheme signs with a shared secret, and has no private key")
+	case strings.TrimSpace(text) == "":
+		return Key{}, errors.New("the key is empty")
+	}
+	key, err := v.ParseKey(text)
+	var none *notKeyError
+	switch {
+	case errors.As(err, &none):
+		return Key{}, fmt.Errorf("the key is not %s: expected PEM of a private key, base64 of the same in DER, or a JWK", none.kind)
+	case err != nil:
+		return Key{}, err
+	case !key.Private():
+		return Key{}, errors.New("this is a public key, which cannot sign: give the private one")
+	}
+	return key, nil
+}
+
 // BodySum returns the SHA-256 of what the scheme signs of body: of body itself, but for
 // schemes that sign the fields of a form, which may be sent in several spellings and
 // with others beside them. Two bodies with one signature have one sum.
