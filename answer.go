@@ -38,7 +38,7 @@ func (in *Engine) answerClaimed(ctx context.Context, d *delivery, u *claimUnit, 
 		in.log.Warn("quarantined: no single event id could be read", slog.String("source", src.Name),
 			slog.Int("items", len(malformed)), slog.String("reason", malformed[0].Reason))
 		if durable == 0 {
-			return answerMalformed(src, malformed[0].Reason)
+			return answerMalformed(d, malformed[0].Reason)
 		}
 	}
 	var a *answer
@@ -51,7 +51,7 @@ func (in *Engine) answerClaimed(ctx context.Context, d *delivery, u *claimUnit, 
 		a = answerEvent(&u.claims[0], &u.results[0])
 	}
 	a.tally(u)
-	return a
+	return d.acknowledge(a)
 }
 
 // tally fills in what is told of claims that are final.
@@ -88,7 +88,8 @@ func (a *Ack) answer() *answer {
 }
 
 // answerMalformed answers for what is in the quarantine by now.
-func answerMalformed(src *source, reason string) *answer {
+func answerMalformed(d *delivery, reason string) *answer {
+	src := d.source
 	var a *answer
 	switch {
 	case src.Malformed != MalformedQuarantine:
@@ -103,7 +104,7 @@ func answerMalformed(src *source, reason string) *answer {
 		}{"quarantined"})
 	}
 	a.outcome = deliveryMalformed
-	return a
+	return d.acknowledge(a)
 }
 
 func answerEvent(claim *driver.Claim, result *claimResult) *answer {

@@ -127,6 +127,14 @@ type Source struct {
 	// Ack replaces the answer that accepts an event. Defaults to what the provider wants
 	// there, if it wants anything.
 	Ack *Ack
+	// AckKey is your own private key, a secret, with which every answer of 2xx to a
+	// delivery is signed, that of Ack too: for providers that want their answers signed
+	// (provider.Spec.AckSignature; Alipay). The provider knows its public half. PEM
+	// (PKCS #8 or PKCS #1), the base64 of the same in DER, or a JWK; not encrypted, and of
+	// RSA at least 2048 bits. It is an error for the others. Without it answers are not
+	// signed, which is logged when the source is set up: the provider may then take all
+	// its deliveries as failed, and repeat them.
+	AckKey string
 
 	// Malformed says how a verified request without a usable event is
 	// answered. It is kept in the quarantine in either case.

@@ -26,6 +26,7 @@ import (
 // one, and only a delivery can be claimed.
 type delivery struct {
 	source   *source
+	method   string
 	header   http.Header // as received
 	visible  http.Header // the same without shared credentials: what is stored and shown
 	rawQuery string
@@ -104,7 +105,7 @@ func (in *Engine) refuseInflated(d *delivery, err error) *answer {
 	if err := in.quarantine(ctx, d, []provider.Malformed{{Reason: err.Error(), Body: d.wire}}); err != nil {
 		return unavailable("the quarantine could not be written", err)
 	}
-	return answerMalformed(d.source, err.Error())
+	return answerMalformed(d, err.Error())
 }
 
 // quarantine keeps authentic but unusable parts of d.

@@ -28,8 +28,9 @@ type source struct {
 	hidden    []string // headers that are stored as "<secret>"
 	verified  *bucket
 	routes    []*route
-	stale     *staleRules   // nil if there are none
-	retries   time.Duration // for how long the provider retries; 0 if unknown
+	stale     *staleRules         // nil if there are none
+	ackSigner *provider.AckSigner // nil: answers are not signed
+	retries   time.Duration       // for how long the provider retries; 0 if unknown
 
 	unsigned bool // its scheme checks nothing
 	fetches  bool // its keys are got from the provider, see keysource.go
@@ -78,6 +79,9 @@ func newSource(s Source, log *slog.Logger) (*source, error) {
 	}
 	src.stale = stale
 	if err := src.setDefaults(spec); err != nil {
+		fault("%w", err)
+	}
+	if err := src.setAckKey(spec, log); err != nil {
 		fault("%w", err)
 	}
 	return src, errors.Join(faults...)
@@ -264,6 +268,7 @@ func (s *source) verify(r *verify.Request, keys []verify.Key) (*delivery, error)
 	}
 	return &delivery{
 		source:   s,
+		method:   r.Method,
 		header:   r.Header,
 		visible:  visibleHeader(r.Header, s.hidden, r.RawQuery),
 		rawQuery: r.RawQuery,

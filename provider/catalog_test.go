@@ -94,6 +94,32 @@ func checkFacts(t *testing.T, spec *Spec) {
 	if spec.Title == "" {
 		t.Error("no title")
 	}
+	checkAck(t, spec)
+}
+
+// checkAck holds that answers can be signed with what a source is set up with, and that
+// the signature is in their headers.
+func checkAck(t *testing.T, spec *Spec) {
+	t.Helper()
+	s := spec.AckSignature()
+	if s == nil {
+		return
+	}
+	v, err := verify.Compile(s.Scheme)
+	if err != nil {
+		t.Fatalf("ack: %v", err)
+	}
+	if !v.PublicKey() || s.Scheme.Header == "" || len(s.Scheme.Params) > 0 || s.Without == "" || s.Without != strings.TrimSpace(s.Without) {
+		t.Errorf("ack: %+v", s)
+	}
+	if ts := s.Scheme.Timestamp; ts != nil && !strings.HasPrefix(ts.At, "header:") {
+		t.Errorf("ack: the time stands at %s", ts.At)
+	}
+	for _, name := range s.Repeat {
+		if !locate.ValidHeaderName(name) {
+			t.Errorf("ack: %q is no header", name)
+		}
+	}
 }
 
 // checkScheme compiles a scheme with every value that its parameters may have.
@@ -277,6 +303,7 @@ func TestFolderRefuses(t *testing.T) {
 		"unknown key field":      `{"name":"x","schemes":[{"id":"a","keys":{"hosts":"b"}}]}`,
 		"unknown retry field":    `{"name":"x","retry":{"windwo":"1h"}}`,
 		"unknown event field":    `{"name":"x","event":{"ids":"body:id"}}`,
+		"unknown ack field":      `{"name":"x","ack":{"signature":{"scheme":{},"repeats":["b"]}}}`,
 		"number as duration":     `{"name":"x","retry":{"window":72}}`,
 		"text as duration":       `{"name":"x","retry":{"window":"3 days"}}`,
 		"something behind":       `{"name":"x"}{}`,

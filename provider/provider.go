@@ -40,14 +40,6 @@ type Spec struct {
 	Notes             []string `json:"notes,omitempty"`    // what a user should know, a sentence each
 }
 
-// Ack is the answer that a provider wants for what it delivered. Where Status is
-// 0 it is 200, where ContentType is "" text/plain.
-type Ack struct {
-	Status      int    `json:"status,omitempty"`
-	ContentType string `json:"content_type,omitempty"`
-	Body        string `json:"body,omitempty"`
-}
-
 // Scheme is ChooseScheme for those who need no reason: it reports false if there is no
 // such scheme, or for "" no default.
 func (s *Spec) Scheme(id string) (verify.Scheme, bool) {

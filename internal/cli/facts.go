@@ -69,6 +69,8 @@ type (
 		Status      int    `json:"status"`
 		ContentType string `json:"content_type"`
 		Body        string `json:"body"`
+		SignedAt    string `json:"signed_at"` // where its signature stands, which ack_key makes; "" for none
+		Without     string `json:"without"`   // what becomes of deliveries that are answered without it
 	}
 	retryFacts struct {
 		Window  string `json:"window"`  // for how long; "" if unknown
@@ -95,7 +97,12 @@ func factsOf(spec *provider.Spec) *providerFacts {
 		f.Handshakes = append(f.Handshakes, factsOfHandshake(&spec.Handshakes[i]))
 	}
 	if spec.Ack != nil {
-		f.Ack = &ackFacts{cmp.Or(spec.Ack.Status, 200), cmp.Or(spec.Ack.ContentType, "text/plain"), spec.Ack.Body}
+		f.Ack = &ackFacts{
+			Status: cmp.Or(spec.Ack.Status, 200), ContentType: cmp.Or(spec.Ack.ContentType, "text/plain"), Body: spec.Ack.Body,
+		}
+	}
+	if signature := spec.AckSignature(); signature != nil {
+		f.Ack.SignedAt, f.Ack.Without = signatureAt(&signature.Scheme), signature.Without
 	}
 	f.Settings = snippet(f)
 	return f

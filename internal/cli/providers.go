@@ -161,6 +161,10 @@ func printProvider(w io.Writer, f *providerFacts) error {
 	}
 	if f.Ack != nil {
 		line("Is answered", fmt.Sprintf("%d %s %q", f.Ack.Status, f.Ack.ContentType, f.Ack.Body))
+		if f.Ack.SignedAt != "" {
+			line("Answer is signed", "with ack_key, at "+f.Ack.SignedAt)
+			line("Without ack_key", f.Ack.Without)
+		}
 	}
 	for _, note := range f.Notes {
 		line("Note", note)

@@ -151,6 +151,9 @@ func pageSet(f *providerFacts) string {
 		}
 		add(text)
 	}
+	if f.Ack != nil && f.Ack.SignedAt != "" {
+		add("`ack_key`?")
+	}
 	return strings.Join(set, ", ")
 }
 

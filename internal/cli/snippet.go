@@ -22,6 +22,9 @@ func snippet(f *providerFacts) string {
 		writeScheme(&b, name, &f.Schemes[0], delivered)
 	}
 	writeParams(&b, f)
+	if f.Ack != nil && f.Ack.SignedAt != "" {
+		fmt.Fprintf(&b, "    # ack_key: %s    # your private key, which signs the answers, or file:PATH\n", variable(name, "ack_key"))
+	}
 	if f.Event.ID == "" {
 		writeEvent(&b, f)
 	}

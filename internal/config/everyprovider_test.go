@@ -57,6 +57,9 @@ func TestEveryProvider(t *testing.T) {
 				if v.NeedsURL() {
 					source["url"] = "https://hooks.example.com/webhooks/a"
 				}
+				if signature := spec.AckSignature(); signature != nil {
+					source["ack_key"] = privateKeyOf(t, signature.Scheme)
+				}
 				if spec.Event.ID == "" {
 					source["event"] = map[string]string{"id": "sha256:body"}
 					if spec.Event.Batch != "" {
@@ -75,4 +78,17 @@ func TestEveryProvider(t *testing.T) {
 			})
 		}
 	}
+}
+
+func privateKeyOf(t *testing.T, scheme verify.Scheme) string {
+	t.Helper()
+	v, err := verify.Compile(scheme)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, _, err := v.GenerateKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return private
 }

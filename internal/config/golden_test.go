@@ -1,10 +1,17 @@
 package config
 
 import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/pem"
 	"flag"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -54,15 +61,50 @@ func TestBadSettings(t *testing.T) {
 func dirWith(t *testing.T, settings string) string {
 	t.Helper()
 	dir := t.TempDir()
-	for name, content := range map[string]string{
+	contents := map[string]string{
 		DefaultFile: settings, "secret": "a-secret-out-of-a-file\n", "empty": "\n", "large": strings.Repeat("x", maxSecretFile+1),
-	} {
+	}
+	if strings.Contains(settings, ".pem") {
+		maps.Copy(contents, keyFiles())
+	}
+	for name, content := range contents {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 	return dir
 }
+
+// keyFiles are files of keys, of which rsa.pem and pkcs1.pem are as they should be.
+var keyFiles = sync.OnceValue(func() map[string]string {
+	must := func(err error) {
+		if err != nil {
+			panic(err)
+		}
+	}
+	text := func(kind string, der []byte) string {
+		return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
+	}
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	must(err)
+	short, err := rsa.GenerateKey(rand.Reader, 1024)
+	must(err)
+	_, other, err := ed25519.GenerateKey(rand.Reader)
+	must(err)
+	pkcs8, err := x509.MarshalPKCS8PrivateKey(key)
+	must(err)
+	public, err := x509.MarshalPKIXPublicKey(key.Public())
+	must(err)
+	ed, err := x509.MarshalPKCS8PrivateKey(other)
+	must(err)
+	legacy := &pem.Block{Type: "RSA PRIVATE KEY", Headers: map[string]string{"Proc-Type": "4,ENCRYPTED", "DEK-Info": "AES-256-CBC,00"}, Bytes: pkcs8}
+	return map[string]string{
+		"rsa.pem": text("PRIVATE KEY", pkcs8), "pkcs1.pem": text("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(key)),
+		"public.pem": text("PUBLIC KEY", public), "encrypted.pem": text("ENCRYPTED PRIVATE KEY", pkcs8),
+		"legacy.pem": string(pem.EncodeToMemory(legacy)), "short.pem": text("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(short)),
+		"ed.pem": text("PRIVATE KEY", ed), "cut.pem": text("PRIVATE KEY", pkcs8[:100]),
+	}
+})
 
 func environ(entries ...string) func() []string {
 	return func() []string { return entries }

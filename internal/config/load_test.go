@@ -80,7 +80,7 @@ func TestLoadEverything(t *testing.T) {
 	}
 	if got, want := warnings(s), "hookonce.yaml:9:12: retention: a retention of 90d is longer than the dedupe window of 45d: "+
 		"bodies go with the identity, at the end of the window\n"+
-		"hookonce.yaml:76:3: sources.lab: unsigned: anyone can send to /webhooks/lab"; got != want {
+		"hookonce.yaml:81:3: sources.lab: unsigned: anyone can send to /webhooks/lab"; got != want {
 		t.Errorf("warnings:\n got %s\nwant %s", got, want)
 	}
 	if got, want := s.DatabaseDisplay(), "postgres://hooks:<secret>@db1.internal,db2.internal:5433/hooks?target_session_attrs=read-write"; got != want {
@@ -152,6 +152,10 @@ func fullInbox() hookonce.Config {
 				Params: map[string]string{"client_id": "0123", "secret": "a-secret-out-of-a-file", "environment": "sandbox"},
 			},
 			{Name: "forms", Provider: "docusign", Event: provider.EventRules{ID: "item:id", Batch: "body:all", Document: "form:payload"}},
+			{
+				Name: "wallet", Provider: provider.Alipay, URL: "https://hooks.example.com/webhooks/wallet",
+				Key: strings.TrimSpace(keyFiles()["public.pem"]), AckKey: strings.TrimSpace(keyFiles()["rsa.pem"]),
+			},
 			{Name: "lab", Provider: provider.None, Event: provider.EventRules{ID: "body:id"}},
 		},
 		Destinations: []hookonce.Destination{

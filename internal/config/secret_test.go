@@ -9,13 +9,15 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/hookonce/hookonce"
 )
 
 const canary = "canary-7f3a"
 
 func TestSecretNeverPrints(t *testing.T) {
 	t.Parallel()
-	s := Settings{Database: "postgres://u:" + canary + "@h/d", Admin: Admin{Token: canary}}
+	s := Settings{Database: "postgres://u:" + canary + "@h/d", Admin: Admin{Token: canary}, Inbox: hookonce.Config{Sources: []hookonce.Source{{AckKey: canary}}}}
 	for _, v := range []any{
 		Secret(canary),
 		[]Secret{canary},
@@ -70,6 +72,7 @@ func TestFaultsNeverShowSecrets(t *testing.T) {
 		"sources: {a: {provider: plaid, params: {client_id: [KEY], secret: {a: KEY}, environment: KEY}}}", "sources: {a: {provider: paypal, params: KEY}}",
 		"sources: {a: {provider: sendgrid, key: KEY}}", "sources: {a: {provider: chargebee, secrets: [KEY]}}", "sources: {a: {provider: square, secrets: [KEY], url: KEY}}",
 		"sources: {a: {provider: stripe, secrets: ['KEY\\n', \"KEY\\n\"]}}",
+		"sources: {a: {provider: alipay, url: 'http://a/', ack_key: KEY}}", "sources: {a: {provider: alipay, ack_key: [KEY]}}", "sources: {a: {provider: stripe, ack_key: KEY}}",
 		"destinations: {a: {url: 'http://a/', secret: KEY}}", "destinations: {a: {url: 'http://u:KEY@a/'}}", "destinations: {a: {url: 'http://a/?t=KEY#x'}}",
 		"destinations: {a: {url: 'http://a/%zz?t=KEY'}}", "destinations: {a: {url: 'ftp://KEY/'}}", "destinations: {a: {url: [KEY], secret: [KEY]}}",
 		"routes: [{url: 'http://u:KEY@a/', secret: [KEY]}]", "routes: [{url: 'KEY', secret: KEY}]", "x: KEY\n y: KEY",
@@ -86,6 +89,7 @@ func TestFaultsNeverShowSecrets(t *testing.T) {
 		"sources: {a: {provider: stripe, secrets: [V], url: V, content_encoding: [V], ack: {status: V, content_type: V}}}",
 		"sources: {a: {provider: plaid, params: {client_id: V, secret: V, environment: V}}}", "sources: {a: {provider: V, scheme: V, params: {V: V}}}",
 		"sources: {a: {provider: deepgram, scheme: V, secrets: [V], event: {id: V, document: V}}}",
+		"sources: {a: {provider: alipay, url: 'http://a/', ack_key: V}}",
 		"destinations: {a: {url: V, timeout: V, concurrency: V, rate: V, retry: {attempts: V, first: V, max: V}}}",
 		"routes: [{name: V, to: V, sources: [V], where: 'V =='}]", "routes: [{name: V., url: V}]", "routes: [{url: 'http://a/', where: 'V'}]",
 	} {

@@ -137,17 +137,17 @@ func (r *sourceReader) tolerance(s *hookonce.Source, n *node, scheme *verify.Sch
 	scheme.Timestamp = &timestamp
 }
 
-// givenSecrets are the secrets and the public key of a source as they are read,
-// before it is known whether they fit.
+// givenSecrets are the secrets and the keys of a source as they are read, before it is
+// known whether they fit.
 type givenSecrets struct {
-	list, public *node
-	items        []*node // of list, those that hold a secret
-	secrets      []Secret
-	key          Secret
+	list, public, ack *node
+	items             []*node // of list, those that hold a secret
+	secrets           []Secret
+	key, ackKey       Secret
 }
 
 func (r *sourceReader) readSecrets(m mapping) givenSecrets {
-	g := givenSecrets{list: m.get("secrets"), public: m.get("key")}
+	g := givenSecrets{list: m.get("secrets"), public: m.get("key"), ack: m.get("ack_key")}
 	items := r.list(g.list)
 	if g.list != nil && len(items) == 0 && (g.list.kind == kindSequence || g.list.kind == kindNull) {
 		r.fault(g.list, "the list is empty")
@@ -158,6 +158,7 @@ func (r *sourceReader) readSecrets(m mapping) givenSecrets {
 		}
 	}
 	g.key, _ = r.publicKey(g.public)
+	g.ackKey, _ = r.secret(g.ack)
 	return g
 }
 
@@ -202,5 +203,24 @@ func (r *sourceReader) checkKeyless(s *hookonce.Source, n *node, v *verify.Verif
 		r.faultHint(n, "as key: file:/path/to/key.pem", "the source has no key: the sender's public key")
 	default:
 		r.faultHint(n, `as secrets: ["${`+strings.ToUpper(strings.ReplaceAll(s.Name, "-", "_"))+`_SECRET}"]`, "the source has no secrets")
+	}
+}
+
+// ackKey checks the key that answers are signed with.
+func (r *sourceReader) ackKey(s *hookonce.Source, n *node, g givenSecrets, spec *provider.Spec) {
+	signature := spec.AckSignature()
+	switch {
+	case signature == nil && g.ack != nil:
+		r.faultHint(g.ack, "leave it out", "provider %s wants no signature of an answer", spec.Name)
+	case signature == nil:
+	case g.ack == nil:
+		r.warn(nodeFor(n, nil, "ack_key"), "it is not set, so that answers are not signed: %s", signature.Without)
+		r.warnings[len(r.warnings)-1].AtStart = true
+	case g.ackKey != "":
+		if _, err := signature.Signer(string(g.ackKey)); err != nil {
+			r.fault(g.ack, "%s", err) // errors never hold the key
+			return
+		}
+		s.AckKey = string(g.ackKey)
 	}
 }

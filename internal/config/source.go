@@ -22,7 +22,7 @@ const (
 )
 
 var sourceKeys = []string{
-	"provider", "secrets", "signature", "timestamp", "event", "url", "scheme", "key", "params", "ack", "max_body", "ack_timeout",
+	"provider", "secrets", "signature", "timestamp", "event", "url", "scheme", "key", "params", "ack", "ack_key", "max_body", "ack_timeout",
 	"rate", "malformed", "redelivery", "replay_guard", "content_encoding", "dedupe_window", "retention", "consume", "stale",
 }
 
@@ -108,6 +108,7 @@ func (r *sourceReader) ofProvider(s *hookonce.Source, n *node, m mapping, spec *
 		return nodeFor(n, event, field)
 	})
 	r.stale(s, m.get("stale"), spec, rules.Batch != "")
+	r.ackKey(s, n, given, spec)
 	verifier, scheme := r.verifier(s, n, m, spec)
 	if verifier == nil {
 		return

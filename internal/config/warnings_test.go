@@ -26,6 +26,8 @@ func TestWarnings(t *testing.T) {
 		"meta":                {`{provider: meta, secrets: [0123456789abcdef]}`, "sources.a.params." + verifyToken + "meta is refused until it is: The verify token"},
 		"whatsapp":            {`{provider: whatsapp, secrets: [0123456789abcdef], params: {}}`, "sources.a.params." + verifyToken + "whatsapp is refused until it is: The verify token"},
 		"meta with its token": {`{provider: meta, secrets: [0123456789abcdef], params: {verify_token: x}}`, ""},
+		"no ack key":          {`{provider: alipay, url: "https://a/w", key: "file:public.pem"}`, "sources.a.ack_key: it is not set, so that answers are not signed: Alipay+ takes"},
+		"with its ack key":    {`{provider: alipay, url: "https://a/w", key: "file:public.pem", ack_key: "file:pkcs1.pem"}`, ""},
 		"its own window":      {`{provider: stripe, secrets: [0123456789abcdef], dedupe_window: 1h}`, "is shorter than stripe retries (3d)"},
 	}
 	for name, tt := range tests {
@@ -43,12 +45,12 @@ func TestWarnings(t *testing.T) {
 func TestWarningsAtStart(t *testing.T) {
 	t.Parallel()
 	s := mustLoad(t, LoadOptions{Environ: environ(), Dir: dirWith(t,
-		"dedupe_window: 2h\nretention: 1h\nsources: {a: {provider: stripe, secrets: [0123456789abcdef], dedupe_window: 1h}, b: {provider: stripe, secrets: [short]}}\n")})
+		"dedupe_window: 2h\nretention: 1h\nsources: {a: {provider: stripe, secrets: [0123456789abcdef], dedupe_window: 1h}, b: {provider: stripe, secrets: [short]}, c: {provider: alipay, url: 'https://a/w', key: 'file:public.pem'}}\n")})
 	got := map[string]bool{}
 	for _, w := range s.Warnings {
 		got[w.Path] = w.AtStart
 	}
-	want := map[string]bool{"sources.a.dedupe_window": true, "dedupe_window": false, "sources.b.secrets[0]": false}
+	want := map[string]bool{"sources.a.dedupe_window": true, "dedupe_window": false, "sources.b.secrets[0]": false, "sources.c.ack_key": true}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
