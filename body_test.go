@@ -96,3 +96,23 @@ func TestStoredHeader(t *testing.T) {
 		t.Error("the request's own header was changed")
 	}
 }
+
+// What is stored is what encoding/json would have written.
+func TestEncodedHeader(t *testing.T) {
+	t.Parallel()
+	for _, h := range []http.Header{
+		{},
+		{"X-One": {"1"}},
+		{"X-None": {}, "X-Empty": {""}},
+		{"B": {"b"}, "A": {"a", "b", "c"}, "C": {"x"}},
+		{"X-Quoted": {`say "yes"`, `a\b`, "<b>&'"}},
+		{"X-Control": {"tab\there", "\x00\x1f\x7f", "line\r\n"}},
+		{"X-Wide": {"café", "\u2028\u2029", "😀", "bad \xff"}},
+		{`X"\é`: {"name"}},
+	} {
+		want := bytes.TrimSuffix(mustJSON(h), []byte("\n"))
+		if diff := cmp.Diff(string(want), string(encodeHeader(h))); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", h, diff)
+		}
+	}
+}

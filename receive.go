@@ -202,11 +202,8 @@ func readBody(w http.ResponseWriter, r *http.Request, src *source, budget *bodyB
 // stored or claimed.
 func (in *Engine) authenticate(r *http.Request, src *source, body []byte, deadline time.Time) (*delivery, *answer) {
 	now := time.Now()
-	// A client that hangs up or half-closes ends its context, and changes nothing.
-	ctx, cancel := context.WithDeadline(context.WithoutCancel(r.Context()), deadline)
-	defer cancel()
 	req := src.request(r, body, now)
-	keys, err := in.keysFor(ctx, src, r, req)
+	keys, err := in.keysFor(src, r, req, deadline)
 	var d *delivery
 	if err == nil {
 		d, err = src.verify(req, keys)

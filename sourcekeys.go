@@ -69,6 +69,12 @@ func (s *source) checkKeyless(scheme *verify.Scheme) error {
 	return errors.New("secrets: there is none, and no key")
 }
 
+// ownKeys reports whether nobody has to be asked for the keys.
+func (s *source) ownKeys() bool {
+	_, static := s.Secrets.(staticSecrets)
+	return !s.fetches && (static || s.Secrets == nil)
+}
+
 // activeKeys returns the keys of the secrets that are active for r.
 func (s *source) activeKeys(ctx context.Context, r *http.Request) ([]verify.Key, error) {
 	var secrets []string
@@ -109,7 +115,13 @@ var errKeyRef = errors.New("the request names no key of the provider")
 // keysFor returns the keys to verify req with, which r is. The sender's fault are a
 // *verify.Error, but for verify.ErrNoKeys and verify.ErrNoURL, and what matches errKeyRef or
 // keyfetch.ErrTooMany.
-func (in *Engine) keysFor(ctx context.Context, src *source, r *http.Request, req *verify.Request) ([]verify.Key, error) {
+func (in *Engine) keysFor(src *source, r *http.Request, req *verify.Request, deadline time.Time) ([]verify.Key, error) {
+	if src.ownKeys() {
+		return src.activeKeys(r.Context(), r) // it asks nobody
+	}
+	// A client that hangs up or half-closes ends its context, and changes nothing.
+	ctx, cancel := context.WithDeadline(context.WithoutCancel(r.Context()), deadline)
+	defer cancel()
 	if !src.fetches {
 		return src.activeKeys(ctx, r)
 	}

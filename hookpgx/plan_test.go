@@ -13,6 +13,7 @@ import (
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookmigrate"
+	"github.com/hookonce/hookonce/hookpgx"
 	"github.com/hookonce/hookonce/internal/dbtest"
 )
 
@@ -29,7 +30,7 @@ const (
 // everything still works, and gets slower with every event.
 func TestPlans(t *testing.T) {
 	t.Parallel()
-	w, plans := openExplained(t)
+	w, plans := openExplained(t, nil)
 	fill(t, w)
 	known, dead := newClaim("known", "billing"), newClaim("dead", "billing")
 	w.mustClaim(t, true, known)
@@ -120,11 +121,30 @@ func TestPlans(t *testing.T) {
 	plans.bound(t, "many old dead messages", listMessages(t, w, &driver.MessageFilter{State: driver.StateDead, After: middle}, 50))
 }
 
+// TestKeptPlans claims in a session that has planned while there was next to nothing:
+// the plan is kept, and must do for large tables too.
+func TestKeptPlans(t *testing.T) {
+	t.Parallel()
+	w, plans := openExplained(t, &hookpgx.Options{ReceiveConns: 1})
+	w.mustClaim(t, true, newClaim("first", "billing"))
+	analyze(t, w) // the server knows that a page holds all
+	w.mustClaim(t, true, newClaim("second", "billing"))
+	insertMany(t, w)
+	plans.bound(t, "claim", func() error {
+		var batch []driver.Claim
+		for i := range 200 {
+			batch = append(batch, newClaim(fmt.Sprint("new ", i), "billing"))
+		}
+		_, err := w.Claim(t.Context(), claimOf(sortedClaims(batch...)...))
+		return err
+	})
+}
+
 // TestPlansOfStates lists events by states that many are in, which are walked
 // then, and by states that a few old ones are in.
 func TestPlansOfStates(t *testing.T) {
 	t.Parallel()
-	w, plans := openExplained(t)
+	w, plans := openExplained(t, nil)
 	fill(t, w)
 	for _, c := range []struct {
 		state  string
@@ -210,6 +230,20 @@ func listMessages(t *testing.T, w *world, f *driver.MessageFilter, atLeast int) 
 // other state spread over all of them.
 func fill(t *testing.T, w *world) {
 	t.Helper()
+	insertMany(t, w)
+	analyze(t, w)
+}
+
+func analyze(t *testing.T, w *world) {
+	t.Helper()
+	for _, table := range []string{"event", "event_state", "message"} {
+		w.exec(t, "VACUUM ANALYZE {schema}."+table)
+	}
+}
+
+// insertMany is fill without telling the server of it.
+func insertMany(t *testing.T, w *world) {
+	t.Helper()
 	w.exec(t, `
 		INSERT INTO {schema}.event (key, source, event_id, type, received_at, headers, body, body_sha256, work)
 		SELECT sha256(i::text::bytea), 'stripe', 'evt_' || i, 'thing.happened', now() - i * interval '1 second',
@@ -229,9 +263,6 @@ func fill(t *testing.T, w *world) {
 		CROSS JOIN LATERAL (SELECT CASE WHEN i % $3::int BETWEEN 101 AND 109 THEN (i % $3::int - 100) / 2 ELSE 2 END AS s) s
 		WHERE i % 10 > 0`,
 		planEvents, driver.NoteDiscarded, planEvents/planRare)
-	for _, table := range []string{"event", "event_state", "message"} {
-		w.exec(t, "VACUUM ANALYZE {schema}."+table)
-	}
 }
 
 // explained are the plans that a server tells of.
@@ -268,7 +299,7 @@ func (n *planNode) count(read map[string]float64) {
 
 // openExplained returns a store to whose connections the server tells each plan
 // that it has run.
-func openExplained(t *testing.T) (*world, *explained) {
+func openExplained(t *testing.T, opts *hookpgx.Options) (*world, *explained) {
 	t.Helper()
 	dsn, schema := dbtest.Postgres(t)
 	config, err := pgxpool.ParseConfig(dsn)
@@ -280,13 +311,15 @@ func openExplained(t *testing.T) (*world, *explained) {
 		"auto_explain.log_min_duration": "0",
 		"auto_explain.log_analyze":      "on",
 		"auto_explain.log_format":       "json",
-		"client_min_messages":           "log",
+		// Claims and the like are statements of functions.
+		"auto_explain.log_nested_statements": "on",
+		"client_min_messages":                "log",
 	} {
 		config.ConnConfig.RuntimeParams[name] = value
 	}
 	plans := &explained{}
 	config.ConnConfig.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) { plans.add(n.Message) }
-	w := connectWith(t, config, schema, nil)
+	w := connectWith(t, config, schema, opts)
 	if _, err := hookmigrate.Up(t.Context(), w.Store); err != nil {
 		t.Fatal(err)
 	}

@@ -29,7 +29,7 @@ func TestPlansOfWork(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w, plans := openExplained(t)
+			w, plans := openExplained(t, nil)
 			for _, table := range []string{"event", "event_state", "message"} {
 				w.exec(t, "ALTER TABLE {schema}."+table+" SET (autovacuum_enabled = off)")
 			}

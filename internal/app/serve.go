@@ -34,6 +34,7 @@ type Options struct {
 // bring the schema up to date or refuse it; refuse a database that may lose
 // what was acknowledged; serve.
 func Serve(ctx context.Context, o *Options) (err error) {
+	defer keepHeadroom()()
 	warnOfSettings(o.Settings, o.Logger)
 	release, err := lockDatabase(o.Settings)
 	if err != nil {

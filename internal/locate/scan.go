@@ -43,9 +43,10 @@ type hit struct {
 type scanner struct {
 	doc    []byte
 	pos    int
-	depth  int                          // open containers
-	arrays [(maxDepth + 63) / 64]uint64 // bit n: the container at depth n+1 is an array
-	index  [maxSegments + 1]int         // of the current element, by depth
+	depth  int                  // open containers
+	arrays [2]uint64            // bit n: the container at depth n+1 is an array
+	deeper []uint64             // more of that; few documents have so many levels, and stacks are better kept small
+	index  [maxSegments + 1]int // of the current element, by depth
 	hits   []hit
 	armed  bool // the next value belongs to a hit
 	reach  int  // the most segments of any path: deeper keys match nothing
@@ -83,8 +84,20 @@ func (s *scanner) space() { s.pos = skipSpace(s.doc, s.pos) }
 func (s *scanner) at(c byte) bool { return s.pos < len(s.doc) && s.doc[s.pos] == c }
 
 func (s *scanner) inArray() bool {
-	n := s.depth - 1
-	return s.arrays[n/64]&(1<<(n%64)) != 0
+	word, bit := s.level(s.depth - 1)
+	return *word&bit != 0
+}
+
+// level returns where the bit of a level stands.
+func (s *scanner) level(n int) (word *uint64, bit uint64) {
+	i := n / 64
+	if i < len(s.arrays) {
+		return &s.arrays[i], 1 << (n % 64)
+	}
+	if i -= len(s.arrays); i == len(s.deeper) {
+		s.deeper = append(s.deeper, 0)
+	}
+	return &s.deeper[i], 1 << (n % 64)
 }
 
 // value reads the value at pos. For a container with content it stops where
@@ -157,11 +170,11 @@ func (s *scanner) open(isObject bool) {
 		kind = tokenObject
 	}
 	s.note(kind, s.pos, 0)
-	n := s.depth
+	word, bit := s.level(s.depth)
 	if isObject {
-		s.arrays[n/64] &^= 1 << (n % 64)
+		*word &^= bit
 	} else {
-		s.arrays[n/64] |= 1 << (n % 64)
+		*word |= bit
 	}
 	s.depth++
 	if s.depth <= maxSegments {

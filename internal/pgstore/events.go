@@ -99,7 +99,8 @@ func keyArgs(keys []driver.Key) [][]byte {
 // in a state, so that no event in that state is left out. Of what is done there is no
 // such index, and no need.
 var impliedBy = map[string]string{
-	driver.StatePending: "SELECT key FROM {schema}.event_state WHERE state = 0",
+	driver.StatePending: "SELECT s.key FROM {schema}.event_state s WHERE " + freshSQL +
+		" UNION ALL SELECT s.key FROM {schema}.event_state s WHERE " + triedSQL,
 	driver.StateRunning: "SELECT event_key FROM {schema}.message WHERE state IN (0, 1)" +
 		" UNION ALL SELECT key FROM {schema}.event_state WHERE state = 1" +
 		" UNION ALL SELECT unnest(keys) FROM {schema}.run",

@@ -14,7 +14,11 @@ const statsSQL = `
 SELECT pending.n, pending.oldest, dead.n, quarantine.n,
 	d.destination, coalesce(d.pending, 0), coalesce(d.sending, 0), coalesce(d.dead, 0), d.oldest
 FROM (
-	SELECT count(*) AS n, min(due_at) AS oldest FROM {schema}.event_state WHERE state = 0
+	SELECT coalesce(sum(n), 0)::bigint AS n, min(oldest) AS oldest FROM (
+		SELECT count(*) AS n, min(s.due_at) AS oldest FROM {schema}.event_state s WHERE ` + freshSQL + `
+		UNION ALL
+		SELECT count(*), min(s.due_at) FROM {schema}.event_state s WHERE ` + triedSQL + `
+	) s
 ) pending
 CROSS JOIN (
 	SELECT (SELECT count(*) FROM {schema}.message WHERE state = 3)
