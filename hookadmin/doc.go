@@ -1,4 +1,5 @@
-// Package hookadmin is the admin API of hookonce as one http.Handler.
+// Package hookadmin is the admin API and the dashboard of hookonce as one
+// http.Handler.
 //
 //	GET  /api/v1/events                                  a page of events, newest first
 //	GET  /api/v1/events/{source}/{event_id}              one event with all that is known of it
@@ -12,6 +13,9 @@
 //	GET  /api/v1/openapi.json                            all of this, for programs
 //	GET  /healthz                                        200 while the process runs
 //	GET  /readyz                                         200 while deliveries can be claimed, else 503
+//	GET  /                                               the dashboard: warnings, what waits and what is stuck
+//	GET  /sources                                        of it: sources, and whether each keeps events for long enough
+//	GET  /login, POST /login, /logout                    of it: where there is a token
 //
 // It reads a [driver.Store], and has changes made by a [hookonce.Engine], so that
 // it can be mounted beside any program that uses the library. Mount it at the
@@ -28,6 +32,20 @@
 // loopback listener passes strangers on as local callers, so set a token there.
 // /healthz and /readyz tell nothing worth a token, never need one, and accept
 // any Host, because probes come by address.
+//
+// A browser cannot send that header, so /login takes the token in a form and
+// gives a session for it: a cookie that says until when it is good, signed with a
+// key that is derived from the token. It is good for pages alone, which change
+// nothing, and never for the API, so that no page of another origin has anything
+// to gain from it. Another token ends all sessions. Logins that fail are limited
+// by the address that they come from: 5 at once, and one more every 12 s.
+//
+// # Pages
+//
+// The dashboard is HTML made here, without scripts, and loads nothing but its own
+// style sheet. Its links are relative, so that it works wherever it is mounted.
+// Its figures are those of the API. To add a page, add its file to templates, a
+// line to endpoints, and one to sections if all pages are to link to it.
 //
 // # Changes
 //

@@ -9,12 +9,14 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
+	"time"
 )
 
 // guard decides who may ask.
 type guard struct {
-	digest [sha256.Size]byte // of the token
-	open   bool              // no token: loopback callers only
+	digest     [sha256.Size]byte // of the token
+	sessionKey []byte
+	open       bool // no token: loopback callers only
 }
 
 // refusal is an answer to a request that is not carried out.
@@ -35,25 +37,44 @@ func newGuard(token string, loopback bool) (guard, error) {
 			return guard{}, errors.New("admin API: the token holds a space or a character beyond printable ASCII, which no header can carry safely")
 		}
 	}
-	return guard{digest: sha256.Sum256([]byte(token))}, nil
+	key, err := newSessionKey(token)
+	return guard{digest: sha256.Sum256([]byte(token)), sessionKey: key}, err
 }
 
-// check returns nil where r may be answered.
-func (g *guard) check(r *http.Request) *refusal {
-	if g.open {
-		return checkLocal(r)
+// check returns nil where r may be answered by e.
+func (g *guard) check(r *http.Request, e *endpoint) *refusal {
+	if e.probe {
+		return nil
 	}
+	if e.page && r.Method == http.MethodPost && !sameOrigin(r) {
+		return &refusal{http.StatusForbidden, "Only a form of this page may be sent here, by a browser that says so."}
+	}
+	switch {
+	case g.open:
+		return checkLocal(r)
+	case e.door || e.page && g.hasSession(r, time.Now()):
+		return nil
+	}
+	return g.checkToken(r)
+}
+
+// checkToken returns nil where r has the token in its header.
+func (g *guard) checkToken(r *http.Request) *refusal {
 	values := r.Header.Values("Authorization")
 	if len(values) != 1 {
 		return &refusal{http.StatusUnauthorized, "One header is needed: Authorization: Bearer TOKEN."}
 	}
 	scheme, token, _ := strings.Cut(values[0], " ")
-	// Digests have one length, so the comparison tells nothing of the token's.
-	digest := sha256.Sum256([]byte(strings.TrimLeft(token, " ")))
-	if subtle.ConstantTimeCompare(digest[:], g.digest[:]) != 1 || !strings.EqualFold(scheme, "Bearer") {
+	if !g.isToken(strings.TrimLeft(token, " ")) || !strings.EqualFold(scheme, "Bearer") {
 		return &refusal{http.StatusUnauthorized, "The token is not the one of the settings (admin.token)."}
 	}
 	return nil
+}
+
+func (g *guard) isToken(text string) bool {
+	// Digests have one length, so the comparison tells nothing of the token's.
+	digest := sha256.Sum256([]byte(text))
+	return subtle.ConstantTimeCompare(digest[:], g.digest[:]) == 1
 }
 
 // checkLocal refuses what a web page could make a browser send: requests under

@@ -34,22 +34,33 @@ type Config struct {
 	Token string
 	// Loopback says that the handler is served on a loopback address only.
 	Loopback bool
+	// Warnings returns what else is to be warned of, one line each, for the
+	// dashboard to show: faults of the settings that hinder nothing. It is called
+	// for each view. nil for none.
+	Warnings func() []string
 	// Logger takes the log. Defaults to slog.Default().
 	Logger *slog.Logger
 }
 
 type handler struct {
-	store  driver.Store
-	engine *hookonce.Engine
-	ready  func(context.Context) error
-	guard  guard
-	logger *slog.Logger
-	thing  string // what the request is about, as a 404 names it
+	store      driver.Store
+	engine     *hookonce.Engine
+	ready      func(context.Context) error
+	warnings   func() []string
+	guard      guard
+	logins     *tries // that were not the token
+	loginLines *tries // in the log, about these
+	logger     *slog.Logger
+
+	// Of one request:
+	thing    string // what it is about, as a 404 names it
+	page     bool   // it is answered with HTML
+	signedIn bool   // it is answered to somebody who may see all pages
 }
 
-// New returns the handler of the admin API. It is safe for concurrent use. The
-// error says what of cfg is missing, or that a handler without a token would
-// be open to the network.
+// New returns the handler of the admin API and of the dashboard. It is safe for
+// concurrent use. The error says what of cfg is missing, or that a handler without
+// a token would be open to the network.
 func New(cfg *Config) (http.Handler, error) {
 	switch {
 	case cfg.Store == nil:
@@ -63,11 +74,17 @@ func New(cfg *Config) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	logger := cfg.Logger
-	if logger == nil {
-		logger = slog.Default()
+	h := &handler{
+		store: cfg.Store, engine: cfg.Engine, ready: cfg.Ready, warnings: cfg.Warnings, guard: g, logger: cfg.Logger,
+		logins: newTries(5, 12*time.Second), loginLines: newTries(60, time.Second),
 	}
-	return &handler{store: cfg.Store, engine: cfg.Engine, ready: cfg.Ready, guard: g, logger: logger}, nil
+	if h.logger == nil {
+		h.logger = slog.Default()
+	}
+	if h.warnings == nil {
+		h.warnings = func() []string { return nil }
+	}
+	return h, nil
 }
 
 // endpoint is one thing that can be asked for, or done.
@@ -79,6 +96,8 @@ type endpoint struct {
 	query []string // the parameters it takes
 	thing string   // what a 404 says there is none of
 	probe bool     // anybody may ask
+	page  bool     // of the dashboard: HTML, for who has a session too
+	door  bool     // anybody may ask; where there is no token, and so no session, there is none
 }
 
 // endpoints is everything that is served. One path is matched by one pattern.
@@ -100,6 +119,12 @@ var endpoints = []endpoint{
 	{method: "GET", path: "/debug/pprof/{profile}", serve: (*handler).showProfile, query: profileParameters},
 	{method: "GET", path: "/healthz", serve: (*handler).healthz, probe: true},
 	{method: "GET", path: "/readyz", serve: (*handler).readyz, probe: true},
+	{method: "GET", path: "/", serve: (*handler).showOverview, page: true},
+	{method: "GET", path: "/sources", serve: (*handler).showSources, page: true},
+	{method: "GET", path: "/login", serve: (*handler).showLogin, page: true, door: true},
+	{method: "POST", path: "/login", serve: (*handler).login, page: true, door: true},
+	{method: "POST", path: "/logout", serve: (*handler).logout, page: true, door: true},
+	{method: "GET", path: "/static/{name}", serve: (*handler).showAsset, probe: true},
 }
 
 // ServeHTTP routes on the escaped path by hand: http.ServeMux would redirect an
@@ -107,13 +132,22 @@ var endpoints = []endpoint{
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	setSecurityHeaders(w.Header())
 	at, values := match(r.URL.EscapedPath())
-	probe := len(at) > 0 && at[0].probe
-	if !probe {
-		if refused := h.guard.check(r); refused != nil {
-			h.refuse(w, r, refused)
-			return
-		}
+	if len(at) > 0 && at[0].door && h.guard.open {
+		at = nil
 	}
+	here := new(endpoint) // an unknown path is one of the API
+	if len(at) > 0 {
+		here = at[0]
+	}
+	h = h.about(here, values)
+	if h.page {
+		setPageHeaders(w.Header())
+	}
+	if refused := h.guard.check(r, here); refused != nil {
+		h.refuse(w, r, refused)
+		return
+	}
+	h.signedIn = h.page && !here.door
 	if len(at) == 0 {
 		h.fail(w, r, http.StatusNotFound, "There is nothing at this path. A '/' in an event id is written %2F.", nil)
 		return
@@ -123,26 +157,25 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.refuseMethod(w, r, at)
 		return
 	}
-	if r.URL.RawQuery != "" && e.query == nil && !probe {
+	if r.URL.RawQuery != "" && e.query == nil && !e.probe {
 		h.fail(w, r, http.StatusBadRequest, "This path takes no parameters. A '?' in an event id is written %3F.", nil)
 		return
 	}
-	about := h.about(e, values)
 	for name, value := range values {
 		if !plainText(value) {
 			// Nothing that is stored has such a name, and no database should be asked.
-			about.failStore(w, r, driver.ErrNotFound)
+			h.failStore(w, r, driver.ErrNotFound)
 			return
 		}
 		r.SetPathValue(name, value)
 	}
-	e.serve(about, w, r)
+	e.serve(h, w, r)
 }
 
 // about returns h for one request of e, whose log lines tell what it concerns.
 func (h *handler) about(e *endpoint, values map[string]string) *handler {
 	about := *h
-	about.thing = e.thing
+	about.thing, about.page = e.thing, e.page
 	for _, name := range []string{"source", "event_id"} {
 		if value, ok := values[name]; ok {
 			about.logger = about.logger.With(slog.String(name, value))

@@ -275,7 +275,7 @@ func TestMethodsHeadersAndUnknownPaths(t *testing.T) {
 		}
 	}
 	for _, path := range []string{
-		"/", "/api", "/api/v1/events/", "/api/v1/events/github", "/api/v1/events/github/", "/api/v1/events//e1",
+		"/sources/", "/static", "/static/", "/static/none.css", "/static/..%2Fopenapi.json", "/login", "/logout", "/api", "/api/v1/events/", "/api/v1/events/github", "/api/v1/events/github/", "/api/v1/events//e1",
 		"/api/v1/events/github/e1/", "/api/v1/events/github/e1/replay/", "/api/v1/events/github/e1%2Freplay", "/webhooks/github",
 		"//api/v1/events", "/api/v1/dead-letters/", "/api/v1/dead-letters/none", "/api/v1/messages/m1", "/api/v1/%65vents",
 		"/api/v1/Events", "/api/v1/events/github/none", "/api/v1/events/none/e1",

@@ -6,7 +6,7 @@ import (
 	"net/http"
 )
 
-// openAPI describes everything that is served. A test keeps it true.
+// openAPI describes the API: everything that is served but the pages of the dashboard. A test keeps it true.
 //
 //go:embed openapi.json
 var openAPI []byte

@@ -190,6 +190,9 @@ func TestAnOpenCircuitIsShown(t *testing.T) {
 			if d.Pending != nil || d.Sending != nil || d.Dead != nil || !strings.Contains(g.log.String(), "listed without their counts") {
 				t.Errorf("without counts: %+v\n%s", d, g.log)
 			}
+			if got := warnings(g.page(t, "/", 200)); len(got) != 1 || !strings.HasPrefix(got[0], "Circuit open The destination billing failed ") {
+				t.Errorf("the overview warns of %q", got)
+			}
 			break
 		}
 		select {

@@ -47,6 +47,10 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, status int, detai
 	if status == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", retryAfter)
 	}
+	if h.page {
+		h.render(w, r, status, "problem.html", &page{Title: http.StatusText(status), Content: &problemPage{detail, id}})
+		return
+	}
 	write(w, status, "application/problem+json", problem{
 		Type:     "about:blank",
 		Title:    http.StatusText(status),
@@ -56,8 +60,12 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, status int, detai
 	})
 }
 
-// refuse answers with a refusal.
+// refuse answers with a refusal. Who has to sign in first is led there.
 func (h *handler) refuse(w http.ResponseWriter, r *http.Request, refused *refusal) {
+	if h.page && refused.status == http.StatusUnauthorized {
+		redirect(w, rootFrom(r.URL.EscapedPath())+"login")
+		return
+	}
 	if refused.status == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="hookonce"`)
 	}

@@ -1,0 +1,86 @@
+package hookadmin_test
+
+import (
+	"bytes"
+	"context"
+	"image"
+	"image/color"
+	"image/png"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	hookonce "github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/hookadmin"
+	"github.com/hookonce/hookonce/provider"
+)
+
+// A real browser shows the warning, and in red: the style sheet passes the policy
+// of the page.
+func TestDashboardInABrowser(t *testing.T) {
+	t.Parallel()
+	store := openStore(t)
+	engine := newEngine(t, store, &hookonce.Config{Sources: []hookonce.Source{{
+		Name: "pay", Provider: provider.Stripe, Secrets: hookonce.StaticSecrets("a-secret-of-16-bytes-or-more"), DedupeWindow: time.Hour,
+	}}})
+	a := newAPI(t, func(cfg *hookadmin.Config) { cfg.Store, cfg.Engine = store, engine })
+	server := httptest.NewServer(a.handler)
+	t.Cleanup(server.Close)
+
+	const want = "is shorter than how long stripe retries"
+	if dom := browse(t, server.URL+"/", "--dump-dom"); !strings.Contains(string(dom), want) {
+		t.Errorf("the page shows no %q:\n%s", want, dom)
+	}
+	file := filepath.Join(t.TempDir(), "page.png")
+	browse(t, server.URL+"/sources", "--screenshot="+file, "--window-size=1200,600")
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown, err := png.Decode(bytes.NewReader(raw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// --grave of the style sheet, light or dark.
+	if !hasColor(shown, color.RGBA{0xb3, 0x26, 0x1e, 0xff}) && !hasColor(shown, color.RGBA{0xff, 0x93, 0x8a, 0xff}) {
+		t.Error("nothing of the page is red")
+	}
+}
+
+// browse runs Chromium without a window, and returns what it prints.
+func browse(t *testing.T, address string, flags ...string) []byte {
+	t.Helper()
+	browser, err := exec.LookPath("chromium")
+	if err != nil {
+		t.Fatalf("%v: install Chromium (on Debian: apt-get install chromium)", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, browser, append([]string{
+		"--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+		"--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--user-data-dir=" + t.TempDir(),
+	}, append(flags, address)...)...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	cmd.WaitDelay = 10 * time.Second // its children may hold the output open
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", browser, err, &stderr)
+	}
+	return out
+}
+
+func hasColor(shown image.Image, want color.RGBA) bool {
+	for y := shown.Bounds().Min.Y; y < shown.Bounds().Max.Y; y++ {
+		for x := shown.Bounds().Min.X; x < shown.Bounds().Max.X; x++ {
+			if color.RGBAModel.Convert(shown.At(x, y)) == want {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,400 @@
+package hookadmin_test
+
+import (
+	"context"
+	"fmt"
+	"html"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	hookonce "github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/hookadmin"
+	"github.com/hookonce/hookonce/provider"
+)
+
+const (
+	pagePolicy = "default-src 'none'; style-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+	secret     = "a-secret-of-16-bytes-or-more"
+)
+
+// page returns what a page shows, as HTML, and checks that it is one.
+func (a *api) page(t *testing.T, target string, status int) string {
+	t.Helper()
+	resp := a.get(t, target)
+	wantPage(t, resp, status)
+	return string(resp.body)
+}
+
+// wantPage checks what every page has, and that none has scripts or styles of its own,
+// which its policy forbids.
+func wantPage(t *testing.T, resp *answer, status int) {
+	t.Helper()
+	if resp.status != status {
+		t.Errorf("status %d, want %d", resp.status, status)
+	}
+	for name, want := range map[string]string{
+		"Content-Type":                 "text/html; charset=utf-8",
+		"Content-Security-Policy":      pagePolicy,
+		"X-Content-Type-Options":       "nosniff",
+		"Cache-Control":                "no-store",
+		"Cross-Origin-Opener-Policy":   "same-origin",
+		"Cross-Origin-Resource-Policy": "same-origin",
+		"Referrer-Policy":              "same-origin",
+	} {
+		if got := resp.header.Get(name); got != want {
+			t.Errorf("%s is %q", name, got)
+		}
+	}
+	if found := regexp.MustCompile(`(?i)<script|<style|<iframe|\s(style|on\w+)=|https?://`).FindString(string(resp.body)); found != "" {
+		t.Errorf("the page holds %q", found)
+	}
+}
+
+// text returns what of a part of a page is read.
+func text(part string) string {
+	part = regexp.MustCompile(`<[^>]*>`).ReplaceAllString(part, " ")
+	return html.UnescapeString(strings.Join(strings.Fields(part), " "))
+}
+
+var rowPattern = regexp.MustCompile(`(?s)<tr role="row"( class="grave")?>(.*?)</tr>`)
+
+// rows returns the rows of the table of sources as text; grave ones begin with "!".
+func rows(page string) []string {
+	var all []string
+	for _, m := range rowPattern.FindAllStringSubmatch(page, -1)[1:] { // the first is the head
+		row := text(m[2])
+		if m[1] != "" {
+			row = "! " + row
+		}
+		all = append(all, row)
+	}
+	return all
+}
+
+var warningPattern = regexp.MustCompile(`(?s)<li( class="grave")?>\s*<p><strong class="kind">(.*?)</li>`)
+
+// warnings returns the warnings of the overview as text; grave ones begin with "!".
+func warnings(page string) []string {
+	var all []string
+	for _, m := range warningPattern.FindAllStringSubmatch(page, -1) {
+		line := text(m[2])
+		if m[1] != "" {
+			line = "! " + line
+		}
+		all = append(all, line)
+	}
+	return all
+}
+
+// everySource are sources of every kind that the pages tell apart.
+func everySource() []hookonce.Source {
+	of := func(name string, window time.Duration) hookonce.Source {
+		return hookonce.Source{Name: name, Provider: provider.Stripe, Secrets: hookonce.StaticSecrets(secret), DedupeWindow: window}
+	}
+	return []hookonce.Source{
+		of("default", 0), of("enough", 72*time.Hour), of("long", 100*24*time.Hour), of("short", 72*time.Hour-time.Second),
+		{Name: "lab", Provider: provider.None, Event: provider.EventRules{ID: "body:id"}, DedupeWindow: time.Hour},
+		{Name: "sha1", Provider: provider.GitHub, Scheme: "sha1", Secrets: hookonce.StaticSecrets(secret)},
+		{Name: "tasks", Provider: "asana"},
+		{Name: "todo", Provider: "asana"},
+	}
+}
+
+func TestSourcesPage(t *testing.T) {
+	t.Parallel()
+	store := openStore(t)
+	engine := newEngine(t, store, &hookonce.Config{Sources: everySource()})
+	a := newAPI(t, func(cfg *hookadmin.Config) { cfg.Store, cfg.Engine = store, engine })
+	claim(t, store, event{source: "long", id: "e1", body: "{}", at: time.Now().Add(-3*time.Minute - time.Second)})
+	claim(t, store, event{source: "lab", id: "e1", body: "{}", at: noon})
+	armed, err := engine.Arm(t.Context(), "tasks", time.Hour, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := rows(a.page(t, "/sources", 200))
+	// Times of now are told apart from the rest.
+	for i := range got {
+		got[i] = regexp.MustCompile(`( ago) \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC`).ReplaceAllString(got[i], "$1")
+	}
+	want := []string{
+		"default stripe default none is kept 30 days 3 days never by this provider",
+		"enough stripe default none is kept 3 days 3 days never by this provider",
+		"! lab none Unsigned nothing is verified " + fmt.Sprint(int(time.Since(noon)/(24*time.Hour))) + " days ago 1 hour not known never by this provider",
+		"long stripe default 3 minutes ago 100 days 3 days never by this provider",
+		"sha1 github sha1 none is kept 30 days not known never by this provider",
+		"! short stripe default none is kept 2 days 23 hours 59 minutes 59 seconds " +
+			"Shorter than the provider retries a late retry takes effect again 3 days never by this provider",
+		"tasks asana default none is kept 30 days 1 day none yet Armed until " + armed.ArmedUntil.UTC().Format("2006-01-02 15:04:05 UTC"),
+		"todo asana default none is kept 30 days 1 day none yet not armed",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if _, err := store.LearnSecret(t.Context(), &driver.LearnParams{Source: "tasks", Secret: "handed-over-s3cret"}); err != nil {
+		t.Fatal(err)
+	}
+	after := a.page(t, "/sources", 200)
+	if row := rows(after)[6]; !strings.HasSuffix(row, " 1 day 1 not armed") {
+		t.Errorf("the source that has learned a secret: %s", row)
+	}
+	if strings.Contains(after, "handed-over-s3cret") {
+		t.Error("the page tells the secret")
+	}
+	empty := newAPI(t, func(cfg *hookadmin.Config) { cfg.Store = store }).page(t, "/sources", 200)
+	if !strings.Contains(empty, "There are no sources") {
+		t.Errorf("without sources: %s", text(empty))
+	}
+}
+
+func TestWarningsOfTheOverview(t *testing.T) {
+	t.Parallel()
+	store := openStore(t)
+	const hostile = `<script>alert("1")</script>`
+	engine := newEngine(t, store, &hookonce.Config{Sources: everySource()})
+	a := newAPI(t, func(cfg *hookadmin.Config) {
+		cfg.Store, cfg.Engine = store, engine
+		cfg.Warnings = func() []string { return []string{`hookonce.yaml:3:7: "'><img src=x onerror = 'alert(1)'>`} }
+	})
+	gone := driver.Claim{
+		Key: driver.EventKey("lab", "gone"), Source: "lab", EventID: "gone", Headers: []byte("{}"),
+		Messages: []driver.NewMessage{{ID: "m1", Route: "a", Destination: hostile}, {ID: "m2", Route: "b", Destination: hostile}},
+	}
+	if _, err := store.Claim(t.Context(), &driver.ClaimParams{Claims: []driver.Claim{gone}, Now: noon}); err != nil {
+		t.Fatal(err)
+	}
+	page := a.page(t, "/", 200)
+	want := []string{
+		"! Unsigned Nothing that is sent to the source lab is verified: whoever reaches it can make up events. " +
+			"Choose a provider or a scheme that signs, or let nobody but the sender reach it.",
+		"! Short dedupe window The dedupe window of the source short (2 days 23 hours 59 minutes 59 seconds) is shorter than " +
+			"how long stripe retries (3 days): a late retry takes effect again. Make its dedupe window at least 3 days, or leave it out.",
+		"Unknown destination 2 messages wait for the destination " + hostile + ", which is not in the settings. " +
+			"Nothing is sent until it is back under its name.",
+		`Settings hookonce.yaml:3:7: "'><img src=x onerror = 'alert(1)'>`,
+	}
+	if diff := cmp.Diff(want, warnings(page)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if strings.Contains(page, "<img") || !strings.Contains(page, "&lt;script&gt;") {
+		t.Error("what others wrote is not escaped")
+	}
+	if calm := newGateway(t); len(warnings(calm.page(t, "/", 200))) != 1 { // of its unsigned source
+		t.Errorf("warned without a reason: %q", warnings(calm.page(t, "/", 200)))
+	}
+	none := newAPI(t, func(cfg *hookadmin.Config) { cfg.Store = store }).page(t, "/", 200)
+	if got := warnings(none); len(got) != 1 || !strings.HasPrefix(got[0], "Unknown destination") {
+		t.Errorf("without sources: %q", got)
+	}
+}
+
+var figurePattern = regexp.MustCompile(`(?s)<li(?: class="(trouble)")?>\s*<h3>(.*?)</h3>\s*<p class="number">(.*?)</p>(.*?)<p class="about">`)
+
+func TestFiguresOfTheOverview(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t)
+	show := func() map[string]string {
+		shown := make(map[string]string)
+		for _, m := range figurePattern.FindAllStringSubmatch(g.page(t, "/", 200), -1) {
+			shown[m[2]] = strings.TrimSpace(m[3] + " " + m[1] + " " + text(m[4]))
+		}
+		return shown
+	}
+	want := map[string]string{
+		"Dead letters": "0", "Events pending": "0", "Messages pending": "0", "Messages being sent": "0", "Quarantined": "0",
+	}
+	if diff := cmp.Diff(want, show()); diff != "" {
+		t.Errorf("an empty store (-want +got):\n%s", diff)
+	}
+	g.owe(t, "d1", "d2")
+	g.settle(t, driver.MessageDead)
+	g.owe(t, "s1")
+	g.lease(t)
+	g.owe(t, "p1", "p2", "p3")
+	work := driver.Claim{Key: driver.EventKey("lab", "w"), Source: "lab", EventID: "w", Headers: []byte("{}"), Work: driver.WorkQueued}
+	_, err := g.store.Claim(t.Context(), &driver.ClaimParams{Claims: []driver.Claim{work}, Now: noon.Add(-time.Hour)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.quarantine(t, "lab", "x", noon)
+	days := int(time.Since(noon) / (24 * time.Hour))
+	want = map[string]string{
+		"Dead letters": "2 trouble", "Messages being sent": "1", "Quarantined": "1 trouble",
+		"Events pending":   fmt.Sprintf("1  Oldest due %d days ago 2026-01-31 11:00:00 UTC", int((time.Since(noon)+time.Hour)/(24*time.Hour))),
+		"Messages pending": fmt.Sprintf("3  First due %d days ago 2026-01-31 12:00:00 UTC", days),
+	}
+	if diff := cmp.Diff(want, show()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// down is a store that does not answer.
+type down struct{ driver.Store }
+
+func (down) Stats(context.Context) (*driver.Stats, error) { return nil, driver.ErrUnavailable }
+
+func (down) LearnedSecrets(context.Context, []string) ([]driver.SourceSecrets, error) {
+	return nil, driver.ErrUnavailable
+}
+
+// slow is a store that finds no event in time.
+type slow struct{ driver.Store }
+
+func (slow) Events(ctx context.Context, _ *driver.EventFilter) (*driver.EventPage, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// What is known without a database is shown without it, and nothing is made up.
+func TestPagesWithoutADatabase(t *testing.T) {
+	t.Parallel()
+	store := openStore(t)
+	engine := newEngine(t, store, &hookonce.Config{Sources: everySource()})
+	a := newAPI(t, func(cfg *hookadmin.Config) { cfg.Store, cfg.Engine = down{store}, engine })
+	overview := a.page(t, "/", 200)
+	if len(warnings(overview)) != 2 || figurePattern.MatchString(overview) || !strings.Contains(overview, "there are no figures now") {
+		t.Errorf("overview: %s", text(overview))
+	}
+	sources := a.page(t, "/sources", 200)
+	want := "! short stripe default not known 2 days 23 hours 59 minutes 59 seconds " +
+		"Shorter than the provider retries a late retry takes effect again 3 days never by this provider"
+	if got := rows(sources); got[5] != want || !strings.HasSuffix(got[6], "1 day not known") || !strings.Contains(sources, "The database did not answer") {
+		t.Errorf("sources: %s", text(sources))
+	}
+	if log := a.log.String(); !strings.Contains(log, "overview is shown without") || !strings.Contains(log, "sources are shown without") {
+		t.Errorf("logged %s", log)
+	}
+	a = newAPI(t, func(cfg *hookadmin.Config) { cfg.Store, cfg.Engine = slow{store}, engine })
+	for _, row := range rows(a.page(t, "/sources", 200)) {
+		if !strings.Contains(row, "not found in time") {
+			t.Errorf("nothing can be found, and shown is %s", row)
+		}
+	}
+}
+
+var linkPattern = regexp.MustCompile(`\s(?:href|action)="([^"]*)"`)
+
+// Wherever the handler is mounted, its pages lead to each other, and nowhere else.
+func TestLinksLeadSomewhere(t *testing.T) {
+	t.Parallel()
+	store := openStore(t)
+	open := newAPI(t, func(cfg *hookadmin.Config) { cfg.Store = store })
+	closed := newAPI(t, func(cfg *hookadmin.Config) { cfg.Store, cfg.Token = store, token })
+	for _, prefix := range []string{"", "/tools/hooks"} {
+		for _, a := range []*api{open, closed} {
+			mounted := http.StripPrefix(prefix, a.handler)
+			seen := map[string]bool{prefix + "/": true}
+			for queue := []string{prefix + "/"}; len(queue) > 0; queue = queue[1:] {
+				w := httptest.NewRecorder()
+				r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1:8081"+queue[0], nil)
+				if a == closed {
+					r.Header.Set("Authorization", "Bearer "+token)
+				}
+				mounted.ServeHTTP(w, r)
+				if isLogout := queue[0] == prefix+"/logout"; w.Code != 200 && (!isLogout || w.Code != 405) {
+					t.Errorf("%s is linked, and is answered %d", queue[0], w.Code)
+				}
+				for _, m := range linkPattern.FindAllStringSubmatch(w.Body.String(), -1) {
+					to := r.URL.ResolveReference(mustParse(t, html.UnescapeString(m[1])))
+					if to.Host != r.URL.Host || !strings.HasPrefix(to.Path, prefix+"/") {
+						t.Errorf("%s leads to %s", queue[0], to)
+					}
+					if !seen[to.Path] {
+						seen[to.Path] = true
+						queue = append(queue, to.Path)
+					}
+				}
+			}
+			for _, path := range []string{"/", "/sources", "/static/style.css"} {
+				if !seen[prefix+path] {
+					t.Errorf("nothing leads to %s", prefix+path)
+				}
+			}
+			if seen[prefix+"/logout"] != (a == closed) {
+				t.Errorf("with a token %v: signing out is offered: %v", a == closed, seen[prefix+"/logout"])
+			}
+		}
+	}
+}
+
+func mustParse(t *testing.T, link string) *url.URL {
+	t.Helper()
+	u, err := url.Parse(link)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+func TestPagesThatFail(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t, func(cfg *hookadmin.Config) { cfg.Store = openStore(t) })
+	for _, path := range []string{"/", "/sources"} {
+		resp := a.do(t, http.MethodPut, path, nil)
+		wantPage(t, resp, http.StatusMethodNotAllowed)
+		if got := resp.header.Get("Allow"); got != "GET, HEAD" {
+			t.Errorf("%s: Allow %q", path, got)
+		}
+		if body := a.page(t, path+"?x=1", http.StatusBadRequest); !strings.Contains(body, "takes no parameters") || !strings.Contains(body, "Error id") {
+			t.Errorf("%s with a parameter: %s", path, text(body))
+		}
+		head, get := a.do(t, http.MethodHead, path, nil), a.get(t, path)
+		if head.status != 200 || head.header.Get("Content-Length") != get.header.Get("Content-Length") {
+			t.Errorf("HEAD %s: %d with length %q", path, head.status, head.header.Get("Content-Length"))
+		}
+		rebound := a.do(t, http.MethodGet, path, func(r *http.Request) { r.Host = "evil.example.com:8081" })
+		wantPage(t, rebound, http.StatusForbidden)
+		foreign := a.do(t, http.MethodGet, path, func(r *http.Request) { r.Header.Set("Origin", "https://evil.example.com") })
+		wantPage(t, foreign, http.StatusForbidden)
+		for _, refused := range []*answer{rebound, foreign} {
+			if strings.Contains(string(refused.body), "<nav") {
+				t.Errorf("%s: a stranger is shown %s", path, refused.body)
+			}
+		}
+	}
+}
+
+func TestStyleSheet(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t, func(cfg *hookadmin.Config) { cfg.Store, cfg.Token = openStore(t), token })
+	resp := a.get(t, "/static/style.css") // the page to sign in needs it
+	etag := resp.header.Get("ETag")
+	if resp.status != 200 || resp.header.Get("Content-Type") != "text/css; charset=utf-8" || etag == "" ||
+		resp.header.Get("Cache-Control") != "no-cache" || resp.header.Get("X-Content-Type-Options") != "nosniff" {
+		t.Errorf("%d %v", resp.status, resp.header)
+	}
+	again := a.do(t, http.MethodGet, "/static/style.css", func(r *http.Request) { r.Header.Set("If-None-Match", etag) })
+	if again.status != http.StatusNotModified || len(again.body) != 0 {
+		t.Errorf("asked whether it changed: %d, %d bytes", again.status, len(again.body))
+	}
+	if found := regexp.MustCompile(`url\(|@import`).Find(resp.body); found != nil {
+		t.Errorf("the style sheet loads something: %s", found)
+	}
+	if classes := unknownClasses(t, a, string(resp.body)); len(classes) > 0 {
+		t.Errorf("pages use classes that the style sheet does not know: %q", classes)
+	}
+}
+
+func unknownClasses(t *testing.T, a *api, sheet string) []string {
+	t.Helper()
+	var unknown []string
+	for _, path := range []string{"/", "/sources", "/login"} {
+		resp := a.do(t, http.MethodGet, path, func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+token) })
+		for _, m := range regexp.MustCompile(`class="([^"]*)"`).FindAllStringSubmatch(string(resp.body), -1) {
+			for class := range strings.FieldsSeq(m[1]) {
+				if !strings.Contains(sheet, "."+class) && !slices.Contains(unknown, class) {
+					unknown = append(unknown, class)
+				}
+			}
+		}
+	}
+	return unknown
+}

@@ -1,0 +1,150 @@
+package hookadmin
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"fmt"
+	"html/template"
+	"io/fs"
+	"net/http"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// The pages of the dashboard. Each file of templates but layout.html is the
+// content of one; what they need besides lies in static.
+//
+//go:embed templates static
+var files embed.FS
+
+const pagePolicy = "default-src 'none'; style-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+
+// sections are the pages that every page links to, in this order.
+var sections = []struct{ path, title string }{
+	{"/", "Overview"},
+	{"/sources", "Sources"},
+}
+
+// page is what layout.html shows around a content.
+type page struct {
+	Title   string
+	Content any // of the template of the page
+
+	// The rest is set by render.
+	Root     string // leads from the page to the overview; links begin with it
+	Sections []section
+	SignOut  bool // there is a session to end
+}
+
+// section is a link to a page.
+type section struct {
+	Title, Link string
+	Current     bool
+}
+
+// templates are the pages, by the name of their file.
+var templates = func() map[string]*template.Template {
+	layout := template.Must(template.ParseFS(files, "templates/layout.html"))
+	all := make(map[string]*template.Template)
+	for _, name := range contentOf("templates") {
+		if name != "layout.html" {
+			all[name] = template.Must(template.Must(layout.Clone()).ParseFS(files, "templates/"+name))
+		}
+	}
+	return all
+}()
+
+// contentOf returns the names of the files in an embedded folder.
+func contentOf(folder string) []string {
+	entries, err := fs.ReadDir(files, folder)
+	if err != nil {
+		panic(err) // what is embedded is there
+	}
+	var names []string
+	for _, entry := range entries {
+		names = append(names, entry.Name())
+	}
+	return names
+}
+
+// render answers with a page. Links to sections are left out where there is
+// nobody who could follow them.
+func (h *handler) render(w http.ResponseWriter, r *http.Request, status int, name string, p *page) {
+	p.Root = rootFrom(r.URL.EscapedPath())
+	if h.signedIn {
+		p.SignOut = !h.guard.open
+		for _, s := range sections {
+			p.Sections = append(p.Sections, section{
+				Title: s.title, Link: p.Root + strings.TrimPrefix(s.path, "/"), Current: s.path == r.URL.EscapedPath(),
+			})
+		}
+	}
+	var body bytes.Buffer
+	if err := templates[name].ExecuteTemplate(&body, "layout.html", p); err != nil {
+		// As with the shapes of the API, only a bug comes here.
+		panic(err)
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Content-Length", strconv.Itoa(body.Len()))
+	w.WriteHeader(status)
+	_, _ = w.Write(body.Bytes()) // the client may have gone; nobody is left to be told
+}
+
+// rootFrom returns the relative link from a page to "/", as the handler may be
+// mounted below another path.
+func rootFrom(escapedPath string) string {
+	if depth := strings.Count(escapedPath, "/") - 1; depth > 0 {
+		return strings.Repeat("../", depth)
+	}
+	return "./"
+}
+
+func setPageHeaders(header http.Header) {
+	header.Set("Content-Security-Policy", pagePolicy)
+	header.Set("Cross-Origin-Opener-Policy", "same-origin")
+	// With "no-referrer" browsers say "Origin: null" of a form of our own.
+	header.Set("Referrer-Policy", "same-origin")
+}
+
+// problemPage is what problem.html shows.
+type problemPage struct {
+	Detail  string
+	ErrorID string
+}
+
+// asset is a file of the folder static.
+type asset struct {
+	content []byte
+	etag    string
+}
+
+var assets = func() map[string]asset {
+	all := make(map[string]asset)
+	for _, name := range contentOf("static") {
+		content, err := files.ReadFile(path.Join("static", name))
+		if err != nil {
+			panic(err) // what is embedded is there
+		}
+		sum := sha256.Sum256(content)
+		all[name] = asset{content, fmt.Sprintf("%q", hex.EncodeToString(sum[:8]))}
+	}
+	return all
+}()
+
+// showAsset answers with a file that browsers may keep, but ask about each time:
+// it changes with the version of the program, and its name does not.
+func (h *handler) showAsset(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("name")
+	file, ok := assets[name]
+	if !ok {
+		h.fail(w, r, http.StatusNotFound, "There is no such file.", nil)
+		return
+	}
+	w.Header().Set("Cache-Control", "no-cache")
+	w.Header().Set("ETag", file.etag)
+	http.ServeContent(w, r, name, time.Time{}, bytes.NewReader(file.content))
+}

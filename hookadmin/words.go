@@ -1,0 +1,82 @@
+package hookadmin
+
+import (
+	"strconv"
+	"strings"
+	"time"
+)
+
+// units are those in which pages tell durations.
+var units = []struct {
+	length time.Duration
+	name   string
+}{
+	{24 * time.Hour, "day"}, {time.Hour, "hour"}, {time.Minute, "minute"}, {time.Second, "second"}, {time.Millisecond, "millisecond"},
+}
+
+// inWords returns all of d, to the millisecond: "1 hour 30 minutes".
+func inWords(d time.Duration) string {
+	var words []string
+	for _, u := range units {
+		if n := d / u.length; n > 0 {
+			words = append(words, countOf(int64(n), u.name))
+			d %= u.length
+		}
+	}
+	if len(words) == 0 {
+		return "0 seconds"
+	}
+	return strings.Join(words, " ")
+}
+
+// seconds returns a duration that the shapes of the API have as a number.
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+func countOf(n int64, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return grouped(n) + " " + thing + "s"
+}
+
+// grouped returns n as people read it: 1,234,567.
+func grouped(n int64) string {
+	digits := strconv.FormatInt(n, 10)
+	for i := len(digits) - 3; i > 0 && digits[i-1] != '-'; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits
+}
+
+// moment is a time as pages show it, beside how long ago it was when the page was
+// made. The zero value is no time.
+type moment struct{ at, now time.Time }
+
+// Known reports whether there is a time.
+func (m moment) Known() bool { return !m.at.IsZero() }
+
+// Exact returns the time for programs.
+func (m moment) Exact() string { return m.at.UTC().Format(time.RFC3339) }
+
+// Date and Clock return the time for people.
+func (m moment) Date() string  { return m.at.UTC().Format(time.DateOnly) }
+func (m moment) Clock() string { return m.at.UTC().Format("15:04:05 UTC") }
+
+// Relative returns "3 minutes ago", or "in 3 minutes".
+func (m moment) Relative() string {
+	past, ago := m.now.Sub(m.at), true
+	if past < 0 {
+		past, ago = -past, false
+	}
+	for _, u := range units {
+		n := past / u.length
+		switch {
+		case n < 1 || u.length < time.Second:
+		case ago:
+			return countOf(int64(n), u.name) + " ago"
+		default:
+			return "in " + countOf(int64(n), u.name)
+		}
+	}
+	return "now"
+}
