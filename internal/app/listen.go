@@ -56,7 +56,7 @@ func publicServer(inbox http.Handler) *http.Server {
 	return &http.Server{Handler: inbox, WriteTimeout: publicWriteTimeout}
 }
 
-// adminServer returns the server of the admin API. Requests that are open when
+// adminServer returns the server of the admin API and the dashboard. Requests that are open when
 // it is shut down are told so by their context, instead of holding up the stop:
 // a bulk replay ends, with the chunk that it is at, and answers how far it came;
 // a listing is broken off and answered 503.

@@ -19,6 +19,7 @@ func (g *gateway) reload() {
 		return
 	}
 	warnOfSettings(settings, g.log)
+	g.showWarnings(settings)
 	if changed := needRestart(g.options.Settings, settings); len(changed) > 0 {
 		g.log.Warn("settings that changed take effect at the next start only", "settings", changed)
 	}

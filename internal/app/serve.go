@@ -95,6 +95,7 @@ type gateway struct {
 	public, admin *listener
 	limits        stopLimits
 	stopping      atomic.Bool
+	warnings      atomic.Pointer[[]string] // of the settings, for the dashboard
 	options       *Options
 }
 
@@ -104,6 +105,7 @@ func newGateway(ctx context.Context, store driver.Store, o *Options) (_ *gateway
 		return nil, err
 	}
 	g := &gateway{log: o.Logger, inbox: inbox, limits: defaultStopLimits, options: o}
+	g.showWarnings(o.Settings)
 	if g.public, err = listen(ctx, "listen", o.Settings.Listen, publicServer(inbox), o.Logger); err != nil {
 		return nil, err
 	}
@@ -116,12 +118,25 @@ func newGateway(ctx context.Context, store driver.Store, o *Options) (_ *gateway
 		Ready:    g.ready,
 		Token:    string(o.Settings.Admin.Token),
 		Loopback: isLoopback(g.admin),
+		Warnings: func() []string { return *g.warnings.Load() },
 		Logger:   o.Logger,
 	})
 	if err != nil {
 		return nil, errors.Join(err, g.public.Close(), g.admin.Close())
 	}
 	return g, nil
+}
+
+// showWarnings makes the warnings of settings those of the dashboard, which tells
+// by itself what the status of a source says.
+func (g *gateway) showWarnings(settings *config.Settings) {
+	var texts []string
+	for _, fault := range settings.Warnings {
+		if !fault.InStatus {
+			texts = append(texts, fault.Text(settings.File))
+		}
+	}
+	g.warnings.Store(&texts)
 }
 
 var errStopping = errors.New("the gateway is stopping")
@@ -155,7 +170,7 @@ func (g *gateway) run(ctx context.Context) error {
 		}()
 	}
 	g.log.Info("serving webhooks", "listen", g.public.Addr().String())
-	g.log.Info("serving the admin API", "admin", g.admin.Addr().String())
+	g.log.Info("serving the admin API and the dashboard", "admin", g.admin.Addr().String())
 
 	var cause error
 	for serving := true; serving; {

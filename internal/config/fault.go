@@ -22,6 +22,9 @@ type Fault struct {
 	Hint    string // what to do about it; "" if the message says it
 	// AtStart is set of a warning that the engine gives too, each time it is set up.
 	AtStart bool
+	// InStatus is set of a warning that the status of a source tells, too, so that
+	// who shows that need not repeat it.
+	InStatus bool
 }
 
 // FromFlag reports whether a flag is at fault, and not the file or a variable.

@@ -126,6 +126,7 @@ func (r *sourceReader) ofProvider(s *hookonce.Source, n *node, m mapping, spec *
 	r.checkSetUp(s, n, m.get("params"), spec)
 	if !verifier.NeedsKeys() {
 		r.warn(n, "unsigned: anyone can send to /webhooks/%s", s.Name)
+		r.warnings[len(r.warnings)-1].InStatus = true
 	}
 	r.checkWindow(s, m.get("dedupe_window"), spec)
 	if window := or(s.DedupeWindow, max(r.window, spec.Retry.Window)); s.Retention > window {
@@ -230,7 +231,8 @@ func (r *sourceReader) checkWindow(s *hookonce.Source, own *node, spec *provider
 	case s.DedupeWindow != 0 && s.DedupeWindow < spec.Retry.Window:
 		r.warn(own, "the dedupe window of source %s (%s) is shorter than %s retries (%s): a late retry takes effect again",
 			s.Name, showDuration(s.DedupeWindow), spec.Name, retries)
-		r.warnings[len(r.warnings)-1].AtStart = true
+		last := &r.warnings[len(r.warnings)-1]
+		last.AtStart, last.InStatus = true, true
 	}
 }
 

@@ -41,16 +41,20 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
-// Only what the engine says too is marked so.
-func TestWarningsAtStart(t *testing.T) {
+// Only what the engine says too, at start or in the status of a source, is marked so.
+func TestWarningsThatTheEngineGives(t *testing.T) {
 	t.Parallel()
 	s := mustLoad(t, LoadOptions{Environ: environ(), Dir: dirWith(t,
-		"dedupe_window: 2h\nretention: 1h\nsources: {a: {provider: stripe, secrets: [0123456789abcdef], dedupe_window: 1h}, b: {provider: stripe, secrets: [short]}, c: {provider: alipay, url: 'https://a/w', key: 'file:public.pem'}}\n")})
-	got := map[string]bool{}
+		"dedupe_window: 2h\nretention: 1h\nsources: {a: {provider: stripe, secrets: [0123456789abcdef], dedupe_window: 1h}, b: {provider: stripe, secrets: [short]}, c: {provider: none, event: {id: 'body:id'}}, d: {provider: alipay, url: 'https://a/w', key: 'file:public.pem'}}\n")})
+	type marks struct{ AtStart, InStatus bool }
+	got := map[string]marks{}
 	for _, w := range s.Warnings {
-		got[w.Path] = w.AtStart
+		got[w.Path] = marks{w.AtStart, w.InStatus}
 	}
-	want := map[string]bool{"sources.a.dedupe_window": true, "dedupe_window": false, "sources.b.secrets[0]": false, "sources.c.ack_key": true}
+	want := map[string]marks{
+		"sources.a.dedupe_window": {true, true}, "dedupe_window": {}, "sources.b.secrets[0]": {}, "sources.c": {false, true},
+		"sources.d.ack_key": {true, false},
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
