@@ -81,7 +81,7 @@ func Postgres(t testing.TB) (dsn, schema string) {
 		if shared.dsn = os.Getenv(Environment); shared.dsn != "" {
 			return
 		}
-		shared.server, shared.err = start(nil)
+		shared.server, shared.err = start(&Options{})
 		if shared.err == nil {
 			shared.dsn = shared.server.DSN()
 		}

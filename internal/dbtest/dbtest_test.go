@@ -146,7 +146,7 @@ const orphanVariable = "HOOKONCE_DBTEST_ORPHAN"
 // orphan starts a server, tells its first process and its folder, and waits to
 // be killed.
 func orphan() {
-	s, err := start(nil)
+	s, err := start(&Options{})
 	if err != nil {
 		panic(err)
 	}

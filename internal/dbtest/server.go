@@ -31,6 +31,12 @@ type Options struct {
 	// Config are settings as "name=value", as "fsync=off". The durability
 	// settings are the server's defaults unless named here.
 	Config []string
+	// OnDisk puts the files where temporary files are. Otherwise they are in memory
+	// where there is room, and an fsync costs nothing: tests are faster by it, and
+	// measurements would be wrong.
+	OnDisk bool
+	// Env is more of the server's environment, as "NAME=value".
+	Env []string
 }
 
 // Server is a PostgreSQL server in a folder of its own. Its methods are for one
@@ -41,7 +47,7 @@ type Server struct {
 	unlock           func()              // of the folder's lock
 	port             int
 	password         string
-	config           []string
+	config, env      []string
 
 	cmd    *exec.Cmd
 	exited chan struct{} // closed when the server's first process has ended
@@ -51,11 +57,10 @@ type Server struct {
 // stop, freeze and kill. It is removed when the test ends.
 func StartServer(t testing.TB, opts *Options) *Server {
 	t.Helper()
-	var config []string
-	if opts != nil {
-		config = opts.Config
+	if opts == nil {
+		opts = &Options{}
 	}
-	s, err := start(config)
+	s, err := start(opts)
 	if err != nil {
 		t.Fatalf("dbtest: %v", err)
 	}
@@ -83,13 +88,17 @@ func (s *Server) DSN() string {
 func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
 
 // start makes a new server and starts it.
-func start(config []string) (*Server, error) {
+func start(opts *Options) (*Server, error) {
 	folder, err := programs()
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{programs: folder, password: randomHex(16), config: config}
-	if err := s.makeFolder(); err != nil {
+	s := &Server{programs: folder, password: randomHex(16), config: opts.Config, env: opts.Env}
+	base := baseFolder()
+	if opts.OnDisk {
+		base = os.TempDir()
+	}
+	if err := s.makeFolder(base); err != nil {
 		return nil, err
 	}
 	if err = s.initialise(); err == nil {
@@ -101,10 +110,9 @@ func start(config []string) (*Server, error) {
 	return s, nil
 }
 
-// makeFolder makes the server's folder, locked as long as this process lives,
+// makeFolder makes the server's folder in base, locked as long as this process lives,
 // and removes those of processes that were killed.
-func (s *Server) makeFolder() error {
-	base := baseFolder()
+func (s *Server) makeFolder(base string) error {
 	stale, err := filepath.Glob(filepath.Join(base, prefix+"*"))
 	if err != nil {
 		return err
@@ -162,7 +170,7 @@ func (s *Server) command(program string, args ...string) *exec.Cmd {
 	cmd := exec.Command(filepath.Join(s.programs, program), args...)
 	cmd.Dir = s.folder
 	// Nothing of the environment, least of all PG* variables, but the PATH.
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "TZ=UTC"}
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "TZ=UTC"}, s.env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.owner, Setpgid: true}
 	dieWithParent(cmd.SysProcAttr)
 	return cmd

@@ -1,0 +1,97 @@
+package bench
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+)
+
+// contestant is one of those that are compared.
+type contestant struct {
+	name string
+	// measure measures it once; everything but that is prepared.
+	measure func(t testing.TB) float64
+}
+
+// figures are what the rounds of one contestant gave, sorted.
+type figures []float64
+
+func (f figures) median() float64 { return f[len(f)/2] }
+
+// comparison is a set of contestants that are measured in turn.
+type comparison struct {
+	unit        string
+	contestants []contestant
+	rows        []row
+}
+
+// row is one line of the page: a ratio and what it should be.
+type row struct {
+	what              string
+	subject, baseline string // contestants; the baseline of a figure that stands alone is ""
+	want              float64
+	atMost            bool // want is the most, not the least
+}
+
+// result is a row that was measured.
+type result struct {
+	row
+	unit              string
+	subjects, against figures
+}
+
+// value is the ratio of the medians, or the figure that stands alone.
+func (r *result) value() float64 {
+	if r.against == nil {
+		return r.subjects.median()
+	}
+	return r.subjects.median() / r.against.median()
+}
+
+func (r *result) reached() bool {
+	if r.atMost {
+		return r.value() <= r.want
+	}
+	return r.value() >= r.want
+}
+
+// wanted says what the row should be.
+func (r *result) wanted() string {
+	side := "at least"
+	if r.atMost {
+		side = "at most"
+	}
+	text := fmt.Sprintf("%s %g", side, r.want)
+	if r.against == nil {
+		text += " " + r.unit
+	}
+	return text
+}
+
+// run measures all contestants in turn, in every round in another order, and returns
+// the rows whose contestants there are.
+func (c *comparison) run(t *testing.T, s *scale) []result {
+	t.Helper()
+	measured := make(map[string]figures)
+	for round := range s.rounds {
+		for i := range c.contestants {
+			one := &c.contestants[(i+round)%len(c.contestants)]
+			figure := one.measure(t)
+			t.Logf("round %d: %s: %.5g %s", round+1, one.name, figure, c.unit)
+			measured[one.name] = append(measured[one.name], figure)
+		}
+	}
+	for _, f := range measured {
+		slices.Sort(f)
+	}
+	var results []result
+	for _, row := range c.rows {
+		r := result{row: row, unit: c.unit, subjects: measured[row.subject], against: measured[row.baseline]}
+		if r.subjects == nil || row.baseline != "" && r.against == nil {
+			t.Logf("left out: %s (%s=%s measures it)", row.what, scaleVariable, scaleBrief)
+			continue
+		}
+		results = append(results, r)
+	}
+	return results
+}

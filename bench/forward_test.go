@@ -1,0 +1,170 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+// Requests to a destination at a time.
+const forwardConcurrency = 64
+
+// sink is a fast destination. It tells how many requests it got, and when.
+type sink struct {
+	address string
+	want    int64
+
+	got         atomic.Int64
+	first, last atomic.Int64 // nanoseconds since 1970
+	all         chan struct{}
+}
+
+func newSink(t testing.TB, want int) *sink {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &sink{address: listener.Addr().String(), want: int64(want), all: make(chan struct{})}
+	server := &http.Server{Handler: s, ReadHeaderTimeout: 5 * time.Second}
+	go func() { _ = server.Serve(listener) }() // ends with Close
+	t.Cleanup(func() { _ = server.Close() })
+	return s
+}
+
+func (s *sink) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
+	_, _ = io.Copy(io.Discard, r.Body)
+	now := time.Now().UnixNano()
+	s.first.CompareAndSwap(0, now)
+	if s.got.Add(1) == s.want {
+		s.last.Store(now)
+		close(s.all)
+	}
+}
+
+// perSecond waits until all requests are there, and returns their rate.
+func (s *sink) perSecond(p *process) float64 {
+	select {
+	case <-s.all:
+	case <-p.exited:
+	case <-time.After(5 * time.Minute):
+	}
+	if s.last.Load() == 0 {
+		return 0
+	}
+	return float64(s.want) / time.Duration(s.last.Load()-s.first.Load()).Seconds()
+}
+
+// forward compares the sending of messages that are due with a client that has nothing
+// to remember.
+func forward(t *testing.T, s *scale) *comparison {
+	server := newServer(t)
+	return &comparison{
+		unit: "requests/s",
+		contestants: []contestant{
+			{"hookonce", func(t testing.TB) float64 {
+				return onNewDatabase(t, server, func(t testing.TB, dsn string) float64 { return sendAll(t, dsn, s.events) })
+			}},
+			{"net/http client", func(t testing.TB) float64 {
+				to := newSink(t, s.events)
+				client := startProcess(t, roleClient, clientVariable+"="+to.address+" "+strconv.Itoa(s.events))
+				rate := to.perSecond(client)
+				client.stop(t)
+				return failUnless(t, rate, "not all requests arrived")
+			}},
+		},
+		rows: []row{{
+			what:    "forwarding to a fast HTTP destination, against a net/http client alone with the same concurrency",
+			subject: "hookonce", baseline: "net/http client", want: 0.5,
+		}},
+	}
+}
+
+func failUnless(t testing.TB, rate float64, why string) float64 {
+	t.Helper()
+	if rate == 0 {
+		t.Fatal(why)
+	}
+	return rate
+}
+
+// sendAll claims events that owe a message each and returns how many of these a gateway
+// sends in a second.
+func sendAll(t testing.TB, dsn string, n int) float64 {
+	t.Helper()
+	store, pool := openStore(t, dsn)
+	claim(t, store, n, func(c *driver.Claim) {
+		c.Work = driver.WorkNone
+		c.Messages = []driver.NewMessage{{ID: driver.MessageID(c.Key, 0, "all"), Route: "all", Destination: "sink"}}
+	})
+	pool.Close()
+	settle(t, dsn)
+	to := newSink(t, n)
+	gateway := startGateway(t, gatewaySettings(dsn, fmt.Sprintf(`destinations:
+  sink: {url: "http://%s/hooks", secret: "a-secret-of-the-destination", concurrency: %d}
+`, to.address, forwardConcurrency)))
+	rate := to.perSecond(gateway)
+	gateway.stop(t)
+	if sent := count(t, dsn, "SELECT count(*) FROM hookonce.message WHERE state = 2"); sent != n || to.got.Load() != int64(n) {
+		t.Fatalf("%d messages are sent, by %d requests, want %d", sent, to.got.Load(), n)
+	}
+	return failUnless(t, rate, "not all messages arrived")
+}
+
+// clientVariable says to whom the role client sends, and how often.
+const clientVariable = "HOOKONCE_BENCH_CLIENT"
+
+// sendAlone is the role client: it sends as many requests as it can.
+func sendAlone() error {
+	var address string
+	var n int64
+	if _, err := fmt.Sscan(os.Getenv(clientVariable), &address, &n); err != nil {
+		return err
+	}
+	content := bytes.Repeat([]byte("0123456789ab"), 100)
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: forwardConcurrency}, Timeout: 15 * time.Second}
+	var next atomic.Int64
+	var failed atomic.Pointer[error]
+	var wg sync.WaitGroup
+	for range forwardConcurrency {
+		wg.Go(func() {
+			for next.Add(1) <= n {
+				if err := post(client, "http://"+address+"/hooks", content); err != nil {
+					failed.Store(&err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if err := failed.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+func post(client *http.Client, url string, content []byte) error {
+	req, err := http.NewRequestWithContext(context.Background(), http.MethodPost, url, bytes.NewReader(content))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	_, err = io.Copy(io.Discard, resp.Body)
+	return err
+}

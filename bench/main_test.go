@@ -1,0 +1,19 @@
+package bench
+
+import (
+	"os"
+	"testing"
+
+	"github.com/hookonce/hookonce/internal/dbtest"
+)
+
+func TestMain(m *testing.M) {
+	if role := os.Getenv(roleVariable); role != "" {
+		os.Exit(serveRole(role))
+	}
+	code := dbtest.Run(m)
+	if buildFolder != "" {
+		_ = os.RemoveAll(buildFolder) // what is left is in the folder for temporary files
+	}
+	os.Exit(code)
+}

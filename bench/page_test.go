@@ -1,0 +1,159 @@
+package bench
+
+import (
+	"bytes"
+	"fmt"
+	"html"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"testing"
+)
+
+const (
+	pageFile = "performance.md"
+	plotFile = "performance.svg"
+	// The figures stand between these marks; what is said of them is written by hand.
+	figuresBegin = "<!-- figures: written by make bench -->"
+	figuresEnd   = "<!-- end of figures -->"
+)
+
+// writePage puts the results into the documentation.
+func writePage(t testing.TB, results []result) {
+	t.Helper()
+	folder := filepath.Join("..", "docs")
+	page, err := os.ReadFile(filepath.Join(folder, pageFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err = replaceFigures(page, figuresText(machine(), results))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string][]byte{pageFile: page, plotFile: plot(results)} {
+		if err := os.WriteFile(filepath.Join(folder, name), content, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func replaceFigures(page []byte, figures string) ([]byte, error) {
+	before, rest, begins := bytes.Cut(page, []byte(figuresBegin))
+	_, after, ends := bytes.Cut(rest, []byte(figuresEnd))
+	if !begins || !ends {
+		return nil, fmt.Errorf("%s has no place for the figures: it needs the lines %q and %q", pageFile, figuresBegin, figuresEnd)
+	}
+	return fmt.Appendf(nil, "%s%s\n\n%s\n%s%s", before, figuresBegin, figures, figuresEnd, after), nil
+}
+
+// figuresText is what stands between the marks.
+func figuresText(on string, results []result) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "On %s.\n\n![Each figure beside what it should be](%s)\n\n", on, plotFile)
+	b.WriteString("| what | measured | should be | | hookonce | beside it |\n|---|---|---|---|---|---|\n")
+	for i := range results {
+		r := &results[i]
+		mark := "reached"
+		if !r.reached() {
+			mark = "**not reached**"
+		}
+		against := ""
+		if r.against != nil {
+			against = r.baseline + ": " + r.against.text(r.unit)
+		}
+		fmt.Fprintf(&b, "| %s | %.2f | %s | %s | %s | %s |\n", r.what, r.value(), r.wanted(), mark, r.subjects.text(r.unit), against)
+	}
+	return b.String()
+}
+
+// text is the median and the range of what was measured.
+func (f figures) text(unit string) string {
+	digits := 0
+	if f.median() < 100 {
+		digits = 2
+	}
+	if len(f) == 1 {
+		return fmt.Sprintf("%.*f %s", digits, f[0], unit)
+	}
+	return fmt.Sprintf("%.*f %s (%.*f to %.*f)", digits, f.median(), unit, digits, f[0], digits, f[len(f)-1])
+}
+
+// machine says what the figures were measured on.
+func machine() string {
+	cpu := "an unknown processor"
+	if info, err := os.ReadFile("/proc/cpuinfo"); err == nil {
+		if m := regexp.MustCompile(`(?m)^model name\s*:\s*(.+)$`).FindSubmatch(info); m != nil {
+			cpu = strings.Join(strings.Fields(string(m[1])), " ")
+		}
+	}
+	postgres := "PostgreSQL"
+	if out, err := exec.Command("pgbench", "--version").Output(); err == nil {
+		if m := regexp.MustCompile(`[0-9.]+`).Find(out); m != nil {
+			postgres += " " + string(m)
+		}
+	}
+	pgx := ""
+	if build, ok := debug.ReadBuildInfo(); ok {
+		for _, dep := range build.Deps {
+			if dep.Path == "github.com/jackc/pgx/v5" {
+				pgx = ", pgx " + strings.TrimPrefix(dep.Version, "v")
+			}
+		}
+	}
+	return fmt.Sprintf("%d cores (%s), %s, Go %s%s; load and server on the same machine, bodies of 1.2 kB, every commit on the disk",
+		runtime.NumCPU(), cpu, postgres, strings.TrimPrefix(runtime.Version(), "go"), pgx)
+}
+
+// Sizes of the plot, in pixels.
+const (
+	plotWidth  = 860
+	labelWidth = 470
+	barHeight  = 16
+	rowHeight  = 24
+)
+
+// plot draws a bar for each row: how much of what it should be was reached, on a scale
+// of doublings, so that half and twice are as far from the line.
+func plot(results []result) []byte {
+	var b bytes.Buffer
+	height := rowHeight*len(results) + 40
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %[1]d %[2]d" font-family="sans-serif" font-size="11">`+"\n", plotWidth, height)
+	fmt.Fprintf(&b, `<rect width="%d" height="%d" fill="#ffffff"/>`+"\n", plotWidth, height)
+	middle := labelWidth + (plotWidth-labelWidth)/2
+	for i := range results {
+		r := &results[i]
+		share := r.value() / r.want
+		if r.atMost {
+			share = r.want / r.value()
+		}
+		length := int(math.Log2(min(max(share, 1.0/8), 8)) / 3 * float64(plotWidth-labelWidth-90) / 2)
+		y := 10 + i*rowHeight
+		colour, x, width := "#1a7f4b", middle, length
+		if length < 0 {
+			colour, x, width = "#b3541e", middle+length, -length
+		}
+		fmt.Fprintf(&b, `<text x="%d" y="%d" text-anchor="end" fill="#222222">%s</text>`+"\n", labelWidth-8, y+barHeight-4, html.EscapeString(shorten(r.what, 84)))
+		fmt.Fprintf(&b, `<rect x="%d" y="%d" width="%d" height="%d" fill="%s"/>`+"\n", x, y, max(width, 1), barHeight, colour)
+		anchor, at := "start", x+width+4
+		if length < 0 {
+			anchor, at = "end", x-4
+		}
+		fmt.Fprintf(&b, `<text x="%d" y="%d" text-anchor="%s" fill="#222222">%.2f</text>`+"\n", at, y+barHeight-4, anchor, r.value())
+	}
+	bottom := height - 26
+	fmt.Fprintf(&b, `<line x1="%d" y1="4" x2="%[1]d" y2="%d" stroke="#222222"/>`+"\n", middle, bottom)
+	fmt.Fprintf(&b, `<text x="%d" y="%d" text-anchor="middle" fill="#222222">as it should be; to the right better, to the left worse</text>`+"\n</svg>\n", middle, height-10)
+	return b.Bytes()
+}
+
+func shorten(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return text[:most-1] + "…"
+}

@@ -1,0 +1,42 @@
+package bench
+
+import "testing"
+
+// TestPerformance makes all comparisons, and on the full scale writes the page.
+func TestPerformance(t *testing.T) {
+	s := scaleOf(t)
+	var results []result
+	for _, c := range []struct {
+		name string
+		// baselines tells that it needs what not every machine has.
+		baselines bool
+		prepare   func(*testing.T, *scale) *comparison
+	}{
+		{"receive on PostgreSQL", false, receiveOnPostgres},
+		{"receive on SQLite", false, receiveOnSQLite},
+		{"latency of one connection", false, latencyAlone},
+		{"latency under load", false, latencyUnderLoad},
+		{"storm of duplicates", false, storm},
+		{"slow disk", true, slowDisk},
+		{"handlers", false, handlers},
+		{"take", true, takeFromPython},
+		{"forward", false, forward},
+		{"full table", false, fullTable},
+		{"pruning", false, whilePruning},
+		{"memory", false, memory},
+		{"start", false, startUp},
+	} {
+		if c.baselines && !s.everything {
+			t.Logf("left out: %s (%s=%s measures it)", c.name, scaleVariable, scaleBrief)
+			continue
+		}
+		t.Run(c.name, func(t *testing.T) { results = append(results, c.prepare(t, s).run(t, s)...) })
+	}
+	for i := range results {
+		r := &results[i]
+		t.Logf("%-90s %8.3g  %s", r.what, r.value(), r.wanted())
+	}
+	if s.full && !t.Failed() {
+		writePage(t, results)
+	}
+}

@@ -1,0 +1,207 @@
+package bench
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const (
+	startTimeout = 30 * time.Second
+	stopTimeout  = 60 * time.Second
+)
+
+// process is a server that is measured.
+type process struct {
+	cmd     *exec.Cmd
+	address string // that takes deliveries
+	admin   string // of a gateway
+	exited  chan struct{}
+	log     lockedBuffer
+}
+
+// startRole starts this binary as one of the baselines that serve.
+func startRole(t testing.TB, role, dsn string) *process {
+	t.Helper()
+	p := startProcess(t, role, databaseVariable+"="+dsn)
+	p.address = p.waitFor(t, regexp.MustCompile(`(?m)^(127\.0\.0\.1:\d+)$`))
+	return p
+}
+
+// startProcess starts this binary in a role.
+func startProcess(t testing.TB, role string, env ...string) *process {
+	t.Helper()
+	binary, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(binary)
+	cmd.Env = append(append(os.Environ(), roleVariable+"="+role), env...)
+	if _, err := cmd.StdinPipe(); err != nil { // it ends with this process
+		t.Fatal(err)
+	}
+	return start(t, cmd)
+}
+
+// startGateway starts the gateway as its users do, and waits until it is ready.
+func startGateway(t testing.TB, settings string) *process {
+	t.Helper()
+	folder := t.TempDir()
+	if err := os.WriteFile(filepath.Join(folder, "hookonce.yaml"), []byte(settings), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return startGatewayIn(t, folder)
+}
+
+// startGatewayIn starts the gateway on the settings in a folder.
+func startGatewayIn(t testing.TB, folder string) *process {
+	t.Helper()
+	binary, err := gateway()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(binary, "serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+	cmd.Dir = folder
+	p := start(t, cmd)
+	p.address = p.waitFor(t, regexp.MustCompile(`(?m)serving webhooks.*?\b(127\.0\.0\.1:\d+)`))
+	p.admin = p.waitFor(t, regexp.MustCompile(`(?m)serving the admin.*?\b(127\.0\.0\.1:\d+)`))
+	p.waitReady(t)
+	return p
+}
+
+func start(t testing.TB, cmd *exec.Cmd) *process {
+	t.Helper()
+	p := &process{cmd: cmd, exited: make(chan struct{})}
+	cmd.Stdout, cmd.Stderr = &p.log, &p.log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		_ = cmd.Wait() // the code is read from ProcessState
+		close(p.exited)
+	}()
+	t.Cleanup(func() { p.stop(t) })
+	return p
+}
+
+// waitFor waits until the process has printed what matches, and returns the first
+// group of it.
+func (p *process) waitFor(t testing.TB, line *regexp.Regexp) string {
+	t.Helper()
+	var found string
+	p.eventually(t, "it tells its address", func() bool {
+		if m := line.FindStringSubmatch(p.log.String()); m != nil {
+			found = m[1]
+		}
+		return found != ""
+	})
+	return found
+}
+
+func (p *process) waitReady(t testing.TB) {
+	t.Helper()
+	p.eventually(t, "it is ready", func() bool { return isReady(p.admin) })
+}
+
+func isReady(admin string) bool {
+	resp, err := http.Get("http://" + admin + "/readyz")
+	if err != nil {
+		return false
+	}
+	defer resp.Body.Close()
+	return resp.StatusCode == http.StatusOK
+}
+
+// eventually polls ok, which asks another process.
+func (p *process) eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.After(startTimeout)
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-p.exited:
+			t.Fatalf("waiting until %s: %s ended: %s\n%s", what, p.cmd.Path, p.cmd.ProcessState, p.log.String())
+		case <-deadline:
+			t.Fatalf("not within %s: %s\n%s", startTimeout, what, p.log.String())
+		case <-tick.C:
+		}
+	}
+}
+
+// stop ends the process as an operator does. It may be called again.
+func (p *process) stop(t testing.TB) {
+	t.Helper()
+	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+	select {
+	case <-p.exited:
+	case <-time.After(stopTimeout):
+		t.Errorf("%s did not end within %s\n%s", p.cmd.Path, stopTimeout, p.log.String())
+		_ = p.cmd.Process.Kill()
+		<-p.exited
+	}
+}
+
+// peakMemory returns the largest resident size that the process has had, in bytes.
+func (p *process) peakMemory(t testing.TB) int64 {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(status), "VmHWM:")
+	number, _, _ := strings.Cut(strings.TrimSpace(rest), " ")
+	kilobytes, err := strconv.ParseInt(number, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kilobytes << 10
+}
+
+// buildFolder holds what gateway built; "" if it has built nothing.
+var buildFolder string
+
+// gateway builds the program as its users do, once, and returns its path.
+var gateway = sync.OnceValues(func() (string, error) {
+	folder, err := os.MkdirTemp("", "hookonce-bench-")
+	if err != nil {
+		return "", err
+	}
+	buildFolder = folder
+	binary := filepath.Join(folder, "hookonce")
+	cmd := exec.Command("go", "build", "-o", binary, "./cmd/hookonce")
+	cmd.Dir = ".."
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building the gateway: %w\n%s", err, out)
+	}
+	return binary, nil
+})
+
+// lockedBuffer keeps what a process prints.
+type lockedBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}

@@ -1,0 +1,184 @@
+package bench
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+const connections = 256
+
+// receiveOnPostgres compares what receives on PostgreSQL, every answer after its commit.
+func receiveOnPostgres(t *testing.T, s *scale) *comparison {
+	server := newServer(t)
+	gateway := startGateway(t, gatewaySettings(server.DSN(), ""))
+	c := &comparison{unit: "requests/s", rows: []row{
+		{what: "receive on PostgreSQL, against the bare handler", subject: "hookonce", baseline: "bare handler", want: 0.45},
+		{what: "receive on PostgreSQL, against the same two rows written for each request", subject: "hookonce", baseline: "per request", want: 3},
+		{what: "receive on PostgreSQL, against FastAPI and asyncpg", subject: "hookonce", baseline: "FastAPI", want: 8},
+	}}
+	c.contestants = []contestant{
+		{"hookonce", emptyBefore(server.DSN(), throughput(s, gateway.address, newEvents()))},
+		{"bare handler", throughput(s, startRole(t, roleBare, "").address, newEvents())},
+		{"per request", emptyBefore(server.DSN(), throughput(s, startRole(t, rolePerRequest, server.DSN()).address, newEvents()))},
+		{"pgbench, the INSERT of the claim alone", emptyBefore(server.DSN(), pgbench(s, server.DSN()))},
+	}
+	if s.everything {
+		address := startFastAPI(t, server.DSN())
+		c.contestants = append(c.contestants, contestant{"FastAPI", emptyBefore(server.DSN(), throughput(s, address, githubEvents()))})
+	}
+	return c
+}
+
+// receiveOnSQLite compares a gateway on SQLite, each time on a new file.
+func receiveOnSQLite(t *testing.T, s *scale) *comparison {
+	bare := startRole(t, roleBare, "")
+	return &comparison{
+		unit: "requests/s",
+		contestants: []contestant{
+			{"hookonce on SQLite", func(t testing.TB) float64 {
+				gateway := startGateway(t, gatewaySettings("sqlite:hookonce.db", ""))
+				defer gateway.stop(t)
+				return throughput(s, gateway.address, newEvents())(t)
+			}},
+			{"bare handler", throughput(s, bare.address, newEvents())},
+		},
+		rows: []row{
+			{what: "receive on SQLite (synchronous=FULL), against the bare handler", subject: "hookonce on SQLite", baseline: "bare handler", want: 0.5},
+		},
+	}
+}
+
+// latencyAlone compares the answer times of one connection.
+func latencyAlone(t *testing.T, s *scale) *comparison {
+	return againstPerRequest(t, "ms", func(address string) func(testing.TB) float64 {
+		l := load{address: address, request: newEvents(), connections: 1, warm: s.warm, lasts: s.lasts}
+		return func(t testing.TB) float64 { return milliseconds(l.run(t).quantile(0.5)) }
+	}, row{what: "median answer time of one connection, against writing for each request", want: 1.1, atMost: true})
+}
+
+// latencyUnderLoad compares the slowest answers at a rate that both can do.
+func latencyUnderLoad(t *testing.T, s *scale) *comparison {
+	return againstPerRequest(t, "ms", func(address string) func(testing.TB) float64 {
+		l := load{address: address, request: newEvents(), connections: connections, warm: s.warm, lasts: 2 * s.lasts, rate: 4000}
+		return func(t testing.TB) float64 { return milliseconds(l.run(t).quantile(0.99)) }
+	}, row{what: "p99 answer time at 4,000 requests/s offered, against writing for each request", want: 1, atMost: true})
+}
+
+// slowDisk compares them where every fdatasync takes 2 ms longer.
+func slowDisk(t *testing.T, s *scale) *comparison {
+	return againstPerRequest(t, "requests/s", func(address string) func(testing.TB) float64 {
+		return throughput(s, address, newEvents())
+	}, row{what: "receive with fsync slowed by 2 ms, against writing for each request", want: 3}, "LD_PRELOAD="+buildSlowDisk(t))
+}
+
+// againstPerRequest compares a gateway with writing for each request.
+func againstPerRequest(t *testing.T, unit string, measure func(address string) func(testing.TB) float64, r row, env ...string) *comparison {
+	server := newServer(t, env...)
+	gateway := startGateway(t, gatewaySettings(server.DSN(), ""))
+	byHand := startRole(t, rolePerRequest, server.DSN())
+	r.subject, r.baseline = "hookonce", "per request"
+	return &comparison{
+		unit: unit,
+		contestants: []contestant{
+			{r.subject, emptyBefore(server.DSN(), measure(gateway.address))},
+			{r.baseline, emptyBefore(server.DSN(), measure(byHand.address))},
+		},
+		rows: []row{r},
+	}
+}
+
+// storm compares a gateway that gets the same events over and over.
+func storm(t *testing.T, s *scale) *comparison {
+	server := newServer(t)
+	gateway := startGateway(t, gatewaySettings(server.DSN(), ""))
+	const events = 10_000
+	return &comparison{
+		unit: "requests/s",
+		contestants: []contestant{
+			{"hookonce", throughput(s, gateway.address, knownEvents(events))},
+			{"bare handler", throughput(s, startRole(t, roleBare, "").address, knownEvents(events))},
+		},
+		rows: []row{
+			{what: "a storm of duplicates of known events, against the bare handler", subject: "hookonce", baseline: "bare handler", want: 0.6},
+		},
+	}
+}
+
+func throughput(s *scale, address string, request func([]byte, int64) []byte) func(testing.TB) float64 {
+	l := load{address: address, request: request, connections: connections, warm: s.warm, lasts: s.lasts}
+	return func(t testing.TB) float64 { return l.run(t).perSecond() }
+}
+
+func emptyBefore(dsn string, measure func(testing.TB) float64) func(testing.TB) float64 {
+	return func(t testing.TB) float64 {
+		execute(t, dsn, emptied...)
+		return measure(t)
+	}
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// startFastAPI starts the receiver of the articles and returns its address.
+func startFastAPI(t testing.TB, dsn string) string {
+	t.Helper()
+	address := freeAddress(t)
+	cmd := exec.Command("/usr/bin/python3", "receiver.py", dsn, address)
+	cmd.Dir = "fastapi"
+	cmd.Env = append(os.Environ(), "WEBHOOK_SECRET="+secret)
+	p := start(t, cmd)
+	p.eventually(t, "both processes of the receiver are up", func() bool {
+		resp, err := http.Get("http://" + address + "/ready")
+		if err != nil {
+			return false
+		}
+		defer resp.Body.Close()
+		return resp.StatusCode == http.StatusOK
+	})
+	return address
+}
+
+// freeAddress returns an address that nobody listens on, for programs that cannot tell
+// which one they were given.
+func freeAddress(t testing.TB) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+// buildSlowDisk builds a library that makes fdatasync take longer, and returns its path.
+func buildSlowDisk(t testing.TB) string {
+	t.Helper()
+	folder, err := os.MkdirTemp("", "hookonce-bench-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(folder) })
+	if err := os.Chmod(folder, 0o755); err != nil { // the server is another user
+		t.Fatal(err)
+	}
+	library := filepath.Join(folder, "slowdisk.so")
+	if out, err := exec.Command("gcc", "-shared", "-fPIC", "-O2", "-o", library, filepath.Join("slowdisk", "slowdisk.c")).CombinedOutput(); err != nil {
+		t.Fatalf("building %s: %v\n%s", library, err, out)
+	}
+	return library
+}
+
+// pgbench measures the INSERT of a claim's row by the database's own tool: the most that
+// one statement for each event can give.
+func pgbench(s *scale, dsn string) func(testing.TB) float64 {
+	return func(t testing.TB) float64 {
+		return runPgbench(t, s, dsn, fmt.Sprintf(`INSERT INTO hookonce.event (key, source, event_id, type, headers, body, body_sha256, work)
+			SELECT sha256(r.id::text::bytea), '%s', 'evt_' || r.id, 'invoice.paid', '{}', convert_to(repeat('0123456789ab', 100), 'UTF8'), sha256('x'), 1
+			FROM (SELECT gen_random_uuid() AS id) r ON CONFLICT DO NOTHING;`, sourceName))
+	}
+}

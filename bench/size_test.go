@@ -1,0 +1,234 @@
+package bench
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hookonce/hookonce/internal/dbtest"
+)
+
+// fullTable compares receiving into a table of many claimed ids with receiving into an
+// empty one.
+func fullTable(t *testing.T, s *scale) *comparison {
+	server := newServer(t)
+	full, empty := gatewayOn(t, server, "full_table"), gatewayOn(t, server, "empty_table")
+	fillTable(t, full.dsn, s.knownIDs, "1 hour")
+	return &comparison{
+		unit: "requests/s",
+		contestants: []contestant{
+			// Not emptied between rounds: what a round adds is little beside it.
+			{"with many claimed ids", throughput(s, full.address, newEvents())},
+			{"into an empty table", emptyBefore(empty.dsn, throughput(s, empty.address, newEvents()))},
+		},
+		rows: []row{{
+			what:    fmt.Sprintf("receive with %s claimed ids in the table, against an empty one", thousands(s.knownIDs)),
+			subject: "with many claimed ids", baseline: "into an empty table", want: 0.8,
+		}},
+	}
+}
+
+// whilePruning compares the slowest answers of a gateway beside which old events are
+// pruned with those of one that has nothing to prune.
+func whilePruning(t *testing.T, s *scale) *comparison {
+	server := newServer(t)
+	idle, pruning := gatewayOn(t, server, "idle"), gatewayOn(t, server, "pruning")
+	slowest := func(address string) float64 {
+		l := load{address: address, request: newEvents(), connections: connections, warm: s.warm, lasts: 2 * s.lasts, rate: 2000}
+		return milliseconds(l.run(t).quantile(0.99))
+	}
+	return &comparison{
+		unit: "ms",
+		contestants: []contestant{
+			{"while pruning", func(t testing.TB) float64 {
+				if count(t, pruning.dsn, "SELECT count(*) FROM (SELECT FROM hookonce.event WHERE source = 'old' LIMIT 1) e") == 0 {
+					fillTable(t, pruning.dsn, s.oldEvents, "60 days")
+				}
+				cmd := pruneCommand(t, pruning)
+				p := start(t, cmd)
+				defer func() {
+					_ = cmd.Process.Kill() // the next round goes on
+					<-p.exited
+				}()
+				figure := slowest(pruning.address)
+				if s.full && count(t, pruning.dsn, "SELECT count(*) FROM (SELECT FROM hookonce.event WHERE source = 'old' LIMIT 1) e") == 0 {
+					t.Fatal("the figure is void: everything was pruned before the load ended")
+				}
+				return figure
+			}},
+			{"without", func(testing.TB) float64 { return slowest(idle.address) }},
+		},
+		rows: []row{{
+			what:    fmt.Sprintf("p99 answer time at 2,000 requests/s while %s old events are pruned, against without", thousands(s.oldEvents)),
+			subject: "while pruning", baseline: "without", want: 2, atMost: true,
+		}},
+	}
+}
+
+// ownGateway is a gateway with a database of its own.
+type ownGateway struct {
+	*process
+	dsn, folder string
+}
+
+func gatewayOn(t testing.TB, server *dbtest.Server, database string) *ownGateway {
+	t.Helper()
+	g := &ownGateway{dsn: newDatabase(t, server, database), folder: t.TempDir()}
+	settings := gatewaySettings(g.dsn, "")
+	if err := os.WriteFile(filepath.Join(g.folder, "hookonce.yaml"), []byte(settings), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	g.process = startGatewayIn(t, g.folder)
+	return g
+}
+
+func pruneCommand(t testing.TB, g *ownGateway) *exec.Cmd {
+	t.Helper()
+	binary, err := gateway()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(binary, "prune")
+	cmd.Dir = g.folder
+	return cmd
+}
+
+// fillTable writes finished events, with keys in no order, as claims and consumers
+// leave them.
+func fillTable(t testing.TB, dsn string, n int, ago string) {
+	t.Helper()
+	const step = 1_000_000
+	for first := 1; first <= n; first += step {
+		execute(t, dsn, fmt.Sprintf(`INSERT INTO hookonce.event (key, source, event_id, type, received_at, headers, body, body_sha256, work)
+			SELECT sha256(int8send(i)), 'old', 'evt_' || i, 'invoice.paid', now() - '%[3]s'::interval + i * interval '1 microsecond', '{}', '{}', sha256('{}'), 1
+			FROM generate_series(%[1]d::bigint, %[2]d) i`, first, min(first+step-1, n), ago),
+			fmt.Sprintf(`INSERT INTO hookonce.event_state (key, source, type, state, attempts, due_at, processed_at)
+			SELECT sha256(int8send(i)), 'old', 'invoice.paid', 2, 1, now() - '%[3]s'::interval, now() - '%[3]s'::interval
+			FROM generate_series(%[1]d::bigint, %[2]d) i`, first, min(first+step-1, n), ago))
+	}
+	settle(t, dsn)
+}
+
+// memory is how large a gateway becomes with many requests in flight: all of them have
+// sent all but the last byte; then all send it at once.
+func memory(t *testing.T, s *scale) *comparison {
+	return &comparison{
+		unit: "MB",
+		contestants: []contestant{{"hookonce", func(t testing.TB) float64 {
+			server := newServer(t)
+			gateway := startGateway(t, gatewaySettings(server.DSN(), ""))
+			holdInFlight(t, gateway.address, s.inFlight)
+			peak := gateway.peakMemory(t)
+			gateway.stop(t)
+			return float64(peak) / 1e6
+		}}},
+		rows: []row{{
+			what:    fmt.Sprintf("memory of the gateway at %s requests in flight", thousands(s.inFlight)),
+			subject: "hookonce", want: 150, atMost: true,
+		}},
+	}
+}
+
+// holdInFlight has n requests under way at the same time, and ends them.
+func holdInFlight(t testing.TB, address string, n int) {
+	t.Helper()
+	request := newEvents()
+	first := firstOf(t)
+	conns := make([]net.Conn, n)
+	last := make([]byte, n)
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var failed error
+	each := func(what func(i int) error) {
+		for i := range n {
+			wg.Go(func() {
+				if err := what(i); err != nil {
+					mu.Lock()
+					failed = err
+					mu.Unlock()
+				}
+			})
+		}
+		wg.Wait()
+		if failed != nil {
+			t.Fatal(failed)
+		}
+	}
+	each(func(i int) (err error) {
+		if conns[i], err = net.Dial("tcp", address); err != nil {
+			return err
+		}
+		whole := request(nil, first+int64(i))
+		last[i] = whole[len(whole)-1]
+		_, err = conns[i].Write(whole[:len(whole)-1])
+		return err
+	})
+	each(func(i int) error {
+		defer conns[i].Close()
+		if _, err := conns[i].Write(last[i : i+1]); err != nil {
+			return err
+		}
+		status, err := readAnswer(bufio.NewReaderSize(conns[i], 512))
+		if err == nil && status != 200 && status != 503 { // at once they may be too many for the queue
+			err = fmt.Errorf("answered %d", status)
+		}
+		return err
+	})
+}
+
+// startUp is how long a gateway takes from its start on a file that is there already until
+// it is ready.
+func startUp(t *testing.T, s *scale) *comparison {
+	g := startGateway(t, gatewaySettings("sqlite:hookonce.db", ""))
+	l := load{address: g.address, request: newEvents(), connections: 16, lasts: s.lasts}
+	l.run(t)
+	g.stop(t)
+	return &comparison{
+		unit: "ms",
+		contestants: []contestant{{"hookonce", func(t testing.TB) float64 {
+			began := time.Now()
+			p := startGatewayIn(t, g.cmd.Dir)
+			took := time.Since(began)
+			p.stop(t)
+			return milliseconds(took)
+		}}},
+		rows: []row{{what: "start of serve on an existing SQLite file until /readyz", subject: "hookonce", want: 150, atMost: true}},
+	}
+}
+
+// runPgbench returns the transactions in a second of a script.
+func runPgbench(t testing.TB, s *scale, dsn, script string) float64 {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "script.sql")
+	if err := os.WriteFile(file, []byte(script), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	seconds := max(1, int(s.lasts/time.Second))
+	out := runToEnd(t, exec.Command("pgbench", "-n", "-f", file, "-c", "32", "-j", "2", "-M", "prepared", "-T", strconv.Itoa(seconds), dsn))
+	m := regexp.MustCompile(`tps = ([0-9.]+)`).FindSubmatch(out)
+	if m == nil {
+		t.Fatalf("pgbench printed %s", out)
+	}
+	tps, err := strconv.ParseFloat(string(m[1]), 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tps
+}
+
+// thousands writes a number with a comma between thousands.
+func thousands(n int) string {
+	text := strconv.Itoa(n)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}
