@@ -20,6 +20,11 @@ race: ## Runs all tests under the race detector (needs a C compiler).
 soak: ## Runs the proof of exactly-once with 100,000 events on every store.
 	HOOKONCE_SOAK=100000 go test -count=1 -timeout 3h -v ./internal/proof
 
+.PHONY: bench
+bench: ## Measures beside what people use today, and writes docs/performance.md; takes about half an hour.
+	bench/setup
+	HOOKONCE_BENCH=full go test -count=1 -timeout 3h -v ./bench
+
 .PHONY: fuzz
 fuzz: ## Runs each fuzz target for 30 s.
 	.ci/fuzz 30s

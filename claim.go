@@ -21,7 +21,7 @@ const (
 // long: two small batches cost the database almost twice what one does.
 const (
 	enoughUnits = 64
-	gatherTime   = 5 * time.Millisecond
+	gatherTime  = 5 * time.Millisecond
 )
 
 // maxLockWait bounds the wait for a key that another session is about to claim.

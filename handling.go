@@ -49,12 +49,14 @@ func (w *works[T]) work(ctx, workCtx context.Context, run driver.Run[T], current
 	if err := h.lockVersions(h.ctx); err != nil {
 		return h.giveUp(err), false
 	}
-	began := time.Now()
+	began, n := time.Now(), 0
+	defer func() { w.pace.note(h.taken[0].Source, max(1, n), time.Since(began)) }()
 	for i := range h.taken {
 		if i > 0 && time.Since(began) > w.limits.BatchTime || ctx.Err() != nil {
 			more = true // the others are released
 			break
 		}
+		n++
 		if again, failed := h.one(i); failed {
 			return again, true
 		}

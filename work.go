@@ -36,6 +36,7 @@ type works[T any] struct {
 	types  map[string][]string // by source
 	names  []string            // the sources, sorted
 	flying flights
+	pace   pace
 
 	background sync.WaitGroup // Inline handlers
 
@@ -205,7 +206,7 @@ func (w *works[T]) step(ctx, workCtx context.Context, t task) (more bool, err er
 		return w.stepRefetch(ctx, workCtx, src)
 	}
 	p := &driver.TakeParams{
-		Source: t.source, Types: w.types[t.source], Limit: w.in.cfg.Batch, Tried: t.tried,
+		Source: t.source, Types: w.types[t.source], Limit: w.pace.limit(t.source, w.in.cfg.Batch), Tried: t.tried,
 		HandlerTimeout: w.in.cfg.HandlerTimeout,
 	}
 	if t.tried {

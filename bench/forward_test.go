@@ -76,18 +76,29 @@ func forward(t *testing.T, s *scale) *comparison {
 			{"hookonce", func(t testing.TB) float64 {
 				return onNewDatabase(t, server, func(t testing.TB, dsn string) float64 { return sendAll(t, dsn, s.events) })
 			}},
-			{"net/http client", func(t testing.TB) float64 {
-				to := newSink(t, s.events)
-				client := startProcess(t, roleClient, clientVariable+"="+to.address+" "+strconv.Itoa(s.events))
-				rate := to.perSecond(client)
-				client.stop(t)
-				return failUnless(t, rate, "not all requests arrived")
-			}},
+			{"net/http client", clientAlone(s, "keep")},
+			{"net/http client without kept connections", clientAlone(s, "close")},
 		},
-		rows: []row{{
-			what:    "forwarding to a fast HTTP destination, against a net/http client alone with the same concurrency",
-			subject: "hookonce", baseline: "net/http client", want: 0.5,
-		}},
+		rows: []row{
+			{
+				what:    "forwarding to a fast HTTP destination, against a net/http client alone with the same concurrency",
+				subject: "hookonce", baseline: "net/http client", want: 0.5,
+			},
+			{
+				what:    "the same, against a client that opens a connection for each request, as hookonce does",
+				subject: "hookonce", baseline: "net/http client without kept connections", want: 0.5,
+			},
+		},
+	}
+}
+
+func clientAlone(s *scale, connections string) func(testing.TB) float64 {
+	return func(t testing.TB) float64 {
+		to := newSink(t, s.events)
+		client := startProcess(t, roleClient, clientVariable+"="+to.address+" "+strconv.Itoa(s.events)+" "+connections)
+		rate := to.perSecond(client)
+		client.stop(t)
+		return failUnless(t, rate, "not all requests arrived")
 	}
 }
 
@@ -122,18 +133,20 @@ func sendAll(t testing.TB, dsn string, n int) float64 {
 	return failUnless(t, rate, "not all messages arrived")
 }
 
-// clientVariable says to whom the role client sends, and how often.
+// clientVariable says to whom the role client sends, how often, and whether it keeps its
+// connections.
 const clientVariable = "HOOKONCE_BENCH_CLIENT"
 
 // sendAlone is the role client: it sends as many requests as it can.
 func sendAlone() error {
-	var address string
+	var address, connections string
 	var n int64
-	if _, err := fmt.Sscan(os.Getenv(clientVariable), &address, &n); err != nil {
+	if _, err := fmt.Sscan(os.Getenv(clientVariable), &address, &n, &connections); err != nil {
 		return err
 	}
 	content := bytes.Repeat([]byte("0123456789ab"), 100)
-	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: forwardConcurrency}, Timeout: 15 * time.Second}
+	transport := &http.Transport{MaxIdleConnsPerHost: forwardConcurrency, DisableKeepAlives: connections == "close"}
+	client := &http.Client{Transport: transport, Timeout: 15 * time.Second}
 	var next atomic.Int64
 	var failed atomic.Pointer[error]
 	var wg sync.WaitGroup

@@ -57,7 +57,7 @@ func TestLostCommitReply(t *testing.T) {
 			w.mustClaim(t, true, newClaim(test.name+" before", "billing"))
 
 			c := newClaim(test.name, "billing")
-			drop := proxy.DropReply("INSERT INTO", test.cut)
+			drop := proxy.DropReply(".claim(", test.cut)
 			ctx, cancel := context.WithTimeout(t.Context(), test.wait)
 			defer cancel()
 			got, err := w.Claim(ctx, claimOf(c))

@@ -89,7 +89,7 @@ func TestPostgresLostReply(t *testing.T) {
 			t.Parallel()
 			w, direct, proxy := behindProxy(t, level)
 			w.mustClaim(t, true, newClaim("before"))
-			statement := map[string]string{levels[0]: "INSERT INTO", levels[1]: commit}[level]
+			statement := map[string]string{levels[0]: ".claim(", levels[1]: commit}[level]
 			for name, cut := range map[string]dbtest.Cut{"reset": dbtest.CutReset, "silence": dbtest.CutSilence} {
 				c := newClaim(name)
 				drop := proxy.DropReply(statement, cut)

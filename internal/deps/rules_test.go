@@ -120,6 +120,7 @@ var rules = map[string]rule{
 	"examples/node":   {why: "a program in another language; of Go it has its test"},
 	"internal/e2e":    {why: "it knows the program by its outside alone"},
 	"internal/proof":  {why: "it has no code; its tests are programs such as users write"},
+	"bench":           {why: "it has no code; its tests measure programs such as users write and run"},
 	"internal/deps":   {why: "it reads sources, it does not use them"},
 }
 
@@ -134,7 +135,7 @@ var standardLibraryOnly = []string{
 // testSupport are the packages that only tests may import. A helper that links
 // the testing package into users' programs is a known mistake.
 var testSupport = []string{
-	"driver/drivertest", "hooktest", "internal/dbtest", "internal/e2e", "internal/examplestest", "internal/proof", "internal/sqltest",
+	"driver/drivertest", "hooktest", "bench", "internal/dbtest", "internal/e2e", "internal/examplestest", "internal/proof", "internal/sqltest",
 	"internal/deps",
 }
 

@@ -12,7 +12,7 @@ import (
 )
 
 // claimStatement stands in the statement that makes claims, and in no other.
-const claimStatement = ".event ("
+const claimStatement = ".claim("
 
 func TestLostCommitReply(t *testing.T) {
 	t.Parallel()

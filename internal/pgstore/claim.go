@@ -131,18 +131,24 @@ type known struct {
 // claimOnce runs the statement for the places of this round, fills in what is
 // certain, and returns the rows that need a look.
 func (s *Store) claimOnce(b *claimBatch) ([]claimRow, error) {
-	rows := make([]claimRow, 0, len(b.places))
+	var rows []claimRow
+	claimed := -1 // until it is told
 	err := b.write("claiming", func(r Rows) error {
 		var row claimRow
 		var place int64
-		var lockBefore string
-		if err := r.Scan(&place, &row.claimed, &row.bodyTaken, &row.known.bodyHash, &row.known.dead,
-			&row.known.seenKey, &row.known.seenID, &lockBefore); err != nil {
+		var n *int32
+		var lockBefore *string
+		var isClaimed, bodyTaken, dead *bool
+		if err := r.Scan(&place, &n, &lockBefore, &isClaimed, &bodyTaken, &row.known.bodyHash, &dead, &row.known.seenKey, &row.known.seenID); err != nil {
 			return err
 		}
-		if b.lockBefore == "" { // in the first round
-			b.lockBefore = lockBefore
+		if n != nil {
+			if claimed = int(*n); b.lockBefore == "" { // in the first round
+				b.lockBefore = *lockBefore
+			}
+			return nil
 		}
+		row.claimed, row.bodyTaken, row.known.dead = *isClaimed, *bodyTaken, *dead
 		row.place = b.places[place-1]
 		rows = append(rows, row)
 		return nil
@@ -150,12 +156,20 @@ func (s *Store) claimOnce(b *claimBatch) ([]claimRow, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(rows) != len(b.places) {
-		return nil, fmt.Errorf("claiming: %w: %d results for %d claims", driver.ErrCommitUnknown, len(rows), len(b.places))
+	for _, place := range b.places { // those without a row
+		b.results[place].Claimed = true
+	}
+	left := len(b.places)
+	for _, row := range rows {
+		if b.results[row.place].Claimed = row.claimed; !row.claimed {
+			left--
+		}
+	}
+	if left != claimed {
+		return nil, fmt.Errorf("claiming: %w: %d events were claimed, and the rows tell of %d", driver.ErrCommitUnknown, claimed, left)
 	}
 	takers := map[driver.Key]int{} // body key to the claim of this batch that brought it
 	for _, row := range rows {
-		b.results[row.place].Claimed = row.claimed
 		if row.bodyTaken && row.claimed {
 			takers[b.bodyKeys[row.place]] = row.place
 		}

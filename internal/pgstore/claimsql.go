@@ -1,10 +1,10 @@
 package pgstore
 
-// What a claim does in the database stands in functions of the schema (step 6 of its
-// migrations), where it is planned once in each session.
 const (
+	// claimSQL makes a claim, by a function of the schema (step 6 of its migrations), which
+	// is planned once in each session.
 	claimSQL = `
-SELECT place, is_claimed, body_taken, known_sha256, is_dead, seen_key, seen_id, lock_before
+SELECT place, n_claimed, lock_before, is_claimed, body_taken, known_sha256, is_dead, seen_key, seen_id
 FROM {schema}.claim(
 	$1::text, $2::timestamptz,
 	$3::bytea[], $4::text[], $5::text[], $6::text[], $7::timestamptz[], $8::bytea[], $9::bytea[],
@@ -12,10 +12,30 @@ FROM {schema}.claim(
 	$14::text[], $15::bytea[], $16::text[], $17::text[]
 )`
 
-	// lookUpSQL reads what a claim's own snapshot could not see.
+	// lookUpSQL reads what a claim could not see. Each look-up is a LATERAL with a LIMIT,
+	// so that the planner can only probe an index: as plain joins they are planned as
+	// scans of whole tables while these are small.
 	lookUpSQL = `
-SELECT i.place, known.known_sha256, coalesce(known.dead, false), known.seen_key, known.seen_id
+SELECT i.place, known.body_sha256, coalesce(known.dead, false), seen.key, seen.event_id
 FROM unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::int[])
 	WITH ORDINALITY AS i (key, body_key, body_sha256, guard, place)
-CROSS JOIN LATERAL {schema}.known_claim(i.key, i.body_key, i.body_sha256, i.guard) known`
+LEFT JOIN LATERAL (
+	SELECT e.body_sha256,
+		CASE WHEN e.work = 1 THEN
+			EXISTS (SELECT FROM {schema}.event_state s WHERE s.key = e.key AND s.state = 3)
+		ELSE
+			EXISTS (SELECT FROM {schema}.message m WHERE m.event_key = e.key AND m.state = 3)
+			AND NOT EXISTS (SELECT FROM {schema}.message m WHERE m.event_key = e.key AND m.state < 2)
+		END AS dead
+	FROM {schema}.event e
+	WHERE e.key = i.key
+	LIMIT 1
+) known ON true
+LEFT JOIN LATERAL (
+	SELECT b.key, e.event_id -- no id: the row is void
+	FROM {schema}.body_seen b
+	LEFT JOIN {schema}.event e ON e.key = b.key AND e.body_sha256 = i.body_sha256
+	WHERE i.guard > 0 AND b.body_key = i.body_key
+	LIMIT 1
+) seen ON true`
 )

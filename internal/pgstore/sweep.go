@@ -12,13 +12,18 @@ const maxSwept = 1000
 
 const (
 	// suspectsSQL finds runs of whose events the first one is locked by nobody. It
-	// gives up its locks at once.
+	// gives up its locks at once. That event is looked up with a LIMIT, so that the
+	// planner can only probe the index: EXISTS and OR together it would turn into a list
+	// of all events.
 	suspectsSQL = `
 SELECT r.id, k.key
 FROM (
-	SELECT r.* FROM {schema}.run r
-	WHERE cardinality($2::text[]) = 0 OR NOT EXISTS (SELECT FROM {schema}.event_state o WHERE o.key = r.keys[1])
-		OR EXISTS (SELECT FROM {schema}.event_state o WHERE o.key = r.keys[1] AND o.source = ANY ($2::text[]))
+	SELECT r.id, r.keys, first.source
+	FROM {schema}.run r
+	LEFT JOIN LATERAL (
+		SELECT o.source FROM {schema}.event_state o WHERE o.key = r.keys[1] LIMIT 1
+	) first ON true
+	WHERE cardinality($2::text[]) = 0 OR first.source IS NULL OR first.source = ANY ($2::text[])
 	ORDER BY r.started_at
 	LIMIT $1::int
 ) r
@@ -26,7 +31,7 @@ LEFT JOIN LATERAL (
 	SELECT true AS free FROM {schema}.event_state s WHERE s.key = r.keys[1] FOR UPDATE SKIP LOCKED
 ) s ON true
 CROSS JOIN LATERAL unnest(r.keys) WITH ORDINALITY AS k (key, place)
-WHERE s.free OR NOT EXISTS (SELECT FROM {schema}.event_state o WHERE o.key = r.keys[1])
+WHERE s.free OR r.source IS NULL
 ORDER BY r.id, k.place`
 
 	// lockLostSQL locks the events of a run that nobody else has locked, and tells how
@@ -103,7 +108,7 @@ type suspect struct {
 // it.
 func (s *Store) SweepRuns(ctx context.Context, p *driver.SweepRunsParams) ([]driver.LostRun, error) {
 	var suspects []suspect
-	err := read(ctx, s.pools.Work, "looking for interrupted runs", func(r Rows) error {
+	err := read(ctx, s.pools.Admin, "looking for interrupted runs", func(r Rows) error {
 		var xid int64
 		var key []byte
 		err := r.Scan(&xid, &key)
