@@ -3,6 +3,7 @@ package hookadmin_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"image"
 	"image/color"
 	"image/png"
@@ -16,6 +17,7 @@ import (
 
 	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/hookadmin"
+	"github.com/hookonce/hookonce/internal/dbtest"
 	"github.com/hookonce/hookonce/provider"
 )
 
@@ -54,10 +56,13 @@ func TestDashboardInABrowser(t *testing.T) {
 // browse runs Chromium without a window, and returns what it prints.
 func browse(t *testing.T, address string, flags ...string) []byte {
 	t.Helper()
-	browser, err := exec.LookPath("chromium")
-	if err != nil {
-		t.Fatalf("%v: install Chromium (on Debian: apt-get install chromium)", err)
-	}
+	var browser string
+	dbtest.Need(t, func() (err error) {
+		if browser, err = exec.LookPath("chromium"); err != nil {
+			err = fmt.Errorf("%w: install Chromium (on Debian: apt-get install chromium)", err)
+		}
+		return err
+	}, "chromium")
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, browser, append([]string{
