@@ -30,6 +30,9 @@ type handling[T any] struct {
 	results  []driver.WorkResult
 	observed []AttemptObserved
 	messages []*Message // enqueued
+
+	ran   int           // handlers
+	spent time.Duration // by them alone: what a commit takes speaks for larger batches, not for smaller ones
 }
 
 // work runs the handlers of a run's events and ends the run. It returns the events
@@ -49,14 +52,13 @@ func (w *works[T]) work(ctx, workCtx context.Context, run driver.Run[T], current
 	if err := h.lockVersions(h.ctx); err != nil {
 		return h.giveUp(err), false
 	}
-	began, n := time.Now(), 0
-	defer func() { w.pace.note(h.taken[0].Source, max(1, n), time.Since(began)) }()
+	defer func() { w.pace.note(h.taken[0].Source, h.ran, h.spent) }()
+	began := time.Now()
 	for i := range h.taken {
 		if i > 0 && time.Since(began) > w.limits.BatchTime || ctx.Err() != nil {
 			more = true // the others are released
 			break
 		}
-		n++
 		if again, failed := h.one(i); failed {
 			return again, true
 		}
@@ -134,6 +136,7 @@ func (h *handling[T]) one(i int) (again []driver.TakenEvent, failed bool) {
 	began := time.Now()
 	err, hung := h.call(handler, ev)
 	took := time.Since(began)
+	h.ran, h.spent = h.ran+1, h.spent+took
 	if hung {
 		h.run.Sever()
 		return h.failed(i, took, err, nil), true

@@ -29,8 +29,11 @@ func (p *pace) limit(source string, most int) int {
 	return int(min(max(1, batchTarget/max(per, 1)), time.Duration(most)))
 }
 
-// note notes that the handlers of n events of a source have taken so long.
+// note notes that n handlers of a source have taken so long.
 func (p *pace) note(source string, n int, took time.Duration) {
+	if n == 0 {
+		return
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	per := took / time.Duration(n)

@@ -191,12 +191,9 @@ func (w *works[T]) look(ctx context.Context) error {
 			log.Warn("the run of a batch was interrupted: the event is run alone from now on")
 		}
 	}
-	if err != nil {
-		return err
-	}
-	due, err := w.db.DueSources(ctx, w.names)
+	due, dueErr := w.db.DueSources(ctx, w.names)
 	w.agenda.wakeDue(due)
-	return err
+	return errors.Join(err, dueErr)
 }
 
 // step takes and works on what it finds of t, and reports whether there may be

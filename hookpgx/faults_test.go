@@ -246,6 +246,10 @@ func TestBecomesReadOnly(t *testing.T) {
 			t.Fatalf("Claim on a server that became read-only: got the error %v, want %v", err, driver.ErrUnavailable)
 		}
 	}
+	// A duplicate has nothing to write, and is not acknowledged either.
+	if got, err := w.Claim(t.Context(), claimOf(newClaim("before"))); !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("Claim of a duplicate: got %+v and the error %v, want %v", got, err, driver.ErrUnavailable)
+	}
 	setReadOnly("off")
 	w.recovered(t, newClaim("after"))
 }

@@ -1,8 +1,10 @@
 package hookpgx_test
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -129,7 +131,9 @@ func TestKeptPlans(t *testing.T) {
 	w.mustClaim(t, true, newClaim("first", "billing"))
 	analyze(t, w) // the server knows that a page holds all
 	w.mustClaim(t, true, newClaim("second", "billing"))
+	w.mustClaim(t, false, newClaim("second", "billing"))
 	insertMany(t, w)
+	w.exec(t, "UPDATE {schema}.message SET state = 3 WHERE state = 2") // a destination died
 	plans.bound(t, "claim", func() error {
 		var batch []driver.Claim
 		for i := range 200 {
@@ -138,6 +142,33 @@ func TestKeptPlans(t *testing.T) {
 		_, err := w.Claim(t.Context(), claimOf(sortedClaims(batch...)...))
 		return err
 	})
+	duplicates := func() error {
+		var batch []driver.Claim
+		for i := range 200 {
+			c := newClaim(fmt.Sprint("evt_", i+1), "billing")
+			c.Key = sha256.Sum256([]byte(fmt.Sprint(i + 1)))
+			batch = append(batch, c)
+		}
+		results, err := w.Claim(t.Context(), claimOf(sortedClaims(batch...)...))
+		for i := range results {
+			if results[i].Claimed {
+				t.Errorf("a duplicate was claimed")
+			}
+		}
+		return err
+	}
+	plans.bound(t, "claim of duplicates", duplicates)
+	// Rows do not tell of an index that is read whole for want of its first column.
+	for _, plan := range plans.of(t, duplicates) {
+		if plan.Plan.uses("message_dead_received") {
+			t.Errorf("a claim reads the whole index on dead messages, in the order of their time, for each duplicate")
+		}
+	}
+}
+
+// uses reports whether the node or one below it reads an index.
+func (n *planNode) uses(index string) bool {
+	return n.Index == index || slices.ContainsFunc(n.Plans, func(below planNode) bool { return below.uses(index) })
 }
 
 // TestPlansOfStates lists events by states that many are in, which are walked

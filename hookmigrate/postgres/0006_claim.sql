@@ -24,9 +24,10 @@ DROP INDEX {schema}.event_state_due;
 --
 -- "(x IN (SELECT ...)) IS TRUE" keeps the planner from making a join of it, which may be
 -- a nested loop over the whole batch; it hashes the list. Look-ups for each of a batch
--- have a LIMIT, so that they can only be nested loops over an index. "state < 2" are the
--- open ones; it is not written like the condition of the index for leasing, so that the
--- planner cannot think of reading all of that index for one event.
+-- have a LIMIT, so that they can only be nested loops over an index. The states of
+-- messages are not written like the conditions of the indexes on open and on dead ones,
+-- so that the planner cannot think of reading all of such an index for one event, which
+-- costs nothing as long as it is small.
 CREATE FUNCTION {schema}.claim(
 	lock_timeout text, at timestamptz,
 	keys bytea[], sources text[], event_ids text[], types text[], occurred timestamptz[],
@@ -62,6 +63,11 @@ DECLARE
 	new_keys     bytea[];
 	claimed      bytea[];
 BEGIN
+	-- Nothing below would write for a batch of nothing but duplicates, and a server that
+	-- refuses writes may be one that was replaced.
+	IF current_setting('transaction_read_only') = 'on' THEN
+		RAISE EXCEPTION 'cannot claim events in a read-only transaction' USING ERRCODE = 'read_only_sql_transaction';
+	END IF;
 	lock_before := current_setting('lock_timeout');
 	bound := set_config('lock_timeout', claim.lock_timeout, true);
 
@@ -69,7 +75,7 @@ BEGIN
 		CASE WHEN e.work = 1 THEN
 			EXISTS (SELECT FROM {schema}.event_state s WHERE s.key = e.key AND s.state = 3)
 		ELSE
-			EXISTS (SELECT FROM {schema}.message m WHERE m.event_key = e.key AND m.state = 3)
+			EXISTS (SELECT FROM {schema}.message m WHERE m.event_key = e.key AND m.state > 2 AND m.state < 4)
 			AND NOT EXISTS (SELECT FROM {schema}.message m WHERE m.event_key = e.key AND m.state < 2)
 		END)
 	INTO known_keys, known_hashes, known_dead
@@ -173,7 +179,7 @@ COMMENT ON FUNCTION {schema}.claim(
 ) IS 'For hookonce itself: claims events, with what they owe. Events that were not verified must not come in by it.';
 
 -- As before, but that a row is locked where it was found, rather than looked up by its
--- key again: one that somebody has changed in between is left for the next call. And the
+-- key again: one that somebody has changed in between may be left for the next call. And the
 -- keys of runs are taken for few: by the size of their table, which records come to and
 -- go from, the planner would take them for hundreds of thousands.
 CREATE OR REPLACE FUNCTION {schema}.take(source text, n integer DEFAULT 1) RETURNS SETOF {schema}.taken_event

@@ -20,8 +20,8 @@ const (
 
 // Claim implements [driver.Store].
 //
-// A claim that its own snapshot does not explain, because another session was
-// at the same key or body, is looked up afterwards. For most that only adds
+// A claim that the function's look at what there is does not explain, because another
+// session was at the same key or body, is looked up afterwards. For most that only adds
 // what else there is to say, and a failure of it changes nothing. Under
 // BodyRefuse it must find what the claim was refused for: if the other claim
 // of the body was itself refused, nobody holds the event, and it is claimed

@@ -5,7 +5,8 @@
 // # Locks
 //
 // What writes is one statement, in a transaction of its own, so a process that
-// stops in the middle holds nothing open. Only migrating, and what has to look again
+// stops in the middle holds nothing open; a claim is the call of a function, each
+// statement of which has a snapshot of its own. Only migrating, and what has to look again
 // under its locks, take more than one: the pruning of events, Replay, RetryMessage,
 // CountInlineFailure, SweepRuns and Run.Settle. The server ends all of these but the
 // first where the process stops in between. So it does with runs; see [Run].
@@ -116,7 +117,7 @@ type DB interface {
 type Pools struct {
 	Receive DB // claims and what else a sender waits for
 	Work    DB // leases, outcomes, pruning
-	Admin   DB // what operators do: listings, replays, checks, migrations
+	Admin   DB // what operators do: listings, replays, checks, migrations; and the search for interrupted runs
 }
 
 // Store implements all of [driver.Store] but Close.

@@ -12,7 +12,8 @@ const maxSwept = 1000
 
 const (
 	// suspectsSQL finds runs of whose events the first one is locked by nobody. It
-	// gives up its locks at once. That event is looked up with a LIMIT, so that the
+	// gives up its locks at once. It runs on the pool for operators, whose sessions do not
+	// compile plans: by the size of the table of records this one looks expensive. That event is looked up with a LIMIT, so that the
 	// planner can only probe the index: EXISTS and OR together it would turn into a list
 	// of all events.
 	suspectsSQL = `
