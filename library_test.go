@@ -110,10 +110,13 @@ func onSQLite(t testing.TB) *library[*sql.Tx] {
 	if err != nil {
 		t.Fatal(err)
 	}
-	app, err := sql.Open("sqlite", writer)
+	// One connection, as SQLiteDSN asks for; beside the store's own writer it may have to wait
+	// for its turn, and who waits here has nobody to begin again for it.
+	app, err := sql.Open("sqlite", writer+"&_pragma=busy_timeout(20000)")
 	if err != nil {
 		t.Fatal(err)
 	}
+	app.SetMaxOpenConns(1)
 	t.Cleanup(func() { app.Close() })
 	if _, err := app.ExecContext(t.Context(), "CREATE TABLE effects (name TEXT NOT NULL)"); err != nil {
 		t.Fatal(err)
