@@ -21,7 +21,8 @@ type load struct {
 	// request appends the n-th request, whole.
 	request     func(to []byte, n int64) []byte
 	connections int
-	// lasts is for how long requests are begun.
+	// lasts is for how long requests are begun; until each connection has had an answer, if
+	// that takes longer.
 	lasts time.Duration
 	// warm is for how long they are begun before anything counts.
 	warm time.Duration
@@ -41,9 +42,6 @@ func (m *measured) perSecond() float64 { return float64(m.answers) / m.seconds }
 
 // quantile returns the latency that the share q of the requests kept.
 func (m *measured) quantile(q float64) time.Duration {
-	if len(m.latencies) == 0 {
-		return 0
-	}
 	return m.latencies[min(len(m.latencies)-1, int(q*float64(len(m.latencies))))]
 }
 
@@ -73,9 +71,6 @@ func (l *load) run(t testing.TB) *measured {
 	}
 	slices.Sort(m.latencies)
 	m.answers = len(m.latencies)
-	if m.answers == 0 {
-		t.Fatalf("%s has answered nothing within %s", l.address, l.lasts)
-	}
 	return m
 }
 
@@ -116,7 +111,9 @@ func (c *connection) run() error {
 			}
 			begin = due
 		}
-		if !begin.Before(c.ends) {
+		// Brief loads may be over before a busy machine has answered anything that counts.
+		answered := len(c.latencies) > 0
+		if answered && !begin.Before(c.ends) {
 			return nil
 		}
 		buf = c.load.request(buf[:0], n)
@@ -130,7 +127,7 @@ func (c *connection) run() error {
 		if status/100 != 2 {
 			return fmt.Errorf("answered %d", status)
 		}
-		if now := time.Now(); !begin.Before(c.counts) && now.Before(c.ends.Add(time.Second)) {
+		if now := time.Now(); !begin.Before(c.counts) && (!answered || now.Before(c.ends.Add(time.Second))) {
 			c.latencies = append(c.latencies, now.Sub(begin))
 		}
 	}
