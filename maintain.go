@@ -13,8 +13,12 @@ const (
 	clockInterval   = 30 * time.Second
 	maxPruneEvery   = time.Minute
 	minPruneEvery   = time.Second
-	maintainTimeout = 30 * time.Second // for one step
+	maintainTimeout = 30 * time.Second // for one step, and one pass of pruning
 )
+
+// pruneRest is how long pruning rests after each chunk, in multiples of how long the chunk
+// took: it leaves the database to receiving, and takes its time.
+const pruneRest = 1
 
 // maintain writes delivery counts, reads the database's clock and learned secrets, and
 // confirms again what could not be confirmed, until ctx ends.
@@ -49,17 +53,17 @@ func (in *Engine) maintain(ctx context.Context) {
 
 // pruneAgain prunes until ctx ends; apart from maintain, because it may take long.
 func (in *Engine) pruneAgain(ctx context.Context) {
+	wait := in.pruneInterval()
 	for {
-		timer := time.NewTimer(in.pruneInterval())
+		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
 			timer.Stop()
 			return
 		case <-timer.C:
-			in.maintainStep(ctx, "pruning", func(ctx context.Context) error {
-				_, err := in.Prune(ctx)
-				return err
-			})
+			if wait = in.pruneInterval(); in.prunePass(ctx) {
+				wait = 0
+			}
 			if in.handlers != nil {
 				in.maintainStep(ctx, "filing dead letters of Inline handlers", in.fileInlineFailures)
 			}
@@ -67,10 +71,28 @@ func (in *Engine) pruneAgain(ctx context.Context) {
 	}
 }
 
+// prunePass prunes for maintainTimeout at most, and reports whether there is more: where
+// months are past their window at once, each pass goes by the windows as they are then.
+func (in *Engine) prunePass(ctx context.Context) (more bool) {
+	passCtx, cancel := context.WithTimeout(ctx, maintainTimeout)
+	defer cancel()
+	removed, err := in.Prune(passCtx)
+	if err != nil && passCtx.Err() != nil && removed != nil && *removed != (driver.PruneResult{}) {
+		return true
+	}
+	in.maintained(ctx, "pruning", err)
+	return false
+}
+
 func (in *Engine) maintainStep(ctx context.Context, what string, step func(context.Context) error) {
 	stepCtx, cancel := context.WithTimeout(ctx, maintainTimeout)
 	defer cancel()
-	if err := step(stepCtx); err != nil && ctx.Err() == nil {
+	in.maintained(ctx, what, step(stepCtx))
+}
+
+// maintained tells of a step that failed, unless that is because everything ends.
+func (in *Engine) maintained(ctx context.Context, what string, err error) {
+	if err != nil && ctx.Err() == nil {
 		in.log.Warn("maintenance failed, will be tried again: "+what, slog.Any("error", err))
 	}
 }
@@ -89,14 +111,17 @@ func (in *Engine) pruneInterval() time.Duration {
 }
 
 // Prune removes what is finished and past its window: bodies past retention,
-// identities past the dedupe window, and the quarantine beyond its bounds. Run
-// does it from time to time.
+// identities past the dedupe window, and the quarantine beyond its bounds. It works in
+// small chunks and rests after each for as long as it took, so that deliveries are
+// answered meanwhile. With an error comes what was removed before it, or nil. Run does it
+// from time to time.
 func (in *Engine) Prune(ctx context.Context) (*driver.PruneResult, error) {
 	p := &driver.PruneParams{
 		DedupeWindow:   in.cfg.DedupeWindow,
 		Retention:      in.cfg.Retention,
 		Sources:        make(map[string]driver.SourceWindows),
 		QuarantineRows: in.cfg.QuarantineRows,
+		Rest:           pruneRest,
 	}
 	for name, s := range in.setup.Load().sources {
 		if s.DedupeWindow > 0 || s.Retention > 0 {
@@ -107,13 +132,10 @@ func (in *Engine) Prune(ctx context.Context) (*driver.PruneResult, error) {
 		}
 	}
 	result, err := in.store.Prune(ctx, p)
-	if err != nil {
-		return nil, err
-	}
-	if *result != (driver.PruneResult{}) {
+	if result != nil && *result != (driver.PruneResult{}) {
 		in.log.Info("pruned", slog.Int64("events", result.Events), slog.Int64("bodies", result.Bodies),
 			slog.Int64("quarantined", result.Quarantined))
 		in.observers.pruned(PrunedObserved{Events: result.Events, Bodies: result.Bodies, Quarantined: result.Quarantined})
 	}
-	return result, nil
+	return result, err
 }

@@ -3,6 +3,7 @@ package driver
 import (
 	"context"
 	"crypto/sha256"
+	"math"
 	"time"
 )
 
@@ -159,7 +160,8 @@ type Store interface {
 	// Prune removes, in chunks of at most p.Chunk rows and one short
 	// transaction each, the bodies past their retention, and the identities
 	// past their window together with everything that belongs to them.
-	// Whatever is owed (pending, running, dead) stays.
+	// Whatever is owed (pending, running, dead) stays. With an error comes what was
+	// removed before it, unless the parameters are at fault.
 	Prune(ctx context.Context, p *PruneParams) (*PruneResult, error)
 
 	// Weaknesses reads the database's durability settings and returns those
@@ -400,8 +402,25 @@ type PruneParams struct {
 	// QuarantineRows is how many quarantined requests are kept of each
 	// source, those seen last; 0 keeps all within Retention.
 	QuarantineRows int
-	Chunk          int       // rows in one transaction; 0 means 1,000
-	Now            time.Time // tests only; zero means the database's clock
+	Chunk          int // rows looked at in one step; 0 means a number that suits the store
+	// Rest is how long to rest after each step, in multiples of how long it took; 0
+	// does not rest.
+	Rest float64
+	Now  time.Time // tests only; zero means the database's clock
+}
+
+// Pause rests as p.Rest says after a step that began at began. Stores call it between two
+// steps, outside any transaction. The error is that of ctx, if it ended.
+func (p *PruneParams) Pause(ctx context.Context, began time.Time) error {
+	rest := min(p.Rest*float64(time.Since(began)), math.MaxInt64/2)
+	timer := time.NewTimer(time.Duration(rest))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return ctx.Err()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // SourceWindows are the windows of one source.

@@ -1,6 +1,8 @@
 package drivertest
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -17,6 +19,7 @@ func pruneCases() []testCase {
 		{"PerSource", prunePerSource},
 		{"ForgottenWindow", pruneForgottenWindow},
 		{"Chunks", pruneChunks},
+		{"Rests", pruneRests},
 		{"WhatIsOwedStays", pruneOwed},
 		{"EverythingOfAnEvent", pruneEverything},
 		{"Quarantine", pruneQuarantine},
@@ -116,6 +119,32 @@ func pruneForgottenWindow(f *fixture) {
 	p.Sources = map[string]driver.SourceWindows{"stripe": {Retention: day}}
 	same(f, "pruned with one window of the source", driver.PruneResult{Bodies: 1}, f.prune(p))
 	f.event("stripe", "evt_1")
+}
+
+// pruneRests has Prune rest for good after its first step: it gives way to whoever waits,
+// and ends with its context.
+func pruneRests(f *fixture) {
+	const all, step = 10, 3
+	for i := range all {
+		f.claimNew(t0, newClaim("stripe", fmt.Sprint("evt_", i), "{}"))
+	}
+	p := &driver.PruneParams{DedupeWindow: 10 * day, Retention: day, Now: t0.Add(11 * day), Chunk: step, Rest: 1e6}
+	ctx, cancel := context.WithCancel(f.Context())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := f.s.Prune(ctx, p)
+		ended <- err
+	}()
+	left := func() int { return len(idsOf(f.events(&driver.EventFilter{}))) }
+	for left() == all && len(ended) == 0 { // until the first step is done
+	}
+	same(f, "left while Prune rests", all-step, left())
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		f.Errorf("Prune returned %v after its context had ended, want context.Canceled", err)
+	}
+	same(f, "left when it has ended", all-step, left())
 }
 
 func pruneChunks(f *fixture) {

@@ -10,8 +10,13 @@ import (
 )
 
 const (
-	defaultChunk = 1000
+	// defaultChunk is so small that a chunk takes a few milliseconds: what arrives
+	// meanwhile is answered late by no more.
+	defaultChunk = 200
 	maxChunk     = 10_000
+	// chunkTimeout bounds one chunk, so that a server that fell silent does not hold
+	// pruning for good.
+	chunkTimeout = 30 * time.Second
 )
 
 // Prune implements [driver.Store]. A window that is not positive is refused
@@ -32,32 +37,29 @@ func (s *Store) Prune(ctx context.Context, p *driver.PruneParams) (*driver.Prune
 
 	result := &driver.PruneResult{}
 	var err error
-	if result.Events, err = inChunks(chunk, identities, func(w *windows) (*chunkResult, error) {
-		return s.pruneChunk(ctx, "pruning events", s.sql.pastEvents, s.sql.pruneEvents, w, chunk)
+	if result.Events, err = inChunks(ctx, p, chunk, func(ctx context.Context, last *chunkResult) (*chunkResult, error) {
+		return s.pruneChunk(ctx, "pruning events", s.sql.pastEvents, s.sql.pruneEvents, identities.arguments(last, chunk))
 	}); err != nil {
-		return nil, err
+		return result, err
 	}
-	if result.Bodies, err = inChunks(chunk, bodies, func(w *windows) (*chunkResult, error) {
-		return s.pruneChunk(ctx, "pruning bodies", s.sql.pastBodies, s.sql.pruneBodies, w, chunk)
+	if result.Bodies, err = inChunks(ctx, p, chunk, func(ctx context.Context, last *chunkResult) (*chunkResult, error) {
+		return s.pruneChunk(ctx, "pruning bodies", s.sql.pastBodies, s.sql.pruneBodies, bodies.arguments(last, chunk))
 	}); err != nil {
-		return nil, err
+		return result, err
 	}
-	if _, err := s.pruneAll(ctx, "pruning versions", s.sql.pruneVersions, chunk,
+	if _, err := s.pruneAll(ctx, p, "pruning versions", s.sql.pruneVersions, chunk,
 		identities.now, identities.sources, identities.keep, identities.rest, identities.shortest); err != nil {
-		return nil, err
+		return result, err
 	}
 	const quarantine = "pruning the quarantine"
-	old, err := s.pruneAll(ctx, quarantine, s.sql.pruneQuarantineAge, chunk, bodies.now, bodies.sources, bodies.keep, bodies.rest)
-	if err != nil {
-		return nil, err
+	if result.Quarantined, err = s.pruneAll(ctx, p, quarantine, s.sql.pruneQuarantineAge, chunk,
+		bodies.now, bodies.sources, bodies.keep, bodies.rest); err != nil {
+		return result, err
 	}
-	result.Quarantined = old
 	if p.QuarantineRows > 0 {
-		surplus, err := s.pruneAll(ctx, quarantine, s.sql.pruneQuarantineRows, chunk, int64(p.QuarantineRows))
-		if err != nil {
-			return nil, err
-		}
+		surplus, err := s.pruneAll(ctx, p, quarantine, s.sql.pruneQuarantineRows, chunk, int64(p.QuarantineRows))
 		result.Quarantined += surplus
+		return result, err
 	}
 	return result, nil
 }
@@ -70,19 +72,16 @@ type windows struct {
 	keep     []int64 // of each of sources
 	rest     int64   // of all others
 	shortest int64
-
-	afterTime *time.Time // the event behind which to go on
-	afterKey  []byte
 }
 
-// arguments returns the arguments that statements on events share.
-func (w *windows) arguments(chunk int) []any {
-	return []any{w.now, w.sources, w.keep, w.rest, w.shortest, w.afterTime, w.afterKey, int32(chunk)}
+// arguments returns the arguments that statements on events share, for the chunk behind
+// last.
+func (w *windows) arguments(last *chunkResult, chunk int) []any {
+	return []any{w.now, w.sources, w.keep, w.rest, w.shortest, last.lastTime, last.lastKey, int32(chunk)}
 }
 
 func windowsOf(p *driver.PruneParams, all time.Duration, of func(driver.SourceWindows) time.Duration) *windows {
 	w := &windows{now: clock(p.Now), sources: []string{}, keep: []int64{}, rest: all.Microseconds()}
-	w.afterTime, w.afterKey = &time.Time{}, []byte{}
 	w.shortest = w.rest
 	for source, own := range p.Sources {
 		if d := of(own); d > 0 && driver.IsText(source) {
@@ -100,34 +99,49 @@ type chunkResult struct {
 	lastKey         []byte
 }
 
-// inChunks runs prune on one chunk of events after the other, from the oldest.
-// Events that stay are passed once.
-func inChunks(chunk int, w *windows, prune func(*windows) (*chunkResult, error)) (total int64, err error) {
+// inChunks runs prune on one chunk after the other, and rests between them, until one
+// looked at less than a chunk. prune is given what came of the chunk before: events that
+// stay are passed once.
+func inChunks(ctx context.Context, p *driver.PruneParams, chunk int,
+	prune func(context.Context, *chunkResult) (*chunkResult, error),
+) (total int64, err error) {
+	last := &chunkResult{lastTime: &time.Time{}, lastKey: []byte{}}
 	for {
-		c, err := prune(w)
+		began := time.Now()
+		last, err = withTimeout(ctx, last, prune)
 		if err != nil {
 			return total, after(err, total)
 		}
-		total += c.changed
-		if c.looked < int64(chunk) {
+		total += last.changed
+		if last.looked < int64(chunk) {
 			return total, nil
 		}
-		w.afterTime, w.afterKey = c.lastTime, c.lastKey
+		if err := p.Pause(ctx, began); err != nil {
+			return total, after(err, total)
+		}
 	}
+}
+
+func withTimeout(ctx context.Context, last *chunkResult,
+	prune func(context.Context, *chunkResult) (*chunkResult, error),
+) (*chunkResult, error) {
+	ctx, cancel := context.WithTimeout(ctx, chunkTimeout)
+	defer cancel()
+	return prune(ctx, last)
 }
 
 // pruneChunk locks a chunk of the events that may go, and removes what may go of
 // them.
-func (s *Store) pruneChunk(ctx context.Context, what, lock, remove string, w *windows, chunk int) (*chunkResult, error) {
+func (s *Store) pruneChunk(ctx context.Context, what, lock, remove string, args []any) (*chunkResult, error) {
 	var c chunkResult
 	err := s.pools.Work.Transaction(ctx, ReadCommitted, func(conn Conn) error {
-		keys := make([][]byte, 0, chunk)
+		var keys [][]byte
 		if err := scan(ctx, conn, func(r Rows) error {
 			var key []byte
 			err := r.Scan(&c.lastTime, &key)
 			keys = append(keys, key)
 			return err
-		}, lock, w.arguments(chunk)...); err != nil || len(keys) == 0 {
+		}, lock, args...); err != nil || len(keys) == 0 {
 			return err
 		}
 		c.looked, c.lastKey = int64(len(keys)), keys[len(keys)-1]
@@ -138,20 +152,15 @@ func (s *Store) pruneChunk(ctx context.Context, what, lock, remove string, w *wi
 
 // pruneAll runs a statement that removes up to a chunk of rows until it removes
 // less. The size of a chunk is its last argument.
-func (s *Store) pruneAll(ctx context.Context, what, sql string, chunk int, args ...any) (total int64, err error) {
-	for {
+func (s *Store) pruneAll(ctx context.Context, p *driver.PruneParams, what, sql string, chunk int, args ...any) (int64, error) {
+	args = append(args, int32(chunk))
+	return inChunks(ctx, p, chunk, func(ctx context.Context, _ *chunkResult) (*chunkResult, error) {
 		var gone int64
 		err := write(ctx, s.pools.Work, what, func(r Rows) error {
 			return r.Scan(&gone)
-		}, sql, append(args, int32(chunk))...)
-		if err != nil {
-			return total, after(err, total)
-		}
-		total += gone
-		if gone < int64(chunk) {
-			return total, nil
-		}
-	}
+		}, sql, args...)
+		return &chunkResult{changed: gone, looked: gone}, err
+	})
 }
 
 // after adds to an error how much had been done before it, in transactions of

@@ -88,7 +88,7 @@ func (s *Store) Prune(ctx context.Context, p *driver.PruneParams) (*driver.Prune
 	}
 	for _, step := range []func(context.Context) error{run.identities, run.bodies, run.versions, run.quarantine} {
 		if err := step(ctx); err != nil {
-			return nil, err
+			return &run.result, err
 		}
 	}
 	return &run.result, nil
@@ -207,6 +207,7 @@ func (r *pruner) remove(ctx context.Context, seen []victim, one func(*writeTx, *
 	past := slices.DeleteFunc(slices.Clone(seen), func(v victim) bool { return v.at >= v.before })
 	var total int64
 	for some := range slices.Chunk(past, r.lock()) {
+		began := time.Now()
 		var removed int64
 		err := r.store.writeEach(ctx, opPrune, r.p.Now, len(some), func(t *writeTx, i int) error {
 			gone, err := one(t, &some[i])
@@ -219,6 +220,9 @@ func (r *pruner) remove(ctx context.Context, seen []victim, one func(*writeTx, *
 			return total, err
 		}
 		total += removed
+		if err := r.p.Pause(ctx, began); err != nil {
+			return total, err
+		}
 	}
 	return total, nil
 }
@@ -267,6 +271,7 @@ func (r *pruner) quarantine(ctx context.Context) error {
 // more, each time in a transaction of its own.
 func (r *pruner) repeat(ctx context.Context, query string, args ...any) error {
 	for {
+		began := time.Now()
 		var removed int64
 		err := r.store.write(ctx, opPrune, func(t *writeTx) (err error) {
 			removed, err = t.exec(query, args...)
@@ -278,6 +283,9 @@ func (r *pruner) repeat(ctx context.Context, query string, args ...any) error {
 		r.result.Quarantined += removed
 		if removed < int64(r.lock()) {
 			return nil
+		}
+		if err := r.p.Pause(ctx, began); err != nil {
+			return err
 		}
 	}
 }
