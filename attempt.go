@@ -27,6 +27,8 @@ type attempted struct {
 // attemptSafely makes a panic a failed attempt, and tells the circuit and the
 // Observer. Without an outcome there is nothing to record.
 func (r *relay) attemptSafely(ctx context.Context, m *driver.Message, probed bool) (done driver.Completion) {
+	r.underWay.Add(1)
+	defer r.underWay.Add(-1)
 	began := time.Now()
 	var got attempted
 	defer func() {
@@ -60,6 +62,9 @@ var attemptOutcomes = map[driver.MessageOutcome]string{
 
 func (r *relay) tellCircuit(works, probed bool) {
 	opened, closed := r.circuit.report(works, probed, time.Now())
+	if probed || closed {
+		r.wake() // what may be sent has changed
+	}
 	switch {
 	case opened:
 		r.log.Warn("the destination failed too often in a row: it is left alone, and tried with one message at a time",

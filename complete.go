@@ -3,6 +3,7 @@ package hookonce
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
@@ -19,23 +20,41 @@ type ending struct {
 // statement.
 func (r *relay) completeAll(ctx context.Context) {
 	for first := range r.finished {
-		batch := []ending{first}
-		for len(batch) < cap(r.finished)+1 {
-			select {
-			case next, ok := <-r.finished:
-				if !ok {
-					r.complete(ctx, batch)
-					return
-				}
-				batch = append(batch, next)
-				continue
-			default:
-			}
-			break
-		}
-		r.complete(ctx, batch)
-		r.wake() // slots are free
+		r.complete(ctx, r.gather(first))
 	}
+}
+
+// gather returns first and the outcomes that wait with it. While other sends are under
+// way it waits for some of them, for gatherSends at most; but not with an outcome that
+// other messages may wait for.
+func (r *relay) gather(first ending) []ending {
+	batch := []ending{first}
+	late := time.NewTimer(gatherSends)
+	defer late.Stop()
+waiting:
+	for len(batch) < cap(r.finished)/2 && r.underWay.Load() > 0 && batch[len(batch)-1].turn == nil {
+		select {
+		case next, ok := <-r.finished:
+			if !ok {
+				return batch
+			}
+			batch = append(batch, next)
+		case <-late.C:
+			break waiting
+		}
+	}
+	for len(batch) <= cap(r.finished) { // what is there by now comes along
+		select {
+		case next, ok := <-r.finished:
+			if !ok {
+				return batch
+			}
+			batch = append(batch, next)
+		default:
+			return batch
+		}
+	}
+	return batch
 }
 
 // complete records outcomes, and tries again while their leases may hold:
@@ -48,6 +67,9 @@ func (r *relay) complete(ctx context.Context, batch []ending) {
 		if err == nil {
 			logFenced(batch, held)
 			leave(batch)
+			if slices.ContainsFunc(batch, dueSoon) {
+				r.wake()
+			}
 			return
 		}
 		if half := len(batch) / 2; half > 0 && splits(err) {
@@ -66,6 +88,9 @@ func (r *relay) complete(ctx context.Context, batch []ending) {
 		time.Sleep(100 * time.Millisecond)
 	}
 }
+
+// dueSoon reports whether a message is due again before the next poll.
+func dueSoon(e ending) bool { return e.Outcome == driver.MessageRetry && e.RetryIn < pollInterval }
 
 // leave lets those at the front that come after the messages of batch.
 func leave(batch []ending) {

@@ -111,10 +111,14 @@ func (r *relay) inTurn(ctx, sendCtx context.Context, s *sending) driver.Completi
 	}
 	if !s.turn.wait(ctx, s.until) {
 		r.unsent(s.probed)
+		defer r.wake() // it is due again
 		return r.takeBack(ctx, s.Message)
 	}
 	if newer := s.turn.newer(s.applied); newer != nil && !s.Replayed {
 		r.unsent(s.probed)
+		if s.probed {
+			r.wake() // another one may be sent as a probe
+		}
 		return r.stale(s, newer)
 	}
 	done := r.attemptSafely(sendCtx, s.Message, s.probed)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
@@ -21,7 +22,11 @@ const (
 	drainTimeout = 10 * time.Second
 	relayTimeout = 10 * time.Second // for one statement
 	warnInterval = 30 * time.Second // between two lines about a database that is down
-	maxRetryMax  = 366 * 24 * time.Hour
+	// gatherSends is how long free slots wait for more of them, and outcomes for others,
+	// while there is more to send: a statement for one message costs the database almost
+	// what one for dozens does.
+	gatherSends = 5 * time.Millisecond
+	maxRetryMax = 366 * 24 * time.Hour
 )
 
 // relay sends the messages of one destination. Each destination has its own,
@@ -34,8 +39,11 @@ type relay struct {
 
 	circuit  *circuit
 	woken    chan struct{}
-	slots    chan struct{} // one for each send under way
+	slots    chan struct{} // one for each send under way, until its outcome is handed on
+	freed    chan struct{} // tells that a slot is free again
+	behind   bool          // the last lease was full: there may be more
 	sending  sync.WaitGroup
+	underWay atomic.Int64 // sends that have begun and not ended; none that waits for its turn
 	finished chan ending
 }
 
@@ -50,14 +58,18 @@ func newRelay(in *Engine, dest *destination) *relay {
 		circuit:  newCircuit(dest.Retry),
 		woken:    make(chan struct{}, 1),
 		slots:    make(chan struct{}, dest.Concurrency),
+		freed:    make(chan struct{}, 1),
 		finished: make(chan ending, dest.Concurrency),
 	}
 }
 
 // wake says that there may be something to send. It never blocks.
-func (r *relay) wake() {
+func (r *relay) wake() { signal(r.woken) }
+
+// signal puts something into c, unless it is full.
+func signal(c chan struct{}) {
 	select {
-	case r.woken <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
@@ -100,17 +112,16 @@ func (r *relay) loop(ctx, sendCtx context.Context) {
 	}
 }
 
-// step waits for a free slot, leases as many messages as may be sent, and
+// step waits for free slots, leases as many messages as may be sent, and
 // starts sending them. It returns when to come again if nothing wakes the relay:
 // at once if there may be more to lease.
 func (r *relay) step(ctx, sendCtx context.Context) (next time.Duration, err error) {
-	select {
-	case r.slots <- struct{}{}:
-	case <-ctx.Done():
-		return 0, nil
+	free := r.awaitSlots(ctx)
+	if free == 0 {
+		return 0, nil // ctx has ended
 	}
-	<-r.slots
-	want, kind, wait := r.circuit.allow(cap(r.slots)-len(r.slots), time.Now())
+	r.behind = false
+	want, kind, wait := r.circuit.allow(free, time.Now())
 	if want == 0 {
 		return soonest(wait), nil
 	}
@@ -138,11 +149,43 @@ func (r *relay) step(ctx, sendCtx context.Context) (next time.Duration, err erro
 	for _, s := range lined {
 		r.slots <- struct{}{}
 		r.sending.Go(func() {
-			defer func() { <-r.slots }()
+			defer func() {
+				<-r.slots
+				signal(r.freed)
+			}()
 			r.dispatch(ctx, sendCtx, s)
 		})
 	}
+	r.behind = next == 0
 	return next, nil
+}
+
+// awaitSlots waits for a free slot and returns how many there are; 0 if ctx ended. Where
+// there is more to send it waits for half of them, but for gatherSends at most.
+func (r *relay) awaitSlots(ctx context.Context) int {
+	enough := 1
+	if r.behind {
+		enough = max(1, cap(r.slots)/2)
+	}
+	var late <-chan time.Time
+	for ctx.Err() == nil {
+		free := cap(r.slots) - len(r.slots)
+		if free >= enough {
+			return free
+		}
+		if free > 0 && late == nil {
+			timer := time.NewTimer(gatherSends)
+			defer timer.Stop()
+			late = timer.C
+		}
+		select {
+		case <-r.freed:
+		case <-late:
+			enough = 1
+		case <-ctx.Done():
+		}
+	}
+	return 0
 }
 
 // soonest returns wait, or the poll interval where that is less or wait is 0.
@@ -168,7 +211,7 @@ func (r *relay) leaseWithinRate(ctx context.Context, want int, untried bool) ([]
 	r.dest.rate.giveBack(allowed - len(leased.Messages))
 	r.logLeased(leased)
 	next := pollInterval
-	if len(leased.Messages) == want || len(leased.Buried) > 0 {
+	if len(leased.Messages) == allowed || len(leased.Buried) > 0 {
 		next = 0 // there may be more behind them
 	}
 	return leased.Messages, next, nil
