@@ -11,6 +11,9 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
+// enoughToLook is for how many claims it pays to look first which events are known.
+const enoughToLook = 2
+
 // batch is what one flush works on: the claims of its units, sorted by key,
 // copies of one event coalesced.
 type batch struct {
@@ -18,6 +21,7 @@ type batch struct {
 	deadline    time.Time // the last of its units': until then somebody waits
 	soonest     time.Time // the first
 	anyReopened bool
+	mostlyKnown bool // is expected of the entries
 	observed    *observers
 }
 
@@ -93,7 +97,7 @@ func (b *batch) claim(ctx context.Context, store driver.Store, entries []*entry,
 	for i, e := range entries {
 		claims[i] = *e.claim
 	}
-	params := &driver.ClaimParams{Claims: claims, LockTimeout: lockTimeout}
+	params := &driver.ClaimParams{Claims: claims, LockTimeout: lockTimeout, MostlyKnown: b.mostlyKnown && len(claims) >= enoughToLook}
 	results, err := b.try(ctx, store, params)
 	if errors.Is(err, driver.ErrSerialization) {
 		results, err = b.try(ctx, store, params)
@@ -188,6 +192,18 @@ func copyOf(result claimResult, otherBody bool) claimResult {
 	result.Claimed = false
 	result.OtherBody = result.OtherBody || otherBody
 	return result
+}
+
+// mostlyDuplicates reports whether most of the entries were there already: senders that
+// deliver everything again do not stop in the middle.
+func (b *batch) mostlyDuplicates() bool {
+	n := 0
+	for _, e := range b.entries {
+		if e.result.err == nil && !e.result.Claimed {
+			n++
+		}
+	}
+	return 2*n > len(b.entries)
 }
 
 // claimed returns the claims that were made.

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
@@ -87,6 +88,7 @@ type claimQueue struct {
 	flushers   int
 	background sync.WaitGroup
 	observed   *observers
+	storm      atomic.Bool // of the last batch most were duplicates
 
 	mu       sync.Mutex
 	waiting  []*claimUnit
@@ -259,6 +261,7 @@ func (p *unitPicker) pass(u *claimUnit) {
 // happens: somebody waits for each.
 func (q *claimQueue) flush(units []*claimUnit) {
 	b := newBatch(units, q.observed)
+	b.mostlyKnown = q.storm.Load()
 	defer func() {
 		if v := recover(); v != nil {
 			err := panicError(v)
@@ -278,6 +281,7 @@ func (q *claimQueue) flush(units []*claimUnit) {
 	}
 	b.reopen(ctx, q.store)
 	b.settle(q.counts)
+	q.storm.Store(b.mostlyDuplicates())
 	q.claimed(b.claimed())
 	if b.anyReopened {
 		q.reopened()

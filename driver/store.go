@@ -238,6 +238,9 @@ type ClaimParams struct {
 	// LockTimeout bounds the wait for a key that another session is about to
 	// claim. 0 means 1 s.
 	LockTimeout time.Duration
+	// MostlyKnown is a hint that changes no result: most of the events are expected to
+	// be there already, so that it pays to look before their bodies are sent.
+	MostlyKnown bool
 	// Reopen reopens dead events; only for Driver.TakeClaim and Driver.ClaimTx.
 	Reopen bool
 	Now    time.Time // tests only; zero means the database's clock

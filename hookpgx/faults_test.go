@@ -247,8 +247,12 @@ func TestBecomesReadOnly(t *testing.T) {
 		}
 	}
 	// A duplicate has nothing to write, and is not acknowledged either.
-	if got, err := w.Claim(t.Context(), claimOf(newClaim("before"))); !errors.Is(err, driver.ErrUnavailable) {
-		t.Errorf("Claim of a duplicate: got %+v and the error %v, want %v", got, err, driver.ErrUnavailable)
+	for _, mostlyKnown := range []bool{false, true} {
+		duplicate := claimOf(newClaim("before"))
+		duplicate.MostlyKnown = mostlyKnown
+		if got, err := w.Claim(t.Context(), duplicate); !errors.Is(err, driver.ErrUnavailable) {
+			t.Errorf("Claim of a duplicate (mostly known: %v): got %+v and the error %v, want %v", mostlyKnown, got, err, driver.ErrUnavailable)
+		}
 	}
 	setReadOnly("off")
 	w.recovered(t, newClaim("after"))

@@ -31,10 +31,10 @@ func TestDuplicateWaitsForTheStandby(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	claim := func(id string) error {
+	claim := func(id string, mostlyKnown bool) error {
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		defer cancel()
-		_, err := w.Claim(ctx, &driver.ClaimParams{Claims: []driver.Claim{newClaim(id)}})
+		_, err := w.Claim(ctx, &driver.ClaimParams{Claims: []driver.Claim{newClaim(id)}, MostlyKnown: mostlyKnown})
 		return err
 	}
 	standbys("nobody_here")
@@ -42,20 +42,20 @@ func TestDuplicateWaitsForTheStandby(t *testing.T) {
 	first := ""
 	for i := 0; first == ""; i++ {
 		id := strconv.Itoa(i)
-		switch err := claim(id); {
+		switch err := claim(id, false); {
 		case errors.Is(err, driver.ErrCommitUnknown):
 			first = id
 		case err != nil || i > 10_000:
 			t.Fatalf("claim %d with the standby out of reach: %v", i, err)
 		}
 	}
-	for _, delivery := range []string{"a duplicate", "another"} {
-		if err := claim(first); !errors.Is(err, driver.ErrCommitUnknown) {
-			t.Errorf("%s: error %v, want ErrCommitUnknown", delivery, err)
+	for _, mostlyKnown := range []bool{false, true} {
+		if err := claim(first, mostlyKnown); !errors.Is(err, driver.ErrCommitUnknown) {
+			t.Errorf("a duplicate (mostly known: %v): error %v, want ErrCommitUnknown", mostlyKnown, err)
 		}
 	}
 	standbys("")
-	for i := 0; claim(first) != nil; i++ {
+	for i := 0; claim(first, true) != nil; i++ {
 		if i > 100 {
 			t.Fatal("duplicates are not claimed once there is no standby to wait for")
 		}

@@ -84,7 +84,10 @@ func busy(err error) bool { return errors.Is(err, driver.ErrLockTimeout) }
 
 // claimAll claims on one store, for a goroutine of its own.
 func (p *pair) claimAll(s driver.Store, at time.Time, claims ...driver.Claim) ([]driver.ClaimResult, error) {
-	results, err := s.Claim(p.Context(), &driver.ClaimParams{Claims: claims, LockTimeout: 30 * time.Second, Now: at})
+	results, err := s.Claim(p.Context(), &driver.ClaimParams{
+		Claims: claims, LockTimeout: 30 * time.Second, Now: at,
+		MostlyKnown: len(claims) > 0 && claims[0].Key[0]%2 == 0, // a hint that changes nothing
+	})
 	if err == nil && len(results) != len(claims) {
 		err = fmt.Errorf("got %d results for %d claims", len(results), len(claims))
 	}

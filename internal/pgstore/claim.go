@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -37,10 +38,48 @@ func (s *Store) Claim(ctx context.Context, p *driver.ClaimParams) ([]driver.Clai
 	batch.read = func(what string, each func(Rows) error, sql string, args ...any) error {
 		return read(ctx, s.pools.Receive, what, each, sql, args...)
 	}
+	if p.MostlyKnown {
+		s.settleKnown(batch)
+	}
+	if len(batch.places) == 0 {
+		return batch.results, nil
+	}
 	if err := s.claimRounds(batch); err != nil {
 		return nil, err
 	}
 	return batch.results, nil
+}
+
+// settleKnown settles the claims of events that are there, and leaves the others to
+// be claimed; of claims whose bodies are looked at, all. A failure settles nothing:
+// claiming will meet it again, and tell.
+func (s *Store) settleKnown(b *claimBatch) {
+	keys := make([][]byte, 0, len(b.places))
+	for _, place := range b.places {
+		if c := &b.Claims[place]; c.BodyGuard == driver.BodyIgnore {
+			keys = append(keys, c.Key[:])
+		}
+	}
+	if len(keys) == 0 {
+		return
+	}
+	found := make(map[driver.Key]known, len(keys))
+	err := b.read("looking for duplicates", func(r Rows) error {
+		var k known
+		var key []byte
+		if err := r.Scan(&key, &k.bodyHash, &k.dead); err != nil {
+			return err
+		}
+		found[driver.Key(key)] = k
+		return nil
+	}, s.sql.known, keys)
+	if err != nil {
+		return
+	}
+	b.places = slices.DeleteFunc(b.places, func(place int) bool {
+		k, ok := found[b.Claims[place].Key]
+		return ok && b.tell(place, k)
+	})
 }
 
 // claimRounds claims until no claim is left that was refused for nothing.

@@ -12,6 +12,10 @@ FROM {schema}.claim(
 	$14::text[], $15::bytea[], $16::text[], $17::text[]
 )`
 
+	// knownSQL tells which of the keys of claims are there already, by a function of the
+	// schema (step 7), before anything else is sent of them.
+	knownSQL = `SELECT key, body_sha256, is_dead FROM {schema}.known($1::bytea[])`
+
 	// lookUpSQL reads what a claim could not see. Each look-up is a LATERAL with a LIMIT,
 	// so that the planner can only probe an index: as plain joins they are planned as
 	// scans of whole tables while these are small.

@@ -146,7 +146,7 @@ func New(schema string, pools Pools) *Store {
 
 // statements is the SQL of a store, written for its schema.
 type statements struct {
-	claim, lookUp         string
+	claim, known, lookUp  string
 	reopen                string
 	count, quarantine     string
 	leaseOldest           string
@@ -195,6 +195,7 @@ type statements struct {
 func newStatements(write func(string) string) statements {
 	return statements{
 		claim:               write(claimSQL),
+		known:               write(knownSQL),
 		lookUp:              write(lookUpSQL),
 		reopen:              write(again(reopenSQL, stateAgainSQL, false)),
 		count:               write(countSQL),

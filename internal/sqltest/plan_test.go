@@ -11,6 +11,8 @@ const (
 	planBound = 500
 )
 
+var planTables = []string{"event", "event_state", "message", "run"}
+
 // TestPlans runs the functions on large tables and counts the rows that they read:
 // not more than they need, whether or not the server has looked at the tables.
 func TestPlans(t *testing.T) {
@@ -25,6 +27,15 @@ func TestPlans(t *testing.T) {
 		)
 		INSERT INTO hookonce.event_state (key, source, type, state, attempts, due_at)
 		SELECT key, source, type, $3, $4, received_at FROM filled`
+	// A session that has planned while there was next to nothing, and keeps its plan.
+	w.put(t, "shop", "first")
+	for _, table := range planTables {
+		w.exec(t, "VACUUM ANALYZE hookonce."+table)
+	}
+	early := w.connect(t)
+	for range 7 {
+		early.reads(t, true, 1, "SELECT hookonce.take('shop', 10)")
+	}
 	w.exec(t, fill, "other", planRows, 0, 0)
 	w.exec(t, fill, "shop", planRows, 2, 1)
 	w.exec(t, fill, "shop", planDue, 0, 0)
@@ -34,9 +45,10 @@ func TestPlans(t *testing.T) {
 	w.exec(t, "UPDATE hookonce.event_state SET state = 3 WHERE key = $1", key("shop", "dead"))
 	w.exec(t, `INSERT INTO hookonce.run SELECT 1, array_agg(key), now() FROM (
 		SELECT key FROM hookonce.event_state WHERE source = 'other' LIMIT 200) k`)
+	early.reads(t, false, 100, "SELECT hookonce.take('shop', 100)")
 	for _, analyzed := range []bool{false, true} {
 		if analyzed {
-			for _, table := range []string{"event", "event_state", "message", "run"} {
+			for _, table := range planTables {
 				w.exec(t, "VACUUM ANALYZE hookonce."+table)
 			}
 		}
