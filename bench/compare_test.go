@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"testing"
@@ -23,6 +24,8 @@ type comparison struct {
 	unit        string
 	contestants []contestant
 	rows        []row
+	// rounds is how often each is measured; 0 means as often as the scale says.
+	rounds int
 }
 
 // row is one line of the page: a ratio and what it should be.
@@ -73,7 +76,7 @@ func (r *result) wanted() string {
 func (c *comparison) run(t *testing.T, s *scale) []result {
 	t.Helper()
 	measured := make(map[string]figures)
-	for round := range s.rounds {
+	for round := range cmp.Or(c.rounds, s.rounds) {
 		for i := range c.contestants {
 			one := &c.contestants[(i+round)%len(c.contestants)]
 			figure := one.measure(t)

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -49,6 +50,7 @@ func (m *measured) quantile(q float64) time.Duration {
 // figure with errors in it measures something else.
 func (l *load) run(t testing.TB) *measured {
 	t.Helper()
+	syscall.Sync() // what was written before must not stand in front of the commits of now
 	began := time.Now()
 	counts, ends := began.Add(l.warm), began.Add(l.warm+l.lasts)
 	var next atomic.Int64

@@ -64,10 +64,12 @@ func latencyAlone(t *testing.T, s *scale) *comparison {
 
 // latencyUnderLoad compares the slowest answers at a rate that both can do.
 func latencyUnderLoad(t *testing.T, s *scale) *comparison {
-	return againstPerRequest(t, "ms", func(address string) func(testing.TB) float64 {
-		l := load{address: address, request: newEvents(), connections: connections, warm: s.warm, lasts: 2 * s.lasts, rate: 4000}
+	c := againstPerRequest(t, "ms", func(address string) func(testing.TB) float64 {
+		l := load{address: address, request: newEvents(), connections: connections, warm: s.warm, lasts: s.lasts, rate: 4000}
 		return func(t testing.TB) float64 { return milliseconds(l.run(t).quantile(0.99)) }
 	}, row{what: "p99 answer time at 4,000 requests/s offered, against writing for each request", want: 1, atMost: true})
+	c.rounds = s.stalls
+	return c
 }
 
 // slowDisk compares them where every fdatasync takes 2 ms longer.

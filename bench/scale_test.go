@@ -20,6 +20,7 @@ type scale struct {
 	full       bool
 	everything bool // the baselines too that bench/setup installs
 	rounds     int
+	stalls     int // rounds where the slowest answers are compared: one stall of the disk decides a round
 	warm       time.Duration
 	lasts      time.Duration // of one measurement under load
 	events     int           // to work off
@@ -31,7 +32,7 @@ type scale struct {
 func scaleOf(t testing.TB) *scale {
 	t.Helper()
 	brief := scale{
-		rounds: 1, warm: 50 * time.Millisecond, lasts: 300 * time.Millisecond, events: 500, inFlight: 200,
+		rounds: 1, stalls: 1, warm: 50 * time.Millisecond, lasts: 300 * time.Millisecond, events: 500, inFlight: 200,
 		knownIDs: 20_000, oldEvents: 5_000,
 	}
 	switch given := os.Getenv(scaleVariable); given {
@@ -40,7 +41,7 @@ func scaleOf(t testing.TB) *scale {
 		brief.everything = true
 	case scaleFull:
 		return &scale{
-			full: true, everything: true, rounds: 5, warm: time.Second, lasts: 4 * time.Second, events: 20_000, inFlight: 5_000,
+			full: true, everything: true, rounds: 5, stalls: 15, warm: time.Second, lasts: 4 * time.Second, events: 20_000, inFlight: 5_000,
 			knownIDs: 20_000_000, oldEvents: 5_000_000,
 		}
 	default:

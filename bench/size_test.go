@@ -42,11 +42,11 @@ func whilePruning(t *testing.T, s *scale) *comparison {
 	server := newServer(t)
 	idle, pruning := gatewayOn(t, server, "idle"), gatewayOn(t, server, "pruning")
 	slowest := func(address string) float64 {
-		l := load{address: address, request: newEvents(), connections: connections, warm: s.warm, lasts: 2 * s.lasts, rate: 2000}
+		l := load{address: address, request: newEvents(), connections: connections, warm: s.warm, lasts: s.lasts, rate: 2000}
 		return milliseconds(l.run(t).quantile(0.99))
 	}
 	return &comparison{
-		unit: "ms",
+		unit: "ms", rounds: s.stalls,
 		contestants: []contestant{
 			{"while pruning", func(t testing.TB) float64 {
 				if count(t, pruning.dsn, "SELECT count(*) FROM (SELECT FROM hookonce.event WHERE source = 'old' LIMIT 1) e") == 0 {
