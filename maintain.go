@@ -13,7 +13,8 @@ const (
 	clockInterval   = 30 * time.Second
 	maxPruneEvery   = time.Minute
 	minPruneEvery   = time.Second
-	maintainTimeout = 30 * time.Second // for one step, and one pass of pruning
+	maintainTimeout = 30 * time.Second // for one step
+	pruneTimeout    = 2 * time.Minute  // for one pass of pruning, whose windows hold until it ends
 )
 
 // pruneRest is how long pruning rests after each chunk, in multiples of how long the chunk
@@ -71,10 +72,11 @@ func (in *Engine) pruneAgain(ctx context.Context) {
 	}
 }
 
-// prunePass prunes for maintainTimeout at most, and reports whether there is more: where
+// prunePass prunes for pruneTimeout at most, and reports whether there is more: where
 // months are past their window at once, each pass goes by the windows as they are then.
+// It begins with the oldest again, and in the time passes millions of events that stay.
 func (in *Engine) prunePass(ctx context.Context) (more bool) {
-	passCtx, cancel := context.WithTimeout(ctx, maintainTimeout)
+	passCtx, cancel := context.WithTimeout(ctx, pruneTimeout)
 	defer cancel()
 	removed, err := in.Prune(passCtx)
 	if err != nil && passCtx.Err() != nil && removed != nil && *removed != (driver.PruneResult{}) {

@@ -49,11 +49,11 @@ func TestPruningGoesOn(t *testing.T) {
 	}{
 		"much to remove": {
 			passes: []func(context.Context) (*driver.PruneResult, error){until(5), until(7)},
-			want:   []pruneCall{{time.Minute, hour}, {90 * time.Second, 2 * hour}, {2 * time.Minute, 2 * hour}, {3 * time.Minute, 2 * hour}},
+			want:   []pruneCall{{time.Minute, hour}, {3 * time.Minute, 2 * hour}, {5 * time.Minute, 2 * hour}, {6 * time.Minute, 2 * hour}},
 		},
 		"a server that does not answer": {
 			passes: []func(context.Context) (*driver.PruneResult, error){until(0)},
-			want:   []pruneCall{{time.Minute, hour}, {150 * time.Second, 2 * hour}},
+			want:   []pruneCall{{time.Minute, hour}, {4 * time.Minute, 2 * hour}, {5 * time.Minute, 2 * hour}, {6 * time.Minute, 2 * hour}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -74,7 +74,7 @@ func TestPruningGoesOn(t *testing.T) {
 				}()
 				time.Sleep(80 * time.Second)
 				set(2 * hour) // settings are read again
-				time.Sleep(110 * time.Second)
+				time.Sleep(5 * time.Minute)
 				cancel()
 				<-ended
 				if diff := cmp.Diff(tt.want, store.calls); diff != "" {

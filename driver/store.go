@@ -405,7 +405,7 @@ type PruneParams struct {
 	// QuarantineRows is how many quarantined requests are kept of each
 	// source, those seen last; 0 keeps all within Retention.
 	QuarantineRows int
-	Chunk          int // rows looked at in one step; 0 means a number that suits the store
+	Chunk          int // rows removed in one step, at most; 0 means a number that suits the store
 	// Rest is how long to rest after each step, in multiples of how long it took; 0
 	// does not rest.
 	Rest float64

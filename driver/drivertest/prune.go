@@ -21,6 +21,7 @@ func pruneCases() []testCase {
 		{"Chunks", pruneChunks},
 		{"Rests", pruneRests},
 		{"WhatIsOwedStays", pruneOwed},
+		{"BehindWhatIsOwed", pruneBehind},
 		{"EverythingOfAnEvent", pruneEverything},
 		{"Quarantine", pruneQuarantine},
 		{"QuarantineRows", pruneQuarantineRows},
@@ -161,6 +162,25 @@ func pruneChunks(f *fixture) {
 
 // pruneOwed has one event in each state: those that are owed keep everything,
 // however old they are.
+// pruneBehind removes what stands behind, and between, more than is looked at in one step
+// of what stays.
+func pruneBehind(f *fixture) {
+	const stay, step = 100, 2
+	for i := range stay {
+		c := newClaim("stripe", fmt.Sprint("owed_", i), fmt.Sprint("owed ", i))
+		c.Work = driver.WorkQueued
+		f.claimNew(t0.Add(time.Duration(i)*time.Second), c)
+	}
+	for i, at := range []int{60, 60, 60, stay, stay} {
+		f.claimNew(t0.Add(time.Duration(at)*time.Second), newClaim("stripe", fmt.Sprint("free_", i), fmt.Sprint("free ", i)))
+	}
+	p := &driver.PruneParams{DedupeWindow: 10 * day, Retention: day, Now: t0.Add(5 * day), Chunk: step}
+	same(f, "pruned bodies", driver.PruneResult{Bodies: 5}, f.prune(p))
+	p.Now = t0.Add(11 * day)
+	same(f, "pruned events", driver.PruneResult{Events: 5}, f.prune(p))
+	same(f, "left", stay, len(idsOf(f.events(&driver.EventFilter{Limit: driver.MaxLimit}))))
+}
+
 func pruneOwed(f *fixture) {
 	ids := []string{"pending", "running", "sending", "retrying", "halfdead", "dead", "sent", "unrouted"}
 	for _, id := range ids {

@@ -71,7 +71,8 @@ BEGIN
 	END IF;
 
 	-- Two indexes in the order of due_at are merged, and their rows locked one by
-	-- one until there are enough: no row is locked that is not taken.
+	-- one until there are enough: none is locked that is not taken, but one that somebody
+	-- changed in the same moment.
 	RETURN QUERY
 	WITH due AS MATERIALIZED (
 		SELECT s.ctid, s.key, s.due_at

@@ -165,8 +165,10 @@ type statements struct {
 	lockMessage, retry    string
 	stats                 string
 	pastEvents            string
+	lastPastEvent         string
 	pruneEvents           string
 	pastBodies            string
+	lastPastBody          string
 	pruneBodies           string
 	pruneVersions         string
 	pruneQuarantineAge    string
@@ -222,8 +224,10 @@ func newStatements(write func(string) string) statements {
 		retry:               write(retrySQL),
 		stats:               write(statsSQL),
 		pastEvents:          write(pastEventsSQL),
+		lastPastEvent:       write(lastPastEventSQL),
 		pruneEvents:         write(pruneEventsSQL),
 		pastBodies:          write(pastBodiesSQL),
+		lastPastBody:        write(lastPastBodySQL),
 		pruneBodies:         write(pruneBodiesSQL),
 		pruneVersions:       write(pruneVersionsSQL),
 		pruneQuarantineAge:  write(pruneQuarantineAgeSQL),

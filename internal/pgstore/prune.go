@@ -14,6 +14,9 @@ const (
 	// meanwhile is answered late by no more.
 	defaultChunk = 200
 	maxChunk     = 10_000
+	// looks is how many events are looked at for each that may be removed in a chunk:
+	// those that owe something stay, and may stand before it by the millions.
+	looks = 20
 	// chunkTimeout bounds one chunk, so that a server that fell silent does not hold
 	// pruning for good.
 	chunkTimeout = 30 * time.Second
@@ -37,13 +40,13 @@ func (s *Store) Prune(ctx context.Context, p *driver.PruneParams) (*driver.Prune
 
 	result := &driver.PruneResult{}
 	var err error
-	if result.Events, err = inChunks(ctx, p, chunk, func(ctx context.Context, last *chunkResult) (*chunkResult, error) {
-		return s.pruneChunk(ctx, "pruning events", s.sql.pastEvents, s.sql.pruneEvents, identities.arguments(last, chunk))
+	if result.Events, err = inChunks(ctx, p, func(ctx context.Context, last *chunkResult) (*chunkResult, error) {
+		return s.pruneChunk(ctx, &pruneStatements{"pruning events", s.sql.pastEvents, s.sql.lastPastEvent, s.sql.pruneEvents}, identities, last, chunk)
 	}); err != nil {
 		return result, err
 	}
-	if result.Bodies, err = inChunks(ctx, p, chunk, func(ctx context.Context, last *chunkResult) (*chunkResult, error) {
-		return s.pruneChunk(ctx, "pruning bodies", s.sql.pastBodies, s.sql.pruneBodies, bodies.arguments(last, chunk))
+	if result.Bodies, err = inChunks(ctx, p, func(ctx context.Context, last *chunkResult) (*chunkResult, error) {
+		return s.pruneChunk(ctx, &pruneStatements{"pruning bodies", s.sql.pastBodies, s.sql.lastPastBody, s.sql.pruneBodies}, bodies, last, chunk)
 	}); err != nil {
 		return result, err
 	}
@@ -74,10 +77,9 @@ type windows struct {
 	shortest int64
 }
 
-// arguments returns the arguments that statements on events share, for the chunk behind
-// last.
-func (w *windows) arguments(last *chunkResult, chunk int) []any {
-	return []any{w.now, w.sources, w.keep, w.rest, w.shortest, last.lastTime, last.lastKey, int32(chunk)}
+// behind returns the arguments that statements on events share, and more.
+func (w *windows) behind(last *chunkResult, more ...any) []any {
+	return append([]any{w.now, w.sources, w.keep, w.rest, w.shortest, last.lastTime, last.lastKey}, more...)
 }
 
 func windowsOf(p *driver.PruneParams, all time.Duration, of func(driver.SourceWindows) time.Duration) *windows {
@@ -94,15 +96,15 @@ func windowsOf(p *driver.PruneParams, all time.Duration, of func(driver.SourceWi
 
 // chunkResult is what came of one chunk of events.
 type chunkResult struct {
-	changed, looked int64
-	lastTime        *time.Time
-	lastKey         []byte
+	changed  int64
+	more     bool // there may be more behind it
+	lastTime *time.Time
+	lastKey  []byte
 }
 
-// inChunks runs prune on one chunk after the other, and rests between them, until one
-// looked at less than a chunk. prune is given what came of the chunk before: events that
-// stay are passed once.
-func inChunks(ctx context.Context, p *driver.PruneParams, chunk int,
+// inChunks runs prune on one chunk after the other, and rests between them, until there is
+// no more. prune is given what came of the chunk before: events that stay are passed once.
+func inChunks(ctx context.Context, p *driver.PruneParams,
 	prune func(context.Context, *chunkResult) (*chunkResult, error),
 ) (total int64, err error) {
 	last := &chunkResult{lastTime: &time.Time{}, lastKey: []byte{}}
@@ -113,7 +115,7 @@ func inChunks(ctx context.Context, p *driver.PruneParams, chunk int,
 			return total, after(err, total)
 		}
 		total += last.changed
-		if last.looked < int64(chunk) {
+		if !last.more {
 			return total, nil
 		}
 		if err := p.Pause(ctx, began); err != nil {
@@ -130,36 +132,53 @@ func withTimeout(ctx context.Context, last *chunkResult,
 	return prune(ctx, last)
 }
 
-// pruneChunk locks a chunk of the events that may go, and removes what may go of
-// them.
-func (s *Store) pruneChunk(ctx context.Context, what, lock, remove string, args []any) (*chunkResult, error) {
+// pruneStatements are those of one chunk: what it does, for errors; which locks the events
+// that may go; which finds the last that was looked at; which removes what may go.
+type pruneStatements struct{ what, lock, last, remove string }
+
+// pruneChunk removes what may go of the events behind one that was looked at: of a chunk
+// of them, or of fewer if so many others were looked at.
+func (s *Store) pruneChunk(ctx context.Context, sql *pruneStatements, w *windows, behind *chunkResult, chunk int) (*chunkResult, error) {
 	var c chunkResult
 	err := s.pools.Work.Transaction(ctx, ReadCommitted, func(conn Conn) error {
 		var keys [][]byte
+		event := func(r Rows) error {
+			c.more = true
+			return r.Scan(&c.lastTime, &c.lastKey)
+		}
 		if err := scan(ctx, conn, func(r Rows) error {
-			var key []byte
-			err := r.Scan(&c.lastTime, &key)
-			keys = append(keys, key)
+			err := event(r)
+			keys = append(keys, c.lastKey)
 			return err
-		}, lock, args...); err != nil || len(keys) == 0 {
+		}, sql.lock, w.behind(behind, int32(chunk), int32(looks*chunk))...); err != nil {
 			return err
 		}
-		c.looked, c.lastKey = int64(len(keys)), keys[len(keys)-1]
-		return scan(ctx, conn, func(r Rows) error { return r.Scan(&c.changed) }, remove, keys)
+		if len(keys) < chunk {
+			// What others removed meanwhile is not counted, and as many are passed
+			// over until the next time.
+			c.more = false
+			if err := scan(ctx, conn, event, sql.last, w.behind(behind, int32(looks*chunk-1))...); err != nil {
+				return err
+			}
+		}
+		if len(keys) == 0 {
+			return nil
+		}
+		return scan(ctx, conn, func(r Rows) error { return r.Scan(&c.changed) }, sql.remove, keys)
 	})
-	return &c, writeFailed(s.pools.Work, what, err)
+	return &c, writeFailed(s.pools.Work, sql.what, err)
 }
 
 // pruneAll runs a statement that removes up to a chunk of rows until it removes
 // less. The size of a chunk is its last argument.
 func (s *Store) pruneAll(ctx context.Context, p *driver.PruneParams, what, sql string, chunk int, args ...any) (int64, error) {
 	args = append(args, int32(chunk))
-	return inChunks(ctx, p, chunk, func(ctx context.Context, _ *chunkResult) (*chunkResult, error) {
+	return inChunks(ctx, p, func(ctx context.Context, _ *chunkResult) (*chunkResult, error) {
 		var gone int64
 		err := write(ctx, s.pools.Work, what, func(r Rows) error {
 			return r.Scan(&gone)
 		}, sql, args...)
-		return &chunkResult{changed: gone, looked: gone}, err
+		return &chunkResult{changed: gone, more: gone >= int64(chunk)}, err
 	})
 }
 

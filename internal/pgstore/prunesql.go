@@ -3,11 +3,12 @@ package pgstore
 // The statements of this file that look for events share their arguments: $1 the
 // time, or NULL for the database's clock; $2, $3 the sources that differ and
 // their windows, in microseconds; $4 the window of the others; $5 the shortest
-// of all; $6, $7 the event behind which to go on; $8 the size of a chunk.
+// of all; $6, $7 the event behind which to go on; $8 the size of a chunk; $9 how many
+// events are looked at for it.
 
 // pastSQL is the condition on an event e to be past its window. The window of
 // its source is looked up for each, so that the index on received_at is read in
-// its order and no further than a chunk.
+// its order and no further than it has to be.
 const pastSQL = `
 	e.received_at < (SELECT now FROM setting) - $5::bigint * interval '1 microsecond'
 	AND e.received_at < (SELECT now FROM setting) - coalesce(
@@ -31,12 +32,30 @@ WITH setting AS MATERIALIZED (
 
 // pastEventsSQL locks a chunk of the events that may go.
 const pastEventsSQL = pruneSettingsSQL + `
+SELECT past.received_at, past.key
+FROM (
+	SELECT e.received_at, e.key
+	FROM {schema}.event e
+	WHERE ` + pastSQL + `
+	ORDER BY e.received_at, e.key
+	LIMIT $9::int
+) past
+CROSS JOIN LATERAL (
+	SELECT FROM {schema}.event e WHERE e.key = past.key AND ` + finishedSQL + ` LIMIT 1
+	FOR UPDATE SKIP LOCKED
+) finished
+ORDER BY past.received_at, past.key
+LIMIT $8::int`
+
+// lastPastEventSQL finds the last of the $8 + 1 events that were looked at, if there were so
+// many.
+const lastPastEventSQL = pruneSettingsSQL + `
 SELECT e.received_at, e.key
 FROM {schema}.event e
-WHERE ` + pastSQL + ` AND ` + finishedSQL + `
+WHERE ` + pastSQL + `
 ORDER BY e.received_at, e.key
-LIMIT $8::int
-FOR UPDATE SKIP LOCKED`
+OFFSET $8::int
+LIMIT 1`
 
 // pruneEventsSQL removes those of the events $1 that are finished, with all that
 // belongs to them. It runs after the one above, in its transaction: once an
@@ -109,12 +128,29 @@ SELECT count(*) FROM events`
 
 // pastBodiesSQL locks a chunk of the events whose bodies may go.
 const pastBodiesSQL = pruneSettingsSQL + `
+SELECT past.received_at, past.key
+FROM (
+	SELECT e.received_at, e.key
+	FROM {schema}.event e
+	WHERE e.body IS NOT NULL AND ` + pastSQL + `
+	ORDER BY e.received_at, e.key
+	LIMIT $9::int
+) past
+CROSS JOIN LATERAL (
+	SELECT FROM {schema}.event e WHERE e.key = past.key AND ` + finishedSQL + ` LIMIT 1
+	FOR NO KEY UPDATE SKIP LOCKED
+) finished
+ORDER BY past.received_at, past.key
+LIMIT $8::int`
+
+// lastPastBodySQL is lastPastEventSQL for pastBodiesSQL.
+const lastPastBodySQL = pruneSettingsSQL + `
 SELECT e.received_at, e.key
 FROM {schema}.event e
-WHERE e.body IS NOT NULL AND ` + pastSQL + ` AND ` + finishedSQL + `
+WHERE e.body IS NOT NULL AND ` + pastSQL + `
 ORDER BY e.received_at, e.key
-LIMIT $8::int
-FOR NO KEY UPDATE SKIP LOCKED`
+OFFSET $8::int
+LIMIT 1`
 
 // pruneBodiesSQL removes the bodies and headers of those of the events $1 that
 // are finished, and keeps what tells duplicates apart. It runs after the one
