@@ -56,11 +56,17 @@ func startProcess(t testing.TB, role string, env ...string) *process {
 // startGateway starts the gateway as its users do, and waits until it is ready.
 func startGateway(t testing.TB, settings string) *process {
 	t.Helper()
+	return startGatewayIn(t, writeSettings(t, settings))
+}
+
+// writeSettings returns a new folder with a settings file.
+func writeSettings(t testing.TB, settings string) string {
+	t.Helper()
 	folder := t.TempDir()
 	if err := os.WriteFile(filepath.Join(folder, "hookonce.yaml"), []byte(settings), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return startGatewayIn(t, folder)
+	return folder
 }
 
 // startGatewayIn starts the gateway on the settings in a folder.

@@ -20,7 +20,7 @@ import (
 // empty one.
 func fullTable(t *testing.T, s *scale) *comparison {
 	server := newServer(t)
-	full, empty := gatewayOn(t, server, "full_table"), gatewayOn(t, server, "empty_table")
+	full, empty := gatewayOn(t, server, "full_table", ""), gatewayOn(t, server, "empty_table", "")
 	fillTable(t, full.dsn, s.knownIDs, "1 hour")
 	return &comparison{
 		unit: "requests/s",
@@ -40,7 +40,9 @@ func fullTable(t *testing.T, s *scale) *comparison {
 // pruned with those of one that has nothing to prune.
 func whilePruning(t *testing.T, s *scale) *comparison {
 	server := newServer(t)
-	idle, pruning := gatewayOn(t, server, "idle"), gatewayOn(t, server, "pruning")
+	// The gateway itself keeps what the command prunes, which can be stopped.
+	idle, pruning := gatewayOn(t, server, "idle", ""), gatewayOn(t, server, "pruning", "dedupe_window: 2400h\nretention: 2400h\n")
+	upkeep := writeSettings(t, gatewaySettings(pruning.dsn, ""))
 	slowest := func(address string) float64 {
 		l := load{address: address, request: newEvents(), connections: connections, warm: s.warm, lasts: s.lasts, rate: 2000}
 		return milliseconds(l.run(t).quantile(0.99))
@@ -52,7 +54,7 @@ func whilePruning(t *testing.T, s *scale) *comparison {
 				if count(t, pruning.dsn, "SELECT count(*) FROM (SELECT FROM hookonce.event WHERE source = 'old' LIMIT 1) e") == 0 {
 					fillTable(t, pruning.dsn, s.oldEvents, "60 days")
 				}
-				cmd := pruneCommand(t, pruning)
+				cmd := pruneCommand(t, upkeep)
 				p := start(t, cmd)
 				defer func() {
 					_ = cmd.Process.Kill() // the next round goes on
@@ -76,28 +78,24 @@ func whilePruning(t *testing.T, s *scale) *comparison {
 // ownGateway is a gateway with a database of its own.
 type ownGateway struct {
 	*process
-	dsn, folder string
+	dsn string
 }
 
-func gatewayOn(t testing.TB, server *dbtest.Server, database string) *ownGateway {
+// gatewayOn starts a gateway on a new database, with more settings.
+func gatewayOn(t testing.TB, server *dbtest.Server, database, more string) *ownGateway {
 	t.Helper()
-	g := &ownGateway{dsn: newDatabase(t, server, database), folder: t.TempDir()}
-	settings := gatewaySettings(g.dsn, "")
-	if err := os.WriteFile(filepath.Join(g.folder, "hookonce.yaml"), []byte(settings), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	g.process = startGatewayIn(t, g.folder)
-	return g
+	dsn := newDatabase(t, server, database)
+	return &ownGateway{startGateway(t, gatewaySettings(dsn, more)), dsn}
 }
 
-func pruneCommand(t testing.TB, g *ownGateway) *exec.Cmd {
+func pruneCommand(t testing.TB, folder string) *exec.Cmd {
 	t.Helper()
 	binary, err := gateway()
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(binary, "prune")
-	cmd.Dir = g.folder
+	cmd.Dir = folder
 	return cmd
 }
 
