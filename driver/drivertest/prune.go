@@ -160,8 +160,6 @@ func pruneChunks(f *fixture) {
 	same(f, "left", []string(nil), idsOf(f.events(&driver.EventFilter{})))
 }
 
-// pruneOwed has one event in each state: those that are owed keep everything,
-// however old they are.
 // pruneBehind removes what stands behind, and between, more than is looked at in one step
 // of what stays.
 func pruneBehind(f *fixture) {
@@ -181,6 +179,8 @@ func pruneBehind(f *fixture) {
 	same(f, "left", stay, len(idsOf(f.events(&driver.EventFilter{Limit: driver.MaxLimit}))))
 }
 
+// pruneOwed has one event in each state: those that are owed keep everything,
+// however old they are.
 func pruneOwed(f *fixture) {
 	ids := []string{"pending", "running", "sending", "retrying", "halfdead", "dead", "sent", "unrouted"}
 	for _, id := range ids {
