@@ -164,12 +164,8 @@ type statements struct {
 	eventOfMessage        string
 	lockMessage, retry    string
 	stats                 string
-	pastEvents            string
-	lastPastEvent         string
-	pruneEvents           string
-	pastBodies            string
-	lastPastBody          string
-	pruneBodies           string
+	pruneEvents           pruneStatements
+	pruneBodies           pruneStatements
 	pruneVersions         string
 	pruneQuarantineAge    string
 	pruneQuarantineRows   string
@@ -196,39 +192,39 @@ type statements struct {
 
 func newStatements(write func(string) string) statements {
 	return statements{
-		claim:               write(claimSQL),
-		known:               write(knownSQL),
-		lookUp:              write(lookUpSQL),
-		reopen:              write(again(reopenSQL, stateAgainSQL, false)),
-		count:               write(countSQL),
-		quarantine:          write(quarantineSQL),
-		leaseOldest:         write(leaseIn("", "ASC")),
-		leaseUntried:        write(leaseIn("AND m.attempts = 0", "DESC")),
-		complete:            write(completeSQL),
-		release:             write(releaseSQL),
-		eventByKey:          write(eventByKeySQL),
-		eventByID:           write(eventByIDSQL),
-		repeatOf:            write(repeatOfSQL),
-		messages:            write(messagesSQL),
-		attempts:            write(attemptsSQL),
-		history:             write(historySQL),
-		lockEvent:           write(lockEventSQL),
-		repeated:            write(repeatedSQL),
-		state:               write(stateSQL),
-		lockMessages:        write(lockMessagesSQL),
-		replay:              write(again(replaySQL, stateAgainSQL, true)),
-		replayDead:          write(again(replayDeadSQL, stateAgainSQL, true)),
-		discard:             write(discardSQL),
-		eventOfMessage:      write(eventOfMessageSQL),
-		lockMessage:         write(lockMessageSQL),
-		retry:               write(retrySQL),
-		stats:               write(statsSQL),
-		pastEvents:          write(pastEventsSQL),
-		lastPastEvent:       write(lastPastEventSQL),
-		pruneEvents:         write(pruneEventsSQL),
-		pastBodies:          write(pastBodiesSQL),
-		lastPastBody:        write(lastPastBodySQL),
-		pruneBodies:         write(pruneBodiesSQL),
+		claim:          write(claimSQL),
+		known:          write(knownSQL),
+		lookUp:         write(lookUpSQL),
+		reopen:         write(again(reopenSQL, stateAgainSQL, false)),
+		count:          write(countSQL),
+		quarantine:     write(quarantineSQL),
+		leaseOldest:    write(leaseIn("", "ASC")),
+		leaseUntried:   write(leaseIn("AND m.attempts = 0", "DESC")),
+		complete:       write(completeSQL),
+		release:        write(releaseSQL),
+		eventByKey:     write(eventByKeySQL),
+		eventByID:      write(eventByIDSQL),
+		repeatOf:       write(repeatOfSQL),
+		messages:       write(messagesSQL),
+		attempts:       write(attemptsSQL),
+		history:        write(historySQL),
+		lockEvent:      write(lockEventSQL),
+		repeated:       write(repeatedSQL),
+		state:          write(stateSQL),
+		lockMessages:   write(lockMessagesSQL),
+		replay:         write(again(replaySQL, stateAgainSQL, true)),
+		replayDead:     write(again(replayDeadSQL, stateAgainSQL, true)),
+		discard:        write(discardSQL),
+		eventOfMessage: write(eventOfMessageSQL),
+		lockMessage:    write(lockMessageSQL),
+		retry:          write(retrySQL),
+		stats:          write(statsSQL),
+		pruneEvents: pruneStatements{
+			"pruning events", write(lockPast(walkEventsSQL, "FOR UPDATE")), write(lastPast(walkEventsSQL)), write(pruneEventsSQL),
+		},
+		pruneBodies: pruneStatements{
+			"pruning bodies", write(lockPast(walkBodiesSQL, "FOR NO KEY UPDATE")), write(lastPast(walkBodiesSQL)), write(pruneBodiesSQL),
+		},
 		pruneVersions:       write(pruneVersionsSQL),
 		pruneQuarantineAge:  write(pruneQuarantineAgeSQL),
 		pruneQuarantineRows: write(pruneQuarantineRowsSQL),

@@ -41,12 +41,12 @@ func (s *Store) Prune(ctx context.Context, p *driver.PruneParams) (*driver.Prune
 	result := &driver.PruneResult{}
 	var err error
 	if result.Events, err = inChunks(ctx, p, func(ctx context.Context, last *chunkResult) (*chunkResult, error) {
-		return s.pruneChunk(ctx, &pruneStatements{"pruning events", s.sql.pastEvents, s.sql.lastPastEvent, s.sql.pruneEvents}, identities, last, chunk)
+		return s.pruneChunk(ctx, &s.sql.pruneEvents, identities, last, chunk)
 	}); err != nil {
 		return result, err
 	}
 	if result.Bodies, err = inChunks(ctx, p, func(ctx context.Context, last *chunkResult) (*chunkResult, error) {
-		return s.pruneChunk(ctx, &pruneStatements{"pruning bodies", s.sql.pastBodies, s.sql.lastPastBody, s.sql.pruneBodies}, bodies, last, chunk)
+		return s.pruneChunk(ctx, &s.sql.pruneBodies, bodies, last, chunk)
 	}); err != nil {
 		return result, err
 	}
@@ -77,8 +77,9 @@ type windows struct {
 	shortest int64
 }
 
-// behind returns the arguments that statements on events share, and more.
-func (w *windows) behind(last *chunkResult, more ...any) []any {
+// arguments returns the arguments that statements on events share, for what is behind
+// last, and more.
+func (w *windows) arguments(last *chunkResult, more ...any) []any {
 	return append([]any{w.now, w.sources, w.keep, w.rest, w.shortest, last.lastTime, last.lastKey}, more...)
 }
 
@@ -150,14 +151,14 @@ func (s *Store) pruneChunk(ctx context.Context, sql *pruneStatements, w *windows
 			err := event(r)
 			keys = append(keys, c.lastKey)
 			return err
-		}, sql.lock, w.behind(behind, int32(chunk), int32(looks*chunk))...); err != nil {
+		}, sql.lock, w.arguments(behind, int32(chunk), int32(looks*chunk))...); err != nil {
 			return err
 		}
 		if len(keys) < chunk {
 			// What others removed meanwhile is not counted, and as many are passed
 			// over until the next time.
 			c.more = false
-			if err := scan(ctx, conn, event, sql.last, w.behind(behind, int32(looks*chunk-1))...); err != nil {
+			if err := scan(ctx, conn, event, sql.last, w.arguments(behind, int32(looks*chunk-1))...); err != nil {
 				return err
 			}
 		}

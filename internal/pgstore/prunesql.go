@@ -30,35 +30,41 @@ WITH setting AS MATERIALIZED (
 	SELECT * FROM unnest($2::text[], $3::bigint[]) AS w (source, keep)
 )`
 
-// pastEventsSQL locks a chunk of the events that may go.
-const pastEventsSQL = pruneSettingsSQL + `
-SELECT past.received_at, past.key
-FROM (
+// walkEventsSQL finds the events that are past their window, the oldest first.
+const walkEventsSQL = `
 	SELECT e.received_at, e.key
 	FROM {schema}.event e
 	WHERE ` + pastSQL + `
-	ORDER BY e.received_at, e.key
+	ORDER BY e.received_at, e.key`
+
+// walkBodiesSQL finds those of them that have a body.
+const walkBodiesSQL = `
+	SELECT e.received_at, e.key
+	FROM {schema}.event e
+	WHERE e.body IS NOT NULL AND ` + pastSQL + `
+	ORDER BY e.received_at, e.key`
+
+// lockPast returns the statement that locks a chunk of the events of a walk that may go.
+func lockPast(walk, lock string) string {
+	return pruneSettingsSQL + `
+SELECT past.received_at, past.key
+FROM (` + walk + `
 	LIMIT $9::int
 ) past
 CROSS JOIN LATERAL (
 	SELECT FROM {schema}.event e WHERE e.key = past.key AND ` + finishedSQL + ` LIMIT 1
-	FOR UPDATE SKIP LOCKED
+	` + lock + ` SKIP LOCKED
 ) finished
 ORDER BY past.received_at, past.key
 LIMIT $8::int`
+}
 
-// lastPastEventSQL finds the last of the $8 + 1 events that were looked at, if there were so
-// many.
-const lastPastEventSQL = pruneSettingsSQL + `
-SELECT e.received_at, e.key
-FROM {schema}.event e
-WHERE ` + pastSQL + `
-ORDER BY e.received_at, e.key
-OFFSET $8::int
-LIMIT 1`
+// lastPast returns the statement that finds the last of the $8 + 1 events of a walk that
+// were looked at, if there were so many.
+func lastPast(walk string) string { return pruneSettingsSQL + walk + ` OFFSET $8::int LIMIT 1` }
 
 // pruneEventsSQL removes those of the events $1 that are finished, with all that
-// belongs to them. It runs after the one above, in its transaction: once an
+// belongs to them. It runs after lockPast, in its transaction: once an
 // event's row is locked nobody adds to it any more, and a statement of its own
 // sees all that was added until then. One statement removes it all: if the
 // event went first, the next claim of its key would meet what was left.
@@ -126,35 +132,9 @@ WITH candidate AS MATERIALIZED (
 )
 SELECT count(*) FROM events`
 
-// pastBodiesSQL locks a chunk of the events whose bodies may go.
-const pastBodiesSQL = pruneSettingsSQL + `
-SELECT past.received_at, past.key
-FROM (
-	SELECT e.received_at, e.key
-	FROM {schema}.event e
-	WHERE e.body IS NOT NULL AND ` + pastSQL + `
-	ORDER BY e.received_at, e.key
-	LIMIT $9::int
-) past
-CROSS JOIN LATERAL (
-	SELECT FROM {schema}.event e WHERE e.key = past.key AND ` + finishedSQL + ` LIMIT 1
-	FOR NO KEY UPDATE SKIP LOCKED
-) finished
-ORDER BY past.received_at, past.key
-LIMIT $8::int`
-
-// lastPastBodySQL is lastPastEventSQL for pastBodiesSQL.
-const lastPastBodySQL = pruneSettingsSQL + `
-SELECT e.received_at, e.key
-FROM {schema}.event e
-WHERE e.body IS NOT NULL AND ` + pastSQL + `
-ORDER BY e.received_at, e.key
-OFFSET $8::int
-LIMIT 1`
-
 // pruneBodiesSQL removes the bodies and headers of those of the events $1 that
-// are finished, and keeps what tells duplicates apart. It runs after the one
-// above, in its transaction, and for the same reason as with pruneEventsSQL: a
+// are finished, and keeps what tells duplicates apart. It runs after lockPast,
+// in its transaction, and for the same reason as with pruneEventsSQL: a
 // replay that ended between its snapshot and its lock is seen by this statement
 // only. It is the only UPDATE of an event.
 const pruneBodiesSQL = `
