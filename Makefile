@@ -18,7 +18,7 @@ race: ## Runs all tests under the race detector (needs a C compiler).
 
 .PHONY: soak
 soak: ## Runs the proof of exactly-once with 100,000 events on every store.
-	HOOKONCE_SOAK=100000 go test -count=1 -timeout 3h -v ./internal/proof
+	HOOKONCE_SOAK=100000 go test -count=1 -timeout 3h -v ./internal/test/proof
 
 .PHONY: bench
 bench: ## Measures beside what people use today, and writes docs/performance.md; takes about half an hour.
@@ -36,7 +36,7 @@ fmt: ## Formats the Go files.
 .PHONY: lint
 lint: ## Runs the linters, and the tests of the project's own rules.
 	.ci/tool golangci-lint run ./...
-	go test ./internal/deps
+	go test ./internal/test/deps
 
 .PHONY: ci
 ci: ## Runs everything that a change must pass.

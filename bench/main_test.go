@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/hookonce/hookonce/internal/dbtest"
+	"github.com/hookonce/hookonce/internal/test/dbtest"
 )
 
 func TestMain(m *testing.M) {

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hookonce/hookonce/internal/dbtest"
+	"github.com/hookonce/hookonce/internal/test/dbtest"
 )
 
 // fullTable compares receiving into a table of many claimed ids with receiving into an

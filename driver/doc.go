@@ -4,7 +4,7 @@
 // of hookonce is written against this contract only; package
 // github.com/hookonce/hookonce/hookpgx implements it for PostgreSQL and
 // github.com/hookonce/hookonce/hooksql for SQLite. Package
-// github.com/hookonce/hookonce/driver/drivertest holds the conformance suite
+// github.com/hookonce/hookonce/internal/test/storetest holds the conformance suite
 // that every implementation passes, and is where semantics are tested.
 //
 // The API of this package is not stable. Do not implement Store outside of

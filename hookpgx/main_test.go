@@ -3,7 +3,7 @@ package hookpgx_test
 import (
 	"testing"
 
-	"github.com/hookonce/hookonce/internal/dbtest"
+	"github.com/hookonce/hookonce/internal/test/dbtest"
 )
 
 func TestMain(m *testing.M) { dbtest.Main(m) }

@@ -13,7 +13,7 @@ import (
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookpgx"
-	"github.com/hookonce/hookonce/internal/dbtest"
+	"github.com/hookonce/hookonce/internal/test/dbtest"
 )
 
 // mustClaimDead claims an event and makes all of its messages dead.

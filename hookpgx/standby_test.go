@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
-	"github.com/hookonce/hookonce/internal/dbtest"
+	"github.com/hookonce/hookonce/internal/test/dbtest"
 )
 
 // While the synchronous standby is out of reach, the first delivery of an event

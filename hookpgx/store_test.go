@@ -10,19 +10,19 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/hookonce/hookonce/driver"
-	"github.com/hookonce/hookonce/driver/drivertest"
 	"github.com/hookonce/hookonce/hookmigrate"
 	"github.com/hookonce/hookonce/hookpgx"
-	"github.com/hookonce/hookonce/internal/dbtest"
+	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/storetest"
 )
 
 func TestDriver(t *testing.T) {
 	var worlds sync.Map // driver.Store to *world
-	drivertest.Exercise(t, func(t *testing.T) driver.Store {
+	storetest.Exercise(t, func(t *testing.T) driver.Store {
 		w := open(t, nil)
 		worlds.Store(driver.Store(w.Store), w)
 		return w.Store
-	}, drivertest.Features{
+	}, storetest.Features{
 		KillQueued: func(t *testing.T, s driver.Store, key driver.Key, lastError string) {
 			t.Helper()
 			w, _ := worlds.Load(s)
@@ -39,14 +39,14 @@ func TestDriver(t *testing.T) {
 }
 
 func TestDriverConcurrent(t *testing.T) {
-	drivertest.ExerciseConcurrent(t, func(t *testing.T) (a, b driver.Store) {
+	storetest.ExerciseConcurrent(t, func(t *testing.T) (a, b driver.Store) {
 		w := open(t, nil)
 		return w.Store, w.second(t).Store
 	})
 }
 
 func TestDriverMigrations(t *testing.T) {
-	drivertest.ExerciseMigrations(t, func(t *testing.T) (a, b driver.Store) {
+	storetest.ExerciseMigrations(t, func(t *testing.T) (a, b driver.Store) {
 		dsn, schema := dbtest.Postgres(t)
 		w := connect(t, dsn, schema, nil)
 		return w.Store, w.second(t).Store

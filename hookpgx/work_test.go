@@ -13,10 +13,10 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/hookonce/hookonce/driver"
-	"github.com/hookonce/hookonce/driver/drivertest"
 	"github.com/hookonce/hookonce/hookmigrate"
 	"github.com/hookonce/hookonce/hookpgx"
-	"github.com/hookonce/hookonce/internal/dbtest"
+	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/storetest"
 )
 
 // TestWork runs the suite of handlers' transactions.
@@ -27,7 +27,7 @@ func TestWork(t *testing.T) {
 		w, _ := worlds.Load(d)
 		return w.(*world)
 	}
-	drivertest.ExerciseWork(t, drivertest.Harness[pgx.Tx]{
+	storetest.ExerciseWork(t, storetest.Harness[pgx.Tx]{
 		Open: func(t *testing.T) driver.Driver[pgx.Tx] {
 			w := openWork(t)
 			worlds.Store(driver.Driver[pgx.Tx](w.Store), w)

@@ -15,7 +15,7 @@ import (
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookmigrate"
-	"github.com/hookonce/hookonce/internal/dbtest"
+	"github.com/hookonce/hookonce/internal/test/dbtest"
 )
 
 // TestNoEventIsShared has ten workers of two stores take side by side until nothing

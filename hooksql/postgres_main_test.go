@@ -5,7 +5,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/hookonce/hookonce/internal/dbtest"
+	"github.com/hookonce/hookonce/internal/test/dbtest"
 )
 
 // withPostgres runs tests that may ask for a PostgreSQL server, and stops it.
@@ -15,5 +15,5 @@ func (w withPostgres) Run() int { return dbtest.Run(w.m) }
 
 // spawner is the goroutine that started the server; it lives as long as the process.
 func spawner() goleak.Option {
-	return goleak.IgnoreTopFunction("github.com/hookonce/hookonce/internal/dbtest.spawn")
+	return goleak.IgnoreTopFunction("github.com/hookonce/hookonce/internal/test/dbtest.spawn")
 }

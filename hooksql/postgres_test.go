@@ -9,20 +9,20 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/hookonce/hookonce/driver"
-	"github.com/hookonce/hookonce/driver/drivertest"
 	"github.com/hookonce/hookonce/hookmigrate"
 	"github.com/hookonce/hookonce/hooksql"
-	"github.com/hookonce/hookonce/internal/dbtest"
+	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/storetest"
 )
 
 func TestPostgres(t *testing.T) {
 	t.Parallel()
 	var worlds sync.Map // driver.Store to *postgresWorld
-	drivertest.Exercise(t, func(t *testing.T) driver.Store {
+	storetest.Exercise(t, func(t *testing.T) driver.Store {
 		w := openPostgres(t)
 		worlds.Store(driver.Store(w.PostgresStore), w)
 		return w.PostgresStore
-	}, drivertest.Features{
+	}, storetest.Features{
 		KillQueued: func(t *testing.T, s driver.Store, key driver.Key, lastError string) {
 			t.Helper()
 			w, _ := worlds.Load(s)
@@ -40,7 +40,7 @@ func TestPostgres(t *testing.T) {
 
 func TestPostgresConcurrent(t *testing.T) {
 	t.Parallel()
-	drivertest.ExerciseConcurrent(t, func(t *testing.T) (a, b driver.Store) {
+	storetest.ExerciseConcurrent(t, func(t *testing.T) (a, b driver.Store) {
 		w := openPostgres(t)
 		return w.PostgresStore, w.second(t).PostgresStore
 	})
@@ -48,7 +48,7 @@ func TestPostgresConcurrent(t *testing.T) {
 
 func TestPostgresMigrations(t *testing.T) {
 	t.Parallel()
-	drivertest.ExerciseMigrations(t, func(t *testing.T) (a, b driver.Store) {
+	storetest.ExerciseMigrations(t, func(t *testing.T) (a, b driver.Store) {
 		dsn, schema := dbtest.Postgres(t)
 		w := connectPostgres(t, dsn, schema)
 		return w.PostgresStore, w.second(t).PostgresStore

@@ -11,8 +11,8 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib"
 	"pgregory.net/rapid"
 
-	"github.com/hookonce/hookonce/internal/dbtest"
 	"github.com/hookonce/hookonce/internal/pgstore"
+	"github.com/hookonce/hookonce/internal/test/dbtest"
 )
 
 // argModes are the ways in which pgx's database/sql driver sends arguments: some

@@ -10,8 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/hookonce/hookonce/internal/dbtest"
 	"github.com/hookonce/hookonce/internal/pgstore"
+	"github.com/hookonce/hookonce/internal/test/dbtest"
 )
 
 // TestPostgresWritesOnce loses the replies to statements that commit by themselves.

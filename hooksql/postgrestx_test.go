@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hookonce/hookonce/internal/dbtest"
 	"github.com/hookonce/hookonce/internal/pgstore"
+	"github.com/hookonce/hookonce/internal/test/dbtest"
 )
 
 // patience bounds waits that end much earlier unless something is broken.

@@ -9,18 +9,18 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
-	"github.com/hookonce/hookonce/driver/drivertest"
 	"github.com/hookonce/hookonce/hooksql"
-	"github.com/hookonce/hookonce/internal/dbtest"
+	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/storetest"
 )
 
 // TestPostgresWork runs the suite of handlers' transactions.
 func TestPostgresWork(t *testing.T) {
 	t.Parallel()
-	drivertest.ExerciseWork(t, postgresHarness())
+	storetest.ExerciseWork(t, postgresHarness())
 }
 
-func postgresHarness() drivertest.Harness[*sql.Tx] {
+func postgresHarness() storetest.Harness[*sql.Tx] {
 	// Interrupted runs hold their connections, though they are closed: no pool is
 	// limited.
 	connect := func(t testing.TB, dsn, schema string) *postgresWorld {
@@ -38,7 +38,7 @@ func postgresHarness() drivertest.Harness[*sql.Tx] {
 		worlds.Store(driver.Driver[*sql.Tx](w.PostgresStore), w)
 		return w.PostgresStore
 	}
-	return drivertest.Harness[*sql.Tx]{
+	return storetest.Harness[*sql.Tx]{
 		Open: func(t *testing.T) driver.Driver[*sql.Tx] {
 			return keep(openApplication(t, connect))
 		},

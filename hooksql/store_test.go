@@ -10,8 +10,8 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/hookonce/hookonce/driver"
-	"github.com/hookonce/hookonce/driver/drivertest"
 	"github.com/hookonce/hookonce/hooksql"
+	"github.com/hookonce/hookonce/internal/test/storetest"
 )
 
 func TestConformance(t *testing.T) {
@@ -19,12 +19,12 @@ func TestConformance(t *testing.T) {
 	// KillQueued and MoveQueued work on the file beside the store, as an
 	// application would.
 	files := &fileOf{}
-	drivertest.Exercise(t, func(t *testing.T) driver.Store {
+	storetest.Exercise(t, func(t *testing.T) driver.Store {
 		path := filepath.Join(t.TempDir(), "hookonce.db")
 		store := openMigrated(t, path)
 		files.set(store, path)
 		return store
-	}, drivertest.Features{
+	}, storetest.Features{
 		// Two messages with one id: the primary key refuses the second.
 		BadRow: func(c *driver.Claim) { c.Messages = append(slices.Clone(c.Messages), c.Messages[0]) },
 		KillQueued: func(t *testing.T, s driver.Store, key driver.Key, lastError string) {
@@ -41,7 +41,7 @@ func TestConformance(t *testing.T) {
 
 func TestConformanceConcurrent(t *testing.T) {
 	t.Parallel()
-	drivertest.ExerciseConcurrent(t, func(t *testing.T) (a, b driver.Store) {
+	storetest.ExerciseConcurrent(t, func(t *testing.T) (a, b driver.Store) {
 		path := filepath.Join(t.TempDir(), "hookonce.db")
 		return openMigrated(t, path), open(t, path)
 	})
@@ -49,7 +49,7 @@ func TestConformanceConcurrent(t *testing.T) {
 
 func TestConformanceMigrations(t *testing.T) {
 	t.Parallel()
-	drivertest.ExerciseMigrations(t, func(t *testing.T) (a, b driver.Store) {
+	storetest.ExerciseMigrations(t, func(t *testing.T) (a, b driver.Store) {
 		path := filepath.Join(t.TempDir(), "hookonce.db")
 		return open(t, path), open(t, path)
 	})

@@ -9,19 +9,19 @@ import (
 	"testing"
 
 	"github.com/hookonce/hookonce/driver"
-	"github.com/hookonce/hookonce/driver/drivertest"
 	"github.com/hookonce/hookonce/hooksql"
+	"github.com/hookonce/hookonce/internal/test/storetest"
 )
 
 // TestConformanceWork runs the suite of handlers' transactions.
 func TestConformanceWork(t *testing.T) {
 	t.Parallel()
-	drivertest.ExerciseWork(t, workHarness())
+	storetest.ExerciseWork(t, workHarness())
 }
 
-func workHarness() drivertest.Harness[*sql.Tx] {
+func workHarness() storetest.Harness[*sql.Tx] {
 	files := &workFiles{}
-	return drivertest.Harness[*sql.Tx]{
+	return storetest.Harness[*sql.Tx]{
 		Open: func(t *testing.T) driver.Driver[*sql.Tx] { return files.create(t) },
 		Second: func(t *testing.T, d driver.Driver[*sql.Tx]) driver.Driver[*sql.Tx] {
 			file := files.of(d)

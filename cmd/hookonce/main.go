@@ -1,12 +1,12 @@
 // Command hookonce receives webhooks and makes at-least-once delivery behave
-// like exactly-once processing. Package internal/cli is its command line.
+// like exactly-once processing. Package cmd/hookonce/internal/cli is its command line.
 package main
 
 import (
 	"context"
 	"os"
 
-	"github.com/hookonce/hookonce/internal/cli"
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/cli"
 )
 
 func main() {

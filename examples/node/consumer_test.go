@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/hookonce/hookonce/internal/dbtest"
-	"github.com/hookonce/hookonce/internal/sqltest"
+	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/sqltest"
 )
 
 func TestMain(m *testing.M) { dbtest.Main(m) }

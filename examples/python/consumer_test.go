@@ -5,8 +5,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/hookonce/hookonce/internal/dbtest"
-	"github.com/hookonce/hookonce/internal/sqltest"
+	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/sqltest"
 )
 
 //go:embed schema.sql

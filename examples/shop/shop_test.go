@@ -13,8 +13,8 @@ import (
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/hookpgx"
 	"github.com/hookonce/hookonce/hooktest"
-	"github.com/hookonce/hookonce/internal/dbtest"
-	"github.com/hookonce/hookonce/internal/examplestest"
+	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/examplestest"
 	"github.com/hookonce/hookonce/provider"
 )
 

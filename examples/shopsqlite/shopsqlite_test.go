@@ -14,7 +14,7 @@ import (
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/hooksql"
 	"github.com/hookonce/hookonce/hooktest"
-	"github.com/hookonce/hookonce/internal/examplestest"
+	"github.com/hookonce/hookonce/internal/test/examplestest"
 	"github.com/hookonce/hookonce/provider"
 )
 

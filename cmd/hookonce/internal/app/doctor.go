@@ -1,0 +1,335 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"time"
+
+	hookonce "github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/config"
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/hookmigrate"
+)
+
+// Status is how a check ended.
+type Status string
+
+// The values of Status.
+const (
+	StatusOK      Status = "ok"
+	StatusWarning Status = "warning" // it works, and may not for long
+	StatusFailure Status = "failure" // it does not work, or may lose events
+	StatusSkipped Status = "skipped" // it could not be checked, or does not concern this installation
+)
+
+// Check is one thing that Doctor looked at.
+type Check struct {
+	Name   string
+	Status Status
+	Seen   []string // what was seen, or why the check was skipped; at least one
+	Remedy string   // what to do; "" where there is nothing to do
+}
+
+// checkTimeout bounds one question of Doctor to the database.
+const checkTimeout = 5 * time.Second
+
+const (
+	// skewWarning is how far clocks that are set by NTP are never apart.
+	skewWarning = time.Second
+	// skewLimit is the limit where no source signs a timestamp: half of the
+	// tolerance that one would have.
+	skewLimit = 150 * time.Second
+)
+
+// Doctor looks at an installation, and changes nothing: it makes no file and no
+// schema, and may run beside any number of gateways. settings and faults are
+// what config.Inspect returned.
+func Doctor(ctx context.Context, settings *config.Settings, faults *config.Faults) []Check {
+	d := &doctor{settings: settings, faults: faults}
+	d.add(d.checkSettings())
+	d.checkDatabase(ctx)
+	return d.checks
+}
+
+type doctor struct {
+	settings *config.Settings
+	faults   *config.Faults
+	checks   []Check
+}
+
+func (d *doctor) add(c Check) { d.checks = append(d.checks, c) }
+
+func ok(name, seen string) Check { return Check{Name: name, Status: StatusOK, Seen: []string{seen}} }
+
+func skipped(name, why string) Check {
+	return Check{Name: name, Status: StatusSkipped, Seen: []string{why}}
+}
+
+// failed is a failure by err, with its hint.
+func failed(name string, err error) Check {
+	c := Check{Name: name, Status: StatusFailure, Seen: []string{err.Error()}}
+	if hint, has := errors.AsType[*Error](err); has {
+		c.Remedy = hint.Remedy
+	}
+	return c
+}
+
+func (d *doctor) checkSettings() Check {
+	c := Check{Name: "settings", Status: StatusOK}
+	if d.faults != nil {
+		c.Status, c.Remedy = StatusFailure, "mend them; a running gateway keeps the settings that it has"
+		for _, f := range d.faults.List {
+			c.Seen = append(c.Seen, f.Text(d.faults.File))
+		}
+	}
+	if len(d.settings.Warnings) > 0 && c.Status == StatusOK {
+		c.Status, c.Remedy = StatusWarning, "change what they tell of, unless it is meant"
+	}
+	for _, f := range d.settings.Warnings {
+		c.Seen = append(c.Seen, "warning: "+f.Text(d.settings.File))
+	}
+	if len(c.Seen) == 0 {
+		inbox, file := &d.settings.Inbox, "no file"
+		if d.settings.File != "" {
+			file = d.settings.File
+		}
+		c.Seen = []string{fmt.Sprintf("%s; sources: %d, routes: %d, destinations: %d",
+			file, len(inbox.Sources), len(inbox.Routes), len(inbox.Destinations))}
+	}
+	return c
+}
+
+// databaseChecks are those that need the database, in their order.
+var databaseChecks = []string{"schema", "durability", "clock", "dead_letters", "quarantine", "destinations"}
+
+// checkDatabase opens the database and makes the checks that need it.
+func (d *doctor) checkDatabase(ctx context.Context) {
+	if d.settings.Database == "" {
+		const why = "the settings do not tell which database it is"
+		for _, name := range slices.Concat([]string{"database"}, databaseChecks, []string{"gateway"}) {
+			d.add(skipped(name, why))
+		}
+		return
+	}
+	store, err := d.open(ctx)
+	if err != nil {
+		d.add(failed("database", err))
+		for _, name := range databaseChecks {
+			d.add(skipped(name, "the database cannot be used"))
+		}
+		d.checkGateway()
+		return
+	}
+	defer func() { _ = closeStore(store) }() // it was only read
+	d.add(ok("database", d.settings.DatabaseDisplay()+" answers"))
+	schema := timed(ctx, store, checkSchemaSteps)
+	d.add(schema)
+	d.add(timed(ctx, store, d.checkDurability))
+	d.add(timed(ctx, store, d.checkClock))
+	if schema.Status == StatusOK {
+		d.checkStats(ctx, store)
+	} else {
+		for _, name := range databaseChecks[3:] {
+			d.add(skipped(name, "the schema does not fit"))
+		}
+	}
+	d.checkGateway()
+}
+
+// open opens the database without making or changing it.
+func (d *doctor) open(ctx context.Context) (driver.Store, error) {
+	if path, isSQLite := d.settings.SQLitePath(); isSQLite {
+		if err := checkSQLiteFile(path); err != nil {
+			return nil, err
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	return OpenStore(ctx, d.settings)
+}
+
+func timed(ctx context.Context, store driver.Store, check func(context.Context, driver.Store) Check) Check {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	return check(ctx, store)
+}
+
+func checkSchemaSteps(ctx context.Context, store driver.Store) Check {
+	const name = "schema"
+	steps, err := hookmigrate.Status(ctx, store)
+	if err != nil {
+		return failed(name, err)
+	}
+	applied, newest := 0, 0
+	for _, step := range steps {
+		if step.Applied {
+			applied = step.Version
+		}
+		if !step.Unknown {
+			newest = step.Version
+		}
+	}
+	seen := fmt.Sprintf("step %d; this program works with step %d", applied, newest)
+	switch err := CheckSchema(ctx, store); {
+	case err == nil:
+		return ok(name, seen)
+	case applied > newest:
+		return Check{name, StatusFailure, []string{seen}, "upgrade this program: a newer one migrated the database"}
+	default:
+		return Check{name, StatusFailure, []string{seen}, "hookonce migrate up; serve does it at its start, unless migrate is manual"}
+	}
+}
+
+func (d *doctor) checkDurability(ctx context.Context, store driver.Store) Check {
+	weaknesses, err := store.Weaknesses(ctx)
+	if err != nil {
+		return failed("durability", err)
+	}
+	if path, isSQLite := d.settings.SQLitePath(); isSQLite {
+		shared, err := sharedFileSystem(filepath.Dir(path))
+		if err != nil {
+			return failed("durability", err)
+		}
+		if shared != "" {
+			weaknesses = append(weaknesses, driver.Weakness{
+				Setting: weaknessFileSystem, Value: shared,
+				Effect: "Two machines that use the file at once corrupt it.", Remedy: "Put it on a local disk.",
+			})
+		}
+	}
+	return judgeDurability(weaknesses, d.settings.AllowUnsafe)
+}
+
+func judgeDurability(weaknesses []driver.Weakness, allowed []string) Check {
+	refused, accepted := sortWeaknesses(weaknesses, allowed)
+	c := Check{Name: "durability", Status: StatusOK}
+	for _, w := range refused {
+		c.Status, c.Remedy = StatusFailure, weaknessRemedy(refused)
+		c.Seen = append(c.Seen, weaknessText(w))
+	}
+	for _, w := range accepted {
+		if c.Status == StatusOK {
+			c.Status, c.Remedy = StatusWarning, "change that, unless the loss is meant"
+		}
+		c.Seen = append(c.Seen, "allowed by the settings: "+weaknessText(w))
+	}
+	if len(c.Seen) == 0 {
+		c.Seen = []string{"a commit that was confirmed survives a power cut"}
+	}
+	return c
+}
+
+func (d *doctor) checkClock(ctx context.Context, store driver.Store) Check {
+	const name = "clock"
+	if _, isSQLite := d.settings.SQLitePath(); isSQLite {
+		return skipped(name, "SQLite goes by the clock of this machine")
+	}
+	// Without settings that can be used, that of the defaults is the limit.
+	settings := d.settings
+	if d.faults != nil {
+		settings = new(config.Settings)
+	}
+	inbox, err := NewEngine(store, settings, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return failed(name, err)
+	}
+	skew, limit, err := inbox.Clock(ctx)
+	if err != nil {
+		return failed(name, err)
+	}
+	return judgeClock(skew, limit)
+}
+
+// judgeClock judges what Engine.Clock returned.
+func judgeClock(skew, limit time.Duration) Check {
+	if limit == 0 {
+		limit = skewLimit
+	}
+	c := ok("clock", fmt.Sprintf("this machine is %s ahead of the database", skew.Round(time.Millisecond)))
+	if skew < 0 {
+		c.Seen = []string{fmt.Sprintf("this machine is %s behind the database", (-skew).Round(time.Millisecond))}
+	}
+	switch off := skew.Abs(); {
+	case off > limit:
+		c.Status = StatusFailure
+		c.Seen = append(c.Seen, fmt.Sprintf("beyond %s signatures of now may look stale, and the gateway is not ready", limit))
+	case off > skewWarning:
+		c.Status = StatusWarning
+	default:
+		return c
+	}
+	c.Remedy = "set the clocks of both machines by NTP"
+	return c
+}
+
+// checkStats tells what is stuck.
+func (d *doctor) checkStats(ctx context.Context, store driver.Store) {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	stats, err := store.Stats(ctx)
+	if err != nil {
+		for _, name := range databaseChecks[3:] {
+			d.add(failed(name, err))
+		}
+		return
+	}
+	dead := ok("dead_letters", fmt.Sprintf("dead letters: %d", stats.DeadLetters))
+	if stats.DeadLetters > 0 {
+		dead.Remedy = "hookonce dlq list"
+	}
+	d.add(dead)
+	quarantine := ok("quarantine", fmt.Sprintf("requests that verified and could not be parsed: %d", stats.Quarantined))
+	if stats.Quarantined > 0 {
+		quarantine.Remedy = "GET /api/v1/quarantine of the admin API shows them, and why"
+	}
+	d.add(quarantine)
+	if d.faults != nil {
+		d.add(skipped("destinations", "the settings have faults"))
+		return
+	}
+	d.add(judgeDestinations(stats.Destinations, d.settings.Inbox.Destinations))
+}
+
+// judgeDestinations warns of messages that wait for destinations that are not
+// among those of the settings.
+func judgeDestinations(waiting []driver.DestinationStats, known []hookonce.Destination) Check {
+	c := Check{Name: "destinations", Status: StatusOK}
+	for _, w := range waiting {
+		open := w.Pending + w.Sending
+		isKnown := slices.ContainsFunc(known, func(d hookonce.Destination) bool { return d.Name == w.Destination })
+		if open > 0 && !isKnown {
+			c.Status = StatusWarning
+			c.Seen = append(c.Seen, fmt.Sprintf("%s is not in the settings: messages that wait for it: %d", w.Destination, open))
+			c.Remedy = "put it back under its name; one of serve --forward is not seen here"
+		}
+	}
+	if len(c.Seen) == 0 {
+		c.Seen = []string{"no message waits for a destination that is not in the settings"}
+	}
+	return c
+}
+
+// checkGateway tells whether a gateway runs on the SQLite file.
+func (d *doctor) checkGateway() {
+	const name = "gateway"
+	path, isSQLite := d.settings.SQLitePath()
+	if !isSQLite {
+		d.add(skipped(name, "any number of gateways may share a PostgreSQL"))
+		return
+	}
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real
+	}
+	switch who, serves, err := whoServes(path); {
+	case err != nil:
+		d.add(Check{name, StatusFailure, []string{err.Error()}, "make that file readable for this user"})
+	case serves:
+		d.add(ok(name, "a gateway"+who+" serves this file"))
+	default:
+		d.add(ok(name, "no gateway serves this file now"))
+	}
+}

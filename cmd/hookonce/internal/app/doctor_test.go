@@ -1,0 +1,254 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	hookonce "github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/config"
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/test/dbtest"
+)
+
+// statuses runs Doctor and returns what became of each check.
+func statuses(t *testing.T, s *config.Settings) (map[string]Status, []Check) {
+	t.Helper()
+	checks := Doctor(t.Context(), s, nil)
+	found := make(map[string]Status)
+	for _, c := range checks {
+		if len(c.Seen) == 0 || c.Seen[0] == "" {
+			t.Errorf("check %s does not tell what it saw", c.Name)
+		}
+		if (c.Status == StatusFailure || c.Status == StatusWarning) && c.Remedy == "" {
+			t.Errorf("check %s does not tell what to do: %v", c.Name, c.Seen)
+		}
+		found[c.Name] = c.Status
+	}
+	return found, checks
+}
+
+func check(t *testing.T, checks []Check, name string) Check {
+	t.Helper()
+	i := slices.IndexFunc(checks, func(c Check) bool { return c.Name == name })
+	if i < 0 {
+		t.Fatalf("there is no check %s", name)
+	}
+	return checks[i]
+}
+
+func TestDoctorOnPostgreSQL(t *testing.T) {
+	t.Parallel()
+	server := dbtest.StartServer(t, &dbtest.Options{Config: []string{"fsync=off"}})
+	text := "database: " + server.DSN() + "\nallow_unsafe: "
+	weak := settings(t, text+"[]")
+
+	got, checks := statuses(t, weak)
+	want := map[string]Status{
+		"settings": StatusOK, "database": StatusOK, "schema": StatusFailure, "durability": StatusFailure, "clock": StatusOK,
+		"dead_letters": StatusSkipped, "quarantine": StatusSkipped, "destinations": StatusSkipped, "gateway": StatusSkipped,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("on an empty database (-want +got):\n%s", diff)
+	}
+	if c := check(t, checks, "durability"); !strings.Contains(c.Seen[0], "fsync is off") || !strings.Contains(c.Remedy, "allow_unsafe: [fsync]") {
+		t.Errorf("durability: %+v", c)
+	}
+	store, err := OpenStore(t.Context(), weak)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if applied, err := store.Applied(t.Context()); err != nil || len(applied) != 0 {
+		t.Errorf("the doctor migrated: %v, %v", applied, err)
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	allowed := settings(t, text+"[fsync]")
+	serve(t, allowed).await(t, "admin")
+	want["schema"], want["durability"] = StatusOK, StatusWarning
+	want["dead_letters"], want["quarantine"], want["destinations"] = StatusOK, StatusOK, StatusOK
+	if got, checks = statuses(t, allowed); !cmp.Equal(want, got) {
+		t.Errorf("beside a gateway (-want +got):\n%s\n%+v", cmp.Diff(want, got), checks)
+	}
+
+	server.Shutdown(t)
+	got, checks = statuses(t, allowed)
+	if got["database"] != StatusFailure || got["durability"] != StatusSkipped || got["settings"] != StatusOK {
+		t.Errorf("without a server: %+v", checks)
+	}
+}
+
+func TestDoctorBesideAGatewayOnSQLite(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "test.db")
+	s := settings(t, "database: sqlite:"+path)
+	r := serve(t, s)
+	r.await(t, "admin")
+	link := filepath.Join(filepath.Dir(path), "link.db")
+	if err := os.Symlink(path, link); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []*config.Settings{s, settings(t, "database: sqlite:"+link)} {
+		got, checks := statuses(t, s)
+		if c := check(t, checks, "gateway"); !strings.Contains(c.Seen[0], "a gateway (process ") {
+			t.Errorf("beside a gateway: %+v", c)
+		}
+		if got["schema"] != StatusOK || got["durability"] != StatusOK {
+			t.Errorf("beside a gateway: %+v", checks)
+		}
+	}
+	r.cancel()
+	if err := r.wait(t); err != nil {
+		t.Fatal(err)
+	}
+	if _, checks := statuses(t, s); !strings.Contains(check(t, checks, "gateway").Seen[0], "no gateway") {
+		t.Errorf("without a gateway: %+v", check(t, checks, "gateway"))
+	}
+	// What is no file that can be read tells of no gateway.
+	lock := path + lockSuffix
+	if err := errors.Join(os.Remove(lock), os.Symlink(lock, lock)); err != nil {
+		t.Fatal(err)
+	}
+	if got, checks := statuses(t, s); got["gateway"] != StatusFailure {
+		t.Errorf("without a lock file: %+v", checks)
+	}
+}
+
+// Who looks at the lock for a moment keeps no gateway from starting.
+func TestAGatewayStartsWhileTheLockIsLookedAt(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "test.db")
+	looking, stop := make(chan struct{}), make(chan struct{})
+	defer close(stop)
+	go func() {
+		for first := true; ; {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if _, _, err := whoServes(path); err != nil {
+				t.Error(err)
+			}
+			if first {
+				first = false
+				close(looking)
+			}
+		}
+	}()
+	<-looking
+	for range 100 {
+		lock, err := lockInstance(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if who, serves, err := whoServes(path); err != nil || !serves || who == "" {
+			t.Fatalf("the holder is %q, %t, %v", who, serves, err)
+		}
+		if err := lock.release(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// slowClock is a store whose database's clock is behind.
+type slowClock struct {
+	driver.Store
+	behind time.Duration
+}
+
+func (s *slowClock) Now(ctx context.Context) (time.Time, error) {
+	now, err := s.Store.Now(ctx)
+	return now.Add(-s.behind), err
+}
+
+func TestCheckClock(t *testing.T) {
+	t.Parallel()
+	store := newStore(t)
+	const tolerance = "{provider: stripe, secrets: [a-secret-that-is-long-enough], timestamp: {tolerance: %s}}"
+	postgres := settings(t, "database: postgres://db.invalid/hooks")
+	strict := settings(t, "database: postgres://db.invalid/hooks\nsources:\n  a: "+fmt.Sprintf(tolerance, "2m")+"\n  b: "+fmt.Sprintf(tolerance, "1h"))
+	for _, tt := range []struct {
+		name     string
+		settings *config.Settings
+		faults   *config.Faults
+		behind   time.Duration
+		want     Status
+		seen     string
+	}{
+		{"off", postgres, nil, 2 * time.Minute, StatusWarning, "ahead"},
+		{"far off", postgres, nil, 4 * time.Minute, StatusFailure, "ahead"},
+		{"behind", postgres, nil, -4 * time.Minute, StatusFailure, "behind"},
+		{"for the strictest source", strict, nil, 2 * time.Minute, StatusFailure, "beyond 1m0s"},
+		{"without settings", strict, new(config.Faults), 2 * time.Minute, StatusWarning, "ahead"},
+		{"SQLite", settings(t, "database: sqlite:x.db"), nil, 4 * time.Minute, StatusSkipped, "this machine"},
+	} {
+		d := &doctor{settings: tt.settings, faults: tt.faults}
+		c := d.checkClock(t.Context(), &slowClock{store, tt.behind})
+		if c.Status != tt.want || !strings.Contains(strings.Join(c.Seen, "\n"), tt.seen) {
+			t.Errorf("%s: %+v, want %s and %q", tt.name, c, tt.want, tt.seen)
+		}
+	}
+}
+
+func TestJudgeClock(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		skew, limit time.Duration
+		want        Status
+		seen        string
+	}{
+		{0, 0, StatusOK, "0s ahead"},
+		{time.Second, 0, StatusOK, "1s ahead"},
+		{-time.Second - time.Millisecond, 0, StatusWarning, "1.001s behind"},
+		{150 * time.Second, 0, StatusWarning, "2m30s ahead"},
+		{150*time.Second + 1, 0, StatusFailure, "2m30s ahead"},
+		{-16 * time.Second, 15 * time.Second, StatusFailure, "16s behind"},
+		{200 * time.Second, time.Hour, StatusWarning, "3m20s ahead"},
+	} {
+		c := judgeClock(tt.skew, tt.limit)
+		if c.Status != tt.want || !strings.Contains(c.Seen[0], tt.seen) || (c.Remedy == "") != (tt.want == StatusOK) {
+			t.Errorf("skew %s, limit %s: %+v, want %s and %q", tt.skew, tt.limit, c, tt.want, tt.seen)
+		}
+	}
+}
+
+func TestJudgeDestinations(t *testing.T) {
+	t.Parallel()
+	known := []hookonce.Destination{{Name: "billing"}}
+	for _, tt := range []struct {
+		name    string
+		waiting []driver.DestinationStats
+		want    []string // seen by a warning; none for ok
+	}{
+		{"nothing", nil, nil},
+		{"known", []driver.DestinationStats{{Destination: "billing", Pending: 3}}, nil},
+		{"dead only", []driver.DestinationStats{{Destination: "gone", Dead: 3}}, nil},
+		{
+			"held",
+			[]driver.DestinationStats{{Destination: "billing", Pending: 1}, {Destination: "gone", Pending: 2, Sending: 1, Dead: 5}, {Destination: "old", Sending: 1}},
+			[]string{"gone is not in the settings: messages that wait for it: 3", "old is not in the settings: messages that wait for it: 1"},
+		},
+	} {
+		c := judgeDestinations(tt.waiting, known)
+		if tt.want == nil {
+			if c.Status != StatusOK {
+				t.Errorf("%s: %+v", tt.name, c)
+			}
+			continue
+		}
+		if diff := cmp.Diff(tt.want, c.Seen); diff != "" || c.Status != StatusWarning {
+			t.Errorf("%s: %+v (-want +got):\n%s", tt.name, c, diff)
+		}
+	}
+}

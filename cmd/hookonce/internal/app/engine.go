@@ -1,0 +1,17 @@
+package app
+
+import (
+	"log/slog"
+
+	hookonce "github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/config"
+	"github.com/hookonce/hookonce/driver"
+)
+
+// NewEngine returns an engine of the settings on store. The gateway runs it; for a
+// command beside one it knows sources and routes, and is not run.
+func NewEngine(store driver.Store, settings *config.Settings, log *slog.Logger) (*hookonce.Engine, error) {
+	engineConfig := settings.Inbox
+	engineConfig.Logger = log
+	return hookonce.NewEngine(store, &engineConfig)
+}

@@ -1,0 +1,138 @@
+package app
+
+import (
+	"bufio"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/config"
+)
+
+// labSettings are those of a gateway on SQLite with an unsigned source, lab.
+func labSettings(t *testing.T) *config.Settings {
+	t.Helper()
+	return settings(t, "database: sqlite:"+filepath.Join(t.TempDir(), "test.db")+
+		"\nsources: {lab: {provider: none, event: {id: \"body:id\"}}}")
+}
+
+// labBody is the body of a delivery to lab.
+const labBody = `{"id":"1"}`
+
+// openDelivery begins a delivery to lab, and returns once its body is awaited.
+func openDelivery(t *testing.T, addr string) (net.Conn, *bufio.Reader) {
+	t.Helper()
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	// The server asks for the body once its handler reads it: from then on the
+	// delivery is open.
+	_, err = io.WriteString(conn, "POST /webhooks/lab HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\nExpect: 100-continue\r\n\r\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	answers := bufio.NewReader(conn)
+	resp, err := http.ReadResponse(answers, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusContinue {
+		t.Fatalf("%s instead of 100 Continue", resp.Status)
+	}
+	return conn, answers
+}
+
+// refuses waits until nobody listens at addr.
+func refuses(t *testing.T, addr string) {
+	t.Helper()
+	pause := time.NewTicker(5 * time.Millisecond)
+	defer pause.Stop()
+	deadline := time.After(patience)
+	for {
+		conn, err := net.Dial("tcp", addr)
+		if err != nil {
+			return
+		}
+		conn.Close()
+		select {
+		case <-pause.C:
+		case <-deadline:
+			t.Fatalf("new connections to %s are still accepted", addr)
+		}
+	}
+}
+
+// A delivery whose body is arriving when the gateway is told to stop is claimed
+// like any other.
+func TestAStopClaimsWhatIsArriving(t *testing.T) {
+	t.Parallel()
+	r := serve(t, labSettings(t))
+	public := r.await(t, "listen")["listen"].(string)
+	conn, answers := openDelivery(t, public)
+	r.cancel()
+	refuses(t, public)
+	if _, err := io.WriteString(conn, labBody); err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.ReadResponse(answers, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var got struct {
+		Status  string `json:"status"`
+		EventID string `json:"event_id"`
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&got); err != nil || resp.StatusCode != http.StatusOK || got.Status != "ok" || got.EventID != "1" {
+		t.Errorf("%s, %+v, %v, want 200 ok for the event 1", resp.Status, got, err)
+	}
+	if !resp.Close {
+		t.Error("the connection is kept alive")
+	}
+	if err := r.wait(t); err != nil {
+		t.Errorf("a clean stop ended with %v", err)
+	}
+}
+
+// A stop ends when its time is up, whatever hangs, and does not pass for a
+// clean one.
+func TestAStopIsForcedWhenItsTimeIsUp(t *testing.T) {
+	t.Parallel()
+	s := labSettings(t)
+	store, err := CreateStore(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	g, err := newGateway(t.Context(), store, &Options{Settings: s, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.limits = stopLimits{total: 100 * time.Millisecond, answer: 50 * time.Millisecond, drain: 50 * time.Millisecond}
+	for _, l := range []*listener{g.public, g.admin} {
+		go func() { _ = l.serve() }() // what it returns is not what this test is about
+	}
+	openDelivery(t, g.public.Addr().String()) // its body never comes
+	never := make(chan struct{})
+	err = g.stop(func() {}, never)
+	for _, want := range []string{"requests on " + g.public.Addr().String() + " were still open", "the stop was forced: messages were still being sent"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q in it", err, want)
+		}
+	}
+	if _, err := net.Dial("tcp", g.admin.Addr().String()); err == nil {
+		t.Error("the admin listener is still open")
+	}
+}

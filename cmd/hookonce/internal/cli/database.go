@@ -1,0 +1,109 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/config"
+	"github.com/hookonce/hookonce/driver"
+)
+
+// settingsFlags are the flags of every command that works on the settings.
+type settingsFlags struct {
+	cmd              *cobra.Command
+	config, database string
+}
+
+func addSettingsFlags(cmd *cobra.Command) *settingsFlags {
+	f := &settingsFlags{cmd: cmd}
+	cmd.Flags().StringVar(&f.config, "config", "", "settings file (default hookonce.yaml in the working directory, if there is one)")
+	cmd.Flags().StringVar(&f.database, "database", "", "sqlite:PATH or postgres://..., instead of the settings' database")
+	return f
+}
+
+func addJSONFlag(cmd *cobra.Command, asJSON *bool) {
+	cmd.Flags().BoolVar(asJSON, "json", false, "print JSON, in the shapes of the API")
+}
+
+// load reads the settings.
+func (p *program) load(f *settingsFlags) (*config.Settings, error) {
+	return p.loadWith(f, config.Flags{})
+}
+
+// loadWith is load with more flags than those of every command.
+func (p *program) loadWith(f *settingsFlags, flags config.Flags) (*config.Settings, error) {
+	settings, faults := p.inspect(f, flags)
+	if faults == nil {
+		return settings, nil
+	}
+	if err := f.misused(faults); err != nil {
+		return nil, err
+	}
+	return nil, &app.Error{Err: unusable(faults), Remedy: "mend them; hookonce config check reads them again"}
+}
+
+func unusable(faults *config.Faults) error {
+	return fmt.Errorf("the settings cannot be used:\n%w", faults)
+}
+
+// misused returns a usage error where a flag is among what is at fault: no
+// settings file can mend that.
+func (f *settingsFlags) misused(faults *config.Faults) error {
+	if slices.ContainsFunc(faults.List, config.Fault.FromFlag) {
+		return newUsageError(f.cmd, unusable(faults))
+	}
+	return nil
+}
+
+// inspect reads the settings, and returns what can be read of them where there
+// are faults.
+func (p *program) inspect(f *settingsFlags, flags config.Flags) (*config.Settings, *config.Faults) {
+	flags.Database = f.database
+	return config.Inspect(p.loadOptions(f.config, flags))
+}
+
+func (p *program) loadOptions(file string, flags config.Flags) config.LoadOptions {
+	return config.LoadOptions{
+		File: file, Environ: func() []string { return p.environ }, Flags: flags, CheckPostgres: app.CheckPostgres,
+	}
+}
+
+// openFunc opens the database of the settings.
+type openFunc func(context.Context, *config.Settings) (driver.Store, error)
+
+// using calls work with a store that open made, and closes it.
+func using(ctx context.Context, settings *config.Settings, open openFunc, work func(context.Context, driver.Store) error) error {
+	store, err := open(ctx, settings)
+	if err != nil {
+		return err
+	}
+	return errors.Join(work(ctx, store), store.Close())
+}
+
+// withStore calls work with the database of the settings where its schema is
+// the one of this program. It never migrates: a running gateway may be older.
+func (p *program) withStore(ctx context.Context, f *settingsFlags, work func(context.Context, driver.Store) error) error {
+	return p.withSettings(ctx, f, func(ctx context.Context, _ *config.Settings, store driver.Store) error { return work(ctx, store) })
+}
+
+// withSettings is withStore for work that needs the settings too.
+func (p *program) withSettings(ctx context.Context, f *settingsFlags, work func(context.Context, *config.Settings, driver.Store) error) error {
+	settings, err := p.load(f)
+	if err != nil {
+		return err
+	}
+	return using(ctx, settings, app.OpenStore, func(ctx context.Context, store driver.Store) error {
+		if err := app.CheckSchema(ctx, store); err != nil {
+			return err
+		}
+		return work(ctx, settings, store)
+	})
+}
+
+func sortedNames[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,80 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/config"
+)
+
+// checked is the shape of --json for one check.
+type checked struct {
+	Name   string     `json:"name"`
+	Status app.Status `json:"status"` // ok, warning, failure or skipped
+	Seen   []string   `json:"seen"`   // what was seen, or why the check was skipped
+	Remedy string     `json:"remedy"` // what to do; "" where there is nothing
+}
+
+func (p *program) doctorCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Check the settings, the database and the clocks, and change nothing",
+		Long: "Check the settings, and whether the database can be reached, has the schema of this program, keeps what it\n" +
+			"confirmed, and goes by the same time as this machine; and tell what waits or is stuck. Nothing is changed, and\n" +
+			"gateways may run. The exit code is 1 where a check failed.",
+		Args: noArgs,
+	}
+	flags := addSettingsFlags(cmd)
+	addJSONFlag(cmd, &asJSON)
+	cmd.Flags().Lookup("json").Usage = "print JSON"
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		settings, faults := p.inspect(flags, config.Flags{})
+		if faults != nil {
+			if err := flags.misused(faults); err != nil {
+				return err
+			}
+		}
+		checks := app.Doctor(cmd.Context(), settings, faults)
+		if err := p.printChecks(checks, asJSON); err != nil {
+			return err
+		}
+		failures := len(slices.DeleteFunc(slices.Clone(checks), func(c app.Check) bool { return c.Status != app.StatusFailure }))
+		if failures > 0 {
+			return &app.Error{
+				Err:    fmt.Errorf("%s failed", counted(failures, "check")),
+				Remedy: "do what is listed on the standard output",
+			}
+		}
+		return nil
+	}
+	return cmd
+}
+
+func (p *program) printChecks(checks []app.Check, asJSON bool) error {
+	if asJSON {
+		out := struct {
+			Checks []checked `json:"checks"`
+		}{Checks: []checked{}}
+		for _, c := range checks {
+			out.Checks = append(out.Checks, checked(c))
+		}
+		return writeJSON(p.stdout, out)
+	}
+	t := newTable(p.stdout)
+	for _, c := range checks {
+		lines := strings.Split(strings.Join(c.Seen, "\n"), "\n")
+		t.row(string(c.Status), c.Name, lines[0])
+		for _, line := range lines[1:] {
+			t.row("", "", line)
+		}
+		if c.Remedy != "" {
+			t.row("", "", "→ "+c.Remedy)
+		}
+	}
+	return t.Flush()
+}

@@ -1,0 +1,236 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/hookadmin"
+)
+
+func (p *program) eventsCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "events", Short: "Show what was received, and replay it"}
+	cmd.AddCommand(p.eventsListCommand(), p.eventsShowCommand(), p.eventsReplayCommand(), p.eventsTailCommand())
+	return cmd
+}
+
+func (p *program) eventsListCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List events, newest first",
+		Args:  noArgs,
+	}
+	flags := addSettingsFlags(cmd)
+	filters := slices.Concat(eventFilters, pageFlags)
+	addFilterFlags(cmd, filters)
+	addJSONFlag(cmd, &asJSON)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		filter, err := readEventFilter(cmd, filters)
+		if err != nil {
+			return err
+		}
+		return p.withStore(cmd.Context(), flags, func(ctx context.Context, store driver.Store) error {
+			page, err := store.Events(ctx, filter)
+			if err != nil {
+				return fmt.Errorf("listing events: %w", err)
+			}
+			if asJSON {
+				return writeJSON(p.stdout, hookadmin.NewEventPage(page))
+			}
+			return p.printEvents(page)
+		})
+	}
+	return cmd
+}
+
+func (p *program) printEvents(page *driver.EventPage) error {
+	if len(page.Events) == 0 {
+		fmt.Fprintln(p.stderr, "No events.")
+		return nil
+	}
+	t := newTable(p.stdout, "RECEIVED", "SOURCE", "EVENT ID", "TYPE", "STATE", "ATTEMPTS", "DUPLICATES", "NOTE")
+	for i := range page.Events {
+		ev := &page.Events[i]
+		t.row(moment(ev.ReceivedAt), ev.Source, ev.EventID, orDash(ev.Type), ev.State, strconv.Itoa(ev.Attempts),
+			strconv.FormatInt(ev.Duplicates, 10), remark(ev.Note, ev.LastError))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	return p.printNext(page.Next.String())
+}
+
+// printNext says how to go on behind a page; next is "" on the last one.
+func (p *program) printNext(next string) error {
+	if next == "" {
+		return nil
+	}
+	_, err := fmt.Fprintf(p.stdout, "\nThere are more: --cursor %s\n", next)
+	return err
+}
+
+// remark is what a table tells of a note and an error: one of them, cut to
+// what fits beside other columns.
+func remark(note, lastError string) string {
+	const widest = 60
+	text := note
+	if text == "" {
+		text = lastError
+	}
+	if utf8.RuneCountInString(text) > widest {
+		text = string([]rune(text)[:widest-1]) + "…"
+	}
+	return orDash(text)
+}
+
+func (p *program) eventsShowCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "show SOURCE EVENT_ID",
+		Short: "Show one event: headers, body, every attempt",
+		Args:  cobra.ExactArgs(2),
+	}
+	flags := addSettingsFlags(cmd)
+	addJSONFlag(cmd, &asJSON)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return p.withStore(cmd.Context(), flags, func(ctx context.Context, store driver.Store) error {
+			found, err := store.Event(ctx, args[0], args[1])
+			if errors.Is(err, driver.ErrNotFound) {
+				return noEvent(args[0], args[1])
+			}
+			if err != nil {
+				return fmt.Errorf("reading an event: %w", err)
+			}
+			detail, err := hookadmin.NewEventDetail(found)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return writeJSON(p.stdout, detail)
+			}
+			return printEvent(p.stdout, found, detail)
+		})
+	}
+	return cmd
+}
+
+func noEvent(source, eventID string) error {
+	return &app.Error{
+		Err:    fmt.Errorf("event %q of source %q: %w", eventID, source, driver.ErrNotFound),
+		Remedy: "hookonce events list --source " + word(source),
+	}
+}
+
+// printEvent prints one event for people. detail is found in the API's shape.
+func printEvent(w io.Writer, found *driver.EventDetail, detail *hookadmin.EventDetail) error {
+	t := newTable(w)
+	d := &found.Deliveries
+	for _, line := range [][2]string{
+		{"Source", found.Source},
+		{"Event id", found.EventID},
+		{"Type", orDash(found.Type)},
+		{"State", found.State},
+		{"Note", orDash(found.Note)},
+		{"Generation", strconv.Itoa(found.Generation)},
+		{"Received", moment(found.ReceivedAt)},
+		{"Occurred", moment(found.OccurredAt)},
+		{"Processed", moment(found.ProcessedAt)},
+		{"Failed", moment(found.FailedAt)},
+		{"Last error", orDash(found.LastError)},
+		{"Deliveries", fmt.Sprintf("%d, the last at %s", d.Count, moment(d.LastAt))},
+		{"Other bodies", fmt.Sprintf("%d of these deliveries", d.OtherBodies)},
+		{"Repeats", fmt.Sprintf("%d deliveries of this body under other ids", d.Repeats)},
+		{"Repeat of", orDash(d.RepeatOf)},
+		{"Body SHA-256", detail.BodySHA256},
+	} {
+		t.row(line[0]+":", line[1])
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	if err := printMessages(w, found); err != nil {
+		return err
+	}
+	return printPayload(w, found, detail)
+}
+
+func printMessages(w io.Writer, found *driver.EventDetail) error {
+	if len(found.Messages) > 0 {
+		fmt.Fprintln(w)
+		t := newTable(w, "MESSAGE", "ROUTE", "DESTINATION", "STATE", "ATTEMPTS", "DUE", "LAST ERROR")
+		for i := range found.Messages {
+			m := &found.Messages[i]
+			t.row(m.ID, orDash(m.Route), m.Destination, m.State, strconv.Itoa(m.Attempts), moment(m.DueAt), remark(m.Note, m.LastError))
+		}
+		if err := t.Flush(); err != nil {
+			return err
+		}
+	}
+	if len(found.Tries) > 0 {
+		fmt.Fprintln(w)
+		t := newTable(w, "ATTEMPT", "AT", "MESSAGE", "OUTCOME", "STATUS", "TOOK", "ERROR")
+		for i := range found.Tries {
+			a := &found.Tries[i]
+			t.row(strconv.Itoa(a.Number), moment(a.At), cmp.Or(a.MessageID, "handler"), a.Outcome, status(a.StatusCode),
+				a.Took.Round(time.Millisecond).String(), remark("", a.Error))
+		}
+		if err := t.Flush(); err != nil {
+			return err
+		}
+	}
+	return printHistory(w, found)
+}
+
+func printHistory(w io.Writer, found *driver.EventDetail) error {
+	if len(found.History) == 0 {
+		return nil
+	}
+	fmt.Fprintln(w)
+	t := newTable(w, "HISTORY", "ACTION", "GENERATION", "MESSAGE", "REQUEST")
+	for i := range found.History {
+		h := &found.History[i]
+		t.row(moment(h.At), h.Action, strconv.Itoa(h.Generation), orDash(h.MessageID), orDash(h.RequestID))
+	}
+	return t.Flush()
+}
+
+func status(code int) string {
+	if code == 0 {
+		return "-"
+	}
+	return strconv.Itoa(code)
+}
+
+func printPayload(w io.Writer, found *driver.EventDetail, detail *hookadmin.EventDetail) error {
+	if found.BodyPruned {
+		_, err := fmt.Fprintln(w, "\nHeaders and body are past their retention.")
+		return err
+	}
+	fmt.Fprintln(w)
+	t := newTable(w, "HEADER", "VALUE")
+	for _, name := range sortedNames(detail.Headers) {
+		for _, value := range detail.Headers[name] {
+			t.row(name, value)
+		}
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	if detail.Body == nil {
+		_, err := fmt.Fprintf(w, "\nThe body has %d bytes that are not text: --json prints them in base64.\n", len(found.Body))
+		return err
+	}
+	_, err := fmt.Fprintf(w, "\n%s\n", printableLines(*detail.Body))
+	return err
+}

@@ -1,0 +1,178 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	hookonce "github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
+	"github.com/hookonce/hookonce/driver"
+)
+
+// readDeadLetters reads which dead letters are meant.
+func readDeadLetters(cmd *cobra.Command, args []string, all bool) (*hookonce.DeadLetters, error) {
+	names := given(cmd, append([]filterFlag{{name: "all"}, cursorFlag}, deadLetterFilters...))
+	if len(args) > 0 {
+		if len(names) > 0 {
+			return nil, newUsageError(cmd, fmt.Errorf("--%s is not for events that are named", names[0]))
+		}
+		ids := slices.Compact(slices.Sorted(slices.Values(args[1:])))
+		return &hookonce.DeadLetters{Filter: driver.MessageFilter{Source: args[0]}, EventIDs: ids}, nil
+	}
+	if err := checkSelection(cmd, deadLetterFilters, all); err != nil {
+		return nil, err
+	}
+	if f := cmd.Flags().Lookup(cursorFlag.name); f.Changed && f.Value.String() == "" {
+		return nil, newUsageError(cmd, fmt.Errorf("--%s has no value, which would begin anew", f.Name))
+	}
+	if len(names) > 1 && slices.Contains(names, "message") {
+		return nil, newUsageError(cmd, errors.New("--message names one message: leave the other filters out"))
+	}
+	filter, err := readDeadLetterFilter(cmd, append(slices.Clone(deadLetterFilters), cursorFlag))
+	if err != nil {
+		return nil, err
+	}
+	return &hookonce.DeadLetters{Filter: *filter}, nil
+}
+
+// workOnLetters does w to the dead letters that are meant. Where they are named
+// one by one, every one that is not dead is an error, and the others are
+// worked on all the same.
+func (p *program) workOnLetters(ctx context.Context, in *engine, w *letterWork, which *hookonce.DeadLetters, asJSON bool) error {
+	named := len(which.EventIDs) > 0 || which.Filter.MessageID != ""
+	faults, err := in.takeOutMissing(ctx, which)
+	if err != nil {
+		return err
+	}
+	if named && len(which.EventIDs) == 0 && which.Filter.MessageID == "" {
+		return errors.Join(faults...) // without any left, all would be meant
+	}
+	worked, err := w.do(in.Engine, ctx, which)
+	in.progress.end()
+	if asJSON {
+		faults = append(faults, writeJSON(p.stdout, w.shape(worked, err == nil)))
+	} else {
+		fmt.Fprintf(p.stdout, "%s %s\n", w.done, counted(worked.Done, "dead letter"))
+		if worked.Passed > 0 {
+			fmt.Fprintf(p.stdout, "passed %s: not dead any more, or locked by another session\n", counted(worked.Passed, "dead letter"))
+		}
+	}
+	looked := counted(worked.Done+worked.Passed, "dead letter")
+	goOn := "the same command"
+	if !worked.Next.IsZero() {
+		goOn += " with --cursor " + word(worked.Next.String()) + " goes on"
+	}
+	switch {
+	case err != nil && ctx.Err() != nil:
+		faults = append(faults, &app.Error{Err: fmt.Errorf("interrupted after %s", looked), Remedy: goOn})
+	case err != nil:
+		faults = append(faults, &app.Error{Err: fmt.Errorf("ended after %s: %w", looked, err), Remedy: goOn})
+	case named && worked.Passed > 0:
+		faults = append(faults, &app.Error{Err: errors.New("not all were " + w.done), Remedy: "the same command, in a moment"})
+	}
+	return errors.Join(faults...)
+}
+
+// takeOutMissing takes those out of which that were named and are not dead, and
+// says why for each.
+func (in *engine) takeOutMissing(ctx context.Context, which *hookonce.DeadLetters) (faults []error, err error) {
+	var dead []string
+	for _, id := range which.EventIDs {
+		fault, err := in.notDead(ctx, which.Filter.Source, id)
+		switch {
+		case err != nil:
+			return nil, err
+		case fault != nil:
+			faults = append(faults, fault)
+		default:
+			dead = append(dead, id)
+		}
+	}
+	which.EventIDs = dead
+	if id := which.Filter.MessageID; id != "" {
+		fault, err := in.messageNotDead(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		if fault != nil {
+			which.Filter.MessageID = ""
+			faults = append(faults, fault)
+		}
+	}
+	return faults, nil
+}
+
+// notDead says why an event has no dead letter; nil if it has.
+func (in *engine) notDead(ctx context.Context, source, eventID string) (fault, err error) {
+	page, err := in.store.DeadLetters(ctx, &driver.MessageFilter{Source: source, EventID: eventID, Limit: 1})
+	if err != nil {
+		return nil, fmt.Errorf("looking for dead letters: %w", err)
+	}
+	if len(page.DeadLetters) > 0 {
+		return nil, nil
+	}
+	detail, err := in.store.Event(ctx, source, eventID)
+	if errors.Is(err, driver.ErrNotFound) {
+		return noEvent(source, eventID), nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading an event: %w", err)
+	}
+	return &app.Error{
+		Err:    fmt.Errorf("nothing of event %q of source %q is dead: it is %s", eventID, source, detail.State),
+		Remedy: "hookonce events show " + word(source) + " " + word(eventID),
+	}, nil
+}
+
+// messageNotDead says why a message is no dead letter; nil if it is one.
+func (in *engine) messageNotDead(ctx context.Context, id string) (fault, err error) {
+	page, err := in.store.Messages(ctx, &driver.MessageFilter{MessageID: id, Limit: 1})
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("looking for a message: %w", err)
+	case len(page.Messages) == 0:
+		return &app.Error{Err: fmt.Errorf("message %q: %w", id, driver.ErrNotFound), Remedy: "hookonce dlq list"}, nil
+	case page.Messages[0].State != driver.StateDead:
+		m := &page.Messages[0]
+		return &app.Error{
+			Err:    fmt.Errorf("message %q is not dead: it is %s", id, m.State),
+			Remedy: "hookonce events show " + word(m.Source) + " " + word(m.EventID),
+		}, nil
+	}
+	return nil, nil
+}
+
+// watched counts what becomes of dead letters, and shows it.
+type watched struct {
+	driver.Store
+	progress       *progress
+	looked, worked int
+}
+
+// ReplayDead implements driver.Store.
+func (s *watched) ReplayDead(ctx context.Context, p *driver.DeadLetterParams) ([]bool, error) {
+	done, err := s.Store.ReplayDead(ctx, p)
+	s.count(done)
+	return done, err
+}
+
+// Discard implements driver.Store.
+func (s *watched) Discard(ctx context.Context, p *driver.DeadLetterParams) ([]bool, error) {
+	done, err := s.Store.Discard(ctx, p)
+	s.count(done)
+	return done, err
+}
+
+func (s *watched) count(done []bool) {
+	for _, did := range done {
+		s.looked++
+		if did {
+			s.worked++
+		}
+	}
+	s.progress.show("%d dead letters, %d worked on", s.looked, s.worked)
+}

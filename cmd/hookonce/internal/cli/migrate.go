@@ -1,0 +1,167 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/hookmigrate"
+)
+
+func (p *program) migrateCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "migrate", Short: "Bring the schema of the database up to date"}
+	cmd.AddCommand(p.migrateUpCommand(), p.migrateStatusCommand(), p.migrateSQLCommand())
+	return cmd
+}
+
+// appliedStep and schemaStep are the shapes of --json.
+type appliedStep struct {
+	Version int    `json:"version"`
+	Name    string `json:"name"`
+}
+
+type schemaStep struct {
+	Version int    `json:"version"`
+	Name    string `json:"name"`
+	Applied bool   `json:"applied"`
+	Unknown bool   `json:"unknown"` // applied by a newer program
+}
+
+func (p *program) migrateUpCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "up",
+		Short: "Apply every step that is missing, in one transaction",
+		Args:  noArgs,
+	}
+	flags := addSettingsFlags(cmd)
+	addJSONFlag(cmd, &asJSON)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		settings, err := p.load(flags)
+		if err != nil {
+			return err
+		}
+		return using(cmd.Context(), settings, app.CreateStore, func(ctx context.Context, store driver.Store) error {
+			applied, err := hookmigrate.Up(ctx, store)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				out := struct {
+					Applied []appliedStep `json:"applied"`
+				}{Applied: []appliedStep{}}
+				for _, step := range applied {
+					out.Applied = append(out.Applied, appliedStep{step.Version, step.Name})
+				}
+				return writeJSON(p.stdout, out)
+			}
+			for _, step := range applied {
+				fmt.Fprintf(p.stdout, "applied %d %s\n", step.Version, step.Name)
+			}
+			if len(applied) == 0 {
+				fmt.Fprintln(p.stdout, "up to date")
+			}
+			return nil
+		})
+	}
+	return cmd
+}
+
+func (p *program) migrateStatusCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show which steps the database has",
+		Args:  noArgs,
+	}
+	flags := addSettingsFlags(cmd)
+	addJSONFlag(cmd, &asJSON)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		settings, err := p.load(flags)
+		if err != nil {
+			return err
+		}
+		steps, err := app.SchemaStatus(cmd.Context(), settings)
+		if err != nil {
+			return err
+		}
+		if asJSON {
+			out := struct {
+				Steps []schemaStep `json:"steps"`
+			}{Steps: []schemaStep{}}
+			for _, s := range steps {
+				out.Steps = append(out.Steps, schemaStep(s))
+			}
+			return writeJSON(p.stdout, out)
+		}
+		t := newTable(p.stdout, "VERSION", "NAME", "STATUS")
+		for _, s := range steps {
+			t.row(strconv.Itoa(s.Version), orDash(s.Name), stepStatus(s))
+		}
+		return t.Flush()
+	}
+	return cmd
+}
+
+func stepStatus(s hookmigrate.Step) string {
+	switch {
+	case s.Unknown:
+		return "applied by a newer hookonce"
+	case s.Applied:
+		return "applied"
+	}
+	return "pending"
+}
+
+func (p *program) migrateSQLCommand() *cobra.Command {
+	var all bool
+	cmd := &cobra.Command{
+		Use:   "sql",
+		Short: "Print the SQL of the steps that are missing",
+		Args:  noArgs,
+	}
+	flags := addSettingsFlags(cmd)
+	cmd.Flags().BoolVar(&all, "all", false, "print every step, without asking the database")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		settings, err := p.load(flags)
+		if err != nil {
+			return err
+		}
+		var done []hookmigrate.Step
+		if !all {
+			if done, err = app.SchemaStatus(cmd.Context(), settings); err != nil {
+				return err
+			}
+		}
+		begin := "BEGIN"
+		if _, sqlite := settings.SQLitePath(); sqlite {
+			begin = "BEGIN IMMEDIATE"
+		}
+		p.printSQL(app.Migrations(settings), done, begin)
+		return nil
+	}
+	return cmd
+}
+
+// printSQL prints the migrations that done does not call applied, in one
+// transaction: half a schema is one that nothing can mend.
+func (p *program) printSQL(migrations []driver.Migration, done []hookmigrate.Step, begin string) {
+	applied := make(map[int]bool)
+	for _, step := range done {
+		applied[step.Version] = step.Applied
+	}
+	missing := slices.DeleteFunc(slices.Clone(migrations), func(m driver.Migration) bool { return applied[m.Version] })
+	if len(missing) == 0 {
+		return
+	}
+	fmt.Fprintf(p.stdout, "%s;\n\n", begin)
+	for _, m := range missing {
+		fmt.Fprintf(p.stdout, "-- step %d: %s\n%s\n", m.Version, m.Name, m.SQL)
+	}
+	fmt.Fprintln(p.stdout, "COMMIT;")
+}

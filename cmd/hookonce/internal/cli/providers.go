@@ -1,0 +1,236 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/provider"
+	"github.com/hookonce/hookonce/verify"
+)
+
+// providerRow is the shape of --json for one provider of the list.
+type providerRow struct {
+	Name    provider.Name `json:"name"`
+	Title   string        `json:"title"`
+	Schemes []string      `json:"schemes"`
+	ID      string        `json:"id"`       // where the event id stands, or is said to
+	IDKnown bool          `json:"id_known"` // else the source must say event.id
+	Batch   bool          `json:"batch"`    // one delivery may hold several events
+}
+
+func (p *program) providersCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "providers [NAME]",
+		Short: "List the known senders, or tell what is known of one",
+		Long: "List the known senders, or tell what is known of one: how it signs, where its event id stands, what it asks of\n" +
+			"an endpoint, how long it retries, and the settings to begin with.",
+		Example: "  hookonce providers\n  hookonce providers stripe",
+		Args:    cobra.MaximumNArgs(1),
+	}
+	addJSONFlag(cmd, &asJSON)
+	cmd.Flags().Lookup("json").Usage = "print JSON"
+	cmd.ValidArgsFunction = cobra.FixedCompletions(completions(), cobra.ShellCompDirectiveNoFileComp)
+	cmd.RunE = func(_ *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return p.listProviders(asJSON)
+		}
+		spec, err := provider.Lookup(provider.Name(args[0]))
+		if err != nil {
+			return noProvider(args[0], err)
+		}
+		facts := factsOf(spec)
+		if asJSON {
+			return writeJSON(p.stdout, facts)
+		}
+		return printProvider(p.stdout, facts)
+	}
+	return cmd
+}
+
+func completions() []string {
+	var names []string
+	for _, name := range provider.Names() {
+		names = append(names, string(name))
+	}
+	return names
+}
+
+// noProvider is an unknown provider. The message of a lookup names all there
+// are where none is alike, which is too much for one line.
+func noProvider(name string, err error) error {
+	if !strings.Contains(err.Error(), "did you mean") {
+		err = fmt.Errorf("unknown provider %q; any HMAC sender works as %s", name, provider.HMAC)
+	}
+	return &app.Error{Err: fmt.Errorf("%w", &notFoundError{err}), Remedy: "hookonce providers"}
+}
+
+// notFoundError makes a failure one of something that is not there.
+type notFoundError struct{ error }
+
+func (e *notFoundError) Is(target error) bool { return target == driver.ErrNotFound }
+
+func (p *program) listProviders(asJSON bool) error {
+	rows, err := providerRows()
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		return writeJSON(p.stdout, struct {
+			Providers []providerRow `json:"providers"`
+		}{rows})
+	}
+	t := newTable(p.stdout, "NAME", "TITLE", "SCHEMES", "BATCHES", "EVENT ID")
+	for i := range rows {
+		r := &rows[i]
+		id, batch := r.ID, "-"
+		switch {
+		case r.IDKnown:
+		case r.ID != "":
+			id = "set event.id; perhaps " + r.ID
+		default:
+			id = "set event.id"
+		}
+		if r.Batch {
+			batch = "yes"
+		}
+		t.row(string(r.Name), r.Title, orDash(strings.Join(r.Schemes, ", ")), batch, id)
+	}
+	return t.Flush()
+}
+
+func providerRows() ([]providerRow, error) {
+	var rows []providerRow
+	for _, name := range provider.Names() {
+		spec, err := provider.Lookup(name)
+		if err != nil {
+			return nil, err
+		}
+		row := providerRow{
+			Name: name, Title: spec.Title, Schemes: []string{},
+			ID: spec.Event.ID, IDKnown: spec.Event.ID != "", Batch: spec.Event.Batch != "",
+		}
+		if !row.IDKnown {
+			row.ID = spec.Hint.ID
+		}
+		for i := range spec.Schemes {
+			row.Schemes = append(row.Schemes, spec.Schemes[i].ID)
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+func printProvider(w io.Writer, f *providerFacts) error {
+	t := newTable(w)
+	line := func(name, value string) {
+		if value != "" {
+			t.row(name+":", value)
+		}
+	}
+	line("Provider", fmt.Sprintf("%s (%s)", f.Title, f.Name))
+	line("Docs", f.Docs)
+	for _, field := range []struct{ name, known, hint string }{
+		{"Event id", f.Event.ID, f.Hint.ID},
+		{"Type", f.Event.Type, f.Hint.Type},
+		{"Time", f.Event.Time, f.Hint.Time},
+		{"Batch", f.Event.Batch, f.Hint.Batch},
+		{"Document", f.Event.Document, f.Hint.Document},
+	} {
+		switch {
+		case field.known != "":
+			line(field.name, field.known)
+		case field.hint != "":
+			line(field.name, field.hint+" (unconfirmed, so the source must say)")
+		case field.name == "Event id":
+			line(field.name, "not known: the source must say event.id")
+		}
+	}
+	line("Of the id", f.HintNote)
+	line("Retries for", f.Retry.Window)
+	line("Waits for an answer", f.Retry.Timeout)
+	line("Of retries", f.Retry.Note)
+	if f.MaxBody > 0 {
+		line("Largest body", strconv.FormatInt(f.MaxBody, 10)+" bytes")
+	}
+	if f.Ack != nil {
+		line("Is answered", fmt.Sprintf("%d %s %q", f.Ack.Status, f.Ack.ContentType, f.Ack.Body))
+		if f.Ack.SignedAt != "" {
+			line("Answer is signed", "with ack_key, at "+f.Ack.SignedAt)
+			line("Without ack_key", f.Ack.Without)
+		}
+	}
+	for _, note := range f.Notes {
+		line("Note", note)
+	}
+	for i := range f.Schemes {
+		printScheme(t, &f.Schemes[i])
+	}
+	printHandshakes(t, f)
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "\n%s", f.Settings)
+	return err
+}
+
+func printScheme(t table, s *schemeFacts) {
+	line := func(name, value string) {
+		if value != "" {
+			t.row("  "+name+":", value)
+		}
+	}
+	title := s.ID
+	if s.Default {
+		title += " (default)"
+	}
+	t.row("")
+	t.row("Scheme "+title+":", strings.TrimSpace(s.Family+" "+s.Algorithm))
+	line("Signature", s.At)
+	line("Signs", s.Content)
+	line("Does not sign", s.Partial)
+	line("Tolerance", s.Tolerance)
+	line("Set", s.Secret)
+	line("Keys from", s.KeysFrom)
+	if s.SignsURL {
+		line("Set", "url: the public URL, which is signed")
+	}
+	printParams(t, s.Params)
+	line("Weak", s.Weak)
+}
+
+func printParams(t table, params []paramFacts) {
+	for _, param := range params {
+		about := param.About
+		if len(param.Values) > 0 {
+			about += "; one of " + strings.Join(param.Values, ", ")
+		}
+		switch param.Need {
+		case verify.NeedOptional:
+			about += " (optional)"
+		case needKeys:
+			about += " (or set key)"
+		}
+		t.row("  Param "+param.Name+":", about)
+	}
+}
+
+func printHandshakes(t table, f *providerFacts) {
+	if len(f.Handshakes) == 0 {
+		return
+	}
+	t.row("")
+	for _, h := range f.Handshakes {
+		t.row("Handshake "+h.ID+":", h.Method+" "+h.About)
+		if h.Arm {
+			t.row("", "first: hookonce sources arm NAME")
+		}
+	}
+	printParams(t, f.Params)
+}

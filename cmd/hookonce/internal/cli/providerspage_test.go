@@ -1,0 +1,254 @@
+package cli
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/config"
+	"github.com/hookonce/hookonce/provider"
+	"github.com/hookonce/hookonce/verify"
+)
+
+var update = flag.Bool("update", false, "write docs/providers.md")
+
+const providersIntro = `# Providers
+
+<!-- Made from provider/catalog by: go test ./cmd/hookonce/internal/cli -run TestProvidersPage -update -->
+
+Every sender that hookonce knows by name: ` + "`provider: NAME`" + ` in the settings, ` + "`provider.Name(\"NAME\")`" + ` in Go.
+` + "`hookonce providers NAME`" + ` tells more of one, with settings to begin with. Any other sender that signs by HMAC works as
+` + "`hmac`" + ` ([how](operations.md#settings)).
+
+- **Signs with**: the schemes; the first is the default. One in *italics* is weak or checks nothing, and is used only with
+  ` + "`scheme`" + `.
+- **Event id**: where it stands (of several alternatives the first). *set it* means that none is known for sure, so that the
+  source must say ` + "`event.id`" + `: nothing is guessed. What is said of it, unconfirmed, stands behind that.
+- **Batch**: one delivery may hold several events; each is claimed by its own id.
+- **Handshake**: how the endpoint is checked or set up, which is answered. *arm* means that the secret comes with it, and is taken
+  only after ` + "`hookonce sources arm NAME`" + `. [More](operations.md#providers).
+- **Retries**: for how long, as far as it is known. A dedupe window is never shorter by default.
+- **Set**: what the source needs besides ` + "`secrets`" + `. A **key** that is fetched comes from the provider's own hosts over https, and
+  can be set instead.
+
+| name | provider | signs with | event id | batch | handshake | retries | set | notes |
+|---|---|---|---|---|---|---|---|---|
+`
+
+// docs/providers.md is made of the catalog as it is.
+func TestProvidersPage(t *testing.T) {
+	t.Parallel()
+	var page strings.Builder
+	page.WriteString(providersIntro)
+	for _, name := range provider.Names() {
+		spec, err := provider.Lookup(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		page.WriteString(pageRow(factsOf(spec)))
+	}
+	const path = "../../../../docs/providers.md"
+	if *update {
+		if err := os.WriteFile(path, []byte(page.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	got, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(page.String(), string(got)); diff != "" {
+		t.Errorf("docs/providers.md is not up to date: go test ./cmd/hookonce/internal/cli -run TestProvidersPage -update (-want +got):\n%s", diff)
+	}
+}
+
+func pageRow(f *providerFacts) string {
+	title := f.Title
+	if f.Docs != "" {
+		title = "[" + f.Title + "](" + f.Docs + ")"
+	}
+	batch := ""
+	if f.Event.Batch != "" {
+		batch = "yes"
+	}
+	cells := []string{
+		"`" + string(f.Name) + "`", title, pageSchemes(f), pageID(f), batch, pageHandshakes(f), f.Retry.Window, pageSet(f),
+		strings.Join(f.Notes, " "),
+	}
+	for i := range cells {
+		cells[i] = strings.ReplaceAll(cells[i], "|", `\|`)
+	}
+	return "| " + strings.Join(cells, " | ") + " |\n"
+}
+
+func pageSchemes(f *providerFacts) string {
+	var schemes []string
+	for i := range f.Schemes {
+		s := &f.Schemes[i]
+		text := fmt.Sprintf("%s (%s)", s.ID, strings.TrimSpace(s.Family+" "+strings.TrimPrefix(s.Algorithm, s.Family+"-")))
+		if s.Weak != "" || s.Family == string(verify.FamilyNone) {
+			text = "*" + text + "*"
+		}
+		schemes = append(schemes, text)
+	}
+	return strings.Join(schemes, ", ")
+}
+
+func pageID(f *providerFacts) string {
+	first, _, _ := strings.Cut(f.Event.ID, " | ")
+	switch hint, _, _ := strings.Cut(f.Hint.ID, " | "); {
+	case first != "":
+		return "`" + first + "`"
+	case hint != "":
+		return "*set it*, perhaps `" + hint + "`"
+	}
+	return "*set it*"
+}
+
+func pageHandshakes(f *providerFacts) string {
+	var texts []string
+	for _, h := range f.Handshakes {
+		text := h.ID
+		if h.Arm {
+			text += " (*arm*)"
+		}
+		texts = append(texts, text)
+	}
+	return strings.Join(texts, ", ")
+}
+
+// pageSet tells what the default scheme needs.
+func pageSet(f *providerFacts) string {
+	if len(f.Schemes) == 0 {
+		return "`signature`"
+	}
+	s := &f.Schemes[0]
+	var set []string
+	add := func(text string) { set = append(set, text) }
+	if !s.Default {
+		add("`scheme`")
+	}
+	if s.SignsURL {
+		add("`url`")
+	}
+	switch {
+	case s.KeysFrom != "":
+		add("key is fetched")
+	case strings.HasPrefix(s.Secret, "key"):
+		add("`key`")
+	}
+	for _, p := range append(append([]paramFacts{}, s.Params...), f.Params...) {
+		text := "`params." + p.Name + "`"
+		if p.Need == verify.NeedOptional {
+			text += "?"
+		}
+		add(text)
+	}
+	if f.Ack != nil && f.Ack.SignedAt != "" {
+		add("`ack_key`?")
+	}
+	return strings.Join(set, ", ")
+}
+
+// The settings that are shown of a provider are accepted once the variables that they
+// name are set, and refused before: what only the user knows is not made up.
+func TestSettingsSnippets(t *testing.T) {
+	t.Parallel()
+	for _, name := range provider.Names() {
+		spec, err := provider.Lookup(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Run(string(name), func(t *testing.T) {
+			t.Parallel()
+			f := factsOf(spec)
+			file := filepath.Join(t.TempDir(), "hookonce.yaml")
+			if err := os.WriteFile(file, []byte(f.Settings), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			environ := snippetEnviron(t, spec, f)
+			said, ok := config.Check(config.LoadOptions{File: file, Environ: func() []string { return environ }})
+			if !ok {
+				t.Errorf("%s\n%s", said, f.Settings)
+			}
+			said, ok = config.Check(config.LoadOptions{File: file, Environ: func() []string { return nil }})
+			var unset []string
+			for line := range strings.Lines(f.Settings) {
+				if set, _, _ := strings.Cut(line, "#"); strings.Contains(set, "${") {
+					_, variable, _ := strings.Cut(set, "${")
+					variable, _, _ = strings.Cut(variable, "}")
+					unset = append(unset, variable)
+				}
+			}
+			if ok != (len(unset) == 0) {
+				t.Errorf("accepted %v, with %v not set:\n%s", ok, unset, f.Settings)
+			}
+			for _, variable := range unset {
+				if !strings.Contains(said, variable) {
+					t.Errorf("nothing is said of %s:\n%s", variable, said)
+				}
+			}
+			if f.Event.ID == "" && !slices.ContainsFunc(unset, func(v string) bool { return strings.HasSuffix(v, "_EVENT_ID") }) {
+				t.Errorf("an event id is guessed:\n%s", f.Settings)
+			}
+		})
+	}
+}
+
+// snippetEnviron returns what the snippet's variables may be set to.
+func snippetEnviron(t *testing.T, spec *provider.Spec, f *providerFacts) []string {
+	t.Helper()
+	values := map[string]string{
+		"url": "https://hooks.example.com/a", "secret": "a-secret-of-16-bytes-or-more", "signature_header": "X-Signature", "event_id": "sha256:body",
+	}
+	if spec.Event.Batch != "" {
+		values["event_id"] = "sha256:item"
+	}
+	params := slices.Clone(spec.Params)
+	if len(spec.Schemes) > 0 {
+		values["secret"], values["key"] = keysFor(t, spec.Schemes[0], &f.Schemes[0])
+		params = append(params, spec.Schemes[0].Params...)
+	}
+	for _, p := range params {
+		values[p.Name] = "value-1"
+		for value := range p.Sets {
+			values[p.Name] = value
+		}
+	}
+	var environ []string
+	for what, value := range values {
+		name := strings.Trim(variable(string(spec.Name), what), `"${}`)
+		environ = append(environ, name+"="+value)
+	}
+	return environ
+}
+
+// keysFor returns a key that fits a scheme, and checks what the facts derive from it.
+func keysFor(t *testing.T, scheme verify.Scheme, f *schemeFacts) (private, public string) {
+	t.Helper()
+	scheme.Values = make(map[string]string)
+	for _, p := range scheme.Params {
+		scheme.Values[p.Name] = "value-1"
+		for value := range p.Sets {
+			scheme.Values[p.Name] = value
+		}
+	}
+	v, err := verify.Compile(scheme)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v.NeedsURL() != f.SignsURL || v.PublicKey() != publicKey(&scheme) || v.FetchesKeys() != (f.KeysFrom != "") {
+		t.Errorf("the facts are other than those of the scheme: %+v", f)
+	}
+	if private, public, err = v.GenerateKey(); err != nil {
+		t.Fatal(err)
+	}
+	return private, public
+}

@@ -1,0 +1,261 @@
+package cli
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	hookonce "github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/hookadmin"
+)
+
+const modesHint = "--as-new (the destination does the work again) or --same-id (it may skip the work)"
+
+// replayFlags are those of events replay.
+type replayFlags struct {
+	*settingsFlags
+	asNew, sameID, all, asJSON bool
+	requestID, rate            string
+}
+
+func (p *program) eventsReplayCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "replay [SOURCE EVENT_ID]",
+		Short: "Send finished events again",
+		Long: "Send a finished event again, or all that match the filters, one after the other. An event that is dead or\n" +
+			"skipped keeps its ids; one that is done needs --as-new or --same-id. What no route had matched is matched again,\n" +
+			"with the routes of these settings. A running gateway sends what is due.",
+		Example: "  hookonce events replay stripe evt_1 --as-new\n" +
+			"  hookonce events replay --same-id --note \"no route\" --since 7d --rate 100/s",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 0 && len(args) != 2 {
+				return fmt.Errorf("%q takes SOURCE EVENT_ID, or filters alone", cmd.CommandPath())
+			}
+			return nil
+		},
+	}
+	f := &replayFlags{settingsFlags: addSettingsFlags(cmd)}
+	addFilterFlags(cmd, eventFilters)
+	cmd.Flags().BoolVar(&f.asNew, "as-new", false, "under new ids: the destination does the work again")
+	cmd.Flags().BoolVar(&f.sameID, "same-id", false, "under the same ids: the destination may skip the work")
+	cmd.Flags().BoolVar(&f.all, "all", false, "all events, where there is no filter")
+	cmd.Flags().StringVar(&f.rate, "rate", "", "how many at most in a time: 6000/m, or none; filters only (default 100/s)")
+	cmd.Flags().StringVar(&f.requestID, "request-id", "",
+		"a name for this replay; where it is repeated with the same, what it did is not done again")
+	addJSONFlag(cmd, &f.asJSON)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return p.replayEvents(cmd, f, args) }
+	return cmd
+}
+
+func (p *program) replayEvents(cmd *cobra.Command, f *replayFlags, args []string) error {
+	mode := driver.ReplayPlain
+	switch {
+	case f.asNew && f.sameID:
+		return &usageError{errors.New("--as-new and --same-id exclude each other"), "one of " + modesHint}
+	case f.asNew:
+		mode = driver.ReplayAsNew
+	case f.sameID:
+		mode = driver.ReplaySameID
+	}
+	if cmd.Flags().Changed("request-id") && f.requestID == "" {
+		return newUsageError(cmd, errors.New("--request-id is empty: without it, leave it out"))
+	}
+	if f.requestID == "" {
+		f.requestID = "cli_" + strings.ToLower(rand.Text())
+	}
+	if len(args) == 2 {
+		if flags := given(cmd, append([]filterFlag{{name: "all"}, {name: "rate"}}, eventFilters...)); len(flags) > 0 {
+			return newUsageError(cmd, fmt.Errorf("--%s is not for one event", flags[0]))
+		}
+		request := &hookonce.ReplayRequest{Source: args[0], EventID: args[1], Mode: mode, RequestID: f.requestID}
+		return p.withEngine(cmd.Context(), f.settingsFlags, func(ctx context.Context, in *engine) error {
+			return p.replayEvent(ctx, cmd, in, request, f.asJSON)
+		})
+	}
+	if err := checkSelection(cmd, eventFilters, f.all); err != nil {
+		return err
+	}
+	filter, err := readEventFilter(cmd, eventFilters)
+	if err != nil {
+		return err
+	}
+	rate, err := readRate(cmd, f.rate)
+	if err != nil {
+		return err
+	}
+	which := &app.EventReplay{Filter: *filter, Mode: mode, RequestID: f.requestID, Rate: rate}
+	ctx, restore := interruptible(cmd.Context())
+	defer restore()
+	return p.withEngine(ctx, f.settingsFlags, func(ctx context.Context, in *engine) error {
+		return p.replayMatching(ctx, cmd, in, which, f.asJSON)
+	})
+}
+
+// checkSelection wants what a command that changes many things is to change. A
+// filter without a value would select all of them.
+func checkSelection(cmd *cobra.Command, filters []filterFlag, all bool) error {
+	names := given(cmd, filters)
+	for _, name := range names {
+		if cmd.Flags().Lookup(name).Value.String() == "" {
+			return newUsageError(cmd, fmt.Errorf("--%s has no value, which would select everything", name))
+		}
+	}
+	switch {
+	case all && len(names) > 0:
+		return newUsageError(cmd, fmt.Errorf("--all and --%s exclude each other", names[0]))
+	case !all && len(names) == 0:
+		var flags []string
+		for _, f := range filters {
+			flags = append(flags, "--"+f.name)
+		}
+		return &usageError{
+			fmt.Errorf("%q needs to know what", cmd.CommandPath()),
+			cmd.CommandPath() + " SOURCE EVENT_ID, or with some of " + strings.Join(flags, ", ") + ", or with --all",
+		}
+	}
+	return nil
+}
+
+func readRate(cmd *cobra.Command, text string) (hookonce.Rate, error) {
+	rate, err := hookonce.ParsePace(text)
+	if err != nil {
+		return rate, newUsageError(cmd, fmt.Errorf("--rate: %q %w", text, err))
+	}
+	return rate, nil
+}
+
+func (p *program) replayEvent(ctx context.Context, cmd *cobra.Command, in *engine, r *hookonce.ReplayRequest, asJSON bool) error {
+	replayed, err := app.ReplayEvent(ctx, in.Engine, r)
+	if err != nil {
+		return in.notReplayed(ctx, cmd, r, err)
+	}
+	if asJSON {
+		return writeJSON(p.stdout, hookadmin.NewReplayed(r.Source, r.EventID, replayed))
+	}
+	done := "replayed"
+	if replayed.Repeated {
+		done = "this request had replayed"
+	}
+	due := "its handler runs again"
+	if replayed.Messages > 0 {
+		due = counted(replayed.Messages, "message") + " due"
+	}
+	_, err = fmt.Fprintf(p.stdout, "%s event %q of source %q: generation %d, %s\n",
+		done, r.EventID, r.Source, replayed.Generation, due)
+	return err
+}
+
+// notReplayed says what err means to the operator.
+func (in *engine) notReplayed(ctx context.Context, cmd *cobra.Command, r *hookonce.ReplayRequest, err error) error {
+	event := fmt.Sprintf("event %q of source %q", r.EventID, r.Source)
+	fail := func(remedy, format string, args ...any) error {
+		return &app.Error{Err: fmt.Errorf(format, args...), Remedy: remedy}
+	}
+	switch {
+	case errors.Is(err, hookonce.ErrRequestID):
+		return newUsageError(cmd, fmt.Errorf("--request-id: %w", err))
+	case errors.Is(err, driver.ErrNotFound):
+		return noEvent(r.Source, r.EventID)
+	case errors.Is(err, driver.ErrRequestReused):
+		return newUsageError(cmd, fmt.Errorf("%s: --request-id: %w", event, driver.ErrRequestReused))
+	case errors.Is(err, driver.ErrModeNeeded):
+		return &usageError{fmt.Errorf("%s: %w", event, driver.ErrModeNeeded), modesHint}
+	case errors.Is(err, driver.ErrOpen):
+		state := "open"
+		if detail, err := in.store.Event(ctx, r.Source, r.EventID); err == nil {
+			state = detail.State
+		}
+		return fail("wait until it is done or dead: hookonce events show "+word(r.Source)+" "+word(r.EventID),
+			"%s is %s: %w", event, state, driver.ErrOpen)
+	case errors.Is(err, driver.ErrBodyPruned):
+		return fail("nothing is left to send; while the identity is claimed (dedupe_window), a delivery of the same event id is a duplicate", "%s cannot be replayed: %w", event, driver.ErrBodyPruned)
+	case errors.Is(err, driver.ErrNoRoute):
+		return in.noRoute(r.Source, event)
+	case errors.Is(err, driver.ErrLockTimeout):
+		return fail("the same command, in a moment", "%s is in use: %w", event, driver.ErrLockTimeout)
+	case errors.Is(err, driver.ErrCommitUnknown):
+		return fail("the same command with --request-id "+word(r.RequestID), "%s may have been replayed: %w", event, err)
+	}
+	return err
+}
+
+func (in *engine) noRoute(source, event string) error {
+	known := slices.ContainsFunc(in.settings.Inbox.Sources, func(s hookonce.Source) bool { return s.Name == source })
+	if !known {
+		return &app.Error{
+			Err:    fmt.Errorf("%s: %w: that source is not in the settings", event, driver.ErrNoRoute),
+			Remedy: "--config with the settings of the gateway; a source of serve --source is not seen here",
+		}
+	}
+	return &app.Error{
+		Err:    fmt.Errorf("%s: %w", event, driver.ErrNoRoute),
+		Remedy: "add a route for it to the settings, reload the gateway (SIGHUP), and replay it then",
+	}
+}
+
+// bulkReplayed is the shape of --json for a replay by filter.
+type bulkReplayed struct {
+	Replayed int            `json:"replayed"`
+	Repeated int            `json:"repeated"` // replayed before by the same request
+	Refused  map[string]int `json:"refused"`  // by reason
+	Complete bool           `json:"complete"` // false where it ended before all were looked at
+}
+
+func (p *program) replayMatching(ctx context.Context, cmd *cobra.Command, in *engine, which *app.EventReplay, asJSON bool) error {
+	which.Progress = func(r *app.EventsReplayed) { in.progress.show("%d events, %d replayed", r.Total(), r.Replayed) }
+	result, err := app.ReplayEvents(ctx, in.store, in.Engine, which)
+	in.progress.end()
+	if errors.Is(err, hookonce.ErrRequestID) {
+		return newUsageError(cmd, fmt.Errorf("--request-id: %w", err))
+	}
+	return errors.Join(p.printReplayed(result, err == nil, asJSON), replayEnded(ctx, result, which.RequestID, err))
+}
+
+func replayEnded(ctx context.Context, result *app.EventsReplayed, requestID string, err error) error {
+	goOn := "the same command with --request-id " + word(requestID) + " goes on"
+	refused := result.Total() - result.Replayed - result.Repeated
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return &app.Error{Err: fmt.Errorf("interrupted after %s, %d replayed", counted(result.Total(), "event"), result.Replayed), Remedy: goOn}
+	case err != nil:
+		return &app.Error{Err: fmt.Errorf("ended after %s, %d replayed: %w", counted(result.Total(), "event"), result.Replayed, err), Remedy: goOn}
+	case refused > 0:
+		return &app.Error{
+			Err:    fmt.Errorf("not replayed: %d of %s", refused, counted(result.Total(), "event")),
+			Remedy: "mend what the reasons say, or narrow the filters",
+		}
+	}
+	return nil
+}
+
+func (p *program) printReplayed(r *app.EventsReplayed, complete, asJSON bool) error {
+	if asJSON {
+		out := bulkReplayed{Replayed: r.Replayed, Repeated: r.Repeated, Refused: make(map[string]int), Complete: complete}
+		for refusal, n := range r.Refused {
+			out.Refused[refusal.Code] = n
+		}
+		return writeJSON(p.stdout, out)
+	}
+	fmt.Fprintf(p.stdout, "replayed %s\n", counted(r.Replayed, "event"))
+	if r.Repeated > 0 {
+		fmt.Fprintf(p.stdout, "passed %s that this request had replayed\n", counted(r.Repeated, "event"))
+	}
+	if len(r.Refused) == 0 {
+		return nil
+	}
+	t := newTable(p.stdout, "REFUSED", "REASON")
+	for _, refusal := range app.Refusals() {
+		if n := r.Refused[refusal]; n > 0 {
+			t.row(strconv.Itoa(n), refusal.Reason)
+		}
+	}
+	return t.Flush()
+}

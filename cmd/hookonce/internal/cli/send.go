@@ -1,0 +1,348 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
+	"github.com/hookonce/hookonce/internal/locate"
+	"github.com/hookonce/hookonce/internal/sample"
+	"github.com/hookonce/hookonce/provider"
+	"github.com/hookonce/hookonce/verify"
+)
+
+// Limits of one send.
+const (
+	maxRequests    = 1_000_000
+	maxConcurrency = 1000
+)
+
+// sendFlags are those of send alone.
+type sendFlags struct {
+	*senderFlags
+	id, eventType string
+	times         int
+	duplicate     int
+	concurrency   int
+	timeout       time.Duration
+	skew          time.Duration
+	corrupt       bool
+	shuffle       bool
+	print, json   bool
+}
+
+func (p *program) sendCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "send URL",
+		Short: "Sign and send test events as a provider would",
+		Long: "Sign and send test events to any endpoint, as a provider would: a body with the event's id and type where that\n" +
+			"provider has them, or --body, under a signature made with --secret or --key. Where a provider signs with a private\n" +
+			"key and none is given, a pair is made, and the public key is printed for the settings. No other host than that\n" +
+			"of URL is contacted, and redirects are not followed.\n\n" +
+			"The exit code is 0 if every request was answered as it should be: 2xx; or 4xx with --corrupt, and with a --skew\n" +
+			"beyond the tolerance of the provider's scheme.",
+		Example: "  hookonce send http://127.0.0.1:8080/webhooks/stripe --provider stripe --secret whsec_test --type invoice.paid\n" +
+			"  hookonce send http://127.0.0.1:8080/webhooks/gh --provider github --secret file:secret.txt --times 100 --duplicate 3 --concurrency 20 --shuffle",
+		Args: cobra.ExactArgs(1),
+	}
+	f := &sendFlags{senderFlags: addSenderFlags(cmd)}
+	flags := cmd.Flags()
+	flags.StringArrayVar(&f.secrets, "secret", nil, "the secret, or file:PATH")
+	flags.StringVar(&f.key, "key", "", "file with the private key, for schemes that sign with one (default: make a pair)")
+	flags.StringVar(&f.url, "url", "", "the public URL, where the signature covers it and URL is another (default URL)")
+	flags.StringVar(&f.body, "body", "", "file with the body; - is the standard input (default: one that fits the provider)")
+	flags.StringVar(&f.eventType, "type", "", `type of the event (default "test" in a body that is made)`)
+	flags.StringVar(&f.id, "id", "", "id of the event (default: a new one for each)")
+	flags.IntVar(&f.times, "times", 1, "how many events to send")
+	flags.IntVar(&f.duplicate, "duplicate", 0, "how many times more to send each event, signed anew")
+	flags.IntVar(&f.concurrency, "concurrency", 1, "how many requests to have open at once")
+	flags.BoolVar(&f.shuffle, "shuffle", false, "send in random order")
+	flags.BoolVar(&f.corrupt, "corrupt", false, "change one byte of what is signed, after signing")
+	flags.DurationVar(&f.skew, "skew", 0, "sign with a clock that is ahead by this, or behind if negative")
+	flags.DurationVar(&f.timeout, "timeout", 30*time.Second, "how long to wait for one answer")
+	flags.BoolVar(&f.print, "print", false, "print the requests, and send nothing")
+	addJSONFlag(cmd, &f.json)
+	flags.Lookup("json").Usage = "print JSON"
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return p.send(cmd.Context(), f, args[0]) }
+	return cmd
+}
+
+// sending is what is sent, by whom and where to.
+type sending struct {
+	sender  *sample.Sender
+	key     verify.Key
+	target  *url.URL
+	url     string // the public one
+	header  http.Header
+	body    []byte // nil for one that is made
+	flags   *sendFlags
+	firstID string
+	shownID string // of the first event, as a receiver reads it; "" if it cannot be read
+	began   time.Time
+}
+
+func (p *program) send(ctx context.Context, f *sendFlags, target string) error {
+	s, err := p.newSending(f, target)
+	if err != nil {
+		return err
+	}
+	if err := p.describe(s); err != nil {
+		return err
+	}
+	if f.print {
+		return p.printRequests(s)
+	}
+	ctx, restore := interruptible(ctx)
+	defer restore()
+	results, err := p.sendAll(ctx, s)
+	if err != nil {
+		return err
+	}
+	report := newSendReport(s, results)
+	if err := p.printSendReport(report, f.json); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("interrupted after %s", counted(report.Requests, "request"))
+	}
+	if report.Unexpected > 0 {
+		return &app.Error{
+			Err:    fmt.Errorf("not answered %s: %d of %s", report.Expected, report.Unexpected, counted(report.Requests, "request")),
+			Remedy: "look at the answers above, and at the log of the endpoint",
+		}
+	}
+	return nil
+}
+
+func (p *program) newSending(f *sendFlags, target string) (*sending, error) {
+	if err := f.check(); err != nil {
+		return nil, err
+	}
+	sender, err := f.sender()
+	if err != nil {
+		return nil, err
+	}
+	s := &sending{flags: f, began: time.Now(), firstID: sample.NewID()}
+	var hinted bool
+	if s.sender, hinted = sender.WithHints(); hinted {
+		fmt.Fprintf(p.stderr, "Note: the id is written to %s, which is unconfirmed: a source must set event.id\n", s.sender.Rules.ID)
+	}
+	if s.target, err = f.checkURL("URL", target); err != nil {
+		return nil, err
+	}
+	public := *s.target
+	public.RawQuery, public.Fragment, public.User = "", "", nil
+	s.url = public.String()
+	if f.url != "" {
+		if _, err := f.checkURL("--url", f.url); err != nil {
+			return nil, err
+		}
+		s.url = f.url
+	}
+	if s.header, err = f.header(); err != nil {
+		return nil, err
+	}
+	if f.body != "" {
+		if s.body, err = f.readBody(p.stdin); err != nil {
+			return nil, err
+		}
+	} else if f.eventType == "" {
+		f.eventType = "test"
+	}
+	if err := f.checkSigning(sender); err != nil {
+		return nil, err
+	}
+	s.key, err = p.signingKey(f, sender)
+	return s, err
+}
+
+// check checks the flags that need no provider.
+func (f *sendFlags) check() error {
+	switch {
+	case f.times < 1 || f.duplicate < 0 || f.times > maxRequests || f.duplicate > maxRequests ||
+		f.times*(f.duplicate+1) > maxRequests:
+		return f.usage("--times and --duplicate: 1 to %d requests can be sent at once", maxRequests)
+	case f.concurrency < 1 || f.concurrency > maxConcurrency:
+		return f.usage("--concurrency must be 1 to %d", maxConcurrency)
+	case f.timeout <= 0:
+		return f.usage("--timeout must be longer than 0")
+	case f.id != "" && f.times > 1:
+		return f.usage("--id is one event's: leave out --times, or use --duplicate to send that event more often")
+	case len(f.secrets) > 1:
+		return f.usage("--secret: a request is signed with one secret")
+	case len(f.secrets) == 1 && f.key != "":
+		return f.usage("--secret and --key: a request is signed with one of them")
+	}
+	return nil
+}
+
+// checkSigning checks that what is to be spoilt is there.
+func (f *sendFlags) checkSigning(s *sample.Sender) error {
+	switch {
+	case f.corrupt && !s.Verifier.NeedsKeys():
+		return f.usage("--corrupt: provider %s signs nothing", s.Spec.Name)
+	case f.skew != 0 && s.Tolerance() == 0:
+		return f.usage("--skew: scheme %s of provider %s signs no time", s.Scheme.ID, s.Spec.Name)
+	}
+	return nil
+}
+
+// signingKey returns the key to sign with, and makes one where a public key is
+// all that a receiver needs.
+func (p *program) signingKey(f *sendFlags, s *sample.Sender) (verify.Key, error) {
+	v := s.Verifier
+	switch {
+	case !v.NeedsKeys():
+		if f.key != "" || len(f.secrets) > 0 {
+			return verify.Key{}, f.usage("provider %s is unsigned: it has neither --secret nor --key", s.Spec.Name)
+		}
+		return verify.Key{}, nil
+	case f.key != "" && !v.PublicKey():
+		return verify.Key{}, f.usage("--key: scheme %s of provider %s signs with a shared secret: use --secret", s.Scheme.ID, s.Spec.Name)
+	case f.key != "":
+		return f.readKey(v)
+	case len(f.secrets) > 0:
+		keys, err := f.readSecrets(v)
+		if err != nil {
+			return verify.Key{}, err
+		}
+		return keys[0], nil
+	case !v.PublicKey():
+		return verify.Key{}, f.usage("--secret is missing")
+	}
+	private, public, err := v.GenerateKey()
+	if err != nil {
+		return verify.Key{}, fmt.Errorf("making a key: %w", err)
+	}
+	fmt.Fprintf(p.stderr, "A pair of keys was made for this. The public one, for key: of the source:\n%s\n", public)
+	return v.ParseKey(private)
+}
+
+// describe checks what can be read of the first request, and says what is
+// unusual about it.
+func (p *program) describe(s *sending) error {
+	f := s.flags
+	req, err := s.request(0)
+	if err != nil {
+		return f.usage("%w", err)
+	}
+	ids, types, unusable := s.events(req)
+	if len(ids) > 0 {
+		s.shownID = ids[0]
+	}
+	if f.corrupt {
+		return nil
+	}
+	p.describeBody(s, req)
+	if len(unusable) > 0 && len(ids) > 0 {
+		fmt.Fprintf(p.stderr, "Note: %s of what is sent cannot be used: %s\n", counted(len(unusable), "event"), printable(unusable[0]))
+	}
+	switch {
+	case len(unusable) > 0 && len(ids) == 0:
+		fmt.Fprintf(p.stderr, "Note: no event can be read from what is sent: %s\n", printable(unusable[0]))
+	case f.id != "" && s.body != nil && (len(ids) != 1 || ids[0] != f.id):
+		return f.usage("--id: the id stands in %s of the body: write it there", s.sender.Rules.ID)
+	case f.eventType != "" && s.body != nil && (len(types) != 1 || types[0] != f.eventType):
+		return f.usage("--type: the type stands in %q of the body: write it there", s.sender.Rules.Type)
+	case f.times > 1 && s.body != nil:
+		if second, err := s.request(1); err == nil {
+			if again, _, _ := s.events(second); len(again) > 0 && len(ids) > 0 && again[0] == ids[0] {
+				fmt.Fprintf(p.stderr, "Note: the id stands in the body, so all %d are deliveries of one event\n", f.times)
+			}
+		}
+	}
+	return nil
+}
+
+// describeBody says what was set in a body of the user's, and whether what it says is
+// refused although it is signed.
+func (p *program) describeBody(s *sending, req *verify.Request) {
+	if s.body == nil || !s.sender.Verifier.NeedsKeys() {
+		return
+	}
+	if t := s.sender.Scheme.Timestamp; t != nil && sample.InBody(t.At) && !bytes.Equal(s.body, req.Body) {
+		fmt.Fprintf(p.stderr, "Note: the time of signing is set in the body, at %s\n", t.At)
+	}
+	err := s.sender.Verifier.Verify(req, []verify.Key{s.key})
+	if err != nil && s.expected() == 2 {
+		fmt.Fprintf(p.stderr, "Note: a source refuses this body, which is sent as it is: %s\n", printable(err.Error()))
+	}
+}
+
+// id returns the id of the n-th event.
+func (s *sending) id(n int) string {
+	switch {
+	case s.flags.id != "":
+		return s.flags.id
+	case n == 0 && s.flags.times == 1:
+		return s.firstID
+	}
+	return s.firstID + "_" + strconv.Itoa(n+1)
+}
+
+// request makes the n-th event's request, signed now.
+func (s *sending) request(n int) (*verify.Request, error) {
+	req, err := s.sender.Request(sample.Draft{
+		Event: sample.Event{ID: s.id(n), Type: s.flags.eventType, Time: s.began},
+		URL:   s.url, RawQuery: s.target.RawQuery, Body: s.body, Now: time.Now().Add(s.flags.skew),
+	})
+	if err != nil {
+		return nil, err
+	}
+	for name, values := range s.header {
+		req.Header[name] = values
+	}
+	if !s.sender.Verifier.NeedsKeys() {
+		return req, nil
+	}
+	sign := s.sender.Verifier.Sign
+	if s.body != nil {
+		sign = s.sender.SignOwn
+	}
+	if err := sign(req, s.key); err != nil {
+		return nil, err
+	}
+	if s.flags.corrupt {
+		return req, s.sender.Corrupt(req, s.key)
+	}
+	return req, nil
+}
+
+// events returns the ids and types that are read from a request, and why others cannot be.
+func (s *sending) events(req *verify.Request) (ids, types, unusable []string) {
+	extractor, err := provider.CompileRules(s.sender.Rules)
+	if err != nil {
+		return nil, nil, []string{err.Error()}
+	}
+	events, malformed := extractor.Extract(&locate.Input{Header: req.Header, Body: req.Body, RawQuery: req.RawQuery})
+	for _, m := range malformed {
+		unusable = append(unusable, m.Reason)
+	}
+	for i := range events {
+		ids, types = append(ids, events[i].ID), append(types, events[i].Type)
+	}
+	return ids, types, unusable
+}
+
+// order returns the events in the order in which they are sent.
+func (s *sending) order() []int {
+	f := s.flags
+	order := make([]int, 0, f.times*(f.duplicate+1))
+	for n := range f.times {
+		for range f.duplicate + 1 {
+			order = append(order, n)
+		}
+	}
+	if f.shuffle {
+		rand.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+	}
+	return order
+}

@@ -1,0 +1,276 @@
+package cli_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/cli"
+	"github.com/hookonce/hookonce/internal/sample"
+	"github.com/hookonce/hookonce/provider"
+	"github.com/hookonce/hookonce/verify"
+)
+
+// sentSource is one scheme of the catalog as a source of a gateway, and what send
+// needs to send to it.
+type sentSource struct {
+	name     string
+	settings map[string]any
+	args     []string
+	signed   bool
+}
+
+// sentSources returns one for every scheme of the catalog. Keys are written to dir.
+func sentSources(t *testing.T, dir string) []sentSource {
+	t.Helper()
+	var sources []sentSource
+	for _, name := range provider.Names() {
+		spec, err := provider.Lookup(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range spec.Schemes {
+			sources = append(sources, newSentSource(t, dir, spec, &spec.Schemes[i]))
+		}
+	}
+	return sources
+}
+
+func newSentSource(t *testing.T, dir string, spec *provider.Spec, scheme *verify.Scheme) sentSource {
+	t.Helper()
+	params := make(map[string]string)
+	for _, p := range spec.ParamsOf(scheme) {
+		params[p.Name] = "value-1"
+		for value := range p.Sets {
+			params[p.Name] = value
+		}
+	}
+	sender, err := sample.New(sample.Setup{Provider: spec.Name, Scheme: scheme.ID, Params: params})
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, public, err := sender.Verifier.GenerateKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := sentSource{name: string(spec.Name) + "_" + strings.ToLower(scheme.ID), signed: sender.Verifier.NeedsKeys()}
+	url := "https://hooks.example.com/webhooks/" + s.name
+	s.settings = map[string]any{
+		"provider": spec.Name, "scheme": scheme.ID, "params": params, "url": url, "ack_timeout": "60s", // the machine may be busy
+	}
+	s.args = []string{"--provider", string(spec.Name), "--scheme", scheme.ID, "--url", url}
+	for key, value := range params {
+		s.args = append(s.args, "--param", key+"="+value)
+	}
+	switch {
+	case public != "":
+		s.settings["key"] = public
+		file := filepath.Join(dir, s.name+".key")
+		writeFile(t, file, private)
+		s.args = append(s.args, "--key", file)
+	case s.signed:
+		s.settings["secrets"] = []string{private}
+		s.args = append(s.args, "--secret", private)
+	}
+	if spec.Event.ID == "" || sender.OtherBody() {
+		event := map[string]string{"id": "sha256:body"} // as good as any, for one event
+		if spec.Event.Batch != "" {
+			event["id"] = "sha256:item"
+		}
+		s.settings["event"] = event
+	}
+	return s
+}
+
+// runHere runs the command in this process, and returns what it prints.
+func runHere(t *testing.T, wantCode int, args ...string) (stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	if code := cli.Main(t.Context(), args, strings.NewReader(""), &out, &errs, nil); code != wantCode {
+		t.Fatalf("hookonce %s: exit code %d, want %d\n%s%s", strings.Join(args, " "), code, wantCode, &out, &errs)
+	}
+	return out.String(), errs.String()
+}
+
+// What send makes is taken by a gateway for every scheme of the catalog, once for
+// any number of deliveries, and refused where a byte of it is another.
+func TestSendToGateway(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	sources := sentSources(t, dir)
+	settings := map[string]any{
+		"database": "sqlite:" + filepath.Join(dir, "hookonce.db"), "unverified_rate": "10000/s", // many are refused here
+	}
+	bySource := make(map[string]any)
+	for _, s := range sources {
+		bySource[s.name] = s.settings
+	}
+	settings["sources"] = bySource
+	text, err := json.Marshal(settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := filepath.Join(dir, "hookonce.yaml")
+	writeFile(t, config, string(text))
+	g := startGateway(t, dir, "--config", config)
+	for _, s := range sources {
+		args := append([]string{"send", g.public + "/webhooks/" + s.name, "--duplicate", "1", "--json"}, s.args...)
+		stdout, _ := runHere(t, 0, args...)
+		var report struct {
+			Requests, Unexpected int
+			Expected             string
+		}
+		if err := json.Unmarshal([]byte(stdout), &report); err != nil {
+			t.Fatal(err)
+		}
+		if report.Requests != 2 || report.Unexpected != 0 || report.Expected != "2xx" {
+			t.Errorf("%s: %s", s.name, stdout)
+		}
+		if s.signed {
+			stdout, _ := runHere(t, 0, append(args, "--corrupt")...)
+			if !strings.Contains(stdout, `"status": 401`) {
+				t.Errorf("%s: a changed byte is answered %s", s.name, stdout)
+			}
+		}
+		if n := g.countEvents(t, s.name); n != 1 {
+			t.Errorf("%s: there are %d events", s.name, n)
+		}
+	}
+}
+
+// countEvents returns how many events of a source there are, by the admin API.
+func (g *gateway) countEvents(t *testing.T, source string) int {
+	t.Helper()
+	resp, err := http.Get(g.admin + "/api/v1/events?source=" + source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var page struct {
+		Events []struct{}
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&page); err != nil {
+		t.Fatal(err)
+	}
+	return len(page.Events)
+}
+
+// recorder is an endpoint that keeps what it is sent.
+type recorder struct {
+	mu     sync.Mutex
+	bodies []string
+	header []http.Header
+	status int
+}
+
+func (r *recorder) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	var body bytes.Buffer
+	_, _ = body.ReadFrom(req.Body)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.bodies, r.header = append(r.bodies, body.String()), append(r.header, req.Header)
+	w.Header().Set("Location", "http://127.0.0.1:1/elsewhere")
+	w.WriteHeader(r.status)
+	fmt.Fprint(w, "answer \x1b[2J")
+}
+
+// newRecorder starts an endpoint that answers status.
+func newRecorder(t *testing.T, status int) (*recorder, string) {
+	t.Helper()
+	r := &recorder{status: status}
+	server := httptest.NewServer(r)
+	t.Cleanup(server.Close)
+	return r, server.URL + "/hooks?a=1"
+}
+
+// The deliveries of one event have its id and body, however many there are and in
+// whatever order; different events have different ones.
+func TestSendManyTimes(t *testing.T) {
+	t.Parallel()
+	r, url := newRecorder(t, 200)
+	stdout, _ := runHere(t, 0, "send", url, "--provider", "github", "--secret", githubSecret, "--type", "push",
+		"--times", "5", "--duplicate", "3", "--concurrency", "4", "--shuffle")
+	if !strings.Contains(stdout, "20 requests of 5 events") || strings.Contains(stdout, "\x1b") {
+		t.Errorf("printed %q", stdout)
+	}
+	count := make(map[string]int)
+	for _, h := range r.header {
+		count[h.Get("X-GitHub-Delivery")]++
+		if h.Get("X-GitHub-Event") != "push" || h.Get("Content-Type") != "application/json" {
+			t.Errorf("sent %v", h)
+		}
+	}
+	if len(r.bodies) != 20 || len(count) != 5 {
+		t.Errorf("%d requests of %d events arrived", len(r.bodies), len(count))
+	}
+	for id, n := range count {
+		if n != 4 {
+			t.Errorf("event %s was sent %d times", id, n)
+		}
+	}
+}
+
+// The exit code says whether the answers are those that are to be expected, and
+// redirects are not followed.
+func TestSendExitCode(t *testing.T) {
+	t.Parallel()
+	stripe := []string{"--provider", "stripe", "--secret", "whsec_test_secret"}
+	tests := map[string]struct {
+		status int
+		args   []string
+		code   int
+	}{
+		"accepted":                  {204, nil, 0},
+		"refused":                   {401, nil, 1},
+		"redirected":                {307, nil, 1},
+		"failed":                    {503, nil, 1},
+		"corrupt, refused":          {401, []string{"--corrupt"}, 0},
+		"corrupt, accepted":         {200, []string{"--corrupt"}, 1},
+		"corrupt, failed":           {500, []string{"--corrupt"}, 1},
+		"within the tolerance":      {200, []string{"--skew", "4m"}, 0},
+		"beyond it, refused":        {400, []string{"--skew", "10m"}, 0},
+		"behind, refused":           {400, []string{"--skew", "-10m"}, 0},
+		"beyond it, accepted":       {200, []string{"--skew", "10m"}, 1},
+		"one of three not accepted": {410, []string{"--times", "3", "--json"}, 1},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, url := newRecorder(t, tt.status)
+			runHere(t, tt.code, append(append([]string{"send", url}, stripe...), tt.args...)...)
+		})
+	}
+	_, stderr := runHere(t, 1, append([]string{"send", "http://127.0.0.1:1/"}, stripe...)...)
+	if !strings.Contains(stderr, "not answered 2xx: 1 of 1 request") {
+		t.Errorf("printed %s", stderr)
+	}
+}
+
+// Where a provider signs with a private key and none is given, the public one is
+// printed, and verifies what is sent.
+func TestSendMakesKeys(t *testing.T) {
+	t.Parallel()
+	r, url := newRecorder(t, 200)
+	_, stderr := runHere(t, 0, "send", url, "--provider", "discord", "--id", "d1")
+	_, public, found := strings.Cut(stderr, "for key: of the source:\n")
+	if !found {
+		t.Fatalf("printed %s", stderr)
+	}
+	dir := t.TempDir()
+	writeFile(t, filepath.Join(dir, "key"), public)
+	writeFile(t, filepath.Join(dir, "body"), r.bodies[0])
+	args := []string{"verify", "--provider", "discord", "--key", filepath.Join(dir, "key"), "--body", filepath.Join(dir, "body")}
+	for name := range r.header[0] {
+		args = append(args, "-H", name+": "+r.header[0].Get(name))
+	}
+	stdout, _ := runHere(t, 0, args...)
+	if !strings.Contains(stdout, "valid\n") || !strings.Contains(stdout, "d1") {
+		t.Errorf("printed %s", stdout)
+	}
+}

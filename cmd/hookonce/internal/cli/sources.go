@@ -1,0 +1,183 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	hookonce "github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/hookadmin"
+	"github.com/hookonce/hookonce/provider"
+)
+
+func (p *program) sourcesCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "sources", Short: "Work with sources"}
+	cmd.AddCommand(p.sourcesListCommand(), p.sourcesArmCommand())
+	return cmd
+}
+
+// listedSource is a source in the shape of the API, and what it has learned.
+type listedSource struct {
+	hookadmin.Source
+
+	LearnedSecrets int            `json:"learned_secrets"` // how many its provider has handed over
+	LearnedAt      hookadmin.Time `json:"learned_at"`      // of the last one
+	ArmedUntil     hookadmin.Time `json:"armed_until"`     // null: it takes none now
+}
+
+func (p *program) sourcesListCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the sources of the settings, and whether they have learned a secret",
+		Args:  noArgs,
+	}
+	flags := addSettingsFlags(cmd)
+	addJSONFlag(cmd, &asJSON)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return p.withEngine(cmd.Context(), flags, func(ctx context.Context, e *engine) error {
+			list, err := listSources(ctx, e)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return writeJSON(p.stdout, struct {
+					Sources []listedSource `json:"sources"`
+				}{list})
+			}
+			return p.printSources(list)
+		})
+	}
+	return cmd
+}
+
+func listSources(ctx context.Context, e *engine) ([]listedSource, error) {
+	all := e.Sources()
+	names := make([]string, len(all))
+	for i := range all {
+		names[i] = all[i].Name
+	}
+	learned, err := e.store.LearnedSecrets(ctx, names)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]listedSource, len(all))
+	for i, source := range hookadmin.NewSourcePage(all).Sources {
+		list[i] = listedSource{Source: source, LearnedSecrets: len(learned[i].Secrets)}
+		if n := len(learned[i].Secrets); n > 0 {
+			list[i].LearnedAt = hookadmin.Time(learned[i].Secrets[n-1].LearnedAt)
+		}
+		if learned[i].Armed() {
+			list[i].ArmedUntil = hookadmin.Time(learned[i].ArmedUntil)
+		}
+	}
+	return list, nil
+}
+
+func (p *program) printSources(list []listedSource) error {
+	if len(list) == 0 {
+		fmt.Fprintln(p.stderr, "No sources.")
+		return nil
+	}
+	t := newTable(p.stdout, "SOURCE", "PROVIDER", "SCHEME", "LEARNED SECRETS", "LAST LEARNED", "ARMED UNTIL")
+	for i := range list {
+		s := &list[i]
+		scheme := orDash(effectiveScheme(s.Source))
+		if s.Unsigned {
+			scheme += " (unsigned)"
+		}
+		t.row(s.Name, s.Provider, scheme, strconv.Itoa(s.LearnedSecrets),
+			moment(time.Time(s.LearnedAt)), moment(time.Time(s.ArmedUntil)))
+	}
+	return t.Flush()
+}
+
+// effectiveScheme returns the scheme that a source uses, which it need not name; "" if it
+// describes its own.
+func effectiveScheme(s hookadmin.Source) string {
+	spec, err := provider.Lookup(provider.Name(s.Provider))
+	if err != nil {
+		return s.Scheme
+	}
+	scheme, _ := spec.Scheme(s.Scheme) // the zero Scheme where there is none
+	return scheme.ID
+}
+
+// armed is the shape of --json.
+type armed struct {
+	Source     string         `json:"source"`
+	ArmedUntil hookadmin.Time `json:"armed_until"`
+	Secret     *string        `json:"secret"` // null with --no-wait
+}
+
+func (p *program) sourcesArmCommand() *cobra.Command {
+	var long time.Duration
+	var replace, noWait, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "arm NAME",
+		Short: "Let a source take the secret that its provider hands over while a webhook is set up",
+		Long: "Let a source take one secret that its provider hands over while a webhook is set up, and wait for it.\n" +
+			"Ctrl-C disarms the source again.\n" +
+			"The secret is printed once, because some providers ask for it back. From then on it is in force, in every\n" +
+			"gateway on this database, besides the secrets of the settings. It lies in the database, readable by who can\n" +
+			"read its table, and is shown nowhere else.",
+		Args: cobra.ExactArgs(1),
+	}
+	flags := addSettingsFlags(cmd)
+	cmd.Flags().DurationVar(&long, "for", 15*time.Minute, "for how long the source takes a secret")
+	cmd.Flags().BoolVar(&replace, "replace", false, "forget the secrets that it learned before, when it learns this one")
+	cmd.Flags().BoolVar(&noWait, "no-wait", false, "do not wait for the secret, and do not print it")
+	addJSONFlag(cmd, &asJSON)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if long <= 0 || long > hookonce.MaxArmed {
+			return newUsageError(cmd, fmt.Errorf("--for must be more than 0 and at most %s", hookonce.MaxArmed))
+		}
+		ctx, stop := interruptible(cmd.Context())
+		defer stop()
+		return p.withEngine(ctx, flags, func(ctx context.Context, e *engine) error {
+			state, err := e.Arm(ctx, args[0], long, replace)
+			if err != nil {
+				return armFailed(args[0], err)
+			}
+			out := armed{Source: args[0], ArmedUntil: hookadmin.Time(state.ArmedUntil)}
+			fmt.Fprintf(p.stderr, "%s takes one secret until %s: let the provider send it now\n", args[0], moment(state.ArmedUntil))
+			if !noWait {
+				secret, err := app.AwaitSecret(ctx, e.store, state)
+				if err != nil {
+					return err
+				}
+				out.Secret = &secret
+			}
+			return p.printArmed(&out, asJSON)
+		})
+	}
+	return cmd
+}
+
+func (p *program) printArmed(out *armed, asJSON bool) error {
+	if asJSON {
+		return writeJSON(p.stdout, out)
+	}
+	if out.Secret == nil {
+		return nil
+	}
+	fmt.Fprintln(p.stderr, "The secret came, and is in force:")
+	_, err := fmt.Fprintln(p.stdout, printable(*out.Secret))
+	return err
+}
+
+func armFailed(source string, err error) error {
+	switch {
+	case errors.Is(err, driver.ErrNotFound):
+		return &app.Error{Err: err, Remedy: "hookonce sources list"}
+	case errors.Is(err, driver.ErrTooManySecrets):
+		return &app.Error{Err: err, Remedy: "hookonce sources arm " + word(source) + " --replace, which forgets them"}
+	}
+	return err
+}

@@ -1,0 +1,126 @@
+package cli_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/cli"
+)
+
+// vectorFile is one file of the test vectors.
+type vectorFile struct {
+	Provider string       `json:"provider"`
+	Cases    []vectorCase `json:"cases"`
+}
+
+type vectorCase struct {
+	Name    string            `json:"name"`
+	Scheme  string            `json:"scheme"`
+	Confirm bool              `json:"confirmed"`
+	Expect  string            `json:"expect"`
+	Secret  *string           `json:"secret"`
+	Params  map[string]string `json:"params"`
+	Method  string            `json:"method"`
+	URL     string            `json:"url"`
+	Headers map[string]string `json:"headers"`
+	Body    string            `json:"body"`
+	Now     int64             `json:"now"`
+	Key     *struct {
+		Value json.RawMessage `json:"value"`
+	} `json:"key"`
+}
+
+// otherVerdicts are judged otherwise on purpose: the first two leave clocks a minute,
+// and secrets outside of ASCII are refused.
+var otherVerdicts = map[string]bool{
+	"contentful/generated-valid/stale": true, "paddle/generated-valid/stale": true, "easypost/sdk-valid-nfkd": true,
+}
+
+// The verdict and the exit code of verify are those that the vectors expect.
+func TestVerifyVectors(t *testing.T) {
+	t.Parallel()
+	dir := os.Getenv("HOOKONCE_TEST_VECTORS")
+	if dir == "" {
+		t.Skip("HOOKONCE_TEST_VECTORS names no folder with vectors")
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "*.json"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no vectors in %s: %v", dir, err)
+	}
+	for _, name := range files {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var file vectorFile
+		if err := json.Unmarshal(data, &file); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		for i := range file.Cases {
+			c := &file.Cases[i]
+			if c.Confirm && !otherVerdicts[file.Provider+"/"+c.Name] {
+				t.Run(file.Provider+"/"+c.Name, func(t *testing.T) {
+					t.Parallel()
+					c.check(t, file.Provider)
+				})
+			}
+		}
+	}
+}
+
+func (c *vectorCase) check(t *testing.T, provider string) {
+	var stdout, stderr bytes.Buffer
+	code := cli.Main(t.Context(), c.args(t, provider), strings.NewReader(c.Body), &stdout, &stderr, nil)
+	want := map[string]int{"valid": 0, "invalid": 1}[c.Expect]
+	if code != want {
+		t.Fatalf("exit code %d, want %d\n%s%s", code, want, &stdout, &stderr)
+	}
+	var got struct {
+		Valid  bool
+		Reason *string
+		Events []struct{ ID *string }
+	}
+	if err := json.Unmarshal(stdout.Bytes(), &got); err != nil {
+		t.Fatalf("%v in %s", err, &stdout)
+	}
+	if got.Valid != (want == 0) || got.Reason == nil || (*got.Reason == "") != got.Valid || got.Events == nil || !got.Valid && len(got.Events) > 0 {
+		t.Errorf("printed %s", &stdout)
+	}
+	if c.Secret != nil && len(*c.Secret) > 8 && strings.Contains(stdout.String()+stderr.String(), *c.Secret) && !strings.Contains(c.Body, *c.Secret) {
+		t.Errorf("the secret is printed: %s%s", &stdout, &stderr)
+	}
+}
+
+func (c *vectorCase) args(t *testing.T, provider string) []string {
+	args := []string{
+		"verify", "--json", "--provider", provider, "--scheme", c.Scheme, "--method", c.Method, "--url", c.URL,
+		"--at", fmt.Sprint(c.Now), "--body", "-",
+	}
+	for name, value := range c.Headers {
+		args = append(args, "-H", name+": "+value)
+	}
+	for name, value := range c.Params {
+		args = append(args, "--param", name+"="+value)
+	}
+	if c.Secret != nil {
+		args = append(args, "--secret", *c.Secret)
+	}
+	if c.Key != nil {
+		value := []byte(c.Key.Value)
+		var text string
+		if json.Unmarshal(value, &text) == nil {
+			value = []byte(text)
+		}
+		file := filepath.Join(t.TempDir(), "key")
+		if err := os.WriteFile(file, value, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		args = append(args, "--key", file)
+	}
+	return args
+}

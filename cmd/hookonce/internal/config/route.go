@@ -1,0 +1,171 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/route"
+)
+
+var routeKeys = append([]string{"name", "sources", "types", "where", "to"}, destinationKeys...)
+
+// maxType is the longest type of an event, in bytes.
+const maxType = 255
+
+// routeReader reads destinations and routes. Its config holds the sources.
+type routeReader struct {
+	*loader
+	config       *hookonce.Config
+	destinations map[string]bool // as far as they are read
+	routes       map[string]bool
+}
+
+func (r *routeReader) read(destinations, routes *node) {
+	r.named(destinations, "destination", func(name string, value *node) {
+		r.destinations[name] = true
+		m := r.mapping(value, destinationKeys...)
+		if value.kind == kindNull {
+			r.fault(value, "the destination has no url")
+		}
+		r.config.Destinations = append(r.config.Destinations, r.destination(name, value, m))
+	})
+	for i, item := range r.list(routes) {
+		r.route(i+1, item)
+	}
+}
+
+func (r *routeReader) sourceNames() []string {
+	var names []string
+	for _, s := range r.config.Sources {
+		names = append(names, s.Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (r *routeReader) route(number int, n *node) {
+	if n.kind != kindMapping {
+		r.faultHint(n, "keys: "+strings.Join(routeKeys, ", "), "a route is a mapping of keys, and this is %s", n.kind)
+		return
+	}
+	m := r.mapping(n, routeKeys...)
+	route := hookonce.Route{Sources: r.routeSources(m.get("sources")), Types: r.types(m.get("types"))}
+	where := m.get("where")
+	if text, ok := r.text(where); ok {
+		route.Where = r.compileWhere(where, text)
+	}
+	to, named := r.text(m.get("to"))
+	route.Name = r.routeName(m.get("name"), n, to, number)
+	switch url := m.get("url"); {
+	case m.get("to") != nil && url != nil:
+		r.fault(url, "a route has either to or url")
+	case url != nil:
+		route.To = "route:" + route.Name
+		r.config.Destinations = append(r.config.Destinations, r.destination(route.To, n, m))
+	case m.get("to") == nil:
+		r.fault(n, "the route has neither to nor url, so it leads nowhere")
+	default:
+		r.checkTo(m, to, named)
+		route.To = to
+	}
+	r.config.Routes = append(r.config.Routes, route)
+}
+
+func (r *routeReader) checkTo(m mapping, to string, named bool) {
+	if named && !r.destinations[to] {
+		var known []string
+		for name := range r.destinations {
+			known = append(known, name)
+		}
+		slices.Sort(known)
+		r.faultHint(m.get("to"), didYouMean(to, known), "there is no destination %s", m.get("to").shown())
+	}
+	for _, key := range destinationKeys {
+		if value := m.get(key); value != nil && key != "url" {
+			r.fault(value, "it belongs to a destination; set it there, or use url in place of to")
+		}
+	}
+}
+
+// routeName returns the name of a route: its own, else that of its
+// destination, else route-N.
+func (r *routeReader) routeName(n, route *node, to string, number int) string {
+	name, ok := r.text(n)
+	if n == nil {
+		n = route
+		if name = to; name == "" {
+			name = fmt.Sprintf("route-%d", number)
+		}
+	} else if ok && !validName(name) {
+		r.fault(n, "the name must begin with a-z or 0-9 and have at most 63 of a-z 0-9 _ -")
+	}
+	if r.routes[name] && name != "" {
+		r.faultHint(n, "give each a name of its own, and keep it: webhook-id depends on it", "another route has the same name")
+	}
+	r.routes[name] = true
+	return name
+}
+
+func (r *routeReader) routeSources(n *node) []string {
+	if n != nil && n.kind == kindSequence && len(n.items) == 0 {
+		r.fault(n, "the list is empty; leave it out for all sources")
+	}
+	var names []string
+	for _, item := range r.list(n) {
+		name, ok := r.text(item)
+		if ok && !slices.Contains(r.sourceNames(), name) {
+			r.faultHint(item, didYouMean(name, r.sourceNames()), "there is no source %s", item.shown())
+		}
+		names = append(names, name)
+	}
+	return names
+}
+
+// types reads the types of events that a route or a rule is for.
+func (l *loader) types(n *node) []string {
+	if n != nil && n.kind == kindSequence && len(n.items) == 0 {
+		l.fault(n, "the list is empty; leave it out for all types")
+	}
+	types := l.words(n)
+	for _, t := range types {
+		if len(t) > maxType {
+			l.fault(n, "a type has at most %d bytes", maxType)
+		}
+	}
+	return types
+}
+
+func (r *routeReader) compileWhere(n *node, text string) func(*hookonce.Event) (bool, error) {
+	where, err := route.Compile(text)
+	if err != nil {
+		r.wrong(n, err)
+		return nil
+	}
+	return where
+}
+
+// forwards adds what --forward flags ask for; Flags says what they mean.
+func (r *routeReader) forwards(flags []string) {
+	sources := r.sourceNames()
+	for _, text := range flags {
+		name, url, at := r.nameAndValue("--forward", text, "NAME=URL")
+		if at == nil {
+			continue
+		}
+		if r.destinations[name] || r.routes[name] {
+			r.fault(at, "there is a destination or route of that name already")
+			continue
+		}
+		value := &node{kind: kindText, path: at.path, raw: url, literal: true, hidden: true}
+		n := &node{kind: kindMapping, path: at.path, fields: []field{{key: "url", value: value}}}
+		route := hookonce.Route{Name: name, To: name}
+		if slices.Contains(sources, name) {
+			route.Sources, route.To = []string{name}, "route:"+name
+		}
+		r.destinations[name], r.routes[name] = true, true
+		r.config.Destinations = append(r.config.Destinations, r.destination(route.To, at, r.mapping(n, destinationKeys...)))
+		r.config.Routes = append(r.config.Routes, route)
+	}
+}

@@ -1,0 +1,150 @@
+package deps
+
+// module is the path of this module.
+const module = "github.com/hookonce/hookonce"
+
+// rule says what one package may import besides the standard library, and why
+// no more. Its tests are held to testModules instead.
+type rule struct {
+	within  []string // packages of this module, by folder
+	modules []string // other modules, by path prefix
+	why     string
+}
+
+// rules holds every package of the module, by folder; "." is the root.
+var rules = map[string]rule{
+	".": {
+		within: []string{"driver", "verify", "provider", "internal/keyfetch", "internal/locate", "internal/send"},
+		why:    "users embed it: the standard library and the few packages that the public idea is made of",
+	},
+	"verify": {within: []string{"internal/locate"}, why: "pure functions of a request and keys"},
+	"provider": {
+		within: []string{"verify", "internal/locate", "internal/spelling"},
+		why:    "data, and the reading of verified requests",
+	},
+	"driver": {why: "a contract must not lean on what fulfils it"},
+	"internal/test/storetest": {
+		within:  []string{"driver"},
+		modules: []string{"github.com/google/go-cmp", "pgregory.net/rapid"},
+		why:     "it sees a store through the contract alone, or it would not test the contract",
+	},
+	"hookpgx": {
+		within:  []string{".", "driver", "hookmigrate", "internal/pgstore"},
+		modules: []string{"github.com/jackc/pgx/v5"},
+		why:     "the one package of the library that needs more than the standard library",
+	},
+	"hooksql": {
+		within: []string{".", "driver", "hookmigrate", "internal/pgstore", "internal/sqlitestore"},
+		why:    "the user brings the database/sql driver",
+	},
+	"hookmigrate": {within: []string{"driver"}, why: "SQL and a small runner; used from programs of any kind"},
+	"hookadmin":   {within: []string{".", "driver"}, why: "it serves any store, so it must know none"},
+	"internal/locate": {
+		why: "the strict parser behind signatures and event ids: nothing below it but the standard library",
+	},
+	"internal/lifecycle":   {within: []string{"driver"}, why: "pure functions, so that every store decides alike"},
+	"internal/pgstore":     {within: []string{"driver", "hookmigrate", "internal/lifecycle"}, why: "SQL text and row scanning, whatever the driver"},
+	"internal/sqlitestore": {within: []string{"driver", "hookmigrate", "internal/lifecycle"}, why: "SQL text and row scanning, whatever the driver"},
+	"internal/dial":        {why: "which addresses may be dialled, for all that dials on somebody's behalf"},
+	"internal/send":        {within: []string{"verify", "internal/dial"}, why: "one HTTP attempt; the root package builds on it"},
+	"internal/keyfetch":    {within: []string{"verify", "internal/dial"}, why: "one GET or POST of a key; the root package builds on it"},
+	"internal/spelling":    {why: "it compares two texts"},
+	"internal/sample": {
+		within: []string{"provider", "verify", "internal/locate"},
+		why:    "users' tests link it, and it makes what a provider sends, no matter who receives it",
+	},
+	"cmd/hookonce/internal/route": {
+		within:  []string{"."},
+		modules: []string{"github.com/expr-lang/expr"},
+		why:     "the expression language stays out of the library",
+	},
+	"cmd/hookonce/internal/config": {
+		within: []string{
+			".", "provider", "verify", "internal/locate", "cmd/hookonce/internal/route", "internal/send", "internal/spelling",
+		},
+		modules: []string{"github.com/goccy/go-yaml"},
+		why:     "settings become the library's own Config, and nothing else",
+	},
+	"cmd/hookonce/internal/app": {
+		within: []string{
+			".", "driver", "provider", "verify", "hookadmin", "hookmigrate", "hookpgx", "hooksql",
+			"cmd/hookonce/internal/config", "cmd/hookonce/internal/route",
+		},
+		modules: []string{"github.com/jackc/pgx/v5/pgxpool", "modernc.org/sqlite", "golang.org/x/sys"},
+		why:     "the wiring: the one place that opens databases, and so links both of their drivers",
+	},
+	"cmd/hookonce/internal/cli": {
+		within: []string{
+			".", "driver", "provider", "verify", "hookadmin", "hookmigrate", "cmd/hookonce/internal/app", "cmd/hookonce/internal/config", "internal/locate",
+			"internal/sample",
+		},
+		modules: []string{"github.com/spf13/cobra"},
+		why:     "commands; what they do is done by others",
+	},
+	"cmd/hookonce": {within: []string{"cmd/hookonce/internal/cli"}, why: "a few lines"},
+	"internal/test/dbtest": {
+		within:  []string{"hookmigrate"},
+		modules: []string{"github.com/jackc/pgx/v5", "golang.org/x/sys"},
+		why:     "a database for tests, whatever they test",
+	},
+	"hooktest": {
+		within: []string{".", "driver", "provider", "verify", "internal/locate", "internal/sample"},
+		why:    "users' tests link it: nothing but the library itself",
+	},
+	"examples/shop": {
+		within:  []string{".", "hookmigrate", "hookpgx", "provider"},
+		modules: []string{"github.com/jackc/pgx/v5"},
+		why:     "what a user's program would import, so that it can be copied",
+	},
+	"examples/shopsqlite": {
+		within:  []string{".", "hookmigrate", "hooksql", "provider"},
+		modules: []string{"modernc.org/sqlite"},
+		why:     "what a user's program would import, so that it can be copied",
+	},
+	"examples/ownrouter": {
+		within:  []string{".", "hookmigrate", "hookpgx", "provider"},
+		modules: []string{"github.com/jackc/pgx/v5"},
+		why:     "what a user's program would import, so that it can be copied",
+	},
+	"internal/test/examplestest": {
+		within:  []string{"driver", "internal/test/dbtest"},
+		modules: []string{"github.com/google/go-cmp", "github.com/jackc/pgx/v5"},
+		why:     "it knows the examples by their outside, and their databases",
+	},
+	"internal/test/sqltest": {
+		within:  []string{"driver", "hookmigrate", "hookpgx", "internal/test/dbtest", "internal/test/examplestest"},
+		modules: []string{"github.com/google/go-cmp", "github.com/jackc/pgx/v5"},
+		why:     "it claims what consumers take, and knows them by their outside",
+	},
+	"examples/python":     {why: "a program in another language; of Go it has its test"},
+	"examples/node":       {why: "a program in another language; of Go it has its test"},
+	"internal/test/e2e":   {why: "it knows the program by its outside alone"},
+	"internal/test/proof": {why: "it has no code; its tests are programs such as users write"},
+	"bench":               {why: "it has no code; its tests measure programs such as users write and run"},
+	"internal/test/deps":  {why: "it reads sources, it does not use them"},
+}
+
+// standardLibraryOnly are the packages that must build from the standard
+// library alone, through all that they import.
+var standardLibraryOnly = []string{
+	".", "verify", "provider", "driver", "hooksql", "hookmigrate", "hookadmin", "hooktest",
+	"internal/dial", "internal/keyfetch", "internal/lifecycle", "internal/locate", "internal/pgstore", "internal/sample", "internal/sqlitestore", "internal/send",
+	"internal/spelling",
+}
+
+// testSupport are the packages that only tests may import. A helper that links
+// the testing package into users' programs is a known mistake.
+var testSupport = []string{
+	"internal/test/storetest", "hooktest", "bench", "internal/test/dbtest", "internal/test/e2e", "internal/test/examplestest", "internal/test/proof", "internal/test/sqltest",
+	"internal/test/deps",
+}
+
+// testModules are the modules that tests may import.
+var testModules = []string{
+	"github.com/google/go-cmp", "pgregory.net/rapid", "go.uber.org/goleak", "github.com/rogpeppe/go-internal/testscript",
+	"github.com/jackc/pgx/v5", "modernc.org/sqlite", "golang.org/x/sys", "golang.org/x/sync",
+}
+
+// drawers are names that say nothing of what is inside, or that shadow a
+// package of the standard library wherever they are imported.
+var drawers = []string{"util", "utils", "common", "types", "models", "pkg", "http", "sql"}

@@ -1,0 +1,28 @@
+package e2e
+
+import (
+	"testing"
+
+	"github.com/hookonce/hookonce/internal/test/dbtest"
+)
+
+// All of PostgreSQL is killed at a random moment and started again, many times.
+// The gateways are not restarted.
+func TestDatabaseKilledUnderLoad(t *testing.T) {
+	t.Parallel()
+	server := dbtest.StartServer(t, nil)
+	l := newLoad(t, privateDatabase(t, server), loadSettings, "a", "b")
+	l.startAll()
+	for l.figures.kills < 30 {
+		l.waitRandomMoment(200)
+		server.Kill(t)
+		l.figures.kills++
+		server.Restart(t)
+	}
+	l.finish()
+	f := l.check()
+	mustHave(t, map[string]int{
+		"a delivery was answered 503":                           f.unavailable,
+		"what the destination had taken already was sent again": f.again,
+	})
+}

@@ -1,0 +1,64 @@
+package e2e
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/hookonce/hookonce/internal/test/dbtest"
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	parallelByDefault()
+	code := dbtest.Run(m)
+	if buildDir != "" {
+		_ = os.RemoveAll(buildDir) // what is left is in the folder for temporary files
+	}
+	os.Exit(code)
+}
+
+// parallelByDefault lets more tests run at a time than there are processors,
+// unless told otherwise: they mostly wait for other processes.
+func parallelByDefault() {
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if given {
+		return
+	}
+	if err := flag.Set("test.parallel", "6"); err != nil {
+		panic(err)
+	}
+}
+
+var buildDir string
+
+// build builds the program under test, once.
+var build = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "hookonce-e2e-")
+	if err != nil {
+		return "", err
+	}
+	buildDir = dir
+	binary := filepath.Join(dir, "hookonce")
+	cmd := exec.Command("go", "build", "-race", "-o", binary, "./cmd/hookonce")
+	cmd.Dir = filepath.Join("..", "..", "..")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building the gateway: %w\n%s", err, out)
+	}
+	return binary, nil
+})
+
+// program returns the path of the program under test.
+func program(t testing.TB) string {
+	t.Helper()
+	binary, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return binary
+}

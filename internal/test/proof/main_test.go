@@ -1,0 +1,19 @@
+package proof
+
+import (
+	"os"
+	"testing"
+
+	"github.com/hookonce/hookonce/internal/test/dbtest"
+)
+
+func TestMain(m *testing.M) {
+	if text := os.Getenv(workerVariable); text != "" {
+		os.Exit(workerMain(text))
+	}
+	code := dbtest.Run(m)
+	if plainFolder != "" {
+		_ = os.RemoveAll(plainFolder) // what is left is in the folder for temporary files
+	}
+	os.Exit(code)
+}

@@ -1,0 +1,34 @@
+package proof
+
+import (
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/hookonce/hookonce/internal/test/sqltest"
+)
+
+// Two Python processes without an SDK take the events that two workers without
+// handlers receive. A consumer that crashes counts no attempt, so an event ends a
+// process only when it is worked on for the first time, and succeeds later.
+func TestExactlyOncePython(t *testing.T) {
+	t.Parallel()
+	python := sqltest.Python(t)
+	tr := newTrial(t, newDatabase(t, withPgx), nil)
+	tr.deathIsFailure = false
+	for i := range 2 {
+		tr.addPlace(fmt.Sprintf("receiver%d", i), settings{Receiver: true, HandlerTimeout: time.Second})
+	}
+	for i := range 2 {
+		tr.places = append(tr.places, &place{
+			name: fmt.Sprintf("consumer%d", i), folder: tr.folder,
+			command: func() *exec.Cmd {
+				return exec.Command(python, filepath.Join("testdata", "consumer.py"), tr.db.address, tr.folder)
+			},
+		})
+	}
+	tr.run()
+	tr.report(tr.check())
+}

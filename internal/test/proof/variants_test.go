@@ -1,0 +1,210 @@
+package proof
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"encoding/hex"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	_ "github.com/jackc/pgx/v5/stdlib" // database/sql on PostgreSQL
+	_ "modernc.org/sqlite"
+
+	"github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/hookmigrate"
+	"github.com/hookonce/hookonce/hookpgx"
+	"github.com/hookonce/hookonce/hooksql"
+	"github.com/hookonce/hookonce/internal/test/dbtest"
+)
+
+// The ways of working on a database.
+const (
+	withPgx    = "pgx"
+	withSQL    = "sql"
+	withSQLite = "sqlite"
+)
+
+// poolSize is how many connections of its own a worker process has.
+const poolSize = 8
+
+// run opens the database as the variant says, and serves.
+func (w *worker) run() error {
+	ctx := context.Background()
+	switch w.Variant {
+	case withPgx:
+		config, err := pgxpool.ParseConfig(w.Database)
+		if err != nil {
+			return err
+		}
+		config.MaxConns = poolSize
+		pool, err := pgxpool.NewWithConfig(ctx, config)
+		if err != nil {
+			return err
+		}
+		defer pool.Close()
+		store := hookpgx.New(pool)
+		defer store.Close()
+		return serve(w, store, func(ctx context.Context, tx pgx.Tx, ev *hookonce.Event) error {
+			_, err := tx.Exec(ctx, insertPostgres, ev.ID, ev.Generation, os.Getpid())
+			return err
+		})
+	case withSQL:
+		pool, err := sql.Open("pgx", w.Database)
+		if err != nil {
+			return err
+		}
+		defer pool.Close()
+		// One pool for everything.
+		pool.SetMaxOpenConns(2 * poolSize)
+		pool.SetMaxIdleConns(2 * poolSize)
+		return serve(w, hooksql.NewPostgres(pool), insertWith(insertPostgres))
+	case withSQLite:
+		store, err := hooksql.OpenSQLite("sqlite", w.Database)
+		if err != nil {
+			return err
+		}
+		defer store.Close()
+		return serve(w, store, insertWith(insertSQLite))
+	}
+	return fmt.Errorf("no variant is called %q", w.Variant)
+}
+
+const (
+	insertPostgres = `INSERT INTO effects (event_id, generation, process) VALUES ($1, $2, $3)`
+	insertSQLite   = `INSERT INTO effects (event_id, generation, process) VALUES (?, ?, ?)`
+	// Nothing about it keeps an effect from being written twice.
+	createEffects = `CREATE TABLE effects (event_id text NOT NULL, generation integer NOT NULL, process integer NOT NULL)`
+)
+
+func insertWith(statement string) insertFunc[*sql.Tx] {
+	return func(ctx context.Context, tx *sql.Tx, ev *hookonce.Event) error {
+		_, err := tx.ExecContext(ctx, statement, ev.ID, ev.Generation, os.Getpid())
+		return err
+	}
+}
+
+// database is a database that one test has to itself, with the schema and the
+// table of effects.
+type database struct {
+	variant string
+	address string  // for workers
+	session *sql.DB // of the test
+}
+
+func newDatabase(t testing.TB, variant string) *database {
+	t.Helper()
+	if variant == withSQLite {
+		path := filepath.Join(t.TempDir(), "proof.db")
+		store, err := hooksql.OpenSQLite("sqlite", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		migrate(t, store)
+		db := &database{variant, path, openSession(t, "sqlite", "file:"+path+"?_pragma=busy_timeout(10000)")}
+		db.exec(t, createEffects)
+		return db
+	}
+	address := createDatabase(t)
+	pool, err := pgxpool.New(t.Context(), address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	migrate(t, hookpgx.New(pool))
+	db := &database{variant, address, openSession(t, "pgx", address)}
+	db.exec(t, createEffects)
+	return db
+}
+
+// createDatabase creates a database on the server of the tests, and returns its DSN.
+func createDatabase(t testing.TB) string {
+	t.Helper()
+	dsn, _ := dbtest.Postgres(t)
+	server, err := url.Parse(dsn)
+	if err != nil || server.Scheme == "" {
+		t.Fatalf("these tests make databases of their own and need the DSN of the server as a URL, not %q", dsn)
+	}
+	var random [8]byte
+	_, _ = rand.Read(random[:]) // never fails
+	name := "proof_" + hex.EncodeToString(random[:])
+	root := &database{session: openSession(t, "pgx", dsn)}
+	root.exec(t, "CREATE DATABASE "+name)
+	t.Cleanup(func() { root.exec(t, "DROP DATABASE "+name+" WITH (FORCE)") })
+	server.Path = "/" + name
+	return server.String()
+}
+
+// migrate makes the schema, and closes the store.
+func migrate(t testing.TB, store driver.Store) {
+	t.Helper()
+	defer store.Close()
+	if _, err := hookmigrate.Up(t.Context(), store); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func openSession(t testing.TB, driverName, dsn string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open(driverName, dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Errorf("closing the test's session: %v", err)
+		}
+	})
+	return db
+}
+
+// exec runs a statement.
+func (d *database) exec(t testing.TB, statement string) {
+	t.Helper()
+	if _, err := d.session.Exec(statement); err != nil {
+		t.Fatalf("%s: %v", statement, err)
+	}
+}
+
+// table returns the name of a table or view of hookonce.
+func (d *database) table(name string) string {
+	if d.variant == withSQLite {
+		return "hookonce_" + name
+	}
+	return "hookonce." + name
+}
+
+// number returns the number that a query answers.
+func (d *database) number(t testing.TB, query string, args ...any) int {
+	t.Helper()
+	var n int
+	if err := d.session.QueryRow(query, args...).Scan(&n); err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	return n
+}
+
+// rows calls f for every row of a query, with what it scans into dest.
+func (d *database) rows(t testing.TB, query string, dest []any, f func()) {
+	t.Helper()
+	rows, err := d.session.Query(query)
+	if err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := rows.Scan(dest...); err != nil {
+			t.Fatalf("%s: %v", query, err)
+		}
+		f()
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+}

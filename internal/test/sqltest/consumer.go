@@ -1,0 +1,336 @@
+package sqltest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/hookmigrate"
+	"github.com/hookonce/hookonce/hookpgx"
+	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/examplestest"
+)
+
+const (
+	trialEvents   = 500
+	trialKills    = 10
+	trialSide     = 2  // processes side by side
+	trialBatch    = 25 // events in one claim
+	trialAttempts = 3
+	trialTimeout  = 2 * time.Minute
+	pollEvery     = 20 * time.Millisecond
+)
+
+// Python returns an interpreter of Python that has psycopg2. Where there is none it
+// is installed, or the test fails.
+func Python(t testing.TB) (path string) {
+	t.Helper()
+	dbtest.Need(t, func() error {
+		// Debian's packages are for Debian's own interpreter alone.
+		for _, path = range []string{"python3", "/usr/bin/python3"} {
+			if exec.Command(path, "-c", "import psycopg2").Run() == nil {
+				return nil
+			}
+		}
+		return errors.New("no Python with psycopg2 was found: install it (apt-get install python3-psycopg2, pip install psycopg2-binary)")
+	}, "python3-psycopg2")
+	return path
+}
+
+// Consumer runs two processes of a consumer and feeds them events, kills them again
+// and again with SIGKILL in the middle of their work, and checks that each event
+// took effect once: the table ledger, which schema makes, has no unique
+// constraint. Some events cannot be worked on, and must end dead.
+//
+// The consumer takes from the source "shop", in the schema "hookonce" of the
+// database that DATABASE_URL names, and obeys NEXT_API, ATTEMPTS and FIRST_RETRY.
+func Consumer(t *testing.T, schema string, command ...string) {
+	ctx, cancel := context.WithTimeout(t.Context(), trialTimeout)
+	w := newTrial(t, schema)
+	var feeding sync.WaitGroup
+	defer func() { cancel(); feeding.Wait() }()
+	feeding.Go(func() { w.feed(ctx, t) })
+	w.start(t, command)
+	for kill := range trialKills {
+		w.await(ctx, t, "SELECT count(*) >= $1::int FROM ledger", trialEvents*kill/(trialKills+1))
+		select {
+		case <-w.api.Called: // one of them is in the middle of it
+		case <-ctx.Done():
+			t.Fatalf("nothing was worked on within %s\n%s", trialTimeout, w.log())
+		}
+		for _, p := range w.processes {
+			p.kill(t)
+		}
+		w.start(t, command)
+	}
+	feeding.Wait()
+	w.await(ctx, t, "SELECT count(*) = $1::int FROM ledger", trialEvents)
+	var begun int
+	w.scan(t, "SELECT last_value FROM begun", &begun)
+	if begun == trialEvents {
+		t.Errorf("no kill was in the middle of anything, so the trial says nothing")
+	}
+	t.Logf("%d effects of %d were undone by %d kills, and made again", begun-trialEvents, begun, trialKills)
+
+	w.poison(ctx, t)
+	w.await(ctx, t, "SELECT count(*) = $1::int FROM hookonce.dead_letters", len(poisons))
+	for _, p := range w.processes {
+		p.stop(t)
+	}
+	w.check(t)
+	if t.Failed() {
+		t.Log(w.log())
+	}
+}
+
+// poisons are bodies of events that cannot be worked on.
+var poisons = map[string]string{
+	"no_order":    `{"customer":"anna","cents":1}`,
+	"no_json":     `order=7`,
+	"nul":         `{"order":"a\u0000b","customer":"anna","cents":1}`,
+	"wrong_cents": `{"order":"wrong","customer":"anna","cents":"many"}`,
+}
+
+// trial is the database that consumers work on, and the processes of consumers.
+type trial struct {
+	url   string
+	pool  *pgxpool.Pool
+	store *hookpgx.Store
+	api   *examplestest.API
+
+	processes []*consumer
+	logs      []*lockedBuffer
+}
+
+func newTrial(t *testing.T, schema string) *trial {
+	t.Helper()
+	w := &trial{api: examplestest.NewAPI(t)}
+	w.url, w.pool, _ = examplestest.Postgres(t)
+	w.store = hookpgx.New(w.pool)
+	t.Cleanup(func() {
+		if err := w.store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if _, err := hookmigrate.Up(t.Context(), w.store); err != nil {
+		t.Fatal(err)
+	}
+	// A sequence keeps its value where a transaction is rolled back: it counts the
+	// effects that were begun.
+	for _, script := range []string{schema, `
+		CREATE SEQUENCE begun;
+		CREATE FUNCTION count_begun() RETURNS trigger LANGUAGE plpgsql AS $$
+			BEGIN PERFORM nextval('begun'); RETURN NEW; END
+		$$;
+		CREATE TRIGGER count_begun BEFORE INSERT ON ledger FOR EACH ROW EXECUTE FUNCTION count_begun();`} {
+		if _, err := w.pool.Exec(t.Context(), script); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return w
+}
+
+// feed claims the events that can be worked on.
+func (w *trial) feed(ctx context.Context, t *testing.T) {
+	for first := 0; first < trialEvents; first += trialBatch {
+		var claims []driver.Claim
+		for i := range trialBatch {
+			n := first + i
+			claims = append(claims, newClaim("shop", fmt.Sprint("evt_", n),
+				fmt.Sprintf(`{"order":"order %d","customer":"customer %d","cents":%d}`, n, n%7, n)))
+		}
+		if err := claim(ctx, w.store, claims...); err != nil {
+			t.Errorf("claiming: %v", err)
+			return
+		}
+	}
+}
+
+func (w *trial) poison(ctx context.Context, t *testing.T) {
+	t.Helper()
+	var claims []driver.Claim
+	for id, body := range poisons {
+		claims = append(claims, newClaim("shop", id, body))
+	}
+	if err := claim(ctx, w.store, claims...); err != nil {
+		t.Fatalf("claiming: %v", err)
+	}
+}
+
+func (w *trial) scan(t *testing.T, query string, to any, args ...any) {
+	t.Helper()
+	if err := w.pool.QueryRow(t.Context(), query, args...).Scan(to); err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+}
+
+// await waits until a query says true.
+func (w *trial) await(ctx context.Context, t *testing.T, query string, args ...any) {
+	t.Helper()
+	poll := time.NewTicker(pollEvery)
+	defer poll.Stop()
+	for {
+		var reached bool
+		if w.scan(t, query, &reached, args...); reached {
+			return
+		}
+		for _, p := range w.processes {
+			if p.hasEnded() {
+				t.Fatalf("a consumer ended by itself: %s\n%s", p.cmd.ProcessState, w.log())
+			}
+		}
+		select {
+		case <-poll.C:
+		case <-ctx.Done():
+			t.Fatalf("%s %v: not so within %s\n%s", query, args, trialTimeout, w.log())
+		}
+	}
+}
+
+// check checks what is in the database in the end.
+func (w *trial) check(t *testing.T) {
+	t.Helper()
+	var wrong int
+	w.scan(t, "SELECT count(*) FROM (SELECT FROM ledger GROUP BY event_id HAVING count(*) <> 1) x", &wrong)
+	if wrong > 0 {
+		t.Errorf("%d events took effect more than once", wrong)
+	}
+	w.scan(t, `SELECT count(*) FROM hookonce.events e FULL JOIN ledger l USING (event_id)
+		WHERE (e.state = 'done') IS NOT TRUE <> (l.event_id IS NULL)`, &wrong)
+	if wrong > 0 {
+		t.Errorf("%d events are done without an effect, or the other way round", wrong)
+	}
+	type ended struct {
+		State    string
+		Attempts int
+		Events   int
+		Errors   int
+	}
+	var got []ended
+	rows, err := w.pool.Query(t.Context(), `SELECT state, attempts, count(*), count(*) FILTER (WHERE last_error <> '')
+		FROM hookonce.events GROUP BY state, attempts ORDER BY state, attempts`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var row ended
+		if err := rows.Scan(&row.State, &row.Attempts, &row.Events, &row.Errors); err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, row)
+	}
+	// A consumer that was killed counted no attempt.
+	want := []ended{{"dead", trialAttempts, len(poisons), len(poisons)}, {"done", 1, trialEvents, 0}}
+	if diff := cmp.Diff(want, got); rows.Err() != nil || diff != "" {
+		t.Errorf("error %v, the events ended otherwise (-want +got):\n%s", rows.Err(), diff)
+	}
+	w.api.Check(t, trialEvents)
+}
+
+// start starts the consumers, which are stopped when the test ends.
+func (w *trial) start(t *testing.T, command []string) {
+	t.Helper()
+	w.processes = nil
+	for range trialSide {
+		p := &consumer{cmd: exec.Command(command[0], command[1:]...), ended: make(chan struct{})}
+		p.cmd.Env = []string{
+			"PATH=" + os.Getenv("PATH"), "DATABASE_URL=" + w.url, "NEXT_API=" + w.api.URL,
+			fmt.Sprint("ATTEMPTS=", trialAttempts), "FIRST_RETRY=50 milliseconds",
+		}
+		log := &lockedBuffer{}
+		p.cmd.Stdout, p.cmd.Stderr = log, log
+		if err := p.cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			_ = p.cmd.Wait() // the code is read from ProcessState
+			close(p.ended)
+		}()
+		t.Cleanup(func() {
+			_ = p.cmd.Process.Kill() // it may have ended
+			<-p.ended
+		})
+		w.processes, w.logs = append(w.processes, p), append(w.logs, log)
+	}
+}
+
+// log returns what the consumers printed.
+func (w *trial) log() string {
+	var all bytes.Buffer
+	for i, log := range w.logs {
+		if text := log.String(); text != "" {
+			fmt.Fprintf(&all, "consumer %d: %s\n", i, text)
+		}
+	}
+	return all.String()
+}
+
+// consumer is a process that takes events.
+type consumer struct {
+	cmd   *exec.Cmd
+	ended chan struct{}
+}
+
+func (p *consumer) hasEnded() bool {
+	select {
+	case <-p.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+func (p *consumer) kill(t *testing.T) {
+	t.Helper()
+	if err := p.cmd.Process.Kill(); err != nil {
+		t.Fatalf("killing a consumer: %v", err)
+	}
+	<-p.ended
+}
+
+// stop ends the process with SIGTERM, and checks that it ends well.
+func (p *consumer) stop(t *testing.T) {
+	t.Helper()
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatalf("stopping a consumer: %v", err)
+	}
+	select {
+	case <-p.ended:
+		if code := p.cmd.ProcessState.ExitCode(); code != 0 {
+			t.Errorf("a consumer ended with %s", p.cmd.ProcessState)
+		}
+	case <-time.After(trialTimeout):
+		t.Errorf("a consumer did not end within %s of SIGTERM", trialTimeout)
+	}
+}
+
+// lockedBuffer is a bytes.Buffer for concurrent use.
+type lockedBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}

@@ -1,0 +1,91 @@
+package sqltest
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// grants returns the rights that docs/sql.md tells to grant, for another role.
+func grants(t *testing.T, w *world, role string) []string {
+	t.Helper()
+	page, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "sql.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(page), "```sql\nGRANT USAGE")
+	block, _, found := strings.Cut(rest, "\n```")
+	if !found {
+		t.Fatal("docs/sql.md has no block of GRANTs")
+	}
+	block = strings.ReplaceAll("GRANT USAGE"+block, "SCHEMA hookonce ", "SCHEMA "+w.schema+" ")
+	statements := strings.Split(strings.ReplaceAll(block, "TO app;", "TO "+role+";"), ";\n")
+	if len(statements) < 5 {
+		t.Fatalf("docs/sql.md tells only %q", statements)
+	}
+	return statements
+}
+
+// TestRights works as a role that has the rights of the documentation, and no
+// others.
+func TestRights(t *testing.T) {
+	t.Parallel()
+	w := open(t)
+	w.put(t, "shop", "a", "b")
+	role := pgx.Identifier{strings.Trim(w.schema, `"`) + "_app"}.Sanitize()
+	w.exec(t, "CREATE ROLE "+role)
+	t.Cleanup(func() { w.dropRole(t, role) })
+	asRole := func() *session {
+		s := w.connect(t)
+		s.run(t, "SET ROLE "+role)
+		return s
+	}
+	all := []string{
+		"SELECT * FROM hookonce.events, hookonce.dead_letters",
+		"SELECT hookonce.fail('shop', 'b', 'x', first => '1 microsecond')",
+		"SELECT hookonce.fail('shop', 'a', 'x')", // done
+		"SELECT hookonce.enqueue('crm', 'x', id => 'one', source => 'shop', event_id => 'a')",
+		"SELECT hookonce.enqueue('crm', 'x', id => 'one')",
+		"SELECT hookonce.find_event('shop', 'a')",
+	}
+	s := asRole()
+	for _, statement := range append(all, "SELECT hookonce.take('shop')") {
+		s.fails(t, noRights, statement)
+	}
+	for _, statement := range grants(t, w, role) {
+		w.exec(t, statement)
+	}
+	s = asRole()
+	s.run(t, "BEGIN")
+	s.wantTake(t, 1, "a")
+	s.run(t, "COMMIT")
+	s.fails(t, notActive, "SELECT hookonce.take('shop')")
+	for _, statement := range all {
+		s.run(t, statement)
+	}
+	w.wantState(t, "b", state{State: "pending", Attempts: 1, LastError: "x"})
+	for _, statement := range []string{
+		"DELETE FROM hookonce.event", "UPDATE hookonce.event SET body = ''", "DELETE FROM hookonce.event_state",
+		"INSERT INTO hookonce.event_state SELECT * FROM hookonce.event_state", "UPDATE hookonce.message SET state = 2",
+		"SELECT * FROM hookonce.message", "SELECT * FROM hookonce.quarantine", "SELECT * FROM hookonce.learned_secret",
+		"TRUNCATE hookonce.take_call",
+		"DROP FUNCTION hookonce.take", "ALTER TABLE hookonce.take_call DISABLE TRIGGER ALL",
+	} {
+		_, err := s.Exec(t.Context(), w.text(statement))
+		if err == nil {
+			t.Errorf("the role may: %s", statement)
+		}
+	}
+}
+
+func (w *world) dropRole(t *testing.T, role string) {
+	for _, statement := range []string{"DROP OWNED BY " + role, "DROP ROLE " + role} {
+		if _, err := w.pool.Exec(context.WithoutCancel(t.Context()), statement); err != nil {
+			t.Errorf("%s: %v", statement, err)
+		}
+	}
+}

@@ -1,0 +1,269 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+// ExerciseConcurrent runs two stores on one database against each other. Each
+// case calls open for two stores on a fresh, migrated, empty database, as two
+// processes would have them.
+func ExerciseConcurrent(t *testing.T, open func(t *testing.T) (a, b driver.Store)) {
+	t.Helper()
+	for _, c := range []struct {
+		name string
+		run  func(p *pair)
+	}{
+		{"OneKey", raceOneKey},
+		{"TwoBatches", raceTwoBatches},
+		{"OneBody", raceOneBody},
+		{"Lease", raceLease},
+		{"CompleteAgainstExpiry", raceCompleteExpiry},
+		{"CompleteTwice", raceCompleteTwice},
+		{"Reopen", raceReopen},
+		{"Counts", raceCounts},
+		{"ClaimAgainstPrune", raceClaimPrune},
+		{"PruneTwice", racePruneTwice},
+		{"Quarantine", raceQuarantine},
+		{"ReplayTwice", raceReplayTwice},
+		{"ReplayByOneRequest", raceReplayRequest},
+		{"ReplayAgainstPrune", raceReplayPrune},
+		{"ReplayAgainstComplete", raceReplayComplete},
+		{"OneDeadLetter", raceDeadLetter},
+		{"ReplayDeadAgainstLease", raceReplayDeadLease},
+		{"RetryAgainstLease", raceRetryLease},
+		{"LearnSecret", raceLearn},
+		{"Everything", raceEverything},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			a, b := open(t)
+			c.run(&pair{fixture: &fixture{T: t, s: a}, stores: [2]driver.Store{a, b}})
+		})
+	}
+}
+
+// pair is two stores on one database; the fixture's is the first of them.
+type pair struct {
+	*fixture
+	stores [2]driver.Store
+}
+
+// atOnce runs n calls at the same moment, half on either store, and fails the
+// test where one fails. A call that the database gave up in favour of another
+// is made again, as the contract allows.
+func (p *pair) atOnce(n int, call func(s driver.Store, i int) error) {
+	p.Helper()
+	errs := make([]error, n)
+	start := make(chan struct{})
+	var group sync.WaitGroup
+	for i := range n {
+		group.Go(func() {
+			<-start
+			for {
+				if errs[i] = call(p.stores[i%2], i); !errors.Is(errs[i], driver.ErrSerialization) {
+					return
+				}
+			}
+		})
+	}
+	close(start)
+	group.Wait()
+	if err := errors.Join(errs...); err != nil {
+		p.Fatal(err)
+	}
+}
+
+// busy reports whether err only says that another session had the lock.
+func busy(err error) bool { return errors.Is(err, driver.ErrLockTimeout) }
+
+// claimAll claims on one store, for a goroutine of its own.
+func (p *pair) claimAll(s driver.Store, at time.Time, claims ...driver.Claim) ([]driver.ClaimResult, error) {
+	results, err := s.Claim(p.Context(), &driver.ClaimParams{
+		Claims: claims, LockTimeout: 30 * time.Second, Now: at,
+		MostlyKnown: len(claims) > 0 && claims[0].Key[0]%2 == 0, // a hint that changes nothing
+	})
+	if err == nil && len(results) != len(claims) {
+		err = fmt.Errorf("got %d results for %d claims", len(results), len(claims))
+	}
+	return results, err
+}
+
+func raceOneKey(p *pair) {
+	for round := range 5 {
+		const callers = 64
+		c := newClaim("stripe", fmt.Sprint("evt_", round), "{}", "billing")
+		var results [callers]driver.ClaimResult
+		p.atOnce(callers, func(s driver.Store, i int) error {
+			got, err := p.claimAll(s, t0, c)
+			if err == nil {
+				results[i] = got[0]
+			}
+			return err
+		})
+		got := map[driver.ClaimResult]int{}
+		for _, result := range results {
+			got[result]++
+		}
+		same(p, "results", map[driver.ClaimResult]int{{Claimed: true}: 1, {}: callers - 1}, got)
+		p.sameEvent(claimed(&c, t0))
+		p.leaseOne(t0, "to-billing")
+	}
+}
+
+// raceTwoBatches claims the same 200 events in two batches at once, and 100 of
+// them in further ones: every event has one winner, and no batch fails.
+func raceTwoBatches(p *pair) {
+	const events, callers = 200, 6
+	var all []driver.Claim
+	for i := range events {
+		all = append(all, newClaim("stripe", fmt.Sprint("evt_", i), fmt.Sprint(i), "billing"))
+	}
+	all = sorted(all...)
+	var results [callers][]driver.ClaimResult
+	batch := func(i int) []driver.Claim { return all[:events/(1+i/2%2)] }
+	p.atOnce(callers, func(s driver.Store, i int) (err error) {
+		results[i], err = p.claimAll(s, t0, batch(i)...)
+		return err
+	})
+	winners := make([]int, events)
+	for i := range callers {
+		for n, result := range results[i] {
+			if result.Claimed {
+				winners[n]++
+			}
+			if result.OtherBody || result.Dead || result.RepeatOf != "" {
+				p.Errorf("batch %d, event %d: got %+v", i, n, result)
+			}
+		}
+	}
+	for n := range all {
+		if winners[n] != 1 {
+			p.Errorf("event %d was claimed by %d callers, want 1", n, winners[n])
+		}
+		p.sameEvent(claimed(&all[n], t0))
+	}
+	if got := p.lease(t0, "to-billing", 2*events); len(got) != events {
+		p.Errorf("%d messages are due, want %d", len(got), events)
+	}
+}
+
+// raceOneBody brings one body under many ids at once to a source that refuses
+// repeats: one event is claimed.
+func raceOneBody(p *pair) {
+	for round := range 5 {
+		const callers = 32
+		claims := make([]driver.Claim, callers)
+		for i := range claims {
+			claims[i] = guarded(driver.BodyRefuse, "github", fmt.Sprintf("%d-%d", round, i), fmt.Sprint("body ", round))
+		}
+		var results [callers]driver.ClaimResult
+		p.atOnce(callers, func(s driver.Store, i int) error {
+			got, err := p.claimAll(s, t0, claims[i])
+			if err == nil {
+				results[i] = got[0]
+			}
+			return err
+		})
+		first := -1
+		for i, result := range results {
+			if result.Claimed && first >= 0 {
+				p.Errorf("both %d and %d were claimed", first, i)
+			}
+			if result.Claimed {
+				first = i
+			}
+		}
+		if first < 0 {
+			p.Fatalf("nobody claimed: %+v", results)
+		}
+		for i, result := range results {
+			want := driver.ClaimResult{Claimed: true}
+			if i != first {
+				want = repeatOf(&claims[first], false)
+				p.absent("github", claims[i].EventID)
+			}
+			same(p, "result", want, result)
+		}
+	}
+}
+
+// raceReopen reopens dead events, each with several dead messages, from many
+// callers at once: one of them gets an event, with all of its messages.
+func raceReopen(p *pair) {
+	const events, callers = 20, 8
+	routes := []string{"a", "b", "c", "d"}
+	var keys []driver.Key
+	for i := range events {
+		c := newClaim("stripe", fmt.Sprint("evt_", i), "{}", routes...)
+		p.claimNew(t0, c)
+		for _, route := range routes {
+			p.kill(t0, "to-"+route)
+		}
+		keys = append(keys, c.Key)
+	}
+	var got [callers][]driver.Key
+	p.atOnce(callers, func(s driver.Store, i int) (err error) {
+		got[i], err = s.Reopen(p.Context(), &driver.ReopenParams{Keys: keys, Now: t0})
+		return err
+	})
+	winners := map[driver.Key]int{}
+	for _, reopened := range got {
+		for _, key := range reopened {
+			winners[key]++
+		}
+	}
+	for i, key := range keys {
+		e := p.event("stripe", fmt.Sprint("evt_", i))
+		for _, m := range e.Messages {
+			if m.State != driver.StatePending || m.Generation != 1 {
+				p.Errorf("event %d has the message %+v after it was reopened", i, m)
+			}
+		}
+		// A caller skips what another has locked, and that other one has it.
+		if winners[key] != 1 || e.Generation != 1 || e.State != driver.StateRunning {
+			p.Errorf("event %d was reopened by %d callers and is %+v, want one caller and generation 1", i, winners[key], e.Event)
+		}
+	}
+}
+
+func raceCounts(p *pair) {
+	const events, callers = 30, 12
+	var counts []driver.DeliveryCount
+	claims := sorted(newClaims(events)...)
+	p.claimNew(t0, claims...)
+	for i := range claims {
+		counts = append(counts, driver.DeliveryCount{Key: claims[i].Key, Duplicates: 2, OtherBodies: 1, Repeats: 3})
+	}
+	at := t0.Add(time.Second)
+	p.atOnce(callers, func(s driver.Store, i int) error {
+		return s.CountDeliveries(p.Context(), &driver.CountDeliveriesParams{Counts: counts, Now: at})
+	})
+	for i := range claims {
+		want := claimed(&claims[i], t0)
+		want.Duplicates = 2 * callers
+		want.Deliveries = driver.Deliveries{
+			Count: 1 + 2*callers, FirstAt: t0, LastAt: at, OtherBodies: callers, Repeats: 3 * callers,
+		}
+		p.sameEvent(want)
+	}
+}
+
+func raceQuarantine(p *pair) {
+	const requests, callers = 20, 8
+	p.atOnce(callers, func(s driver.Store, _ int) error {
+		var all []driver.Quarantined
+		for i := range requests {
+			body := fmt.Append(nil, i)
+			c := newClaim("stripe", "", string(body))
+			all = append(all, driver.Quarantined{Source: "stripe", BodyHash: c.BodyHash, Headers: c.Headers, Body: body, Reason: "no id"})
+		}
+		return s.Quarantine(p.Context(), &driver.QuarantineParams{Requests: all, Now: t0})
+	})
+	same(p, "pruned", driver.PruneResult{Quarantined: requests}, p.prune(windows(day, t0.Add(2*day))))
+}

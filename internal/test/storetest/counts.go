@@ -1,0 +1,89 @@
+package storetest
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+func countCases() []testCase {
+	return []testCase{
+		{"AddsUp", countAddsUp},
+		{"UnknownKeys", countUnknown},
+		{"Many", countMany},
+	}
+}
+
+func countAddsUp(f *fixture) {
+	c := newClaim("stripe", "evt_1", "{}", "billing")
+	untouched := newClaim("stripe", "evt_2", "{}")
+	f.claimNew(t0, c, untouched)
+	want := claimed(&c, t0)
+	for i, n := range []driver.DeliveryCount{
+		{Duplicates: 1},
+		{Duplicates: 63, OtherBodies: 2},
+		{Duplicates: 1_000_000, OtherBodies: 1, Repeats: 5},
+		{Duplicates: 1, Repeats: 1},
+	} {
+		at := t0.Add(time.Duration(i+1) * time.Hour)
+		n.Key = c.Key
+		f.count(at, n)
+		want.Duplicates += int64(n.Duplicates)
+		want.Deliveries.Count = 1 + want.Duplicates
+		want.Deliveries.OtherBodies += int64(n.OtherBodies)
+		want.Deliveries.Repeats += int64(n.Repeats)
+		want.Deliveries.LastAt = at
+		f.sameEvent(want)
+	}
+	// Who flushes late, or counts only repeats, which are deliveries of other
+	// events, leaves the time of the latest delivery as it is.
+	f.count(t0.Add(time.Minute), driver.DeliveryCount{Key: c.Key, Duplicates: 1})
+	f.count(t0.Add(24*time.Hour), driver.DeliveryCount{Key: c.Key, Repeats: 1})
+	want.Duplicates++
+	want.Deliveries.Count++
+	want.Deliveries.Repeats++
+	f.sameEvent(want)
+	f.sameEvent(claimed(&untouched, t0))
+	same(f, "listing", []driver.Event{want.Event}, f.events(&driver.EventFilter{ID: "evt_1"}).Events)
+	f.claim(t0.Add(24*time.Hour), c) // a duplicate alone counts nothing: the caller counts
+	f.sameEvent(want)
+}
+
+func countUnknown(f *fixture) {
+	f.count(t0)
+	c := newClaim("stripe", "evt_1", "{}")
+	f.count(t0, driver.DeliveryCount{Key: c.Key, Duplicates: 7})
+	f.claimNew(t0, c)
+	f.sameEvent(claimed(&c, t0))
+	at := t0.Add(time.Second)
+	f.count(at,
+		driver.DeliveryCount{Key: driver.EventKey("stripe", "unknown"), Duplicates: 7},
+		driver.DeliveryCount{Key: c.Key, Duplicates: 1},
+	)
+	want := claimed(&c, t0)
+	want.Duplicates, want.Deliveries.Count, want.Deliveries.LastAt = 1, 2, at
+	f.sameEvent(want)
+	f.absent("stripe", "unknown")
+}
+
+func countMany(f *fixture) {
+	const n = driver.MaxLimit
+	var all []driver.Claim
+	var counts []driver.DeliveryCount
+	for i := range n {
+		all = append(all, newClaim("stripe", fmt.Sprint("evt_", i), "{}"))
+		counts = append(counts, driver.DeliveryCount{Key: all[i].Key, Duplicates: i + 1})
+	}
+	f.claimNew(t0, all...)
+	at := t0.Add(time.Second)
+	f.count(at, append([]driver.DeliveryCount(nil), counts...)...)
+	var want []driver.Event
+	for i := range all {
+		e := claimed(&all[i], t0).Event
+		e.Duplicates = int64(i + 1)
+		want = append(want, e)
+	}
+	sortEvents(want)
+	same(f, "listing", want, f.events(&driver.EventFilter{Limit: driver.MaxLimit}).Events)
+}

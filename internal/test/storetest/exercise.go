@@ -1,0 +1,91 @@
+package storetest
+
+import (
+	"testing"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+// Features is what the suite cannot do through the contract, because it takes
+// knowledge of one database.
+type Features struct {
+	// BadRow changes a claim such that the database, and not the store,
+	// refuses the row with an error of the class driver.ErrBadRow. The default
+	// puts a NUL byte into the type, which PostgreSQL does not take as text.
+	BadRow func(c *driver.Claim)
+
+	// KillQueued makes the queued event of key dead, with lastError, as a
+	// consumer that gave up would have: the contract has no method for it,
+	// because consumers work in SQL.
+	KillQueued func(t *testing.T, s driver.Store, key driver.Key, lastError string)
+
+	// MoveQueued puts the queued event of key into the state driver.StateRunning
+	// or driver.StateDone, the latter with the time at which it was processed, as
+	// a consumer would have. The contract has no method for it either.
+	MoveQueued func(t *testing.T, s driver.Store, key driver.Key, state string)
+}
+
+// testCase is one case of a suite over one store.
+type testCase struct {
+	name string
+	run  func(f *fixture)
+}
+
+// Exercise runs the suite over single stores. Each case calls open for a
+// fresh, migrated, empty store of its own; open registers its clean-up with t
+// and may be called from parallel tests. At most one Features is given; none
+// means the defaults.
+func Exercise(t *testing.T, open func(t *testing.T) driver.Store, features ...Features) {
+	t.Helper()
+	with := oneFeatures(t, features)
+	groups := []struct {
+		name  string
+		cases []testCase
+	}{
+		{"Claim", claimCases()},
+		{"Hostile", hostileCases()},
+		{"BodyGuard", bodyGuardCases()},
+		{"Reopen", reopenCases()},
+		{"Replay", replayCases()},
+		{"DeadLetters", deadLetterCases()},
+		{"RetryMessage", retryCases()},
+		{"Lease", leaseCases()},
+		{"Complete", completeCases()},
+		{"Stale", staleCases()},
+		{"Queued", queuedCases()},
+		{"CountDeliveries", countCases()},
+		{"Events", eventCases()},
+		{"Listings", listingCases()},
+		{"Stats", statsCases()},
+		{"Secrets", secretCases()},
+		{"Prune", pruneCases()},
+		{"Health", healthCases()},
+		{"Model", modelCases()},
+	}
+	for _, group := range groups {
+		t.Run(group.name, func(t *testing.T) {
+			t.Parallel()
+			for _, c := range group.cases {
+				t.Run(c.name, func(t *testing.T) {
+					t.Parallel()
+					c.run(&fixture{T: t, s: open(t), with: with})
+				})
+			}
+		})
+	}
+}
+
+func oneFeatures(t *testing.T, features []Features) Features {
+	t.Helper()
+	if len(features) > 1 {
+		t.Fatal("storetest: at most one Features may be given")
+	}
+	var with Features
+	if len(features) == 1 {
+		with = features[0]
+	}
+	if with.BadRow == nil {
+		with.BadRow = func(c *driver.Claim) { c.Type = "bad\x00type" }
+	}
+	return with
+}

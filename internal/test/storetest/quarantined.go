@@ -1,0 +1,99 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+func (f *fixture) quarantined(filter *driver.QuarantineFilter) *driver.QuarantinePage {
+	f.Helper()
+	got, err := f.s.Quarantined(f.Context(), filter)
+	if err != nil {
+		f.Fatalf("Quarantined(%+v): %v", filter, err)
+	}
+	return got
+}
+
+// kept returns a request as the listing shows it when it came once.
+func kept(q *driver.Quarantined, at time.Time) driver.QuarantinedRequest {
+	return driver.QuarantinedRequest{
+		Key: driver.BodyKey(q.Source, q.BodyHash), Source: q.Source, BodySHA256: q.BodyHash, Headers: q.Headers, Body: q.Body,
+		Reason: q.Reason, Count: 1, FirstAt: at, LastAt: at,
+	}
+}
+
+func sortQuarantined(all []driver.QuarantinedRequest) {
+	slices.SortFunc(all, func(a, b driver.QuarantinedRequest) int {
+		return compareListed(a.LastAt, b.LastAt, a.Key, b.Key, "", "")
+	})
+}
+
+// listQuarantine lists hostile bodies of two sources; what comes again is counted
+// and moves to the front.
+func listQuarantine(f *fixture) {
+	var all []driver.Quarantined
+	for i, body := range bodies() {
+		for _, source := range []string{"stripe", "it's"} {
+			all = append(all, driver.Quarantined{Source: source, Body: body, Reason: fmt.Sprintf("it's \"%d\"", i), Headers: []byte(`{"A":["b"]}`)})
+		}
+	}
+	f.quarantine(t0, all...)
+	var want []driver.QuarantinedRequest
+	for i := range all {
+		want = append(want, kept(&all[i], t0))
+	}
+	sortQuarantined(want)
+	same(f, "quarantine", driver.QuarantinePage{Requests: want}, *f.quarantined(&driver.QuarantineFilter{Limit: driver.MaxLimit}))
+
+	later := t0.Add(time.Second)
+	again := slices.IndexFunc(want, func(q driver.QuarantinedRequest) bool { return q.Source == "it's" && len(q.Body) == 1 })
+	repeated := driver.Quarantined{Source: "it's", Body: want[again].Body, Reason: want[again].Reason, Headers: want[again].Headers}
+	f.quarantine(later, repeated, repeated)
+	want[again].Count, want[again].LastAt = 3, later
+	sortQuarantined(want)
+	got := f.quarantined(&driver.QuarantineFilter{Limit: driver.MaxLimit})
+	same(f, "quarantine after a repetition", want, got.Requests)
+	if want[0].Count != 3 {
+		f.Errorf("what came last is %+v, want it first", want[0])
+	}
+	want = slices.DeleteFunc(want, func(q driver.QuarantinedRequest) bool { return q.Source != "it's" })
+	same(f, "quarantine of one source", want, f.quarantined(&driver.QuarantineFilter{Source: "it's", Limit: driver.MaxLimit}).Requests)
+	for _, source := range []string{"nobody", "IT'S", "%", "it's ", "a\x00", "\xff"} {
+		same(f, "quarantine of "+source, driver.QuarantinePage{}, *f.quarantined(&driver.QuarantineFilter{Source: source}))
+	}
+}
+
+func listQuarantinePages(f *fixture) {
+	var want []driver.QuarantinedRequest
+	for i := range 60 {
+		at := t0.Add(time.Duration(i/7) * time.Microsecond) // many at one time
+		q := driver.Quarantined{Source: []string{"stripe", "github"}[i%2], Body: fmt.Append(nil, i), Reason: "no id"}
+		some := []driver.Quarantined{q}
+		f.quarantine(at, some...)
+		want = append(want, kept(&some[0], at))
+	}
+	sortQuarantined(want)
+	same(f, "quarantine without a limit", want[:driver.DefaultLimit], f.quarantined(&driver.QuarantineFilter{}).Requests)
+	for _, limit := range []int{1, 7, 59, 60, 61, driver.MaxLimit} {
+		filter := driver.QuarantineFilter{Limit: limit}
+		var got []driver.QuarantinedRequest
+		for len(got) <= len(want) {
+			page := f.quarantined(&filter)
+			got = append(got, page.Requests...)
+			if page.Next.IsZero() {
+				break
+			}
+			if len(page.Requests) != limit {
+				f.Errorf("limit %d: a page has %d requests and is not the last", limit, len(page.Requests))
+			}
+			var err error
+			if filter.After, err = driver.ParseCursor(page.Next.String()); err != nil {
+				f.Fatalf("ParseCursor: %v", err)
+			}
+		}
+		same(f, fmt.Sprint("pages of ", limit), want, got)
+	}
+}

@@ -1,0 +1,216 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+// raceDeadLetter works on one dead letter in every way at once: exactly one of
+// them gets it, and the history tells which.
+func raceDeadLetter(p *pair) {
+	const rounds = 25
+	won := map[string]int{}
+	for round := range rounds {
+		c := newClaim("stripe", fmt.Sprint("evt_", round), "{}", "a")
+		p.claimNew(t0, c)
+		p.finish(driver.MessageDead, &c)
+		var mu sync.Mutex
+		var winners []string
+		win := func(action string, yes bool) {
+			mu.Lock()
+			defer mu.Unlock()
+			if yes {
+				winners = append(winners, action)
+			}
+		}
+		letters := &driver.DeadLetterParams{Letters: []driver.DeadLetterRef{letter(&c, 0)}, Now: t0}
+		works := []func(s driver.Store) error{
+			func(s driver.Store) error {
+				got, err := s.ReplayDead(p.Context(), letters)
+				win("replayed "+c.Messages[0].ID, err == nil && got[0])
+				return err
+			},
+			func(s driver.Store) error {
+				got, err := s.Discard(p.Context(), letters)
+				win("discarded "+c.Messages[0].ID, err == nil && got[0])
+				return err
+			},
+			func(s driver.Store) error {
+				got, err := s.Reopen(p.Context(), &driver.ReopenParams{Keys: []driver.Key{c.Key}, Now: t0})
+				win("reopened ", err == nil && len(got) == 1)
+				return err
+			},
+			func(s driver.Store) error {
+				_, err := s.Replay(p.Context(), &driver.ReplayParams{Key: c.Key, Mode: driver.ReplayAsNew, Now: t0})
+				win("replayed_as_new ", err == nil)
+				if errors.Is(err, driver.ErrOpen) || busy(err) {
+					return nil
+				}
+				return err
+			},
+		}
+		p.atOnce(len(works), func(s driver.Store, i int) error { return works[(i+round)%len(works)](s) })
+		e := p.event("stripe", c.EventID)
+		var told []string
+		for _, h := range e.History {
+			told = append(told, h.Action+" "+h.MessageID)
+		}
+		p.checkLetter(e, winners, told)
+		won[e.History[0].Action]++
+		for _, m := range p.lease(t0, "to-a", 10) {
+			p.mustComplete(t0, driver.Completion{ID: m.ID, Token: m.Token, Outcome: driver.MessageSent})
+		}
+	}
+	p.Logf("won: %v", won)
+}
+
+// checkLetter checks an event whose one dead letter was worked on at once. A replay
+// may follow a discard, because what is discarded can be replayed.
+func (p *pair) checkLetter(e *driver.EventDetail, winners, told []string) {
+	p.Helper()
+	slices.Sort(winners)
+	if !slices.Equal(winners, slices.Sorted(slices.Values(told))) {
+		p.Fatalf("these got the letter: %q; the history tells of %q", winners, told)
+	}
+	discarded := len(told) > 0 && strings.HasPrefix(told[0], driver.ActionDiscarded)
+	switch generation, pending := e.Generation, countState(e, driver.StatePending); {
+	case len(told) == 1 && discarded:
+		if e.State != driver.StateSkipped || generation != 0 {
+			p.Errorf("the discarded event is %+v", e.Event)
+		}
+	case len(told) == 1 || len(told) == 2 && discarded && told[1] == "replayed_as_new ":
+		if e.State != driver.StateRunning || generation != 1 || pending != 1 {
+			p.Errorf("after %q the event is %+v with the messages %+v, want one due in generation 1", told, e.Event, e.Messages)
+		}
+	default:
+		p.Errorf("the letter was worked on by %q, want one", told)
+	}
+}
+
+func countState(e *driver.EventDetail, state string) (n int) {
+	for _, m := range e.Messages {
+		if m.State == state {
+			n++
+		}
+	}
+	return n
+}
+
+// raceReplayDeadLease replays dead letters while both stores lease: each letter is
+// replayed once and leased once.
+func raceReplayDeadLease(p *pair) {
+	const events, callers = 60, 6
+	all := newClaims(events, "a")
+	p.claimNew(t0, all...)
+	var completions []driver.Completion
+	old := map[string]int64{}
+	for _, m := range p.lease(t0, "to-a", events) {
+		completions = append(completions, driver.Completion{ID: m.ID, Token: m.Token, Outcome: driver.MessageDead})
+		old[m.ID] = m.Token
+	}
+	p.mustComplete(t0, completions...)
+	var mu sync.Mutex
+	replayed, leases := map[driver.Key]int{}, map[string][]driver.Message{}
+	p.atOnce(callers, func(s driver.Store, i int) error {
+		for start := 0; start < events; start += 5 {
+			if i < 3 {
+				letters := &driver.DeadLetterParams{Now: t0}
+				for n := start; n < start+5; n++ {
+					letters.Letters = append(letters.Letters, letter(&all[(n+i*7)%events], 0))
+				}
+				got, err := s.ReplayDead(p.Context(), letters)
+				if err != nil {
+					return err
+				}
+				mu.Lock()
+				for n, ok := range got {
+					if ok {
+						replayed[letters.Letters[n].Key]++
+					}
+				}
+				mu.Unlock()
+				continue
+			}
+			got, err := s.Lease(p.Context(), &driver.LeaseParams{Destination: "to-a", Limit: 9, For: leaseFor, MaxAttempts: maxAttempts, Now: t0})
+			if err != nil {
+				return err
+			}
+			mu.Lock()
+			for _, m := range got.Messages {
+				leases[m.ID] = append(leases[m.ID], m)
+			}
+			mu.Unlock()
+		}
+		return nil
+	})
+	for _, m := range p.lease(t0, "to-a", events) {
+		leases[m.ID] = append(leases[m.ID], m)
+	}
+	for i := range all {
+		id := all[i].Messages[0].ID
+		// What all who tried found locked is dead still.
+		if e := p.event("stripe", all[i].EventID); replayed[all[i].Key] == 0 && e.State == driver.StateDead && len(leases[id]) == 0 {
+			continue
+		}
+		if got := leases[id]; replayed[all[i].Key] != 1 || len(got) != 1 || got[0].Attempt != 1 || got[0].Generation != 1 || got[0].Token <= old[id] {
+			p.Errorf("message %d was replayed %d times and leased as %+v, want once each", i, replayed[all[i].Key], got)
+		}
+	}
+}
+
+// raceRetryLease retries a waiting message while it is leased: whoever comes first,
+// one has it, and the other is told so.
+func raceRetryLease(p *pair) {
+	for round := range 30 {
+		c := newClaim("stripe", fmt.Sprint("evt_", round), "{}", "a")
+		p.claimNew(t0, c)
+		m := p.leaseOne(t0, "to-a")
+		retry := driver.Completion{ID: m.ID, Token: m.Token, Outcome: driver.MessageRetry}
+		if round%2 == 0 {
+			retry.Outcome = driver.MessageDead // then a lease can only come after the retry
+		}
+		p.mustComplete(t0, retry)
+		var mu sync.Mutex
+		var held []driver.Message
+		retried, refused := 0, 0
+		p.atOnce(4, func(s driver.Store, i int) error {
+			if (i/2+round)%2 == 0 {
+				got, err := s.Lease(p.Context(), &driver.LeaseParams{Destination: "to-a", Limit: 2, For: leaseFor, MaxAttempts: maxAttempts, Now: t0})
+				if err == nil {
+					mu.Lock()
+					held = append(held, got.Messages...)
+					mu.Unlock()
+				}
+				return err
+			}
+			err := s.RetryMessage(p.Context(), &driver.RetryMessageParams{ID: m.ID, Now: t0})
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case err == nil:
+				retried++
+			case errors.Is(err, driver.ErrOpen) || busy(err):
+				refused++
+			default:
+				return err
+			}
+			return nil
+		})
+		if len(held) == 0 {
+			held = p.lease(t0, "to-a", 2)
+		}
+		e := p.event("stripe", c.EventID)
+		if len(held) != 1 || held[0].Token <= m.Token || len(e.History) != retried || retried+refused != 2 || e.Messages[0].State != driver.StateSending {
+			p.Fatalf("round %d: %d retried and %d were refused; leased %+v; the event is %+v", round, retried, refused, held, e)
+		}
+		if generation := 1 - round%2; e.Generation != generation {
+			p.Errorf("round %d: the generation is %d, want %d", round, e.Generation, generation)
+		}
+		p.mustComplete(t0, driver.Completion{ID: m.ID, Token: held[0].Token, Outcome: driver.MessageSent})
+	}
+}
