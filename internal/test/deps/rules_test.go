@@ -45,6 +45,7 @@ var rules = map[string]rule{
 	"internal/lifecycle":   {within: []string{"driver"}, why: "pure functions, so that every store decides alike"},
 	"internal/pgstore":     {within: []string{"driver", "hookmigrate", "internal/lifecycle"}, why: "SQL text and row scanning, whatever the driver"},
 	"internal/sqlitestore": {within: []string{"driver", "hookmigrate", "internal/lifecycle"}, why: "SQL text and row scanning, whatever the driver"},
+	"internal/limit":       {modules: []string{"golang.org/x/time/rate"}, why: "token buckets, once for all that bound a rate"},
 	"internal/dial":        {why: "which addresses may be dialled, for all that dials on somebody's behalf"},
 	"internal/send":        {within: []string{"verify", "internal/dial"}, why: "one HTTP attempt; the root package builds on it"},
 	"internal/keyfetch":    {within: []string{"verify", "internal/dial"}, why: "one GET or POST of a key; the root package builds on it"},
