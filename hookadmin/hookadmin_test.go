@@ -21,6 +21,7 @@ import (
 	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookadmin"
+	"github.com/hookonce/hookonce/internal/problem"
 	"github.com/hookonce/hookonce/hookmigrate"
 	"github.com/hookonce/hookonce/hooksql"
 )
@@ -153,18 +154,13 @@ func readJSON[T any](t *testing.T, got *answer) T {
 	return v
 }
 
-type problem struct {
-	Type, Title, Detail, Instance string
-	Status                        int
-}
-
 // wantProblem checks the shape of a refusal and returns it.
-func wantProblem(t *testing.T, resp *answer, status int) problem {
+func wantProblem(t *testing.T, resp *answer, status int) problem.Problem {
 	t.Helper()
 	if got := resp.header.Get("Content-Type"); got != "application/problem+json" {
 		t.Errorf("Content-Type %q", got)
 	}
-	p := readJSON[problem](t, resp)
+	p := readJSON[problem.Problem](t, resp)
 	if resp.status != status || p.Status != status {
 		t.Errorf("status %d, in the body %d (%s); want %d", resp.status, p.Status, p.Detail, status)
 	}
@@ -306,7 +302,7 @@ func TestAStoreThatFailsIsAnOwnFault(t *testing.T) {
 	a := newAPI(t, func(cfg *hookadmin.Config) { cfg.Store = store })
 	for _, path := range []string{"/api/v1/events", "/api/v1/events/github/e1"} {
 		resp := a.get(t, path)
-		p := readJSON[problem](t, resp)
+		p := readJSON[problem.Problem](t, resp)
 		if resp.status != 500 && resp.status != 503 {
 			t.Errorf("%s: %d", path, resp.status)
 		}

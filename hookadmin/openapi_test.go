@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hookonce/hookonce/hookadmin"
+	"github.com/hookonce/hookonce/internal/problem"
 )
 
 // schema is what of JSON Schema the document uses.
@@ -210,7 +211,7 @@ func shapes() map[string]reflect.Type {
 	all["ReplayRequest"] = reflect.TypeFor[hookadmin.ReplayRequest]()
 	all["DeadLettersRequest"] = reflect.TypeFor[hookadmin.DeadLettersRequest]()
 	all["RetryRequest"] = reflect.TypeFor[struct{}]()
-	all["Problem"] = reflect.TypeFor[problem]()
+	all["Problem"] = reflect.TypeFor[problem.Problem]()
 	return all
 }
 
@@ -251,9 +252,6 @@ func fields(typ reflect.Type) func(func(reflect.StructField) bool) {
 
 func jsonName(f reflect.StructField) string {
 	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-	if name == "" {
-		return strings.ToLower(f.Name) // of the problem that the tests read
-	}
 	return name
 }
 

@@ -10,9 +10,10 @@ import (
 	"io/fs"
 	"net/http"
 	"path"
-	"strconv"
 	"strings"
 	"time"
+
+	"github.com/hookonce/hookonce/internal/problem"
 )
 
 // The pages of the dashboard. Each file of templates but layout.html is the
@@ -88,10 +89,7 @@ func (h *handler) render(w http.ResponseWriter, r *http.Request, status int, nam
 		// As with the shapes of the API, only a bug comes here.
 		panic(err)
 	}
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.Header().Set("Content-Length", strconv.Itoa(body.Len()))
-	w.WriteHeader(status)
-	_, _ = w.Write(body.Bytes()) // the client may have gone; nobody is left to be told
+	problem.Write(w, status, "text/html; charset=utf-8", body.Bytes())
 }
 
 // rootFrom returns the relative link from a page to "/", as the handler may be

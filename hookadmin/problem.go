@@ -1,27 +1,14 @@
 package hookadmin
 
 import (
-	"bytes"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"net/http"
-	"strconv"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/problem"
 )
-
-// problem is the body of an answer that is not 2xx: RFC 9457.
-type problem struct {
-	Type     string `json:"type"`
-	Title    string `json:"title"`
-	Status   int    `json:"status"`
-	Detail   string `json:"detail"`
-	Instance string `json:"instance"`
-}
 
 // retryAfter is the Retry-After of a 503, in seconds.
 const retryAfter = "5"
@@ -29,7 +16,7 @@ const retryAfter = "5"
 // fail answers with a problem. detail goes to the caller; cause, which may be
 // nil, only to the log.
 func (h *handler) fail(w http.ResponseWriter, r *http.Request, status int, detail string, cause error) {
-	id := newErrorID()
+	id := problem.NewErrorID()
 	level, attrs := slog.LevelDebug, []slog.Attr{
 		slog.String("error_id", id),
 		slog.Int("status", status),
@@ -51,13 +38,7 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, status int, detai
 		h.render(w, r, status, "problem.html", &page{Title: http.StatusText(status), Content: &problemPage{detail, id}})
 		return
 	}
-	write(w, status, "application/problem+json", problem{
-		Type:     "about:blank",
-		Title:    http.StatusText(status),
-		Status:   status,
-		Detail:   detail,
-		Instance: "urn:hookonce:error:" + id,
-	})
+	problem.Write(w, status, problem.ContentType, problem.JSON(problem.New(status, detail, id)))
 }
 
 // refuse answers with a refusal. Who has to sign in first is led there.
@@ -115,28 +96,6 @@ func isContextError(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
-// newErrorID returns an id of the form that those of deliveries have.
-func newErrorID() string {
-	var b [8]byte
-	_, _ = rand.Read(b[:]) // never fails: crypto/rand aborts the process instead
-	return hex.EncodeToString(b[:])
-}
-
-func writeJSON(w http.ResponseWriter, v any) { write(w, http.StatusOK, "application/json", v) }
-
-// write answers with v as JSON. The body is complete before the first byte
-// goes out, so a HEAD has its length and an error never cuts a 200 short.
-func write(w http.ResponseWriter, status int, contentType string, v any) {
-	var body bytes.Buffer
-	enc := json.NewEncoder(&body)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		// The shapes hold nothing that JSON cannot: only a bug comes here, and
-		// net/http turns it into a closed connection and a log line.
-		panic(err)
-	}
-	w.Header().Set("Content-Type", contentType)
-	w.Header().Set("Content-Length", strconv.Itoa(body.Len()))
-	w.WriteHeader(status)
-	_, _ = w.Write(body.Bytes()) // the client may have gone; nobody is left to be told
+func writeJSON(w http.ResponseWriter, v any) {
+	problem.Write(w, http.StatusOK, "application/json", problem.JSON(v))
 }

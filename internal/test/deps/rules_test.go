@@ -38,13 +38,14 @@ var rules = map[string]rule{
 		why:    "the user brings the database/sql driver",
 	},
 	"hookmigrate": {within: []string{"driver"}, why: "SQL and a small runner; used from programs of any kind"},
-	"hookadmin":   {within: []string{".", "driver"}, why: "it serves any store, so it must know none"},
+	"hookadmin":   {within: []string{".", "driver", "internal/problem"}, why: "it serves any store, so it must know none"},
 	"internal/locate": {
 		why: "the strict parser behind signatures and event ids: nothing below it but the standard library",
 	},
 	"internal/lifecycle":   {within: []string{"driver"}, why: "pure functions, so that every store decides alike"},
 	"internal/pgstore":     {within: []string{"driver", "hookmigrate", "internal/lifecycle"}, why: "SQL text and row scanning, whatever the driver"},
 	"internal/sqlitestore": {within: []string{"driver", "hookmigrate", "internal/lifecycle"}, why: "SQL text and row scanning, whatever the driver"},
+	"internal/problem":     {why: "the form of refusals, once for deliveries and the admin API"},
 	"internal/limit":       {modules: []string{"golang.org/x/time/rate"}, why: "token buckets, once for all that bound a rate"},
 	"internal/dial":        {why: "which addresses may be dialled, for all that dials on somebody's behalf"},
 	"internal/send":        {within: []string{"verify", "internal/dial"}, why: "one HTTP attempt; the root package builds on it"},
@@ -129,7 +130,7 @@ var rules = map[string]rule{
 // library alone, through all that they import.
 var standardLibraryOnly = []string{
 	".", "verify", "provider", "driver", "hooksql", "hookmigrate", "hookadmin", "hooktest",
-	"internal/dial", "internal/keyfetch", "internal/lifecycle", "internal/locate", "internal/pgstore", "internal/sample", "internal/sqlitestore", "internal/send",
+	"internal/dial", "internal/keyfetch", "internal/lifecycle", "internal/locate", "internal/pgstore", "internal/problem", "internal/sample", "internal/sqlitestore", "internal/send",
 	"internal/spelling",
 }
 
