@@ -21,9 +21,9 @@ import (
 	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookadmin"
-	"github.com/hookonce/hookonce/internal/problem"
 	"github.com/hookonce/hookonce/hookmigrate"
 	"github.com/hookonce/hookonce/hooksql"
+	"github.com/hookonce/hookonce/internal/problem"
 )
 
 // openStore returns a migrated SQLite store of its own.

@@ -70,7 +70,7 @@ func TestForeignFinds(t *testing.T) {
 	t.Parallel()
 	all := map[string]*listed{
 		module:          {ImportPath: module, Imports: []string{"fmt", module + "/a", module + "/b"}},
-		module + "/a":   {ImportPath: module + "/a", Imports: []string{"fmt"}},
+		module + "/a":   {ImportPath: module + "/a", Imports: []string{"fmt", "golang.org/x/time/rate"}},
 		module + "/b":   {ImportPath: module + "/b", Imports: []string{"example.com/x"}},
 		"example.com/x": {ImportPath: "example.com/x", Imports: []string{"example.com/y"}},
 		"fmt":           {ImportPath: "fmt", Standard: true, Imports: []string{"vendor/golang.org/x/net"}},

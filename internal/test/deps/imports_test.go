@@ -133,28 +133,28 @@ func TestImportsOfTests(t *testing.T) {
 	}
 }
 
-func TestStandardLibraryOnly(t *testing.T) {
+func TestLean(t *testing.T) {
 	t.Parallel()
 	_, all := ours(t)
-	for _, folder := range standardLibraryOnly {
+	for _, folder := range lean {
 		start := path.Join(module, folder)
 		if all[start] == nil {
 			t.Errorf("%s is not there", folder)
 			continue
 		}
 		if chain := foreign(all, start); chain != nil {
-			t.Errorf("%s must build from the standard library alone, but: %s", folder, strings.Join(chain, " → "))
+			t.Errorf("%s must build from the standard library, golang.org/x and leanModules alone, but: %s", folder, strings.Join(chain, " → "))
 		}
 	}
 }
 
-// foreign returns a shortest chain of imports from a package to one that is
-// neither of this module nor of the standard library.
+// foreign returns a shortest chain of imports from a package to one that lean packages
+// must not link, nil if there is none.
 func foreign(all map[string]*listed, start string) []string {
 	from := map[string]string{start: ""}
 	for queue := []string{start}; len(queue) > 0; queue = queue[1:] {
 		at := queue[0]
-		if folderOf(at) == "" && !isStandard(all, at) {
+		if folderOf(at) == "" && !isStandard(all, at) && !isLean(at) {
 			var chain []string
 			for ; at != ""; at = from[at] {
 				chain = append(chain, at)
@@ -172,6 +172,49 @@ func foreign(all map[string]*listed, start string) []string {
 		}
 	}
 	return nil
+}
+
+// isLean reports whether lean packages may link a package of another module.
+func isLean(importPath string) bool {
+	return hasPrefix([]string{"golang.org/x"}, importPath) || hasPrefix(slices.Collect(maps.Keys(leanModules)), importPath)
+}
+
+func TestLeanModulesRequireNothing(t *testing.T) {
+	t.Parallel()
+	for name := range leanModules {
+		var found struct{ GoMod string }
+		goJSON(t, &found, "list", "-m", "-json", name)
+		var file struct{ Require []struct{ Path string } }
+		goJSON(t, &file, "mod", "edit", "-json", found.GoMod)
+		for _, required := range file.Require {
+			if !hasPrefix(testModules, required.Path) {
+				t.Errorf("%s requires %s: a user of the library would get it too", name, required.Path)
+			}
+		}
+	}
+}
+
+// goJSON runs the go command and reads what it prints.
+func goJSON(t *testing.T, to any, arguments ...string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", arguments...)
+	cmd.Dir = root
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go %s: %v", strings.Join(arguments, " "), err)
+	}
+	if err := json.Unmarshal(out, to); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestByHandNamesFiles(t *testing.T) {
+	t.Parallel()
+	for name := range byHand {
+		if _, err := os.Stat(filepath.Join(root, name)); err != nil {
+			t.Errorf("byHand: %v: remove the entry, or name the file that took its place", err)
+		}
+	}
 }
 
 func TestTestSupportStaysInTests(t *testing.T) {

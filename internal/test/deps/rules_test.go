@@ -15,7 +15,7 @@ type rule struct {
 var rules = map[string]rule{
 	".": {
 		within: []string{"driver", "verify", "provider", "internal/keyfetch", "internal/locate", "internal/send"},
-		why:    "users embed it: the standard library and the few packages that the public idea is made of",
+		why:    "users embed it: only the few packages that the public idea is made of",
 	},
 	"verify": {within: []string{"internal/locate"}, why: "pure functions of a request and keys"},
 	"provider": {
@@ -31,7 +31,7 @@ var rules = map[string]rule{
 	"hookpgx": {
 		within:  []string{".", "driver", "hookmigrate", "internal/pgstore"},
 		modules: []string{"github.com/jackc/pgx/v5"},
-		why:     "the one package of the library that needs more than the standard library",
+		why:     "the one package of the library that links pgx",
 	},
 	"hooksql": {
 		within: []string{".", "driver", "hookmigrate", "internal/pgstore", "internal/sqlitestore"},
@@ -40,7 +40,7 @@ var rules = map[string]rule{
 	"hookmigrate": {within: []string{"driver"}, why: "SQL and a small runner; used from programs of any kind"},
 	"hookadmin":   {within: []string{".", "driver", "internal/problem"}, why: "it serves any store, so it must know none"},
 	"internal/locate": {
-		why: "the strict parser behind signatures and event ids: nothing below it but the standard library",
+		why: "the strict parser behind signatures and event ids: it needs only the standard library",
 	},
 	"internal/lifecycle":   {within: []string{"driver"}, why: "pure functions, so that every store decides alike"},
 	"internal/pgstore":     {within: []string{"driver", "hookmigrate", "internal/lifecycle"}, why: "SQL text and row scanning, whatever the driver"},
@@ -126,12 +126,21 @@ var rules = map[string]rule{
 	"internal/test/deps":  {why: "it reads sources, it does not use them"},
 }
 
-// standardLibraryOnly are the packages that must build from the standard
-// library alone, through all that they import.
-var standardLibraryOnly = []string{
+// lean are the packages that users link into their programs. With all that they import,
+// they build from the standard library, golang.org/x and leanModules.
+var lean = []string{
 	".", "verify", "provider", "driver", "hooksql", "hookmigrate", "hookadmin", "hooktest",
-	"internal/dial", "internal/keyfetch", "internal/lifecycle", "internal/locate", "internal/pgstore", "internal/problem", "internal/sample", "internal/sqlitestore", "internal/send",
+	"internal/dial", "internal/keyfetch", "internal/lifecycle", "internal/limit", "internal/locate", "internal/pgstore", "internal/problem", "internal/sample", "internal/sqlitestore", "internal/send",
 	"internal/spelling",
+}
+
+// leanModules are the other modules that lean packages may link, and why. Such a module
+// requires no other, except for its own tests.
+var leanModules = map[string]string{}
+
+// byHand are files that do what a module could do, and why no module does it.
+var byHand = map[string]string{
+	"internal/limit/addresses.go": "golang.org/x/time/rate has no limiter by address, and a bounded map that is cleared needs no module for caches",
 }
 
 // testSupport are the packages that only tests may import. A helper that links
