@@ -24,7 +24,7 @@ const providersIntro = `# Providers
 
 Every sender that hookonce knows by name: ` + "`provider: NAME`" + ` in the settings, ` + "`provider.Name(\"NAME\")`" + ` in Go.
 ` + "`hookonce providers NAME`" + ` tells more of one, with settings to begin with. Any other sender that signs by HMAC works as
-` + "`hmac`" + ` ([how](operations.md#settings)).
+` + "`hmac`" + ` ([how](sources.md#signature)).
 
 - **Signs with**: the schemes; the first is the default. One in *italics* is weak or checks nothing, and is used only with
   ` + "`scheme`" + `.
@@ -32,7 +32,7 @@ Every sender that hookonce knows by name: ` + "`provider: NAME`" + ` in the sett
   source must say ` + "`event.id`" + `: nothing is guessed. What is said of it, unconfirmed, stands behind that.
 - **Batch**: one delivery may hold several events; each is claimed by its own id.
 - **Handshake**: how the endpoint is checked or set up, which is answered. *arm* means that the secret comes with it, and is taken
-  only after ` + "`hookonce sources arm NAME`" + `. [More](operations.md#providers).
+  only after ` + "`hookonce sources arm NAME`" + `. [More](sources.md#handshakes).
 - **Retries**: for how long, as far as it is known. A dedupe window is never shorter by default.
 - **Set**: what the source needs besides ` + "`secrets`" + `. A **key** that is fetched comes from the provider's own hosts over https, and
   can be set instead.
