@@ -6,20 +6,94 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/claims"
+	"github.com/hookonce/hookonce/internal/limit"
+	"github.com/hookonce/hookonce/internal/problem"
 	"github.com/hookonce/hookonce/provider"
+	"github.com/hookonce/hookonce/verify"
 )
+
+// answer is what a delivery is answered with.
+type answer struct {
+	status      int
+	contentType string
+	body        []byte
+	retryAfter  time.Duration
+	allow       string
+	header      map[string]string // more of it
+
+	// For Observer.Delivery; without an outcome the status says it.
+	began    time.Time // when the request came; zero if that is not known
+	outcome  string
+	events   int // durable
+	unrouted int // new, and nobody works on them
+
+	// Of refusals, for the log alone.
+	errorID string
+	why     string
+	err     error
+}
+
+// write sends a.
+func (a *answer) write(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	for name, value := range a.header {
+		h.Set(name, value)
+	}
+	if a.allow != "" {
+		h.Set("Allow", a.allow)
+	}
+	if a.retryAfter > 0 {
+		seconds := (a.retryAfter + time.Second - 1) / time.Second
+		h.Set("Retry-After", strconv.FormatInt(int64(seconds), 10))
+	}
+	// What else a refused sender put on the connection is not read: neither the
+	// rest of its body, for which the answer would wait, nor as another
+	// request. On HTTP/2 that would end everybody's requests.
+	if a.status >= 400 && r.ProtoMajor == 1 {
+		h.Set("Connection", "close")
+	}
+	// The deadline is for a client that does not read its answer. It fails
+	// where the server does not support it, and then that server's own holds.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
+	problem.Write(w, a.status, a.contentType, a.body)
+}
+
+// accepted answers 200 with v as JSON.
+func accepted(v any) *answer {
+	return &answer{status: http.StatusOK, contentType: "application/json", body: problem.JSON(v)}
+}
+
+// refused makes the answer for a refusal. detail goes to the sender, why and
+// err only to the log; the error id stands in both.
+func refused(status int, detail, why string, err error) *answer {
+	id := problem.NewErrorID()
+	return &answer{
+		status: status, contentType: problem.ContentType, body: problem.JSON(problem.New(status, detail, id)),
+		errorID: id, why: why, err: err,
+	}
+}
+
+// unavailable answers 503: the fault is ours, and the sender shall come again.
+func unavailable(why string, err error) *answer {
+	a := refused(http.StatusServiceUnavailable, "The delivery could not be made durable. Send it again.", why, err)
+	a.retryAfter = retryAfter
+	return a
+}
 
 // answerClaimed answers a delivery whose claims are final. It is 2xx only if
 // every one of its events is durable, or kept in the quarantine.
-func (in *Engine) answerClaimed(ctx context.Context, d *delivery, u *claimUnit, malformed []provider.Malformed) *answer {
+func (in *Engine) answerClaimed(ctx context.Context, d *delivery, u *claims.Unit, malformed []provider.Malformed) *answer {
 	src, durable := d.source, 0
-	for i := range u.results {
-		result, claim := &u.results[i], &u.claims[i]
+	for i := range u.Results {
+		result, claim := &u.Results[i], &u.Claims[i]
 		switch {
-		case errors.Is(result.err, driver.ErrBadRow):
+		case errors.Is(result.Err, driver.ErrBadRow):
 			// The database refuses what the sender signed: as malformed as
 			// what could not be parsed, and as authentic.
 			item := provider.Malformed{Reason: "the database refuses the event", Body: claim.Body}
@@ -27,8 +101,8 @@ func (in *Engine) answerClaimed(ctx context.Context, d *delivery, u *claimUnit, 
 				return unavailable("the quarantine could not be written", err)
 			}
 			malformed = append(malformed, item)
-		case result.err != nil:
-			return unavailable("the claim was not made", result.err)
+		case result.Err != nil:
+			return unavailable("the claim was not made", result.Err)
 		default:
 			durable++
 			in.logClaim(claim, result)
@@ -48,25 +122,25 @@ func (in *Engine) answerClaimed(ctx context.Context, d *delivery, u *claimUnit, 
 	case src.batch:
 		a = answerBatch(u, len(malformed))
 	default:
-		a = answerEvent(&u.claims[0], &u.results[0])
+		a = answerEvent(&u.Claims[0], &u.Results[0])
 	}
 	a.tally(u)
 	return d.acknowledge(a)
 }
 
 // tally fills in what is told of claims that are final.
-func (a *answer) tally(u *claimUnit) {
+func (a *answer) tally(u *claims.Unit) {
 	a.outcome = deliveryOK
 	claimed, reopened := false, false
-	for i := range u.results {
-		result := &u.results[i]
-		if result.err != nil {
+	for i := range u.Results {
+		result := &u.Results[i]
+		if result.Err != nil {
 			continue
 		}
 		a.events++
 		claimed = claimed || result.Claimed
-		reopened = reopened || result.reopened
-		if result.Claimed && u.claims[i].Work == driver.WorkNone && len(u.claims[i].Messages) == 0 {
+		reopened = reopened || result.Reopened
+		if result.Claimed && u.Claims[i].Work == driver.WorkNone && len(u.Claims[i].Messages) == 0 {
 			a.unrouted++
 		}
 	}
@@ -107,12 +181,12 @@ func answerMalformed(d *delivery, reason string) *answer {
 	return d.acknowledge(a)
 }
 
-func answerEvent(claim *driver.Claim, result *claimResult) *answer {
+func answerEvent(claim *driver.Claim, result *claims.Result) *answer {
 	body := struct {
 		Status   string `json:"status"`
 		EventID  string `json:"event_id"`
 		Reopened bool   `json:"reopened,omitempty"`
-	}{"ok", claim.EventID, result.reopened}
+	}{"ok", claim.EventID, result.Reopened}
 	if !result.Claimed {
 		body.Status = "duplicate"
 	}
@@ -121,19 +195,19 @@ func answerEvent(claim *driver.Claim, result *claimResult) *answer {
 
 // answerBatch answers for all items of a batch: events counts those that are
 // durable now, duplicates among them.
-func answerBatch(u *claimUnit, malformed int) *answer {
+func answerBatch(u *claims.Unit, malformed int) *answer {
 	body := struct {
 		Status     string `json:"status"`
 		Events     int    `json:"events"`
 		Duplicates int    `json:"duplicates"`
 		Malformed  int    `json:"malformed,omitempty"`
 	}{Status: "ok", Malformed: malformed}
-	for i := range u.results {
-		if u.results[i].err != nil {
+	for i := range u.Results {
+		if u.Results[i].Err != nil {
 			continue
 		}
 		body.Events++
-		if !u.results[i].Claimed {
+		if !u.Results[i].Claimed {
 			body.Duplicates++
 		}
 	}
@@ -142,10 +216,10 @@ func answerBatch(u *claimUnit, malformed int) *answer {
 
 // logClaim tells what is remarkable about a claim, at the rate of refusals: who
 // captured one delivery can make any number of them.
-func (in *Engine) logClaim(claim *driver.Claim, result *claimResult) {
+func (in *Engine) logClaim(claim *driver.Claim, result *claims.Result) {
 	level, msg := slog.LevelDebug, "duplicate"
 	switch {
-	case result.reopened:
+	case result.Reopened:
 		level, msg = slog.LevelInfo, "dead event reopened by a delivery"
 	case result.RepeatOf != "" && result.Claimed:
 		level, msg = slog.LevelWarn, "claimed, though the body was seen before under another event id"
@@ -156,7 +230,7 @@ func (in *Engine) logClaim(claim *driver.Claim, result *claimResult) {
 	case result.OtherBody:
 		level, msg = slog.LevelWarn, "duplicate with another body"
 	}
-	if level > slog.LevelDebug && in.remarkable.take(time.Now()) > 0 {
+	if level > slog.LevelDebug && in.remarkable.Take(time.Now()) > 0 {
 		level = slog.LevelDebug
 	}
 	ctx := context.Background()
@@ -171,4 +245,64 @@ func (in *Engine) logClaim(claim *driver.Claim, result *claimResult) {
 		attrs = append(attrs, slog.String("first_event_id", result.RepeatOf))
 	}
 	in.log.LogAttrs(ctx, level, msg, attrs...)
+}
+
+// acknowledge signs a where it is an answer of 2xx to d, and the source has a key for
+// that. It goes by the clock of this machine, as the sender does by its own.
+func (d *delivery) acknowledge(a *answer) *answer {
+	signer := d.source.ackSigner
+	if signer == nil || a.status < 200 || a.status > 299 {
+		return a
+	}
+	req := &verify.Request{Method: d.method, URL: d.source.URL, RawQuery: d.rawQuery, Header: d.header}
+	header, err := signer.Sign(req, a.body, time.Now())
+	if err != nil {
+		// Without its signature the sender would take it as a refusal too, and nobody
+		// would know why. What was delivered is durable all the same.
+		return refused(http.StatusInternalServerError,
+			"The delivery was kept, and the answer to it could not be signed.", "the answer was not signed", err)
+	}
+	a.header = make(map[string]string, len(header))
+	for name := range header {
+		a.header[name] = header.Get(name)
+	}
+	return a
+}
+
+// refusalRate bounds the lines of the log that refusals make: neither forgers
+// nor a stopped database shall fill the disk with the news of them.
+var refusalRate = Rate{Count: 100, Per: time.Second}
+
+// refusalLog writes a line for each refusal, up to refusalRate, and says how
+// many it left out.
+type refusalLog struct {
+	log     *slog.Logger
+	lines   *limit.Bucket
+	skipped atomic.Int64
+}
+
+func newRefusalLog(log *slog.Logger) *refusalLog {
+	return &refusalLog{log: log, lines: refusalRate.bucket()}
+}
+
+func (l *refusalLog) write(r *http.Request, source string, a *answer) {
+	if l.lines.Take(time.Now()) > 0 {
+		l.skipped.Add(1)
+		return
+	}
+	level := slog.LevelInfo
+	if a.status >= 500 {
+		level = slog.LevelWarn
+	}
+	attrs := []slog.Attr{
+		slog.Int("status", a.status), slog.String("why", a.why), slog.String("source", source),
+		slog.String("remote", r.RemoteAddr), slog.String("error_id", a.errorID),
+	}
+	if a.err != nil {
+		attrs = append(attrs, slog.Any("error", a.err))
+	}
+	if n := l.skipped.Swap(0); n > 0 {
+		attrs = append(attrs, slog.Int64("lines_left_out", n))
+	}
+	l.log.LogAttrs(context.WithoutCancel(r.Context()), level, "refused", attrs...)
 }

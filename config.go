@@ -2,10 +2,15 @@ package hookonce
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"time"
 
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/guard"
 	"github.com/hookonce/hookonce/provider"
 	"github.com/hookonce/hookonce/verify"
 )
@@ -315,4 +320,97 @@ type Route struct {
 	Where func(ev *Event) (bool, error)
 	// To is the name of a destination.
 	To string
+}
+
+// withDefaults returns a copy of c with its defaults, apart from those of setWorkDefaults. c may be
+// nil.
+func (c *Config) withDefaults() Config {
+	var out Config
+	if c != nil {
+		out = *c
+	}
+	setDefault(&out.DedupeWindow, DefaultDedupeWindow)
+	setDefault(&out.Retention, DefaultRetention)
+	setDefault(&out.UnverifiedRate, DefaultUnverifiedRate)
+	setDefault(&out.Queue, DefaultQueue)
+	setDefault(&out.BodyBytes, DefaultBodyBytes)
+	setDefault(&out.QuarantineRows, DefaultQuarantineRows)
+	if out.Logger == nil {
+		out.Logger = slog.Default()
+	}
+	return out
+}
+
+// setWorkDefaults fills in the defaults of handlers, which depend on the database.
+func (c *Config) setWorkDefaults(l driver.WorkLimits) {
+	setDefault(&c.Workers, l.Transactions)
+	setDefault(&c.Batch, DefaultBatch)
+	setDefault(&c.HandlerTimeout, l.HandlerTimeout)
+	c.Retry.setDefaults()
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// check checks the settings that newSetup does not check.
+func (c *Config) check() error {
+	var faults []error
+	if c.DedupeWindow < 0 || c.Retention < 0 || c.Queue < 0 || c.BodyBytes < 0 || c.QuarantineRows < 0 {
+		faults = append(faults, errors.New("dedupe window, retention, queue, body bytes and quarantine rows must not be negative"))
+	}
+	if err := c.UnverifiedRate.check(); err != nil {
+		faults = append(faults, fmt.Errorf("unverified %w", err))
+	}
+	return errors.Join(faults...)
+}
+
+const (
+	maxWorkers = 1000
+	maxBatch   = 1000
+)
+
+// checkWork checks the settings of handlers. handled are the sources that have handlers.
+func (c *Config) checkWork(l driver.WorkLimits, handled []string) error {
+	var faults []error
+	if c.Workers < 1 || c.Workers > maxWorkers {
+		faults = append(faults, fmt.Errorf("Config.Workers is %d: it must be 1 to %d", c.Workers, maxWorkers))
+	}
+	if c.Batch < 1 || c.Batch > maxBatch {
+		faults = append(faults, fmt.Errorf("Config.Batch is %d: it must be 1 to %d", c.Batch, maxBatch))
+	}
+	if c.HandlerTimeout < 0 || c.HandlerTimeout > l.MaxHandlerTimeout {
+		faults = append(faults, fmt.Errorf("Config.HandlerTimeout is %s: it must be positive, and at most %s on this database; "+
+			"slow work belongs in the outbox", c.HandlerTimeout, l.MaxHandlerTimeout))
+	}
+	if err := c.Retry.check(); err != nil {
+		faults = append(faults, fmt.Errorf("Config.Retry: %w", err))
+	}
+	for _, name := range handled {
+		if len(c.Sources) > 0 && !slices.ContainsFunc(c.Sources, func(s Source) bool { return s.Name == name }) {
+			faults = append(faults, fmt.Errorf("there are handlers for the source %q, which is not configured", name))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+func (r *Retry) setDefaults() {
+	setDefault(&r.Attempts, DefaultSendAttempts)
+	setDefault(&r.First, DefaultFirstRetry)
+	setDefault(&r.Max, max(DefaultMaxRetry, r.First))
+}
+
+func (r Retry) check() error {
+	switch {
+	case r.Attempts < 0 || r.First < 0 || r.Max < 0:
+		return fmt.Errorf("attempts %d, first %s and max %s must not be negative", r.Attempts, r.First, r.Max)
+	case r.First > guard.MaxRetryAfter || r.Max > guard.MaxRetryAfter:
+		return fmt.Errorf("first %s and max %s must not be above %s", r.First, r.Max, guard.MaxRetryAfter)
+	case r.Max < r.First:
+		return fmt.Errorf("max %s must not be below first %s", r.Max, r.First)
+	}
+	return nil
 }

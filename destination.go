@@ -1,21 +1,61 @@
 package hookonce
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"reflect"
 
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/relay"
 	"github.com/hookonce/hookonce/internal/send"
 )
 
-// destination is a Destination made ready.
-type destination struct {
-	Destination
-	target send.Target // unless it has a Sender
-	rate   *bucket
+// Sender sends the messages of a destination by other means than HTTP: mail, a queue, the API of
+// another service.
+type Sender interface {
+	// Send sends m once. It returns nil if the other side took the message; an error is a failed
+	// attempt, see Permanent and RetryAfter. ctx ends after Destination.Timeout. If the process is
+	// killed meanwhile, Send is called again with the same m.ID: pass it on as the key by which the
+	// other side recognises repetitions. Send is called concurrently, by up to
+	// Destination.Concurrency goroutines.
+	//
+	// A Send that does not return within a second after ctx has ended is a failed attempt; it may
+	// be called again while the old call still runs. A panic is a failed attempt.
+	Send(ctx context.Context, m *Outgoing) error
 }
 
-func newDestination(d Destination) (*destination, error) {
+// SenderFunc is a function as a Sender.
+type SenderFunc func(ctx context.Context, m *Outgoing) error
+
+// Send calls f.
+func (f SenderFunc) Send(ctx context.Context, m *Outgoing) error { return f(ctx, m) }
+
+// Outgoing is a message that is being sent.
+type Outgoing struct {
+	ID          string // the same on every attempt
+	Destination string
+	Source      string // of the event that caused it; "" if none did
+	EventID     string
+	Type        string
+	Attempt     int // from 1
+	Generation  int // 0 unless replayed
+	// Header is the header of the event as received, or of the message as enqueued. Shared
+	// credentials are replaced by "<secret>".
+	Header http.Header
+	Body   []byte // byte for byte; compressed if the header says so
+}
+
+// destination is a Destination ready to use.
+type destination struct {
+	Destination
+	relayed *relay.Destination
+}
+
+// newDestination checks d and fills in its defaults. It returns before, which may be nil, if that
+// is the same destination. It keeps the circuit of before if that has the same target.
+func newDestination(d Destination, before *destination) (*destination, error) {
 	var faults []error
 	fault := func(format string, args ...any) {
 		faults = append(faults, fmt.Errorf("destination %q: "+format, append([]any{d.Name}, args...)...))
@@ -34,20 +74,42 @@ func newDestination(d Destination) (*destination, error) {
 	}
 	setDefault(&d.Timeout, DefaultSendTimeout)
 	setDefault(&d.Concurrency, DefaultConcurrency)
-	setDefault(&d.Retry.Attempts, DefaultSendAttempts)
-	setDefault(&d.Retry.First, DefaultFirstRetry)
-	setDefault(&d.Retry.Max, max(DefaultMaxRetry, d.Retry.First))
+	d.Retry.setDefaults()
 	if err := d.Retry.check(); err != nil {
 		fault("retry: %w", err)
 	}
-	return &destination{
-		Destination: d,
-		target:      send.Target{URL: d.URL, Secret: d.Secret, Timeout: d.Timeout, AllowPrivate: d.AllowPrivate},
-		rate:        newBucket(d.Rate),
-	}, errors.Join(faults...)
+	if err := errors.Join(faults...); err != nil {
+		return nil, err
+	}
+	if before != nil && before.same(d) {
+		return before, nil
+	}
+	return &destination{d, d.forRelay(before)}, nil
 }
 
-// checkTarget checks where messages go.
+// forRelay returns d as its relay needs it.
+func (d *Destination) forRelay(before *destination) *relay.Destination {
+	out := &relay.Destination{
+		Name: d.Name, Timeout: d.Timeout, Retry: driver.Retry(d.Retry), Concurrency: d.Concurrency, Rate: d.Rate.bucket(),
+		HTTP: send.Target{URL: d.URL, Secret: d.Secret, Timeout: d.Timeout, AllowPrivate: d.AllowPrivate},
+	}
+	if before != nil && before.sameTarget(*d) && before.relayed.Circuit.Fits(out.Retry) {
+		out.Circuit = before.relayed.Circuit
+	} else {
+		out.Circuit = relay.NewCircuit(out.Retry)
+	}
+	if sender := d.Sender; sender != nil {
+		out.Sender = func(ctx context.Context, m *driver.Message, header http.Header) error {
+			return sender.Send(ctx, &Outgoing{
+				ID: m.ID, Destination: m.Destination, Source: m.Source, EventID: m.EventID, Type: m.Type,
+				Attempt: m.Attempt, Generation: m.Generation, Header: header, Body: m.Body,
+			})
+		}
+	}
+	return out
+}
+
+// checkTarget checks the settings that say where messages go.
 func (d *Destination) checkTarget() (faults []error) {
 	if d.Sender != nil {
 		if f, ok := d.Sender.(SenderFunc); ok && f == nil {
@@ -57,7 +119,7 @@ func (d *Destination) checkTarget() (faults []error) {
 			faults = append(faults, errors.New("it has a URL and a Sender: leave one out"))
 		}
 		if d.Secret != "" || d.AllowPrivate {
-			faults = append(faults, errors.New("a secret and private addresses are of HTTP: leave them out with a Sender"))
+			faults = append(faults, errors.New("a secret and private addresses are for HTTP: leave them out with a Sender"))
 		}
 		return faults
 	}
@@ -74,8 +136,8 @@ func (d *Destination) checkTarget() (faults []error) {
 	return faults
 }
 
-// same reports whether other is known to be the same. Of Senders that cannot be
-// compared, such as functions, nothing is known.
+// same reports whether other is certainly the same. Senders that cannot be compared, such as
+// functions, are never the same.
 func (d Destination) same(other Destination) bool {
 	if !d.sameTarget(other) {
 		return false
@@ -84,7 +146,8 @@ func (d Destination) same(other Destination) bool {
 	return d == other
 }
 
-// sameTarget reports whether what is known of d's circuit holds for other.
+// sameTarget reports whether d and other certainly send to the same place, so that the circuit of
+// one serves the other.
 func (d Destination) sameTarget(other Destination) bool {
 	if d.Sender == nil || other.Sender == nil {
 		return d.Sender == nil && other.Sender == nil && d.URL == other.URL

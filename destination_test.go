@@ -62,7 +62,7 @@ func TestDestinationsAreChecked(t *testing.T) {
 		"retry":                   {Name: "a", Sender: sender, Retry: Retry{First: 2, Max: 1}},
 		"rate":                    {Name: "a", Sender: sender, Rate: Rate{Count: 1}},
 	} {
-		_, err := newDestination(d)
+		_, err := newDestination(d, nil)
 		switch {
 		case want == "" && err != nil:
 			t.Errorf("%+v: %v", d, err)

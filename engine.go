@@ -10,243 +10,205 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/claims"
 	"github.com/hookonce/hookonce/internal/keyfetch"
+	"github.com/hookonce/hookonce/internal/limit"
+	"github.com/hookonce/hookonce/internal/relay"
 	"github.com/hookonce/hookonce/internal/send"
+	"github.com/hookonce/hookonce/internal/work"
 )
 
-// Engine is what of an Inbox does not depend on the type of its transactions: it
-// receives webhooks, keeps them, and sends on what they owe. It is an http.Handler
-// for /webhooks/{source}; Run does the work behind it. All methods may be called
-// concurrently.
+// Engine is the part of an Inbox that does not depend on the transaction type: it receives
+// webhooks, stores their events, and sends messages. It is an http.Handler for /webhooks/{source};
+// Run does the work in the background. All methods may be called concurrently.
 type Engine struct {
-	cfg      Config // with defaults; of what Reload changes, setup has the current
-	store    driver.Store
-	handlers handlers // nil for a gateway
-	log      *slog.Logger
-	sender   *send.Sender
-	fetcher  *keyfetch.Fetcher
+	cfg     Config // with defaults; its sources, destinations and routes are in setup
+	store   driver.Store
+	log     *slog.Logger
+	handled []string // sources that have handlers
+	worker  worker   // nil for a gateway
 
 	setup    atomic.Pointer[setup]
 	reloadMu sync.Mutex
-	running  *runningRelays // guarded by reloadMu; nil unless Run runs
-	ran      bool           // guarded by reloadMu
+	ran      atomic.Bool
 
-	claims        *claimQueue
-	counts        *deliveryCounts
-	unverified    *addressLimiter
-	fetches       *addressLimiter // of keys that were never seen
+	claims *claims.Queue
+	relays *relay.Group
+	sender *send.Sender
+
+	fetcher       *keyfetch.Fetcher
+	unverified    *limit.Addresses
+	fetches       *limit.Addresses // of keys that were never fetched before
 	learned       *learnedSecrets
 	confirmations confirmations
 	refusals      *refusalLog
-	remarkable    *bucket // lines about claims
+	remarkable    *limit.Bucket // log lines about claims
 	observers     *observers
-	objects       objectLines // of all relays
 
-	bodyBytes atomic.Int64 // held by all bodies from their first byte to their answer
+	bodyBytes atomic.Int64 // of all bodies, from their first byte to their answer
 	draining  atomic.Bool
-	skew      atomic.Int64 // this machine's clock minus the database's, ns
+	skew      atomic.Int64 // this machine's clock minus the database's, in ns
 	fits      atomic.Bool  // the schema was seen to fit
 }
 
-// NewEngine returns an Engine without handlers, which is what a gateway is. All
-// faults of cfg are reported at once. Nothing runs until Run is called, but
-// deliveries are claimed already.
+// worker is the part of an Inbox that depends on the transaction type: a *work.Workers.
+type worker interface {
+	Handles(source, eventType string) bool
+	Wake(source string)
+	Run(ctx context.Context)
+	Inline(ctx context.Context, src *work.Source, claim *driver.Claim) work.InlineResult
+	Drain()
+}
+
+// Inbox is an Engine that runs handlers in transactions of type T.
+type Inbox[T any] struct {
+	*Engine
+	db driver.Driver[T]
+}
+
+// New checks cfg and returns an Inbox on db, with the handlers of mux; a nil mux has none. The
+// error reports all faults of cfg at once. Nothing runs until Run is called, but deliveries are
+// claimed from the start.
+func New[T any](db driver.Driver[T], mux *Mux[T], cfg *Config) (*Inbox[T], error) {
+	if db == nil {
+		return nil, errNoStore
+	}
+	handlers := mux.seal()
+	limits := db.WorkLimits()
+	own := cfg.withDefaults()
+	own.setWorkDefaults(limits)
+	handled := handlers.sources()
+	in, err := newEngine(db, own, handled, own.checkWork(limits, handled))
+	if err != nil {
+		return nil, err
+	}
+	in.worker = work.New(db, handlers, work.Options{
+		Workers: own.Workers, Batch: own.Batch, HandlerTimeout: own.HandlerTimeout, Retry: driver.Retry(own.Retry), Log: in.log,
+		Source:   func(name string) *work.Source { return in.setup.Load().workSource(name) },
+		Wake:     in.relays.Wake,
+		Reopened: in.wakeAll,
+		Observe:  in.observers.handler,
+	})
+	return &Inbox[T]{in, db}, nil
+}
+
+// NewEngine returns an Engine without handlers, as a gateway needs. The error reports all faults
+// of cfg at once. Nothing runs until Run is called, but deliveries are claimed from the start.
 func NewEngine(store driver.Store, cfg *Config) (*Engine, error) {
 	if store == nil {
 		return nil, errNoStore
 	}
-	return newEngine(store, cfg, nil)
+	return newEngine(store, cfg.withDefaults(), nil, nil)
 }
 
 var errNoStore = errors.New("hookonce: New needs a store")
 
-// handlers is what of an Inbox depends on the type of its transactions.
-type handlers interface {
-	// prepare is called once, when all settings are known.
-	prepare(in *Engine) error
-	// handles reports whether there is a handler.
-	handles(source, eventType string) bool
-	// sources are those that have handlers.
-	sources() []string
-	// wake says that there may be events of the source to work on.
-	wake(source string)
-	// run works until ctx ends, and then finishes what is under way.
-	run(ctx context.Context)
-	// inline claims one event and works on it, in one transaction.
-	inline(ctx context.Context, src *source, claim *driver.Claim) inlineResult
-	// drain waits for inline work that is under way.
-	drain()
-}
-
-func (in *Engine) handles(source, eventType string) bool {
-	return in.handlers != nil && in.handlers.handles(source, eventType)
-}
-
-func newEngine(store driver.Store, cfg *Config, h handlers) (*Engine, error) {
-	in := &Engine{store: store, handlers: h}
-	if cfg != nil {
-		in.cfg = *cfg
+// newEngine returns an Engine for cfg, which has its defaults. handled are the sources that have
+// handlers. faults are joined with the faults of cfg.
+func newEngine(store driver.Store, cfg Config, handled []string, faults error) (*Engine, error) {
+	in := &Engine{
+		cfg: cfg, store: store, log: cfg.Logger, handled: handled,
+		sender:     send.New(nil),
+		fetcher:    keyfetch.New(nil),
+		unverified: limit.NewAddresses(cfg.UnverifiedRate.Count, cfg.UnverifiedRate.Per),
+		fetches:    limit.NewAddresses(fetchRate.Count, fetchRate.Per),
+		learned:    newLearnedSecrets(store),
+		refusals:   newRefusalLog(cfg.Logger),
+		remarkable: refusalRate.bucket(),
+		observers:  newObservers(cfg.Observer, cfg.Logger),
 	}
-	in.cfg.setDefaults()
-	in.log = in.cfg.Logger
-	in.learned = newLearnedSecrets(store)
-	in.sender = send.New(nil)
-	in.fetcher = keyfetch.New(nil)
-	in.observers = newObservers(in.cfg.Observer, in.log)
-	first, err := in.newSetup(&in.cfg, nil)
-	if h != nil {
-		err = errors.Join(err, h.prepare(in))
-	}
-	if err := errors.Join(in.cfg.check(), err); err != nil {
+	first, err := in.newSetup(&cfg, nil)
+	if err := errors.Join(cfg.check(), err, faults); err != nil {
 		return nil, fmt.Errorf("hookonce: %w", err)
 	}
 	in.setup.Store(first)
-	in.counts = newDeliveryCounts(store, in.log)
-	in.unverified = newAddressLimiter(in.cfg.UnverifiedRate)
-	in.fetches = newAddressLimiter(fetchRate)
-	in.refusals = newRefusalLog(in.log)
-	in.remarkable = newBucket(refusalRate)
-	in.claims = &claimQueue{
-		store:    store,
-		log:      in.log,
-		counts:   in.counts,
-		claimed:  in.wakeClaimed,
-		reopened: in.wakeEverybody,
-		maxUnits: in.cfg.Queue,
-		flushers: store.ClaimConcurrency(),
-		claiming: make(map[driver.Key]bool),
-		observed: in.observers,
-	}
+	in.relays = relay.NewGroup(store, relay.Options{
+		HTTP: in.sender, Log: in.log, Observe: in.observers.message,
+		ObjectOf: func(m *driver.Message) (driver.ObjectVersion, bool) { return in.setup.Load().objectOf(m) },
+	})
+	in.relays.Set(first.relayed())
+	in.claims = claims.New(store, claims.Options{
+		MaxUnits: cfg.Queue, Log: in.log, Claimed: in.wakeClaimed, Reopened: in.wakeAll, Observe: in.observers.claim,
+	})
 	return in, nil
 }
 
-func (c *Config) setDefaults() {
-	setDefault(&c.DedupeWindow, DefaultDedupeWindow)
-	setDefault(&c.Retention, DefaultRetention)
-	setDefault(&c.UnverifiedRate, DefaultUnverifiedRate)
-	setDefault(&c.Queue, DefaultQueue)
-	setDefault(&c.BodyBytes, DefaultBodyBytes)
-	setDefault(&c.QuarantineRows, DefaultQuarantineRows)
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
+func (in *Engine) handles(source, eventType string) bool {
+	return in.worker != nil && in.worker.Handles(source, eventType)
 }
 
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
-}
-
-// check checks what setup does not.
-func (c *Config) check() error {
-	var faults []error
-	if c.DedupeWindow < 0 || c.Retention < 0 || c.Queue < 0 || c.BodyBytes < 0 || c.QuarantineRows < 0 {
-		faults = append(faults, errors.New("dedupe window, retention, queue, body bytes and quarantine rows must not be negative"))
-	}
-	if err := c.UnverifiedRate.check(); err != nil {
-		faults = append(faults, fmt.Errorf("unverified %w", err))
-	}
-	return errors.Join(faults...)
-}
-
-// Reload puts the sources, destinations and routes of cfg in the place of the
-// present ones; the rest of cfg is not looked at. If there is any fault in
-// them, Reload returns all faults and changes nothing. Deliveries that are being
-// received end under the settings they began with. Destinations that stay the
-// same go on undisturbed; one that was changed or removed finishes what it is
-// sending, and the messages of one that was removed wait until it is back.
+// Reload replaces the sources, destinations and routes by those of cfg; it ignores the rest of cfg.
+// If they have faults, Reload returns all of them and changes nothing. Deliveries that are being
+// received end under the settings they began with. An unchanged destination goes on undisturbed. A
+// changed or removed one finishes its sends; the messages of a removed one wait until a
+// destination of that name is back.
 func (in *Engine) Reload(cfg *Config) error {
 	in.reloadMu.Lock()
 	defer in.reloadMu.Unlock()
-	before := in.setup.Load()
-	after, err := in.newSetup(cfg, before)
+	after, err := in.newSetup(cfg, in.setup.Load())
 	if err != nil {
 		return fmt.Errorf("hookonce: %w", err)
 	}
 	in.setup.Store(after)
-	if in.running != nil {
-		in.running.change(before.relays, after.relays)
-	}
+	in.relays.Set(after.relayed())
 	return nil
 }
 
-// wakeClaimed wakes who works on what was claimed.
+// wakeClaimed wakes the relays and workers of new claims.
 func (in *Engine) wakeClaimed(claims []*driver.Claim) {
-	relays := in.setup.Load().relays
 	for _, c := range claims {
 		for i := range c.Messages {
-			if r := relays[c.Messages[i].Destination]; r != nil {
-				r.wake()
-			}
+			in.relays.Wake(c.Messages[i].Destination)
 		}
-		if c.Work == driver.WorkQueued && in.handlers != nil {
-			in.handlers.wake(c.Source)
+		if c.Work == driver.WorkQueued && in.worker != nil {
+			in.worker.Wake(c.Source)
 		}
 	}
 }
 
-// wakeEverybody is for what became due again.
-func (in *Engine) wakeEverybody() {
-	for _, r := range in.setup.Load().relays {
-		r.wake()
-	}
-	if in.handlers != nil {
-		for _, source := range in.handlers.sources() {
-			in.handlers.wake(source)
-		}
+// wakeAll wakes every relay and worker, after events or messages became due again.
+func (in *Engine) wakeAll() {
+	in.relays.WakeAll()
+	for _, source := range in.handled {
+		in.worker.Wake(source)
 	}
 }
 
-// Run runs handlers, sends messages and does the upkeep until ctx ends; then it
-// stops taking work, finishes what is under way or gives it back, writes what it
-// has counted, and returns nil. It does not stop deliveries: call Drain first.
-// It can be called once; a second call is an error.
+// Run runs handlers, sends messages and does the upkeep until ctx ends. Then it takes no more work,
+// finishes the work in progress or gives it back, writes the delivery counts, and returns nil. It
+// does not stop deliveries: call Drain first. A second call is an error.
 func (in *Engine) Run(ctx context.Context) error {
-	in.reloadMu.Lock()
-	if in.ran {
-		in.reloadMu.Unlock()
+	if in.ran.Swap(true) {
 		return errors.New("hookonce: Run was called before: make a new Inbox")
 	}
-	in.ran = true
-	relays := newRunningRelays(ctx)
-	relays.change(nil, in.setup.Load().relays)
-	in.running = relays
-	in.reloadMu.Unlock()
-
 	var wg sync.WaitGroup
+	wg.Go(func() { in.relays.Run(ctx) })
 	wg.Go(func() { in.maintain(ctx) })
 	wg.Go(func() { in.pruneAgain(ctx) })
-	if in.handlers != nil {
-		wg.Go(func() { in.handlers.run(ctx) })
+	if in.worker != nil {
+		wg.Go(func() { in.worker.Run(ctx) })
 	}
 	wg.Wait()
-
-	in.reloadMu.Lock()
-	in.running = nil // no relay is started from now on
-	in.reloadMu.Unlock()
-	relays.wait()
 	in.sender.CloseIdle()
 	return nil
 }
 
-// Drain makes the Inbox answer new deliveries with 503, and returns when those
-// that were queued are answered.
+// Drain makes the Inbox answer new deliveries with 503, and returns when those in the queue are
+// answered.
 func (in *Engine) Drain() {
 	in.draining.Store(true)
-	in.claims.close()
-	if in.handlers != nil {
-		in.handlers.drain()
+	in.claims.Close()
+	if in.worker != nil {
+		in.worker.Drain()
 	}
 }
 
-// ErrDraining is what Ready returns once Drain was called.
+// ErrDraining is the error of Ready after Drain was called.
 var ErrDraining = errors.New("hookonce: draining")
 
-// Ready returns nil when deliveries can be claimed: the database answers, has the
-// schema of this program, and is no further from this machine's clock than the smallest tolerance allows,
-// and Drain was not called.
+// Ready returns nil when deliveries can be claimed: the database answers and has the schema of this
+// program, its clock and this machine's differ by less than the limit of Clock, and Drain was not
+// called.
 func (in *Engine) Ready(ctx context.Context) error {
 	if in.draining.Load() {
 		return ErrDraining
@@ -256,13 +218,12 @@ func (in *Engine) Ready(ctx context.Context) error {
 	}
 	skew, limit, err := in.Clock(ctx)
 	if err == nil && limit > 0 && skew.Abs() > limit {
-		err = fmt.Errorf("hookonce: this machine's clock is %s from the database's: set both by NTP", skew.Round(time.Millisecond))
+		err = fmt.Errorf("hookonce: this machine's clock differs from the database's by %s: set both by NTP", skew.Round(time.Millisecond))
 	}
 	return err
 }
 
-// checkSchema reports a schema that is not this program's. One that fits is not
-// looked at again.
+// checkSchema returns an error if the schema is not this program's. It looks until the schema fits.
 func (in *Engine) checkSchema(ctx context.Context) error {
 	if in.fits.Load() {
 		return nil
@@ -279,6 +240,21 @@ func (in *Engine) checkSchema(ctx context.Context) error {
 	return nil
 }
 
+// Clock compares this machine's clock with the database's. skew is positive if this machine's clock
+// is ahead. limit is the largest skew with which Ready succeeds, half of the smallest tolerance of
+// the sources: beyond it, authentic timestamps may look stale. It is 0 if no source has a tolerance.
+func (in *Engine) Clock(ctx context.Context) (skew, limit time.Duration, err error) {
+	if err := in.readClock(ctx); err != nil {
+		return 0, 0, fmt.Errorf("hookonce: the database does not answer: %w", err)
+	}
+	for _, src := range in.setup.Load().sources {
+		if half := src.tolerance / 2; half > 0 && (limit == 0 || half < limit) {
+			limit = half
+		}
+	}
+	return time.Duration(in.skew.Load()), limit, nil
+}
+
 // readClock compares this machine's clock with the database's.
 func (in *Engine) readClock(ctx context.Context) error {
 	before := time.Now()
@@ -291,8 +267,8 @@ func (in *Engine) readClock(ctx context.Context) error {
 	return nil
 }
 
-// clockIsOff reports whether this machine's clock is so far from the
-// database's that a timestamp within tolerance may look stale.
+// clockIsOff reports whether this machine's clock is so far from the database's that a timestamp
+// within tolerance may look stale.
 func (in *Engine) clockIsOff(tolerance time.Duration) bool {
 	return tolerance > 0 && time.Duration(in.skew.Load()).Abs() > tolerance/2
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/work"
 )
 
 // Event is one thing that a source told us. A handler must not change it.
@@ -50,6 +51,15 @@ func (ev *Event) IdempotencyKey(purpose string) string {
 	h.Write(binary.BigEndian.AppendUint64(nil, uint64(ev.keyGeneration)))
 	h.Write([]byte(purpose))
 	return "hookonce_" + strings.ToLower(base32.StdEncoding.EncodeToString(h.Sum(nil)[:18]))[:29]
+}
+
+// eventOf returns ev as handlers see it.
+func eventOf(ev *work.Event) *Event {
+	return &Event{
+		Source: ev.Source, ID: ev.EventID, Type: ev.Type, OccurredAt: ev.OccurredAt,
+		Header: ev.Header, Body: ev.Body, ReceivedAt: ev.ReceivedAt, Current: ev.Current,
+		Generation: ev.Generation, Attempt: ev.Attempts + 1, key: ev.Key, keyGeneration: ev.KeyGeneration,
+	}
 }
 
 // runningKey is the key under which the context of a handler holds its *running.

@@ -3,11 +3,7 @@ package hookonce
 import "github.com/hookonce/hookonce/internal/keyfetch"
 
 // Waiting returns how many deliveries wait for their claim.
-func Waiting(in *Engine) int {
-	in.claims.mu.Lock()
-	defer in.claims.mu.Unlock()
-	return len(in.claims.waiting)
-}
+func Waiting(in *Engine) int { return in.claims.Waiting() }
 
 // SetFetcher replaces what gets keys and confirms subscriptions. Call it before the
 // engine is used.

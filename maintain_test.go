@@ -134,7 +134,7 @@ func TestLostLeasesAreTold(t *testing.T) {
 		page, err := store.Events(t.Context(), &driver.EventFilter{State: driver.StateRunning})
 		return err == nil && len(page.Events) == 0
 	})
-	wantLine(t, log, `"leases had run out: their messages are sent again" destination=app messages=1`)
+	wantLine(t, log, `"leases expired; sending their messages again" destination=app messages=1`)
 	wantLine(t, log, `"dead: its attempts are used up" destination=app source=gh event_id=`)
 	states := map[string]int{}
 	for _, id := range []string{"once", "twice"} {

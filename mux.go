@@ -6,8 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
+
+	"github.com/hookonce/hookonce/internal/guard"
+	"github.com/hookonce/hookonce/internal/work"
 )
 
 // HandlerFunc works on one event in a transaction of type T, which is the user's
@@ -173,19 +177,51 @@ func (m *Mux[T]) Run(ctx context.Context, tx T, ev *Event) ([]*Message, error) {
 	if h == nil {
 		return nil, ErrNoHandler
 	}
-	c := startCall(ctx, h, tx, ev)
-	err := <-c.done
-	return c.running.messages, err
+	r, done := start(ctx, h, tx, ev)
+	err := <-done
+	return r.messages, err
 }
 
-// call is one run of a handler.
-type call struct {
-	running *running
-	done    <-chan error
-}
-
-func startCall[T any](ctx context.Context, h HandlerFunc[T], tx T, ev *Event) *call {
-	r := &running{event: ev}
+// start runs h in its own goroutine. The messages of the returned run are complete once done has
+// received.
+func start[T any](ctx context.Context, h HandlerFunc[T], tx T, ev *Event) (r *running, done <-chan error) {
+	r = &running{event: ev}
 	ctx = context.WithValue(ctx, runningKey{}, r)
-	return &call{r, guarded("the handler", func() error { return h(ctx, tx, ev) })}
+	return r, guard.Call("the handler", func() error { return h(ctx, tx, ev) })
+}
+
+// seal ends registration and returns the handlers as workers need them. m may be nil.
+func (m *Mux[T]) seal() handlers[T] {
+	if m != nil {
+		m.sealed = true
+	}
+	return handlers[T]{m}
+}
+
+// handlers is a sealed Mux, as workers need it.
+type handlers[T any] struct{ mux *Mux[T] }
+
+// Types implements work.Handlers.
+func (h handlers[T]) Types() map[string][]string { return h.mux.types() }
+
+// sources returns the sources that have handlers, sorted.
+func (h handlers[T]) sources() []string { return slices.Sorted(maps.Keys(h.Types())) }
+
+// Handles implements work.Handlers.
+func (h handlers[T]) Handles(source, eventType string) bool {
+	return h.mux.handler(source, eventType) != nil
+}
+
+// Start implements work.Handlers.
+func (h handlers[T]) Start(ctx context.Context, tx T, ev *work.Event) *work.Call {
+	r, done := start(ctx, h.mux.handler(ev.Source, ev.Type), tx, eventOf(ev))
+	return &work.Call{Done: done, Enqueued: r.destinations}
+}
+
+func (r *running) destinations() []string {
+	var names []string
+	for _, m := range r.messages {
+		names = append(names, m.Destination)
+	}
+	return names
 }

@@ -3,6 +3,11 @@ package hookonce
 import (
 	"log/slog"
 	"time"
+
+	"github.com/hookonce/hookonce/internal/guard"
+	"github.com/hookonce/hookonce/internal/limit"
+	"github.com/hookonce/hookonce/internal/relay"
+	"github.com/hookonce/hookonce/internal/work"
 )
 
 // Observer is told what happens, for metrics and traces. Each function may be nil.
@@ -71,23 +76,11 @@ const (
 	deliveryUnavailable = "unavailable"
 )
 
-// The outcomes of AttemptObserved.
-const (
-	attemptHandler = "handler"
-	attemptMessage = "message"
-
-	attemptDone    = "done"
-	attemptSent    = "sent"
-	attemptSkipped = "skipped"
-	attemptRetry   = "retry"
-	attemptDead    = "dead"
-)
-
 // observers call an Observer. A nil one calls nobody.
 type observers struct {
 	observer Observer
 	log      *slog.Logger
-	lines    *bucket // of the log
+	lines    *limit.Bucket // of the log
 }
 
 // newObservers returns nil for a nil o.
@@ -95,18 +88,33 @@ func newObservers(o *Observer, log *slog.Logger) *observers {
 	if o == nil {
 		return nil
 	}
-	return &observers{observer: *o, log: log, lines: newBucket(refusalRate)}
+	return &observers{observer: *o, log: log, lines: refusalRate.bucket()}
 }
 
-func (o *observers) claim(c ClaimObserved) {
+func (o *observers) claim(size int, took time.Duration, err error) {
 	if o != nil {
-		tell(o, o.observer.Claim, c)
+		tell(o, o.observer.Claim, ClaimObserved{Size: size, Took: took, Err: err})
 	}
 }
 
-func (o *observers) attempt(a *AttemptObserved) {
+// handler observes an attempt of a handler.
+func (o *observers) handler(a *work.Observed) {
 	if o != nil {
-		tell(o, o.observer.Attempt, *a)
+		tell(o, o.observer.Attempt, AttemptObserved{
+			Kind: "handler", Source: a.Event.Source, EventID: a.Event.EventID, Type: a.Event.Type,
+			Outcome: a.Outcome, Attempt: a.Attempt, Took: a.Took, Err: a.Err,
+		})
+	}
+}
+
+// message observes an attempt to send a message.
+func (o *observers) message(a *relay.Observed) {
+	if o != nil {
+		m := a.Message
+		tell(o, o.observer.Attempt, AttemptObserved{
+			Kind: "message", Source: m.Source, EventID: m.EventID, Type: m.Type, Destination: m.Destination,
+			Outcome: a.Outcome, Attempt: m.Attempt, Took: a.Took, Err: a.Err,
+		})
 	}
 }
 
@@ -140,12 +148,9 @@ func tell[T any](o *observers, f func(T), what T) {
 		return
 	}
 	defer func() {
-		if v := recover(); v != nil && o.lines.take(time.Now()) == 0 {
-			o.log.Error("panic in an Observer", slog.Any("error", panicError(v)))
+		if v := recover(); v != nil && o.lines.Take(time.Now()) == 0 {
+			o.log.Error("panic in an Observer", slog.Any("error", guard.Recovered(v)))
 		}
 	}()
 	f(what)
 }
-
-// observeAttempt tells of an attempt.
-func (in *Engine) observeAttempt(a *AttemptObserved) { in.observers.attempt(a) }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/wire"
 )
 
 // Message is something to send to a destination. Make one for each call of
@@ -79,7 +80,7 @@ func (o *Outbox[T]) EnqueueTx(ctx context.Context, tx T, messages ...*Message) e
 		}
 		rows[i] = driver.OutboxMessage{
 			ID: m.ID, Destination: m.Destination, Type: m.Type,
-			Headers: encodeHeader(visibleHeader(header, nil, "")), Body: m.Body,
+			Headers: wire.EncodeHeader(wire.VisibleHeader(header, nil, "")), Body: m.Body,
 		}
 		cause := m.Cause
 		if cause == nil && run != nil {

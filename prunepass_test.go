@@ -2,6 +2,7 @@ package hookonce
 
 import (
 	"context"
+	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -60,7 +61,7 @@ func TestPruningGoesOn(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				store := &pruningStore{began: time.Now(), passes: tt.passes}
-				in := testEngine(store)
+				in := &Engine{store: store, log: slog.New(slog.DiscardHandler)}
 				in.cfg.DedupeWindow, in.cfg.Retention = 30*24*hour, 30*24*hour
 				set := func(window time.Duration) {
 					in.setup.Store(&setup{sources: map[string]*source{"lab": {Source: Source{DedupeWindow: window}}}})

@@ -6,11 +6,12 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"runtime/debug"
 	"strings"
 	"time"
 
+	"github.com/hookonce/hookonce/internal/guard"
 	"github.com/hookonce/hookonce/internal/keyfetch"
+	"github.com/hookonce/hookonce/internal/wire"
 	"github.com/hookonce/hookonce/provider"
 	"github.com/hookonce/hookonce/verify"
 )
@@ -72,17 +73,14 @@ func (in *Engine) receiveSafely(w http.ResponseWriter, r *http.Request, src *sou
 			panic(v)
 		}
 		a = refused(http.StatusInternalServerError, "An internal error occurred. Send the delivery again.",
-			"panic", panicError(v))
+			"panic", guard.Recovered(v))
 	}()
 	return in.receive(w, r, src)
 }
 
-// panicError is what was recovered, with the stack it came from.
-func panicError(v any) error { return fmt.Errorf("panic: %v\n%s", v, debug.Stack()) }
-
 func (in *Engine) receive(w http.ResponseWriter, r *http.Request, src *source) *answer {
-	budget := in.newBodyBudget()
-	defer budget.release()
+	budget := wire.NewBudget(&in.bodyBytes, in.cfg.BodyBytes)
+	defer budget.Release()
 	d, a := in.read(w, r, src, budget)
 	if a != nil {
 		return a
@@ -90,12 +88,8 @@ func (in *Engine) receive(w http.ResponseWriter, r *http.Request, src *source) *
 	return in.accept(d)
 }
 
-func (in *Engine) newBodyBudget() *bodyBudget {
-	return &bodyBudget{used: &in.bodyBytes, limit: in.cfg.BodyBytes}
-}
-
 // read reads a request and verifies it: what it returns has only to be claimed.
-func (in *Engine) read(w http.ResponseWriter, r *http.Request, src *source, budget *bodyBudget) (*delivery, *answer) {
+func (in *Engine) read(w http.ResponseWriter, r *http.Request, src *source, budget *wire.Budget) (*delivery, *answer) {
 	if src == nil {
 		return nil, refused(http.StatusNotFound, "There is no such source.", "no such source", nil)
 	}
@@ -123,7 +117,7 @@ func (in *Engine) read(w http.ResponseWriter, r *http.Request, src *source, budg
 		return nil, a
 	}
 	d.deadline = deadline
-	if wait := src.verified.take(time.Now()); wait > 0 {
+	if wait := src.verified.Take(time.Now()); wait > 0 {
 		a := refused(http.StatusTooManyRequests, "This source sends faster than it may.", "over the source's rate", nil)
 		a.retryAfter = wait
 		return nil, a
@@ -168,7 +162,7 @@ func (in *Engine) checkLimits(src *source, r *http.Request) *answer {
 	if in.draining.Load() {
 		return unavailable("draining", nil)
 	}
-	if in.claims.full() {
+	if in.claims.Full() {
 		return unavailable("the queue is full", nil)
 	}
 	return nil
@@ -180,8 +174,8 @@ func tooLarge(src *source) *answer {
 }
 
 // readBody reads the raw body within its limits of size and time.
-func readBody(w http.ResponseWriter, r *http.Request, src *source, budget *bodyBudget) ([]byte, *answer) {
-	body, err := readAll(http.MaxBytesReader(w, r.Body, src.MaxBody), r.ContentLength, budget)
+func readBody(w http.ResponseWriter, r *http.Request, src *source, budget *wire.Budget) ([]byte, *answer) {
+	body, err := wire.ReadAll(http.MaxBytesReader(w, r.Body, src.MaxBody), r.ContentLength, budget)
 	var tooBig *http.MaxBytesError
 	switch {
 	case err == nil:
@@ -189,7 +183,7 @@ func readBody(w http.ResponseWriter, r *http.Request, src *source, budget *bodyB
 		return body, nil
 	case errors.As(err, &tooBig):
 		return nil, tooLarge(src)
-	case errors.Is(err, errBodyBudget):
+	case errors.Is(err, wire.ErrBudget):
 		return nil, unavailable("too many bodies are being received", err)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return nil, refused(http.StatusRequestTimeout, "The body did not arrive in time.", "slow body", nil)
@@ -240,7 +234,7 @@ func (in *Engine) refuseUnverified(r *http.Request, now time.Time, err error) *a
 // limitUnverified counts an unverified request of r's address, and refuses it where
 // there were too many.
 func (in *Engine) limitUnverified(r *http.Request, now time.Time, err error) *answer {
-	wait := in.unverified.take(r.RemoteAddr, now)
+	wait := in.unverified.Take(r.RemoteAddr, now)
 	if wait == 0 {
 		return nil
 	}
@@ -259,13 +253,12 @@ func (in *Engine) accept(d *delivery) *answer {
 	if a != nil {
 		return a
 	}
-	claims := in.claimsFor(d, events)
+	unit := d.unit(in.claimsFor(d, events))
 	if d.source.Inline {
-		return in.acceptInline(ctx, d, claims, malformed)
+		return in.acceptInline(ctx, d, unit, malformed)
 	}
-	unit := newClaimUnit(d.source, claims, d.deadline)
 	if len(events) > 0 {
-		if err := in.claims.claim(ctx, unit); err != nil {
+		if err := in.claims.Claim(ctx, unit); err != nil {
 			return unavailable("the claim was not made in time", err)
 		}
 	}

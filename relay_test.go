@@ -296,13 +296,13 @@ func TestCircuitClosesWhenTheDestinationIsBack(t *testing.T) {
 	}
 	var told []string
 	for _, line := range log.all() {
-		for _, text := range []string{"failed too often", "is back"} {
+		for _, text := range []string{"circuit opened", "circuit closed"} {
 			if strings.Contains(line, text) {
 				told = append(told, text)
 			}
 		}
 	}
-	if diff := cmp.Diff([]string{"failed too often", "is back"}, told); diff != "" {
+	if diff := cmp.Diff([]string{"circuit opened", "circuit closed"}, told); diff != "" {
 		t.Errorf("the log tells (-want +got):\n%s", diff)
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/limit"
+	"github.com/hookonce/hookonce/internal/wire"
 )
 
 // ReplayRequest says which event is to be replayed, and how.
@@ -54,7 +56,7 @@ func (in *Engine) Replay(ctx context.Context, r *ReplayRequest) (*driver.Replaye
 		in.log.Info("event replayed", slog.String("source", r.Source), slog.String("event_id", r.EventID),
 			slog.Int("generation", replayed.Generation), slog.Int("messages", replayed.Messages))
 	}
-	in.wakeEverybody()
+	in.wakeAll()
 	return replayed, nil
 }
 
@@ -80,7 +82,7 @@ func (in *Engine) owedNow(detail *driver.EventDetail) ([]driver.NewMessage, erro
 	if src == nil || len(detail.Messages) > 0 || detail.BodyPruned {
 		return nil, nil
 	}
-	header, err := parseHeader(detail.Headers)
+	header, err := wire.ParseHeader(detail.Headers)
 	if err != nil {
 		return nil, fmt.Errorf("hookonce: replay event %q of source %q: stored headers: %w", detail.EventID, detail.Source, err)
 	}
@@ -130,7 +132,7 @@ func (in *Engine) ReplayDead(ctx context.Context, which *DeadLetters) (Worked, e
 	worked, err := in.workOn(ctx, which, DefaultReplayRate, in.store.ReplayDead)
 	if worked.Done+worked.Passed > 0 {
 		in.log.Info("dead letters replayed", slog.Int("replayed", worked.Done), slog.Int("passed", worked.Passed))
-		in.wakeEverybody()
+		in.wakeAll()
 	}
 	if err != nil {
 		return worked, fmt.Errorf("hookonce: replay dead letters: %w", err)
@@ -161,7 +163,7 @@ func (in *Engine) workOn(ctx context.Context, which *DeadLetters, rate Rate, wor
 	if which.Rate.Count > 0 {
 		rate = which.Rate
 	}
-	pace := newPace(rate)
+	pace := limit.NewPace(rate.Count, rate.Per)
 	if len(which.EventIDs) == 0 && len(which.MessageIDs) == 0 {
 		return in.workOnFiltered(ctx, which.Filter, pace, work)
 	}
@@ -198,7 +200,7 @@ func (d *DeadLetters) filters() []driver.MessageFilter {
 
 // workOnFiltered goes through the listing once, from filter.After on. A letter
 // that is dead again after its replay lies behind.
-func (in *Engine) workOnFiltered(ctx context.Context, filter driver.MessageFilter, pace *bucket, work workOnLetters) (Worked, error) {
+func (in *Engine) workOnFiltered(ctx context.Context, filter driver.MessageFilter, pace *limit.Bucket, work workOnLetters) (Worked, error) {
 	worked := Worked{Next: filter.After}
 	for {
 		chunk, err := in.workOnChunk(ctx, &filter, pace, work)
@@ -214,16 +216,16 @@ func (in *Engine) workOnFiltered(ctx context.Context, filter driver.MessageFilte
 
 // workOnChunk works on the first letters behind filter.After: as many as the pace
 // allows, and at most a page.
-func (in *Engine) workOnChunk(ctx context.Context, filter *driver.MessageFilter, pace *bucket, work workOnLetters) (Worked, error) {
+func (in *Engine) workOnChunk(ctx context.Context, filter *driver.MessageFilter, pace *limit.Bucket, work workOnLetters) (Worked, error) {
 	var err error
-	if filter.Limit, err = pace.await(ctx, driver.MaxLimit); err != nil {
+	if filter.Limit, err = pace.Await(ctx, driver.MaxLimit); err != nil {
 		return Worked{}, err
 	}
 	page, err := in.store.DeadLetters(ctx, filter)
 	if err != nil {
 		return Worked{}, err
 	}
-	pace.giveBack(filter.Limit - len(page.DeadLetters))
+	pace.GiveBack(filter.Limit - len(page.DeadLetters))
 	if len(page.DeadLetters) == 0 {
 		return Worked{}, nil
 	}
@@ -260,6 +262,6 @@ func (in *Engine) RetryMessage(ctx context.Context, id string) error {
 		log = log.With(slog.String("source", m.Source), slog.String("event_id", m.EventID))
 	}
 	log.Info("message retried")
-	in.wakeEverybody()
+	in.wakeAll()
 	return nil
 }

@@ -24,7 +24,7 @@ func (s *setup) newRoute(r Route) (*route, error) {
 	if !nameRegexp.MatchString(r.Name) {
 		fault("the name must match %s", nameRegexp)
 	}
-	if s.relays[r.To] == nil {
+	if s.destinations[r.To] == nil {
 		fault("there is no destination %q", r.To)
 	}
 	for _, name := range r.Sources {

@@ -111,7 +111,7 @@ func TestSenderOutcomes(t *testing.T) {
 		{"time-out", func(ctx context.Context, _ *hookonce.Outgoing) error {
 			<-ctx.Done()
 			return ctx.Err()
-		}, "retry: the Sender had its time of 20ms: context deadline exceeded, sent: ", "deadline", 20 * time.Millisecond},
+		}, "retry: the Sender used up its timeout of 20ms: context deadline exceeded, sent: ", "deadline", 20 * time.Millisecond},
 		{"late success", func(ctx context.Context, _ *hookonce.Outgoing) error {
 			<-ctx.Done()
 			return nil
@@ -196,7 +196,7 @@ func TestSenderThatHangs(t *testing.T) {
 	deliver(in, delivery("2", "{}"))
 	run(t, in)
 	settled(t, store, "2", driver.StateDone)
-	const failure = "the Sender had its time of 10ms: it did not return when its context had ended"
+	const failure = "the Sender used up its timeout of 10ms: it did not return after its context ended"
 	if got := outcomes(settled(t, store, "hangs", driver.StateDead)); got != "retry: "+failure+", dead: "+failure {
 		t.Errorf("the attempts were %q", got)
 	}

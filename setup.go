@@ -1,26 +1,29 @@
 package hookonce
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
+
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/relay"
+	"github.com/hookonce/hookonce/internal/stale"
+	"github.com/hookonce/hookonce/internal/wire"
+	"github.com/hookonce/hookonce/internal/work"
 )
 
-// setup is what the sources, destinations and routes of a Config were made
-// into. It does not change; Reload makes another one.
+// setup holds the sources, destinations and routes of a Config, checked and ready to use. It never
+// changes; Reload makes a new one.
 type setup struct {
-	sources map[string]*source
-	relays  map[string]*relay // by destination
-	routes  []*route
+	sources      map[string]*source
+	destinations map[string]*destination
+	routes       []*route
 }
 
-// newSetup checks sources, destinations and routes, and makes them ready. Of
-// before, which may be nil, it keeps the relays of destinations that are the
-// same. All faults are reported at once.
+// newSetup checks the sources, destinations and routes of cfg and makes them ready. It reuses the
+// unchanged destinations of before, which may be nil. The error reports all faults at once.
 func (in *Engine) newSetup(cfg *Config, before *setup) (*setup, error) {
-	s := &setup{sources: make(map[string]*source), relays: make(map[string]*relay)}
+	s := &setup{sources: make(map[string]*source), destinations: make(map[string]*destination)}
 	var faults []error
 	for _, source := range cfg.Sources {
 		if s.sources[source.Name] != nil {
@@ -40,16 +43,16 @@ func (in *Engine) newSetup(cfg *Config, before *setup) (*setup, error) {
 		s.sources[source.Name] = ready
 	}
 	for _, d := range cfg.Destinations {
-		if s.relays[d.Name] != nil {
+		if s.destinations[d.Name] != nil {
 			faults = append(faults, fmt.Errorf("destination %q: there are two of that name", d.Name))
 			continue
 		}
-		dest, err := newDestination(d)
+		dest, err := newDestination(d, before.destination(d.Name))
 		if err != nil {
 			faults = append(faults, err)
 			continue
 		}
-		s.relays[d.Name] = in.relayFor(dest, before)
+		s.destinations[d.Name] = dest
 	}
 	faults = append(faults, s.addRoutes(cfg.Routes)...)
 	if err := errors.Join(faults...); err != nil {
@@ -58,30 +61,12 @@ func (in *Engine) newSetup(cfg *Config, before *setup) (*setup, error) {
 	return s, nil
 }
 
-// checkHandled reports what of src is nothing without handlers.
+// checkHandled returns an error if src has a setting that needs a handler and has no handler.
 func (in *Engine) checkHandled(src *source) error {
-	if !src.Inline && src.Refetch == nil {
+	if !src.Inline && src.Refetch == nil || slices.Contains(in.handled, src.Name) {
 		return nil
 	}
-	if in.handlers == nil || !slices.Contains(in.handlers.sources(), src.Name) {
-		return fmt.Errorf("source %q: inline and refetch need a handler, and the mux has none for this source", src.Name)
-	}
-	return nil
-}
-
-func (in *Engine) relayFor(dest *destination, before *setup) *relay {
-	var old *relay
-	if before != nil {
-		old = before.relays[dest.Name]
-	}
-	if old != nil && old.dest.same(dest.Destination) {
-		return old
-	}
-	r := newRelay(in, dest)
-	if old != nil && old.dest.sameTarget(dest.Destination) && old.circuit.cooldown == r.circuit.cooldown {
-		r.circuit = old.circuit // what was found out about it is still true
-	}
-	return r
+	return fmt.Errorf("source %q: inline and refetch need a handler, and the mux has none for this source", src.Name)
 }
 
 func (s *setup) addRoutes(routes []Route) []error {
@@ -108,38 +93,40 @@ func (s *setup) addRoutes(routes []Route) []error {
 	return faults
 }
 
-// runningRelays are the relays that Run runs.
-type runningRelays struct {
-	ctx   context.Context
-	stops map[*relay]context.CancelFunc
-	wg    sync.WaitGroup
-}
-
-func newRunningRelays(ctx context.Context) *runningRelays {
-	return &runningRelays{ctx: ctx, stops: make(map[*relay]context.CancelFunc)}
-}
-
-// change stops the relays that are only in before, and starts those that are
-// only in after. A stopped one finishes what it is sending beside its
-// successor, which leases keep from sending the same.
-func (rr *runningRelays) change(before, after map[string]*relay) {
-	for name, r := range before {
-		if after[name] != r {
-			rr.stops[r]()
-			delete(rr.stops, r)
-		}
+// destination returns the destination of that name, or nil. s may be nil.
+func (s *setup) destination(name string) *destination {
+	if s == nil {
+		return nil
 	}
-	for name, r := range after {
-		if before[name] == r {
-			continue
-		}
-		ctx, stop := context.WithCancel(rr.ctx)
-		rr.stops[r] = stop
-		rr.wg.Go(func() {
-			defer stop()
-			r.run(ctx, rr.ctx)
-		})
-	}
+	return s.destinations[name]
 }
 
-func (rr *runningRelays) wait() { rr.wg.Wait() }
+// relayed returns the destinations as the relays need them.
+func (s *setup) relayed() map[string]*relay.Destination {
+	all := make(map[string]*relay.Destination, len(s.destinations))
+	for name, d := range s.destinations {
+		all[name] = d.relayed
+	}
+	return all
+}
+
+// workSource returns the settings of a source that concern its handlers, or nil if there is no
+// such source.
+func (s *setup) workSource(name string) *work.Source {
+	if src := s.sources[name]; src != nil {
+		return src.work
+	}
+	return nil
+}
+
+// objectOf returns the object and version that m is about, if a stale rule of its source matches.
+// Messages that handlers enqueue have no route and are never stale.
+func (s *setup) objectOf(m *driver.Message) (v driver.ObjectVersion, ok bool) {
+	src := s.sources[m.Source]
+	if m.Route == "" || src == nil || !src.work.Stale.Watches(m.Type) {
+		return v, false
+	}
+	// The rules log what they cannot read.
+	header, body, _ := wire.Stored(m.Headers, m.Body)
+	return src.work.Stale.ObjectOf(m.Route, &stale.Event{ID: m.EventID, Type: m.Type, Header: header, Body: body})
+}

@@ -1,6 +1,7 @@
 package hookonce
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -10,6 +11,10 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/limit"
+	"github.com/hookonce/hookonce/internal/stale"
+	"github.com/hookonce/hookonce/internal/wire"
+	"github.com/hookonce/hookonce/internal/work"
 	"github.com/hookonce/hookonce/provider"
 	"github.com/hookonce/hookonce/verify"
 )
@@ -26,9 +31,9 @@ type source struct {
 	batch     bool // one delivery may hold several events
 	guard     driver.BodyGuard
 	hidden    []string // headers that are stored as "<secret>"
-	verified  *bucket
+	verified  *limit.Bucket
 	routes    []*route
-	stale     *staleRules         // nil if there are none
+	work      *work.Source        // the part that concerns handlers and stale rules
 	ackSigner *provider.AckSigner // nil: answers are not signed
 	retries   time.Duration       // for how long the provider retries; 0 if unknown
 
@@ -73,18 +78,47 @@ func newSource(s Source, log *slog.Logger) (*source, error) {
 	if len(faults) > 0 {
 		return nil, errors.Join(faults...)
 	}
-	stale, staleFaults := newStaleRules(&s, spec, src.extractor, log)
+	compiled, staleFaults := src.staleRules(spec, log)
 	for _, err := range staleFaults {
 		fault("%w", err)
 	}
-	src.stale = stale
 	if err := src.setDefaults(spec); err != nil {
 		fault("%w", err)
 	}
 	if err := src.setAckKey(spec, log); err != nil {
 		fault("%w", err)
 	}
+	src.work = src.forWork(compiled)
 	return src, errors.Join(faults...)
+}
+
+// staleRules compiles the stale rules.
+func (s *source) staleRules(spec *provider.Spec, log *slog.Logger) (*stale.Rules, []error) {
+	var rules []stale.Rule
+	for i := range s.Stale {
+		types := typePatterns(s.Stale[i].Types)
+		rules = append(rules, stale.Rule{
+			Matches: func(eventType string) bool { return matchesAny(types, eventType) },
+			Key:     s.Stale[i].Key, Version: s.Stale[i].Version,
+		})
+	}
+	compiled, faults := stale.New(s.Name, rules, spec, s.extractor, log)
+	if len(rules) > 0 && s.Consume == ConsumeSQL {
+		faults = append(faults, errors.New("stale: it cannot be applied with consume: sql, because the application applies the events by itself"))
+	}
+	return compiled, faults
+}
+
+// forWork returns the settings that concern handlers and stale rules.
+func (s *source) forWork(rules *stale.Rules) *work.Source {
+	out := &work.Source{
+		Name: s.Name, Stale: rules, RefetchTimeout: s.RefetchTimeout, AckTimeout: s.AckTimeout,
+		Reopen: s.Redelivery == RedeliveryReopen, DeadLetterAfter: s.DeadLetter.attempts,
+	}
+	if s.Refetch != nil {
+		out.Refetch = func(ctx context.Context, ev *work.Event) ([]byte, error) { return s.Refetch(ctx, eventOf(ev)) }
+	}
+	return out
 }
 
 // withHint adds to the fault of an id that is not known what is said of it.
@@ -186,7 +220,7 @@ func (s *source) setDefaults(spec *provider.Spec) error {
 	if err := errors.Join(s.Rate.check(), s.Ack.check(), s.setPolicies()); err != nil {
 		return err
 	}
-	s.verified = newBucket(s.Rate)
+	s.verified = s.Rate.bucket()
 	if id := s.extractor.ID(); !s.verifier.Covers(id) && !s.unsigned {
 		s.guard = driver.BodyWatch
 		if s.ReplayGuard {
@@ -270,9 +304,33 @@ func (s *source) verify(r *verify.Request, keys []verify.Key) (*delivery, error)
 		source:   s,
 		method:   r.Method,
 		header:   r.Header,
-		visible:  visibleHeader(r.Header, s.hidden, r.RawQuery),
+		visible:  wire.VisibleHeader(r.Header, s.hidden, r.RawQuery),
 		rawQuery: r.RawQuery,
 		wire:     r.Body,
 		body:     r.Body,
 	}, nil
+}
+
+// setAckKey makes the source ready to sign its answers, where the provider wants that.
+func (s *source) setAckKey(spec *provider.Spec, log *slog.Logger) error {
+	signature := spec.AckSignature()
+	switch {
+	case signature == nil && s.AckKey != "":
+		return fmt.Errorf("ack key: provider %s wants no signature of an answer: leave it out", spec.Name)
+	case signature == nil:
+		return nil
+	case s.AckKey == "":
+		log.Warn("the source has no ack key, so that its answers are not signed",
+			slog.String("source", s.Name), slog.String("without", signature.Without))
+		return nil
+	}
+	signer, err := signature.Signer(s.AckKey)
+	switch {
+	case err != nil:
+		return fmt.Errorf("ack key: %w", err)
+	case signer.NeedsURL() && s.URL == "":
+		return errors.New("url: the signature of an answer covers the public URL of the source, which is not set")
+	}
+	s.ackSigner = signer
+	return nil
 }

@@ -54,6 +54,14 @@ type DestinationStatus struct {
 	Circuit     CircuitStatus
 }
 
+// CircuitStatus is the circuit of a destination, as this process sees it.
+type CircuitStatus struct {
+	Failures int  // sends in a row that failed
+	Open     bool // only a probe now and then is sent
+	// Since and NextProbe are zero unless the circuit is open.
+	Since, NextProbe time.Time
+}
+
 // Sources returns the sources by name.
 func (in *Engine) Sources() []SourceStatus {
 	var all []SourceStatus
@@ -78,11 +86,10 @@ func (in *Engine) Sources() []SourceStatus {
 // Destinations returns the destinations by name.
 func (in *Engine) Destinations() []DestinationStatus {
 	var all []DestinationStatus
-	for _, r := range in.setup.Load().relays {
-		d := &r.dest.Destination
+	for _, d := range in.setup.Load().destinations {
 		status := DestinationStatus{
 			Name: d.Name, Signed: d.Secret != "", Timeout: d.Timeout, Retry: d.Retry,
-			Concurrency: d.Concurrency, Rate: d.Rate, Circuit: r.circuit.status(), Sender: d.Sender != nil,
+			Concurrency: d.Concurrency, Rate: d.Rate, Circuit: CircuitStatus(d.relayed.Circuit.Status()), Sender: d.Sender != nil,
 		}
 		if u, err := url.Parse(d.URL); err == nil && !status.Sender {
 			status.Address = u.Scheme + "://" + u.Host

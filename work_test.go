@@ -313,7 +313,7 @@ func tooLong[T any](t *testing.T, l *library[T]) {
 	})
 	deliverAll(t, in, "slow")
 	running(t, in)
-	wantOutcome(t, l, "slow", outcome{State: "dead", Attempts: 2, LastError: "the handler had its time of 300ms"})
+	wantOutcome(t, l, "slow", outcome{State: "dead", Attempts: 2, LastError: "the handler used up its timeout of 300ms"})
 	wantEffects(t, l)
 }
 

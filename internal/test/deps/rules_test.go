@@ -14,8 +14,11 @@ type rule struct {
 // rules holds every package of the module, by folder; "." is the root.
 var rules = map[string]rule{
 	".": {
-		within: []string{"driver", "verify", "provider", "internal/keyfetch", "internal/locate", "internal/send"},
-		why:    "users embed it: only the few packages that the public idea is made of",
+		within: []string{
+			"driver", "verify", "provider", "internal/claims", "internal/guard", "internal/keyfetch", "internal/limit",
+			"internal/locate", "internal/problem", "internal/relay", "internal/send", "internal/stale", "internal/wire", "internal/work",
+		},
+		why: "the thin face: public types, the conversation with a sender, and the engines below it",
 	},
 	"verify": {within: []string{"internal/locate"}, why: "pure functions of a request and keys"},
 	"provider": {
@@ -47,10 +50,28 @@ var rules = map[string]rule{
 	"internal/sqlitestore": {within: []string{"driver", "hookmigrate", "internal/lifecycle"}, why: "SQL text and row scanning, whatever the driver"},
 	"internal/problem":     {why: "the form of refusals, once for deliveries and the admin API"},
 	"internal/limit":       {modules: []string{"golang.org/x/time/rate"}, why: "token buckets, once for all that bound a rate"},
-	"internal/dial":        {why: "which addresses may be dialled, for all that dials on somebody's behalf"},
-	"internal/send":        {within: []string{"verify", "internal/dial"}, why: "one HTTP attempt; the root package builds on it"},
-	"internal/keyfetch":    {within: []string{"verify", "internal/dial"}, why: "one GET or POST of a key; the root package builds on it"},
-	"internal/spelling":    {why: "it compares two texts"},
+	"internal/guard":       {why: "user code called safely, for every engine that calls some"},
+	"internal/wire":        {why: "stored forms of headers, bodies and errors: no engine owns them"},
+	"internal/stale": {
+		within: []string{"driver", "provider", "internal/limit", "internal/locate"},
+		why:    "which version wins; handlers and messages ask it alike",
+	},
+	"internal/claims": {
+		within: []string{"driver", "internal/guard"},
+		why:    "an engine: it knows the store by a small interface, and neither the root nor another engine",
+	},
+	"internal/relay": {
+		within: []string{"driver", "internal/guard", "internal/limit", "internal/send", "internal/stale", "internal/wire"},
+		why:    "an engine: it knows the store by a small interface, and neither the root nor another engine",
+	},
+	"internal/work": {
+		within: []string{"driver", "internal/guard", "internal/stale", "internal/wire"},
+		why:    "an engine: it knows the store by its contract, and neither the root nor another engine",
+	},
+	"internal/dial":     {why: "which addresses may be dialled, for all that dials on somebody's behalf"},
+	"internal/send":     {within: []string{"verify", "internal/dial"}, why: "one HTTP attempt; the root package builds on it"},
+	"internal/keyfetch": {within: []string{"verify", "internal/dial"}, why: "one GET or POST of a key; the root package builds on it"},
+	"internal/spelling": {why: "it compares two texts"},
 	"internal/sample": {
 		within: []string{"provider", "verify", "internal/locate"},
 		why:    "users' tests link it, and it makes what a provider sends, no matter who receives it",
@@ -90,7 +111,7 @@ var rules = map[string]rule{
 		why:     "a database for tests, whatever they test",
 	},
 	"hooktest": {
-		within: []string{".", "driver", "provider", "verify", "internal/locate", "internal/sample"},
+		within: []string{".", "driver", "provider", "verify", "internal/guard", "internal/locate", "internal/sample"},
 		why:    "users' tests link it: nothing but the library itself",
 	},
 	"examples/shop": {

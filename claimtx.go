@@ -1,0 +1,213 @@
+package hookonce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/claims"
+	"github.com/hookonce/hookonce/internal/wire"
+	"github.com/hookonce/hookonce/provider"
+)
+
+// acceptTimeout bounds the reopening of events by Accept.
+const acceptTimeout = 10 * time.Second
+
+// Delivery is a delivery whose signature was checked: only Verify makes one, and
+// only a Delivery can be claimed.
+type Delivery struct {
+	// Events are what it tells; one, except for senders of batches. It is not empty.
+	Events []*Event
+
+	delivery  *delivery
+	claims    []driver.Claim // in the order of Events
+	malformed []provider.Malformed
+	began     time.Time // when the request came
+}
+
+// Claimed tells what ClaimTx found of one event.
+type Claimed struct {
+	Event *Event
+	// Claimed says that the event is the caller's to work on: it is new, or was
+	// dead and is reopened.
+	Claimed  bool
+	Reopened bool // it was dead
+
+	result driver.ClaimResult
+}
+
+// refusal is the error of Verify and of ClaimTx: it holds the answer.
+type refusal struct{ answer *answer }
+
+func (r *refusal) Error() string {
+	if r.answer.err != nil {
+		return fmt.Sprintf("hookonce: %s: %s", r.answer.why, strings.TrimPrefix(r.answer.err.Error(), "hookonce: "))
+	}
+	return "hookonce: " + r.answer.why
+}
+
+func (r *refusal) Unwrap() error { return r.answer.err }
+
+// Verify reads a delivery for /webhooks/{source} and checks it, as ServeHTTP does,
+// up to the claim. What is verified and not usable as an event is in the quarantine
+// by then. Where the error is not nil, answer with Refuse: also a handshake of the
+// provider is one, whose answer is its own.
+func (in *Engine) Verify(w http.ResponseWriter, r *http.Request) (*Delivery, error) {
+	began := time.Now()
+	d, a := in.verify(w, r)
+	if a != nil {
+		a.began = began
+		return nil, &refusal{a}
+	}
+	d.began = began
+	return d, nil
+}
+
+func (in *Engine) verify(w http.ResponseWriter, r *http.Request) (*Delivery, *answer) {
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
+	budget := wire.NewBudget(&in.bodyBytes, in.cfg.BodyBytes)
+	defer budget.Release()
+	d, a := in.read(w, r, in.setup.Load().sources[sourceName(r)], budget)
+	if a != nil {
+		return nil, a
+	}
+	ctx, cancel := context.WithDeadline(context.WithoutCancel(r.Context()), d.deadline)
+	defer cancel()
+	events, malformed, a := in.extract(ctx, d)
+	if a != nil {
+		return nil, a
+	}
+	if len(events) == 0 {
+		return nil, in.answerClaimed(ctx, d, d.unit(nil), malformed)
+	}
+	out := &Delivery{delivery: d, claims: in.claimsFor(d, events), malformed: malformed}
+	for i := range events {
+		out.claims[i].Work = driver.WorkDone // by the caller
+		out.Events = append(out.Events, &Event{
+			Source: d.source.Name, ID: events[i].ID, Type: events[i].Type, OccurredAt: events[i].Time,
+			Header: d.visible, Body: events[i].Body, ReceivedAt: time.Now(), Attempt: 1, key: out.claims[i].Key,
+		})
+	}
+	return out, nil
+}
+
+// Refuse answers a delivery that Verify refused, or that could not be claimed or
+// committed, as ServeHTTP does: an error that is not of Verify or ClaimTx is
+// answered 503, so that the sender comes again.
+func (in *Engine) Refuse(w http.ResponseWriter, r *http.Request, err error) {
+	var known *refusal
+	a := unavailable("the delivery was not worked on", err)
+	if errors.As(err, &known) {
+		a = known.answer
+	}
+	name := sourceName(r)
+	if in.setup.Load().sources[name] == nil {
+		name = ""
+	}
+	in.answer(w, r, name, a)
+}
+
+// Accept answers a delivery whose claims are committed, as ServeHTTP does. claimed
+// is what ClaimTx returned. Never call it before the commit has succeeded.
+func (in *Engine) Accept(w http.ResponseWriter, r *http.Request, d *Delivery, claimed []Claimed) {
+	unit := d.delivery.unit(d.claims)
+	for i := range claimed {
+		unit.Results[i] = claims.Result{ClaimResult: claimed[i].result}
+		unit.Results[i].Reopened = claimed[i].Reopened
+		in.claims.Count(&d.claims[i], &unit.Results[i])
+	}
+	in.wakeClaimed(claimsMade(d, claimed))
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), acceptTimeout)
+	defer cancel()
+	for i := range claimed {
+		// What only routes had worked on is not the caller's: its messages are.
+		if c := &unit.Results[i]; c.Dead && !c.Reopened && d.delivery.source.Redelivery == RedeliveryReopen {
+			c.Reopened, c.Err = in.reopenRouted(ctx, d.claims[i].Key)
+		}
+	}
+	a := in.answerClaimed(ctx, d.delivery, unit, d.malformed)
+	a.began = d.began
+	in.answer(w, r, d.delivery.source.Name, a)
+}
+
+// reopenRouted reopens a dead event that had no handler when it was claimed: only its messages are
+// open again.
+func (in *Engine) reopenRouted(ctx context.Context, key driver.Key) (bool, error) {
+	reopened, err := in.store.Reopen(ctx, &driver.ReopenParams{Keys: []driver.Key{key}})
+	if len(reopened) > 0 {
+		in.wakeAll()
+	}
+	return len(reopened) > 0, err
+}
+
+// claimsMade returns the claims of those events that were claimed.
+func claimsMade(d *Delivery, claimed []Claimed) []*driver.Claim {
+	var made []*driver.Claim
+	for i := range claimed {
+		if claimed[i].Claimed {
+			made = append(made, &d.claims[i])
+		}
+	}
+	return made
+}
+
+// ClaimTx claims the events of a verified delivery in the caller's transaction. It returns what it
+// found for each, in the order of d.Events. The work is up to the caller: for each event that is
+// Claimed, in the same transaction, before the commit. Only then answer 2xx; see Accept. ClaimTx runs
+// no handlers and looks at no stale rules.
+//
+// If another transaction is about to claim the same event, ClaimTx waits for it, as long as ctx
+// allows, and a second at most; then the error matches driver.ErrLockTimeout. After an error, roll
+// back and answer with Refuse. If the outcome of the commit is unknown, answer with Refuse too: the
+// sender's retry settles it.
+func (in *Inbox[T]) ClaimTx(ctx context.Context, tx T, d *Delivery) ([]Claimed, error) {
+	return in.claimTx(ctx, d, func(ctx context.Context, p *driver.ClaimParams) ([]driver.ClaimResult, error) {
+		return in.db.ClaimTx(ctx, tx, p)
+	})
+}
+
+// claimTx claims the events of d by claim, which is a driver's.
+func (in *Engine) claimTx(ctx context.Context, d *Delivery, claim func(context.Context, *driver.ClaimParams) ([]driver.ClaimResult, error)) ([]Claimed, error) {
+	order := make([]int, len(d.claims))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int {
+		return slices.Compare(d.claims[a].Key[:], d.claims[b].Key[:])
+	})
+	p := &driver.ClaimParams{LockTimeout: claims.MaxLockWait, Reopen: d.delivery.source.Redelivery == RedeliveryReopen}
+	place := make(map[driver.Key]int) // in p.Claims
+	for _, i := range order {
+		c := d.claims[i]
+		if _, ok := place[c.Key]; ok {
+			continue // two items of a batch are one event
+		}
+		c.Work = driver.WorkDone
+		place[c.Key] = len(p.Claims)
+		p.Claims = append(p.Claims, c)
+	}
+	results, err := claim(ctx, p)
+	if err != nil {
+		a := unavailable("the claim was not made", err)
+		a.began = d.began
+		return nil, &refusal{a}
+	}
+	out := make([]Claimed, len(d.claims))
+	told := make(map[driver.Key]bool)
+	for i := range d.claims {
+		key := d.claims[i].Key
+		result := results[place[key]]
+		out[i] = Claimed{Event: d.Events[i], Claimed: result.Claimed || result.Reopened, Reopened: result.Reopened, result: result}
+		if told[key] {
+			out[i].Claimed, out[i].Reopened, out[i].result.Claimed = false, false, false
+		}
+		told[key] = true
+		d.Events[i].Generation, d.Events[i].keyGeneration = result.Generation, result.KeyGeneration
+	}
+	return out, nil
+}

@@ -1,0 +1,26 @@
+package driver
+
+import (
+	"errors"
+	"time"
+)
+
+// Retry is a schedule of attempts: after attempt n the next one follows within a random time of up
+// to First·2ⁿ⁻¹, and at most Max.
+type Retry struct {
+	Attempts int // in all
+	First    time.Duration
+	Max      time.Duration
+}
+
+// Backoff returns the delay after attempt n (from 1) failed, and at least atLeast, which is the
+// Retry-After of a destination.
+func (r Retry) Backoff(n int, atLeast time.Duration) time.Duration {
+	return max(Backoff(r.First, r.Max, n), atLeast)
+}
+
+// FaultOfRows reports whether err is the fault of single rows of a statement and nothing was
+// written. The statement may succeed for halves of its rows.
+func FaultOfRows(err error) bool {
+	return errors.Is(err, ErrBadRow) || errors.Is(err, ErrLockTimeout) || errors.Is(err, ErrSerialization)
+}

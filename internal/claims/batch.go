@@ -1,0 +1,211 @@
+package claims
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+// enoughToLook is the number of claims from which a look-up of known events pays off.
+const enoughToLook = 2
+
+// batch holds the claims of the units of one flush, sorted by key, with copies of one event
+// coalesced.
+type batch struct {
+	entries     []*entry
+	deadline    time.Time // the latest of its units: until then a caller waits
+	soonest     time.Time // the earliest
+	anyReopened bool
+	mostlyKnown bool // most entries are expected to be duplicates
+	observe     func(size int, took time.Duration, err error)
+}
+
+// entry is one key of a batch with every claim that waits for it. The claim of the first waiter is
+// the one that the store gets.
+type entry struct {
+	claim   *driver.Claim
+	waiters []waiter
+	result  Result
+}
+
+type waiter struct {
+	unit  *Unit
+	index int // into the unit's claims
+}
+
+func newBatch(units []*Unit, observe func(size int, took time.Duration, err error)) *batch {
+	b := &batch{observe: observe}
+	byKey := make(map[driver.Key]*entry)
+	for _, u := range units {
+		if u.deadline.After(b.deadline) {
+			b.deadline = u.deadline
+		}
+		if b.soonest.IsZero() || u.deadline.Before(b.soonest) {
+			b.soonest = u.deadline
+		}
+		for i := range u.Claims {
+			e := byKey[u.Claims[i].Key]
+			if e == nil {
+				e = &entry{claim: &u.Claims[i]}
+				byKey[e.claim.Key] = e
+				b.entries = append(b.entries, e)
+			}
+			e.waiters = append(e.waiters, waiter{u, i})
+		}
+	}
+	// All batches use one order: unsorted batches that share keys deadlock.
+	slices.SortFunc(b.entries, func(x, y *entry) int { return bytes.Compare(x.claim.Key[:], y.claim.Key[:]) })
+	return b
+}
+
+// chunks cuts the entries to the size of one statement: a single delivery may hold more.
+func (b *batch) chunks() [][]*entry {
+	var chunks [][]*entry
+	start, size := 0, 0
+	for i, e := range b.entries {
+		n := claimBytes(e.claim)
+		if i > start && (i-start == MaxBatch || size+n > MaxBytes) {
+			chunks = append(chunks, b.entries[start:i])
+			start, size = i, 0
+		}
+		size += n
+	}
+	return append(chunks, b.entries[start:])
+}
+
+// firstLockWait leaves time for splitting, and for the delivery with the earliest deadline.
+func (b *batch) firstLockWait() time.Duration {
+	return max(min(time.Until(b.soonest)/3, MaxLockWait), time.Millisecond)
+}
+
+// nextLockWait is the lock wait while the batch is split to find the stuck keys: a small part of the
+// time that is left, so that the other entries get their turn however many keys are stuck.
+func (b *batch) nextLockWait() time.Duration {
+	return max(min(time.Until(b.deadline)/64, MaxLockWait/10), time.Millisecond)
+}
+
+// claim claims entries in one commit. If single rows or keys are at fault, it splits the entries and
+// tries the halves, so that only the faulty ones fail.
+func (b *batch) claim(ctx context.Context, store Store, entries []*entry, lockTimeout time.Duration) {
+	claims := make([]driver.Claim, len(entries))
+	for i, e := range entries {
+		claims[i] = *e.claim
+	}
+	params := &driver.ClaimParams{Claims: claims, LockTimeout: lockTimeout, MostlyKnown: b.mostlyKnown && len(claims) >= enoughToLook}
+	results, err := b.try(ctx, store, params)
+	if errors.Is(err, driver.ErrSerialization) {
+		results, err = b.try(ctx, store, params)
+	}
+	if err == nil && len(results) != len(entries) {
+		err = fmt.Errorf("%w: the store gave %d results for %d claims", driver.ErrCommitUnknown, len(results), len(entries))
+	}
+	switch {
+	case err == nil:
+		for i, e := range entries {
+			e.result.ClaimResult = results[i]
+		}
+	case len(entries) > 1 && ctx.Err() == nil && driver.FaultOfRows(err):
+		half := len(entries) / 2
+		b.claim(ctx, store, entries[:half], b.nextLockWait())
+		b.claim(ctx, store, entries[half:], b.nextLockWait())
+	default:
+		for _, e := range entries {
+			e.result.Err = err
+		}
+	}
+}
+
+func (b *batch) try(ctx context.Context, store Store, p *driver.ClaimParams) ([]driver.ClaimResult, error) {
+	began := time.Now()
+	results, err := store.Claim(ctx, p)
+	b.observe(len(p.Claims), time.Since(began), err)
+	return results, err
+}
+
+// reopen gives dead events a new generation if their source asks for it.
+func (b *batch) reopen(ctx context.Context, store Store) {
+	dead := make(map[driver.Key]*entry)
+	var keys []driver.Key
+	for _, e := range b.entries {
+		if e.result.Err == nil && e.result.Dead && e.waiters[0].unit.reopen {
+			dead[e.claim.Key] = e
+			keys = append(keys, e.claim.Key)
+		}
+	}
+	if len(keys) == 0 {
+		return
+	}
+	reopened, err := store.Reopen(ctx, &driver.ReopenParams{Keys: keys})
+	if err != nil {
+		// The answer must not be 2xx: the sender would not ask for this event again.
+		for _, e := range dead {
+			e.result.Err = err
+		}
+		return
+	}
+	for _, key := range reopened {
+		dead[key].result.Reopened = true
+		b.anyReopened = true
+	}
+}
+
+// settle hands each waiter its result: the first one gets the result of the database, the others
+// that of a copy.
+func (b *batch) settle(counts *counts) {
+	for _, e := range b.entries {
+		for i, w := range e.waiters {
+			result := e.result
+			claim := &w.unit.Claims[w.index]
+			if i > 0 && result.Err == nil {
+				result = CopyOf(result, claim.BodyHash != e.claim.BodyHash)
+			}
+			w.unit.Results[w.index] = result
+			if result.Err == nil {
+				counts.add(claim, &result)
+			}
+		}
+	}
+}
+
+var errRefusedBody = errors.New("another item of this delivery has the same event id and a body that was refused")
+
+// CopyOf returns the result of a copy of an event whose result is given. otherBody says that the copy
+// has another body, which only items of one delivery can have here.
+func CopyOf(result Result, otherBody bool) Result {
+	if otherBody && !result.Claimed && result.RepeatOf != "" {
+		// The store refused the event for a body that this copy does not have: whether this
+		// copy is durable is unknown.
+		return Result{Err: errRefusedBody}
+	}
+	result.Claimed = false
+	result.OtherBody = result.OtherBody || otherBody
+	return result
+}
+
+// mostlyDuplicates reports whether most of the entries were duplicates. The next batch probably
+// holds duplicates too: a sender that repeats its events repeats many.
+func (b *batch) mostlyDuplicates() bool {
+	n := 0
+	for _, e := range b.entries {
+		if e.result.Err == nil && !e.result.Claimed {
+			n++
+		}
+	}
+	return 2*n > len(b.entries)
+}
+
+// claimed returns the claims of new events.
+func (b *batch) claimed() []*driver.Claim {
+	var out []*driver.Claim
+	for _, e := range b.entries {
+		if e.result.Err == nil && e.result.Claimed {
+			out = append(out, e.claim)
+		}
+	}
+	return out
+}

@@ -1,0 +1,330 @@
+// Package claims turns deliveries into committed claims. Deliveries wait in a bounded queue;
+// flushers claim everything that waits in batches, one commit each, and hand every delivery its
+// results. The package also counts repeated deliveries and writes the counts in groups.
+package claims
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/guard"
+)
+
+// Bounds of one batch, which one statement carries.
+const (
+	MaxBatch = 512     // claims
+	MaxBytes = 8 << 20 // of headers and bodies
+)
+
+// MaxLockWait bounds the wait for a key that another session is about to claim.
+const MaxLockWait = time.Second
+
+// A further flusher starts only once this many units, or this much time, have accumulated: two
+// small batches cost the database almost twice as much as one.
+const (
+	enoughUnits = 64
+	gatherTime  = 5 * time.Millisecond
+)
+
+// Errors of Queue.Claim. ErrFull, ErrClosed and ErrAbandoned say that nothing was claimed.
+var (
+	ErrFull      = errors.New("the queue is full")
+	ErrClosed    = errors.New("draining")
+	ErrAbandoned = errors.New("the answer's deadline passed before the claim began")
+)
+
+// Store is the part of driver.Store that claims need.
+type Store interface {
+	Claim(ctx context.Context, p *driver.ClaimParams) ([]driver.ClaimResult, error)
+	Reopen(ctx context.Context, p *driver.ReopenParams) ([]driver.Key, error)
+	CountDeliveries(ctx context.Context, p *driver.CountDeliveriesParams) error
+	ClaimConcurrency() int
+}
+
+// Options are the settings and callbacks of a Queue. Flushers call the callbacks concurrently.
+type Options struct {
+	MaxUnits int // units that may wait
+	Log      *slog.Logger
+	Claimed  func([]*driver.Claim) // after the commit of new claims
+	Reopened func()                // after the commit of reopened events
+	Observe  func(size int, took time.Duration, err error)
+}
+
+// Unit is one delivery in the queue. One flusher claims its events, and all of them are answered
+// together.
+type Unit struct {
+	Claims  []driver.Claim
+	Results []Result // in the order of Claims; final once Queue.Claim has returned nil
+
+	reopen   bool
+	bytes    int
+	deadline time.Time
+	taken    bool          // by a flusher; guarded by the queue's lock
+	done     chan struct{} // closed once Results are final
+}
+
+// Result is the outcome of one claim of a unit. ClaimResult is valid if Err is nil.
+type Result struct {
+	driver.ClaimResult
+	Err error
+}
+
+// NewUnit returns a unit of claims. reopen says that a dead event is reopened. deadline is the time
+// by which the delivery must be answered.
+func NewUnit(claims []driver.Claim, reopen bool, deadline time.Time) *Unit {
+	u := &Unit{
+		Claims: claims, Results: make([]Result, len(claims)),
+		reopen: reopen, deadline: deadline, done: make(chan struct{}),
+	}
+	for i := range claims {
+		u.bytes += claimBytes(&claims[i])
+	}
+	return u
+}
+
+// fail gives every claim of u an error, also those that have a result.
+func (u *Unit) fail(err error) {
+	for i := range u.Results {
+		u.Results[i] = Result{Err: err}
+	}
+}
+
+func claimBytes(c *driver.Claim) int { return len(c.Body) + len(c.Headers) }
+
+// Queue collects deliveries and claims them in batches. While one batch commits, the next one
+// gathers for a short time; several flushers keep a slow commit or a locked key from delaying the
+// other deliveries. A lone delivery is claimed at once. Flushers run only while there is work. A
+// Queue is safe for concurrent use.
+type Queue struct {
+	store      Store
+	o          Options
+	counts     *counts
+	flushers   int // at most
+	background sync.WaitGroup
+	storm      atomic.Bool // most of the last batch were duplicates
+
+	mu       sync.Mutex
+	waiting  []*Unit
+	claiming map[driver.Key]bool // keys that a flusher is claiming
+	active   int                 // flushers
+	hurrying bool                // a timer runs that calls hurry
+	closed   bool
+}
+
+// New returns an empty queue.
+func New(store Store, o Options) *Queue {
+	return &Queue{
+		store: store, o: o, counts: newCounts(store, o.Log),
+		flushers: store.ClaimConcurrency(), claiming: make(map[driver.Key]bool),
+	}
+}
+
+// Full reports whether the queue would refuse another unit.
+func (q *Queue) Full() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.waiting) >= q.o.MaxUnits
+}
+
+// Waiting returns the number of units that no flusher has taken yet.
+func (q *Queue) Waiting() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.waiting)
+}
+
+// Claim queues u and blocks until its results are final. It returns an error if ctx ends before:
+// then the claim may still be made, unless the error is one of this package. Pass a context with
+// the deadline of the answer, not the request's: a client that hangs up must not end a claim.
+func (q *Queue) Claim(ctx context.Context, u *Unit) error {
+	if err := q.submit(u); err != nil {
+		return err
+	}
+	select {
+	case <-u.done:
+		return nil
+	case <-ctx.Done():
+		if q.abandon(u) {
+			return ErrAbandoned
+		}
+		return context.Cause(ctx)
+	}
+}
+
+func (q *Queue) submit(u *Unit) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch {
+	case q.closed:
+		return ErrClosed
+	case len(q.waiting) >= q.o.MaxUnits:
+		return ErrFull
+	}
+	q.waiting = append(q.waiting, u)
+	switch {
+	case q.active == 0 || len(q.waiting) >= enoughUnits:
+		q.startFlusher()
+	case !q.hurrying && q.active < q.flushers:
+		q.hurrying = true
+		time.AfterFunc(gatherTime, q.hurry)
+	}
+	return nil
+}
+
+// startFlusher starts another flusher if the limit allows. The caller holds the lock.
+func (q *Queue) startFlusher() {
+	if q.active < q.flushers {
+		q.active++
+		q.background.Go(q.run)
+	}
+}
+
+// hurry starts a flusher for the units that have waited for gatherTime.
+func (q *Queue) hurry() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.hurrying = false
+	if len(q.waiting) > 0 {
+		q.startFlusher()
+	}
+}
+
+// abandon takes u out of the queue. It returns false if a flusher has taken u.
+func (q *Queue) abandon(u *Unit) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if u.taken {
+		return false
+	}
+	q.waiting = slices.DeleteFunc(q.waiting, func(w *Unit) bool { return w == u })
+	return true
+}
+
+// Close refuses new units and blocks until the queued ones are final.
+func (q *Queue) Close() {
+	q.mu.Lock()
+	q.closed = true
+	q.mu.Unlock()
+	q.background.Wait()
+}
+
+// Count counts a delivery whose claim has a result; the queue counts its own units by itself.
+func (q *Queue) Count(claim *driver.Claim, result *Result) { q.counts.add(claim, result) }
+
+// WriteCounts writes the counted deliveries. Counts that certainly were not written are kept for
+// the next call.
+func (q *Queue) WriteCounts(ctx context.Context) error { return q.counts.flush(ctx) }
+
+// run flushes batches until only keys of other flushers wait.
+func (q *Queue) run() {
+	for units := q.next(nil); units != nil; units = q.next(units) {
+		q.flush(units)
+	}
+}
+
+// next releases the keys of the batch before and takes the next batch. It returns nil when the
+// calling flusher has nothing to do and must end.
+//
+// Copies of an event that is being claimed stay in the queue: behind the same lock they would only
+// delay a second batch. Copies with another body stay for the next batch, because the store's
+// verdict on one body need not hold for the other.
+func (q *Queue) next(before []*Unit) []*Unit {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, u := range before {
+		for i := range u.Claims {
+			delete(q.claiming, u.Claims[i].Key)
+		}
+	}
+	picker := unitPicker{claiming: q.claiming, bodies: make(map[driver.Key][32]byte), passed: make(map[driver.Key]bool)}
+	q.waiting = slices.DeleteFunc(q.waiting, picker.pick)
+	for _, u := range picker.units {
+		u.taken = true
+		for i := range u.Claims {
+			q.claiming[u.Claims[i].Key] = true
+		}
+	}
+	if len(picker.units) == 0 {
+		q.active--
+	}
+	return picker.units
+}
+
+// unitPicker picks the units of one batch, in the order of their arrival.
+type unitPicker struct {
+	claiming map[driver.Key]bool
+	bodies   map[driver.Key][32]byte // of the picked claims
+	passed   map[driver.Key]bool     // keys of units that stay: later copies must not overtake them
+	units    []*Unit
+	claims   int
+	bytes    int
+	full     bool
+}
+
+func (p *unitPicker) pick(u *Unit) bool {
+	if p.full {
+		return false
+	}
+	if len(p.units) > 0 && (p.claims+len(u.Claims) > MaxBatch || p.bytes+u.bytes > MaxBytes) {
+		p.full = true
+		return false
+	}
+	for i := range u.Claims {
+		c := &u.Claims[i]
+		body, picked := p.bodies[c.Key]
+		if p.claiming[c.Key] || p.passed[c.Key] || picked && body != c.BodyHash {
+			p.pass(u)
+			return false
+		}
+	}
+	for i := range u.Claims {
+		p.bodies[u.Claims[i].Key] = u.Claims[i].BodyHash
+	}
+	p.units = append(p.units, u)
+	p.claims += len(u.Claims)
+	p.bytes += u.bytes
+	return true
+}
+
+func (p *unitPicker) pass(u *Unit) {
+	for i := range u.Claims {
+		p.passed[u.Claims[i].Key] = true
+	}
+}
+
+// flush claims the events of units. It makes their results final in any case, also after a panic,
+// because callers wait for them.
+func (q *Queue) flush(units []*Unit) {
+	b := newBatch(units, q.o.Observe)
+	b.mostlyKnown = q.storm.Load()
+	defer func() {
+		if v := recover(); v != nil {
+			err := guard.Recovered(v)
+			q.o.Log.Error("panic while claiming", slog.Any("error", err))
+			for _, u := range units {
+				u.fail(err)
+			}
+		}
+		for _, u := range units {
+			close(u.done)
+		}
+	}()
+	ctx, cancel := context.WithDeadline(context.Background(), b.deadline)
+	defer cancel()
+	for _, chunk := range b.chunks() {
+		b.claim(ctx, q.store, chunk, b.firstLockWait())
+	}
+	b.reopen(ctx, q.store)
+	b.settle(q.counts)
+	q.storm.Store(b.mostlyDuplicates())
+	q.o.Claimed(b.claimed())
+	if b.anyReopened {
+		q.o.Reopened()
+	}
+}

@@ -1,0 +1,119 @@
+package relay
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+// ending is the outcome of a message, on its way to the database.
+type ending struct {
+	driver.Completion
+	log  *slog.Logger // of its message
+	turn *turn        // of its message, which leaves it once the outcome is recorded
+}
+
+// completeAll records outcomes until finished is closed. One statement records all outcomes that
+// wait.
+func (r *relay) completeAll(ctx context.Context) {
+	for first := range r.finished {
+		r.complete(ctx, r.gather(first))
+	}
+}
+
+// gather returns first and the outcomes that wait behind it. While other sends are in progress it
+// waits for their outcomes, for gatherTime at most. It does not wait with an outcome that other
+// messages may wait for, because they are about the same object.
+func (r *relay) gather(first ending) []ending {
+	batch := []ending{first}
+	late := time.NewTimer(gatherTime)
+	defer late.Stop()
+waiting:
+	for len(batch) < cap(r.finished)/2 && r.active.Load() > 0 && batch[len(batch)-1].turn == nil {
+		select {
+		case next, ok := <-r.finished:
+			if !ok {
+				return batch
+			}
+			batch = append(batch, next)
+		case <-late.C:
+			break waiting
+		}
+	}
+	for len(batch) <= cap(r.finished) { // take the outcomes that have arrived meanwhile
+		select {
+		case next, ok := <-r.finished:
+			if !ok {
+				return batch
+			}
+			batch = append(batch, next)
+		default:
+			return batch
+		}
+	}
+	return batch
+}
+
+// complete records outcomes. It retries while their leases may hold: completing twice is harmless,
+// forgetting costs another send. When ctx has ended it retries for leaseMargin only.
+func (r *relay) complete(ctx context.Context, batch []ending) {
+	began := time.Now()
+	for {
+		held, err := r.tryComplete(context.WithoutCancel(ctx), batch)
+		if err == nil {
+			logFenced(batch, held)
+			leave(batch)
+			if slices.ContainsFunc(batch, dueSoon) {
+				r.wake()
+			}
+			return
+		}
+		if half := len(batch) / 2; half > 0 && driver.FaultOfRows(err) {
+			// One faulty outcome must not keep the others from being recorded.
+			r.complete(ctx, batch[:half])
+			r.complete(ctx, batch[half:])
+			return
+		}
+		took := time.Since(began)
+		if took > r.dest.Timeout+leaseMargin || took > leaseMargin && ctx.Err() != nil {
+			r.log.Warn("recording outcomes failed; their messages are sent again once their leases expire",
+				slog.Int("messages", len(batch)), slog.Any("error", err))
+			leave(batch)
+			return
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+// dueSoon reports whether the message is due again before the next poll.
+func dueSoon(e ending) bool { return e.Outcome == driver.MessageRetry && e.RetryIn < pollInterval }
+
+// leave releases this batch's turns, so that the next message about each object can go.
+func leave(batch []ending) {
+	for i := range batch {
+		batch[i].turn.leave(batch[i].Outcome == driver.MessageSent)
+	}
+}
+
+func (r *relay) tryComplete(ctx context.Context, batch []ending) ([]bool, error) {
+	p := &driver.CompleteParams{}
+	for i := range batch {
+		p.Completions = append(p.Completions, batch[i].Completion)
+	}
+	ctx, cancel := context.WithTimeout(ctx, leaseMargin)
+	defer cancel()
+	return r.store.Complete(ctx, p)
+}
+
+// logFenced logs outcomes that came after their lease was lost. After a commit with an unknown
+// outcome, the lease may have been completed by the first try.
+func logFenced(batch []ending, held []bool) {
+	for i, ok := range held {
+		if !ok {
+			batch[i].log.Warn("outcome dropped: the lease was lost before")
+		}
+	}
+}

@@ -1,0 +1,121 @@
+package relay
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/stale"
+)
+
+// maxTurnWait bounds how long a leased message waits until other messages about the same object are
+// sent. It shortens the time that the lease leaves for recording the outcome.
+const maxTurnWait = 2 * time.Second
+
+// sending is a leased message on its way.
+type sending struct {
+	*driver.Message
+	probed  bool                  // it is a probe of the circuit
+	turn    *turn                 // nil unless a stale rule matches it
+	applied *driver.ObjectVersion // the highest version applied to its object; nil if none is known
+	until   time.Time             // how long it may wait for its turn
+}
+
+// lineUp puts the messages that a stale rule matches in line, object by object, and then reads the
+// applied versions of these objects.
+func (r *relay) lineUp(ctx context.Context, messages []driver.Message, probed bool) ([]*sending, error) {
+	until := time.Now().Add(maxTurnWait)
+	all := make([]*sending, len(messages))
+	var watched []*sending
+	var versions []driver.ObjectVersion
+	for i := range messages {
+		all[i] = &sending{Message: &messages[i], probed: probed, until: until}
+		if v, ok := r.o.ObjectOf(&messages[i]); ok {
+			watched, versions = append(watched, all[i]), append(versions, v)
+		}
+	}
+	if len(watched) == 0 {
+		return all, nil
+	}
+	for i, t := range r.turns.join(versions) {
+		watched[i].turn = t
+	}
+	if err := r.readApplied(ctx, watched, until); err != nil {
+		for _, s := range watched {
+			s.turn.leave(false)
+		}
+		return nil, fmt.Errorf("reading applied versions: %w", err)
+	}
+	return all, nil
+}
+
+func (r *relay) readApplied(ctx context.Context, watched []*sending, until time.Time) error {
+	var objects []driver.Key
+	asked := make(map[driver.Key]bool)
+	for _, s := range watched {
+		if object := s.turn.version.Object; !s.Replayed && !asked[object] {
+			asked[object] = true
+			objects = append(objects, object)
+		}
+	}
+	if len(objects) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), until)
+	defer cancel()
+	applied, err := r.store.Versions(ctx, objects)
+	if err != nil {
+		return err
+	}
+	for _, s := range watched {
+		if v, ok := applied[s.turn.version.Object]; ok {
+			s.applied = &v
+		}
+	}
+	return nil
+}
+
+// dispatch sends s when its turn comes, unless it is stale, and hands on the outcome.
+func (r *relay) dispatch(ctx, sendCtx context.Context, s *sending) {
+	done := r.inTurn(ctx, sendCtx, s)
+	if done.Outcome == 0 {
+		r.takeBack(ctx, s.Message)
+		s.turn.leave(false)
+		r.wake() // the message is due again
+		return
+	}
+	r.finished <- ending{done, r.logOf(s.Message), s.turn}
+}
+
+// inTurn returns the outcome of s; none if s was not sent and its lease must be given back.
+func (r *relay) inTurn(ctx, sendCtx context.Context, s *sending) driver.Completion {
+	if s.turn == nil {
+		return r.attempt(sendCtx, s.Message, s.probed)
+	}
+	if !s.turn.wait(ctx, s.until) {
+		r.unsent(s.probed)
+		return driver.Completion{}
+	}
+	if newer := s.turn.newer(s.applied); newer != nil && !s.Replayed {
+		r.unsent(s.probed)
+		if s.probed {
+			r.wake() // another message may be the probe
+		}
+		return r.stale(s, newer)
+	}
+	done := r.attempt(sendCtx, s.Message, s.probed)
+	if done.Outcome == driver.MessageSent {
+		done.Applied = &s.turn.version
+	}
+	return done
+}
+
+// stale is the outcome of a message that is older than a sent one.
+func (r *relay) stale(s *sending, newer *driver.ObjectVersion) driver.Completion {
+	reason := stale.Reason(&s.turn.version, newer)
+	r.logOf(s.Message).Info("not sent: stale", slog.String("reason", reason))
+	r.observe(s.Message, "skipped", 0, nil)
+	return driver.Completion{ID: s.ID, Token: s.Token, Outcome: driver.MessageStale, Error: reason}
+}

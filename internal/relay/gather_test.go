@@ -1,0 +1,122 @@
+package relay
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+// statement is a call of a backlog: how many messages it was for, and when.
+type statement struct {
+	At time.Duration
+	N  int
+}
+
+// backlog is a store with messages that are all due.
+type backlog struct {
+	Store
+	began             time.Time
+	left              int
+	leases, completed []statement
+}
+
+func (s *backlog) Lease(_ context.Context, p *driver.LeaseParams) (*driver.Leased, error) {
+	n := min(p.Limit, s.left)
+	leased := &driver.Leased{}
+	for i := range n {
+		leased.Messages = append(leased.Messages, driver.Message{ID: fmt.Sprint(s.left - i), Attempt: 1})
+	}
+	s.left -= n
+	s.leases = append(s.leases, statement{time.Since(s.began), n})
+	return leased, nil
+}
+
+func (s *backlog) Complete(_ context.Context, p *driver.CompleteParams) ([]bool, error) {
+	s.completed = append(s.completed, statement{time.Since(s.began), len(p.Completions)})
+	held := make([]bool, len(p.Completions))
+	for i := range held {
+		held[i] = true
+	}
+	return held, nil
+}
+
+// A lease and an outcome cost the database nearly the same for one message as for
+// many, so they are gathered; but for a moment only, and never where nothing else
+// would come.
+func TestGathering(t *testing.T) {
+	t.Parallel()
+	const ms = time.Millisecond
+	for name, tt := range map[string]struct {
+		concurrency, messages int
+		takes                 func(n int) time.Duration // the send that is the n-th to begin, from 0
+		leases, completed     []statement
+	}{
+		"one message": {
+			concurrency: 16, messages: 1,
+			takes:     func(int) time.Duration { return 40 * ms },
+			leases:    []statement{{0, 1}},
+			completed: []statement{{40 * ms, 1}},
+		},
+		"one at a time": {
+			concurrency: 1, messages: 3,
+			takes:     func(int) time.Duration { return 2 * ms },
+			leases:    []statement{{0, 1}, {2 * ms, 1}, {4 * ms, 1}, {6 * ms, 0}},
+			completed: []statement{{2 * ms, 1}, {4 * ms, 1}, {6 * ms, 1}},
+		},
+		"quick sends: half of the slots": {
+			concurrency: 8, messages: 16,
+			takes: func(n int) time.Duration { return time.Duration(1+n%8) * ms },
+			// From 5 ms on two end at a time: one of the first lease, one of the second.
+			leases:    []statement{{0, 8}, {4 * ms, 4}, {6 * ms, 4}, {8 * ms, 0}},
+			completed: []statement{{4 * ms, 4}, {6 * ms, 4}, {8 * ms, 4}, {14 * ms, 4}},
+		},
+		"slow sends: a moment": {
+			concurrency: 4, messages: 5,
+			takes:     func(n int) time.Duration { return time.Duration(1+n) * 100 * ms },
+			leases:    []statement{{0, 4}, {105 * ms, 1}, {205 * ms, 0}},
+			completed: []statement{{105 * ms, 1}, {205 * ms, 1}, {305 * ms, 1}, {405 * ms, 1}, {605 * ms, 1}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				started := make(chan int, tt.messages)
+				for i := range tt.messages {
+					started <- i
+				}
+				dest := destination(func(d *Destination) {
+					d.Concurrency = tt.concurrency
+					d.Sender = func(context.Context, *driver.Message, http.Header) error {
+						time.Sleep(tt.takes(<-started))
+						return nil
+					}
+				})
+				store := &backlog{began: time.Now(), left: tt.messages}
+				ctx, cancel := context.WithCancel(t.Context())
+				r := testRelay(store, dest)
+				ended := make(chan struct{})
+				go func() {
+					defer close(ended)
+					r.run(ctx, ctx)
+				}()
+				time.Sleep(990 * ms) // the poll has not come
+				synctest.Wait()
+				if diff := cmp.Diff(tt.leases, store.leases); diff != "" {
+					t.Errorf("leases (-want +got):\n%s", diff)
+				}
+				if diff := cmp.Diff(tt.completed, store.completed); diff != "" {
+					t.Errorf("outcomes (-want +got):\n%s", diff)
+				}
+				cancel()
+				<-ended
+			})
+		})
+	}
+}

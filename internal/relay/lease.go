@@ -1,0 +1,94 @@
+package relay
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+const (
+	// leaseMargin is how much longer than its send a lease holds: the time to record the outcome.
+	leaseMargin  = 5 * time.Second
+	storeTimeout = 10 * time.Second // for one statement
+)
+
+// leaseWithinRate leases up to want messages, as far as the rate allows, and returns the delay
+// before the next lease.
+func (r *relay) leaseWithinRate(ctx context.Context, want int, untried bool) ([]driver.Message, time.Duration, error) {
+	allowed, wait := r.dest.Rate.TakeUpTo(want, time.Now())
+	if allowed == 0 {
+		return nil, soonest(wait), nil // the rate is used up
+	}
+	leased, err := r.lease(ctx, allowed, untried)
+	if err != nil {
+		r.dest.Rate.GiveBack(allowed)
+		return nil, 0, err
+	}
+	r.dest.Rate.GiveBack(allowed - len(leased.Messages))
+	r.logLeased(leased)
+	next := pollInterval
+	if len(leased.Messages) == allowed || len(leased.Buried) > 0 {
+		next = 0 // there may be more
+	}
+	return leased.Messages, next, nil
+}
+
+func (r *relay) logLeased(leased *driver.Leased) {
+	for i := range leased.Buried {
+		r.logOf(&leased.Buried[i]).Error("dead: its attempts are used up")
+	}
+	expired := 0
+	for i := range leased.Messages {
+		if leased.Messages[i].Expired {
+			expired++
+		}
+	}
+	if expired > 0 {
+		r.log.Warn("leases expired; sending their messages again", slog.Int("messages", expired))
+	}
+}
+
+// lease does not end with ctx: if a committed lease stayed unknown here, its message would lose an
+// attempt and wait until the lease expires.
+func (r *relay) lease(ctx context.Context, n int, untried bool) (*driver.Leased, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+	defer cancel()
+	return r.store.Lease(ctx, &driver.LeaseParams{
+		Destination: r.dest.Name,
+		Limit:       n,
+		For:         r.dest.Timeout + leaseMargin,
+		MaxAttempts: r.dest.Retry.Attempts,
+		Untried:     untried,
+	})
+}
+
+// giveBack releases leases that are not used.
+func (r *relay) giveBack(ctx context.Context, messages []driver.Message) error {
+	if len(messages) == 0 {
+		return nil
+	}
+	leases := make([]driver.MessageLease, len(messages))
+	for i := range messages {
+		leases[i] = driver.MessageLease{ID: messages[i].ID, Token: messages[i].Token}
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+	defer cancel()
+	return r.store.Release(ctx, &driver.ReleaseParams{Leases: leases})
+}
+
+// takeBack releases the lease of one message. Its attempt is not counted.
+func (r *relay) takeBack(ctx context.Context, m *driver.Message) {
+	if err := r.giveBack(ctx, []driver.Message{*m}); err != nil {
+		r.logOf(m).Warn("releasing a lease failed; it expires by itself", slog.Any("error", err))
+	}
+}
+
+// unsent returns the rate token and the circuit probe of an unsent message.
+func (r *relay) unsent(probed bool) {
+	r.dest.Rate.GiveBack(1)
+	if probed {
+		r.dest.Circuit.dismiss()
+	}
+}

@@ -1,0 +1,108 @@
+package relay
+
+import (
+	"context"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/guard"
+	"github.com/hookonce/hookonce/internal/limit"
+)
+
+// staleStore gives one message, and knows of a newer one.
+type staleStore struct {
+	releasingStore
+	message driver.Message
+	applied driver.ObjectVersion
+}
+
+func (s *staleStore) Lease(context.Context, *driver.LeaseParams) (*driver.Leased, error) {
+	return &driver.Leased{Messages: []driver.Message{s.message}}, nil
+}
+
+func (s *staleStore) Versions(context.Context, []driver.Key) (map[driver.Key]driver.ObjectVersion, error) {
+	return map[driver.Key]driver.ObjectVersion{s.applied.Object: s.applied}, nil
+}
+
+// What is not sent at all says nothing of the destination: neither is it a probe,
+// nor does it go off the rate. What a handler enqueued is never stale.
+func TestStaleMessageIsNoProbe(t *testing.T) {
+	t.Parallel()
+	object := driver.ObjectKey("lab", "r", "1")
+	newer := driver.ObjectVersion{Object: object, Source: "lab", Version: encoded("10"), Shown: "10"}
+	older := driver.ObjectVersion{Object: object, Source: "lab", Version: encoded("9"), Shown: "9"}
+	message := driver.Message{ID: "msg_1", Token: 7, Attempt: 1, Route: "r", Source: "lab", EventID: "e", Body: []byte("{}")}
+	replayed, enqueued := message, message
+	replayed.Replayed, enqueued.Route = true, ""
+
+	for name, tt := range map[string]struct {
+		message driver.Message
+		want    driver.Completion
+		probes  int // that the circuit allows afterwards
+	}{
+		"stale": {message, driver.Completion{
+			ID: "msg_1", Token: 7, Outcome: driver.MessageStale, Error: "version 9 is older than 10, which was applied",
+		}, 1},
+		"replayed": {replayed, driver.Completion{
+			ID: "msg_1", Token: 7, Outcome: driver.MessageSent, Applied: &older,
+		}, 2},
+		"enqueued": {enqueued, driver.Completion{ID: "msg_1", Token: 7, Outcome: driver.MessageSent}, 2},
+	} {
+		dest := destination(func(d *Destination) {
+			d.Concurrency, d.Rate = 2, limit.New(1, time.Hour)
+			d.Sender = func(context.Context, *driver.Message, http.Header) error { return nil }
+		})
+		r := testRelay(&staleStore{message: tt.message, applied: newer}, dest)
+		r.o.ObjectOf = func(m *driver.Message) (driver.ObjectVersion, bool) { return older, m.Route != "" }
+		for range circuitThreshold {
+			r.dest.Circuit.report(false, false, time.Time{})
+		}
+		if _, err := r.step(t.Context(), t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		r.sending.Wait()
+		got := <-r.finished
+		got.Took = 0
+		if diff := cmp.Diff(tt.want, got.Completion); diff != "" {
+			t.Errorf("%s: outcome (-want +got):\n%s", name, diff)
+		}
+		if n, _, _ := r.dest.Circuit.allow(2, time.Now()); n != tt.probes {
+			t.Errorf("%s: %d sends are allowed, want %d", name, n, tt.probes)
+		}
+		if n, _ := dest.Rate.TakeUpTo(1, time.Now()); n != 2-tt.probes {
+			t.Errorf("%s: %d more within the rate, want %d", name, n, 2-tt.probes)
+		}
+	}
+}
+
+// A Sender that our own stop cuts off is treated as HTTP is; what it refuses for
+// good stays refused.
+func TestInterruptedSenders(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, tt := range map[string]struct {
+		err     error
+		attempt int
+		want    driver.MessageOutcome
+	}{
+		"first":     {context.Canceled, 1, driver.MessageRetry},
+		"last":      {context.Canceled, 3, 0},
+		"permanent": {guard.Permanent(context.Canceled), 1, driver.MessageDead},
+		"sent":      {nil, 3, driver.MessageSent},
+	} {
+		dest := destination(func(d *Destination) {
+			d.Retry = driver.Retry{Attempts: 3, First: time.Hour}
+			d.Sender = func(context.Context, *driver.Message, http.Header) error { return tt.err }
+		})
+		store := &releasingStore{}
+		done := dispatched(ctx, testRelay(store, dest), &driver.Message{ID: "msg_1", Token: 7, Attempt: tt.attempt})
+		if done.Outcome != tt.want || done.RetryIn != 0 || len(store.leases) > 0 != (tt.want == 0) {
+			t.Errorf("%s: outcome %d, again in %s, given back %v", name, done.Outcome, done.RetryIn, store.leases)
+		}
+	}
+}

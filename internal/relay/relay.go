@@ -1,0 +1,244 @@
+// Package relay sends messages to destinations. Each destination has its own relay, so that a dead
+// one delays no other. A relay leases due messages, sends them and records the outcomes; a lease
+// carries a fencing token, so that a relay that lost a lease changes nothing.
+package relay
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/limit"
+	"github.com/hookonce/hookonce/internal/send"
+)
+
+const (
+	// pollInterval is the longest time between two looks for due messages: retries, expired
+	// leases, and messages that another process wrote.
+	pollInterval = time.Second
+	// drainTimeout bounds the sends in progress when the process stops.
+	drainTimeout = 10 * time.Second
+	warnInterval = 30 * time.Second // between two log lines about a failing database
+	// gatherTime is how long free slots wait for more free slots, and outcomes for more outcomes,
+	// while there is more to send: a statement for one message costs the database almost as much
+	// as one for dozens.
+	gatherTime = 5 * time.Millisecond
+)
+
+// Store is the part of driver.Store that relays need.
+type Store interface {
+	Lease(ctx context.Context, p *driver.LeaseParams) (*driver.Leased, error)
+	Release(ctx context.Context, p *driver.ReleaseParams) error
+	Complete(ctx context.Context, p *driver.CompleteParams) ([]bool, error)
+	Versions(ctx context.Context, objects []driver.Key) (map[driver.Key]driver.ObjectVersion, error)
+}
+
+// Destination is a destination ready to send to. It does not change; Rate and Circuit hold state
+// that outlives a relay.
+type Destination struct {
+	Name        string
+	Timeout     time.Duration // of one attempt
+	Retry       driver.Retry
+	Concurrency int           // sends at a time
+	Rate        *limit.Bucket // of attempts
+	Circuit     *Circuit
+	HTTP        send.Target // unless Sender is set
+	// Sender sends a message by other means than HTTP. header is the stored header.
+	Sender func(ctx context.Context, m *driver.Message, header http.Header) error
+}
+
+// Options are what all relays of a process share. Relays call the callbacks concurrently.
+type Options struct {
+	HTTP *send.Sender
+	Log  *slog.Logger
+	// ObjectOf returns the object and version that a message is about, if a stale rule of its
+	// source matches it.
+	ObjectOf func(m *driver.Message) (driver.ObjectVersion, bool)
+	Observe  func(*Observed)
+}
+
+// Observed is one attempt, or a message that was skipped because it is stale.
+type Observed struct {
+	Message *driver.Message
+	Outcome string // "sent", "retry", "dead" or "skipped"
+	Took    time.Duration
+	Err     error
+}
+
+// relay sends the messages of one destination.
+type relay struct {
+	store Store
+	o     *Options
+	log   *slog.Logger
+	dest  *Destination
+	turns *turns
+
+	woken    chan struct{}
+	slots    chan struct{} // holds one item for each send in progress, until its outcome is handed on
+	freed    chan struct{} // signals a free slot
+	behind   bool          // the last lease was full: there may be more
+	sending  sync.WaitGroup
+	active   atomic.Int64 // attempts in progress, without messages that wait for their turn
+	finished chan ending
+}
+
+func newRelay(store Store, o *Options, turns *turns, dest *Destination) *relay {
+	return &relay{
+		store:    store,
+		o:        o,
+		log:      o.Log.With(slog.String("destination", dest.Name)),
+		dest:     dest,
+		turns:    turns,
+		woken:    make(chan struct{}, 1),
+		slots:    make(chan struct{}, dest.Concurrency),
+		freed:    make(chan struct{}, 1),
+		finished: make(chan ending, dest.Concurrency),
+	}
+}
+
+// wake says that a message may be due. It never blocks.
+func (r *relay) wake() { signal(r.woken) }
+
+// signal sends on c unless c is full.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// run leases and sends until ctx ends, then finishes the sends in progress. When process, the
+// context of all relays, has ended too, these have drainTimeout left. Every lease is completed or,
+// at worst, expires.
+func (r *relay) run(ctx, process context.Context) {
+	sendCtx, stopSending := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopSending()
+	draining := context.AfterFunc(process, func() { time.AfterFunc(drainTimeout, stopSending) })
+	defer draining()
+	var completing sync.WaitGroup
+	completing.Go(func() { r.completeAll(process) })
+
+	r.loop(ctx, sendCtx)
+
+	r.sending.Wait()
+	close(r.finished)
+	completing.Wait()
+}
+
+func (r *relay) loop(ctx, sendCtx context.Context) {
+	poll := time.NewTimer(0)
+	defer poll.Stop()
+	var warned time.Time
+	for {
+		next, err := r.step(ctx, sendCtx)
+		if err != nil && ctx.Err() == nil && time.Since(warned) > warnInterval {
+			r.log.Warn("leasing messages failed; retrying every second", slog.Any("error", err))
+			warned = time.Now()
+		}
+		poll.Reset(next)
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.woken:
+		case <-poll.C:
+		}
+	}
+}
+
+// step waits for free slots, leases as many messages as may be sent, and starts to send them. It
+// returns the delay before the next step if nothing wakes the relay earlier: 0 if more messages
+// may be due.
+func (r *relay) step(ctx, sendCtx context.Context) (next time.Duration, err error) {
+	free := r.awaitSlots(ctx)
+	if free == 0 {
+		return 0, nil // ctx has ended
+	}
+	r.behind = false
+	want, kind, wait := r.dest.Circuit.allow(free, time.Now())
+	if want == 0 {
+		return soonest(wait), nil
+	}
+	messages, next, err := r.leaseWithinRate(ctx, want, kind == probeUntried)
+	if kind == probeUntried && len(messages) == 0 && err == nil {
+		messages, next, err = r.leaseWithinRate(ctx, want, false) // every due message was tried before
+	}
+	stopped := ctx.Err() != nil
+	if kind != noProbe && (stopped || len(messages) == 0) {
+		r.dest.Circuit.dismiss()
+	}
+	if err != nil {
+		return pollInterval, err
+	}
+	if stopped {
+		return 0, r.giveBack(ctx, messages)
+	}
+	lined, err := r.lineUp(ctx, messages, kind != noProbe)
+	if err != nil {
+		for range messages {
+			r.unsent(kind != noProbe)
+		}
+		return pollInterval, errors.Join(err, r.giveBack(ctx, messages))
+	}
+	for _, s := range lined {
+		r.slots <- struct{}{}
+		r.sending.Go(func() {
+			defer func() {
+				<-r.slots
+				signal(r.freed)
+			}()
+			r.dispatch(ctx, sendCtx, s)
+		})
+	}
+	r.behind = next == 0
+	return next, nil
+}
+
+// awaitSlots waits for a free slot and returns the number of free slots, or 0 if ctx ended. While
+// there is more to send it waits for half of the slots, for gatherTime at most.
+func (r *relay) awaitSlots(ctx context.Context) int {
+	enough := 1
+	if r.behind {
+		enough = max(1, cap(r.slots)/2)
+	}
+	var late <-chan time.Time
+	for ctx.Err() == nil {
+		free := cap(r.slots) - len(r.slots)
+		if free >= enough {
+			return free
+		}
+		if free > 0 && late == nil {
+			timer := time.NewTimer(gatherTime)
+			defer timer.Stop()
+			late = timer.C
+		}
+		select {
+		case <-r.freed:
+		case <-late:
+			enough = 1
+		case <-ctx.Done():
+		}
+	}
+	return 0
+}
+
+// soonest returns wait, at most the poll interval. A wait of 0 means the poll interval.
+func soonest(wait time.Duration) time.Duration {
+	if wait == 0 {
+		return pollInterval
+	}
+	return min(wait, pollInterval)
+}
+
+func (r *relay) logOf(m *driver.Message) *slog.Logger {
+	return r.log.With(slog.String("source", m.Source), slog.String("event_id", m.EventID),
+		slog.String("message_id", m.ID), slog.Int("attempt", m.Attempt))
+}
+
+func (r *relay) observe(m *driver.Message, outcome string, took time.Duration, err error) {
+	r.o.Observe(&Observed{Message: m, Outcome: outcome, Took: took, Err: err})
+}

@@ -1,0 +1,156 @@
+// Package stale decides which of two events about one object is newer. It reads an object's key and
+// version out of stored events and encodes versions so that they compare byte by byte.
+package stale
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/limit"
+	"github.com/hookonce/hookonce/internal/locate"
+	"github.com/hookonce/hookonce/provider"
+)
+
+// Rule is one stale rule of a source. Key and Version are locations, as "body:data.object.id".
+type Rule struct {
+	Matches      func(eventType string) bool
+	Key, Version string
+}
+
+// Rules are the stale rules of one source, ready to use, also concurrently. A nil *Rules matches no
+// event.
+type Rules struct {
+	source    string
+	extractor *provider.Extractor
+	rules     []rule
+	log       *slog.Logger
+	lines     *limit.Bucket // of the log
+}
+
+type rule struct {
+	matches      func(eventType string) bool
+	key, version *locate.Expr
+}
+
+// warnings bounds the log lines about unreadable events, per second.
+const warnings = 100
+
+// New compiles the rules of a source, whose events x extracts from deliveries. It returns nil if
+// there are none. The errors name each faulty rule and field.
+func New(source string, rules []Rule, spec *provider.Spec, x *provider.Extractor, log *slog.Logger) (*Rules, []error) {
+	if len(rules) == 0 {
+		return nil, nil
+	}
+	var faults []error
+	out := &Rules{source: source, extractor: x, log: log, lines: limit.New(warnings, time.Second)}
+	parse := func(i int, field, text string) *locate.Expr {
+		expr, err := spec.ParseStored(text, x.Batch())
+		if err != nil {
+			faults = append(faults, fmt.Errorf("stale[%d].%s: %w", i, field, err))
+		}
+		return expr
+	}
+	for i, r := range rules {
+		out.rules = append(out.rules, rule{r.Matches, parse(i, "key", r.Key), parse(i, "version", r.Version)})
+	}
+	return out, faults
+}
+
+// Event is a stored event as the rules read it: its headers, and its body inflated.
+type Event struct {
+	ID, Type string
+	Header   http.Header
+	Body     []byte
+}
+
+// Watches reports whether a rule matches events of this type.
+func (s *Rules) Watches(eventType string) bool { return s.ruleFor(eventType) != nil }
+
+func (s *Rules) ruleFor(eventType string) *rule {
+	if s == nil {
+		return nil
+	}
+	for i := range s.rules {
+		if s.rules[i].matches(eventType) {
+			return &s.rules[i]
+		}
+	}
+	return nil
+}
+
+// ObjectOf returns the object that ev is about, with its version. ok is false if no rule matches ev
+// or if the object or version cannot be read. scope is the scope of driver.ObjectKey: "" for
+// handlers, the name of the route for messages.
+func (s *Rules) ObjectOf(scope string, ev *Event) (v driver.ObjectVersion, ok bool) {
+	rule := s.ruleFor(ev.Type)
+	if rule == nil {
+		return driver.ObjectVersion{}, false
+	}
+	in := s.extractor.Stored(ev.Header, ev.Body)
+	object, err := rule.key.Eval(in)
+	if err != nil {
+		s.unreadable(ev, "key", err)
+		return driver.ObjectVersion{}, false
+	}
+	version, err := rule.version.Eval(in)
+	var encoded []byte
+	if err == nil {
+		encoded, err = encodeVersion(version.Parts)
+	}
+	if err != nil {
+		s.unreadable(ev, "version", err)
+		return driver.ObjectVersion{}, false
+	}
+	return driver.ObjectVersion{
+		Object:  driver.ObjectKey(s.source, scope, joinParts(object.Parts)),
+		Source:  s.source,
+		Version: encoded,
+		Shown:   cutText(version.Shown(), maxVersion),
+	}, true
+}
+
+// unreadable logs an event that is applied although its version cannot be compared. An absent
+// field is normal: not every event has it.
+func (s *Rules) unreadable(ev *Event, field string, err error) {
+	if errors.Is(err, locate.ErrAbsent) || s.lines.Take(time.Now()) > 0 {
+		return
+	}
+	s.log.Warn("stale rule cannot be applied; the event counts as new",
+		slog.String("source", s.source), slog.String("event_id", ev.ID), slog.String("unreadable", field), slog.Any("error", err))
+}
+
+// Compare orders two versions of one object: negative if a is older than b, 0 if they are equal.
+func Compare(a, b *driver.ObjectVersion) int { return bytes.Compare(a.Version, b.Version) }
+
+// Reason says why an event or message is not applied.
+func Reason(own, applied *driver.ObjectVersion) string {
+	return fmt.Sprintf("version %s is older than %s, which was applied", own.Shown, applied.Shown)
+}
+
+// joinParts joins parts into one text, injectively: each part carries its length.
+func joinParts(parts []string) string {
+	var b strings.Builder
+	for _, p := range parts {
+		b.WriteString(strconv.Itoa(len(p)) + ":" + p)
+	}
+	return b.String()
+}
+
+// cutText cuts text to at most limit bytes, between characters.
+func cutText(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	for limit > 0 && !utf8.RuneStart(text[limit]) {
+		limit--
+	}
+	return text[:limit]
+}

@@ -1,0 +1,119 @@
+// Package wire reads bodies within a memory limit, and converts headers, bodies and error texts to
+// the form in which the database stores them, and back.
+package wire
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"strings"
+	"sync/atomic"
+)
+
+// Errors of ReadAll and Gunzip.
+var (
+	ErrBudget   = errors.New("the memory for bodies is used up")
+	ErrTooLarge = errors.New("the body is too large once inflated")
+)
+
+// Budget is one request's share of the memory that all bodies use together. It keeps many large
+// unverified bodies from ending the process. A Budget is for one goroutine.
+type Budget struct {
+	used  *atomic.Int64 // by all requests
+	limit int64
+	own   int64
+}
+
+// NewBudget returns an empty share of the limit, in bytes. used counts the bytes of all shares.
+func NewBudget(used *atomic.Int64, limit int64) *Budget { return &Budget{used: used, limit: limit} }
+
+// take asks for n more bytes.
+func (b *Budget) take(n int) error {
+	b.own += int64(n)
+	// A body alone always fits: otherwise a large one could never be received.
+	if used := b.used.Add(int64(n)); used > b.limit && used > b.own {
+		return ErrBudget
+	}
+	return nil
+}
+
+// Release returns the share's bytes.
+func (b *Budget) Release() { b.used.Add(-b.own) }
+
+// firstBuffer is the size of a body's first buffer: enough for most bodies.
+const firstBuffer = 2 << 10
+
+// ReadAll reads r to its end. It does not trust the declared length (-1 if unknown): the buffer
+// grows only with the bytes that arrive. The error is ErrBudget when the budget is used up.
+func ReadAll(r io.Reader, declared int64, budget *Budget) ([]byte, error) {
+	size := int64(firstBuffer)
+	if declared >= 0 {
+		size = min(declared+1, size) // one more, so that the last read finds the end
+	}
+	buf := make([]byte, 0, size)
+	if err := budget.take(cap(buf)); err != nil {
+		return nil, err
+	}
+	for {
+		if len(buf) == cap(buf) {
+			before := cap(buf)
+			buf = append(buf, 0)[:len(buf)]
+			if err := budget.take(cap(buf) - before); err != nil {
+				return nil, err
+			}
+		}
+		n, err := r.Read(buf[len(buf):cap(buf)])
+		buf = buf[:len(buf)+n]
+		if err == io.EOF {
+			return buf, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// maxInflateRatio is how many times its compressed size a body may inflate to: a larger one is a
+// decompression bomb.
+const maxInflateRatio = 100
+
+// IsGzip reports whether h declares a gzip-compressed body.
+func IsGzip(h http.Header) bool { return strings.EqualFold(h.Get("Content-Encoding"), "gzip") }
+
+// Gunzip inflates a body. The error is ErrTooLarge where the result exceeds limit, in bytes, or
+// 100 times the compressed size; ErrBudget when the budget is used up.
+func Gunzip(compressed []byte, limit int64, budget *Budget) ([]byte, error) {
+	zr, err := gzip.NewReader(bytes.NewReader(compressed))
+	if err != nil {
+		return nil, fmt.Errorf("the body is not gzip: %w", err)
+	}
+	limit = min(limit, int64(len(compressed))*maxInflateRatio)
+	body, err := ReadAll(io.LimitReader(zr, limit+1), -1, budget)
+	switch {
+	case errors.Is(err, ErrBudget):
+		return nil, err
+	case err != nil:
+		return nil, fmt.Errorf("the body is not gzip: %w", err)
+	case int64(len(body)) > limit:
+		return nil, ErrTooLarge
+	}
+	return body, nil
+}
+
+// Stored returns the headers of a stored event or message, and its body inflated. On an error it
+// returns the headers as far as they can be read, and the body as stored.
+func Stored(headers, body []byte) (http.Header, []byte, error) {
+	header, err := ParseHeader(headers)
+	if err != nil || !IsGzip(header) {
+		return header, body, err
+	}
+	inflated, err := Gunzip(body, math.MaxInt64, NewBudget(new(atomic.Int64), math.MaxInt64))
+	if err != nil {
+		return header, body, err
+	}
+	return header, inflated, nil
+}

@@ -1,0 +1,97 @@
+package wire
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"io"
+	"sync/atomic"
+	"testing"
+	"testing/iotest"
+)
+
+func TestReadAll(t *testing.T) {
+	t.Parallel()
+	for _, size := range []int{0, 1, 2047, 2048, 2049, 16 << 10, 1 << 20} {
+		want := bytes.Repeat([]byte{'x'}, size)
+		for _, declared := range []int64{-1, int64(size), 10 << 30} {
+			var used atomic.Int64
+			budget := NewBudget(&used, 4<<20)
+			got, err := ReadAll(iotest.HalfReader(bytes.NewReader(want)), declared, budget)
+			if err != nil || !bytes.Equal(got, want) {
+				t.Errorf("size %d, declared %d: %d bytes, error %v", size, declared, len(got), err)
+			}
+			if used.Load() < int64(size) {
+				t.Errorf("size %d: only %d bytes were budgeted", size, used.Load())
+			}
+			budget.Release()
+			if n := used.Load(); n != 0 {
+				t.Errorf("size %d: %d bytes are still budgeted after the release", size, n)
+			}
+		}
+	}
+}
+
+func TestDeclaredLengthIsNotBelieved(t *testing.T) {
+	t.Parallel()
+	var used atomic.Int64
+	budget := NewBudget(&used, 1<<20)
+	if _, err := ReadAll(bytes.NewReader([]byte("x")), 1<<30, budget); err != nil {
+		t.Fatal(err)
+	}
+	if n := used.Load(); n > firstBuffer {
+		t.Errorf("%d bytes were set aside for a body of one byte", n)
+	}
+}
+
+func TestBodyBudget(t *testing.T) {
+	t.Parallel()
+	var used atomic.Int64
+	first := NewBudget(&used, 10_000)
+	if _, err := ReadAll(io.LimitReader(zeros{}, 50_000), -1, first); err != nil {
+		t.Errorf("a body alone must always fit: %v", err)
+	}
+	second := NewBudget(&used, 10_000)
+	if _, err := ReadAll(bytes.NewReader([]byte("x")), -1, second); !errors.Is(err, ErrBudget) {
+		t.Errorf("a second body beyond the limit: error %v, want %v", err, ErrBudget)
+	}
+	first.Release()
+	second.Release()
+	third := NewBudget(&used, 10_000)
+	if _, err := ReadAll(bytes.NewReader([]byte("x")), -1, third); err != nil {
+		t.Errorf("after both were released: %v", err)
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
+
+// Rules and handlers read the inflated body.
+func TestStored(t *testing.T) {
+	t.Parallel()
+	var zipped bytes.Buffer
+	zw := gzip.NewWriter(&zipped)
+	if _, err := zw.Write([]byte("body")); err != nil {
+		t.Fatal(err)
+	}
+	if err := zw.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct {
+		headers string
+		body    []byte
+		fails   bool
+	}{
+		"gzip":     {`{"Content-Encoding":["gzip"]}`, zipped.Bytes(), false},
+		"plain":    {`{}`, []byte("body"), false},
+		"empty":    {``, []byte("body"), false},
+		"not gzip": {`{"Content-Encoding":["gzip"]}`, []byte("body"), true},
+		"not JSON": {`{`, []byte("body"), true},
+	} {
+		_, body, err := Stored([]byte(tt.headers), tt.body)
+		if string(body) != "body" || (err != nil) != tt.fails {
+			t.Errorf("%s: body %q, error %v", name, body, err)
+		}
+	}
+}

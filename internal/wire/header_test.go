@@ -1,0 +1,70 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestStoredHeader(t *testing.T) {
+	t.Parallel()
+	h := http.Header{
+		"Authorization": {"Bearer canary"},
+		"X-Token":       {"canary"},
+		"X-Many":        {"a", "b"},
+		"X-Latin":       {"caf\xe9"},
+		"X-Markup":      {"<b>&"},
+	}
+	got, err := ParseHeader(EncodeHeader(VisibleHeader(h, []string{"x-token", "authorization"}, "")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := http.Header{
+		"Authorization": {"<secret>"},
+		"X-Token":       {"<secret>"},
+		"X-Many":        {"a", "b"},
+		"X-Latin":       {"café"},
+		"X-Markup":      {"<b>&"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("stored header (-want +got):\n%s", diff)
+	}
+	if h.Get("X-Latin") != "caf\xe9" {
+		t.Error("the request's own header was changed")
+	}
+}
+
+// What is stored is what encoding/json would have written.
+func TestEncodedHeader(t *testing.T) {
+	t.Parallel()
+	for _, h := range []http.Header{
+		{},
+		{"X-One": {"1"}},
+		{"X-None": {}, "X-Empty": {""}},
+		{"B": {"b"}, "A": {"a", "b", "c"}, "C": {"x"}},
+		{"X-Quoted": {`say "yes"`, `a\b`, "<b>&'"}},
+		{"X-Control": {"tab\there", "\x00\x1f\x7f", "line\r\n"}},
+		{"X-Wide": {"café", "\u2028\u2029", "😀", "bad \xff"}},
+		{`X"\é`: {"name"}},
+	} {
+		want := plainJSON(t, h)
+		if diff := cmp.Diff(string(want), string(EncodeHeader(h))); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", h, diff)
+		}
+	}
+}
+
+// plainJSON encodes v by encoding/json, without escaping '<', '>' and '&'.
+func plainJSON(t *testing.T, v any) []byte {
+	t.Helper()
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		t.Fatal(err)
+	}
+	return bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
+}

@@ -1,0 +1,110 @@
+package work
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+const (
+	// maxMissed is the number of events in a row that other workers may hold before the rest is
+	// left to these workers.
+	maxMissed = 3
+	// maxGivenUp is how often an event runs alone at once while the database gives up in favour of
+	// concurrent transactions. The last time is a failed attempt.
+	maxGivenUp = 5
+)
+
+// workAlone runs events one by one, each in its own transaction. It may leave some of them; these
+// are taken again as any other event.
+func (w *Workers[T]) workAlone(ctx, workCtx context.Context, events []driver.TakenEvent, current map[driver.Key][]byte) {
+	missed := 0
+	for i := range events {
+		if ctx.Err() != nil || missed == maxMissed {
+			return
+		}
+		missed++
+		if w.runAlone(ctx, workCtx, &events[i], current) {
+			missed = 0
+		}
+	}
+}
+
+// runAlone runs one event, and again while the database gives up in favour of other transactions.
+// It reports whether the event could be taken.
+func (w *Workers[T]) runAlone(ctx, workCtx context.Context, seen *driver.TakenEvent, current map[driver.Key][]byte) (taken bool) {
+	exclusive := false
+	for try := 1; try <= maxGivenUp && ctx.Err() == nil; try++ {
+		switch w.tryAlone(ctx, workCtx, seen, current, exclusive, try == maxGivenUp) {
+		case aloneEnded:
+			return true
+		case aloneMissed:
+			return taken
+		case aloneSuspect:
+			exclusive = true
+		case aloneGivenUp:
+			pause(ctx, time.Duration(try)*20*time.Millisecond)
+		}
+		taken = true
+	}
+	return taken
+}
+
+// pause waits for a random time of up to d, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(rand.N(d + 1))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// aloneResult is the result of one run of a single event.
+type aloneResult int
+
+const (
+	aloneEnded   aloneResult = iota // its outcome is recorded
+	aloneMissed                     // another worker has it, or it is finished
+	aloneGivenUp                    // the database gave up in favour of another transaction
+	aloneSuspect                    // it must run while no other handler runs
+)
+
+func (w *Workers[T]) tryAlone(ctx, workCtx context.Context, seen *driver.TakenEvent, current map[driver.Key][]byte, exclusive, final bool) aloneResult {
+	if exclusive {
+		w.quiet.Lock()
+		defer w.quiet.Unlock()
+	} else {
+		w.quiet.RLock()
+		defer w.quiet.RUnlock()
+	}
+	run, err := w.take(workCtx, &driver.TakeParams{
+		Source: seen.Source, Keys: []driver.Key{seen.Key}, Limit: 1, HandlerTimeout: w.o.HandlerTimeout,
+	})
+	switch {
+	case err != nil:
+		w.log.Warn("taking an event failed; retrying in 1s", slog.String("source", seen.Source), slog.String("event_id", seen.EventID), slog.Any("error", err))
+		return aloneMissed
+	case run == nil:
+		return aloneMissed
+	case wasRun(seen, &run.Events()[0]):
+		// Another worker ran it, and it failed: its next attempt has its own due time.
+		w.abandon(workCtx, run)
+		return aloneMissed
+	case seen.Crashes > 0 && !exclusive:
+		w.abandon(workCtx, run)
+		return aloneSuspect
+	}
+	if again, _ := w.work(ctx, workCtx, run, current, final); len(again) > 0 {
+		return aloneGivenUp
+	}
+	return aloneEnded
+}
+
+// wasRun reports whether an event has run since it was seen.
+func wasRun(seen, now *driver.TakenEvent) bool {
+	return seen.Generation != now.Generation || seen.Attempts != now.Attempts || seen.Crashes != now.Crashes
+}

@@ -1,0 +1,227 @@
+package work
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/guard"
+	"github.com/hookonce/hookonce/internal/wire"
+)
+
+// inlineMargin is the part of the answer's time that an Inline handler does not get: for the commit,
+// or for counting the failure.
+const inlineMargin = 200 * time.Millisecond
+
+// InlineResult is the outcome of one event of an Inline source.
+type InlineResult struct {
+	driver.ClaimResult
+	Err error // the claim was not made
+	// Failure is the error of the handler. Then the claim is undone with the handler's writes: if
+	// Dead, the event is a dead letter; otherwise the sender must deliver it again.
+	Failure error
+}
+
+func unclaimed(err error) InlineResult { return InlineResult{Err: err} }
+
+// Inline claims an event and runs its handler, in one transaction. ctx ends at the deadline of the
+// answer; the work goes on after that. Copies of an event in progress wait for it and get its
+// outcome.
+func (w *Workers[T]) Inline(ctx context.Context, src *Source, claim *driver.Claim) InlineResult {
+	fl, first := w.flights.join(claim.Key)
+	if first {
+		w.background.Go(func() {
+			defer w.flights.land(claim.Key, fl)
+			defer func() {
+				if v := recover(); v != nil {
+					fl.result = unclaimed(guard.Recovered(v))
+				}
+			}()
+			fl.result = w.fly(ctx, src, claim)
+		})
+	}
+	select {
+	case <-fl.landed:
+	case <-ctx.Done():
+		return unclaimed(fmt.Errorf("its handler is still running: %w", ctx.Err()))
+	}
+	result := fl.result
+	if !first && result.Err == nil && result.Failure == nil {
+		result.Claimed = false
+	}
+	return result
+}
+
+// Drain blocks until the Inline handlers in progress have ended.
+func (w *Workers[T]) Drain() { w.background.Wait() }
+
+// fly claims an event and runs its handler, in one transaction.
+func (w *Workers[T]) fly(ctx context.Context, src *Source, claim *driver.Claim) InlineResult {
+	select {
+	case w.slots <- struct{}{}:
+		defer func() { <-w.slots }()
+	case <-ctx.Done():
+		return unclaimed(fmt.Errorf("all workers for Inline handlers are busy: %w", ctx.Err()))
+	}
+	c := *claim
+	c.Work = driver.WorkDone
+	for try := 1; ; try++ {
+		result := w.tryInline(ctx, src, &c)
+		if !errors.Is(result.Err, driver.ErrSerialization) || try == maxGivenUp {
+			return result
+		}
+		pause(ctx, time.Duration(try)*20*time.Millisecond)
+	}
+}
+
+// inlineTimeout is the time until the answer's deadline, less inlineMargin.
+func inlineTimeout(ctx context.Context) time.Duration {
+	deadline, _ := ctx.Deadline()
+	return max(time.Until(deadline)-inlineMargin, time.Millisecond)
+}
+
+func (w *Workers[T]) tryInline(ctx context.Context, src *Source, c *driver.Claim) InlineResult {
+	ev := w.newEvent(&driver.TakenEvent{
+		Key: c.Key, Source: c.Source, EventID: c.EventID, Type: c.Type, OccurredAt: c.OccurredAt,
+		ReceivedAt: time.Now(), Headers: c.Headers, Body: c.Body,
+	})
+	var fetchErr error
+	if src.Refetch != nil {
+		// Before the claim, so that no transaction is open meanwhile; wasted for duplicates.
+		fetchCtx, cancel := context.WithTimeout(ctx, inlineTimeout(ctx))
+		ev.Current, fetchErr = refetch(fetchCtx, src, ev)
+		cancel()
+	}
+	run, claimed, err := w.db.TakeClaim(ctx, &driver.ClaimParams{
+		Claims: []driver.Claim{*c}, LockTimeout: inlineTimeout(ctx), Reopen: src.Reopen,
+	})
+	if err != nil {
+		return unclaimed(err)
+	}
+	if run == nil {
+		return w.inlineDuplicate(ctx, src, c, claimed)
+	}
+	taken := &run.Events()[0]
+	ev.Generation, ev.KeyGeneration, ev.ReceivedAt = taken.Generation, taken.KeyGeneration, taken.ReceivedAt
+	f := &inlineRun[T]{w, run, src, c, ev}
+	if fetchErr != nil {
+		return f.fail(ctx, 0, fetchErr)
+	}
+	return f.handle(ctx, InlineResult{ClaimResult: claimed})
+}
+
+// inlineDuplicate is the outcome of a duplicate. A dead event that had no handler when it was
+// claimed is reopened here: only its messages are open again.
+func (w *Workers[T]) inlineDuplicate(ctx context.Context, src *Source, c *driver.Claim, claimed driver.ClaimResult) InlineResult {
+	result := InlineResult{ClaimResult: claimed}
+	if !result.Dead || !src.Reopen {
+		return result
+	}
+	reopened, err := w.db.Reopen(ctx, &driver.ReopenParams{Keys: []driver.Key{c.Key}})
+	if len(reopened) > 0 {
+		w.o.Reopened()
+	}
+	result.Reopened, result.Err = len(reopened) > 0, err
+	return result
+}
+
+// inlineRun is one claimed event in the transaction of its claim.
+type inlineRun[T any] struct {
+	*Workers[T]
+	run   driver.Run[T]
+	src   *Source
+	claim *driver.Claim
+	ev    *Event
+}
+
+// handle runs the handler in the transaction of the claim, and commits. claimed is the result of a
+// commit.
+func (f *inlineRun[T]) handle(ctx context.Context, claimed InlineResult) InlineResult {
+	handlerCtx, cancel := context.WithTimeout(ctx, inlineTimeout(ctx))
+	defer cancel()
+	b := f.newBatch(ctx, handlerCtx, f.run, inlineMargin/2)
+	b.add(f.ev)
+	if err := b.lockVersions(handlerCtx); err != nil {
+		f.abandon(ctx, f.run)
+		return unclaimed(err)
+	}
+	began := time.Now()
+	if !b.skipStale(0) {
+		if failed := f.call(ctx, handlerCtx, b); failed != nil {
+			return *failed
+		}
+	}
+	for i := range f.claim.Messages {
+		b.enqueued = append(b.enqueued, f.claim.Messages[i].Destination)
+	}
+	err := f.run.Finish(ctx, &driver.FinishParams{Results: b.results, Versions: b.versions()})
+	switch {
+	case err == nil:
+		b.committed()
+		return claimed
+	case errors.Is(err, driver.ErrTxAborted), errors.Is(err, driver.ErrBadRow), errors.Is(err, driver.ErrTxEnded):
+		return f.fail(ctx, time.Since(began), err)
+	}
+	f.abandon(ctx, f.run)
+	return unclaimed(err)
+}
+
+// call runs the handler. It returns nil for success; otherwise it ends the run and returns the
+// outcome.
+func (f *inlineRun[T]) call(ctx, handlerCtx context.Context, b *batch[T]) *InlineResult {
+	began := time.Now()
+	err, hung := b.call(f.ev)
+	took := time.Since(began)
+	if hung {
+		f.run.Sever()
+		result := f.fail(ctx, took, err)
+		return &result
+	}
+	verdict := f.run.Check(ctx, err)
+	var result InlineResult
+	switch {
+	case errors.Is(verdict, driver.ErrSerialization):
+		f.abandon(ctx, f.run)
+		result = unclaimed(verdict)
+	case err != nil && handlerCtx.Err() != nil && took < f.src.AckTimeout/2:
+		// Other deliveries used up the time of this one: that is not the handler's fault.
+		f.abandon(ctx, f.run)
+		result = unclaimed(err)
+	case err != nil || verdict != nil:
+		result = f.fail(ctx, took, cmp.Or(err, verdict))
+	default:
+		b.succeed(0, took)
+		return nil
+	}
+	return &result
+}
+
+// fail undoes the claim, and counts the failure outside its transaction.
+func (f *inlineRun[T]) fail(ctx context.Context, took time.Duration, cause error) InlineResult {
+	f.abandon(ctx, f.run)
+	// The failure must be counted even if the answer is late.
+	countCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+	defer cancel()
+	counted, err := f.db.CountInlineFailure(countCtx, &driver.InlineFailure{
+		Claim: *f.claim, Error: wire.ErrorText(cause), Dead: guard.IsPermanent(cause), Limit: f.src.DeadLetterAfter,
+	})
+	if err != nil {
+		f.log.Warn("counting the failure of an Inline handler failed",
+			slog.String("source", f.ev.Source), slog.String("event_id", f.ev.EventID), slog.Any("error", err), slog.Any("failure", cause))
+		return unclaimed(err)
+	}
+	o := &Observed{Event: f.ev, Outcome: "retry", Attempt: max(counted.Failures, 1), Took: took, Err: cause}
+	if counted.Dead {
+		o.Outcome = "dead"
+		f.tell(slog.LevelError, "the Inline handler failed: dead", o)
+	} else {
+		f.tell(slog.LevelInfo, "the Inline handler failed; the sender must deliver again", o)
+	}
+	result := InlineResult{Failure: cause}
+	result.Claimed, result.Dead = counted.Failures > 0, counted.Dead
+	return result
+}

@@ -1,0 +1,134 @@
+package work
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/guard"
+)
+
+const (
+	// refetchMargin is how much longer than its Refetch an event stays reserved.
+	refetchMargin = 30 * time.Second
+	maxRefetch    = 16 // calls of Refetch by one worker at a time
+)
+
+// stepRefetch is step for a source with Refetch. It reserves events, fetches the current state of
+// their objects, and then takes them, so that no transaction is open meanwhile. If the process is
+// killed in between, the events lose the time of the reservation and no attempt.
+func (w *Workers[T]) stepRefetch(ctx, workCtx context.Context, src *Source) (more bool, err error) {
+	limit := min(w.o.Batch, maxRefetch)
+	reserveCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+	defer cancel()
+	reserved, err := w.db.Reserve(reserveCtx, &driver.ReserveParams{
+		Source: src.Name, Types: w.types[src.Name], Limit: limit, For: src.RefetchTimeout + refetchMargin,
+	})
+	if err != nil || len(reserved) == 0 {
+		return false, err
+	}
+	current, failures := w.refetchAll(workCtx, src, reserved)
+	w.recordReserved(ctx, workCtx, failures)
+	var fresh []driver.Key
+	var alone []driver.TakenEvent
+	for i := range reserved {
+		e := &reserved[i]
+		switch {
+		case failures[e.Key] != nil:
+		case e.Attempts > 0 || e.Crashes > 0:
+			alone = append(alone, *e)
+		default:
+			fresh = append(fresh, e.Key)
+		}
+	}
+	if len(fresh) > 0 {
+		failed, err := w.takeFetched(ctx, workCtx, src.Name, fresh, current)
+		if err != nil {
+			return false, err
+		}
+		alone = append(alone, failed...)
+	}
+	w.workAlone(ctx, workCtx, alone, current)
+	return len(reserved) == limit, nil
+}
+
+func (w *Workers[T]) takeFetched(ctx, workCtx context.Context, source string, keys []driver.Key, current map[driver.Key][]byte) ([]driver.TakenEvent, error) {
+	w.quiet.RLock()
+	defer w.quiet.RUnlock()
+	run, err := w.take(workCtx, &driver.TakeParams{
+		Source: source, Keys: keys, Limit: len(keys), HandlerTimeout: w.o.HandlerTimeout,
+	})
+	if err != nil || run == nil {
+		return nil, err
+	}
+	alone, _ := w.work(ctx, workCtx, run, current, false)
+	return alone, nil
+}
+
+// refetchAll fetches the current states for events, all at once.
+func (w *Workers[T]) refetchAll(ctx context.Context, src *Source, events []driver.TakenEvent) (map[driver.Key][]byte, map[driver.Key]*driver.WorkResult) {
+	current := make(map[driver.Key][]byte)
+	failures := make(map[driver.Key]*driver.WorkResult)
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for i := range events {
+		wg.Go(func() {
+			ev := w.newEvent(&events[i])
+			began := time.Now()
+			data, err := refetch(ctx, src, ev)
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil {
+				current[ev.Key] = data
+				return
+			}
+			result := judge(&ev.TakenEvent, w.o.Retry, err)
+			result.Took = time.Since(began)
+			failures[ev.Key] = &result
+			if ctx.Err() == nil {
+				w.tellFailure(ev, &result, err)
+			}
+		})
+	}
+	wg.Wait()
+	return current, failures
+}
+
+// refetch calls Refetch with its timeout. A call that does not return is left behind.
+func refetch(ctx context.Context, src *Source, ev *Event) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, src.RefetchTimeout)
+	defer cancel()
+	var data []byte // valid once done has received
+	done := guard.Call("Refetch", func() (err error) {
+		data, err = src.Refetch(ctx, ev)
+		return err
+	})
+	select {
+	case err := <-done:
+		if err != nil {
+			return nil, fmt.Errorf("getting the current state: %w", err)
+		}
+		return data, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("getting the current state: Refetch did not return within %s: %w", src.RefetchTimeout, ctx.Err())
+	}
+}
+
+// recordReserved records failures of Refetch, unless the stop of this process caused them.
+func (w *Workers[T]) recordReserved(ctx, workCtx context.Context, failures map[driver.Key]*driver.WorkResult) {
+	if len(failures) == 0 || workCtx.Err() != nil {
+		return
+	}
+	p := &driver.FinishParams{}
+	for _, result := range failures {
+		p.Results = append(p.Results, *result)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+	defer cancel()
+	if err := w.db.RecordReserved(ctx, p); err != nil {
+		w.log.Warn("recording failures failed; their events run again", slog.Any("error", err))
+	}
+}

@@ -1,0 +1,360 @@
+package work
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/guard"
+	"github.com/hookonce/hookonce/internal/stale"
+	"github.com/hookonce/hookonce/internal/wire"
+)
+
+// returnGrace is how long a handler may take to return after its context has ended. For a shorter
+// HandlerTimeout it is that timeout.
+const returnGrace = 5 * time.Second
+
+// batch is one run while its handlers work.
+type batch[T any] struct {
+	*Workers[T]
+	ctx     context.Context // when it ends, no further handler begins
+	workCtx context.Context // when it ends, the handlers in progress end
+	run     driver.Run[T]
+	grace   time.Duration // for a handler to return after its context has ended
+	final   bool          // when the database gives up, the attempt has failed
+	events  []*Event
+	objects []*driver.ObjectVersion // of events; nil where no stale rule matches
+
+	applied  map[driver.Key]driver.ObjectVersion // known versions, with those that this run applies
+	changed  map[driver.Key]bool                 // the keys of applied that this run changed
+	results  []driver.WorkResult
+	observed []Observed
+	enqueued []string // destinations of messages that this run commits
+
+	ran   int           // handlers
+	spent time.Duration // by handlers alone: a slow commit is a reason for larger batches, not smaller ones
+}
+
+// newBatch returns a batch without events.
+func (w *Workers[T]) newBatch(ctx, workCtx context.Context, run driver.Run[T], grace time.Duration) *batch[T] {
+	return &batch[T]{Workers: w, ctx: ctx, workCtx: workCtx, run: run, grace: grace, changed: make(map[driver.Key]bool)}
+}
+
+// work runs the handlers of a run's events and ends the run. It returns the events that must run
+// alone: those of a batch with a failed event, or the only event if the database gave up in favour
+// of another transaction, unless final. more says that it gave events back that are due.
+func (w *Workers[T]) work(ctx, workCtx context.Context, run driver.Run[T], current map[driver.Key][]byte, final bool) (again []driver.TakenEvent, more bool) {
+	b := w.newBatch(ctx, workCtx, run, min(w.o.HandlerTimeout, returnGrace))
+	b.final = final
+	taken := run.Events()
+	for i := range taken {
+		ev := w.newEvent(&taken[i])
+		ev.Current = current[ev.Key]
+		b.add(ev)
+	}
+	if err := b.lockVersions(b.ctx); err != nil {
+		return b.giveUp(err), false
+	}
+	defer func() { w.sizes.note(taken[0].Source, b.ran, b.spent) }()
+	began := time.Now()
+	for i := range b.events {
+		if i > 0 && time.Since(began) > w.limits.BatchTime || ctx.Err() != nil {
+			more = true // the rest is given back
+			break
+		}
+		if again, failed := b.one(i); failed {
+			return again, true
+		}
+	}
+	return b.finish(), more
+}
+
+// add adds an event, with the version of its object.
+func (b *batch[T]) add(ev *Event) {
+	b.events = append(b.events, ev)
+	b.objects = append(b.objects, nil)
+	src := b.o.Source(ev.Source)
+	if src == nil {
+		return
+	}
+	object, ok := src.Stale.ObjectOf("", &stale.Event{ID: ev.EventID, Type: ev.Type, Header: ev.Header, Body: ev.Body})
+	if ok {
+		b.objects[len(b.objects)-1] = &object
+	}
+}
+
+// lockVersions reads and locks the known versions of the objects of all events.
+func (b *batch[T]) lockVersions(ctx context.Context) error {
+	var objects []driver.Key
+	for _, o := range b.objects {
+		if o != nil && !slices.Contains(objects, o.Object) {
+			objects = append(objects, o.Object)
+		}
+	}
+	if len(objects) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	var err error
+	b.applied, err = b.run.Versions(ctx, objects)
+	return err
+}
+
+func (b *batch[T]) storeContext() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(b.ctx), storeTimeout)
+}
+
+// one runs the handler of event i. If the run cannot go on, it ends the run and returns the events
+// that must run alone, and true.
+func (b *batch[T]) one(i int) (again []driver.TakenEvent, failed bool) {
+	ev := b.events[i]
+	if b.skipStale(i) {
+		return nil, false
+	}
+	if !b.Handles(ev.Source, ev.Type) {
+		return nil, false // it is given back
+	}
+	began := time.Now()
+	err, hung := b.call(ev)
+	took := time.Since(began)
+	b.ran, b.spent = b.ran+1, b.spent+took
+	if hung {
+		b.run.Sever()
+		return b.failed(i, took, err, nil), true
+	}
+	ctx, cancel := b.storeContext()
+	defer cancel()
+	if verdict := b.run.Check(ctx, err); err != nil || verdict != nil {
+		return b.failed(i, took, err, verdict), true
+	}
+	b.succeed(i, took)
+	return nil, false
+}
+
+// skipStale skips event i if a newer version of its object was applied. An event that an operator
+// replayed is never stale.
+func (b *batch[T]) skipStale(i int) bool {
+	ev, object := b.events[i], b.objects[i]
+	if object == nil || ev.Replayed {
+		return false
+	}
+	known, ok := b.applied[object.Object]
+	if !ok || stale.Compare(object, &known) >= 0 {
+		return false
+	}
+	b.results = append(b.results, driver.WorkResult{Key: ev.Key, Outcome: driver.WorkStale, Error: stale.Reason(object, &known)})
+	b.observe(ev, "skipped", 0)
+	return true
+}
+
+// succeed notes that the handler of event i succeeded and that its version is applied.
+func (b *batch[T]) succeed(i int, took time.Duration) {
+	ev, object := b.events[i], b.objects[i]
+	b.results = append(b.results, driver.WorkResult{Key: ev.Key, Outcome: driver.WorkSucceeded, Took: took})
+	b.observe(ev, "done", took)
+	if object == nil {
+		return
+	}
+	if known, ok := b.applied[object.Object]; ok && stale.Compare(object, &known) <= 0 {
+		return
+	}
+	if b.applied == nil {
+		b.applied = make(map[driver.Key]driver.ObjectVersion)
+	}
+	b.applied[object.Object], b.changed[object.Object] = *object, true
+}
+
+// versions returns the versions that this run applies.
+func (b *batch[T]) versions() []driver.ObjectVersion {
+	var changed []driver.ObjectVersion
+	for object := range b.changed {
+		changed = append(changed, b.applied[object])
+	}
+	return changed
+}
+
+// call runs the handler of ev and waits until it has returned or used up its time. hung says that
+// it did not return.
+func (b *batch[T]) call(ev *Event) (err error, hung bool) { //nolint:revive // both say how it ended
+	timeout := b.o.HandlerTimeout
+	if deadline, ok := b.workCtx.Deadline(); ok { // Inline: at most until the answer
+		timeout = min(timeout, time.Until(deadline).Round(time.Millisecond))
+	}
+	ctx, cancel := context.WithTimeout(b.workCtx, timeout)
+	defer cancel()
+	c := b.handlers.Start(ctx, b.run.Tx(), ev)
+	select {
+	case err = <-c.Done:
+	case <-ctx.Done():
+		grace := time.NewTimer(b.grace)
+		defer grace.Stop()
+		select {
+		case err = <-c.Done:
+		case <-grace.C:
+			return fmt.Errorf("the handler did not return after its timeout of %s: its transaction was cut off", timeout), true
+		}
+	}
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		err = fmt.Errorf("the handler used up its timeout of %s: %w", timeout, err)
+	}
+	b.enqueued = append(b.enqueued, c.Enqueued()...)
+	return err, false
+}
+
+// failed ends a run in which the handler of event i failed, and returns the events that must run
+// alone.
+func (b *batch[T]) failed(i int, took time.Duration, err, verdict error) (again []driver.TakenEvent) {
+	var ended *driver.TxEndedError
+	switch {
+	case errors.As(verdict, &ended) && ended.Committed:
+		// The writes of the handlers before it are committed too.
+		b.settle(append(b.results, b.failure(i, took, guard.Permanent(verdict))))
+		return nil
+	case b.workCtx.Err() != nil: // this process stops
+		b.abandon(b.workCtx, b.run)
+		return nil
+	case errors.Is(verdict, driver.ErrSerialization) && !b.final:
+		return b.giveUp(verdict)
+	case len(b.events) > 1:
+		b.abandon(b.workCtx, b.run)
+		// The failed event first: once it has an attempt behind it, it is in no batch and spoils
+		// none.
+		again = slices.Clone(b.run.Events())
+		again[0], again[i] = again[i], again[0]
+		return again
+	}
+	if err == nil {
+		err = verdict
+	}
+	// A lost connection and a database that gives up again and again count too: the handler may be
+	// the reason. If the database cannot be reached, nothing is counted.
+	failure := []driver.WorkResult{b.failure(i, took, err)}
+	ctx, cancel := b.storeContext()
+	defer cancel()
+	if err := b.run.Finish(ctx, &driver.FinishParams{Results: failure}); err != nil {
+		b.settle(failure)
+	}
+	return nil
+}
+
+// failure is the result of event i, whose handler failed.
+func (b *batch[T]) failure(i int, took time.Duration, err error) driver.WorkResult {
+	ev := b.events[i]
+	result := judge(&ev.TakenEvent, b.o.Retry, err)
+	result.Took = took
+	b.tellFailure(ev, &result, err)
+	return result
+}
+
+// judge decides on a failed attempt.
+func judge(taken *driver.TakenEvent, schedule driver.Retry, err error) driver.WorkResult {
+	result := driver.WorkResult{Key: taken.Key, Outcome: driver.WorkRetry, Error: wire.ErrorText(err)}
+	attempt := taken.Attempts + 1
+	after, told := guard.RetryDelay(err)
+	switch {
+	case guard.IsPermanent(err) || attempt >= schedule.Attempts:
+		result.Outcome = driver.WorkFailed
+	case told:
+		result.RetryIn = after
+	default:
+		result.RetryIn = schedule.Backoff(attempt, 0)
+	}
+	return result
+}
+
+// finish commits the handlers' writes with the done marks.
+func (b *batch[T]) finish() (again []driver.TakenEvent) {
+	ctx, cancel := b.storeContext()
+	defer cancel()
+	err := b.run.Finish(ctx, &driver.FinishParams{Results: b.results, Versions: b.versions()})
+	var ended *driver.TxEndedError
+	switch {
+	case err == nil:
+		b.committed()
+		return nil
+	case errors.As(err, &ended) && ended.Committed:
+		// One of the handlers committed, and nothing tells which one. None of the events may take
+		// effect again.
+		var results []driver.WorkResult
+		for i := range b.results {
+			results = append(results, driver.WorkResult{Key: b.results[i].Key, Outcome: driver.WorkFailed, Error: wire.ErrorText(err)})
+		}
+		b.settle(results)
+		return nil
+	case errors.Is(err, driver.ErrTxEnded), errors.Is(err, driver.ErrTxAborted), errors.Is(err, driver.ErrBadRow),
+		errors.Is(err, driver.ErrSerialization) && b.final:
+		if len(b.events) > 1 {
+			b.abandon(b.workCtx, b.run)
+			return b.run.Events()
+		}
+		b.settle([]driver.WorkResult{b.failure(0, 0, err)})
+		return nil
+	}
+	return b.giveUp(err)
+}
+
+// giveUp ends a run that failed for another reason than a handler.
+func (b *batch[T]) giveUp(err error) (again []driver.TakenEvent) {
+	b.abandon(b.workCtx, b.run)
+	if errors.Is(err, driver.ErrSerialization) {
+		return b.run.Events()
+	}
+	b.log.Warn("a run failed; its events run again", slog.Int("events", len(b.events)), slog.Any("error", err))
+	return nil
+}
+
+// settle records results outside the run's transaction.
+func (b *batch[T]) settle(results []driver.WorkResult) {
+	ctx, cancel := b.storeContext()
+	defer cancel()
+	err := b.run.Settle(ctx, &driver.FinishParams{Results: results})
+	switch {
+	case errors.Is(err, driver.ErrNotFound):
+		b.log.Warn("the outcome of a run came too late: the sweep had counted it as interrupted")
+	case err != nil:
+		b.log.Warn("recording the outcome of a run failed; the sweep will find its events", slog.Any("error", err))
+	}
+}
+
+// committed wakes the relays of enqueued messages, and tells the observer and the log.
+func (b *batch[T]) committed() {
+	for _, destination := range b.enqueued {
+		b.o.Wake(destination)
+	}
+	debug := b.log.Enabled(b.ctx, slog.LevelDebug)
+	for i := range b.observed {
+		o := &b.observed[i]
+		b.o.Observe(o)
+		if debug {
+			b.log.Debug("handled", slog.String("source", o.Event.Source), slog.String("event_id", o.Event.EventID), slog.String("outcome", o.Outcome))
+		}
+	}
+}
+
+// observe notes an outcome, which the observer hears of after the commit.
+func (b *batch[T]) observe(ev *Event, outcome string, took time.Duration) {
+	b.observed = append(b.observed, Observed{Event: ev, Outcome: outcome, Attempt: ev.Attempts + 1, Took: took})
+}
+
+// tellFailure tells the log and the observer about a failed attempt.
+func (w *Workers[T]) tellFailure(ev *Event, result *driver.WorkResult, err error) {
+	o := &Observed{Event: ev, Outcome: "retry", Attempt: ev.Attempts + 1, Took: result.Took, Err: err}
+	if result.Outcome == driver.WorkFailed {
+		o.Outcome = "dead"
+		w.tell(slog.LevelError, "the handler failed: dead", o)
+		return
+	}
+	w.tell(slog.LevelInfo, "the handler failed; retrying", o, slog.String("retry_in", result.RetryIn.String()))
+}
+
+// tell tells the log and the observer about an attempt.
+func (w *Workers[T]) tell(level slog.Level, msg string, o *Observed, more ...any) {
+	w.log.With(more...).Log(context.Background(), level, msg, slog.String("source", o.Event.Source), slog.String("event_id", o.Event.EventID),
+		slog.Int("attempt", o.Attempt), slog.Any("error", guard.Loggable(o.Err)))
+	w.o.Observe(o)
+}

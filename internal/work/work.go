@@ -1,0 +1,276 @@
+// Package work runs handlers. Workers take due events into a transaction, run a handler for each,
+// and commit the handlers' writes together with the done marks. Events of a failed batch run again,
+// each alone. Inline events are claimed and handled in one transaction.
+package work
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/stale"
+	"github.com/hookonce/hookonce/internal/wire"
+)
+
+const (
+	// pollInterval is the longest time between two looks for due events: retries, and events that
+	// another process claimed.
+	pollInterval = time.Second
+	// drainTimeout bounds the handlers in progress when the process stops.
+	drainTimeout = 10 * time.Second
+	warnInterval = 30 * time.Second // between two log lines about a failing database
+	storeTimeout = 10 * time.Second // for one call of the store
+)
+
+// Handlers is the user's code, as workers see it. All methods are called concurrently.
+type Handlers[T any] interface {
+	// Types returns, by source, the types and patterns that have a handler.
+	Types() map[string][]string
+	// Handles reports whether events of a source and type have a handler.
+	Handles(source, eventType string) bool
+	// Start runs the handler of ev in tx, in its own goroutine.
+	Start(ctx context.Context, tx T, ev *Event) *Call
+}
+
+// Call is a handler in progress.
+type Call struct {
+	Done <-chan error // receives one error, nil for success
+	// Enqueued returns the destinations of the messages that the handler enqueued. Call it after
+	// Done.
+	Enqueued func() []string
+}
+
+// Event is a taken event, ready for its handler.
+type Event struct {
+	driver.TakenEvent
+	Header  http.Header
+	Body    []byte // inflated; TakenEvent.Body is as stored
+	Current []byte // the result of Refetch; nil without it
+}
+
+// Source holds the settings of a source that concern its events. It does not change.
+type Source struct {
+	Name            string
+	Stale           *stale.Rules
+	Refetch         func(ctx context.Context, ev *Event) ([]byte, error) // nil without it
+	RefetchTimeout  time.Duration
+	AckTimeout      time.Duration // for the answer to an Inline delivery
+	Reopen          bool          // a delivery of a dead event reopens it
+	DeadLetterAfter int           // failures of an Inline handler
+}
+
+// Options are the settings and callbacks of Workers, which call them concurrently.
+type Options struct {
+	Workers        int // transactions at a time; as many again for Inline handlers
+	Batch          int // events of one transaction, at most
+	HandlerTimeout time.Duration
+	Retry          driver.Retry
+	Log            *slog.Logger
+
+	Source   func(name string) *Source // in its present settings; nil for an unknown source
+	Wake     func(destination string)  // after the commit of messages
+	Reopened func()                    // after dead events became due again
+	Observe  func(*Observed)
+}
+
+// Observed is one attempt, or an event that was skipped because it is stale.
+type Observed struct {
+	Event   *Event
+	Outcome string // "done", "retry", "dead" or "skipped"
+	Attempt int    // from 1
+	Took    time.Duration
+	Err     error
+}
+
+// Workers run the handlers of one process. All methods may be called concurrently, apart from Run,
+// which is called once.
+type Workers[T any] struct {
+	db       driver.Driver[T]
+	handlers Handlers[T]
+	o        Options
+	log      *slog.Logger
+	limits   driver.WorkLimits
+	types    map[string][]string // by source
+	sources  []string            // sorted
+	agenda   *agenda
+	sizes    batchSizes
+
+	flights    flights
+	slots      chan struct{}  // holds one item for each Inline handler in progress
+	background sync.WaitGroup // Inline handlers
+
+	// quiet is held shared while queued handlers run, and exclusively while an event runs whose
+	// process ended before: if it ends this process too, no other event may get the blame.
+	quiet sync.RWMutex
+}
+
+// New returns Workers for the handlers' sources.
+func New[T any](db driver.Driver[T], handlers Handlers[T], o Options) *Workers[T] {
+	types := handlers.Types()
+	return &Workers[T]{
+		db: db, handlers: handlers, o: o, log: o.Log, limits: db.WorkLimits(),
+		types: types, sources: slices.Sorted(maps.Keys(types)),
+		agenda: newAgenda(o.Workers), slots: make(chan struct{}, o.Workers),
+	}
+}
+
+// Sources returns the sources that have handlers, sorted.
+func (w *Workers[T]) Sources() []string { return w.sources }
+
+// Handles reports whether events of a source and type have a handler.
+func (w *Workers[T]) Handles(source, eventType string) bool {
+	return w.handlers.Handles(source, eventType)
+}
+
+// Wake says that events of a source may be due. It never blocks.
+func (w *Workers[T]) Wake(source string) { w.agenda.wake(task{source, false}) }
+
+// Run takes and handles events until ctx ends, then finishes the handlers in progress. These have
+// 10 s; after that their contexts end, and their events are given back.
+func (w *Workers[T]) Run(ctx context.Context) {
+	if len(w.sources) == 0 {
+		return
+	}
+	workCtx, stopWorking := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopWorking()
+	draining := context.AfterFunc(ctx, func() { time.AfterFunc(drainTimeout, stopWorking) })
+	defer draining()
+	var wg sync.WaitGroup
+	for range w.o.Workers {
+		wg.Go(func() { w.loop(ctx, workCtx) })
+	}
+	wg.Go(func() { w.poll(ctx) })
+	wg.Wait()
+}
+
+// loop is one worker.
+func (w *Workers[T]) loop(ctx, workCtx context.Context) {
+	for ctx.Err() == nil {
+		t, woken, ok := w.agenda.pick()
+		if !ok {
+			select {
+			case <-ctx.Done():
+			case <-w.agenda.tokens:
+			}
+			continue
+		}
+		more, err := w.step(ctx, workCtx, t)
+		if err != nil && ctx.Err() == nil {
+			w.log.Warn("taking events failed; retrying in 1s", slog.String("source", t.source), slog.Any("error", err))
+		}
+		w.agenda.looked(t, woken, more && err == nil)
+	}
+}
+
+// poll looks every second for due events and interrupted runs.
+func (w *Workers[T]) poll(ctx context.Context) {
+	ticker := time.NewTicker(pollInterval)
+	defer ticker.Stop()
+	var warned time.Time
+	for {
+		if err := w.look(ctx); err != nil && ctx.Err() == nil && time.Since(warned) > warnInterval {
+			w.log.Warn("looking for events failed; retrying every second", slog.Any("error", withHint(err)))
+			warned = time.Now()
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// withHint adds the remedy to the error of a schema that does not fit.
+func withHint(err error) error {
+	if errors.Is(err, driver.ErrSchema) {
+		return fmt.Errorf("%w: call hookmigrate.Up, or run \"hookonce migrate up\"", err)
+	}
+	return err
+}
+
+func (w *Workers[T]) look(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	lost, err := w.db.SweepRuns(ctx, &driver.SweepRunsParams{
+		Sources: w.sources, MaxAttempts: w.o.Retry.Attempts, First: w.o.Retry.First, Max: w.o.Retry.Max,
+	})
+	for i := range lost {
+		l := &lost[i]
+		log := w.log.With(slog.String("source", l.Source), slog.String("event_id", l.EventID), slog.Int("attempt", l.Attempts))
+		switch {
+		case l.Dead:
+			log.Error("dead: " + driver.ErrorRunInterrupted)
+		case l.Alone:
+			log.Warn(driver.ErrorRunInterrupted + "; retrying")
+		default:
+			log.Warn("a batch was interrupted; this event of it runs alone from now on")
+		}
+	}
+	due, dueErr := w.db.DueSources(ctx, w.sources)
+	w.agenda.wakeDue(due)
+	return errors.Join(err, dueErr)
+}
+
+// step takes and handles due events of t. more says that others may be due.
+func (w *Workers[T]) step(ctx, workCtx context.Context, t task) (more bool, err error) {
+	if src := w.o.Source(t.source); src != nil && src.Refetch != nil {
+		return w.stepRefetch(ctx, workCtx, src)
+	}
+	p := &driver.TakeParams{
+		Source: t.source, Types: w.types[t.source], Limit: w.sizes.limit(t.source, w.o.Batch), Tried: t.tried,
+		HandlerTimeout: w.o.HandlerTimeout,
+	}
+	if t.tried {
+		p.Limit = 1
+	}
+	w.quiet.RLock()
+	run, err := w.take(workCtx, p)
+	if err != nil || run == nil {
+		w.quiet.RUnlock()
+		return false, err
+	}
+	events := run.Events()
+	var alone []driver.TakenEvent
+	if events[0].Crashes > 0 {
+		w.abandon(workCtx, run)
+		alone = events
+	} else {
+		alone, more = w.work(ctx, workCtx, run, nil, false)
+	}
+	w.quiet.RUnlock()
+	w.workAlone(ctx, workCtx, alone, nil)
+	return more || len(events) >= p.Limit, nil
+}
+
+func (w *Workers[T]) take(ctx context.Context, p *driver.TakeParams) (driver.Run[T], error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+	defer cancel()
+	return w.db.Take(ctx, p)
+}
+
+// abandon ends a run and gives its events back.
+func (w *Workers[T]) abandon(ctx context.Context, run driver.Run[T]) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+	defer cancel()
+	if err := run.Abandon(ctx); err != nil {
+		w.log.Warn("giving a run back failed; the sweep will find its events", slog.Any("error", err))
+	}
+}
+
+// newEvent makes a taken event ready for its handler. An event that cannot be read as it was
+// received is handed over as stored.
+func (w *Workers[T]) newEvent(taken *driver.TakenEvent) *Event {
+	header, body, err := wire.Stored(taken.Headers, taken.Body)
+	if err != nil {
+		w.log.Error("a stored event cannot be read; its handler gets the stored bytes",
+			slog.String("source", taken.Source), slog.String("event_id", taken.EventID), slog.Any("error", err))
+	}
+	return &Event{TakenEvent: *taken, Header: header, Body: body}
+}

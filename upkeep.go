@@ -1,0 +1,160 @@
+package hookonce
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+const (
+	countInterval   = time.Second
+	clockInterval   = 30 * time.Second
+	maxPruneEvery   = time.Minute
+	minPruneEvery   = time.Second
+	maintainTimeout = 30 * time.Second // for one step
+	pruneTimeout    = 2 * time.Minute  // for one pass of pruning, whose windows hold until it ends
+)
+
+// pruneRest is how long pruning rests after each chunk, in multiples of how long the chunk
+// took: it leaves the database to receiving, and takes its time.
+const pruneRest = 1
+
+// maintain writes delivery counts, reads the database's clock and learned secrets, and
+// confirms again what could not be confirmed, until ctx ends.
+// Every process may do it at once.
+func (in *Engine) maintain(ctx context.Context) {
+	counts := time.NewTicker(countInterval)
+	defer counts.Stop()
+	clock := time.NewTicker(clockInterval)
+	defer clock.Stop()
+	learned := time.NewTicker(learnInterval)
+	defer learned.Stop()
+	confirm := time.NewTicker(confirmInterval)
+	defer confirm.Stop()
+	in.maintainStep(ctx, "reading the database's clock", in.readClock)
+	for {
+		select {
+		case <-ctx.Done():
+			// What was counted is still written.
+			in.maintainStep(context.WithoutCancel(ctx), "writing delivery counts", in.claims.WriteCounts)
+			return
+		case <-counts.C:
+			in.maintainStep(ctx, "writing delivery counts", in.claims.WriteCounts)
+		case <-learned.C:
+			in.maintainStep(ctx, "reading learned secrets", in.learned.refresh)
+		case <-confirm.C:
+			in.confirmAgain(ctx)
+		case <-clock.C:
+			in.maintainStep(ctx, "reading the database's clock", in.readClock)
+		}
+	}
+}
+
+// pruneAgain prunes until ctx ends; apart from maintain, because it may take long.
+func (in *Engine) pruneAgain(ctx context.Context) {
+	wait := in.pruneInterval()
+	for {
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+			if wait = in.pruneInterval(); in.prunePass(ctx) {
+				wait = 0
+			}
+			if in.worker != nil {
+				in.maintainStep(ctx, "filing dead letters of Inline handlers", in.fileInlineFailures)
+			}
+		}
+	}
+}
+
+// prunePass prunes for pruneTimeout at most, and reports whether there is more: where
+// months are past their window at once, each pass goes by the windows as they are then.
+// It begins with the oldest again, and in the time passes millions of events that stay.
+func (in *Engine) prunePass(ctx context.Context) (more bool) {
+	passCtx, cancel := context.WithTimeout(ctx, pruneTimeout)
+	defer cancel()
+	removed, err := in.Prune(passCtx)
+	if err != nil && passCtx.Err() != nil && removed != nil && *removed != (driver.PruneResult{}) {
+		return true
+	}
+	in.maintained(ctx, "pruning", err)
+	return false
+}
+
+func (in *Engine) maintainStep(ctx context.Context, what string, step func(context.Context) error) {
+	stepCtx, cancel := context.WithTimeout(ctx, maintainTimeout)
+	defer cancel()
+	in.maintained(ctx, what, step(stepCtx))
+}
+
+// maintained tells of a step that failed, unless that is because everything ends.
+func (in *Engine) maintained(ctx context.Context, what string, err error) {
+	if err != nil && ctx.Err() == nil {
+		in.log.Warn("maintenance failed, will be tried again: "+what, slog.Any("error", err))
+	}
+}
+
+// pruneInterval follows the shortest window, so that short ones are kept to.
+func (in *Engine) pruneInterval() time.Duration {
+	shortest := min(in.cfg.DedupeWindow, in.cfg.Retention)
+	for _, s := range in.setup.Load().sources {
+		for _, d := range []time.Duration{s.DedupeWindow, s.Retention} {
+			if d > 0 {
+				shortest = min(shortest, d)
+			}
+		}
+	}
+	return min(max(shortest/4, minPruneEvery), maxPruneEvery)
+}
+
+// Prune removes what is finished and past its window: bodies past retention,
+// identities past the dedupe window, and the quarantine beyond its bounds. It works in
+// small chunks and rests after each for as long as it took, so that deliveries are
+// answered meanwhile. With an error comes what was removed before it, or nil. Run does it
+// from time to time.
+func (in *Engine) Prune(ctx context.Context) (*driver.PruneResult, error) {
+	p := &driver.PruneParams{
+		DedupeWindow:   in.cfg.DedupeWindow,
+		Retention:      in.cfg.Retention,
+		Sources:        make(map[string]driver.SourceWindows),
+		QuarantineRows: in.cfg.QuarantineRows,
+		Rest:           pruneRest,
+	}
+	for name, s := range in.setup.Load().sources {
+		if s.DedupeWindow > 0 || s.Retention > 0 {
+			w := driver.SourceWindows{DedupeWindow: s.DedupeWindow, Retention: s.Retention}
+			setDefault(&w.DedupeWindow, p.DedupeWindow)
+			setDefault(&w.Retention, p.Retention)
+			p.Sources[name] = w
+		}
+	}
+	result, err := in.store.Prune(ctx, p)
+	if result != nil && *result != (driver.PruneResult{}) {
+		in.log.Info("pruned", slog.Int64("events", result.Events), slog.Int64("bodies", result.Bodies),
+			slog.Int64("quarantined", result.Quarantined))
+		in.observers.pruned(PrunedObserved{Events: result.Events, Bodies: result.Bodies, Quarantined: result.Quarantined})
+	}
+	return result, err
+}
+
+const (
+	// inlineAbandoned is how long a failed Inline event waits for its sender before it becomes a dead
+	// letter. A later delivery reopens it.
+	inlineAbandoned = 24 * time.Hour
+	maxFiled        = 1000 // at a time
+)
+
+// fileInlineFailures makes dead letters of Inline events that failed and were not delivered again:
+// nothing authentic is lost because its sender gave up.
+func (in *Engine) fileInlineFailures(ctx context.Context) error {
+	n, err := in.store.FileInlineFailures(ctx, &driver.FileFailuresParams{OlderThan: inlineAbandoned, Limit: maxFiled})
+	if n > 0 {
+		in.log.Error("dead: Inline handlers failed, and the sender did not deliver again", slog.Int("events", n))
+	}
+	return err
+}
