@@ -18,22 +18,22 @@ import (
 	"github.com/hookonce/hookonce/verify"
 )
 
-// answer is what a delivery is answered with.
+// answer is the answer to a delivery.
 type answer struct {
 	status      int
 	contentType string
 	body        []byte
 	retryAfter  time.Duration
 	allow       string
-	header      map[string]string // more of it
+	header      map[string]string // further headers
 
-	// For Observer.Delivery; without an outcome the status says it.
-	began    time.Time // when the request came; zero if that is not known
+	// For Observer.Delivery. Without an outcome, the status decides.
+	began    time.Time // arrival of the request; zero if unknown
 	outcome  string
-	events   int // durable
-	unrouted int // new, and nobody works on them
+	events   int // durable ones
+	unrouted int // new events without a handler, route or consumer
 
-	// Of refusals, for the log alone.
+	// For refusals, and for the log only.
 	errorID string
 	why     string
 	err     error
@@ -52,14 +52,14 @@ func (a *answer) write(w http.ResponseWriter, r *http.Request) {
 		seconds := (a.retryAfter + time.Second - 1) / time.Second
 		h.Set("Retry-After", strconv.FormatInt(int64(seconds), 10))
 	}
-	// What else a refused sender put on the connection is not read: neither the
-	// rest of its body, for which the answer would wait, nor as another
-	// request. On HTTP/2 that would end everybody's requests.
+	// Close the connection of a refused sender: the server would otherwise read the rest of the
+	// body, and the answer would wait for it, or read it as another request. On HTTP/2, closing
+	// would end the requests of other clients.
 	if a.status >= 400 && r.ProtoMajor == 1 {
 		h.Set("Connection", "close")
 	}
-	// The deadline is for a client that does not read its answer. It fails
-	// where the server does not support it, and then that server's own holds.
+	// The deadline is for a client that does not read its answer. If the server cannot set it, the
+	// server's own deadline holds.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
 	problem.Write(w, a.status, a.contentType, a.body)
 }
@@ -69,8 +69,8 @@ func accepted(v any) *answer {
 	return &answer{status: http.StatusOK, contentType: "application/json", body: problem.JSON(v)}
 }
 
-// refused makes the answer for a refusal. detail goes to the sender, why and
-// err only to the log; the error id stands in both.
+// refused returns the answer of a refusal. detail goes to the sender, why and err only to the log;
+// the error id is in both.
 func refused(status int, detail, why string, err error) *answer {
 	id := problem.NewErrorID()
 	return &answer{
@@ -79,23 +79,22 @@ func refused(status int, detail, why string, err error) *answer {
 	}
 }
 
-// unavailable answers 503: the fault is ours, and the sender shall come again.
+// unavailable answers 503: the fault is ours, and the sender should deliver again.
 func unavailable(why string, err error) *answer {
 	a := refused(http.StatusServiceUnavailable, "The delivery could not be made durable. Send it again.", why, err)
 	a.retryAfter = retryAfter
 	return a
 }
 
-// answerClaimed answers a delivery whose claims are final. It is 2xx only if
-// every one of its events is durable, or kept in the quarantine.
+// answerClaimed answers a delivery whose claims are final. The answer is 2xx only if each event is
+// durable or kept in the quarantine.
 func (in *Engine) answerClaimed(ctx context.Context, d *delivery, u *claims.Unit, malformed []provider.Malformed) *answer {
 	src, durable := d.source, 0
 	for i := range u.Results {
 		result, claim := &u.Results[i], &u.Claims[i]
 		switch {
 		case errors.Is(result.Err, driver.ErrBadRow):
-			// The database refuses what the sender signed: as malformed as
-			// what could not be parsed, and as authentic.
+			// The database refuses signed data: the event is authentic and malformed.
 			item := provider.Malformed{Reason: "the database refuses the event", Body: claim.Body}
 			if err := in.quarantine(ctx, d, []provider.Malformed{item}); err != nil {
 				return unavailable("the quarantine could not be written", err)
@@ -128,7 +127,7 @@ func (in *Engine) answerClaimed(ctx context.Context, d *delivery, u *claims.Unit
 	return d.acknowledge(a)
 }
 
-// tally fills in what is told of claims that are final.
+// tally fills in the counts and the outcome for the observer.
 func (a *answer) tally(u *claims.Unit) {
 	a.outcome = deliveryOK
 	claimed, reopened := false, false
@@ -161,7 +160,7 @@ func (a *Ack) answer() *answer {
 	}
 }
 
-// answerMalformed answers for what is in the quarantine by now.
+// answerMalformed answers for a request that is in the quarantine.
 func answerMalformed(d *delivery, reason string) *answer {
 	src := d.source
 	var a *answer
@@ -193,8 +192,7 @@ func answerEvent(claim *driver.Claim, result *claims.Result) *answer {
 	return accepted(body)
 }
 
-// answerBatch answers for all items of a batch: events counts those that are
-// durable now, duplicates among them.
+// answerBatch answers for all items of a batch. events counts the durable ones, with duplicates.
 func answerBatch(u *claims.Unit, malformed int) *answer {
 	body := struct {
 		Status     string `json:"status"`
@@ -214,8 +212,8 @@ func answerBatch(u *claims.Unit, malformed int) *answer {
 	return accepted(body)
 }
 
-// logClaim tells what is remarkable about a claim, at the rate of refusals: who
-// captured one delivery can make any number of them.
+// logClaim logs a claim. Remarkable ones are rate-limited: a captured delivery can be replayed
+// without limit.
 func (in *Engine) logClaim(claim *driver.Claim, result *claims.Result) {
 	level, msg := slog.LevelDebug, "duplicate"
 	switch {
@@ -247,8 +245,8 @@ func (in *Engine) logClaim(claim *driver.Claim, result *claims.Result) {
 	in.log.LogAttrs(ctx, level, msg, attrs...)
 }
 
-// acknowledge signs a where it is an answer of 2xx to d, and the source has a key for
-// that. It goes by the clock of this machine, as the sender does by its own.
+// acknowledge signs a 2xx answer to d if the source has an ack key. The signature's time is this
+// machine's clock.
 func (d *delivery) acknowledge(a *answer) *answer {
 	signer := d.source.ackSigner
 	if signer == nil || a.status < 200 || a.status > 299 {
@@ -257,8 +255,8 @@ func (d *delivery) acknowledge(a *answer) *answer {
 	req := &verify.Request{Method: d.method, URL: d.source.URL, RawQuery: d.rawQuery, Header: d.header}
 	header, err := signer.Sign(req, a.body, time.Now())
 	if err != nil {
-		// Without its signature the sender would take it as a refusal too, and nobody
-		// would know why. What was delivered is durable all the same.
+		// The sender would take an unsigned answer as a refusal, and the log would not show why.
+		// The delivery is durable all the same.
 		return refused(http.StatusInternalServerError,
 			"The delivery was kept, and the answer to it could not be signed.", "the answer was not signed", err)
 	}
@@ -269,12 +267,11 @@ func (d *delivery) acknowledge(a *answer) *answer {
 	return a
 }
 
-// refusalRate bounds the lines of the log that refusals make: neither forgers
-// nor a stopped database shall fill the disk with the news of them.
+// refusalRate bounds the log lines about refusals: neither forgers nor a stopped database may fill
+// the disk with them.
 var refusalRate = Rate{Count: 100, Per: time.Second}
 
-// refusalLog writes a line for each refusal, up to refusalRate, and says how
-// many it left out.
+// refusalLog logs refusals, at most at refusalRate, and logs the number of skipped lines.
 type refusalLog struct {
 	log     *slog.Logger
 	lines   *limit.Bucket

@@ -18,30 +18,31 @@ import (
 // acceptTimeout bounds the reopening of events by Accept.
 const acceptTimeout = 10 * time.Second
 
-// Delivery is a delivery whose signature was checked: only Verify makes one, and
-// only a Delivery can be claimed.
+// Delivery is a delivery with a verified signature. Only Verify makes one, and only a Delivery can
+// be claimed.
 type Delivery struct {
-	// Events are what it tells; one, except for senders of batches. It is not empty.
+	// Events are the events of the delivery: one, unless the sender delivers batches. It is not
+	// empty.
 	Events []*Event
 
 	delivery  *delivery
 	claims    []driver.Claim // in the order of Events
 	malformed []provider.Malformed
-	began     time.Time // when the request came
+	began     time.Time // arrival of the request
 }
 
-// Claimed tells what ClaimTx found of one event.
+// Claimed is the result of ClaimTx for one event.
 type Claimed struct {
 	Event *Event
-	// Claimed says that the event is the caller's to work on: it is new, or was
-	// dead and is reopened.
+	// Claimed says that the event is the caller's to handle: it is new, or it was dead and is
+	// reopened.
 	Claimed  bool
 	Reopened bool // it was dead
 
 	result driver.ClaimResult
 }
 
-// refusal is the error of Verify and of ClaimTx: it holds the answer.
+// refusal is the error of Verify and of ClaimTx. It holds the answer.
 type refusal struct{ answer *answer }
 
 func (r *refusal) Error() string {
@@ -53,10 +54,10 @@ func (r *refusal) Error() string {
 
 func (r *refusal) Unwrap() error { return r.answer.err }
 
-// Verify reads a delivery for /webhooks/{source} and checks it, as ServeHTTP does,
-// up to the claim. What is verified and not usable as an event is in the quarantine
-// by then. Where the error is not nil, answer with Refuse: also a handshake of the
-// provider is one, whose answer is its own.
+// Verify reads a delivery for /webhooks/{source} and checks it as ServeHTTP does, up to the claim.
+// Authentic requests that cannot be used as events are in the quarantine when it returns. If the
+// error is not nil, answer with Refuse; a handshake of the provider is such an error too, and
+// Refuse answers it as the provider wants.
 func (in *Engine) Verify(w http.ResponseWriter, r *http.Request) (*Delivery, error) {
 	began := time.Now()
 	d, a := in.verify(w, r)
@@ -96,9 +97,9 @@ func (in *Engine) verify(w http.ResponseWriter, r *http.Request) (*Delivery, *an
 	return out, nil
 }
 
-// Refuse answers a delivery that Verify refused, or that could not be claimed or
-// committed, as ServeHTTP does: an error that is not of Verify or ClaimTx is
-// answered 503, so that the sender comes again.
+// Refuse answers a delivery that Verify refused, or that could not be claimed or committed, as
+// ServeHTTP does. Any other error than those of Verify and ClaimTx is answered 503, so that the
+// sender delivers again.
 func (in *Engine) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	var known *refusal
 	a := unavailable("the delivery was not worked on", err)
@@ -112,8 +113,8 @@ func (in *Engine) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	in.answer(w, r, name, a)
 }
 
-// Accept answers a delivery whose claims are committed, as ServeHTTP does. claimed
-// is what ClaimTx returned. Never call it before the commit has succeeded.
+// Accept answers a delivery whose claims are committed, as ServeHTTP does. claimed is the result of
+// ClaimTx. Call it only after the commit has succeeded.
 func (in *Engine) Accept(w http.ResponseWriter, r *http.Request, d *Delivery, claimed []Claimed) {
 	unit := d.delivery.unit(d.claims)
 	for i := range claimed {
@@ -125,7 +126,7 @@ func (in *Engine) Accept(w http.ResponseWriter, r *http.Request, d *Delivery, cl
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), acceptTimeout)
 	defer cancel()
 	for i := range claimed {
-		// What only routes had worked on is not the caller's: its messages are.
+		// An event that had only routes is not the caller's to handle; its messages are reopened.
 		if c := &unit.Results[i]; c.Dead && !c.Reopened && d.delivery.source.Redelivery == RedeliveryReopen {
 			c.Reopened, c.Err = in.reopenRouted(ctx, d.claims[i].Key)
 		}
@@ -145,7 +146,7 @@ func (in *Engine) reopenRouted(ctx context.Context, key driver.Key) (bool, error
 	return len(reopened) > 0, err
 }
 
-// claimsMade returns the claims of those events that were claimed.
+// claimsMade returns the claims of the events that were claimed.
 func claimsMade(d *Delivery, claimed []Claimed) []*driver.Claim {
 	var made []*driver.Claim
 	for i := range claimed {
@@ -156,10 +157,10 @@ func claimsMade(d *Delivery, claimed []Claimed) []*driver.Claim {
 	return made
 }
 
-// ClaimTx claims the events of a verified delivery in the caller's transaction. It returns what it
-// found for each, in the order of d.Events. The work is up to the caller: for each event that is
-// Claimed, in the same transaction, before the commit. Only then answer 2xx; see Accept. ClaimTx runs
-// no handlers and looks at no stale rules.
+// ClaimTx claims the events of a verified delivery in the caller's transaction. It returns one
+// result per event, in the order of d.Events. The caller handles each event that is Claimed, in the
+// same transaction, before the commit. Only then answer 2xx; see Accept. ClaimTx runs no handlers
+// and applies no stale rules.
 //
 // If another transaction is about to claim the same event, ClaimTx waits for it, as long as ctx
 // allows, and a second at most; then the error matches driver.ErrLockTimeout. After an error, roll
@@ -171,7 +172,7 @@ func (in *Inbox[T]) ClaimTx(ctx context.Context, tx T, d *Delivery) ([]Claimed, 
 	})
 }
 
-// claimTx claims the events of d by claim, which is a driver's.
+// claimTx claims the events of d with the given claim of a driver.
 func (in *Engine) claimTx(ctx context.Context, d *Delivery, claim func(context.Context, *driver.ClaimParams) ([]driver.ClaimResult, error)) ([]Claimed, error) {
 	order := make([]int, len(d.claims))
 	for i := range order {
@@ -181,11 +182,11 @@ func (in *Engine) claimTx(ctx context.Context, d *Delivery, claim func(context.C
 		return slices.Compare(d.claims[a].Key[:], d.claims[b].Key[:])
 	})
 	p := &driver.ClaimParams{LockTimeout: claims.MaxLockWait, Reopen: d.delivery.source.Redelivery == RedeliveryReopen}
-	place := make(map[driver.Key]int) // in p.Claims
+	place := make(map[driver.Key]int) // index into p.Claims
 	for _, i := range order {
 		c := d.claims[i]
 		if _, ok := place[c.Key]; ok {
-			continue // two items of a batch are one event
+			continue // two items of a batch have the same event id
 		}
 		c.Work = driver.WorkDone
 		place[c.Key] = len(p.Claims)

@@ -37,55 +37,52 @@ const (
 // DefaultUnverifiedRate is the default of Config.UnverifiedRate.
 var DefaultUnverifiedRate = Rate{Count: 100, Per: time.Second}
 
-// Config is what an Inbox works with. The zero value of every field is usable.
-// A Config is read once, by New; changing it later changes nothing.
+// Config is the configuration of an Inbox. The zero value of every field is usable. New reads a
+// Config once; later changes have no effect.
 type Config struct {
 	Sources      []Source
 	Destinations []Destination
 	Routes       []Route
 
-	// DedupeWindow is how long the identity of an event stays claimed, counted
-	// from its first delivery. Defaults to 30 days.
+	// DedupeWindow is how long the identity of an event stays claimed, counted from its first
+	// delivery. Defaults to 30 days.
 	DedupeWindow time.Duration
 	// Retention is how long bodies and headers of finished events are kept.
 	// Defaults to 30 days.
 	Retention time.Duration
 
-	// UnverifiedRate bounds how many unverified requests from one address are
-	// answered 401; those beyond it are answered 429. A request that verifies
-	// is never held back by it. Defaults to 100 a second.
+	// UnverifiedRate bounds the unverified requests per address that are answered 401; beyond it
+	// the answer is 429. It never holds back a request that verifies. Defaults to 100 a second.
 	UnverifiedRate Rate
-	// Queue is how many deliveries may wait for their claim; beyond it the
-	// answer is 503. Defaults to 8,192.
+	// Queue is the number of deliveries that may wait for their claim; beyond it the answer is 503.
+	// Defaults to 8,192.
 	Queue int
-	// BodyBytes bounds the memory of all bodies from their first byte to their
-	// answer; beyond it the answer is 503. Defaults to 256 MiB.
+	// BodyBytes bounds the memory of all bodies, from their first byte to their answer; beyond it
+	// the answer is 503. Defaults to 256 MiB.
 	BodyBytes int64
-	// QuarantineRows is how many malformed requests are kept of each source,
-	// the newest. Defaults to 10,000.
+	// QuarantineRows is the number of malformed requests kept per source; the oldest go first.
+	// Defaults to 10,000.
 	QuarantineRows int
 
-	// Workers is how many transactions of handlers run at a time in this process, and
-	// how many of Inline handlers besides; at most 1,000.
-	// Defaults to what suits the database: 4 on PostgreSQL, 1 on SQLite, which has
-	// one writer.
+	// Workers is the number of handler transactions that this process runs at a time, and as many
+	// again for Inline handlers; at most 1,000. The default suits the database: 4 on PostgreSQL, 1
+	// on SQLite, which has one writer.
 	Workers int
-	// Batch is how many events are worked on in one transaction at most, and so share
-	// what one of their handlers sets for it (SET LOCAL). It takes about as many as are
-	// worked off in 100 ms: fewer of those whose handlers are slow. 1 gives each its own;
-	// at most 1,000. Defaults to 200.
+	// Batch is the largest number of events in one transaction, which share the settings that a
+	// handler makes for it (SET LOCAL). A batch takes about as many events as 100 ms are enough
+	// for, so slow handlers get smaller ones. 1 gives each event its own transaction; at most
+	// 1,000. Defaults to 200.
 	Batch int
-	// HandlerTimeout bounds one run of a handler. Defaults to 30 s on PostgreSQL,
-	// where it must be at most 55 s, and 1 s on SQLite, whose only writer it is, and
-	// where it must be at most 30 s.
+	// HandlerTimeout bounds one run of a handler. Defaults to 30 s on PostgreSQL, with a maximum of
+	// 55 s, and to 1 s on SQLite, with a maximum of 30 s: a handler there holds the only writer.
 	HandlerTimeout time.Duration
-	// Retry is the schedule of handlers that fail. Defaults to that of a
-	// destination: 20 attempts, from 10 s to 12 h.
+	// Retry is the schedule of failed handlers. Defaults to that of a destination: 20 attempts,
+	// from 10 s to 12 h.
 	Retry Retry
 
-	// Logger takes the log. Defaults to slog.Default().
+	// Logger is the log. Defaults to slog.Default().
 	Logger *slog.Logger
-	// Observer is told what happens; nil tells nobody.
+	// Observer gets metrics and traces; nil observes nothing.
 	Observer *Observer
 }
 
@@ -94,99 +91,96 @@ type Source struct {
 	// Name matches [a-z0-9] followed by up to 62 of [a-z0-9_-].
 	Name     string
 	Provider provider.Name
-	// Scheme names a scheme of the provider that is not its default. One that is weak,
-	// or that checks nothing, is used only where it is named, whatever else there is;
-	// the provider None is the one name of a provider that says so itself.
+	// Scheme names a scheme of the provider other than its default. A weak scheme, or one that
+	// checks nothing, is used only if it is named here; the exception is the provider None, whose
+	// name says it.
 	Scheme string
-	// Signature says how the sender signs, for provider.HMAC.
+	// Signature describes how the sender signs, for provider.HMAC.
 	Signature *verify.Scheme
-	// Secrets returns the active secrets; any one may match. For basic authentication
-	// a secret is user:password. nil where Key is set, where keys are got from the
-	// provider, where nothing is signed, and where the provider hands the secret over in
-	// a handshake.
+	// Secrets returns the active secrets; any one of them may match. For basic authentication a
+	// secret is user:password. It is nil if Key is set, if the provider publishes its keys, if
+	// nothing is signed, or if the provider hands the secret over in a handshake.
 	Secrets Secrets
-	// Key is the sender's public key, for schemes that have one: PEM, a certificate, a
-	// JWK or JWKS, or the provider's raw form; see verify.Verifier.ParseKey. It is an
-	// error for the others: whoever knows it could sign. Without it, keys that the
-	// provider publishes are got from there, by https and from its own hosts alone, and
-	// kept for a while; with it nothing is ever fetched.
+	// Key is the sender's public key, for schemes with public keys: PEM, a certificate, a JWK or
+	// JWKS, or the provider's raw form; see verify.Verifier.ParseKey. For other schemes it is an
+	// error, because anybody who knows a public key could sign with it. Without Key, keys that the
+	// provider publishes are fetched by https from the provider's own hosts, and cached. With Key
+	// nothing is ever fetched.
 	Key string
-	// URL is the public URL of this source, where the signature covers it.
+	// URL is the public URL of this source, if the signature covers it.
 	URL string
-	// Params are what the scheme and the handshakes need to know beside secrets and
-	// keys, such as the id of a webhook; see verify.Scheme.Params, provider.Spec.Params
-	// and `hookonce providers NAME`.
+	// Params are further inputs of the scheme and the handshakes, such as the id of a webhook; see
+	// verify.Scheme.Params, provider.Spec.Params and `hookonce providers NAME`.
 	Params map[string]string
-	// Event overrides, field by field, where the provider's fields stand.
+	// Event overrides, field by field, the locations of the provider's event fields.
 	Event provider.EventRules
-	// Tolerance is how far a signed timestamp may lie from now, in both
-	// directions. 0 means the scheme's own, which is 5 minutes for most.
+	// Tolerance is how far a signed timestamp may lie from now, in both directions. 0 means the
+	// tolerance of the scheme, 5 minutes for most.
 	Tolerance time.Duration
 
-	// MaxBody is the largest body in bytes; a compressed one must fit before
-	// and after inflating. Defaults to the provider's, else 1 MiB.
+	// MaxBody is the largest body in bytes; a compressed one must fit before and after inflating.
+	// Defaults to the provider's limit, or else 1 MiB.
 	MaxBody int64
-	// AckTimeout bounds the time from the body's last byte to the answer.
-	// Defaults to 0.8 of the provider's own time-out, at most 3 s.
+	// AckTimeout bounds the time from the last byte of the body to the answer. Defaults to 0.8 of
+	// the provider's own timeout, and at most 3 s.
 	AckTimeout time.Duration
-	// Rate bounds verified requests; the zero value does not.
+	// Rate bounds verified requests; the zero value sets no bound.
 	Rate Rate
-	// Ack replaces the answer that accepts an event. Defaults to what the provider wants
-	// there, if it wants anything.
+	// Ack replaces the answer to an accepted event. Defaults to the answer that the provider asks
+	// for, if it asks for one.
 	Ack *Ack
-	// AckKey is your own private key, a secret, with which every answer of 2xx to a
-	// delivery is signed, that of Ack too: for providers that want their answers signed
-	// (provider.Spec.AckSignature; Alipay). The provider knows its public half. PEM
-	// (PKCS #8 or PKCS #1), the base64 of the same in DER, or a JWK; not encrypted, and of
-	// RSA at least 2048 bits. It is an error for the others. Without it answers are not
-	// signed, which is logged when the source is set up: the provider may then take all
-	// its deliveries as failed, and repeat them.
+	// AckKey is your own private key, a secret. It signs every 2xx answer to a delivery, also that
+	// of Ack, for providers that verify answers (provider.Spec.AckSignature; Alipay) and know its
+	// public half. It is PEM (PKCS #8 or PKCS #1), the base64 of the same in DER, or a JWK; not
+	// encrypted, and at least 2048 bits for RSA. For other providers it is an error.
+	//
+	// Without it, answers are unsigned, and a log line says so at start: the provider may then
+	// count every delivery as failed and repeat it.
 	AckKey string
 
-	// Malformed says how a verified request without a usable event is
-	// answered. It is kept in the quarantine in either case.
+	// Malformed sets the answer to a verified request without a usable event. The request is kept
+	// in the quarantine in either case.
 	Malformed Malformed
-	// Redelivery says what a delivery of a dead event does.
+	// Redelivery sets the effect of a delivery of a dead event.
 	Redelivery Redelivery
-	// ReplayGuard answers a body that was seen before under another event id
-	// as a duplicate, where the id is not signed.
+	// ReplayGuard answers a body that was seen before under another event id as a duplicate. It is
+	// for sources whose event id is not signed.
 	ReplayGuard bool
-	// ContentEncodings lists the compressed encodings that are accepted; only
-	// "gzip" is known. The signature covers the bytes as sent.
+	// ContentEncodings lists the accepted compressed encodings; only "gzip" is known. The signature
+	// covers the bytes as sent.
 	ContentEncodings []string
-	// Consume says who works on the events that no handler of this process takes.
+	// Consume sets the consumer of events that no handler of this process takes.
 	Consume Consume
 	// Inline runs the handler before the answer, in the transaction of the claim.
 	Inline bool
-	// DeadLetter says when the failures of an Inline handler end in a dead letter.
-	// Defaults to AfterAttempts(5).
+	// DeadLetter sets the number of failures after which an event of an Inline handler is a dead
+	// letter. Defaults to AfterAttempts(5).
 	DeadLetter DeadLetterPolicy
-	// Stale are the rules by which events are skipped that are older than what was
-	// applied. The first one that names an event's type holds.
+	// Stale are the rules for skipping events that are older than an applied one. The first rule
+	// that matches an event's type applies.
 	Stale []StaleRule
-	// Refetch gets the current state of the object that an event is about from its
-	// source of truth, before the handler runs and outside of its transaction. The
-	// handler finds it in Event.Current. nil, nil means that there is nothing to
-	// get; an error is a failed attempt, see Permanent and RetryAfter.
+	// Refetch fetches the current state of the event's object from its source of truth, before the
+	// handler runs and outside its transaction. The handler finds the state in Event.Current.
+	// Return nil, nil if there is nothing to fetch; an error is a failed attempt, see Permanent and
+	// RetryAfter.
 	Refetch func(ctx context.Context, ev *Event) ([]byte, error)
 	// RefetchTimeout bounds one call of Refetch. Defaults to 10 s.
 	RefetchTimeout time.Duration
 
-	// DedupeWindow and Retention override those of Config. Where the provider is known to
-	// retry for longer than Config.DedupeWindow, that is the default of DedupeWindow; one
-	// that is set to less is warned of.
+	// DedupeWindow and Retention override those of Config. If the provider retries for longer than
+	// Config.DedupeWindow, DedupeWindow defaults to that time; a shorter one is logged as a
+	// warning.
 	DedupeWindow time.Duration
 	Retention    time.Duration
 }
 
-// Secrets gives the active secrets of a source for one request. See
-// StaticSecrets and SecretsFunc.
+// Secrets returns the active secrets of a source for one request. See StaticSecrets and
+// SecretsFunc.
 type Secrets interface {
-	// Secrets is called for every request of the source, before it is
-	// verified, so it may trust nothing in r; it must be fast and safe for
-	// concurrent use, and must not read the body. ctx ends with the time for
-	// the answer, not with the client. An error, or no secrets at all, is
-	// answered 503: the fault is ours, not the sender's.
+	// Secrets is called for every request of the source before the request is verified, so it must
+	// not trust anything in r. It must be fast and safe for concurrent use, and must not read the
+	// body. ctx ends with the time for the answer, not with the client. An error, or an empty list,
+	// is answered 503: the fault is ours, not the sender's.
 	Secrets(ctx context.Context, r *http.Request) ([]string, error)
 }
 
@@ -198,21 +192,21 @@ func (f SecretsFunc) Secrets(ctx context.Context, r *http.Request) ([]string, er
 	return f(ctx, r)
 }
 
-// StaticSecrets returns Secrets that are always the same; New checks them.
+// StaticSecrets returns Secrets that never change. New checks them.
 func StaticSecrets(secrets ...string) Secrets { return staticSecrets(secrets) }
 
 type staticSecrets []string
 
 func (s staticSecrets) Secrets(context.Context, *http.Request) ([]string, error) { return s, nil }
 
-// Ack is the answer that a sender wants for an accepted event.
+// Ack is the answer that a sender expects for an accepted event.
 type Ack struct {
 	Status      int    // 2xx; 0 means 200
 	ContentType string // "" means text/plain; charset=utf-8
 	Body        string
 }
 
-// Malformed says how a verified but unusable request is answered.
+// Malformed sets the answer to a verified but unusable request.
 type Malformed string
 
 // The values of Source.Malformed.
@@ -221,49 +215,48 @@ const (
 	MalformedQuarantine Malformed = "quarantine" // 200
 )
 
-// Redelivery says what a delivery of a dead event does.
+// Redelivery sets the effect of a delivery of a dead event.
 type Redelivery string
 
 // The values of Source.Redelivery.
 const (
 	RedeliveryReopen Redelivery = "reopen" // a new generation with full attempts; the default
-	RedeliveryAck    Redelivery = "ack"    // it is only acknowledged
+	RedeliveryAck    Redelivery = "ack"    // the event is only acknowledged
 )
 
-// Consume says who works on the events of a source that no handler of this
-// process takes.
+// Consume sets the consumer of events that no handler of this process takes.
 type Consume string
 
 // The values of Source.Consume.
 const (
 	ConsumeRoutes Consume = "routes" // the routes alone; the default
-	ConsumeSQL    Consume = "sql"    // an application takes them, with SQL or with handlers of its own
+	ConsumeSQL    Consume = "sql"    // an application takes them by SQL, or with its own handlers
 )
 
-// StaleRule says which events can be stale, and how that is seen: an event is
-// older than what was applied if its version is lower than the highest version of
-// the same object that was. Numbers compare as numbers, also where they are text,
-// times (RFC 3339) as times, and any other text byte by byte; where a sender mixes
-// them, all numbers are below all times, and those below all other text. Equal
-// versions are applied. For messages what was sent counts as applied, each route by
-// itself.
+// StaleRule says which events can be stale. An event is stale if its version is lower than the
+// highest applied version of the same object; equal versions are applied. For messages, a sent
+// version counts as applied, separately for each route.
+//
+// Numbers compare as numbers, also as text; RFC 3339 times compare as times; other text compares
+// byte by byte. If a sender mixes them, all numbers are lower than all times, and all times lower
+// than other text.
 type StaleRule struct {
 	// Types are event types; a '*' stands for any text. None means all.
 	Types []string
-	// Key is where the id of the object stands, Version where its version does:
-	// locations, as "body:data.object.id", or of a batch "item:id", but not "query:",
-	// which is not stored. An event without one of them is applied; and so is one
-	// where they cannot be read, or the version is too long to be compared (about
-	// 250 digits or bytes), which is logged.
+	// Key is the location of the object's id, and Version that of its version, as
+	// "body:data.object.id", or "item:id" in a batch; "query:" is not allowed, because the query is
+	// not stored. An event is applied if one of them is absent. It is also applied, with a log
+	// line, if one cannot be read or the version is too long to compare (about 250 digits or
+	// bytes).
 	Key, Version string
 }
 
-// DeadLetterPolicy says when the failures of an Inline handler end in a dead
+// DeadLetterPolicy sets the number of failures after which an event of an Inline handler is a dead
 // letter. See AfterAttempts and Immediate.
 type DeadLetterPolicy struct{ attempts int }
 
-// AfterAttempts answers the sender 500 until the n-th failure, which files the
-// dead letter and is answered 200. It panics where n is less than 1.
+// AfterAttempts answers the sender 500 until the n-th failure, which files the dead letter and is
+// answered 200. It panics if n is less than 1.
 func AfterAttempts(n int) DeadLetterPolicy {
 	if n < 1 {
 		panic("hookonce: AfterAttempts needs at least 1")
@@ -274,49 +267,45 @@ func AfterAttempts(n int) DeadLetterPolicy {
 // Immediate files the dead letter at the first failure, and answers 200.
 var Immediate = AfterAttempts(1)
 
-// Destination is where messages are sent to: an HTTP endpoint, or a Sender.
+// Destination is the receiver of messages: an HTTP endpoint, or a Sender.
 type Destination struct {
 	Name string
 	URL  string // http or https; "" with a Sender
-	// Sender sends in place of HTTP. With it URL, Secret and AllowPrivate are faults.
+	// Sender sends instead of HTTP. With it, URL, Secret and AllowPrivate are errors.
 	Sender Sender
-	// Secret signs what is sent, as Standard Webhooks; "" sends unsigned. With
-	// the prefix whsec_ the rest is base64; any other text is used as it is.
+	// Secret signs messages as Standard Webhooks; "" sends unsigned. After the prefix whsec_ it is
+	// base64; any other text is used as it is.
 	Secret string
-	// Timeout bounds one attempt, from dialling to the last byte of the
-	// answer. Defaults to 15 s.
+	// Timeout bounds one attempt, from dialling to the last byte of the answer. Defaults to 15 s.
 	Timeout time.Duration
 	Retry   Retry
-	// Concurrency is how many messages are sent at a time by one process.
-	// Defaults to 16.
+	// Concurrency is the number of messages that one process sends at a time. Defaults to 16.
 	Concurrency int
-	// Rate bounds the attempts of one process; the zero value does not.
+	// Rate bounds the attempts of one process; the zero value sets no bound.
 	Rate Rate
-	// AllowPrivate permits addresses that are not public: private networks,
-	// loopback, carrier-grade NAT and the like. Addresses are checked when they
-	// are dialled. Link-local and metadata addresses are refused in any case.
+	// AllowPrivate permits addresses that are not public, such as private networks, loopback and
+	// carrier-grade NAT. The address is checked when it is dialled. Link-local and metadata
+	// addresses are always refused.
 	AllowPrivate bool
 }
 
-// Retry is the schedule of a destination, or of handlers: attempt n+1 follows
-// attempt n after a random time of up to First·2ⁿ⁻¹, and at most Max. What is due is
-// found within a second.
+// Retry is the schedule of a destination, or of handlers: attempt n+1 follows attempt n after a
+// random time of up to First·2ⁿ⁻¹, and at most Max. A due attempt starts within a second.
 type Retry struct {
 	Attempts int           // in all; defaults to 20
 	First    time.Duration // defaults to 10 s
 	Max      time.Duration // defaults to 12 h; a year at most
 }
 
-// Route says which events become messages to which destination.
+// Route makes messages for a destination out of matching events.
 type Route struct {
 	Name string
-	// Sources are the sources it takes events of; none means all.
+	// Sources are the names of matching sources; none means all.
 	Sources []string
-	// Types are event types; a '*' stands for any text. None means all.
+	// Types are the matching event types; a '*' stands for any text. None means all.
 	Types []string
-	// Where decides on an event that matched Sources and Types; nil means yes.
-	// An error or a panic counts as no, and is logged. It must be fast and safe
-	// for concurrent use.
+	// Where decides on an event that matches Sources and Types; nil means yes. An error or a panic
+	// counts as no, and is logged. It must be fast and safe for concurrent use.
 	Where func(ev *Event) (bool, error)
 	// To is the name of a destination.
 	To string

@@ -16,16 +16,16 @@ import (
 	"github.com/hookonce/hookonce/provider"
 )
 
-// delivery is a request whose signature was checked. Only source.verify makes
-// one, and only a delivery can be claimed.
+// delivery is a request with a verified signature. Only source.verify makes one, and only a
+// delivery can be claimed.
 type delivery struct {
 	source   *source
 	method   string
 	header   http.Header // as received
-	visible  http.Header // the same without shared credentials: what is stored and shown
+	visible  http.Header // header without shared credentials: the stored and shown form
 	rawQuery string
-	wire     []byte    // the body as it was sent and signed
-	body     []byte    // the same, inflated
+	wire     []byte    // the body as sent and signed
+	body     []byte    // the inflated body
 	deadline time.Time // of the answer
 }
 
@@ -42,7 +42,7 @@ func (s *source) acceptsEncoding(values []string) bool {
 	return len(values) == 1 && (strings.EqualFold(values[0], "identity") || slices.Contains(s.ContentEncodings, strings.ToLower(values[0])))
 }
 
-// inflate undoes the content encoding. It runs after the signature was checked.
+// inflate undoes the content encoding. It runs after the verification.
 func (d *delivery) inflate(budget *wire.Budget) (err error) {
 	if wire.IsGzip(d.header) {
 		d.body, err = wire.Gunzip(d.wire, d.source.MaxBody, budget)
@@ -50,8 +50,8 @@ func (d *delivery) inflate(budget *wire.Budget) (err error) {
 	return err
 }
 
-// refuseInflated answers for a body that could not be inflated: a bomb is too
-// large; anything else is authentic and malformed.
+// refuseInflated answers for a body that cannot be inflated. A decompression bomb is too large; any
+// other body is authentic and malformed.
 func (in *Engine) refuseInflated(d *delivery, err error) *answer {
 	switch {
 	case errors.Is(err, wire.ErrTooLarge):
@@ -67,7 +67,7 @@ func (in *Engine) refuseInflated(d *delivery, err error) *answer {
 	return answerMalformed(d, err.Error())
 }
 
-// quarantine keeps authentic but unusable parts of d.
+// quarantine stores authentic but unusable parts of d.
 func (in *Engine) quarantine(ctx context.Context, d *delivery, malformed []provider.Malformed) error {
 	header := wire.EncodeHeader(d.visible)
 	for len(malformed) > 0 {
@@ -90,7 +90,7 @@ func (in *Engine) quarantine(ctx context.Context, d *delivery, malformed []provi
 	return nil
 }
 
-// claimsFor makes the claims of the events of d.
+// claimsFor returns the claims of the events of d.
 func (in *Engine) claimsFor(d *delivery, events []provider.Event) []driver.Claim {
 	visible := d.visible
 	if d.source.batch && visible.Get("Content-Encoding") != "" {
@@ -99,7 +99,7 @@ func (in *Engine) claimsFor(d *delivery, events []provider.Event) []driver.Claim
 		visible.Del("Content-Encoding")
 	}
 	if d.source.batch && d.source.extractor.HasDocument() {
-		// Items are JSON, whatever the body is that they come from.
+		// Items are stored as JSON, also those of a form or an XML document.
 		visible = visible.Clone()
 		visible.Set("Content-Type", "application/json")
 	}
@@ -139,8 +139,8 @@ func (in *Engine) claimFor(d *delivery, ev *provider.Event, visible http.Header,
 	return claim
 }
 
-// bodyHash is by which a body is known again: of an item by its bytes, else by what of
-// it is signed, so that nobody can spell it anew.
+// bodyHash identifies a repeated body. Only the signed part is hashed, so re-encoding does not
+// evade it; of an item, all bytes are hashed.
 func (d *delivery) bodyHash(body []byte) [sha256.Size]byte {
 	if d.source.batch {
 		return sha256.Sum256(body)

@@ -1,21 +1,19 @@
-// Package hookonce receives webhooks and makes their at-least-once delivery
-// behave like exactly-once processing.
+// Package hookonce receives webhooks and makes their at-least-once delivery behave like
+// exactly-once processing.
 //
-// Senders deliver an event again whenever an answer was slow, lost or an
-// error: twice, twenty times, at the same moment, out of order. And anybody
-// can send something that looks like it. An [Inbox] verifies the signature
-// over the raw bytes, claims the sender's event id in the database by a unique
-// key, commits, and only then answers 2xx. What the event owes is written by
-// that same commit and worked off behind it: a handler works in your own
-// transaction, in which the event is marked as done too, and messages are sent to
-// destinations under one id.
+// Senders deliver an event again whenever an answer was slow, lost or an error: twice, twenty
+// times, at the same moment, out of order. And anybody can forge a request that looks like a
+// delivery. An [Inbox] verifies the signature over the raw bytes, claims the sender's event id in
+// the database by a unique key, commits, and only then answers 2xx. The same commit stores the work
+// that follows: a handler runs in your own transaction, which also marks the event as done, and
+// messages go to destinations under a stable id.
 //
 // # Quickstart
 //
-// A handler gets a transaction. What it writes, the mark that the event is done,
-// and the messages it enqueues are committed together or not at all:
+// A handler gets a transaction. Its writes, the event's done mark and the messages that it enqueues
+// commit together or not at all:
 //
-//	db := hookpgx.New(pool)                    // fixes the type of transactions: pgx.Tx
+//	db := hookpgx.New(pool)                    // fixes the transaction type: pgx.Tx
 //	if _, err := hookmigrate.Up(ctx, db); err != nil {
 //		return err
 //	}
@@ -40,70 +38,63 @@
 //	http.Handle("POST /webhooks/{source}", in)
 //	go in.Run(ctx)                             // handlers, messages, upkeep; drains when ctx ends
 //
-// Packages hookpgx and hooksql open databases: PostgreSQL by pgx, and PostgreSQL
-// and SQLite by database/sql, where a transaction is a *sql.Tx. A handler for
-// another type of transaction does not compile. Package hooktest signs requests
-// and runs handlers in tests.
+// Packages hookpgx and hooksql open databases: PostgreSQL with pgx, and PostgreSQL and SQLite with
+// database/sql, where a transaction is a *sql.Tx. A handler for another transaction type does not
+// compile. Package hooktest signs requests and runs handlers in tests.
 //
 // # What is promised
 //
-//   - Acknowledged means durably committed: an answer of 2xx is written after the
-//     commit. Whenever that is not certain the answer is 503, and the sender's
-//     retry settles it by the unique key.
-//   - Effects that are written through the given transaction happen exactly once
-//     for each (source, event id, generation), while the identity is kept
-//     (Config.DedupeWindow), however many copies arrive and however many processes
-//     are killed at whatever moment.
-//   - Messages and forwarded requests are sent at least once, under a key
-//     (webhook-id, Idempotency-Key) that stays the same over all attempts.
-//   - Nothing authentic that keeps the limits is lost: every event ends as done,
-//     skipped or dead, and what verifies but cannot be read as an event is kept in
-//     the quarantine. Nothing owed is ever pruned.
-//   - Nothing forged gets in: what does not verify is not parsed, not stored,
-//     and cannot take the identity of the real event.
+//   - An answer of 2xx means durably committed: it is written after the commit. Whenever the commit
+//     is uncertain, the answer is 503, and the sender's retry settles it by the unique key.
+//   - An effect that a handler writes through its transaction happens exactly once for each
+//     (source, event id, generation), while the identity is kept (Config.DedupeWindow). This holds
+//     for any number of copies and of processes killed at any moment.
+//   - Messages and forwarded requests are sent at least once, under a key (webhook-id,
+//     Idempotency-Key) that is the same on every attempt.
+//   - Nothing authentic within the limits is lost: every event ends as done, skipped or dead, and a
+//     verified request that cannot be read as an event is kept in the quarantine. Unfinished work
+//     is never pruned.
+//   - Nothing forged gets in: a request that does not verify is neither parsed nor stored, and
+//     cannot take the identity of a real event.
 //
 // # What is not promised
 //
-//   - Order. Rules ([StaleRule]) skip what is older than what was applied.
-//   - That a handler is run once. What it does outside of its transaction may
-//     happen again: it belongs into the outbox ([Outbox]), or carries a key
-//     ([Event.IdempotencyKey]) by which the other side recognises it.
-//   - That a handler which ends its transaction by itself takes effect once; it
-//     must not. When that is noticed its event is dead, and is not run again.
+//   - Order. Rules ([StaleRule]) skip events that are older than an applied one.
+//   - That a handler runs once. Its effects outside the transaction may happen again: put them into
+//     the outbox ([Outbox]), or send a key ([Event.IdempotencyKey]) by which the other side
+//     recognises them.
+//   - That a handler which ends its transaction takes effect once: it must not end it. If that is
+//     noticed, its event is dead and does not run again.
 //   - Exactly one HTTP request for each message.
-//   - Anything past the dedupe window, or on a database that loses commits, as an
-//     asynchronous replica does after a failover.
+//   - Anything past the dedupe window, or on a database that loses commits, as an asynchronous
+//     replica does after a failover.
 //
 // # Three ways to work
 //
-// Queued, the normal one: the delivery is claimed and answered, and workers ([Inbox]
-// runs them) take what is due. They take only events whose source and type their
-// own [Mux] has a handler for, so processes with different handlers share one
-// database.
+// Queued, the normal one: the delivery is claimed and answered, and the workers of the [Inbox] take
+// due events. They take only events whose source and type have a handler in their own [Mux], so
+// processes with different handlers can share one database.
 //
-// Inline ([Source].Inline): claim, handler and done mark are one transaction, and
-// the answer comes after its commit. A handler that fails undoes the claim, and
-// the sender's retry is a first delivery.
+// Inline ([Source].Inline): claim, handler and done mark are one transaction, and the answer comes
+// after its commit. A failed handler undoes the claim, and the sender's retry is a first delivery.
 //
-// In your own transaction: [Engine.Verify] and [Inbox.ClaimTx], with a router of
-// your own.
+// In your own transaction: [Engine.Verify] and [Inbox.ClaimTx], with a router of your own.
 //
-// An application in another language takes events with SQL functions instead
-// ([ConsumeSQL]), or has them forwarded by routes ([Route]).
+// An application in another language takes events with SQL functions instead ([ConsumeSQL]), or
+// gets them forwarded by routes ([Route]).
 //
 // # States
 //
-// An event is pending until it is worked on, running while it is, and then done,
-// dead (out of attempts, or failed for good) or skipped (stale, or discarded by an
-// operator). One that only has routes is running while one of its messages is open;
-// then done, dead or skipped as they are. Without a handler or a route it is done at
-// once, with the note "no route". A failed attempt is repeated after a random time
-// that grows ([Retry]); an attempt that was interrupted, because its process was
-// killed, counts too, if the event was alone in its run. A delivery of a dead event
-// reopens it under a new generation ([Source].Redelivery), and so does an operator's
-// replay ([Engine.Replay]).
+// An event is pending until a worker takes it, running while its handler runs, and then done, dead
+// (out of attempts, or failed for good) or skipped (stale, or discarded by an operator). An event
+// that has only routes is running while one of its messages is open, and then done, dead or skipped
+// as they are. An event without a handler or a route is done at once, with the note "no route".
 //
-// A message goes from pending to sending to sent, back to pending when an attempt
-// fails, and to dead when its attempts are used up or the destination refused it for
-// good.
+// A failed attempt is repeated after a growing random time ([Retry]). An attempt that was
+// interrupted because its process was killed counts too, if the event was alone in its run. A
+// delivery of a dead event reopens it under a new generation ([Source].Redelivery), and so does an
+// operator's replay ([Engine.Replay]).
+//
+// A message goes from pending to sending to sent. A failed attempt makes it pending again; it is
+// dead when its attempts are used up or the destination refuses it for good.
 package hookonce

@@ -13,7 +13,7 @@ import (
 	"github.com/hookonce/hookonce/internal/work"
 )
 
-// Event is one thing that a source told us. A handler must not change it.
+// Event is one event of a source. A handler must not change it.
 type Event struct {
 	Source     string
 	ID         string // the sender's id, as shown; parts of a composite one are joined by ':'
@@ -22,23 +22,23 @@ type Event struct {
 	Header     http.Header // as received; shared credentials are replaced by "<secret>"
 	Body       []byte      // as received, or inflated if it was compressed; one item of a batch
 
-	// What follows is zero where an event is not being worked on, as in Route.Where.
+	// The fields below are zero unless the event is being handled; they are zero in Route.Where,
+	// for example.
 
 	ReceivedAt time.Time // of the first delivery
 	Generation int       // 0 unless replayed or reopened
 	Attempt    int       // of its handler, from 1, in this generation
-	Current    []byte    // what Source.Refetch returned; nil without it
+	Current    []byte    // result of Source.Refetch; nil without it
 
 	key           driver.Key
 	keyGeneration int // of the last replay as new
 }
 
-// IdempotencyKey returns a key for a call that a handler makes to another API,
-// for example as the Idempotency-Key of a charge. It is the same on every run of
-// this event, whichever process runs it, also after it was dead and was reopened or
-// replayed: an API that honours it does the work once, though the handler's
-// transaction was rolled back after the call. It differs for another purpose or
-// event, and after a replay as new, which is to do the work again. It is 38
+// IdempotencyKey returns a key for a call that a handler makes to another API, for example the
+// Idempotency-Key of a charge. The key is the same on every run of this event in every process,
+// also after the event was dead and is reopened or replayed: an API that honours the key does the
+// work once even if the handler's transaction is rolled back after the call. Another purpose or
+// event has another key, and so has a replay as new, which asks for the work again. The key has 38
 // characters of [a-z0-9_].
 func (ev *Event) IdempotencyKey(purpose string) string {
 	key := ev.key
@@ -62,13 +62,13 @@ func eventOf(ev *work.Event) *Event {
 	}
 }
 
-// runningKey is the key under which the context of a handler holds its *running.
+// runningKey is the context key of a handler's *running.
 type runningKey struct{}
 
-// running is the run of a handler, as EnqueueTx sees it.
+// running is a handler in progress, as EnqueueTx sees it.
 type running struct {
 	event    *Event
-	messages []*Message // that it enqueued
+	messages []*Message // enqueued by the handler
 }
 
 func runningOf(ctx context.Context) *running {

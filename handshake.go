@@ -16,11 +16,11 @@ import (
 	"github.com/hookonce/hookonce/verify"
 )
 
-// handshaking is what a source knows of the handshakes of its provider.
+// handshaking holds the handshakes of a source's provider.
 type handshaking struct {
 	shakes *provider.Handshakes // nil if there are none
-	allow  string               // the methods that the source takes, as an Allow header
-	// signed are the places of which one is there where a request is signed.
+	allow  string               // the accepted methods, as an Allow header
+	// signed are the locations of a signature: a signed request has at least one of them.
 	signed []*locate.Expr
 }
 
@@ -46,7 +46,7 @@ func newHandshaking(spec *provider.Spec, scheme *verify.Scheme) (handshaking, er
 		}
 	}
 	for _, at := range places {
-		// A body that is the signature itself, or a part of an item, is always there.
+		// Skip a body that is the signature itself, and parts of an item: these are always there.
 		if expr, err := locate.Parse(at); err == nil && expr.IsSingle() {
 			h.signed = append(h.signed, expr)
 		}
@@ -54,7 +54,7 @@ func newHandshaking(spec *provider.Spec, scheme *verify.Scheme) (handshaking, er
 	return h, nil
 }
 
-// takes reports whether there are requests with that method.
+// takes reports whether a request with that method can be a delivery or a handshake.
 func (h *handshaking) takes(method string) bool {
 	return method == http.MethodPost || h.shakes != nil && slices.Contains(h.shakes.Methods(), method)
 }
@@ -62,7 +62,7 @@ func (h *handshaking) takes(method string) bool {
 // canLearn reports whether the provider hands secrets over.
 func (h *handshaking) canLearn() bool { return h.shakes != nil && h.shakes.Deliver() }
 
-// isSigned reports whether a request says that it is signed, however wrongly.
+// isSigned reports whether a request has a signature, right or wrong.
 func (h *handshaking) isSigned(in *locate.Input) bool {
 	return slices.ContainsFunc(h.signed, func(e *locate.Expr) bool {
 		_, err := e.Single(in, maxHeaderText)
@@ -70,15 +70,15 @@ func (h *handshaking) isSigned(in *locate.Input) bool {
 	})
 }
 
-// maxHeaderText bounds what is read only to see that it is there.
+// maxHeaderText bounds the text that is read to see whether it exists.
 const maxHeaderText = 1 << 10
 
-// errSignable is why a body is refused whatever its signature: whoever asks as for a
-// handshake is told what that would be.
+// errSignable refuses a body that the answer to a handshake would sign: an attacker could ask for
+// that signature and send it with the body.
 var errSignable = errors.New("the body is one that the answer to a handshake would sign")
 
-// handshake answers a handshake, and returns nil for what may be a delivery. Nothing
-// is stored and nothing claimed.
+// handshake answers a handshake. It returns nil for a request that may be a delivery. It stores and
+// claims nothing.
 func (in *Engine) handshake(r *http.Request, src *source, body []byte, deadline time.Time) *answer {
 	if src.shakes == nil {
 		return nil
@@ -165,7 +165,7 @@ func answerHandshake(reply *provider.HandshakeReply) *answer {
 	return a
 }
 
-// logHandshake logs at the rate of refusals: anybody may ask for some handshakes.
+// logHandshake is rate-limited: for some handshakes anybody may ask.
 func (in *Engine) logHandshake(src *source, shake *provider.Shake) {
 	if in.remarkable.Take(time.Now()) == 0 {
 		in.log.Info("handshake answered", slog.String("source", src.Name), slog.String("handshake", shake.ID()))
@@ -174,20 +174,20 @@ func (in *Engine) logHandshake(src *source, shake *provider.Shake) {
 
 const (
 	confirmTimeout  = 10 * time.Second // for one try
-	confirmInterval = time.Second      // between looks for what is due again
-	confirmTries    = 12               // within the hour
+	confirmInterval = time.Second      // between two looks for due confirmations
+	confirmTries    = 12               // within an hour
 	firstConfirm    = 2 * time.Second
 	maxConfirmPause = 20 * time.Minute
-	// maxUnconfirmed bounds what is being confirmed and what waits for another try.
+	// maxUnconfirmed bounds the confirmations in progress and those that wait for a retry.
 	maxUnconfirmed = 8
 )
 
-// confirmations are the subscriptions that a provider asked to confirm and that are not
-// confirmed yet. The provider is answered before: it need not ask twice, so what fails
-// is tried again, by Run. A process that ends forgets them.
+// confirmations are the unconfirmed subscriptions. The provider gets its answer before the
+// confirmation and does not ask twice, so Run retries failed ones. They are lost when the process
+// ends.
 type confirmations struct {
 	mu      sync.Mutex
-	pending int // with those under way
+	pending int // with those in progress
 	waiting []confirmation
 }
 
@@ -197,8 +197,7 @@ type confirmation struct {
 	due         time.Time
 }
 
-// confirm begins to fetch a URL that the provider asked for and that was found to be
-// its own.
+// confirm starts to fetch a confirmation URL that was verified as the provider's own.
 func (in *Engine) confirm(source, url string) *answer {
 	c := &in.confirmations
 	c.mu.Lock()
@@ -211,7 +210,7 @@ func (in *Engine) confirm(source, url string) *answer {
 	return nil
 }
 
-// confirmAgain begins to try again what is due: other maintenance does not wait for it.
+// confirmAgain starts the due retries. Other maintenance does not wait for them.
 func (in *Engine) confirmAgain(ctx context.Context) {
 	for _, one := range in.confirmations.takeDue(time.Now()) {
 		go in.tryConfirm(ctx, one)

@@ -16,11 +16,11 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// learnInterval is how often secrets are looked for that other processes took.
+// learnInterval is the time between two looks for secrets that other processes learned.
 const learnInterval = time.Second
 
-// learnedSecrets are the secrets that providers handed over, for all sources that can
-// be handed one, and over all reloads.
+// learnedSecrets are the secrets that providers handed over, for all sources that can learn one.
+// They outlive reloads.
 type learnedSecrets struct {
 	store driver.Store
 
@@ -28,15 +28,15 @@ type learnedSecrets struct {
 	lists map[string]*learnedList // by source
 }
 
-// learnedList is what one source has learned, that which it learned last first.
+// learnedList holds the learned secrets of one source, the latest first.
 type learnedList struct {
 	name    string
 	store   driver.Store
-	current atomic.Pointer[[]string] // nil until it is read
+	current atomic.Pointer[[]string] // nil until the first read
 
 	mu      sync.Mutex
-	begun   int // reads
-	applied int // the read that current is of
+	begun   int // number of reads
+	applied int // number of the read that current is from
 }
 
 func newLearnedSecrets(store driver.Store) *learnedSecrets {
@@ -54,7 +54,7 @@ func (l *learnedSecrets) of(source string) *learnedList {
 	return list
 }
 
-// refresh reads what was learned by anybody.
+// refresh reads the secrets that any process learned.
 func (l *learnedSecrets) refresh(ctx context.Context) error {
 	l.mu.Lock()
 	names := make([]string, 0, len(l.lists))
@@ -76,7 +76,7 @@ func (l *learnedSecrets) refresh(ctx context.Context) error {
 	return nil
 }
 
-// begin counts a read that begins.
+// begin numbers a read that begins.
 func (l *learnedList) begin() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -84,8 +84,8 @@ func (l *learnedList) begin() int {
 	return l.begun
 }
 
-// set keeps what a read found, unless one that began later has ended: it may have
-// seen a secret that this one has not.
+// set keeps the result of a read, unless a later read has ended: that one may have seen a newer
+// secret.
 func (l *learnedList) set(read int, s *driver.SourceSecrets) {
 	secrets := make([]string, 0, len(s.Secrets))
 	for i := range s.Secrets {
@@ -100,7 +100,7 @@ func (l *learnedList) set(read int, s *driver.SourceSecrets) {
 	}
 }
 
-// read reads what the source has learned.
+// read reads the source's secrets.
 func (l *learnedList) read(ctx context.Context) (*driver.SourceSecrets, error) {
 	read := l.begin()
 	all, err := l.store.LearnedSecrets(ctx, []string{l.name})
@@ -111,7 +111,7 @@ func (l *learnedList) read(ctx context.Context) (*driver.SourceSecrets, error) {
 	return &all[0], nil
 }
 
-// known returns what the source has learned, and reads it if that was not done.
+// known returns the source's secrets, and reads them the first time.
 func (l *learnedList) known(ctx context.Context) ([]string, error) {
 	if learned := l.current.Load(); learned != nil {
 		return *learned, nil
@@ -122,7 +122,7 @@ func (l *learnedList) known(ctx context.Context) ([]string, error) {
 	return *l.current.Load(), nil
 }
 
-// withLearned are the secrets of the settings, and those that were learned.
+// withLearned are the secrets of the settings and the learned ones.
 type withLearned struct {
 	own  Secrets // nil for none
 	list *learnedList
@@ -141,15 +141,15 @@ func (s *withLearned) Secrets(ctx context.Context, r *http.Request) ([]string, e
 	return append(slices.Clip(own), learned...), nil
 }
 
-// learn keeps a secret that the provider hands over, if the source is armed. It
-// returns nil where it is in force: also where it was before, because a provider whose
-// answer was lost sends it again.
+// learn stores a secret that the provider hands over, if the source is armed. It returns nil if the
+// secret is in force, also if it was learned before: a provider whose answer was lost sends it
+// again.
 func (in *Engine) learn(ctx context.Context, src *source, secret string) *answer {
 	if _, err := src.verifier.ParseKey(secret); err != nil {
 		return refused(http.StatusBadRequest, "The secret is not one of this provider.", "a secret that cannot be used was handed over", err)
 	}
 	list := in.learned.of(src.Name)
-	// Only who finds the source armed writes: unverified requests must not.
+	// Write only if the source is armed: unverified requests must not cause writes.
 	state, err := list.read(ctx)
 	if err != nil {
 		return unavailable("reading learned secrets", err)
@@ -160,7 +160,7 @@ func (in *Engine) learn(ctx context.Context, src *source, secret string) *answer
 			return unavailable("the secret could not be kept", err)
 		}
 		if state, err = list.read(ctx); err != nil {
-			return unavailable("reading learned secrets", err) // the provider says it again
+			return unavailable("reading learned secrets", err) // the provider sends it again
 		}
 		if taken {
 			in.log.Warn("a secret was taken from the provider, and the source is not armed any more", slog.String("source", src.Name))
@@ -175,7 +175,7 @@ func (in *Engine) learn(ctx context.Context, src *source, secret string) *answer
 			" and make the provider send it again", nil)
 }
 
-// knows reports, in the same time for every secret, whether it was learned.
+// knows reports whether a secret was learned, in constant time.
 func knows(state *driver.SourceSecrets, secret string) bool {
 	wanted, match := sha256.Sum256([]byte(secret)), 0
 	for i := range state.Secrets {
@@ -191,13 +191,13 @@ func (in *Engine) CanLearn(source string) bool {
 	return src != nil && src.canLearn()
 }
 
-// Arm lets a source take one secret that its provider hands over, for that long, which
-// is at most MaxArmed; for 0 it disarms it. The secret is then in force besides those of
-// the settings, or of those that were learned before only it, if replace is set. It
-// lies in the database, readable by who can read the table.
+// Arm lets a source learn one secret that its provider hands over, within the time long, at most
+// MaxArmed. A long of 0 disarms the source. The secret is then in force beside those of the
+// settings and those learned before; with replace it replaces the latter. It is stored in the
+// database, readable by every role that may read the table.
 //
-// The error matches driver.ErrNotFound where there is no such source, and
-// ErrNoSecretDelivered where its provider hands none over.
+// The error matches driver.ErrNotFound if there is no such source, and ErrNoSecretDelivered if its
+// provider hands no secret over.
 func (in *Engine) Arm(ctx context.Context, source string, long time.Duration, replace bool) (*driver.SourceSecrets, error) {
 	switch {
 	case in.setup.Load().sources[source] == nil:
@@ -210,14 +210,14 @@ func (in *Engine) Arm(ctx context.Context, source string, long time.Duration, re
 	return in.store.Arm(ctx, &driver.ArmParams{Source: source, For: long, Replace: replace})
 }
 
-// MaxArmed is the longest time for which a source can be armed.
+// MaxArmed is the longest time for which Arm can arm a source.
 const MaxArmed = 24 * time.Hour
 
-// ErrNoSecretDelivered means that a provider does not hand secrets over: they are
-// copied from it into the settings.
+// ErrNoSecretDelivered means that a provider does not hand secrets over: copy the secret into the
+// settings.
 var ErrNoSecretDelivered = errors.New("its provider does not hand its secret over: put it into the settings")
 
-// addLearned adds what src learns to its secrets, if it can learn.
+// addLearned adds the learned secrets to src, if it can learn.
 func (in *Engine) addLearned(src *source) {
 	if src.canLearn() {
 		src.Secrets = &withLearned{own: src.Secrets, list: in.learned.of(src.Name)}

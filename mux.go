@@ -14,41 +14,38 @@ import (
 	"github.com/hookonce/hookonce/internal/work"
 )
 
-// HandlerFunc works on one event in a transaction of type T, which is the user's
-// own: pgx.Tx with package hookpgx, *sql.Tx with package hooksql.
+// HandlerFunc handles one event in a transaction of type T, your own: pgx.Tx with package hookpgx,
+// *sql.Tx with package hooksql.
 //
-// Where it returns nil, what it wrote through tx, the mark that the event is done,
-// and the messages it enqueued by Outbox.EnqueueTx are committed together. Where
-// it returns an error or panics none of it is, and the event is tried again after
-// a time (see Permanent and RetryAfter), until its attempts are used up and it is
-// dead. So an effect that is written through tx happens exactly once for each
-// event and generation, however often the handler is run.
+// If it returns nil, its writes through tx, the event's done mark and the messages that it enqueued
+// by Outbox.EnqueueTx commit together. If it returns an error or panics, all of these are rolled
+// back, and the event is retried later (see Permanent and RetryAfter) until its attempts are used
+// up and it is dead. So an effect that is written through tx happens exactly once for each event
+// and generation, however often the handler runs.
 //
-//   - What it sets for the transaction (SET LOCAL, a role, a search path) holds for
-//     the handlers behind it in the batch too: set it in every handler, or use
-//     Config.Batch = 1.
-//   - It must not commit or roll back, and must not keep tx. One that commits
-//     by itself makes its event dead, because it would take effect again.
-//   - It may be run more than once, also within one attempt: events are worked
-//     on in batches, and when one of a batch fails the others are run again, each
-//     alone. Config.Batch = 1 turns that off. Whatever it does outside of tx
-//     belongs into the outbox, or carries Event.IdempotencyKey.
-//   - ctx ends after Config.HandlerTimeout. A handler that does not return then
-//     has its transaction cut off from under it.
-//   - An SQL error that it passes over is a failed attempt on PostgreSQL, which
-//     commits nothing then. SQLite commits what the other statements wrote.
-//   - It is called by several goroutines at a time, for different events.
+//   - Its settings of the transaction (SET LOCAL, a role, a search path) also hold for the later
+//     handlers of the same batch: set them in every handler, or use Config.Batch = 1.
+//   - It must not commit or roll back, and must not keep tx. A handler that commits makes its event
+//     dead, because the event would take effect again.
+//   - It may run more than once, also within one attempt: events are handled in batches, and when
+//     one event of a batch fails, the others run again, each alone. Config.Batch = 1 turns that
+//     off. Effects outside tx belong in the outbox, or carry Event.IdempotencyKey.
+//   - ctx ends after Config.HandlerTimeout. If a handler does not return then, its transaction is
+//     cut off.
+//   - If it ignores an SQL error, PostgreSQL commits nothing and the attempt has failed; SQLite
+//     commits the other statements.
+//   - It is called concurrently, for different events.
 type HandlerFunc[T any] func(ctx context.Context, tx T, ev *Event) error
 
-// Mux finds the handler of an event by its source and type. The zero value is
-// empty and usable. Register all handlers before the Mux is given to New, which
-// seals it; from then on it may be used concurrently.
+// Mux finds the handler of an event by its source and type. The zero value is empty and ready to
+// use. Register all handlers before you give the Mux to New, which seals it; a sealed Mux is safe
+// for concurrent use.
 type Mux[T any] struct {
 	sources map[string]*muxSource[T]
 	sealed  bool
 }
 
-// muxSource are the handlers of one source.
+// muxSource holds the handlers of one source.
 type muxSource[T any] struct {
 	exact    map[string]HandlerFunc[T]
 	patterns []muxPattern[T] // the most specific first
@@ -60,12 +57,11 @@ type muxPattern[T any] struct {
 	handler HandlerFunc[T]
 }
 
-// Handle registers h for events of a source. In eventType a '*' stands for any
-// text; "*" alone takes all, also events without a type. An exact type goes before
-// a pattern, and a pattern with more text before one with less. Handle panics on
-// a nil mux, an empty source or type, a nil handler, what is registered already, and
-// on a mux that was given to New: its events would be kept, and nobody would work on
-// them.
+// Handle registers h for events of a source. In eventType a '*' stands for any text; "*" alone
+// matches every event, also one without a type. An exact type wins over a pattern, and a pattern
+// with more literal text over one with less. Handle panics on a nil mux, an empty source or type, a
+// nil handler, a second handler for the same source and type, and a mux that New has sealed: no
+// worker would take the events of a late handler.
 func Handle[T any](mux *Mux[T], source, eventType string, h HandlerFunc[T]) {
 	switch {
 	case mux == nil:
@@ -101,13 +97,13 @@ func Handle[T any](mux *Mux[T], source, eventType string, h HandlerFunc[T]) {
 	})
 }
 
-// literals is how much text of a pattern is not a star.
+// literals returns the length of a pattern without its stars.
 func literals(pattern string) int { return len(pattern) - strings.Count(pattern, "*") }
 
-// HandleJSON is Handle for a handler that takes the body as JSON, decoded into a
-// B by encoding/json; of a source with Refetch, the object's current state
-// instead. A body that does not fit B is a permanent failure: the same bytes
-// cannot do better on the next attempt. Once the program is mended, replay it.
+// HandleJSON is Handle for a handler that takes the body as JSON, decoded into a B by
+// encoding/json; or, for a source with Refetch, the object's current state. A body that does not
+// fit B is a permanent failure: a retry would get the same bytes. Replay the event once the program
+// is corrected.
 func HandleJSON[T, B any](mux *Mux[T], source, eventType string, h func(ctx context.Context, tx T, ev *Event, body B) error) {
 	if h == nil {
 		panic("hookonce: HandleJSON needs a handler")
@@ -125,8 +121,7 @@ func HandleJSON[T, B any](mux *Mux[T], source, eventType string, h func(ctx cont
 	})
 }
 
-// handler returns the handler for events of a source and a type; nil if there is
-// none.
+// handler returns the handler for events of a source and type, or nil. m may be nil.
 func (m *Mux[T]) handler(source, eventType string) HandlerFunc[T] {
 	if m == nil {
 		return nil
@@ -164,14 +159,13 @@ func (m *Mux[T]) types() map[string][]string {
 	return all
 }
 
-// ErrNoHandler is what Mux.Run returns for an event that has no handler.
+// ErrNoHandler is the error of Mux.Run for an event without a handler.
 var ErrNoHandler = errors.New("hookonce: there is no handler for the event")
 
-// Run runs the handler of ev in tx, as the workers of an Inbox do, and returns the
-// messages that it enqueued and what it returned. A panic, and a handler that ends
-// its goroutine, are errors. It neither commits nor rolls back, and marks nothing
-// as done: it is for tests, see package hooktest. The error is ErrNoHandler if
-// there is none for ev.
+// Run runs the handler of ev in tx, as the workers of an Inbox do, and returns the messages that it
+// enqueued and its error. A panic, and a handler that ends its goroutine, are errors. Run neither
+// commits nor rolls back, and marks nothing as done: it is for tests, see package hooktest. The
+// error is ErrNoHandler if ev has no handler.
 func (m *Mux[T]) Run(ctx context.Context, tx T, ev *Event) ([]*Message, error) {
 	h := m.handler(ev.Source, ev.Type)
 	if h == nil {
@@ -204,7 +198,7 @@ type handlers[T any] struct{ mux *Mux[T] }
 // Types implements work.Handlers.
 func (h handlers[T]) Types() map[string][]string { return h.mux.types() }
 
-// sources returns the sources that have handlers, sorted.
+// sources returns the names of the sources that have handlers, sorted.
 func (h handlers[T]) sources() []string { return slices.Sorted(maps.Keys(h.Types())) }
 
 // Handles implements work.Handlers.

@@ -10,43 +10,42 @@ import (
 	"github.com/hookonce/hookonce/internal/work"
 )
 
-// Observer is told what happens, for metrics and traces. Each function may be nil.
-// They are called by many goroutines at a time, in the middle of the work: they
-// must be fast, and return. A panic in one is logged, and changes nothing.
+// Observer is called for metrics and traces. Each function may be nil. The functions are called
+// concurrently and in the middle of the work: they must be fast, and must return. A panic in one is
+// logged and has no other effect.
 type Observer struct {
 	// Delivery is called when a delivery was answered.
 	Delivery func(DeliveryObserved)
-	// Claim is called when a batch of events was claimed, or was not.
+	// Claim is called after each attempt to claim a batch of events.
 	Claim func(ClaimObserved)
-	// Attempt is called when a handler was run, or a message sent.
+	// Attempt is called when a handler has run, or a message was sent.
 	Attempt func(AttemptObserved)
 	// Pruned is called when something was pruned.
 	Pruned func(PrunedObserved)
 }
 
-// DeliveryObserved is a delivery that was answered.
+// DeliveryObserved is an answered delivery.
 type DeliveryObserved struct {
 	Source string // "" if there is no such source
 	Status int    // of the answer
-	// Outcome is one of "ok", "duplicate", "reopened", "malformed", "handshake" for one
-	// that was answered as the provider wants it, "refused" for another 4xx, "failed"
-	// for an Inline handler that failed, and "unavailable".
+	// Outcome is "ok", "duplicate", "reopened", "malformed", "handshake" for an answered handshake,
+	// "refused" for any other 4xx, "failed" for a failed Inline handler, or "unavailable".
 	Outcome string
-	// Took is the time from the request's first byte to the answer; 0 for an error
-	// given to Refuse that is not of Verify or ClaimTx.
+	// Took is the time from the first byte of the request to the answer; 0 if Refuse got an error
+	// that is not from Verify or ClaimTx.
 	Took     time.Duration
-	Events   int // how many events it told of, durable now
-	Unrouted int // how many of those are new, and nobody works on them
+	Events   int // number of its durable events
+	Unrouted int // number of new events without a handler, route or consumer
 }
 
-// ClaimObserved is a batch of claims, as it was put to the database.
+// ClaimObserved is a batch of claims in one statement.
 type ClaimObserved struct {
-	Size int           // how many events
+	Size int           // number of events
 	Took time.Duration // of the commit
-	Err  error         // nil if it was made
+	Err  error         // nil if the batch was claimed
 }
 
-// AttemptObserved is an attempt.
+// AttemptObserved is one attempt of a handler, or to send a message.
 type AttemptObserved struct {
 	Kind        string // "handler" or "message"
 	Source      string
@@ -59,7 +58,7 @@ type AttemptObserved struct {
 	Err         error
 }
 
-// PrunedObserved is what was pruned.
+// PrunedObserved counts pruned rows.
 type PrunedObserved struct {
 	Events, Bodies, Quarantined int64
 }
@@ -76,7 +75,7 @@ const (
 	deliveryUnavailable = "unavailable"
 )
 
-// observers call an Observer. A nil one calls nobody.
+// observers call an Observer. A nil *observers calls nothing.
 type observers struct {
 	observer Observer
 	log      *slog.Logger
@@ -124,8 +123,7 @@ func (o *observers) pruned(p PrunedObserved) {
 	}
 }
 
-// delivery tells of a delivery that was answered with a; source is "" where there
-// is no such source.
+// delivery observes a delivery that was answered with a. source is "" if there is no such source.
 func (o *observers) delivery(source string, a *answer, took time.Duration) {
 	if o == nil {
 		return
@@ -142,7 +140,7 @@ func (o *observers) delivery(source string, a *answer, took time.Duration) {
 	tell(o, o.observer.Delivery, d)
 }
 
-// tell calls f, unless it is nil.
+// tell calls f, unless it is nil. It recovers a panic of f.
 func tell[T any](o *observers, f func(T), what T) {
 	if f == nil {
 		return

@@ -13,39 +13,37 @@ import (
 	"github.com/hookonce/hookonce/internal/wire"
 )
 
-// Message is something to send to a destination. Make one for each call of
-// EnqueueTx, which sets its ID.
+// Message is a message to a destination. Make a new one for each call of EnqueueTx, which sets its
+// ID.
 type Message struct {
-	// ID is the message's id, and the dedupe key that its destination sees
-	// (webhook-id, Idempotency-Key), the same on every attempt. EnqueueTx makes one
-	// where it is "". A message with an ID that was enqueued before, while its row
-	// is kept (Config.DedupeWindow), is not enqueued again, which makes enqueueing
-	// safe to repeat. At most 255 bytes of printable ASCII without '.' and spaces.
+	// ID is the message's id and the dedupe key for its destination (webhook-id, Idempotency-Key),
+	// the same on every attempt. EnqueueTx makes one if it is "". A message with an ID that was
+	// enqueued before is not enqueued again while its row is kept (Config.DedupeWindow), so
+	// enqueueing is safe to repeat. At most 255 bytes of printable ASCII without '.' and spaces.
 	ID string
-	// Destination is the name of a destination. Messages to one that nobody has
-	// set up wait until somebody has.
+	// Destination is the name of a destination. Messages to an unknown destination wait until it is
+	// configured.
 	Destination string
-	// Type says what it is about. Of a message with a Cause it defaults to the
-	// event's.
+	// Type is the event type that the destination sees. It defaults to the type of Cause.
 	Type string
-	// Header is sent with it; Content-Type defaults to application/json. By HTTP,
-	// hop-by-hop headers, Host, Cookie, Authorization, X-Forwarded-*, Webhook-*,
-	// Idempotency-Key and Hookonce-* are left out, as of any event: what a
-	// destination asks for belongs into its URL or Secret, or a Sender adds it.
+	// Header holds further headers; Content-Type defaults to application/json. Over HTTP,
+	// hop-by-hop headers, Host, Cookie, Authorization, X-Forwarded-*, Webhook-*, Idempotency-Key
+	// and Hookonce-* are left out, as for any event. Put a credential into the destination's URL or
+	// Secret, or let a Sender add it.
 	Header http.Header
 	Body   []byte
-	// Cause is the event that it comes from: it is shown with it, and the
-	// destination is told. Inside a handler it defaults to the handler's event.
+	// Cause is the event that the message comes from. It is shown with the message, and sent to the
+	// destination. In a handler it defaults to the handler's event.
 	Cause *Event
 }
 
-// Outbox writes messages in the user's own transaction. Make one with NewOutbox.
-// It may be used concurrently.
+// Outbox writes messages in your own transaction. Make one with NewOutbox. It is safe for
+// concurrent use.
 type Outbox[T any] struct {
 	db driver.Driver[T]
 }
 
-// NewOutbox returns the outbox of a database. It panics where db is nil.
+// NewOutbox returns the outbox of a database. It panics if db is nil.
 func NewOutbox[T any](db driver.Driver[T]) *Outbox[T] {
 	if db == nil {
 		panic("hookonce: NewOutbox needs a database")
@@ -53,14 +51,13 @@ func NewOutbox[T any](db driver.Driver[T]) *Outbox[T] {
 	return &Outbox[T]{db}
 }
 
-// EnqueueTx writes messages in tx: they are sent, at least once and under one id,
-// if and only if tx commits. Inside a handler, with the context and transaction
-// it was given, they are shown with its event, and are sent at once after the
-// commit; elsewhere they are found within the second. It sets the ID of
-// messages that have none.
+// EnqueueTx writes messages in tx. They are sent, at least once and under one id, if and only if tx
+// commits. In a handler, with its context and transaction, they are shown with the handler's event
+// and are sent at once after the commit; elsewhere within a second. EnqueueTx sets the ID of
+// messages without one.
 //
-// The error says which message is at fault; then nothing was written. An error of
-// PostgreSQL leaves tx such that it can only be rolled back.
+// The error names the message at fault; then nothing was written. After an error of PostgreSQL, tx
+// can only be rolled back.
 func (o *Outbox[T]) EnqueueTx(ctx context.Context, tx T, messages ...*Message) error {
 	if len(messages) == 0 {
 		return nil
@@ -115,7 +112,7 @@ func (m *Message) check() error {
 	return checkHeader(m.Header)
 }
 
-// checkHeader refuses what HTTP could not send.
+// checkHeader refuses headers that HTTP cannot send.
 func checkHeader(h http.Header) error {
 	for name, values := range h {
 		if name == "" || strings.ContainsFunc(name, func(r rune) bool {
@@ -132,9 +129,9 @@ func checkHeader(h http.Header) error {
 	return nil
 }
 
-// newMessageID returns a random id of 160 bits, of the form of driver.MessageID.
+// newMessageID returns a random id of 160 bits, in the form of driver.MessageID.
 func newMessageID() string {
 	var b [20]byte
-	_, _ = rand.Read(b[:]) // never fails: crypto/rand aborts the process instead
+	_, _ = rand.Read(b[:]) // never fails: crypto/rand ends the process instead
 	return "msg_" + strings.ToLower(base32.StdEncoding.EncodeToString(b[:]))
 }

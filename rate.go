@@ -10,26 +10,26 @@ import (
 	"github.com/hookonce/hookonce/internal/limit"
 )
 
-// Rate is a number of things in a time. The zero value means no limit, or the
-// default where one is named.
+// Rate is a count per time. The zero value means no limit, or the default where the documentation
+// of a field names one.
 type Rate struct {
 	Count int
 	Per   time.Duration
 }
 
-// DefaultReplayRate is the pace of replays of many. What is replayed is due at
-// once, and so before what arrives later: unpaced, a large replay would hold up
-// live traffic until all of it is sent.
+// DefaultReplayRate is the default pace of bulk replays. Replayed messages are due at once, and so
+// before later arrivals: without a pace, a large replay would delay live traffic until all of it is
+// sent.
 var DefaultReplayRate = Rate{Count: 100, Per: time.Second}
 
-// Unpaced is a rate that holds nothing up.
+// Unpaced is a rate that delays nothing.
 var Unpaced = Rate{Count: maxRate, Per: time.Second}
 
-// maxRate bounds the number in a rate.
+// maxRate bounds Rate.Count.
 const maxRate = 1_000_000_000
 
-// ParseRate reads a rate as the settings have it: 100/s, 6000/m or 1/h. The error
-// says what would be right, and does not quote s.
+// ParseRate parses a rate of the settings: 100/s, 6000/m or 1/h. The error says how to write one
+// and does not quote s.
 func ParseRate(s string) (Rate, error) {
 	number, unit, _ := strings.Cut(s, "/")
 	per := map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour}[strings.TrimSpace(unit)]
@@ -43,8 +43,8 @@ func ParseRate(s string) (Rate, error) {
 	return Rate{Count: count, Per: per}, nil
 }
 
-// ParsePace reads the pace of a replay of many: as ParseRate does, or "none" for
-// Unpaced, or "" for the zero Rate.
+// ParsePace parses the pace of a bulk replay: a rate as for ParseRate, "none" for Unpaced, or ""
+// for the zero Rate.
 func ParsePace(s string) (Rate, error) {
 	switch s {
 	case "":

@@ -16,39 +16,39 @@ import (
 	"github.com/hookonce/hookonce/verify"
 )
 
-// Limits on a delivery that no setting changes.
+// Limits on a delivery that are not configurable.
 const (
 	maxHeaderFields = 100
 	bodyTimeout     = 10 * time.Second // for the whole body
-	writeTimeout    = 10 * time.Second // for a client to take the answer
-	retryAfter      = 5 * time.Second  // what a 503 asks for
+	writeTimeout    = 10 * time.Second // for the client to read the answer
+	retryAfter      = 5 * time.Second  // the Retry-After of a 503
 )
 
-// ServeHTTP receives one delivery for /webhooks/{source}, or answers a handshake of
-// the source's provider. Mounted under a pattern of http.ServeMux with a {source}
-// wildcard it takes the name from there; else it reads the escaped path itself, and
-// knows no other. Some handshakes are a GET, HEAD or OPTIONS: a pattern that names
-// the method POST keeps them out. It may be called concurrently.
+// ServeHTTP receives one delivery for /webhooks/{source}, or answers a handshake of the source's
+// provider. Under an http.ServeMux pattern with a {source} wildcard it takes the name from there;
+// otherwise it reads the escaped path itself and knows no other path. Some handshakes are GET, HEAD
+// or OPTIONS requests: a pattern with the method POST keeps them out. ServeHTTP may be called
+// concurrently.
 //
-// The order is fixed: known source, limits, raw body, signature, fields,
-// routes, claim, answer. An answer of 2xx is written only after the commit.
+// The order is fixed: known source, limits, raw body, signature, fields, routes, claim, answer. An
+// answer of 2xx is written only after the commit.
 func (in *Engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
-	// A body that stalls holds its connection for as long as this, whether it is
-	// read or refused unread: the server waits for it even then. Where the
-	// server cannot set deadlines, its own ReadTimeout holds.
+	// A stalled body holds its connection for this long, whether it is read or refused unread: the
+	// server waits for it in either case. If the server cannot set deadlines, its own ReadTimeout
+	// holds.
 	_ = http.NewResponseController(w).SetReadDeadline(began.Add(bodyTimeout))
 	name := sourceName(r)
 	src := in.setup.Load().sources[name]
 	a := in.receiveSafely(w, r, src)
 	if src == nil {
-		name = "" // what anybody may put into a path does not go into the log
+		name = "" // the log must not hold arbitrary text from the path
 	}
 	a.began = began
 	in.answer(w, r, name, a)
 }
 
-// answer answers r with a, and tells of it. source is "" if there is no such
+// answer answers r with a, and tells the log and the observer. source is "" if there is no such
 // source.
 func (in *Engine) answer(w http.ResponseWriter, r *http.Request, source string, a *answer) {
 	if a.errorID != "" {
@@ -62,7 +62,7 @@ func (in *Engine) answer(w http.ResponseWriter, r *http.Request, source string, 
 	in.observers.delivery(source, a, took)
 }
 
-// receiveSafely makes a panic an answer.
+// receiveSafely turns a panic into an answer.
 func (in *Engine) receiveSafely(w http.ResponseWriter, r *http.Request, src *source) (a *answer) {
 	defer func() {
 		v := recover()
@@ -88,7 +88,7 @@ func (in *Engine) receive(w http.ResponseWriter, r *http.Request, src *source) *
 	return in.accept(d)
 }
 
-// read reads a request and verifies it: what it returns has only to be claimed.
+// read reads a request and verifies it. The returned delivery is ready to be claimed.
 func (in *Engine) read(w http.ResponseWriter, r *http.Request, src *source, budget *wire.Budget) (*delivery, *answer) {
 	if src == nil {
 		return nil, refused(http.StatusNotFound, "There is no such source.", "no such source", nil)
@@ -128,9 +128,8 @@ func (in *Engine) read(w http.ResponseWriter, r *http.Request, src *source, budg
 	return d, nil
 }
 
-// sourceName returns the {source} of the path, or "" if it is another path. Read
-// from the path itself, escapes, doubled slashes and dots never name a source;
-// http.ServeMux undoes escapes first.
+// sourceName returns the {source} of the path, or "" for another path. In the path itself, escapes,
+// doubled slashes and dots never name a source; http.ServeMux undoes escapes first.
 func sourceName(r *http.Request) string {
 	if name := r.PathValue("source"); name != "" {
 		return name
@@ -142,7 +141,7 @@ func sourceName(r *http.Request) string {
 	return name
 }
 
-// checkLimits refuses what can be refused before the body is read.
+// checkLimits applies the limits that do not need the body.
 func (in *Engine) checkLimits(src *source, r *http.Request) *answer {
 	fields := 0
 	for _, values := range r.Header {
@@ -192,8 +191,7 @@ func readBody(w http.ResponseWriter, r *http.Request, src *source, budget *wire.
 	}
 }
 
-// authenticate verifies the signature. Nothing that fails here is parsed,
-// stored or claimed.
+// authenticate verifies the signature. A request that fails here is not parsed, stored or claimed.
 func (in *Engine) authenticate(r *http.Request, src *source, body []byte, deadline time.Time) (*delivery, *answer) {
 	now := time.Now()
 	req := src.request(r, body, now)
@@ -207,8 +205,7 @@ func (in *Engine) authenticate(r *http.Request, src *source, body []byte, deadli
 	case err == nil:
 		return d, nil
 	case (errors.Is(err, verify.ErrTooOld) || errors.Is(err, verify.ErrTooNew)) && in.clockIsOff(src.tolerance):
-		// Our clock is not right, so the sender must not be told that it forged
-		// something.
+		// Our clock is wrong: a 401 would tell an authentic sender that it forged the request.
 		return nil, unavailable("this machine's clock disagrees with the database's", err)
 	case errors.Is(err, keyfetch.ErrTooMany):
 		a := refused(http.StatusTooManyRequests, "Too many unknown keys were named from this address.",
@@ -223,7 +220,7 @@ func (in *Engine) authenticate(r *http.Request, src *source, body []byte, deadli
 	return nil, unavailable("there are no keys to verify with", err)
 }
 
-// refuseUnverified answers a request that was not verified because of err.
+// refuseUnverified answers a request that did not verify because of err.
 func (in *Engine) refuseUnverified(r *http.Request, now time.Time, err error) *answer {
 	if a := in.limitUnverified(r, now, err); a != nil {
 		return a
@@ -231,8 +228,7 @@ func (in *Engine) refuseUnverified(r *http.Request, now time.Time, err error) *a
 	return refused(http.StatusUnauthorized, "The signature is missing, wrong, or not of now.", "not verified", err)
 }
 
-// limitUnverified counts an unverified request of r's address, and refuses it where
-// there were too many.
+// limitUnverified counts an unverified request of r's address, and refuses it beyond the limit.
 func (in *Engine) limitUnverified(r *http.Request, now time.Time, err error) *answer {
 	wait := in.unverified.Take(r.RemoteAddr, now)
 	if wait == 0 {
@@ -244,8 +240,7 @@ func (in *Engine) limitUnverified(r *http.Request, now time.Time, err error) *an
 	return a
 }
 
-// accept finds the events of a verified delivery, claims them, and answers
-// when all are durable.
+// accept extracts the events of a verified delivery, claims them, and answers when all are durable.
 func (in *Engine) accept(d *delivery) *answer {
 	ctx, cancel := context.WithDeadline(context.Background(), d.deadline)
 	defer cancel()
@@ -265,8 +260,8 @@ func (in *Engine) accept(d *delivery) *answer {
 	return in.answerClaimed(ctx, d, unit, malformed)
 }
 
-// extract finds the events of a verified delivery. What cannot be used is kept in
-// the quarantine before anything is answered.
+// extract extracts the events of a verified delivery. Unusable parts are stored in the quarantine
+// before the answer.
 func (in *Engine) extract(ctx context.Context, d *delivery) ([]provider.Event, []provider.Malformed, *answer) {
 	events, malformed := d.source.extractor.Extract(d.input())
 	if len(malformed) > 0 {

@@ -13,27 +13,26 @@ import (
 	"github.com/hookonce/hookonce/internal/wire"
 )
 
-// ReplayRequest says which event is to be replayed, and how.
+// ReplayRequest names the event to replay, and how.
 type ReplayRequest struct {
 	Source  string
-	EventID string // as shown
-	// Mode says under which ids. An event that is dead or skipped needs none,
-	// and then keeps its ids; one that is done does.
+	EventID string // as shown in listings
+	// Mode says whether the messages get new ids. A dead or skipped event needs none and keeps its
+	// ids; a done event needs one.
 	Mode driver.ReplayMode
-	// RequestID, if it is not "", makes a repetition of the request for the
-	// event return what the first one did, and do nothing. At most 255 bytes
-	// without control characters.
+	// RequestID makes the request repeatable, if it is not "": a second request with it for the
+	// same event returns the first result and does nothing. At most 255 bytes without control
+	// characters.
 	RequestID string
 }
 
-// Replay makes a finished event owed again, with a new generation and full
-// attempts: what of it is dead, or else all of it. An event that no route had
-// matched is matched again with the present routes.
+// Replay runs a finished event again, with a new generation and full attempts: its dead parts, or,
+// if it has none, all of it. An event that matched no route is matched again with the present
+// routes.
 //
-// The error matches driver.ErrNotFound; driver.ErrOpen for an event that is
-// pending or running; driver.ErrBodyPruned; driver.ErrModeNeeded; or
-// driver.ErrNoRoute. In all these cases nothing was changed. After
-// driver.ErrCommitUnknown a request with a RequestID may be repeated safely.
+// The error matches driver.ErrNotFound; driver.ErrOpen for a pending or running event;
+// driver.ErrBodyPruned; driver.ErrModeNeeded; or driver.ErrNoRoute. In all these cases nothing
+// changed. After driver.ErrCommitUnknown a request with a RequestID can safely be repeated.
 func (in *Engine) Replay(ctx context.Context, r *ReplayRequest) (*driver.Replayed, error) {
 	if err := checkRequestID(r.RequestID); err != nil {
 		return nil, err
@@ -60,7 +59,7 @@ func (in *Engine) Replay(ctx context.Context, r *ReplayRequest) (*driver.Replaye
 	return replayed, nil
 }
 
-// ErrRequestID is what Replay returns for a RequestID that it does not take.
+// ErrRequestID is the error of Replay for an invalid RequestID.
 var ErrRequestID = errors.New("hookonce: a request id has at most 255 bytes of UTF-8 without control characters")
 
 func checkRequestID(id string) error {
@@ -76,7 +75,7 @@ func checkRequestID(id string) error {
 	return nil
 }
 
-// owedNow returns what an event that owed nothing would owe if it arrived now.
+// owedNow returns the messages that the present routes make for an event that matched no route.
 func (in *Engine) owedNow(detail *driver.EventDetail) ([]driver.NewMessage, error) {
 	src := in.setup.Load().sources[detail.Source]
 	if src == nil || len(detail.Messages) > 0 || detail.BodyPruned {
@@ -94,27 +93,25 @@ func (in *Engine) owedNow(detail *driver.EventDetail) ([]driver.NewMessage, erro
 
 // DeadLetters selects dead letters, for ReplayDead and Discard.
 type DeadLetters struct {
-	// Filter selects them; State and Limit of it are not looked at. After says
-	// where to go on after a call that did not come to the end, see Worked.Next.
+	// Filter selects the dead letters; its State and Limit are ignored. Filter.After is the place
+	// to continue at after an incomplete call, see Worked.Next.
 	Filter driver.MessageFilter
-	// EventIDs and MessageIDs, if there are any, narrow them to those of these
-	// events and these messages; Filter.Source says of which source the events
-	// are. Filter.After is not looked at then.
+	// EventIDs and MessageIDs, if not empty, narrow the selection to these events and messages;
+	// Filter.Source is then the source of the events, and Filter.After is ignored.
 	EventIDs   []string
 	MessageIDs []string
-	// Rate bounds how many are worked on in a time, evenly spaced. Defaults to
-	// DefaultReplayRate for ReplayDead, and to Unpaced for Discard.
+	// Rate is the pace, evenly spaced. Defaults to DefaultReplayRate for ReplayDead, and to Unpaced
+	// for Discard.
 	Rate Rate
 }
 
-// Worked is what became of dead letters.
+// Worked is the result of ReplayDead or Discard.
 type Worked struct {
-	Done int // how many were replayed, or discarded
-	// Passed is how many were not, because they were not dead any more, or
-	// another session had locked them. An id of which nothing is dead counts
-	// as one.
+	Done int // number of replayed or discarded dead letters
+	// Passed is the number of skipped ones: they were not dead any more, or another session had
+	// locked them. An id without a dead letter counts as one.
 	Passed int
-	// Next is where to go on: zero when all were worked on, or there were ids.
+	// Next is the place to continue at; zero if the call came to the end, or if there were ids.
 	Next driver.MessageCursor
 }
 
@@ -122,12 +119,11 @@ func (w *Worked) add(more *Worked) {
 	w.Done, w.Passed, w.Next = w.Done+more.Done, w.Passed+more.Passed, more.Next
 }
 
-// ReplayDead makes dead letters due again, under the ids they had, with a new
-// generation and full attempts. They are worked on in chunks, each in one
-// transaction, newest events first, until all that were dead at the beginning
-// are done or ctx ends: then the error is that of ctx, and Worked tells how far
-// it came and where to go on. Going on there, and not from the beginning, keeps
-// those that are dead again from being replayed before the rest.
+// ReplayDead makes dead letters due again under their ids, with a new generation and full attempts.
+// It works in chunks, each in one transaction, newest events first, until all letters that were
+// dead at the beginning are done or ctx ends. Then the error is that of ctx, and Worked says how
+// far it came and where to continue. Continue there and not at the beginning: otherwise letters
+// that died again would be replayed before the rest.
 func (in *Engine) ReplayDead(ctx context.Context, which *DeadLetters) (Worked, error) {
 	worked, err := in.workOn(ctx, which, DefaultReplayRate, in.store.ReplayDead)
 	if worked.Done+worked.Passed > 0 {
@@ -140,9 +136,8 @@ func (in *Engine) ReplayDead(ctx context.Context, which *DeadLetters) (Worked, e
 	return worked, nil
 }
 
-// Discard gives dead letters up: they are skipped, with the note
-// driver.NoteDiscarded, and their identities stay claimed. It works as
-// ReplayDead does.
+// Discard gives dead letters up: they become skipped, with the note driver.NoteDiscarded, and their
+// identities stay claimed. It works as ReplayDead does.
 func (in *Engine) Discard(ctx context.Context, which *DeadLetters) (Worked, error) {
 	worked, err := in.workOn(ctx, which, Unpaced, in.store.Discard)
 	if worked.Done+worked.Passed > 0 {
@@ -198,8 +193,8 @@ func (d *DeadLetters) filters() []driver.MessageFilter {
 	return all
 }
 
-// workOnFiltered goes through the listing once, from filter.After on. A letter
-// that is dead again after its replay lies behind.
+// workOnFiltered goes through the listing once, starting at filter.After. A letter that died again
+// after its replay stands before that place.
 func (in *Engine) workOnFiltered(ctx context.Context, filter driver.MessageFilter, pace *limit.Bucket, work workOnLetters) (Worked, error) {
 	worked := Worked{Next: filter.After}
 	for {
@@ -214,8 +209,8 @@ func (in *Engine) workOnFiltered(ctx context.Context, filter driver.MessageFilte
 	}
 }
 
-// workOnChunk works on the first letters behind filter.After: as many as the pace
-// allows, and at most a page.
+// workOnChunk works on the first letters after filter.After: as many as the pace allows, and at
+// most a page.
 func (in *Engine) workOnChunk(ctx context.Context, filter *driver.MessageFilter, pace *limit.Bucket, work workOnLetters) (Worked, error) {
 	var err error
 	if filter.Limit, err = pace.Await(ctx, driver.MaxLimit); err != nil {
@@ -248,10 +243,9 @@ func (in *Engine) workOnChunk(ctx context.Context, filter *driver.MessageFilter,
 	return worked, nil
 }
 
-// RetryMessage makes a pending message due at once, and a dead or skipped one
-// due again under its id, with a new generation and full attempts. The error
-// matches driver.ErrNotFound; driver.ErrOpen for one that is being sent;
-// driver.ErrSent; or driver.ErrBodyPruned.
+// RetryMessage makes a pending message due at once, and a dead or skipped one due again under its
+// id, with a new generation and full attempts. The error matches driver.ErrNotFound; driver.ErrOpen
+// for a message that is being sent; driver.ErrSent; or driver.ErrBodyPruned.
 func (in *Engine) RetryMessage(ctx context.Context, id string) error {
 	if err := in.store.RetryMessage(ctx, &driver.RetryMessageParams{ID: id}); err != nil {
 		return fmt.Errorf("hookonce: retry message %q: %w", id, err)

@@ -10,7 +10,7 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// route is a Route made ready.
+// route is a Route ready to use.
 type route struct {
 	Route
 	types []typePattern
@@ -43,7 +43,7 @@ func (r *route) takesFrom(source string) bool {
 func (r *route) matches(ev *Event) (ok bool, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			// Else the event could never be received: each delivery would panic.
+			// Without this, the event could never be received: every delivery of it would panic.
 			ok, err = false, fmt.Errorf("panic: %v", v)
 		}
 	}()
@@ -56,8 +56,8 @@ func (r *route) matches(ev *Event) (ok bool, err error) {
 	return r.Where(ev)
 }
 
-// typePattern is a pattern split at its stars: the text between two of them
-// stands somewhere, the first part at the start and the last at the end.
+// typePattern is a pattern split at its stars. The first part must be at the start, the last at the
+// end, and the others in order between them.
 type typePattern []string
 
 func (p typePattern) matches(s string) bool {
@@ -79,7 +79,7 @@ func (p typePattern) matches(s string) bool {
 	return true
 }
 
-// typePatterns returns the patterns of types, in which a '*' stands for any text.
+// typePatterns splits patterns in which a '*' stands for any text.
 func typePatterns(types []string) []typePattern {
 	var out []typePattern
 	for _, t := range types {
@@ -88,12 +88,12 @@ func typePatterns(types []string) []typePattern {
 	return out
 }
 
-// matchesAny reports whether eventType matches one of patterns; none means all.
+// matchesAny reports whether eventType matches one of patterns. No patterns match every type.
 func matchesAny(patterns []typePattern, eventType string) bool {
 	return len(patterns) == 0 || slices.ContainsFunc(patterns, func(p typePattern) bool { return p.matches(eventType) })
 }
 
-// owed returns the messages that the routes of src owe for ev.
+// owed returns the messages of the routes that match ev.
 func (in *Engine) owed(src *source, key driver.Key, ev *Event) []driver.NewMessage {
 	var messages []driver.NewMessage
 	for _, r := range src.routes {

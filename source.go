@@ -21,7 +21,7 @@ import (
 
 var nameRegexp = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
 
-// source is a Source made ready.
+// source is a Source ready to use.
 type source struct {
 	Source
 	handshaking
@@ -33,16 +33,16 @@ type source struct {
 	hidden    []string // headers that are stored as "<secret>"
 	verified  *limit.Bucket
 	routes    []*route
-	work      *work.Source        // the part that concerns handlers and stale rules
-	ackSigner *provider.AckSigner // nil: answers are not signed
-	retries   time.Duration       // for how long the provider retries; 0 if unknown
+	work      *work.Source        // the settings for handlers and stale rules
+	ackSigner *provider.AckSigner // nil: answers are unsigned
+	retries   time.Duration       // how long the provider retries; 0 if unknown
 
 	unsigned bool // its scheme checks nothing
-	fetches  bool // its keys are got from the provider, see keysource.go
+	fetches  bool // its keys are fetched from the provider, see sourcekeys.go
 	keys     atomic.Pointer[keySet]
 }
 
-// newSource checks s and fills in defaults. All faults are reported at once.
+// newSource checks s and fills in its defaults. The error reports all faults at once.
 func newSource(s Source, log *slog.Logger) (*source, error) {
 	var faults []error
 	fault := func(format string, args ...any) {
@@ -65,7 +65,7 @@ func newSource(s Source, log *slog.Logger) (*source, error) {
 		fault("%w", err)
 	}
 	if s.Signature != nil {
-		own := *spec // the catalog's is shared
+		own := *spec // the catalog's spec is shared
 		own.Schemes = []verify.Scheme{scheme}
 		spec = &own
 	}
@@ -109,7 +109,7 @@ func (s *source) staleRules(spec *provider.Spec, log *slog.Logger) (*stale.Rules
 	return compiled, faults
 }
 
-// forWork returns the settings that concern handlers and stale rules.
+// forWork returns the settings for handlers and stale rules.
 func (s *source) forWork(rules *stale.Rules) *work.Source {
 	out := &work.Source{
 		Name: s.Name, Stale: rules, RefetchTimeout: s.RefetchTimeout, AckTimeout: s.AckTimeout,
@@ -121,7 +121,7 @@ func (s *source) forWork(rules *stale.Rules) *work.Source {
 	return out
 }
 
-// withHint adds to the fault of an id that is not known what is said of it.
+// withHint adds the provider's hint to the error of a missing event id.
 func withHint(err error, spec *provider.Spec, missing bool) error {
 	if hint := spec.EventHint("id"); missing && hint != "" {
 		return fmt.Errorf("%w (%s)", err, hint)
@@ -129,8 +129,8 @@ func withHint(err error, spec *provider.Spec, missing bool) error {
 	return err
 }
 
-// chooseScheme returns the scheme of s with all that s says about it. Its faults are
-// reported at once.
+// chooseScheme returns the scheme of s with the settings of s applied. It returns all faults at
+// once.
 func chooseScheme(s *Source, spec *provider.Spec) (verify.Scheme, []error) {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
@@ -169,7 +169,7 @@ func chooseScheme(s *Source, spec *provider.Spec) (verify.Scheme, []error) {
 	return scheme, faults
 }
 
-// setScheme makes the source ready to verify by scheme.
+// setScheme compiles the scheme and the handshakes, and checks the keys.
 func (s *source) setScheme(scheme *verify.Scheme, spec *provider.Spec) []error {
 	var err error
 	if s.verifier, err = verify.Compile(*scheme); err != nil {
@@ -179,7 +179,7 @@ func (s *source) setScheme(scheme *verify.Scheme, spec *provider.Spec) []error {
 	case scheme.Timestamp != nil:
 		s.tolerance = scheme.Timestamp.Tolerance
 	case scheme.Family == verify.FamilyJWT:
-		s.tolerance = time.Minute // its leeway
+		s.tolerance = time.Minute // the leeway of JWTs
 	}
 	if s.handshaking, err = newHandshaking(spec, scheme); err != nil {
 		return []error{err}
@@ -232,8 +232,8 @@ func (s *source) setDefaults(spec *provider.Spec) error {
 	return nil
 }
 
-// setPolicies fills in what is left out, and refuses words that are not known:
-// another spelling of one must not silently mean something else.
+// setPolicies fills in defaults and refuses unknown words: a misspelled policy must not silently
+// mean another one.
 func (s *source) setPolicies() error {
 	setDefault(&s.Malformed, MalformedReject)
 	setDefault(&s.Redelivery, RedeliveryReopen)
@@ -271,8 +271,8 @@ func (a *Ack) check() error {
 	return nil
 }
 
-// keepForRetries makes the dedupe window, where the source does not set one and all
-// is that of other sources, as long as the provider retries.
+// keepForRetries sets the dedupe window to the time that the provider retries, if the source sets
+// none and all, the window of Config, is shorter.
 func (s *source) keepForRetries(all time.Duration, log *slog.Logger) {
 	switch {
 	case s.DedupeWindow == 0 && s.retries > all:
@@ -283,7 +283,7 @@ func (s *source) keepForRetries(all time.Duration, log *slog.Logger) {
 	}
 }
 
-// request is what of r is verified.
+// request returns the verified parts of r.
 func (s *source) request(r *http.Request, body []byte, now time.Time) *verify.Request {
 	return &verify.Request{
 		Method:   r.Method,
@@ -295,7 +295,7 @@ func (s *source) request(r *http.Request, body []byte, now time.Time) *verify.Re
 	}
 }
 
-// verify checks r's signature. Only what it returns can be claimed.
+// verify checks the signature of r. Only a delivery that it returns can be claimed.
 func (s *source) verify(r *verify.Request, keys []verify.Key) (*delivery, error) {
 	if err := s.verifier.Verify(r, keys); err != nil {
 		return nil, err
@@ -311,7 +311,7 @@ func (s *source) verify(r *verify.Request, keys []verify.Key) (*delivery, error)
 	}, nil
 }
 
-// setAckKey makes the source ready to sign its answers, where the provider wants that.
+// setAckKey prepares the signing of answers, if the provider verifies answers.
 func (s *source) setAckKey(spec *provider.Spec, log *slog.Logger) error {
 	signature := spec.AckSignature()
 	switch {

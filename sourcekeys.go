@@ -12,13 +12,13 @@ import (
 	"github.com/hookonce/hookonce/verify"
 )
 
-// keySet are the keys of the secrets that were seen last.
+// keySet holds the parsed keys of the last secrets.
 type keySet struct {
 	secrets []string
 	keys    []verify.Key
 }
 
-// checkKeys checks what the source is verified with.
+// checkKeys checks the secrets or the key of the source.
 func (s *source) checkKeys(scheme *verify.Scheme) error {
 	if s.unsigned = scheme.Family == verify.FamilyNone; s.unsigned {
 		if s.Secrets != nil || s.Key != "" {
@@ -53,7 +53,7 @@ func (s *source) checkKeys(scheme *verify.Scheme) error {
 	return nil
 }
 
-// checkKeyless checks a source that says neither secrets nor a key.
+// checkKeyless checks a source that has neither secrets nor a key.
 func (s *source) checkKeyless(scheme *verify.Scheme) error {
 	s.fetches = s.verifier.FetchesKeys()
 	switch {
@@ -69,7 +69,8 @@ func (s *source) checkKeyless(scheme *verify.Scheme) error {
 	return errors.New("secrets: there is none, and no key")
 }
 
-// ownKeys reports whether nobody has to be asked for the keys.
+// ownKeys reports whether the keys are in the settings, so that no database and no provider is
+// asked.
 func (s *source) ownKeys() bool {
 	_, static := s.Secrets.(staticSecrets)
 	return !s.fetches && (static || s.Secrets == nil)
@@ -90,7 +91,7 @@ func (s *source) activeKeys(ctx context.Context, r *http.Request) ([]verify.Key,
 	var keys []verify.Key
 	for i, text := range append(slices.Clone(secrets), s.Key) {
 		if text == "" && i == len(secrets) {
-			continue // no Key
+			continue // there is no Key
 		}
 		key, err := s.verifier.ParseKey(text)
 		if err != nil {
@@ -105,21 +106,21 @@ func (s *source) activeKeys(ctx context.Context, r *http.Request) ([]verify.Key,
 	return keys, nil
 }
 
-// fetchRate is how many keys that were never seen an address may name: real senders
-// have few, and whoever makes them up shall not use up what all have together.
+// fetchRate bounds the unknown keys that one address may name: real senders name few, and an
+// attacker must not use up the fetches of all.
 var fetchRate = Rate{Count: 5, Per: time.Minute}
 
-// errKeyRef is matched where a request names a key that the provider does not have.
+// errKeyRef means that the request names a key that the provider does not have.
 var errKeyRef = errors.New("the request names no key of the provider")
 
-// keysFor returns the keys to verify req with, which r is. The sender's fault are a
-// *verify.Error, but for verify.ErrNoKeys and verify.ErrNoURL, and what matches errKeyRef or
+// keysFor returns the keys to verify req with, the request r. The sender is at fault if the error
+// is a *verify.Error (except verify.ErrNoKeys and verify.ErrNoURL), errKeyRef or
 // keyfetch.ErrTooMany.
 func (in *Engine) keysFor(src *source, r *http.Request, req *verify.Request, deadline time.Time) ([]verify.Key, error) {
 	if src.ownKeys() {
-		return src.activeKeys(r.Context(), r) // it asks nobody
+		return src.activeKeys(r.Context(), r) // no database and no provider is asked
 	}
-	// A client that hangs up or half-closes ends its context, and changes nothing.
+	// A client that hangs up or half-closes ends r's context; the look-up goes on.
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(r.Context()), deadline)
 	defer cancel()
 	if !src.fetches {

@@ -9,7 +9,7 @@ import (
 	"github.com/hookonce/hookonce/provider"
 )
 
-// SourceStatus tells of a source, as it is set up. It holds no secret.
+// SourceStatus describes a configured source. It holds no secret.
 type SourceStatus struct {
 	Name         string
 	Provider     provider.Name
@@ -23,13 +23,13 @@ type SourceStatus struct {
 	AckTimeout   time.Duration
 	DedupeWindow time.Duration
 	Retention    time.Duration
-	// ProviderRetries is for how long the provider is known to repeat a delivery; 0 if
-	// that is not known. A shorter DedupeWindow lets a late one take effect again.
+	// ProviderRetries is how long the provider is known to repeat a delivery; 0 if unknown. With a
+	// shorter DedupeWindow, a late delivery takes effect again.
 	ProviderRetries time.Duration
-	Routes          []string // names of those that take events of it
+	Routes          []string // names of the routes that can match its events
 }
 
-// RouteStatus tells of a route, as it is set up.
+// RouteStatus describes a configured route.
 type RouteStatus struct {
 	Name        string
 	Sources     []string // none means all
@@ -38,12 +38,12 @@ type RouteStatus struct {
 	Destination string
 }
 
-// DestinationStatus tells of a destination, as it is set up and as this process
-// sees it. It holds no secret.
+// DestinationStatus describes a configured destination, with its circuit as this process sees it.
+// It holds no secret.
 type DestinationStatus struct {
 	Name string
-	// Address is the scheme, host and port of its URL: what follows may hold a
-	// credential. It is "" where Sender is set.
+	// Address is the scheme, host and port of the URL: the rest may hold a credential. It is ""
+	// with a Sender.
 	Address     string
 	Sender      bool // Go code sends, not HTTP
 	Signed      bool // it has a secret
@@ -100,7 +100,7 @@ func (in *Engine) Destinations() []DestinationStatus {
 	return all
 }
 
-// Routes returns the routes in the order they were given.
+// Routes returns the routes in the order of the Config.
 func (in *Engine) Routes() []RouteStatus {
 	var all []RouteStatus
 	for _, r := range in.setup.Load().routes {

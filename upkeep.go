@@ -14,16 +14,15 @@ const (
 	maxPruneEvery   = time.Minute
 	minPruneEvery   = time.Second
 	maintainTimeout = 30 * time.Second // for one step
-	pruneTimeout    = 2 * time.Minute  // for one pass of pruning, whose windows hold until it ends
+	pruneTimeout    = 2 * time.Minute  // for one pass of pruning
 )
 
-// pruneRest is how long pruning rests after each chunk, in multiples of how long the chunk
-// took: it leaves the database to receiving, and takes its time.
+// pruneRest is how long pruning rests after each chunk, as a multiple of the time that the chunk
+// took. The rest leaves the database to deliveries.
 const pruneRest = 1
 
-// maintain writes delivery counts, reads the database's clock and learned secrets, and
-// confirms again what could not be confirmed, until ctx ends.
-// Every process may do it at once.
+// maintain writes delivery counts, reads the database's clock and learned secrets, and retries
+// failed confirmations, until ctx ends. Several processes may do so at once.
 func (in *Engine) maintain(ctx context.Context) {
 	counts := time.NewTicker(countInterval)
 	defer counts.Stop()
@@ -37,7 +36,7 @@ func (in *Engine) maintain(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
-			// What was counted is still written.
+			// The counts so far must still be written.
 			in.maintainStep(context.WithoutCancel(ctx), "writing delivery counts", in.claims.WriteCounts)
 			return
 		case <-counts.C:
@@ -52,7 +51,7 @@ func (in *Engine) maintain(ctx context.Context) {
 	}
 }
 
-// pruneAgain prunes until ctx ends; apart from maintain, because it may take long.
+// pruneAgain prunes until ctx ends. It runs beside maintain, because pruning may take long.
 func (in *Engine) pruneAgain(ctx context.Context) {
 	wait := in.pruneInterval()
 	for {
@@ -72,9 +71,10 @@ func (in *Engine) pruneAgain(ctx context.Context) {
 	}
 }
 
-// prunePass prunes for pruneTimeout at most, and reports whether there is more: where
-// months are past their window at once, each pass goes by the windows as they are then.
-// It begins with the oldest again, and in the time passes millions of events that stay.
+// prunePass prunes for pruneTimeout at most, and reports whether there is more to prune. A pass
+// uses the windows as they are at its start: when months of rows are past their window, each pass
+// reads the windows again. Every pass starts with the oldest rows, and gets past millions of rows
+// that stay.
 func (in *Engine) prunePass(ctx context.Context) (more bool) {
 	passCtx, cancel := context.WithTimeout(ctx, pruneTimeout)
 	defer cancel()
@@ -92,14 +92,14 @@ func (in *Engine) maintainStep(ctx context.Context, what string, step func(conte
 	in.maintained(ctx, what, step(stepCtx))
 }
 
-// maintained tells of a step that failed, unless that is because everything ends.
+// maintained logs a failed step, unless ctx has ended.
 func (in *Engine) maintained(ctx context.Context, what string, err error) {
 	if err != nil && ctx.Err() == nil {
 		in.log.Warn("maintenance failed, will be tried again: "+what, slog.Any("error", err))
 	}
 }
 
-// pruneInterval follows the shortest window, so that short ones are kept to.
+// pruneInterval follows the shortest window, so that a short window holds.
 func (in *Engine) pruneInterval() time.Duration {
 	shortest := min(in.cfg.DedupeWindow, in.cfg.Retention)
 	for _, s := range in.setup.Load().sources {
@@ -112,11 +112,10 @@ func (in *Engine) pruneInterval() time.Duration {
 	return min(max(shortest/4, minPruneEvery), maxPruneEvery)
 }
 
-// Prune removes what is finished and past its window: bodies past retention,
-// identities past the dedupe window, and the quarantine beyond its bounds. It works in
-// small chunks and rests after each for as long as it took, so that deliveries are
-// answered meanwhile. With an error comes what was removed before it, or nil. Run does it
-// from time to time.
+// Prune removes finished work past its window: bodies past retention, identities past the dedupe
+// window, and the quarantine beyond its bounds. It works in small chunks and rests after each for
+// as long as the chunk took, so that deliveries are answered meanwhile. If it fails, the result
+// holds the rows that it removed before, or is nil. Run calls it from time to time.
 func (in *Engine) Prune(ctx context.Context) (*driver.PruneResult, error) {
 	p := &driver.PruneParams{
 		DedupeWindow:   in.cfg.DedupeWindow,
