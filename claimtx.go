@@ -102,7 +102,7 @@ func (in *Engine) verify(w http.ResponseWriter, r *http.Request) (*Delivery, *an
 // sender delivers again.
 func (in *Engine) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	var known *refusal
-	a := unavailable("the delivery was not worked on", err)
+	a := unavailable("the delivery was not handled", err)
 	if errors.As(err, &known) {
 		a = known.answer
 	}

@@ -68,7 +68,7 @@ func TestNewRefusesFaults(t *testing.T) {
 		{"unknown parameter", gh(func(s *hookonce.Source) { s.Params = map[string]string{"region": "eu"} }), "params.region"},
 		{"parameter of a signature", of("paypal", func(s *hookonce.Source) { s.Secrets = nil }), "params.webhook_id: it is missing: The ID of your webhook"},
 		{"parameter of a source", of("aws-sns", func(s *hookonce.Source) { s.Secrets = nil }), "params.topic_arn: it is missing: The ARN"},
-		{"parameter to fetch with", of("plaid", func(s *hookonce.Source) { s.Secrets = nil }), "params.client_id: it is missing"},
+		{"parameter to fetch with", of("plaid", func(s *hookonce.Source) { s.Secrets = nil }), "params.client_id: missing"},
 		{"empty parameter", of("paypal", func(s *hookonce.Source) { s.Params = map[string]string{"webhook_id": " "} }), "params.webhook_id: it is empty"},
 		{"value that is none", of("cloudinary", func(s *hookonce.Source) {
 			s.Scheme, s.Params = "sha1", map[string]string{"algorithm": "canary"}

@@ -132,7 +132,7 @@ func (in *Engine) claimFor(d *delivery, ev *provider.Event, visible http.Header,
 		claim.Work = driver.WorkQueued
 	}
 	if len(src.routes) > 0 {
-		claim.Messages = in.owed(src, key, &Event{
+		claim.Messages = in.messagesFor(src, key, &Event{
 			Source: src.Name, ID: ev.ID, Type: ev.Type, OccurredAt: ev.Time, Header: visible, Body: ev.Body,
 		})
 	}

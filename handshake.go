@@ -75,7 +75,7 @@ const maxHeaderText = 1 << 10
 
 // errSignable refuses a body that the answer to a handshake would sign: an attacker could ask for
 // that signature and send it with the body.
-var errSignable = errors.New("the body is one that the answer to a handshake would sign")
+var errSignable = errors.New("the answer to a handshake would sign this body")
 
 // handshake answers a handshake. It returns nil for a request that may be a delivery. It stores and
 // claims nothing.
@@ -147,7 +147,7 @@ func refuseHandshake(shake *provider.Shake, err error) *answer {
 	case errors.Is(err, provider.ErrHandshakeSetup):
 		return refused(http.StatusForbidden, "This source is not set up for that.", why, err)
 	case errors.Is(err, provider.ErrHandshakeCheck):
-		return refused(http.StatusForbidden, "The request does not say what it must.", why, err)
+		return refused(http.StatusForbidden, "The request lacks a required value.", why, err)
 	default:
 		return refused(http.StatusBadRequest, "The request is not one that the provider makes.", why, err)
 	}
@@ -247,10 +247,10 @@ func (in *Engine) tryConfirm(ctx context.Context, one confirmation) {
 		log.Info("subscription confirmed")
 	case one.tries == confirmTries:
 		c.pending--
-		log.Error("a subscription was not confirmed: subscribe again", slog.Any("error", err))
+		log.Error("confirming a subscription failed for good: subscribe again", slog.Any("error", err))
 	default:
 		one.due = time.Now().Add(driver.Backoff(firstConfirm, maxConfirmPause, one.tries))
 		c.waiting = append(c.waiting, one)
-		log.Warn("a subscription was not confirmed, will be tried again", slog.Any("error", err))
+		log.Warn("confirming a subscription failed; retrying", slog.Any("error", err))
 	}
 }

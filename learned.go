@@ -146,7 +146,7 @@ func (s *withLearned) Secrets(ctx context.Context, r *http.Request) ([]string, e
 // again.
 func (in *Engine) learn(ctx context.Context, src *source, secret string) *answer {
 	if _, err := src.verifier.ParseKey(secret); err != nil {
-		return refused(http.StatusBadRequest, "The secret is not one of this provider.", "a secret that cannot be used was handed over", err)
+		return refused(http.StatusBadRequest, "The secret does not have this provider's form.", "an unusable secret was handed over", err)
 	}
 	list := in.learned.of(src.Name)
 	// Write only if the source is armed: unverified requests must not cause writes.
@@ -163,7 +163,7 @@ func (in *Engine) learn(ctx context.Context, src *source, secret string) *answer
 			return unavailable("reading learned secrets", err) // the provider sends it again
 		}
 		if taken {
-			in.log.Warn("a secret was taken from the provider, and the source is not armed any more", slog.String("source", src.Name))
+			in.log.Warn("secret learned from the provider; the source is disarmed", slog.String("source", src.Name))
 			return nil
 		}
 	}

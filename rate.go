@@ -36,9 +36,9 @@ func ParseRate(s string) (Rate, error) {
 	count, err := strconv.Atoi(strings.TrimSpace(number))
 	switch {
 	case err != nil || per == 0:
-		return Rate{}, errors.New("is no rate; write it as 100/s, 6000/m or 1/h")
+		return Rate{}, errors.New("is not a rate; write it as 100/s, 6000/m or 1/h")
 	case count < 1 || count > maxRate:
-		return Rate{}, fmt.Errorf("must be from 1 to %d in a time; leave it out for no limit", maxRate)
+		return Rate{}, fmt.Errorf("must have a count from 1 to %d; leave it out for no limit", maxRate)
 	}
 	return Rate{Count: count, Per: per}, nil
 }
@@ -54,7 +54,7 @@ func ParsePace(s string) (Rate, error) {
 	}
 	rate, err := ParseRate(s)
 	if err != nil {
-		return Rate{}, errors.New("is no pace; write it as 100/s, 6000/m or 1/h, or as none")
+		return Rate{}, errors.New("is not a pace; write it as 100/s, 6000/m or 1/h, or as none")
 	}
 	return rate, nil
 }

@@ -118,7 +118,7 @@ func (in *Engine) read(w http.ResponseWriter, r *http.Request, src *source, budg
 	}
 	d.deadline = deadline
 	if wait := src.verified.Take(time.Now()); wait > 0 {
-		a := refused(http.StatusTooManyRequests, "This source sends faster than it may.", "over the source's rate", nil)
+		a := refused(http.StatusTooManyRequests, "This source exceeds its rate.", "over the source's rate", nil)
 		a.retryAfter = wait
 		return nil, a
 	}
@@ -225,7 +225,7 @@ func (in *Engine) refuseUnverified(r *http.Request, now time.Time, err error) *a
 	if a := in.limitUnverified(r, now, err); a != nil {
 		return a
 	}
-	return refused(http.StatusUnauthorized, "The signature is missing, wrong, or not of now.", "not verified", err)
+	return refused(http.StatusUnauthorized, "The signature is missing or wrong, or its timestamp is not current.", "not verified", err)
 }
 
 // limitUnverified counts an unverified request of r's address, and refuses it beyond the limit.

@@ -41,7 +41,7 @@ func (in *Engine) Replay(ctx context.Context, r *ReplayRequest) (*driver.Replaye
 	if err != nil {
 		return nil, fmt.Errorf("hookonce: replay: %w", err)
 	}
-	routes, err := in.owedNow(detail)
+	routes, err := in.messagesNow(detail)
 	if err != nil {
 		return nil, err
 	}
@@ -75,8 +75,8 @@ func checkRequestID(id string) error {
 	return nil
 }
 
-// owedNow returns the messages that the present routes make for an event that matched no route.
-func (in *Engine) owedNow(detail *driver.EventDetail) ([]driver.NewMessage, error) {
+// messagesNow returns the messages that the present routes make for an event that matched no route.
+func (in *Engine) messagesNow(detail *driver.EventDetail) ([]driver.NewMessage, error) {
 	src := in.setup.Load().sources[detail.Source]
 	if src == nil || len(detail.Messages) > 0 || detail.BodyPruned {
 		return nil, nil
@@ -85,7 +85,7 @@ func (in *Engine) owedNow(detail *driver.EventDetail) ([]driver.NewMessage, erro
 	if err != nil {
 		return nil, fmt.Errorf("hookonce: replay event %q of source %q: stored headers: %w", detail.EventID, detail.Source, err)
 	}
-	return in.owed(src, detail.Key, &Event{
+	return in.messagesFor(src, detail.Key, &Event{
 		Source: detail.Source, ID: detail.EventID, Type: detail.Type,
 		OccurredAt: detail.OccurredAt, Header: header, Body: detail.Body,
 	}), nil

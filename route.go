@@ -93,8 +93,8 @@ func matchesAny(patterns []typePattern, eventType string) bool {
 	return len(patterns) == 0 || slices.ContainsFunc(patterns, func(p typePattern) bool { return p.matches(eventType) })
 }
 
-// owed returns the messages of the routes that match ev.
-func (in *Engine) owed(src *source, key driver.Key, ev *Event) []driver.NewMessage {
+// messagesFor returns the messages of the routes that match ev.
+func (in *Engine) messagesFor(src *source, key driver.Key, ev *Event) []driver.NewMessage {
 	var messages []driver.NewMessage
 	for _, r := range src.routes {
 		ok, err := r.matches(ev)

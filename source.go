@@ -320,7 +320,7 @@ func (s *source) setAckKey(spec *provider.Spec, log *slog.Logger) error {
 	case signature == nil:
 		return nil
 	case s.AckKey == "":
-		log.Warn("the source has no ack key, so that its answers are not signed",
+		log.Warn("answers are unsigned: the source has no ack key",
 			slog.String("source", s.Name), slog.String("without", signature.Without))
 		return nil
 	}

@@ -31,7 +31,7 @@ func (s *source) checkKeys(scheme *verify.Scheme) error {
 	}
 	if s.Key != "" {
 		if !s.verifier.PublicKey() {
-			return errors.New("key: this scheme is checked with secrets, and a public key is none")
+			return errors.New("key: this scheme uses secrets, not public keys")
 		}
 		key, err := s.verifier.ParseKey(s.Key)
 		if err != nil {
@@ -61,12 +61,12 @@ func (s *source) checkKeyless(scheme *verify.Scheme) error {
 		return nil
 	case scheme.Keys != nil:
 		if p := scheme.Keys.Unset(scheme); p != nil {
-			return fmt.Errorf("params.%s: it is missing, and without it the provider's keys cannot be got: set it, or set a key (%s)", p.Name, p.About)
+			return fmt.Errorf("params.%s: missing; the provider's keys cannot be fetched without it: set it, or set a key (%s)", p.Name, p.About)
 		}
 	case s.verifier.PublicKey():
 		return errors.New("key: there is none: set the sender's public key")
 	}
-	return errors.New("secrets: there is none, and no key")
+	return errors.New("secrets: neither a secret nor a key is set")
 }
 
 // ownKeys reports whether the keys are in the settings, so that no database and no provider is

@@ -95,7 +95,7 @@ func (in *Engine) maintainStep(ctx context.Context, what string, step func(conte
 // maintained logs a failed step, unless ctx has ended.
 func (in *Engine) maintained(ctx context.Context, what string, err error) {
 	if err != nil && ctx.Err() == nil {
-		in.log.Warn("maintenance failed, will be tried again: "+what, slog.Any("error", err))
+		in.log.Warn(what+" failed; retrying", slog.Any("error", err))
 	}
 }
 
