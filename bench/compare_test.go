@@ -7,14 +7,14 @@ import (
 	"testing"
 )
 
-// contestant is one of those that are compared.
+// contestant is one side of a comparison.
 type contestant struct {
 	name string
-	// measure measures it once; everything but that is prepared.
+	// measure takes one measurement. All preparation is done before.
 	measure func(t testing.TB) float64
 }
 
-// figures are what the rounds of one contestant gave, sorted.
+// figures are the measurements of one contestant, one for each round, sorted.
 type figures []float64
 
 func (f figures) median() float64 { return f[len(f)/2] }
@@ -24,19 +24,19 @@ type comparison struct {
 	unit        string
 	contestants []contestant
 	rows        []row
-	// rounds is how often each is measured; 0 means as often as the scale says.
+	// rounds is the number of measurements of each contestant; 0 means the default of the scale.
 	rounds int
 }
 
-// row is one line of the page: a ratio and what it should be.
+// row is one line of the page: a ratio and its target.
 type row struct {
 	what              string
-	subject, baseline string // contestants; the baseline of a figure that stands alone is ""
+	subject, baseline string // names of contestants; baseline is "" for a figure that stands alone
 	want              float64
-	atMost            bool // want is the most, not the least
+	atMost            bool // want is an upper bound, not a lower one
 }
 
-// result is a row that was measured.
+// result is a measured row.
 type result struct {
 	row
 	unit              string
@@ -58,7 +58,7 @@ func (r *result) reached() bool {
 	return r.value() >= r.want
 }
 
-// wanted says what the row should be.
+// wanted returns the row's target as text.
 func (r *result) wanted() string {
 	side := "at least"
 	if r.atMost {
@@ -71,8 +71,8 @@ func (r *result) wanted() string {
 	return text
 }
 
-// run measures all contestants in turn, in every round in another order, and returns
-// the rows whose contestants there are.
+// run measures all contestants in turn, in a different order each round. It returns the rows whose
+// contestants are all present.
 func (c *comparison) run(t *testing.T, s *scale) []result {
 	t.Helper()
 	measured := make(map[string]figures)

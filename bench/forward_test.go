@@ -17,10 +17,10 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// Requests to a destination at a time.
+// forwardConcurrency is the number of requests to a destination at a time.
 const forwardConcurrency = 64
 
-// sink is a fast destination. It tells how many requests it got, and when.
+// sink is a fast destination. It counts its requests and notes their times.
 type sink struct {
 	address string
 	want    int64
@@ -38,7 +38,7 @@ func newSink(t testing.TB, want int) *sink {
 	}
 	s := &sink{address: listener.Addr().String(), want: int64(want), all: make(chan struct{})}
 	server := &http.Server{Handler: s, ReadHeaderTimeout: 5 * time.Second}
-	go func() { _ = server.Serve(listener) }() // ends with Close
+	go func() { _ = server.Serve(listener) }() // returns after Close
 	t.Cleanup(func() { _ = server.Close() })
 	return s
 }
@@ -53,7 +53,7 @@ func (s *sink) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// perSecond waits until all requests are there, and returns their rate.
+// perSecond waits for all requests and returns their rate, or 0 if some do not arrive.
 func (s *sink) perSecond(p *process) float64 {
 	select {
 	case <-s.all:
@@ -66,8 +66,7 @@ func (s *sink) perSecond(p *process) float64 {
 	return float64(s.want) / time.Duration(s.last.Load()-s.first.Load()).Seconds()
 }
 
-// forward compares the sending of messages that are due with a client that has nothing
-// to remember.
+// forward compares the sending of due messages with a plain HTTP client that keeps no state.
 func forward(t *testing.T, s *scale) *comparison {
 	server := newServer(t)
 	return &comparison{
@@ -85,7 +84,7 @@ func forward(t *testing.T, s *scale) *comparison {
 				subject: "hookonce", baseline: "net/http client", want: 0.5,
 			},
 			{
-				what:    "the same, against a client that opens a connection for each request, as hookonce does",
+				what:    "forwarding, against a client that opens a connection for each request, as hookonce does",
 				subject: "hookonce", baseline: "net/http client without kept connections", want: 0.5,
 			},
 		},
@@ -110,8 +109,8 @@ func failUnless(t testing.TB, rate float64, why string) float64 {
 	return rate
 }
 
-// sendAll claims events that owe a message each and returns how many of these a gateway
-// sends in a second.
+// sendAll claims n events with one message each. It returns how many messages a gateway sends in a
+// second.
 func sendAll(t testing.TB, dsn string, n int) float64 {
 	t.Helper()
 	store, pool := openStore(t, dsn)
@@ -133,11 +132,11 @@ func sendAll(t testing.TB, dsn string, n int) float64 {
 	return failUnless(t, rate, "not all messages arrived")
 }
 
-// clientVariable says to whom the role client sends, how often, and whether it keeps its
-// connections.
+// clientVariable holds the settings of the role client: the address, the number of requests, and
+// "keep" or "close" for its connections.
 const clientVariable = "HOOKONCE_BENCH_CLIENT"
 
-// sendAlone is the role client: it sends as many requests as it can.
+// sendAlone is the role client: it sends as many requests per second as it can.
 func sendAlone() error {
 	var address, connections string
 	var n int64

@@ -19,38 +19,38 @@ import (
 // load is a stream of deliveries to one address.
 type load struct {
 	address string
-	// request appends the n-th request, whole.
+	// request appends the n-th request, complete, to a buffer.
 	request     func(to []byte, n int64) []byte
 	connections int
-	// lasts is for how long requests are begun; until each connection has had an answer, if
-	// that takes longer.
+	// lasts is the time during which new requests begin. It is extended until each connection has
+	// had an answer.
 	lasts time.Duration
-	// warm is for how long they are begun before anything counts.
+	// warm is the time before lasts in which requests are sent but not counted.
 	warm time.Duration
-	// rate is how many requests are offered in a second, whatever the answers do; 0 is
-	// as many as are answered.
+	// rate is the number of requests offered in a second, independent of the answers. 0 sends the
+	// next request as soon as the last one is answered.
 	rate int
 }
 
-// measured is what came of a load.
+// measured is the result of a load.
 type measured struct {
-	answers   int // those of 2xx, within the time that counts
+	answers   int // answers with 2xx, within the counted time
 	seconds   float64
-	latencies []time.Duration // sorted; under a rate from when each was due
+	latencies []time.Duration // sorted; under a rate, measured from the time each request was due
 }
 
 func (m *measured) perSecond() float64 { return float64(m.answers) / m.seconds }
 
-// quantile returns the latency that the share q of the requests kept.
+// quantile returns the latency that the share q of the requests did not exceed.
 func (m *measured) quantile(q float64) time.Duration {
 	return m.latencies[min(len(m.latencies)-1, int(q*float64(len(m.latencies))))]
 }
 
-// run sends the load. An answer that is not 2xx, or none at all, fails the test: a
-// figure with errors in it measures something else.
+// run sends the load. An answer other than 2xx, or a missing answer, fails the test: the figure
+// would measure something else.
 func (l *load) run(t testing.TB) *measured {
 	t.Helper()
-	syscall.Sync() // what was written before must not stand in front of the commits of now
+	syscall.Sync() // earlier writes must not delay the commits of this load
 	began := time.Now()
 	counts, ends := began.Add(l.warm), began.Add(l.warm+l.lasts)
 	var next atomic.Int64
@@ -76,10 +76,10 @@ func (l *load) run(t testing.TB) *measured {
 	return m
 }
 
-// used is how many requests this process has numbered.
+// used counts the ranges of request numbers that this process has handed out.
 var used atomic.Int64
 
-// firstOf returns a number from which on no request was made yet.
+// firstOf returns the start of a range of request numbers that no other load uses.
 func firstOf(t testing.TB) int64 {
 	t.Helper()
 	return used.Add(1) << 32
@@ -113,7 +113,7 @@ func (c *connection) run() error {
 			}
 			begin = due
 		}
-		// Brief loads may be over before a busy machine has answered anything that counts.
+		// On a busy machine a brief load may end before the first counted answer.
 		answered := len(c.latencies) > 0
 		if answered && !begin.Before(c.ends) {
 			return nil
@@ -129,7 +129,8 @@ func (c *connection) run() error {
 		if status/100 != 2 {
 			return fmt.Errorf("answered %d", status)
 		}
-		// Of requests that were due all count: those left out would be the slowest.
+		// Under a rate, all due requests count: the late ones are the slowest, and leaving them out
+		// would flatter the figure.
 		now := time.Now()
 		inTime := c.load.rate > 0 || !answered || now.Before(c.ends.Add(time.Second))
 		if inTime && !begin.Before(c.counts) {
@@ -140,7 +141,7 @@ func (c *connection) run() error {
 
 var errAnswer = errors.New("the answer cannot be read")
 
-// readAnswer reads one answer with a Content-Length, and returns its status.
+// readAnswer reads one answer with a Content-Length and returns its status.
 func readAnswer(r *bufio.Reader) (status int, err error) {
 	line, err := r.ReadSlice('\n')
 	if err != nil {

@@ -13,7 +13,7 @@ func TestMain(m *testing.M) {
 	}
 	code := dbtest.Run(m)
 	if buildFolder != "" {
-		_ = os.RemoveAll(buildFolder) // what is left is in the folder for temporary files
+		_ = os.RemoveAll(buildFolder) // a leftover does no harm in the folder for temporary files
 	}
 	os.Exit(code)
 }

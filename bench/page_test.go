@@ -18,12 +18,12 @@ import (
 const (
 	pageFile = "performance.md"
 	plotFile = "performance.svg"
-	// The figures stand between these marks; what is said of them is written by hand.
+	// The code writes the figures between these marks; the text around them is written by hand.
 	figuresBegin = "<!-- figures: written by make bench -->"
 	figuresEnd   = "<!-- end of figures -->"
 )
 
-// writePage puts the results into the documentation.
+// writePage writes the results into the documentation.
 func writePage(t testing.TB, results []result) {
 	t.Helper()
 	folder := filepath.Join("..", "docs")
@@ -51,11 +51,11 @@ func replaceFigures(page []byte, figures string) ([]byte, error) {
 	return fmt.Appendf(nil, "%s%s\n\n%s\n%s%s", before, figuresBegin, figures, figuresEnd, after), nil
 }
 
-// figuresText is what stands between the marks.
+// figuresText returns the text between the marks.
 func figuresText(on string, results []result) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "On %s.\n\n![Each figure beside what it should be](%s)\n\n", on, plotFile)
-	b.WriteString("| what | measured | should be | | hookonce | beside it |\n|---|---|---|---|---|---|\n")
+	fmt.Fprintf(&b, "On %s.\n\n![Each figure beside its target](%s)\n\n", on, plotFile)
+	b.WriteString("| comparison | measured | target | | hookonce | baseline |\n|---|---|---|---|---|---|\n")
 	for i := range results {
 		r := &results[i]
 		mark := "reached"
@@ -71,7 +71,7 @@ func figuresText(on string, results []result) string {
 	return b.String()
 }
 
-// text is the median and the range of what was measured.
+// text returns the median and the range of the measurements.
 func (f figures) text(unit string) string {
 	digits := 0
 	if f.median() < 100 {
@@ -83,7 +83,7 @@ func (f figures) text(unit string) string {
 	return fmt.Sprintf("%.*f %s (%.*f to %.*f)", digits, f.median(), unit, digits, f[0], digits, f[len(f)-1])
 }
 
-// machine says what the figures were measured on.
+// machine describes the machine, the versions and the load.
 func machine() string {
 	cpu := "an unknown processor"
 	if info, err := os.ReadFile("/proc/cpuinfo"); err == nil {
@@ -105,7 +105,7 @@ func machine() string {
 			}
 		}
 	}
-	return fmt.Sprintf("%d cores (%s), %s, Go %s%s; load and server on the same machine, bodies of 1.2 kB, every commit on the disk",
+	return fmt.Sprintf("%d cores (%s), %s, Go %s%s.\nLoad and server run on the same machine, bodies have 1.2 kB, every commit is on the disk",
 		runtime.NumCPU(), cpu, postgres, strings.TrimPrefix(runtime.Version(), "go"), pgx)
 }
 
@@ -117,8 +117,8 @@ const (
 	rowHeight  = 24
 )
 
-// plot draws a bar for each row: how much of what it should be was reached, on a scale
-// of doublings, so that half and twice are as far from the line.
+// plot draws a bar for each row: the share of its target that was reached, on a scale of doublings,
+// so that half and twice are equally far from the line.
 func plot(results []result) []byte {
 	var b bytes.Buffer
 	height := rowHeight*len(results) + 40
@@ -147,7 +147,7 @@ func plot(results []result) []byte {
 	}
 	bottom := height - 26
 	fmt.Fprintf(&b, `<line x1="%d" y1="4" x2="%[1]d" y2="%d" stroke="#222222"/>`+"\n", middle, bottom)
-	fmt.Fprintf(&b, `<text x="%d" y="%d" text-anchor="middle" fill="#222222">as it should be; to the right better, to the left worse</text>`+"\n</svg>\n", middle, height-10)
+	fmt.Fprintf(&b, `<text x="%d" y="%d" text-anchor="middle" fill="#222222">the line is the target; right is better, left is worse</text>`+"\n</svg>\n", middle, height-10)
 	return b.Bytes()
 }
 

@@ -2,14 +2,14 @@ package bench
 
 import "testing"
 
-// TestPerformance makes all comparisons, and on the full scale writes the page.
+// TestPerformance runs all comparisons. At full scale it also writes the page.
 func TestPerformance(t *testing.T) {
 	s := scaleOf(t)
 	var results []result
-	whole := true // until one is left out by -run
+	whole := true // false once -run leaves one out
 	for _, c := range []struct {
 		name string
-		// baselines tells that it needs what not every machine has.
+		// baselines means that the row needs programs that not every machine has.
 		baselines bool
 		prepare   func(*testing.T, *scale) *comparison
 	}{

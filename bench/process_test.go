@@ -21,16 +21,16 @@ const (
 	stopTimeout  = 60 * time.Second
 )
 
-// process is a server that is measured.
+// process is a server under measurement.
 type process struct {
 	cmd     *exec.Cmd
-	address string // that takes deliveries
+	address string // receives deliveries
 	admin   string // of a gateway
 	exited  chan struct{}
 	log     lockedBuffer
 }
 
-// startRole starts this binary as one of the baselines that serve.
+// startRole starts this binary as a serving baseline.
 func startRole(t testing.TB, role, dsn string) *process {
 	t.Helper()
 	p := startProcess(t, role, databaseVariable+"="+dsn)
@@ -47,13 +47,13 @@ func startProcess(t testing.TB, role string, env ...string) *process {
 	}
 	cmd := exec.Command(binary)
 	cmd.Env = append(append(os.Environ(), roleVariable+"="+role), env...)
-	if _, err := cmd.StdinPipe(); err != nil { // it ends with this process
+	if _, err := cmd.StdinPipe(); err != nil { // the role ends when this process ends
 		t.Fatal(err)
 	}
 	return start(t, cmd)
 }
 
-// startGateway starts the gateway as its users do, and waits until it is ready.
+// startGateway starts the gateway as users do and waits until it is ready.
 func startGateway(t testing.TB, settings string) *process {
 	t.Helper()
 	return startGatewayIn(t, writeSettings(t, settings))
@@ -94,19 +94,18 @@ func start(t testing.TB, cmd *exec.Cmd) *process {
 		t.Fatal(err)
 	}
 	go func() {
-		_ = cmd.Wait() // the code is read from ProcessState
+		_ = cmd.Wait() // ProcessState has the exit code
 		close(p.exited)
 	}()
 	t.Cleanup(func() { p.stop(t) })
 	return p
 }
 
-// waitFor waits until the process has printed what matches, and returns the first
-// group of it.
+// waitFor waits until the process has printed a match of line, and returns its first group.
 func (p *process) waitFor(t testing.TB, line *regexp.Regexp) string {
 	t.Helper()
 	var found string
-	p.eventually(t, "it tells its address", func() bool {
+	p.eventually(t, "it prints its address", func() bool {
 		if m := line.FindStringSubmatch(p.log.String()); m != nil {
 			found = m[1]
 		}
@@ -129,7 +128,8 @@ func isReady(admin string) bool {
 	return resp.StatusCode == http.StatusOK
 }
 
-// eventually polls ok, which asks another process.
+// eventually polls ok until it returns true. It fails the test after startTimeout, or when the
+// process ends.
 func (p *process) eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	deadline := time.After(startTimeout)
@@ -140,16 +140,16 @@ func (p *process) eventually(t testing.TB, what string, ok func() bool) {
 		case <-p.exited:
 			t.Fatalf("waiting until %s: %s ended: %s\n%s", what, p.cmd.Path, p.cmd.ProcessState, p.log.String())
 		case <-deadline:
-			t.Fatalf("not within %s: %s\n%s", startTimeout, what, p.log.String())
+			t.Fatalf("timed out after %s waiting until %s\n%s", startTimeout, what, p.log.String())
 		case <-tick.C:
 		}
 	}
 }
 
-// stop ends the process as an operator does. It may be called again.
+// stop ends the process as an operator does. A second call is harmless.
 func (p *process) stop(t testing.TB) {
 	t.Helper()
-	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+	_ = p.cmd.Process.Signal(syscall.SIGTERM) // the process may have ended
 	select {
 	case <-p.exited:
 	case <-time.After(stopTimeout):
@@ -159,7 +159,7 @@ func (p *process) stop(t testing.TB) {
 	}
 }
 
-// peakMemory returns the largest resident size that the process has had, in bytes.
+// peakMemory returns the largest resident size of the process so far, in bytes.
 func (p *process) peakMemory(t testing.TB) int64 {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
@@ -175,10 +175,10 @@ func (p *process) peakMemory(t testing.TB) int64 {
 	return kilobytes << 10
 }
 
-// buildFolder holds what gateway built; "" if it has built nothing.
+// buildFolder holds the program that gateway built; "" if it has built none.
 var buildFolder string
 
-// gateway builds the program as its users do, once, and returns its path.
+// gateway builds the program once, as users do, and returns its path.
 var gateway = sync.OnceValues(func() (string, error) {
 	folder, err := os.MkdirTemp("", "hookonce-bench-")
 	if err != nil {
@@ -194,7 +194,7 @@ var gateway = sync.OnceValues(func() (string, error) {
 	return binary, nil
 })
 
-// lockedBuffer keeps what a process prints.
+// lockedBuffer keeps the output of a process.
 type lockedBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer

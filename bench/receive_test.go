@@ -13,7 +13,7 @@ import (
 
 const connections = 256
 
-// receiveOnPostgres compares what receives on PostgreSQL, every answer after its commit.
+// receiveOnPostgres compares receivers on PostgreSQL that answer after their commit.
 func receiveOnPostgres(t *testing.T, s *scale) *comparison {
 	server := newServer(t)
 	gateway := startGateway(t, gatewaySettings(server.DSN(), ""))
@@ -35,7 +35,7 @@ func receiveOnPostgres(t *testing.T, s *scale) *comparison {
 	return c
 }
 
-// receiveOnSQLite compares a gateway on SQLite, each time on a new file.
+// receiveOnSQLite measures a gateway on SQLite, each time on a new file.
 func receiveOnSQLite(t *testing.T, s *scale) *comparison {
 	bare := startRole(t, roleBare, "")
 	return &comparison{
@@ -54,7 +54,7 @@ func receiveOnSQLite(t *testing.T, s *scale) *comparison {
 	}
 }
 
-// latencyAlone compares the answer times of one connection.
+// latencyAlone compares the median answer times of one connection.
 func latencyAlone(t *testing.T, s *scale) *comparison {
 	return againstPerRequest(t, "ms", func(address string) func(testing.TB) float64 {
 		l := load{address: address, request: newEvents(), connections: 1, warm: s.warm, lasts: s.lasts}
@@ -62,7 +62,7 @@ func latencyAlone(t *testing.T, s *scale) *comparison {
 	}, row{what: "median answer time of one connection, against writing for each request", want: 1.1, atMost: true})
 }
 
-// latencyUnderLoad compares the slowest answers at a rate that both can do.
+// latencyUnderLoad compares the slowest answers at a rate that both contestants reach.
 func latencyUnderLoad(t *testing.T, s *scale) *comparison {
 	c := againstPerRequest(t, "ms", func(address string) func(testing.TB) float64 {
 		l := load{address: address, request: newEvents(), connections: connections, warm: s.warm, lasts: s.lasts, rate: 4000}
@@ -72,14 +72,14 @@ func latencyUnderLoad(t *testing.T, s *scale) *comparison {
 	return c
 }
 
-// slowDisk compares them where every fdatasync takes 2 ms longer.
+// slowDisk compares both where every fdatasync takes 2 ms longer.
 func slowDisk(t *testing.T, s *scale) *comparison {
 	return againstPerRequest(t, "requests/s", func(address string) func(testing.TB) float64 {
 		return throughput(s, address, newEvents())
 	}, row{what: "receive with fsync slowed by 2 ms, against writing for each request", want: 3}, "LD_PRELOAD="+buildSlowDisk(t))
 }
 
-// againstPerRequest compares a gateway with writing for each request.
+// againstPerRequest compares a gateway with a receiver that writes its rows for each request.
 func againstPerRequest(t *testing.T, unit string, measure func(address string) func(testing.TB) float64, r row, env ...string) *comparison {
 	server := newServer(t, env...)
 	gateway := startGateway(t, gatewaySettings(server.DSN(), ""))
@@ -95,7 +95,7 @@ func againstPerRequest(t *testing.T, unit string, measure func(address string) f
 	}
 }
 
-// storm compares a gateway that gets the same events over and over.
+// storm measures a gateway that gets the same events over and over.
 func storm(t *testing.T, s *scale) *comparison {
 	server := newServer(t)
 	gateway := startGateway(t, gatewaySettings(server.DSN(), ""))
@@ -126,7 +126,7 @@ func emptyBefore(dsn string, measure func(testing.TB) float64) func(testing.TB) 
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// startFastAPI starts the receiver of the articles and returns its address.
+// startFastAPI starts the usual receiver of tutorials and returns its address.
 func startFastAPI(t testing.TB, dsn string) string {
 	t.Helper()
 	address := freeAddress(t)
@@ -145,8 +145,7 @@ func startFastAPI(t testing.TB, dsn string) string {
 	return address
 }
 
-// freeAddress returns an address that nobody listens on, for programs that cannot tell
-// which one they were given.
+// freeAddress returns an unused address, for programs that cannot report the address they got.
 func freeAddress(t testing.TB) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -157,7 +156,7 @@ func freeAddress(t testing.TB) string {
 	return listener.Addr().String()
 }
 
-// buildSlowDisk builds a library that makes fdatasync take longer, and returns its path.
+// buildSlowDisk builds a library that makes fdatasync slower and returns its path.
 func buildSlowDisk(t testing.TB) string {
 	t.Helper()
 	folder, err := os.MkdirTemp("", "hookonce-bench-") //nolint:usetesting // t.TempDir is in a folder that the server's user may not enter
@@ -165,7 +164,7 @@ func buildSlowDisk(t testing.TB) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(folder) })
-	if err := os.Chmod(folder, 0o755); err != nil { // the server is another user
+	if err := os.Chmod(folder, 0o755); err != nil { // the server runs as another user
 		t.Fatal(err)
 	}
 	library := filepath.Join(folder, "slowdisk.so")
@@ -175,8 +174,8 @@ func buildSlowDisk(t testing.TB) string {
 	return library
 }
 
-// pgbench measures the INSERT of a claim's row by the database's own tool: the most that
-// one statement for each event can give.
+// pgbench measures the INSERT of a claim's row with the database's own tool. This is the upper
+// limit of one statement for each event.
 func pgbench(s *scale, dsn string) func(testing.TB) float64 {
 	return func(t testing.TB) float64 {
 		return runPgbench(t, s, dsn, fmt.Sprintf(`INSERT INTO hookonce.event (key, source, event_id, type, headers, body, body_sha256, work)

@@ -20,22 +20,20 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// roleVariable names the environment variable that makes this binary a server to be
-// measured.
+// roleVariable names the environment variable that turns this binary into a server under
+// measurement.
 const roleVariable = "HOOKONCE_BENCH_ROLE"
 
-// Roles.
 const (
 	roleBare       = "bare"        // verifies, and answers
 	rolePerRequest = "per-request" // verifies, writes the rows, commits, answers
 	roleClient     = "client"      // sends, see sendAlone
 )
 
-// databaseVariable holds the DSN for the roles that have a database.
+// databaseVariable holds the DSN for the roles that use a database.
 const databaseVariable = "HOOKONCE_BENCH_DATABASE"
 
-// serveRole does what a role does, servers until their standard input ends, and returns
-// the exit code.
+// serveRole runs a role and returns the exit code. Servers run until their standard input ends.
 func serveRole(role string) int {
 	var err error
 	if role == roleClient {
@@ -79,11 +77,10 @@ func newReceiver(role string) (http.Handler, error) {
 	return nil, fmt.Errorf("there is no role %q", role)
 }
 
-// claimFunc claims an event, and reports whether it is the first to do so.
+// claimFunc claims an event and reports whether it is the first to do so.
 type claimFunc func(ctx context.Context, id, eventType string, header http.Header, body []byte) (bool, error)
 
-// receiver returns what people write: a handler that verifies a delivery of Stripe's,
-// claims its event, and answers.
+// receiver returns the usual handler: it verifies a Stripe delivery, claims its event, and answers.
 func receiver(claim claimFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))
@@ -119,7 +116,7 @@ func receiver(claim claimFunc) http.Handler {
 			}
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(answer) // whoever hung up needs no answer
+		_ = json.NewEncoder(w).Encode(answer) // the client may have hung up
 	})
 }
 
@@ -148,15 +145,14 @@ func verified(header string, body []byte) bool {
 	return hmac.Equal(got, mac.Sum(nil))
 }
 
-// perRequest returns a receiver that writes, for each request, the two rows that
-// hookonce writes for an event that waits for a handler: in one statement, which is
-// one round trip and one commit.
+// perRequest returns a receiver that writes the same two rows for each request as hookonce for an
+// event with a handler. It uses one statement: one round trip and one commit.
 func perRequest(dsn string) (http.Handler, error) {
 	config, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
 		return nil, err
 	}
-	config.MaxConns = 32 // more were not faster, and fewer slower
+	config.MaxConns = 32 // more is not faster, fewer is slower
 	ctx := context.Background()
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {

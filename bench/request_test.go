@@ -16,8 +16,8 @@ const (
 	sourceName = "stripe"
 )
 
-// body is that of an event of about 1.2 kB, as senders of payments make them; its id
-// is to be put between the parts.
+// body is an event of about 1.2 kB, as payment services send them. The id goes between the two
+// parts.
 var body = func() (parts [2]string) {
 	const before = `{"id":"`
 	after := `","object":"event","api_version":"2024-06-20","created":1721049599,"type":"invoice.paid","livemode":true,` +
@@ -32,17 +32,17 @@ var body = func() (parts [2]string) {
 	return [2]string{before, after + fill + end}
 }()
 
-// newEvents returns how to make requests of which each brings another event.
+// newEvents returns a function that makes requests, each with another event.
 func newEvents() func([]byte, int64) []byte {
 	return func(to []byte, n int64) []byte { return appendRequest(to, n) }
 }
 
-// knownEvents returns how to make requests for few events, again and again.
+// knownEvents returns a function that makes requests for the same few events again and again.
 func knownEvents(events int64) func([]byte, int64) []byte {
 	return func(to []byte, n int64) []byte { return appendRequest(to, n%events) }
 }
 
-// githubEvents is newEvents as GitHub signs and sends them.
+// githubEvents is like newEvents, but signs and sends as GitHub does.
 func githubEvents() func([]byte, int64) []byte {
 	return func(to []byte, n int64) []byte {
 		s := signers.Get().(*signer)
@@ -59,7 +59,7 @@ func githubEvents() func([]byte, int64) []byte {
 	}
 }
 
-// signers are kept because the making of one costs as much as the signing.
+// signers are reused because making one costs as much as signing.
 var signers = sync.Pool{New: func() any {
 	return &signer{mac: hmac.New(sha256.New, []byte(secret))}
 }}
@@ -75,8 +75,8 @@ func (s *signer) sign() {
 	s.sum = s.mac.Sum(s.sum[:0])
 }
 
-// appendRequest appends the delivery of the n-th event, signed as of now, as Stripe
-// sends it.
+// appendRequest appends the delivery of the n-th event as Stripe sends it, signed at the current
+// time.
 func appendRequest(to []byte, n int64) []byte {
 	s := signers.Get().(*signer)
 	defer signers.Put(s)
@@ -99,10 +99,10 @@ func appendRequest(to []byte, n int64) []byte {
 	return append(to, sent...)
 }
 
-// appendID appends the id of the n-th event, in an order that no index likes: that of
-// real ids is as good as random.
+// appendID appends the id of the n-th event. Like real ids, successive ids are in no order, which
+// is the worst case for an index.
 func appendID(to []byte, n int64) []byte {
-	x := uint64(n) * 0x9E3779B97F4A7C15 // odd, so no two n share an id
+	x := uint64(n) * 0x9E3779B97F4A7C15 // odd, so no two n have the same id
 	to = append(to, "evt_"...)
 	for range 16 {
 		to = append(to, "0123456789abcdef"[x&15])

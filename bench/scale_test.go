@@ -6,27 +6,27 @@ import (
 	"time"
 )
 
-// scaleVariable names the environment variable that says how much is measured: "" is
-// one short round of what needs nothing but PostgreSQL, scaleBrief that of everything,
-// and scaleFull is for figures.
+// scaleVariable names the environment variable that sets the scale. Empty: one short round of every
+// row that needs only PostgreSQL. scaleBrief: one short round of every row. scaleFull: figures for
+// the page.
 const (
 	scaleVariable = "HOOKONCE_BENCH"
 	scaleBrief    = "brief"
 	scaleFull     = "full"
 )
 
-// scale says how much is measured.
+// scale sets the amount of measuring.
 type scale struct {
 	full       bool
-	everything bool // the baselines too that bench/setup installs
+	everything bool // includes the baselines that bench/setup installs
 	rounds     int
-	stalls     int // rounds where the slowest answers are compared: one stall of the disk decides a round
+	stalls     int // rounds of the rows that compare the slowest answers: one stall of the disk decides a round
 	warm       time.Duration
-	lasts      time.Duration // of one measurement under load
-	events     int           // to work off
+	lasts      time.Duration // duration of one measurement under load
+	events     int           // to handle, take or send
 	inFlight   int
-	knownIDs   int // in a table that is full of them
-	oldEvents  int // to prune
+	knownIDs   int // claimed ids in the full table
+	oldEvents  int // events to prune
 }
 
 func scaleOf(t testing.TB) *scale {

@@ -16,8 +16,7 @@ import (
 	"github.com/hookonce/hookonce/internal/test/dbtest"
 )
 
-// fullTable compares receiving into a table of many claimed ids with receiving into an
-// empty one.
+// fullTable compares receiving into a table of many claimed ids with receiving into an empty one.
 func fullTable(t *testing.T, s *scale) *comparison {
 	server := newServer(t)
 	full, empty := gatewayOn(t, server, "full_table", ""), gatewayOn(t, server, "empty_table", "")
@@ -25,7 +24,7 @@ func fullTable(t *testing.T, s *scale) *comparison {
 	return &comparison{
 		unit: "requests/s",
 		contestants: []contestant{
-			// Not emptied between rounds: what a round adds is little beside it.
+			// The table is not emptied between rounds: each round adds little to it.
 			{"with many claimed ids", throughput(s, full.address, newEvents())},
 			{"into an empty table", emptyBefore(empty.dsn, throughput(s, empty.address, newEvents()))},
 		},
@@ -36,11 +35,11 @@ func fullTable(t *testing.T, s *scale) *comparison {
 	}
 }
 
-// whilePruning compares the slowest answers of a gateway beside which old events are
-// pruned with those of one that has nothing to prune.
+// whilePruning compares the slowest answers of a gateway whose old events are being pruned with
+// those of a gateway that has nothing to prune.
 func whilePruning(t *testing.T, s *scale) *comparison {
 	server := newServer(t)
-	// The gateway itself keeps what the command prunes, which can be stopped.
+	// The gateway keeps its old events. The prune command, which can be stopped, removes them.
 	idle, pruning := gatewayOn(t, server, "idle", ""), gatewayOn(t, server, "pruning", "dedupe_window: 2400h\nretention: 2400h\n")
 	upkeep := writeSettings(t, gatewaySettings(pruning.dsn, ""))
 	slowest := func(address string) float64 {
@@ -57,7 +56,7 @@ func whilePruning(t *testing.T, s *scale) *comparison {
 				cmd := pruneCommand(t, upkeep)
 				p := start(t, cmd)
 				defer func() {
-					_ = cmd.Process.Kill() // the next round goes on
+					_ = cmd.Process.Kill() // the next round continues
 					<-p.exited
 				}()
 				figure := slowest(pruning.address)
@@ -99,8 +98,7 @@ func pruneCommand(t testing.TB, folder string) *exec.Cmd {
 	return cmd
 }
 
-// fillTable writes finished events, with keys in no order, as claims and consumers
-// leave them.
+// fillTable writes finished events as claims and consumers leave them, with keys in no order.
 func fillTable(t testing.TB, dsn string, n int, ago string) {
 	t.Helper()
 	const step = 1_000_000
@@ -115,8 +113,8 @@ func fillTable(t testing.TB, dsn string, n int, ago string) {
 	settle(t, dsn)
 }
 
-// memory is how large a gateway becomes with many requests in flight: all of them have
-// sent all but the last byte; then all send it at once.
+// memory measures the peak memory of a gateway with many requests in flight. All of them send all
+// bytes except the last; then all send the last byte at once.
 func memory(t *testing.T, s *scale) *comparison {
 	return &comparison{
 		unit: "MB",
@@ -135,7 +133,7 @@ func memory(t *testing.T, s *scale) *comparison {
 	}
 }
 
-// holdInFlight has n requests under way at the same time, and ends them.
+// holdInFlight keeps n requests open at the same time, then completes them.
 func holdInFlight(t testing.TB, address string, n int) {
 	t.Helper()
 	request := newEvents()
@@ -175,15 +173,14 @@ func holdInFlight(t testing.TB, address string, n int) {
 			return err
 		}
 		status, err := readAnswer(bufio.NewReaderSize(conns[i], 512))
-		if err == nil && status != 200 && status != 503 { // at once they may be too many for the queue
+		if err == nil && status != 200 && status != 503 { // this many at once may exceed the queue
 			err = fmt.Errorf("answered %d", status)
 		}
 		return err
 	})
 }
 
-// startUp is how long a gateway takes from its start on a file that is there already until
-// it is ready.
+// startUp measures the time from the start of a gateway on an existing file until it is ready.
 func startUp(t *testing.T, s *scale) *comparison {
 	g := startGateway(t, gatewaySettings("sqlite:hookonce.db", ""))
 	l := load{address: g.address, request: newEvents(), connections: 16, lasts: s.lasts}
@@ -202,7 +199,7 @@ func startUp(t *testing.T, s *scale) *comparison {
 	}
 }
 
-// runPgbench returns the transactions in a second of a script.
+// runPgbench runs a script and returns its transactions per second.
 func runPgbench(t testing.TB, s *scale, dsn, script string) float64 {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "script.sql")
@@ -222,7 +219,7 @@ func runPgbench(t testing.TB, s *scale, dsn, script string) float64 {
 	return tps
 }
 
-// thousands writes a number with a comma between thousands.
+// thousands formats a number with commas between thousands.
 func thousands(n int) string {
 	text := strconv.Itoa(n)
 	for i := len(text) - 3; i > 0; i -= 3 {

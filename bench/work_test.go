@@ -26,13 +26,13 @@ import (
 	"github.com/hookonce/hookonce/verify"
 )
 
-// workSource is the source of events that are worked off.
+// workSource is the source of the events for handlers, take and sending.
 const workSource = "gh"
 
 const effectsTable = "CREATE TABLE effects (event_id text NOT NULL, at timestamptz NOT NULL DEFAULT now())"
 
-// handlers compares handlers of one INSERT each with River. The events and the jobs
-// are in their tables before the clock starts.
+// handlers compares handlers of one INSERT each with River. The events and the jobs are in their
+// tables before the clock starts.
 func handlers(t *testing.T, s *scale) *comparison {
 	server := newServer(t)
 	c := &comparison{unit: "events/s", rows: []row{
@@ -58,7 +58,7 @@ func handlers(t *testing.T, s *scale) *comparison {
 	return c
 }
 
-// takeFromPython compares hookonce.take with the loop that people write.
+// takeFromPython compares hookonce.take with the usual hand-written loop.
 func takeFromPython(t *testing.T, s *scale) *comparison {
 	server := newServer(t)
 	inDatabase := func(measure func(t testing.TB, dsn string) float64) func(testing.TB) float64 {
@@ -92,21 +92,21 @@ func takeFromPython(t *testing.T, s *scale) *comparison {
 	}
 }
 
-// onNewDatabase measures in a database of its own, which is removed.
+// onNewDatabase measures in a database of its own, which replaces that of the last measurement.
 func onNewDatabase(t testing.TB, on *dbtest.Server, measure func(t testing.TB, dsn string) float64) float64 {
 	t.Helper()
 	execute(t, on.DSN(), "DROP DATABASE IF EXISTS work WITH (FORCE)")
 	return measure(t, newDatabase(t, on, "work"))
 }
 
-// settle gives the server's tables statistics, and writes them to the disk, as they are
-// where they have been for a while.
+// settle gives the tables statistics and writes them to the disk, as in a server that has run for a
+// while.
 func settle(t testing.TB, dsn string) {
 	t.Helper()
 	execute(t, dsn, "VACUUM ANALYZE hookonce.event", "VACUUM ANALYZE hookonce.event_state", "VACUUM ANALYZE hookonce.message", "CHECKPOINT")
 }
 
-// workOff claims events and returns how many of them handlers work off in a second.
+// workOff claims n events and returns how many of them handlers finish in a second.
 func workOff(t testing.TB, dsn string, n int) float64 {
 	t.Helper()
 	store, pool := openStore(t, dsn)
@@ -128,7 +128,7 @@ func workOff(t testing.TB, dsn string, n int) float64 {
 	var left atomic.Int64
 	left.Store(int64(n))
 	all := make(chan struct{})
-	done := func(a hookonce.AttemptObserved) { // told once it is committed
+	done := func(a hookonce.AttemptObserved) { // called after the commit
 		if a.Outcome == "done" && left.Add(-1) == 0 {
 			close(all)
 		}
@@ -158,7 +158,7 @@ func workOff(t testing.TB, dsn string, n int) float64 {
 	rows := count(t, dsn, "SELECT count(*) FROM effects")
 	finished := count(t, dsn, "SELECT count(*) FROM hookonce.events WHERE state = 'done'")
 	if effects != n || rows != n || finished != n {
-		t.Fatalf("%d effects of %d events and %d events done, want %d of all", rows, effects, finished, n)
+		t.Fatalf("%d effects of %d events and %d events done, want %d of each", rows, effects, finished, n)
 	}
 	return float64(n) / took.Seconds()
 }
@@ -188,7 +188,7 @@ func claimQueued(t testing.TB, store driver.Store, n int) {
 	claim(t, store, n, func(*driver.Claim) {})
 }
 
-// claim claims n events with what change adds to each.
+// claim claims n events; change may alter each claim.
 func claim(t testing.TB, store driver.Store, n int, change func(*driver.Claim)) {
 	t.Helper()
 	content := bytes.Repeat([]byte("0123456789ab"), 100)
@@ -210,8 +210,8 @@ func claim(t testing.TB, store driver.Store, n int, change func(*driver.Claim)) 
 	}
 }
 
-// eventsPerSecond runs a program that prints how many events it worked off, and in how
-// many seconds.
+// eventsPerSecond runs a program that prints the number of finished events and the seconds that
+// they took.
 func eventsPerSecond(t testing.TB, cmd *exec.Cmd) float64 {
 	t.Helper()
 	var said struct {
@@ -225,7 +225,7 @@ func eventsPerSecond(t testing.TB, cmd *exec.Cmd) float64 {
 	return float64(said.Events) / said.Seconds
 }
 
-// runToEnd runs a program and returns what it prints.
+// runToEnd runs a program and returns its output.
 func runToEnd(t testing.TB, cmd *exec.Cmd) []byte {
 	t.Helper()
 	var failure bytes.Buffer
@@ -237,7 +237,7 @@ func runToEnd(t testing.TB, cmd *exec.Cmd) []byte {
 	return out
 }
 
-// buildRiver builds the baseline that is a module of its own.
+// buildRiver builds the River baseline, which is a module of its own.
 func buildRiver(t testing.TB) string {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "river")

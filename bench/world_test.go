@@ -11,19 +11,19 @@ import (
 	"github.com/hookonce/hookonce/internal/test/dbtest"
 )
 
-// serverSettings are those of a small server that is set up for its work. Durability is
-// PostgreSQL's default: every commit waits for the disk.
+// serverSettings are those of a small tuned server. Durability is PostgreSQL's default: every
+// commit waits for the disk.
 var serverSettings = []string{
 	"shared_buffers=1GB", "max_wal_size=8GB", "min_wal_size=1GB", "checkpoint_timeout=15min", "max_connections=300",
 }
 
-// newServer starts a PostgreSQL on the disk.
+// newServer starts a PostgreSQL with its data on the disk.
 func newServer(t testing.TB, env ...string) *dbtest.Server {
 	t.Helper()
 	return dbtest.StartServer(t, &dbtest.Options{Config: serverSettings, OnDisk: true, Env: env})
 }
 
-// newDatabase makes an empty database on a server, and returns its DSN.
+// newDatabase creates an empty database on a server and returns its DSN.
 func newDatabase(t testing.TB, server *dbtest.Server, name string) string {
 	t.Helper()
 	execute(t, server.DSN(), "CREATE DATABASE "+name)
@@ -35,7 +35,7 @@ func newDatabase(t testing.TB, server *dbtest.Server, name string) string {
 	return dsn.String()
 }
 
-// execute runs statements, each by itself.
+// execute runs each statement by itself.
 func execute(t testing.TB, dsn string, statements ...string) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
@@ -51,7 +51,7 @@ func execute(t testing.TB, dsn string, statements ...string) {
 	}
 }
 
-// count returns the number that a query finds.
+// count returns the number that a query yields.
 func count(t testing.TB, dsn, query string) int {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), dsn)
@@ -66,8 +66,8 @@ func count(t testing.TB, dsn, query string) int {
 	return n
 }
 
-// emptied makes the tables of a gateway and of what is written by hand empty, so that
-// every measurement begins with the same.
+// emptied empties the tables of the gateway and of the baselines, so that every measurement starts
+// alike.
 var emptied = []string{
 	`DO $$ BEGIN
 		IF to_regclass('hookonce.event') IS NOT NULL THEN
@@ -83,7 +83,7 @@ var emptied = []string{
 	"CHECKPOINT",
 }
 
-// gatewaySettings are those of a gateway whose events wait for an SQL consumer: a claim
+// gatewaySettings returns settings of a gateway whose events wait for an SQL consumer: a claim
 // writes two rows.
 func gatewaySettings(database, more string) string {
 	return fmt.Sprintf(`database: %q

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""The receiver that articles about webhooks end with: FastAPI, asyncpg and a unique constraint, in two processes.
+"""The usual receiver of tutorials about webhooks: FastAPI, asyncpg and a unique constraint, in two processes.
 
     receiver.py postgres://user:password@host/database 127.0.0.1:8080
 
-WEBHOOK_SECRET is the secret of all sources. Without arguments, DATABASE_URL and LISTEN count. SIGTERM ends it.
+WEBHOOK_SECRET is the secret of all sources. DATABASE_URL and LISTEN replace missing arguments. SIGTERM ends it.
 """
 import asyncio
 import hashlib
@@ -18,7 +18,7 @@ from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 
 PROCESSES = 2
-CONNECTIONS = 10  # of each process, as asyncpg has it by default; with 5 and 20 it is as fast
+CONNECTIONS = 10  # of each process, asyncpg's default; 5 and 20 are as fast
 
 TABLE = """
 CREATE TABLE IF NOT EXISTS webhook_events (
@@ -40,7 +40,7 @@ app = FastAPI(openapi_url=None)
 
 @app.on_event("startup")
 async def connect():
-    # The name says how many processes are up: one that answers knows nothing of the other.
+    # The name lets /ready count the processes: the one that answers does not know the other.
     app.state.db = await asyncpg.create_pool(
         os.environ["DATABASE_URL"], min_size=CONNECTIONS, max_size=CONNECTIONS,
         server_settings={"application_name": f"receiver-{os.getpid()}"})
@@ -64,7 +64,7 @@ async def ready():
 async def receive(source: str, request: Request):
     body = await request.body()
     expected = "sha256=" + hmac.new(app.state.secret, body, hashlib.sha256).hexdigest()
-    # As bytes: strings with other characters than ASCII are refused by an exception.
+    # As bytes: compare_digest raises an exception for strings that are not ASCII.
     if not hmac.compare_digest(expected.encode(), request.headers.get("x-hub-signature-256", "").encode()):
         return JSONResponse({"error": "bad signature"}, 401)
     event_id = request.headers.get("x-github-delivery")
@@ -83,12 +83,12 @@ async def create_table():
 
 
 def main():
-    # The processes get their settings by the environment.
+    # The processes get their settings from the environment.
     for name, value in zip(("DATABASE_URL", "LISTEN"), sys.argv[1:]):
         os.environ[name] = value
     asyncio.run(create_table())
     host, port = os.environ["LISTEN"].rsplit(":", 1)
-    # Named, so that it fails rather than runs on the slow ones where these are missing.
+    # Named, so that it fails if these are missing instead of running on the slow ones.
     uvicorn.run("receiver:app", host=host, port=int(port), workers=PROCESSES, loop="uvloop", http="httptools",
                 access_log=False, log_level="warning")
 

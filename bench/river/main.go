@@ -1,13 +1,14 @@
-// Command river works off webhooks with River (https://riverqueue.com), the job queue on PostgreSQL
-// that Go programs use today, so that hookonce is measured beside the real thing. The jobs are in the
+// Command river handles webhooks with River (https://riverqueue.com), the usual PostgreSQL job
+// queue for Go programs, so that hookonce is measured beside the real thing. The jobs are in the
 // table before the clock starts; each writes one effect.
 //
 //	river -database DSN -jobs 20000 -mode tx
 //
-// It prints one line of JSON: how many events, and how many seconds from the start of River's client
-// until every completion was in the database. It wants an empty database for each run, as a superuser.
+// It prints one line of JSON: the number of events, and the seconds from the start of River's
+// client until every completion is in the database. Each run needs an empty database and a
+// superuser.
 //
-// It is a module of its own so that River is no dependency of hookonce.
+// It is a separate module so that River is no dependency of hookonce.
 package main
 
 import (
@@ -30,22 +31,24 @@ import (
 )
 
 const (
-	modeTx    = "tx"    // the effect and River's mark that the job is completed in one transaction: exactly once
-	modeAfter = "after" // the effect, then River's own mark, which it writes for many jobs at once: at least once
+	modeTx    = "tx"    // one transaction holds the effect and River's mark that the job is completed: exactly once
+	modeAfter = "after" // the effect first, then River's own mark, written for many jobs at once: at least once
 
 	insertBatch = 5000
 	bodySize    = 1200
-	timeout     = 10 * time.Minute // of all of it: a run that hangs must fail
+	timeout     = 10 * time.Minute // of the whole run: a run that hangs must fail
 )
 
-// What River does best with here, by its rate and by the processor time of it and of PostgreSQL together, on two
-// cores with fsync on.
+// River's best settings here, judged by its rate and by the processor time of River and PostgreSQL
+// together, on two cores with fsync on.
 //
-//   - tx: with 25, 50, 100, 200 and 500 workers the rates lie within what the same settings differ by from run to
-//     run; 200 took the least processor time. 100 connections take a tenth more of it than 50; 25 are as good.
-//   - after: 100 workers work off a third fewer than 500, and 1,000 a tenth more than those; 2,000 are no better.
-//   - With 1, 2, 10 and 20 ms between fetches the rates are the same. 2 ms and a poll every 20 ms are what River's
-//     own benchmark has; its defaults, 100 ms and 1 s, would bound the rate.
+//   - tx: with 25, 50, 100, 200 and 500 workers the rates differ no more than from run to run. 200
+//     took the least processor time. 100 connections take a tenth more of it than 50; 25 are as
+//     good.
+//   - after: 100 workers finish a third fewer jobs than 500, and 1,000 a tenth more than 500; 2,000
+//     are no better.
+//   - With 1, 2, 10 and 20 ms between fetches the rates are the same. River's own benchmark uses 2
+//     ms and a poll every 20 ms; its defaults, 100 ms and 1 s, would limit the rate.
 const (
 	connections = 50
 	cooldown    = 2 * time.Millisecond
@@ -68,8 +71,8 @@ func main() {
 	var o options
 	flag.StringVar(&o.database, "database", "", "`DSN` of an empty database")
 	flag.StringVar(&o.mode, "mode", modeTx, "tx: exactly once, by JobCompleteTx; after: at least once, by River's batch completer")
-	flag.IntVar(&o.jobs, "jobs", 20000, "how many jobs")
-	flag.IntVar(&o.workers, "workers", 0, "how many jobs are worked at a time (default what was best for the mode)")
+	flag.IntVar(&o.jobs, "jobs", 20000, "number of jobs")
+	flag.IntVar(&o.workers, "workers", 0, "jobs worked at a time (default: the best for the mode)")
 	flag.IntVar(&o.connections, "connections", connections, "size of the pool")
 	flag.DurationVar(&o.cooldown, "cooldown", cooldown, "River's FetchCooldown")
 	flag.DurationVar(&o.poll, "poll", poll, "River's FetchPollInterval")
@@ -94,7 +97,7 @@ func run(ctx context.Context, o *options) error {
 		return err
 	}
 	config.MaxConns = int32(o.connections)
-	config.MinConns = config.MaxConns // connecting is not what is measured
+	config.MinConns = config.MaxConns // connecting is not part of the measurement
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return err
@@ -134,7 +137,7 @@ func newClient(w *worker, o *options) (*river.Client[pgx.Tx], error) {
 	})
 }
 
-// prepare makes the tables and fills the queue.
+// prepare creates the tables and fills the queue.
 func prepare(ctx context.Context, pool *pgxpool.Pool, client *river.Client[pgx.Tx], jobs int) error {
 	migrator, err := rivermigrate.New(riverpgxv5.New(pool), nil)
 	if err != nil {
@@ -164,7 +167,7 @@ func prepare(ctx context.Context, pool *pgxpool.Pool, client *river.Client[pgx.T
 	return err
 }
 
-// measure returns how long it takes until all jobs are worked and completed.
+// measure returns the time until all jobs are worked and completed.
 func measure(ctx context.Context, client *river.Client[pgx.Tx], w *worker) (time.Duration, error) {
 	start := time.Now()
 	if err := client.Start(ctx); err != nil {
@@ -176,8 +179,8 @@ func measure(ctx context.Context, client *river.Client[pgx.Tx], w *worker) (time
 		return 0, errors.New("the jobs were not worked in time")
 	}
 	took := time.Since(start)
-	// The completer keeps the last few for up to 250 ms in the hope of more. That is no matter of how much it
-	// can do, and Stop makes it write them at once.
+	// The completer holds the last few completions for up to 250 ms to batch them. That says
+	// nothing about its throughput, and Stop makes it write them at once.
 	if err := client.Stop(ctx); err != nil {
 		return 0, err
 	}
@@ -187,7 +190,7 @@ func measure(ctx context.Context, client *river.Client[pgx.Tx], w *worker) (time
 	return took, nil
 }
 
-// check fails where an effect or a completion is missing, or one too many.
+// check fails if an effect or a completion is missing or duplicated.
 func check(ctx context.Context, pool *pgxpool.Pool, jobs int) error {
 	var effects, events, completed, others int
 	if err := pool.QueryRow(ctx, "SELECT count(*), count(DISTINCT event_id) FROM effects").Scan(&effects, &events); err != nil {
@@ -198,13 +201,13 @@ func check(ctx context.Context, pool *pgxpool.Pool, jobs int) error {
 		return err
 	}
 	if effects != jobs || events != jobs || completed != jobs || others != 0 {
-		return fmt.Errorf("%d effects of %d events, %d jobs completed and %d not, want %d of all and none that is not",
+		return fmt.Errorf("%d effects of %d events, %d jobs completed and %d not, want %d of each and 0 not completed",
 			effects, events, completed, others, jobs)
 	}
 	return nil
 }
 
-// webhook is what a program that receives webhooks and has River would enqueue.
+// webhook is the job that a program with River would enqueue for a webhook.
 type webhook struct {
 	EventID string `json:"event_id"`
 	Body    string `json:"body"`
@@ -219,7 +222,7 @@ type worker struct {
 	pool *pgxpool.Pool
 	inTx bool
 	left atomic.Int64
-	all  chan struct{} // closed when none is left
+	all  chan struct{} // closed when no job is left
 }
 
 const insertEffect = "INSERT INTO effects (event_id) VALUES ($1)"

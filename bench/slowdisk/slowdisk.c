@@ -1,4 +1,4 @@
-// Preloaded into a server, it makes the disk as slow as that of a cloud.
+// Preloaded into a server, it adds 2 ms to each fdatasync, which is about the speed of a cloud disk.
 #define _GNU_SOURCE
 #include <time.h>
 #include <unistd.h>

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Takes events from a table as people write it by hand, and writes one effect for each in the same transaction.
+"""Takes events from a table with the usual hand-written loop, and writes one effect for each in the same transaction.
 
-    byhand.py postgres://user:password@host/database 20000 --fill   # makes the table and its events
+    byhand.py postgres://user:password@host/database 20000 --fill   # creates the table and its events
     byhand.py postgres://user:password@host/database 20000
 """
 import sys
@@ -50,9 +50,9 @@ def fill(conn, n):
                 for i in range(first, min(first + 500, n))]
         with conn, conn.cursor() as db:
             execute_values(db, "INSERT INTO webhook_events (source, event_id, type, headers, body) VALUES %s", rows)
-    conn.autocommit = True  # VACUUM wants no transaction
+    conn.autocommit = True  # VACUUM cannot run in a transaction
     with conn.cursor() as db:
-        # A table that has been in use for a while has statistics, and its rows are on disk.
+        # A table that has been used for a while has statistics, and its rows are on disk.
         db.execute("VACUUM ANALYZE webhook_events")
         db.execute("CHECKPOINT")
 

@@ -1,4 +1,4 @@
-"""What take.py and byhand.py have in common, so that they differ in how they take events alone."""
+"""The common part of take.py and byhand.py, so that they differ only in how they take events."""
 import json
 import time
 
@@ -17,7 +17,7 @@ def apply(db, event):
 
 
 def measure(conn, n, run):
-    """Calls run, which works on a batch and returns its size, until n events are done, and prints how long it took."""
+    """Calls run until n events are done and prints the time. run handles a batch and returns its size."""
     with conn, conn.cursor() as db:
         db.execute("CREATE TABLE effects (event_id text NOT NULL, at timestamptz NOT NULL DEFAULT now())")
     start, done = time.monotonic(), 0
@@ -31,5 +31,5 @@ def measure(conn, n, run):
         db.execute("SELECT count(*), count(DISTINCT event_id) AS events FROM effects")
         effects = db.fetchone()
     if (done, effects.count, effects.events) != (n, n, n):
-        raise SystemExit(f"{done} taken, {effects.count} effects of {effects.events} events, want {n} of all")
+        raise SystemExit(f"{done} taken, {effects.count} effects of {effects.events} events, want {n} of each")
     print(json.dumps({"events": n, "seconds": round(seconds, 6)}))

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Takes events by hookonce's SQL function and writes one effect for each in the same transaction.
+"""Takes events with hookonce's SQL function and writes one effect for each in the same transaction.
 
     take.py postgres://user:password@host/database 20000
 
-The events are pending already, and SOURCE names their source; SCHEMA is hookonce's.
+The events are already pending. SOURCE names their source, SCHEMA is hookonce's schema.
 """
 import os
 import sys
