@@ -29,8 +29,8 @@ func TestConsumer(t *testing.T) {
 	sqltest.Consumer(t, string(schema), "node", install(t))
 }
 
-// install installs the consumer in a folder of its own, so that the checkout stays
-// as it is, and returns its path there.
+// install installs the consumer in a folder of its own, so that the checkout does not change, and
+// returns its path.
 func install(t *testing.T) string {
 	t.Helper()
 	folder := t.TempDir()

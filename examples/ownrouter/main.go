@@ -1,12 +1,11 @@
-// Command ownrouter does the work before it answers, in a transaction that it begins
-// and commits itself: hookonce verifies and claims, and the rest is an ordinary
-// handler on an ordinary router. It counts GitHub's pushes, on PostgreSQL with pgx.
+// Command ownrouter does the work before it answers, in a transaction that it begins and commits
+// itself. hookonce verifies and claims; the rest is an ordinary handler on an ordinary router. It
+// counts GitHub's pushes, on PostgreSQL with pgx.
 //
 //	DATABASE_URL=postgres://app@localhost/app GITHUB_WEBHOOK_SECRET=... go run ./examples/ownrouter
 //
-// LISTEN defaults to :8080. Do it this way where the work is short and the sender
-// should see its outcome; else leave it to handlers, which are also retried when
-// the sender does not come again.
+// LISTEN defaults to :8080. Use this pattern where the work is short and the sender should see its
+// outcome. Otherwise leave the work to handlers: they also retry when the sender does not.
 package main
 
 import (
@@ -45,7 +44,7 @@ func main() {
 	}
 }
 
-// app is what the router's handlers need.
+// app holds the dependencies of the router's handlers.
 type app struct {
 	in   *hookonce.Inbox[pgx.Tx]
 	pool *pgxpool.Pool
@@ -55,10 +54,10 @@ type app struct {
 func (a *app) webhook(w http.ResponseWriter, r *http.Request) {
 	d, err := a.in.Verify(w, r)
 	if err != nil {
-		a.in.Refuse(w, r, err) // 401, 400, 503 ... as the error says
+		a.in.Refuse(w, r, err) // 401, 400, 503 ... depending on the error
 		return
 	}
-	// A sender that hangs up ends its request, and must not end the commit.
+	// A sender that hangs up ends the request's context, but must not stop the commit.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), 5*time.Second)
 	defer cancel()
 	var claimed []hookonce.Claimed
@@ -68,7 +67,7 @@ func (a *app) webhook(w http.ResponseWriter, r *http.Request) {
 		}
 		for _, c := range claimed {
 			if !c.Claimed {
-				continue // a duplicate: its work is done, and is not done again
+				continue // a duplicate: its work is already done
 			}
 			if err := work(ctx, tx, c.Event); err != nil {
 				return fmt.Errorf("event %s: %w", c.Event.ID, err)
@@ -77,19 +76,19 @@ func (a *app) webhook(w http.ResponseWriter, r *http.Request) {
 		return nil
 	})
 	if err != nil {
-		// Nothing was committed, the claim neither, or nobody knows: the sender comes
-		// again, and finds either a new event or a duplicate. Both are right.
+		// Neither the work nor the claim was committed, or the outcome is unknown. The sender
+		// retries and finds either a new event or a duplicate. Both are right.
 		a.in.Refuse(w, r, err)
 		return
 	}
-	a.in.Accept(w, r, d, claimed) // not before the commit
+	a.in.Accept(w, r, d, claimed) // only after the commit
 }
 
-// work adds one, which is not safe to repeat by itself: it is done once because it
-// commits with the claim.
+// work adds one. That alone is not safe to repeat; it happens once because it commits with the
+// claim.
 func work(ctx context.Context, tx pgx.Tx, ev *hookonce.Event) error {
 	if ev.Type != "push" {
-		return nil // claimed, so that it counts as seen
+		return nil // claimed, so that later copies are duplicates
 	}
 	var push struct {
 		After      string
@@ -141,7 +140,7 @@ func run(ctx context.Context) error {
 	return serve(ctx, in, routes)
 }
 
-// serve serves until ctx ends. Run prunes what is past its window.
+// serve serves until ctx ends. Run prunes events that are past their window.
 func serve(ctx context.Context, in *hookonce.Inbox[pgx.Tx], routes http.Handler) error {
 	listener, err := net.Listen("tcp", cmp.Or(os.Getenv("LISTEN"), ":8080"))
 	if err != nil {
@@ -156,7 +155,7 @@ func serve(ctx context.Context, in *hookonce.Inbox[pgx.Tx], routes http.Handler)
 	slog.Info("listening", "address", listener.Addr().String())
 
 	select {
-	case err = <-served: // it cannot serve
+	case err = <-served: // the server could not serve
 	case <-ctx.Done():
 	}
 	in.Drain()

@@ -33,8 +33,8 @@ func start(t *testing.T) (*examplestest.Program, *sql.DB) {
 	return examplestest.Start(t, env, examplestest.Build(t)), db
 }
 
-// Every push that was answered 2xx is counted once, although each is delivered
-// three times, and the process is killed in between.
+// TestRouterIsKilled checks that every push answered 2xx is counted once, although each is
+// delivered three times and the process is killed in between.
 func TestRouterIsKilled(t *testing.T) {
 	t.Parallel()
 	p, db := start(t)
@@ -66,7 +66,8 @@ func TestRouterIsKilled(t *testing.T) {
 	}
 }
 
-// What does not verify is refused, on the own router too, and claims nothing.
+// TestRouterRefuses checks that the own router, too, refuses unverified requests and claims nothing
+// for them.
 func TestRouterRefuses(t *testing.T) {
 	t.Parallel()
 	p, db := start(t)

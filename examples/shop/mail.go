@@ -17,8 +17,8 @@ import (
 
 const from = "shop@example.com"
 
-// receipt returns the message for the destination "mail". Its type, a header and
-// the body are what the Sender gets; the id is made by the outbox.
+// receipt returns the message for the destination "mail". The Sender gets its type, its header and
+// its body. The outbox makes the id.
 func receipt(order, email string) *hookonce.Message {
 	return &hookonce.Message{
 		Destination: "mail",
@@ -28,7 +28,7 @@ func receipt(order, email string) *hookonce.Message {
 	}
 }
 
-// newMailer sends through the server at SMTP_ADDRESS, or writes files into
+// newMailer returns a Sender that sends through the server at SMTP_ADDRESS, or writes files into
 // MAIL_FOLDER.
 func newMailer() hookonce.Sender {
 	if address := os.Getenv("SMTP_ADDRESS"); address != "" {
@@ -40,8 +40,8 @@ func newMailer() hookonce.Sender {
 	return fileMailer("mail")
 }
 
-// text returns the mail. Its Message-ID is that of the message, the same on every
-// attempt: a mail that is sent again after a lost answer is recognised by it.
+// text returns the mail. Its Message-ID is the message's id, the same on every attempt, so a mail
+// that is sent again after a lost answer can be recognised.
 func text(m *hookonce.Outgoing) (to string, content []byte, err error) {
 	address, err := mail.ParseAddress(m.Header.Get("Mail-To"))
 	if err != nil {
@@ -52,8 +52,7 @@ func text(m *hookonce.Outgoing) (to string, content []byte, err error) {
 	return address.Address, append([]byte(head), m.Body...), nil
 }
 
-// fileMailer is a folder. A file is named after the message, so sending it again
-// writes the same file again.
+// fileMailer is a folder. The message's id names the file, so sending again rewrites the same file.
 type fileMailer string
 
 func (folder fileMailer) Send(_ context.Context, m *hookonce.Outgoing) error {
@@ -68,11 +67,10 @@ func (folder fileMailer) Send(_ context.Context, m *hookonce.Outgoing) error {
 	if err := os.WriteFile(name+".part", content, 0o600); err != nil {
 		return err
 	}
-	return os.Rename(name+".part", name) // all of it is there, or nothing
+	return os.Rename(name+".part", name) // the file is complete or missing
 }
 
-// smtpMailer is the address of a mail server, such as the one that delivers for
-// this machine.
+// smtpMailer is the address of a mail server, for example the local one.
 type smtpMailer string
 
 func (address smtpMailer) Send(ctx context.Context, m *hookonce.Outgoing) error {
@@ -82,7 +80,7 @@ func (address smtpMailer) Send(ctx context.Context, m *hookonce.Outgoing) error 
 	}
 	err = address.deliver(ctx, to, content)
 	var refused *textproto.Error
-	if errors.As(err, &refused) && refused.Code >= 500 { // 4xx: later, perhaps (RFC 5321, section 4.2.1)
+	if errors.As(err, &refused) && refused.Code >= 500 { // 4xx may succeed later (RFC 5321, section 4.2.1)
 		return hookonce.Permanent(err)
 	}
 	return err
@@ -99,7 +97,7 @@ func (address smtpMailer) deliver(ctx context.Context, to string, content []byte
 	}
 	defer conn.Close()
 	if deadline, ok := ctx.Deadline(); ok {
-		_ = conn.SetDeadline(deadline) // else what follows fails
+		_ = conn.SetDeadline(deadline) // on an error the next command fails
 	}
 	client, err := smtp.NewClient(conn, host)
 	if err != nil {
@@ -118,9 +116,9 @@ func (address smtpMailer) deliver(ctx context.Context, to string, content []byte
 	if _, err := w.Write(content); err != nil {
 		return err
 	}
-	if err := w.Close(); err != nil { // the server has taken it, or has not
+	if err := w.Close(); err != nil { // the server's answer to the whole mail
 		return err
 	}
-	_ = client.Quit() // whatever it answers, it has the mail
+	_ = client.Quit() // the server already has the mail
 	return nil
 }

@@ -18,13 +18,12 @@ import (
 	"github.com/hookonce/hookonce/hooktest"
 )
 
-// mailServer speaks as much SMTP (RFC 5321) as one mail needs, with one answer for
-// each command.
+// mailServer speaks the SMTP (RFC 5321) that one mail needs, with one answer for each command.
 type mailServer struct {
 	address  string
 	listener net.Listener
 	done     chan struct{}
-	lines    []string // what it was told; once done is closed
+	lines    []string // the commands it got; read after done is closed
 }
 
 // newMailServer starts a mail server for one mail, which answers rcpt to RCPT.
@@ -60,7 +59,7 @@ func (s *mailServer) serve(conn net.Conn, answers map[string]string) {
 	}
 }
 
-// told waits until the client has left, and returns what it said; nothing if none
+// told waits until the client has left and returns the client's commands; nothing if no client
 // came.
 func (s *mailServer) told(t *testing.T) string {
 	t.Helper()
@@ -79,7 +78,7 @@ func TestSMTPMailer(t *testing.T) {
 	tests := map[string]struct {
 		rcpt      string
 		permanent bool
-		want      string // among what the server was told
+		want      string // must be among the client's commands
 	}{
 		"taken":         {"250 fine", false, "Message-ID: <msg_1@example.com>"},
 		"refused":       {"550 nobody of that name", true, "RCPT TO:<ada@example.com>"},
@@ -102,7 +101,7 @@ func TestSMTPMailer(t *testing.T) {
 	}
 }
 
-// permanent reports whether err would make an event dead at once.
+// permanent reports whether err makes an event dead at once.
 func permanent(t *testing.T, err error) bool {
 	t.Helper()
 	mux := &hookpgx.Mux{}
@@ -110,8 +109,8 @@ func permanent(t *testing.T, err error) bool {
 	return hooktest.Work(t.Context(), t, pgx.Tx(nil), mux, hooktest.NewEvent("s", "1", "", "")).Permanent
 }
 
-// An address that cannot be one makes the receipt a dead letter, and reaches no
-// mail server.
+// TestReceiptAddress checks that an impossible address makes the receipt a dead letter and reaches
+// no mail server.
 func TestReceiptAddress(t *testing.T) {
 	t.Parallel()
 	for _, to := range []string{"", "ada", "ada@example.com\r\nBcc: all@example.com", "a@example.com, b@example.com"} {

@@ -1,14 +1,13 @@
-// Command shop is a small shop behind Stripe, on PostgreSQL with pgx. It shows how
-// handlers work in a transaction of their own: whatever a delivery storm or kill -9
-// does, an order is paid once, its stock moves once, and its customer gets one
-// receipt.
+// Command shop is a small shop behind Stripe, on PostgreSQL with pgx. It shows handlers that work
+// in a transaction of their own. Even under a delivery storm or kill -9, an order is paid once, its
+// stock moves once, and its customer gets one receipt.
 //
 //	export DATABASE_URL=postgres://shop@localhost/shop STRIPE_WEBHOOK_SECRET=whsec_...
 //	export SHIPPING_URL=https://shipping.example.com/orders
 //	go run ./examples/shop
 //
-// Further variables: LISTEN (default :8080), and for the receipts either
-// SMTP_ADDRESS or MAIL_FOLDER (default: mail).
+// Further variables: LISTEN (default :8080), and for the receipts either SMTP_ADDRESS or
+// MAIL_FOLDER (default: mail).
 package main
 
 import (
@@ -49,7 +48,7 @@ func run(ctx context.Context) error {
 	defer pool.Close()
 	db := hookpgx.New(pool)
 	defer db.Close()
-	// hookonce's tables stand in a schema of their own beside the shop's, so that one
+	// hookonce's tables are in a schema of their own in the shop's database, so that one
 	// transaction writes both. Any number of processes may migrate at once.
 	if _, err := hookmigrate.Up(ctx, db); err != nil {
 		return err
@@ -71,8 +70,8 @@ func config() *hookonce.Config {
 			Name:     "stripe",
 			Provider: provider.Stripe,
 			Secrets:  hookonce.StaticSecrets(os.Getenv("STRIPE_WEBHOOK_SECRET")),
-			// Stripe does not deliver in order. Of a subscription only what is not older
-			// than what was applied is applied.
+			// Stripe does not deliver in order. This rule skips a subscription event that is older
+			// than the last applied one.
 			Stale: []hookonce.StaleRule{{
 				Types: []string{"customer.subscription.updated"}, Key: "body:data.object.id", Version: "body:created",
 			}},
@@ -82,8 +81,8 @@ func config() *hookonce.Config {
 	}
 }
 
-// serve receives and works until ctx ends, and then ends in good order: first no
-// new deliveries, then the work behind them.
+// serve receives and works until ctx ends. Then it stops in order: first new deliveries, then the
+// work behind them.
 func serve(ctx context.Context, in *hookonce.Inbox[pgx.Tx]) error {
 	address := os.Getenv("LISTEN")
 	if address == "" {
@@ -104,13 +103,13 @@ func serve(ctx context.Context, in *hookonce.Inbox[pgx.Tx]) error {
 	slog.Info("the shop is open", "address", listener.Addr().String())
 
 	select {
-	case err = <-served: // it cannot serve
+	case err = <-served: // the server could not serve
 	case <-ctx.Done():
 	}
-	in.Drain() // what is queued is answered, what comes now gets 503
+	in.Drain() // answers queued deliveries; later ones get 503
 	down, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	err = errors.Join(err, server.Shutdown(down))
 	stopWorking()
-	return errors.Join(err, <-ran) // handlers and mails under way have ended
+	return errors.Join(err, <-ran) // after running handlers and mails have ended
 }

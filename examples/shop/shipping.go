@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// shipping is the next API: it sends out goods, once for each key.
+// shipping is an API that ships goods, once for each key.
 type shipping interface {
 	Ship(ctx context.Context, key, order string) error
 }
@@ -37,7 +37,7 @@ func (s *shippingAPI) Ship(ctx context.Context, key, order string) error {
 		return err
 	}
 	defer resp.Body.Close()
-	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 1<<16)) // read out, the connection can be used again
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 1<<16)) // read to the end, so that the connection can be reused
 	if resp.StatusCode/100 != 2 {
 		return fmt.Errorf("answered %s", resp.Status)
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/hookonce/hookonce/hookpgx"
 )
 
-// What a real shop has in migrations of its own. It fills order_lines before the
-// customer goes to the checkout.
+// A real shop has these tables in its own migrations. It fills order_lines before the customer goes
+// to the checkout.
 const schema = `
 CREATE TABLE IF NOT EXISTS stock (sku text PRIMARY KEY, quantity bigint NOT NULL);
 CREATE TABLE IF NOT EXISTS orders (
@@ -35,7 +35,7 @@ func (s *shop) handlers() *hookpgx.Mux {
 	return mux
 }
 
-// event is what all of Stripe's events have in common.
+// event is the common form of Stripe's events.
 type event[T any] struct {
 	Data struct{ Object T } `json:"data"`
 }
@@ -49,17 +49,17 @@ type checkout struct {
 	} `json:"customer_details"`
 }
 
-// paid may be run more than once for an event, as when the process is killed. What
-// it writes in tx is kept of one run only, the one whose commit marks the event as
-// done; so only what goes outside of tx has to be safe to repeat by itself.
+// paid may run more than once for an event, for example when the process is killed. Only one run's
+// writes in tx remain: the run whose commit marks the event as done. So only effects outside tx must
+// be safe to repeat by themselves.
 func (s *shop) paid(ctx context.Context, tx pgx.Tx, ev *hookonce.Event, e event[checkout]) error {
 	c := e.Data.Object
 	if c.Order == "" {
-		// The same bytes will not have one next time either: dead at once, for somebody to look at.
+		// The same bytes cannot do better next time: dead at once, for an operator to look at.
 		return hookonce.Permanent(fmt.Errorf("checkout of event %s has no client_reference_id", ev.ID))
 	}
-	// An upsert, since a checkout may be told of before the order is stored here. It
-	// says what is, not what to change, so it may be said again.
+	// An upsert, because the event may come before the order is stored here. It states a fact, not
+	// a change, so it can be repeated.
 	_, err := tx.Exec(ctx, `
 		INSERT INTO orders (id, customer, email, status, payment) VALUES ($1, $2, $3, 'paid', $4)
 		ON CONFLICT (id) DO UPDATE SET customer = $2, email = $3, status = 'paid', payment = $4`,
@@ -67,9 +67,9 @@ func (s *shop) paid(ctx context.Context, tx pgx.Tx, ev *hookonce.Event, e event[
 	if err != nil {
 		return err
 	}
-	// Counted by the database and not in Go, so that handlers side by side lose
-	// nothing; in the order of the SKUs, so that they do not deadlock. To subtract is
-	// not safe to repeat: it is done once because it commits with the event.
+	// The database subtracts, not Go, so that concurrent handlers lose no update; in the order of
+	// the SKUs, so that they do not deadlock. Subtracting is not safe to repeat: it happens once
+	// because it commits with the event.
 	_, err = tx.Exec(ctx, `
 		WITH taken AS (
 			SELECT s.sku, l.quantity FROM stock s JOIN order_lines l USING (sku)
@@ -78,28 +78,27 @@ func (s *shop) paid(ctx context.Context, tx pgx.Tx, ev *hookonce.Event, e event[
 	if err != nil {
 		return err
 	}
-	// Outside of tx, so it is called on every run: the key, which is the same on all
-	// of them, is how the other side knows.
+	// Outside tx, so every run calls it. The key is the same on all runs, so the other side does
+	// the work once.
 	if err := s.shipping.Ship(ctx, ev.IdempotencyKey("shipping"), c.Order); err != nil {
 		return fmt.Errorf("shipping order %s: %w", c.Order, err)
 	}
-	// The mail is sent if and only if this commits, and no handler waits for it.
+	// The mail is sent if and only if this transaction commits, and no handler waits for it.
 	return s.outbox.EnqueueTx(ctx, tx, receipt(c.Order, c.Details.Email))
 }
 
 type charge struct {
 	Payment  string `json:"payment_intent"`
-	Refunded int64  `json:"amount_refunded"` // of all refunds so far, in cents
+	Refunded int64  `json:"amount_refunded"` // sum of all refunds so far, in cents
 }
 
 func (s *shop) refunded(ctx context.Context, tx pgx.Tx, _ *hookonce.Event, e event[charge]) error {
 	c := e.Data.Object
-	// Set, not added: the event tells the sum, and so the same event, or one that came
-	// late, does no harm.
+	// Set, not added: the event carries the sum, so a repeated or late event does no harm.
 	tag, err := tx.Exec(ctx, `UPDATE orders SET refunded = greatest(refunded, $2) WHERE payment = $1`, c.Payment, c.Refunded)
 	if err == nil && tag.RowsAffected() == 0 {
-		// Events come in any order: the checkout may still be on its way. The next
-		// attempt finds it; if there is none, this ends as a dead letter.
+		// Events come in any order: the checkout may still be on its way. The next attempt finds
+		// it; if it never comes, this event ends as a dead letter.
 		err = fmt.Errorf("there is no order with payment %s yet", c.Payment)
 	}
 	return err
@@ -114,8 +113,7 @@ type subscription struct {
 	} `json:"plan"`
 }
 
-// subscribed gets no event that is older than what it has applied; see
-// Source.Stale.
+// subscribed never gets an event that is older than the last applied one; see Source.Stale.
 func (s *shop) subscribed(ctx context.Context, tx pgx.Tx, _ *hookonce.Event, e event[subscription]) error {
 	sub := e.Data.Object
 	_, err := tx.Exec(ctx, `
@@ -128,7 +126,7 @@ func (s *shop) subscribed(ctx context.Context, tx pgx.Tx, _ *hookonce.Event, e e
 		_, err = tx.Exec(ctx, `DELETE FROM access WHERE customer = $1 AND plan = $2`, sub.Customer, sub.Plan.ID)
 		return err
 	}
-	// Granted only if it is not granted yet; granted_at stays what it was.
+	// Grant only if not granted yet; granted_at does not change.
 	_, err = tx.Exec(ctx, `INSERT INTO access (customer, plan) VALUES ($1, $2) ON CONFLICT DO NOTHING`, sub.Customer, sub.Plan.ID)
 	return err
 }

@@ -36,8 +36,8 @@ func stripeEvent(t *testing.T, id, eventType string, created int, object string)
 		id, eventType, created, object))
 }
 
-// deliveries are one checkout and two refunds for each order, the updates of the
-// subscriptions, and a checkout that nobody can make sense of.
+// deliveries returns one checkout and two refunds for each order, the updates of the subscriptions,
+// and one checkout that cannot be handled.
 func deliveries(t *testing.T) []*http.Request {
 	t.Helper()
 	all := []*http.Request{stripeEvent(t, "evt_bad", "checkout.session.completed", 1, `{}`)}
@@ -61,7 +61,8 @@ func deliveries(t *testing.T) []*http.Request {
 	return all
 }
 
-// Order i takes 1 of sku a or b and i%3+1 of sku c.
+// stock fills the stock and returns its expected end. Order i takes 1 of sku a or b and i%3+1 of
+// sku c.
 func stock(t *testing.T, db *sql.DB) (want map[string]int) {
 	t.Helper()
 	want = map[string]int{"a": inStock, "b": inStock, "c": inStock}
@@ -77,8 +78,8 @@ func stock(t *testing.T, db *sql.DB) (want map[string]int) {
 	return want
 }
 
-// Everything takes effect once, although each event is delivered three times, and
-// the process is killed in the middle of handlers.
+// TestShopIsKilled checks that everything takes effect once, although each event is delivered three
+// times and the process is killed in the middle of handlers.
 func TestShopIsKilled(t *testing.T) {
 	t.Parallel()
 	databaseURL, pool, db := examplestest.Postgres(t)
@@ -103,7 +104,7 @@ func TestShopIsKilled(t *testing.T) {
 	if diff := cmp.Diff(want, examplestest.Counts(t, db, `SELECT status || ', ' || refunded || ' refunded', count(*) FROM orders GROUP BY 1`)); diff != "" {
 		t.Errorf("orders (-want +got):\n%s", diff)
 	}
-	// The last version of half of the subscriptions is active.
+	// The last version is active for half of the subscriptions.
 	want = map[string]int{"active": subscriptions / 2, "canceled": subscriptions / 2}
 	if diff := cmp.Diff(want, examplestest.Counts(t, db, `SELECT status, count(*) FROM subscriptions GROUP BY 1`)); diff != "" {
 		t.Errorf("subscriptions (-want +got):\n%s", diff)

@@ -1,11 +1,11 @@
-// Command shopsqlite is a small shop behind Stripe, on SQLite with database/sql: one
-// program, one file. It is examples/shop with a rule more, since SQLite has one
-// writer: slow work belongs in the outbox.
+// Command shopsqlite is a small shop behind Stripe, on SQLite with database/sql: one program, one
+// file. It is examples/shop with one more rule: SQLite has one writer, so slow work belongs in the
+// outbox.
 //
 //	STRIPE_WEBHOOK_SECRET=whsec_... SHIPPING_URL=http://shipping.internal/orders go run ./examples/shopsqlite
 //
-// Further variables: DATABASE (default shop.db), LISTEN (default :8080) and
-// MAIL_FOLDER (default mail).
+// Further variables: DATABASE (default shop.db), LISTEN (default :8080) and MAIL_FOLDER (default
+// mail).
 package main
 
 import (
@@ -47,8 +47,8 @@ func main() {
 }
 
 func run(ctx context.Context) error {
-	// Two pools on one file. The shop and hookonce share them: what is written in one
-	// transaction must go through one connection, and SQLite has one writer anyway.
+	// Two pools on one file, shared by the shop and hookonce: all writes of one transaction must go
+	// through one connection, and SQLite has only one writer.
 	writerDSN, readerDSN, err := hooksql.SQLiteDSN(cmp.Or(os.Getenv("DATABASE"), "shop.db"))
 	if err != nil {
 		return err
@@ -82,7 +82,7 @@ func run(ctx context.Context) error {
 			Secrets:  hookonce.StaticSecrets(os.Getenv("STRIPE_WEBHOOK_SECRET")),
 		}},
 		Destinations: []hookonce.Destination{
-			// Posted with the message's id as Idempotency-Key. It stands in our own network.
+			// Sent with the message's id as Idempotency-Key. The destination is in our own network.
 			{Name: "shipping", URL: os.Getenv("SHIPPING_URL"), AllowPrivate: true, Timeout: 3 * time.Second},
 			{Name: "mail", Sender: hookonce.SenderFunc(writeMail), Timeout: 2 * time.Second},
 		},
@@ -98,7 +98,7 @@ type shop struct {
 	outbox *hookonce.Outbox[*sql.Tx]
 }
 
-// checkout is what the shop reads of Stripe's event.
+// checkout is the part of Stripe's event that the shop reads.
 type checkout struct {
 	Data struct {
 		Object struct {
@@ -110,26 +110,24 @@ type checkout struct {
 	}
 }
 
-// paid holds SQLite's only write lock from its first statement to the commit, and
-// while it does no other handler runs and no delivery is answered. So it writes a
-// few rows and is done, and has a second at most. What takes time (another API,
-// mail) it enqueues: that is sent after the commit, outside of any lock, if and only
-// if this commits.
+// paid holds SQLite's only write lock from its first statement to the commit. Meanwhile no other
+// handler runs and no delivery is answered. So it writes a few rows and returns; it has a second at
+// most. It enqueues slow work (another API, mail). That work is sent after the commit, outside any
+// lock, and only if this transaction commits.
 //
-// It must write through tx: the pool would wait for the connection that tx has.
+// paid must write through tx: the pool would wait for the connection that tx has.
 func (s *shop) paid(ctx context.Context, tx *sql.Tx, ev *hookonce.Event, e checkout) error {
 	order, email := e.Data.Object.Order, e.Data.Object.Details.Email
 	if order == "" {
 		return hookonce.Permanent(fmt.Errorf("checkout of event %s has no client_reference_id", ev.ID))
 	}
-	// SQLite commits what the other statements wrote when one has failed: never pass
-	// over an error.
+	// After a failed statement SQLite still commits the others: never ignore an error.
 	if _, err := tx.ExecContext(ctx, `
 		INSERT INTO orders (id, email, status) VALUES (?1, ?2, 'paid')
 		ON CONFLICT (id) DO UPDATE SET email = ?2, status = 'paid'`, order, email); err != nil {
 		return err
 	}
-	// Not safe to repeat by itself; done once because it commits with the event.
+	// Not safe to repeat by itself; happens once because it commits with the event.
 	if _, err := tx.ExecContext(ctx, `
 		UPDATE stock SET quantity = stock.quantity - l.quantity
 		FROM order_lines l WHERE l.order_id = ?1 AND l.sku = stock.sku`, order); err != nil {
@@ -140,12 +138,12 @@ func (s *shop) paid(ctx context.Context, tx *sql.Tx, ev *hookonce.Event, e check
 		&hookonce.Message{Destination: "mail", Type: "receipt", Header: http.Header{"Mail-To": {email}}, Body: []byte("Thank you for order " + order + ".\r\n")})
 }
 
-// writeMail takes the place of a mail server. A file is named after the message,
-// whose id is the same on every attempt: sent again, it is the same file again.
+// writeMail stands in for a mail server. The message's id names the file and is the same on every
+// attempt, so sending again rewrites the same file.
 func writeMail(_ context.Context, m *hookonce.Outgoing) error {
 	to, err := mail.ParseAddress(m.Header.Get("Mail-To"))
 	if err != nil {
-		return hookonce.Permanent(err) // no attempt makes it a better one
+		return hookonce.Permanent(err) // no attempt can do better
 	}
 	folder := cmp.Or(os.Getenv("MAIL_FOLDER"), "mail")
 	if err := os.MkdirAll(folder, 0o700); err != nil {
@@ -159,7 +157,7 @@ func writeMail(_ context.Context, m *hookonce.Outgoing) error {
 	return os.Rename(name+".part", name)
 }
 
-// serve receives and works until ctx ends, and then ends in good order.
+// serve receives and works until ctx ends, then stops in order.
 func serve(ctx context.Context, in *hookonce.Inbox[*sql.Tx]) error {
 	listener, err := net.Listen("tcp", cmp.Or(os.Getenv("LISTEN"), ":8080"))
 	if err != nil {
@@ -174,10 +172,10 @@ func serve(ctx context.Context, in *hookonce.Inbox[*sql.Tx]) error {
 	slog.Info("the shop is open", "address", listener.Addr().String())
 
 	select {
-	case err = <-served: // it cannot serve
+	case err = <-served: // the server could not serve
 	case <-ctx.Done():
 	}
-	in.Drain() // what is queued is answered, what comes now gets 503
+	in.Drain() // answers queued deliveries; later ones get 503
 	down, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	err = errors.Join(err, server.Shutdown(down))

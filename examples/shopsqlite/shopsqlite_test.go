@@ -24,8 +24,8 @@ const (
 	inStock = 1000
 )
 
-// Everything takes effect once, although each event is delivered three times, and
-// the process is killed while it works.
+// TestShopIsKilled checks that everything takes effect once, although each event is delivered three
+// times and the process is killed while it works.
 func TestShopIsKilled(t *testing.T) {
 	t.Parallel()
 	shipping, mails := examplestest.NewAPI(t), t.TempDir()
