@@ -25,7 +25,7 @@ type load struct {
 	// lasts is the time during which new requests begin. It is extended until each connection has
 	// had an answer.
 	lasts time.Duration
-	// warm is the time before lasts in which requests are sent but not counted.
+	// warm is a time before lasts. Requests are sent then, but not counted.
 	warm time.Duration
 	// rate is the number of requests offered in a second, independent of the answers. 0 sends the
 	// next request as soon as the last one is answered.

@@ -17,7 +17,7 @@ func TestConsumer(t *testing.T) {
 	dbtest.Need(t, func() error {
 		for _, program := range []string{"node", "npm"} {
 			if exec.Command(program, "--version").Run() != nil {
-				return errors.New("no " + program + " was found: install Node 18 or newer (apt-get install nodejs npm)")
+				return errors.New(program + " was not found: install Node 18 or newer (apt-get install nodejs npm)")
 			}
 		}
 		return nil

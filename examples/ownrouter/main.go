@@ -39,7 +39,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx); err != nil {
-		slog.Error("ended", "error", err)
+		slog.Error("the program ended", "error", err)
 		os.Exit(1)
 	}
 }
@@ -120,7 +120,7 @@ func run(ctx context.Context) error {
 		return err
 	}
 	if _, err := pool.Exec(ctx, schema); err != nil {
-		return fmt.Errorf("the tables: %w", err)
+		return fmt.Errorf("creating the tables: %w", err)
 	}
 	in, err := hookonce.New(db, nil, &hookonce.Config{Sources: []hookonce.Source{{
 		Name:     "github",
@@ -155,7 +155,7 @@ func serve(ctx context.Context, in *hookonce.Inbox[pgx.Tx], routes http.Handler)
 	slog.Info("listening", "address", listener.Addr().String())
 
 	select {
-	case err = <-served: // the server could not serve
+	case err = <-served: // serving failed
 	case <-ctx.Done():
 	}
 	in.Drain()

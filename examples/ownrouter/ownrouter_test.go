@@ -77,7 +77,7 @@ func TestRouterRefuses(t *testing.T) {
 		request *http.Request
 		want    int
 	}{
-		"forged":         {hooktest.NewRequest(t, source, "{}", hooktest.WithSecret("not-the-secret-of-anybody"), hooktest.WithServer(p.URL())), 401},
+		"forged":         {hooktest.NewRequest(t, source, "{}", hooktest.WithSecret("a-secret-of-another-source"), hooktest.WithServer(p.URL())), 401},
 		"unknown source": {hooktest.NewRequest(t, unknown, "{}", hooktest.WithServer(p.URL())), 404},
 		"work fails":     {hooktest.NewRequest(t, source, "[]", hooktest.WithEventType("push"), hooktest.WithServer(p.URL())), 503},
 	} {
@@ -91,6 +91,6 @@ func TestRouterRefuses(t *testing.T) {
 		}
 	}
 	if n := examplestest.Counts(t, db, `SELECT 'events', count(*) FROM hookonce.events`)["events"]; n != 0 {
-		t.Errorf("%d events were claimed", n)
+		t.Errorf("%d events were claimed, want 0", n)
 	}
 }

@@ -1,4 +1,4 @@
--- What the consumers of these examples write.
+-- Tables of the example consumers.
 
 CREATE TABLE orders (
 	id       text PRIMARY KEY,
@@ -11,8 +11,8 @@ CREATE TABLE membership (
 	since    timestamptz NOT NULL DEFAULT now()
 );
 
--- One row for each payment, and no unique constraint: that none is entered twice
--- is hookonce.take's to see to.
+-- One row for each payment. No unique constraint: hookonce.take prevents double
+-- entries.
 CREATE TABLE ledger (
 	event_id text NOT NULL,
 	order_id text NOT NULL,

@@ -45,7 +45,7 @@ func newMailer() hookonce.Sender {
 func text(m *hookonce.Outgoing) (to string, content []byte, err error) {
 	address, err := mail.ParseAddress(m.Header.Get("Mail-To"))
 	if err != nil {
-		return "", nil, hookonce.Permanent(fmt.Errorf("the receipt's address: %w", err))
+		return "", nil, hookonce.Permanent(fmt.Errorf("reading the receipt's address: %w", err))
 	}
 	head := fmt.Sprintf("From: %s\r\nTo: %s\r\nSubject: Your receipt\r\nMessage-ID: <%s@example.com>\r\n"+
 		"Content-Type: %s\r\n\r\n", from, address, m.ID, m.Header.Get("Content-Type"))

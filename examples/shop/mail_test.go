@@ -80,9 +80,9 @@ func TestSMTPMailer(t *testing.T) {
 		permanent bool
 		want      string // must be among the client's commands
 	}{
-		"taken":         {"250 fine", false, "Message-ID: <msg_1@example.com>"},
-		"refused":       {"550 nobody of that name", true, "RCPT TO:<ada@example.com>"},
-		"not right now": {"450 try again", false, "RCPT TO:<ada@example.com>"},
+		"accepted":            {"250 fine", false, "Message-ID: <msg_1@example.com>"},
+		"refused":             {"550 no such user", true, "RCPT TO:<ada@example.com>"},
+		"temporarily refused": {"450 try again", false, "RCPT TO:<ada@example.com>"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -91,11 +91,11 @@ func TestSMTPMailer(t *testing.T) {
 			defer cancel()
 			server := newMailServer(t, tt.rcpt)
 			err := smtpMailer(server.address).Send(ctx, mail)
-			if (err == nil) != (name == "taken") || permanent(t, err) != tt.permanent {
+			if (err == nil) != (name == "accepted") || permanent(t, err) != tt.permanent {
 				t.Errorf("got %v, permanent %v; want permanent %v", err, permanent(t, err), tt.permanent)
 			}
 			if got := server.told(t); !strings.Contains(got, tt.want) {
-				t.Errorf("the server was told %q, want %q in it", got, tt.want)
+				t.Errorf("the server got %q, want it to contain %q", got, tt.want)
 			}
 		})
 	}
@@ -116,7 +116,7 @@ func TestReceiptAddress(t *testing.T) {
 	for _, to := range []string{"", "ada", "ada@example.com\r\nBcc: all@example.com", "a@example.com, b@example.com"} {
 		m := &hookonce.Outgoing{ID: "msg_1", Header: http.Header{"Mail-To": {to}}}
 		if _, _, err := text(m); !permanent(t, err) {
-			t.Errorf("%q: %v", to, err)
+			t.Errorf("%q: got %v, want a permanent error", to, err)
 		}
 	}
 }

@@ -54,7 +54,7 @@ func run(ctx context.Context) error {
 		return err
 	}
 	if _, err := pool.Exec(ctx, schema); err != nil {
-		return fmt.Errorf("the shop's tables: %w", err)
+		return fmt.Errorf("creating the shop's tables: %w", err)
 	}
 	s := &shop{outbox: hookonce.NewOutbox(db), shipping: newShipping()}
 	in, err := hookonce.New(db, s.handlers(), config())
@@ -103,7 +103,7 @@ func serve(ctx context.Context, in *hookonce.Inbox[pgx.Tx]) error {
 	slog.Info("the shop is open", "address", listener.Addr().String())
 
 	select {
-	case err = <-served: // the server could not serve
+	case err = <-served: // serving failed
 	case <-ctx.Done():
 	}
 	in.Drain() // answers queued deliveries; later ones get 503

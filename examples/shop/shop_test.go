@@ -110,7 +110,7 @@ func TestShopIsKilled(t *testing.T) {
 		t.Errorf("subscriptions (-want +got):\n%s", diff)
 	}
 	if got := examplestest.Counts(t, db, `SELECT plan, count(*) FROM access JOIN subscriptions USING (customer, plan) WHERE status = 'active' GROUP BY 1`); got["gold"] != subscriptions/2 {
-		t.Errorf("access: %v, want that of the %d active subscriptions", got, subscriptions/2)
+		t.Errorf("access of active subscriptions: %v, want %d", got, subscriptions/2)
 	}
 	if got := examplestest.Counts(t, db, `SELECT plan, count(*) FROM access GROUP BY 1`); got["gold"] != subscriptions/2 {
 		t.Errorf("access: %v, want %d", got, subscriptions/2)

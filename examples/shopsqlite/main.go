@@ -70,7 +70,7 @@ func run(ctx context.Context) error {
 		return err
 	}
 	if _, err := writer.ExecContext(ctx, schema); err != nil {
-		return fmt.Errorf("the shop's tables: %w", err)
+		return fmt.Errorf("creating the shop's tables: %w", err)
 	}
 
 	mux := &hooksql.Mux{}
@@ -172,7 +172,7 @@ func serve(ctx context.Context, in *hookonce.Inbox[*sql.Tx]) error {
 	slog.Info("the shop is open", "address", listener.Addr().String())
 
 	select {
-	case err = <-served: // the server could not serve
+	case err = <-served: // serving failed
 	case <-ctx.Done():
 	}
 	in.Drain() // answers queued deliveries; later ones get 503
