@@ -2,73 +2,68 @@ package driver
 
 import "errors"
 
-// What a Store's errors match with errors.Is. All but ErrCommitUnknown say
-// that nothing was written.
+// The errors of a Store match these with errors.Is. All except ErrCommitUnknown mean that nothing
+// was written.
 var (
-	// ErrBadRow means that the database refused a row for what it holds.
-	// Its batch-mates are fine: split the batch and try the halves.
+	// ErrBadRow means that the database refused the content of a row. The other rows of its batch
+	// are fine: split the batch and retry the halves.
 	ErrBadRow = errors.New("the database refused the row")
 
-	// ErrLockTimeout means that a key stayed locked by another session for
-	// longer than LockTimeout. Its batch-mates are fine.
+	// ErrLockTimeout means that another session held a key's lock for longer than LockTimeout. The
+	// other rows of its batch are fine.
 	ErrLockTimeout = errors.New("timed out waiting for another session's lock")
 
-	// ErrSerialization means a deadlock or a serialization failure: the same
-	// call may be made again at once.
+	// ErrSerialization means a deadlock or a serialization failure: the caller may repeat the call
+	// at once.
 	ErrSerialization = errors.New("the database gave up in favour of a concurrent transaction")
 
-	// ErrUnavailable means that the database could not be reached, was busy,
-	// full, read-only or shutting down, and that nothing was written.
+	// ErrUnavailable means that the database could not be reached, was busy, full, read-only or
+	// shutting down. Nothing was written.
 	ErrUnavailable = errors.New("the database is unavailable")
 
-	// ErrCommitUnknown means that the write may or may not have happened: the
-	// connection was lost, or the deadline passed, after the statement had
-	// been sent. It must never be reported as success nor as failure.
+	// ErrCommitUnknown means that the write may or may not have happened: the connection was lost,
+	// or the deadline passed, after the statement had been sent. Never report it as success or as
+	// failure.
 	ErrCommitUnknown = errors.New("the outcome of the commit is unknown")
 
 	// ErrNotFound means that there is no such event or message.
 	ErrNotFound = errors.New("not found")
 
-	// ErrOpen means that an event or message is not finished, so that it can
-	// neither be replayed nor discarded.
+	// ErrOpen means that an event or message is not finished, so it can be neither replayed nor
+	// discarded.
 	ErrOpen = errors.New("not finished yet")
 
-	// ErrSent means that a message was sent, so that it is not retried by
-	// itself.
-	ErrSent = errors.New("sent already")
+	// ErrSent means that a message is already sent, so it cannot be retried by itself.
+	ErrSent = errors.New("already sent")
 
-	// ErrModeNeeded means that nothing of the event is known to have failed, so
-	// that its replay must say whether it is as new or under the same id.
-	ErrModeNeeded = errors.New("a replay of what was done must say whether it is as new or under the same id")
+	// ErrModeNeeded means that no part of the event is known to have failed. Its replay must say
+	// whether it is as new or under the same id.
+	ErrModeNeeded = errors.New("a replay of a done event must say whether it is as new or under the same id")
 
-	// ErrRequestReused means that a request id was used before for a replay of
-	// the event in another mode.
+	// ErrRequestReused means that the request id was used before for a replay of the event in
+	// another mode.
 	ErrRequestReused = errors.New("the request id was used for a replay in another mode")
 
 	// ErrBodyPruned means that the body is past its retention.
 	ErrBodyPruned = errors.New("the body is past its retention")
 
-	// ErrNoRoute means that no route matches the event, so that there is
-	// nothing to replay.
+	// ErrNoRoute means that no route matches the event, so there is nothing to replay.
 	ErrNoRoute = errors.New("no route matches the event")
 
-	// ErrTxAborted means that a statement of a handler had failed, so that the
-	// transaction cannot be committed.
+	// ErrTxAborted means that a statement of a handler failed, so the transaction cannot be
+	// committed.
 	ErrTxAborted = errors.New("a statement had failed, so the transaction could not be committed")
 
-	// ErrTxEnded means that a handler ended the transaction that it was given.
-	// The error is a *TxEndedError.
+	// ErrTxEnded means that a handler ended its transaction. The error is a *TxEndedError.
 	ErrTxEnded = errors.New("the handler ended the transaction by itself")
 
-	// ErrSchema means that the schema is missing, older or newer than this
-	// program.
+	// ErrSchema means that the schema is missing, older or newer than this program.
 	ErrSchema = errors.New("the database schema does not fit this version of hookonce")
 )
 
-// TxEndedError says how a handler ended the transaction that it was given. It
-// matches ErrTxEnded.
+// TxEndedError says how a handler ended its transaction. It matches ErrTxEnded.
 type TxEndedError struct {
-	// Committed is true unless what the handlers wrote is known to be undone.
+	// Committed is false only if the handlers' writes are known to be undone.
 	Committed bool
 }
 

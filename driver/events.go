@@ -29,20 +29,20 @@ const (
 	NoteDiscarded = "discarded"
 	// NoteReplacedByNew: the message was dead, and was replayed as new.
 	NoteReplacedByNew = "replayed as new"
-	// NoteStale: something newer had been applied to the same object; the last
-	// error says what.
+	// NoteStale: a newer version was already applied to the same object; the last error has the
+	// details.
 	NoteStale = "stale"
 )
 
-// What is recorded of an attempt that nobody completed.
+// Recorded errors of attempts that ended without an outcome.
 const (
-	// ErrorLeaseRanOut: the message was due again, with attempts left.
+	// ErrorLeaseRanOut: the message is due again, with attempts left.
 	ErrorLeaseRanOut = "the lease ran out before an outcome was recorded"
 	// ErrorLastLeaseRanOut: it was the last attempt, so the message is dead.
 	ErrorLastLeaseRanOut = "the lease of the last attempt ran out before an outcome was recorded"
 )
 
-// EventStates lists the states of an event.
+// EventStates returns the states of an event.
 func EventStates() []string {
 	return []string{StatePending, StateRunning, StateDone, StateDead, StateSkipped}
 }
@@ -53,12 +53,12 @@ type EventFilter struct {
 	Type   string
 	State  string // one of EventStates
 	Note   string
-	ID     string    // the event id as shown
+	ID     string    // the event id as it is shown
 	Text   string    // a substring of the event id, the type or the body
 	Since  time.Time // received at or after
 	Until  time.Time // received before
 	Limit  int       // 1 to 200; 0 means 50
-	After  Cursor    // continue behind this event
+	After  Cursor    // continue after this event
 }
 
 // Limits of EventFilter.Limit.
@@ -73,14 +73,14 @@ type EventPage struct {
 	Next   Cursor // zero on the last page
 }
 
-// Event is an event as it is listed.
+// Event is an event in a listing.
 type Event struct {
 	Key         Key
 	Source      string
 	EventID     string
 	Type        string
 	State       string
-	Note        string // why it is in that state, where there is more to say
+	Note        string // explains the state, where there is more to say
 	Attempts    int    // of a routed event: the highest of its messages
 	Generation  int    // the highest of the event and its messages
 	Duplicates  int64  // deliveries after the first
@@ -91,7 +91,7 @@ type Event struct {
 	LastError   string
 }
 
-// EventDetail is one event with all that is known of it.
+// EventDetail is one event with its body, headers, deliveries, messages, attempts and history.
 type EventDetail struct {
 	Event
 	Headers    []byte // JSON object of name to list of values; nil past retention
@@ -104,23 +104,23 @@ type EventDetail struct {
 	History    []HistoryEntry  // oldest first
 }
 
-// Deliveries sums up how often an event arrived.
+// Deliveries summarises the deliveries of an event.
 type Deliveries struct {
 	Count       int64 // at least 1
 	FirstAt     time.Time
 	LastAt      time.Time
 	OtherBodies int64  // deliveries whose body differed from the first
-	RepeatOf    string // event id that brought the same body before; "" if none or not watched
+	RepeatOf    string // event id that brought the same body before; "" if none, or if bodies are not watched
 	Repeats     int64  // deliveries of this body under other event ids
 }
 
-// MessageDetail is a message as it is shown.
+// MessageDetail is a message with its state and last outcome.
 type MessageDetail struct {
 	ID          string
 	Route       string
 	Destination string
 	State       string
-	Note        string // why it is in that state, where there is more to say
+	Note        string // explains the state, where there is more to say
 	Generation  int
 	Attempts    int
 	StatusCode  int // of the last answer; 0 if none
@@ -132,8 +132,8 @@ type MessageDetail struct {
 	FailedAt    time.Time // zero unless dead
 }
 
-// Attempt is one outcome of sending a message, or of running a handler. Of
-// handlers only those are kept that failed.
+// Attempt is one outcome of sending a message or of running a handler. For handlers only failed
+// attempts are kept.
 type Attempt struct {
 	MessageID  string // "" for a handler
 	Generation int
@@ -141,21 +141,21 @@ type Attempt struct {
 	Outcome    string // "sent", "retry" or "dead"
 	StatusCode int
 	Error      string
-	At         time.Time // when it was recorded
+	At         time.Time // time of recording
 	Took       time.Duration
 }
 
-// Cursor is a place in a listing that is sorted by (received at, key), newest
-// first. The zero value is before the first event.
+// Cursor is a place in a listing that is sorted by (received at, key), newest first. The zero value
+// is before the first event.
 type Cursor struct {
-	ReceivedAt time.Time // microseconds
+	ReceivedAt time.Time // precise to microseconds
 	Key        Key
 }
 
 // IsZero reports whether c is before the first event.
 func (c Cursor) IsZero() bool { return c.ReceivedAt.IsZero() }
 
-// String returns an opaque form that ParseCursor reads; "" for the zero value.
+// String returns an opaque form for ParseCursor; "" for the zero value.
 func (c Cursor) String() string {
 	if c.IsZero() {
 		return ""
@@ -163,15 +163,14 @@ func (c Cursor) String() string {
 	return base64.RawURLEncoding.EncodeToString(c.bytes())
 }
 
-// cursorSize is the size of what bytes returns.
+// cursorSize is the size of the result of bytes.
 const cursorSize = 8 + len(Key{})
 
 func (c Cursor) bytes() []byte {
 	return append(binary.BigEndian.AppendUint64(nil, uint64(c.ReceivedAt.UnixMicro())), c.Key[:]...)
 }
 
-// cursorOf reads what bytes returned. A database has no place for years that no
-// calendar shows.
+// cursorOf reads the result of bytes. It refuses years that a database cannot store.
 func cursorOf(buf []byte) (Cursor, error) {
 	c := Cursor{ReceivedAt: time.UnixMicro(int64(binary.BigEndian.Uint64(buf))).UTC(), Key: Key(buf[8:])}
 	if year := c.ReceivedAt.Year(); year < 1 || year > 9999 {
@@ -180,7 +179,7 @@ func cursorOf(buf []byte) (Cursor, error) {
 	return c, nil
 }
 
-// ParseCursor reads what String wrote.
+// ParseCursor reads the result of String.
 func ParseCursor(s string) (Cursor, error) {
 	if s == "" {
 		return Cursor{}, nil
@@ -190,7 +189,7 @@ func ParseCursor(s string) (Cursor, error) {
 		return Cursor{}, errCursor
 	}
 	c, err := cursorOf(buf)
-	// The decoder passes over line breaks, so what was read is written again.
+	// The decoder ignores line breaks, so accept only text that String would write.
 	if err != nil || c.String() != s {
 		return Cursor{}, errCursor
 	}

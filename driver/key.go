@@ -7,21 +7,19 @@ import (
 	"strings"
 )
 
-// Key is the identity of an event: a SHA-256 over the source and the parts of
-// the sender's event id, each preceded by its length, so that no two different
-// lists of strings share a key by concatenation. It is made by the client, is
-// the primary key of the event table, and has the same size whatever the
-// sender puts into an id.
+// Key is the identity of an event: a SHA-256 over the source and the parts of the sender's event
+// id, each preceded by its length. So two different lists of strings never share a key by
+// concatenation. The client makes it. It is the primary key of the event table, and its size does
+// not depend on the id.
 type Key [sha256.Size]byte
 
-// EventKey returns the key of an event of source whose id consists of parts;
-// most ids have one.
+// EventKey returns the key of an event of source with the given id parts; most ids have one part.
 func EventKey(source string, parts ...string) Key {
 	return hashStrings("event", append([]string{source}, parts...))
 }
 
-// BodyKey returns the key under which a source's body is remembered where the
-// sender's event id is not signed. bodyHash is the SHA-256 of the body.
+// BodyKey returns the key of a body of source. It is used where the sender's event id is not
+// signed. bodyHash is the SHA-256 of the body.
 func BodyKey(source string, bodyHash [sha256.Size]byte) Key {
 	return hashStrings("body", []string{source, string(bodyHash[:])})
 }
@@ -35,13 +33,12 @@ func hashStrings(kind string, parts []string) Key {
 	return sha256.Sum256(buf)
 }
 
-// maxSplits bounds the number of keys that CandidateKeys returns.
+// maxSplits limits the number of keys that CandidateKeys returns.
 const maxSplits = 1 << 10
 
-// CandidateKeys returns the keys that an event of source shown as id may have:
-// an id of several parts is shown joined by ':', and a part may hold a ':'
-// too. The key of id as a single part comes first. It returns nil where there
-// would be more than 1,024 of them.
+// CandidateKeys returns the keys that an event of source may have if its id is shown as id: an id
+// of several parts is shown joined by ':', and a part may contain a ':' too. The key of id as a
+// single part comes first. It returns nil if there would be more than 1,024 keys.
 func CandidateKeys(source, id string) []Key {
 	pieces := strings.Split(id, ":")
 	gaps := len(pieces) - 1
@@ -65,11 +62,10 @@ func CandidateKeys(source, id string) []Key {
 
 var base32Lower = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-// MessageID returns the id of the message that route owes for an event, which
-// is also the webhook-id its destination sees: stable over attempts, and
-// another one only where an event is replayed as new under a new generation.
-// It starts with "msg_" and holds 160 bits of a SHA-256 in lower-case base32,
-// so it never contains a '.'.
+// MessageID returns the id of an event's message for route, which the destination sees as
+// webhook-id. It is the same for all attempts, and changes only when a replay as new gives the
+// event a new generation. It starts with "msg_" and holds 160 bits of a SHA-256 in lower-case
+// base32, so it never contains a '.'.
 func MessageID(key Key, generation int, route string) string {
 	var gen [8]byte
 	binary.BigEndian.PutUint64(gen[:], uint64(generation))

@@ -15,8 +15,8 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// TestKeysNeverChange pins what databases hold: these values were computed
-// outside of this program from the description of Key.
+// TestKeysNeverChange pins the keys that databases hold. The expected values were computed outside
+// this program from the description of Key.
 func TestKeysNeverChange(t *testing.T) {
 	t.Parallel()
 	event := driver.EventKey("stripe", "evt_1")
@@ -45,8 +45,8 @@ func TestKeysNeverChange(t *testing.T) {
 	}
 }
 
-// TestEventKeyKeepsPartsApart: two different lists of strings have different
-// keys, however their bytes run together.
+// TestEventKeyKeepsPartsApart checks that two different lists of strings have different keys, even
+// if their concatenations are equal.
 func TestEventKeyKeepsPartsApart(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -60,15 +60,15 @@ func TestEventKeyKeepsPartsApart(t *testing.T) {
 	})
 }
 
-// TestKindsOfKeysDiffer: a body's key is never an event's, whatever the id.
+// TestKindsOfKeysDiffer checks that a body's key is never an event's key.
 func TestKindsOfKeysDiffer(t *testing.T) {
 	t.Parallel()
 	hash := sha256.Sum256([]byte("body"))
 	if driver.BodyKey("github", hash) == driver.EventKey("github", string(hash[:])) {
-		t.Error("the key of a body is that of the event whose id is the body's hash")
+		t.Error("a body and the event whose id is the body's hash have the same key")
 	}
 	if driver.BodyKey("github", hash) == driver.BodyKey("shopify", hash) {
-		t.Error("a body has one key in two sources")
+		t.Error("a body has the same key in two sources")
 	}
 }
 
@@ -99,8 +99,8 @@ func TestCandidateKeys(t *testing.T) {
 	}
 }
 
-// TestCandidateKeysHoldEveryList: whatever the parts of an id are, its key is
-// among the candidates of the id as it is shown, once.
+// TestCandidateKeysHoldEveryList checks that the candidates of a shown id contain the key of its
+// parts exactly once.
 func TestCandidateKeysHoldEveryList(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -121,7 +121,7 @@ func TestCandidateKeysHoldEveryList(t *testing.T) {
 			seen[key]++
 		}
 		if seen[want] != 1 || len(seen) != len(candidates) {
-			t.Fatalf("%d candidates of %q, %d different; that of %q is there %d times", len(candidates), id, len(seen), parts, seen[want])
+			t.Fatalf("%d candidates of %q, %d different; the key of %q is there %d times, want once", len(candidates), id, len(seen), parts, seen[want])
 		}
 	})
 }
@@ -139,7 +139,7 @@ func TestMessageID(t *testing.T) {
 				}
 				what := fmt.Sprintf("%s, generation %d, route %q", source, generation, route)
 				if other, ok := seen[id]; ok {
-					t.Errorf("%s and %s have one message id", what, other)
+					t.Errorf("%s and %s have the same message id", what, other)
 				}
 				seen[id] = what
 			}

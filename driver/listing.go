@@ -8,29 +8,29 @@ import (
 	"unicode/utf8"
 )
 
-// MessageStates lists the states of a message.
+// MessageStates returns the states of a message.
 func MessageStates() []string {
 	return []string{StatePending, StateSending, StateSent, StateDead, StateSkipped}
 }
 
-// MessageFilter selects messages or dead letters, by themselves and by their
-// event. Zero fields select all.
+// MessageFilter selects messages or dead letters by their own fields and by those of their event.
+// Zero fields select all.
 type MessageFilter struct {
 	Source      string
 	Type        string // of the event
 	EventID     string // as shown
 	MessageID   string
 	Destination string
-	State       string    // one of MessageStates; Store.DeadLetters does not look at it
+	State       string    // one of MessageStates; Store.DeadLetters ignores it
 	Note        string    // of the message; Store.DeadLetters: of the dead letter
-	Text        string    // as EventFilter.Text
+	Text        string    // like EventFilter.Text
 	Since       time.Time // the event was received at or after
 	Until       time.Time // the event was received before
 	Limit       int       // 1 to 200; 0 means 50
 	After       MessageCursor
 }
 
-// ListedMessage is a message as it is listed.
+// ListedMessage is a message in a listing.
 type ListedMessage struct {
 	Key        Key // of the event
 	Source     string
@@ -46,8 +46,7 @@ type MessagePage struct {
 	Next     MessageCursor // zero on the last page
 }
 
-// DeadLetter is an event or a message that is out of attempts, or failed for
-// good.
+// DeadLetter is an event or a message that is out of attempts or has failed for good.
 type DeadLetter struct {
 	Key        Key
 	Source     string
@@ -71,9 +70,8 @@ type DeadLetterPage struct {
 	Next        MessageCursor // zero on the last page
 }
 
-// MessageCursor is a place in a listing that is sorted by (the event's received
-// at, its key, message id), each descending, ids by their bytes. The zero value
-// is before the first message.
+// MessageCursor is a place in a listing that is sorted by (the event's received at, its key,
+// message id), each descending, ids by their bytes. The zero value is before the first message.
 type MessageCursor struct {
 	Event Cursor
 	ID    string // "" for an event that is dead itself
@@ -82,8 +80,7 @@ type MessageCursor struct {
 // IsZero reports whether c is before the first message.
 func (c MessageCursor) IsZero() bool { return c.Event.IsZero() }
 
-// String returns an opaque form that ParseMessageCursor reads; "" for the zero
-// value.
+// String returns an opaque form for ParseMessageCursor; "" for the zero value.
 func (c MessageCursor) String() string {
 	if c.IsZero() {
 		return ""
@@ -91,10 +88,10 @@ func (c MessageCursor) String() string {
 	return base64.RawURLEncoding.EncodeToString(append(c.Event.bytes(), c.ID...))
 }
 
-// maxCursorID bounds the id in a MessageCursor.
+// maxCursorID limits the size of the id in a MessageCursor, in bytes.
 const maxCursorID = 255
 
-// ParseMessageCursor reads what String wrote.
+// ParseMessageCursor reads the result of String.
 func ParseMessageCursor(s string) (MessageCursor, error) {
 	if s == "" {
 		return MessageCursor{}, nil
@@ -103,7 +100,7 @@ func ParseMessageCursor(s string) (MessageCursor, error) {
 	if err != nil || len(buf) < cursorSize || len(buf) > cursorSize+maxCursorID {
 		return MessageCursor{}, errCursor
 	}
-	// A database takes neither as text.
+	// A database accepts neither as text.
 	if id := buf[cursorSize:]; !utf8.Valid(id) || bytes.IndexByte(id, 0) >= 0 {
 		return MessageCursor{}, errCursor
 	}
@@ -124,8 +121,7 @@ type QuarantineFilter struct {
 	After  Cursor
 }
 
-// QuarantinedRequest is a verified request without a usable event, as it is
-// listed.
+// QuarantinedRequest is a verified request without a usable event, in a listing.
 type QuarantinedRequest struct {
 	Key        Key // BodyKey of source and body
 	Source     string
@@ -133,26 +129,26 @@ type QuarantinedRequest struct {
 	Headers    []byte // JSON object of name to list of values
 	Body       []byte
 	Reason     string
-	Count      int64 // how often it arrived; at least 1
+	Count      int64 // number of arrivals; at least 1
 	FirstAt    time.Time
 	LastAt     time.Time
 }
 
-// QuarantinePage is one page of quarantined requests, those that came last
-// first. Its Cursor holds LastAt and Key.
+// QuarantinePage is one page of quarantined requests, latest arrival first. Its Cursor holds LastAt
+// and Key.
 type QuarantinePage struct {
 	Requests []QuarantinedRequest
 	Next     Cursor // zero on the last page
 }
 
-// Stats is what waits and what is stuck, in numbers. They are read from small
-// indexes, whatever the number of events.
+// Stats counts waiting and stuck work. It is read from small indexes, independent of the number of
+// events.
 type Stats struct {
 	EventsPending   int64              // events that wait for a handler or an SQL consumer
-	OldestPendingAt time.Time          // when the oldest of them was due; zero if there is none
+	OldestPendingAt time.Time          // due time of the oldest of them; zero if there is none
 	DeadLetters     int64              // dead messages, and events that are dead themselves
 	Quarantined     int64              // requests in the quarantine
-	Destinations    []DestinationStats // by the bytes of the name; of all that have open or dead messages
+	Destinations    []DestinationStats // every destination with open or dead messages, by the bytes of the name
 }
 
 // DestinationStats counts the messages of one destination.
@@ -161,5 +157,5 @@ type DestinationStats struct {
 	Pending     int64
 	Sending     int64
 	Dead        int64
-	OldestDueAt time.Time // of what is pending; zero if nothing is
+	OldestDueAt time.Time // earliest due time of a pending message; zero if there is none
 }

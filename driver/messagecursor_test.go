@@ -46,7 +46,7 @@ func TestMessageCursorText(t *testing.T) {
 	messageCursorSurvives(t, messageCursorAt(time.Date(9999, 12, 31, 23, 59, 59, 999999000, time.UTC), "msg_a"))
 }
 
-// messageCursorSurvives writes a cursor and reads it again.
+// messageCursorSurvives checks that a cursor survives String and ParseMessageCursor.
 func messageCursorSurvives(t *testing.T, want driver.MessageCursor) {
 	t.Helper()
 	got, err := driver.ParseMessageCursor(want.String())
@@ -109,8 +109,8 @@ func TestParseMessageCursorRefuses(t *testing.T) {
 	}
 }
 
-// TestCursorsAreApart: a cursor of events is one of messages that begins behind
-// the event's last message, and never the other way round.
+// TestCursorsAreApart checks that ParseCursor refuses a cursor of messages. The reverse is allowed:
+// a cursor of events reads as a cursor of messages after the event's last message.
 func TestCursorsAreApart(t *testing.T) {
 	t.Parallel()
 	if _, err := driver.ParseCursor(messageCursorAt(time.Unix(1, 0), "msg_a").String()); err == nil {
@@ -118,8 +118,8 @@ func TestCursorsAreApart(t *testing.T) {
 	}
 }
 
-// FuzzParseMessageCursor: no text makes it panic, what it reads it writes
-// alike, and what it reads is a place that a database has.
+// FuzzParseMessageCursor checks that no text causes a panic, that every accepted text is the one
+// that String writes, and that every accepted cursor is a place that a database can have.
 func FuzzParseMessageCursor(f *testing.F) {
 	for _, at := range []int64{0, 1, -1, math.MaxInt64, math.MinInt64, 1767323045678901} {
 		for _, id := range []string{"", "msg_a", "\xff", "a\x00"} {

@@ -2,17 +2,17 @@ package driver
 
 import "time"
 
-// ReplayMode says under which ids an event is replayed.
+// ReplayMode says whether a replay keeps the ids of an event's messages.
 type ReplayMode int
 
 // The modes of a replay.
 const (
-	// ReplayPlain keeps the ids. It is refused with ErrModeNeeded where that
-	// is not obviously right: for what is neither dead nor skipped, because a
-	// destination may have taken the event already.
+	// ReplayPlain keeps the ids. A replay of an event that is neither dead nor skipped is refused
+	// with ErrModeNeeded: a destination may already have accepted the event, so the caller must
+	// choose.
 	ReplayPlain ReplayMode = iota
-	// ReplayAsNew gives every message a new id: the destination does the work
-	// again. Dead messages that are replaced are skipped, with NoteReplacedByNew.
+	// ReplayAsNew gives every message a new id: the destination does the work again. The replaced
+	// dead messages are skipped, with NoteReplacedByNew.
 	ReplayAsNew
 	// ReplaySameID keeps the ids: a destination that dedupes may skip the work.
 	ReplaySameID
@@ -22,24 +22,21 @@ const (
 type ReplayParams struct {
 	Key  Key
 	Mode ReplayMode
-	// Routes are what the event would owe if it were claimed now; their ids
-	// are not looked at. They count only for an event that owed nothing when it
-	// was claimed.
+	// Routes are the messages that a claim of the event would write now. Their ids are ignored.
+	// They are used only for an event that had no messages and no queued work when it was claimed.
 	Routes []NewMessage
-	// RequestID, if it is not "", makes a repetition of the same request for
-	// the same event do nothing and return what the first one did, whatever
-	// became of the event since. In another mode it is another request, which
-	// is refused with ErrRequestReused. At most 255 bytes of valid UTF-8
-	// without NUL.
+	// RequestID makes a repeated request for the same event do nothing and return the first result,
+	// even if the event has changed since. The same RequestID in another mode is refused with
+	// ErrRequestReused. "" disables this. At most 255 bytes of valid UTF-8 without NUL.
 	RequestID string
 	Now       time.Time // tests only; zero means the database's clock
 }
 
-// Replayed is what a replay did.
+// Replayed is the result of a replay.
 type Replayed struct {
-	Generation int  // of the event from now on
-	Messages   int  // how many messages are due again, or new
-	Repeated   bool // nothing was done: the request had been carried out before
+	Generation int  // the event's new generation
+	Messages   int  // number of messages that are due again or new
+	Repeated   bool // nothing was done: the request had already been carried out
 }
 
 // DeadLetterRef names a dead letter.
@@ -60,24 +57,23 @@ type RetryMessageParams struct {
 	Now time.Time // tests only; zero means the database's clock
 }
 
-// What happened to an event besides deliveries and attempts, as HistoryEntry
-// tells it.
+// Actions of a HistoryEntry: changes of an event other than deliveries and attempts.
 const (
-	ActionReplayed       = "replayed"         // under the ids it had, because it was dead or skipped; also by RetryMessage
+	ActionReplayed       = "replayed"         // under the old ids, because it was dead or skipped; also by RetryMessage
 	ActionReplayedAsNew  = "replayed_as_new"  // ReplayAsNew
 	ActionReplayedSameID = "replayed_same_id" // ReplaySameID
 	ActionReopened       = "reopened"         // a delivery of the dead event
 	ActionRetried        = "retried"          // a pending message was made due at once
-	ActionDiscarded      = "discarded"        // a dead letter was given up
+	ActionDiscarded      = "discarded"        // an operator gave up a dead letter
 )
 
-// HistoryEntry is one thing that happened to an event besides deliveries and
-// attempts. A replay and a reopening are one entry for the whole event; what
-// happened to a dead letter, or to one message, is an entry of its own.
+// HistoryEntry is one change of an event other than a delivery or an attempt. A replay and a
+// reopening are one entry for the whole event. Each change of a dead letter, or of one message, is
+// an entry of its own.
 type HistoryEntry struct {
 	At         time.Time
 	Action     string // one of the Action constants
-	Generation int    // of the event, or of the message, after it
-	MessageID  string // "" if it concerned the whole event
+	Generation int    // of the event or message, after the change
+	MessageID  string // "" if the entry concerns the whole event
 	RequestID  string // of ReplayParams; else ""
 }

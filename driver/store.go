@@ -7,88 +7,79 @@ import (
 	"time"
 )
 
-// Store is a database that hookonce works on. All methods may be called
-// concurrently, from any number of processes. Every method honours the
-// deadline of its context; it never outlives it by more than it takes to give
-// the connection up.
+// Store is a database for hookonce. All methods may be called concurrently, from any number of
+// processes. Every method honours the deadline of its context; it returns later only by the time
+// that giving up the connection takes.
 type Store interface {
 	Migrator
 
-	// Claim inserts the events of p that are not in the store yet, each with
-	// the state row and the messages it owes, in one commit, and tells for
-	// each what it found. It returns as many results as p has claims, in the
-	// same order. On any error nothing was claimed, unless the error matches
-	// ErrCommitUnknown.
+	// Claim inserts those events of p that are not in the store yet, each with its state row and
+	// its messages, in one commit. It returns one result for each claim of p, in the same order.
+	// After an error nothing was claimed, unless the error matches ErrCommitUnknown.
 	Claim(ctx context.Context, p *ClaimParams) ([]ClaimResult, error)
 
-	// ClaimConcurrency is how many calls of Claim at a time are worth making.
+	// ClaimConcurrency returns the useful number of concurrent calls of Claim.
 	ClaimConcurrency() int
 
-	// Reopen gives those of the keys whose events are dead a new generation
-	// and full attempts, and returns their keys. It skips what another
-	// session has locked and what is not dead. Of a routed event only its
-	// dead messages are reopened, under the ids they had.
+	// Reopen gives those keys whose events are dead a new generation and full attempts, and returns
+	// these keys. It skips events that are not dead or that another session has locked. For a
+	// routed event it reopens only the dead messages, under their old ids.
 	Reopen(ctx context.Context, p *ReopenParams) ([]Key, error)
 
-	// CountDeliveries adds to the counts of duplicate deliveries.
-	// Keys without an event are ignored.
+	// CountDeliveries adds to the counts of duplicate deliveries. It ignores keys without an event.
 	CountDeliveries(ctx context.Context, p *CountDeliveriesParams) error
 
-	// Quarantine keeps verified requests that are not usable as events. A
-	// body of one source that is there already is counted, not stored again.
+	// Quarantine stores verified requests that are not usable as events. A body that the source has
+	// already sent is counted, not stored again.
 	Quarantine(ctx context.Context, p *QuarantineParams) error
 
-	// Lease takes up to p.Limit due messages of one destination, oldest due
-	// first, or as p.Untried says, counts an attempt on each and gives it a
-	// token that is higher than any it had before, also before its event was
-	// pruned and claimed again. A message whose lease ran out is due again. One
-	// whose attempts are used up, because its last lease ran out or because
-	// p.MaxAttempts was lowered, is made dead instead of leased; where it finds
-	// nothing but such ones it looks again, MaxLeaseRounds times in all. Whoever
-	// is told of buried messages alone asks again at once: there may be more, and
-	// others behind them. Messages that other sessions have locked are skipped.
+	// Lease takes up to p.Limit due messages of one destination, oldest due first unless p.Untried
+	// is set. It counts an attempt on each and gives each a token that is higher than all its
+	// earlier ones, even those from before its event was pruned and claimed again. A message with
+	// an expired lease is due again. Messages that other sessions have locked are skipped.
 	//
-	// An attempt whose lease ran out is recorded, when that is found, among the
-	// attempts of its message: as "retry" with ErrorLeaseRanOut, or as "dead"
-	// with ErrorLastLeaseRanOut if it was the last one. The latter becomes the
-	// last error of the message too.
+	// A message without attempts left is made dead instead of leased: its last lease expired, or
+	// p.MaxAttempts was lowered. A round that finds only such messages is repeated, up to
+	// MaxLeaseRounds rounds in all. A caller that gets only buried messages calls again at once:
+	// there may be more of them, and others behind them.
+	//
+	// When Lease finds an expired lease, it records that attempt of the message: as "retry" with
+	// ErrorLeaseRanOut, or, for the last attempt, as "dead" with ErrorLastLeaseRanOut, which then
+	// also becomes the message's last error.
 	Lease(ctx context.Context, p *LeaseParams) (*Leased, error)
 
-	// Complete records what came of leased messages and tells for each
-	// whether the lease was still held: where it was not, nothing was
-	// changed for that message. A lease that ran out and that nobody took
-	// over is still held.
+	// Complete records the outcomes of leased messages. For each it returns whether the lease was
+	// still held; if not, that message was not changed. An expired lease is still held until
+	// another session takes the message over.
 	Complete(ctx context.Context, p *CompleteParams) ([]bool, error)
 
-	// Release gives leases back without having sent: the messages are due at
-	// once and the attempt is not counted. Lost leases are ignored.
+	// Release gives leases back without a send: the messages are due at once and the attempt is not
+	// counted. Lost leases are ignored.
 	Release(ctx context.Context, p *ReleaseParams) error
 
-	// Replay makes a finished event owed again, with a new generation and full
-	// attempts: what of it is dead; or, if nothing is, what was done; or, if all
-	// of it was skipped, all. Of messages with one route only that of the
-	// highest generation counts. It is one transaction, which first locks the
-	// event, so that of concurrent calls one wins and pruning keeps off. The
-	// error matches ErrNotFound, ErrRequestReused, ErrOpen, ErrBodyPruned,
-	// ErrModeNeeded, ErrNoRoute or ErrLockTimeout, in this order of precedence;
-	// then nothing was changed, and a RequestID is not remembered.
+	// Replay makes a finished event due again, with a new generation and full attempts. It replays
+	// the dead parts of the event. If none is dead, it replays the done parts; if all are skipped,
+	// it replays all. Among messages of one route only the one with the highest generation counts.
+	//
+	// Replay is one transaction and locks the event first, so one of several concurrent calls wins,
+	// and pruning skips the event. The error matches ErrNotFound, ErrRequestReused, ErrOpen,
+	// ErrBodyPruned, ErrModeNeeded, ErrNoRoute or ErrLockTimeout, in this order of precedence.
+	// After such an error nothing was changed, and the RequestID is not remembered.
 	Replay(ctx context.Context, p *ReplayParams) (*Replayed, error)
 
-	// ReplayDead makes dead letters due again under the ids they had, with a new
-	// generation and full attempts, whether or not others of their event are
-	// open. It tells for each whether it was: those that are not dead any more,
-	// and those that other sessions have locked, are left alone. One that is
-	// named twice is replayed once.
+	// ReplayDead makes dead letters due again under their old ids, with a new generation and full
+	// attempts. It does so even if other messages of their event are open. For each letter it
+	// returns whether it was replayed. It skips letters that are no longer dead or that another
+	// session has locked. A letter that is listed twice is replayed once.
 	ReplayDead(ctx context.Context, p *DeadLetterParams) ([]bool, error)
 
-	// Discard makes dead letters skipped, with NoteDiscarded, in the generation
-	// they have, and tells for each whether it did, as ReplayDead does.
+	// Discard makes dead letters skipped, with NoteDiscarded, in their current generation. Its
+	// result and its exceptions are those of ReplayDead.
 	Discard(ctx context.Context, p *DeadLetterParams) ([]bool, error)
 
-	// RetryMessage makes a pending message due at once, with the attempts and
-	// the generation it has, and a dead or skipped one due again as ReplayDead
-	// does. The error matches ErrNotFound, ErrOpen for one that is being sent,
-	// ErrSent, ErrBodyPruned or ErrLockTimeout.
+	// RetryMessage makes a pending message due at once, with its attempts and generation, and a
+	// dead or skipped one due again as ReplayDead does. The error matches ErrNotFound, ErrOpen for
+	// a message that is being sent, ErrSent, ErrBodyPruned or ErrLockTimeout.
 	RetryMessage(ctx context.Context, p *RetryMessageParams) error
 
 	// DeadLetters lists dead letters, in the order of MessageCursor.
@@ -97,121 +88,118 @@ type Store interface {
 	// Messages lists messages, in the order of MessageCursor.
 	Messages(ctx context.Context, f *MessageFilter) (*MessagePage, error)
 
-	// Quarantined lists the quarantine, what came last first.
+	// Quarantined lists the quarantine, latest arrival first.
 	Quarantined(ctx context.Context, f *QuarantineFilter) (*QuarantinePage, error)
 
-	// Stats counts what waits and what is stuck.
+	// Stats counts waiting and stuck work.
 	Stats(ctx context.Context) (*Stats, error)
 
 	// Events lists events, newest first.
 	Events(ctx context.Context, f *EventFilter) (*EventPage, error)
 
-	// Event returns one event with all that is known of it, by its source and
-	// its id as it is shown. The error matches ErrNotFound when there is none.
+	// Event returns one event with all its details, by its source and its id as it is shown. The
+	// error matches ErrNotFound if there is none.
 	Event(ctx context.Context, source, eventID string) (*EventDetail, error)
 
-	// DueSources tells which of the sources have events due for handlers. It is
-	// cheap, whatever waits for others.
+	// DueSources returns those of the sources that have due events for handlers. It is cheap,
+	// however many events wait for other consumers.
 	DueSources(ctx context.Context, sources []string) ([]DueSource, error)
 
-	// Reserve keeps due events from being taken for a time, and returns them: for
-	// what has to be done before the transaction begins. If they are not taken by
-	// then, by Keys, they are due again. It counts no attempt.
+	// Reserve returns due events and keeps them from being taken for a time, so that the caller can
+	// prepare them before a transaction begins. The caller then takes them by Keys; otherwise they
+	// are due again after that time. It counts no attempt.
 	Reserve(ctx context.Context, p *ReserveParams) ([]TakenEvent, error)
 
-	// RecordReserved records outcomes of reserved events that were not run. Those
-	// that are not pending any more are passed over.
+	// RecordReserved records outcomes of reserved events that were not run. It skips events that
+	// are no longer pending.
 	RecordReserved(ctx context.Context, p *FinishParams) error
 
-	// SweepRuns finds runs that were interrupted, because their process ended or
-	// lost its connection. An event that was alone in its run has an attempt
-	// counted, with ErrorRunInterrupted, and is due again with backoff, or dead if
-	// it was the last. The others of a run may be innocent: they are only
-	// remembered as tried, and are due at once. It returns what it found.
+	// SweepRuns finds runs that were interrupted because their process ended or lost its
+	// connection, and returns them. An event that was alone in its run has an attempt counted, with
+	// ErrorRunInterrupted; it is then due again with backoff, or dead after its last attempt.
+	// Events of a larger run may be innocent: they are only marked as tried, and are due at once.
 	SweepRuns(ctx context.Context, p *SweepRunsParams) ([]LostRun, error)
 
-	// Versions returns what is known to be applied of objects, without locking.
+	// Versions returns the applied versions of objects, without locking.
 	Versions(ctx context.Context, objects []Key) (map[Key]ObjectVersion, error)
 
-	// CountInlineFailure counts a failed run of an event that is not claimed, and
-	// keeps its body. The one that is the last, or says so, files the dead letter:
-	// the event is claimed, with the messages that it owes, dead, and its attempts are
-	// the failures. Where the event is claimed by now, nothing is counted.
+	// CountInlineFailure counts a failed run of an event that is not claimed, and keeps its body.
+	// The failure files the dead letter if it reaches p.Limit or has p.Dead: the event is claimed
+	// as dead, with its messages, and its attempts are the failures. If the event is already
+	// claimed, nothing is counted.
 	CountInlineFailure(ctx context.Context, p *InlineFailure) (*InlineFailed, error)
 
-	// FileInlineFailures files dead letters for events whose runs failed and that
-	// were not delivered again for long, and returns how many.
+	// FileInlineFailures files dead letters for events whose last failure is older than
+	// p.OlderThan, and returns how many. Such events were not delivered again.
 	FileInlineFailures(ctx context.Context, p *FileFailuresParams) (int, error)
 
-	// Arm lets a source take one secret that its provider hands over, until p.For has
-	// passed by the store's clock; before, it forgets how the source was armed. It
-	// returns what LearnedSecrets does. The error matches ErrTooManySecrets where the
-	// source has MaxLearnedSecrets and p does not replace them.
+	// Arm lets a source take one secret from its provider until p.For has passed by the store's
+	// clock. It replaces an earlier arming. The result is that of LearnedSecrets. The error matches
+	// ErrTooManySecrets if the source has MaxLearnedSecrets and p does not replace them.
 	Arm(ctx context.Context, p *ArmParams) (*SourceSecrets, error)
 
-	// LearnSecret keeps a secret, if the source is armed, and disarms it, in one commit:
-	// of concurrent calls one returns true. Where that commit made the source forget
-	// others, as ArmParams.Replace says, they are gone.
+	// LearnSecret stores a secret and disarms the source in one commit, if the source is armed.
+	// Only one of several concurrent calls returns true. The commit also deletes the older secrets
+	// if ArmParams.Replace was set.
 	LearnSecret(ctx context.Context, p *LearnParams) (bool, error)
 
-	// LearnedSecrets returns what is known of each of the sources, in their order.
+	// LearnedSecrets returns the learned secrets of the sources, in their order.
 	LearnedSecrets(ctx context.Context, sources []string) ([]SourceSecrets, error)
 
-	// Prune removes, in chunks of at most p.Chunk rows and one short
-	// transaction each, the bodies past their retention, and the identities
-	// past their window together with everything that belongs to them.
-	// Whatever is owed (pending, running, dead) stays. With an error comes what was
-	// removed before it, unless the parameters are at fault.
+	// Prune removes bodies past their retention, and identities past their window with all their
+	// rows. It works in chunks of at most p.Chunk rows, each in a short transaction. Unfinished and
+	// dead work stays. An error comes with the counts of the rows already removed, unless the
+	// parameters are invalid.
 	Prune(ctx context.Context, p *PruneParams) (*PruneResult, error)
 
-	// Weaknesses reads the database's durability settings and returns those
-	// under which an acknowledged event could be lost.
+	// Weaknesses reads the database's durability settings and returns those that could lose an
+	// acknowledged event.
 	Weaknesses(ctx context.Context) ([]Weakness, error)
 
-	// Now returns the database's clock. It is also the cheapest proof that
-	// the database can be reached.
+	// Now returns the database's clock. It is also the cheapest check that the database can be
+	// reached.
 	Now(ctx context.Context) (time.Time, error)
 
-	// Close releases what the store opened itself.
+	// Close releases only resources that the store itself opened.
 	Close() error
 }
 
-// Work is what an event owes besides messages.
+// Work is the work of an event besides its messages.
 type Work int
 
 const (
-	// WorkNone: the event's state is that of its messages; without any it is
-	// done, with the note NoteNoRoute.
+	// WorkNone: the event's state is derived from its messages; without messages it is done, with
+	// the note NoteNoRoute.
 	WorkNone Work = iota
-	// WorkQueued: the event gets a state row and waits as pending for a
-	// handler or an SQL consumer.
+	// WorkQueued: the event gets a state row and is pending until a handler or an SQL consumer
+	// takes it.
 	WorkQueued
-	// WorkDone: the event gets a state row and is done: the work is in the
-	// transaction of the claim. Only for Driver.TakeClaim and Driver.ClaimTx.
+	// WorkDone: the event gets a state row and is done, because the claim's transaction contains
+	// the work. Only for Driver.TakeClaim and Driver.ClaimTx.
 	WorkDone
 )
 
-// BodyGuard says what a store does with a body that it has seen before, from
-// the same source, under another event id.
+// BodyGuard says how a store treats a body that the same source has already sent under another
+// event id.
 type BodyGuard int
 
 const (
-	// BodyIgnore: bodies are not compared. For ids that are signed.
+	// BodyIgnore: bodies are not compared. For signed ids.
 	BodyIgnore BodyGuard = iota
-	// BodyWatch: the event is claimed, and ClaimResult.RepeatOf tells the
-	// first event with that body.
+	// BodyWatch: the event is claimed, and ClaimResult.RepeatOf names the first event with that
+	// body.
 	BodyWatch
-	// BodyRefuse: the event is not claimed, and reported as Duplicate with
-	// ClaimResult.RepeatOf set.
+	// BodyRefuse: the event is not claimed, and is reported as Duplicate with ClaimResult.RepeatOf
+	// set.
 	BodyRefuse
 )
 
-// Claim is one event to be claimed.
+// Claim is one event to claim.
 type Claim struct {
 	Key        Key
 	Source     string    // name of the source
 	EventID    string    // as shown; valid UTF-8 without control characters
-	Type       string    // "" where the provider has none
+	Type       string    // "" if the provider has none
 	OccurredAt time.Time // as the sender says; zero if unknown
 	Headers    []byte    // JSON object of header name to list of values
 	Body       []byte    // as received, byte for byte
@@ -221,8 +209,7 @@ type Claim struct {
 	Messages   []NewMessage // one for each matched route
 }
 
-// NewMessage is a message that a claim owes. Its body and headers are the
-// event's.
+// NewMessage is a message of a new claim. Its body and headers are the event's.
 type NewMessage struct {
 	ID          string // see MessageID
 	Route       string
@@ -231,41 +218,37 @@ type NewMessage struct {
 
 // ClaimParams are the parameters of Store.Claim.
 type ClaimParams struct {
-	// Claims are sorted by Key, ascending, without repetition: the order
-	// keeps concurrent batches from deadlocking. A store panics on any other
-	// order.
+	// Claims are sorted by Key, ascending, without duplicates; a store panics otherwise. The order
+	// keeps concurrent batches from deadlocking.
 	Claims []Claim
-	// LockTimeout bounds the wait for a key that another session is about to
-	// claim. 0 means 1 s.
+	// LockTimeout limits the wait for a key that another session is about to claim. 0 means 1 s.
 	LockTimeout time.Duration
-	// MostlyKnown is a hint that changes no result: most of the events are expected to
-	// be there already, so that it pays to look before their bodies are sent.
+	// MostlyKnown is a hint that changes no result: most of the events are probably stored already,
+	// so a look-up before sending their bodies pays.
 	MostlyKnown bool
 	// Reopen reopens dead events; only for Driver.TakeClaim and Driver.ClaimTx.
 	Reopen bool
 	Now    time.Time // tests only; zero means the database's clock
 }
 
-// ClaimResult is what became of one Claim.
+// ClaimResult is the result of one Claim.
 type ClaimResult struct {
-	// Claimed is true for the one caller who inserted the event, and false
-	// for a duplicate.
+	// Claimed is true for the one caller that inserted the event, and false for a duplicate.
 	Claimed bool
-	// OtherBody is true for a duplicate whose body is known to differ from
-	// that of the claimed event.
+	// OtherBody is true for a duplicate if its body is known to differ from that of the claimed
+	// event.
 	OtherBody bool
-	// Dead is true for a duplicate whose event was dead when it was read.
+	// Dead is true for a duplicate if its event was dead when it was read.
 	Dead bool
-	// Reopened is true for a duplicate that was dead and is claimed again in a
-	// new generation, as ClaimParams.Reopen asked.
+	// Reopened is true for a duplicate of a dead event that this claim reopened in a new
+	// generation, because ClaimParams.Reopen was set.
 	Reopened bool
-	// Generation and KeyGeneration (see TakenEvent) are those of a reopened event;
-	// else 0.
+	// Generation and KeyGeneration (see TakenEvent) are those of a reopened event; 0 otherwise.
 	Generation, KeyGeneration int
-	// RepeatOf is the id of the event that first brought this body, where
-	// BodyGuard asked for it and that event is another one; else "".
+	// RepeatOf is the id of another event that first brought this body, if BodyGuard asked for it;
+	// "" otherwise.
 	RepeatOf string
-	// RepeatOfKey is the key of that event, zero where RepeatOf is "".
+	// RepeatOfKey is the key of that event; zero if RepeatOf is "".
 	RepeatOfKey Key
 }
 
@@ -275,11 +258,11 @@ type ReopenParams struct {
 	Now  time.Time // tests only; zero means the database's clock
 }
 
-// DeliveryCount is what was counted for one event since the last flush.
+// DeliveryCount holds the deliveries of one event since the last flush.
 type DeliveryCount struct {
 	Key         Key
 	Duplicates  int // deliveries after the first
-	OtherBodies int // those of them whose body differed
+	OtherBodies int // those with a different body
 	Repeats     int // deliveries of this event's body under other ids
 }
 
@@ -295,7 +278,7 @@ type Quarantined struct {
 	BodyHash [sha256.Size]byte
 	Headers  []byte // as in Claim
 	Body     []byte
-	Reason   string // what was wrong, for the operator
+	Reason   string // the fault, for the operator
 }
 
 // QuarantineParams are the parameters of Store.Quarantine.
@@ -304,27 +287,27 @@ type QuarantineParams struct {
 	Now      time.Time // tests only; zero means the database's clock
 }
 
-// MaxLeaseRounds is how often one call of Store.Lease looks, each time at as many
-// messages as its limit.
+// MaxLeaseRounds is the number of rounds in one call of Store.Lease. Each round looks at as many
+// messages as the limit.
 const MaxLeaseRounds = 10
 
 // LeaseParams are the parameters of Store.Lease.
 type LeaseParams struct {
 	Destination string
 	Limit       int
-	For         time.Duration // how long the lease holds
+	For         time.Duration // duration of the lease
 	MaxAttempts int           // at least 1
-	// Untried takes only what was never tried in its generation, and what became
-	// due last first: for the probe of a circuit that what was tried keeps open.
+	// Untried takes only messages without an attempt in their generation, the latest due first. The
+	// circuit probes with these when tried messages keep it open.
 	Untried bool
 	Now     time.Time // tests only; zero means the database's clock
 }
 
-// Leased is what a lease found.
+// Leased is the result of Store.Lease.
 type Leased struct {
 	Messages []Message
-	// Buried are the messages that were made dead because their attempts were
-	// used up; without token, headers and body. Attempt is that of the last one.
+	// Buried are the messages that were made dead because they had no attempts left. They come
+	// without token, headers and body; Attempt is the number of the last attempt.
 	Buried []Message
 }
 
@@ -334,7 +317,7 @@ type Message struct {
 	Key         Key
 	Token       int64 // fencing token of this lease
 	Attempt     int   // from 1
-	Expired     bool  // the lease before this one ran out: who had it may have sent it
+	Expired     bool  // the previous lease expired; its holder may have sent the message
 	Generation  int   // 0 unless replayed or reopened
 	Source      string
 	EventID     string
@@ -342,23 +325,23 @@ type Message struct {
 	Route       string
 	Destination string
 	ReceivedAt  time.Time
-	Replayed    bool   // an operator replayed it, so it is sent even if it is stale
+	Replayed    bool   // an operator replayed it, so it is sent even if stale
 	Headers     []byte // the event's, or the message's own
 	Body        []byte // the event's, or the message's own
 }
 
-// MessageOutcome is what came of an attempt to send.
+// MessageOutcome is the outcome of an attempt to send.
 type MessageOutcome int
 
 const (
-	// MessageSent: the destination took it.
+	// MessageSent: the destination accepted it.
 	MessageSent MessageOutcome = iota + 1
 	// MessageRetry: due again after Completion.RetryIn.
 	MessageRetry
 	// MessageDead: out of attempts, or failed for good.
 	MessageDead
-	// MessageStale: not sent, because it is older than what was sent; it is
-	// skipped, with NoteStale, and the attempt is not counted.
+	// MessageStale: not sent, because a newer version was sent. The message is skipped with
+	// NoteStale, and the attempt is not counted.
 	MessageStale
 )
 
@@ -369,10 +352,10 @@ type Completion struct {
 	Outcome    MessageOutcome
 	RetryIn    time.Duration // for MessageRetry
 	StatusCode int           // the destination's answer; 0 if there was none
-	Error      string        // valid UTF-8 without NUL; "" for MessageSent; why it is stale
-	Took       time.Duration // how long the attempt took
-	// Applied is what the destination has with MessageSent, where that is
-	// watched. It is kept where it is higher than what is there.
+	Error      string        // valid UTF-8 without NUL; "" for MessageSent; the reason for MessageStale
+	Took       time.Duration // duration of the attempt
+	// Applied is the object version that a MessageSent delivered, where a stale rule watches the
+	// object. It is stored if it is higher than the stored version.
 	Applied *ObjectVersion
 }
 
@@ -396,24 +379,23 @@ type MessageLease struct {
 
 // PruneParams are the parameters of Store.Prune.
 //
-// A window that is not positive is an error, so that a forgotten one does not
-// mean "keep nothing"; in Sources it stands for that of all sources.
+// A window that is not positive is an error, so that an unset one does not mean "keep nothing". In
+// Sources it stands for the window of all sources.
 type PruneParams struct {
-	DedupeWindow time.Duration            // how long an identity is kept after the event was received
-	Retention    time.Duration            // how long bodies and headers are kept
-	Sources      map[string]SourceWindows // sources that differ
-	// QuarantineRows is how many quarantined requests are kept of each
-	// source, those seen last; 0 keeps all within Retention.
+	DedupeWindow time.Duration            // time an identity is kept after the event was received
+	Retention    time.Duration            // time bodies and headers are kept
+	Sources      map[string]SourceWindows // sources with windows of their own
+	// QuarantineRows is the number of quarantined requests kept for each source, the latest first;
+	// 0 keeps all within Retention.
 	QuarantineRows int
-	Chunk          int // rows removed in one step, at most; 0 means a number that suits the store
-	// Rest is how long to rest after each step, in multiples of how long it took; 0
-	// does not rest.
+	Chunk          int // maximum number of rows removed in one step; 0 means a number that suits the store
+	// Rest is the rest after each step, in multiples of the step's duration; 0 means no rest.
 	Rest float64
 	Now  time.Time // tests only; zero means the database's clock
 }
 
-// Pause rests as p.Rest says after a step that began at began. Stores call it between two
-// steps, outside any transaction. The error is that of ctx, if it ended.
+// Pause rests after a step that started at began, as p.Rest says. Stores call it between two steps,
+// outside any transaction. If ctx ends first, Pause returns its error.
 func (p *PruneParams) Pause(ctx context.Context, began time.Time) error {
 	rest := min(p.Rest*float64(time.Since(began)), math.MaxInt64/2)
 	timer := time.NewTimer(time.Duration(rest))
@@ -432,19 +414,19 @@ type SourceWindows struct {
 	Retention    time.Duration
 }
 
-// PruneResult tells what Prune removed.
+// PruneResult counts the rows that Prune removed.
 type PruneResult struct {
-	Events      int64 // identities, with all that belongs to them
+	Events      int64 // identities, with all their rows
 	Bodies      int64 // bodies and headers of events whose identity is kept
 	Quarantined int64
 }
 
-// Weakness is a durability setting under which a commit can be lost.
+// Weakness is a durability setting that can lose a commit.
 type Weakness struct {
-	Setting string // the name to allow it by, as "fsync"
-	Value   string // what it is set to
-	Effect  string // what can happen, one sentence
-	Remedy  string // what to do, one sentence
+	Setting string // the name that allows it, such as "fsync"
+	Value   string // the current value
+	Effect  string // the possible loss, one sentence
+	Remedy  string // the action to take, one sentence
 }
 
 // Migration is one step of the schema.
@@ -454,15 +436,14 @@ type Migration struct {
 	SQL     string
 }
 
-// Migrator is what package hookmigrate needs of a store.
+// Migrator is the part of a store that package hookmigrate needs.
 type Migrator interface {
 	// Migrations returns the steps that this program knows, in order.
 	Migrations() []Migration
-	// Applied returns the versions that the database has, in order; none for
-	// an empty database.
+	// Applied returns the versions of the database's schema, in order; none for an empty database.
 	Applied(ctx context.Context) ([]int, error)
-	// Apply brings the database to the newest version in one transaction,
-	// under a lock that makes concurrent callers wait, and returns the steps
-	// it took. Steps that are already there are left alone.
+	// Apply brings the schema to the newest version in one transaction and returns the steps that
+	// it took. It takes a lock, so concurrent callers wait. It skips steps that were applied
+	// before.
 	Apply(ctx context.Context) ([]Migration, error)
 }
