@@ -1,11 +1,10 @@
 // Package hooktest helps to test programs that use hookonce.
 //
-// [NewRequest] makes the request that the provider of a source would send, signed,
-// for all providers of the catalog that can be signed for. [Work] runs the handler
-// of an event in a transaction of the test's own, which the test looks into and
-// rolls back. [Settled] waits until nothing of a source is pending, for tests of a
-// whole Inbox. None of them stands for a database: use the one that the program
-// uses, or SQLite in a temporary folder.
+// [NewRequest] makes a signed request as the provider of a source would send it, for every provider
+// of the catalog that signs. [Work] runs the handler of an event in a transaction of the test. The
+// test inspects it and rolls it back. [Settled] waits until a source has no open work, for tests of
+// a whole Inbox. None of them replaces a database: use the one that the program uses, or SQLite in
+// a temporary folder.
 //
 //	func TestInvoicePaid(t *testing.T) {
 //		tx, err := pool.Begin(t.Context())

@@ -21,10 +21,10 @@ import (
 	"github.com/hookonce/hookonce/provider"
 )
 
-// A test delivers an event as GitHub would, twice at that, waits until the work
-// is done, and looks at what it did.
+// A test delivers an event twice, as GitHub would, waits until the work is done, and checks its
+// effects.
 func Example() {
-	t := new(testing.T) // a test function has it
+	t := new(testing.T) // your test function's own t
 	folder, err := os.MkdirTemp("", "hooktest")
 	must(err)
 	defer os.RemoveAll(folder)
@@ -67,9 +67,9 @@ func Example() {
 	// stars: 1
 }
 
-// A handler is tried in a transaction that is rolled back.
+// A test runs a handler in a transaction that it rolls back.
 func ExampleWork() {
-	t := new(testing.T) // a test function has it
+	t := new(testing.T) // your test function's own t
 	folder, err := os.MkdirTemp("", "hooktest")
 	must(err)
 	defer os.RemoveAll(folder)

@@ -10,8 +10,7 @@ import (
 	"github.com/hookonce/hookonce/hooksql"
 )
 
-// openStore opens a store in a folder, and the writer that it shares with the
-// tests' own tables.
+// openStore opens a store in a folder, and its writer, which the tests' own tables use too.
 func openStore(t testing.TB) (*hooksql.Store, *sql.DB) {
 	t.Helper()
 	writer, store, closeAll := open(filepath.Join(t.TempDir(), "hookonce.db"))
@@ -19,7 +18,7 @@ func openStore(t testing.TB) (*hooksql.Store, *sql.DB) {
 	return store, writer
 }
 
-// newInbox returns an Inbox that does not run.
+// newInbox returns an Inbox that is not running.
 func newInbox(t testing.TB, mux *hooksql.Mux, cfg *hookonce.Config) (*hookonce.Inbox[*sql.Tx], *hooksql.Store) {
 	t.Helper()
 	store, _ := openStore(t)

@@ -17,38 +17,36 @@ import (
 	"github.com/hookonce/hookonce/verify"
 )
 
-// Option changes what NewRequest makes.
+// Option changes the request of NewRequest.
 type Option func(*request)
 
-// WithEventID sets the event id, for providers that send it in a header or in the
-// query; the parts of a composite one are joined by ':'. Where it stands in the body
-// the body must have it, which NewRequest checks. Without this option an id in a
-// header is made up, another one for each request.
+// WithEventID sets the event id, for providers that send it in a header or in the query. The parts
+// of a composite id are joined by ':'. If the provider's id is in the body, the body must contain
+// this id; NewRequest checks that. Without this option NewRequest makes up an id for a header, a
+// new one for each request.
 func WithEventID(id string) Option { return func(r *request) { r.draft.ID = id } }
 
-// WithEventType sets the type of the event, as WithEventID does the id. Without
-// this option a type in a header is left out.
+// WithEventType sets the type of the event, in the same way as WithEventID sets the id. Without
+// this option NewRequest leaves out a type in a header.
 func WithEventType(eventType string) Option { return func(r *request) { r.draft.Type = eventType } }
 
-// WithTime sets when the request is signed. Defaults to now.
+// WithTime sets the time of signing. The default is now.
 func WithTime(at time.Time) Option { return func(r *request) { r.draft.Now = at } }
 
-// WithHeader sets a header, before the request is signed.
+// WithHeader sets a header before the request is signed.
 func WithHeader(name, value string) Option {
 	return func(r *request) { r.draft.Header.Set(name, value) }
 }
 
-// WithSecret signs with this secret, in place of the first one of the source: a
-// wrong one, or, where the provider signs with a private key, that key; see
-// GenerateKey.
+// WithSecret signs with this secret instead of the source's first one. Use it for a wrong secret,
+// or for the private key of a provider that signs with one; see GenerateKey.
 func WithSecret(secret string) Option { return func(r *request) { r.secret = secret } }
 
-// WithServer addresses the request to a server that listens at a URL, such as
-// that of an httptest.Server, for an http.Client to send. The path stays
-// /webhooks/{source}, behind that of the URL.
+// WithServer addresses the request to a listening server, such as an httptest.Server, so that an
+// http.Client can send it. The path stays /webhooks/{source}, appended to that of baseURL.
 func WithServer(baseURL string) Option { return func(r *request) { r.server = baseURL } }
 
-// request is a request in the making.
+// request is an unfinished request.
 type request struct {
 	source hookonce.Source
 	draft  sample.Draft
@@ -56,19 +54,19 @@ type request struct {
 	secret string
 }
 
-// NewRequest returns a POST of body to /webhooks/{name of the source}, signed as
-// the provider of the source signs: for every provider of the catalog, whatever the
-// signature is made of and wherever it stands. What the provider signs beside the
-// body and the source does not have, such as a nonce in a header, is made up. Where
-// the signature stands in the body it is added to it, and where the body is a JWT,
-// body is its claims. A source whose Key, or whose provider's own keys, are public
-// ones needs WithSecret.
+// NewRequest returns a POST of body to /webhooks/{name of the source}, signed as the source's
+// provider signs. It works for every provider of the catalog.
 //
-// The request can be passed to ServeHTTP of an Inbox or of a mux, or be sent; see
-// WithServer. The body can be read once: for the same delivery again, clone the
-// request and set Body from GetBody.
+// NewRequest makes up signed values that neither body nor source has, such as a nonce in a header.
+// If the provider puts the signature into the body, NewRequest adds it there. If the body is a JWT,
+// the argument body is its claims. A source with public keys, its own (Key) or its provider's,
+// needs WithSecret.
 //
-// It ends the test where it cannot be signed, and says why.
+// The request can be passed to ServeHTTP of an Inbox or of a mux, or sent to a server; see
+// WithServer. Its body can be read once. To repeat the delivery, clone the request and set Body
+// from GetBody.
+//
+// If the request cannot be signed, NewRequest ends the test and reports the reason.
 func NewRequest[B ~string | ~[]byte](t testing.TB, source hookonce.Source, body B, opts ...Option) *http.Request {
 	t.Helper()
 	r := &request{source: source, server: "http://hookonce.test"}
@@ -81,7 +79,7 @@ func NewRequest[B ~string | ~[]byte](t testing.TB, source hookonce.Source, body 
 	}
 	req, err := r.make()
 	if err != nil {
-		t.Fatalf("hooktest: a request for source %q of provider %q: %v", source.Name, source.Provider, err)
+		t.Fatalf("hooktest: making a request for source %q of provider %q: %v", source.Name, source.Provider, err)
 	}
 	return req
 }
@@ -129,10 +127,10 @@ func newSender(source *hookonce.Source) (*sample.Sender, error) {
 	})
 }
 
-// GenerateKey makes what source can be tested with where its provider signs with a
-// private key: private is for WithSecret, and public for the Key of the source. Of
-// other providers private is a new secret, as the scheme of the source wants it,
-// and public is "". It ends the test where the source names no scheme that there is.
+// GenerateKey makes a key pair for tests of source, if its provider signs with a private key:
+// private is for WithSecret, public for the Key of the source. For other providers private is a new
+// secret in the form that the source's scheme needs, and public is "". It ends the test if the
+// source names an unknown scheme.
 func GenerateKey(t testing.TB, source hookonce.Source) (private, public string) {
 	t.Helper()
 	sender, err := newSender(&source)
@@ -140,12 +138,12 @@ func GenerateKey(t testing.TB, source hookonce.Source) (private, public string) 
 		private, public, err = sender.Verifier.GenerateKey()
 	}
 	if err != nil {
-		t.Fatalf("hooktest: a key for source %q of provider %q: %v", source.Name, source.Provider, err)
+		t.Fatalf("hooktest: making a key for source %q of provider %q: %v", source.Name, source.Provider, err)
 	}
 	return private, public
 }
 
-// sign signs the request; req is the same, for whoever looks up secrets by it.
+// sign signs the request. req is the same request, for a source that looks secrets up by request.
 func (r *request) sign(verifier *verify.Verifier, signing *verify.Request, req *http.Request) error {
 	if !verifier.NeedsKeys() {
 		return nil
@@ -155,7 +153,7 @@ func (r *request) sign(verifier *verify.Verifier, signing *verify.Request, req *
 	}
 	key, err := verifier.ParseKey(r.secret)
 	if err != nil {
-		return fmt.Errorf("the secret: %w", err)
+		return fmt.Errorf("reading the secret: %w", err)
 	}
 	return verifier.Sign(signing, key)
 }
@@ -178,7 +176,7 @@ func (r *request) chooseSecret(req *http.Request) error {
 	return nil
 }
 
-// check sees to it that what was asked for can be read from the signed request.
+// check checks that the signed request contains the requested id and type.
 func (r *request) check(extractor *provider.Extractor, rules provider.EventRules, signing *verify.Request) error {
 	id, eventType := r.draft.ID, r.draft.Type
 	if id == "" && eventType == "" {
@@ -187,11 +185,11 @@ func (r *request) check(extractor *provider.Extractor, rules provider.EventRules
 	events, _ := extractor.Extract(&locate.Input{Header: signing.Header, Body: signing.Body, RawQuery: signing.RawQuery})
 	switch {
 	case len(events) != 1:
-		return fmt.Errorf("%d events can be read from it, so WithEventID and WithEventType say nothing", len(events))
+		return fmt.Errorf("it contains %d events, so WithEventID and WithEventType cannot apply", len(events))
 	case id != "" && events[0].ID != id:
-		return fmt.Errorf("the event id stands in %s, where %q is, not %q: write it there", rules.ID, events[0].ID, id)
+		return fmt.Errorf("the event id in %s is %q, not %q: write it there", rules.ID, events[0].ID, id)
 	case eventType != "" && events[0].Type != eventType:
-		return fmt.Errorf("the event type stands in %q, where %q is, not %q: write it there", rules.Type, events[0].Type, eventType)
+		return fmt.Errorf("the event type in %q is %q, not %q: write it there", rules.Type, events[0].Type, eventType)
 	}
 	return nil
 }

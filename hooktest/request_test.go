@@ -25,7 +25,7 @@ import (
 
 const secret = "a-secret-of-16-bytes-or-more"
 
-// signedSource returns a source for a scheme of the catalog, and what it signs with.
+// signedSource returns a source for a scheme of the catalog, and its signing key as an option.
 func signedSource(t *testing.T, spec *provider.Spec, scheme *verify.Scheme) (hookonce.Source, []hooktest.Option) {
 	t.Helper()
 	source := hookonce.Source{
@@ -50,10 +50,10 @@ func signedSource(t *testing.T, spec *provider.Spec, scheme *verify.Scheme) (hoo
 	return source, []hooktest.Option{hooktest.WithSecret(private)}
 }
 
-// signedCase is one scheme of the catalog, and the event evt_1 of it.
+// signedCase is one scheme of the catalog with its event evt_1.
 type signedCase struct {
 	source hookonce.Source
-	opts   []hooktest.Option // the key, and what the provider sends in headers
+	opts   []hooktest.Option // the key, and the provider's headers
 	body   []byte
 	signed bool
 	kind   string // of the key
@@ -95,12 +95,12 @@ func newSender(t *testing.T, source *hookonce.Source) *sample.Sender {
 	return sender
 }
 
-// Whatever the catalog says how to sign is accepted by an Inbox, as one event however
-// often it is delivered; with another key it is refused.
+// TestNewRequestForEveryProvider checks that an Inbox accepts the requests for every scheme of the
+// catalog, and takes repeated ones for one event. Signed with another key, they are refused.
 func TestNewRequestForEveryProvider(t *testing.T) {
 	t.Parallel()
 	var cases []signedCase
-	cfg := &hookonce.Config{UnverifiedRate: hookonce.Rate{Count: 10_000, Per: time.Second}} // many are refused here
+	cfg := &hookonce.Config{UnverifiedRate: hookonce.Rate{Count: 10_000, Per: time.Second}} // this test causes many refusals
 	for _, name := range provider.Names() {
 		spec, err := provider.Lookup(name)
 		if err != nil {
@@ -112,7 +112,7 @@ func TestNewRequestForEveryProvider(t *testing.T) {
 		}
 	}
 	in, store := newInbox(t, nil, cfg)
-	others := make(map[string]string) // keys that no source has, by kind
+	others := make(map[string]string) // keys that belong to no source, by kind
 	for i := range cases {
 		c := &cases[i]
 		other, ok := others[c.kind]
@@ -137,7 +137,7 @@ func (c *signedCase) check(t *testing.T, in http.Handler, store *hooksql.Store, 
 		t.Fatal(err)
 	}
 	if len(page.Events) != 1 {
-		t.Errorf("there are %d events", len(page.Events))
+		t.Errorf("got %d events, want 1", len(page.Events))
 	}
 	if c.signed {
 		forged := hooktest.NewRequest(t, c.source, c.body, append(c.opts, hooktest.WithSecret(other))...)
@@ -158,7 +158,7 @@ func TestNewRequestOptions(t *testing.T) {
 	t.Parallel()
 	github := hookonce.Source{Name: "gh", Provider: provider.GitHub, Secrets: hookonce.StaticSecrets(secret, "the-older-one-16-bytes")}
 	stripe := hookonce.Source{Name: "stripe", Provider: provider.Stripe, Secrets: hookonce.StaticSecrets(secret)}
-	// An own sender, which signs an id that it sends in a header, for one secret per tenant.
+	// A custom sender with one secret per tenant. It signs an id that it sends in a header.
 	tenants := hookonce.Source{
 		Name: "tenants", Provider: provider.HMAC,
 		Signature: &verify.Scheme{
@@ -170,7 +170,7 @@ func TestNewRequestOptions(t *testing.T) {
 			return []string{secret + r.Header.Get("X-Tenant")}, nil
 		}),
 	}
-	// Another one, whose ids are of two headers.
+	// Another custom sender. Its ids have two parts, each in a header.
 	pairs := tenants
 	pairs.Name, pairs.Event.ID, pairs.Secrets = "pairs", "header:X-Id + header:X-Part", hookonce.StaticSecrets(secret)
 	in, _ := newInbox(t, nil, &hookonce.Config{Sources: []hookonce.Source{github, stripe, tenants, pairs}})
@@ -198,7 +198,7 @@ func TestNewRequestOptions(t *testing.T) {
 	}
 }
 
-// A request that is made for a server arrives there, and can be sent again.
+// TestNewRequestWithServer checks that a request for a server arrives there and can be sent again.
 func TestNewRequestWithServer(t *testing.T) {
 	t.Parallel()
 	source := hookonce.Source{Name: "gh", Provider: provider.GitHub, Secrets: hookonce.StaticSecrets(secret)}
@@ -226,7 +226,8 @@ func TestNewRequestWithServer(t *testing.T) {
 	}
 }
 
-// A request that cannot be made ends the test, and says why without the secret.
+// TestNewRequestRefuses checks that an impossible request ends the test, with a reason that does
+// not contain the secret.
 func TestNewRequestRefuses(t *testing.T) {
 	t.Parallel()
 	github := hookonce.Source{Name: "gh", Provider: provider.GitHub, Secrets: hookonce.StaticSecrets(secret)}
@@ -255,9 +256,9 @@ func TestNewRequestRefuses(t *testing.T) {
 		"none active":   {with(func(s *hookonce.Source) { s.Secrets = hookonce.StaticSecrets() }), "", nil, "no active secrets"},
 		"look-up fails": {with(func(s *hookonce.Source) { s.Secrets = hookonce.SecretsFunc(noSecrets) }), "", nil, "no such tenant"},
 		"empty secret":  {with(func(s *hookonce.Source) { s.Secrets = hookonce.StaticSecrets("") }), "", nil, "the secret"},
-		"id elsewhere":  {stripe, `{"id":"evt_2"}`, []hooktest.Option{hooktest.WithEventID("evt_1")}, `stands in body:id, where "evt_2" is, not "evt_1"`},
+		"id elsewhere":  {stripe, `{"id":"evt_2"}`, []hooktest.Option{hooktest.WithEventID("evt_1")}, `the event id in body:id is "evt_2", not "evt_1"`},
 		"id missing":    {stripe, `{}`, []hooktest.Option{hooktest.WithEventID("evt_1")}, "0 events"},
-		"type":          {stripe, `{"id":"evt_1","type":"b"}`, []hooktest.Option{hooktest.WithEventType("a")}, `in "body:type", where "b" is`},
+		"type":          {stripe, `{"id":"evt_1","type":"b"}`, []hooktest.Option{hooktest.WithEventType("a")}, `the event type in "body:type" is "b"`},
 		"server":        {github, "{}", []hooktest.Option{hooktest.WithServer("http://[")}, "missing ']'"},
 	}
 	for name, tt := range tests {
@@ -265,7 +266,7 @@ func TestNewRequestRefuses(t *testing.T) {
 			t.Parallel()
 			got := fatal(t, func(t testing.TB) { hooktest.NewRequest(t, tt.source, tt.body, tt.opts...) })
 			if !strings.Contains(got, tt.want) || strings.Contains(got, secret) {
-				t.Errorf("the test ended with %q, want %q in it", got, tt.want)
+				t.Errorf("the test ended with %q, want it to contain %q and no secret", got, tt.want)
 			}
 		})
 	}
@@ -275,7 +276,7 @@ func noSecrets(context.Context, *http.Request) ([]string, error) {
 	return nil, errors.New("no such tenant")
 }
 
-// fatalTB is a test that notes how it was ended.
+// fatalTB is a testing.TB that records the text of Fatal.
 type fatalTB struct {
 	testing.TB
 	text string
@@ -288,7 +289,7 @@ func (f *fatalTB) Fatal(args ...any) {
 
 func (f *fatalTB) Fatalf(format string, args ...any) { f.Fatal(fmt.Sprintf(format, args...)) }
 
-// fatal returns what test ended itself with; "" if it did not.
+// fatal runs test and returns the text of its Fatal; "" if it did not call Fatal.
 func fatal(t *testing.T, test func(testing.TB)) string {
 	f, ended := &fatalTB{TB: t}, make(chan struct{})
 	go func() {

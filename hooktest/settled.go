@@ -12,18 +12,17 @@ import (
 
 const (
 	settledEvery   = 10 * time.Millisecond
-	settledTimeout = 30 * time.Second // where ctx has no deadline
-	settledShown   = 5                // how many of what is open a failure shows
+	settledTimeout = 30 * time.Second // used if ctx has no deadline
+	settledShown   = 5                // maximum number of open items in a failure
 )
 
-// Settled waits until the store owes nothing for a source, "" for all: every event
-// is done, dead or skipped, and every message of them, enqueued ones too, is sent,
-// dead or skipped. It works nothing off itself: an Inbox on the same database has
-// to run, in this process or another. It ends the test, and says what is open,
-// when ctx ends, or after 30 s where ctx has no deadline.
+// Settled waits until a source, or every source for "", has no open work: every event is done, dead
+// or skipped, and every message of these events, including enqueued ones, is sent, dead or skipped.
+// It does no work itself: an Inbox on the same database must run, in this process or another. When
+// ctx ends, or after 30 s if ctx has no deadline, it ends the test and lists open work.
 //
-// What was delivered must be answered before: Settled does not know what is still
-// on its way.
+// Call it after all deliveries have been answered: it cannot see requests that are still on their
+// way.
 func Settled(ctx context.Context, t testing.TB, store driver.Store, source string) {
 	t.Helper()
 	if _, ok := ctx.Deadline(); !ok {
@@ -33,31 +32,31 @@ func Settled(ctx context.Context, t testing.TB, store driver.Store, source strin
 	}
 	tick := time.NewTicker(settledEvery)
 	defer tick.Stop()
-	last := []string{"(the store could not be asked)"}
+	last := []string{"(the store did not answer)"}
 	for {
-		open, err := owed(ctx, store, source)
+		open, err := openWork(ctx, store, source)
 		switch {
 		case err == nil && len(open) == 0:
 			return
 		case err == nil:
 			last = open
 		case ctx.Err() == nil:
-			t.Fatalf("hooktest: waiting until all of source %q is settled: %v", source, err)
+			t.Fatalf("hooktest: waiting until source %q is settled: %v", source, err)
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			t.Fatalf("hooktest: source %q is not settled (%v); open, among others:\n\t%s",
+			t.Fatalf("hooktest: source %q is not settled (%v); open work includes:\n\t%s",
 				source, context.Cause(ctx), strings.Join(last, "\n\t"))
 		}
 	}
 }
 
-// owed describes some of what is owed; nothing means that nothing is.
+// openWork describes some of the open work of a source; none means that all is settled.
 //
-// Something may go from one state to another between two questions about states.
-// So where they find nothing, everything is looked at.
-func owed(ctx context.Context, store driver.Store, source string) ([]string, error) {
+// Work may change its state between two queries by state. So if these find nothing, openWork goes
+// through all events and messages.
+func openWork(ctx context.Context, store driver.Store, source string) ([]string, error) {
 	var open []string
 	for _, state := range []string{driver.StatePending, driver.StateRunning} {
 		page, err := store.Events(ctx, &driver.EventFilter{Source: source, State: state, Limit: settledShown})
@@ -76,12 +75,12 @@ func owed(ctx context.Context, store driver.Store, source string) ([]string, err
 	if len(open) > 0 {
 		return open, nil
 	}
-	return owedAtAll(ctx, store, source)
+	return openInFull(ctx, store, source)
 }
 
-// owedAtAll looks at everything, at each event and message once; first at the
-// events, since the messages of one that is done are there already.
-func owedAtAll(ctx context.Context, store driver.Store, source string) ([]string, error) {
+// openInFull looks at each event and message once. It looks at the events first, because the
+// messages of a done event are already written.
+func openInFull(ctx context.Context, store driver.Store, source string) ([]string, error) {
 	events := driver.EventFilter{Source: source, Limit: driver.MaxLimit}
 	for more := true; more; more = !events.After.IsZero() {
 		page, err := store.Events(ctx, &events)

@@ -17,8 +17,8 @@ import (
 	"github.com/hookonce/hookonce/provider"
 )
 
-// Settled returns when the last handler has committed and the last message is
-// sent, and not before.
+// TestSettled checks that Settled returns once the last handler has committed and the last message
+// is sent, and not before.
 func TestSettled(t *testing.T) {
 	t.Parallel()
 	const events = 30
@@ -82,7 +82,8 @@ func startInbox(t *testing.T, store *hooksql.Store, mux *hooksql.Mux, cfg *hooko
 	return in
 }
 
-// Without anybody who works, Settled ends the test and names what is open.
+// TestSettledSaysWhatIsOpen checks that without a running Inbox, Settled ends the test and names
+// the open work.
 func TestSettledSaysWhatIsOpen(t *testing.T) {
 	t.Parallel()
 	source := hookonce.Source{Name: "gh", Provider: provider.GitHub, Secrets: hookonce.StaticSecrets(secret), Consume: hookonce.ConsumeSQL}
@@ -92,12 +93,12 @@ func TestSettledSaysWhatIsOpen(t *testing.T) {
 	defer cancel()
 	got := fatal(t, func(t testing.TB) { hooktest.Settled(ctx, t, &impatient{store, cancel, 0}, "gh") })
 	if !strings.Contains(got, "event d1: pending") {
-		t.Errorf("the test ended with %q", got)
+		t.Errorf("the test ended with %q, want it to name the pending event", got)
 	}
 	hooktest.Settled(t.Context(), t, store, "another")
 }
 
-// impatient ends a context when it has been asked everything a few times.
+// impatient ends a context after a few calls of Messages.
 type impatient struct {
 	driver.Store
 	end   context.CancelFunc

@@ -11,8 +11,8 @@ import (
 	"github.com/hookonce/hookonce/internal/guard"
 )
 
-// NewEvent returns an event as a handler gets it on its first attempt: received
-// now, with the content type JSON. Change what else it should have.
+// NewEvent returns an event as a handler gets it on its first attempt: received now, with content
+// type JSON. Change its other fields as needed.
 func NewEvent[B ~string | ~[]byte](source, id, eventType string, body B) *hookonce.Event {
 	return &hookonce.Event{
 		Source:     source,
@@ -25,29 +25,28 @@ func NewEvent[B ~string | ~[]byte](source, id, eventType string, body B) *hookon
 	}
 }
 
-// Result is what came of running a handler.
+// Result is the result of running a handler.
 type Result struct {
-	// Handled is false where the Mux has no handler for the event; the rest is
-	// zero then.
+	// Handled is false if the Mux has no handler for the event; all other fields are then zero.
 	Handled bool
-	// Err is what the handler returned; of one that panicked, or that ended its
-	// goroutine, an error that says so. nil means that the event would be done.
+	// Err is the handler's error. If the handler panicked or ended its goroutine, Err says so. nil
+	// means that the event would be done.
 	Err error
-	// Permanent says that Err would make the event dead at once.
+	// Permanent means that Err would make the event dead at once.
 	Permanent bool
-	// RetryAfter is when the next attempt would come, where Err says so by
-	// hookonce.RetryAfter; else 0.
+	// RetryAfter is the time until the next attempt, if Err sets it by hookonce.RetryAfter;
+	// otherwise 0.
 	RetryAfter time.Duration
-	// Messages are what the handler enqueued by Outbox.EnqueueTx, also where it
-	// failed and they would never be sent.
+	// Messages are the handler's calls of Outbox.EnqueueTx. After a failed handler hookonce would
+	// not send them.
 	Messages []*hookonce.Message
 }
 
-// Work runs the handler of mux for ev in tx, as a worker does, but for the time-out
-// and for what follows: it neither commits nor rolls back, and records nothing of
-// the event. So a test can look at what the handler wrote, and roll back.
+// Work runs the handler of mux for ev in tx, as a worker does, but without a timeout. It neither
+// commits nor rolls back, and records nothing about the event. So a test can inspect the handler's
+// writes and roll back.
 //
-// A handler that calls t.FailNow, as t.Fatal does, ends itself and not the test.
+// A handler that calls t.FailNow, as t.Fatal does, ends itself but not the test.
 func Work[T any](ctx context.Context, t testing.TB, tx T, mux *hookonce.Mux[T], ev *hookonce.Event) *Result {
 	t.Helper()
 	if ev == nil {
@@ -58,7 +57,12 @@ func Work[T any](ctx context.Context, t testing.TB, tx T, mux *hookonce.Mux[T], 
 		return &Result{}
 	}
 	result := &Result{Handled: true, Err: err, Messages: messages}
-	result.Permanent = guard.IsPermanent(err)
-	result.RetryAfter, _ = guard.RetryDelay(err)
+	// The results of hookonce.Permanent and hookonce.RetryAfter have these methods.
+	var permanent interface{ HookoncePermanent() }
+	result.Permanent = errors.As(err, &permanent)
+	var retry interface{ HookonceRetryAfter() time.Duration }
+	if errors.As(err, &retry) {
+		result.RetryAfter = retry.HookonceRetryAfter()
+	}
 	return result
 }

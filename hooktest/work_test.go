@@ -82,8 +82,8 @@ func TestWork(t *testing.T) {
 	}
 }
 
-// What a handler wrote is there in the test's transaction, and nowhere when that is
-// rolled back.
+// TestWorkCommitsNothing checks that a handler's writes are in the test's transaction, and are gone
+// after its rollback.
 func TestWorkCommitsNothing(t *testing.T) {
 	t.Parallel()
 	store, writer := openStore(t)
@@ -122,7 +122,7 @@ func TestWorkCommitsNothing(t *testing.T) {
 			t.Errorf("commit %v: %d rows and %d messages, want %d", commit, n, len(messages.Messages), want)
 		}
 		if _, err := store.Event(t.Context(), "stripe", "evt_1"); !errors.Is(err, driver.ErrNotFound) {
-			t.Errorf("an event is there, or else %v", err)
+			t.Errorf("looking the event up: got the error %v, want ErrNotFound", err)
 		}
 	}
 }

@@ -1,10 +1,10 @@
-// Package spelling measures how far two names are apart, so that an error for
-// an unknown one can say which was meant.
+// Package spelling measures the distance between two names, so that an error for an unknown name
+// can suggest the right one.
 package spelling
 
-// Edits counts the bytes to insert, drop, replace or swap with a neighbour that
-// make b out of a. It takes time and memory by the product of their lengths:
-// it is for names that a person wrote, not for what a stranger may send.
+// Edits returns the number of bytes to insert, drop, replace or swap with a neighbour to turn a
+// into b. Time and memory grow with the product of the lengths, so use it for names written by a
+// person, not for input of a stranger.
 func Edits(a, b string) int {
 	before, last := make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range last {

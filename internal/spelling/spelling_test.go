@@ -16,10 +16,10 @@ func TestEdits(t *testing.T) {
 		{"strope", "stripe", 1},
 		{"stirpe", "stripe", 1},
 		{"abcd", "badc", 2},
-		{"ca", "abc", 3}, // what was swapped is not edited again
+		{"ca", "abc", 3}, // swapped bytes are not edited again
 		{"kitten", "sitting", 3},
 		{"abc", "xyz", 3},
-		{"é", "e", 2}, // bytes
+		{"é", "e", 2}, // counted in bytes
 	} {
 		if got := Edits(tt.a, tt.b); got != tt.want {
 			t.Errorf("from %q to %q: %d edits, want %d", tt.a, tt.b, got, tt.want)
