@@ -1,6 +1,5 @@
-// Package lifecycle decides what becomes of an event that is to be replayed: as
-// pure functions of what a store has read under its locks, so that every store
-// decides alike.
+// Package lifecycle plans the replay of an event. Its functions are pure: a store passes in the
+// rows that it read under its locks, so every store decides alike.
 package lifecycle
 
 import (
@@ -9,11 +8,11 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// Event is an event as its store holds it.
+// Event is an event as read by its store.
 type Event struct {
 	Key        driver.Key
 	BodyPruned bool
-	// State is the state of the event's own row, "" where it has none.
+	// State is the state of the event's own row, "" if it has none.
 	State      string
 	Generation int // of the event's own row
 	Messages   []Message
@@ -28,20 +27,20 @@ type Message struct {
 	Generation  int
 }
 
-// Plan is what a replay does.
+// Plan is the effect of a replay.
 type Plan struct {
-	Action     string              // of the history
-	Generation int                 // of everything that is due again
+	Action     string              // for the history
+	Generation int                 // of every part that is due again
 	Event      bool                // the event's own row becomes pending, with full attempts
 	Reset      []string            // messages that become pending, with full attempts
-	Replace    []string            // dead messages that are skipped, and skipped ones, because Add replaces them
-	Add        []driver.NewMessage // messages to be written
+	Replace    []string            // dead or skipped messages that become skipped, because Add replaces them
+	Add        []driver.NewMessage // new messages
 }
 
-// Messages is how many messages are due.
+// Messages returns the number of messages that the plan makes due.
 func (p *Plan) Messages() int { return len(p.Reset) + len(p.Add) }
 
-// Replay plans the replay of e. The error is one of driver's.
+// Replay plans the replay of e. The error is one of package driver's.
 func Replay(e *Event, mode driver.ReplayMode, routes []driver.NewMessage) (*Plan, error) {
 	switch {
 	case e.open():
@@ -67,7 +66,7 @@ func Replay(e *Event, mode driver.ReplayMode, routes []driver.NewMessage) (*Plan
 	return plan, nil
 }
 
-// Action returns what the history calls a replay in a mode.
+// Action returns the history's name for a replay in a mode.
 func Action(mode driver.ReplayMode) string {
 	switch mode {
 	case driver.ReplayAsNew:
@@ -86,8 +85,8 @@ func (p *Plan) message(key driver.Key, mode driver.ReplayMode, m *Message) {
 	if m.State != driver.StateSent {
 		p.Replace = append(p.Replace, m.ID)
 	}
-	// Two dead messages of one route, which retries one by one can leave, are
-	// one when they are new: its id is made of the route.
+	// Retries of single messages can leave two dead messages of one route. As new they are one,
+	// because the id is made from the route.
 	if slices.ContainsFunc(p.Add, func(added driver.NewMessage) bool { return added.Route == m.Route }) {
 		return
 	}
@@ -96,7 +95,7 @@ func (p *Plan) message(key driver.Key, mode driver.ReplayMode, m *Message) {
 	})
 }
 
-// first plans the first messages of an event that no route had matched.
+// first plans the first messages of an event that matched no route when it was claimed.
 func (p *Plan) first(key driver.Key, mode driver.ReplayMode, routes []driver.NewMessage) {
 	generation := 0
 	if mode == driver.ReplayAsNew {
@@ -124,10 +123,9 @@ func (e *Event) generation() int {
 	return highest
 }
 
-// replayable returns what of e a replay concerns, and whether all of that is
-// known not to have been done: the dead parts; or else, of an event that is
-// skipped, all; or else what was done. What was discarded of an event that is
-// done besides stays discarded.
+// replayable returns the parts of e that a replay concerns, and whether all of them are known not
+// to have been done: the dead parts; if none is dead, all parts of a skipped event; otherwise the
+// done parts. If an event is done except for discarded messages, those stay discarded.
 func (e *Event) replayable() (event bool, messages []Message, undone bool) {
 	if dead := e.in(driver.StateDead); e.State == driver.StateDead || len(dead) > 0 {
 		return e.State == driver.StateDead, dead, true
@@ -145,7 +143,7 @@ func (e *Event) in(state string) []Message {
 	return slices.DeleteFunc(slices.Clone(e.Messages), func(m Message) bool { return m.State != state })
 }
 
-// latest returns of messages those of the highest generation of each route.
+// latest returns the messages of the highest generation of each route.
 func latest(messages []Message) []Message {
 	highest := make(map[string]int)
 	for i := range messages {

@@ -15,13 +15,13 @@ import (
 
 var testKey = driver.EventKey("stripe", "evt_1")
 
-// message returns a message that the route owes since the generation made, and
-// that is in the generation now.
+// message returns a message of route. Its id comes from the generation made; it is in the
+// generation now.
 func message(route, state string, made, now int) Message {
 	return Message{ID: driver.MessageID(testKey, made, route), Route: route, Destination: "to-" + route, State: state, Generation: now}
 }
 
-// added returns what a replay adds for routes, with ids of the generation.
+// added returns the messages that a replay adds for routes, with ids of the generation.
 func added(generation int, routes ...string) []driver.NewMessage {
 	var all []driver.NewMessage
 	for _, route := range routes {
@@ -30,7 +30,7 @@ func added(generation int, routes ...string) []driver.NewMessage {
 	return all
 }
 
-// ids returns the ids that routes got in the generation.
+// ids returns the ids of the routes' messages in the generation.
 func ids(generation int, routes ...string) []string {
 	var all []string
 	for _, route := range routes {
@@ -39,7 +39,7 @@ func ids(generation int, routes ...string) []string {
 	return all
 }
 
-// replays plans the replay of e in every mode, in the order of the modes.
+// replays plans the replay of e in every mode, in the order of the constants.
 func replays(e *Event, routes []driver.NewMessage) (plans [3]*Plan, errs [3]error) {
 	for i, mode := range []driver.ReplayMode{driver.ReplayPlain, driver.ReplayAsNew, driver.ReplaySameID} {
 		plans[i], errs[i] = Replay(e, mode, routes)
@@ -47,8 +47,7 @@ func replays(e *Event, routes []driver.NewMessage) (plans [3]*Plan, errs [3]erro
 	return plans, errs
 }
 
-// TestReplay has the shapes in which parts of an event, or its generations,
-// differ.
+// TestReplay covers events whose parts differ in state or generation.
 func TestReplay(t *testing.T) {
 	t.Parallel()
 	const (
@@ -61,7 +60,7 @@ func TestReplay(t *testing.T) {
 		generation           int
 		messages             []Message
 		routes               []driver.NewMessage
-		plain, asNew, sameID *Plan // nil for ErrModeNeeded, or else ErrNoRoute
+		plain, asNew, sameID *Plan // nil means ErrModeNeeded for plain, ErrNoRoute for the others
 	}{
 		{
 			name: "all sent", messages: []Message{message("a", sent, 0, 0), message("b", sent, 0, 0)}, routes: added(0, "x"),
@@ -79,12 +78,12 @@ func TestReplay(t *testing.T) {
 			sameID: &Plan{Generation: 1, Reset: ids(0, "a")},
 		},
 		{
-			name:     "sent, and discarded as new",
+			name:     "sent, then replayed as new and discarded",
 			messages: []Message{message("a", sent, 0, 0), message("a", skipped, 1, 1)},
 			asNew:    &Plan{Generation: 2, Add: added(2, "a")}, sameID: &Plan{Generation: 2, Reset: ids(0, "a")},
 		},
 		{
-			name:     "reset after it was made",
+			name:     "due again in a later generation, then sent",
 			messages: []Message{message("a", sent, 0, 5)},
 			asNew:    &Plan{Generation: 6, Add: added(6, "a")}, sameID: &Plan{Generation: 6, Reset: ids(0, "a")},
 		},
@@ -95,7 +94,7 @@ func TestReplay(t *testing.T) {
 			sameID:   &Plan{Generation: 2, Reset: slices.Concat(ids(0, "a"), ids(1, "b"))},
 		},
 		{
-			name:     "replaced, and dead again",
+			name:     "replaced, then dead again",
 			messages: []Message{message("a", dead, 0, 2), message("a", sent, 1, 1)},
 			plain:    &Plan{Generation: 3, Reset: ids(0, "a")},
 			asNew:    &Plan{Generation: 3, Add: added(3, "a"), Replace: ids(0, "a")},
@@ -114,31 +113,31 @@ func TestReplay(t *testing.T) {
 			asNew:    &Plan{Generation: 4, Add: added(4, "a")},
 			sameID:   &Plan{Generation: 4, Reset: []string{ids(0, "a")[0], ids(1, "a")[0]}},
 		},
-		{name: "no route then or now"},
+		{name: "no route at the claim or now"},
 		{
-			name: "no route then", routes: added(0, "x", "y"),
+			name: "no route at the claim", routes: added(0, "x", "y"),
 			asNew: &Plan{Generation: 1, Add: added(1, "x", "y")}, sameID: &Plan{Generation: 1, Add: added(0, "x", "y")},
 		},
 		{
-			name: "its own row is ahead", state: done, generation: 7, messages: []Message{message("a", dead, 0, 2)}, routes: added(0, "x"),
+			name: "own row has a higher generation", state: done, generation: 7, messages: []Message{message("a", dead, 0, 2)}, routes: added(0, "x"),
 			plain:  &Plan{Generation: 8, Reset: ids(0, "a")},
 			asNew:  &Plan{Generation: 8, Add: added(8, "a"), Replace: ids(0, "a")},
 			sameID: &Plan{Generation: 8, Reset: ids(0, "a")},
 		},
 		{
-			name: "its own row is dead, its message is not", state: dead, messages: []Message{message("a", sent, 0, 2)},
+			name: "own row dead, message sent", state: dead, messages: []Message{message("a", sent, 0, 2)},
 			plain: &Plan{Generation: 3, Event: true}, asNew: &Plan{Generation: 3, Event: true}, sameID: &Plan{Generation: 3, Event: true},
 		},
 		{
-			name: "its own row is done", state: done, routes: added(0, "x"),
+			name: "own row done", state: done, routes: added(0, "x"),
 			asNew: &Plan{Generation: 1, Event: true}, sameID: &Plan{Generation: 1, Event: true},
 		},
 		{
-			name: "its own row is skipped", state: skipped, routes: added(0, "x"),
+			name: "own row skipped", state: skipped, routes: added(0, "x"),
 			plain: &Plan{Generation: 1, Event: true}, asNew: &Plan{Generation: 1, Event: true}, sameID: &Plan{Generation: 1, Event: true},
 		},
 		{
-			name: "its own row is skipped, its message is sent", state: skipped, messages: []Message{message("a", sent, 0, 0)},
+			name: "own row skipped, message sent", state: skipped, messages: []Message{message("a", sent, 0, 0)},
 			asNew: &Plan{Generation: 1, Event: true, Add: added(1, "a")}, sameID: &Plan{Generation: 1, Event: true, Reset: ids(0, "a")},
 		},
 	} {
@@ -159,7 +158,7 @@ func TestReplay(t *testing.T) {
 					wantErr = driver.ErrNoRoute
 				}
 				if want == nil && !errors.Is(errs[i], wantErr) || want != nil && errs[i] != nil {
-					t.Errorf("%s: got the error %v", actions[i], errs[i])
+					t.Errorf("%s: got the error %v, want %v", actions[i], errs[i], map[bool]error{true: wantErr}[want == nil])
 				}
 			}
 			if diff := cmp.Diff(before, e.Messages); diff != "" {
@@ -171,8 +170,8 @@ func TestReplay(t *testing.T) {
 
 var actions = [3]string{driver.ActionReplayed, driver.ActionReplayedAsNew, driver.ActionReplayedSameID}
 
-// TestReplayEveryCombination goes through all states of an event's own row and
-// of up to two messages, in all modes, with and without body and routes.
+// TestReplayEveryCombination covers all states of an event's own row and of up to two messages, in
+// all modes, with and without body and routes.
 func TestReplayEveryCombination(t *testing.T) {
 	t.Parallel()
 	const none = ""
@@ -203,7 +202,7 @@ func TestReplayEveryCombination(t *testing.T) {
 	}
 }
 
-// checkCombination says in words of the contract what must come of e.
+// checkCombination checks the plans for e against the words of the contract.
 func checkCombination(t *testing.T, seen map[string]int, e *Event, routes []driver.NewMessage, name string) {
 	t.Helper()
 	states := []string{e.State}
@@ -216,7 +215,7 @@ func checkCombination(t *testing.T, seen map[string]int, e *Event, routes []driv
 	isOpen := has(driver.StatePending, driver.StateRunning, driver.StateSending)
 	isDead := has(driver.StateDead)
 	wasDone := has(driver.StateDone, driver.StateSent)
-	owedNothing := e.State == "" && len(e.Messages) == 0
+	noWork := e.State == "" && len(e.Messages) == 0
 	plans, errs := replays(e, routes)
 	for i, plan := range plans {
 		var want error
@@ -225,9 +224,9 @@ func checkCombination(t *testing.T, seen map[string]int, e *Event, routes []driv
 			want = driver.ErrOpen
 		case e.BodyPruned:
 			want = driver.ErrBodyPruned
-		case i == 0 && !isDead && (wasDone || owedNothing):
+		case i == 0 && !isDead && (wasDone || noWork):
 			want = driver.ErrModeNeeded
-		case owedNothing && len(routes) == 0:
+		case noWork && len(routes) == 0:
 			want = driver.ErrNoRoute
 		}
 		seen[fmt.Sprint(want)]++

@@ -6,20 +6,20 @@ import (
 	"testing"
 )
 
-// maxMoments bounds a world, so that one which grew by mistake fails instead of
+// maxMoments limits the size of a world, so that one that is too large by mistake fails instead of
 // filling the memory.
 const maxMoments = 3_000_000
 
-// exploration is all moments of a world that were reached, nearest first.
+// exploration holds all moments of a world that were reached, nearest first.
 type exploration struct {
 	w       *world
 	moments []moment
-	from    []int32 // the moment before; of the first one, itself
+	from    []int32 // the preceding moment; for the first one, itself
 	index   map[moment]int32
-	seen    map[happening]int // how often each led somewhere
+	seen    map[happening]int // number of steps of each kind that changed something
 
-	// The moments that follow moment i are next[first[i]:first[i+1]]. They are
-	// kept only if the world is to be searched backwards.
+	// The moments after moment i are next[first[i]:first[i+1]]. They are kept only for a backward
+	// search.
 	keep  bool
 	next  []int32
 	first []int32
@@ -28,9 +28,8 @@ type exploration struct {
 // happening is a kind of action.
 type happening struct{ step, note string }
 
-// explore goes through everything that can happen in w, breadth first, until a
-// step breaks one of the rules; then it tells how that came about. Such a story
-// is a shortest one.
+// explore tries every possible step in w, breadth first, until a step breaks one of the rules. It
+// then returns the story of that step, which is a shortest one.
 func explore(t *testing.T, w *world, keep bool, rules ...rule) (x *exploration, broken, story string) {
 	t.Helper()
 	w.setUp(t)
@@ -81,8 +80,7 @@ func (x *exploration) reach(from int32, is moment) {
 	}
 }
 
-// stuck returns how a moment comes about from which no quiet one can be
-// reached, "" if there is none.
+// stuck returns the story of a moment that can never become quiet again; "" if there is none.
 func (x *exploration) stuck() string {
 	good := make([]bool, len(x.moments))
 	for i := range x.moments {
@@ -100,13 +98,13 @@ func (x *exploration) stuck() string {
 	}
 	for i, ok := range good {
 		if !ok {
-			return x.tell(int32(i)) + "      and nothing that can happen finishes it\n"
+			return x.tell(int32(i)) + "      and no further step can finish the work\n"
 		}
 	}
 	return ""
 }
 
-// tell returns how moment i came about, by going through it again.
+// tell returns the story of moment i by repeating its steps.
 func (x *exploration) tell(i int32) string {
 	if i == 0 {
 		return ""
@@ -122,7 +120,7 @@ func (x *exploration) tell(i int32) string {
 	return story + line
 }
 
-// line tells of one step and of what the database holds after it.
+// line describes one step and the database's content after it.
 func (x *exploration) line(a action, is *moment) string {
 	var b strings.Builder
 	what := fmt.Sprintf("event %d", a.event)
@@ -153,7 +151,7 @@ func (x *exploration) line(a action, is *moment) string {
 	return strings.TrimRight(b.String(), " ") + "\n"
 }
 
-// rowName names a message by its event, its route, and the generation in its id.
+// rowName names a message by its event, its route, and its id's generation.
 func (x *exploration) rowName(i int) string {
 	s := &x.w.slots[i]
 	return fmt.Sprintf("%d%s%d", s.event, routeName(s.route), s.generation)

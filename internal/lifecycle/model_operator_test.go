@@ -7,7 +7,7 @@ import (
 	"github.com/hookonce/hookonce/internal/lifecycle"
 )
 
-// question is what lifecycle.Replay is asked, without what never changes.
+// question holds the variable arguments of lifecycle.Replay.
 type question struct {
 	event    int
 	bodyGone bool
@@ -27,11 +27,11 @@ type plan struct {
 	mode                 uint8 // a driver.ReplayMode
 	generation           uint8
 	reset, replaced, add uint8
-	request              bool // it answers to the operator's request
-	clash                bool // the same message is to be written twice
+	request              bool // it serves the operator's request
+	clash                bool // it would write the same message twice
 }
 
-// plan asks lifecycle.Replay what a replay of event e does now.
+// plan returns the plan of lifecycle.Replay for event e now.
 func (w *world) plan(s *moment, e int, mode driver.ReplayMode) plan {
 	q := question{event: e, mode: mode, bodyGone: s.events[e].bodyGone}
 	for i := range w.slots {
@@ -62,7 +62,7 @@ func (w *world) ask(q *question) plan {
 			State: state.String(), Generation: int(m.generation),
 		})
 	}
-	answer, err := lifecycle.Replay(ev, q.mode, slices.Clone(w.owed))
+	answer, err := lifecycle.Replay(ev, q.mode, slices.Clone(w.present))
 	if err != nil {
 		return plan{}
 	}
@@ -90,7 +90,7 @@ func (w *world) rowsOf(ids []string) (set uint8) {
 	for _, id := range ids {
 		i, ok := w.byID[id]
 		if !ok {
-			panic("the world has no row for a message that Replay plans")
+			panic("the world has no row for a message in the plan of Replay")
 		}
 		set |= 1 << i
 	}
@@ -107,9 +107,8 @@ func (w *world) asNewUnderOldIDs(p plan) plan {
 	return p
 }
 
-// replay is the transaction of Store.Replay: it locks the event, reads, plans
-// and writes. The operator also clicks twice: that is one request, known by its
-// id, which may come as often as it likes.
+// replay is the transaction of Store.Replay: it locks the event, reads, plans and writes. A double
+// click of the operator is one request with one id, which may arrive any number of times.
 func replay(w *world, s moment, out emit) {
 	if w.bug == replayUnlocked {
 		writePlan(w, s, out)
@@ -122,7 +121,7 @@ func replay(w *world, s moment, out emit) {
 			next := s
 			next.clicks--
 			if s.events[e].requested {
-				out(action{step: "replay", event: e, row: -1, note: "the request was carried out before"}, next)
+				out(action{step: "replay", event: e, row: -1, note: "the request was already carried out"}, next)
 			} else {
 				w.replayAs(next, e, driver.ReplayAsNew, true, out)
 			}
@@ -156,7 +155,7 @@ func (w *world) replayAs(s moment, e int, mode driver.ReplayMode, request bool, 
 	}
 }
 
-// carryOut writes what p planned.
+// carryOut writes the plan p.
 func (w *world) carryOut(s *moment, p *plan, out emit) {
 	a := action{step: "replay", event: int(p.event), row: -1, mode: driver.ReplayMode(p.mode), clash: p.clash}
 	a.note = []string{"under the same ids", "as new", "with --same-id"}[p.mode]
@@ -201,9 +200,8 @@ func replayDead(w *world, s moment, out emit) {
 	w.letter(s, "replay dead", dead, out, func(m *row, generation uint8) { m.again(generation) })
 }
 
-// retry is the transaction of Store.RetryMessage. On a pending message it
-// changes nothing here, where all that is pending may be leased; a dead one is
-// replayDead's.
+// retry is the transaction of Store.RetryMessage. For a pending message it changes nothing here,
+// because the model may lease every pending message. A dead message is the case of replayDead.
 func retry(w *world, s moment, out emit) {
 	w.letter(s, "retry", skipped, out, func(m *row, generation uint8) { m.again(generation) })
 }
@@ -213,7 +211,7 @@ func discard(w *world, s moment, out emit) {
 	w.letter(s, "discard", dead, out, func(m *row, _ uint8) { m.state = skipped })
 }
 
-// letter does something to one message that is in state from.
+// letter applies do to one message in state from.
 func (w *world) letter(s moment, step string, from rowState, out emit, do func(m *row, generation uint8)) {
 	if s.letters == 0 {
 		return
@@ -233,8 +231,8 @@ func (w *world) letter(s moment, step string, from rowState, out emit, do func(m
 	}
 }
 
-// growOld passes the retention, and then the dedupe window, of an event. No
-// request takes so long.
+// growOld makes an event older than the retention, then older than the dedupe window. No request
+// takes that long.
 func growOld(w *world, s moment, out emit) {
 	for e := range w.events {
 		if a := s.events[e].age; a == unborn || a >= w.oldest || s.receives(e) {
@@ -256,7 +254,7 @@ func (s *moment) receives(e int) bool {
 	return false
 }
 
-// prune is the transaction that removes an event with all that belongs to it.
+// prune is the transaction that removes an event with all its rows.
 func prune(w *world, s moment, out emit) {
 	for e := range w.events {
 		due := s.events[e].age == pastWindow || w.bug == earlyPrune && s.events[e].age == pastRetention
@@ -265,21 +263,22 @@ func prune(w *world, s moment, out emit) {
 		}
 		next := s
 		w.remove(&next, e, w.bug != pruneEventOnly)
-		out(action{step: "prune", event: e, row: -1, note: "gone with all that belongs to it"}, next)
+		out(action{step: "prune", event: e, row: -1, note: "removed with all its rows"}, next)
 	}
 }
 
-// remove removes event e. Where that is right its identity is free, and nobody
-// is owed anything.
+// remove removes event e. If the removal is allowed, its identity becomes free and all promises
+// about it end.
 func (w *world) remove(s *moment, e int, all bool) {
 	right := s.events[e].age == pastWindow && w.finished(s, e)
 	s.events[e].there = false
 	for i := range w.slots {
 		if w.slots[i].event == e && all {
 			s.disown(i)
-			// The tokens of a next life begin at the time, so above all of this one.
+			// If the event is claimed again, its tokens start from the current time, so they exceed
+			// all earlier ones.
 			s.rows[i] = row{token: s.rows[i].token}
-			if w.bug == tokenAnew {
+			if w.bug == tokenRestart {
 				s.rows[i] = row{}
 			}
 		}
@@ -291,25 +290,24 @@ func (w *world) remove(s *moment, e int, all bool) {
 	s.emptying &^= 1 << e
 	for q := range s.requests {
 		if s.requests[q].phase != noRequest && int(s.requests[q].event) == e {
-			s.requests[q] = request{} // a copy that came after the window: its 2xx promises nothing more
+			s.requests[q] = request{} // a copy that arrived after the window: its 2xx promises nothing more
 		}
 	}
 }
 
-// lookForBodies is what the statement that removes bodies decides by: its
-// snapshot.
+// lookForBodies is the snapshot of the statement that removes bodies.
 func lookForBodies(w *world, s moment, out emit) {
 	for e := range w.events {
 		ev := &s.events[e]
 		if ev.there && !ev.bodyGone && ev.age >= pastRetention && s.emptying&(1<<e) == 0 && w.finished(&s, e) {
 			next := s
 			next.emptying |= 1 << e
-			out(action{step: "look for bodies", event: e, row: -1, note: "its body may go"}, next)
+			out(action{step: "look for bodies", event: e, row: -1, note: "its body may be removed"}, next)
 		}
 	}
 }
 
-// empty removes a body under the lock on its event, if it still may go.
+// empty removes a body under the event's lock, if that is still allowed.
 func empty(w *world, s moment, out emit) {
 	for e := range w.events {
 		if s.emptying&(1<<e) == 0 {
@@ -318,7 +316,7 @@ func empty(w *world, s moment, out emit) {
 		s.emptying &^= 1 << e
 		note := "the body stays"
 		if w.finished(&s, e) || w.bug == emptyBySnapshot {
-			s.events[e].bodyGone, note = true, "the body is gone"
+			s.events[e].bodyGone, note = true, "the body is removed"
 		}
 		out(action{step: "empty", event: e, row: -1, note: note}, s)
 	}

@@ -30,12 +30,12 @@ const (
 	asNewSameID
 	reopenNewID
 	discardFrees
-	tokenAnew
+	tokenRestart
 )
 
-// TestModel tries all that can happen in each of a few worlds: no rule is ever
-// broken, and whatever has happened, all can still come to an end. Where the
-// messages of one event are many, one attempt for each keeps the world small.
+// TestModel tries every step in each of a few worlds. It checks that no rule is ever broken, and
+// that from every moment all work can still end. A world with many messages for one event has one
+// attempt for each, to stay small.
 func TestModel(t *testing.T) {
 	t.Parallel()
 	seen := make(map[happening]int)
@@ -69,7 +69,7 @@ func TestModel(t *testing.T) {
 	}
 	for _, st := range steps {
 		if !slices.ContainsFunc(slices.Collect(maps.Keys(seen)), func(h happening) bool { return h.step == st.name }) {
-			t.Errorf("nothing ever came of the step %q", st.name)
+			t.Errorf("the step %q never changed anything", st.name)
 		}
 	}
 	for h, n := range seen {
@@ -77,8 +77,8 @@ func TestModel(t *testing.T) {
 	}
 }
 
-// TestModelFindsBrokenProtocols is why the model is trusted: it finds each of
-// these ways to break the protocol, and each of its rules finds one.
+// TestModelFindsBrokenProtocols shows that the model can be trusted: it finds each of these
+// protocol faults, and each of its rules finds one.
 func TestModelFindsBrokenProtocols(t *testing.T) {
 	t.Parallel()
 	broken := make(map[string]bool)
@@ -94,23 +94,23 @@ func TestModelFindsBrokenProtocols(t *testing.T) {
 		{"a sweep that reads and then writes", finishedStays, blindSweep, world{copies: 1}},
 		{"a sweep under a new lease", undisturbed, blindSweep, world{relays: 2, copies: 1}},
 		{"a lease that reads and then writes", oneHolder, blindLease, world{relays: 2, copies: 1}},
-		{"a lease that ran out is nobody's", reachesEnd, noTakeover, world{relays: 2, copies: 1}},
+		{"an expired lease that is never taken over", reachesEnd, noTakeover, world{relays: 2, copies: 1}},
 		{"attempts without limit", limited, noLimit, world{copies: 1}},
 		{"200 before the commit", nothingLost, ackEarly, world{copies: 1}},
 		{"200 after an unknown commit", nothingLost, ackUnknown, world{copies: 1}},
 		{"identities pruned within their window", claimedOnce, earlyPrune, world{copies: 2, oldest: pastWindow}},
-		{"pruned in whatever state", nothingLost, pruneAny, world{copies: 1, oldest: pastWindow}},
-		{"pruned without the messages", ownEvent, pruneEventOnly, world{copies: 1, oldest: pastWindow}},
-		{"bodies pruned by a snapshot", bodyOwed, emptyBySnapshot, world{copies: 1, replays: 1, oldest: pastRetention}},
+		{"events pruned in any state", nothingLost, pruneAny, world{copies: 1, oldest: pastWindow}},
+		{"events pruned without their messages", ownEvent, pruneEventOnly, world{copies: 1, oldest: pastWindow}},
+		{"bodies pruned by a snapshot", bodyKept, emptyBySnapshot, world{copies: 1, replays: 1, oldest: pastRetention}},
 		{"a replay that resets tokens", onlyGrow, tokenReset, world{copies: 1, replays: 1}},
 		{"a replay that resets tokens, and a zombie", fenced, tokenReset, world{relays: 2, copies: 1, replays: 1}},
 		{"a replay that reads and then writes", oneGeneration, replayUnlocked, world{copies: 1, clicks: 2}},
-		{"a replay of what is open", undisturbed, replayOpen, world{copies: 1, replays: 1}},
-		{"a replay of what was replaced", rightReplay, replayAll, world{copies: 1, replays: 2}},
-		{"as new under the old id", stableID, asNewSameID, world{copies: 1, replays: 1}},
+		{"a replay of an open event", undisturbed, replayOpen, world{copies: 1, replays: 1}},
+		{"a replay of replaced messages", rightReplay, replayAll, world{copies: 1, replays: 2}},
+		{"a replay as new under the old id", stableID, asNewSameID, world{copies: 1, replays: 1}},
 		{"a reopening under a new id", stableID, reopenNewID, world{attempts: 1, copies: 2}},
 		{"a discard that frees the identity", claimedOnce, discardFrees, world{copies: 2, letters: 1}},
-		{"tokens that begin anew when an event is claimed again", fenced, tokenAnew, world{relays: 2, copies: 2, oldest: pastWindow}},
+		{"tokens that start again when an event is claimed again", fenced, tokenRestart, world{relays: 2, copies: 2, oldest: pastWindow}},
 	} {
 		broken[v.rule] = true
 		t.Run(v.name, func(t *testing.T) {
@@ -124,14 +124,14 @@ func TestModelFindsBrokenProtocols(t *testing.T) {
 				story = x.stuck()
 			}
 			if story == "" {
-				t.Fatalf("in %d moments nothing broke the rule that %s", len(x.moments), v.rule)
+				t.Fatalf("in %d moments nothing broke the rule: %s", len(x.moments), v.rule)
 			}
 			t.Logf("%d moments until it breaks: %s\n%s", len(x.moments), v.rule, story)
 		})
 	}
 	for _, r := range rules {
 		if !broken[r.name] {
-			t.Errorf("nothing shows that the model can tell when this is broken: %s", r.name)
+			t.Errorf("no case shows that the model can find a break of the rule: %s", r.name)
 		}
 	}
 }

@@ -4,32 +4,31 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// rule is a promise. It looks at one step: what was, what was done on whose
-// authority, and what is. It does not ask how the step decided.
+// rule is a guarantee. It judges one step by the moment before, the action and the moment after. It
+// does not look at how the step decided.
 type rule struct {
 	name  string
 	keeps func(w *world, a *action, was, is *moment) bool
 }
 
 const (
-	nothingLost   = "what was acknowledged is there, with all it owes, until its window has passed"
-	claimedOnce   = "an identity is claimed once within its window"
-	finishedStays = "what is finished is left only by replay, reopening, retry or discard, and then for a new generation"
-	fenced        = "who does not hold the last lease changes nothing"
-	undisturbed   = "what is being sent under a lease that holds is nobody else's to change"
-	oneHolder     = "two processes never hold the current token"
+	nothingLost   = "an acknowledged event is kept with all its messages until its window has passed"
+	claimedOnce   = "an identity is claimed at most once within its window"
+	finishedStays = "a finished message changes only by replay, reopening or retry into a new generation, by discard, or by pruning"
+	fenced        = "a relay that does not hold the latest lease changes nothing"
+	undisturbed   = "only the holder of a valid lease changes its message"
+	oneHolder     = "two processes never hold the current token at the same time"
 	onlyGrow      = "tokens and generations only grow"
-	stableID      = "an id is made by a claim, or by a replay as new, which makes one that no destination has seen"
-	sentIsSent    = "what is sent was taken by its destination, under its id and in its generation"
+	stableID      = "only a claim or a replay as new makes an id, and no destination has seen the new id of a replay"
+	sentIsSent    = "the destination of a sent message accepted it, under its id and in its generation"
 	oneGeneration = "a double click of a replay makes one generation"
-	rightReplay   = "a replay makes due what is dead, or else one message of each route; a plain one nothing that was sent"
-	bodyOwed      = "what is owed has its body"
+	rightReplay   = "a replay makes the dead messages due, or, if none is dead, one message of each route; a plain one never makes a sent message due"
+	bodyKept      = "an open or dead message has its body"
 	ownEvent      = "a message has its event"
 	limited       = "attempts stay within their limit"
 
-	// reachesEnd is about all moments that can be reached, so explore
-	// checks it apart.
-	reachesEnd = "from everywhere a moment can be reached in which nothing is open"
+	// reachesEnd concerns all reachable moments, so stuck checks it, not the rules.
+	reachesEnd = "every moment can still lead to a moment without open work"
 )
 
 var rules = []rule{
@@ -41,8 +40,8 @@ var rules = []rule{
 		}
 		return w.every(is, func(i int, m *row) bool {
 			ev := &is.events[w.slots[i].event]
-			owed := ev.acked && w.slots[i].generation == 0 && !w.later
-			return !owed || m.state != absent
+			promised := ev.acked && w.slots[i].generation == 0 && !w.later
+			return !promised || m.state != absent
 		})
 	}},
 	{claimedOnce, func(_ *world, a *action, was, is *moment) bool {
@@ -139,7 +138,7 @@ var rules = []rule{
 		}
 		return w.replaysRight(a, was, is)
 	}},
-	{bodyOwed, func(w *world, _ *action, _, is *moment) bool {
+	{bodyKept, func(w *world, _ *action, _, is *moment) bool {
 		return w.every(is, func(i int, m *row) bool {
 			return !m.state.open() && m.state != dead || !is.events[w.slots[i].event].bodyGone
 		})
@@ -174,7 +173,7 @@ func (w *world) replaysRight(a *action, was, is *moment) bool {
 		due[w.slots[i].route]++
 	}
 	for route, n := range due {
-		// What was discarded of an event that is done besides stays discarded.
+		// If an event is done except for discarded messages, those stay discarded.
 		if want := w.wantedOf(was, a.event, route); !anyDead && n != want {
 			return false
 		}
@@ -182,8 +181,8 @@ func (w *world) replaysRight(a *action, was, is *moment) bool {
 	return true
 }
 
-// wantedOf returns how many messages of a route a replay of an event makes due of
-// which nothing is dead.
+// wantedOf returns the number of messages of a route that a replay makes due, if no message of the
+// event is dead.
 func (w *world) wantedOf(was *moment, event, route int) int {
 	done, discarded := false, false
 	for i := range w.slots {
@@ -203,7 +202,7 @@ func (w *world) wantedOf(was *moment, event, route int) int {
 	return 1
 }
 
-// every reports whether all rows of w keep to something.
+// every reports whether keeps is true for all rows of w.
 func (w *world) every(is *moment, keeps func(i int, m *row) bool) bool {
 	for i := range w.slots {
 		if !keeps(i, &is.rows[i]) {
@@ -213,7 +212,7 @@ func (w *world) every(is *moment, keeps func(i int, m *row) bool) bool {
 	return true
 }
 
-// quiet reports whether nothing is open and nobody is at work.
+// quiet reports whether no work is open and no process is active.
 func (w *world) quiet(s *moment) bool {
 	return s.requests == [maxRequests]request{} && s.relays == [maxRelays]relay{} &&
 		w.every(s, func(_ int, m *row) bool { return !m.state.open() })

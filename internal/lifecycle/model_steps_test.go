@@ -2,7 +2,7 @@ package lifecycle_test
 
 import "github.com/hookonce/hookonce/driver"
 
-// action says what a step did, and on whose authority.
+// action describes a step.
 type action struct {
 	step  string
 	event int
@@ -10,24 +10,23 @@ type action struct {
 	relay int
 	note  string
 	mode  driver.ReplayMode
-	clash bool // a message was to be written that is there already
+	clash bool // the step would write a message that already exists
 }
 
-// on returns an action on row i.
+// on returns an action for row i.
 func (w *world) on(step string, i, relay int, note string) action {
 	return action{step: step, event: w.slots[i].event, row: i, relay: relay, note: note}
 }
 
 type emit func(action, moment)
 
-// step is one kind of thing that may happen. It emits every way in which it may
-// happen now.
+// step is one kind of event in the model. run emits every possible outcome of the step at a moment.
 type step struct {
 	name string
 	run  func(w *world, s moment, out emit)
 }
 
-// steps are the protocol.
+// steps are the steps of the protocol.
 var steps = []step{
 	{"deliver", deliver},
 	{"answer", answer},
@@ -48,8 +47,8 @@ var steps = []step{
 	{"empty", empty},
 }
 
-// deliver is the claim of one copy: the statement of Store.Claim, from which the
-// gateway learns whether the event was new, a duplicate, or dead.
+// deliver is the claim of one copy: the statement of Store.Claim. It tells the gateway whether the
+// event was new, a duplicate, or dead.
 func deliver(w *world, s moment, out emit) {
 	if s.requests[0].phase == ackedTooSoon || s.requests[1].phase == ackedTooSoon {
 		claimAfterAck(w, s, out)
@@ -79,8 +78,8 @@ func deliver(w *world, s moment, out emit) {
 	}
 }
 
-// claim commits the claim of event e. Where the gateway does not come to know
-// of it, because the answer was lost or it was killed, nobody is answered.
+// claim commits the claim of event e. known is false if the gateway never learns of the commit,
+// because the answer was lost or it was killed. Then the sender gets no 2xx.
 func (s moment) claim(w *world, e int, known bool, out emit) {
 	a := action{step: "deliver", event: e, row: -1, note: "claimed"}
 	if s.events[e].there {
@@ -108,7 +107,7 @@ func (s moment) claim(w *world, e int, known bool, out emit) {
 	out(a, s)
 }
 
-// claimAfterAck is what ackEarly does after it has answered.
+// claimAfterAck is the claim of ackEarly, which comes after its answer.
 func claimAfterAck(w *world, s moment, out emit) {
 	for q := range s.requests {
 		if s.requests[q].phase == ackedTooSoon {
@@ -120,7 +119,7 @@ func claimAfterAck(w *world, s moment, out emit) {
 	}
 }
 
-// receive takes up a request, if there is room for one.
+// receive accepts a request if there is room for one.
 func (s *moment) receive(q request) bool {
 	for i := range s.requests {
 		if s.requests[i].phase == noRequest {
@@ -131,8 +130,8 @@ func (s *moment) receive(q request) bool {
 	return false
 }
 
-// answer is the 2xx of a gateway whose claim is confirmed. One that is killed
-// before is like one whose claim was not confirmed.
+// answer is the 2xx of a gateway with a confirmed claim. A gateway that is killed before is like
+// one with an unconfirmed claim.
 func answer(w *world, s moment, out emit) {
 	for q := range s.requests {
 		if s.requests[q].phase == mustAnswer {
@@ -154,7 +153,7 @@ func reopen(w *world, s moment, out emit) {
 		a := action{step: "reopen", event: e, row: -1, note: "commit unknown, not made: 503"}
 		next.requests[q] = request{}
 		out(a, next)
-		a.note = "it is not dead any more"
+		a.note = "it is no longer dead"
 		if w.isDead(&next, e) {
 			a.note = "its dead messages are due again"
 			w.revive(&next, e)
@@ -188,11 +187,11 @@ func (w *world) slotOf(e, route int, generation uint8) int {
 			return i
 		}
 	}
-	panic("the world has no place for that generation")
+	panic("the world has no slot for that generation")
 }
 
-// lease is the statement of Store.Lease on one message. Relays are alike and
-// sorted, idle ones first, so the first one stands for all that are idle.
+// lease is the statement of Store.Lease on one message. All relays are alike, and idle ones are
+// sorted first, so the first one stands for every idle relay.
 func lease(w *world, s moment, out emit) {
 	if w.bug == blindSweep {
 		sweep(w, s, out)
@@ -214,7 +213,7 @@ func lease(w *world, s moment, out emit) {
 		case m.attempts >= w.attempts && w.bug != noLimit:
 			next.disown(i)
 			next.rows[i].state, next.rows[i].expired = dead, false
-			out(w.on("lease", i, -1, "its attempts are used up: dead"), next)
+			out(w.on("lease", i, -1, "no attempts left: dead"), next)
 		case w.bug == blindLease:
 			next.relays[r] = relay{phase: looking, row: uint8(i), token: m.token, attempt: m.attempts, generation: m.generation}
 			out(w.on("lease", i, -1, "read as due"), next)
@@ -244,7 +243,7 @@ func writeLease(w *world, s moment, out emit) {
 	}
 }
 
-// sweep is the sweeper of blindSweep, in place of a lease that takes over.
+// sweep is the sweeper of blindSweep. It replaces the lease that takes over.
 func sweep(w *world, s moment, out emit) {
 	for i := range w.slots {
 		next, bit := s, uint8(1)<<i
@@ -254,24 +253,24 @@ func sweep(w *world, s moment, out emit) {
 			out(w.on("lease", i, -1, "swept"), next)
 		} else if s.rows[i].expired {
 			next.swept |= bit
-			out(w.on("lease", i, -1, "the sweep reads that its lease ran out"), next)
+			out(w.on("lease", i, -1, "the sweep reads the expired lease"), next)
 		}
 	}
 }
 
-// expire is time: it may pass at any moment.
+// expire is the passing of time, possible at any moment.
 func expire(w *world, s moment, out emit) {
 	for i := range w.slots {
 		if s.rows[i].state == sending && !s.rows[i].expired {
 			next := s
 			next.rows[i].expired = true
-			out(w.on("expire", i, -1, "the lease ran out"), next)
+			out(w.on("expire", i, -1, "the lease expired"), next)
 		}
 	}
 }
 
-// send is one attempt, in which the destination does what it likes. It does not
-// know whether the lease still holds.
+// send is one attempt. The destination may do anything, and does not know whether the lease still
+// holds.
 func send(w *world, s moment, out emit) {
 	for r := range s.relays {
 		l := s.relays[r]
@@ -302,8 +301,8 @@ func send(w *world, s moment, out emit) {
 	}
 }
 
-// complete is the statement of Store.Complete. Whoever does not come to know
-// what came of it completes again.
+// complete is the statement of Store.Complete. A relay that does not learn the outcome completes
+// again.
 func complete(w *world, s moment, out emit) {
 	for r := range s.relays {
 		l := s.relays[r]
@@ -321,7 +320,7 @@ func complete(w *world, s moment, out emit) {
 			case hasSent:
 				m.state, a.note = sent, "sent"
 			case mustRetry:
-				m.state, a.note = pending, "to be tried again"
+				m.state, a.note = pending, "due again"
 			case mustBury:
 				m.state, a.note = dead, "dead"
 			}
@@ -329,7 +328,7 @@ func complete(w *world, s moment, out emit) {
 		unheard := next
 		next.relays[r] = relay{}
 		out(a, next)
-		a.note += "; commit unknown, so again"
+		a.note += "; commit unknown, so it repeats"
 		out(a, unheard)
 	}
 }
@@ -345,7 +344,7 @@ func (w *world) holds(l *relay, m *row) bool {
 	return m.state == sending && m.token == l.token
 }
 
-// release is the statement of Store.Release, of a relay that is to stop.
+// release is the statement of Store.Release, for a relay that stops.
 func release(w *world, s moment, out emit) {
 	if s.releases == 0 {
 		return
@@ -370,13 +369,13 @@ func release(w *world, s moment, out emit) {
 	}
 }
 
-// kill ends a relay wherever it is; it is started again at once.
+// kill ends a relay at any point; it restarts at once.
 func kill(w *world, s moment, out emit) {
 	for r := range s.relays {
 		if s.relays[r].phase != idle {
 			next := s
 			next.relays[r] = relay{}
-			out(w.on("kill", int(s.relays[r].row), r, "killed, and started again"), next)
+			out(w.on("kill", int(s.relays[r].row), r, "killed and restarted"), next)
 		}
 	}
 }

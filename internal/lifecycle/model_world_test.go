@@ -7,46 +7,54 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// The protocol of sending, as an explicit-state model: every interleaving of a
-// small world is tried, and every rule of model_rules_test.go is checked on
-// each of its steps.
+// The protocol of sending, as an explicit-state model. The tests try every interleaving of a small
+// world, and check every rule of model_rules_test.go after each step.
 //
-// Modelled are: the sender's copies of an event and their claims, duplicates
-// and reopenings, each with a commit that is confirmed, unknown or not made;
-// the acknowledgement, as a step of its own; relays that lease, send, complete
-// and release, are killed and started again, and stand still for as long as
-// they like (a step that never comes); leases that run out at any moment; a
-// destination that takes a message, refuses it, refuses it for good, or takes
-// it while the answer is lost; the operator's replays in every mode, with a
-// double click, retries, and dead letters replayed or discarded; the removal of
-// bodies and of identities. What a replay does is planned by lifecycle.Replay
-// itself, and a message is known by what driver.MessageID says.
+// The model contains:
 //
-// A step is what the database does at once: a statement, or a transaction under
-// the event's lock. Pruning bodies is two steps, because a statement that skips
-// locks decides by a snapshot that is older than the lock it gets.
+//   - the sender's copies of an event, their claims, duplicates and reopenings, each with a commit
+//     that is confirmed, unknown or not made;
+//   - the acknowledgement, as a step of its own;
+//   - relays that lease, send, complete and release, are killed and restarted, and stop for any
+//     length of time (a step that never comes);
+//   - leases that expire at any moment;
+//   - a destination that accepts a message, refuses it, refuses it for good, or accepts it while
+//     the answer is lost;
+//   - the operator's replays in every mode, with a double click, retries, and dead letters that are
+//     replayed or discarded;
+//   - the removal of bodies and of identities.
 //
-// Left out are: backoff, rates and circuits (what is pending may be leased at any
-// time); batches (a statement on many rows is one on each, and its rows are
-// locked in one order); a lease whose commit is unknown (as one whose relay was
-// killed at once); events with a state row of their own; the database's own
-// faults, for which a commit is durable. It is assumed that no request of an
-// operator takes as long as the retention.
+// lifecycle.Replay itself plans the replays, and driver.MessageID names the messages.
+//
+// A step is one atomic action of the database: a statement, or a transaction under the event's
+// lock. Pruning bodies is two steps, because a statement that skips locks decides by a snapshot
+// that is older than its lock.
+//
+// The model leaves out:
+//
+//   - backoff, rates and circuits: every pending message may be leased at any time;
+//   - batches: a statement on many rows is one statement on each, and its rows are locked in one
+//     order;
+//   - a lease with an unknown commit: it is like one whose relay was killed at once;
+//   - events with a state row of their own;
+//   - the database's own faults: a commit is durable.
+//
+// It assumes that no request of an operator takes as long as the retention.
 type world struct {
 	name                                       string
 	events, routes                             int
 	later                                      bool // no route matches when an event is claimed
 	relays                                     int
-	copies, releases, replays, clicks, letters uint8 // how often each may happen
-	attempts                                   uint8 // the limit; 0 means 2
+	copies, releases, replays, clicks, letters uint8 // maximum number of each
+	attempts                                   uint8 // maximum for a message; 0 means 2
 	oldest                                     age
 	bug                                        bug
 
-	slots []slot
-	byID  map[string]int
-	keys  []driver.Key
-	owed  []driver.NewMessage // what Replay is told of the present routes
-	plans map[question]plan   // what lifecycle.Replay answered
+	slots   []slot
+	byID    map[string]int
+	keys    []driver.Key
+	present []driver.NewMessage // the routes' messages for Replay
+	plans   map[question]plan   // earlier answers of lifecycle.Replay
 }
 
 const (
@@ -56,14 +64,14 @@ const (
 	maxRequests = 2
 )
 
-// slot says which message a row stands for.
+// slot is the message of a row.
 type slot struct {
 	event, route int
 	generation   uint8 // of the id
 	id           string
 }
 
-// setUp names the messages that the world may come to hold.
+// setUp creates the slots for all messages that the world can contain.
 func (w *world) setUp(t *testing.T) {
 	t.Helper()
 	w.events, w.routes, w.relays = max(w.events, 1), max(w.routes, 1), max(w.relays, 1)
@@ -72,11 +80,11 @@ func (w *world) setUp(t *testing.T) {
 	}
 	w.byID, w.plans = make(map[string]int), make(map[question]plan)
 	generations := uint8(0)
-	if w.replays+w.clicks > 0 || w.bug == reopenNewID { // else nothing has the id of a later one
+	if w.replays+w.clicks > 0 || w.bug == reopenNewID { // otherwise no step makes an id of a later generation
 		generations = w.replays + w.letters + min(w.clicks, 1) + w.copies - 1
 	}
 	for r := range w.routes {
-		w.owed = append(w.owed, driver.NewMessage{Route: routeName(r), Destination: "there"})
+		w.present = append(w.present, driver.NewMessage{Route: routeName(r), Destination: "there"})
 	}
 	for e := range w.events {
 		w.keys = append(w.keys, driver.EventKey("stripe", fmt.Sprintf("evt_%d", e)))
@@ -98,18 +106,18 @@ func (w *world) setUp(t *testing.T) {
 
 func routeName(r int) string { return string(rune('a' + r)) }
 
-// moment is the whole world at one time: what the database holds, what every
-// process believes, and, marked as ghosts, what only the model knows.
+// moment is the state of the whole world: the content of the database, the beliefs of every
+// process, and ghosts, the facts that only the model knows.
 type moment struct {
 	events   [maxEvents]identity
 	rows     [maxRows]row
-	relays   [maxRelays]relay     // sorted: they are all alike
+	relays   [maxRelays]relay     // sorted, because they are all alike
 	requests [maxRequests]request // sorted
-	emptying uint8                // events whose bodies a pruner is about to remove
+	emptying uint8                // events whose bodies pruning is about to remove
 	swept    uint8                // rows that a sweep is about to write; only with blindSweep
 	planned  [2]plan              // replays about to be written; only with replayUnlocked
 
-	copies, releases, replays, clicks, letters uint8 // how often each may still happen
+	copies, releases, replays, clicks, letters uint8 // remaining number of each
 }
 
 type age uint8
@@ -125,10 +133,10 @@ const (
 type identity struct {
 	there     bool
 	bodyGone  bool
-	requested bool  // the history knows the operator's request
-	age       age   // a ghost once the event is gone: then it is that of its identity
-	acked     bool  // ghost: the sender has had a 2xx
-	byRequest uint8 // ghost: generations that the one request has made
+	requested bool  // the history contains the operator's request
+	age       age   // a ghost after the event is removed: then it is the age of its identity
+	acked     bool  // ghost: the sender got a 2xx
+	byRequest uint8 // ghost: generations that the operator's one request made
 }
 
 type rowState uint8
@@ -145,7 +153,7 @@ const (
 func (s rowState) open() bool     { return s == pending || s == sending }
 func (s rowState) finished() bool { return s > sending }
 
-// String returns the name that driver has for s.
+// String returns package driver's name for s.
 func (s rowState) String() string {
 	return []string{
 		"absent", driver.StatePending, driver.StateSending, driver.StateSent, driver.StateDead, driver.StateSkipped,
@@ -158,12 +166,12 @@ type row struct {
 	attempts   uint8
 	token      uint8
 	generation uint8
-	expired    bool // its lease ran out
-	delivered  bool // ghost: a destination has had this id
-	taken      bool // ghost: and took it, in this generation
+	expired    bool // its lease expired
+	delivered  bool // ghost: a destination got this id
+	taken      bool // ghost: and accepted it, in this generation
 }
 
-// again makes a row due again, as all that begins a new generation does.
+// again makes a row due in a new generation.
 func (r *row) again(generation uint8) {
 	r.state, r.attempts, r.generation, r.expired, r.taken = pending, 0, generation, false, false
 }
@@ -174,31 +182,31 @@ const (
 	idle    phase = iota
 	looking       // only with blindLease
 	leased
-	hasSent   // and the destination took it
-	mustRetry // and it did not, or did not say so
+	hasSent   // the destination accepted it
+	mustRetry // the destination refused it, or its answer was lost
 	mustBury
 )
 
-// relay is a process that sends, and the lease that it believes to hold.
+// relay is a sending process with the lease that it believes to hold.
 type relay struct {
 	phase      phase
 	row        uint8
 	token      uint8
 	attempt    uint8
 	generation uint8
-	stale      bool // ghost: the lease is not the row's last one, or the row was finished since
+	stale      bool // ghost: the lease is not the row's latest, or the row was finished since
 }
 
 type requestPhase uint8
 
 const (
 	noRequest    requestPhase = iota
-	mustAnswer                // 2xx
+	mustAnswer                // with 2xx
 	mustReopen                // the event was found dead
 	ackedTooSoon              // only with ackEarly
 )
 
-// request is a delivery under way at a gateway.
+// request is a delivery in progress at a gateway.
 type request struct {
 	phase requestPhase
 	event uint8
@@ -209,8 +217,7 @@ func (w *world) begin() moment {
 	return moment{copies: w.copies, releases: w.releases, replays: w.replays, clicks: w.clicks, letters: w.letters}
 }
 
-// sorted puts what is alike into one order, so that it is the same moment
-// whichever of two relays does a thing.
+// sorted orders interchangeable relays and requests, so that equivalent moments are equal.
 func (s moment) sorted() moment {
 	if s.relays[1].order() < s.relays[0].order() {
 		s.relays[0], s.relays[1] = s.relays[1], s.relays[0]
@@ -229,7 +236,7 @@ func (r *relay) order() uint64 {
 	return n
 }
 
-// finished reports whether nothing of event e is owed; its dead letters are.
+// finished reports whether event e has neither open messages nor dead letters.
 func (w *world) finished(s *moment, e int) bool {
 	for i := range w.slots {
 		if w.slots[i].event == e && (s.rows[i].state.open() || s.rows[i].state == dead) {
@@ -239,8 +246,7 @@ func (w *world) finished(s *moment, e int) bool {
 	return true
 }
 
-// isDead reports whether event e is dead: none of its messages is open and one
-// is dead.
+// isDead reports whether event e is dead: no message is open and at least one is dead.
 func (w *world) isDead(s *moment, e int) bool {
 	found := false
 	for i := range w.slots {
