@@ -123,9 +123,9 @@ func (e *Event) generation() int {
 	return highest
 }
 
-// replayable returns the parts of e that a replay concerns, and whether all of them are known not
-// to have been done: the dead parts; if none is dead, all parts of a skipped event; otherwise the
-// done parts. If an event is done except for discarded messages, those stay discarded.
+// replayable returns the parts of e that a replay concerns: the dead parts; if none is dead, all
+// parts of a skipped event; otherwise the done parts. undone is true for dead and skipped parts. If
+// an event is done except for discarded messages, those stay discarded.
 func (e *Event) replayable() (event bool, messages []Message, undone bool) {
 	if dead := e.in(driver.StateDead); e.State == driver.StateDead || len(dead) > 0 {
 		return e.State == driver.StateDead, dead, true

@@ -10,12 +10,12 @@ import (
 	"github.com/hookonce/hookonce/verify"
 )
 
-// maxTries is how many bytes Corrupt tries, of each of the body, a header and
+// maxTries is the maximum number of bytes that Corrupt tries in the body, in each header, and in
 // the query.
 const maxTries = 128
 
-// Tolerance is how far the signed time may lie from now by the provider's own
-// scheme; 0 where no time is signed.
+// Tolerance returns the maximum distance of the signed time from now in the provider's own scheme;
+// 0 if no time is signed.
 func (s *Sender) Tolerance() time.Duration {
 	switch t := s.Scheme.Timestamp; {
 	case t != nil && t.Tolerance > 0:
@@ -26,9 +26,9 @@ func (s *Sender) Tolerance() time.Duration {
 	return 0
 }
 
-// Corrupt changes one byte of a request that was signed with key, so that the
-// signature no longer fits: a byte of the body, or where no change of that
-// breaks the signature, of a header or of the query.
+// Corrupt changes one byte of a request that was signed with key, so that the signature no longer
+// fits. It changes a byte of the body if any such change breaks the signature, otherwise a byte of
+// a header or of the query.
 func (s *Sender) Corrupt(req *verify.Request, key verify.Key) error {
 	broken := func(changed *verify.Request) bool {
 		return s.Verifier.Verify(changed, []verify.Key{key}) != nil
@@ -60,15 +60,15 @@ func (s *Sender) Corrupt(req *verify.Request, key verify.Key) error {
 		req.RawQuery = query
 		return nil
 	}
-	return errors.New("no change of a byte breaks its signature")
+	return errors.New("no change of a single byte breaks the signature")
 }
 
-// change replaces one letter or digit of text by another, such that broken says
-// so of the result; what surrounds it stays readable.
+// change replaces one letter or digit of text by another, so that broken accepts the result. The
+// other bytes stay readable.
 func change(text string, broken func(string) bool) (string, bool) {
 	data := []byte(text)
 	tries := 0
-	// From the middle, where a JSON document has its values.
+	// Start in the middle, where a JSON document has its values.
 	for i := range data {
 		at := (len(data)/2 + i) % len(data)
 		other, ok := another(data[at])

@@ -24,7 +24,7 @@ const (
 	formType = "application/x-www-form-urlencoded"
 )
 
-// body makes a body that holds what is wanted in it.
+// body makes a body with the wanted values.
 func (s *Sender) body(wants []want) ([]byte, error) {
 	form := url.Values{}
 	var doc, item any
@@ -38,7 +38,7 @@ func (s *Sender) body(wants []want) ([]byte, error) {
 		case locate.Item:
 			item, err = set(item, w.ref.Name, w.value)
 		case locate.SHA256:
-			// The id is the digest, so the bytes must differ.
+			// The id is the digest of the body, so the bytes must differ.
 			if w.ref.In() == locate.Item {
 				item, err = set(item, nonce, w.value)
 			} else {
@@ -56,12 +56,11 @@ func (s *Sender) body(wants []want) ([]byte, error) {
 	return s.encode(doc, form)
 }
 
-// nonce is the member that makes a body different from all others where the id
-// is a digest of it.
+// nonce is a member that makes bodies differ if the id is a digest of the body.
 const nonce = "sample"
 
-// batch puts the item into the document, where there are batches. Where the
-// document would be the batch itself and has fields of its own, the item is alone.
+// batch puts the item into the document if there are batches. If the whole document would be the
+// batch but has fields of its own, the item stays alone.
 func (s *Sender) batch(doc, item any) (any, error) {
 	for rule := range strings.SplitSeq(cmp.Or(s.Rules.Batch, s.Scheme.Each), "|") {
 		rule = strings.TrimSpace(rule)
@@ -94,7 +93,7 @@ func join(doc, item any) any {
 	return members
 }
 
-// encode writes the document as the provider does.
+// encode encodes the document in the provider's format.
 func (s *Sender) encode(doc any, form url.Values) ([]byte, error) {
 	kind, field, _ := strings.Cut(s.Rules.Document, ":")
 	isForm := s.ContentType() == formType
@@ -110,7 +109,7 @@ func (s *Sender) encode(doc any, form url.Values) ([]byte, error) {
 	}
 	switch {
 	case err != nil || !isForm:
-		return text, err // of a JWT the claims, which signing makes it of
+		return text, err // for a JWT these are the claims; signing makes the token
 	case kind == provider.DocumentFormXML:
 		form.Set(field, base64.StdEncoding.EncodeToString(text))
 	case kind == provider.DocumentForm:
@@ -121,15 +120,13 @@ func (s *Sender) encode(doc any, form url.Values) ([]byte, error) {
 	return []byte(form.Encode()), nil
 }
 
-// signsForm reports whether the signature is made over the fields of a form, or
-// stands in one.
+// signsForm reports whether the signature covers fields of a form or is one of them.
 func (s *Sender) signsForm() bool {
 	return strings.Contains(s.Scheme.Content, "_form}") || strings.Contains(s.Scheme.Content, "{form:") ||
 		strings.HasPrefix(s.Scheme.At, "form:")
 }
 
-// addFields adds to a form what of a document can be a field: a body is one or
-// the other.
+// addFields adds the document's texts to a form, because a body is either a form or a document.
 func addFields(form url.Values, doc any) {
 	fields, _ := doc.(map[string]any)
 	for name, value := range fields {
@@ -142,8 +139,8 @@ func addFields(form url.Values, doc any) {
 	}
 }
 
-// set puts value where path points into node, and makes what is on the way. A
-// path has the form of package locate's.
+// set puts value at path into node and creates missing parents. The path has the syntax of package
+// locate.
 func set(node any, path string, value any) (any, error) {
 	p, err := locate.ParsePath(path)
 	if err != nil {
@@ -151,12 +148,12 @@ func set(node any, path string, value any) (any, error) {
 	}
 	out, ok := setAt(node, p.Steps(), value)
 	if !ok {
-		return nil, fmt.Errorf("two fields of the event stand at %q and above it", path)
+		return nil, fmt.Errorf("one field of the event is at %q, another one above it", path)
 	}
 	return out, nil
 }
 
-// setAt reports false where something of another kind is in the way.
+// setAt reports false if a value of another kind is in the way.
 func setAt(node any, steps []string, value any) (any, bool) {
 	if len(steps) == 0 {
 		return value, node == nil
@@ -196,19 +193,19 @@ func setElement(list []any, index int, steps []string, value any) (any, bool) {
 	return list, ok
 }
 
-// maxIndex bounds the arrays that a path can make.
+// maxIndex limits the arrays that a path can create.
 const maxIndex = 100
 
-// encodeXML writes a document as elements: an object's members are elements
-// of their names, an array is its element again and again.
+// encodeXML encodes a document as XML: the members of an object are elements with their names, an
+// array repeats its element.
 func encodeXML(doc any) ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteString(xml.Header)
 	root, ok := doc.(map[string]any)
 	if !ok {
-		return nil, errors.New("the event's fields name no element of an XML document")
+		return nil, errors.New("the event's fields do not name an element of an XML document")
 	}
-	for name, value := range root { // one is the root element, and the nonce moves into it
+	for name, value := range root { // the other member is the root element; the nonce moves into it
 		if element, ok := value.(map[string]any); ok && name != nonce && root[nonce] != nil {
 			element[nonce] = root[nonce]
 			delete(root, nonce)
@@ -221,8 +218,7 @@ func encodeXML(doc any) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// Of package provider's reading of XML: attributes of an element, and its text
-// beside them.
+// Names from package provider's reading of XML: attributes of an element, and text beside them.
 const (
 	attribute  = "@"
 	textBeside = "#text"
@@ -266,5 +262,5 @@ func writeElement(b *bytes.Buffer, name string, value any) {
 }
 
 func escape(b *bytes.Buffer, text string) {
-	_ = xml.EscapeText(b, []byte(text)) // a buffer takes all
+	_ = xml.EscapeText(b, []byte(text)) // a buffer never fails
 }

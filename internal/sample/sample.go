@@ -1,6 +1,6 @@
-// Package sample makes requests as a provider would send them: with an event
-// where the provider has its fields, signed as the provider signs. What it makes
-// is for trying an endpoint out; nothing of it is seen by code that receives.
+// Package sample makes requests as a provider would send them: with an event's fields in the
+// provider's places, signed as the provider signs. They are for trying out an endpoint; receiving
+// code does not use this package.
 package sample
 
 import (
@@ -17,26 +17,24 @@ import (
 	"github.com/hookonce/hookonce/verify"
 )
 
-// Setup is what a source says of its sender.
+// Setup is the part of a source that describes its sender.
 type Setup struct {
 	Provider  provider.Name
 	Scheme    string              // "" for the provider's default
-	Signature *verify.Scheme      // of a provider without schemes
+	Signature *verify.Scheme      // for a provider without schemes
 	Params    map[string]string   // see verify.Scheme.Params
-	Event     provider.EventRules // over those of the provider, field by field
+	Event     provider.EventRules // override those of the provider, field by field
 }
 
-// Sender is a provider as a source has it. It is immutable and safe for
-// concurrent use.
+// Sender is a provider with the settings of a source. It is immutable and safe for concurrent use.
 type Sender struct {
 	Spec     *provider.Spec
 	Scheme   verify.Scheme // with its Values
 	Verifier *verify.Verifier
-	Rules    provider.EventRules // "" where neither the provider nor the source says
+	Rules    provider.EventRules // a field is "" if neither the provider nor the source sets it
 }
 
-// New checks a setup. Faults of the scheme and its parameters are
-// *verify.FieldErrors, joined.
+// New checks a setup. Faults of the scheme and its parameters are joined *verify.FieldErrors.
 func New(s Setup) (*Sender, error) {
 	spec, err := provider.Lookup(s.Provider)
 	if err != nil {
@@ -54,8 +52,8 @@ func New(s Setup) (*Sender, error) {
 	return &Sender{Spec: spec, Scheme: scheme, Verifier: verifier, Rules: s.Event.Or(spec.Event)}, nil
 }
 
-// WithHints returns the sender with the unconfirmed places of the catalog where
-// that of the id is not confirmed, and whether it is not.
+// WithHints returns s and false if the place of the id is confirmed or the catalog has no hint.
+// Otherwise it returns a sender that uses the catalog's unconfirmed places, and true.
 func (s *Sender) WithHints() (*Sender, bool) {
 	if s.Rules.ID != "" || s.Spec.Hint.ID == "" {
 		return s, false
@@ -65,9 +63,9 @@ func (s *Sender) WithHints() (*Sender, bool) {
 	return &hinted, true
 }
 
-// SignOwn signs a request whose body is the caller's own: unlike Verifier.Sign it sets
-// nothing in the body but the signature, and the time that is signed where it stands there.
-// What a scheme requires of a body besides may then not hold, which Verifier.Verify tells.
+// SignOwn signs a request with a body of the caller's own. Unlike Verifier.Sign it sets nothing in
+// the body except the signature and the signed time, if they are there. The body may then lack
+// other values that the scheme requires; Verifier.Verify reports that.
 func (s *Sender) SignOwn(req *verify.Request, key verify.Key) error {
 	scheme := s.Scheme
 	scheme.Require = slices.DeleteFunc(slices.Clone(scheme.Require), func(r verify.Requirement) bool { return InBody(r.At) })
@@ -94,9 +92,8 @@ func choose(spec *provider.Spec, id string, signature *verify.Scheme) (verify.Sc
 	return spec.ChooseScheme(id)
 }
 
-// valuesOf returns the parameters that are the scheme's, and those that nobody
-// knows, which the scheme refuses. Others are of the provider's handshakes or of
-// its other schemes.
+// valuesOf returns the scheme's own parameters and the unknown ones, so that the scheme refuses the
+// latter. It leaves out parameters of the provider's handshakes and of its other schemes.
 func valuesOf(scheme *verify.Scheme, spec *provider.Spec, params map[string]string) map[string]string {
 	values := maps.Clone(params)
 	others := slices.Clone(spec.Params)
@@ -111,32 +108,31 @@ func valuesOf(scheme *verify.Scheme, spec *provider.Spec, params map[string]stri
 	return values
 }
 
-// Event is what a request is to tell.
+// Event holds the fields of the event in a request.
 type Event struct {
-	// ID is written as it is shown: the parts of a composite one are split by ':'.
-	// Where there are not as many, the first part that is neither the type nor the
-	// time of the event is the id. "" makes one up, which does not replace a header
-	// that is there.
+	// ID has the form in which ids are shown: ':' separates the parts of a composite id. If the
+	// number of parts does not fit, the first part that is neither the type nor the time of the
+	// event is the id. "" makes one up, which does not replace an existing header.
 	ID   string
-	Type string // likewise; "" is left out
+	Type string // in the same form; "" is left out
 	Time time.Time
 }
 
-// NewID returns an id that no other event has.
+// NewID returns a new random id.
 func NewID() string { return "evt_" + strings.ToLower(rand.Text()) }
 
 // Draft is a request before it is signed.
 type Draft struct {
 	Event
-	URL      string // the public URL, which the sender may sign
+	URL      string // the public URL, for senders that sign it
 	RawQuery string // of the request
 	Header   http.Header
-	Body     []byte // nil for one that is made
+	Body     []byte // nil to make one
 	Now      time.Time
 }
 
-// Request returns the request of a draft, whose header it takes over. It is not
-// signed; see Verifier.Sign. Without a body it makes one.
+// Request returns the unsigned request of a draft; see Verifier.Sign. It uses the draft's header,
+// and makes a body if the draft has none.
 func (s *Sender) Request(d Draft) (*verify.Request, error) {
 	if d.Header == nil {
 		d.Header = http.Header{}
@@ -166,7 +162,7 @@ func (s *Sender) Request(d Draft) (*verify.Request, error) {
 	return req, err
 }
 
-// ContentType returns the type of the bodies that the sender sends.
+// ContentType returns the content type of the sender's bodies.
 func (s *Sender) ContentType() string {
 	kind, _, _ := strings.Cut(s.Rules.Document, ":")
 	switch {
@@ -180,7 +176,7 @@ func (s *Sender) ContentType() string {
 	return jsonType
 }
 
-// readsForm reports whether a field of the event stands in a form.
+// readsForm reports whether a field of the event is in a form.
 func (s *Sender) readsForm() bool {
 	for _, rule := range []string{s.Rules.ID, s.Rules.Type, s.Rules.Time} {
 		if refs, err := firstRefs(rule); err == nil && slices.ContainsFunc(refs, func(r locate.Ref) bool { return r.Kind == locate.Form }) {
@@ -190,9 +186,9 @@ func (s *Sender) readsForm() bool {
 	return false
 }
 
-// OtherBody reports whether the requests of the scheme are forms, and the fields of
-// the event those of a JSON body: the catalog knows the fields of the provider's
-// other schemes only, and a source says where those of this one stand.
+// OtherBody reports whether the scheme's requests are forms although the rules describe a JSON
+// body. The catalog then knows only the fields of the provider's other schemes, and a source must
+// say where the fields of this one are.
 func (s *Sender) OtherBody() bool {
 	if s.Rules.Document != "" || !s.signsForm() {
 		return false

@@ -14,7 +14,7 @@ import (
 
 const publicURL = "https://hooks.example.com/webhooks/one"
 
-// now is when everything here is signed.
+// now is the time of all signatures.
 var now = time.Unix(1_760_000_000, 0).UTC()
 
 // params returns a value for each parameter of a scheme.
@@ -64,7 +64,7 @@ func each(t *testing.T, test func(t *testing.T, s *sample.Sender, key verify.Key
 	}
 }
 
-// signed returns a request of s.
+// signed returns a signed request of s.
 func signed(t *testing.T, s *sample.Sender, key verify.Key, ev sample.Event) *verify.Request {
 	t.Helper()
 	req, err := s.Request(sample.Draft{Event: ev, URL: publicURL, Now: now})
@@ -86,8 +86,8 @@ func events(t *testing.T, s *sample.Sender, req *verify.Request) ([]provider.Eve
 	return x.Extract(&locate.Input{Header: req.Header, Body: req.Body, RawQuery: req.RawQuery})
 }
 
-// What is made for a provider verifies as that provider's, is one event with the
-// type and time that were asked for, and another one each time.
+// TestEveryProvider checks that a request made for a provider verifies for that provider, contains
+// one event with the requested type and time, and has a new id each time.
 func TestEveryProvider(t *testing.T) {
 	each(t, func(t *testing.T, s *sample.Sender, key verify.Key) {
 		ev := sample.Event{Type: "made.up", Time: now}
@@ -98,11 +98,11 @@ func TestEveryProvider(t *testing.T) {
 				t.Fatalf("%v\n%s", err, req.Body)
 			}
 			if s.Rules.ID == "" || otherBodies[string(s.Spec.Name)+"/"+s.Scheme.ID] {
-				return // nobody can say where the id stands
+				return // the place of the id is unknown
 			}
 			got, bad := events(t, s, req)
 			if len(got) != 1 || len(bad) != 0 {
-				t.Fatalf("%d events and %v from\n%v\n%s", len(got), bad, req.Header, req.Body)
+				t.Fatalf("%d events and the malformed ones %v in\n%v\n%s", len(got), bad, req.Header, req.Body)
 			}
 			ids = append(ids, got[0].ID)
 			if diff := cmp.Diff(wantedType(t, s, ev.Type), got[0].Type); diff != "" {
@@ -118,7 +118,8 @@ func TestEveryProvider(t *testing.T) {
 	})
 }
 
-// Of a body of the caller's own nothing is set but the signature and the signed time.
+// TestSignOwn checks that SignOwn changes only the signature and the signed time in a body of the
+// caller's own.
 func TestSignOwn(t *testing.T) {
 	each(t, func(t *testing.T, s *sample.Sender, key verify.Key) {
 		if !s.Verifier.NeedsKeys() {
@@ -137,12 +138,13 @@ func TestSignOwn(t *testing.T) {
 		}
 		set := sample.InBody(s.Scheme.At) || s.Scheme.Timestamp != nil && sample.InBody(s.Scheme.Timestamp.At) || s.Rules.Document == "jwt"
 		if !set && before != string(req.Body) {
-			t.Errorf("the body was\n%s\nand is\n%s", before, req.Body)
+			t.Errorf("the body changed from\n%s\nto\n%s", before, req.Body)
 		}
 	})
 }
 
-// What a scheme requires of a body is not put into one of the caller's own.
+// TestSignOwnKeepsWhatIsRequired checks that SignOwn does not add the scheme's required values to a
+// body of the caller's own.
 func TestSignOwnKeepsWhatIsRequired(t *testing.T) {
 	t.Parallel()
 	for _, body := range []string{`[ {"recipient_client_id":"other"} ]`, `{}`, `no JSON`} {
@@ -163,19 +165,19 @@ func TestSignOwnKeepsWhatIsRequired(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := s.SignOwn(req, key); err != nil || string(req.Body) != body {
-			t.Errorf("error %v, body %s, want %s", err, req.Body, body)
+			t.Errorf("got the error %v and the body %s, want %s", err, req.Body, body)
 		}
 		if err := s.Verifier.Verify(req, []verify.Key{key}); err == nil {
-			t.Errorf("%s is taken", body)
+			t.Errorf("the body %s verifies", body)
 		}
 	}
 }
 
-// otherBodies are schemes of requests in another form than those whose fields the
-// catalog knows: a source says itself where they stand.
+// otherBodies are schemes with requests in another form than the fields of the catalog: a source
+// must say where its fields are.
 var otherBodies = map[string]bool{"mailgun/form": true, "vonage/sms-sig-hmac": true}
 
-// wantedType is what a rule reads where every part of a type is typ.
+// wantedType returns the type that a rule reads if every part of it is typ.
 func wantedType(t *testing.T, s *sample.Sender, typ string) string {
 	t.Helper()
 	if s.Rules.Type == "" {

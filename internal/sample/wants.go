@@ -15,23 +15,23 @@ import (
 	"github.com/hookonce/hookonce/verify"
 )
 
-// want is one place of a request and what is to stand there.
+// want is a place of a request and the value for it.
 type want struct {
 	ref   locate.Ref
 	value string
-	given bool // by the caller, so that it replaces what is there
+	given bool // by the caller, so it replaces an existing value
 }
 
-// planner collects what a request needs, the most important first: what stands
-// somewhere already is not wanted twice.
+// planner collects the values that a request needs, the most important first. The first value for a
+// place wins.
 type planner struct {
 	wants  []want
 	now    time.Time
-	within locate.Kind // where events stand: Item in a batch, else Body
-	outer  string      // the path in the body of what encloses an item; "" if nothing does
+	within locate.Kind // kind of the places of an event: Item in a batch, otherwise Body
+	outer  string      // path of the element around an item; "" if there is none
 }
 
-// wants returns what the event and the signature need.
+// wants returns the values that the event and the signature need.
 func (s *Sender) wants(ev Event, now time.Time) ([]want, error) {
 	p := &planner{now: now, within: locate.Body}
 	if s.Rules.Batch != "" || s.Scheme.Each != "" {
@@ -64,7 +64,7 @@ func (s *Sender) wantEvent(p *planner, ev Event) error {
 	if err := errors.Join(errID, errType, errTime); err != nil {
 		return err
 	}
-	texts := map[string]string{} // of the type and the time, by place
+	texts := map[string]string{} // type and time, by place
 	if ev.Type != "" {
 		for i, text := range spread(ev.Type, len(typ), func(int) string { return ev.Type }) {
 			texts[typ[i].String()] = text
@@ -85,8 +85,8 @@ func (s *Sender) wantEvent(p *planner, ev Event) error {
 	return nil
 }
 
-// addID adds the parts of an id. One part at least is different in every event,
-// even where the type and the time are all that there is.
+// addID adds the parts of an id. At least one part differs in every event, even if the id consists
+// only of the type and the time.
 func (p *planner) addID(refs []locate.Ref, id string, texts map[string]string) {
 	given := id != ""
 	if !given {
@@ -106,11 +106,12 @@ func (p *planner) addID(refs []locate.Ref, id string, texts map[string]string) {
 		p.add(ref, parts[i], given)
 	}
 	if own < 0 || refs[own].Kind == locate.Header || refs[own].Kind == locate.Query {
-		p.add(locate.Ref{Kind: locate.SHA256, Name: string(p.within)}, id, given) // or all bodies would be alike
+		p.add(locate.Ref{Kind: locate.SHA256, Name: string(p.within)}, id, given) // otherwise all bodies would be equal
 	}
 }
 
-// spread splits a text of n parts; where it has not as many, part says what they are.
+// spread splits text into n parts. If it has another number of parts, part returns each of them
+// instead.
 func spread(text string, n int, part func(int) string) []string {
 	pieces := strings.Split(text, ":")
 	if n == 1 {
@@ -126,7 +127,7 @@ func spread(text string, n int, part func(int) string) []string {
 	return out
 }
 
-// timeText writes a time as the sender writes it at ref.
+// timeText formats a time in the sender's format for ref.
 func (s *Sender) timeText(ref locate.Ref, at time.Time) string {
 	if t := s.Scheme.Timestamp; t != nil {
 		if refs, err := firstRefs(t.At); err == nil && slices.Contains(refs, ref) {
@@ -146,7 +147,7 @@ func stamp(format string, at time.Time) string {
 	return strconv.FormatInt(at.Unix(), 10)
 }
 
-// add wants value at ref, if nothing is wanted there yet.
+// add wants value at ref, unless another value is already wanted there.
 func (p *planner) add(ref locate.Ref, value string, given bool) {
 	if ref.Kind == locate.Const || ref.Key != "" { // a member of the signature's header
 		return
@@ -162,7 +163,7 @@ func (p *planner) add(ref locate.Ref, value string, given bool) {
 	}
 }
 
-// outerPath returns the way to what encloses the items of a batch, up to its last "[]".
+// outerPath returns the path of the element around the items of a batch, up to its last "[]".
 func outerPath(batch string) string {
 	first, _, _ := strings.Cut(batch, "|")
 	path := strings.TrimPrefix(strings.TrimSpace(first), string(locate.Body)+":")
@@ -172,24 +173,23 @@ func outerPath(batch string) string {
 	return ""
 }
 
-// addRule adds what a scheme needs at a location.
+// addRule wants value at the place of a scheme's rule.
 func (p *planner) addRule(rule, value string) {
 	refs, err := firstRefs(rule)
 	if err != nil || len(refs) != 1 {
-		return // the scheme compiles, so it is of a kind that signing fills in
+		return // the scheme compiles, so signing fills this place in
 	}
 	p.add(refs[0], value, false)
 }
 
-// signedTime wants the signed time where it stands in the body; signing
-// sets those in headers.
+// signedTime wants the signed time if it is in the body; signing sets times in headers.
 func (p *planner) signedTime(t *verify.Timestamp) {
 	if t != nil && !strings.HasPrefix(t.At, "header:") {
 		p.addRule(t.At, stamp(t.Format, p.now))
 	}
 }
 
-// taken finds what of the request a template takes.
+// taken matches the parts of the request in a template.
 var taken = regexp.MustCompile(`\{(header|query|json|form|item|item_free):([^}]+)\}`)
 
 var takenKinds = map[string]locate.Kind{
@@ -197,7 +197,7 @@ var takenKinds = map[string]locate.Kind{
 	"json": locate.Body, "form": locate.Form, "item": locate.Item, "item_free": locate.Item,
 }
 
-// signedContent wants what a template takes from the request.
+// signedContent wants every part of the request that a template uses.
 func (p *planner) signedContent(template string) {
 	for _, match := range taken.FindAllStringSubmatch(template, -1) {
 		p.addRule(string(takenKinds[match[1]])+":"+match[2], "1")
@@ -211,14 +211,14 @@ func (p *planner) signedContent(template string) {
 	}
 }
 
-// irregular are the contents that one provider each has made up, with the places
-// that they take something from and that must be there.
+// irregular lists contents that single providers have invented, with the places that they use and
+// that must exist.
 var irregular = map[string][]string{
 	"sns":          {"body:Type", "body:MessageId", "body:TopicArn", "body:Message", "body:Timestamp"},
 	"mercado_pago": {"query:data.id", "header:x-request-id"},
 }
 
-// templates are all that a scheme signs or claims.
+// templates returns every template that a scheme signs or claims.
 func (s *Sender) templates() []string {
 	texts := []string{s.Scheme.Content}
 	if s.Scheme.JWT != nil {
@@ -231,8 +231,8 @@ func (s *Sender) templates() []string {
 
 var param = regexp.MustCompile(`\{param:([^}]+)\}`)
 
-// expand puts the parameters into a template; it reports false where one of
-// them is not set, or where something else than parameters is in it.
+// expand inserts the parameters into a template. It reports false if a parameter is not set, or if
+// the template contains other references.
 func (s *Sender) expand(template string) (string, bool) {
 	ok := true
 	text := param.ReplaceAllStringFunc(template, func(match string) string {
@@ -243,7 +243,7 @@ func (s *Sender) expand(template string) (string, bool) {
 	return text, ok && !strings.Contains(text, "{")
 }
 
-// firstRefs returns the locations of the first alternative of a rule, none for "".
+// firstRefs returns the places of the first alternative of a rule; none for "".
 func firstRefs(rule string) ([]locate.Ref, error) {
 	if strings.TrimSpace(rule) == "" {
 		return nil, nil
@@ -254,7 +254,7 @@ func firstRefs(rule string) ([]locate.Ref, error) {
 	}
 	refs := e.First()
 	for i := range refs {
-		refs[i].Optional = false // what may be left out is there
+		refs[i].Optional = false // samples contain optional parts too
 	}
 	return refs, nil
 }
@@ -275,7 +275,7 @@ func (w *want) setQuery(req *verify.Request) {
 		req.RawQuery = query.Encode()
 		return
 	}
-	// Behind what is there, whose order and escapes may be signed.
+	// Append, because the order and the escapes of the existing query may be signed.
 	if req.RawQuery != "" {
 		req.RawQuery += "&"
 	}
