@@ -57,7 +57,7 @@ func Work[T any](ctx context.Context, t testing.TB, tx T, mux *hookonce.Mux[T], 
 		return &Result{}
 	}
 	result := &Result{Handled: true, Err: err, Messages: messages}
-	// The results of hookonce.Permanent and hookonce.RetryAfter have these methods.
+	// What hookonce.Permanent and hookonce.RetryAfter return.
 	var permanent interface{ HookoncePermanent() }
 	result.Permanent = errors.As(err, &permanent)
 	var retry interface{ HookonceRetryAfter() time.Duration }
