@@ -57,12 +57,7 @@ func Work[T any](ctx context.Context, t testing.TB, tx T, mux *hookonce.Mux[T], 
 		return &Result{}
 	}
 	result := &Result{Handled: true, Err: err, Messages: messages}
-	// What hookonce.Permanent and hookonce.RetryAfter return.
-	var permanent interface{ HookoncePermanent() }
-	result.Permanent = errors.As(err, &permanent)
-	var retry interface{ HookonceRetryAfter() time.Duration }
-	if errors.As(err, &retry) {
-		result.RetryAfter = retry.HookonceRetryAfter()
-	}
+	result.Permanent = guard.IsPermanent(err)
+	result.RetryAfter, _ = guard.RetryDelay(err)
 	return result
 }
