@@ -3,11 +3,9 @@ package hookpgx_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -194,73 +192,5 @@ func TestOptions(t *testing.T) {
 	}
 	if err := pool.Ping(t.Context()); err != nil {
 		t.Errorf("Close closed the caller's pool: %v", err)
-	}
-}
-
-// TestMigrateWithData has messages from before they knew when their events were
-// received, and lists them by that: also one that was sent then, and is dead after
-// a replay.
-func TestMigrateWithData(t *testing.T) {
-	t.Parallel()
-	dsn, schema := dbtest.Postgres(t)
-	w := connect(t, dsn, schema, nil)
-	if _, err := w.pool.Exec(t.Context(), w.Migrations()[0].SQL); err != nil {
-		t.Fatal(err)
-	}
-	write := func(id string, hoursAgo, state int) driver.Claim {
-		t.Helper()
-		c := newClaim(id, "billing")
-		w.exec(t, "INSERT INTO {schema}.event (key, source, event_id, type, received_at, headers, body, body_sha256, work)"+
-			" VALUES ($1, 'stripe', $2, '', now() - $3::int * interval '1 hour', '{}', '', $4, 0)", c.Key[:], id, hoursAgo, c.BodyHash[:])
-		w.exec(t, "INSERT INTO {schema}.message (id, event_key, generation, route, destination, state, due_at, created_at, failed_at)"+
-			" VALUES ($1, $2, 0, 'billing', 'to-billing', $4, now(), now() + $3::int * interval '1 minute', now())", c.Messages[0].ID, c.Key[:], hoursAgo, state)
-		return c
-	}
-	var want []string
-	for i := range 6 {
-		id := fmt.Sprint("evt_", i)
-		write(id, 10-i, 3)
-		want = append([]string{id}, want...)
-	}
-	sent := write("sent", 20, 2)
-	want = append(want, "sent")
-	if _, err := hookmigrate.Up(t.Context(), w.Store); err != nil {
-		t.Fatal(err)
-	}
-	if n := w.number(t, "SELECT count(*) FROM {schema}.message m JOIN {schema}.event e ON e.key = m.event_key WHERE m.state = 2 AND m.received_at = e.received_at"); n != 0 {
-		t.Errorf("%d messages that were sent have been written", n)
-	}
-	if _, err := w.Replay(t.Context(), &driver.ReplayParams{Key: sent.Key, Mode: driver.ReplaySameID}); err != nil {
-		t.Fatal(err)
-	}
-	leased, err := w.Lease(t.Context(), &driver.LeaseParams{Destination: "to-billing", Limit: 9, For: time.Hour, MaxAttempts: 1})
-	if err != nil || len(leased.Messages) != 1 {
-		t.Fatalf("Lease: got %+v and the error %v, want the replayed message", leased, err)
-	}
-	if _, err := w.Complete(t.Context(), &driver.CompleteParams{Completions: []driver.Completion{
-		{ID: leased.Messages[0].ID, Token: leased.Messages[0].Token, Outcome: driver.MessageDead, Error: "no"},
-	}}); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, w.deadLetters(t, 2)); diff != "" {
-		t.Errorf("dead letters differ (-want +got):\n%s", diff)
-	}
-}
-
-// deadLetters lists the events of all dead letters, by pages of n.
-func (w *world) deadLetters(t *testing.T, n int) (ids []string) {
-	t.Helper()
-	for filter := (driver.MessageFilter{Limit: n}); ; {
-		page, err := w.DeadLetters(t.Context(), &filter)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, d := range page.DeadLetters {
-			ids = append(ids, d.EventID)
-		}
-		if page.Next.IsZero() {
-			return ids
-		}
-		filter.After = page.Next
 	}
 }

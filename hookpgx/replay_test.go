@@ -179,8 +179,8 @@ func TestRetryBehindANewLife(t *testing.T) {
 	go func() { failed <- w.RetryMessage(t.Context(), &driver.RetryMessageParams{ID: c.Messages[0].ID}) }()
 	w.awaitWaiting(t) // it has read the message, and waits to look for the event
 	w.in(t, other, "DELETE FROM {schema}.message WHERE event_key = $1", c.Key[:])
-	w.in(t, other, "INSERT INTO {schema}.message (id, event_key, generation, route, destination, due_at, created_at)"+
-		" VALUES ($1, $2, 0, 'audit', 'to-audit', now(), now())", newClaim("evt_1", "audit").Messages[0].ID, c.Key[:])
+	w.in(t, other, "INSERT INTO {schema}.message (id, event_key, generation, route, destination, received_at, due_at, created_at)"+
+		" VALUES ($1, $2, 0, 'audit', 'to-audit', now(), now(), now())", newClaim("evt_1", "audit").Messages[0].ID, c.Key[:])
 	if err := other.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}

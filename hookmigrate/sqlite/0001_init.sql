@@ -1,94 +1,198 @@
--- The first step of the SQLite schema.
+-- The schema of hookonce on SQLite.
 --
--- Times are microseconds since the epoch, UTC. Every table is STRICT, so a
--- value of another type is refused instead of stored.
+-- From the first release on, steps are never edited; a change is a new file.
 --
--- States, of events and of messages:
---   0 pending   1 running (of a message: sending)   2 done (sent)   3 dead   4 skipped
+-- All names begin with "hookonce_", because an application may keep its own tables in the same
+-- file. Times are microseconds since the epoch, UTC. Every table is STRICT: a value of another type
+-- is refused, not stored.
+--
+-- States are numbers: 0 pending, 1 running (a message: sending), 2 done (a message: sent), 3 dead,
+-- 4 skipped. Keys are SHA-256 hashes that the program computes.
+--
+-- The order: events and the work on them, messages, history, duplicates, sources, views,
+-- hookonce_schema_migration.
 
-CREATE TABLE hookonce_schema_migration (
-    version    INTEGER NOT NULL PRIMARY KEY,
-    name       TEXT    NOT NULL,
-    applied_at INTEGER NOT NULL
-) STRICT;
-
--- Events are only ever inserted, pruned of their bodies, and deleted.
+-- Events: one row for each claimed event. The primary key is the claim: an INSERT that conflicts is
+-- a duplicate. Rows are only inserted, pruned of their bodies, and deleted.
 --
--- A rowid table, although every access is by key: rows are appended side by
--- side, and only the index of 32-byte keys is hit at random places. As WITHOUT
--- ROWID the rows themselves stand in key order, and each one of more than about
--- 1,000 bytes needs an overflow page of its own: with bodies of 1.2 kB and
--- batches of 128 that was a third of the insert rate (9,400 rows/s against
--- 27,200) and more than twice the file (4.7 kB a row against 2.1 kB).
+-- A message that was enqueued by itself, without an event, has a row here too. The row holds the
+-- message's body and headers, and outbox keeps it out of every listing of events.
+--
+-- A rowid table, although every access is by key. Rows are appended one after the other, and only
+-- the index of the 32-byte keys is written at random places. WITHOUT ROWID would store the rows
+-- themselves in key order, and a row of more than about 1,000 bytes would need an overflow page of
+-- its own: with bodies of 1.2 kB and batches of 128 that had a third of the insert rate (9,400
+-- rows/s, not 27,200) and more than twice the size (4.7 kB a row, not 2.1 kB).
+--
+-- headers and body come last: SQLite reads the overflow pages of a row in order, up to the last
+-- column that a query needs.
 CREATE TABLE hookonce_event (
     key         BLOB    NOT NULL PRIMARY KEY CHECK (length(key) = 32),
     source      TEXT    NOT NULL,
     event_id    TEXT    NOT NULL,
     type        TEXT    NOT NULL,
-    occurred_at INTEGER,
+    occurred_at INTEGER,                                 -- by the sender's clock; null: the sender gave no time
     received_at INTEGER NOT NULL,
-    headers     BLOB,             -- JSON; NULL once retention has removed the body
-    body        BLOB,
+    work        INTEGER NOT NULL CHECK (work IN (0, 1)), -- 0: only its messages; 1: it has a row in hookonce_event_state
+    outbox      INTEGER NOT NULL DEFAULT 0,              -- 1: the body of an enqueued message, not an event
+    repeat_of   BLOB,                                    -- key of the event that first brought this body; null: none, or not compared
     body_sha256 BLOB    NOT NULL CHECK (length(body_sha256) = 32),
-    work        INTEGER NOT NULL CHECK (work IN (0, 1)), -- 1: has a row in hookonce_event_state
-    repeat_of   BLOB              -- key of the event that brought this body first, where that was looked for
+    headers     BLOB,                                    -- JSON; null once retention has removed it
+    body        BLOB                                     -- null once retention has removed it
 ) STRICT;
 
--- Listings and the pruning of identities. The source stands in it so that a
--- walk for one source does not touch the rows of the others.
-CREATE INDEX hookonce_event_received ON hookonce_event (received_at, key, source);
+-- Listings of events and of messages, newest first; pruning of events, oldest first. Pruning finds
+-- source here without reading rows, and so do listings find outbox, which costs no byte: SQLite
+-- stores 0 and 1 in the header of an index entry.
+CREATE INDEX hookonce_event_received ON hookonce_event (received_at, key, source, outbox);
 
--- The pruning of bodies.
+-- Pruning of bodies, source by source.
 CREATE INDEX hookonce_event_bodies ON hookonce_event (source, received_at) WHERE body IS NOT NULL;
 
--- The state of events that wait for a handler or an SQL consumer. An event
--- without a row here has the state of its messages.
+-- The state of events that a handler works on. The state of any other event follows from its
+-- messages, see hookonce_event_overview. Finding due events reads only this table, so it repeats
+-- the event's source and type.
+--
+-- A run takes an event as a lease takes a message: it sets state 1, run to its number, run_size to
+-- the number of its events, and due_at to the time at which it counts as interrupted. The number
+-- stays when the run ends, and the next number is higher.
 CREATE TABLE hookonce_event_state (
-    key          BLOB    NOT NULL PRIMARY KEY,
-    state        INTEGER NOT NULL CHECK (state BETWEEN 0 AND 4),
-    note         TEXT    NOT NULL DEFAULT '',
-    attempts     INTEGER NOT NULL DEFAULT 0,
-    generation   INTEGER NOT NULL DEFAULT 0,
-    due_at       INTEGER NOT NULL,
-    processed_at INTEGER,
-    failed_at    INTEGER,
-    last_error   TEXT    NOT NULL DEFAULT ''
+    key            BLOB    NOT NULL PRIMARY KEY,
+    source         TEXT    NOT NULL,
+    type           TEXT    NOT NULL,
+    state          INTEGER NOT NULL CHECK (state BETWEEN 0 AND 4),
+    attempts       INTEGER NOT NULL DEFAULT 0, -- of this generation
+    crashes        INTEGER NOT NULL DEFAULT 0, -- interrupted runs of this generation
+    generation     INTEGER NOT NULL DEFAULT 0, -- counts replays and reopenings
+    key_generation INTEGER NOT NULL DEFAULT 0, -- of the last replay as new; idempotency keys contain it
+    replayed       INTEGER NOT NULL DEFAULT 0, -- 1: by an operator, so it is applied even if it is stale
+    run            INTEGER NOT NULL DEFAULT 0, -- of the last run
+    run_size       INTEGER NOT NULL DEFAULT 0,
+    due_at         INTEGER NOT NULL,           -- while running: when the run counts as interrupted
+    processed_at   INTEGER,
+    failed_at      INTEGER,
+    note           TEXT    NOT NULL DEFAULT '',
+    last_error     TEXT    NOT NULL DEFAULT ''
 ) STRICT, WITHOUT ROWID;
 
+-- Pending events of a source in the order of due_at: taking and reserving them, and asking which
+-- sources have any. Events that were never tried are taken in batches, and tried events one by one,
+-- so each kind has its own index. type is in both, so that a worker skips other types without
+-- reading their rows.
+CREATE INDEX hookonce_event_state_fresh ON hookonce_event_state (source, due_at, type)
+    WHERE state = 0 AND attempts = 0 AND crashes = 0;
+CREATE INDEX hookonce_event_state_tried ON hookonce_event_state (source, due_at, type)
+    WHERE state = 0 AND (attempts > 0 OR crashes > 0);
+
+-- All pending events: their listing, their count, and the oldest due_at.
 CREATE INDEX hookonce_event_state_due ON hookonce_event_state (due_at) WHERE state = 0;
+
+-- Running events: the search for interrupted runs, and listings.
+CREATE INDEX hookonce_event_state_running ON hookonce_event_state (key) WHERE state = 1;
+
+-- Dead events: the view hookonce_dead_letters, listings of events and dead letters, and their
+-- count.
 CREATE INDEX hookonce_event_state_dead ON hookonce_event_state (key) WHERE state = 3;
 
--- A rowid table for the same reason as hookonce_event: 14,600 events/s with one
--- message each, against 11,400 WITHOUT ROWID.
-CREATE TABLE hookonce_message (
-    id          TEXT    NOT NULL PRIMARY KEY,
-    event_key   BLOB    NOT NULL,
-    generation  INTEGER NOT NULL DEFAULT 0,
-    route       TEXT    NOT NULL,
-    destination TEXT    NOT NULL,
-    state       INTEGER NOT NULL DEFAULT 0 CHECK (state BETWEEN 0 AND 4),
-    note        TEXT    NOT NULL DEFAULT '',
-    attempts    INTEGER NOT NULL DEFAULT 0,
-    token       INTEGER NOT NULL DEFAULT 0,
-    due_at      INTEGER NOT NULL, -- of a sending one: when its lease ends
-    status_code INTEGER NOT NULL DEFAULT 0,
-    last_error  TEXT    NOT NULL DEFAULT '',
-    created_at  INTEGER NOT NULL,
-    sent_at     INTEGER,
-    failed_at   INTEGER
+-- Listings of skipped and of discarded events.
+CREATE INDEX hookonce_event_state_skipped ON hookonce_event_state (key) WHERE state = 4;
+
+-- Failed attempts of handlers, for the audit. A successful attempt is only in hookonce_event_state.
+CREATE TABLE hookonce_event_attempt (
+    key        BLOB    NOT NULL,
+    generation INTEGER NOT NULL,
+    number     INTEGER NOT NULL, -- from 1
+    outcome    TEXT    NOT NULL CHECK (outcome IN ('retry', 'dead')),
+    error      TEXT    NOT NULL,
+    at         INTEGER NOT NULL,
+    took       INTEGER NOT NULL, -- microseconds
+    PRIMARY KEY (key, generation, number)
+) STRICT, WITHOUT ROWID;
+
+-- Deliveries whose handler failed in the transaction of the claim, which rolled back the claim too.
+-- Each row holds the request until the event is claimed, or until the failures make it a dead
+-- event.
+CREATE TABLE hookonce_inline_failure (
+    key         BLOB    NOT NULL PRIMARY KEY CHECK (length(key) = 32),
+    source      TEXT    NOT NULL,
+    event_id    TEXT    NOT NULL,
+    type        TEXT    NOT NULL,
+    occurred_at INTEGER,
+    headers     BLOB    NOT NULL,
+    body        BLOB    NOT NULL,
+    body_sha256 BLOB    NOT NULL CHECK (length(body_sha256) = 32),
+    messages    TEXT    NOT NULL, -- JSON: the messages that the event gets
+    failures    INTEGER NOT NULL,
+    last_error  TEXT    NOT NULL,
+    first_at    INTEGER NOT NULL,
+    last_at     INTEGER NOT NULL
 ) STRICT;
 
+-- Events that failed and were not delivered again for long: they become dead letters.
+CREATE INDEX hookonce_inline_failure_last ON hookonce_inline_failure (last_at);
+
+-- The highest applied version of each object, for sources and routes that skip stale events.
+-- Versions compare as bytes.
+CREATE TABLE hookonce_object_version (
+    object     BLOB    NOT NULL PRIMARY KEY CHECK (length(object) = 32),
+    source     TEXT    NOT NULL,
+    version    BLOB    NOT NULL,
+    shown      TEXT    NOT NULL, -- the version for people
+    applied_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- Pruning of versions, oldest first.
+CREATE INDEX hookonce_object_version_applied ON hookonce_object_version (applied_at);
+
+-- Messages to destinations: what to send, its lease and its outcome.
+--
+-- A rowid table for the same reason as hookonce_event: 14,600 events/s with one message each, and
+-- 11,400 WITHOUT ROWID.
+CREATE TABLE hookonce_message (
+    id          TEXT    NOT NULL PRIMARY KEY,
+    event_key   BLOB    NOT NULL,           -- of the event that holds its body
+    cause       BLOB,                       -- the event whose handler enqueued it; null: none
+    route       TEXT    NOT NULL,           -- '' if it was enqueued
+    destination TEXT    NOT NULL,
+    state       INTEGER NOT NULL DEFAULT 0 CHECK (state BETWEEN 0 AND 4),
+    replayed    INTEGER NOT NULL DEFAULT 0, -- 1: by an operator, so it is sent even if it is stale
+    generation  INTEGER NOT NULL DEFAULT 0,
+    attempts    INTEGER NOT NULL DEFAULT 0, -- of this generation
+    -- The fencing token of the last lease; it only grows. It starts at the time: if an event is
+    -- pruned and delivered again, its messages have the same ids as before, and a lease from before
+    -- must not match them.
+    token       INTEGER NOT NULL,
+    received_at INTEGER NOT NULL,           -- of its event, for listings
+    created_at  INTEGER NOT NULL,
+    due_at      INTEGER NOT NULL,           -- while sending: the end of the lease
+    sent_at     INTEGER,
+    failed_at   INTEGER,
+    status_code INTEGER NOT NULL DEFAULT 0, -- of the last answer; 0: there was none
+    note        TEXT    NOT NULL DEFAULT '',
+    last_error  TEXT    NOT NULL DEFAULT ''
+) STRICT;
+
+-- Open messages of a destination in the order of due_at: leases, listings and counts. state is here
+-- for the counts, and costs no byte. A lease moves due_at to its end, so an expired lease is simply
+-- due again.
+CREATE INDEX hookonce_message_due ON hookonce_message (destination, due_at, state) WHERE state IN (0, 1);
+
+-- The messages of an event: its state in the views, its details, replays, pruning.
 CREATE INDEX hookonce_message_event ON hookonce_message (event_key);
 
--- Leasing. A lease moves due_at to its end, so that one which ran out is simply
--- due again.
-CREATE INDEX hookonce_message_due ON hookonce_message (destination, due_at) WHERE state IN (0, 1);
-CREATE INDEX hookonce_message_dead ON hookonce_message (event_key) WHERE state = 3;
+-- Messages that a handler of an event enqueued: the event's details, and listings of its messages.
+CREATE INDEX hookonce_message_cause ON hookonce_message (cause) WHERE cause IS NOT NULL;
 
+-- Dead and skipped messages in the order of the listings, so that a page reads no more than its own
+-- rows. destination is here for the counts.
+CREATE INDEX hookonce_message_dead ON hookonce_message (received_at, event_key, id, destination) WHERE state = 3;
+CREATE INDEX hookonce_message_skipped ON hookonce_message (received_at, event_key, id) WHERE state = 4;
+
+-- Every attempt to send a message, for the audit. An expired lease is an attempt too.
 CREATE TABLE hookonce_attempt (
     message_id  TEXT    NOT NULL,
     generation  INTEGER NOT NULL,
-    number      INTEGER NOT NULL,
+    number      INTEGER NOT NULL, -- from 1
     outcome     TEXT    NOT NULL CHECK (outcome IN ('sent', 'retry', 'dead')),
     status_code INTEGER NOT NULL,
     error       TEXT    NOT NULL,
@@ -97,39 +201,77 @@ CREATE TABLE hookonce_attempt (
     PRIMARY KEY (message_id, generation, number)
 ) STRICT, WITHOUT ROWID;
 
--- Deliveries after the first. Apart from the event, which is never updated.
+-- Replays, reopenings, retries and discards of an event, for the audit. The transaction of the
+-- action writes the row, and pruning removes it with the event.
+CREATE TABLE hookonce_history (
+    id         INTEGER PRIMARY KEY,
+    event_key  BLOB    NOT NULL,
+    at         INTEGER NOT NULL,
+    action     TEXT    NOT NULL,
+    generation INTEGER NOT NULL,
+    messages   INTEGER NOT NULL DEFAULT 0, -- how many became due
+    message_id TEXT,                       -- null: the whole event
+    request_id TEXT                        -- of the caller; a repeated request does nothing
+) STRICT;
+
+-- The history of an event, for its details and for pruning.
+CREATE INDEX hookonce_history_event ON hookonce_history (event_key);
+
+-- Finds a repeated request.
+CREATE UNIQUE INDEX hookonce_history_request ON hookonce_history (event_key, request_id) WHERE request_id IS NOT NULL;
+
+-- How often an event was delivered again. Apart from hookonce_event, which is never updated for it.
 CREATE TABLE hookonce_delivery_count (
     key          BLOB    NOT NULL PRIMARY KEY,
-    duplicates   INTEGER NOT NULL DEFAULT 0,
-    other_bodies INTEGER NOT NULL DEFAULT 0,
-    repeats      INTEGER NOT NULL DEFAULT 0,
-    last_at      INTEGER -- of the last duplicate
+    duplicates   INTEGER NOT NULL DEFAULT 0, -- deliveries after the first
+    other_bodies INTEGER NOT NULL DEFAULT 0, -- duplicates whose body differs from the first
+    repeats      INTEGER NOT NULL DEFAULT 0, -- deliveries of this event's body under other event ids
+    last_at      INTEGER                     -- of the last duplicate; null: there was none
 ) STRICT, WITHOUT ROWID;
 
--- Which event first brought a body, where event ids are not signed.
+-- Which event first brought a body, for sources whose event ids are not signed.
 CREATE TABLE hookonce_body_seen (
-    body_key BLOB    NOT NULL PRIMARY KEY CHECK (length(body_key) = 32),
-    key      BLOB    NOT NULL,
+    body_key BLOB    NOT NULL PRIMARY KEY CHECK (length(body_key) = 32), -- of source and body
+    key      BLOB    NOT NULL,                                           -- of the event
     seen_at  INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- Verified requests without a usable event.
+-- Verified requests that could not be parsed into events. One row for each source and body.
 CREATE TABLE hookonce_quarantine (
     source      TEXT    NOT NULL,
     body_sha256 BLOB    NOT NULL CHECK (length(body_sha256) = 32),
     headers     BLOB    NOT NULL,
     body        BLOB    NOT NULL,
     reason      TEXT    NOT NULL,
-    deliveries  INTEGER NOT NULL DEFAULT 1,
+    deliveries  INTEGER NOT NULL DEFAULT 1, -- how many requests had this body
     first_at    INTEGER NOT NULL,
     last_at     INTEGER NOT NULL,
     PRIMARY KEY (source, body_sha256)
 ) STRICT;
 
+-- The quarantine of one source, newest first: its listing, its pruning, and the limit on its rows.
 CREATE INDEX hookonce_quarantine_last ON hookonce_quarantine (source, last_at);
 
--- One row for each event, with its state worked out. Not for use outside of
--- hookonce: it changes with the program.
+-- The quarantine of all sources, newest first, without reading rows.
+CREATE INDEX hookonce_quarantine_recent ON hookonce_quarantine (last_at, source, body_sha256);
+
+-- Sources that may learn one secret from their provider, until armed_until.
+CREATE TABLE hookonce_armed_source (
+    source      TEXT    NOT NULL PRIMARY KEY,
+    armed_until INTEGER NOT NULL,
+    replace     INTEGER NOT NULL -- 1: learning the secret removes the source's other secrets
+) STRICT;
+
+-- Secrets that providers handed over. A reader of this table can sign as the provider.
+CREATE TABLE hookonce_learned_secret (
+    source     TEXT    NOT NULL,
+    secret     TEXT    NOT NULL,
+    learned_at INTEGER NOT NULL,
+    PRIMARY KEY (source, secret)
+) STRICT;
+
+-- Every event with its state, which follows from its state row or its messages. For hookonce itself
+-- and the views below; its columns may change.
 CREATE VIEW hookonce_event_overview AS
 SELECT
     e.key, e.source, e.event_id, e.type, e.work,
@@ -150,18 +292,18 @@ SELECT
         WHEN 1 THEN (SELECT s.note FROM hookonce_event_state s WHERE s.key = e.key)
         ELSE
             (SELECT CASE WHEN count(*) = 0 THEN 'no route'
-                         WHEN min(m.state) = 4 THEN max(m.note)
-                         ELSE '' END
+                         WHEN sum(m.state IN (0, 1, 3)) > 0 THEN ''
+                         ELSE coalesce(
+                             max(CASE m.state WHEN 4 THEN nullif(m.note, 'replayed as new') END),
+                             CASE min(m.state) WHEN 4 THEN max(m.note) ELSE '' END) END
              FROM hookonce_message m WHERE m.event_key = e.key)
     END AS note,
     CASE e.work
         WHEN 1 THEN (SELECT s.attempts FROM hookonce_event_state s WHERE s.key = e.key)
         ELSE (SELECT coalesce(max(m.attempts), 0) FROM hookonce_message m WHERE m.event_key = e.key)
     END AS attempts,
-    CASE e.work
-        WHEN 1 THEN (SELECT s.generation FROM hookonce_event_state s WHERE s.key = e.key)
-        ELSE (SELECT coalesce(max(m.generation), 0) FROM hookonce_message m WHERE m.event_key = e.key)
-    END AS generation,
+    max((SELECT coalesce(max(m.generation), 0) FROM hookonce_message m WHERE m.event_key = e.key),
+        coalesce((SELECT s.generation FROM hookonce_event_state s WHERE s.key = e.key), 0)) AS generation,
     coalesce((SELECT d.duplicates FROM hookonce_delivery_count d WHERE d.key = e.key), 0) AS duplicates,
     e.received_at, e.occurred_at,
     CASE e.work
@@ -185,10 +327,11 @@ SELECT
              ORDER BY m.failed_at DESC, m.due_at DESC, m.id LIMIT 1), '')
     END AS last_error,
     e.headers, e.body, e.body_sha256, e.repeat_of
-FROM hookonce_event e;
+FROM hookonce_event e
+WHERE e.outbox = 0;
 
--- The same for people: times in ISO 8601, UTC, with microseconds, and headers as
--- text. What is left over of a time before 1970 is negative, hence the sums.
+-- The same for people: times in ISO 8601, UTC, with microseconds, and headers as text. The
+-- remainder of a time before 1970 is negative, hence the sums.
 CREATE VIEW hookonce_event_text AS
 SELECT
     key, source, event_id, type, state, note, attempts, generation, duplicates,
@@ -203,7 +346,7 @@ SELECT
     last_error, CAST(headers AS TEXT) AS headers, body
 FROM hookonce_event_overview;
 
--- The two views that applications and operators may rely on.
+-- The views that applications and operators may rely on. Columns are only ever added.
 CREATE VIEW hookonce_events AS
 SELECT
     source, event_id, type, state, note, attempts, generation, duplicates,
@@ -216,12 +359,20 @@ SELECT
     received_at, occurred_at, processed_at, failed_at, last_error, headers, body
 FROM hookonce_event_text
 WHERE state = 'dead'
-    -- Implied by the state, and found by two small indexes.
+    -- Follows from the state, and lets SQLite use the two small indexes on dead rows.
     AND key IN (
         SELECT event_key FROM hookonce_message WHERE state = 3
         UNION ALL
         SELECT key FROM hookonce_event_state WHERE state = 3
     );
+
+-- The steps that this schema has. Each step records itself at its end, so that running its SQL by
+-- hand does the same as the program.
+CREATE TABLE hookonce_schema_migration (
+    version    INTEGER NOT NULL PRIMARY KEY,
+    name       TEXT    NOT NULL,
+    applied_at INTEGER NOT NULL
+) STRICT;
 
 INSERT INTO hookonce_schema_migration (version, name, applied_at)
 VALUES (1, 'init', CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER));

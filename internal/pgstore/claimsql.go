@@ -1,7 +1,7 @@
 package pgstore
 
 const (
-	// claimSQL makes a claim, by a function of the schema (step 6 of its migrations), which
+	// claimSQL makes a claim, by a function of the schema, which
 	// is planned once in each session.
 	claimSQL = `
 SELECT place, n_claimed, lock_before, is_claimed, body_taken, known_sha256, is_dead, seen_key, seen_id
@@ -13,7 +13,7 @@ FROM {schema}.claim(
 )`
 
 	// knownSQL tells which of the keys of claims are there already, by a function of the
-	// schema (step 7), before anything else is sent of them.
+	// schema, before anything else is sent of them.
 	knownSQL = `SELECT key, body_sha256, is_dead FROM {schema}.known($1::bytea[])`
 
 	// lookUpSQL reads what a claim could not see. Each look-up is a LATERAL with a LIMIT,
