@@ -1,14 +1,11 @@
-// Package hookmigrate holds the steps that build hookonce's schema, and runs
-// them.
+// Package hookmigrate holds the steps that build hookonce's schema, and runs them.
 //
-// The steps are the SQL files of the folders postgres and sqlite, named
-// NNNN_name.sql, numbered from 1 without gaps. A step that was released is
-// never edited: what changes the schema is a new step. A store applies all
-// missing steps in one transaction under a lock, so any number of processes may
-// start at once.
+// The steps are the SQL files in the folders postgres and sqlite, named NNNN_name.sql and numbered
+// from 1 without gaps. Until the first release the one step of each database is edited; from then
+// on steps are never edited, and a change is a new file. A store applies all missing steps in one
+// transaction under a lock, so any number of processes may start at once.
 //
-// A schema newer than the program is refused by Check, and so is an older one;
-// neither is ever used by guess.
+// Check refuses a schema that is newer or older than the program.
 package hookmigrate
 
 import (
@@ -25,9 +22,12 @@ import (
 )
 
 //go:embed postgres/*.sql sqlite/*.sql
-var files embed.FS
+var embedded embed.FS
 
-// schemaPlaceholder stands for the schema's name in the files of PostgreSQL.
+// files holds the folders of steps. Tests replace it.
+var files fs.FS = embedded
+
+// schemaPlaceholder stands for the quoted name of the schema in the files for PostgreSQL.
 const schemaPlaceholder = "{schema}"
 
 var (
@@ -35,9 +35,9 @@ var (
 	fileName   = regexp.MustCompile(`^(\d{4})_([a-z0-9_]+)\.sql$`)
 )
 
-// CheckSchemaName reports why name cannot be the name of a PostgreSQL schema
-// that hookonce uses: a lower-case letter or '_', then up to 62 of
-// [a-z0-9_], not beginning with "pg_", which PostgreSQL keeps for itself.
+// CheckSchemaName returns an error unless name can be the PostgreSQL schema that hookonce uses: a
+// lower-case letter or '_', then up to 62 of [a-z0-9_], not beginning with "pg_", which PostgreSQL
+// keeps for itself.
 func CheckSchemaName(name string) error {
 	if !schemaName.MatchString(name) {
 		return fmt.Errorf("schema name %q: use a letter of a-z or '_', then up to 62 of a-z, 0-9 and '_'", name)
@@ -48,9 +48,8 @@ func CheckSchemaName(name string) error {
 	return nil
 }
 
-// Postgres returns the steps for PostgreSQL, in order, written for the given
-// schema. It panics where CheckSchemaName refuses the name, so that text that
-// was not checked never becomes SQL.
+// Postgres returns the steps for PostgreSQL, in order, with the schema's name filled in. It panics
+// if CheckSchemaName refuses the name, so that unchecked text never becomes SQL.
 func Postgres(schema string) []driver.Migration {
 	if err := CheckSchemaName(schema); err != nil {
 		panic("hookmigrate: " + err.Error())
@@ -65,8 +64,8 @@ func Postgres(schema string) []driver.Migration {
 // SQLite returns the steps for SQLite, in order.
 func SQLite() []driver.Migration { return read("sqlite") }
 
-// read returns the steps of a folder. The files are part of the program, so
-// whatever is wrong with them is a bug, and the tests read every one.
+// read returns the steps of a folder. The files are part of the program, so a fault in their names
+// is a bug: it panics.
 func read(folder string) []driver.Migration {
 	names, err := fs.Glob(files, folder+"/*.sql")
 	if err != nil {
@@ -83,7 +82,7 @@ func read(folder string) []driver.Migration {
 		if err != nil || version != i+1 {
 			panic(fmt.Sprintf("hookmigrate: %s: the next version after %d is %d", name, i, i+1))
 		}
-		sql, err := files.ReadFile(name)
+		sql, err := fs.ReadFile(files, name)
 		if err != nil {
 			panic("hookmigrate: " + err.Error())
 		}
@@ -92,17 +91,16 @@ func read(folder string) []driver.Migration {
 	return steps
 }
 
-// Step is one step of the schema as a database has it.
+// Step is one step of the schema, and whether a database has it.
 type Step struct {
 	Version int
-	Name    string // "" where Unknown
+	Name    string // "" if Unknown
 	Applied bool
-	Unknown bool // applied by a newer program; this one does not know the step
+	Unknown bool // applied by a newer program; this program does not know the step
 }
 
-// Up brings the database to the newest step, in one transaction, and returns
-// the steps it took: none where the schema was up to date. A schema that is
-// newer than this program is left alone, and the error matches
+// Up applies the missing steps in one transaction, and returns them: none if the schema is up to
+// date. It does not touch a schema that is newer than this program; the error then matches
 // [driver.ErrSchema].
 func Up(ctx context.Context, m driver.Migrator) ([]driver.Migration, error) {
 	steps, err := Status(ctx, m)
@@ -115,8 +113,8 @@ func Up(ctx context.Context, m driver.Migrator) ([]driver.Migration, error) {
 	return m.Apply(ctx)
 }
 
-// Status returns every step that this program knows or the database has, by
-// version.
+// Status returns every step that this program knows or the database has, in the order of their
+// versions.
 func Status(ctx context.Context, m driver.Migrator) ([]Step, error) {
 	applied, err := m.Applied(ctx)
 	if err != nil {
@@ -139,8 +137,8 @@ func Status(ctx context.Context, m driver.Migrator) ([]Step, error) {
 	return steps, nil
 }
 
-// Check returns nil where the schema is the one that this program works with,
-// and else an error that matches [driver.ErrSchema] and says what to do.
+// Check returns nil if the database has exactly the steps of this program. If it has others, the
+// error matches [driver.ErrSchema] and says what to do.
 func Check(ctx context.Context, m driver.Migrator) error {
 	steps, err := Status(ctx, m)
 	if err != nil {

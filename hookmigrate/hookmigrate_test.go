@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -13,7 +14,7 @@ import (
 	"github.com/hookonce/hookonce/hookmigrate"
 )
 
-// TestFiles reads every step as it is shipped.
+// TestFiles reads every step that the program contains.
 func TestFiles(t *testing.T) {
 	t.Parallel()
 	for name, steps := range map[string][]driver.Migration{
@@ -25,10 +26,10 @@ func TestFiles(t *testing.T) {
 		}
 		for i, step := range steps {
 			if step.Version != i+1 || step.Name == "" {
-				t.Errorf("%s: step %d is version %d, named %q", name, i, step.Version, step.Name)
+				t.Errorf("%s: step %d is version %d, named %q", name, i+1, step.Version, step.Name)
 			}
 			if strings.Contains(step.SQL, "{schema}") {
-				t.Errorf("%s: step %d speaks of {schema}", name, step.Version)
+				t.Errorf("%s: step %d contains {schema}", name, step.Version)
 			}
 		}
 	}
@@ -36,6 +37,39 @@ func TestFiles(t *testing.T) {
 		record := fmt.Sprintf(`INSERT INTO "some_schema".schema_migration (version, name) VALUES (%d, '%s');`, step.Version, step.Name)
 		if !strings.Contains(step.SQL, record) {
 			t.Errorf("postgres: step %d does not record itself with: %s", step.Version, record)
+		}
+	}
+}
+
+// TestFileNames checks that steps are ordered by their numbers, and that a fault in a name panics.
+func TestFileNames(t *testing.T) { //nolint:paralleltest // it replaces the files
+	for names, ok := range map[string]bool{
+		"0001_a":               true,
+		"0002_b 0001_z 0003_a": true,
+		"0001_a 0003_c":        false,
+		"0002_b":               false,
+		"0000_a":               false,
+		"0001_a 0001_b":        false,
+		"1_a":                  false,
+		"0001":                 false,
+		"0001_A":               false,
+		"0001_a-b":             false,
+	} {
+		files := fstest.MapFS{}
+		for name := range strings.FieldsSeq(names) {
+			files["sqlite/"+name+".sql"] = &fstest.MapFile{Data: []byte("SELECT '" + name + "'")}
+		}
+		restore := hookmigrate.ReplaceFiles(files)
+		var steps []driver.Migration
+		panicked := panics(func() { steps = hookmigrate.SQLite() })
+		restore()
+		if panicked == ok {
+			t.Errorf("%s: panicked is %v", names, panicked)
+		}
+		for i, step := range steps {
+			if step.Version != i+1 || step.SQL != fmt.Sprintf("SELECT '%04d_%s'", step.Version, step.Name) {
+				t.Errorf("%s: step %d is %+v", names, i+1, step)
+			}
 		}
 	}
 }
@@ -51,7 +85,7 @@ func TestSchemaNames(t *testing.T) {
 			t.Errorf("CheckSchemaName(%q): %v", name, err)
 		}
 		if panicked := panics(func() { hookmigrate.Postgres(name) }); panicked == ok {
-			t.Errorf("Postgres(%q) panicked: %v", name, panicked)
+			t.Errorf("Postgres(%q): panicked is %v", name, panicked)
 		}
 	}
 }
@@ -87,11 +121,12 @@ func TestVersions(t *testing.T) {
 	for _, test := range []struct {
 		applied []int
 		steps   []hookmigrate.Step
-		hint    string // of Check; "" where it fits
-		up      int    // steps that Up takes; -1 where it refuses
+		hint    string // in the error of Check; "" if it returns nil
+		up      int    // how many steps Up applies; -1 if it fails
 	}{
-		{nil, []hookmigrate.Step{missingOne, missingTwo}, "hookonce migrate up", 2},
-		{[]int{1}, []hookmigrate.Step{one, missingTwo}, "hookonce migrate up", 1},
+		{nil, []hookmigrate.Step{missingOne, missingTwo}, "step 1 (one) has not been applied: run \"hookonce migrate up\"", 2},
+		{[]int{1}, []hookmigrate.Step{one, missingTwo}, "step 2 (two) has not been applied: run \"hookonce migrate up\"", 1},
+		{[]int{2}, []hookmigrate.Step{missingOne, two}, "step 1 (one) has not been applied: run \"hookonce migrate up\"", 1},
 		{[]int{1, 2}, []hookmigrate.Step{one, two}, "", 0},
 		{[]int{1, 2, 3}, []hookmigrate.Step{one, two, {Version: 3, Applied: true, Unknown: true}}, "upgrade hookonce", -1},
 	} {
@@ -107,15 +142,15 @@ func TestVersions(t *testing.T) {
 		taken, err := hookmigrate.Up(t.Context(), d)
 		if test.up < 0 {
 			if !errors.Is(err, driver.ErrSchema) || d.calls != 0 {
-				t.Errorf("Up of %v: error %v after %d calls of Apply, want it refused", test.applied, err, d.calls)
+				t.Errorf("Up of %v: error %v after %d calls of Apply, want an error and no call", test.applied, err, d.calls)
 			}
 		} else if err != nil || len(taken) != test.up {
-			t.Errorf("Up of %v took %d steps, error %v, want %d", test.applied, len(taken), err, test.up)
+			t.Errorf("Up of %v: applied %d steps, error %v, want %d", test.applied, len(taken), err, test.up)
 		}
 	}
 }
 
-func TestUnreachable(t *testing.T) {
+func TestUnavailableDatabase(t *testing.T) {
 	t.Parallel()
 	d := &database{err: driver.ErrUnavailable}
 	for name, call := range map[string]func() error{

@@ -86,11 +86,21 @@ func (s *Store) applySteps(ctx context.Context, tx *sql.Tx) ([]driver.Migration,
 			continue
 		}
 		if _, err := tx.ExecContext(ctx, step.SQL); err != nil {
-			return nil, fmt.Errorf("step %d (%s): %w", step.Version, step.Name, err)
+			return nil, stepFailed(step, err)
 		}
 		taken = append(taken, step)
 	}
 	return taken, nil
+}
+
+// stepFailed names the step that failed. It classifies a fault in the step's SQL, because failed would
+// only report that the step is missing.
+func stepFailed(step driver.Migration, err error) error {
+	err = fmt.Errorf("step %d (%s): %w", step.Version, step.Name, err)
+	if code := resultCode(err); code == codeError || code == codeSchema {
+		return fmt.Errorf("%w: %w", driver.ErrSchema, err)
+	}
+	return err
 }
 
 func (s *Store) refuseNewer(versions []int) error {

@@ -1,0 +1,9 @@
+package hookmigrate_test
+
+import (
+	"testing"
+
+	"github.com/hookonce/hookonce/internal/test/dbtest"
+)
+
+func TestMain(m *testing.M) { dbtest.Main(m) }
