@@ -81,11 +81,10 @@ CREATE TABLE {schema}.event_state (
 
 -- Pending events of a source in the order of due_at: taking and reserving them, and asking which
 -- sources have any. Events that were never tried are taken in batches, and tried events one by one,
--- so each kind has its own index. type is in both, so that a worker skips other types without
--- reading their rows. Both together count and list all pending events.
-CREATE INDEX event_state_fresh ON {schema}.event_state (source, due_at, type)
+-- so each kind has its own index. Both together count and list all pending events.
+CREATE INDEX event_state_fresh ON {schema}.event_state (source, due_at)
 	WHERE state = 0 AND attempts = 0 AND crashes = 0;
-CREATE INDEX event_state_tried ON {schema}.event_state (source, due_at, type)
+CREATE INDEX event_state_tried ON {schema}.event_state (source, due_at)
 	WHERE state = 0 AND (attempts > 0 OR crashes > 0);
 
 -- Listings of running events, together with message_due and the table run.
@@ -200,12 +199,10 @@ CREATE INDEX message_event ON {schema}.message (event_key);
 -- Messages that a handler of an event enqueued: the event's details, and listings of its messages.
 CREATE INDEX message_cause ON {schema}.message (cause) WHERE cause IS NOT NULL;
 
--- Dead messages by event: the view dead_letters, listings of dead events, reopening. Without this
--- index the planner may read all of message_dead_received to find the dead messages of one event.
-CREATE INDEX message_dead ON {schema}.message (event_key) WHERE state = 3;
-
 -- Dead and skipped messages in the order of the listings, so that a page reads no more than its own
--- rows, even if all are old. Cursors compare ids as bytes, hence COLLATE "C".
+-- rows, even if all are old. Cursors compare ids as bytes, hence COLLATE "C". Both indexes also find
+-- the dead and skipped events, by event_key: for listings of events and the view dead_letters. Counts
+-- read the dead messages.
 CREATE INDEX message_dead_received ON {schema}.message (received_at, event_key, id COLLATE "C") WHERE state = 3;
 CREATE INDEX message_skipped ON {schema}.message (received_at, event_key, id COLLATE "C") WHERE state = 4;
 
