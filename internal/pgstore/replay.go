@@ -43,8 +43,7 @@ FOR UPDATE`
 )
 
 // replaySQL carries out a plan, under the locks of all that it changes. The clock
-// is read here, after the waits for them. A message that was sent before the second
-// step of the schema does not know yet when its event was received.
+// is read here, after the waits for them.
 const replaySQL = `
 WITH setting AS MATERIALIZED (
 	SELECT coalesce($2::timestamptz, clock_timestamp()) AS now
@@ -56,9 +55,9 @@ WITH setting AS MATERIALIZED (
 	WHERE s.key = $1::bytea AND $4::bool
 ), again AS (
 	UPDATE {schema}.message m
-	SET ` + messageAgainSQL + `, generation = $3::int, received_at = e.received_at
-	FROM setting, {schema}.event e
-	WHERE e.key = $1::bytea AND m.event_key = $1::bytea AND m.id = ANY ($5::text[])
+	SET ` + messageAgainSQL + `, generation = $3::int
+	FROM setting
+	WHERE m.event_key = $1::bytea AND m.id = ANY ($5::text[])
 ), replaced AS (
 	UPDATE {schema}.message m
 	SET state = 4, note = '` + driver.NoteReplacedByNew + `', failed_at = NULL
