@@ -21,35 +21,35 @@ func TestConcurrentMigrations(t *testing.T) {
 	dsn, schema := dbtest.Postgres(t)
 	w := connect(t, dsn, schema, nil)
 	stores := []*world{w, w.second(t)}
-	taken := 0
+	applied := 0
 	var mu sync.Mutex
 	concurrently(t, 4, func(me int) error {
 		store := stores[me%2]
 		steps, err := hookmigrate.Up(t.Context(), store)
 		mu.Lock()
 		defer mu.Unlock()
-		taken += len(steps)
+		applied += len(steps)
 		return err
 	})
-	if want := len(w.Migrations()); taken != want {
-		t.Errorf("%d steps were taken, want %d", taken, want)
+	if want := len(w.Migrations()); applied != want {
+		t.Errorf("%d steps were applied, want %d", applied, want)
 	}
 	if err := hookmigrate.Check(t.Context(), w); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestSchemaThatDoesNotFit(t *testing.T) {
+func TestWrongSchema(t *testing.T) {
 	t.Parallel()
 	dsn, schema := dbtest.Postgres(t)
 	w := connect(t, dsn, schema, nil)
-	wantSchemaError := func(what string, err error) {
+	wantSchemaError := func(call string, err error) {
 		t.Helper()
 		if !errors.Is(err, driver.ErrSchema) || errors.Is(err, driver.ErrCommitUnknown) {
-			t.Errorf("%s: got the error %v, want %v", what, err, driver.ErrSchema)
+			t.Errorf("%s: got the error %v, want %v", call, err, driver.ErrSchema)
 		}
 	}
-	wantSchemaError("Check of nothing", hookmigrate.Check(t.Context(), w))
+	wantSchemaError("Check without tables", hookmigrate.Check(t.Context(), w))
 	_, err := w.Claim(t.Context(), claimOf(newClaim("evt_1")))
 	wantSchemaError("Claim without tables", err)
 	_, err = w.Events(t.Context(), &driver.EventFilter{})
@@ -73,9 +73,9 @@ func TestSchemaThatDoesNotFit(t *testing.T) {
 	}
 }
 
-// TestSchemaOfAnother uses a schema that an operator made for a role that may
-// not make one, and two schemas side by side in one database.
-func TestSchemaOfAnother(t *testing.T) {
+// TestSchemaOfOperator migrates a schema that an operator created for a role without the right to
+// create one, beside another schema in the same database.
+func TestSchemaOfOperator(t *testing.T) {
 	t.Parallel()
 	w := open(t, nil)
 	dsn, schema := dbtest.Postgres(t)
@@ -102,7 +102,7 @@ func TestSchemaOfAnother(t *testing.T) {
 	other.mustClaim(t, true, newClaim("evt_1"))
 }
 
-// TestViews reads what users read.
+// TestViews reads the two public views.
 func TestViews(t *testing.T) {
 	t.Parallel()
 	w := open(t, nil)
@@ -154,7 +154,7 @@ func TestViews(t *testing.T) {
 	}
 	if n := w.number(t, "SELECT count(*) FROM {schema}.dead_letters WHERE event_id = 'dead'") +
 		w.number(t, "SELECT count(*) FROM {schema}.dead_letters"); n != 2 {
-		t.Errorf("dead letters are not the one dead event")
+		t.Errorf("the dead letters are not exactly the one dead event")
 	}
 }
 

@@ -9,8 +9,8 @@
 -- 4 skipped. Keys are SHA-256 hashes that the client computes.
 --
 -- There are no foreign keys, on purpose. A foreign key to event would make each write to a state
--- row or a message lock the event's row. One statement writes all rows of an event, and one
--- statement removes them, so a foreign key would find nothing.
+-- row or a message lock the event's row. All rows of an event are written in one transaction and
+-- removed by one statement, so a foreign key would find nothing.
 --
 -- The order: events and the work on them, messages, history, duplicates, sources, views, functions,
 -- schema_migration.
@@ -57,11 +57,12 @@ CREATE INDEX event_body_kept ON {schema}.event (received_at) WHERE body IS NOT N
 -- The state of events that a handler or an SQL consumer works on. The state of any other event
 -- follows from its messages, see event_overview.
 --
--- Taking events reads only this table, so it repeats the event's source and type. hookonce never
--- writes state 1: the table run holds the events of a run, and their state stays 0.
+-- The rows repeat the event's source and type, so that the search for due events does not read the
+-- table event. hookonce never writes state 1: the table run holds the events of a run, and their
+-- state stays 0.
 --
--- Each row is updated at least once: fillfactor leaves room for the new version on the same page,
--- and autovacuum starts after 5 % dead rows, not 20 %.
+-- Most rows are updated: fillfactor leaves room for the new version on the same page, and
+-- autovacuum starts after 5 % dead rows, not 20 %.
 CREATE TABLE {schema}.event_state (
 	key            bytea PRIMARY KEY,
 	source         text NOT NULL,
@@ -135,7 +136,7 @@ CREATE TABLE {schema}.inline_failure (
 	headers      bytea NOT NULL,
 	body         bytea NOT NULL,
 	body_sha256  bytea NOT NULL CHECK (octet_length(body_sha256) = 32),
-	message_ids  text[] NOT NULL, -- of the messages that the event gets; routes and destinations belong to them
+	message_ids  text[] NOT NULL, -- with routes and destinations: the messages that the event gets
 	routes       text[] NOT NULL,
 	destinations text[] NOT NULL,
 	failures     integer NOT NULL,
@@ -166,7 +167,7 @@ CREATE INDEX object_version_applied ON {schema}.object_version (applied_at);
 CREATE TABLE {schema}.message (
 	id          text PRIMARY KEY,
 	event_key   bytea NOT NULL,                 -- of the event that holds its body
-	cause       bytea,                          -- the event whose handler enqueued it; null: none
+	cause       bytea,                          -- the event that caused an enqueued message; null: none
 	route       text NOT NULL,                  -- '' if it was enqueued
 	destination text NOT NULL,
 	state       smallint NOT NULL DEFAULT 0 CHECK (state BETWEEN 0 AND 4),
@@ -187,8 +188,8 @@ CREATE TABLE {schema}.message (
 	last_error  text
 ) WITH (fillfactor = 85, autovacuum_vacuum_scale_factor = 0.05);
 
--- Open messages of a destination in the order of due_at. Leases read them; so do the counts, and
--- listings of running events. A lease moves due_at to its end, so an expired lease is simply due
+-- Open messages of a destination in the order of due_at: leases, listings of open messages and of
+-- running events, and counts. A lease moves due_at to its end, so an expired lease is simply due
 -- again and needs no index of its own. A second index on the messages being sent would cost most of
 -- the lease rate.
 CREATE INDEX message_due ON {schema}.message (destination, due_at) WHERE state IN (0, 1);
@@ -196,13 +197,13 @@ CREATE INDEX message_due ON {schema}.message (destination, due_at) WHERE state I
 -- The messages of an event: its state in the views, its details, replays, duplicates, pruning.
 CREATE INDEX message_event ON {schema}.message (event_key);
 
--- Messages that a handler of an event enqueued: the event's details, and listings of its messages.
+-- The enqueued messages that an event caused: the event's details, and listings of its messages.
 CREATE INDEX message_cause ON {schema}.message (cause) WHERE cause IS NOT NULL;
 
 -- Dead and skipped messages in the order of the listings, so that a page reads no more than its own
--- rows, even if all are old. Cursors compare ids as bytes, hence COLLATE "C". Both indexes also find
--- the dead and skipped events, by event_key: for listings of events and the view dead_letters. Counts
--- read the dead messages.
+-- rows, even if all are old. Cursors compare ids as bytes, hence COLLATE "C". Both indexes also
+-- find the dead and skipped events, by event_key: for listings of events and the view dead_letters.
+-- Counts read the dead messages.
 CREATE INDEX message_dead_received ON {schema}.message (received_at, event_key, id COLLATE "C") WHERE state = 3;
 CREATE INDEX message_skipped ON {schema}.message (received_at, event_key, id COLLATE "C") WHERE state = 4;
 
@@ -449,8 +450,8 @@ $$;
 COMMENT ON FUNCTION {schema}.find_event(text, text) IS
 	'For hookonce itself: the key of an event, by its source and its id as it is shown.';
 
--- Returns those of the keys that have an event. That is enough to answer duplicates, without their
--- bodies, when a sender delivers tens of thousands of events again.
+-- Returns those of the keys that have an event. That is enough to answer duplicates, without sending
+-- their bodies, when a sender delivers tens of thousands of events again.
 --
 -- It finds nothing on a read-only server, or if there are synchronous standbys: claim() must then
 -- refuse the read-only server, or wait for the standbys.

@@ -151,7 +151,7 @@ CREATE INDEX hookonce_object_version_applied ON hookonce_object_version (applied
 CREATE TABLE hookonce_message (
     id          TEXT    NOT NULL PRIMARY KEY,
     event_key   BLOB    NOT NULL,           -- of the event that holds its body
-    cause       BLOB,                       -- the event whose handler enqueued it; null: none
+    cause       BLOB,                       -- the event that caused an enqueued message; null: none
     route       TEXT    NOT NULL,           -- '' if it was enqueued
     destination TEXT    NOT NULL,
     state       INTEGER NOT NULL DEFAULT 0 CHECK (state BETWEEN 0 AND 4),
@@ -180,7 +180,7 @@ CREATE INDEX hookonce_message_due ON hookonce_message (destination, due_at, stat
 -- The messages of an event: its state in the views, its details, replays, pruning.
 CREATE INDEX hookonce_message_event ON hookonce_message (event_key);
 
--- Messages that a handler of an event enqueued: the event's details, and listings of its messages.
+-- The enqueued messages that an event caused: the event's details, and listings of its messages.
 CREATE INDEX hookonce_message_cause ON hookonce_message (cause) WHERE cause IS NOT NULL;
 
 -- Dead and skipped messages in the order of the listings, so that a page reads no more than its own

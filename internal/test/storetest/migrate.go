@@ -9,13 +9,13 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// ExerciseMigrations runs the migrations of two stores on one database. Each
-// case calls open for two stores on a fresh database without a schema.
+// ExerciseMigrations applies the steps of the schema through two stores on one database. Each case
+// calls open for two stores on a fresh database without a schema.
 func ExerciseMigrations(t *testing.T, open func(t *testing.T) (a, b driver.Store)) {
 	t.Helper()
 	for name, run := range map[string]func(a, b *fixture){
-		"SchemaIsMissing": migrateMissing,
-		"Concurrently":    migrateConcurrently,
+		"Missing":      migrateMissing,
+		"Concurrently": migrateConcurrently,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -57,13 +57,13 @@ func migrateMissing(a, b *fixture) {
 	if err != nil {
 		b.Fatalf("Apply: %v", err)
 	}
-	same(b, "steps taken", b.s.Migrations(), steps)
-	a.claimNew(t0, newClaim("stripe", "evt_1", "{}", "billing")) // the other store sees it
+	same(b, "steps applied", b.s.Migrations(), steps)
+	a.claimNew(t0, newClaim("stripe", "evt_1", "{}", "billing")) // the other store sees the schema
 	b.leaseOne(t0, "to-billing")
 }
 
-// migrateConcurrently lets many callers bring one database up at a time: one
-// of them takes all steps, the others wait and take none.
+// migrateConcurrently calls Apply from several callers at once: one of them applies all steps, the
+// others block until then and apply none.
 func migrateConcurrently(a, b *fixture) {
 	const callers = 8
 	var (
@@ -88,7 +88,7 @@ func migrateConcurrently(a, b *fixture) {
 	for _, steps := range took {
 		all = append(all, steps...)
 	}
-	same(a, "steps taken by all callers", a.s.Migrations(), all)
+	same(a, "steps applied by all callers", a.s.Migrations(), all)
 	var want []int
 	for _, m := range a.s.Migrations() {
 		want = append(want, m.Version)
