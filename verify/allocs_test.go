@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestVerifyAllocates bounds what one verification costs the garbage collector. It is
-// not parallel: what others allocate would count.
+// TestVerifyAllocates bounds the allocations of one verification. It is not parallel: allocations
+// of other tests would count.
 func TestVerifyAllocates(t *testing.T) {
 	if raceDetector {
 		t.Skip("the race detector allocates too")

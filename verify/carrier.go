@@ -10,21 +10,21 @@ import (
 	"github.com/hookonce/hookonce/internal/locate"
 )
 
-// Limits of what carries the signatures.
+// Limits on the signatures of a request.
 const (
 	maxSignatures = 16
-	maxElements   = 64       // pairs of a list, signatures or not
-	maxJSON       = 16 << 10 // bytes of the format json
+	maxElements   = 64       // elements of a list, signatures or not
+	maxJSON       = 16 << 10 // bytes of a header in the format json
 )
 
-// signatures are the encoded signatures of a request.
+// signatures holds the encoded signatures of a request.
 type signatures struct {
-	n    int // how many there are
-	seen int // how many there were, with those that lack the prefix
+	n    int // signatures in text and more
+	seen int // signatures in the request, including those without the prefix
 	text [maxSignatures]string
-	// The signed time of each, if every group has its own; else "".
+	// The signed time of each signature in the format groups; else "".
 	time [maxSignatures]string
-	more []string // what is beyond text: of senders with a header for each of many keys
+	more []string // signatures that do not fit in text; used if the scheme reads many headers
 }
 
 // at returns signature i.
@@ -39,22 +39,22 @@ func (s *signatures) all() []string {
 	return append(s.text[:min(s.n, maxSignatures):maxSignatures], s.more...)
 }
 
-// carrier is where and how the signatures, or a token, stand in a request.
+// carrier reads and writes the signatures, or the token, of a request.
 type carrier struct {
-	headers []string // canonical; of several, at least one must be there
-	at      *place   // nil: in headers
+	headers []string // canonical names; if there are several, the request must have at least one
+	at      *place   // nil if the signatures are in headers
 
 	prefix   string
-	optional bool // PrefixOptional
+	optional bool // Scheme.PrefixOptional
 	format   string
 	sep      string
-	trim     bool     // blanks around an element are cut off
-	keys     []string // Scheme.SignatureKeys; of pairs the value of the parameter
-	timeKey  string   // the key of the time, if it stands among the signatures
+	trim     bool     // strip blanks around an element
+	keys     []string // Scheme.SignatureKeys; for pairs, the value of the parameter
+	timeKey  string   // the key of the time in the format kv; "" if the time is elsewhere
 	timed    bool     // the first element of a list is the time
 }
 
-// read takes the signatures, and the time if it stands among them, from req.
+// read reads the signatures from req, and the time if it stands beside them, into s.
 func (c *carrier) read(req *Request, s *signed) error {
 	if c.at != nil {
 		value, err := c.at.read(req, s.item)
@@ -99,7 +99,7 @@ func (c *carrier) parse(value string, s *signed) error {
 	return c.add(s, value)
 }
 
-// add takes one signature. One without the prefix matches nothing.
+// add counts one signature, and stores it unless it lacks the required prefix.
 func (c *carrier) add(s *signed, text string) error {
 	list := &s.signatures
 	if most := max(maxSignatures, len(c.headers)); list.seen == most {
@@ -126,7 +126,7 @@ func (c *carrier) where() string {
 	return "header " + c.headers[0]
 }
 
-// parseKV reads "t=1,v1=aa".
+// parseKV reads pairs such as "t=1,v1=aa".
 func (c *carrier) parseKV(value string, s *signed) error {
 	elements, times := 0, 0
 	for element := range strings.SplitSeq(value, c.sep) {
@@ -155,7 +155,8 @@ func (c *carrier) parseKV(value string, s *signed) error {
 	return nil
 }
 
-// parseGroups reads several of parseKV, split by single spaces, each of which has its own time.
+// parseGroups reads several lists in the format kv, separated by single spaces. Each has its own
+// time.
 func (c *carrier) parseGroups(value string, s *signed) error {
 	groups := 0
 	for group := range strings.SplitSeq(value, " ") {
@@ -174,7 +175,7 @@ func (c *carrier) parseGroups(value string, s *signed) error {
 	return nil
 }
 
-// parseList reads "aa,bb", or with the time "1,aa,bb".
+// parseList reads "aa,bb", or "1,aa,bb" if the first element is the time.
 func (c *carrier) parseList(value string, s *signed) error {
 	elements := 0
 	for element := range strings.SplitSeq(value, c.sep) {
@@ -212,7 +213,7 @@ func (c *carrier) parsePairs(value string, s *signed) error {
 	return nil
 }
 
-// parseJSON reads base64 of {"signature": "aa"}.
+// parseJSON reads the base64 form of {"signature": "aa"}.
 func (c *carrier) parseJSON(value string, s *signed) error {
 	doc, err := decodeJSONHeader(value)
 	if err != nil {
@@ -232,19 +233,19 @@ func (c *carrier) parseJSON(value string, s *signed) error {
 	return c.add(s, text)
 }
 
-// decodeJSONHeader decodes a header of the format json.
+// decodeJSONHeader decodes a header in the format json.
 func decodeJSONHeader(value string) ([]byte, error) {
 	if len(value) > maxJSON {
 		return nil, ErrMalformed
 	}
-	if strings.ContainsAny(value, "\r\n") { // the decoder would skip them
+	if strings.ContainsAny(value, "\r\n") { // the decoder would skip line breaks
 		return nil, ErrMalformed
 	}
 	return base64.StdEncoding.Strict().DecodeString(value)
 }
 
-// write puts one encoded signature, and the time if it stands beside it, into
-// req or into an item, which it returns.
+// write puts one encoded signature, and the time if it stands beside it, into req or into s.item.
+// It returns the item.
 func (c *carrier) write(req *Request, s *signed, sig string) ([]byte, error) {
 	value := c.prefix + sig
 	switch c.format {
@@ -280,15 +281,15 @@ func (c *carrier) write(req *Request, s *signed, sig string) ([]byte, error) {
 	return s.item, nil
 }
 
-// noSignature says why there is no signature to compare.
+// noSignature returns the error for a request without a signature to compare.
 func (s *signatures) noSignature() error {
 	if s.seen == 0 {
-		return fmt.Errorf("%w: no signature of this scheme in what carries it", ErrMissing)
+		return fmt.Errorf("%w: the request carries no signature of this scheme", ErrMissing)
 	}
-	return fmt.Errorf("%w: a signature has another length or encoding than the scheme's", ErrMalformed)
+	return fmt.Errorf("%w: no signature has the prefix, encoding and length of the scheme", ErrMalformed)
 }
 
-// holds reports whether ref is within what carries the signatures.
+// holds reports whether ref points into the header or field of the signatures.
 func (c *carrier) holds(ref locate.Ref) bool {
 	if c.at != nil {
 		return c.at.ref.Kind == ref.Kind && c.at.ref.Name == ref.Name

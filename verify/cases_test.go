@@ -15,7 +15,7 @@ import (
 	"github.com/hookonce/hookonce/verify"
 )
 
-// outcomes are the words for a verdict in testdata and in tables.
+// outcomes maps the words for verdicts, in testdata and in tables, to their errors.
 var outcomes = map[string]error{
 	"valid":     nil,
 	"missing":   verify.ErrMissing,
@@ -35,14 +35,14 @@ type savedCase struct {
 	Secrets []string          `json:"secrets"`
 	Headers [][2]string       `json:"headers"`
 	Body    string            `json:"body"`
-	Now     float64           `json:"now"` // seconds
+	Now     float64           `json:"now"` // Unix seconds
 	Method  string            `json:"method"`
 	URL     string            `json:"url"`
 	Query   string            `json:"query"`
 	Params  map[string]string `json:"params"`
 }
 
-// TestSavedRequests runs the requests of testdata, which other programs signed.
+// TestSavedRequests verifies the requests of testdata, which other programs signed.
 func TestSavedRequests(t *testing.T) {
 	t.Parallel()
 	eachSaved(t, func(t *testing.T, v *verify.Verifier, _ verify.Scheme, c savedCase) {
@@ -50,7 +50,7 @@ func TestSavedRequests(t *testing.T) {
 	})
 }
 
-// eachSaved calls check with every request of testdata, in a test of its own.
+// eachSaved runs check in a subtest for every request of testdata.
 func eachSaved(t *testing.T, check func(t *testing.T, v *verify.Verifier, s verify.Scheme, c savedCase)) {
 	t.Helper()
 	files, err := filepath.Glob("testdata/*/cases.json")
@@ -97,11 +97,11 @@ func readJSON(t *testing.T, file string, into any) {
 		t.Fatalf("%s: %v", file, err)
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		t.Fatalf("%s: something follows the document", file)
+		t.Fatalf("%s: data after the document", file)
 	}
 }
 
-// wantVerdict fails unless err is the verdict that the word names.
+// wantVerdict fails unless err is the verdict named by word.
 func wantVerdict(t testing.TB, err error, word string) {
 	t.Helper()
 	want, known := outcomes[word]

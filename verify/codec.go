@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// codec encodes and decodes signatures: the value of Scheme.Encoding.
+// codec encodes and decodes signatures. It is a value of Scheme.Encoding.
 type codec string
 
 var (
@@ -17,7 +17,7 @@ var (
 	rawURLStrict = base64.RawURLEncoding.Strict()
 )
 
-// encode returns the form that Sign sends.
+// encode returns the encoding that Sign sends.
 func (c codec) encode(sig []byte) string {
 	switch c {
 	case EncodingBase64:
@@ -32,10 +32,10 @@ func (c codec) encode(sig []byte) string {
 	return hex.EncodeToString(sig)
 }
 
-// decode decodes s into dst, and returns how many bytes it has, if those are at
-// most len(dst), in their one spelling; hexadecimal digits may have either case,
-// and the padding of base64url may be left out. Up to maxSize bytes it
-// allocates nothing but for the escaped encodings.
+// decode decodes s into dst and returns the number of bytes. It fails if they exceed len(dst), or
+// if s is not the one accepted spelling; only the case of hexadecimal digits and the padding of
+// base64url are free. For at most maxSize bytes it allocates nothing, except for base64hex and
+// urlescaped.
 func (c codec) decode(dst []byte, s string) (n int, ok bool) {
 	switch c {
 	case EncodingBase64:
@@ -51,7 +51,7 @@ func (c codec) decode(dst []byte, s string) (n int, ok bool) {
 		n, err := hex.Decode(dst, digits[:n])
 		return n, err == nil
 	case EncodingURLEscaped:
-		plain, err := url.PathUnescape(s) // a '+' stays one
+		plain, err := url.PathUnescape(s) // unlike QueryUnescape, keeps '+'
 		if err != nil {
 			return 0, false
 		}
@@ -85,7 +85,7 @@ func decodeInto(dst []byte, enc *base64.Encoding, s string) (n int, ok bool) {
 		decoded = make([]byte, len(s))
 	}
 	n, err := enc.Decode(decoded, append(in[:0], s...))
-	// The decoder skips line breaks: such a text is longer than its one spelling.
+	// The decoder skips line breaks: such a text is longer than the encoding of its bytes.
 	if err != nil || n > len(dst) || enc.EncodedLen(n) != len(s) {
 		return 0, false
 	}

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Limits of a token, in bytes of its text.
+// Limits on a token, in bytes of its text.
 const (
 	maxToken          = 1 << 20
 	maxTokenHeader    = 8 << 10
@@ -19,18 +19,17 @@ const (
 	maxKeyID          = 256
 )
 
-// compact is a JWS in its compact form (RFC 7515), taken apart, and nothing of it
-// believed.
+// compact is a parsed JWS in compact form (RFC 7515). Nothing in it is verified yet.
 type compact struct {
-	header, payload string // as they stand in the text
+	header, payload string // still encoded
 	algorithm, kid  string
 	claims          []byte // the decoded payload
 	signature       []byte
 }
 
-// parseCompact takes text apart. The algorithm must be one of algorithms: the
-// token does not choose how it is verified. Other members of the header
-// than alg and kid are not acted on, so that crit, which demands it, is refused.
+// parseCompact parses a token. Its alg must be one of algorithms: the token does not choose how it
+// is verified. A header with crit is refused, because crit demands that the receiver acts on other
+// members, and only alg and kid are read.
 func parseCompact(text string, algorithms []string) (*compact, error) {
 	malformed := func(why string) (*compact, error) { return nil, fmt.Errorf("%w: the token %s", ErrMalformed, why) }
 	if len(text) > maxToken {
@@ -59,32 +58,31 @@ func parseCompact(text string, algorithms []string) (*compact, error) {
 		return malformed("has a header that cannot be read: " + err.Error())
 	}
 	if _, critical := members["crit"]; critical {
-		return malformed("has a header with crit: it demands what is not known here")
+		return malformed("has a header with crit, which is not supported")
 	}
 	var ok bool
 	if t.algorithm, ok = memberText(members, "alg"); !ok || !slices.Contains(algorithms, t.algorithm) {
-		return malformed("names another algorithm than " + strings.Join(algorithms, ", "))
+		return malformed("names an algorithm other than " + strings.Join(algorithms, ", "))
 	}
 	if t.kid, ok = memberText(members, "kid"); !ok || len(t.kid) > maxKeyID {
-		return malformed("has a kid that is no key's id")
+		return malformed("has a malformed kid")
 	}
 	return t, nil
 }
 
 var segmentEncoding = base64.RawURLEncoding.Strict()
 
-// decodeSegment decodes base64url in its one spelling.
+// decodeSegment decodes base64url without padding, and accepts one spelling only.
 func decodeSegment(s string) ([]byte, error) {
 	raw, err := segmentEncoding.DecodeString(s)
-	// The decoder skips line breaks, which the length tells.
+	// The decoder skips line breaks; the length shows them.
 	if err == nil && segmentEncoding.EncodedLen(len(raw)) != len(s) {
 		err = errors.New("a line break")
 	}
 	return raw, err
 }
 
-// signedBy returns nil if one of keys made the signature over payload, in
-// its encoded form.
+// signedBy returns nil if one of keys signed payload, which is still encoded.
 func (t *compact) signedBy(keys []Key, payload string) error {
 	alg := algorithms[t.algorithm]
 	input := []byte(t.header + "." + payload)
@@ -121,8 +119,8 @@ func (a algorithm) mac(key, input []byte) []byte {
 	return h.Sum(nil)
 }
 
-// signCompact returns the encoded header and signature of payload, which is
-// encoded already. The algorithm is the first of names that key can sign with.
+// signCompact returns the encoded header and signature of an encoded payload. It uses the first of
+// the algorithms in names that key can sign with.
 func signCompact(names []string, typ string, payload string, key Key) (header, signature string, err error) {
 	m := key.material()
 	for _, name := range names {

@@ -11,15 +11,15 @@ import (
 	"github.com/hookonce/hookonce/internal/locate"
 )
 
-// maxTolerance keeps a tolerance so small that a timestamp with a digit more
-// or less never lies within it.
+// maxTolerance bounds Timestamp.Tolerance. It is small enough that adding or removing one digit of
+// a timestamp always leaves the tolerance.
 const maxTolerance = 366 * 24 * time.Hour
 
-// maxHeaders is how many headers may carry signatures.
+// maxHeaders bounds the number of headers that may carry signatures.
 const maxHeaders = 100
 
-// Compile checks a scheme. All its faults are reported at once, joined; each
-// is a *FieldError. Later changes of s do not reach the Verifier.
+// Compile checks a scheme and returns its Verifier. It reports all faults at once, joined by
+// errors.Join; each is a *FieldError. The Verifier keeps a copy of s.
 func Compile(s Scheme) (*Verifier, error) {
 	c := compiler{v: &Verifier{}}
 	c.setParams(&s)
@@ -60,14 +60,14 @@ type compiler struct {
 	faults []error
 	params []Param
 	values map[string]string
-	place  *place // where the signature stands, if in the form or query
+	place  *place // the location of the signature, if in a form or query; else nil
 }
 
 func (c *compiler) fault(field, format string, args ...any) {
 	c.faults = append(c.faults, &FieldError{Field: field, Problem: fmt.Sprintf(format, args...)})
 }
 
-// oneOf returns value, or the first of known for "".
+// oneOf returns value, or the first of known if value is "". It reports an unknown value.
 func (c *compiler) oneOf(field, value string, known ...string) string {
 	if value == "" {
 		return known[0]
@@ -84,7 +84,7 @@ func (c *compiler) unset(field string, isSet bool, problem string) {
 	}
 }
 
-// unused reports the fields that are set and not among used.
+// unused reports every field that is set but not listed in used.
 func (c *compiler) unused(s *Scheme, problem string, used ...string) {
 	for _, f := range []struct {
 		name string
@@ -135,8 +135,8 @@ func (c *compiler) standardWebhooks(s *Scheme) {
 	f.secret = c.oneOf("secret_encoding", s.SecretEncoding, SecretWhsec, SecretRaw, SecretBase64, SecretHex)
 }
 
-// standardTimestampAt accepts the one place that the time can have, written
-// down for people.
+// standardTimestampAt accepts the header that the specification fixes, so that a scheme may name it
+// for its readers.
 func (c *compiler) standardTimestampAt(at string) {
 	if at == "" {
 		return
@@ -164,19 +164,19 @@ func (c *compiler) token(s *Scheme) {
 	c.v.method = f
 }
 
-// carrier reads where the signatures stand, and what is in front of them.
+// carrier compiles the location and the prefix of the signatures.
 func (c *compiler) carrier(s *Scheme) carrier {
 	car := carrier{prefix: s.Prefix, optional: s.PrefixOptional}
 	names := append([]string{s.Header}, s.MoreHeaders...)
 	switch {
 	case s.Header == "" && s.At != "":
-		c.unset("more_headers", len(s.MoreHeaders) > 0, "the signature stands elsewhere than in a header: leave it out")
+		c.unset("more_headers", len(s.MoreHeaders) > 0, "the signature is not in a header: leave it out")
 		names = nil
 		car.at = c.signatureAt(s)
 	case s.Header == "":
 		c.fault("header", "name the header that carries the signature")
 	case s.At != "":
-		c.fault("at", "the signature stands in the header already: leave one of the two out")
+		c.fault("at", "header says where the signature is: leave one of the two out")
 	}
 	if len(names) > maxHeaders {
 		c.fault("more_headers", "more than %d headers", maxHeaders)
@@ -217,9 +217,9 @@ func (c *compiler) signatureAt(s *Scheme) *place {
 		c.fault("at", "%s", err)
 		return nil
 	case s.Each != "" && at.ref.Kind != locate.Item:
-		c.fault("at", "with each, it is an item:path")
+		c.fault("at", "with each, it must be an item:path")
 	case at.ref.Kind == locate.Body && at.ref.Name == "":
-		c.fault("at", "the body itself cannot be what carries the signature")
+		c.fault("at", "the body itself cannot carry the signature")
 	case at.ref.Kind == locate.Form || at.ref.Kind == locate.Query:
 		c.place = at
 	}
@@ -248,7 +248,7 @@ func (c *compiler) require(s *Scheme) []requirement {
 			c.fault(field+".at", "%s", err)
 		}
 		if r.Equals == "" {
-			c.fault(field+".equals", "say what it must be equal to")
+			c.fault(field+".equals", "set the value that it must have")
 		}
 		if parts := c.template(field+".equals", r.Equals); !c.lacks(r.Equals) {
 			list = append(list, requirement{at, parts, c.requiredEach(field, &r)})

@@ -44,7 +44,7 @@ func (c *compiler) algorithm(s *Scheme, f *content) {
 	c.unset("key_id", s.KeyID != "", problem)
 	c.unset("keys", s.Keys != nil, problem)
 	if s.Family == FamilyDigest && s.Weak == "" {
-		c.fault("weak", "say why it is: a plain hash always is")
+		c.fault("weak", "say why the scheme is weak: a plain hash always is")
 	}
 }
 
@@ -86,12 +86,12 @@ func (c *compiler) format(s *Scheme, f *content) {
 	}
 }
 
-// pairID returns the value of the parameter that says whose pair is ours.
+// pairID returns the value of the parameter that selects our pair.
 func (c *compiler) pairID(param string) string {
 	if !slices.ContainsFunc(c.params, func(p Param) bool {
 		return p.Name == param && (p.Need == "" || p.Need == NeedSignature)
 	}) {
-		c.fault("signature_keys", "%q is not one of the scheme's params without which nothing can be verified", param)
+		c.fault("signature_keys", "%q is not one of the scheme's params with need signature", param)
 	}
 	return c.values[param]
 }
@@ -117,18 +117,18 @@ func (c *compiler) signedContent(s *Scheme, f *content) {
 		c.fault("content", "{kid} is known to keys only: write {header:Name}")
 	}
 	if has(parts, partTimestamp, partMercadoPago) && s.Timestamp == nil {
-		c.fault("content", "it holds {timestamp}, and no timestamp.at says where that stands")
+		c.fault("content", "it holds {timestamp}: set timestamp.at to the location of the time")
 	}
 	if f.at != nil && (f.at.ref.Kind == locate.Body || f.at.ref.Kind == locate.Form) && hashesBody(parts) {
-		c.fault("content", "it holds the body, and that holds the signature: name the fields that are signed")
+		c.fault("content", "it holds the body, but the body holds the signature: name the signed fields")
 	}
 	if has(parts, partSecret) != (s.Family == FamilyDigest) {
 		c.fault("content", "{secret} belongs in the content of the family digest, and only there")
 	}
 	if has(parts, partItem) && s.Each == "" {
-		c.fault("content", "it holds {item:...}, and no each says where items stand")
+		c.fault("content", "it holds {item:...}: set each to the location of the items")
 	}
-	// What is hashed of the whole body for every item would take its size squared.
+	// Hashing the whole body once per item would take time quadratic in its size.
 	if s.Each != "" && anyPart(parts, func(p *part) bool {
 		return p.kind != partLiteral && p.kind != partItem && p.kind != partHeader && p.kind != partTimestamp && p.kind != partSecret
 	}) {
@@ -137,12 +137,12 @@ func (c *compiler) signedContent(s *Scheme, f *content) {
 	c.unset("any_port", s.AnyPort && !anyPart(parts, (*part).needsURL), "the content holds no {url}: leave it out")
 }
 
-// hashesBody reports whether the bytes of the body themselves are signed.
+// hashesBody reports whether the signature covers the bytes of the body themselves.
 func hashesBody(parts []part) bool {
 	return has(parts, partBody, partSHA256Body, partSHA256Base64Body, partSHA256RawBody, partBase64Body, partBase64URLBody, partCRC32Body)
 }
 
-// coverage demands that the body is signed, or that it is said that it is not.
+// coverage reports a content that does not sign the body, unless the scheme is partial.
 func (c *compiler) coverage(s *Scheme, f *content) {
 	parts := f.arithmetic.content
 	if parts == nil || s.Partial != "" {
@@ -150,7 +150,7 @@ func (c *compiler) coverage(s *Scheme, f *content) {
 	}
 	whole := anyPart(parts, (*part).wholeBody) || bodyHashed(parts, f.require, locate.Ref{Kind: locate.Body})
 	if !whole {
-		c.fault("content", "it must hold {body}, or partial say what is not signed: "+
+		c.fault("content", "it must hold {body}, or partial must name the unsigned parts: "+
 			"a signature that does not cover the body fits any body")
 	}
 }
@@ -158,7 +158,7 @@ func (c *compiler) coverage(s *Scheme, f *content) {
 func (c *compiler) timestamp(s *Scheme, f *content) {
 	t := s.Timestamp
 	if t == nil {
-		c.unset("format", f.format == FormatGroups, "groups have each their own time, and there is no timestamp")
+		c.unset("format", f.format == FormatGroups, "every group has a time of its own: set timestamp")
 		return
 	}
 	rule := &timeRule{format: c.oneOf("timestamp.format", t.Format, TimeUnix, TimeUnixMS, TimeRFC3339, TimeAny)}
@@ -170,7 +170,7 @@ func (c *compiler) timestamp(s *Scheme, f *content) {
 		c.fault("timestamp.at", "%s", err)
 		return
 	case at.ref.Kind == locate.Item && s.Each == "" || at.ref.Kind == locate.Body && at.ref.Name == "":
-		c.fault("timestamp.at", "%q is nowhere in the request", t.At)
+		c.fault("timestamp.at", "%q is not a location of the request", t.At)
 		return
 	}
 	rule.at, rule.ref = at, at.ref
@@ -181,11 +181,12 @@ func (c *compiler) timestamp(s *Scheme, f *content) {
 	if f.holds(at.ref) {
 		c.timeAmongSignatures(s, f)
 	} else if f.format == FormatGroups {
-		c.fault("timestamp.at", "with groups, it is a key of the signatures' header")
+		c.fault("timestamp.at", "with groups, it must be a key in the signatures' header")
 	}
 }
 
-// signsTime reports whether the time at ref is signed as another value than {timestamp}.
+// signsTime reports whether parts sign the time at ref through a placeholder other than
+// {timestamp}.
 func signsTime(parts []part, ref locate.Ref) bool {
 	return anyPart(parts, func(p *part) bool {
 		if p.kind == partSignedHeaders {
@@ -195,13 +196,13 @@ func signsTime(parts []part, ref locate.Ref) bool {
 	})
 }
 
-// timeAmongSignatures takes the time from what carries the signatures.
+// timeAmongSignatures compiles a time that stands in the same header or field as the signatures.
 func (c *compiler) timeAmongSignatures(s *Scheme, f *content) {
 	key, at := f.time.ref.Key, s.Timestamp.At
 	f.time.at = nil
 	switch {
 	case len(f.headers) > 1:
-		c.fault("timestamp.at", "%q stands among signatures, of which there can be several headers: they could differ in the time", at)
+		c.fault("timestamp.at", "%q stands among signatures, but several headers can carry them: their times could differ", at)
 	case f.format == FormatList && key == "0":
 		f.timed = true
 	case f.format == FormatList:

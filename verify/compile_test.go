@@ -12,7 +12,7 @@ import (
 	"github.com/hookonce/hookonce/verify"
 )
 
-// TestCompileFaults holds which fields are named for which fault, all at once.
+// TestCompileFaults checks which fields Compile reports, all at once.
 func TestCompileFaults(t *testing.T) {
 	t.Parallel()
 	hmac := func(change func(*verify.Scheme)) verify.Scheme {
@@ -83,7 +83,7 @@ func TestCompileFaults(t *testing.T) {
 			s.Timestamp.Tolerance = 367 * 24 * time.Hour
 		}), []string{"timestamp.tolerance"}},
 		{"standard webhooks", standard, nil},
-		{"standard webhooks with what is fixed", verify.Scheme{
+		{"standard webhooks with fixed fields", verify.Scheme{
 			Family: verify.FamilyStandardWebhooks, Header: "a", Encoding: "hex", Prefix: "b", Format: "kv",
 			SignatureKeys: []string{"c"}, Content: "{body}", Algorithm: "sha256", SecretEncoding: "x",
 			Timestamp: &verify.Timestamp{At: "header:X", Format: "unix_ms", Tolerance: -1},
@@ -122,14 +122,14 @@ func faultyFields(t *testing.T, err error) []string {
 	for _, fault := range joined.Unwrap() {
 		var f *verify.FieldError
 		if !errors.As(fault, &f) || !strings.HasPrefix(f.Error(), f.Field+": ") || f.Problem == "" {
-			t.Fatalf("%v is no *FieldError with a text", fault)
+			t.Fatalf("%v is not a *FieldError with a text", fault)
 		}
 		fields = append(fields, f.Field)
 	}
 	return fields
 }
 
-// TestCompileKeepsNothing holds that a scheme may be changed after Compile.
+// TestCompileKeepsNothing checks that changing a scheme after Compile does not affect the Verifier.
 func TestCompileKeepsNothing(t *testing.T) {
 	t.Parallel()
 	s := shapes()[1]
@@ -162,7 +162,7 @@ func TestCovers(t *testing.T) {
 	}{
 		{"body", content(""), "body:id", true},
 		{"item", content(""), "item:id", true},
-		{"what encloses an item", content(""), "outer:id + item:id", true},
+		{"a field around an item", content(""), "outer:id + item:id", true},
 		{"form", content(""), "form:id", true},
 		{"composite", content(""), "body:id + body:at | body:x", true},
 		{"unsigned header", content(""), "header:X-Id", false},

@@ -13,17 +13,17 @@ import (
 // part is one piece of a template.
 type part struct {
 	kind partKind
-	text string      // a literal's bytes, a header's canonical name, or another name
+	text string      // a literal, a header's canonical name, or another name
 	path locate.Path // of {json:...} and {item:...}
-	from *place      // of contents that are all fields: where the signature stands, which is left out
-	// Of a value that the sender chooses: the bytes of the template on its two
-	// sides, which it must not contain; 0 where there is none.
+	from *place      // the signature's location, which contents made of all fields leave out
+	// The literal bytes on the two sides of a value that the sender chooses. The value must not
+	// contain them. 0 if there is none.
 	before, after byte
-	// Of such a value: it borders on another one with nothing between, so that
-	// where it begins or ends is not signed.
+	// Set if a value that the sender chooses touches another one, so that the signature does not
+	// fix where it begins or ends.
 	loose bool
-	// Of the one such value of a template that may contain what stands beside it: the
-	// others cannot, so it is still clear where it begins and ends.
+	// Set for {item_free:...}, the one value of a template that may contain the bytes beside it.
+	// Its borders stay unambiguous because the other values cannot contain theirs.
 	free bool
 }
 
@@ -63,7 +63,7 @@ const (
 	partMercadoPago
 )
 
-// placeholders are those without a name in them, as they stand in braces.
+// placeholders holds the placeholders without a name, as written in braces.
 var placeholders = map[string]partKind{
 	"body": partBody, "timestamp": partTimestamp, "id": partID, "kid": partKID, "secret": partSecret, "method": partMethod,
 	"url": partURL, "url_unescaped": partURLUnescaped, "path": partPath, "path_query": partPathQuery,
@@ -74,13 +74,13 @@ var placeholders = map[string]partKind{
 	"signed_headers": partSignedHeaders, "qsh": partQSH, "vonage_params": partVonageParams, "mercado_pago": partMercadoPago,
 }
 
-// named are those with a name behind a colon.
+// named holds the placeholders that are followed by a colon and a name.
 var named = map[string]partKind{
 	"header": partHeader, "query": partQuery,
 	"json": partJSON, "item": partItem, "item_free": partItem, "form": partForm,
 }
 
-// needsURL reports whether the part is made of the public URL.
+// needsURL reports whether the part is built from the public URL.
 func (p *part) needsURL() bool {
 	switch p.kind {
 	case partURL, partURLUnescaped, partPath, partPathQuery, partSHA256URL, partQSH:
@@ -89,12 +89,12 @@ func (p *part) needsURL() bool {
 	return false
 }
 
-// chosen reports whether the part is a text of any length that the sender of a
-// request chooses, beside others that it does too.
+// chosen reports whether the part is a single value of the request whose text and length the sender
+// chooses.
 func (p *part) chosen() bool { return p.kind >= partHeader && p.kind <= partForm }
 
-// wholeBody reports whether the part changes with every change of the body
-// (or, of forms, of what it says).
+// wholeBody reports whether every change of the body changes the part. For forms, every change of
+// the decoded fields.
 func (p *part) wholeBody() bool {
 	switch p.kind {
 	case partBody, partSHA256Body, partSHA256Base64Body, partSHA256RawBody, partBase64Body, partBase64URLBody,
@@ -104,7 +104,7 @@ func (p *part) wholeBody() bool {
 	return false
 }
 
-// respelled reports whether the part is the same for several spellings of the body.
+// respelled reports whether different spellings of a body give the same part.
 func (p *part) respelled() bool {
 	switch p.kind {
 	case partSortedForm, partPHPForm, partVonageParams, partForm:
@@ -113,9 +113,9 @@ func (p *part) respelled() bool {
 	return false
 }
 
-// fixes reports whether the part has one form or length, so that no byte can
-// move across its border: a timestamp has one strict form, and moving bytes into
-// or out of it leaves the tolerance.
+// fixes reports whether the part has one form or length, so that no byte can move across its
+// border. A timestamp counts: it has one strict form, and a moved byte takes it out of the
+// tolerance.
 func (p *part) fixes() bool {
 	switch p.kind {
 	case partTimestamp, partSecret, partSHA256Body, partSHA256Base64Body, partSHA256RawBody, partSHA256URL:
@@ -124,7 +124,7 @@ func (p *part) fixes() bool {
 	return false
 }
 
-// template reads a template, as Scheme.Content. Faults are those of field.
+// template parses a template such as Scheme.Content, and reports faults under the name field.
 func (c *compiler) template(field, text string) []part {
 	var parts []part
 	for text != "" {
@@ -139,7 +139,7 @@ func (c *compiler) template(field, text string) []part {
 		} else {
 			end := strings.IndexByte(text, '}')
 			if text[0] == '}' || end < 0 {
-				c.fault(field, "a '%c' stands alone", text[0])
+				c.fault(field, "'%c' has no counterpart", text[0])
 				return nil
 			}
 			p, err = c.placeholder(text[1:end])
@@ -153,13 +153,13 @@ func (c *compiler) template(field, text string) []part {
 	}
 	free := func(p part) bool { return p.free }
 	if i := slices.IndexFunc(parts, free); i >= 0 && slices.ContainsFunc(parts[i+1:], free) {
-		c.fault(field, "only one value may be free to hold the character beside it")
+		c.fault(field, "only one value may be {item_free:...}")
 	}
 	guard(parts)
 	return parts
 }
 
-// appendParsed joins literals, which parameters are too.
+// appendParsed appends p, and joins neighbouring literals. Parameters are literals too.
 func appendParsed(parts []part, p part) []part {
 	last := len(parts) - 1
 	switch {
@@ -198,7 +198,7 @@ func (c *compiler) placeholder(text string) (part, error) {
 	kind, ok := named[word]
 	if !ok || name == "" {
 		return part{}, fmt.Errorf("{%s} is unknown: use {body}, {timestamp}, {url}, {method}, {header:Name} or another "+
-			"of those that verify.Scheme lists", text)
+			"placeholder that verify.Scheme lists", text)
 	}
 	p := part{kind: kind, text: name, free: word == "item_free"}
 	var err error
@@ -216,7 +216,7 @@ func (c *compiler) placeholder(text string) (part, error) {
 	return p, err
 }
 
-// lacks reports whether text has a {param:name} that is not set.
+// lacks reports whether text has a {param:name} whose parameter is not set.
 func (c *compiler) lacks(text string) bool {
 	for _, p := range c.params {
 		if c.values[p.Name] == "" && strings.Contains(text, "{param:"+p.Name+"}") {
@@ -226,7 +226,7 @@ func (c *compiler) lacks(text string) bool {
 	return false
 }
 
-// guard works out what the values among parts border on.
+// guard sets before, after and loose of the values among parts.
 func guard(parts []part) {
 	for i := range parts {
 		p := &parts[i]
@@ -274,15 +274,14 @@ func anyPart(parts []part, is func(*part) bool) bool {
 	return false
 }
 
-// covers reports whether a signature over parts covers what stands at ref.
-// Where a value may be written in several ways that are signed alike, or runs
-// into what stands beside it, it is not covered.
+// covers reports whether a signature over parts covers the value at ref. A value is not covered if
+// it has several spellings with the same signature, or no fixed border to its neighbour.
 func covers(parts []part, ref locate.Ref) bool {
 	return anyPart(parts, func(p *part) bool {
 		switch ref.Kind {
 		case locate.Body:
 			return p.wholeBody() && !p.respelled() || p.fieldOf(ref)
-		case locate.Item, locate.Outer: // which comes of a form's field where the form is what is signed
+		case locate.Item, locate.Outer: // these derive from a field of the form, if the form is signed
 			return p.wholeBody() || p.fieldOf(ref)
 		case locate.Form:
 			return p.wholeBody() && p.kind != partSortedForm && p.kind != partVonageParams || p.kind == partForm && p.is(ref)
@@ -297,7 +296,7 @@ func covers(parts []part, ref locate.Ref) bool {
 			switch ref.In() {
 			case locate.Form:
 				return covers([]part{*p}, locate.Ref{Kind: locate.Form, Name: ref.SummedField()})
-			case locate.Body: // a form that is signed sorted may be sent in any order
+			case locate.Body: // a form that is signed sorted may arrive in any order
 				return p.wholeBody() && !p.respelled()
 			}
 			return p.wholeBody()
@@ -326,8 +325,8 @@ func (p *part) wholeQuery() bool {
 	return p.kind == partURL || p.kind == partURLUnescaped || p.kind == partPathQuery
 }
 
-// runsInto reports whether the query at the end of p borders on a value that
-// can take pieces of it. A JSON body cannot; see publicURL.
+// runsInto reports whether the part after p can take bytes from the query at the end of p. A JSON
+// body cannot; see publicURL.
 func runsInto(parts []part, p *part) bool {
 	for i := range parts {
 		if &parts[i] == p && i < len(parts)-1 {

@@ -12,7 +12,7 @@ import (
 	"github.com/hookonce/hookonce/internal/locate"
 )
 
-// appendDerived appends a content that one provider has made up.
+// appendDerived appends a content that only one provider uses.
 func (p *part) appendDerived(dst []byte, req *Request, s *signed) ([]byte, error) {
 	switch p.kind {
 	case partSNS:
@@ -46,9 +46,9 @@ func (p *part) appendDerived(dst []byte, req *Request, s *signed) ([]byte, error
 	}
 }
 
-// appendSortedForm appends the fields as Twilio does and, without fields that
-// occur twice, Mandrill: names with their values, by name, then by value, each
-// pair once (twilio-go, client/request_validator.go).
+// appendSortedForm appends each name followed by its value, sorted by name and then by value, each
+// pair once. This is Twilio's form (twilio-go, client/request_validator.go), and Mandrill's if no
+// field repeats.
 func appendSortedForm(dst []byte, fields []field) []byte {
 	slices.SortFunc(fields, func(a, b field) int {
 		return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.value, b.value))
@@ -59,8 +59,8 @@ func appendSortedForm(dst []byte, fields []field) []byte {
 	return dst
 }
 
-// appendSortedQuery appends the parameters by name, escaped anew as MessageBird's
-// libraries do (url.Values.Encode).
+// appendSortedQuery appends the parameters sorted by name, and escaped as by url.Values.Encode,
+// like MessageBird's libraries.
 func appendSortedQuery(dst []byte, fields []field) []byte {
 	for i, f := range fields {
 		if i > 0 {
@@ -71,8 +71,8 @@ func appendSortedQuery(dst []byte, fields []field) []byte {
 	return dst
 }
 
-// appendPHP appends the fields as PHP's serialize writes an array of strings:
-// with their lengths in bytes (Paddle Classic).
+// appendPHP appends the fields as PHP's serialize writes an array of strings, with lengths in bytes
+// (Paddle Classic). A repeated field is an error.
 func appendPHP(dst []byte, fields []field) ([]byte, error) {
 	dst = fmt.Appendf(dst, "a:%d:{", len(fields))
 	for i, f := range fields {
@@ -84,8 +84,8 @@ func appendPHP(dst []byte, fields []field) ([]byte, error) {
 	return append(dst, '}'), nil
 }
 
-// appendVonage appends "&name=value" of each parameter by name, with '&' and '='
-// in values replaced (vonage-go-sdk, and the documentation of signed messages).
+// appendVonage appends "&name=value" for each parameter, sorted by name, with '&' and '=' in values
+// replaced by '_' (vonage-go-sdk, and Vonage's documentation of signed messages).
 func appendVonage(dst []byte, fields []field) ([]byte, error) {
 	for i, f := range fields {
 		if i > 0 && fields[i-1].name == f.name {
@@ -101,17 +101,15 @@ func appendVonage(dst []byte, fields []field) ([]byte, error) {
 
 var vonageValue = strings.NewReplacer("&", "_", "=", "_")
 
-// hubSpotURL undoes the escapes that HubSpot's description of its signature v3
-// lists, and no others.
+// hubSpotURL undoes exactly the escapes that HubSpot's description of its signature v3 lists.
 var hubSpotURL = strings.NewReplacer(
 	"%3A", ":", "%2F", "/", "%3F", "?", "%40", "@", "%21", "!", "%24", "$",
 	"%27", "'", "%28", "(", "%29", ")", "%2A", "*", "%2C", ",", "%3B", ";",
 	"%3a", ":", "%2f", "/", "%3f", "?", "%2a", "*", "%2c", ",", "%3b", ";",
 )
 
-// snsFields are the members that Amazon SNS signs, in the order in which it
-// does, those of them that are there (AWS SDK for Go, and the SNS developer
-// guide, "Verifying the signatures of Amazon SNS messages").
+// snsFields are the members that Amazon SNS signs, in signing order; absent ones are left out (AWS
+// SDK for Go, and the SNS developer guide, "Verifying the signatures of Amazon SNS messages").
 var snsFields = []string{"Message", "MessageId", "Subject", "SubscribeURL", "Timestamp", "Token", "TopicArn", "Type"}
 
 func snsField(name string) bool { return slices.Contains(snsFields, name) }
@@ -119,14 +117,14 @@ func snsField(name string) bool { return slices.Contains(snsFields, name) }
 var snsPaths = func() []locate.Path {
 	paths := make([]locate.Path, len(snsFields))
 	for i, name := range snsFields {
-		paths[i], _ = locate.ParsePath(name) // a plain name is a path
+		paths[i], _ = locate.ParsePath(name) // a plain name is a valid path
 	}
 	return paths
 }()
 
-// appendSNS appends "name\nvalue\n" of each member. A line break in any but the
-// first would let the text of a message pass as other members: every customer
-// of Amazon can have a text of his own signed.
+// appendSNS appends "name\nvalue\n" for each member. Only the first may hold a line break:
+// otherwise part of one member's text could pass as further members, and every customer of Amazon
+// can have text of their choice signed.
 func appendSNS(dst, body []byte) ([]byte, error) {
 	texts, err := locate.Texts(body, snsPaths...)
 	if err != nil {
@@ -149,16 +147,16 @@ func appendSNS(dst, body []byte) ([]byte, error) {
 	return dst, nil
 }
 
-// The headers in which Contentful says which headers it has signed, and when.
+// The Contentful headers with the list of signed headers and the time.
 const (
 	contentfulList = "X-Contentful-Signed-Headers"
 	contentfulTime = "X-Contentful-Timestamp"
 	maxListed      = 64
 )
 
-// appendSignedHeaders appends "name:value" of each listed header, joined by ';',
-// in the order of the list (node-apps-toolkit of Contentful). The list must name itself
-// and the time, or neither would be signed.
+// appendSignedHeaders appends "name:value" for each listed header, joined by ';', in the order of
+// the list (node-apps-toolkit of Contentful). The list must name itself and the time; otherwise
+// they would not be signed.
 func appendSignedHeaders(dst []byte, req *Request) ([]byte, error) {
 	list, err := single(req.Header, contentfulList)
 	if err != nil {
@@ -190,8 +188,8 @@ func appendSignedHeaders(dst []byte, req *Request) ([]byte, error) {
 	return dst, nil
 }
 
-// appendQSH appends the hash of method, path and query that Atlassian Connect's
-// tokens claim (atlassian-jwt, "query string hash").
+// appendQSH appends the hash of method, path and query in the tokens of Atlassian Connect
+// (atlassian-jwt, "query string hash").
 func appendQSH(dst []byte, method, u string) ([]byte, error) {
 	path, query, _ := strings.Cut(pathQuery(u), "?")
 	fields, err := parseFields(query)
@@ -229,8 +227,7 @@ func escapeRFC3986(s string) string {
 	return strings.NewReplacer("+", "%20", "*", "%2A", "%7E", "~").Replace(url.QueryEscape(s))
 }
 
-// appendMercadoPago appends the manifest of Mercado Pago, in which a segment
-// without a value is left out.
+// appendMercadoPago appends Mercado Pago's manifest, which omits segments without a value.
 func appendMercadoPago(dst []byte, req *Request, s *signed) ([]byte, error) {
 	id, found, err := fieldValue(rawQuery(req), "data.id")
 	switch {

@@ -2,40 +2,38 @@ package verify
 
 import "errors"
 
-// Why a request does not verify; the Err of an *Error matches one of them.
+// The reasons why a request does not verify. Error.Err matches one of them.
 var (
-	// ErrMissing means that a header, field or parameter the scheme needs is
-	// absent or empty, or holds no signature of the scheme's version.
+	// ErrMissing means that a header, field or parameter that the scheme needs is absent or empty,
+	// or holds no signature of the scheme's version.
 	ErrMissing = errors.New("missing")
-	// ErrRepeated means that a header, a key in it, a field or a parameter that
-	// must occur exactly once occurs more often.
+	// ErrRepeated means that a header, a key in it, a field or a parameter occurs more than once.
 	ErrRepeated = errors.New("repeated")
-	// ErrMalformed means that a signature, a time or an id does not have the
-	// form that the scheme demands.
+	// ErrMalformed means that a signature, time or id does not have the scheme's form.
 	ErrMalformed = errors.New("malformed")
-	// ErrMismatch means that no signature or token matches any key, or that the
-	// request does not say what the scheme requires besides.
+	// ErrMismatch means that no signature or token matches any key, or that the request does not
+	// meet a requirement of the scheme (Scheme.Require, JWT.Claims).
 	ErrMismatch = errors.New("no signature matches")
-	// ErrTooOld means that the signature matches, and was made longer ago than
-	// the tolerance.
+	// ErrTooOld means that the signature matches, but its time is further in the past than the
+	// tolerance.
 	ErrTooOld = errors.New("signed too long ago")
-	// ErrTooNew means that the signature matches, and claims to be made
-	// further in the future than the tolerance.
+	// ErrTooNew means that the signature matches, but its time is further in the future than the
+	// tolerance.
 	ErrTooNew = errors.New("signed too far in the future")
 
-	// ErrNoKeys means that there was no key to check with, or one that another
-	// Verifier made. The fault is the receiver's, not the sender's.
+	// ErrNoKeys means that Verify got no key, or a key made for another scheme. The receiver is at
+	// fault, not the sender.
 	ErrNoKeys = errors.New("no usable key")
-	// ErrNoURL means that the scheme signs the public URL and the Request has
-	// none. The fault is the receiver's, not the sender's.
+	// ErrNoURL means that the scheme signs the public URL and Request.URL is empty. The receiver is
+	// at fault, not the sender.
 	ErrNoURL = errors.New("the public URL is not set")
 )
 
-// Error is what Verify returns for a request that does not verify. Its text
-// has nothing of the request's values, of a key or of an expected signature.
+// Error is the error of a request that does not verify. Its text holds no value of the request, no
+// key and no expected signature.
 type Error struct {
-	Scheme string // the ID of the scheme, or its family
-	Err    error  // matches one of the sentinels
+	Scheme string // Scheme.ID, or the family if that is ""
+	Err    error  // matches one of the errors above
 }
 
 // Error returns the scheme and the reason.
@@ -46,8 +44,8 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // FieldError is one fault of a Scheme.
 type FieldError struct {
-	Field   string // as in JSON: "content", "timestamp.at"
-	Problem string // what is wrong, and what would be right
+	Field   string // the JSON name: "content", "timestamp.at"
+	Problem string // the fault, and how to correct it
 }
 
 // Error returns the field and the problem.

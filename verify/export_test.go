@@ -2,6 +2,6 @@ package verify
 
 import "crypto/x509"
 
-// TrustOnly has v trust certificates that chain to pool, in place of the system's
-// roots. It must be called before v is used.
+// TrustOnly makes v trust certificates that chain to pool, instead of the system's roots. Call it
+// before using v.
 func (v *Verifier) TrustOnly(pool *x509.CertPool) { v.keys.roots = pool }

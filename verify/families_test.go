@@ -13,19 +13,19 @@ import (
 	"github.com/hookonce/hookonce/verify"
 )
 
-// family is a scheme that is told apart by more than its headers, and what of a
-// request it signs.
+// family is a scheme with the regions of a request that it signs.
 type family struct {
 	name   string
 	scheme verify.Scheme
 	secret string
-	fill   func(t *rapid.T, req *verify.Request) // sets what is signed, beside a random body
+	fill   func(t *rapid.T, req *verify.Request) // sets signed values; the body is random already
 	signed []region
 }
 
-// region is a piece of a request in which every byte counts, unless the two texts are alike.
+// region is a part of a request. Every changed byte must fail verification, unless the old and the
+// new text are alike.
 type region struct {
-	name  string // body, query, or a header
+	name  string // body, query, or the name of a header
 	alike func(a, b string) bool
 }
 
@@ -55,12 +55,12 @@ var (
 	wholeQuery = region{name: "query"}
 )
 
-// header is a region of which single digits may have another case.
+// header is the region of a header whose hexadecimal digits may change case.
 func header(name string) region { return region{name, strings.EqualFold} }
 
 func exact(name string) region { return region{name: name} }
 
-// families has a scheme of every shape, beside shapes.
+// families returns a scheme for every form that shapes does not have.
 func families() []family {
 	return slices.Concat(listFamilies(), urlFamilies(), formFamilies(), documentFamilies(), tokenFamilies())
 }
@@ -73,7 +73,7 @@ func drawWord(t *rapid.T, label string) string {
 	return rapid.StringMatching(`[a-zA-Z0-9_-]{1,12}`).Draw(t, label)
 }
 
-// setForm gives the request a form with the names and a few others.
+// setForm sets the body to a form with the given fields and a few others.
 func setForm(names ...string) func(t *rapid.T, req *verify.Request) {
 	return func(t *rapid.T, req *verify.Request) {
 		form := url.Values{}
@@ -84,17 +84,17 @@ func setForm(names ...string) func(t *rapid.T, req *verify.Request) {
 	}
 }
 
-// sameForm compares forms by the text that reading makes of them.
+// sameForm compares two forms by the result of reading.
 func sameForm(reading func(url.Values) string) func(a, b string) bool {
 	return func(a, b string) bool {
-		// A ';' is a character as any other here, which ParseQuery refuses.
+		// ParseQuery refuses ';', which is an ordinary character here.
 		first, errFirst := url.ParseQuery(strings.ReplaceAll(a, ";", "%3B"))
 		second, errSecond := url.ParseQuery(strings.ReplaceAll(b, ";", "%3B"))
 		return errFirst == nil && errSecond == nil && strings.EqualFold(reading(first), reading(second))
 	}
 }
 
-// sameJSON compares documents by some of their fields.
+// sameJSON compares two documents by the given fields.
 func sameJSON(fields ...string) func(a, b string) bool {
 	return func(a, b string) bool {
 		return slices.EqualFunc(jsonFields(a, fields), jsonFields(b, fields), strings.EqualFold)
@@ -215,7 +215,7 @@ func urlFamilies() []family {
 }
 
 func formFamilies() []family {
-	sorted := func(v url.Values) string { // as Twilio's own library joins them
+	sorted := func(v url.Values) string { // as in Twilio's library
 		var text string
 		for _, name := range slices.Sorted(func(yield func(string) bool) {
 			for name := range v {

@@ -11,7 +11,7 @@ import (
 	"github.com/hookonce/hookonce/verify"
 )
 
-// drawFamilyRequest draws a request that f signs.
+// drawFamilyRequest draws a request for the scheme of f.
 func drawFamilyRequest(t *rapid.T, f *family) *verify.Request {
 	req := &verify.Request{
 		Method: http.MethodPost, URL: "https://hooks.example.com/in",
@@ -25,8 +25,8 @@ func drawFamilyRequest(t *rapid.T, f *family) *verify.Request {
 	return req
 }
 
-// checkFamilies checks a property of requests that are signed with the first of
-// two keys, for every family.
+// checkFamilies checks a property for every family. The request is signed with the first of two
+// keys.
 func checkFamilies(t *testing.T, property func(t *rapid.T, f *family, v *verify.Verifier, keys []verify.Key, req *verify.Request)) {
 	t.Helper()
 	for _, f := range families() {
@@ -45,8 +45,8 @@ func checkFamilies(t *testing.T, property func(t *rapid.T, f *family, v *verify.
 	}
 }
 
-// TestFamilies holds that what Sign makes verifies, and that no changed byte of
-// what is signed does.
+// TestFamilies checks that a request from Sign verifies, and that it does not after any signed byte
+// changed.
 func TestFamilies(t *testing.T) {
 	t.Parallel()
 	checkFamilies(t, func(t *rapid.T, f *family, v *verify.Verifier, keys []verify.Key, req *verify.Request) {
@@ -60,8 +60,8 @@ func TestFamilies(t *testing.T) {
 	})
 }
 
-// TestFamiliesOtherKeys holds that another secret verifies nothing, and that one
-// among several suffices.
+// TestFamiliesOtherKeys checks that a request does not verify with another key, and does if one of
+// several keys is right.
 func TestFamiliesOtherKeys(t *testing.T) {
 	t.Parallel()
 	checkFamilies(t, func(t *rapid.T, _ *family, v *verify.Verifier, keys []verify.Key, req *verify.Request) {
@@ -74,7 +74,7 @@ func TestFamiliesOtherKeys(t *testing.T) {
 	})
 }
 
-// TestFamiliesInTime holds the tolerance of every family that has a time.
+// TestFamiliesInTime checks the tolerance of every family with a signed time.
 func TestFamiliesInTime(t *testing.T) {
 	t.Parallel()
 	checkFamilies(t, func(t *rapid.T, f *family, v *verify.Verifier, keys []verify.Key, req *verify.Request) {
@@ -91,11 +91,11 @@ func TestFamiliesInTime(t *testing.T) {
 	})
 }
 
-// tryFlips changes a bit of every byte of one region.
+// tryFlips flips bits in every byte of one region.
 func tryFlips(t *rapid.T, v *verify.Verifier, keys []verify.Key, req *verify.Request, r region, flip byte) {
 	good := r.get(req)
 	if good == "" && r.name != "body" {
-		t.Fatalf("there is nothing in %s", r.name)
+		t.Fatalf("%s is empty", r.name)
 	}
 	for i := range good {
 		bad := []byte(good)
@@ -107,7 +107,7 @@ func tryFlips(t *rapid.T, v *verify.Verifier, keys []verify.Key, req *verify.Req
 	}
 	r.set(req, good)
 	if err := v.Verify(req, keys); err != nil {
-		t.Fatalf("unchanged again: %v", err)
+		t.Fatalf("after undoing the changes: %v", err)
 	}
 }
 

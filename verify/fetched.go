@@ -10,11 +10,12 @@ import (
 	"time"
 )
 
-// ParseFetched reads what was found where ref says: the key, or the keys, that
-// it refers to. Certificates must be valid at the time of the request that ref
-// was made of and, where the scheme demands it, chain to a root of the
-// system and be for the name that it gives. Private halves are left out. Where
-// there are keys, and none with the id of ref, it returns none, and no error.
+// ParseFetched reads the document that was fetched from ref, and returns the keys that ref refers
+// to, without private halves. It returns no keys and no error if the document is a JWK set and all
+// its keys have other ids.
+//
+// A certificate must be valid at Request.Now of the request behind ref. If KeySource.Chain is set,
+// it must also be issued for that name and chain to a root of the system.
 func (v *Verifier) ParseFetched(ref *KeyRef, data []byte) ([]Key, error) {
 	if v.keys == nil {
 		return nil, errors.New("the scheme fetches no keys")
@@ -22,14 +23,14 @@ func (v *Verifier) ParseFetched(ref *KeyRef, data []byte) ([]Key, error) {
 	m, err := v.keys.parse(ref, data)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("what was fetched for scheme %s is no key of it: %w", v.name, err)
+		return nil, fmt.Errorf("the document fetched for scheme %s cannot be used: %w", v.name, err)
 	case m == nil:
 		return nil, nil
 	}
 	return []Key{newKey(m)}, nil
 }
 
-// parse returns the keys, or nil if those that were found are all of other ids.
+// parse returns the keys, or nil if all keys of a set have other ids.
 func (ks *keySource) parse(ref *KeyRef, data []byte) (*material, error) {
 	if len(data) > maxKeyText {
 		return nil, fmt.Errorf("it is longer than %d bytes", maxKeyText)
@@ -60,7 +61,7 @@ func (ks *keySource) parse(ref *KeyRef, data []byte) (*material, error) {
 	return ks.referred(m, ref)
 }
 
-// referred keeps of m what ref refers to.
+// referred returns the keys of m that ref refers to.
 func (ks *keySource) referred(m *material, ref *KeyRef) (*material, error) {
 	found := &material{}
 	expired := false
@@ -83,13 +84,12 @@ func (ks *keySource) referred(m *material, ref *KeyRef) (*material, error) {
 	case expired:
 		return nil, errors.New("the key has expired")
 	case ks.format != KeysJWKS:
-		return nil, errors.New("it is the key of another id")
+		return nil, errors.New("the key has another id")
 	}
 	return nil, nil
 }
 
-// expiredAt reports whether the key was taken out of use before now, by its
-// member expired_at (Plaid).
+// expiredAt reports whether the JWK member expired_at (Plaid) lies before now, or cannot be read.
 func (k *publicKey) expiredAt(now time.Time) bool {
 	if k.expired == "" || k.expired == "null" {
 		return false
@@ -98,7 +98,7 @@ func (k *publicKey) expiredAt(now time.Time) bool {
 	return !ok || !now.Before(at)
 }
 
-// unwrap takes the key out of the JSON document that it stands in.
+// unwrap returns the key at KeySource.Member of a JSON document.
 func (ks *keySource) unwrap(data []byte) ([]byte, error) {
 	for i, name := range ks.member {
 		members, err := object(data)
@@ -120,8 +120,7 @@ func (ks *keySource) unwrap(data []byte) ([]byte, error) {
 	return []byte(text), nil
 }
 
-// certificate reads a certificate in PEM and behind it, in any order, those
-// that lead to a root.
+// certificate reads a certificate in PEM, followed by its intermediate certificates in any order.
 func (ks *keySource) certificate(text string, now time.Time) ([]publicKey, error) {
 	blocks, ok := pemBlocks(strings.TrimSpace(text))
 	if !ok {
@@ -149,7 +148,7 @@ func (ks *keySource) certificate(text string, now time.Time) ([]publicKey, error
 			KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny},
 		})
 		if err != nil {
-			return nil, fmt.Errorf("the certificate is not to be trusted: %w", err)
+			return nil, fmt.Errorf("the certificate is not trusted: %w", err)
 		}
 	}
 	return fromStandard(leaf.PublicKey, algorithms[ks.algorithm].kind)

@@ -14,7 +14,7 @@ import (
 	"github.com/hookonce/hookonce/verify"
 )
 
-// fetching compiles a scheme of the pair's algorithm whose keys are fetched.
+// fetching compiles a scheme with the pair's algorithm that fetches its keys.
 func fetching(t testing.TB, p *pair, keys verify.KeySource) *verify.Verifier {
 	t.Helper()
 	keys.Host = `keys\.example\.com`
@@ -30,13 +30,13 @@ func fetching(t testing.TB, p *pair, keys verify.KeySource) *verify.Verifier {
 	return mustCompile(t, s)
 }
 
-// TestParseFetched holds the forms of what is found, and what is refused.
+// TestParseFetched checks the accepted forms of a fetched document, and the refused ones.
 func TestParseFetched(t *testing.T) {
 	t.Parallel()
 	p := pairOf(t, "signature/ecdsa-p256-sha256")
 	key := privateKey(t, p)
 	forms := publicForms(t, key)
-	public := jwk(t, key) // with its private member
+	public := jwk(t, key) // includes the private member
 	named := func(kid string, more map[string]any) map[string]any {
 		members := without(public)
 		members["kid"] = kid
@@ -56,13 +56,13 @@ func TestParseFetched(t *testing.T) {
 		name string
 		keys verify.KeySource
 		data string
-		want string // valid, none, or what the error holds
+		want string // valid, none, or a part of the error
 	}{
 		{"a set", jwks, set(otherNamed, named("k1", nil)), "valid"},
 		{"a set, without ids", jwks, set(public), "valid"},
 		{"a set without the id", jwks, set(otherNamed, named("k3", nil)), "none"},
 		{"a set whose key has the id", jwks, set(named("k1", map[string]any{"use": "enc"}), otherNamed), "none"},
-		{"an empty set", jwks, set(), "no key"},
+		{"an empty set", jwks, set(), "lacks an ECDSA key"},
 		{"a set with a member twice", jwks, `{"keys":[],"keys":[]}`, "cannot be read"},
 		{"a page", jwks, "<html>", "cannot be read"},
 		{"nothing", jwks, "", "cannot be read"},
@@ -73,11 +73,11 @@ func TestParseFetched(t *testing.T) {
 		{"a key that is in use", single, jsonText(map[string]any{"key": named("k1", map[string]any{"expired_at": nil})}), "valid"},
 		{"a key that expires later", single, jsonText(map[string]any{"key": named("k1", map[string]any{"expired_at": receivedAt.Unix() + 1})}), "valid"},
 		{"a key that has expired", single, jsonText(map[string]any{"key": named("k1", map[string]any{"expired_at": receivedAt.Unix()})}), "expired"},
-		{"a key that expires at no time", single, jsonText(map[string]any{"key": named("k1", map[string]any{"expired_at": "x"})}), "expired"},
+		{"a key with an unreadable expiry", single, jsonText(map[string]any{"key": named("k1", map[string]any{"expired_at": "x"})}), "expired"},
 		{"a key elsewhere", single, jsonText(map[string]any{"keys": public}), "no member key"},
 		{"a key that is text", single, jsonText(map[string]any{"key": jsonText(public)}), "valid"},
 		{"PEM in a document", inDocument, jsonText(map[string]any{"config": map[string]any{"notifications": map[string]any{"public_key": forms["PEM in one line"]}}}), "valid"},
-		{"PEM that is no text", inDocument, `{"config":{"notifications":{"public_key":1}}}`, "expected PEM"},
+		{"PEM that is not text", inDocument, `{"config":{"notifications":{"public_key":1}}}`, "expected PEM"},
 		{"no document", inDocument, `{"config":[]}`, "cannot be read"},
 		{"PEM", verify.KeySource{Format: verify.KeysPEM}, forms["PEM"], "valid"},
 		{"PEM of a certificate", verify.KeySource{Format: verify.KeysPEM}, forms["certificate"], "valid"},
@@ -107,7 +107,7 @@ func TestParseFetched(t *testing.T) {
 			default:
 				wantVerdict(t, v.Verify(req, keys), "valid")
 				if err := v.Sign(req, keys[0]); err == nil {
-					t.Error("what was fetched signs")
+					t.Error("a fetched key signs")
 				}
 				req.Header.Set("X-Key-Id", "k9")
 				if err := v.Verify(req, keys); c.keys.Format != verify.KeysJWKS && err == nil {
@@ -118,7 +118,7 @@ func TestParseFetched(t *testing.T) {
 	}
 }
 
-// TestParseFetchedCertificate holds when a certificate is trusted.
+// TestParseFetchedCertificate checks when a certificate is trusted.
 func TestParseFetchedCertificate(t *testing.T) {
 	t.Parallel()
 	p := pairOf(t, "signature/rsa-sha256")
@@ -140,10 +140,10 @@ func TestParseFetchedCertificate(t *testing.T) {
 		name string
 		keys verify.KeySource
 		data string
-		at   time.Duration // from receivedAt
+		at   time.Duration // relative to receivedAt
 		want string
 	}{
-		{"of itself", plain, own, 0, "valid"},
+		{"self-signed", plain, own, 0, "valid"},
 		{"not yet", plain, own, -time.Hour - time.Second, "not valid at this time"},
 		{"no longer", plain, own, time.Hour + time.Second, "not valid at this time"},
 		{"no certificate", plain, p.public, 0, "not a certificate"},
@@ -152,11 +152,11 @@ func TestParseFetchedCertificate(t *testing.T) {
 		{"of another kind", plain, rootText, 0, "not an RSA key"},
 		{"of the root", chained, leaf, 0, "valid"},
 		{"of the root, with it", chained, leaf + rootText, 0, "valid"},
-		{"of itself, where a root must be", chained, own, 0, "not to be trusted"},
-		{"of a foreign root", chained, pemText("CERTIFICATE", certificate(t, key, foreignKey, foreign, name).Raw) + pemText("CERTIFICATE", foreign.Raw), 0, "not to be trusted"},
-		{"for another name", chained, pemText("CERTIFICATE", certificate(t, key, rootKey, root, "evil.example").Raw), 0, "not to be trusted"},
-		{"for a longer name", chained, pemText("CERTIFICATE", certificate(t, key, rootKey, root, name+".evil.example").Raw), 0, "not to be trusted"},
-		{"with a key behind it", chained, leaf + p.public, 0, "not a certificate"},
+		{"self-signed, but a root is demanded", chained, own, 0, "not trusted"},
+		{"of a foreign root", chained, pemText("CERTIFICATE", certificate(t, key, foreignKey, foreign, name).Raw) + pemText("CERTIFICATE", foreign.Raw), 0, "not trusted"},
+		{"for another name", chained, pemText("CERTIFICATE", certificate(t, key, rootKey, root, "evil.example").Raw), 0, "not trusted"},
+		{"for a longer name", chained, pemText("CERTIFICATE", certificate(t, key, rootKey, root, name+".evil.example").Raw), 0, "not trusted"},
+		{"with a key after it", chained, leaf + p.public, 0, "not a certificate"},
 		{"of the root, no longer", chained, leaf, 2 * time.Hour, "not valid at this time"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -180,18 +180,17 @@ func TestParseFetchedCertificate(t *testing.T) {
 			wantVerdict(t, v.Verify(req, keys), "valid")
 		})
 	}
-	// By default, only the roots of the system are.
+	// By default only the roots of the system are trusted.
 	s := withKeys(p.scheme, chained)
 	s.Keys.Host, s.Keys.Path = `keys\.example\.com`, "/.*"
 	v := mustCompile(t, s)
 	req := &verify.Request{Header: http.Header{"X-Cert": {"https://keys.example.com/c.pem"}}, Now: receivedAt}
 	if _, err := v.ParseFetched(must(v.KeyRef(req)), []byte(leaf+rootText)); err == nil {
-		t.Error("a root of its own is trusted")
+		t.Error("a root outside of the system's is trusted")
 	}
 }
 
-// TestGenerateKey holds that a generated key can be set up and signs, and is another
-// one each time.
+// TestGenerateKey checks that a generated key can be parsed, signs, and differs every time.
 func TestGenerateKey(t *testing.T) {
 	t.Parallel()
 	schemes := []verify.Scheme{
@@ -215,7 +214,7 @@ func TestGenerateKey(t *testing.T) {
 				t.Fatal(err)
 			}
 			if (public != "") != v.PublicKey() {
-				t.Errorf("a public half: %t, and PublicKey is %t", public != "", v.PublicKey())
+				t.Errorf("public half generated: %t, PublicKey: %t", public != "", v.PublicKey())
 			}
 			signs := mustKeys(t, v, private)
 			verifies := signs
@@ -223,17 +222,17 @@ func TestGenerateKey(t *testing.T) {
 				verifies = mustKeys(t, v, public)
 			}
 			if signs[0].Weak() {
-				t.Error("it is weak")
+				t.Error("the generated key is weak")
 			}
 			wantVerdict(t, v.Verify(signedRequest(t, v, signs[0], "{}"), verifies), "valid")
 			again, _, err := v.GenerateKey()
 			if err != nil || again == private {
-				t.Errorf("the second is the first, or %v", err)
+				t.Errorf("the second key equals the first, or error %v", err)
 			}
 		})
 	}
 	none := mustCompile(t, verify.Scheme{Family: verify.FamilyNone})
 	if private, public, err := none.GenerateKey(); private != "" || public != "" || err != nil {
-		t.Errorf("none: %q, %q, %v", private, public, err)
+		t.Errorf("FamilyNone: %q, %q, %v", private, public, err)
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/hookonce/hookonce/verify"
 )
 
-// TestSpellings holds that every encoding of a signature has one spelling, but
-// for what the package's documentation lists.
+// TestSpellings checks that every encoding of a signature has one accepted spelling, except for the
+// free choices that the package documentation lists.
 func TestSpellings(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -56,7 +56,7 @@ func TestSpellings(t *testing.T) {
 	}
 }
 
-// TestBasicSpellings holds the same of basic authentication.
+// TestBasicSpellings is TestSpellings for basic authentication.
 func TestBasicSpellings(t *testing.T) {
 	t.Parallel()
 	v := mustCompile(t, verify.Scheme{Family: "basic", Require: []verify.Requirement{{At: "header:X-Kind", Equals: "a"}}})
@@ -79,7 +79,7 @@ func TestBasicSpellings(t *testing.T) {
 	}
 }
 
-// TestGroupsRequire holds that groups too must say what is required.
+// TestGroupsRequire checks Scheme.Require with the format groups.
 func TestGroupsRequire(t *testing.T) {
 	t.Parallel()
 	v := mustCompile(t, verify.Scheme{
@@ -97,9 +97,8 @@ func TestGroupsRequire(t *testing.T) {
 	}
 }
 
-// TestSNSMessageIsOneMember rebuilds a signed message in such a way that the same
-// bytes are signed, and a part of the text, which any customer of the sender
-// may choose, stands for the topic.
+// TestSNSMessageIsOneMember rearranges a signed message without changing the signed bytes. Part of
+// its text, which every customer of the sender can choose, becomes the topic.
 func TestSNSMessageIsOneMember(t *testing.T) {
 	t.Parallel()
 	v := mustCompile(t, verify.Scheme{Family: "hmac", At: "body:Signature", Content: "{sns}", Partial: "links"})
@@ -133,8 +132,8 @@ func TestSNSMessageIsOneMember(t *testing.T) {
 	}
 }
 
-// TestRefusedForms signs requests rightly, over contents that this package makes
-// up, and gives them a form that could be read in two ways or takes long.
+// TestRefusedForms signs requests correctly, with contents that could be read in two ways or take
+// long to read.
 func TestRefusedForms(t *testing.T) {
 	t.Parallel()
 	sign := func(content string) func(*verify.Scheme) {
@@ -144,7 +143,7 @@ func TestRefusedForms(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name, family string
-		as           func(*verify.Scheme) // the scheme that signs instead
+		as           func(*verify.Scheme) // signs in place of the scheme
 		change       func(*verify.Request)
 		want         string
 	}{

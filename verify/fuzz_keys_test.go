@@ -8,8 +8,8 @@ import (
 	"github.com/hookonce/hookonce/verify"
 )
 
-// FuzzTokens gives every scheme of tokens arbitrary ones. None may pass, and every
-// refusal is an *Error over one of the sentinels, of KeyRef too.
+// FuzzTokens verifies arbitrary tokens with every token scheme. None may pass, and every refusal of
+// Verify and KeyRef must be an *Error that matches exactly one of the errors.
 func FuzzTokens(f *testing.F) {
 	f.Add(hs256("x", plainHeader, `{"sha256":"x"}`), []byte("{}"))
 	f.Add(segment(`{"alg":"none"}`)+"."+segment(`{}`)+".", []byte(nil))
@@ -34,13 +34,13 @@ func FuzzTokens(f *testing.F) {
 			if ref, err := v.KeyRef(req); err != nil {
 				oneSentinel(t, p.name, err)
 			} else if ref != nil && ref.ID == "" {
-				t.Fatalf("%s: %+v for no id", p.name, ref)
+				t.Fatalf("%s: got %+v without an id", p.name, ref)
 			}
 		}
 	})
 }
 
-// oneSentinel fails unless err is an *Error over exactly one of the sentinels.
+// oneSentinel fails unless err is an *Error that matches exactly one of the package's errors.
 func oneSentinel(t *testing.T, name string, err error) {
 	t.Helper()
 	known := 0
@@ -55,8 +55,8 @@ func oneSentinel(t *testing.T, name string, err error) {
 	}
 }
 
-// FuzzKeys holds that no text makes ParseKey or ParseFetched panic, that a key with a
-// private half signs what verifies, and that nothing fetched can sign.
+// FuzzKeys checks that no text makes ParseKey or ParseFetched panic, that requests signed with a
+// parsed private key verify, and that a fetched key cannot sign.
 func FuzzKeys(f *testing.F) {
 	for _, name := range []string{"signature/ed25519", "signature/ecdsa-p256-sha256", "signature/rsa-sha256"} {
 		key := privateKey(f, pairOf(f, name))

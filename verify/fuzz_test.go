@@ -8,8 +8,8 @@ import (
 	"github.com/hookonce/hookonce/verify"
 )
 
-// FuzzHeaders gives every scheme arbitrary headers. None may pass but the one
-// that was signed, and every refusal is an *Error over one of the sentinels.
+// FuzzHeaders verifies arbitrary headers with every scheme. Only the signed one may pass, and every
+// refusal must be an *Error that matches exactly one of the package's errors.
 func FuzzHeaders(f *testing.F) {
 	f.Add("t=1760000000,v1=00", "1760000000", "msg_1", []byte("{}"))
 	f.Add("sha256="+string(make([]byte, 64)), "2025-10-09T08:53:20Z", "a.b", []byte("[]"))
@@ -73,8 +73,7 @@ func compileAll(t testing.TB) []compiled {
 	return all
 }
 
-// FuzzParseKey holds that no text makes ParseKey panic, and that a key it
-// returns signs and verifies.
+// FuzzParseKey checks that no text makes ParseKey panic, and that a parsed key signs and verifies.
 func FuzzParseKey(f *testing.F) {
 	for _, seed := range []string{whskSecret, whsecSecret, "whsec_", "whpk_", hmacSecret, "-----BEGIN PUBLIC KEY-----\nMCow\n-----END PUBLIC KEY-----"} {
 		f.Add(seed)

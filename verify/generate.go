@@ -14,14 +14,13 @@ import (
 	"fmt"
 )
 
-// secretSize is how many bytes a generated secret has.
+// secretSize is the size of a generated secret in bytes.
 const secretSize = 32
 
-// GenerateKey makes a new key for the scheme, in the form that ParseKey reads. For
-// a scheme with public keys private signs and public is what a receiver
-// is set up with: PEM, or for Standard Webhooks whsk_ and whpk_. For a shared
-// secret public is ""; basic authentication gets the user "hookonce". FamilyNone
-// needs no key: both are "".
+// GenerateKey makes a new key for the scheme, in the form that ParseKey reads. If the sender signs
+// with a private key, private signs and public configures the receiver; both are PEM, or whsk_ and
+// whpk_ for Standard Webhooks. For a shared secret public is "". FamilyBasic gets the user
+// "hookonce". FamilyNone needs no key, and gets "" twice.
 func (v *Verifier) GenerateKey() (private, public string, err error) {
 	secret, algorithm := "", ""
 	switch m := v.method.(type) {
@@ -52,7 +51,7 @@ func (v *Verifier) GenerateKey() (private, public string, err error) {
 	return private, "", nil
 }
 
-// generateSecret returns a secret in the encoding.
+// generateSecret returns a random secret in the given Scheme.SecretEncoding.
 func generateSecret(encoding string) string {
 	raw := make([]byte, secretSize)
 	_, _ = rand.Read(raw) // never fails
@@ -105,5 +104,5 @@ func newPrivateKey(kind keyKind) (crypto.Signer, error) {
 	case kindP521:
 		return ecdsa.GenerateKey(elliptic.P521(), rand.Reader)
 	}
-	return nil, fmt.Errorf("no key pair is %s", kind)
+	return nil, fmt.Errorf("cannot generate %s as a key pair", kind)
 }

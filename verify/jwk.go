@@ -15,13 +15,13 @@ import (
 	"unicode/utf8"
 )
 
-// maxJWKs is the most keys of a JWK set.
+// maxJWKs bounds the number of keys in a JWK set.
 const maxJWKs = 128
 
-var errJSON = errors.New("it is not a JSON object whose members are each there once")
+var errJSON = errors.New("it is not a JSON object with unique members")
 
-// object reads a JSON object. Unlike encoding/json it takes no member twice, and
-// none under a name in other letters.
+// object parses a JSON object. Unlike encoding/json it refuses repeated members, and keeps the case
+// of names.
 func object(data []byte) (map[string]json.RawMessage, error) {
 	if !utf8.Valid(data) {
 		return nil, errJSON
@@ -36,7 +36,7 @@ func object(data []byte) (map[string]json.RawMessage, error) {
 		if err != nil {
 			return nil, errJSON
 		}
-		key := name.(string) // or Token had failed
+		key := name.(string) // else Token had failed
 		var value json.RawMessage
 		if _, twice := members[key]; twice || dec.Decode(&value) != nil {
 			return nil, errJSON
@@ -49,8 +49,8 @@ func object(data []byte) (map[string]json.RawMessage, error) {
 	return members, nil
 }
 
-// memberText returns a member that is a string; false if it is there and is none, or
-// is empty.
+// memberText returns a member that is a string, or "" if it is absent. ok is false if the member is
+// empty or not a string.
 func memberText(members map[string]json.RawMessage, name string) (value string, ok bool) {
 	raw, there := members[name]
 	if !there {
@@ -62,8 +62,8 @@ func memberText(members map[string]json.RawMessage, name string) (value string, 
 	return value, value != ""
 }
 
-// parseJWKs reads a JWK (RFC 7517), or a set of them. Of a set, keys that
-// are not understood, or are for something else, are passed over.
+// parseJWKs reads a JWK (RFC 7517) or a JWK set. It skips the keys of a set that it cannot read, or
+// that have another use.
 func parseJWKs(data []byte, alg algorithm) ([]publicKey, error) {
 	doc, err := object(data)
 	if err != nil {
@@ -95,7 +95,7 @@ func parseJWKs(data []byte, alg algorithm) ([]publicKey, error) {
 		}
 	}
 	if len(keys) == 0 {
-		return nil, fmt.Errorf("the JWK set has no key that is %s for signatures", alg.kind)
+		return nil, fmt.Errorf("the JWK set lacks %s for signatures", alg.kind)
 	}
 	return keys, nil
 }
@@ -115,7 +115,7 @@ func parseJWK(members map[string]json.RawMessage) (publicKey, error) {
 		return k, errors.New("the JWK is not for signatures: its use is not sig")
 	}
 	if _, known := algorithms[k.jose]; k.jose != "" && !known {
-		return k, errors.New("the JWK is for an algorithm that is not known here")
+		return k, errors.New("the JWK is for an unknown algorithm")
 	}
 	k.expired = string(members["expired_at"])
 	var err error
@@ -127,12 +127,12 @@ func parseJWK(members map[string]json.RawMessage) (publicKey, error) {
 	case "OKP":
 		err = k.readOKP(members)
 	default:
-		err = errors.New("the JWK is not of a kind that is known here: RSA, EC or OKP")
+		err = errors.New("the JWK has an unknown kty: use RSA, EC or OKP")
 	}
 	return k, err
 }
 
-// octets returns a member that is base64url; nil if it is not there.
+// octets returns the bytes of a base64url member; none if it is absent.
 func octets(members map[string]json.RawMessage, name string) ([]byte, error) {
 	value, ok := memberText(members, name)
 	if !ok {
@@ -221,7 +221,7 @@ func (k *publicKey) readRSA(members map[string]json.RawMessage) error {
 	return k.pair(private, private.Validate() == nil)
 }
 
-// pair makes k able to sign.
+// pair sets the private half of k. belong reports whether it fits the public half.
 func (k *publicKey) pair(private crypto.Signer, belong bool) error {
 	if !belong {
 		return errors.New("the private members of the JWK do not belong to its public ones")

@@ -2,14 +2,13 @@ package verify
 
 import "fmt"
 
-// jws is FamilyJWS. Its content is that of the payload.
+// jws is FamilyJWS. The embedded content is the detached payload.
 type jws struct {
 	content
 	algorithms []string
 }
 
-// joseNames are the names that RFC 7518, 8037 and 9864 have for the values of
-// Scheme.Algorithm.
+// joseNames maps values of Scheme.Algorithm to their names in RFC 7518, 8037 and 9864.
 var joseNames = map[string][]string{
 	AlgorithmEd25519:      {"EdDSA", "Ed25519"},
 	AlgorithmECDSASHA256:  {"ES256"},
@@ -37,7 +36,7 @@ func (c *compiler) jws(s *Scheme) {
 	c.timestamp(s, &m.content)
 }
 
-// read returns the signature, whose payload is detached.
+// token returns the request's signature, parsed but not verified. Its payload must be detached.
 func (m *jws) token(req *Request, s *signed) (*compact, error) {
 	t, err := m.compact(req, s, m.algorithms)
 	if err == nil && t.payload != "" {

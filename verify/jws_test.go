@@ -11,7 +11,7 @@ import (
 	"github.com/hookonce/hookonce/verify"
 )
 
-// TestDetached holds which values are detached signatures.
+// TestDetached checks which header values are accepted as detached signatures.
 func TestDetached(t *testing.T) {
 	t.Parallel()
 	s := detachedScheme("ed25519")
@@ -26,7 +26,7 @@ func TestDetached(t *testing.T) {
 	good := strings.TrimPrefix(req.Header.Get("X-Sig"), "jws ")
 	payload := segment(req.Header.Get("X-Time") + ".{}")
 	for _, c := range []struct{ name, value, app, want string }{
-		{"as it must be", "jws " + good, "app-1", "valid"},
+		{"unchanged", "jws " + good, "app-1", "valid"},
 		{"without the prefix", good, "app-1", "valid"},
 		{"another prefix", "JWS " + good, "app-1", "malformed"},
 		{"with its payload", strings.Replace(good, "..", "."+payload+".", 1), "app-1", "malformed"},
@@ -63,7 +63,7 @@ func TestJWSFaults(t *testing.T) {
 	})
 }
 
-// TestECDSAForm holds that r and s have each their one length.
+// TestECDSAForm checks that r and s must have their exact lengths.
 func TestECDSAForm(t *testing.T) {
 	t.Parallel()
 	p := pairOf(t, "jwt/ES256")
@@ -83,8 +83,7 @@ func TestECDSAForm(t *testing.T) {
 	}
 }
 
-// TestTokenNeedsItsTime holds that a token without the time that a scheme is checked
-// by is refused.
+// TestTokenNeedsItsTime checks that a token is refused without the time that the scheme checks.
 func TestTokenNeedsItsTime(t *testing.T) {
 	t.Parallel()
 	s := tokenScheme("HS256")
@@ -102,7 +101,8 @@ func TestTokenNeedsItsTime(t *testing.T) {
 	}
 }
 
-// TestTokenCovers holds that a claim covers what it depends on, in all of its values.
+// TestTokenCovers checks that a claim covers a location only if all of its alternatives depend on
+// it.
 func TestTokenCovers(t *testing.T) {
 	t.Parallel()
 	s := tokenScheme("HS256")
@@ -131,6 +131,6 @@ func TestTokenCovers(t *testing.T) {
 	v := mustCompile(t, s)
 	req := &verify.Request{Header: http.Header{}, Body: []byte("{}"), Now: receivedAt}
 	if err := v.Sign(req, mustKeys(t, v, hmacSecret)[0]); err == nil {
-		t.Error("a token over the URL is made without one")
+		t.Error("a token over the URL was signed without a URL")
 	}
 }

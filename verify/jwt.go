@@ -11,7 +11,7 @@ import (
 	"github.com/hookonce/hookonce/internal/locate"
 )
 
-// jwtLeeway is that of a scheme without a Timestamp.
+// jwtLeeway is the leeway of a scheme without a Timestamp.
 const jwtLeeway = time.Minute
 
 // jwt is FamilyJWT.
@@ -19,10 +19,10 @@ type jwt struct {
 	carrier
 	whole      bool // the body is the token
 	algorithms []string
-	secret     string // SecretEncoding of a shared secret
+	secret     string // Scheme.SecretEncoding of a shared secret
 	claims     []claimRule
 	expires    bool
-	timed      string // iat or exp, if Timestamp demands it
+	timed      string // iat or exp, if Timestamp demands it; else ""
 	leeway     time.Duration
 	require    []requirement
 }
@@ -30,7 +30,7 @@ type jwt struct {
 // claimRule is a compiled Claim.
 type claimRule struct {
 	name     string
-	equals   [][]part // any of which will do
+	equals   [][]part // alternatives: the claim must match one
 	withBody bool
 }
 
@@ -47,7 +47,7 @@ func (c *compiler) jwt(s *Scheme) {
 	m.require = c.require(s)
 	c.jwtTime(s, m)
 	if s.JWT == nil {
-		c.fault("jwt", "say what the token must be: its algorithms and claims")
+		c.fault("jwt", "set the algorithms and claims of the token")
 		return
 	}
 	m.algorithms = slices.Clone(s.JWT.Algorithms)
@@ -55,7 +55,7 @@ func (c *compiler) jwt(s *Scheme) {
 	c.jwtAlgorithms(s, m)
 	c.jwtClaims(s, m)
 	if s.Partial == "" && !m.covers(locate.Ref{Kind: locate.Body}) {
-		c.fault("jwt.claims", "no claim depends on the body, so that the token fits any: let partial say what is not signed")
+		c.fault("jwt.claims", "no claim depends on the body, so the token fits any body: name the unsigned parts in partial")
 	}
 }
 
@@ -79,7 +79,7 @@ func (c *compiler) jwtAlgorithms(s *Scheme, m *jwt) {
 	kind := algorithms[m.algorithms[0]].kind
 	for _, name := range m.algorithms {
 		switch alg, ok := algorithms[name]; {
-		case !ok || strings.ToLower(name) == name: // the latter are those of other families
+		case !ok || strings.ToLower(name) == name: // a lower-case name belongs to another family
 			c.fault("jwt.algorithms", "%q is unknown: use the names of RFC 7518, as HS256, RS256 or ES256", name)
 		case alg.kind != kind:
 			c.fault("jwt.algorithms", "%q takes another kind of key than %q", name, m.algorithms[0])
@@ -88,7 +88,7 @@ func (c *compiler) jwtAlgorithms(s *Scheme, m *jwt) {
 	switch {
 	case kind == kindSecret:
 		m.secret = c.oneOf("secret_encoding", s.SecretEncoding, SecretRaw, SecretBase64, SecretHex)
-		c.unset("keys", s.Keys != nil, "these are public ones, and the algorithms use a shared secret: leave it out")
+		c.unset("keys", s.Keys != nil, "the algorithms use a shared secret, not public keys: leave it out")
 	default:
 		c.unset("secret_encoding", s.SecretEncoding != "", "has no meaning for public keys: leave it out")
 	}
@@ -103,10 +103,10 @@ func (c *compiler) jwtClaims(s *Scheme, m *jwt) {
 		rule := claimRule{name: claim.Name, withBody: claim.WithBody}
 		for j, text := range append([]string{claim.Equals}, claim.Or...) {
 			if text == "" {
-				c.fault(field+".equals", "say what the claim must be equal to")
+				c.fault(field+".equals", "set the value that the claim must have")
 			}
 			if c.lacks(text) {
-				if j == 0 { // or what stands in Or would be all that is left
+				if j == 0 { // otherwise only the alternatives in Or would count
 					break
 				}
 				continue
@@ -125,8 +125,7 @@ func (m *jwt) needsURL() bool {
 	})
 }
 
-// covers reports whether a claim depends on what stands at ref, whichever of its
-// values it has.
+// covers reports whether some claim depends on the value at ref, in every one of its alternatives.
 func (m *jwt) covers(ref locate.Ref) bool {
 	if ref.Kind == locate.Const || m.whole && (ref.Kind == locate.Body || ref.Kind == locate.Item || ref.Kind == locate.Outer || ref.Kind == locate.SHA256) {
 		return true
@@ -143,7 +142,7 @@ func (m *jwt) parseKey(text string) (Key, error) {
 	return parsePublicKey(m.algorithms[0], text)
 }
 
-// token returns the token of a request, not yet verified.
+// token returns the token of a request, parsed but not verified.
 func (m *jwt) token(req *Request) (*compact, error) {
 	if m.whole {
 		return parseCompact(string(req.Body), m.algorithms)
@@ -151,7 +150,7 @@ func (m *jwt) token(req *Request) (*compact, error) {
 	return m.compact(req, &signed{}, m.algorithms)
 }
 
-// compact returns the one token, or detached signature, that c carries.
+// compact returns the one token, or detached signature, of req.
 func (c *carrier) compact(req *Request, s *signed, algorithms []string) (*compact, error) {
 	if err := c.read(req, s); err != nil {
 		return nil, err
@@ -190,7 +189,7 @@ func (m *jwt) plausible(req *Request) error {
 	return m.holds(t, req)
 }
 
-// holds checks what a token says.
+// holds checks the claims of a token, and Scheme.Require.
 func (m *jwt) holds(t *compact, req *Request) error {
 	claims, err := object(t.claims)
 	if err != nil {
@@ -224,10 +223,10 @@ func (r *claimRule) check(claims map[string]json.RawMessage, req *Request) error
 			return nil
 		}
 	}
-	return fmt.Errorf("%w: claim %s is another than it must be", ErrMismatch, r.name)
+	return fmt.Errorf("%w: claim %s has the wrong value", ErrMismatch, r.name)
 }
 
-// claimIs reports whether a claim, or an element of one that is a list, is want.
+// claimIs reports whether the claim, or an element of it if it is a list, equals want.
 func claimIs(raw json.RawMessage, want string) bool {
 	switch raw[0] {
 	case '"':
@@ -244,7 +243,7 @@ func claimIs(raw json.RawMessage, want string) bool {
 	return string(raw) == want
 }
 
-// checkTimes checks the times of a token, all to the second, as they are given.
+// checkTimes checks exp, nbf and iat against now, cut to the second.
 func (m *jwt) checkTimes(claims map[string]json.RawMessage, now time.Time) error {
 	now = time.Unix(now.Unix(), 0)
 	for _, name := range []string{"exp", "nbf", "iat"} {
@@ -273,15 +272,15 @@ func (m *jwt) checkTimes(claims map[string]json.RawMessage, now time.Time) error
 // numericDate reads a NumericDate of RFC 7519, which may have a fraction.
 func numericDate(raw json.RawMessage) (time.Time, bool) {
 	seconds, err := strconv.ParseFloat(string(raw), 64)
-	// Today is 1.7e9; what is above the limit is in milliseconds.
+	// Today is 1.7e9; a number above the limit is in milliseconds.
 	if err != nil || seconds < 0 || seconds > 99_999_999_999 {
 		return time.Time{}, false
 	}
 	return time.UnixMilli(int64(seconds * 1000)), true
 }
 
-// sign makes a token with the claims that verify demands. Where the token is the
-// body, the body must hold further claims, a JSON object, and is replaced.
+// sign makes a token with the claims that verify demands. If the body is the token, req.Body must
+// be empty or a JSON object with further claims; the token replaces it.
 func (m *jwt) sign(req *Request, key Key) error {
 	if err := fulfil(m.require, req, &signed{}); err != nil {
 		return err

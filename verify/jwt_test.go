@@ -19,7 +19,7 @@ import (
 // segment encodes one part of a token.
 func segment(s string) string { return base64.RawURLEncoding.EncodeToString([]byte(s)) }
 
-// hs256 makes a token with any header and claims.
+// hs256 makes a token with the given header and claims.
 func hs256(secret, header, claims string) string {
 	input := segment(header) + "." + segment(claims)
 	mac := hmac.New(sha256.New, []byte(secret))
@@ -29,7 +29,7 @@ func hs256(secret, header, claims string) string {
 
 const plainHeader = `{"alg":"HS256","typ":"JWT"}`
 
-// claimsScheme demands all that a token can be asked for.
+// claimsScheme returns a scheme that uses every option of JWT.
 func claimsScheme() verify.Scheme {
 	return verify.Scheme{
 		ID: "claims", Family: verify.FamilyJWT, Header: "Authorization", Prefix: "Bearer ", PrefixOptional: true,
@@ -51,7 +51,7 @@ func claimsScheme() verify.Scheme {
 	}
 }
 
-// hashOfBody is the claim of the body {}.
+// hashOfBody is the claim for the body {}.
 const hashOfBody = `"sha256":"44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"`
 
 func TestClaims(t *testing.T) {
@@ -68,7 +68,7 @@ func TestClaims(t *testing.T) {
 	}
 	exp := fmt.Sprintf(`"exp":%d`, now+10)
 	for _, c := range []struct{ name, claims, body, want string }{
-		{"as it must be", with("me", "me"), "{}", "valid"},
+		{"unchanged", with("me", "me"), "{}", "valid"},
 		{"the other issuer", with(`"issuer"`, `"https://issuer"`), "{}", "valid"},
 		{"a third issuer", with(`"issuer"`, `"https://issuer/"`), "{}", "mismatch"},
 		{"no issuer", with(`"iss":"issuer",`, ""), "{}", "missing"},
@@ -78,7 +78,7 @@ func TestClaims(t *testing.T) {
 		{"a list in a list", with(`"me"`, `[["me"]]`), "{}", "mismatch"},
 		{"an object", with(`"me"`, `{"me":"me"}`), "{}", "mismatch"},
 		{"null", with(`"me"`, `null`), "{}", "mismatch"},
-		{"other letters", with(`"aud"`, `"Aud"`), "{}", "missing"},
+		{"a name in another case", with(`"aud"`, `"Aud"`), "{}", "missing"},
 		{"an escaped name", with(`"aud"`, `"\u0061ud"`), "{}", "valid"},
 		{"a claim twice", with(`"aud":"me"`, `"aud":"me","aud":"me"`), "{}", "malformed"},
 		{"a claim twice, escaped", with(`"aud":"me"`, `"aud":"me","\u0061ud":"you"`), "{}", "malformed"},
@@ -100,11 +100,11 @@ func TestClaims(t *testing.T) {
 		{"exp 61 s ago", with(exp, fmt.Sprintf(`"exp":%d`, now-61)), "{}", "too old"},
 		{"nbf in a minute", with(exp, fmt.Sprintf(`%s,"nbf":%d`, exp, now+60)), "{}", "valid"},
 		{"nbf in 61 s", with(exp, fmt.Sprintf(`%s,"nbf":%d`, exp, now+61)), "{}", "too new"},
-		{"an nbf that is none", with(exp, exp+`,"nbf":true`), "{}", "malformed"},
+		{"an nbf that is not a number", with(exp, exp+`,"nbf":true`), "{}", "malformed"},
 		{"an old iat, which is not asked for", with(exp, exp+`,"iat":1`), "{}", "valid"},
 		{"not an object", `["iss"]`, "{}", "malformed"},
 		{"not JSON", `{`, "{}", "malformed"},
-		{"something behind it", with("me", "me") + "{}", "{}", "malformed"},
+		{"a second document", with("me", "me") + "{}", "{}", "malformed"},
 		{"not UTF-8", with(`"me"`, "\"me\",\"x\":\"\xff\""), "{}", "malformed"},
 		{"nothing", "", "{}", "malformed"},
 	} {
@@ -119,7 +119,7 @@ func TestClaims(t *testing.T) {
 	}
 }
 
-// TestTokens holds which texts are tokens at all.
+// TestTokens checks which texts are accepted as tokens.
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	v := mustCompile(t, claimsScheme())
@@ -130,18 +130,18 @@ func TestTokens(t *testing.T) {
 	header, rest, _ := strings.Cut(good, ".")
 	payload, signature, _ := strings.Cut(rest, ".")
 	for _, c := range []struct{ name, value, want string }{
-		{"as it must be", "Bearer " + good, "valid"},
+		{"unchanged", "Bearer " + good, "valid"},
 		{"without the prefix", good, "valid"},
 		{"another prefix", "JWT " + good, "malformed"},
-		{"a prefix in other letters", "bearer " + good, "malformed"},
+		{"a prefix in another case", "bearer " + good, "malformed"},
 		{"two blanks", "Bearer  " + good, "malformed"},
-		{"a blank behind it", "Bearer " + good + " ", "malformed"},
+		{"a trailing blank", "Bearer " + good + " ", "malformed"},
 		{"empty", "", "missing"},
 		{"the prefix alone", "Bearer ", "malformed"},
 		{"none", segment(`{"alg":"none"}`) + "." + payload + ".", "malformed"},
 		{"none, and a signature", segment(`{"alg":"none"}`) + "." + payload + "." + signature, "malformed"},
 		{"another algorithm", token(`{"alg":"HS384"}`), "malformed"},
-		{"in other letters", token(`{"alg":"hs256"}`), "malformed"},
+		{"in another case", token(`{"alg":"hs256"}`), "malformed"},
 		{"two algorithms", token(`{"alg":"HS256","alg":"none"}`), "malformed"},
 		{"an algorithm in a list", token(`{"alg":["HS256"]}`), "malformed"},
 		{"no algorithm", token(`{}`), "malformed"},
@@ -181,14 +181,14 @@ func TestTokens(t *testing.T) {
 	wantVerdict(t, v.Verify(&verify.Request{Now: receivedAt}, keys), "missing")
 }
 
-// strayBits returns token with bits set that no byte of its signature has.
+// strayBits returns token with bits set that belong to no byte of its signature.
 func strayBits(token string) string {
 	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 	last := strings.IndexByte(alphabet, token[len(token)-1])
 	return token[:len(token)-1] + string(alphabet[last|1]) // 32 bytes leave two bits of the last digit
 }
 
-// TestAlgorithmConfusion signs with what everybody knows: the text of a public key.
+// TestAlgorithmConfusion signs with a public value: the text of a public key.
 func TestAlgorithmConfusion(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"jwt/RS256", "jwt/ES256", "jwt/EdDSA"} {
@@ -201,7 +201,7 @@ func TestAlgorithmConfusion(t *testing.T) {
 			wantVerdict(t, p.v.Verify(req, p.verifies), "malformed")
 		}
 	}
-	// Nor can a scheme be made that would let the token choose.
+	// A scheme that lets the token choose the algorithm does not compile either.
 	s := tokenScheme("RS256")
 	s.JWT.Algorithms = append(s.JWT.Algorithms, "HS256")
 	if _, err := verify.Compile(s); err == nil {
@@ -209,14 +209,14 @@ func TestAlgorithmConfusion(t *testing.T) {
 	}
 }
 
-// fault is a change of a scheme, and the fields that are then at fault.
+// fault is a change of a scheme and the fields that Compile must report for it.
 type fault struct {
 	name   string
 	change func(*verify.Scheme)
 	want   []string
 }
 
-// wantFaults fails unless each change of what base returns has its faults.
+// wantFaults checks the faults of base() after each change.
 func wantFaults(t *testing.T, base func() verify.Scheme, faults []fault) {
 	t.Helper()
 	if _, err := verify.Compile(base()); err != nil {
@@ -245,8 +245,8 @@ func TestJWTFaults(t *testing.T) {
 		{"nowhere", func(s *verify.Scheme) { s.Header = "" }, []string{"header"}},
 		{"a second header", func(s *verify.Scheme) { s.MoreHeaders = []string{"X-Token"} }, []string{"more_headers"}},
 		{"fields of others", func(s *verify.Scheme) { s.Content, s.Encoding = "{body}", "hex" }, []string{"encoding", "content"}},
-		{"the body is not bound", func(s *verify.Scheme) { s.JWT.Claims = nil }, []string{"jwt.claims"}},
-		{"one way does not bind", func(s *verify.Scheme) { s.JWT.Claims[0].Or = []string{"x"} }, []string{"jwt.claims"}},
+		{"no claim depends on the body", func(s *verify.Scheme) { s.JWT.Claims = nil }, []string{"jwt.claims"}},
+		{"one alternative does not depend on the body", func(s *verify.Scheme) { s.JWT.Claims[0].Or = []string{"x"} }, []string{"jwt.claims"}},
 		{"a claim without a name", func(s *verify.Scheme) { s.JWT.Claims[0].Name = "" }, []string{"jwt.claims[0].name"}},
 		{"a claim without a value", func(s *verify.Scheme) { s.JWT.Claims[0].Equals = "" }, []string{"jwt.claims[0].equals", "jwt.claims"}},
 		{"an unknown placeholder", func(s *verify.Scheme) { s.JWT.Claims[0].Equals = "{foo}" }, []string{"jwt.claims[0].equals", "jwt.claims"}},
@@ -257,8 +257,8 @@ func TestJWTFaults(t *testing.T) {
 	})
 }
 
-// TestWholeBodyToken holds that a body that is a token can be signed from its claims,
-// and is covered.
+// TestWholeBodyToken checks that a token in the body can be signed from its claims, and covers the
+// body.
 func TestWholeBodyToken(t *testing.T) {
 	t.Parallel()
 	v := mustCompile(t, verify.Scheme{Family: verify.FamilyJWT, At: "body:", JWT: &verify.JWT{Algorithms: []string{"HS256"}}})
@@ -282,7 +282,7 @@ func TestWholeBodyToken(t *testing.T) {
 		bad.Body = append([]byte(nil), req.Body...)
 		bad.Body[i] ^= 1
 		if err := v.Verify(&bad, keys); err == nil {
-			t.Fatalf("byte %d of the body does not count", i)
+			t.Fatalf("a change of byte %d of the body passes", i)
 		}
 	}
 	if id := must(locate.Parse("body:data.id")); !v.Covers(id) {
@@ -293,6 +293,6 @@ func TestWholeBodyToken(t *testing.T) {
 	}
 	req = &verify.Request{Body: []byte(`no claims`), Now: receivedAt}
 	if err := v.Sign(req, keys[0]); err == nil {
-		t.Error("a body that is no claims was signed")
+		t.Error("a body that holds no claims was signed")
 	}
 }

@@ -11,20 +11,20 @@ import (
 	"strings"
 )
 
-// weakKey is how many bytes an HMAC key should have at least.
+// weakKey is the least number of bytes of an HMAC key that is not weak.
 const weakKey = 16
 
-// Key is a secret or public key that a Verifier can use. It prints as
-// "<secret>". The zero Key matches nothing. It is safe for concurrent use.
+// Key is a secret or public key that a Verifier can use. It prints as "<secret>". The zero Key
+// matches nothing. A Key is safe for concurrent use.
 type Key struct {
-	// Behind a function, because fmt prints the unexported fields of a struct
-	// that holds a Key without asking Key's methods, and follows pointers.
+	// A function hides the material: fmt prints the unexported fields of a struct that holds a Key
+	// without calling Key's methods, and follows pointers.
 	get func() *material
 }
 
 func newKey(m *material) Key { return Key{get: func() *material { return m }} }
 
-// material returns what is in the key; all of it is nil for the zero Key.
+// material returns the contents of the key; empty for the zero Key.
 func (k Key) material() *material {
 	if k.get == nil {
 		return &material{}
@@ -34,7 +34,7 @@ func (k Key) material() *material {
 
 type material struct {
 	hmac   []byte
-	short  bool // the secret that hmac was made of has less than weakKey bytes
+	short  bool // the secret behind hmac has fewer than weakKey bytes
 	public []publicKey
 }
 
@@ -46,7 +46,7 @@ func (Key) String() string { return redacted }
 // GoString returns "<secret>".
 func (Key) GoString() string { return redacted }
 
-// Format writes "<secret>", whatever the verb.
+// Format writes "<secret>" for every verb.
 func (Key) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(redacted)) }
 
 // LogValue returns "<secret>".
@@ -55,18 +55,17 @@ func (Key) LogValue() slog.Value { return slog.StringValue(redacted) }
 // MarshalText returns "<secret>".
 func (Key) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 
-// Weak reports whether the key is, or was made of, a shared secret of less than
-// 16 bytes, which can be found by trying.
+// Weak reports whether the key comes from a shared secret of fewer than 16 bytes, which can be
+// guessed by trial.
 func (k Key) Weak() bool { return k.material().short }
 
-// Private reports whether the key holds the private half of a key pair: with it one can
-// sign, and all that a receiver needs is the public half.
+// Private reports whether the key holds the private half of a key pair. A receiver needs only the
+// public half.
 func (k Key) Private() bool {
 	return slices.ContainsFunc(k.material().public, func(p publicKey) bool { return p.private != nil })
 }
 
-// parseSecret decodes a shared secret as Scheme.SecretEncoding says. Its errors
-// hold nothing of it.
+// parseSecret decodes a shared secret by Scheme.SecretEncoding. Its errors reveal nothing of it.
 func parseSecret(encoding, secret string) (Key, error) {
 	switch {
 	case strings.TrimSpace(secret) == "":
@@ -74,7 +73,7 @@ func parseSecret(encoding, secret string) (Key, error) {
 	case strings.Trim(secret, "\r\n") != secret:
 		return Key{}, errors.New("the secret begins or ends with a line break: remove it")
 	case strings.TrimPrefix(strings.TrimSpace(secret), "whsec_") == "":
-		return Key{}, errors.New("the secret is the prefix whsec_ and nothing behind it")
+		return Key{}, errors.New("the secret is only the prefix whsec_")
 	}
 	key, err := decodeSecret(encoding, secret)
 	if err != nil {
@@ -111,7 +110,7 @@ func decodeSecret(encoding, secret string) ([]byte, error) {
 		sum := sha1.Sum([]byte(secret))
 		return sum[:], nil
 	case SecretNFKD:
-		// The form KD of ASCII is itself; for anything else it takes tables.
+		// NFKD leaves ASCII as it is; other characters would need Unicode tables.
 		for i := range len(secret) {
 			if secret[i] >= 0x80 {
 				return nil, errors.New("the secret has a character outside of ASCII, which this scheme cannot use: make a new secret")
@@ -121,10 +120,10 @@ func decodeSecret(encoding, secret string) ([]byte, error) {
 	return []byte(secret), nil
 }
 
-// decodeBase64 decodes base64 with or without padding. Its errors must not be
-// shown: they are about the place in the secret.
+// decodeBase64 decodes base64 with or without padding. Never show its errors: they name a position
+// in the secret.
 func decodeBase64(s string) ([]byte, error) {
-	if strings.ContainsAny(s, "\r\n") { // the decoder would skip them
+	if strings.ContainsAny(s, "\r\n") { // the decoder would skip line breaks
 		return nil, errors.New("a line break")
 	}
 	if strings.HasSuffix(s, "=") {

@@ -25,7 +25,7 @@ func schemeFor(secretEncoding string) verify.Scheme {
 	return verify.Scheme{Family: verify.FamilyHMAC, Header: "X-Sig", SecretEncoding: secretEncoding}
 }
 
-// TestParseKeyRefuses holds what is no secret, and that no error repeats it.
+// TestParseKeyRefuses checks which texts are not secrets, and that errors do not repeat them.
 func TestParseKeyRefuses(t *testing.T) {
 	t.Parallel()
 	all := []string{"raw", "base64", "hex", "whsec", "ed25519"}
@@ -39,7 +39,7 @@ func TestParseKeyRefuses(t *testing.T) {
 		{"bare whsec_", "whsec_", all},
 		{"bare whsec_ and a line break", "whsec_\n", all},
 		{"bare whsec_ between blanks", " whsec_ ", all},
-		{"a line break behind it", "c2VjcmV0LXNlY3JldC1zZWNyZXQ=\n", []string{"raw", "base64", "whsec", "hex"}},
+		{"a trailing line break", "c2VjcmV0LXNlY3JldC1zZWNyZXQ=\n", []string{"raw", "base64", "whsec", "hex"}},
 		{"a line break inside", "c2VjcmV0\nLXNlY3JldC1zZWNyZXQ=", []string{"base64", "whsec", "hex", "ed25519"}},
 		{"not base64", "hunter2-hunter2!", []string{"base64", "whsec", "hex", "ed25519"}},
 		{"stray bits", "c2VjcmV0LXNlY3JldC1zZWNyZXR=", []string{"base64", "whsec"}},
@@ -54,7 +54,7 @@ func TestParseKeyRefuses(t *testing.T) {
 		{"whsk_ and 33 bytes", "whsk_" + base64.StdEncoding.EncodeToString(make([]byte, 33)), []string{"ed25519"}},
 		{"whsk_ of two halves", "whsk_" + base64.StdEncoding.EncodeToString(make([]byte, 64)), []string{"ed25519"}},
 		{"62 hexadecimal digits", strings.Repeat("ab", 31), []string{"ed25519"}},
-		{"PEM that does not end", "-----BEGIN PUBLIC KEY-----\nMCow", []string{"ed25519"}},
+		{"PEM without an end", "-----BEGIN PUBLIC KEY-----\nMCow", []string{"ed25519"}},
 		{"PEM of another kind", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte("x")})), []string{"ed25519"}},
 		{"PEM of another algorithm", ecdsaPEM(t), []string{"ed25519"}},
 	} {
@@ -63,7 +63,7 @@ func TestParseKeyRefuses(t *testing.T) {
 				t.Parallel()
 				_, err := mustCompile(t, schemeFor(encoding)).ParseKey(c.secret)
 				if err == nil {
-					t.Fatal("it was taken")
+					t.Fatal("the secret was accepted")
 				}
 				secret := strings.TrimSpace(c.secret)
 				if len(secret) > 6 && strings.Contains(err.Error(), secret) {
@@ -87,7 +87,7 @@ func ecdsaPEM(t *testing.T) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))
 }
 
-// TestParseKeyForms holds that all the forms of one key are the same key.
+// TestParseKeyForms checks that all forms of a key give the same key.
 func TestParseKeyForms(t *testing.T) {
 	t.Parallel()
 	raw := []byte("sixteen bytes at least")
@@ -155,7 +155,7 @@ func TestWeak(t *testing.T) {
 	}
 }
 
-// TestKeyNeverPrints prints keys in every way, within other values too.
+// TestKeyNeverPrints prints keys in every way, also inside other values.
 func TestKeyNeverPrints(t *testing.T) {
 	t.Parallel()
 	const canary = "canary-canary-canary"
@@ -217,7 +217,7 @@ func TestKeyPairNeverPrints(t *testing.T) {
 		slog.New(slog.NewJSONHandler(&out, nil)).Info("x", "key", p.signs, "holder", holder)
 		secret := []byte(p.private)
 		if block, _ := pem.Decode(secret); block != nil {
-			secret = block.Bytes[len(block.Bytes)-8:] // of the private part
+			secret = block.Bytes[len(block.Bytes)-8:] // part of the private key
 			switch key := privateKey(t, p).(type) {
 			case ed25519.PrivateKey:
 				secret = key[:8]

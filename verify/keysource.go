@@ -22,12 +22,12 @@ const (
 	defaultKIDForm = `[A-Za-z0-9_=+./-]{1,128}`
 )
 
-// keyNamer is a method whose requests name the key that they were signed with.
+// keyNamer is a method whose requests can name their key.
 type keyNamer interface {
-	// namedKey returns the id; "" if the request names none.
+	// namedKey returns the key's id; "" if the request names none.
 	namedKey(req *Request) (string, error)
-	// plausible returns the error that verify would return though the signature were
-	// right, as far as that can be told without a key.
+	// plausible returns the error that verify would return if the signature matched, as far as it
+	// can be told without a key.
 	plausible(req *Request) error
 }
 
@@ -43,31 +43,31 @@ type keySource struct {
 	url        []keyPiece
 	urlAt      *place
 	base       string
-	host, path *regexp.Regexp // path is nil if any will do
+	host, path *regexp.Regexp // path is nil if any path is allowed
 	kid        *regexp.Regexp
-	needsKID   bool // an id stands in what is sent
+	needsKID   bool // the address or the body holds {kid}
 	method     string
 	body       []keyPiece
 	header     map[string][]keyPiece
 	format     string
 	member     []string
 	chain      string
-	roots      *x509.CertPool // nil: those of the system
+	roots      *x509.CertPool // nil means the roots of the system
 	maxAge     time.Duration
-	unset      string // a parameter that is needed and has no value; "" if none
+	unset      string // the name of a needed parameter that has no value; "" if none
 	algorithm  string
 }
 
 // keyPiece is one piece of a template of a KeySource.
 type keyPiece struct {
 	text  string // a literal, or the value of a parameter
-	kid   bool   // it is the key's id
+	kid   bool   // {kid}: text is ""
 	param bool   // text is the value of a parameter
 }
 
 var keyPlaceholder = regexp.MustCompile(`\{(kid|param:[A-Za-z0-9_.-]+)\}`)
 
-// keySource compiles Scheme.Keys. The algorithm of the scheme must be known.
+// keySource compiles Scheme.Keys. Call it after the scheme's algorithm is set.
 func (c *compiler) keySource(s *Scheme) {
 	k := s.Keys
 	if k == nil {
@@ -86,7 +86,7 @@ func (c *compiler) keySource(s *Scheme) {
 		ks.algorithm = s.JWT.Algorithms[0]
 	}
 	if k.Host == "" {
-		c.fault("keys.host", "say which hosts keys are got from")
+		c.fault("keys.host", "set the hosts that keys may be fetched from")
 	}
 	if k.Path != "" {
 		ks.path = c.whole("keys.path", k.Path)
@@ -95,9 +95,9 @@ func (c *compiler) keySource(s *Scheme) {
 		ks.kid = c.whole("keys.kid", k.KID)
 	}
 	if k.Format == "" {
-		c.fault("keys.format", "say what is found there: jwks, jwk, pem, certificate or spki")
+		c.fault("keys.format", "name the format of the keys: jwks, jwk, pem, certificate or spki")
 	}
-	c.unset("keys.chain", k.Chain != "" && k.Format != KeysCertificate, "has a meaning for the format certificate only: leave it out")
+	c.unset("keys.chain", k.Chain != "" && k.Format != KeysCertificate, "applies only to the format certificate: leave it out")
 	c.keyWhere(k, ks)
 	c.keyRequest(k, ks)
 	c.keyAge(k, ks)
@@ -106,9 +106,9 @@ func (c *compiler) keySource(s *Scheme) {
 	}
 }
 
-// whole compiles a pattern that must match from beginning to end.
+// whole compiles a pattern that must match the whole text.
 func (c *compiler) whole(field, pattern string) *regexp.Regexp {
-	// By itself first: "a)|(b" would undo the anchors.
+	// Compile the pattern alone first: "a)|(b" would undo the anchors.
 	if _, err := regexp.Compile(pattern); err != nil {
 		c.fault(field, "it is not a regular expression: %s", err)
 		return nil
@@ -119,9 +119,9 @@ func (c *compiler) whole(field, pattern string) *regexp.Regexp {
 func (c *compiler) keyWhere(k *KeySource, ks *keySource) {
 	switch {
 	case k.URL != "" && k.URLAt != "":
-		c.fault("keys.url_at", "keys.url says where keys are: leave one of the two out")
+		c.fault("keys.url_at", "keys.url is set too: leave one of the two out")
 	case k.URL == "" && k.URLAt == "":
-		c.fault("keys.url", "say where keys are got, or with keys.url_at where the request says it")
+		c.fault("keys.url", "set the address of the keys, or keys.url_at if the request names it")
 		return
 	case k.URLAt != "":
 		at, err := parsePlace(k.URLAt, locate.Header, locate.Body)
@@ -129,15 +129,15 @@ func (c *compiler) keyWhere(k *KeySource, ks *keySource) {
 		case err != nil:
 			c.fault("keys.url_at", "%s", err)
 		case at.ref.Name == "":
-			c.fault("keys.url_at", "the body itself is no address")
+			c.fault("keys.url_at", "the body itself cannot be an address")
 		}
 		ks.urlAt = at
 		c.keyBase(k)
 		return
 	}
-	c.unset("keys.base", k.Base != "", "has a meaning beside keys.url_at only: leave it out")
+	c.unset("keys.base", k.Base != "", "applies only with keys.url_at: leave it out")
 	ks.url = c.keyTemplate("keys.url", k.URL, ks)
-	// A key's id behind a host that is written down cannot change the host.
+	// A {kid} after a fixed host cannot change the host.
 	authority, _, hasPath := strings.Cut(strings.TrimPrefix(k.URL, "https://"), "/")
 	if strings.Contains(authority, "{kid}") || strings.Contains(k.URL, "{kid}") && !hasPath {
 		c.fault("keys.url", "{kid} may stand in the path and query only")
@@ -153,7 +153,7 @@ func (c *compiler) keyBase(k *KeySource) {
 	}
 	u, err := url.Parse(k.Base)
 	if err != nil || u.Scheme != "https" || u.Host == "" || u.Path != "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
-		c.fault("keys.base", "it must be https:// and a host: the path is what the request says")
+		c.fault("keys.base", "it must be https:// and a host: the request names the path")
 	}
 	if k.Path == "" {
 		c.fault("keys.path", "say which paths the request may name")
@@ -162,7 +162,7 @@ func (c *compiler) keyBase(k *KeySource) {
 
 func (c *compiler) keyRequest(k *KeySource, ks *keySource) {
 	if k.Body != "" {
-		c.unset("keys.body", ks.method != http.MethodPost, "has a meaning for the method POST only: leave it out")
+		c.unset("keys.body", ks.method != http.MethodPost, "applies only to the method POST: leave it out")
 		ks.body = c.keyTemplate("keys.body", k.Body, ks)
 	}
 	for _, name := range slices.Sorted(maps.Keys(k.Header)) {
@@ -194,8 +194,8 @@ func (c *compiler) keyAge(k *KeySource, ks *keySource) {
 	}
 }
 
-// keyTemplate reads a template of {kid} and {param:name}. All else in it is text,
-// other braces too: they are those of a JSON document.
+// keyTemplate parses a template of {kid} and {param:name}. Everything else is text, including other
+// braces, which belong to a JSON document.
 func (c *compiler) keyTemplate(field, text string, ks *keySource) []keyPiece {
 	var pieces []keyPiece
 	for text != "" {
@@ -221,13 +221,12 @@ func (c *compiler) keyTemplate(field, text string, ks *keySource) []keyPiece {
 	return pieces
 }
 
-// FetchesKeys reports whether public keys can be got from where KeyRef says.
-// It is false where the scheme does not say where they are, or where a parameter
-// that this needs has no value: then keys must be given.
+// FetchesKeys reports whether KeyRef can tell where to fetch public keys. If not, keys must be
+// given: the scheme has no Keys, or a parameter that they need has no value.
 func (v *Verifier) FetchesKeys() bool { return v.keys != nil && v.keys.unset == "" }
 
-// PublicKey reports whether the sender signs with a private key, so that ParseKey
-// takes its public half. If not, what ParseKey takes must not be known to anybody else.
+// PublicKey reports whether the sender signs with a private key, so that ParseKey takes the public
+// half. If not, ParseKey takes a shared secret.
 func (v *Verifier) PublicKey() bool {
 	switch m := v.method.(type) {
 	case *content:
@@ -242,8 +241,8 @@ func (v *Verifier) PublicKey() bool {
 	return false
 }
 
-// Unset returns the first of s.Params without a value that k, the scheme's Keys,
-// needs, so that keys must be given; nil if there is none.
+// Unset returns the first parameter in s.Params that k needs and that has no value; nil if there is
+// none. With one, keys cannot be fetched and must be given. k is s.Keys.
 func (k *KeySource) Unset(s *Scheme) *Param {
 	texts := []string{k.URL, k.Body}
 	for _, name := range slices.Sorted(maps.Keys(k.Header)) {
@@ -259,9 +258,9 @@ func (k *KeySource) Unset(s *Scheme) *Param {
 	return nil
 }
 
-// Plausible returns the error that Verify would return though the signature were right,
-// as far as that can be told without a key: nobody's key need be got for what cannot
-// pass with any. It does no I/O. What it lets pass is not verified.
+// Plausible returns the error that Verify would return if the signature matched, as far as it can
+// be told without a key. Call it before fetching a key, to avoid a fetch for a request that cannot
+// pass. It does no I/O. A nil result does not mean that the request is verified.
 func (v *Verifier) Plausible(req *Request) error {
 	m, ok := v.method.(keyNamer)
 	if !ok {
@@ -273,11 +272,10 @@ func (v *Verifier) Plausible(req *Request) error {
 	return nil
 }
 
-// KeyRef returns the key that a request says it was signed with, and where that is
-// got: nil, and no error, if the scheme does not say where keys are. It
-// does no I/O. A reference that is absent, malformed or points to where no key of
-// the scheme is is an *Error; one that cannot be followed because a
-// parameter is not set matches ErrNoKeys.
+// KeyRef returns the address of the key that the request names. It returns nil and no error if the
+// scheme has no Keys. It does no I/O. The error is an *Error: it matches ErrNoKeys if a parameter
+// of the address is not set, and otherwise says that the reference is absent, malformed, or outside
+// the addresses that the scheme allows.
 func (v *Verifier) KeyRef(req *Request) (*KeyRef, error) {
 	if v.keys == nil {
 		return nil, nil
@@ -292,7 +290,7 @@ func (v *Verifier) KeyRef(req *Request) (*KeyRef, error) {
 func (v *Verifier) keyRef(req *Request) (*KeyRef, error) {
 	ks := v.keys
 	if ks.unset != "" {
-		return nil, fmt.Errorf("%w: the parameter %s, which says where keys are got, is not set", ErrNoKeys, ks.unset)
+		return nil, fmt.Errorf("%w: the parameter %s is not set: the address of the keys needs it", ErrNoKeys, ks.unset)
 	}
 	ref := &KeyRef{Method: ks.method, MaxAge: ks.maxAge, Named: ks.needsKID || ks.urlAt != nil, now: req.Now}
 	if namer, ok := v.method.(keyNamer); ok {
@@ -305,7 +303,7 @@ func (v *Verifier) keyRef(req *Request) (*KeyRef, error) {
 	case ref.ID == "" && ks.needsKID:
 		return nil, fmt.Errorf("%w: the id of the key", ErrMissing)
 	case ref.ID != "" && !ks.allowsID(ref.ID):
-		return nil, fmt.Errorf("%w: the id of the key has another form than this sender's", ErrMalformed)
+		return nil, fmt.Errorf("%w: the id of the key does not have this sender's form", ErrMalformed)
 	}
 	var err error
 	if ref.URL, err = ks.where(req, ref.ID); err != nil {
@@ -324,7 +322,7 @@ func (v *Verifier) keyRef(req *Request) (*KeyRef, error) {
 	return ref, nil
 }
 
-// fill writes a template, with its values through escape.
+// fill renders a template, and passes inserted values through escape.
 func fill(pieces []keyPiece, kid string, escape func(string) string) string {
 	var b strings.Builder
 	for _, p := range pieces {
@@ -341,11 +339,11 @@ func fill(pieces []keyPiece, kid string, escape func(string) string) string {
 }
 
 func quoteJSON(s string) string {
-	quoted, _ := json.Marshal(s) // a string always can be
+	quoted, _ := json.Marshal(s) // a string always marshals
 	return string(quoted)
 }
 
-// where returns the URL, which has passed the patterns.
+// where returns the address of the keys, checked against the patterns of the scheme.
 func (ks *keySource) where(req *Request, kid string) (string, error) {
 	if ks.urlAt == nil {
 		return ks.fixedURL(kid)
@@ -354,20 +352,20 @@ func (ks *keySource) where(req *Request, kid string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	refused := fmt.Errorf("%w: %s is not a place where this sender keeps its keys", ErrMalformed, ks.urlAt.ref)
+	refused := fmt.Errorf("%w: %s is not an address where this sender publishes keys", ErrMalformed, ks.urlAt.ref)
 	if ks.base != "" && !strings.HasPrefix(text, "/") || ks.base == "" && !strings.HasPrefix(text, "https://") {
 		return "", refused
 	}
 	u, err := url.Parse(ks.base + text)
-	// What is written in a second way is refused, not made into the first one.
+	// A URL in another than the canonical spelling is refused, not normalized.
 	if err != nil || u.String() != ks.base+text || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || u.RawPath != "" || !ks.allows(u) {
 		return "", refused
 	}
 	return u.String(), nil
 }
 
-// fixedURL returns the URL of the scheme, with the key's id in it. A parameter at its
-// beginning is an address by itself; anything else is escaped.
+// fixedURL returns the address that the scheme gives. A parameter at its beginning is an address by
+// itself; all other values are escaped.
 func (ks *keySource) fixedURL(kid string) (string, error) {
 	var b strings.Builder
 	for i, p := range ks.url {
@@ -388,7 +386,7 @@ func (ks *keySource) fixedURL(kid string) (string, error) {
 	}
 	u, err := url.Parse(b.String())
 	if err != nil || u.Fragment != "" || !ks.allows(u) {
-		return "", fmt.Errorf("%w: the address that the scheme's parameters and the key's id give is not one of this sender", ErrMalformed)
+		return "", fmt.Errorf("%w: the address made of the scheme's parameters and the key's id is not one of this sender", ErrMalformed)
 	}
 	return u.String(), nil
 }
@@ -400,7 +398,7 @@ func (ks *keySource) allowsID(id string) bool {
 	return len(id) <= maxKeyID && !strings.Contains(id, "..") && !strings.ContainsFunc(id, odd) && ks.kid.MatchString(id)
 }
 
-// allows reports whether keys are got from u.
+// allows reports whether keys may be fetched from u.
 func (ks *keySource) allows(u *url.URL) bool {
 	for segment := range strings.SplitSeq(u.Path, "/") {
 		if segment == "." || segment == ".." {

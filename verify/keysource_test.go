@@ -14,13 +14,13 @@ import (
 	"github.com/hookonce/hookonce/verify"
 )
 
-// withKeys returns the scheme with keys that are fetched.
+// withKeys returns the scheme with the given Keys.
 func withKeys(s verify.Scheme, keys verify.KeySource) verify.Scheme {
 	s.Keys = &keys
 	return s
 }
 
-// namedKeys is a signature whose key a header names.
+// namedKeys returns a signature scheme whose requests name their key in a header.
 func namedKeys(keys verify.KeySource) verify.Scheme {
 	s := withKeys(signatureScheme("ecdsa-p256-sha256"), keys)
 	s.KeyID = "header:X-Key-Id"
@@ -43,8 +43,7 @@ var (
 	}
 )
 
-// TestKeyRefWhere holds which places a request may name, and that it does no more
-// than look at them.
+// TestKeyRefWhere checks which addresses a request may name.
 func TestKeyRefWhere(t *testing.T) {
 	t.Parallel()
 	sns := mustCompile(t, withKeys(signatureScheme("rsa-sha256"), snsKeys))
@@ -55,7 +54,7 @@ func TestKeyRefWhere(t *testing.T) {
 		name string
 		v    *verify.Verifier
 		at   string
-		want string // of the verdict; the URL is at, behind Base
+		want string // the verdict; if valid, the URL must be Base followed by at
 	}{
 		{"SNS", sns, "https://sns.us-west-2.amazonaws.com/" + cert, "valid"},
 		{"SNS of China", sns, "https://sns.cn-north-1.amazonaws.com.cn/" + cert, "valid"},
@@ -69,7 +68,7 @@ func TestKeyRefWhere(t *testing.T) {
 		{"a user", sns, "https://sns.us-west-2.amazonaws.com@evil.example/" + cert, "malformed"},
 		{"a user of the right host", sns, "https://me@sns.us-west-2.amazonaws.com/" + cert, "malformed"},
 		{"a port", sns, "https://sns.us-west-2.amazonaws.com:443/" + cert, "malformed"},
-		{"no port behind a colon", sns, "https://sns.us-west-2.amazonaws.com:/" + cert, "malformed"},
+		{"a colon without a port", sns, "https://sns.us-west-2.amazonaws.com:/" + cert, "malformed"},
 		{"a query", sns, "https://sns.us-west-2.amazonaws.com/" + cert + "?a", "malformed"},
 		{"an empty query", sns, "https://sns.us-west-2.amazonaws.com/" + cert + "?", "malformed"},
 		{"a fragment", sns, "https://sns.us-west-2.amazonaws.com/x#" + cert, "malformed"},
@@ -90,18 +89,18 @@ func TestKeyRefWhere(t *testing.T) {
 		{"PayPal", payPal, "https://api.paypal.com/v1/notifications/certs/CERT-360caa42", "valid"},
 		{"the sandbox of PayPal", payPal, "https://api.sandbox.paypal.com/v1/notifications/certs/CERT-360caa42", "valid"},
 		{"a longer host than PayPal's", payPal, "https://api.paypal.com.evil.example/v1/notifications/certs/CERT-1", "malformed"},
-		{"a dot that is none", payPal, "https://apixpaypal.com/v1/notifications/certs/CERT-1", "malformed"},
-		{"up a path", payPal, "https://api.paypal.com/v1/notifications/certs/../x", "malformed"},
-		{"a line behind it", payPal, "https://api.paypal.com/v1/notifications/certs/CERT-1\n", "malformed"},
+		{"another character for a dot", payPal, "https://apixpaypal.com/v1/notifications/certs/CERT-1", "malformed"},
+		{"a path with ..", payPal, "https://api.paypal.com/v1/notifications/certs/../x", "malformed"},
+		{"a second line", payPal, "https://api.paypal.com/v1/notifications/certs/CERT-1\n", "malformed"},
 
 		{"Adobe", adobe, "/prod/keys/pub-key-0c1d-9.pem", "valid"},
 		{"another host for Adobe", adobe, "https://evil.example/prod/keys/pub-key-1.pem", "malformed"},
-		{"a host behind the base", adobe, ".evil.example/prod/keys/pub-key-1.pem", "malformed"},
+		{"a host after the base", adobe, ".evil.example/prod/keys/pub-key-1.pem", "malformed"},
 		{"a host without scheme", adobe, "//evil.example/prod/keys/pub-key-1.pem", "malformed"},
-		{"a user behind the base", adobe, "@evil.example/prod/keys/pub-key-1.pem", "malformed"},
-		{"a port behind the base", adobe, ":8443/prod/keys/pub-key-1.pem", "malformed"},
+		{"a user after the base", adobe, "@evil.example/prod/keys/pub-key-1.pem", "malformed"},
+		{"a port after the base", adobe, ":8443/prod/keys/pub-key-1.pem", "malformed"},
 		{"another path", adobe, "/prod/keys/pub-key-1.pem/../../x.pem", "malformed"},
-		{"a query behind the path", adobe, "/prod/keys/pub-key-1.pem?x=/prod/keys/pub-key-1.pem", "malformed"},
+		{"a query after the path", adobe, "/prod/keys/pub-key-1.pem?x=/prod/keys/pub-key-1.pem", "malformed"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -111,7 +110,7 @@ func TestKeyRefWhere(t *testing.T) {
 			wantVerdict(t, err, c.want)
 			if err != nil {
 				if len(c.at) > 20 && strings.Contains(err.Error(), c.at) {
-					t.Errorf("the error repeats what the request says: %v", err)
+					t.Errorf("the error repeats a value of the request: %v", err)
 				}
 				return
 			}
@@ -127,7 +126,7 @@ func TestKeyRefWhere(t *testing.T) {
 	}
 }
 
-// TestKeyRefOfParams holds what becomes of the key's id and of parameters.
+// TestKeyRefOfParams checks how the key's id and parameters are inserted.
 func TestKeyRefOfParams(t *testing.T) {
 	t.Parallel()
 	plaid := namedKeys(verify.KeySource{
@@ -172,16 +171,16 @@ func TestKeyRefOfParams(t *testing.T) {
 			ID: "a/b+c=", Named: true, Method: "GET", URL: "https://api.ebay.com/key/a%2Fb+c=?v=a%2Fb%2Bc%3D", MaxAge: time.Hour,
 			Header: http.Header{"Authorization": {"Bearer t"}},
 		}},
-		{"an address that a parameter is", issuer, "k", "valid", verify.KeyRef{
+		{"a parameter as the address", issuer, "k", "valid", verify.KeyRef{
 			ID: "k", Method: "GET", URL: "https://login.example.com/.well-known/jwks.json", MaxAge: time.Hour, Header: http.Header{},
 		}},
 		{"a parameter with http", inside, "k", "malformed", verify.KeyRef{}},
 		{"no id where one is asked for", ebay, "", "missing", verify.KeyRef{}},
-		{"up a path", ebay, "..", "malformed", verify.KeyRef{}},
-		{"up a path, later", ebay, "a/../b", "malformed", verify.KeyRef{}},
+		{"a path with ..", ebay, "..", "malformed", verify.KeyRef{}},
+		{"a path with .. later", ebay, "a/../b", "malformed", verify.KeyRef{}},
 		{"two dots", plaid, "a..b", "malformed", verify.KeyRef{}},
 		{"a control character, by a pattern that has it", wide, "a\tb", "malformed", verify.KeyRef{}},
-		{"a letter outside of ASCII, likewise", wide, "é", "malformed", verify.KeyRef{}},
+		{"a letter outside of ASCII, by a pattern that has it", wide, "é", "malformed", verify.KeyRef{}},
 		{"a parameter with a port", port, "k", "malformed", verify.KeyRef{}},
 		{"a parameter with a user", user, "k", "malformed", verify.KeyRef{}},
 		{"a parameter with an address of IPv6", ipv6, "k", "malformed", verify.KeyRef{}},
@@ -195,7 +194,7 @@ func TestKeyRefOfParams(t *testing.T) {
 		}},
 		{"longer than its pattern", strict, "0af9a", "malformed", verify.KeyRef{}},
 		{"one side of its pattern", strict, "widex", "malformed", verify.KeyRef{}},
-		{"a line break behind it", strict, "0af9\n", "malformed", verify.KeyRef{}},
+		{"a trailing line break", strict, "0af9\n", "malformed", verify.KeyRef{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -211,18 +210,18 @@ func TestKeyRefOfParams(t *testing.T) {
 	}
 }
 
-// TestKeyRefOfToken holds that a token that cannot be right leads nowhere.
+// TestKeyRefOfToken checks that KeyRef refuses a token that cannot be valid.
 func TestKeyRefOfToken(t *testing.T) {
 	t.Parallel()
 	keys := verify.KeySource{URL: "https://keys.example.com/{kid}", Host: `keys\.example\.com`, Format: verify.KeysJWK}
 	v := mustCompile(t, withKeys(tokenScheme("ES256"), keys))
 	detached := mustCompile(t, withKeys(detachedScheme("ecdsa-p256-sha256"), keys))
 	for _, c := range []struct{ name, token, want string }{
-		{"as it must be", segment(`{"alg":"ES256","kid":"k1"}`) + ".." + segment("s"), "valid"},
+		{"unchanged", segment(`{"alg":"ES256","kid":"k1"}`) + ".." + segment("s"), "valid"},
 		{"another algorithm", segment(`{"alg":"HS256","kid":"k1"}`) + ".." + segment("s"), "malformed"},
 		{"none", segment(`{"alg":"none","kid":"k1"}`) + "..", "malformed"},
 		{"no id", segment(`{"alg":"ES256"}`) + ".." + segment("s"), "missing"},
-		{"up a path", segment(`{"alg":"ES256","kid":"../x"}`) + ".." + segment("s"), "malformed"},
+		{"a path with ..", segment(`{"alg":"ES256","kid":"../x"}`) + ".." + segment("s"), "malformed"},
 		{"no token", "x", "malformed"},
 		{"nothing", "", "missing"},
 	} {
@@ -236,7 +235,7 @@ func TestKeyRefOfToken(t *testing.T) {
 	}
 }
 
-// TestKeysThatAreNotFetched holds when nothing can be fetched, and how that is told.
+// TestKeysThatAreNotFetched checks the results for schemes whose keys cannot be fetched.
 func TestKeysThatAreNotFetched(t *testing.T) {
 	t.Parallel()
 	v := mustCompile(t, signatureScheme("ed25519"))
@@ -244,7 +243,7 @@ func TestKeysThatAreNotFetched(t *testing.T) {
 		t.Errorf("without keys: %v, %v, %t", ref, err, v.FetchesKeys())
 	}
 	if _, err := v.ParseFetched(&verify.KeyRef{}, nil); err == nil {
-		t.Error("a key is read that no scheme fetches")
+		t.Error("ParseFetched works for a scheme without keys")
 	}
 	s := withKeys(signatureScheme("ed25519"), verify.KeySource{
 		URL: "https://keys.example.com/{param:region}", Host: `keys\.example\.com`, Format: verify.KeysJWKS,
@@ -277,14 +276,14 @@ func TestKeySourceFaults(t *testing.T) {
 		{"http", func(s *verify.Scheme) { s.Keys.URL = "http://keys.example.com/" }, []string{"keys.url"}},
 		{"an id in the host", func(s *verify.Scheme) { s.Keys.URL = "https://{kid}.example.com/" }, []string{"keys.url"}},
 		{"no host", func(s *verify.Scheme) { s.Keys.Host = "" }, []string{"keys.host"}},
-		{"a pattern that is none", func(s *verify.Scheme) { s.Keys.Host = "(" }, []string{"keys.host"}},
+		{"an invalid pattern", func(s *verify.Scheme) { s.Keys.Host = "(" }, []string{"keys.host"}},
 		{"a pattern that leaves its parentheses", func(s *verify.Scheme) { s.Keys.Host = "a)|(b" }, []string{"keys.host"}},
 		{"no format", func(s *verify.Scheme) { s.Keys.Format = "" }, []string{"keys.format"}},
 		{"an unknown format", func(s *verify.Scheme) { s.Keys.Format = "der" }, []string{"keys.format"}},
 		{"an unknown method", func(s *verify.Scheme) { s.Keys.Method = "PUT" }, []string{"keys.method"}},
 		{"a body with GET", func(s *verify.Scheme) { s.Keys.Body = "{}" }, []string{"keys.body"}},
 		{"an unknown parameter", func(s *verify.Scheme) { s.Keys.URL += "?{param:x}" }, []string{"keys.url"}},
-		{"a header that is none", func(s *verify.Scheme) { s.Keys.Header = map[string]string{"a b": ""} }, []string{"keys.header"}},
+		{"an invalid header name", func(s *verify.Scheme) { s.Keys.Header = map[string]string{"a b": ""} }, []string{"keys.header"}},
 		{"a line break in a header", func(s *verify.Scheme) { s.Keys.Header = map[string]string{"A": "a\nb"} }, []string{"keys.header"}},
 		{"a hole in the member", func(s *verify.Scheme) { s.Keys.Member = "a..b" }, []string{"keys.member"}},
 		{"a chain of a JWK", func(s *verify.Scheme) { s.Keys.Chain = "example.com" }, []string{"keys.chain"}},
@@ -300,7 +299,7 @@ func TestKeySourceFaults(t *testing.T) {
 			s.Keys.URL, s.Keys.URLAt, s.Keys.Base = "", "header:X", "https://a.example.com"
 		}, []string{"keys.path"}},
 		{"the whole body", func(s *verify.Scheme) { s.Keys.URL, s.Keys.URLAt = "", "body:" }, []string{"keys.url_at"}},
-		{"a place that is none", func(s *verify.Scheme) { s.Keys.URL, s.Keys.URLAt = "", "query:x" }, []string{"keys.url_at"}},
+		{"an invalid place", func(s *verify.Scheme) { s.Keys.URL, s.Keys.URLAt = "", "query:x" }, []string{"keys.url_at"}},
 	})
 	for _, s := range []verify.Scheme{
 		withKeys(tokenScheme("HS256"), good),

@@ -12,7 +12,7 @@ import (
 	"hash"
 )
 
-// maxSize is the size of the largest HMAC or hash.
+// maxSize is the size in bytes of the largest HMAC or hash.
 const maxSize = sha512.Size
 
 var hashes = map[string]struct {
@@ -26,18 +26,18 @@ var hashes = map[string]struct {
 	AlgorithmSHA512: {sha512.New, sha512.Size},
 }
 
-// arithmetic is what turns content and key into a signature: an HMAC, a hash
-// of both, or a public-key algorithm.
+// arithmetic computes and compares signatures: an HMAC, a hash that includes the secret, or a
+// public-key algorithm.
 type arithmetic struct {
 	content []part
 	codec   codec
-	hash    func() hash.Hash // nil of a public-key algorithm
+	hash    func() hash.Hash // nil for a public-key algorithm
 	keyed   bool             // an HMAC
-	size    int              // of a decoded signature, where hash is set
-	public  string           // the algorithm, where hash is nil
+	size    int              // bytes of a decoded signature, if hash is set
+	public  string           // the public-key algorithm, if hash is nil
 }
 
-// usable reports whether keys are all of the kind that the scheme needs.
+// usable returns an error unless all keys are of the kind that the scheme needs.
 func (a *arithmetic) usable(keys []Key) error {
 	for i := range keys {
 		m := keys[i].material()
@@ -48,8 +48,8 @@ func (a *arithmetic) usable(keys []Key) error {
 	return nil
 }
 
-// match returns 1 if a signature from the first to before the last one matches
-// a key, and how many of them could be decoded at all.
+// match compares the signatures first to last-1 with every key. match is 1 if one of them matches;
+// decoded is the number of signatures in the scheme's encoding and length.
 func (a *arithmetic) match(req *Request, s *signed, keys []Key, first, last int) (match, decoded int, err error) {
 	if a.hash == nil {
 		return a.matchPublic(req, s, keys, first, last)
@@ -64,7 +64,7 @@ func (a *arithmetic) match(req *Request, s *signed, keys []Key, first, last int)
 			decoded++
 		}
 	}
-	// Every key is tried with every signature, in the same time whichever matches.
+	// Try every key with every signature: the time must not show which one matches.
 	for i := range keys {
 		var buf [maxSize]byte
 		sum, err := a.sum(buf[:0], req, s, keys[i].material().hmac)

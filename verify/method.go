@@ -2,28 +2,26 @@ package verify
 
 import "github.com/hookonce/hookonce/internal/locate"
 
-// method is one family, compiled: it judges and makes the signatures of one
-// scheme. Errors of verify match one of the sentinels of this package, and have
-// nothing of a request's values or of a key in them.
+// method is a compiled family: it checks and makes the signatures of one scheme. Errors of verify
+// match one of the errors in errors.go, and hold no value of the request or of a key.
 type method interface {
-	// verify returns nil if req was signed with one of keys, of which there is at
-	// least one.
+	// verify returns nil if one of keys signed req. There is at least one key.
 	verify(req *Request, keys []Key) error
-	// sign changes req, whose Header is not nil, so that verify accepts it with key.
+	// sign changes req so that verify accepts it with key. req.Header is not nil.
 	sign(req *Request, key Key) error
 	parseKey(text string) (Key, error)
 	needsURL() bool
-	// covers reports whether what stands at ref is signed; see Verifier.Covers.
+	// covers reports whether the value at ref is signed; see Verifier.Covers.
 	covers(ref locate.Ref) bool
 }
 
-// signed is what a request says for itself, before any of it is believed, and
-// which part of the request is being looked at.
+// signed holds the values that a request gives for itself, not verified yet, and the item that is
+// being checked.
 type signed struct {
-	id, time   string // {id}, of Standard Webhooks; {timestamp}
-	kid        string // Scheme.KeyID, "" without
-	item       []byte // of Scheme.Each, nil without
-	url        string // the public URL; "" means that of Request, with its query
+	id, time   string // {id} of Standard Webhooks; {timestamp}
+	kid        string // the id at Scheme.KeyID; "" if the scheme has none
+	item       []byte // an item of Scheme.Each; nil if the scheme has none
+	url        string // overrides the public URL; "" means the one of the Request
 	secret     []byte // {secret}
 	signatures signatures
 }

@@ -2,5 +2,5 @@
 
 package verify_test
 
-// raceDetector tells whether this program has it.
+// raceDetector reports whether the test runs under the race detector.
 const raceDetector = false

@@ -14,19 +14,19 @@ import (
 	"github.com/hookonce/hookonce/verify"
 )
 
-// pair is a scheme with the keys of its two sides, which are the same one of a shared
-// secret.
+// pair is a scheme with the keys of the sender and the receiver. For a shared secret they are
+// equal.
 type pair struct {
 	name, kind      string
 	scheme          verify.Scheme
 	private, public string
-	other           string // the public side of another key
+	other           string // the receiver's half of another key
 	v               *verify.Verifier
 	signs           verify.Key
 	verifies        []verify.Key
 }
 
-// signatureScheme is a scheme that signs "{timestamp}.{body}".
+// signatureScheme returns a scheme that signs "{timestamp}.{body}".
 func signatureScheme(algorithm string) verify.Scheme {
 	return verify.Scheme{
 		ID: algorithm, Family: verify.FamilySignature, Header: "X-Sig", Algorithm: algorithm, Encoding: verify.EncodingBase64,
@@ -47,8 +47,8 @@ func tokenScheme(algorithm string) verify.Scheme {
 	}
 }
 
-// pairs has every algorithm of every family that has keys of its own. They are made
-// once, since a key of RSA takes a while.
+// pairs returns a pair for every algorithm of every family with keys. They are made once, because
+// an RSA key takes a while.
 var pairs = sync.OnceValue(func() []*pair {
 	var all []*pair
 	add := func(kind string, scheme verify.Scheme) {
@@ -100,7 +100,7 @@ func must[T any](value T, err error) T {
 	return value
 }
 
-// pairOf returns the pair of that name.
+// pairOf returns the pair with the given name.
 func pairOf(t testing.TB, name string) *pair {
 	t.Helper()
 	for _, p := range pairs() {
@@ -108,7 +108,7 @@ func pairOf(t testing.TB, name string) *pair {
 			return p
 		}
 	}
-	t.Fatalf("there is no pair %q", name)
+	t.Fatalf("no pair is named %q", name)
 	return nil
 }
 
@@ -121,8 +121,8 @@ func (p *pair) signed(t rapid.TB, body []byte, now time.Time) *verify.Request {
 	return req
 }
 
-// TestPairsVerify holds that what a private key has signed verifies with the public
-// one, over the whole tolerance and no longer.
+// TestPairsVerify checks that a request signed with the private half verifies with the public half,
+// over the whole tolerance and no longer.
 func TestPairsVerify(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -144,8 +144,8 @@ func TestPairsVerify(t *testing.T) {
 	})
 }
 
-// TestPairsEveryByteCounts changes a bit of every byte of the body, the signature or token,
-// and the signed time.
+// TestPairsEveryByteCounts flips a bit in every byte of the body, the signature or token, and the
+// signed time.
 func TestPairsEveryByteCounts(t *testing.T) {
 	t.Parallel()
 	for _, p := range pairs() {
@@ -180,8 +180,7 @@ func TestPairsEveryByteCounts(t *testing.T) {
 	}
 }
 
-// TestPairsOtherKeys holds that the signature of one key is not that of another, nor
-// of another scheme.
+// TestPairsOtherKeys checks that a signature does not verify with another key or as another scheme.
 func TestPairsOtherKeys(t *testing.T) {
 	t.Parallel()
 	for _, p := range pairs() {
@@ -198,17 +197,17 @@ func TestPairsOtherKeys(t *testing.T) {
 					continue
 				}
 				if err := o.v.Verify(req, o.verifies); err == nil {
-					t.Errorf("it passes as one of %s", o.name)
+					t.Errorf("the signature passes as one of %s", o.name)
 				}
 				if err := p.v.Verify(req, o.verifies); err == nil && o.kind != p.kind {
-					t.Errorf("it passes with a key of %s", o.name)
+					t.Errorf("the signature passes with a key of %s", o.name)
 				}
 			}
 		})
 	}
 }
 
-// verdictIs reports whether err is the verdict that the word names.
+// verdictIs reports whether err is the verdict named by word.
 func verdictIs(err error, word string) bool {
 	if want := outcomes[word]; want != nil {
 		return errors.Is(err, want)

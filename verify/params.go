@@ -9,8 +9,7 @@ import (
 	"strings"
 )
 
-// setParams takes the values of the scheme's parameters, and changes the scheme
-// as they say.
+// setParams checks the values of the scheme's parameters, and applies their Sets to s.
 func (c *compiler) setParams(s *Scheme) {
 	c.params, c.values = slices.Clone(s.Params), maps.Clone(s.Values)
 	for name := range s.Values {
@@ -52,8 +51,8 @@ func (c *compiler) knownParams() string {
 	return ": it has " + strings.Join(names, ", ")
 }
 
-// change sets those fields of the scheme that raw names, and keeps all memory
-// that the scheme shares with its owner as it is.
+// change sets the fields of s that raw names. It does not write to memory that s shares with its
+// owner.
 func change(s *Scheme, raw json.RawMessage) error {
 	values := s.Values
 	own, err := json.Marshal(s)

@@ -29,22 +29,22 @@ func paramScheme() verify.Scheme {
 	}
 }
 
-// TestParams holds what a value may be, and which field its fault names.
+// TestParams checks which values a parameter accepts, and which field a fault names.
 func TestParams(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name   string
 		values map[string]string
-		want   []string // faulty fields
+		want   []string // fields with faults
 	}{
 		{"all", map[string]string{"app": "a", "topic": "t", "method": "sha1"}, nil},
-		{"only what is needed", map[string]string{"app": "a"}, nil},
+		{"only the needed one", map[string]string{"app": "a"}, nil},
 		{"none", nil, []string{"params.app"}},
 		{"a blank one", map[string]string{"app": " "}, []string{"params.app"}},
-		{"one behind a blank", map[string]string{"app": "a", "topic": " t"}, []string{"params.topic"}},
+		{"one after a blank", map[string]string{"app": "a", "topic": " t"}, []string{"params.topic"}},
 		{"an unknown one", map[string]string{"app": "a", "apq": "b"}, []string{"params.apq"}},
 		{"none of the values", map[string]string{"app": "a", "method": "md5"}, []string{"params.method"}},
-		{"a change that is none", map[string]string{"app": "a", "method": "broken"}, []string{"params[2].sets"}},
+		{"an invalid change", map[string]string{"app": "a", "method": "broken"}, []string{"params[2].sets"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -58,8 +58,8 @@ func TestParams(t *testing.T) {
 	}
 }
 
-// TestParamsMissing holds that a parameter that a source needs is told, and that
-// what hangs on it is left out without it.
+// TestParamsMissing checks that Missing lists a parameter that a source needs, and that claims and
+// requirements with unset parameters are left out.
 func TestParamsMissing(t *testing.T) {
 	t.Parallel()
 	s := paramScheme()
@@ -86,7 +86,7 @@ func TestParamsMissing(t *testing.T) {
 	wantVerdict(t, with.Verify(req, keys), "valid")
 }
 
-// TestParamsSet holds that a value changes the scheme for its own Verifier alone.
+// TestParamsSet checks that a value changes the scheme for its own Verifier only.
 func TestParamsSet(t *testing.T) {
 	t.Parallel()
 	s := paramScheme()
@@ -118,7 +118,7 @@ func TestParamsSet(t *testing.T) {
 	}
 }
 
-// TestFamilyFaults holds which fields the newer families refuse.
+// TestFamilyFaults checks which fields the newer families refuse.
 func TestFamilyFaults(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -134,13 +134,13 @@ func TestFamilyFaults(t *testing.T) {
 		{"signature with a secret's encoding", verify.Scheme{Family: "signature", Header: "X", Algorithm: "ed25519", SecretEncoding: "hex"}, []string{"secret_encoding"}},
 		{"hmac with keys to fetch", verify.Scheme{Family: "hmac", Header: "X", Keys: &verify.KeySource{}, KeyID: "header:K"}, []string{"key_id", "keys"}},
 		{"the same header twice", verify.Scheme{Family: "hmac", Header: "X-A", MoreHeaders: []string{"x-a"}}, []string{"more_headers[0]"}},
-		{"more headers that are none", verify.Scheme{Family: "hmac", Header: "X-A", MoreHeaders: []string{"", "a b"}}, []string{"more_headers[0]", "more_headers[1]"}},
+		{"more headers with invalid names", verify.Scheme{Family: "hmac", Header: "X-A", MoreHeaders: []string{"", "a b"}}, []string{"more_headers[0]", "more_headers[1]"}},
 		{"header and place", verify.Scheme{Family: "hmac", Header: "X-A", At: "form:sig"}, []string{"at"}},
 		{"place in a header", verify.Scheme{Family: "hmac", At: "header:X"}, []string{"at"}},
 		{"two places", verify.Scheme{Family: "hmac", At: "form:a | form:b"}, []string{"at"}},
 		{"place in items without a batch", verify.Scheme{Family: "hmac", At: "item:sig"}, []string{"at"}},
 		{"the body as signature", verify.Scheme{Family: "hmac", At: "body:"}, []string{"at", "content"}},
-		{"a signature within what it signs", verify.Scheme{Family: "hmac", At: "body:sig"}, []string{"content"}},
+		{"a signature within the signed bytes", verify.Scheme{Family: "hmac", At: "body:sig"}, []string{"content"}},
 		{"batch and a header", verify.Scheme{Family: "hmac", Header: "X", Each: "body:a", Content: "{item:a}", Partial: "x"}, []string{"header"}},
 		{"batch with a place outside of it", verify.Scheme{Family: "hmac", At: "form:a", Each: "body:a", Content: "{item:a}", Partial: "x"}, []string{"at"}},
 		{"batch that hashes the body for each item", verify.Scheme{Family: "hmac", At: "item:a", Each: "body:a", Content: "{body}"}, []string{"content"}},
@@ -174,14 +174,14 @@ func TestFamilyFaults(t *testing.T) {
 		{"pairs without a parameter", verify.Scheme{Family: "hmac", Header: "X", Format: "pairs", SignatureKeys: []string{"id"}}, []string{"signature_keys"}},
 		{"json without a member", verify.Scheme{Family: "hmac", Header: "X", Format: "json"}, []string{"signature_keys"}},
 		{"separator of two characters", verify.Scheme{Family: "hmac", Header: "X", Format: "list", Separator: ", "}, []string{"separator"}},
-		{"separator of nothing", verify.Scheme{Family: "hmac", Header: "X", Separator: ","}, []string{"separator"}},
+		{"separator without a list", verify.Scheme{Family: "hmac", Header: "X", Separator: ","}, []string{"separator"}},
 		{"listed headers without their time", verify.Scheme{
 			Family: "hmac", Header: "X", Content: "{signed_headers}{body}", Timestamp: at("header:T", ""),
 		}, []string{"timestamp.at"}},
-		{"optional prefix of nothing", verify.Scheme{Family: "hmac", Header: "X", PrefixOptional: true}, []string{"prefix_optional"}},
+		{"optional prefix without a prefix", verify.Scheme{Family: "hmac", Header: "X", PrefixOptional: true}, []string{"prefix_optional"}},
 		{"token", verify.Scheme{Family: "token", Header: "X"}, nil},
 		{"token nowhere", verify.Scheme{Family: "token"}, []string{"header"}},
-		{"token with what belongs to signatures", verify.Scheme{
+		{"token with fields of signatures", verify.Scheme{
 			Family: "token", Header: "X", Content: "{body}", Encoding: "hex", Format: "kv", Algorithm: "sha1", Timestamp: at("header:T", ""), AnyPort: true,
 		}, []string{"encoding", "format", "content", "any_port", "algorithm", "timestamp"}},
 		{"basic", verify.Scheme{Family: "basic"}, nil},
@@ -198,7 +198,7 @@ func TestFamilyFaults(t *testing.T) {
 	}
 }
 
-// TestFamilyCovers holds what the newer families sign.
+// TestFamilyCovers checks which locations the newer families cover.
 func TestFamilyCovers(t *testing.T) {
 	t.Parallel()
 	byName := map[string]*verify.Verifier{}
@@ -220,7 +220,7 @@ func TestFamilyCovers(t *testing.T) {
 		{"listed headers", []string{"header:X-Contentful-Timestamp", "body:a"}, []string{"header:X-Topic"}},
 		{"manifest", nil, []string{"body:a", "query:data.id", "header:X-Request-Id", "sha256:body"}},
 		{"query and header", []string{"query:id", "header:X-Id", "body:a"}, []string{"query:b"}},
-		// A piece of a value that moves into the next name is signed alike.
+		// Moving a piece of a value into the next name does not change the signature.
 		{"sorted form", []string{"item:a"}, []string{"body:a", "form:a", "query:a", "sha256:body", "sha256:form:a"}},
 		{"php form", []string{"form:a", "sha256:form:a"}, []string{"body:a", "form:sig", "query:a", "sha256:body"}},
 		{"vonage", nil, []string{"form:a", "form:sig"}},
@@ -247,18 +247,18 @@ func TestFamilyCovers(t *testing.T) {
 	}
 }
 
-// TestBasicSecret holds what is no user and password.
+// TestBasicSecret checks which texts are not user:password.
 func TestBasicSecret(t *testing.T) {
 	t.Parallel()
 	v := mustCompile(t, verify.Scheme{Family: "basic"})
 	for _, secret := range []string{"", "user", ":password", "user:", "user: ", "user:password\n"} {
 		if _, err := v.ParseKey(secret); err == nil {
-			t.Errorf("%q is taken", secret)
+			t.Errorf("%q is accepted", secret)
 		}
 	}
 }
 
-// TestNeedsURL holds which schemes cannot do without the public URL.
+// TestNeedsURL checks which schemes need the public URL.
 func TestNeedsURL(t *testing.T) {
 	t.Parallel()
 	need := map[string]bool{}
@@ -276,11 +276,11 @@ func TestNeedsURL(t *testing.T) {
 	}
 	token := mustCompile(t, verify.Scheme{Family: "token", Header: "X", Require: []verify.Requirement{{At: "header:Y", Equals: "{url}"}}})
 	if !token.NeedsURL() {
-		t.Error("a requirement of the URL does not need it")
+		t.Error("a requirement with {url} does not need the URL")
 	}
 }
 
-// TestPublicURL holds which URL is signed.
+// TestPublicURL checks which URL is signed.
 func TestPublicURL(t *testing.T) {
 	t.Parallel()
 	v := mustCompile(t, verify.Scheme{Family: "hmac", Header: "X-Sig", Content: "{url} {body}"})
@@ -301,7 +301,7 @@ func TestPublicURL(t *testing.T) {
 		req.URL, req.RawQuery = c.url, c.query
 		wantVerdict(t, v.Verify(req, keys), c.want)
 		if c.url == "" && !errors.Is(v.Verify(req, keys), verify.ErrNoURL) {
-			t.Error("it does not say that the URL is not set")
+			t.Error("Verify does not report ErrNoURL")
 		}
 	}
 }

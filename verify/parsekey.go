@@ -15,16 +15,16 @@ import (
 	"strings"
 )
 
-// maxKeyText is the most bytes that a key, or what was fetched for one, may have.
+// maxKeyText bounds the size of a key, or of a fetched document, in bytes.
 const maxKeyText = 256 << 10
 
-// parsePublicKey reads a key, or a set of them, for the algorithm: PEM (a public
-// or private key or a certificate), base64 of the same in DER, a JWK or a JWK set,
-// and for Ed25519 whpk_, whsk_ or the bare 32 bytes. Its errors hold nothing of text.
+// parsePublicKey reads one or more keys for the algorithm: PEM (a public or private key, or a
+// certificate), base64 of the same in DER, a JWK or a JWK set, and for Ed25519 also whpk_, whsk_ or
+// the bare 32 bytes. Its errors reveal nothing of text.
 func parsePublicKey(name, text string) (Key, error) {
 	alg, ok := algorithms[name]
 	if !ok || alg.kind == kindSecret {
-		return Key{}, fmt.Errorf("no public key is of the algorithm %q", name)
+		return Key{}, fmt.Errorf("the algorithm %q has no public keys", name)
 	}
 	text = strings.TrimSpace(text)
 	var keys []publicKey
@@ -53,7 +53,7 @@ func parsePublicKey(name, text string) (Key, error) {
 	return newKey(m), nil
 }
 
-// usableKeys returns those keys that alg can be used with.
+// usableKeys returns the keys that alg can use. If there are none, it returns the first problem.
 func usableKeys(keys []publicKey, alg algorithm) (*material, error) {
 	m := &material{}
 	var first error
@@ -77,15 +77,15 @@ func usableKeys(keys []publicKey, alg algorithm) (*material, error) {
 	return m, nil
 }
 
-// misfit says why the key cannot be used with alg.
+// misfit returns the reason why alg cannot use the key.
 func (k *publicKey) misfit(alg algorithm) error {
 	if kind, _ := k.kind(); kind == alg.kind {
-		return errors.New("the JWK is for another algorithm than the scheme's")
+		return errors.New("the JWK is for an algorithm other than the scheme's")
 	}
-	return fmt.Errorf("the key is not %s, which the scheme needs", alg.kind)
+	return fmt.Errorf("the scheme needs another key: this is not %s", alg.kind)
 }
 
-// String names the kind for errors.
+// String names the kind for error messages.
 func (k keyKind) String() string {
 	switch k {
 	case kindEd25519:
@@ -103,7 +103,7 @@ func (k keyKind) String() string {
 	}
 }
 
-// notKeyError says that a text is no key of the kind.
+// notKeyError says that a text is not a key of the kind.
 type notKeyError struct{ kind keyKind }
 
 func errNotKey(kind keyKind) error { return &notKeyError{kind} }
@@ -118,29 +118,28 @@ func (e *notKeyError) Error() string {
 
 var errEncrypted = errors.New("the private key is encrypted: decrypt it first")
 
-// problem says why the key must not be used.
+// problem returns the reason why the key is unsafe or invalid; nil if it is fine.
 func (k *publicKey) problem() error {
 	switch key := k.public.(type) {
 	case *rsa.PublicKey:
 		switch bits := key.N.BitLen(); {
 		case bits < minRSABits:
-			return fmt.Errorf("the RSA key has %d bits, and can be broken: %d are the least", bits, minRSABits)
+			return fmt.Errorf("the RSA key has %d bits, which can be broken: use at least %d", bits, minRSABits)
 		case bits > maxRSABits:
-			return fmt.Errorf("the RSA key has %d bits: %d are the most", bits, maxRSABits)
+			return fmt.Errorf("the RSA key has %d bits: use at most %d", bits, maxRSABits)
 		case key.N.Bit(0) == 0, key.E < 3, key.E&1 == 0:
-			return errors.New("the RSA key is none: its modulus or its exponent is even")
+			return errors.New("the RSA key is invalid: its modulus is even, or its exponent is even or below 3")
 		}
 	case ed25519.PublicKey:
 		if smallOrder(key) {
-			return errors.New("the Ed25519 key is a point of small order, for which anybody can sign")
+			return errors.New("the Ed25519 key is a point of small order: its signatures can be forged")
 		}
 	}
 	return nil
 }
 
-// smallOrder reports whether key is a point whose order divides 8: for such a key
-// signatures can be made without a private one. Listed are the encodings of all
-// these points, without the sign bit.
+// smallOrder reports whether key is a point whose order divides 8. Signatures for such a key can be
+// made without a private key. The list has the encodings of all these points, without the sign bit.
 func smallOrder(key ed25519.PublicKey) bool {
 	y := bytes.Clone(key)
 	y[len(y)-1] &= 0x7f
@@ -189,7 +188,7 @@ func edPublic(raw []byte) ([]publicKey, error) {
 
 func edPrivate(raw []byte) ([]publicKey, error) {
 	if len(raw) != ed25519.SeedSize && len(raw) != ed25519.PrivateKeySize {
-		return nil, errors.New("the private key has neither 32 nor 64 bytes behind whsk_")
+		return nil, errors.New("the private key does not have 32 or 64 bytes after whsk_")
 	}
 	private := ed25519.NewKeyFromSeed(raw[:ed25519.SeedSize])
 	if len(raw) == ed25519.PrivateKeySize && string(private) != string(raw) {
@@ -198,7 +197,7 @@ func edPrivate(raw []byte) ([]publicKey, error) {
 	return []publicKey{{public: private.Public(), private: private}}, nil
 }
 
-// parsePEM reads one key, or a certificate and, behind it, those it chains to.
+// parsePEM reads one key, or one certificate that may be followed by its chain.
 func parsePEM(text string, kind keyKind) ([]publicKey, error) {
 	blocks, ok := pemBlocks(text)
 	if !ok {
@@ -209,15 +208,14 @@ func parsePEM(text string, kind keyKind) ([]publicKey, error) {
 			return nil, errors.New("the PEM holds more than one key: give one")
 		}
 	}
-	if blocks[0].Headers["DEK-Info"] != "" { // as PEM was encrypted before PKCS #8
+	if blocks[0].Headers["DEK-Info"] != "" { // the encryption of PEM before PKCS #8
 		return nil, errEncrypted
 	}
 	return parseDER(blocks[0].Bytes, blocks[0].Type, kind)
 }
 
-// pemBlocks reads PEM, also where its line breaks were lost or written as \n on the
-// way through JSON or an environment variable. It passes over the parameters of
-// a curve, which some tools write before the key.
+// pemBlocks parses PEM, even if JSON or an environment variable lost its line breaks or turned them
+// into \n. It skips EC PARAMETERS, which some tools write before the key.
 func pemBlocks(text string) ([]*pem.Block, bool) {
 	text = strings.ReplaceAll(text, `\n`, "\n")
 	if !strings.Contains(strings.TrimSpace(text), "\n") {
@@ -248,7 +246,7 @@ func parseBase64DER(text string, kind keyKind) ([]publicKey, error) {
 	return parseDER(der, "", kind)
 }
 
-// parseDER reads one key of the PEM type; of any for "".
+// parseDER reads one key of the given PEM type; "" means any type.
 func parseDER(der []byte, pemType string, kind keyKind) ([]publicKey, error) {
 	if strings.Contains(pemType, "ENCRYPTED") {
 		return nil, errEncrypted
@@ -284,7 +282,7 @@ var derForms = []struct {
 	{"EC PRIVATE KEY", func(der []byte) (any, error) { return x509.ParseECPrivateKey(der) }},
 }
 
-// fromStandard makes a key of what package x509 has read.
+// fromStandard converts a key that package x509 has parsed.
 func fromStandard(key any, kind keyKind) ([]publicKey, error) {
 	switch key := key.(type) {
 	case ed25519.PublicKey, *rsa.PublicKey, *ecdsa.PublicKey:

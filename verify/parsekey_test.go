@@ -21,7 +21,7 @@ import (
 	"github.com/hookonce/hookonce/verify"
 )
 
-// privateKey returns the private key that a pair was made with.
+// privateKey returns the private key of a pair.
 func privateKey(t testing.TB, p *pair) crypto.Signer {
 	t.Helper()
 	block, _ := pem.Decode([]byte(p.private))
@@ -35,7 +35,7 @@ func pemText(kind string, der []byte) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
 }
 
-// certificate returns a certificate of key, signed by parent, or by itself if that is nil.
+// certificate returns a certificate of key, signed by parent, or self-signed if parent is nil.
 func certificate(t testing.TB, key, parentKey crypto.Signer, parent *x509.Certificate, name string) *x509.Certificate {
 	t.Helper()
 	c := &x509.Certificate{
@@ -49,10 +49,10 @@ func certificate(t testing.TB, key, parentKey crypto.Signer, parent *x509.Certif
 	return must(x509.ParseCertificate(must(x509.CreateCertificate(rand.Reader, c, parent, key.Public(), parentKey))))
 }
 
-// octets encodes a number of a JWK.
+// octets encodes a number for a JWK.
 func octets(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
 
-// jwk returns the members of a key's JWK, the private ones too.
+// jwk returns the members of a key's JWK, including the private ones.
 func jwk(t testing.TB, key crypto.Signer) map[string]any {
 	t.Helper()
 	switch key := key.(type) {
@@ -89,7 +89,7 @@ func without(members map[string]any, names ...string) map[string]any {
 
 func jsonText(value any) string { return string(must(json.Marshal(value))) }
 
-// publicForms are the texts that the public half of key may be given as.
+// publicForms returns all texts that stand for the public half of key.
 func publicForms(t testing.TB, key crypto.Signer) map[string]string {
 	t.Helper()
 	spki := must(x509.MarshalPKIXPublicKey(key.Public()))
@@ -121,7 +121,7 @@ func publicForms(t testing.TB, key crypto.Signer) map[string]string {
 	return forms
 }
 
-// privateForms are the texts that a private key may be given as.
+// privateForms returns all texts that stand for a private key.
 func privateForms(t testing.TB, key crypto.Signer) map[string]string {
 	t.Helper()
 	der := must(x509.MarshalPKCS8PrivateKey(key))
@@ -140,7 +140,7 @@ func privateForms(t testing.TB, key crypto.Signer) map[string]string {
 	return forms
 }
 
-// TestKeyForms holds that all the forms of one key are the same key.
+// TestKeyForms checks that all forms of a key give the same key.
 func TestKeyForms(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"signature/ed25519", "signature/ecdsa-p256-sha256", "signature/rsa-sha256", "jwt/ES384", "jwt/ES512"} {
@@ -166,7 +166,7 @@ func TestKeyForms(t *testing.T) {
 	}
 }
 
-// TestKeyRefused holds what is no key of a scheme, with the reason, and that no reason
+// TestKeyRefused checks which texts are not keys of a scheme, the error for each, and that no error
 // repeats the key.
 func TestKeyRefused(t *testing.T) {
 	t.Parallel()
@@ -194,25 +194,25 @@ func TestKeyRefused(t *testing.T) {
 		{"another curve", ecPair.name, pemText("PUBLIC KEY", must(x509.MarshalPKIXPublicKey(p384.Public()))), "curve P-256"},
 		{"another curve as JWK", ecPair.name, jsonText(jwk(t, p384)), "curve P-256"},
 		{"an encrypted key", rsaPair.name, pemText("ENCRYPTED PRIVATE KEY", []byte("x")), "encrypted"},
-		{"a key encrypted as PEM once was", rsaPair.name, "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-256-CBC,00\n\nAAAA\n-----END RSA PRIVATE KEY-----", "encrypted"},
+		{"a key in old encrypted PEM", rsaPair.name, "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-256-CBC,00\n\nAAAA\n-----END RSA PRIVATE KEY-----", "encrypted"},
 		{"two keys", rsaPair.name, rsaPair.public + rsaPair.public, "more than one key"},
 		{"a certificate and a key", rsaPair.name, publicForms(t, rsaKey)["certificate"] + rsaPair.private, "more than one key"},
-		{"text behind PEM", rsaPair.name, rsaPair.public + "x", "expected PEM"},
+		{"text after PEM", rsaPair.name, rsaPair.public + "x", "expected PEM"},
 		{"PEM of something else", rsaPair.name, pemText("CERTIFICATE REQUEST", []byte("x")), "expected PEM"},
-		{"PEM of nothing", rsaPair.name, pemText("PUBLIC KEY", nil), "expected PEM"},
+		{"PEM without content", rsaPair.name, pemText("PUBLIC KEY", nil), "expected PEM"},
 		{"not base64", rsaPair.name, "hunter2-hunter2!", "expected PEM"},
 		{"all zero, of small order", edPair.name, strings.Repeat("00", 32), "small order"},
 		{"one, of small order", edPair.name, "01" + strings.Repeat("00", 31), "small order"},
 		{"with the sign bit, of small order", edPair.name, "ec" + strings.Repeat("ff", 31), "small order"},
-		{"a JWK set of nothing", rsaPair.name, `{"keys":[]}`, "no key that is an RSA key"},
-		{"a JWK set that is none", rsaPair.name, `{"keys":{}}`, "no list"},
+		{"an empty JWK set", rsaPair.name, `{"keys":[]}`, "lacks an RSA key"},
+		{"a JWK set without a list", rsaPair.name, `{"keys":{}}`, "no list"},
 		{"a JWK set of other kinds", rsaPair.name, jsonText(map[string]any{"keys": []any{ec, ed}}), "not an RSA key"},
 		{"a JWK set that is too large", rsaPair.name, `{"keys":[` + strings.Repeat(`{},`, 128) + `{}]}`, "more than 128"},
 		{"a JWK of another kind", rsaPair.name, jsonText(ec), "not an RSA key"},
 		{"a JWK for encryption", ecPair.name, with(ec, "use", "enc"), "not for signatures"},
-		{"a JWK for another algorithm", rsaPair.name, with(rs, "alg", "PS256"), "for another algorithm"},
-		{"a JWK for an unknown algorithm", rsaPair.name, with(rs, "alg", "RSA-OAEP"), "not known here"},
-		{"a JWK of a secret", rsaPair.name, `{"kty":"oct","k":"c2VjcmV0"}`, "kind that is known"},
+		{"a JWK for another algorithm", rsaPair.name, with(rs, "alg", "PS256"), "algorithm other than"},
+		{"a JWK for an unknown algorithm", rsaPair.name, with(rs, "alg", "RSA-OAEP"), "unknown algorithm"},
+		{"a JWK of a secret", rsaPair.name, `{"kty":"oct","k":"c2VjcmV0"}`, "unknown kty"},
 		{"a JWK with a member twice", ecPair.name, `{"kty":"EC",` + jsonText(ec)[1:], "cannot be read"},
 		{"a JWK without y", ecPair.name, jsonText(without(ec, "y")), "incomplete"},
 		{"a JWK off the curve", ecPair.name, with(ec, "y", ec["x"]), "incomplete"},
@@ -239,7 +239,7 @@ func TestKeyRefused(t *testing.T) {
 	}
 }
 
-// TestParsePrivateKey holds that a key is taken only where one can sign with it.
+// TestParsePrivateKey checks that ParsePrivateKey accepts only keys that can sign.
 func TestParsePrivateKey(t *testing.T) {
 	t.Parallel()
 	rsaPair, edPair := pairOf(t, "signature/rsa-sha256"), pairOf(t, "signature/ed25519")
@@ -249,7 +249,7 @@ func TestParsePrivateKey(t *testing.T) {
 		name string
 		v    *verify.Verifier
 		text string
-		want string // "" where it can sign
+		want string // "" if the key can sign
 	}{
 		{"PKCS #8", rsaPair.v, rsaPair.private, ""},
 		{"PKCS #1", rsaPair.v, pemText("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(rsaKey.(*rsa.PrivateKey))), ""},
@@ -259,7 +259,7 @@ func TestParsePrivateKey(t *testing.T) {
 		{"empty", rsaPair.v, " \n", "the key is empty"},
 		{"the public half", rsaPair.v, rsaPair.public, "this is a public key, which cannot sign"},
 		{"a certificate", rsaPair.v, publicForms(t, rsaKey)["certificate"], "this is a public key, which cannot sign"},
-		{"of another kind", rsaPair.v, edPair.private, "not an RSA key, which the scheme needs"},
+		{"of another kind", rsaPair.v, edPair.private, "not an RSA key"},
 		{"encrypted", rsaPair.v, pemText("ENCRYPTED PRIVATE KEY", []byte("x")), "encrypted: decrypt it first"},
 		{"no key", rsaPair.v, "hunter2-hunter2!", "expected PEM of a private key"},
 		{"of a scheme without", hmac, rsaPair.private, "has no private key"},
@@ -289,8 +289,7 @@ vSDxVSw2QzRWGKbK+8x7ZGQE/1jO0hAT0RyMduHkn6Il1oeW9NVDaaDY1KHsjFjc
 yp5Dn57ZgpwCPBUQSwIDAQAB
 -----END PUBLIC KEY-----`
 
-// TestKeyIDs holds that a key with another id than the one that is named is not
-// tried, and one without an id is.
+// TestKeyIDs checks that a key is tried only if its id is the named one, or if it has none.
 func TestKeyIDs(t *testing.T) {
 	t.Parallel()
 	p := pairOf(t, "jwt/ES256")
@@ -317,13 +316,13 @@ func TestKeyIDs(t *testing.T) {
 		{"another key with the id", jsonText(other), "mismatch"},
 		{"both keys with the id", set(other, public("k1")), "valid"},
 		{"a set without the id", set(public("k2"), public("k3")), "mismatch"},
-		{"a set in which another key has the id", set(other, public("k2")), "mismatch"},
+		{"a set with another key under the id", set(other, public("k2")), "mismatch"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			wantVerdict(t, p.v.Verify(req, mustKeys(t, p.v, c.key)), c.want)
 		})
 	}
-	// A token that names no key may be of any.
+	// A token that names no key may match any.
 	wantVerdict(t, p.v.Verify(p.signed(t, []byte("{}"), receivedAt), mustKeys(t, p.v, set(other, public("k2")))), "valid")
 }

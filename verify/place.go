@@ -10,14 +10,13 @@ import (
 	"github.com/hookonce/hookonce/internal/locate"
 )
 
-// place is one single location of a request, to read from and, for Sign, to
-// write to.
+// place is a single location of a request, which can be read and, for Sign, written.
 type place struct {
 	ref  locate.Ref
-	path locate.Path // of body and item
+	path locate.Path // for body and item
 }
 
-// parsePlace reads a location of one of kinds. "body:" is the body itself.
+// parsePlace parses a location of one of kinds. "body:" is the body itself.
 func parsePlace(text string, kinds ...locate.Kind) (*place, error) {
 	if text == "body:" {
 		return &place{ref: locate.Ref{Kind: locate.Body}}, nil
@@ -28,11 +27,11 @@ func parsePlace(text string, kinds ...locate.Kind) (*place, error) {
 	}
 	refs := e.Refs()
 	if len(refs) != 1 {
-		return nil, fmt.Errorf("%q is not one single location", text)
+		return nil, fmt.Errorf("%q is not a single location", text)
 	}
 	p := &place{ref: refs[0]}
 	if p.ref.Each || p.ref.Optional {
-		return nil, fmt.Errorf("%q is not one single location", text)
+		return nil, fmt.Errorf("%q is not a single location", text)
 	}
 	for _, kind := range kinds {
 		if p.ref.Kind != kind {
@@ -43,15 +42,14 @@ func parsePlace(text string, kinds ...locate.Kind) (*place, error) {
 		}
 		return p, err
 	}
-	return nil, fmt.Errorf("%q is a location of another kind than can be used here", text)
+	return nil, fmt.Errorf("a location of the kind of %q cannot be used here", text)
 }
 
-// samePlace reports whether two locations are the same, whatever is done where
-// nothing stands there.
+// samePlace reports whether a and b are the same location. Their handling of absent values may
+// differ.
 func samePlace(a, b locate.Ref) bool { return a.Kind == b.Kind && a.Name == b.Name && a.Key == b.Key }
 
-// single returns the value of a header that must occur exactly once and not be
-// empty.
+// single returns the value of a header, which must occur exactly once and not be blank.
 func single(h http.Header, name string) (string, error) {
 	values := h[name]
 	switch {
@@ -65,7 +63,7 @@ func single(h http.Header, name string) (string, error) {
 	return values[0], nil
 }
 
-// read returns the text at p, which must be there exactly once and not be empty.
+// read returns the text at p, which must occur exactly once and not be blank.
 func (p *place) read(req *Request, item []byte) (string, error) {
 	var text string
 	var found int
@@ -114,8 +112,7 @@ func (p *place) header(h http.Header) (string, error) {
 	return text, nil
 }
 
-// jsonText returns the text at path in a document, and 0 if nothing, or null,
-// stands there.
+// jsonText returns the text at path in a document. found is 0 if it is absent or null, else 1.
 func jsonText(doc []byte, path locate.Path) (text string, found int, err error) {
 	texts, err := locate.Texts(doc, path)
 	if err != nil || !texts[0].Present {
@@ -124,13 +121,13 @@ func jsonText(doc []byte, path locate.Path) (text string, found int, err error) 
 	return texts[0].Text, 1, nil
 }
 
-// write puts text at p: into req, or into item, which it returns.
+// write puts text at p, into req or into item. It returns the item.
 func (p *place) write(req *Request, item []byte, text string) ([]byte, error) {
 	var err error
 	switch p.ref.Kind {
 	case locate.Header:
 		if p.ref.Key != "" {
-			return item, fmt.Errorf("key %s in header %s, whose other keys are unknown, cannot be set", p.ref.Key, p.ref.Name)
+			return item, fmt.Errorf("key %s in header %s cannot be set: the other keys of the header are unknown", p.ref.Key, p.ref.Name)
 		}
 		req.Header.Set(p.ref.Name, text)
 	case locate.Form:
@@ -156,16 +153,16 @@ func (p *place) write(req *Request, item []byte, text string) ([]byte, error) {
 	return item, err
 }
 
-// maxFields is how many fields a form or query that is signed may have.
+// maxFields bounds the number of fields in a signed form or query.
 const maxFields = 1000
 
-// field is one field of a form or a parameter of a query, decoded.
+// field is one decoded field of a form or parameter of a query.
 type field struct{ name, value string }
 
-// parseFields reads an urlencoded form or query.
+// parseFields parses an urlencoded form or query.
 //
-// Bytes that every sender escapes are refused: with them a form could at the same time
-// be another document, JSON or gzip, which is read in its place later.
+// It refuses bytes that every sender escapes. With them a signed form could at the same time be
+// another document, such as JSON or gzip, and be parsed as that later.
 func parseFields(s string) ([]field, error) {
 	if !urlSafe(s) {
 		return nil, fmt.Errorf("%w: not an urlencoded form", ErrMalformed)
@@ -192,7 +189,7 @@ func parseFields(s string) ([]field, error) {
 	return fields, nil
 }
 
-// fieldValue returns the value of a field, and how often it occurs.
+// fieldValue returns the value of a field, and the number of times it occurs.
 func fieldValue(s, name string) (value string, found int, err error) {
 	fields, err := parseFields(s)
 	for _, f := range fields {
@@ -204,7 +201,7 @@ func fieldValue(s, name string) (value string, found int, err error) {
 	return value, found, err
 }
 
-// setField returns s with the field set at its end.
+// setField returns s with the field removed, and appended with the new value.
 func setField(s, name, value string) string {
 	var kept []string
 	for element := range strings.SplitSeq(s, "&") {
@@ -225,14 +222,14 @@ func rawQuery(req *Request) string {
 	return query
 }
 
-// publicURL returns the URL that the sender has called.
+// publicURL returns the URL that the sender called.
 func publicURL(req *Request) (string, error) {
 	if req.URL == "" {
 		return "", ErrNoURL
 	}
 	query := req.RawQuery
-	// Else a piece of a JSON body that is signed beside the URL could pass as a piece of
-	// the query.
+	// Otherwise a piece of a JSON body that is signed next to the URL could pass as a piece of the
+	// query.
 	if !urlSafe(query) {
 		return "", fmt.Errorf("%w: the query has a character that must be escaped", ErrMalformed)
 	}
@@ -241,7 +238,7 @@ func publicURL(req *Request) (string, error) {
 	case query == "" || has && own == query:
 		return req.URL, nil
 	case has:
-		return "", fmt.Errorf("%w: the query is another than that of the public URL", ErrMalformed)
+		return "", fmt.Errorf("%w: the query differs from the one of the public URL", ErrMalformed)
 	}
 	return req.URL + "?" + query, nil
 }
@@ -256,7 +253,7 @@ func urlSafe(s string) bool {
 	return true
 }
 
-// pathQuery returns the part of a URL behind its host: at least "/".
+// pathQuery returns the part of a URL after the host: at least "/".
 func pathQuery(u string) string {
 	_, rest, _ := strings.Cut(u, "://")
 	i := strings.IndexAny(rest, "/?")
@@ -269,8 +266,8 @@ func pathQuery(u string) string {
 	return rest[i:]
 }
 
-// otherPort returns the URL without its port, or, if it has none, with the
-// default one of its scheme written out.
+// otherPort returns the URL without its port, or with the default port of its scheme if it has
+// none.
 func otherPort(u string) string {
 	scheme, rest, _ := strings.Cut(u, "://")
 	end := strings.IndexAny(rest, "/?")

@@ -12,7 +12,7 @@ import (
 	"github.com/hookonce/hookonce/verify"
 )
 
-// drawRequest draws a request that is signed with s, and its key.
+// drawRequest draws a request signed with s, and returns its key.
 func drawRequest(t *rapid.T, s shape) (*verify.Verifier, []verify.Key, *verify.Request) {
 	v, err := verify.Compile(s.scheme)
 	if err != nil {
@@ -37,8 +37,7 @@ func drawRequest(t *rapid.T, s shape) (*verify.Verifier, []verify.Key, *verify.R
 
 func drawShape(t *rapid.T) shape { return rapid.SampledFrom(shapes()).Draw(t, "shape") }
 
-// TestSignedVerifies holds that what Sign makes verifies, over the whole
-// tolerance.
+// TestSignedVerifies checks that a request from Sign verifies, over the whole tolerance.
 func TestSignedVerifies(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -50,9 +49,8 @@ func TestSignedVerifies(t *testing.T) {
 	})
 }
 
-// TestEveryByteCounts changes single bytes of a signed request: of the body,
-// and of every header that the scheme reads. The only change that may pass is
-// the case of a hexadecimal digit.
+// TestEveryByteCounts changes single bytes of the body and of every header that the scheme reads.
+// Only a change of the case of a hexadecimal digit may pass.
 func TestEveryByteCounts(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -74,7 +72,7 @@ func TestEveryByteCounts(t *testing.T) {
 				bad[i] ^= flip
 				req.Header[name] = []string{string(bad)}
 				if hexCase && strings.EqualFold(good, string(bad)) && strings.ContainsRune("abcdefABCDEF", rune(good[i])) {
-					continue // may be a digit of the signature, or of its prefix
+					continue // may be a digit of the signature or its prefix
 				}
 				if err := v.Verify(req, keys); err == nil {
 					t.Fatalf("header %s: %q passes as %q", name, good, bad)
@@ -83,13 +81,13 @@ func TestEveryByteCounts(t *testing.T) {
 			req.Header[name] = []string{good}
 		}
 		if err := v.Verify(req, keys); err != nil {
-			t.Fatalf("unchanged again: %v", err)
+			t.Fatalf("after undoing the changes: %v", err)
 		}
 	})
 }
 
-// TestSignatureLength cuts and lengthens signatures by whole bytes, as a
-// comparison up to the shorter length would accept.
+// TestSignatureLength cuts and extends signatures by whole bytes. A comparison up to the shorter
+// length would accept them.
 func TestSignatureLength(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -108,8 +106,8 @@ func TestSignatureLength(t *testing.T) {
 	})
 }
 
-// TestBytesDoNotMove holds that no byte moves between the signed id, the
-// signed time and the body while the signature stays the same.
+// TestBytesDoNotMove checks that no byte can move between the signed id, the signed time and the
+// body under the same signature.
 func TestBytesDoNotMove(t *testing.T) {
 	t.Parallel()
 	for _, s := range shapes() {
@@ -127,7 +125,7 @@ func TestBytesDoNotMove(t *testing.T) {
 				}
 				separators := map[string]string{"separate": "." + req.URL + ".", "rfc3339": ":", "v1": ".", "v1a": "."}
 				signed := strings.Join(values, ".") + separators[s.name] + string(req.Body)
-				// Any other way to cut the same bytes in the same number of pieces.
+				// Any other way to cut the same bytes into the same number of pieces.
 				first := rapid.IntRange(0, len(signed)).Draw(t, "first cut")
 				second := rapid.IntRange(first, len(signed)).Draw(t, "second cut")
 				pieces := []string{signed[:first], strings.TrimPrefix(signed[first:second], "."), signed[second:]}

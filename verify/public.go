@@ -24,17 +24,16 @@ const (
 	kindP521
 )
 
-// algorithm is a public-key algorithm, or one of a JWT.
+// algorithm is a public-key algorithm, or an algorithm of a JWT.
 type algorithm struct {
 	kind keyKind
-	hash crypto.Hash // 0 of Ed25519, which has its own
-	pss  bool        // of RSA
-	// fixed is set of ECDSA as RFC 7518 has it: r and s side by side, not in ASN.1.
+	hash crypto.Hash // 0 for Ed25519, which has its own
+	pss  bool        // RSA-PSS
+	// Set for ECDSA as in RFC 7518: r and s side by side instead of ASN.1.
 	fixed bool
 }
 
-// algorithms has the values of Scheme.Algorithm and the names of RFC 7518, 8037
-// and 9864.
+// algorithms maps the values of Scheme.Algorithm, and the names of RFC 7518, 8037 and 9864.
 var algorithms = map[string]algorithm{
 	AlgorithmEd25519:      {kind: kindEd25519},
 	AlgorithmECDSASHA256:  {kind: kindP256, hash: crypto.SHA256},
@@ -60,26 +59,26 @@ var algorithms = map[string]algorithm{
 	"Ed25519": {kind: kindEd25519},
 }
 
-// The sizes of RSA keys that are used. Smaller ones can be factored; larger ones
-// take long to check with, at a sender's choice.
+// Bounds of RSA keys, in bits. Smaller keys can be factored. Larger ones make a check slow, and a
+// sender could choose them.
 const (
 	minRSABits = 2048
 	maxRSABits = 8192
 )
 
-// maxPublicSignature is the size of the largest signature by a private key.
+// maxPublicSignature is the size in bytes of the largest signature by a private key.
 const maxPublicSignature = maxRSABits / 8
 
 // publicKey is a key of a key pair.
 type publicKey struct {
 	id      string           // "" if it has none
-	jose    string           // the algorithm that a JWK is for; "" if any of its kind
+	jose    string           // the alg of a JWK; "" if it names none
 	public  crypto.PublicKey // ed25519.PublicKey, *rsa.PublicKey or *ecdsa.PublicKey
 	private crypto.Signer    // nil if only the public half is known
-	expired string           // the member expired_at of a JWK, as JSON
+	expired string           // the JWK member expired_at, as JSON
 }
 
-// kind returns the key's kind, or false if no algorithm here uses it.
+// kind returns the key's kind; false if no algorithm of this package uses it.
 func (k *publicKey) kind() (keyKind, bool) {
 	switch key := k.public.(type) {
 	case ed25519.PublicKey:
@@ -99,20 +98,19 @@ func (k *publicKey) kind() (keyKind, bool) {
 	return 0, false
 }
 
-// fits reports whether the key may be used with alg.
+// fits reports whether alg can use the key.
 func (k *publicKey) fits(alg algorithm) bool {
 	kind, ok := k.kind()
 	if !ok || kind != alg.kind {
 		return false
 	}
-	// The hash is the scheme's: a JWK that names another one still is the key.
+	// The scheme fixes the hash: a JWK that names another hash still fits.
 	own, known := algorithms[k.jose]
 	return k.jose == "" || known && own.kind == alg.kind && own.pss == alg.pss
 }
 
-// publicVerify reports whether sig is a signature of message by one of the keys
-// of m. If kid is not "", keys with another id are passed over; those without
-// any id are tried.
+// publicVerify reports whether sig is a signature of message by one of the keys of m. If kid is not
+// "", it skips keys that have another id.
 func publicVerify(name string, m *material, kid string, message, sig []byte) bool {
 	alg, ok := algorithms[name]
 	if !ok || alg.kind == kindSecret || len(sig) == 0 {
@@ -165,8 +163,7 @@ func (a algorithm) check(public crypto.PublicKey, message, digest, sig []byte) b
 
 var errCannotSign = errors.New("the key is a public key, which cannot sign")
 
-// publicSign signs message with the first private key of m that the algorithm
-// can use.
+// publicSign signs message with the first private key of m that fits the algorithm.
 func publicSign(name string, m *material, message []byte) ([]byte, error) {
 	alg := algorithms[name]
 	k := m.signer(name)
@@ -199,7 +196,7 @@ func publicSign(name string, m *material, message []byte) ([]byte, error) {
 	return nil, errCannotSign
 }
 
-// signer returns the key that publicSign takes for the algorithm, or nil.
+// signer returns the key that publicSign uses for the algorithm; nil if there is none.
 func (m *material) signer(name string) *publicKey {
 	alg, ok := algorithms[name]
 	if !ok || alg.kind == kindSecret {

@@ -11,8 +11,7 @@ import (
 	"github.com/hookonce/hookonce/verify"
 )
 
-// TestPairs changes a signature header of pairs in all the ways that a sender
-// would not.
+// TestPairs changes a signature header in the format kv in ways that no sender uses.
 func TestPairs(t *testing.T) {
 	t.Parallel()
 	s := shapes()[1]
@@ -38,10 +37,10 @@ func TestPairs(t *testing.T) {
 		{"no time", "v1=" + sig, "missing"},
 		{"empty time", "t=,v1=" + sig, "missing"},
 		{"time twice", clock + "," + clock + ",v1=" + sig, "repeated"},
-		{"another time behind", clock + ",v1=" + sig + ",t=1", "repeated"},
+		{"another time after it", clock + ",v1=" + sig + ",t=1", "repeated"},
 		{"an empty time before", "t=," + clock + ",v1=" + sig, "repeated"},
 		{"another time", "t=1760000001,v1=" + sig, "mismatch"},
-		{"blank behind the comma", clock + ", v1=" + sig, "malformed"},
+		{"blank after the comma", clock + ", v1=" + sig, "malformed"},
 		{"blank before the equals sign", clock + ",v1 =" + sig, "malformed"},
 		{"tab in the time", "t=\t1760000000,v1=" + sig, "malformed"},
 		{"no equals sign", clock + ",v1=" + sig + ",x", "malformed"},
@@ -61,8 +60,7 @@ func TestPairs(t *testing.T) {
 	}
 }
 
-// TestTimeInOtherPairs reads the time out of a list that is not the
-// signature's.
+// TestTimeInOtherPairs reads the time from another header than the signature's.
 func TestTimeInOtherPairs(t *testing.T) {
 	t.Parallel()
 	scheme := shapes()[0].scheme
@@ -91,9 +89,9 @@ func TestTimeInOtherPairs(t *testing.T) {
 	}
 }
 
-// TestSeparatorInSignedHeader holds that a signed header cannot hold the
-// character that divides it from the body, on either side: bytes could move
-// from one into the other under the same signature.
+// TestSeparatorInSignedHeader checks that a signed header cannot contain the character between it
+// and the body, on either side: otherwise bytes could move from one to the other under the same
+// signature.
 func TestSeparatorInSignedHeader(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ content, id, body, movedID, movedBody string }{
@@ -117,8 +115,7 @@ func TestSeparatorInSignedHeader(t *testing.T) {
 	}
 }
 
-// TestTimestampForms signs requests rightly over times that are written
-// otherwise than declared.
+// TestTimestampForms signs requests correctly, with times in another form than the scheme declares.
 func TestTimestampForms(t *testing.T) {
 	t.Parallel()
 	unix, ms := strconv.FormatInt(receivedAt.Unix(), 10), strconv.FormatInt(receivedAt.UnixMilli(), 10)
@@ -158,7 +155,7 @@ func TestTimestampForms(t *testing.T) {
 				ID: "x", Family: verify.FamilyHMAC, Header: "X-Sig", Content: "{timestamp}.{body}",
 				Timestamp: &verify.Timestamp{At: "header:X-Time", Format: c.format},
 			})
-			// A scheme without a clock that signs the same bytes makes the signature.
+			// The signer has no time rule, and signs the same bytes.
 			signer := mustCompile(t, verify.Scheme{
 				ID: "x", Family: verify.FamilyHMAC, Header: "X-Sig", Content: c.text + ".{body}",
 			})
@@ -172,7 +169,7 @@ func TestTimestampForms(t *testing.T) {
 	}
 }
 
-// TestTolerance holds the tolerance at its edges, for each format of time.
+// TestTolerance checks the limits of the tolerance for each format of time.
 func TestTolerance(t *testing.T) {
 	t.Parallel()
 	for _, s := range shapes() {
@@ -218,8 +215,8 @@ func TestTolerance(t *testing.T) {
 	}
 }
 
-// TestSecondsIgnoreFractions holds that a time in whole seconds is compared
-// with whole seconds, in both directions.
+// TestSecondsIgnoreFractions checks that a time in whole seconds is compared with whole seconds, in
+// both directions.
 func TestSecondsIgnoreFractions(t *testing.T) {
 	t.Parallel()
 	s := shapes()[1]
@@ -232,7 +229,7 @@ func TestSecondsIgnoreFractions(t *testing.T) {
 	wantVerdict(t, v.Verify(req, keys), "too new")
 }
 
-// TestKeys holds which keys are tried.
+// TestKeys checks which keys are tried.
 func TestKeys(t *testing.T) {
 	t.Parallel()
 	for _, s := range shapes() {

@@ -41,8 +41,8 @@ func (p *part) append(dst []byte, req *Request, s *signed) ([]byte, error) {
 	return p.appendSum(dst, req)
 }
 
-// appendValue appends a value that stands in the request, and refuses one that
-// holds what ends it.
+// appendValue appends a value of the request. It refuses a value that contains a literal byte
+// beside it.
 func (p *part) appendValue(dst []byte, req *Request, s *signed) ([]byte, error) {
 	value, err := p.value(req, s)
 	if err != nil {
@@ -69,13 +69,13 @@ func (p *part) value(req *Request, s *signed) (string, error) {
 	return at.read(req, s.item)
 }
 
-// valueKinds are the kinds of locations of the parts that are values.
+// valueKinds maps the parts that are values of the request to the kinds of their locations.
 var valueKinds = map[partKind]locate.Kind{
 	partHeader: locate.Header, partQuery: locate.Query,
 	partJSON: locate.Body, partItem: locate.Item, partForm: locate.Form,
 }
 
-// ref returns where a value stands.
+// ref returns the location of a value.
 func (p *part) ref() locate.Ref {
 	return locate.Ref{Kind: valueKinds[p.kind], Name: p.text}
 }

@@ -13,10 +13,10 @@ import (
 type requirement struct {
 	at     *place
 	equals []part
-	each   *locate.Batch // nil if the request says it once
+	each   *locate.Batch // nil if it is not required per item
 }
 
-// required checks what a request must say besides being signed.
+// required returns an error unless the request meets all requirements.
 func required(list []requirement, req *Request, s *signed) error {
 	for i := range list {
 		r := &list[i]
@@ -45,12 +45,12 @@ func (r *requirement) holds(req *Request, item, want []byte) error {
 		return err
 	}
 	if subtle.ConstantTimeCompare([]byte(got), want) != 1 {
-		return fmt.Errorf("%w: %s is not what the scheme requires", ErrMismatch, r.at.ref)
+		return fmt.Errorf("%w: %s differs from the value that the scheme requires", ErrMismatch, r.at.ref)
 	}
 	return nil
 }
 
-// items returns the items that must all say it: at least one.
+// items returns the items that must all meet the requirement. It fails if there are none.
 func (r *requirement) items(req *Request) ([][]byte, error) {
 	found, err := r.each.Items(req.Body, false)
 	if err != nil || len(found) == 0 {
@@ -66,7 +66,7 @@ func (r *requirement) items(req *Request) ([][]byte, error) {
 	return items, nil
 }
 
-// fulfil sets what a request must say, where that can be set.
+// fulfil changes the request so that it meets the requirements, where that is possible.
 func fulfil(list []requirement, req *Request, s *signed) error {
 	for i := range list {
 		r := &list[i]
@@ -86,7 +86,7 @@ func fulfil(list []requirement, req *Request, s *signed) error {
 	return nil
 }
 
-// fulfilEach sets it in the body, which is one item or an array of them.
+// fulfilEach changes the items of the body, which is one item or an array of them.
 func (r *requirement) fulfilEach(req *Request, want []byte) error {
 	items, err := r.items(req)
 	if err != nil {
@@ -114,7 +114,7 @@ func (r *requirement) fulfilEach(req *Request, want []byte) error {
 	return nil
 }
 
-// requireURL reports whether a requirement is made of the public URL.
+// requireURL reports whether a requirement needs the public URL.
 func requireURL(list []requirement) bool {
 	return slices.ContainsFunc(list, func(r requirement) bool { return anyPart(r.equals, (*part).needsURL) })
 }

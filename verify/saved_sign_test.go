@@ -9,9 +9,8 @@ import (
 	"github.com/hookonce/hookonce/verify"
 )
 
-// TestSignSaved signs saved requests anew: for every scheme whose key can sign,
-// the outcome verifies. Where nothing but the signature is written, it is the
-// very same that another program has made.
+// TestSignSaved signs saved requests again: for every scheme whose key can sign, the result
+// verifies. If Sign writes only the signature, it must equal the one that another program made.
 func TestSignSaved(t *testing.T) {
 	t.Parallel()
 	var signed, compared atomic.Int64
@@ -24,7 +23,7 @@ func TestSignSaved(t *testing.T) {
 		key := mustKeys(t, v, c.Secrets...)[0]
 		req := c.request()
 		if c.Want != "valid" || len(c.Secrets) > 1 || v.Sign(req, key) != nil {
-			return // a public key, or a request that cannot be signed as it is
+			return // a public key, or a request that cannot be signed as saved
 		}
 		signed.Add(1)
 		if err := v.Verify(req, []verify.Key{key}); err != nil {

@@ -6,46 +6,43 @@ import (
 	"time"
 )
 
-// Family is the shape of a scheme.
+// Family is the general form of a scheme. It decides which fields of Scheme apply.
 type Family string
 
 // The scheme families.
 const (
 	// FamilyHMAC is an HMAC (RFC 2104) over Scheme.Content.
 	FamilyHMAC Family = "hmac"
-	// FamilyDigest is a plain hash over Scheme.Content, which holds {secret}. It is
-	// weaker than an HMAC, and always Scheme.Weak.
+	// FamilyDigest is a plain hash over Scheme.Content, which holds {secret}. It is weaker than an
+	// HMAC, so Scheme.Weak is required.
 	FamilyDigest Family = "digest"
-	// FamilySignature is a signature by a private key over Scheme.Content: Ed25519,
-	// ECDSA or RSA.
+	// FamilySignature is a signature with a private key (Ed25519, ECDSA or RSA) over
+	// Scheme.Content.
 	FamilySignature Family = "signature"
-	// FamilyStandardWebhooks is Standard Webhooks: an HMAC ("v1") or an
-	// Ed25519 signature ("v1a") over "{id}.{timestamp}.{body}". Its headers are
-	// webhook-id, webhook-timestamp and webhook-signature, or the same with
-	// svix-; a request that mixes the two is malformed. Of the other fields of
-	// Scheme it takes ID, Algorithm, SecretEncoding and Timestamp.Tolerance.
-	// The specification: https://www.standardwebhooks.com
+	// FamilyStandardWebhooks is Standard Webhooks: an HMAC ("v1") or an Ed25519 signature ("v1a")
+	// over "{id}.{timestamp}.{body}". Its headers are webhook-id, webhook-timestamp and
+	// webhook-signature, or the same with svix-; a request that mixes the two is malformed. It uses
+	// only these fields of Scheme: ID, Weak, Algorithm, SecretEncoding, Timestamp.Tolerance and
+	// Params. The specification: https://www.standardwebhooks.com
 	FamilyStandardWebhooks Family = "standard-webhooks"
-	// FamilyToken is a shared secret that is sent as it is.
+	// FamilyToken is a shared secret that the sender sends as it is.
 	FamilyToken Family = "token"
-	// FamilyBasic is HTTP basic authentication (RFC 7617). The secret is
-	// user:password.
+	// FamilyBasic is HTTP basic authentication (RFC 7617). The secret is user:password.
 	FamilyBasic Family = "basic"
-	// FamilyJWT is a JSON Web Token (RFC 7519); Scheme.JWT says what it must claim.
+	// FamilyJWT is a JSON Web Token (RFC 7519). Scheme.JWT lists the claims it must make.
 	FamilyJWT Family = "jwt"
-	// FamilyJWS is a JSON Web Signature with detached content (RFC 7515, appendix
-	// F): its payload is Scheme.Content.
+	// FamilyJWS is a JSON Web Signature with detached content (RFC 7515, appendix F). Its payload
+	// is Scheme.Content.
 	FamilyJWS Family = "jws"
 	// FamilyNone checks nothing: every request passes, with or without keys.
 	FamilyNone Family = "none"
 )
 
-// Values of Scheme.Algorithm. FamilyHMAC and FamilyDigest take hashes;
-// FamilySignature and FamilyJWS public-key algorithms; Standard Webhooks
-// hmac-sha256 and ed25519. Of a JWT they stand in JWT.Algorithms, by the names of
-// RFC 7518.
+// Values of Scheme.Algorithm. FamilyHMAC and FamilyDigest take hashes, FamilySignature and
+// FamilyJWS take public-key algorithms, and Standard Webhooks takes hmac-sha256 or ed25519.
+// FamilyJWT uses JWT.Algorithms instead, with the names of RFC 7518.
 const (
-	AlgorithmSHA1       = "sha1" // weak as a hash, still sound within an HMAC
+	AlgorithmSHA1       = "sha1" // weak as a hash, still sound in an HMAC
 	AlgorithmSHA256     = "sha256"
 	AlgorithmSHA384     = "sha384"
 	AlgorithmSHA512     = "sha512"
@@ -53,16 +50,15 @@ const (
 	AlgorithmHMACSHA256 = "hmac-sha256"
 
 	AlgorithmEd25519      = "ed25519"
-	AlgorithmECDSASHA256  = "ecdsa-p256-sha256" // ASN.1 DER signatures, as the next
+	AlgorithmECDSASHA256  = "ecdsa-p256-sha256" // ASN.1 DER signatures, like the next
 	AlgorithmECDSASHA1    = "ecdsa-p256-sha1"
-	AlgorithmRSASHA1      = "rsa-sha1" // PKCS #1 v1.5, as the next two
+	AlgorithmRSASHA1      = "rsa-sha1" // PKCS #1 v1.5, like the next two
 	AlgorithmRSASHA256    = "rsa-sha256"
 	AlgorithmRSASHA512    = "rsa-sha512"
 	AlgorithmRSAPSSSHA512 = "rsa-pss-sha512"
 )
 
-// Values of Scheme.Encoding, Scheme.Format, Scheme.SecretEncoding and
-// Timestamp.Format.
+// Values of Scheme.Encoding, Scheme.Format, Scheme.SecretEncoding and Timestamp.Format.
 const (
 	EncodingHex        = "hex"
 	EncodingBase64     = "base64"
@@ -90,102 +86,101 @@ const (
 	TimeAny     = "any" // one of the three, told apart by its form
 )
 
-// DefaultTolerance is the tolerance of a scheme that does not set one.
+// DefaultTolerance applies if Timestamp.Tolerance is 0.
 const DefaultTolerance = 5 * time.Minute
 
-// Scheme describes how a sender signs. It is data: the catalog of package
-// provider and the settings of a source are made of it. Compile checks it, and
-// refuses fields that have no meaning for the family.
+// Scheme describes how a sender signs. It is plain data: the catalog of package provider holds
+// schemes as JSON, and the settings of a source can spell one out. Compile checks a scheme, and
+// refuses fields that its family does not use.
 type Scheme struct {
-	ID     string `json:"id"`     // unique within its provider, as "sha256"
+	ID     string `json:"id"`     // unique within its provider, such as "sha256"
 	Family Family `json:"family"` // required
-	// Weak says why nobody should choose the scheme who has the choice. "" means
-	// that it is sound. A weak one is used only where it is named.
+	// Weak tells users why to prefer another scheme of the provider. "" means that the scheme is
+	// sound. A weak scheme applies only if a source names it.
 	Weak string `json:"weak,omitempty"`
 
-	// Where the signature (token, JWT) stands: in a header, or else at a location
-	// body:path, form:field, query:name or item:path, or body: for the body itself.
+	// Header and At locate the signature, token or JWT: in a header, or else at body:path,
+	// form:field, query:name, item:path, or body: for the body itself. Set one of them.
 	Header string `json:"header,omitempty"`
 	At     string `json:"at,omitempty"`
-	// MoreHeaders may carry further signatures, as of a second key while it
-	// is replaced. Of these and Header at least one must be there, each at most once.
+	// MoreHeaders may carry further signatures, for example of a second key during a rotation. The
+	// request must have Header or one of these, each at most once.
 	MoreHeaders []string `json:"more_headers,omitempty"`
-	// Each is the batch (as body:path, see provider.EventRules.Batch) of
-	// which every item carries its own signature or token, At item:path. All must
-	// be right, and a batch without items is malformed: nobody has signed it.
+	// Each is the location of a batch (body:path, see provider.EventRules.Batch) whose items each
+	// carry their own signature or token; At is then item:path. All of them must be right. A batch
+	// without items is malformed, because it carries no signature.
 	Each string `json:"each,omitempty"`
-	// Prefix stands before the encoded signature or the token, as "sha256="; with
-	// PrefixOptional it may be left out.
+	// Prefix stands before the encoded signature or token, such as "sha256=". With PrefixOptional
+	// it may be absent.
 	Prefix         string `json:"prefix,omitempty"`
 	PrefixOptional bool   `json:"prefix_optional,omitempty"`
-	// Format is the shape of the value:
-	//	plain  (default) one signature
-	//	kv     "t=1,v1=aa,v1=bb": pairs split by Separator (default ','; where it is
-	//	       set, blanks around a pair are cut off); those under one of
-	//	       SignatureKeys are signatures, and any one may match
-	//	list   signatures split by Separator; with a Timestamp at header:Name#0 the
-	//	       first element is the time
-	//	groups several kv, split by spaces, each with its own time
-	//	pairs  "id|aa&id|bb": the signature of the pair whose id is the
-	//	       parameter SignatureKeys[0]
-	//	json   base64 of a JSON object; SignatureKeys[0] is the member
+	// Format is the form of the value:
+	// 	plain  (default) one signature
+	// 	kv     "t=1,v1=aa,v1=bb": pairs separated by Separator (default ','; if it is set,
+	// 	       blanks around a pair are ignored). Values under SignatureKeys are signatures,
+	// 	       and any of them may match
+	// 	list   signatures separated by Separator; with a Timestamp at header:Name#0 the
+	// 	       first element is the time
+	// 	groups several kv, separated by spaces, each with its own time
+	// 	pairs  "id|aa&id|bb": the signature of the pair whose id is the value of the
+	// 	       parameter SignatureKeys[0]
+	// 	json   base64 of a JSON object; SignatureKeys[0] is the member with the signature
 	Format        string   `json:"format,omitempty"`
 	Separator     string   `json:"separator,omitempty"`
 	SignatureKeys []string `json:"signature_keys,omitempty"`
 
-	Algorithm string `json:"algorithm,omitempty"` // of hmac and digest: sha256 by default; of Standard Webhooks: hmac-sha256
+	Algorithm string `json:"algorithm,omitempty"` // sha256 by default for hmac and digest, hmac-sha256 for Standard Webhooks
 	Encoding  string `json:"encoding,omitempty"`  // hex (default), base64, base64url, base64hex, urlescaped
-	// Content is the signed bytes: a template. \n is a line feed. Default {body}.
-	// A value that stands in braces must not contain the character of the
-	// template beside it, as the '.' of "{header:Name}.{body}": it would let bytes
-	// move between a signed id and a signed body. Its placeholders:
-	//	{body} {method} {timestamp}, as they were received
-	//	{url} {path} {path_query}    of Request.URL; {url_unescaped} after undoing a fixed set of escapes (HubSpot)
-	//	{header:Name} {query:name}
-	//	{json:path} {form:field} {item:path}   as text; {item:...} that is absent is ""
-	//	{item_free:path}             the one value that may contain the character beside it
-	//	{param:name}                 see Params
-	//	{secret}                     FamilyDigest only
-	//	{sha256:body} {sha256_base64:body} {sha256_raw:body} {sha256:url} {crc32:body} {base64:body} {base64url:body}
-	//	{sorted_form} {sorted_query} {php_form} {sns} {signed_headers} {qsh} {vonage_params} {mercado_pago}
-	//	                             what one provider each has made up; see content.go
-	// It must cover the body, or the scheme is Partial.
+	// Content is a template of the signed bytes; \n is a line feed. The default is {body}. A value
+	// must not contain the literal character beside it, such as the '.' in "{header:Name}.{body}":
+	// otherwise bytes could move between a signed id and a signed body. Placeholders:
+	// 	{body} {method} {timestamp}  as received
+	// 	{url} {path} {path_query}    of Request.URL; {url_unescaped} after undoing a fixed set of escapes (HubSpot)
+	// 	{header:Name} {query:name}
+	// 	{json:path} {form:field} {item:path}   as text; an absent {item:...} is ""
+	// 	{item_free:path}             the one value that may contain the character beside it
+	// 	{param:name}                 see Params
+	// 	{secret}                     FamilyDigest only
+	// 	{sha256:body} {sha256_base64:body} {sha256_raw:body} {sha256:url} {crc32:body} {base64:body} {base64url:body}
+	// 	{sorted_form} {sorted_query} {php_form} {sns} {signed_headers} {qsh} {vonage_params} {mercado_pago}
+	// 	                             each used by one provider; see derived.go
+	// Content must cover the body, unless Partial is set.
 	Content string `json:"content,omitempty"`
-	// Partial says what of the request is not signed, for people: "the body". Without
-	// it a scheme that does not cover the body does not compile.
+	// Partial names the parts of the request that are not signed, for users: "the body". A scheme
+	// that does not cover the body does not compile without it.
 	Partial string `json:"partial,omitempty"`
-	// AnyPort tries Content with and without the port in {url}.
+	// AnyPort accepts {url} with and without its port.
 	AnyPort bool `json:"any_port,omitempty"`
-	// SecretEncoding says how the secret's text becomes key bytes: raw
-	// (default), base64, hex, whsec (an optional prefix whsec_, then base64;
-	// the default of Standard Webhooks), sha1 or nfkd.
+	// SecretEncoding says how the secret's text becomes key bytes: raw (default), base64, hex,
+	// whsec (an optional prefix whsec_, then base64; the default for Standard Webhooks), sha1 or
+	// nfkd.
 	SecretEncoding string     `json:"secret_encoding,omitempty"`
 	Timestamp      *Timestamp `json:"timestamp,omitempty"`
-	// Require must hold besides the signature, and is looked at after it.
+	// Require lists conditions besides the signature. They are checked after it.
 	Require []Requirement `json:"require,omitempty"`
-	// Params are what the scheme needs to know beside secrets and keys.
+	// Params lists the parameters that the scheme needs besides secrets and keys.
 	Params []Param `json:"params,omitempty"`
-	JWT    *JWT    `json:"jwt,omitempty"` // FamilyJWT only; required there
-	// KeyID is where the request names the key that it was signed with: header:Name,
-	// header:Name#member of a JSON header, or "" (of JWT and JWS: their kid).
+	JWT    *JWT    `json:"jwt,omitempty"` // required for FamilyJWT, and only used there
+	// KeyID locates the id of the signing key in the request: header:Name, or header:Name#member of
+	// a JSON header. Empty if the request names no key. JWT and JWS use their kid instead.
 	KeyID string `json:"key_id,omitempty"`
-	// Keys says where public keys are got; nil: they must be given.
+	// Keys says where to fetch public keys; nil: keys must be given.
 	Keys *KeySource `json:"keys,omitempty"`
 
-	// Values are those of Params: what the source was set up with.
+	// Values holds the value of each of Params, from the settings of the source.
 	Values map[string]string `json:"-"`
 }
 
-// Param is one thing that a scheme needs to know, such as the id of a webhook.
+// Param is a parameter of a scheme, such as the id of a webhook.
 type Param struct {
 	Name  string `json:"name"`
-	About string `json:"about"` // what it is and where a user finds it
-	// Need is signature (default): without it nothing can be verified; source: a
-	// signature can be, but says too little, so a source must set it; or optional:
-	// what needs it is left out.
+	About string `json:"about"` // a description for users, and where they find the value
+	// Need is signature (default: nothing can be verified without the parameter), source
+	// (verification works, but proves too little, so a source must set it), or optional (claims,
+	// requirements and keys that use it are left out).
 	Need string `json:"need,omitempty"`
-	// Sets are the only values that the parameter may have, each with the fields of
-	// the Scheme that it changes, as JSON; nil: any text.
+	// Sets maps each allowed value to the fields of Scheme that it changes, as JSON. nil allows any
+	// text.
 	Sets map[string]json.RawMessage `json:"sets,omitempty"`
 }
 
@@ -196,83 +191,81 @@ const (
 	NeedOptional  = "optional"
 )
 
-// Requirement is something that a request must say besides being signed. One
-// whose parameter is not set is left out.
+// Requirement is a condition besides the signature. It is left out if its parameter is not set.
 type Requirement struct {
-	At     string `json:"at"`     // a location: header:Name, body:path, query:name, item:path
-	Equals string `json:"equals"` // a template, as Scheme.Content
-	// Each is a batch (see provider.EventRules.Batch) of which every item must say
-	// it, At item:path. There must be at least one.
+	At     string `json:"at"`     // a location: header:Name, body:path, form:field, query:name, item:path
+	Equals string `json:"equals"` // a template like Scheme.Content
+	// Each is a batch (see provider.EventRules.Batch); every item must meet the requirement, and At
+	// is then item:path. An empty batch is malformed.
 	Each string `json:"each,omitempty"`
 }
 
-// Timestamp says where a scheme carries the time of signing.
+// Timestamp says where a request carries its time of signing.
 type Timestamp struct {
-	// At is a location: header:Name or header:Name#key, as
-	// "header:Stripe-Signature#t"; header:Name#0 of the format list; or body:path,
-	// form:field, query:name. For Standard Webhooks it is fixed, and may
-	// be left empty. Of a JWT it is jwt:iat or jwt:exp.
+	// At is a location: header:Name; header:Name#key, such as "header:Stripe-Signature#t";
+	// header:Name#0 in the format list; body:path, form:field or query:name. For a JWT it is
+	// jwt:iat or jwt:exp. Standard Webhooks fix it, so it may be empty.
 	At string `json:"at"`
-	// Format is unix (seconds in decimal digits, the default), unix_ms,
-	// rfc3339 or any.
+	// Format is unix (seconds in decimal digits, the default), unix_ms, rfc3339 or any.
 	Format string `json:"format,omitempty"`
-	// Tolerance is how far the time may lie from Request.Now, in both
-	// directions and inclusive, both cut to the resolution of Format. 0 means
-	// DefaultTolerance.
+	// Tolerance is the largest accepted difference from Request.Now, in both directions and
+	// inclusive. Both times are cut to the resolution of Format. 0 means DefaultTolerance; at most
+	// 366 days.
 	Tolerance time.Duration `json:"tolerance,omitempty"`
 }
 
-// JWT says what a token must be. Its exp and nbf always hold, with a leeway of
-// Timestamp.Tolerance, or of a minute without a Timestamp.
+// JWT lists the rules for a token. Its exp and nbf are always checked, with a leeway of
+// Timestamp.Tolerance, or of one minute without a Timestamp.
 type JWT struct {
-	// Algorithms are those that are accepted (RFC 7518: HS256, RS256, ES256...). All
-	// must be of one kind of key.
+	// Algorithms lists the accepted algorithms by their names in RFC 7518: HS256, RS256, ES256...
+	// All must use the same kind of key.
 	Algorithms []string `json:"algorithms"`
-	// Claims that must be there with these values. At least one must depend on the
-	// request, or the scheme is Scheme.Partial.
+	// Claims must be present with these values. At least one must depend on the body, unless
+	// Scheme.Partial is set.
 	Claims []Claim `json:"claims,omitempty"`
-	// Expires demands an exp.
+	// Expires makes exp mandatory.
 	Expires bool `json:"expires,omitempty"`
 }
 
-// Claim is one claim of a JWT.
+// Claim is a required claim of a JWT.
 type Claim struct {
 	Name string `json:"name"`
-	// Equals is a template, as Scheme.Content. Where the claim is a list, one of its
-	// elements must be equal. A claim whose parameter is not set is left out.
+	// Equals is a template like Scheme.Content. If the claim is a list, one of its elements must be
+	// equal. A claim whose parameter is not set is left out.
 	Equals string `json:"equals"`
-	// Or are further values that are as good.
+	// Or lists alternatives to Equals.
 	Or []string `json:"or,omitempty"`
-	// WithBody demands the claim only of requests that have a body.
+	// WithBody requires the claim only of requests that have a body.
 	WithBody bool `json:"with_body,omitempty"`
 }
 
-// KeySource says where public keys are got: always by https, from hosts that are
-// named here. Nothing in this package gets them; see Verifier.KeyRef.
+// KeySource says where to fetch public keys: always by https, from the hosts listed here. This
+// package does not fetch them; see Verifier.KeyRef.
 type KeySource struct {
-	// URL is a template of {kid} and {param:name}. "" means that the request says
-	// where: URLAt.
+	// URL is a template of {kid} and {param:name}. If it is "", the request names the address: see
+	// URLAt.
 	URL string `json:"url,omitempty"`
-	// URLAt is where the request has the URL, or, behind Base, its path.
+	// URLAt locates the URL in the request; if Base is set, only its path.
 	URLAt string `json:"url_at,omitempty"`
 	Base  string `json:"base,omitempty"`
-	// Host and Path are regular expressions that the URL's host and path match as a
-	// whole. Port, user, query and fragment must be absent where URLAt is used.
+	// Host and Path are regular expressions that must match the whole host and path of the URL.
+	// With URLAt, the URL must have no port, user, query or fragment.
 	Host string `json:"host"`
 	Path string `json:"path,omitempty"`
-	KID  string `json:"kid,omitempty"` // likewise for the key's id; default [A-Za-z0-9_=+./-]{1,128} without ".."
-	// Method is GET (default) or POST, with Body, a template of {kid} and
-	// {param:name}; both values are quoted as JSON strings.
+	KID  string `json:"kid,omitempty"` // a pattern of the key's id; default [A-Za-z0-9_=+./-]{1,128} without ".."
+	// Method is GET (default) or POST. Body, for POST, is a template of {kid} and {param:name};
+	// both are inserted as quoted JSON strings.
 	Method string            `json:"method,omitempty"`
 	Body   string            `json:"body,omitempty"`
-	Header map[string]string `json:"header,omitempty"` // templates
-	// Format is what is found there: jwks, jwk, pem, certificate (PEM), spki (base64
-	// of DER); Member is the path in a JSON document to it.
+	Header map[string]string `json:"header,omitempty"` // values are templates
+	// Format is the form of the document: jwks, jwk, pem, certificate (PEM) or spki (base64 of
+	// DER). Member is the path to the key, if the document is JSON that wraps it.
 	Format string `json:"format"`
 	Member string `json:"member,omitempty"`
-	// Chain demands of a certificate that it chains to a root of the system and is for this name.
+	// Chain requires a certificate to be issued for this name, and to chain to a root of the
+	// system.
 	Chain string `json:"chain,omitempty"`
-	// MaxAge is how long what was got may be used. Defaults to an hour; at most 7 days.
+	// MaxAge is how long a fetched key may be used. Default one hour, at most 7 days.
 	MaxAge time.Duration `json:"max_age,omitempty"`
 }
 
@@ -285,18 +278,18 @@ const (
 	KeysSPKI        = "spki"
 )
 
-// KeyRef is the public key that a request says it was signed with, and where that
-// is got. Everything in it has passed the KeySource.
+// KeyRef is the public key that a request names, and the request that fetches it. All of it has
+// passed the patterns of the KeySource.
 type KeyRef struct {
-	ID     string // of the key; "" if the URL alone tells
+	ID     string // of the key; "" if the URL alone identifies it
 	Method string // GET or POST
 	URL    string
 	Header http.Header // may hold credentials
-	Body   []byte      // likewise
+	Body   []byte      // may hold credentials
 	MaxAge time.Duration
-	// Named says that the request decides what is got, by the key's id or by the URL,
-	// so that where nothing is there the sender is wrong; else it is one document for all.
+	// Named reports whether the request chooses the document, by the key's id or by the URL. If so,
+	// a missing document is the sender's fault. If not, all requests share one document.
 	Named bool
 
-	now time.Time // when the request that refers to it was received
+	now time.Time // Request.Now of the request that names the key
 }

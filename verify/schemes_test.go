@@ -17,15 +17,15 @@ const (
 
 var receivedAt = time.Unix(1_760_000_000, 0)
 
-// shape is a scheme with a key that can sign and the names of its headers.
+// shape is a scheme with a key that can sign, and the names of its headers.
 type shape struct {
 	name    string
 	scheme  verify.Scheme
 	secret  string
-	headers []string // those that the verdict hangs on; the signature's first
+	headers []string // the headers that decide the verdict, the signature's first
 }
 
-// shapes has one of each kind of scheme.
+// shapes returns one scheme of each kind.
 func shapes() []shape {
 	kvScheme := verify.Scheme{
 		ID: "kv", Family: verify.FamilyHMAC, Header: "Stripe-Signature", Format: verify.FormatKV,
@@ -92,8 +92,7 @@ func signedRequest(t testing.TB, v *verify.Verifier, key verify.Key, body string
 	return req
 }
 
-// TestHeadersExactlyOnce takes every header that a scheme reads away, empties
-// it, and repeats it.
+// TestHeadersExactlyOnce removes, empties and repeats every header that a scheme reads.
 func TestHeadersExactlyOnce(t *testing.T) {
 	t.Parallel()
 	for _, s := range shapes() {
@@ -132,7 +131,7 @@ func TestHeadersExactlyOnce(t *testing.T) {
 	}
 }
 
-// TestSignatureForms changes how a right signature is written.
+// TestSignatureForms changes the spelling of a right signature.
 func TestSignatureForms(t *testing.T) {
 	t.Parallel()
 	s := shapes()[0]
@@ -156,7 +155,7 @@ func TestSignatureForms(t *testing.T) {
 		{"without prefix", good, "malformed"},
 		{"prefix sha1=", "sha1=" + good, "malformed"},
 		{"prefix twice", prefix + prefix + good, "malformed"},
-		{"a blank behind the prefix", prefix + " " + good, "malformed"},
+		{"a blank after the prefix", prefix + " " + good, "malformed"},
 		{"a list", prefix + good + "," + prefix + good, "malformed"},
 		{"10,000 zeros", prefix + strings.Repeat("0", 10_000), "malformed"},
 	} {
@@ -169,7 +168,7 @@ func TestSignatureForms(t *testing.T) {
 	}
 }
 
-// TestBase64Forms holds that a signature in base64 has one spelling.
+// TestBase64Forms checks that a base64 signature has one spelling.
 func TestBase64Forms(t *testing.T) {
 	t.Parallel()
 	v := mustCompile(t, verify.Scheme{ID: "b64", Family: verify.FamilyHMAC, Header: "X-Sig", Encoding: verify.EncodingBase64})

@@ -11,7 +11,7 @@ import (
 	"github.com/hookonce/hookonce/verify"
 )
 
-// TestSignSetsHeaders holds the exact headers, computed by another program.
+// TestSignSetsHeaders compares the headers with those that another program computed.
 func TestSignSetsHeaders(t *testing.T) {
 	t.Parallel()
 	v := mustCompile(t, verify.Scheme{Family: verify.FamilyStandardWebhooks})
@@ -34,7 +34,7 @@ func TestSignSetsHeaders(t *testing.T) {
 	}
 }
 
-// TestSignWithoutHeader holds that Sign makes the header of a bare request.
+// TestSignWithoutHeader checks that Sign creates a nil Request.Header.
 func TestSignWithoutHeader(t *testing.T) {
 	t.Parallel()
 	for _, s := range shapes()[:2] {
@@ -61,7 +61,7 @@ func TestSignRefuses(t *testing.T) {
 		name, shape, secret string
 		header              http.Header
 		url                 string
-		want                error // nil for an error without a sentinel
+		want                error // nil for an error that matches none of the package's errors
 	}{
 		{"no id", "v1", whsecSecret, nil, "", verify.ErrMissing},
 		{"empty id", "v1", whsecSecret, http.Header{"Webhook-Id": {""}}, "", verify.ErrMissing},
@@ -88,14 +88,13 @@ func TestSignRefuses(t *testing.T) {
 				t.Fatalf("got %v, want an error that matches %v", err, c.want)
 			}
 			if req.Header.Get(s.headers[0]) != "" {
-				t.Error("a signature was set all the same")
+				t.Error("a signature was set despite the error")
 			}
 		})
 	}
 }
 
-// TestErrorsHoldNoValues holds that an error tells nothing that was sent,
-// nor a key, nor what would have been right.
+// TestErrorsHoldNoValues checks that errors hold no sent value, no key and no expected signature.
 func TestErrorsHoldNoValues(t *testing.T) {
 	t.Parallel()
 	for _, s := range shapes() {

@@ -9,15 +9,14 @@ import (
 	"github.com/hookonce/hookonce/internal/locate"
 )
 
-// content is a scheme that signs Scheme.Content: FamilyHMAC, FamilyDigest and
-// FamilySignature.
+// content is a family that signs Scheme.Content: FamilyHMAC, FamilyDigest or FamilySignature.
 type content struct {
 	arithmetic
 	carrier
-	secret  string    // SecretEncoding, where hash is set
+	secret  string    // Scheme.SecretEncoding, if hash is set
 	time    *timeRule // nil if the scheme has no signed time
 	require []requirement
-	each    *place // nil if there is one signature for the request
+	each    *place // nil if the request has one signature
 	anyPort bool
 	keyID   *keyName // nil if the request does not name its key
 }
@@ -32,8 +31,8 @@ func (f *content) verify(req *Request, keys []Key) error {
 	return eachItem(req, f.each, func(item []byte) error { return f.verifyOne(req, keys, item) })
 }
 
-// eachItem calls do with every item of a batch. An empty batch holds no
-// signature, so nobody has signed it.
+// eachItem calls do with every item of a batch. An empty batch is an error, because it carries no
+// signature.
 func eachItem(req *Request, each *place, do func(item []byte) error) error {
 	items, err := locate.Items(req.Body, each.path)
 	switch {
@@ -68,7 +67,7 @@ func (f *content) verifyOne(req *Request, keys []Key, item []byte) error {
 	return f.time.check(req.Now, s.time)
 }
 
-// begin reads what the request says for itself.
+// begin reads the signatures, the key id and the time of the request into s.
 func (f *content) begin(req *Request, s *signed) (err error) {
 	if err := f.read(req, s); err != nil {
 		return err
@@ -108,7 +107,7 @@ func verdict(s *signed, match, decoded int, err error) error {
 	return ErrMismatch
 }
 
-// verifyGroups judges every group with its own time. Any one may be right.
+// verifyGroups checks every group with its own time. One right group is enough.
 func (f *content) verifyGroups(req *Request, keys []Key, s *signed) error {
 	var passed, matched bool
 	var late error
@@ -144,8 +143,7 @@ func (f *content) verifyGroups(req *Request, keys []Key, s *signed) error {
 	return verdict(s, 0, decoded, nil)
 }
 
-// matchURLs is match, with both forms of the public URL if the scheme does not say
-// whether its port is signed.
+// matchURLs is match. With Scheme.AnyPort it tries the public URL with and without its port.
 func (f *content) matchURLs(req *Request, s *signed, keys []Key, first, last int) (match, decoded int, err error) {
 	if !f.anyPort {
 		return f.match(req, s, keys, first, last)
@@ -177,7 +175,7 @@ func (f *content) sign(req *Request, key Key) error {
 	return signItems(req, f.each, func(item []byte) ([]byte, error) { return f.signOne(req, key, item) })
 }
 
-// signItems replaces every item of a batch by what do makes of it.
+// signItems replaces every item of a batch with the result of do.
 func signItems(req *Request, each *place, do func(item []byte) ([]byte, error)) error {
 	var items [][]byte
 	err := eachItem(req, each, func(item []byte) error {
@@ -205,7 +203,7 @@ func (f *content) signOne(req *Request, key Key, item []byte) ([]byte, error) {
 		}
 	}
 	if f.keyID != nil {
-		s.kid = "1" // a key without an id is verified under any
+		s.kid = "1" // any value works with a key that has no id
 		if k := key.material().signer(f.public); k != nil && k.id != "" {
 			s.kid = k.id
 		} else if given, err := f.keyID.read(req.Header); err == nil {
@@ -239,7 +237,7 @@ func (f *content) needsURL() bool {
 
 func (f *content) covers(ref locate.Ref) bool {
 	if f.time != nil && samePlace(ref, f.time.ref) {
-		return true // or it would not have compiled
+		return true // Compile has checked this
 	}
 	if f.holds(ref) && ref.Kind != locate.Body && ref.Kind != locate.Item {
 		return false
@@ -247,8 +245,8 @@ func (f *content) covers(ref locate.Ref) bool {
 	return covers(f.arithmetic.content, ref) || bodyHashed(f.arithmetic.content, f.require, ref)
 }
 
-// bodyHashed reports whether ref is of the body, and a requirement holds the
-// body's hash to a value that is signed itself.
+// bodyHashed reports whether ref is part of the body, and the scheme requires a signed value to
+// equal the body's hash.
 func bodyHashed(parts []part, list []requirement, ref locate.Ref) bool {
 	switch ref.Kind {
 	case locate.Body, locate.Item, locate.Outer, locate.Form, locate.SHA256:
@@ -260,7 +258,7 @@ func bodyHashed(parts []part, list []requirement, ref locate.Ref) bool {
 	})
 }
 
-// keyName is where a request names the key that it was signed with.
+// keyName locates the key's id in a request.
 type keyName struct {
 	header string
 	member *locate.Path // of a JSON header; nil: the header itself
@@ -285,8 +283,8 @@ func (k *keyName) read(h http.Header) (string, error) {
 	return id, nil
 }
 
-// write sets the id in a header of its own. As a member of the header that
-// carries the signature the carrier writes it.
+// write sets the id in a header of its own. carrier.write writes an id that shares the signature's
+// header.
 func (k *keyName) write(h http.Header, id string) {
 	if k.member == nil {
 		h.Set(k.header, id)

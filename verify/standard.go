@@ -12,14 +12,14 @@ import (
 type standard struct {
 	arithmetic
 	tag    string // "v1" or "v1a"
-	secret string // SecretEncoding, of v1
+	secret string // Scheme.SecretEncoding, for v1
 	time   *timeRule
 }
 
-// trio is the three headers of Standard Webhooks, in canonical form.
+// trio holds the canonical names of the three headers of Standard Webhooks.
 type trio struct{ id, timestamp, signature string }
 
-// trios has the names of the specification first, then those of its forerunner.
+// trios has the names of the specification first, then those of its predecessor Svix.
 var trios = [...]trio{
 	{"Webhook-Id", "Webhook-Timestamp", "Webhook-Signature"},
 	{"Svix-Id", "Svix-Timestamp", "Svix-Signature"},
@@ -71,7 +71,7 @@ func (f *standard) read(h http.Header, s *signed) error {
 	}
 	elements := 0
 	for element := range strings.SplitSeq(list, " ") {
-		// An element without a comma is of no version that is known.
+		// An element without a comma counts as an unknown version.
 		version, sig, _ := strings.Cut(element, ",")
 		if elements++; elements > maxSignatures || element == "" {
 			return fmt.Errorf("%w: header %s is not a list of at most %d signatures", ErrMalformed, t.signature, maxSignatures)
@@ -85,8 +85,8 @@ func (f *standard) read(h http.Header, s *signed) error {
 	return nil
 }
 
-// checkStandardID refuses an id with a '.', which could move bytes between the
-// id, the timestamp and the body without changing what is signed.
+// checkStandardID refuses an id with a '.', because bytes could then move between id, timestamp and
+// body without changing the signature.
 func checkStandardID(id string) error {
 	if strings.Contains(id, ".") {
 		return fmt.Errorf("%w: the id holds a '.'", ErrMalformed)
@@ -94,8 +94,8 @@ func checkStandardID(id string) error {
 	return nil
 }
 
-// sign sets the headers of the specification. Those of the other trio are
-// removed: with both, the request would be malformed.
+// sign sets the headers of the specification, and removes those of the other trio: a request with
+// both is malformed.
 func (f *standard) sign(req *Request, key Key) error {
 	if err := f.usable([]Key{key}); err != nil {
 		return err

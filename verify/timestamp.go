@@ -8,25 +8,24 @@ import (
 	"github.com/hookonce/hookonce/internal/locate"
 )
 
-// The most digits of a timestamp. Milliseconds, today 13 digits, are thereby
-// never taken for seconds.
+// The most digits of a timestamp. The limit on seconds keeps milliseconds, which have 13 digits
+// today, from passing as seconds.
 const (
 	maxUnixDigits   = 12
 	maxUnixMSDigits = 15
-	// Of TimeAny: from here on, the year 5138 in seconds and 1973 in milliseconds,
-	// a number is of milliseconds.
+	// From this number on, TimeAny reads milliseconds: the year 1973. In seconds it would be 5138.
 	firstMS = 100_000_000_000
 )
 
 // timeRule is a compiled Timestamp.
 type timeRule struct {
-	at        *place // nil: it stands among the signatures
+	at        *place // nil if the time stands beside the signatures
 	ref       locate.Ref
 	format    string
 	tolerance time.Duration
 }
 
-// text returns t as the sender would write it.
+// text formats t as the sender does.
 func (r *timeRule) text(t time.Time) string {
 	switch r.format {
 	case TimeUnixMS:
@@ -37,7 +36,7 @@ func (r *timeRule) text(t time.Time) string {
 	return strconv.FormatInt(t.Unix(), 10)
 }
 
-// parse reads the text of a timestamp, and cuts now to the same resolution.
+// parse parses a timestamp, and cuts now to the same resolution.
 func (r *timeRule) parse(text string, now time.Time) (at, cut time.Time, ok bool) {
 	format := r.format
 	if format == TimeAny {
@@ -55,11 +54,11 @@ func (r *timeRule) parse(text string, now time.Time) (at, cut time.Time, ok bool
 	return time.Unix(n, 0), time.Unix(now.Unix(), 0), ok && !padded(text)
 }
 
-// padded reports whether a number is written with a zero before it. Nobody sends that,
-// and a digit could move there from what is signed before the time.
+// padded reports whether a number has a leading zero. No sender writes one, and it could be a digit
+// that was moved there from the signed bytes before the time.
 func padded(text string) bool { return len(text) > 1 && text[0] == '0' }
 
-// formOf tells the format of a time by its form.
+// formOf returns the format of a time in the format TimeAny.
 func formOf(text string) string {
 	n, ok := locate.Digits(text, maxUnixMSDigits)
 	switch {
@@ -71,8 +70,8 @@ func formOf(text string) string {
 	return TimeUnix
 }
 
-// check checks the time of a request whose signature matched. A nil rule is
-// that of a scheme without a time.
+// check compares the time of a request with now. A nil rule accepts every time. Call it after the
+// signature matched.
 func (r *timeRule) check(now time.Time, text string) error {
 	if r == nil {
 		return nil
@@ -81,7 +80,7 @@ func (r *timeRule) check(now time.Time, text string) error {
 	if !ok {
 		return fmt.Errorf("%w: the timestamp is not in the format %s", ErrMalformed, r.format)
 	}
-	switch age := now.Sub(at); { // saturates, so that no time overflows
+	switch age := now.Sub(at); { // Sub saturates instead of overflowing
 	case age > r.tolerance:
 		return fmt.Errorf("%w: the tolerance is %s", ErrTooOld, r.tolerance)
 	case age < -r.tolerance:

@@ -15,7 +15,7 @@ import (
 type token struct {
 	carrier
 	require []requirement
-	each    *place // nil if there is one token for the request
+	each    *place // nil if the request has one token
 }
 
 func (f *token) verify(req *Request, keys []Key) error {
@@ -38,7 +38,7 @@ func (f *token) verify(req *Request, keys []Key) error {
 	return eachItem(req, f.each, one)
 }
 
-// usableSecrets reports whether keys are all shared secrets.
+// usableSecrets returns an error unless all keys are shared secrets.
 func usableSecrets(keys []Key) error {
 	for i := range keys {
 		if keys[i].material().hmac == nil {
@@ -48,8 +48,7 @@ func usableSecrets(keys []Key) error {
 	return nil
 }
 
-// matchTokens compares hashes, so that not even the length of a secret shows in
-// the time it takes.
+// matchTokens compares hashes, so that its duration does not even show the length of a secret.
 func matchTokens(texts []string, keys []Key) error {
 	if len(texts) == 0 {
 		return fmt.Errorf("%w: no token of this scheme", ErrMalformed)
@@ -107,7 +106,7 @@ func (f basic) verify(req *Request, keys []Key) error {
 	if !strings.EqualFold(scheme, "Basic") {
 		return fmt.Errorf("%w: header %s is not of basic authentication", ErrMalformed, basicHeader)
 	}
-	if strings.ContainsAny(credentials, "\r\n") { // the decoder would skip them
+	if strings.ContainsAny(credentials, "\r\n") { // the decoder would skip line breaks
 		return fmt.Errorf("%w: header %s is not base64", ErrMalformed, basicHeader)
 	}
 	plain, err := base64.StdEncoding.Strict().DecodeString(credentials)

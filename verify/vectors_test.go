@@ -13,7 +13,7 @@ import (
 	"github.com/hookonce/hookonce/verify"
 )
 
-// vector is one case of a file of published or generated requests.
+// vector is one case of a file with published or generated requests.
 type vector struct {
 	Name    string            `json:"name"`
 	Scheme  string            `json:"scheme"`
@@ -27,8 +27,8 @@ type vector struct {
 	Params  map[string]string `json:"params"`
 }
 
-// TestVectors runs the vectors of those providers that have a scheme in testdata
-// under their own name. Those with public keys are run by package provider.
+// TestVectors runs the vectors of the providers that have a scheme of the same name in testdata.
+// Package provider runs those with public keys.
 func TestVectors(t *testing.T) {
 	t.Parallel()
 	vectors := os.Getenv("HOOKONCE_TEST_VECTORS")

@@ -12,8 +12,8 @@ import (
 	"github.com/hookonce/hookonce/internal/locate"
 )
 
-// Verifier checks and makes the signatures of one scheme. It is immutable and
-// safe for concurrent use.
+// Verifier checks and makes the signatures of one scheme. It is immutable and safe for concurrent
+// use.
 type Verifier struct {
 	name    string // of the scheme, for errors
 	family  Family
@@ -21,13 +21,12 @@ type Verifier struct {
 	params  []Param
 	missing []Param
 	partial string
-	keys    *keySource // nil if nothing is fetched
+	keys    *keySource // nil if the scheme fetches no keys
 }
 
-// Verify returns nil if a signature of req was made with one of keys over what
-// the request is, what the scheme requires of it holds, and its signed time
-// lies within the tolerance of req.Now. Else it returns an *Error. A Verifier
-// of FamilyNone always returns nil.
+// Verify returns nil if one of keys signed req, req meets all requirements of the scheme, and its
+// signed time lies within the tolerance of req.Now. Otherwise it returns an *Error. For FamilyNone
+// it always returns nil.
 func (v *Verifier) Verify(req *Request, keys []Key) error {
 	if v.family == FamilyNone {
 		return nil
@@ -42,12 +41,10 @@ func (v *Verifier) Verify(req *Request, keys []Key) error {
 	return nil
 }
 
-// Sign changes req as the sender would sign it, so that Verify with the same
-// key accepts it at req.Now, which is also the signed time. It sets headers,
-// and where the scheme has its signature or time elsewhere, the query or the
-// body. What the signed content takes from the request must be there before;
-// for Standard Webhooks that is webhook-id. A key of a key pair must be the
-// private one. A Verifier of FamilyNone does nothing.
+// Sign signs req as the sender would, so that Verify with the same key accepts it at req.Now, which
+// becomes the signed time. It sets headers, or the query or body if the scheme has its signature or
+// time there. Set everything else that the scheme signs before; for Standard Webhooks that is
+// webhook-id. For a key pair, key must be the private half. For FamilyNone it does nothing.
 func (v *Verifier) Sign(req *Request, key Key) error {
 	if v.family == FamilyNone {
 		return nil
@@ -61,13 +58,13 @@ func (v *Verifier) Sign(req *Request, key Key) error {
 	return nil
 }
 
-// ParseKey decodes a secret as Scheme.SecretEncoding says, or a public key: PEM
-// (also of a certificate), the base64 of its DER, a JWK or JWKS, and for
-// Ed25519 also whpk_ and base64, or base64 or hexadecimal digits of the 32
-// bytes. Private keys, as PEM, JWK or whsk_ and base64, can sign too.
+// ParseKey reads a secret in the encoding Scheme.SecretEncoding, or a public key: PEM (also of a
+// certificate), base64 of DER, a JWK or a JWK set. Ed25519 keys may also be whpk_ and base64, or 32
+// bytes in base64 or hexadecimal digits. A private key (PEM, base64 of DER, JWK, or whsk_ and
+// base64) can sign too.
 //
-// A secret that is empty, blank, only a prefix, has a line break at an end, or
-// is not in the encoding is an error. Errors never hold the secret.
+// It is an error if the secret is empty, blank, only a prefix, not in the encoding, or begins or
+// ends with a line break. Errors never hold the secret.
 func (v *Verifier) ParseKey(secret string) (Key, error) {
 	if strings.TrimSpace(secret) == "" {
 		return Key{}, errors.New("the secret is empty")
@@ -75,14 +72,13 @@ func (v *Verifier) ParseKey(secret string) (Key, error) {
 	return v.method.parseKey(secret)
 }
 
-// ParsePrivateKey is ParseKey for who signs with a key pair: the private half, as PEM
-// (PKCS #8, or PKCS #1 of RSA), the base64 of its DER, a JWK, or for Ed25519 whsk_ and
-// base64. A public key is an error, and so is one that is encrypted. Errors never hold
-// the key.
+// ParsePrivateKey reads the private half of a key pair, to sign with: PEM (PKCS #8, or PKCS #1 for
+// RSA), base64 of DER, a JWK, or whsk_ and base64 for Ed25519. A public key or an encrypted one is
+// an error. Errors never hold the key.
 func (v *Verifier) ParsePrivateKey(text string) (Key, error) {
 	switch {
 	case !v.PublicKey():
-		return Key{}, errors.New("this scheme signs with a shared secret, and has no private key")
+		return Key{}, errors.New("this scheme signs with a shared secret and has no private key")
 	case strings.TrimSpace(text) == "":
 		return Key{}, errors.New("the key is empty")
 	}
@@ -99,9 +95,9 @@ func (v *Verifier) ParsePrivateKey(text string) (Key, error) {
 	return key, nil
 }
 
-// BodySum returns the SHA-256 of what the scheme signs of body: of body itself, but for
-// schemes that sign the fields of a form, which may be sent in several spellings and
-// with others beside them. Two bodies with one signature have one sum.
+// BodySum returns the SHA-256 of the signed part of body, so that two bodies with one signature
+// have one sum. The signed part is the whole body, except for schemes that sign the fields of a
+// form: there unsigned fields may be added, and the same fields can be spelled in several ways.
 func (v *Verifier) BodySum(body []byte) [sha256.Size]byte {
 	f, ok := v.method.(*content)
 	if !ok || !anyPart(f.arithmetic.content, (*part).respelled) {
@@ -115,7 +111,7 @@ func (v *Verifier) BodySum(body []byte) [sha256.Size]byte {
 		}
 		text, err := p.append(nil, req, &signed{})
 		if err != nil {
-			return sha256.Sum256(body) // which does not verify
+			return sha256.Sum256(body) // such a body does not verify
 		}
 		_ = binary.Write(h, binary.BigEndian, uint64(len(text))) // a hash never fails
 		_, _ = h.Write(text)
@@ -123,38 +119,36 @@ func (v *Verifier) BodySum(body []byte) [sha256.Size]byte {
 	return [sha256.Size]byte(h.Sum(nil))
 }
 
-// ReadsForm reports whether the scheme signs fields of a form, or has its signature in
-// one, so that the body must be a form as it was sent.
+// ReadsForm reports whether the scheme signs fields of a form, or has its signature in one. Its
+// requests must then have a form as body.
 func (v *Verifier) ReadsForm() bool {
 	f, ok := v.method.(*content)
 	return ok && (f.at != nil && f.at.ref.Kind == locate.Form || anyPart(f.arithmetic.content, (*part).respelled))
 }
 
-// NeedsURL reports whether the scheme signs the public URL, so that
-// Request.URL must be set.
+// NeedsURL reports whether the scheme signs the public URL, so that Request.URL must be set.
 func (v *Verifier) NeedsURL() bool { return v.method.needsURL() }
 
-// NeedsKeys reports whether Verify needs a key: always, but for FamilyNone.
+// NeedsKeys reports whether Verify needs a key. Only FamilyNone does not.
 func (v *Verifier) NeedsKeys() bool { return v.family != FamilyNone }
 
-// Params returns Scheme.Params.
+// Params returns a copy of Scheme.Params.
 func (v *Verifier) Params() []Param { return slices.Clone(v.params) }
 
-// Missing returns those of Params that a source must set and that have no
-// value (NeedSource). Without them a request can be verified, but says too
-// little.
+// Missing returns the parameters with Need source that have no value. Verify works without them,
+// but proves too little.
 func (v *Verifier) Missing() []Param { return slices.Clone(v.missing) }
 
-// Partial says what of a request is not signed, for people; "" if all of its
-// body is, or if the family signs nothing.
+// Partial names the unsigned parts of a request, for users. It is "" if the whole body is signed,
+// or if the family signs nothing.
 func (v *Verifier) Partial() string { return v.partial }
 
-// Covers reports whether the signature covers all that e can point at: the
-// body, where it is signed, those of its fields that are, and those headers and
-// query parameters that are signed in such a way that a value cannot be
-// lengthened or shortened at the expense of what stands beside it. What is not
-// covered can be changed by whoever has seen one signed request. A shared token
-// and basic authentication cover nothing.
+// Covers reports whether the signature covers all locations of e. If it does not, anyone can change
+// the value after seeing one signed request.
+//
+// A header or query parameter counts as covered only if the signature fixes where it begins and
+// ends, so that no byte can move to or from its neighbours. A shared token and basic authentication
+// cover nothing.
 func (v *Verifier) Covers(e *locate.Expr) bool {
 	for _, ref := range e.Refs() {
 		if !v.method.covers(ref) {
