@@ -8,29 +8,29 @@ import (
 	"github.com/hookonce/hookonce/verify"
 )
 
-// Ack is the answer that a provider wants for what it delivered. Where Status is
-// 0 it is 200, where ContentType is "" text/plain.
+// Ack is the answer that a provider wants for a delivery. A Status of 0 means 200, a ContentType of
+// "" means text/plain.
 type Ack struct {
 	Status      int           `json:"status,omitempty"`
 	ContentType string        `json:"content_type,omitempty"`
 	Body        string        `json:"body,omitempty"`
-	Signature   *AckSignature `json:"signature,omitempty"` // nil: it is not signed
+	Signature   *AckSignature `json:"signature,omitempty"` // nil: the answer is not signed
 }
 
-// AckSignature says how a provider wants its answers signed: by a key pair, of which
-// the receiver has the private half and the provider the public one.
+// AckSignature says how a provider wants its answers signed. The receiver holds the private half of
+// a key pair, and the provider the public half.
 type AckSignature struct {
-	// Scheme signs the answer as if it were a request: one of the method and the public
-	// URL of the delivery that is answered, with the body of the answer and no headers
-	// but those of Repeat. The signature, its time and the key's name stand in headers.
+	// Scheme signs the answer as if it were a request: method and public URL of the delivery, body
+	// of the answer, and the headers in Repeat only. The signature, its time and the key's name are
+	// headers.
 	Scheme verify.Scheme `json:"scheme"`
 	// Repeat names headers of the delivery that the answer repeats.
 	Repeat []string `json:"repeat,omitempty"`
-	// Without says in a sentence what becomes of deliveries whose answer is not signed.
+	// Without tells users in one sentence what happens if answers are not signed.
 	Without string `json:"without"`
 }
 
-// AckSignature returns how answers are signed; nil if they are not.
+// AckSignature returns the rules for signed answers; nil if answers are not signed.
 func (s *Spec) AckSignature() *AckSignature {
 	if s.Ack == nil {
 		return nil
@@ -42,11 +42,11 @@ func (s *Spec) AckSignature() *AckSignature {
 type AckSigner struct {
 	verifier *verify.Verifier
 	key      verify.Key
-	repeat   []string // canonical
+	repeat   []string // canonical names
 }
 
-// Signer returns what signs with key, a text that verify.Verifier.ParsePrivateKey
-// reads. Its errors never hold the key.
+// Signer returns a signer with the given key, in a form that verify.Verifier.ParsePrivateKey reads.
+// Errors never hold the key.
 func (s *AckSignature) Signer(key string) (*AckSigner, error) {
 	v, err := verify.Compile(s.Scheme)
 	if err != nil {
@@ -62,15 +62,15 @@ func (s *AckSignature) Signer(key string) (*AckSigner, error) {
 	return signer, nil
 }
 
-// NeedsURL reports whether the public URL is signed, so that a delivery must have it.
+// NeedsURL reports whether the signature covers the public URL, so that the delivery must have it.
 func (s *AckSigner) NeedsURL() bool { return s.verifier.NeedsURL() }
 
-// Sign returns the headers by which an answer with body is signed, at now. It fails
-// where the delivery lacks what is signed of it. It changes neither of them.
+// Sign returns the headers of a signed answer with the given body at now, cut to the second. It
+// fails if the delivery lacks a signed value. It changes neither delivery nor body.
 func (s *AckSigner) Sign(delivery *verify.Request, body []byte, now time.Time) (http.Header, error) {
 	answer := &verify.Request{
 		Method: delivery.Method, URL: delivery.URL, RawQuery: delivery.RawQuery, Header: make(http.Header), Body: body,
-		// Not every reader of RFC 3339 knows nine digits of a second.
+		// Some parsers of RFC 3339 fail on nine digits of a second.
 		Now: now.Truncate(time.Second),
 	}
 	for _, name := range s.repeat {

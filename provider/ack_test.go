@@ -20,10 +20,10 @@ import (
 	"github.com/hookonce/hookonce/verify"
 )
 
-// answeredAt has a part of a second, which no answer shows.
+// answeredAt has a fraction of a second, which no answer contains.
 var answeredAt = time.Date(2025, 2, 21, 5, 43, 9, 123456789, time.FixedZone("", 8*3600))
 
-// ackSigner returns a signer with a new key, and the public half of that.
+// ackSigner returns a signer with a new key, and the key's public half.
 func ackSigner(t *testing.T, s *AckSignature) (*AckSigner, any) {
 	t.Helper()
 	v, err := verify.Compile(s.Scheme)
@@ -87,8 +87,7 @@ func TestAckOfAlipay(t *testing.T) {
 	}
 }
 
-// TestAckOfOtherShape holds that an answer may be signed in another way, with nothing
-// but other data.
+// TestAckOfOtherShape checks that different data alone gives another form of signed answer.
 func TestAckOfOtherShape(t *testing.T) {
 	t.Parallel()
 	signer, key := ackSigner(t, &AckSignature{

@@ -24,11 +24,11 @@ var files embed.FS
 
 var catalog = &folder{files: files}
 
-// ErrUnknown is matched by Lookup's error for a name that is not in the catalog.
+// ErrUnknown means that a name is not in the catalog.
 var ErrUnknown = errors.New("unknown provider")
 
-// Lookup returns what is known of a provider. The error for an unknown one
-// matches ErrUnknown and names those that are like it.
+// Lookup returns the catalog's entry for a provider. All callers share the Spec: do not change it.
+// The error for an unknown name matches ErrUnknown, and suggests similar names.
 func Lookup(name Name) (*Spec, error) {
 	names := catalog.list()
 	if _, ok := slices.BinarySearch(names, name); ok {
@@ -44,7 +44,7 @@ func Lookup(name Name) (*Spec, error) {
 // Names returns the names of all providers, sorted.
 func Names() []Name { return slices.Clone(catalog.list()) }
 
-// similar returns up to three of names that name may be a slip for, the likeliest first.
+// similar returns up to three names that name may be a misspelling of, the likeliest first.
 func similar(name Name, names []Name) []string {
 	type match struct {
 		name  string
@@ -70,22 +70,22 @@ func similar(name Name, names []Name) []string {
 	return found
 }
 
-// folder is a catalog: one file for each provider. A file is decoded when it is
-// first asked for, as most programs need few of them.
+// folder is a catalog with one file per provider. A file is decoded on first use, because most
+// programs need few of them.
 type folder struct {
 	files fs.FS
 
 	mu    sync.Mutex
-	names []Name // sorted; nil until they are first needed
+	names []Name // sorted; nil until first used
 	specs map[Name]*Spec
 }
 
-// list returns the names of the files. The slice is shared.
+// list returns the names of the files, sorted. Callers share the slice.
 func (f *folder) list() []Name {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.names == nil {
-		// The only error is that of a faulty pattern.
+		// The only possible error is a malformed pattern.
 		paths, _ := fs.Glob(f.files, "catalog/*.json")
 		f.names = make([]Name, 0, len(paths))
 		for _, p := range paths {
@@ -112,7 +112,7 @@ func (f *folder) spec(name Name) (*Spec, error) {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	if spec.Name != name {
-		return nil, fmt.Errorf("%s: the name within is %q", file, spec.Name)
+		return nil, fmt.Errorf("%s: it holds the name %q", file, spec.Name)
 	}
 	if f.specs == nil {
 		f.specs = map[Name]*Spec{}
@@ -121,8 +121,8 @@ func (f *folder) spec(name Name) (*Spec, error) {
 	return spec, nil
 }
 
-// A file has the shape of Spec, but for durations, which are strings. The
-// outer fields here shadow the embedded ones of the same name.
+// A file has the form of Spec, except that durations are strings. The outer fields here shadow the
+// embedded fields of the same name.
 type (
 	specFile struct {
 		Spec
@@ -164,7 +164,7 @@ func decode(data []byte) (*Spec, error) {
 		return nil, err
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("something follows the document")
+		return nil, errors.New("data after the document")
 	}
 	spec := f.Spec
 	for _, sf := range f.Schemes {

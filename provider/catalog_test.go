@@ -21,7 +21,7 @@ import (
 	"github.com/hookonce/hookonce/verify"
 )
 
-// TestCatalog holds for every entry what the rest of the program relies on.
+// TestCatalog checks the properties of every entry that the rest of the program relies on.
 func TestCatalog(t *testing.T) {
 	t.Parallel()
 	for _, name := range Names() {
@@ -57,8 +57,7 @@ func TestCatalog(t *testing.T) {
 	}
 }
 
-// withID returns rules that are whole: where the catalog does not know the id, the
-// source says it.
+// withID returns rules that compile: if the catalog does not know the id, the source sets it.
 func withID(rules EventRules) EventRules {
 	if rules.ID == "" {
 		rules.ID = "header:X-Id"
@@ -72,7 +71,7 @@ func withID(rules EventRules) EventRules {
 func checkFacts(t *testing.T, spec *Spec) {
 	t.Helper()
 	if u, err := url.Parse(spec.Docs); spec.Docs != "" && (err != nil || u.Scheme != "https" || u.Host == "") {
-		t.Errorf("docs %q is no https URL", spec.Docs)
+		t.Errorf("docs %q is not an https URL", spec.Docs)
 	}
 	if spec.MaxBody < 0 || spec.MaxBody > 0 && spec.MaxBody <= 1<<20 {
 		t.Errorf("max_body %d is not above the default", spec.MaxBody)
@@ -81,7 +80,7 @@ func checkFacts(t *testing.T, spec *Spec) {
 		t.Errorf("retry: %+v", spec.Retry)
 	}
 	if spec.Event.ID == "" && spec.Hint.ID == "" && spec.HintNote == "" && spec.Name != HMAC && spec.Name != None {
-		t.Error("nothing is said of the event id")
+		t.Error("the entry has neither an event id nor a hint")
 	}
 	if len(spec.Notes) > 3 {
 		t.Errorf("%d notes", len(spec.Notes))
@@ -97,8 +96,8 @@ func checkFacts(t *testing.T, spec *Spec) {
 	checkAck(t, spec)
 }
 
-// checkAck holds that answers can be signed with what a source is set up with, and that
-// the signature is in their headers.
+// checkAck checks that a source's settings suffice to sign answers, and that the signature is in
+// the headers.
 func checkAck(t *testing.T, spec *Spec) {
 	t.Helper()
 	s := spec.AckSignature()
@@ -117,7 +116,7 @@ func checkAck(t *testing.T, spec *Spec) {
 	}
 	for _, name := range s.Repeat {
 		if !locate.ValidHeaderName(name) {
-			t.Errorf("ack: %q is no header", name)
+			t.Errorf("ack: %q is not a header name", name)
 		}
 	}
 }
@@ -134,7 +133,7 @@ func checkScheme(t *testing.T, scheme verify.Scheme) {
 	base := map[string]string{}
 	for _, p := range scheme.Params {
 		if p.About == "" {
-			t.Errorf("scheme %s: nothing is said about %s", scheme.ID, p.Name)
+			t.Errorf("scheme %s: parameter %s has no description", scheme.ID, p.Name)
 		}
 		if p.Need == "" || p.Need == verify.NeedSignature {
 			base[p.Name] = sampleValue(p.Name)
@@ -158,7 +157,7 @@ func checkScheme(t *testing.T, scheme verify.Scheme) {
 	}
 }
 
-// sampleValue is a value for a parameter.
+// sampleValue returns a value for a parameter.
 func sampleValue(param string) string {
 	if param == "tenant" {
 		return "11111111-2222-3333-4444-555555555555"
@@ -166,7 +165,7 @@ func sampleValue(param string) string {
 	return "a-" + strings.ReplaceAll(param, "_", "-")
 }
 
-// TestNames holds that each file has a constant, and each constant a file.
+// TestNames checks that every file has a constant, and every constant a file.
 func TestNames(t *testing.T) {
 	t.Parallel()
 	file, err := parser.ParseFile(token.NewFileSet(), "names.go", nil, parser.ParseComments)
@@ -192,7 +191,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestKnownProviders holds the facts of a few entries.
+// TestKnownProviders checks facts of a few entries.
 func TestKnownProviders(t *testing.T) {
 	t.Parallel()
 	type facts struct {
@@ -255,8 +254,8 @@ func TestScheme(t *testing.T) {
 	}
 }
 
-// TestWeakSchemes holds that what signs nothing, or not well, is used only where a
-// source names it.
+// TestWeakSchemes checks that a weak scheme, or one that signs nothing, is used only if a source
+// names it.
 func TestWeakSchemes(t *testing.T) {
 	t.Parallel()
 	for _, name := range Names() {
@@ -288,28 +287,27 @@ func TestLookupUnknown(t *testing.T) {
 	}
 }
 
-// TestFolderRefuses holds that a faulty file is never half of an entry, and that
-// it does not stand in the way of others.
+// TestFolderRefuses checks that a faulty file gives no entry, and does not affect other files.
 func TestFolderRefuses(t *testing.T) {
 	t.Parallel()
 	good := []byte(`{"name":"y"}`)
 	for name, file := range map[string]string{
-		"empty":                  ``,
-		"not JSON":               `{"name":"x"`,
-		"another name":           `{"name":"y"}`,
-		"unknown field":          `{"name":"x","color":"x"}`,
-		"unknown scheme field":   `{"name":"x","schemes":[{"id":"a","heaedr":"b"}]}`,
-		"unknown time field":     `{"name":"x","schemes":[{"id":"a","timestamp":{"att":"b"}}]}`,
-		"unknown key field":      `{"name":"x","schemes":[{"id":"a","keys":{"hosts":"b"}}]}`,
-		"unknown retry field":    `{"name":"x","retry":{"windwo":"1h"}}`,
-		"unknown event field":    `{"name":"x","event":{"ids":"body:id"}}`,
-		"unknown ack field":      `{"name":"x","ack":{"signature":{"scheme":{},"repeats":["b"]}}}`,
-		"number as duration":     `{"name":"x","retry":{"window":72}}`,
-		"text as duration":       `{"name":"x","retry":{"window":"3 days"}}`,
-		"something behind":       `{"name":"x"}{}`,
-		"duration as scheme's":   `{"name":"x","schemes":[{"id":"a","timestamp":{"at":"b","tolerance":300}}]}`,
-		"duration as key's":      `{"name":"x","schemes":[{"id":"a","keys":{"max_age":300}}]}`,
-		"retry that is no table": `{"name":"x","retry":"3 days"}`,
+		"empty":                   ``,
+		"not JSON":                `{"name":"x"`,
+		"another name":            `{"name":"y"}`,
+		"unknown field":           `{"name":"x","color":"x"}`,
+		"unknown scheme field":    `{"name":"x","schemes":[{"id":"a","heaedr":"b"}]}`,
+		"unknown time field":      `{"name":"x","schemes":[{"id":"a","timestamp":{"att":"b"}}]}`,
+		"unknown key field":       `{"name":"x","schemes":[{"id":"a","keys":{"hosts":"b"}}]}`,
+		"unknown retry field":     `{"name":"x","retry":{"windwo":"1h"}}`,
+		"unknown event field":     `{"name":"x","event":{"ids":"body:id"}}`,
+		"unknown ack field":       `{"name":"x","ack":{"signature":{"scheme":{},"repeats":["b"]}}}`,
+		"number as duration":      `{"name":"x","retry":{"window":72}}`,
+		"text as duration":        `{"name":"x","retry":{"window":"3 days"}}`,
+		"data after the document": `{"name":"x"}{}`,
+		"duration as scheme's":    `{"name":"x","schemes":[{"id":"a","timestamp":{"at":"b","tolerance":300}}]}`,
+		"duration as key's":       `{"name":"x","schemes":[{"id":"a","keys":{"max_age":300}}]}`,
+		"retry is not an object":  `{"name":"x","retry":"3 days"}`,
 	} {
 		f := &folder{files: fstest.MapFS{"catalog/x.json": {Data: []byte(file)}, "catalog/y.json": {Data: good}}}
 		for range 2 {

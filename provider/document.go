@@ -10,13 +10,13 @@ import (
 	"github.com/hookonce/hookonce/internal/locate"
 )
 
-// documentRule is EventRules.Document made ready.
+// documentRule is a compiled EventRules.Document.
 type documentRule struct {
 	kind  string
-	field string // of kinds of forms
+	field string // for the kinds form and form_xml
 }
 
-// The kinds of EventRules.Document: what stands before its ':'.
+// Kinds of EventRules.Document: the part before the ':'.
 const (
 	DocumentForm    = "form"
 	DocumentXML     = "xml"
@@ -24,7 +24,7 @@ const (
 	DocumentJWT     = "jwt"
 )
 
-// parseDocument returns nil for "": the body is the document.
+// parseDocument compiles a rule. It returns nil for "": the body is the document.
 func parseDocument(rule string) (*documentRule, error) {
 	if rule == "" {
 		return nil, nil
@@ -38,7 +38,7 @@ func parseDocument(rule string) (*documentRule, error) {
 		}
 	case DocumentXML, DocumentJWT:
 		if named {
-			return nil, fmt.Errorf("%q is the whole body: leave out the ':' and what follows", rule)
+			return nil, fmt.Errorf("%q reads the whole body: leave out the ':' and the name", rule)
 		}
 	default:
 		return nil, fmt.Errorf("%q is unknown: use form:field, xml, form_xml:field or jwt", rule)
@@ -50,7 +50,7 @@ func (d *documentRule) isForm() bool { return d.kind == DocumentForm || d.kind =
 
 func (d *documentRule) isXML() bool { return d.kind == DocumentXML || d.kind == DocumentFormXML }
 
-// read returns the document of a body.
+// read makes the document from a body.
 func (d *documentRule) read(body []byte) *locate.Document {
 	doc := &locate.Document{XML: d.isXML()}
 	if d.isForm() {
@@ -67,7 +67,7 @@ func (d *documentRule) read(body []byte) *locate.Document {
 	case DocumentXML:
 		doc.JSON, err = xmlToJSON(body)
 	case DocumentFormXML:
-		// Line breaks, which are written every 60 characters, are not part of it.
+		// The encoding has a line break every 60 characters; the decoder skips them.
 		if body, err = base64.StdEncoding.Strict().DecodeString(string(body)); err == nil {
 			doc.JSON, err = xmlToJSON(body)
 		} else {
@@ -82,15 +82,15 @@ func (d *documentRule) read(body []byte) *locate.Document {
 	return doc
 }
 
-// fail says of a document why there is none. The error matches neither of locate's,
-// which tell of a location in a document.
+// fail records the reason why a document could not be read. The error matches none of package
+// locate's errors, which are about a location in a document.
 func fail(doc *locate.Document, err error) *locate.Document {
 	doc.Err = fmt.Errorf("the document cannot be read: %s", err)
 	return doc
 }
 
-// claims returns the claims of a JWT in compact form (RFC 7519, section 7.1), with
-// the texts in it that hold JSON opened. It checks no signature.
+// claims returns the claims of a JWT in compact form (RFC 7519, section 7.1), and replaces texts
+// that hold JSON by that JSON. It does not check the signature.
 func claims(body []byte) ([]byte, error) {
 	pieces := bytes.Split(bytes.TrimSpace(body), []byte{'.'})
 	if len(pieces) != 3 {

@@ -18,8 +18,7 @@ func form(pairs ...string) string {
 	return strings.Join(out, "&")
 }
 
-// lines is base64 as it is written into mails: with a line break every 60
-// characters and at the end.
+// lines encodes base64 as in mails: with a line break every 60 characters and at the end.
 func lines(text string) string {
 	encoded := base64.StdEncoding.EncodeToString([]byte(text))
 	var b strings.Builder
@@ -35,7 +34,7 @@ func jwt(claims string) string {
 	return encode([]byte(`{"alg":"RS256"}`)) + "." + encode([]byte(claims)) + "." + encode([]byte("signature"))
 }
 
-// TestDocument holds what each kind makes of a body, and what it refuses.
+// TestDocument checks the document of each kind for a body, and the refused bodies.
 func TestDocument(t *testing.T) {
 	t.Parallel()
 	long := `<a>` + strings.Repeat("x", 100) + `</a>`
@@ -57,7 +56,7 @@ func TestDocument(t *testing.T) {
 		{"form_xml, no XML", "form_xml:p", form("p", lines("{}")), "", "not valid XML"},
 		{"form_xml, no field", "form_xml:p", form("s", "x"), "", "absent"},
 		{"jwt", "jwt", jwt(`{"a":"{\"b\":1}"}`), `{"a":{"b":1}}`, ""},
-		{"jwt, line break behind it", "jwt", jwt(`{"a":1}`) + "\n", `{"a":1}`, ""},
+		{"jwt, trailing line break", "jwt", jwt(`{"a":1}`) + "\n", `{"a":1}`, ""},
 		{"jwt, two parts", "jwt", "e30.e30", "", "three parts"},
 		{"jwt, JSON", "jwt", `{"a":1}`, "", "three parts"},
 		{"jwt, no base64", "jwt", "e30.{}.x", "", "base64url"},
@@ -86,12 +85,12 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-// TestDocumentRules holds which rules go with which document.
+// TestDocumentRules checks the fields that each kind of document allows.
 func TestDocumentRules(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		rules EventRules
-		field string // of the fault; "" for none
+		field string // the faulty field; "" if there is no fault
 		text  string
 	}{
 		{EventRules{ID: "form:id", Document: "form:payload"}, "", ""},
@@ -122,7 +121,7 @@ func TestDocumentRules(t *testing.T) {
 	}
 }
 
-// TestStoredDocument holds that what was stored is read as it was when it came.
+// TestStoredDocument checks that a stored body gives the same values as the received one.
 func TestStoredDocument(t *testing.T) {
 	t.Parallel()
 	const soap = `<e><n><id>1</id><v x="y">7</v></n><n><id>2</id><v>8</v></n></e>`

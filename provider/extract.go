@@ -9,8 +9,8 @@ import (
 	"github.com/hookonce/hookonce/internal/locate"
 )
 
-// Extractor takes the events out of requests of one source. It is immutable
-// and safe for concurrent use.
+// Extractor reads the events from the requests of a source. It is immutable and safe for concurrent
+// use.
 type Extractor struct {
 	fields   locate.Fields
 	batch    *locate.Batch // nil if a request is one event
@@ -19,20 +19,19 @@ type Extractor struct {
 
 // Event is one event of a request.
 type Event struct {
-	// IDParts are the parts of the sender's id, one for most; its identity is
-	// made of them.
+	// IDParts holds the parts of the sender's event id, usually one. They identify the event.
 	IDParts []string
-	ID      string    // the parts joined by ':', to be shown
-	Type    string    // "" if the sender did not say; at most 255 bytes
-	Time    time.Time // when it happened, UTC; zero if the sender did not say
-	// Body is the request's body, or of a batch the item as it was sent; where
-	// EventRules.Document made it of something else, its JSON.
+	ID      string    // the parts joined by ':', for display
+	Type    string    // "" if the sender gave none; at most 255 bytes
+	Time    time.Time // when the event happened, in UTC; zero if the sender did not say
+	// Body is the request's body, or the item of a batch as it was sent. If EventRules.Document
+	// converted the batch, it is the item's JSON.
 	Body []byte
 }
 
-// Malformed is a request, or an item of a batch, that holds no usable event.
+// Malformed is a request, or an item of a batch, without a usable event.
 type Malformed struct {
-	Reason string // for the operator: where and what is wrong, without the values
+	Reason string // for the operator: the location and the fault, without values
 	Body   []byte // as in Event
 }
 
@@ -42,14 +41,14 @@ type RuleError struct {
 	Err   error
 }
 
-// Error returns the field and what is wrong with it.
+// Error returns the field and its fault.
 func (e *RuleError) Error() string { return e.Field + ": " + e.Err.Error() }
 
 // Unwrap returns Err.
 func (e *RuleError) Unwrap() error { return e.Err }
 
-// CompileRules checks r. All its faults are reported at once, joined; each is
-// a *RuleError.
+// CompileRules checks r and returns its Extractor. It reports all faults at once, joined by
+// errors.Join; each is a *RuleError. An empty r.ID is a fault.
 func CompileRules(r EventRules) (*Extractor, error) {
 	x := &Extractor{}
 	var faults []error
@@ -58,7 +57,7 @@ func CompileRules(r EventRules) (*Extractor, error) {
 			faults = append(faults, &RuleError{field, err})
 		}
 	}
-	// These come first, because the others depend on them.
+	// Document and Batch come first, because the checks of the fields need them.
 	document, documentErr := parseDocument(r.Document)
 	x.document = document
 	var batchErr error
@@ -74,7 +73,7 @@ func CompileRules(r EventRules) (*Extractor, error) {
 			err = fits(e, r.Batch != "", x.document)
 		}
 		if err == nil && x.batch != nil && !x.batch.Encloses() && e.Uses(locate.Outer) {
-			err = fmt.Errorf("%q looks into what encloses an item, and event.batch goes through no \"[]\": use item:path or body:path", e)
+			err = fmt.Errorf("%q looks into the element around an item, but event.batch has no \"[]\": use item:path or body:path", e)
 		}
 		if err == nil && field == "event.id" && r.Batch != "" && !e.DiffersByItem() {
 			err = fmt.Errorf("%q is the same for all items of a batch: use item:path", e)
@@ -99,37 +98,37 @@ func CompileRules(r EventRules) (*Extractor, error) {
 	return x, nil
 }
 
-// fits refuses locations that nothing can stand at: in items where there are none,
-// and in a form where the body is none.
+// fits refuses locations that cannot exist: in an item without a batch, or in a form if the body is
+// not one.
 func fits(e *locate.Expr, batch bool, document *documentRule) error {
 	switch {
 	case !batch && e.Uses(locate.Item):
 		return fmt.Errorf("%q looks into an item: set event.batch to the array that holds them", e)
 	case !batch && e.Uses(locate.Outer):
-		return fmt.Errorf("%q looks into what encloses an item: set event.batch to the array that holds them, through \"[]\"", e)
+		return fmt.Errorf("%q looks into the element around an item: set event.batch to the array of the items, through \"[]\"", e)
 	case !e.Uses(locate.Form) || document != nil && document.isForm():
 		return nil
 	case document != nil:
-		return fmt.Errorf("%q looks into a form, and the body is %s", e, document.kind)
+		return fmt.Errorf("%q looks into a form, but the body is %s", e, document.kind)
 	case batch:
-		return fmt.Errorf("%q looks into a form, and the body holds the batch as JSON", e)
+		return fmt.Errorf("%q looks into a form, but the body holds the batch as JSON", e)
 	}
 	return nil
 }
 
-// ID returns the expression that the event id is read by.
+// ID returns the expression for the event id.
 func (x *Extractor) ID() *locate.Expr { return x.fields.ID }
 
 // Batch reports whether one request may hold several events.
 func (x *Extractor) Batch() bool { return x.batch != nil }
 
-// HasDocument reports whether events are read, and items of a batch made, of a
-// document that is not the body itself.
+// HasDocument reports whether EventRules.Document is set, so that events and items are read from a
+// document other than the body.
 func (x *Extractor) HasDocument() bool { return x.document != nil }
 
-// Document returns the JSON document that body: and EventRules.Batch look into:
-// body itself where the rules have no EventRules.Document. It is not checked to be
-// valid JSON. The error matches locate.ErrMalformed, and holds no values.
+// Document returns the JSON document that body: and EventRules.Batch refer to. Without
+// EventRules.Document it is body itself. Document does not check that it is valid JSON. The error
+// matches locate.ErrMalformed, and holds no values.
 func (x *Extractor) Document(body []byte) ([]byte, error) {
 	if x.document == nil {
 		return body, nil
@@ -141,8 +140,8 @@ func (x *Extractor) Document(body []byte) ([]byte, error) {
 	return doc.JSON, nil
 }
 
-// Stored returns what expressions of Spec.ParseStored look into: header and body
-// are those of a stored event, without its content encoding.
+// Stored returns the input for expressions of Spec.ParseStored, from the header and body of a
+// stored event. The body must be without its content encoding.
 func (x *Extractor) Stored(header http.Header, body []byte) *locate.Input {
 	in := &locate.Input{Header: header, Body: body}
 	switch {
@@ -157,12 +156,13 @@ func (x *Extractor) Stored(header http.Header, body []byte) *locate.Input {
 	return in
 }
 
-// Extract returns the events of a verified request, and what of it is not
-// usable. Without event.batch it returns one of either. With it there is one
-// for each item, in order within its kind; a batch that cannot be read as a
-// whole is one Malformed with the whole body, and an empty one is nothing at
-// all. Equal ids within one batch are all returned. in.Item, in.Outer and in.Document
-// are ignored. The bodies share the memory of in.Body, or of its document.
+// Extract returns the events of a verified request, and its malformed parts. Without event.batch it
+// returns exactly one Event or one Malformed. With event.batch it returns one per item, and keeps
+// their order within each slice. A batch that cannot be read at all gives one Malformed with the
+// whole body; an empty batch gives nothing. It does not remove repeated ids within a batch.
+//
+// Extract ignores in.Item, in.Outer and in.Document. The bodies share the memory of in.Body, or of
+// its document.
 func (x *Extractor) Extract(in *locate.Input) ([]Event, []Malformed) {
 	var made *locate.Document
 	if x.document != nil {

@@ -33,7 +33,7 @@ func TestExtract(t *testing.T) {
 		header http.Header
 		body   string
 		events []Event
-		bad    []string // bodies
+		bad    []string // the bodies of Malformed
 	}{
 		{
 			"one",
@@ -88,7 +88,7 @@ func TestExtract(t *testing.T) {
 		{"empty batch", batch, nil, `{"events":[]}`, nil, nil},
 		{"no batch", batch, nil, `{"id":1}`, nil, []string{`{"id":1}`}},
 		{"batch that is an object", batch, nil, `{"events":{"id":1}}`, nil, []string{`{"events":{"id":1}}`}},
-		{"batch that breaks off", batch, nil, `{"events":[{"id":1}`, nil, []string{`{"events":[{"id":1}`}},
+		{"truncated batch", batch, nil, `{"events":[{"id":1}`, nil, []string{`{"events":[{"id":1}`}},
 		{"batch past the limit", batch, nil, `{"events":[` + strings.Repeat("1,", locate.MaxItems) + "1]}", nil, []string{`{"events":[` + strings.Repeat("1,", locate.MaxItems) + "1]}"}},
 		{
 			"document as batch",
@@ -147,7 +147,7 @@ func TestExtract(t *testing.T) {
 	}
 }
 
-// TestReasonsHoldNoValues holds that a reason says where, and not what.
+// TestReasonsHoldNoValues checks that a reason names the location but not the value.
 func TestReasonsHoldNoValues(t *testing.T) {
 	t.Parallel()
 	x := mustRules(t, EventRules{ID: "body:a.id"})
@@ -164,7 +164,7 @@ func TestCompileRulesFaults(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		rules EventRules
-		want  []string // fields
+		want  []string // the faulty fields
 		text  string
 	}{
 		{"nothing", EventRules{}, []string{"event.id"}, "set event.id"},
@@ -174,7 +174,7 @@ func TestCompileRulesFaults(t *testing.T) {
 		{"one id for a batch, in an alternative", EventRules{ID: "item:id | header:X-Id", Batch: "body:list"}, []string{"event.id"}, "item:path"},
 		{"a form in a batch", EventRules{ID: "item:id + form:x", Batch: "body:list"}, []string{"event.id"}, "form"},
 		{"an outer without a batch", EventRules{ID: "outer:id", Type: "outer:type"}, []string{"event.id", "event.type"}, "set event.batch"},
-		{"an outer of a flat batch", EventRules{ID: "item:id", Time: "outer:at", Batch: "body:list | one"}, []string{"event.time"}, `through no "[]"`},
+		{"an outer of a flat batch", EventRules{ID: "item:id", Time: "outer:at", Batch: "body:list | one"}, []string{"event.time"}, `has no "[]"`},
 		{"an outer of a broken batch", EventRules{ID: "outer:a + item:id", Batch: "body:a[]"}, []string{"event.batch"}, "leave out"},
 		{"an outer alone", EventRules{ID: "outer:id", Batch: "body:a[].b"}, []string{"event.id"}, "item:path"},
 		{"an outer in an alternative", EventRules{ID: "item:id | outer:id", Batch: "body:a[].b"}, []string{"event.id"}, "item:path"},
@@ -195,7 +195,7 @@ func TestCompileRulesFaults(t *testing.T) {
 			for _, fault := range joined.Unwrap() {
 				var r *RuleError
 				if !errors.As(fault, &r) {
-					t.Fatalf("%v is no *RuleError", fault)
+					t.Fatalf("%v is not a *RuleError", fault)
 				}
 				fields = append(fields, r.Field)
 			}
@@ -209,8 +209,8 @@ func TestCompileRulesFaults(t *testing.T) {
 	}
 }
 
-// TestCompositeIDsKeepTheirParts holds that two lists of parts that are shown
-// alike stay two ids: a+bc and ab+c, a:b and a, b.
+// TestCompositeIDsKeepTheirParts checks that lists of parts that look alike stay different ids:
+// a+bc and ab+c, a:b and a, b.
 func TestCompositeIDsKeepTheirParts(t *testing.T) {
 	t.Parallel()
 	x := mustRules(t, EventRules{ID: "header:A + header:B"})

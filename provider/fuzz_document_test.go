@@ -15,8 +15,8 @@ import (
 	"github.com/hookonce/hookonce/internal/locate"
 )
 
-// fuzzDocument holds of any body that what is made of it is the same each time, and
-// that the events in it have usable ids and bodies. It returns the document.
+// fuzzDocument checks that a body always gives the same document, and that the events in it have
+// usable ids and bodies. It returns the document.
 func fuzzDocument(t *testing.T, document string, body []byte) []byte {
 	t.Helper()
 	for _, rules := range []EventRules{
@@ -35,7 +35,7 @@ func fuzzDocument(t *testing.T, document string, body []byte) []byte {
 				t.Fatalf("%q: %+v", body, e)
 			}
 			if x.Batch() && !json.Valid(e.Body) {
-				t.Fatalf("%q: item %s is no JSON", body, e.Body)
+				t.Fatalf("%q: item %s is not JSON", body, e.Body)
 			}
 		}
 		for _, m := range bad {
@@ -51,7 +51,7 @@ func fuzzDocument(t *testing.T, document string, body []byte) []byte {
 	return doc
 }
 
-// FuzzXML holds besides that a document becomes valid JSON with all its text.
+// FuzzXML also checks that a document becomes valid JSON with all its text.
 func FuzzXML(f *testing.F) {
 	for _, seed := range []string{
 		`<?xml version="1.0"?><a x="1"><b>2</b><b><c/></b></a>`, "<a> x <b/><![CDATA[<]]>&amp;&#65;</a>", `<!DOCTYPE a><a/>`, "<a><b></a>",
@@ -77,7 +77,7 @@ func FuzzXML(f *testing.F) {
 	})
 }
 
-// jsonText counts the bytes of text in a document, but for blanks.
+// jsonText counts the bytes of text in a document, without blanks.
 func jsonText(value any) int {
 	n := 0
 	switch v := value.(type) {
@@ -124,7 +124,7 @@ func xmlText(t *testing.T, body []byte) int {
 
 func countText(b []byte) int { return len(bytes.Join(bytes.Fields(b), nil)) }
 
-// FuzzForm holds besides that only a field that net/url finds once is a document.
+// FuzzForm also checks that a field becomes the document only if net/url finds it exactly once.
 func FuzzForm(f *testing.F) {
 	for _, seed := range []string{`p=%7B%22a%22%3A1%7D&x=1`, "p=1&p=2", "%70=[]", "p=%zz", "", "p", "p=PGEvPgo%3D%0A"} {
 		f.Add([]byte(seed))
@@ -136,7 +136,7 @@ func FuzzForm(f *testing.F) {
 		doc := fuzzDocument(t, "form:p", body)
 		values, err := url.ParseQuery(string(body))
 		switch {
-		case doc != nil && bytes.IndexByte(body, ';') >= 0: // which net/url refuses
+		case doc != nil && bytes.IndexByte(body, ';') >= 0: // net/url refuses ';'
 		case doc != nil && (err != nil || len(values["p"]) != 1 || values["p"][0] != string(doc)):
 			t.Fatalf("%q became %q, want %q", body, doc, values["p"])
 		case doc == nil && err == nil && len(values["p"]) == 1 && values["p"][0] != "":
@@ -145,7 +145,7 @@ func FuzzForm(f *testing.F) {
 	})
 }
 
-// FuzzJWT holds besides that the claims are those that stand in the token.
+// FuzzJWT also checks that the claims are those of the token.
 func FuzzJWT(f *testing.F) {
 	for _, seed := range []string{`{"a":"{\"id\":1}"}`, `{"a":{"d":"[1,\"x\"]"}}`, `[]`, "", `"x"`, `{"a":1}x`} {
 		f.Add([]byte(jwt(seed)), []byte(seed))

@@ -12,27 +12,27 @@ import (
 	"github.com/hookonce/hookonce/internal/locate"
 )
 
-// MaxHandshakeBody is the most bytes of a body that a handshake is looked for in:
-// what is larger is a delivery.
+// MaxHandshakeBody is the largest body, in bytes, that can be a handshake. A larger one is a
+// delivery.
 const MaxHandshakeBody = 16 << 10
 
 // defaultToken is the default of Handshake.Pattern.
 const defaultToken = `[ -~]{1,512}`
 
-// Limits of what is read out of a request before its signature is known to be right.
+// Limits, in bytes, on values read from a request before its signature is checked.
 const (
 	maxToken = 512
-	maxJSON  = 2048 // what {json:path} stands for
+	maxJSON  = 2048 // a value of {json:path}
 )
 
-// Handshakes are the handshakes of a provider, made ready. They do not change and
-// are safe for concurrent use.
+// Handshakes is the compiled list of a provider's handshakes. It is immutable and safe for
+// concurrent use.
 type Handshakes struct {
 	list    []*handshake
 	methods []string
 }
 
-// handshake is a Handshake made ready.
+// handshake is a compiled Handshake.
 type handshake struct {
 	id       string
 	method   string
@@ -50,7 +50,7 @@ type handshake struct {
 	needs    needs
 }
 
-// condition is a Condition made ready.
+// condition is a compiled Condition.
 type condition struct {
 	at      place
 	equals  template
@@ -58,7 +58,7 @@ type condition struct {
 	absent  bool
 }
 
-// place is where something stands: in the raw body, if expr is nil.
+// place is a location of a request. If expr is nil it is the raw body.
 type place struct {
 	text string
 	expr *locate.Expr
@@ -70,10 +70,10 @@ type digest struct {
 	signs   place
 }
 
-// keyed reports whether the digest is made with the secret.
+// keyed reports whether the secret is the key of the digest.
 func (d *digest) keyed() bool { return d.Algorithm != DigestSHA256 }
 
-// answer is an Answer made ready.
+// answer is a compiled Answer.
 type answer struct {
 	status      int
 	contentType string
@@ -82,7 +82,7 @@ type answer struct {
 	json        map[string]any // texts are templates
 }
 
-// needs is what a handshake cannot be answered without.
+// needs lists the settings of a source that a handshake requires.
 type needs struct {
 	params      []string
 	url, secret bool
@@ -95,8 +95,8 @@ const (
 	DigestSHA256     = "sha256"
 )
 
-// CompileHandshakes checks handshakes and makes them ready. All faults are reported
-// at once. None of them make a Handshakes that matches nothing.
+// CompileHandshakes checks handshakes and compiles them. It reports all faults at once, joined by
+// errors.Join. An empty list gives a Handshakes that matches nothing.
 func CompileHandshakes(list []Handshake) (*Handshakes, error) {
 	all := &Handshakes{}
 	var faults []error
@@ -106,7 +106,7 @@ func CompileHandshakes(list []Handshake) (*Handshakes, error) {
 		c := &handshakeCompiler{}
 		ready := c.compile(h)
 		if ids[h.ID] {
-			c.fault("id: another handshake has it")
+			c.fault("id: another handshake has the same")
 		}
 		ids[h.ID] = true
 		for _, err := range c.faults {
@@ -124,12 +124,12 @@ func CompileHandshakes(list []Handshake) (*Handshakes, error) {
 	return all, nil
 }
 
-// handshakeCompiler gathers the faults of one handshake, and what it needs.
+// handshakeCompiler collects the faults of one handshake, and its needs.
 type handshakeCompiler struct {
 	faults []error
 	needs  needs
-	token  bool // there is one
-	digest bool // likewise
+	token  bool // the handshake has a token
+	digest bool // the handshake has a digest
 }
 
 func (c *handshakeCompiler) fault(format string, args ...any) {
@@ -144,16 +144,16 @@ func (c *handshakeCompiler) compile(h *Handshake) *handshake {
 		delivers: h.Delivers != "", bare: h.Bare,
 	}
 	if h.ID == "" {
-		c.fault("id: it has none")
+		c.fault("id: it is empty")
 	}
 	if !slices.Contains(handshakeMethods, ready.method) {
-		c.fault("method: %q is none of %s", h.Method, strings.Join(handshakeMethods, ", "))
+		c.fault("method: %q is not one of %s", h.Method, strings.Join(handshakeMethods, ", "))
 	}
 	switch {
 	case h.Signed != "" && h.Signed != SignedAlways && h.Signed != SignedIfPresent:
 		c.fault("signed: %q is neither %s nor %s", h.Signed, SignedAlways, SignedIfPresent)
 	case h.Signed != "" && ready.method != http.MethodPost:
-		c.fault("signed: only a POST can be verified as a delivery is")
+		c.fault("signed: only a POST can be verified like a delivery")
 	}
 	c.compileToken(h, ready)
 	if h.Digest != nil {
@@ -168,7 +168,7 @@ func (c *handshakeCompiler) compile(h *Handshake) *handshake {
 	}
 	if h.Confirm != "" {
 		if h.Signed != SignedAlways {
-			c.fault("confirm: only what is signed always may be confirmed")
+			c.fault("confirm: signed must be always")
 		}
 		ready.confirm = c.template("confirm", h.Confirm)
 		ready.host = c.regexp("host", h.Host)
@@ -180,7 +180,7 @@ func (c *handshakeCompiler) compile(h *Handshake) *handshake {
 
 func (c *handshakeCompiler) compileToken(h *Handshake, ready *handshake) {
 	if h.Delivers != "" && h.Delivers != h.Token {
-		c.fault("delivers: it must be the token, %q, so that the pattern holds for it", h.Token)
+		c.fault("delivers: it must equal the token, %q, so that the pattern applies", h.Token)
 	}
 	if h.Token == "" {
 		if h.Pattern != "" {
@@ -198,7 +198,7 @@ func (c *handshakeCompiler) compileDigest(h *Handshake) *digest {
 	d := &digest{Digest: *h.Digest}
 	d.Encoding = cmp.Or(d.Encoding, "hex")
 	if !slices.Contains([]string{DigestHMACSHA256, DigestHMACSHA1, DigestSHA256}, d.Algorithm) {
-		c.fault("digest.algorithm: %q is none of %s, %s, %s", d.Algorithm, DigestHMACSHA256, DigestHMACSHA1, DigestSHA256)
+		c.fault("digest.algorithm: %q is not one of %s, %s, %s", d.Algorithm, DigestHMACSHA256, DigestHMACSHA1, DigestSHA256)
 	}
 	if d.Encoding != "hex" && d.Encoding != "base64" {
 		c.fault("digest.encoding: %q is neither hex nor base64", d.Encoding)
@@ -207,12 +207,12 @@ func (c *handshakeCompiler) compileDigest(h *Handshake) *digest {
 		c.fault("digest.secret_encoding: %q is neither raw nor sha1", d.SecretEncoding)
 	}
 	if h.Token == "" || h.Pattern == "" {
-		c.fault("pattern: a digest needs a token with a pattern, which excludes all that is signed otherwise")
+		c.fault("pattern: a digest needs a token with a pattern that excludes signed deliveries")
 	}
 	if d.keyed() {
-		// Only of the token itself is it known what a delivery must not be.
+		// Signable can only compare a delivery with the token itself.
 		if d.Content != "{token}" {
-			c.fault("digest.content: with the secret as key only {token} is signed")
+			c.fault("digest.content: a keyed digest may sign only {token}")
 		}
 		c.needs.secret = true
 	}
@@ -231,20 +231,20 @@ func (c *handshakeCompiler) condition(field string, of *Condition, secret bool) 
 	}
 	switch {
 	case secret && (of.Equals == "" || given > 1):
-		c.fault("%s: a check has equals, and nothing besides", field)
+		c.fault("%s: a check needs equals, and only that", field)
 	case given > 1:
-		c.fault("%s: only one of equals, matches and absent can be asked for", field)
+		c.fault("%s: only one of equals, matches and absent can be set", field)
 	}
 	if of.Matches != "" {
 		ready.matches = c.regexp(field+".matches", of.Matches)
 	}
 	if of.Equals != "" {
 		token, digest, before := c.token, c.digest, c.needs
-		c.token, c.digest = false, false // what is compared with must not come from the request
+		c.token, c.digest = false, false // the expected value must not come from the request
 		ready.equals = c.template(field+".equals", of.Equals)
 		c.token, c.digest = token, digest
 		if !secret && len(c.needs.params) != len(before.params) {
-			c.fault("%s.equals: parameters are compared in a check only", field)
+			c.fault("%s.equals: parameters may be compared only in a check", field)
 		}
 	}
 	return ready
@@ -260,19 +260,19 @@ func (c *handshakeCompiler) place(field, at string) place {
 		return place{text: at}
 	}
 	if !expr.IsSingle() || expr.Uses(locate.Item) || expr.Uses(locate.Outer) {
-		c.fault("%s: %q is not one single header, query, form or body", field, at)
+		c.fault("%s: %q is not a single header:, query:, form: or body: location", field, at)
 	}
 	return place{text: at, expr: expr}
 }
 
-// regexp compiles a pattern that has to match as a whole.
+// regexp compiles a pattern that must match the whole text.
 func (c *handshakeCompiler) regexp(field, pattern string) *regexp.Regexp {
 	if pattern == "" {
 		c.fault("%s: it is empty", field)
 	}
 	re, err := regexp.Compile(`^(?:` + pattern + `)$`)
 	if err == nil {
-		_, err = regexp.Compile(pattern) // no ')' that closes ours
+		_, err = regexp.Compile(pattern) // alone, so that a ')' cannot close the group
 	}
 	if err != nil {
 		c.fault("%s: %w", field, err)
@@ -295,7 +295,7 @@ func (c *handshakeCompiler) compileAnswer(a *Answer) answer {
 	}
 	for name, text := range a.Header {
 		if !locate.ValidHeaderName(name) {
-			c.fault("answer.header: %q is no name of a header", name)
+			c.fault("answer.header: %q is not a header name", name)
 		}
 		ready.header[name] = c.template("answer.header."+name, text)
 	}
@@ -312,7 +312,7 @@ func (c *handshakeCompiler) compileAnswer(a *Answer) answer {
 	return ready
 }
 
-// json returns v with a template for each of its texts.
+// json returns v with its texts compiled to templates.
 func (c *handshakeCompiler) json(field string, v any) any {
 	switch v := v.(type) {
 	case string:

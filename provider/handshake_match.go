@@ -17,25 +17,25 @@ import (
 	"github.com/hookonce/hookonce/internal/locate"
 )
 
-// rawBody is the location of the body's bytes as they are.
+// rawBody is the location of the raw body.
 const rawBody = "body:"
 
 var (
-	// ErrHandshakeToken means that a handshake does not say what it should: 400.
+	// ErrHandshakeToken means that a value of a handshake, such as its token, is missing or
+	// malformed: answer 400.
 	ErrHandshakeToken = errors.New("the handshake is malformed")
-	// ErrHandshakeCheck means that a handshake does not know what it should: 403.
+	// ErrHandshakeCheck means that a shared secret of a handshake is wrong: answer 403.
 	ErrHandshakeCheck = errors.New("the handshake's check failed")
-	// ErrHandshakeSetup means that a handshake cannot be answered until the source says
-	// more; the error's text tells what: 403.
+	// ErrHandshakeSetup means that the source lacks a setting for this handshake: answer 403. The
+	// error's text names the setting.
 	ErrHandshakeSetup = errors.New("the source is not set up for this handshake")
 )
 
-// HandshakeRequest is a request that may be a handshake. Nothing in it needs to be
-// verified.
+// HandshakeRequest is a request that may be a handshake. It need not be verified.
 type HandshakeRequest struct {
 	Method   string
 	RawQuery string
-	Header   http.Header // with names in canonical form, as net/http makes them
+	Header   http.Header // canonical names, as net/http makes them
 	Body     []byte      // as received
 }
 
@@ -43,11 +43,11 @@ func (r *HandshakeRequest) input() *locate.Input {
 	return &locate.Input{Header: r.Header, Body: r.Body, RawQuery: r.RawQuery}
 }
 
-// HandshakeSetup is what a source says for its handshakes.
+// HandshakeSetup holds the settings of a source that handshakes use.
 type HandshakeSetup struct {
 	Params map[string]string
 	URL    string // the source's public URL; "" if unknown
-	Secret string // the first of the source's secrets; "" if there is none
+	Secret string // the source's first secret; "" if there is none
 }
 
 // HandshakeReply is the answer to a handshake.
@@ -56,29 +56,28 @@ type HandshakeReply struct {
 	ContentType string
 	Header      map[string]string
 	Body        []byte
-	// Delivered is the secret that the provider hands over; "" for none. The answer
-	// must not be given before it is kept.
+	// Delivered is the secret that the provider sent; "" for none. Store it before sending the
+	// answer.
 	Delivered string
-	// ConfirmURL is to be fetched, by GET; "" for none.
+	// ConfirmURL is a URL to fetch by GET; "" for none.
 	ConfirmURL string
 }
 
-// Shake is a handshake that a request was found to be.
+// Shake is a request that Match recognised as a handshake.
 type Shake struct {
 	h   *handshake
 	req *HandshakeRequest
 }
 
-// Methods are the methods of the handshakes, sorted.
+// Methods returns the HTTP methods of the handshakes, sorted.
 func (hs *Handshakes) Methods() []string { return slices.Clone(hs.methods) }
 
-// Deliver reports whether one of the handshakes hands over a secret.
+// Deliver reports whether one of the handshakes delivers a secret.
 func (hs *Handshakes) Deliver() bool {
 	return slices.ContainsFunc(hs.list, func(h *handshake) bool { return h.delivers })
 }
 
-// Match returns the first handshake that r is, or nil if it is none. A nil Handshakes
-// matches nothing.
+// Match returns the first handshake that matches r, or nil. A nil Handshakes matches nothing.
 func (hs *Handshakes) Match(r *HandshakeRequest) *Shake {
 	if hs == nil {
 		return nil
@@ -91,10 +90,9 @@ func (hs *Handshakes) Match(r *HandshakeRequest) *Shake {
 	return nil
 }
 
-// Signable reports whether somebody could have got the signature of r, which is no
-// handshake, by asking for the answer to one. Such a request must not pass as a
-// delivery, whatever its signature. No provider sends one: its bodies are documents, and
-// tokens are words.
+// Signable reports whether anyone could obtain the signature of r, which is not a handshake, from
+// the answer to a handshake. Refuse such a request even if its signature is right. Providers send
+// none: their bodies are documents, and tokens are words.
 func (hs *Handshakes) Signable(r *HandshakeRequest) bool {
 	if hs == nil {
 		return false
@@ -119,7 +117,7 @@ func (h *handshake) matches(r *HandshakeRequest) bool {
 	return true
 }
 
-// holds reports whether a condition without parameters is fulfilled.
+// holds reports whether the request meets a condition of Handshake.When.
 func (c *condition) holds(in *locate.Input) bool {
 	text, err := c.at.find(in, MaxHandshakeBody)
 	switch {
@@ -158,11 +156,11 @@ func (s *Shake) Signed() string { return s.h.signed }
 // Bare returns Handshake.Bare.
 func (s *Shake) Bare() bool { return s.h.bare }
 
-// NeedsSecret reports whether the answer is made with the source's secret.
+// NeedsSecret reports whether the answer depends on the source's secret.
 func (s *Shake) NeedsSecret() bool { return s.h.needs.secret }
 
 // Reply makes the answer. An error matches ErrHandshakeToken, ErrHandshakeCheck or
-// ErrHandshakeSetup; its text holds nothing of the request and no secret.
+// ErrHandshakeSetup; its text holds no value of the request and no secret.
 func (s *Shake) Reply(setup *HandshakeSetup) (*HandshakeReply, error) {
 	h := s.h
 	if err := h.needs.check(setup); err != nil {
@@ -175,7 +173,7 @@ func (s *Shake) Reply(setup *HandshakeSetup) (*HandshakeReply, error) {
 	if h.token != nil {
 		token, err := h.token.find(f.in, maxToken)
 		if err != nil || !h.pattern.MatchString(token) {
-			return nil, fmt.Errorf("%w: %s is not what the provider sends there", ErrHandshakeToken, h.token.text)
+			return nil, fmt.Errorf("%w: %s does not have the provider's form", ErrHandshakeToken, h.token.text)
 		}
 		f.token = token
 	}
@@ -212,7 +210,7 @@ func (n *needs) check(setup *HandshakeSetup) error {
 	return nil
 }
 
-// checks compares shared secrets in the same time wherever they differ.
+// checks compares the shared secrets in constant time.
 func (h *handshake) checks(f *filling) error {
 	match := 1
 	for i := range h.check {
@@ -229,12 +227,12 @@ func (h *handshake) checks(f *filling) error {
 		match &= subtle.ConstantTimeCompare(got[:], wanted[:])
 	}
 	if match != 1 {
-		return fmt.Errorf("%w: it does not say what the source was set up with", ErrHandshakeCheck)
+		return fmt.Errorf("%w: a secret differs from the settings of the source", ErrHandshakeCheck)
 	}
 	return nil
 }
 
-// sum fills in the digest.
+// sum sets f.digest.
 func (d *digest) sum(f *filling) error {
 	content, err := d.content.fill(f)
 	if err != nil {
@@ -283,7 +281,7 @@ func (a *answer) fill(f *filling) (*HandshakeReply, error) {
 	return reply, err
 }
 
-// confirmURL returns what is to be fetched: by https, from a host that the data names.
+// confirmURL returns the URL to fetch. It must use https and a host that Handshake.Host allows.
 func (h *handshake) confirmURL(f *filling) (string, error) {
 	text, err := h.confirm.fill(f)
 	if err != nil {

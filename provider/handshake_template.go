@@ -11,7 +11,7 @@ import (
 // template is a text with placeholders.
 type template []templatePart
 
-// templatePart is literal text, or else what a name stands for.
+// templatePart is literal text, or a placeholder.
 type templatePart struct {
 	literal string
 	name    string // token, digest, url, param or json; "" for literal text
@@ -19,14 +19,14 @@ type templatePart struct {
 	json    *locate.Expr
 }
 
-// filling is what placeholders stand for.
+// filling holds the values of the placeholders.
 type filling struct {
 	token, digest string
 	setup         *HandshakeSetup
 	in            *locate.Input
 }
 
-// template compiles a text. What it needs of the source is added to c.needs.
+// template compiles a text, and adds the settings that it uses to c.needs.
 func (c *handshakeCompiler) template(field, text string) template {
 	var t template
 	for text != "" {
@@ -66,10 +66,10 @@ func (c *handshakeCompiler) placeholder(field, text string) templatePart {
 		if part.json, err = locate.Parse("body:" + argument); err != nil {
 			c.fault("%s: %w", field, err)
 		} else if !part.json.IsSingle() {
-			c.fault("%s: {%s} is not one single path", field, text)
+			c.fault("%s: {%s} is not a single path", field, text)
 		}
 	default:
-		c.fault("%s: {%s} stands for nothing here", field, text)
+		c.fault("%s: {%s} is unknown here", field, text)
 	}
 	return part
 }
@@ -99,7 +99,7 @@ func (t template) fill(f *filling) (string, error) {
 	return b.String(), nil
 }
 
-// fillJSON returns v, as handshakeCompiler.json made it, with the templates filled.
+// fillJSON returns v, which handshakeCompiler.json made, with its templates filled in.
 func fillJSON(v any, f *filling) (any, error) {
 	switch v := v.(type) {
 	case template:

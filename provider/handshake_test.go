@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// handshakesOf returns the handshakes of a provider of the catalog.
+// handshakesOf returns the handshakes of a provider in the catalog.
 func handshakesOf(t testing.TB, name Name) *Handshakes {
 	t.Helper()
 	spec, err := Lookup(name)
@@ -23,8 +23,8 @@ func handshakesOf(t testing.TB, name Name) *Handshakes {
 	return hs
 }
 
-// TestCatalogHandshakes holds what the rest of the program relies on: what is signed
-// with the secret is nothing that a delivery could be, and every parameter is known.
+// TestCatalogHandshakes checks properties that the rest of the program relies on: a value signed
+// with the secret cannot be a delivery, and every parameter is declared.
 func TestCatalogHandshakes(t *testing.T) {
 	t.Parallel()
 	for _, name := range Names() {
@@ -41,7 +41,7 @@ func TestCatalogHandshakes(t *testing.T) {
 			}
 			for _, p := range h.needs.params {
 				if !known[p] {
-					t.Errorf("%s: handshake %s needs the parameter %s, which nobody can set", name, h.id, p)
+					t.Errorf("%s: handshake %s needs the parameter %s, which is not declared", name, h.id, p)
 				}
 			}
 			if h.digest == nil || !h.digest.keyed() {
@@ -52,34 +52,34 @@ func TestCatalogHandshakes(t *testing.T) {
 				"hmacsha256={}", "<a/>", "PGE+PC9hPgo=\n", "a b", "a\nb", "é",
 			} {
 				if h.pattern.MatchString(signed) {
-					t.Errorf("%s: handshake %s signs %q for anybody", name, h.id, signed)
+					t.Errorf("%s: handshake %s signs %q for anyone", name, h.id, signed)
 				}
 			}
 		}
 	}
 }
 
-// TestCompileHandshakesRefuses holds what data must not say.
+// TestCompileHandshakesRefuses checks the refused handshakes.
 func TestCompileHandshakesRefuses(t *testing.T) {
 	t.Parallel()
 	const token = "query:c"
 	pattern := "[a-z]{1,9}"
 	for want, h := range map[string]Handshake{
-		"id: it has none":      {},
-		"method: \"PUT\"":      {ID: "a", Method: "PUT"},
-		"neither always nor":   {ID: "a", Signed: "sometimes"},
-		"only a POST":          {ID: "a", Method: "GET", Signed: SignedAlways},
-		"token: ":              {ID: "a", Token: "nowhere:x"},
-		"not one single":       {ID: "a", Token: "query:a | query:b"},
-		"item:a\" is not one":  {ID: "a", Token: "item:a"},
-		"there is no token":    {ID: "a", Pattern: "x"},
-		"pattern: error":       {ID: "a", Token: token, Pattern: "["},
-		"unexpected )":         {ID: "a", Token: token, Pattern: "x)|(y"},
-		"delivers: it must be": {ID: "a", Token: token, Delivers: "header:X"},
+		"id: it is empty":           {},
+		"method: \"PUT\"":           {ID: "a", Method: "PUT"},
+		"neither always nor":        {ID: "a", Signed: "sometimes"},
+		"only a POST":               {ID: "a", Method: "GET", Signed: SignedAlways},
+		"token: ":                   {ID: "a", Token: "nowhere:x"},
+		"query:b\" is not a single": {ID: "a", Token: "query:a | query:b"},
+		"item:a\" is not a single":  {ID: "a", Token: "item:a"},
+		"there is no token":         {ID: "a", Pattern: "x"},
+		"pattern: error":            {ID: "a", Token: token, Pattern: "["},
+		"unexpected )":              {ID: "a", Token: token, Pattern: "x)|(y"},
+		"delivers: it must equal":   {ID: "a", Token: token, Delivers: "header:X"},
 		"needs a token with a pattern": {
 			ID: "a", Token: token, Digest: &Digest{Algorithm: DigestHMACSHA256, Content: "{token}"},
 		},
-		"only {token} is signed": {
+		"may sign only {token}": {
 			ID: "a", Token: token, Pattern: pattern, Digest: &Digest{Algorithm: DigestHMACSHA1, Content: "v0:{token}"},
 		},
 		"digest.algorithm": {ID: "a", Token: token, Pattern: pattern, Digest: &Digest{Algorithm: "md5", Content: "{token}"}},
@@ -89,16 +89,16 @@ func TestCompileHandshakesRefuses(t *testing.T) {
 		"digest.secret_encoding": {
 			ID: "a", Token: token, Pattern: pattern, Digest: &Digest{Algorithm: DigestSHA256, SecretEncoding: "b", Content: "{token}"},
 		},
-		"can be asked for":                 {ID: "a", When: []Condition{{At: token, Equals: "a", Absent: true}}},
+		"can be set":                       {ID: "a", When: []Condition{{At: token, Equals: "a", Absent: true}}},
 		"when[0].matches: error":           {ID: "a", When: []Condition{{At: token, Matches: "("}}},
-		"compared in a check only":         {ID: "a", When: []Condition{{At: token, Equals: "{param:p}"}}},
-		"a check has equals":               {ID: "a", Check: []Condition{{At: token}}},
-		"{token} stands for nothing":       {ID: "a", Token: token, Check: []Condition{{At: token, Equals: "{token}"}}},
-		"only what is signed always":       {ID: "a", Confirm: "https://x/", Host: "x"},
+		"compared only in a check":         {ID: "a", When: []Condition{{At: token, Equals: "{param:p}"}}},
+		"a check needs equals":             {ID: "a", Check: []Condition{{At: token}}},
+		"{token} is unknown":               {ID: "a", Token: token, Check: []Condition{{At: token, Equals: "{token}"}}},
+		"confirm: signed must be always":   {ID: "a", Confirm: "https://x/", Host: "x"},
 		"host: it is empty":                {ID: "a", Signed: SignedAlways, Confirm: "https://x/"},
 		"must be 2xx":                      {ID: "a", Answer: Answer{Status: 302}},
 		"body and json":                    {ID: "a", Answer: Answer{Body: "x", JSON: map[string]any{}}},
-		"no name of a header":              {ID: "a", Answer: Answer{Header: map[string]string{"a b": "c"}}},
+		"not a header name":                {ID: "a", Answer: Answer{Header: map[string]string{"a b": "c"}}},
 		"answer.body: {token}":             {ID: "a", Answer: Answer{Body: "{token}"}},
 		"answer.body: a '{' is not closed": {ID: "a", Answer: Answer{Body: "{url"}},
 		"answer.json.a[0]: {digest}":       {ID: "a", Answer: Answer{JSON: map[string]any{"a": []any{"{digest}"}}}},
@@ -110,11 +110,11 @@ func TestCompileHandshakesRefuses(t *testing.T) {
 		}
 	}
 	if _, err := CompileHandshakes([]Handshake{{ID: "a"}, {ID: "a"}}); err == nil {
-		t.Error("two handshakes of one id are taken")
+		t.Error("two handshakes with one id compile")
 	}
 }
 
-// TestHandshakeMatch holds which requests a condition picks out.
+// TestHandshakeMatch checks which requests a condition matches.
 func TestHandshakeMatch(t *testing.T) {
 	t.Parallel()
 	hs, err := CompileHandshakes([]Handshake{
@@ -161,13 +161,12 @@ func TestHandshakeMatch(t *testing.T) {
 	}
 }
 
-// TestKeyedHandshakeNeedsTheSecret holds that nothing is signed with no secret, whoever
-// asks.
+// TestKeyedHandshakeNeedsTheSecret checks that a source without a secret signs nothing.
 func TestKeyedHandshakeNeedsTheSecret(t *testing.T) {
 	t.Parallel()
 	shake := handshakesOf(t, X).Match(&HandshakeRequest{Method: http.MethodGet, RawQuery: "crc_token=abc"})
 	if shake == nil || !shake.NeedsSecret() {
-		t.Fatal("it is no handshake that needs the secret")
+		t.Fatal("the request is not a handshake that needs the secret")
 	}
 	if reply, err := shake.Reply(&HandshakeSetup{}); !errors.Is(err, ErrHandshakeSetup) || reply != nil {
 		t.Errorf("without: %+v, error %v", reply, err)
@@ -177,8 +176,8 @@ func TestKeyedHandshakeNeedsTheSecret(t *testing.T) {
 	}
 }
 
-// FuzzHandshakes asks every provider of the catalog at once. No request may make it
-// panic, and no answer may hold what its pattern does not allow.
+// FuzzHandshakes tries a request with every provider of the catalog. No request may make it panic,
+// and no answer may hold a value that the pattern does not allow.
 func FuzzHandshakes(f *testing.F) {
 	f.Add("GET", "hub.mode=subscribe&hub.verify_token=vt&hub.challenge=1", "X-Front-Challenge", "a", []byte(nil))
 	f.Add("GET", "crc_token=a", "X-Okta-Verification-Challenge", "<b>", []byte(nil))

@@ -15,19 +15,19 @@ import (
 	"github.com/hookonce/hookonce/internal/locate"
 )
 
-// found is what the rules of a provider find in one request.
+// found is the expected result of a provider's rules for one request.
 type found struct {
 	Events    []foundEvent `json:"events"`
-	Malformed int          `json:"malformed"` // requests or items without an id
-	Why       string       `json:"why"`       // for people: why there is none
+	Malformed int          `json:"malformed"` // number of requests or items without an id
+	Why       string       `json:"why"`       // for readers: why there is no id
 }
 
 type foundEvent struct {
-	ID   []string `json:"id"` // its parts
+	ID   []string `json:"id"` // the parts
 	Type string   `json:"type"`
 }
 
-// sample is a request that was made up after what the provider publishes.
+// sample is a request made up from the provider's documentation.
 type sample struct {
 	Provider Name              `json:"provider"`
 	Name     string            `json:"name"`
@@ -36,8 +36,7 @@ type sample struct {
 	found
 }
 
-// rulesOf returns the provider's rules, and where they are silent what is said of
-// it without proof. Only tests may act on a hint.
+// rulesOf returns the provider's rules, completed by its hints. Only tests may use hints.
 func rulesOf(spec *Spec) EventRules { return spec.Event.Or(spec.Hint) }
 
 func find(t *testing.T, spec *Spec, in *locate.Input) found {
@@ -69,8 +68,8 @@ func readJSON(t *testing.T, name string, to any) {
 	}
 }
 
-// TestIDs finds the events of samples: retries have the id of the first attempt,
-// and different events different ones.
+// TestIDs extracts the events of samples: a retry has the id of the first attempt, and different
+// events have different ids.
 func TestIDs(t *testing.T) {
 	t.Parallel()
 	var samples []sample
@@ -104,7 +103,7 @@ func TestIDs(t *testing.T) {
 	}
 }
 
-// TestVectorIDs finds the events of the collection's valid requests.
+// TestVectorIDs extracts the events of the collection's valid requests.
 func TestVectorIDs(t *testing.T) {
 	t.Parallel()
 	dir := os.Getenv(vectorsVariable)
@@ -130,7 +129,7 @@ func TestVectorIDs(t *testing.T) {
 			}
 			expected, ok := cases[c.Name]
 			if !ok {
-				t.Errorf("testdata/ids.json says nothing of %s/%s", v.Provider, c.Name)
+				t.Errorf("testdata/ids.json has no entry for %s/%s", v.Provider, c.Name)
 				continue
 			}
 			delete(cases, c.Name)

@@ -16,14 +16,13 @@ func namedToken(algorithm, kid string) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"`+algorithm+`","kid":"`+kid+`"}`)) + ".e30.AAAA"
 }
 
-// TestKeySources holds from where the keys of each provider that fetches any are
-// got, and with what.
+// TestKeySources checks the request that fetches the keys, for each provider that publishes keys.
 func TestKeySources(t *testing.T) {
 	t.Parallel()
 	const tenant = "11111111-2222-3333-4444-555555555555"
 	type want struct{ Method, URL, Body, Authorization string }
 	wants := map[string]struct {
-		header, body string // name: value
+		header, body string // lines of name: value
 		value        string
 		values       map[string]string
 		want         want
@@ -80,7 +79,7 @@ func TestKeySources(t *testing.T) {
 			}
 			tt, ok := wants[string(name)+"/"+scheme.ID]
 			if !ok {
-				t.Errorf("%s/%s gets keys, and nothing here holds from where", name, scheme.ID)
+				t.Errorf("%s/%s fetches keys, but has no case here", name, scheme.ID)
 				continue
 			}
 			scheme.Values = tt.values
@@ -105,8 +104,8 @@ func TestKeySources(t *testing.T) {
 	}
 }
 
-// TestSNSHosts holds that only SNS itself is asked for certificates: other names under
-// the same domain are anybody's.
+// TestSNSHosts checks that certificates are fetched only from SNS: anyone can own other names under
+// the same domain.
 func TestSNSHosts(t *testing.T) {
 	t.Parallel()
 	spec, err := Lookup("aws-sns")

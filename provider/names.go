@@ -81,7 +81,7 @@ const (
 	GooglePubSub     Name = "google-pubsub"     // Google Cloud Pub/Sub
 	Guesty           Name = "guesty"            // Guesty
 	Heroku           Name = "heroku"            // Heroku
-	HMAC             Name = "hmac"              // any HMAC sender; the source says how it signs
+	HMAC             Name = "hmac"              // any HMAC sender; the source describes the signature
 	Hookdeck         Name = "hookdeck"          // Hookdeck
 	HubSpot          Name = "hubspot"           // HubSpot
 	HuggingFace      Name = "huggingface"       // Hugging Face
@@ -115,7 +115,7 @@ const (
 	Nash             Name = "nash"              // Nash
 	Neon             Name = "neon"              // Neon
 	Netlify          Name = "netlify"           // Netlify
-	None             Name = "none"              // unsigned; the source says where the event id stands
+	None             Name = "none"              // unsigned; the source sets the location of the event id
 	Notion           Name = "notion"            // Notion
 	NPM              Name = "npm"               // npm hooks
 	Nylas            Name = "nylas"             // Nylas
@@ -166,7 +166,7 @@ const (
 	Solidgate        Name = "solidgate"         // Solidgate
 	Square           Name = "square"            // Square
 	Squarespace      Name = "squarespace"       // Squarespace
-	StandardWebhooks Name = "standard-webhooks" // any sender of Standard Webhooks, as the specification has it
+	StandardWebhooks Name = "standard-webhooks" // any sender that follows the Standard Webhooks specification
 	Statsig          Name = "statsig"           // Statsig
 	Strava           Name = "strava"            // Strava
 	Stripe           Name = "stripe"            // Stripe

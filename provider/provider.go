@@ -1,11 +1,20 @@
-// Package provider is the catalog of webhook senders: how each signs, where
-// the id, type and time of its events stand, and what is known of how it
-// retries. The catalog is data, one JSON file for each provider, embedded and
-// decoded when it is first needed.
+// Package provider is the catalog of webhook senders. For each provider it holds the signature
+// schemes, the locations of an event's id, type and time, the handshakes, the expected answer, and
+// known facts about retries. The catalog is data: one embedded JSON file per provider, decoded on
+// first use.
 //
-// Only what is published by a provider or seen in its own code is acted on:
-// schemes, event rules and limits. What is known of retries feeds warnings and
-// time limits that can be overridden, and nothing else.
+// Lookup returns the Spec of a provider. From there:
+//
+//   - ChooseScheme and SetParams give the scheme to pass to verify.Compile.
+//   - CompileRules turns the event rules into an Extractor, and Extractor.Extract reads the events
+//     of a request.
+//   - CompileHandshakes turns the handshakes into a matcher. Handshakes.Match recognises a
+//     handshake, and Shake.Reply answers it.
+//   - AckSignature.Signer signs answers for providers that demand it.
+//
+// Schemes, event rules and limits hold only facts that the provider publishes, or that its own code
+// shows. Hints are unconfirmed, and only shown to users. Facts about retries feed warnings, and
+// defaults that settings can override.
 package provider
 
 import (
@@ -15,67 +24,68 @@ import (
 	"github.com/hookonce/hookonce/verify"
 )
 
-// Spec is what is known of a provider. Specs are shared: do not change one.
+// Spec is the catalog's entry for a provider. Callers of Lookup share it: do not change it.
 type Spec struct {
 	Name    Name            `json:"name"`
 	Title   string          `json:"title"`
-	Docs    string          `json:"docs,omitempty"`    // the provider's own documentation
-	Schemes []verify.Scheme `json:"schemes,omitempty"` // the first is the default, if it is not Weak; none: the source must say
+	Docs    string          `json:"docs,omitempty"`    // URL of the provider's documentation
+	Schemes []verify.Scheme `json:"schemes,omitempty"` // the first is the default, unless it is weak; empty: the source must describe its scheme
 	Event   EventRules      `json:"event"`
-	// Hint is where the fields of Event that are "" are said to stand, unconfirmed. It
-	// is shown to people, and never acted on.
+	// Hint holds unconfirmed locations for fields of Event that are "". It is shown to users, but
+	// never used.
 	Hint EventRules `json:"hint"`
-	// HintNote says in a sentence why the id is only a hint, or what makes one.
+	// HintNote says in one sentence why the id is only a hint, or how to make one.
 	HintNote   string      `json:"hint_note,omitempty"`
 	Handshakes []Handshake `json:"handshakes,omitempty"`
-	// Params are what the handshakes need to know, besides the parameters of the
-	// schemes; one of the same name is the same.
+	// Params lists parameters of the handshakes. One that a scheme also has is the same parameter.
 	Params []verify.Param `json:"params,omitempty"`
-	Ack    *Ack           `json:"ack,omitempty"` // nil: any 2xx will do
+	Ack    *Ack           `json:"ack,omitempty"` // nil: the provider accepts any 2xx
 	Retry  Retry          `json:"retry"`
-	// CredentialHeaders carry a shared credential besides those of the schemes, which
-	// are found by HiddenHeaders: they are stored only as "<secret>" and never forwarded.
+	// CredentialHeaders names headers with a shared credential, besides those of the schemes. They
+	// are stored only as "<secret>" and never forwarded. See HiddenHeaders for all of them.
 	CredentialHeaders []string `json:"credential_headers,omitempty"`
-	MaxBody           int64    `json:"max_body,omitempty"` // bytes, where the provider sends more than 1 MiB
-	Notes             []string `json:"notes,omitempty"`    // what a user should know, a sentence each
+	MaxBody           int64    `json:"max_body,omitempty"` // bytes; set if the provider sends more than 1 MiB
+	Notes             []string `json:"notes,omitempty"`    // facts for users, one sentence each
 }
 
-// Scheme is ChooseScheme for those who need no reason: it reports false if there is no
-// such scheme, or for "" no default.
+// Scheme is ChooseScheme without the reason: it returns false if there is no such scheme, or no
+// default for "".
 func (s *Spec) Scheme(id string) (verify.Scheme, bool) {
 	scheme, err := s.ChooseScheme(id)
 	return scheme, err == nil
 }
 
-// EventRules say where an event's fields stand: location expressions, "" for
-// unknown. A location is header:Name, header:Name#key, body:path, item:path,
-// outer:path, form:field, query:name, sha256:body, sha256:item, sha256:form:field or, of Type only,
-// const:text.
-// "[]" behind a segment of a path takes every element of an array, 1 to 64 of them,
-// each as a part; a '?' at the end lets a location be missing, as an empty part.
-// "a + b" composes, "a | b" takes the first present. CompileRules checks them.
+// EventRules holds the location expressions of an event's fields; "" means unknown. CompileRules
+// checks them.
+//
+// A location is header:Name, header:Name#key, body:path, item:path, outer:path, form:field,
+// query:name, sha256:body, sha256:item, sha256:form:field or, for Type only, const:text. "[]" after
+// a segment of a path takes every element of an array, 1 to 64 of them, each as a part. A '?' at
+// the end allows a location to be absent, as an empty part. "a + b" composes parts, "a | b" takes
+// the first present one.
 type EventRules struct {
-	ID   string `json:"id,omitempty"`   // read strictly
-	Type string `json:"type,omitempty"` // read leniently: absent is ""
-	Time string `json:"time,omitempty"` // read leniently: absent is the zero time
-	// Batch is the array that holds the items of a batch, as body:path, or
-	// body: if the document itself is the array. The fields are then item:path.
-	// "[]" behind a segment goes into every element of an array on the way, as
-	// body:entry[].changes, and outer:path looks into that element, the innermost that
-	// encloses the item. "a | b" takes the first that is there; the last one
-	// may be "one": the document itself is the only item. At most 10,000 items; an
-	// element on the way without the array is malformed, the others are kept.
+	ID   string `json:"id,omitempty"`   // required; read strictly: anything but one clear value is malformed
+	Type string `json:"type,omitempty"` // read leniently: "" if absent
+	Time string `json:"time,omitempty"` // read leniently: zero if absent
+	// Batch is the array with the items of a batch: body:path, or body: if the document is the
+	// array. The fields are then item:path. At most 10,000 items.
+	//
+	// "[]" after a segment goes into every element of an array on the way, such as
+	// body:entry[].changes; outer:path then looks into the innermost such element around the item.
+	// An element without the array is malformed; the others are kept. "a | b" takes the first
+	// present array, and the last alternative may be "one": the document itself is the only item.
 	Batch string `json:"batch,omitempty"`
-	// Document says how a body becomes the JSON document that body: and Batch look
-	// into, where it is none itself: form:field (a form whose field holds JSON), xml,
-	// form_xml:field (a form whose field holds base64 of XML) or jwt (the claims of
-	// the JWT that the body is; texts in it that hold JSON are opened). Of XML the
-	// elements are members, repeated ones an array, attributes @name, text beside
-	// these #text, without prefixes: body:notification.kind. See Extractor.Document.
+	// Document says how to turn a body that is not JSON into the JSON document of body: and Batch:
+	// form:field (a form field with JSON), xml, form_xml:field (a form field with base64 of XML) or
+	// jwt (the claims of the JWT in the body, with texts that hold JSON replaced by that JSON). See
+	// Extractor.Document.
+	//
+	// For XML, elements become members, repeated elements an array, attributes @name, and text
+	// beside them #text, all without prefixes: body:notification.kind.
 	Document string `json:"document,omitempty"`
 }
 
-// Or returns r, with the fields of other where r has none.
+// Or returns r with its empty fields set from other.
 func (r EventRules) Or(other EventRules) EventRules {
 	r.ID = cmp.Or(r.ID, other.ID)
 	r.Type = cmp.Or(r.Type, other.Type)
@@ -85,15 +95,14 @@ func (r EventRules) Or(other EventRules) EventRules {
 	return r
 }
 
-// Retry is what is known of how a provider retries. In the catalog's files a
-// duration is a string, as "72h".
+// Retry holds known facts about a provider's retries. The catalog's files write a duration as a
+// string, such as "72h".
 type Retry struct {
-	// Window is for how long it retries; 0 if unknown or not at all. A dedupe
-	// window shorter than it is warned of, and the default is never shorter.
+	// Window is how long the provider retries; 0 if unknown, or if it does not. The default dedupe
+	// window is never shorter, and a shorter one in the settings gives a warning.
 	Window time.Duration `json:"window,omitempty"`
-	// Timeout is how long it waits for an answer; 0 if unknown. Where 0.8 of it
-	// is shorter than 3 s, that is how long a source of this provider takes for
-	// its answer, if its settings do not say otherwise.
+	// Timeout is how long the provider waits for an answer; 0 if unknown. If 0.8 of Timeout is less
+	// than 3 s, it becomes the default ack_timeout of a source.
 	Timeout time.Duration `json:"timeout,omitempty"`
-	Note    string        `json:"note,omitempty"` // for people
+	Note    string        `json:"note,omitempty"` // for users
 }

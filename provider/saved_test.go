@@ -12,8 +12,8 @@ import (
 	"github.com/hookonce/hookonce/verify"
 )
 
-// ofScheme says which scheme of the catalog the saved requests of package verify
-// are of, where the directory is not named PROVIDER-SCHEME.
+// ofScheme maps directories of package verify's saved requests to a provider and a scheme of the
+// catalog, if the directory is not named PROVIDER-SCHEME.
 var ofScheme = map[string][2]string{
 	"ecdsa-circle":            {"circle", "ecdsa"},
 	"ecdsa-sendgrid":          {"sendgrid", "ecdsa"},
@@ -41,8 +41,8 @@ var ofScheme = map[string][2]string{
 	"rsa-sha512-fireblocks":   {"fireblocks", "rsa-sha512"},
 }
 
-// TestSchemesOnRequestsOfVerify runs the saved requests of package verify through the
-// schemes of the catalog.
+// TestSchemesOnRequestsOfVerify verifies the saved requests of package verify with the schemes of
+// the catalog.
 func TestSchemesOnRequestsOfVerify(t *testing.T) {
 	t.Parallel()
 	byDirectory := map[string]verify.Scheme{}
@@ -83,7 +83,7 @@ func runSaved(t *testing.T, directory, file string, scheme verify.Scheme) {
 		Secrets []string          `json:"secrets"`
 		Headers [][2]string       `json:"headers"`
 		Body    string            `json:"body"`
-		Now     float64           `json:"now"` // seconds
+		Now     float64           `json:"now"` // Unix seconds
 		Method  string            `json:"method"`
 		URL     string            `json:"url"`
 		Query   string            `json:"query"`

@@ -10,10 +10,10 @@ import (
 	"github.com/hookonce/hookonce/verify"
 )
 
-// ChooseScheme returns the scheme with that id, or for "" the one that a source uses
-// which names none: the first, unless it is weak or checks nothing, which a source
-// must ask for by its name. Only the provider None is such a name itself. The error
-// says what there is to choose from; it quotes id.
+// ChooseScheme returns the scheme with the given id. For "" it returns the default: the first
+// scheme, unless that is weak or checks nothing; a source must name such a scheme. The provider
+// None is an exception, because its name says that nothing is checked. The error lists the schemes,
+// and quotes id.
 func (s *Spec) ChooseScheme(id string) (verify.Scheme, error) {
 	if len(s.Schemes) == 0 {
 		return verify.Scheme{}, fmt.Errorf("provider %s has no schemes; signature says how it signs", s.Name)
@@ -31,7 +31,7 @@ func (s *Spec) ChooseScheme(id string) (verify.Scheme, error) {
 		return verify.Scheme{}, fmt.Errorf("provider %s signs nothing, so anyone could send: where that is acceptable, say so with scheme %s%s",
 			s.Name, first.ID, s.otherSchemes())
 	case first.Weak != "":
-		return verify.Scheme{}, fmt.Errorf("provider %s has no default scheme, as %s is weak (%s): name the scheme, if it is to be used all the same%s",
+		return verify.Scheme{}, fmt.Errorf("provider %s has no default scheme, because %s is weak (%s): set scheme to use it anyway%s",
 			s.Name, first.ID, first.Weak, s.otherSchemes())
 	}
 	return first, nil
@@ -49,11 +49,11 @@ func (s *Spec) otherSchemes() string {
 	if len(s.Schemes) < 2 {
 		return ""
 	}
-	return "; there are " + strings.Join(s.schemeIDs(), ", ")
+	return "; available: " + strings.Join(s.schemeIDs(), ", ")
 }
 
-// ParamsOf returns what a source that uses scheme can be told: the parameters of the
-// scheme, and those of the handshakes.
+// ParamsOf returns the parameters that a source with the given scheme accepts: those of the scheme
+// and those of the handshakes.
 func (s *Spec) ParamsOf(scheme *verify.Scheme) []verify.Param {
 	params := slices.Clone(scheme.Params)
 	for _, p := range s.Params {
@@ -64,10 +64,10 @@ func (s *Spec) ParamsOf(scheme *verify.Scheme) []verify.Param {
 	return params
 }
 
-// SetParams gives scheme those of values that are its own parameters. All faults are
-// reported at once, joined: names that are not of ParamsOf, empty values, and
-// parameters that are missing without which a source must not be. Each is a
-// *verify.FieldError of "params.NAME", which does not quote the value.
+// SetParams sets scheme.Values to the given values of the scheme's parameters. It reports all
+// faults at once, joined by errors.Join: names that ParamsOf does not return, empty values, and
+// missing values of required parameters. Each is a *verify.FieldError for "params.NAME", and does
+// not quote the value.
 func (s *Spec) SetParams(scheme *verify.Scheme, values map[string]string) error {
 	var faults []error
 	fault := func(name, format string, args ...any) {
@@ -88,7 +88,7 @@ func (s *Spec) SetParams(scheme *verify.Scheme, values map[string]string) error 
 			fault(p.Name, "it is empty")
 		case !given && set[p.Name] == "" && p.Need != verify.NeedOptional:
 			fault(p.Name, "it is missing: %s", p.About)
-		case given && i < len(scheme.Params): // the others are of handshakes alone
+		case given && i < len(scheme.Params): // the rest belongs to handshakes only
 			if set == nil {
 				set = make(map[string]string)
 			}
@@ -110,21 +110,21 @@ func (s *Spec) noSuchParam(params []verify.Param) string {
 	return fmt.Sprintf("provider %s takes no parameter of this name; it takes %s", s.Name, strings.Join(names, ", "))
 }
 
-// DeliversSecret reports whether the provider hands its secret over in a handshake, so
-// that a source need not have one at first.
+// DeliversSecret reports whether the provider sends its secret in a handshake, so that a source can
+// start without one.
 func (s *Spec) DeliversSecret() bool {
 	return slices.ContainsFunc(s.Handshakes, func(h Handshake) bool { return h.Delivers != "" })
 }
 
-// EventHint says in one sentence what is said, unconfirmed, of where the field of
-// this name stands ("id", "type", "time" or "batch"), or "" if nothing is.
+// EventHint returns the unconfirmed location of a field ("id", "type", "time" or "batch") as one
+// sentence for users, or "".
 func (s *Spec) EventHint(field string) string {
 	hint := map[string]string{"id": s.Hint.ID, "type": s.Hint.Type, "time": s.Hint.Time, "batch": s.Hint.Batch}[field]
 	switch {
 	case hint != "" && s.HintNote != "":
-		return fmt.Sprintf("not confirmed: it is said to be %s (%s); look at one delivery, and set event.%s", hint, strings.TrimSuffix(s.HintNote, "."), field)
+		return fmt.Sprintf("not confirmed: probably %s (%s); look at one delivery, then set event.%s", hint, strings.TrimSuffix(s.HintNote, "."), field)
 	case hint != "":
-		return fmt.Sprintf("not confirmed: it is said to be %s; look at one delivery, and set event.%s", hint, field)
+		return fmt.Sprintf("not confirmed: probably %s; look at one delivery, then set event.%s", hint, field)
 	case field == "id" && s.HintNote != "":
 		return strings.TrimSuffix(s.HintNote, ".")
 	}

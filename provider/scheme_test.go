@@ -19,15 +19,15 @@ func TestChooseScheme(t *testing.T) {
 		name    Name
 		schemes []verify.Scheme
 		id      string
-		want    string // the scheme, or else what the error says
+		want    string // the scheme, or a part of the error
 	}{
 		{"x", []verify.Scheme{sound, weak, none}, "", "sound"},
 		{"x", []verify.Scheme{sound, weak, none}, "weak", "weak"},
 		{"x", []verify.Scheme{sound, weak, none}, "open", "open"},
-		{"x", []verify.Scheme{weak, sound}, "", "as weak is weak (it is short): name the scheme, if it is to be used all the same; there are weak, sound"},
-		{"x", []verify.Scheme{weak}, "", "as weak is weak (it is short): name the scheme, if it is to be used all the same"},
+		{"x", []verify.Scheme{weak, sound}, "", "because weak is weak (it is short): set scheme to use it anyway; available: weak, sound"},
+		{"x", []verify.Scheme{weak}, "", "because weak is weak (it is short): set scheme to use it anyway"},
 		{"x", []verify.Scheme{none}, "", "say so with scheme open"},
-		{"x", []verify.Scheme{none, sound}, "", "there are open, sound"},
+		{"x", []verify.Scheme{none, sound}, "", "available: open, sound"},
 		{"x", []verify.Scheme{none}, "open", "open"},
 		{None, []verify.Scheme{none}, "", "open"},
 		{"x", []verify.Scheme{sound, weak}, "other", `no scheme "other"; it has sound, weak`},
@@ -89,7 +89,7 @@ func TestSetParams(t *testing.T) {
 			for _, err := range joined.Unwrap() {
 				var field *verify.FieldError
 				if !errors.As(err, &field) {
-					t.Errorf("%v is no FieldError", err)
+					t.Errorf("%v is not a *verify.FieldError", err)
 				}
 				faults = append(faults, err.Error())
 			}
@@ -110,8 +110,8 @@ func TestEventHint(t *testing.T) {
 	t.Parallel()
 	for want, spec := range map[string]*Spec{
 		"": {},
-		"not confirmed: it is said to be body:event_id; look at one delivery, and set event.id":       {Hint: EventRules{ID: "body:event_id"}},
-		"not confirmed: it is said to be body:id (seen once); look at one delivery, and set event.id": {Hint: EventRules{ID: "body:id"}, HintNote: "seen once."},
+		"not confirmed: probably body:event_id; look at one delivery, then set event.id":       {Hint: EventRules{ID: "body:event_id"}},
+		"not confirmed: probably body:id (seen once); look at one delivery, then set event.id": {Hint: EventRules{ID: "body:id"}, HintNote: "seen once."},
 		"There is none": {HintNote: "There is none."},
 	} {
 		if got := spec.EventHint("id"); got != want {

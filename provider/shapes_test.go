@@ -13,7 +13,7 @@ import (
 	"github.com/hookonce/hookonce/internal/locate"
 )
 
-// shape is a delivery of a real provider, in short, and what is in it.
+// shape is a shortened delivery of a real provider, and its events.
 type shape struct {
 	name  string
 	rules EventRules
@@ -21,8 +21,8 @@ type shape struct {
 	want  []string // "id | type | time" of each event, or "bad"
 }
 
-// TestShapes holds that the rules can say of the forms in which providers deliver
-// where the events and their ids are. The header X-Delivery is "d1".
+// TestShapes checks that rules can locate events and ids in all forms of deliveries. The header
+// X-Delivery is "d1".
 func TestShapes(t *testing.T) {
 	t.Parallel()
 	for _, c := range append(append(jsonShapes(), envelopeShapes()...), documentShapes()...) {
@@ -50,7 +50,7 @@ func TestShapes(t *testing.T) {
 
 func sum(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(text))) }
 
-// jsonShapes are documents that are an array, or hold one.
+// jsonShapes returns documents that are an array, or hold one.
 func jsonShapes() []shape {
 	const day = "2023-11-14T22:13:20Z"
 	eventGrid := EventRules{ID: "item:id", Type: "item:eventType | item:type", Time: "item:eventTime | item:time", Batch: "body: | one"}
@@ -134,7 +134,7 @@ func jsonShapes() []shape {
 	}
 }
 
-// envelopeShapes are arrays that are deeper inside, and items of other forms.
+// envelopeShapes returns documents with nested arrays, and items of other forms.
 func envelopeShapes() []shape {
 	const day = "2023-11-14T22:13:20Z"
 	whatsapp := EventRules{
@@ -233,7 +233,7 @@ func envelopeShapes() []shape {
 	}
 }
 
-// documentShapes are bodies that are not JSON.
+// documentShapes returns bodies that are not JSON.
 func documentShapes() []shape {
 	const day = "2023-11-14T22:13:20Z"
 	const notification = `<Notification><Id>%s</Id><sObject xsi:type="sf:Account" xmlns:sf="urn:sobject.enterprise.soap.sforce.com"><sf:Id>001</sf:Id></sObject></Notification>`
@@ -283,7 +283,7 @@ func documentShapes() []shape {
 	}
 }
 
-// TestItemBodies holds what is kept of an item: the JSON of it.
+// TestItemBodies checks the body of an item's event: its JSON.
 func TestItemBodies(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

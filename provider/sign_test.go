@@ -14,8 +14,8 @@ import (
 	"github.com/hookonce/hookonce/verify"
 )
 
-// TestSignedAsTheProviderDoes signs a request by every scheme of the catalog with a
-// key of its own making, verifies it, and changes it.
+// TestSignedAsTheProviderDoes signs a request with every scheme of the catalog and a new key,
+// verifies it, and changes it.
 func TestSignedAsTheProviderDoes(t *testing.T) {
 	t.Parallel()
 	for _, name := range Names() {
@@ -39,13 +39,13 @@ func TestSignedAsTheProviderDoes(t *testing.T) {
 	}
 }
 
-// setting are values of all parameters of a scheme.
+// setting holds values for all parameters of a scheme.
 type setting struct {
 	title string
 	of    map[string]string
 }
 
-// settings returns one for each value that changes the scheme, and else one.
+// settings returns one setting for each value that changes the scheme, or one if none does.
 func settings(scheme *verify.Scheme) []setting {
 	plain := map[string]string{}
 	all := []setting{}
@@ -102,7 +102,7 @@ func testSigned(t *testing.T, scheme verify.Scheme) {
 		}
 	}
 	if scheme.At != "" && !strings.HasPrefix(scheme.At, "query:") && changed == 0 {
-		t.Error("every change of the body is accepted, where the signature stands")
+		t.Error("every change of the body is accepted, although the signature covers it")
 	}
 	for name := range req.Header {
 		if name != http.CanonicalHeaderKey(scheme.Header) {
@@ -139,8 +139,7 @@ func newKey(t *testing.T, v *verify.Verifier) (private, public verify.Key) {
 
 var placeholderRegexp = regexp.MustCompile(`\{(header|json|form|item):([^}]+)\}`)
 
-// sampleRequest returns a request that has what the content of the scheme is made
-// of, so that it can be signed.
+// sampleRequest returns a request with all values that the scheme signs.
 func sampleRequest(scheme verify.Scheme) *verify.Request {
 	req := &verify.Request{
 		Method: http.MethodPost, URL: "https://hooks.example.com/webhooks/sample", Now: time.Unix(1700000000, 0),
@@ -186,7 +185,7 @@ func sampleRequest(scheme verify.Scheme) *verify.Request {
 	return req
 }
 
-// nested returns the member of a JSON object that has value at path.
+// nested returns a JSON object with value at path.
 func nested(path, value string) string {
 	parts := strings.Split(path, ".")
 	text := fmt.Sprintf("%q", value)

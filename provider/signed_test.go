@@ -14,15 +14,14 @@ import (
 	"github.com/hookonce/hookonce/verify"
 )
 
-// signedCase is a request of testdata/signed.json. A program that knows nothing of
-// the catalog has signed it, after what the provider publishes: a header or a
-// content that changes in the catalog is noticed here. Where it names no scheme it is
-// not signed, and only its event is looked at: its scheme has requests elsewhere.
+// signedCase is a request of testdata/signed.json. A program that does not know the catalog signed
+// it, from the provider's documentation: it notices a changed header or content in the catalog. A
+// case without a scheme is not signed, and only its event is checked; other cases test its scheme.
 type signedCase struct {
 	Provider Name `json:"provider"`
 	vectorCase
 	Expires bool        `json:"expires"` // whether it is refused days later
-	Event   *foundEvent `json:"event"`   // what is to be found in it; nil: not looked at
+	Event   *foundEvent `json:"event"`   // the expected event; nil: not checked
 }
 
 func readSigned(t *testing.T) []signedCase {
@@ -32,8 +31,8 @@ func readSigned(t *testing.T) []signedCase {
 	return cases
 }
 
-// TestSignedByOthers holds that each request is valid, with its own key only, as long
-// as it is fresh, and only as it was sent.
+// TestSignedByOthers checks that each request verifies only with its own key, only while fresh, and
+// only unchanged.
 func TestSignedByOthers(t *testing.T) {
 	t.Parallel()
 	for _, c := range readSigned(t) {
@@ -76,13 +75,12 @@ func testSignedByOthers(t *testing.T, spec *Spec, c *signedCase) {
 	}
 }
 
-// changes returns the request with another byte at each place of the body. A token and
-// a password do not cover the body: there it is they that are changed, wherever they
-// stand.
+// changes returns copies of the request, each with one byte of the body changed. A token or
+// password does not cover the body, so its own bytes change instead.
 func (c *signedCase) changes(t *testing.T, v *verify.Verifier, scheme *verify.Scheme) []*verify.Request {
 	t.Helper()
 	if v.Partial() != "" {
-		t.Fatalf("it does not sign %s, so that a change of the body shows nothing: keep it in testdata/requests", v.Partial())
+		t.Fatalf("the scheme does not sign %s, so a change of the body proves nothing: move the case to testdata/requests", v.Partial())
 	}
 	switch scheme.Family {
 	case verify.FamilyToken:
@@ -121,7 +119,8 @@ func testFound(t *testing.T, spec *Spec, c *signedCase) {
 	}
 }
 
-// TestEveryIDIsLookedAt holds that where the catalog knows an id, a request says which.
+// TestEveryIDIsLookedAt checks that every id location of the catalog has a request with an expected
+// id.
 func TestEveryIDIsLookedAt(t *testing.T) {
 	t.Parallel()
 	looked := map[Name]bool{}
@@ -144,9 +143,9 @@ func TestEveryIDIsLookedAt(t *testing.T) {
 	}
 }
 
-// TestEverySchemeIsSignedByOthers holds that each scheme that needs a key has a valid
-// request that another program has signed: by a wrong line of the catalog this project
-// would sign, and then verify what it has signed.
+// TestEverySchemeIsSignedByOthers checks that each scheme with keys has a valid request that
+// another program signed. Otherwise this project would sign by a wrong catalog entry, and verify
+// its own signature.
 func TestEverySchemeIsSignedByOthers(t *testing.T) {
 	t.Parallel()
 	signed := map[[2]string]bool{}
@@ -174,8 +173,7 @@ func TestEverySchemeIsSignedByOthers(t *testing.T) {
 	}
 }
 
-// savedByVerify reports whether package verify has a valid request that
-// TestSchemesOnRequestsOfVerify runs through the scheme.
+// savedByVerify reports whether package verify has a valid saved request for the scheme.
 func savedByVerify(t *testing.T, of [2]string) bool {
 	t.Helper()
 	directories := []string{of[0] + "-" + of[1]}

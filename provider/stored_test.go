@@ -15,7 +15,7 @@ func TestParseStored(t *testing.T) {
 	tests := []struct {
 		location string
 		batch    bool
-		want     string // in the error; "" for none
+		want     string // a part of the error; "" for none
 	}{
 		{"body:data.object.id", false, ""},
 		{"header:X-Id + form:a | body:b", false, ""},

@@ -14,8 +14,7 @@ import (
 
 const vectorsVariable = "HOOKONCE_TEST_VECTORS"
 
-// vectorFile is a collection of saved requests of one provider, made by
-// others.
+// vectorFile is a collection of saved requests of one provider, made by others.
 type vectorFile struct {
 	Provider Name         `json:"provider"`
 	Cases    []vectorCase `json:"cases"`
@@ -37,12 +36,11 @@ type vectorCase struct {
 
 type vectorKey struct {
 	Type    string          `json:"type"`
-	Value   json.RawMessage `json:"value"`    // a text, or a JWKS
-	CertURL string          `json:"cert_url"` // where the certificate is said to stand
+	Value   json.RawMessage `json:"value"`    // a text or a JWKS
+	CertURL string          `json:"cert_url"` // the address of the certificate in the collection
 }
 
-// otherVerdicts are the requests on which this project's verdict is another one than
-// that of the collection, and why.
+// otherVerdicts lists the requests with a verdict other than the collection's, and the reason.
 var otherVerdicts = map[string]string{
 	"contentful-canonical/too old":     "a clock may be wrong by a minute, where the provider's own library allows 30 s",
 	"contentful/generated-valid/stale": "a clock may be wrong by a minute, where the provider's own library allows 30 s",
@@ -51,14 +49,13 @@ var otherVerdicts = map[string]string{
 	"easypost/sdk-valid-nfkd":          "secrets outside of ASCII are refused instead of normalized",
 }
 
-// TestSavedRequests runs requests that another program has signed.
+// TestSavedRequests verifies requests that another program signed.
 func TestSavedRequests(t *testing.T) {
 	t.Parallel()
 	runVectors(t, readVectors(t, filepath.Join("testdata", "requests")))
 }
 
-// TestVectors runs every *.json of the directory that HOOKONCE_TEST_VECTORS
-// names.
+// TestVectors runs every *.json file in the directory HOOKONCE_TEST_VECTORS.
 func TestVectors(t *testing.T) {
 	t.Parallel()
 	dir := os.Getenv(vectorsVariable)
@@ -113,8 +110,8 @@ func readVectors(t *testing.T, dir string) []vectorFile {
 	return read
 }
 
-// verdict returns nil if the request is valid. A fault of the case or of the
-// catalog is no verdict.
+// verdict returns nil if the request is valid. It fails the test on a fault of the case or the
+// catalog.
 func verdict(t *testing.T, spec *Spec, c *vectorCase) error {
 	t.Helper()
 	v, req, keys, err := c.prepare(t, spec)
@@ -124,8 +121,7 @@ func verdict(t *testing.T, spec *Spec, c *vectorCase) error {
 	return v.Verify(req, keys)
 }
 
-// prepare returns the request of the case, and what it is verified with. The error is
-// that of its key.
+// prepare returns the request of the case, its verifier and its keys. An error is about the key.
 func (c *vectorCase) prepare(t *testing.T, spec *Spec) (*verify.Verifier, *verify.Request, []verify.Key, error) {
 	t.Helper()
 	scheme, ok := spec.Scheme(c.Scheme)
@@ -142,8 +138,8 @@ func (c *vectorCase) prepare(t *testing.T, spec *Spec) (*verify.Verifier, *verif
 	return v, req, keys, err
 }
 
-// values are those of the scheme's parameters: beside them the collection also
-// says under params what it expects.
+// values returns the values of the scheme's parameters. The collection's params also hold expected
+// results.
 func (c *vectorCase) values(scheme *verify.Scheme) map[string]string {
 	values := map[string]string{}
 	for _, p := range scheme.Params {
@@ -165,8 +161,8 @@ func (c *vectorCase) request() *verify.Request {
 	return req
 }
 
-// keys returns the key of the case. One that a provider would fetch is taken as if
-// it had been: what the request refers to must be acceptable, and the same.
+// keys returns the key of the case. For a key that the provider publishes it checks that KeyRef
+// accepts the request's reference, and parses the key as if it had been fetched.
 func (c *vectorCase) keys(t *testing.T, v *verify.Verifier, spec *Spec, scheme *verify.Scheme, req *verify.Request) ([]verify.Key, error) {
 	t.Helper()
 	if !v.NeedsKeys() {

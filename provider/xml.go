@@ -11,25 +11,24 @@ import (
 	"unicode/utf8"
 )
 
-// Limits of XML documents.
+// Limits on XML documents.
 const (
-	maxXMLDepth = 100     // elements within each other
+	maxXMLDepth = 100     // nested elements
 	maxXMLNodes = 100_000 // elements and attributes
 	maxXMLAttrs = 256     // attributes of one element
 )
 
-// xmlToJSON turns a document into a JSON object whose only member is the root
-// element. An element is an object: its attributes are members @name, its text is
-// #text, its elements are members by their names, in the order in which each name is
-// first seen, and an array where a name is repeated. An element that has only text is
-// that text; an empty one is "". Prefixes of namespaces, their declarations,
-// comments and, beside elements, blank text are dropped. Text is not trimmed.
+// xmlToJSON converts a document to a JSON object whose only member is the root element.
 //
-// Sums of items are ids of events: for the same document the result must stay the
-// same from version to version.
+// An element becomes an object. Its attributes are members @name, its text is #text, and its child
+// elements are members by name, in order of first appearance; a repeated name gives an array. An
+// element with only text becomes that text, and an empty element becomes "". Namespace prefixes and
+// declarations, comments, and blank text beside elements are dropped. Text is not trimmed.
 //
-// Document type declarations, entities but the five of XML, other encodings than
-// UTF-8, and documents past the limits are refused.
+// The result for a document must never change between versions: sums of items are event ids.
+//
+// It refuses document type declarations, entities other than the five of XML, encodings other than
+// UTF-8, and documents beyond the limits.
 func xmlToJSON(doc []byte) ([]byte, error) {
 	doc = bytes.TrimPrefix(doc, []byte("\ufeff"))
 	r := xmlReader{Decoder: xml.NewDecoder(bytes.NewReader(doc))}
@@ -40,7 +39,7 @@ func xmlToJSON(doc []byte) ([]byte, error) {
 			break
 		}
 		if err == nil && replaced(token) > bytes.Count(doc[at:r.InputOffset()], []byte("\ufffd")) {
-			err = xmlFault("a character that there is not")
+			err = xmlFault("an invalid character reference")
 		}
 		if err == nil {
 			err = r.take(token, at == 0)
@@ -50,14 +49,14 @@ func xmlToJSON(doc []byte) ([]byte, error) {
 		}
 	}
 	if r.root == nil {
-		return nil, errors.New("not valid XML: there is no element")
+		return nil, errors.New("not valid XML: it has no element")
 	}
 	out := append(appendQuoted([]byte{'{'}, r.root.name), ':')
 	return append(r.root.append(out), '}'), nil
 }
 
-// replaced counts the characters of a token that may be others than were written:
-// encoding/xml reads &#xD800; and the like as U+FFFD.
+// replaced counts the characters of a token that encoding/xml may have replaced: it reads &#xD800;
+// and the like as U+FFFD.
 func replaced(token xml.Token) int {
 	n := 0
 	switch t := token.(type) {
@@ -71,7 +70,7 @@ func replaced(token xml.Token) int {
 	return n
 }
 
-// xmlError says what is wrong without the values that encoding/xml tells of.
+// xmlError drops the values that errors of encoding/xml quote.
 func xmlError(err error) error {
 	var fault *xml.SyntaxError
 	if errors.As(err, &fault) {
@@ -83,17 +82,17 @@ func xmlError(err error) error {
 	return errors.New("not valid XML in UTF-8")
 }
 
-// errXML is matched by the faults that are found here.
+// errXML marks the faults that this file finds.
 var errXML = errors.New("not valid XML")
 
 func xmlFault(why string) error { return fmt.Errorf("%w: %s", errXML, why) }
 
-// xmlElement is an element, or an attribute.
+// xmlElement is an element or an attribute.
 type xmlElement struct {
-	name     string // of an attribute with an '@' before it
+	name     string // with a leading '@' for an attribute
 	text     []byte
 	children []*xmlElement // attributes first
-	elements bool          // some of them are no attributes
+	elements bool          // children has at least one element
 }
 
 type xmlReader struct {
@@ -103,7 +102,7 @@ type xmlReader struct {
 	nodes int
 }
 
-// take takes the next token; first says that nothing stands before it.
+// take handles the next token. first is true at the beginning of the document.
 func (r *xmlReader) take(token xml.Token, first bool) error {
 	switch t := token.(type) {
 	case xml.StartElement:
@@ -140,7 +139,7 @@ func (r *xmlReader) start(t *xml.StartElement) error {
 			continue
 		}
 		if slices.ContainsFunc(t.Attr[:i], func(b xml.Attr) bool { return a.Name == b.Name }) {
-			return xmlFault("an attribute stands twice")
+			return xmlFault("an attribute occurs twice")
 		}
 		child, err := r.node("@", a.Name, a.Value)
 		if err != nil {
@@ -212,8 +211,8 @@ func appendMember(out []byte, same []*xmlElement) []byte {
 	return append(out, ']')
 }
 
-// appendQuoted appends s, which has no control characters but those that XML
-// allows, as a JSON string.
+// appendQuoted appends s as a JSON string. s has no control characters other than those that XML
+// allows.
 func appendQuoted[T string | []byte](out []byte, s T) []byte {
 	out = append(out, '"')
 	for _, c := range string(s) {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestXMLToJSON holds what becomes of each part of a document. These results are
-// parts of ids: they must not change.
+// TestXMLToJSON checks the conversion of each part of a document. The results are parts of event
+// ids, so they must not change.
 func TestXMLToJSON(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ name, doc, want string }{
@@ -48,8 +48,8 @@ func TestXMLToJSON(t *testing.T) {
 	}
 }
 
-// TestXMLRefuses holds that an unclear or hostile document is none, and that an
-// error says nothing of what is in it.
+// TestXMLRefuses checks that an ambiguous or hostile document is refused, and that the error holds
+// nothing of its content.
 func TestXMLRefuses(t *testing.T) {
 	t.Parallel()
 	bomb := `<!DOCTYPE canary [<!ENTITY a "canary"><!ENTITY b "&a;&a;&a;">]><canary>&b;</canary>`
@@ -59,7 +59,7 @@ func TestXMLRefuses(t *testing.T) {
 		{"only a comment", "<!-- canary -->", "no element"},
 		{"JSON", `{"canary":1}`, "outside"},
 		{"text before", "canary<a/>", "outside"},
-		{"text behind", "<a/>canary", "outside"},
+		{"text after", "<a/>canary", "outside"},
 		{"two roots", "<a/><canary/>", "more than one root"},
 		{"no end", "<canary><b></b>", "line 1"},
 		{"wrong end", "<a>\n<canary></b></a>", "line 2"},
@@ -100,7 +100,7 @@ func TestXMLRefuses(t *testing.T) {
 	}
 }
 
-// TestXMLPieces holds that text in many pieces is put together in one pass.
+// TestXMLPieces checks that text in many pieces is joined in linear time.
 func TestXMLPieces(t *testing.T) {
 	t.Parallel()
 	const pieces = 90_000
