@@ -36,7 +36,7 @@ func guardIgnore(f *fixture) {
 	again := guarded(driver.BodyIgnore, "github", "2", "body")
 	same(f, "result", []driver.ClaimResult{{Claimed: true}}, f.claim(t0, again))
 	f.sameEvent(claimed(&again, t0))
-	// What was never watched is nobody's repeat.
+	// BodyIgnore stores nothing to compare later bodies with.
 	f.claimNew(t0, guarded(driver.BodyIgnore, "stripe", "1", "body"))
 	again = guarded(driver.BodyIgnore, "stripe", "2", "body")
 	same(f, "result", []driver.ClaimResult{{Claimed: true}}, f.claim(t0, again))
@@ -68,7 +68,7 @@ func guardRefuse(f *fixture) {
 	if got := f.lease(t0, "to-audit", 10); len(got) > 0 {
 		f.Errorf("a refused claim left messages: %+v", got)
 	}
-	// The id that was refused is still free for another body.
+	// The refused id is still free for another body.
 	fresh := guarded(driver.BodyRefuse, "github", "2", "another body", "audit")
 	same(f, "result", []driver.ClaimResult{{Claimed: true}}, f.claim(t0, fresh))
 	f.sameEvent(claimed(&first, t0))
@@ -82,7 +82,7 @@ func guardSameID(f *fixture) {
 		same(f, "same id, same body", []driver.ClaimResult{{}}, f.claim(t0, c))
 		setBody(&c, []byte("new body"))
 		same(f, "same id, new body", []driver.ClaimResult{{OtherBody: true}}, f.claim(t0, c))
-		// A body that only a duplicate brought was never an event's.
+		// The body of a duplicate is not the body of an event.
 		c = guarded(guard, c.Source, "2", "new body")
 		same(f, "new id, body of a duplicate", []driver.ClaimResult{{Claimed: true}}, f.claim(t0, c))
 	}
@@ -100,8 +100,8 @@ func guardAnothersBody(f *fixture) {
 	}
 }
 
-// guardWithinOneClaim has one body under two ids in one call. Which of them is
-// the first is left to the store.
+// guardWithinOneClaim claims one body under two ids in one call. The store may choose which is
+// first.
 func guardWithinOneClaim(f *fixture) {
 	for _, guard := range []driver.BodyGuard{driver.BodyWatch, driver.BodyRefuse} {
 		source := fmt.Sprint("source", guard)
@@ -135,8 +135,8 @@ func guardForgotten(f *fixture) {
 		f.claim(now, guarded(driver.BodyRefuse, "github", "2", "body")))
 }
 
-// guardLater has an event whose forerunner was pruned before a third one
-// brought the body again: nobody who came later brought it before.
+// guardLater prunes the first of two events with one body, then delivers the body under a third id.
+// The second event must not become a repeat of the third, which came later.
 func guardLater(f *fixture) {
 	second := guarded(driver.BodyWatch, "github", "2", "body")
 	f.claimNew(t0, guarded(driver.BodyWatch, "github", "1", "body"))
@@ -145,6 +145,6 @@ func guardLater(f *fixture) {
 	same(f, "prune", driver.PruneResult{Events: 1}, f.prune(windows(time.Hour, now)))
 	f.claim(now, guarded(driver.BodyWatch, "github", "3", "body"))
 	if got := f.event("github", "2").Deliveries.RepeatOf; got != "" && got != "1" {
-		f.Errorf("the event that came second repeats %q, which came later", got)
+		f.Errorf("the second event repeats %q, which came later", got)
 	}
 }

@@ -43,8 +43,7 @@ func claimOtherBody(f *fixture) {
 	f.sameEvent(claimed(&first, t0))
 }
 
-// claimManyMixed puts new and old claims side by side into one call: each must
-// get its own result.
+// claimManyMixed claims new and known events in one call. Each must get its own result.
 func claimManyMixed(f *fixture) {
 	const n = 90
 	var old, all []driver.Claim
@@ -79,8 +78,8 @@ func claimManyMixed(f *fixture) {
 	}
 }
 
-// claimLarge drives thousands of rows through single calls: more than a
-// database takes as parameters of one statement.
+// claimLarge claims thousands of rows in single calls: more than a database accepts as parameters
+// of one statement.
 func claimLarge(f *fixture) {
 	const n = 3000
 	var all []driver.Claim
@@ -110,13 +109,13 @@ func claimPerSource(f *fixture) {
 	f.sameEvent(claimed(&a, t0))
 	f.sameEvent(claimed(&b, t0))
 	f.absent("shopify", "1")
-	// The source and the id never run together.
+	// Source and id are never concatenated.
 	f.claimNew(t0, newClaim("ab", "c", "x"), newClaim("a", "bc", "x"))
 }
 
 func claimWritesWhatIsOwed(f *fixture) {
 	none := newClaim("stripe", "none", "{}")
-	routed := newClaim("stripe", "routed", "{}", "zeta", "b", "a-c", "ab", "B", "a b", "a_c", "\u00e9") // shown in the order of their bytes
+	routed := newClaim("stripe", "routed", "{}", "zeta", "b", "a-c", "ab", "B", "a b", "a_c", "\u00e9") // shown in byte order
 	queued := newClaim("stripe", "queued", "{}")
 	queued.Work = driver.WorkQueued
 	both := newClaim("stripe", "both", "{}", "billing")
@@ -174,8 +173,8 @@ func claimOccurredAt(f *fixture) {
 	}
 }
 
-// claimDatabaseClock leaves Now out: the event then lies between two readings
-// of the database's clock.
+// claimDatabaseClock leaves Now out: the event's time must lie between two readings of the
+// database's clock.
 func claimDatabaseClock(f *fixture) {
 	before := f.clock()
 	f.claimNew(time.Time{}, newClaim("stripe", "evt_1", "{}", "billing"))

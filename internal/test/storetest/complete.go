@@ -22,8 +22,8 @@ func completeCases() []testCase {
 	}
 }
 
-// ended turns the n-th message of a detail into one whose latest attempt ended
-// at the given time as d says, and adds that attempt to the history.
+// ended changes the n-th message of a detail as if its latest attempt had ended at the given time
+// with d, and adds that attempt to the history.
 func ended(want *driver.EventDetail, n int, at time.Time, d driver.Completion) *driver.EventDetail {
 	m := &want.Messages[n]
 	m.DueAt, m.LeasedUntil = time.Time{}, time.Time{}
@@ -105,8 +105,8 @@ func completeDead(f *fixture) {
 	f.noneDue(at.Add(24*time.Hour), "to-billing", "after it was made dead")
 }
 
-// completeEventState ends the three messages of an event one by one: it is
-// running while one is open, then done or dead.
+// completeEventState ends the three messages of an event one by one. The event is running while one
+// is open, then done or dead.
 func completeEventState(f *fixture) {
 	for name, outcomes := range map[string][3]driver.MessageOutcome{
 		"all sent":   {driver.MessageSent, driver.MessageSent, driver.MessageSent},
@@ -133,7 +133,7 @@ func completeEventState(f *fixture) {
 		}
 		got := f.event("stripe", name)
 		if got.State != final || got.ProcessedAt.IsZero() == (final == driver.StateDone) || got.FailedAt.IsZero() == (final == driver.StateDead) {
-			f.Errorf("%s: the event is %+v, want it %s, with the time of that only", name, got.Event, final)
+			f.Errorf("%s: the event is %+v, want it %s, with only that time set", name, got.Event, final)
 		}
 	}
 }
@@ -190,7 +190,7 @@ func completeTwice(f *fixture) {
 		}
 		f.sameEvent(before)
 	}
-	// Within one call the first of two outcomes ends the lease.
+	// The first of two outcomes in one call ends the lease.
 	c := newClaim("stripe", "both", "{}", "billing")
 	f.claimNew(t0, c)
 	m := f.leaseOne(t0, "to-billing")
@@ -219,8 +219,8 @@ func completeStale(f *fixture) {
 	f.mustComplete(now, driver.Completion{ID: held.ID, Token: held.Token, Outcome: driver.MessageSent})
 }
 
-// completeExpired completes by a token that nobody took over yet, although its
-// time is up: the token decides, not the clock, because what was sent is sent.
+// completeExpired completes with the token of an expired lease that no other worker has taken over.
+// The token decides, not the clock: the message was sent.
 func completeExpired(f *fixture) {
 	c := newClaim("stripe", "evt_1", "{}", "billing")
 	f.claimNew(t0, c)

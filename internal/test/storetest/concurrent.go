@@ -10,9 +10,8 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// ExerciseConcurrent runs two stores on one database against each other. Each
-// case calls open for two stores on a fresh, migrated, empty database, as two
-// processes would have them.
+// ExerciseConcurrent runs two stores on one database against each other. Each case calls open for
+// two stores on a fresh, migrated, empty database, as in two processes.
 func ExerciseConcurrent(t *testing.T, open func(t *testing.T) (a, b driver.Store)) {
 	t.Helper()
 	for _, c := range []struct {
@@ -48,15 +47,14 @@ func ExerciseConcurrent(t *testing.T, open func(t *testing.T) (a, b driver.Store
 	}
 }
 
-// pair is two stores on one database; the fixture's is the first of them.
+// pair is two stores on one database. The first one is the fixture's.
 type pair struct {
 	*fixture
 	stores [2]driver.Store
 }
 
-// atOnce runs n calls at the same moment, half on either store, and fails the
-// test where one fails. A call that the database gave up in favour of another
-// is made again, as the contract allows.
+// atOnce runs n calls at the same moment, half on each store, and fails the test if one fails. A
+// call that the database aborted in favour of another is repeated, as the contract allows.
 func (p *pair) atOnce(n int, call func(s driver.Store, i int) error) {
 	p.Helper()
 	errs := make([]error, n)
@@ -79,14 +77,14 @@ func (p *pair) atOnce(n int, call func(s driver.Store, i int) error) {
 	}
 }
 
-// busy reports whether err only says that another session had the lock.
+// busy reports whether err only says that another session held a lock.
 func busy(err error) bool { return errors.Is(err, driver.ErrLockTimeout) }
 
-// claimAll claims on one store, for a goroutine of its own.
+// claimAll claims on one store. Unlike claim it returns errors, so that goroutines can call it.
 func (p *pair) claimAll(s driver.Store, at time.Time, claims ...driver.Claim) ([]driver.ClaimResult, error) {
 	results, err := s.Claim(p.Context(), &driver.ClaimParams{
 		Claims: claims, LockTimeout: 30 * time.Second, Now: at,
-		MostlyKnown: len(claims) > 0 && claims[0].Key[0]%2 == 0, // a hint that changes nothing
+		MostlyKnown: len(claims) > 0 && claims[0].Key[0]%2 == 0, // this hint must not change results
 	})
 	if err == nil && len(results) != len(claims) {
 		err = fmt.Errorf("got %d results for %d claims", len(results), len(claims))
@@ -116,8 +114,8 @@ func raceOneKey(p *pair) {
 	}
 }
 
-// raceTwoBatches claims the same 200 events in two batches at once, and 100 of
-// them in further ones: every event has one winner, and no batch fails.
+// raceTwoBatches claims the same 200 events in two batches at once, and 100 of them in further
+// batches. Every event has one winner, and no batch fails.
 func raceTwoBatches(p *pair) {
 	const events, callers = 200, 6
 	var all []driver.Claim
@@ -153,8 +151,8 @@ func raceTwoBatches(p *pair) {
 	}
 }
 
-// raceOneBody brings one body under many ids at once to a source that refuses
-// repeats: one event is claimed.
+// raceOneBody delivers one body under many ids at once to a source that refuses repeats. Exactly
+// one event is claimed.
 func raceOneBody(p *pair) {
 	for round := range 5 {
 		const callers = 32
@@ -180,7 +178,7 @@ func raceOneBody(p *pair) {
 			}
 		}
 		if first < 0 {
-			p.Fatalf("nobody claimed: %+v", results)
+			p.Fatalf("no caller claimed: %+v", results)
 		}
 		for i, result := range results {
 			want := driver.ClaimResult{Claimed: true}
@@ -193,8 +191,8 @@ func raceOneBody(p *pair) {
 	}
 }
 
-// raceReopen reopens dead events, each with several dead messages, from many
-// callers at once: one of them gets an event, with all of its messages.
+// raceReopen reopens dead events with several dead messages from many callers at once. Exactly one
+// caller gets an event, with all of its messages.
 func raceReopen(p *pair) {
 	const events, callers = 20, 8
 	routes := []string{"a", "b", "c", "d"}
@@ -225,7 +223,7 @@ func raceReopen(p *pair) {
 				p.Errorf("event %d has the message %+v after it was reopened", i, m)
 			}
 		}
-		// A caller skips what another has locked, and that other one has it.
+		// A caller skips an event that another caller has locked and reopens.
 		if winners[key] != 1 || e.Generation != 1 || e.State != driver.StateRunning {
 			p.Errorf("event %d was reopened by %d callers and is %+v, want one caller and generation 1", i, winners[key], e.Event)
 		}

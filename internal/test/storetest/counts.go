@@ -36,8 +36,8 @@ func countAddsUp(f *fixture) {
 		want.Deliveries.LastAt = at
 		f.sameEvent(want)
 	}
-	// Who flushes late, or counts only repeats, which are deliveries of other
-	// events, leaves the time of the latest delivery as it is.
+	// A late flush does not move the time of the latest delivery. Neither do repeats, which are
+	// deliveries of other events.
 	f.count(t0.Add(time.Minute), driver.DeliveryCount{Key: c.Key, Duplicates: 1})
 	f.count(t0.Add(24*time.Hour), driver.DeliveryCount{Key: c.Key, Repeats: 1})
 	want.Duplicates++
@@ -46,7 +46,7 @@ func countAddsUp(f *fixture) {
 	f.sameEvent(want)
 	f.sameEvent(claimed(&untouched, t0))
 	same(f, "listing", []driver.Event{want.Event}, f.events(&driver.EventFilter{ID: "evt_1"}).Events)
-	f.claim(t0.Add(24*time.Hour), c) // a duplicate alone counts nothing: the caller counts
+	f.claim(t0.Add(24*time.Hour), c) // claiming a duplicate counts nothing: the caller counts
 	f.sameEvent(want)
 }
 

@@ -23,7 +23,7 @@ func deadLetterCases() []testCase {
 	}
 }
 
-// entry is a line of the history of one message.
+// entry is a history entry of one message.
 func entry(action, id string, generation int) driver.HistoryEntry {
 	return driver.HistoryEntry{At: t0, Action: action, Generation: generation, MessageID: id}
 }
@@ -49,7 +49,7 @@ func lettersReplay(f *fixture) {
 	f.noneDue(t0, "to-a", "after another letter was replayed")
 	stale := driver.Completion{ID: lost.ID, Token: lost.Token, Outcome: driver.MessageSent}
 
-	// Both others, in one call: above every generation of the event.
+	// Both others in one call get generations above any other of the event.
 	sending(want, 1, t0, 1)
 	same(f, "replayed", []bool{true, true}, f.replayDead(t0, letter(&c, 2), letter(&c, 0)))
 	got := f.event("stripe", "evt_1")
@@ -63,7 +63,7 @@ func lettersReplay(f *fixture) {
 	want.History = append(want.History,
 		entry(driver.ActionReplayed, c.Messages[0].ID, want.Messages[0].Generation),
 		entry(driver.ActionReplayed, c.Messages[2].ID, want.Messages[2].Generation))
-	// In which order two letters of one call stand is open.
+	// The contract leaves the order of two letters of one call open.
 	byMessage := func(a, b driver.HistoryEntry) int {
 		return slices.Compare([]string{fmt.Sprint(a.Generation > 1), a.MessageID}, []string{fmt.Sprint(b.Generation > 1), b.MessageID})
 	}
@@ -78,8 +78,8 @@ func lettersReplay(f *fixture) {
 	}
 }
 
-// lettersReplayBesideOpen replays the dead letter of an event while another of its
-// messages is being sent, which changes nothing for that one.
+// lettersReplayBesideOpen replays one dead letter of an event while another of its messages is
+// being sent. That lease is not affected.
 func lettersReplayBesideOpen(f *fixture) {
 	c := newClaim("stripe", "evt_1", "{}", "a", "b")
 	f.claimNew(t0, c)
@@ -127,8 +127,8 @@ func lettersQueued(f *fixture) {
 		f.killQueued(queued[i].Key)
 	}
 	own := func(i int) driver.DeadLetterRef { return driver.DeadLetterRef{Key: queued[i].Key} }
-	// Of the first its row, of the second its message, of the third both; the
-	// row of the fourth is not dead; a routed event has none.
+	// Replays the row of the first event, the message of the second, and both of the third. The row
+	// of the fourth is not dead, and a routed event has no row.
 	got := f.replayDead(t0, own(0), letter(&queued[1], 0), own(2), letter(&queued[2], 0), own(3), driver.DeadLetterRef{Key: routed.Key})
 	same(f, "replayed", []bool{true, true, true, true, false, false}, got)
 	for i, want := range [][]string{
@@ -158,7 +158,7 @@ func lettersQueued(f *fixture) {
 	same(f, "reopened", []driver.Key(nil), f.reopen(t0, queued[1].Key))
 }
 
-// lettersNotDead names what is no dead letter: nothing of it is touched.
+// lettersNotDead passes references that are not dead letters. Nothing must change.
 func lettersNotDead(f *fixture) {
 	pending, sending, sent := newClaim("stripe", "pending", "{}", "a"), newClaim("stripe", "sending", "{}", "b"), newClaim("stripe", "sent", "{}", "c")
 	given, none, other := newClaim("stripe", "given", "{}", "d"), newClaim("stripe", "none", "{}"), newClaim("stripe", "other", "{}", "e")
@@ -184,7 +184,7 @@ func lettersNotDead(f *fixture) {
 		{Key: driver.EventKey("stripe", "unknown")},
 		{Key: other.Key, MessageID: "msg_unknown"},
 		{Key: other.Key, MessageID: "it's\x00\xff"},
-		// A dead message under the key of another event, or of none, is not named.
+		// A dead message under the key of another event, or of no event, is ignored.
 		{Key: sent.Key, MessageID: other.Messages[0].ID},
 		{MessageID: other.Messages[0].ID},
 		{Key: other.Key},
@@ -204,7 +204,7 @@ func lettersNotDead(f *fixture) {
 	same(f, "replayed beside them", append(make([]bool, len(letters)), true), got)
 }
 
-// lettersNamedTwice: the second of two names may be told either way.
+// lettersNamedTwice passes one letter twice. The contract leaves the answer for the second open.
 func lettersNamedTwice(f *fixture) {
 	c := newClaim("stripe", "evt_1", "{}", "a")
 	f.claimNew(t0, c)
@@ -226,8 +226,8 @@ func lettersNamedTwice(f *fixture) {
 	same(f, "discarded again", []bool{false}, f.discard(t0, letter(&c, 0)))
 }
 
-// lettersMany works on as many letters as a page of the listing has, every third
-// of them not dead, in an order that is not that of the store.
+// lettersMany passes as many letters as a page of the listing has. Every third is not dead, and the
+// order differs from the store's.
 func lettersMany(f *fixture) {
 	all := newClaims(driver.MaxLimit, "a")
 	f.claimNew(t0, all...)

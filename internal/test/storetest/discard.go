@@ -27,8 +27,8 @@ func lettersDiscard(f *fixture) {
 	f.shown(want)
 }
 
-// lettersDiscardRedelivery: a discarded event that is delivered again is a
-// duplicate, and no dead one, so that nothing reopens it.
+// lettersDiscardRedelivery delivers a discarded event again. It is a duplicate but not dead, so
+// nothing reopens it.
 func lettersDiscardRedelivery(f *fixture) {
 	c := newClaim("stripe", "evt_1", "{}", "a")
 	queued := newClaim("stripe", "evt_2", "{}")
@@ -64,7 +64,8 @@ func lettersDiscardReplay(f *fixture) {
 	same(f, "message", message, m)
 }
 
-// lettersDiscardPrune: what is discarded is finished, what is dead is owed.
+// lettersDiscardPrune prunes discarded events, which are finished, and keeps dead ones, which are
+// not.
 func lettersDiscardPrune(f *fixture) {
 	dead, half, given := newClaim("stripe", "dead", "{}", "a"), newClaim("stripe", "half", "{}", "a", "b"), newClaim("stripe", "given", "{}", "a")
 	queued, deadToo := newClaim("stripe", "queued", "{}"), newClaim("stripe", "queued too", "{}", "a")
@@ -76,7 +77,7 @@ func lettersDiscardPrune(f *fixture) {
 		}
 	}
 	f.killQueued(queued.Key)
-	f.moveQueued(deadToo.Key, driver.StateDone) // but its message is dead
+	f.moveQueued(deadToo.Key, driver.StateDone) // its message stays dead
 	f.discard(t0, letter(&half, 0), letter(&given, 0), driver.DeadLetterRef{Key: queued.Key})
 	dueBefore := []*driver.EventDetail{f.event("stripe", "dead"), f.event("stripe", "half"), f.event("stripe", "queued too")}
 
@@ -91,13 +92,13 @@ func lettersDiscardPrune(f *fixture) {
 	for _, e := range dueBefore {
 		f.sameEvent(e)
 	}
-	// Claimed again it is another event, without the history of the first.
+	// A later claim makes a new event without the old history.
 	f.claimNew(now, given)
 	f.sameEvent(claimed(&given, now))
 }
 
-// lettersStay replays an event that is past every window and prunes at each step:
-// what a replay made owed stays, with body and history, until it is done again.
+// lettersStay replays an event that is past every window, and prunes at each step. The event stays,
+// with body and history, until it is done again.
 func lettersStay(f *fixture) {
 	for i, m := range replayModes {
 		c := newClaim("stripe", []string{"plain", "as new", "same id"}[i], "{}", "a")

@@ -1,25 +1,23 @@
-// Package storetest is the conformance suite of the store contract in package
-// driver. What a [driver.Store] must do is tested here, once, for every
-// database; the tests of a single store hold only what its database alone can
-// do.
+// Package storetest is the conformance suite for the store contract in package driver. It tests the
+// behaviour of every [driver.Store] in one place; a store's own tests cover only the features of
+// its database.
 //
 // A store's own tests call four functions:
 //
-//   - [Exercise] runs every method against one store: each case opens a fresh
-//     one, drives it with times of its own and compares whole results.
-//   - [ExerciseConcurrent] runs two stores on one database against each other.
-//     It is meant for the race detector.
+//   - [Exercise] tests every method of one store. Each case opens a fresh store, passes its own
+//     times, and compares whole results.
+//   - [ExerciseConcurrent] runs two stores on one database against each other. Run it with the race
+//     detector.
 //   - [ExerciseMigrations] starts from a database without a schema.
-//   - [ExerciseWork] is for a [driver.Driver]: it runs handlers in transactions, and
-//     lets them fail, end the transaction and lose their process. The effects of
-//     these handlers stand in a table without any constraint, so that one that is
-//     there twice shows. What takes knowledge of one database and one type of
-//     transaction, a [Harness] does. It is meant for the race detector too.
+//   - [ExerciseWork] tests a [driver.Driver]. It runs handlers in transactions; they fail, end the
+//     transaction, or lose their process. Their effects go to a table without any constraint, so
+//     that a repeated effect shows. A [Harness] supplies the parts that depend on the database and
+//     its transaction type. Run it with the race detector too.
 //
-// One case of Exercise and of ExerciseWork, Model, takes random steps. It logs its
-// seed; the environment variable HOOKONCE_TEST_SEED repeats a run.
+// One case of Exercise and of ExerciseWork, Model, takes random steps. It logs its seed; the
+// environment variable HOOKONCE_TEST_SEED repeats a run.
 //
-// The suite looks at a store only through the contract. What the contract
-// leaves open (the order of messages that are due at the same microsecond, the
-// error text of a lost lease) is not asserted; see the comments at the cases.
+// The suite checks a store only through the contract. It does not check anything that the contract
+// leaves open, such as the order of messages due at the same microsecond, or the error text of a
+// lost lease; comments at the cases say so.
 package storetest

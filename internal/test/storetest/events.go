@@ -47,13 +47,13 @@ func eventCompositeIDs(f *fixture) {
 	for i, parts := range [][]string{
 		{"a", "b"}, {"x", "y", "z"}, {"with:colon", "b"}, {"", "b"}, {"a", ""}, {"", ""}, {"", "", ""}, {":", ":"},
 	} {
-		// A source each, because several of them are shown alike.
+		// Each id has a source of its own, because some of them look alike.
 		c := composite(fmt.Sprint("source", i), "{}", parts...)
 		f.claimNew(t0, c)
 		f.sameEvent(claimed(&c, t0))
 	}
-	// Two ids that are shown alike are two events. Asked for one, a store shows
-	// the first of driver.CandidateKeys that it has; the listing has both.
+	// Two ids that look alike are two events. For such an id, Event returns the first of
+	// driver.CandidateKeys that exists; the listing has both.
 	pair, single := composite("stripe", "of two parts", "a", "b"), newClaim("stripe", "a:b", "of one part")
 	f.claimNew(t0, pair)
 	f.sameEvent(claimed(&pair, t0))
@@ -64,7 +64,7 @@ func eventCompositeIDs(f *fixture) {
 	same(f, "listing", both, f.events(&driver.EventFilter{Source: "stripe", ID: "a:b"}).Events)
 }
 
-// eventManyColons has ids for which driver.CandidateKeys has no answer.
+// eventManyColons uses ids with too many colons for driver.CandidateKeys.
 func eventManyColons(f *fixture) {
 	parts := strings.Split("a:b:c:d:e:f:g:h:i:j:k:l:m:n", ":")
 	single := newClaim("stripe", strings.Join(parts, ":"), "of one part")
@@ -76,7 +76,7 @@ func eventManyColons(f *fixture) {
 	f.absent("stripe", single.EventID+":o")
 }
 
-// eventDetail has an event with everything a detail can hold.
+// eventDetail sets everything that a detail can hold.
 func eventDetail(f *fixture) {
 	first := guarded(driver.BodyWatch, "github", "first", "body")
 	f.claimNew(t0.Add(-time.Hour), first)
@@ -111,8 +111,8 @@ func eventEmptyListing(f *fixture) {
 	}
 }
 
-// claimMany claims n events, in groups that share their time, and returns them
-// as a listing shows them: newest first, then by key, descending.
+// claimMany claims n events, in groups with equal times, and returns them in the order of a
+// listing: newest first, then by key, descending.
 func (f *fixture) claimMany(n, group int) []driver.Event {
 	f.Helper()
 	var want []driver.Event
@@ -146,8 +146,8 @@ func eventOrder(f *fixture) {
 	same(f, "listing without a limit", want[:driver.DefaultLimit], page.Events)
 }
 
-// eventPaging walks the listing at several limits. The cursor goes through its
-// text each time, as it does in the API.
+// eventPaging pages through the listing with several limits. The cursor is converted to text and
+// back each time, as in the API.
 func eventPaging(f *fixture) {
 	want := f.claimMany(120, 40)
 	for _, limit := range []int{1, 7, 40, 50, 60, 119, 120, 121} {

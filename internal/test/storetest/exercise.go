@@ -6,35 +6,32 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// Features is what the suite cannot do through the contract, because it takes
-// knowledge of one database.
+// Features holds functions that need knowledge of one database, because the contract does not offer
+// them.
 type Features struct {
-	// BadRow changes a claim such that the database, and not the store,
-	// refuses the row with an error of the class driver.ErrBadRow. The default
-	// puts a NUL byte into the type, which PostgreSQL does not take as text.
+	// BadRow changes a claim so that the database, not the store, refuses its row with an error of
+	// the class driver.ErrBadRow. The default puts a NUL byte into the type; PostgreSQL refuses it
+	// as text.
 	BadRow func(c *driver.Claim)
 
-	// KillQueued makes the queued event of key dead, with lastError, as a
-	// consumer that gave up would have: the contract has no method for it,
-	// because consumers work in SQL.
+	// KillQueued makes the queued event of key dead, with lastError, like a consumer that gave up.
+	// The contract has no method for it, because consumers work in SQL.
 	KillQueued func(t *testing.T, s driver.Store, key driver.Key, lastError string)
 
-	// MoveQueued puts the queued event of key into the state driver.StateRunning
-	// or driver.StateDone, the latter with the time at which it was processed, as
-	// a consumer would have. The contract has no method for it either.
+	// MoveQueued moves the queued event of key to driver.StateRunning, or to driver.StateDone with
+	// the time of processing, like a consumer. The contract has no method for it either.
 	MoveQueued func(t *testing.T, s driver.Store, key driver.Key, state string)
 }
 
-// testCase is one case of a suite over one store.
+// testCase is one case of a suite for single stores.
 type testCase struct {
 	name string
 	run  func(f *fixture)
 }
 
-// Exercise runs the suite over single stores. Each case calls open for a
-// fresh, migrated, empty store of its own; open registers its clean-up with t
-// and may be called from parallel tests. At most one Features is given; none
-// means the defaults.
+// Exercise runs the suite for single stores. Each case calls open for a fresh, migrated, empty
+// store. open registers its clean-up with t, and parallel tests may call it. Pass at most one
+// Features; without it, the defaults apply.
 func Exercise(t *testing.T, open func(t *testing.T) driver.Store, features ...Features) {
 	t.Helper()
 	with := oneFeatures(t, features)

@@ -9,8 +9,8 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// eventFilters asks for every combination of filters over events that differ
-// in all that can be filtered, and compares with the filter written in Go.
+// eventFilters lists events that differ in every filterable property with every combination of
+// filters, and compares with the filter written in Go.
 func eventFilters(f *fixture) {
 	var all []driver.EventDetail
 	for i := range 32 {
@@ -69,7 +69,7 @@ func filterRest(f *fixture, all []driver.EventDetail, filter driver.EventFilter)
 	}
 }
 
-// matches is the contract of driver.EventFilter.
+// matches implements the contract of driver.EventFilter.
 func matches(filter *driver.EventFilter, e *driver.EventDetail) bool {
 	equal := func(want, got string) bool { return want == "" || want == got }
 	return equal(filter.Source, e.Source) && equal(filter.Type, e.Type) && equal(filter.State, e.State) &&
@@ -80,7 +80,7 @@ func matches(filter *driver.EventFilter, e *driver.EventDetail) bool {
 		(filter.Until.IsZero() || e.ReceivedAt.Before(filter.Until))
 }
 
-// idsOf lists events by their ids, sorted by when they were received.
+// idsOf returns the ids of the listed events, sorted by their time of receipt.
 func idsOf(page *driver.EventPage) []string {
 	var got []string
 	for _, e := range page.Events {
@@ -117,8 +117,8 @@ func eventSinceAndUntil(f *fixture) {
 	}
 }
 
-// eventTextIsLiteral searches for text that means something in SQL patterns,
-// strings and regular expressions, in the id, the type and the body.
+// eventTextIsLiteral searches ids, types and bodies for text that has a meaning in SQL patterns,
+// strings and regular expressions.
 func eventTextIsLiteral(f *fixture) {
 	texts := []string{
 		"%", "_", "%%", `\`, `\\`, `\%`, "'", "''", `"`, "*", "?", "[a]", ".", "$1", "?1", ":n", "--", "/*", ";", "x'00'",
@@ -163,7 +163,7 @@ func eventTextInBodies(f *fixture) {
 	f.claimNew(t0.Add(2*time.Second), none)
 	same(f, "found", []string{"behind", "binary"}, idsOf(f.events(&driver.EventFilter{Text: "needle"})))
 	same(f, "found", []string(nil), idsOf(f.events(&driver.EventFilter{Text: "needles"})))
-	// What is no text in a database can still be looked for.
+	// Bytes that are not valid text in a database can still be searched for.
 	same(f, "found", []string{"binary"}, idsOf(f.events(&driver.EventFilter{Text: "\x00"})))
 	same(f, "found", []string{"none", "binary"}, idsOf(f.events(&driver.EventFilter{Text: "\xff"})))
 	for _, bad := range []string{"bin\x00ary", "binary\x00", "\xff"} {

@@ -16,23 +16,21 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// t0 is when the tests' time begins. It has microseconds, the precision of a
-// store, so that a store which rounds is found out.
+// t0 is the start of the tests' time. It has microseconds, the precision of a store, so that a
+// store that rounds fails.
 var t0 = time.Date(2026, 1, 2, 3, 4, 5, 678901000, time.UTC)
 
-// fixture is one store under test. Its methods call the store and end the test
-// on an error, so that the cases speak of results only.
+// fixture is one store under test. Its methods call the store and fail the test on an error.
 type fixture struct {
 	*testing.T
 	s    driver.Store
 	with Features
-	// hint is what the next claim says of MostlyKnown, which changes no result: it
-	// changes with each.
+	// hint is the next claim's MostlyKnown. It alternates, because it must not change any result.
 	hint bool
 }
 
-// newClaim returns a claim without work of its own that owes one message for
-// each route; the destination of route r is "to-r".
+// newClaim returns a claim with WorkNone and one message per route. Route r has the destination
+// "to-r".
 func newClaim(source, id, body string, routes ...string) driver.Claim {
 	c := driver.Claim{
 		Key:     driver.EventKey(source, id),
@@ -50,8 +48,7 @@ func newClaim(source, id, body string, routes ...string) driver.Claim {
 	return c
 }
 
-// newClaims returns n claims as newClaim does, with the ids evt_0, evt_1 and so
-// on, all with one body.
+// newClaims returns n claims with the ids evt_0, evt_1 and so on, all with one body.
 func newClaims(n int, routes ...string) []driver.Claim {
 	all := make([]driver.Claim, n)
 	for i := range all {
@@ -67,13 +64,13 @@ func setBody(c *driver.Claim, body []byte) {
 
 func compareKeys(a, b driver.Key) int { return bytes.Compare(a[:], b[:]) }
 
-// sorted returns the claims in the order that the contract asks for.
+// sorted returns the claims in the order that the contract requires.
 func sorted(claims ...driver.Claim) []driver.Claim {
 	return slices.SortedFunc(slices.Values(claims), func(a, b driver.Claim) int { return compareKeys(a.Key, b.Key) })
 }
 
-// claim claims at the given time, in one call, and returns the results in the
-// order of its arguments, whatever the order of their keys.
+// claim claims at the given time in one call, and returns the results in the order of its
+// arguments.
 func (f *fixture) claim(at time.Time, claims ...driver.Claim) []driver.ClaimResult {
 	f.Helper()
 	ordered := sorted(claims...)
@@ -96,7 +93,7 @@ func (f *fixture) claim(at time.Time, claims ...driver.Claim) []driver.ClaimResu
 	return back
 }
 
-// claimNew claims events that must all be new.
+// claimNew claims events, and fails unless all are new.
 func (f *fixture) claimNew(at time.Time, claims ...driver.Claim) {
 	f.Helper()
 	for i, result := range f.claim(at, claims...) {
@@ -115,7 +112,7 @@ func (f *fixture) reopen(at time.Time, keys ...driver.Key) []driver.Key {
 	return got
 }
 
-// leaseTerms are the parameters of a lease that the cases do not vary.
+// leaseTerms are the parameters of a lease that no case varies.
 const (
 	leaseFor    = 20 * time.Second
 	maxAttempts = 5
@@ -142,7 +139,7 @@ func (f *fixture) leaseAndBury(p *driver.LeaseParams) *driver.Leased {
 	return got
 }
 
-// leaseOne leases the one message that must be due.
+// leaseOne leases exactly one due message.
 func (f *fixture) leaseOne(at time.Time, destination string) driver.Message {
 	f.Helper()
 	got := f.lease(at, destination, 10)
@@ -164,7 +161,7 @@ func (f *fixture) complete(at time.Time, completions ...driver.Completion) []boo
 	return got
 }
 
-// mustComplete completes leases that must all be held.
+// mustComplete completes leases, and fails unless all are held.
 func (f *fixture) mustComplete(at time.Time, completions ...driver.Completion) {
 	f.Helper()
 	if got := f.complete(at, completions...); slices.Contains(got, false) {
@@ -214,7 +211,7 @@ func (f *fixture) events(filter *driver.EventFilter) *driver.EventPage {
 	return got
 }
 
-// absent fails unless there is no such event.
+// absent fails if the event exists.
 func (f *fixture) absent(source, id string) {
 	f.Helper()
 	got, err := f.s.Event(f.Context(), source, id)
@@ -223,8 +220,8 @@ func (f *fixture) absent(source, id string) {
 	}
 }
 
-// same fails the test where got is not want. Empty and nil are the same, which
-// leaves a store free in how it returns an empty body.
+// same fails the test if got differs from want. Empty and nil are equal, so a store may return
+// either for an empty body.
 func same(t testing.TB, what string, want, got any, opts ...cmp.Option) {
 	t.Helper()
 	if diff := cmp.Diff(want, got, append(opts, cmpopts.EquateEmpty(), equalBytes)...); diff != "" {
@@ -232,7 +229,7 @@ func same(t testing.TB, what string, want, got any, opts ...cmp.Option) {
 	}
 }
 
-// equalBytes spares cmp from walking through large equal bodies byte by byte.
+// equalBytes keeps cmp from comparing large equal bodies byte by byte.
 var equalBytes = cmp.FilterValues(
 	func(a, b []byte) bool { return len(a) > 0 && bytes.Equal(a, b) },
 	cmp.Comparer(func(_, _ []byte) bool { return true }),
@@ -244,8 +241,7 @@ func (f *fixture) sameEvent(want *driver.EventDetail, opts ...cmp.Option) {
 	same(f, "event "+want.EventID, want, f.event(want.Source, want.EventID), opts...)
 }
 
-// claimed returns the detail of an event as the claim c leaves it at the given
-// time.
+// claimed returns the detail of an event after the claim c at the given time.
 func claimed(c *driver.Claim, at time.Time) *driver.EventDetail {
 	want := &driver.EventDetail{
 		Event: driver.Event{

@@ -18,7 +18,7 @@ func healthCases() []testCase {
 	}
 }
 
-// clock returns the database's clock.
+// clock returns the database's time.
 func (f *fixture) clock() time.Time {
 	f.Helper()
 	now, err := f.s.Now(f.Context())
@@ -45,8 +45,8 @@ func healthWeaknesses(f *fixture) {
 	}
 }
 
-// healthCancelled calls every method with a context that has ended: each must
-// return an error, do nothing, and leave the store usable.
+// healthCancelled calls every method with a cancelled context. Each must return an error, change
+// nothing, and leave the store usable.
 func healthCancelled(f *fixture) {
 	dead := newClaim("stripe", "dead", "{}", "billing")
 	open := newClaim("stripe", "open", "{}", "audit")
@@ -80,9 +80,8 @@ func healthCancelled(f *fixture) {
 	f.mustComplete(later, driver.Completion{ID: held.ID, Token: held.Token, Outcome: driver.MessageSent})
 }
 
-// everyMethod returns a call of every method that takes a context, each of
-// which would change or find something: dead is an event that can be reopened,
-// held a lease that has run out.
+// everyMethod returns a call of every method that takes a context. Each call would change or find
+// something: dead is an event that can be reopened, and held is an expired lease.
 func everyMethod(s driver.Store, dead driver.Key, held driver.Message, later time.Time) map[string]func(context.Context) error {
 	return map[string]func(context.Context) error{
 		"Claim": func(ctx context.Context) error {
@@ -120,7 +119,7 @@ func everyMethod(s driver.Store, dead driver.Key, held driver.Message, later tim
 	}
 }
 
-// everyOperation does the same for what operators do: dead is a dead letter.
+// everyOperation is everyMethod for operators' methods. dead is a dead letter.
 func everyOperation(s driver.Store, dead driver.DeadLetterRef, later time.Time) map[string]func(context.Context) error {
 	letters := &driver.DeadLetterParams{Letters: []driver.DeadLetterRef{dead}, Now: later}
 	return map[string]func(context.Context) error{
@@ -140,7 +139,7 @@ func everyOperation(s driver.Store, dead driver.DeadLetterRef, later time.Time) 
 	}
 }
 
-// everyWork does the same for what is done for handlers.
+// everyWork is everyMethod for the methods behind handlers.
 func everyWork(s driver.Store, later time.Time) map[string]func(context.Context) error {
 	queued := driver.TakenEvent{Key: driver.EventKey("stripe", "queued")}
 	return map[string]func(context.Context) error{
@@ -189,5 +188,5 @@ func healthMigrated(f *fixture) {
 		}
 		same(f, "steps taken", []driver.Migration(nil), steps)
 	}
-	f.event("stripe", "evt_1") // and nothing was lost by it
+	f.event("stripe", "evt_1") // nothing was lost
 }

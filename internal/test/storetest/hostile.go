@@ -20,11 +20,11 @@ func hostileCases() []testCase {
 	}
 }
 
-// ids are event ids that a database could confuse, cut, fold or choke on.
+// ids returns event ids that a database might confuse, cut, fold or refuse.
 func ids() []string {
 	return []string{
 		"evt_A", "evt_a", "1", "01", "1.0", "1e0", " 1", "1 ",
-		"caf\u00e9", "cafe\u0301", // NFC and NFD of one word are two ids
+		"caf\u00e9", "cafe\u0301", // the NFC and NFD forms of one word are two ids
 		"it's", `"quoted"`, `back\slash`, `\x00`, "100%", "under_score", "a;b--c", "$1", "?1", ":name", "%s",
 		"null", "NULL", "true", "{}", "''", "\u200b", "\ufeffbom", "\U0001F600", "\u202egnp.exe",
 		"a:b", ":", "::", "a:", ":b", "urn:a:b:c:d:e:f:g:h:i:j:k:l",
@@ -46,7 +46,7 @@ func hostileIDs(f *fixture) {
 	}
 }
 
-// bodies are bodies that a database could parse, cut or change.
+// bodies returns bodies that a database might parse, cut or change.
 func bodies() [][]byte {
 	every := make([]byte, 256)
 	for i := range every {
@@ -109,7 +109,7 @@ func hostileHeaders(f *fixture) {
 	}
 }
 
-// hostileNames puts the ids into every other text of a claim.
+// hostileNames uses the ids as every other text of a claim.
 func hostileNames(f *fixture) {
 	var all []driver.Claim
 	for i, text := range ids() {
@@ -129,9 +129,8 @@ func hostileNames(f *fixture) {
 	}
 }
 
-// badRowFailsTheWholeClaim has one row that the database refuses, at every
-// place of a batch: none of its batch-mates may be written, and the class of
-// the error must say so.
+// badRowFailsTheWholeClaim puts one row that the database refuses at every position of a batch. The
+// store must write none of the batch, and return an error of the class driver.ErrBadRow.
 func badRowFailsTheWholeClaim(f *fixture) {
 	const n = 5
 	var batch []driver.Claim
@@ -155,7 +154,7 @@ func badRowFailsTheWholeClaim(f *fixture) {
 	if got := f.lease(t0.Add(time.Hour), "to-billing", n); len(got) > 0 {
 		f.Errorf("a refused claim left messages: %+v", got)
 	}
-	// Neither did the bodies of the refused claims stay behind.
+	// The bodies of the refused claims are gone too.
 	f.claimNew(t0, batch...)
 	for i := range batch {
 		f.sameEvent(claimed(&batch[i], t0))

@@ -28,8 +28,7 @@ func leaseCases() []testCase {
 	}
 }
 
-// leased returns the message of the claim c on its n-th route as a lease with
-// the token delivers it.
+// leased returns the leased message of the claim c on its n-th route.
 func leased(c *driver.Claim, n int, at time.Time, token int64, attempt int) driver.Message {
 	m := c.Messages[n]
 	return driver.Message{
@@ -39,7 +38,7 @@ func leased(c *driver.Claim, n int, at time.Time, token int64, attempt int) driv
 	}
 }
 
-// sending turns the n-th message of a detail into one leased at the given time.
+// sending changes the n-th message of a detail as if it had been leased at the given time.
 func sending(want *driver.EventDetail, n int, at time.Time, attempt int) *driver.EventDetail {
 	m := &want.Messages[n]
 	m.State, m.Attempts = driver.StateSending, attempt
@@ -85,9 +84,9 @@ func leaseOldestFirst(f *fixture) {
 	}
 }
 
-// leaseUntried takes what became due last of what was never tried: no retry, no
-// lease that ran out, nothing that is not due yet; but what was given back, and
-// what is due again in a new generation.
+// leaseUntried leases with Untried: the most recently due message that was never tried. Retries,
+// expired leases and messages that are not due are left out; released messages and those of a new
+// generation count as untried.
 func leaseUntried(f *fixture) {
 	for i := range 4 {
 		f.claimNew(t0.Add(time.Duration(i)*time.Second), newClaim("stripe", fmt.Sprint("evt_", i), "{}", "billing"))
@@ -107,7 +106,7 @@ func leaseUntried(f *fixture) {
 	at, later := t0.Add(10*time.Second), t0.Add(time.Hour)
 	m := next(at, 1, "evt_3")[0]
 	f.mustComplete(at, driver.Completion{ID: m.ID, Token: m.Token, Outcome: driver.MessageRetry})
-	m = next(at, 1, "evt_2")[0] // its lease runs out
+	m = next(at, 1, "evt_2")[0] // its lease expires
 	m = next(at, 1, "evt_1")[0]
 	f.release(at, driver.MessageLease{ID: m.ID, Token: m.Token})
 	f.claimNew(later.Add(time.Second), newClaim("stripe", "evt_4", "{}", "billing"))
@@ -141,8 +140,8 @@ func leaseOneDestination(f *fixture) {
 	}
 }
 
-// leaseQueued has an event that owes messages besides a state row: they are
-// sent whatever becomes of the row.
+// leaseQueued claims an event with a row of its own and messages. The messages are sent regardless
+// of the row's state.
 func leaseQueued(f *fixture) {
 	c := newClaim("stripe", "evt_1", "{}", "billing")
 	c.Work = driver.WorkQueued
@@ -190,8 +189,8 @@ func leaseRunsOut(f *fixture) {
 	f.noneDue(now.Add(time.Hour), "to-billing", "after it was made dead")
 }
 
-// leaseRunsOutForAll mixes, behind one destination, messages whose attempts
-// are used up with messages that are due: the first must not hide the second.
+// leaseRunsOutForAll mixes messages without attempts left and due messages of one destination. The
+// former must not hide the latter.
 func leaseRunsOutForAll(f *fixture) {
 	const n = 5
 	terms := driver.LeaseParams{Destination: "to-billing", Limit: n, For: leaseFor, MaxAttempts: 1, Now: t0}
@@ -206,7 +205,7 @@ func leaseRunsOutForAll(f *fixture) {
 	}
 	terms.Now, terms.Limit = t0.Add(2*leaseFor), 2
 	got := map[string]bool{}
-	for range n + n { // enough calls for a store that buries the dead two at a time
+	for range n + n { // enough calls for a store that buries two messages per call
 		for _, m := range f.leaseWith(&terms) {
 			got[m.EventID] = true
 		}
@@ -269,7 +268,7 @@ func leaseReleaseLost(f *fixture) {
 		driver.MessageLease{ID: held.ID, Token: held.Token + 1},
 	)
 	want := sending(claimed(&c, t0), 1, now, 2)
-	want.Messages[0].DueAt = now // the one lease that was held was given back
+	want.Messages[0].DueAt = now // the one held lease was released
 	want.Tries = []driver.Attempt{lost(first.ID, 0, 1, "retry", now)}
 	f.sameEvent(want, lastAnswer())
 	f.mustComplete(now, driver.Completion{ID: held.ID, Token: held.Token, Outcome: driver.MessageSent, StatusCode: 200})

@@ -9,8 +9,8 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// lost returns the attempt whose lease ran out, as it is recorded at the given
-// time by the lease that finds it.
+// lost returns the recorded attempt of an expired lease, as of the lease that finds it at the given
+// time.
 func lost(id string, generation, number int, outcome string, at time.Time) driver.Attempt {
 	reason := driver.ErrorLeaseRanOut
 	if outcome == "dead" {
@@ -19,8 +19,7 @@ func lost(id string, generation, number int, outcome string, at time.Time) drive
 	return driver.Attempt{MessageID: id, Generation: generation, Number: number, Outcome: outcome, Error: reason, At: at}
 }
 
-// buried returns the n-th message of c as a lease that finds it out of attempts
-// reports it.
+// buried returns the n-th message of c as reported by a lease that finds it without attempts left.
 func buried(c *driver.Claim, n int, at time.Time, attempts int, expired bool) driver.Message {
 	m := leased(c, n, at, 0, attempts)
 	m.Headers, m.Body, m.Expired = nil, nil, expired
@@ -29,8 +28,8 @@ func buried(c *driver.Claim, n int, at time.Time, attempts int, expired bool) dr
 
 func byEventID(a, b driver.Message) int { return strings.Compare(a.EventID, b.EventID) }
 
-// leaseOfAnEarlierLife completes a lease of an event that was pruned, delivered
-// again and leased again: its message has the same id, but not the same token.
+// leaseOfAnEarlierLife completes a lease of an event that was pruned, delivered again and leased
+// again. The message has the same id, but another token.
 func leaseOfAnEarlierLife(f *fixture) {
 	c := newClaim("stripe", "evt_1", "{}", "billing")
 	f.claimNew(t0, c)
@@ -47,9 +46,8 @@ func leaseOfAnEarlierLife(f *fixture) {
 	same(f, "completing the lease of the first life", []bool{false}, f.complete(later, sent))
 }
 
-// leaseRunsOutThenReleased gives back a lease that followed one which ran out:
-// what ran out stays recorded, what was given back never is, and the numbers of
-// the attempts have no gap.
+// leaseRunsOutThenReleased releases a lease that followed an expired one. The expired lease stays
+// recorded as an attempt, the released one is not, and attempt numbers have no gap.
 func leaseRunsOutThenReleased(f *fixture) {
 	c := newClaim("stripe", "evt_1", "{}", "billing")
 	f.claimNew(t0, c)
@@ -70,7 +68,7 @@ func leaseRunsOutThenReleased(f *fixture) {
 	want.State, want.ProcessedAt = driver.StateDone, at
 	f.sameEvent(want, lastAnswer())
 
-	// A lease that ran out and is completed late has the outcome it had.
+	// The outcome of a late completion replaces the expired lease.
 	late := newClaim("stripe", "evt_2", "{}", "billing")
 	f.claimNew(t0, late)
 	m := f.leaseOne(t0, "to-billing")
@@ -84,8 +82,8 @@ func leaseRunsOutThenReleased(f *fixture) {
 	}
 }
 
-// leaseBuried has more messages whose attempts are used up than one lease may
-// take, for both reasons: each is reported once, and none is leased.
+// leaseBuried has more messages without attempts left than one lease may take, for both reasons.
+// Each is reported once, and none is leased.
 func leaseBuried(f *fixture) {
 	const each = 7
 	var want []driver.Message
@@ -109,7 +107,7 @@ func leaseBuried(f *fixture) {
 	}
 	terms.Now, terms.Limit, terms.MaxAttempts = t0.Add(time.Hour), 3, 2
 	var got []driver.Message
-	for range 2 * each { // enough calls for a store that buries a few at a time
+	for range 2 * each { // enough calls for a store that buries a few messages per call
 		found := f.leaseAndBury(&terms)
 		if len(found.Messages) > 0 {
 			f.Fatalf("leased %+v past the last attempt", found.Messages)
@@ -131,13 +129,13 @@ func leaseBuried(f *fixture) {
 		case expired && (outcome != "dead" || !last.At.Equal(terms.Now) || last.Number != 2):
 			f.Errorf("%s has %+v as its last attempt, want the lease that ran out", e.EventID, last)
 		case !expired && (outcome != "retry" || e.LastError != "no answer"):
-			f.Errorf("%s has %+v as its last attempt and the error %q, want what it was before the limit was lowered", e.EventID, last, e.LastError)
+			f.Errorf("%s has %+v as its last attempt and the error %q, want those from before the limit was lowered", e.EventID, last, e.LastError)
 		}
 	}
 }
 
-// leaseBuriedBesideLeased reports messages that are buried by a call which also
-// leases some.
+// leaseBuriedBesideLeased calls Lease once for messages to lease and messages to bury. It reports
+// both.
 func leaseBuriedBesideLeased(f *fixture) {
 	terms := driver.LeaseParams{Destination: "to-billing", Limit: 10, For: leaseFor, MaxAttempts: 1, Now: t0}
 	used, due := newClaim("stripe", "used", "{}", "billing"), newClaim("stripe", "due", "{}", "billing")
@@ -147,7 +145,7 @@ func leaseBuriedBesideLeased(f *fixture) {
 	terms.Now = t0.Add(2 * leaseFor)
 	got := f.leaseAndBury(&terms)
 	if len(got.Messages) != 1 || len(got.Buried) != 1 {
-		f.Fatalf("leased %+v, want one message and one buried", got)
+		f.Fatalf("leased %+v, want one leased message and one buried", got)
 	}
 	same(f, "message", leased(&due, 0, t0, got.Messages[0].Token, 1), got.Messages[0])
 	same(f, "buried", buried(&used, 0, t0, 1, true), got.Buried[0])
@@ -161,9 +159,9 @@ func leaseBuriedBesideLeased(f *fixture) {
 	}
 }
 
-// leaseManyUsedUp has more messages whose attempts are used up than one call looks
-// at, and one behind them that is due: no call buries all, and calling again for as
-// long as a call buried some finds it.
+// leaseManyUsedUp has more messages without attempts left than one call examines, and one due
+// message after them. No call buries all, and repeating the call while it buries some reaches the
+// due message.
 func leaseManyUsedUp(f *fixture) {
 	const rounds, limit = 3, 2
 	const used = rounds * driver.MaxLeaseRounds * limit
@@ -188,7 +186,7 @@ func leaseManyUsedUp(f *fixture) {
 			break
 		}
 		if len(got.Buried) == 0 {
-			f.Fatal("the message behind those that were buried was not found")
+			f.Fatal("the message after the buried ones was not found")
 		}
 	}
 	if len(buried) != used {

@@ -8,7 +8,7 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// matchesEvent is what driver.MessageFilter says of the event.
+// matchesEvent applies the part of driver.MessageFilter that concerns the event.
 func matchesEvent(filter *driver.MessageFilter, e *driver.EventDetail) bool {
 	return matches(&driver.EventFilter{
 		Source: filter.Source, Type: filter.Type, ID: filter.EventID, Text: filter.Text, Since: filter.Since, Until: filter.Until,
@@ -33,7 +33,7 @@ func sameListings(f *fixture, s *scene, filter driver.MessageFilter) {
 	}
 	var letters []driver.DeadLetter
 	for _, d := range s.letters {
-		// What is dead has no note.
+		// Dead letters have no note.
 		if events[d.Key] && equalOrAny(filter.MessageID, d.MessageID) && equalOrAny(filter.Destination, d.Destination) && filter.Note == "" {
 			letters = append(letters, d)
 		}
@@ -90,7 +90,7 @@ func listFilters(f *fixture) {
 	}
 }
 
-// listHostile puts text that means something in SQL into every place of a filter.
+// listHostile puts text with a meaning in SQL into every field of a filter.
 func listHostile(f *fixture) {
 	var s scene
 	for i, text := range ids() {
@@ -128,7 +128,7 @@ func listHostile(f *fixture) {
 			f.Errorf("Quarantined of the source %.20q: %v", bad, err)
 		}
 	}
-	// A cursor whose message or event is gone, or never was, is a place all the same.
+	// A cursor still marks a place if its message or event was pruned or never existed.
 	middle := s.messages[len(s.messages)/2]
 	for _, id := range []string{"", "it's", "msg_zzz", "\U0001F600", strings.Repeat("z", 255)} {
 		after := driver.MessageCursor{Event: driver.Cursor{ReceivedAt: middle.ReceivedAt, Key: middle.Key}, ID: id}
@@ -138,9 +138,9 @@ func listHostile(f *fixture) {
 				want = append(want, m)
 			}
 		}
-		same(f, fmt.Sprintf("messages behind %q", id), want, f.listMessages(&driver.MessageFilter{Limit: driver.MaxLimit, After: after}).Messages)
+		same(f, fmt.Sprintf("messages after %q", id), want, f.listMessages(&driver.MessageFilter{Limit: driver.MaxLimit, After: after}).Messages)
 		if got := f.deadLetters(&driver.MessageFilter{Limit: driver.MaxLimit, After: after}); len(got.DeadLetters) != len(want) {
-			f.Errorf("%d dead letters are behind %q, want %d", len(got.DeadLetters), id, len(want))
+			f.Errorf("%d dead letters are after %q, want %d", len(got.DeadLetters), id, len(want))
 		}
 	}
 }

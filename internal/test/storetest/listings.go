@@ -27,7 +27,7 @@ func listingCases() []testCase {
 }
 
 func listEmpty(f *fixture) {
-	f.claimNew(t0, newClaim("stripe", "evt_1", "{}")) // owes nothing
+	f.claimNew(t0, newClaim("stripe", "evt_1", "{}")) // has no messages
 	same(f, "messages", driver.MessagePage{}, *f.listMessages(&driver.MessageFilter{}))
 	same(f, "dead letters", driver.DeadLetterPage{}, *f.deadLetters(&driver.MessageFilter{}))
 	page, err := f.s.Quarantined(f.Context(), &driver.QuarantineFilter{})
@@ -37,7 +37,7 @@ func listEmpty(f *fixture) {
 	same(f, "quarantine", driver.QuarantinePage{}, *page)
 }
 
-// listed returns the messages of an event as they are listed.
+// listedOf returns the messages of an event as the listing shows them.
 func listedOf(e *driver.EventDetail) []driver.ListedMessage {
 	var all []driver.ListedMessage
 	for i := range e.Messages {
@@ -48,8 +48,8 @@ func listedOf(e *driver.EventDetail) []driver.ListedMessage {
 	return all
 }
 
-// lettersOf returns the dead letters of an event; own says whether it has a row of
-// its own.
+// lettersOf returns the dead letters of an event. own reports whether the event has a row of its
+// own.
 func lettersOf(e *driver.EventDetail, own bool) []driver.DeadLetter {
 	d := driver.DeadLetter{Key: e.Key, Source: e.Source, EventID: e.EventID, Type: e.Type, ReceivedAt: e.ReceivedAt}
 	var all []driver.DeadLetter
@@ -69,7 +69,7 @@ func lettersOf(e *driver.EventDetail, own bool) []driver.DeadLetter {
 	return all
 }
 
-// compareListed is the order of driver.MessageCursor.
+// compareListed compares in the order of driver.MessageCursor.
 func compareListed(aAt, bAt time.Time, aKey, bKey driver.Key, aID, bID string) int {
 	if c := bAt.Compare(aAt); c != 0 {
 		return c
@@ -92,7 +92,7 @@ func sortLetters(all []driver.DeadLetter) {
 	})
 }
 
-// scene is a set of events that differ in all that a listing shows.
+// scene is a set of events that differ in everything that a listing shows.
 type scene struct {
 	details  []*driver.EventDetail
 	messages []driver.ListedMessage
@@ -105,8 +105,8 @@ func (s *scene) add(e *driver.EventDetail, own bool) {
 	s.letters = append(s.letters, lettersOf(e, own)...)
 }
 
-// paint claims n events, several at each time, and moves them on: messages in every
-// state, dead letters of messages and of events, replaced and discarded ones.
+// paint claims n events, several at each time, and moves them on: messages in every state, dead
+// letters of messages and of events, replaced and discarded ones.
 func (f *fixture) paint(n int) *scene {
 	f.Helper()
 	s := &scene{}
@@ -118,7 +118,7 @@ func (f *fixture) paint(n int) *scene {
 		if own {
 			c.Work = driver.WorkQueued
 		}
-		// A destination of their own lets each be leased alone; "c" is shared.
+		// A destination of its own lets each message be leased alone; "c" is shared.
 		for m := range 2 {
 			c.Messages[m].Destination += fmt.Sprint(i)
 		}
@@ -182,8 +182,8 @@ func listOrder(f *fixture) {
 	same(f, "messages, one", s.messages[:1], f.listMessages(&driver.MessageFilter{Limit: 1}).Messages)
 }
 
-// walk pages through a listing at several limits. The cursor goes through its text
-// each time, as it does in the API. page returns the size of a page and its next.
+// walk pages through a listing with several limits. The cursor is converted to text and back each
+// time, as in the API. page returns the entries of a page and its next cursor.
 func walk[T any](f *fixture, want []T, filter driver.MessageFilter, page func(filter *driver.MessageFilter) ([]T, driver.MessageCursor)) {
 	f.Helper()
 	for _, limit := range []int{1, 2, 7, len(want) - 1, len(want), len(want) + 1} {
@@ -224,7 +224,7 @@ func listPagesOfMessages(f *fixture) {
 	}
 }
 
-// listManyOpen lists a backlog that is too long to be sorted for each page.
+// listManyOpen lists a backlog that is too long to sort for each page.
 func listManyOpen(f *fixture) {
 	const n, batch = 10_500, 1_500
 	all := newClaims(n, "a")
@@ -260,8 +260,8 @@ func listPagesOfDeadLetters(f *fixture) {
 	})
 }
 
-// listPagingWhileReplayed works the dead letters off page by page, as a bulk replay
-// does: each is seen once, though what was seen is dead no more, or dead again.
+// listPagingWhileReplayed replays dead letters page by page, like a bulk replay. Each is listed
+// once, although listed letters are no longer dead, or dead again.
 func listPagingWhileReplayed(f *fixture) {
 	s := f.paint(24)
 	var got []driver.DeadLetter

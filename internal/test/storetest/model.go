@@ -7,8 +7,8 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// The terms of the model. The lease ends between two of the model's
-// milliseconds, so that no step falls on the very end of one.
+// Parameters of the model. A lease ends between two of the model's milliseconds, so that no step
+// falls on its exact end.
 const (
 	modelLease     = 20*time.Second + 500*time.Microsecond
 	modelAttempts  = 3
@@ -16,7 +16,7 @@ const (
 	modelRetention = time.Minute + 500*time.Microsecond
 )
 
-// model is the contract in memory: what a store of routed events must hold.
+// model is the contract for routed events, in memory.
 type model struct {
 	events map[driver.Key]*modelEvent
 }
@@ -30,14 +30,14 @@ type modelEvent struct {
 	messages []*modelMessage
 	tries    []driver.Attempt
 	history  []driver.HistoryEntry
-	requests map[string]modelRequest // what was done for each RequestID
+	requests map[string]modelRequest // the result for each RequestID
 }
 
 type modelMessage struct {
 	event  *modelEvent
 	detail driver.MessageDetail
-	tokens []int64 // every token it was ever leased with, the latest last
-	// replayed says that an operator made it due.
+	tokens []int64 // all tokens of its leases, the latest last
+	// replayed is set if an operator made the message due.
 	replayed bool
 }
 
@@ -77,7 +77,7 @@ func (m *modelMessage) leased(now time.Time, token int64) {
 	m.tokens = append(m.tokens, token)
 }
 
-// lose records the attempt under a lease that ran out.
+// lose records the attempt of an expired lease.
 func (m *modelMessage) lose(outcome string, now time.Time) {
 	if m.detail.State == driver.StateSending {
 		m.event.tries = append(m.event.tries, lost(m.detail.ID, m.detail.Generation, m.detail.Attempts, outcome, now))
@@ -90,7 +90,7 @@ func (m *modelMessage) buried(now time.Time) {
 	m.detail.FailedAt = now
 }
 
-// message returns what a lease tells of the message besides its body.
+// message returns the leased message without its body.
 func (m *modelMessage) message() driver.Message {
 	c := &m.event.claim
 	return driver.Message{
@@ -128,7 +128,7 @@ func (m *modelMessage) completed(now time.Time, d *driver.Completion) {
 	})
 }
 
-// generation returns the highest of all that the event owes or owed.
+// generation returns the highest generation among the event's messages.
 func (e *modelEvent) generation() int {
 	highest := 0
 	for _, m := range e.messages {
@@ -141,7 +141,7 @@ func (e *modelEvent) state() string { return e.detail().State }
 
 func (e *modelEvent) dead() bool { return e.state() == driver.StateDead }
 
-// owe makes a message due again, under full attempts.
+// owe makes a message due in the given generation, with full attempts.
 func (m *modelMessage) owe(generation int, now time.Time, replayed bool) {
 	m.event.touched, m.replayed = true, replayed
 	due(&m.detail, generation, now)
@@ -152,14 +152,14 @@ func (m *modelMessage) skip(note string) {
 	skip(&m.detail, note)
 }
 
-// tell adds to the history.
+// tell adds an entry to the history.
 func (e *modelEvent) tell(entry driver.HistoryEntry) {
 	e.touched = true
 	e.history = append(e.history, entry)
 }
 
 func (e *modelEvent) reopen(now time.Time) {
-	// What is reopened of one event is in one generation.
+	// All reopened messages of an event get one generation.
 	generation := e.generation() + 1
 	for _, m := range e.messages {
 		if m.detail.State == driver.StateDead {
@@ -169,7 +169,7 @@ func (e *modelEvent) reopen(now time.Time) {
 	e.tell(driver.HistoryEntry{At: now, Action: driver.ActionReopened, Generation: generation})
 }
 
-// detail returns what a store must show of the event.
+// detail returns the expected detail of the event.
 func (e *modelEvent) detail() *driver.EventDetail {
 	want := claimed(&e.claim, e.at)
 	want.Tries, want.History, want.Deliveries = e.tries, e.history, e.counts
@@ -196,8 +196,7 @@ func (w *model) add(c *driver.Claim, now time.Time) {
 	w.events[c.Key] = e
 }
 
-// sortedEvents returns the events in an order that does not change from run to
-// run, so that a seed repeats one.
+// sortedEvents returns the events in a fixed order, so that a seed repeats a run.
 func (w *model) sortedEvents() []*modelEvent {
 	var all []*modelEvent
 	for _, e := range w.events {
@@ -219,7 +218,7 @@ func (w *model) messages(keep func(m *modelMessage) bool) []*modelMessage {
 	return all
 }
 
-// prune removes what is past its windows and returns how much that was.
+// prune removes events and bodies past their windows, and returns the counts.
 func (w *model) prune(now time.Time) driver.PruneResult {
 	var result driver.PruneResult
 	for key, e := range w.events {

@@ -11,7 +11,7 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// refusals are what a run must see Replay and RetryMessage refuse.
+// refusals maps the errors that Replay and RetryMessage must return in every run to their names.
 var refusals = map[error]string{
 	driver.ErrNotFound: "not found", driver.ErrOpen: "open", driver.ErrBodyPruned: "body gone",
 	driver.ErrRequestReused: "request reused", driver.ErrModeNeeded: "mode needed", driver.ErrNoRoute: "no route", driver.ErrSent: "sent already",
@@ -23,7 +23,7 @@ type modelRequest struct {
 	did  driver.Replayed
 }
 
-// replay is the contract of Store.Replay, for an event that is there.
+// replay is the contract of Store.Replay for an event that exists.
 func (e *modelEvent) replay(p *driver.ReplayParams) (driver.Replayed, error) {
 	if before, ok := e.requests[p.RequestID]; ok && p.RequestID != "" {
 		if before.mode != p.Mode {
@@ -44,7 +44,7 @@ func (e *modelEvent) replay(p *driver.ReplayParams) (driver.Replayed, error) {
 		return driver.Replayed{}, driver.ErrNoRoute
 	}
 	done := driver.Replayed{Generation: e.generation() + 1}
-	routes := map[string]string{} // what is to be added, with the destinations
+	routes := map[string]string{} // the routes to add, with their destinations
 	for _, m := range chosen {
 		if p.Mode != driver.ReplayAsNew {
 			m.owe(done.Generation, p.Now, true)
@@ -71,7 +71,7 @@ func (e *modelEvent) replay(p *driver.ReplayParams) (driver.Replayed, error) {
 			Generation: done.Generation, DueAt: p.Now, CreatedAt: p.Now,
 		}})
 	}
-	// In one order, so that a seed repeats a run.
+	// A fixed order, so that a seed repeats a run.
 	slices.SortStableFunc(e.messages, func(a, b *modelMessage) int {
 		return compareListed(b.detail.CreatedAt, a.detail.CreatedAt, e.claim.Key, e.claim.Key, a.detail.ID, b.detail.ID)
 	})
@@ -81,9 +81,9 @@ func (e *modelEvent) replay(p *driver.ReplayParams) (driver.Replayed, error) {
 	return done, nil
 }
 
-// chosen returns the messages that a replay concerns: the dead ones, or else of
-// those that were sent, or if none was of all, the one of the highest generation
-// of each route; and whether none is open.
+// chosen returns the messages of a replay: the dead ones; or else, per route, the sent one of the
+// highest generation; or if none was sent, any one of the highest generation. ended reports whether
+// no message is open.
 func (e *modelEvent) chosen() (chosen []*modelMessage, ended bool) {
 	in := map[string][]*modelMessage{}
 	for _, m := range e.messages {
@@ -118,7 +118,7 @@ func (w *world) stepReplay() string {
 		return "replay of an unknown event"
 	}
 	e := all[w.rand.IntN(len(all))]
-	for try := 0; try < 5 && e.state() == driver.StateRunning; try++ { // rather one that has ended
+	for try := 0; try < 5 && e.state() == driver.StateRunning; try++ { // prefer an event that has ended
 		e = all[w.rand.IntN(len(all))]
 	}
 	e.touched = true
@@ -157,7 +157,7 @@ func (w *world) stepLetters() string {
 	var letters []driver.DeadLetterRef
 	var want []bool
 	discard := w.rand.IntN(2) == 0
-	generations := map[*modelEvent]int{} // of what one call replays of one event
+	generations := map[*modelEvent]int{} // the generation that one call gives the messages of one event
 	for _, m := range w.messages(func(m *modelMessage) bool { return m.detail.State == driver.StateDead || w.rand.IntN(10) == 0 }) {
 		if w.rand.IntN(3) == 0 {
 			continue

@@ -8,10 +8,9 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// stepLease leases and checks that the store took as many as it may and the
-// oldest, or of what was never tried the newest. How messages that are due and messages whose lease ran out rank
-// among each other is left to the store, and so is how many of those whose
-// attempts are used up it buries in one call.
+// stepLease leases, and checks that the store took the maximum number and the oldest messages, or
+// with Untried the newest. The contract leaves two things open: the order between due messages and
+// messages with an expired lease, and how many messages without attempts left one call buries.
 func (w *world) stepLease() string {
 	p := driver.LeaseParams{
 		Destination: []string{"to-audit", "to-billing"}[w.rand.IntN(2)], Limit: 1 + w.rand.IntN(4),
@@ -50,8 +49,8 @@ func (w *world) stepLease() string {
 	return fmt.Sprintf("lease of %d of %d messages", p.Limit, len(due)+len(again)+len(usedUp))
 }
 
-// take moves the candidates that were leased on in the model, after checking
-// that none that was left is older than one that was taken, or newer.
+// take applies the leases to the candidates in the model. It first checks that no skipped candidate
+// is older than a leased one, or newer if newest is set.
 func (w *world) take(
 	candidates []*modelMessage, got map[string]driver.Message, newest bool, since func(*modelMessage) time.Time,
 ) (found int) {
@@ -70,13 +69,13 @@ func (w *world) take(
 	}
 	var until time.Time
 	if last != nil {
-		until = since(last) // before it is moved on
+		until = since(last) // before the lease moves it
 	}
 	for _, m := range candidates {
 		lease, ok := got[m.detail.ID]
 		if !ok {
 			if at := since(m); last != nil && !at.Equal(until) && at.Before(until) != newest {
-				w.Errorf("message %s, due since %v, was passed over for one due since %v", m.detail.ID, at, until)
+				w.Errorf("message %s, due since %v, was skipped for one due since %v", m.detail.ID, at, until)
 			}
 			continue
 		}
@@ -93,13 +92,13 @@ func (w *world) take(
 	return found
 }
 
-// bury moves those on in the model that the store says it has made dead.
+// bury applies the messages that the store reports as dead to the model.
 func (w *world) bury(usedUp []*modelMessage, dead []driver.Message) (buried int) {
 	w.Helper()
 	for _, d := range dead {
 		n := slices.IndexFunc(usedUp, func(m *modelMessage) bool { return m.detail.ID == d.ID })
 		if n < 0 {
-			w.Fatalf("message %+v was buried, want only such as have no attempt left", d)
+			w.Fatalf("message %+v was buried, want only messages without attempts left", d)
 		}
 		same(w, "buried message", usedUp[n].message(), d)
 		usedUp[n].buried(w.now)
@@ -109,8 +108,8 @@ func (w *world) bury(usedUp []*modelMessage, dead []driver.Message) (buried int)
 	return buried
 }
 
-// someLeases picks messages that were leased before, each with one of the
-// tokens it had: the latest three times out of four.
+// someLeases picks messages that were leased before, each with one of its tokens: three times out
+// of four the latest.
 func (w *world) someLeases() (picked []*modelMessage, tokens []int64) {
 	before := w.messages(func(m *modelMessage) bool { return len(m.tokens) > 0 })
 	for _, i := range w.rand.Perm(len(before)) {

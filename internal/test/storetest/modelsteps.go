@@ -18,14 +18,14 @@ import (
 // seedVariable names the environment variable that repeats a run of the model.
 const seedVariable = "HOOKONCE_TEST_SEED"
 
-// The model takes at least modelSteps steps, and more, but not without end,
-// until everything it knows has happened.
+// The model takes at least modelSteps steps, and up to a limit continues until each of things has
+// happened.
 const (
 	modelSteps    = 200
 	maxModelSteps = 5000
 )
 
-// things are what must happen in a run, so that it cannot pass by doing little.
+// things must all happen in a run, so that a run cannot pass by doing little.
 var things = []string{
 	"claimed", "duplicate", "leased", "leased again", "used up", "held", "stale", "reopened", "pruned", "body pruned",
 	"replayed", "replayed as new", "replayed under the same id", "replay repeated", "first routes", "not found", "open", "body gone",
@@ -42,12 +42,11 @@ type world struct {
 	model
 	rand *rand.Rand
 	now  time.Time
-	seen map[string]bool // what happened at least once
+	seen map[string]bool // things that happened at least once
 }
 
-// modelRandomSteps takes random steps and compares, after each, the listing of
-// all events and the details of those that the step touched with the model's;
-// now and then all details.
+// modelRandomSteps takes random steps. After each it compares the listing of all events with the
+// model's, and the details of the events that the step touched; now and then all details.
 func modelRandomSteps(f *fixture) {
 	seed := f.seed()
 	w := &world{
@@ -121,8 +120,7 @@ func (w *world) compare(all bool) {
 	}
 }
 
-// sortTries puts attempts of the same time, whose order the contract leaves
-// open, into one order.
+// sortTries sorts attempts of the same time, because the contract leaves their order open.
 func sortTries(tries []driver.Attempt) {
 	slices.SortFunc(tries, func(a, b driver.Attempt) int {
 		return stdcmp.Or(a.At.Compare(b.At), strings.Compare(a.MessageID, b.MessageID),
@@ -130,16 +128,15 @@ func sortTries(tries []driver.Attempt) {
 	})
 }
 
-// sortHistory does the same for what happened to several messages by one call.
+// sortHistory sorts entries that one call made for several messages.
 func sortHistory(history []driver.HistoryEntry) {
 	slices.SortStableFunc(history, func(a, b driver.HistoryEntry) int {
 		return stdcmp.Or(a.At.Compare(b.At), strings.Compare(a.MessageID, b.MessageID))
 	})
 }
 
-// sinceDeath compares of the time at which an event failed only whether there
-// is one: an event whose last open message is sent after another one died may
-// count as dead since either.
+// sinceDeath compares only whether an event has a time of failure. If its last open message is sent
+// after another one died, the event may count as dead since either time.
 func sinceDeath() cmp.Option {
 	return cmp.FilterPath(
 		func(p cmp.Path) bool { return p.Last().String() == ".FailedAt" && p.Index(-2).Type().Name() == "Event" },

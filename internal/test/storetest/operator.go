@@ -9,8 +9,6 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// What operators do, as methods of the fixture.
-
 func (f *fixture) replay(p *driver.ReplayParams) driver.Replayed {
 	f.Helper()
 	got, err := f.s.Replay(f.Context(), p)
@@ -26,7 +24,7 @@ func (f *fixture) replayAt(at time.Time, key driver.Key, mode driver.ReplayMode)
 	return f.replay(&driver.ReplayParams{Key: key, Mode: mode, Now: at})
 }
 
-// refused fails unless the error is want and no other one of the contract.
+// refused fails unless err matches want, and no other error of the contract.
 func (f *fixture) refused(what string, want, err error) {
 	f.Helper()
 	if !errors.Is(err, want) {
@@ -110,18 +108,18 @@ func (f *fixture) moveQueued(key driver.Key, state string) {
 	f.with.MoveQueued(f.T, f.s, key, state)
 }
 
-// letter names the message of c on its n-th route as a dead letter.
+// letter returns the reference to the message of c on its n-th route as a dead letter.
 func letter(c *driver.Claim, n int) driver.DeadLetterRef {
 	return driver.DeadLetterRef{Key: c.Key, MessageID: c.Messages[n].ID}
 }
 
-// due makes the message of a detail pending again, under full attempts.
+// due makes the message of a detail pending again, with full attempts.
 func due(m *driver.MessageDetail, generation int, at time.Time) {
 	m.State, m.Note, m.Generation, m.Attempts = driver.StatePending, "", generation, 0
 	m.DueAt, m.SentAt, m.FailedAt = at, time.Time{}, time.Time{}
 }
 
-// skip gives the dead message of a detail up.
+// skip makes the dead message of a detail skipped, with a note.
 func skip(m *driver.MessageDetail, note string) {
 	m.State, m.Note, m.FailedAt = driver.StateSkipped, note, time.Time{}
 }
@@ -132,8 +130,8 @@ func sortMessages(messages []driver.MessageDetail) {
 	})
 }
 
-// derive gives an event without a row of its own the state of its messages. Once it
-// has ended its note is that of what was skipped and not replaced, if there is any.
+// derive sets the state of an event without a row of its own from its messages. Once the event has
+// ended, its note is that of a skipped message that was not replaced, if there is one.
 func derive(want *driver.EventDetail) {
 	count, note := map[string]int{}, ""
 	var sentAt, failedAt time.Time
@@ -174,8 +172,8 @@ func latest(a, b time.Time) time.Time {
 	return a
 }
 
-// shown checks the detail of an event, and that the listing, each filter by
-// state and the listing of dead letters agree with it.
+// shown checks the detail of an event, and that the listing, the filters by state and note, and the
+// listing of dead letters agree with it.
 func (f *fixture) shown(want *driver.EventDetail) {
 	f.Helper()
 	f.sameEvent(want, lastAnswer())
@@ -207,7 +205,7 @@ func (f *fixture) shown(want *driver.EventDetail) {
 	same(f, "dead letters of "+want.EventID, deadIDs, got)
 }
 
-// onlyIf fails unless the page holds the event just where it shall.
+// onlyIf fails unless the page holds the event exactly if there is set.
 func (f *fixture) onlyIf(there bool, what string, e *driver.EventDetail, page *driver.EventPage) {
 	f.Helper()
 	var want []string

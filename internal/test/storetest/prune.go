@@ -29,12 +29,12 @@ func pruneCases() []testCase {
 	}
 }
 
-// windows returns parameters with both windows the same.
+// windows returns parameters with both windows equal to d.
 func windows(d time.Duration, now time.Time) *driver.PruneParams {
 	return &driver.PruneParams{DedupeWindow: d, Retention: d, Now: now}
 }
 
-// bodyless is a detail past retention.
+// bodyless returns a detail past retention.
 func bodyless(want *driver.EventDetail) *driver.EventDetail {
 	want.Headers, want.Body, want.BodyPruned = nil, nil, true
 	return want
@@ -72,11 +72,11 @@ func pruneBoth(f *fixture) {
 		f.claimNew(t0.Add(time.Duration(i)*day), newClaim("stripe", fmt.Sprint("evt_", i), "{}"))
 	}
 	p := &driver.PruneParams{DedupeWindow: 6 * day, Retention: 3 * day, Now: t0.Add(9*day + time.Second)}
-	// 0 to 3 are past both, 4 to 6 past retention only; an identity that goes
-	// takes its body with it and is not counted as a body.
+	// 0 to 3 are past both windows, 4 to 6 past retention only. A pruned identity takes its body
+	// with it, and that is not counted as a body.
 	same(f, "pruned", driver.PruneResult{Events: 4, Bodies: 3}, f.prune(p))
 	same(f, "left", []string{"evt_8", "evt_7", "evt_6", "evt_5", "evt_4"}, idsOf(f.events(&driver.EventFilter{})))
-	// A body goes with its identity, however long its retention.
+	// A body is pruned with its identity, even if its retention is longer.
 	p = &driver.PruneParams{DedupeWindow: time.Hour, Retention: 30 * day, Now: p.Now}
 	same(f, "pruned", driver.PruneResult{Events: 5}, f.prune(p))
 	same(f, "left", []string(nil), idsOf(f.events(&driver.EventFilter{})))
@@ -107,7 +107,7 @@ func prunePerSource(f *fixture) {
 	f.event("it's", "evt_1")
 }
 
-// pruneForgottenWindow leaves windows out: that never means "keep nothing".
+// pruneForgottenWindow leaves windows out. A missing window never means "keep nothing".
 func pruneForgottenWindow(f *fixture) {
 	f.claimNew(t0, newClaim("stripe", "evt_1", "{}"))
 	for _, p := range []*driver.PruneParams{{}, {DedupeWindow: day}, {Retention: day}, {DedupeWindow: -day, Retention: day}} {
@@ -122,8 +122,8 @@ func pruneForgottenWindow(f *fixture) {
 	f.event("stripe", "evt_1")
 }
 
-// pruneRests has Prune rest for good after its first step: it gives way to whoever waits,
-// and ends with its context.
+// pruneRests makes Prune rest forever after its first step. Other callers can work meanwhile, and
+// Prune ends with its context.
 func pruneRests(f *fixture) {
 	const all, step = 10, 3
 	for i := range all {
@@ -160,12 +160,12 @@ func pruneChunks(f *fixture) {
 	same(f, "left", []string(nil), idsOf(f.events(&driver.EventFilter{})))
 }
 
-// pruneBehind removes what stands behind, and between, more than is looked at in one step
-// of what stays.
+// pruneBehind prunes events that lie between and after kept events. More events are kept than one
+// step examines.
 func pruneBehind(f *fixture) {
 	const stay, step = 100, 2
 	for i := range stay {
-		c := newClaim("stripe", fmt.Sprint("owed_", i), fmt.Sprint("owed ", i))
+		c := newClaim("stripe", fmt.Sprint("open_", i), fmt.Sprint("open ", i))
 		c.Work = driver.WorkQueued
 		f.claimNew(t0.Add(time.Duration(i)*time.Second), c)
 	}
@@ -179,8 +179,7 @@ func pruneBehind(f *fixture) {
 	same(f, "left", stay, len(idsOf(f.events(&driver.EventFilter{Limit: driver.MaxLimit}))))
 }
 
-// pruneOwed has one event in each state: those that are owed keep everything,
-// however old they are.
+// pruneOwed has one event in each state. Unfinished events keep everything, at any age.
 func pruneOwed(f *fixture) {
 	ids := []string{"pending", "running", "sending", "retrying", "halfdead", "dead", "sent", "unrouted"}
 	for _, id := range ids {
@@ -222,8 +221,8 @@ func pruneOwed(f *fixture) {
 	}
 }
 
-// ignoreDead leaves Dead out of results that repeat another event: the
-// contract speaks of the claim's own event.
+// ignoreDead clears Dead in results that repeat another event, because the contract defines it for
+// the claim's own event only.
 func ignoreDead(results []driver.ClaimResult) []driver.ClaimResult {
 	for i := range results {
 		results[i].Dead = false
@@ -231,8 +230,8 @@ func ignoreDead(results []driver.ClaimResult) []driver.ClaimResult {
 	return results
 }
 
-// pruneEverything removes an event that has a line in every table and claims
-// its id again: what comes back is new and owes its own messages.
+// pruneEverything prunes an event with rows in every table, and claims its id again. The new event
+// is fresh, with its own messages.
 func pruneEverything(f *fixture) {
 	c := guarded(driver.BodyWatch, "stripe", "evt_1", "{}", "audit", "billing")
 	f.claimNew(t0, c)

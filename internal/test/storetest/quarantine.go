@@ -21,8 +21,8 @@ func (f *fixture) quarantine(at time.Time, requests ...driver.Quarantined) {
 	}
 }
 
-// pruneQuarantine keeps each body of a source once, whatever else is in the
-// request, and apart from events.
+// pruneQuarantine stores each body of a source once, even if other parts of the request differ, and
+// apart from events.
 func pruneQuarantine(f *fixture) {
 	f.quarantine(t0)
 	var all []driver.Quarantined
@@ -61,8 +61,8 @@ func pruneQuarantineRows(f *fixture) {
 	p.Chunk = 5
 	same(f, "pruned to four of each source", driver.PruneResult{Quarantined: 2 * (n - 4)}, f.prune(p))
 	same(f, "pruned again", driver.PruneResult{}, f.prune(p))
-	// The newest four are left: an hour after the sixth of ten, none of them
-	// is past a retention that all of the pruned ones were past.
+	// The newest four are left. At an hour after the sixth of ten they are within a retention of
+	// one hour, and all pruned ones are past it.
 	p.QuarantineRows, p.Retention = 0, time.Hour
 	p.Now = t0.Add(time.Hour + 5500*time.Millisecond)
 	same(f, "pruned by age", driver.PruneResult{Quarantined: 1}, f.prune(p)) // shopify's only one

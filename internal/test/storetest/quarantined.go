@@ -17,7 +17,7 @@ func (f *fixture) quarantined(filter *driver.QuarantineFilter) *driver.Quarantin
 	return got
 }
 
-// kept returns a request as the listing shows it when it came once.
+// kept returns a request as the listing shows it after one delivery.
 func kept(q *driver.Quarantined, at time.Time) driver.QuarantinedRequest {
 	return driver.QuarantinedRequest{
 		Key: driver.BodyKey(q.Source, q.BodyHash), Source: q.Source, BodySHA256: q.BodyHash, Headers: q.Headers, Body: q.Body,
@@ -31,8 +31,8 @@ func sortQuarantined(all []driver.QuarantinedRequest) {
 	})
 }
 
-// listQuarantine lists hostile bodies of two sources; what comes again is counted
-// and moves to the front.
+// listQuarantine lists hostile bodies of two sources. A repeated body is counted, and moves to the
+// front.
 func listQuarantine(f *fixture) {
 	var all []driver.Quarantined
 	for i, body := range bodies() {
@@ -57,7 +57,7 @@ func listQuarantine(f *fixture) {
 	got := f.quarantined(&driver.QuarantineFilter{Limit: driver.MaxLimit})
 	same(f, "quarantine after a repetition", want, got.Requests)
 	if want[0].Count != 3 {
-		f.Errorf("what came last is %+v, want it first", want[0])
+		f.Errorf("the first request is %+v, want the latest", want[0])
 	}
 	want = slices.DeleteFunc(want, func(q driver.QuarantinedRequest) bool { return q.Source != "it's" })
 	same(f, "quarantine of one source", want, f.quarantined(&driver.QuarantineFilter{Source: "it's", Limit: driver.MaxLimit}).Requests)

@@ -6,8 +6,8 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// What every store does for handlers, also one whose transactions nobody can be
-// given: claims carry what is taken by, and what is reserved can be recorded.
+// Cases for work that every store offers, even without access to its transactions: claims carry the
+// fields that Take selects by, and reserved events can be recorded.
 func queuedCases() []testCase {
 	return []testCase{
 		{"SourceAndType", queuedSourceAndType},
@@ -58,7 +58,7 @@ func queuedRecorded(f *fixture) {
 	}
 	same(f, "reserved", []driver.TakenEvent{taken(&c, t0)}, got)
 	r := failed(&got[0])
-	for range 2 { // the second time it is not pending any more
+	for range 2 { // the second time it is no longer pending
 		if err := f.s.RecordReserved(f.Context(), &driver.FinishParams{Results: []driver.WorkResult{r}, Now: t0}); err != nil {
 			f.Fatalf("RecordReserved: %v", err)
 		}

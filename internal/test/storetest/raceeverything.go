@@ -11,8 +11,8 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// The terms of raceEverything. No lease runs out by itself: time stands still, so
-// that a message has one holder at a time, or the store is wrong.
+// Parameters of raceEverything. Time stands still, so no lease expires by itself, and a message
+// must have one holder at a time.
 const (
 	crowdEvents   = 6
 	crowdWorkers  = 8
@@ -20,39 +20,39 @@ const (
 	crowdMaxSteps = 1000
 )
 
-// crowdThings are what must happen in a run, so that it cannot pass by doing little.
+// crowdThings must all happen in a run, so that a run cannot pass by doing little.
 var crowdThings = []string{
-	"leased", "completed", "replayed", "reopened", "letters replayed", "letters discarded", "retried", "claimed anew",
+	"leased", "completed", "replayed", "reopened", "letters replayed", "letters discarded", "retried", "claimed again",
 	"identities pruned", "bodies pruned",
 }
 
-// crowd is a small set of old events that workers do everything to at once.
+// crowd is a small set of old events. Workers call everything on it at once.
 type crowd struct {
 	*pair
 	claims []driver.Claim
 	now    time.Time
 
 	mu      sync.Mutex
-	holder  map[string]driver.Message // every lease that is held
+	holder  map[string]driver.Message // all held leases
 	token   map[incarnation]int64     // the highest token of each message
 	did     map[string]int
-	claimed int // how often an event was claimed
+	claimed int // number of claims
 
-	looking sync.Mutex // one reads at a time, so that what is read never goes back
+	looking sync.Mutex // held while reading, so that results come in order
 	seen    map[incarnation]int
 }
 
-// incarnation is a message, or an event, as of one claim: once it was pruned it may
-// come again, and begins anew.
+// incarnation identifies a message or an event together with its claim. After pruning, the same id
+// can come again and starts from the beginning.
 type incarnation struct {
 	id string
 	at time.Time
 }
 
-// raceEverything lets workers lease, complete, release, replay, reopen, discard,
-// retry, count, claim and prune at random on a few events. Whatever they do:
-// a message has one holder at a time, tokens and generations only grow, nothing
-// that is owed is pruned, and in the end everything can be finished.
+// raceEverything lets workers lease, complete, release, replay, reopen, discard, retry, count,
+// claim and prune a few events at random. In any order: a message has one holder at a time, tokens
+// and generations only grow, unfinished work is not pruned, and in the end everything can be
+// finished.
 func raceEverything(p *pair) {
 	w := &crowd{
 		pair: p, claims: newClaims(crowdEvents, "a", "b"), now: t0.Add(2 * day),
@@ -134,20 +134,20 @@ func (w *crowd) lease1(s driver.Store, r *rand.Rand) error {
 		w.did["leased"]++
 	}
 	if len(got.Buried) > 0 {
-		w.Errorf("buried %+v, of which none has used its attempts up", got.Buried)
+		w.Errorf("buried %+v, which all have attempts left", got.Buried)
 	}
 	return nil
 }
 
-// complete1 ends one of the leases that are held, and makes sure of it with a stale
-// token, which must change nothing.
+// complete1 ends one of the held leases. Then it completes with a stale token, which must change
+// nothing.
 func (w *crowd) complete1(s driver.Store, r *rand.Rand) error {
 	w.mu.Lock()
 	var m driver.Message
 	for _, m = range w.holder {
 		break
 	}
-	// Taken off before the store is told: it may be leased again at once.
+	// Remove the holder before the call: the message may be leased again at once.
 	delete(w.holder, m.ID)
 	w.mu.Unlock()
 	if m.ID == "" {
@@ -200,7 +200,7 @@ func (w *crowd) reopen1(s driver.Store, r *rand.Rand) error {
 	return err
 }
 
-// letters names what may be dead of two events, by what the listing shows.
+// letters returns dead letters of the listing, in random order. They may no longer be dead.
 func (w *crowd) letters(s driver.Store, r *rand.Rand) (*driver.DeadLetterParams, error) {
 	page, err := s.DeadLetters(w.Context(), &driver.MessageFilter{Limit: 1 + r.IntN(4)})
 	if err != nil {
@@ -261,10 +261,10 @@ func (w *crowd) count1(s driver.Store, r *rand.Rand) error {
 	})
 }
 
-// prune1 prunes with every event past its windows: only what is finished may go.
+// prune1 prunes with every event past its windows. Only finished events may go.
 func (w *crowd) prune1(s driver.Store, r *rand.Rand) error {
 	if r.IntN(4) > 0 {
-		return nil // what has lost its body is out of the game for the others
+		return nil // rarely: events without a body are useless for the other steps
 	}
 	p := windows(day, w.now)
 	p.Chunk = 1 + r.IntN(3)
@@ -279,7 +279,7 @@ func (w *crowd) prune1(s driver.Store, r *rand.Rand) error {
 	return err
 }
 
-// claim1 claims an event, anew where it was pruned, and then past its windows too.
+// claim1 claims an event. A pruned one becomes new, and is past its windows at once too.
 func (w *crowd) claim1(s driver.Store, r *rand.Rand) error {
 	w.mu.Lock()
 	w.claimed++
@@ -287,7 +287,7 @@ func (w *crowd) claim1(s driver.Store, r *rand.Rand) error {
 	w.mu.Unlock()
 	got, err := w.claimAll(s, at, *w.one(r))
 	if err == nil && got[0].Claimed {
-		w.note("claimed anew", 1)
+		w.note("claimed again", 1)
 	}
 	if busy(err) {
 		return nil
@@ -295,7 +295,7 @@ func (w *crowd) claim1(s driver.Store, r *rand.Rand) error {
 	return err
 }
 
-// look1 reads an event: what it owes is whole, and its generation never falls.
+// look1 reads an event. Its unfinished work is complete, and its generation never falls.
 func (w *crowd) look1(s driver.Store, r *rand.Rand) error {
 	w.looking.Lock()
 	defer w.looking.Unlock()
@@ -332,8 +332,7 @@ func (w *crowd) check(e *driver.EventDetail) {
 	}
 }
 
-// close finishes all that is owed: then nothing is open, and only what is dead
-// outlives a prune.
+// close finishes all open messages. Then nothing is open, and only dead events survive a prune.
 func (w *crowd) close() {
 	w.Helper()
 	for _, m := range w.holder {
@@ -365,5 +364,5 @@ func (w *crowd) close() {
 	left := idsOf(w.events(&driver.EventFilter{Limit: driver.MaxLimit}))
 	slices.Sort(dead)
 	slices.Sort(left)
-	same(w, "what outlives a prune", dead, left)
+	same(w, "left after a prune", dead, left)
 }

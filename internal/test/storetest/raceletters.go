@@ -10,8 +10,8 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// raceDeadLetter works on one dead letter in every way at once: exactly one of
-// them gets it, and the history tells which.
+// raceDeadLetter works on one dead letter in every way at once. Exactly one caller gets it, and the
+// history names that action.
 func raceDeadLetter(p *pair) {
 	const rounds = 25
 	won := map[string]int{}
@@ -69,8 +69,8 @@ func raceDeadLetter(p *pair) {
 	p.Logf("won: %v", won)
 }
 
-// checkLetter checks an event whose one dead letter was worked on at once. A replay
-// may follow a discard, because what is discarded can be replayed.
+// checkLetter checks an event after many callers worked on its one dead letter. A replay may follow
+// a discard, because discarded letters can be replayed.
 func (p *pair) checkLetter(e *driver.EventDetail, winners, told []string) {
 	p.Helper()
 	slices.Sort(winners)
@@ -101,8 +101,8 @@ func countState(e *driver.EventDetail, state string) (n int) {
 	return n
 }
 
-// raceReplayDeadLease replays dead letters while both stores lease: each letter is
-// replayed once and leased once.
+// raceReplayDeadLease replays dead letters while both stores lease. Each letter is replayed once
+// and leased once.
 func raceReplayDeadLease(p *pair) {
 	const events, callers = 60, 6
 	all := newClaims(events, "a")
@@ -153,7 +153,7 @@ func raceReplayDeadLease(p *pair) {
 	}
 	for i := range all {
 		id := all[i].Messages[0].ID
-		// What all who tried found locked is dead still.
+		// A letter that every caller found locked is still dead.
 		if e := p.event("stripe", all[i].EventID); replayed[all[i].Key] == 0 && e.State == driver.StateDead && len(leases[id]) == 0 {
 			continue
 		}
@@ -163,8 +163,8 @@ func raceReplayDeadLease(p *pair) {
 	}
 }
 
-// raceRetryLease retries a waiting message while it is leased: whoever comes first,
-// one has it, and the other is told so.
+// raceRetryLease retries a waiting message while it is leased. Either side may win, and the other
+// one is told.
 func raceRetryLease(p *pair) {
 	for round := range 30 {
 		c := newClaim("stripe", fmt.Sprint("evt_", round), "{}", "a")
@@ -172,7 +172,7 @@ func raceRetryLease(p *pair) {
 		m := p.leaseOne(t0, "to-a")
 		retry := driver.Completion{ID: m.ID, Token: m.Token, Outcome: driver.MessageRetry}
 		if round%2 == 0 {
-			retry.Outcome = driver.MessageDead // then a lease can only come after the retry
+			retry.Outcome = driver.MessageDead // then a lease can only follow the retry
 		}
 		p.mustComplete(t0, retry)
 		var mu sync.Mutex

@@ -8,8 +8,8 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// raceReplayTwice is the double click: of concurrent replays of a done event one
-// wins, and the others find it open.
+// raceReplayTwice is the double click: of concurrent replays of a done event one wins, and the
+// others find it open.
 func raceReplayTwice(p *pair) {
 	const rounds, callers = 15, 4
 	for round := range rounds {
@@ -45,7 +45,7 @@ func raceReplayTwice(p *pair) {
 	}
 }
 
-// finish gives every message of the claim, which must be due, the outcome.
+// finish completes every message of the claim with the outcome. All must be due.
 func (p *pair) finish(outcome driver.MessageOutcome, c *driver.Claim) {
 	p.Helper()
 	for _, m := range c.Messages {
@@ -54,8 +54,8 @@ func (p *pair) finish(outcome driver.MessageOutcome, c *driver.Claim) {
 	}
 }
 
-// raceReplayRequest repeats one request at once: it is carried out once, and all
-// who get an answer get the same one.
+// raceReplayRequest repeats one request at once. It is carried out once, and all callers that get
+// an answer get the same one.
 func raceReplayRequest(p *pair) {
 	const rounds, callers = 10, 6
 	for round := range rounds {
@@ -64,7 +64,7 @@ func raceReplayRequest(p *pair) {
 		p.finish(driver.MessageDead, &c)
 		var firsts, others atomic.Int32
 		p.atOnce(callers, func(s driver.Store, i int) error {
-			// The last two are another request: it wins, or finds the event open.
+			// The last two callers make another request: it wins, or finds the event open.
 			request := []string{"r1", "r2"}[i/(callers-2)]
 			for range 20 {
 				got, err := s.Replay(p.Context(), &driver.ReplayParams{Key: c.Key, RequestID: request, Now: t0})
@@ -99,8 +99,8 @@ func raceReplayRequest(p *pair) {
 	}
 }
 
-// raceReplayPrune replays events that are past their windows while they are
-// pruned: each is replayed and whole, or it was gone before.
+// raceReplayPrune replays events past their windows while they are pruned. Each is either replayed
+// and whole, or gone before.
 func raceReplayPrune(p *pair) {
 	const events = 60
 	all := newClaims(events, "a")
@@ -114,7 +114,7 @@ func raceReplayPrune(p *pair) {
 	var replayed [events]bool
 	p.atOnce(6, func(s driver.Store, i int) error {
 		if i < 2 {
-			// One takes the bodies only, the other all.
+			// One pruner takes only bodies, the other everything.
 			prune := windows(day, later)
 			prune.Chunk = 2
 			if i == 0 {
@@ -123,7 +123,7 @@ func raceReplayPrune(p *pair) {
 			_, err := s.Prune(p.Context(), prune)
 			return err
 		}
-		// From the other end and from both stores, each an event of its own.
+		// From the other end and on both stores, each caller with events of its own.
 		for n := events - 1 - (i - 2); n >= 0; n -= 4 {
 			mode := []driver.ReplayMode{driver.ReplayAsNew, driver.ReplaySameID}[n%2]
 			_, err := s.Replay(p.Context(), &driver.ReplayParams{Key: all[n].Key, Mode: mode, RequestID: "r", Now: later})
@@ -165,8 +165,8 @@ func raceReplayPrune(p *pair) {
 	}
 }
 
-// raceReplayComplete replays an event while the last open message of it is
-// completed: the replay finds it open, or comes after.
+// raceReplayComplete replays an event while its last open message is completed. The replay finds it
+// open, or comes after.
 func raceReplayComplete(p *pair) {
 	for round := range 30 {
 		c := newClaim("stripe", fmt.Sprint("evt_", round), "{}", "a", "b")
@@ -192,7 +192,7 @@ func raceReplayComplete(p *pair) {
 			return err
 		})
 		e := p.event("stripe", c.EventID)
-		// After the completion one is dead, or both are; before it nothing may be due.
+		// After the completion one message is dead, or both are. Before it, nothing may be due.
 		want, n := []string{driver.StateDead, []string{driver.StateSent, driver.StateDead}[round%2]}, 0
 		if replayed != nil {
 			want[0], n = driver.StatePending, 1
@@ -211,7 +211,7 @@ func raceReplayComplete(p *pair) {
 			}
 		}
 		if n != 0 {
-			p.Errorf("round %d: %d messages less were due than replayed", round, n)
+			p.Errorf("round %d: %d fewer messages were due than replayed", round, n)
 		}
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// raceLease lets eight workers empty one destination: no message may be handed
-// out twice, and together they get all of it.
+// raceLease lets eight workers empty one destination. No message may be leased twice, and together
+// they get all of them.
 func raceLease(p *pair) {
 	const events, workers = 200, 8
 	all := newClaims(events, "billing")
@@ -17,8 +17,8 @@ func raceLease(p *pair) {
 	var mu sync.Mutex
 	owners := map[string][]int{}
 	p.atOnce(workers, func(s driver.Store, i int) error {
-		// An empty answer may only mean that the others hold the rest locked,
-		// so a worker goes on until all is handed out, but not for ever.
+		// An empty answer may only mean that others hold locks on the rest, so a worker repeats
+		// until all are leased, but not forever.
 		for range 20_000 {
 			got, err := s.Lease(p.Context(), &driver.LeaseParams{
 				Destination: "to-billing", Limit: 7, For: time.Hour, MaxAttempts: maxAttempts, Now: t0,
@@ -36,7 +36,7 @@ func raceLease(p *pair) {
 				return nil
 			}
 		}
-		return fmt.Errorf("worker %d saw messages that nobody could lease", i)
+		return fmt.Errorf("worker %d saw messages that no worker could lease", i)
 	})
 	for id, workers := range owners {
 		if len(workers) != 1 {
@@ -46,9 +46,9 @@ func raceLease(p *pair) {
 	p.noneDue(t0, "to-billing", "after all was leased")
 }
 
-// raceCompleteExpiry completes leases that have just run out while another
-// worker takes them over: either the completion finds its lease held, and then
-// nobody gets the message, or it does not, and then it changes nothing.
+// raceCompleteExpiry completes leases that have just expired while another worker takes them over.
+// Either the completion finds its lease held and no other worker gets the message, or it changes
+// nothing.
 func raceCompleteExpiry(p *pair) {
 	const rounds = 30
 	for round := range rounds {
@@ -59,7 +59,7 @@ func raceCompleteExpiry(p *pair) {
 		var held []bool
 		var taken []driver.Message
 		p.atOnce(2, func(s driver.Store, i int) (err error) {
-			// The sides change, so that either store is seen in both roles.
+			// The sides alternate, so that each store plays both roles.
 			if (i+round)%2 == 0 {
 				held, err = s.Complete(p.Context(), &driver.CompleteParams{
 					Completions: []driver.Completion{{ID: first.ID, Token: first.Token, Outcome: driver.MessageSent, StatusCode: 200}}, Now: later,
@@ -101,7 +101,7 @@ func raceCompleteTwice(p *pair) {
 		var completions []driver.Completion
 		for n := range messages {
 			m := messages[n]
-			if i%2 == 1 { // in the other order, so that the callers meet
+			if i%2 == 1 { // in reverse order, so that the callers meet
 				m = messages[len(messages)-1-n]
 			}
 			completions = append(completions, driver.Completion{ID: m.ID, Token: m.Token, Outcome: driver.MessageSent, StatusCode: 200 + i})
@@ -127,10 +127,9 @@ func raceCompleteTwice(p *pair) {
 	}
 }
 
-// raceClaimPrune claims the ids of old events while they are pruned. A claim
-// that finds the old event is a duplicate; one that does not is a new event,
-// which no prune may take: neither one that owes a message nor one that is
-// done but young.
+// raceClaimPrune claims the ids of old events while they are pruned. A claim that finds the old
+// event is a duplicate. Otherwise it makes a new event that no prune may take, whether it has an
+// open message or is done but young.
 func raceClaimPrune(p *pair) {
 	const events = 200
 	var old, again []driver.Claim
@@ -174,13 +173,12 @@ func raceClaimPrune(p *pair) {
 		case 1:
 			p.sameEvent(claimed(&again[n], later))
 		default:
-			p.Errorf("event %s was claimed anew by %d callers, want at most 1", again[n].EventID, claimedBy[n])
+			p.Errorf("event %s was claimed again by %d callers, want at most 1", again[n].EventID, claimedBy[n])
 		}
 	}
 }
 
-// racePruneTwice prunes from both stores at once: together they count each row
-// once.
+// racePruneTwice prunes from both stores at once. Together they count each row once.
 func racePruneTwice(p *pair) {
 	const events = 60
 	all := newClaims(events)
@@ -195,7 +193,7 @@ func racePruneTwice(p *pair) {
 		}
 		return err
 	})
-	// What one skipped because another had it locked is gone with that other.
+	// A row that one prune skipped as locked was pruned by the other.
 	var total driver.PruneResult
 	for _, result := range results {
 		total.Events += result.Events

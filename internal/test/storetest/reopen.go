@@ -20,7 +20,7 @@ func reopenCases() []testCase {
 	}
 }
 
-// kill makes the message dead that is due at the destination.
+// kill makes the due message of the destination dead.
 func (f *fixture) kill(at time.Time, destination string) {
 	f.Helper()
 	m := f.leaseOne(at, destination)
@@ -29,8 +29,7 @@ func (f *fixture) kill(at time.Time, destination string) {
 	})
 }
 
-// lastAnswer leaves out what a message keeps of the attempts before it was
-// reopened, which the contract does not say.
+// lastAnswer ignores a reopened message's data of earlier attempts, which the contract leaves open.
 func lastAnswer() cmp.Option {
 	return cmp.Options{
 		cmpopts.IgnoreFields(driver.MessageDetail{}, "StatusCode", "LastError"),
@@ -162,8 +161,8 @@ func reopenAgain(f *fixture) {
 	}
 }
 
-// reopenOldToken kills a message by the end of its last lease and reopens it:
-// the sender that still holds that lease must change nothing.
+// reopenOldToken kills a message through the end of its last lease and reopens it. The sender that
+// still holds the old lease must change nothing.
 func reopenOldToken(f *fixture) {
 	c := newClaim("stripe", "evt_1", "{}", "billing")
 	f.claimNew(t0, c)

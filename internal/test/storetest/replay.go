@@ -27,7 +27,7 @@ func replayCases() []testCase {
 	return cases
 }
 
-// The modes of a replay, with what the history says of them.
+// The modes of a replay, with their actions in the history.
 var replayModes = []struct {
 	mode   driver.ReplayMode
 	action string
@@ -37,36 +37,36 @@ var replayModes = []struct {
 	{driver.ReplaySameID, driver.ActionReplayedSameID},
 }
 
-// shape is a history of an event, and what comes of a replay in each mode.
+// shape is a history of an event, with the expected result of a replay in each mode.
 type shape struct {
 	name   string
 	routes []string
 	queued bool
-	// given are the routes that match when the event is replayed. They must
-	// count for nothing unless the event owed nothing.
+	// given lists the routes that match at the time of the replay. They must have no effect unless
+	// the event has no messages.
 	given []string
-	// live brings the event to where it is to be replayed.
+	// live brings the event to the state before the replay.
 	live                 func(l *life)
 	plain, asNew, sameID outcome
 }
 
-// outcome is what comes of a replay. Messages are named as in life.
+// outcome is the expected result of a replay. Messages are named as in life.
 type outcome struct {
 	err        error
 	generation int
 	event      bool   // the event's own row is pending again
 	reset      string // messages that are due again
-	add        string // messages that are new
-	replaced   string // dead messages that gave way to new ones
+	add        string // new messages
+	replaced   string // dead messages that new ones replace
 }
 
-// life is an event under way. A message is named "route" by the id of generation
-// 0, and "route#n" by that of generation n.
+// life is an event under test. A message has the name "route" if its id is of generation 0, and
+// "route#n" for generation n.
 type life struct {
 	*fixture
 	c     driver.Claim
 	at    time.Time
-	taken []driver.Message // every lease there was
+	taken []driver.Message // all leases so far
 }
 
 func (l *life) id(name string) string {
@@ -82,7 +82,7 @@ func (l *life) id(name string) string {
 
 func (l *life) pass() { l.at = l.at.Add(time.Second) }
 
-// send leases the named messages and gives each the outcome.
+// send leases the named messages and completes each with the outcome.
 func (l *life) send(outcome driver.MessageOutcome, names string) {
 	l.Helper()
 	for _, name := range strings.Fields(names) {
@@ -98,8 +98,7 @@ func (l *life) sent(names string) { l.Helper(); l.send(driver.MessageSent, names
 
 func (l *life) died(names string) { l.Helper(); l.send(driver.MessageDead, names) }
 
-// take leases one message, which must be due, and gives others of its
-// destination back.
+// take leases one due message, and releases others of its destination.
 func (l *life) take(name string) driver.Message {
 	l.Helper()
 	l.pass()
@@ -134,7 +133,7 @@ func (l *life) again(mode driver.ReplayMode) {
 	l.replayAt(l.at, l.c.Key, mode)
 }
 
-// replayShape lives the shape once for each mode, as one event each.
+// replayShape runs the shape once per mode, each with an event of its own.
 func replayShape(f *fixture, s *shape) {
 	for i, want := range []outcome{s.plain, s.asNew, s.sameID} {
 		c := newClaim("stripe", fmt.Sprint("evt_", i), "it's the body", s.routes...)
@@ -162,7 +161,7 @@ func replayShape(f *fixture, s *shape) {
 	}
 }
 
-// replayed replays the event and compares all that comes of it.
+// replayed replays the event and compares all results.
 func (l *life) replayed(p *driver.ReplayParams, o *outcome, action string) {
 	l.Helper()
 	want := l.event(l.c.Source, l.c.EventID)
@@ -174,7 +173,7 @@ func (l *life) replayed(p *driver.ReplayParams, o *outcome, action string) {
 	same(l, fmt.Sprintf("mode %d: Replay", p.Mode), driver.Replayed{Generation: o.generation, Messages: len(due)}, got)
 	l.shown(want)
 
-	// Whoever held a lease before holds nothing now.
+	// Leases from before the replay are no longer held.
 	for _, m := range l.taken {
 		stale := driver.Completion{ID: m.ID, Token: m.Token, Outcome: driver.MessageDead, Error: "stale"}
 		same(l, "completion by a token from before the replay", []bool{false}, l.complete(l.at, stale))
@@ -192,7 +191,7 @@ func (l *life) replayed(p *driver.ReplayParams, o *outcome, action string) {
 	l.settle(due, want)
 }
 
-// leasedAgain leases a replayed message and compares the whole of it.
+// leasedAgain leases a replayed message and compares all of it.
 func (l *life) leasedAgain(name string, generation int) {
 	l.Helper()
 	before := int64(0)
@@ -213,7 +212,7 @@ func (l *life) leasedAgain(name string, generation int) {
 	}, got)
 }
 
-// settle sends what was replayed: then the event is as done as it can be.
+// settle sends the replayed messages. Afterwards the event has ended, as far as they decide it.
 func (l *life) settle(due []string, want *driver.EventDetail) {
 	l.Helper()
 	for _, name := range due {
@@ -237,7 +236,7 @@ func (l *life) settle(due []string, want *driver.EventDetail) {
 	l.shown(want)
 }
 
-// apply makes of the detail before a replay that after it.
+// apply changes the detail before a replay to the expected one after it.
 func (l *life) apply(want *driver.EventDetail, p *driver.ReplayParams, o *outcome) {
 	l.Helper()
 	find := func(name string) *driver.MessageDetail {

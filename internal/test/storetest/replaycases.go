@@ -20,9 +20,8 @@ func replayUnknown(f *fixture) {
 	f.noneDue(t0, "to-a", "after a replay of an unknown event")
 }
 
-// replayBodyPruned has events past retention in every state in which they can
-// be, which are those of nothing owed: their replay is refused before anything
-// else is asked.
+// replayBodyPruned replays events past retention, in every state they can have; all are finished.
+// The replay is refused with driver.ErrBodyPruned before any other check.
 func replayBodyPruned(f *fixture) {
 	sent, given, none := newClaim("stripe", "sent", "{}", "a"), newClaim("stripe", "given", "{}", "a"), newClaim("stripe", "none", "{}")
 	consumed := newClaim("stripe", "consumed", "{}")
@@ -53,7 +52,7 @@ func replayBodyPruned(f *fixture) {
 	f.noneDue(now, "to-a", "after refused replays")
 }
 
-// replayFullAttempts uses the attempts of a replayed message up again.
+// replayFullAttempts uses up the attempts of a replayed message again.
 func replayFullAttempts(f *fixture) {
 	c := newClaim("stripe", "evt_1", "{}", "billing")
 	f.claimNew(t0, c)
@@ -95,8 +94,8 @@ func replayDatabaseClock(f *fixture) {
 	f.leaseOne(time.Time{}, "to-billing")
 }
 
-// replayQueuedGenerations mixes what moves an event of its own on with what moves
-// its message on: no generation is ever given twice to either.
+// replayQueuedGenerations alternates between replaying an event's own row and its message. No
+// generation is used twice for either.
 func replayQueuedGenerations(f *fixture) {
 	c := newClaim("stripe", "evt_1", "{}", "billing")
 	c.Work = driver.WorkQueued
@@ -123,27 +122,27 @@ func replayQueuedGenerations(f *fixture) {
 		if got := f.replayAt(t0, c.Key, driver.ReplayPlain); got.Generation <= max(event, message) || got.Messages != 1 {
 			f.Errorf("Replay returned %+v, want one message and a generation above %d and %d", got, event, message)
 		}
-		step("the replay of what is dead of it")
+		step("the replay of its dead parts")
 		f.moveQueued(c.Key, driver.StateRunning)
 	}
 }
 
-// replayDuplicates claims a replayed event again: it is a duplicate in each
-// state, and reopening leaves it alone while it is not dead.
+// replayDuplicates claims a replayed event again. It is a duplicate in each state, and Reopen
+// leaves it alone unless it is dead.
 func replayDuplicates(f *fixture) {
 	c := newClaim("stripe", "evt_1", "{}", "billing")
 	f.claimNew(t0, c)
 	f.kill(t0, "to-billing")
 	f.replayAt(t0, c.Key, driver.ReplayAsNew)
-	same(f, "duplicate of what is replayed", []driver.ClaimResult{{}}, f.claim(t0, c))
+	same(f, "duplicate of a replayed event", []driver.ClaimResult{{}}, f.claim(t0, c))
 	same(f, "reopened", []driver.Key(nil), f.reopen(t0, c.Key))
 	f.kill(t0, "to-billing")
-	same(f, "duplicate of what is dead again", []driver.ClaimResult{{Dead: true}}, f.claim(t0, c))
+	same(f, "duplicate of an event that is dead again", []driver.ClaimResult{{Dead: true}}, f.claim(t0, c))
 	same(f, "reopened", []driver.Key{c.Key}, f.reopen(t0, c.Key))
 	got := f.leaseOne(t0, "to-billing")
 	if want := driver.MessageID(c.Key, 1, "billing"); got.ID != want || got.Generation != 2 {
 		f.Errorf("leased %s in generation %d, want %s, which took the place of the first, in generation 2", got.ID, got.Generation, want)
 	}
 	f.mustComplete(t0, driver.Completion{ID: got.ID, Token: got.Token, Outcome: driver.MessageSent})
-	same(f, "duplicate of what is done", []driver.ClaimResult{{}}, f.claim(t0, c))
+	same(f, "duplicate of a done event", []driver.ClaimResult{{}}, f.claim(t0, c))
 }

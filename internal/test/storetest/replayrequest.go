@@ -18,7 +18,7 @@ func replayRequestID(f *fixture) {
 	first := driver.Replayed{Generation: 1, Messages: 2}
 	same(f, "first request", first, f.replay(&p))
 	repeated := driver.Replayed{Generation: 1, Messages: 2, Repeated: true}
-	// However far the event has come since.
+	// The later state of the event does not matter.
 	for _, state := range []string{"open", "dead", "replayed", "done", "pruned"} {
 		switch state {
 		case "dead":
@@ -50,7 +50,8 @@ func replayRequestID(f *fixture) {
 		}
 		f.sameEvent(before)
 	}
-	// On another event it is another request, and so is one without an id.
+	// The same request id on another event is another request, and so is each request without an
+	// id.
 	p.Key = other.Key
 	same(f, "request for another event", driver.Replayed{Generation: 1, Messages: 1}, f.replay(&p))
 	want := []driver.HistoryEntry{{At: t0, Action: driver.ActionReplayed, Generation: 1, RequestID: "it's r1"}}
@@ -60,7 +61,7 @@ func replayRequestID(f *fixture) {
 		same(f, "request without an id", driver.Replayed{Generation: generation, Messages: 1}, f.replay(&driver.ReplayParams{Key: other.Key, Now: t0}))
 		f.kill(t0, "to-c")
 	}
-	// With the identity goes the memory of its requests.
+	// The requests are forgotten with the identity.
 	f.prune(windows(day, t0.Add(30*day)))
 	f.absent("stripe", "evt_1")
 	f.claimNew(t0, c)
@@ -70,8 +71,7 @@ func replayRequestID(f *fixture) {
 	same(f, "request after the identity was pruned", first, f.replay(&p))
 }
 
-// replayRequestRefused repeats requests that were refused: nothing is remembered
-// of them.
+// replayRequestRefused repeats refused requests. A refused request is not remembered.
 func replayRequestRefused(f *fixture) {
 	c := newClaim("stripe", "evt_1", "{}", "a")
 	p := driver.ReplayParams{Key: c.Key, RequestID: "r1", Now: t0}
@@ -93,8 +93,8 @@ func replayRequestRefused(f *fixture) {
 	same(f, "entries", 1, len(f.event("stripe", "evt_1").History))
 }
 
-// replayRequestTexts takes ids that a database could confuse: none is another's
-// repetition, and what is no text is no request.
+// replayRequestTexts uses request ids that a database might confuse. None repeats another, and an
+// id that is not valid text is refused.
 func replayRequestTexts(f *fixture) {
 	c := newClaim("stripe", "evt_1", "{}", "a")
 	f.claimNew(t0, c)

@@ -12,10 +12,10 @@ func refusedAll(err error, s shape) shape {
 	return s
 }
 
-// modeNeeded is what comes of a plain replay of what is done.
+// modeNeeded is the result of a plain replay of a done event.
 var modeNeeded = outcome{err: driver.ErrModeNeeded}
 
-// extra are routes that match at the replay but did not at the claim.
+// extra lists routes that match at the replay but not at the claim.
 var extra = []string{"x", "y"}
 
 func routedShapes() []shape {
@@ -117,7 +117,7 @@ func routedShapes() []shape {
 			sameID: outcome{generation: 2, reset: "a#1"},
 		},
 		{
-			// Its destination took it once, so it is done, and not skipped.
+			// Its destination accepted it once, so the event is done, not skipped.
 			name: "AsNewThenDiscarded", routes: []string{"a"},
 			live:  func(l *life) { l.sent("a"); l.again(driver.ReplayAsNew); l.died("a#1"); l.discarded("a#1") },
 			plain: modeNeeded, asNew: outcome{generation: 2, add: "a#2"}, sameID: outcome{generation: 2, reset: "a"},
@@ -139,7 +139,7 @@ func routedShapes() []shape {
 			plain: modeNeeded, asNew: outcome{generation: 3, add: "a#3"}, sameID: outcome{generation: 3, reset: "a#2"},
 		},
 		{
-			// What is dead is within reach, also where another one took its place.
+			// A dead message can be replayed even if a new one replaced it.
 			name: "ReplacedAndDeadAgain", routes: []string{"a"},
 			live: func(l *life) {
 				l.died("a")
@@ -153,7 +153,7 @@ func routedShapes() []shape {
 			sameID: outcome{generation: 3, reset: "a"},
 		},
 		{
-			// Two dead messages of one route: as new they are one.
+			// Two dead messages of one route become one as new.
 			name: "BothOfARouteDead", routes: []string{"a"},
 			live: func(l *life) {
 				l.died("a")

@@ -49,7 +49,7 @@ func retryWaiting(f *fixture) {
 	f.sameEvent(want)
 	got := f.leaseOne(now, "to-a")
 	same(f, "message", leased(&c, 0, t0, got.Token, 2), got)
-	// The attempts are those it had: the last one is the last.
+	// A retry does not renew the attempts: the last one is the last.
 	now = now.Add(time.Hour)
 	f.mustComplete(now, driver.Completion{ID: got.ID, Token: got.Token, Outcome: driver.MessageRetry, RetryIn: time.Hour})
 	f.retry(now, m.ID)
@@ -59,8 +59,7 @@ func retryWaiting(f *fixture) {
 	}
 }
 
-// retryEnded retries a message that is dead, or skipped, while others of its
-// event are open.
+// retryEnded retries a dead or skipped message while other messages of its event are open.
 func retryEnded(f *fixture, discarded bool) {
 	c := newClaim("stripe", "evt_1", "{}", "a", "b")
 	f.claimNew(t0, c)
@@ -96,8 +95,8 @@ func retryRefused(f *fixture) {
 	f.sameEvent(before)
 }
 
-// retryBodyPruned retries messages past retention: one that was sent is refused
-// as sent, one that was discarded for its body.
+// retryBodyPruned retries messages past retention. A sent one is refused as sent, a discarded one
+// because its body is gone.
 func retryBodyPruned(f *fixture) {
 	c := newClaim("stripe", "evt_1", "{}", "a", "b")
 	f.claimNew(t0, c)
@@ -115,8 +114,7 @@ func retryBodyPruned(f *fixture) {
 	f.retryRefused(now, c.Messages[1].ID, driver.ErrNotFound)
 }
 
-// retryQueued retries the message of an event with a row of its own, which stays
-// as it is.
+// retryQueued retries the message of an event with a row of its own. The row does not change.
 func retryQueued(f *fixture) {
 	c := newClaim("stripe", "evt_1", "{}", "a")
 	c.Work = driver.WorkQueued

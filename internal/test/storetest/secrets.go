@@ -41,8 +41,7 @@ func (f *fixture) learn(at time.Time, source, secret string, want bool) {
 	}
 }
 
-// sameSecrets compares what is known of a source with the secrets, in order, and with
-// the time until which it is armed.
+// sameSecrets compares a source's learned secrets, in order, and the time until which it is armed.
 func (f *fixture) sameSecrets(source string, armedUntil time.Time, want ...driver.LearnedSecret) {
 	f.Helper()
 	all, err := f.s.LearnedSecrets(f.Context(), []string{"none", source})
@@ -76,26 +75,26 @@ func learnedOnce(f *fixture) {
 	f.arm(t0.Add(time.Hour), "asana", time.Minute, false)
 	f.learn(t0.Add(time.Hour), "asana", "three", true)
 	f.arm(t0.Add(2*time.Hour), "asana", time.Minute, false)
-	f.learn(t0.Add(2*time.Hour), "asana", "one", true) // again: it is the newest now
+	f.learn(t0.Add(2*time.Hour), "asana", "one", true) // learned again: now the newest
 	f.sameSecrets("asana", time.Time{}, learned("three", t0.Add(time.Hour)), learned("one", t0.Add(2*time.Hour)))
 }
 
 func learnNotArmed(f *fixture) {
 	f.learn(t0, "asana", "one", false)
 	f.arm(t0, "notion", time.Minute, false)
-	f.learn(t0, "asana", "one", false) // another source's
+	f.learn(t0, "asana", "one", false) // belongs to another source
 	f.sameSecrets("asana", time.Time{})
 	f.sameSecrets("notion", t0.Add(time.Minute))
-	f.arm(t0, "notion", 0, false) // disarmed
+	f.arm(t0, "notion", 0, false) // disarm
 	f.learn(t0, "notion", "one", false)
 	f.arm(t0, "notion", time.Hour, false)
-	f.arm(t0, "notion", time.Minute, false) // the last one counts
+	f.arm(t0, "notion", time.Minute, false) // the latest call counts
 	f.learn(t0.Add(2*time.Minute), "notion", "one", false)
 	f.sameSecrets("notion", t0.Add(time.Minute))
 }
 
-// learnExpired holds that the time ends exactly, and by the database's clock where
-// none is given.
+// learnExpired checks that arming ends at the exact time, and by the database's clock if no time is
+// given.
 func learnExpired(f *fixture) {
 	f.arm(t0, "asana", time.Minute, false)
 	f.learn(t0.Add(time.Minute), "asana", "late", false)
@@ -107,7 +106,7 @@ func learnExpired(f *fixture) {
 		f.Errorf("armed for an hour by the database's clock: %+v", armed)
 	}
 	f.learn(time.Time{}, "notion", "now", true)
-	past := f.arm(t0, "notion", time.Hour, false) // t0 is long ago by that clock, or far ahead
+	past := f.arm(t0, "notion", time.Hour, false) // t0 is far from the database's clock
 	f.learn(time.Time{}, "notion", "other", past.Armed())
 }
 
@@ -120,7 +119,7 @@ func learnReplaced(f *fixture) {
 	f.learn(t0, "notion", "other", true)
 	f.arm(t0, "asana", time.Minute, true)
 	f.sameSecrets("asana", t0.Add(time.Minute), learned("a", t0), learned("b", t0.Add(time.Second)), learned("c", t0.Add(2*time.Second)))
-	f.learn(t0.Add(time.Minute/2), "asana", "b", true) // one that it had
+	f.learn(t0.Add(time.Minute/2), "asana", "b", true) // a known secret
 	f.sameSecrets("asana", time.Time{}, learned("b", t0.Add(time.Minute/2)))
 	f.sameSecrets("notion", time.Time{}, learned("other", t0))
 }
@@ -135,7 +134,7 @@ func learnBounded(f *fixture) {
 		f.Errorf("Arm beyond the bound: %v", err)
 	}
 	f.learn(t0, "asana", "one more", false)
-	f.arm(t0, "asana", 0, false) // disarming is always possible
+	f.arm(t0, "asana", 0, false) // disarming always works
 	f.arm(t0, "asana", time.Minute, true)
 	f.learn(t0, "asana", "the only one", true)
 	f.sameSecrets("asana", time.Time{}, learned("the only one", t0))
@@ -159,7 +158,7 @@ func learnRefused(f *fixture) {
 	}
 }
 
-// raceLearn lets many deliver a secret of their own while a source is armed: one wins.
+// raceLearn delivers many different secrets while a source is armed. One wins.
 func raceLearn(p *pair) {
 	const rounds, callers = 10, 16
 	for round := range rounds {

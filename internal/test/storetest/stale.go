@@ -19,8 +19,8 @@ func staleCases() []testCase {
 	}
 }
 
-// staleReplayed makes a message due again in every way that there is: who replays it
-// wants it sent, however old it is; a sender that delivers it again does not.
+// staleReplayed makes a message due again in every possible way. An operator who replays it wants
+// it sent, however old it is. A redelivery by the sender does not count as a replay.
 func staleReplayed(f *fixture) {
 	c := newClaim("stripe", "evt_1", "{}", "a")
 	f.claimNew(t0, c)
@@ -96,7 +96,7 @@ func staleSkipped(f *fixture) {
 	same(f, "pruned", driver.PruneResult{Events: 1}, f.prune(windows(day, t0.Add(2*day))))
 }
 
-// staleBesideOthers skips one message of an event, whose state is that of the others.
+// staleBesideOthers skips one message of an event. The others decide the event's state.
 func staleBesideOthers(f *fixture) {
 	for other, want := range map[driver.MessageOutcome]string{
 		driver.MessageSent: driver.StateDone, driver.MessageDead: driver.StateDead, driver.MessageStale: driver.StateSkipped,
@@ -151,7 +151,7 @@ func staleOldToken(f *fixture) {
 	f.mustComplete(later, staleOutcome(&held))
 }
 
-// sentVersion is a version of an object as a route's destination has it.
+// sentVersion is an object's version at the destination of a route.
 func sentVersion(object, version string) driver.ObjectVersion {
 	return driver.ObjectVersion{
 		Object: driver.ObjectKey("stripe", "a", object), Source: "stripe", Version: []byte(version), Shown: "v" + version,
@@ -173,7 +173,7 @@ func staleApplied(f *fixture) {
 	}
 }
 
-// staleAppliedAtOnce completes many messages of few objects in one call.
+// staleAppliedAtOnce completes many messages of a few objects in one call.
 func staleAppliedAtOnce(f *fixture) {
 	const n = 12
 	f.claimNew(t0, newClaims(n, "a")...)
@@ -182,7 +182,7 @@ func staleAppliedAtOnce(f *fixture) {
 		v := sentVersion(fmt.Sprint(i%3), fmt.Sprintf("%02d", (i*7)%n))
 		d := driver.Completion{ID: m.ID, Token: m.Token, Outcome: driver.MessageSent, Applied: &v}
 		if i%4 == 3 {
-			d.Token++ // a lease that is not held applies nothing
+			d.Token++ // a lost lease applies nothing
 		}
 		completions = append(completions, d)
 	}

@@ -17,11 +17,11 @@ func statsCases() []testCase {
 	}
 }
 
-// statsLife follows the numbers through the life of two events.
+// statsLife checks the numbers through the life of two events.
 func statsLife(f *fixture) {
 	same(f, "of an empty store", driver.Stats{}, f.stats())
 	f.claimNew(t0, newClaim("stripe", "none", "{}"))
-	same(f, "of an event that owes nothing", driver.Stats{}, f.stats())
+	same(f, "of an event without messages", driver.Stats{}, f.stats())
 	c, second := newClaim("stripe", "evt_1", "{}", "a", "b"), newClaim("stripe", "evt_2", "{}", "a")
 	f.claimNew(t0, c)
 	f.claimNew(t0.Add(time.Second), second)
@@ -43,7 +43,7 @@ func statsLife(f *fixture) {
 	m = f.leaseOne(now, "to-a")
 	a.Pending, a.Sending, a.OldestDueAt = 1, 1, now.Add(time.Hour)
 	expect("the other is being sent", 0, a, b)
-	now = now.Add(day) // its lease has run out, and nobody has found that
+	now = now.Add(day) // its lease has expired, unnoticed
 	expect("its lease ran out", 0, a, b)
 	f.mustComplete(now, driver.Completion{ID: m.ID, Token: m.Token, Outcome: driver.MessageSent})
 	a.Sending = 0
@@ -90,8 +90,7 @@ func statsQueued(f *fixture) {
 	same(f, "one replayed", want, f.stats())
 }
 
-// statsDestinations has destinations whose names a database could confuse or sort
-// otherwise than by their bytes.
+// statsDestinations uses names that a database might confuse, or not sort by bytes.
 func statsDestinations(f *fixture) {
 	var want []driver.DestinationStats
 	for i, text := range append(ids(), "B", "a", "A", "b", "_", "-", "Z", "z") {

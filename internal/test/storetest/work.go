@@ -7,17 +7,16 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// Harness is what the suite of handlers' transactions cannot do through the
-// contract: it works beside and inside of transactions of type T. All fields but
-// SwallowedErrorCommits are needed.
+// Harness holds functions that the suite for handlers' transactions needs besides the contract:
+// they work next to and inside transactions of type T. All fields except SwallowedErrorCommits are
+// required.
 type Harness[T any] struct {
-	// Open returns a driver on a fresh, migrated database without events. It has a
-	// table effects(name text) without any unique constraint. Open registers its
-	// clean-up with t and may be called from parallel tests.
+	// Open returns a driver on a fresh, migrated database without events. The database has a table
+	// effects(name text) without any unique constraint. Open registers its clean-up with t, and
+	// parallel tests may call it.
 	Open func(t *testing.T) driver.Driver[T]
 
-	// Second returns another driver on the database of d, as another process
-	// would have one.
+	// Second returns another driver on the database of d, as in another process.
 	Second func(t *testing.T, d driver.Driver[T]) driver.Driver[T]
 
 	// Effect inserts name into the table effects.
@@ -26,24 +25,23 @@ type Harness[T any] struct {
 	// Fail runs a statement that the database refuses, and returns its error.
 	Fail func(ctx context.Context, tx T) error
 
-	// Commit and Rollback end the transaction of a run from inside, as a handler
-	// may that does not know better.
+	// Commit and Rollback end the transaction of a run from inside, like a faulty handler.
 	Commit, Rollback func(ctx context.Context, tx T) error
 
-	// Begin begins a transaction that is the user's own. commit and rollback end
-	// it; rollback after commit does nothing.
+	// Begin begins a transaction of the user's own. commit and rollback end it; rollback after
+	// commit does nothing.
 	Begin func(t *testing.T, d driver.Driver[T]) (tx T, commit, rollback func() error)
 
-	// Effects counts the committed rows of the table effects by their name.
+	// Effects counts the committed rows of the table effects by name.
 	Effects func(t *testing.T, d driver.Driver[T]) map[string]int
 
-	// Interrupt makes a run of d look as if its process had died: the transaction
-	// is gone, and its record is still there and would be found by a sweep. Up to four
-	// runs of a driver are in that state at a time; later they are abandoned.
+	// Interrupt makes a run of d look as if its process had died: its transaction is gone, but its
+	// record still exists and a sweep would find it. Up to four runs of a driver are interrupted at
+	// a time; later they are abandoned.
 	Interrupt func(t *testing.T, d driver.Driver[T], run driver.Run[T])
 
-	// SwallowedErrorCommits says that a transaction can be committed after one of
-	// its statements has failed, as in SQLite.
+	// SwallowedErrorCommits reports whether a transaction can be committed after one of its
+	// statements has failed, as in SQLite.
 	SwallowedErrorCommits bool
 }
 
@@ -53,11 +51,11 @@ type workCase[T any] struct {
 	run  func(w *bench[T])
 }
 
-// ExerciseWork runs the suite over drivers: what takes events and claims into
-// transactions in which a user's code works too. Each case opens a fresh one.
+// ExerciseWork runs the suite for drivers: the methods that take events and claims into
+// transactions together with a user's code. Each case opens a fresh driver.
 //
-// What is asserted of a run that lasts is asserted of databases with one writer
-// too: another writer may wait, and give up with an error, but must not get in.
+// Cases with a long run must also hold for databases with one writer: another writer may wait, and
+// fail with an error, but must not get in.
 func ExerciseWork[T any](t *testing.T, h Harness[T]) {
 	t.Helper()
 	groups := []struct {

@@ -10,17 +10,16 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// bench is one driver under test, with the methods of fixture for what every
-// store does.
+// bench is one driver under test. It embeds fixture for the methods of every store.
 type bench[T any] struct {
 	*fixture
 	d driver.Driver[T]
 	h Harness[T]
-	// gone are the runs whose processes look dead, until a sweep; at most maxGone.
+	// gone holds the runs whose processes look dead, until a sweep; at most maxGone.
 	gone []driver.Run[T]
 }
 
-// second returns a bench on another driver on the same database.
+// second returns a bench with another driver on the same database.
 func (w *bench[T]) second() *bench[T] {
 	w.Helper()
 	d := w.h.Second(w.T, w.d)
@@ -34,7 +33,7 @@ func newQueued(id string, routes ...string) driver.Claim {
 	return c
 }
 
-// queue claims events that wait for handlers, all at once.
+// queue claims events that wait for handlers, in one call.
 func (w *bench[T]) queue(at time.Time, ids ...string) []driver.Claim {
 	w.Helper()
 	var all []driver.Claim
@@ -54,8 +53,8 @@ func numbered(n int) []string {
 	return all
 }
 
-// untried are the parameters of a take of what was never tried; of what was, where
-// tried.
+// takeParams returns parameters to take events that were never tried, or with tried those that
+// were.
 func (w *bench[T]) takeParams(at time.Time, limit int, tried bool) *driver.TakeParams {
 	return &driver.TakeParams{
 		Source: "stripe", Types: []string{"*"}, Limit: limit, Tried: tried,
@@ -63,7 +62,7 @@ func (w *bench[T]) takeParams(at time.Time, limit int, tried bool) *driver.TakeP
 	}
 }
 
-// takeWith takes what may be nothing. Where the test fails, the run is abandoned,
+// takeWith takes events; the run is nil if there are none. If the test fails, the run is abandoned
 // so that the driver can be closed.
 func (w *bench[T]) takeWith(p *driver.TakeParams) driver.Run[T] {
 	w.Helper()
@@ -88,7 +87,7 @@ func (w *bench[T]) abandonOnFailure(run driver.Run[T]) {
 	})
 }
 
-// takeNone fails where p takes something.
+// takeNone fails if p takes something.
 func (w *bench[T]) takeNone(what string, p *driver.TakeParams) {
 	w.Helper()
 	if run := w.takeWith(p); run != nil {
@@ -96,13 +95,13 @@ func (w *bench[T]) takeNone(what string, p *driver.TakeParams) {
 	}
 }
 
-// take takes fresh events, the given ones and no others, in this order.
+// take takes exactly the given fresh events, in this order.
 func (w *bench[T]) take(at time.Time, ids ...string) driver.Run[T] {
 	w.Helper()
 	return w.takeThese(w.takeParams(at, 100, false), ids...)
 }
 
-// takeTried does the same for what was tried before.
+// takeTried is take for events that were tried before.
 func (w *bench[T]) takeTried(at time.Time, ids ...string) driver.Run[T] {
 	w.Helper()
 	return w.takeThese(w.takeParams(at, 100, true), ids...)
@@ -128,7 +127,7 @@ func eventIDs(events []driver.TakenEvent) []string {
 	return all
 }
 
-// taken returns an event in a run as the claim c made it.
+// taken returns an event in a run, as the claim c made it.
 func taken(c *driver.Claim, at time.Time) driver.TakenEvent {
 	return driver.TakenEvent{
 		Key: c.Key, Source: c.Source, EventID: c.EventID, Type: c.Type, OccurredAt: c.OccurredAt, ReceivedAt: at,
@@ -136,8 +135,8 @@ func taken(c *driver.Claim, at time.Time) driver.TakenEvent {
 	}
 }
 
-// effect does what a handler does: it inserts a row for each event of the run,
-// named after it and its generation.
+// effect works like a handler: it inserts a row for each event of the run, named after the event
+// and its generation.
 func (w *bench[T]) effect(run driver.Run[T]) {
 	w.Helper()
 	for _, e := range run.Events() {
@@ -149,7 +148,7 @@ func (w *bench[T]) effect(run driver.Run[T]) {
 
 func effectOf(e *driver.TakenEvent) string { return fmt.Sprintf("%s#%d", e.EventID, e.Generation) }
 
-// effects compares the committed effects: each of the names once.
+// effects fails unless the committed effects are exactly names, each once.
 func (w *bench[T]) effects(names ...string) {
 	w.Helper()
 	want := map[string]int{}
@@ -163,7 +162,7 @@ func succeeded(e *driver.TakenEvent) driver.WorkResult {
 	return driver.WorkResult{Key: e.Key, Outcome: driver.WorkSucceeded, Took: 1500 * time.Microsecond}
 }
 
-// The errors and durations of attempts.
+// Errors and durations of attempts.
 const (
 	handlerError = "no such order: it's \"1\"\nö"
 	retryIn      = 10 * time.Second
@@ -182,7 +181,7 @@ func stale(e *driver.TakenEvent) driver.WorkResult {
 	return driver.WorkResult{Key: e.Key, Outcome: driver.WorkStale, Error: "3 is older than 4", Took: handlerTook}
 }
 
-// attemptOf is what is kept of a failed attempt.
+// attemptOf returns the record of a failed attempt.
 func attemptOf(r driver.WorkResult, at time.Time, generation, number int) driver.Attempt {
 	outcome := map[driver.WorkOutcome]string{driver.WorkRetry: "retry", driver.WorkFailed: "dead"}[r.Outcome]
 	return driver.Attempt{Generation: generation, Number: number, Outcome: outcome, Error: r.Error, At: at, Took: r.Took}
@@ -200,7 +199,7 @@ func (w *bench[T]) finish(at time.Time, run driver.Run[T], results ...driver.Wor
 	w.finishWith(run, &driver.FinishParams{Results: results, Now: at})
 }
 
-// succeed finishes a run whose handlers all succeeded.
+// succeed finishes a run after all its handlers succeeded.
 func (w *bench[T]) succeed(at time.Time, run driver.Run[T]) {
 	w.Helper()
 	w.finish(at, run, allSucceeded(run)...)
@@ -237,14 +236,14 @@ func (w *bench[T]) abandon(run driver.Run[T]) {
 	}
 }
 
-// The schedule of retries of the cases.
+// The retry schedule of the cases.
 const (
 	sweepFirst = 10 * time.Second
 	sweepMax   = time.Minute
 )
 
-// sweepWith sweeps, and lets the processes that look dead give up what they have
-// left: that must change nothing any more.
+// sweepWith sweeps, then lets the processes that look dead abandon their runs. That must change
+// nothing.
 func (w *bench[T]) sweepWith(p *driver.SweepRunsParams) []driver.LostRun {
 	w.Helper()
 	lost, err := w.d.SweepRuns(w.Context(), p)
@@ -273,7 +272,7 @@ func sweepParams(at time.Time, attempts int) *driver.SweepRunsParams {
 	return &driver.SweepRunsParams{MaxAttempts: attempts, First: sweepFirst, Max: sweepMax, Now: at}
 }
 
-// sweptNothing fails where a sweep finds something.
+// sweptNothing fails if a sweep finds something.
 func (w *bench[T]) sweptNothing(what string, at time.Time) {
 	w.Helper()
 	if lost := w.sweep(at); len(lost) > 0 {
@@ -281,15 +280,15 @@ func (w *bench[T]) sweptNothing(what string, at time.Time) {
 	}
 }
 
-// interrupt lets handlers work, and makes the process of the run look dead.
+// interrupt runs handlers, then makes the process of the run look dead.
 func (w *bench[T]) interrupt(run driver.Run[T]) {
 	w.Helper()
 	w.effect(run)
 	w.die(run)
 }
 
-// maxGone is how many runs of one driver are interrupted at a time. Their process
-// only looks dead, and keeps the connections.
+// maxGone bounds the interrupted runs of one driver. Their process only looks dead, and keeps its
+// connections.
 const maxGone = 4
 
 // die makes the process of the run look dead.
@@ -299,8 +298,8 @@ func (w *bench[T]) die(run driver.Run[T]) {
 	w.gone = append(w.gone, run)
 }
 
-// beside makes a call beside a transaction that lasts, which must not make it wait.
-// Where there is one writer it may, until its context ends.
+// beside makes a call next to an open transaction, which must not block it. With a single writer it
+// may block until its context ends.
 func (w *bench[T]) beside(what string, call func(ctx context.Context) error) {
 	w.Helper()
 	limit := time.Minute
@@ -312,7 +311,7 @@ func (w *bench[T]) beside(what string, call func(ctx context.Context) error) {
 	}
 }
 
-// behind makes a call that must wait for a transaction that lasts, and so must fail.
+// behind makes a call that must wait for an open transaction, and so must fail.
 func (w *bench[T]) behind(what string, call func(ctx context.Context) error) {
 	w.Helper()
 	if w.comesThrough(what, 300*time.Millisecond, call) {

@@ -24,7 +24,7 @@ func takeClaimCases[T any]() []workCase[T] {
 	}
 }
 
-// newInline returns a claim whose work is in its transaction.
+// newInline returns a claim whose work runs in its own transaction.
 func newInline(id string, routes ...string) driver.Claim {
 	c := newClaim("stripe", id, "body of "+id, routes...)
 	c.Work = driver.WorkDone
@@ -35,7 +35,7 @@ func claimParams(at time.Time, reopen bool, claims ...driver.Claim) *driver.Clai
 	return &driver.ClaimParams{Claims: sorted(claims...), LockTimeout: 10 * time.Second, Reopen: reopen, Now: at}
 }
 
-// takeClaim claims an event in a run, and compares what the claim found.
+// takeClaim claims an event in a run, and compares the claim's result.
 func (w *bench[T]) takeClaim(at time.Time, reopen bool, c driver.Claim, want driver.ClaimResult) driver.Run[T] {
 	w.Helper()
 	run, got, err := w.d.TakeClaim(w.Context(), claimParams(at, reopen, c))
@@ -83,7 +83,7 @@ func takeClaimFirst[T any](w *bench[T]) {
 	same(w, "duplicate", []driver.ClaimResult{{}}, w.claim(t0, queuedAs(c)))
 }
 
-// takeClaimUndone undoes claims in every way: the next delivery is a first.
+// takeClaimUndone undoes claims in every way. The next delivery is a first one.
 func takeClaimUndone[T any](w *bench[T]) {
 	c := newInline("evt_1", "billing")
 	for _, undo := range []func(run driver.Run[T]){
@@ -121,7 +121,7 @@ func takeClaimStale[T any](w *bench[T]) {
 	same(w, "duplicate", []driver.ClaimResult{{}}, w.claim(t0, queuedAs(c)))
 }
 
-// takeClaimEnded commits in the handler: the claim is committed with it.
+// takeClaimEnded commits in the handler. That commits the claim too.
 func takeClaimEnded[T any](w *bench[T]) {
 	c := newInline("evt_1")
 	run := w.takeFirst(t0, c)
@@ -188,7 +188,7 @@ func takeClaimDead[T any](w *bench[T]) {
 	w.takeClaim(at, true, c, driver.ClaimResult{})
 }
 
-// takeClaimGuarded refuses a body that was seen under another id.
+// takeClaimGuarded refuses a body that was delivered under another id.
 func takeClaimGuarded[T any](w *bench[T]) {
 	first, again := guarded(driver.BodyRefuse, "github", "1", "body"), guarded(driver.BodyRefuse, "github", "2", "body")
 	first.Work, again.Work = driver.WorkDone, driver.WorkDone
@@ -199,8 +199,8 @@ func takeClaimGuarded[T any](w *bench[T]) {
 	w.absent("github", "2")
 }
 
-// takeClaimWaits claims a key that a run is about to claim: it waits, and is a
-// duplicate once the run has committed.
+// takeClaimWaits claims a key while a run is claiming it. The claim waits, and is a duplicate once
+// the run has committed.
 func takeClaimWaits[T any](w *bench[T]) {
 	other := w.second()
 	c := newInline("evt_1")
@@ -209,11 +209,11 @@ func takeClaimWaits[T any](w *bench[T]) {
 	brief := claimParams(t0, true, c)
 	brief.LockTimeout = 50 * time.Millisecond
 	for _, d := range []driver.Driver[T]{w.d, other.d} {
-		w.behind("a claim of what a run is about to claim", func(ctx context.Context) error {
+		w.behind("a claim of a key that a run is claiming", func(ctx context.Context) error {
 			next, got, err := d.TakeClaim(ctx, brief)
 			if next != nil || got.Claimed {
 				w.abandonOnFailure(next)
-				w.Fatal("an event was claimed that a run was about to claim")
+				w.Fatal("an event was claimed while a run was claiming it")
 			}
 			return err
 		})
@@ -225,7 +225,7 @@ func takeClaimWaits[T any](w *bench[T]) {
 	w.succeed(t0, run)
 	other.takeClaim(t0, true, c, driver.ClaimResult{})
 	w.effects("evt_1#0")
-	// A claim that is undone lets the one that waits for it be the first.
+	// If the run's claim is undone, the waiting one is the first.
 	next := newInline("evt_2")
 	run = w.takeFirst(t0, next)
 	found := make(chan error, 1)
@@ -247,15 +247,15 @@ func queuedAs(c driver.Claim) driver.Claim {
 	return c
 }
 
-// takeClaimRace claims one key from two drivers at once, by runs and by plain
-// claims: one wins, and the effect is there if that was a run.
+// takeClaimRace claims one key from two drivers at once, by runs and by plain claims. One wins, and
+// its effect exists if it was a run.
 func takeClaimRace[T any](w *bench[T]) {
 	const callers, rounds = 8, 10
 	other := w.second()
 	for round := range rounds {
 		c := newInline(fmt.Sprint("evt_", round))
 		var mu sync.Mutex
-		claimed := map[bool]int{} // by runs, and by plain claims
+		claimed := map[bool]int{} // counts wins by runs (true) and by plain claims (false)
 		p := &pair{fixture: w.fixture, stores: [2]driver.Store{w.d, other.d}}
 		p.atOnce(callers, func(_ driver.Store, i int) error {
 			d := []driver.Driver[T]{w.d, other.d}[i%2]
@@ -286,8 +286,8 @@ func takeClaimRace[T any](w *bench[T]) {
 	}
 }
 
-// runOnce claims an event in a run, does its work and commits. It reports whether
-// it was the first.
+// runOnce claims an event in a run, does its work and commits. It reports whether the claim was the
+// first.
 func runOnce[T any](w *bench[T], d driver.Driver[T], c driver.Claim) (bool, error) {
 	run, _, err := d.TakeClaim(w.Context(), claimParams(t0, false, c))
 	if err != nil || run == nil {

@@ -22,8 +22,8 @@ func claimTxCases[T any]() []workCase[T] {
 	}
 }
 
-// claimTx claims in a transaction of the user's own, and compares the results,
-// which stand in the order of the arguments.
+// claimTx claims in a transaction of the user's own, and compares the results, in the order of the
+// arguments.
 func (w *bench[T]) claimTx(tx T, p *driver.ClaimParams, want ...driver.ClaimResult) {
 	w.Helper()
 	got, err := w.d.ClaimTx(w.Context(), tx, p)
@@ -48,7 +48,7 @@ func claimTxCommit[T any](w *bench[T]) {
 	w.ok("effect", w.h.Effect(w.Context(), tx, "both"))
 	w.absent("stripe", "evt_a")
 	w.absent("stripe", "evt_b")
-	w.claimTx(tx, claimParams(t0, false, a), driver.ClaimResult{}) // its own claim
+	w.claimTx(tx, claimParams(t0, false, a), driver.ClaimResult{}) // sees its own claim
 	w.ok("commit", commit())
 	w.ok("rollback", rollback())
 	w.effects("both")
@@ -111,8 +111,7 @@ func claimTxDuplicates[T any](w *bench[T]) {
 	w.succeed(t0, w.take(t0.Add(day), "evt_pending"))
 }
 
-// claimTxReopen reopens a dead event: its work is in the transaction, so it is done
-// with it.
+// claimTxReopen reopens a dead event. Its work is in the transaction, so the commit makes it done.
 func claimTxReopen[T any](w *bench[T]) {
 	c := newInline("evt_1")
 	w.claimNew(t0, queuedAs(c))
@@ -139,8 +138,7 @@ func claimTxReopen[T any](w *bench[T]) {
 	w.takeNone("after it was reopened as done", w.takeParams(at.Add(day), 10, false))
 }
 
-// claimTxInsideARun claims in the transaction of a handler: that is one of the
-// user's own.
+// claimTxInsideARun claims in a handler's transaction, which counts as the user's own.
 func claimTxInsideARun[T any](w *bench[T]) {
 	for i, end := range []func(driver.Run[T]){w.abandon, func(run driver.Run[T]) { w.succeed(t0, run) }} {
 		outer, inner := newQueued(fmt.Sprint("outer_", i)), newInline(fmt.Sprint("inner_", i))
@@ -188,7 +186,7 @@ func claimTxRace[T any](w *bench[T]) {
 	}
 }
 
-// claimInTx claims one event, does its work if it was the first, and commits.
+// claimInTx claims one event, does its work if the claim was the first, and commits.
 func (w *bench[T]) claimInTx(d driver.Driver[T], c driver.Claim) (bool, error) {
 	tx, commit, rollback := w.h.Begin(w.T, d)
 	p := claimParams(t0, false, c)
@@ -198,20 +196,20 @@ func (w *bench[T]) claimInTx(d driver.Driver[T], c driver.Claim) (bool, error) {
 		err = w.h.Effect(w.Context(), tx, c.EventID)
 	}
 	if err != nil {
-		_ = rollback() // the error is told
+		_ = rollback() // the caller returns the first error
 		return false, err
 	}
 	return got[0].Claimed, commit()
 }
 
-// claimTxWaits claims a key that another transaction is about to claim.
+// claimTxWaits claims a key while another transaction is claiming it.
 func claimTxWaits[T any](w *bench[T]) {
 	c := newInline("evt_1")
 	tx, commit, _ := w.h.Begin(w.T, w.d)
 	w.claimTx(tx, claimParams(t0, false, c), driver.ClaimResult{Claimed: true})
 	brief := claimParams(t0, false, queuedAs(c))
 	brief.LockTimeout = 50 * time.Millisecond
-	w.behind("a claim of what a transaction has claimed", func(ctx context.Context) error {
+	w.behind("a claim of a key that a transaction has claimed", func(ctx context.Context) error {
 		_, err := w.d.Claim(ctx, brief)
 		return err
 	})

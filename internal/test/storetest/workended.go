@@ -19,8 +19,7 @@ func endedCases[T any]() []workCase[T] {
 	}
 }
 
-// checkEnded fails unless both Check and Finish tell how the handler ended the
-// transaction.
+// checkEnded fails unless both Check and Finish report how the handler ended the transaction.
 func (w *bench[T]) checkEnded(run driver.Run[T], committed bool) {
 	w.Helper()
 	errs := map[string]error{"Check": run.Check(w.Context(), nil), "Check of an error": run.Check(w.Context(), errors.New("mine"))}
@@ -33,8 +32,7 @@ func (w *bench[T]) checkEnded(run driver.Run[T], committed bool) {
 	}
 }
 
-// endedCommitted commits in the handler: the effect is there, so the event must
-// not be run again.
+// endedCommitted commits in the handler. The effect exists, so the event must not run again.
 func endedCommitted[T any](w *bench[T]) {
 	w.queue(t0, "evt_1")
 	run := w.take(t0, "evt_1")
@@ -52,21 +50,21 @@ func endedCommitted[T any](w *bench[T]) {
 	w.takeNone("after it was settled", w.takeParams(t0.Add(day), 1, true))
 }
 
-// endedCommittedThenMore goes on to write after the commit.
+// endedCommittedThenMore writes after the commit.
 func endedCommittedThenMore[T any](w *bench[T]) {
 	w.queue(t0, "evt_1")
 	run := w.take(t0, "evt_1")
 	if err := w.h.Commit(w.Context(), run.Tx()); err != nil {
 		w.Fatalf("Harness.Commit: %v", err)
 	}
-	_ = w.h.Effect(w.Context(), run.Tx(), "evt_1#0") // whether it can is the database's affair
+	_ = w.h.Effect(w.Context(), run.Tx(), "evt_1#0") // whether this works depends on the database
 	w.checkEnded(run, true)
 	w.settle(t0, run, failed(&run.Events()[0]))
 	if state := w.state("evt_1"); state != driver.StateDead {
 		w.Errorf("the event is %s, want it dead", state)
 	}
 	w.queue(t0, "evt_2")
-	run = w.take(t0, "evt_2") // and the connection is clean
+	run = w.take(t0, "evt_2") // the connection is clean
 	w.effect(run)
 	w.abandon(run)
 }
@@ -90,7 +88,7 @@ func endedRolledBack[T any](w *bench[T]) {
 	w.effects("evt_1#0")
 }
 
-// endedInABatch ends the transaction under its batch-mates: those are released.
+// endedInABatch ends the transaction of a batch. The batch-mates are released.
 func endedInABatch[T any](w *bench[T]) {
 	for _, commits := range []bool{true, false} {
 		w.queue(t0, "evt_a", "evt_b", "evt_c")
@@ -115,7 +113,7 @@ func endedInABatch[T any](w *bench[T]) {
 		}
 		rest := w.takeWith(w.takeParams(t0, 3, false))
 		if rest == nil || len(rest.Events()) != 2 {
-			w.Fatalf("took %v of the rest, want the two that were released", rest)
+			w.Fatalf("took %v of the rest, want the two released events", rest)
 		}
 		w.succeed(t0, rest)
 		w.replayDead(t0, driver.DeadLetterRef{Key: run.Events()[1].Key})
@@ -124,8 +122,8 @@ func endedInABatch[T any](w *bench[T]) {
 	}
 }
 
-// endedStatementFailed passes over the error of a statement. PostgreSQL does not
-// commit such a transaction; SQLite commits the rest.
+// endedStatementFailed ignores the error of a statement. PostgreSQL does not commit such a
+// transaction; SQLite commits the rest.
 func endedStatementFailed[T any](w *bench[T]) {
 	c := w.queue(t0, "evt_1")[0]
 	run := w.take(t0, "evt_1")
@@ -156,14 +154,14 @@ func endedStatementFailed[T any](w *bench[T]) {
 	}
 }
 
-// endedStatementReturned returns the error of a statement: the failure is the
-// handler's own, and can be recorded by the run itself.
+// endedStatementReturned returns the error of a statement. This is the handler's own failure, and
+// the run can record it.
 func endedStatementReturned[T any](w *bench[T]) {
 	w.queue(t0, "evt_1")
 	run := w.take(t0, "evt_1")
 	w.effect(run)
 	failure := w.h.Fail(w.Context(), run.Tx())
-	// Whether Check tells more than the handler did is left to the driver.
+	// A driver may report a failed statement here or not.
 	if err := run.Check(w.Context(), failure); err != nil && !errors.Is(err, driver.ErrTxAborted) {
 		w.Errorf("Check returned the error %v, want none or %v", err, driver.ErrTxAborted)
 	}

@@ -40,8 +40,8 @@ func (w *bench[T]) enqueue(messages ...driver.OutboxMessage) {
 	w.ok("commit", commit())
 }
 
-// leaseEnqueued leases the one message that must be due at crm, by the database's
-// clock, because that is what it was enqueued by.
+// leaseEnqueued leases the one due message of crm, by the database's clock, which also set its due
+// time.
 func (w *bench[T]) leaseEnqueued() driver.Message {
 	w.Helper()
 	return w.leaseOne(time.Time{}, "crm")
@@ -103,8 +103,8 @@ func enqueueMany[T any](w *bench[T]) {
 	same(w, "messages", want, got)
 }
 
-// enqueueSameID enqueues an id again: in the same call, in the same transaction,
-// in another one, and after it was sent.
+// enqueueSameID enqueues an id again: in the same call, in the same transaction, in another one,
+// and after it was sent.
 func enqueueSameID[T any](w *bench[T]) {
 	first, again := outboxMessage("m1", nil), outboxMessage("m1", nil)
 	again.Body, again.Destination = []byte("another body"), "elsewhere"
@@ -154,7 +154,7 @@ func enqueueOfAnEvent[T any](w *bench[T]) {
 		}
 	}
 	got = w.event("stripe", "evt_1")
-	// The event is done, whatever becomes of what its handler enqueued.
+	// The event is done, regardless of its enqueued messages.
 	if got.State != driver.StateDone || got.Generation != 0 {
 		w.Errorf("the event is %+v, want it done", got.Event)
 	}
@@ -163,8 +163,7 @@ func enqueueOfAnEvent[T any](w *bench[T]) {
 	}
 }
 
-// enqueueNotAnEvent looks that what holds a message's body is never found as an
-// event.
+// enqueueNotAnEvent checks that the row with a message's body is never found as an event.
 func enqueueNotAnEvent[T any](w *bench[T]) {
 	w.claimNew(t0, newClaim("stripe", "evt_1", "{}"))
 	same1 := outboxMessage("m1", nil)

@@ -39,7 +39,7 @@ func finishSucceeded[T any](w *bench[T]) {
 	same(w, "stats", driver.Stats{}, w.stats())
 }
 
-// finishMany runs all of a large batch in one transaction.
+// finishMany runs all events of a large batch in one transaction.
 func finishMany[T any](w *bench[T]) {
 	ids := numbered(100)
 	all := w.queue(t0, ids...)
@@ -60,8 +60,8 @@ func finishMany[T any](w *bench[T]) {
 	w.effects(effects...)
 }
 
-// finishMessages has a message of the claim, which is sent whatever the handler
-// does, and one that the handler enqueues.
+// finishMessages has a message of the claim, which is sent even if the handler fails, and one that
+// the handler enqueues.
 func finishMessages[T any](w *bench[T]) {
 	c := newQueued("evt_1", "billing")
 	w.claimNew(t0, c)
@@ -90,7 +90,7 @@ func finishMessages[T any](w *bench[T]) {
 	same(w, "body", message.Body, got.Body)
 }
 
-// nothingQueued fails where a message is due, by the database's clock.
+// nothingQueued fails if a message is due by the database's clock.
 func (w *bench[T]) nothingQueued(when, destination string) {
 	w.Helper()
 	w.noneDue(time.Time{}, destination, when)
@@ -149,7 +149,7 @@ func finishFailed[T any](w *bench[T]) {
 	same(w, "pruned", driver.PruneResult{}, w.prune(windows(day, t0.Add(365*day))))
 }
 
-// finishReleased has no outcome for some events of a run: they cost nothing.
+// finishReleased gives no outcome for some events of a run. They lose no attempt.
 func finishReleased[T any](w *bench[T]) {
 	all := w.queue(t0, "evt_a")
 	all = append(all, w.queue(t0.Add(time.Microsecond), "evt_b")...)
@@ -170,7 +170,7 @@ func finishReleased[T any](w *bench[T]) {
 	w.effects("evt_a#0", "evt_b#0", "evt_c#0")
 }
 
-// finishReleasedBesideFailed undoes what the batch-mates of a failed event wrote.
+// finishReleasedBesideFailed undoes the writes of a failed event's batch-mates.
 func finishReleasedBesideFailed[T any](w *bench[T]) {
 	all := w.queue(t0, "evt_a")
 	all = append(all, w.queue(t0.Add(time.Microsecond), "evt_b")...)
@@ -200,8 +200,7 @@ func finishNothing[T any](w *bench[T]) {
 	w.succeed(t0, w.take(t0, "evt_1"))
 }
 
-// finishStale skips one event of a batch: that is no failure, and the others are
-// committed with it.
+// finishStale skips one event of a batch. That is not a failure: the others are committed with it.
 func finishStale[T any](w *bench[T]) {
 	all := w.queue(t0, "evt_a")
 	all = append(all, w.queue(t0.Add(time.Microsecond), "evt_b")...)
@@ -221,7 +220,7 @@ func finishStale[T any](w *bench[T]) {
 	same(w, "events with the note stale", []driver.Event{want.Event}, page.Events)
 	same(w, "dead letters", []driver.DeadLetter(nil), w.deadLetters(&driver.MessageFilter{}).DeadLetters)
 
-	// A replay takes it again, and says that the rule does not hold.
+	// A replay takes it again, marked as replayed, so that the stale rule does not apply.
 	w.replayAt(now, all[1].Key, driver.ReplayPlain)
 	run = w.take(now, "evt_b")
 	event := taken(&all[1], t0.Add(time.Microsecond))
@@ -233,8 +232,8 @@ func finishStale[T any](w *bench[T]) {
 	}
 }
 
-// finishCancelled finishes too late: nothing is committed, the run has not ended,
-// and it can be settled.
+// finishCancelled finishes with a cancelled context. Nothing is committed, the run is still open,
+// and Settle works.
 func finishCancelled[T any](w *bench[T]) {
 	w.queue(t0, "evt_1")
 	run := w.take(t0, "evt_1")

@@ -16,8 +16,8 @@ func historyCases[T any]() []workCase[T] {
 	}
 }
 
-// historyAttempts fails through two generations in all ways, and looks that every
-// failure is kept, in order, and nothing else.
+// historyAttempts fails in all ways through two generations, and checks that exactly the failures
+// are recorded, in order.
 func historyAttempts[T any](w *bench[T]) {
 	c := w.queue(t0, "evt_1")[0]
 	var tries []driver.Attempt
@@ -102,7 +102,7 @@ func historyDiscarded[T any](w *bench[T]) {
 	}, w.event("stripe", "evt_1").History)
 }
 
-// historyPruned prunes an event with attempts: what comes back under its id is new.
+// historyPruned prunes an event with attempts. A later event under its id has none.
 func historyPruned[T any](w *bench[T]) {
 	c := w.queue(t0, "evt_1")[0]
 	run := w.take(t0, "evt_1")

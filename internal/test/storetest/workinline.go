@@ -37,7 +37,7 @@ func (w *bench[T]) countInline(p *driver.InlineFailure, want driver.InlineFailed
 	if err != nil {
 		w.Fatalf("CountInlineFailure: %v", err)
 	}
-	same(w, "what was counted", want, *got)
+	same(w, "inline failures", want, *got)
 }
 
 // filed checks the dead letter of an event whose runs failed.
@@ -52,7 +52,7 @@ func (w *bench[T]) filed(c *driver.Claim, at time.Time, failures int) {
 	same(w, "time", c.OccurredAt, got.OccurredAt)
 	for _, m := range got.Messages {
 		if m.State != driver.StatePending {
-			w.Errorf("its message is %+v, want it owed", m)
+			w.Errorf("its message is %+v, want it pending", m)
 		}
 	}
 	if len(got.Messages) != len(c.Messages) {
@@ -63,7 +63,7 @@ func (w *bench[T]) filed(c *driver.Claim, at time.Time, failures int) {
 		w.Errorf("the dead letters are %+v, want one of the event", letters)
 	}
 	same(w, "duplicate", []driver.ClaimResult{{Dead: true}}, w.claim(at, queuedAs(*c)))
-	w.takeNone("of what is dead", w.takeParams(at.Add(day), 10, true))
+	w.takeNone("of a dead event", w.takeParams(at.Add(day), 10, true))
 }
 
 func inlineCounted[T any](w *bench[T]) {
@@ -72,12 +72,12 @@ func inlineCounted[T any](w *bench[T]) {
 	for n := 1; n < 3; n++ {
 		w.countInline(inlineFailure(t0.Add(time.Duration(n)*time.Second), c, 3), driver.InlineFailed{Failures: n})
 		w.absent("stripe", "evt_1")
-		w.abandon(w.takeFirst(t0, c)) // the next delivery is a first
+		w.abandon(w.takeFirst(t0, c)) // the next delivery is a first one
 	}
 	at := t0.Add(time.Minute)
 	w.countInline(inlineFailure(at, c, 3), driver.InlineFailed{Failures: 3, Dead: true})
 	w.filed(&c, at, 3)
-	// It is claimed, so what its routes want sent is owed, whatever the handler says.
+	// The event is claimed, so its routes' messages are sent even though the handler failed.
 	if m := w.leaseOne(at, "to-billing"); m.ID != c.Messages[0].ID || string(m.Body) != string(c.Body) {
 		w.Errorf("leased %+v, want the message of the claim", m)
 	}
@@ -93,8 +93,8 @@ func inlineAtOnce[T any](w *bench[T]) {
 	w.filed(&limited, t0, 1)
 }
 
-// inlineDeliveredAgain reopens a dead letter by a delivery. What its routes want
-// sent was owed since it was filed.
+// inlineDeliveredAgain reopens a dead letter by a delivery. The messages of its routes are open
+// since it was filed.
 func inlineDeliveredAgain[T any](w *bench[T]) {
 	c := newInline("evt_1", "billing")
 	w.countInline(inlineFailure(t0, c, 1), driver.InlineFailed{Failures: 1, Dead: true})
@@ -117,7 +117,7 @@ func inlineDeliveredAgain[T any](w *bench[T]) {
 	}
 }
 
-// inlineReplayed replays the dead letter: a worker takes it like any other event.
+// inlineReplayed replays the dead letter. A worker takes it like any other event.
 func inlineReplayed[T any](w *bench[T]) {
 	c := newInline("evt_1", "billing")
 	w.countInline(inlineFailure(t0, c, 1), driver.InlineFailed{Failures: 1, Dead: true})
@@ -134,7 +134,7 @@ func inlineReplayed[T any](w *bench[T]) {
 	}
 }
 
-// inlineSucceeded forgets the failures of an event that succeeded.
+// inlineSucceeded checks that a success deletes the failures of its event.
 func inlineSucceeded[T any](w *bench[T]) {
 	c := newInline("evt_1")
 	for n := 1; n <= 2; n++ {
@@ -143,7 +143,7 @@ func inlineSucceeded[T any](w *bench[T]) {
 	run := w.takeFirst(t0, c)
 	w.effect(run)
 	w.succeed(t0, run)
-	// Once it is forgotten, a delivery counts from the beginning.
+	// After pruning, a delivery counts from the beginning.
 	w.prune(windows(day, t0.Add(2*day)))
 	w.absent("stripe", "evt_1")
 	w.fileInline(&driver.FileFailuresParams{OlderThan: time.Hour, Limit: 10, Now: t0.Add(2 * day)}, 0)
@@ -166,8 +166,8 @@ func inlineClaimedMeanwhile[T any](w *bench[T]) {
 	w.effects("evt_1#0")
 }
 
-// inlineDeadAlready counts a failure of what another one filed meanwhile, and of
-// what was reopened by a delivery that failed again.
+// inlineDeadAlready counts a failure of an event that another caller filed meanwhile, and one of an
+// event that a failed delivery had reopened.
 func inlineDeadAlready[T any](w *bench[T]) {
 	c := newInline("evt_1")
 	w.countInline(inlineFailure(t0, c, 1), driver.InlineFailed{Failures: 1, Dead: true})
@@ -175,13 +175,12 @@ func inlineDeadAlready[T any](w *bench[T]) {
 	w.abandon(w.takeClaim(t0, true, c, driver.ClaimResult{Dead: true, Reopened: true, Generation: 1}))
 	got, err := w.d.CountInlineFailure(w.Context(), inlineFailure(t0.Add(time.Hour), c, 1))
 	if err != nil || !got.Dead {
-		w.Errorf("a failure of a dead event gave %+v and the error %v, want that it is dead", got, err)
+		w.Errorf("a failure of a dead event gave %+v and the error %v, want Dead set", got, err)
 	}
 	w.sameEvent(before)
 }
 
-// inlineRace counts the last failures of events on both drivers at once: each is
-// filed once.
+// inlineRace counts the last failures of events on both drivers at once. Each is filed once.
 func inlineRace[T any](w *bench[T]) {
 	const rounds, limit, callers = 10, 4, 6
 	other := w.second()
@@ -203,7 +202,7 @@ func inlineRace[T any](w *bench[T]) {
 				dead++
 			}
 		}
-		// Who counted one of the first may hear already that the event is dead.
+		// Even a caller that counted one of the first failures may be told that the event is dead.
 		if dead <= callers-limit || highest != limit {
 			w.Errorf("the callers got %+v, want %d failures counted, and the event dead from the last of them on", got, limit)
 		}
@@ -250,8 +249,8 @@ func inlineFiledLimit[T any](w *bench[T]) {
 	}
 }
 
-// inlineFiledRace delivers events again while their dead letters are filed: each
-// ends in one way, and the effect is there if it was done.
+// inlineFiledRace delivers events again while their dead letters are filed. Each ends in one way,
+// and the effect exists if it is done.
 func inlineFiledRace[T any](w *bench[T]) {
 	const rounds = 15
 	other := w.second()
@@ -285,6 +284,6 @@ func inlineDatabaseClock[T any](w *bench[T]) {
 	}
 }
 
-// receivedAtAnyTime leaves out when an event was received whose claims were undone:
-// at the first delivery or at the last.
+// receivedAtAnyTime ignores ReceivedAt: after undone claims it may be the time of the first
+// delivery or of the last.
 func receivedAtAnyTime() cmp.Option { return cmpopts.IgnoreFields(driver.TakenEvent{}, "ReceivedAt") }

@@ -10,15 +10,14 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// The terms of the model of handlers.
+// Parameters of the model of handlers.
 const (
 	workModelSteps    = 150
 	workModelMaxSteps = 5000
 	workModelAttempts = 3
 )
 
-// workThings are what must happen in a run of the model, so that it cannot pass by
-// doing little.
+// workThings must all happen in a run of the model, so that a run cannot pass by doing little.
 var workThings = []string{
 	"batch", "alone", "nothing", "by key", "done", "retry", "failed", "stale", "released", "abandoned", "settled", "interrupted",
 	"interrupted batch", "swept", "swept alone", "swept dead", "late settle", "reserved", "recorded", "replayed", "letter replayed",
@@ -38,11 +37,11 @@ type queuedModel struct {
 	note     string
 	alone    bool // it was the only event of that run
 	dueAt    time.Time
-	vague    bool // when exactly it is due is not known, but now it is
+	vague    bool // due now, but the exact due time is unknown
 	attempts int
 	crashes  int
 	gen      int
-	keyGen   int // that of the last replay as new
+	keyGen   int // the generation of the last replay as new
 	replayed bool
 	doneAt   time.Time
 	failedAt time.Time
@@ -79,16 +78,16 @@ func (e *queuedModel) owe(now time.Time, replayed bool, action string) {
 	e.history = append(e.history, driver.HistoryEntry{At: now, Action: action, Generation: e.gen})
 }
 
-// giveBack is what becomes of an event that a run has no outcome for. Whether one
-// that was taken before it was due is due again at once is left to the driver, so
-// time goes on until it is.
+// giveBack handles an event without an outcome in a run. If the event was taken before it was due,
+// the driver may keep its due time or make it due at once, so the model's time moves on to that
+// time.
 func (w *workWorld[T]) giveBack(e *queuedModel) {
 	if e.dueAt.After(w.now) {
 		w.now, e.vague = e.dueAt, true
 	}
 }
 
-// record is what an outcome does to the event.
+// record applies an outcome to the event.
 func (e *queuedModel) record(r driver.WorkResult, now time.Time) {
 	switch r.Outcome {
 	case driver.WorkSucceeded:
@@ -117,14 +116,14 @@ type workWorld[T any] struct {
 	drivers [2]driver.Driver[T]
 	events  []*queuedModel
 	effects map[string]int
-	lost    []driver.Run[T] // the interrupted run, if there are any
+	lost    []driver.Run[T] // the interrupted run, if there is one
 	rand    *rand.Rand
 	now     time.Time
 	seen    map[string]bool
 }
 
-// workModelRandomSteps takes random steps and compares, after each, the events that
-// it touched, now and then all, and all effects with the model's.
+// workModelRandomSteps takes random steps. After each it compares the touched events, now and then
+// all, and all effects with the model's.
 func workModelRandomSteps[T any](b *bench[T]) {
 	seed := b.seed()
 	w := &workWorld[T]{
@@ -169,7 +168,7 @@ func (w *workWorld[T]) compare(all bool) {
 	same(w, "effects", w.effects, w.h.Effects(w.T, w.d))
 }
 
-// pick returns an event, or nil if there is none for which keep holds.
+// pick returns a random event that keep accepts, or nil.
 func (w *workWorld[T]) pick(keep func(e *queuedModel) bool) *queuedModel {
 	all := slices.DeleteFunc(slices.Clone(w.events), func(e *queuedModel) bool { return !keep(e) })
 	if len(all) == 0 {
@@ -191,8 +190,8 @@ func (w *workWorld[T]) find(key driver.Key) *queuedModel {
 	return nil
 }
 
-// workModelTypes are the types of events; patterns of them are matched by
-// path.Match, which knows the same '*' where there is no '/'.
+// workModelTypes lists the types of events. path.Match matches their patterns: its '*' means the
+// same if there is no '/'.
 var workModelTypes = []string{"a.x", "a.y", "b", "a_x", ""}
 
 func matchesAny(patterns []string, eventType string) bool {

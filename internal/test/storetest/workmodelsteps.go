@@ -9,8 +9,8 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// stepTake takes what is due of one source, checks that it is as much as it may be
-// and the oldest, and ends the run in some way.
+// stepTake takes due events of one source, checks that it got the maximum number and the oldest,
+// and ends the run in some way.
 func (w *workWorld[T]) stepTake() string {
 	p := w.takeParams(w.now, 1+w.rand.IntN(4), w.rand.IntN(2) == 0)
 	p.Source = []string{"stripe", "github"}[w.rand.IntN(2)]
@@ -27,7 +27,7 @@ func (w *workWorld[T]) stepTake() string {
 	return w.end(run)
 }
 
-// stepByKey takes one event by its key, whether or not it is due.
+// stepByKey takes one event by its key, due or not.
 func (w *workWorld[T]) stepByKey() string {
 	e := w.pick(func(e *queuedModel) bool { return e.state == driver.StatePending || w.rand.IntN(8) == 0 })
 	if e == nil {
@@ -42,13 +42,13 @@ func (w *workWorld[T]) stepByKey() string {
 	}
 	run := w.takeFrom(w.either(), p, eligible)
 	if run == nil {
-		return "take by key of what is " + e.state
+		return "take by key, state " + e.state
 	}
 	w.seen["by key"] = true
 	return w.end(run)
 }
 
-// takeFrom takes, and compares what it got with what it may get.
+// takeFrom takes events, and compares them with the eligible ones.
 func (w *workWorld[T]) takeFrom(d driver.Driver[T], p *driver.TakeParams, eligible []*queuedModel) driver.Run[T] {
 	w.Helper()
 	run, err := d.Take(w.Context(), p)
@@ -83,13 +83,13 @@ func (w *workWorld[T]) takeFrom(d driver.Driver[T], p *driver.TakeParams, eligib
 	}
 	for _, e := range eligible {
 		if !e.vague && e.dueAt.Before(last) && !slices.Contains(eventIDs(events), e.claim.EventID) {
-			w.Errorf("%s, due since %v, was passed over for one due since %v", e.claim.EventID, e.dueAt, last)
+			w.Errorf("%s, due since %v, was skipped for one due since %v", e.claim.EventID, e.dueAt, last)
 		}
 	}
 	return run
 }
 
-// end lets handlers work, and ends the run in some way.
+// end runs handlers, and ends the run in some way.
 func (w *workWorld[T]) end(run driver.Run[T]) string {
 	w.effect(run)
 	events := run.Events()
@@ -138,7 +138,7 @@ func (w *workWorld[T]) end(run driver.Run[T]) string {
 			results = append(results, succeeded(&events[i]))
 		}
 	}
-	// Whatever handlers wrote is committed with those that succeeded.
+	// All writes of the handlers are committed with the successful events.
 	for i := range events {
 		w.effects[effectOf(&events[i])]++
 	}
@@ -147,7 +147,7 @@ func (w *workWorld[T]) end(run driver.Run[T]) string {
 	return "finished " + text
 }
 
-// recordOf records what becomes of a run in the model.
+// recordOf records the results of a run in the model.
 func (w *workWorld[T]) recordOf(run driver.Run[T], results ...driver.WorkResult) {
 	w.record(results...)
 	for _, taken := range run.Events() {
@@ -180,7 +180,7 @@ func (w *workWorld[T]) interruptIn(run driver.Run[T]) {
 	}
 }
 
-// stepSweep sweeps, from either driver.
+// stepSweep sweeps from either driver.
 func (w *workWorld[T]) stepSweep() string {
 	lost, err := w.either().SweepRuns(w.Context(), sweepParams(w.now, workModelAttempts))
 	if err != nil {
@@ -192,7 +192,7 @@ func (w *workWorld[T]) stepSweep() string {
 			continue
 		}
 		e.touched = true
-		// Due at once may be: since now, or since before.
+		// The due time may be now or earlier.
 		e.state, e.dueAt, e.vague = driver.StatePending, w.now, true
 		e.crashes++
 		l := driver.LostRun{Key: e.claim.Key, Source: e.claim.Source, EventID: e.claim.EventID, Attempts: e.attempts}
@@ -203,9 +203,9 @@ func (w *workWorld[T]) stepSweep() string {
 		want = append(want, l)
 	}
 	if len(want) > 0 {
-		w.now = w.now.Add(sweepMax) // when all of it is due again
+		w.now = w.now.Add(sweepMax) // all swept events are due again
 	}
-	for len(w.lost) > 1 { // one may be settled too late
+	for len(w.lost) > 1 { // keep one, to settle it too late
 		w.abandon(w.lost[0])
 		w.lost = w.lost[1:]
 	}
@@ -216,8 +216,7 @@ func (w *workWorld[T]) stepSweep() string {
 	return fmt.Sprintf("sweep of %d events", len(lost))
 }
 
-// sweptAlone counts the attempt. When exactly the event is due again is left to
-// chance.
+// sweptAlone counts the attempt. The next due time is random.
 func (w *workWorld[T]) sweptAlone(e *queuedModel) driver.LostRun {
 	e.attempts++
 	e.error = driver.ErrorRunInterrupted
@@ -244,7 +243,7 @@ func (w *workWorld[T]) stepReplay() string {
 	return "replay of " + e.claim.EventID
 }
 
-// stepLetter replays or discards an event, which may not be dead.
+// stepLetter replays or discards an event, dead or not.
 func (w *workWorld[T]) stepLetter() string {
 	e := w.pick(func(e *queuedModel) bool { return e.state == driver.StateDead || w.rand.IntN(8) == 0 })
 	if e == nil {
@@ -286,7 +285,7 @@ func (w *workWorld[T]) stepReopen() string {
 	return "reopening of " + e.claim.EventID
 }
 
-// stepReserve reserves what is due of one source, and records outcomes of some.
+// stepReserve reserves due events of one source, and records outcomes for some.
 func (w *workWorld[T]) stepReserve() string {
 	p := &driver.ReserveParams{Source: "stripe", Types: []string{"*"}, Limit: 3, For: time.Minute, Now: w.now}
 	got, err := w.either().Reserve(w.Context(), p)
@@ -320,8 +319,8 @@ func (w *workWorld[T]) stepReserve() string {
 	return fmt.Sprintf("reservation of %d events", len(got))
 }
 
-// stepLateSettle settles a run that was interrupted: it still counts where nobody
-// has swept it, and changes nothing where somebody has.
+// stepLateSettle settles an interrupted run. It counts unless the run was swept before; then it
+// changes nothing.
 func (w *workWorld[T]) stepLateSettle() string {
 	if len(w.lost) == 0 || w.rand.IntN(2) == 0 {
 		return "nothing to settle"

@@ -19,7 +19,7 @@ func outboxCases[T any]() []workCase[T] {
 	}
 }
 
-// killEnqueued makes the message that is due at crm dead.
+// killEnqueued makes the due message of crm dead.
 func (w *bench[T]) killEnqueued() driver.Message {
 	w.Helper()
 	m := w.leaseEnqueued()
@@ -103,7 +103,7 @@ func outboxRetry[T any](w *bench[T]) {
 	}
 	w.mustComplete(time.Time{}, driver.Completion{ID: "m1", Token: m.Token, Outcome: driver.MessageSent})
 	err := w.s.RetryMessage(w.Context(), &driver.RetryMessageParams{ID: "m1"})
-	w.refused("retry of what was sent", driver.ErrSent, err)
+	w.refused("retry of a sent message", driver.ErrSent, err)
 }
 
 func outboxLeaseRunsOut[T any](w *bench[T]) {
@@ -121,8 +121,8 @@ func outboxLeaseRunsOut[T any](w *bench[T]) {
 	}
 }
 
-// outboxPrune prunes as it does events: what is owed stays; the id of what is gone
-// can be used again.
+// outboxPrune checks that unfinished messages stay, and that the id of a pruned one can be used
+// again.
 func outboxPrune[T any](w *bench[T]) {
 	for _, id := range []string{"sent", "dead", "waits"} {
 		w.enqueue(outboxMessage(id, nil))
@@ -166,8 +166,8 @@ func (w *bench[T]) messageIDs() []string {
 	return all
 }
 
-// outboxPruneOfItsEvent prunes an event while a message that it caused is owed:
-// that one has a body of its own.
+// outboxPruneOfItsEvent prunes an event while a message that it caused is open. The message has a
+// body of its own.
 func outboxPruneOfItsEvent[T any](w *bench[T]) {
 	c := w.queue(t0, "evt_1")[0]
 	w.succeed(t0, w.take(t0, "evt_1"))

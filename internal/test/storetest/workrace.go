@@ -23,10 +23,10 @@ func workRaceCases[T any]() []workCase[T] {
 	}
 }
 
-// sides returns the drivers that a race runs on.
+// sides returns the drivers of a race.
 func (w *bench[T]) sides() [2]driver.Driver[T] { return [2]driver.Driver[T]{w.d, w.second().d} }
 
-// untilFree makes a call again that only found another transaction in its way.
+// untilFree repeats a call while another transaction blocks it.
 func (w *bench[T]) untilFree(call func(ctx context.Context) error) error {
 	for {
 		err := call(w.Context())
@@ -36,9 +36,8 @@ func (w *bench[T]) untilFree(call func(ctx context.Context) error) error {
 	}
 }
 
-// raceFinishSweep cuts runs off while they are finished, and sweeps: either the
-// run was committed, and the sweep finds nothing, or it was not, and the sweep
-// counts an attempt.
+// raceFinishSweep severs runs while they finish, and sweeps. If the run was committed, the sweep
+// finds nothing; otherwise it counts an attempt.
 func raceFinishSweep[T any](w *bench[T]) {
 	const rounds = 40
 	drivers := w.sides()
@@ -52,7 +51,7 @@ func raceFinishSweep[T any](w *bench[T]) {
 		var finished error
 		var group sync.WaitGroup
 		group.Go(func() {
-			if round%4 != 0 { // else nothing has run out yet when the sweep comes
+			if round%4 != 0 { // else the sweep finds nothing yet
 				run.Sever()
 			}
 			if err := w.untilFree(func(ctx context.Context) (err error) {
@@ -66,7 +65,7 @@ func raceFinishSweep[T any](w *bench[T]) {
 			finished = run.Finish(w.Context(), &driver.FinishParams{Results: allSucceeded(run), Now: t0})
 		})
 		group.Wait()
-		lost = append(lost, w.sweep(t0.Add(day))...) // what was not cut off before the first one
+		lost = append(lost, w.sweep(t0.Add(day))...) // runs that were severed after the first sweep
 		got, effects := w.event("stripe", id), w.h.Effects(w.T, w.d)[id+"#0"]
 		committed := got.State == driver.StateDone
 		wins[committed]++
@@ -84,8 +83,7 @@ func raceFinishSweep[T any](w *bench[T]) {
 	w.Logf("%d runs were committed, and %d swept", wins[true], wins[false])
 }
 
-// raceSettleSweep settles an interrupted run while it is swept: its attempt is
-// counted once.
+// raceSettleSweep settles an interrupted run while it is swept. Its attempt is counted once.
 func raceSettleSweep[T any](w *bench[T]) {
 	const rounds = 20
 	drivers := w.sides()
@@ -123,7 +121,7 @@ func raceSettleSweep[T any](w *bench[T]) {
 	w.effects()
 }
 
-// raceSweepTwice sweeps from both drivers at once: each run is counted once.
+// raceSweepTwice sweeps from both drivers at once. Each run is counted once.
 func raceSweepTwice[T any](w *bench[T]) {
 	const rounds, callers, runs = 5, 6, 4
 	drivers := w.sides()
@@ -131,7 +129,7 @@ func raceSweepTwice[T any](w *bench[T]) {
 	for round := range rounds {
 		counts := map[string]int{}
 		for i := range runs {
-			for n := range 1 + i%2 { // every other one a batch
+			for n := range 1 + i%2 { // every other run is a batch
 				id := fmt.Sprintf("evt_%d_%d_%d", round, i, n)
 				w.queue(t0, id)
 				counts[id] = 0
@@ -148,7 +146,7 @@ func raceSweepTwice[T any](w *bench[T]) {
 			}
 			return err
 		})
-		for _, l := range w.sweep(t0) { // what was passed over because another held it
+		for _, l := range w.sweep(t0) { // runs that the first sweeps skipped as locked
 			counts[l.EventID]++
 		}
 		for id, n := range counts {
@@ -160,7 +158,7 @@ func raceSweepTwice[T any](w *bench[T]) {
 	}
 }
 
-// raceTakeOne takes one event by many callers at once.
+// raceTakeOne takes one event from many callers at once.
 func raceTakeOne[T any](w *bench[T]) {
 	const rounds, callers = 10, 8
 	drivers := w.sides()
@@ -197,7 +195,7 @@ func raceTakeOne[T any](w *bench[T]) {
 	w.effects(names...)
 }
 
-// raceReserveTake reserves events while they are taken: each has one owner.
+// raceReserveTake reserves events while they are taken. Each has one owner.
 func raceReserveTake[T any](w *bench[T]) {
 	const rounds = 20
 	drivers := w.sides()
@@ -235,13 +233,12 @@ func raceReserveTake[T any](w *bench[T]) {
 				w.Errorf("event %s has %d owners, want 1", id, n)
 			}
 		}
-		w.reserve(t0, 365*day) // what was passed over
+		w.reserve(t0, 365*day) // the skipped events
 	}
 }
 
-// raceWorkers lets workers on two drivers run events in batches and alone, with all
-// that can go wrong, beside a sweep: at the end every event is done, and its effect
-// is there once.
+// raceWorkers lets workers on two drivers run events in batches and alone, with every kind of
+// failure, next to a sweep. In the end every event is done, and its effect exists once.
 func raceWorkers[T any](w *bench[T]) {
 	const events, workers = 80, 4
 	ids := numbered(events)
@@ -268,10 +265,10 @@ type workersRace[T any] struct {
 	*bench[T]
 	days atomic.Int64
 	mu   sync.Mutex
-	gone []driver.Run[T] // what was cut off, until the next sweep
+	gone []driver.Run[T] // severed runs, until the next sweep
 }
 
-// die cuts the run off and leaves it to a sweep, unless many are left already.
+// die severs the run and leaves it to a sweep, or abandons it if two are left already.
 func (r *workersRace[T]) die(run driver.Run[T]) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -283,7 +280,7 @@ func (r *workersRace[T]) die(run driver.Run[T]) error {
 	return nil
 }
 
-// sweep finds what was cut off, and lets go of it.
+// sweep sweeps the severed runs, then abandons them.
 func (r *workersRace[T]) sweep(d driver.Driver[T]) error {
 	r.mu.Lock()
 	gone := r.gone
@@ -297,15 +294,15 @@ func (r *workersRace[T]) sweep(d driver.Driver[T]) error {
 	return err
 }
 
-// now is a clock of the race's own. Every sweep moves it on by a day, so that what
-// was taken before and cut off since can be found, wherever that takes time.
+// now is the race's own clock. Every sweep moves it on by a day, so that a sweep finds runs taken
+// before, on databases where that takes time.
 func (r *workersRace[T]) now() time.Time { return t0.Add(time.Duration(r.days.Load()) * day) }
 
 func (r *workersRace[T]) work(d driver.Driver[T], random *rand.Rand) {
 	for range 20_000 {
 		err := r.step(d, random)
 		if err != nil && !again(err) && !errors.Is(err, driver.ErrNotFound) {
-			r.Errorf("a worker stopped at the error %v", err)
+			r.Errorf("a worker stopped with the error %v", err)
 			return
 		}
 		if err == nil && random.IntN(4) == 0 {
@@ -322,7 +319,7 @@ func (r *workersRace[T]) work(d driver.Driver[T], random *rand.Rand) {
 	r.Error("a worker saw events that were never done")
 }
 
-// step sweeps, or takes and works. Its errors may all be due to what the others do.
+// step sweeps, or takes events and works. Other workers may cause any of its errors.
 func (r *workersRace[T]) step(d driver.Driver[T], random *rand.Rand) error {
 	if random.IntN(5) == 0 {
 		return r.sweep(d)

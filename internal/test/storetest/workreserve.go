@@ -22,14 +22,14 @@ func reserveCases[T any]() []workCase[T] {
 	}
 }
 
-// dueSources returns the sources that have something due, by name.
+// dueSources returns the sources with due events, by name.
 func (w *bench[T]) dueSources(sources ...string) []driver.DueSource {
 	w.Helper()
 	got, err := w.d.DueSources(w.Context(), sources)
 	if err != nil {
 		w.Fatalf("DueSources: %v", err)
 	}
-	// Whether sources without anything are named is left to the store.
+	// A store may also name sources without due events.
 	got = slices.DeleteFunc(got, func(s driver.DueSource) bool { return !s.Fresh && !s.Tried })
 	slices.SortFunc(got, func(a, b driver.DueSource) int { return strings.Compare(a.Source, b.Source) })
 	return got
@@ -80,9 +80,8 @@ func reserveDueSources[T any](w *bench[T]) {
 	same(w, "one source", want[:1], w.dueSources("both"))
 }
 
-// withoutCrashed leaves the source out whose events are in an interrupted run.
-// Whether those count as due until they are swept is left to the store: it costs a
-// take that finds nothing.
+// withoutCrashed removes the source whose events are in an interrupted run. A store may count them
+// as due until they are swept; the cost is a take that finds nothing.
 func withoutCrashed(sources []driver.DueSource) []driver.DueSource {
 	return slices.DeleteFunc(slices.Clone(sources), func(s driver.DueSource) bool { return s.Source == "crashed" })
 }
@@ -101,7 +100,7 @@ func (w *bench[T]) reserveWith(p *driver.ReserveParams) []driver.TakenEvent {
 	return got
 }
 
-// reserveThese reserves the given events and no others, in any order.
+// reserveThese reserves exactly the given events, in any order.
 func (w *bench[T]) reserveThese(at time.Time, d time.Duration, ids ...string) []driver.TakenEvent {
 	w.Helper()
 	got := w.reserve(at, d)
@@ -141,11 +140,11 @@ func reserveForATime[T any](w *bench[T]) {
 	w.takeNone("while it is reserved", w.takeParams(until.Add(-time.Microsecond), 10, false))
 	run := w.takeWith(w.takeParams(until, 10, false))
 	if run == nil || len(run.Events()) != 2 {
-		w.Fatalf("took %v after the time was up, want both", run)
+		w.Fatalf("took %v after the reservation expired, want both", run)
 	}
 	for _, e := range run.Events() {
 		if e.Attempts != 0 || e.Crashes != 0 {
-			w.Errorf("the event %+v has something counted by its reservation", e)
+			w.Errorf("the reservation counted something for event %+v", e)
 		}
 	}
 	w.succeed(now, run)
@@ -183,7 +182,7 @@ func reserveTypes[T any](w *bench[T]) {
 	same(w, "reserved of another source", []driver.TakenEvent(nil), w.reserveWith(other))
 }
 
-// reserveSideBySide reserves beside a run: what it holds is not reserved.
+// reserveSideBySide reserves next to a run. Events of the run are not reserved.
 func reserveSideBySide[T any](w *bench[T]) {
 	other := w.second()
 	w.queue(t0, "evt_1")
@@ -225,7 +224,7 @@ func (w *bench[T]) record(at time.Time, results ...driver.WorkResult) {
 	}
 }
 
-// reserveRecordLate records outcomes of what has ended, is unknown, or is in an
+// reserveRecordLate records outcomes of events that have ended, are unknown, or are in an
 // interrupted run by then.
 func reserveRecordLate[T any](w *bench[T]) {
 	ids := []string{"evt_dead", "evt_done", "evt_lost", "evt_open"}
@@ -253,7 +252,7 @@ func reserveRecordLate[T any](w *bench[T]) {
 	same(w, "lost", []driver.LostRun{lostAlone(&all[2], 1, false)}, w.sweep(t0))
 }
 
-// reservesNothing returns a call that fails the test where it reserves something.
+// reservesNothing returns a call that fails the test if it reserves something.
 func reservesNothing[T any](w *bench[T], d driver.Driver[T], p *driver.ReserveParams) func(context.Context) error {
 	return func(ctx context.Context) error {
 		got, err := d.Reserve(ctx, p)

@@ -27,8 +27,7 @@ func settleCases[T any]() []workCase[T] {
 	}
 }
 
-// pendingAfter is the detail of an event after failed attempts in its first
-// generation.
+// pendingAfter is the detail of an event after failed attempts in its first generation.
 func pendingAfter(c *driver.Claim, tries ...driver.Attempt) *driver.EventDetail {
 	want := claimed(c, t0)
 	want.Tries, want.Attempts = tries, len(tries)
@@ -64,7 +63,7 @@ func settleOnce[T any](w *bench[T]) {
 	w.unsettled("the second time", t0, run, r)
 	w.unsettled("with another outcome", t0, run, failed(&run.Events()[0]))
 	w.sameEvent(pendingAfter(&c, attemptOf(r, t0, 0, 1)))
-	// Nor does it touch the run that comes after.
+	// It does not touch the next run either.
 	next := w.takeTried(t0.Add(day), "evt_1")
 	w.beside("settling an old run", func(ctx context.Context) error {
 		err := run.Settle(ctx, &driver.FinishParams{Results: []driver.WorkResult{r}, Now: t0})
@@ -99,8 +98,7 @@ func settleAfterAbandon[T any](w *bench[T]) {
 	w.sameEvent(claimed(&c, t0))
 }
 
-// settleInterrupted loses the transaction but not the process: it can still say
-// what happened.
+// settleInterrupted loses the transaction but not the process, which can still report the outcome.
 func settleInterrupted[T any](w *bench[T]) {
 	c := w.queue(t0, "evt_1")[0]
 	run := w.take(t0, "evt_1")
@@ -138,8 +136,8 @@ func settleSwept[T any](w *bench[T]) {
 	w.effects()
 }
 
-// settleEarlier ends a run that was swept while a later one of the same event is
-// interrupted, and on record: it must not be taken for that one.
+// settleEarlier ends a swept run while a later run of the same event is interrupted and has a
+// record. It must not be taken for the later run.
 func settleEarlier[T any](w *bench[T]) {
 	c := w.queue(t0, "evt_1")[0]
 	first := w.take(t0, "evt_1")
@@ -183,7 +181,7 @@ func settleAbandon[T any](w *bench[T]) {
 	w.finish(t0, run, retried(&run.Events()[0]))
 	run = w.takeTried(t0.Add(retryIn), "evt_1")
 	w.abandon(run)
-	run = w.takeTried(t0.Add(retryIn), "evt_1") // due as it was
+	run = w.takeTried(t0.Add(retryIn), "evt_1") // due as before
 	if e := run.Events()[0]; e.Attempts != 1 || e.Crashes != 0 {
 		w.Errorf("after it was abandoned the event is %+v, want one attempt", e)
 	}
@@ -232,7 +230,7 @@ func settleSever[T any](w *bench[T]) {
 		w.effect(run)
 		run.Sever()
 		run.Sever()
-		// It need not be at once, but it must be.
+		// It may take a moment.
 		for w.h.Effect(w.Context(), run.Tx(), "late") == nil {
 			if w.Context().Err() != nil {
 				w.Fatal("the transaction could be used after Sever")
@@ -255,8 +253,8 @@ func settleSever[T any](w *bench[T]) {
 	w.sweptNothing("after both had ended", t0.Add(day))
 }
 
-// settleSeverInUse cuts the transaction off under a handler that goes on using
-// it, which it must then notice.
+// settleSeverInUse severs the transaction of a handler that continues to use it. The handler must
+// notice.
 func settleSeverInUse[T any](w *bench[T]) {
 	c := w.queue(t0, "evt_1")[0]
 	run := w.take(t0, "evt_1")

@@ -24,13 +24,13 @@ func sweepCases[T any]() []workCase[T] {
 	}
 }
 
-// lostAlone is what a sweep tells of an event that was alone in its run.
+// lostAlone is the result of a sweep for an event that was alone in its run.
 func lostAlone(c *driver.Claim, attempts int, dead bool) driver.LostRun {
 	return driver.LostRun{Key: c.Key, Source: c.Source, EventID: c.EventID, Attempts: attempts, Alone: true, Dead: dead}
 }
 
-// interruptedAttempt is what is kept of an attempt whose run was interrupted. How
-// long it took is not known.
+// interruptedAttempt is the record of an attempt whose run was interrupted. Its duration is
+// unknown.
 func interruptedAttempt(outcome string, at time.Time, generation, number int) driver.Attempt {
 	return driver.Attempt{Generation: generation, Number: number, Outcome: outcome, Error: driver.ErrorRunInterrupted, At: at}
 }
@@ -59,8 +59,8 @@ func sweepAlone[T any](w *bench[T]) {
 	w.effects("evt_1#0")
 }
 
-// sweepBatch interrupts a run of several events: any of them may be innocent, so
-// none has an attempt counted, and each is run alone from then on.
+// sweepBatch interrupts a run of several events. Any of them may be innocent, so the sweep counts
+// no attempt, and each runs alone from then on.
 func sweepBatch[T any](w *bench[T]) {
 	all := w.queue(t0, "evt_a")
 	all = append(all, w.queue(t0.Add(time.Microsecond), "evt_b")...)
@@ -101,8 +101,7 @@ func sweepBatch[T any](w *bench[T]) {
 	w.succeed(now, run)
 }
 
-// sweepUsedUp interrupts every attempt of an event, and those of its next
-// generation too.
+// sweepUsedUp interrupts every attempt of an event, in two generations.
 func sweepUsedUp[T any](w *bench[T]) {
 	c := w.queue(t0, "evt_1")[0]
 	now := t0
@@ -136,8 +135,8 @@ func sweepUsedUp[T any](w *bench[T]) {
 	w.effects("evt_1#2")
 }
 
-// sweepBackoff looks that the wait after each attempt is not longer than the
-// schedule allows, and that waits differ.
+// sweepBackoff checks that the wait after each attempt stays within the schedule, and that waits
+// differ.
 func sweepBackoff[T any](w *bench[T]) {
 	ids := numbered(maxGone)
 	w.queue(t0, ids...)
@@ -179,7 +178,7 @@ func sweepSeveral[T any](w *bench[T]) {
 	for i := range all {
 		want = append(want, lostAlone(&all[i], 1, false))
 	}
-	// How many one call finds is left to the store.
+	// The contract does not say how many runs one call finds.
 	for {
 		lost := w.sweep(t0)
 		if len(lost) == 0 {
@@ -203,7 +202,7 @@ func sweepByAnother[T any](w *bench[T]) {
 	w.effects("evt_1#0")
 }
 
-// sweepLiving sweeps beside a run that lasts, however long that is.
+// sweepLiving sweeps next to a living run, at any age of the run.
 func sweepLiving[T any](w *bench[T]) {
 	other := w.second()
 	c := w.queue(t0, "evt_1")[0]
@@ -241,14 +240,14 @@ func sweepNotRunning[T any](w *bench[T]) {
 	w.sweptNothing("where nothing is running", t0.Add(365*day))
 }
 
-// sweepOperators leaves what is in an interrupted run to the sweep, whoever asks.
+// sweepOperators checks that operators' calls leave events of an interrupted run to the sweep.
 func sweepOperators[T any](w *bench[T]) {
 	c := w.queue(t0, "evt_1")[0]
 	w.interrupt(w.take(t0, "evt_1"))
 	before := w.event("stripe", "evt_1")
 	for _, mode := range []driver.ReplayMode{driver.ReplayPlain, driver.ReplayAsNew, driver.ReplaySameID} {
 		_, err := w.s.Replay(w.Context(), &driver.ReplayParams{Key: c.Key, Mode: mode, Now: t0})
-		w.refused("replay of what is running", driver.ErrOpen, err)
+		w.refused("replay of a running event", driver.ErrOpen, err)
 	}
 	same(w, "reopened", []driver.Key(nil), w.reopen(t0, c.Key))
 	same(w, "dead letters replayed", []bool{false}, w.replayDead(t0, driver.DeadLetterRef{Key: c.Key}))

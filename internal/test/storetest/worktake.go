@@ -49,8 +49,8 @@ func takeCarries[T any](w *bench[T]) {
 	w.abandon(run)
 }
 
-// takeReplayed replays and reopens an event in every way that there is. What its
-// handler derives keys from changes only where it is replayed as new.
+// takeReplayed replays and reopens an event in every possible way. KeyGeneration changes only if
+// the event is replayed as new.
 func takeReplayed[T any](w *bench[T]) {
 	c := w.queue(t0, "evt_1")[0]
 	keyGeneration := 0
@@ -89,7 +89,7 @@ func takeReplayed[T any](w *bench[T]) {
 		w.finish(t0, run, failed(&want))
 	}
 	w.effects()
-	// A delivery of it is told both.
+	// A run by a delivery gets both generations.
 	run := w.takeClaim(t0, true, newInline("evt_1"), driver.ClaimResult{Dead: true, Reopened: true, Generation: 8, KeyGeneration: 7})
 	want := taken(&c, t0)
 	want.Generation, want.KeyGeneration = 8, 7
@@ -143,7 +143,7 @@ func takeOneSource[T any](w *bench[T]) {
 	w.takeNone("of an unknown source", p)
 }
 
-// eventTypes are types with what a database could take for a pattern, or fold.
+// eventTypes are types that a database might read as patterns, or fold.
 var eventTypes = []string{
 	"", "invoice.paid", "invoice.paid.late", "Invoice.paid", "invoice_paid", "invoice.void", "xinvoice.paid",
 	"100%", "100x", "100", "a_b", "axb", "[ab]", "a", "b", "a?c", "a.c", `a\b`, `a\\b`, "a'b", "two\nlines.x", "ö.ü", "*",
@@ -210,7 +210,7 @@ func quoted(types []string) string {
 	return text
 }
 
-// takeTriedApart has events that were tried, in either way, beside fresh ones.
+// takeTriedApart has events that were tried, in both ways, next to fresh ones.
 func takeTriedApart[T any](w *bench[T]) {
 	w.queue(t0, "evt_a")
 	run := w.take(t0, "evt_a")
@@ -229,15 +229,15 @@ func takeTriedApart[T any](w *bench[T]) {
 		p = w.takeParams(now, 1, true)
 		run = w.takeWith(p)
 		if run == nil || len(run.Events()) != 1 {
-			w.Fatalf("Take of what was tried returned %v, want one event", run)
+			w.Fatalf("Take with Tried returned %v, want one event", run)
 		}
 		if e := run.Events()[0]; e.Attempts+e.Crashes == 0 {
 			w.Errorf("took %+v as tried", e)
 		}
 		w.succeed(now, run)
 	}
-	w.takeNone("after what was tried was done", w.takeParams(now, 100, true))
-	// A new generation is fresh again.
+	w.takeNone("after the tried events were done", w.takeParams(now, 100, true))
+	// In a new generation it is fresh again.
 	run = w.take(now, "evt_d")
 	w.finish(now, run, failed(&run.Events()[0]))
 	w.reopen(now, driver.EventKey("stripe", "evt_d"))
@@ -259,7 +259,7 @@ func takeKeys[T any](w *bench[T]) {
 	}
 	routed := newClaim("stripe", "routed", "{}", "billing")
 	w.claimNew(t0, routed)
-	// A worker that comes back to an event names it by its key alone.
+	// A worker that returns to an event names it by its key alone.
 	p := &driver.TakeParams{Limit: 10, HandlerTimeout: w.d.WorkLimits().MaxHandlerTimeout, Now: t0}
 	for _, c := range append(all, routed) {
 		p.Keys = append(p.Keys, c.Key)
@@ -267,7 +267,7 @@ func takeKeys[T any](w *bench[T]) {
 	p.Keys = append(p.Keys, driver.EventKey("stripe", "unknown"), all[0].Key)
 	run := w.takeWith(p)
 	if run == nil {
-		w.Fatal("Take by keys took nothing, want what is pending")
+		w.Fatal("Take by keys took nothing, want the pending events")
 	}
 	got := eventIDs(run.Events())
 	slices.Sort(got)
@@ -279,7 +279,7 @@ func takeKeys[T any](w *bench[T]) {
 	}
 	w.succeed(t0, run)
 	p.Keys = []driver.Key{routed.Key, all[3].Key}
-	w.takeNone("by keys of what is not pending", p)
+	w.takeNone("by keys of events that are not pending", p)
 }
 
 func takeNotPending[T any](w *bench[T]) {
@@ -295,12 +295,12 @@ func takeNotPending[T any](w *bench[T]) {
 	same(w, "discarded", []bool{true}, w.discard(t0, driver.DeadLetterRef{Key: c.Key}))
 	w.claimNew(t0, newClaim("stripe", "routed", "{}", "billing"), newClaim("stripe", "unrouted", "{}"))
 	for _, tried := range []bool{false, true} {
-		w.takeNone("of what has ended", w.takeParams(t0.Add(day), 100, tried))
+		w.takeNone("of ended events", w.takeParams(t0.Add(day), 100, tried))
 	}
 }
 
-// takeSideBySide takes from two drivers while a run lasts: what it holds is not
-// taken, neither afresh nor by key.
+// takeSideBySide takes from two drivers during a run. Events of the run are taken neither as fresh
+// nor by key.
 func takeSideBySide[T any](w *bench[T]) {
 	other := w.second()
 	all := w.queue(t0, "evt_a")

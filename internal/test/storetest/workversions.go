@@ -26,12 +26,12 @@ func versionCases[T any]() []workCase[T] {
 	}
 }
 
-// objectVersion is version text of an object, as a handler of stripe applies it.
+// objectVersion returns a version of an object, as applied by a handler of stripe.
 func objectVersion(object, version string) driver.ObjectVersion {
 	return driver.ObjectVersion{Object: driver.ObjectKey("stripe", "", object), Source: "stripe", Version: []byte(version), Shown: "v" + version}
 }
 
-// knownVersions returns the shown versions by object, of those that are known.
+// shownVersions returns the shown versions by object, for objects with a known version.
 func shownVersions(found map[driver.Key]driver.ObjectVersion, objects ...string) map[string]string {
 	shown := map[string]string{}
 	for _, object := range objects {
@@ -59,7 +59,7 @@ func (f *fixture) versions(objects ...driver.Key) map[driver.Key]driver.ObjectVe
 	return got
 }
 
-// locked returns what the run locks.
+// locked returns the objects that the run locks, with their versions.
 func (w *bench[T]) locked(run driver.Run[T], objects ...driver.Key) map[driver.Key]driver.ObjectVersion {
 	w.Helper()
 	got, err := run.Versions(w.Context(), objects)
@@ -114,7 +114,7 @@ func versionsLower[T any](w *bench[T]) {
 	}
 }
 
-// versionsBytes compares versions that are no text, and not of one length.
+// versionsBytes compares versions that are not valid text, and of different lengths.
 func versionsBytes[T any](w *bench[T]) {
 	ascending := []string{"\x00", "\x00\x00", "10", "9", "9\x00", "\xff", "\xff" + strings.Repeat("\xff", 254)}
 	for i, version := range ascending {
@@ -153,8 +153,8 @@ func versionsOnlyCommitted[T any](w *bench[T]) {
 	}
 }
 
-// versionsHeld has two runs look at an object of which a version is known: the second
-// one waits, or both would take the same version for the highest.
+// versionsHeld lets two runs read the version of one object. The second waits; otherwise both would
+// see the same highest version.
 func versionsHeld[T any](w *bench[T]) {
 	w.applies(t0, "evt_0", objectVersion("a", "1"))
 	claims := w.queue(t0, "evt_1", "evt_2")
@@ -162,7 +162,7 @@ func versionsHeld[T any](w *bench[T]) {
 	p.Keys = []driver.Key{claims[0].Key}
 	first := w.takeThese(p, "evt_1")
 	w.locked(first, objectKeys("a")...)
-	w.behind("a look at a version that another run holds", func(ctx context.Context) error {
+	w.behind("a read of a version that another run locks", func(ctx context.Context) error {
 		run, err := w.second().d.Take(ctx, w.takeParams(t0, 1, false))
 		if err != nil {
 			return err // one writer at a time
@@ -173,11 +173,11 @@ func versionsHeld[T any](w *bench[T]) {
 	})
 	w.finishWith(first, &driver.FinishParams{Results: allSucceeded(first), Versions: []driver.ObjectVersion{objectVersion("a", "2")}, Now: t0})
 	second := w.take(t0, "evt_2")
-	same(w, "version behind the run", map[string]string{"a": "v2"}, shownVersions(w.locked(second, objectKeys("a")...), "a"))
+	same(w, "version after the run", map[string]string{"a": "v2"}, shownVersions(w.locked(second, objectKeys("a")...), "a"))
 	w.succeed(t0, second)
 }
 
-// versionsPrune removes what was applied longer ago than the window of its source.
+// versionsPrune removes versions that were applied before the window of their source.
 func versionsPrune[T any](w *bench[T]) {
 	w.applies(t0, "evt_1", objectVersion("old", "1"), objectVersion("kept", "1"))
 	w.applies(t0.Add(5*day), "evt_2", objectVersion("kept", "2"))
@@ -200,8 +200,7 @@ func versionsPrune[T any](w *bench[T]) {
 	same(w, "after pruning", map[string]string{"old": "v0"}, shownVersions(w.versions(objectKeys("old")...), "old"))
 }
 
-// versionsOfMessages keeps what was sent to a destination apart from what handlers
-// applied.
+// versionsOfMessages keeps versions sent to a destination apart from versions applied by handlers.
 func versionsOfMessages[T any](w *bench[T]) {
 	w.applies(t0, "evt_1", objectVersion("a", "5"))
 	c := newClaim("stripe", "evt_2", "{}", "billing")
@@ -214,9 +213,9 @@ func versionsOfMessages[T any](w *bench[T]) {
 	same(w, "version that was applied", objectVersion("a", "5"), got[objectKeys("a")[0]])
 }
 
-// versionsConcurrent applies many versions of few objects from two drivers at once, each
-// only where nothing higher was applied: whatever the order, no object goes back,
-// and every object ends in its highest version.
+// versionsConcurrent applies many versions of a few objects from two drivers at once, each only if
+// no higher one was applied. In any order, no object goes back, and every object ends in its
+// highest version.
 func versionsConcurrent[T any](w *bench[T]) {
 	const events, workers = 60, 4
 	w.queue(t0, numbered(events)...)
@@ -255,7 +254,7 @@ func versionOf(n int) string { return fmt.Sprintf("%03d", n) }
 type versionRace[T any] struct {
 	*bench[T]
 	mu      sync.Mutex
-	applied map[string][]string // the versions of each object, in the order of the commits
+	applied map[string][]string // versions of each object, in commit order
 }
 
 // work takes events until all have ended.
@@ -266,7 +265,7 @@ func (r *versionRace[T]) work(d driver.Driver[T], limit int) {
 			err = r.apply(run)
 		}
 		if err != nil && !again(err) {
-			r.Errorf("a worker stopped at the error %v", err)
+			r.Errorf("a worker stopped with the error %v", err)
 			return
 		}
 		if err == nil && run == nil && r.ended() {
@@ -284,8 +283,8 @@ func (r *versionRace[T]) ended() bool {
 	return err != nil || stats.EventsPending == 0
 }
 
-// apply applies what is not stale. What it notes stands in the order of the
-// commits, because the run holds its objects until then.
+// apply applies versions that are not stale. It notes them in commit order, because the run locks
+// its objects until the commit.
 func (r *versionRace[T]) apply(run driver.Run[T]) error {
 	p := &driver.FinishParams{Now: t0}
 	known, err := run.Versions(r.Context(), objectKeys(raceObjects...))
