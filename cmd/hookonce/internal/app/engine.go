@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"log/slog"
 
 	hookonce "github.com/hookonce/hookonce"
@@ -14,4 +15,14 @@ func NewEngine(store driver.Store, settings *config.Settings, log *slog.Logger) 
 	engineConfig := settings.Inbox
 	engineConfig.Logger = log
 	return hookonce.NewEngine(store, &engineConfig)
+}
+
+// Prune removes from store what is finished and past the windows of the
+// settings, and returns how much that was.
+func Prune(ctx context.Context, store driver.Store, settings *config.Settings) (*driver.PruneResult, error) {
+	inbox, err := NewEngine(store, settings, slog.New(slog.DiscardHandler)) // the caller reports
+	if err != nil {
+		return nil, err
+	}
+	return inbox.Prune(ctx)
 }

@@ -6,9 +6,12 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/config"
 )
 
 // errLocked is what lockFile returns where another process holds the lock.
@@ -97,3 +100,24 @@ func holder(file *os.File) string {
 // release gives the lock up. The file stays: removing it would let a third
 // process lock a new file of that name while a second one waits on this one.
 func (l *instanceLock) release() error { return l.file.Close() }
+
+// lockDatabase takes the lock of a SQLite file, and returns what gives it up.
+func lockDatabase(settings *config.Settings) (release func() error, err error) {
+	path, ok := settings.SQLitePath()
+	if !ok {
+		return func() error { return nil }, nil
+	}
+	if err := createFile(path); err != nil {
+		return nil, err
+	}
+	// Every name of the file must lead to the same lock.
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return nil, fmt.Errorf("opening the database: %w", err)
+	}
+	lock, err := lockInstance(real)
+	if err != nil {
+		return nil, err
+	}
+	return lock.release, nil
+}

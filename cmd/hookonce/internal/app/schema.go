@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,16 +14,6 @@ import (
 	"github.com/hookonce/hookonce/hookmigrate"
 	"github.com/hookonce/hookonce/hookpgx"
 )
-
-// Prune removes from store what is finished and past the windows of the
-// settings, and returns how much that was.
-func Prune(ctx context.Context, store driver.Store, settings *config.Settings) (*driver.PruneResult, error) {
-	inbox, err := NewEngine(store, settings, slog.New(slog.DiscardHandler)) // the caller reports
-	if err != nil {
-		return nil, err
-	}
-	return inbox.Prune(ctx)
-}
 
 // Migrations returns the steps of the schema for the database of the settings,
 // without opening it.
@@ -63,15 +52,28 @@ func canBeMade(path string) bool {
 	return err == nil && folder.IsDir()
 }
 
-// SQLiteVersion returns the version of the SQLite library in this program.
-func SQLiteVersion(ctx context.Context) (version string, err error) {
-	db, err := sql.Open(sqliteDriver, ":memory:")
+// prepareSchema brings the schema up to date where the settings say auto, and
+// otherwise refuses one that is not.
+func prepareSchema(ctx context.Context, store driver.Store, auto bool, log *slog.Logger) error {
+	if !auto {
+		return CheckSchema(ctx, store)
+	}
+	applied, err := hookmigrate.Up(ctx, store)
 	if err != nil {
-		return "", fmt.Errorf("asking SQLite for its version: %w", err)
+		return fmt.Errorf("migrating the database: %w", err)
 	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	if err := db.QueryRowContext(ctx, "select sqlite_version()").Scan(&version); err != nil {
-		return "", fmt.Errorf("asking SQLite for its version: %w", err)
+	for _, step := range applied {
+		log.Info("migrated the database", "version", step.Version, "step", step.Name)
 	}
-	return version, nil
+	return nil
+}
+
+// CheckSchema refuses a database whose schema is not the one that this program
+// works with. The error matches driver.ErrSchema.
+func CheckSchema(ctx context.Context, store driver.Store) error {
+	err := hookmigrate.Check(ctx, store)
+	if !errors.Is(err, driver.ErrSchema) {
+		return err
+	}
+	return &Error{Err: err, Remedy: "hookonce migrate status"}
 }

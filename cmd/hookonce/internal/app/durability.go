@@ -2,41 +2,18 @@ package app
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/hookonce/hookonce/driver"
-	"github.com/hookonce/hookonce/hookmigrate"
 )
 
-// prepareSchema brings the schema up to date where the settings say auto, and
-// otherwise refuses one that is not.
-func prepareSchema(ctx context.Context, store driver.Store, auto bool, log *slog.Logger) error {
-	if !auto {
-		return CheckSchema(ctx, store)
-	}
-	applied, err := hookmigrate.Up(ctx, store)
-	if err != nil {
-		return fmt.Errorf("migrating the database: %w", err)
-	}
-	for _, step := range applied {
-		log.Info("migrated the database", "version", step.Version, "step", step.Name)
-	}
-	return nil
-}
-
-// CheckSchema refuses a database whose schema is not the one that this program
-// works with. The error matches driver.ErrSchema.
-func CheckSchema(ctx context.Context, store driver.Store) error {
-	err := hookmigrate.Check(ctx, store)
-	if !errors.Is(err, driver.ErrSchema) {
-		return err
-	}
-	return &Error{Err: err, Remedy: "hookonce migrate status"}
-}
+// weaknessFileSystem is the name to allow a SQLite file on a file system
+// that other machines may share.
+const weaknessFileSystem = "shared_filesystem"
 
 // checkDurability refuses a database that may lose what was acknowledged, and
 // warns where each weakness was allowed by name.
@@ -91,4 +68,28 @@ func weaknessRemedy(refused []driver.Weakness) string {
 		names[i] = w.Setting
 	}
 	return fmt.Sprintf("change that, or accept the loss by name in the settings: allow_unsafe: [%s]", strings.Join(names, ", "))
+}
+
+// checkFileSystem refuses a file system that other machines may share: SQLite's
+// write-ahead log needs memory that all of its processes share, so two machines
+// would corrupt the file.
+func checkFileSystem(path string, allowed []string) error {
+	name, err := sharedFileSystem(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return judgeFileSystem(path, name, allowed)
+}
+
+// judgeFileSystem is checkFileSystem for a file system of that name, "" for a
+// local one.
+func judgeFileSystem(path, name string, allowed []string) error {
+	if name == "" || slices.Contains(allowed, weaknessFileSystem) {
+		return nil
+	}
+	return &Error{
+		Err: fmt.Errorf("the database %s is on a file system that other machines may share (%s): two of them at once would corrupt it", path, name),
+		Remedy: "put it on a local disk, or use PostgreSQL, or accept that by name in the settings: allow_unsafe: [" +
+			weaknessFileSystem + "]",
+	}
 }

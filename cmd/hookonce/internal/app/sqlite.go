@@ -1,0 +1,103 @@
+package app
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	// The driver of SQLite files. The library leaves its choice to the program.
+	_ "modernc.org/sqlite"
+
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/config"
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/hooksql"
+)
+
+// sqliteDriver is the name under which modernc.org/sqlite registers.
+const sqliteDriver = "sqlite"
+
+// The header of a SQLite file; see https://www.sqlite.org/fileformat2.html#the_database_header.
+const (
+	sqliteMagic      = "SQLite format 3\x00"
+	sqliteModeOffset = 18 // the file format write version
+	sqliteModeWAL    = 2
+)
+
+// checkSQLiteFile refuses a file that opening would change: one that is empty,
+// and one that is not in the WAL mode, which every database of hookonce is in.
+// A file that is not there is left to OpenStore.
+func checkSQLiteFile(path string) error {
+	file, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return &Error{fmt.Errorf("opening the database: %w", err), "make it readable and writable for this user"}
+	}
+	defer file.Close()
+	header := make([]byte, sqliteModeOffset+1)
+	n, err := io.ReadFull(file, header)
+	switch {
+	case errors.Is(err, io.EOF):
+		return &Error{fmt.Errorf("the database %s is an empty file", path), "hookonce migrate up, or start serve"}
+	case err != nil && !errors.Is(err, io.ErrUnexpectedEOF):
+		return fmt.Errorf("reading the database: %w", err)
+	case !bytes.HasPrefix(header[:n], []byte(sqliteMagic)):
+		return &Error{fmt.Errorf("%s is no SQLite database, or it is damaged or encrypted", path), "check the setting database"}
+	case header[sqliteModeOffset] != sqliteModeWAL:
+		return &Error{
+			fmt.Errorf("the SQLite database %s is not in WAL mode: it is not one of hookonce, or was changed", path),
+			"check the setting database; hookonce migrate up and serve set the mode",
+		}
+	}
+	return nil
+}
+
+func openSQLite(_ context.Context, settings *config.Settings) (driver.Store, error) {
+	path, _ := settings.SQLitePath()
+	if err := checkFileSystem(path, settings.AllowUnsafe); err != nil {
+		return nil, err
+	}
+	if err := refuseHardLinks(path); err != nil {
+		return nil, err
+	}
+	store, err := hooksql.OpenSQLite(sqliteDriver, path)
+	if err != nil {
+		return nil, &Error{
+			Err:    fmt.Errorf("opening the database %s: %w", path, err),
+			Remedy: cmp.Or(lastingRemedy(err), "check that no other program keeps the file locked, and the setting database"),
+		}
+	}
+	return store, nil
+}
+
+// createFile makes the file of a database, for this user only: it holds what
+// senders sent. One that is there keeps its mode.
+func createFile(path string) error {
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return &Error{
+			Err:    fmt.Errorf("opening the database: %w", err),
+			Remedy: "check the setting database; its folder must be there, and folder and file writable for this user",
+		}
+	}
+	return file.Close()
+}
+
+// SQLiteVersion returns the version of the SQLite library in this program.
+func SQLiteVersion(ctx context.Context) (version string, err error) {
+	db, err := sql.Open(sqliteDriver, ":memory:")
+	if err != nil {
+		return "", fmt.Errorf("asking SQLite for its version: %w", err)
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	if err := db.QueryRowContext(ctx, "select sqlite_version()").Scan(&version); err != nil {
+		return "", fmt.Errorf("asking SQLite for its version: %w", err)
+	}
+	return version, nil
+}
