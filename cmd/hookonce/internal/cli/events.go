@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"time"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -78,20 +77,6 @@ func (p *program) printNext(next string) error {
 	}
 	_, err := fmt.Fprintf(p.stdout, "\nThere are more: --cursor %s\n", next)
 	return err
-}
-
-// remark is what a table tells of a note and an error: one of them, cut to
-// what fits beside other columns.
-func remark(note, lastError string) string {
-	const widest = 60
-	text := note
-	if text == "" {
-		text = lastError
-	}
-	if utf8.RuneCountInString(text) > widest {
-		text = string([]rune(text)[:widest-1]) + "…"
-	}
-	return orDash(text)
 }
 
 func (p *program) eventsShowCommand() *cobra.Command {
@@ -203,13 +188,6 @@ func printHistory(w io.Writer, found *driver.EventDetail) error {
 		t.row(moment(h.At), h.Action, strconv.Itoa(h.Generation), orDash(h.MessageID), orDash(h.RequestID))
 	}
 	return t.Flush()
-}
-
-func status(code int) string {
-	if code == 0 {
-		return "-"
-	}
-	return strconv.Itoa(code)
 }
 
 func printPayload(w io.Writer, found *driver.EventDetail, detail *hookadmin.EventDetail) error {

@@ -11,6 +11,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/spf13/cobra"
 )
 
 // printable returns s with everything that a terminal would obey instead of
@@ -111,4 +113,37 @@ func orDash(s string) string {
 		return "-"
 	}
 	return s
+}
+
+// counted returns "1 event", "2 events".
+func counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+func addJSONFlag(cmd *cobra.Command, asJSON *bool) {
+	cmd.Flags().BoolVar(asJSON, "json", false, "print JSON, in the shapes of the API")
+}
+
+// remark is what a table tells of a note and an error: one of them, cut to
+// what fits beside other columns.
+func remark(note, lastError string) string {
+	const widest = 60
+	text := note
+	if text == "" {
+		text = lastError
+	}
+	if utf8.RuneCountInString(text) > widest {
+		text = string([]rune(text)[:widest-1]) + "…"
+	}
+	return orDash(text)
+}
+
+func status(code int) string {
+	if code == 0 {
+		return "-"
+	}
+	return strconv.Itoa(code)
 }

@@ -175,10 +175,3 @@ func finish(ts *testscript.TestScript, neg bool, args []string) {
 	_, err = store.Complete(ctx, &p)
 	ts.Check(err)
 }
-
-func writeFile(t *testing.T, name, text string) {
-	t.Helper()
-	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-}

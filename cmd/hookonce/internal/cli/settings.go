@@ -27,10 +27,6 @@ func addSettingsFlags(cmd *cobra.Command) *settingsFlags {
 	return f
 }
 
-func addJSONFlag(cmd *cobra.Command, asJSON *bool) {
-	cmd.Flags().BoolVar(asJSON, "json", false, "print JSON, in the shapes of the API")
-}
-
 // load reads the settings.
 func (p *program) load(f *settingsFlags) (*config.Settings, error) {
 	return p.loadWith(f, config.Flags{})

@@ -1,0 +1,33 @@
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+	"unicode"
+
+	"github.com/spf13/cobra"
+)
+
+// Whatever a sender put into a value, a line of the text log stays a line, and
+// nothing in it is a command to the terminal.
+func TestTextLogIsHarmless(t *testing.T) {
+	t.Parallel()
+	const hostile = "\x1b]0;owned\a\x1b[2Jevil\r\nlevel=ERROR \u009b31m\u202efake\u2028"
+	var out bytes.Buffer
+	p := &program{stderr: &out}
+	log, err := p.newLogger(&cobra.Command{}, &logFlags{level: "info", format: logText})
+	if err != nil {
+		t.Fatal(err)
+	}
+	log.With("bound", hostile).WithGroup("g").Warn(hostile,
+		"text", hostile, "error", errors.New(hostile), "bytes", []byte(hostile), "list", []string{hostile})
+	line, rest, _ := strings.Cut(out.String(), "\n")
+	if rest != "" || strings.Count(line, "evil") != 6 {
+		t.Errorf("not one line with all of it: %q", out.String())
+	}
+	if i := strings.IndexFunc(line, func(r rune) bool { return !unicode.IsPrint(r) }); i >= 0 {
+		t.Errorf("not printable at byte %d: %q", i, line)
+	}
+}
