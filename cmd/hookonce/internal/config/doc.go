@@ -30,5 +30,5 @@
 //
 // A document is read in three steps: parse.go turns YAML into nodes that know
 // where they stand, values.go and units.go read single values out of nodes,
-// and gateway.go, source.go, destination.go and route.go know the keys.
+// and toplevel.go, source.go, destination.go and route.go know the keys.
 package config

@@ -1,86 +1,24 @@
 package config
 
 import (
-	"math"
+	"os"
+	"path/filepath"
+	"runtime"
 	"testing"
-	"time"
 )
 
-func TestParseDuration(t *testing.T) {
+func TestWorldReadableSecret(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]time.Duration{
-		"15s": 15 * time.Second, "5m": 5 * time.Minute, "720h": 30 * day, "30d": 30 * day, "1d12h": 36 * time.Hour, "0.5d": 12 * time.Hour,
-		"1h30m": 90 * time.Minute, "0": 0, "0d": 0, "-5m": -5 * time.Minute, "36500d": maxAge, "500ms": 500 * time.Millisecond,
-	} {
-		if got, ok := parseDuration(text); !ok || got != want {
-			t.Errorf("%q = %v, %v, want %v", text, got, ok, want)
-		}
+	if runtime.GOOS == "windows" {
+		t.Skip("files have no permissions for others on Windows")
 	}
-	for _, text := range []string{"", "5", "d", "1w", "1d-1h", "1d+1h", "-1d", "1e3d", "NaNd", "Infd", "36501d", "9999999h", "1dd", "1 d", "5 m", "1d1d"} {
-		if got, ok := parseDuration(text); ok {
-			t.Errorf("%q = %v, want none", text, got)
-		}
+	dir := dirWith(t, "admin: {token: 'file:secret'}\n")
+	if err := os.Chmod(filepath.Join(dir, "secret"), 0o604); err != nil {
+		t.Fatal(err)
 	}
-}
-
-func TestShowDuration(t *testing.T) {
-	t.Parallel()
-	for d, want := range map[time.Duration]string{
-		0: "0s", time.Second: "1s", time.Minute: "1m", time.Hour: "1h", 90 * time.Minute: "1h30m", day: "1d", 36 * time.Hour: "36h", 61 * time.Second: "1m1s",
-	} {
-		if got := showDuration(d); got != want {
-			t.Errorf("%v = %s, want %s", d, got, want)
-		}
-	}
-}
-
-func TestParseSize(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]int64{
-		"0": 0, "1": 1, "1048576": 1 << 20, "1MiB": 1 << 20, "1 MiB": 1 << 20, "512KB": 512_000, "1.5kib": 1536, "2GiB": 2 << 30, "3GB": 3e9, "10b": 10, "1mb": 1e6,
-	} {
-		if got, ok := parseSize(text); !ok || got != want {
-			t.Errorf("%q = %v, %v, want %v", text, got, ok, want)
-		}
-	}
-	for _, text := range []string{"", "MiB", "1.5", "-1", "1M", "1e6", "0x10", "1TiB", "9999999999999999999", "1.0001KB", "inf", " 1"} {
-		if got, ok := parseSize(text); ok {
-			t.Errorf("%q = %v, want none", text, got)
-		}
-	}
-	if got, ok := parseSize("9007199254740992"); ok {
-		t.Errorf("2^53 = %v: a size must stay exact (at most %d)", got, math.MaxInt32)
-	}
-}
-
-func TestRedactDSN(t *testing.T) {
-	t.Parallel()
-	for dsn, want := range map[string]string{
-		"sqlite:hookonce.db":                          "sqlite:hookonce.db",
-		"postgres://host/db":                          "postgres://host/db",
-		"postgres://user@host:5432/db":                "postgres://user@host:5432/db",
-		"postgres://user:pw@a:1,b:2/db?sslmode=v":     "postgres://user:<secret>@a:1,b:2/db?sslmode=v",
-		"postgres://u:p/w@host/db":                    "postgres://u:<secret>@host/db",
-		"postgres://u:p?w@host/db":                    "postgres://u:<secret>@host/db",
-		"postgres://u:p@w:x@host/db":                  "postgres://u:<secret>@host/db",
-		"postgres:///db?user=u&password=pw&host=/run": "postgres:///db?user=u&password=<secret>&host=/run",
-		"postgresql://h/d?Password=a&sslpassword=b":   "postgresql://h/d?Password=<secret>&sslpassword=<secret>",
-		"postgres://u:a@h/d?password=b@c":             "postgres://u:<secret>@h/d?password=<secret>",
-	} {
-		if got := redactDSN(dsn); got != want {
-			t.Errorf("%s\n got %s\nwant %s", dsn, got, want)
-		}
-	}
-}
-
-func TestLoopback(t *testing.T) {
-	t.Parallel()
-	for address, want := range map[string]bool{
-		"127.0.0.1:1": true, "127.8.9.10:1": true, "[::1]:1": true, "localhost:1": true, "[::ffff:127.0.0.1]:1": true,
-		":1": false, "0.0.0.0:1": false, "[::]:1": false, "10.0.0.1:1": false, "example.com:1": false, "localhost.example.com:1": false, "127.0.0.1": false,
-	} {
-		if got := isLoopback(address); got != want {
-			t.Errorf("%s = %v, want %v", address, got, want)
-		}
+	text, ok := Check(LoadOptions{Dir: dir, Environ: environ()})
+	want := "hookonce.yaml:1:16: warning: admin.token: every user of this machine can read the file that file: names; take that away with chmod o-r\n"
+	if !ok || text != want {
+		t.Errorf("got %v, %s", ok, text)
 	}
 }

@@ -2,10 +2,10 @@ package config
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -240,36 +240,19 @@ func TestWhichFile(t *testing.T) {
 	}
 }
 
-func TestAnchorsAndMerges(t *testing.T) {
+func TestConcurrentLoads(t *testing.T) {
 	t.Parallel()
-	s := mustLoad(t, LoadOptions{Dir: dirWith(t, `
-destinations:
-  a: &a
-    url: &url http://a/
-    timeout: 1s
-    retry: &retry {attempts: 3}
-  b:
-    <<: *a
-    timeout: 2s
-  c:
-    <<: [{concurrency: 7}, *a]
-    url: *url
-    retry: *retry
-`), Environ: environ()})
-	var got []string
-	for _, d := range s.Inbox.Destinations {
-		got = append(got, fmt.Sprint(d.Name, " ", d.URL, " ", d.Timeout, " ", d.Concurrency, " ", d.Retry.Attempts))
+	dir := dirWith(t, "listen: ${LISTEN}\nsources: {a: {provider: stripe, secrets: ['${SECRET}'], timestamp: {tolerance: 1m}}}\n"+
+		"routes: [{url: 'http://a/', where: 'body.a == 1'}]\n")
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 10 {
+				if _, err := Load(LoadOptions{Dir: dir, Environ: environ("LISTEN=:1", "SECRET=0123456789abcdef")}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
 	}
-	want := []string{"a http://a/ 1s 16 3", "b http://a/ 2s 16 3", "c http://a/ 1s 7 3"}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
-func TestTooManyTokens(t *testing.T) {
-	t.Parallel()
-	_, err := Load(LoadOptions{Dir: dirWith(t, "routes: ["+strings.Repeat("a,", maxTokens)+"]"), Environ: environ()})
-	if want := "hookonce.yaml: the file has more than 60000 words and signs"; err == nil || err.Error() != want {
-		t.Errorf("got %v, want %s", err, want)
-	}
+	wg.Wait()
 }
