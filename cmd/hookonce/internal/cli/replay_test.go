@@ -2,8 +2,6 @@ package cli_test
 
 import (
 	"bytes"
-	"encoding/json"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -65,38 +63,6 @@ func listed(t *testing.T, dir, state string) int {
 	var page struct{ Events []any }
 	unmarshal(t, success(t, dir, "events", "list", "--state", state, "--json"), &page)
 	return len(page.Events)
-}
-
-// success runs a command that must succeed, and returns what it printed.
-func success(t *testing.T, dir string, args ...string) string {
-	t.Helper()
-	stdout, stderr, code := run(t, dir, args...)
-	if code != 0 || stderr != "" {
-		t.Fatalf("%v: code %d: %s%s", args, code, stdout, stderr)
-	}
-	return stdout
-}
-
-func unmarshal(t *testing.T, text string, to any) {
-	t.Helper()
-	if err := json.Unmarshal([]byte(text), to); err != nil {
-		t.Fatalf("%v in:\n%s", err, text)
-	}
-}
-
-// api returns the answer of GET path on the admin listener.
-func (g *gateway) api(t *testing.T, path string) string {
-	t.Helper()
-	resp, err := http.Get(g.admin + path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode != http.StatusOK {
-		t.Fatalf("GET %s: %d, %v: %s", path, resp.StatusCode, err, text)
-	}
-	return string(text)
 }
 
 // A dead letter is listed as the API lists it, replayed beside the gateway under

@@ -144,23 +144,6 @@ func TestSendToGateway(t *testing.T) {
 	}
 }
 
-// countEvents returns how many events of a source there are, by the admin API.
-func (g *gateway) countEvents(t *testing.T, source string) int {
-	t.Helper()
-	resp, err := http.Get(g.admin + "/api/v1/events?source=" + source)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	var page struct {
-		Events []struct{}
-	}
-	if err := json.NewDecoder(resp.Body).Decode(&page); err != nil {
-		t.Fatal(err)
-	}
-	return len(page.Events)
-}
-
 // recorder is an endpoint that keeps what it is sent.
 type recorder struct {
 	mu     sync.Mutex

@@ -1,0 +1,246 @@
+package cli_test
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const (
+	githubSecret = "a-secret-of-16-bytes-or-more"
+	// patience bounds every wait; it only passes where something is broken.
+	patience = 60 * time.Second
+)
+
+// gateway is a process that runs "hookonce serve".
+type gateway struct {
+	cmd           *exec.Cmd
+	public, admin string
+	exited        chan struct{}
+	stderr        *bytes.Buffer // complete once exited is closed
+}
+
+// startGateway starts a gateway in dir on ports of its own and waits until it
+// listens.
+func startGateway(t *testing.T, dir string, args ...string) *gateway {
+	t.Helper()
+	args = append([]string{"serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}, args...)
+	g := &gateway{cmd: exec.Command("hookonce", args...), exited: make(chan struct{}), stderr: new(bytes.Buffer)}
+	g.cmd.Dir, g.cmd.Env = dir, append(os.Environ(), raceEnv())
+	pipe, err := g.cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := g.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	addresses := make(chan [2]string, 1)
+	go func() {
+		defer close(g.exited)
+		g.follow(pipe, addresses)
+		_ = g.cmd.Wait() // ProcessState tells
+	}()
+	t.Cleanup(func() {
+		_ = g.cmd.Process.Kill() // most have ended by then
+		<-g.exited
+		if t.Failed() {
+			t.Logf("log of the gateway:\n%s", g.stderr)
+		}
+	})
+	select {
+	case found := <-addresses:
+		g.public, g.admin = "http://"+found[0], "http://"+found[1]
+	case <-g.exited:
+		t.Fatalf("the gateway ended: %s\n%s", g.cmd.ProcessState, g.stderr)
+	case <-time.After(patience):
+		t.Fatal("the gateway does not say where it listens")
+	}
+	return g
+}
+
+// follow reads the log to its end, and sends the addresses it tells.
+func (g *gateway) follow(log io.Reader, addresses chan<- [2]string) {
+	var found [2]string
+	for lines := bufio.NewScanner(log); lines.Scan(); {
+		g.stderr.WriteString(lines.Text() + "\n")
+		var line struct{ Listen, Admin string }
+		if json.Unmarshal(lines.Bytes(), &line) != nil {
+			continue // an error, printed for people
+		}
+		if line.Listen != "" {
+			found[0] = line.Listen
+		}
+		if line.Admin != "" {
+			found[1] = line.Admin
+			addresses <- found
+		}
+	}
+}
+
+func (g *gateway) signal(t *testing.T, sig syscall.Signal) {
+	t.Helper()
+	if err := g.cmd.Process.Signal(sig); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (g *gateway) wait(t *testing.T) {
+	t.Helper()
+	select {
+	case <-g.exited:
+	case <-time.After(patience):
+		t.Fatal("the gateway did not end")
+	}
+}
+
+// stop ends the gateway with a signal, and wants exit code 0.
+func (g *gateway) stop(t *testing.T, sig syscall.Signal) {
+	t.Helper()
+	g.signal(t, sig)
+	g.wait(t)
+	if code := g.cmd.ProcessState.ExitCode(); code != 0 {
+		t.Errorf("the gateway ended with %s", g.cmd.ProcessState)
+	}
+}
+
+// deliver sends an event as GitHub would and returns the "status" of the answer.
+func (g *gateway) deliver(t *testing.T, id string) string {
+	t.Helper()
+	const body = `{"action":"opened"}`
+	mac := hmac.New(sha256.New, []byte(githubSecret))
+	mac.Write([]byte(body))
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, g.public+"/webhooks/gh", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("X-Hub-Signature-256", "sha256="+hex.EncodeToString(mac.Sum(nil)))
+	r.Header.Set("X-GitHub-Event", "issues")
+	r.Header.Set("X-GitHub-Delivery", id)
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var answer struct {
+		Status any
+		Detail string
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil {
+		t.Fatal(err)
+	}
+	status, ok := answer.Status.(string)
+	if !ok {
+		t.Fatalf("delivery %s was answered %v: %s", id, answer.Status, answer.Detail)
+	}
+	return status
+}
+
+// poll waits until ok, which asks the gateway.
+func (g *gateway) poll(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	timeout := time.After(patience)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-g.exited:
+			t.Fatalf("waiting until %s: the gateway ended", what)
+		case <-timeout:
+			t.Fatalf("waited in vain until %s", what)
+		}
+	}
+}
+
+func (g *gateway) ready(t *testing.T) int {
+	t.Helper()
+	resp, err := http.Get(g.admin + "/readyz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	return resp.StatusCode
+}
+
+// run runs another command in dir to its end.
+func run(t *testing.T, dir string, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	cmd := exec.Command("hookonce", args...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), raceEnv())
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	var exit *exec.ExitError
+	if err := cmd.Run(); err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
+}
+
+func writeFile(t *testing.T, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// success runs a command that must succeed, and returns what it printed.
+func success(t *testing.T, dir string, args ...string) string {
+	t.Helper()
+	stdout, stderr, code := run(t, dir, args...)
+	if code != 0 || stderr != "" {
+		t.Fatalf("%v: code %d: %s%s", args, code, stdout, stderr)
+	}
+	return stdout
+}
+
+func unmarshal(t *testing.T, text string, to any) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(text), to); err != nil {
+		t.Fatalf("%v in:\n%s", err, text)
+	}
+}
+
+// api returns the answer of GET path on the admin listener.
+func (g *gateway) api(t *testing.T, path string) string {
+	t.Helper()
+	resp, err := http.Get(g.admin + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("GET %s: %d, %v: %s", path, resp.StatusCode, err, text)
+	}
+	return string(text)
+}
+
+// countEvents returns how many events of a source there are, by the admin API.
+func (g *gateway) countEvents(t *testing.T, source string) int {
+	t.Helper()
+	resp, err := http.Get(g.admin + "/api/v1/events?source=" + source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var page struct {
+		Events []struct{}
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&page); err != nil {
+		t.Fatal(err)
+	}
+	return len(page.Events)
+}
