@@ -47,7 +47,7 @@ const (
 
 // Doctor looks at an installation, and changes nothing: it makes no file and no
 // schema, and may run beside any number of gateways. settings and faults are
-// what config.Inspect returned.
+// what config.Load returned.
 func Doctor(ctx context.Context, settings *config.Settings, faults *config.Faults) []Check {
 	d := &doctor{settings: settings, faults: faults}
 	d.add(d.checkSettings())

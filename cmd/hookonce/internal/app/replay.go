@@ -28,16 +28,14 @@ type EventsReplayed struct {
 	Refused  map[*Refusal]int
 }
 
-// Refused in all.
-func (r *EventsReplayed) refused() (n int) {
+// Total returns how many events were looked at.
+func (r *EventsReplayed) Total() int {
+	total := r.Replayed + r.Repeated
 	for _, count := range r.Refused {
-		n += count
+		total += count
 	}
-	return n
+	return total
 }
-
-// Total is how many events were looked at.
-func (r *EventsReplayed) Total() int { return r.Replayed + r.Repeated + r.refused() }
 
 // Refusal is a reason for which an event is not replayed, whatever becomes of
 // others.
@@ -47,8 +45,8 @@ type Refusal struct {
 	err    error
 }
 
-// refusals are all of them.
-var refusals = []*Refusal{
+// Refusals are the reasons for which an event is not replayed.
+var Refusals = []*Refusal{
 	{"open", "not finished yet", driver.ErrOpen},
 	{"body_pruned", "the body is past its retention", driver.ErrBodyPruned},
 	{"request_reused", "replayed in another mode by this request id", driver.ErrRequestReused},
@@ -57,9 +55,6 @@ var refusals = []*Refusal{
 	{"locked", "in use by another session: run this again", driver.ErrLockTimeout},
 	{"not_found", "removed in the meantime", driver.ErrNotFound},
 }
-
-// Refusals lists the reasons for which an event is not replayed.
-func Refusals() []*Refusal { return refusals }
 
 // ReplayEvents replays what the filter finds at the beginning, newest first. On
 // an error, which is that of ctx if it ended, the result tells how far it came.
@@ -100,7 +95,7 @@ func (r *EventsReplayed) replay(ctx context.Context, inbox *hookonce.Engine, whi
 	case err == nil:
 		r.Replayed++
 	default:
-		for _, refusal := range refusals {
+		for _, refusal := range Refusals {
 			if errors.Is(err, refusal.err) {
 				r.Refused[refusal]++
 				return nil

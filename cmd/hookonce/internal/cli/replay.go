@@ -252,7 +252,7 @@ func (p *program) printReplayed(r *app.EventsReplayed, complete, asJSON bool) er
 		return nil
 	}
 	t := newTable(p.stdout, "REFUSED", "REASON")
-	for _, refusal := range app.Refusals() {
+	for _, refusal := range app.Refusals {
 		if n := r.Refused[refusal]; n > 0 {
 			t.row(strconv.Itoa(n), refusal.Reason)
 		}

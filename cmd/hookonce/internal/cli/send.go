@@ -13,9 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
-	"github.com/hookonce/hookonce/internal/locate"
 	"github.com/hookonce/hookonce/internal/sample"
-	"github.com/hookonce/hookonce/provider"
 	"github.com/hookonce/hookonce/verify"
 )
 
@@ -318,14 +316,7 @@ func (s *sending) request(n int) (*verify.Request, error) {
 
 // events returns the ids and types that are read from a request, and why others cannot be.
 func (s *sending) events(req *verify.Request) (ids, types, unusable []string) {
-	extractor, err := provider.CompileRules(s.sender.Rules)
-	if err != nil {
-		return nil, nil, []string{err.Error()}
-	}
-	events, malformed := extractor.Extract(&locate.Input{Header: req.Header, Body: req.Body, RawQuery: req.RawQuery})
-	for _, m := range malformed {
-		unusable = append(unusable, m.Reason)
-	}
+	events, unusable := readEvents(s.sender, req)
 	for i := range events {
 		ids, types = append(ids, events[i].ID), append(types, events[i].Type)
 	}

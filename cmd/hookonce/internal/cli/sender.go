@@ -146,6 +146,19 @@ func (f *senderFlags) checkEvent(s *sample.Sender) error {
 	return nil
 }
 
+// readEvents returns the events that a receiver reads from a request, and why it cannot use others.
+func readEvents(s *sample.Sender, req *verify.Request) (events []provider.Event, unusable []string) {
+	extractor, err := provider.CompileRules(s.Rules)
+	if err != nil {
+		return nil, []string{err.Error()}
+	}
+	events, malformed := extractor.Extract(&locate.Input{Header: req.Header, Body: req.Body, RawQuery: req.RawQuery})
+	for _, m := range malformed {
+		unusable = append(unusable, m.Reason)
+	}
+	return events, unusable
+}
+
 // ownScheme reads --signature, whose keys are those of the settings.
 func (f *senderFlags) ownScheme() (*verify.Scheme, error) {
 	if f.signature == "" {

@@ -28,13 +28,6 @@ type sendReport struct {
 // maxFew is how many answers are shown one by one.
 const maxFew = 10
 
-func few(s *sending, results []sent) []sent {
-	if len(results) > maxFew {
-		return nil
-	}
-	return results
-}
-
 // sendAnswers are the answers of one status; 0 stands for none.
 type sendAnswers struct {
 	Status  int    `json:"status"`
@@ -54,7 +47,10 @@ func newSendReport(s *sending, results []sent) *sendReport {
 	hundred := s.expected()
 	r := &sendReport{
 		Requests: len(results), Events: min(s.flags.times, len(results)), Expected: strconv.Itoa(hundred) + "xx",
-		Answers: []sendAnswers{}, FirstID: s.shownID, few: few(s, results),
+		Answers: []sendAnswers{}, FirstID: s.shownID,
+	}
+	if len(results) <= maxFew {
+		r.few = results
 	}
 	byStatus := make(map[int]*sendAnswers)
 	var took []time.Duration

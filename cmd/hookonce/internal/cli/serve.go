@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"os"
 	"os/signal"
 	"slices"
@@ -43,11 +42,8 @@ func (p *program) serveCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		ctx, restore := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+		ctx, restore := interruptible(cmd.Context()) // a second signal ends the process, which is safe at any moment
 		defer restore()
-		// After the first signal the next one has its usual effect: it ends the
-		// process, which is safe at any moment.
-		context.AfterFunc(ctx, restore)
 		hangups := make(chan os.Signal, 1)
 		signal.Notify(hangups, syscall.SIGHUP)
 		defer signal.Stop(hangups)

@@ -61,7 +61,7 @@ func (f *settingsFlags) misused(faults *config.Faults) error {
 // are faults.
 func (p *program) inspect(f *settingsFlags, flags config.Flags) (*config.Settings, *config.Faults) {
 	flags.Database = f.database
-	return config.Inspect(p.loadOptions(f.config, flags))
+	return config.Load(p.loadOptions(f.config, flags))
 }
 
 func (p *program) loadOptions(file string, flags config.Flags) config.LoadOptions {

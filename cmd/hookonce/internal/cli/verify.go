@@ -9,9 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
-	"github.com/hookonce/hookonce/internal/locate"
 	"github.com/hookonce/hookonce/internal/sample"
-	"github.com/hookonce/hookonce/provider"
 	"github.com/hookonce/hookonce/verify"
 )
 
@@ -81,7 +79,7 @@ func (p *program) verify(f *verifyFlags) error {
 	if reason != nil {
 		v.Reason = reason.Error()
 	} else {
-		v.Valid, v.Events = true, p.readEvents(s, req)
+		v.Valid, v.Events = true, p.verifiedEvents(s, req)
 	}
 	if err := p.printVerdict(&v, f.json); err != nil {
 		return err
@@ -158,9 +156,9 @@ func (f *verifyFlags) request(p *program, s *sample.Sender) (*verify.Request, er
 	return req, err
 }
 
-// readEvents returns the events of a verified request. What makes them unusable
+// verifiedEvents returns the events of a verified request. What makes them unusable
 // is told on stderr, and changes no verdict.
-func (p *program) readEvents(s *sample.Sender, req *verify.Request) []verifiedEvent {
+func (p *program) verifiedEvents(s *sample.Sender, req *verify.Request) []verifiedEvent {
 	s, hinted := s.WithHints()
 	if s.Rules.ID == "" {
 		fmt.Fprintf(p.stderr, "Note: where the event id of provider %s stands is not known: a source must set event.id\n", s.Spec.Name)
@@ -169,14 +167,9 @@ func (p *program) readEvents(s *sample.Sender, req *verify.Request) []verifiedEv
 	if hinted {
 		fmt.Fprintf(p.stderr, "Note: the id is read from %s, which is unconfirmed: a source must set event.id\n", s.Rules.ID)
 	}
-	extractor, err := provider.CompileRules(s.Rules)
-	if err != nil {
-		fmt.Fprintf(p.stderr, "Note: no event can be read: %s\n", printable(err.Error()))
-		return []verifiedEvent{}
-	}
-	events, malformed := extractor.Extract(&locate.Input{Header: req.Header, Body: req.Body, RawQuery: req.RawQuery})
-	for _, m := range malformed {
-		fmt.Fprintf(p.stderr, "Note: an event cannot be used: %s\n", printable(m.Reason))
+	events, unusable := readEvents(s, req)
+	for _, reason := range unusable {
+		fmt.Fprintf(p.stderr, "Note: an event cannot be used: %s\n", printable(reason))
 	}
 	out := []verifiedEvent{}
 	for i := range events {

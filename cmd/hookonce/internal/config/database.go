@@ -73,17 +73,10 @@ func redactDSN(dsn string) string {
 		return dsn
 	}
 	rest = passwordParam.ReplaceAllString(rest, "${1}"+redacted)
-	if user, behind, found := cutLast(rest, "@"); found {
-		if name, _, hasPassword := strings.Cut(user, ":"); hasPassword {
-			rest = name + ":" + redacted + "@" + behind
+	if at := strings.LastIndex(rest, "@"); at >= 0 {
+		if name, _, hasPassword := strings.Cut(rest[:at], ":"); hasPassword {
+			rest = name + ":" + redacted + rest[at:]
 		}
 	}
 	return scheme + "://" + rest
-}
-
-func cutLast(s, sep string) (before, after string, found bool) {
-	if i := strings.LastIndex(s, sep); i >= 0 {
-		return s[:i], s[i+len(sep):], true
-	}
-	return s, "", false
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/hookonce/hookonce"
@@ -23,8 +24,8 @@ var destinationKeys = []string{"url", "secret", "timeout", "retry", "concurrency
 func (r *routeReader) destination(name string, at *node, m mapping) hookonce.Destination {
 	d := hookonce.Destination{
 		Name:        name,
-		Timeout:     or(r.duration(m.get("timeout"), 1, maxTimeout), hookonce.DefaultSendTimeout),
-		Concurrency: or(r.count(m.get("concurrency"), 1, maxConcurrency), hookonce.DefaultConcurrency),
+		Timeout:     cmp.Or(r.duration(m.get("timeout"), 1, maxTimeout), hookonce.DefaultSendTimeout),
+		Concurrency: cmp.Or(r.count(m.get("concurrency"), 1, maxConcurrency), hookonce.DefaultConcurrency),
 		Rate:        r.rate(m.get("rate")),
 		Retry:       r.retry(m.get("retry")),
 		// Who writes the settings file may name any host.
@@ -51,8 +52,8 @@ func (r *routeReader) retry(n *node) hookonce.Retry {
 	m := r.mapping(n, "attempts", "first", "max")
 	first, most := m.get("first"), m.get("max")
 	retry := hookonce.Retry{
-		Attempts: or(r.count(m.get("attempts"), 1, maxAttempts), hookonce.DefaultSendAttempts),
-		First:    or(r.duration(first, 1, maxRetryDelay), hookonce.DefaultFirstRetry),
+		Attempts: cmp.Or(r.count(m.get("attempts"), 1, maxAttempts), hookonce.DefaultSendAttempts),
+		First:    cmp.Or(r.duration(first, 1, maxRetryDelay), hookonce.DefaultFirstRetry),
 		Max:      r.duration(most, 1, maxRetryDelay),
 	}
 	switch {

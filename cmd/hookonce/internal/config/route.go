@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -75,11 +76,7 @@ func (r *routeReader) route(number int, n *node) {
 
 func (r *routeReader) checkTo(m mapping, to string, named bool) {
 	if named && !r.destinations[to] {
-		var known []string
-		for name := range r.destinations {
-			known = append(known, name)
-		}
-		slices.Sort(known)
+		known := slices.Sorted(maps.Keys(r.destinations))
 		r.faultHint(m.get("to"), didYouMean(to, known), "there is no destination %s", m.get("to").shown())
 	}
 	for _, key := range destinationKeys {

@@ -99,21 +99,11 @@ type LoadOptions struct {
 	CheckPostgres func(url string) error
 }
 
-// Load reads, merges and checks the settings. It opens nothing but the settings
-// file and the files that secrets are in. The error is a *Faults that lists all
-// that is wrong. It is safe for concurrent use.
-func Load(opts LoadOptions) (*Settings, error) {
-	settings, faults := load(opts)
-	if len(faults.List) > 0 {
-		return nil, faults
-	}
-	return settings, nil
-}
-
-// Inspect is Load for a diagnosis: where there are faults, which are nil for
-// none, it returns what could be read besides them. Settings.Database is then
-// "" where it cannot be relied on.
-func Inspect(opts LoadOptions) (*Settings, *Faults) {
+// Load reads, merges and checks the settings. It opens only the settings file and the files that
+// hold secrets. Faults are nil if there are none; otherwise the settings hold the values that could
+// be read, for a diagnosis, and Settings.Database is "" if it is not reliable. Load is safe for
+// concurrent use.
+func Load(opts LoadOptions) (*Settings, *Faults) {
 	settings, faults := load(opts)
 	if len(faults.List) == 0 {
 		return settings, nil

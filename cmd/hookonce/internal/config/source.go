@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"mime"
 	"net/url"
 	"slices"
@@ -129,7 +130,7 @@ func (r *sourceReader) ofProvider(s *hookonce.Source, n *node, m mapping, spec *
 		r.warnings[len(r.warnings)-1].InStatus = true
 	}
 	r.checkWindow(s, m.get("dedupe_window"), spec)
-	if window := or(s.DedupeWindow, max(r.window, spec.Retry.Window)); s.Retention > window {
+	if window := cmp.Or(s.DedupeWindow, max(r.window, spec.Retry.Window)); s.Retention > window {
 		r.warnOfRetention(m.get("retention"), s.Retention, window)
 	}
 }
@@ -161,7 +162,7 @@ func (r *sourceReader) params(s *hookonce.Source, n, params *node, scheme *verif
 		for _, f := range params.fields {
 			// One that is unusable was reported, and is not missing.
 			value, _ := r.secret(f.value)
-			values[f.key] = or(string(value), "?")
+			values[f.key] = cmp.Or(string(value), "?")
 		}
 	}
 	eachError(spec.SetParams(scheme, values), func(err error) {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"net"
 	"net/netip"
 	"slices"
@@ -79,11 +80,8 @@ func (l *loader) settings(root *node, flags *Flags) *Settings {
 	top := l.mapping(root, topKeys...)
 	s := &Settings{
 		Database:      l.database(l.override(top.get("database"), "database", "--database", flags.Database)),
-		Migrate:       l.choice(l.override(top.get("migrate"), "migrate", "", ""), MigrateAuto, MigrateManual),
+		Migrate:       cmp.Or(l.choice(l.override(top.get("migrate"), "migrate", "", ""), MigrateAuto, MigrateManual), MigrateAuto),
 		ShutdownDelay: l.duration(l.override(top.get("shutdown_delay"), "shutdown_delay", "", ""), 0, maxShutdownDelay),
-	}
-	if s.Migrate == "" {
-		s.Migrate = MigrateAuto
 	}
 	l.listeners(s, top, flags)
 	for _, n := range l.list(top.get("allow_unsafe")) {
@@ -96,9 +94,9 @@ func (l *loader) settings(root *node, flags *Flags) *Settings {
 	retention := l.override(top.get("retention"), "retention", "", "")
 	rate := l.override(top.get("unverified_rate"), "unverified_rate", "", "")
 	s.Inbox = hookonce.Config{
-		DedupeWindow:   or(l.duration(window, 1, maxAge), hookonce.DefaultDedupeWindow),
-		Retention:      or(l.duration(retention, 1, maxAge), hookonce.DefaultRetention),
-		UnverifiedRate: or(l.rate(rate), hookonce.DefaultUnverifiedRate),
+		DedupeWindow:   cmp.Or(l.duration(window, 1, maxAge), hookonce.DefaultDedupeWindow),
+		Retention:      cmp.Or(l.duration(retention, 1, maxAge), hookonce.DefaultRetention),
+		UnverifiedRate: cmp.Or(l.rate(rate), hookonce.DefaultUnverifiedRate),
 	}
 	if retention != nil && s.Inbox.Retention > s.Inbox.DedupeWindow {
 		l.warnOfRetention(retention, s.Inbox.Retention, s.Inbox.DedupeWindow)
@@ -112,15 +110,6 @@ func (l *loader) settings(root *node, flags *Flags) *Settings {
 	r.read(top.get("destinations"), top.get("routes"))
 	r.forwards(flags.Forwards)
 	return s
-}
-
-// or returns v, or fallback for the zero value.
-func or[T comparable](v, fallback T) T {
-	var zero T
-	if v == zero {
-		return fallback
-	}
-	return v
 }
 
 func (l *loader) listeners(s *Settings, top mapping, flags *Flags) {
