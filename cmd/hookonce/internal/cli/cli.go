@@ -1,10 +1,9 @@
-// Package cli is the command line of hookonce: one file for each noun, over
-// package app, which does the work.
+// Package cli is the command line of hookonce: one file for each noun, on top of package app, which
+// does the work.
 //
-// Every command writes what it found to stdout and everything else to stderr;
-// a failure is one line "Error:", and where somebody can do something about it
-// one line "Try:". The exit code is 0 for success, 1 for a failure, 2 for a
-// command that was not understood and 3 for something that is not there.
+// Every command writes its result to stdout and everything else to stderr. A failure prints one
+// line "Error:" and, if the user can act on it, one line "Try:". The exit code is 0 for success, 1
+// for a failure, 2 for a wrong command line and 3 if the requested thing does not exist.
 package cli
 
 import (
@@ -34,9 +33,9 @@ type program struct {
 	environ        []string
 }
 
-// Main runs the command that args name, without the program's own name, and
-// returns the exit code of the process. environ has the form of os.Environ.
-// When ctx ends, serve stops gracefully and every other command gives up.
+// Main runs the command that args name (without the program's own name) and returns the exit code
+// of the process. environ has the form of os.Environ. When ctx ends, serve stops gracefully and
+// every other command aborts.
 func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, environ []string) int {
 	p := &program{stdin: stdin, stdout: stdout, stderr: stderr, environ: environ}
 	root := p.rootCommand()
@@ -52,7 +51,8 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 func (p *program) rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "hookonce",
-		Short:         "Receives webhooks and makes at-least-once delivery behave like exactly-once processing",
+		Short:         "Receive webhooks exactly once",
+		Long:          "Receive webhooks, and make at-least-once delivery behave like exactly-once\nprocessing.",
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          noArgs,
@@ -75,6 +75,7 @@ func (p *program) rootCommand() *cobra.Command {
 		p.doctorCommand(),
 		p.versionCommand(),
 	)
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 80"))
 	root.SetHelpCommand(helpCommand())
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
@@ -83,9 +84,8 @@ func (p *program) rootCommand() *cobra.Command {
 	return root
 }
 
-// strict makes cmd and all below it answer what they do not understand with a
-// usage error. Cobra by itself prints the help of a noun without a known verb,
-// and succeeds.
+// strict makes cmd and its subcommands fail with a usage error if the command line is wrong. By
+// default cobra prints the help of a noun with an unknown verb, and succeeds.
 func strict(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		strict(sub)
@@ -111,8 +111,7 @@ func strict(cmd *cobra.Command) {
 	}
 }
 
-// noArgs refuses arguments without quoting them: one may be a secret whose flag
-// was forgotten.
+// noArgs refuses arguments. It does not quote them: one may be a secret whose flag was forgotten.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return fmt.Errorf("%q takes no arguments, only flags", cmd.CommandPath())
@@ -122,7 +121,7 @@ func noArgs(cmd *cobra.Command, args []string) error {
 
 func unknownCommand(cmd *cobra.Command, name string) error {
 	text := fmt.Sprintf("unknown command %q for %q", name, cmd.CommandPath())
-	cmd.SuggestionsMinimumDistance = 2 // cobra's own default is set elsewhere
+	cmd.SuggestionsMinimumDistance = 2 // cobra sets its default only on its own path
 	if near := cmd.SuggestionsFor(name); len(near) > 0 {
 		text += fmt.Sprintf("; did you mean %q?", near[0])
 	}
@@ -139,7 +138,7 @@ func verbs(cmd *cobra.Command) []string {
 	return names
 }
 
-// helpCommand is cobra's own, except that an unknown topic is an error.
+// helpCommand is cobra's help command, except that an unknown topic is an error.
 func helpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [command]",
@@ -155,7 +154,7 @@ func helpCommand() *cobra.Command {
 	}
 }
 
-// usageError is a command that was not understood.
+// usageError says that the command line is wrong.
 type usageError struct {
 	err  error
 	hint string
@@ -169,11 +168,11 @@ func (e *usageError) Error() string { return e.err.Error() }
 func (e *usageError) Unwrap() error { return e.err }
 func (e *usageError) Hint() string  { return e.hint }
 
-// hinter is an error that knows what to do about it.
+// hinter is an error that says what to do about it.
 type hinter interface{ Hint() string }
 
-// report prints err for a person. What it quotes may come from a sender, so
-// nothing of it reaches the terminal unescaped.
+// report prints err for a person. The error may quote a sender, so every character that could
+// control the terminal is escaped.
 func (p *program) report(err error) {
 	fmt.Fprintf(p.stderr, "Error: %s\n", printableLines(err.Error()))
 	if hint := hintFor(err); hint != "" {
@@ -181,7 +180,7 @@ func (p *program) report(err error) {
 	}
 }
 
-// hintFor returns the hint of err, or where it has none the one of its kind.
+// hintFor returns the hint of err, or else the hint for its kind of error.
 func hintFor(err error) string {
 	var h hinter
 	switch {
@@ -190,7 +189,7 @@ func hintFor(err error) string {
 	case errors.Is(err, driver.ErrSchema):
 		return "hookonce migrate status"
 	case errors.Is(err, driver.ErrUnavailable):
-		return "check that the database runs and that this user may use it, and the setting database"
+		return "check that the database runs, that this user may use it, and the setting database"
 	}
 	return ""
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/hookonce/hookonce/hooksql"
 )
 
-// TestMain lets this binary be the command hookonce, for the scripts and for
-// the tests that start it as a process of its own.
+// TestMain lets the test binary act as the command hookonce, for the scripts and for the tests that
+// start it as a separate process.
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
 		"hookonce": func() {
@@ -28,20 +28,19 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// raceEnv keeps a process under the race detector from waiting a second at its
-// end for reports of other goroutines; it still reports, and exits with 66.
+// raceEnv stops a process under the race detector from waiting a second at exit for reports of
+// other goroutines. It still reports races, and exits with 66.
 func raceEnv() string { return "GORACE=" + os.Getenv("GORACE") + " atexit_sleep_ms=0" }
 
-// TestScripts runs the scripts of testdata/script. Besides the commands of
-// testscript they have
+// TestScripts runs the scripts of testdata/script. They add these commands to those of testscript:
 //
 //	code N COMMAND...   run COMMAND, which must exit with code N
 //	seed DATABASE       make a SQLite database that holds known events
-//	finish DATABASE OUTCOME   send what is due to billing; OUTCOME is sent or dead
+//	finish DATABASE OUTCOME   send the due messages to billing; OUTCOME is sent or dead
 //	sql DATABASE STMT   run statements on a SQLite database; @FILE holds them
 //	bare FILE NEW       copy FILE without the line break at its end
 //
-// $EVT_1 and $G1 are the messages of those events, by the routes billing and pushes.
+// $EVT_1 and $G1 are the messages of the events evt_1 and g1, by the routes billing and pushes.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	testscript.Run(t, testscript.Params{
@@ -105,12 +104,12 @@ func runSQL(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 }
 
-// seeded are the events of seed, a minute apart, the first received at noon.
+// seeded are the events that seed stores, one minute apart; the first is received at noon.
 var seeded = []struct{ source, id, typ, body string }{
 	{"github", "g1", "push", `{"who":"ada"}`},
 	{"github", "g2", "fork", `{"who":"bob"}`},
 	{"stripe", "evt_1", "invoice.paid", `{"who":"ada"}`},
-	// What a hostile sender would like to do to a terminal.
+	// A hostile sender tries to control the terminal.
 	{"lab", "a/b:\u202etxt", "\u200btype", "\x1b[2J\u202e{}"},
 	{"lab", "binary", "", "\xff\xfe"},
 }
@@ -148,8 +147,8 @@ func open(ts *testscript.TestScript, name string) driver.Store {
 	return store
 }
 
-// finish ends the messages to billing that are due, as a gateway would whose
-// destination answers 200, or 500 to the last attempt.
+// finish completes the due messages to billing, like a gateway whose destination answers 200, or
+// 500 to the last attempt.
 func finish(ts *testscript.TestScript, neg bool, args []string) {
 	outcomes := map[string]driver.Completion{
 		"sent": {Outcome: driver.MessageSent, StatusCode: 200},

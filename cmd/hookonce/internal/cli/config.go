@@ -11,7 +11,7 @@ import (
 )
 
 func (p *program) configCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "config", Short: "Work with the settings"}
+	cmd := &cobra.Command{Use: "config", Short: "Check the settings"}
 	cmd.AddCommand(p.configCheckCommand())
 	return cmd
 }
@@ -20,13 +20,14 @@ func (p *program) configCheckCommand() *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
 		Use:   "check [FILE]",
-		Short: "Print every fault of the settings with its place, and every warning",
-		Long: "Print every fault of the settings as FILE:LINE:COLUMN, and every warning. FILE is the settings file, the\n" +
-			"same as --config FILE. Variables of the environment count as they do for serve. Nothing is opened but\n" +
-			"the files that hold settings and secrets.",
+		Short: "Print every fault and every warning of the settings",
+		Long: "Print every fault of the settings as FILE:LINE:COLUMN, and every warning.\n" +
+			"FILE is the settings file, like --config FILE. Environment variables apply as\n" +
+			"they do for serve. The command opens only the settings file and the files that\n" +
+			"hold secrets.",
 		Args: cobra.MaximumNArgs(1),
 	}
-	cmd.Flags().StringVar(&file, "config", "", "settings file (default hookonce.yaml in the working directory, if there is one)")
+	addConfigFlag(cmd, &file)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 1 {
 			if file != "" {
@@ -37,7 +38,7 @@ func (p *program) configCheckCommand() *cobra.Command {
 		text, ok := config.Check(p.loadOptions(file, config.Flags{}))
 		fmt.Fprint(p.stdout, printableLines(text))
 		if !ok {
-			return &app.Error{Err: errors.New("the settings cannot be used"), Remedy: "mend what is listed on the standard output"}
+			return &app.Error{Err: errors.New("the settings cannot be used"), Remedy: "fix the faults listed on the standard output"}
 		}
 		fmt.Fprintln(p.stdout, "ok")
 		return nil

@@ -13,12 +13,12 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// readDeadLetters reads which dead letters are meant.
+// readDeadLetters reads the selection of dead letters from the command line.
 func readDeadLetters(cmd *cobra.Command, args []string, all bool) (*hookonce.DeadLetters, error) {
 	names := given(cmd, append([]filterFlag{{name: "all"}, cursorFlag}, deadLetterFilters...))
 	if len(args) > 0 {
 		if len(names) > 0 {
-			return nil, newUsageError(cmd, fmt.Errorf("--%s is not for events that are named", names[0]))
+			return nil, newUsageError(cmd, fmt.Errorf("--%s does not apply to named events", names[0]))
 		}
 		ids := slices.Compact(slices.Sorted(slices.Values(args[1:])))
 		return &hookonce.DeadLetters{Filter: driver.MessageFilter{Source: args[0]}, EventIDs: ids}, nil
@@ -27,7 +27,7 @@ func readDeadLetters(cmd *cobra.Command, args []string, all bool) (*hookonce.Dea
 		return nil, err
 	}
 	if f := cmd.Flags().Lookup(cursorFlag.name); f.Changed && f.Value.String() == "" {
-		return nil, newUsageError(cmd, fmt.Errorf("--%s has no value, which would begin anew", f.Name))
+		return nil, newUsageError(cmd, fmt.Errorf("--%s has no value, which would start from the beginning", f.Name))
 	}
 	if len(names) > 1 && slices.Contains(names, "message") {
 		return nil, newUsageError(cmd, errors.New("--message names one message: leave the other filters out"))
@@ -39,50 +39,49 @@ func readDeadLetters(cmd *cobra.Command, args []string, all bool) (*hookonce.Dea
 	return &hookonce.DeadLetters{Filter: *filter}, nil
 }
 
-// workOnLetters does w to the dead letters that are meant. Where they are named
-// one by one, every one that is not dead is an error, and the others are
-// worked on all the same.
-func (p *program) workOnLetters(ctx context.Context, in *engine, w *letterWork, which *hookonce.DeadLetters, asJSON bool) error {
-	named := len(which.EventIDs) > 0 || which.Filter.MessageID != ""
-	faults, err := in.takeOutMissing(ctx, which)
+// workOnLetters runs w on the selected dead letters. If they are named one by one, each that is not
+// dead is an error, and the rest are processed nevertheless.
+func (p *program) workOnLetters(ctx context.Context, in *engine, w *letterWork, selected *hookonce.DeadLetters, asJSON bool) error {
+	named := len(selected.EventIDs) > 0 || selected.Filter.MessageID != ""
+	faults, err := in.takeOutMissing(ctx, selected)
 	if err != nil {
 		return err
 	}
-	if named && len(which.EventIDs) == 0 && which.Filter.MessageID == "" {
-		return errors.Join(faults...) // without any left, all would be meant
+	if named && len(selected.EventIDs) == 0 && selected.Filter.MessageID == "" {
+		return errors.Join(faults...) // an empty list would select every dead letter
 	}
-	worked, err := w.do(in.Engine, ctx, which)
+	worked, err := w.do(in.Engine, ctx, selected)
 	in.progress.end()
 	if asJSON {
 		faults = append(faults, writeJSON(p.stdout, w.shape(worked, err == nil)))
 	} else {
 		fmt.Fprintf(p.stdout, "%s %s\n", w.done, counted(worked.Done, "dead letter"))
 		if worked.Passed > 0 {
-			fmt.Fprintf(p.stdout, "passed %s: not dead any more, or locked by another session\n", counted(worked.Passed, "dead letter"))
+			fmt.Fprintf(p.stdout, "passed over %s: no longer dead, or locked by another session\n", counted(worked.Passed, "dead letter"))
 		}
 	}
 	looked := counted(worked.Done+worked.Passed, "dead letter")
-	goOn := "the same command"
+	resume := "run the same command again"
 	if !worked.Next.IsZero() {
-		goOn += " with --cursor " + word(worked.Next.String()) + " goes on"
+		resume = "continue with the same command and --cursor " + word(worked.Next.String())
 	}
 	switch {
 	case err != nil && ctx.Err() != nil:
-		faults = append(faults, &app.Error{Err: fmt.Errorf("interrupted after %s", looked), Remedy: goOn})
+		faults = append(faults, &app.Error{Err: fmt.Errorf("interrupted after %s", looked), Remedy: resume})
 	case err != nil:
-		faults = append(faults, &app.Error{Err: fmt.Errorf("ended after %s: %w", looked, err), Remedy: goOn})
+		faults = append(faults, &app.Error{Err: fmt.Errorf("stopped after %s: %w", looked, err), Remedy: resume})
 	case named && worked.Passed > 0:
-		faults = append(faults, &app.Error{Err: errors.New("not all were " + w.done), Remedy: "the same command, in a moment"})
+		faults = append(faults, &app.Error{Err: errors.New("not all were " + w.done), Remedy: "run the same command again in a moment"})
 	}
 	return errors.Join(faults...)
 }
 
-// takeOutMissing takes those out of which that were named and are not dead, and
-// says why for each.
-func (in *engine) takeOutMissing(ctx context.Context, which *hookonce.DeadLetters) (faults []error, err error) {
+// takeOutMissing removes the named events and messages that are not dead from selected, and returns an
+// error for each.
+func (in *engine) takeOutMissing(ctx context.Context, selected *hookonce.DeadLetters) (faults []error, err error) {
 	var dead []string
-	for _, id := range which.EventIDs {
-		fault, err := in.notDead(ctx, which.Filter.Source, id)
+	for _, id := range selected.EventIDs {
+		fault, err := in.notDead(ctx, selected.Filter.Source, id)
 		switch {
 		case err != nil:
 			return nil, err
@@ -92,21 +91,21 @@ func (in *engine) takeOutMissing(ctx context.Context, which *hookonce.DeadLetter
 			dead = append(dead, id)
 		}
 	}
-	which.EventIDs = dead
-	if id := which.Filter.MessageID; id != "" {
+	selected.EventIDs = dead
+	if id := selected.Filter.MessageID; id != "" {
 		fault, err := in.messageNotDead(ctx, id)
 		if err != nil {
 			return nil, err
 		}
 		if fault != nil {
-			which.Filter.MessageID = ""
+			selected.Filter.MessageID = ""
 			faults = append(faults, fault)
 		}
 	}
 	return faults, nil
 }
 
-// notDead says why an event has no dead letter; nil if it has.
+// notDead returns an error that says why an event has no dead letter, or nil if it has one.
 func (in *engine) notDead(ctx context.Context, source, eventID string) (fault, err error) {
 	page, err := in.store.DeadLetters(ctx, &driver.MessageFilter{Source: source, EventID: eventID, Limit: 1})
 	if err != nil {
@@ -123,12 +122,13 @@ func (in *engine) notDead(ctx context.Context, source, eventID string) (fault, e
 		return nil, fmt.Errorf("reading an event: %w", err)
 	}
 	return &app.Error{
-		Err:    fmt.Errorf("nothing of event %q of source %q is dead: it is %s", eventID, source, detail.State),
+		Err:    fmt.Errorf("event %q of source %q has no dead letter: it is %s", eventID, source, detail.State),
 		Remedy: "hookonce events show " + word(source) + " " + word(eventID),
 	}, nil
 }
 
-// messageNotDead says why a message is no dead letter; nil if it is one.
+// messageNotDead returns an error that says why a message is not a dead letter, or nil if it is
+// one.
 func (in *engine) messageNotDead(ctx context.Context, id string) (fault, err error) {
 	page, err := in.store.Messages(ctx, &driver.MessageFilter{MessageID: id, Limit: 1})
 	switch {
@@ -146,7 +146,7 @@ func (in *engine) messageNotDead(ctx context.Context, id string) (fault, err err
 	return nil, nil
 }
 
-// watched counts what becomes of dead letters, and shows it.
+// watched is a store that counts the processed dead letters and shows the progress.
 type watched struct {
 	driver.Store
 	progress       *progress
@@ -174,5 +174,5 @@ func (s *watched) count(done []bool) {
 			s.worked++
 		}
 	}
-	s.progress.show("%d dead letters, %d worked on", s.looked, s.worked)
+	s.progress.show("%d dead letters, %d processed", s.looked, s.worked)
 }

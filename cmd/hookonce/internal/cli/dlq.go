@@ -15,16 +15,16 @@ import (
 )
 
 func (p *program) dlqCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "dlq", Short: "Work with dead letters"}
+	cmd := &cobra.Command{Use: "dlq", Short: "List, replay or discard dead letters"}
 	cmd.AddCommand(
 		p.dlqListCommand(),
 		p.dlqWorkCommand(&letterWork{
-			verb: "replay", done: "replayed", short: "Make dead letters due again, under the ids they had",
+			verb: "replay", done: "replayed", short: "Make dead letters due again, with the ids that they had",
 			do:    (*hookonce.Engine).ReplayDead,
 			shape: hookadmin.NewReplayedDead, pace: " (default 100/s)",
 		}),
 		p.dlqWorkCommand(&letterWork{
-			verb: "discard", done: "discarded", short: "Give dead letters up: they are skipped, and their identities stay claimed",
+			verb: "discard", done: "discarded", short: "Give dead letters up; their identities stay claimed",
 			do:    (*hookonce.Engine).Discard,
 			shape: hookadmin.NewDiscarded,
 		}),
@@ -36,7 +36,7 @@ func (p *program) dlqListCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List dead letters, those of the newest events first",
+		Short: "List dead letters, newest events first",
 		Args:  noArgs,
 	}
 	flags := addSettingsFlags(cmd)
@@ -79,12 +79,12 @@ func (p *program) printDeadLetters(page *driver.DeadLetterPage) error {
 	return p.printNext(page.Next.String())
 }
 
-// letterWork is what a command does to dead letters.
+// letterWork is an action on dead letters, with its texts.
 type letterWork struct {
 	verb, done, short string
 	do                func(*hookonce.Engine, context.Context, *hookonce.DeadLetters) (hookonce.Worked, error)
 	shape             func(hookonce.Worked, bool) *hookadmin.Worked
-	pace              string // the default, in words
+	pace              string // the default rate, for the help; "" for none
 }
 
 func (p *program) dlqWorkCommand(w *letterWork) *cobra.Command {
@@ -93,8 +93,9 @@ func (p *program) dlqWorkCommand(w *letterWork) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   w.verb + " [SOURCE EVENT_ID...]",
 		Short: w.short,
-		Long: w.short + ":\nthose of some events, or all that match the filters. What is not dead any more, and what another\n" +
-			"session has locked, is passed.",
+		Long: w.short + ".\n\n" +
+			"Name the events, or select by filters. A dead letter that is no longer dead, or\n" +
+			"that another session has locked, is passed over.",
 		Example: "  hookonce dlq " + w.verb + " stripe evt_1 evt_2\n  hookonce dlq " + w.verb + " --destination billing --rate 100/s",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
@@ -108,21 +109,21 @@ func (p *program) dlqWorkCommand(w *letterWork) *cobra.Command {
 	}
 	flags := addSettingsFlags(cmd)
 	addFilterFlags(cmd, append(slices.Clone(deadLetterFilters), cursorFlag))
-	cmd.Flags().BoolVar(&all, "all", false, "all dead letters, where there is no filter")
-	cmd.Flags().StringVar(&rateText, "rate", "", "how many at most in a time: 100/s, 6000/m, or none"+w.pace)
+	cmd.Flags().BoolVar(&all, "all", false, "all dead letters, without a filter")
+	cmd.Flags().StringVar(&rateText, "rate", "", "maximum `RATE`: 100/s, 6000/m, or none"+w.pace)
 	addJSONFlag(cmd, &asJSON)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		which, err := readDeadLetters(cmd, args, all)
+		selected, err := readDeadLetters(cmd, args, all)
 		if err != nil {
 			return err
 		}
-		if which.Rate, err = readRate(cmd, rateText); err != nil {
+		if selected.Rate, err = readRate(cmd, rateText); err != nil {
 			return err
 		}
 		ctx, restore := interruptible(cmd.Context())
 		defer restore()
 		return p.withEngine(ctx, flags, func(ctx context.Context, in *engine) error {
-			return p.workOnLetters(ctx, in, w, which, asJSON)
+			return p.workOnLetters(ctx, in, w, selected, asJSON)
 		})
 	}
 	return cmd

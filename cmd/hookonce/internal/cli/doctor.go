@@ -15,23 +15,24 @@ import (
 type checked struct {
 	Name   string     `json:"name"`
 	Status app.Status `json:"status"` // ok, warning, failure or skipped
-	Seen   []string   `json:"seen"`   // what was seen, or why the check was skipped
-	Remedy string     `json:"remedy"` // what to do; "" where there is nothing
+	Seen   []string   `json:"seen"`   // the findings, or why the check was skipped
+	Remedy string     `json:"remedy"` // what to do; "" if there is nothing to do
 }
 
 func (p *program) doctorCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Check the settings, the database and the clocks, and change nothing",
-		Long: "Check the settings, and whether the database can be reached, has the schema of this program, keeps what it\n" +
-			"confirmed, and goes by the same time as this machine; and tell what waits or is stuck. Nothing is changed, and\n" +
-			"gateways may run. The exit code is 1 where a check failed.",
+		Short: "Check settings, database and clocks; change nothing",
+		Long: "Check the settings, and that the database can be reached, has the schema of this\n" +
+			"program, keeps confirmed commits, and agrees with the clock of this machine.\n" +
+			"Count dead letters, quarantined requests, and messages that wait for an unknown\n" +
+			"destination. The command changes nothing, and gateways may run meanwhile. The\n" +
+			"exit code is 1 if a check fails.",
 		Args: noArgs,
 	}
 	flags := addSettingsFlags(cmd)
-	addJSONFlag(cmd, &asJSON)
-	cmd.Flags().Lookup("json").Usage = "print JSON"
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		settings, faults := p.inspect(flags, config.Flags{})
 		if faults != nil {
@@ -47,7 +48,7 @@ func (p *program) doctorCommand() *cobra.Command {
 		if failures > 0 {
 			return &app.Error{
 				Err:    fmt.Errorf("%s failed", counted(failures, "check")),
-				Remedy: "do what is listed on the standard output",
+				Remedy: "follow the remedies on the standard output",
 			}
 		}
 		return nil

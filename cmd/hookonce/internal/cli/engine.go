@@ -12,7 +12,7 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// engine is an engine of the settings that is not run, beside its store.
+// engine is an engine for the settings, and its store. It is not running.
 type engine struct {
 	*hookonce.Engine
 	store    driver.Store
@@ -20,8 +20,8 @@ type engine struct {
 	progress *progress
 }
 
-// withEngine is withStore for what changes events. What the engine warns of, such
-// as a route's condition that fails, goes to stderr.
+// withEngine is withStore for commands that change events. Warnings of the engine, for example
+// about a route's condition that fails, go to stderr.
 func (p *program) withEngine(ctx context.Context, f *settingsFlags, work func(context.Context, *engine) error) error {
 	return p.withSettings(ctx, f, func(ctx context.Context, settings *config.Settings, store driver.Store) error {
 		log := slog.New(slog.NewTextHandler(p.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
@@ -35,8 +35,8 @@ func (p *program) withEngine(ctx context.Context, f *settingsFlags, work func(co
 	})
 }
 
-// interruptible returns a context that ends with SIGINT or SIGTERM; a second
-// signal has its usual effect.
+// interruptible returns a context that ends with SIGINT or SIGTERM. A second signal has its usual
+// effect: it kills the process.
 func interruptible(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, restore := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	context.AfterFunc(ctx, restore)

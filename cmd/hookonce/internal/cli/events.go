@@ -18,7 +18,7 @@ import (
 )
 
 func (p *program) eventsCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "events", Short: "Show what was received, and replay it"}
+	cmd := &cobra.Command{Use: "events", Short: "List, show, follow and replay events"}
 	cmd.AddCommand(p.eventsListCommand(), p.eventsShowCommand(), p.eventsReplayCommand(), p.eventsTailCommand())
 	return cmd
 }
@@ -70,7 +70,7 @@ func (p *program) printEvents(page *driver.EventPage) error {
 	return p.printNext(page.Next.String())
 }
 
-// printNext says how to go on behind a page; next is "" on the last one.
+// printNext says how to list the next page; next is "" on the last one.
 func (p *program) printNext(next string) error {
 	if next == "" {
 		return nil
@@ -117,7 +117,7 @@ func noEvent(source, eventID string) error {
 	}
 }
 
-// printEvent prints one event for people. detail is found in the API's shape.
+// printEvent prints one event for people. detail is the same event in the API's shape.
 func printEvent(w io.Writer, found *driver.EventDetail, detail *hookadmin.EventDetail) error {
 	t := newTable(w)
 	d := &found.Deliveries

@@ -13,7 +13,7 @@ import (
 	"github.com/hookonce/hookonce/verify"
 )
 
-// What the catalog says of a provider, for people and as the shapes of --json.
+// The facts that the catalog holds about a provider, for people and as the shapes of --json.
 type (
 	providerFacts struct {
 		Name       provider.Name    `json:"name"`
@@ -21,7 +21,7 @@ type (
 		Docs       string           `json:"docs"`
 		Schemes    []schemeFacts    `json:"schemes"` // the first is the default, unless it is weak
 		Event      eventFacts       `json:"event"`
-		Hint       eventFacts       `json:"hint"` // where the rest is said to stand, unconfirmed
+		Hint       eventFacts       `json:"hint"` // the unconfirmed locations
 		HintNote   string           `json:"hint_note"`
 		Handshakes []handshakeFacts `json:"handshakes"`
 		Params     []paramFacts     `json:"params"` // of the handshakes
@@ -35,22 +35,22 @@ type (
 		ID        string       `json:"id"`
 		Family    string       `json:"family"`
 		Default   bool         `json:"default"`
-		Algorithm string       `json:"algorithm"` // "" where the family has none, or it is a parameter
-		At        string       `json:"at"`        // where the signature stands
-		Content   string       `json:"content"`   // what is signed, as a template; "" where nothing is
-		Tolerance string       `json:"tolerance"` // of the signed time; "" where there is none
-		SignsURL  bool         `json:"signs_url"` // so that a source must set url
-		Secret    string       `json:"secret"`    // what secrets or key is to be set to
-		KeysFrom  string       `json:"keys_from"` // where public keys are got from; "" for none
+		Algorithm string       `json:"algorithm"` // "" if the family has none, or if it is a parameter
+		At        string       `json:"at"`        // the location of the signature
+		Content   string       `json:"content"`   // the signed content, as a template; "" if nothing is signed
+		Tolerance string       `json:"tolerance"` // of the signed time; "" if no time is signed
+		SignsURL  bool         `json:"signs_url"` // a source must then set url
+		Secret    string       `json:"secret"`    // the setting that holds the secret or key, and its form
+		KeysFrom  string       `json:"keys_from"` // where public keys are fetched; "" for none
 		Params    []paramFacts `json:"params"`
-		Weak      string       `json:"weak"`    // why it is used only by name
-		Partial   string       `json:"partial"` // what of a request is not signed
+		Weak      string       `json:"weak"`    // why it must be chosen by name
+		Partial   string       `json:"partial"` // the parts of a request that are not signed
 	}
 	paramFacts struct {
 		Name   string   `json:"name"`
-		Need   string   `json:"need"` // signature, source, optional, or keys: for fetching keys
+		Need   string   `json:"need"` // signature, source, optional, or keys (for fetching keys)
 		About  string   `json:"about"`
-		Values []string `json:"values"` // the only ones; empty for any
+		Values []string `json:"values"` // the allowed values; empty for any
 	}
 	eventFacts struct {
 		ID       string `json:"id"`
@@ -69,17 +69,17 @@ type (
 		Status      int    `json:"status"`
 		ContentType string `json:"content_type"`
 		Body        string `json:"body"`
-		SignedAt    string `json:"signed_at"` // where its signature stands, which ack_key makes; "" for none
-		Without     string `json:"without"`   // what becomes of deliveries that are answered without it
+		SignedAt    string `json:"signed_at"` // the location of its signature, made with ack_key; "" for none
+		Without     string `json:"without"`   // how the sender treats an unsigned answer
 	}
 	retryFacts struct {
-		Window  string `json:"window"`  // for how long; "" if unknown
-		Timeout string `json:"timeout"` // for an answer; "" if unknown
+		Window  string `json:"window"`  // how long; "" if unknown
+		Timeout string `json:"timeout"` // for one answer; "" if unknown
 		Note    string `json:"note"`
 	}
 )
 
-// factsOf returns what the catalog says of a provider.
+// factsOf returns the facts that the catalog holds about a provider.
 func factsOf(spec *provider.Spec) *providerFacts {
 	f := &providerFacts{
 		Name: spec.Name, Title: spec.Title, Docs: spec.Docs,
@@ -127,7 +127,7 @@ func factsOfScheme(s *verify.Scheme) schemeFacts {
 	return f
 }
 
-// needKeys is a parameter without which keys cannot be fetched, and must be set.
+// needKeys marks a parameter that is needed for fetching keys.
 const needKeys = "keys"
 
 func fetchesWith(k *verify.KeySource, param string) bool {
@@ -211,7 +211,7 @@ func signsURL(s *verify.Scheme) bool {
 	return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(content(s), part) })
 }
 
-// whatSecret says what a source sets secrets or key to.
+// whatSecret returns the setting that holds the secret or key, and its form.
 func whatSecret(s *verify.Scheme) string {
 	switch {
 	case s.Family == verify.FamilyNone:
@@ -243,15 +243,15 @@ func defaultSecret(s *verify.Scheme) string {
 	return verify.SecretRaw
 }
 
-// Pieces of the regular expression of a host: of any text, of what may be left out or
-// repeated, and of several texts in a row.
+// Parts of the regular expression for a host: any text, an optional or repeated group, and several
+// texts in a row.
 var (
 	anyText  = regexp.MustCompile(`\[[^\]]*\](\{[^}]*\}|[*+])`)
 	optional = regexp.MustCompile(`\([^)]*\)[?*+]`)
 	anyTexts = regexp.MustCompile(`\*(-\*)+`)
 )
 
-// keysFrom returns where keys are got from, for people.
+// keysFrom returns the place where keys are fetched, for people.
 func keysFrom(k *verify.KeySource) string {
 	if k.URL != "" {
 		return k.URL
@@ -300,7 +300,7 @@ func condition(c provider.Condition) string {
 	return c.At + " is there"
 }
 
-// showDuration writes a duration in its largest whole units; "" for 0.
+// showDuration writes a duration without needless zeros; "" for 0.
 func showDuration(d time.Duration) string {
 	if d == 0 {
 		return ""

@@ -13,10 +13,10 @@ import (
 	"github.com/hookonce/hookonce/hookadmin"
 )
 
-// filterFlag is a parameter of a listing of the API.
+// filterFlag is a flag for a parameter of the API's listings.
 type filterFlag struct{ name, help string }
 
-// parameter is the name that the API has for it.
+// parameter returns the API's name of the parameter.
 func (f filterFlag) parameter() string {
 	if f.name == "message" {
 		return "message_id"
@@ -25,34 +25,34 @@ func (f filterFlag) parameter() string {
 }
 
 var (
-	sourceFilter = filterFlag{"source", "only events of this source"}
-	typeFilter   = filterFlag{"type", "only events of this type"}
-	idFilter     = filterFlag{"id", "only the event with this id"}
-	textFilter   = filterFlag{"q", "only events with this text in the id, the type or the body"}
-	sinceFilter  = filterFlag{"since", "received at or after this time (RFC 3339), or this long ago (2h, 7d)"}
-	untilFilter  = filterFlag{"until", "received before this time (RFC 3339), or this long ago (2h, 7d)"}
+	sourceFilter = filterFlag{"source", "only events of this `SOURCE`"}
+	typeFilter   = filterFlag{"type", "only events of this `TYPE`"}
+	idFilter     = filterFlag{"id", "only the event with this `ID`"}
+	textFilter   = filterFlag{"q", "only events with this `TEXT` in the id, the type or the body"}
+	sinceFilter  = filterFlag{"since", "received at or after this `TIME` (RFC 3339), or this long ago (2h, 7d)"}
+	untilFilter  = filterFlag{"until", "received before this `TIME` (RFC 3339), or this long ago (2h, 7d)"}
 
 	pageFlags = []filterFlag{
-		{"limit", "how many at most, 1 to 200 (default 50)"},
-		{"cursor", "continue where the page before ended"},
+		{"limit", "at most `N` rows, 1 to 200 (default 50)"},
+		{"cursor", "continue after the previous page, at its `CURSOR`"},
 	}
-	// cursorFlag is for what works on many.
-	cursorFlag = filterFlag{"cursor", "go on where the same command ended, with what it told then"}
+	// cursorFlag is for commands that change many dead letters.
+	cursorFlag = filterFlag{"cursor", "continue an interrupted run, at the `CURSOR` that it printed"}
 
-	// tailFilters are those that look at an event as it arrives.
+	// tailFilters are the filters that apply to an event as it arrives.
 	tailFilters = []filterFlag{
 		sourceFilter, typeFilter,
-		{"state", "only events in this state: pending, running, done, dead or skipped"},
-		{"note", "only events with this note, such as \"no route\""},
+		{"state", "only events in this `STATE`: pending, running, done, dead or skipped"},
+		{"note", "only events with this `NOTE`, such as \"no route\""},
 		idFilter, textFilter, sinceFilter,
 	}
 	eventFilters      = append(slices.Clone(tailFilters), untilFilter)
 	deadLetterFilters = []filterFlag{
 		sourceFilter, typeFilter,
-		{"destination", "only messages to this destination"},
-		{"note", "only dead letters with this note"},
+		{"destination", "only messages to this destination `NAME`"},
+		{"note", "only dead letters with this `NOTE`"},
 		idFilter,
-		{"message", "only the message with this id"},
+		{"message", "only the message with this `ID`"},
 		textFilter, sinceFilter, untilFilter,
 	}
 )
@@ -63,7 +63,7 @@ func addFilterFlags(cmd *cobra.Command, filters []filterFlag) {
 	}
 }
 
-// given returns the names of those of filters that the command line has.
+// given returns the names of the filters that are set on the command line.
 func given(cmd *cobra.Command, filters []filterFlag) []string {
 	var names []string
 	for _, f := range filters {
@@ -74,7 +74,7 @@ func given(cmd *cobra.Command, filters []filterFlag) []string {
 	return names
 }
 
-// readFilter reads the flags with the eyes of the API, by parse.
+// readFilter reads the flags with parse, which reads the API's parameters.
 func readFilter[F any](cmd *cobra.Command, filters []filterFlag, parse func(url.Values, time.Time) (F, error)) (F, error) {
 	values, names := make(url.Values), make(map[string]string)
 	for _, f := range filters {

@@ -20,7 +20,7 @@ import (
 
 const (
 	githubSecret = "a-secret-of-16-bytes-or-more"
-	// patience bounds every wait; it only passes where something is broken.
+	// patience bounds every wait; it only runs out if something is broken.
 	patience = 60 * time.Second
 )
 
@@ -32,8 +32,7 @@ type gateway struct {
 	stderr        *bytes.Buffer // complete once exited is closed
 }
 
-// startGateway starts a gateway in dir on ports of its own and waits until it
-// listens.
+// startGateway starts a gateway in dir, on free ports, and waits until it listens.
 func startGateway(t *testing.T, dir string, args ...string) *gateway {
 	t.Helper()
 	args = append([]string{"serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}, args...)
@@ -50,10 +49,10 @@ func startGateway(t *testing.T, dir string, args ...string) *gateway {
 	go func() {
 		defer close(g.exited)
 		g.follow(pipe, addresses)
-		_ = g.cmd.Wait() // ProcessState tells
+		_ = g.cmd.Wait() // ProcessState holds the result
 	}()
 	t.Cleanup(func() {
-		_ = g.cmd.Process.Kill() // most have ended by then
+		_ = g.cmd.Process.Kill() // most have exited by now
 		<-g.exited
 		if t.Failed() {
 			t.Logf("log of the gateway:\n%s", g.stderr)
@@ -65,19 +64,19 @@ func startGateway(t *testing.T, dir string, args ...string) *gateway {
 	case <-g.exited:
 		t.Fatalf("the gateway ended: %s\n%s", g.cmd.ProcessState, g.stderr)
 	case <-time.After(patience):
-		t.Fatal("the gateway does not say where it listens")
+		t.Fatal("the gateway does not log its addresses")
 	}
 	return g
 }
 
-// follow reads the log to its end, and sends the addresses it tells.
+// follow reads the log to its end, and sends the addresses that it logs.
 func (g *gateway) follow(log io.Reader, addresses chan<- [2]string) {
 	var found [2]string
 	for lines := bufio.NewScanner(log); lines.Scan(); {
 		g.stderr.WriteString(lines.Text() + "\n")
 		var line struct{ Listen, Admin string }
 		if json.Unmarshal(lines.Bytes(), &line) != nil {
-			continue // an error, printed for people
+			continue // an error message, which is not JSON
 		}
 		if line.Listen != "" {
 			found[0] = line.Listen
@@ -105,7 +104,7 @@ func (g *gateway) wait(t *testing.T) {
 	}
 }
 
-// stop ends the gateway with a signal, and wants exit code 0.
+// stop ends the gateway with a signal; the exit code must be 0.
 func (g *gateway) stop(t *testing.T, sig syscall.Signal) {
 	t.Helper()
 	g.signal(t, sig)
@@ -148,7 +147,7 @@ func (g *gateway) deliver(t *testing.T, id string) string {
 	return status
 }
 
-// poll waits until ok, which asks the gateway.
+// poll waits until ok returns true; ok may query the gateway.
 func (g *gateway) poll(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	timeout := time.After(patience)
@@ -160,7 +159,7 @@ func (g *gateway) poll(t *testing.T, what string, ok func() bool) {
 		case <-g.exited:
 			t.Fatalf("waiting until %s: the gateway ended", what)
 		case <-timeout:
-			t.Fatalf("waited in vain until %s", what)
+			t.Fatalf("gave up waiting until %s", what)
 		}
 	}
 }
@@ -175,7 +174,7 @@ func (g *gateway) ready(t *testing.T) int {
 	return resp.StatusCode
 }
 
-// run runs another command in dir to its end.
+// run runs another command in dir until it exits.
 func run(t *testing.T, dir string, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	cmd := exec.Command("hookonce", args...)
@@ -196,7 +195,7 @@ func writeFile(t *testing.T, name, text string) {
 	}
 }
 
-// success runs a command that must succeed, and returns what it printed.
+// success runs a command that must succeed, and returns its output.
 func success(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	stdout, stderr, code := run(t, dir, args...)
@@ -228,7 +227,7 @@ func (g *gateway) api(t *testing.T, path string) string {
 	return string(text)
 }
 
-// countEvents returns how many events of a source there are, by the admin API.
+// countEvents returns the number of events of a source, from the admin API.
 func (g *gateway) countEvents(t *testing.T, source string) int {
 	t.Helper()
 	resp, err := http.Get(g.admin + "/api/v1/events?source=" + source)

@@ -11,7 +11,7 @@ import (
 
 // The values of --log-format.
 const (
-	logAuto = "auto" // text on a terminal, else json
+	logAuto = "auto" // text on a terminal, otherwise json
 	logText = "text"
 	logJSON = "json"
 )
@@ -19,13 +19,12 @@ const (
 type logFlags struct{ level, format string }
 
 func (f *logFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.level, "log-level", "info", "debug, info, warn or error")
-	cmd.Flags().StringVar(&f.format, "log-format", logAuto, "text, json, or auto: text on a terminal, else json")
+	cmd.Flags().StringVar(&f.level, "log-level", "info", "log `LEVEL`: debug, info, warn or error")
+	cmd.Flags().StringVar(&f.format, "log-format", logAuto, "log `FORMAT`: text, json, or auto (text on a terminal, otherwise json)")
 }
 
-// newLogger returns the logger of serve, which writes to stderr. Text is for
-// people: slog quotes all in it that a terminal would obey instead of print,
-// whatever a sender put there.
+// newLogger returns the logger of serve, which writes to stderr. The text format is safe for a
+// terminal: slog quotes control characters in every value, including those of a sender.
 func (p *program) newLogger(cmd *cobra.Command, f *logFlags) (*slog.Logger, error) {
 	levels := map[string]slog.Level{
 		"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError,
@@ -44,8 +43,8 @@ func (p *program) newLogger(cmd *cobra.Command, f *logFlags) (*slog.Logger, erro
 	return nil, newUsageError(cmd, fmt.Errorf("--log-format: %q is none of text, json and auto", f.format))
 }
 
-// isTerminal reports whether w is a character device, which for the output of
-// a command means a terminal.
+// isTerminal reports whether w is a character device, which for a command's output means a
+// terminal.
 func isTerminal(w io.Writer) bool {
 	file, ok := w.(*os.File)
 	if !ok {

@@ -10,8 +10,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Whatever a sender put into a value, a line of the text log stays a line, and
-// nothing in it is a command to the terminal.
+// No value of a sender breaks a line of the text log, or controls the terminal.
 func TestTextLogIsHarmless(t *testing.T) {
 	t.Parallel()
 	const hostile = "\x1b]0;owned\a\x1b[2Jevil\r\nlevel=ERROR \u009b31m\u202efake\u2028"
@@ -25,7 +24,7 @@ func TestTextLogIsHarmless(t *testing.T) {
 		"text", hostile, "error", errors.New(hostile), "bytes", []byte(hostile), "list", []string{hostile})
 	line, rest, _ := strings.Cut(out.String(), "\n")
 	if rest != "" || strings.Count(line, "evil") != 6 {
-		t.Errorf("not one line with all of it: %q", out.String())
+		t.Errorf("the log is not one line with every value: %q", out.String())
 	}
 	if i := strings.IndexFunc(line, func(r rune) bool { return !unicode.IsPrint(r) }); i >= 0 {
 		t.Errorf("not printable at byte %d: %q", i, line)

@@ -14,7 +14,7 @@ import (
 )
 
 func (p *program) migrateCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "migrate", Short: "Bring the schema of the database up to date"}
+	cmd := &cobra.Command{Use: "migrate", Short: "Bring the database schema up to date"}
 	cmd.AddCommand(p.migrateUpCommand(), p.migrateStatusCommand(), p.migrateSQLCommand())
 	return cmd
 }
@@ -36,11 +36,11 @@ func (p *program) migrateUpCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "up",
-		Short: "Apply every step that is missing, in one transaction",
+		Short: "Apply every missing step, in one transaction",
 		Args:  noArgs,
 	}
 	flags := addSettingsFlags(cmd)
-	addJSONFlag(cmd, &asJSON)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		settings, err := p.load(flags)
 		if err != nil {
@@ -76,11 +76,11 @@ func (p *program) migrateStatusCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Show which steps the database has",
+		Short: "Show every step, and whether it is applied",
 		Args:  noArgs,
 	}
 	flags := addSettingsFlags(cmd)
-	addJSONFlag(cmd, &asJSON)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		settings, err := p.load(flags)
 		if err != nil {
@@ -122,11 +122,11 @@ func (p *program) migrateSQLCommand() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "sql",
-		Short: "Print the SQL of the steps that are missing",
+		Short: "Print the SQL of the missing steps",
 		Args:  noArgs,
 	}
 	flags := addSettingsFlags(cmd)
-	cmd.Flags().BoolVar(&all, "all", false, "print every step, without asking the database")
+	cmd.Flags().BoolVar(&all, "all", false, "print every step, without opening the database")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		settings, err := p.load(flags)
 		if err != nil {
@@ -148,8 +148,8 @@ func (p *program) migrateSQLCommand() *cobra.Command {
 	return cmd
 }
 
-// printSQL prints the migrations that done does not call applied, in one
-// transaction: half a schema is one that nothing can mend.
+// printSQL prints the migrations that are not applied according to done. They are in one
+// transaction, because half a schema cannot be repaired.
 func (p *program) printSQL(migrations []driver.Migration, done []hookmigrate.Step, begin string) {
 	applied := make(map[int]bool)
 	for _, step := range done {

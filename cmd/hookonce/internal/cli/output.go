@@ -15,10 +15,10 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// printable returns s with everything that a terminal would obey instead of
-// print as a Go escape: control characters, bidirectional overrides and other
-// invisible characters, line separators, bytes that are not UTF-8. Senders
-// choose event ids and types; they do not choose what an operator's screen shows.
+// printable returns s with Go escapes for everything that could control a terminal: control
+// characters, bidirectional overrides and other invisible characters, line separators, and bytes
+// that are not UTF-8. Senders choose event ids and types; they must not control an operator's
+// screen.
 func printable(s string) string {
 	if strings.IndexFunc(s, notPrintable) < 0 && utf8.ValidString(s) {
 		return s
@@ -42,8 +42,7 @@ func printable(s string) string {
 
 func notPrintable(r rune) bool { return !unicode.IsPrint(r) }
 
-// printableLines is printable for text of several lines: line feeds and tabs
-// stay.
+// printableLines is printable for text with several lines: line feeds and tabs stay.
 func printableLines(s string) string {
 	lines := strings.Split(s, "\n")
 	for i, line := range lines {
@@ -56,11 +55,11 @@ func printableLines(s string) string {
 	return strings.Join(lines, "\n")
 }
 
-// plainWord is what a shell takes as it stands.
+// plainWord matches words that a shell takes literally.
 var plainWord = regexp.MustCompile(`^[A-Za-z0-9_./:@%+=,-]+$`)
 
-// word returns s as one word of a shell, for commands that are shown to be run:
-// who chose an event id must not choose what pasting it does.
+// word quotes s as one word for a shell, for commands that are shown for pasting: an event id must
+// not change the command.
 func word(s string) string {
 	if plainWord.MatchString(s) {
 		return s
@@ -98,8 +97,7 @@ func (t table) row(cells ...string) {
 	fmt.Fprintln(t)
 }
 
-// moment prints a time for people, in UTC like the API and to the second; "-"
-// for none.
+// moment formats a time for people: in UTC, to the second; "-" for the zero time.
 func moment(t time.Time) string {
 	if t.IsZero() {
 		return "-"
@@ -107,7 +105,7 @@ func moment(t time.Time) string {
 	return t.UTC().Format("2006-01-02 15:04:05Z")
 }
 
-// orDash returns s, or "-" where it is empty.
+// orDash returns s, or "-" if s is empty.
 func orDash(s string) string {
 	if s == "" {
 		return "-"
@@ -124,11 +122,11 @@ func counted(n int, what string) string {
 }
 
 func addJSONFlag(cmd *cobra.Command, asJSON *bool) {
-	cmd.Flags().BoolVar(asJSON, "json", false, "print JSON, in the shapes of the API")
+	cmd.Flags().BoolVar(asJSON, "json", false, "print JSON, in the shape of the API")
 }
 
-// remark is what a table tells of a note and an error: one of them, cut to
-// what fits beside other columns.
+// remark returns the note, or else the error, for a table cell: at most 60 characters, "-" for
+// none.
 func remark(note, lastError string) string {
 	const widest = 60
 	text := note

@@ -1,6 +1,13 @@
 package cli
 
-import "testing"
+import (
+	"cmp"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+)
 
 func TestPrintable(t *testing.T) {
 	t.Parallel()
@@ -42,4 +49,24 @@ func TestWord(t *testing.T) {
 			t.Errorf("word(%q) = %s, want %s", in, got, want)
 		}
 	}
+}
+
+// TestHelpFitsATerminal keeps the help of every command within 80 columns.
+func TestHelpFitsATerminal(t *testing.T) {
+	t.Parallel()
+	var check func(*cobra.Command)
+	check = func(cmd *cobra.Command) {
+		if cmd.Name() == "completion" { // cobra's own texts
+			return
+		}
+		for line := range strings.Lines(cmp.Or(cmd.Long, cmd.Short) + "\n" + cmd.UsageString()) {
+			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 80 {
+				t.Errorf("%s: %d columns: %s", cmd.CommandPath(), n, line)
+			}
+		}
+		for _, sub := range cmd.Commands() {
+			check(sub)
+		}
+	}
+	check(new(program).rootCommand())
 }

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// progress is one line on a terminal that says how far something came;
-// elsewhere it is nothing.
+// progress is one line on a terminal that shows how far a command has come. It prints nothing if
+// stderr is not a terminal.
 type progress struct {
 	p     *program
 	on    bool
@@ -15,7 +15,7 @@ type progress struct {
 
 func (p *program) newProgress() *progress { return &progress{p: p, on: isTerminal(p.stderr)} }
 
-// show replaces the line, a few times a second.
+// show replaces the line, at most ten times a second. It is not safe for concurrent use.
 func (g *progress) show(format string, args ...any) {
 	const pause = 100 * time.Millisecond
 	if now := time.Now(); g.on && now.Sub(g.shown) >= pause {
@@ -24,7 +24,7 @@ func (g *progress) show(format string, args ...any) {
 	}
 }
 
-// watch calls show until done is closed: from one goroutine, as show wants.
+// watch calls show, in this goroutine, until done is closed.
 func (g *progress) watch(done <-chan struct{}, show func()) {
 	if !g.on {
 		<-done
@@ -42,7 +42,7 @@ func (g *progress) watch(done <-chan struct{}, show func()) {
 	}
 }
 
-// end takes the line away.
+// end removes the line.
 func (g *progress) end() {
 	if !g.shown.IsZero() {
 		g.shown = time.Time{}

@@ -19,8 +19,8 @@ type providerRow struct {
 	Name    provider.Name `json:"name"`
 	Title   string        `json:"title"`
 	Schemes []string      `json:"schemes"`
-	ID      string        `json:"id"`       // where the event id stands, or is said to
-	IDKnown bool          `json:"id_known"` // else the source must say event.id
+	ID      string        `json:"id"`       // the location of the event id, confirmed or not
+	IDKnown bool          `json:"id_known"` // otherwise the source must set event.id
 	Batch   bool          `json:"batch"`    // one delivery may hold several events
 }
 
@@ -28,14 +28,13 @@ func (p *program) providersCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "providers [NAME]",
-		Short: "List the known senders, or tell what is known of one",
-		Long: "List the known senders, or tell what is known of one: how it signs, where its event id stands, what it asks of\n" +
-			"an endpoint, how long it retries, and the settings to begin with.",
+		Short: "List the known providers, or show the facts about one",
+		Long: "List the known providers, or show the facts about one: how it signs, where its\n" +
+			"event id stands, its handshake, how long it retries, and settings to begin with.",
 		Example: "  hookonce providers\n  hookonce providers stripe",
 		Args:    cobra.MaximumNArgs(1),
 	}
-	addJSONFlag(cmd, &asJSON)
-	cmd.Flags().Lookup("json").Usage = "print JSON"
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.ValidArgsFunction = cobra.FixedCompletions(completions(), cobra.ShellCompDirectiveNoFileComp)
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		if len(args) == 0 {
@@ -62,8 +61,8 @@ func completions() []string {
 	return names
 }
 
-// noProvider is an unknown provider. The message of a lookup names all there
-// are where none is alike, which is too much for one line.
+// noProvider returns the error for an unknown provider. If no name is similar, the error of a
+// lookup lists all of them, which is too long for one line.
 func noProvider(name string, err error) error {
 	if !strings.Contains(err.Error(), "did you mean") {
 		err = fmt.Errorf("unknown provider %q; any HMAC sender works as %s", name, provider.HMAC)
@@ -71,7 +70,7 @@ func noProvider(name string, err error) error {
 	return &app.Error{Err: fmt.Errorf("%w", &notFoundError{err}), Remedy: "hookonce providers"}
 }
 
-// notFoundError makes a failure one of something that is not there.
+// notFoundError makes an error match driver.ErrNotFound.
 type notFoundError struct{ error }
 
 func (e *notFoundError) Is(target error) bool { return target == driver.ErrNotFound }
@@ -147,20 +146,20 @@ func printProvider(w io.Writer, f *providerFacts) error {
 		case field.known != "":
 			line(field.name, field.known)
 		case field.hint != "":
-			line(field.name, field.hint+" (unconfirmed, so the source must say)")
+			line(field.name, field.hint+" (unconfirmed: the source must set it)")
 		case field.name == "Event id":
-			line(field.name, "not known: the source must say event.id")
+			line(field.name, "unknown: the source must set event.id")
 		}
 	}
-	line("Of the id", f.HintNote)
+	line("About the id", f.HintNote)
 	line("Retries for", f.Retry.Window)
-	line("Waits for an answer", f.Retry.Timeout)
-	line("Of retries", f.Retry.Note)
+	line("Answer timeout", f.Retry.Timeout)
+	line("About retries", f.Retry.Note)
 	if f.MaxBody > 0 {
 		line("Largest body", strconv.FormatInt(f.MaxBody, 10)+" bytes")
 	}
 	if f.Ack != nil {
-		line("Is answered", fmt.Sprintf("%d %s %q", f.Ack.Status, f.Ack.ContentType, f.Ack.Body))
+		line("Expects", fmt.Sprintf("%d %s %q", f.Ack.Status, f.Ack.ContentType, f.Ack.Body))
 		if f.Ack.SignedAt != "" {
 			line("Answer is signed", "with ack_key, at "+f.Ack.SignedAt)
 			line("Without ack_key", f.Ack.Without)

@@ -19,26 +19,26 @@ const providersIntro = `# Providers
 
 <!-- Made from provider/catalog by: go test ./cmd/hookonce/internal/cli -run TestProvidersPage -update -->
 
-Every sender that hookonce knows by name: ` + "`provider: NAME`" + ` in the settings, ` + "`provider.Name(\"NAME\")`" + ` in Go.
-` + "`hookonce providers NAME`" + ` tells more of one, with settings to begin with. Any other sender that signs by HMAC works as
-` + "`hmac`" + ` ([how](sources.md#signature)).
+hookonce knows these senders by name: ` + "`provider: NAME`" + ` in the settings, ` + "`provider.Name(\"NAME\")`" + ` in Go.
+` + "`hookonce providers NAME`" + ` shows more facts about one, and settings to begin with. Any other sender that signs by HMAC works as
+` + "`hmac`" + ` ([how](operations.md#settings)).
 
-- **Signs with**: the schemes; the first is the default. One in *italics* is weak or checks nothing, and is used only with
-  ` + "`scheme`" + `.
-- **Event id**: where it stands (of several alternatives the first). *set it* means that none is known for sure, so that the
-  source must say ` + "`event.id`" + `: nothing is guessed. What is said of it, unconfirmed, stands behind that.
+- **Signs with**: the schemes; the first is the default. A scheme in *italics* is weak or checks nothing, so a source must choose
+  it with ` + "`scheme`" + `.
+- **Event id**: its location; of several alternatives, the first. *set it* means that no location is confirmed, so the source
+  must set ` + "`event.id`" + `: hookonce does not guess. An unconfirmed location follows.
 - **Batch**: one delivery may hold several events; each is claimed by its own id.
-- **Handshake**: how the endpoint is checked or set up, which is answered. *arm* means that the secret comes with it, and is taken
-  only after ` + "`hookonce sources arm NAME`" + `. [More](sources.md#handshakes).
-- **Retries**: for how long, as far as it is known. A dedupe window is never shorter by default.
-- **Set**: what the source needs besides ` + "`secrets`" + `. A **key** that is fetched comes from the provider's own hosts over https, and
-  can be set instead.
+- **Handshake**: the provider checks or sets up the endpoint, and hookonce answers. *arm* means that the provider hands the secret
+  over in the handshake; the source takes it only after ` + "`hookonce sources arm NAME`" + `. [More](operations.md#providers).
+- **Retries**: how long the provider retries, if known. The default dedupe window is never shorter.
+- **Set**: the settings that the source needs besides ` + "`secrets`" + `; those with ` + "`?`" + ` are optional. *key is fetched* means that hookonce
+  gets the public key from the provider's own hosts over https; the setting ` + "`key`" + ` replaces it.
 
 | name | provider | signs with | event id | batch | handshake | retries | set | notes |
 |---|---|---|---|---|---|---|---|---|
 `
 
-// docs/providers.md is made of the catalog as it is.
+// TestProvidersPage checks that docs/providers.md shows the current catalog.
 func TestProvidersPage(t *testing.T) {
 	t.Parallel()
 	var page strings.Builder
@@ -62,7 +62,7 @@ func TestProvidersPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(page.String(), string(got)); diff != "" {
-		t.Errorf("docs/providers.md is not up to date: go test ./cmd/hookonce/internal/cli -run TestProvidersPage -update (-want +got):\n%s", diff)
+		t.Errorf("docs/providers.md is out of date: go test ./cmd/hookonce/internal/cli -run TestProvidersPage -update (-want +got):\n%s", diff)
 	}
 }
 
@@ -121,7 +121,7 @@ func pageHandshakes(f *providerFacts) string {
 	return strings.Join(texts, ", ")
 }
 
-// pageSet tells what the default scheme needs.
+// pageSet lists the settings that the default scheme needs.
 func pageSet(f *providerFacts) string {
 	if len(f.Schemes) == 0 {
 		return "`signature`"

@@ -22,14 +22,14 @@ func (p *program) pruneCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "prune",
-		Short: "Remove what is finished and past its window, as serve does from time to time",
-		Long: "Remove what is finished and past its window, as serve does from time to time: bodies and headers past\n" +
-			"their retention, identities past the dedupe window, and the quarantine beyond its bounds. What is\n" +
-			"pending, running or dead stays.",
+		Short: "Remove finished data that is past its window",
+		Long: "Remove finished data, as serve does from time to time: bodies and headers past\n" +
+			"their retention, identities past the dedupe window, and the quarantine beyond\n" +
+			"its bounds. Pending, running and dead events stay.",
 		Args: noArgs,
 	}
 	flags := addSettingsFlags(cmd)
-	addJSONFlag(cmd, &asJSON)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return p.withSettings(cmd.Context(), flags, func(ctx context.Context, settings *config.Settings, store driver.Store) error {
 			result, err := app.Prune(ctx, store, settings)

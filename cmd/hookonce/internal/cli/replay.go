@@ -19,7 +19,7 @@ import (
 
 const modesHint = "--as-new (the destination does the work again) or --same-id (it may skip the work)"
 
-// replayFlags are those of events replay.
+// replayFlags are the flags of events replay.
 type replayFlags struct {
 	*settingsFlags
 	asNew, sameID, all, asJSON bool
@@ -29,10 +29,11 @@ type replayFlags struct {
 func (p *program) eventsReplayCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "replay [SOURCE EVENT_ID]",
-		Short: "Send finished events again",
-		Long: "Send a finished event again, or all that match the filters, one after the other. An event that is dead or\n" +
-			"skipped keeps its ids; one that is done needs --as-new or --same-id. What no route had matched is matched again,\n" +
-			"with the routes of these settings. A running gateway sends what is due.",
+		Short: "Replay finished events",
+		Long: "Replay one finished event, or all events that match the filters, one after the\n" +
+			"other. A dead or skipped event keeps its ids. A done event needs --as-new or\n" +
+			"--same-id. An event that no route had matched is matched again, with the routes\n" +
+			"of these settings. A running gateway sends the messages.",
 		Example: "  hookonce events replay stripe evt_1 --as-new\n" +
 			"  hookonce events replay --same-id --note \"no route\" --since 7d --rate 100/s",
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -44,12 +45,12 @@ func (p *program) eventsReplayCommand() *cobra.Command {
 	}
 	f := &replayFlags{settingsFlags: addSettingsFlags(cmd)}
 	addFilterFlags(cmd, eventFilters)
-	cmd.Flags().BoolVar(&f.asNew, "as-new", false, "under new ids: the destination does the work again")
-	cmd.Flags().BoolVar(&f.sameID, "same-id", false, "under the same ids: the destination may skip the work")
-	cmd.Flags().BoolVar(&f.all, "all", false, "all events, where there is no filter")
-	cmd.Flags().StringVar(&f.rate, "rate", "", "how many at most in a time: 6000/m, or none; filters only (default 100/s)")
+	cmd.Flags().BoolVar(&f.asNew, "as-new", false, "with new ids: the destination does the work again")
+	cmd.Flags().BoolVar(&f.sameID, "same-id", false, "with the same ids: the destination may skip the work")
+	cmd.Flags().BoolVar(&f.all, "all", false, "all events, without a filter")
+	cmd.Flags().StringVar(&f.rate, "rate", "", "maximum `RATE` of a replay by filter: 6000/m, or none (default 100/s)")
 	cmd.Flags().StringVar(&f.requestID, "request-id", "",
-		"a name for this replay; where it is repeated with the same, what it did is not done again")
+		"`NAME` of this replay; a repetition with the same name skips the events that were replayed")
 	addJSONFlag(cmd, &f.asJSON)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return p.replayEvents(cmd, f, args) }
 	return cmd
@@ -66,14 +67,14 @@ func (p *program) replayEvents(cmd *cobra.Command, f *replayFlags, args []string
 		mode = driver.ReplaySameID
 	}
 	if cmd.Flags().Changed("request-id") && f.requestID == "" {
-		return newUsageError(cmd, errors.New("--request-id is empty: without it, leave it out"))
+		return newUsageError(cmd, errors.New("--request-id is empty: give it a name, or leave it out"))
 	}
 	if f.requestID == "" {
 		f.requestID = "cli_" + strings.ToLower(rand.Text())
 	}
 	if len(args) == 2 {
 		if flags := given(cmd, append([]filterFlag{{name: "all"}, {name: "rate"}}, eventFilters...)); len(flags) > 0 {
-			return newUsageError(cmd, fmt.Errorf("--%s is not for one event", flags[0]))
+			return newUsageError(cmd, fmt.Errorf("--%s does not apply to a single event", flags[0]))
 		}
 		request := &hookonce.ReplayRequest{Source: args[0], EventID: args[1], Mode: mode, RequestID: f.requestID}
 		return p.withEngine(cmd.Context(), f.settingsFlags, func(ctx context.Context, in *engine) error {
@@ -91,16 +92,16 @@ func (p *program) replayEvents(cmd *cobra.Command, f *replayFlags, args []string
 	if err != nil {
 		return err
 	}
-	which := &app.EventReplay{Filter: *filter, Mode: mode, RequestID: f.requestID, Rate: rate}
+	selected := &app.EventReplay{Filter: *filter, Mode: mode, RequestID: f.requestID, Rate: rate}
 	ctx, restore := interruptible(cmd.Context())
 	defer restore()
 	return p.withEngine(ctx, f.settingsFlags, func(ctx context.Context, in *engine) error {
-		return p.replayMatching(ctx, cmd, in, which, f.asJSON)
+		return p.replayMatching(ctx, cmd, in, selected, f.asJSON)
 	})
 }
 
-// checkSelection wants what a command that changes many things is to change. A
-// filter without a value would select all of them.
+// checkSelection requires a filter or --all for a command that changes many events. A filter
+// without a value is refused: it would select everything.
 func checkSelection(cmd *cobra.Command, filters []filterFlag, all bool) error {
 	names := given(cmd, filters)
 	for _, name := range names {
@@ -117,7 +118,7 @@ func checkSelection(cmd *cobra.Command, filters []filterFlag, all bool) error {
 			flags = append(flags, "--"+f.name)
 		}
 		return &usageError{
-			fmt.Errorf("%q needs to know what", cmd.CommandPath()),
+			fmt.Errorf("%q needs a selection", cmd.CommandPath()),
 			cmd.CommandPath() + " SOURCE EVENT_ID, or with some of " + strings.Join(flags, ", ") + ", or with --all",
 		}
 	}
@@ -142,7 +143,7 @@ func (p *program) replayEvent(ctx context.Context, cmd *cobra.Command, in *engin
 	}
 	done := "replayed"
 	if replayed.Repeated {
-		done = "this request had replayed"
+		done = "this request had already replayed"
 	}
 	due := "its handler runs again"
 	if replayed.Messages > 0 {
@@ -153,7 +154,7 @@ func (p *program) replayEvent(ctx context.Context, cmd *cobra.Command, in *engin
 	return err
 }
 
-// notReplayed says what err means to the operator.
+// notReplayed turns the error of a replay into one for the operator.
 func (in *engine) notReplayed(ctx context.Context, cmd *cobra.Command, r *hookonce.ReplayRequest, err error) error {
 	event := fmt.Sprintf("event %q of source %q", r.EventID, r.Source)
 	fail := func(remedy, format string, args ...any) error {
@@ -180,9 +181,9 @@ func (in *engine) notReplayed(ctx context.Context, cmd *cobra.Command, r *hookon
 	case errors.Is(err, driver.ErrNoRoute):
 		return in.noRoute(r.Source, event)
 	case errors.Is(err, driver.ErrLockTimeout):
-		return fail("the same command, in a moment", "%s is in use: %w", event, driver.ErrLockTimeout)
+		return fail("run the same command again in a moment", "%s is in use: %w", event, driver.ErrLockTimeout)
 	case errors.Is(err, driver.ErrCommitUnknown):
-		return fail("the same command with --request-id "+word(r.RequestID), "%s may have been replayed: %w", event, err)
+		return fail("run the same command with --request-id "+word(r.RequestID), "%s may have been replayed: %w", event, err)
 	}
 	return err
 }
@@ -192,7 +193,7 @@ func (in *engine) noRoute(source, event string) error {
 	if !known {
 		return &app.Error{
 			Err:    fmt.Errorf("%s: %w: that source is not in the settings", event, driver.ErrNoRoute),
-			Remedy: "--config with the settings of the gateway; a source of serve --source is not seen here",
+			Remedy: "--config with the settings of the gateway; this command does not know the sources of serve --source",
 		}
 	}
 	return &app.Error{
@@ -204,33 +205,33 @@ func (in *engine) noRoute(source, event string) error {
 // bulkReplayed is the shape of --json for a replay by filter.
 type bulkReplayed struct {
 	Replayed int            `json:"replayed"`
-	Repeated int            `json:"repeated"` // replayed before by the same request
-	Refused  map[string]int `json:"refused"`  // by reason
-	Complete bool           `json:"complete"` // false where it ended before all were looked at
+	Repeated int            `json:"repeated"` // replayed earlier by the same request
+	Refused  map[string]int `json:"refused"`  // counts by reason
+	Complete bool           `json:"complete"` // false if the replay ended before the last event
 }
 
-func (p *program) replayMatching(ctx context.Context, cmd *cobra.Command, in *engine, which *app.EventReplay, asJSON bool) error {
-	which.Progress = func(r *app.EventsReplayed) { in.progress.show("%d events, %d replayed", r.Total(), r.Replayed) }
-	result, err := app.ReplayEvents(ctx, in.store, in.Engine, which)
+func (p *program) replayMatching(ctx context.Context, cmd *cobra.Command, in *engine, selected *app.EventReplay, asJSON bool) error {
+	selected.Progress = func(r *app.EventsReplayed) { in.progress.show("%d events, %d replayed", r.Total(), r.Replayed) }
+	result, err := app.ReplayEvents(ctx, in.store, in.Engine, selected)
 	in.progress.end()
 	if errors.Is(err, hookonce.ErrRequestID) {
 		return newUsageError(cmd, fmt.Errorf("--request-id: %w", err))
 	}
-	return errors.Join(p.printReplayed(result, err == nil, asJSON), replayEnded(ctx, result, which.RequestID, err))
+	return errors.Join(p.printReplayed(result, err == nil, asJSON), replayEnded(ctx, result, selected.RequestID, err))
 }
 
 func replayEnded(ctx context.Context, result *app.EventsReplayed, requestID string, err error) error {
-	goOn := "the same command with --request-id " + word(requestID) + " goes on"
+	resume := "continue with the same command and --request-id " + word(requestID)
 	refused := result.Total() - result.Replayed - result.Repeated
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return &app.Error{Err: fmt.Errorf("interrupted after %s, %d replayed", counted(result.Total(), "event"), result.Replayed), Remedy: goOn}
+		return &app.Error{Err: fmt.Errorf("interrupted after %s, %d replayed", counted(result.Total(), "event"), result.Replayed), Remedy: resume}
 	case err != nil:
-		return &app.Error{Err: fmt.Errorf("ended after %s, %d replayed: %w", counted(result.Total(), "event"), result.Replayed, err), Remedy: goOn}
+		return &app.Error{Err: fmt.Errorf("stopped after %s, %d replayed: %w", counted(result.Total(), "event"), result.Replayed, err), Remedy: resume}
 	case refused > 0:
 		return &app.Error{
 			Err:    fmt.Errorf("not replayed: %d of %s", refused, counted(result.Total(), "event")),
-			Remedy: "mend what the reasons say, or narrow the filters",
+			Remedy: "fix the listed reasons, or narrow the filters",
 		}
 	}
 	return nil
@@ -246,7 +247,7 @@ func (p *program) printReplayed(r *app.EventsReplayed, complete, asJSON bool) er
 	}
 	fmt.Fprintf(p.stdout, "replayed %s\n", counted(r.Replayed, "event"))
 	if r.Repeated > 0 {
-		fmt.Fprintf(p.stdout, "passed %s that this request had replayed\n", counted(r.Repeated, "event"))
+		fmt.Fprintf(p.stdout, "passed over %s that this request had already replayed\n", counted(r.Repeated, "event"))
 	}
 	if len(r.Refused) == 0 {
 		return nil

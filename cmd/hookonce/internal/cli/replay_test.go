@@ -17,8 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// destination is a server that fails until it is told not to, and keeps the
-// keys it was sent.
+// destination is a server that fails until ok is set, and records the webhook-id of each request.
 type destination struct {
 	url  string
 	ok   atomic.Bool
@@ -34,7 +33,7 @@ func startDestination(t *testing.T) *destination {
 		d.keys = append(d.keys, r.Header.Get("webhook-id"))
 		d.mu.Unlock()
 		if !d.ok.Load() {
-			w.WriteHeader(http.StatusGone) // never again: dead at once
+			w.WriteHeader(http.StatusGone) // permanent: dead at once
 		}
 	}))
 	t.Cleanup(server.Close)
@@ -48,7 +47,7 @@ func (d *destination) received() []string {
 	return append([]string{}, d.keys...)
 }
 
-// startForwarding starts a gateway whose source gh goes to d.
+// startForwarding starts a gateway that sends the events of source gh to d.
 func startForwarding(t *testing.T, d *destination) (*gateway, string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -65,8 +64,8 @@ func listed(t *testing.T, dir, state string) int {
 	return len(page.Events)
 }
 
-// A dead letter is listed as the API lists it, replayed beside the gateway under
-// the id it had, and then a replay of the event that is done must say how.
+// A dead letter is listed as the API lists it. A replay beside the gateway keeps its id. Afterwards
+// the event is done, so the next replay must name a mode.
 func TestReplayBesideAGateway(t *testing.T) {
 	t.Parallel()
 	d := startDestination(t)
@@ -91,22 +90,22 @@ func TestReplayBesideAGateway(t *testing.T) {
 	g.poll(t, "it is done", func() bool { return listed(t, dir, "done") == 1 })
 	keys := d.received()
 	if len(keys) != 3 || keys[2] != keys[0] && keys[2] != keys[1] {
-		t.Errorf("the replay was sent under another id: %q", keys)
+		t.Errorf("the replay was sent with another id: %q", keys)
 	}
 
 	if _, stderr, code := run(t, dir, "events", "replay", "gh", "d1"); code != 2 || !strings.Contains(stderr, "--as-new") {
 		t.Errorf("a replay of a done event without a mode: code %d: %s", code, stderr)
 	}
 	success(t, dir, "events", "replay", "gh", "d1", "--as-new")
-	g.poll(t, "it is sent anew", func() bool { return len(d.received()) == 4 })
+	g.poll(t, "it is sent again", func() bool { return len(d.received()) == 4 })
 	if again := d.received()[3]; again == keys[0] || again == keys[1] {
-		t.Errorf("--as-new was sent under the id %s that it had", again)
+		t.Errorf("--as-new was sent with the old id %s", again)
 	}
 	success(t, dir, "doctor")
 }
 
-// An interrupted replay says how far it came and how to go on; what it did is
-// not done again.
+// An interrupted replay says how far it came and how to continue; the next run skips the replayed
+// events.
 func TestInterruptedReplays(t *testing.T) {
 	t.Parallel()
 	d := startDestination(t)
@@ -116,17 +115,17 @@ func TestInterruptedReplays(t *testing.T) {
 	}
 	g.poll(t, "all are dead", func() bool { return listed(t, dir, "dead") == 3 })
 
-	// The destination is still broken: what is replayed dies again at once.
+	// The destination is still broken: replayed messages die again at once.
 	again := func(n int) func() bool {
 		return func() bool { return len(d.received()) == 3+n && listed(t, dir, "dead") == 3 }
 	}
 	stdout, stderr := interrupt(t, g, dir, again(1), "dlq", "replay", "--all", "--rate", "1/h")
-	goOn := regexp.MustCompile(`Error: interrupted after 1 dead letter\nTry: the same command with --cursor (\S+) goes on\n`).FindStringSubmatch(stderr)
-	if !strings.Contains(stdout, "replayed 1 dead letter\n") || goOn == nil {
+	resume := regexp.MustCompile(`Error: interrupted after 1 dead letter\nTry: continue with the same command and --cursor (\S+)\n`).FindStringSubmatch(stderr)
+	if !strings.Contains(stdout, "replayed 1 dead letter\n") || resume == nil {
 		t.Fatalf("dlq replay was interrupted: %s%s", stdout, stderr)
 	}
-	if out := success(t, dir, "dlq", "replay", "--all", "--cursor", goOn[1]); out != "replayed 2 dead letters\n" {
-		t.Errorf("the replay went on: %q", out)
+	if out := success(t, dir, "dlq", "replay", "--all", "--cursor", resume[1]); out != "replayed 2 dead letters\n" {
+		t.Errorf("the continued replay: %q", out)
 	}
 	g.poll(t, "all are dead again", again(3))
 	sends := make(map[string]int)
@@ -145,14 +144,14 @@ func TestInterruptedReplays(t *testing.T) {
 		t.Errorf("events replay was interrupted: %s%s", stdout, stderr)
 	}
 	_, name, found := strings.Cut(stderr, "--request-id ")
-	name, _, _ = strings.Cut(name, " ")
+	name = strings.TrimSpace(name)
 	if !found || name == "" {
-		t.Fatalf("it does not tell how to go on: %s", stderr)
+		t.Fatalf("it does not say how to continue: %s", stderr)
 	}
 	g.poll(t, "it is done again", func() bool { return listed(t, dir, "done") == 3 })
 	out := success(t, dir, "events", "replay", "--all", "--as-new", "--request-id", name)
-	if out != "replayed 2 events\npassed 1 event that this request had replayed\n" {
-		t.Errorf("the replay went on: %q", out)
+	if out != "replayed 2 events\npassed over 1 event that this request had already replayed\n" {
+		t.Errorf("the continued replay: %q", out)
 	}
 	g.poll(t, "all are sent", func() bool { return listed(t, dir, "done") == 3 })
 	if n := len(d.received()); n != sent+3 {
@@ -160,8 +159,7 @@ func TestInterruptedReplays(t *testing.T) {
 	}
 }
 
-// interrupt runs a command, interrupts it once ready says so, and wants exit
-// code 1.
+// interrupt runs a command, interrupts it as soon as ready returns true, and requires exit code 1.
 func interrupt(t *testing.T, g *gateway, dir string, ready func() bool, args ...string) (stdout, stderr string) {
 	t.Helper()
 	cmd := exec.Command("hookonce", args...)
@@ -171,11 +169,11 @@ func interrupt(t *testing.T, g *gateway, dir string, ready func() bool, args ...
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	g.poll(t, "the command did something", ready)
+	g.poll(t, "the command has begun", ready)
 	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
-	_ = cmd.Wait() // ProcessState tells
+	_ = cmd.Wait() // ProcessState holds the result
 	if code := cmd.ProcessState.ExitCode(); code != 1 {
 		t.Errorf("%v was interrupted: %s", args, cmd.ProcessState)
 	}

@@ -23,7 +23,7 @@ const (
 	maxConcurrency = 1000
 )
 
-// sendFlags are those of send alone.
+// sendFlags are the flags of send.
 type sendFlags struct {
 	*senderFlags
 	id, eventType string
@@ -41,49 +41,52 @@ func (p *program) sendCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "send URL",
 		Short: "Sign and send test events as a provider would",
-		Long: "Sign and send test events to any endpoint, as a provider would: a body with the event's id and type where that\n" +
-			"provider has them, or --body, under a signature made with --secret or --key. Where a provider signs with a private\n" +
-			"key and none is given, a pair is made, and the public key is printed for the settings. No other host than that\n" +
-			"of URL is contacted, and redirects are not followed.\n\n" +
-			"The exit code is 0 if every request was answered as it should be: 2xx; or 4xx with --corrupt, and with a --skew\n" +
-			"beyond the tolerance of the provider's scheme.",
-		Example: "  hookonce send http://127.0.0.1:8080/webhooks/stripe --provider stripe --secret whsec_test --type invoice.paid\n" +
-			"  hookonce send http://127.0.0.1:8080/webhooks/gh --provider github --secret file:secret.txt --times 100 --duplicate 3 --concurrency 20 --shuffle",
+		Long: "Sign and send test events to any endpoint, as a provider would. The body is that\n" +
+			"of --body, or a generated one that holds id and type where the provider has\n" +
+			"them. The signature is made with --secret or --key. If the provider signs with a\n" +
+			"private key and none is given, the command generates a pair and prints the\n" +
+			"public key for the settings. It contacts only the host of URL, and follows no\n" +
+			"redirects.\n\n" +
+			"The exit code is 0 if every answer is as expected: 2xx; or 4xx with --corrupt,\n" +
+			"or with a --skew beyond the tolerance of the provider's scheme.",
+		Example: "  hookonce send http://127.0.0.1:8080/webhooks/stripe --provider stripe \\\n" +
+			"    --secret whsec_test --type invoice.paid\n" +
+			"  hookonce send http://127.0.0.1:8080/webhooks/gh --provider github \\\n" +
+			"    --secret file:key.txt --times 100 --duplicate 3 --concurrency 20 --shuffle",
 		Args: cobra.ExactArgs(1),
 	}
 	f := &sendFlags{senderFlags: addSenderFlags(cmd)}
 	flags := cmd.Flags()
-	flags.StringArrayVar(&f.secrets, "secret", nil, "the secret, or file:PATH")
-	flags.StringVar(&f.key, "key", "", "file with the private key, for schemes that sign with one (default: make a pair)")
-	flags.StringVar(&f.url, "url", "", "the public URL, where the signature covers it and URL is another (default URL)")
-	flags.StringVar(&f.body, "body", "", "file with the body; - is the standard input (default: one that fits the provider)")
-	flags.StringVar(&f.eventType, "type", "", `type of the event (default "test" in a body that is made)`)
-	flags.StringVar(&f.id, "id", "", "id of the event (default: a new one for each)")
-	flags.IntVar(&f.times, "times", 1, "how many events to send")
-	flags.IntVar(&f.duplicate, "duplicate", 0, "how many times more to send each event, signed anew")
-	flags.IntVar(&f.concurrency, "concurrency", 1, "how many requests to have open at once")
+	flags.StringArrayVar(&f.secrets, "secret", nil, "the `SECRET`, or file:PATH")
+	flags.StringVar(&f.key, "key", "", "`FILE` with the private key, for schemes that sign with one (default: generate a pair)")
+	flags.StringVar(&f.url, "url", "", "the public `URL`, if the signature covers it (default: the URL to send to)")
+	flags.StringVar(&f.body, "body", "", "`FILE` with the body, or - for the standard input (default: a body that fits the provider)")
+	flags.StringVar(&f.eventType, "type", "", "`TYPE` of the event (default \"test\", unless --body is given)")
+	flags.StringVar(&f.id, "id", "", "`ID` of the event (default: a new one for each)")
+	flags.IntVar(&f.times, "times", 1, "send `N` events")
+	flags.IntVar(&f.duplicate, "duplicate", 0, "send each event `N` more times, signed each time")
+	flags.IntVar(&f.concurrency, "concurrency", 1, "send up to `N` requests at once")
 	flags.BoolVar(&f.shuffle, "shuffle", false, "send in random order")
-	flags.BoolVar(&f.corrupt, "corrupt", false, "change one byte of what is signed, after signing")
-	flags.DurationVar(&f.skew, "skew", 0, "sign with a clock that is ahead by this, or behind if negative")
-	flags.DurationVar(&f.timeout, "timeout", 30*time.Second, "how long to wait for one answer")
+	flags.BoolVar(&f.corrupt, "corrupt", false, "change one byte of the signed content, after signing")
+	flags.DurationVar(&f.skew, "skew", 0, "sign with a clock that is this `DURATION` ahead, or behind if negative")
+	flags.DurationVar(&f.timeout, "timeout", 30*time.Second, "wait at most this `DURATION` for an answer")
 	flags.BoolVar(&f.print, "print", false, "print the requests, and send nothing")
-	addJSONFlag(cmd, &f.json)
-	flags.Lookup("json").Usage = "print JSON"
+	flags.BoolVar(&f.json, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return p.send(cmd.Context(), f, args[0]) }
 	return cmd
 }
 
-// sending is what is sent, by whom and where to.
+// sending is one run of send: the sender, the target and the content.
 type sending struct {
 	sender  *sample.Sender
 	key     verify.Key
 	target  *url.URL
-	url     string // the public one
+	url     string // the public URL
 	header  http.Header
-	body    []byte // nil for one that is made
+	body    []byte // nil if the body is generated
 	flags   *sendFlags
 	firstID string
-	shownID string // of the first event, as a receiver reads it; "" if it cannot be read
+	shownID string // id of the first event as a receiver reads it; "" if it cannot be read
 	began   time.Time
 }
 
@@ -162,7 +165,7 @@ func (p *program) newSending(f *sendFlags, target string) (*sending, error) {
 	return s, err
 }
 
-// check checks the flags that need no provider.
+// check checks the flags that do not depend on the provider.
 func (f *sendFlags) check() error {
 	switch {
 	case f.times < 1 || f.duplicate < 0 || f.times > maxRequests || f.duplicate > maxRequests ||
@@ -173,7 +176,7 @@ func (f *sendFlags) check() error {
 	case f.timeout <= 0:
 		return f.usage("--timeout must be longer than 0")
 	case f.id != "" && f.times > 1:
-		return f.usage("--id is one event's: leave out --times, or use --duplicate to send that event more often")
+		return f.usage("--id names one event: leave out --times, or use --duplicate to send that event more often")
 	case len(f.secrets) > 1:
 		return f.usage("--secret: a request is signed with one secret")
 	case len(f.secrets) == 1 && f.key != "":
@@ -182,7 +185,7 @@ func (f *sendFlags) check() error {
 	return nil
 }
 
-// checkSigning checks that what is to be spoilt is there.
+// checkSigning checks that --corrupt and --skew have something to change.
 func (f *sendFlags) checkSigning(s *sample.Sender) error {
 	switch {
 	case f.corrupt && !s.Verifier.NeedsKeys():
@@ -193,8 +196,8 @@ func (f *sendFlags) checkSigning(s *sample.Sender) error {
 	return nil
 }
 
-// signingKey returns the key to sign with, and makes one where a public key is
-// all that a receiver needs.
+// signingKey returns the key to sign with. If none is given and receivers need only a public key,
+// it generates a pair.
 func (p *program) signingKey(f *sendFlags, s *sample.Sender) (verify.Key, error) {
 	v := s.Verifier
 	switch {
@@ -218,14 +221,14 @@ func (p *program) signingKey(f *sendFlags, s *sample.Sender) (verify.Key, error)
 	}
 	private, public, err := v.GenerateKey()
 	if err != nil {
-		return verify.Key{}, fmt.Errorf("making a key: %w", err)
+		return verify.Key{}, fmt.Errorf("generating a key: %w", err)
 	}
-	fmt.Fprintf(p.stderr, "A pair of keys was made for this. The public one, for key: of the source:\n%s\n", public)
+	fmt.Fprintf(p.stderr, "A pair of keys was generated. The public key, for key: of the source:\n%s\n", public)
 	return v.ParseKey(private)
 }
 
-// describe checks what can be read of the first request, and says what is
-// unusual about it.
+// describe makes the first request, checks the events that a receiver would read from it, and
+// prints notes about anything unusual.
 func (p *program) describe(s *sending) error {
 	f := s.flags
 	req, err := s.request(0)
@@ -241,27 +244,27 @@ func (p *program) describe(s *sending) error {
 	}
 	p.describeBody(s, req)
 	if len(unusable) > 0 && len(ids) > 0 {
-		fmt.Fprintf(p.stderr, "Note: %s of what is sent cannot be used: %s\n", counted(len(unusable), "event"), printable(unusable[0]))
+		fmt.Fprintf(p.stderr, "Note: %s of the request cannot be used: %s\n", counted(len(unusable), "event"), printable(unusable[0]))
 	}
 	switch {
 	case len(unusable) > 0 && len(ids) == 0:
-		fmt.Fprintf(p.stderr, "Note: no event can be read from what is sent: %s\n", printable(unusable[0]))
+		fmt.Fprintf(p.stderr, "Note: no event can be read from the request: %s\n", printable(unusable[0]))
 	case f.id != "" && s.body != nil && (len(ids) != 1 || ids[0] != f.id):
-		return f.usage("--id: the id stands in %s of the body: write it there", s.sender.Rules.ID)
+		return f.usage("--id: --body holds the id, at %s: change it there", s.sender.Rules.ID)
 	case f.eventType != "" && s.body != nil && (len(types) != 1 || types[0] != f.eventType):
-		return f.usage("--type: the type stands in %q of the body: write it there", s.sender.Rules.Type)
+		return f.usage("--type: --body holds the type, at %q: change it there", s.sender.Rules.Type)
 	case f.times > 1 && s.body != nil:
 		if second, err := s.request(1); err == nil {
 			if again, _, _ := s.events(second); len(again) > 0 && len(ids) > 0 && again[0] == ids[0] {
-				fmt.Fprintf(p.stderr, "Note: the id stands in the body, so all %d are deliveries of one event\n", f.times)
+				fmt.Fprintf(p.stderr, "Note: --body determines the id, so all %d are deliveries of one event\n", f.times)
 			}
 		}
 	}
 	return nil
 }
 
-// describeBody says what was set in a body of the user's, and whether what it says is
-// refused although it is signed.
+// describeBody prints notes about the user's own body: a time that send sets in it, and a body that
+// a source refuses although it is signed.
 func (p *program) describeBody(s *sending, req *verify.Request) {
 	if s.body == nil || !s.sender.Verifier.NeedsKeys() {
 		return
@@ -286,7 +289,7 @@ func (s *sending) id(n int) string {
 	return s.firstID + "_" + strconv.Itoa(n+1)
 }
 
-// request makes the n-th event's request, signed now.
+// request makes and signs the request of the n-th event.
 func (s *sending) request(n int) (*verify.Request, error) {
 	req, err := s.sender.Request(sample.Draft{
 		Event: sample.Event{ID: s.id(n), Type: s.flags.eventType, Time: s.began},
@@ -314,7 +317,8 @@ func (s *sending) request(n int) (*verify.Request, error) {
 	return req, nil
 }
 
-// events returns the ids and types that are read from a request, and why others cannot be.
+// events returns the ids and types that a receiver reads from a request, and why it cannot use
+// others.
 func (s *sending) events(req *verify.Request) (ids, types, unusable []string) {
 	events, unusable := readEvents(s.sender, req)
 	for i := range events {
@@ -323,7 +327,7 @@ func (s *sending) events(req *verify.Request) (ids, types, unusable []string) {
 	return ids, types, unusable
 }
 
-// order returns the events in the order in which they are sent.
+// order returns the events in sending order.
 func (s *sending) order() []int {
 	f := s.flags
 	order := make([]int, 0, f.times*(f.duplicate+1))

@@ -17,8 +17,7 @@ import (
 	"github.com/hookonce/hookonce/verify"
 )
 
-// sentSource is one scheme of the catalog as a source of a gateway, and what send
-// needs to send to it.
+// sentSource is one scheme of the catalog as a source of a gateway, with the arguments for send.
 type sentSource struct {
 	name     string
 	settings map[string]any
@@ -26,7 +25,7 @@ type sentSource struct {
 	signed   bool
 }
 
-// sentSources returns one for every scheme of the catalog. Keys are written to dir.
+// sentSources returns a source for every scheme of the catalog. It writes keys to dir.
 func sentSources(t *testing.T, dir string) []sentSource {
 	t.Helper()
 	var sources []sentSource
@@ -79,7 +78,7 @@ func newSentSource(t *testing.T, dir string, spec *provider.Spec, scheme *verify
 		s.args = append(s.args, "--secret", private)
 	}
 	if spec.Event.ID == "" || sender.OtherBody() {
-		event := map[string]string{"id": "sha256:body"} // as good as any, for one event
+		event := map[string]string{"id": "sha256:body"} // a stand-in id, good enough for one event
 		if spec.Event.Batch != "" {
 			event["id"] = "sha256:item"
 		}
@@ -88,7 +87,7 @@ func newSentSource(t *testing.T, dir string, spec *provider.Spec, scheme *verify
 	return s
 }
 
-// runHere runs the command in this process, and returns what it prints.
+// runHere runs the command in this process, and returns its output.
 func runHere(t *testing.T, wantCode int, args ...string) (stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -98,14 +97,14 @@ func runHere(t *testing.T, wantCode int, args ...string) (stdout, stderr string)
 	return out.String(), errs.String()
 }
 
-// What send makes is taken by a gateway for every scheme of the catalog, once for
-// any number of deliveries, and refused where a byte of it is another.
+// For every scheme of the catalog, a gateway takes the requests of send, claims one event for any
+// number of deliveries, and refuses a request with a changed byte.
 func TestSendToGateway(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	sources := sentSources(t, dir)
 	settings := map[string]any{
-		"database": "sqlite:" + filepath.Join(dir, "hookonce.db"), "unverified_rate": "10000/s", // many are refused here
+		"database": "sqlite:" + filepath.Join(dir, "hookonce.db"), "unverified_rate": "10000/s", // many requests are refused here
 	}
 	bySource := make(map[string]any)
 	for _, s := range sources {
@@ -135,16 +134,16 @@ func TestSendToGateway(t *testing.T) {
 		if s.signed {
 			stdout, _ := runHere(t, 0, append(args, "--corrupt")...)
 			if !strings.Contains(stdout, `"status": 401`) {
-				t.Errorf("%s: a changed byte is answered %s", s.name, stdout)
+				t.Errorf("%s: a request with a changed byte is answered %s", s.name, stdout)
 			}
 		}
 		if n := g.countEvents(t, s.name); n != 1 {
-			t.Errorf("%s: there are %d events", s.name, n)
+			t.Errorf("%s: %d events", s.name, n)
 		}
 	}
 }
 
-// recorder is an endpoint that keeps what it is sent.
+// recorder is an endpoint that records its requests.
 type recorder struct {
 	mu     sync.Mutex
 	bodies []string
@@ -172,8 +171,8 @@ func newRecorder(t *testing.T, status int) (*recorder, string) {
 	return r, server.URL + "/hooks?a=1"
 }
 
-// The deliveries of one event have its id and body, however many there are and in
-// whatever order; different events have different ones.
+// All deliveries of one event have the same id and body, in any number and order; different events
+// have different ids.
 func TestSendManyTimes(t *testing.T) {
 	t.Parallel()
 	r, url := newRecorder(t, 200)
@@ -199,8 +198,7 @@ func TestSendManyTimes(t *testing.T) {
 	}
 }
 
-// The exit code says whether the answers are those that are to be expected, and
-// redirects are not followed.
+// The exit code says whether the answers are as expected. Redirects are not followed.
 func TestSendExitCode(t *testing.T) {
 	t.Parallel()
 	stripe := []string{"--provider", "stripe", "--secret", "whsec_test_secret"}
@@ -235,8 +233,8 @@ func TestSendExitCode(t *testing.T) {
 	}
 }
 
-// Where a provider signs with a private key and none is given, the public one is
-// printed, and verifies what is sent.
+// If a provider signs with a private key and none is given, send prints the public key, which
+// verifies the request.
 func TestSendMakesKeys(t *testing.T) {
 	t.Parallel()
 	r, url := newRecorder(t, 200)
@@ -258,7 +256,7 @@ func TestSendMakesKeys(t *testing.T) {
 	}
 }
 
-// A redirect is an answer like any other: nothing is sent to where it points.
+// A redirect is an answer like any other: send does not follow it.
 func TestSendFollowsNoRedirect(t *testing.T) {
 	t.Parallel()
 	elsewhere, url := newRecorder(t, http.StatusOK)
@@ -269,11 +267,11 @@ func TestSendFollowsNoRedirect(t *testing.T) {
 		t.Errorf("printed %s", stdout)
 	}
 	if n := len(elsewhere.bodies); n != 0 {
-		t.Errorf("%d requests went where the redirect points", n)
+		t.Errorf("%d requests followed the redirect", n)
 	}
 }
 
-// Without --shuffle the deliveries of an event follow one another; with it they do not.
+// Without --shuffle, the deliveries of an event follow one another.
 func TestSendShuffles(t *testing.T) {
 	t.Parallel()
 	const events = 50
@@ -291,7 +289,7 @@ func TestSendShuffles(t *testing.T) {
 			}
 		}
 		if len(r.header) != 2*events || (together == events) != want {
-			t.Errorf("%q: %d deliveries arrived, and of %d of %d events both at once", shuffle, len(r.header), together, events)
+			t.Errorf("%q: %d deliveries arrived; both deliveries of %d of %d events came together", shuffle, len(r.header), together, events)
 		}
 	}
 }

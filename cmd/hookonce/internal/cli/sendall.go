@@ -15,20 +15,20 @@ import (
 	"github.com/hookonce/hookonce/verify"
 )
 
-// maxAnswer is how much of an answer is shown.
+// maxAnswer bounds the shown part of an answer, in bytes.
 const maxAnswer = 200
 
-// sent is what became of one request.
+// sent is the outcome of one request.
 type sent struct {
-	event  int    // which one it was, from 0
+	event  int    // index of the event, from 0
 	status int    // 0 if there was no answer
-	answer string // of the body, what is shown
+	answer string // the beginning of the body
 	err    error
 	took   time.Duration
 }
 
-// sendAll sends everything. It returns what became of the requests that were
-// begun; an error only where one could not be made.
+// sendAll sends everything. It returns the outcomes of the requests that were started, and an error
+// only if a request could not be made.
 func (p *program) sendAll(ctx context.Context, s *sending) ([]sent, error) {
 	order := s.order()
 	results := make([]sent, len(order))
@@ -68,13 +68,13 @@ func (p *program) sendAll(ctx context.Context, s *sending) ([]sent, error) {
 	return slices.DeleteFunc(results[:begun], func(r sent) bool { return r.status == 0 && r.err == nil }), failed
 }
 
-// newSendClient returns a client that contacts the target and nobody else.
+// newSendClient returns a client that contacts the target only.
 func newSendClient(f *sendFlags) *http.Client {
 	return &http.Client{
 		Timeout:       f.timeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Transport: &http.Transport{
-			Proxy:               nil, // not even one that the environment names
+			Proxy:               nil, // ignores proxies that the environment names
 			DisableCompression:  true,
 			MaxIdleConnsPerHost: f.concurrency,
 		},
@@ -98,7 +98,7 @@ func (s *sending) deliver(ctx context.Context, client *http.Client, signed *veri
 	if err != nil {
 		return sent{err: err, took: took}
 	}
-	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 1<<20)) // so that the connection can be used again
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 1<<20)) // lets the connection be reused
 	return sent{status: resp.StatusCode, answer: shorten(string(answer)), took: took}
 }
 
@@ -119,7 +119,7 @@ func (s *sending) httpRequest(ctx context.Context, signed *verify.Request) (*htt
 	return req, nil
 }
 
-// unwrapURL leaves the URL out of an error: it may hold a credential.
+// unwrapURL removes the URL from an error: it may hold a credential.
 func unwrapURL(err error) error {
 	var wrapped interface{ Unwrap() error }
 	if errors.As(err, &wrapped) && wrapped.Unwrap() != nil {
@@ -136,7 +136,7 @@ func shorten(text string) string {
 	return text
 }
 
-// expected returns which answers are right: those of the hundred.
+// expected returns the first digit of the expected status.
 func (s *sending) expected() int {
 	if s.flags.corrupt || s.flags.skew.Abs() > s.sender.Tolerance() {
 		return 4

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// What is sent goes to its target alone: a proxy that the environment names would be
-// another host. (Loopback, which tests use, is never sent through one.)
+// A proxy that the environment names would be another host than the target. (A test cannot show
+// that with requests: Go never uses a proxy for loopback addresses.)
 func TestSendUsesNoProxy(t *testing.T) {
 	t.Parallel()
 	transport, ok := newSendClient(&sendFlags{}).Transport.(*http.Transport)

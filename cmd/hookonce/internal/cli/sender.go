@@ -20,13 +20,13 @@ import (
 	"github.com/hookonce/hookonce/verify"
 )
 
-// Limits of files that flags name.
+// Limits of the files that flags name, in bytes.
 const (
 	maxBodyFile = 256 << 20
 	maxKeyFile  = 1 << 20
 )
 
-// senderFlags are the flags that say who sends, and what.
+// senderFlags are the flags that describe a sender and its request.
 type senderFlags struct {
 	cmd              *cobra.Command
 	provider, scheme string
@@ -42,25 +42,25 @@ type senderFlags struct {
 func addSenderFlags(cmd *cobra.Command) *senderFlags {
 	f := &senderFlags{cmd: cmd}
 	flags := cmd.Flags()
-	flags.StringVar(&f.provider, "provider", "", "who sends; hookonce providers lists all")
-	flags.StringVar(&f.scheme, "scheme", "", "a scheme of the provider that is not its default")
-	flags.StringArrayVar(&f.params, "param", nil, "what the scheme needs to know beside secrets: NAME=VALUE; may be repeated")
-	flags.StringVar(&f.signature, "signature", "", "how a sender of provider hmac signs: JSON with the keys of signature and, in it, of timestamp in the settings")
-	flags.StringArrayVar(&f.event, "event", nil, "where a field of the event stands: id=LOCATION, also type, time, batch, document; may be repeated")
-	flags.StringArrayVarP(&f.headers, "header", "H", nil, "a header, as 'Name: value'; may be repeated")
+	flags.StringVar(&f.provider, "provider", "", "`NAME` of the provider; hookonce providers lists all")
+	flags.StringVar(&f.scheme, "scheme", "", "`ID` of a scheme of the provider, if not its default")
+	flags.StringArrayVar(&f.params, "param", nil, "a parameter of the scheme, as `NAME=VALUE`; may be repeated")
+	flags.StringVar(&f.signature, "signature", "", "how a sender of provider hmac signs: `JSON` with the keys of the setting signature, and timestamp in it")
+	flags.StringArrayVar(&f.event, "event", nil, "the location of a field of the event, as `FIELD=LOCATION`: id, type, time, batch or document; may be repeated")
+	flags.StringArrayVarP(&f.headers, "header", "H", nil, "a `HEADER`, as 'Name: value'; may be repeated")
 	_ = cmd.RegisterFlagCompletionFunc("provider", cobra.FixedCompletions(completions(), cobra.ShellCompDirectiveNoFileComp))
 	return f
 }
 
-// usage makes an error one of how the command was called.
+// usage returns a usage error.
 func (f *senderFlags) usage(format string, args ...any) error {
 	return newUsageError(f.cmd, fmt.Errorf(format, args...))
 }
 
-// sender returns who sends.
+// sender returns the sender that the flags describe.
 func (f *senderFlags) sender() (*sample.Sender, error) {
 	if f.provider == "" {
-		return nil, f.usage("--provider says who sends, and is missing")
+		return nil, f.usage("--provider is missing: the name of the sender")
 	}
 	params, err := f.pairs("--param", f.params)
 	if err != nil {
@@ -86,7 +86,7 @@ func (f *senderFlags) sender() (*sample.Sender, error) {
 	return s, f.checkEvent(s)
 }
 
-// asFlags names in the faults of a scheme the flags that mend them.
+// asFlags rewrites the faults of a scheme so that they name the flag that fixes them.
 func asFlags(err error) error {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		var faults []error
@@ -134,7 +134,7 @@ func (f *senderFlags) eventRules() (provider.EventRules, error) {
 	return rules, err
 }
 
-// checkEvent checks --event together with what is known of the provider's events.
+// checkEvent checks --event together with the provider's own event rules.
 func (f *senderFlags) checkEvent(s *sample.Sender) error {
 	s, _ = s.WithHints()
 	if len(f.event) == 0 || s.Rules.ID == "" {
@@ -159,7 +159,7 @@ func readEvents(s *sample.Sender, req *verify.Request) (events []provider.Event,
 	return events, unusable
 }
 
-// ownScheme reads --signature, whose keys are those of the settings.
+// ownScheme reads --signature, which has the keys of the settings.
 func (f *senderFlags) ownScheme() (*verify.Scheme, error) {
 	if f.signature == "" {
 		return nil, nil
@@ -207,8 +207,7 @@ func (f *senderFlags) header() (http.Header, error) {
 	return h, nil
 }
 
-// readSecrets returns the keys of the secrets, each the secret itself or
-// file:PATH.
+// readSecrets returns the keys of --secret, each the secret itself or file:PATH.
 func (f *senderFlags) readSecrets(v *verify.Verifier) ([]verify.Key, error) {
 	var keys []verify.Key
 	for _, text := range f.secrets {
@@ -227,7 +226,7 @@ func (f *senderFlags) readSecrets(v *verify.Verifier) ([]verify.Key, error) {
 	return keys, nil
 }
 
-// readKey returns the key of the file that --key names.
+// readKey reads the key from the file that --key names.
 func (f *senderFlags) readKey(v *verify.Verifier) (verify.Key, error) {
 	text, err := readKeyFile(f.key)
 	if err != nil {
@@ -240,7 +239,7 @@ func (f *senderFlags) readKey(v *verify.Verifier) (verify.Key, error) {
 	return key, nil
 }
 
-// readKeyFile returns what a file holds, without the line break at its end.
+// readKeyFile returns the content of a file without the line breaks at its end.
 func readKeyFile(path string) (string, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -251,7 +250,7 @@ func readKeyFile(path string) (string, error) {
 	return strings.TrimRight(string(data), "\r\n"), err
 }
 
-// readBody returns the body: of a file, or for "-" of the standard input.
+// readBody reads the body from a file, or from stdin for "-".
 func (f *senderFlags) readBody(stdin io.Reader) ([]byte, error) {
 	in := stdin
 	if f.body != "-" {
@@ -277,7 +276,8 @@ func readAll(r io.Reader, limit int64) ([]byte, error) {
 	return data, err
 }
 
-// checkURL reads a URL of http, without quoting it: it may hold a credential.
+// checkURL parses an http or https URL. Its error does not quote the URL, which may hold a
+// credential.
 func (f *senderFlags) checkURL(flag, text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {

@@ -17,22 +17,22 @@ type sendReport struct {
 	Requests   int           `json:"requests"`
 	Events     int           `json:"events"` // different ones
 	Expected   string        `json:"expected"`
-	Unexpected int           `json:"unexpected"` // answers of another kind, and requests without one
+	Unexpected int           `json:"unexpected"` // answers of another kind, and requests without an answer
 	Answers    []sendAnswers `json:"answers"`
-	Latency    sendLatency   `json:"latency_ms"`     // of those that were answered
-	FirstID    string        `json:"first_event_id"` // "" where none can be read
+	Latency    sendLatency   `json:"latency_ms"`     // of the answered requests
+	FirstID    string        `json:"first_event_id"` // "" if no id can be read
 
-	few []sent // each of them, where they are few enough to be shown
+	few []sent // all outcomes, if they are few enough to show one by one; otherwise nil
 }
 
 // maxFew is how many answers are shown one by one.
 const maxFew = 10
 
-// sendAnswers are the answers of one status; 0 stands for none.
+// sendAnswers are the answers with one status; status 0 means no answer.
 type sendAnswers struct {
 	Status  int    `json:"status"`
 	Count   int    `json:"count"`
-	Example string `json:"example"` // the beginning of the first one's body, or why there was none
+	Example string `json:"example"` // the beginning of the first answer's body, or why there was no answer
 }
 
 type sendLatency struct {
@@ -76,7 +76,7 @@ func newSendReport(s *sending, results []sent) *sendReport {
 	return r
 }
 
-// latencies returns what is told of how long answers took.
+// latencies sorts took and returns its exact percentiles, by the nearest-rank method.
 func latencies(took []time.Duration) sendLatency {
 	if len(took) == 0 {
 		return sendLatency{}
@@ -95,7 +95,7 @@ func (p *program) printSendReport(r *sendReport, asJSON bool) error {
 	if asJSON {
 		return writeJSON(p.stdout, r)
 	}
-	t := newTable(p.stdout, "STATUS", "ANSWERS", "THE FIRST ONE")
+	t := newTable(p.stdout, "STATUS", "ANSWERS", "FIRST ANSWER")
 	if r.few != nil {
 		t = newTable(p.stdout, "EVENT", "STATUS", "TOOK", "ANSWER")
 	}
@@ -111,12 +111,12 @@ func (p *program) printSendReport(r *sendReport, asJSON bool) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(p.stdout, "\n%s of %s, first id %s; answered in %.1f ms (median), %.1f ms (p99), %.1f ms at most\n",
+	_, err := fmt.Fprintf(p.stdout, "\n%s of %s, first id %s; answered in %.1f ms (median), %.1f ms (p99), %.1f ms (maximum)\n",
 		counted(r.Requests, "request"), counted(r.Events, "event"), orDash(printable(r.FirstID)), r.Latency.Median, r.Latency.P99, r.Latency.Max)
 	return err
 }
 
-// answered is status for people.
+// answered formats a status for people.
 func answered(status int) string {
 	if status == 0 {
 		return "none"
@@ -124,7 +124,7 @@ func answered(status int) string {
 	return strconv.Itoa(status)
 }
 
-// said is the beginning of an answer, or why there was none.
+// said returns the beginning of the answer, or why there was none.
 func (a *sent) said() string {
 	if a.err != nil {
 		return a.err.Error()
@@ -140,7 +140,7 @@ type printedRequest struct {
 	Body    []byte              `json:"body_base64"`
 }
 
-// printRequests prints the requests in the form of HTTP/1.1.
+// printRequests prints the requests as HTTP/1.1.
 func (p *program) printRequests(s *sending) error {
 	for i, n := range s.order() {
 		signed, err := s.request(n)

@@ -18,19 +18,20 @@ func (p *program) serveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the gateway",
-		Long: "Run the gateway: receive webhooks, and send on what they owe. SIGTERM or SIGINT stops it gracefully,\n" +
-			"within 30 seconds unless shutdown_delay asks for more; a second one ends it at once, and nothing that was\n" +
-			"acknowledged is lost by that. SIGHUP reads the settings again, and puts sources, destinations and routes\n" +
-			"into force; wrong ones leave the old in force.",
-		Example: "  hookonce serve --source gh=github:SECRET --forward app=http://127.0.0.1:3000/hooks",
+		Long: "Run the gateway: receive webhooks, and send their messages to destinations.\n\n" +
+			"SIGTERM or SIGINT stops it gracefully, within 30 seconds unless shutdown_delay\n" +
+			"asks for more. A second signal kills it at once, which loses no acknowledged\n" +
+			"event. SIGHUP reloads sources, destinations and routes. If the new settings are\n" +
+			"wrong, the old ones stay in force.",
+		Example: "  hookonce serve --source gh=github:SECRET \\\n    --forward app=http://127.0.0.1:3000/hooks",
 		Args:    noArgs,
 	}
 	flags := addSettingsFlags(cmd)
-	cmd.Flags().StringVar(&extra.Listen, "listen", "", "address of /webhooks/ (default \""+config.DefaultListen+"\")")
-	cmd.Flags().StringVar(&extra.AdminListen, "admin-listen", "", "address of the admin API (default \""+config.DefaultAdminListen+"\")")
-	cmd.Flags().StringArrayVar(&extra.Sources, "source", nil, "add a source: NAME=PROVIDER:SECRET; SECRET may be file:PATH")
+	cmd.Flags().StringVar(&extra.Listen, "listen", "", "`ADDRESS` of /webhooks/ (default \""+config.DefaultListen+"\")")
+	cmd.Flags().StringVar(&extra.AdminListen, "admin-listen", "", "`ADDRESS` of the dashboard and the admin API (default \""+config.DefaultAdminListen+"\")")
+	cmd.Flags().StringArrayVar(&extra.Sources, "source", nil, "add a source, as `NAME=PROVIDER:SECRET`; SECRET may be file:PATH; may be repeated")
 	cmd.Flags().StringArrayVar(&extra.Forwards, "forward", nil,
-		"send events to a URL: NAME=URL, where NAME is a source, or a new destination for the events of all")
+		"send events to a URL, as `NAME=URL`: NAME is a source, or a new destination for the events of all sources; may be repeated")
 	logs.add(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		logger, err := p.newLogger(cmd, &logs)
@@ -42,7 +43,7 @@ func (p *program) serveCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		ctx, restore := interruptible(cmd.Context()) // a second signal ends the process, which is safe at any moment
+		ctx, restore := interruptible(cmd.Context()) // a second signal kills the process, which is safe at any moment
 		defer restore()
 		hangups := make(chan os.Signal, 1)
 		signal.Notify(hangups, syscall.SIGHUP)
@@ -54,7 +55,7 @@ func (p *program) serveCommand() *cobra.Command {
 	return cmd
 }
 
-// loadToServe reads the settings without those warnings that the engine gives itself.
+// loadToServe reads the settings and drops the warnings that the engine gives at its start.
 func (p *program) loadToServe(flags *settingsFlags, extra config.Flags) (*config.Settings, error) {
 	settings, err := p.loadWith(flags, extra)
 	if err == nil {

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// The walk of the README: without a settings file, ok and then duplicate, one
-// request to the destination, and the commands beside the running gateway.
+// The example of the README: without a settings file, the first delivery is answered ok and the
+// others duplicate, the destination gets one request, and commands work beside the running gateway.
 func TestServe(t *testing.T) {
 	t.Parallel()
 	var forwarded atomic.Int64
@@ -47,12 +47,12 @@ func TestServe(t *testing.T) {
 		t.Errorf("after a clean stop the event has %s duplicates, want 2", got)
 	}
 	if strings.Contains(g.stderr.String(), githubSecret) {
-		t.Error("the log tells the secret")
+		t.Error("the log shows the secret")
 	}
 }
 
-// Readiness goes first, so that load balancers turn away before anybody is
-// refused; a second signal ends the wait, and what was acknowledged is there.
+// Readiness goes off first, so that load balancers send nothing more before the gateway refuses
+// deliveries. A second signal ends the delay; acknowledged events are kept.
 func TestServeStaysOpenWhileLoadBalancersTurnAway(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -67,15 +67,15 @@ func TestServeStaysOpenWhileLoadBalancersTurnAway(t *testing.T) {
 	g.signal(t, syscall.SIGTERM)
 	g.wait(t)
 	if g.cmd.ProcessState.Success() {
-		t.Error("a forced stop counts as a clean one")
+		t.Error("a forced stop exits with 0")
 	}
 	if stdout, stderr, code := run(t, dir, "events", "show", "gh", "late"); code != 0 {
 		t.Errorf("the event is gone: %s%s", stdout, stderr)
 	}
 }
 
-// The lock of a SQLite file keeps a second gateway out while the first one
-// lives, and nobody out when it was killed.
+// The lock of a SQLite file stops a second gateway while the first one lives. A killed gateway
+// leaves no lock.
 func TestServeAfterAKill(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -98,8 +98,8 @@ func TestServeAfterAKill(t *testing.T) {
 	again.stop(t, syscall.SIGINT)
 }
 
-// A dedupe window that is shorter than the provider retries is warned of once, by a log
-// that says how long in words.
+// The log warns once of a dedupe window that is shorter than the provider retries, and writes
+// durations as text.
 func TestServeWarnsOnceOfAShortWindow(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

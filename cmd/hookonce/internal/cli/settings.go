@@ -14,7 +14,7 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// settingsFlags are the flags of every command that works on the settings.
+// settingsFlags are the flags of every command that reads the settings.
 type settingsFlags struct {
 	cmd              *cobra.Command
 	config, database string
@@ -22,9 +22,13 @@ type settingsFlags struct {
 
 func addSettingsFlags(cmd *cobra.Command) *settingsFlags {
 	f := &settingsFlags{cmd: cmd}
-	cmd.Flags().StringVar(&f.config, "config", "", "settings file (default hookonce.yaml in the working directory, if there is one)")
-	cmd.Flags().StringVar(&f.database, "database", "", "sqlite:PATH or postgres://..., instead of the settings' database")
+	addConfigFlag(cmd, &f.config)
+	cmd.Flags().StringVar(&f.database, "database", "", "database `URL`, in place of the setting: sqlite:PATH or postgres://...")
 	return f
+}
+
+func addConfigFlag(cmd *cobra.Command, file *string) {
+	cmd.Flags().StringVar(file, "config", "", "settings `FILE` (default hookonce.yaml in the working directory, if it exists)")
 }
 
 // load reads the settings.
@@ -32,7 +36,7 @@ func (p *program) load(f *settingsFlags) (*config.Settings, error) {
 	return p.loadWith(f, config.Flags{})
 }
 
-// loadWith is load with more flags than those of every command.
+// loadWith is load with additional flags.
 func (p *program) loadWith(f *settingsFlags, flags config.Flags) (*config.Settings, error) {
 	settings, faults := p.inspect(f, flags)
 	if faults == nil {
@@ -41,15 +45,14 @@ func (p *program) loadWith(f *settingsFlags, flags config.Flags) (*config.Settin
 	if err := f.misused(faults); err != nil {
 		return nil, err
 	}
-	return nil, &app.Error{Err: unusable(faults), Remedy: "mend them; hookonce config check reads them again"}
+	return nil, &app.Error{Err: unusable(faults), Remedy: "fix them; hookonce config check reads them again"}
 }
 
 func unusable(faults *config.Faults) error {
 	return fmt.Errorf("the settings cannot be used:\n%w", faults)
 }
 
-// misused returns a usage error where a flag is among what is at fault: no
-// settings file can mend that.
+// misused returns a usage error if a flag is at fault: a settings file cannot fix that.
 func (f *settingsFlags) misused(faults *config.Faults) error {
 	if slices.ContainsFunc(faults.List, config.Fault.FromFlag) {
 		return newUsageError(f.cmd, unusable(faults))
@@ -57,8 +60,7 @@ func (f *settingsFlags) misused(faults *config.Faults) error {
 	return nil
 }
 
-// inspect reads the settings, and returns what can be read of them where there
-// are faults.
+// inspect reads the settings. If there are faults, the settings hold the values that could be read.
 func (p *program) inspect(f *settingsFlags, flags config.Flags) (*config.Settings, *config.Faults) {
 	flags.Database = f.database
 	return config.Load(p.loadOptions(f.config, flags))
@@ -73,7 +75,7 @@ func (p *program) loadOptions(file string, flags config.Flags) config.LoadOption
 // openFunc opens the database of the settings.
 type openFunc func(context.Context, *config.Settings) (driver.Store, error)
 
-// using calls work with a store that open made, and closes it.
+// using opens a store, calls work with it, and closes it.
 func using(ctx context.Context, settings *config.Settings, open openFunc, work func(context.Context, driver.Store) error) error {
 	store, err := open(ctx, settings)
 	if err != nil {
@@ -82,13 +84,13 @@ func using(ctx context.Context, settings *config.Settings, open openFunc, work f
 	return errors.Join(work(ctx, store), store.Close())
 }
 
-// withStore calls work with the database of the settings where its schema is
-// the one of this program. It never migrates: a running gateway may be older.
+// withStore calls work with the database of the settings. It fails if the schema is not the one of
+// this program, and never migrates: a running gateway may be older.
 func (p *program) withStore(ctx context.Context, f *settingsFlags, work func(context.Context, driver.Store) error) error {
 	return p.withSettings(ctx, f, func(ctx context.Context, _ *config.Settings, store driver.Store) error { return work(ctx, store) })
 }
 
-// withSettings is withStore for work that needs the settings too.
+// withSettings is withStore for functions that also need the settings.
 func (p *program) withSettings(ctx context.Context, f *settingsFlags, work func(context.Context, *config.Settings, driver.Store) error) error {
 	settings, err := p.load(f)
 	if err != nil {

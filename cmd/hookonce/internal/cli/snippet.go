@@ -8,9 +8,9 @@ import (
 	"github.com/hookonce/hookonce/verify"
 )
 
-// snippet returns the settings of a source of a provider, to begin with: what
-// must be set stands there, and what may be is a comment. All that only the user
-// knows is a variable, because settings with one that is not set are refused.
+// snippet returns settings to begin with for a source of a provider. Required settings are set,
+// optional ones are comments. Values that only the user knows are variables, because settings are
+// refused if a variable is not set.
 func snippet(f *providerFacts) string {
 	var b strings.Builder
 	name := string(f.Name)
@@ -55,7 +55,7 @@ func writeSecret(b *strings.Builder, name, about string) {
 	fmt.Fprintf(b, "    secrets: [%s]    # %s\n", variable(name, "secret"), about)
 }
 
-// variable returns, as YAML, the environment variable of what is to be set for a provider.
+// variable returns a reference to an environment variable for one setting of a provider, in YAML.
 func variable(name, what string) string {
 	return `"${` + strings.ToUpper(strings.NewReplacer("-", "_", ".", "_").Replace(name+"_"+what)) + `}"`
 }
@@ -105,8 +105,8 @@ func writeParams(b *strings.Builder, f *providerFacts) {
 	}
 }
 
-// writeEvent leaves it to the user where the event's id stands, and says what is known
-// of it: nothing is guessed.
+// writeEvent writes a variable for event.id, with the unconfirmed location as a comment: nothing is
+// guessed.
 func writeEvent(b *strings.Builder, f *providerFacts) {
 	place := "body:id or header:X-Id"
 	if f.Event.Batch != "" || f.Hint.Batch != "" {

@@ -12,8 +12,8 @@ import (
 	"github.com/hookonce/hookonce/verify"
 )
 
-// The settings that are shown of a provider are accepted once the variables that they
-// name are set, and refused before: what only the user knows is not made up.
+// The settings shown for a provider are accepted once their variables are set, and refused before:
+// values that only the user knows are not made up.
 func TestSettingsSnippets(t *testing.T) {
 	t.Parallel()
 	for _, name := range provider.Names() {
@@ -47,17 +47,17 @@ func TestSettingsSnippets(t *testing.T) {
 			}
 			for _, variable := range unset {
 				if !strings.Contains(said, variable) {
-					t.Errorf("nothing is said of %s:\n%s", variable, said)
+					t.Errorf("%s is not named:\n%s", variable, said)
 				}
 			}
 			if f.Event.ID == "" && !slices.ContainsFunc(unset, func(v string) bool { return strings.HasSuffix(v, "_EVENT_ID") }) {
-				t.Errorf("an event id is guessed:\n%s", f.Settings)
+				t.Errorf("the snippet guesses an event id:\n%s", f.Settings)
 			}
 		})
 	}
 }
 
-// snippetEnviron returns what the snippet's variables may be set to.
+// snippetEnviron returns values for the variables of a snippet.
 func snippetEnviron(t *testing.T, spec *provider.Spec, f *providerFacts) []string {
 	t.Helper()
 	values := map[string]string{
@@ -85,7 +85,7 @@ func snippetEnviron(t *testing.T, spec *provider.Spec, f *providerFacts) []strin
 	return environ
 }
 
-// keysFor returns a key that fits a scheme, and checks what the facts derive from it.
+// keysFor returns keys that fit a scheme, and checks the derived facts against the compiled scheme.
 func keysFor(t *testing.T, scheme verify.Scheme, f *schemeFacts) (private, public string) {
 	t.Helper()
 	scheme.Values = make(map[string]string)
@@ -100,7 +100,7 @@ func keysFor(t *testing.T, scheme verify.Scheme, f *schemeFacts) (private, publi
 		t.Fatal(err)
 	}
 	if v.NeedsURL() != f.SignsURL || v.PublicKey() != publicKey(&scheme) || v.FetchesKeys() != (f.KeysFrom != "") {
-		t.Errorf("the facts are other than those of the scheme: %+v", f)
+		t.Errorf("the facts differ from the scheme: %+v", f)
 	}
 	if private, public, err = v.GenerateKey(); err != nil {
 		t.Fatal(err)

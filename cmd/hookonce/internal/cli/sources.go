@@ -17,25 +17,25 @@ import (
 )
 
 func (p *program) sourcesCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "sources", Short: "Work with sources"}
+	cmd := &cobra.Command{Use: "sources", Short: "List sources, or let one learn its secret"}
 	cmd.AddCommand(p.sourcesListCommand(), p.sourcesArmCommand())
 	return cmd
 }
 
-// listedSource is a source in the shape of the API, and what it has learned.
+// listedSource is a source in the shape of the API, with the state of its learned secrets.
 type listedSource struct {
 	hookadmin.Source
 
-	LearnedSecrets int            `json:"learned_secrets"` // how many its provider has handed over
-	LearnedAt      hookadmin.Time `json:"learned_at"`      // of the last one
-	ArmedUntil     hookadmin.Time `json:"armed_until"`     // null: it takes none now
+	LearnedSecrets int            `json:"learned_secrets"` // secrets that the provider has handed over
+	LearnedAt      hookadmin.Time `json:"learned_at"`      // time of the newest one
+	ArmedUntil     hookadmin.Time `json:"armed_until"`     // null if the source is not armed
 }
 
 func (p *program) sourcesListCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List the sources of the settings, and whether they have learned a secret",
+		Short: "List the sources, and whether they have learned a secret",
 		Args:  noArgs,
 	}
 	flags := addSettingsFlags(cmd)
@@ -98,14 +98,14 @@ func (p *program) printSources(list []listedSource) error {
 	return t.Flush()
 }
 
-// effectiveScheme returns the scheme that a source uses, which it need not name; "" if it
+// effectiveScheme returns the scheme that a source uses, named or by default; "" if the source
 // describes its own.
 func effectiveScheme(s hookadmin.Source) string {
 	spec, err := provider.Lookup(provider.Name(s.Provider))
 	if err != nil {
 		return s.Scheme
 	}
-	scheme, _ := spec.Scheme(s.Scheme) // the zero Scheme where there is none
+	scheme, _ := spec.Scheme(s.Scheme) // the zero Scheme if there is none
 	return scheme.ID
 }
 
@@ -121,17 +121,18 @@ func (p *program) sourcesArmCommand() *cobra.Command {
 	var replace, noWait, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "arm NAME",
-		Short: "Let a source take the secret that its provider hands over while a webhook is set up",
-		Long: "Let a source take one secret that its provider hands over while a webhook is set up, and wait for it.\n" +
-			"Ctrl-C disarms the source again.\n" +
-			"The secret is printed once, because some providers ask for it back. From then on it is in force, in every\n" +
-			"gateway on this database, besides the secrets of the settings. It lies in the database, readable by who can\n" +
-			"read its table, and is shown nowhere else.",
+		Short: "Let a source learn its secret from the provider",
+		Long: "Let a source take one secret that its provider hands over while a webhook is set\n" +
+			"up, and wait for it. Ctrl-C disarms the source again.\n\n" +
+			"The secret is printed once, because some providers ask for it. From then on it\n" +
+			"is in force in every gateway on this database, beside the secrets of the\n" +
+			"settings. It is stored in the database, readable by anyone who can read its\n" +
+			"table, and shown nowhere else.",
 		Args: cobra.ExactArgs(1),
 	}
 	flags := addSettingsFlags(cmd)
-	cmd.Flags().DurationVar(&long, "for", 15*time.Minute, "for how long the source takes a secret")
-	cmd.Flags().BoolVar(&replace, "replace", false, "forget the secrets that it learned before, when it learns this one")
+	cmd.Flags().DurationVar(&long, "for", 15*time.Minute, "take a secret for this `DURATION`")
+	cmd.Flags().BoolVar(&replace, "replace", false, "forget the secrets learned before, once this one arrives")
 	cmd.Flags().BoolVar(&noWait, "no-wait", false, "do not wait for the secret, and do not print it")
 	addJSONFlag(cmd, &asJSON)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -167,7 +168,7 @@ func (p *program) printArmed(out *armed, asJSON bool) error {
 	if out.Secret == nil {
 		return nil
 	}
-	fmt.Fprintln(p.stderr, "The secret came, and is in force:")
+	fmt.Fprintln(p.stderr, "The secret arrived, and is in force:")
 	_, err := fmt.Fprintln(p.stdout, printable(*out.Secret))
 	return err
 }

@@ -24,7 +24,7 @@ type arming struct {
 	stderr *bufio.Reader
 }
 
-// startArming returns once the source is armed.
+// startArming starts the command, and returns once the source is armed.
 func startArming(t *testing.T, dir string, args ...string) *arming {
 	t.Helper()
 	a := &arming{cmd: exec.Command("hookonce", append([]string{"sources", "arm"}, args...)...)}
@@ -40,14 +40,14 @@ func startArming(t *testing.T, dir string, args ...string) *arming {
 	a.stderr = bufio.NewReader(pipe)
 	line, err := a.stderr.ReadString('\n')
 	if err != nil || !strings.Contains(line, "takes one secret until") {
-		t.Fatalf("it said %q, error %v", line, err)
+		t.Fatalf("it printed %q, error %v", line, err)
 	}
 	return a
 }
 
 func (a *arming) wait() (stdout string, code int) {
-	_, _ = a.stderr.WriteTo(new(bytes.Buffer)) // to its end
-	_ = a.cmd.Wait()                           // ProcessState tells
+	_, _ = a.stderr.WriteTo(new(bytes.Buffer)) // until the process exits
+	_ = a.cmd.Wait()                           // ProcessState holds the result
 	return a.stdout.String(), a.cmd.ProcessState.ExitCode()
 }
 
@@ -69,7 +69,7 @@ func (g *gateway) postAsana(t *testing.T, name, value, body string) (status int,
 	return resp.StatusCode, resp.Header.Get("X-Hook-Secret")
 }
 
-// TestSourcesArm sets a webhook up whose secret the provider hands over.
+// TestSourcesArm sets up a webhook whose provider hands the secret over.
 func TestSourcesArm(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -109,7 +109,7 @@ func TestSourcesArm(t *testing.T) {
 	}
 	table := success(t, dir, "sources", "list")
 	if !strings.Contains(table, "body-hmac") || !strings.Contains(table, "sha256") {
-		t.Errorf("the schemes that are used are not listed:\n%s", table)
+		t.Errorf("the list does not show the schemes in use:\n%s", table)
 	}
 	text += table + g.api(t, "/api/v1/sources")
 	g.stop(t, syscall.SIGTERM)
@@ -121,8 +121,8 @@ func TestSourcesArm(t *testing.T) {
 	}
 }
 
-// TestSourcesArmInVain holds what becomes of a source whose secret does not come.
-func TestSourcesArmInVain(t *testing.T) {
+// TestSourcesArmWithoutSecret tests sources whose secret does not arrive.
+func TestSourcesArmWithoutSecret(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	writeFile(t, filepath.Join(dir, "hookonce.yaml"),
@@ -137,7 +137,7 @@ func TestSourcesArmInVain(t *testing.T) {
 		{"sources arm asana --for 0s", 2, "--for must be more than 0"},
 		{"sources arm asana --for 25h", 2, "--for must be more than 0 and at most 24h"},
 		{"sources arm gh", 1, "put it into the settings"},
-		{"sources arm nobody", 3, "hookonce sources list"},
+		{"sources arm unknown", 3, "hookonce sources list"},
 		{"sources arm", 2, "--help"},
 		{"sources", 2, "needs one of: arm, list"},
 	} {
@@ -157,6 +157,6 @@ func TestSourcesArmInVain(t *testing.T) {
 		t.Errorf("interrupted: code %d, %q", code, stdout)
 	}
 	if text := success(t, dir, "sources", "list", "--json"); !strings.Contains(text, `"armed_until": null`) {
-		t.Errorf("it is armed still: %s", text)
+		t.Errorf("it is still armed: %s", text)
 	}
 }

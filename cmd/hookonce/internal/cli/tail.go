@@ -24,15 +24,15 @@ func (p *program) eventsTailCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tail",
 		Short: "Print the newest events, and then each new one as it arrives",
-		Long: "Print the newest events, oldest first, and then each new one as it arrives, until interrupted. An event is\n" +
-			"printed once, as it was when it was first seen: --state and --note select by what it was within seconds of its\n" +
-			"arrival.",
+		Long: "Print the newest events, oldest first, and then each new one as it arrives,\n" +
+			"until interrupted. Each event is printed once, as it is within seconds of its\n" +
+			"arrival; --state and --note select by that state and note.",
 		Args: noArgs,
 	}
 	flags := addSettingsFlags(cmd)
 	addFilterFlags(cmd, tailFilters)
-	cmd.Flags().IntVarP(&newest, "newest", "n", 10, fmt.Sprintf("how many of the newest to begin with, 0 to %d", maxNewest))
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, one event on each line, in the shape of the API")
+	cmd.Flags().IntVarP(&newest, "newest", "n", 10, fmt.Sprintf("begin with the newest `N` events, 0 to %d", maxNewest))
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, one event per line, in the shape of the API")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		filter, err := readEventFilter(cmd, tailFilters)
 		if err != nil {
@@ -47,7 +47,7 @@ func (p *program) eventsTailCommand() *cobra.Command {
 			follow := &app.Follow{
 				Store: store, Settings: settings, Filter: *filter, Newest: newest, Show: p.printTail,
 				Trouble: func(err error) {
-					fmt.Fprintf(p.stderr, "Warning: %s; trying again\n", printableLines(err.Error()))
+					fmt.Fprintf(p.stderr, "Warning: %s; retrying\n", printableLines(err.Error()))
 				},
 			}
 			if asJSON {
@@ -59,8 +59,8 @@ func (p *program) eventsTailCommand() *cobra.Command {
 	return cmd
 }
 
-// tailColumns are the least widths of the columns: what comes later is not
-// known when the first lines are printed.
+// tailColumns are the minimum widths of the columns: the widths of later rows are not known when
+// the first rows are printed.
 var tailColumns = []int{20, 12, 32, 24, 7}
 
 func (p *program) printTail(events []driver.Event) error {

@@ -35,7 +35,7 @@ func startTail(t *testing.T, dir string, args ...string) *tail {
 			tl.lines <- lines.Text()
 		}
 	}()
-	t.Cleanup(func() { _ = tl.cmd.Process.Kill() }) // most have ended by then
+	t.Cleanup(func() { _ = tl.cmd.Process.Kill() }) // most have exited by now
 	return tl
 }
 
@@ -49,12 +49,12 @@ func (tl *tail) next(t *testing.T) string {
 		}
 		return line
 	case <-time.After(patience):
-		t.Fatal("the tail prints nothing")
+		t.Fatal("the tail printed nothing")
 	}
 	return ""
 }
 
-// stop ends the tail, and returns what it had printed beyond.
+// stop ends the tail, and returns the unread lines.
 func (tl *tail) stop(t *testing.T) (rest []string) {
 	t.Helper()
 	if err := tl.cmd.Process.Signal(syscall.SIGINT); err != nil {
@@ -94,7 +94,7 @@ func TestTail(t *testing.T) {
 	if diff := cmp.Diff(byAPI, event); diff != "" || event.EventID != "d3" {
 		t.Errorf("the newest (-API +tail):\n%s", diff)
 	}
-	g.deliver(t, "d3") // a duplicate is no event
+	g.deliver(t, "d3") // a duplicate is not a new event
 	for _, id := range []string{"d4", "d5"} {
 		g.deliver(t, id)
 		if line := text.next(t); !strings.Contains(line, " "+id+" ") {
@@ -107,7 +107,7 @@ func TestTail(t *testing.T) {
 	}
 	for _, tl := range []*tail{text, lines, other} {
 		if rest := tl.stop(t); len(rest) > 0 {
-			t.Errorf("printed beyond: %q", rest)
+			t.Errorf("unexpected lines: %q", rest)
 		}
 	}
 
@@ -115,6 +115,6 @@ func TestTail(t *testing.T) {
 		t.Errorf("code %d: %s", code, stderr)
 	}
 	if _, _, code := run(t, dir, "events", "tail", "--until", "1h"); code != 2 {
-		t.Errorf("--until of a tail: code %d", code)
+		t.Errorf("tail --until: code %d", code)
 	}
 }

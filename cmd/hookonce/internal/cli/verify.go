@@ -16,8 +16,8 @@ import (
 // verdict is the shape of --json.
 type verdict struct {
 	Valid  bool            `json:"valid"`
-	Reason string          `json:"reason"` // "" where it is valid
-	Events []verifiedEvent `json:"events"` // empty where it is not valid, or none can be read
+	Reason string          `json:"reason"` // "" if the request is valid
+	Events []verifiedEvent `json:"events"` // empty if the request is not valid, or no event can be read
 }
 
 type verifiedEvent struct {
@@ -26,7 +26,7 @@ type verifiedEvent struct {
 	Time string `json:"time"` // RFC 3339, UTC; "" if the sender did not say
 }
 
-// verifyFlags are those of verify alone.
+// verifyFlags are the flags of verify.
 type verifyFlags struct {
 	*senderFlags
 	method string
@@ -38,22 +38,23 @@ func (p *program) verifyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Verify one saved request, without a network",
-		Long: "Verify one saved request as a source of that provider would. The verdict is the signature's alone: a request\n" +
-			"whose body cannot be used is valid if its signature is. No network is used; where a provider's public keys\n" +
-			"are fetched, --key gives them. The exit code is 0 for valid, 1 for not valid, 2 for a wrong call.",
-		Example: "  hookonce verify --provider github --secret file:secret.txt -H 'X-Hub-Signature-256: sha256=...' --body body.json",
-		Args:    noArgs,
+		Long: "Verify one saved request as a source of that provider would. Only the signature\n" +
+			"decides: a request is valid even if its body cannot be used. The command uses no\n" +
+			"network: --key gives public keys that a gateway fetches. The exit code is 0 for\n" +
+			"valid, 1 for not valid, 2 for a wrong call.",
+		Example: "  hookonce verify --provider github --secret file:secret.txt --body body.json \\\n" +
+			"    -H 'X-Hub-Signature-256: sha256=...'",
+		Args: noArgs,
 	}
 	f := &verifyFlags{senderFlags: addSenderFlags(cmd)}
 	flags := cmd.Flags()
-	flags.StringArrayVar(&f.secrets, "secret", nil, "a secret, or file:PATH; may be repeated: any one may match")
-	flags.StringVar(&f.key, "key", "", "file with the public key: PEM, certificate, JWKS, or the provider's hex or base64 form")
-	flags.StringVar(&f.url, "url", "", "the public URL that the request was sent to, with its query")
-	flags.StringVar(&f.method, "method", http.MethodPost, "the request's method")
-	flags.Int64Var(&f.at, "at", 0, "when it was received, in seconds since 1970 (default now)")
-	flags.StringVar(&f.body, "body", "", "file with the body, byte for byte; - is the standard input (default no body)")
-	addJSONFlag(cmd, &f.json)
-	flags.Lookup("json").Usage = "print JSON"
+	flags.StringArrayVar(&f.secrets, "secret", nil, "a `SECRET`, or file:PATH; may be repeated: any one may match")
+	flags.StringVar(&f.key, "key", "", "`FILE` with the public key: PEM, certificate, JWKS, or the provider's hex or base64 form")
+	flags.StringVar(&f.url, "url", "", "the public `URL` that the request was sent to, with its query")
+	flags.StringVar(&f.method, "method", http.MethodPost, "the request's `METHOD`")
+	flags.Int64Var(&f.at, "at", 0, "when the request was received, as `UNIX` seconds (default now)")
+	flags.StringVar(&f.body, "body", "", "`FILE` with the exact body, or - for the standard input (default: no body)")
+	flags.BoolVar(&f.json, "json", false, "print JSON")
 	cmd.RunE = func(_ *cobra.Command, _ []string) error { return p.verify(f) }
 	return cmd
 }
@@ -90,8 +91,8 @@ func (p *program) verify(f *verifyFlags) error {
 	return nil
 }
 
-// judge returns nil if the request is valid. One that says that its key is got from
-// where no key may be got from is not, whatever --key gives.
+// judge returns nil if the request is valid. A request that names a forbidden place for its key is
+// not valid, even if --key gives a key.
 func judge(s *sample.Sender, req *verify.Request, keys []verify.Key) error {
 	if source := s.Scheme.Keys; source != nil && source.URLAt != "" && s.Verifier.FetchesKeys() {
 		if _, err := s.Verifier.KeyRef(req); err != nil && !errors.Is(err, verify.ErrMissing) {
@@ -101,7 +102,7 @@ func judge(s *sample.Sender, req *verify.Request, keys []verify.Key) error {
 	return s.Verifier.Verify(req, keys)
 }
 
-// keys returns what the request may have been signed with.
+// keys returns the keys that may have signed the request.
 func (f *verifyFlags) keys(s *sample.Sender) ([]verify.Key, error) {
 	if !s.Verifier.NeedsKeys() {
 		if f.key != "" || len(f.secrets) > 0 {
@@ -156,12 +157,12 @@ func (f *verifyFlags) request(p *program, s *sample.Sender) (*verify.Request, er
 	return req, err
 }
 
-// verifiedEvents returns the events of a verified request. What makes them unusable
-// is told on stderr, and changes no verdict.
+// verifiedEvents returns the events of a verified request. It notes unusable events on stderr; they
+// do not change the verdict.
 func (p *program) verifiedEvents(s *sample.Sender, req *verify.Request) []verifiedEvent {
 	s, hinted := s.WithHints()
 	if s.Rules.ID == "" {
-		fmt.Fprintf(p.stderr, "Note: where the event id of provider %s stands is not known: a source must set event.id\n", s.Spec.Name)
+		fmt.Fprintf(p.stderr, "Note: the location of the event id is unknown for provider %s: a source must set event.id\n", s.Spec.Name)
 		return []verifiedEvent{}
 	}
 	if hinted {
@@ -201,7 +202,7 @@ func (p *program) printVerdict(v *verdict, asJSON bool) error {
 	return t.Flush()
 }
 
-// remedy returns what may mend a verdict that is wrong itself.
+// remedy suggests a flag that may be missing or wrong.
 func (f *verifyFlags) remedy(err error) string {
 	switch {
 	case (errors.Is(err, verify.ErrTooOld) || errors.Is(err, verify.ErrTooNew)) && !f.cmd.Flags().Changed("at"):
@@ -209,7 +210,7 @@ func (f *verifyFlags) remedy(err error) string {
 	case f.body == "":
 		return "--body, the file with the request's body"
 	case errors.Is(err, verify.ErrMismatch):
-		return "the secret of this very endpoint, and the body byte for byte, as it was received"
+		return "the secret of this endpoint, and the exact bytes of the body"
 	}
 	return ""
 }

@@ -35,13 +35,13 @@ type vectorCase struct {
 	} `json:"key"`
 }
 
-// otherVerdicts are judged otherwise on purpose: the first two leave clocks a minute,
-// and secrets outside of ASCII are refused.
+// otherVerdicts are judged differently on purpose: the first two vectors are within the minute that
+// clocks may differ, and a secret outside of ASCII is refused.
 var otherVerdicts = map[string]bool{
 	"contentful/generated-valid/stale": true, "paddle/generated-valid/stale": true, "easypost/sdk-valid-nfkd": true,
 }
 
-// The verdict and the exit code of verify are those that the vectors expect.
+// verify gives the verdict and the exit code that each vector expects.
 func TestVerifyVectors(t *testing.T) {
 	t.Parallel()
 	dir := os.Getenv("HOOKONCE_TEST_VECTORS")

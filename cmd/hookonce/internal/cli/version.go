@@ -18,7 +18,7 @@ var version string
 // versions is the shape of --json.
 type versions struct {
 	Version  string `json:"version"`
-	Revision string `json:"revision"` // of the source, "" where it was not recorded
+	Revision string `json:"revision"` // of the source; "" if it was not recorded
 	Modified bool   `json:"modified"` // the source had changes beyond that revision
 	Go       string `json:"go"`
 	SQLite   string `json:"sqlite"`
@@ -32,7 +32,7 @@ func (p *program) versionCommand() *cobra.Command {
 		Short: "Print the versions of hookonce, Go and SQLite",
 		Args:  noArgs,
 	}
-	addJSONFlag(cmd, &asJSON)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		sqlite, err := app.SQLiteVersion(cmd.Context())
 		if err != nil {
