@@ -18,12 +18,12 @@ import (
 	"github.com/hookonce/hookonce/internal/test/dbtest"
 )
 
-// patience bounds every wait; it only passes where something is broken.
+// patience bounds every wait; it only runs out if something is broken.
 const patience = 60 * time.Second
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// settings loads text as the settings file would be.
+// settings loads text as a settings file.
 func settings(t *testing.T, text string) *config.Settings {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "hookonce.yaml")
@@ -65,7 +65,7 @@ func serve(t *testing.T, s *config.Settings) *running {
 	return r
 }
 
-// wait returns what Serve returned.
+// wait returns the error of Serve.
 func (r *running) wait(t *testing.T) error {
 	t.Helper()
 	select {
@@ -78,7 +78,7 @@ func (r *running) wait(t *testing.T) error {
 	}
 }
 
-// await returns the first line of the log that has attr, once there is one.
+// await waits for a log line that has attr, and returns the first one.
 func (r *running) await(t *testing.T, attr string) map[string]any {
 	t.Helper()
 	timeout := time.After(patience)

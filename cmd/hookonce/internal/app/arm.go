@@ -9,15 +9,15 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// armPause is how often AwaitSecret looks.
+// armPause is how often AwaitSecret polls.
 const armPause = 500 * time.Millisecond
 
-// disarmTimeout bounds the disarming of a source whose secret nobody waits for any more.
+// disarmTimeout bounds disarming the source after AwaitSecret was interrupted.
 const disarmTimeout = 10 * time.Second
 
-// AwaitSecret waits for the secret of a source that was armed, and returns it. Where
-// ctx ends before, the source is disarmed; where its time is over, or it was disarmed,
-// that is an error.
+// AwaitSecret blocks until the armed source has learned its secret, and returns the secret. If ctx
+// ends first, it disarms the source and returns an error. It also fails if the time is over, or if
+// the source was disarmed.
 func AwaitSecret(ctx context.Context, store driver.Store, armed *driver.SourceSecrets) (string, error) {
 	tick := time.NewTicker(armPause)
 	defer tick.Stop()
@@ -29,7 +29,7 @@ func AwaitSecret(ctx context.Context, store driver.Store, armed *driver.SourceSe
 		}
 		all, err := store.LearnedSecrets(ctx, []string{armed.Source})
 		if errors.Is(err, driver.ErrUnavailable) {
-			continue // ctx ends it
+			continue // retries until ctx ends
 		}
 		if err != nil {
 			return "", fmt.Errorf("waiting for the secret: %w", err)
@@ -46,22 +46,22 @@ func AwaitSecret(ctx context.Context, store driver.Store, armed *driver.SourceSe
 	}
 }
 
-// learnedMore reports whether the last secret of now is not that of before, or was
+// learnedMore reports whether the newest secret of now differs from the newest of old, or was
 // learned again.
-func learnedMore(before, now []driver.LearnedSecret) bool {
-	if len(now) == 0 || len(before) == 0 {
+func learnedMore(old, now []driver.LearnedSecret) bool {
+	if len(now) == 0 || len(old) == 0 {
 		return len(now) > 0
 	}
-	last, former := now[len(now)-1], before[len(before)-1]
+	last, former := now[len(now)-1], old[len(old)-1]
 	return last.Secret != former.Secret || !last.LearnedAt.Equal(former.LearnedAt)
 }
 
-// disarm disarms a source, though ctx has ended.
+// disarm disarms a source after ctx has ended.
 func disarm(ctx context.Context, store driver.Store, source string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), disarmTimeout)
 	defer cancel()
 	if _, err := store.Arm(ctx, &driver.ArmParams{Source: source}); err != nil {
-		return fmt.Errorf("source %s is still armed: disarming it: %w", source, err)
+		return fmt.Errorf("disarming source %s failed, so it is still armed: %w", source, err)
 	}
 	return nil
 }

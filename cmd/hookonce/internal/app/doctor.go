@@ -15,39 +15,37 @@ import (
 	"github.com/hookonce/hookonce/hookmigrate"
 )
 
-// Status is how a check ended.
+// Status is the outcome of a check.
 type Status string
 
 // The values of Status.
 const (
 	StatusOK      Status = "ok"
-	StatusWarning Status = "warning" // it works, and may not for long
+	StatusWarning Status = "warning" // it works now, but may stop working
 	StatusFailure Status = "failure" // it does not work, or may lose events
-	StatusSkipped Status = "skipped" // it could not be checked, or does not concern this installation
+	StatusSkipped Status = "skipped" // it could not be checked, or does not apply here
 )
 
-// Check is one thing that Doctor looked at.
+// Check is the result of one check.
 type Check struct {
 	Name   string
 	Status Status
-	Seen   []string // what was seen, or why the check was skipped; at least one
-	Remedy string   // what to do; "" where there is nothing to do
+	Seen   []string // the findings, or why the check was skipped; at least one
+	Remedy string   // what to do; "" if there is nothing to do
 }
 
-// checkTimeout bounds one question of Doctor to the database.
+// checkTimeout bounds one query of Doctor.
 const checkTimeout = 5 * time.Second
 
 const (
-	// skewWarning is how far clocks that are set by NTP are never apart.
+	// skewWarning is a skew that NTP never allows between two clocks.
 	skewWarning = time.Second
-	// skewLimit is the limit where no source signs a timestamp: half of the
-	// tolerance that one would have.
+	// skewLimit is the limit if no source signs a timestamp: half of the default tolerance.
 	skewLimit = 150 * time.Second
 )
 
-// Doctor looks at an installation, and changes nothing: it makes no file and no
-// schema, and may run beside any number of gateways. settings and faults are
-// what config.Load returned.
+// Doctor checks an installation. It creates and changes nothing, and may run beside any number of
+// gateways. settings and faults are the results of config.Load.
 func Doctor(ctx context.Context, settings *config.Settings, faults *config.Faults) []Check {
 	d := &doctor{settings: settings, faults: faults}
 	d.add(d.checkSettings())
@@ -69,7 +67,7 @@ func skipped(name, why string) Check {
 	return Check{Name: name, Status: StatusSkipped, Seen: []string{why}}
 }
 
-// failed is a failure by err, with its hint.
+// failed returns a failure with the text of err and its hint.
 func failed(name string, err error) Check {
 	c := Check{Name: name, Status: StatusFailure, Seen: []string{err.Error()}}
 	if hint, has := errors.AsType[*Error](err); has {
@@ -81,35 +79,35 @@ func failed(name string, err error) Check {
 func (d *doctor) checkSettings() Check {
 	c := Check{Name: "settings", Status: StatusOK}
 	if d.faults != nil {
-		c.Status, c.Remedy = StatusFailure, "mend them; a running gateway keeps the settings that it has"
+		c.Status, c.Remedy = StatusFailure, "fix them; a running gateway keeps its settings"
 		for _, f := range d.faults.List {
 			c.Seen = append(c.Seen, f.Text(d.faults.File))
 		}
 	}
 	if len(d.settings.Warnings) > 0 && c.Status == StatusOK {
-		c.Status, c.Remedy = StatusWarning, "change what they tell of, unless it is meant"
+		c.Status, c.Remedy = StatusWarning, "change these settings, unless they are intended"
 	}
 	for _, f := range d.settings.Warnings {
 		c.Seen = append(c.Seen, "warning: "+f.Text(d.settings.File))
 	}
 	if len(c.Seen) == 0 {
-		inbox, file := &d.settings.Inbox, "no file"
+		engine, file := &d.settings.Engine, "no file"
 		if d.settings.File != "" {
 			file = d.settings.File
 		}
 		c.Seen = []string{fmt.Sprintf("%s; sources: %d, routes: %d, destinations: %d",
-			file, len(inbox.Sources), len(inbox.Routes), len(inbox.Destinations))}
+			file, len(engine.Sources), len(engine.Routes), len(engine.Destinations))}
 	}
 	return c
 }
 
-// databaseChecks are those that need the database, in their order.
+// databaseChecks are the checks that need the database, in order.
 var databaseChecks = []string{"schema", "durability", "clock", "dead_letters", "quarantine", "destinations"}
 
-// checkDatabase opens the database and makes the checks that need it.
+// checkDatabase opens the database and runs the checks that need it.
 func (d *doctor) checkDatabase(ctx context.Context) {
 	if d.settings.Database == "" {
-		const why = "the settings do not tell which database it is"
+		const why = "the settings name no usable database"
 		for _, name := range slices.Concat([]string{"database"}, databaseChecks, []string{"gateway"}) {
 			d.add(skipped(name, why))
 		}
@@ -124,7 +122,7 @@ func (d *doctor) checkDatabase(ctx context.Context) {
 		d.checkGateway()
 		return
 	}
-	defer func() { _ = closeStore(store) }() // it was only read
+	defer func() { _ = closeStore(store) }() // nothing was written
 	d.add(ok("database", d.settings.DatabaseDisplay()+" answers"))
 	schema := timed(ctx, store, checkSchemaSteps)
 	d.add(schema)
@@ -140,7 +138,7 @@ func (d *doctor) checkDatabase(ctx context.Context) {
 	d.checkGateway()
 }
 
-// open opens the database without making or changing it.
+// open opens the database without creating or changing it.
 func (d *doctor) open(ctx context.Context) (driver.Store, error) {
 	if path, isSQLite := d.settings.SQLitePath(); isSQLite {
 		if err := checkSQLiteFile(path); err != nil {
@@ -178,9 +176,9 @@ func checkSchemaSteps(ctx context.Context, store driver.Store) Check {
 	case err == nil:
 		return ok(name, seen)
 	case applied > newest:
-		return Check{name, StatusFailure, []string{seen}, "upgrade this program: a newer one migrated the database"}
+		return Check{name, StatusFailure, []string{seen}, "upgrade this program: a newer version migrated the database"}
 	default:
-		return Check{name, StatusFailure, []string{seen}, "hookonce migrate up; serve does it at its start, unless migrate is manual"}
+		return Check{name, StatusFailure, []string{seen}, "hookonce migrate up; serve migrates when it starts, unless migrate is manual"}
 	}
 }
 
@@ -213,12 +211,12 @@ func judgeDurability(weaknesses []driver.Weakness, allowed []string) Check {
 	}
 	for _, w := range accepted {
 		if c.Status == StatusOK {
-			c.Status, c.Remedy = StatusWarning, "change that, unless the loss is meant"
+			c.Status, c.Remedy = StatusWarning, "change it, unless the loss is intended"
 		}
 		c.Seen = append(c.Seen, "allowed by the settings: "+weaknessText(w))
 	}
 	if len(c.Seen) == 0 {
-		c.Seen = []string{"a commit that was confirmed survives a power cut"}
+		c.Seen = []string{"confirmed commits survive a power cut"}
 	}
 	return c
 }
@@ -226,25 +224,25 @@ func judgeDurability(weaknesses []driver.Weakness, allowed []string) Check {
 func (d *doctor) checkClock(ctx context.Context, store driver.Store) Check {
 	const name = "clock"
 	if _, isSQLite := d.settings.SQLitePath(); isSQLite {
-		return skipped(name, "SQLite goes by the clock of this machine")
+		return skipped(name, "SQLite uses the clock of this machine")
 	}
-	// Without settings that can be used, that of the defaults is the limit.
+	// If the settings are faulty, use the limit of the default settings.
 	settings := d.settings
 	if d.faults != nil {
 		settings = new(config.Settings)
 	}
-	inbox, err := NewEngine(store, settings, slog.New(slog.DiscardHandler))
+	engine, err := NewEngine(store, settings, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return failed(name, err)
 	}
-	skew, limit, err := inbox.Clock(ctx)
+	skew, limit, err := engine.Clock(ctx)
 	if err != nil {
 		return failed(name, err)
 	}
 	return judgeClock(skew, limit)
 }
 
-// judgeClock judges what Engine.Clock returned.
+// judgeClock judges the results of Engine.Clock.
 func judgeClock(skew, limit time.Duration) Check {
 	if limit == 0 {
 		limit = skewLimit
@@ -256,17 +254,17 @@ func judgeClock(skew, limit time.Duration) Check {
 	switch off := skew.Abs(); {
 	case off > limit:
 		c.Status = StatusFailure
-		c.Seen = append(c.Seen, fmt.Sprintf("beyond %s signatures of now may look stale, and the gateway is not ready", limit))
+		c.Seen = append(c.Seen, fmt.Sprintf("beyond %s, fresh signatures may look stale, and the gateway is not ready", limit))
 	case off > skewWarning:
 		c.Status = StatusWarning
 	default:
 		return c
 	}
-	c.Remedy = "set the clocks of both machines by NTP"
+	c.Remedy = "set the clocks of both machines with NTP"
 	return c
 }
 
-// checkStats tells what is stuck.
+// checkStats reports stuck events, requests and messages.
 func (d *doctor) checkStats(ctx context.Context, store driver.Store) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
@@ -282,20 +280,19 @@ func (d *doctor) checkStats(ctx context.Context, store driver.Store) {
 		dead.Remedy = "hookonce dlq list"
 	}
 	d.add(dead)
-	quarantine := ok("quarantine", fmt.Sprintf("requests that verified and could not be parsed: %d", stats.Quarantined))
+	quarantine := ok("quarantine", fmt.Sprintf("verified requests that could not be parsed: %d", stats.Quarantined))
 	if stats.Quarantined > 0 {
-		quarantine.Remedy = "GET /api/v1/quarantine of the admin API shows them, and why"
+		quarantine.Remedy = "GET /api/v1/quarantine of the admin API shows them, with the reasons"
 	}
 	d.add(quarantine)
 	if d.faults != nil {
 		d.add(skipped("destinations", "the settings have faults"))
 		return
 	}
-	d.add(judgeDestinations(stats.Destinations, d.settings.Inbox.Destinations))
+	d.add(judgeDestinations(stats.Destinations, d.settings.Engine.Destinations))
 }
 
-// judgeDestinations warns of messages that wait for destinations that are not
-// among those of the settings.
+// judgeDestinations warns of messages that wait for a destination that is not in the settings.
 func judgeDestinations(waiting []driver.DestinationStats, known []hookonce.Destination) Check {
 	c := Check{Name: "destinations", Status: StatusOK}
 	for _, w := range waiting {
@@ -303,8 +300,8 @@ func judgeDestinations(waiting []driver.DestinationStats, known []hookonce.Desti
 		isKnown := slices.ContainsFunc(known, func(d hookonce.Destination) bool { return d.Name == w.Destination })
 		if open > 0 && !isKnown {
 			c.Status = StatusWarning
-			c.Seen = append(c.Seen, fmt.Sprintf("%s is not in the settings: messages that wait for it: %d", w.Destination, open))
-			c.Remedy = "put it back under its name; one of serve --forward is not seen here"
+			c.Seen = append(c.Seen, fmt.Sprintf("%s is not in the settings; messages that wait for it: %d", w.Destination, open))
+			c.Remedy = "put it back under its name; doctor does not know the destinations of serve --forward"
 		}
 	}
 	if len(c.Seen) == 0 {
@@ -313,12 +310,12 @@ func judgeDestinations(waiting []driver.DestinationStats, known []hookonce.Desti
 	return c
 }
 
-// checkGateway tells whether a gateway runs on the SQLite file.
+// checkGateway reports whether a gateway runs on the SQLite file.
 func (d *doctor) checkGateway() {
 	const name = "gateway"
 	path, isSQLite := d.settings.SQLitePath()
 	if !isSQLite {
-		d.add(skipped(name, "any number of gateways may share a PostgreSQL"))
+		d.add(skipped(name, "any number of gateways may share a PostgreSQL database"))
 		return
 	}
 	if real, err := filepath.EvalSymlinks(path); err == nil {

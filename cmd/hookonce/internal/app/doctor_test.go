@@ -19,17 +19,17 @@ import (
 	"github.com/hookonce/hookonce/internal/test/dbtest"
 )
 
-// statuses runs Doctor and returns what became of each check.
+// statuses runs Doctor and returns the status of each check.
 func statuses(t *testing.T, s *config.Settings) (map[string]Status, []Check) {
 	t.Helper()
 	checks := Doctor(t.Context(), s, nil)
 	found := make(map[string]Status)
 	for _, c := range checks {
 		if len(c.Seen) == 0 || c.Seen[0] == "" {
-			t.Errorf("check %s does not tell what it saw", c.Name)
+			t.Errorf("check %s has no findings", c.Name)
 		}
 		if (c.Status == StatusFailure || c.Status == StatusWarning) && c.Remedy == "" {
-			t.Errorf("check %s does not tell what to do: %v", c.Name, c.Seen)
+			t.Errorf("check %s has no remedy: %v", c.Name, c.Seen)
 		}
 		found[c.Name] = c.Status
 	}
@@ -40,7 +40,7 @@ func check(t *testing.T, checks []Check, name string) Check {
 	t.Helper()
 	i := slices.IndexFunc(checks, func(c Check) bool { return c.Name == name })
 	if i < 0 {
-		t.Fatalf("there is no check %s", name)
+		t.Fatalf("no check %s", name)
 	}
 	return checks[i]
 }
@@ -114,7 +114,7 @@ func TestDoctorBesideAGatewayOnSQLite(t *testing.T) {
 	if _, checks := statuses(t, s); !strings.Contains(check(t, checks, "gateway").Seen[0], "no gateway") {
 		t.Errorf("without a gateway: %+v", check(t, checks, "gateway"))
 	}
-	// What is no file that can be read tells of no gateway.
+	// A lock file that cannot be read says nothing about a gateway.
 	lock := path + lockSuffix
 	if err := errors.Join(os.Remove(lock), os.Symlink(lock, lock)); err != nil {
 		t.Fatal(err)
@@ -152,8 +152,8 @@ func TestCheckClock(t *testing.T) {
 		{"off", postgres, nil, 2 * time.Minute, StatusWarning, "ahead"},
 		{"far off", postgres, nil, 4 * time.Minute, StatusFailure, "ahead"},
 		{"behind", postgres, nil, -4 * time.Minute, StatusFailure, "behind"},
-		{"for the strictest source", strict, nil, 2 * time.Minute, StatusFailure, "beyond 1m0s"},
-		{"without settings", strict, new(config.Faults), 2 * time.Minute, StatusWarning, "ahead"},
+		{"for the strictest source", strict, nil, 2 * time.Minute, StatusFailure, "beyond 1m0s,"},
+		{"with faulty settings", strict, new(config.Faults), 2 * time.Minute, StatusWarning, "ahead"},
 		{"SQLite", settings(t, "database: sqlite:x.db"), nil, 4 * time.Minute, StatusSkipped, "this machine"},
 	} {
 		d := &doctor{settings: tt.settings, faults: tt.faults}
@@ -192,7 +192,7 @@ func TestJudgeDestinations(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		waiting []driver.DestinationStats
-		want    []string // seen by a warning; none for ok
+		want    []string // findings of a warning; none for ok
 	}{
 		{"nothing", nil, nil},
 		{"known", []driver.DestinationStats{{Destination: "billing", Pending: 3}}, nil},
@@ -200,7 +200,7 @@ func TestJudgeDestinations(t *testing.T) {
 		{
 			"held",
 			[]driver.DestinationStats{{Destination: "billing", Pending: 1}, {Destination: "gone", Pending: 2, Sending: 1, Dead: 5}, {Destination: "old", Sending: 1}},
-			[]string{"gone is not in the settings: messages that wait for it: 3", "old is not in the settings: messages that wait for it: 1"},
+			[]string{"gone is not in the settings; messages that wait for it: 3", "old is not in the settings; messages that wait for it: 1"},
 		},
 	} {
 		c := judgeDestinations(tt.waiting, known)

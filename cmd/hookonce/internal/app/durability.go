@@ -11,12 +11,12 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// weaknessFileSystem is the name to allow a SQLite file on a file system
-// that other machines may share.
+// weaknessFileSystem is the name in allow_unsafe that permits a SQLite file on a shared file
+// system.
 const weaknessFileSystem = "shared_filesystem"
 
-// checkDurability refuses a database that may lose what was acknowledged, and
-// warns where each weakness was allowed by name.
+// checkDurability refuses a database that may lose acknowledged events. It only warns of weaknesses
+// that are allowed by name.
 func checkDurability(ctx context.Context, store driver.Store, allowed []string, log *slog.Logger) error {
 	weaknesses, err := store.Weaknesses(ctx)
 	if err != nil {
@@ -25,12 +25,11 @@ func checkDurability(ctx context.Context, store driver.Store, allowed []string, 
 	return judge(weaknesses, allowed, log)
 }
 
-// judge returns an error that tells all of the weaknesses that allowed does
-// not name, and logs the others.
+// judge logs the allowed weaknesses, and returns an error that lists all others.
 func judge(weaknesses []driver.Weakness, allowed []string, log *slog.Logger) error {
 	refused, accepted := sortWeaknesses(weaknesses, allowed)
 	for _, w := range accepted {
-		log.Warn("the database may lose acknowledged events, and is allowed to", "setting", w.Setting,
+		log.Warn("the database may lose acknowledged events; the settings allow it", "setting", w.Setting,
 			"value", w.Value, "effect", w.Effect, "remedy", w.Remedy)
 	}
 	if len(refused) == 0 {
@@ -46,7 +45,7 @@ func judge(weaknesses []driver.Weakness, allowed []string, log *slog.Logger) err
 	}
 }
 
-// sortWeaknesses tells those that allowed does not name from those it does.
+// sortWeaknesses separates the weaknesses that allowed names from the rest.
 func sortWeaknesses(weaknesses []driver.Weakness, allowed []string) (refused, accepted []driver.Weakness) {
 	for _, w := range weaknesses {
 		if slices.Contains(allowed, w.Setting) {
@@ -67,12 +66,11 @@ func weaknessRemedy(refused []driver.Weakness) string {
 	for i, w := range refused {
 		names[i] = w.Setting
 	}
-	return fmt.Sprintf("change that, or accept the loss by name in the settings: allow_unsafe: [%s]", strings.Join(names, ", "))
+	return fmt.Sprintf("change it, or allow the loss by name in the settings: allow_unsafe: [%s]", strings.Join(names, ", "))
 }
 
-// checkFileSystem refuses a file system that other machines may share: SQLite's
-// write-ahead log needs memory that all of its processes share, so two machines
-// would corrupt the file.
+// checkFileSystem refuses a file system that other machines may share. SQLite's write-ahead log
+// needs memory shared by all processes, so two machines would corrupt the file.
 func checkFileSystem(path string, allowed []string) error {
 	name, err := sharedFileSystem(filepath.Dir(path))
 	if err != nil {
@@ -81,15 +79,14 @@ func checkFileSystem(path string, allowed []string) error {
 	return judgeFileSystem(path, name, allowed)
 }
 
-// judgeFileSystem is checkFileSystem for a file system of that name, "" for a
-// local one.
+// judgeFileSystem is checkFileSystem for a file system with this name; "" means a local one.
 func judgeFileSystem(path, name string, allowed []string) error {
 	if name == "" || slices.Contains(allowed, weaknessFileSystem) {
 		return nil
 	}
 	return &Error{
-		Err: fmt.Errorf("the database %s is on a file system that other machines may share (%s): two of them at once would corrupt it", path, name),
-		Remedy: "put it on a local disk, or use PostgreSQL, or accept that by name in the settings: allow_unsafe: [" +
+		Err: fmt.Errorf("the database %s is on a file system that other machines may share (%s): two machines at once would corrupt it", path, name),
+		Remedy: "put it on a local disk, use PostgreSQL, or allow it by name in the settings: allow_unsafe: [" +
 			weaknessFileSystem + "]",
 	}
 }

@@ -70,6 +70,6 @@ func TestSharedFileSystemsAreRefused(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := sharedFileSystem(filepath.Join(t.TempDir(), "none")); err == nil {
-		t.Error("a folder that is not there has a file system")
+		t.Error("a missing folder has a file system")
 	}
 }

@@ -9,20 +9,19 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// NewEngine returns an engine of the settings on store. The gateway runs it; for a
-// command beside one it knows sources and routes, and is not run.
+// NewEngine returns an engine for the settings on store. The gateway runs it. A command beside a
+// gateway does not run it, and uses its sources and routes.
 func NewEngine(store driver.Store, settings *config.Settings, log *slog.Logger) (*hookonce.Engine, error) {
-	engineConfig := settings.Inbox
+	engineConfig := settings.Engine
 	engineConfig.Logger = log
 	return hookonce.NewEngine(store, &engineConfig)
 }
 
-// Prune removes from store what is finished and past the windows of the
-// settings, and returns how much that was.
+// Prune removes the finished data of store that is past the windows of the settings.
 func Prune(ctx context.Context, store driver.Store, settings *config.Settings) (*driver.PruneResult, error) {
-	inbox, err := NewEngine(store, settings, slog.New(slog.DiscardHandler)) // the caller reports
+	engine, err := NewEngine(store, settings, slog.New(slog.DiscardHandler)) // the caller reports
 	if err != nil {
 		return nil, err
 	}
-	return inbox.Prune(ctx)
+	return engine.Prune(ctx)
 }

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Error is a failure with what to do about it.
+// Error is a failure and its remedy.
 type Error struct {
 	Err    error
 	Remedy string // one sentence, lower case, without a full stop
@@ -17,18 +17,18 @@ func (e *Error) Error() string { return e.Err.Error() }
 // Unwrap returns the failure itself.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Hint returns what to do; the command line prints it behind "Try:".
+// Hint returns the remedy; the command line prints it after "Try:".
 func (e *Error) Hint() string { return e.Remedy }
 
-// The conditions of PostgreSQL that only a person ends; see
+// Errors of PostgreSQL that only a person can resolve; see
 // https://www.postgresql.org/docs/current/errcodes-appendix.html.
 const (
-	classAuthorization = "28"    // wrong password, no such role, not let in
+	classAuthorization = "28"    // wrong password, unknown role, or not admitted
 	stateNoDatabase    = "3D000" // invalid_catalog_name
 	stateNoPrivilege   = "42501" // insufficient_privilege: to connect, among others
 )
 
-// The primary result codes of SQLite that only a person ends; see
+// Primary result codes of SQLite that only a person can resolve; see
 // https://www.sqlite.org/rescode.html.
 const (
 	sqlitePerm     = 3
@@ -38,8 +38,8 @@ const (
 	sqliteNotADB   = 26
 )
 
-// lastingRemedy returns what to do about an error of the database that trying
-// again cannot heal, and "" for every other error.
+// lastingRemedy returns the remedy for a database error that retrying cannot resolve, and "" for
+// every other error.
 func lastingRemedy(err error) string {
 	if state, ok := errors.AsType[interface {
 		error
@@ -47,11 +47,11 @@ func lastingRemedy(err error) string {
 	}](err); ok {
 		switch code := state.SQLState(); {
 		case strings.HasPrefix(code, classAuthorization):
-			return "check user and password in the setting database, and that the server lets that user in (pg_hba.conf)"
+			return "check user and password in the setting database, and that the server admits that user (pg_hba.conf)"
 		case code == stateNoDatabase:
 			return "create that database on the server, or correct its name in the setting database"
 		case code == stateNoPrivilege:
-			return "grant that to the user, or name another in the setting database"
+			return "grant the privilege to the user, or name another user in the setting database"
 		}
 		return ""
 	}
@@ -59,12 +59,12 @@ func lastingRemedy(err error) string {
 		error
 		Code() int
 	}](err); ok {
-		// Extended result codes have the primary one in their lowest byte.
+		// The lowest byte of an extended result code is the primary one.
 		switch coded.Code() & 0xff {
 		case sqlitePerm, sqliteReadOnly, sqliteCantOpen:
 			return "check the setting database; the file and its folder must be readable and writable for this user"
 		case sqliteCorrupt, sqliteNotADB:
-			return "check the setting database: that file is no SQLite database, or it is damaged or encrypted"
+			return "check the setting database: that file is not a SQLite database, or it is damaged or encrypted"
 		}
 	}
 	return ""

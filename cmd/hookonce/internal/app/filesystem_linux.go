@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sharedFileSystems are the file systems that are served by another machine,
-// or may be, by the magic number that statfs(2) lists for each.
+// sharedFileSystems are the file systems that another machine serves, or may serve, by the magic
+// number in statfs(2).
 var sharedFileSystems = map[uint32]string{
 	0x00006969: "NFS",
 	0x0000517b: "SMB",
@@ -24,8 +24,8 @@ var sharedFileSystems = map[uint32]string{
 	0x7461636f: "OCFS2",
 }
 
-// sharedFileSystem returns the name of the file system that holds dir where
-// it may be served by another machine, and "" where it is local.
+// sharedFileSystem returns the name of the file system that holds dir if another machine may serve
+// it, and "" if it is local.
 func sharedFileSystem(dir string) (string, error) {
 	var stat unix.Statfs_t
 	if err := unix.Statfs(dir, &stat); err != nil {

@@ -2,6 +2,6 @@
 
 package app
 
-// sharedFileSystem knows Linux only; elsewhere every file system passes for a
-// local one, and docs/deploying.md says so.
+// sharedFileSystem is implemented on Linux only. Elsewhere every file system counts as local, as
+// docs/operations.md says.
 func sharedFileSystem(string) (string, error) { return "", nil }

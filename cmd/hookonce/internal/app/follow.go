@@ -13,30 +13,27 @@ import (
 
 const (
 	followPause = time.Second
-	// followTimeout bounds one look at the database.
+	// followTimeout bounds one poll of the database.
 	followTimeout = 30 * time.Second
-	// followOverlap is how late an event may become visible at least: its time
-	// is that of the statement that claims it, and it is seen once that is
-	// committed.
+	// followOverlap is the minimum overlap. An event becomes visible after its received time: that
+	// time is set by the claiming statement, and the commit comes later.
 	followOverlap = 10 * time.Second
 )
 
-// Follow tells of the newest n of the events that filter selects, and then of
-// every new one, each once and oldest first, until ctx ends; then it returns
-// nil. While the database cannot be reached it goes on trying. The filter's
-// Until, Limit and After are not looked at.
+// Follow shows the newest events that the filter selects, and then each new event, once and oldest
+// first. It ignores the filter's Until, Limit and After.
 type Follow struct {
 	Store    driver.Store
 	Settings *config.Settings
 	Filter   driver.EventFilter
 	Newest   int
-	// Show gets what is new; an error of it ends the following.
+	// Show receives the new events; its error stops Run.
 	Show func([]driver.Event) error
-	// Trouble is told when the database cannot be reached, once for each time.
+	// Trouble is called once at the beginning of each outage of the database.
 	Trouble func(error)
 }
 
-// Run follows.
+// Run follows until ctx ends, and then returns nil. It retries while the database is unavailable.
 func (f *Follow) Run(ctx context.Context) error {
 	follower := newFollower(f.Store, &f.Filter, overlap(f.Settings))
 	tick := time.NewTicker(followPause)
@@ -73,27 +70,26 @@ func lookWithin(ctx context.Context, look func(context.Context) ([]driver.Event,
 	return look(ctx)
 }
 
-// overlap is how late an acknowledged event may become visible under the
-// settings, twice over.
+// overlap returns twice the longest time that the settings allow between receiving an event and
+// making it visible.
 func overlap(settings *config.Settings) time.Duration {
 	longest := followOverlap
-	for i := range settings.Inbox.Sources {
-		longest = max(longest, 2*settings.Inbox.Sources[i].AckTimeout)
+	for i := range settings.Engine.Sources {
+		longest = max(longest, 2*settings.Engine.Sources[i].AckTimeout)
 	}
 	return longest
 }
 
-// follower reads, again and again, everything that was received since a time
-// that follows the database's clock at a distance, and keeps what it has told
-// of since then. So an event that becomes visible behind newer ones is found,
-// and none is told of twice.
+// follower polls every event received since a floor, which trails the database's clock by overlap,
+// and remembers the events that it has returned since then. So it finds events that become visible
+// after newer ones, and returns each event once.
 type follower struct {
 	store   driver.Store
 	filter  driver.EventFilter
 	overlap time.Duration
 
-	since time.Time // as the operator says; zero for all
-	floor time.Time // nothing is missing that was received before
+	since time.Time // from the operator's filter; zero for all
+	floor time.Time // every event received before it has been returned
 	seen  map[driver.Key]time.Time
 }
 
@@ -146,8 +142,8 @@ func (f *follower) step(ctx context.Context) ([]driver.Event, error) {
 	return events, nil
 }
 
-// nextFloor returns the floor for after a reading that begins now, in the
-// precision of a store. A clock that was set back does not lower it.
+// nextFloor returns the floor after a poll that begins now, in the precision of a store. If the
+// clock is set back, the floor stays.
 func (f *follower) nextFloor(ctx context.Context) (time.Time, error) {
 	now, err := f.store.Now(ctx)
 	if err != nil {
@@ -160,8 +156,7 @@ func (f *follower) nextFloor(ctx context.Context) (time.Time, error) {
 	return floor, nil
 }
 
-// list returns what the filter selects, newest first, page by page until that
-// is enough.
+// list returns the selected events, newest first, page by page until enough returns true.
 func (f *follower) list(ctx context.Context, enough func([]driver.Event) bool) ([]driver.Event, error) {
 	var events []driver.Event
 	filter := f.filter

@@ -36,7 +36,7 @@ func newStore(t *testing.T) driver.Store {
 	return store
 }
 
-// receive claims events of the source lab, received at.
+// receive claims events of the source lab with the received time at.
 func receive(t *testing.T, store driver.Store, at time.Time, ids ...string) {
 	t.Helper()
 	p := &driver.ClaimParams{Now: at}
@@ -53,7 +53,7 @@ func receive(t *testing.T, store driver.Store, at time.Time, ids ...string) {
 	}
 }
 
-// now returns the store's clock, in its precision.
+// now returns the store's clock, in the precision of a store.
 func now(t *testing.T, store driver.Store) time.Time {
 	t.Helper()
 	at, err := store.Now(t.Context())
@@ -84,9 +84,9 @@ func wantIDs(t *testing.T, what string, events []driver.Event, err error, want .
 	}
 }
 
-// What becomes visible behind newer events is told of, once, and what was there
-// at the beginning is not told of later.
-func TestFollowerFindsWhatIsVisibleLate(t *testing.T) {
+// An event that becomes visible after newer ones is returned once. Events from before the start are
+// not returned later.
+func TestFollowerFindsLateEvents(t *testing.T) {
 	t.Parallel()
 	store := newStore(t)
 	start := now(t, store)
@@ -112,11 +112,11 @@ func TestFollowerFindsWhatIsVisibleLate(t *testing.T) {
 		wantIDs(t, "nothing twice", events, err)
 	}
 	if _, kept := f.seen[driver.EventKey("lab", "old")]; kept {
-		t.Error("an event that is never read again is remembered")
+		t.Error("the follower remembers an event below its floor")
 	}
 }
 
-// With no events at all, with a filter, with more than a page.
+// A follower begins on an empty store, with a filter, and with more than a page of events.
 func TestFollowerBeginsAnywhere(t *testing.T) {
 	t.Parallel()
 	store := newStore(t)
@@ -137,7 +137,7 @@ func TestFollowerBeginsAnywhere(t *testing.T) {
 	wantIDs(t, "all that came", events, err, many...)
 	for _, f := range []*follower{empty, other, since} {
 		events, err = f.step(t.Context())
-		wantIDs(t, "nothing that is selected", events, err)
+		wantIDs(t, "nothing selected", events, err)
 	}
 	for _, n := range []int{0, 1, driver.MaxLimit + 10} {
 		f := newFollower(store, &driver.EventFilter{}, time.Hour)
@@ -160,7 +160,7 @@ func TestOverlap(t *testing.T) {
 	} {
 		s := new(config.Settings)
 		for _, timeout := range tt.ackTimeouts {
-			s.Inbox.Sources = append(s.Inbox.Sources, hookonce.Source{AckTimeout: timeout})
+			s.Engine.Sources = append(s.Engine.Sources, hookonce.Source{AckTimeout: timeout})
 		}
 		if got := overlap(s); got != tt.want {
 			t.Errorf("ack_timeout %s: overlap %s, want %s", tt.ackTimeouts, got, tt.want)
@@ -168,15 +168,15 @@ func TestOverlap(t *testing.T) {
 	}
 }
 
-// An event is told of that becomes visible as late as the settings allow.
-func TestFollowFindsWhatIsVisibleLate(t *testing.T) {
+// An event is shown even if it becomes visible as late as the settings allow.
+func TestFollowFindsLateEvents(t *testing.T) {
 	t.Parallel()
 	store := newStore(t)
 	receive(t, store, time.Time{}, "a")
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	slow := new(config.Settings)
-	slow.Inbox.Sources = []hookonce.Source{{AckTimeout: time.Hour}}
+	slow.Engine.Sources = []hookonce.Source{{AckTimeout: time.Hour}}
 	var shown []driver.Event
 	follow := &Follow{
 		Store: store, Settings: slow, Newest: 1,
@@ -194,7 +194,7 @@ func TestFollowFindsWhatIsVisibleLate(t *testing.T) {
 	wantIDs(t, "one late", shown, err, "a", "late")
 }
 
-// flaky is a store whose clock cannot be reached for a while.
+// flaky is a store whose clock fails a number of times.
 type flaky struct {
 	driver.Store
 	failures int
@@ -209,7 +209,7 @@ func (s *flaky) Now(ctx context.Context) (time.Time, error) {
 	return s.Store.Now(ctx)
 }
 
-func TestFollowGoesOnBehindAnOutage(t *testing.T) {
+func TestFollowContinuesAfterAnOutage(t *testing.T) {
 	t.Parallel()
 	store := newStore(t)
 	receive(t, store, time.Time{}, "a")
@@ -230,14 +230,14 @@ func TestFollowGoesOnBehindAnOutage(t *testing.T) {
 		Trouble: func(error) { troubles++ },
 	}
 	err := follow.Run(ctx)
-	wantIDs(t, "behind the outage", shown, err, "a", "b")
+	wantIDs(t, "after the outage", shown, err, "a", "b")
 	if troubles != 1 {
-		t.Errorf("the outage was told of %d times", troubles)
+		t.Errorf("the outage was reported %d times", troubles)
 	}
 
 	broken := errors.New("broken")
 	follow.Store = &flaky{store, 1, broken}
 	if err := follow.Run(t.Context()); !errors.Is(err, broken) {
-		t.Errorf("a failure that is no outage: %v", err)
+		t.Errorf("a failure other than an outage: %v", err)
 	}
 }

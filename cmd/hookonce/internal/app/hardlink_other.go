@@ -2,6 +2,5 @@
 
 package app
 
-// refuseHardLinks knows Unix only; elsewhere every file passes for one with a
-// single name.
+// refuseHardLinks is implemented on Unix only. Elsewhere every file counts as having one name.
 func refuseHardLinks(string) error { return nil }

@@ -8,9 +8,9 @@ import (
 	"syscall"
 )
 
-// refuseHardLinks refuses a file that has more than one name. SQLite finds the
-// log of a database by its name, and so does the lock of the gateway: under two
-// names the file would have two logs, and be corrupted.
+// refuseHardLinks refuses a file with several names. SQLite finds the write-ahead log by the name
+// of the database, and the gateway finds its lock the same way: under two names the file would have
+// two logs and be corrupted.
 func refuseHardLinks(path string) error {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -21,8 +21,8 @@ func refuseHardLinks(path string) error {
 		return nil
 	}
 	return &Error{
-		Err: fmt.Errorf("the database %s has %d names (hard links): used under two of them, it would be corrupted", path, stat.Nlink),
-		Remedy: "remove the other names, which find -xdev -samefile lists, or use a copy of the file; " +
+		Err: fmt.Errorf("the database %s has %d names (hard links): using two of them would corrupt it", path, stat.Nlink),
+		Remedy: "remove the other names (find -xdev -samefile lists them), or use a copy of the file; " +
 			"symbolic links are fine",
 	}
 }

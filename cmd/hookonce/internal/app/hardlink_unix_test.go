@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestAFileOfTwoNamesIsRefused(t *testing.T) {
+func TestAFileWithTwoNamesIsRefused(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path, second := filepath.Join(dir, "test.db"), filepath.Join(dir, "second.db")
@@ -18,7 +18,7 @@ func TestAFileOfTwoNamesIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantHint(t, serve(t, settings(t, "database: sqlite:"+second)).wait(t), "2 names (hard links)", "remove the other names")
-	// Commands beside the gateway would use a second log just the same.
+	// A command beside the gateway would use a second log, too.
 	_, err := OpenStore(t.Context(), settings(t, "database: sqlite:"+second))
 	wantHint(t, err, second, "remove the other names")
 	if _, err := os.Stat(second + "-wal"); !os.IsNotExist(err) {

@@ -15,13 +15,11 @@ const (
 	readHeaderTimeout = 5 * time.Second
 	idleTimeout       = 60 * time.Second
 	maxHeaderBytes    = 12 << 10 // net/http adds 4 KiB of its own
-	// publicWriteTimeout is a backstop only: the inbox sets its own deadlines,
-	// for the body when it begins to read and for the answer when it begins to
-	// write, and they end long before.
+	// publicWriteTimeout is a backstop. The engine sets its own, much shorter deadlines: for the
+	// body when it begins to read, and for the answer when it begins to write.
 	publicWriteTimeout = 2 * time.Minute
-	// The API is for people and probes: small requests, and answers of at
-	// most one page of events or one body. What takes longer, a bulk replay,
-	// sets its own deadline for the answer.
+	// The API serves people and probes: requests are small, and an answer is at most one page of
+	// events or one body. A bulk replay takes longer, and sets its own deadline for the answer.
 	adminReadTimeout  = 10 * time.Second
 	adminWriteTimeout = 60 * time.Second
 )
@@ -32,7 +30,7 @@ type listener struct {
 	server *http.Server
 }
 
-// listen opens the public or the admin listener. setting names it in errors.
+// listen opens the public or the admin listener. setting is its name in errors.
 func listen(ctx context.Context, setting, addr string, server *http.Server, log *slog.Logger) (*listener, error) {
 	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
 	if err != nil {
@@ -44,22 +42,21 @@ func listen(ctx context.Context, setting, addr string, server *http.Server, log 
 	server.ReadHeaderTimeout = readHeaderTimeout
 	server.IdleTimeout = idleTimeout
 	server.MaxHeaderBytes = maxHeaderBytes
-	// What net/http reports here is the doing of clients: broken handshakes
-	// and framing, superfluous answers. It must not fill the log.
+	// net/http reports faults of clients here: broken handshakes and framing, superfluous answers.
+	// They must not fill the log.
 	server.ErrorLog = slog.NewLogLogger(log.With("listener", setting).Handler(), slog.LevelDebug)
 	return &listener{ln, server}, nil
 }
 
-// publicServer returns the server of /webhooks/. The inbox is its root handler:
-// http.ServeMux would redirect "//webhooks/x", and senders count that as a failure.
-func publicServer(inbox http.Handler) *http.Server {
-	return &http.Server{Handler: inbox, WriteTimeout: publicWriteTimeout}
+// publicServer returns the server of /webhooks/. The engine is its root handler: http.ServeMux
+// would redirect "//webhooks/x", and senders count a redirect as a failure.
+func publicServer(engine http.Handler) *http.Server {
+	return &http.Server{Handler: engine, WriteTimeout: publicWriteTimeout}
 }
 
-// adminServer returns the server of the admin API and the dashboard. Requests that are open when
-// it is shut down are told so by their context, instead of holding up the stop:
-// a bulk replay ends, with the chunk that it is at, and answers how far it came;
-// a listing is broken off and answered 503.
+// adminServer returns the server of the admin API and the dashboard. A shutdown cancels the
+// contexts of open requests, so that they do not delay the stop: a bulk replay ends after its
+// current chunk and answers how far it came; a listing is aborted and answered 503.
 func adminServer(admin http.Handler) *http.Server {
 	serving, stop := context.WithCancel(context.Background())
 	s := &http.Server{
@@ -80,8 +77,8 @@ func (l *listener) serve() error {
 	return nil
 }
 
-// shutdown refuses new connections and lets the requests that are open be
-// answered. It may be called again to wait longer for them.
+// shutdown refuses new connections and waits until the open requests are answered. It may be called
+// again to wait longer.
 func (l *listener) shutdown(ctx context.Context) error {
 	if err := l.server.Shutdown(ctx); err != nil {
 		return fmt.Errorf("requests on %s were still open: %w", l.Addr(), err)
@@ -89,8 +86,8 @@ func (l *listener) shutdown(ctx context.Context) error {
 	return nil
 }
 
-// cut closes the connections that are left.
-func (l *listener) cut() { _ = l.server.Close() } // its error would be of sockets that nobody needs any more
+// cut closes the remaining connections.
+func (l *listener) cut() { _ = l.server.Close() } // an error would concern unused sockets
 
 // isLoopback reports whether ln accepts connections from this machine only.
 func isLoopback(ln net.Listener) bool {

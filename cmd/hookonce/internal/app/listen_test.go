@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestShutdownEndsLongAdminRequests has a request open that would go on for as
-// long as it may, as a bulk replay with a rate does.
+// TestShutdownEndsLongAdminRequests stops a server during a request that would never end, such as a
+// bulk replay with a rate.
 func TestShutdownEndsLongAdminRequests(t *testing.T) {
 	t.Parallel()
 	working := make(chan struct{})

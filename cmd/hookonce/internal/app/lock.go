@@ -14,18 +14,18 @@ import (
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/config"
 )
 
-// errLocked is what lockFile returns where another process holds the lock.
+// errLocked is the error of lockFile if another process holds the lock.
 var errLocked = errors.New("locked by another process")
 
 const lockSuffix = ".lock"
 
-// instanceLock makes sure that one gateway at most serves a SQLite file. The
-// kernel holds it for the open file, so it ends with the process however that
-// ends, and a file left behind by a killed one locks nobody out.
+// instanceLock ensures that at most one gateway serves a SQLite file. The kernel holds the lock for
+// the open file, so it ends with the process in any case; the file of a killed process blocks no
+// gateway.
 type instanceLock struct{ file *os.File }
 
-// lockInstance takes the lock of the database at path: the file path + ".lock",
-// which also tells the process id of the holder.
+// lockInstance takes the lock of the database at path: the file path + ".lock", which also holds
+// the process id.
 func lockInstance(path string) (*instanceLock, error) {
 	name := path + lockSuffix
 	file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
@@ -42,19 +42,17 @@ func lockInstance(path string) (*instanceLock, error) {
 		}
 		return nil, &Error{
 			Err:    fmt.Errorf("another gateway%s serves the database %s: it holds the lock %s", holder(file), path, name),
-			Remedy: "stop it, or give this one a database of its own; several gateways can share one PostgreSQL",
+			Remedy: "stop it, or give this gateway its own database; several gateways can share one PostgreSQL database",
 		}
 	}
-	// The process id is for people only: that it cannot be written is no
-	// reason not to serve.
+	// The process id is for people only: failing to write it does not prevent serving.
 	if err := file.Truncate(0); err == nil {
 		_, _ = file.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
 	}
 	return &instanceLock{file}, nil
 }
 
-// lockPatiently is lockFile, which gives those that only look at the lock the
-// moment that they need.
+// lockPatiently is lockFile with retries, because whoServes holds the lock for a moment.
 func lockPatiently(file *os.File) error {
 	const tries, pause = 5, 20 * time.Millisecond
 	for try := 1; ; try++ {
@@ -66,8 +64,7 @@ func lockPatiently(file *os.File) error {
 	}
 }
 
-// whoServes tells whether a gateway holds the lock of the database at path, and
-// changes nothing.
+// whoServes reports whether a gateway holds the lock of the database at path. It changes nothing.
 func whoServes(path string) (who string, serves bool, err error) {
 	file, err := os.Open(path + lockSuffix)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -76,7 +73,7 @@ func whoServes(path string) (who string, serves bool, err error) {
 	if err != nil {
 		return "", false, fmt.Errorf("opening the lock file of the database: %w", err)
 	}
-	defer file.Close() // and with it the lock
+	defer file.Close() // releases the lock, too
 	err = lockFile(file, false)
 	if errors.Is(err, errLocked) {
 		return holder(file), true, nil
@@ -84,7 +81,7 @@ func whoServes(path string) (who string, serves bool, err error) {
 	return "", false, err
 }
 
-// holder returns " (process N)", or "" where the file does not tell.
+// holder returns " (process N)", or "" if the file holds no process id.
 func holder(file *os.File) string {
 	text, err := io.ReadAll(io.NewSectionReader(file, 0, 32))
 	if err != nil {
@@ -97,11 +94,11 @@ func holder(file *os.File) string {
 	return fmt.Sprintf(" (process %d)", pid)
 }
 
-// release gives the lock up. The file stays: removing it would let a third
-// process lock a new file of that name while a second one waits on this one.
+// release releases the lock. The file stays: removing it would let a third process lock a new file
+// of that name while a second process waits for this one.
 func (l *instanceLock) release() error { return l.file.Close() }
 
-// lockDatabase takes the lock of a SQLite file, and returns what gives it up.
+// lockDatabase takes the lock of a SQLite file, and returns a function that releases it.
 func lockDatabase(settings *config.Settings) (release func() error, err error) {
 	path, ok := settings.SQLitePath()
 	if !ok {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Who looks at the lock for a moment keeps no gateway from starting.
-func TestAGatewayStartsWhileTheLockIsLookedAt(t *testing.T) {
+// Checking the lock does not prevent a gateway from starting.
+func TestAGatewayStartsWhileTheLockIsChecked(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "test.db")
 	looking, stop := make(chan struct{}), make(chan struct{})

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lockFile locks file for one process, or for all that share it.
+// lockFile locks file exclusively or, if not exclusive, shared.
 func lockFile(file *os.File, exclusive bool) error {
 	how := unix.LOCK_SH
 	if exclusive {

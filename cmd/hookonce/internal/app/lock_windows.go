@@ -7,9 +7,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// lockFile locks file for one process, or for all that share it: one byte of it
-// far behind the process id, which others can then still read, as they could not
-// in a range that is locked on Windows.
+// lockFile locks file exclusively or, if not exclusive, shared. It locks one byte far beyond the
+// process id, because other processes cannot read a locked range on Windows.
 func lockFile(file *os.File, exclusive bool) error {
 	how := uint32(windows.LOCKFILE_FAIL_IMMEDIATELY)
 	if exclusive {

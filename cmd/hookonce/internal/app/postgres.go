@@ -12,7 +12,7 @@ import (
 	"github.com/hookonce/hookonce/hookpgx"
 )
 
-// pooledStore closes the pool that was made for a store, behind it.
+// pooledStore closes the pool of a store after the store.
 type pooledStore struct {
 	driver.Store
 	pool *pgxpool.Pool
@@ -24,8 +24,8 @@ func (s *pooledStore) Close() error {
 	return err
 }
 
-// CheckPostgres refuses a PostgreSQL URL that its driver cannot read, without
-// opening it. The error is an *Error that never quotes the URL.
+// CheckPostgres refuses a PostgreSQL URL that the driver cannot parse. It does not connect. The
+// error is an *Error that never quotes the URL.
 func CheckPostgres(url string) error {
 	_, err := parsePostgres(url)
 	return err
@@ -34,8 +34,7 @@ func CheckPostgres(url string) error {
 func parsePostgres(url string) (*pgxpool.Config, error) {
 	cfg, err := pgxpool.ParseConfig(url)
 	if err != nil {
-		// The error may quote a part of the password, of a URL in which it is
-		// what cannot be read.
+		// The driver's error may quote a part of the password if that part cannot be parsed.
 		return nil, &Error{
 			Err:    errors.New("it is not a PostgreSQL URL that can be used"),
 			Remedy: "postgres://USER:PASSWORD@HOST:5432/DATABASE?sslmode=require, with other characters of USER and PASSWORD percent-encoded",
@@ -44,10 +43,9 @@ func parsePostgres(url string) (*pgxpool.Config, error) {
 	return cfg, nil
 }
 
-// workSettings are those of the pool for leases, outcomes and pruning, unless
-// the URL has its own: a gateway that is frozen or cut off must not hold its
-// locks for hours, nor a statement that nobody waits for any more go on. What
-// they end is undone by the server, and tried again.
+// workSettings are settings of the pool for leases, outcomes and pruning, unless the URL has its
+// own. A frozen or disconnected gateway must not hold its locks for hours, nor keep an abandoned
+// statement running. The server rolls back the interrupted work, and the gateway retries it.
 var workSettings = map[string]string{
 	"application_name":                    "hookonce",
 	"idle_in_transaction_session_timeout": "60s",

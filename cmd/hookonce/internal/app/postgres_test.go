@@ -22,7 +22,7 @@ func TestADatabaseURLIsNeverQuoted(t *testing.T) {
 	}
 }
 
-// The server ends what a frozen gateway holds, and what nobody waits for.
+// The server ends idle transactions of a frozen gateway, and abandoned statements.
 func TestPoolHasItsTimeLimits(t *testing.T) {
 	t.Parallel()
 	dsn, _ := dbtest.Postgres(t)

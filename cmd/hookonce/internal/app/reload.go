@@ -7,27 +7,27 @@ import (
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/config"
 )
 
-// reload reads the settings again and puts their sources, destinations and
-// routes into force. Wrong settings leave the old ones in force.
+// reload reads the settings again and applies their sources, destinations and routes. If they are
+// wrong, the old ones stay in force.
 func (g *gateway) reload() {
 	settings, err := g.options.Reload()
 	if err == nil {
-		err = g.inbox.Reload(&settings.Inbox)
+		err = g.engine.Reload(&settings.Engine)
 	}
 	if err != nil {
-		g.log.Error("settings not reloaded: the old ones stay in force", "error", err)
+		g.log.Error("settings not reloaded; the old ones stay in force", "error", err)
 		return
 	}
 	warnOfSettings(settings, g.log)
 	g.showWarnings(settings)
 	if changed := needRestart(g.options.Settings, settings); len(changed) > 0 {
-		g.log.Warn("settings that changed take effect at the next start only", "settings", changed)
+		g.log.Warn("some changed settings take effect only after a restart", "settings", changed)
 	}
-	g.log.Info("settings reloaded", slog.Int("sources", len(settings.Inbox.Sources)),
-		slog.Int("destinations", len(settings.Inbox.Destinations)), slog.Int("routes", len(settings.Inbox.Routes)))
+	g.log.Info("settings reloaded", slog.Int("sources", len(settings.Engine.Sources)),
+		slog.Int("destinations", len(settings.Engine.Destinations)), slog.Int("routes", len(settings.Engine.Routes)))
 }
 
-// needRestart names the settings that differ and that a reload does not change.
+// needRestart names the changed settings that only a restart applies.
 func needRestart(running, read *config.Settings) []string {
 	var changed []string
 	for _, s := range []struct {
@@ -38,9 +38,9 @@ func needRestart(running, read *config.Settings) []string {
 		{"migrate", running.Migrate == read.Migrate},
 		{"listen", running.Listen == read.Listen},
 		{"admin", running.Admin == read.Admin},
-		{"dedupe_window", running.Inbox.DedupeWindow == read.Inbox.DedupeWindow},
-		{"retention", running.Inbox.Retention == read.Inbox.Retention},
-		{"unverified_rate", running.Inbox.UnverifiedRate == read.Inbox.UnverifiedRate},
+		{"dedupe_window", running.Engine.DedupeWindow == read.Engine.DedupeWindow},
+		{"retention", running.Engine.Retention == read.Engine.Retention},
+		{"unverified_rate", running.Engine.UnverifiedRate == read.Engine.UnverifiedRate},
 		{"allow_unsafe", slices.Equal(running.AllowUnsafe, read.AllowUnsafe)},
 		{"shutdown_delay", running.ShutdownDelay == read.ShutdownDelay},
 	} {

@@ -9,8 +9,8 @@ import (
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/config"
 )
 
-// The dashboard shows the warnings of the settings in force, and what the sources
-// tell by themselves once.
+// The dashboard shows the warnings of the current settings. It shows a warning once if the status
+// of a source says the same.
 func TestDashboardShowsWarningsOfTheSettings(t *testing.T) {
 	t.Parallel()
 	const source = "sources: {pay: {provider: stripe, secrets: [SECRET], dedupe_window: 1h}, lab: {provider: none, event: {id: 'body:id'}}}"

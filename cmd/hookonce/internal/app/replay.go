@@ -10,25 +10,24 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// EventReplay selects events that are to be replayed one after the other.
+// EventReplay selects events to replay, one after the other.
 type EventReplay struct {
-	Filter driver.EventFilter // Limit and After are not looked at
+	Filter driver.EventFilter // Limit and After are ignored
 	Mode   driver.ReplayMode
-	// RequestID makes a second run do nothing to the events that the first one
-	// replayed.
+	// RequestID makes a second run skip the events that the first run replayed.
 	RequestID string
 	Rate      hookonce.Rate         // defaults to hookonce.DefaultReplayRate
 	Progress  func(*EventsReplayed) // called after each event; may be nil
 }
 
-// EventsReplayed is what became of them.
+// EventsReplayed counts the outcomes of a replay.
 type EventsReplayed struct {
 	Replayed int
-	Repeated int // replayed before by the same request
+	Repeated int // replayed earlier by the same request
 	Refused  map[*Refusal]int
 }
 
-// Total returns how many events were looked at.
+// Total returns the number of processed events.
 func (r *EventsReplayed) Total() int {
 	total := r.Replayed + r.Repeated
 	for _, count := range r.Refused {
@@ -37,28 +36,27 @@ func (r *EventsReplayed) Total() int {
 	return total
 }
 
-// Refusal is a reason for which an event is not replayed, whatever becomes of
-// others.
+// Refusal is a reason that refuses one event, and lets the replay of others continue.
 type Refusal struct {
 	Code   string // for programs
 	Reason string // for people, to follow "refused: "
 	err    error
 }
 
-// Refusals are the reasons for which an event is not replayed.
+// Refusals are the reasons that refuse an event.
 var Refusals = []*Refusal{
 	{"open", "not finished yet", driver.ErrOpen},
 	{"body_pruned", "the body is past its retention", driver.ErrBodyPruned},
-	{"request_reused", "replayed in another mode by this request id", driver.ErrRequestReused},
-	{"mode_needed", "done already: say --as-new or --same-id", driver.ErrModeNeeded},
+	{"request_reused", "already replayed in another mode with this request id", driver.ErrRequestReused},
+	{"mode_needed", "already done: set --as-new or --same-id", driver.ErrModeNeeded},
 	{"no_route", "no route of these settings matches", driver.ErrNoRoute},
 	{"locked", "in use by another session: run this again", driver.ErrLockTimeout},
 	{"not_found", "removed in the meantime", driver.ErrNotFound},
 }
 
-// ReplayEvents replays what the filter finds at the beginning, newest first. On
-// an error, which is that of ctx if it ended, the result tells how far it came.
-func ReplayEvents(ctx context.Context, store driver.Store, inbox *hookonce.Engine, which *EventReplay) (*EventsReplayed, error) {
+// ReplayEvents replays the events that match the filter, newest first. If it fails, or ctx ends,
+// the result still counts the processed events.
+func ReplayEvents(ctx context.Context, store driver.Store, engine *hookonce.Engine, which *EventReplay) (*EventsReplayed, error) {
 	result := &EventsReplayed{Refused: make(map[*Refusal]int)}
 	pace := pacer{every: interval(which.Rate)}
 	filter := which.Filter
@@ -72,7 +70,7 @@ func ReplayEvents(ctx context.Context, store driver.Store, inbox *hookonce.Engin
 			if err := pace.await(ctx); err != nil {
 				return result, err
 			}
-			if err := result.replay(ctx, inbox, which, &page.Events[i]); err != nil {
+			if err := result.replay(ctx, engine, which, &page.Events[i]); err != nil {
 				return result, err
 			}
 			if which.Progress != nil {
@@ -85,8 +83,8 @@ func ReplayEvents(ctx context.Context, store driver.Store, inbox *hookonce.Engin
 	}
 }
 
-func (r *EventsReplayed) replay(ctx context.Context, inbox *hookonce.Engine, which *EventReplay, ev *driver.Event) error {
-	replayed, err := ReplayEvent(ctx, inbox, &hookonce.ReplayRequest{
+func (r *EventsReplayed) replay(ctx context.Context, engine *hookonce.Engine, which *EventReplay, ev *driver.Event) error {
+	replayed, err := ReplayEvent(ctx, engine, &hookonce.ReplayRequest{
 		Source: ev.Source, EventID: ev.EventID, Mode: which.Mode, RequestID: which.RequestID,
 	})
 	switch {
@@ -106,13 +104,12 @@ func (r *EventsReplayed) replay(ctx context.Context, inbox *hookonce.Engine, whi
 	return nil
 }
 
-// ReplayEvent is Engine.Replay, tried again where the outcome is unknown or the
-// database gave up in favour of another session: the RequestID, which must not
-// be "", makes that safe.
-func ReplayEvent(ctx context.Context, inbox *hookonce.Engine, r *hookonce.ReplayRequest) (*driver.Replayed, error) {
+// ReplayEvent is Engine.Replay with retries if the commit's outcome is unknown or the database
+// aborted the transaction because of a conflict. The RequestID makes that safe, and must not be "".
+func ReplayEvent(ctx context.Context, engine *hookonce.Engine, r *hookonce.ReplayRequest) (*driver.Replayed, error) {
 	const tries = 3
 	for try := 1; ; try++ {
-		replayed, err := inbox.Replay(ctx, r)
+		replayed, err := engine.Replay(ctx, r)
 		again := errors.Is(err, driver.ErrCommitUnknown) || errors.Is(err, driver.ErrSerialization)
 		if !again || try == tries || ctx.Err() != nil {
 			return replayed, err
@@ -120,9 +117,9 @@ func ReplayEvent(ctx context.Context, inbox *hookonce.Engine, r *hookonce.Replay
 	}
 }
 
-// pacer lets one thing happen at a time, evenly spaced.
+// pacer spaces events evenly.
 type pacer struct {
-	every time.Duration // 0 does not hold anything up
+	every time.Duration // 0 for no pauses
 	next  time.Time
 }
 
@@ -133,7 +130,7 @@ func interval(r hookonce.Rate) time.Duration {
 	return r.Per / time.Duration(r.Count)
 }
 
-// await waits for the next turn. What was late is not caught up with.
+// await waits for the next turn. Missed turns are not made up.
 func (p *pacer) await(ctx context.Context) error {
 	now := time.Now()
 	wait := p.next.Sub(now)

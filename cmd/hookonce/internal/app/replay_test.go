@@ -11,7 +11,7 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// lossy is a store that fails to confirm replays for a while.
+// lossy is a store whose first replays fail or lose their confirmation.
 type lossy struct {
 	driver.Store
 	failures, calls int
@@ -22,7 +22,7 @@ func (s *lossy) Replay(ctx context.Context, p *driver.ReplayParams) (*driver.Rep
 	s.calls++
 	fails := s.calls <= s.failures
 	if fails && errors.Is(s.err, driver.ErrSerialization) {
-		return nil, s.err // nothing was done
+		return nil, s.err // rolled back
 	}
 	replayed, err := s.Store.Replay(ctx, p)
 	if err == nil && fails {
@@ -31,8 +31,8 @@ func (s *lossy) Replay(ctx context.Context, p *driver.ReplayParams) (*driver.Rep
 	return replayed, err
 }
 
-// A replay whose commit is unknown is asked for again, and done once.
-func TestReplayEventAsksAgain(t *testing.T) {
+// A replay with an unknown commit is retried, and happens once.
+func TestReplayEventRetries(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")
 	for _, tt := range []struct {
@@ -41,16 +41,16 @@ func TestReplayEventAsksAgain(t *testing.T) {
 		err, want       error
 	}{
 		{"confirmed", 0, 1, nil, nil},
-		{"once unknown", 1, 2, driver.ErrCommitUnknown, nil},
-		{"once undone", 1, 2, driver.ErrSerialization, nil},
-		{"unknown for long", 10, 3, driver.ErrCommitUnknown, driver.ErrCommitUnknown},
-		{"something else", 1, 1, broken, broken},
+		{"unknown once", 1, 2, driver.ErrCommitUnknown, nil},
+		{"rolled back once", 1, 2, driver.ErrSerialization, nil},
+		{"always unknown", 10, 3, driver.ErrCommitUnknown, driver.ErrCommitUnknown},
+		{"another error", 1, 1, broken, broken},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			store := &lossy{Store: newStore(t), failures: tt.failures, err: tt.err}
 			receive(t, store, now(t, store), "a")
-			inbox, err := NewEngine(store, settings(t, `
+			engine, err := NewEngine(store, settings(t, `
 sources: {lab: {provider: none, event: {id: "body:id"}}}
 destinations: {app: {url: "http://127.0.0.1:1/"}}
 routes: [{name: all, to: app}]
@@ -58,11 +58,11 @@ routes: [{name: all, to: app}]
 			if err != nil {
 				t.Fatal(err)
 			}
-			replayed, err := ReplayEvent(t.Context(), inbox, &hookonce.ReplayRequest{
+			replayed, err := ReplayEvent(t.Context(), engine, &hookonce.ReplayRequest{
 				Source: "lab", EventID: "a", Mode: driver.ReplaySameID, RequestID: "r",
 			})
 			if !errors.Is(err, tt.want) || store.calls != tt.calls {
-				t.Errorf("asked %d times, error %v; want %d and %v", store.calls, err, tt.calls, tt.want)
+				t.Errorf("called %d times, error %v; want %d and %v", store.calls, err, tt.calls, tt.want)
 			}
 			repeated := errors.Is(tt.err, driver.ErrCommitUnknown)
 			if err == nil && (replayed.Repeated != repeated || replayed.Generation != 1 || replayed.Messages != 1) {
@@ -76,7 +76,7 @@ routes: [{name: all, to: app}]
 	}
 }
 
-func TestReplaysOfManyHaveAPace(t *testing.T) {
+func TestBulkReplayPace(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		rate hookonce.Rate

@@ -15,8 +15,8 @@ import (
 	"github.com/hookonce/hookonce/hookpgx"
 )
 
-// Migrations returns the steps of the schema for the database of the settings,
-// without opening it.
+// Migrations returns the schema's steps for the kind of database in the settings. It does not open
+// the database.
 func Migrations(settings *config.Settings) []driver.Migration {
 	if _, ok := settings.SQLitePath(); ok {
 		return hookmigrate.SQLite()
@@ -24,9 +24,8 @@ func Migrations(settings *config.Settings) []driver.Migration {
 	return hookmigrate.Postgres(hookpgx.DefaultSchema)
 }
 
-// SchemaStatus returns every step of the schema that this program knows or the
-// database of the settings has. A SQLite file that is not there has none of
-// them, and is not made.
+// SchemaStatus returns every schema step that this program knows or that the database has. A
+// missing SQLite file has no applied step, and is not created.
 func SchemaStatus(ctx context.Context, settings *config.Settings) ([]hookmigrate.Step, error) {
 	if path, ok := settings.SQLitePath(); ok && canBeMade(path) {
 		var steps []hookmigrate.Step
@@ -43,7 +42,7 @@ func SchemaStatus(ctx context.Context, settings *config.Settings) ([]hookmigrate
 	return steps, errors.Join(err, store.Close())
 }
 
-// canBeMade reports whether the file is not there, and its folder is.
+// canBeMade reports whether the file does not exist but its folder does.
 func canBeMade(path string) bool {
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 		return false
@@ -52,8 +51,7 @@ func canBeMade(path string) bool {
 	return err == nil && folder.IsDir()
 }
 
-// prepareSchema brings the schema up to date where the settings say auto, and
-// otherwise refuses one that is not.
+// prepareSchema migrates the database if auto is true; otherwise it refuses an older schema.
 func prepareSchema(ctx context.Context, store driver.Store, auto bool, log *slog.Logger) error {
 	if !auto {
 		return CheckSchema(ctx, store)
@@ -68,8 +66,8 @@ func prepareSchema(ctx context.Context, store driver.Store, auto bool, log *slog
 	return nil
 }
 
-// CheckSchema refuses a database whose schema is not the one that this program
-// works with. The error matches driver.ErrSchema.
+// CheckSchema refuses a database with another schema than that of this program. The error matches
+// driver.ErrSchema.
 func CheckSchema(ctx context.Context, store driver.Store) error {
 	err := hookmigrate.Check(ctx, store)
 	if !errors.Is(err, driver.ErrSchema) {

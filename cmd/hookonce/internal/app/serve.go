@@ -14,25 +14,23 @@ import (
 	"github.com/hookonce/hookonce/hookadmin"
 )
 
-// Options say what to serve.
+// Options are the parameters of Serve.
 type Options struct {
 	Settings *config.Settings
 	Logger   *slog.Logger
-	// Hangups tells of each wish to reload the settings, and Reload reads them
-	// again. Without Hangups they are read once.
+	// Hangups receives each request to reload the settings, and Reload reads them. If Hangups is
+	// nil, the settings are never reloaded.
 	Hangups <-chan os.Signal
 	Reload  func() (*config.Settings, error)
 }
 
-// Serve runs the gateway until ctx ends, and then stops it gracefully; it
-// returns nil when everything that had arrived was answered and everything
-// that was being sent was finished or given back.
+// Serve runs the gateway until ctx ends, and then stops it gracefully. It returns nil if every open
+// delivery was answered, and every message being sent was finished or released.
 //
-// It starts in this order: on SQLite take the lock that keeps a second gateway
-// out; open the database, waiting up to 30 s for one that is starting too; take
-// the addresses, so that a start which fails for one of them changes nothing;
-// bring the schema up to date or refuse it; refuse a database that may lose
-// what was acknowledged; serve.
+// It starts in this order: on SQLite, take the lock that keeps a second gateway out; open the
+// database, and wait up to 30 s for one that is still starting; open the listeners, so that a
+// failure to do so changes nothing; migrate the schema or refuse it; refuse a database that may
+// lose acknowledged events; serve.
 func Serve(ctx context.Context, o *Options) (err error) {
 	defer keepHeadroom()()
 	warnOfSettings(o.Settings, o.Logger)
@@ -48,8 +46,8 @@ func Serve(ctx context.Context, o *Options) (err error) {
 	defer func() {
 		closeErr := closeStore(store)
 		if errors.Is(closeErr, errStillInUse) {
-			// Everything is answered and finished by now: nothing is lost with it.
-			o.Logger.Warn("stopping without waiting any longer", "error", closeErr)
+			// All work is done by now, so nothing is lost.
+			o.Logger.Warn("stopping with a database connection still open", "error", closeErr)
 			closeErr = nil
 		}
 		err = errors.Join(err, closeErr)
@@ -70,7 +68,7 @@ func warnOfSettings(settings *config.Settings, log *slog.Logger) {
 	}
 }
 
-// prepare makes sure that store can be served from.
+// prepare prepares the schema and checks the durability of store.
 func prepare(ctx context.Context, store driver.Store, o *Options) error {
 	if err := prepareSchema(ctx, store, o.Settings.Migrate == config.MigrateAuto, o.Logger); err != nil {
 		return err
@@ -78,20 +76,20 @@ func prepare(ctx context.Context, store driver.Store, o *Options) error {
 	return checkDurability(ctx, store, o.Settings.AllowUnsafe, o.Logger)
 }
 
-// startFailed returns err, or nil where the start was only given up because
-// the gateway was told to stop: nothing had been accepted.
+// startFailed returns err, or nil if ctx has ended: the gateway was told to stop, and had accepted
+// nothing.
 func startFailed(ctx context.Context, err error, log *slog.Logger) error {
 	if ctx.Err() == nil {
 		return err
 	}
-	log.Info("stopped before it served", "error", err)
+	log.Info("stopped before serving", "error", err)
 	return nil
 }
 
-// gateway is everything that runs.
+// gateway is a running gateway.
 type gateway struct {
 	log           *slog.Logger
-	inbox         *hookonce.Engine
+	engine        *hookonce.Engine
 	public, admin *listener
 	limits        stopLimits
 	stopping      atomic.Bool
@@ -100,13 +98,13 @@ type gateway struct {
 }
 
 func newGateway(ctx context.Context, store driver.Store, o *Options) (_ *gateway, err error) {
-	inbox, err := NewEngine(store, o.Settings, o.Logger)
+	engine, err := NewEngine(store, o.Settings, o.Logger)
 	if err != nil {
 		return nil, err
 	}
-	g := &gateway{log: o.Logger, inbox: inbox, limits: defaultStopLimits, options: o}
+	g := &gateway{log: o.Logger, engine: engine, limits: defaultStopLimits, options: o}
 	g.showWarnings(o.Settings)
-	if g.public, err = listen(ctx, "listen", o.Settings.Listen, publicServer(inbox), o.Logger); err != nil {
+	if g.public, err = listen(ctx, "listen", o.Settings.Listen, publicServer(engine), o.Logger); err != nil {
 		return nil, err
 	}
 	if g.admin, err = listen(ctx, "admin.listen", o.Settings.Admin.Listen, adminServer(nil), o.Logger); err != nil {
@@ -114,7 +112,7 @@ func newGateway(ctx context.Context, store driver.Store, o *Options) (_ *gateway
 	}
 	g.admin.server.Handler, err = hookadmin.New(&hookadmin.Config{
 		Store:    store,
-		Engine:   inbox,
+		Engine:   engine,
 		Ready:    g.ready,
 		Token:    string(o.Settings.Admin.Token),
 		Loopback: isLoopback(g.admin),
@@ -127,8 +125,8 @@ func newGateway(ctx context.Context, store driver.Store, o *Options) (_ *gateway
 	return g, nil
 }
 
-// showWarnings makes the warnings of settings those of the dashboard, which tells
-// by itself what the status of a source says.
+// showWarnings shows the warnings of settings on the dashboard, except those that it derives from
+// the status of a source.
 func (g *gateway) showWarnings(settings *config.Settings) {
 	var texts []string
 	for _, fault := range settings.Warnings {
@@ -145,20 +143,20 @@ func (g *gateway) ready(ctx context.Context) error {
 	if g.stopping.Load() {
 		return errStopping
 	}
-	return g.inbox.Ready(ctx)
+	return g.engine.Ready(ctx)
 }
 
-// run serves until ctx ends or a part fails, and stops in order.
+// run serves until ctx ends or a part fails, and then stops in order.
 func (g *gateway) run(ctx context.Context) error {
-	// The work outlives ctx: what is still arriving while the gateway stops is
-	// claimed and counted like everything else.
+	// The work outlives ctx: deliveries that arrive during the stop are claimed and counted like
+	// all others.
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWork()
 	failed := make(chan error, 3)
 	worked := make(chan struct{})
 	go func() {
 		defer close(worked)
-		if err := g.inbox.Run(work); err != nil {
+		if err := g.engine.Run(work); err != nil {
 			failed <- fmt.Errorf("sending and upkeep: %w", err)
 		}
 	}()

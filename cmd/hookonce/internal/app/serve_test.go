@@ -25,7 +25,7 @@ func TestServeOnSQLite(t *testing.T) {
 		admin + "/api/v1/events": http.StatusOK,
 		admin + "/":              http.StatusOK,
 		admin + "/sources":       http.StatusOK,
-		// The public listener serves /webhooks/ and nothing else, and never redirects.
+		// The public listener serves only /webhooks/, and never redirects.
 		public + "/webhooks/none":       http.StatusNotFound,
 		public + "/healthz":             http.StatusNotFound,
 		public + "/":                    http.StatusNotFound,
@@ -91,7 +91,7 @@ func TestServeRefusesATakenAddress(t *testing.T) {
 	s.Listen, s.Admin.Listen = "127.0.0.1:0", taken.Addr().String()
 	wantHint(t, serve(t, s).wait(t), "admin.listen: ", "the setting admin.listen")
 
-	// A start that failed for an address has changed nothing.
+	// A failure to open a listener has changed nothing.
 	store, err := OpenStore(t.Context(), s)
 	if err != nil {
 		t.Fatal(err)
@@ -102,7 +102,7 @@ func TestServeRefusesATakenAddress(t *testing.T) {
 	}
 }
 
-// Orchestrators start databases and gateways side by side.
+// Orchestrators start databases and gateways at the same time.
 func TestServeWaitsForItsDatabase(t *testing.T) {
 	t.Parallel()
 	server := dbtest.StartServer(t, nil)
@@ -113,22 +113,22 @@ func TestServeWaitsForItsDatabase(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The driver tells of two addresses on two lines, the log on one.
+	// The driver reports two addresses on two lines; the log needs one.
 	twice := strings.Replace(server.DSN(), "@"+dsn.Host, "@"+dsn.Host+","+dsn.Host, 1)
 	early := serve(t, settings(t, "database: "+twice))
 	text, _ := early.await(t, "until")["error"].(string)
 	if strings.Count(text, dsn.Port()) < 2 || strings.ContainsAny(text, "\n\t") {
-		t.Errorf("it waits for two addresses with the error %q", text)
+		t.Errorf("the log of two addresses is %q", text)
 	}
 	early.cancel()
 	if err := early.wait(t); err != nil {
-		t.Errorf("told to stop while it waited, Serve returned %v", err)
+		t.Errorf("stopped while it waited, Serve returned %v", err)
 	}
 
 	r := serve(t, s)
 	line := r.await(t, "until")
 	if line["level"] != "WARN" || line["error"] == nil {
-		t.Errorf("it waits with the log line %v", line)
+		t.Errorf("the log line of the wait is %v", line)
 	}
 	server.Restart(t)
 	admin := "http://" + r.await(t, "admin")["admin"].(string)
@@ -139,12 +139,12 @@ func TestServeWaitsForItsDatabase(t *testing.T) {
 	_, password, _ = strings.Cut(password, ":")
 	password, _, _ = strings.Cut(password, "@")
 	if password == "" || strings.Contains(early.log.text()+r.log.text(), password) {
-		t.Error("the log tells the database's password")
+		t.Error("the log shows the database's password")
 	}
 }
 
-// Waiting heals neither of these.
-func TestServeDoesNotWaitForWhatOnlyAPersonEnds(t *testing.T) {
+// Waiting resolves none of these errors.
+func TestServeDoesNotWaitForLastingErrors(t *testing.T) {
 	t.Parallel()
 	dsn, err := url.Parse(dbtest.StartServer(t, nil).DSN())
 	if err != nil {
@@ -155,7 +155,7 @@ func TestServeDoesNotWaitForWhatOnlyAPersonEnds(t *testing.T) {
 		change     func(*url.URL)
 	}{
 		{"wrong password", "user and password", func(u *url.URL) { u.User = url.UserPassword(u.User.Username(), "wrong") }},
-		{"no such role", "user and password", func(u *url.URL) { u.User = url.UserPassword("nobody", "wrong") }},
+		{"no such role", "user and password", func(u *url.URL) { u.User = url.UserPassword("unknown", "wrong") }},
 		{"no such database", "create that database", func(u *url.URL) { u.Path = "/none" }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -177,7 +177,7 @@ func TestServeRefusesAFileThatIsNoDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := serve(t, settings(t, "database: sqlite:"+path))
-	wantHint(t, r.wait(t), path, "no SQLite database")
+	wantHint(t, r.wait(t), path, "not a SQLite database")
 	if strings.Contains(r.log.text(), "waiting") {
 		t.Errorf("it waited:\n%s", r.log.text())
 	}
@@ -191,7 +191,7 @@ func TestServeRefusesADatabaseThatLosesCommits(t *testing.T) {
 	err := serve(t, settings(t, "database: "+dsn)).wait(t)
 	wantHint(t, err, "fsync is off", "allow_unsafe: [")
 	if !strings.Contains(err.Error(), "full_page_writes is off") {
-		t.Errorf("error %q tells one weakness of two", err)
+		t.Errorf("error %q names one weakness of two", err)
 	}
 	wantHint(t, serve(t, settings(t, "database: "+dsn+"\nallow_unsafe: [fsync]")).wait(t),
 		"full_page_writes is off", "allow_unsafe: [full_page_writes]")

@@ -10,7 +10,7 @@ import (
 	"io"
 	"os"
 
-	// The driver of SQLite files. The library leaves its choice to the program.
+	// The driver of SQLite files. The library leaves this choice to the program.
 	_ "modernc.org/sqlite"
 
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/config"
@@ -18,7 +18,7 @@ import (
 	"github.com/hookonce/hookonce/hooksql"
 )
 
-// sqliteDriver is the name under which modernc.org/sqlite registers.
+// sqliteDriver is the name that modernc.org/sqlite registers.
 const sqliteDriver = "sqlite"
 
 // The header of a SQLite file; see https://www.sqlite.org/fileformat2.html#the_database_header.
@@ -28,9 +28,8 @@ const (
 	sqliteModeWAL    = 2
 )
 
-// checkSQLiteFile refuses a file that opening would change: one that is empty,
-// and one that is not in the WAL mode, which every database of hookonce is in.
-// A file that is not there is left to OpenStore.
+// checkSQLiteFile refuses a file that opening would change: an empty one, and one that is not in
+// WAL mode, which every database of hookonce uses. OpenStore handles a missing file.
 func checkSQLiteFile(path string) error {
 	file, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -48,10 +47,10 @@ func checkSQLiteFile(path string) error {
 	case err != nil && !errors.Is(err, io.ErrUnexpectedEOF):
 		return fmt.Errorf("reading the database: %w", err)
 	case !bytes.HasPrefix(header[:n], []byte(sqliteMagic)):
-		return &Error{fmt.Errorf("%s is no SQLite database, or it is damaged or encrypted", path), "check the setting database"}
+		return &Error{fmt.Errorf("%s is not a SQLite database, or it is damaged or encrypted", path), "check the setting database"}
 	case header[sqliteModeOffset] != sqliteModeWAL:
 		return &Error{
-			fmt.Errorf("the SQLite database %s is not in WAL mode: it is not one of hookonce, or was changed", path),
+			fmt.Errorf("the SQLite database %s is not in WAL mode: it is not a database of hookonce, or was changed", path),
 			"check the setting database; hookonce migrate up and serve set the mode",
 		}
 	}
@@ -76,8 +75,8 @@ func openSQLite(_ context.Context, settings *config.Settings) (driver.Store, err
 	return store, nil
 }
 
-// createFile makes the file of a database, for this user only: it holds what
-// senders sent. One that is there keeps its mode.
+// createFile creates the file of a database, for this user only, because it holds request bodies.
+// An existing file keeps its mode.
 func createFile(path string) error {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

@@ -7,28 +7,28 @@ import (
 	"time"
 )
 
-// stopLimits bound a graceful stop.
+// stopLimits bound the phases of a graceful stop.
 type stopLimits struct {
-	// total is for everything, with the delay that the settings ask for.
+	// total bounds the whole stop, with shutdown_delay.
 	total time.Duration
-	// afterDelay is what a stop may take behind the delay, however long that
-	// is: an operator who asks for a long one has told the orchestrator too.
+	// afterDelay is the least time that remains after a long shutdown_delay. An operator who sets a
+	// long delay has told the orchestrator, too.
 	afterDelay time.Duration
-	// answer is for the deliveries that are open: their bodies may take 10 s.
+	// answer bounds the wait for open deliveries: their bodies may take 10 s.
 	answer time.Duration
-	// drain is, behind that, for the claims that are under way.
+	// drain bounds the wait for claims, after that.
 	drain time.Duration
 }
 
-// defaultStopLimits keep to the 30 s after which orchestrators commonly kill;
-// what is left of them is for closing the database. Sends end within 10 s.
+// defaultStopLimits stay below 30 s, when orchestrators usually kill; the rest is for closing the
+// database. Sends end within 10 s.
 var defaultStopLimits = stopLimits{
 	total: 27 * time.Second, afterDelay: 20 * time.Second, answer: 11 * time.Second, drain: 3 * time.Second,
 }
 
-// stop ends the gateway in the order that loses nothing: tell load balancers,
-// wait for them, refuse new connections, claim and answer what is arriving,
-// finish or give back what is being sent, and only then stop answering probes.
+// stop ends the gateway in an order that loses nothing: turn readiness off, wait for load
+// balancers, refuse new connections, claim and answer the open deliveries, finish or release the
+// messages being sent, and only then stop answering probes.
 func (g *gateway) stop(stopWork context.CancelFunc, worked <-chan struct{}) error {
 	delay := g.options.Settings.ShutdownDelay
 	ctx, cancel := context.WithTimeout(context.Background(), max(g.limits.total, delay+g.limits.afterDelay))
@@ -50,9 +50,8 @@ func (g *gateway) stop(stopWork context.CancelFunc, worked <-chan struct{}) erro
 	return err
 }
 
-// answerOpen refuses new connections and answers the deliveries that are open.
-// The inbox takes all of them until their time is up; only then it drains, and
-// what arrives even later is answered 503 or cut off.
+// answerOpen refuses new connections and answers the open deliveries. The engine accepts them until
+// limits.answer is over, and then drains; a later request is answered 503 or cut off.
 func (g *gateway) answerOpen(ctx context.Context) []error {
 	answer, cancel := context.WithTimeout(ctx, g.limits.answer)
 	defer cancel()
@@ -63,18 +62,18 @@ func (g *gateway) answerOpen(ctx context.Context) []error {
 	drained := make(chan struct{})
 	go func() {
 		defer close(drained)
-		g.inbox.Drain()
+		g.engine.Drain()
 	}()
 	queued := await(drain, drained, "queued deliveries were not answered")
 	if open != nil {
-		// What has just been claimed is being answered.
+		// Deliveries that were claimed during the drain are being answered.
 		open = g.public.shutdown(drain)
 	}
 	g.public.cut()
 	return []error{open, queued}
 }
 
-// await waits for done, and says what was left when ctx ends before.
+// await waits for done. If ctx ends first, it returns an error with left, the unfinished work.
 func await(ctx context.Context, done <-chan struct{}, left string) error {
 	select {
 	case <-done:

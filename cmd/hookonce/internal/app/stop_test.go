@@ -15,7 +15,7 @@ import (
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/config"
 )
 
-// labSettings are those of a gateway on SQLite with an unsigned source, lab.
+// labSettings are the settings of a gateway on SQLite with an unsigned source, lab.
 func labSettings(t *testing.T) *config.Settings {
 	t.Helper()
 	return settings(t, "database: sqlite:"+filepath.Join(t.TempDir(), "test.db")+
@@ -25,7 +25,7 @@ func labSettings(t *testing.T) *config.Settings {
 // labBody is the body of a delivery to lab.
 const labBody = `{"id":"1"}`
 
-// openDelivery begins a delivery to lab, and returns once its body is awaited.
+// openDelivery begins a delivery to lab, and returns once the server waits for its body.
 func openDelivery(t *testing.T, addr string) (net.Conn, *bufio.Reader) {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr)
@@ -36,8 +36,8 @@ func openDelivery(t *testing.T, addr string) (net.Conn, *bufio.Reader) {
 	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
 		t.Fatal(err)
 	}
-	// The server asks for the body once its handler reads it: from then on the
-	// delivery is open.
+	// The server asks for the body as soon as its handler reads it. From then on the delivery is
+	// open.
 	_, err = io.WriteString(conn, "POST /webhooks/lab HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\nExpect: 100-continue\r\n\r\n")
 	if err != nil {
 		t.Fatal(err)
@@ -54,7 +54,7 @@ func openDelivery(t *testing.T, addr string) (net.Conn, *bufio.Reader) {
 	return conn, answers
 }
 
-// refuses waits until nobody listens at addr.
+// refuses waits until addr accepts no more connections.
 func refuses(t *testing.T, addr string) {
 	t.Helper()
 	pause := time.NewTicker(5 * time.Millisecond)
@@ -74,9 +74,8 @@ func refuses(t *testing.T, addr string) {
 	}
 }
 
-// A delivery whose body is arriving when the gateway is told to stop is claimed
-// like any other.
-func TestAStopClaimsWhatIsArriving(t *testing.T) {
+// A delivery whose body arrives during the stop is claimed like any other.
+func TestStopClaimsArrivingDeliveries(t *testing.T) {
 	t.Parallel()
 	r := serve(t, labSettings(t))
 	public := r.await(t, "listen")["listen"].(string)
@@ -106,9 +105,8 @@ func TestAStopClaimsWhatIsArriving(t *testing.T) {
 	}
 }
 
-// A stop ends when its time is up, whatever hangs, and does not pass for a
-// clean one.
-func TestAStopIsForcedWhenItsTimeIsUp(t *testing.T) {
+// A stop ends when its time is over even if a request hangs, and then returns an error.
+func TestStopIsForcedWhenItsTimeIsOver(t *testing.T) {
 	t.Parallel()
 	s := labSettings(t)
 	store, err := CreateStore(t.Context(), s)
@@ -122,9 +120,9 @@ func TestAStopIsForcedWhenItsTimeIsUp(t *testing.T) {
 	}
 	g.limits = stopLimits{total: 100 * time.Millisecond, answer: 50 * time.Millisecond, drain: 50 * time.Millisecond}
 	for _, l := range []*listener{g.public, g.admin} {
-		go func() { _ = l.serve() }() // what it returns is not what this test is about
+		go func() { _ = l.serve() }() // its error does not matter here
 	}
-	openDelivery(t, g.public.Addr().String()) // its body never comes
+	openDelivery(t, g.public.Addr().String()) // its body never arrives
 	never := make(chan struct{})
 	err = g.stop(func() {}, never)
 	for _, want := range []string{"requests on " + g.public.Addr().String() + " were still open", "the stop was forced: messages were still being sent"} {

@@ -15,20 +15,19 @@ import (
 )
 
 const (
-	// awaitLimit is how long serve waits for a database that cannot be
-	// reached: orchestrators start databases and gateways side by side.
+	// awaitLimit is how long serve waits for an unavailable database: orchestrators start databases
+	// and gateways at the same time.
 	awaitLimit = 30 * time.Second
 	awaitPause = time.Second
-	// reachTimeout bounds one try to reach the database.
+	// reachTimeout bounds one attempt to reach the database.
 	reachTimeout = 5 * time.Second
-	// closeLimit bounds closing the store: a pool waits for every connection
-	// that is in use, and one may hang.
+	// closeLimit bounds closing the store: a pool waits for every connection in use, and one may
+	// hang.
 	closeLimit = 2 * time.Second
 )
 
-// OpenStore opens the database of the settings, which must be there, for a
-// command that runs beside a gateway: it never changes the schema. The caller
-// closes the store.
+// OpenStore opens the database of the settings for a command that runs beside a gateway. The
+// database must exist; its schema is never changed. The caller closes the store.
 func OpenStore(ctx context.Context, settings *config.Settings) (driver.Store, error) {
 	if path, ok := settings.SQLitePath(); ok {
 		if _, err := os.Stat(path); err != nil {
@@ -41,8 +40,7 @@ func OpenStore(ctx context.Context, settings *config.Settings) (driver.Store, er
 	return openStore(ctx, settings)
 }
 
-// CreateStore is OpenStore, except that it makes the file of a SQLite database
-// that is not there yet.
+// CreateStore is OpenStore, but creates a missing SQLite file.
 func CreateStore(ctx context.Context, settings *config.Settings) (driver.Store, error) {
 	if path, ok := settings.SQLitePath(); ok {
 		if err := createFile(path); err != nil {
@@ -52,7 +50,7 @@ func CreateStore(ctx context.Context, settings *config.Settings) (driver.Store, 
 	return openStore(ctx, settings)
 }
 
-// openStore opens the database and makes sure that it can be reached.
+// openStore opens the database and checks that it is reachable.
 func openStore(ctx context.Context, settings *config.Settings) (driver.Store, error) {
 	open := openPostgres
 	if _, ok := settings.SQLitePath(); ok {
@@ -73,8 +71,8 @@ func openStore(ctx context.Context, settings *config.Settings) (driver.Store, er
 	return store, nil
 }
 
-// awaitStore is CreateStore for serve: a database that cannot be reached is
-// tried again until awaitLimit has passed, unless trying cannot help.
+// awaitStore is CreateStore for serve. It retries while the database is unavailable, until
+// awaitLimit is over, unless retrying cannot help.
 func awaitStore(ctx context.Context, settings *config.Settings, log *slog.Logger) (driver.Store, error) {
 	deadline := time.Now().Add(awaitLimit)
 	for {
@@ -82,7 +80,7 @@ func awaitStore(ctx context.Context, settings *config.Settings, log *slog.Logger
 		if err == nil || !mayHeal(err) || time.Now().Add(awaitPause).After(deadline) {
 			return store, err
 		}
-		// The driver tells of every address on a line of its own.
+		// The driver reports every address on a separate line.
 		log.Warn("waiting for the database", "until", deadline.UTC().Format(time.RFC3339),
 			"error", strings.Join(strings.Fields(err.Error()), " "))
 		select {
@@ -99,8 +97,8 @@ func mayHeal(err error) bool {
 
 var errStillInUse = errors.New("a connection to the database did not close")
 
-// closeStore closes store, and gives up on it after closeLimit with
-// errStillInUse: a connection that no longer answers ends with the process.
+// closeStore closes store. After closeLimit it gives up and returns errStillInUse: a connection
+// that no longer answers ends with the process.
 func closeStore(store driver.Store) error {
 	closed := make(chan error, 1)
 	go func() { closed <- store.Close() }()

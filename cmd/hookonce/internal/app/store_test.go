@@ -34,7 +34,7 @@ func TestOpenStoreMakesNoFile(t *testing.T) {
 	}
 }
 
-// A file that is there keeps the mode that its owner chose.
+// An existing file keeps the mode that its owner chose.
 func TestCreateStoreKeepsTheMode(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "test.db")

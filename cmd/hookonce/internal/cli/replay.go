@@ -189,7 +189,7 @@ func (in *engine) notReplayed(ctx context.Context, cmd *cobra.Command, r *hookon
 }
 
 func (in *engine) noRoute(source, event string) error {
-	known := slices.ContainsFunc(in.settings.Inbox.Sources, func(s hookonce.Source) bool { return s.Name == source })
+	known := slices.ContainsFunc(in.settings.Engine.Sources, func(s hookonce.Source) bool { return s.Name == source })
 	if !known {
 		return &app.Error{
 			Err:    fmt.Errorf("%s: %w: that source is not in the settings", event, driver.ErrNoRoute),

@@ -28,7 +28,7 @@ routes: [{to: billing}]
 		},
 	})
 	wantSecrets := map[string][]string{"kept": {"0123456789abcdef"}, "gh": {"a:secret=with:signs=="}, "old": {"a-secret-out-of-a-file"}}
-	if diff := cmp.Diff(wantSecrets, secretsOf(t, &s.Inbox)); diff != "" {
+	if diff := cmp.Diff(wantSecrets, secretsOf(t, &s.Engine)); diff != "" {
 		t.Errorf("secrets (-want +got):\n%s", diff)
 	}
 	byID := provider.EventRules{ID: "body:id"}
@@ -57,7 +57,7 @@ routes: [{to: billing}]
 		cmpopts.EquateComparable(hookonce.DeadLetterPolicy{}),
 		cmpopts.IgnoreFields(hookonce.Destination{}, "Timeout", "Retry", "Concurrency", "AllowPrivate"),
 	}
-	if diff := cmp.Diff(want, s.Inbox, ignore); diff != "" {
+	if diff := cmp.Diff(want, s.Engine, ignore); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	wantWarnings := "--source lab: unsigned: anyone can send to /webhooks/lab\n--source lab2: unsigned: anyone can send to /webhooks/lab2\n" +
@@ -111,7 +111,7 @@ func TestFlagSourceWithoutSecret(t *testing.T) {
 	t.Parallel()
 	s := mustLoad(t, LoadOptions{Dir: t.TempDir(), Environ: environ(), Flags: Flags{Sources: []string{"a=fireblocks", "b=asana", "c=discord:" + strings.Repeat("ab", 32)}}})
 	var got []string
-	for _, src := range s.Inbox.Sources {
+	for _, src := range s.Engine.Sources {
 		got = append(got, fmt.Sprintf("%s %s %v", src.Name, src.Provider, src.Secrets != nil))
 	}
 	if diff := cmp.Diff([]string{"a fireblocks false", "b asana false", "c discord true"}, got); diff != "" {

@@ -25,7 +25,7 @@ destinations:
     retry: *retry
 `), Environ: environ()})
 	var got []string
-	for _, d := range s.Inbox.Destinations {
+	for _, d := range s.Engine.Destinations {
 		got = append(got, fmt.Sprint(d.Name, " ", d.URL, " ", d.Timeout, " ", d.Concurrency, " ", d.Retry.Attempts))
 	}
 	want := []string{"a http://a/ 1s 16 3", "b http://a/ 2s 16 3", "c http://a/ 1s 7 3"}

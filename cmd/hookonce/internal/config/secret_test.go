@@ -17,7 +17,7 @@ const canary = "canary-7f3a"
 
 func TestSecretNeverPrints(t *testing.T) {
 	t.Parallel()
-	s := Settings{Database: "postgres://u:" + canary + "@h/d", Admin: Admin{Token: canary}, Inbox: hookonce.Config{Sources: []hookonce.Source{{AckKey: canary}}}}
+	s := Settings{Database: "postgres://u:" + canary + "@h/d", Admin: Admin{Token: canary}, Engine: hookonce.Config{Sources: []hookonce.Source{{AckKey: canary}}}}
 	for _, v := range []any{
 		Secret(canary),
 		[]Secret{canary},
@@ -167,7 +167,7 @@ func FuzzLoad(f *testing.F) {
 				t.Fatalf("%q gives the fault %q", text, line)
 			}
 		}
-		if len(l.faults) == 0 && (s.Database == "" || s.Listen == "" || s.Admin.Listen == "" || s.Inbox.DedupeWindow <= 0) {
+		if len(l.faults) == 0 && (s.Database == "" || s.Listen == "" || s.Admin.Listen == "" || s.Engine.DedupeWindow <= 0) {
 			t.Fatalf("%q is accepted and gives %v", text, s)
 		}
 	})

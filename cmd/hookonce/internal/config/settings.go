@@ -45,8 +45,8 @@ type Settings struct {
 	// listener. Defaults to 0.
 	ShutdownDelay time.Duration
 
-	// Inbox holds the sources, destinations and routes. Its Logger is not set.
-	Inbox hookonce.Config
+	// Engine is the configuration of the engine: sources, destinations and routes. Its Logger is not set.
+	Engine hookonce.Config
 
 	Warnings []Fault // sorted by position
 }
@@ -68,7 +68,7 @@ func (s Settings) DatabaseDisplay() string { return redactDSN(s.Database) }
 // String says where the settings come from.
 func (s Settings) String() string {
 	return fmt.Sprintf("settings{file: %q, database: %q, sources: %d, destinations: %d, routes: %d}",
-		s.File, s.DatabaseDisplay(), len(s.Inbox.Sources), len(s.Inbox.Destinations), len(s.Inbox.Routes))
+		s.File, s.DatabaseDisplay(), len(s.Engine.Sources), len(s.Engine.Destinations), len(s.Engine.Routes))
 }
 
 // Format writes String, whatever the verb.

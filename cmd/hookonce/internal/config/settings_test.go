@@ -60,8 +60,8 @@ func TestLoadEverything(t *testing.T) {
 		"DB_PASSWORD=pass:w@rd/", "HOOKONCE_ADMIN_TOKEN=0123456789abcdef", "PAY_SECRET=whsec_pay ${UNSET} # not a comment",
 	)})
 
-	where := s.Inbox.Routes[0].Where
-	if where == nil || s.Inbox.Routes[1].Where != nil {
+	where := s.Engine.Routes[0].Where
+	if where == nil || s.Engine.Routes[1].Where != nil {
 		t.Fatal("the condition belongs to the first route alone")
 	}
 	if yes, err := where(&hookonce.Event{Body: []byte(`{"livemode": true}`)}); !yes || err != nil {
@@ -74,7 +74,7 @@ func TestLoadEverything(t *testing.T) {
 		"lists":   {"${not-a-variable}"},
 		"forms":   {"0123456789abcdef"},
 	}
-	if diff := cmp.Diff(wantSecrets, secretsOf(t, &s.Inbox)); diff != "" {
+	if diff := cmp.Diff(wantSecrets, secretsOf(t, &s.Engine)); diff != "" {
 		t.Errorf("secrets (-want +got):\n%s", diff)
 	}
 	if got, want := warnings(s), "hookonce.yaml:9:12: retention: a retention of 90d is longer than the dedupe window of 45d: "+
@@ -93,7 +93,7 @@ func TestLoadEverything(t *testing.T) {
 		Admin:         Admin{Listen: "10.0.0.5:8081", Token: "0123456789abcdef"},
 		AllowUnsafe:   []string{"synchronous_commit"},
 		ShutdownDelay: 5 * time.Second,
-		Inbox:         fullInbox(),
+		Engine:        fullEngine(),
 	}
 	ignored := cmpopts.IgnoreFields(Settings{}, "Warnings")
 	opaque := cmp.Options{
@@ -105,7 +105,7 @@ func TestLoadEverything(t *testing.T) {
 	}
 }
 
-func fullInbox() hookonce.Config {
+func fullEngine() hookonce.Config {
 	return hookonce.Config{
 		DedupeWindow:   45 * day,
 		Retention:      90 * day,
@@ -186,7 +186,7 @@ func TestLoadNothing(t *testing.T) {
 	t.Parallel()
 	want := &Settings{
 		Database: DefaultDatabase, Migrate: MigrateAuto, Listen: ":8080", Admin: Admin{Listen: "127.0.0.1:8081"},
-		Inbox: hookonce.Config{
+		Engine: hookonce.Config{
 			DedupeWindow: hookonce.DefaultDedupeWindow, Retention: hookonce.DefaultRetention, UnverifiedRate: hookonce.DefaultUnverifiedRate,
 		},
 	}

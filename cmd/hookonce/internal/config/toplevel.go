@@ -93,20 +93,20 @@ func (l *loader) settings(root *node, flags *Flags) *Settings {
 	window := l.override(top.get("dedupe_window"), "dedupe_window", "", "")
 	retention := l.override(top.get("retention"), "retention", "", "")
 	rate := l.override(top.get("unverified_rate"), "unverified_rate", "", "")
-	s.Inbox = hookonce.Config{
+	s.Engine = hookonce.Config{
 		DedupeWindow:   cmp.Or(l.duration(window, 1, maxAge), hookonce.DefaultDedupeWindow),
 		Retention:      cmp.Or(l.duration(retention, 1, maxAge), hookonce.DefaultRetention),
 		UnverifiedRate: cmp.Or(l.rate(rate), hookonce.DefaultUnverifiedRate),
 	}
-	if retention != nil && s.Inbox.Retention > s.Inbox.DedupeWindow {
-		l.warnOfRetention(retention, s.Inbox.Retention, s.Inbox.DedupeWindow)
+	if retention != nil && s.Engine.Retention > s.Engine.DedupeWindow {
+		l.warnOfRetention(retention, s.Engine.Retention, s.Engine.DedupeWindow)
 	}
 	flagSources := l.flagSources(flags.Sources)
 	_, sqlite := s.SQLitePath()
-	s.Inbox.Sources = l.sources(&sourceReader{
-		loader: l, window: s.Inbox.DedupeWindow, windowNode: window, sqlite: sqlite,
+	s.Engine.Sources = l.sources(&sourceReader{
+		loader: l, window: s.Engine.DedupeWindow, windowNode: window, sqlite: sqlite,
 	}, top.get("sources"), flagSources)
-	r := &routeReader{loader: l, config: &s.Inbox, destinations: make(map[string]bool), routes: make(map[string]bool)}
+	r := &routeReader{loader: l, config: &s.Engine, destinations: make(map[string]bool), routes: make(map[string]bool)}
 	r.read(top.get("destinations"), top.get("routes"))
 	r.forwards(flags.Forwards)
 	return s
