@@ -13,7 +13,7 @@ func eachError(err error, do func(error)) {
 	if err == nil {
 		return
 	}
-	// Only err itself is split: what a single fault wraps belongs to that fault.
+	// Only err itself is split: an error that a single fault wraps belongs to that fault.
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, e := range joined.Unwrap() {
 			eachError(e, do)
@@ -23,7 +23,7 @@ func eachError(err error, do func(error)) {
 	do(err)
 }
 
-// wrongField reports a fault of a scheme at the node that find returns for its field.
+// wrongField reports a fault of a scheme at the node that find returns for the field at fault.
 func (l *loader) wrongField(err error, find func(field string) *node) {
 	var fault *verify.FieldError
 	if !errors.As(err, &fault) {
@@ -33,15 +33,14 @@ func (l *loader) wrongField(err error, find func(field string) *node) {
 	l.wrong(find(fault.Field), errors.New(fault.Problem))
 }
 
-// compileScheme checks a scheme, and reports each of its faults at the node
-// that find returns for the scheme's field.
+// compileScheme checks a scheme. It reports each fault at the node that find returns for the field.
 func (l *loader) compileScheme(s verify.Scheme, find func(field string) *node) *verify.Verifier {
 	v, err := verify.Compile(s)
 	eachError(err, func(err error) { l.wrongField(err, find) })
 	return v
 }
 
-// compileRules is compileScheme for event rules over those of spec.
+// compileRules is compileScheme for event rules, which extend those of spec.
 func (l *loader) compileRules(r provider.EventRules, spec *provider.Spec, find func(field string) *node) *provider.Extractor {
 	x, err := provider.CompileRules(r)
 	eachError(err, func(err error) {
@@ -59,16 +58,16 @@ func (l *loader) compileRules(r provider.EventRules, spec *provider.Spec, find f
 	return x
 }
 
-// checkKey reports whether secret is usable with v, and warns of weak ones.
-// Errors of ParseKey never hold the secret.
+// checkKey reports whether secret is usable with v, and warns of weak ones. Errors of ParseKey
+// never hold the secret.
 func (l *loader) checkKey(n *node, v *verify.Verifier, secret Secret) bool {
 	key, err := v.ParseKey(string(secret))
 	switch {
 	case err == nil && key.Private():
-		l.faultHint(n, "take it out of here, and set the public one", "this is a private key: the source needs the public one")
+		l.faultHint(n, "remove it, and set the public key", "this is a private key: the source needs the public one")
 		return false
 	case err == nil && !v.PublicKey() && strings.TrimSpace(string(secret)) != string(secret):
-		l.warn(n, "the secret begins or ends with a space, which is taken as part of it")
+		l.warn(n, "the secret begins or ends with a space, which counts as part of it")
 	}
 	return l.judgeKey(n, key.Weak(), err)
 }
@@ -79,7 +78,7 @@ func (l *loader) judgeKey(n *node, weak bool, err error) bool {
 		return false
 	}
 	if weak {
-		l.warn(n, "the secret has less than 16 bytes, so it can be found by trying")
+		l.warn(n, "the secret has less than 16 bytes, so it can be guessed")
 	}
 	return true
 }

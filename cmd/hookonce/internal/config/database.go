@@ -8,8 +8,8 @@ import (
 
 const sqlitePrefix = "sqlite:"
 
-// database reads the database. It is never quoted, because it may hold a
-// password. What a PostgreSQL URL may hold is the driver's business.
+// database reads the setting database. It never quotes the value, which may hold a password. The
+// driver checks PostgreSQL URLs.
 func (l *loader) database(n *node) string {
 	text, ok := l.text(n)
 	if n == nil {
@@ -25,27 +25,27 @@ func (l *loader) database(n *node) string {
 	if path, ok := strings.CutPrefix(text, sqlitePrefix); ok {
 		switch {
 		case strings.TrimSpace(path) == "":
-			l.fault(n, "sqlite: wants the path of a file behind it, as %s", DefaultDatabase)
+			l.fault(n, "sqlite: needs the path of a file, as %s", DefaultDatabase)
 		case path == ":memory:" || strings.HasPrefix(path, "file:") || strings.ContainsAny(path, "?#"):
-			l.fault(n, "sqlite: wants the plain path of a file, without options, because events must outlive the process")
+			l.fault(n, "sqlite: needs the plain path of a file, without options, because events must outlive the process")
 		}
 		return text
 	}
 	for _, scheme := range []string{"postgres://", "postgresql://"} {
 		if rest, ok := strings.CutPrefix(text, scheme); ok {
 			if rest == "" {
-				l.fault(n, "%s wants a host or a database behind it", scheme)
+				l.fault(n, "%s needs a host or a database after it", scheme)
 				return text
 			}
 			l.postgres(n, text)
 			return text
 		}
 	}
-	l.fault(n, "this is no database; write sqlite:PATH or postgres://USER@HOST/NAME")
+	l.fault(n, "this is not a database; write sqlite:PATH or postgres://USER@HOST/NAME")
 	return ""
 }
 
-// postgres asks the driver about a URL.
+// postgres checks a URL with the driver.
 func (l *loader) postgres(n *node, url string) {
 	if l.checkPostgres == nil {
 		return
@@ -64,9 +64,9 @@ func (l *loader) postgres(n *node, url string) {
 
 var passwordParam = regexp.MustCompile(`(?i)([?&](?:ssl)?password=)[^&]*`)
 
-// redactDSN takes the passwords out of a database URL. It does without
-// url.Parse, which refuses lists of hosts, and takes away too much rather than
-// too little where a password holds characters that should be escaped.
+// redactDSN removes the passwords from a database URL. It does not use url.Parse, which refuses
+// lists of hosts. If a password holds unescaped characters, it removes too much rather than too
+// little.
 func redactDSN(dsn string) string {
 	scheme, rest, ok := strings.Cut(dsn, "://")
 	if !ok {

@@ -8,8 +8,8 @@ import (
 	"github.com/hookonce/hookonce/internal/send"
 )
 
-// Limits of a destination's settings. A send's lease lasts as long as its
-// timeout, so that one must not keep a message of a dead process for long.
+// Limits of a destination's settings. A message stays leased for the timeout, so a long timeout
+// would hold the messages of a dead process.
 const (
 	maxTimeout     = time.Hour
 	maxAttempts    = 1000
@@ -19,8 +19,8 @@ const (
 
 var destinationKeys = []string{"url", "secret", "timeout", "retry", "concurrency", "rate"}
 
-// destination reads the keys of a destination out of m; at is where to report
-// that one is missing.
+// destination reads the keys of a destination from m. at is the node for faults about a missing
+// key.
 func (r *routeReader) destination(name string, at *node, m mapping) hookonce.Destination {
 	d := hookonce.Destination{
 		Name:        name,
@@ -28,7 +28,7 @@ func (r *routeReader) destination(name string, at *node, m mapping) hookonce.Des
 		Concurrency: cmp.Or(r.count(m.get("concurrency"), 1, maxConcurrency), hookonce.DefaultConcurrency),
 		Rate:        r.rate(m.get("rate")),
 		Retry:       r.retry(m.get("retry")),
-		// Who writes the settings file may name any host.
+		// The author of the settings file may name any host.
 		AllowPrivate: true,
 	}
 	url := m.get("url")

@@ -10,33 +10,31 @@ import (
 	"github.com/hookonce/hookonce/internal/spelling"
 )
 
-// Fault is one thing that is wrong with the settings, or one warning.
+// Fault is one fault of the settings, or one warning.
 type Fault struct {
-	// Line and Col say where in the file, from 1; 0 for what does not come
-	// from the file.
+	// Line and Col are the position in the file, from 1; 0 if the fault is not in the file.
 	Line, Col int
-	// Path is the key, as sources.stripe.secrets[0], or the variable or flag;
-	// "" for the file as a whole.
+	// Path is the key, such as sources.stripe.secrets[0], or the variable or flag; "" for the whole
+	// file.
 	Path    string
 	Message string
-	Hint    string // what to do about it; "" if the message says it
-	// AtStart is set of a warning that the engine gives too, each time it is set up.
+	Hint    string // the remedy; "" if the message holds it
+	// AtStart marks a warning that the engine also gives, each time it is set up.
 	AtStart bool
-	// InStatus is set of a warning that the status of a source tells, too, so that
-	// who shows that need not repeat it.
+	// InStatus marks a warning that the status of a source also shows, so that a page need not show
+	// it twice.
 	InStatus bool
 }
 
-// FromFlag reports whether a flag is at fault, and not the file or a variable.
+// FromFlag reports whether the fault is in a flag.
 func (f Fault) FromFlag() bool { return strings.HasPrefix(f.Path, "--") }
 
-// ofDatabase reports whether the setting database is at fault.
+// ofDatabase reports whether the fault is in the setting database.
 func (f Fault) ofDatabase() bool {
 	return slices.Contains([]string{"database", variables["database"], "--database"}, f.Path)
 }
 
-// Text returns the fault on one line; file is the name to print before a
-// position.
+// Text returns the fault as one line; file is the name to print before the position.
 func (f Fault) Text(file string) string {
 	return f.text(file, "")
 }
@@ -60,8 +58,8 @@ func (f Fault) text(file, kind string) string {
 	return strings.Map(printable, b.String())
 }
 
-// printable keeps a key that holds a line break, or what a terminal would
-// obey, from looking like another fault or worse.
+// printable replaces characters that could fake a line break or control a terminal: a key may hold
+// any.
 func printable(r rune) rune {
 	if unicode.IsPrint(r) {
 		return r
@@ -69,7 +67,7 @@ func printable(r rune) rune {
 	return unicode.ReplacementChar
 }
 
-// Faults is the error of Load: all that is wrong, sorted by position.
+// Faults is the error of Load: all faults, sorted by position.
 type Faults struct {
 	File string // the settings file; "" if there is none
 	List []Fault
@@ -90,7 +88,7 @@ func sortFaults(list []Fault) {
 	})
 }
 
-// nearest returns the one of known that name is most likely a slip for, or "".
+// nearest returns the known name that name is most likely a misspelling of, or "".
 func nearest(name string, known []string) string {
 	best, bestEdits := "", min(max(len(name)/3, 1)+1, len(name))
 	for _, k := range known {

@@ -21,8 +21,8 @@ var update = flag.Bool("update", false, "write what Check says into testdata/bad
 
 const separator = "\n----------\n"
 
-// Each file of testdata/bad is named for the fault it holds: settings, the
-// separator, and what Check says of them.
+// Each file of testdata/bad is named for its fault. It holds settings, the separator, and the
+// output of Check.
 func TestBadSettings(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/bad/*.txt")
@@ -57,7 +57,7 @@ func TestBadSettings(t *testing.T) {
 	}
 }
 
-// dirWith returns a folder that holds the settings, and files for secrets.
+// dirWith returns a folder with the settings file, and files for secrets.
 func dirWith(t *testing.T, settings string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -75,7 +75,8 @@ func dirWith(t *testing.T, settings string) string {
 	return dir
 }
 
-// keyFiles are files of keys, of which rsa.pem and pkcs1.pem are as they should be.
+// keyFiles returns the content of key files by name; only rsa.pem and pkcs1.pem are right for an
+// ack_key.
 var keyFiles = sync.OnceValue(func() map[string]string {
 	must := func(err error) {
 		if err != nil {

@@ -6,17 +6,16 @@ import (
 	"github.com/hookonce/hookonce/provider"
 )
 
-// Flags are the settings that flags give; "" and nil mean not given.
+// Flags are the settings from flags; "" and nil mean not given.
 //
-// Sources are NAME=PROVIDER:SECRET. The secret is all that follows the first
-// colon, so it may hold ':' and '='; file:/path works. It is left out where keys are
-// got from the provider, or where the provider hands the secret over. NAME=none is an
-// unsigned source whose event id is body:id. A source of the file with that name is
-// replaced.
+// Sources are NAME=PROVIDER:SECRET. The secret is everything after the first colon, so it may hold
+// ':' and '='; file:/path works. It is left out if keys are fetched from the provider, or if the
+// provider hands the secret over. NAME=none is an unsigned source with the event id at body:id. It
+// replaces a source of the file with the same name.
 //
-// Forwards are NAME=URL. If NAME is a configured source, of the file or of a
-// flag, the events of that source alone go to the URL. Any other NAME is the
-// name of a new destination, which takes the events of all sources.
+// Forwards are NAME=URL. If NAME is a configured source, of the file or of a flag, the URL gets the
+// events of that source. Otherwise NAME is the name of a new destination, which gets the events of
+// all sources.
 type Flags struct {
 	Database    string // --database
 	Listen      string // --listen
@@ -25,7 +24,7 @@ type Flags struct {
 	Forwards    []string
 }
 
-// flagSources turns --source flags into the nodes of sources.
+// flagSources turns --source flags into nodes like those of the key sources.
 func (l *loader) flagSources(flags []string) []field {
 	var fields []field
 	seen := make(map[string]bool)
@@ -46,12 +45,11 @@ func (l *loader) flagSources(flags []string) []field {
 	return fields
 }
 
-// nameAndValue splits NAME=VALUE, and returns the node to report faults at; nil
-// if text is not of that form.
+// nameAndValue splits NAME=VALUE, and returns the node for faults; nil if text has another form.
 func (l *loader) nameAndValue(flag, text, form string) (name, value string, at *node) {
 	name, value, _ = strings.Cut(text, "=")
 	if value == "" || !validName(name) {
-		// Without quoting it: it may hold a secret.
+		// Not quoted: it may hold a secret.
 		l.fault(&node{path: flag}, "this is not %s; a name has a-z 0-9 _ -", form)
 		return "", "", nil
 	}
@@ -93,19 +91,19 @@ func (l *loader) flagSource(at *node, value string) *node {
 	return source
 }
 
-// defaultless returns why a source of that provider must name its scheme, and the first
-// one that it can name; nil if it need not.
+// defaultless returns an error if a source of that provider must name its scheme, and the first
+// scheme that it can name.
 func defaultless(name provider.Name) (string, error) {
 	spec, err := provider.Lookup(name)
 	if err != nil || len(spec.Schemes) == 0 {
-		return "", nil // which is reported elsewhere
+		return "", nil // reported elsewhere
 	}
 	_, err = spec.ChooseScheme("")
 	return spec.Schemes[0].ID, err
 }
 
-// secretless reports whether a source of that provider may do without: its keys can be
-// got, or its secret is handed over later.
+// secretless reports whether a source of that provider needs no secret: its keys can be fetched, or
+// the provider hands the secret over later.
 func secretless(name provider.Name) bool {
 	spec, err := provider.Lookup(name)
 	if err != nil {

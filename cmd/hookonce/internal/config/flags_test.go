@@ -77,7 +77,7 @@ func TestFlagFaults(t *testing.T) {
 		"source gh=sk_live_canary":         "--source gh: there is no secret; write it as NAME=PROVIDER:SECRET",
 		"source gh=github":                 "--source gh: there is no secret; write it as NAME=PROVIDER:SECRET",
 		"source gh=github:":                "--source gh: it is empty",
-		"source gh=sk_live_canary:x":       "--source gh: unknown provider (hookonce providers lists those that are known)",
+		"source gh=sk_live_canary:x":       "--source gh: unknown provider (hookonce providers lists them)",
 		"source gh=discord":                "--source gh: there is no secret; write it as NAME=PROVIDER:SECRET",
 		"source gh=docker-hub:x":           "--source gh: provider docker-hub signs nothing, so anyone could send: where that is acceptable, say so with scheme unsigned (a flag cannot: write the source into a settings file, with scheme: unsigned)",
 		"source st=strava":                 "--source st: provider strava signs nothing, so anyone could send: where that is acceptable, say so with scheme unsigned (a flag cannot: write the source into a settings file, with scheme: unsigned)",
@@ -89,7 +89,7 @@ func TestFlagFaults(t *testing.T) {
 		"forward http://x/?a=b":            "--forward: this is not NAME=URL; a name has a-z 0-9 _ -",
 		"forward billing=http://x/":        "--forward billing: there is a destination or route of that name already",
 		"forward paid=http://x/":           "--forward paid: there is a destination or route of that name already",
-		"forward app=127.0.0.1:80":         "--forward app: this is no URL; write it as https://host/path",
+		"forward app=127.0.0.1:80":         "--forward app: this is not a URL; write it as https://host/path",
 	} {
 		flags := Flags{Sources: []string{"old=github:0123456789abcdef"}}
 		if source, ok := strings.CutPrefix(text, "source "); ok {
@@ -105,8 +105,8 @@ func TestFlagFaults(t *testing.T) {
 	}
 }
 
-// A source whose keys are got from the provider, or whose secret is handed over, needs
-// none.
+// A source needs no secret if keys are fetched from the provider, or the provider hands the secret
+// over.
 func TestFlagSourceWithoutSecret(t *testing.T) {
 	t.Parallel()
 	s := mustLoad(t, LoadOptions{Dir: t.TempDir(), Environ: environ(), Flags: Flags{Sources: []string{"a=fireblocks", "b=asana", "c=discord:" + strings.Repeat("ab", 32)}}})

@@ -14,8 +14,8 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// Limits of a settings file. The parser takes time with the square of the
-// number of tokens, and recurses with the depth.
+// Limits of a settings file. The parser's time grows with the square of the number of tokens, and
+// its recursion with the depth.
 const (
 	maxFile   = 1 << 20
 	maxTokens = 60_000
@@ -27,7 +27,7 @@ type kind int
 
 const (
 	kindNull kind = iota
-	kindText      // any scalar; what it means is decided by the key
+	kindText      // any scalar; the key decides its meaning
 	kindMapping
 	kindSequence
 )
@@ -40,17 +40,16 @@ func (k kind) String() string {
 type node struct {
 	kind      kind
 	path      string
-	line, col int // where to point at: the value, or the key of a mapping or list
+	line, col int // the position for faults: of the value, or of the key if the value is a mapping or list
 
 	raw    string // of a scalar, as written in the document
 	fields []field
 	items  []*node
 
-	// literal is set on values of variables and flags: ${...} in them is not
-	// looked for.
+	// literal marks values of variables and flags: ${...} in them is not expanded.
 	literal bool
-	// hidden is set where an error of another package must not be shown,
-	// because it may quote what came out of a variable, or a secret.
+	// hidden marks a node whose errors from other packages must not be shown, because they may
+	// quote a secret or the value of a variable.
 	hidden bool
 }
 
@@ -60,9 +59,8 @@ type field struct {
 	value     *node
 }
 
-// parse turns a document into nodes. Faults of the syntax end it; duplicate
-// keys and the like are reported and passed over. It returns nil for an empty
-// document.
+// parse turns a document into nodes. It stops at a syntax fault, and reports and skips duplicate
+// keys and the like. It returns nil for an empty document.
 func (l *loader) parse(data []byte) *node {
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	for i, line := range bytes.Split(data, []byte("\n")) {
@@ -83,22 +81,21 @@ func (l *loader) parse(data []byte) *node {
 			continue
 		}
 		if root != nil {
-			l.fault(at(doc.Body), "there is a second document; settings are one document")
+			l.fault(at(doc.Body), "there is a second document; settings must be one document")
 			break
 		}
 		if root = b.build(doc.Body, "", position{}); root.kind != kindMapping && root.kind != kindNull {
-			l.fault(root, "settings are a mapping of keys, and this is %s", root.kind)
+			l.fault(root, "settings must be a mapping of keys, but this is %s", root.kind)
 			return nil
 		}
 	}
 	return root
 }
 
-// quoted matches what the parser quotes of the document.
+// quoted matches the quotes of the document in the parser's errors.
 var quoted = regexp.MustCompile(`:? "(?:[^"\\]|\\.)*"`)
 
-// parseYAML runs the parser within its limits, and takes out of its errors
-// what would show parts of the document.
+// parseYAML runs the parser within its limits, and removes quotes of the document from its errors.
 func parseYAML(data []byte) (file *ast.File, fault *Fault) {
 	tokens := lexer.Tokenize(string(data))
 	if fault := checkTokens(tokens); fault != nil {
@@ -126,7 +123,7 @@ func parseYAML(data []byte) (file *ast.File, fault *Fault) {
 
 func checkTokens(tokens token.Tokens) *Fault {
 	if len(tokens) > maxTokens {
-		return &Fault{Message: fmt.Sprintf("the file has more than %d words and signs", maxTokens)}
+		return &Fault{Message: fmt.Sprintf("the file has more than %d tokens", maxTokens)}
 	}
 	flow, compact, line := 0, 0, 0
 	for _, tk := range tokens {
@@ -165,7 +162,7 @@ func positionOf(n ast.Node) position {
 	return position{}
 }
 
-// at returns a node to report a fault at.
+// at returns a node for faults at n.
 func at(n ast.Node) *node {
 	p := positionOf(n)
 	return &node{line: p.line, col: p.col}
@@ -181,8 +178,7 @@ type builder struct {
 	full    bool
 }
 
-// build copies n. key is where its key stands, for those nodes that are better
-// pointed at by their key.
+// build copies n. key is the position of its key, which is used for faults of mappings and lists.
 func (b *builder) build(n ast.Node, path string, key position) *node {
 	p := positionOf(n)
 	out := &node{path: path, line: p.line, col: p.col}
@@ -226,8 +222,8 @@ func (b *builder) build(n ast.Node, path string, key position) *node {
 	return out
 }
 
-// scalar fills in out if n is a single value. The text is kept as written:
-// what 010 or yes means is up to the key.
+// scalar fills out if n is a single value. It keeps the text as written: the key decides what 010
+// or yes means.
 func (b *builder) scalar(out *node, n ast.Node) bool {
 	switch n := n.(type) {
 	case *ast.NullNode:
@@ -263,7 +259,7 @@ func (b *builder) mapping(out *node, values []*ast.MappingValueNode, key positio
 		}
 		path := joinPath(out.path, name.raw)
 		if first, ok := seen[name.raw]; ok {
-			b.l.fault(&node{path: path, line: p.line, col: p.col}, "the key stands here again; the first is in line %d", first.line)
+			b.l.fault(&node{path: path, line: p.line, col: p.col}, "the key is a duplicate; the first one is in line %d", first.line)
 			continue
 		}
 		seen[name.raw] = p
@@ -274,7 +270,7 @@ func (b *builder) mapping(out *node, values []*ast.MappingValueNode, key positio
 	}
 }
 
-// merge adds the fields of m, or of the mappings in it, that out does not have.
+// merge adds the fields of m, or of the mappings in m, that are missing in out.
 func (b *builder) merge(out, m *node, seen map[string]position) {
 	switch m.kind {
 	case kindMapping:
@@ -289,7 +285,7 @@ func (b *builder) merge(out, m *node, seen map[string]position) {
 			b.merge(out, item, seen)
 		}
 	default:
-		b.l.fault(m, "<< wants an alias of a mapping")
+		b.l.fault(m, "<< needs an alias of a mapping")
 	}
 }
 
@@ -301,7 +297,7 @@ func (b *builder) alias(out *node, n *ast.AliasNode, key position) *node {
 		b.l.fault(out, "there is no anchor &%s above this alias", name)
 		return out
 	case b.open[target]:
-		b.l.fault(out, "the alias *%s stands inside of its own anchor", name)
+		b.l.fault(out, "the alias *%s is inside its own anchor", name)
 		return out
 	}
 	b.open[target] = true
@@ -314,7 +310,7 @@ func (b *builder) tagged(out *node, n *ast.TagNode, key position) *node {
 	case "!!str", "!!int", "!!float", "!!bool", "!!map", "!!seq":
 		return b.build(n.Value, out.path, key)
 	}
-	b.l.fault(out, "YAML tags have no meaning here")
+	b.l.fault(out, "YAML tags are not supported here")
 	return out
 }
 

@@ -37,7 +37,7 @@ destinations:
 func TestTooManyTokens(t *testing.T) {
 	t.Parallel()
 	_, err := Load(LoadOptions{Dir: dirWith(t, "routes: ["+strings.Repeat("a,", maxTokens)+"]"), Environ: environ()})
-	if want := "hookonce.yaml: the file has more than 60000 words and signs"; err == nil || err.Error() != want {
+	if want := "hookonce.yaml: the file has more than 60000 tokens"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }

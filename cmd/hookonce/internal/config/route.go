@@ -19,7 +19,7 @@ const maxType = 255
 type routeReader struct {
 	*loader
 	config       *hookonce.Config
-	destinations map[string]bool // as far as they are read
+	destinations map[string]bool // those read so far
 	routes       map[string]bool
 }
 
@@ -48,7 +48,7 @@ func (r *routeReader) sourceNames() []string {
 
 func (r *routeReader) route(number int, n *node) {
 	if n.kind != kindMapping {
-		r.faultHint(n, "keys: "+strings.Join(routeKeys, ", "), "a route is a mapping of keys, and this is %s", n.kind)
+		r.faultHint(n, "keys: "+strings.Join(routeKeys, ", "), "a route must be a mapping of keys, but this is %s", n.kind)
 		return
 	}
 	m := r.mapping(n, routeKeys...)
@@ -86,8 +86,8 @@ func (r *routeReader) checkTo(m mapping, to string, named bool) {
 	}
 }
 
-// routeName returns the name of a route: its own, else that of its
-// destination, else route-N.
+// routeName returns the name of a route: its own, or else the name of its destination, or else
+// route-N.
 func (r *routeReader) routeName(n, route *node, to string, number int) string {
 	name, ok := r.text(n)
 	if n == nil {
@@ -99,7 +99,7 @@ func (r *routeReader) routeName(n, route *node, to string, number int) string {
 		r.fault(n, "the name must begin with a-z or 0-9 and have at most 63 of a-z 0-9 _ -")
 	}
 	if r.routes[name] && name != "" {
-		r.faultHint(n, "give each a name of its own, and keep it: webhook-id depends on it", "another route has the same name")
+		r.faultHint(n, "give each its own name, and keep it: webhook-id depends on it", "another route has the same name")
 	}
 	r.routes[name] = true
 	return name
@@ -120,7 +120,7 @@ func (r *routeReader) routeSources(n *node) []string {
 	return names
 }
 
-// types reads the types of events that a route or a rule is for.
+// types reads the event types of a route or of a stale rule.
 func (l *loader) types(n *node) []string {
 	if n != nil && n.kind == kindSequence && len(n.items) == 0 {
 		l.fault(n, "the list is empty; leave it out for all types")
@@ -143,7 +143,7 @@ func (r *routeReader) compileWhere(n *node, text string) func(*hookonce.Event) (
 	return where
 }
 
-// forwards adds what --forward flags ask for; Flags says what they mean.
+// forwards adds the destinations and routes of --forward flags; see Flags.
 func (r *routeReader) forwards(flags []string) {
 	sources := r.sourceNames()
 	for _, text := range flags {

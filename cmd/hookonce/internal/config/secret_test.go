@@ -53,8 +53,7 @@ func TestSecretNeverPrints(t *testing.T) {
 	}
 }
 
-// Secrets in every place that takes one, in places next to it by mistake, and
-// beside faults of every kind.
+// Secrets stand in every place that takes one, in wrong places, and beside faults of every kind.
 func TestFaultsNeverShowSecrets(t *testing.T) {
 	t.Parallel()
 	const key = "whsec_" + canary // neither base64 nor hexadecimal digits
@@ -64,7 +63,7 @@ func TestFaultsNeverShowSecrets(t *testing.T) {
 		"admin: {listen: ':1', token: ''}\ndatabase: mysql://u:KEY@h/d", "database: {url: KEY}", "database: postgres", "database: 'sqlite:a?KEY'",
 		"sources: {a: {provider: standard-webhooks, secrets: [KEY]}}", "sources: {a: {provider: standard-webhooks, secrets: KEY}}",
 		"sources: {a: {provider: standard-webhooks, secrets: {a: KEY}}}", "sources: {a: {provider: standard-webhooks, secrets: [[KEY], {a: KEY}]}}",
-		"sources: {a: {provider: nobody, secrets: [KEY], key: KEY}}", "sources: {a: {provider: none, secrets: [KEY], key: KEY}}",
+		"sources: {a: {provider: unknown, secrets: [KEY], key: KEY}}", "sources: {a: {provider: none, secrets: [KEY], key: KEY}}",
 		"sources: {a: {provider: standard-webhooks, scheme: v1a, key: KEY}}", "sources: {a: {provider: standard-webhooks, secrets: [KEY, KEY]}} \n x",
 		"sources: {a: {provider: hmac, secrets: [KEY], signature: {header: X, secret_encoding: hex}, event: {id: 'body:id'}}}",
 		"sources: {a: {provider: hmac, secrets: [KEY], signature: {header: X, secret_encoding: base64}, event: {id: 'body:id'}}}",

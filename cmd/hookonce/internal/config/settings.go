@@ -23,26 +23,25 @@ const (
 
 // The values of Settings.Migrate.
 const (
-	MigrateAuto   = "auto"   // bring the schema up to date at start
+	MigrateAuto   = "auto"   // migrate at start
 	MigrateManual = "manual" // refuse to start on an older schema
 )
 
-// Settings are checked and complete. They are not changed after Load. Printing
-// Settings in any form shows no secret.
+// Settings are checked and complete, and do not change after Load. Printing them in any form shows
+// no secret.
 type Settings struct {
 	File string // the settings file that was read; "" if there was none
 
-	// Database is sqlite:PATH or a PostgreSQL URL with its password. Show
-	// DatabaseDisplay instead.
+	// Database is sqlite:PATH or a PostgreSQL URL with its password. Show DatabaseDisplay instead.
 	Database string
 	Migrate  string // MigrateAuto or MigrateManual
 	Listen   string // host:port of /webhooks/
 	Admin    Admin
-	// AllowUnsafe names the durability settings of the database that may be
-	// weak, as driver.Weakness names them.
+	// AllowUnsafe names the durability settings of the database that may be weak, by the names of
+	// driver.Weakness.
 	AllowUnsafe []string
-	// ShutdownDelay is the time between turning readiness off and closing the
-	// listener. Defaults to 0.
+	// ShutdownDelay is the time between turning readiness off and closing the listener. Defaults to
+	// 0.
 	ShutdownDelay time.Duration
 
 	// Engine is the configuration of the engine: sources, destinations and routes. Its Logger is not set.
@@ -54,10 +53,10 @@ type Settings struct {
 // Admin is the listener of the API, the dashboard and the metrics.
 type Admin struct {
 	Listen string // host:port
-	Token  Secret // "" only where Listen is a loopback address
+	Token  Secret // may be "" only if Listen is a loopback address
 }
 
-// SQLitePath returns the path of a SQLite Database; false if it is another.
+// SQLitePath returns the path of a SQLite database; false if Database is of another kind.
 func (s Settings) SQLitePath() (path string, ok bool) {
 	return strings.CutPrefix(s.Database, sqlitePrefix)
 }
@@ -65,37 +64,36 @@ func (s Settings) SQLitePath() (path string, ok bool) {
 // DatabaseDisplay returns Database without its password.
 func (s Settings) DatabaseDisplay() string { return redactDSN(s.Database) }
 
-// String says where the settings come from.
+// String names the sources of the settings, without values.
 func (s Settings) String() string {
 	return fmt.Sprintf("settings{file: %q, database: %q, sources: %d, destinations: %d, routes: %d}",
 		s.File, s.DatabaseDisplay(), len(s.Engine.Sources), len(s.Engine.Destinations), len(s.Engine.Routes))
 }
 
-// Format writes String, whatever the verb.
+// Format writes the result of String for every verb.
 func (s Settings) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(s.String())) }
 
-// LogValue returns String.
+// LogValue returns the result of String.
 func (s Settings) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
-// MarshalText returns String; JSON uses it too.
+// MarshalText returns the result of String, also for JSON.
 func (s Settings) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// LoadOptions say where settings come from. The zero value is the program's
-// own working directory and environment.
+// LoadOptions are the sources of settings. The zero value means the process's working directory and
+// environment.
 type LoadOptions struct {
-	// File is the file named with --config; it must exist. "" means the one
-	// that HOOKONCE_CONFIG names, which must exist too, else hookonce.yaml in
-	// the working directory if there is one.
+	// File is the file named with --config; it must exist. If it is "", the variable
+	// HOOKONCE_CONFIG names the file, which must exist, too. Without both, it is hookonce.yaml in
+	// the working directory, if that exists.
 	File string
-	// Dir stands in for the working directory. Paths inside of Settings, such
-	// as that of a SQLite file, stay as they are.
+	// Dir replaces the working directory. Paths in Settings, such as that of a SQLite file, stay
+	// relative.
 	Dir string
-	// Environ returns the environment as os.Environ does, which is the default.
+	// Environ returns the environment. Defaults to os.Environ.
 	Environ func() []string
 	Flags   Flags
-	// CheckPostgres, if it is not nil, is asked whether a PostgreSQL URL can be
-	// used, which its driver knows. The error must not quote the URL; if it has
-	// a method Hint() string, that says what to do.
+	// CheckPostgres, if not nil, checks whether the driver can use a PostgreSQL URL. Its error must
+	// not quote the URL; if the error has a method Hint() string, that is the remedy.
 	CheckPostgres func(url string) error
 }
 
@@ -116,9 +114,8 @@ func Load(opts LoadOptions) (*Settings, *Faults) {
 	return settings, faults
 }
 
-// Check reads the settings as Load does and returns what is wrong with them
-// and then what Load would warn of, each sorted by position, one per line; ok
-// tells whether Load would accept them.
+// Check loads the settings and returns the faults and then the warnings, each sorted by position,
+// one per line. ok tells whether there are no faults.
 func Check(opts LoadOptions) (text string, ok bool) {
 	settings, faults := load(opts)
 	var lines strings.Builder
@@ -152,8 +149,8 @@ func load(opts LoadOptions) (*Settings, *Faults) {
 	return settings, &Faults{File: l.file, List: l.faults}
 }
 
-// readFile finds, reads and parses the settings file; nil if there is none, or
-// nothing usable in it.
+// readFile finds, reads and parses the settings file. It returns nil if there is none, or if
+// nothing in it is usable.
 func (l *loader) readFile(named string) *node {
 	l.file = named
 	if l.file == "" {

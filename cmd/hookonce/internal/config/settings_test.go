@@ -78,7 +78,7 @@ func TestLoadEverything(t *testing.T) {
 		t.Errorf("secrets (-want +got):\n%s", diff)
 	}
 	if got, want := warnings(s), "hookonce.yaml:9:12: retention: a retention of 90d is longer than the dedupe window of 45d: "+
-		"bodies go with the identity, at the end of the window\n"+
+		"bodies are removed with the identity, at the end of the window\n"+
 		"hookonce.yaml:81:3: sources.lab: unsigned: anyone can send to /webhooks/lab"; got != want {
 		t.Errorf("warnings:\n got %s\nwant %s", got, want)
 	}

@@ -14,7 +14,7 @@ var (
 	timestampKeys = []string{"at", "format", "tolerance"}
 )
 
-// verifier reads how the sender signs, and returns nil where that is wrong.
+// verifier reads how the sender signs. It returns nil if the settings are wrong.
 func (r *sourceReader) verifier(s *hookonce.Source, n *node, m mapping, spec *provider.Spec) (*verify.Verifier, verify.Scheme) {
 	signature, timestamp, params := m.get("signature"), m.get("timestamp"), m.get("params")
 	before := len(r.faults)
@@ -49,8 +49,8 @@ func (r *sourceReader) verifier(s *hookonce.Source, n *node, m mapping, spec *pr
 	}), scheme
 }
 
-// paramsOfAll returns a scheme with the parameters of all of spec, of which none must be
-// set: what of them is a mistake can be told before it is known which scheme is meant.
+// paramsOfAll returns a scheme with the parameters of all schemes of spec, all optional. It serves
+// to find mistakes in the parameters while the scheme is unknown.
 func paramsOfAll(spec *provider.Spec) *verify.Scheme {
 	all := &verify.Scheme{}
 	for _, s := range append(slices.Clone(spec.Schemes), verify.Scheme{Params: spec.Params}) {
@@ -62,7 +62,7 @@ func paramsOfAll(spec *provider.Spec) *verify.Scheme {
 	return all
 }
 
-// ownScheme reads the scheme of a source whose provider has none.
+// ownScheme reads the scheme of a source whose provider has no schemes.
 func (r *sourceReader) ownScheme(s *hookonce.Source, n *node, m mapping, spec *provider.Spec) verify.Scheme {
 	scheme := verify.Scheme{Family: verify.FamilyHMAC}
 	if named := m.get("scheme"); named != nil {
@@ -95,8 +95,8 @@ func (r *sourceReader) ownScheme(s *hookonce.Source, n *node, m mapping, spec *p
 	return scheme
 }
 
-// presetScheme returns the provider's scheme that the source names, or without a
-// name its default; the zero Scheme where there is none.
+// presetScheme returns the provider's scheme that the source names, or the default scheme. It
+// returns the zero Scheme if there is none.
 func (r *sourceReader) presetScheme(s *hookonce.Source, source, n *node, spec *provider.Spec) verify.Scheme {
 	id, ok := r.text(n)
 	if ok && id == "" {
@@ -116,12 +116,12 @@ func (r *sourceReader) presetScheme(s *hookonce.Source, source, n *node, spec *p
 	return scheme
 }
 
-// tolerance reads the one key of timestamp that a preset leaves open.
+// tolerance reads timestamp.tolerance, the only key of timestamp that a source of a preset may set.
 func (r *sourceReader) tolerance(s *hookonce.Source, n *node, scheme *verify.Scheme, spec *provider.Spec) {
 	m := r.mapping(n, timestampKeys...)
 	for _, key := range []string{"at", "format"} {
 		if value := m.get(key); value != nil {
-			r.fault(value, "it is known for provider %s; only tolerance can be set", spec.Name)
+			r.fault(value, "it is fixed for provider %s; only tolerance can be set", spec.Name)
 		}
 	}
 	value := m.get("tolerance")
@@ -129,19 +129,18 @@ func (r *sourceReader) tolerance(s *hookonce.Source, n *node, scheme *verify.Sch
 		return
 	}
 	if scheme.Timestamp == nil {
-		r.fault(value, "provider %s signs no time, so there is nothing to tolerate", spec.Name)
+		r.fault(value, "provider %s signs no time, so there is no tolerance to set", spec.Name)
 		return
 	}
-	timestamp := *scheme.Timestamp // the catalog's is shared
+	timestamp := *scheme.Timestamp // the catalog's Timestamp is shared
 	timestamp.Tolerance = s.Tolerance
 	scheme.Timestamp = &timestamp
 }
 
-// givenSecrets are the secrets and the keys of a source as they are read, before it is
-// known whether they fit.
+// givenSecrets are the secrets and keys of a source, not yet checked against the scheme.
 type givenSecrets struct {
 	list, public, ack *node
-	items             []*node // of list, those that hold a secret
+	items             []*node // the items of list that hold a secret
 	secrets           []Secret
 	key, ackKey       Secret
 }
@@ -162,7 +161,7 @@ func (r *sourceReader) readSecrets(m mapping) givenSecrets {
 	return g
 }
 
-// secrets checks what is given against v, whose scheme is one of spec.
+// secrets checks the given secrets and keys with v, whose scheme belongs to spec.
 func (r *sourceReader) secrets(s *hookonce.Source, n *node, g givenSecrets, v *verify.Verifier, scheme *verify.Scheme, spec *provider.Spec) {
 	if !v.NeedsKeys() {
 		for _, given := range []*node{g.list, g.public} {
@@ -192,29 +191,29 @@ func (r *sourceReader) secrets(s *hookonce.Source, n *node, g givenSecrets, v *v
 	}
 }
 
-// checkKeyless checks a source that says neither secrets nor a key.
+// checkKeyless checks a source with neither secrets nor key.
 func (r *sourceReader) checkKeyless(s *hookonce.Source, n *node, v *verify.Verifier, scheme *verify.Scheme, spec *provider.Spec) {
 	switch {
 	case v.FetchesKeys() || spec.DeliversSecret():
 	case scheme.Keys != nil && scheme.Keys.Unset(scheme) != nil:
 		p := scheme.Keys.Unset(scheme)
-		r.faultHint(nodeFor(n, nil, "params."+p.Name), p.About, "missing; the provider's keys cannot be fetched without it: set it, or set key")
+		r.faultHint(nodeFor(n, nil, "params."+p.Name), p.About, "it is missing, so the provider's keys cannot be fetched: set it, or set key")
 	case v.PublicKey():
-		r.faultHint(n, "as key: file:/path/to/key.pem", "the source has no key: the sender's public key")
+		r.faultHint(n, "as key: file:/path/to/key.pem", "the source has no key, the sender's public key")
 	default:
 		r.faultHint(n, `as secrets: ["${`+strings.ToUpper(strings.ReplaceAll(s.Name, "-", "_"))+`_SECRET}"]`, "the source has no secrets")
 	}
 }
 
-// ackKey checks the key that answers are signed with.
+// ackKey checks the key that signs the answers.
 func (r *sourceReader) ackKey(s *hookonce.Source, n *node, g givenSecrets, spec *provider.Spec) {
 	signature := spec.AckSignature()
 	switch {
 	case signature == nil && g.ack != nil:
-		r.faultHint(g.ack, "leave it out", "provider %s wants no signature of an answer", spec.Name)
+		r.faultHint(g.ack, "leave it out", "provider %s does not expect signed answers", spec.Name)
 	case signature == nil:
 	case g.ack == nil:
-		r.warn(nodeFor(n, nil, "ack_key"), "it is not set, so that answers are not signed: %s", signature.Without)
+		r.warn(nodeFor(n, nil, "ack_key"), "it is not set, so answers are not signed: %s", signature.Without)
 		r.warnings[len(r.warnings)-1].AtStart = true
 	case g.ackKey != "":
 		if _, err := signature.Signer(string(g.ackKey)); err != nil {

@@ -15,8 +15,7 @@ import (
 
 // Limits of a source's settings.
 const (
-	// A body beyond what all bodies together may take could never be
-	// claimed.
+	// A body larger than the budget for all bodies could never be claimed.
 	maxBodyLimit  = hookonce.DefaultBodyBytes
 	maxAckTimeout = time.Minute
 	maxAckBody    = 64 << 10
@@ -30,13 +29,13 @@ var sourceKeys = []string{
 // sourceReader reads the sources.
 type sourceReader struct {
 	*loader
-	window     time.Duration // of all sources
-	windowNode *node         // where it is set; nil for the default
+	window     time.Duration // the dedupe window for all sources
+	windowNode *node         // its node; nil for the default
 	sqlite     bool
 }
 
-// sources reads the sources of the file, and those of flags in their place or
-// behind them.
+// sources reads the sources of the file, and then those of flags, which replace sources of the same
+// name.
 func (l *loader) sources(r *sourceReader, n *node, flags []field) []hookonce.Source {
 	var out []hookonce.Source
 	l.named(n, "source", func(name string, value *node) {
@@ -94,14 +93,14 @@ func (r *sourceReader) provider(source, n *node) *provider.Spec {
 	spec, err := provider.Lookup(provider.Name(name))
 	switch {
 	case err != nil && n.hidden:
-		r.faultHint(n, "hookonce providers lists those that are known", "unknown provider")
+		r.faultHint(n, "hookonce providers lists them", "unknown provider")
 	case err != nil:
 		r.fault(n, "%s", err)
 	}
 	return spec
 }
 
-// ofProvider reads what depends on the provider.
+// ofProvider reads the settings that depend on the provider.
 func (r *sourceReader) ofProvider(s *hookonce.Source, n *node, m mapping, spec *provider.Spec, given givenSecrets) {
 	event := m.get("event")
 	rules := r.event(s, event, spec)
@@ -135,9 +134,9 @@ func (r *sourceReader) ofProvider(s *hookonce.Source, n *node, m mapping, spec *
 	}
 }
 
-// nodeFor returns the value that stands under field, as "event.id", of the
-// mapping within, which stands in outer under the field's first part. If there
-// is none it returns the nearest place to report that at.
+// nodeFor returns the value of field, such as "event.id". within is the mapping of the field's
+// first part, in outer; nil if it is missing. If there is no such value, nodeFor returns the
+// nearest place for faults.
 func nodeFor(outer, within *node, field string) *node {
 	_, key, _ := strings.Cut(field, ".")
 	if within == nil {
@@ -151,16 +150,16 @@ func nodeFor(outer, within *node, field string) *node {
 	return &node{path: joinPath(outer.path, field), line: within.line, col: within.col}
 }
 
-// params reads the parameters, and gives scheme its own.
+// params reads the parameters, and gives scheme its values.
 func (r *sourceReader) params(s *hookonce.Source, n, params *node, scheme *verify.Scheme, spec *provider.Spec) {
 	if params != nil && params.kind != kindNull && params.kind != kindMapping {
-		r.fault(params, "this must be a mapping of keys, and is %s", params.kind)
+		r.fault(params, "this must be a mapping of keys, but is %s", params.kind)
 		return
 	}
 	values := make(map[string]string)
 	if params != nil {
 		for _, f := range params.fields {
-			// One that is unusable was reported, and is not missing.
+			// An unusable value was reported, so it must not count as missing.
 			value, _ := r.secret(f.value)
 			values[f.key] = cmp.Or(string(value), "?")
 		}
@@ -173,7 +172,7 @@ func (r *sourceReader) params(s *hookonce.Source, n, params *node, scheme *verif
 	}
 }
 
-// checkSetUp warns of parameters without which a handshake of the provider is refused.
+// checkSetUp warns of missing parameters that a handshake of the provider needs.
 func (r *sourceReader) checkSetUp(s *hookonce.Source, n, params *node, spec *provider.Spec) {
 	for _, p := range spec.Params {
 		if p.Need == verify.NeedOptional && s.Params[p.Name] == "" {
@@ -183,8 +182,8 @@ func (r *sourceReader) checkSetUp(s *hookonce.Source, n, params *node, spec *pro
 	}
 }
 
-// paramNode returns where the parameter of a field params.NAME is set, by its key, or
-// would be.
+// paramNode returns the position of the parameter named by field, which is params.NAME: its key, or
+// the place where it is missing.
 func paramNode(source, params *node, field string) *node {
 	at := *nodeFor(source, params, field)
 	if params != nil {
@@ -197,7 +196,7 @@ func paramNode(source, params *node, field string) *node {
 	return &at
 }
 
-// event reads the event rules and returns them over those of the provider.
+// event reads the event rules of the source and returns them merged over those of the provider.
 func (r *sourceReader) event(s *hookonce.Source, n *node, spec *provider.Spec) provider.EventRules {
 	m := r.mapping(n, "id", "type", "time", "batch", "document")
 	rules := spec.Event
@@ -222,12 +221,12 @@ func (r *sourceReader) event(s *hookonce.Source, n *node, spec *provider.Spec) p
 	return rules
 }
 
-// checkWindow warns of a dedupe window within which the sender still retries. That
-// of all sources is not used where it is.
+// checkWindow warns of a dedupe window that is shorter than the sender retries. The engine does not
+// apply the window for all sources if it is too short.
 func (r *sourceReader) checkWindow(s *hookonce.Source, own *node, spec *provider.Spec) {
 	switch retries := showDuration(spec.Retry.Window); {
 	case s.DedupeWindow == 0 && r.windowNode != nil && r.window < spec.Retry.Window:
-		r.warn(r.windowNode, "the dedupe window (%s) is shorter than %s retries: source %s keeps its own for %s",
+		r.warn(r.windowNode, "the dedupe window (%s) is shorter than %s retries: source %s uses %s instead",
 			showDuration(r.window), spec.Name, s.Name, retries)
 	case s.DedupeWindow != 0 && s.DedupeWindow < spec.Retry.Window:
 		r.warn(own, "the dedupe window of source %s (%s) is shorter than %s retries (%s): a late retry takes effect again",
@@ -238,7 +237,7 @@ func (r *sourceReader) checkWindow(s *hookonce.Source, own *node, spec *provider
 }
 
 func (l *loader) warnOfRetention(n *node, retention, window time.Duration) {
-	l.warn(n, "a retention of %s is longer than the dedupe window of %s: bodies go with the identity, at the end of the window",
+	l.warn(n, "a retention of %s is longer than the dedupe window of %s: bodies are removed with the identity, at the end of the window",
 		showDuration(retention), showDuration(window))
 }
 
@@ -262,7 +261,7 @@ func (r *sourceReader) contentEncodings(n *node) []string {
 	return out
 }
 
-// ack reads the answer to an accepted event: its body, or a mapping.
+// ack reads the answer to an accepted event: only its body, or a mapping.
 func (r *sourceReader) ack(n *node) *hookonce.Ack {
 	if n == nil {
 		return nil
@@ -275,7 +274,7 @@ func (r *sourceReader) ack(n *node) *hookonce.Ack {
 		contentType := m.get("content_type")
 		if text, ok := r.text(contentType); ok {
 			if _, _, err := mime.ParseMediaType(text); err != nil {
-				r.fault(contentType, "%s is no content type, as text/plain", contentType.shown())
+				r.fault(contentType, "%s is not a content type, such as text/plain", contentType.shown())
 			}
 			ack.ContentType = text
 		}
@@ -291,31 +290,30 @@ func (r *sourceReader) ack(n *node) *hookonce.Ack {
 	return ack
 }
 
-// url reads the public URL, which the sender may have signed.
+// url reads the public URL, which the signature may cover.
 func (r *sourceReader) url(s *hookonce.Source, source, n *node, v *verify.Verifier) {
 	text, ok := r.text(n)
 	switch {
 	case n == nil && v.NeedsURL():
-		r.faultHint(source, "set url to the public URL that the sender was given", "the signature covers the URL, which is not known")
+		r.faultHint(source, "set url to the public URL that the sender was given", "the signature covers the URL, which is unknown")
 	case ok:
 		s.URL = text
 		r.checkURL(n, text)
 	}
 }
 
-// checkURL reports what is wrong with an http URL, without quoting it: it may
-// hold a token.
+// checkURL reports faults of an http URL. It does not quote the URL, which may hold a token.
 func (l *loader) checkURL(n *node, text string) {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil:
-		l.fault(n, "this is no URL; write it as https://host/path")
+		l.fault(n, "this is not a URL; write it as https://host/path")
 	case u.Scheme != "http" && u.Scheme != "https":
 		l.fault(n, "the URL must begin with http:// or https://")
 	case u.Hostname() == "":
 		l.fault(n, "the URL has no host")
 	case u.User != nil:
-		l.fault(n, "the URL must not hold a user name or password; what is sent to a destination is signed with its secret")
+		l.fault(n, "the URL must not hold a user name or password; messages to a destination are signed with its secret")
 	case strings.Contains(text, "#"):
 		l.fault(n, "the URL has a fragment (#...), which is never sent")
 	}

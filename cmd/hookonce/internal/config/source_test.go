@@ -15,9 +15,8 @@ import (
 	"github.com/hookonce/hookonce/verify"
 )
 
-// Every scheme of the catalog can be written into the settings, with nothing but what
-// it needs: a secret or a public key of its kind, parameters, a URL, and the place of
-// the event id where nobody knows it.
+// The settings can use every scheme of the catalog with only its required values: a secret or a
+// public key, parameters, a URL, and the location of the event id if it is unknown.
 func TestEveryProvider(t *testing.T) {
 	t.Parallel()
 	for _, name := range provider.Names() {
@@ -103,7 +102,7 @@ func TestWarnings(t *testing.T) {
 	const verifyToken = "verify_token: it is not set, so the set-up request of "
 	tests := map[string]struct {
 		source string
-		want   string // a part of the only warning; "" for none
+		want   string // part of the only warning; "" for none
 	}{
 		"a space before":      {`{provider: github, secrets: [" 0123456789abcdef"]}`, "secrets[0]: the secret begins or ends with a space"},
 		"a tab behind":        {`{provider: github, secrets: ["0123456789abcdef\t"]}`, "secrets[0]: the secret begins or ends with a space"},
@@ -112,7 +111,7 @@ func TestWarnings(t *testing.T) {
 		"meta":                {`{provider: meta, secrets: [0123456789abcdef]}`, "sources.a.params." + verifyToken + "meta is refused until it is: The verify token"},
 		"whatsapp":            {`{provider: whatsapp, secrets: [0123456789abcdef], params: {}}`, "sources.a.params." + verifyToken + "whatsapp is refused until it is: The verify token"},
 		"meta with its token": {`{provider: meta, secrets: [0123456789abcdef], params: {verify_token: x}}`, ""},
-		"no ack key":          {`{provider: alipay, url: "https://a/w", key: "file:public.pem"}`, "sources.a.ack_key: it is not set, so that answers are not signed: Alipay+ counts"},
+		"no ack key":          {`{provider: alipay, url: "https://a/w", key: "file:public.pem"}`, "sources.a.ack_key: it is not set, so answers are not signed: Alipay+ takes"},
 		"with its ack key":    {`{provider: alipay, url: "https://a/w", key: "file:public.pem", ack_key: "file:pkcs1.pem"}`, ""},
 		"its own window":      {`{provider: stripe, secrets: [0123456789abcdef], dedupe_window: 1h}`, "is shorter than stripe retries (3d)"},
 	}
@@ -127,7 +126,7 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
-// Only what the engine says too, at start or in the status of a source, is marked so.
+// Only warnings that the engine also gives, at start or in the status of a source, are marked.
 func TestWarningsThatTheEngineGives(t *testing.T) {
 	t.Parallel()
 	s := mustLoad(t, LoadOptions{Environ: environ(), Dir: dirWith(t,
@@ -146,7 +145,7 @@ func TestWarningsThatTheEngineGives(t *testing.T) {
 	}
 }
 
-// Everybody may read a public key, and a private one has no place in the settings.
+// A public key may be readable by every user. A private key is refused.
 func TestPublicKeyFile(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS == "windows" {
@@ -194,7 +193,7 @@ func keyPairOf(t *testing.T, name provider.Name) (private, public string) {
 	return private, public
 }
 
-// writeOpen writes a file that everybody may read.
+// writeOpen writes a file that every user may read.
 func writeOpen(t *testing.T, path, text string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {

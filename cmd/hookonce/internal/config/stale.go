@@ -9,14 +9,14 @@ import (
 
 var staleKeys = []string{"types", "key", "version"}
 
-// stale reads the rules by which stale events are skipped. batch says that one
-// delivery of the source holds several events.
+// stale reads the rules that skip stale events. batch says whether a delivery of the source holds
+// several events.
 func (r *sourceReader) stale(s *hookonce.Source, n *node, spec *provider.Spec, batch bool) {
 	if n == nil {
 		return
 	}
 	if s.Consume == hookonce.ConsumeSQL {
-		r.faultHint(n, "leave it out, or compare versions in the application", "it cannot be applied with consume: sql, because the application applies the events by itself")
+		r.faultHint(n, "leave it out, or compare versions in the application", "it cannot be applied with consume: sql, because the application itself applies the events")
 	}
 	items := r.list(n)
 	if n.kind == kindSequence && len(items) == 0 {
@@ -24,7 +24,7 @@ func (r *sourceReader) stale(s *hookonce.Source, n *node, spec *provider.Spec, b
 	}
 	for _, item := range items {
 		if item.kind != kindMapping {
-			r.faultHint(item, "keys: "+strings.Join(staleKeys, ", "), "a rule is a mapping of keys, and this is %s", item.kind)
+			r.faultHint(item, "keys: "+strings.Join(staleKeys, ", "), "a rule must be a mapping of keys, but this is %s", item.kind)
 			continue
 		}
 		m := r.mapping(item, staleKeys...)
@@ -36,8 +36,7 @@ func (r *sourceReader) stale(s *hookonce.Source, n *node, spec *provider.Spec, b
 	}
 }
 
-// stored reads a location in a stored event; rule is where to report that it is
-// missing.
+// stored reads a location in a stored event. rule is the node for the fault that it is missing.
 func (r *sourceReader) stored(rule, n *node, key, what string, spec *provider.Spec, batch bool) string {
 	if n == nil {
 		r.fault(rule, "%s is missing: %s", key, what)

@@ -12,10 +12,10 @@ import (
 	"github.com/hookonce/hookonce"
 )
 
-// weakToken is how many bytes the admin token should have at least.
+// weakToken is the minimum length of an admin token, in bytes; a shorter one is a warning.
 const weakToken = 16
 
-// maxShutdownDelay bounds the time that a stop is held up.
+// maxShutdownDelay bounds shutdown_delay.
 const maxShutdownDelay = 5 * time.Minute
 
 var topKeys = []string{
@@ -23,7 +23,7 @@ var topKeys = []string{
 	"unverified_rate", "allow_unsafe", "shutdown_delay",
 }
 
-// variables are the HOOKONCE_* variables that stand for single keys.
+// variables are the HOOKONCE_* variables, by the key that they replace.
 var variables = map[string]string{
 	"database": "HOOKONCE_DATABASE", "migrate": "HOOKONCE_MIGRATE", "listen": "HOOKONCE_LISTEN",
 	"admin.listen": "HOOKONCE_ADMIN_LISTEN", "admin.token": "HOOKONCE_ADMIN_TOKEN",
@@ -31,8 +31,8 @@ var variables = map[string]string{
 	"unverified_rate": "HOOKONCE_UNVERIFIED_RATE", "shutdown_delay": "HOOKONCE_SHUTDOWN_DELAY",
 }
 
-// override returns the value of the flag if it is set, else that of the
-// variable, else n.
+// override returns the value of the flag if it is set, otherwise that of the variable if it is set,
+// otherwise n.
 func (l *loader) override(n *node, key, flagName, flag string) *node {
 	if flag != "" {
 		return &node{kind: kindText, path: flagName, raw: flag, literal: true}
@@ -43,8 +43,8 @@ func (l *loader) override(n *node, key, flagName, flag string) *node {
 	return n
 }
 
-// unknownVariables warns of what may be a slip: a HOOKONCE_* variable that
-// neither this program nor the file reads.
+// unknownVariables warns of HOOKONCE_* variables that neither this program nor the file reads: they
+// may be misspelled.
 func (l *loader) unknownVariables() {
 	const prefix = "HOOKONCE_"
 	known, endings := []string{"HOOKONCE_CONFIG"}, []string{"CONFIG"}
@@ -69,8 +69,7 @@ func (l *loader) unknownVariables() {
 	}
 }
 
-// unsafeSettings are the names that allow_unsafe takes: those of PostgreSQL, then
-// those of SQLite.
+// unsafeSettings are the names for allow_unsafe: first those of PostgreSQL, then those of SQLite.
 var unsafeSettings = []string{
 	"fsync", "full_page_writes", "synchronous_commit",
 	"synchronous", "journal_mode", "sqlite_version", "shared_filesystem",
@@ -130,17 +129,17 @@ func (l *loader) listeners(s *Settings, top mapping, flags *Flags) {
 	if where == nil {
 		where = &node{path: "admin.listen"}
 	}
-	// A token that is there and wrong has its own fault.
+	// A wrong token has its own fault.
 	if token == nil && s.Admin.Listen != "" && !isLoopback(s.Admin.Listen) {
 		l.faultHint(where, "set admin.token or HOOKONCE_ADMIN_TOKEN, or listen on "+DefaultAdminListen,
 			"an address that others can reach needs a token")
 	}
 	if s.Listen != "" && s.Listen == s.Admin.Listen && !strings.HasSuffix(s.Listen, ":0") {
-		l.fault(where, "the same address serves /webhooks/ already")
+		l.fault(where, "the same address already serves /webhooks/")
 	}
 }
 
-// address reads a host:port to listen on.
+// address reads a listening address, host:port.
 func (l *loader) address(n *node, fallback string) string {
 	text, ok := l.text(n)
 	if n == nil {
@@ -152,7 +151,7 @@ func (l *loader) address(n *node, fallback string) string {
 	host, port, err := net.SplitHostPort(text)
 	number, portErr := strconv.ParseUint(port, 10, 16)
 	if err != nil || portErr != nil || strings.ContainsAny(host, " /@") {
-		l.fault(n, "%s is no address to listen on; write it as :8080, 127.0.0.1:8080 or [::1]:8080", n.shown())
+		l.fault(n, "%s is not an address to listen on; write it as :8080, 127.0.0.1:8080 or [::1]:8080", n.shown())
 		return ""
 	}
 	return net.JoinHostPort(host, strconv.FormatUint(number, 10))

@@ -94,7 +94,7 @@ func TestPrecedence(t *testing.T) {
 				tt.flag(&opts.Flags)
 				check("flag", tt.byFlag, opts)
 			}
-			// A wrong variable is a fault under its own name.
+			// A wrong variable is a fault with the variable's name.
 			if tt.key != "admin.token" {
 				_, err := Load(LoadOptions{Dir: dirWith(t, tt.inFile), Environ: environ(name + "=!")})
 				if err == nil || !strings.HasPrefix(err.Error(), name+": ") {

@@ -11,11 +11,11 @@ import (
 
 const day = 24 * time.Hour
 
-// maxAge bounds how long anything is kept: long enough for every law, and far
-// from where a time.Duration overflows.
+// maxAge bounds every retention: longer than any law asks for, and far below the overflow of
+// time.Duration.
 const maxAge = 36_500 * day
 
-// parseDuration reads a Go duration that may begin with days, as 30d or 1d12h.
+// parseDuration parses a Go duration that may begin with days, such as 30d or 1d12h.
 func parseDuration(s string) (time.Duration, bool) {
 	var d time.Duration
 	if days, rest, ok := strings.Cut(s, "d"); ok {
@@ -37,8 +37,7 @@ func parseDuration(s string) (time.Duration, bool) {
 	return d + more, true
 }
 
-// duration reads a duration from least to most, 0 if it is absent. A least of 1
-// says that it must be more than 0.
+// duration reads a duration from least to most; 0 if it is absent. A least of 1 means more than 0.
 func (l *loader) duration(n *node, least, most time.Duration) time.Duration {
 	text, ok := l.text(n)
 	if !ok {
@@ -47,7 +46,7 @@ func (l *loader) duration(n *node, least, most time.Duration) time.Duration {
 	d, ok := parseDuration(text)
 	switch {
 	case !ok:
-		l.fault(n, "%s is no duration; write it as 15s, 5m, 12h or 30d", n.shown())
+		l.fault(n, "%s is not a duration; write it as 15s, 5m, 12h or 30d", n.shown())
 		return 0
 	case (d < least || d > most) && least == 1:
 		l.fault(n, "%s must be more than 0 and at most %s", n.shown(), showDuration(most))
@@ -59,7 +58,7 @@ func (l *loader) duration(n *node, least, most time.Duration) time.Duration {
 	return d
 }
 
-// showDuration writes d as the settings would, without needless zeros.
+// showDuration writes d as in settings, without needless zeros.
 func showDuration(d time.Duration) string {
 	if d >= day && d%day == 0 {
 		return strconv.FormatInt(int64(d/day), 10) + "d"
@@ -106,7 +105,7 @@ func parseSize(s string) (int64, bool) {
 	return 0, false
 }
 
-// size reads a number of bytes from 1 to most, 0 if it is absent.
+// size reads a number of bytes from 1 to most; 0 if it is absent.
 func (l *loader) size(n *node, most int64) int64 {
 	text, ok := l.text(n)
 	if !ok {
@@ -114,7 +113,7 @@ func (l *loader) size(n *node, most int64) int64 {
 	}
 	v, ok := parseSize(text)
 	if !ok {
-		l.fault(n, "%s is no size; write it as 1MiB, 512KB or a number of bytes", n.shown())
+		l.fault(n, "%s is not a size; write it as 1MiB, 512KB or a number of bytes", n.shown())
 		return 0
 	}
 	if v < 1 || v > most {
@@ -124,7 +123,7 @@ func (l *loader) size(n *node, most int64) int64 {
 	return v
 }
 
-// rate reads a number in a time, the zero Rate if it is absent.
+// rate reads a rate; the zero Rate if it is absent.
 func (l *loader) rate(n *node) hookonce.Rate {
 	text, ok := l.text(n)
 	if !ok {

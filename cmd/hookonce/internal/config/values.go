@@ -12,10 +12,10 @@ import (
 	"strings"
 )
 
-// loader reads one set of settings and collects what is wrong with it.
+// loader reads one set of settings and collects its faults.
 type loader struct {
 	file string // "" if there is none
-	dir  string // what relative paths start from
+	dir  string // base of relative paths
 
 	env  map[string]string
 	used map[string]bool // variables that the file names
@@ -42,29 +42,28 @@ func faultAt(n *node, message, hint string) Fault {
 	return Fault{Line: n.line, Col: n.col, Path: n.path, Message: strings.Join(strings.Fields(message), " "), Hint: hint}
 }
 
-// wrong reports an error of another package about the value of n, in whose
-// text that value may be quoted.
+// wrong reports an error of another package about the value of n. The error's text may quote the
+// value.
 func (l *loader) wrong(n *node, err error) {
 	if n.hidden {
-		l.faultHint(n, "details are left out, as they may quote a secret", "the value is not valid")
+		l.faultHint(n, "details are not shown, because they may quote a secret", "the value is not valid")
 		return
 	}
 	l.fault(n, "%s", err)
 }
 
-// shown returns the value of n for messages: as it is written, without the
-// values of variables. Never use it on a secret.
+// shown returns the value of n for messages: as written, without the values of variables. Never use
+// it for a secret.
 func (n *node) shown() string { return strconv.Quote(n.raw) }
 
-// mapping gives access to the keys of a node.
+// mapping gives access to the known keys of a node.
 type mapping struct {
 	l     *loader
 	node  *node
 	known []string
 }
 
-// mapping reads n, which may be nil, as a mapping and reports the keys that
-// are not known.
+// mapping reads n, which may be nil, as a mapping, and reports unknown keys.
 func (l *loader) mapping(n *node, known ...string) mapping {
 	m := mapping{l: l, node: n, known: known}
 	if n == nil || n.kind == kindNull {
@@ -72,7 +71,7 @@ func (l *loader) mapping(n *node, known ...string) mapping {
 		return m
 	}
 	if n.kind != kindMapping {
-		l.faultHint(n, "keys: "+strings.Join(known, ", "), "this must be a mapping of keys, and is %s", n.kind)
+		l.faultHint(n, "keys: "+strings.Join(known, ", "), "this must be a mapping of keys, but is %s", n.kind)
 		m.node = nil
 		return m
 	}
@@ -85,7 +84,7 @@ func (l *loader) mapping(n *node, known ...string) mapping {
 	return m
 }
 
-// get returns the value of a key, nil if it is absent.
+// get returns the value of a key; nil if it is absent.
 func (m mapping) get(key string) *node {
 	if !slices.Contains(m.known, key) {
 		panic("config: key " + key + " is read and not known")
@@ -101,13 +100,13 @@ func (m mapping) get(key string) *node {
 	return nil
 }
 
-// named reads n as a mapping of names, and calls read for each that is valid.
+// named reads n as a mapping from names, reports invalid names, and calls read for every entry.
 func (l *loader) named(n *node, what string, read func(name string, value *node)) {
 	if n == nil || n.kind == kindNull {
 		return
 	}
 	if n.kind != kindMapping {
-		l.fault(n, "this must be a mapping of names to %ss, and is %s", what, n.kind)
+		l.fault(n, "this must be a mapping of names to %ss, but is %s", what, n.kind)
 		return
 	}
 	for _, f := range n.fields {
@@ -132,14 +131,14 @@ func (l *loader) list(n *node) []*node {
 	case n == nil || n.kind == kindNull:
 		return nil
 	case n.kind != kindSequence:
-		l.fault(n, "this must be a list, as [a, b], and is %s", n.kind)
+		l.fault(n, "this must be a list, as [a, b], but is %s", n.kind)
 		return nil
 	}
 	return n.items
 }
 
-// text returns the value of n with its variables put in. It reports whether
-// there is a usable one: false without a fault only for a nil n.
+// text returns the value of n with expanded variables, and whether it is usable. If it is not, text
+// has reported a fault, unless n is nil.
 func (l *loader) text(n *node) (string, bool) {
 	switch {
 	case n == nil:
@@ -148,7 +147,7 @@ func (l *loader) text(n *node) (string, bool) {
 		l.fault(n, "there is no value; leave the key out or give it one")
 		return "", false
 	case n.kind != kindText:
-		l.fault(n, "this must be a single value, and is %s", n.kind)
+		l.fault(n, "this must be a single value, but is %s", n.kind)
 		return "", false
 	case n.literal:
 		return n.raw, true
@@ -157,7 +156,7 @@ func (l *loader) text(n *node) (string, bool) {
 	return text, ok
 }
 
-// words returns the non-blank texts of a list.
+// words returns the texts of a list that are not blank.
 func (l *loader) words(n *node) []string {
 	var out []string
 	for _, item := range l.list(n) {
@@ -202,7 +201,7 @@ func (l *loader) count(n *node, least, most int) int {
 	return v
 }
 
-// expand puts variables in.
+// expand expands the variables in n.
 func (l *loader) expand(n *node) (string, bool) {
 	if !strings.Contains(n.raw, "${") {
 		return n.raw, true
@@ -238,7 +237,7 @@ func (l *loader) variable(n *node, inside string) (string, bool) {
 	n.hidden = true
 	name, fallback, hasFallback := strings.Cut(inside, ":-")
 	if !validVariable(name) {
-		l.faultHint(n, "$${ stands for a literal ${", "${...} wants the name of a variable, as ${NAME} or ${NAME:-default}")
+		l.faultHint(n, "$${ stands for a literal ${", "${...} needs the name of a variable, as ${NAME} or ${NAME:-default}")
 		return "", false
 	}
 	l.used[name] = true
@@ -264,11 +263,10 @@ func validVariable(name string) bool {
 	return name != ""
 }
 
-// maxSecretFile is the size of the largest file that a secret is read from.
+// maxSecretFile bounds the size of a file with a secret, in bytes.
 const maxSecretFile = 64 << 10
 
-// secret reads a secret, a key or a token. It never returns a blank one as
-// usable, and never shows one.
+// secret reads a secret, a key or a token. A blank one is a fault. It never quotes the value.
 func (l *loader) secret(n *node) (Secret, bool) {
 	text, ok := l.text(n)
 	if !ok {
@@ -286,17 +284,17 @@ func (l *loader) secret(n *node) (Secret, bool) {
 	return Secret(text), true
 }
 
-// publicKey is secret for what everybody may read.
+// publicKey is secret for a value that everyone may read.
 func (l *loader) publicKey(n *node) (Secret, bool) {
 	before := len(l.warnings)
 	key, ok := l.secret(n)
-	l.warnings = l.warnings[:before] // only of who can read the file
+	l.warnings = l.warnings[:before] // the only warning is about the file's permissions
 	return key, ok
 }
 
 func (l *loader) secretFile(n *node, path string) (string, bool) {
 	if path == "" {
-		l.fault(n, "file: wants a path behind it")
+		l.fault(n, "file: needs a path after it")
 		return "", false
 	}
 	if !filepath.IsAbs(path) {
@@ -311,7 +309,7 @@ func (l *loader) secretFile(n *node, path string) (string, bool) {
 		data, err = readAtMost(path, maxSecretFile)
 	}
 	if err != nil {
-		// Without the path, which may have come out of a variable.
+		// Without the path, which may be the value of a variable.
 		l.fault(n, "the file that file: names cannot be read: %s", reason(err))
 		return "", false
 	}
@@ -321,7 +319,7 @@ func (l *loader) secretFile(n *node, path string) (string, bool) {
 		return "", false
 	}
 	if runtime.GOOS != "windows" && info.Mode().Perm()&0o004 != 0 {
-		l.warn(n, "every user of this machine can read the file that file: names; take that away with chmod o-r")
+		l.warn(n, "every user of this machine can read the file that file: names; forbid that with chmod o-r")
 	}
 	return text, true
 }
@@ -340,7 +338,7 @@ func readAtMost(path string, limit int64) ([]byte, error) {
 	return data, err
 }
 
-// reason returns what is wrong without the path that os puts in front.
+// reason returns the error's text without the path that os prepends.
 func reason(err error) string {
 	var path *os.PathError
 	if errors.As(err, &path) {

@@ -17,7 +17,7 @@ func TestWorldReadableSecret(t *testing.T) {
 		t.Fatal(err)
 	}
 	text, ok := Check(LoadOptions{Dir: dir, Environ: environ()})
-	want := "hookonce.yaml:1:16: warning: admin.token: every user of this machine can read the file that file: names; take that away with chmod o-r\n"
+	want := "hookonce.yaml:1:16: warning: admin.token: every user of this machine can read the file that file: names; forbid that with chmod o-r\n"
 	if !ok || text != want {
 		t.Errorf("got %v, %s", ok, text)
 	}

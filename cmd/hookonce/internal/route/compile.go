@@ -14,20 +14,20 @@ import (
 	"github.com/hookonce/hookonce"
 )
 
-// MaxLength is the longest expression that Compile takes, in bytes.
+// MaxLength is the maximum length of an expression, in bytes.
 const MaxLength = 4096
 
 // maxNodes bounds the syntax tree of an expression.
 const maxNodes = 2048
 
-// Error is what is wrong with an expression, or with one evaluation of it. It
-// never holds anything out of an event but the names of types.
+// Error is a fault of an expression, or of one evaluation. It shows no values of an event, only
+// their types.
 type Error struct {
-	Line, Column int // inside the expression, from 1; 0 if it concerns the whole
+	Line, Column int // position in the expression, from 1; 0 for the whole expression
 	Message      string
 }
 
-// Error returns the message and, where known, the position.
+// Error returns the message, and the position if it is known.
 func (e *Error) Error() string {
 	if e.Line == 0 {
 		return e.Message
@@ -35,10 +35,9 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s (at %d:%d of the expression)", e.Message, e.Line, e.Column)
 }
 
-// Compile checks where and returns a function that decides by it. The error is
-// an *Error. The function is safe for concurrent use, keeps nothing between
-// calls, reads the event only, and returns an *Error for an event whose values
-// do not fit the expression.
+// Compile checks the expression where and returns a function that decides about events. The error
+// is an *Error. The function is safe for concurrent use, keeps no state, only reads the event, and
+// returns an *Error if the event's values do not fit the expression.
 func Compile(where string) (func(*hookonce.Event) (bool, error), error) {
 	switch {
 	case len(where) > MaxLength:
@@ -59,8 +58,8 @@ func Compile(where string) (func(*hookonce.Event) (bool, error), error) {
 		expr.Env(environment{}), expr.Optimize(false), expr.MaxNodes(maxNodes),
 	}, functions()...)
 	options = options[:len(options):len(options)]
-	// The first pass is for the types, in the words that the author used; the
-	// second one replaces what would fail on a missing field.
+	// The first pass checks the types, so that errors use the author's words. The second pass
+	// replaces the operations that would fail on a missing field.
 	if _, err := expr.Compile(where, append(options, expr.AsBool())...); err != nil {
 		return nil, describe(err)
 	}
@@ -83,12 +82,12 @@ func run(program *vm.Program, ev *hookonce.Event) (bool, error) {
 	return yes, nil
 }
 
-// describe turns an error of expr, which prints the source over several lines,
-// into one line with a position.
+// describe turns an error of expr, which prints the source on several lines, into one line with a
+// position.
 func describe(err error) *Error {
 	var own *Error
 	if errors.As(err, &own) {
-		// An error of one of our functions: the outer one knows the place.
+		// One of our functions failed: the outer error knows the place.
 		var at *file.Error
 		if errors.As(err, &at) && own.Line == 0 {
 			return &Error{Line: at.Line, Column: at.Column + 1, Message: own.Message}

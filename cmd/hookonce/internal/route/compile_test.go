@@ -62,7 +62,7 @@ func TestDecisions(t *testing.T) {
 			`-body.count < 0 and abs(-body.count) == 3`,
 			`9223372036854775807 + body.count > 9223372036854775807`,
 			`int(body.digits) == 42 and float("1.5") == 1.5 and int(2.9) == 2`,
-			// what is missing is nil
+			// missing fields are nil
 			`body.a.b.c.d == nil`,
 			`body.name.first == nil and body.count.x == nil and body.flags["x"] == nil`,
 			`body.items[99] == nil and body.items[-1].sku == "Ann"`,
@@ -141,8 +141,7 @@ func TestBodies(t *testing.T) {
 			t.Errorf("body %.20q is nil = %v, %v, want %v", body, got, err, want)
 		}
 	}
-	// What is to the left of `and` decides before the body is parsed; a
-	// missing time is nil.
+	// The left side of `and` decides before the body is parsed. A missing time is nil.
 	lazy, err := Compile(`event.type == "other" and body.a.b == 1 or event.occurred_at == nil`)
 	if err != nil {
 		t.Fatal(err)
@@ -169,7 +168,7 @@ func TestCompileErrors(t *testing.T) {
 		{`event.type > 1`, `invalid operation: > (mismatched types string and int) (at 1:12 of the expression)`},
 		{`event.typ == "x"`, `event has only source, id, type, occurred_at, header (at 1:7 of the expression)`},
 		{`event.header == "x"`, `header is a function: event.header("Name") (at 1:7 of the expression)`},
-		{`event == event`, `event is no value by itself; it has source, id, type, occurred_at, header (at 1:1 of the expression)`},
+		{`event == event`, `event is not a value; it has source, id, type, occurred_at, header (at 1:1 of the expression)`},
 		{`event.header() == "x"`, `not enough arguments to call header (at 1:7 of the expression)`},
 		{`boddy.a == 1`, `unknown name "boddy"; an expression sees event and body (at 1:1 of the expression)`},
 		{`$env.body == 1`, `unknown name "$env"; an expression sees event and body (at 1:1 of the expression)`},
@@ -182,8 +181,8 @@ func TestCompileErrors(t *testing.T) {
 		{`body.a[0:2] == "ab"`, `slices are not available; use startsWith, endsWith or contains (at 1:7 of the expression)`},
 		{`1 in 1..10`, `the operator .. is not available (at 1:7 of the expression)`},
 		{`2 ** 3 == 8`, `the operator ** is not available (at 1:3 of the expression)`},
-		{`any([1, 2], # == body.a)`, "a list may only stand behind `in` (at 1:5 of the expression)"},
-		{`body.a in [body.b]`, "a list behind `in` may only hold texts, numbers, true, false and nil (at 1:17 of the expression)"},
+		{`any([1, 2], # == body.a)`, "a list may only stand after `in` (at 1:5 of the expression)"},
+		{`body.a in [body.b]`, "a list after `in` may only hold texts, numbers, true, false and nil (at 1:17 of the expression)"},
 		{`any(body.items, #index == 0)`, `#index is not available; use # or .field for the element (at 1:17 of the expression)`},
 		{`any(body.items, .sku in body.skus)`, `inside the condition of a list function body may only be compared (== != < <= > >= startsWith endsWith) with (at 1:25 of the expression)`},
 		{`any(body.items, any(body.items, true))`, `inside the condition of a list function body may only be compared (== != < <= > >= startsWith endsWith) with (at 1:21 of the expression)`},
@@ -191,7 +190,7 @@ func TestCompileErrors(t *testing.T) {
 		{`any(body.items, body[.a] == 1)`, `inside the condition of a list function body may only be compared (== != < <= > >= startsWith endsWith) with (at 1:17 of the expression)`},
 		{`any(body.items, "x")`, `predicate should return boolean (got string) (at 1:17 of the expression)`},
 		{`len(body.a, 1) == 1`, `too many arguments to call len (at 1:1 of the expression)`},
-		{`"a" + body.b == "ab"`, ``}, // a type that is known at the evaluation only
+		{`"a" + body.b == "ab"`, ``}, // the type is known only at evaluation
 		{`lower("a") + "b" == "ab"`, ``},
 	}
 	for _, fn := range []string{
@@ -220,29 +219,29 @@ func TestCompileErrors(t *testing.T) {
 func TestEvaluationErrors(t *testing.T) {
 	t.Parallel()
 	for where, want := range map[string]string{
-		`body.name`:                          `this must be true or false, and is a text`,
-		`body.count and true`:                `this must be true or false, and is a number (at 1:6 of the expression)`,
-		`not body.items`:                     `this must be true or false, and is a list (at 1:10 of the expression)`,
+		`body.name`:                          `this must be true or false, but is a text`,
+		`body.count and true`:                `this must be true or false, but is a number (at 1:6 of the expression)`,
+		`not body.items`:                     `this must be true or false, but is a list (at 1:10 of the expression)`,
 		`body.name > 1`:                      `a text cannot be compared with a number (at 1:11 of the expression)`,
 		`event.occurred_at > "2026"`:         `a time cannot be compared with a text (at 1:19 of the expression)`,
 		`body.name + "x" == "Annx"`:          `a text + a text is not possible (at 1:11 of the expression)`,
 		`body.missing + 1 > 1`:               `nil + a number is not possible (at 1:14 of the expression)`,
 		`body.count / 0 > 1`:                 `division by zero (at 1:12 of the expression)`,
 		`body.count % 0 > 1`:                 `the remainder of a division by zero does not exist (at 1:12 of the expression)`,
-		`body.count % body.amount > 1`:       `% wants whole numbers of at most 64 bits (at 1:12 of the expression)`,
-		`any(body.name, # == 1)`:             `this must be a list, and is a text (at 1:10 of the expression)`,
-		`body.count contains "x"`:            `contains wants two texts, and has a number and a text (at 1:12 of the expression)`,
-		`body.count matches "x"`:             `matches wants a text on its left, and has a number (at 1:12 of the expression)`,
-		`1 in body.name`:                     "`in` wants a list or an object on its right, and has a text (at 1:3 of the expression)",
-		`int(body.name) == 1`:                `int wants a number, and has a text that is none (at 1:1 of the expression)`,
-		`float(body.items) == 1`:             `float wants a number or a text, and has a list (at 1:1 of the expression)`,
-		`date(body.name) == 1`:               `date wants a text as "2006-01-02T15:04:05Z" or "2006-01-02" (at 1:1 of the expression)`,
-		`lower(body.count) == "x"`:           `lower wants a text, and has a number (at 1:1 of the expression)`,
-		`len(body.count) == 1`:               `len wants a list, an object or a text, and has a number (at 1:1 of the expression)`,
-		`string(body.items) == "x"`:          `string wants a text, a number, true or false, and has a list (at 1:1 of the expression)`,
-		`any(body.items, .parts)`:            `this must be true or false, and is a list (at 1:18 of the expression)`,
-		`abs(body.name) == 1`:                `abs wants a number, and has a text (at 1:1 of the expression)`,
-		`duration(body.name) == 1`:           `duration wants a text as "1h30m" (at 1:1 of the expression)`,
+		`body.count % body.amount > 1`:       `% needs whole numbers of at most 64 bits (at 1:12 of the expression)`,
+		`any(body.name, # == 1)`:             `this must be a list, but is a text (at 1:10 of the expression)`,
+		`body.count contains "x"`:            `contains needs two texts, but has a number and a text (at 1:12 of the expression)`,
+		`body.count matches "x"`:             `matches needs a text on its left, but has a number (at 1:12 of the expression)`,
+		`1 in body.name`:                     "`in` needs a list or an object on its right, but has a text (at 1:3 of the expression)",
+		`int(body.name) == 1`:                `int needs a number, but has a text that is not one (at 1:1 of the expression)`,
+		`float(body.items) == 1`:             `float needs a number or a text, but has a list (at 1:1 of the expression)`,
+		`date(body.name) == 1`:               `date needs a text as "2006-01-02T15:04:05Z" or "2006-01-02" (at 1:1 of the expression)`,
+		`lower(body.count) == "x"`:           `lower needs a text, but has a number (at 1:1 of the expression)`,
+		`len(body.count) == 1`:               `len needs a list, an object or a text, but has a number (at 1:1 of the expression)`,
+		`string(body.items) == "x"`:          `string needs a text, a number, true or false, but has a list (at 1:1 of the expression)`,
+		`any(body.items, .parts)`:            `this must be true or false, but is a list (at 1:18 of the expression)`,
+		`abs(body.name) == 1`:                `abs needs a number, but has a text (at 1:1 of the expression)`,
+		`duration(body.name) == 1`:           `duration needs a text as "1h30m" (at 1:1 of the expression)`,
 		`event.occurred_at * 2 == body.name`: `a time * a number is not possible (at 1:19 of the expression)`,
 	} {
 		decide, err := Compile(where)
@@ -313,8 +312,8 @@ func FuzzCompile(f *testing.F) {
 			if !errors.As(err, &own) || got {
 				t.Fatalf("%q gave %v with %#v", where, got, err)
 			}
-			// A message about an interface conversion, say, is a value that
-			// one of our functions should have refused.
+			// For example, a message about an interface conversion: one of our functions should
+			// have refused the value.
 			if strings.Contains(own.Message, "interface") || strings.Contains(own.Message, "reflect") {
 				t.Fatalf("%q failed inside of the interpreter: %v", where, err)
 			}

@@ -11,9 +11,9 @@ import (
 	"github.com/hookonce/hookonce"
 )
 
-// environment is what an expression sees. Body is the type of `body` for the
-// check of types; the compiled program calls Parsed instead, which does not
-// parse a body that the evaluation never reaches.
+// environment holds the names of an expression. Body gives the type of `body` for the type check.
+// The compiled program calls Parsed instead, so that a body is parsed only if the evaluation needs
+// it.
 type environment struct {
 	Event  event      `expr:"event"`
 	Body   any        `expr:"body"`
@@ -28,7 +28,7 @@ type event struct {
 	Header     func(string) any `expr:"header"`      // string or nil
 }
 
-// eventFields are the names that stand behind `event.`.
+// eventFields are the names after `event.`.
 var eventFields = []string{"source", "id", "type", "occurred_at", "header"}
 
 func newEnvironment(ev *hookonce.Event) environment {
@@ -57,7 +57,7 @@ func newEnvironment(ev *hookonce.Event) environment {
 	return env
 }
 
-// parseBody returns the one JSON value in body, or nil.
+// parseBody returns the single JSON value in body, or nil.
 func parseBody(body []byte) any {
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.UseNumber()
@@ -71,7 +71,7 @@ func parseBody(body []byte) any {
 	return convert(v)
 }
 
-// convert replaces the numbers in v. The depth is bounded by encoding/json.
+// convert replaces the numbers in v. encoding/json bounds the depth.
 func convert(v any) any {
 	switch v := v.(type) {
 	case json.Number:
@@ -88,11 +88,11 @@ func convert(v any) any {
 	return v
 }
 
-// maxDigits bounds the whole numbers that are kept exactly, because arithmetic
-// on the digits of a hostile body must stay cheap.
+// maxDigits bounds the exact whole numbers: arithmetic on the digits of a hostile body must stay
+// cheap.
 const maxDigits = 40
 
-// wholeNumber is a whole number that does not fit an int, by its digits.
+// wholeNumber holds the digits of a whole number that does not fit an int.
 type wholeNumber string
 
 // convertNumber returns an int, a wholeNumber or a float64.
@@ -103,7 +103,7 @@ func convertNumber(text string) any {
 	if len(text) <= maxDigits && !strings.ContainsAny(text, ".eE") {
 		return wholeNumber(text)
 	}
-	// Out of range gives an infinity, which orders as it should.
+	// A number out of range becomes an infinity, which compares correctly.
 	f, _ := strconv.ParseFloat(text, 64)
 	return f
 }

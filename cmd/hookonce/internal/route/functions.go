@@ -13,8 +13,8 @@ import (
 	"github.com/expr-lang/expr"
 )
 
-// functions returns the options that define the functions of the vocabulary
-// and, in parentheses, those that stand for operators.
+// functions returns the options that define the functions of the vocabulary. Names in parentheses
+// stand for operators.
 func functions() []expr.Option {
 	unary := map[string]func(any) (any, error){
 		"len":      length,
@@ -90,7 +90,7 @@ func truth(v any) (bool, error) {
 	case bool:
 		return v, nil
 	}
-	return false, failf("this must be true or false, and is %s", kindOf(v))
+	return false, failf("this must be true or false, but is %s", kindOf(v))
 }
 
 func toList(v any) ([]any, error) {
@@ -100,7 +100,7 @@ func toList(v any) ([]any, error) {
 	case []any:
 		return v, nil
 	}
-	// The result of map is a slice of the type of its condition.
+	// The result of map is a slice of the condition's type.
 	if list := reflect.ValueOf(v); list.Kind() == reflect.Slice {
 		out := make([]any, list.Len())
 		for i := range out {
@@ -108,11 +108,10 @@ func toList(v any) ([]any, error) {
 		}
 		return out, nil
 	}
-	return nil, failf("this must be a list, and is %s", kindOf(v))
+	return nil, failf("this must be a list, but is %s", kindOf(v))
 }
 
-// field returns from[key], counting from the end where key is negative; nil if
-// there is no such thing.
+// field returns from[key], or nil if it does not exist. A negative index counts from the end.
 func field(from, key any) (any, error) {
 	switch from := from.(type) {
 	case map[string]any:
@@ -183,7 +182,7 @@ func contained(needle, in any) (any, error) {
 	}
 	list, err := toList(in)
 	if err != nil {
-		return nil, failf("`in` wants a list or an object on its right, and has %s", kindOf(in))
+		return nil, failf("`in` needs a list or an object on its right, but has %s", kindOf(in))
 	}
 	for _, v := range list {
 		if equal(needle, v) {
@@ -201,7 +200,7 @@ func betweenTexts(op string, holds func(s, t string) bool) func(a, b any) (any, 
 		s, ok := a.(string)
 		t, ok2 := b.(string)
 		if !ok || !ok2 {
-			return nil, failf("%s wants two texts, and has %s and %s", op, kindOf(a), kindOf(b))
+			return nil, failf("%s needs two texts, but has %s and %s", op, kindOf(a), kindOf(b))
 		}
 		return holds(s, t), nil
 	}
@@ -213,7 +212,7 @@ func matches(a, pattern any) (any, error) {
 	}
 	s, ok := a.(string)
 	if !ok {
-		return nil, failf("matches wants a text on its left, and has %s", kindOf(a))
+		return nil, failf("matches needs a text on its left, but has %s", kindOf(a))
 	}
 	return pattern.(*regexp.Regexp).MatchString(s), nil
 }
@@ -226,7 +225,7 @@ func onText(name string, change func(string) string) func(any) (any, error) {
 		case string:
 			return change(v), nil
 		}
-		return nil, failf("%s wants a text, and has %s", name, kindOf(v))
+		return nil, failf("%s needs a text, but has %s", name, kindOf(v))
 	}
 }
 
@@ -239,7 +238,7 @@ func length(v any) (any, error) {
 	}
 	list, err := toList(v)
 	if err != nil {
-		return nil, failf("len wants a list, an object or a text, and has %s", kindOf(v))
+		return nil, failf("len needs a list, an object or a text, but has %s", kindOf(v))
 	}
 	return len(list), nil
 }
@@ -259,40 +258,40 @@ func toText(v any) (any, error) {
 	case float64:
 		return strconv.FormatFloat(v, 'f', -1, 64), nil
 	}
-	return nil, failf("string wants a text, a number, true or false, and has %s", kindOf(v))
+	return nil, failf("string needs a text, a number, true or false, but has %s", kindOf(v))
 }
 
 func toTime(v any) (any, error) {
 	text, ok := v.(string)
 	if !ok {
-		return nil, wantText("date", v)
+		return nil, needText("date", v)
 	}
 	for _, layout := range []string{time.RFC3339, time.DateOnly} {
 		if t, err := time.Parse(layout, text); err == nil {
 			return t, nil
 		}
 	}
-	return nil, failf(`date wants a text as "2006-01-02T15:04:05Z" or "2006-01-02"`)
+	return nil, failf(`date needs a text as "2006-01-02T15:04:05Z" or "2006-01-02"`)
 }
 
 func toDuration(v any) (any, error) {
 	text, ok := v.(string)
 	if !ok {
-		return nil, wantText("duration", v)
+		return nil, needText("duration", v)
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil {
-		return nil, failf(`duration wants a text as "1h30m"`)
+		return nil, failf(`duration needs a text as "1h30m"`)
 	}
 	return d, nil
 }
 
-// wantText returns nil for nil: what is missing stays missing.
-func wantText(name string, v any) error {
+// needText returns nil for nil: a missing value stays missing.
+func needText(name string, v any) error {
 	if v == nil {
 		return nil
 	}
-	return failf("%s wants a text, and has %s", name, kindOf(v))
+	return failf("%s needs a text, but has %s", name, kindOf(v))
 }
 
 func absolute(v any) (any, error) {
@@ -309,5 +308,5 @@ func absolute(v any) (any, error) {
 	case float64:
 		return math.Abs(n), nil
 	}
-	return nil, failf("abs wants a number, and has %s", kindOf(v))
+	return nil, failf("abs needs a number, but has %s", kindOf(v))
 }

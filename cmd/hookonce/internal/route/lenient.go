@@ -6,9 +6,8 @@ import (
 	"github.com/expr-lang/expr/ast"
 )
 
-// lenient replaces the operators of expr, which panic on what a sender left
-// out, by the functions of this package. The names of those cannot be written
-// in an expression. It is walked bottom up.
+// lenient replaces the operators of expr, which panic on missing fields, with functions of this
+// package. An expression cannot contain the names of these functions. The tree is walked bottom up.
 type lenient struct{}
 
 // Visit implements ast.Visitor.
@@ -48,7 +47,7 @@ func lenientBinary(node *ast.Node, n *ast.BinaryNode) {
 	case "!=":
 		ast.Patch(node, &ast.UnaryNode{Operator: "not", Node: callTo("(==)", n, n.Left, n.Right)})
 	case "matches":
-		// The first pass has compiled the same pattern.
+		// The first pass has compiled this pattern.
 		pattern := &ast.ConstantNode{Value: regexp.MustCompile(n.Right.(*ast.StringNode).Value)}
 		ast.Patch(node, callTo("(matches)", n, n.Left, pattern))
 	default:
@@ -59,7 +58,7 @@ func lenientBinary(node *ast.Node, n *ast.BinaryNode) {
 func lenientList(n *ast.BuiltinNode) {
 	list := n.Arguments[0]
 	n.Arguments[0] = callTo("(list)", list, list)
-	if len(n.Arguments) == 1 { // count(list): of the elements that are true
+	if len(n.Arguments) == 1 { // count(list) counts the true elements
 		element := &ast.PointerNode{}
 		element.SetLocation(list.Location())
 		condition := &ast.PredicateNode{Node: element}
@@ -73,7 +72,7 @@ func lenientList(n *ast.BuiltinNode) {
 
 func truthOf(n ast.Node) ast.Node { return callTo("(truth)", n, n) }
 
-// callTo returns a call that stands where the node at stood.
+// callTo returns a call at the position of the node at.
 func callTo(function string, at ast.Node, args ...ast.Node) *ast.CallNode {
 	callee := &ast.IdentifierNode{Value: function}
 	call := &ast.CallNode{Callee: callee, Arguments: args}

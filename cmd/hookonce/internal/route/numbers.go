@@ -17,7 +17,7 @@ func isNumber(v any) bool {
 	return false
 }
 
-// compareNumbers compares without rounding; ok is false where one is NaN.
+// compareNumbers compares without rounding; ok is false if one is NaN.
 func compareNumbers(a, b any) (c int, ok bool) {
 	if x, isInt := a.(int); isInt {
 		if y, isInt := b.(int); isInt {
@@ -32,7 +32,7 @@ func compareNumbers(a, b any) (c int, ok bool) {
 	return x.Cmp(y), true
 }
 
-// exactBits hold a whole number of maxDigits digits.
+// exactBits is enough precision for a whole number of maxDigits digits.
 const exactBits = 192
 
 // exact returns the value of a number; ok is false for NaN.
@@ -68,8 +68,8 @@ func asFloat(v any) float64 {
 	return out
 }
 
-// arithmetic computes a op b for numbers, and what makes sense of times and
-// durations. Texts are not joined: see the bounds in the package comment.
+// arithmetic computes a op b for numbers, times and durations. It does not join texts: see the
+// bounds in the package comment.
 func arithmetic(op rune, a, b any) (any, error) {
 	if isNumber(a) && isNumber(b) {
 		x, isInt := a.(int)
@@ -136,7 +136,7 @@ func onFloats(op rune, x, y float64) (any, error) {
 		}
 		return x / y, nil
 	}
-	return nil, failf("%% wants whole numbers of at most 64 bits")
+	return nil, failf("%% needs whole numbers of at most 64 bits")
 }
 
 func toInt(v any) (any, error) {
@@ -147,19 +147,19 @@ func toInt(v any) (any, error) {
 		return v, nil
 	case float64:
 		if math.IsNaN(v) || math.Abs(v) >= 1<<63 {
-			return nil, failf("int wants a number of at most 64 bits")
+			return nil, failf("int needs a number of at most 64 bits")
 		}
 		return int(v), nil
 	case string:
 		if text := strings.TrimSpace(v); isWhole(text) {
 			return convertNumber(text), nil
 		}
-		return nil, failf("int wants a number, and has a text that is none")
+		return nil, failf("int needs a number, but has a text that is not one")
 	}
-	return nil, failf("int wants a number or a text, and has %s", kindOf(v))
+	return nil, failf("int needs a number or a text, but has %s", kindOf(v))
 }
 
-// isWhole reports whether s is a whole number of a size that is kept exactly.
+// isWhole reports whether s is a whole number that can be kept exactly.
 func isWhole(s string) bool {
 	digits := strings.TrimPrefix(s, "-")
 	return digits != "" && len(digits) < maxDigits && strings.Trim(digits, "0123456789") == ""
@@ -174,11 +174,11 @@ func toFloat(v any) (any, error) {
 	}
 	text, ok := v.(string)
 	if !ok {
-		return nil, failf("float wants a number or a text, and has %s", kindOf(v))
+		return nil, failf("float needs a number or a text, but has %s", kindOf(v))
 	}
 	f, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
 	if err != nil {
-		return nil, failf("float wants a number, and has a text that is none")
+		return nil, failf("float needs a number, but has a text that is not one")
 	}
 	return f, nil
 }

@@ -18,11 +18,11 @@ var (
 	valueFunctions = []string{"len", "lower", "upper", "trim", "string", "int", "float", "abs", "date", "duration"}
 )
 
-// vocabulary refuses what package route's bounds do not hold for. It lists
-// what is allowed: what a later version of expr adds is refused too.
+// vocabulary refuses everything that would break the bounds of this package. It lists the allowed
+// syntax, so additions in later versions of expr are refused, too.
 type vocabulary struct {
 	source file.Source
-	depth  int // of conditions of list functions around the node
+	depth  int // of the nested conditions of list functions around the node
 	err    *Error
 }
 
@@ -72,7 +72,7 @@ func (v *vocabulary) visit(node ast.Node) {
 		v.visit(n.Node)
 		v.depth--
 	case *ast.ArrayNode:
-		v.refuse(n, "a list may only stand behind `in`")
+		v.refuse(n, "a list may only stand after `in`")
 	case *ast.VariableDeclaratorNode:
 		v.refuse(n, "`let` is not available")
 	case *ast.SliceNode:
@@ -90,7 +90,7 @@ func (v *vocabulary) identifier(n *ast.IdentifierNode) {
 		v.refuse(n, "inside the condition of a list function %s may only be compared (%s) with",
 			n.Value, strings.Join(comparisons, " "))
 	case n.Value == "event":
-		v.refuse(n, "event is no value by itself; it has %s", strings.Join(eventFields, ", "))
+		v.refuse(n, "event is not a value; it has %s", strings.Join(eventFields, ", "))
 	}
 }
 
@@ -112,8 +112,8 @@ func (v *vocabulary) binary(n *ast.BinaryNode) {
 		v.visit(n.Right)
 	case slices.Contains(comparisons, n.Operator):
 		for _, side := range []ast.Node{n.Left, n.Right} {
-			// A path to a field is reached in one step, so comparing with it
-			// costs no more than the element it is compared with.
+			// A path reaches a field in one step, so comparing with it costs no more than comparing
+			// with the element itself.
 			if !v.isPath(side) {
 				v.visit(side)
 			}
@@ -124,7 +124,7 @@ func (v *vocabulary) binary(n *ast.BinaryNode) {
 	}
 }
 
-// constants checks a list behind `in`.
+// constants checks a list after `in`.
 func (v *vocabulary) constants(list *ast.ArrayNode) {
 	for _, n := range list.Nodes {
 		if sign, ok := n.(*ast.UnaryNode); ok {
@@ -133,13 +133,13 @@ func (v *vocabulary) constants(list *ast.ArrayNode) {
 		switch n.(type) {
 		case *ast.NilNode, *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.StringNode:
 		default:
-			v.refuse(n, "a list behind `in` may only hold texts, numbers, true, false and nil")
+			v.refuse(n, "a list after `in` may only hold texts, numbers, true, false and nil")
 		}
 	}
 }
 
-// isPath reports whether n is event.x, event.header("x") or body.x.y[0], and
-// checks the names behind event.
+// isPath reports whether n is event.x, event.header("x") or body.x.y[0]. It checks the names after
+// event.
 func (v *vocabulary) isPath(node ast.Node) bool {
 	switch n := node.(type) {
 	case *ast.ChainNode:
