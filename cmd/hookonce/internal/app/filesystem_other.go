@@ -3,5 +3,5 @@
 package app
 
 // sharedFileSystem is implemented on Linux only. Elsewhere every file system counts as local, as
-// docs/operations.md says.
+// docs/deploying.md says.
 func sharedFileSystem(string) (string, error) { return "", nil }

@@ -21,7 +21,7 @@ const providersIntro = `# Providers
 
 hookonce knows these senders by name: ` + "`provider: NAME`" + ` in the settings, ` + "`provider.Name(\"NAME\")`" + ` in Go.
 ` + "`hookonce providers NAME`" + ` shows more facts about one, and settings to begin with. Any other sender that signs by HMAC works as
-` + "`hmac`" + ` ([how](operations.md#settings)).
+` + "`hmac`" + ` ([how](sources.md#signature)).
 
 - **Signs with**: the schemes; the first is the default. A scheme in *italics* is weak or checks nothing, so a source must choose
   it with ` + "`scheme`" + `.
@@ -29,7 +29,7 @@ hookonce knows these senders by name: ` + "`provider: NAME`" + ` in the settings
   must set ` + "`event.id`" + `: hookonce does not guess. An unconfirmed location follows.
 - **Batch**: one delivery may hold several events; each is claimed by its own id.
 - **Handshake**: the provider checks or sets up the endpoint, and hookonce answers. *arm* means that the provider hands the secret
-  over in the handshake; the source takes it only after ` + "`hookonce sources arm NAME`" + `. [More](operations.md#providers).
+  over in the handshake; the source takes it only after ` + "`hookonce sources arm NAME`" + `. [More](sources.md#handshakes).
 - **Retries**: how long the provider retries, if known. The default dedupe window is never shorter.
 - **Set**: the settings that the source needs besides ` + "`secrets`" + `; those with ` + "`?`" + ` are optional. *key is fetched* means that hookonce
   gets the public key from the provider's own hosts over https; the setting ` + "`key`" + ` replaces it.

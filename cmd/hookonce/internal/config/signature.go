@@ -197,7 +197,7 @@ func (r *sourceReader) checkKeyless(s *hookonce.Source, n *node, v *verify.Verif
 	case v.FetchesKeys() || spec.DeliversSecret():
 	case scheme.Keys != nil && scheme.Keys.Unset(scheme) != nil:
 		p := scheme.Keys.Unset(scheme)
-		r.faultHint(nodeFor(n, nil, "params."+p.Name), p.About, "it is missing, so the provider's keys cannot be fetched: set it, or set key")
+		r.faultHint(nodeFor(n, nil, "params."+p.Name), p.About, "missing; the provider's keys cannot be fetched without it: set it, or set key")
 	case v.PublicKey():
 		r.faultHint(n, "as key: file:/path/to/key.pem", "the source has no key, the sender's public key")
 	default:
