@@ -104,7 +104,7 @@ func (s *source) staleRules(spec *provider.Spec, log *slog.Logger) (*stale.Rules
 	}
 	compiled, faults := stale.New(s.Name, rules, spec, s.extractor, log)
 	if len(rules) > 0 && s.Consume == ConsumeSQL {
-		faults = append(faults, errors.New("stale: it cannot be applied with consume: sql, because the application applies the events by itself"))
+		faults = append(faults, errors.New("stale: it cannot be applied with consume: sql, because the application itself applies the events"))
 	}
 	return compiled, faults
 }

@@ -111,7 +111,7 @@ func TestWarnings(t *testing.T) {
 		"meta":                {`{provider: meta, secrets: [0123456789abcdef]}`, "sources.a.params." + verifyToken + "meta is refused until it is: The verify token"},
 		"whatsapp":            {`{provider: whatsapp, secrets: [0123456789abcdef], params: {}}`, "sources.a.params." + verifyToken + "whatsapp is refused until it is: The verify token"},
 		"meta with its token": {`{provider: meta, secrets: [0123456789abcdef], params: {verify_token: x}}`, ""},
-		"no ack key":          {`{provider: alipay, url: "https://a/w", key: "file:public.pem"}`, "sources.a.ack_key: it is not set, so answers are not signed: Alipay+ takes"},
+		"no ack key":          {`{provider: alipay, url: "https://a/w", key: "file:public.pem"}`, "sources.a.ack_key: it is not set, so answers are not signed: Alipay+ counts"},
 		"with its ack key":    {`{provider: alipay, url: "https://a/w", key: "file:public.pem", ack_key: "file:pkcs1.pem"}`, ""},
 		"its own window":      {`{provider: stripe, secrets: [0123456789abcdef], dedupe_window: 1h}`, "is shorter than stripe retries (3d)"},
 	}
