@@ -10,6 +10,7 @@ import (
 
 	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/limit"
 )
 
 const (
@@ -48,8 +49,8 @@ type handler struct {
 	ready      func(context.Context) error
 	warnings   func() []string
 	guard      guard
-	logins     *tries // that were not the token
-	loginLines *tries // in the log, about these
+	logins     *limit.Addresses // wrong tokens
+	loginLines *limit.Bucket    // log lines about them
 	logger     *slog.Logger
 
 	// Of one request:
@@ -76,7 +77,7 @@ func New(cfg *Config) (http.Handler, error) {
 	}
 	h := &handler{
 		store: cfg.Store, engine: cfg.Engine, ready: cfg.Ready, warnings: cfg.Warnings, guard: g, logger: cfg.Logger,
-		logins: newTries(5, 12*time.Second), loginLines: newTries(60, time.Second),
+		logins: limit.NewAddresses(5, time.Minute), loginLines: limit.New(60, time.Minute),
 	}
 	if h.logger == nil {
 		h.logger = slog.Default()

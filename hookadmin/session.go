@@ -100,8 +100,8 @@ func (h *handler) answerLogin(w http.ResponseWriter, r *http.Request, status int
 // login compares a token with that of the settings, and begins a session. A try
 // is counted before it is looked at, or many at once would all be looked at.
 func (h *handler) login(w http.ResponseWriter, r *http.Request) {
-	addr, now := addressOf(r.RemoteAddr), time.Now()
-	if wait := h.logins.take(addr, now); wait > 0 {
+	now := time.Now()
+	if wait := h.logins.Take(r.RemoteAddr, now); wait > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int((wait+time.Second-1)/time.Second)))
 		h.answerLogin(w, r, http.StatusTooManyRequests, "Too many tries from your address. Wait "+inWords(wait.Round(time.Second))+", then try again.")
 		return
@@ -118,13 +118,13 @@ func (h *handler) login(w http.ResponseWriter, r *http.Request) {
 	}
 	// A token holds no spaces, but what is copied may come with some.
 	if !h.guard.isToken(strings.TrimSpace(r.PostForm.Get("token"))) {
-		if h.loginLines.take(addressOf(""), now) == 0 {
+		if h.loginLines.Take(now) == 0 {
 			h.logger.WarnContext(r.Context(), "a login to the dashboard failed: it was not the token", slog.String("remote", r.RemoteAddr))
 		}
 		h.answerLogin(w, r, http.StatusForbidden, "That is not the token of the settings (admin.token).")
 		return
 	}
-	h.logins.giveBack(addr)
+	h.logins.GiveBack(r.RemoteAddr)
 	setSession(w, r, h.guard.session(now.Add(sessionLength)), int(sessionLength/time.Second))
 	redirect(w, "./")
 }

@@ -178,28 +178,3 @@ func parse(v *verify.Verifier, ref *verify.KeyRef, data []byte) (keys []verify.K
 	}
 	return keys, nil
 }
-
-// A scheme may ask for this many documents that it has never seen at once, and then
-// for one in each budgetPer.
-const (
-	budgetSize = 20
-	budgetPer  = 3 * time.Second
-)
-
-// budget is a token bucket. The Fetcher's mutex guards it.
-type budget struct {
-	tokens float64
-	last   time.Time
-}
-
-func (b *budget) take(now time.Time) bool {
-	if !b.last.IsZero() && now.After(b.last) {
-		b.tokens = min(b.tokens+float64(now.Sub(b.last))/float64(budgetPer), budgetSize)
-	}
-	b.last = now
-	if b.tokens < 1 {
-		return false
-	}
-	b.tokens--
-	return true
-}

@@ -26,6 +26,7 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce/internal/dial"
+	"github.com/hookonce/hookonce/internal/limit"
 	"github.com/hookonce/hookonce/verify"
 )
 
@@ -81,7 +82,7 @@ type Fetcher struct {
 
 	mu        sync.Mutex
 	documents map[documentID]*document
-	budgets   map[*verify.Verifier]*budget
+	budgets   map[*verify.Verifier]*limit.Bucket
 }
 
 // New returns a Fetcher. Without options, nil, it has the defaults.
@@ -95,7 +96,7 @@ func New(opts *Options) *Fetcher {
 		timeout:   timeout,
 		transport: dial.Transport(opts.RootCAs, dial.Public, timeout),
 		documents: make(map[documentID]*document),
-		budgets:   make(map[*verify.Verifier]*budget),
+		budgets:   make(map[*verify.Verifier]*limit.Bucket),
 	}
 	if f.now == nil {
 		f.now = time.Now
@@ -208,7 +209,7 @@ func (f *Fetcher) start(q *question, now time.Time) (<-chan struct{}, error) {
 	case seen:
 	case q.may != nil && !q.may():
 		return nil, ErrTooMany
-	case !f.budget(q.verifier).take(now):
+	case f.budget(q.verifier).Take(now) > 0:
 		return nil, fmt.Errorf("%w: too many unknown keys were asked for", ErrUnavailable)
 	}
 	if d == nil {
@@ -237,13 +238,20 @@ func (f *Fetcher) makeRoom() {
 // new ones.
 const maxBudgets = 1024
 
-func (f *Fetcher) budget(v *verify.Verifier) *budget {
+// A scheme may ask for this many unseen documents at once, and for as many in each
+// budgetPer.
+const (
+	budgetSize = 20
+	budgetPer  = time.Minute
+)
+
+func (f *Fetcher) budget(v *verify.Verifier) *limit.Bucket {
 	b := f.budgets[v]
 	if b == nil {
 		if len(f.budgets) >= maxBudgets {
 			clear(f.budgets)
 		}
-		b = &budget{tokens: budgetSize}
+		b = limit.New(budgetSize, budgetPer)
 		f.budgets[v] = b
 	}
 	return b

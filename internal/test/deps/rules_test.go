@@ -41,7 +41,7 @@ var rules = map[string]rule{
 		why:    "the user brings the database/sql driver",
 	},
 	"hookmigrate": {within: []string{"driver"}, why: "SQL and a small runner; used from programs of any kind"},
-	"hookadmin":   {within: []string{".", "driver", "internal/problem"}, why: "it serves any store, so it must know none"},
+	"hookadmin":   {within: []string{".", "driver", "internal/limit", "internal/problem"}, why: "it serves any store, so it must know none"},
 	"internal/locate": {
 		why: "the strict parser behind signatures and event ids: it needs only the standard library",
 	},
@@ -50,28 +50,10 @@ var rules = map[string]rule{
 	"internal/sqlitestore": {within: []string{"driver", "hookmigrate", "internal/lifecycle"}, why: "SQL text and row scanning, whatever the driver"},
 	"internal/problem":     {why: "the form of refusals, once for deliveries and the admin API"},
 	"internal/limit":       {modules: []string{"golang.org/x/time/rate"}, why: "token buckets, once for all that bound a rate"},
-	"internal/guard":       {why: "user code called safely, for every engine that calls some"},
-	"internal/wire":        {why: "stored forms of headers, bodies and errors: no engine owns them"},
-	"internal/stale": {
-		within: []string{"driver", "provider", "internal/limit", "internal/locate"},
-		why:    "which version wins; handlers and messages ask it alike",
-	},
-	"internal/claims": {
-		within: []string{"driver", "internal/guard"},
-		why:    "an engine: it knows the store by a small interface, and neither the root nor another engine",
-	},
-	"internal/relay": {
-		within: []string{"driver", "internal/guard", "internal/limit", "internal/send", "internal/stale", "internal/wire"},
-		why:    "an engine: it knows the store by a small interface, and neither the root nor another engine",
-	},
-	"internal/work": {
-		within: []string{"driver", "internal/guard", "internal/stale", "internal/wire"},
-		why:    "an engine: it knows the store by its contract, and neither the root nor another engine",
-	},
-	"internal/dial":     {why: "which addresses may be dialled, for all that dials on somebody's behalf"},
-	"internal/send":     {within: []string{"verify", "internal/dial"}, why: "one HTTP attempt; the root package builds on it"},
-	"internal/keyfetch": {within: []string{"verify", "internal/dial"}, why: "one GET or POST of a key; the root package builds on it"},
-	"internal/spelling": {why: "it compares two texts"},
+	"internal/dial":        {why: "which addresses may be dialled, for all that dials on somebody's behalf"},
+	"internal/send":        {within: []string{"verify", "internal/dial"}, why: "one HTTP attempt; the root package builds on it"},
+	"internal/keyfetch":    {within: []string{"verify", "internal/dial", "internal/limit"}, why: "one GET or POST of a key; the root package builds on it"},
+	"internal/spelling":    {why: "it compares two texts"},
 	"internal/sample": {
 		within: []string{"provider", "verify", "internal/locate"},
 		why:    "users' tests link it, and it makes what a provider sends, no matter who receives it",
