@@ -3,6 +3,7 @@ module github.com/hookonce/hookonce
 go 1.26.0
 
 require (
+	code.dny.dev/ssrf v0.3.0
 	github.com/expr-lang/expr v1.17.8
 	github.com/goccy/go-yaml v1.19.2
 	github.com/google/go-cmp v0.7.0

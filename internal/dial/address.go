@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+
+	"code.dny.dev/ssrf"
 )
 
 func prefixes(list ...string) []netip.Prefix {
@@ -31,37 +33,16 @@ var (
 		"192.0.0.192/32", "fd00:c1::a9fe:a9fe/128", // Oracle Cloud metadata
 	)
 
-	// notPublic4 holds the IPv4 ranges of the IANA special-purpose registry
-	// that are not globally reachable, and deprecated 6to4 relays.
-	notPublic4 = prefixes(
-		"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "127.0.0.0/8",
-		"100.64.0.0/10",   // carrier-grade NAT
-		"192.0.0.0/24",    // IETF protocol assignments
-		"192.88.99.0/24",  // 6to4 relays
-		"198.18.0.0/15",   // benchmarks
-		"192.0.2.0/24",    // documentation, as the next two
-		"198.51.100.0/24", //
-		"203.0.113.0/24",  //
-		"240.0.0.0/4",     // reserved
-	)
-
-	// public6 is all of IPv6 that is handed out for global use; what lies
-	// outside it includes NAT64, IPv4-compatible, site-local, unique-local and
-	// discard addresses.
-	public6 = netip.MustParsePrefix("2000::/3")
-	// notPublic6 holds the parts of public6 that are not.
-	notPublic6 = prefixes(
-		"2001::/23",     // protocol assignments: Teredo, ORCHID, benchmarks
-		"2001:db8::/32", // documentation, as 3fff::/20
-		"3fff::/20",     //
-		"2002::/16",     // 6to4, which carries any IPv4 address
-	)
-
 	// embedding4 are prefixes whose last 32 bits are an IPv4 address that a
 	// translator or the kernel connects to.
 	embedding4 = prefixes("::/96", "::ffff:0:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48")
 	sixToFour  = netip.MustParsePrefix("2002::/16")
 )
+
+// public knows the special-purpose registries of IANA: it refuses the IPv4 ranges that are
+// not globally reachable, and all of IPv6 that is not handed out for global use, which
+// includes NAT64, IPv4-compatible and unique-local addresses.
+var public = ssrf.New()
 
 func contained(list []netip.Prefix, addr netip.Addr) bool {
 	return slices.ContainsFunc(list, func(p netip.Prefix) bool { return p.Contains(addr) })
@@ -104,11 +85,7 @@ func Public(addr netip.Addr) error {
 		return err
 	}
 	addr = plain(addr)
-	public := !contained(notPublic4, addr)
-	if addr.Is6() {
-		public = public6.Contains(addr) && !contained(notPublic6, addr)
-	}
-	if !public {
+	if public.SafeAddr(addr) != nil {
 		return fmt.Errorf("%w: %s is not public", ErrAddress, addr)
 	}
 	return nil

@@ -50,7 +50,7 @@ var rules = map[string]rule{
 	"internal/sqlitestore": {within: []string{"driver", "hookmigrate", "internal/lifecycle"}, why: "SQL text and row scanning, whatever the driver"},
 	"internal/problem":     {why: "the form of refusals, once for deliveries and the admin API"},
 	"internal/limit":       {modules: []string{"golang.org/x/time/rate"}, why: "token buckets, once for all that bound a rate"},
-	"internal/dial":        {why: "which addresses may be dialled, for all that dials on somebody's behalf"},
+	"internal/dial":        {modules: []string{"code.dny.dev/ssrf"}, why: "which addresses may be dialled, for all that dials on somebody's behalf"},
 	"internal/send":        {within: []string{"verify", "internal/dial"}, why: "one HTTP attempt; the root package builds on it"},
 	"internal/keyfetch":    {within: []string{"verify", "internal/dial", "internal/limit"}, why: "one GET or POST of a key; the root package builds on it"},
 	"internal/spelling":    {why: "it compares two texts"},
@@ -139,10 +139,14 @@ var lean = []string{
 
 // leanModules are the other modules that lean packages may link, and why. Such a module
 // requires no other, except for its own tests.
-var leanModules = map[string]string{}
+var leanModules = map[string]string{
+	"code.dny.dev/ssrf": "IANA's registries of special-purpose addresses, which change",
+}
 
 // byHand are files that do what a module could do, and why no module does it.
 var byHand = map[string]string{
+	"internal/dial/address.go": "code.dny.dev/ssrf knows which addresses are public; it has no verdict for those that even a private " +
+		"destination must not be: link-local, metadata services, and IPv6 addresses that stand for such an IPv4 address",
 	"internal/limit/addresses.go": "golang.org/x/time/rate has no limiter by address, and a bounded map that is cleared needs no module for caches",
 }
 
