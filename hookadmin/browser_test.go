@@ -33,7 +33,7 @@ func TestDashboardInABrowser(t *testing.T) {
 	server := httptest.NewServer(a.handler)
 	t.Cleanup(server.Close)
 
-	const want = "is shorter than how long stripe retries"
+	const want = "is shorter than the time for which stripe retries"
 	if dom := browse(t, server.URL+"/", "--dump-dom"); !strings.Contains(string(dom), want) {
 		t.Errorf("the page shows no %q:\n%s", want, dom)
 	}

@@ -12,34 +12,34 @@ import (
 
 const (
 	// lastEventsTimeout bounds the look-ups of the newest events of all sources, and
-	// lastEventTimeout that of one. They are by time received: where a source has had
-	// nothing for long, all that others have had since is passed by.
+	// lastEventTimeout that of one source. The database looks through events by time received, so a
+	// source that had no event for a long time is slow to look up.
 	lastEventsTimeout = 2 * time.Second
 	lastEventTimeout  = 500 * time.Millisecond
 )
 
-// overviewPage is what overview.html shows.
+// overviewPage is the content of overview.html.
 type overviewPage struct {
 	Warnings []warning
-	Figures  []figure // none where the database did not answer
+	Figures  []figure // empty if the database did not answer
 	Made     moment
 }
 
-// figure is a number with what it counts.
+// figure is a number and its explanation.
 type figure struct {
 	Name    string
 	Count   string
 	About   string
-	Since   moment // of the oldest
-	Oldest  string // what of the oldest Since tells
-	Trouble bool   // anything but 0 asks for somebody
+	Since   moment // time of the oldest item
+	Oldest  string // label of Since
+	Trouble bool   // somebody has to act
 }
 
 func (h *handler) showOverview(w http.ResponseWriter, r *http.Request) {
 	now := time.Now()
 	stats, err := h.stats(r)
 	if err != nil {
-		h.logger.WarnContext(r.Context(), "the overview is shown without its figures", slog.Any("error", err))
+		h.logger.WarnContext(r.Context(), "counting failed; the overview has no figures", slog.Any("error", err))
 	}
 	content := &overviewPage{Warnings: h.allWarnings(stats), Made: moment{now, now}}
 	if stats != nil {
@@ -52,7 +52,7 @@ func figures(s *Stats, now time.Time) []figure {
 	return []figure{
 		{
 			Name: "Dead letters", Count: grouped(s.DeadLetters), Trouble: s.DeadLetters > 0,
-			About: "Events and messages that are out of attempts, or failed for good. They stay until somebody replays or discards them.",
+			About: "Events and messages that are out of attempts or failed for good. They stay until you replay or discard them.",
 		},
 		{
 			Name: "Events pending", Count: grouped(s.EventsPending),
@@ -64,7 +64,7 @@ func figures(s *Stats, now time.Time) []figure {
 			About:  "Messages to destinations that wait for their next attempt.",
 			Oldest: "First due", Since: moment{time.Time(s.OldestDueAt), now},
 		},
-		{Name: "Messages being sent", Count: grouped(s.MessagesSending), About: "Messages that are under way to their destination."},
+		{Name: "Messages being sent", Count: grouped(s.MessagesSending), About: "Messages that are on their way to their destination."},
 		{
 			Name: "Quarantined", Count: grouped(s.Quarantined), Trouble: s.Quarantined > 0,
 			About: "Verified requests without a usable event.",
@@ -72,31 +72,31 @@ func figures(s *Stats, now time.Time) []figure {
 	}
 }
 
-// sourcesPage is what sources.html shows.
+// sourcesPage is the content of sources.html.
 type sourcesPage struct {
 	Sources []sourceRow
-	Unknown bool // the database did not answer: what it knows is missing
+	Unknown bool // the database did not answer, so the rows lack its part
 	Made    moment
 }
 
-// sourceRow is a source as it is set up, and what the database knows of it.
+// sourceRow is a configured source, with its facts from the database.
 type sourceRow struct {
 	Source
-	Window, Retries string // in words; of Retries "" where it is not known
+	Window, Retries string // in words; Retries is "" if not known
 	LastEvent       lastEvent
 	Arming          arming
 }
 
-// lastEvent tells when the newest event of a source was received.
+// lastEvent is the time when the newest event of a source was received.
 type lastEvent struct {
-	At      moment // not known: there is none
-	Skipped bool   // it could not be found in time
+	At      moment // unknown time: no event
+	Skipped bool   // the look-up took too long
 }
 
-// arming tells of a source whose provider hands its secret over.
+// arming describes whether hookonce can learn the secret of a source from its provider.
 type arming struct {
-	Possible bool // its provider does
-	Learned  int  // secrets that it handed over
+	Possible bool // the provider sends its secret
+	Learned  int  // secrets learned
 	Until    moment
 }
 
@@ -111,15 +111,15 @@ func (h *handler) showSources(w http.ResponseWriter, r *http.Request) {
 		row.Arming.Possible = h.engine.CanLearn(s.Name)
 		content.Sources = append(content.Sources, row)
 	}
-	// How sources are set up is shown without a database, too.
+	// The configured sources are shown even without the database.
 	if err := h.addStored(r, content.Sources, now); err != nil {
 		content.Unknown = true
-		h.logger.WarnContext(r.Context(), "sources are shown without what the database knows of them", slog.Any("error", err))
+		h.logger.WarnContext(r.Context(), "reading sources from the database failed; the page shows only their settings", slog.Any("error", err))
 	}
 	h.render(w, r, http.StatusOK, "sources.html", &page{Title: "Sources", Content: content})
 }
 
-// addStored adds to rows what the database knows of them.
+// addStored fills the rows with facts from the database.
 func (h *handler) addStored(r *http.Request, rows []sourceRow, now time.Time) error {
 	if len(rows) == 0 {
 		return nil

@@ -126,15 +126,15 @@ func TestSourcesPage(t *testing.T) {
 		got[i] = regexp.MustCompile(`( ago) \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC`).ReplaceAllString(got[i], "$1")
 	}
 	want := []string{
-		"default stripe default none is kept 30 days 3 days never by this provider",
-		"enough stripe default none is kept 3 days 3 days never by this provider",
-		"! lab none Unsigned nothing is verified " + fmt.Sprint(int(time.Since(noon)/(24*time.Hour))) + " days ago 1 hour not known never by this provider",
-		"long stripe default 3 minutes ago 100 days 3 days never by this provider",
-		"sha1 github sha1 none is kept 30 days not known never by this provider",
-		"! short stripe default none is kept 2 days 23 hours 59 minutes 59 seconds " +
-			"Shorter than the provider retries a late retry takes effect again 3 days never by this provider",
-		"tasks asana default none is kept 30 days 1 day none yet Armed until " + armed.ArmedUntil.UTC().Format("2006-01-02 15:04:05 UTC"),
-		"todo asana default none is kept 30 days 1 day none yet not armed",
+		"default stripe default no event stored 30 days 3 days not offered by this provider",
+		"enough stripe default no event stored 3 days 3 days not offered by this provider",
+		"! lab none Unsigned requests are not verified " + fmt.Sprint(int(time.Since(noon)/(24*time.Hour))) + " days ago 1 hour not known not offered by this provider",
+		"long stripe default 3 minutes ago 100 days 3 days not offered by this provider",
+		"sha1 github sha1 no event stored 30 days not known not offered by this provider",
+		"! short stripe default no event stored 2 days 23 hours 59 minutes 59 seconds " +
+			"Shorter than the provider retries a late retry takes effect again 3 days not offered by this provider",
+		"tasks asana default no event stored 30 days 1 day none yet Armed until " + armed.ArmedUntil.UTC().Format("2006-01-02 15:04:05 UTC"),
+		"todo asana default no event stored 30 days 1 day none yet not armed",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -173,12 +173,12 @@ func TestWarningsOfTheOverview(t *testing.T) {
 	}
 	page := a.page(t, "/", 200)
 	want := []string{
-		"! Unsigned Nothing that is sent to the source lab is verified: whoever reaches it can make up events. " +
-			"Choose a provider or a scheme that signs, or let nobody but the sender reach it.",
+		"! Unsigned Requests to the source lab are not verified: anyone who can reach it can forge events. " +
+			"Choose a provider or a scheme that signs, or make sure that only the sender can reach it.",
 		"! Short dedupe window The dedupe window of the source short (2 days 23 hours 59 minutes 59 seconds) is shorter than " +
-			"how long stripe retries (3 days): a late retry takes effect again. Make its dedupe window at least 3 days, or leave it out.",
+			"the time for which stripe retries (3 days): a late retry takes effect again. Make the dedupe window at least 3 days, or remove the setting.",
 		"Unknown destination 2 messages wait for the destination " + hostile + ", which is not in the settings. " +
-			"Nothing is sent until it is back under its name.",
+			"They are sent when the settings have a destination of that name.",
 		`Settings hookonce.yaml:3:7: "'><img src=x onerror = 'alert(1)'>`,
 	}
 	if diff := cmp.Diff(want, warnings(page)); diff != "" {
@@ -260,21 +260,21 @@ func TestPagesWithoutADatabase(t *testing.T) {
 	engine := newEngine(t, store, &hookonce.Config{Sources: everySource()})
 	a := newAPI(t, func(cfg *hookadmin.Config) { cfg.Store, cfg.Engine = down{store}, engine })
 	overview := a.page(t, "/", 200)
-	if len(warnings(overview)) != 2 || figurePattern.MatchString(overview) || !strings.Contains(overview, "there are no figures now") {
+	if len(warnings(overview)) != 2 || figurePattern.MatchString(overview) || !strings.Contains(overview, "so there are no figures") {
 		t.Errorf("overview: %s", text(overview))
 	}
 	sources := a.page(t, "/sources", 200)
 	want := "! short stripe default not known 2 days 23 hours 59 minutes 59 seconds " +
-		"Shorter than the provider retries a late retry takes effect again 3 days never by this provider"
+		"Shorter than the provider retries a late retry takes effect again 3 days not offered by this provider"
 	if got := rows(sources); got[5] != want || !strings.HasSuffix(got[6], "1 day not known") || !strings.Contains(sources, "The database did not answer") {
 		t.Errorf("sources: %s", text(sources))
 	}
-	if log := a.log.String(); !strings.Contains(log, "overview is shown without") || !strings.Contains(log, "sources are shown without") {
+	if log := a.log.String(); !strings.Contains(log, "the overview has no figures") || !strings.Contains(log, "the page shows only their settings") {
 		t.Errorf("logged %s", log)
 	}
 	a = newAPI(t, func(cfg *hookadmin.Config) { cfg.Store, cfg.Engine = slow{store}, engine })
 	for _, row := range rows(a.page(t, "/sources", 200)) {
-		if !strings.Contains(row, "not found in time") {
+		if !strings.Contains(row, "look-up timed out") {
 			t.Errorf("nothing can be found, and shown is %s", row)
 		}
 	}

@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	// bulkTimeout bounds one request for many dead letters. It is shorter than
-	// the minute after which proxies commonly give up.
+	// bulkTimeout bounds one request about many dead letters. It is shorter than a minute, a common
+	// timeout of proxies.
 	bulkTimeout = 45 * time.Second
-	// answerTimeout is for a client to read the answer behind that.
+	// answerTimeout is added to bulkTimeout for the client to read the answer.
 	answerTimeout = 10 * time.Second
 )
 
@@ -30,38 +30,37 @@ func (h *handler) discardDead(w http.ResponseWriter, r *http.Request) {
 	h.workOn(w, r, h.engine.Discard, NewDiscarded)
 }
 
-// deadLettersRequest is the body of POST /api/v1/dead-letters/replay and
-// /discard. It selects as the parameters of GET /api/v1/dead-letters do, with
-// lists of ids in the place of id and message_id.
+// deadLettersRequest is the body of POST /api/v1/dead-letters/replay and /discard. Its keys select
+// like the parameters of GET /api/v1/dead-letters, with lists of ids instead of id and message_id.
 type deadLettersRequest struct {
 	Source      string   `json:"source"`
 	Type        string   `json:"type"`
 	Destination string   `json:"destination"`
 	Note        string   `json:"note"`
-	IDs         []string `json:"ids"` // of events
+	IDs         []string `json:"ids"` // event ids
 	MessageIDs  []string `json:"message_ids"`
 	Q           string   `json:"q"`
 	Since       string   `json:"since"`
 	Until       string   `json:"until"`
 	All         bool     `json:"all"`
 	Rate        string   `json:"rate"`
-	Cursor      string   `json:"cursor"` // Worked.Next of the request that this one goes on with
+	Cursor      string   `json:"cursor"` // Worked.Next of the request to continue
 }
 
-// selection returns the dead letters that q is about.
+// selection returns the dead letters that q selects.
 func (q *deadLettersRequest) selection(now time.Time) (*hookonce.DeadLetters, error) {
 	filtered := q.Source+q.Type+q.Destination+q.Note+q.Q+q.Since+q.Until != "" || q.IDs != nil || q.MessageIDs != nil
 	switch {
 	case !filtered && !q.All:
-		return nil, &ParameterError{"all", "must be true where nothing else says which dead letters"}
+		return nil, &ParameterError{"all", "must be true unless other keys select dead letters"}
 	case filtered && q.All:
-		return nil, &ParameterError{"all", "stands alone: what else is said selects some of them only"}
+		return nil, &ParameterError{"all", "must stand alone: the other keys select only some of them"}
 	case q.IDs != nil && q.Source == "":
-		return nil, &ParameterError{"source", "must be said with ids, which are those of one source"}
+		return nil, &ParameterError{"source", "is required with ids, because ids belong to one source"}
 	case q.IDs != nil && q.MessageIDs != nil:
-		return nil, &ParameterError{"message_ids", "cannot be said with ids"}
+		return nil, &ParameterError{"message_ids", "is not allowed with ids"}
 	case q.Cursor != "" && (q.IDs != nil || q.MessageIDs != nil):
-		return nil, &ParameterError{"cursor", "cannot be said with ids or message_ids: leave out those that are done"}
+		return nil, &ParameterError{"cursor", "is not allowed with ids or message_ids: leave out the ids that are done"}
 	}
 	which := &hookonce.DeadLetters{
 		Filter: driver.MessageFilter{
@@ -83,8 +82,7 @@ func (q *deadLettersRequest) selection(now time.Time) (*hookonce.DeadLetters, er
 	return which, nil
 }
 
-// workOn has work done on the dead letters that r selects, as far as the time
-// for one request goes.
+// workOn calls work for the dead letters that r selects, for at most bulkTimeout.
 func (h *handler) workOn(
 	w http.ResponseWriter, r *http.Request,
 	work func(context.Context, *hookonce.DeadLetters) (hookonce.Worked, error),
@@ -99,7 +97,7 @@ func (h *handler) workOn(
 		h.fail(w, r, http.StatusUnprocessableEntity, err.Error(), nil)
 		return
 	}
-	// It fails where the server does not support it; then that server's own holds.
+	// Where the server does not support this, it fails and the server's own deadline holds.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(bulkTimeout + answerTimeout))
 	ctx, cancel := context.WithTimeout(r.Context(), bulkTimeout)
 	defer cancel()
@@ -111,12 +109,12 @@ func (h *handler) workOn(
 	writeJSON(w, shape(worked, err == nil))
 }
 
-// howToGoOn says how far a request came, and what to send so that what is dead
-// again is not worked on before the rest.
+// howToGoOn returns how many dead letters were handled, and the cursor that continues after them.
+// Without the cursor, letters that are dead again would come first.
 func howToGoOn(worked *hookonce.Worked) string {
-	came := fmt.Sprintf("It came as far as %d dead letters. ", worked.Done+worked.Passed)
+	came := fmt.Sprintf("It handled %d dead letters. ", worked.Done+worked.Passed)
 	if worked.Next.IsZero() {
-		return came + "It may be repeated."
+		return came + "Repeating it is safe."
 	}
-	return came + fmt.Sprintf(`Repeated with "cursor":%q it goes on.`, worked.Next.String())
+	return came + fmt.Sprintf(`Repeat it with "cursor":%q to continue.`, worked.Next.String())
 }

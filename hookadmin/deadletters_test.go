@@ -105,7 +105,7 @@ func TestDeadLetterFilters(t *testing.T) {
 		})
 	}
 	for query, want := range map[string]string{
-		"state=pending": `state: "pending" is no state here; use dead`,
+		"state=pending": `state: "pending" is not a state here; use dead`,
 		"state=done":    "state: ",
 		"limit=201":     "limit: ",
 		"cursor=zzz":    "cursor: ",
@@ -186,11 +186,11 @@ func TestBulkRequestsThatAreRefused(t *testing.T) {
 		{`{"rate":"1/s"}`, 422, "all: must be true"},
 		{`{"cursor":"x"}`, 422, "all: must be true"},
 		{`{"all":true,"cursor":"x"}`, 422, "cursor: malformed cursor"},
-		{`{"source":"lab","ids":["a"],"cursor":"x"}`, 422, "cursor: cannot be said with ids"},
-		{`{"message_ids":["m"],"cursor":"x"}`, 422, "cursor: cannot be said with ids"},
-		{`{"all":true,"source":"lab"}`, 422, "all: stands alone"},
-		{`{"ids":["a"]}`, 422, "source: must be said with ids"},
-		{`{"source":"lab","ids":["a"],"message_ids":["m"]}`, 422, "message_ids: cannot be said with ids"},
+		{`{"source":"lab","ids":["a"],"cursor":"x"}`, 422, "cursor: is not allowed with ids"},
+		{`{"message_ids":["m"],"cursor":"x"}`, 422, "cursor: is not allowed with ids"},
+		{`{"all":true,"source":"lab"}`, 422, "all: must stand alone"},
+		{`{"ids":["a"]}`, 422, "source: is required with ids"},
+		{`{"source":"lab","ids":["a"],"message_ids":["m"]}`, 422, "message_ids: is not allowed with ids"},
 		{`{"source":"lab","since":"yesterday"}`, 422, "since: "},
 		{`{"since":"1h","until":"2h"}`, 422, "until: must be later than since"},
 		{`{"all":true,"rate":"fast"}`, 422, "rate: "},
@@ -201,8 +201,8 @@ func TestBulkRequestsThatAreRefused(t *testing.T) {
 		{`{"source":"lab","ids":[]}`, 400, `"ids": must not be empty`},
 		{`{"source":"lab","ids":[""]}`, 400, `"ids": must not be empty`},
 		{`{"source":"lab","ids":null}`, 400, `"ids": must be a list`},
-		{`{"source":"lab","destination":null}`, 400, `"destination": must be a text`},
-		{`{"source":"lab","ids":["a","a"]}`, 400, `"a" is there twice`},
+		{`{"source":"lab","destination":null}`, 400, `"destination": must be a string`},
+		{`{"source":"lab","ids":["a","a"]}`, 400, `"a" appears twice`},
 		{`{"source":"lab","ids":[` + many + `]}`, 400, "at most 1000"},
 		{`{"message_ids":[` + many + `]}`, 400, "at most 1000"},
 	}
@@ -272,7 +272,7 @@ func TestBulkWithoutTime(t *testing.T) {
 			*r = *r.WithContext(ctx)
 			r.Header.Set("Content-Type", "application/json")
 		})
-		wantDetail(t, resp, http.StatusServiceUnavailable, "as far as 0 dead letters")
+		wantDetail(t, resp, http.StatusServiceUnavailable, "handled 0 dead letters")
 	}
 	if diff := cmp.Diff(all, g.deadIDs(t, "")); diff != "" {
 		t.Errorf("still dead (-want +got):\n%s", diff)

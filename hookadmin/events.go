@@ -17,7 +17,7 @@ func (h *handler) listEvents(w http.ResponseWriter, r *http.Request) {
 	list(h, w, r, ParseFilter, h.store.Events, NewEventPage)
 }
 
-// list answers with a page of what the parameters of r select.
+// list answers with the page that the parameters of r select.
 func list[Filter, Page, Shape any](
 	h *handler, w http.ResponseWriter, r *http.Request,
 	parse func(url.Values, time.Time) (*Filter, error),
@@ -66,12 +66,12 @@ type replayRequest struct {
 }
 
 const bothModes = `Say {"as_new":true} for new ids, so that destinations do the work again, ` +
-	`or {"same_id":true} for the ids it had, so that those that dedupe may skip it.`
+	`or {"same_id":true} for the old ids, so that destinations that dedupe may skip it.`
 
 func (q *replayRequest) mode() (driver.ReplayMode, *refusal) {
 	switch {
 	case q.AsNew && q.SameID:
-		return 0, &refusal{http.StatusUnprocessableEntity, "A replay cannot be as new and under the same id. " + bothModes}
+		return 0, &refusal{http.StatusUnprocessableEntity, "A replay cannot have both new and old ids. " + bothModes}
 	case q.AsNew:
 		return driver.ReplayAsNew, nil
 	case q.SameID:
@@ -80,15 +80,15 @@ func (q *replayRequest) mode() (driver.ReplayMode, *refusal) {
 	return driver.ReplayPlain, nil
 }
 
-// requestID returns the Idempotency-Key of r, "" where there is none.
+// requestID returns the Idempotency-Key of r, or "".
 func requestID(r *http.Request) (string, *refusal) {
 	values := r.Header.Values("Idempotency-Key")
 	switch {
 	case len(values) == 0:
 		return "", nil
 	case len(values) > 1 || values[0] == "":
-		// It would not protect its sender as it was meant to.
-		return "", &refusal{http.StatusBadRequest, "Idempotency-Key: there must be one, and not an empty one, or none at all."}
+		// A client that sends such a key expects protection that it would not get.
+		return "", &refusal{http.StatusBadRequest, "Send one Idempotency-Key that is not empty, or none."}
 	}
 	return values[0], nil
 }
@@ -113,9 +113,9 @@ func (h *handler) replayEvent(w http.ResponseWriter, r *http.Request) {
 			h.refuse(w, r, refused)
 			return
 		}
-		again := "Look at the event before you repeat it; with an Idempotency-Key it could be repeated safely."
+		again := "Look at the event before you repeat the request. With an Idempotency-Key, repeating is safe."
 		if id != "" {
-			again = "Repeat it with the same Idempotency-Key, which is safe."
+			again = "Repeating it with the same Idempotency-Key is safe."
 		}
 		h.failChange(w, r, again, fmt.Errorf("replaying an event: %w", err))
 		return
@@ -123,29 +123,28 @@ func (h *handler) replayEvent(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, NewReplayed(source, eventID, replayed))
 }
 
-// changing returns the context of one short change: it goes on when the client
-// hangs up, because a change that is cut off leaves in doubt whether it was made.
+// changing returns the context of one short change. The change continues when the client hangs up:
+// a cancelled change may or may not be committed.
 func changing(r *http.Request) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(r.Context()), queryTimeout)
 }
 
-// replayRefusal returns the answer to an event that cannot be replayed as it
-// was asked for, or nil.
+// replayRefusal returns the answer for an event that cannot be replayed as requested, or nil.
 func replayRefusal(err error) *refusal {
 	switch {
 	case errors.Is(err, hookonce.ErrRequestID):
-		return &refusal{http.StatusBadRequest, "Idempotency-Key: at most 255 bytes of UTF-8 without control characters."}
+		return &refusal{http.StatusBadRequest, "The Idempotency-Key must be UTF-8 without control characters, at most 255 bytes long."}
 	case errors.Is(err, driver.ErrOpen):
-		return &refusal{http.StatusConflict, "The event is not finished: replay it when it is done, dead or skipped. " +
-			"A message of it that waits can be retried at once."}
+		return &refusal{http.StatusConflict, "The event is not finished. Replay it when it is done, dead or skipped. " +
+			"Its waiting messages can be retried now."}
 	case errors.Is(err, driver.ErrBodyPruned):
-		return &refusal{http.StatusGone, "The body of the event is past its retention: there is nothing left to send."}
+		return &refusal{http.StatusGone, "The body of the event is past its retention, so there is nothing to send."}
 	case errors.Is(err, driver.ErrRequestReused):
-		return &refusal{http.StatusUnprocessableEntity, "This Idempotency-Key was used for a replay of the event in another mode: take another one."}
+		return &refusal{http.StatusUnprocessableEntity, "This Idempotency-Key was used for a replay of the event in another mode. Use another key."}
 	case errors.Is(err, driver.ErrModeNeeded):
 		return &refusal{http.StatusUnprocessableEntity, "The event is done. " + bothModes}
 	case errors.Is(err, driver.ErrNoRoute):
-		return &refusal{http.StatusUnprocessableEntity, "No route matches the event: add one to the settings, then replay it."}
+		return &refusal{http.StatusUnprocessableEntity, "No route matches the event. Add one to the settings, then replay the event."}
 	}
 	return nil
 }

@@ -148,7 +148,7 @@ func TestParametersThatAreRefused(t *testing.T) {
 		{"limit=ten", "limit: "},
 		{"limit=5&limit=5", "limit: given more than once"},
 		{"source=a&source=b", "source: given more than once"},
-		{"state=finished", `state: "finished" is no state`},
+		{"state=finished", `state: "finished" is not a state`},
 		{"since=yesterday", "since: "},
 		{"since=-2h", "since: "},
 		{"since=-2d", "since: "},

@@ -13,34 +13,33 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// maxParameter bounds the bytes of one value, in a query as in a body.
+// maxParameter bounds one value, in a query or in a body, in bytes.
 const maxParameter = 1024
 
-// The names of the parameters that the listings know, in the order of the docs.
+// The parameter names of the listings, in the order of the docs.
 var (
 	eventParameters = []string{"source", "type", "state", "note", "id", "q", "since", "until", "limit", "cursor"}
-	// messageParameters are those of dead letters, too.
+	// messageParameters are also those of dead letters.
 	messageParameters = []string{
 		"source", "type", "state", "destination", "note", "id", "message_id", "q", "since", "until", "limit", "cursor",
 	}
 	quarantineParameters = []string{"source", "limit", "cursor"}
 )
 
-// ParameterError says what is wrong with one parameter of a listing, or with
-// one key of a request's body.
+// ParameterError describes a fault in one parameter of a listing, or in one key of a request's
+// body.
 type ParameterError struct {
-	Name   string // of the parameter; quoted, and not all of a long one, where it is unknown
-	Reason string // what is wrong and what would be right
+	Name   string // of the parameter; an unknown name is quoted and shortened
+	Reason string // the fault, and the values that are allowed
 }
 
 // Error implements error.
 func (e *ParameterError) Error() string { return fmt.Sprintf("%s: %s", e.Name, e.Reason) }
 
-// ParseFilter reads the parameters of GET /api/v1/events: source, type, state,
-// note, id, q, since, until, limit and cursor, all optional, each at most
-// once; an empty value is the same as none. since and until are a time of RFC
-// 3339, or a duration before now such as 2h, 90m or 7d. Errors are a
-// *ParameterError, the first by the order above.
+// ParseFilter reads the parameters of GET /api/v1/events: source, type, state, note, id, q, since,
+// until, limit and cursor. All are optional and appear at most once; an empty value counts as
+// absent. since and until are a time of RFC 3339, or a duration before now such as 2h, 90m or 7d.
+// Errors are a *ParameterError, for the first faulty parameter in that order.
 func ParseFilter(values url.Values, now time.Time) (*driver.EventFilter, error) {
 	l, err := parseListing(values, eventParameters, driver.EventStates(), now)
 	if err != nil {
@@ -71,9 +70,8 @@ func ParseMessageFilter(values url.Values, now time.Time) (*driver.MessageFilter
 	return parseMessages(values, driver.MessageStates(), now)
 }
 
-// ParseDeadLetterFilter reads the parameters of GET /api/v1/dead-letters: those
-// of ParseMessageFilter. The only state it takes is dead, which all of them
-// have.
+// ParseDeadLetterFilter reads the parameters of GET /api/v1/dead-letters: those of
+// ParseMessageFilter. The only state it accepts is dead.
 func ParseDeadLetterFilter(values url.Values, now time.Time) (*driver.MessageFilter, error) {
 	return parseMessages(values, []string{driver.StateDead}, now)
 }
@@ -103,7 +101,7 @@ func parseMessages(values url.Values, states []string, now time.Time) (*driver.M
 	}, nil
 }
 
-// listing is what the filters of all listings have in common, beside texts.
+// listing holds the parsed parameters that all listings share.
 type listing struct {
 	since, until time.Time
 	limit        int
@@ -115,7 +113,7 @@ func parseListing(values url.Values, known, states []string, now time.Time) (lis
 		return listing{}, err
 	}
 	if state := values.Get("state"); state != "" && !slices.Contains(states, state) {
-		return listing{}, &ParameterError{"state", fmt.Sprintf("%q is no state here; use %s", state, strings.Join(states, ", "))}
+		return listing{}, &ParameterError{"state", fmt.Sprintf("%q is not a state here; use %s", state, strings.Join(states, ", "))}
 	}
 	var l listing
 	if l.since, l.until, err = parseSpan(values.Get("since"), values.Get("until"), now); err != nil {
@@ -125,7 +123,7 @@ func parseListing(values url.Values, known, states []string, now time.Time) (lis
 	return l, err
 }
 
-// A page of the quarantine holds bodies, so it is shorter than others.
+// Pages of the quarantine hold bodies, so they are shorter than others.
 const (
 	defaultQuarantineLimit = 10
 	maxQuarantineLimit     = 20
@@ -146,12 +144,12 @@ func parseQuarantine(values url.Values) (*driver.QuarantineFilter, error) {
 	return &driver.QuarantineFilter{Source: values.Get("source"), Limit: limit, After: after}, nil
 }
 
-// checkParameters checks that values are of the known names, each there once at
-// most and fit for a database.
+// checkParameters checks that values has only known names, each at most once, with values that a
+// database accepts.
 func checkParameters(values url.Values, known []string) error {
 	for _, name := range sortedKeys(values) {
 		if !slices.Contains(known, name) {
-			return &ParameterError{fmt.Sprintf("%.100q", name), "unknown parameter; known are " + strings.Join(known, ", ")}
+			return &ParameterError{fmt.Sprintf("%.100q", name), "unknown parameter; known parameters are " + strings.Join(known, ", ")}
 		}
 	}
 	for _, name := range known {
@@ -165,7 +163,7 @@ func checkParameters(values url.Values, known []string) error {
 	return nil
 }
 
-// parseSpan reads since and until, each of which may be empty.
+// parseSpan reads since and until; each may be empty.
 func parseSpan(since, until string, now time.Time) (from, to time.Time, err error) {
 	if from, err = parseTime("since", since, now); err != nil {
 		return time.Time{}, time.Time{}, err
@@ -190,7 +188,7 @@ func parseLimit(s string, byDefault, most int) (int, error) {
 	return n, nil
 }
 
-// parseTime reads a time of RFC 3339, or a duration before now.
+// parseTime reads a time of RFC 3339, or a duration before now; "" is the zero time.
 func parseTime(name, s string, now time.Time) (time.Time, error) {
 	if s == "" {
 		return time.Time{}, nil
@@ -206,7 +204,7 @@ func parseTime(name, s string, now time.Time) (time.Time, error) {
 	return t, nil
 }
 
-// parseAgo reads a duration of Go, or whole days as the settings write them: 30d.
+// parseAgo reads a Go duration, or whole days as in the settings: 30d.
 func parseAgo(s string) (time.Duration, bool) {
 	const day, maxDays = 24 * time.Hour, 100 * 365
 	if digits, ok := strings.CutSuffix(s, "d"); ok {
@@ -228,8 +226,8 @@ func badText(s string) string {
 	return ""
 }
 
-// plainText reports whether s is valid UTF-8 without control characters. No
-// stored name, id or type is anything else, and PostgreSQL refuses a NUL.
+// plainText reports whether s is valid UTF-8 without control characters. All stored names, ids and
+// types are, and PostgreSQL refuses NUL.
 func plainText(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
 }

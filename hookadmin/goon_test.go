@@ -141,10 +141,10 @@ func TestBulkThatIsCutOff(t *testing.T) {
 		}
 		resp := g.post(t, target, `{"all":true,"rate":"10/s"}`)
 		wantDetail(t, resp, http.StatusServiceUnavailable,
-			`may have happened. It came as far as 1 dead letters. Repeated with "cursor":"`+page.Next.String()+`" it goes on.`)
+			`may have happened. It handled 1 dead letters. Repeat it with "cursor":"`+page.Next.String()+`" to continue.`)
 
 		g, _, _ = newDying(t, 1)
 		resp = g.post(t, target, `{"all":true,"rate":"10/s"}`)
-		wantDetail(t, resp, http.StatusServiceUnavailable, "It came as far as 0 dead letters. It may be repeated.")
+		wantDetail(t, resp, http.StatusServiceUnavailable, "It handled 0 dead letters. Repeating it is safe.")
 	}
 }

@@ -14,32 +14,31 @@ import (
 )
 
 const (
-	// queryTimeout bounds one question to the store, and one short change.
+	// queryTimeout bounds one query of the store, and one short change.
 	queryTimeout = 10 * time.Second
-	// readyTimeout bounds Config.Ready; probes give up after a few seconds.
+	// readyTimeout bounds Config.Ready; probes time out after a few seconds.
 	readyTimeout = 2 * time.Second
 )
 
-// Config is what the handler works with. It is read once, by New.
+// Config configures the handler. New reads it once.
 type Config struct {
-	// Store is asked for events, messages and numbers. Required.
+	// Store answers queries. Required.
 	Store driver.Store
-	// Engine replays, discards and retries, and tells what is set up. It is on
-	// Store, or on another one of the same database. Required.
+	// Engine replays, discards and retries, and knows the settings. It uses Store, or another store
+	// of the same database. Required.
 	Engine *hookonce.Engine
-	// Ready returns nil while deliveries can be claimed. It is called for each
-	// request of /readyz, with 2 s to answer. Required.
+	// Ready returns nil while deliveries can be claimed. Each request of /readyz calls it, with a
+	// timeout of 2 s. Required.
 	Ready func(context.Context) error
-	// Token is what callers send as "Authorization: Bearer TOKEN"; printable
-	// ASCII without spaces. "" needs Loopback.
+	// Token is the secret that callers send as "Authorization: Bearer TOKEN": printable ASCII
+	// without spaces. It may be "" only with Loopback.
 	Token string
-	// Loopback says that the handler is served on a loopback address only.
+	// Loopback promises that the handler is served on a loopback address only.
 	Loopback bool
-	// Warnings returns what else is to be warned of, one line each, for the
-	// dashboard to show: faults of the settings that hinder nothing. It is called
-	// for each view. nil for none.
+	// Warnings returns more warnings for the dashboard, one line each, about faults of the settings
+	// that stop nothing. Each view calls it. nil means none.
 	Warnings func() []string
-	// Logger takes the log. Defaults to slog.Default().
+	// Logger receives the log. Defaults to slog.Default().
 	Logger *slog.Logger
 }
 
@@ -53,15 +52,15 @@ type handler struct {
 	loginLines *limit.Bucket    // log lines about them
 	logger     *slog.Logger
 
-	// Of one request:
-	thing    string // what it is about, as a 404 names it
-	page     bool   // it is answered with HTML
-	signedIn bool   // it is answered to somebody who may see all pages
+	// The rest is about one request.
+	thing    string // kind of thing the request is about, as a 404 names it
+	page     bool   // the answer is HTML
+	signedIn bool   // the caller may see all pages
 }
 
-// New returns the handler of the admin API and of the dashboard. It is safe for
-// concurrent use. The error says what of cfg is missing, or that a handler without
-// a token would be open to the network.
+// New returns the handler of the admin API and of the dashboard. It is safe for concurrent use. New
+// fails if a required field of cfg is missing, or if a handler without a token would be open to the
+// network.
 func New(cfg *Config) (http.Handler, error) {
 	switch {
 	case cfg.Store == nil:
@@ -88,20 +87,20 @@ func New(cfg *Config) (http.Handler, error) {
 	return h, nil
 }
 
-// endpoint is one thing that can be asked for, or done.
+// endpoint is one method of one path.
 type endpoint struct {
-	method string // GET, which is HEAD too, or POST
-	// path consists of segments; {name} stands for any one that is not empty.
+	method string // GET, which includes HEAD, or POST
+	// path consists of segments; {name} matches any segment that is not empty.
 	path  string
 	serve func(*handler, http.ResponseWriter, *http.Request)
-	query []string // the parameters it takes
-	thing string   // what a 404 says there is none of
-	probe bool     // anybody may ask
-	page  bool     // of the dashboard: HTML, for who has a session too
-	door  bool     // anybody may ask; where there is no token, and so no session, there is none
+	query []string // parameters that the endpoint takes
+	thing string   // the missing thing that a 404 names
+	probe bool     // needs no token
+	page  bool     // part of the dashboard: HTML, and a session is enough
+	door  bool     // needs neither token nor session; exists only where a token is set
 }
 
-// endpoints is everything that is served. One path is matched by one pattern.
+// endpoints are all endpoints. Each path matches one pattern.
 var endpoints = []endpoint{
 	{method: "GET", path: "/api/v1/events", serve: (*handler).listEvents, query: eventParameters},
 	{method: "GET", path: "/api/v1/events/{source}/{event_id}", serve: (*handler).showEvent, thing: "event"},
@@ -128,15 +127,15 @@ var endpoints = []endpoint{
 	{method: "GET", path: "/static/{name}", serve: (*handler).showAsset, probe: true},
 }
 
-// ServeHTTP routes on the escaped path by hand: http.ServeMux would redirect an
-// event id that holds "//" or "..", and decode "%2F" before splitting.
+// ServeHTTP routes on the escaped path itself: http.ServeMux would redirect an event id that
+// contains "//" or "..", and decode "%2F" before splitting.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	setSecurityHeaders(w.Header())
 	at, values := match(r.URL.EscapedPath())
 	if len(at) > 0 && at[0].door && h.guard.open {
 		at = nil
 	}
-	here := new(endpoint) // an unknown path is one of the API
+	here := new(endpoint) // an unknown path counts as one of the API
 	if len(at) > 0 {
 		here = at[0]
 	}
@@ -164,7 +163,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	for name, value := range values {
 		if !plainText(value) {
-			// Nothing that is stored has such a name, and no database should be asked.
+			// No stored name is like this, so the database is not asked.
 			h.failStore(w, r, driver.ErrNotFound)
 			return
 		}
@@ -173,7 +172,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	e.serve(h, w, r)
 }
 
-// about returns h for one request of e, whose log lines tell what it concerns.
+// about returns a copy of h for one request of e, with the source, event or message in its log
+// lines.
 func (h *handler) about(e *endpoint, values map[string]string) *handler {
 	about := *h
 	about.thing, about.page = e.thing, e.page
@@ -216,7 +216,7 @@ func (h *handler) readyz(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
 	defer cancel()
 	if err := h.ready(ctx); err != nil {
-		h.fail(w, r, http.StatusServiceUnavailable, "Deliveries cannot be claimed now; the log says why under this error id.", err)
+		h.fail(w, r, http.StatusServiceUnavailable, "Deliveries cannot be claimed now. The log has the reason under this error id.", err)
 		return
 	}
 	writeJSON(w, Health{Status: "ready"})

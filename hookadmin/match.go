@@ -6,8 +6,7 @@ import (
 	"strings"
 )
 
-// match returns the endpoints at an escaped path, and what stands in the place
-// of the names of their pattern.
+// match returns the endpoints at an escaped path, and the values of the names in their pattern.
 func match(path string) ([]*endpoint, map[string]string) {
 	segments := strings.Split(path, "/")
 	var found []*endpoint
@@ -50,8 +49,7 @@ func (e *endpoint) match(segments []string) (map[string]string, bool) {
 	return values, true
 }
 
-// forMethod returns that of at which answers method, or nil. net/http drops the
-// body of an answer to HEAD.
+// forMethod returns the endpoint for method, or nil. GET serves HEAD: net/http drops the body.
 func forMethod(at []*endpoint, method string) *endpoint {
 	if method == http.MethodHead {
 		method = http.MethodGet

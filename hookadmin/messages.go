@@ -30,15 +30,15 @@ func (h *handler) retryMessage(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, &Retried{ID: id, Retried: true})
 }
 
-// retryRefusal returns the answer to a message that cannot be retried, or nil.
+// retryRefusal returns the answer for a message that cannot be retried, or nil.
 func retryRefusal(err error) *refusal {
 	switch {
 	case errors.Is(err, driver.ErrOpen):
 		return &refusal{http.StatusConflict, "The message is being sent."}
 	case errors.Is(err, driver.ErrSent):
-		return &refusal{http.StatusConflict, "The message was sent. To send it once more, replay its event."}
+		return &refusal{http.StatusConflict, "The message was sent. To send it again, replay its event."}
 	case errors.Is(err, driver.ErrBodyPruned):
-		return &refusal{http.StatusGone, "The body of the event is past its retention: there is nothing left to send."}
+		return &refusal{http.StatusGone, "The body of the event is past its retention, so there is nothing to send."}
 	}
 	return nil
 }

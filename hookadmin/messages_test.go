@@ -73,7 +73,7 @@ func TestMessageFilters(t *testing.T) {
 			}
 		})
 	}
-	wantDetail(t, g.get(t, "/api/v1/messages?state=done"), http.StatusBadRequest, `"done" is no state here`)
+	wantDetail(t, g.get(t, "/api/v1/messages?state=done"), http.StatusBadRequest, `"done" is not a state here`)
 	wantDetail(t, g.get(t, "/api/v1/messages?route=billing"), http.StatusBadRequest, `"route": unknown parameter`)
 }
 
@@ -141,7 +141,7 @@ func TestRetryOfMessages(t *testing.T) {
 		{"unknown", "msg_none", "{}", 404, "no such message"},
 		{"hostile", "..%2f%3f", "{}", 404, "no such message"},
 		{"no text", "%00", "{}", 404, "no such message"},
-		{"a key", waiting[0], `{"as_new":true}`, 400, "no key"},
+		{"a key", waiting[0], `{"as_new":true}`, 400, "unknown key"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -6,7 +6,8 @@ import (
 	"net/http"
 )
 
-// openAPI describes the API: everything that is served but the pages of the dashboard. A test keeps it true.
+// openAPI describes the API without the pages of the dashboard. A test compares it with the
+// handler.
 //
 //go:embed openapi.json
 var openAPI []byte

@@ -42,12 +42,12 @@ func (h *handler) listRoutes(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, newRoutePage(h.engine.Routes()))
 }
 
-// listDestinations shows the circuits without a database, too: somebody may look
-// for them because it is down.
+// listDestinations shows the circuits even without the database: an outage may be the reason to
+// look.
 func (h *handler) listDestinations(w http.ResponseWriter, r *http.Request) {
 	stats, err := h.stats(r)
 	if err != nil {
-		h.logger.WarnContext(r.Context(), "destinations are listed without their counts", slog.Any("error", err))
+		h.logger.WarnContext(r.Context(), "counting failed; destinations are listed without their counts", slog.Any("error", err))
 		writeJSON(w, newDestinationPage(h.engine.Destinations(), nil))
 		return
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/hookonce/hookonce/internal/problem"
 )
 
-// The pages of the dashboard. Each file of templates but layout.html is the
-// content of one; what they need besides lies in static.
+// The pages of the dashboard. Each file of templates except layout.html is the content of one page;
+// static holds their style sheet.
 //
 //go:embed templates static
 var files embed.FS
@@ -30,15 +30,15 @@ var sections = []struct{ path, title string }{
 	{"/sources", "Sources"},
 }
 
-// page is what layout.html shows around a content.
+// page is the data of layout.html.
 type page struct {
 	Title   string
-	Content any // of the template of the page
+	Content any // data of the page's template
 
-	// The rest is set by render.
-	Root     string // leads from the page to the overview; links begin with it
+	// render sets the rest.
+	Root     string // relative link to the overview; all links begin with it
 	Sections []section
-	SignOut  bool // there is a session to end
+	SignOut  bool // shows the button that ends the session
 }
 
 // section is a link to a page.
@@ -47,7 +47,7 @@ type section struct {
 	Current     bool
 }
 
-// templates are the pages, by the name of their file.
+// templates holds the pages by file name.
 var templates = func() map[string]*template.Template {
 	layout := template.Must(template.ParseFS(files, "templates/layout.html"))
 	all := make(map[string]*template.Template)
@@ -63,7 +63,7 @@ var templates = func() map[string]*template.Template {
 func contentOf(folder string) []string {
 	entries, err := fs.ReadDir(files, folder)
 	if err != nil {
-		panic(err) // what is embedded is there
+		panic(err) // an embedded folder exists
 	}
 	var names []string
 	for _, entry := range entries {
@@ -72,8 +72,7 @@ func contentOf(folder string) []string {
 	return names
 }
 
-// render answers with a page. Links to sections are left out where there is
-// nobody who could follow them.
+// render answers with a page. Callers who are not signed in get no links to sections.
 func (h *handler) render(w http.ResponseWriter, r *http.Request, status int, name string, p *page) {
 	p.Root = rootFrom(r.URL.EscapedPath())
 	if h.signedIn {
@@ -86,14 +85,14 @@ func (h *handler) render(w http.ResponseWriter, r *http.Request, status int, nam
 	}
 	var body bytes.Buffer
 	if err := templates[name].ExecuteTemplate(&body, "layout.html", p); err != nil {
-		// As with the shapes of the API, only a bug comes here.
+		// Only a defect of a template gets here.
 		panic(err)
 	}
 	problem.Write(w, status, "text/html; charset=utf-8", body.Bytes())
 }
 
-// rootFrom returns the relative link from a page to "/", as the handler may be
-// mounted below another path.
+// rootFrom returns the relative link from a page to "/": the handler may be mounted under another
+// path.
 func rootFrom(escapedPath string) string {
 	if depth := strings.Count(escapedPath, "/") - 1; depth > 0 {
 		return strings.Repeat("../", depth)
@@ -104,11 +103,11 @@ func rootFrom(escapedPath string) string {
 func setPageHeaders(header http.Header) {
 	header.Set("Content-Security-Policy", pagePolicy)
 	header.Set("Cross-Origin-Opener-Policy", "same-origin")
-	// With "no-referrer" browsers say "Origin: null" of a form of our own.
+	// With "no-referrer", browsers send "Origin: null" with our own forms.
 	header.Set("Referrer-Policy", "same-origin")
 }
 
-// problemPage is what problem.html shows.
+// problemPage is the content of problem.html.
 type problemPage struct {
 	Detail  string
 	ErrorID string
@@ -125,7 +124,7 @@ var assets = func() map[string]asset {
 	for _, name := range contentOf("static") {
 		content, err := files.ReadFile(path.Join("static", name))
 		if err != nil {
-			panic(err) // what is embedded is there
+			panic(err) // an embedded file exists
 		}
 		sum := sha256.Sum256(content)
 		all[name] = asset{content, fmt.Sprintf("%q", hex.EncodeToString(sum[:8]))}
@@ -133,8 +132,8 @@ var assets = func() map[string]asset {
 	return all
 }()
 
-// showAsset answers with a file that browsers may keep, but ask about each time:
-// it changes with the version of the program, and its name does not.
+// showAsset answers with a file that browsers may keep, but must revalidate each time: its content
+// changes with the version of the program, its name does not.
 func (h *handler) showAsset(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("name")
 	file, ok := assets[name]

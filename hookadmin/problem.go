@@ -13,8 +13,8 @@ import (
 // retryAfter is the Retry-After of a 503, in seconds.
 const retryAfter = "5"
 
-// fail answers with a problem. detail goes to the caller; cause, which may be
-// nil, only to the log.
+// fail answers with a problem. detail goes to the caller; cause, which may be nil, goes only to the
+// log.
 func (h *handler) fail(w http.ResponseWriter, r *http.Request, status int, detail string, cause error) {
 	id := problem.NewErrorID()
 	level, attrs := slog.LevelDebug, []slog.Attr{
@@ -28,7 +28,7 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, status int, detai
 		level, attrs = slog.LevelError, append(attrs, slog.Any("error", cause))
 	}
 	if status == http.StatusServiceUnavailable {
-		level = slog.LevelWarn // it passes
+		level = slog.LevelWarn // temporary
 	}
 	h.logger.LogAttrs(r.Context(), level, "admin request failed", attrs...)
 	if status == http.StatusServiceUnavailable {
@@ -41,7 +41,7 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, status int, detai
 	problem.Write(w, status, problem.ContentType, problem.JSON(problem.New(status, detail, id)))
 }
 
-// refuse answers with a refusal. Who has to sign in first is led there.
+// refuse answers with a refusal. It redirects browsers without a session to the login.
 func (h *handler) refuse(w http.ResponseWriter, r *http.Request, refused *refusal) {
 	if h.page && refused.status == http.StatusUnauthorized {
 		redirect(w, rootFrom(r.URL.EscapedPath())+"login")
@@ -61,18 +61,17 @@ func (h *handler) failStore(w http.ResponseWriter, r *http.Request, err error) {
 	case passes(err):
 		h.fail(w, r, http.StatusServiceUnavailable, "The database did not answer in time.", err)
 	case errors.Is(err, driver.ErrSchema):
-		h.fail(w, r, http.StatusServiceUnavailable, "The schema of the database does not fit this version.", err)
+		h.fail(w, r, http.StatusServiceUnavailable, "The database schema does not match this version.", err)
 	default:
-		h.fail(w, r, http.StatusInternalServerError, "An internal error occurred; the log has it under this error id.", err)
+		h.fail(w, r, http.StatusInternalServerError, "An internal error occurred. The log has it under this error id.", err)
 	}
 }
 
-// failChange answers for an error of something that changes the store. again
-// says what a caller has to know before repeating it.
+// failChange answers for an error of a change. again tells the caller how to repeat the request.
 func (h *handler) failChange(w http.ResponseWriter, r *http.Request, again string, err error) {
 	switch {
 	case errors.Is(err, driver.ErrCommitUnknown), inDoubt(err):
-		h.fail(w, r, http.StatusServiceUnavailable, "The database did not confirm it in time: it may have happened. "+again, err)
+		h.fail(w, r, http.StatusServiceUnavailable, "The database did not confirm the change in time: it may have happened. "+again, err)
 	case passes(err):
 		h.fail(w, r, http.StatusServiceUnavailable, "The database did not answer in time. "+again, err)
 	default:
@@ -80,14 +79,13 @@ func (h *handler) failChange(w http.ResponseWriter, r *http.Request, again strin
 	}
 }
 
-// passes reports whether the same may succeed later. Except for what is in
-// doubt, nothing was written.
+// passes reports whether the same request may succeed later. Nothing was written, unless inDoubt.
 func passes(err error) bool {
 	return errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrLockTimeout) ||
 		errors.Is(err, driver.ErrSerialization) || isContextError(err)
 }
 
-// inDoubt reports whether err says no more than that the time was up.
+// inDoubt reports whether err only says that the time was up, so that the outcome is not known.
 func inDoubt(err error) bool {
 	return isContextError(err) && !errors.Is(err, driver.ErrUnavailable) && !errors.Is(err, driver.ErrLockTimeout)
 }

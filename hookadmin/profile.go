@@ -14,19 +14,18 @@ import (
 
 const (
 	defaultProfile = 30 * time.Second
-	// maxProfile leaves a server with a WriteTimeout of a minute time for the answer.
+	// maxProfile leaves time for the answer on a server with a WriteTimeout of a minute.
 	maxProfile = 50 * time.Second
 )
 
 var profileParameters = []string{"seconds", "debug"}
 
-// profiling keeps to one profile of the CPU and one trace at a time: the runtime has
-// but one of each.
+// profiling allows one CPU profile or trace at a time: the runtime has only one of each.
 var profiling sync.Mutex
 
-// showProfile serves what package net/http/pprof does, which is not used because to
-// import it opens the profiles on http.DefaultServeMux, and that may be public. The
-// command line of the process is left out: it may hold secrets.
+// showProfile serves the profiles of net/http/pprof. It does not import that package, because the
+// import opens the profiles on http.DefaultServeMux, which may be public. It omits the command line
+// of the process, which may hold secrets.
 func (h *handler) showProfile(w http.ResponseWriter, r *http.Request) {
 	values, ok := h.query(w, r)
 	if !ok {
@@ -34,12 +33,12 @@ func (h *handler) showProfile(w http.ResponseWriter, r *http.Request) {
 	}
 	seconds, err := numberOf(values.Get("seconds"), int(defaultProfile/time.Second), int(maxProfile/time.Second))
 	if err != nil {
-		h.fail(w, r, http.StatusBadRequest, fmt.Sprintf("The parameter seconds must be 1 to %d.", maxProfile/time.Second), nil)
+		h.fail(w, r, http.StatusBadRequest, fmt.Sprintf("The parameter seconds must be from 1 to %d.", maxProfile/time.Second), nil)
 		return
 	}
 	debug, err := numberOf(values.Get("debug"), 0, 2)
 	if err != nil {
-		h.fail(w, r, http.StatusBadRequest, "The parameter debug must be 1 or 2; without it the answer is for \"go tool pprof\".", nil)
+		h.fail(w, r, http.StatusBadRequest, "The parameter debug must be 1 or 2. Without it, the answer is for \"go tool pprof\".", nil)
 		return
 	}
 	name := r.PathValue("profile")
@@ -53,18 +52,17 @@ func (h *handler) showProfile(w http.ResponseWriter, r *http.Request) {
 	}
 	profile := pprof.Lookup(name)
 	if profile == nil {
-		h.fail(w, r, http.StatusNotFound, "There is no such profile; there are profile, trace, allocs, block, goroutine, heap, mutex and threadcreate.", nil)
+		h.fail(w, r, http.StatusNotFound, "There is no such profile. There are profile, trace, allocs, block, goroutine, heap, mutex and threadcreate.", nil)
 		return
 	}
 	if name == "heap" {
-		runtime.GC() // or it shows what the last collection saw
+		runtime.GC() // otherwise it shows the state at the last collection
 	}
 	setProfileType(w.Header(), debug)
-	_ = profile.WriteTo(w, debug) // whoever hung up needs no profile
+	_ = profile.WriteTo(w, debug) // fails when the client has gone
 }
 
-// record writes what is recorded between start and stop, for as long as said or until
-// the caller hangs up.
+// record records between start and stop, for the given time or until the caller hangs up.
 func (h *handler) record(w http.ResponseWriter, r *http.Request, lasts time.Duration, start func() error, stop func()) {
 	if !profiling.TryLock() {
 		h.fail(w, r, http.StatusConflict, "Another profile is being recorded. Try again when it has ended.", nil)
@@ -73,7 +71,7 @@ func (h *handler) record(w http.ResponseWriter, r *http.Request, lasts time.Dura
 	defer profiling.Unlock()
 	setProfileType(w.Header(), 0)
 	if err := start(); err != nil {
-		// The program that embeds this handler may profile itself.
+		// The program around this handler may be profiling itself.
 		h.fail(w, r, http.StatusConflict, "Another profile is being recorded. Try again when it has ended.", err)
 		return
 	}
@@ -92,7 +90,7 @@ func setProfileType(header http.Header, debug int) {
 	header.Set("Content-Disposition", `attachment; filename="profile"`)
 }
 
-// numberOf reads a number from 1 to most; "" is fallback.
+// numberOf reads a number from 1 to most; "" returns fallback.
 func numberOf(text string, fallback, most int) (int, error) {
 	if text == "" {
 		return fallback, nil

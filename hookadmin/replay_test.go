@@ -106,8 +106,8 @@ func TestReplaysThatAreRefused(t *testing.T) {
 		{"no mode", "done", "{}", 422, `{"same_id":true}`},
 		{"no body", "done", "", 422, `{"as_new":true}`},
 		{"no mode, spelled out", "done", `{"as_new":false,"same_id":false}`, 422, `{"as_new":true}`},
-		{"both modes", "done", `{"as_new":true,"same_id":true}`, 422, "cannot be as new and under the same id"},
-		{"both modes, of a dead one", "dead", `{"as_new":true,"same_id":true}`, 422, "cannot be as new and under the same id"},
+		{"both modes", "done", `{"as_new":true,"same_id":true}`, 422, "cannot have both new and old ids"},
+		{"both modes, of a dead one", "dead", `{"as_new":true,"same_id":true}`, 422, "cannot have both new and old ids"},
 		{"no route", "no route", `{"as_new":true}`, 422, "No route"},
 	}
 	for _, tt := range tests {

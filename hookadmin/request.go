@@ -23,17 +23,17 @@ const (
 	maxIDs = 1000
 )
 
-// query reads the parameters of r, and answers where it cannot.
+// query returns the parameters of r, or answers with an error and returns false.
 func (h *handler) query(w http.ResponseWriter, r *http.Request) (url.Values, bool) {
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		h.fail(w, r, http.StatusBadRequest, "The query string is malformed: write '&' between parameters and %XX for other characters.", nil)
+		h.fail(w, r, http.StatusBadRequest, "The query string is malformed. Write '&' between parameters, and %XX for other characters.", nil)
 	}
 	return values, err == nil
 }
 
-// read reads the JSON object that a POST carries into the struct that into
-// points to, and answers where it cannot. No body is an empty object.
+// read decodes the JSON object in the body of a POST into the struct that into points to, or
+// answers with an error and returns false. An empty body is an empty object.
 func (h *handler) read(w http.ResponseWriter, r *http.Request, into any) bool {
 	if refused := checkPost(r); refused != nil {
 		h.refuse(w, r, refused)
@@ -43,7 +43,7 @@ func (h *handler) read(w http.ResponseWriter, r *http.Request, into any) bool {
 	var tooLong *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLong):
-		h.fail(w, r, http.StatusRequestEntityTooLarge, fmt.Sprintf("A request has at most %d bytes.", maxBody), nil)
+		h.fail(w, r, http.StatusRequestEntityTooLarge, fmt.Sprintf("The body must not be longer than %d bytes.", maxBody), nil)
 		return false
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		h.fail(w, r, http.StatusRequestTimeout, "The body did not arrive in time.", nil)
@@ -62,21 +62,21 @@ func (h *handler) read(w http.ResponseWriter, r *http.Request, into any) bool {
 	return true
 }
 
-// checkPost refuses what a page of another origin can make a browser send: it
-// tells where it comes from, and the content type is none that a form has.
+// checkPost refuses requests that a page of another origin can make a browser send: a browser sends
+// the origin with them, and a form cannot have this content type.
 func checkPost(r *http.Request) *refusal {
 	if new(http.CrossOriginProtection).Check(r) != nil {
-		return &refusal{http.StatusForbidden, "Pages of another origin may not change anything here."}
+		return &refusal{http.StatusForbidden, "Pages of another origin must not change anything here."}
 	}
 	values := r.Header.Values("Content-Type")
 	if r.ContentLength == 0 && strings.Join(values, "") == "" {
-		return nil // there is nothing to be of a type
+		return nil // no body, so no type
 	}
 	if len(values) != 1 || !isJSON(values[0]) || r.Header.Get("Content-Encoding") != "" {
-		return &refusal{http.StatusUnsupportedMediaType, "One header is needed: Content-Type: application/json. The body is not compressed."}
+		return &refusal{http.StatusUnsupportedMediaType, "Send one header: Content-Type: application/json. The body must not be compressed."}
 	}
 	if r.ContentLength > maxBody {
-		return &refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf("A request has at most %d bytes.", maxBody)}
+		return &refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf("The body must not be longer than %d bytes.", maxBody)}
 	}
 	return nil
 }
@@ -87,10 +87,9 @@ func isJSON(contentType string) bool {
 	return err == nil && kind == "application/json" && (!there || strings.EqualFold(charset, "utf-8"))
 }
 
-// decodeObject reads one JSON object into the struct that into points to, whose
-// fields are strings, lists of strings and booleans. It is strict, because what
-// it leaves out may widen what a request does: keys are known, spelled exactly,
-// and there once; no value is null or empty.
+// decodeObject decodes one JSON object into the struct that into points to, whose fields are
+// strings, lists of strings and booleans. It is strict, because leaving out a key can widen a
+// request: keys are known, spelled exactly and appear once; no value is null or empty.
 func decodeObject(raw []byte, into any) error {
 	if !utf8.Valid(raw) {
 		return errors.New("it is not valid UTF-8")
@@ -101,10 +100,10 @@ func decodeObject(raw []byte, into any) error {
 	} else if err != nil {
 		return err
 	}
-	// From here on there are no mistakes of syntax.
+	// The syntax is correct from here on.
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	if first, err := dec.Token(); err != nil || first != json.Delim('{') {
-		return errors.New("it is no JSON object")
+		return errors.New("it is not a JSON object")
 	}
 	fields, names := fieldsOf(into)
 	for seen := map[string]bool{}; dec.More(); {
@@ -112,13 +111,13 @@ func decodeObject(raw []byte, into any) error {
 		if err != nil {
 			return err
 		}
-		key, _ := token.(string) // as keys are
+		key, _ := token.(string) // keys are strings
 		field, known := fields[key]
 		switch {
 		case !known:
-			return fmt.Errorf("at byte %d: there is no key %q here; known are %s", dec.InputOffset(), key, strings.Join(names, ", "))
+			return fmt.Errorf("at byte %d: unknown key %q; known keys are %s", dec.InputOffset(), key, strings.Join(names, ", "))
 		case seen[key]:
-			return fmt.Errorf("at byte %d: the key %q is there twice", dec.InputOffset(), key)
+			return fmt.Errorf("at byte %d: the key %q appears twice", dec.InputOffset(), key)
 		}
 		seen[key] = true
 		if reason := decodeValue(dec, field); reason != "" {
@@ -128,7 +127,7 @@ func decodeObject(raw []byte, into any) error {
 	return nil
 }
 
-// fieldsOf returns pointers to the fields of a struct by their names in JSON.
+// fieldsOf returns pointers to the fields of a struct by their JSON names.
 func fieldsOf(into any) (fields map[string]any, names []string) {
 	fields = make(map[string]any)
 	v := reflect.ValueOf(into).Elem()
@@ -140,7 +139,7 @@ func fieldsOf(into any) (fields map[string]any, names []string) {
 	return fields, names
 }
 
-// decodeValue reads one value, and returns why it is refused, or "".
+// decodeValue decodes one value, and returns why it is refused, or "".
 func decodeValue(dec *json.Decoder, into any) string {
 	token, err := dec.Token()
 	if err != nil {
@@ -155,16 +154,16 @@ func decodeValue(dec *json.Decoder, into any) string {
 	case *string:
 		var ok bool
 		if *into, ok = token.(string); !ok {
-			return "must be a text"
+			return "must be a string"
 		}
 		return refusedText(*into)
 	case *[]string:
 		if token != json.Delim('[') {
-			return "must be a list of texts"
+			return "must be a list of strings"
 		}
 		return decodeTexts(dec, into)
 	default:
-		panic(fmt.Sprintf("hookadmin: a request has a field of type %T", into))
+		panic(fmt.Sprintf("hookadmin: unsupported type of a request field: %T", into))
 	}
 	return ""
 }
@@ -177,28 +176,28 @@ func decodeTexts(dec *json.Decoder, into *[]string) string {
 		}
 		text, ok := token.(string)
 		if !ok {
-			return "must be a list of texts"
+			return "must be a list of strings"
 		}
 		if reason := refusedText(text); reason != "" {
 			return reason
 		}
 		if slices.Contains(*into, text) {
-			return fmt.Sprintf("%q is there twice", text)
+			return fmt.Sprintf("%q appears twice", text)
 		}
 		if *into = append(*into, text); len(*into) > maxIDs {
 			return fmt.Sprintf("at most %d of them in one request", maxIDs)
 		}
 	}
 	if len(*into) == 0 {
-		return "must not be empty; leave it out where it does not matter"
+		return "must not be empty; leave it out to accept any value"
 	}
-	_, _ = dec.Token() // ']', as the syntax was checked
+	_, _ = dec.Token() // ']', as the syntax is correct
 	return ""
 }
 
 func refusedText(s string) string {
 	if s == "" {
-		return "must not be empty; leave it out where it does not matter"
+		return "must not be empty; leave it out to accept any value"
 	}
 	return badText(s)
 }

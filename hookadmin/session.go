@@ -18,12 +18,12 @@ import (
 const (
 	sessionCookie = "hookonce_session"
 	sessionLength = 12 * time.Hour
-	// maxLogin bounds the form of a login: no token is longer than a header may be.
+	// maxLogin bounds the form of a login, in bytes: no token is longer than a header.
 	maxLogin = 16 << 10
 )
 
-// newSessionKey derives what signs sessions. Another token makes another key,
-// and so ends all sessions; and who has a session cannot ask as the API does.
+// newSessionKey derives the key that signs sessions. Another token gives another key, which ends
+// all sessions. A session does not reveal the token, so it cannot open the API.
 func newSessionKey(token string) ([]byte, error) {
 	key, err := hkdf.Key(sha256.New, []byte(token), nil, "hookonce: sessions of the dashboard", sha256.Size)
 	if err != nil {
@@ -32,8 +32,8 @@ func newSessionKey(token string) ([]byte, error) {
 	return key, nil
 }
 
-// session returns the value of a cookie that is good until then. Nothing is kept
-// of it here, so that it is good at every gateway with the same token.
+// session returns the value of a session cookie that expires at until. The server stores nothing,
+// so every gateway with the same token accepts it.
 func (g *guard) session(until time.Time) string {
 	expires := strconv.FormatInt(until.Unix(), 10)
 	mac := hmac.New(sha256.New, g.sessionKey)
@@ -41,8 +41,8 @@ func (g *guard) session(until time.Time) string {
 	return expires + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// hasSession reports whether r carries a session that is good now. Others of its
-// name do not hinder: any server of this host, on any port, can set one.
+// hasSession reports whether r carries a valid session. It ignores other cookies of that name,
+// because any server of this host, on any port, can set one.
 func (g *guard) hasSession(r *http.Request, now time.Time) bool {
 	for _, cookie := range r.CookiesNamed(sessionCookie) {
 		text, _, _ := strings.Cut(cookie.Value, ".")
@@ -54,9 +54,9 @@ func (g *guard) hasSession(r *http.Request, now time.Time) bool {
 	return false
 }
 
-// setSession hands value over as the session, for that many seconds; negative
-// ones end it. Secure is set only where this connection is TLS: X-Forwarded-Proto
-// may be anybody's claim, and a Secure cookie is lost on plain HTTP.
+// setSession sets value as the session cookie for so many seconds; a negative number ends the
+// session. Secure depends on this connection alone: anyone can send X-Forwarded-Proto, and on plain
+// HTTP a Secure cookie would be lost.
 func setSession(w http.ResponseWriter, r *http.Request, value string, seconds int) {
 	http.SetCookie(w, &http.Cookie{
 		Name: sessionCookie, Value: value, Path: "/", MaxAge: seconds,
@@ -64,10 +64,9 @@ func setSession(w http.ResponseWriter, r *http.Request, value string, seconds in
 	})
 }
 
-// sameOrigin reports whether a page of this origin sent r. Unlike the API, which
-// scripts use, a form is sent by browsers alone, and they say where they are: so
-// a request that says nothing is none of ours. Browsers leave Sec-Fetch-Site out
-// on plain HTTP beyond this machine.
+// sameOrigin reports whether a page of this origin sent r. Only browsers send forms, and they send
+// Sec-Fetch-Site or Origin with them, so a request with neither is refused. Over plain HTTP,
+// browsers send Sec-Fetch-Site only to this machine.
 func sameOrigin(r *http.Request) bool {
 	if sites := r.Header.Values("Sec-Fetch-Site"); len(sites) > 0 {
 		return len(sites) == 1 && sites[0] == "same-origin"
@@ -80,9 +79,9 @@ func sameOrigin(r *http.Request) bool {
 	return err == nil && u.Host != "" && strings.EqualFold(u.Host, r.Host)
 }
 
-// loginPage is what login.html shows.
+// loginPage is the content of login.html.
 type loginPage struct {
-	Refused string // why the last try was refused; "" before the first
+	Refused string // why the last try was refused, or ""
 }
 
 func (h *handler) showLogin(w http.ResponseWriter, r *http.Request) {
@@ -97,31 +96,31 @@ func (h *handler) answerLogin(w http.ResponseWriter, r *http.Request, status int
 	h.render(w, r, status, "login.html", &page{Title: "Sign in", Content: &loginPage{refused}})
 }
 
-// login compares a token with that of the settings, and begins a session. A try
-// is counted before it is looked at, or many at once would all be looked at.
+// login compares a token with the one of the settings, and starts a session. It takes from the
+// limit before it compares; otherwise concurrent tries would all be compared.
 func (h *handler) login(w http.ResponseWriter, r *http.Request) {
 	now := time.Now()
 	if wait := h.logins.Take(r.RemoteAddr, now); wait > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int((wait+time.Second-1)/time.Second)))
-		h.answerLogin(w, r, http.StatusTooManyRequests, "Too many tries from your address. Wait "+inWords(wait.Round(time.Second))+", then try again.")
+		h.answerLogin(w, r, http.StatusTooManyRequests, "Too many tries came from your address. Wait "+inWords(wait.Round(time.Second))+", then try again.")
 		return
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, maxLogin)
 	if err := r.ParseForm(); err != nil {
 		var tooLong *http.MaxBytesError
 		if errors.As(err, &tooLong) {
-			h.answerLogin(w, r, http.StatusRequestEntityTooLarge, "That is longer than any token.")
+			h.answerLogin(w, r, http.StatusRequestEntityTooLarge, "This is longer than any token.")
 			return
 		}
 		h.answerLogin(w, r, http.StatusBadRequest, "The form could not be read. Try again.")
 		return
 	}
-	// A token holds no spaces, but what is copied may come with some.
+	// A token holds no spaces, but a copied one may be surrounded by them.
 	if !h.guard.isToken(strings.TrimSpace(r.PostForm.Get("token"))) {
 		if h.loginLines.Take(now) == 0 {
-			h.logger.WarnContext(r.Context(), "a login to the dashboard failed: it was not the token", slog.String("remote", r.RemoteAddr))
+			h.logger.WarnContext(r.Context(), "a login to the dashboard failed: wrong token", slog.String("remote", r.RemoteAddr))
 		}
-		h.answerLogin(w, r, http.StatusForbidden, "That is not the token of the settings (admin.token).")
+		h.answerLogin(w, r, http.StatusForbidden, "The token is wrong: it differs from admin.token in the settings.")
 		return
 	}
 	h.logins.GiveBack(r.RemoteAddr)
@@ -134,8 +133,8 @@ func (h *handler) logout(w http.ResponseWriter, r *http.Request) {
 	redirect(w, "login")
 }
 
-// redirect sends the browser to another page, seen from the one that was asked
-// for, so that it is found wherever the handler is mounted.
+// redirect sends the browser to a path relative to the requested page, so that it works wherever
+// the handler is mounted.
 func redirect(w http.ResponseWriter, to string) {
 	w.Header().Set("Location", to)
 	w.WriteHeader(http.StatusSeeOther)

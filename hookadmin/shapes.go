@@ -10,14 +10,14 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// Time is a time as the API prints it: RFC 3339 in UTC with microseconds, and
-// null for the zero time.
+// Time is a time as the API prints it: RFC 3339 in UTC with microseconds, or null for the zero
+// time.
 type Time time.Time
 
-// timeLayout keeps the microseconds that are zero, so that texts sort as times do.
+// timeLayout keeps trailing zeros, so that texts sort like times.
 const timeLayout = "2006-01-02T15:04:05.000000Z"
 
-// String returns the text of t, "" for the zero time.
+// String returns t as text, or "" for the zero time.
 func (t Time) String() string {
 	if time.Time(t).IsZero() {
 		return ""
@@ -36,7 +36,7 @@ func (t Time) MarshalJSON() ([]byte, error) {
 // EventPage is the answer of GET /api/v1/events.
 type EventPage struct {
 	Events []Event `json:"events"`
-	// Next is the cursor of the page that follows; "" on the last one.
+	// Next is the cursor of the next page; "" on the last one.
 	Next string `json:"next"`
 }
 
@@ -56,18 +56,17 @@ type Event struct {
 	LastError   string `json:"last_error"`
 }
 
-// EventDetail is the answer of GET /api/v1/events/{source}/{event_id}: the keys
-// of a listing, except that attempts is the list of them and their number is
-// attempt_count, and those below.
+// EventDetail is the answer of GET /api/v1/events/{source}/{event_id}: the keys of Event, and the
+// keys below. Here attempts is a list, and attempt_count its length.
 type EventDetail struct {
 	Event
 	AttemptCount int  `json:"attempt_count"`
 	FailedAt     Time `json:"failed_at"`
 
-	// Headers are the sender's, by name; null past retention.
+	// Headers are the sender's headers by name; null past retention.
 	Headers map[string][]string `json:"headers"`
-	// Body is the body where it is valid UTF-8, else null; BodyBase64 is the
-	// body where it is not, else null. Both are null past retention.
+	// Body is a body of valid UTF-8, otherwise null; BodyBase64 is any other body, otherwise null.
+	// Both are null past retention.
 	Body       *string `json:"body"`
 	BodyBase64 []byte  `json:"body_base64"`
 	BodySHA256 string  `json:"body_sha256"` // hex; kept past retention
@@ -75,35 +74,33 @@ type EventDetail struct {
 
 	Deliveries Deliveries `json:"deliveries"`
 	Messages   []Message  `json:"messages"` // by route, then id
-	Attempts   []Attempt  `json:"attempts"` // oldest first; hides the count of Event
+	Attempts   []Attempt  `json:"attempts"` // oldest first; hides the count in Event
 	History    []History  `json:"history"`  // oldest first
 }
 
-// History is one thing that happened to an event besides deliveries and
-// attempts.
+// History is a change of an event other than a delivery or an attempt.
 type History struct {
 	At Time `json:"at"`
-	// Action is replayed, replayed_as_new, replayed_same_id, reopened, retried
-	// or discarded.
+	// Action is replayed, replayed_as_new, replayed_same_id, reopened, retried or discarded.
 	Action     string `json:"action"`
-	Generation int    `json:"generation"` // of the event, or of the message, after it
-	MessageID  string `json:"message_id"` // "" if it concerned the whole event
-	RequestID  string `json:"request_id"` // the Idempotency-Key of a replay; "" without
+	Generation int    `json:"generation"` // of the event, or of the message, after the change
+	MessageID  string `json:"message_id"` // "" for a change of the whole event
+	RequestID  string `json:"request_id"` // the Idempotency-Key of a replay, or ""
 }
 
-// Deliveries sums up how often an event arrived.
+// Deliveries sums up the deliveries of an event.
 type Deliveries struct {
 	Count       int64 `json:"count,string"` // at least 1
 	FirstAt     Time  `json:"first_at"`
 	LastAt      Time  `json:"last_at"`
-	OtherBodies int64 `json:"other_bodies,string"` // those whose body differed from the first
-	// RepeatOf is the id of the event that brought the same body before, ""
-	// where there is none or bodies are not compared.
+	OtherBodies int64 `json:"other_bodies,string"` // deliveries whose body differed from the first
+	// RepeatOf is the id of an earlier event with the same body; "" if there is none or bodies are
+	// not compared.
 	RepeatOf string `json:"repeat_of"`
 	Repeats  int64  `json:"repeats,string"` // deliveries of this body under other ids
 }
 
-// Message is what an event owes to one route.
+// Message is the message of an event for one route.
 type Message struct {
 	ID          string `json:"id"`
 	Route       string `json:"route"`
@@ -112,7 +109,7 @@ type Message struct {
 	Note        string `json:"note"`
 	Generation  int    `json:"generation"`
 	Attempts    int    `json:"attempts"`
-	StatusCode  *int   `json:"status_code"` // of the last answer; null if there was none
+	StatusCode  *int   `json:"status_code"` // of the last answer; null without one
 	LastError   string `json:"last_error"`
 	DueAt       Time   `json:"due_at"`
 	LeasedUntil Time   `json:"leased_until"`
@@ -133,7 +130,7 @@ type Attempt struct {
 	TookSeconds float64 `json:"took_seconds"`
 }
 
-// NewEventPage returns page in the shape of the API.
+// NewEventPage returns page as the API prints it.
 func NewEventPage(page *driver.EventPage) *EventPage {
 	out := &EventPage{Events: make([]Event, 0, len(page.Events)), Next: page.Next.String()}
 	for i := range page.Events {
@@ -159,8 +156,8 @@ func newEvent(ev *driver.Event) Event {
 	}
 }
 
-// NewEventDetail returns detail in the shape of the API. The error says that
-// the stored headers are not a JSON object of name to list of values.
+// NewEventDetail returns detail as the API prints it. It fails if the stored headers are not a JSON
+// object of lists of strings.
 func NewEventDetail(detail *driver.EventDetail) (*EventDetail, error) {
 	out := &EventDetail{
 		Event:        newEvent(&detail.Event),
@@ -201,7 +198,7 @@ func NewEventDetail(detail *driver.EventDetail) (*EventDetail, error) {
 	return out, nil
 }
 
-// headers reads what a store keeps of headers; nil stays nil.
+// headers decodes stored headers; nil stays nil.
 func headers(stored []byte) (map[string][]string, error) {
 	if stored == nil {
 		return nil, nil
@@ -211,7 +208,7 @@ func headers(stored []byte) (map[string][]string, error) {
 	return byName, err
 }
 
-// body returns raw as text where it is valid UTF-8, else as bytes.
+// body returns raw as text if it is valid UTF-8, otherwise as bytes.
 func body(raw []byte) (text *string, bytes []byte) {
 	if utf8.Valid(raw) {
 		return new(string(raw)), nil

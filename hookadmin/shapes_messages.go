@@ -8,22 +8,21 @@ import (
 // DeadLetterPage is the answer of GET /api/v1/dead-letters.
 type DeadLetterPage struct {
 	DeadLetters []DeadLetter `json:"dead_letters"`
-	// Next is the cursor of the page that follows; "" on the last one.
+	// Next is the cursor of the next page; "" on the last one.
 	Next string `json:"next"`
 }
 
-// DeadLetter is a message, or an event itself, that is out of attempts or
-// failed for good.
+// DeadLetter is a dead message, or a dead event that has no dead message.
 type DeadLetter struct {
 	Source      string `json:"source"`
 	EventID     string `json:"event_id"`
 	Type        string `json:"type"`
-	Destination string `json:"destination"` // "" for an event that is dead itself
-	MessageID   string `json:"message_id"`  // "" for an event that is dead itself
-	Route       string `json:"route"`       // "" for an event that is dead itself
+	Destination string `json:"destination"` // "" for an event
+	MessageID   string `json:"message_id"`  // "" for an event
+	Route       string `json:"route"`       // "" for an event
 	Attempts    int    `json:"attempts"`
 	Generation  int    `json:"generation"`
-	StatusCode  *int   `json:"status_code"` // of the last answer; null if there was none
+	StatusCode  *int   `json:"status_code"` // of the last answer; null without one
 	LastError   string `json:"last_error"`
 	ReceivedAt  Time   `json:"received_at"`
 	FailedAt    Time   `json:"failed_at"`
@@ -32,11 +31,11 @@ type DeadLetter struct {
 // MessagePage is the answer of GET /api/v1/messages.
 type MessagePage struct {
 	Messages []ListedMessage `json:"messages"`
-	// Next is the cursor of the page that follows; "" on the last one.
+	// Next is the cursor of the next page; "" on the last one.
 	Next string `json:"next"`
 }
 
-// ListedMessage is a message with the event that it is of.
+// ListedMessage is a message and its event.
 type ListedMessage struct {
 	Source     string `json:"source"`
 	EventID    string `json:"event_id"`
@@ -49,22 +48,22 @@ type ListedMessage struct {
 type Replayed struct {
 	Source     string `json:"source"`
 	EventID    string `json:"event_id"`
-	Generation int    `json:"generation"` // of the event from now on
-	Messages   int    `json:"messages"`   // how many are due again, or new
-	Repeated   bool   `json:"repeated"`   // nothing was done: the same request was carried out before
+	Generation int    `json:"generation"` // of the event after the replay
+	Messages   int    `json:"messages"`   // messages that are due again, or new
+	Repeated   bool   `json:"repeated"`   // the same request was carried out before, and nothing was done
 }
 
 // Worked is the answer of POST /api/v1/dead-letters/replay and /discard.
 type Worked struct {
 	Replayed  *int `json:"replayed,omitempty"`  // of /replay only
 	Discarded *int `json:"discarded,omitempty"` // of /discard only
-	// Passed is how many were left alone, because they were not dead any more
-	// or another session had locked them; with ids of which nothing is dead.
+	// Passed counts dead letters that were left alone because they are no longer dead or another
+	// session holds their lock, and ids without a dead letter.
 	Passed int `json:"passed"`
-	// Complete is false where the time for one request ran out.
+	// Complete is false if the time for one request ran out.
 	Complete bool `json:"complete"`
-	// Next is the cursor with which the same request goes on; "" where it is
-	// complete, or was for ids.
+	// Next is the cursor with which the same request continues; "" if it is complete or was made
+	// for ids.
 	Next string `json:"next"`
 }
 
@@ -74,7 +73,7 @@ type Retried struct {
 	Retried bool   `json:"retried"` // true
 }
 
-// NewDeadLetterPage returns page in the shape of the API.
+// NewDeadLetterPage returns page as the API prints it.
 func NewDeadLetterPage(page *driver.DeadLetterPage) *DeadLetterPage {
 	out := &DeadLetterPage{DeadLetters: make([]DeadLetter, 0, len(page.DeadLetters)), Next: page.Next.String()}
 	for i := range page.DeadLetters {
@@ -97,7 +96,7 @@ func NewDeadLetterPage(page *driver.DeadLetterPage) *DeadLetterPage {
 	return out
 }
 
-// NewMessagePage returns page in the shape of the API.
+// NewMessagePage returns page as the API prints it.
 func NewMessagePage(page *driver.MessagePage) *MessagePage {
 	out := &MessagePage{Messages: make([]ListedMessage, 0, len(page.Messages)), Next: page.Next.String()}
 	for i := range page.Messages {
@@ -113,7 +112,7 @@ func NewMessagePage(page *driver.MessagePage) *MessagePage {
 	return out
 }
 
-// NewReplayed returns what the replay of an event did in the shape of the API.
+// NewReplayed returns the result of a replay as the API prints it.
 func NewReplayed(source, eventID string, replayed *driver.Replayed) *Replayed {
 	return &Replayed{
 		Source:     source,
@@ -124,14 +123,14 @@ func NewReplayed(source, eventID string, replayed *driver.Replayed) *Replayed {
 	}
 }
 
-// NewReplayedDead returns what became of dead letters that were to be replayed
-// in the shape of the API. complete is false where some may be left.
+// NewReplayedDead returns the result of replaying dead letters as the API prints it. complete is
+// false if some may be left.
 func NewReplayedDead(worked hookonce.Worked, complete bool) *Worked {
 	return &Worked{Replayed: &worked.Done, Passed: worked.Passed, Complete: complete, Next: worked.Next.String()}
 }
 
-// NewDiscarded returns what became of dead letters that were to be discarded in
-// the shape of the API. complete is false where some may be left.
+// NewDiscarded returns the result of discarding dead letters as the API prints it. complete is
+// false if some may be left.
 func NewDiscarded(worked hookonce.Worked, complete bool) *Worked {
 	return &Worked{Discarded: &worked.Done, Passed: worked.Passed, Complete: complete, Next: worked.Next.String()}
 }

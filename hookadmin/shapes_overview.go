@@ -13,13 +13,13 @@ import (
 
 // Health is the answer of GET /healthz and /readyz.
 type Health struct {
-	Status string `json:"status"` // ok, of /readyz: ready
+	Status string `json:"status"` // "ok" for /healthz, "ready" for /readyz
 }
 
 // QuarantinePage is the answer of GET /api/v1/quarantine.
 type QuarantinePage struct {
-	Requests []QuarantinedRequest `json:"requests"` // those that came last first
-	// Next is the cursor of the page that follows; "" on the last one.
+	Requests []QuarantinedRequest `json:"requests"` // newest first
+	// Next is the cursor of the next page; "" on the last one.
 	Next string `json:"next"`
 }
 
@@ -27,12 +27,11 @@ type QuarantinePage struct {
 type QuarantinedRequest struct {
 	Source  string              `json:"source"`
 	Reason  string              `json:"reason"`
-	Count   int64               `json:"count,string"` // how often it arrived; at least 1
+	Count   int64               `json:"count,string"` // arrivals; at least 1
 	FirstAt Time                `json:"first_at"`
 	LastAt  Time                `json:"last_at"`
 	Headers map[string][]string `json:"headers"`
-	// Body is the body where it is valid UTF-8, else null; BodyBase64 is the
-	// body where it is not, else null.
+	// Body is a body of valid UTF-8, otherwise null; BodyBase64 is any other body, otherwise null.
 	Body       *string `json:"body"`
 	BodyBase64 []byte  `json:"body_base64"`
 	BodySHA256 string  `json:"body_sha256"` // hex
@@ -43,7 +42,7 @@ type SourcePage struct {
 	Sources []Source `json:"sources"` // by name
 }
 
-// Source is a source as it is set up.
+// Source is a configured source.
 type Source struct {
 	Name                string  `json:"name"`
 	Provider            string  `json:"provider"`
@@ -57,23 +56,23 @@ type Source struct {
 	AckTimeoutSeconds   float64 `json:"ack_timeout_seconds"`
 	DedupeWindowSeconds float64 `json:"dedupe_window_seconds"`
 	RetentionSeconds    float64 `json:"retention_seconds"`
-	// ProviderRetriesSeconds is for how long the provider is known to repeat a
-	// delivery; 0 if that is not known. A dedupe window should not be shorter.
+	// ProviderRetriesSeconds is how long the provider repeats a delivery; 0 if not known. A dedupe
+	// window should not be shorter.
 	ProviderRetriesSeconds float64  `json:"provider_retries_seconds"`
-	Routes                 []string `json:"routes"` // names of those that take events of it
+	Routes                 []string `json:"routes"` // names of routes that take its events
 }
 
 // RoutePage is the answer of GET /api/v1/routes.
 type RoutePage struct {
-	Routes []Route `json:"routes"` // as they are ordered in the settings
+	Routes []Route `json:"routes"` // in the order of the settings
 }
 
-// Route is a route as it is set up.
+// Route is a configured route.
 type Route struct {
 	Name        string   `json:"name"`
 	Sources     []string `json:"sources"`     // none means all
 	Types       []string `json:"types"`       // none means all
-	Conditional bool     `json:"conditional"` // it has a condition, too
+	Conditional bool     `json:"conditional"` // it also has a condition
 	Destination string   `json:"destination"`
 }
 
@@ -82,23 +81,23 @@ type DestinationPage struct {
 	Destinations []Destination `json:"destinations"` // by name
 }
 
-// Destination is a destination that is set up, or that holds messages.
+// Destination is a destination that is configured or has stored messages.
 type Destination struct {
 	Name       string `json:"name"`
-	Configured bool   `json:"configured"` // false: its messages wait until it is
-	// The counts are null where the database did not answer; then those that
-	// are not configured are missing, too.
+	Configured bool   `json:"configured"` // false: its messages wait until it is configured
+	// The counts are null if the database did not answer; then destinations that are not configured
+	// are missing, too.
 	Pending   *int64 `json:"pending,string"`
 	Sending   *int64 `json:"sending,string"`
 	Dead      *int64 `json:"dead,string"`
-	OldestDue Time   `json:"oldest_due_at"` // of what is pending; null if nothing is
-	// Settings and Circuit are null where it is not configured.
+	OldestDue Time   `json:"oldest_due_at"` // of the pending messages; null without one
+	// Settings and Circuit are null if Configured is false.
 	Settings *DestinationSettings `json:"settings"`
 	Circuit  *Circuit             `json:"circuit"`
 }
 
-// DestinationSettings are the settings of a destination, without its secret and
-// without what follows the host in its URL.
+// DestinationSettings are the settings of a destination. The secret, and all of the URL after the
+// host, are left out.
 type DestinationSettings struct {
 	Address        string  `json:"address"` // scheme, host and port; "" with sender
 	Sender         bool    `json:"sender"`  // Go code sends, not HTTP
@@ -109,35 +108,35 @@ type DestinationSettings struct {
 	Rate           *Rate   `json:"rate"` // null for no limit
 }
 
-// Retry is the schedule of a destination.
+// Retry is the retry schedule of a destination.
 type Retry struct {
 	Attempts     int     `json:"attempts"`
 	FirstSeconds float64 `json:"first_seconds"`
 	MaxSeconds   float64 `json:"max_seconds"`
 }
 
-// Rate is a number of things in a time.
+// Rate is a number of sends in a time.
 type Rate struct {
 	Count      int     `json:"count"`
 	PerSeconds float64 `json:"per_seconds"`
 }
 
-// Circuit tells how a destination does, as the process that answers sees it.
+// Circuit is the circuit of a destination in the process that answers.
 type Circuit struct {
-	Open      bool `json:"open"`       // nothing but a probe now and then is sent
-	Failures  int  `json:"failures"`   // sends in a row that failed
+	Open      bool `json:"open"`       // only probes are sent
+	Failures  int  `json:"failures"`   // failed sends in a row
 	Since     Time `json:"since"`      // null unless open
 	NextProbe Time `json:"next_probe"` // null unless open
 }
 
 // Stats is the answer of GET /api/v1/stats.
 type Stats struct {
-	EventsPending   int64 `json:"events_pending,string"` // that wait for a handler or an SQL consumer
-	OldestPendingAt Time  `json:"oldest_pending_at"`     // when the oldest of them was due; null if there is none
+	EventsPending   int64 `json:"events_pending,string"` // events that wait for a handler or an SQL consumer
+	OldestPendingAt Time  `json:"oldest_pending_at"`     // when the oldest of them was due; null without one
 	MessagesPending int64 `json:"messages_pending,string"`
 	MessagesSending int64 `json:"messages_sending,string"`
-	OldestDueAt     Time  `json:"oldest_due_at"`       // of the pending messages; null if there is none
-	DeadLetters     int64 `json:"dead_letters,string"` // dead messages, and events that are dead themselves
+	OldestDueAt     Time  `json:"oldest_due_at"`       // of the pending messages; null without one
+	DeadLetters     int64 `json:"dead_letters,string"` // dead messages, and dead events without one
 	Quarantined     int64 `json:"quarantined,string"`  // requests in the quarantine
 }
 
@@ -196,8 +195,8 @@ func newRoutePage(all []hookonce.RouteStatus) *RoutePage {
 	return out
 }
 
-// newDestinationPage joins what is set up with what holds messages; stats is nil
-// where that is not known.
+// newDestinationPage joins the configured destinations with those that have messages; stats is nil
+// if the database did not answer.
 func newDestinationPage(configured []hookonce.DestinationStatus, stats *driver.Stats) *DestinationPage {
 	byName := make(map[string]*Destination)
 	for i := range configured {
@@ -265,5 +264,5 @@ func newStats(s *driver.Stats) *Stats {
 	return out
 }
 
-// notNull returns list so that it is [] in JSON where it is empty.
+// notNull returns list as a list that is [] in JSON if empty, not null.
 func notNull(list []string) []string { return append([]string{}, list...) }

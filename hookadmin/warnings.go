@@ -6,23 +6,21 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// warning is something that works, and that somebody should look at.
+// warning is about something that works, but needs somebody to look at it.
 type warning struct {
 	Kind   string
 	Text   string
-	Advice string // what to do about it; "" where the text says it
-	Grave  bool   // events may be forged, lost from sight, or take effect twice
+	Advice string // how to fix it; "" if Text says it
+	Grave  bool   // events may be forged, go unnoticed, or take effect twice
 }
 
-// shortWindow reports whether s forgets events while their sender still repeats
-// them.
+// shortWindow reports whether s forgets events while the provider still retries them.
 func (s *Source) shortWindow() bool { return s.DedupeWindowSeconds < s.ProviderRetriesSeconds }
 
 // ShortWindow is shortWindow for templates.
 func (s sourceRow) ShortWindow() bool { return s.shortWindow() }
 
-// allWarnings returns all that is to be warned of, grave ones first; stats is nil
-// where it is not known.
+// allWarnings returns all warnings, grave ones first; stats is nil if the database did not answer.
 func (h *handler) allWarnings(stats *driver.Stats) []warning {
 	sources := NewSourcePage(h.engine.Sources()).Sources
 	all := append(warningsOfSources(sources), warningsOfDestinations(newDestinationPage(h.engine.Destinations(), stats).Destinations)...)
@@ -39,17 +37,17 @@ func warningsOfSources(sources []Source) []warning {
 		if s.Unsigned {
 			all = append(all, warning{
 				Kind: "Unsigned", Grave: true,
-				Text:   fmt.Sprintf("Nothing that is sent to the source %s is verified: whoever reaches it can make up events.", s.Name),
-				Advice: "Choose a provider or a scheme that signs, or let nobody but the sender reach it.",
+				Text:   fmt.Sprintf("Requests to the source %s are not verified: anyone who can reach it can forge events.", s.Name),
+				Advice: "Choose a provider or a scheme that signs, or make sure that only the sender can reach it.",
 			})
 		}
 		if s.shortWindow() {
 			retries := inWords(seconds(s.ProviderRetriesSeconds))
 			all = append(all, warning{
 				Kind: "Short dedupe window", Grave: true,
-				Text: fmt.Sprintf("The dedupe window of the source %s (%s) is shorter than how long %s retries (%s): a late retry takes effect again.",
+				Text: fmt.Sprintf("The dedupe window of the source %s (%s) is shorter than the time for which %s retries (%s): a late retry takes effect again.",
 					s.Name, inWords(seconds(s.DedupeWindowSeconds)), s.Provider, retries),
-				Advice: fmt.Sprintf("Make its dedupe window at least %s, or leave it out.", retries),
+				Advice: fmt.Sprintf("Make the dedupe window at least %s, or remove the setting.", retries),
 			})
 		}
 	}
@@ -65,12 +63,12 @@ func warningsOfDestinations(destinations []Destination) []warning {
 			all = append(all, warning{
 				Kind:   "Unknown destination",
 				Text:   fmt.Sprintf("%s for the destination %s, which is not in the settings.", waiting(*d.Pending+*d.Sending), d.Name),
-				Advice: "Nothing is sent until it is back under its name.",
+				Advice: "They are sent when the settings have a destination of that name.",
 			})
 		case d.Circuit != nil && d.Circuit.Open:
 			all = append(all, warning{
 				Kind: "Circuit open",
-				Text: fmt.Sprintf("The destination %s failed %s in a row, and has been left alone but for probes since %s.",
+				Text: fmt.Sprintf("The destination %s failed %s in a row. Since %s it gets only probes.",
 					d.Name, countOf(int64(d.Circuit.Failures), "time"), d.Circuit.Since),
 			})
 		}

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// units are those in which pages tell durations.
+// units are the units of durations on pages, longest first.
 var units = []struct {
 	length time.Duration
 	name   string
@@ -29,7 +29,7 @@ func inWords(d time.Duration) string {
 	return strings.Join(words, " ")
 }
 
-// seconds returns a duration that the shapes of the API have as a number.
+// seconds converts a duration in a shape of the API.
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
 func countOf(n int64, thing string) string {
@@ -39,7 +39,7 @@ func countOf(n int64, thing string) string {
 	return grouped(n) + " " + thing + "s"
 }
 
-// grouped returns n as people read it: 1,234,567.
+// grouped returns n with separators: 1,234,567.
 func grouped(n int64) string {
 	digits := strconv.FormatInt(n, 10)
 	for i := len(digits) - 3; i > 0 && digits[i-1] != '-'; i -= 3 {
@@ -48,8 +48,7 @@ func grouped(n int64) string {
 	return digits
 }
 
-// moment is a time as pages show it, beside how long ago it was when the page was
-// made. The zero value is no time.
+// moment is a time on a page that was made at now. The zero value is no time.
 type moment struct{ at, now time.Time }
 
 // Known reports whether there is a time.
