@@ -38,7 +38,7 @@ func retryRefusal(err error) *refusal {
 	case errors.Is(err, driver.ErrSent):
 		return &refusal{http.StatusConflict, "The message was sent. To send it again, replay its event."}
 	case errors.Is(err, driver.ErrBodyPruned):
-		return &refusal{http.StatusGone, "The body of the event is past its retention, so there is nothing to send."}
+		return &refusal{http.StatusGone, bodyPruned}
 	}
 	return nil
 }

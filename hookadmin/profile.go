@@ -64,15 +64,16 @@ func (h *handler) showProfile(w http.ResponseWriter, r *http.Request) {
 
 // record records between start and stop, for the given time or until the caller hangs up.
 func (h *handler) record(w http.ResponseWriter, r *http.Request, lasts time.Duration, start func() error, stop func()) {
+	const busy = "Another profile is being recorded. Try again when it has ended."
 	if !profiling.TryLock() {
-		h.fail(w, r, http.StatusConflict, "Another profile is being recorded. Try again when it has ended.", nil)
+		h.fail(w, r, http.StatusConflict, busy, nil)
 		return
 	}
 	defer profiling.Unlock()
 	setProfileType(w.Header(), 0)
 	if err := start(); err != nil {
 		// The program around this handler may be profiling itself.
-		h.fail(w, r, http.StatusConflict, "Another profile is being recorded. Try again when it has ended.", err)
+		h.fail(w, r, http.StatusConflict, busy, err)
 		return
 	}
 	defer stop()

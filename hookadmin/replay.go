@@ -17,8 +17,11 @@ type replayRequest struct {
 	SameID bool `json:"same_id"`
 }
 
-const bothModes = `Say {"as_new":true} for new ids, so that destinations do the work again, ` +
-	`or {"same_id":true} for the old ids, so that destinations that dedupe may skip it.`
+const (
+	bothModes = `Say {"as_new":true} for new ids, so that destinations do the work again, ` +
+		`or {"same_id":true} for the old ids, so that destinations that dedupe may skip it.`
+	bodyPruned = "The body of the event is past its retention, so there is nothing to send."
+)
 
 func (q *replayRequest) mode() (driver.ReplayMode, *refusal) {
 	switch {
@@ -90,7 +93,7 @@ func replayRefusal(err error) *refusal {
 		return &refusal{http.StatusConflict, "The event is not finished. Replay it when it is done, dead or skipped. " +
 			"Its waiting messages can be retried now."}
 	case errors.Is(err, driver.ErrBodyPruned):
-		return &refusal{http.StatusGone, "The body of the event is past its retention, so there is nothing to send."}
+		return &refusal{http.StatusGone, bodyPruned}
 	case errors.Is(err, driver.ErrRequestReused):
 		return &refusal{http.StatusUnprocessableEntity, "This Idempotency-Key was used for a replay of the event in another mode. Use another key."}
 	case errors.Is(err, driver.ErrModeNeeded):

@@ -17,11 +17,13 @@ import (
 )
 
 const (
-	// maxBody bounds the body of a request.
+	// maxBody bounds the body of a request, in bytes.
 	maxBody = 1 << 20
 	// maxIDs bounds the ids in one list of a request.
 	maxIDs = 1000
 )
+
+var bodyTooLong = &refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf("The body must not be longer than %d bytes.", maxBody)}
 
 // query returns the parameters of r, or answers with an error and returns false.
 func (h *handler) query(w http.ResponseWriter, r *http.Request) (url.Values, bool) {
@@ -43,7 +45,7 @@ func (h *handler) read(w http.ResponseWriter, r *http.Request, into any) bool {
 	var tooLong *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLong):
-		h.fail(w, r, http.StatusRequestEntityTooLarge, fmt.Sprintf("The body must not be longer than %d bytes.", maxBody), nil)
+		h.refuse(w, r, bodyTooLong)
 		return false
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		h.fail(w, r, http.StatusRequestTimeout, "The body did not arrive in time.", nil)
@@ -76,7 +78,7 @@ func checkPost(r *http.Request) *refusal {
 		return &refusal{http.StatusUnsupportedMediaType, "Send one header: Content-Type: application/json. The body must not be compressed."}
 	}
 	if r.ContentLength > maxBody {
-		return &refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf("The body must not be longer than %d bytes.", maxBody)}
+		return bodyTooLong
 	}
 	return nil
 }
