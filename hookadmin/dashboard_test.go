@@ -26,7 +26,7 @@ const (
 	secret     = "a-secret-of-16-bytes-or-more"
 )
 
-// page returns what a page shows, as HTML, and checks that it is one.
+// page returns the HTML of a page, after checking it with wantPage.
 func (a *api) page(t *testing.T, target string, status int) string {
 	t.Helper()
 	resp := a.get(t, target)
@@ -34,8 +34,8 @@ func (a *api) page(t *testing.T, target string, status int) string {
 	return string(resp.body)
 }
 
-// wantPage checks what every page has, and that none has scripts or styles of its own,
-// which its policy forbids.
+// wantPage checks the properties of every page, and that the page has no scripts or styles, which
+// its policy forbids.
 func wantPage(t *testing.T, resp *answer, status int) {
 	t.Helper()
 	if resp.status != status {
@@ -59,7 +59,7 @@ func wantPage(t *testing.T, resp *answer, status int) {
 	}
 }
 
-// text returns what of a part of a page is read.
+// text returns the readable text of a part of a page.
 func text(part string) string {
 	part = regexp.MustCompile(`<[^>]*>`).ReplaceAllString(part, " ")
 	return html.UnescapeString(strings.Join(strings.Fields(part), " "))
@@ -70,7 +70,7 @@ var rowPattern = regexp.MustCompile(`(?s)<tr role="row"( class="grave")?>(.*?)</
 // rows returns the rows of the table of sources as text; grave ones begin with "!".
 func rows(page string) []string {
 	var all []string
-	for _, m := range rowPattern.FindAllStringSubmatch(page, -1)[1:] { // the first is the head
+	for _, m := range rowPattern.FindAllStringSubmatch(page, -1)[1:] { // the first row is the head
 		row := text(m[2])
 		if m[1] != "" {
 			row = "! " + row
@@ -95,7 +95,7 @@ func warnings(page string) []string {
 	return all
 }
 
-// everySource are sources of every kind that the pages tell apart.
+// everySource returns a source of every kind that the pages distinguish.
 func everySource() []hookonce.Source {
 	of := func(name string, window time.Duration) hookonce.Source {
 		return hookonce.Source{Name: name, Provider: provider.Stripe, Secrets: hookonce.StaticSecrets(secret), DedupeWindow: window}
@@ -121,7 +121,7 @@ func TestSourcesPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := rows(a.page(t, "/sources", 200))
-	// Times of now are told apart from the rest.
+	// Remove the exact times beside relative ones: they depend on the clock.
 	for i := range got {
 		got[i] = regexp.MustCompile(`( ago) \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC`).ReplaceAllString(got[i], "$1")
 	}
@@ -144,10 +144,10 @@ func TestSourcesPage(t *testing.T) {
 	}
 	after := a.page(t, "/sources", 200)
 	if row := rows(after)[6]; !strings.HasSuffix(row, " 1 day 1 not armed") {
-		t.Errorf("the source that has learned a secret: %s", row)
+		t.Errorf("source with a learned secret: %s", row)
 	}
 	if strings.Contains(after, "handed-over-s3cret") {
-		t.Error("the page tells the secret")
+		t.Error("the page shows the secret")
 	}
 	empty := newAPI(t, func(cfg *hookadmin.Config) { cfg.Store = store }).page(t, "/sources", 200)
 	if !strings.Contains(empty, "There are no sources") {
@@ -176,7 +176,7 @@ func TestWarningsOfTheOverview(t *testing.T) {
 		"! Unsigned Requests to the source lab are not verified: anyone who can reach it can forge events. " +
 			"Choose a provider or a scheme that signs, or make sure that only the sender can reach it.",
 		"! Short dedupe window The dedupe window of the source short (2 days 23 hours 59 minutes 59 seconds) is shorter than " +
-			"the time for which stripe retries (3 days): a late retry takes effect again. Make the dedupe window at least 3 days, or remove the setting.",
+			"the retry period of stripe (3 days): a late retry takes effect again. Make the dedupe window at least 3 days, or remove the setting.",
 		"Unknown destination 2 messages wait for the destination " + hostile + ", which is not in the settings. " +
 			"They are sent when the settings have a destination of that name.",
 		`Settings hookonce.yaml:3:7: "'><img src=x onerror = 'alert(1)'>`,
@@ -185,10 +185,10 @@ func TestWarningsOfTheOverview(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if strings.Contains(page, "<img") || !strings.Contains(page, "&lt;script&gt;") {
-		t.Error("what others wrote is not escaped")
+		t.Error("text of others is not escaped")
 	}
-	if calm := newGateway(t); len(warnings(calm.page(t, "/", 200))) != 1 { // of its unsigned source
-		t.Errorf("warned without a reason: %q", warnings(calm.page(t, "/", 200)))
+	if calm := newGateway(t); len(warnings(calm.page(t, "/", 200))) != 1 { // about its unsigned source
+		t.Errorf("unexpected warnings: %q", warnings(calm.page(t, "/", 200)))
 	}
 	none := newAPI(t, func(cfg *hookadmin.Config) { cfg.Store = store }).page(t, "/", 200)
 	if got := warnings(none); len(got) != 1 || !strings.HasPrefix(got[0], "Unknown destination") {
@@ -214,11 +214,11 @@ func TestFiguresOfTheOverview(t *testing.T) {
 	if diff := cmp.Diff(want, show()); diff != "" {
 		t.Errorf("an empty store (-want +got):\n%s", diff)
 	}
-	g.owe(t, "d1", "d2")
+	g.enqueue(t, "d1", "d2")
 	g.settle(t, driver.MessageDead)
-	g.owe(t, "s1")
+	g.enqueue(t, "s1")
 	g.lease(t)
-	g.owe(t, "p1", "p2", "p3")
+	g.enqueue(t, "p1", "p2", "p3")
 	work := driver.Claim{Key: driver.EventKey("lab", "w"), Source: "lab", EventID: "w", Headers: []byte("{}"), Work: driver.WorkQueued}
 	_, err := g.store.Claim(t.Context(), &driver.ClaimParams{Claims: []driver.Claim{work}, Now: noon.Add(-time.Hour)})
 	if err != nil {
@@ -253,7 +253,7 @@ func (slow) Events(ctx context.Context, _ *driver.EventFilter) (*driver.EventPag
 	return nil, ctx.Err()
 }
 
-// What is known without a database is shown without it, and nothing is made up.
+// Pages show the settings without the database, and invent nothing.
 func TestPagesWithoutADatabase(t *testing.T) {
 	t.Parallel()
 	store := openStore(t)
@@ -275,14 +275,14 @@ func TestPagesWithoutADatabase(t *testing.T) {
 	a = newAPI(t, func(cfg *hookadmin.Config) { cfg.Store, cfg.Engine = slow{store}, engine })
 	for _, row := range rows(a.page(t, "/sources", 200)) {
 		if !strings.Contains(row, "look-up timed out") {
-			t.Errorf("nothing can be found, and shown is %s", row)
+			t.Errorf("no event was found in time, but the row is %s", row)
 		}
 	}
 }
 
 var linkPattern = regexp.MustCompile(`\s(?:href|action)="([^"]*)"`)
 
-// Wherever the handler is mounted, its pages lead to each other, and nowhere else.
+// Wherever the handler is mounted, its pages link to each other, and to nothing else.
 func TestLinksLeadSomewhere(t *testing.T) {
 	t.Parallel()
 	store := openStore(t)
@@ -300,12 +300,12 @@ func TestLinksLeadSomewhere(t *testing.T) {
 				}
 				mounted.ServeHTTP(w, r)
 				if isLogout := queue[0] == prefix+"/logout"; w.Code != 200 && (!isLogout || w.Code != 405) {
-					t.Errorf("%s is linked, and is answered %d", queue[0], w.Code)
+					t.Errorf("%s is linked, but answers %d", queue[0], w.Code)
 				}
 				for _, m := range linkPattern.FindAllStringSubmatch(w.Body.String(), -1) {
 					to := r.URL.ResolveReference(mustParse(t, html.UnescapeString(m[1])))
 					if to.Host != r.URL.Host || !strings.HasPrefix(to.Path, prefix+"/") {
-						t.Errorf("%s leads to %s", queue[0], to)
+						t.Errorf("%s links to %s", queue[0], to)
 					}
 					if !seen[to.Path] {
 						seen[to.Path] = true
@@ -315,11 +315,11 @@ func TestLinksLeadSomewhere(t *testing.T) {
 			}
 			for _, path := range []string{"/", "/sources", "/static/style.css"} {
 				if !seen[prefix+path] {
-					t.Errorf("nothing leads to %s", prefix+path)
+					t.Errorf("no page links to %s", prefix+path)
 				}
 			}
 			if seen[prefix+"/logout"] != (a == closed) {
-				t.Errorf("with a token %v: signing out is offered: %v", a == closed, seen[prefix+"/logout"])
+				t.Errorf("with a token: %v; page offers to sign out: %v", a == closed, seen[prefix+"/logout"])
 			}
 		}
 	}
@@ -356,7 +356,7 @@ func TestPagesThatFail(t *testing.T) {
 		wantPage(t, foreign, http.StatusForbidden)
 		for _, refused := range []*answer{rebound, foreign} {
 			if strings.Contains(string(refused.body), "<nav") {
-				t.Errorf("%s: a stranger is shown %s", path, refused.body)
+				t.Errorf("%s: a caller without a session sees %s", path, refused.body)
 			}
 		}
 	}
@@ -365,7 +365,7 @@ func TestPagesThatFail(t *testing.T) {
 func TestStyleSheet(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t, func(cfg *hookadmin.Config) { cfg.Store, cfg.Token = openStore(t), token })
-	resp := a.get(t, "/static/style.css") // the page to sign in needs it
+	resp := a.get(t, "/static/style.css") // the login page needs it
 	etag := resp.header.Get("ETag")
 	if resp.status != 200 || resp.header.Get("Content-Type") != "text/css; charset=utf-8" || etag == "" ||
 		resp.header.Get("Cache-Control") != "no-cache" || resp.header.Get("X-Content-Type-Options") != "nosniff" {
@@ -373,13 +373,13 @@ func TestStyleSheet(t *testing.T) {
 	}
 	again := a.do(t, http.MethodGet, "/static/style.css", func(r *http.Request) { r.Header.Set("If-None-Match", etag) })
 	if again.status != http.StatusNotModified || len(again.body) != 0 {
-		t.Errorf("asked whether it changed: %d, %d bytes", again.status, len(again.body))
+		t.Errorf("revalidated: %d, %d bytes", again.status, len(again.body))
 	}
 	if found := regexp.MustCompile(`url\(|@import`).Find(resp.body); found != nil {
 		t.Errorf("the style sheet loads something: %s", found)
 	}
 	if classes := unknownClasses(t, a, string(resp.body)); len(classes) > 0 {
-		t.Errorf("pages use classes that the style sheet does not know: %q", classes)
+		t.Errorf("pages use classes that are not in the style sheet: %q", classes)
 	}
 }
 

@@ -14,17 +14,17 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// dyingStore has every dead letter that is replayed die again at once, as before
-// a destination that is still broken. It tells of every chunk.
+// dyingStore kills every replayed dead letter at once, like a destination that is still broken. It
+// signals every chunk on worked.
 type dyingStore struct {
 	driver.Store
 	worked chan struct{}
 	die    func()
-	lost   int // the chunk whose commit is not confirmed, from 1; 0 for none
+	lost   int // the number of the chunk whose commit is not confirmed; 0 for none
 
 	mu      sync.Mutex
 	chunks  int
-	letters map[string]int // how often each was worked on, by event
+	letters map[string]int // how often each event was replayed
 }
 
 func (s *dyingStore) ReplayDead(ctx context.Context, p *driver.DeadLetterParams) ([]bool, error) {
@@ -59,15 +59,15 @@ func newDying(t *testing.T, lost int) (g *gateway, s *dyingStore, once map[strin
 	g = newGatewayOn(t, s)
 	s.die = func() { g.settle(t, driver.MessageDead) }
 	once = make(map[string]int)
-	for _, id := range g.owe(t, "a", "b", "c") {
+	for _, id := range g.enqueue(t, "a", "b", "c") {
 		once[id] = 1
 	}
 	s.die()
 	return g, s, once
 }
 
-// workOnOne sends a request at a rate that lets one dead letter pass, and ends it
-// then, as it does when its time runs out.
+// workOnOne sends a request at a rate that allows one dead letter, and cancels it then, as
+// bulkTimeout does.
 func (g *gateway) workOnOne(t *testing.T, s *dyingStore, target, body string) map[string]any {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -84,14 +84,14 @@ func (g *gateway) workOnOne(t *testing.T, s *dyingStore, target, body string) ma
 	cancel()
 	<-answered
 	if w.Code != http.StatusOK {
-		t.Fatalf("answered %d %s", w.Code, w.Body)
+		t.Fatalf("answer %d %s", w.Code, w.Body)
 	}
 	return readJSON[map[string]any](t, &answer{w.Code, w.Header(), w.Body.Bytes()})
 }
 
-// TestBulkGoesOnWhereItStopped repeats requests whose time runs out. Those that
-// are dead again are not worked on before the rest.
-func TestBulkGoesOnWhereItStopped(t *testing.T) {
+// TestBulkContinuesWhereItStopped repeats requests whose time runs out. Letters that are dead again
+// do not come before the rest.
+func TestBulkContinuesWhereItStopped(t *testing.T) {
 	t.Parallel()
 	for target, key := range map[string]string{replayDead: "replayed", discardDead: "discarded"} {
 		t.Run(key, func(t *testing.T) {
@@ -112,13 +112,13 @@ func TestBulkGoesOnWhereItStopped(t *testing.T) {
 				cursor = fmt.Sprintf(`,"cursor":%q`, next)
 			}
 			if diff := cmp.Diff(once, s.letters); diff != "" {
-				t.Errorf("worked on (-want +got):\n%s", diff)
+				t.Errorf("replayed (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// With ids there is nothing to go on with but what is left of them.
+// A request with ids has no cursor: the caller continues with the remaining ids.
 func TestBulkOfIDsThatStopped(t *testing.T) {
 	t.Parallel()
 	g, s, _ := newDying(t, 0)
@@ -129,8 +129,8 @@ func TestBulkOfIDsThatStopped(t *testing.T) {
 	}
 }
 
-// TestBulkThatIsCutOff loses the confirmation of its second chunk, and tells how
-// to go on with that one.
+// TestBulkThatIsCutOff loses the confirmation of its second chunk; the answer tells how to continue
+// with that chunk.
 func TestBulkThatIsCutOff(t *testing.T) {
 	t.Parallel()
 	for _, target := range []string{replayDead, discardDead} {

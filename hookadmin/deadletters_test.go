@@ -22,7 +22,7 @@ const (
 	discardDead = "/api/v1/dead-letters/discard"
 )
 
-// deadIDs returns the ids of the events whose dead letters are listed, sorted.
+// deadIDs returns the event ids of the listed dead letters, sorted.
 func (a *api) deadIDs(t *testing.T, query string) []string {
 	t.Helper()
 	return a.column(t, "/api/v1/dead-letters"+query, "dead_letters", "event_id")
@@ -35,7 +35,7 @@ func TestDeadLettersHaveTheKeysOfTheContract(t *testing.T) {
 	if want := (map[string]any{"dead_letters": []any{}, "next": ""}); !cmp.Equal(empty, want) {
 		t.Errorf("an empty store lists %v", empty)
 	}
-	messages := g.owe(t, "e1")
+	messages := g.enqueue(t, "e1")
 	g.settle(t, driver.MessageDead)
 	got := readJSON[map[string]any](t, g.get(t, "/api/v1/dead-letters"))
 	letters := got["dead_letters"].([]any)
@@ -70,7 +70,7 @@ func newDead(t *testing.T) (*gateway, []string) {
 		claim(t, g.store, ev)
 	}
 	g.settle(t, driver.MessageDead)
-	g.owe(t, "alive")
+	g.enqueue(t, "alive")
 	return g, []string{"a", "a", "b"}
 }
 
@@ -134,7 +134,7 @@ func TestBulkSelections(t *testing.T) {
 		{`{"all":true}`, 3, 0, []string{}},
 		{`{"all":true,"rate":"1000/s"}`, 3, 0, []string{}},
 		{`{"all":true,"rate":"none"}`, 3, 0, []string{}},
-		// Behind the newest, which is of shop.
+		// Continues after the newest letter, which is of shop.
 		{`{"all":true,"cursor":"` + behindTheNewest + `"}`, 2, 0, []string{"a"}},
 		{`{"type":"invoice.paid","cursor":"` + behindTheNewest + `"}`, 1, 0, []string{"a", "b"}},
 		{`{"source":"lab"}`, 2, 0, []string{"a"}},
@@ -168,7 +168,7 @@ func TestBulkSelections(t *testing.T) {
 	}
 }
 
-func TestBulkRequestsThatAreRefused(t *testing.T) {
+func TestRefusedBulkRequests(t *testing.T) {
 	t.Parallel()
 	g, all := newDead(t)
 	many := strings.Repeat(`"x",`, 1000) + `"x"`
@@ -196,7 +196,7 @@ func TestBulkRequestsThatAreRefused(t *testing.T) {
 		{`{"all":true,"rate":"fast"}`, 422, "rate: "},
 		{`{"all":true,"rate":"0/s"}`, 422, "rate: "},
 		{`{"all":true,"rate":"1/d"}`, 422, "rate: "},
-		// What a script sends whose variable is not set must not mean everything.
+		// A script with an unset variable sends this; it must not select everything.
 		{`{"source":"lab","type":""}`, 400, `"type": must not be empty`},
 		{`{"source":"lab","ids":[]}`, 400, `"ids": must not be empty`},
 		{`{"source":"lab","ids":[""]}`, 400, `"ids": must not be empty`},
@@ -219,7 +219,7 @@ func TestBulkRequestsThatAreRefused(t *testing.T) {
 func TestDiscardedDeadLettersAreSkipped(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
-	g.owe(t, "e1")
+	g.enqueue(t, "e1")
 	g.settle(t, driver.MessageDead)
 	readJSON[hookadmin.Worked](t, g.post(t, discardDead, `{"source":"lab","ids":["e1"]}`))
 	shown := g.shown(t, "e1")
@@ -231,12 +231,12 @@ func TestDiscardedDeadLettersAreSkipped(t *testing.T) {
 		t.Errorf("history %v", got)
 	}
 	if again := claim(t, g.store, event{source: "lab", id: "e1", body: "{}"}); again.Claimed {
-		t.Error("the identity was given up with the dead letter")
+		t.Error("discarding the dead letter released the identity")
 	}
 }
 
-// TestBulkOutlivesTheTimeoutsOfItsServer is served as an embedding program may
-// do it, with less time for a request than a bulk replay takes.
+// TestBulkOutlivesTheTimeoutsOfItsServer uses a server with timeouts shorter than a bulk replay, as
+// an embedding program may have.
 func TestBulkOutlivesTheTimeoutsOfItsServer(t *testing.T) {
 	t.Parallel()
 	g, _ := newDead(t)
@@ -244,7 +244,7 @@ func TestBulkOutlivesTheTimeoutsOfItsServer(t *testing.T) {
 	server.Config.ReadTimeout, server.Config.WriteTimeout = time.Second, time.Second
 	server.Start()
 	t.Cleanup(server.Close)
-	// The second and the third one wait for a second each.
+	// The second and the third letter each wait for a second.
 	resp, err := http.Post(server.URL+replayDead, "application/json", strings.NewReader(`{"all":true,"rate":"1/s"}`))
 	if err != nil {
 		t.Fatal(err)
@@ -256,12 +256,11 @@ func TestBulkOutlivesTheTimeoutsOfItsServer(t *testing.T) {
 	}
 	got := readJSON[map[string]any](t, &answer{status: resp.StatusCode, body: raw})
 	if want := (map[string]any{"replayed": 3.0, "passed": 0.0, "complete": true, "next": ""}); !cmp.Equal(got, want) {
-		t.Errorf("answered %d %v", resp.StatusCode, got)
+		t.Errorf("answer %d %v", resp.StatusCode, got)
 	}
 }
 
-// TestBulkWithoutTime has no time to do anything, so that repeating it is not
-// going on.
+// TestBulkWithoutTime has no time for any letter, so there is no cursor to continue from.
 func TestBulkWithoutTime(t *testing.T) {
 	t.Parallel()
 	g, all := newDead(t)
@@ -289,7 +288,7 @@ func TestBulkOnAStoreThatFails(t *testing.T) {
 	for _, target := range []string{replayDead, discardDead} {
 		resp := g.post(t, target, `{"all":true}`)
 		if resp.status < 500 {
-			t.Errorf("answered %d %s", resp.status, resp.body)
+			t.Errorf("answer %d %s", resp.status, resp.body)
 		}
 	}
 }

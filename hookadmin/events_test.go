@@ -19,7 +19,7 @@ import (
 
 var noon = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 
-// page is the listing as any client would read it.
+// page is the listing as a client reads it.
 type page struct {
 	Events []map[string]any `json:"events"`
 	Next   string           `json:"next"`
@@ -81,7 +81,7 @@ func TestFilters(t *testing.T) {
 		{"id=s1", []string{"s1"}},
 		{"id=S1", []string{}},
 		{"q=ada", []string{"s1", "g1"}},
-		{"q=%25", []string{}}, // no wildcard
+		{"q=%25", []string{}}, // not a wildcard
 		{"since=2026-01-31T13:00:00Z", []string{"now", "s1", "g2"}},
 		{"until=2026-01-31T13:00:00Z", []string{"g1"}},
 		{"since=2026-01-31T14:00:00%2B01:00&until=2026-01-31T14:00:00Z", []string{"g2"}},
@@ -108,7 +108,7 @@ func TestPagingSeesEveryEventOnce(t *testing.T) {
 	store := openStore(t)
 	want := []string{}
 	for i := range 23 {
-		// Several share one time, so that the key has to break the tie.
+		// Five events share each time, so that the key breaks the tie.
 		claim(t, store, event{source: "github", id: fmt.Sprint(i), body: "{}", at: noon.Add(time.Duration(i/5) * time.Second)})
 		want = append(want, fmt.Sprint(i))
 	}
@@ -134,7 +134,7 @@ func TestPagingSeesEveryEventOnce(t *testing.T) {
 	}
 }
 
-func TestParametersThatAreRefused(t *testing.T) {
+func TestRefusedParameters(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t, func(cfg *hookadmin.Config) { cfg.Store = openStore(t) })
 	tests := []struct{ query, want string }{
@@ -196,7 +196,7 @@ func TestHostileIDsInPaths(t *testing.T) {
 		claim(t, store, event{source: "github", id: id, body: "{}"})
 		for _, path := range []string{url.PathEscape(id), encodeAll(id)} {
 			if path == "." || path == ".." {
-				continue // clients resolve these themselves; encodeAll has the other way to write them
+				continue // clients resolve these themselves; encodeAll covers the other spelling
 			}
 			resp, err := client.Get(server.URL + "/api/v1/events/github/" + path)
 			if err != nil {
@@ -271,7 +271,7 @@ func TestDetail(t *testing.T) {
 	}
 }
 
-// sendOnce leases the one message that is due and records a failed attempt.
+// sendOnce leases the one due message and records a failed attempt.
 func sendOnce(t *testing.T, store driver.Store, at time.Time) {
 	t.Helper()
 	leased, err := store.Lease(t.Context(), &driver.LeaseParams{

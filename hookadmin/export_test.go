@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// Endpoint is what the tests know of one.
+// Endpoint is the part of an endpoint that tests need.
 type Endpoint struct {
 	Method, Path string
 	Query        []string
 }
 
-// Endpoints returns what is served of the API.
+// Endpoints returns the endpoints of the API.
 func Endpoints() []Endpoint { return served(false) }
 
-// Pages returns what is served of the dashboard.
+// Pages returns the endpoints of the dashboard.
 func Pages() []Endpoint { return served(true) }
 
 func served(dashboard bool) []Endpoint {
@@ -27,17 +27,17 @@ func served(dashboard bool) []Endpoint {
 	return all
 }
 
-// What a POST carries, by the name of its schema.
+// The bodies of POST requests, by the name of their schema.
 type (
 	ReplayRequest      = replayRequest
 	DeadLettersRequest = deadLettersRequest
 )
 
-// The words of pages.
+// The functions that word numbers and durations on pages.
 var (
 	InWords = inWords
 	Grouped = grouped
 )
 
-// Relative returns how long ago at is at now.
+// Relative words the time between at and now.
 func Relative(at, now time.Time) string { return moment{at, now}.Relative() }

@@ -13,9 +13,9 @@ import (
 	"github.com/hookonce/hookonce/provider"
 )
 
-// gateway is an API on a store, with an engine that sends events of the source
-// "lab" to the destination "billing" wherever the route "billing" matches; as
-// it is not run, nothing moves by itself.
+// gateway is an API on a store, with an engine that sends events of the source "lab" to the
+// destination "billing" by the route "billing". The engine does not run, so no message is sent by
+// itself.
 type gateway struct {
 	*api
 	store driver.Store
@@ -36,9 +36,8 @@ func newGatewayOn(t *testing.T, store driver.Store) *gateway {
 	return &gateway{newAPI(t, func(cfg *hookadmin.Config) { cfg.Store, cfg.Engine = store, engine }), store}
 }
 
-// owe claims events of the source "lab" that owe a message each, and returns
-// the ids of these.
-func (g *gateway) owe(t *testing.T, ids ...string) []string {
+// enqueue claims events of the source "lab" with one open message each, and returns the message ids.
+func (g *gateway) enqueue(t *testing.T, ids ...string) []string {
 	t.Helper()
 	var messages []string
 	for _, id := range ids {
@@ -48,7 +47,7 @@ func (g *gateway) owe(t *testing.T, ids ...string) []string {
 	return messages
 }
 
-// lease takes all messages that are due.
+// lease leases all due messages.
 func (g *gateway) lease(t *testing.T) []driver.Message {
 	t.Helper()
 	leased, err := g.store.Lease(t.Context(), &driver.LeaseParams{
@@ -60,7 +59,7 @@ func (g *gateway) lease(t *testing.T) []driver.Message {
 	return leased.Messages
 }
 
-// settle ends all messages that are due with the outcome.
+// settle completes all due messages with the outcome.
 func (g *gateway) settle(t *testing.T, outcome driver.MessageOutcome) {
 	t.Helper()
 	p := new(driver.CompleteParams)
@@ -82,7 +81,7 @@ func (g *gateway) settle(t *testing.T, outcome driver.MessageOutcome) {
 	}
 }
 
-// prune removes the bodies of what is finished.
+// prune removes the bodies of finished events.
 func (g *gateway) prune(t *testing.T) {
 	t.Helper()
 	_, err := g.store.Prune(t.Context(), &driver.PruneParams{
@@ -93,7 +92,7 @@ func (g *gateway) prune(t *testing.T) {
 	}
 }
 
-// post sends body as JSON; header lines are "Name: value".
+// post sends body as JSON, with header lines of the form "Name: value".
 func (a *api) post(t *testing.T, target, body string, header ...string) *answer {
 	t.Helper()
 	return a.send(t, http.MethodPost, target, body, func(r *http.Request) {
@@ -119,7 +118,7 @@ func (a *api) wantState(t *testing.T, id, state string) {
 	}
 }
 
-// actions returns what happened to an event.
+// actions returns the history of an event.
 func (a *api) actions(t *testing.T, id string) []string {
 	t.Helper()
 	actions := []string{}
@@ -140,7 +139,7 @@ func (a *api) column(t *testing.T, target, listing, key string) []string {
 	return texts
 }
 
-// wantDetail checks a refusal and that its detail holds want.
+// wantDetail checks a refusal, and that its detail contains want.
 func wantDetail(t *testing.T, resp *answer, status int, want string) {
 	t.Helper()
 	if p := wantProblem(t, resp, status); !strings.Contains(p.Detail, want) {

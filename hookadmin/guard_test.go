@@ -44,7 +44,7 @@ func TestToken(t *testing.T) {
 		for _, tt := range tests {
 			for _, path := range []string{"/api/v1/events", "/no/such/path"} {
 				resp := a.do(t, http.MethodGet, path, func(r *http.Request) {
-					r.Host = "gateway.example.com" // a token is enough for any name
+					r.Host = "gateway.example.com" // with a token any Host is allowed
 					r.Header["Authorization"] = tt.header
 				})
 				if !tt.ok {
@@ -58,7 +58,7 @@ func TestToken(t *testing.T) {
 			}
 		}
 		if strings.Contains(a.log.String(), token) {
-			t.Error("the log tells the token")
+			t.Error("the log shows the token")
 		}
 	}
 }
@@ -122,14 +122,14 @@ func TestLoopbackWithoutToken(t *testing.T) {
 	}
 }
 
-// TestForgedChanges sends what a page can make the browser of an operator send.
+// TestForgedChanges sends requests that a page can make an operator's browser send.
 func TestForgedChanges(t *testing.T) {
 	t.Parallel()
 	const host = "127.0.0.1:8081"
 	tests := []struct {
 		name   string
 		header http.Header
-		want   int // 0: it is done
+		want   int // 0: carried out
 	}{
 		{"command line", nil, 0},
 		{"own page", http.Header{"Origin": {"http://" + host}, "Sec-Fetch-Site": {"same-origin"}}, 0},
@@ -140,7 +140,7 @@ func TestForgedChanges(t *testing.T) {
 		{"other site, old browser", http.Header{"Origin": {"https://evil.example.com"}}, 403},
 		{"other site, without its origin", http.Header{"Sec-Fetch-Site": {"cross-site"}}, 403},
 		{"sandboxed page", http.Header{"Origin": {"null"}}, 403},
-		{"sandboxed page that is told apart", http.Header{"Origin": {"null"}, "Sec-Fetch-Site": {"cross-site"}}, 403},
+		{"sandboxed page, new browser", http.Header{"Origin": {"null"}, "Sec-Fetch-Site": {"cross-site"}}, 403},
 		{"other port of this machine", http.Header{"Origin": {"http://127.0.0.1:3000"}, "Sec-Fetch-Site": {"same-site"}}, 403},
 		{"other port of this machine, old browser", http.Header{"Origin": {"http://127.0.0.1:3000"}}, 403},
 		{"other name of this machine", http.Header{"Origin": {"http://localhost:8081"}, "Sec-Fetch-Site": {"cross-site"}}, 403},
@@ -171,7 +171,7 @@ func TestForgedChanges(t *testing.T) {
 				if tt.want != 0 {
 					wantProblem(t, resp, tt.want)
 				} else if resp.status == 403 || resp.status == 401 {
-					t.Errorf("%s: %s is answered %d %s", tt.name, target, resp.status, resp.body)
+					t.Errorf("%s: %s: answer %d %s", tt.name, target, resp.status, resp.body)
 				}
 			}
 			if got := state(id); (got == "dead") != (tt.want != 0) {
@@ -191,7 +191,7 @@ func TestChangesNeedTheToken(t *testing.T) {
 	for target, body := range posts {
 		wantProblem(t, guarded.post(t, target, body), http.StatusUnauthorized)
 		wantProblem(t, guarded.post(t, target, body, "Authorization: Bearer x"), http.StatusUnauthorized)
-		// A page under a rebound name.
+		// A page under a rebound name sends this.
 		rebound := open.send(t, "POST", target, body, func(r *http.Request) {
 			r.Host = "evil.example.com:8081"
 			r.Header = http.Header{"Content-Type": {"application/json"}, "Sec-Fetch-Site": {"same-origin"}}

@@ -26,7 +26,7 @@ import (
 	"github.com/hookonce/hookonce/internal/problem"
 )
 
-// openStore returns a migrated SQLite store of its own.
+// openStore returns a migrated SQLite store.
 func openStore(t *testing.T) driver.Store {
 	t.Helper()
 	store, err := hooksql.OpenSQLite("sqlite", filepath.Join(t.TempDir(), "test.db"))
@@ -44,7 +44,7 @@ func openStore(t *testing.T) driver.Store {
 	return store
 }
 
-// event is what a test claims.
+// event is an event for a test to claim.
 type event struct {
 	source, id, typ string
 	body            string
@@ -76,7 +76,7 @@ func claim(t *testing.T, store driver.Store, ev event) driver.ClaimResult {
 	return results[0]
 }
 
-// newEngine returns an engine on store that is not run.
+// newEngine returns an engine on store that does not run.
 func newEngine(t *testing.T, store driver.Store, cfg *hookonce.Config) *hookonce.Engine {
 	t.Helper()
 	cfg.Logger = slog.New(slog.DiscardHandler)
@@ -93,8 +93,7 @@ type api struct {
 	log     *bytes.Buffer
 }
 
-// newAPI returns a handler that is served on loopback without a token, unless
-// change says otherwise.
+// newAPI returns a handler on loopback without a token; change may alter that.
 func newAPI(t *testing.T, change func(*hookadmin.Config)) *api {
 	t.Helper()
 	a := &api{log: new(bytes.Buffer)}
@@ -114,7 +113,7 @@ func newAPI(t *testing.T, change func(*hookadmin.Config)) *api {
 	return a
 }
 
-// answer is what the handler answered with.
+// answer is an answer of the handler.
 type answer struct {
 	status int
 	header http.Header
@@ -126,7 +125,7 @@ func (a *api) do(t *testing.T, method, target string, change func(*http.Request)
 	return a.send(t, method, target, "", change)
 }
 
-// send checks every answer against the OpenAPI document, too.
+// send also checks every answer against the OpenAPI document.
 func (a *api) send(t *testing.T, method, target, body string, change func(*http.Request)) *answer {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), method, "http://127.0.0.1:8081"+target, strings.NewReader(body))
@@ -171,7 +170,7 @@ func wantProblem(t *testing.T, resp *answer, status int) problem.Problem {
 	return p
 }
 
-func TestNewRefusesAnOpenAPI(t *testing.T) {
+func TestNewRefusesUnsafeConfigs(t *testing.T) {
 	t.Parallel()
 	store := openStore(t)
 	engine := newEngine(t, store, &hookonce.Config{})
@@ -199,7 +198,7 @@ func TestNewRefusesAnOpenAPI(t *testing.T) {
 				t.Fatalf("handler %v, error %v", h, err)
 			}
 			if err != nil && tt.cfg.Token != "" && strings.Contains(err.Error(), tt.cfg.Token) && tt.cfg.Token != " " {
-				t.Errorf("the error tells the token: %v", err)
+				t.Errorf("the error shows the token: %v", err)
 			}
 		})
 	}
@@ -213,7 +212,7 @@ func TestHealthAndReadiness(t *testing.T) {
 		cfg.Token = "s3cret"
 		cfg.Ready = func(ctx context.Context) error {
 			if _, ok := ctx.Deadline(); !ok {
-				t.Error("readiness is asked for without a deadline")
+				t.Error("Ready was called without a deadline")
 			}
 			return ready
 		}
@@ -226,13 +225,13 @@ func TestHealthAndReadiness(t *testing.T) {
 	}
 	p := wantProblem(t, a.do(t, http.MethodGet, "/readyz", anyHost), 503)
 	if strings.Contains(p.Detail, "pool") {
-		t.Errorf("the answer tells what happened inside: %q", p.Detail)
+		t.Errorf("the answer reveals the internal error: %q", p.Detail)
 	}
 	id := strings.TrimPrefix(p.Instance, "urn:hookonce:error:")
 	if !slices.ContainsFunc(strings.Split(a.log.String(), "\n"), func(line string) bool {
 		return strings.Contains(line, id) && strings.Contains(line, "is empty")
 	}) {
-		t.Errorf("the log does not tell the cause under %s:\n%s", id, a.log)
+		t.Errorf("the log lacks the cause under %s:\n%s", id, a.log)
 	}
 	ready = nil
 	resp := a.do(t, http.MethodGet, "/readyz", anyHost)
@@ -264,7 +263,7 @@ func TestMethodsHeadersAndUnknownPaths(t *testing.T) {
 			continue
 		}
 		head, get := a.do(t, http.MethodHead, path, nil), a.get(t, path)
-		sameLength := head.header.Get("Content-Length") == get.header.Get("Content-Length") || strings.HasSuffix(path, "/heap") // no two are equal
+		sameLength := head.header.Get("Content-Length") == get.header.Get("Content-Length") || strings.HasSuffix(path, "/heap") // two heap profiles differ in length
 		if head.status != 200 || !sameLength {
 			t.Errorf("HEAD %s: %d with length %q, GET has %q", path, head.status,
 				head.header.Get("Content-Length"), get.header.Get("Content-Length"))
@@ -290,7 +289,7 @@ func TestMethodsHeadersAndUnknownPaths(t *testing.T) {
 	}
 }
 
-func TestAStoreThatFailsIsAnOwnFault(t *testing.T) {
+func TestStoreFailuresAreServerErrors(t *testing.T) {
 	t.Parallel()
 	store, err := hooksql.OpenSQLite("sqlite", filepath.Join(t.TempDir(), "test.db"))
 	if err != nil {
@@ -307,10 +306,10 @@ func TestAStoreThatFailsIsAnOwnFault(t *testing.T) {
 			t.Errorf("%s: %d", path, resp.status)
 		}
 		if strings.Contains(strings.ToLower(p.Detail), "sql") {
-			t.Errorf("%s: the answer tells what happened inside: %q", path, p.Detail)
+			t.Errorf("%s: the answer reveals the internal error: %q", path, p.Detail)
 		}
 	}
-	// The second line concerns one event.
+	// The second line is about one event.
 	_, line, _ := strings.Cut(a.log.String(), "\n")
 	var logged struct {
 		Source  string `json:"source"`
@@ -319,7 +318,7 @@ func TestAStoreThatFailsIsAnOwnFault(t *testing.T) {
 	if err := json.Unmarshal([]byte(line), &logged); err != nil || logged.Source != "github" || logged.EventID != "e1" {
 		t.Errorf("logged %s", a.log)
 	}
-	// What no stored thing can be called is not asked for.
+	// The store is not asked for names that it cannot hold.
 	for _, path := range []string{"/api/v1/events/github/%00", "/api/v1/events/git%0ahub/e1", "/api/v1/events/github/", "/api/v1/events//e1"} {
 		wantProblem(t, a.get(t, path), http.StatusNotFound)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/hookonce/hookonce/hookadmin"
 )
 
-// messageIDs returns the ids of the messages that are listed, sorted.
+// messageIDs returns the ids of the listed messages, sorted.
 func (a *api) messageIDs(t *testing.T, query string) []string {
 	t.Helper()
 	return a.column(t, "/api/v1/messages"+query, "messages", "id")
@@ -24,7 +24,7 @@ func TestMessagesHaveTheirEvent(t *testing.T) {
 	if want := (map[string]any{"messages": []any{}, "next": ""}); !cmp.Equal(empty, want) {
 		t.Errorf("an empty store lists %v", empty)
 	}
-	messages := g.owe(t, "e1")
+	messages := g.enqueue(t, "e1")
 	got := readJSON[map[string]any](t, g.get(t, "/api/v1/messages"))
 	want := map[string]any{"next": "", "messages": []any{map[string]any{
 		"source": "lab", "event_id": "e1", "type": "invoice.paid", "received_at": "2026-01-31T12:00:00.000000Z",
@@ -40,13 +40,13 @@ func TestMessagesHaveTheirEvent(t *testing.T) {
 func TestMessageFilters(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
-	dead := g.owe(t, "dead")
+	dead := g.enqueue(t, "dead")
 	g.settle(t, driver.MessageDead)
-	sent := g.owe(t, "sent")
+	sent := g.enqueue(t, "sent")
 	g.settle(t, driver.MessageSent)
-	sending := g.owe(t, "sending")
+	sending := g.enqueue(t, "sending")
 	g.lease(t)
-	pending := g.owe(t, "pending")
+	pending := g.enqueue(t, "pending")
 	all := slices.Concat(dead, sent, sending, pending)
 	slices.Sort(all)
 	tests := []struct {
@@ -80,14 +80,14 @@ func TestMessageFilters(t *testing.T) {
 func TestPagingSeesEveryMessageOnce(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
-	want := g.owe(t, "0", "1", "2", "3", "4", "5", "6")
+	want := g.enqueue(t, "0", "1", "2", "3", "4", "5", "6")
 	g.settle(t, driver.MessageDead)
 	slices.Sort(want)
 	for _, listing := range []string{"messages", "dead-letters"} {
 		seen, cursor := []string{}, ""
 		for pages := 0; pages == 0 || cursor != ""; pages++ {
 			if pages > len(want) {
-				t.Fatal("there is no end")
+				t.Fatal("paging does not end")
 			}
 			page := readJSON[struct {
 				Messages    []struct{ ID string }
@@ -114,17 +114,17 @@ func TestPagingSeesEveryMessageOnce(t *testing.T) {
 func TestRetryOfMessages(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
-	pruned := g.owe(t, "pruned")
+	pruned := g.enqueue(t, "pruned")
 	g.settle(t, driver.MessageDead)
 	g.post(t, discardDead, `{"all":true}`)
 	g.prune(t)
-	waiting := g.owe(t, "waiting")
+	waiting := g.enqueue(t, "waiting")
 	g.settle(t, driver.MessageRetry) // due in an hour
-	sent := g.owe(t, "sent")
+	sent := g.enqueue(t, "sent")
 	g.settle(t, driver.MessageSent)
-	dead := g.owe(t, "dead")
+	dead := g.enqueue(t, "dead")
 	g.settle(t, driver.MessageDead)
-	sending := g.owe(t, "sending")
+	sending := g.enqueue(t, "sending")
 	g.lease(t)
 
 	tests := []struct {
@@ -151,7 +151,7 @@ func TestRetryOfMessages(t *testing.T) {
 				return
 			}
 			if got := readJSON[hookadmin.Retried](t, resp); got != (hookadmin.Retried{ID: tt.id, Retried: true}) || resp.status != 200 {
-				t.Errorf("answered %d %s", resp.status, resp.body)
+				t.Errorf("answer %d %s", resp.status, resp.body)
 			}
 		})
 	}

@@ -16,26 +16,26 @@ import (
 	"github.com/hookonce/hookonce/hookadmin"
 )
 
-// checkDescribed checks an answer against the OpenAPI document: its status, its
-// content type, and its body, which may hold nothing that is not described.
+// checkDescribed checks the status, content type and body of an answer against the OpenAPI
+// document. The body must not hold undescribed keys.
 func checkDescribed(t *testing.T, method, path string, got *answer) {
 	t.Helper()
 	op := describedAt(method, path)
 	if op == nil {
 		if got.status < 400 && !isPage(path) {
-			t.Errorf("%s %s is answered %d, and is not described", method, path, got.status)
+			t.Errorf("%s %s: answer %d, but the path is not described", method, path, got.status)
 		}
 		return
 	}
 	described, ok := op.Responses[strconv.Itoa(got.status)]
 	if !ok {
-		t.Errorf("%s %s is answered %d, which is not described", method, path, got.status)
+		t.Errorf("%s %s: answer %d, which is not described", method, path, got.status)
 		return
 	}
 	described = described.resolve()
 	body, ok := described.Content[got.header.Get("Content-Type")]
 	if !ok {
-		t.Errorf("%s %s is answered with %q, which is not described", method, path, got.header.Get("Content-Type"))
+		t.Errorf("%s %s answers with undescribed content type %q", method, path, got.header.Get("Content-Type"))
 		return
 	}
 	for name := range described.Headers {
@@ -44,7 +44,7 @@ func checkDescribed(t *testing.T, method, path string, got *answer) {
 		}
 	}
 	if body.Schema == nil {
-		return // it is not JSON
+		return // not JSON
 	}
 	var v any
 	if err := json.Unmarshal(got.body, &v); err != nil {
@@ -52,24 +52,23 @@ func checkDescribed(t *testing.T, method, path string, got *answer) {
 		return
 	}
 	if err := body.Schema.check(v); err != nil {
-		t.Errorf("%s %s is answered %d with %s\nwhich is not as it is described: %v", method, path, got.status, got.body, err)
+		t.Errorf("%s %s: answer %d with %s\nwhich differs from its description: %v", method, path, got.status, got.body, err)
 	}
 }
 
 var nameInPath = regexp.MustCompile(`\\\{\w+\\\}`)
 
-// isPage reports whether the path is one of the dashboard, which is for people: the
-// document does not describe it.
+// isPage reports whether the path is a page of the dashboard, which the document does not describe.
 func isPage(path string) bool {
 	return slices.ContainsFunc(hookadmin.Pages(), func(e hookadmin.Endpoint) bool { return isAt(e.Path, path) })
 }
 
-// isAt reports whether the path is one of the pattern.
+// isAt reports whether the path matches the pattern.
 func isAt(pattern, path string) bool {
 	return regexp.MustCompile("^" + nameInPath.ReplaceAllString(regexp.QuoteMeta(pattern), "[^/]+") + "$").MatchString(path)
 }
 
-// describedAt returns the operation of a request, nil if there is none.
+// describedAt returns the operation for a request, or nil.
 func describedAt(method, path string) *operation {
 	if method == http.MethodHead {
 		method = http.MethodGet
@@ -82,7 +81,7 @@ func describedAt(method, path string) *operation {
 	return nil
 }
 
-// check returns why v, read from JSON, is not as s describes it.
+// check returns how v, read from JSON, deviates from s, or nil.
 func (s *schema) check(v any) error {
 	s = s.resolve()
 	if len(s.AnyOf) > 0 {
@@ -144,7 +143,7 @@ func (s *schema) checkObject(v map[string]any) error {
 
 func (s *schema) checkText(v string) error {
 	if s.Enum != nil && !slices.Contains(s.Enum, v) {
-		return fmt.Errorf("%q is none of %q", v, s.Enum)
+		return fmt.Errorf("%q is not in %q", v, s.Enum)
 	}
 	if !regexp.MustCompile(s.Pattern).MatchString(v) {
 		return fmt.Errorf("%q does not match %s", v, s.Pattern)

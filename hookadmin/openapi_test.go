@@ -19,7 +19,7 @@ import (
 	"github.com/hookonce/hookonce/internal/problem"
 )
 
-// schema is what of JSON Schema the document uses.
+// schema is the part of JSON Schema that the document uses.
 type schema struct {
 	Ref                  string `json:"$ref"`
 	Type                 any
@@ -82,8 +82,8 @@ type openAPI struct {
 	}
 }
 
-// document is what the API serves as its description. A key that the test does
-// not know would be one that it does not check.
+// document is the OpenAPI document of the API. A key that these tests do not know is an error,
+// because they would not check it.
 var document = sync.OnceValue(func() *openAPI {
 	raw, err := os.ReadFile("openapi.json")
 	if err != nil {
@@ -147,7 +147,7 @@ func TestOpenAPIIsServed(t *testing.T) {
 	}
 }
 
-func TestOpenAPIHasWhatIsServed(t *testing.T) {
+func TestOpenAPIDescribesAllEndpoints(t *testing.T) {
 	t.Parallel()
 	var served, described []string
 	for _, e := range hookadmin.Endpoints() {
@@ -188,7 +188,7 @@ func TestOpenAPIHasWhatIsServed(t *testing.T) {
 	}
 }
 
-// shapes are the structs of the API, by the name of their schema.
+// shapes returns the structs of the API by the name of their schema.
 func shapes() map[string]reflect.Type {
 	all := make(map[string]reflect.Type)
 	for _, v := range []any{
@@ -215,7 +215,7 @@ func shapes() map[string]reflect.Type {
 	return all
 }
 
-// collect adds typ, and the structs that it is made of.
+// collect adds typ and the structs inside it.
 func collect(all map[string]reflect.Type, typ reflect.Type) {
 	for typ.Kind() == reflect.Pointer || typ.Kind() == reflect.Slice {
 		typ = typ.Elem()
@@ -229,8 +229,7 @@ func collect(all map[string]reflect.Type, typ reflect.Type) {
 	}
 }
 
-// fields yields the fields that JSON has, with those of embedded structs that
-// no other one hides.
+// fields yields the fields that appear in JSON, including promoted fields that are not hidden.
 func fields(typ reflect.Type) func(func(reflect.StructField) bool) {
 	return func(yield func(reflect.StructField) bool) {
 		hidden := make(map[string]bool)
@@ -255,7 +254,7 @@ func jsonName(f reflect.StructField) string {
 	return name
 }
 
-// kindOf tells the type of a field in the words of kindOfSchema.
+// kindOf returns the type of a field in the form of kindOfSchema.
 func kindOf(f reflect.StructField) string {
 	typ, null := f.Type, ""
 	if typ.Kind() == reflect.Pointer {
@@ -320,7 +319,7 @@ func TestOpenAPIHasTheKeysOfTheShapes(t *testing.T) {
 	}
 	for name, s := range document().Components.Schemas {
 		if _, known := all[name]; s.Properties != nil && !known {
-			t.Errorf("%s is described, and nothing is of that shape", name)
+			t.Errorf("%s is described, but no answer has that shape", name)
 		}
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/hookonce/hookonce/provider"
 )
 
-func TestWhatIsSetUp(t *testing.T) {
+func TestSettings(t *testing.T) {
 	t.Parallel()
 	store := openStore(t)
 	engine := newEngine(t, store, &hookonce.Config{
@@ -85,13 +85,13 @@ func TestWhatIsSetUp(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", path, diff)
 		}
 		if strings.Contains(string(resp.body), "s3cret") {
-			t.Errorf("%s tells a secret", path)
+			t.Errorf("%s shows a secret", path)
 		}
 		wantDetail(t, a.get(t, path+"?source=github"), http.StatusBadRequest, "no parameters")
 	}
 }
 
-func TestStatsAndDestinationsThatHoldMessages(t *testing.T) {
+func TestStatsAndDestinationsWithMessages(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
 	want := map[string]any{
@@ -101,11 +101,11 @@ func TestStatsAndDestinationsThatHoldMessages(t *testing.T) {
 	if diff := cmp.Diff(want, readJSON[map[string]any](t, g.get(t, "/api/v1/stats"))); diff != "" {
 		t.Errorf("an empty store (-want +got):\n%s", diff)
 	}
-	g.owe(t, "d1", "d2")
+	g.enqueue(t, "d1", "d2")
 	g.settle(t, driver.MessageDead)
-	g.owe(t, "s1")
+	g.enqueue(t, "s1")
 	g.lease(t)
-	g.owe(t, "p1", "p2", "p3")
+	g.enqueue(t, "p1", "p2", "p3")
 	gone := driver.Claim{
 		Key: driver.EventKey("lab", "gone"), Source: "lab", EventID: "gone", Headers: []byte("{}"), Work: driver.WorkQueued,
 		Messages: []driver.NewMessage{{ID: "m", Route: "old", Destination: "removed"}},
@@ -150,7 +150,7 @@ type uncounted struct{ driver.Store }
 
 func (uncounted) Stats(context.Context) (*driver.Stats, error) { return nil, driver.ErrUnavailable }
 
-// A circuit is shown though nothing can be counted, as when the database is down.
+// The API shows a circuit even if nothing can be counted, as when the database is down.
 func TestAnOpenCircuitIsShown(t *testing.T) {
 	t.Parallel()
 	broken := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }))
@@ -168,7 +168,7 @@ func TestAnOpenCircuitIsShown(t *testing.T) {
 	for i := range 12 {
 		ids = append(ids, fmt.Sprint(i))
 	}
-	g.owe(t, ids...)
+	g.enqueue(t, ids...)
 	ctx, stop := context.WithCancel(t.Context())
 	ran := make(chan error, 1)
 	go func() { ran <- engine.Run(ctx) }()
@@ -191,14 +191,14 @@ func TestAnOpenCircuitIsShown(t *testing.T) {
 				t.Errorf("without counts: %+v\n%s", d, g.log)
 			}
 			if got := warnings(g.page(t, "/", 200)); len(got) != 1 || !strings.HasPrefix(got[0], "Circuit open The destination billing failed ") {
-				t.Errorf("the overview warns of %q", got)
+				t.Errorf("warnings of the overview: %q", got)
 			}
 			break
 		}
 		select {
 		case <-tick.C:
 		case <-deadline:
-			t.Fatalf("it did not open: %+v", d)
+			t.Fatalf("the circuit did not open: %+v", d)
 		}
 	}
 }
@@ -215,7 +215,7 @@ type circuits struct {
 	}
 }
 
-// quarantine keeps a request that is no event.
+// quarantine stores a request without a usable event.
 func (g *gateway) quarantine(t *testing.T, source, body string, at time.Time) {
 	t.Helper()
 	err := g.store.Quarantine(t.Context(), &driver.QuarantineParams{Now: at, Requests: []driver.Quarantined{{

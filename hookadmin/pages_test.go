@@ -21,8 +21,7 @@ import (
 	"github.com/hookonce/hookonce/provider"
 )
 
-// A real browser shows the warning, and in red: the style sheet passes the policy
-// of the page.
+// A real browser shows the warning in red: the policy of the page allows the style sheet.
 func TestDashboardInABrowser(t *testing.T) {
 	t.Parallel()
 	store := openStore(t)
@@ -33,9 +32,9 @@ func TestDashboardInABrowser(t *testing.T) {
 	server := httptest.NewServer(a.handler)
 	t.Cleanup(server.Close)
 
-	const want = "is shorter than the time for which stripe retries"
+	const want = "is shorter than the retry period of stripe"
 	if dom := browse(t, server.URL+"/", "--dump-dom"); !strings.Contains(string(dom), want) {
-		t.Errorf("the page shows no %q:\n%s", want, dom)
+		t.Errorf("the page lacks %q:\n%s", want, dom)
 	}
 	file := filepath.Join(t.TempDir(), "page.png")
 	browse(t, server.URL+"/sources", "--screenshot="+file, "--window-size=1200,600")
@@ -47,13 +46,13 @@ func TestDashboardInABrowser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// --grave of the style sheet, light or dark.
+	// The colour --grave of the style sheet, light or dark.
 	if !hasColor(shown, color.RGBA{0xb3, 0x26, 0x1e, 0xff}) && !hasColor(shown, color.RGBA{0xff, 0x93, 0x8a, 0xff}) {
-		t.Error("nothing of the page is red")
+		t.Error("the page has no red")
 	}
 }
 
-// browse runs Chromium without a window, and returns what it prints.
+// browse runs Chromium without a window and returns its output.
 func browse(t *testing.T, address string, flags ...string) []byte {
 	t.Helper()
 	var browser string
@@ -71,7 +70,7 @@ func browse(t *testing.T, address string, flags ...string) []byte {
 	}, append(flags, address)...)...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
-	cmd.WaitDelay = 10 * time.Second // its children may hold the output open
+	cmd.WaitDelay = 10 * time.Second // child processes may hold the output open
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("%s: %v\n%s", browser, err, &stderr)

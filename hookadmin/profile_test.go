@@ -26,14 +26,14 @@ func TestProfiles(t *testing.T) {
 			_, err = io.Copy(io.Discard, unzipped)
 		}
 		if err != nil {
-			t.Errorf("%s is no profile: %v", path, err)
+			t.Errorf("%s is not a profile: %v", path, err)
 		}
 	}
 	if resp := a.get(t, "/debug/pprof/trace?seconds=1"); resp.status != http.StatusOK || !bytes.HasPrefix(resp.body, []byte("go 1.")) {
 		t.Errorf("trace: %d %.20q", resp.status, resp.body)
 	}
 	if resp := a.get(t, "/debug/pprof/goroutine?debug=1"); !strings.HasPrefix(resp.header.Get("Content-Type"), "text/plain") || !bytes.Contains(resp.body, []byte("TestProfiles")) {
-		t.Errorf("goroutine for people: %s %.200q", resp.header.Get("Content-Type"), resp.body)
+		t.Errorf("goroutine as text: %s %.200q", resp.header.Get("Content-Type"), resp.body)
 	}
 	for path, status := range map[string]int{
 		"profile?seconds=0": 400, "profile?seconds=51": 400, "trace?seconds=1e3": 400, "heap?debug=3": 400, "heap?debug=x": 400,
@@ -50,7 +50,7 @@ func TestProfilesAreGuarded(t *testing.T) {
 	wantProblem(t, a.do(t, http.MethodGet, "/debug/pprof/heap", func(r *http.Request) { r.Header.Del("Authorization") }), http.StatusUnauthorized)
 }
 
-// Whoever imports this package must not publish profiles by it.
+// Importing this package must not publish profiles.
 func TestNoProfilesOnTheDefaultMux(t *testing.T) {
 	t.Parallel()
 	r, err := http.NewRequest(http.MethodGet, "http://localhost/debug/pprof/heap", http.NoBody)

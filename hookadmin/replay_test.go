@@ -20,7 +20,7 @@ import (
 func TestReplayOfADeadEvent(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
-	messages := g.owe(t, "e1")
+	messages := g.enqueue(t, "e1")
 	g.settle(t, driver.MessageDead)
 	g.wantState(t, "e1", "dead")
 
@@ -46,10 +46,10 @@ func TestReplayOfADeadEvent(t *testing.T) {
 	}
 }
 
-func TestReplayOfADoneEventSaysHow(t *testing.T) {
+func TestReplayOfADoneEventNeedsAMode(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
-	messages := g.owe(t, "new", "same")
+	messages := g.enqueue(t, "new", "same")
 	g.settle(t, driver.MessageSent)
 	for _, id := range []string{"new", "same"} {
 		p := wantProblem(t, g.post(t, "/api/v1/events/lab/"+id+"/replay", "{}"), http.StatusUnprocessableEntity)
@@ -76,19 +76,19 @@ func TestReplayOfADoneEventSaysHow(t *testing.T) {
 	}
 }
 
-func TestReplaysThatAreRefused(t *testing.T) {
+func TestRefusedReplays(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
-	g.owe(t, "pruned")
+	g.enqueue(t, "pruned")
 	g.settle(t, driver.MessageSent)
 	g.prune(t)
-	g.owe(t, "done", "done, too")
+	g.enqueue(t, "done", "done, too")
 	g.settle(t, driver.MessageSent)
-	g.owe(t, "dead")
+	g.enqueue(t, "dead")
 	g.settle(t, driver.MessageDead)
-	g.owe(t, "sending")
+	g.enqueue(t, "sending")
 	g.lease(t)
-	g.owe(t, "open")
+	g.enqueue(t, "open")
 	claim(t, g.store, event{source: "lab", id: "no route", typ: "other", body: "{}"})
 
 	tests := []struct {
@@ -116,7 +116,7 @@ func TestReplaysThatAreRefused(t *testing.T) {
 			wantDetail(t, g.post(t, "/api/v1/events/lab/"+encodeAll(tt.id)+"/replay", tt.body), tt.status, tt.detail)
 			after := g.get(t, "/api/v1/events/lab/"+encodeAll(tt.id)).body
 			if tt.status != 404 && string(before) != string(after) {
-				t.Errorf("it changed from\n%s\nto\n%s", before, after)
+				t.Errorf("the event changed from\n%s\nto\n%s", before, after)
 			}
 		})
 	}
@@ -137,7 +137,7 @@ func TestReplayOnceARouteExists(t *testing.T) {
 func TestIdempotencyKeys(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
-	g.owe(t, "e1", "e2")
+	g.enqueue(t, "e1", "e2")
 	g.settle(t, driver.MessageSent)
 	replay := func(id, body, key string) *answer {
 		return g.post(t, "/api/v1/events/lab/"+id+"/replay", body, "Idempotency-Key: "+key)
@@ -152,7 +152,7 @@ func TestIdempotencyKeys(t *testing.T) {
 	}
 	wantProblem(t, replay("e1", `{"as_new":true}`, "k2"), http.StatusConflict)
 	g.settle(t, driver.MessageSent)
-	// The request was carried out, even if its event is done again by now.
+	// The first request was carried out, even though its event is done again by now.
 	if again := readJSON[hookadmin.Replayed](t, replay("e1", `{"as_new":true}`, "k1")); !again.Repeated || again.Generation != 1 {
 		t.Errorf("again %+v", again)
 	}
@@ -181,7 +181,7 @@ func TestADoubleClickReplaysOnce(t *testing.T) {
 	for i := range 20 {
 		ids = append(ids, fmt.Sprint(i))
 	}
-	g.owe(t, ids...)
+	g.enqueue(t, ids...)
 	g.settle(t, driver.MessageDead)
 	for i, id := range ids {
 		var header []string
@@ -201,7 +201,7 @@ func TestADoubleClickReplaysOnce(t *testing.T) {
 			case a.status == http.StatusConflict:
 				refused++
 			case a.status != 200 || err != nil || replayed.Generation != 1 || replayed.Messages != 1:
-				t.Errorf("answered %d %s", a.status, a.body)
+				t.Errorf("answer %d %s", a.status, a.body)
 			case replayed.Repeated:
 				repeated++
 			default:
@@ -230,7 +230,7 @@ func TestReplayOfHostileIDs(t *testing.T) {
 		"a/b", "/", "..", ".", "replay", "/replay", "a/replay", "a/replay/replay", "%2Freplay", "dead-letters/replay", "?", "#", "a b",
 		`"`, "<script>", "é", "\u202e", strings.Repeat("/", 255),
 	}
-	g.owe(t, ids...)
+	g.enqueue(t, ids...)
 	g.settle(t, driver.MessageDead)
 	for _, id := range ids {
 		resp, err := http.Post(server.URL+"/api/v1/events/lab/"+encodeAll(id)+"/replay", "application/json", strings.NewReader("{}"))
@@ -255,7 +255,7 @@ func TestReplayOfHostileIDs(t *testing.T) {
 func TestAClientThatHangsUpChangesNothing(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
-	messages := g.owe(t, "e1", "e2")
+	messages := g.enqueue(t, "e1", "e2")
 	g.settle(t, driver.MessageDead)
 	ctx, hangUp := context.WithCancel(t.Context())
 	hangUp()
@@ -265,17 +265,17 @@ func TestAClientThatHangsUpChangesNothing(t *testing.T) {
 			r.Header.Set("Content-Type", "application/json")
 		})
 		if resp.status != 200 {
-			t.Errorf("%s is answered %d %s", target, resp.status, resp.body)
+			t.Errorf("%s: answer %d %s", target, resp.status, resp.body)
 		}
 	}
 	g.wantState(t, "e1", "running")
 	g.wantState(t, "e2", "running")
 }
 
-// faultyStore is a store whose confirmations of changes get lost.
+// faultyStore is a store that loses the confirmations of changes.
 type faultyStore struct {
 	driver.Store
-	err  error // what the caller is told
+	err  error // the error for the caller
 	done bool  // whether the change was made
 }
 
@@ -304,7 +304,7 @@ func TestAReplayThatWasNotConfirmed(t *testing.T) {
 	t.Parallel()
 	store := &faultyStore{Store: openStore(t)}
 	g := newGatewayOn(t, store)
-	messages := g.owe(t, "e1")
+	messages := g.enqueue(t, "e1")
 	g.settle(t, driver.MessageDead)
 	const may, not = "may have happened", "did not answer"
 	tests := []struct {

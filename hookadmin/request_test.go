@@ -16,10 +16,10 @@ import (
 	"github.com/hookonce/hookonce/hookadmin"
 )
 
-func TestBodiesThatAreRefused(t *testing.T) {
+func TestRefusedBodies(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
-	g.owe(t, "e1")
+	g.enqueue(t, "e1")
 	g.settle(t, driver.MessageDead)
 	tests := []struct{ body, detail string }{
 		{"x", "at byte 1: invalid character 'x'"},
@@ -71,7 +71,7 @@ func TestBodiesThatAreRefused(t *testing.T) {
 	g.wantState(t, "e1", "dead")
 }
 
-func TestBodiesThatAreTaken(t *testing.T) {
+func TestAcceptedBodies(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
 	for i, body := range []string{
@@ -79,11 +79,11 @@ func TestBodiesThatAreTaken(t *testing.T) {
 		"{" + strings.Repeat(" ", 1<<20-2) + "}",
 	} {
 		id := fmt.Sprint(i)
-		g.owe(t, id)
+		g.enqueue(t, id)
 		g.settle(t, driver.MessageDead)
 		got := g.post(t, "/api/v1/events/lab/"+id+"/replay", body)
 		if replayed := readJSON[hookadmin.Replayed](t, got); got.status != 200 || replayed.Messages != 1 {
-			t.Errorf("%.40q is answered %d %s", body, got.status, got.body)
+			t.Errorf("%.40q: answer %d %s", body, got.status, got.body)
 		}
 	}
 }
@@ -125,14 +125,14 @@ func TestBodiesThatDoNotArrive(t *testing.T) {
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusRequestTimeout {
-		t.Errorf("answered %d", resp.StatusCode)
+		t.Errorf("answer %d", resp.StatusCode)
 	}
 }
 
-// posts are all things that can be done, with a body that each would take.
+// posts returns all POST paths, each with a body that it accepts.
 func (g *gateway) posts(t *testing.T, id string) map[string]string {
 	t.Helper()
-	message := g.owe(t, id)[0]
+	message := g.enqueue(t, id)[0]
 	g.settle(t, driver.MessageDead)
 	return map[string]string{
 		"/api/v1/events/lab/" + id + "/replay":   "{}",
@@ -142,7 +142,7 @@ func (g *gateway) posts(t *testing.T, id string) map[string]string {
 	}
 }
 
-func TestContentTypesThatAreRefused(t *testing.T) {
+func TestRefusedContentTypes(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
 	for target, body := range g.posts(t, "e1") {
@@ -169,7 +169,7 @@ func TestContentTypesThatAreRefused(t *testing.T) {
 	g.wantState(t, "e1", "dead")
 	taken := g.post(t, "/api/v1/events/lab/e1/replay", "{}", "Content-Type: Application/JSON; charset=UTF-8")
 	if taken.status != 200 {
-		t.Errorf("answered %d %s", taken.status, taken.body)
+		t.Errorf("answer %d %s", taken.status, taken.body)
 	}
 }
 

@@ -21,7 +21,7 @@ const (
 	sessionCookie = "hookonce_session"
 )
 
-// submit sends a form as a browser does from a page of the dashboard.
+// submit sends a form like a browser on a page of the dashboard.
 func (a *api) submit(t *testing.T, path string, form url.Values, change func(*http.Request)) *answer {
 	t.Helper()
 	return a.send(t, http.MethodPost, path, form.Encode(), func(r *http.Request) {
@@ -34,7 +34,7 @@ func (a *api) submit(t *testing.T, path string, form url.Values, change func(*ht
 	})
 }
 
-// cookieOf returns the session that an answer sets, nil if none.
+// cookieOf returns the session that an answer sets, or nil.
 func cookieOf(t *testing.T, resp *answer) *http.Cookie {
 	t.Helper()
 	cookies := (&http.Response{Header: resp.header}).Cookies()
@@ -47,12 +47,12 @@ func cookieOf(t *testing.T, resp *answer) *http.Cookie {
 	return cookies[0]
 }
 
-// signIn returns a session of the token.
+// signIn starts a session with the token.
 func (a *api) signIn(t *testing.T, token string) string {
 	t.Helper()
 	cookie := cookieOf(t, a.submit(t, "/login", url.Values{"token": {token}}, nil))
 	if cookie == nil || cookie.Value == "" {
-		t.Fatal("the token begins no session")
+		t.Fatal("the token starts no session")
 	}
 	return cookie.Value
 }
@@ -97,9 +97,9 @@ func TestLogin(t *testing.T) {
 		status int
 	}{
 		{"right", token, nil, 303},
-		{"right, with what copying adds", " \t" + token + "\r\n", nil, 303},
+		{"right, with copied spaces", " \t" + token + "\r\n", nil, 303},
 		{"old browser", token, header("Origin: " + origin), 303},
-		{"behind a proxy that has TLS", token, header("Origin: https://127.0.0.1:8081", "Sec-Fetch-Site: same-origin"), 303},
+		{"behind a TLS proxy", token, header("Origin: https://127.0.0.1:8081", "Sec-Fetch-Site: same-origin"), 303},
 		{"under another name", token, func(r *http.Request) { r.Host = "gateway.example.com" }, 303},
 
 		{"none", "", nil, 403},
@@ -107,12 +107,12 @@ func TestLogin(t *testing.T) {
 		{"prefix", token[:5], nil, 403},
 		{"longer", token + "x", nil, 403},
 		{"other case", strings.ToUpper(token), nil, 403},
-		{"as of the API", "Bearer " + token, nil, 403},
+		{"as in the API", "Bearer " + token, nil, 403},
 		{"too long", strings.Repeat("x", 17<<10), nil, 413},
 		{"no form", token, func(r *http.Request) { r.Header.Set("Content-Type", "text/plain") }, 403},
 		{"broken form", "%", func(r *http.Request) { r.Header.Set("Content-Type", "application/x-www-form-urlencoded; =") }, 400},
 
-		{"nobody says from where", token, header(), 403},
+		{"without origin", token, header(), 403},
 		{"other site", token, header("Origin: https://evil.example.com", "Sec-Fetch-Site: cross-site"), 403},
 		{"other site, old browser", token, header("Origin: https://evil.example.com"), 403},
 		{"other site, without its origin", token, header("Sec-Fetch-Site: cross-site"), 403},
@@ -135,7 +135,7 @@ func TestLogin(t *testing.T) {
 			if tt.status == 303 {
 				wantRedirect(t, resp, "./")
 				if cookie == nil {
-					t.Error("no session began")
+					t.Error("no session was started")
 				}
 				return
 			}
@@ -150,7 +150,7 @@ func TestLogin(t *testing.T) {
 		t.Errorf("logged %d failures:\n%s", n, log)
 	}
 	if strings.Contains(strings.ToLower(log), token[:5]) {
-		t.Errorf("the log tells a token:\n%s", log)
+		t.Errorf("the log shows a token:\n%s", log)
 	}
 	form := a.page(t, "/login", 200)
 	if !strings.Contains(form, `type="password"`) || strings.Contains(form, "<nav") || strings.Contains(form, "alert") {
@@ -163,7 +163,7 @@ func TestSessionCookie(t *testing.T) {
 	a := newClosed(t, openStore(t), token)
 	for _, encrypted := range []bool{false, true} {
 		resp := a.submit(t, "/login", url.Values{"token": {token}}, func(r *http.Request) {
-			r.Header.Set("X-Forwarded-Proto", "https") // anybody can say so
+			r.Header.Set("X-Forwarded-Proto", "https") // any client can send this
 			if encrypted {
 				r.TLS = new(tls.ConnectionState)
 			}
@@ -180,7 +180,7 @@ func TestSessionCookie(t *testing.T) {
 	}
 }
 
-// TestSessions presents cookies to pages, and to the API, which takes none.
+// TestSessions sends cookies to pages, and to the API, which accepts none.
 func TestSessions(t *testing.T) {
 	t.Parallel()
 	store := openStore(t)
@@ -217,7 +217,7 @@ func TestSessions(t *testing.T) {
 				if !tt.ok {
 					wantRedirect(t, resp, "./login")
 				} else if wantPage(t, resp, 200); !strings.Contains(string(resp.body), "Sign out") {
-					t.Errorf("%s: %s %s offers no way out", tt.name, method, path)
+					t.Errorf("%s: %s %s lacks the sign-out button", tt.name, method, path)
 				}
 			}
 		}
@@ -238,7 +238,7 @@ func TestSessions(t *testing.T) {
 	wantRedirect(t, a.do(t, "GET", "/login", withCookie(good)), "./")
 	bearer := a.do(t, "GET", "/sources", func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+token) })
 	wantPage(t, bearer, 200)
-	// Whoever has a session here has one at every gateway with this token.
+	// A session is valid at every gateway with this token.
 	wantPage(t, newClosed(t, store, token).do(t, "GET", "/", withCookie(good)), 200)
 }
 
@@ -253,7 +253,7 @@ func TestLogout(t *testing.T) {
 			r.Header.Del("Sec-Fetch-Site")
 			r.Header.Set("Origin", "https://evil.example.com")
 		},
-		"nobody says where":  func(r *http.Request) { r.Header.Del("Sec-Fetch-Site"); r.Header.Del("Origin") },
+		"no origin":          func(r *http.Request) { r.Header.Del("Sec-Fetch-Site"); r.Header.Del("Origin") },
 		"origin is withheld": func(r *http.Request) { r.Header.Del("Sec-Fetch-Site"); r.Header.Set("Origin", "null") },
 	} {
 		resp := a.submit(t, "/logout", nil, func(r *http.Request) { withCookie(good)(r); change(r) })
@@ -262,17 +262,17 @@ func TestLogout(t *testing.T) {
 		}
 	}
 	if resp := a.do(t, http.MethodGet, "/logout", withCookie(good)); resp.status != http.StatusMethodNotAllowed || cookieOf(t, resp) != nil {
-		t.Errorf("a link ends the session: %d", resp.status)
+		t.Errorf("GET ends the session: %d", resp.status)
 	}
 	resp := a.submit(t, "/logout", nil, withCookie(good))
 	wantRedirect(t, resp, "login")
 	if c := cookieOf(t, resp); c == nil || c.Value != "" || c.MaxAge >= 0 || c.Path != "/" || !c.HttpOnly || c.SameSite != http.SameSiteStrictMode {
 		t.Errorf("the cookie that ends the session: %+v", c)
 	}
-	wantRedirect(t, a.submit(t, "/logout", nil, nil), "login") // once more, in another tab
+	wantRedirect(t, a.submit(t, "/logout", nil, nil), "login") // again, in another tab
 }
 
-// Without a token there is nothing to sign in to.
+// Without a token there is no login.
 func TestNoLoginWithoutAToken(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t, func(cfg *hookadmin.Config) { cfg.Store = openStore(t) })
@@ -280,7 +280,7 @@ func TestNoLoginWithoutAToken(t *testing.T) {
 	wantProblem(t, a.submit(t, "/login", url.Values{"token": {""}}, nil), http.StatusNotFound)
 	wantProblem(t, a.submit(t, "/logout", nil, nil), http.StatusNotFound)
 	if page := a.page(t, "/", 200); strings.Contains(page, "Sign out") {
-		t.Error("there is a way to sign out")
+		t.Error("the page offers to sign out")
 	}
 }
 
@@ -290,7 +290,7 @@ func TestSessionsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		good := a.signIn(t, token)
 		time.Sleep(12*time.Hour - time.Second)
-		// The page to sign in asks no database, which would be outside of this time.
+		// The login page does not use the database, which would run outside of this bubble's time.
 		wantRedirect(t, a.do(t, "GET", "/login", withCookie(good)), "./")
 		time.Sleep(time.Second)
 		wantPage(t, a.do(t, "GET", "/login", withCookie(good)), 200)
@@ -306,12 +306,12 @@ func TestLoginsAreLimited(t *testing.T) {
 			return a.submit(t, "/login", url.Values{"token": {token}}, func(r *http.Request) { r.RemoteAddr = remote })
 		}
 		for range 20 {
-			wantRedirect(t, try("[2001:db8::1]:1", token), "./") // what is right counts for nothing
+			wantRedirect(t, try("[2001:db8::1]:1", token), "./") // a right token does not count
 		}
 		for i := range 5 {
 			wantPage(t, try(fmt.Sprintf("[2001:db8::%d]:1", i+1), "x"), http.StatusForbidden)
 		}
-		// From there not even the token is looked at, or trying would go on.
+		// Now even the right token is refused; otherwise trying could continue.
 		for _, guess := range []string{"x", token} {
 			resp := try("[2001:db8::ffff:1]:1", guess)
 			if wantPage(t, resp, http.StatusTooManyRequests); resp.header.Get("Retry-After") != "12" || cookieOf(t, resp) != nil {

@@ -62,7 +62,7 @@ type Worked struct {
 	Passed int `json:"passed"`
 	// Complete is false if the time for one request ran out.
 	Complete bool `json:"complete"`
-	// Next is the cursor with which the same request continues; "" if it is complete or was made
+	// Next is the cursor to continue the same request; "" if it is complete or was made
 	// for ids.
 	Next string `json:"next"`
 }

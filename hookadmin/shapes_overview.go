@@ -132,7 +132,7 @@ type Circuit struct {
 // Stats is the answer of GET /api/v1/stats.
 type Stats struct {
 	EventsPending   int64 `json:"events_pending,string"` // events that wait for a handler or an SQL consumer
-	OldestPendingAt Time  `json:"oldest_pending_at"`     // when the oldest of them was due; null without one
+	OldestPendingAt Time  `json:"oldest_pending_at"`     // due time of the oldest; null without one
 	MessagesPending int64 `json:"messages_pending,string"`
 	MessagesSending int64 `json:"messages_sending,string"`
 	OldestDueAt     Time  `json:"oldest_due_at"`       // of the pending messages; null without one

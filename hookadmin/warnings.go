@@ -45,7 +45,7 @@ func warningsOfSources(sources []Source) []warning {
 			retries := inWords(seconds(s.ProviderRetriesSeconds))
 			all = append(all, warning{
 				Kind: "Short dedupe window", Grave: true,
-				Text: fmt.Sprintf("The dedupe window of the source %s (%s) is shorter than the time for which %s retries (%s): a late retry takes effect again.",
+				Text: fmt.Sprintf("The dedupe window of the source %s (%s) is shorter than the retry period of %s (%s): a late retry takes effect again.",
 					s.Name, inWords(seconds(s.DedupeWindowSeconds)), s.Provider, retries),
 				Advice: fmt.Sprintf("Make the dedupe window at least %s, or remove the setting.", retries),
 			})
