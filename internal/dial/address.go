@@ -17,9 +17,9 @@ func prefixes(list ...string) []netip.Prefix {
 }
 
 var (
-	// neverDialled holds what no destination may be: the addresses of nothing
-	// in particular, link-local ones, and metadata services that hand out
-	// credentials to whoever asks from inside a cloud.
+	// neverDialled holds the addresses that no destination may have: those of no particular host,
+	// link-local ones, and metadata services, which hand out credentials to any caller inside a
+	// cloud.
 	neverDialled = prefixes(
 		"0.0.0.0/8", "::/128", // unspecified, this network
 		"169.254.0.0/16", "fe80::/10", // link-local; most metadata services
@@ -33,23 +33,22 @@ var (
 		"192.0.0.192/32", "fd00:c1::a9fe:a9fe/128", // Oracle Cloud metadata
 	)
 
-	// embedding4 are prefixes whose last 32 bits are an IPv4 address that a
-	// translator or the kernel connects to.
+	// embedding4 holds prefixes of addresses that end in an IPv4 address; a translator or the
+	// kernel connects to that one.
 	embedding4 = prefixes("::/96", "::ffff:0:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48")
 	sixToFour  = netip.MustParsePrefix("2002::/16")
 )
 
-// public knows the special-purpose registries of IANA: it refuses the IPv4 ranges that are
-// not globally reachable, and all of IPv6 that is not handed out for global use, which
-// includes NAT64, IPv4-compatible and unique-local addresses.
-var public = ssrf.New()
+// guardian refuses the ranges of IANA's special-purpose registries: IPv4 ranges that are not globally
+// reachable, and IPv6 outside of global unicast, which includes NAT64, IPv4-compatible and
+// unique-local addresses.
+var guardian = ssrf.New()
 
 func contained(list []netip.Prefix, addr netip.Addr) bool {
 	return slices.ContainsFunc(list, func(p netip.Prefix) bool { return p.Contains(addr) })
 }
 
-// plain removes what hides an address from comparison: an IPv4-mapped form and
-// a zone.
+// plain strips a zone and unmaps an IPv4-mapped address, so that prefixes compare.
 func plain(addr netip.Addr) netip.Addr { return addr.WithZone("").Unmap() }
 
 // embedded returns the IPv4 address that an IPv6 address stands for.
@@ -66,26 +65,27 @@ func embedded(addr netip.Addr) (netip.Addr, bool) {
 	return addr, false
 }
 
-// Always refuses what may never be dialled, in any of its forms.
+// Always refuses, in any spelling, the addresses that must never be dialled.
 func Always(addr netip.Addr) error {
 	addr = plain(addr)
 	if !addr.IsValid() || contained(neverDialled, addr) {
-		return fmt.Errorf("%w: %s is link-local, a metadata service or no host at all", ErrAddress, addr)
+		return fmt.Errorf("%w: %s is link-local, a metadata service or not a host", ErrAddress, addr)
 	}
-	// ::1 would be 0.0.0.1.
+	// ::1 is also the embedded form of 0.0.0.1.
 	if v4, ok := embedded(addr); ok && !addr.IsLoopback() && contained(neverDialled, v4) {
 		return fmt.Errorf("%w: %s stands for %s", ErrAddress, addr, v4)
 	}
 	return nil
 }
 
-// Public refuses, besides, all that is not on the public Internet.
+// Public refuses all addresses that are not on the public Internet, including those that Always
+// refuses.
 func Public(addr netip.Addr) error {
 	if err := Always(addr); err != nil {
 		return err
 	}
 	addr = plain(addr)
-	if public.SafeAddr(addr) != nil {
+	if guardian.SafeAddr(addr) != nil {
 		return fmt.Errorf("%w: %s is not public", ErrAddress, addr)
 	}
 	return nil

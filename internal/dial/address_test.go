@@ -78,10 +78,10 @@ func TestAddresses(t *testing.T) {
 		{"3fff::1", private},
 		{"2002:808:808::1", private},
 		{"4000::1", private},
-		{"192.31.196.1", private},    // AS112: name servers that answer for private addresses
-		{"192.175.48.1", private},    // AS112
-		{"2620:4f:8000::1", private}, // AS112
-		{"192.52.193.1", private},    // AMT: relays of multicast
+		{"192.31.196.1", private}, // AS112 name servers, also the next two
+		{"192.175.48.1", private},
+		{"2620:4f:8000::1", private},
+		{"192.52.193.1", private}, // AMT multicast relays
 
 		{"8.8.8.8", public},
 		{"1.0.0.1", public},

@@ -1,6 +1,6 @@
-// Package dial connects to hosts that somebody else named. Addresses are checked
-// when they are dialled, after name resolution, so that neither a spelling of an
-// address nor a name that changes its mind leads past the check.
+// Package dial connects to hosts that others name. It checks each address when it is dialled, after
+// name resolution, so neither the spelling of an address nor a name that resolves differently the
+// next time evades the check.
 package dial
 
 import (
@@ -16,16 +16,15 @@ import (
 	"time"
 )
 
-// ErrAddress is matched by the error for an address that may not be dialled.
+// ErrAddress is matched by errors about an address that must not be dialled.
 var ErrAddress = errors.New("address is not allowed")
 
-// Check says whether an address may be dialled; nil means yes. See Always and
-// Public.
+// Check returns an error if an address must not be dialled. See Always and Public.
 type Check func(netip.Addr) error
 
-// Transport returns a transport that dials only what check allows, in at most
-// timeout, and with TLS in as much again. It uses no proxy, which would dial for
-// us, unchecked. roots verifies servers; nil means the system's.
+// Transport returns a transport that dials only addresses that check allows. Dialling takes at most
+// timeout, and so does the TLS handshake. It uses no proxy, because a proxy would dial unchecked.
+// roots verifies servers; nil means the system's roots.
 func Transport(roots *x509.CertPool, check Check, timeout time.Duration) *http.Transport {
 	dialer := &net.Dialer{Timeout: timeout, ControlContext: check.Control}
 	protocols := new(http.Protocols)
@@ -41,8 +40,8 @@ func Transport(roots *x509.CertPool, check Check, timeout time.Duration) *http.T
 	}
 }
 
-// Control is a net.Dialer.ControlContext: it is called with each address that a
-// name resolved to, after resolution and before connecting.
+// Control is a net.Dialer.ControlContext: the dialer calls it with each resolved address before
+// connecting.
 func (check Check) Control(_ context.Context, network, address string, _ syscall.RawConn) error {
 	if network != "tcp4" && network != "tcp6" {
 		return fmt.Errorf("%w: network %s", ErrAddress, network)

@@ -7,10 +7,9 @@ import (
 	"net/http"
 )
 
-// Confirm fetches a URL, by GET, with the limits of keys: only public addresses, no
-// redirects, no proxy. The caller has checked that it is https and the provider's own.
-// An answer other than 2xx is an error, which matches ErrUnavailable and holds of the
-// URL only the host.
+// Confirm sends a GET to a URL with the limits of keys: only public addresses, no redirects, no
+// proxy. The caller has checked that the URL is https and belongs to the provider. An answer other
+// than 2xx is an error. Errors match ErrUnavailable and show only the host of the URL.
 func (f *Fetcher) Confirm(ctx context.Context, rawURL string) error {
 	host, err := checkURL(rawURL)
 	if err != nil {
@@ -30,7 +29,7 @@ func (f *Fetcher) Confirm(ctx context.Context, rawURL string) error {
 		return fmt.Errorf("%w: reading the answer: %w (host %s)", ErrUnavailable, err, host)
 	}
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
-		return fmt.Errorf("%w: it answered %d (host %s)", ErrUnavailable, resp.StatusCode, host)
+		return fmt.Errorf("%w: the server answered %d (host %s)", ErrUnavailable, resp.StatusCode, host)
 	}
 	return nil
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/hookonce/hookonce/internal/keyfetch"
 )
 
-// TestConfirm holds that a confirmation is one GET, and which answers to it confirm.
+// TestConfirm checks that a confirmation is one GET, and that only 2xx confirms.
 func TestConfirm(t *testing.T) {
 	t.Parallel()
 	const secret = "token-of-the-subscription"
@@ -22,21 +22,21 @@ func TestConfirm(t *testing.T) {
 		})
 		err := k.Confirm(t.Context(), "https://example.com/?a=b&Token="+secret)
 		if (err == nil) != confirmed || err != nil && !errors.Is(err, keyfetch.ErrUnavailable) {
-			t.Errorf("answered %d: error %v", status, err)
+			t.Errorf("answer %d: error %v", status, err)
 		}
 		if err != nil && strings.Contains(err.Error(), secret) {
 			t.Errorf("the error shows the URL: %v", err)
 		}
 		if got := <-asked; got != "GET example.com/?a=b&Token="+secret || k.asked.Load() != 1 {
-			t.Errorf("asked %d times, first %s", k.asked.Load(), got)
+			t.Errorf("%d requests, the first is %s", k.asked.Load(), got)
 		}
 	}
 }
 
-// TestConfirmRefuses holds what is not fetched.
+// TestConfirmRefuses checks that some URLs are not fetched.
 func TestConfirmRefuses(t *testing.T) {
 	t.Parallel()
-	k := newKeys(t, func(http.ResponseWriter, *http.Request) { t.Error("it was fetched") })
+	k := newKeys(t, func(http.ResponseWriter, *http.Request) { t.Error("the URL was fetched") })
 	for _, url := range []string{"http://example.com/", "https://u:p@example.com/", "https://", "example.com", "https://example.com/#x"} {
 		if err := k.Confirm(t.Context(), url); !errors.Is(err, keyfetch.ErrUnavailable) {
 			t.Errorf("%s: error %v", url, err)

@@ -13,15 +13,16 @@ import (
 	"github.com/hookonce/hookonce/verify"
 )
 
-// document is one URL, with what is sent there. The Fetcher's mutex guards it.
+// document is the content of one request: URL, method, body and headers. The Fetcher's mutex guards
+// it.
 type document struct {
-	content  *content      // nil if it was never there
-	fetching chan struct{} // closed when the fetch that is under way ends; nil without
-	retry    time.Time     // not to be fetched again before
+	content  *content      // nil before the first success
+	fetching chan struct{} // closed when the current fetch ends; nil without one
+	retry    time.Time     // no fetch before this time
 	err      error         // of the last fetch
 }
 
-// compare sorts documents by their worth.
+// compare orders documents by how much they are worth keeping, least first.
 func (d *document) compare(o *document) int {
 	switch {
 	case d.fetching != nil || o.fetching != nil:
@@ -42,8 +43,8 @@ func boolInt(b bool) int {
 	return 0
 }
 
-// fetch gets a document and keeps what it got, or why it did not. What makes no sense
-// does not take the place of what did.
+// fetch fetches a document and stores its content or its error. Content that cannot be parsed does
+// not replace older content.
 func (f *Fetcher) fetch(d *document, v *verify.Verifier, ref *verify.KeyRef) {
 	ctx, cancel := context.WithTimeout(context.Background(), f.timeout)
 	defer cancel()
@@ -65,7 +66,7 @@ func (f *Fetcher) fetch(d *document, v *verify.Verifier, ref *verify.KeyRef) {
 		fetched.got = now
 		d.content, d.retry = fetched, time.Time{}
 	case errors.Is(err, ErrUnknown):
-		d.content, d.retry = nil, now.Add(UnknownFor) // it was withdrawn, if it ever was there
+		d.content, d.retry = nil, now.Add(UnknownFor) // the provider withdrew it, or never had it
 	default:
 		d.retry = now.Add(FailedFor)
 	}
@@ -82,7 +83,7 @@ func (f *Fetcher) get(ctx context.Context, ref *verify.KeyRef) ([]byte, error) {
 	if req.Header.Get("User-Agent") == "" {
 		req.Header.Set("User-Agent", "hookonce")
 	}
-	// The transport and not a client: a client follows redirects.
+	// Uses the transport, because a client follows redirects.
 	resp, err := f.transport.RoundTrip(req)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
@@ -93,7 +94,7 @@ func (f *Fetcher) get(ctx context.Context, ref *verify.KeyRef) ([]byte, error) {
 	case (resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusGone) && ref.Named:
 		return nil, ErrUnknown
 	default:
-		return nil, fmt.Errorf("%w: it answered %d", ErrUnavailable, resp.StatusCode)
+		return nil, fmt.Errorf("%w: the server answered %d", ErrUnavailable, resp.StatusCode)
 	}
 	data, err := io.ReadAll(io.LimitReader(resp.Body, MaxSize+1))
 	switch {
@@ -105,17 +106,17 @@ func (f *Fetcher) get(ctx context.Context, ref *verify.KeyRef) ([]byte, error) {
 	return data, nil
 }
 
-// content is what was got. Only keys changes.
+// content is a fetched document. Only keys changes.
 type content struct {
 	data []byte
 	got  time.Time
 
 	mu   sync.Mutex
-	keys map[keyID]parsed // those that were found in it
+	keys map[keyID]parsed // keys found in data
 }
 
-// parsed is what was found. A certificate may expire while it is kept, so it is
-// looked at anew from time to time.
+// parsed holds the keys for one keyID. A certificate may expire while it is kept, so the document
+// is parsed again after parsedFor.
 type parsed struct {
 	keys  []verify.Key
 	until time.Time
@@ -132,14 +133,14 @@ type keyID struct {
 // maxParsed bounds content.keys; a reload of the settings makes new verifiers.
 const maxParsed = 256
 
-// fresh reports whether c may be used without asking anew. What was got since began
-// may be, however short its age.
+// fresh reports whether c may be used without fetching again. Content fetched since began may
+// always be used, even if its age allows none.
 func (c *content) fresh(now time.Time, ref *verify.KeyRef, began time.Time) bool {
 	return now.Before(c.got.Add(maxAge(ref))) || !c.got.Before(began)
 }
 
-// parse returns the key of c that ref names. A document that makes no sense is not
-// the sender's fault.
+// parse returns the keys in c that ref names. ErrUnknown blames the sender; a malformed document
+// does not.
 func (c *content) parse(v *verify.Verifier, ref *verify.KeyRef, now time.Time) ([]verify.Key, error) {
 	id := keyID{v, ref.ID}
 	c.mu.Lock()
@@ -161,8 +162,8 @@ func (c *content) parse(v *verify.Verifier, ref *verify.KeyRef, now time.Time) (
 	return keys, nil
 }
 
-// parse makes a panic an error: it runs in a goroutine of its own, where one would
-// end the process.
+// parse turns a panic into an error: it runs in its own goroutine, where a panic would end the
+// process.
 func parse(v *verify.Verifier, ref *verify.KeyRef, data []byte) (keys []verify.Key, err error) {
 	defer func() {
 		if r := recover(); r != nil {

@@ -1,12 +1,11 @@
-// Package keyfetch gets the public keys and certificates of senders from their own
-// servers, and keeps them.
+// Package keyfetch fetches and caches the public keys and certificates of senders from the senders'
+// own servers.
 //
-// A request that nobody has verified yet says which key it was signed with, so all
-// that a sender can make this package do is bounded: where a key may be got was
-// decided before (verify.Verifier.KeyRef); one document is got once for all that wait
-// for it; what is not there is not asked for again for a while; and each scheme has a
-// budget for documents that it has never seen. Redirects are not followed, no proxy is
-// used, and only public addresses are dialled.
+// The key reference comes from an unverified request, so the work that a sender can cause is
+// bounded: verify.Verifier.KeyRef has decided which URLs are allowed; concurrent callers share one
+// fetch; a missing document is not requested again for a while; and each scheme has a budget for
+// unseen documents. No redirects are followed, no proxy is used, and only public addresses are
+// dialled.
 package keyfetch
 
 import (
@@ -30,51 +29,48 @@ import (
 	"github.com/hookonce/hookonce/verify"
 )
 
-// What Keys is bounded by.
+// Limits of Keys.
 const (
-	// Timeout is Options.Timeout, if that is not set.
+	// Timeout is the default of Options.Timeout.
 	Timeout = 2 * time.Second
 	// MaxSize is the size of the largest document, in bytes.
 	MaxSize = 256 << 10
-	// DefaultMaxAge is for a verify.KeyRef that has none.
+	// DefaultMaxAge is the age limit of a document whose verify.KeyRef has none.
 	DefaultMaxAge = time.Hour
-	// StaleFor is for how long beyond its age a document is used while no newer one
-	// can be got.
+	// StaleFor is how long after its maximum age a document is used while fetching a newer one
+	// fails.
 	StaleFor = 24 * time.Hour
-	// UnknownFor is how long a key that was not there is not looked for again.
+	// UnknownFor is the time until a missing key is requested again.
 	UnknownFor = time.Minute
-	// FailedFor is how long a server that failed is left alone.
+	// FailedFor is the time until a failed server is asked again.
 	FailedFor = 15 * time.Second
 
 	maxDocuments = 512
 )
 
 var (
-	// ErrUnknown is matched where the provider does not know the key that a request
-	// names: the fault is the sender's.
+	// ErrUnknown says that the provider does not know the key that a request names. The sender is
+	// at fault.
 	ErrUnknown = errors.New("the provider has no such key")
-	// ErrUnavailable is matched where it could not be found out, and the sender should
-	// come again.
-	ErrUnavailable = errors.New("the provider's keys cannot be got now")
-	// ErrTooMany is matched where who asks has named too many keys that nobody has seen.
-	ErrTooMany = errors.New("too many unknown keys were named")
+	// ErrUnavailable says that the key could not be fetched. The sender should retry.
+	ErrUnavailable = errors.New("the provider's keys cannot be fetched now")
+	// ErrTooMany says that the caller may not ask for another unseen document.
+	ErrTooMany = errors.New("the caller named too many unknown keys")
 )
 
 // Options configures a Fetcher. The zero value is usable.
 type Options struct {
-	// Now is the clock of ages. Defaults to time.Now.
+	// Now is the clock for ages. Defaults to time.Now.
 	Now func() time.Time
-	// Timeout is how long one fetch may take, from dialling to the last byte. Defaults to
-	// the constant Timeout.
+	// Timeout bounds one fetch from dialling to the last byte. Defaults to the constant Timeout.
 	Timeout time.Duration
-	// RootCAs verifies servers. Defaults to the system's.
+	// RootCAs verifies servers. Defaults to the system's roots.
 	RootCAs *x509.CertPool
-	// Dial connects to host:port. By default only public addresses are dialled.
+	// Dial connects to host:port. The default dials only public addresses.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// Fetcher gets keys and keeps them, for any number of schemes. It is safe for
-// concurrent use.
+// Fetcher fetches and caches keys for any number of schemes. It is safe for concurrent use.
 type Fetcher struct {
 	now       func() time.Time
 	timeout   time.Duration
@@ -85,7 +81,7 @@ type Fetcher struct {
 	budgets   map[*verify.Verifier]*limit.Bucket
 }
 
-// New returns a Fetcher. Without options, nil, it has the defaults.
+// New returns a Fetcher. opts may be nil.
 func New(opts *Options) *Fetcher {
 	if opts == nil {
 		opts = &Options{}
@@ -109,13 +105,12 @@ func New(opts *Options) *Fetcher {
 	return f
 }
 
-// Keys returns the keys that ref, which v.KeyRef returned, stands for. It waits for a
-// fetch no longer than ctx allows; the fetch itself goes on, for the next one who
-// asks. Errors match ErrUnknown or ErrUnavailable, and hold of the reference only the
-// host.
+// Keys returns the keys for ref, which comes from v.KeyRef. It blocks until the key is fetched or
+// ctx ends; the fetch itself continues for later callers. Errors match ErrUnknown, ErrUnavailable
+// or ErrTooMany, and show only the host of the reference.
 //
-// may is asked before a document is fetched that was never seen, and says whether who
-// asks may still cause that; nil always may. Else the error matches ErrTooMany.
+// Before Keys fetches an unseen document, it calls may. If may returns false, the error matches
+// ErrTooMany. A nil may allows all.
 func (f *Fetcher) Keys(ctx context.Context, v *verify.Verifier, ref *verify.KeyRef, may func() bool) ([]verify.Key, error) {
 	host, err := checkURL(ref.URL)
 	if err != nil {
@@ -158,7 +153,7 @@ type question struct {
 	may      func() bool
 }
 
-// look returns what may be used of the document, or what to wait for.
+// look returns usable content, or a channel that is closed when the current fetch ends.
 func (f *Fetcher) look(q *question) (*content, <-chan struct{}, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -178,8 +173,8 @@ func (f *Fetcher) look(q *question) (*content, <-chan struct{}, error) {
 	return nil, nil, d.err
 }
 
-// again returns nil if there is, or will be, a newer document than seen to look for
-// a key in, and begins to fetch it if that was not done lately.
+// again looks for content newer than seen, because seen lacks the key. It returns nil if there is
+// some, or if a fetch is running, and starts a fetch unless one ended recently.
 func (f *Fetcher) again(q *question, seen *content) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -193,16 +188,15 @@ func (f *Fetcher) again(q *question, seen *content) error {
 	case !seen.got.Before(q.began), q.ref.Named && now.Before(seen.got.Add(UnknownFor)):
 		return ErrUnknown
 	case now.Before(seen.got.Add(UnknownFor)):
-		// Somebody asked for it before this request came, and it may be newer than that.
-		return fmt.Errorf("%w: what was got a moment ago does not hold it", ErrUnavailable)
+		// An earlier request caused that fetch, and the key may be newer than its result.
+		return fmt.Errorf("%w: the key set was fetched a moment ago and lacks the key", ErrUnavailable)
 	}
 	_, err := f.start(q, now)
 	return err
 }
 
-// start begins a fetch, and returns what is closed at its end. What was never seen
-// costs a part of the budget: only there can a sender make up as many documents as it
-// likes.
+// start starts a fetch and returns a channel that is closed when it ends. Unseen documents consume
+// budget, because a sender can make up any number of them.
 func (f *Fetcher) start(q *question, now time.Time) (<-chan struct{}, error) {
 	d := f.documents[q.id]
 	switch seen := d != nil && d.content != nil; {
@@ -210,7 +204,7 @@ func (f *Fetcher) start(q *question, now time.Time) (<-chan struct{}, error) {
 	case q.may != nil && !q.may():
 		return nil, ErrTooMany
 	case f.budget(q.verifier).Take(now) > 0:
-		return nil, fmt.Errorf("%w: too many unknown keys were asked for", ErrUnavailable)
+		return nil, fmt.Errorf("%w: too many unknown keys were requested", ErrUnavailable)
 	}
 	if d == nil {
 		f.makeRoom()
@@ -223,8 +217,7 @@ func (f *Fetcher) start(q *question, now time.Time) (<-chan struct{}, error) {
 	return fetching, nil
 }
 
-// makeRoom forgets the document that is worth least: one that was not there, else the
-// oldest.
+// makeRoom evicts the document that is worth least: a missing one, otherwise the oldest.
 func (f *Fetcher) makeRoom() {
 	if len(f.documents) < maxDocuments {
 		return
@@ -234,12 +227,10 @@ func (f *Fetcher) makeRoom() {
 	delete(f.documents, ids[0])
 }
 
-// maxBudgets bounds the schemes that are remembered; a reload of the settings makes
-// new ones.
+// maxBudgets bounds the schemes with a budget; a reload of the settings makes new ones.
 const maxBudgets = 1024
 
-// A scheme may ask for this many unseen documents at once, and for as many in each
-// budgetPer.
+// A scheme may ask for budgetSize unseen documents at once, and for as many in each budgetPer.
 const (
 	budgetSize = 20
 	budgetPer  = time.Minute
@@ -257,19 +248,19 @@ func (f *Fetcher) budget(v *verify.Verifier) *limit.Bucket {
 	return b
 }
 
-// checkURL is a second look at what KeyRef has allowed.
+// checkURL checks again the URL that KeyRef allowed.
 func checkURL(raw string) (host string, err error) {
 	u, err := url.Parse(raw)
 	switch {
 	case err != nil:
-		return "", errors.New("its URL is malformed")
+		return "", errors.New("the URL is malformed")
 	case u.Scheme != "https" || u.Host == "" || u.User != nil || u.Fragment != "":
-		return "", errors.New("its URL is not a plain https URL")
+		return "", errors.New("the URL is not a plain https URL")
 	}
 	return u.Host, nil
 }
 
-// documentID tells requests for documents apart.
+// documentID identifies a document: a hash of all parts of its request.
 type documentID [sha256.Size]byte
 
 func identify(ref *verify.KeyRef) documentID {

@@ -24,22 +24,22 @@ import (
 	"github.com/hookonce/hookonce/verify"
 )
 
-// patience is the time-out towards servers that do answer: the machine may be slow.
+// patience is the timeout for servers that do answer: the machine may be slow.
 const patience = 30 * time.Second
 
-// keys is a provider's server of keys, and a clock.
+// keys is a provider's key server with a clock.
 type keys struct {
 	*keyfetch.Fetcher
 	asked atomic.Int64 // requests
 	may   func() bool  // see Keys
-	down  atomic.Bool  // nobody answers to new connections
+	down  atomic.Bool  // new connections get no answer
 
 	mu      sync.Mutex
 	now     time.Time
 	respond http.HandlerFunc
 }
 
-// newKeys starts a server that answers as respond does, until answer changes that.
+// newKeys starts a server that answers with respond until answer replaces it.
 func newKeys(t *testing.T, respond http.HandlerFunc) *keys {
 	t.Helper()
 	k := &keys{now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), respond: respond}
@@ -56,7 +56,7 @@ func newKeys(t *testing.T, respond http.HandlerFunc) *keys {
 		Now: k.clock, Timeout: patience, RootCAs: roots(server),
 		Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
 			if k.down.Load() {
-				return nil, errors.New("nobody is there")
+				return nil, errors.New("connection refused")
 			}
 			return up(ctx, network, address)
 		},
@@ -70,7 +70,7 @@ func roots(server *httptest.Server) *x509.CertPool {
 	return pool
 }
 
-// to dials server whatever the host is called.
+// to dials server for every host name.
 func to(server *httptest.Server) func(context.Context, string, string) (net.Conn, error) {
 	return func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, network, server.Listener.Addr().String())
@@ -95,7 +95,7 @@ func (k *keys) answer(respond http.HandlerFunc) {
 	k.respond = respond
 }
 
-// wantAsked fails unless the server was asked n times since the last look.
+// wantAsked fails unless the server got n requests since the last call.
 func (k *keys) wantAsked(t *testing.T, n int64) {
 	t.Helper()
 	if got := k.asked.Swap(0); got != n {
@@ -103,8 +103,8 @@ func (k *keys) wantAsked(t *testing.T, n int64) {
 	}
 }
 
-// want asks for the key of id and fails unless the error matches, or for nil unless
-// the key verifies what that key signed.
+// want asks for the key of id. It fails unless the error matches; if match is nil, unless the key
+// verifies a signature of that key.
 func (k *keys) want(t *testing.T, v *verify.Verifier, id string, match error) {
 	t.Helper()
 	if err := k.get(t.Context(), t, v, id); !errors.Is(err, match) {
@@ -126,7 +126,7 @@ func (k *keys) get(ctx context.Context, t *testing.T, v *verify.Verifier, id str
 	return v.Verify(req, found)
 }
 
-// privateKey returns the key with that id.
+// privateKey returns the key of id.
 func privateKey(id string) ed25519.PrivateKey {
 	return ed25519.NewKeyFromSeed([]byte(fmt.Sprintf("%-32.32s", id)))
 }
@@ -139,7 +139,7 @@ func signedBy(id string, now time.Time) *verify.Request {
 	}}
 }
 
-// jwks answers with a set of the keys with those ids.
+// jwks answers with a key set of these ids.
 func jwks(ids ...string) http.HandlerFunc {
 	var set []string
 	for _, id := range ids {
@@ -156,7 +156,7 @@ func say(status int, body string) http.HandlerFunc {
 	}
 }
 
-// each answers /keys/ID with that key, and with 404 where the id is not "known...".
+// each answers /keys/ID with that key, and with 404 unless the id begins with "known".
 func each(w http.ResponseWriter, r *http.Request) {
 	id := strings.TrimPrefix(r.URL.Path, "/keys/")
 	if !strings.HasPrefix(id, "known") {
@@ -174,8 +174,8 @@ func spki(key ed25519.PrivateKey) string {
 	return base64.StdEncoding.EncodeToString(der)
 }
 
-// scheme compiles a scheme whose keys are got from source; its host is that of the
-// certificate of httptest.
+// scheme compiles a scheme that fetches its keys from source; the host is that of httptest's
+// certificate.
 func scheme(t *testing.T, source verify.KeySource) *verify.Verifier {
 	t.Helper()
 	source.Host = `example\.com`
@@ -191,7 +191,7 @@ func scheme(t *testing.T, source verify.KeySource) *verify.Verifier {
 	return v
 }
 
-// set is a scheme with all keys in one document, single one with a document for each.
+// set returns a scheme with all keys in one document, single one with a document for each key.
 func set(t *testing.T) *verify.Verifier {
 	return scheme(t, verify.KeySource{URL: "https://example.com/jwks.json", Format: verify.KeysJWKS})
 }
@@ -218,8 +218,7 @@ func TestKeysAreKeptForTheirAge(t *testing.T) {
 	k.wantAsked(t, 1)
 }
 
-// A document for each key, got with POST and a secret, is one for each body and not
-// for each URL.
+// Requests that differ only in their body have different documents.
 func TestKeysByPost(t *testing.T) {
 	t.Parallel()
 	k := newKeys(t, func(w http.ResponseWriter, r *http.Request) {
@@ -241,7 +240,7 @@ func TestKeysByPost(t *testing.T) {
 	k.wantAsked(t, 2)
 }
 
-func TestOneFetchForAllThatWait(t *testing.T) {
+func TestWaitingCallersShareOneFetch(t *testing.T) {
 	t.Parallel()
 	const waiting = 64
 	open := make(chan struct{})
@@ -276,14 +275,14 @@ func TestUnknownKeyOfASet(t *testing.T) {
 
 	k.answer(jwks("a", "new"))
 	k.pass(keyfetch.UnknownFor - 1)
-	k.want(t, v, "new", keyfetch.ErrUnavailable) // it may be newer than what was got
+	k.want(t, v, "new", keyfetch.ErrUnavailable) // the key may be newer than the document
 	k.wantAsked(t, 0)
 	k.pass(1)
-	k.want(t, v, "new", nil) // well before the set is old
+	k.want(t, v, "new", nil) // long before the document expires
 	k.want(t, v, "a", nil)
 	k.wantAsked(t, 1)
 
-	// That the server fails does not tell that there is no such key.
+	// A failing server does not prove that the key is unknown.
 	k.pass(keyfetch.UnknownFor)
 	k.answer(say(http.StatusInternalServerError, ""))
 	k.want(t, v, "newer", keyfetch.ErrUnavailable)
@@ -303,7 +302,7 @@ func TestUnknownKeyByItself(t *testing.T) {
 	k.pass(keyfetch.UnknownFor)
 	k.want(t, v, "nobody", keyfetch.ErrUnknown)
 	k.wantAsked(t, 1)
-	// The answer of a server that has the key no more is believed.
+	// A server that answers 404 has withdrawn the key.
 	k.answer(http.NotFound)
 	k.pass(time.Hour)
 	k.want(t, v, "known-1", keyfetch.ErrUnknown)
@@ -327,7 +326,7 @@ func TestFailingServerIsLeftAlone(t *testing.T) {
 	}
 }
 
-func TestOldKeysWhileTheServerIsDown(t *testing.T) {
+func TestStaleKeysWhileTheServerIsDown(t *testing.T) {
 	t.Parallel()
 	for name, down := range map[string]http.HandlerFunc{
 		"failing": say(http.StatusBadGateway, ""), "nonsense": say(http.StatusOK, "<html>"), "empty": say(http.StatusOK, ""),
@@ -350,15 +349,14 @@ func TestOldKeysWhileTheServerIsDown(t *testing.T) {
 			k.wantAsked(t, 1)
 			k.pass(keyfetch.FailedFor)
 			k.answer(jwks("b"))
-			k.want(t, v, "a", keyfetch.ErrUnknown) // it was withdrawn meanwhile
+			k.want(t, v, "a", keyfetch.ErrUnknown) // withdrawn meanwhile
 			k.want(t, v, "b", nil)
 			k.wantAsked(t, 1)
 		})
 	}
 }
 
-// Whoever makes up ids gets as far as the budget, and spoils nothing that is known,
-// nor the keys of others.
+// Made-up ids use up the budget of their scheme, but not that of others, and known keys still work.
 func TestMadeUpKeys(t *testing.T) {
 	t.Parallel()
 	k, v, other := newKeys(t, each), single(t), single(t)
@@ -383,7 +381,7 @@ func TestMadeUpKeys(t *testing.T) {
 	k.wantAsked(t, 3)
 }
 
-// What is kept is bounded, and what was not there is forgotten first.
+// The number of documents is bounded, and missing ones are evicted first.
 func TestDocumentsAreBounded(t *testing.T) {
 	t.Parallel()
 	k := newKeys(t, each)
@@ -397,7 +395,7 @@ func TestDocumentsAreBounded(t *testing.T) {
 	k.wantAsked(t, 1)
 }
 
-// A certificate ends while it is kept.
+// A certificate expires while it is cached.
 func TestCertificateThatExpires(t *testing.T) {
 	t.Parallel()
 	k := newKeys(t, http.NotFound)
@@ -414,7 +412,7 @@ func TestCertificateThatExpires(t *testing.T) {
 	k.pass(time.Minute)
 	k.want(t, v, "a", keyfetch.ErrUnavailable)
 	k.wantAsked(t, 1)
-	// A certificate of which the server knows nothing was made up.
+	// A certificate that the server does not know was made up.
 	k.answer(http.NotFound)
 	k.pass(time.Hour)
 	k.want(t, v, "a", keyfetch.ErrUnknown)

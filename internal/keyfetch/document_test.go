@@ -66,9 +66,9 @@ func TestCutOffAnswer(t *testing.T) {
 	k.want(t, set(t), "a", keyfetch.ErrUnavailable)
 }
 
-// Nobody but the host that the scheme names is believed, and no address that is not
-// public is dialled, whatever the name resolves to.
-func TestServersThatAreNotTheProviders(t *testing.T) {
+// Only the host that the scheme names is trusted. Only public addresses are dialled, whichever
+// address the name resolves to.
+func TestUntrustedServers(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewTLSServer(jwks("a"))
 	t.Cleanup(server.Close)
@@ -92,7 +92,7 @@ func TestServersThatAreNotTheProviders(t *testing.T) {
 			t.Parallel()
 			keys, err := keyfetch.New(&tt.opts).Keys(t.Context(), set(t), &verify.KeyRef{Method: http.MethodGet, URL: tt.url, ID: "a"}, nil)
 			if keys != nil {
-				t.Error("there are keys")
+				t.Error("got keys, want none")
 			}
 			for _, want := range tt.want {
 				if !errors.Is(err, want) {
@@ -126,8 +126,8 @@ func TestErrorsShowNoCredentials(t *testing.T) {
 	}
 }
 
-// silent dials one connection that answers nothing, and then none: like a net.Dialer it
-// gives up by itself, and not with the request.
+// silent dials one connection that never answers, and then none. Like a net.Dialer, it times out by
+// itself, not with the request.
 func silent(line net.Conn, patience time.Duration) func(context.Context, string, string) (net.Conn, error) {
 	lines := make(chan net.Conn, 1)
 	lines <- line
@@ -136,7 +136,7 @@ func silent(line net.Conn, patience time.Duration) func(context.Context, string,
 		case c := <-lines:
 			return c, nil
 		case <-time.After(patience):
-			return nil, errors.New("nobody is there")
+			return nil, errors.New("connection refused")
 		}
 	}
 }
@@ -161,7 +161,7 @@ func TestServerThatDoesNotAnswer(t *testing.T) {
 						t.Errorf("got %v after %s", err, took)
 					}
 					if _, err = f.Keys(t.Context(), v, ref, nil); !errors.Is(err, keyfetch.ErrUnavailable) || time.Since(began) != want {
-						t.Errorf("asked again: %v after %s", err, time.Since(began))
+						t.Errorf("second request: %v after %s", err, time.Since(began))
 					}
 					time.Sleep(keyfetch.FailedFor)
 				}
@@ -170,8 +170,8 @@ func TestServerThatDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// The one who asks has less time than a fetch may take.
-func TestAskerThatCannotWait(t *testing.T) {
+// The caller has less time than a fetch may take.
+func TestCallerThatCannotWait(t *testing.T) {
 	t.Parallel()
 	open := make(chan struct{})
 	k, v := newKeys(t, func(w http.ResponseWriter, r *http.Request) {
@@ -186,5 +186,5 @@ func TestAskerThatCannotWait(t *testing.T) {
 	}
 	close(open)
 	k.want(t, v, "a", nil)
-	k.wantAsked(t, 1) // by the one who left
+	k.wantAsked(t, 1) // by the first caller
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/hookonce/hookonce/verify"
 )
 
-// Who may not ask for what nobody has seen still gets what is known, and newer keys of
-// a document that is.
-func TestAskerThatMayNot(t *testing.T) {
+// A caller that may not ask for unseen documents still gets known keys, and newer versions of known
+// documents.
+func TestCallerWithoutPermission(t *testing.T) {
 	t.Parallel()
 	k, v := newKeys(t, each), single(t)
 	k.want(t, v, "known-1", nil)
@@ -21,18 +21,18 @@ func TestAskerThatMayNot(t *testing.T) {
 	k.may = func() bool { asked++; return false }
 	k.want(t, v, "known-1", nil)
 	k.pass(keyfetch.DefaultMaxAge)
-	k.want(t, v, "known-1", nil) // fetched anew
+	k.want(t, v, "known-1", nil) // fetched again
 	k.wantAsked(t, 2)
 	if asked != 0 {
-		t.Errorf("may was asked %d times about a known document", asked)
+		t.Errorf("may was called %d times for a known document", asked)
 	}
 	k.want(t, v, "known-2", keyfetch.ErrTooMany)
 	k.want(t, v, "made-up", keyfetch.ErrTooMany)
 	k.wantAsked(t, 0)
 	if asked != 2 {
-		t.Errorf("may was asked %d times about 2 unknown documents", asked)
+		t.Errorf("may was called %d times for 2 unknown documents", asked)
 	}
-	// The refusals have cost no other asker anything.
+	// The refusals did not use up the budget.
 	k.may = func() bool { return true }
 	for i := range 19 {
 		k.want(t, v, fmt.Sprintf("known-%d", i+2), nil)
@@ -40,7 +40,7 @@ func TestAskerThatMayNot(t *testing.T) {
 	k.wantAsked(t, 19)
 }
 
-// However long nobody asks, no more can be asked for at once than at the beginning.
+// An unused budget does not grow beyond its size.
 func TestBudgetDoesNotGrow(t *testing.T) {
 	t.Parallel()
 	k, v := newKeys(t, each), single(t)
@@ -54,7 +54,7 @@ func TestBudgetDoesNotGrow(t *testing.T) {
 	k.wantAsked(t, 20)
 }
 
-// flood takes the server away and asks for more documents than are kept.
+// flood stops the server, then asks for more documents than are kept.
 func (k *keys) flood(t *testing.T) {
 	t.Helper()
 	k.down.Store(true)
@@ -66,8 +66,8 @@ func (k *keys) flood(t *testing.T) {
 	}
 }
 
-// What is being fetched is not forgotten for what is made up meanwhile, or it would be
-// fetched again for all that ask next.
+// A flood of made-up keys does not evict a document while it is fetched; otherwise the next callers
+// would fetch it again.
 func TestDocumentBeingFetchedIsKept(t *testing.T) {
 	t.Parallel()
 	arrived, open := make(chan struct{}, 2), make(chan struct{})
@@ -77,7 +77,7 @@ func TestDocumentBeingFetchedIsKept(t *testing.T) {
 		<-open
 		each(w, r)
 	})
-	t.Cleanup(release) // before the server waits for its requests
+	t.Cleanup(release) // runs before the server waits for its requests
 	v := single(t)
 	var wg sync.WaitGroup
 	wg.Go(func() { k.want(t, v, "known-1", nil) })
@@ -89,8 +89,8 @@ func TestDocumentBeingFetchedIsKept(t *testing.T) {
 	k.wantAsked(t, 1)
 }
 
-// What one is shown is not for all who ask at the same URL.
-func TestHeadersTellDocumentsApart(t *testing.T) {
+// Requests with different headers for one URL do not share a document.
+func TestHeadersDistinguishDocuments(t *testing.T) {
 	t.Parallel()
 	k := newKeys(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer known" {
