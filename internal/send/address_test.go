@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Every spelling that the resolver or the kernel understands ends at the check.
+// The check sees every spelling that the resolver or the kernel understands.
 func TestSendRefusesAddresses(t *testing.T) {
 	t.Parallel()
 	metadata := []string{
@@ -31,7 +31,7 @@ func TestSendRefusesAddresses(t *testing.T) {
 	}
 }
 
-// A connection that a lax target left open must not serve a strict one.
+// A strict target must not reuse a connection that a lax one left open.
 func TestSendKeepsPoolsApart(t *testing.T) {
 	t.Parallel()
 	server, connections := countingServer(t, startHTTP2) // HTTP/1 leaves none open

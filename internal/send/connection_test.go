@@ -72,9 +72,9 @@ func TestConnections(t *testing.T) {
 	}
 }
 
-// TestSecondAnswerIsNobodys: what a destination says beyond the answer to a
-// request is never taken for the answer to another one.
-func TestSecondAnswerIsNobodys(t *testing.T) {
+// TestSecondAnswerIsIgnored: bytes that a destination sends after its answer are never taken for
+// the answer to another request.
+func TestSecondAnswerIsIgnored(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -117,7 +117,7 @@ func TestSecondAnswerIsNobodys(t *testing.T) {
 	}
 	for range 8 {
 		if taken := <-done; taken != 0 {
-			t.Errorf("%d messages that were refused count as taken", taken)
+			t.Errorf("%d refused messages count as sent", taken)
 		}
 	}
 }

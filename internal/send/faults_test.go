@@ -19,8 +19,8 @@ import (
 
 var discardLog = log.New(io.Discard, "", 0)
 
-// serveRaw starts a server that reads one request from each connection and
-// leaves the rest to answer. It returns the URL.
+// serveRaw starts a server that reads one request from each connection and then calls answer. It
+// returns the URL.
 func serveRaw(t *testing.T, answer func(net.Conn)) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -50,7 +50,7 @@ func serveRaw(t *testing.T, answer func(net.Conn)) string {
 	return "http://" + l.Addr().String()
 }
 
-// closedAddress returns an address at which nobody listens.
+// closedAddress returns an address without a listener.
 func closedAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -64,8 +64,7 @@ func closedAddress(t *testing.T) string {
 // untilLeft waits for the client to close the connection.
 func untilLeft(conn net.Conn) { io.Copy(io.Discard, conn) }
 
-// drip writes text again and again, a piece every few milliseconds, until the
-// client leaves.
+// drip writes text every few milliseconds until the client leaves.
 func drip(conn net.Conn, text string) {
 	ticker := time.NewTicker(2 * time.Millisecond)
 	defer ticker.Stop()
@@ -149,7 +148,7 @@ func TestSendTimesOut(t *testing.T) {
 			target := to(url)
 			target.Timeout = 200 * time.Millisecond
 			got := newSender(t).Send(t.Context(), target, message())
-			// A slow machine may not get as far as the status in that time.
+			// On a slow machine, this time may pass before the status arrives.
 			for tries := 0; got.StatusCode != tt.status && tries < 8; tries++ {
 				target.Timeout *= 2
 				got = newSender(t).Send(t.Context(), target, message())
@@ -158,7 +157,7 @@ func TestSendTimesOut(t *testing.T) {
 				t.Errorf("got %+v", got)
 			}
 			for range len(began) {
-				<-left // the connection was given up, not kept
+				<-left // the connection was closed, not kept
 			}
 		})
 	}
@@ -193,9 +192,9 @@ func TestSendEndlessBody(t *testing.T) {
 		t.Errorf("%v, %d bytes of detail", got.Err, len(got.Detail))
 	}
 	<-left
-	// What is past the limit sits in the buffers of two sockets.
+	// The bytes over the limit sit in the buffers of two sockets.
 	if written.Load() > 64<<20 {
-		t.Errorf("%d bytes were taken", written.Load())
+		t.Errorf("the client read %d bytes", written.Load())
 	}
 }
 
@@ -223,8 +222,8 @@ func TestSendDoesNotInflate(t *testing.T) {
 	}
 }
 
-// A destination may close a kept connection at the very moment at which it is
-// used again. That must not cost an attempt.
+// A destination may close a kept connection just when it is used again. That must not cost an
+// attempt.
 func TestSendReplacesClosedConnection(t *testing.T) {
 	t.Parallel()
 	var connections atomic.Int32

@@ -8,22 +8,20 @@ import (
 	"strings"
 )
 
-// Headers that are ours, or that concern one connection or one hop.
+// Our own headers, and limits of headers.
 const (
 	headerID = "Webhook-Id"
 
 	userAgent = "hookonce"
-	// redacted stands where a shared credential was before it was stored.
+	// redacted replaces a shared credential in stored headers.
 	redacted = "<secret>"
-	// maxProvenance bounds an event's type, which is the only part of our
-	// headers that a sender may make as long as it likes.
+	// maxProvenance bounds an event's type in bytes. All our other headers are short.
 	maxProvenance = 1 << 10
 )
 
-// notForwarded are the headers, in lower case, that are never passed on: those
-// of RFC 9110, 7.6.1 and of older practice that concern one connection, those
-// that the transport makes itself, and those that carry authority or claims
-// about the client which hold for us and not for the destination.
+// notForwarded holds headers, in lower case, that are never passed on: those about one connection
+// (RFC 9110, 7.6.1, and older practice), those that the transport sets, and those that carry
+// authority or claims about the client, which concern us and not the destination.
 var notForwarded = []string{
 	"accept-encoding", "authorization", "connection", "content-length", "cookie",
 	"expect", "forwarded", "host", "http2-settings", "idempotency-key", "keep-alive",
@@ -33,14 +31,13 @@ var notForwarded = []string{
 
 var notForwardedPrefixes = []string{"hookonce-", "webhook-", "x-forwarded-"}
 
-// header returns what a destination receives, without the signature: of the
-// sender's headers all but those of notForwarded, those that Connection names,
-// those stored as "<secret>" and those that HTTP does not permit; then ours.
+// header returns the headers for a destination, without the signature: first the sender's headers,
+// except those in notForwarded, those that Connection names, those stored as "<secret>" and those
+// that HTTP forbids; then ours.
 //
-// The values of Hookonce-Source, -Event-Id and -Event-Type are percent-encoded
-// where they hold '%', a control character, anything outside ASCII, or a space
-// at either end; decoding them always gives the original. An event type that
-// is longer than 1 KiB in this form is left out, not cut.
+// The values of Hookonce-Source, -Event-Id and -Event-Type are percent-encoded if they contain '%',
+// a control character, a character outside ASCII, or a space at either end, so decoding always
+// gives the original. An event type that is longer than 1 KiB after encoding is left out, not cut.
 func header(msg *Message) http.Header {
 	out := make(http.Header, len(msg.Header)+8)
 	connection := connectionNames(msg.Header)
@@ -71,8 +68,8 @@ func header(msg *Message) http.Header {
 	return out
 }
 
-// forwarded takes '_' for '-': CGI and WSGI do not tell Webhook_Id from
-// webhook-id, and a sender must not speak in our name there either.
+// forwarded treats '_' as '-': CGI and WSGI do not distinguish Webhook_Id from webhook-id, and a
+// sender must not set our headers there either.
 func forwarded(name string, connection []string) bool {
 	folded := strings.ReplaceAll(strings.ToLower(name), "_", "-")
 	if !validName(name) || slices.Contains(notForwarded, folded) || slices.Contains(connection, strings.ToLower(name)) {

@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// receive sends a message to a real server and returns the headers it saw,
-// without those that every request has.
+// receive sends a message to a server and returns the headers that arrived, without those of every
+// request.
 func receive(t *testing.T, msg *Message) http.Header {
 	t.Helper()
 	var got http.Header
@@ -19,7 +19,7 @@ func receive(t *testing.T, msg *Message) http.Header {
 		t.Fatal(res.Err)
 	}
 	got.Del("Content-Length")
-	got.Del("Traceparent") // another one each time; see TestTraceContinues
+	got.Del("Traceparent") // differs each time; see TestTraceContinues
 	return got
 }
 
@@ -32,7 +32,7 @@ func TestHeadersOfSender(t *testing.T) {
 	tests := []struct {
 		name string
 		sent http.Header
-		want http.Header // besides ours
+		want http.Header // in addition to ours
 	}{
 		{name: "none"},
 		{

@@ -20,15 +20,14 @@ const (
 	maxError  = 1 << 10
 )
 
-// Error is a failure on the way to a destination or back. The text of Err may
-// quote what the destination sent; Error cuts and escapes it.
+// Error is a failure to reach a destination or to get its answer. The text of Err may quote the
+// destination; Error cuts and escapes it.
 type Error struct {
-	Host string // as in the destination's URL, with the port if it names one
+	Host string // as in the destination's URL, with a port only if the URL has one
 	Err  error
 }
 
-// Error leaves the host out: what went wrong comes first where room is short, and
-// who reads it knows the destination.
+// Error omits the host: room is short, and readers know the destination.
 func (e *Error) Error() string { return printable(e.Err.Error(), maxError) }
 
 // Unwrap returns the cause.
@@ -38,7 +37,7 @@ func describe(ctx context.Context, req *http.Request, timeout time.Duration, err
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		err = fmt.Errorf("no full answer in time (at most %s): %w", timeout, context.DeadlineExceeded)
 	} else if ctx.Err() != nil {
-		err = fmt.Errorf("given up before the answer: %w", ctx.Err())
+		err = fmt.Errorf("cancelled before the answer: %w", ctx.Err())
 	}
 	return &Error{Host: req.URL.Host, Err: err}
 }
@@ -68,16 +67,16 @@ func (s *Sender) result(ctx context.Context, req *http.Request, timeout time.Dur
 	return res
 }
 
-// withoutURL returns text without what of u may be a credential: many servers
-// quote the path they were asked for in a 404.
+// withoutURL returns text without parts of u that may be credentials: many servers quote the
+// requested path in a 404.
 func withoutURL(text string, u *url.URL) string {
-	const shortest = 8 // shorter ones are words such as "hooks"
+	const shortest = 8 // shorter parts are words such as "hooks"
 	parts := []string{u.RequestURI(), u.EscapedPath(), u.Path, u.RawQuery}
 	parts = append(parts, strings.Split(u.Path, "/")...)
 	for _, values := range u.Query() {
 		parts = append(parts, values...)
 	}
-	slices.SortFunc(parts, func(a, b string) int { return cmp.Compare(len(b), len(a)) }) // a part of a part last
+	slices.SortFunc(parts, func(a, b string) int { return cmp.Compare(len(b), len(a)) }) // longest first: parts contain each other
 	for _, part := range parts {
 		if len(part) >= shortest {
 			text = strings.ReplaceAll(text, part, redacted)
@@ -91,10 +90,10 @@ func statusError(status int) error {
 	return fmt.Errorf("%w %s", ErrStatus, text)
 }
 
-// readBody reads the whole body, but not more than the limit.
+// readBody reads the body up to the limit.
 func readBody(resp *http.Response) ([]byte, error) {
 	if resp.StatusCode == http.StatusSwitchingProtocols {
-		return nil, nil // its body is the connection and has no end
+		return nil, nil // the body is the connection itself, which does not end
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxResponseBody))
 	if err != nil {
@@ -103,8 +102,8 @@ func readBody(resp *http.Response) ([]byte, error) {
 	return body, nil
 }
 
-// retryAfter reads a Retry-After value: seconds or an HTTP date (RFC 9110,
-// 10.2.3). What is neither, or in the past, counts as absent.
+// retryAfter reads a Retry-After value: seconds or an HTTP date (RFC 9110, 10.2.3). Any other
+// value, and a time in the past, is 0.
 func retryAfter(value string, now time.Time) time.Duration {
 	value = strings.TrimSpace(value)
 	if value == "" {
@@ -113,7 +112,7 @@ func retryAfter(value string, now time.Time) time.Duration {
 	if strings.Trim(value, "0123456789") == "" {
 		seconds, err := strconv.ParseInt(value, 10, 64)
 		if err != nil || seconds > int64(maxRetryAfter/time.Second) {
-			return maxRetryAfter // too many digits is a long time
+			return maxRetryAfter // too many digits mean a long time
 		}
 		return time.Duration(seconds) * time.Second
 	}
@@ -124,9 +123,9 @@ func retryAfter(value string, now time.Time) time.Duration {
 	return min(max(at.Sub(now), 0), maxRetryAfter)
 }
 
-// printable returns the beginning of text as at most limit bytes of valid
-// UTF-8. Whatever is not printable is escaped as in a Go string: line feeds,
-// escape sequences, bidirectional controls, bytes that are not UTF-8.
+// printable returns the beginning of text as at most limit bytes of valid UTF-8. It escapes
+// unprintable characters like a Go string: line feeds, escape sequences, bidirectional controls,
+// bytes that are not UTF-8.
 func printable(text string, limit int) string {
 	var out []byte
 	for len(text) > 0 {

@@ -1,23 +1,19 @@
 // Package send delivers one message to one destination over HTTP.
 //
-// A Sender makes exactly one attempt and tells what came of it. When to try
-// again, and what an outcome means for the message, is decided elsewhere. An
-// attempt succeeds only if the destination answered 2xx and its answer arrived
-// whole within the time: an answer that breaks off may belong to work that
-// broke off, and a repeat carries the same webhook-id, so that the destination
-// can tell.
+// A Sender makes exactly one attempt and returns its result. Other packages decide about retries
+// and about the message. An attempt succeeds only if the destination answers 2xx and the whole
+// answer arrives in time: an answer that breaks off may mean that the work broke off. A retry
+// carries the same webhook-id, so the destination can recognise it.
 //
-// Addresses are checked when they are dialled, after name resolution, so that
-// neither a spelling of an address nor a name that changes its mind leads past
-// the check (see Target.AllowPrivate). Redirects are never followed and no
-// proxy is used, because both would.
+// Addresses are checked when they are dialled, after name resolution, so neither the spelling of an
+// address nor a name that resolves differently the next time evades the check (see
+// Target.AllowPrivate). Redirects are never followed and no proxy is used, because either would
+// evade it.
 //
-// A connection of HTTP/1 serves one attempt. On a kept one nothing tells the
-// answer to a request from what the destination, or a proxy, still had to say
-// about the request before it: a late second answer of 200 would be taken for
-// the next message. Nor does net/http send a request once only there: it repeats
-// what has an Idempotency-Key when a kept connection breaks. HTTP/2 tells
-// answers apart, so its connections are kept.
+// An HTTP/1 connection serves one attempt. On a kept connection, nothing separates the answer to a
+// request from late bytes of the answer before it: a late second 200 would count for the next
+// message. Also, net/http sends a request again if a kept connection breaks and the request has an
+// Idempotency-Key. HTTP/2 separates answers, so its connections are kept.
 package send
 
 import (
@@ -35,7 +31,7 @@ import (
 
 // Limits of one attempt.
 const (
-	// DefaultTimeout is the Timeout of a Target that names none.
+	// DefaultTimeout is the default of Target.Timeout.
 	DefaultTimeout = 15 * time.Second
 
 	maxResponseHeader = 64 << 10
@@ -43,99 +39,92 @@ const (
 	maxRetryAfter     = 24 * time.Hour
 
 	idleTimeout = 60 * time.Second // of a kept HTTP/2 connection
-	// Dialling may outlive the attempt that began it, for the benefit of the
-	// next one; these bound it.
+	// Dialling may continue after its attempt has ended, for the next one; this bounds it.
 	dialTimeout = 30 * time.Second
-	// A dead HTTP/2 connection would otherwise be handed to attempt after
-	// attempt until the kernel gives it up.
+	// Without pings, attempt after attempt would use a dead HTTP/2 connection until the kernel
+	// closes it.
 	pingAfter = 15 * time.Second
 )
 
-// Target is where a message goes.
+// Target is the destination of a message.
 type Target struct {
 	// URL is an http or https URL without a user name or password, see CheckURL.
 	URL string
-	// Secret signs what is sent, as Standard Webhooks; "" sends unsigned. With
-	// the prefix whsec_ the rest is base64; any other text is used as it is.
+	// Secret signs the message by Standard Webhooks; "" sends it unsigned. After the prefix whsec_
+	// the rest is base64; any other text is used as it is.
 	Secret string
 	// Timeout bounds the attempt from dialling to the last byte of the answer.
 	// Defaults to 15 s.
 	Timeout time.Duration
-	// AllowPrivate permits addresses that are not public: private networks,
-	// loopback, carrier-grade NAT and the like. Link-local addresses and those
-	// of cloud metadata services are refused in any case.
+	// AllowPrivate allows addresses that are not public: private networks, loopback, carrier-grade
+	// NAT and others. Link-local addresses and those of cloud metadata services are always refused.
 	AllowPrivate bool
 }
 
-// Message is what is sent. Send does not change it.
+// Message is a message to send. Send does not change it.
 type Message struct {
-	// ID is the webhook-id: the same on every attempt, visible ASCII without
-	// a '.', at most 255 bytes.
+	// ID is the webhook-id, the same on every attempt: visible ASCII without '.', at most 255
+	// bytes.
 	ID string
-	// Source, EventID and Type say where the message came from; "" is left out.
+	// Source, EventID and Type describe the event; "" is left out.
 	Source, EventID, Type string
 	// Attempt counts from 1.
 	Attempt int
 	// Generation counts replays; 0 is the original.
 	Generation int
-	// Header is the sender's; what of it is passed on is said at header.
+	// Header holds the sender's headers; see header for those that are passed on.
 	Header http.Header
 	// Body is sent byte for byte.
 	Body []byte
 }
 
-// Result is what came of one attempt.
+// Result is the result of one attempt.
 type Result struct {
-	// StatusCode is the status of the answer, 0 if there was none. A 2xx with
-	// an Err is an answer that did not arrive whole.
+	// StatusCode is the status of the answer, or 0 without one. A 2xx with an Err is an answer that
+	// did not arrive completely.
 	StatusCode int
-	// RetryAfter is how long the destination asked to be left alone, at most
-	// 24 h; 0 if it did not ask.
+	// RetryAfter is how long the destination asked us to wait, at most 24 h; otherwise 0.
 	RetryAfter time.Duration
-	// Err is nil after a success and only then. It matches
-	// context.DeadlineExceeded after a timeout, context.Canceled if the
-	// caller's context ended, ErrAddress, ErrStatus and ErrRequest. Its text
-	// never holds the URL's path, query, user or password.
+	// Err is nil only after a success. It matches context.DeadlineExceeded after a timeout,
+	// context.Canceled if the caller's context ended, ErrAddress, ErrStatus and ErrRequest. Its
+	// text never holds the URL's path, query, user or password.
 	Err error
-	// Permanent says that no attempt will ever succeed: the destination
-	// answered 410.
+	// Permanent says that no attempt can succeed: the destination answered 410.
 	Permanent bool
-	// Detail is for people: the beginning of the answer's body or, if there is
-	// none, the text of Err. At most 4 KiB of valid UTF-8 in which everything
-	// unprintable is escaped, and what an answer quotes of the URL's path and
-	// query is "<secret>".
+	// Detail is for people: the beginning of the answer's body or, without one, the text of Err. It
+	// is at most 4 KiB of valid UTF-8, with unprintable characters escaped. Quotes of the URL's
+	// path and query are replaced by "<secret>".
 	Detail string
 }
 
-// The kinds of failure that Result.Err matches besides those of context.
+// The kinds of failure that Result.Err matches, apart from those of context.
 var (
 	// ErrStatus is an answer outside 2xx.
 	ErrStatus = errors.New("answered")
-	// ErrAddress is an address that may not be dialled.
+	// ErrAddress is an address that must not be dialled.
 	ErrAddress = dial.ErrAddress
-	// ErrRequest is a target or message that cannot be sent as it stands.
+	// ErrRequest is an invalid target or message.
 	ErrRequest = errors.New("cannot be sent")
 )
 
 // Options configures a Sender. The zero value is usable.
 type Options struct {
-	// Now is the clock of webhook-timestamp and of Retry-After dates. Defaults
-	// to time.Now.
+	// Now is the clock for webhook-timestamp and Retry-After dates. Defaults to time.Now.
 	Now func() time.Time
-	// RootCAs verifies destinations. Defaults to the system's.
+	// RootCAs verifies destinations. Defaults to the system's roots.
 	RootCAs *x509.CertPool
 }
 
-// Sender sends messages. It is safe for concurrent use; its HTTP/2 connections
-// are shared by all that it sends.
+// Sender sends messages. It is safe for concurrent use. All its messages share its HTTP/2
+// connections.
 type Sender struct {
 	now func() time.Time
-	// Connections that were dialled under the lax rule must not be reused
-	// under the strict one, so each rule has a pool of its own.
+	// A connection that was dialled under the lax rule must not be reused under the strict one, so
+	// each rule has its own pool.
 	public, private *http.Transport
 }
 
-// New returns a Sender. Without options, nil, it has the defaults.
+// New returns a Sender. opts may be nil.
 func New(opts *Options) *Sender {
 	if opts == nil {
 		opts = &Options{}
@@ -151,7 +140,7 @@ func New(opts *Options) *Sender {
 	return s
 }
 
-// CloseIdle closes the connections that no attempt is using.
+// CloseIdle closes connections without an attempt.
 func (s *Sender) CloseIdle() {
 	s.public.CloseIdleConnections()
 	s.private.CloseIdleConnections()
@@ -160,8 +149,8 @@ func (s *Sender) CloseIdle() {
 func newTransport(roots *x509.CertPool, check dial.Check) *http.Transport {
 	t := dial.Transport(roots, check, dialTimeout)
 	t.MaxResponseHeaderBytes = maxResponseHeader
-	// Destinations may share a host: a limit would let a slow one keep the
-	// others waiting. Whoever sends bounds what each has under way.
+	// Destinations may share a host, and with a limit a slow destination would block the others.
+	// The caller bounds the concurrent attempts of each destination.
 	t.MaxConnsPerHost = 0
 	t.MaxIdleConnsPerHost = -1 // keep none; HTTP/2 connections are kept elsewhere
 	t.IdleConnTimeout = idleTimeout
@@ -169,8 +158,8 @@ func newTransport(roots *x509.CertPool, check dial.Check) *http.Transport {
 	return t
 }
 
-// Send makes one attempt and waits for its end: at most the target's Timeout,
-// less if ctx ends before.
+// Send makes one attempt and returns when it ends: after at most target.Timeout, or earlier if ctx
+// ends.
 func (s *Sender) Send(ctx context.Context, target *Target, msg *Message) Result {
 	timeout := target.Timeout
 	if timeout <= 0 {
@@ -187,8 +176,8 @@ func (s *Sender) Send(ctx context.Context, target *Target, msg *Message) Result 
 	if target.AllowPrivate {
 		transport = s.private
 	}
-	// The transport and not a client: a client follows redirects and puts the
-	// whole URL into its errors.
+	// Uses the transport, because a client follows redirects and puts the whole URL into its
+	// errors.
 	resp, err := transport.RoundTrip(req)
 	if err != nil {
 		return failed(0, describe(ctx, req, timeout, err))
@@ -214,22 +203,21 @@ func (s *Sender) request(ctx context.Context, target *Target, msg *Message) (*ht
 		return nil, fmt.Errorf("%w: %w", ErrRequest, err)
 	}
 	req.URL, req.Host, req.Header = u, u.Host, h
-	// Whoever closes first keeps the pair of ports for a minute: let it be the
-	// destination, whose own port is always the same. Over TLS it may be HTTP/2.
+	// The side that closes first holds its pair of ports for a minute. That must be the
+	// destination, whose port is always the same. Over TLS the connection may be HTTP/2.
 	req.Close = u.Scheme == "http"
 	return req, nil
 }
 
-// CheckURL returns an error if nothing can be sent to raw: it must be an http or
-// https URL with a host, and without a user name or password, because who sends
-// is told by the signature and credentials would end up wherever URLs are shown.
-// The error never quotes raw.
+// CheckURL returns an error unless raw is an http or https URL with a host, and without a user name
+// or password: the signature authenticates us, and credentials would appear wherever URLs are
+// shown. The error never quotes raw.
 func CheckURL(raw string) error {
 	_, err := parseURL(raw)
 	return err
 }
 
-// parseURL leaves the URL out of its errors: any part of it may be a secret.
+// parseURL does not quote the URL in errors: any part of it may be a secret.
 func parseURL(raw string) (*url.URL, error) {
 	u, err := url.Parse(raw)
 	switch {

@@ -23,7 +23,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// clock is the time of every test.
+// clock is the time in all tests.
 var clock = time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 
 func newSender(t *testing.T) *Sender {
@@ -33,7 +33,7 @@ func newSender(t *testing.T) *Sender {
 	return s
 }
 
-// to returns a target on this machine with time enough for a slow one.
+// to returns a target on this machine, with a long timeout for slow machines.
 func to(url string) *Target {
 	return &Target{URL: url, AllowPrivate: true, Timeout: time.Minute}
 }
@@ -201,8 +201,7 @@ func TestSendSigns(t *testing.T) {
 	}
 }
 
-// What cannot be sent as it stands must not be sent in another way, above all
-// not unsigned.
+// An invalid message must not be sent in another form, in particular not unsigned.
 func TestSendRefuses(t *testing.T) {
 	t.Parallel()
 	const canary = "c4n4ry"
@@ -229,7 +228,7 @@ func TestSendRefuses(t *testing.T) {
 	for name, change := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			url := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("it was sent") })
+			url := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("the message was sent") })
 			target, msg := to(url), message()
 			change(target, msg)
 			got := newSender(t).Send(t.Context(), target, msg)
@@ -239,12 +238,12 @@ func TestSendRefuses(t *testing.T) {
 			if strings.Contains(got.Detail+got.Err.Error(), canary) {
 				t.Errorf("secret in %q", got.Detail)
 			}
-			// The checks that settings are held to agree.
+			// The checks of the settings agree with Send.
 			if err := CheckURL(target.URL); (err != nil) != strings.HasPrefix(name, "URL ") {
 				t.Errorf("CheckURL: %v", err)
 			}
 			if _, err := CheckSecret(target.Secret); target.Secret != "" && err == nil {
-				t.Error("CheckSecret finds nothing wrong")
+				t.Error("CheckSecret accepts the secret")
 			}
 		})
 	}
@@ -303,7 +302,7 @@ func TestSendCanceled(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	url := serve(t, func(_ http.ResponseWriter, r *http.Request) {
-		io.Copy(io.Discard, r.Body) // only then does the server see the client leave
+		io.Copy(io.Discard, r.Body) // otherwise the server does not notice that the client left
 		cancel()
 		<-r.Context().Done()
 	})
@@ -337,8 +336,8 @@ func TestSendConcurrently(t *testing.T) {
 	}
 }
 
-// What one destination keeps waiting takes nothing from another on its host.
-func TestSendSlowDestinationsHoldUpNobody(t *testing.T) {
+// A slow destination does not delay another destination on its host.
+func TestSlowDestinationsDelayNoOther(t *testing.T) {
 	t.Parallel()
 	const slow = 300
 	arrived, release := make(chan struct{}, slow), make(chan struct{})

@@ -24,7 +24,7 @@ func compile(secretEncoding string) *verify.Verifier {
 	return v
 }
 
-// signer returns what signs with a secret of that form.
+// signer returns the scheme for the form of secret.
 func signer(secret string) *verify.Verifier {
 	if strings.HasPrefix(secret, "whsec_") {
 		return signWhsec
@@ -32,16 +32,15 @@ func signer(secret string) *verify.Verifier {
 	return signRaw
 }
 
-// CheckSecret returns an error if secret cannot sign what is sent, see
-// Target.Secret; one that is empty cannot. It reports as weak a secret of less
-// than 16 bytes. The error never holds the secret.
+// CheckSecret returns an error if secret cannot sign messages (see Target.Secret) or is empty. A
+// secret under 16 bytes is weak. The error never holds the secret.
 func CheckSecret(secret string) (weak bool, err error) {
 	key, err := signer(secret).ParseKey(secret)
 	return key.Weak(), err
 }
 
-// checkID holds every webhook-id to what can be signed: the signed text joins
-// it to the rest with dots.
+// checkID returns an error if the webhook-id cannot be signed: the signed text joins id, timestamp
+// and body with dots.
 func checkID(id string) error {
 	bad := func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '.' }
 	if id == "" || len(id) > maxID || strings.ContainsFunc(id, bad) {
@@ -50,8 +49,8 @@ func checkID(id string) error {
 	return nil
 }
 
-// sign adds the Standard Webhooks headers. Without a secret it adds none; with
-// one that is unusable it fails, so that nothing goes out unsigned by mistake.
+// sign adds the Standard Webhooks headers. Without a secret it adds none. With an unusable secret
+// it fails, so that nothing is sent unsigned by mistake.
 func (s *Sender) sign(h http.Header, secret string, msg *Message) error {
 	if secret == "" {
 		return nil
@@ -61,8 +60,8 @@ func (s *Sender) sign(h http.Header, secret string, msg *Message) error {
 	if err != nil {
 		return fmt.Errorf("%w: the destination's secret: %w", ErrRequest, err)
 	}
-	// Sign takes a sender's own svix-* headers away: two signatures in the two
-	// spellings of one standard are refused by whoever checks strictly.
+	// Sign removes a sender's own svix-* headers: strict receivers refuse two signatures in the two
+	// spellings of the standard.
 	req := verify.Request{Header: h, Body: msg.Body, Now: s.now()}
 	if err := v.Sign(&req, key); err != nil {
 		return fmt.Errorf("%w: %w", ErrRequest, err)

@@ -13,11 +13,9 @@ const (
 	headerTracestate  = "Tracestate"
 )
 
-// setTrace makes the attempt a span of the trace that the delivery came with
-// (W3C Trace Context): its trace id, flags and tracestate stay, the parent is a
-// new one for each attempt. A delivery without a valid traceparent begins a
-// trace of its own, not sampled, which is the same for all that is sent of the
-// event.
+// setTrace makes the attempt a span in the trace of the delivery (W3C Trace Context): it keeps
+// trace id, flags and tracestate, and sets a new parent id. A delivery without a valid traceparent
+// gets a new, unsampled trace, which all messages of the event share.
 func setTrace(h http.Header, msg *Message) {
 	traceID, flags, ok := parseTraceparent(h.Values(headerTraceparent))
 	if !ok {
@@ -26,13 +24,13 @@ func setTrace(h http.Header, msg *Message) {
 		h.Del(headerTracestate)
 	}
 	var span [8]byte
-	_, _ = rand.Read(span[:]) // it never fails, see its documentation
-	span[7] |= 1              // a parent id of zeros is invalid
+	_, _ = rand.Read(span[:]) // never fails, see its documentation
+	span[7] |= 1              // an all-zero parent id is invalid
 	h.Set(headerTraceparent, "00-"+traceID+"-"+hex.EncodeToString(span[:])+"-"+flags)
 }
 
-// parseTraceparent reads a traceparent of version 00, or the part of a later one
-// that version 00 defines.
+// parseTraceparent reads a traceparent of version 00, or the part of a later version that version
+// 00 defines.
 func parseTraceparent(values []string) (traceID, flags string, ok bool) {
 	const size = len("00-") + 32 + len("-") + 16 + len("-00")
 	if len(values) != 1 || len(values[0]) < size {
