@@ -5,18 +5,18 @@ import (
 	"fmt"
 )
 
-// maxElements is the most elements that one "[]" takes, but in a batch.
+// maxElements bounds the elements of one "[]", except in a batch.
 const maxElements = 64
 
-// document is a JSON document with what was found in it at some paths, which
-// lead to the first array of those with "[]".
+// document is a JSON document and the values found at some paths. A path with "[]" leads to its
+// first array.
 type document struct {
 	raw     []byte
 	hits    []hit
 	scanned bool
 	err     error
 	xml     bool
-	lists   map[int]list // by slot; what took another scan to find, so far
+	lists   map[int]list // by slot: values that needed another scan
 }
 
 type list struct {
@@ -30,7 +30,7 @@ func (d *document) add(paths []Path) {
 	}
 }
 
-// reset turns to another document, for the same paths.
+// reset replaces the document and keeps the paths.
 func (d *document) reset(raw []byte) {
 	d.raw, d.scanned, d.err = raw, false, nil
 	if d.lists != nil {
@@ -56,7 +56,7 @@ func (d *document) hit(slot int) (*hit, error) {
 	return h, nil
 }
 
-// token returns what h found in doc.
+// token returns the value that h found in doc.
 func (h *hit) token(doc []byte) token {
 	t := token{kind: h.kind, raw: doc[h.start:h.end]}
 	if h.kind == tokenString {
@@ -72,8 +72,8 @@ func (d *document) keep(slot int, found list) {
 	d.lists[slot] = found
 }
 
-// find returns what stands at a slot whose path goes through no array. Of XML it
-// keeps what it finds, for the next item of a batch.
+// find returns the value at a slot whose path has no "[]". For XML it caches the value for the next
+// item of a batch.
 func (d *document) find(slot int) (token, error) {
 	h, err := d.hit(slot)
 	if err != nil {
@@ -92,8 +92,8 @@ func (d *document) find(slot int) (token, error) {
 	return found.tokens[0], found.err
 }
 
-// findEach returns what stands at rest in the elements of the array at a slot, see
-// reading.findEach. It keeps what it finds, for the next item of a batch.
+// findEach returns the value at rest in each element of the array at a slot, see reading.findEach.
+// It caches the values for the next item of a batch.
 func (d *document) findEach(slot int, rest *Path) ([]token, error) {
 	found, ok := d.lists[slot]
 	if ok {
@@ -108,7 +108,7 @@ func (d *document) findEach(slot int, rest *Path) ([]token, error) {
 	return found.tokens, found.err
 }
 
-// each looks into every element of the array that h found in doc.
+// each returns the value at rest in each element of the array that h found in doc.
 func (h *hit) each(doc []byte, rest *Path, xml bool) ([]token, error) {
 	items, err := h.elements(doc, xml, maxElements)
 	if err != nil {
@@ -134,8 +134,7 @@ func (h *hit) each(doc []byte, rest *Path, xml bool) ([]token, error) {
 	return tokens, nil
 }
 
-// inner returns the text of an XML element that has attributes too, and of
-// anything else what it is.
+// inner returns the text of an XML element with attributes. It returns any other token unchanged.
 func (t token) inner() (token, error) {
 	if t.kind != tokenObject {
 		return t, nil
@@ -147,7 +146,8 @@ func (t token) inner() (token, error) {
 	return hits[0].token(t.raw), nil
 }
 
-// elements returns the elements of the array that h found in doc, at most most.
+// elements returns the elements of the array that h found in doc, or an error if there are more
+// than most.
 func (h *hit) elements(doc []byte, xml bool, most int) ([][]byte, error) {
 	value := doc[h.start:h.end:h.end]
 	switch {

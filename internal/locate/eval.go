@@ -10,85 +10,80 @@ import (
 )
 
 var (
-	// ErrAbsent means that nothing stands at a location. null counts as nothing.
+	// ErrAbsent means that there is no value at a location. null counts as no value.
 	ErrAbsent = errors.New("absent")
-	// ErrMalformed means that what stands at a location cannot be used, or that
-	// the document around it cannot be read.
+	// ErrMalformed means that the value at a location is unusable, or that the document around it
+	// is invalid.
 	ErrMalformed = errors.New("malformed")
 )
 
-// Input is a request to look into. Nothing in this package changes it.
+// Input is a request to read from. This package does not change it.
 type Input struct {
-	Header   http.Header // with names in canonical form, as net/http makes them
+	Header   http.Header // names in canonical form, as net/http makes them
 	Body     []byte
 	RawQuery string
 	Item     []byte // one item of a batch; nil outside of batches
-	Outer    []byte // what encloses Item, see BatchItem; nil if nothing does
-	// Document is what body: and item: look into where it was made of Body; nil if
-	// it is Body.
+	Outer    []byte // encloses Item, see BatchItem; nil without one
+	// Document replaces Body for body: and item: if it was made of Body; otherwise nil.
 	Document *Document
 }
 
-// Document is a JSON document that was made of a body of another form.
+// Document is a JSON document made of a body in another format.
 type Document struct {
 	JSON []byte
-	Err  error // why there is none
-	// XML says what it was made of. XML does not tell an element from a list of one,
-	// so that here "[]" takes what is no array for an array of one. What stands at
-	// an element with attributes is its text, the member #text.
+	Err  error // why there is no document
+	// XML says that the body is XML, which does not distinguish an element from a list of one. So
+	// "[]" treats a value that is not an array as an array of one. The value of an element with
+	// attributes is its text, the member #text.
 	XML bool
 }
 
-// Value is what an expression found: its parts, one for most expressions.
+// Value is the value of an expression: its parts, one for most expressions.
 type Value struct {
 	Parts []string
 }
 
-// Shown returns the parts joined by ':', for people. Different values may be
-// shown alike.
+// Shown returns the parts joined by ':', for people. Different values may look the same.
 func (v Value) Shown() string { return strings.Join(v.Parts, ":") }
 
-// Eval reads the expression as an event id. Every part is exactly one string
-// or number: 1 to 255 bytes of valid UTF-8, not blank, without control
-// characters (C0, DEL, C1). A string counts by its text after unescaping, a
-// number by its digits as they were sent, so that 1 and "1" are equal, and 1,
-// 1.0 and 1e0 are not, nor -0 and 0.
+// Eval reads the expression as an event id. Every part is exactly one string or number: 1 to 255
+// bytes of valid UTF-8, not blank, without control characters (C0, DEL, C1). Strings compare by
+// their text after unescaping, numbers by their digits as sent. So 1 and "1" are equal, but 1, 1.0
+// and 1e0 differ, and so do -0 and 0.
 //
-// A JSON document must be valid as a whole (RFC 8259, UTF-8, no byte order
-// mark, nothing behind it, at most 10,000 levels), and no key on the path may
-// occur twice in its object, compared after unescaping. Keys are compared with
-// their case. A header, a key in a header, a field or a parameter must occur
-// exactly once. Else the error matches ErrMalformed; where nothing stands at
-// the location and no alternative is left, it matches ErrAbsent.
+// A JSON document must be valid as a whole (RFC 8259, UTF-8, no byte order mark, no bytes after it,
+// at most 10,000 levels), and no key on the path may occur twice in its object, compared after
+// unescaping. Keys are case-sensitive. A header, a key in a header, a field or a parameter must
+// occur exactly once. Otherwise the error matches ErrMalformed. If no alternative has a value, the
+// error matches ErrAbsent.
 //
-// Of "[]" each of 1 to 64 elements is one part, in order; an element without it
-// is malformed. A location with a '?' that is absent, null or an empty string is an
-// empty part; at least one part must be there. A sum of nothing is absent. An id
-// that goes through an array and would be longer than 2,047 bytes is the SHA-256
-// of its parts, in hex.
+// With "[]", each of 1 to 64 elements gives one part, in order; an element without a value is
+// malformed. A location with '?' that is absent, null or an empty string gives an empty part, but
+// at least one part must have a value. The sum of an empty body, item or field is absent. An id
+// through an array that would be longer than 2,047 bytes is the SHA-256 of its parts, in hex.
 func (e *Expr) Eval(in *Input) (Value, error) {
 	r := newReading(in, e)
 	return r.strict(e, slots{})
 }
 
-// token is what stands at one location.
+// token is the value at one location.
 type token struct {
-	kind tokenKind // tokenString for text that is no JSON
-	raw  []byte    // of a JSON string without its quotes, of a number as sent
+	kind tokenKind // tokenString for text that is not JSON
+	raw  []byte    // a JSON string without its quotes; a number as sent
 	text string    // if raw is nil
 }
 
 func (t token) absent() bool { return t.kind == tokenAbsent || t.kind == tokenNull }
 
-// reading is one look into one request. Each document is scanned once, when a
-// location in it is first asked for.
+// reading reads from one request. Each document is scanned once, when a location in it is first
+// needed.
 type reading struct {
 	in      *Input
 	body    document
 	item    document
 	outer   document
-	bodySum string           // of sha256:body, once it was asked for
-	forms   map[string]field // likewise
+	bodySum string           // cached value of sha256:body
+	forms   map[string]field // cached fields
 }
 
 type field struct {
@@ -96,8 +91,8 @@ type field struct {
 	err   error
 }
 
-// newReading prepares a look for all the paths of exprs; an expression's own
-// slots count from where those of the ones before it end.
+// newReading prepares a reading for the paths of all exprs. The slots of an expression follow those
+// of the expressions before it.
 func newReading(in *Input, exprs ...*Expr) *reading {
 	r := &reading{in: in}
 	r.body.raw, r.item.raw, r.outer.raw = in.Body, in.Item, in.Outer
@@ -121,10 +116,10 @@ func newReading(in *Input, exprs ...*Expr) *reading {
 	return r
 }
 
-// slots say where the slots of an expression begin in each document of a reading.
+// slots holds the first slot of an expression in each document of a reading.
 type slots struct{ body, item, outer int }
 
-// behind returns where those of the expression behind e begin.
+// behind returns the first slots of the expression that follows e.
 func (s slots) behind(e *Expr) slots {
 	if e == nil {
 		return s
@@ -132,8 +127,7 @@ func (s slots) behind(e *Expr) slots {
 	return slots{s.body + len(e.bodyPaths), s.item + len(e.itemPaths), s.outer + len(e.outerPaths)}
 }
 
-// turn goes on to another item. What encloses it is often what enclosed the one
-// before it, and is then not scanned again.
+// turn replaces the item. It keeps the scan of the enclosing element if the next item has the same.
 func (r *reading) turn(item, outer []byte) {
 	r.item.reset(item)
 	same := len(outer) == len(r.outer.raw) && (len(outer) == 0 || &outer[0] == &r.outer.raw[0])
@@ -142,8 +136,8 @@ func (r *reading) turn(item, outer []byte) {
 	}
 }
 
-// find returns what stands at l, which goes through no array. An error says why it
-// cannot be told.
+// find returns the value at l, which has no "[]". It fails if the value is ambiguous or the
+// document invalid.
 func (r *reading) find(l *leaf, base slots) (token, error) {
 	switch l.Kind {
 	case Body:
@@ -171,8 +165,8 @@ func (r *reading) find(l *leaf, base slots) (token, error) {
 	}
 }
 
-// findEach returns what stands at l in every element of its array, absent or not;
-// nothing if there is no array, or no element.
+// findEach returns the value at l in every element of its array, absent or not. It returns nothing
+// if there is no array or no element.
 func (r *reading) findEach(l *leaf, base slots) ([]token, error) {
 	if l.Kind == Item {
 		return r.item.findEach(base.item+l.slot, l.rest)
@@ -202,7 +196,7 @@ func (r *reading) header(l *leaf) (token, error) {
 	return token{kind: tokenString, text: value}, nil
 }
 
-// form keeps what it finds, for the next item of a batch.
+// form caches fields for the next item of a batch.
 func (r *reading) form(name string) (token, error) {
 	f, ok := r.forms[name]
 	if !ok {
@@ -215,8 +209,8 @@ func (r *reading) form(name string) (token, error) {
 	return f.token, f.err
 }
 
-// sum returns the sum of the body or of the item. Of nothing there is none: it
-// would be the id of every empty request.
+// sum returns the sum of the body or of the item. The sum of no bytes is absent: it would be the id
+// of every empty request.
 func (r *reading) sum(of Kind) token {
 	raw := r.item.raw
 	if of == Body {
@@ -236,7 +230,7 @@ func (r *reading) sum(of Kind) token {
 	return token{kind: tokenString, text: text}
 }
 
-// sumField returns the sum of a field of the form, as it is after decoding.
+// sumField returns the sum of a decoded field of the form.
 func (r *reading) sumField(name string) (token, error) {
 	t, err := r.form(name)
 	if err != nil || t.absent() || t.text == "" {

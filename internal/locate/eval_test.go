@@ -9,8 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// wantValue fails unless value and err are what the word says: "absent",
-// "malformed", or else the parts joined by " & ".
+// wantValue compares value and err with want: "absent", "malformed", or the parts joined by " & ".
 func wantValue(t *testing.T, value Value, err error, want string) {
 	t.Helper()
 	switch want {
@@ -28,7 +27,7 @@ func wantValue(t *testing.T, value Value, err error, want string) {
 	}
 }
 
-// TestEvalBody holds which bodies have an id, and which one.
+// TestEvalBody checks which bodies have an id, and the id.
 func TestEvalBody(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 255)
@@ -129,8 +128,8 @@ func TestEvalBody(t *testing.T) {
 	}
 }
 
-// TestEvalInvalidJSON holds that an id is not taken from a document that is
-// not one valid value, wherever the fault is.
+// TestEvalInvalidJSON checks that a document that is not one valid value gives no id, wherever the
+// fault is.
 func TestEvalInvalidJSON(t *testing.T) {
 	t.Parallel()
 	for _, body := range []string{
@@ -151,7 +150,7 @@ func TestEvalInvalidJSON(t *testing.T) {
 	}
 }
 
-// TestEvalDepth holds the limit of nesting, which is encoding/json's.
+// TestEvalDepth checks the limit of nesting, which is that of encoding/json.
 func TestEvalDepth(t *testing.T) {
 	t.Parallel()
 	nested := func(levels int) string {

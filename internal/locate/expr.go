@@ -13,11 +13,11 @@ const (
 	maxExpr     = 1024 // bytes
 	maxAlts     = 8    // alternatives of one expression
 	maxParts    = 8    // parts of one alternative
-	maxSegments = 64   // segments of one path, and of what follows each "[]" in it
+	maxSegments = 64   // segments of one path, and after each "[]" in it
 	maxArrays   = 4    // "[]" of one path
 )
 
-// Kind is the part of a request that a location points into.
+// Kind is the part of a request that contains a location.
 type Kind string
 
 // The kinds of locations.
@@ -25,27 +25,26 @@ const (
 	Header Kind = "header"
 	Body   Kind = "body"
 	Item   Kind = "item"
-	Outer  Kind = "outer" // the element of an array that encloses the item
+	Outer  Kind = "outer" // the array element that encloses the item
 	Form   Kind = "form"
 	Query  Kind = "query"
 	SHA256 Kind = "sha256" // Ref.Name is "body", "item" or "form:" and a field
 	Const  Kind = "const"
 )
 
-// Ref is one single location of an expression.
+// Ref is one location of an expression.
 type Ref struct {
 	Kind Kind
-	// Name is a header's name in canonical form (http.CanonicalHeaderKey), a
-	// path as it was written, the name of a field or parameter, or the text of a
-	// constant.
+	// Name is a header's name in canonical form (http.CanonicalHeaderKey), a path as written, the
+	// name of a field or parameter, or the text of a constant.
 	Name     string
-	Key      string // the key inside a header of pairs; "" if the whole header is meant
+	Key      string // key inside a header of pairs; "" for the whole header
 	Each     bool   // the path goes into every element of an array
-	Optional bool   // it need not be there
+	Optional bool   // may be absent
 }
 
-// In returns the part of the request that the location looks into: its Kind, or
-// what a sum is made of.
+// In returns the part of the request that the location reads: its Kind or, for a sum, the summed
+// part.
 func (r Ref) In() Kind {
 	if r.Kind != SHA256 {
 		return r.Kind
@@ -54,8 +53,7 @@ func (r Ref) In() Kind {
 	return Kind(kind)
 }
 
-// SummedField returns the name of the form's field that a sum is made of; "" where it
-// is of something else.
+// SummedField returns the name of the summed form field, or "" for other locations.
 func (r Ref) SummedField() string {
 	if r.Kind != SHA256 {
 		return ""
@@ -64,7 +62,7 @@ func (r Ref) SummedField() string {
 	return field
 }
 
-// String returns the location as it is written in settings.
+// String returns the location as written in settings.
 func (r Ref) String() string {
 	text := string(r.Kind) + ":" + r.Name
 	if r.Key != "" {
@@ -81,22 +79,22 @@ func (r Ref) String() string {
 type Expr struct {
 	text string
 	alts [][]leaf
-	// The paths of all leaves that point into the body, into an item and into
-	// what encloses it, so that one scan of each document finds them all.
+	// The paths of all leaves in the body, in an item and in its enclosing element. One scan of
+	// each document finds them all.
 	bodyPaths, itemPaths, outerPaths []Path
 }
 
-// leaf is a Ref with what is needed to look it up.
+// leaf is a Ref with the indexes to look it up.
 type leaf struct {
 	Ref
 	slot int   // index into the Expr's bodyPaths, itemPaths or outerPaths
-	rest *Path // of Each: the way on from an element
+	rest *Path // with Each: the path inside an element
 }
 
-// String returns the expression as it was given to Parse.
+// String returns the text that Parse got.
 func (e *Expr) String() string { return e.text }
 
-// Refs returns every single location of the expression, in order.
+// Refs returns all locations of the expression, in order.
 func (e *Expr) Refs() []Ref {
 	var refs []Ref
 	for _, alt := range e.alts {
@@ -107,14 +105,14 @@ func (e *Expr) Refs() []Ref {
 	return refs
 }
 
-// Uses reports whether the expression looks into k (see Ref.In).
+// Uses reports whether the expression reads k (see Ref.In).
 func (e *Expr) Uses(k Kind) bool {
 	return slices.ContainsFunc(e.Refs(), func(r Ref) bool { return r.In() == k })
 }
 
-// DiffersByItem reports whether every alternative looks into the item of a
-// batch, whatever is left out, so that two items need not give the same value.
-// What encloses an item encloses others too.
+// DiffersByItem reports whether every alternative reads the item of a batch even if all optional
+// parts are absent, so that two items can have different values. An enclosing element is shared by
+// items, so it does not count.
 func (e *Expr) DiffersByItem() bool {
 	for _, alt := range e.alts {
 		elsewhere := func(l leaf) bool { return l.In() != Item }
@@ -126,11 +124,11 @@ func (e *Expr) DiffersByItem() bool {
 	return true
 }
 
-// Parse reads a location expression. Its errors name the part that is wrong. It
-// refuses const:, which says nothing of a request.
+// Parse parses a location expression. Errors name the faulty part. It refuses const:, which does
+// not depend on the request.
 func Parse(s string) (*Expr, error) { return parse(s, false) }
 
-// ParseType is Parse for the type of an event, which may be or hold a constant.
+// ParseType is Parse for event types, which may contain a constant.
 func ParseType(s string) (*Expr, error) { return parse(s, true) }
 
 func parse(s string, constants bool) (*Expr, error) {
@@ -154,7 +152,7 @@ func parse(s string, constants bool) (*Expr, error) {
 		for _, part := range parts {
 			l, err := e.parseLeaf(strings.TrimSpace(part))
 			if err == nil && l.Kind == Const && !constants {
-				err = fmt.Errorf("%q says nothing of a request: only event.type can hold a constant", l)
+				err = fmt.Errorf("%q does not depend on the request: only event.type can contain a constant", l)
 			}
 			if err != nil {
 				return nil, fmt.Errorf("location %q: %w", s, err)
@@ -169,8 +167,7 @@ func parse(s string, constants bool) (*Expr, error) {
 	return e, nil
 }
 
-// oneArray refuses compositions of which the number of parts does not tell how
-// many elements each location found: of [1,2]+[3] and [1]+[2,3] the parts are equal.
+// oneArray refuses compositions through two arrays: [1,2]+[3] and [1]+[2,3] would have equal parts.
 func (e *Expr) oneArray(alt []leaf) error {
 	var first *leaf
 	for i := range alt {
@@ -197,7 +194,7 @@ func (e *Expr) path(l *leaf) Path {
 
 func (e *Expr) parseLeaf(part string) (leaf, error) {
 	if part == "" {
-		return leaf{}, errors.New("nothing stands beside a '+' or '|'")
+		return leaf{}, errors.New("a '+' or '|' needs a location on both sides")
 	}
 	kind, rest, ok := strings.Cut(part, ":")
 	if !ok {
@@ -206,7 +203,7 @@ func (e *Expr) parseLeaf(part string) (leaf, error) {
 	l := leaf{Ref: Ref{Kind: Kind(kind)}}
 	rest, l.Optional = cutSuffix(rest, "?")
 	if rest == "" && l.Kind != Body && l.Kind != Item {
-		return leaf{}, fmt.Errorf("%q names nothing after the ':'", part)
+		return leaf{}, fmt.Errorf("%q needs a name after the ':'", part)
 	}
 	var err error
 	switch l.Kind {
@@ -221,7 +218,7 @@ func (e *Expr) parseLeaf(part string) (leaf, error) {
 		l.Name, err = parseSummed(rest)
 	case Const:
 		if l.Name, err = unescape(rest); l.Optional {
-			err = errors.New("a constant is always there: leave out the '?', or write it as '\\?'")
+			err = errors.New("a constant is always present: remove the '?', or write it as '\\?'")
 		}
 	default:
 		err = fmt.Errorf("kind %q is unknown: use header, body, item, outer, form, query or sha256", kind)
@@ -232,7 +229,7 @@ func (e *Expr) parseLeaf(part string) (leaf, error) {
 	return l, nil
 }
 
-// parseSummed reads what a sum is made of.
+// parseSummed parses the part of a request that is summed.
 func parseSummed(s string) (string, error) {
 	if s == string(Body) || s == string(Item) {
 		return s, nil
@@ -241,7 +238,7 @@ func parseSummed(s string) (string, error) {
 		field, err := unescape(field)
 		return string(Form) + ":" + field, err
 	}
-	return "", errors.New("a sum is of the body, of the item or of a field: use sha256:body, sha256:item or sha256:form:field")
+	return "", errors.New("only the body, the item or a field can be summed: use sha256:body, sha256:item or sha256:form:field")
 }
 
 func (e *Expr) addPath(l *leaf) error {
@@ -254,7 +251,7 @@ func (e *Expr) addPath(l *leaf) error {
 	case l.Kind == Item:
 		list = &e.itemPaths
 	case l.Kind == Outer && p.rest != nil:
-		return errors.New(`"[]" has no place in what encloses an item`)
+		return errors.New(`"[]" is not allowed in outer:`)
 	case l.Kind == Outer:
 		list = &e.outerPaths
 	}

@@ -8,50 +8,48 @@ import (
 	"unicode/utf8"
 )
 
-// MaxType is the most bytes that an event type keeps.
+// MaxType is the maximum length of an event type in bytes; longer types are cut.
 const MaxType = 255
 
-// Fields says where the fields of an event stand.
+// Fields holds the locations of an event's fields.
 type Fields struct {
 	// ID is read strictly (see Expr.Eval) and must be set.
 	ID *Expr
-	// Type and Time are read leniently; nil means that the sender has none.
+	// Type and Time are read leniently; nil means that the sender sends none.
 	Type, Time *Expr
 }
 
-// Reader reads the fields of the events of one request. It scans the body once
-// for all the items of a batch. It is not safe for concurrent use.
+// Reader reads the fields of the events of one request. It scans the body once for all items of a
+// batch. It is not safe for concurrent use.
 type Reader struct {
 	fields *Fields
 	r      *reading
 }
 
-// Reader returns a Reader of in, whose Item and Outer it ignores.
+// Reader returns a Reader of in. It ignores in.Item and in.Outer.
 func (f *Fields) Reader(in *Input) *Reader {
 	return &Reader{fields: f, r: newReading(in, f.ID, f.Type, f.Time)}
 }
 
-// Read returns the fields of one event; item is nil outside of batches, outer where
-// nothing encloses the item (see BatchItem). What encloses several items in a row is
-// scanned once if it is the same memory. The error is about the id alone, and matches
-// ErrAbsent or ErrMalformed.
+// Read returns the fields of one event. item is nil outside of batches; outer is nil if no element
+// encloses the item (see BatchItem). Items in a row with the same outer, by memory, share one scan
+// of it. The error is about the id alone, and matches ErrAbsent or ErrMalformed.
 //
-// A type that is absent or cannot be read is "". It is cut to 255 bytes at the
-// end of a character; control characters, invalid UTF-8 and halves of
-// surrogate pairs in it become U+FFFD, so that it can be shown and matches no
-// type that was written without them. The parts of a composite one are joined
-// by ':'; those that are optional or of an element, and absent, are left out.
+// An absent or unreadable type is "". A type is cut at a character boundary to 255 bytes. Control
+// characters, invalid UTF-8 and halves of surrogate pairs become U+FFFD, so the type can be shown
+// and matches no type written without them. The parts of a composite type are joined by ':'; absent
+// parts that are optional or belong to an element are left out.
 //
-// A time is seconds or milliseconds since 1970 as a string or number (from
-// 100,000,000,000 on they are milliseconds; seconds may have a fraction), or a text
-// in one of these forms, where what has no zone is in UTC:
+// A time is seconds or milliseconds since 1970 as a string or number (from 100,000,000,000 on they
+// are milliseconds; seconds may have a fraction), or a text in one of these forms, in UTC unless it
+// names a zone:
 //
 //	2025-10-09T08:53:20.5Z, ...+02:00    RFC 3339
 //	2025-10-09T08:53:20+0200, ...20      ISO 8601
 //	2025-10-09 08:53:20, ... UTC
 //	Thu, 09 Oct 2025 08:53:20 GMT        RFC 1123, also with +0200
 //
-// What cannot be read, or lies before 1970, is the zero time. It is in UTC.
+// An unreadable time, and a time before 1970, is the zero time. The result is in UTC.
 func (rd *Reader) Read(item, outer []byte) (id Value, typ string, at time.Time, err error) {
 	f, r := rd.fields, rd.r
 	r.turn(item, outer)
@@ -71,8 +69,8 @@ func (rd *Reader) Read(item, outer []byte) (id Value, typ string, at time.Time, 
 	return id, typ, at, nil
 }
 
-// lenient returns the text of the first alternative that is present, "" if
-// there is none or if it cannot be read.
+// lenient returns the text of the first alternative that is present; "" if there is none or it is
+// unreadable.
 func (r *reading) lenient(e *Expr, base slots) string {
 	for _, alt := range e.alts {
 		text, err := r.lenientAlt(alt, base)
@@ -104,7 +102,7 @@ func (r *reading) lenientAlt(alt []leaf, base slots) (string, error) {
 	return s.text, nil
 }
 
-// lenientParts adds what stands at l to s.
+// lenientParts adds the value at l to s.
 func (r *reading) lenientParts(s *shownParts, l *leaf, base slots) error {
 	if !l.Each {
 		t, err := r.find(l, base)
@@ -126,7 +124,7 @@ type shownParts struct {
 	count int
 }
 
-// add adds a token, if it is there.
+// add adds a token unless it is absent.
 func (s *shownParts) add(t token) error {
 	if t.absent() {
 		return nil
@@ -141,7 +139,7 @@ func (s *shownParts) add(t token) error {
 	return err
 }
 
-// shown returns the text of a token that is read leniently.
+// shown returns the text of a token for lenient reading.
 func (t token) shown() (string, error) {
 	switch {
 	case t.kind == tokenNumber:
@@ -155,13 +153,13 @@ func (t token) shown() (string, error) {
 	return t.text, nil
 }
 
-// clean makes a type fit to be shown and kept.
+// clean makes a type fit to be shown and stored.
 func clean(s string) string {
 	if len(s) <= MaxType && utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl) {
 		return s
 	}
 	var b strings.Builder
-	for _, c := range s { // invalid bytes come as U+FFFD
+	for _, c := range s { // range yields invalid bytes as U+FFFD
 		if unicode.IsControl(c) {
 			c = utf8.RuneError
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestReadType holds how a type that is only shown and routed by is read.
+// TestReadType checks the lenient reading of types.
 func TestReadType(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ name, at, body, want string }{
@@ -118,8 +118,8 @@ func TestReadTime(t *testing.T) {
 	}
 }
 
-// TestReadTogether holds that the fields do not get into each other's way,
-// however many locations each has, over the items of one batch.
+// TestReadTogether checks that fields with several locations do not affect each other, over the
+// items of one batch.
 func TestReadTogether(t *testing.T) {
 	t.Parallel()
 	f := Fields{
@@ -145,6 +145,6 @@ func TestReadTogether(t *testing.T) {
 		t.Error("a broken item has an id")
 	}
 	if _, _, _, err := r.Read([]byte(`{"id":"x"}`), nil); err != nil {
-		t.Errorf("the item behind a broken one: %v", err)
+		t.Errorf("the item after a broken one: %v", err)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// FuzzBatchItems compares the items of nested arrays, and the parts of "[]", with what
+// FuzzBatchItems compares the items of nested arrays, and the parts of "[]", with those that
 // encoding/json finds.
 func FuzzBatchItems(f *testing.F) {
 	for _, seed := range []string{
@@ -25,7 +25,7 @@ func FuzzBatchItems(f *testing.F) {
 		got, err := batch.Items(doc, false)
 		if !ok || !whole {
 			if err == nil {
-				t.Fatalf("got %d items of what is no batch", len(got))
+				t.Fatalf("got %d items without a batch", len(got))
 			}
 			return
 		}
@@ -43,8 +43,8 @@ func FuzzBatchItems(f *testing.F) {
 	})
 }
 
-// flatten is Batch.Items of body:a[].b by encoding/json. ok is whether doc is a
-// document, whole whether it has the batch.
+// flatten is Batch.Items of body:a[].b by encoding/json. ok reports whether doc is a document,
+// whole whether it has the batch.
 func flatten(doc []byte) (items []BatchItem, whole, ok bool) {
 	if scan(doc, nil) != nil {
 		return nil, false, false
@@ -71,8 +71,8 @@ func flatten(doc []byte) (items []BatchItem, whole, ok bool) {
 	return items, found && len(items) <= MaxItems && len(elements) <= MaxItems, true
 }
 
-// FuzzIDs holds that no combination of locations makes a reading panic or an id
-// unfit for use, whatever the document was made of.
+// FuzzIDs checks that no combination of locations and document format makes a reading panic, or
+// returns an invalid id.
 func FuzzIDs(f *testing.F) {
 	const seed = `{"a":[{"b":"x","c":[1]},{"b":{"#text":"y","@z":"w"}}],"d":null,"e":""}`
 	for _, at := range []string{

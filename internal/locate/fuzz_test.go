@@ -13,9 +13,8 @@ import (
 	"unicode/utf8"
 )
 
-// FuzzDocument compares the scanner with encoding/json: it accepts what
-// encoding/json accepts, but for invalid UTF-8, and finds the same values, but
-// for paths that are ambiguous.
+// FuzzDocument compares the scanner with encoding/json: except for invalid UTF-8, both accept the
+// same documents, and except for ambiguous paths, both find the same values.
 func FuzzDocument(f *testing.F) {
 	for _, seed := range []string{
 		`{"id":"evt_1","a":{"b":[1,2.5e-3,"x"]}}`, `[{"id":1},[],{}]`, `{"\u0069d":"a","id":"\ud83d\ude00"}`,
@@ -56,7 +55,7 @@ func FuzzDocument(f *testing.F) {
 
 var fuzzPaths = []string{"", "id", "a.b", "a.id", "0", "a.0.b", "1.id", "a.b.id"}
 
-// lookUp finds with encoding/json what stands at a path, nil if nothing does.
+// lookUp returns the value at a path by encoding/json, or nil.
 func lookUp(doc json.RawMessage, path []segment) (value json.RawMessage, ambiguous bool) {
 	doc = bytes.Trim(doc, " \t\r\n")
 	if len(path) == 0 {
@@ -91,7 +90,7 @@ func lookUp(doc json.RawMessage, path []segment) (value json.RawMessage, ambiguo
 	return nil, false
 }
 
-// sameID compares the strict reading of one value with encoding/json's.
+// sameID compares the strict reading of one value with that of encoding/json.
 func sameID(t *testing.T, doc []byte, path string, value json.RawMessage) {
 	got, err := mustParse(t, "body:"+path).Eval(&Input{Body: doc})
 	dec := json.NewDecoder(bytes.NewReader(value))
@@ -110,7 +109,7 @@ func sameID(t *testing.T, doc []byte, path string, value json.RawMessage) {
 	case json.Number:
 		want = v.String()
 	}
-	// U+FFFD may stand for half of a surrogate pair; only then is it refused.
+	// U+FFFD may stand for half a surrogate pair; only that is refused.
 	mustRefuse := want == "" || len(want) > MaxPart || strings.TrimSpace(want) == "" || strings.ContainsFunc(want, unicode.IsControl)
 	mayRefuse := mustRefuse || strings.Contains(want, "\ufffd") && bytes.ContainsRune(value, '\\')
 	switch {
@@ -121,7 +120,7 @@ func sameID(t *testing.T, doc []byte, path string, value json.RawMessage) {
 	}
 }
 
-// FuzzItems compares the splitting of batches with encoding/json's.
+// FuzzItems compares the splitting of batches with encoding/json.
 func FuzzItems(f *testing.F) {
 	for _, seed := range []string{`[]`, ` [ {"a":[1]} , "],\"" ,null ] `, `{"a":[1,2],"b":3}`, `{"a":[[],{}]}`, `[1,]`} {
 		f.Add([]byte(seed), false)
@@ -134,12 +133,12 @@ func FuzzItems(f *testing.F) {
 		}
 		got, err := Items(doc, path)
 		if err != nil {
-			return // FuzzDocument holds when that may be
+			return // FuzzDocument checks this case
 		}
 		array, ambiguous := lookUp(doc, path.segs)
 		var want []json.RawMessage
 		if err := json.Unmarshal(array, &want); err != nil || ambiguous {
-			t.Fatalf("it is no array: %v", err)
+			t.Fatalf("not an array: %v", err)
 		}
 		if !slices.EqualFunc(got, want, func(a []byte, b json.RawMessage) bool { return bytes.Equal(a, b) }) {
 			t.Fatalf("got %q, want %q", got, want)
@@ -147,8 +146,7 @@ func FuzzItems(f *testing.F) {
 	})
 }
 
-// FuzzParse holds that no expression makes Parse or a reading panic, and that
-// an id is always fit for use.
+// FuzzParse checks that no expression makes Parse or a reading panic, and that every id is valid.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{"body:a.b + header:X#t | form:f | query:q", `item:a\.0`, "header:", "body:\\", "form:a | query:b | body:0", "body:a[].b? + item:c", "outer:a.b? + item:0 | outer:f"} {
 		f.Add(seed, `{"a":{"b":"c"}}`, "t=1,v1=a")

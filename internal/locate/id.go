@@ -12,15 +12,14 @@ import (
 	"unicode/utf8"
 )
 
-// MaxPart is the most bytes that one part of an event id may have.
+// MaxPart bounds one part of an event id, in bytes.
 const MaxPart = 255
 
-// maxID is the most bytes of an id that goes through an array: as many as eight
-// parts have, which are the most without one. Ids are told in a header.
+// maxID bounds an id through an array, in bytes: the length of eight parts, the most without an
+// array. A header carries the id.
 const maxID = maxParts*(MaxPart+1) - 1
 
-// shorten returns parts, or where they are too long one part that differs where
-// they do.
+// shorten returns parts or, if they are too long, one part: their SHA-256.
 func shorten(parts []string) []string {
 	size := len(parts) - 1
 	for _, p := range parts {
@@ -39,19 +38,18 @@ func shorten(parts []string) []string {
 	return []string{hex.EncodeToString(h.Sum(nil))}
 }
 
-// part returns the text of a token that is used as a part of an event id. Where it
-// is optional nothing is "".
+// part returns the text of a token as a part of an event id. An absent optional token is "".
 func (t token) part(optional bool) (string, error) {
 	switch empty := len(t.raw) == 0 && t.text == ""; {
 	case optional && (t.absent() || t.kind == tokenString && empty):
 		return "", nil
 	case t.absent():
-		return "", errors.New("an element of the array is without it")
+		return "", errors.New("an element of the array lacks it")
 	}
 	return t.id()
 }
 
-// id is part for a token that is there.
+// id is part for a token that is present.
 func (t token) id() (string, error) {
 	text := t.text
 	switch t.kind {
@@ -74,8 +72,7 @@ func (t token) id() (string, error) {
 	return text, checkID(text)
 }
 
-// stringText returns the text of a JSON string without its quotes, cut
-// somewhere behind limit bytes.
+// stringText returns the text of a JSON string without its quotes, cut somewhere after limit bytes.
 func stringText(raw []byte, limit int) (string, error) {
 	if bytes.IndexByte(raw, '\\') < 0 {
 		return string(raw[:min(len(raw), limit+utf8.UTFMax)]), nil

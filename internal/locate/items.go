@@ -7,21 +7,20 @@ import (
 	"strings"
 )
 
-// MaxItems is the most items that one batch may have.
+// MaxItems bounds the items of one batch.
 const MaxItems = 10_000
 
-// Batch says where the items of a batch stand. It is immutable and safe for
-// concurrent use.
+// Batch holds the location of a batch's items. It is immutable and safe for concurrent use.
 type Batch struct {
 	paths []*Path
-	one   bool // without any of them the document is the only item
+	one   bool // without any array, the document is the only item
 }
 
-// ParseBatch reads where the items of a batch stand: body:path of the array, or
-// body: if the document is the array. "[]" in the path goes into every element of
-// an array on the way. "a | b" takes the first that is there, and of alternatives
-// that go into the same array each element takes its own first; body: is there if
-// the document is an array. The last may be "one": the document is the only item.
+// ParseBatch parses the location of a batch: body:path of the array, or body: if the document is
+// the array. "[]" in the path goes into every element of an array on the way. "a | b" takes the
+// first that is present; for alternatives that go into the same array, each element takes its own
+// first. body: is present if the document is an array. The last alternative may be "one": the
+// document is the only item.
 func ParseBatch(rule string) (*Batch, error) {
 	alts := splitUnescaped(rule, '|')
 	if len(rule) > maxExpr || len(alts) > maxAlts {
@@ -50,33 +49,32 @@ func ParseBatch(rule string) (*Batch, error) {
 	return b, nil
 }
 
-// Encloses reports whether items of the batch may be enclosed by an element of an
-// array on the way: whether an alternative goes through "[]".
+// Encloses reports whether an alternative goes through "[]", so that array elements may enclose
+// items.
 func (b *Batch) Encloses() bool {
 	return slices.ContainsFunc(b.paths, func(p *Path) bool { return p.rest != nil })
 }
 
 // BatchItem is one item of a batch.
 type BatchItem struct {
-	Raw []byte // as it was sent
-	// Outer is the innermost element of an array on the way that encloses Raw: for
-	// body:entry[].changes that of entry. Where the way goes through no "[]" it is
-	// nil. Items in one element have the same memory as theirs.
+	Raw []byte // as sent
+	// Outer is the innermost array element that encloses Raw: for body:entry[].changes, the element
+	// of entry. It is nil for a path without "[]". Items in one element share its memory.
 	Outer []byte
-	// Err says why Raw, an element on the way, has no items: it matches ErrAbsent
-	// or ErrMalformed.
+	// Err says why Raw, an array element on the path, has no items. It matches ErrAbsent or
+	// ErrMalformed.
 	Err error
 }
 
-// Items returns the items in doc, which must be a valid document as for
-// Expr.Eval, in order. They share its memory. An empty array is no error; a batch
-// that cannot be read as a whole is one that matches ErrAbsent or ErrMalformed. Of
-// several arrays some may be unreadable: then there is one with an Err among
-// the others. Where xml holds, what is no array is taken for an array of one.
+// Items returns the items in doc, in order. doc must be a valid document as for Expr.Eval; the
+// items share its memory. An empty array is not an error. An unreadable batch is an error that
+// matches ErrAbsent or ErrMalformed. If only some of several arrays are unreadable, each of these
+// gives an item with an Err. If xml is true, a value that is not an array counts as an array of
+// one.
 func (b *Batch) Items(doc []byte, xml bool) ([]BatchItem, error) {
 	var paths []*Path
 	for i, p := range b.paths {
-		// The document itself is an alternative only where it is an array.
+		// The document itself is an alternative only if it is an array.
 		if last := i == len(b.paths)-1 && !b.one; last || xml || len(p.segs) > 0 || isArray(doc) {
 			paths = append(paths, p)
 		}
@@ -101,8 +99,8 @@ func isArray(doc []byte) bool {
 	return pos < len(doc) && doc[pos] == '['
 }
 
-// Items returns the raw bytes of each item of the array at path in body; see
-// Batch.Items. It is strict: where one cannot be read there are none.
+// Items returns the raw bytes of each item of the array at path in body; see Batch.Items. It is
+// strict: one unreadable item is an error.
 func Items(body []byte, path Path) ([][]byte, error) {
 	b := Batch{paths: []*Path{&path}}
 	items, err := b.Items(body, false)
@@ -119,7 +117,7 @@ func Items(body []byte, path Path) ([][]byte, error) {
 	return raw, nil
 }
 
-// walker gathers the items of a batch.
+// walker collects the items of a batch.
 type walker struct {
 	xml   bool
 	items []BatchItem
@@ -127,13 +125,13 @@ type walker struct {
 
 var errTooMany = fmt.Errorf("%w: it has more than %d items", ErrMalformed, MaxItems)
 
-// any takes the items of the first of paths that is in doc. outer is doc, or nil
-// where that is no element of an array.
+// any collects the items of the first of paths that is present in doc. outer is doc, or nil if doc
+// is not an array element.
 func (w *walker) any(doc, outer []byte, paths []*Path) error {
 	var absent error
 	for i, p := range paths {
 		if slices.ContainsFunc(paths[:i], p.sameArray) {
-			continue // its elements were asked for both
+			continue // the walk of p tried both for each element
 		}
 		err := w.walk(doc, outer, p, paths[i:])
 		if !errors.Is(err, ErrAbsent) {
@@ -146,13 +144,13 @@ func (w *walker) any(doc, outer []byte, paths []*Path) error {
 	return absent
 }
 
-// sameArray reports whether both paths go on behind the elements of one array.
+// sameArray reports whether both paths continue in the elements of one array.
 func (p *Path) sameArray(q *Path) bool {
 	return p.rest != nil && q.rest != nil && slices.Equal(p.segs, q.segs)
 }
 
-// walk takes the items at p. Of the alternatives those that go into the same array
-// are tried for each of its elements.
+// walk collects the items at p. Alternatives that go into the same array are tried for each
+// element.
 func (w *walker) walk(doc, outer []byte, p *Path, alternatives []*Path) error {
 	hits := []hit{{path: p.segs}}
 	err := scan(doc, hits)
@@ -190,8 +188,7 @@ func (w *walker) walk(doc, outer []byte, p *Path, alternatives []*Path) error {
 	return nil
 }
 
-// each takes the items of every one of elements. What is absent from all of them
-// is absent.
+// each collects the items of all elements. It returns ErrAbsent if all elements lack them.
 func (w *walker) each(elements [][]byte, rests []*Path) error {
 	before, missing := len(w.items), 0
 	var absent error
@@ -218,7 +215,7 @@ func (w *walker) each(elements [][]byte, rests []*Path) error {
 	return nil
 }
 
-// elements splits a valid array, and stops behind most of them.
+// elements splits a valid array. It stops after most+1 elements.
 func elements(array []byte, most int) [][]byte {
 	var items [][]byte
 	depth, start := 0, 0
@@ -247,7 +244,7 @@ func elements(array []byte, most int) [][]byte {
 	return items
 }
 
-// trim cuts the white space of JSON off both ends.
+// trim cuts JSON white space off both ends.
 func trim(b []byte) []byte {
 	b = b[skipSpace(b, 0):]
 	for len(b) > 0 && skipSpace(b, len(b)-1) == len(b) {

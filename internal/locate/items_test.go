@@ -54,14 +54,14 @@ func TestItems(t *testing.T) {
 	}
 }
 
-// TestBatchItems holds what alternatives, arrays on the way and "one" find.
+// TestBatchItems checks alternatives, arrays on the path and "one".
 func TestBatchItems(t *testing.T) {
 	t.Parallel()
 	const meta = "body:entry[].changes | body:entry[].messaging"
 	for _, c := range []struct {
 		name, rule, body string
 		xml              bool
-		want             []string // "!" before what is malformed
+		want             []string // "!" precedes malformed ones
 		err              error
 	}{
 		{"flat", "body:a[].b", `{"a":[{"b":[1,2]},{"b":[]},{"b":[ 3 ]}]}`, false, []string{"1", "2", "3"}, nil},
@@ -127,7 +127,7 @@ func TestBatchItems(t *testing.T) {
 	}
 }
 
-// TestBatchLimit holds that the most items are counted over all arrays.
+// TestBatchLimit checks that the limit counts the items of all arrays.
 func TestBatchLimit(t *testing.T) {
 	t.Parallel()
 	b, err := ParseBatch("body:[].a")
@@ -166,7 +166,7 @@ func TestParseBatchRefuses(t *testing.T) {
 		"body:" + strings.Repeat("a", 1024):    "1024 bytes",
 	} {
 		if _, err := ParseBatch(rule); err == nil || !strings.Contains(err.Error(), names) {
-			t.Errorf("%q: got %v, want an error that holds %s", rule, err, names)
+			t.Errorf("%q: got %v, want an error with %s", rule, err, names)
 		}
 	}
 }

@@ -2,13 +2,12 @@ package locate
 
 import "fmt"
 
-// maxOpen is how deeply documents may be nested as texts to be opened.
+// maxOpen bounds how deeply texts inside texts are opened.
 const maxOpen = 8
 
-// OpenTexts returns doc, which must be a valid document as for Expr.Eval, with
-// those of its texts opened that hold a JSON object or array, and within these
-// likewise, up to 8 deep. Keys and all other texts stay. The error matches
-// ErrMalformed.
+// OpenTexts returns a copy of doc with the texts that hold a JSON object or array replaced by it,
+// also inside these, up to 8 deep. doc must be a valid document as for Expr.Eval. Keys and all
+// other texts stay. The error matches ErrMalformed.
 func OpenTexts(doc []byte) ([]byte, error) {
 	if err := scan(doc, nil); err != nil {
 		return nil, fmt.Errorf("%w: %s", ErrMalformed, err)
@@ -35,7 +34,7 @@ func openTexts(doc []byte, levels int) []byte {
 	return append(out, doc[copied:]...)
 }
 
-// openText returns the document that raw, a string without its quotes, holds.
+// openText returns the document inside raw, a string without its quotes.
 func openText(raw []byte, levels int) ([]byte, bool) {
 	if levels == 0 {
 		return nil, false

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestOpenTexts holds which texts are opened.
+// TestOpenTexts checks which texts are opened.
 func TestOpenTexts(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ doc, want string }{
@@ -38,7 +38,7 @@ func TestOpenTexts(t *testing.T) {
 	}
 }
 
-// TestOpenTextsDepth holds that 8 texts in each other are opened, and the ninth stays.
+// TestOpenTextsDepth checks that 8 texts inside each other are opened, and the ninth stays.
 func TestOpenTextsDepth(t *testing.T) {
 	t.Parallel()
 	doc := `{"a":1}`
@@ -56,8 +56,8 @@ func TestOpenTextsDepth(t *testing.T) {
 	}
 }
 
-// FuzzOpenTexts holds that what is opened is valid JSON that encoding/json reads as
-// the same, but for the texts.
+// FuzzOpenTexts checks that the result is valid JSON, and that encoding/json reads it like the
+// original, except for opened texts.
 func FuzzOpenTexts(f *testing.F) {
 	for _, seed := range []string{
 		`{"a":"{\"b\":\"[1,\\\"[2]\\\"]\"}"}`, ` [ "[]" , "{}" ] `, `{"a":"\u007b\n\"b\":1}"}`, `{"[1]":"x","{}" : "[1]"}`,
@@ -69,7 +69,7 @@ func FuzzOpenTexts(f *testing.F) {
 		got, err := OpenTexts(doc)
 		if err != nil {
 			if json.Valid(doc) && scan(doc, nil) == nil {
-				t.Fatalf("valid, and refused: %v", err)
+				t.Fatalf("valid, but refused: %v", err)
 			}
 			return
 		}
@@ -89,7 +89,7 @@ func FuzzOpenTexts(f *testing.F) {
 	})
 }
 
-// sameOpened reports whether after is before with some of its texts opened.
+// sameOpened reports whether after is before with some texts opened.
 func sameOpened(before, after any) bool {
 	switch b := before.(type) {
 	case map[string]any:

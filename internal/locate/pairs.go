@@ -7,10 +7,9 @@ import (
 	"strings"
 )
 
-// CutPair splits one element of a header of the form "k=v,k=v" at its first
-// '='. It reports false for an element without a key, and for one that has
-// white space or a control character in it, which no sender of such headers
-// writes and which programs read differently.
+// CutPair splits one element of a header of the form "k=v,k=v" at its first '='. It reports false
+// if the key is empty, or if the element contains white space or a control character: no sender of
+// such headers writes them, and programs read them differently.
 func CutPair(element string) (key, value string, ok bool) {
 	for i := range len(element) {
 		if element[i] <= ' ' || element[i] == 0x7f {
@@ -21,9 +20,8 @@ func CutPair(element string) (key, value string, ok bool) {
 	return key, value, ok && key != ""
 }
 
-// PairValue returns the value under key in a header of the form "k=v,k=v",
-// and how often the key occurs. It reports false if the header has another
-// form.
+// PairValue returns the value under key in a header of the form "k=v,k=v", and how often the key
+// occurs. It reports false if the header has another form.
 func PairValue(header, key string) (value string, found int, ok bool) {
 	for element := range strings.SplitSeq(header, ",") {
 		k, v, ok := CutPair(element)

@@ -7,25 +7,25 @@ import (
 	"strings"
 )
 
-// Path is a way into a JSON document. The zero value is the document itself.
+// Path is a path into a JSON document. The zero value is the document itself.
 type Path struct {
 	text string
 	segs []segment
-	rest *Path // the way on from each element of the array at segs; nil without "[]"
+	rest *Path // the path inside each element of the array at segs; nil without "[]"
 }
 
 // segment is one step: into an object by key, or into an array by index.
 type segment struct {
 	key   string
-	index int // -1 if key is no array index
+	index int // -1 if key is not an array index
 }
 
-// String returns the path as it was given to ParsePath.
+// String returns the text that ParsePath got.
 func (p Path) String() string { return p.text }
 
-// ParsePath reads a path: segments split by '.', where a segment of decimal
-// digits is also an array index. "" is the document itself. "[]" behind a segment,
-// or as one, goes into every element of the array there.
+// ParsePath parses a path: segments separated by '.'. A segment of decimal digits is also an array
+// index. "" is the document itself. "[]" after a segment, or as one, goes into every element of the
+// array there.
 func ParsePath(s string) (Path, error) {
 	p := Path{text: s}
 	if s == "" {
@@ -40,7 +40,7 @@ func ParsePath(s string) (Path, error) {
 		}
 		switch _, twice := cutSuffix(piece, "[]"); {
 		case twice:
-			return Path{}, errors.New(`of an array in an array write the "[]" as a segment: a[].[]`)
+			return Path{}, errors.New(`for an array in an array, write the "[]" as a segment: a[].[]`)
 		case key == "" && !each:
 			return Path{}, fmt.Errorf("segment %d of the path is empty", i+1)
 		case key != "":
@@ -61,8 +61,8 @@ func ParsePath(s string) (Path, error) {
 	return p, nil
 }
 
-// arrayIndex returns the index that s spells, or -1. Only the plain decimal
-// form counts, so that an element has one name.
+// arrayIndex returns the index that s spells, or -1. Only the plain decimal form counts, so that
+// each element has one name.
 func arrayIndex(s string) int {
 	n, err := strconv.ParseUint(s, 10, 31)
 	if err != nil || strconv.FormatUint(n, 10) != s {
@@ -71,8 +71,7 @@ func arrayIndex(s string) int {
 	return int(n)
 }
 
-// splitUnescaped splits s at every sep that no backslash precedes. The
-// backslashes stay.
+// splitUnescaped splits s at every sep without a backslash before it. The backslashes stay.
 func splitUnescaped(s string, sep byte) []string {
 	var pieces []string
 	start := 0
@@ -88,8 +87,7 @@ func splitUnescaped(s string, sep byte) []string {
 	return append(pieces, s[start:])
 }
 
-// cutSuffix is strings.CutSuffix, but for a suffix that a backslash takes the
-// meaning off.
+// cutSuffix is strings.CutSuffix, but ignores an escaped suffix.
 func cutSuffix(s, suffix string) (before string, found bool) {
 	before, found = strings.CutSuffix(s, suffix)
 	backslashes := len(before) - len(strings.TrimRight(before, `\`))

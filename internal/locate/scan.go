@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// maxDepth is how deeply a document may be nested, as in encoding/json. The
-// scanner keeps one bit per level, so depth costs no stack.
+// maxDepth bounds the nesting of a document, like encoding/json. The scanner needs one bit per
+// level, so depth costs no stack.
 const maxDepth = 10_000
 
 type tokenKind uint8
@@ -21,39 +21,39 @@ const (
 	tokenArray
 )
 
-// hit is what stands at a path.
+// hit is the value at a path.
 type hit struct {
 	path  []segment
 	kind  tokenKind
 	start int    // of the raw value
-	end   int    // 0 while the value is a container that is still open
-	bad   string // why the path is ambiguous; "" if it is not
+	end   int    // 0 while the value is an open container
+	bad   string // why the path is ambiguous, or ""
 
-	// While scanning: how many of the open containers lie on the path, whether
-	// the next value does, which of its keys were seen (a bit per level), and
-	// the depth of the container that the value itself is.
+	// State of the scan: how many of the open containers lie on the path, whether the next value
+	// does, which of its keys were seen (one bit per level), and the depth of the value if it is a
+	// container.
 	level     int
 	next      bool
 	seen      uint64
 	openDepth int
 }
 
-// scanner walks one document from its first byte to its last, without
-// recursion, and notes what stands at some paths.
+// scanner reads one document from start to end, without recursion, and records the values at some
+// paths.
 type scanner struct {
 	doc    []byte
 	pos    int
 	depth  int                  // open containers
 	arrays [2]uint64            // bit n: the container at depth n+1 is an array
-	deeper []uint64             // more of that; few documents have so many levels, and stacks are better kept small
+	deeper []uint64             // further bits; few documents are this deep, and this keeps scanner small on the stack
 	index  [maxSegments + 1]int // of the current element, by depth
 	hits   []hit
 	armed  bool // the next value belongs to a hit
-	reach  int  // the most segments of any path: deeper keys match nothing
+	reach  int  // length of the longest path: deeper keys match nothing
 }
 
-// scan checks that doc is exactly one JSON value in valid UTF-8, and finds
-// what stands at the paths of hits, whose path is set and all else zero.
+// scan checks that doc is exactly one JSON value in valid UTF-8, and fills in hits. The hits must
+// have a path and be zero otherwise.
 func scan(doc []byte, hits []hit) error {
 	if !utf8.Valid(doc) {
 		return errors.New("not valid UTF-8")
@@ -88,7 +88,7 @@ func (s *scanner) inArray() bool {
 	return *word&bit != 0
 }
 
-// level returns where the bit of a level stands.
+// level returns the word and the bit of a level.
 func (s *scanner) level(n int) (word *uint64, bit uint64) {
 	i := n / 64
 	if i < len(s.arrays) {
@@ -100,8 +100,8 @@ func (s *scanner) level(n int) (word *uint64, bit uint64) {
 	return &s.deeper[i], 1 << (n % 64)
 }
 
-// value reads the value at pos. For a container with content it stops where
-// the first inner value stands, and reports true.
+// value reads the value at pos. For a container that is not empty, it stops at the first inner
+// value and reports true.
 func (s *scanner) value() (open bool, err error) {
 	isObject := s.at('{')
 	if !isObject && !s.at('[') {
@@ -130,14 +130,14 @@ func (s *scanner) value() (open bool, err error) {
 	return true, nil
 }
 
-// afterValue reads what follows a value up to the next one. It reports false
-// at the end of the document.
+// afterValue reads from the end of a value to the next value. It reports false at the end of the
+// document.
 func (s *scanner) afterValue() (more bool, err error) {
 	for {
 		s.space()
 		if s.depth == 0 {
 			if s.pos != len(s.doc) {
-				return false, syntaxError(s.pos, "something follows the document")
+				return false, syntaxError(s.pos, "expected the end of the document")
 			}
 			return false, nil
 		}
@@ -158,12 +158,12 @@ func (s *scanner) afterValue() (more bool, err error) {
 		case s.at(']') && array, s.at('}') && !array:
 			s.close()
 		default:
-			return false, syntaxError(s.pos, "no comma and no closing bracket stands here")
+			return false, syntaxError(s.pos, "expected a comma or a closing bracket")
 		}
 	}
 }
 
-// open notes the container that starts at pos.
+// open records the container that starts at pos.
 func (s *scanner) open(isObject bool) {
 	kind := tokenArray
 	if isObject {
@@ -182,7 +182,7 @@ func (s *scanner) open(isObject bool) {
 	}
 }
 
-// close ends the innermost container at the closing bracket that stands at pos.
+// close ends the innermost container, whose closing bracket is at pos.
 func (s *scanner) close() {
 	s.pos++
 	if s.depth <= s.reach+1 {
@@ -199,7 +199,7 @@ func (s *scanner) close() {
 	s.depth--
 }
 
-// note hands a value to the hits that it belongs to. end is 0 for a container.
+// note records a value for its hits. end is 0 for a container.
 func (s *scanner) note(kind tokenKind, start, end int) {
 	if !s.armed {
 		return
@@ -223,10 +223,10 @@ func (s *scanner) note(kind tokenKind, start, end int) {
 	}
 }
 
-// key reads an object's key and the colon behind it.
+// key reads an object's key and the colon after it.
 func (s *scanner) key() error {
 	if !s.at('"') {
-		return syntaxError(s.pos, "no key in double quotes stands here")
+		return syntaxError(s.pos, "expected a key in double quotes")
 	}
 	start := s.pos
 	end, escaped, err := scanString(s.doc, start)
@@ -239,14 +239,14 @@ func (s *scanner) key() error {
 	s.pos = end
 	s.space()
 	if !s.at(':') {
-		return syntaxError(s.pos, "no colon follows a key")
+		return syntaxError(s.pos, "expected a colon after the key")
 	}
 	s.pos++
 	s.space()
 	return nil
 }
 
-// live returns the segment that h looks for in the innermost container, or nil.
+// live returns the segment that h expects in the innermost container, or nil.
 func (s *scanner) live(h *hit) *segment {
 	if h.level != s.depth || len(h.path) < s.depth {
 		return nil

@@ -6,14 +6,13 @@ import (
 	"unicode/utf8"
 )
 
-// Single returns what stands at e, which is one single location that goes through no
-// "[]". A string or number of a JSON document counts as its text, null as absent, and
-// anything else as the JSON that stands there. It is for what is compared and
-// repeated, and so takes up to limit bytes of any valid UTF-8, where Eval takes only
-// what can be an id. Errors match ErrAbsent or ErrMalformed.
+// Single returns the value at e, which must be one location without "[]". A string or number of a
+// JSON document is returned as its text, null counts as absent, and any other value is returned as
+// JSON. Single is for values that are compared or repeated, so it accepts up to limit bytes of any
+// valid UTF-8; Eval accepts only ids. Errors match ErrAbsent or ErrMalformed.
 func (e *Expr) Single(in *Input, limit int) (string, error) {
 	if !e.IsSingle() {
-		return "", fmt.Errorf("%s: %w: it is not one single location", e, ErrMalformed)
+		return "", fmt.Errorf("%s: %w: it is not one location", e, ErrMalformed)
 	}
 	l := &e.alts[0][0]
 	t, err := newReading(in, e).find(l, slots{})
@@ -30,13 +29,12 @@ func (e *Expr) Single(in *Input, limit int) (string, error) {
 	return text, nil
 }
 
-// IsSingle reports whether e is one location: neither composed, nor with
-// alternatives, nor through an array.
+// IsSingle reports whether e is one location without parts, alternatives or "[]".
 func (e *Expr) IsSingle() bool {
 	return len(e.alts) == 1 && len(e.alts[0]) == 1 && !e.alts[0][0].Each
 }
 
-// bounded returns the text of a token, or that it is longer than limit.
+// bounded returns the text of a token, or an error if it is longer than limit.
 func (t token) bounded(limit int) (string, error) {
 	text := t.text
 	var err error

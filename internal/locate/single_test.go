@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestSingle holds what is read for comparing and repeating, and within which limit.
+// TestSingle checks the values that Single returns, and its limit.
 func TestSingle(t *testing.T) {
 	t.Parallel()
 	in := &Input{

@@ -1,6 +1,6 @@
 package locate
 
-// First returns the single locations of the first alternative, in order.
+// First returns the locations of the first alternative, in order.
 func (e *Expr) First() []Ref {
 	var refs []Ref
 	for _, l := range e.alts[0] {
@@ -9,11 +9,10 @@ func (e *Expr) First() []Ref {
 	return refs
 }
 
-// Every stands among the steps of a path for every element of an array.
+// Every is the step into every element of an array.
 const Every = "[]"
 
-// Steps returns the way that the path goes: keys, array indexes in decimal digits,
-// and Every.
+// Steps returns the steps of the path: keys, array indexes in decimal digits, and Every.
 func (p Path) Steps() []string {
 	var steps []string
 	for _, s := range p.segs {

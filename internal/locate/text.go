@@ -6,16 +6,15 @@ import (
 	"fmt"
 )
 
-// Text is what stands at a path of a JSON document, as text: of a string what
-// it says, else what was written (true, 1.0).
+// Text is the value at a path of a JSON document, as text: the content of a string, otherwise the
+// JSON as written (true, 1.0).
 type Text struct {
 	Text    string
 	Present bool // false for null
 }
 
-// Texts returns what stands at each of paths in doc, which must be a valid
-// document as for Expr.Eval. An object, an array or a key that occurs twice is
-// an error, which matches ErrMalformed.
+// Texts returns the values at paths in doc, which must be a valid document as for Expr.Eval. An
+// object, an array or a key that occurs twice is an error that matches ErrMalformed.
 func Texts(doc []byte, paths ...Path) ([]Text, error) {
 	d := document{raw: doc}
 	d.add(paths)
@@ -35,7 +34,7 @@ func Texts(doc []byte, paths ...Path) ([]Text, error) {
 	return texts, nil
 }
 
-var errEveryElement = errors.New("it is a place in every element of an array, where one is wanted")
+var errEveryElement = errors.New("the path goes into every element of an array; use a path to one value")
 
 func (t token) full() (Text, error) {
 	switch t.kind {
@@ -50,8 +49,8 @@ func (t token) full() (Text, error) {
 	return Text{}, errors.New("it is an object or an array")
 }
 
-// SetText returns a copy of doc in which text stands at path, as a string. Objects
-// on the way are made where they are missing; arrays are not.
+// SetText returns a copy of doc with the string text at path. It creates missing objects on the
+// path, but not arrays.
 func SetText(doc []byte, path Path, text string) ([]byte, error) {
 	raw, err := json.Marshal(text)
 	if err != nil {
@@ -60,8 +59,8 @@ func SetText(doc []byte, path Path, text string) ([]byte, error) {
 	return SetRaw(doc, path, raw)
 }
 
-// SetRaw returns a copy of doc in which raw, a valid JSON value, stands at path.
-// Objects on the way are made where they are missing; arrays are not.
+// SetRaw returns a copy of doc with raw, a valid JSON value, at path. It creates missing objects on
+// the path, but not arrays.
 func SetRaw(doc []byte, path Path, raw []byte) ([]byte, error) {
 	if path.rest != nil {
 		return nil, fmt.Errorf("body:%s: %w: %s", path, ErrMalformed, errEveryElement)
@@ -84,7 +83,7 @@ func SetRaw(doc []byte, path Path, raw []byte) ([]byte, error) {
 	case deepest == len(path.segs):
 		return splice(doc, at.start, at.end, raw), nil
 	case at.kind != tokenObject:
-		return nil, fmt.Errorf("body:%s: %w: there is no object to set it in", path, ErrAbsent)
+		return nil, fmt.Errorf("body:%s: %w: there is no object to set the value in", path, ErrAbsent)
 	}
 	missing := path.segs[deepest:]
 	for i := len(missing) - 1; i >= 0; i-- {
@@ -103,7 +102,7 @@ func SetRaw(doc []byte, path Path, raw []byte) ([]byte, error) {
 	return splice(doc, at.start+1, at.start+1, raw), nil
 }
 
-// splice returns a copy of doc with raw in the place of doc[start:end].
+// splice returns a copy of doc with raw in place of doc[start:end].
 func splice(doc []byte, start, end int, raw []byte) []byte {
 	out := make([]byte, 0, len(doc)+len(raw))
 	out = append(out, doc[:start]...)

@@ -19,7 +19,7 @@ func mustPath(t testing.TB, s string) Path {
 	return p
 }
 
-// TestTexts holds what is read as text, which unlike an id has no limit of length.
+// TestTexts checks the values read as text, whose length has no limit, unlike that of ids.
 func TestTexts(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("é\n", 10_000)
@@ -62,7 +62,7 @@ func TestTexts(t *testing.T) {
 	}
 }
 
-// TestSetText holds what is set, and that the rest stays as it was written.
+// TestSetText checks the new value, and that the rest stays as written.
 func TestSetText(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ name, doc, path, want string }{
@@ -88,13 +88,13 @@ func TestSetText(t *testing.T) {
 				t.Errorf("got %s, %v; want %s", got, err, c.want)
 			}
 			if c.doc != before {
-				t.Error("it has changed the document that it was given")
+				t.Error("the given document was changed")
 			}
 		})
 	}
 }
 
-// TestSetIsRead holds that Texts reads back what SetText has set.
+// TestSetIsRead checks that Texts reads the text that SetText wrote.
 func TestSetIsRead(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

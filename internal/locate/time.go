@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Numbers from firstMillis on are milliseconds: as seconds they would lie in
-// the year 5138 or later. From tooLate on they are neither.
+// Numbers from firstMillis on are milliseconds: as seconds they would be in the year 5138 or later.
+// Numbers from tooLate on are not times.
 const (
 	firstMillis = 100_000_000_000
 	tooLate     = 1000 * firstMillis
@@ -20,7 +20,7 @@ func parseTime(s string) time.Time {
 			t, ok = parse(s)
 		}
 	}
-	// In UTC the last hours of the year 9999 may be in a year of five digits.
+	// In UTC, the last hours of the year 9999 may fall into a year of five digits.
 	t = t.UTC()
 	if !ok || t.Unix() < 0 || t.Year() > 9999 {
 		return time.Time{}
@@ -28,8 +28,8 @@ func parseTime(s string) time.Time {
 	return t
 }
 
-// parseNumber reads seconds or milliseconds since 1970: at most 15 digits and an
-// optional fraction, which of milliseconds is left out.
+// parseNumber reads seconds or milliseconds since 1970: at most 15 digits and an optional fraction,
+// which is ignored for milliseconds.
 func parseNumber(s string) (time.Time, bool) {
 	whole, fraction, hasPoint := strings.Cut(s, ".")
 	n, ok := Digits(whole, 15)
@@ -47,14 +47,13 @@ func parseNumber(s string) (time.Time, bool) {
 	if !hasPoint {
 		return time.Unix(n, 0), true
 	}
-	const nine = 9 // digits of a nanosecond
+	const nine = 9 // digits of nanoseconds
 	nanos, _ := Digits((fraction + "000000000")[:nine], nine)
 	return time.Unix(n, nanos), true
 }
 
-// ParseRFC3339 reads a time in the form of RFC 3339 and in no other: the
-// standard library also takes a comma for the point and an hour of one digit
-// (https://go.dev/issue/54580).
+// ParseRFC3339 accepts only RFC 3339: the standard library also accepts a comma instead of the
+// point, and an hour of one digit (https://go.dev/issue/54580).
 func ParseRFC3339(s string) (time.Time, bool) {
 	const form = "0000-00-00T00:00:00"
 	if len(s) <= len(form) || strings.Contains(s, ",") {
@@ -70,8 +69,8 @@ func ParseRFC3339(s string) (time.Time, bool) {
 	return t, err == nil
 }
 
-// parseISO8601 reads a date and a time with a 'T' or a blank between them, and a
-// zone without a colon or none.
+// parseISO8601 reads a date and a time with a 'T' or a blank between them, and an optional zone
+// without a colon.
 func parseISO8601(s string) (time.Time, bool) {
 	s = strings.TrimSuffix(s, " UTC")
 	if len(s) > len("2006-01-02") && s[len("2006-01-02")] == ' ' {
@@ -89,8 +88,8 @@ func parseISO8601(s string) (time.Time, bool) {
 	return ParseRFC3339(s[:len(s)-2] + ":" + s[len(s)-2:])
 }
 
-// parseRFC1123 reads the forms of RFC 1123, section 5.2.14. Of the zones with a
-// name it takes those that are UTC: the standard library makes up an offset for any.
+// parseRFC1123 reads the forms of RFC 1123, section 5.2.14. It accepts zone names only for UTC: the
+// standard library invents offsets for others.
 func parseRFC1123(s string) (time.Time, bool) {
 	for _, name := range []string{" GMT", " UTC", " UT"} {
 		if before, ok := strings.CutSuffix(s, name); ok {
@@ -102,8 +101,7 @@ func parseRFC1123(s string) (time.Time, bool) {
 	return t, err == nil
 }
 
-// Digits reads a number that is written in 1 to most decimal digits alone. The
-// result is meaningful for up to 18 of them.
+// Digits reads a number of 1 to most decimal digits. The result is correct for up to 18 digits.
 func Digits(s string, most int) (int64, bool) {
 	if s == "" || len(s) > most {
 		return 0, false

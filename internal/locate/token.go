@@ -24,8 +24,8 @@ func skipSpace(doc []byte, pos int) int {
 	return pos
 }
 
-// scanString reads the string whose opening quote is at pos. It returns the
-// position behind the closing quote, and whether the string has escapes.
+// scanString reads the string whose opening quote is at pos. It returns the position after the
+// closing quote, and whether the string has escapes.
 func scanString(doc []byte, pos int) (end int, escaped bool, err error) {
 	for pos++; pos < len(doc); pos++ {
 		c := doc[pos]
@@ -117,7 +117,7 @@ func skipDigits(doc []byte, pos int) int {
 // scanScalar reads the string, number or literal that starts at pos.
 func scanScalar(doc []byte, pos int) (k tokenKind, end int, err error) {
 	if pos == len(doc) {
-		return 0, 0, syntaxError(pos, "it ends where a value should stand")
+		return 0, 0, syntaxError(pos, "expected a value, but the document ends")
 	}
 	switch c := doc[pos]; {
 	case c == '"':
@@ -132,7 +132,7 @@ func scanScalar(doc []byte, pos int) (k tokenKind, end int, err error) {
 			return lit.kind, end, nil
 		}
 	}
-	return 0, 0, syntaxError(pos, "no value stands here")
+	return 0, 0, syntaxError(pos, "expected a value")
 }
 
 var literals = [...]struct {
@@ -142,9 +142,9 @@ var literals = [...]struct {
 
 var errLoneSurrogate = errors.New(`a \u escape is half of a surrogate pair`)
 
-// unquote returns the text of raw, a valid JSON string without its quotes. It
-// stops behind limit bytes of text. Half a surrogate pair becomes U+FFFD, and
-// is reported by errLoneSurrogate beside the text.
+// unquote returns the text of raw, a valid JSON string without its quotes. It stops after limit
+// bytes of text. Half a surrogate pair becomes U+FFFD; then the error is errLoneSurrogate, and the
+// text is still returned.
 func unquote(raw []byte, limit int) (string, error) {
 	var err error
 	text := make([]byte, 0, min(len(raw), limit+utf8.UTFMax))
@@ -179,9 +179,8 @@ func unquote(raw []byte, limit int) (string, error) {
 	return string(text), err
 }
 
-// unicodeEscape reads the digits behind a \u, and the second escape of a
-// surrogate pair. It returns how many bytes it took, or 0 with utf8.RuneError
-// for half a pair.
+// unicodeEscape reads the digits after a \u, and the second escape of a surrogate pair. It returns
+// the number of bytes read, or utf8.RuneError and 0 for half a pair.
 func unicodeEscape(b []byte) (r rune, size int) {
 	r, _ = hex4(b)
 	if !utf16.IsSurrogate(r) {

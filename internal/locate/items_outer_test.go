@@ -12,10 +12,10 @@ import (
 func TestParseOuter(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
-		"outer:":                 `"outer:" names nothing`,
-		"outer:?":                "names nothing",
-		"outer:a[].b":            `"[]" has no place`,
-		"item:a | outer:[]":      `"[]" has no place`,
+		"outer:":                 `"outer:" needs a name`,
+		"outer:?":                "needs a name",
+		"outer:a[].b":            `"[]" is not allowed`,
+		"item:a | outer:[]":      `"[]" is not allowed`,
 		"outer:a..b":             "segment 2",
 		"outer:a?":               "",
 		`outer:a\[].0 + outer:b`: "",
@@ -23,7 +23,7 @@ func TestParseOuter(t *testing.T) {
 		e, err := Parse(in)
 		switch {
 		case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
-			t.Errorf("%s: got %v, want an error that holds %s", in, err, want)
+			t.Errorf("%s: got %v, want an error with %s", in, err, want)
 		case want == "" && (err != nil || !e.Uses(Outer) || e.Uses(Item) || e.Uses(Body)):
 			t.Errorf("%s: %v, or it looks elsewhere", in, err)
 		}
@@ -42,7 +42,7 @@ func TestParseOuter(t *testing.T) {
 	}
 }
 
-// TestEvalOuter holds which ids are made of what encloses an item.
+// TestEvalOuter checks ids made of the element that encloses an item.
 func TestEvalOuter(t *testing.T) {
 	t.Parallel()
 	const item = `{"id":"i","a":9}`
@@ -78,8 +78,8 @@ func TestEvalOuter(t *testing.T) {
 	wantValue(t, value, err, "x & y")
 }
 
-// TestReadOuter holds that the fields do not get into each other's way, and that each
-// item has what encloses it and nothing else.
+// TestReadOuter checks that fields do not affect each other, and that each item sees only its own
+// enclosing element.
 func TestReadOuter(t *testing.T) {
 	t.Parallel()
 	f := Fields{
@@ -114,13 +114,13 @@ func TestReadOuter(t *testing.T) {
 	}
 }
 
-// TestItemsOuter holds what encloses each item of a batch.
+// TestItemsOuter checks the enclosing element of each item of a batch.
 func TestItemsOuter(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name, rule, body string
 		xml, encloses    bool
-		want             []string // of each item, nil for none
+		want             []string // for each item; nil for none
 	}{
 		{"none", "body:a", `{"a":[1]}`, false, false, []string{"1 in nil"}},
 		{"one", "body: | one", `{"a":[1]}`, false, false, []string{`{"a":[1]} in nil`}},
@@ -170,9 +170,8 @@ func TestItemsOuter(t *testing.T) {
 	}
 }
 
-// TestOuterIsScannedOnce holds that a batch of many items in one element costs one
-// scan of it and not one for each: what a second scan would refuse is put into the
-// element behind the first.
+// TestOuterIsScannedOnce checks that many items in one element cost one scan of it: after the first
+// item it changes the element so that a second scan would fail.
 func TestOuterIsScannedOnce(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -212,13 +211,13 @@ func TestOuterIsScannedOnce(t *testing.T) {
 				}
 			}
 			if _, _, _, err := f.Reader(&Input{}).Read(items[1].Raw, items[1].Outer); err == nil {
-				t.Error("a scan does not see what was put into the element")
+				t.Error("the second scan does not see the change")
 			}
 		})
 	}
 }
 
-// replace changes doc itself, old into text of the same length.
+// replace overwrites old in doc with text of the same length.
 func replace(t *testing.T, doc []byte, old, text string) {
 	t.Helper()
 	at := bytes.Index(doc, []byte(old))

@@ -14,7 +14,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestEvalEach holds which ids are made of the elements of an array.
+// TestEvalEach checks ids made of the elements of an array.
 func TestEvalEach(t *testing.T) {
 	t.Parallel()
 	list := func(n int) string { return `{"a":[` + strings.TrimSuffix(strings.Repeat(`{"b":1},`, n), ",") + `]}` }
@@ -60,8 +60,8 @@ func TestEvalEach(t *testing.T) {
 	}
 }
 
-// TestEvalLongArray holds that an id through an array stays short, and differs
-// where its parts do.
+// TestEvalLongArray checks that an id through an array stays short, and that different parts give
+// different ids.
 func TestEvalLongArray(t *testing.T) {
 	t.Parallel()
 	read := func(elements []string) []string {
@@ -91,7 +91,7 @@ func TestEvalLongArray(t *testing.T) {
 	}
 }
 
-// TestEvalOptional holds what a '?' lets be missing.
+// TestEvalOptional checks which parts a '?' makes optional.
 func TestEvalOptional(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ at, body, want string }{
@@ -120,7 +120,7 @@ func TestEvalOptional(t *testing.T) {
 	}
 }
 
-// TestEvalSums holds sums and scalar documents as ids.
+// TestEvalSums checks sums and scalar documents as ids.
 func TestEvalSums(t *testing.T) {
 	t.Parallel()
 	const (
@@ -155,7 +155,7 @@ func TestEvalSums(t *testing.T) {
 	}
 }
 
-// TestEvalXML holds what differs where a document was made of XML.
+// TestEvalXML checks the differences for a document made of XML.
 func TestEvalXML(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ at, body, want string }{
@@ -177,7 +177,7 @@ func TestEvalXML(t *testing.T) {
 	}
 }
 
-// TestReadShown holds how arrays, constants and what is optional are shown as a type.
+// TestReadShown checks how arrays, constants and optional parts appear in a type.
 func TestReadShown(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ at, body, want string }{
@@ -208,8 +208,8 @@ func TestReadShown(t *testing.T) {
 	}
 }
 
-// TestReadItems holds that what is kept from one item of a batch to the next is
-// what belongs to the body.
+// TestReadItems checks that only values of the body are cached from one item of a batch to the
+// next.
 func TestReadItems(t *testing.T) {
 	t.Parallel()
 	f := Fields{
@@ -242,8 +242,7 @@ func TestReadItems(t *testing.T) {
 	}
 }
 
-// TestEachAgainstEncodingJSON compares the parts of "[]" with what encoding/json
-// finds.
+// TestEachAgainstEncodingJSON compares the parts of "[]" with those that encoding/json finds.
 func TestEachAgainstEncodingJSON(t *testing.T) {
 	t.Parallel()
 	e := mustParse(t, "body:a[].b")

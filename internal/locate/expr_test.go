@@ -59,13 +59,13 @@ func TestParseRefuses(t *testing.T) {
 		{"", "empty"},
 		{" \t", "empty"},
 		{"id", `"id" has no kind`},
-		{"form:", `"form:" names nothing`},
-		{"const:", `"const:" names nothing`},
+		{"form:", `"form:" needs a name`},
+		{"const:", `"const:" needs a name`},
 		{"const:a", "only event.type"},
 		{"body:id + const:a", "only event.type"},
 		{"sha256:header", "sha256:body, sha256:item or sha256:form:field"},
 		{"sha256:form:", "sha256:form:field"},
-		{"sha256:", `"sha256:" names nothing`},
+		{"sha256:", `"sha256:" needs a name`},
 		{"body:a[].b[].c", "more than one array"},
 		{"body:a[].b + body:c[].d", "two different arrays"},
 		{"body:a[].b + item:a[].b", "two different arrays"},
@@ -73,14 +73,14 @@ func TestParseRefuses(t *testing.T) {
 		{"body:a[].", "segment 2"},
 		{"body:" + strings.Repeat("a[].", 4) + "a[]", "4 arrays"},
 		{`body:a\[\]`, `\`},
-		{"header:?", "names nothing"},
-		{"header:", `"header:" names nothing`},
+		{"header:?", "needs a name"},
+		{"header:", `"header:" needs a name`},
 		{"bdy:id", `"bdy"`},
 		{"Body:id", `"Body"`},
 		{" :id", `kind ""`},
-		{"body:id |", "beside"},
-		{"| body:id", "beside"},
-		{"body:id + + body:b", "beside"},
+		{"body:id |", "needs a location"},
+		{"| body:id", "needs a location"},
+		{"body:id + + body:b", "needs a location"},
 		{"body:a..b", "segment 2"},
 		{"body:.a", "segment 1"},
 		{"body:a.", "segment 2"},
@@ -102,7 +102,7 @@ func TestParseRefuses(t *testing.T) {
 	} {
 		_, err := Parse(c.in)
 		if err == nil || !strings.Contains(err.Error(), c.names) {
-			t.Errorf("%q: got %v, want an error that holds %s", c.in, err, c.names)
+			t.Errorf("%q: got %v, want an error with %s", c.in, err, c.names)
 		}
 	}
 }
@@ -114,7 +114,7 @@ func TestParseType(t *testing.T) {
 			t.Errorf("%s: %v", c, err)
 		}
 	}
-	if _, err := ParseType("const:a?"); err == nil || !strings.Contains(err.Error(), "leave out the '?'") {
+	if _, err := ParseType("const:a?"); err == nil || !strings.Contains(err.Error(), "remove the '?'") {
 		t.Errorf("got %v", err)
 	}
 }
