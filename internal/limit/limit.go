@@ -83,7 +83,8 @@ func (b *Bucket) Await(ctx context.Context, n int) (int, error) {
 	}
 }
 
-// GiveBack returns n unused tokens. What does not fit into the bucket is lost.
+// GiveBack returns n unused tokens. Tokens that do not fit into the bucket are lost. It reads
+// time.Now, so tokens to be given back must be taken at times from time.Now.
 func (b *Bucket) GiveBack(n int) {
 	if b.limiter != nil {
 		// rate.Limiter has no method for this. Its documentation does not mention a

@@ -48,11 +48,12 @@ func TestWaitIsEnough(t *testing.T) {
 		}
 		now := time.Date(2026, 7, 1, 0, 0, 0, 0, time.UTC)
 		for range 10 {
-			got, wait := b.TakeUpTo(math.MaxInt, now)
+			got, _ := b.TakeUpTo(math.MaxInt, now)
 			if most := b.limiter.Burst(); got < 1 || got > most {
 				t.Fatalf("TakeUpTo of a bucket with tokens = %d, want 1 to %d", got, most)
 			}
-			if wait = b.Take(now); wait == 0 {
+			wait := b.Take(now)
+			if wait == 0 {
 				wait = b.Take(now) // rounding may leave one token
 			}
 			if wait <= 0 {

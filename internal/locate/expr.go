@@ -251,7 +251,7 @@ func (e *Expr) addPath(l *leaf) error {
 	case l.Kind == Item:
 		list = &e.itemPaths
 	case l.Kind == Outer && p.rest != nil:
-		return errors.New(`"[]" is not allowed in outer:`)
+		return errors.New(`outer: does not allow "[]"`)
 	case l.Kind == Outer:
 		list = &e.outerPaths
 	}

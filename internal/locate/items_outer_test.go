@@ -14,8 +14,8 @@ func TestParseOuter(t *testing.T) {
 	for in, want := range map[string]string{
 		"outer:":                 `"outer:" needs a name`,
 		"outer:?":                "needs a name",
-		"outer:a[].b":            `"[]" is not allowed`,
-		"item:a | outer:[]":      `"[]" is not allowed`,
+		"outer:a[].b":            `does not allow "[]"`,
+		"item:a | outer:[]":      `does not allow "[]"`,
 		"outer:a..b":             "segment 2",
 		"outer:a?":               "",
 		`outer:a\[].0 + outer:b`: "",
