@@ -1,4 +1,4 @@
-// Package deps is tests only. They keep the rules that a compiler does not:
-// which package may import what, and what a source file must not hold. Each
-// failure says which rule it breaks and why there is one.
+// Package deps holds only tests. They enforce rules that a compiler does not: which package may
+// import which, and how source files and docs are written. Each failure names the broken rule and
+// its reason.
 package deps

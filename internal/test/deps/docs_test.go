@@ -24,7 +24,7 @@ const (
 	maxCell      = 25
 	maxPage      = 2500
 
-	// maxHardInDocs is how many hard patterns 1,000 words of a page may hold.
+	// maxHardInDocs is the number of hard patterns that 1,000 words of a page may hold.
 	maxHardInDocs = 3
 )
 
@@ -205,9 +205,8 @@ func hardToRead(f source) []string {
 	return append(faults, fmt.Sprintf("%s: %d hard patterns in %d words, more than %d in 1,000", f.name, len(faults), words, maxHardInDocs))
 }
 
-// brokenLinks returns what is wrong with the relative links of a page. read
-// returns a file of the module, or fails with an error that is not
-// fs.ErrNotExist for a folder.
+// brokenLinks returns the faults of a page's relative links. read returns a file of the module. For
+// a folder, it fails with an error that is not fs.ErrNotExist.
 func brokenLinks(f source, read func(name string) ([]byte, error)) []string {
 	var faults []string
 	for _, b := range blocksOf(f.text) {

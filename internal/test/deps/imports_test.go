@@ -194,7 +194,7 @@ func TestLeanModulesRequireNothing(t *testing.T) {
 	}
 }
 
-// goJSON runs the go command and reads what it prints.
+// goJSON runs the go command and decodes its output.
 func goJSON(t *testing.T, to any, arguments ...string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", arguments...)
@@ -205,15 +205,6 @@ func goJSON(t *testing.T, to any, arguments ...string) {
 	}
 	if err := json.Unmarshal(out, to); err != nil {
 		t.Fatal(err)
-	}
-}
-
-func TestByHandNamesFiles(t *testing.T) {
-	t.Parallel()
-	for name := range byHand {
-		if _, err := os.Stat(filepath.Join(root, name)); err != nil {
-			t.Errorf("byHand: %v: remove the entry, or name the file that took its place", err)
-		}
 	}
 }
 
@@ -243,13 +234,13 @@ func TestPackageNames(t *testing.T) {
 	}
 }
 
-// The table that people read says what the rules enforce, no more and no less.
+// The table in docs/architecture.md and the rules agree.
 func TestRulesAndArchitectureAgree(t *testing.T) {
 	t.Parallel()
 	_, all := ours(t)
 	described := importTable(t)
 	for folder, r := range rules {
-		// A rule for a package that is gone would hide that another took its place.
+		// A rule for a missing package would later allow another package of that name.
 		if all[path.Join(module, folder)] == nil {
 			t.Errorf("there is a rule for %s, but no such package", folder)
 		}
@@ -271,9 +262,8 @@ func TestRulesAndArchitectureAgree(t *testing.T) {
 
 var inBackticks = regexp.MustCompile("`([^`]*)`")
 
-// importTable reads the table of docs/architecture.md: for each folder of the
-// first column, what is in backticks in the last one, sorted. The root is "/"
-// there and "." here.
+// importTable reads the table of docs/architecture.md: for each folder in the first column, the
+// imports in backticks in the last column, sorted. The root is "/" there and "." here.
 func importTable(t *testing.T) map[string][]string {
 	t.Helper()
 	page, err := os.ReadFile(filepath.Join(root, "docs", "architecture.md"))

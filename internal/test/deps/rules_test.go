@@ -3,8 +3,8 @@ package deps
 // module is the path of this module.
 const module = "github.com/hookonce/hookonce"
 
-// rule says what one package may import besides the standard library, and why
-// no more. Its tests are held to testModules instead.
+// rule lists the imports that one package may have besides the standard library, and says why it may
+// have no others. Tests may import testModules instead.
 type rule struct {
 	within  []string // packages of this module, by folder
 	modules []string // other modules, by path prefix
@@ -50,6 +50,24 @@ var rules = map[string]rule{
 	"internal/sqlitestore": {within: []string{"driver", "hookmigrate", "internal/lifecycle"}, why: "SQL text and row scanning, whatever the driver"},
 	"internal/problem":     {why: "the form of refusals, once for deliveries and the admin API"},
 	"internal/limit":       {modules: []string{"golang.org/x/time/rate"}, why: "token buckets, once for all that bound a rate"},
+	"internal/guard":       {why: "user code called safely, for every engine that calls some"},
+	"internal/wire":        {why: "stored forms of headers, bodies and errors, which every engine reads"},
+	"internal/stale": {
+		within: []string{"driver", "provider", "internal/limit", "internal/locate"},
+		why:    "which version wins; handlers and messages ask it alike",
+	},
+	"internal/claims": {
+		within: []string{"driver", "internal/guard"},
+		why:    "an engine: it knows a part of the store, and neither the root nor another engine",
+	},
+	"internal/relay": {
+		within: []string{"driver", "internal/guard", "internal/limit", "internal/send", "internal/stale", "internal/wire"},
+		why:    "an engine: it knows a part of the store, and neither the root nor another engine",
+	},
+	"internal/work": {
+		within: []string{"driver", "internal/guard", "internal/stale", "internal/wire"},
+		why:    "an engine: it knows the store's contract, and neither the root nor another engine",
+	},
 	"internal/dial":        {modules: []string{"code.dny.dev/ssrf"}, why: "which addresses may be dialled, for all that dials on somebody's behalf"},
 	"internal/send":        {within: []string{"verify", "internal/dial"}, why: "one HTTP attempt; the root package builds on it"},
 	"internal/keyfetch":    {within: []string{"verify", "internal/dial", "internal/limit"}, why: "one GET or POST of a key; the root package builds on it"},
@@ -133,8 +151,9 @@ var rules = map[string]rule{
 // they build from the standard library, golang.org/x and leanModules.
 var lean = []string{
 	".", "verify", "provider", "driver", "hooksql", "hookmigrate", "hookadmin", "hooktest",
-	"internal/dial", "internal/keyfetch", "internal/lifecycle", "internal/limit", "internal/locate", "internal/pgstore", "internal/problem", "internal/sample", "internal/sqlitestore", "internal/send",
-	"internal/spelling",
+	"internal/claims", "internal/dial", "internal/guard", "internal/keyfetch", "internal/lifecycle", "internal/limit", "internal/locate",
+	"internal/pgstore", "internal/problem", "internal/relay", "internal/sample", "internal/sqlitestore", "internal/send", "internal/spelling",
+	"internal/stale", "internal/wire", "internal/work",
 }
 
 // leanModules are the other modules that lean packages may link, and why. Such a module
@@ -143,15 +162,8 @@ var leanModules = map[string]string{
 	"code.dny.dev/ssrf": "IANA's registries of special-purpose addresses, which change",
 }
 
-// byHand are files that do what a module could do, and why no module does it.
-var byHand = map[string]string{
-	"internal/dial/address.go": "code.dny.dev/ssrf knows which addresses are public; it has no verdict for those that even a private " +
-		"destination must not be: link-local, metadata services, and IPv6 addresses that stand for such an IPv4 address",
-	"internal/limit/addresses.go": "golang.org/x/time/rate has no limiter by address, and a bounded map that is cleared needs no module for caches",
-}
-
-// testSupport are the packages that only tests may import. A helper that links
-// the testing package into users' programs is a known mistake.
+// testSupport lists the packages that only tests may import: they would link the testing package into
+// users' programs.
 var testSupport = []string{
 	"internal/test/storetest", "hooktest", "bench", "internal/test/dbtest", "internal/test/e2e", "internal/test/examplestest", "internal/test/proof", "internal/test/sqltest",
 	"internal/test/deps",
@@ -163,6 +175,6 @@ var testModules = []string{
 	"github.com/jackc/pgx/v5", "modernc.org/sqlite", "golang.org/x/sys", "golang.org/x/sync",
 }
 
-// drawers are names that say nothing of what is inside, or that shadow a
-// package of the standard library wherever they are imported.
+// drawers are forbidden package names: they say nothing about the content, or they shadow a package
+// of the standard library in every importing file.
 var drawers = []string{"util", "utils", "common", "types", "models", "pkg", "http", "sql"}

@@ -195,8 +195,7 @@ func sleeps(tree *ast.File) []token.Pos {
 	return found
 }
 
-// importName returns the name under which a file has a package, "" if it does
-// not import it.
+// importName returns a file's name for a package, or "" if the file does not import it.
 func importName(tree *ast.File, importPath string) string {
 	for _, spec := range tree.Imports {
 		if spec.Path.Value != `"`+importPath+`"` {
@@ -219,8 +218,8 @@ func isSelector(e ast.Expr, x, name string) bool {
 	return ok && ident.Name == x
 }
 
-// machinePath matches what exists only on the machine on which somebody wrote
-// it. The words are taken apart so that this file does not match.
+// machinePath matches paths of one particular machine. The words are split so that this file does
+// not match.
 var machinePath = regexp.MustCompile(`\.\./sha` + `red\b|(^|[^A-Za-z0-9._-])/(wo` + `rk|ro` + `ot)/`)
 
 func TestNoMachinePaths(t *testing.T) {
