@@ -6,7 +6,10 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/pgsession"
 )
 
 // GiveBack ends the transaction of a run, and leaves its record.
-func GiveBack(ctx context.Context, r driver.Run[pgx.Tx]) { r.(*run).Run.Tx().Rollback(ctx) }
+func GiveBack(ctx context.Context, r driver.Run[pgx.Tx]) {
+	r.(*pgsession.Run[pgx.Tx]).Run.Tx().Rollback(ctx)
+}

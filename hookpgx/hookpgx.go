@@ -45,6 +45,7 @@ import (
 	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookmigrate"
+	"github.com/hookonce/hookonce/internal/pgsession"
 	"github.com/hookonce/hookonce/internal/pgstore"
 )
 
@@ -74,7 +75,7 @@ type Options struct {
 // Store is a [driver.Driver] on PostgreSQL. Its methods may be called
 // concurrently.
 type Store struct {
-	*pgstore.Store
+	*pgsession.Store[pgx.Tx]
 	work, receive, admin *pgxpool.Pool
 }
 
@@ -115,12 +116,13 @@ func NewWithOptions(pool *pgxpool.Pool, opts *Options) (*Store, error) {
 		receive.Close()
 		return nil, fmt.Errorf("hookpgx: %w", err)
 	}
+	store := pgstore.New(o.Schema, pgstore.Pools{
+		Receive: pgsession.NewReadCommitted(client{receive}),
+		Work:    pgsession.New(client{pool}),
+		Admin:   pgsession.NewReadCommitted(client{admin}),
+	})
 	return &Store{
-		Store: pgstore.New(o.Schema, pgstore.Pools{
-			Receive: &db{pool: receive, readCommitted: true},
-			Work:    &db{pool: pool},
-			Admin:   &db{pool: admin, readCommitted: true},
-		}),
+		Store:   pgsession.NewStore(store, newHandlerTx, func(tx pgx.Tx) pgstore.Conn { return txConn{tx} }),
 		work:    pool,
 		receive: receive,
 		admin:   admin,
@@ -156,6 +158,12 @@ func withDefaults(opts *Options) (*Options, error) {
 // ClaimConcurrency implements [driver.Store]: half of the connections for
 // receiving, so that counts and reopenings are not held up by claims.
 func (s *Store) ClaimConcurrency() int { return max(1, int(s.receive.Config().MaxConns)/2) }
+
+// WorkLimits implements [driver.Driver]. Handlers may hold half of the caller's pool:
+// leases, outcomes and pruning run on it too.
+func (s *Store) WorkLimits() driver.WorkLimits {
+	return pgstore.WorkLimits(int(s.work.Config().MaxConns))
+}
 
 // Close closes the store's own pools, once what runs on them has ended. The
 // caller's pool stays open.

@@ -1,7 +1,6 @@
 package hooksql
 
 import (
-	"context"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -9,6 +8,7 @@ import (
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookmigrate"
+	"github.com/hookonce/hookonce/internal/pgsession"
 	"github.com/hookonce/hookonce/internal/pgstore"
 )
 
@@ -47,7 +47,7 @@ type PostgresOptions struct {
 // PostgresStore is a [driver.Driver] on PostgreSQL over database/sql, whose handlers
 // work in a *sql.Tx. Its methods may be called concurrently.
 type PostgresStore struct {
-	*pgstore.Store
+	*pgsession.Store[*sql.Tx]
 	db, receive *sql.DB
 	own         []*sql.DB // pools that Close closes
 }
@@ -99,16 +99,19 @@ func NewPostgresWithOptions(db *sql.DB, opts *PostgresOptions) (*PostgresStore, 
 	if o.Admin == nil {
 		o.Admin = db
 	}
-	bases := map[*sql.DB]*postgresDB{}
+	bases := map[*sql.DB]*pgsession.DB{}
 	for _, pool := range []*sql.DB{db, o.Receive, o.Admin} {
-		bases[pool] = &postgresDB{pool: pool, cut: o.Receive}
+		bases[pool] = pgsession.New(&postgresClient{pool: pool, cut: o.Receive})
 	}
+	store := pgstore.New(o.Schema, pgstore.Pools{
+		Receive: bases[o.Receive],
+		Work:    bases[db],
+		Admin:   bases[o.Admin],
+	})
 	return &PostgresStore{
-		Store: pgstore.New(o.Schema, pgstore.Pools{
-			Receive: bases[o.Receive],
-			Work:    bases[db],
-			Admin:   bases[o.Admin],
-		}),
+		Store: pgsession.NewStore(store,
+			func(_ *pgstore.Run, tx pgsession.RunTx) *sql.Tx { return tx.(*postgresRunTx).tx },
+			func(tx *sql.Tx) pgstore.Conn { return postgresConn{tx} }),
 		db:      db,
 		receive: o.Receive,
 	}, nil
@@ -173,41 +176,3 @@ func (s *PostgresStore) WorkLimits() driver.WorkLimits {
 	}
 	return pgstore.WorkLimits(conns)
 }
-
-// Take implements [driver.Driver].
-func (s *PostgresStore) Take(ctx context.Context, p *driver.TakeParams) (driver.Run[*sql.Tx], error) {
-	run, err := s.Store.Take(ctx, p)
-	return postgresRunOf(run), err
-}
-
-// TakeClaim implements [driver.Driver].
-func (s *PostgresStore) TakeClaim(ctx context.Context, p *driver.ClaimParams) (driver.Run[*sql.Tx], driver.ClaimResult, error) {
-	run, result, err := s.Store.TakeClaim(ctx, p)
-	return postgresRunOf(run), result, err
-}
-
-// ClaimTx implements [driver.Driver].
-func (s *PostgresStore) ClaimTx(ctx context.Context, tx *sql.Tx, p *driver.ClaimParams) ([]driver.ClaimResult, error) {
-	return s.ClaimTxOn(ctx, postgresConn{tx}, p)
-}
-
-// EnqueueTx implements [driver.Driver].
-func (s *PostgresStore) EnqueueTx(ctx context.Context, tx *sql.Tx, messages []driver.OutboxMessage) error {
-	return s.EnqueueOn(ctx, postgresConn{tx}, messages)
-}
-
-// postgresRun is a run whose transaction is a *sql.Tx.
-type postgresRun struct{ *pgstore.Run }
-
-var _ driver.Run[*sql.Tx] = postgresRun{}
-
-// postgresRunOf returns nil, and not an interface that holds nil, for no run.
-func postgresRunOf(run *pgstore.Run) driver.Run[*sql.Tx] {
-	if run == nil {
-		return nil
-	}
-	return postgresRun{run}
-}
-
-// Tx implements [driver.Run].
-func (r postgresRun) Tx() *sql.Tx { return r.Run.Tx().(*postgresTx).tx }

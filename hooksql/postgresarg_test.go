@@ -48,11 +48,10 @@ func poolOf(t *testing.T, dsn string) *sql.DB {
 }
 
 // openMode returns a store's access to the shared server in one of argModes.
-func openMode(t *testing.T, mode string) *postgresDB {
+func openMode(t *testing.T, mode string) *testDB {
 	t.Helper()
 	dsn, _ := dbtest.Postgres(t)
-	pool := poolOf(t, withMode(t, dsn, mode))
-	return &postgresDB{pool: pool, cut: pool}
+	return newTestDB(poolOf(t, withMode(t, dsn, mode)))
 }
 
 // collect reads a result of one column.

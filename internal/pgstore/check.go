@@ -105,7 +105,7 @@ func because(err, why error) error {
 // where that is not known. One that left the transaction as it was may be that of
 // another database.
 func verdictOn(err error, status TxStatus) error {
-	switch code := sqlState(err); {
+	switch code := SQLState(err); {
 	case givenUp(code):
 		return fmt.Errorf("%w: %w", driver.ErrSerialization, err)
 	case overwhelmed(code) && status == TxFailed:
@@ -205,8 +205,8 @@ func (r *Run) failed(err error, classOf func(code string) error) error {
 	}
 	class := driver.ErrUnavailable
 	if r.store.pools.Work.Outcome(err) == Refused {
-		switch code := sqlState(err); {
-		case code == codeTxAborted:
+		switch code := SQLState(err); {
+		case code == CodeTxAborted:
 			class = driver.ErrTxAborted
 		case givenUp(code):
 			class = driver.ErrSerialization

@@ -28,19 +28,23 @@ func failed(db DB, what string, err, unknown error) error {
 	case NotSent:
 		class = driver.ErrUnavailable
 	case Refused:
-		class = classOf(sqlState(err), unknown)
+		class = classOf(SQLState(err), unknown)
 	case Unknown:
 	}
 	return fmt.Errorf("%s: %w: %w", what, class, err)
 }
 
-func sqlState(err error) string {
+// SQLState returns the code of an error that the server sent, and "" for other errors.
+func SQLState(err error) string {
 	var state interface{ SQLState() string }
 	if !errors.As(err, &state) {
 		return ""
 	}
 	return state.SQLState()
 }
+
+// CodeTxAborted means that an earlier statement of the transaction failed.
+const CodeTxAborted = "25P02"
 
 // Codes are listed at
 // https://www.postgresql.org/docs/current/errcodes-appendix.html.
@@ -55,7 +59,6 @@ const (
 	codeUndefinedObject   = "42704"
 	codeUndefinedSchema   = "3F000"
 
-	codeTxAborted     = "25P02" // a statement of the transaction had failed
 	codeNoTransaction = "25P01"
 	codeReadOnly      = "25006"
 	codeNoSavepoint   = "3B001"
@@ -80,7 +83,7 @@ func classOf(code string, unknown error) error {
 		return driver.ErrSerialization
 	case codeCompletionUnknown:
 		return unknown
-	case codeTxAborted:
+	case CodeTxAborted:
 		return driver.ErrTxAborted
 	case codeLockNotAvailable:
 		return driver.ErrLockTimeout

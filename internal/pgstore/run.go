@@ -148,7 +148,7 @@ func (r *Run) release(ctx context.Context) error {
 		return err
 	}
 	err := r.tx.Script(ctx, "SET CONSTRAINTS ALL IMMEDIATE; RELEASE SAVEPOINT "+savepoint+"; SET LOCAL ROLE "+quoteRole(r.role))
-	switch sqlState(err) {
+	switch SQLState(err) {
 	case "":
 		return r.failure(err)
 	case codeNoTransaction, codeNoSavepoint:
@@ -164,7 +164,7 @@ func (r *Run) undo(ctx context.Context) error {
 		return r.endedByHandler(ctx)
 	}
 	err := r.tx.Script(ctx, "ROLLBACK TO SAVEPOINT "+savepoint)
-	switch sqlState(err) {
+	switch SQLState(err) {
 	case codeNoTransaction, codeNoSavepoint:
 		return r.endedByHandler(ctx)
 	}

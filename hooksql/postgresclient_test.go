@@ -2,13 +2,9 @@ package hooksql
 
 import (
 	"context"
-	"database/sql/driver"
 	"errors"
 	"fmt"
-	"io"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/hookonce/hookonce/internal/pgstore"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
@@ -23,7 +19,7 @@ func TestPostgresWritesOnce(t *testing.T) {
 	proxy := dbtest.StartProxy(t, server.Addr())
 	direct := poolOf(t, server.DSN())
 	for _, mode := range argModes {
-		db := &postgresDB{pool: poolOf(t, withMode(t, proxy.DSN(t, server.DSN()), mode))}
+		db := newTestDB(poolOf(t, withMode(t, proxy.DSN(t, server.DSN()), mode)))
 		for name, write := range map[string]func(table string) error{
 			"query": func(table string) error {
 				rows, err := db.Query(t.Context(), "INSERT INTO "+table+" VALUES (1) RETURNING n")
@@ -65,33 +61,6 @@ func TestPostgresWritesOnce(t *testing.T) {
 	}
 }
 
-// stateError is an error of a server.
-type stateError string
-
-func (e stateError) Error() string    { return "SQLSTATE " + string(e) }
-func (e stateError) SQLState() string { return string(e) }
-
-func TestPostgresOutcome(t *testing.T) {
-	t.Parallel()
-	got := map[string]pgstore.Outcome{}
-	want := map[string]pgstore.Outcome{}
-	for err, outcome := range map[error]pgstore.Outcome{
-		io.ErrUnexpectedEOF: pgstore.Unknown, driver.ErrBadConn: pgstore.Unknown, context.DeadlineExceeded: pgstore.Unknown,
-		stateError(""): pgstore.Unknown, stateError("08006"): pgstore.Unknown, stateError("57P01"): pgstore.Unknown,
-		stateError("57P03"): pgstore.Unknown, stateError("58030"): pgstore.Unknown, stateError("53100"): pgstore.Unknown,
-		stateError("XX000"): pgstore.Unknown,
-		stateError("23505"): pgstore.Refused, stateError("57014"): pgstore.Refused, stateError("40001"): pgstore.Refused,
-		stateError("25P02"): pgstore.Refused, stateError("25P03"): pgstore.Refused, stateError("42P01"): pgstore.Refused,
-		notSentError{stateError("57P03")}: pgstore.NotSent, notSentError{io.EOF}: pgstore.NotSent,
-	} {
-		err := fmt.Errorf("a statement: %w", errors.Join(err))
-		got[err.Error()], want[err.Error()] = new(postgresDB).Outcome(err), outcome
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("outcomes (-want +got):\n%s", diff)
-	}
-}
-
 // TestPostgresTransactions ends transactions in every way, and wants the connections
 // back and nothing written but what was committed.
 func TestPostgresTransactions(t *testing.T) {
@@ -101,11 +70,10 @@ func TestPostgresTransactions(t *testing.T) {
 	add := func(ctx context.Context, conn pgstore.Conn) error {
 		rows, err := conn.Query(ctx, insert, "a")
 		if err == nil {
+			for rows.Next() {
+			}
 			rows.Close()
 			err = rows.Err()
-		}
-		if errors.Is(err, errNotRead) {
-			err = nil
 		}
 		return err
 	}
@@ -125,7 +93,7 @@ func TestPostgresTransactions(t *testing.T) {
 		}, func(err error) bool { return err == nil }, 2},
 		{"failed", t.Context(), pgstore.ReadCommitted, func(c pgstore.Conn) error { return errors.Join(mine, add(t.Context(), c)) }, func(err error) bool { return errors.Is(err, mine) }, 0},
 		{"refused", t.Context(), pgstore.ReadCommitted, func(c pgstore.Conn) error { return c.Script(t.Context(), "SELECT 1/0") }, func(err error) bool { return db.Outcome(err) == pgstore.Refused }, 0},
-		{"a write in a snapshot", t.Context(), pgstore.Snapshot, func(c pgstore.Conn) error { return add(t.Context(), c) }, func(err error) bool { return sqlState(err) == "25006" }, 0},
+		{"a write in a snapshot", t.Context(), pgstore.Snapshot, func(c pgstore.Conn) error { return add(t.Context(), c) }, func(err error) bool { return pgstore.SQLState(err) == "25006" }, 0},
 		{"context ended", ended, pgstore.ReadCommitted, func(c pgstore.Conn) error {
 			defer cancel()
 			return add(t.Context(), c)
@@ -140,33 +108,5 @@ func TestPostgresTransactions(t *testing.T) {
 		if n := count(t, db, table) - before; n != test.added {
 			t.Errorf("%s: %d rows were added, want %d", test.name, n, test.added)
 		}
-	}
-}
-
-// TestPostgresRowsNotRead closes rows before their end, at a level at which their
-// statement is in a transaction: it is rolled back, because nobody knows what it
-// told.
-func TestPostgresRowsNotRead(t *testing.T) {
-	t.Parallel()
-	db, table := openTxDB(t)
-	db.level.Store(levelOther)
-	for _, rowsRead := range []int{1, 5} {
-		rows, err := db.Query(t.Context(), "INSERT INTO "+table+" SELECT 'a' FROM generate_series(1, 4) RETURNING name")
-		if err != nil {
-			t.Fatal(err)
-		}
-		for range rowsRead {
-			rows.Next()
-		}
-		err = rows.Err()
-		rows.Close()
-		rows.Close()
-		if err != nil {
-			t.Errorf("after %d rows: %v", rowsRead, err)
-		}
-		if n, want := count(t, db, table), rowsRead/5*4; n != want {
-			t.Errorf("%d rows were committed after %d were read, want %d", n, rowsRead, want)
-		}
-		wantIdle(t, db)
 	}
 }

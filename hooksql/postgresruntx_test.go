@@ -2,12 +2,14 @@ package hooksql
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/hookonce/hookonce/internal/pgsession"
 	"github.com/hookonce/hookonce/internal/pgstore"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
 )
@@ -15,8 +17,42 @@ import (
 // patience bounds waits that end much earlier unless something is broken.
 const patience = 30 * time.Second
 
+// testDB is a DB of the session machine that shows the transactions of the client.
+type testDB struct {
+	*pgsession.DB
+	pool   *sql.DB
+	latest *postgresRunTx
+}
+
+func newTestDB(pool *sql.DB) *testDB {
+	db := &testDB{pool: pool}
+	db.DB = pgsession.New(&observedClient{&postgresClient{pool: pool, cut: pool}, &db.latest})
+	return db
+}
+
+// observedClient keeps the transaction that BeginRun returned last.
+type observedClient struct {
+	*postgresClient
+	latest **postgresRunTx
+}
+
+func (c *observedClient) BeginRun(ctx context.Context) (pgsession.RunTx, bool, error) {
+	tx, broken, err := c.postgresClient.BeginRun(ctx)
+	if err == nil {
+		*c.latest = tx.(*postgresRunTx)
+	}
+	return tx, broken, err
+}
+
+// testTx is a transaction as the store sees it, and as the handler does.
+type testTx struct {
+	pgstore.Tx
+	tx  *sql.Tx
+	pid int32
+}
+
 // openTxDB returns access to the shared server, with a table named effects.
-func openTxDB(t *testing.T) (db *postgresDB, table string) {
+func openTxDB(t *testing.T) (db *testDB, table string) {
 	t.Helper()
 	dsn, schema := dbtest.Postgres(t)
 	pool := poolOf(t, dsn)
@@ -24,19 +60,19 @@ func openTxDB(t *testing.T) (db *postgresDB, table string) {
 	if _, err := pool.ExecContext(t.Context(), "CREATE SCHEMA "+schema+"; CREATE TABLE "+table+" (name text)"); err != nil {
 		t.Fatal(err)
 	}
-	return &postgresDB{pool: pool, cut: pool}, table
+	return newTestDB(pool), table
 }
 
-func begin(t *testing.T, db *postgresDB) *postgresTx {
+func begin(t *testing.T, db *testDB) *testTx {
 	t.Helper()
 	tx, err := db.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return tx.(*postgresTx)
+	return &testTx{tx, db.latest.tx, db.latest.pid}
 }
 
-func mustExec(t *testing.T, tx *postgresTx, query string, args ...any) {
+func mustExec(t *testing.T, tx *testTx, query string, args ...any) {
 	t.Helper()
 	if _, err := tx.tx.ExecContext(t.Context(), query, args...); err != nil {
 		t.Fatalf("%s: %v", query, err)
@@ -44,7 +80,7 @@ func mustExec(t *testing.T, tx *postgresTx, query string, args ...any) {
 }
 
 // wantIdle fails unless all connections are back in the pool, or closed.
-func wantIdle(t *testing.T, db *postgresDB) {
+func wantIdle(t *testing.T, db *testDB) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); db.pool.Stats().InUse > 0; {
 		if time.Now().After(deadline) {
@@ -56,7 +92,7 @@ func wantIdle(t *testing.T, db *postgresDB) {
 	}
 }
 
-func count(t *testing.T, db *postgresDB, table string) (n int) {
+func count(t *testing.T, db *testDB, table string) (n int) {
 	t.Helper()
 	if err := db.pool.QueryRowContext(t.Context(), "SELECT count(*) FROM "+table).Scan(&n); err != nil {
 		t.Fatal(err)
@@ -69,34 +105,34 @@ func count(t *testing.T, db *postgresDB, table string) (n int) {
 func TestPostgresTxStatus(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		do   func(t *testing.T, db *postgresDB, tx *postgresTx)
+		do   func(t *testing.T, db *testDB, tx *testTx)
 		want pgstore.TxStatus
 	}{
-		"nothing":   {func(*testing.T, *postgresDB, *postgresTx) {}, pgstore.TxOpen},
+		"nothing":   {func(*testing.T, *testDB, *testTx) {}, pgstore.TxOpen},
 		"savepoint": {sent("SAVEPOINT a; ROLLBACK TO SAVEPOINT a"), pgstore.TxOpen},
-		"failed statement": {func(t *testing.T, _ *postgresDB, tx *postgresTx) {
+		"failed statement": {func(t *testing.T, _ *testDB, tx *testTx) {
 			if _, err := tx.tx.ExecContext(t.Context(), "SELECT 1/0"); err == nil {
 				t.Error("the division succeeded")
 			}
 		}, pgstore.TxFailed},
-		"commit":                  {func(_ *testing.T, _ *postgresDB, tx *postgresTx) { _ = tx.tx.Commit() }, pgstore.TxEnded},
-		"rollback":                {func(_ *testing.T, _ *postgresDB, tx *postgresTx) { _ = tx.tx.Rollback() }, pgstore.TxEnded},
+		"commit":                  {func(_ *testing.T, _ *testDB, tx *testTx) { _ = tx.tx.Commit() }, pgstore.TxEnded},
+		"rollback":                {func(_ *testing.T, _ *testDB, tx *testTx) { _ = tx.tx.Rollback() }, pgstore.TxEnded},
 		"commit as SQL":           {sent("COMMIT"), pgstore.TxEnded},
 		"rollback as SQL":         {sent("ROLLBACK"), pgstore.TxEnded},
 		"another one by commit":   {sent("COMMIT; BEGIN"), pgstore.TxEnded},
 		"another one by rollback": {sent("ROLLBACK AND CHAIN"), pgstore.TxEnded},
-		"rows left open": {func(t *testing.T, _ *postgresDB, tx *postgresTx) {
+		"rows left open": {func(t *testing.T, _ *testDB, tx *testTx) {
 			rows, err := tx.tx.QueryContext(t.Context(), "SELECT n FROM generate_series(1, 100000) AS s (n)") //nolint:sqlclosecheck,rowserrcheck // that is the point
 			if err != nil || !rows.Next() {
 				t.Errorf("no rows: %v", err)
 			}
 		}, pgstore.TxBusy},
-		"session ended": {func(t *testing.T, db *postgresDB, tx *postgresTx) {
+		"session ended": {func(t *testing.T, db *testDB, tx *testTx) {
 			if _, err := db.pool.ExecContext(t.Context(), "SELECT pg_terminate_backend($1::int, 30000)", tx.pid); err != nil {
 				t.Error(err)
 			}
 		}, pgstore.TxLost},
-		"severed": {func(_ *testing.T, _ *postgresDB, tx *postgresTx) { tx.Sever() }, pgstore.TxLost},
+		"severed": {func(_ *testing.T, _ *testDB, tx *testTx) { tx.Sever() }, pgstore.TxLost},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -124,8 +160,8 @@ func TestPostgresTxStatus(t *testing.T) {
 }
 
 // sent sends SQL without arguments.
-func sent(query string) func(*testing.T, *postgresDB, *postgresTx) {
-	return func(t *testing.T, _ *postgresDB, tx *postgresTx) { mustExec(t, tx, query) }
+func sent(query string) func(*testing.T, *testDB, *testTx) {
+	return func(t *testing.T, _ *testDB, tx *testTx) { mustExec(t, tx, query) }
 }
 
 // TestPostgresTxOutlivesBegin ends the context of Begin: it bounds no more than that.
@@ -138,7 +174,7 @@ func TestPostgresTxOutlivesBegin(t *testing.T) {
 		t.Fatal(err)
 	}
 	cancel()
-	tx := opened.(*postgresTx)
+	tx := &testTx{Tx: opened, tx: db.latest.tx}
 	mustExec(t, tx, "INSERT INTO "+table+" VALUES ($1)", "a")
 	if err := tx.Commit(ctx); !errors.Is(err, context.Canceled) || db.Outcome(err) != pgstore.NotSent {
 		t.Errorf("Commit under a context that had ended: got the error %v, want it not sent", err)
@@ -190,7 +226,7 @@ func TestPostgresTxSever(t *testing.T) {
 
 // stick runs a statement in the transaction that lasts until its session ends, and
 // returns when it runs.
-func stick(t *testing.T, db *postgresDB, tx *postgresTx) <-chan error {
+func stick(t *testing.T, db *testDB, tx *testTx) <-chan error {
 	t.Helper()
 	ended := make(chan error, 1)
 	go func() {
@@ -216,17 +252,17 @@ func stick(t *testing.T, db *postgresDB, tx *postgresTx) <-chan error {
 // goroutine of its own. Whatever is done with the transaction ends with its context.
 func TestPostgresTxLeftRunning(t *testing.T) {
 	t.Parallel()
-	for name, do := range map[string]func(ctx context.Context, tx *postgresTx) error{
-		"status": func(ctx context.Context, tx *postgresTx) error { return fmt.Errorf("status %v", tx.Status(ctx)) },
-		"query": func(ctx context.Context, tx *postgresTx) error {
+	for name, do := range map[string]func(ctx context.Context, tx *testTx) error{
+		"status": func(ctx context.Context, tx *testTx) error { return fmt.Errorf("status %v", tx.Status(ctx)) },
+		"query": func(ctx context.Context, tx *testTx) error {
 			rows, err := tx.Query(ctx, "SELECT 1")
 			if err == nil {
 				rows.Close()
 			}
 			return err
 		},
-		"script": func(ctx context.Context, tx *postgresTx) error { return tx.Script(ctx, "SELECT 1") },
-		"commit": func(ctx context.Context, tx *postgresTx) error { return tx.Commit(ctx) },
+		"script": func(ctx context.Context, tx *testTx) error { return tx.Script(ctx, "SELECT 1") },
+		"commit": func(ctx context.Context, tx *testTx) error { return tx.Commit(ctx) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -249,13 +285,16 @@ func TestPostgresTxLeftRunning(t *testing.T) {
 	}
 }
 
-// TestPostgresTxSeverRaces severs while the transaction is used and ended.
+// TestPostgresTxSeverRaces severs transactions while they are used and committed. The outcome that the
+// error of Commit states is true.
 func TestPostgresTxSeverRaces(t *testing.T) {
 	t.Parallel()
 	db, table := openTxDB(t)
-	committed := 0
-	for i := range 40 {
+	outcomes := map[string]pgstore.Outcome{} // of failed commits, by row
+	const rounds = 40
+	for i := range rounds {
 		tx := begin(t, db)
+		row := fmt.Sprint(i)
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			for range i % 4 {
@@ -263,22 +302,28 @@ func TestPostgresTxSeverRaces(t *testing.T) {
 			}
 			tx.Sever()
 		})
-		_, err := tx.tx.ExecContext(t.Context(), "INSERT INTO "+table+" VALUES ($1)", "a")
-		if err == nil {
+		_, err := tx.tx.ExecContext(t.Context(), "INSERT INTO "+table+" VALUES ($1)", row)
+		if err != nil {
+			outcomes[row] = pgstore.NotSent
+		} else {
 			tx.Status(t.Context())
-			err = tx.Commit(t.Context())
-		}
-		if err == nil {
-			committed++
-		} else if db.Outcome(err) == pgstore.NotSent {
-			t.Errorf("the outcome of %v is that it was not sent", err)
+			if err := tx.Commit(t.Context()); err != nil {
+				outcomes[row] = db.Outcome(err)
+			}
 		}
 		tx.Rollback(t.Context())
 		wg.Wait()
 	}
 	wantIdle(t, db)
-	if n := count(t, db, table); n < committed {
-		t.Errorf("%d rows are there, of %d that were committed", n, committed)
+	for i := range rounds {
+		row := fmt.Sprint(i)
+		n := count(t, db, table+" WHERE name = '"+row+"'")
+		switch outcome, failed := outcomes[row]; {
+		case !failed && n != 1:
+			t.Errorf("row %s was committed and is not there", row)
+		case failed && outcome != pgstore.Unknown && n != 0:
+			t.Errorf("row %s is there, although the outcome of its commit is %v", row, outcome)
+		}
 	}
 }
 

@@ -1,0 +1,66 @@
+package hookpgx
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/hookonce/hookonce/internal/pgsession"
+	"github.com/hookonce/hookonce/internal/pgstore"
+)
+
+// handlerTx is the transaction of a run as its handlers get it. What ends a
+// transaction does nothing but make the run fail; and what a statement failed of is
+// noted, to be told where the handler passes over it.
+type handlerTx struct {
+	pgx.Tx
+	run *pgstore.Run
+}
+
+func newHandlerTx(run *pgstore.Run, tx pgsession.RunTx) pgx.Tx {
+	t := tx.(*poolTx)
+	t.handlers = handlerTx{t.tx, run}
+	return &t.handlers
+}
+
+// Commit implements pgx.Tx.
+func (t *handlerTx) Commit(context.Context) error { return t.run.Refuse("Commit") }
+
+// Rollback implements pgx.Tx.
+func (t *handlerTx) Rollback(context.Context) error { return t.run.Refuse("Rollback") }
+
+// Exec implements pgx.Tx.
+func (t *handlerTx) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	tag, err := t.Tx.Exec(ctx, sql, args...)
+	t.run.Note(err)
+	return tag, err
+}
+
+// Query implements pgx.Tx.
+func (t *handlerTx) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	rows, err := t.Tx.Query(ctx, sql, args...)
+	t.run.Note(err)
+	return rows, err
+}
+
+// QueryRow implements pgx.Tx.
+func (t *handlerTx) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	return notingRow{t.Tx.QueryRow(ctx, sql, args...), t.run}
+}
+
+// notingRow is a row that notes what it fails of.
+type notingRow struct {
+	pgx.Row
+	run *pgstore.Run
+}
+
+// Scan implements pgx.Row.
+func (r notingRow) Scan(dest ...any) error {
+	err := r.Row.Scan(dest...)
+	if !errors.Is(err, pgx.ErrNoRows) {
+		r.run.Note(err)
+	}
+	return err
+}

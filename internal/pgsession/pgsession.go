@@ -1,0 +1,65 @@
+// Package pgsession runs hookonce's statements and transactions on PostgreSQL sessions, whatever the
+// client library. It holds everything that pgx and database/sql have in common: which statements may
+// run outside of a transaction, which failures are retried, what a failure means, and how a
+// transaction of handlers ends or is cut off.
+//
+// A client library implements [Client], [Session], [Tx] and [RunTx]. [New] makes a pgstore.DB from a
+// Client, and [NewStore] adds the transaction type that handlers see.
+package pgsession
+
+import (
+	"context"
+	"time"
+
+	"github.com/hookonce/hookonce/internal/pgstore"
+)
+
+// CleanUpTimeout bounds the end of a transaction whose context may have ended already.
+const CleanUpTimeout = 5 * time.Second
+
+// Client is a pool of connections of a client library.
+type Client interface {
+	// Acquire takes a connection out of the pool. It sends no statement of the caller.
+	Acquire(ctx context.Context) (Session, error)
+	// Begin begins a transaction on a connection of its own. The transaction may end with ctx. On
+	// failure the connection is back in the pool or closed, and broken reports that it was lost, so
+	// that another one may do: after a restart of the server a pool may be full of lost connections.
+	Begin(ctx context.Context, level pgstore.Isolation) (tx Tx, broken bool, err error)
+	// BeginRun is like Begin at the level ReadCommitted, except that the transaction outlives ctx.
+	BeginRun(ctx context.Context) (tx RunTx, broken bool, err error)
+	// Refused reports whether err is an answer of the server that undid the statement. See Undone.
+	Refused(err error) bool
+}
+
+// Session is a connection outside of a transaction: each statement commits by itself. The client
+// library must never send a statement twice.
+type Session interface {
+	pgstore.Conn
+	// Release returns the connection to the pool.
+	Release()
+}
+
+// Tx is an open transaction.
+type Tx interface {
+	pgstore.Conn
+	// Commit commits. The transaction is over, even if Commit fails.
+	Commit(ctx context.Context) error
+	// Rollback rolls back, within CleanUpTimeout and even if ctx has ended. It closes a connection
+	// that it cannot clean.
+	Rollback(ctx context.Context)
+	// Release returns the connection to the pool, after Commit or Rollback.
+	Release()
+}
+
+// RunTx is an open transaction in which handlers work. A goroutine that a handler left behind may
+// use the connection at any time.
+type RunTx interface {
+	Tx
+	// Status returns the state of the transaction. It asks the server only if the client library
+	// does not know.
+	Status(ctx context.Context) pgstore.TxStatus
+	// Cut breaks the connection without waiting for the statement that may be running. It may be
+	// called more than once, and concurrently with every method but Release. After Cut, Rollback
+	// may do nothing, and Release does not block: it takes the connection out of the pool.
+	Cut()
+}
