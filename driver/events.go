@@ -42,7 +42,8 @@ const (
 	ErrorLastLeaseRanOut = "the lease of the last attempt ran out before an outcome was recorded"
 )
 
-// EventStates returns the states of an event.
+// EventStates lists the states of an event. The index of each is its number in the
+// tables of both databases.
 func EventStates() []string {
 	return []string{StatePending, StateRunning, StateDone, StateDead, StateSkipped}
 }

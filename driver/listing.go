@@ -8,7 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// MessageStates returns the states of a message.
+// MessageStates lists the states of a message. The index of each is its number in the
+// tables of both databases.
 func MessageStates() []string {
 	return []string{StatePending, StateSending, StateSent, StateDead, StateSkipped}
 }

@@ -13,10 +13,8 @@ import (
 const messageColumns = `m.id, m.route, m.destination, m.state, m.note, m.generation, m.attempts,
 	coalesce(m.status_code, 0), coalesce(m.last_error, ''), m.due_at, m.created_at, m.sent_at, m.failed_at`
 
-// messageStates are the states of messages by their number.
-var messageStates = [...]string{
-	driver.StatePending, driver.StateSending, driver.StateSent, driver.StateDead, driver.StateSkipped,
-}
+// The names of states. The indexes are the numbers in the tables.
+var eventStates, messageStates = driver.EventStates(), driver.MessageStates()
 
 // messageRow holds one row of messageColumns.
 type messageRow struct {

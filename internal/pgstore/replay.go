@@ -164,11 +164,6 @@ func (s *Store) repeated(ctx context.Context, conn Conn, p *driver.ReplayParams)
 	return before, err
 }
 
-// eventStates are the states of events by their number.
-var eventStates = [...]string{
-	driver.StatePending, driver.StateRunning, driver.StateDone, driver.StateDead, driver.StateSkipped,
-}
-
 // lockAll reads what an event owes, or owed, and locks it.
 func (s *Store) lockAll(ctx context.Context, conn Conn, key driver.Key) (*lifecycle.Event, error) {
 	e := &lifecycle.Event{Key: key}
