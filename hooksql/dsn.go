@@ -36,13 +36,13 @@ const (
 func SQLiteDSN(path string) (writer, reader string, err error) {
 	switch {
 	case path == "":
-		return "", "", errors.New("sqlite: the path is empty: name a file, such as hookonce.db")
+		return "", "", errors.New("hooksql: the path is empty: name a file, such as hookonce.db")
 	case strings.Contains(path, ":memory:"):
-		return "", "", fmt.Errorf("sqlite: %q would be lost when its connection closes: name a file, such as hookonce.db", path)
+		return "", "", fmt.Errorf("hooksql: %q would be lost when its connection closes: name a file, such as hookonce.db", path)
 	case strings.HasPrefix(strings.ToLower(path), "file:"):
-		return "", "", fmt.Errorf("sqlite: %q is a URI: give the path of the file alone", path)
+		return "", "", fmt.Errorf("hooksql: %q is a URI: give the path of the file alone", path)
 	case strings.ContainsRune(path, 0):
-		return "", "", fmt.Errorf("sqlite: the path %q holds a NUL", path)
+		return "", "", fmt.Errorf("hooksql: the path %q holds a NUL", path)
 	}
 	uri := sqliteURI(path)
 	writer = uri + "?" + url.Values{

@@ -56,7 +56,7 @@ func OpenSQLite(driverName, path string) (*Store, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 	defer cancel()
 	if err := p.check(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("sqlite: open %q: %w", path, err), p.close())
+		return nil, errors.Join(fmt.Errorf("hooksql: opening %q: %w", path, err), p.close())
 	}
 	store := NewSQLite(p.writer, p.reader)
 	store.pools = p
@@ -91,11 +91,11 @@ func openPools(driverName, path string) (*pools, error) {
 	}
 	writer, err := sql.Open(driverName, writerDSN)
 	if err != nil {
-		return nil, fmt.Errorf("sqlite: open %q: %w", path, err)
+		return nil, fmt.Errorf("hooksql: opening %q: %w", path, err)
 	}
 	reader, err := sql.Open(driverName, readerDSN)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("sqlite: open %q: %w", path, err), writer.Close())
+		return nil, errors.Join(fmt.Errorf("hooksql: opening %q: %w", path, err), writer.Close())
 	}
 	writer.SetMaxOpenConns(1)
 	reader.SetMaxOpenConns(maxReaders)

@@ -11,7 +11,7 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-const opClaim = "claim"
+const opClaim = "claiming"
 
 const (
 	insertEvent = `INSERT INTO hookonce_event
@@ -40,7 +40,7 @@ const (
 // until the context ends.
 func (s *Store) Claim(ctx context.Context, p *driver.ClaimParams) ([]driver.ClaimResult, error) {
 	if err := checkClaims(p.Claims); err != nil {
-		return nil, fmt.Errorf("sqlite: %s: %w", opClaim, err)
+		return nil, fmt.Errorf("%s: %w", opClaim, err)
 	}
 	results := make([]driver.ClaimResult, len(p.Claims))
 	err := s.writeEach(ctx, opClaim, p.Now, len(p.Claims), func(t *writeTx, i int) error {

@@ -16,7 +16,7 @@ const countDelivery = `INSERT INTO hookonce_delivery_count (key, duplicates, oth
 
 // CountDeliveries implements driver.Store.
 func (s *Store) CountDeliveries(ctx context.Context, p *driver.CountDeliveriesParams) error {
-	return s.writeEach(ctx, "count deliveries", p.Now, len(p.Counts), func(t *writeTx, i int) error {
+	return s.writeEach(ctx, "counting deliveries", p.Now, len(p.Counts), func(t *writeTx, i int) error {
 		c := &p.Counts[i]
 		_, err := t.exec(countDelivery, c.Key[:], c.Duplicates, c.OtherBodies, c.Repeats, t.now)
 		return err

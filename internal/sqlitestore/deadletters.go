@@ -15,7 +15,7 @@ import (
 func (s *Store) DeadLetters(ctx context.Context, f *driver.MessageFilter) (*driver.DeadLetterPage, error) {
 	page := &driver.DeadLetterPage{}
 	limit := pageLimit(f.Limit)
-	err := s.snapshot(ctx, "list dead letters", func(ctx context.Context, tx *sql.Tx) error {
+	err := s.snapshot(ctx, "listing dead letters", func(ctx context.Context, tx *sql.Tx) error {
 		letters, err := deadLetters(ctx, tx, limit+1, f, deadMessagesQuery)
 		if err != nil {
 			return err

@@ -34,7 +34,7 @@ const (
 // Event implements driver.Store. It reads for 5 s at most.
 func (s *Store) Event(ctx context.Context, source, eventID string) (*driver.EventDetail, error) {
 	var detail *driver.EventDetail
-	err := s.snapshot(ctx, "read the event", func(ctx context.Context, tx *sql.Tx) (err error) {
+	err := s.snapshot(ctx, "reading an event", func(ctx context.Context, tx *sql.Tx) (err error) {
 		r := &detailReader{tx: tx}
 		detail, err = r.read(ctx, source, eventID)
 		return err

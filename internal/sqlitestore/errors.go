@@ -54,7 +54,7 @@ func IsBusy(err error) bool {
 // was written.
 func (s *Store) failed(ctx context.Context, op string, err error) error {
 	if isClassified(err) {
-		return fmt.Errorf("sqlite: %s: %w", op, err)
+		return fmt.Errorf("%s: %w", op, err)
 	}
 	class := driver.ErrUnavailable
 	switch resultCode(err) {
@@ -63,10 +63,10 @@ func (s *Store) failed(ctx context.Context, op string, err error) error {
 	case codeError, codeSchema:
 		// "no such table" has no code of its own, so the schema is looked at.
 		if schemaErr := s.checkSchema(ctx); schemaErr != nil {
-			return fmt.Errorf("sqlite: %s: %w", op, schemaErr)
+			return fmt.Errorf("%s: %w", op, schemaErr)
 		}
 	}
-	return fmt.Errorf("sqlite: %s: %w: %w", op, class, err)
+	return fmt.Errorf("%s: %w: %w", op, class, err)
 }
 
 func isClassified(err error) bool {
@@ -95,9 +95,9 @@ func isClassified(err error) bool {
 func commitError(op string, err error) error {
 	switch resultCode(err) {
 	case codeConstraint:
-		return fmt.Errorf("sqlite: %s: commit: %w: %w", op, driver.ErrBadRow, err)
+		return fmt.Errorf("%s: committing: %w: %w", op, driver.ErrBadRow, err)
 	case codeBusy, codeLocked, codeFull:
-		return fmt.Errorf("sqlite: %s: commit: %w: %w", op, driver.ErrUnavailable, err)
+		return fmt.Errorf("%s: committing: %w: %w", op, driver.ErrUnavailable, err)
 	}
-	return fmt.Errorf("sqlite: %s: commit: %w: %w", op, driver.ErrCommitUnknown, err)
+	return fmt.Errorf("%s: committing: %w: %w", op, driver.ErrCommitUnknown, err)
 }

@@ -17,7 +17,7 @@ const eventColumns = `key, source, event_id, type, state, note, attempts, genera
 func (s *Store) Events(ctx context.Context, f *driver.EventFilter) (*driver.EventPage, error) {
 	page := &driver.EventPage{}
 	limit := pageLimit(f.Limit)
-	err := s.snapshot(ctx, "list events", func(ctx context.Context, tx *sql.Tx) error {
+	err := s.snapshot(ctx, "listing events", func(ctx context.Context, tx *sql.Tx) error {
 		implied := impliedBy[f.State]
 		if implied != "" {
 			isFew, err := few(ctx, tx, implied)

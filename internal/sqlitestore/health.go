@@ -21,10 +21,10 @@ var safeVersion = [3]int{3, 51, 3}
 // Weaknesses implements driver.Store. It reads the settings of the connection
 // that writes.
 func (s *Store) Weaknesses(ctx context.Context) ([]driver.Weakness, error) {
-	const op = "read the durability settings"
+	const op = "reading the durability settings"
 	conn, err := s.writer.Conn(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("sqlite: %s: %w: %w", op, driver.ErrUnavailable, err)
+		return nil, fmt.Errorf("%s: %w: %w", op, driver.ErrUnavailable, err)
 	}
 	defer conn.Close()
 	var synchronous int

@@ -41,8 +41,6 @@ const (
 		SET state = 3, attempts = ?, failed_at = ?, last_error = ?, processed_at = NULL WHERE key = ?`
 )
 
-const opTakeClaim = "claim with its work"
-
 // TakeClaim implements driver.Driver. Who waits, waits for the write lock, until
 // the context ends, and no longer for one key than for another: LockTimeout bounds
 // nothing.
@@ -52,7 +50,7 @@ func (s *Store) TakeClaim(ctx context.Context, p *driver.ClaimParams) (driver.Ru
 		panic(fmt.Sprintf("sqlitestore: TakeClaim of %d claims", len(p.Claims)))
 	}
 	if err := checkClaims(p.Claims); err != nil {
-		return nil, result, fmt.Errorf("sqlite: %s: %w", opTakeClaim, err)
+		return nil, result, fmt.Errorf("%s: %w", opClaim, err)
 	}
 	r := s.newRun()
 	err := r.begin(ctx, ctx)
@@ -66,7 +64,7 @@ func (s *Store) TakeClaim(ctx context.Context, p *driver.ClaimParams) (driver.Ru
 	// Before the error is classified, because that may look at the schema.
 	undone := r.rollBack(ctx)
 	if err != nil {
-		return nil, driver.ClaimResult{}, s.failed(ctx, opTakeClaim, err)
+		return nil, driver.ClaimResult{}, s.failed(ctx, opClaim, err)
 	}
 	return nil, result, undone
 }
@@ -121,12 +119,11 @@ func (t *writeTx) recordClaimed(r *driver.WorkResult) error {
 
 // ClaimTx implements driver.Driver.
 func (s *Store) ClaimTx(ctx context.Context, tx *sql.Tx, p *driver.ClaimParams) ([]driver.ClaimResult, error) {
-	const op = "claim in the caller's transaction"
 	if err := checkClaims(p.Claims); err != nil {
-		return nil, fmt.Errorf("sqlite: %s: %w", op, err)
+		return nil, fmt.Errorf("%s: %w", opClaim, err)
 	}
 	results := make([]driver.ClaimResult, len(p.Claims))
-	err := s.inTx(ctx, tx, op, p.Now, len(p.Claims), func(t *writeTx, i int) error {
+	err := s.inTx(ctx, tx, opClaim, p.Now, len(p.Claims), func(t *writeTx, i int) error {
 		return t.claimWithWork(&p.Claims[i], p.Reopen, &results[i])
 	})
 	if err != nil {
@@ -137,13 +134,13 @@ func (s *Store) ClaimTx(ctx context.Context, tx *sql.Tx, p *driver.ClaimParams) 
 
 // CountInlineFailure implements driver.Store.
 func (s *Store) CountInlineFailure(ctx context.Context, f *driver.InlineFailure) (*driver.InlineFailed, error) {
-	const op = "count a failure"
+	const op = "counting a failure"
 	err := checkClaim(&f.Claim)
 	if err == nil && !driver.IsText(f.Error) {
 		err = fmt.Errorf("%w: the error is not valid UTF-8 or holds a NUL", driver.ErrBadRow)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("sqlite: %s: %w", op, err)
+		return nil, fmt.Errorf("%s: %w", op, err)
 	}
 	failed := &driver.InlineFailed{}
 	err = s.writeEach(ctx, op, f.Now, 1, func(t *writeTx, _ int) error { return t.countFailure(f, failed) })
@@ -211,9 +208,9 @@ type inlineFailure struct {
 
 // FileInlineFailures implements driver.Store.
 func (s *Store) FileInlineFailures(ctx context.Context, p *driver.FileFailuresParams) (int, error) {
-	const op = "file old failures"
+	const op = "filing old failures"
 	if p.OlderThan <= 0 {
-		return 0, fmt.Errorf("sqlite: %s: the age must be positive", op)
+		return 0, fmt.Errorf("%s: the age must be positive", op)
 	}
 	filed := 0
 	err := s.writeEach(ctx, op, p.Now, 1, func(t *writeTx, _ int) error {

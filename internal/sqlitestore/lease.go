@@ -58,7 +58,7 @@ func (s *Store) Lease(ctx context.Context, p *driver.LeaseParams) (*driver.Lease
 	}
 	for range driver.MaxLeaseRounds {
 		var round driver.Leased
-		err := s.writeEach(ctx, "lease", p.Now, 1, func(t *writeTx, _ int) (err error) {
+		err := s.writeEach(ctx, "leasing messages", p.Now, 1, func(t *writeTx, _ int) (err error) {
 			round, err = t.lease(p)
 			return err
 		})
@@ -161,15 +161,15 @@ func collect[T any](rows *sql.Rows, scan func(*T) error) ([]T, error) {
 // Complete implements driver.Store. A lease that ran out but was not taken by
 // anybody else is still held.
 func (s *Store) Complete(ctx context.Context, p *driver.CompleteParams) ([]bool, error) {
-	const op = "complete"
+	const op = "completing messages"
 	for i := range p.Completions {
 		c := &p.Completions[i]
 		if !driver.IsText(c.Error) {
-			return nil, fmt.Errorf("sqlite: %s: %w: the error of message %s is not valid UTF-8 or holds a NUL", op, driver.ErrBadRow, c.ID)
+			return nil, fmt.Errorf("%s: %w: the error of message %s is not valid UTF-8 or holds a NUL", op, driver.ErrBadRow, c.ID)
 		}
 		if c.Applied != nil {
 			if err := checkVersion(c.Applied); err != nil {
-				return nil, fmt.Errorf("sqlite: %s: %w", op, err)
+				return nil, fmt.Errorf("%s: %w", op, err)
 			}
 		}
 	}
@@ -221,7 +221,7 @@ func (t *writeTx) complete(c *driver.Completion) (bool, error) {
 
 // Release implements driver.Store.
 func (s *Store) Release(ctx context.Context, p *driver.ReleaseParams) error {
-	return s.writeEach(ctx, "release", p.Now, len(p.Leases), func(t *writeTx, i int) error {
+	return s.writeEach(ctx, "releasing messages", p.Now, len(p.Leases), func(t *writeTx, i int) error {
 		_, err := t.exec(releaseMessage, t.now, p.Leases[i].ID, p.Leases[i].Token)
 		return err
 	})

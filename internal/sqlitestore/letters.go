@@ -35,7 +35,7 @@ const (
 func (s *Store) ReplayDead(ctx context.Context, p *driver.DeadLetterParams) ([]bool, error) {
 	// What becomes owed of one event by one call has one generation.
 	generations := make(map[driver.Key]int)
-	return s.eachLetter(ctx, "replay dead letters", p, func(t *writeTx, l *driver.DeadLetterRef) (done bool, err error) {
+	return s.eachLetter(ctx, "replaying dead letters", p, func(t *writeTx, l *driver.DeadLetterRef) (done bool, err error) {
 		generation, known := generations[l.Key]
 		if !known {
 			if generation, err = t.nextGeneration(l.Key); err != nil {
@@ -49,7 +49,7 @@ func (s *Store) ReplayDead(ctx context.Context, p *driver.DeadLetterParams) ([]b
 
 // Discard implements driver.Store, as ReplayDead does.
 func (s *Store) Discard(ctx context.Context, p *driver.DeadLetterParams) ([]bool, error) {
-	return s.eachLetter(ctx, "discard dead letters", p, (*writeTx).discard)
+	return s.eachLetter(ctx, "discarding dead letters", p, (*writeTx).discard)
 }
 
 func (s *Store) eachLetter(
@@ -100,7 +100,7 @@ func (t *writeTx) discard(l *driver.DeadLetterRef) (bool, error) {
 // RetryMessage implements driver.Store. Of a message that is being sent it
 // cannot tell whether its lease ran out, and does not ask: it is due then.
 func (s *Store) RetryMessage(ctx context.Context, p *driver.RetryMessageParams) error {
-	return s.writeEach(ctx, "retry the message", p.Now, 1, func(t *writeTx, _ int) error { return t.retry(p.ID) })
+	return s.writeEach(ctx, "retrying a message", p.Now, 1, func(t *writeTx, _ int) error { return t.retry(p.ID) })
 }
 
 func (t *writeTx) retry(id string) error {

@@ -89,7 +89,7 @@ func collectPage[T any](rows *sql.Rows, limit int, scan func(*T) error) (page []
 // it may have to wait at the gate.
 func (s *Store) snapshot(ctx context.Context, op string, read func(ctx context.Context, tx *sql.Tx) error) error {
 	if err := s.readers.enter(ctx); err != nil {
-		return fmt.Errorf("sqlite: %s: waiting for the log to be cut: %w: %w", op, driver.ErrUnavailable, err)
+		return fmt.Errorf("%s: waiting for the log to be cut: %w: %w", op, driver.ErrUnavailable, err)
 	}
 	defer s.readers.leave()
 	return s.read(ctx, op, read)

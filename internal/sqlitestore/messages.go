@@ -60,7 +60,7 @@ var messagesIn = map[string]string{
 func (s *Store) Messages(ctx context.Context, f *driver.MessageFilter) (*driver.MessagePage, error) {
 	page := &driver.MessagePage{}
 	limit := pageLimit(f.Limit)
-	err := s.snapshot(ctx, "list messages", func(ctx context.Context, tx *sql.Tx) error {
+	err := s.snapshot(ctx, "listing messages", func(ctx context.Context, tx *sql.Tx) error {
 		how, err := messagesDirection(ctx, tx, f)
 		if err != nil {
 			return err

@@ -28,7 +28,7 @@ func (s *Store) Migrations() []driver.Migration { return slices.Clone(s.migratio
 func (s *Store) Applied(ctx context.Context) ([]int, error) {
 	versions, err := applied(ctx, s.reader)
 	if err != nil {
-		return nil, fmt.Errorf("sqlite: read the schema's version: %w: %w", driver.ErrUnavailable, err)
+		return nil, fmt.Errorf("reading the version of the schema: %w: %w", driver.ErrUnavailable, err)
 	}
 	return versions, nil
 }
@@ -52,10 +52,10 @@ func applied(ctx context.Context, q queryer) ([]int, error) {
 // hookonce_schema_migration, so that their text is complete when it is run by
 // hand.
 func (s *Store) Apply(ctx context.Context) ([]driver.Migration, error) {
-	const op = "apply the schema"
+	const op = "migrating the schema"
 	t, err := s.begin(ctx, context.WithoutCancel(ctx))
 	if err != nil {
-		return nil, fmt.Errorf("sqlite: %s: %w", op, err)
+		return nil, fmt.Errorf("%s: %w", op, err)
 	}
 	t.caller = ctx
 	taken, err := s.applySteps(ctx, t.tx)

@@ -22,10 +22,10 @@ const (
 
 // EnqueueTx implements driver.Driver.
 func (s *Store) EnqueueTx(ctx context.Context, tx *sql.Tx, messages []driver.OutboxMessage) error {
-	const op = "enqueue"
+	const op = "enqueueing"
 	for i := range messages {
 		if err := messages[i].Check(); err != nil {
-			return fmt.Errorf("sqlite: %s: message %d: %w: %w", op, i, driver.ErrBadRow, err)
+			return fmt.Errorf("%s: message %d: %w: %w", op, i, driver.ErrBadRow, err)
 		}
 	}
 	return s.inTx(ctx, tx, op, time.Time{}, len(messages), func(t *writeTx, i int) error { return t.enqueue(&messages[i]) })

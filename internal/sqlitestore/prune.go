@@ -11,7 +11,7 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-const opPrune = "prune"
+const opPrune = "pruning"
 
 // pruneLock is how many rows at most are removed under one hold of the write lock: a
 // claim that arrives meanwhile waits for no more than that.
@@ -80,7 +80,7 @@ type pruner struct {
 // Prune implements driver.Store.
 func (s *Store) Prune(ctx context.Context, p *driver.PruneParams) (*driver.PruneResult, error) {
 	if p.DedupeWindow <= 0 || p.Retention <= 0 {
-		return nil, errors.New("sqlite: pruning: the dedupe window and the retention must be positive")
+		return nil, errors.New("pruning: the dedupe window and the retention must be positive")
 	}
 	run := &pruner{store: s, p: p, now: clock(p.Now), chunk: p.Chunk}
 	if run.chunk <= 0 {

@@ -23,10 +23,10 @@ const (
 
 // Quarantine implements driver.Store.
 func (s *Store) Quarantine(ctx context.Context, p *driver.QuarantineParams) error {
-	const op = "quarantine"
+	const op = "quarantining requests"
 	for i := range p.Requests {
 		if q := &p.Requests[i]; !driver.IsText(q.Source) || !driver.IsText(q.Reason) {
-			return fmt.Errorf("sqlite: %s: %w: its source or reason is not valid UTF-8 or holds a NUL", op, driver.ErrBadRow)
+			return fmt.Errorf("%s: %w: its source or reason is not valid UTF-8 or holds a NUL", op, driver.ErrBadRow)
 		}
 	}
 	return s.writeEach(ctx, op, p.Now, len(p.Requests), func(t *writeTx, i int) error {
@@ -40,7 +40,7 @@ func (s *Store) Quarantine(ctx context.Context, p *driver.QuarantineParams) erro
 func (s *Store) Quarantined(ctx context.Context, f *driver.QuarantineFilter) (*driver.QuarantinePage, error) {
 	page := &driver.QuarantinePage{}
 	limit := pageLimit(f.Limit)
-	err := s.snapshot(ctx, "list the quarantine", func(ctx context.Context, tx *sql.Tx) error {
+	err := s.snapshot(ctx, "listing the quarantine", func(ctx context.Context, tx *sql.Tx) error {
 		found, err := quarantinedPlaces(ctx, tx, f, limit+1)
 		if err != nil {
 			return err

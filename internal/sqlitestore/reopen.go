@@ -19,7 +19,7 @@ const (
 // reopens has the only lock there is.
 func (s *Store) Reopen(ctx context.Context, p *driver.ReopenParams) ([]driver.Key, error) {
 	var reopened []driver.Key
-	err := s.writeEach(ctx, "reopen", p.Now, len(p.Keys), func(t *writeTx, i int) error {
+	err := s.writeEach(ctx, "reopening dead events", p.Now, len(p.Keys), func(t *writeTx, i int) error {
 		changed, err := t.reopen(p.Keys[i])
 		if changed {
 			reopened = append(reopened, p.Keys[i])

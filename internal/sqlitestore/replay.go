@@ -57,9 +57,9 @@ const (
 
 // Replay implements driver.Store. The write lock is the lock on the event.
 func (s *Store) Replay(ctx context.Context, p *driver.ReplayParams) (*driver.Replayed, error) {
-	const op = "replay"
+	const op = "replaying an event"
 	if err := checkReplay(p); err != nil {
-		return nil, fmt.Errorf("sqlite: %s: %w", op, err)
+		return nil, fmt.Errorf("%s: %w", op, err)
 	}
 	var replayed driver.Replayed
 	err := s.writeEach(ctx, op, p.Now, 1, func(t *writeTx, _ int) (err error) {

@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	opFinish  = "finish the run"
-	opSettle  = "settle the run"
-	opAbandon = "abandon the run"
+	opFinish  = "finishing a run"
+	opSettle  = "settling a run"
+	opAbandon = "abandoning a run"
 )
 
 // severWait bounds how long Sever waits for the transaction to be gone.
@@ -130,7 +130,7 @@ func (r *run) Events() []driver.TakenEvent { return eventsOf(r.taken) }
 func (r *run) Versions(_ context.Context, objects []driver.Key) (map[driver.Key]driver.ObjectVersion, error) {
 	found, err := versions(r.t.inner, r.t.tx, objects)
 	if err != nil {
-		return nil, r.store.failed(r.t.inner, "lock versions", err)
+		return nil, r.store.failed(r.t.inner, "locking versions", err)
 	}
 	return found, nil
 }
@@ -141,13 +141,6 @@ func (r *run) Versions(_ context.Context, objects []driver.Key) (map[driver.Key]
 // there is, so what is in its way is another connection of the handler, and would
 // be on the next attempt too.
 func (r *run) Check(ctx context.Context, handlerErr error) error {
-	if err := r.check(ctx, handlerErr); err != nil {
-		return fmt.Errorf("sqlite: check the run: %w", err)
-	}
-	return nil
-}
-
-func (r *run) check(ctx context.Context, handlerErr error) error {
 	gone := r.probe()
 	if r.severed.Load() {
 		return fmt.Errorf("%w: %w", driver.ErrTxAborted, errSevered)
@@ -219,19 +212,19 @@ func (r *run) committed(ctx context.Context) (bool, error) {
 // Finish implements driver.Run.
 func (r *run) Finish(ctx context.Context, p *driver.FinishParams) error {
 	if err := checkResults(p); err != nil {
-		return fmt.Errorf("sqlite: %s: %w", opFinish, err)
+		return fmt.Errorf("%s: %w", opFinish, err)
 	}
 	failed := slices.ContainsFunc(p.Results, func(r driver.WorkResult) bool { return isFailure(r.Outcome) })
 	if failed && len(p.Results) > 1 {
-		return fmt.Errorf("sqlite: %s: a failure is not the only outcome, and what the others wrote would be undone with it", opFinish)
+		return fmt.Errorf("%s: a failure is not the only outcome, and what the others wrote would be undone with it", opFinish)
 	}
 	if gone := r.probe(); gone != nil {
 		var handlerErr error
 		if failed {
 			handlerErr = errors.New(p.Results[0].Error)
 		}
-		if err := r.check(ctx, handlerErr); err != nil {
-			return fmt.Errorf("sqlite: %s: %w", opFinish, err)
+		if err := r.Check(ctx, handlerErr); err != nil {
+			return fmt.Errorf("%s: %w", opFinish, err)
 		}
 		return r.Settle(ctx, p) // what the handler wrote is undone
 	}
@@ -243,7 +236,7 @@ func (r *run) Finish(ctx context.Context, p *driver.FinishParams) error {
 		return r.store.failed(ctx, opFinish, err)
 	}
 	if !r.ending.CompareAndSwap(false, true) {
-		return fmt.Errorf("sqlite: %s: %w: %w", opFinish, driver.ErrTxAborted, errSevered)
+		return fmt.Errorf("%s: %w: %w", opFinish, driver.ErrTxAborted, errSevered)
 	}
 	if err := r.t.commit(opFinish); err != nil {
 		return err
@@ -307,7 +300,7 @@ func (t *writeTx) recordRun(r *run, p *driver.FinishParams) (recorded int, err e
 // Settle implements driver.Run.
 func (r *run) Settle(ctx context.Context, p *driver.FinishParams) error {
 	if err := checkResults(p); err != nil {
-		return fmt.Errorf("sqlite: %s: %w", opSettle, err)
+		return fmt.Errorf("%s: %w", opSettle, err)
 	}
 	if err := r.rollBack(ctx); err != nil || r.token == 0 {
 		return err
@@ -373,7 +366,7 @@ func (r *run) rollBack(ctx context.Context) error {
 	case <-r.ended:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("sqlite: roll the run back: %w: %w", driver.ErrUnavailable, context.Cause(ctx))
+		return fmt.Errorf("rolling a run back: %w: %w", driver.ErrUnavailable, context.Cause(ctx))
 	}
 }
 

@@ -29,9 +29,9 @@ const (
 
 // Arm implements driver.Store.
 func (s *Store) Arm(ctx context.Context, p *driver.ArmParams) (*driver.SourceSecrets, error) {
-	const op = "arm a source"
+	const op = "arming a source"
 	if err := p.Check(); err != nil {
-		return nil, fmt.Errorf("sqlite: %s: %w", op, err)
+		return nil, fmt.Errorf("%s: %w", op, err)
 	}
 	full := false
 	err := s.writeEach(ctx, op, p.Now, 1, func(t *writeTx, _ int) error {
@@ -49,7 +49,7 @@ func (s *Store) Arm(ctx context.Context, p *driver.ArmParams) (*driver.SourceSec
 	case err != nil:
 		return nil, err
 	case full:
-		return nil, fmt.Errorf("sqlite: %s: %w: %d", op, driver.ErrTooManySecrets, driver.MaxLearnedSecrets)
+		return nil, fmt.Errorf("%s: %w: %d", op, driver.ErrTooManySecrets, driver.MaxLearnedSecrets)
 	}
 	all, err := s.LearnedSecrets(ctx, []string{p.Source})
 	if err != nil {
@@ -60,9 +60,9 @@ func (s *Store) Arm(ctx context.Context, p *driver.ArmParams) (*driver.SourceSec
 
 // LearnSecret implements driver.Store.
 func (s *Store) LearnSecret(ctx context.Context, p *driver.LearnParams) (bool, error) {
-	const op = "learn a secret"
+	const op = "learning a secret"
 	if err := p.Check(); err != nil {
-		return false, fmt.Errorf("sqlite: %s: %w", op, err)
+		return false, fmt.Errorf("%s: %w", op, err)
 	}
 	learned := false
 	err := s.writeEach(ctx, op, p.Now, 1, func(t *writeTx, _ int) error {
@@ -89,7 +89,7 @@ func (s *Store) LearnSecret(ctx context.Context, p *driver.LearnParams) (bool, e
 // LearnedSecrets implements driver.Store.
 func (s *Store) LearnedSecrets(ctx context.Context, sources []string) ([]driver.SourceSecrets, error) {
 	all := make([]driver.SourceSecrets, len(sources))
-	err := s.read(ctx, "read learned secrets", func(ctx context.Context, tx *sql.Tx) error {
+	err := s.read(ctx, "reading learned secrets", func(ctx context.Context, tx *sql.Tx) error {
 		for i, name := range sources {
 			of := &all[i]
 			of.Source, of.Now = name, fromMicros(clock(time.Time{}))

@@ -23,7 +23,7 @@ const (
 // Stats implements driver.Store. It reads for 5 s at most.
 func (s *Store) Stats(ctx context.Context) (*driver.Stats, error) {
 	stats := &driver.Stats{}
-	err := s.snapshot(ctx, "count what waits", func(ctx context.Context, tx *sql.Tx) error {
+	err := s.snapshot(ctx, "counting open work", func(ctx context.Context, tx *sql.Tx) error {
 		var oldest sql.NullInt64
 		if err := tx.QueryRowContext(ctx, countPending).Scan(&stats.EventsPending, &oldest); err != nil {
 			return err

@@ -67,7 +67,7 @@ func (s *Store) ClaimConcurrency() int { return 1 }
 // claims wait for a lock or a disk in vain, and commands that only read work
 // beside one that writes for long.
 func (s *Store) Now(ctx context.Context) (time.Time, error) {
-	const op = "read the clock"
+	const op = "reading the clock"
 	var version int64
 	if err := s.writer.QueryRowContext(ctx, `PRAGMA schema_version`).Scan(&version); err != nil {
 		return time.Time{}, s.failed(ctx, op, err)

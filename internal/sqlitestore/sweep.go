@@ -40,11 +40,11 @@ type lostEvent struct {
 // SweepRuns implements driver.Store. A run that goes on holds the write lock, so
 // what a sweep sees under that lock past its time was interrupted.
 func (s *Store) SweepRuns(ctx context.Context, p *driver.SweepRunsParams) ([]driver.LostRun, error) {
-	const op = "look for interrupted runs"
+	const op = "looking for interrupted runs"
 	// Most sweeps find nothing, and need not wait for the writer to see that.
 	sources, err := json.Marshal(append([]string{}, p.Sources...))
 	if err != nil {
-		return nil, fmt.Errorf("sqlite: %s: %w", op, err)
+		return nil, fmt.Errorf("%s: %w", op, err)
 	}
 	var n int
 	err = s.read(ctx, op, func(ctx context.Context, tx *sql.Tx) error {

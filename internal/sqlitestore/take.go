@@ -28,7 +28,7 @@ const (
 	giveBackTime = 3 * time.Second
 )
 
-const opTake = "take events"
+const opTake = "taking events"
 
 // WorkLimits implements driver.Driver.
 func (s *Store) WorkLimits() driver.WorkLimits {
@@ -71,13 +71,13 @@ const (
 
 // DueSources implements driver.Store.
 func (s *Store) DueSources(ctx context.Context, sources []string) ([]driver.DueSource, error) {
-	const op = "look for due events"
+	const op = "looking for due events"
 	if len(sources) == 0 {
 		return nil, nil
 	}
 	names, err := json.Marshal(sources)
 	if err != nil {
-		return nil, fmt.Errorf("sqlite: %s: %w", op, err)
+		return nil, fmt.Errorf("%s: %w", op, err)
 	}
 	var due []driver.DueSource
 	err = s.read(ctx, op, func(ctx context.Context, tx *sql.Tx) error {
@@ -224,7 +224,7 @@ func eventsOf(taken []takenEvent) []driver.TakenEvent {
 // Reserve implements driver.Store.
 func (s *Store) Reserve(ctx context.Context, p *driver.ReserveParams) ([]driver.TakenEvent, error) {
 	var taken []takenEvent
-	err := s.writeEach(ctx, "reserve events", p.Now, 1, func(t *writeTx, _ int) (err error) {
+	err := s.writeEach(ctx, "reserving events", p.Now, 1, func(t *writeTx, _ int) (err error) {
 		if taken, err = t.pickDue(selectFresh, p.Source, p.Types, p.Limit); err != nil {
 			return err
 		}
@@ -250,9 +250,9 @@ func (s *Store) Reserve(ctx context.Context, p *driver.ReserveParams) ([]driver.
 
 // RecordReserved implements driver.Store.
 func (s *Store) RecordReserved(ctx context.Context, p *driver.FinishParams) error {
-	const op = "record reserved events"
+	const op = "recording outcomes"
 	if err := checkResults(p); err != nil {
-		return fmt.Errorf("sqlite: %s: %w", op, err)
+		return fmt.Errorf("%s: %w", op, err)
 	}
 	return s.writeEach(ctx, op, p.Now, len(p.Results), func(t *writeTx, i int) error {
 		_, err := t.recordOutcome(&p.Results[i], fence{state: statePending})

@@ -109,7 +109,7 @@ func (s *Store) inTx(ctx context.Context, tx *sql.Tx, op string, at time.Time, n
 	case err == nil:
 		return nil
 	case code == codeBusySnapshot:
-		return fmt.Errorf("sqlite: %s: %w: %w", op, driver.ErrSerialization, err)
+		return fmt.Errorf("%s: %w: %w", op, driver.ErrSerialization, err)
 	}
 	return s.failed(ctx, op, err)
 }
@@ -200,7 +200,7 @@ func (t *writeTx) commit(op string) error {
 	case err := <-done: // both were ready
 		return committed(op, err)
 	default:
-		return fmt.Errorf("sqlite: %s: commit: %w: %w", op, driver.ErrCommitUnknown, context.Cause(t.caller))
+		return fmt.Errorf("%s: committing: %w: %w", op, driver.ErrCommitUnknown, context.Cause(t.caller))
 	}
 }
 

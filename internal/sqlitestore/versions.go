@@ -25,7 +25,7 @@ const (
 // Versions implements driver.Store.
 func (s *Store) Versions(ctx context.Context, objects []driver.Key) (map[driver.Key]driver.ObjectVersion, error) {
 	var found map[driver.Key]driver.ObjectVersion
-	err := s.read(ctx, "read versions", func(ctx context.Context, tx *sql.Tx) (err error) {
+	err := s.read(ctx, "reading versions", func(ctx context.Context, tx *sql.Tx) (err error) {
 		found, err = versions(ctx, tx, objects)
 		return err
 	})
