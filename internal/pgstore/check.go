@@ -9,9 +9,8 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// refusedCallError says that a handler called a method of its transaction that
-// hookonce calls itself. Nothing happened, so it is the handler's failure like a
-// failed statement.
+// refusedCallError says that a handler called a method of its transaction that only hookonce may
+// call. The call did nothing, so the error is a handler's failure like a failed statement.
 type refusedCallError struct{ method string }
 
 // Error implements error.
@@ -26,8 +25,8 @@ func (e *refusedCallError) Error() string {
 // Is reports whether target is driver.ErrTxAborted.
 func (e *refusedCallError) Is(target error) bool { return target == driver.ErrTxAborted }
 
-// Refuse makes the run fail, because a handler called a method of its transaction
-// that has to do nothing. The error is for the handler.
+// Refuse makes the run fail, because a handler called a method of its transaction that must do
+// nothing. The error is for the handler.
 func (r *Run) Refuse(method string) error {
 	err := &refusedCallError{method}
 	r.mu.Lock()
@@ -38,8 +37,8 @@ func (r *Run) Refuse(method string) error {
 	return err
 }
 
-// Note remembers the error of a statement of a handler, to be told should the
-// handler pass over it. nil is ignored.
+// Note keeps the first error of a handler's statements. Check reports it if the handler ignores it.
+// Note ignores nil.
 func (r *Run) Note(err error) {
 	if err == nil {
 		return
@@ -51,7 +50,7 @@ func (r *Run) Note(err error) {
 	}
 }
 
-// notes returns what was noted since the last call.
+// notes returns and clears the errors of Refuse and Note.
 func (r *Run) notes() (refused error, noted error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -93,7 +92,7 @@ func (r *Run) Check(ctx context.Context, handlerErr error) error {
 	return nil
 }
 
-// because adds to an error why it is so, where that is known.
+// because adds the reason why to err, unless why is nil.
 func because(err, why error) error {
 	if why == nil {
 		return err
@@ -101,9 +100,8 @@ func because(err, why error) error {
 	return fmt.Errorf("%w: %w", err, why)
 }
 
-// verdictOn says of an error of a handler that it is not the handler's fault; nil
-// where that is not known. One that left the transaction as it was may be that of
-// another database.
+// verdictOn returns an error if a handler's err is not the handler's fault, and nil if it is or if
+// that is not known. An error that left the transaction intact may come from another database.
 func verdictOn(err error, status TxStatus) error {
 	switch code := SQLState(err); {
 	case givenUp(code):
@@ -114,7 +112,7 @@ func verdictOn(err error, status TxStatus) error {
 	return nil
 }
 
-// givenUp reports whether the server gave up in favour of another transaction.
+// givenUp reports whether the server gave up in favor of another transaction.
 func givenUp(code string) bool { return strings.HasPrefix(code, classRollback) }
 
 // overwhelmed reports whether the server is full, busy, broken or shutting down.
@@ -122,9 +120,9 @@ func overwhelmed(code string) bool {
 	return strings.HasPrefix(code, classResources) || strings.HasPrefix(code, classShutdown) || code == codeIO
 }
 
-// lost says what it means that the connection of the run is closed. The client
-// library closes it too where a context ends in the middle of a statement: that is
-// the handler's affair. Unless a handler had committed just before.
+// lost classifies the closed connection of a run. The client library also closes it when a
+// context ends during a statement; that is the handler's failure, unless a handler committed just
+// before.
 func (r *Run) lost(ctx context.Context, handlerErr, noted error) error {
 	if r.outcome(ctx) == txCommitted {
 		return &driver.TxEndedError{Committed: true}
@@ -142,7 +140,7 @@ func (r *Run) lost(ctx context.Context, handlerErr, noted error) error {
 	return because(driver.ErrUnavailable, why)
 }
 
-// What became of a transaction, as txid_status says it; "" where that is not known.
+// The states of a transaction as txid_status names them. An empty state is unknown.
 const (
 	txCommitted  = "committed"
 	txAborted    = "aborted"
@@ -151,7 +149,7 @@ const (
 
 const outcomeSQL = `SELECT coalesce(txid_status($1::bigint), '')`
 
-// outcome asks, on another connection, what became of the transaction of the run.
+// outcome asks for the state of the run's transaction, on another connection.
 func (r *Run) outcome(ctx context.Context) (status string) {
 	if err := read(ctx, r.store.pools.Receive, "asking for the outcome of a transaction", func(rows Rows) error {
 		return rows.Scan(&status)
@@ -161,24 +159,24 @@ func (r *Run) outcome(ctx context.Context) (status string) {
 	return status
 }
 
-// endedByHandler says how a handler ended the transaction. What is still in progress
-// is rolled back next.
+// endedByHandler returns how a handler ended the transaction. A transaction still in progress is
+// rolled back next.
 func (r *Run) endedByHandler(ctx context.Context) error {
 	status := r.outcome(ctx)
 	return &driver.TxEndedError{Committed: status != txAborted && status != txInProgress}
 }
 
-// failure says what the failure of a statement of ours in the run means. Nothing of
-// the run is committed.
+// failure classifies the error of one of our own statements in the run. Nothing of the run is
+// committed.
 func (r *Run) failure(err error) error {
 	return r.failed(err, func(code string) error { return classOf(code, driver.ErrUnavailable) })
 }
 
-// failureAtCommit says what it means that the server refused what handlers wrote.
+// failureAtCommit classifies the server's refusal of the handlers' writes.
 func (r *Run) failureAtCommit(err error) error {
 	return r.failed(err, func(code string) error {
 		switch code {
-		case "": // it rolled back instead, and did not say why
+		case "": // the server rolled back and did not say why
 			return driver.ErrTxAborted
 		case codeCancelled:
 			return driver.ErrUnavailable
@@ -187,8 +185,8 @@ func (r *Run) failureAtCommit(err error) error {
 	})
 }
 
-// failureOfRecord says what it means that outcomes could not be recorded. A handler
-// may have made the transaction one that cannot.
+// failureOfRecord classifies a failure to record outcomes. A handler may have made the transaction
+// read-only, or taken our rights away.
 func (r *Run) failureOfRecord(err error) error {
 	return r.failed(err, func(code string) error {
 		switch code {
@@ -217,7 +215,7 @@ func (r *Run) failed(err error, classOf func(code string) error) error {
 	return fmt.Errorf("%w: %w", class, err)
 }
 
-// quoteRole returns a role as SET ROLE takes it.
+// quoteRole returns a role in the syntax of SET ROLE.
 func quoteRole(role string) string {
 	if role == "" || role == "none" {
 		return "NONE"

@@ -14,29 +14,28 @@ import (
 const (
 	defaultLockTimeout = time.Second
 
-	// maxRounds bounds how often one call claims again what another call's
-	// claim of the same body kept it from claiming, and gave up.
+	// maxRounds bounds how often one call retries claims that lost their body to a claim which was
+	// itself refused.
 	maxRounds = 3
 )
 
 // Claim implements [driver.Store].
 //
-// A claim that the function's look at what there is does not explain, because another
-// session was at the same key or body, is looked up afterwards. For most that only adds
-// what else there is to say, and a failure of it changes nothing. Under
-// BodyRefuse it must find what the claim was refused for: if the other claim
-// of the body was itself refused, nobody holds the event, and it is claimed
-// again.
+// The claim function explains most results. Claims that it cannot explain, because another session
+// held the same key or body, are looked up afterwards. For most of them the look-up only adds
+// details, so its failure changes nothing. Under BodyRefuse the look-up must find the event that
+// holds the body: if the other claim of the body was refused too, no event holds it, and the claim
+// is retried.
 func (s *Store) Claim(ctx context.Context, p *driver.ClaimParams) ([]driver.ClaimResult, error) {
 	if len(p.Claims) == 0 {
 		return nil, nil
 	}
 	batch := newClaimBatch(p)
-	batch.write = func(what string, each func(Rows) error, sql string, args ...any) error {
-		return write(ctx, s.pools.Receive, what, each, sql, args...)
+	batch.write = func(op string, each func(Rows) error, sql string, args ...any) error {
+		return write(ctx, s.pools.Receive, op, each, sql, args...)
 	}
-	batch.read = func(what string, each func(Rows) error, sql string, args ...any) error {
-		return read(ctx, s.pools.Receive, what, each, sql, args...)
+	batch.read = func(op string, each func(Rows) error, sql string, args ...any) error {
+		return read(ctx, s.pools.Receive, op, each, sql, args...)
 	}
 	if p.MostlyKnown {
 		s.settleKnown(batch)
@@ -50,9 +49,9 @@ func (s *Store) Claim(ctx context.Context, p *driver.ClaimParams) ([]driver.Clai
 	return batch.results, nil
 }
 
-// settleKnown settles the claims of events that are there, and leaves the others to
-// be claimed; of claims whose bodies are looked at, all. A failure settles nothing:
-// claiming will meet it again, and tell.
+// settleKnown settles the claims whose events exist already, and leaves the others to be claimed.
+// It leaves every claim with a body guard. On an error it settles nothing: the claim that follows
+// fails too and reports the error.
 func (s *Store) settleKnown(b *claimBatch) {
 	keys := make([][]byte, 0, len(b.places))
 	for _, place := range b.places {
@@ -82,9 +81,9 @@ func (s *Store) settleKnown(b *claimBatch) {
 	})
 }
 
-// claimRounds claims until no claim is left that was refused for nothing.
+// claimRounds claims until every refused claim has an event that it was refused for.
 func (s *Store) claimRounds(b *claimBatch) error {
-	unknown := driver.ErrCommitUnknown // what an earlier round claimed is claimed
+	unknown := driver.ErrCommitUnknown // earlier rounds have committed
 	if b.inTx {
 		unknown = driver.ErrSerialization
 	}
@@ -105,11 +104,11 @@ func (s *Store) claimRounds(b *claimBatch) error {
 		}
 		b.places = refused
 	}
-	return fmt.Errorf("claiming: %w: other claims of the same body came and went", unknown)
+	return fmt.Errorf("claiming: %w: concurrent claims of the same body were refused repeatedly", unknown)
 }
 
-// mustBeSorted panics unless n keys are in ascending order: in any other, two
-// batches could wait for one another.
+// mustBeSorted panics unless n keys are in ascending order. In any other order two batches could
+// wait for one another.
 func mustBeSorted(n int, key func(int) driver.Key) {
 	for i := 1; i < n; i++ {
 		before, after := key(i-1), key(i)
@@ -119,19 +118,19 @@ func mustBeSorted(n int, key func(int) driver.Key) {
 	}
 }
 
-// runner runs a statement, and each over its rows.
-type runner func(what string, each func(Rows) error, sql string, args ...any) error
+// runner runs a statement and calls each for every row.
+type runner func(op string, each func(Rows) error, sql string, args ...any) error
 
-// claimBatch is what one call of Claim works on.
+// claimBatch is the state of one call of Claim.
 type claimBatch struct {
 	*driver.ClaimParams
-	bodyKeys []driver.Key // zero where the guard does not look at bodies
+	bodyKeys []driver.Key // zero if the guard ignores bodies
 	results  []driver.ClaimResult
 	places   []int // the claims of this round
 
 	write, read runner
 	inTx        bool   // in a transaction, which any failure aborts
-	lockBefore  string // what lock_timeout was
+	lockBefore  string // lock_timeout before the claim
 }
 
 func newClaimBatch(p *driver.ClaimParams) *claimBatch {
@@ -151,27 +150,27 @@ func newClaimBatch(p *driver.ClaimParams) *claimBatch {
 	return b
 }
 
-// claimRow is what a statement says about one claim.
+// claimRow is one row of the claim statement's result.
 type claimRow struct {
 	place     int
 	claimed   bool
-	bodyTaken bool // this claim's key was written as the first with its body
+	bodyTaken bool // this claim's key was written as the first one with its body
 	known     known
 }
 
-// known is what the database knows about a claim without it.
+// known is the state of the database before a claim.
 type known struct {
-	bodyHash []byte // of the event of the same key; nil if there is none
+	bodyHash []byte // of the event with the same key; nil if there is none
 	dead     bool
-	seenKey  []byte  // of the event that first brought the body; nil if none
-	seenID   *string // its id; nil where that event holds another body
+	seenKey  []byte  // of the event that brought the body first; nil if there is none
+	seenID   *string // its id; nil if that event holds another body
 }
 
-// claimOnce runs the statement for the places of this round, fills in what is
-// certain, and returns the rows that need a look.
+// claimOnce runs the statement for the claims of this round, fills in the certain results, and
+// returns the rows that need a look-up.
 func (s *Store) claimOnce(b *claimBatch) ([]claimRow, error) {
 	var rows []claimRow
-	claimed := -1 // until it is told
+	claimed := -1 // until the row with the count
 	err := b.write("claiming", func(r Rows) error {
 		var row claimRow
 		var place int64
@@ -195,7 +194,7 @@ func (s *Store) claimOnce(b *claimBatch) ([]claimRow, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, place := range b.places { // those without a row
+	for _, place := range b.places { // claims without a row
 		b.results[place].Claimed = true
 	}
 	left := len(b.places)
@@ -205,9 +204,9 @@ func (s *Store) claimOnce(b *claimBatch) ([]claimRow, error) {
 		}
 	}
 	if left != claimed {
-		return nil, fmt.Errorf("claiming: %w: %d events were claimed, and the rows tell of %d", driver.ErrCommitUnknown, claimed, left)
+		return nil, fmt.Errorf("claiming: %w: %d events were claimed, but the result lists %d", driver.ErrCommitUnknown, claimed, left)
 	}
-	takers := map[driver.Key]int{} // body key to the claim of this batch that brought it
+	takers := map[driver.Key]int{} // by body key: the claim of this batch that brought the body first
 	for _, row := range rows {
 		if row.bodyTaken && row.claimed {
 			takers[b.bodyKeys[row.place]] = row.place
@@ -243,8 +242,8 @@ func (b *claimBatch) settle(row claimRow, takers map[driver.Key]int) bool {
 	return false
 }
 
-// tell adds to a result what the database knows, and reports whether there is
-// an event of the same key.
+// tell adds the state of the database to a result, and reports whether an event with the same key
+// exists.
 func (b *claimBatch) tell(place int, k known) (duplicate bool) {
 	c, result := &b.Claims[place], &b.results[place]
 	if k.seenID != nil && !bytes.Equal(k.seenKey, c.Key[:]) {
@@ -259,8 +258,8 @@ func (b *claimBatch) tell(place int, k known) (duplicate bool) {
 	return true
 }
 
-// lookUp reads what the snapshot of a claim could not see, and returns the
-// places of claims that were refused for a body which no event holds.
+// lookUp reads the rows that the claim's snapshot could not see. It returns the places of claims
+// that were refused for a body which no event holds.
 func (s *Store) lookUp(b *claimBatch, open []claimRow) (refused []int, err error) {
 	if len(open) == 0 {
 		return nil, nil
@@ -291,19 +290,19 @@ func (s *Store) lookUp(b *claimBatch, open []claimRow) (refused []int, err error
 	}
 	for _, row := range open {
 		if b.refusedForBody(row) {
-			return nil, fmt.Errorf("%w: %w", driver.ErrCommitUnknown, err)
+			return nil, fmt.Errorf("claiming: %w: %w", driver.ErrCommitUnknown, err)
 		}
 	}
-	return nil, nil // the results are right without it
+	return nil, nil // the results are right without the look-up
 }
 
-// refusedForBody reports whether a claim was left out because another session
-// was at its body, rather than at its key.
+// refusedForBody reports whether a claim was left out because another session held its body, and
+// not its key.
 func (b *claimBatch) refusedForBody(row claimRow) bool {
 	return b.Claims[row.place].BodyGuard == driver.BodyRefuse && !row.claimed && !row.bodyTaken
 }
 
-// arguments returns the arguments of claimSQL for the places of this round.
+// arguments returns the arguments of claimSQL for this round.
 func (b *claimBatch) arguments() []any {
 	n := len(b.places)
 	keys, headers, bodies := make([][]byte, n), make([][]byte, n), make([][]byte, n)
@@ -330,8 +329,7 @@ func (b *claimBatch) arguments() []any {
 	}
 }
 
-// lockTimeout returns the value of the setting lock_timeout. "0" would mean no
-// bound at all.
+// lockTimeout returns a value for the setting lock_timeout. "0" would mean no bound.
 func (b *claimBatch) lockTimeout() string {
 	d := b.LockTimeout
 	if d <= 0 {
@@ -340,8 +338,8 @@ func (b *claimBatch) lockTimeout() string {
 	return strconv.FormatInt(max(1, d.Milliseconds()), 10) + "ms"
 }
 
-// notNil returns an empty slice for nil, which would be NULL: that stands for
-// what retention has removed.
+// notNil returns an empty slice for nil, which would be NULL: NULL marks a body that retention has
+// removed.
 func notNil(b []byte) []byte {
 	if b == nil {
 		return []byte{}
@@ -349,9 +347,8 @@ func notNil(b []byte) []byte {
 	return b
 }
 
-// storable returns the argument for a time that a sender stated. One that no
-// calendar shows with four digits is taken for unknown, rather than refusing
-// the event for it.
+// storable returns the argument for a time that a sender stated. A year outside of 1 to 9999 counts
+// as unknown, so that it does not make the database refuse the event.
 func storable(t time.Time) *time.Time {
 	if t.IsZero() || t.UTC().Year() < 1 || t.UTC().Year() > 9999 {
 		return nil

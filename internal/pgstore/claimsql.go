@@ -1,8 +1,8 @@
 package pgstore
 
 const (
-	// claimSQL makes a claim, by a function of the schema, which
-	// is planned once in each session.
+	// claimSQL makes a claim, by a function of the schema (step 6 of its migrations) that each
+	// session plans once.
 	claimSQL = `
 SELECT place, n_claimed, lock_before, is_claimed, body_taken, known_sha256, is_dead, seen_key, seen_id
 FROM {schema}.claim(
@@ -12,13 +12,13 @@ FROM {schema}.claim(
 	$14::text[], $15::bytea[], $16::text[], $17::text[]
 )`
 
-	// knownSQL tells which of the keys of claims are there already, by a function of the
-	// schema, before anything else is sent of them.
+	// knownSQL finds the keys that exist already, by a function of the schema (step 7). It runs
+	// before the rest of the claims is sent.
 	knownSQL = `SELECT key, body_sha256, is_dead FROM {schema}.known($1::bytea[])`
 
-	// lookUpSQL reads what a claim could not see. Each look-up is a LATERAL with a LIMIT,
-	// so that the planner can only probe an index: as plain joins they are planned as
-	// scans of whole tables while these are small.
+	// lookUpSQL reads the rows that a claim could not see. Each look-up is a LATERAL with a LIMIT,
+	// so that the planner can only probe an index: it plans joins as scans of whole tables while
+	// the tables are small.
 	lookUpSQL = `
 SELECT i.place, known.body_sha256, coalesce(known.dead, false), seen.key, seen.event_id
 FROM unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::int[])
@@ -36,7 +36,7 @@ LEFT JOIN LATERAL (
 	LIMIT 1
 ) known ON true
 LEFT JOIN LATERAL (
-	SELECT b.key, e.event_id -- no id: the row is void
+	SELECT b.key, e.event_id -- no id: the event holds another body, and the row is void
 	FROM {schema}.body_seen b
 	LEFT JOIN {schema}.event e ON e.key = b.key AND e.body_sha256 = i.body_sha256
 	WHERE i.guard > 0 AND b.body_key = i.body_key

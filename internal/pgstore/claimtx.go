@@ -7,9 +7,9 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// lockEventsSQL locks the rows of events in the order of their keys, and waits for
-// who has them. What they lead to is read by the next statement, which sees what was
-// committed meanwhile.
+// lockEventsSQL locks the rows of events in the order of their keys, and waits for their holders.
+// The next statement reads the rows that belong to them, so that it sees the commits during the
+// wait.
 const lockEventsSQL = `
 SELECT e.key
 FROM (SELECT key FROM unnest($1::bytea[]) AS k (key) ORDER BY key) i
@@ -18,11 +18,9 @@ CROSS JOIN LATERAL (
 	FOR NO KEY UPDATE
 ) e`
 
-// reopenClaimedSQL reopens the dead events among $1, whose rows are locked, in the
-// transaction of a claim. $2 says of which the work is in that transaction too: they
-// are done with it. Their messages that were held back with an earlier failure are
-// due then. Of events that are only routed the dead messages are, if there is no work
-// to do besides.
+// reopenClaimedSQL reopens the dead events $1, whose rows are locked, in the transaction of a
+// claim. $2 marks the events whose work is done in the same transaction; they become done. If an
+// event is only routed and not marked, its dead messages become due.
 const reopenClaimedSQL = `
 WITH setting AS MATERIALIZED (
 	SELECT coalesce($3::timestamptz, now()) AS now
@@ -50,23 +48,22 @@ WITH setting AS MATERIALIZED (
 SELECT n.key, n.generation, coalesce((SELECT s.key_generation FROM {schema}.event_state s WHERE s.key = n.key), 0)
 FROM next n`
 
-// stateClaimedSQL is what it means for an event's own row to be reopened by a claim.
+// stateClaimedSQL sets the columns of an event_state row that a claim reopens.
 const stateClaimedSQL = `
 		state = CASE WHEN queued.done THEN 2 ELSE 0 END, note = '',
 		attempts = CASE WHEN queued.done THEN 1 ELSE 0 END, crashes = 0, replayed = false, due_at = setting.now,
 		processed_at = CASE WHEN queued.done THEN setting.now END, failed_at = NULL,
 		last_error = CASE WHEN queued.done THEN NULL ELSE s.last_error END`
 
-// ClaimTxOn is [driver.Driver.ClaimTx] on a connection that is in the caller's
-// transaction.
+// ClaimTxOn implements [driver.Driver.ClaimTx] on a connection in the caller's transaction.
 func (s *Store) ClaimTxOn(ctx context.Context, conn Conn, p *driver.ClaimParams) ([]driver.ClaimResult, error) {
 	if len(p.Claims) == 0 {
 		return nil, nil
 	}
 	b := newClaimBatch(p)
 	b.inTx = true
-	b.write = func(what string, each func(Rows) error, sql string, args ...any) error {
-		return readFailed(s.pools.Work, what, scan(ctx, conn, each, sql, args...)) // nothing is committed here
+	b.write = func(op string, each func(Rows) error, sql string, args ...any) error {
+		return readFailed(s.pools.Work, op, scan(ctx, conn, each, sql, args...)) // nothing is committed here
 	}
 	b.read = b.write
 	if err := s.claimRounds(b); err != nil {
@@ -84,7 +81,7 @@ func (s *Store) ClaimTxOn(ctx context.Context, conn Conn, p *driver.ClaimParams)
 }
 
 func (s *Store) reopenClaimed(b *claimBatch) error {
-	const what = "reopening dead events"
+	const op = "reopening dead events"
 	places := make(map[driver.Key]int)
 	var keys [][]byte
 	var done []bool
@@ -98,10 +95,10 @@ func (s *Store) reopenClaimed(b *claimBatch) error {
 	if len(keys) == 0 {
 		return nil
 	}
-	if err := b.write(what, noRows, s.sql.lockEvents, keys); err != nil {
+	if err := b.write(op, noRows, s.sql.lockEvents, keys); err != nil {
 		return err
 	}
-	return b.write(what, func(r Rows) error {
+	return b.write(op, func(r Rows) error {
 		var key []byte
 		var generation, keyGeneration int32
 		if err := r.Scan(&key, &generation, &keyGeneration); err != nil {
@@ -114,7 +111,7 @@ func (s *Store) reopenClaimed(b *claimBatch) error {
 }
 
 const (
-	// boundSQL bounds how long a process that stopped keeps a claim open.
+	// boundSQL bounds how long a process that has stopped can keep a claim open.
 	boundSQL = `SELECT set_config('idle_in_transaction_session_timeout', $1::text, true)`
 
 	claimedSQL = `
@@ -127,8 +124,7 @@ CROSS JOIN LATERAL (
 WHERE e.key = $1::bytea`
 )
 
-// TakeClaim implements [driver.Driver]. The run is nil for a duplicate that is not
-// reopened.
+// TakeClaim implements [driver.Driver]. The run is nil for a duplicate that is not reopened.
 func (s *Store) TakeClaim(ctx context.Context, p *driver.ClaimParams) (*Run, driver.ClaimResult, error) {
 	if len(p.Claims) != 1 {
 		panic(fmt.Sprintf("pgstore: TakeClaim of %d claims", len(p.Claims)))
@@ -144,8 +140,8 @@ func (s *Store) TakeClaim(ctx context.Context, p *driver.ClaimParams) (*Run, dri
 		r.tx.Rollback(ctx)
 		return nil, result, err
 	case !result.Claimed && !result.Reopened:
-		// Not rolled back: with synchronous standbys the commit is what waits until
-		// they have the event too, whose own commit may have been cut off.
+		// With synchronous standbys a commit waits until they have the event too; a rollback does
+		// not. The event's own commit may have been cut off.
 		if err := r.tx.Commit(ctx); err != nil {
 			r.tx.Rollback(ctx)
 			return nil, driver.ClaimResult{}, fmt.Errorf("claiming: %w: %w", driver.ErrCommitUnknown, err)

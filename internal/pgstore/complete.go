@@ -6,10 +6,9 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// heldSQL locks the messages of i(id, token) whose leases are held, sorted by
-// id, so that two calls cannot wait for one another. The batch meets the table
-// by a join on the id alone; an additional "id = ANY (...)" is planned as a
-// nested loop over the batch for every row.
+// heldSQL locks the messages of i(id, token) whose leases are held. It locks them sorted by id, so
+// that two calls cannot wait for one another. The batch joins the table on the id alone: the
+// planner turns an additional "id = ANY (...)" into a nested loop over the batch for every row.
 const heldSQL = `
 	CROSS JOIN LATERAL (
 		SELECT m.attempts, m.generation FROM {schema}.message m
@@ -74,7 +73,7 @@ func (s *Store) Complete(ctx context.Context, p *driver.CompleteParams) ([]bool,
 		}
 		lease := driver.MessageLease{ID: c.ID, Token: c.Token}
 		if seen[lease] {
-			continue // the first one of a lease ends it
+			continue // the first completion of a lease ends it
 		}
 		seen[lease] = true
 		places = append(places, i)

@@ -9,9 +9,8 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// countSQL adds to the counts of events. The shared lock on the event's row
-// keeps pruning from removing the event at the same time, and the count with
-// it; an event that is being pruned is passed over.
+// countSQL adds to the counts of events. The shared lock on the event's row keeps pruning from
+// removing the event and the count at the same time. It passes over an event that is being pruned.
 const countSQL = `
 WITH kept AS MATERIALIZED (
 	SELECT i.*
@@ -96,11 +95,11 @@ func (s *Store) Quarantine(ctx context.Context, p *driver.QuarantineParams) erro
 		ids, sources, hashes, headers, bodies, reasons, counts, clock(p.Now))
 }
 
-// maxText bounds texts for people: the reasons of failures.
+// maxText bounds texts for people, such as the reasons of failures, in bytes.
 const maxText = 16 << 10
 
-// plain returns a text for people as PostgreSQL takes it: an error message
-// that quotes what a peer said must not keep the outcome from being recorded.
+// plain turns a text for people into one that PostgreSQL stores. An error message that quotes a
+// peer must not keep the outcome from being recorded.
 func plain(s string) string {
 	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\ufffd"), "\x00", "\ufffd")
 	if len(s) > maxText {

@@ -9,9 +9,9 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// enqueueSQL writes messages, in the order of their keys: of two transactions that
-// enqueue one id, the second waits for the first. It passes over ids that are there.
-// The time is that of the statement, because a transaction may have begun long ago.
+// enqueueSQL writes messages in the order of their keys: of two transactions that enqueue one id,
+// the second waits for the first. It passes over ids that exist. The time is that of the statement,
+// because the transaction may have begun long ago.
 const enqueueSQL = `
 WITH given AS MATERIALIZED (
 	SELECT i.*, clock_timestamp() AS now
@@ -35,16 +35,16 @@ SELECT id, key, 0, '', destination, now, now, now, cause
 FROM given
 WHERE (key IN (SELECT key FROM bodies)) IS TRUE`
 
-// EnqueueOn is [driver.Driver.EnqueueTx] on a connection that is in the caller's
-// transaction. Of messages with the same id the first one counts.
+// EnqueueOn implements [driver.Driver.EnqueueTx] on a connection in the caller's transaction. Of
+// messages with the same id the first one counts.
 func (s *Store) EnqueueOn(ctx context.Context, conn Conn, messages []driver.OutboxMessage) error {
-	const what = "enqueueing"
+	const op = "enqueueing"
 	seen := make(map[string]bool, len(messages))
 	given := make([]*driver.OutboxMessage, 0, len(messages))
 	for i := range messages {
 		m := &messages[i]
 		if err := m.Check(); err != nil {
-			return fmt.Errorf("%s: message %d: %w: %w", what, i, driver.ErrBadRow, err)
+			return fmt.Errorf("%s: message %d: %w: %w", op, i, driver.ErrBadRow, err)
 		}
 		if !seen[m.ID] {
 			seen[m.ID] = true
@@ -62,7 +62,7 @@ func (s *Store) EnqueueOn(ctx context.Context, conn Conn, messages []driver.Outb
 		headers, bodies = append(headers, notNil(m.Headers)), append(bodies, notNil(m.Body))
 		ids, destinations = append(ids, m.ID), append(destinations, m.Destination)
 		sources, eventIDs, types = append(sources, m.Source), append(eventIDs, m.EventID), append(types, m.Type)
-		var cause []byte // NULL where there is none
+		var cause []byte // NULL if there is none
 		if m.Cause != (driver.Key{}) {
 			cause = bytes.Clone(m.Cause[:])
 		}
@@ -70,5 +70,5 @@ func (s *Store) EnqueueOn(ctx context.Context, conn Conn, messages []driver.Outb
 	}
 	err := scan(ctx, conn, noRows, s.sql.enqueue,
 		keys, ids, destinations, sources, eventIDs, types, causes, headers, bodies, hashes)
-	return readFailed(s.pools.Work, what, err) // nothing is committed here
+	return readFailed(s.pools.Work, op, err) // nothing is committed here
 }

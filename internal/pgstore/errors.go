@@ -8,18 +8,17 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// readFailed says what a failed read means. Nothing was written in any case.
-func readFailed(db DB, what string, err error) error {
-	return failed(db, what, err, driver.ErrUnavailable)
+// readFailed classifies the error of a read. Nothing was written in any case.
+func readFailed(db DB, op string, err error) error {
+	return failed(db, op, err, driver.ErrUnavailable)
 }
 
-// writeFailed says what the failure of a statement that commits by itself
-// means.
-func writeFailed(db DB, what string, err error) error {
-	return failed(db, what, err, driver.ErrCommitUnknown)
+// writeFailed classifies the error of a statement that commits by itself.
+func writeFailed(db DB, op string, err error) error {
+	return failed(db, op, err, driver.ErrCommitUnknown)
 }
 
-func failed(db DB, what string, err, unknown error) error {
+func failed(db DB, op string, err, unknown error) error {
 	if err == nil {
 		return nil
 	}
@@ -31,7 +30,7 @@ func failed(db DB, what string, err, unknown error) error {
 		class = classOf(SQLState(err), unknown)
 	case Unknown:
 	}
-	return fmt.Errorf("%s: %w: %w", what, class, err)
+	return fmt.Errorf("%s: %w: %w", op, class, err)
 }
 
 // SQLState returns the code of an error that the server sent, and "" for other errors.
@@ -46,8 +45,7 @@ func SQLState(err error) string {
 // CodeTxAborted means that an earlier statement of the transaction failed.
 const CodeTxAborted = "25P02"
 
-// Codes are listed at
-// https://www.postgresql.org/docs/current/errcodes-appendix.html.
+// See https://www.postgresql.org/docs/current/errcodes-appendix.html for the codes.
 const (
 	codeSerialization     = "40001"
 	codeCompletionUnknown = "40003"
@@ -70,13 +68,12 @@ const (
 	classResources = "53"   // out of disk, memory or connections
 	classShutdown  = "57P0" // of the server, or of a connection
 
-	classData       = "22" // a value that its type does not take
+	classData       = "22" // a value that its type does not accept
 	classConstraint = "23"
-	classLimit      = "54" // a row, an index entry or an array that is too large
+	classLimit      = "54" // a row, an index entry or an array is too large
 )
 
-// classOf returns the sentinel for the code of an error by which the server
-// undid a statement.
+// classOf returns the driver error for the code of a server's error that undid a statement.
 func classOf(code string, unknown error) error {
 	switch code {
 	case codeSerialization, codeDeadlock:
@@ -94,12 +91,11 @@ func classOf(code string, unknown error) error {
 	case strings.HasPrefix(code, classData), strings.HasPrefix(code, classConstraint):
 		return driver.ErrBadRow
 	case strings.HasPrefix(code, classLimit):
-		// One row may be too large for an index, or a whole batch for one
-		// array. Halving the batch is the answer to both.
+		// Either one row is too large for an index, or a whole batch for one array. Halving the
+		// batch answers both.
 		return driver.ErrBadRow
 	}
-	// Out of disk or connections (53), read-only (25006), cancelled or timed
-	// out (57014), and whatever else: the server said that it did not happen,
-	// and none of it is the row's fault.
+	// Out of disk or connections (53), read-only (25006), cancelled or timed out (57014), and the
+	// rest: the server said that nothing happened, and no row is at fault.
 	return driver.ErrUnavailable
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// verdict is a DB that knows one outcome of everything.
+// verdict is a DB with one outcome for every error.
 type verdict struct {
 	DB
 	outcome Outcome
@@ -32,9 +32,9 @@ func TestFailureClasses(t *testing.T) {
 		write, read error
 	}{
 		{Refused, serverError("22021"), driver.ErrBadRow, driver.ErrBadRow}, // text with a NUL
-		{Refused, serverError("22P05"), driver.ErrBadRow, driver.ErrBadRow}, // untranslatable
-		{Refused, serverError("23505"), driver.ErrBadRow, driver.ErrBadRow}, // unique
-		{Refused, serverError("23514"), driver.ErrBadRow, driver.ErrBadRow}, // check
+		{Refused, serverError("22P05"), driver.ErrBadRow, driver.ErrBadRow}, // untranslatable character
+		{Refused, serverError("23505"), driver.ErrBadRow, driver.ErrBadRow}, // unique constraint
+		{Refused, serverError("23514"), driver.ErrBadRow, driver.ErrBadRow}, // check constraint
 		{Refused, serverError("54000"), driver.ErrBadRow, driver.ErrBadRow}, // index row too large
 		{Refused, serverError("55P03"), driver.ErrLockTimeout, driver.ErrLockTimeout},
 		{Refused, serverError("40001"), driver.ErrSerialization, driver.ErrSerialization},
@@ -47,7 +47,7 @@ func TestFailureClasses(t *testing.T) {
 		{Refused, serverError("53100"), driver.ErrUnavailable, driver.ErrUnavailable}, // disk full
 		{Refused, serverError("53300"), driver.ErrUnavailable, driver.ErrUnavailable},
 		{Refused, serverError("25006"), driver.ErrUnavailable, driver.ErrUnavailable}, // read-only
-		{Refused, serverError("42501"), driver.ErrUnavailable, driver.ErrUnavailable}, // not allowed
+		{Refused, serverError("42501"), driver.ErrUnavailable, driver.ErrUnavailable}, // permission denied
 		{Refused, serverError("XX000"), driver.ErrUnavailable, driver.ErrUnavailable},
 		{Refused, errors.New("commit turned into rollback"), driver.ErrUnavailable, driver.ErrUnavailable},
 		{NotSent, io.EOF, driver.ErrUnavailable, driver.ErrUnavailable},
@@ -55,7 +55,7 @@ func TestFailureClasses(t *testing.T) {
 		{Unknown, io.EOF, driver.ErrCommitUnknown, driver.ErrUnavailable},
 		{Unknown, context.DeadlineExceeded, driver.ErrCommitUnknown, driver.ErrUnavailable},
 		{Unknown, serverError("57P01"), driver.ErrCommitUnknown, driver.ErrUnavailable},
-		{Unknown, serverError("22021"), driver.ErrCommitUnknown, driver.ErrUnavailable}, // a code decides nothing alone
+		{Unknown, serverError("22021"), driver.ErrCommitUnknown, driver.ErrUnavailable}, // a code alone decides nothing
 	} {
 		db := verdict{outcome: test.outcome}
 		wrapped := fmt.Errorf("wrapped: %w", test.err)
@@ -67,7 +67,7 @@ func TestFailureClasses(t *testing.T) {
 	}
 }
 
-// wantClass wants exactly one sentinel, and the cause.
+// wantClass wants the class want and no other, with the cause.
 func wantClass(t *testing.T, got, want, cause error) {
 	t.Helper()
 	if !errors.Is(got, cause) {

@@ -8,7 +8,7 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// eventColumns are the columns that scanEvent reads.
+// eventColumns are the columns of an eventRow.
 const eventColumns = `key, source, event_id, type, state, note, attempts, generation, duplicates,
 	received_at, occurred_at, processed_at, failed_at, last_error`
 
@@ -45,7 +45,7 @@ WHERE key = ANY ($1::bytea[]) AND source = $2::text AND event_id = $3::text
 ORDER BY array_position($1::bytea[], key)
 LIMIT 1`
 
-// eventByIDSQL reads every event, unlike the one above.
+// eventByIDSQL scans all events: no index serves it, unlike eventByKeySQL.
 const eventByIDSQL = detailSQL + `
 WHERE source = $1::text AND event_id = $2::text
 ORDER BY received_at
@@ -70,7 +70,7 @@ SELECT * FROM (
 ) a
 ORDER BY a.at, a.generation, a.number, a.message_id COLLATE "C"`
 
-// Event implements [driver.Store]. It reads all as it is at one moment.
+// Event implements [driver.Store]. It reads everything from one snapshot.
 func (s *Store) Event(ctx context.Context, source, eventID string) (*driver.EventDetail, error) {
 	var detail *driver.EventDetail
 	err := s.pools.Admin.Transaction(ctx, Snapshot, func(conn Conn) (err error) {
@@ -95,7 +95,7 @@ func (s *Store) Event(ctx context.Context, source, eventID string) (*driver.Even
 		return nil, readFailed(s.pools.Admin, "reading an event", err)
 	}
 	if detail == nil {
-		return nil, fmt.Errorf("event %q of source %q: %w", eventID, source, driver.ErrNotFound)
+		return nil, fmt.Errorf("reading an event: %w: source %q has no event %q", driver.ErrNotFound, source, eventID)
 	}
 	return detail, nil
 }
@@ -132,8 +132,8 @@ const repeatOfSQL = `
 SELECT e.event_id
 FROM {schema}.body_seen b
 JOIN {schema}.event e ON e.key = b.key
-WHERE b.body_key = $1::bytea AND b.key <> $2::bytea AND e.body_sha256 = $3::bytea -- else it is void
-	AND e.received_at <= $4::timestamptz -- the event that came before may have been pruned`
+WHERE b.body_key = $1::bytea AND b.key <> $2::bytea AND e.body_sha256 = $3::bytea -- otherwise the row is void
+	AND e.received_at <= $4::timestamptz -- the event that came first may have been pruned`
 
 func (s *Store) repeatOf(ctx context.Context, conn Conn, d *driver.EventDetail) error {
 	bodyKey := driver.BodyKey(d.Source, d.BodySHA256)
@@ -153,8 +153,7 @@ func (s *Store) messagesOf(ctx context.Context, conn Conn, d *driver.EventDetail
 	}, s.sql.messages, d.Key[:])
 }
 
-// outcomes are the outcomes of attempts by their number, which is that of
-// driver.MessageOutcome.
+// outcomes are the names of attempts' outcomes. The indexes are those of driver.MessageOutcome.
 var outcomes = [...]string{driver.MessageSent: "sent", driver.MessageRetry: "retry", driver.MessageDead: "dead"}
 
 func (s *Store) attemptsOf(ctx context.Context, conn Conn, d *driver.EventDetail) error {

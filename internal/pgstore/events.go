@@ -9,7 +9,7 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// condition collects a WHERE clause and its arguments.
+// condition builds a WHERE clause and its arguments.
 type condition struct {
 	terms []string
 	args  []any
@@ -19,7 +19,7 @@ func newCondition() *condition { return &condition{terms: []string{"true"}} }
 
 func (c *condition) sql() string { return " WHERE " + strings.Join(c.terms, " AND ") }
 
-// add adds a term; each %d stands for the number of the next argument.
+// add adds a term. Each %d in it stands for the number of the next argument.
 func (c *condition) add(term string, args ...any) {
 	numbers := make([]any, len(args))
 	for i := range args {
@@ -29,8 +29,8 @@ func (c *condition) add(term string, args ...any) {
 	c.args = append(c.args, args...)
 }
 
-// equal adds the condition that a column has a value, unless that is "". It
-// returns false where no text can have it.
+// equal adds the condition that a column has a value; "" adds none. It returns false if no text can
+// have the value.
 func (c *condition) equal(column, value string) bool {
 	if value != "" {
 		c.add(column+" = $%d::text", value)
@@ -38,14 +38,14 @@ func (c *condition) equal(column, value string) bool {
 	return driver.IsText(value)
 }
 
-// limit returns the end of a listing, with one row more than asked for: it tells
-// whether there is a next page. No argument may follow.
+// limit returns the end of a listing, with one row more than asked for: it tells whether there is a
+// next page. It must be the last argument.
 func (c *condition) limit(n int) string {
 	c.args = append(c.args, int32(n+1))
 	return fmt.Sprintf(" LIMIT $%d::int", len(c.args))
 }
 
-// pageSize returns the size of a page for a filter's limit.
+// pageSize returns the page size for the limit of a filter.
 func pageSize(limit int) int {
 	if limit <= 0 {
 		limit = driver.DefaultLimit
@@ -53,15 +53,14 @@ func pageSize(limit int) int {
 	return min(limit, driver.MaxLimit)
 }
 
-// eventTerms are the terms that all listings share.
+// eventTerms are the conditions that all listings share.
 type eventTerms struct {
 	source, kind, id, text string
 	since, until           time.Time
 }
 
-// event adds the terms that are set, on columns that begin with prefix. Where source
-// and id are both given, byKey finds the event's rows by its key. It returns false
-// where nothing can meet them.
+// event adds the conditions that are set, on columns with the given prefix. If both source and id
+// are set, byKey finds the rows of the event by its key. It returns false if no row can match.
 func (c *condition) event(prefix, byKey string, t *eventTerms) bool {
 	possible := c.equal(prefix+"source", t.source) && c.equal(prefix+"type", t.kind) && c.equal(prefix+"event_id", t.id)
 	if t.source != "" && t.id != "" {
@@ -95,9 +94,8 @@ func keyArgs(keys []driver.Key) [][]byte {
 	return args
 }
 
-// impliedBy selects, by small indexes, the keys of the events of which something is
-// in a state, so that no event in that state is left out. Of what is done there is no
-// such index, and no need.
+// impliedBy holds queries, on small indexes, for the keys of all events in a state, including those
+// with only a message in it. There is no such index, and no need for one, for events that are done.
 var impliedBy = map[string]string{
 	driver.StatePending: "SELECT s.key FROM {schema}.event_state s WHERE " + freshSQL +
 		" UNION ALL SELECT s.key FROM {schema}.event_state s WHERE " + triedSQL,
@@ -110,17 +108,16 @@ var impliedBy = map[string]string{
 		" UNION ALL SELECT key FROM {schema}.event_state WHERE state = 4",
 }
 
-// fewKeys is up to how many keys of a state are looked up for one page of a
-// listing. Where there are more, walking the events from the newest on finds a
-// page sooner.
+// fewKeys is the most keys of a state that are looked up for one page of a listing. With more keys,
+// walking the events from the newest on finds a page sooner.
 const fewKeys = 10_000
 
-// implied returns a query for keys among which the events are that f selects; ""
-// where there is none, or none that finds only a few.
+// implied returns a query for a superset of the keys of the events that f selects. It returns "" if
+// there is no such query or if it finds more than fewKeys.
 func (s *Store) implied(ctx context.Context, f *driver.EventFilter) (query string, err error) {
 	state := f.State
 	if state == "" && f.Note == driver.NoteDiscarded {
-		state = driver.StateSkipped // it, or something of it
+		state = driver.StateSkipped // of the event or of one of its messages
 	}
 	query = strings.ReplaceAll(impliedBy[state], "{schema}", s.schema)
 	if query == "" {
@@ -137,8 +134,7 @@ func (s *Store) implied(ctx context.Context, f *driver.EventFilter) (query strin
 	return query, nil
 }
 
-// whereEvents returns the condition of a listing, and false where nothing can meet
-// it.
+// whereEvents returns the condition of a listing, and false if no event can match.
 func whereEvents(f *driver.EventFilter) (*condition, bool) {
 	c := newCondition()
 	possible := c.equal("state", f.State) && c.equal("note", f.Note) &&
@@ -149,8 +145,8 @@ func whereEvents(f *driver.EventFilter) (*condition, bool) {
 	return c, possible
 }
 
-// roundUp returns the argument for a bound of received_at, which has
-// microseconds: the driver would cut the rest off.
+// roundUp rounds the bound of received_at up to a microsecond, the unit of the column. The driver
+// would round it down.
 func roundUp(t time.Time) *time.Time {
 	up := t.Truncate(time.Microsecond)
 	if up.Before(t) {
@@ -170,8 +166,8 @@ func (s *Store) Events(ctx context.Context, f *driver.EventFilter) (*driver.Even
 		return nil, err
 	}
 	if implied != "" {
-		// As an array they can only be looked up one by one. With IN the planner
-		// may read all events instead, to join them.
+		// With an array the planner can only look the keys up one by one. With IN it may join and
+		// read all events.
 		where.terms = append(where.terms, "key = ANY (ARRAY("+implied+"))")
 	}
 	limit := pageSize(f.Limit)

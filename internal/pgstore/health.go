@@ -8,8 +8,8 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// Now implements [driver.Store]. It asks by the way that claims take, so that it
-// tells of them, and not of how busy listings are.
+// Now implements [driver.Store]. It takes the same way as claims, so that it fails when they do,
+// and not when listings are busy.
 func (s *Store) Now(ctx context.Context) (now time.Time, err error) {
 	err = read(ctx, s.pools.Receive, "reading the clock", func(r Rows) error {
 		return r.Scan(&now)
@@ -17,30 +17,30 @@ func (s *Store) Now(ctx context.Context) (now time.Time, err error) {
 	return now.UTC(), err
 }
 
-// settingsSQL reads the settings that a claim runs under, of its own session:
-// synchronous_commit may differ by user, database and DSN.
+// settingsSQL reads the settings of the sessions that claims run in: synchronous_commit may differ
+// by user, database and DSN.
 const settingsSQL = `
 SELECT current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_commit'),
 	current_setting('synchronous_standby_names') <> '',
 	pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on'`
 
-// Weaknesses implements [driver.Store]. A server that takes no writes is no
-// weakness, it is unavailable.
+// Weaknesses implements [driver.Store]. A server that accepts no writes is unavailable, not weak.
 //
-// synchronous_commit=local is a weakness only where synchronous standbys are
-// configured: it then acknowledges what a failover to one of them would lose.
-// See https://www.postgresql.org/docs/current/runtime-config-wal.html.
+// synchronous_commit=local is a weakness only with synchronous standbys: it acknowledges commits
+// that a failover to one of them would lose. See
+// https://www.postgresql.org/docs/current/runtime-config-wal.html.
 func (s *Store) Weaknesses(ctx context.Context) ([]driver.Weakness, error) {
+	const op = "reading the durability settings"
 	var fsync, fullPageWrites, synchronousCommit string
 	var standbys, readOnly bool
-	err := read(ctx, s.pools.Receive, "reading the durability settings", func(r Rows) error {
+	err := read(ctx, s.pools.Receive, op, func(r Rows) error {
 		return r.Scan(&fsync, &fullPageWrites, &synchronousCommit, &standbys, &readOnly)
 	}, settingsSQL)
 	if err != nil {
 		return nil, err
 	}
 	if readOnly {
-		return nil, fmt.Errorf("%w: it is read-only or a standby: connect to the primary", driver.ErrUnavailable)
+		return nil, fmt.Errorf("%s: %w: it is read-only or a standby: connect to the primary", op, driver.ErrUnavailable)
 	}
 	var found []driver.Weakness
 	if fsync != "on" {

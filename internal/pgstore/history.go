@@ -8,16 +8,15 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// againSQL goes on after "queued(key, generation)" and "routed(id, key,
-// generation)": dead events and messages that are locked, as is the row of each of
-// their events. It makes them due again, those of one event in one generation,
-// which "next" holds. What a locked row says of its generation may be newer than
-// what the statement sees of the others, so the highest of both counts: above that
-// of each row that becomes due, but not always above that of a sibling which a
-// transaction that had the event's lock before made due meanwhile.
+// againSQL continues a statement that has locked dead events in "queued(key, generation)", dead
+// messages in "routed(id, key, generation)", and the rows of their events. It makes them due again.
+// All rows of one event get one new generation, in "next".
 //
-// What it means for the event's own row is said by {state}; {replayed} says whether
-// it was an operator.
+// A locked row may show a newer generation than the statement's snapshot of the other rows, so the
+// highest of both counts. The new generation is above that of each row that becomes due, but not
+// always above that of a sibling that an earlier holder of the event's lock made due meanwhile.
+//
+// {state} sets the columns of the event_state row. {replayed} is true if an operator did it.
 const againSQL = `
 ), next AS MATERIALIZED (
 	SELECT k.key, 1 + greatest(
@@ -42,8 +41,8 @@ const againSQL = `
 	WHERE m.id = routed.id AND next.key = routed.key
 )`
 
-// What it means that an event's own row, or a message, is due again with full
-// attempts. The last answer stays to be seen until there is another one.
+// The columns of an event_state row and of a message that become due again with all their attempts.
+// The last error and status code stay until the next answer.
 const (
 	stateAgainSQL = `state = 0, note = '', attempts = 0, crashes = 0, replayed = {replayed},
 		due_at = setting.now, processed_at = NULL, failed_at = NULL`
@@ -51,7 +50,7 @@ const (
 		due_at = setting.now, sent_at = NULL, failed_at = NULL`
 )
 
-// again writes a statement out in which something becomes due again.
+// again fills in {state} and {replayed} of againSQL.
 func again(sql, state string, replayed bool) string {
 	sql = strings.ReplaceAll(sql, "{state}", state)
 	return strings.ReplaceAll(sql, "{replayed}", strconv.FormatBool(replayed))

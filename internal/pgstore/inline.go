@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// countInlineSQL counts a failure of an event that is not claimed: up to $14, which
-	// concurrent failures of the last run do not pass.
+	// countInlineSQL counts a failure of an event that is not claimed, up to $14. Concurrent
+	// failures of the last run do not exceed it.
 	countInlineSQL = `
 INSERT INTO {schema}.inline_failure AS f (
 	key, source, event_id, type, occurred_at, headers, body, body_sha256,
@@ -28,8 +28,8 @@ ON CONFLICT (key) DO UPDATE SET
 	last_error = excluded.last_error, last_at = excluded.last_at
 RETURNING failures`
 
-	// forgetInlineSQL forgets the failures of an event if it is claimed, and tells
-	// whether it is dead.
+	// forgetInlineSQL deletes the failures of an event if it is claimed, and reads whether it is
+	// dead.
 	forgetInlineSQL = `
 WITH claimed AS MATERIALIZED (
 	SELECT e.key, EXISTS (
@@ -42,9 +42,9 @@ WITH claimed AS MATERIALIZED (
 )
 SELECT dead FROM claimed`
 
-	// fileInlineSQL claims an event as a dead letter, as it was first received, if it
-	// failed last more than $3 microseconds ago, or $3 is 0. It waits for who is about to claim
-	// it, and locks the failures only then: a run of TakeClaim does it in this order.
+	// fileInlineSQL claims an event as a dead letter, as it was first received, if it failed last
+	// more than $3 microseconds ago; 0 means at any time. It waits for concurrent claims of the
+	// event, and locks the failures only then: a run of TakeClaim locks in this order.
 	fileInlineSQL = `
 WITH setting AS MATERIALIZED (
 	SELECT set_config('lock_timeout', '1s', true) AS bound, coalesce($2::timestamptz, now()) AS now
@@ -87,9 +87,8 @@ ORDER BY last_at
 LIMIT $3::int`
 )
 
-// CountInlineFailure implements [driver.Store]. It counts and files in one transaction
-// each: what is counted and not filed, because the process ended there, is filed by
-// the next failure or by FileInlineFailures.
+// CountInlineFailure implements [driver.Store]. It counts and files in separate transactions. If
+// the process ends between them, the next failure or FileInlineFailures files the event.
 func (s *Store) CountInlineFailure(ctx context.Context, f *driver.InlineFailure) (*driver.InlineFailed, error) {
 	failed := &driver.InlineFailed{}
 	claimed := false
@@ -97,8 +96,8 @@ func (s *Store) CountInlineFailure(ctx context.Context, f *driver.InlineFailure)
 		if failed.Failures, err = s.countInline(ctx, conn, f); err != nil {
 			return err
 		}
-		// Whoever claims the event or files it takes the count away too. Now that its
-		// row is locked, nobody does.
+		// Claiming or filing the event deletes the count too. From here on the row is locked, so
+		// neither can happen.
 		claimed, failed.Dead, err = s.forgetInline(ctx, conn, f.Claim.Key[:])
 		return err
 	})
@@ -130,7 +129,7 @@ func (s *Store) countInline(ctx context.Context, conn Conn, f *driver.InlineFail
 	return int(failures), err
 }
 
-// forgetInline forgets the failures of an event that is claimed by now.
+// forgetInline deletes the failures of an event if it is claimed by now.
 func (s *Store) forgetInline(ctx context.Context, conn Conn, key []byte) (claimed, dead bool, err error) {
 	err = scan(ctx, conn, func(r Rows) error {
 		claimed = true
@@ -139,23 +138,23 @@ func (s *Store) forgetInline(ctx context.Context, conn Conn, key []byte) (claime
 	return claimed, dead, err
 }
 
-// fileInline files a dead letter, and reports whether it did, and whether there is one
-// by then.
+// fileInline files a dead letter. It reports whether it did, and whether a dead letter is there
+// afterwards.
 func (s *Store) fileInline(ctx context.Context, db DB, key []byte, now time.Time, olderThan time.Duration) (filed, dead bool, err error) {
-	const what = "filing a dead letter"
+	const op = "filing a dead letter"
 	var n int64
-	err = write(ctx, db, what, func(r Rows) error { return r.Scan(&n) },
+	err = write(ctx, db, op, func(r Rows) error { return r.Scan(&n) },
 		s.sql.fileInline, key, clock(now), olderThan.Microseconds())
 	if err != nil || n > 0 {
 		return n > 0, n > 0, err
 	}
-	// It was claimed, or somebody else filed it.
+	// It was claimed, or another process filed it.
 	_, dead, err = s.forgetInline(ctx, db, key)
-	return false, dead, writeFailed(db, what, err)
+	return false, dead, writeFailed(db, op, err)
 }
 
-// FileInlineFailures implements [driver.Store]. Events that a run is about to claim
-// are left for the next call.
+// FileInlineFailures implements [driver.Store]. It leaves events that a run is about to claim to
+// the next call.
 func (s *Store) FileInlineFailures(ctx context.Context, p *driver.FileFailuresParams) (int, error) {
 	if p.OlderThan <= 0 {
 		return 0, errors.New("filing old failures: the age must be positive")

@@ -7,10 +7,10 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// leaseSQL leases what is due, with what is written for {only} and {direction}. A
-// message with no attempt left, because its last lease ran out or the limit was
-// lowered, is made dead instead. An attempt whose lease ran out is recorded, as one
-// to be tried again or the last one: what came of it nobody will say any more.
+// leaseSQL leases due messages, with {only} as a further condition and {direction} as the order. It
+// makes a message without attempts left dead, because its last lease ran out or the limit was
+// lowered. It records an attempt whose lease ran out as retried or as the last one, because the
+// outcome stays unknown.
 const leaseSQL = `
 WITH setting AS MATERIALIZED (
 	SELECT coalesce($5::timestamptz, now()) AS now
@@ -49,8 +49,7 @@ FROM changed c
 CROSS JOIN LATERAL (SELECT * FROM {schema}.event e WHERE e.key = c.event_key LIMIT 1) e
 ORDER BY c.due_at {direction}, c.id`
 
-// leaseIn returns leaseSQL with a further condition, and in a direction as ORDER BY
-// takes it.
+// leaseIn returns leaseSQL with a further condition, and with a direction of ORDER BY.
 func leaseIn(only, direction string) string {
 	return strings.NewReplacer("{only}", only, "{direction}", direction).Replace(leaseSQL)
 }
@@ -66,13 +65,13 @@ func (s *Store) Lease(ctx context.Context, p *driver.LeaseParams) (*driver.Lease
 		switch {
 		case err == nil:
 		case len(all.Buried) > 0:
-			// They are buried for good, and nobody would tell of them again.
+			// The buried messages are dead for good, and no later call would return them.
 			return all, nil
 		default:
 			return nil, err
 		}
 		all.Messages, all.Buried = leased.Messages, append(all.Buried, leased.Buried...)
-		// Where all that was due had used up its attempts, there may be more.
+		// If all due messages had used up their attempts, there may be more.
 		if len(leased.Messages) > 0 || len(leased.Buried) == 0 {
 			break
 		}
@@ -97,7 +96,7 @@ func (s *Store) leaseOnce(ctx context.Context, p *driver.LeaseParams) (*driver.L
 		}
 		m.Key, m.Attempt, m.Generation, m.ReceivedAt = driver.Key(key), int(attempt), int(generation), m.ReceivedAt.UTC()
 		if usedUp {
-			m.Token = 0 // no lease has it any more
+			m.Token = 0 // the lease is over
 			leased.Buried = append(leased.Buried, m)
 			return nil
 		}
@@ -110,5 +109,5 @@ func (s *Store) leaseOnce(ctx context.Context, p *driver.LeaseParams) (*driver.L
 	return leased, nil
 }
 
-// maxLease bounds one lease, whatever the caller asks for.
+// maxLease is the most messages of one lease.
 const maxLease = 10_000

@@ -7,10 +7,9 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// lettersSQL locks dead letters: first the rows of their events, in the order of
-// their keys, then what is still dead of the letters. It never waits. The letters
-// are $1 their events and $2 their messages, the empty text for an event that is
-// dead itself; $3 is the time.
+// lettersSQL locks dead letters: first the rows of their events in the order of their keys, then
+// the letters that are still dead. It never waits. $1 holds the events of the letters. $2 holds
+// their messages, with "" for an event that is dead itself. $3 is the time.
 const lettersSQL = `
 WITH setting AS MATERIALIZED (
 	SELECT coalesce($3::timestamptz, now()) AS now
@@ -42,7 +41,7 @@ WITH setting AS MATERIALIZED (
 		FOR UPDATE SKIP LOCKED
 	) m`
 
-// lettersDoneSQL is the end of a statement on letters: their places.
+// lettersDoneSQL ends a statement on letters. It returns their places.
 const lettersDoneSQL = `
 SELECT place FROM queued
 UNION ALL
@@ -61,7 +60,7 @@ const replayDeadSQL = lettersSQL + againSQL + `, told AS (
 	ORDER BY d.place
 )` + lettersDoneSQL
 
-// discardSQL keeps the last error, which is why they were given up.
+// discardSQL keeps the last error, which tells why the letters were discarded.
 const discardSQL = lettersSQL + `
 ), states AS (
 	UPDATE {schema}.event_state s
@@ -85,19 +84,17 @@ const discardSQL = lettersSQL + `
 	ORDER BY d.place
 )` + lettersDoneSQL
 
-// ReplayDead implements [driver.Store]. Of a letter that is named twice the first
-// one is replayed.
+// ReplayDead implements [driver.Store]. If a letter is named twice, the first one is replayed.
 func (s *Store) ReplayDead(ctx context.Context, p *driver.DeadLetterParams) ([]bool, error) {
 	return s.onLetters(ctx, "replaying dead letters", s.sql.replayDead, p)
 }
 
-// Discard implements [driver.Store]. Of a letter that is named twice the first
-// one is discarded.
+// Discard implements [driver.Store]. If a letter is named twice, the first one is discarded.
 func (s *Store) Discard(ctx context.Context, p *driver.DeadLetterParams) ([]bool, error) {
 	return s.onLetters(ctx, "discarding dead letters", s.sql.discard, p)
 }
 
-func (s *Store) onLetters(ctx context.Context, what, sql string, p *driver.DeadLetterParams) ([]bool, error) {
+func (s *Store) onLetters(ctx context.Context, op, sql string, p *driver.DeadLetterParams) ([]bool, error) {
 	done := make([]bool, len(p.Letters))
 	var places []int
 	var keys [][]byte
@@ -114,7 +111,7 @@ func (s *Store) onLetters(ctx context.Context, what, sql string, p *driver.DeadL
 	if len(places) == 0 {
 		return done, nil
 	}
-	err := write(ctx, s.pools.Admin, what, func(r Rows) error {
+	err := write(ctx, s.pools.Admin, op, func(r Rows) error {
 		var place int64
 		if err := r.Scan(&place); err != nil {
 			return err
@@ -132,7 +129,7 @@ const (
 	eventOfMessageSQL = `
 SELECT event_key FROM {schema}.message WHERE id = $1::text`
 
-	// lockMessageSQL locks a message, and reads its event's generation.
+	// lockMessageSQL locks a message and reads the generation of its event.
 	lockMessageSQL = `
 SELECT m.state, m.generation, greatest(
 	(SELECT max(o.generation) FROM {schema}.message o WHERE o.event_key = $2::bytea),
@@ -190,7 +187,7 @@ func (s *Store) retry(ctx context.Context, conn Conn, p *driver.RetryMessagePara
 		return err
 	}
 	if !found {
-		// Before the lock the event was pruned, and claimed anew with other routes.
+		// The event was pruned before the lock, and claimed again with other routes.
 		return refusedError{driver.ErrNotFound}
 	}
 	switch name := messageStates[state]; {

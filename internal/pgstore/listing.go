@@ -9,7 +9,7 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// messageColumns are the columns that a messageRow reads.
+// messageColumns are the columns of a messageRow.
 const messageColumns = `m.id, m.route, m.destination, m.state, m.note, m.generation, m.attempts,
 	coalesce(m.status_code, 0), coalesce(m.last_error, ''), m.due_at, m.created_at, m.sent_at, m.failed_at`
 
@@ -46,16 +46,14 @@ func (m *messageRow) finish() driver.MessageDetail {
 	return m.MessageDetail
 }
 
-// listedColumns are the columns of the event e that listings of messages begin
-// with.
+// listedColumns are the first columns of a listing of messages, of the event e.
 const listedColumns = `e.key, e.source, e.event_id, e.type, e.received_at`
 
-// messageOrder is the order of [driver.MessageCursor], of messages m that are
-// joined with their events e.
+// messageOrder is the order of [driver.MessageCursor], for messages m joined with their events e.
 type messageOrder struct{ receivedAt, key string }
 
-// Both say the same. The planner has an index for the one on all events, and for
-// the other on the messages of some states.
+// Both orders are the same. The planner has an index on all events for byEvent, and one on the
+// messages of some states for byMessage.
 var (
 	byEvent   = messageOrder{"e.received_at", "e.key"}
 	byMessage = messageOrder{"m.received_at", "m.event_key"}
@@ -65,15 +63,14 @@ func (o messageOrder) sql() string {
 	return " ORDER BY " + o.receivedAt + " DESC, " + o.key + ` DESC, m.id COLLATE "C" DESC`
 }
 
-// whereMessages returns the condition of a listing, and false where nothing can
-// meet it.
+// whereMessages returns the condition of a listing, and false if no message can match.
 func whereMessages(f *driver.MessageFilter, order messageOrder) (*condition, bool) {
 	c := newCondition()
 	possible := c.equal("m.id", f.MessageID) && c.equal("m.destination", f.Destination) && c.equal("m.note", f.Note) &&
 		c.event("e.", "m.event_key = ANY ($%[1]d::bytea[]) OR m.cause = ANY ($%[1]d::bytea[])",
 			&eventTerms{f.Source, f.Type, f.EventID, f.Text, f.Since, f.Until})
 	if after := f.After; !after.IsZero() {
-		// The first of these follows from the second, and an index knows it.
+		// The second condition implies the first one, which an index serves.
 		c.add(order.receivedAt+" <= $%d::timestamptz", &after.Event.ReceivedAt)
 		c.add("("+order.receivedAt+", "+order.key+`, m.id COLLATE "C") < ($%d::timestamptz, $%d::bytea, $%d::text)`,
 			&after.Event.ReceivedAt, after.Event.Key[:], after.ID)
@@ -120,8 +117,8 @@ func (s *Store) Messages(ctx context.Context, f *driver.MessageFilter) (*driver.
 	return page, nil
 }
 
-// messageState adds the condition on the state of a message. It is written out,
-// so that the small indexes on states fit it under any plan.
+// messageState adds the condition on the state of a message. The number stands in the text, so that
+// the partial indexes on states match in any plan.
 func (c *condition) messageState(state string) bool {
 	if state == "" {
 		return true
@@ -139,7 +136,7 @@ func messageCursor(receivedAt time.Time, key driver.Key, id string) driver.Messa
 	return driver.MessageCursor{Event: driver.Cursor{ReceivedAt: receivedAt, Key: key}, ID: id}
 }
 
-// What dead letters m there are.
+// The sources of dead letters m.
 const (
 	deadMessagesFrom = ` FROM {schema}.message m`
 	deadEventsFrom   = ` FROM (
@@ -149,15 +146,15 @@ const (
 	) m`
 )
 
-// lettersQuery returns the query of a listing of dead letters: a page of messages
-// and one of events, and of both together a page.
+// lettersQuery returns the query of a listing of dead letters. It reads a page of messages and a
+// page of events, and takes a page of both together.
 func (s *Store) lettersQuery(f *driver.MessageFilter, limit int) (query string, args []any, possible bool) {
 	var parts []string
 	for _, from := range []struct {
 		sql   string
 		order messageOrder
 	}{{deadMessagesFrom, byMessage}, {deadEventsFrom, byEvent}} {
-		// Both have the same arguments under the same numbers.
+		// Both parts use the same arguments under the same numbers.
 		var where *condition
 		where, possible = whereMessages(f, from.order)
 		where.messageState(driver.StateDead)

@@ -20,8 +20,8 @@ func (s *Store) Applied(ctx context.Context) ([]int, error) {
 
 func (s *Store) applied(ctx context.Context, conn Conn) ([]int, error) {
 	there := false
-	// Not by to_regclass: that answers from what the session has cached, even
-	// after waiting for another session's migration.
+	// to_regclass would answer from the session's cache, even after waiting for another session's
+	// migration.
 	err := scan(ctx, conn, func(r Rows) error { return r.Scan(&there) },
 		"SELECT EXISTS (SELECT FROM pg_catalog.pg_tables WHERE schemaname = $1::text AND tablename = 'schema_migration')", s.name)
 	if err != nil || !there {
@@ -39,18 +39,17 @@ func (s *Store) applied(ctx context.Context, conn Conn) ([]int, error) {
 	return versions, err
 }
 
-// What a migration runs first: no bound on the wait for its turn but the
-// context; the lock that makes concurrent callers wait, one per schema, which
-// may not exist yet; then a bound, so that a step that waits for a table does
-// not hold up all that comes after it.
+// A migration runs these first. The wait for its turn has no bound except the context. The lock
+// makes concurrent callers wait; there is one per schema, and the schema need not exist yet. The
+// last bound keeps a step that waits for a table from holding up everything behind it.
 const (
 	migrateUnboundSQL = "SELECT set_config('statement_timeout', '0', true), set_config('lock_timeout', '0', true)"
 	migrateLockSQL    = "SELECT pg_advisory_xact_lock(hashtextextended('hookonce migrate ' || $1::text, 0))"
 	migrateBoundSQL   = "SELECT set_config('lock_timeout', '5s', true)"
 )
 
-// Apply implements [driver.Migrator]. Each step records its own version, so
-// that it is recorded too where an operator runs the SQL by hand.
+// Apply implements [driver.Migrator]. Each step records its own version, so that the version is
+// recorded too if an operator runs the SQL by hand.
 func (s *Store) Apply(ctx context.Context) ([]driver.Migration, error) {
 	var taken []driver.Migration
 	committing := false
@@ -71,7 +70,7 @@ func (s *Store) Apply(ctx context.Context) ([]driver.Migration, error) {
 	return nil, readFailed(s.pools.Admin, "migrating the schema", err) // nothing was written
 }
 
-// apply takes the missing steps in the transaction of conn.
+// apply runs the missing steps in the transaction of conn.
 func (s *Store) apply(ctx context.Context, conn Conn) ([]driver.Migration, error) {
 	if err := scan(ctx, conn, noRows, migrateUnboundSQL); err != nil {
 		return nil, err

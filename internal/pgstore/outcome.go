@@ -6,10 +6,9 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// The statements of this file record outcomes of handlers: 1 succeeded, 2 stale, 3
-// to be tried again, 4 failed for good. Their arguments are $1 the time, or NULL for
-// the database's clock, as it is now and not when the transaction began; $2 to $6 the
-// outcomes; $7 to $10 versions; $11 the run.
+// The statements of this file record outcomes of handlers: 1 succeeded, 2 stale, 3 retry, 4 failed
+// for good. $1 is the time; NULL means the database's clock at the statement, not at the beginning
+// of the transaction. $2 to $6 are the outcomes, $7 to $10 the versions, $11 the run.
 
 const givenSQL = `
 WITH setting AS MATERIALIZED (
@@ -19,8 +18,7 @@ WITH setting AS MATERIALIZED (
 		AS i (key, outcome, retry_in, error, took)
 )`
 
-// changedSQL changes the state rows that "held" names, and keeps what is known of
-// failures.
+// changedSQL changes the state rows of "held", and records their failed attempts.
 const changedSQL = `, changed AS (
 	UPDATE {schema}.event_state s
 	SET state = CASE i.outcome WHEN 1 THEN 2 WHEN 2 THEN 4 WHEN 3 THEN 0 ELSE 3 END,
@@ -49,15 +47,15 @@ const appliedSQL = `, applied AS (
 	ORDER BY o.object, o.version DESC` + higherSQL + `
 )`
 
-// finishSQL is for what a run holds, in its transaction or under the lock of its
-// record, which it removes.
+// finishSQL records the outcomes of a run, in its transaction or under the lock of its record, and
+// deletes the record.
 const finishSQL = givenSQL + changedSQL + appliedSQL + `, gone AS (
 	DELETE FROM {schema}.run r WHERE r.id = $11::bigint RETURNING r.id
 )
 SELECT (SELECT count(*) FROM changed), (SELECT count(*) FROM gone), txid_current()`
 
-// finishClaimSQL is for the event of a run of TakeClaim: its row says that it is
-// done, since the claim. $11 is unused.
+// finishClaimSQL records the outcome of a run of TakeClaim, whose row has been done since the
+// claim. It does not use $11.
 const finishClaimSQL = givenSQL + `, changed AS (
 	UPDATE {schema}.event_state s
 	SET state = CASE i.outcome WHEN 2 THEN 4 ELSE 2 END,
@@ -73,8 +71,8 @@ const finishClaimSQL = givenSQL + `, changed AS (
 )
 SELECT (SELECT count(*) FROM changed), $11::bigint, txid_current()`
 
-// recordReservedSQL is for what is in no run, and passes over what somebody has
-// locked. $11 is not there.
+// recordReservedSQL records outcomes of events in no run, and passes over locked rows. It has no
+// $11.
 const recordReservedSQL = givenSQL + `, held AS MATERIALIZED (
 	SELECT i.*
 	FROM given i
@@ -86,7 +84,7 @@ const recordReservedSQL = givenSQL + `, held AS MATERIALIZED (
 )` + changedSQL + appliedSQL + `
 SELECT count(*) FROM changed`
 
-// checkResults panics where the caller is at fault.
+// checkResults panics if the caller broke the contract.
 func checkResults(results []driver.WorkResult) {
 	for i := range results {
 		if o := results[i].Outcome; o < driver.WorkSucceeded || o > driver.WorkFailed {
@@ -95,7 +93,7 @@ func checkResults(results []driver.WorkResult) {
 	}
 }
 
-// outcomeArgs returns the arguments of the statements above but the last.
+// outcomeArgs returns the arguments of the statements above, except $11.
 func outcomeArgs(p *driver.FinishParams) []any {
 	n := len(p.Results)
 	keys, texts := make([][]byte, n), make([]string, n)

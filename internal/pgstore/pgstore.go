@@ -1,52 +1,49 @@
-// Package pgstore is hookonce's store on PostgreSQL, independent of the client
-// library: the SQL text, its arguments, what comes back, and what a failure
-// means. Package hookpgx runs it on pgx.
+// Package pgstore is hookonce's store on PostgreSQL, independent of the client library: the SQL
+// text, its arguments, its results, and the meaning of errors. Package pgsession runs it on a
+// client library.
 //
 // # Locks
 //
-// What writes is one statement, in a transaction of its own, so a process that
-// stops in the middle holds nothing open; a claim is the call of a function, each
-// statement of which has a snapshot of its own. Only migrating, and what has to look again
-// under its locks, take more than one: the pruning of events, Replay, RetryMessage,
-// CountInlineFailure, SweepRuns and Run.Settle. The server ends all of these but the
-// first where the process stops in between. So it does with runs; see [Run].
-// The locks are:
+// A write is one statement in a transaction of its own, so a process that stops in the middle keeps
+// nothing open. A claim is one call of a function, and each statement of the function has its own
+// snapshot. Only these take more than one statement: migrations, and operations that must read
+// again under their locks (pruning of events, Replay, RetryMessage, CountInlineFailure, SweepRuns
+// and Run.Settle). If the process stops between the statements, the server ends all of these except
+// migrations. It also ends runs; see [Run]. The locks are:
 //
-//   - Claim inserts: bodies first, in the order of their keys, then events, in
-//     the order of theirs. It waits for other claims of one of its keys only.
+//   - Claim inserts bodies in the order of their keys, then events in the order of theirs. It waits
+//     only for other claims of one of its keys.
 //
-//   - What changes messages locks them sorted by id (Complete, Release, Replay),
-//     or takes only those that nobody holds (Lease, Reopen, ReplayDead, Discard).
+//   - Changes of messages lock the messages sorted by id (Complete, Release, Replay), or take only
+//     unlocked ones (Lease, Reopen, ReplayDead, Discard).
 //
-//   - Whatever makes a finished event owed again, or gives it up, first locks the
-//     row of the event, without changing it, so that one of two concurrent calls
-//     wins: Replay and RetryMessage wait for it, a second at most; Reopen,
-//     ReplayDead and Discard pass over what they do not get. A row that is locked
-//     but not changed does not hold up a claim of its key.
+//   - Every operation that makes a finished event due again, or gives it up, first locks the row of
+//     the event without changing it, so that one of two concurrent calls wins. Replay and
+//     RetryMessage wait for the lock, at most a second. Reopen, ReplayDead and Discard pass over
+//     locked rows. A row that is locked but not changed does not block a claim of its key.
 //
-//   - CountDeliveries takes a shared lock on the event's row, and Prune an
-//     exclusive one, before it looks at what belongs to the event: neither
-//     waits, both pass over what the other holds. So nothing is left behind of
-//     an event that is gone.
+//   - CountDeliveries takes a shared lock on the event's row, and Prune an exclusive one, before
+//     they read the rows that belong to the event. Neither waits; each passes over the other's
+//     rows. So no row outlives its event.
 //
-//   - A run holds the state rows of its events, which it took without waiting, and
-//     those of the versions that it watches, sorted by key. It waits for nothing else
-//     of ours until it ends; what its handlers wait for is theirs.
+//   - A run holds the state rows of its events, which it takes without waiting, and the rows of the
+//     object versions that it watches, sorted by key. It waits for none of our other locks until it
+//     ends. Its handlers may wait for their own.
 //
-//   - SweepRuns takes the state rows of a run only if nobody holds one of them, and
-//     its record only if nobody settles the run. Settling locks the record first,
-//     and then waits for the state rows.
+//   - SweepRuns takes the state rows of a run only if all of them are unlocked, and its record only
+//     if no call is settling the run. Settling locks the record first, and then waits for the state
+//     rows.
 //
-//   - A claim in a transaction of the caller's, or of a run, holds its events, and
-//     waits for others that claim one of them, up to its LockTimeout. The failures of
-//     an event are locked after the event, by whoever takes both.
+//   - A claim in a caller's transaction, or in that of a run, holds its events. It waits for other
+//     claims of one of its events, up to its LockTimeout. A call that needs both locks an event
+//     before its failures.
 //
-//   - Messages that are enqueued are written sorted by key.
+//   - Enqueued messages are written sorted by key.
 //
-//   - LearnSecret takes the row of the armed source away before it writes the secret;
-//     who comes at the same time waits, and finds it gone.
+//   - LearnSecret deletes the row of the armed source before it writes the secret; concurrent
+//     callers block, then find the row deleted.
 //
-// Nothing but pruning ever changes a row of the event table.
+// Only pruning changes a row of the event table.
 package pgstore
 
 import (
@@ -58,8 +55,7 @@ import (
 	"github.com/hookonce/hookonce/hookmigrate"
 )
 
-// Rows are the rows of a result; see [database/sql.Rows]. Close may be called
-// more than once.
+// Rows are the rows of a result, like [database/sql.Rows]. Close may be called more than once.
 type Rows interface {
 	Next() bool
 	Scan(dest ...any) error
@@ -67,8 +63,8 @@ type Rows interface {
 	Close()
 }
 
-// Conn runs statements. Arguments are strings, byte slices, booleans, integers,
-// *time.Time, and slices of these for arrays; the statements cast each of them.
+// Conn runs statements. Arguments are strings, byte slices, booleans, integers, *time.Time, and
+// slices of these for arrays. The statements cast each argument.
 type Conn interface {
 	// Query runs one statement and returns its rows.
 	Query(ctx context.Context, sql string, args ...any) (Rows, error)
@@ -80,47 +76,47 @@ type Conn interface {
 type Isolation int
 
 const (
-	// ReadCommitted sees with each statement what was committed before it.
+	// ReadCommitted shows each statement all commits before it.
 	ReadCommitted Isolation = iota
-	// Snapshot reads one state of the database, and writes nothing.
+	// Snapshot shows one state of the database, and writes nothing.
 	Snapshot
 )
 
-// Outcome is what is known about a statement that failed.
+// Outcome is the certainty about a statement that failed.
 type Outcome int
 
 const (
-	// Unknown: it may have been executed and committed.
+	// Unknown: the statement may have been executed and committed.
 	Unknown Outcome = iota
-	// NotSent: nothing of it reached the server.
+	// NotSent: nothing of the statement reached the server.
 	NotSent
-	// Refused: the server itself answered with an error that undid it.
+	// Refused: the server answered with an error that undid the statement.
 	Refused
 )
 
-// DB is a pool of connections. A statement outside of Transaction commits by
-// itself, at the isolation level READ COMMITTED.
+// DB is a pool of connections. A statement outside of Transaction and Begin commits by itself, at
+// the isolation level READ COMMITTED.
 type DB interface {
 	Conn
-	// Transaction runs f in a transaction, which it commits unless f fails.
+	// Transaction runs f in a transaction, and commits it unless f fails.
 	Transaction(ctx context.Context, level Isolation, f func(Conn) error) error
-	// Begin begins a transaction that lasts until Commit or Rollback. A failure
-	// certainly precedes it.
+	// Begin begins a transaction that lasts until Commit or Rollback. If Begin fails, the
+	// transaction was not begun.
 	Begin(ctx context.Context) (Tx, error)
-	// Outcome tells what is known about an error of this DB. Errors of the
-	// server also have the method SQLState() string.
+	// Outcome classifies an error of this DB. Errors of the server also have the method SQLState()
+	// string.
 	Outcome(err error) Outcome
 }
 
-// Pools are the databases that a store works on: three, so that neither slow
-// work nor slow reading holds up what a sender waits for.
+// Pools are the databases of a store. There are three, so that neither slow work nor slow listings
+// delay a sender.
 type Pools struct {
-	Receive DB // claims and what else a sender waits for
+	Receive DB // claims, and other calls that delay a sender
 	Work    DB // leases, outcomes, pruning
-	Admin   DB // what operators do: listings, replays, checks, migrations; and the search for interrupted runs
+	Admin   DB // calls of operators (listings, replays, checks, migrations) and the search for interrupted runs
 }
 
-// Store implements all of [driver.Store] but Close.
+// Store implements all of [driver.Store] except Close.
 type Store struct {
 	pools      Pools
 	migrations []driver.Migration
@@ -129,12 +125,11 @@ type Store struct {
 	sql        statements
 }
 
-// New returns a store on a schema, whose name hookmigrate.CheckSchemaName must
-// have accepted; it panics on any other.
+// New returns a store on a schema. It panics if hookmigrate.CheckSchemaName refuses the name.
 func New(schema string, pools Pools) *Store {
 	s := &Store{
 		pools:      pools,
-		migrations: hookmigrate.Postgres(schema), // panics
+		migrations: hookmigrate.Postgres(schema), // panics on a bad name
 		name:       schema,
 		schema:     `"` + schema + `"`,
 	}
@@ -144,7 +139,7 @@ func New(schema string, pools Pools) *Store {
 	return s
 }
 
-// statements is the SQL of a store, written for its schema.
+// statements are the SQL texts of a store, with the name of its schema.
 type statements struct {
 	claim, known, lookUp  string
 	reopen                string
@@ -261,13 +256,13 @@ func newStatements(write func(string) string) statements {
 	}
 }
 
-// maxStale is how many connections that broke while they were kept a read passes
-// over: after a restart of the server a pool may be full of them.
+// maxStale is how many lost connections a read passes over: after a restart of the server a pool
+// may be full of them.
 const maxStale = 8
 
-// read runs a statement that changes nothing, and each over its rows. Where the
-// connection breaks before the first row it is tried again on another one.
-func read(ctx context.Context, db DB, what string, each func(Rows) error, sql string, args ...any) error {
+// read runs a statement that changes nothing, and calls each for every row. If the connection
+// breaks before the first row, read retries on another one.
+func read(ctx context.Context, db DB, op string, each func(Rows) error, sql string, args ...any) error {
 	started := false
 	first := func(rows Rows) error {
 		started = true
@@ -276,19 +271,18 @@ func read(ctx context.Context, db DB, what string, each func(Rows) error, sql st
 	for try := 0; ; try++ {
 		err := scan(ctx, db, first, sql, args...)
 		if err == nil || started || try == maxStale || ctx.Err() != nil || db.Outcome(err) != Unknown {
-			return readFailed(db, what, err)
+			return readFailed(db, op, err)
 		}
 	}
 }
 
-// write runs a statement that changes something and commits by itself, and
-// each over its rows.
-func write(ctx context.Context, db DB, what string, each func(Rows) error, sql string, args ...any) error {
-	return writeFailed(db, what, scan(ctx, db, each, sql, args...))
+// write runs a statement that changes something and commits by itself, and calls each for every
+// row.
+func write(ctx context.Context, db DB, op string, each func(Rows) error, sql string, args ...any) error {
+	return writeFailed(db, op, scan(ctx, db, each, sql, args...))
 }
 
-// scan reads a result to its end: only the end says that a statement that
-// commits by itself has committed.
+// scan reads a result to its end, because only the end shows that the statement has committed.
 func scan(ctx context.Context, conn Conn, each func(Rows) error, sql string, args ...any) error {
 	rows, err := conn.Query(ctx, sql, args...)
 	if err != nil {
@@ -303,11 +297,10 @@ func scan(ctx context.Context, conn Conn, each func(Rows) error, sql string, arg
 	return rows.Err()
 }
 
-// noRows is for statements that return none.
+// noRows is for statements without rows.
 func noRows(Rows) error { return nil }
 
-// clock returns the argument for a time that a test gave; nil, which is NULL,
-// stands for the database's clock.
+// clock returns the argument for a test's time. nil, which is NULL, means the database's clock.
 func clock(now time.Time) *time.Time {
 	if now.IsZero() {
 		return nil
@@ -315,7 +308,7 @@ func clock(now time.Time) *time.Time {
 	return &now
 }
 
-// timeOf returns the time that a column holds; zero for NULL.
+// timeOf returns the time of a column; the zero time for NULL.
 func timeOf(t *time.Time) time.Time {
 	if t == nil {
 		return time.Time{}

@@ -10,22 +10,20 @@ import (
 )
 
 const (
-	// defaultChunk is so small that a chunk takes a few milliseconds: what arrives
-	// meanwhile is answered late by no more.
+	// defaultChunk is small enough for a chunk of a few milliseconds, so that pruning delays
+	// deliveries no longer than that.
 	defaultChunk = 200
 	maxChunk     = 10_000
-	// looks is how many events are looked at for each that may be removed in a chunk:
-	// those that owe something stay, and may stand before it by the millions.
+	// looks is how many events a chunk looks at for each event that it may remove: unfinished
+	// events stay, and millions of them may come first.
 	looks = 20
-	// chunkTimeout bounds one chunk, so that a server that fell silent does not hold
-	// pruning for good.
+	// chunkTimeout bounds one chunk, so that a silent server does not block pruning for good.
 	chunkTimeout = 30 * time.Second
 )
 
-// Prune implements [driver.Store]. A window that is not positive is refused
-// rather than taken for "keep nothing"; in SourceWindows it stands for that of
-// all sources. Identities go first, so that a body that goes with its identity
-// is not counted on its own.
+// Prune implements [driver.Store]. It refuses windows that are not positive, instead of keeping
+// nothing; in SourceWindows such a window means the general one. Events go first, so that a body
+// that goes with its event is not counted separately.
 func (s *Store) Prune(ctx context.Context, p *driver.PruneParams) (*driver.PruneResult, error) {
 	if p.DedupeWindow <= 0 || p.Retention <= 0 {
 		return nil, errors.New("pruning: the dedupe window and the retention must be positive")
@@ -67,18 +65,17 @@ func (s *Store) Prune(ctx context.Context, p *driver.PruneParams) (*driver.Prune
 	return result, nil
 }
 
-// windows are the windows of all sources, in microseconds, as the statements
-// take them.
+// windows are the windows of all sources in microseconds, as arguments of the statements.
 type windows struct {
 	now      *time.Time
 	sources  []string
-	keep     []int64 // of each of sources
-	rest     int64   // of all others
+	keep     []int64 // by the index of sources
+	rest     int64   // of all other sources
 	shortest int64
 }
 
-// arguments returns the arguments that statements on events share, for what is behind
-// last, and more.
+// arguments returns the shared arguments of statements on events, to go on behind last, followed by
+// more.
 func (w *windows) arguments(last *chunkResult, more ...any) []any {
 	return append([]any{w.now, w.sources, w.keep, w.rest, w.shortest, last.lastTime, last.lastKey}, more...)
 }
@@ -95,16 +92,16 @@ func windowsOf(p *driver.PruneParams, all time.Duration, of func(driver.SourceWi
 	return w
 }
 
-// chunkResult is what came of one chunk of events.
+// chunkResult is the result of one chunk of events.
 type chunkResult struct {
 	changed  int64
-	more     bool // there may be more behind it
+	more     bool // another chunk may follow
 	lastTime *time.Time
 	lastKey  []byte
 }
 
-// inChunks runs prune on one chunk after the other, and rests between them, until there is
-// no more. prune is given what came of the chunk before: events that stay are passed once.
+// inChunks runs prune on one chunk after another, with pauses, until there are no more. prune gets
+// the result of the chunk before, so that it passes each event once.
 func inChunks(ctx context.Context, p *driver.PruneParams,
 	prune func(context.Context, *chunkResult) (*chunkResult, error),
 ) (total int64, err error) {
@@ -133,12 +130,12 @@ func withTimeout(ctx context.Context, last *chunkResult,
 	return prune(ctx, last)
 }
 
-// pruneStatements are those of one chunk: what it does, for errors; which locks the events
-// that may go; which finds the last that was looked at; which removes what may go.
-type pruneStatements struct{ what, lock, last, remove string }
+// pruneStatements are the statements of one chunk. op names the operation in errors, lock locks
+// the removable events, last finds the last event that was looked at, and remove removes them.
+type pruneStatements struct{ op, lock, last, remove string }
 
-// pruneChunk removes what may go of the events behind one that was looked at: of a chunk
-// of them, or of fewer if so many others were looked at.
+// pruneChunk removes the removable events of one chunk, which begins behind an event. It looks at a
+// bounded number of events.
 func (s *Store) pruneChunk(ctx context.Context, sql *pruneStatements, w *windows, behind *chunkResult, chunk int) (*chunkResult, error) {
 	var c chunkResult
 	err := s.pools.Work.Transaction(ctx, ReadCommitted, func(conn Conn) error {
@@ -155,8 +152,8 @@ func (s *Store) pruneChunk(ctx context.Context, sql *pruneStatements, w *windows
 			return err
 		}
 		if len(keys) < chunk {
-			// What others removed meanwhile is not counted, and as many are passed
-			// over until the next time.
+			// Events that other processes removed meanwhile are not counted. As many others wait
+			// for the next time.
 			c.more = false
 			if err := scan(ctx, conn, event, sql.last, w.arguments(behind, int32(looks*chunk-1))...); err != nil {
 				return err
@@ -167,24 +164,23 @@ func (s *Store) pruneChunk(ctx context.Context, sql *pruneStatements, w *windows
 		}
 		return scan(ctx, conn, func(r Rows) error { return r.Scan(&c.changed) }, sql.remove, keys)
 	})
-	return &c, writeFailed(s.pools.Work, sql.what, err)
+	return &c, writeFailed(s.pools.Work, sql.op, err)
 }
 
-// pruneAll runs a statement that removes up to a chunk of rows until it removes
-// less. The size of a chunk is its last argument.
-func (s *Store) pruneAll(ctx context.Context, p *driver.PruneParams, what, sql string, chunk int, args ...any) (int64, error) {
+// pruneAll repeats a statement that removes up to a chunk of rows until it removes fewer. The size
+// of a chunk is its last argument.
+func (s *Store) pruneAll(ctx context.Context, p *driver.PruneParams, op, sql string, chunk int, args ...any) (int64, error) {
 	args = append(args, int32(chunk))
 	return inChunks(ctx, p, func(ctx context.Context, _ *chunkResult) (*chunkResult, error) {
 		var gone int64
-		err := write(ctx, s.pools.Work, what, func(r Rows) error {
+		err := write(ctx, s.pools.Work, op, func(r Rows) error {
 			return r.Scan(&gone)
 		}, sql, args...)
 		return &chunkResult{changed: gone, more: gone >= int64(chunk)}, err
 	})
 }
 
-// after adds to an error how much had been done before it, in transactions of
-// their own.
+// after adds to an error how many rows were done before it, in transactions of their own.
 func after(err error, done int64) error {
 	if done == 0 {
 		return err

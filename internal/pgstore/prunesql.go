@@ -1,14 +1,12 @@
 package pgstore
 
-// The statements of this file that look for events share their arguments: $1 the
-// time, or NULL for the database's clock; $2, $3 the sources that differ and
-// their windows, in microseconds; $4 the window of the others; $5 the shortest
-// of all; $6, $7 the event behind which to go on; $8 the size of a chunk; $9 how many
-// events are looked at for it.
+// The statements of this file that look for events share their arguments: $1 the time (NULL means
+// the database's clock); $2 and $3 the sources with windows of their own, and these in
+// microseconds; $4 the window of the other sources; $5 the shortest window; $6 and $7 the event
+// before the chunk; $8 the size of a chunk; $9 how many events to look at for it.
 
-// pastSQL is the condition on an event e to be past its window. The window of
-// its source is looked up for each, so that the index on received_at is read in
-// its order and no further than it has to be.
+// pastSQL is the condition that an event e is past its window. It looks the window of the source up
+// for each event, so that the index on received_at is read in order and only as far as necessary.
 const pastSQL = `
 	e.received_at < (SELECT now FROM setting) - $5::bigint * interval '1 microsecond'
 	AND e.received_at < (SELECT now FROM setting) - coalesce(
@@ -16,13 +14,12 @@ const pastSQL = `
 	) * interval '1 microsecond'
 	AND (e.received_at, e.key) > ($6::timestamptz, $7::bytea)`
 
-// finishedSQL is the condition on an event e to owe nothing.
+// finishedSQL is the condition that an event e has no unfinished work.
 const finishedSQL = `
 	NOT EXISTS (SELECT FROM {schema}.message m WHERE m.event_key = e.key AND m.state NOT IN (2, 4))
 	AND (e.work = 0 OR EXISTS (SELECT FROM {schema}.event_state s WHERE s.key = e.key AND s.state IN (2, 4)))`
 
-// pruneSettingsSQL bounds for how long a process that stopped between two
-// statements keeps its locks.
+// pruneSettingsSQL bounds how long a process that stops between two statements keeps its locks.
 const pruneSettingsSQL = `
 WITH setting AS MATERIALIZED (
 	SELECT coalesce($1::timestamptz, now()) AS now, set_config('idle_in_transaction_session_timeout', '5s', true)
@@ -30,21 +27,21 @@ WITH setting AS MATERIALIZED (
 	SELECT * FROM unnest($2::text[], $3::bigint[]) AS w (source, keep)
 )`
 
-// walkEventsSQL finds the events that are past their window, the oldest first.
+// walkEventsSQL finds events that are past their window, oldest first.
 const walkEventsSQL = `
 	SELECT e.received_at, e.key
 	FROM {schema}.event e
 	WHERE ` + pastSQL + `
 	ORDER BY e.received_at, e.key`
 
-// walkBodiesSQL finds those of them that have a body.
+// walkBodiesSQL finds the events of walkEventsSQL that have a body.
 const walkBodiesSQL = `
 	SELECT e.received_at, e.key
 	FROM {schema}.event e
 	WHERE e.body IS NOT NULL AND ` + pastSQL + `
 	ORDER BY e.received_at, e.key`
 
-// lockPast returns the statement that locks a chunk of the events of a walk that may go.
+// lockPast returns the statement that locks a chunk of the removable events of a walk.
 func lockPast(walk, lock string) string {
 	return pruneSettingsSQL + `
 SELECT past.received_at, past.key
@@ -59,18 +56,17 @@ ORDER BY past.received_at, past.key
 LIMIT $8::int`
 }
 
-// lastPast returns the statement that finds the last of the $8 + 1 events of a walk that
-// were looked at, if there were so many.
+// lastPast returns the statement that finds the last of the $8 + 1 events of a walk that were
+// looked at, if there were so many.
 func lastPast(walk string) string { return pruneSettingsSQL + walk + ` OFFSET $8::int LIMIT 1` }
 
-// pruneEventsSQL removes those of the events $1 that are finished, with all that
-// belongs to them. It runs after lockPast, in its transaction: once an
-// event's row is locked nobody adds to it any more, and a statement of its own
-// sees all that was added until then. One statement removes it all: if the
-// event went first, the next claim of its key would meet what was left.
+// pruneEventsSQL removes the finished events among $1, with all their rows. It runs after lockPast
+// in the same transaction: once an event's row is locked no row is added to it, and a new statement
+// sees all the rows added before. One statement removes all of them: if the event went first, the
+// next claim of its key would find the other rows.
 //
-// It never waits, so it is no part of a deadlock: an event stays if its state, a
-// message or a body of it is locked.
+// It never waits, so it cannot cause a deadlock: an event stays if its state, its body or one of its
+// messages is locked.
 const pruneEventsSQL = `
 WITH candidate AS MATERIALIZED (
 	SELECT e.key, e.work
@@ -132,11 +128,10 @@ WITH candidate AS MATERIALIZED (
 )
 SELECT count(*) FROM events`
 
-// pruneBodiesSQL removes the bodies and headers of those of the events $1 that
-// are finished, and keeps what tells duplicates apart. It runs after lockPast,
-// in its transaction, and for the same reason as with pruneEventsSQL: a
-// replay that ended between its snapshot and its lock is seen by this statement
-// only. It is the only UPDATE of an event.
+// pruneBodiesSQL removes the bodies and headers of the finished events among $1, and keeps the
+// columns that detect duplicates. It runs after lockPast in the same transaction, because only a
+// new statement sees a replay that ended between the snapshot and the lock of lockPast. It is the
+// only UPDATE of an event.
 const pruneBodiesSQL = `
 WITH emptied AS (
 	UPDATE {schema}.event e SET headers = NULL, body = NULL
@@ -146,8 +141,7 @@ WITH emptied AS (
 )
 SELECT count(*) FROM emptied`
 
-// pruneQuarantineAgeSQL has the arguments $1 to $4 of the others, and $5 the
-// size of a chunk.
+// pruneQuarantineAgeSQL has the shared arguments $1 to $4, and $5 the size of a chunk.
 const pruneQuarantineAgeSQL = pruneSettingsSQL + `
 , victim AS MATERIALIZED (
 	SELECT q.key
@@ -162,8 +156,8 @@ const pruneQuarantineAgeSQL = pruneSettingsSQL + `
 )
 SELECT count(*) FROM gone`
 
-// pruneVersionsSQL has the arguments $1 to $5 of the others, and $6 the size of a
-// chunk. What a run has locked stays.
+// pruneVersionsSQL has the shared arguments $1 to $5, and $6 the size of a chunk. Versions that a
+// run has locked stay.
 const pruneVersionsSQL = pruneSettingsSQL + `
 , victim AS MATERIALIZED (
 	SELECT v.object
@@ -180,8 +174,7 @@ const pruneVersionsSQL = pruneSettingsSQL + `
 )
 SELECT count(*) FROM gone`
 
-// pruneQuarantineRowsSQL keeps the $1 newest of each source and removes up to
-// $2 of the others.
+// pruneQuarantineRowsSQL keeps the $1 newest rows of each source, and removes up to $2 others.
 const pruneQuarantineRowsSQL = `
 WITH ranked AS MATERIALIZED (
 	SELECT key, row_number() OVER (PARTITION BY source ORDER BY last_at DESC, key) AS place

@@ -6,9 +6,9 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// reopenSQL reopens dead events. The lock on the event's row decides between
-// concurrent calls; it is held for this statement only, and nothing is written
-// to that row. All messages are read again under their locks.
+// reopenSQL reopens dead events. The lock on the event's row decides between concurrent calls. It
+// lasts for this statement only, and the row is not changed. All messages are read again under
+// their locks.
 const reopenSQL = `
 WITH setting AS MATERIALIZED (
 	SELECT coalesce($2::timestamptz, now()) AS now
@@ -38,7 +38,7 @@ WITH setting AS MATERIALIZED (
 	) m` + againSQL + reopenedSQL + `
 SELECT key FROM next ORDER BY key`
 
-// reopenedSQL remembers what was reopened, after againSQL.
+// reopenedSQL follows againSQL, and records the reopening in the history.
 const reopenedSQL = `, told AS (
 	INSERT INTO {schema}.history (event_key, at, action, generation, messages)
 	SELECT next.key, setting.now, '` + driver.ActionReopened + `', next.generation,

@@ -9,8 +9,8 @@ import (
 	"github.com/hookonce/hookonce/internal/lifecycle"
 )
 
-// lockEventSQL locks the row of an event, and bounds, before it does, every wait
-// for a lock of the transaction and how long a process that stopped keeps them.
+// lockEventSQL locks the row of an event. Before that it bounds every wait of the transaction for a
+// lock, and how long a process that has stopped keeps its locks.
 const lockEventSQL = `
 WITH setting AS MATERIALIZED (
 	SELECT set_config('lock_timeout', '1s', true) AS bound, set_config('idle_in_transaction_session_timeout', '5s', true)
@@ -20,7 +20,7 @@ FROM setting
 CROSS JOIN LATERAL (
 	SELECT e.body IS NULL AS pruned, e.outbox
 	FROM {schema}.event e
-	WHERE e.key = $1::bytea AND setting.bound <> '' -- always: it is here to have the bound set first
+	WHERE e.key = $1::bytea AND setting.bound <> '' -- always true; it makes the bound take effect first
 	FOR NO KEY UPDATE
 ) e`
 
@@ -28,9 +28,8 @@ const (
 	repeatedSQL = `
 SELECT generation, messages, action FROM {schema}.history WHERE event_key = $1::bytea AND request_id = $2::text`
 
-	// stateSQL does not wait for what is in a run: that is pending in any case.
-	// Nor need it lock what is finished, which only changes under the lock of the
-	// event's row.
+	// stateSQL does not wait for events in a run, which are pending in any case. It need not lock
+	// finished events, which change only under the lock of the event's row.
 	stateSQL = `
 SELECT state, generation FROM {schema}.event_state WHERE key = $1::bytea`
 
@@ -42,8 +41,9 @@ ORDER BY id
 FOR UPDATE`
 )
 
-// replaySQL carries out a plan, under the locks of all that it changes. The clock
-// is read here, after the waits for them.
+// replaySQL carries out a plan, under the locks of all rows that it changes. It reads the clock
+// here, after the waits for the locks. A message that was sent before the second step of the schema
+// does not hold the receiving time of its event.
 const replaySQL = `
 WITH setting AS MATERIALIZED (
 	SELECT coalesce($2::timestamptz, clock_timestamp()) AS now
@@ -76,15 +76,13 @@ INSERT INTO {schema}.history (event_key, at, action, generation, messages, messa
 SELECT $1::bytea, now, $10::text, $3::int, $11::int, nullif($12::text, ''), nullif($13::text, '')
 FROM setting`
 
-// refusedError is why a transaction was given up: nothing was wrong with the
-// database.
+// refusedError is a reason to give a transaction up that is no fault of the database.
 type refusedError struct{ error }
 
 func (e refusedError) Unwrap() error { return e.error }
 
-// transact runs f in a transaction that writes. Until f has ended nothing of it
-// can have been committed.
-func transact(ctx context.Context, db DB, what string, f func(Conn) error) error {
+// transact runs f in a transaction that writes. Nothing can be committed before f returns.
+func transact(ctx context.Context, db DB, op string, f func(Conn) error) error {
 	ended := false
 	err := db.Transaction(ctx, ReadCommitted, func(conn Conn) error {
 		err := f(conn)
@@ -94,11 +92,11 @@ func transact(ctx context.Context, db DB, what string, f func(Conn) error) error
 	var refused refusedError
 	switch {
 	case errors.As(err, &refused):
-		return fmt.Errorf("%s: %w", what, refused.error)
+		return fmt.Errorf("%s: %w", op, refused.error)
 	case ended:
-		return writeFailed(db, what, err)
+		return writeFailed(db, op, err)
 	}
-	return readFailed(db, what, err)
+	return readFailed(db, op, err)
 }
 
 // Replay implements [driver.Store].
@@ -133,7 +131,7 @@ func (s *Store) Replay(ctx context.Context, p *driver.ReplayParams) (*driver.Rep
 	return replayed, nil
 }
 
-// lockEvent locks the row of an event, or of a message that was enqueued by itself.
+// lockEvent locks the row of an event, or the row of a message that was enqueued by itself.
 func (s *Store) lockEvent(ctx context.Context, conn Conn, key driver.Key) (pruned, outbox bool, err error) {
 	found := false
 	err = scan(ctx, conn, func(r Rows) error {
@@ -146,7 +144,7 @@ func (s *Store) lockEvent(ctx context.Context, conn Conn, key driver.Key) (prune
 	return pruned, outbox, err
 }
 
-// repeated returns what the request did before; nil if it is the first time.
+// repeated returns the earlier result of the request; nil if the request is new.
 func (s *Store) repeated(ctx context.Context, conn Conn, p *driver.ReplayParams) (before *driver.Replayed, err error) {
 	if p.RequestID == "" {
 		return nil, nil
@@ -164,7 +162,7 @@ func (s *Store) repeated(ctx context.Context, conn Conn, p *driver.ReplayParams)
 	return before, err
 }
 
-// lockAll reads what an event owes, or owed, and locks it.
+// lockAll reads and locks the state and the messages of an event.
 func (s *Store) lockAll(ctx context.Context, conn Conn, key driver.Key) (*lifecycle.Event, error) {
 	e := &lifecycle.Event{Key: key}
 	var state int16

@@ -6,15 +6,15 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// dueSourcesSQL looks for the first row of each kind of each source; see dueSQL. As
-// the first one it is found by the index; any one would be looked for in the table.
+// dueSourcesSQL looks for the first row of each kind of each source; see dueSQL. The index finds
+// the first row; for any row the planner would read the table.
 var dueSourcesSQL = `
 SELECT i.source, fresh.due IS NOT NULL, tried.due IS NOT NULL
 FROM unnest($1::text[]) AS i (source)
 LEFT JOIN LATERAL (` + firstDueSQL(freshSQL) + `) fresh ON true
 LEFT JOIN LATERAL (` + firstDueSQL(triedSQL) + `) tried ON true`
 
-// firstDueSQL finds the first row of a kind of the source i that is due.
+// firstDueSQL finds the first due row of a kind of the source i.
 func firstDueSQL(kind string) string {
 	return `
 	SELECT true AS due FROM {schema}.event_state s
@@ -44,8 +44,8 @@ func (s *Store) DueSources(ctx context.Context, sources []string) ([]driver.DueS
 	return due, nil
 }
 
-// reserveSQL makes what is due of a source due later. It looks for fresh and tried
-// ones apart, because each has an index of its own.
+// reserveSQL postpones the due events of a source. It looks for fresh and tried ones separately,
+// because each kind has an index of its own.
 var reserveSQL = `
 WITH setting AS MATERIALIZED (
 	SELECT coalesce($2::timestamptz, now()) AS now
@@ -67,7 +67,7 @@ FROM d
 CROSS JOIN LATERAL (SELECT * FROM {schema}.event e WHERE e.key = d.key LIMIT 1) e
 ORDER BY d.due_at, d.key`
 
-// reservableSQL locks what of a kind is due.
+// reservableSQL locks the due rows of a kind.
 func reservableSQL(kind string) string {
 	return `
 	SELECT s.key, s.due_at

@@ -11,39 +11,37 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// Run implements all of [driver.Run] but Tx, which the client library gives its
-// type. Its methods must not be called concurrently, except for Sever, Refuse and
-// Note.
+// Run implements all of [driver.Run] except Tx, whose type depends on the client library. Its
+// methods must not be called concurrently, except for Sever, Refuse and Note.
 //
-// A run is a transaction that holds the locks of its events' state rows, and, by
-// another connection, a record in the table run. Its handlers work behind a
-// savepoint, so that what they wrote can be undone while the locks stay: whatever is
-// recorded of a run is so under its locks, or, where the transaction is gone, under
-// that of its record. Only a record that none of that holds is swept.
+// A run is a transaction that locks the state rows of its events, and a record in the table run
+// that another connection writes. Handlers work behind a savepoint, so that their writes can be
+// undone while the locks stay. Outcomes are recorded under those locks, or under the lock of the
+// record if the transaction is gone. A sweep takes only records that are locked by neither.
 //
-// A run of TakeClaim has no record: where its transaction is gone, so is its claim.
+// A run of TakeClaim has no record: if its transaction is gone, so is its claim.
 type Run struct {
 	store  *Store
 	tx     Tx
 	claim  bool // of TakeClaim
 	events []driver.TakenEvent
 
-	xid  int64  // the number of the transaction, by which the run is on record
-	pid  int32  // of the server's process
-	role string // at the beginning
+	xid  int64  // of the transaction; the id of the record
+	pid  int32  // of the session
+	role string // at the beginning of the transaction
 
-	begunCommit bool // the commit may be under way
-	givenUp     bool // the transaction is over, as far as it is ours
-	ended       bool // and so is the run
+	begunCommit bool // the commit may be in progress
+	givenUp     bool // the transaction is over as far as we can end it
+	ended       bool // the run is over too
 	severed     atomic.Bool
 	mu          sync.Mutex
-	refused     *refusedCallError // guarded by mu: a method of the transaction that a handler called
-	noted       error             // guarded by mu: of the first statement that failed under the present handler
+	refused     *refusedCallError // guarded by mu: the first refused call of a handler
+	noted       error             // guarded by mu: the first error of a statement of the present handler
 }
 
 const (
-	// savepoint is a name that no handler uses. It is always the same one, so that
-	// what collects statements by their text does not fill up.
+	// savepoint is a name that no handler uses. It is constant, so that statistics grouped by
+	// statement text do not fill up.
 	savepoint      = "hookonce_handlers"
 	cleanUpTimeout = 5 * time.Second
 )
@@ -52,10 +50,10 @@ var (
 	errRunEnded       = errors.New("the run has ended")
 	errSevered        = errors.New("the transaction was cut off")
 	errRecordGone     = errors.New("the record of the run is gone")
-	errVersionsPruned = errors.New("pruning took versions away again and again")
+	errVersionsPruned = errors.New("pruning removed the versions repeatedly")
 )
 
-// Tx returns the transaction of the run, which is one of the work pool.
+// Tx returns the transaction of the run, on the work pool.
 func (r *Run) Tx() Tx { return r.tx }
 
 // Events implements [driver.Run].
@@ -75,7 +73,7 @@ func (r *Run) Sever() {
 	r.tx.Sever()
 }
 
-// usable returns nil where statements of ours can be sent in the transaction.
+// usable returns nil while we can send statements in the transaction.
 func (r *Run) usable() error {
 	switch {
 	case r.ended, r.givenUp:
@@ -102,7 +100,7 @@ func (r *Run) Finish(ctx context.Context, p *driver.FinishParams) error {
 	case err == nil:
 		return nil
 	case !r.begunCommit && !r.givenUp && r.lostConnection(ctx):
-		r.giveUp(ctx) // so that the record, if nobody settles it, can be swept
+		r.giveUp(ctx) // so that a sweep can take the record if no call settles the run
 	}
 	return fmt.Errorf("finishing a run: %w", err)
 }
@@ -133,16 +131,15 @@ func hasFailure(results []driver.WorkResult) bool {
 	return false
 }
 
-// end rolls back what there still is to roll back.
+// end rolls back an open transaction, and ends the run.
 func (r *Run) end(ctx context.Context) {
 	r.ended = true
 	r.giveUp(ctx)
 }
 
-// release lets what the handlers wrote stand. Deferred constraints are checked
-// first, while it can still be undone without giving up the locks. A handler that
-// ended the transaction has ended the savepoint too. That the role is again what it
-// was is for our own statements.
+// release keeps the handlers' writes. It checks deferred constraints first, while the writes can
+// still be undone without losing the locks. It fails if a handler ended the transaction, because
+// that ended the savepoint too. It restores the role for our own statements.
 func (r *Run) release(ctx context.Context) error {
 	if err := r.Check(ctx, nil); err != nil {
 		return err
@@ -157,8 +154,7 @@ func (r *Run) release(ctx context.Context) error {
 	return r.failureAtCommit(err)
 }
 
-// undo undoes what the handlers wrote. It works only in the transaction in which the
-// savepoint was made.
+// undo undoes the handlers' writes. It works only in the transaction that made the savepoint.
 func (r *Run) undo(ctx context.Context) error {
 	if r.tx.Status(ctx) == TxEnded {
 		return r.endedByHandler(ctx)
@@ -171,7 +167,7 @@ func (r *Run) undo(ctx context.Context) error {
 	return r.failure(err)
 }
 
-// record writes outcomes into the transaction of the run, and removes its record.
+// record writes outcomes in the transaction of the run, and deletes its record.
 func (r *Run) record(ctx context.Context, p *driver.FinishParams) error {
 	sql, args := r.store.sql.finish, outcomeArgs(p)
 	if r.claim {
@@ -194,7 +190,7 @@ func (r *Run) record(ctx context.Context, p *driver.FinishParams) error {
 	return nil
 }
 
-// commit ends the run, unless it fails.
+// commit ends the run unless it fails.
 func (r *Run) commit(ctx context.Context) error {
 	r.begunCommit = true
 	err := r.tx.Commit(ctx)
@@ -213,8 +209,8 @@ func (r *Run) commit(ctx context.Context) error {
 	return fmt.Errorf("committing: %w: %w", class, err)
 }
 
-// Settle implements [driver.Run]. That of a run of TakeClaim does nothing but roll
-// back, which undoes the claim.
+// Settle implements [driver.Run]. For a run of TakeClaim it only rolls back, which undoes the
+// claim.
 func (r *Run) Settle(ctx context.Context, p *driver.FinishParams) error {
 	checkResults(p.Results)
 	if r.ended {
@@ -237,8 +233,8 @@ func (r *Run) Settle(ctx context.Context, p *driver.FinishParams) error {
 	return r.settleBeside(ctx, p)
 }
 
-// undoable reports whether the transaction of the run is still there and as it was
-// before the handlers, by now.
+// undoable undoes the handlers' writes, and reports whether the transaction is open and as it was
+// before the handlers.
 func (r *Run) undoable(ctx context.Context) bool {
 	if r.begunCommit || r.givenUp || r.severed.Load() {
 		return false
@@ -249,12 +245,12 @@ func (r *Run) undoable(ctx context.Context) bool {
 	return r.undo(ctx) == nil
 }
 
-// settleBeside records outcomes in another transaction, under a lock on the record
-// of the run. It takes the lock before it gives those of the run up, so that nobody
-// takes the run for interrupted meanwhile.
+// settleBeside records outcomes in another transaction, under a lock on the record of the run. It
+// takes that lock before it gives up the locks of the run, so that no sweep takes the run for
+// interrupted.
 func (r *Run) settleBeside(ctx context.Context, p *driver.FinishParams) error {
 	if r.begunCommit {
-		r.giveUp(ctx) // it may hold the lock on the record
+		r.giveUp(ctx) // the transaction may lock the record
 	}
 	defer r.end(ctx)
 	return transact(ctx, r.store.pools.Receive, "settling a run", func(conn Conn) error {
@@ -270,8 +266,8 @@ func (r *Run) settleBeside(ctx context.Context, p *driver.FinishParams) error {
 	})
 }
 
-// lockRunSQL locks the record of a run, and bounds how long a process that stopped
-// keeps it.
+// lockRunSQL locks the record of a run, and bounds how long a process that has stopped keeps the
+// lock.
 const lockRunSQL = `
 WITH setting AS MATERIALIZED (
 	SELECT set_config('lock_timeout', '1s', true) AS bound, set_config('idle_in_transaction_session_timeout', '5s', true)
@@ -284,8 +280,8 @@ WITH setting AS MATERIALIZED (
 )
 SELECT count(*) FROM found`
 
-// giveUp ends the transaction of the run. Where the connection is lost or cut off,
-// the server may not know yet; then it is told, and waited for.
+// giveUp ends the transaction of the run. The server may not know that a connection is lost or cut
+// off; giveUp then ends the session and waits until the locks are free.
 func (r *Run) giveUp(ctx context.Context) {
 	if r.givenUp {
 		return
@@ -298,14 +294,14 @@ func (r *Run) giveUp(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTimeout)
 	defer cancel()
-	// Where it fails, what needs the locks fails too, and says so.
+	// If these fail, statements that need the locks fail too and report the error.
 	db := r.store.pools.Admin
 	_ = read(ctx, db, "ending a lost transaction", noRows, terminateSQL, r.pid, r.xid)
 	_ = write(ctx, db, "waiting for the end of a lost transaction", noRows, r.store.sql.wait, keyArgs(r.keys()))
 }
 
-// lostConnection reports whether the server cannot be told over the connection of the
-// run that it is over.
+// lostConnection reports whether the connection of the run cannot tell the server to end the
+// transaction.
 func (r *Run) lostConnection(ctx context.Context) bool {
 	if r.severed.Load() {
 		return true
@@ -314,15 +310,15 @@ func (r *Run) lostConnection(ctx context.Context) bool {
 	return status == TxLost || status == TxBusy
 }
 
-// waitSQL waits until nobody holds the rows of events any more.
+// waitSQL waits until the rows of events are not locked.
 const waitSQL = `
 SELECT FROM {schema}.event_state s
 CROSS JOIN set_config('lock_timeout', '1s', true)
 WHERE s.key = ANY ($1::bytea[])
 FOR KEY SHARE OF s`
 
-// terminateSQL ends the server's process $1 if it is still in the transaction $2,
-// of whose number it shows the lower half.
+// terminateSQL ends the server process $1 if it is still in the transaction $2. backend_xid holds
+// the lower half of the number.
 const terminateSQL = `
 SELECT pg_terminate_backend(a.pid)
 FROM pg_stat_activity a
@@ -337,14 +333,14 @@ func (r *Run) Abandon(ctx context.Context) error {
 		r.end(ctx)
 		return nil
 	case r.undoable(ctx):
-		// Under the locks, so that nobody takes the run for interrupted.
+		// Under the locks of the run, so that no sweep takes it for interrupted.
 		err := scan(ctx, r.tx, noRows, r.store.sql.unmark, r.xid)
 		if err == nil && r.commit(ctx) == nil {
 			return nil
 		}
 	}
 	if r.begunCommit {
-		r.giveUp(ctx) // it may hold the lock on the record
+		r.giveUp(ctx) // the transaction may lock the record
 	}
 	err := r.store.unmark(ctx, r)
 	r.giveUp(ctx)

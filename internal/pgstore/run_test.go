@@ -12,8 +12,8 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// TestFailuresOfRuns says what errors of statements mean in a run: of our own, of the
-// end of one, where the server looks at what handlers wrote, and of the records.
+// TestFailuresOfRuns checks the meaning of errors in a run: of our own statements, of the end of a
+// run, where the server checks the handlers' writes, and of the records.
 func TestFailuresOfRuns(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -27,8 +27,8 @@ func TestFailuresOfRuns(t *testing.T) {
 		{Refused, serverError("55P03"), driver.ErrLockTimeout, driver.ErrBadRow, driver.ErrLockTimeout},
 		{Refused, serverError("42P01"), driver.ErrSchema, driver.ErrBadRow, driver.ErrSchema},
 		{Refused, serverError("23503"), driver.ErrBadRow, driver.ErrBadRow, driver.ErrBadRow},                // a deferred foreign key
-		{Refused, serverError("P0001"), driver.ErrUnavailable, driver.ErrBadRow, driver.ErrUnavailable},      // a trigger's own
-		{Refused, serverError("42501"), driver.ErrUnavailable, driver.ErrBadRow, driver.ErrBadRow},           // not allowed
+		{Refused, serverError("P0001"), driver.ErrUnavailable, driver.ErrBadRow, driver.ErrUnavailable},      // raised by a trigger
+		{Refused, serverError("42501"), driver.ErrUnavailable, driver.ErrBadRow, driver.ErrBadRow},           // permission denied
 		{Refused, serverError("25006"), driver.ErrUnavailable, driver.ErrBadRow, driver.ErrBadRow},           // read-only
 		{Refused, serverError("57014"), driver.ErrUnavailable, driver.ErrUnavailable, driver.ErrUnavailable}, // cancelled
 		{Refused, serverError("53100"), driver.ErrUnavailable, driver.ErrUnavailable, driver.ErrUnavailable}, // disk full
@@ -55,13 +55,13 @@ func TestFailuresOfRuns(t *testing.T) {
 	}
 }
 
-// TestVerdicts says of errors of handlers whose fault they are.
+// TestVerdicts checks which errors of handlers are the handlers' fault.
 func TestVerdicts(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		err    error
 		status TxStatus
-		want   error // nil: the handler's
+		want   error // nil: the handler's fault
 	}{
 		{nil, TxFailed, nil},
 		{errors.New("no such order"), TxOpen, nil},
@@ -69,7 +69,7 @@ func TestVerdicts(t *testing.T) {
 		{serverError("23505"), TxFailed, nil},
 		{serverError("57014"), TxFailed, nil},
 		{serverError("40001"), TxFailed, driver.ErrSerialization},
-		{serverError("40P01"), TxOpen, driver.ErrSerialization}, // of a savepoint that it undid
+		{serverError("40P01"), TxOpen, driver.ErrSerialization}, // of a savepoint that the handler rolled back to
 		{serverError("53100"), TxFailed, driver.ErrUnavailable},
 		{serverError("57P01"), TxFailed, driver.ErrUnavailable},
 		{serverError("53300"), TxOpen, nil}, // of another database
@@ -101,7 +101,7 @@ func TestQuoteRole(t *testing.T) {
 	}
 }
 
-// TestWaits looks that waits stay within the schedule, however long it is.
+// TestWaits checks that waits stay within the schedule, however long it is.
 func TestWaits(t *testing.T) {
 	t.Parallel()
 	const huge = time.Duration(1<<63 - 1)

@@ -8,8 +8,8 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// armSQL arms a source, or disarms it. The lock on the row that is replaced, and the
-// row itself where there was none, make it wait for who is learning.
+// armSQL arms a source, or disarms it. It waits for a concurrent LearnSecret: on the lock of the
+// row that it replaces, or on the inserted row if there was none.
 const armSQL = `
 INSERT INTO {schema}.armed_source AS a (source, armed_until, replace)
 SELECT $1::text, coalesce($2::timestamptz, now()) + $3::bigint * interval '1 microsecond', $4::boolean
@@ -17,8 +17,8 @@ WHERE $4 OR $3 = 0 OR (SELECT count(*) FROM {schema}.learned_secret WHERE source
 ON CONFLICT (source) DO UPDATE SET armed_until = excluded.armed_until, replace = excluded.replace
 RETURNING true`
 
-// learnSQL takes the armed row away, which only one session can do, and keeps the
-// secret in its place.
+// learnSQL deletes the row of the armed source, which only one session can do, and writes the
+// secret.
 const learnSQL = `
 WITH armed AS (
 	DELETE FROM {schema}.armed_source
@@ -34,8 +34,8 @@ SELECT source, $2, coalesce($3::timestamptz, now()) FROM armed
 ON CONFLICT (source, secret) DO UPDATE SET learned_at = greatest(l.learned_at, excluded.learned_at)
 RETURNING true`
 
-// learnedSQL has a row for each secret of each source, and one without a secret for
-// those that have none.
+// learnedSQL returns a row for each secret of each source, and one row without a secret for a
+// source that has none.
 const learnedSQL = `
 SELECT i.n, now(), a.armed_until, l.secret, l.learned_at
 FROM unnest($1::text[]) WITH ORDINALITY AS i (source, n)
@@ -46,16 +46,16 @@ ORDER BY i.n, l.learned_at, l.secret COLLATE "C"`
 // Arm implements [driver.Store].
 func (s *Store) Arm(ctx context.Context, p *driver.ArmParams) (*driver.SourceSecrets, error) {
 	if err := p.Check(); err != nil {
-		return nil, fmt.Errorf("arming: %w", err)
+		return nil, fmt.Errorf("arming a source: %w", err)
 	}
 	var armed bool
-	err := write(ctx, s.pools.Admin, "arming", func(r Rows) error { return r.Scan(&armed) }, s.sql.arm,
+	err := write(ctx, s.pools.Admin, "arming a source", func(r Rows) error { return r.Scan(&armed) }, s.sql.arm,
 		p.Source, clock(p.Now), p.For.Microseconds(), p.Replace, int64(driver.MaxLearnedSecrets))
 	if err != nil {
 		return nil, err
 	}
 	if !armed {
-		return nil, fmt.Errorf("arming: %w: %d", driver.ErrTooManySecrets, driver.MaxLearnedSecrets)
+		return nil, fmt.Errorf("arming a source: %w: %d", driver.ErrTooManySecrets, driver.MaxLearnedSecrets)
 	}
 	all, err := s.learned(ctx, s.pools.Admin, []string{p.Source})
 	if err != nil {

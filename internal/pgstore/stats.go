@@ -7,9 +7,8 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// statsSQL counts, all at one moment. Each part reads a small index on the states
-// that it counts; there is a row for each destination, and one without any if
-// there is none.
+// statsSQL counts everything in one snapshot. Each part reads a partial index on the states that it
+// counts. There is a row for each destination, and one without a destination if there is none.
 const statsSQL = `
 SELECT pending.n, pending.oldest, dead.n, quarantine.n,
 	d.destination, coalesce(d.pending, 0), coalesce(d.sending, 0), coalesce(d.dead, 0), d.oldest
@@ -45,7 +44,7 @@ ORDER BY d.destination COLLATE "C"`
 // Stats implements [driver.Store].
 func (s *Store) Stats(ctx context.Context) (*driver.Stats, error) {
 	stats := &driver.Stats{}
-	err := read(ctx, s.pools.Admin, "counting what waits", func(r Rows) error {
+	err := read(ctx, s.pools.Admin, "counting open work", func(r Rows) error {
 		var d driver.DestinationStats
 		var name *string
 		var pendingSince, dueSince *time.Time

@@ -7,15 +7,15 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// maxSwept bounds how many runs one call looks into.
+// maxSwept is the most runs that one call looks into.
 const maxSwept = 1000
 
 const (
-	// suspectsSQL finds runs of whose events the first one is locked by nobody. It
-	// gives up its locks at once. It runs on the pool for operators, whose sessions do not
-	// compile plans: by the size of the table of records this one looks expensive. That event is looked up with a LIMIT, so that the
-	// planner can only probe the index: EXISTS and OR together it would turn into a list
-	// of all events.
+	// suspectsSQL finds runs whose first event is not locked. It gives up its own locks at once.
+	//
+	// It runs on the admin pool, whose sessions do not compile plans: the size of the run table
+	// makes this plan look expensive. It looks the event up with a LIMIT, so that the planner can
+	// only probe the index: it would turn EXISTS with OR into a list of all events.
 	suspectsSQL = `
 SELECT r.id, k.key
 FROM (
@@ -35,8 +35,8 @@ CROSS JOIN LATERAL unnest(r.keys) WITH ORDINALITY AS k (key, place)
 WHERE s.free OR r.source IS NULL
 ORDER BY r.id, k.place`
 
-	// lockLostSQL locks the events of a run that nobody else has locked, and tells how
-	// many there are. It bounds how long a process that stopped keeps them.
+	// lockLostSQL locks the unlocked events of a run, and counts them. It bounds how long a process
+	// that has stopped keeps the locks.
 	lockLostSQL = `
 WITH setting AS MATERIALIZED (
 	SELECT set_config('idle_in_transaction_session_timeout', '5s', true) AS bound
@@ -52,8 +52,8 @@ WITH setting AS MATERIALIZED (
 )
 SELECT (SELECT count(*) FROM free), (SELECT count(*) FROM {schema}.event_state WHERE key = ANY ($1::bytea[]))`
 
-	// takeRecordSQL removes the record of a run, unless it is gone or somebody settles
-	// the run, and tells what became of its transaction.
+	// takeRecordSQL deletes the record of a run, unless it is gone or a call is settling the run,
+	// and returns the state of its transaction.
 	takeRecordSQL = `
 WITH found AS MATERIALIZED (
 	SELECT r.id FROM {schema}.run r WHERE r.id = $1::bigint FOR UPDATE SKIP LOCKED
@@ -62,9 +62,9 @@ WITH found AS MATERIALIZED (
 )
 SELECT coalesce(txid_status(id), '') FROM gone`
 
-	// lostSQL records the events $2 of an interrupted run, if they are pending: each
-	// with an attempt if $3, and for good if $4 or with the last of $5 attempts.
-	// The waits until the next attempt are $6, by the attempts so far.
+	// lostSQL records the events $2 of an interrupted run that are pending. If $3, it records an
+	// attempt for each; if $4, or after the last of $5 attempts, the event is dead. $6 are the
+	// waits until the next attempt, by the number of attempts.
 	lostSQL = `
 WITH setting AS MATERIALIZED (
 	SELECT coalesce($1::timestamptz, clock_timestamp()) AS now
@@ -105,8 +105,8 @@ type suspect struct {
 	keys [][]byte
 }
 
-// SweepRuns implements [driver.Store]. What it found before an error it returns with
-// it.
+// SweepRuns implements [driver.Store]. Together with an error it returns the runs that it recorded
+// before.
 func (s *Store) SweepRuns(ctx context.Context, p *driver.SweepRunsParams) ([]driver.LostRun, error) {
 	var suspects []suspect
 	err := read(ctx, s.pools.Admin, "looking for interrupted runs", func(r Rows) error {
@@ -134,8 +134,8 @@ func (s *Store) SweepRuns(ctx context.Context, p *driver.SweepRunsParams) ([]dri
 	return lost, nil
 }
 
-// sweep records what was lost with a run, if all its events are free: then nobody has
-// it. Under their locks its record is looked at again.
+// sweep records the interruption of a run if all its events are unlocked, because then no process
+// works on it. Under the locks of the events it reads the record again.
 func (s *Store) sweep(ctx context.Context, p *driver.SweepRunsParams, run *suspect) (lost []driver.LostRun, err error) {
 	err = transact(ctx, s.pools.Work, "recording an interrupted run", func(conn Conn) error {
 		var free, all int64
@@ -165,8 +165,8 @@ func (s *Store) sweep(ctx context.Context, p *driver.SweepRunsParams, run *suspe
 
 var errNotLost = errors.New("it was not interrupted")
 
-// lose records an interrupted run. If its transaction was committed, though its
-// record is there, a handler did that: its events would take effect again.
+// lose records an interrupted run. If the record exists although its transaction was committed, a
+// handler committed it: the events would take effect again, so they are dead.
 func (s *Store) lose(ctx context.Context, conn Conn, p *driver.SweepRunsParams, run *suspect, committed bool) ([]driver.LostRun, error) {
 	alone := len(run.keys) == 1
 	reason := driver.ErrorRunInterrupted
@@ -188,8 +188,7 @@ func (s *Store) lose(ctx context.Context, conn Conn, p *driver.SweepRunsParams, 
 	return lost, err
 }
 
-// maxWaits bounds how many waits differ: the longest schedule has doubled to its
-// limit by then.
+// maxWaits is how many waits differ: by then the longest schedule has doubled to its limit.
 const maxWaits = 63
 
 // waits returns random waits after the first attempt, the second, and so on.

@@ -10,33 +10,32 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// runTimeout is idle_in_transaction_session_timeout in runs: how long a process may
-// be silent before the server takes it for gone.
+// runTimeout is idle_in_transaction_session_timeout in runs: how long a process may be silent
+// before the server ends its session.
 const runTimeout = time.Minute
 
-// notInRunSQL is the condition on a state row s to be in no run on record. Such a
-// row is locked, or its run was interrupted. By way of an array the planner takes the
-// keys for a few, which they are, and hashes them: records come and go, and by the size
-// of their table it would take them for hundreds of thousands.
+// notInRunSQL is the condition that no record of a run holds the state row s. An unlocked row in a
+// record belongs to an interrupted run. Through the array the planner expects few keys, which is
+// right, and hashes them. Records come and go, so from the size of their table it would expect
+// hundreds of thousands.
 const notInRunSQL = `(s.key IN (SELECT unnest(ARRAY(SELECT unnest(keys) FROM {schema}.run)))) IS NOT TRUE`
 
-// typesSQL is the condition on the type of a state row s: one of $5, or like one of
-// $6.
+// typesSQL is the condition that the type of a state row s is one of $5 or matches one of the
+// patterns $6.
 const typesSQL = `(s.type = ANY ($5::text[]) OR s.type LIKE ANY ($6::text[]))`
 
-// The rows of event_state that a statement may take, by indexes of their own.
+// The kinds of rows of event_state that a statement may take. Each kind has an index of its own.
 const (
 	freshSQL = `s.state = 0 AND s.attempts = 0 AND s.crashes = 0`
 	triedSQL = `s.state = 0 AND (s.attempts > 0 OR s.crashes > 0)`
 )
 
-// takenColumns are the columns that takenRow reads, of state rows d and events e.
+// takenColumns are the columns of a takenRow, of state rows d and events e.
 const takenColumns = `d.key, e.source, e.event_id, e.type, e.occurred_at, e.received_at,
 	e.headers, e.body, d.generation, d.key_generation, d.attempts, d.crashes, d.replayed`
 
-// takeSQL locks what is due, as {which} says, and bounds how long a process that
-// stopped keeps it. Only where it finds something it makes the transaction one that
-// has a number.
+// takeSQL locks due events that {which} selects, and bounds how long a process that has stopped
+// keeps the locks. It gives the transaction a number only if it finds an event.
 const takeSQL = `
 WITH setting AS MATERIALIZED (
 	SELECT coalesce($2::timestamptz, now()) AS now,
@@ -56,10 +55,10 @@ CROSS JOIN LATERAL (SELECT * FROM {schema}.event e WHERE e.key = d.key LIMIT 1) 
 WHERE setting.bound <> ''
 ORDER BY d.due_at, d.key`
 
-// What statements take, by $4 and more. What is due of a source is written so that
-// only an index on both columns can bound it and give it in order. With an equality
-// the planner may take the index on all that is pending instead, in the order of
-// due_at, where its statistics know of one source only, and read what waits for others.
+// Conditions for {which}, with $4 and the following arguments. The condition on the source is
+// written so that only an index on both columns can serve it in order. With an equality the planner
+// may use the index on all pending events in the order of due_at, if its statistics know of one
+// source only, and read the events of all sources.
 const (
 	dueSQL = ` AND (s.source, s.due_at) >= ($4::text, '-infinity'::timestamptz)
 		AND (s.source, s.due_at) <= ($4::text, (SELECT now FROM setting)) AND ` + typesSQL
@@ -68,8 +67,7 @@ const (
 
 func takeIn(which string) string { return strings.ReplaceAll(takeSQL, "{which}", which) }
 
-// markSQL puts a run on record. Its loss costs nothing, so that it need not wait for
-// the disk.
+// markSQL writes the record of a run. Losing it costs nothing, so it need not wait for the disk.
 const markSQL = `
 INSERT INTO {schema}.run (id, keys, started_at)
 SELECT $1::bigint, $2::bytea[], clock_timestamp()
@@ -99,7 +97,7 @@ func (t *takenRow) finish() driver.TakenEvent {
 	return t.TakenEvent
 }
 
-// Take implements [driver.Driver]. The run is nil where nothing was found.
+// Take implements [driver.Driver]. The run is nil if no event was found.
 func (s *Store) Take(ctx context.Context, p *driver.TakeParams) (*Run, error) {
 	r, err := s.begin(ctx)
 	if err != nil {
@@ -122,7 +120,7 @@ func (s *Store) Take(ctx context.Context, p *driver.TakeParams) (*Run, error) {
 		return r, nil
 	}
 	if marked {
-		_ = s.unmark(ctx, r) // where it fails a sweep finds the record
+		_ = s.unmark(ctx, r) // if it fails, a sweep finds the record
 	}
 	r.tx.Rollback(ctx)
 	return nil, fmt.Errorf("taking events: %w", err)
@@ -154,7 +152,7 @@ func (r *Run) take(ctx context.Context, p *driver.TakeParams) error {
 	return r.collect(ctx, sql, args...)
 }
 
-// collect reads events into the run, and which transaction it is.
+// collect reads events into the run, and the identity of its transaction.
 func (r *Run) collect(ctx context.Context, sql string, args ...any) error {
 	return scan(ctx, r.tx, func(rows Rows) error {
 		var row takenRow
@@ -166,16 +164,16 @@ func (r *Run) collect(ctx context.Context, sql string, args ...any) error {
 	}, sql, args...)
 }
 
-// maxTake bounds one run, whatever the caller asks for.
+// maxTake is the most events of one run.
 const maxTake = 10_000
 
-// typeArgs returns the types of TakeParams as typesSQL takes them.
+// typeArgs returns the types of TakeParams as arguments of typesSQL.
 func typeArgs(types []string) (exact, patterns []string) {
 	exact, patterns = []string{}, []string{}
 	escape := strings.NewReplacer(`\`, `\\`, "%", `\%`, "_", `\_`, "*", "%")
 	for _, t := range types {
 		switch {
-		case !driver.IsText(t): // no type is that
+		case !driver.IsText(t): // no event has such a type
 		case strings.Contains(t, "*"):
 			patterns = append(patterns, escape.Replace(t))
 		default:
@@ -185,28 +183,27 @@ func typeArgs(types []string) (exact, patterns []string) {
 	return exact, patterns
 }
 
-// milliseconds returns a duration as a setting takes it. "0" would mean no bound.
+// milliseconds returns a duration as the value of a setting. "0" would mean no bound.
 func milliseconds(d time.Duration) string { return fmt.Sprintf("%dms", max(1, d.Milliseconds())) }
 
-// mark puts a run on record, by another connection than that of the run: a record
-// in the run's own transaction would be gone with it.
+// mark writes the record of a run on another connection: the run's own transaction would take the
+// record with it.
 func (s *Store) mark(ctx context.Context, r *Run) error {
 	return write(ctx, s.pools.Receive, "recording a run", noRows, s.sql.mark, r.xid, keyArgs(r.keys()))
 }
 
-// unmark removes the record of a run. It may wait for a transaction of the run that
-// did the same and is about to end.
+// unmark deletes the record of a run. It may wait for a transaction of the run that deletes it too
+// and is about to end.
 func (s *Store) unmark(ctx context.Context, r *Run) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTimeout)
 	defer cancel()
 	return write(ctx, s.pools.Receive, "removing the record of a run", noRows, s.sql.unmark, r.xid)
 }
 
-// unmarkSQL is for a run that costs its events nothing.
+// unmarkSQL deletes the record of a run without an outcome for its events.
 const unmarkSQL = `DELETE FROM {schema}.run WHERE id = $1::bigint`
 
-// WorkLimits returns the limits of handlers on a pool of conns connections; 0 stands
-// for one without a limit.
+// WorkLimits returns the limits of handlers on a pool of conns connections; 0 means no limit.
 func WorkLimits(conns int) driver.WorkLimits {
 	limits := driver.WorkLimits{
 		Transactions: 4, HandlerTimeout: 30 * time.Second, MaxHandlerTimeout: 55 * time.Second, BatchTime: 5 * time.Second,

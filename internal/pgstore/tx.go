@@ -2,22 +2,21 @@ package pgstore
 
 import "context"
 
-// Tx is an open transaction, on a connection of its own, at the isolation level
-// READ COMMITTED. Its methods must not be called concurrently, except for Sever.
+// Tx is an open transaction on a connection of its own, at the isolation level READ COMMITTED. Its
+// methods must not be called concurrently, except for Sever.
 type Tx interface {
 	Conn
-	// Commit commits; see DB.Outcome for what an error means. The connection is
-	// given back.
+	// Commit commits and releases the connection; see DB.Outcome for the meaning of errors. If ctx
+	// has ended before, Commit does nothing and fails.
 	Commit(ctx context.Context) error
-	// Rollback rolls back and gives the connection back, or closes it where it
-	// cannot be known to be clean. It does nothing after Commit, and does not mind
-	// that ctx has ended.
+	// Rollback rolls back, even if ctx has ended, and releases the connection, or closes it if it
+	// may not be clean. It does nothing if the transaction is over.
 	Rollback(ctx context.Context)
-	// Status says what state the transaction is in, as the server said last; it
-	// asks the server only where the client library does not know.
+	// Status returns the state of the transaction as the server reported it last. It asks the
+	// server only if the client library does not know.
 	Status(ctx context.Context) TxStatus
-	// Sever closes the connection, whoever uses it. It may be called concurrently
-	// with anything.
+	// Sever breaks the connection, also while a statement runs on it. It may be called concurrently
+	// with every method.
 	Sever()
 }
 
@@ -25,15 +24,13 @@ type Tx interface {
 type TxStatus int
 
 const (
-	// TxOpen: statements are taken.
+	// TxOpen: the transaction accepts statements.
 	TxOpen TxStatus = iota
-	// TxFailed: a statement failed, and no other is taken.
+	// TxFailed: a statement failed, and the transaction accepts no other.
 	TxFailed
-	// TxEnded: it was committed or rolled back by somebody else than Commit and
-	// Rollback.
+	// TxEnded: the transaction was committed or rolled back, but not by Commit or Rollback.
 	TxEnded
-	// TxBusy: the results of a statement are still being read, and no other is
-	// taken.
+	// TxBusy: the results of a statement are still open, and the transaction accepts no other.
 	TxBusy
 	// TxLost: the connection is closed.
 	TxLost

@@ -9,13 +9,13 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// higherSQL ends an INSERT into object_version AS v: what is higher stays.
+// higherSQL ends an INSERT into object_version AS v: the higher version stays.
 const higherSQL = `
 	ON CONFLICT (object) DO UPDATE
 	SET version = excluded.version, shown = excluded.shown, applied_at = excluded.applied_at
 	WHERE excluded.version > v.version`
 
-// versionArgs are versions as statements take them.
+// versionArgs are versions as arguments of statements.
 type versionArgs struct {
 	objects, versions [][]byte
 	sources, shown    []string
@@ -30,15 +30,14 @@ func (a *versionArgs) add(v *driver.ObjectVersion) {
 	a.sources, a.shown = append(a.sources, v.Source), append(a.shown, plain(v.Shown))
 }
 
-// A row without a version is there to be locked: nothing was applied yet.
+// A row without a version exists only for its lock: nothing was applied yet.
 const (
 	versionsSQL = `
 SELECT object, source, version, shown FROM {schema}.object_version
 WHERE object = ANY ($1::bytea[]) AND version <> ''`
 
-	// lockableVersionsSQL sees to it that there is a row of each object, in the
-	// order of their keys: of two transactions that meet at a new one, one waits. It
-	// returns what lock_timeout was before.
+	// lockableVersionsSQL makes sure that each object has a row, in the order of their keys: of two
+	// transactions that meet at a new object, one waits. It returns the lock_timeout from before.
 	lockableVersionsSQL = `
 WITH setting AS MATERIALIZED (
 	SELECT b.lock_before, set_config('lock_timeout', $3::text, true) AS bound
@@ -77,7 +76,7 @@ func (s *Store) Versions(ctx context.Context, objects []driver.Key) (map[driver.
 	return versions, nil
 }
 
-// eachVersion collects versions; one that is empty is none.
+// eachVersion collects versions. An empty version counts as none.
 func eachVersion(versions map[driver.Key]driver.ObjectVersion) func(Rows) error {
 	return func(r Rows) error {
 		var object []byte
@@ -93,7 +92,7 @@ func eachVersion(versions map[driver.Key]driver.ObjectVersion) func(Rows) error 
 	}
 }
 
-// versionLockTimeout bounds the wait for runs that work on the same objects.
+// versionLockTimeout bounds the wait for runs with the same objects.
 const versionLockTimeout = "5s"
 
 // Versions implements [driver.Run].
@@ -114,7 +113,7 @@ func (r *Run) Versions(ctx context.Context, objects []driver.Key) (map[driver.Ke
 	return versions, nil
 }
 
-// lockVersions locks, again where pruning took a row away meanwhile.
+// lockVersions locks the rows, and retries if pruning removed one meanwhile.
 func (r *Run) lockVersions(ctx context.Context, sorted []driver.Key, versions map[driver.Key]driver.ObjectVersion) error {
 	source := ""
 	if len(r.events) > 0 {
