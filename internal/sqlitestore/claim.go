@@ -20,7 +20,7 @@ const (
 
 	insertState = `INSERT INTO hookonce_event_state (key, source, type, state, due_at, run) VALUES (?, ?, ?, 0, ?4, ?4)`
 
-	// The work is in the transaction that claims.
+	// For a claim whose transaction does the work too.
 	insertDone = `INSERT INTO hookonce_event_state (key, source, type, state, attempts, due_at, processed_at, run)
 		VALUES (?, ?, ?, 2, 1, ?4, ?4, ?4)`
 
@@ -35,9 +35,8 @@ const (
 	selectClaimed = `SELECT body_sha256, state = 'dead' FROM hookonce_event_overview WHERE key = ?`
 )
 
-// Claim implements driver.Store. A wait for a single key does not exist in
-// SQLite, so LockTimeout bounds nothing: who waits, waits for the write lock,
-// until the context ends.
+// Claim implements driver.Store. SQLite has no lock on a single key, so LockTimeout bounds nothing:
+// a call waits for the write lock until the context ends.
 func (s *Store) Claim(ctx context.Context, p *driver.ClaimParams) ([]driver.ClaimResult, error) {
 	if err := checkClaims(p.Claims); err != nil {
 		return nil, fmt.Errorf("%s: %w", opClaim, err)
@@ -52,8 +51,7 @@ func (s *Store) Claim(ctx context.Context, p *driver.ClaimParams) ([]driver.Clai
 	return results, nil
 }
 
-// checkClaims panics where the claims are not in order, and refuses those that
-// checkClaim does.
+// checkClaims panics if the claims are out of order, and fails if checkClaim refuses one.
 func checkClaims(claims []driver.Claim) error {
 	for i := 1; i < len(claims); i++ {
 		if bytes.Compare(claims[i-1].Key[:], claims[i].Key[:]) >= 0 {
@@ -68,8 +66,8 @@ func checkClaims(claims []driver.Claim) error {
 	return nil
 }
 
-// checkClaim refuses what SQLite would store but nobody could read back: its
-// text columns take any bytes, and its functions stop at a NUL.
+// checkClaim refuses texts that SQLite would store but could not return: its text columns accept
+// any bytes, and its functions stop at a NUL.
 func checkClaim(c *driver.Claim) error {
 	for _, text := range [...]string{c.Source, c.EventID, c.Type} {
 		if !driver.IsText(text) {
@@ -101,7 +99,6 @@ func nullMicros(at time.Time) (sql.NullInt64, error) {
 	return sql.NullInt64{Int64: at.UnixMicro(), Valid: true}, nil
 }
 
-// claim claims one event.
 func (t *writeTx) claim(c *driver.Claim, result *driver.ClaimResult) error {
 	var repeatOf any
 	if c.BodyGuard != driver.BodyIgnore {
@@ -113,7 +110,7 @@ func (t *writeTx) claim(c *driver.Claim, result *driver.ClaimResult) error {
 		}
 	}
 	if repeatOf != nil && c.BodyGuard == driver.BodyRefuse {
-		// Refused if it is new; one that is there already is a plain duplicate.
+		// A new event is refused; an event that exists already is a plain duplicate.
 		if err := t.readClaimed(c, result); !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}
@@ -132,12 +129,12 @@ func (t *writeTx) claim(c *driver.Claim, result *driver.ClaimResult) error {
 		return t.readClaimed(c, result)
 	}
 	result.Claimed = true
-	return t.writeOwed(c, repeatOf == nil)
+	return t.writeWork(c, repeatOf == nil)
 }
 
-// writeOwed writes what belongs to a new event: its state row, its messages,
-// and, where bodies are compared and nobody brought it before, its body's key.
-func (t *writeTx) writeOwed(c *driver.Claim, newBody bool) error {
+// writeWork writes the rows of a new event: its state, its messages, and its body's key if bodies
+// are compared and the body is new.
+func (t *writeTx) writeWork(c *driver.Claim, newBody bool) error {
 	if c.Work != driver.WorkNone {
 		query := insertState
 		if c.Work == driver.WorkDone {
@@ -161,8 +158,8 @@ func (t *writeTx) writeOwed(c *driver.Claim, newBody bool) error {
 	return err
 }
 
-// readClaimed fills in the result of a duplicate. The error is sql.ErrNoRows
-// where there is no such event.
+// readClaimed fills in the result of a duplicate. The error is sql.ErrNoRows if the event does not
+// exist.
 func (t *writeTx) readClaimed(c *driver.Claim, result *driver.ClaimResult) error {
 	var hash []byte
 	if err := t.queryRow(selectClaimed, c.Key[:]).Scan(&hash, &result.Dead); err != nil {
@@ -172,7 +169,7 @@ func (t *writeTx) readClaimed(c *driver.Claim, result *driver.ClaimResult) error
 	return nil
 }
 
-// findRepeat sets RepeatOf where another event brought the body of c first.
+// findRepeat sets RepeatOf if another event brought the body of c first.
 func (t *writeTx) findRepeat(c *driver.Claim, result *driver.ClaimResult) error {
 	bodyKey := driver.BodyKey(c.Source, c.BodyHash)
 	var first []byte

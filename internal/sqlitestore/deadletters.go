@@ -11,7 +11,7 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// DeadLetters implements driver.Store. It reads for 5 s at most.
+// DeadLetters implements driver.Store. It reads for at most 5 s.
 func (s *Store) DeadLetters(ctx context.Context, f *driver.MessageFilter) (*driver.DeadLetterPage, error) {
 	page := &driver.DeadLetterPage{}
 	limit := pageLimit(f.Limit)
@@ -20,7 +20,7 @@ func (s *Store) DeadLetters(ctx context.Context, f *driver.MessageFilter) (*driv
 		if err != nil {
 			return err
 		}
-		// An event that is dead itself has neither.
+		// An event that is dead itself has neither a message id nor a destination.
 		if f.MessageID == "" && f.Destination == "" {
 			events, err := deadLetters(ctx, tx, limit+1, f, deadEventsQuery)
 			if err != nil {
@@ -44,7 +44,7 @@ func (s *Store) DeadLetters(ctx context.Context, f *driver.MessageFilter) (*driv
 	return page, nil
 }
 
-// compareLetters orders as MessageCursor does.
+// compareLetters compares in the order of MessageCursor.
 func compareLetters(a, b driver.DeadLetter) int {
 	return cmp.Or(b.ReceivedAt.Compare(a.ReceivedAt), bytes.Compare(b.Key[:], a.Key[:]), strings.Compare(b.MessageID, a.MessageID))
 }
@@ -70,8 +70,7 @@ func deadLetters(
 	})
 }
 
-// deadMessagesQuery walks the index of dead messages, which stands in the order
-// of the listing.
+// deadMessagesQuery walks the index of dead messages, which has the order of the listing.
 func deadMessagesQuery(f *driver.MessageFilter) (query string, args []any) {
 	var c clause
 	c.add(messagesIn[driver.StateDead])
@@ -88,7 +87,7 @@ func deadEventsQuery(f *driver.MessageFilter) (query string, args []any) {
 	c.equal(`s.note`, f.Note)
 	c.event(f, `e.received_at`, `s.key`)
 	if !f.After.IsZero() {
-		// The id of an event is "", so it stands behind the messages of its own.
+		// A dead event has the id "", so it comes after its own messages.
 		at, key := f.After.Event.ReceivedAt.UnixMicro(), f.After.Event.Key[:]
 		c.add(`(e.received_at, e.key, '') < (?, ?, ?)`, at, key, f.After.ID)
 	}

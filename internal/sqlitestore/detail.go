@@ -31,7 +31,7 @@ const (
 		ORDER BY at, generation, number, message_id`
 )
 
-// Event implements driver.Store. It reads for 5 s at most.
+// Event implements driver.Store. It reads for at most 5 s.
 func (s *Store) Event(ctx context.Context, source, eventID string) (*driver.EventDetail, error) {
 	var detail *driver.EventDetail
 	err := s.snapshot(ctx, "reading an event", func(ctx context.Context, tx *sql.Tx) (err error) {
@@ -93,9 +93,9 @@ func (r *detailReader) event(ctx context.Context, source, eventID string) (*driv
 	return &found[0], nil // find saw it in the same transaction
 }
 
-// find returns the key of the event that is shown as eventID: of those that are
-// shown alike, the one whose key is the first candidate. Only an id with so many
-// parts that its candidates cannot be listed is looked for row by row.
+// find returns the key of the event that is shown as eventID. If several are shown alike, it takes
+// the one whose key is the first candidate. It scans all rows only for an id with so many parts
+// that its candidates cannot be listed.
 func (r *detailReader) find(ctx context.Context, source, eventID string) (driver.Key, error) {
 	const query = `SELECT key FROM hookonce_event WHERE source = ? AND event_id = ? AND outbox = 0`
 	candidates := driver.CandidateKeys(source, eventID)
@@ -134,7 +134,7 @@ func (r *detailReader) messages(ctx context.Context, key driver.Key) ([]driver.M
 	return collect(rows, func(m *driver.MessageDetail) error { return scanMessage(m, rows) })
 }
 
-// scanMessage scans what more is asked for, then messageColumns.
+// scanMessage scans the additional targets, then messageColumns.
 func scanMessage(m *driver.MessageDetail, rows *sql.Rows, more ...any) error {
 	var state int
 	var dueAt, createdAt int64

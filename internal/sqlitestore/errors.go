@@ -8,7 +8,7 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// The primary result codes that are told apart; see https://www.sqlite.org/rescode.html.
+// The primary result codes that matter here; see https://www.sqlite.org/rescode.html.
 const (
 	codeError      = 1
 	codeBusy       = 5
@@ -25,12 +25,12 @@ const (
 	codeMismatch   = 20
 )
 
-// codeBusySnapshot is the extended code of a transaction that began by reading
-// and cannot write, because somebody else has written since.
+// codeBusySnapshot is the extended code of a transaction that began by reading and cannot write,
+// because another one has written since.
 const codeBusySnapshot = codeBusy | 2<<8
 
-// resultCode returns the primary result code of an SQLite error, 0 where err is
-// none. Extended codes have it in their lowest byte.
+// resultCode returns the primary result code of an SQLite error, and 0 for other errors. The lowest
+// byte of an extended code is the primary one.
 func resultCode(err error) int { return fullCode(err) & 0xff }
 
 // fullCode returns the extended result code of an SQLite error.
@@ -44,14 +44,13 @@ func fullCode(err error) int {
 	return 0
 }
 
-// IsBusy reports whether err says that another connection holds a lock.
+// IsBusy reports whether another connection holds a lock.
 func IsBusy(err error) bool {
 	code := resultCode(err)
 	return code == codeBusy || code == codeLocked
 }
 
-// failed classifies what went wrong before a COMMIT was tried, so that nothing
-// was written.
+// failed classifies an error before COMMIT, when nothing was written.
 func (s *Store) failed(ctx context.Context, op string, err error) error {
 	if isClassified(err) {
 		return fmt.Errorf("%s: %w", op, err)
@@ -61,7 +60,7 @@ func (s *Store) failed(ctx context.Context, op string, err error) error {
 	case codeConstraint, codeTooBig, codeMismatch:
 		class = driver.ErrBadRow
 	case codeError, codeSchema:
-		// "no such table" has no code of its own, so the schema is looked at.
+		// "no such table" has no code of its own, so failed looks at the schema.
 		if schemaErr := s.checkSchema(ctx); schemaErr != nil {
 			return fmt.Errorf("%s: %w", op, schemaErr)
 		}
@@ -83,15 +82,14 @@ func isClassified(err error) bool {
 
 // commitError classifies the error of a COMMIT. Three are certain.
 //
-// CONSTRAINT: a deferred foreign key, which is looked at before anything is
-// written; the driver has rolled back.
+// CONSTRAINT: a deferred foreign key failed. It is checked before anything is written, and the
+// driver has rolled back.
 //
 // BUSY and LOCKED: the commit never began, and the driver has rolled back.
 //
-// FULL: the frame that makes a transaction count is the last one written to the
-// log, and a write that failed for want of space left it incomplete; the next
-// writer overwrites it, and recovery stops at its checksum. What may fail after
-// that frame is the flush, and that is an I/O error.
+// FULL: the frame that makes a transaction count is the last one written to the log. A write that
+// failed because the disk is full left it incomplete; the next writer overwrites it, and recovery
+// stops at its checksum. Only the flush can fail after that frame, with an I/O error.
 func commitError(op string, err error) error {
 	switch resultCode(err) {
 	case codeConstraint:

@@ -13,7 +13,7 @@ import (
 const eventColumns = `key, source, event_id, type, state, note, attempts, generation, duplicates,
 	received_at, occurred_at, processed_at, failed_at, last_error`
 
-// Events implements driver.Store. It reads for 5 s at most.
+// Events implements driver.Store. It reads for at most 5 s.
 func (s *Store) Events(ctx context.Context, f *driver.EventFilter) (*driver.EventPage, error) {
 	page := &driver.EventPage{}
 	limit := pageLimit(f.Limit)
@@ -47,9 +47,8 @@ func (s *Store) Events(ctx context.Context, f *driver.EventFilter) (*driver.Even
 	return page, nil
 }
 
-// eventsQuery returns the query of a listing, and its arguments but for the last,
-// the limit. What implied selects, if it is not "", are keys among which those of
-// the filter's state are.
+// eventsQuery returns the query of a listing, and its arguments except the last, the limit. implied
+// is empty, or it selects keys that include those of all events in the filter's state.
 func eventsQuery(f *driver.EventFilter, implied string) (query string, args []any) {
 	var c clause
 	for _, equal := range []struct{ column, value string }{
@@ -57,7 +56,7 @@ func eventsQuery(f *driver.EventFilter, implied string) (query string, args []an
 	} {
 		c.equal(equal.column, equal.value)
 	}
-	// What follows from the conditions above, and is found by small indexes.
+	// Implied by the conditions above, and served by partial indexes.
 	if candidates := driver.CandidateKeys(f.Source, f.ID); f.Source != "" && f.ID != "" && candidates != nil {
 		c.add(keyIn(`key`, len(candidates)), keyArgs(candidates)...)
 	}
@@ -73,9 +72,9 @@ func eventsQuery(f *driver.EventFilter, implied string) (query string, args []an
 		` ORDER BY received_at DESC, key DESC LIMIT ?`, c.args
 }
 
-// impliedBy selects, by small indexes, the keys among which the events of a state
-// are: without it every event is looked at to find them. Of what is done there is
-// no such index, and no need.
+// impliedBy holds queries, on partial indexes, for keys that include those of all events in a
+// state; without them a listing looks at every event. There is no such index, and no need for one,
+// for events that are done.
 var impliedBy = map[string]string{
 	driver.StatePending: `SELECT key FROM hookonce_event_state WHERE state = 0`,
 	driver.StateRunning: `SELECT event_key FROM hookonce_message WHERE state IN (0, 1)
@@ -108,7 +107,7 @@ func ceilMicros(at time.Time) int64 {
 	return us
 }
 
-// scanEvent scans eventColumns and whatever more is asked for.
+// scanEvent scans eventColumns and the additional targets.
 func scanEvent(e *driver.Event, rows *sql.Rows, more ...any) error {
 	var key []byte
 	var receivedAt int64

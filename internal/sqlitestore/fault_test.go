@@ -11,17 +11,17 @@ import (
 	"modernc.org/sqlite"
 )
 
-// faults make the connections of one driver fail at the end of a transaction,
-// as a disk would, over a real database.
+// faults make the connections of one driver fail at the end of a transaction, over a real database,
+// as a disk would.
 type faults struct {
-	// commit and rollback stand for the call of the real one, when they are set.
+	// If set, commit and rollback replace the call of the real one.
 	commit   atomic.Pointer[func(real func() error) error]
 	rollback atomic.Pointer[func(real func() error) error]
 }
 
 var faultDrivers atomic.Int64
 
-// register makes a driver of its own with these faults and returns its name.
+// register registers a driver with these faults and returns its name.
 func (f *faults) register() string {
 	name := fmt.Sprintf("sqlite-with-faults-%d", faultDrivers.Add(1))
 	sql.Register(name, &faultDriver{faults: f})
@@ -31,8 +31,7 @@ func (f *faults) register() string {
 func (f *faults) onCommit(do func(real func() error) error)   { f.commit.Store(&do) }
 func (f *faults) onRollback(do func(real func() error) error) { f.rollback.Store(&do) }
 
-// hangCommit makes one COMMIT hang until goOn is closed; started is closed when
-// it does.
+// hangCommit makes one COMMIT hang until goOn is closed. started is closed when it hangs.
 func (f *faults) hangCommit() (started, goOn chan struct{}) {
 	started, goOn = make(chan struct{}), make(chan struct{})
 	f.onCommit(func(real func() error) error {

@@ -5,16 +5,15 @@ import (
 	"sync"
 )
 
-// gate lets readers pass, and can be shut, so that a moment comes at which none
-// is inside.
+// gate lets readers pass until it is shut. Once the readers inside have left, none is inside.
 type gate struct {
 	mu     sync.Mutex
 	inside int
-	open   chan struct{} // while it is shut: closed when it opens
-	empty  chan struct{} // while it is shut: closed when nobody is inside
+	open   chan struct{} // while the gate is shut: closed when it opens
+	empty  chan struct{} // while the gate is shut: closed when no reader is inside
 }
 
-// enter waits until the gate is open. Who enters must leave.
+// enter waits until the gate is open. The caller must call leave afterwards.
 func (g *gate) enter(ctx context.Context) error {
 	for {
 		g.mu.Lock()
@@ -42,9 +41,8 @@ func (g *gate) leave() {
 	}
 }
 
-// shut keeps new readers out, and returns a channel that is closed when the last
-// one has left, and a function that opens the gate again. There must be one
-// caller at a time.
+// shut keeps new readers out. It returns a channel that is closed when the last reader has left,
+// and a function that opens the gate. Calls must not overlap.
 func (g *gate) shut() (empty <-chan struct{}, open func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

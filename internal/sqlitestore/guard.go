@@ -6,17 +6,15 @@ import (
 	"sync/atomic"
 )
 
-// guard keeps a handler from writing behind the end of its transaction. Where
-// SQLite has undone that by itself, or it was committed by a COMMIT that was run as
-// text, database/sql knows nothing of it, and each further statement would be
-// committed by itself: on the next attempt it would take effect again. So from then
-// on the guard turns every commit of the connection into a rollback, by the hooks
-// of https://www.sqlite.org/c3ref/commit_hook.html.
+// guard keeps a handler from writing after the end of its transaction. SQLite may have undone the
+// transaction, or a handler may have sent COMMIT as text. database/sql does not know, and SQLite
+// would commit each further statement by itself, so that it would take effect again on the next
+// attempt. From then on the guard turns every commit of the connection into a rollback, with the
+// hooks of https://www.sqlite.org/c3ref/commit_hook.html.
 //
-// They are found by their names, as modernc.org/sqlite has them, because no
-// interface of database/sql has them and this package imports no driver. Over one
-// without them, what a handler does after it has passed over such an error is not
-// undone.
+// It finds the hooks by the names that modernc.org/sqlite gives them, because database/sql has no
+// interface for them and this package imports no driver. With a driver that has no such hooks,
+// writes of a handler that ignored such an error are not undone.
 type guard struct {
 	over atomic.Bool // the transaction was committed or undone
 }
@@ -26,10 +24,9 @@ const (
 	rollbackHook = "RegisterRollbackHook"
 )
 
-// watch is called when the transaction has begun.
+// watch must be called right after the transaction has begun.
 func (g *guard) watch(conn *sql.Conn) {
-	// The callback returns no error, so the only one is that the connection is
-	// closed.
+	// The callback returns no error, so an error only means that the connection is closed.
 	_ = conn.Raw(func(driverConn any) error {
 		hook(driverConn, commitHook, func() int32 {
 			if g.over.Swap(true) {
@@ -42,8 +39,7 @@ func (g *guard) watch(conn *sql.Conn) {
 	})
 }
 
-// leave is called when the transaction has ended, before the connection is used for
-// anything else.
+// leave must be called after the transaction has ended and before the connection is used again.
 func (g *guard) leave(conn *sql.Conn) {
 	_ = conn.Raw(func(driverConn any) error {
 		hook(driverConn, commitHook, nil)
@@ -52,7 +48,7 @@ func (g *guard) leave(conn *sql.Conn) {
 	})
 }
 
-// hook calls the method of driverConn that sets a hook; nil removes it.
+// hook calls the method of driverConn that sets a hook. A nil callback removes it.
 func hook(driverConn any, method string, callback any) {
 	set := reflect.ValueOf(driverConn).MethodByName(method)
 	if !set.IsValid() || set.Type().NumIn() != 1 {

@@ -9,17 +9,14 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// synchronousFull is the value of PRAGMA synchronous from which on every commit
-// is flushed.
+// synchronousFull is the least value of PRAGMA synchronous that flushes every commit.
 const synchronousFull = 2
 
-// safeVersion is the first release without the WAL-reset bug, by which a
-// checkpoint that raced a writer could lose committed transactions; see
-// https://www.sqlite.org/wal.html#walresetbug.
+// safeVersion is the first release without the WAL-reset bug: before it a checkpoint that raced a
+// writer could lose committed transactions. See https://www.sqlite.org/wal.html#walresetbug.
 var safeVersion = [3]int{3, 51, 3}
 
-// Weaknesses implements driver.Store. It reads the settings of the connection
-// that writes.
+// Weaknesses implements driver.Store. It reads the settings of the writer's connection.
 func (s *Store) Weaknesses(ctx context.Context) ([]driver.Weakness, error) {
 	const op = "reading the durability settings"
 	conn, err := s.writer.Conn(ctx)
@@ -69,7 +66,7 @@ func weaknesses(synchronous int, journal, version string) []driver.Weakness {
 	return found
 }
 
-// atLeast compares a version such as "3.53.0"; one that cannot be read is too old.
+// atLeast compares a version such as "3.53.0". A version that it cannot read is too old.
 func atLeast(version string, least [3]int) bool {
 	parts := strings.Split(version, ".")
 	if len(parts) < len(least) {

@@ -22,12 +22,12 @@ type historyEntry struct {
 	key        driver.Key
 	action     string
 	generation int
-	messages   int    // how many became due
+	messages   int    // that became due
 	messageID  string // "" if it concerned the whole event
-	requestID  string // "" if it cannot be repeated
+	requestID  string // "" if the request cannot be repeated
 }
 
-// record writes the entry, in the transaction that does what it tells.
+// record writes the entry, in the transaction of the recorded change.
 func (t *writeTx) record(e *historyEntry) error {
 	_, err := t.exec(insertHistory, e.key[:], t.now, e.action, e.generation, e.messages,
 		nullText(e.messageID), nullText(e.requestID))

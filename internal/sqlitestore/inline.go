@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// What is reopened by a claim whose work is in its transaction is done with it.
+	// For a claim whose transaction does the work too: the event is done.
 	reopenDone = `UPDATE hookonce_event_state SET state = 2, note = '', attempts = 1, crashes = 0, generation = ?1,
 			due_at = ?2, processed_at = ?2, failed_at = NULL, last_error = ''` + bySender + `
 		WHERE key = ?3 AND state = 3 RETURNING key_generation`
@@ -41,9 +41,8 @@ const (
 		SET state = 3, attempts = ?, failed_at = ?, last_error = ?, processed_at = NULL WHERE key = ?`
 )
 
-// TakeClaim implements driver.Driver. Who waits, waits for the write lock, until
-// the context ends, and no longer for one key than for another: LockTimeout bounds
-// nothing.
+// TakeClaim implements driver.Driver. It waits for the write lock until the context ends. SQLite
+// has no lock on a single key, so LockTimeout bounds nothing.
 func (s *Store) TakeClaim(ctx context.Context, p *driver.ClaimParams) (driver.Run[*sql.Tx], driver.ClaimResult, error) {
 	var result driver.ClaimResult
 	if len(p.Claims) != 1 {
@@ -61,7 +60,7 @@ func (s *Store) TakeClaim(ctx context.Context, p *driver.ClaimParams) (driver.Ru
 	if err == nil && len(r.taken) > 0 {
 		return r, result, nil
 	}
-	// Before the error is classified, because that may look at the schema.
+	// Rolled back first, because classifying the error may look at the schema.
 	undone := r.rollBack(ctx)
 	if err != nil {
 		return nil, driver.ClaimResult{}, s.failed(ctx, opClaim, err)
@@ -78,13 +77,12 @@ func (r *run) claim(p *driver.ClaimParams, result *driver.ClaimResult) (err erro
 	if r.taken, err = r.t.find(selectClaimTaken, c.Key[:]); err != nil {
 		return err
 	}
-	r.taken[0].Attempts = 0 // this one is not over yet
+	r.taken[0].Attempts = 0 // this attempt is not over yet
 	return nil
 }
 
-// claimWithWork claims an event in the transaction that does its work. Of a dead
-// event that has no state of its own, since it was only routed when it was claimed,
-// nothing is reopened: there is no work to do again.
+// claimWithWork claims an event in the transaction that does its work. It does not reopen a dead
+// event that was only routed: the event has no work to do again.
 func (t *writeTx) claimWithWork(c *driver.Claim, reopen bool, result *driver.ClaimResult) error {
 	if err := t.claim(c, result); err != nil || !result.Dead || !reopen {
 		return err
@@ -103,8 +101,8 @@ func (t *writeTx) claimWithWork(c *driver.Claim, reopen bool, result *driver.Cla
 	return t.record(&historyEntry{key: c.Key, action: driver.ActionReopened, generation: generation})
 }
 
-// recordClaimed records what came of the event of TakeClaim, which is no failure:
-// that undoes the claim.
+// recordClaimed records the outcome of TakeClaim's event. The outcome is never a failure, because a
+// failure undoes the claim.
 func (t *writeTx) recordClaimed(r *driver.WorkResult) error {
 	query, args := claimDone, []any{t.now, r.Key[:]}
 	if r.Outcome == driver.WorkStale {
@@ -175,8 +173,8 @@ func (t *writeTx) countFailure(f *driver.InlineFailure, failed *driver.InlineFai
 	return err
 }
 
-// fileFailure claims an event as a dead letter, as it was first received, and
-// reports whether it was there to be claimed.
+// fileFailure claims an event as a dead letter, as it was first received. It reports false if the
+// event exists already.
 func (t *writeTx) fileFailure(c *driver.Claim, failures int, reason string, firstAt int64) (bool, error) {
 	if _, err := t.exec(deleteInline, c.Key[:]); err != nil {
 		return false, err

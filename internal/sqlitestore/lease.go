@@ -10,14 +10,13 @@ import (
 )
 
 const (
-	// A message that is due with its attempts used up had its last lease run
-	// out, or was left by a higher limit.
+	// For a due message without attempts left: its last lease ran out, or the limit was lowered.
 	buryUsedUp = `UPDATE hookonce_message
 		SET state = 3, failed_at = ?, last_error = CASE state WHEN 1 THEN ? ELSE last_error END
 		WHERE id = ?`
 
-	// In the order of the index alone: to sort those that became due in the same
-	// microsecond, all their bodies would be read.
+	// In the order of the index alone. Sorting messages that became due in the same microsecond
+	// would read all their bodies.
 	selectOldestDue  = selectDue + ` ORDER BY m.due_at LIMIT ?`
 	selectUntriedDue = selectDue + ` AND m.attempts = 0 ORDER BY m.due_at DESC LIMIT ?`
 
@@ -32,7 +31,7 @@ const (
 		SET state = ?, due_at = coalesce(?, due_at), status_code = ?, last_error = ?, sent_at = ?, failed_at = ?
 		WHERE id = ? AND token = ? AND state = 1 RETURNING generation, attempts`
 
-	// It was not sent, so it was no attempt.
+	// The message was not sent, so this was no attempt.
 	staleMessage = `UPDATE hookonce_message
 		SET state = 4, note = ?, attempts = attempts - 1, last_error = ?, sent_at = NULL, failed_at = NULL
 		WHERE id = ? AND token = ? AND state = 1`
@@ -40,8 +39,8 @@ const (
 	insertAttempt = `INSERT INTO hookonce_attempt
 		(message_id, generation, number, outcome, status_code, error, at, took) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`
 
-	// Nobody recorded the attempt, so its number is free; and if it is not, what
-	// stands there is better.
+	// The attempt was not recorded, so its number is free. If it is not free, the existing row is
+	// better.
 	insertLost = `INSERT INTO hookonce_attempt
 		(message_id, generation, number, outcome, status_code, error, at, took) VALUES (?, ?, ?, ?, 0, ?, ?, 0)
 		ON CONFLICT DO NOTHING`
@@ -65,14 +64,14 @@ func (s *Store) Lease(ctx context.Context, p *driver.LeaseParams) (*driver.Lease
 		switch {
 		case err == nil:
 		case len(leased.Buried) > 0:
-			// They are buried for good, and nobody would tell of them again.
+			// The buried messages are dead for good, and no later call would return them.
 			return leased, nil
 		default:
 			return nil, err
 		}
 		leased.Messages = round.Messages
 		leased.Buried = append(leased.Buried, round.Buried...)
-		// Where all that was due had used up its attempts, there may be more.
+		// If all due messages had used up their attempts, there may be more.
 		if len(round.Messages) > 0 || len(round.Buried) == 0 {
 			break
 		}
@@ -80,8 +79,8 @@ func (s *Store) Lease(ctx context.Context, p *driver.LeaseParams) (*driver.Lease
 	return leased, nil
 }
 
-// lease takes what is due, no more rows than the limit: the write lock is held,
-// and a backlog must not make that longer.
+// lease takes at most p.Limit due messages: it holds the write lock, and a backlog must not prolong
+// that.
 func (t *writeTx) lease(p *driver.LeaseParams) (leased driver.Leased, err error) {
 	due, err := t.due(p)
 	if err != nil {
@@ -113,7 +112,7 @@ func (t *writeTx) lease(p *driver.LeaseParams) (leased driver.Leased, err error)
 	return leased, nil
 }
 
-// recordLost records the attempt before that of m, whose lease ran out.
+// recordLost records the attempt before m.Attempt, whose lease ran out.
 func (t *writeTx) recordLost(m *driver.Message, buried bool) error {
 	outcome, reason := "retry", driver.ErrorLeaseRanOut
 	if buried {
@@ -123,7 +122,7 @@ func (t *writeTx) recordLost(m *driver.Message, buried bool) error {
 	return err
 }
 
-// due returns the messages that are due as they would be under their leases.
+// due returns the due messages with the token and the attempt of their next lease.
 func (t *writeTx) due(p *driver.LeaseParams) ([]driver.Message, error) {
 	query := selectOldestDue
 	if p.Untried {
@@ -158,8 +157,8 @@ func collect[T any](rows *sql.Rows, scan func(*T) error) ([]T, error) {
 	return all, rows.Err()
 }
 
-// Complete implements driver.Store. A lease that ran out but was not taken by
-// anybody else is still held.
+// Complete implements driver.Store. A lease that ran out is still held until another lease takes
+// the message.
 func (s *Store) Complete(ctx context.Context, p *driver.CompleteParams) ([]bool, error) {
 	const op = "completing messages"
 	for i := range p.Completions {

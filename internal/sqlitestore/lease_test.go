@@ -11,9 +11,9 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// TestBuriedIsToldThoughTheLeaseFails has a lease that buries one message, and
-// whose next transaction fails: nobody would tell of the buried one again.
-func TestBuriedIsToldThoughTheLeaseFails(t *testing.T) {
+// TestBuriedAreReturnedThoughTheLeaseFails has a lease that buries one message, and whose next
+// transaction fails. The lease must return the buried message, because no later call does.
+func TestBuriedAreReturnedThoughTheLeaseFails(t *testing.T) {
 	t.Parallel()
 	var f faults
 	store := storeWith(t, &f)
@@ -62,9 +62,8 @@ func TestBuriedIsToldThoughTheLeaseFails(t *testing.T) {
 	}
 }
 
-// TestNowAsksByTheWayOfClaims has a commit that hangs: claims fail then, and so
-// does the proof that the database can be reached.
-func TestNowAsksByTheWayOfClaims(t *testing.T) {
+// TestNowFailsLikeClaims has a commit that hangs: claims fail then, and so must Now.
+func TestNowFailsLikeClaims(t *testing.T) {
 	t.Parallel()
 	var f faults
 	store := storeWith(t, &f)
@@ -86,7 +85,7 @@ func TestNowAsksByTheWayOfClaims(t *testing.T) {
 	}
 }
 
-// TestHistoryGoesWithItsEvent leaves nothing of a pruned event behind.
+// TestHistoryGoesWithItsEvent checks that nothing of a pruned event is left.
 func TestHistoryGoesWithItsEvent(t *testing.T) {
 	t.Parallel()
 	store := storeWith(t, &faults{})

@@ -10,12 +10,12 @@ import (
 )
 
 const (
-	replayDeadEvent = `UPDATE hookonce_event_state SET ` + owedState + byOperator + ` WHERE key = ?3 AND state = 3`
+	replayDeadEvent = `UPDATE hookonce_event_state SET ` + stateAgain + byOperator + ` WHERE key = ?3 AND state = 3`
 
-	replayDeadMessage = `UPDATE hookonce_message SET ` + owedMessage + byOperator + `
+	replayDeadMessage = `UPDATE hookonce_message SET ` + messageAgain + byOperator + `
 		WHERE id = ?3 AND event_key = ?4 AND state = 3`
 
-	// What was discarded did not fail any more; its last error stays to be read.
+	// A discarded letter no longer counts as failed. Its last error stays.
 	discardEvent = `UPDATE hookonce_event_state SET state = 4, note = ?, failed_at = NULL
 		WHERE key = ? AND state = 3 RETURNING generation`
 
@@ -25,15 +25,15 @@ const (
 	selectRetryable = `SELECT m.event_key, m.state, m.generation, e.body IS NULL
 		FROM hookonce_message m JOIN hookonce_event e ON e.key = m.event_key WHERE m.id = ?`
 
-	// One that is due already keeps its place in the line.
+	// A message that is due already keeps its place in the line.
 	hurryMessage = `UPDATE hookonce_message SET due_at = min(due_at, ?) WHERE id = ?`
 )
 
-// ReplayDead implements driver.Store, in one transaction: a caller with many
-// letters passes some hundred at a time, so that claims get in between. Of a
-// letter that is named twice, the second is not dead any more.
+// ReplayDead implements driver.Store, in one transaction: a caller with many letters passes some
+// hundred at a time, so that claims get in between. If a letter is named twice, the second one is
+// no longer dead.
 func (s *Store) ReplayDead(ctx context.Context, p *driver.DeadLetterParams) ([]bool, error) {
-	// What becomes owed of one event by one call has one generation.
+	// All letters of an event in one call get the same generation.
 	generations := make(map[driver.Key]int)
 	return s.eachLetter(ctx, "replaying dead letters", p, func(t *writeTx, l *driver.DeadLetterRef) (done bool, err error) {
 		generation, known := generations[l.Key]
@@ -47,7 +47,7 @@ func (s *Store) ReplayDead(ctx context.Context, p *driver.DeadLetterParams) ([]b
 	})
 }
 
-// Discard implements driver.Store, as ReplayDead does.
+// Discard implements driver.Store, in one transaction like ReplayDead.
 func (s *Store) Discard(ctx context.Context, p *driver.DeadLetterParams) ([]bool, error) {
 	return s.eachLetter(ctx, "discarding dead letters", p, (*writeTx).discard)
 }
@@ -97,8 +97,8 @@ func (t *writeTx) discard(l *driver.DeadLetterRef) (bool, error) {
 	})
 }
 
-// RetryMessage implements driver.Store. Of a message that is being sent it
-// cannot tell whether its lease ran out, and does not ask: it is due then.
+// RetryMessage implements driver.Store. A message that is being sent fails with ErrOpen, even if
+// its lease ran out: it is due then anyway.
 func (s *Store) RetryMessage(ctx context.Context, p *driver.RetryMessageParams) error {
 	return s.writeEach(ctx, "retrying a message", p.Now, 1, func(t *writeTx, _ int) error { return t.retry(p.ID) })
 }

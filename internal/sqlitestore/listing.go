@@ -11,19 +11,18 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// fewRows is up to how many rows of a small index are sorted for one page of a
-// listing. Where there are more, walking the events from the newest on finds a
-// page sooner.
+// fewRows is the most rows of a partial index that are sorted for one page of a listing. With more
+// rows, walking the events from the newest on finds a page sooner.
 const fewRows = 10_000
 
-// few reports whether query finds fewRows rows at most; it reads no more.
+// few reports whether query finds at most fewRows rows. It reads no more than that.
 func few(ctx context.Context, q queryer, query string, args ...any) (bool, error) {
 	var n int
 	err := q.QueryRowContext(ctx, fmt.Sprintf(`SELECT count(*) FROM (%s LIMIT %d)`, query, fewRows+1), args...).Scan(&n)
 	return n <= fewRows, err
 }
 
-// pageLimit returns how many rows a page has.
+// pageLimit returns the number of rows of a page.
 func pageLimit(limit int) int {
 	if limit <= 0 {
 		return driver.DefaultLimit
@@ -31,7 +30,7 @@ func pageLimit(limit int) int {
 	return min(limit, driver.MaxLimit)
 }
 
-// clause collects the conditions of a WHERE and their arguments.
+// clause builds a WHERE clause and its arguments.
 type clause struct {
 	all  []string
 	args []any
@@ -74,8 +73,7 @@ func (c *clause) where() string {
 	return ` WHERE ` + strings.Join(c.all, ` AND `)
 }
 
-// collectPage reads rows with scan, one more than limit at most, which tells
-// whether there is a next page.
+// collectPage reads up to limit rows with scan. One more row tells that there is a next page.
 func collectPage[T any](rows *sql.Rows, limit int, scan func(*T) error) (page []T, more bool, err error) {
 	all, err := collect(rows, scan)
 	if err != nil || len(all) <= limit {
@@ -84,9 +82,8 @@ func collectPage[T any](rows *sql.Rows, limit int, scan func(*T) error) (page []
 	return slices.Clip(all[:limit]), true, nil
 }
 
-// snapshot runs read in one transaction on a reader, so that all it reads shows
-// the same moment, and ends it after 5 s, whatever the context says. Before that
-// it may have to wait at the gate.
+// snapshot runs read in one transaction on a reader, so that it sees one state of the database. The
+// transaction ends after at most 5 s, even if ctx lasts longer. It may wait at the gate first.
 func (s *Store) snapshot(ctx context.Context, op string, read func(ctx context.Context, tx *sql.Tx) error) error {
 	if err := s.readers.enter(ctx); err != nil {
 		return fmt.Errorf("%s: waiting for the log to be cut: %w: %w", op, driver.ErrUnavailable, err)
@@ -104,7 +101,7 @@ func (s *Store) read(ctx context.Context, op string, read func(ctx context.Conte
 	}
 	defer tx.Rollback() //nolint:errcheck // nothing was written
 	if err := read(ctx, tx); err != nil {
-		_ = tx.Rollback() // before the schema is looked at
+		_ = tx.Rollback() // first, because classifying the error may look at the schema
 		return s.failed(ctx, op, err)
 	}
 	return nil

@@ -8,17 +8,16 @@ import (
 )
 
 const (
-	// maxLog is the size of the log at which readers are held back. Normally a
-	// checkpoint after a commit keeps it at a quarter of this.
+	// maxLog is the largest log, in bytes, that does not hold readers back. Normally a
+	// checkpoint after a commit keeps the log at a quarter of it.
 	maxLog = 64 << 20
-	// drainTimeout bounds how long readers are held back until those before them
-	// have ended, which themselves end after readTimeout.
+	// drainTimeout bounds how long new readers wait for the earlier ones, which end after
+	// readTimeout.
 	drainTimeout = readTimeout + time.Second
-	// cutTimeout bounds how long the writer works on the log: a claim that comes
-	// meanwhile waits for no more than this and one busy timeout.
+	// cutTimeout bounds how long the writer works on the log: a claim meanwhile waits for at most
+	// this and one busy timeout.
 	cutTimeout = 300 * time.Millisecond
-	// cutPause is between two tries, where readers of other processes stood in
-	// the way.
+	// cutPause is the time between two tries if readers of other processes were in the way.
 	cutPause = 2 * time.Second
 )
 
@@ -28,13 +27,13 @@ const (
 	cutLog     = `PRAGMA wal_checkpoint(TRUNCATE)`
 )
 
-// logKeeper keeps the log from growing for as long as readers overlap.
+// logKeeper keeps the log from growing while readers overlap.
 type logKeeper struct {
-	path    atomic.Pointer[string] // of the log; nil as long as it is not known
+	path    atomic.Pointer[string] // of the log; nil until it is known
 	max     int64                  // bytes
 	cutting atomic.Bool
-	// failed is when it was last not cut; nil if it always was. It has the
-	// monotonic clock: the other one may be set back.
+	// failed is the time of the last try if it failed; otherwise nil. It holds the monotonic clock,
+	// because the wall clock may be set back.
 	failed atomic.Pointer[time.Time]
 }
 
@@ -44,7 +43,7 @@ func (l *logKeeper) pauses() bool {
 	return failed != nil && time.Since(*failed) < cutPause
 }
 
-// findLog learns where the log is, which SQLite names after the database.
+// findLog finds the log, which SQLite names after the database.
 func (s *Store) findLog(ctx context.Context) error {
 	var file string
 	if err := s.writer.QueryRowContext(ctx, selectPath).Scan(&file); err != nil {
@@ -57,8 +56,8 @@ func (s *Store) findLog(ctx context.Context) error {
 	return nil
 }
 
-// watchLog is called after a commit, without the writer. Where the log is too
-// large it is cut, beside the caller.
+// watchLog must be called after a commit, without the writer. If the log is too large, a goroutine
+// cuts it.
 func (s *Store) watchLog() {
 	path := s.log.path.Load()
 	if path == nil {
@@ -66,7 +65,7 @@ func (s *Store) watchLog() {
 	}
 	info, err := os.Stat(*path)
 	if err != nil || info.Size() <= s.log.max || s.log.pauses() {
-		return // a log that is not there is not too large
+		return // a missing log is not too large
 	}
 	if !s.log.cutting.CompareAndSwap(false, true) {
 		return
@@ -80,9 +79,8 @@ func (s *Store) watchLog() {
 	})
 }
 
-// cutLog waits for a moment without readers, copies the log into the database and
-// cuts it to nothing. It reports whether it did. All but its last step goes on
-// beside the writer.
+// cutLog waits for a moment without readers, copies the log into the database and truncates it. It
+// reports whether it did. Writers go on except during the last step.
 func (s *Store) cutLog(ctx context.Context) bool {
 	empty, open := s.readers.shut()
 	defer open()
@@ -93,9 +91,8 @@ func (s *Store) cutLog(ctx context.Context) bool {
 	case <-ctx.Done():
 		return false
 	}
-	// Most of the work, on a connection that does not hold up the writer: a
-	// checkpoint may run on one that is query_only. What it cannot copy is left
-	// for the next step.
+	// Most of the work happens on a connection that does not block the writer: a checkpoint may run
+	// on a connection that is query_only. The next step copies the rest.
 	if _, err := s.reader.ExecContext(ctx, copyLog); err != nil {
 		return false
 	}
@@ -106,7 +103,7 @@ func (s *Store) cutLog(ctx context.Context) bool {
 	defer conn.Close()
 	ctx, cancel = context.WithTimeout(ctx, cutTimeout)
 	defer cancel()
-	// Readers of other processes are waited for, for one busy timeout.
+	// This waits one busy timeout for readers of other processes.
 	var busy, frames, copied int
 	err = conn.QueryRowContext(ctx, cutLog).Scan(&busy, &frames, &copied)
 	return err == nil && busy == 0

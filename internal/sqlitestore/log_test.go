@@ -16,8 +16,8 @@ import (
 	"github.com/hookonce/hookonce/hookmigrate"
 )
 
-// withLog returns a store with a pool of readers whose log may have max bytes,
-// and the path of the log.
+// withLog returns a store with a pool of readers and a limit of max bytes for its log, and the path
+// of the log.
 func withLog(t *testing.T, max int64) (store *Store, path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "hookonce.db")
@@ -36,7 +36,7 @@ func withLog(t *testing.T, max int64) (store *Store, path string) {
 	return store, path + "-wal"
 }
 
-// reading is a listing that goes on until it is told to end.
+// reading is a listing that goes on until end is closed.
 type reading struct {
 	began, end, ended chan struct{}
 }
@@ -46,7 +46,7 @@ func startReading(t *testing.T, s *Store) *reading {
 	go func() {
 		defer close(r.ended)
 		err := s.snapshot(t.Context(), "read", func(ctx context.Context, tx *sql.Tx) error {
-			// Only a statement begins the snapshot.
+			// The first statement begins the snapshot.
 			var n int
 			err := tx.QueryRowContext(ctx, `SELECT count(*) FROM hookonce_event`).Scan(&n)
 			close(r.began)
@@ -83,16 +83,16 @@ func (g *gate) isShut(ctx context.Context) <-chan struct{} {
 	return shut
 }
 
-// TestLogStaysSmallWhileReadersOverlap writes while there is a reader at every
-// moment, unless the store holds the next one back.
+// TestLogStaysSmallWhileReadersOverlap writes while there is always a reader, unless the store
+// holds the next one back.
 func TestLogStaysSmallWhileReadersOverlap(t *testing.T) {
 	t.Parallel()
 	const (
 		rounds = 40
 		body   = 200_000
 		limit  = 1 << 20
-		// The log grows over the limit by one commit, and by what is written
-		// until the reader of that moment has ended: here another one.
+		// The log exceeds the limit by one commit, and by the writes until the present reader has
+		// ended: here one more.
 		bound = limit + 3*body
 	)
 	for _, c := range []struct {
@@ -101,7 +101,7 @@ func TestLogStaysSmallWhileReadersOverlap(t *testing.T) {
 		within bool
 	}{
 		{"cut", limit, true},
-		{"not cut", math.MaxInt64, false}, // so the first case has something to hold back
+		{"not cut", math.MaxInt64, false}, // proves that the first case would grow
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -125,7 +125,7 @@ func TestLogStaysSmallWhileReadersOverlap(t *testing.T) {
 				}
 				next := startReading(t, store)
 				if info.Size() <= c.max {
-					<-next.began // before the one before it ends
+					<-next.began // before the previous one ends
 				}
 				current.stop()
 				<-next.began
@@ -150,10 +150,9 @@ func countEvents(t *testing.T, s *Store) (n int) {
 	return n
 }
 
-// TestLogIsLeftForReadersOfOthers has a reader that does not pass the gate, as
-// those of another process: cutting gives up, and neither claims nor readers
-// suffer for it.
-func TestLogIsLeftForReadersOfOthers(t *testing.T) {
+// TestCuttingGivesUpForOtherReaders has a reader that does not pass the gate, like one of another
+// process. Cutting gives up, and neither claims nor readers wait for it.
+func TestCuttingGivesUpForOtherReaders(t *testing.T) {
 	t.Parallel()
 	store, log := withLog(t, math.MaxInt64)
 	if err := claim(t, store, "evt_1"); err != nil {
@@ -193,9 +192,9 @@ func TestLogIsLeftForReadersOfOthers(t *testing.T) {
 	wantEvents(t, store, "evt_1", "evt_2", "evt_3")
 }
 
-// TestLogPauseIsNotOfTheWallClock has a log that could not be cut. When to try
-// again must not depend on a clock that may be set back by an hour.
-func TestLogPauseIsNotOfTheWallClock(t *testing.T) {
+// TestLogPauseIgnoresTheWallClock has a log that could not be cut. The time of the next try must
+// not depend on a clock that may be set back by an hour.
+func TestLogPauseIgnoresTheWallClock(t *testing.T) {
 	t.Parallel()
 	store, _ := withLog(t, 0)
 	other := startReading(t, store)
@@ -204,11 +203,11 @@ func TestLogPauseIsNotOfTheWallClock(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-store.readers.isShut(t.Context())
-	store.close() // what waits for the reader gives up
+	store.close() // cutting gives up waiting for the reader
 	store.detached.Wait()
 	other.stop()
 	failed := *store.log.failed.Load()
-	if failed == failed.Round(0) { // without the monotonic clock, if it had it
+	if failed == failed.Round(0) { // Round(0) drops the monotonic clock
 		t.Errorf("%v has the wall clock only", failed)
 	}
 	for _, c := range []struct {
@@ -239,7 +238,7 @@ func TestCuttingEndsWithTheStore(t *testing.T) {
 	held := startReading(t, store)
 	closed := make(chan error, 1)
 	go func() { closed <- store.Close() }()
-	// Whoever was held back is let in, and nobody waits for the reader.
+	// Readers that were held back get in, without waiting for the first one.
 	<-held.began
 	if err := <-closed; err != nil {
 		t.Error(err)

@@ -9,21 +9,21 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// How a listing of messages goes: from which table to the other, and therefore
-// by whose columns it is sorted. CROSS JOIN keeps SQLite from turning it around.
+// direction is a way to list messages: which of the two tables comes first, and so which columns
+// sort the listing. CROSS JOIN keeps SQLite from changing the order of the tables.
 type direction struct {
 	from  string
 	place string // received_at, key and id of a row
 	order string
 	at    string // the column of the first table: received_at
-	// keys are the columns in which the key of an event stands that a message
-	// belongs to: because it is of its routes, or because its handler enqueued it.
+	// keys are the columns with the key of a message's event: the event whose routes made the
+	// message, or whose handler enqueued it.
 	keys [2]string
 }
 
 var (
-	// byEvents finds the messages of one event after the other. SQLite has no
-	// figures of the tables, and might look for them among all of a destination.
+	// byEvents finds the messages of one event after another. It names the index, because SQLite
+	// has no statistics of the tables and might look through all messages of a destination.
 	byEvents = direction{
 		from: ` FROM hookonce_event e
 			CROSS JOIN hookonce_message m INDEXED BY hookonce_message_event ON m.event_key = e.key`,
@@ -32,7 +32,8 @@ var (
 		at:    `e.received_at`,
 		keys:  [2]string{`m.event_key`, `m.cause`},
 	}
-	// byMessages looks up the event of one message after the other.
+	// byMessages looks up the event of one message after another. Only unsent messages are known to
+	// hold the time of their event.
 	byMessages = direction{
 		from:  ` FROM hookonce_message m CROSS JOIN hookonce_event e ON e.key = m.event_key`,
 		place: `m.received_at, m.event_key, m.id`,
@@ -40,14 +41,14 @@ var (
 		at:    `m.received_at`,
 		keys:  [2]string{`m.event_key`, `m.cause`},
 	}
-	// byID looks up one message, or those of one event, and then the event's row.
+	// byID looks up one message, or the messages of one event, and then the event.
 	byID = direction{from: byMessages.from, place: byEvents.place, order: byEvents.order, at: byEvents.at, keys: byEvents.keys}
 )
 
 const listedEvent = `e.key, e.source, e.event_id, e.type, e.received_at`
 
-// Of each state the condition by which its small index is found. There is none
-// of what was sent.
+// messagesIn holds, for each state, the condition that its partial index serves. There is no such
+// index for sent messages.
 var messagesIn = map[string]string{
 	driver.StatePending: `m.state IN (0, 1) AND m.state = 0`,
 	driver.StateSending: `m.state IN (0, 1) AND m.state = 1`,
@@ -56,7 +57,7 @@ var messagesIn = map[string]string{
 	driver.StateSkipped: `m.state = 4`,
 }
 
-// Messages implements driver.Store. It reads for 5 s at most.
+// Messages implements driver.Store. It reads for at most 5 s.
 func (s *Store) Messages(ctx context.Context, f *driver.MessageFilter) (*driver.MessagePage, error) {
 	page := &driver.MessagePage{}
 	limit := pageLimit(f.Limit)
@@ -91,9 +92,9 @@ func (s *Store) Messages(ctx context.Context, f *driver.MessageFilter) (*driver.
 	return page, nil
 }
 
-// messagesDirection chooses the way with fewer rows. The indexes of what is dead
-// and what is skipped stand in the order of the listing, so their size does not
-// matter; that of what is open does not.
+// messagesDirection chooses the direction that reads fewer rows. The indexes on dead and on skipped
+// messages have the order of the listing, so their size does not matter. The index on open messages
+// has another order.
 func messagesDirection(ctx context.Context, q queryer, f *driver.MessageFilter) (direction, error) {
 	if f.MessageID != "" || candidateKeys(f) != nil {
 		return byID, nil
@@ -111,7 +112,7 @@ func messagesDirection(ctx context.Context, q queryer, f *driver.MessageFilter) 
 	return byEvents, nil
 }
 
-// openMessages selects the open messages of a destination; of all for "".
+// openMessages selects the open messages of a destination; "" means of all destinations.
 func openMessages(destination string) (query string, args []any) {
 	query = `SELECT 1 FROM hookonce_message WHERE state IN (0, 1)`
 	if destination == "" {
@@ -143,14 +144,14 @@ func (c *clause) messages(f *driver.MessageFilter, how direction) {
 		after := []any{f.After.Event.ReceivedAt.UnixMicro(), f.After.Event.Key[:]}
 		c.add(`(`+how.place+`) < (?, ?, ?)`, append(slices.Clone(after), f.After.ID)...)
 		if how == byEvents {
-			// Follows from it, and is what the index of the events can do.
+			// Implied by the condition before, and served by the index of the events.
 			c.add(`(e.received_at, e.key) <= (?, ?)`, after...)
 		}
 	}
 }
 
-// candidateKeys returns the keys that the event of a filter may have; nil if it
-// names none, or one that may have too many.
+// candidateKeys returns the possible keys of the event that a filter names. It returns nil if the
+// filter names none, or one with too many candidates.
 func candidateKeys(f *driver.MessageFilter) []driver.Key {
 	if f.Source == "" || f.EventID == "" {
 		return nil
@@ -158,8 +159,8 @@ func candidateKeys(f *driver.MessageFilter) []driver.Key {
 	return driver.CandidateKeys(f.Source, f.EventID)
 }
 
-// event adds the conditions on the event of a message, or of a dead letter that
-// is an event. Its time is looked up in the column at, its key in any of the others.
+// event adds the conditions on the event of a message, or of a dead letter that is an event. The
+// column at holds the event's time, and one of keys its key.
 func (c *clause) event(f *driver.MessageFilter, at string, keys ...string) {
 	c.equal(`e.source`, f.Source)
 	c.equal(`e.type`, f.Type)

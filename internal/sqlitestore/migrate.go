@@ -48,9 +48,8 @@ func applied(ctx context.Context, q queryer) ([]int, error) {
 	return collect(rows, func(version *int) error { return rows.Scan(version) })
 }
 
-// Apply implements driver.Migrator. The steps record themselves in
-// hookonce_schema_migration, so that their text is complete when it is run by
-// hand.
+// Apply implements driver.Migrator. The steps record themselves in hookonce_schema_migration, so
+// that their text is complete when an operator runs it by hand.
 func (s *Store) Apply(ctx context.Context) ([]driver.Migration, error) {
 	const op = "migrating the schema"
 	t, err := s.begin(ctx, context.WithoutCancel(ctx))
@@ -112,8 +111,8 @@ func (s *Store) refuseNewer(versions []int) error {
 	return nil
 }
 
-// checkSchema returns an error that matches driver.ErrSchema where the schema is
-// known to be another one than this program's, and nil where it cannot be read.
+// checkSchema returns an error that matches driver.ErrSchema if the schema is not this program's.
+// It returns nil if the schema cannot be read.
 func (s *Store) checkSchema(ctx context.Context) error {
 	versions, err := applied(ctx, s.reader)
 	if err != nil {

@@ -31,8 +31,7 @@ func (s *Store) EnqueueTx(ctx context.Context, tx *sql.Tx, messages []driver.Out
 	return s.inTx(ctx, tx, op, time.Time{}, len(messages), func(t *writeTx, i int) error { return t.enqueue(&messages[i]) })
 }
 
-// enqueue writes one message, unless its id was enqueued before, and then its body
-// and headers.
+// enqueue writes one message with its body and headers, unless its id exists.
 func (t *writeTx) enqueue(m *driver.OutboxMessage) error {
 	key := driver.OutboxKey(m.ID)
 	var cause any

@@ -9,7 +9,7 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// fenced is the condition that a row is still what the caller took it for.
+// fenced is the condition that a row is still in the state and the run that the caller expects.
 const fenced = ` WHERE key = ?1 AND state = ?2 AND run BETWEEN ?3 AND ?4`
 
 const (
@@ -27,13 +27,13 @@ const (
 
 	releaseEvent = `UPDATE hookonce_event_state SET state = 0, due_at = ?5` + fenced
 
-	// What stands there is better than nothing, and cannot be of this attempt.
+	// An existing row stays: it cannot be of this attempt.
 	insertTry = `INSERT INTO hookonce_event_attempt (key, generation, number, outcome, error, at, took)
 		VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
 )
 
-// fence is the state that an event must have, and the run it must be in, for its
-// row to be changed. Without a run, that of the row does not matter.
+// fence is the state and the run that an event's row must have to be changed. Without a run, every
+// run matches.
 type fence struct {
 	state  int
 	token  int64
@@ -48,7 +48,7 @@ func (f fence) args(key driver.Key, more ...any) []any {
 	return append([]any{key[:], f.state, low, high}, more...)
 }
 
-// checkResults refuses what could not be recorded.
+// checkResults refuses results that cannot be recorded.
 func checkResults(p *driver.FinishParams) error {
 	for i := range p.Results {
 		r := &p.Results[i]
@@ -71,8 +71,8 @@ func isFailure(outcome driver.WorkOutcome) bool {
 	return outcome == driver.WorkRetry || outcome == driver.WorkFailed
 }
 
-// recordOutcome records what came of one event, and reports whether it was what
-// the fence says.
+// recordOutcome records the outcome of one event. It reports false if the event's row does not
+// match the fence.
 func (t *writeTx) recordOutcome(r *driver.WorkResult, f fence) (bool, error) {
 	switch r.Outcome {
 	case driver.WorkSucceeded:

@@ -14,9 +14,8 @@ import (
 	"github.com/hookonce/hookonce/hookmigrate"
 )
 
-// TestPlans holds the statements that run over whole tables to the indexes that
-// were made for them: without one of these, everything still works, and gets
-// slower with every event.
+// TestPlans checks that the statements on whole tables use the indexes made for them. Without one
+// of these indexes everything still works, and gets slower with every event.
 func TestPlans(t *testing.T) {
 	t.Parallel()
 	db := openMigrated(t)
@@ -105,15 +104,15 @@ func TestPlans(t *testing.T) {
 		{"delete attempts", deleteAttempts, []string{"USING PRIMARY KEY (message_id=?)", messagesOfEvent}, false},
 		{"walk versions", walkVersions, []string{"INDEX hookonce_object_version_applied"}, false},
 		{"delete attempts of handlers", deleteTries, []string{"USING PRIMARY KEY (key=?)"}, false},
-		{"messages shown of an event", selectMessages, []string{messagesOfEvent, messagesCaused}, true},
-		{"attempts shown of an event", selectAttempts, []string{"USING PRIMARY KEY (message_id=?)", messagesOfEvent, messagesCaused, "USING PRIMARY KEY (key=?)"}, true},
+		{"shown messages of an event", selectMessages, []string{messagesOfEvent, messagesCaused}, true},
+		{"shown attempts of an event", selectAttempts, []string{"USING PRIMARY KEY (message_id=?)", messagesOfEvent, messagesCaused, "USING PRIMARY KEY (key=?)"}, true},
 		{"take fresh", take(selectFresh), []string{"SEARCH s USING INDEX hookonce_event_state_fresh (source=? AND due_at<?)", oneEvent}, false},
 		{"take tried", take(selectTried), []string{"SEARCH s USING INDEX hookonce_event_state_tried (source=? AND due_at<?)", oneEvent}, false},
 		{"take by key", selectPendingKeys + keyIn(`s.key`, 3) + orderByDue, []string{"SEARCH s USING PRIMARY KEY (key=?)", oneEvent}, true},
 		{"due sources", selectDueSources, []string{"USING INDEX hookonce_event_state_fresh (source=? AND due_at<?)", "USING INDEX hookonce_event_state_tried (source=? AND due_at<?)"}, false},
 		{"mark a run", setMarker, []string{"USING PRIMARY KEY (key=?)"}, false},
 		{"record an outcome", recordRetry, []string{"USING PRIMARY KEY (key=?)"}, false},
-		{"give an event back", releaseEvent, []string{"USING PRIMARY KEY (key=?)"}, false},
+		{"release an event", releaseEvent, []string{"USING PRIMARY KEY (key=?)"}, false},
 		{"interrupted runs", selectLost, []string{"USING INDEX hookonce_event_state_running", oneEvent}, false},
 		{"old failures", selectInline, []string{"USING INDEX hookonce_inline_failure_last (last_at<?)"}, false},
 		{"versions", selectVersions + keyIn(`object`, 3), []string{"USING PRIMARY KEY (object=?)"}, false},
@@ -129,7 +128,7 @@ func TestPlans(t *testing.T) {
 			if strings.Contains(plan, "SCAN hookonce_message\n") || strings.Contains(plan, "SCAN e\n") || strings.Contains(plan, "SCAN e USING INDEX sqlite_autoindex") || strings.Contains(plan, "SCAN m\n") {
 				t.Errorf("the plan reads a whole table:\n%s", plan)
 			}
-			// The few rows with one value of all other terms may be sorted by the last.
+			// Sorting by the last term alone is fine: few rows share the values of the other terms.
 			if !c.sorts && strings.Contains(strings.ReplaceAll(plan, "- USE TEMP B-TREE FOR LAST TERM", ""), "- USE TEMP B-TREE") {
 				t.Errorf("the plan sorts:\n%s", plan)
 			}
@@ -137,8 +136,8 @@ func TestPlans(t *testing.T) {
 	}
 }
 
-// TestLeaseDoesNotSort: what is due at one time may be a batch of large bodies, all
-// of which would go through the sorter for one message, under the write lock.
+// TestLeaseDoesNotSort: the messages due at one time may be a batch with large bodies. Sorting
+// would read all of them for one message, under the write lock.
 func TestLeaseDoesNotSort(t *testing.T) {
 	t.Parallel()
 	db := openMigrated(t)

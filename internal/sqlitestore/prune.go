@@ -13,20 +13,20 @@ import (
 
 const opPrune = "pruning"
 
-// pruneLock is how many rows at most are removed under one hold of the write lock: a
-// claim that arrives meanwhile waits for no more than that.
+// pruneLock is the most rows that are removed under one hold of the write lock. It bounds the wait
+// of a claim that arrives meanwhile.
 const pruneLock = 200
 
-// defaultChunk is how many rows are looked at in one step.
+// defaultChunk is how many rows one step looks at.
 const defaultChunk = 1000
 
-// notOwed is true for an event that is done or skipped.
-const notOwed = `NOT EXISTS (SELECT 1 FROM hookonce_message m WHERE m.event_key = hookonce_event.key AND m.state IN (0, 1, 3))
+// finished is the condition that an event is done or skipped.
+const finished = `NOT EXISTS (SELECT 1 FROM hookonce_message m WHERE m.event_key = hookonce_event.key AND m.state IN (0, 1, 3))
 		AND NOT EXISTS (SELECT 1 FROM hookonce_event_state s WHERE s.key = hookonce_event.key AND s.state IN (0, 1, 3))`
 
 const (
-	// Both walks look for victims on a reader, and go on behind the last row
-	// they saw: what is owed stays in its place and is not read again.
+	// Both walks look for victims on a reader, and go on behind the last row they saw: unfinished
+	// events stay in their place and are not read again.
 	walkIdentities = `SELECT key, source, received_at FROM hookonce_event
 		WHERE (received_at, key) > (?, ?) AND received_at < ? ORDER BY received_at, key LIMIT ?`
 
@@ -39,9 +39,9 @@ const (
 
 	nextQuarantineSource = `SELECT source FROM hookonce_quarantine WHERE source > ? ORDER BY source LIMIT 1`
 
-	// The age is asked again: since the walk, another process may have pruned
-	// the event, and a sender claimed it anew.
-	deleteEvent = `DELETE FROM hookonce_event WHERE key = ? AND received_at < ? AND ` + notOwed +
+	// The age is checked again: since the walk, another process may have pruned the event, and a
+	// sender may have claimed it again.
+	deleteEvent = `DELETE FROM hookonce_event WHERE key = ? AND received_at < ? AND ` + finished +
 		` RETURNING source, body_sha256`
 
 	deleteState    = `DELETE FROM hookonce_event_state WHERE key = ?`
@@ -53,7 +53,7 @@ const (
 	deleteBodySeen = `DELETE FROM hookonce_body_seen WHERE body_key = ? AND key = ?`
 
 	deleteBody = `UPDATE hookonce_event SET headers = NULL, body = NULL
-		WHERE rowid = ? AND source = ? AND received_at < ? AND body IS NOT NULL AND ` + notOwed
+		WHERE rowid = ? AND source = ? AND received_at < ? AND body IS NOT NULL AND ` + finished
 
 	walkVersions = `SELECT object, source, applied_at FROM hookonce_object_version
 		WHERE (applied_at, object) > (?, ?) AND applied_at < ? ORDER BY applied_at, object LIMIT ?`
@@ -94,8 +94,7 @@ func (s *Store) Prune(ctx context.Context, p *driver.PruneParams) (*driver.Prune
 	return &run.result, nil
 }
 
-// windows returns before which time the identities and the bodies of a source
-// are past their windows.
+// windows returns the oldest times within the windows of a source, for identities and bodies.
 func (r *pruner) windows(source string) (identities, bodies int64) {
 	w := r.p.Sources[source]
 	if w.DedupeWindow <= 0 {
@@ -107,7 +106,7 @@ func (r *pruner) windows(source string) (identities, bodies int64) {
 	return r.before(w.DedupeWindow), r.before(w.Retention)
 }
 
-// lock returns how many rows are removed under one hold of the write lock.
+// lock returns the most rows to remove under one hold of the write lock.
 func (r *pruner) lock() int { return min(r.chunk, pruneLock) }
 
 func (r *pruner) before(window time.Duration) int64 { return r.now - window.Microseconds() }
@@ -121,14 +120,13 @@ type victim struct {
 	before int64
 }
 
-// identities removes events, oldest first, with all that belongs to them.
+// identities removes events with all their rows, oldest first.
 func (r *pruner) identities(ctx context.Context) (err error) {
 	r.result.Events, err = r.keyed(ctx, walkIdentities, (*writeTx).deleteEvent)
 	return err
 }
 
-// versions removes what is known of objects that nothing was applied to for a
-// dedupe window.
+// versions removes the versions of objects that had nothing applied for a dedupe window.
 func (r *pruner) versions(ctx context.Context) error {
 	_, err := r.keyed(ctx, walkVersions, func(t *writeTx, v *victim) (bool, error) {
 		changed, err := t.exec(deleteVersion, v.key[:], v.before)
@@ -137,8 +135,8 @@ func (r *pruner) versions(ctx context.Context) error {
 	return err
 }
 
-// keyed removes rows with a key, a source and a time that are past the dedupe
-// window of their source, oldest first, and returns how many there were.
+// keyed removes rows that have a key, a source and a time, and are past the dedupe window of their
+// source, oldest first. It returns their number.
 func (r *pruner) keyed(ctx context.Context, walk string, one func(*writeTx, *victim) (bool, error)) (total int64, err error) {
 	latest := r.before(r.p.DedupeWindow)
 	for source := range r.p.Sources {
@@ -201,8 +199,8 @@ func (r *pruner) walk(ctx context.Context, scan func(*victim, *sql.Rows) error, 
 	return seen, nil
 }
 
-// remove removes those of the rows seen that are past their windows, a few under
-// one hold of the write lock, and returns how many there were.
+// remove removes those of the seen rows that are past their windows, a few under one hold of the
+// write lock. It returns their number.
 func (r *pruner) remove(ctx context.Context, seen []victim, one func(*writeTx, *victim) (bool, error)) (int64, error) {
 	past := slices.DeleteFunc(slices.Clone(seen), func(v victim) bool { return v.at >= v.before })
 	var total int64
@@ -227,7 +225,7 @@ func (r *pruner) remove(ctx context.Context, seen []victim, one func(*writeTx, *
 	return total, nil
 }
 
-// deleteEvent removes an event that owes nothing, with all that belongs to it.
+// deleteEvent removes a finished event with all its rows.
 func (t *writeTx) deleteEvent(v *victim) (bool, error) {
 	var source string
 	var hash []byte
@@ -252,8 +250,7 @@ func (t *writeTx) deleteBody(v *victim) (bool, error) {
 	return changed > 0, err
 }
 
-// quarantine removes what is past retention, then what is over the number of
-// rows.
+// quarantine removes requests past their retention, then those above the number of rows to keep.
 func (r *pruner) quarantine(ctx context.Context) error {
 	return r.eachSource(ctx, nextQuarantineSource, func(source string) error {
 		_, before := r.windows(source)
@@ -267,8 +264,8 @@ func (r *pruner) quarantine(ctx context.Context) error {
 	})
 }
 
-// repeat runs a statement that deletes up to r.lock() rows until it finds no
-// more, each time in a transaction of its own.
+// repeat runs a statement that deletes up to r.lock() rows until it deletes fewer, each time in a
+// transaction of its own.
 func (r *pruner) repeat(ctx context.Context, query string, args ...any) error {
 	for {
 		began := time.Now()
@@ -290,8 +287,8 @@ func (r *pruner) repeat(ctx context.Context, query string, args ...any) error {
 	}
 }
 
-// eachSource calls do for "", which is what a message has that comes from no event,
-// and for every source that next finds, in order.
+// eachSource calls do for "", the source of messages without an event, and for every source that
+// next finds, in order.
 func (r *pruner) eachSource(ctx context.Context, next string, do func(source string) error) error {
 	for source := ""; ; {
 		if err := do(source); err != nil {

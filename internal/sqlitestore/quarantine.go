@@ -36,7 +36,7 @@ func (s *Store) Quarantine(ctx context.Context, p *driver.QuarantineParams) erro
 	})
 }
 
-// Quarantined implements driver.Store. It reads for 5 s at most.
+// Quarantined implements driver.Store. It reads for at most 5 s.
 func (s *Store) Quarantined(ctx context.Context, f *driver.QuarantineFilter) (*driver.QuarantinePage, error) {
 	page := &driver.QuarantinePage{}
 	limit := pageLimit(f.Limit)
@@ -67,9 +67,9 @@ func (s *Store) Quarantined(ctx context.Context, f *driver.QuarantineFilter) (*d
 	return page, nil
 }
 
-// quarantinedPlaces returns source, body hash, key and last time of the next n
-// requests, in order. SQLite cannot compute the key, so of requests that came
-// last at one time, in one batch, all are read and put in order here.
+// quarantinedPlaces returns source, body hash, key and last time of the next n requests, in order.
+// SQLite cannot compute the key, so quarantinedPlaces reads all requests of a batch, which share a
+// last time, and sorts them here.
 func quarantinedPlaces(ctx context.Context, tx *sql.Tx, f *driver.QuarantineFilter, n int) ([]driver.QuarantinedRequest, error) {
 	query, args := quarantinedQuery(f)
 	rows, err := tx.QueryContext(ctx, query, args...)
@@ -102,7 +102,7 @@ func quarantinedPlaces(ctx context.Context, tx *sql.Tx, f *driver.QuarantineFilt
 	return found[:min(n, len(found))], nil
 }
 
-// compareQuarantined puts what came last first.
+// compareQuarantined puts the latest request first.
 func compareQuarantined(a, b driver.QuarantinedRequest) int {
 	return cmp.Or(b.LastAt.Compare(a.LastAt), bytes.Compare(b.Key[:], a.Key[:]))
 }

@@ -7,16 +7,15 @@ import (
 )
 
 const (
-	reopenState = `UPDATE hookonce_event_state SET ` + owedState + bySender + ` WHERE key = ?3 AND state = 3`
+	reopenState = `UPDATE hookonce_event_state SET ` + stateAgain + bySender + ` WHERE key = ?3 AND state = 3`
 
-	// All dead messages of an event get one generation, that of the event.
-	reopenMessages = `UPDATE hookonce_message SET ` + owedMessage + bySender + `
+	// All dead messages of an event get the generation of the event.
+	reopenMessages = `UPDATE hookonce_message SET ` + messageAgain + bySender + `
 		WHERE event_key = ?3 AND state = 3
 			AND EXISTS (SELECT 1 FROM hookonce_event_overview WHERE key = ?3 AND work = 0 AND state = 'dead')`
 )
 
-// Reopen implements driver.Store. Nothing is skipped for being locked: who
-// reopens has the only lock there is.
+// Reopen implements driver.Store. It skips no event, because it holds the only lock.
 func (s *Store) Reopen(ctx context.Context, p *driver.ReopenParams) ([]driver.Key, error) {
 	var reopened []driver.Key
 	err := s.writeEach(ctx, "reopening dead events", p.Now, len(p.Keys), func(t *writeTx, i int) error {
@@ -32,7 +31,7 @@ func (s *Store) Reopen(ctx context.Context, p *driver.ReopenParams) ([]driver.Ke
 	return reopened, nil
 }
 
-// reopen makes one dead event owed again, and reports whether it was dead.
+// reopen makes one dead event due again, and reports whether it was dead.
 func (t *writeTx) reopen(key driver.Key) (bool, error) {
 	generation, err := t.nextGeneration(key)
 	if err != nil {

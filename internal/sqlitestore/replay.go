@@ -10,26 +10,25 @@ import (
 	"github.com/hookonce/hookonce/internal/lifecycle"
 )
 
-// maxRequestID is what ReplayParams allows, in bytes.
+// maxRequestID is the limit of ReplayParams.RequestID in bytes.
 const maxRequestID = 255
 
-// What makes a row owed again, under the generation ?1, from the time ?2 on. The
-// token of a message stays: it only ever grows, so whoever still holds an old
-// lease changes nothing.
+// The columns of a row that becomes due again, in the generation ?1, at the time ?2. The token of a
+// message stays and only ever grows, so a holder of an old lease can change nothing.
 const (
-	owedState = `state = 0, note = '', attempts = 0, crashes = 0, generation = ?1, due_at = ?2,
+	stateAgain = `state = 0, note = '', attempts = 0, crashes = 0, generation = ?1, due_at = ?2,
 			processed_at = NULL, failed_at = NULL`
 
-	owedMessage = `state = 0, note = '', attempts = 0, generation = ?1, due_at = ?2,
+	messageAgain = `state = 0, note = '', attempts = 0, generation = ?1, due_at = ?2,
 			sent_at = NULL, failed_at = NULL`
 
-	// Whether an operator did it: what is replayed is applied even if it is stale.
+	// Marks a replay by an operator: it is applied even if it is stale.
 	byOperator = `, replayed = 1`
 	bySender   = `, replayed = 0`
 )
 
 const (
-	// An event has no other generation than that of its row and its messages.
+	// The row and the messages of an event hold all its generations.
 	nextGeneration = `SELECT 1 + max(
 		coalesce((SELECT max(generation) FROM hookonce_message WHERE event_key = ?1), 0),
 		coalesce((SELECT generation FROM hookonce_event_state WHERE key = ?1), 0))`
@@ -42,11 +41,15 @@ const (
 
 	selectRequest = `SELECT generation, messages, action FROM hookonce_history WHERE event_key = ? AND request_id = ?`
 
-	resetState = `UPDATE hookonce_event_state SET ` + owedState + byOperator + `,
+	resetState = `UPDATE hookonce_event_state SET ` + stateAgain + byOperator + `,
 			key_generation = CASE WHEN ?4 THEN ?1 ELSE key_generation END
 		WHERE key = ?3`
 
-	resetMessage = `UPDATE hookonce_message SET ` + owedMessage + byOperator + ` WHERE id = ?3`
+	// A message that was sent before the second step of the schema does not hold the receiving time
+	// of its event.
+	resetMessage = `UPDATE hookonce_message SET ` + messageAgain + byOperator + `,
+			received_at = (SELECT e.received_at FROM hookonce_event e WHERE e.key = event_key)
+		WHERE id = ?3`
 
 	replaceMessage = `UPDATE hookonce_message SET state = 4, note = ?, failed_at = NULL WHERE id = ?`
 
@@ -157,7 +160,7 @@ func (t *writeTx) apply(key driver.Key, plan *lifecycle.Plan) error {
 	return nil
 }
 
-// nextGeneration returns the generation of what of an event becomes owed now.
+// nextGeneration returns the generation for rows of an event that become due now.
 func (t *writeTx) nextGeneration(key driver.Key) (generation int, err error) {
 	err = t.queryRow(nextGeneration, key[:]).Scan(&generation)
 	return generation, err

@@ -18,7 +18,7 @@ const (
 	opAbandon = "abandoning a run"
 )
 
-// severWait bounds how long Sever waits for the transaction to be gone.
+// severWait bounds how long Sever waits for the end of the transaction.
 const severWait = time.Second
 
 var (
@@ -26,11 +26,10 @@ var (
 	errSevered    = errors.New("it was cut off from a handler that did not return")
 )
 
-// Two savepoints, because nothing else tells whether the transaction is still the
-// one that was begun: SQLite undoes it by itself where a statement that writes is
-// interrupted, or finds the disk full, and a COMMIT may be run as text. To release
-// the inner one fails where they are gone; the outer one is where a failed handler is
-// undone to.
+// Only two savepoints tell whether the transaction is still the one that was begun: SQLite undoes
+// it by itself if a statement that writes is interrupted or finds the disk full, and a handler may
+// send COMMIT as text. Releasing the inner savepoint fails if the transaction is gone. A failed
+// handler is rolled back to the outer one.
 const (
 	setOuter     = `SAVEPOINT hookonce_run`
 	setInner     = `SAVEPOINT hookonce_check`
@@ -39,41 +38,41 @@ const (
 )
 
 const (
-	// setMarker is the first statement of a run's transaction: from then on the row
-	// tells, to other connections, whether the transaction was committed.
+	// setMarker is the first statement of a run's transaction: from then on the row tells other
+	// connections whether the transaction was committed.
 	setMarker = `UPDATE hookonce_event_state SET run = ?1 WHERE key = ?2 AND state = 1 AND run = ?3`
 
 	selectMarker = `SELECT generation, run FROM hookonce_event_state WHERE key = ?`
 )
 
-// run is a transaction in which handlers run. It holds the writer's connection, so
-// every other write of the store waits for it.
+// run is the transaction of handlers. It holds the writer's connection, so every other write of the
+// store waits for it.
 type run struct {
 	store    *Store
 	t        *writeTx
 	cancel   context.CancelFunc
-	token    int64 // 0 in a run that is not on record, that of TakeClaim
+	token    int64 // 0 in a run of TakeClaim, which has no record
 	taken    []takenEvent
-	released int64 // when an event that is given back is due, unless it was before
+	released int64 // when a released event is due, unless it was due earlier
 	finished bool
 
 	severed atomic.Bool
 	guard   guard
-	ending  atomic.Bool   // somebody ends the transaction, or has ended it
-	ended   chan struct{} // closed when the connection is given back
+	ending  atomic.Bool   // the transaction is ending or has ended
+	ended   chan struct{} // closed when the connection is released
 }
 
 func (s *Store) newRun() *run { return &run{store: s, ended: make(chan struct{})} }
 
 var _ driver.Run[*sql.Tx] = (*run)(nil)
 
-// marker is what the rows have for a number inside of the transaction.
+// marker returns the number that the rows hold inside of the transaction.
 func (r *run) marker() int64 { return r.token | 1 }
 
 func (r *run) fence() fence { return fence{state: stateRunning, token: r.token, marker: r.marker()} }
 
-// begin begins the transaction and keeps of the events those that are still of
-// this run. It waits for the writer as long as wait allows.
+// begin begins the transaction, and keeps the events that still belong to this run. It waits for
+// the writer until wait ends.
 func (r *run) begin(wait, caller context.Context) error {
 	stmts, err := r.store.statements(wait)
 	if err != nil {
@@ -137,9 +136,8 @@ func (r *run) Versions(_ context.Context, objects []driver.Key) (map[driver.Key]
 
 // Check implements driver.Run.
 //
-// BUSY and LOCKED are the handler's own failure: the run has the only write lock
-// there is, so what is in its way is another connection of the handler, and would
-// be on the next attempt too.
+// BUSY and LOCKED are the handler's own failure: the run holds the only write lock, so another
+// connection of the handler is in its way, and would be on the next attempt too.
 func (r *run) Check(ctx context.Context, handlerErr error) error {
 	gone := r.probe()
 	if r.severed.Load() {
@@ -152,7 +150,7 @@ func (r *run) Check(ctx context.Context, handlerErr error) error {
 		case err == nil && committed, err != nil && byHandler:
 			return &driver.TxEndedError{Committed: true}
 		case err != nil:
-			return fmt.Errorf("%w: looking what became of the transaction: %w", driver.ErrUnavailable, err)
+			return fmt.Errorf("%w: asking for the outcome of the transaction: %w", driver.ErrUnavailable, err)
 		case byHandler && !isTrouble(handlerErr):
 			return &driver.TxEndedError{Committed: false}
 		}
@@ -165,17 +163,17 @@ func (r *run) Check(ctx context.Context, handlerErr error) error {
 	case isTrouble(gone):
 		return fmt.Errorf("%w: %w", driver.ErrUnavailable, gone)
 	case handlerErr != nil:
-		return nil // SQLite rolled back because of it, and Finish copes
+		return nil // SQLite rolled back because of it, and Finish settles
 	}
 	return fmt.Errorf("%w: it was rolled back under the handler: %w", driver.ErrTxAborted, gone)
 }
 
-// probe returns an error where the transaction is not the one that was begun.
+// probe returns an error if the transaction is not the one that was begun.
 func (r *run) probe() error {
 	_, err := r.t.tx.ExecContext(r.t.inner, releaseInner)
 	switch {
 	case resultCode(err) == codeBusy:
-		return nil // it is there, under rows of an INSERT … RETURNING that are still open
+		return nil // the savepoint exists, under open rows of an INSERT … RETURNING
 	case err != nil:
 		return err
 	}
@@ -183,7 +181,7 @@ func (r *run) probe() error {
 	return err
 }
 
-// isTrouble reports whether err says that the database, or its disk, is at fault.
+// isTrouble reports whether the database or its disk is at fault.
 func isTrouble(err error) bool {
 	switch resultCode(err) {
 	case codeNoMem, codeReadOnly, codeIOErr, codeCorrupt, codeFull, codeCantOpen:
@@ -192,15 +190,15 @@ func isTrouble(err error) bool {
 	return false
 }
 
-// committed reports whether a transaction that is over was committed, which a
-// reader sees by its marker.
+// committed reports whether a transaction that is over was committed. A reader sees it by the
+// marker.
 func (r *run) committed(ctx context.Context) (bool, error) {
 	e := &r.taken[0]
 	var generation int
 	var found int64
 	switch err := r.store.reader.QueryRowContext(ctx, selectMarker, e.Key[:]).Scan(&generation, &found); {
 	case errors.Is(err, sql.ErrNoRows):
-		return r.token != 0, nil // pruned since; or the claim was undone
+		return r.token != 0, nil // pruned since, or the claim was undone
 	case err != nil:
 		return false, err
 	case r.token == 0:
@@ -216,7 +214,7 @@ func (r *run) Finish(ctx context.Context, p *driver.FinishParams) error {
 	}
 	failed := slices.ContainsFunc(p.Results, func(r driver.WorkResult) bool { return isFailure(r.Outcome) })
 	if failed && len(p.Results) > 1 {
-		return fmt.Errorf("%s: a failure is not the only outcome, and what the others wrote would be undone with it", opFinish)
+		return fmt.Errorf("%s: a failure must be the only outcome, because it undoes the writes of the others", opFinish)
 	}
 	if gone := r.probe(); gone != nil {
 		var handlerErr error
@@ -226,7 +224,7 @@ func (r *run) Finish(ctx context.Context, p *driver.FinishParams) error {
 		if err := r.Check(ctx, handlerErr); err != nil {
 			return fmt.Errorf("%s: %w", opFinish, err)
 		}
-		return r.Settle(ctx, p) // what the handler wrote is undone
+		return r.Settle(ctx, p) // the handler's writes are undone
 	}
 	if r.token == 0 && (failed || len(p.Results) == 0) {
 		return r.rollBack(ctx) // the claim is undone
@@ -267,8 +265,8 @@ func (r *run) record(p *driver.FinishParams, failed bool) error {
 	return r.t.alive()
 }
 
-// recordRun records outcomes, gives the other events of the run back, and returns
-// how many there were of both.
+// recordRun records outcomes and releases the other events of the run. It returns the number of
+// both.
 func (t *writeTx) recordRun(r *run, p *driver.FinishParams) (recorded int, err error) {
 	if r.token == 0 {
 		return 1, t.recordClaimed(&p.Results[0])
@@ -328,25 +326,24 @@ func (r *run) Abandon(ctx context.Context) error {
 	})
 }
 
-// giveBack abandons a run that did not begin, without its caller, whose context may
-// have ended.
+// giveBack abandons a run that did not begin, in a goroutine, because the caller's context may have
+// ended.
 func (r *run) giveBack() {
 	r.store.detached.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), giveBackTime)
 		defer cancel()
-		// What is not given back is for SweepRuns.
+		// If it fails, SweepRuns finds the events.
 		_ = r.Abandon(ctx)
 	})
 }
 
-// Sever implements driver.Run. A statement is interrupted by its own context, which
-// is the handler's; one that runs under another goes on until it ends.
+// Sever implements driver.Run. It interrupts a statement under the handler's context. A statement
+// under another context goes on until it ends.
 func (r *run) Sever() {
 	r.severed.Store(true)
 	r.cancel()
 	r.end()
-	// What begins from now on finds the transaction gone, unless something is still
-	// running.
+	// Later statements find the transaction gone, unless a statement is still running.
 	timer := time.NewTimer(severWait)
 	defer timer.Stop()
 	select {
@@ -355,8 +352,8 @@ func (r *run) Sever() {
 	}
 }
 
-// rollBack ends the transaction, unless that was done. It waits for a statement of
-// the handler that is still running as long as ctx allows.
+// rollBack ends the transaction unless that was done before. It waits for a running statement of
+// the handler until ctx ends.
 func (r *run) rollBack(ctx context.Context) error {
 	if r.t == nil {
 		return nil // it never began
@@ -370,15 +367,14 @@ func (r *run) rollBack(ctx context.Context) error {
 	}
 }
 
-// end rolls back and gives the connection back, beside its caller, unless somebody
-// has done so.
+// end rolls back and releases the connection, in a goroutine, unless that was done before.
 func (r *run) end() {
 	if !r.ending.CompareAndSwap(false, true) {
 		return
 	}
 	r.store.detached.Go(func() {
 		if r.severed.Load() {
-			// database/sql is rolling back, and does not tell what came of it.
+			// database/sql is rolling back, and does not report the result.
 			r.t.release(errSevered)
 			return
 		}

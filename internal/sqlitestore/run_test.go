@@ -36,8 +36,8 @@ func wantState(t *testing.T, s *Store, state string, attempts int) {
 	}
 }
 
-// TestFinishOutlivesItsCaller: the COMMIT goes on after the deadline. What is settled
-// then waits for it and changes nothing.
+// TestFinishOutlivesItsCaller: the COMMIT goes on after the deadline. Settle waits for it and
+// changes nothing.
 func TestFinishOutlivesItsCaller(t *testing.T) {
 	t.Parallel()
 	var f faults
@@ -62,7 +62,7 @@ func TestFinishOutlivesItsCaller(t *testing.T) {
 	wantState(t, store, driver.StateDone, 1)
 }
 
-// TestFinishFails: what was not committed can be settled.
+// TestFinishFails: a run that was not committed can be settled.
 func TestFinishFails(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -92,7 +92,7 @@ func TestFinishFails(t *testing.T) {
 	}
 }
 
-// TestTakeWhoseCommitIsUnknown gives back what may be taken: nobody has run it.
+// TestTakeWhoseCommitIsUnknown releases events that may be marked: no handler has run.
 func TestTakeWhoseCommitIsUnknown(t *testing.T) {
 	t.Parallel()
 	var f faults
@@ -113,7 +113,7 @@ func TestTakeWhoseCommitIsUnknown(t *testing.T) {
 	wantState(t, store, driver.StatePending, 0)
 }
 
-// TestRolledBackUnderTheHandler is found out without the driver's help.
+// TestRolledBackUnderTheHandler: the store notices the rollback without the driver's help.
 func TestRolledBackUnderTheHandler(t *testing.T) {
 	t.Parallel()
 	var f faults

@@ -11,5 +11,5 @@ const (
 	stateDead    = 3
 )
 
-// The names of states by their number.
+// The names of states. The indexes are the numbers above.
 var eventStates, messageStates = driver.EventStates(), driver.MessageStates()

@@ -20,7 +20,7 @@ const (
 	countDead = `SELECT destination, count(*) FROM hookonce_message WHERE state = 3 GROUP BY destination`
 )
 
-// Stats implements driver.Store. It reads for 5 s at most.
+// Stats implements driver.Store. It reads for at most 5 s.
 func (s *Store) Stats(ctx context.Context) (*driver.Stats, error) {
 	stats := &driver.Stats{}
 	err := s.snapshot(ctx, "counting open work", func(ctx context.Context, tx *sql.Tx) error {

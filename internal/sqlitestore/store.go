@@ -10,8 +10,7 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// readTimeout bounds every listing, so that no reader keeps the log from being
-// checkpointed for long.
+// readTimeout bounds every listing, so that no reader blocks the checkpoints of the log for long.
 const readTimeout = 5 * time.Second
 
 // Store implements driver.Driver on SQLite. Make one with New.
@@ -20,15 +19,15 @@ type Store struct {
 	reader     *sql.DB
 	migrations []driver.Migration
 
-	preparing chan struct{} // a mutex that a context can stop waiting for
+	preparing chan struct{} // a mutex whose waiting a context can end
 	prepared  atomic.Pointer[map[string]*sql.Stmt]
 
 	// readers are held back while the log is cut.
 	readers gate
 	log     logKeeper
 
-	// detached counts the goroutines whose callers have left: a BEGIN or a
-	// COMMIT that is still under way, or the cutting of the log.
+	// detached counts the goroutines whose callers have left: a BEGIN or a COMMIT in progress, or
+	// the cutting of the log.
 	detached sync.WaitGroup
 	closing  context.Context // ends with Close
 	close    context.CancelFunc
@@ -36,10 +35,9 @@ type Store struct {
 
 var _ driver.Driver[*sql.Tx] = (*Store)(nil)
 
-// New returns a store that writes through writer and reads through reader, two
-// pools on one file. The writer must begin its transactions with BEGIN IMMEDIATE
-// and have one connection; migrations are the steps of the schema, in order.
-// New does not touch the database.
+// New returns a store that writes through writer and reads through reader, two pools on one file.
+// The writer must begin its transactions with BEGIN IMMEDIATE and have one connection. migrations
+// are the steps of the schema, in order. New does not touch the database.
 func New(writer, reader *sql.DB, migrations []driver.Migration) *Store {
 	s := &Store{writer: writer, reader: reader, migrations: migrations, preparing: make(chan struct{}, 1)}
 	s.log.max = maxLog
@@ -47,8 +45,8 @@ func New(writer, reader *sql.DB, migrations []driver.Migration) *Store {
 	return s
 }
 
-// Close waits for what is still under way, but not for runs, which their callers
-// end, and releases the prepared statements. The pools are left open.
+// Close waits for detached calls and releases the prepared statements. It does not wait for runs,
+// which their callers end, and does not close the pools.
 func (s *Store) Close() error {
 	s.close()
 	s.detached.Wait()
@@ -61,11 +59,10 @@ func (s *Store) Close() error {
 // ClaimConcurrency returns 1: a second claim would only wait for the first.
 func (s *Store) ClaimConcurrency() int { return 1 }
 
-// Now returns this process' clock, which is the clock of SQLite, in
-// microseconds, after having read from the file. It asks by the way that claims
-// take, on the writer's connection, but not for the write lock: it fails where
-// claims wait for a lock or a disk in vain, and commands that only read work
-// beside one that writes for long.
+// Now returns this process' clock in microseconds, which is also SQLite's clock, after a read of
+// the file. The read uses the writer's connection, like claims, so Now fails when claims wait for a
+// lock or a disk. It does not take the write lock, so that commands that only read work beside a
+// long write.
 func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	const op = "reading the clock"
 	var version int64
@@ -93,7 +90,7 @@ func fromNullMicros(us sql.NullInt64) time.Time {
 	return fromMicros(us.Int64)
 }
 
-// blob returns b as a value that is never NULL: a nil slice would be.
+// blob returns b as a value that is never NULL. A nil slice would be NULL.
 func blob(b []byte) []byte {
 	if b == nil {
 		return []byte{}

@@ -9,8 +9,8 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// sweptAtOnce bounds how many events one sweep finds, and so how long it holds the
-// write lock.
+// sweptAtOnce is the most events that one sweep finds. It bounds how long the sweep holds the write
+// lock.
 const sweptAtOnce = 500
 
 const (
@@ -22,7 +22,7 @@ const (
 
 	selectLost = `SELECT s.key, s.source, e.event_id, s.generation, s.attempts, s.run, s.run_size` + lostRuns
 
-	// One that was alone is at fault, so an attempt is counted.
+	// An event that was alone in its run is at fault, so this counts an attempt.
 	loseAlone = `UPDATE hookonce_event_state
 		SET state = ?2, attempts = ?3, crashes = crashes + 1, due_at = ?4, failed_at = ?5, last_error = ?6 WHERE key = ?1`
 
@@ -37,11 +37,11 @@ type lostEvent struct {
 	size       int
 }
 
-// SweepRuns implements driver.Store. A run that goes on holds the write lock, so
-// what a sweep sees under that lock past its time was interrupted.
+// SweepRuns implements driver.Store. A run in progress holds the write lock, so every overdue event
+// that a sweep sees under that lock was interrupted.
 func (s *Store) SweepRuns(ctx context.Context, p *driver.SweepRunsParams) ([]driver.LostRun, error) {
 	const op = "looking for interrupted runs"
-	// Most sweeps find nothing, and need not wait for the writer to see that.
+	// Most sweeps find nothing, and see that without waiting for the writer.
 	sources, err := json.Marshal(append([]string{}, p.Sources...))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", op, err)
@@ -91,8 +91,8 @@ func (t *writeTx) lost(sources string) ([]lostEvent, error) {
 // lose records that the run of e was interrupted.
 func (t *writeTx) lose(e *lostEvent, p *driver.SweepRunsParams) error {
 	reason := driver.ErrorRunInterrupted
-	// Its marker is there, so a handler has committed the transaction by itself,
-	// and nobody could record that any more. What it did would be done again.
+	// The marker is there, so a handler has committed the transaction by itself, and the outcome
+	// was not recorded. The event would take effect again.
 	committed := e.run&1 == 1
 	if committed {
 		reason = (&driver.TxEndedError{Committed: true}).Error()

@@ -13,18 +13,16 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// What suits SQLite: handlers run inside the write lock, and receiving waits for
-// them.
+// Limits for SQLite: handlers run inside the write lock, and receiving waits for them.
 const (
 	handlerTimeout    = time.Second
 	maxHandlerTimeout = 30 * time.Second
 	batchTime         = 200 * time.Millisecond
-	// runMargin is what a run is given beyond its handlers before it counts as
-	// interrupted. A sweep takes the write lock, which a run holds that goes on, so
-	// it is only for what happens before and after.
+	// runMargin is the time a run gets beyond its handlers before it counts as interrupted. A sweep
+	// takes the write lock, which a run holds, so the margin covers only the time before and after.
 	runMargin = 5 * time.Second
-	// giveBackTime is how long a run that could not begin tries to give its events
-	// back, before they count as interrupted.
+	// giveBackTime is how long a run that could not begin tries to release its events before they
+	// count as interrupted.
 	giveBackTime = 3 * time.Second
 )
 
@@ -41,8 +39,8 @@ const (
 	takenColumns = `SELECT s.key, s.due_at, s.run, s.generation, s.key_generation, s.attempts, s.crashes, s.replayed,
 			e.source, e.event_id, e.type, e.occurred_at, e.received_at, e.headers, e.body`
 
-	// The small indexes are named, because a choice of SQLite's own could be to
-	// read what waits of all sources.
+	// The indexes are named, because SQLite might choose one that reads the pending events of all
+	// sources.
 	selectFresh = takenColumns + `
 		FROM hookonce_event_state s INDEXED BY hookonce_event_state_fresh CROSS JOIN hookonce_event e ON e.key = s.key
 		WHERE s.source = ? AND s.state = 0 AND s.attempts = 0 AND s.crashes = 0 AND s.due_at <= ?`
@@ -94,7 +92,7 @@ func (s *Store) DueSources(ctx context.Context, sources []string) ([]driver.DueS
 	return slices.DeleteFunc(due, func(d driver.DueSource) bool { return !d.Fresh && !d.Tried }), nil
 }
 
-// takenEvent is an event as it is taken, and what it was before.
+// takenEvent is a taken event with its due time and its run from before.
 type takenEvent struct {
 	driver.TakenEvent
 	due int64
@@ -103,9 +101,9 @@ type takenEvent struct {
 
 // Take implements driver.Driver.
 //
-// The events are marked as running in a commit of their own; then the handlers'
-// transaction begins, as soon as the writer is free. If that takes too long, they
-// are given back, and the error is ErrUnavailable.
+// It marks the events as running in a commit of its own. Then the handlers' transaction begins, as
+// soon as the writer is free. If that takes too long, the events are released, and the error is
+// ErrUnavailable.
 func (s *Store) Take(ctx context.Context, p *driver.TakeParams) (driver.Run[*sql.Tx], error) {
 	budget := p.HandlerTimeout + batchTime + runMargin
 	r := s.newRun()
@@ -127,7 +125,7 @@ func (s *Store) Take(ctx context.Context, p *driver.TakeParams) (driver.Run[*sql
 	case len(r.taken) == 0:
 		return nil, err
 	case err != nil:
-		r.giveBack() // after ErrCommitUnknown they may be taken
+		r.giveBack() // after ErrCommitUnknown the events may be marked
 		return nil, err
 	}
 	wait, cancel := context.WithTimeoutCause(ctx, budget-giveBackTime, errWriterWait)
@@ -137,12 +135,12 @@ func (s *Store) Take(ctx context.Context, p *driver.TakeParams) (driver.Run[*sql
 		return nil, s.failed(ctx, opTake, err)
 	}
 	if len(r.taken) == 0 {
-		return nil, r.rollBack(ctx) // they were swept meanwhile
+		return nil, r.rollBack(ctx) // a sweep took them meanwhile
 	}
 	return r, nil
 }
 
-// nextToken returns the number of a run: higher than any that its events had, and
+// nextToken returns the number of a run. It is higher than all earlier numbers of its events, and
 // even, because the next number is its marker.
 func nextToken(now int64, taken []takenEvent) int64 {
 	highest := now
@@ -169,8 +167,8 @@ func (t *writeTx) pickDue(query, source string, types []string, limit int) ([]ta
 	return t.find(query+condition+orderByDue, append(append([]any{source, t.now}, args...), limit)...)
 }
 
-// typeIn returns the condition that the type is one of types, or matches one that
-// is a pattern, and its arguments.
+// typeIn returns the condition that the type is one of types, or matches a pattern among them, and
+// its arguments.
 func typeIn(types []string) (condition string, args []any) {
 	var alternatives []string
 	for _, text := range types {
@@ -191,11 +189,11 @@ func typeIn(types []string) (condition string, args []any) {
 	return ` AND (` + strings.Join(alternatives, ` OR `) + `)`, args
 }
 
-// globEscaper leaves '*' as the only character of a pattern that is special.
+// globEscaper leaves '*' as the only special character of a pattern.
 var globEscaper = strings.NewReplacer(`?`, `[?]`, `[`, `[[]`)
 
-// find runs a query of takenColumns. Its text depends on how many types or keys
-// there are, so it is not prepared.
+// find runs a query of takenColumns. The text depends on the number of types or keys, so it is not
+// prepared.
 func (t *writeTx) find(query string, args ...any) ([]takenEvent, error) {
 	rows, err := t.tx.QueryContext(t.inner, query, args...)
 	if err != nil {

@@ -12,8 +12,7 @@ import (
 )
 
 const (
-	// maxLockWait bounds the wait for the writer and the write lock where the
-	// context does not.
+	// maxLockWait bounds the wait for the writer and the write lock if the context does not.
 	maxLockWait = 30 * time.Second
 	// busyPause keeps a writer whose busy timeout is 0 from spinning.
 	busyPause = time.Millisecond
@@ -24,25 +23,24 @@ var errLockWait = fmt.Errorf("another writer held the database for %v", maxLockW
 // writeTx is a transaction that holds the write lock.
 type writeTx struct {
 	store *Store
-	conn  *sql.Conn // nil in a transaction that is the caller's
+	conn  *sql.Conn // nil in a caller's transaction
 	tx    *sql.Tx
-	stmts map[string]*sql.Stmt // by their SQL text; nil in a transaction that is the caller's
-	bound map[string]*sql.Stmt // those of stmts that this transaction has used
-	// Called before and after the connection is given back; nil unless it is a run's.
+	stmts map[string]*sql.Stmt // by their SQL text; nil in a caller's transaction
+	bound map[string]*sql.Stmt // the stmts that this transaction has used
+	// Called before and after the connection is released; nil except in a run.
 	ending func(*sql.Conn)
 	ended  func()
-	// caller is the context of the call. Statements do not run under it: each
-	// takes microseconds, and the driver pays for a context with a goroutine a
-	// statement. It is looked at between rows instead, by alive.
+	// caller is the context of the call. Statements do not run under it: each takes microseconds,
+	// and the driver needs a goroutine per statement with a context. alive checks it between rows
+	// instead.
 	caller context.Context
 	// inner is caller without its end.
 	inner context.Context
 	now   int64 // microseconds, see writeEach and inTx
 }
 
-// write runs work in one transaction and commits it. It waits for the writer
-// connection, for the write lock, and for the commit no longer than ctx allows.
-// An error of work, or a panic, rolls back.
+// write runs work in one transaction and commits it. It waits for the writer's connection, for the
+// write lock and for the commit until ctx ends. It rolls back if work fails or panics.
 func (s *Store) write(ctx context.Context, op string, work func(t *writeTx) error) error {
 	stmts, err := s.statements(ctx)
 	if err != nil {
@@ -65,16 +63,16 @@ func (s *Store) write(ctx context.Context, op string, work func(t *writeTx) erro
 	}
 	open = false
 	if err != nil {
-		// Before the error is classified, because that may look at the schema.
+		// First, because classifying the error may look at the schema.
 		t.rollback()
 		return s.failed(ctx, op, err)
 	}
 	return t.commit(op)
 }
 
-// writeEach runs one step for each of n things, in one transaction; for none of
-// them it does nothing. The steps share one reading of the clock, made under the
-// write lock, so that times grow with the order of the commits; at overrides it.
+// writeEach runs one step for each of n items, in one transaction; for n = 0 it does nothing. The
+// steps share one reading of the clock, made under the write lock, so that times grow with the
+// order of the commits. at overrides the clock.
 func (s *Store) writeEach(ctx context.Context, op string, at time.Time, n int, step func(t *writeTx, i int) error) error {
 	if n == 0 {
 		return nil
@@ -97,12 +95,11 @@ func (t *writeTx) each(n int, step func(t *writeTx, i int) error) error {
 	return nil
 }
 
-// inTx runs one step for each of n things in a transaction that is the caller's,
-// and that the caller ends. It may have begun without the write lock, and be of
-// another pool than ours.
+// inTx runs one step for each of n items in a caller's transaction, which the caller ends. The
+// transaction may have begun without the write lock, and on another pool.
 func (s *Store) inTx(ctx context.Context, tx *sql.Tx, op string, at time.Time, n int, step func(t *writeTx, i int) error) error {
-	// An INSERT that is interrupted undoes the whole transaction, behind the back
-	// of database/sql, so here too no statement runs under the caller's context.
+	// An interrupted INSERT undoes the whole transaction without database/sql knowing, so no
+	// statement runs under the caller's context here either.
 	t := &writeTx{store: s, tx: tx, caller: ctx, inner: context.WithoutCancel(ctx), now: clock(at)}
 	err := t.each(n, step)
 	switch code := fullCode(err); {
@@ -114,10 +111,9 @@ func (s *Store) inTx(ctx context.Context, tx *sql.Tx, op string, at time.Time, n
 	return s.failed(ctx, op, err)
 }
 
-// begin takes the writer connection and the write lock. SQLite does not queue
-// those who wait for its lock: they poll, further and further apart. So the
-// writer has a short busy timeout, and polling starts over here until the
-// context ends.
+// begin takes the writer's connection and the write lock. SQLite does not queue connections that
+// wait for its lock: they poll, at growing intervals. So the writer has a short busy timeout, and
+// begin polls again until the context ends.
 //
 // The transaction is rolled back when under ends.
 func (s *Store) begin(ctx, under context.Context) (*writeTx, error) {
@@ -143,8 +139,8 @@ func (s *Store) begin(ctx, under context.Context) (*writeTx, error) {
 	}
 }
 
-// tryBegin begins once. When ctx ends first it reports left, and the connection
-// is given back, without a transaction, as soon as SQLite lets go of it.
+// tryBegin begins once. If ctx ends first it reports left; the connection is released, without a
+// transaction, as soon as SQLite lets go of it.
 func (t *writeTx) tryBegin(ctx, under context.Context) (left bool, err error) {
 	begun := make(chan error, 1)
 	t.store.detached.Go(func() {
@@ -167,7 +163,7 @@ func (t *writeTx) tryBegin(ctx, under context.Context) (left bool, err error) {
 	return true, nil
 }
 
-// sleep waits for d and reports whether ctx still holds.
+// sleep waits for d. It reports false if ctx ends first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -179,8 +175,8 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// commit ends the transaction. When ctx ends first, the COMMIT goes on without
-// its caller and gives the connection back itself.
+// commit ends the transaction. If the caller's context ends first, the COMMIT goes on without the
+// caller, and releases the connection itself.
 func (t *writeTx) commit(op string) error {
 	done := make(chan error, 1)
 	t.store.detached.Go(func() {
@@ -211,21 +207,21 @@ func committed(op string, err error) error {
 	return commitError(op, err)
 }
 
-// rollback undoes the transaction. SQLite may have done so itself, and then
-// refuses; in any case a connection on which ROLLBACK failed is not used again,
-// because the next COMMIT on it could bring the lost rows back.
+// rollback undoes the transaction. SQLite may have done so itself, and then refuses. A connection
+// whose ROLLBACK failed is closed in any case, because the next COMMIT on it could bring the lost
+// rows back.
 func (t *writeTx) rollback() { t.release(t.tx.Rollback()) }
 
-// release gives the connection back, and closes it where err is not nil.
+// release returns the connection to the pool, or closes it if err is not nil.
 func (t *writeTx) release(err error) {
 	if t.ending != nil {
 		t.ending(t.conn)
 	}
 	if err != nil {
-		// Raw closes a connection whose callback returns ErrBadConn, and returns it.
+		// Raw closes the connection if the callback returns ErrBadConn, and returns that error.
 		_ = t.conn.Raw(func(any) error { return sqldriver.ErrBadConn })
 	}
-	// The only error of Close is that the connection is closed already.
+	// Close fails only if the connection is closed already.
 	_ = t.conn.Close()
 	if t.ended != nil {
 		t.ended()
@@ -284,8 +280,8 @@ func (t *writeTx) stmt(query string) *sql.Stmt {
 	return stmt
 }
 
-// statements prepares, once, every statement of write transactions, so that a
-// batch does not pay for parsing. It needs the schema.
+// statements prepares every statement of write transactions once, so that a batch does not pay for
+// parsing. It needs the schema.
 func (s *Store) statements(ctx context.Context) (map[string]*sql.Stmt, error) {
 	if prepared := s.prepared.Load(); prepared != nil {
 		return *prepared, nil
@@ -306,7 +302,7 @@ func (s *Store) statements(ctx context.Context) (map[string]*sql.Stmt, error) {
 	for _, query := range writeStatements {
 		stmt, err := s.writer.PrepareContext(ctx, query) //nolint:sqlclosecheck // closed with the store
 		if err != nil {
-			// The error of Prepare is the one that matters.
+			// Only the error of Prepare matters.
 			_ = closeAll(prepared)
 			return nil, err
 		}

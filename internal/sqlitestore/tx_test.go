@@ -15,7 +15,7 @@ import (
 	"github.com/hookonce/hookonce/hookmigrate"
 )
 
-// storeWith returns a store with a schema whose writer has the faults.
+// storeWith returns a migrated store whose writer has the faults.
 func storeWith(t *testing.T, f *faults) *Store {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "hookonce.db")
@@ -63,8 +63,8 @@ func wantEvents(t *testing.T, s *Store, want ...string) {
 	}
 }
 
-// TestCommitIsClassified lets COMMIT succeed or fail and then answer with a
-// code: what is there afterwards must be within what the class promises.
+// TestCommitIsClassified lets COMMIT succeed or fail and then return a code. The rows must be as
+// the error's class promises.
 func TestCommitIsClassified(t *testing.T) {
 	t.Parallel()
 	const fsyncFailed = 10 | 4<<8
@@ -98,7 +98,7 @@ func TestCommitIsClassified(t *testing.T) {
 				t.Errorf("Claim: got the error %v, want %v", err, c.want)
 			}
 			f.commit.Store(nil)
-			// The next claim must not commit what the last one left.
+			// The next claim must not commit rows of the last one.
 			if err := claim(t, store, "evt_2"); err != nil {
 				t.Fatal(err)
 			}
@@ -111,8 +111,8 @@ func TestCommitIsClassified(t *testing.T) {
 	}
 }
 
-// TestCallerLeavesDuringCommit has a COMMIT that hangs, as one on a stalled disk
-// does: the caller's deadline holds, and the outcome is unknown.
+// TestCallerLeavesDuringCommit has a COMMIT that hangs, as on a stalled disk: the caller's deadline
+// holds, and the outcome is unknown.
 func TestCallerLeavesDuringCommit(t *testing.T) {
 	t.Parallel()
 	var f faults
@@ -127,7 +127,7 @@ func TestCallerLeavesDuringCommit(t *testing.T) {
 	if !errors.Is(err, driver.ErrCommitUnknown) || !errors.Is(err, context.Canceled) {
 		t.Errorf("Claim: got the error %v, want %v", err, driver.ErrCommitUnknown)
 	}
-	// Meanwhile nobody else can write, and says so in time.
+	// Other writes fail meanwhile, in time.
 	ctx, cancel = context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if err := claimUnder(ctx, store, "evt_2"); !errors.Is(err, driver.ErrUnavailable) {
@@ -141,8 +141,8 @@ func TestCallerLeavesDuringCommit(t *testing.T) {
 	wantEvents(t, store, "evt_1", "evt_3")
 }
 
-// TestFailedRollback has a ROLLBACK that does nothing and fails: the rows of the
-// failed call must not come in with the next commit.
+// TestFailedRollback has a ROLLBACK that does nothing and fails: the next commit must not bring the
+// rows of the failed call back.
 func TestFailedRollback(t *testing.T) {
 	t.Parallel()
 	var f faults

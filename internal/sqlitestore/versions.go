@@ -18,7 +18,7 @@ const (
 			source = excluded.source, version = excluded.version, shown = excluded.shown, applied_at = excluded.applied_at
 		WHERE excluded.version > version`
 
-	// versionsAtOnce keeps a query below the number of parameters that SQLite takes.
+	// versionsAtOnce keeps a query below SQLite's limit of parameters.
 	versionsAtOnce = 1000
 )
 
@@ -35,7 +35,7 @@ func (s *Store) Versions(ctx context.Context, objects []driver.Key) (map[driver.
 	return found, nil
 }
 
-// versions returns what is known of objects.
+// versions returns the known versions of objects.
 func versions(ctx context.Context, q queryer, objects []driver.Key) (map[driver.Key]driver.ObjectVersion, error) {
 	found := make(map[driver.Key]driver.ObjectVersion)
 	for len(objects) > 0 {
@@ -69,7 +69,7 @@ func checkVersion(v *driver.ObjectVersion) error {
 	return nil
 }
 
-// keepVersion keeps v where it is higher than what is there.
+// keepVersion keeps v if it is higher than the stored version.
 func (t *writeTx) keepVersion(v *driver.ObjectVersion) error {
 	_, err := t.exec(keepVersion, v.Object[:], v.Source, blob(v.Version), v.Shown, t.now)
 	return err
