@@ -240,40 +240,6 @@ func (w *world) second(t *testing.T) *world {
 	return connectWith(t, w.pool.Config().Copy(), schema, nil)
 }
 
-func TestOneOfManyClaims(t *testing.T) {
-	t.Parallel()
-	w := open(t, &hookpgx.Options{ReceiveConns: 20})
-	stores := []*world{w, w.second(t)}
-	for round := range 5 {
-		c := newClaim(fmt.Sprint("evt_", round), "billing")
-		claimed := make(chan bool, 64)
-		concurrently(t, 64, func(me int) error {
-			store := stores[me%2]
-			got, err := store.Claim(t.Context(), claimOf(c))
-			if err == nil {
-				claimed <- got[0].Claimed
-				if got[0].OtherBody || got[0].Dead {
-					err = fmt.Errorf("got %+v", got[0])
-				}
-			}
-			return err
-		})
-		close(claimed)
-		n := 0
-		for first := range claimed {
-			if first {
-				n++
-			}
-		}
-		if n != 1 {
-			t.Errorf("round %d: %d of 64 claims were first", round, n)
-		}
-	}
-	if n := w.number(t, "SELECT count(*) FROM {schema}.message"); n != 5 {
-		t.Errorf("%d messages, want 5", n)
-	}
-}
-
 // TestHotKeys claims overlapping batches over few keys, with and without body
 // guards, on a server of its own, so that its count of deadlocks is the test's.
 func TestHotKeys(t *testing.T) {

@@ -126,47 +126,6 @@ func TestPrunePassesOverWhatIsLocked(t *testing.T) {
 	}
 }
 
-func TestPruneRefusesNoWindow(t *testing.T) {
-	t.Parallel()
-	w := open(t, nil)
-	w.mustClaim(t, true, newClaim("evt_1"))
-	for _, p := range []driver.PruneParams{{}, {DedupeWindow: time.Hour}, {Retention: time.Hour}, {DedupeWindow: -1, Retention: -1}} {
-		p.Now = time.Now().Add(24 * time.Hour)
-		if got, err := w.Prune(t.Context(), &p); err == nil {
-			t.Errorf("Prune of %+v: got %+v, want an error", p, got)
-		}
-	}
-	w.mustClaim(t, false, newClaim("evt_1"))
-}
-
-// TestReopenOnce reopens one dead event from many sides at once.
-func TestReopenOnce(t *testing.T) {
-	t.Parallel()
-	w := open(t, nil)
-	stores := []*world{w, w.second(t)}
-	for round := range 10 {
-		c := newClaim(fmt.Sprint("evt_", round), "a", "b", "c")
-		w.mustClaim(t, true, c)
-		w.exec(t, "UPDATE {schema}.message SET state = 3, failed_at = now() WHERE event_key = $1", c.Key[:])
-		reopened := 0
-		var mu sync.Mutex
-		concurrently(t, 8, func(me int) error {
-			store := stores[me%2]
-			keys, err := store.Reopen(t.Context(), &driver.ReopenParams{Keys: []driver.Key{c.Key}})
-			mu.Lock()
-			defer mu.Unlock()
-			reopened += len(keys)
-			return err
-		})
-		if reopened != 1 {
-			t.Errorf("round %d: reopened by %d calls, want 1", round, reopened)
-		}
-		if n := w.number(t, "SELECT count(*) FROM {schema}.message WHERE event_key = $1 AND state = 0 AND generation = 1", c.Key[:]); n != 3 {
-			t.Errorf("round %d: %d of 3 messages are in generation 1", round, n)
-		}
-	}
-}
-
 // TestCompleteAgainstComplete completes the same messages in different orders
 // at once: one call ends each lease, and none waits for another for ever.
 func TestCompleteAgainstComplete(t *testing.T) {

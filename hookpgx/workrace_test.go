@@ -3,8 +3,6 @@ package hookpgx_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"math/rand/v2"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,75 +15,6 @@ import (
 	"github.com/hookonce/hookonce/hookmigrate"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
 )
-
-// TestNoEventIsShared has ten workers of two stores take side by side until nothing
-// is left: no event is in two runs at a time, and each takes effect once.
-func TestNoEventIsShared(t *testing.T) {
-	t.Parallel()
-	const events, workers = 2000, 10
-	w := openWork(t)
-	other := w.second(t)
-	var ids []string
-	for i := range events {
-		ids = append(ids, fmt.Sprintf("evt_%04d", i))
-	}
-	w.queue(t, ids...)
-	var held sync.Map // event id to the worker that has it
-	var ended atomic.Int64
-	var group sync.WaitGroup
-	for worker := range workers {
-		store := []*world{w, other}[worker%2]
-		random := rand.New(rand.NewPCG(1, uint64(worker)))
-		group.Go(func() {
-			for ended.Load() < events && !t.Failed() {
-				run, err := store.Take(t.Context(), takeOf(1+random.IntN(50), false))
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				if run == nil {
-					continue // the others have the rest
-				}
-				n, err := workOff(t.Context(), run, &held, worker, random.IntN(5) == 0)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				ended.Add(int64(n))
-			}
-		})
-	}
-	group.Wait()
-	w.wantEffects(t, ids...)
-	w.wantSwept(t, 0)
-	for table, want := range map[string]int{"run": 0, "event_attempt": 0} {
-		if n := w.number(t, "SELECT count(*) FROM {schema}."+table); n != want {
-			t.Errorf("%d rows are left in %s, want %d", n, table, want)
-		}
-	}
-	if n := w.number(t, "SELECT count(*) FROM {schema}.event_state WHERE state = 2 AND attempts = 1"); n != events {
-		t.Errorf("%d events are done after one attempt, want %d", n, events)
-	}
-}
-
-// workOff does the work of a run and ends it, and returns how many events are done.
-func workOff(ctx context.Context, run driver.Run[pgx.Tx], held *sync.Map, worker int, abandon bool) (int, error) {
-	for _, e := range run.Events() {
-		if who, taken := held.LoadOrStore(e.EventID, worker); taken {
-			return 0, fmt.Errorf("event %s is in runs of the workers %v and %d", e.EventID, who, worker)
-		}
-		if err := effect(ctx, run.Tx(), e.EventID); err != nil {
-			return 0, err
-		}
-	}
-	for _, e := range run.Events() {
-		held.Delete(e.EventID) // before others can have them
-	}
-	if abandon {
-		return 0, run.Abandon(ctx)
-	}
-	return len(run.Events()), run.Finish(ctx, succeeded(run))
-}
 
 // TestHandlersSettings looks at what handlers find set: what the guarantee rests on,
 // whatever the defaults of the database are, and nothing else.

@@ -174,44 +174,6 @@ func TestSeverBesideEveryMethod(t *testing.T) {
 	}
 }
 
-// TestTakesSideBySide has two stores of one file share the work: no event is in two
-// runs, and each takes effect once.
-func TestTakesSideBySide(t *testing.T) {
-	t.Parallel()
-	r := newRuns(t)
-	want := r.queueMany(120)
-	var holders sync.Map
-	var group sync.WaitGroup
-	for i, store := range []*hooksql.Store{r.store, open(t, r.path), r.store} {
-		group.Go(func() {
-			for {
-				run, err := takeFrom(t.Context(), store, 1+i)
-				if err != nil {
-					t.Errorf("Take: %v", err)
-					return
-				}
-				if run == nil {
-					return
-				}
-				for _, e := range run.Events() {
-					if holder, taken := holders.LoadOrStore(e.EventID, i); taken {
-						t.Errorf("event %s was taken by %d and by %d", e.EventID, holder, i)
-					}
-					if err := effect(t.Context(), run.Tx(), e.EventID); err != nil {
-						t.Error(err)
-					}
-				}
-				if err := run.Finish(t.Context(), outcomes(run, driver.WorkSucceeded)); err != nil {
-					t.Errorf("Finish: %v", err)
-					return
-				}
-			}
-		})
-	}
-	group.Wait()
-	r.wantEffects(want)
-}
-
 // TestClaimTxOfADeferredTransaction: one that has read before another wrote cannot
 // write any more, and is told to begin again.
 func TestClaimTxOfADeferredTransaction(t *testing.T) {
