@@ -11,9 +11,8 @@ import (
 	"github.com/hookonce/hookonce/internal/pgstore"
 )
 
-// handlerTx is the transaction of a run as its handlers get it. What ends a
-// transaction does nothing but make the run fail; and what a statement failed of is
-// noted, to be told where the handler passes over it.
+// handlerTx is the transaction of a run as its handlers see it. Its Commit and Rollback only make
+// the run fail. It keeps the first error of a statement, to report it if the handler ignores it.
 type handlerTx struct {
 	pgx.Tx
 	run *pgstore.Run
@@ -50,7 +49,7 @@ func (t *handlerTx) QueryRow(ctx context.Context, sql string, args ...any) pgx.R
 	return notingRow{t.Tx.QueryRow(ctx, sql, args...), t.run}
 }
 
-// notingRow is a row that notes what it fails of.
+// notingRow is a row that keeps its error in the run.
 type notingRow struct {
 	pgx.Row
 	run *pgstore.Run

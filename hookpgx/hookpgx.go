@@ -1,37 +1,34 @@
-// Package hookpgx is hookonce's store on PostgreSQL, by way of
-// [github.com/jackc/pgx/v5]. It needs PostgreSQL 12 or newer.
+// Package hookpgx is hookonce's store on PostgreSQL, over [github.com/jackc/pgx/v5]. It needs
+// PostgreSQL 12 or newer.
 //
 //	pool, err := pgxpool.New(ctx, "postgres://app@db/app")
 //	db := hookpgx.New(pool)
 //
-// A store works on three pools. Handlers, leases, outcomes and pruning run on the
-// caller's. What a sender waits for, above all claims, runs on one of the
-// store's own, and listings, replays, checks and migrations on another, so that
-// neither slow work nor slow reading holds up an answer. Both are made from the
-// caller's configuration; on their connections the settings that the guarantee
-// rests on are pinned, and read back from the server when a connection is made.
+// A store works on three pools, so that neither slow work nor slow listings delay an answer.
+// Handlers, leases, outcomes and pruning use the caller's pool. Claims and other calls that a
+// sender waits for use a pool of the store's own. Listings, replays, checks and migrations use
+// another one. The store makes its pools from the caller's configuration. On their connections it pins the
+// settings that the guarantee needs, and reads them back from the server when it connects.
 //
 // # Handlers
 //
-// A handler's pgx.Tx is one on the caller's pool, at the level READ COMMITTED, and
-// idle_in_transaction_session_timeout is a minute in it: that is how long a process
-// may be silent before the server takes it for gone. Everything else is as the pool
-// has it. Its Commit and Rollback do nothing and return an error that says so, and
-// the attempt fails even if the handler passes that over; savepoints, by its Begin,
-// are the handler's own. Handlers of a batch share the transaction, so what one sets
-// by SET LOCAL the next one finds.
+// A handler's pgx.Tx is a transaction on the caller's pool, at the level READ COMMITTED. Its
+// idle_in_transaction_session_timeout is one minute: if a process is silent for longer, the server
+// ends its session. The pool decides everything else. The Commit and Rollback of the transaction
+// only return an error, and the attempt fails even if the handler ignores that error. Savepoints,
+// made with its Begin, belong to the handler. Handlers of a batch share the transaction, so a SET
+// LOCAL of one applies to the next.
 //
-// Deferred constraints are checked, and the role that the transaction began with is
-// restored, before an event is marked as done. A handler must close the rows it
-// reads. Handlers hold at most half of the pool's connections, four by default.
+// Before an event is marked as done, hookonce checks deferred constraints and restores the role
+// that the transaction began with. A handler must close the rows it reads. Handlers hold at most
+// half of the pool's connections, four by default.
 //
 // # Poolers
 //
-// Statements are never prepared on the server under a name, so a pooler may
-// hand each transaction to another server connection. It must pass start-up
-// parameters on, or the store refuses the connection: name them in PgBouncer's
-// ignore_startup_parameters only if you set them for the user or the database
-// instead.
+// Statements are never prepared on the server under a name, so a pooler may hand each transaction
+// to another server connection. The pooler must pass start-up parameters on, or the store refuses
+// the connection: name them in PgBouncer's ignore_startup_parameters only if you set them for the
+// user or the database instead.
 package hookpgx
 
 import (
@@ -60,15 +57,13 @@ const (
 
 // Options configure a Store. The zero value of every field is usable.
 type Options struct {
-	// Schema is the schema that holds hookonce's tables: up to 63 of [a-z0-9_],
-	// not beginning with a digit or "pg_". It need not exist: migrating creates
-	// it. Defaults to "hookonce".
+	// Schema is the schema of hookonce's tables: up to 63 of [a-z0-9_], not beginning with a digit
+	// or "pg_". It need not exist: a migration creates it. Defaults to "hookonce".
 	Schema string
-	// ReceiveConns is the most connections that claims may hold at a time.
-	// Defaults to 8.
+	// ReceiveConns is the most connections for claims. Defaults to 8.
 	ReceiveConns int
-	// AdminConns is the most connections that listings, replays, checks and
-	// migrations may hold at a time. Defaults to 4.
+	// AdminConns is the most connections for listings, replays, checks and migrations. Defaults to
+	// 4.
 	AdminConns int
 }
 
@@ -84,7 +79,7 @@ var _ driver.Driver[pgx.Tx] = (*Store)(nil)
 // Mux is a hookonce.Mux for handlers that work in a pgx.Tx.
 type Mux = hookonce.Mux[pgx.Tx]
 
-// New is NewWithOptions with the defaults. It panics where pool is nil.
+// New is NewWithOptions with the defaults. It panics if pool is nil.
 func New(pool *pgxpool.Pool) *Store {
 	store, err := NewWithOptions(pool, nil)
 	if err != nil {
@@ -93,12 +88,12 @@ func New(pool *pgxpool.Pool) *Store {
 	return store
 }
 
-// NewWithOptions returns a store that works on the database of pool. It does not
-// connect: whether the database is there, migrated and durable is for Now,
-// hookmigrate.Check and Weaknesses to say. nil options are the defaults.
+// NewWithOptions returns a store on the database of pool. It does not connect: Now,
+// hookmigrate.Check and Weaknesses tell whether the database is there, migrated and durable. nil
+// options mean the defaults.
 //
-// The pool stays the caller's: Close does not close it, and it must stay open
-// as long as the store is used.
+// The pool stays the caller's: Close does not close it, and it must stay open as long as the store
+// is used.
 func NewWithOptions(pool *pgxpool.Pool, opts *Options) (*Store, error) {
 	if pool == nil {
 		return nil, errors.New("hookpgx: the pool is nil")
@@ -155,28 +150,27 @@ func withDefaults(opts *Options) (*Options, error) {
 	return &o, nil
 }
 
-// ClaimConcurrency implements [driver.Store]: half of the connections for
-// receiving, so that counts and reopenings are not held up by claims.
+// ClaimConcurrency implements [driver.Store]: half of the receiving connections, so that claims do
+// not delay counts and reopenings.
 func (s *Store) ClaimConcurrency() int { return max(1, int(s.receive.Config().MaxConns)/2) }
 
-// WorkLimits implements [driver.Driver]. Handlers may hold half of the caller's pool:
-// leases, outcomes and pruning run on it too.
+// WorkLimits implements [driver.Driver]. Handlers may hold half of the caller's pool, because
+// leases, outcomes and pruning use it too.
 func (s *Store) WorkLimits() driver.WorkLimits {
 	return pgstore.WorkLimits(int(s.work.Config().MaxConns))
 }
 
-// Close closes the store's own pools, once what runs on them has ended. The
-// caller's pool stays open.
+// Close closes the store's own pools once their calls have ended. The caller's pool stays open.
 func (s *Store) Close() error {
 	s.receive.Close()
 	s.admin.Close()
 	return nil
 }
 
-// ownPool returns a pool to the database of pool, with settings of its own.
+// ownPool returns a pool on the database of pool, with its own settings.
 func ownPool(pool *pgxpool.Pool, conns int, settings map[string]string) (*pgxpool.Pool, error) {
 	config := pool.Config() // a copy
 	configure(config, conns, settings)
-	// Its context bounds nothing that lasts: connections are made when needed.
+	// The context bounds nothing that lasts: connections are made when needed.
 	return pgxpool.NewWithConfig(context.Background(), config)
 }

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// tcpUserTimeout is the socket option TCP_USER_TIMEOUT of tcp(7), which package
-// syscall does not name.
+// tcpUserTimeout is the socket option TCP_USER_TIMEOUT of tcp(7). Package syscall has no name for
+// it.
 const tcpUserTimeout = 0x12
 
 // setPeerTimeout bounds how long sent bytes may stay unacknowledged.

@@ -17,22 +17,22 @@ import (
 const (
 	connectTimeout = 2 * time.Second
 	pingTimeout    = time.Second
-	// peerTimeout is how long sent bytes may stay unacknowledged by the peer's
-	// system before a connection counts as lost.
+	// peerTimeout is how long the peer's system may leave sent bytes unacknowledged before a
+	// connection counts as lost.
 	peerTimeout = 5 * time.Second
 )
 
-// commonSettings are those of every connection of the store's own pools. They
-// override what the server, the database and the user have as defaults. That a
-// server is read-only is not overridden: somebody took it out of service.
+// commonSettings are the settings of every connection of the store's own pools. They override the
+// defaults of the server, the database and the user. They do not override that a server is
+// read-only, because an operator took it out of service.
 func commonSettings() map[string]string {
 	return map[string]string{
-		// Under a stricter level a batch with one key that is claimed
-		// concurrently would fail whole.
+		// At a stricter level a whole batch would fail because of one key that is claimed
+		// concurrently.
 		"default_transaction_isolation":       "read committed",
 		"idle_in_transaction_session_timeout": "60000",
-		// Plans of claims are cheap to run and large to look at: compiling
-		// them would cost more than it saves.
+		// Plans of claims look expensive and run fast: compiling them would cost more than it
+		// saves.
 		"jit": "off",
 	}
 }
@@ -42,7 +42,7 @@ func receiveSettings() map[string]string {
 	s["application_name"] = "hookonce receive"
 	s["statement_timeout"] = "2000"
 	s["lock_timeout"] = "1000"
-	// A batch is kept in memory, up to this many kilobytes, while it is sorted.
+	// In kilobytes; enough to sort a batch in memory.
 	s["work_mem"] = "32768"
 	return s
 }
@@ -55,9 +55,8 @@ func adminSettings() map[string]string {
 	return s
 }
 
-// configure turns a copy of the caller's configuration into that of a pool of
-// the store's own. Hooks that belong to the caller's use of a connection are
-// left out; those that make a connection stay.
+// configure turns a copy of the caller's configuration into that of the store's own pool. It keeps
+// hooks that make a connection, and drops hooks for the caller's use of a connection.
 func configure(config *pgxpool.Config, conns int, settings map[string]string) {
 	config.MaxConns = int32(conns)
 	config.MinConns, config.MinIdleConns = 0, 0
@@ -80,7 +79,7 @@ func configure(config *pgxpool.Config, conns int, settings map[string]string) {
 				return err
 			}
 		}
-		// Of several hosts the next one is tried where this one is a standby.
+		// Of several hosts a standby is passed over.
 		return pgconn.ValidateConnectTargetSessionAttrsReadWrite(ctx, conn)
 	}
 	afterNet := c.AfterNetConnect
@@ -104,8 +103,8 @@ func configure(config *pgxpool.Config, conns int, settings map[string]string) {
 	}
 }
 
-// assertSettings reads back what was asked for when connecting: a pooler may
-// drop it, and the caller's own hook may change it.
+// assertSettings reads the settings back: a pooler may drop them, and the caller's hook may change
+// them.
 func assertSettings(ctx context.Context, conn *pgx.Conn, want map[string]string) error {
 	names := slices.Sorted(maps.Keys(want))
 	rows, err := conn.Query(ctx, "SELECT name, setting FROM pg_settings WHERE name = ANY ($1::text[])",
@@ -123,22 +122,22 @@ func assertSettings(ctx context.Context, conn *pgx.Conn, want map[string]string)
 	}
 	for _, name := range names {
 		if got[name] != want[name] {
-			return fmt.Errorf("the connection's %s is %q although %q was asked for: a pooler or a hook of the pool changes it",
+			return fmt.Errorf("the connection has %s = %q instead of %q: a pooler or a hook of the pool changes it",
 				name, got[name], want[name])
 		}
 	}
 	return nil
 }
 
-// detectLoss makes the system notice within seconds that a peer is gone, on
-// connections that it can do that for.
+// detectLoss makes the system notice within seconds that a peer is gone. It does nothing on
+// connections that are not TCP.
 func detectLoss(conn net.Conn) error {
 	if secure, ok := conn.(*tls.Conn); ok {
 		conn = secure.NetConn()
 	}
 	tcp, ok := conn.(*net.TCPConn)
 	if !ok {
-		return nil // a socket of this machine, or the caller's own kind of connection
+		return nil // a local socket, or the caller's own kind of connection
 	}
 	if err := tcp.SetKeepAliveConfig(net.KeepAliveConfig{
 		Enable: true, Idle: 10 * time.Second, Interval: 2 * time.Second, Count: 3,

@@ -10,29 +10,27 @@ import (
 
 // The settings of a connection, in the syntax of modernc.org/sqlite.
 const (
-	// writerBusyTimeout is short because nothing can interrupt SQLite's wait; the
-	// store begins again for as long as its caller's context allows.
+	// writerBusyTimeout is short because nothing can interrupt SQLite's wait. The store retries
+	// until its caller's context ends.
 	writerBusyTimeout = 100 // milliseconds
 	readerBusyTimeout = 5000
-	// checkpointPages is four times SQLite's default: event keys are random, so a
-	// page that is changed is soon changed again, and is then copied into the
-	// database once instead of often. It bounds the log at about 16 MiB.
+	// checkpointPages is four times SQLite's default. Event keys are random, so a changed page is
+	// soon changed again; with a longer log it is copied into the database once instead of often.
+	// The value bounds the log at about 16 MiB.
 	checkpointPages = 4000
-	// writerCacheKiB holds the upper levels of the indexes on random keys.
+	// writerCacheKiB is enough for the upper levels of the indexes on random keys.
 	writerCacheKiB = 64 << 10
-	// logSizeLimit is what the log is cut back to after it had to grow.
+	// logSizeLimit is the size, in bytes, that the log is cut back to after it had to grow.
 	logSizeLimit = 64 << 20
 )
 
-// SQLiteDSN returns the data source names of the writer and the readers of the
-// database file at path, for the driver modernc.org/sqlite. The writer's pool
-// must have one connection. The file is made when it is not there; its folder is
-// not.
+// SQLiteDSN returns the data source names of the writer and the readers of the database file at
+// path, for the driver modernc.org/sqlite. The writer's pool must have one connection. SQLite
+// creates the file if it does not exist, but not its folder.
 //
-// The path is a file's path and nothing else: any character may stand in it.
-// SQLiteDSN refuses an empty one, ":memory:" and what begins with "file:", since
-// an in-memory database is lost with its connection and every connection would
-// have one of its own.
+// The path is a plain file path and may hold any character. SQLiteDSN refuses an empty path,
+// ":memory:", and paths that begin with "file:": every connection would have an in-memory database
+// of its own and lose it when it closes.
 func SQLiteDSN(path string) (writer, reader string, err error) {
 	switch {
 	case path == "":
@@ -66,9 +64,9 @@ func SQLiteDSN(path string) (writer, reader string, err error) {
 	return writer, reader, nil
 }
 
-// sqliteURI returns path as an SQLite URI; see https://www.sqlite.org/uri.html.
-// What would end the path or be decoded in it is escaped, and so is all that is
-// not plain ASCII, which decodes to the same bytes.
+// sqliteURI returns path as an SQLite URI; see https://www.sqlite.org/uri.html. It escapes
+// characters that end the path or are decoded, and all that are not plain ASCII, which decode to
+// the same bytes.
 func sqliteURI(path string) string {
 	const plain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/"
 	slashed := filepath.ToSlash(filepath.Clean(path))

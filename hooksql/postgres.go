@@ -24,38 +24,36 @@ const (
 	connLifetime = time.Hour
 )
 
-// maxClaims is how many claims at a time are worth making.
+// maxClaims is the most concurrent claims that are faster than fewer.
 const maxClaims = 4
 
 // PostgresOptions configure a PostgresStore. The zero value of every field is
 // usable.
 type PostgresOptions struct {
-	// Schema is the schema that holds hookonce's tables: up to 63 of [a-z0-9_],
-	// not beginning with a digit or "pg_". It need not exist: migrating creates
-	// it. Defaults to "hookonce".
+	// Schema is the schema of hookonce's tables: up to 63 of [a-z0-9_], not beginning with a digit
+	// or "pg_". It need not exist: a migration creates it. Defaults to "hookonce".
 	Schema string
-	// Receive is the pool for what a sender waits for, above all claims, and for
-	// the records of runs. It is a pool to the same database and of the same user.
-	// Give it one of its own, so that slow handlers do not hold up answers. Defaults
-	// to the store's pool.
+	// Receive is the pool for claims and other calls that a sender waits for, and for the records
+	// of runs. It must be on the same database, with the same user. Give receiving a pool of its
+	// own, so that slow handlers do not delay answers. Defaults to the store's pool.
 	Receive *sql.DB
-	// Admin is the pool for listings, replays, checks and migrations, to the same
-	// database. Defaults to the store's pool.
+	// Admin is the pool for listings, replays, checks and migrations, on the same database.
+	// Defaults to the store's pool.
 	Admin *sql.DB
 }
 
-// PostgresStore is a [driver.Driver] on PostgreSQL over database/sql, whose handlers
-// work in a *sql.Tx. Its methods may be called concurrently.
+// PostgresStore is a [driver.Driver] on PostgreSQL over database/sql, whose handlers work in a
+// *sql.Tx. Its methods may be called concurrently.
 type PostgresStore struct {
 	*pgsession.Store[*sql.Tx]
 	db, receive *sql.DB
-	own         []*sql.DB // pools that Close closes
+	own         []*sql.DB // closed by Close
 }
 
 var _ driver.Driver[*sql.Tx] = (*PostgresStore)(nil)
 
-// NewPostgres is NewPostgresWithOptions with the defaults. It panics where that
-// returns an error: where db is nil, or limited to one connection.
+// NewPostgres is NewPostgresWithOptions with the defaults. It panics if db is nil or limited to one
+// connection.
 func NewPostgres(db *sql.DB) *PostgresStore {
 	store, err := NewPostgresWithOptions(db, nil)
 	if err != nil {
@@ -64,17 +62,16 @@ func NewPostgres(db *sql.DB) *PostgresStore {
 	return store
 }
 
-// NewPostgresWithOptions returns a store that works on the database of db. It does
-// not connect: whether the database is there, migrated and durable is for Now,
-// hookmigrate.Check and Weaknesses to say. nil options are the defaults.
+// NewPostgresWithOptions returns a store on the database of db. It does not connect: Now,
+// hookmigrate.Check and Weaknesses tell whether the database is there, migrated and durable. nil
+// options mean the defaults.
 //
-// While a handler works, its transaction holds one connection of db, and the run is
-// recorded by another one of Receive. So a db of one connection
-// (SetMaxOpenConns(1)) is refused where it is the pool for receiving too. Of what db
-// may open, handlers take half; set its limits before.
+// While a handler works, its transaction holds one connection of db, and another one of Receive
+// records the run. So a db that is limited to one connection (SetMaxOpenConns(1)) is refused if it
+// is the receiving pool too. Handlers use half of db's connections; set its limits before.
 //
-// The pools stay the caller's: Close does not close them, and they must stay open as
-// long as the store is used.
+// The pools stay the caller's: Close does not close them, and they must stay open as long as the
+// store is used.
 func NewPostgresWithOptions(db *sql.DB, opts *PostgresOptions) (*PostgresStore, error) {
 	o := PostgresOptions{}
 	if opts != nil {
@@ -90,8 +87,8 @@ func NewPostgresWithOptions(db *sql.DB, opts *PostgresOptions) (*PostgresStore, 
 		return nil, fmt.Errorf("hooksql: %w", err)
 	}
 	if (o.Receive == nil || o.Receive == db) && db.Stats().MaxOpenConnections == 1 {
-		return nil, errors.New("hooksql: the pool is limited to one connection, which the transaction of a handler would hold " +
-			"while its run is recorded: allow more of them, or give Receive a pool of its own")
+		return nil, errors.New("hooksql: the pool is limited to one connection, and a run needs two (the handler's transaction, " +
+			"and the record of the run): allow more connections, or give Receive a pool of its own")
 	}
 	if o.Receive == nil {
 		o.Receive = db
@@ -117,10 +114,10 @@ func NewPostgresWithOptions(db *sql.DB, opts *PostgresOptions) (*PostgresStore, 
 	}, nil
 }
 
-// OpenPostgres opens three pools on a database, for handlers (up to 16 connections),
-// receiving (8) and administration (4), with a driver that is registered with
-// database/sql: "pgx" of github.com/jackc/pgx/v5/stdlib, or "postgres" of
-// github.com/lib/pq. It does not connect. Close the store to close them.
+// OpenPostgres opens three pools on a database, for handlers (up to 16 connections), receiving (8)
+// and administration (4). driverName is registered with database/sql: "pgx" of
+// github.com/jackc/pgx/v5/stdlib, or "postgres" of github.com/lib/pq. OpenPostgres does not
+// connect. Close the store to close the pools.
 func OpenPostgres(driverName, dsn string) (*PostgresStore, error) {
 	var pools []*sql.DB
 	for _, conns := range []int{workConns, receiveConns, adminConns} {
@@ -142,7 +139,7 @@ func OpenPostgres(driverName, dsn string) (*PostgresStore, error) {
 	return store, nil
 }
 
-// Close closes the pools that OpenPostgres opened, and no others.
+// Close closes the pools that OpenPostgres opened.
 func (s *PostgresStore) Close() error { return closePools(s.own) }
 
 func closePools(pools []*sql.DB) error {
@@ -153,22 +150,21 @@ func closePools(pools []*sql.DB) error {
 	return errors.Join(errs...)
 }
 
-// ClaimConcurrency implements [driver.Store]: half of the connections for receiving,
-// so that what else needs them is not held up by claims, and four at most.
+// ClaimConcurrency implements [driver.Store]: half of the receiving connections, at most four, so
+// that claims do not delay the other calls.
 func (s *PostgresStore) ClaimConcurrency() int {
 	conns := s.receive.Stats().MaxOpenConnections
 	if conns <= 0 {
 		return maxClaims
 	}
 	if s.receive == s.db {
-		conns /= 2 // the others are the handlers'
+		conns /= 2 // handlers use the others
 	}
 	return min(max(1, conns/2), maxClaims)
 }
 
-// WorkLimits implements [driver.Driver]: handlers get half of the connections of the
-// store's pool. The others are for what they wait for, for the relay, and for the
-// rest of the program.
+// WorkLimits implements [driver.Driver]. The store's pool also serves the calls that handlers wait
+// for, the relay, and the rest of the program.
 func (s *PostgresStore) WorkLimits() driver.WorkLimits {
 	conns := s.db.Stats().MaxOpenConnections
 	if conns > 0 {

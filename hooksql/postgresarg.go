@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// postgresArgs turns the arguments of a statement into what every driver takes.
-// The statements cast each argument, so an array travels as the text of one: the
-// standard library has no arrays. A nil slice or pointer is NULL.
+// postgresArgs turns the arguments of a statement into values that every driver takes. The
+// statements cast each argument, so an array is sent as text: the standard library has no arrays. A
+// nil slice or pointer is NULL.
 func postgresArgs(args []any) ([]any, error) {
 	converted := make([]any, len(args))
 	for i, arg := range args {
@@ -57,14 +57,14 @@ func postgresArg(arg any) (driver.Value, error) {
 	case []*time.Time:
 		return arrayOf(v, appendTime), nil
 	}
-	return nil, fmt.Errorf("a %T cannot be sent", arg)
+	return nil, fmt.Errorf("cannot send a %T", arg)
 }
 
-// toMicrosecond cuts off what a timestamptz does not hold. Some drivers leave that
+// toMicrosecond truncates a time to a microsecond, the unit of timestamptz. Some drivers leave that
 // to the server, which rounds.
 func toMicrosecond(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
 
-// arrayOf returns the text of an array, as the server reads it
+// arrayOf returns the text of an array in the server's syntax
 // (https://www.postgresql.org/docs/current/arrays.html#ARRAYS-IO).
 func arrayOf[E any](elements []E, appendElement func([]byte, E) []byte) driver.Value {
 	if elements == nil {
@@ -80,11 +80,10 @@ func arrayOf[E any](elements []E, appendElement func([]byte, E) []byte) driver.V
 	return string(append(text, '}'))
 }
 
-// appendText quotes an element, whatever is in it: unquoted, some texts mean
-// something else, as NULL does.
+// appendText always quotes an element, because some unquoted texts have a meaning, such as NULL.
 func appendText(text []byte, element string) []byte {
 	text = append(text, '"')
-	for i := range len(element) { // bytes: neither quote nor backslash is part of another character
+	for i := range len(element) { // by bytes: neither quote nor backslash is part of another character
 		if element[i] == '"' || element[i] == '\\' {
 			text = append(text, '\\')
 		}
@@ -93,8 +92,7 @@ func appendText(text []byte, element string) []byte {
 	return append(text, '"')
 }
 
-// appendBytes writes a bytea in its hex format. The backslash is one of the array's
-// text too.
+// appendBytes writes a bytea in its hex format. The array's syntax escapes the backslash.
 func appendBytes(text, element []byte) []byte {
 	if element == nil {
 		return append(text, "NULL"...)

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// byteaArray scans a bytea[] of one dimension, which drivers return as its text
-// (https://www.postgresql.org/docs/current/arrays.html#ARRAYS-IO). NULL is a nil
-// slice, as an element and as the whole.
+// byteaArray scans a bytea[] of one dimension, which drivers return as text
+// (https://www.postgresql.org/docs/current/arrays.html#ARRAYS-IO). NULL becomes a nil slice, as an
+// element and as the whole.
 type byteaArray struct{ into *[][]byte }
 
 // Scan implements sql.Scanner.
@@ -25,7 +25,7 @@ func (a byteaArray) Scan(value any) error {
 	case []byte:
 		text = string(v)
 	default:
-		return fmt.Errorf("a bytea[] came as a %T", value)
+		return fmt.Errorf("cannot scan a %T as a bytea[]", value)
 	}
 	list, err := splitArray(text)
 	if err != nil {
@@ -76,8 +76,8 @@ func splitArray(text string) ([]*string, error) {
 	return list, nil
 }
 
-// cutElement returns the first element of what stands between the braces, and the
-// rest from the comma on.
+// cutElement returns the first element of the text between the braces, and the rest from the comma
+// on.
 func cutElement(text string) (element string, quoted bool, rest string, err error) {
 	var plain []byte
 	for i := 0; i < len(text); i++ {
@@ -103,7 +103,7 @@ func cutElement(text string) (element string, quoted bool, rest string, err erro
 	return string(plain), false, "", nil
 }
 
-// readBytea reads a bytea in either format that the setting bytea_output knows
+// readBytea reads a bytea in either format of the setting bytea_output
 // (https://www.postgresql.org/docs/current/datatype-binary.html).
 func readBytea(text string) ([]byte, error) {
 	if digits, ok := strings.CutPrefix(text, `\x`); ok {

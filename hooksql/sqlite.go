@@ -15,39 +15,36 @@ import (
 )
 
 const (
-	// maxReaders bounds the readers of one store.
+	// maxReaders is the most readers of one store.
 	maxReaders = 4
-	// openTimeout bounds OpenSQLite: a file whose log has to be recovered, or
-	// that is in use, can take a while.
+	// openTimeout bounds OpenSQLite: recovering the log of a file, or waiting for other users of
+	// the file, can take a while.
 	openTimeout = 30 * time.Second
 	// closeTimeout bounds the last checkpoint.
 	closeTimeout = 5 * time.Second
 )
 
-// Store is a driver.Driver on SQLite, whose transactions are *sql.Tx. It is safe
-// for concurrent use, and any number of stores, in any number of processes on one
-// machine, may share an SQLite file.
+// Store is a driver.Driver on SQLite whose transactions are *sql.Tx. It may be used concurrently.
+// Any number of stores, in any number of processes on one machine, may share a file.
 type Store struct {
 	*sqlitestore.Store
-	pools *pools // nil where they are not ours to close
+	pools *pools // nil if the caller owns the pools
 }
 
 var _ driver.Driver[*sql.Tx] = (*Store)(nil)
 
-// NewSQLite returns a store that writes through writer and reads through reader,
-// two pools on one file whose connections have the settings of SQLiteDSN. The
-// writer should have one connection (SetMaxOpenConns(1)): more of them would
-// only wait for one another inside SQLite, where a context cannot end the wait.
-// NewSQLite does not touch the database, and Close leaves the pools open.
-// Weaknesses tells when the writer's settings could lose a commit.
+// NewSQLite returns a store that writes through writer and reads through reader, two pools on one
+// file with the settings of SQLiteDSN. The writer should have one connection (SetMaxOpenConns(1)):
+// more would only wait for one another inside SQLite, where a context cannot end the wait.
+// NewSQLite does not touch the database, and Close leaves the pools open. Weaknesses reports
+// settings of the writer that could lose a commit.
 func NewSQLite(writer, reader *sql.DB) *Store {
 	return &Store{Store: sqlitestore.New(writer, reader, hookmigrate.SQLite())}
 }
 
-// OpenSQLite opens the file at path with a driver that is registered with
-// database/sql and takes the data source names of modernc.org/sqlite, makes the
-// file when it is not there, and checks that the settings are in force. It does
-// not apply the schema. Close the store to close the file.
+// OpenSQLite opens the file at path, creates it if it does not exist, and checks that the settings
+// are in force. driverName is registered with database/sql and takes the data source names of
+// modernc.org/sqlite. OpenSQLite does not apply the schema. Close the store to close the file.
 func OpenSQLite(driverName, path string) (*Store, error) {
 	p, err := openPools(driverName, path)
 	if err != nil {
@@ -63,9 +60,8 @@ func OpenSQLite(driverName, path string) (*Store, error) {
 	return store, nil
 }
 
-// Close waits for writes that are under way. Of a store that OpenSQLite made, it
-// then copies the log into the database, as far as nobody else is in the way,
-// and closes both pools.
+// Close waits for writes in progress. If OpenSQLite made the store, Close also copies the log into
+// the database, unless another connection is in the way, and closes both pools.
 func (s *Store) Close() error {
 	err := s.Store.Close()
 	if s.pools == nil {
@@ -73,8 +69,8 @@ func (s *Store) Close() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
-	// Committed transactions are safe in the log too, so an error here is
-	// nobody's loss. PASSIVE waits for no reader and no other process.
+	// An error is harmless, because committed transactions are safe in the log too. PASSIVE waits
+	// for no reader and no other process.
 	_, _ = s.pools.writer.ExecContext(ctx, `PRAGMA wal_checkpoint(PASSIVE)`)
 	return errors.Join(err, s.pools.close())
 }
@@ -105,8 +101,7 @@ func openPools(driverName, path string) (*pools, error) {
 
 func (p *pools) close() error { return errors.Join(p.reader.Close(), p.writer.Close()) }
 
-// check asserts the settings of the writer and of every connection that the
-// readers' pool can have.
+// check checks the settings of the writer and of every connection that the readers' pool can have.
 func (p *pools) check(ctx context.Context) error {
 	conn, err := firstConn(ctx, p.writer)
 	if err != nil {
@@ -124,7 +119,7 @@ func (p *pools) check(ctx context.Context) error {
 	readers := make([]*sql.Conn, 0, maxReaders)
 	defer func() {
 		for _, conn := range readers {
-			_ = conn.Close() // it goes back to the pool
+			_ = conn.Close() // back to the pool
 		}
 	}()
 	for range maxReaders {
@@ -145,9 +140,8 @@ func (p *pools) check(ctx context.Context) error {
 	return nil
 }
 
-// firstConn opens the writer's connection. While another process brings a new
-// file into WAL mode, or recovers its log, SQLite may answer "busy" without
-// waiting; so it is tried until ctx ends.
+// firstConn opens the writer's connection. SQLite may answer "busy" without waiting while another
+// process brings a new file into WAL mode or recovers its log, so firstConn retries until ctx ends.
 func firstConn(ctx context.Context, db *sql.DB) (*sql.Conn, error) {
 	for {
 		conn, err := db.Conn(ctx)

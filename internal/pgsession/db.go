@@ -10,7 +10,7 @@ import (
 // DB is a pgstore.DB on the connections of a client.
 type DB struct {
 	client Client
-	// level is the default isolation level of the sessions, as far as it is known.
+	// level is the default isolation level of the sessions; see levelOf.
 	level atomic.Int32
 }
 
@@ -22,11 +22,11 @@ const (
 	levelOther
 )
 
-// New returns a DB whose sessions have any default isolation level. The first statement asks for it.
+// New returns a DB whose sessions may have any default isolation level. The first statement asks
+// the server for it.
 func New(client Client) *DB { return &DB{client: client} }
 
-// NewReadCommitted returns a DB whose sessions are known to have the default isolation level READ
-// COMMITTED.
+// NewReadCommitted returns a DB whose sessions have the default isolation level READ COMMITTED.
 func NewReadCommitted(client Client) *DB {
 	d := New(client)
 	d.level.Store(levelReadCommitted)

@@ -18,7 +18,7 @@ func (e stateError) SQLState() string { return string(e) }
 
 var errBroken = errors.New("the connection is broken")
 
-// The level is asked for by this statement.
+// levelSQL asks for the default isolation level.
 const levelSQL = "SELECT current_setting($1::text)"
 
 func withLevel(level string) *fakeClient {

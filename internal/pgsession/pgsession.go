@@ -1,7 +1,7 @@
-// Package pgsession runs hookonce's statements and transactions on PostgreSQL sessions, whatever the
-// client library. It holds everything that pgx and database/sql have in common: which statements may
-// run outside of a transaction, which failures are retried, what a failure means, and how a
-// transaction of handlers ends or is cut off.
+// Package pgsession runs hookonce's statements and transactions on PostgreSQL sessions, independent
+// of the client library. It is the common part of hookpgx and hooksql: the isolation level of
+// statements, the retry of broken connections, the meaning of errors, and the end of transactions
+// and runs.
 //
 // A client library implements [Client], [Session], [Tx] and [RunTx]. [New] makes a pgstore.DB from a
 // Client, and [NewStore] adds the transaction type that handlers see.
@@ -51,7 +51,7 @@ type Tx interface {
 	Release()
 }
 
-// RunTx is an open transaction in which handlers work. A goroutine that a handler left behind may
+// RunTx is an open transaction of handlers. A goroutine that a handler left behind may
 // use the connection at any time.
 type RunTx interface {
 	Tx

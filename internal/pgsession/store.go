@@ -16,7 +16,7 @@ type Store[T any] struct {
 }
 
 // NewStore returns a store. ofRun returns the transaction of a run as its handlers get it. conn
-// returns a connection on which statements run in a caller's transaction.
+// returns a connection that runs statements in a caller's transaction.
 func NewStore[T any](store *pgstore.Store, ofRun func(*pgstore.Run, RunTx) T, conn func(T) pgstore.Conn) *Store[T] {
 	return &Store[T]{store, ofRun, conn}
 }
