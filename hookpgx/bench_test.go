@@ -11,8 +11,8 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// BenchmarkClaim claims batches of 128 events with one message each, from four
-// sides at a time, into tables that grow; an operation is one event.
+// BenchmarkClaim claims batches of 128 events, with and without one message each, in four
+// goroutines, into tables that grow. An operation is one event.
 func BenchmarkClaim(b *testing.B) {
 	for _, routes := range [][]string{nil, {"billing"}} {
 		b.Run(fmt.Sprint("messages=", len(routes)), func(b *testing.B) {
@@ -57,8 +57,8 @@ func claimMany(b *testing.B, w *world, routes []string) {
 	}
 }
 
-// BenchmarkSend leases messages and records that they were sent, in batches of
-// 100 from four sides at a time; an operation is one message.
+// BenchmarkSend leases messages and records that they were sent, in batches of 100 in four
+// goroutines. An operation is one message.
 func BenchmarkSend(b *testing.B) {
 	w := open(b, nil)
 	claimMany(b, w, []string{"billing"})

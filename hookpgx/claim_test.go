@@ -19,7 +19,7 @@ import (
 	"github.com/hookonce/hookonce/internal/test/dbtest"
 )
 
-// session is a transaction of somebody else, open until the test ends it.
+// session returns a transaction of another session, open until the test ends it.
 func (w *world) session(t *testing.T) pgx.Tx {
 	t.Helper()
 	conn, err := w.pool.Acquire(t.Context())
@@ -44,7 +44,7 @@ func (w *world) in(t *testing.T, tx pgx.Tx, sql string, args ...any) {
 		t.Fatal(err)
 	}
 	if tag.RowsAffected() == 0 {
-		t.Fatalf("%s touched nothing", sql)
+		t.Fatalf("%s changed nothing", sql)
 	}
 }
 
@@ -54,7 +54,7 @@ func (w *world) awaitWaiting(t *testing.T) {
 	w.awaitWaitingFor(t, 1)
 }
 
-// awaitWaitingFor waits until n statements do.
+// awaitWaitingFor waits until n statements wait for a lock.
 func (w *world) awaitWaitingFor(t *testing.T, n int) {
 	t.Helper()
 	deadline := time.Now().Add(patience)
@@ -69,7 +69,7 @@ func sortedClaims(claims ...driver.Claim) []driver.Claim {
 	return slices.SortedFunc(slices.Values(claims), func(a, b driver.Claim) int { return bytes.Compare(a.Key[:], b.Key[:]) })
 }
 
-// TestStuckKey has a key that another session is about to claim.
+// TestStuckKey has a key that another session has inserted and not committed.
 func TestStuckKey(t *testing.T) {
 	t.Parallel()
 	w := open(t, nil)
@@ -84,9 +84,8 @@ func TestStuckKey(t *testing.T) {
 	}{
 		{time.Millisecond, driver.ErrLockTimeout},
 		{0, driver.ErrLockTimeout},
-		// Past the sessions' own bounds of 1 s for a lock and 2 s for a
-		// statement. That the second ends it proves that the first was
-		// replaced, by the statement that waits.
+		// Longer than the sessions' own bounds of 1 s for a lock and 2 s for a statement. The
+		// second bound ends it, so the claim has replaced the first.
 		{patience, driver.ErrUnavailable},
 	} {
 		_, err := w.Claim(t.Context(), &driver.ClaimParams{Claims: batch, LockTimeout: test.bound})
@@ -103,8 +102,8 @@ func TestStuckKey(t *testing.T) {
 	w.mustClaim(t, true, stuck)
 }
 
-// TestWorkDoesNotHoldUpDuplicates keeps every row that work on an event locks
-// or changes in an open transaction: a duplicate's claim must not wait.
+// TestWorkDoesNotHoldUpDuplicates keeps every row that work on an event locks or changes in an open
+// transaction. A duplicate's claim must not wait.
 func TestWorkDoesNotHoldUpDuplicates(t *testing.T) {
 	t.Parallel()
 	w := open(t, nil)
@@ -119,7 +118,7 @@ func TestWorkDoesNotHoldUpDuplicates(t *testing.T) {
 		"SELECT FROM {schema}.event WHERE key = $1 FOR UPDATE",
 		"SELECT FROM {schema}.event WHERE key = $1 FOR NO KEY UPDATE",
 		"INSERT INTO {schema}.delivery_count VALUES ($1, 1, 1, 1, now())",
-		"UPDATE {schema}.event SET body = NULL WHERE key = $1", // retention: the pre-filter sees to it
+		"UPDATE {schema}.event SET body = NULL WHERE key = $1", // retention; the check before the insert avoids the wait
 	} {
 		t.Run(sql, func(t *testing.T) {
 			other := w.session(t)
@@ -139,9 +138,8 @@ func TestWorkDoesNotHoldUpDuplicates(t *testing.T) {
 	}
 }
 
-// TestStricterDefaultIsolation works on a database whose default level would
-// fail a batch with one key that is claimed concurrently, and every lease that
-// meets another one.
+// TestStricterDefaultIsolation works on a database whose default level would fail a batch because
+// of one key that is claimed concurrently, and every lease that meets another one.
 func TestStricterDefaultIsolation(t *testing.T) {
 	t.Parallel()
 	for _, level := range []string{"repeatable read", "serializable"} {
@@ -201,9 +199,9 @@ func TestStricterDefaultIsolation(t *testing.T) {
 					mu.Unlock()
 				}
 			})
-			// One that every lease passed over as locked is due still.
+			// Messages that every lease passed over as locked are still due.
 			if n := w.number(t, "SELECT count(*) FROM {schema}.message WHERE state = 2"); n != len(sent) {
-				t.Errorf("%d messages are sent, and %d were", n, len(sent))
+				t.Errorf("%d messages have the state sent, and %d were sent", n, len(sent))
 			}
 			for id, n := range sent {
 				if n != 1 {
@@ -233,15 +231,15 @@ func concurrently(t *testing.T, n int, f func(me int) error) {
 	}
 }
 
-// second returns another store on the schema of w, as another process has.
+// second returns another store on the schema of w, like that of another process.
 func (w *world) second(t *testing.T) *world {
 	t.Helper()
 	schema := strings.Trim(w.schema, `"`)
 	return connectWith(t, w.pool.Config().Copy(), schema, nil)
 }
 
-// TestHotKeys claims overlapping batches over few keys, with and without body
-// guards, on a server of its own, so that its count of deadlocks is the test's.
+// TestHotKeys claims overlapping batches with few keys, with and without body guards, on its own
+// server, whose count of deadlocks must stay 0.
 func TestHotKeys(t *testing.T) {
 	t.Parallel()
 	w := private(t, dbtest.StartServer(t, nil))

@@ -9,7 +9,7 @@ import (
 	"github.com/hookonce/hookonce/internal/pgsession"
 )
 
-// GiveBack ends the transaction of a run, and leaves its record.
+// GiveBack ends the transaction of a run, and keeps its record.
 func GiveBack(ctx context.Context, r driver.Run[pgx.Tx]) {
 	r.(*pgsession.Run[pgx.Tx]).Run.Tx().Rollback(ctx)
 }

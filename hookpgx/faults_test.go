@@ -18,7 +18,7 @@ import (
 // patience bounds waits that end much earlier unless something is broken.
 const patience = 30 * time.Second
 
-// private returns a migrated store on a server of the test's own.
+// private returns a migrated store on the test's own server.
 func private(t *testing.T, server *dbtest.Server) *world {
 	t.Helper()
 	w := connect(t, server.DSN(), hookpgx.DefaultSchema, nil)
@@ -30,7 +30,7 @@ func private(t *testing.T, server *dbtest.Server) *world {
 
 func claimOf(claims ...driver.Claim) *driver.ClaimParams { return &driver.ClaimParams{Claims: claims} }
 
-// mustClaim claims one event and wants it claimed or not.
+// mustClaim claims one event, and fails unless the result is claimed or duplicate as wanted.
 func (w *world) mustClaim(t testing.TB, want bool, c driver.Claim) {
 	t.Helper()
 	got, err := w.Claim(t.Context(), claimOf(c))
@@ -78,7 +78,7 @@ func TestLostCommitReply(t *testing.T) {
 	}
 }
 
-// awaitDrop waits until the server has answered, and the answer was dropped.
+// awaitDrop waits until the server's answer was dropped.
 func awaitDrop(t *testing.T, drop *dbtest.Drop) {
 	t.Helper()
 	select {
@@ -88,8 +88,8 @@ func awaitDrop(t *testing.T, drop *dbtest.Drop) {
 	}
 }
 
-// TestLostCommitReplyOfWork loses the reply to an outcome: the message is
-// completed once, and the retry finds the lease gone.
+// TestLostCommitReplyOfWork loses the reply to an outcome. The message is completed once, and the
+// retry finds the lease gone.
 func TestLostCommitReplyOfWork(t *testing.T) {
 	t.Parallel()
 	server := dbtest.StartServer(t, nil)
@@ -118,7 +118,7 @@ func TestLostCommitReplyOfWork(t *testing.T) {
 	}
 }
 
-// wantDown fails unless err is what a database that does not answer leads to.
+// wantDown fails unless err means that the database does not answer.
 func wantDown(t testing.TB, what string, err error) {
 	t.Helper()
 	if !errors.Is(err, driver.ErrCommitUnknown) && !errors.Is(err, driver.ErrUnavailable) {
@@ -203,8 +203,8 @@ func TestServerShutDown(t *testing.T) {
 	w.recovered(t, newClaim("up"))
 }
 
-// TestReadOnly wants a server that takes no writes to count as unavailable,
-// both on the store's own connections and on the caller's.
+// TestReadOnly checks that a read-only server counts as unavailable, on the store's own connections
+// and on the caller's.
 func TestReadOnly(t *testing.T) {
 	t.Parallel()
 	server := dbtest.StartServer(t, nil)
@@ -225,7 +225,7 @@ func TestReadOnly(t *testing.T) {
 	}
 }
 
-// TestBecomesReadOnly has connections that were made before.
+// TestBecomesReadOnly has connections from before the server became read-only.
 func TestBecomesReadOnly(t *testing.T) {
 	t.Parallel()
 	server := dbtest.StartServer(t, nil)
@@ -282,8 +282,8 @@ func TestWeaknesses(t *testing.T) {
 	w := private(t, server)
 	wantWeaknesses(t, w, map[string]string{"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off"})
 
-	// Local commits are all there is where no standby is configured. Where one
-	// is, and is away, a commit that does not wait for it still goes through.
+	// Without a standby local commits are enough. With a standby that is away, a commit that does
+	// not wait for it still succeeds.
 	w.exec(t, "ALTER ROLE CURRENT_USER SET synchronous_commit = 'local'")
 	for standbys, want := range map[string]map[string]string{
 		"":      {"fsync": "off", "full_page_writes": "off"},

@@ -17,8 +17,8 @@ func guardedClaim(id, body string, guard driver.BodyGuard) driver.Claim {
 	return c
 }
 
-// TestOneWatchedBodyManyIDs claims one body under many ids at once over two stores. Under BodyWatch
-// all of them are claimed, and all but the first name the first.
+// TestOneWatchedBodyManyIDs claims one body under many ids at once over two stores. BodyWatch
+// claims all of them, and all but the first name the first.
 func TestOneWatchedBodyManyIDs(t *testing.T) {
 	t.Parallel()
 	w := open(t, nil)
@@ -65,10 +65,9 @@ func checkOneFirst(t *testing.T, guard driver.BodyGuard, results map[string]driv
 	}
 }
 
-// TestBodyOfALostClaim has a session that brings a body first but loses its
-// key, with another body, to a third: what it wrote about the body is void,
-// and whoever waited for it must be claimed instead of refused, because no
-// event holds that body.
+// TestBodyOfALostClaim has a session that writes a body first but loses its key to a third session
+// with another body. Its row of the body is void: a claim that waited for the row must be claimed
+// and not refused, because no event holds the body.
 func TestBodyOfALostClaim(t *testing.T) {
 	t.Parallel()
 	w := open(t, nil)
@@ -78,8 +77,7 @@ func TestBodyOfALostClaim(t *testing.T) {
 	third := guardedClaim("third", "body of the loser", driver.BodyRefuse)
 	w.mustClaim(t, true, winner)
 
-	// The state in the middle of the loser's statement: its body is written
-	// and not committed.
+	// The state in the middle of the loser's statement: its body is written and not committed.
 	other := w.session(t)
 	bodyKey := driver.BodyKey("stripe", loser.BodyHash)
 	w.in(t, other, "INSERT INTO {schema}.body_seen VALUES ($1, $2, now())", bodyKey[:], loser.Key[:])
@@ -105,8 +103,8 @@ func TestBodyOfALostClaim(t *testing.T) {
 	}
 }
 
-// TestVoidBodyIsTakenOnce claims, at once, many ids with a body that is only
-// remembered for an event which holds another one.
+// TestVoidBodyIsTakenOnce claims many ids at once with a body whose row names an event with another
+// body.
 func TestVoidBodyIsTakenOnce(t *testing.T) {
 	t.Parallel()
 	w := open(t, nil)
@@ -133,16 +131,15 @@ func TestVoidBodyIsTakenOnce(t *testing.T) {
 	}
 }
 
-// TestContestedIDAndBody mixes few ids and few bodies at random over two
-// stores. Afterwards no body is lost: each that was ever claimed or refused is
-// held by exactly one event.
+// TestContestedIDAndBody mixes few ids and few bodies at random over two stores. Afterwards exactly
+// one event holds each body that was ever claimed or refused.
 func TestContestedIDAndBody(t *testing.T) {
 	t.Parallel()
 	w := open(t, nil)
 	stores := []*world{w, w.second(t)}
 	const bodies = 6
 	var mu sync.Mutex
-	refusedFor := map[string]bool{} // bodies whose claim was refused as seen before
+	refusedFor := map[string]bool{} // bodies that were refused as seen before
 	concurrently(t, 24, func(me int) error {
 		for round := range 12 {
 			body := fmt.Sprint("body ", (me+round)%bodies)

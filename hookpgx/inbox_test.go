@@ -18,9 +18,9 @@ import (
 	"github.com/hookonce/hookonce/provider"
 )
 
-// While nobody can claim, because the table is locked, the queue fills up and
-// what does not fit is answered 503 at once. Once the table is free, all that
-// fitted is durable, and all that did not is when it comes again.
+// TestFullQueue locks the table, so that claims wait and the queue fills up. Deliveries beyond the
+// queue get 503 at once. Once the table is free, every queued delivery is durable, and every
+// refused one when it comes again.
 func TestFullQueue(t *testing.T) {
 	t.Parallel()
 	const secret = "0123456789abcdef"

@@ -10,9 +10,9 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// TestBuriedIsToldThoughTheLeaseFails has a lease that buries one message, and
-// whose next statement fails: nobody would tell of the buried one again.
-func TestBuriedIsToldThoughTheLeaseFails(t *testing.T) {
+// TestBuriedAreReturnedThoughTheLeaseFails has a lease that buries one message, and whose next statement
+// fails. The lease must return the buried message, because no later call does.
+func TestBuriedAreReturnedThoughTheLeaseFails(t *testing.T) {
 	t.Parallel()
 	w := open(t, nil)
 	claims := []driver.Claim{newClaim("evt_1", "billing"), newClaim("evt_2", "billing")}

@@ -20,16 +20,15 @@ import (
 )
 
 const (
-	planEvents = 60_000 // how many events and messages the tables hold
-	planRare   = 40     // how many of them, or more, are in each of the rarer states
-	// planRows is how many rows of one table a statement may read: far more than
-	// it should, and far less than there are.
+	planEvents = 60_000 // events and messages in the tables
+	planRare   = 40     // rows, or more, in each of the rarer states
+	// planRows is the most rows of one table that a statement may read: far more than it should,
+	// and far fewer than there are.
 	planRows = 1500
 )
 
-// TestPlans runs statements on large tables, and has the server tell the plans
-// that it ran them by: none may read a table whole. Without one of the indexes
-// everything still works, and gets slower with every event.
+// TestPlans runs statements on large tables, and has the server log their plans. None may read a
+// whole table. Without one of the indexes everything still works, and gets slower with every event.
 func TestPlans(t *testing.T) {
 	t.Parallel()
 	w, plans := openExplained(t, nil)
@@ -116,20 +115,20 @@ func TestPlans(t *testing.T) {
 		plans.bound(t, c.name, c.run)
 	}
 
-	// A destination died long ago, and nothing since.
+	// A destination died long ago, and none since.
 	w.exec(t, "UPDATE {schema}.message SET state = 3, failed_at = now() WHERE received_at < now() - $1::int * interval '1 second'", planEvents*2/3)
 	w.exec(t, "VACUUM ANALYZE {schema}.message")
 	plans.bound(t, "many old dead letters", listLetters(t, w, &driver.MessageFilter{}, 50))
 	plans.bound(t, "many old dead messages", listMessages(t, w, &driver.MessageFilter{State: driver.StateDead, After: middle}, 50))
 }
 
-// TestKeptPlans claims in a session that has planned while there was next to nothing:
-// the plan is kept, and must do for large tables too.
+// TestKeptPlans claims in a session that planned its statements on nearly empty tables. It keeps
+// the plans, and they must be good for large tables too.
 func TestKeptPlans(t *testing.T) {
 	t.Parallel()
 	w, plans := openExplained(t, &hookpgx.Options{ReceiveConns: 1})
 	w.mustClaim(t, true, newClaim("first", "billing"))
-	analyze(t, w) // the server knows that a page holds all
+	analyze(t, w) // the server sees tables of one page
 	w.mustClaim(t, true, newClaim("second", "billing"))
 	w.mustClaim(t, false, newClaim("second", "billing"))
 	mostlyKnown := claimOf(newClaim("second", "billing"))
@@ -167,7 +166,8 @@ func TestKeptPlans(t *testing.T) {
 			return err
 		}
 		plans.bound(t, name, duplicates)
-		// Rows do not tell of an index that is read whole for want of its first column.
+		// The count of rows does not show an index that is read whole because its first column is
+		// not bound.
 		for _, plan := range plans.of(t, duplicates) {
 			if plan.Plan.uses("message_dead_received") {
 				t.Errorf("%s reads the whole index on dead messages, in the order of their time, for each", name)
@@ -181,8 +181,8 @@ func (n *planNode) uses(index string) bool {
 	return n.Index == index || slices.ContainsFunc(n.Plans, func(below planNode) bool { return below.uses(index) })
 }
 
-// TestPlansOfStates lists events by states that many are in, which are walked
-// then, and by states that a few old ones are in.
+// TestPlansOfStates lists events by states with many events, which walks the events, and by states
+// with a few old ones.
 func TestPlansOfStates(t *testing.T) {
 	t.Parallel()
 	w, plans := openExplained(t, nil)
@@ -267,8 +267,8 @@ func listMessages(t *testing.T, w *world, f *driver.MessageFilter, atLeast int) 
 	}
 }
 
-// fill writes events of a second each, most of them done, and a few of each
-// other state spread over all of them.
+// fill writes events, one per second. Most are done, and a few of each other state are spread over
+// all of them.
 func fill(t *testing.T, w *world) {
 	t.Helper()
 	insertMany(t, w)
@@ -282,7 +282,7 @@ func analyze(t *testing.T, w *world) {
 	}
 }
 
-// insertMany is fill without telling the server of it.
+// insertMany is fill without updating the server's statistics.
 func insertMany(t *testing.T, w *world) {
 	t.Helper()
 	w.exec(t, `
@@ -306,7 +306,7 @@ func insertMany(t *testing.T, w *world) {
 		planEvents, driver.NoteDiscarded, planEvents/planRare)
 }
 
-// explained are the plans that a server tells of.
+// explained holds the plans that a server logs.
 type explained struct {
 	mu    sync.Mutex
 	plans []explainedPlan
@@ -317,7 +317,7 @@ type explainedPlan struct {
 	Plan planNode
 }
 
-// planNode is a node of a plan, as EXPLAIN (ANALYZE, FORMAT JSON) writes it.
+// planNode is a node of a plan in the format of EXPLAIN (ANALYZE, FORMAT JSON).
 type planNode struct {
 	Type     string     `json:"Node Type"`
 	Relation string     `json:"Relation Name,omitempty"`
@@ -328,7 +328,7 @@ type planNode struct {
 	Plans    []planNode `json:"Plans,omitempty"`
 }
 
-// count adds how many rows of each table the node and those below it read.
+// count adds the number of rows that the node and its children read from each table.
 func (n *planNode) count(read map[string]float64) {
 	if n.Relation != "" && n.Type != "ModifyTable" {
 		read[n.Relation] += (n.Rows + n.Removed) * n.Loops
@@ -338,8 +338,7 @@ func (n *planNode) count(read map[string]float64) {
 	}
 }
 
-// openExplained returns a store to whose connections the server tells each plan
-// that it has run.
+// openExplained returns a store whose connections log the plan of each statement.
 func openExplained(t *testing.T, opts *hookpgx.Options) (*world, *explained) {
 	t.Helper()
 	dsn, schema := dbtest.Postgres(t)
@@ -352,7 +351,7 @@ func openExplained(t *testing.T, opts *hookpgx.Options) (*world, *explained) {
 		"auto_explain.log_min_duration": "0",
 		"auto_explain.log_analyze":      "on",
 		"auto_explain.log_format":       "json",
-		// Claims and the like are statements of functions.
+		// Claims and the like run inside of functions.
 		"auto_explain.log_nested_statements": "on",
 		"client_min_messages":                "log",
 	} {
@@ -382,19 +381,19 @@ func (e *explained) add(message string) {
 	e.plans = append(e.plans, plan)
 }
 
-// bound fails the test where what run does reads more than planRows.
+// bound fails the test if run reads more than planRows of one table.
 func (e *explained) bound(t *testing.T, what string, run func() error) {
 	t.Helper()
 	e.boundOf(t, "", what, run)
 }
 
-// boundOf does so for one table; for all of them if it is "". To count up to how many
-// there are of a state, the messages may be read in any order.
+// boundOf does the same for one table; "" means all tables. Counting the messages of a state up to
+// a limit may read them in any order.
 func (e *explained) boundOf(t *testing.T, only, what string, run func() error) {
 	t.Helper()
 	plans := e.of(t, run)
 	if len(plans) == 0 {
-		t.Errorf("%s: the server told no plan", what)
+		t.Errorf("%s: the server logged no plan", what)
 	}
 	for i := range plans {
 		read := map[string]float64{}
@@ -408,7 +407,7 @@ func (e *explained) boundOf(t *testing.T, only, what string, run func() error) {
 	}
 }
 
-// of returns the plans of what run does.
+// of returns the plans of the statements of run.
 func (e *explained) of(t *testing.T, run func() error) []explainedPlan {
 	t.Helper()
 	e.mu.Lock()

@@ -11,8 +11,8 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// TestPruneAgainstClaims claims the same few keys over and over while they are
-// pruned, counted and listed: nothing may fail, and nothing be left over.
+// TestPruneAgainstClaims claims the same few keys repeatedly while they are pruned, counted and
+// listed. Nothing may fail, and no row may stay.
 func TestPruneAgainstClaims(t *testing.T) {
 	t.Parallel()
 	w := open(t, nil)
@@ -90,9 +90,9 @@ func TestPruneAgainstClaims(t *testing.T) {
 	}
 }
 
-// TestPrunePassesOverWhatIsLocked has sessions that hold rows of finished
-// events: those stay, whole, and the others go.
-func TestPrunePassesOverWhatIsLocked(t *testing.T) {
+// TestPrunePassesOverLockedRows has sessions that lock rows of finished events. Those events stay
+// whole, and the others go.
+func TestPrunePassesOverLockedRows(t *testing.T) {
 	t.Parallel()
 	w := open(t, nil)
 	var all []driver.Claim
@@ -126,8 +126,8 @@ func TestPrunePassesOverWhatIsLocked(t *testing.T) {
 	}
 }
 
-// TestCompleteAgainstComplete completes the same messages in different orders
-// at once: one call ends each lease, and none waits for another for ever.
+// TestCompleteAgainstComplete completes the same messages in different orders at once. One call
+// ends each lease, and there is no deadlock.
 func TestCompleteAgainstComplete(t *testing.T) {
 	t.Parallel()
 	w := open(t, nil)

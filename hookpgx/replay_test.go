@@ -16,7 +16,7 @@ import (
 	"github.com/hookonce/hookonce/internal/test/dbtest"
 )
 
-// mustClaimDead claims an event and makes all of its messages dead.
+// mustClaimDead claims an event and makes all its messages dead.
 func (w *world) mustClaimDead(t *testing.T, id string, routes ...string) driver.Claim {
 	t.Helper()
 	c := newClaim(id, routes...)
@@ -29,8 +29,8 @@ func letterOf(c *driver.Claim) *driver.DeadLetterParams {
 	return &driver.DeadLetterParams{Letters: []driver.DeadLetterRef{{Key: c.Key, MessageID: c.Messages[0].ID}}}
 }
 
-// TestReplayBehindLocks has another session hold what a replay needs: one that
-// waits gives up, and one that works on many letters passes over it.
+// TestReplayBehindLocks has another session lock rows that a replay needs. A replay of one event
+// waits and gives up; a replay of many letters passes over the rows.
 func TestReplayBehindLocks(t *testing.T) {
 	t.Parallel()
 	w := open(t, nil)
@@ -76,9 +76,8 @@ func wantLockTimeout(t *testing.T, what string, err error) {
 	}
 }
 
-// TestOpenReplay stops a replay right before its end, behind a record of the
-// same request that another session has not committed. What it has locked holds
-// up no claim, and pruning passes over the event.
+// TestOpenReplay stops a replay right before its end, behind an uncommitted record of the same
+// request in another session. Its locks block no claim, and pruning passes over the event.
 func TestOpenReplay(t *testing.T) {
 	t.Parallel()
 	w := open(t, nil)
@@ -110,7 +109,7 @@ func TestOpenReplay(t *testing.T) {
 	}
 	select {
 	case err := <-replayed:
-		t.Fatalf("Replay was not open any more: %v", err)
+		t.Fatalf("Replay did not stay open: %v", err)
 	default:
 	}
 	if err := other.Rollback(t.Context()); err != nil {
@@ -124,8 +123,8 @@ func TestOpenReplay(t *testing.T) {
 	}
 }
 
-// TestReplayBehindPruning replays an event while retention removes its body, or
-// the window its identity: a replay that waited for it finds out.
+// TestReplayBehindPruning replays an event while pruning removes its body or the whole event. The
+// replay waits for pruning and finds out.
 func TestReplayBehindPruning(t *testing.T) {
 	t.Parallel()
 	w := open(t, nil)
@@ -163,8 +162,8 @@ func TestReplayBehindPruning(t *testing.T) {
 	}
 }
 
-// TestRetryBehindANewLife retries a message whose event is pruned, and claimed anew
-// with another route, before the retry has locked it: the message is gone.
+// TestRetryBehindANewLife retries a message whose event is pruned and claimed again with another
+// route before the retry locks it. The message is gone.
 func TestRetryBehindANewLife(t *testing.T) {
 	t.Parallel()
 	w := open(t, nil)
@@ -177,7 +176,7 @@ func TestRetryBehindANewLife(t *testing.T) {
 	}
 	failed := make(chan error, 1)
 	go func() { failed <- w.RetryMessage(t.Context(), &driver.RetryMessageParams{ID: c.Messages[0].ID}) }()
-	w.awaitWaiting(t) // it has read the message, and waits to look for the event
+	w.awaitWaiting(t) // it has read the message, and waits to lock the event
 	w.in(t, other, "DELETE FROM {schema}.message WHERE event_key = $1", c.Key[:])
 	w.in(t, other, "INSERT INTO {schema}.message (id, event_key, generation, route, destination, received_at, due_at, created_at)"+
 		" VALUES ($1, $2, 0, 'audit', 'to-audit', now(), now(), now())", newClaim("evt_1", "audit").Messages[0].ID, c.Key[:])
@@ -192,9 +191,9 @@ func TestRetryBehindANewLife(t *testing.T) {
 	}
 }
 
-// TestLostCommitReplyOfReplay loses the reply to the commit of a replay: it may
-// have happened, and whoever asks again with the same request id is told that it
-// did. A replay whose connection is lost before that did not happen.
+// TestLostCommitReplyOfReplay loses the reply to the commit of a replay. A second call with the
+// same request id returns the result of the first. A replay whose connection is lost before the
+// commit did not happen.
 func TestLostCommitReplyOfReplay(t *testing.T) {
 	t.Parallel()
 	server := dbtest.StartServer(t, nil)
@@ -208,7 +207,7 @@ func TestLostCommitReplyOfReplay(t *testing.T) {
 	if _, err := w.Replay(t.Context(), p); !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrCommitUnknown) {
 		t.Fatalf("Replay that was cut off before its commit: got the error %v, want %v", err, driver.ErrUnavailable)
 	}
-	// With the end of the text: "begin isolation level read committed" has it too.
+	// The NUL ends the text: "begin isolation level read committed" holds "commit" too.
 	drop := proxy.DropReply("commit\x00", dbtest.CutReset)
 	if _, err := w.Replay(t.Context(), p); !errors.Is(err, driver.ErrCommitUnknown) {
 		t.Fatalf("Replay whose commit's reply was lost: got the error %v, want %v", err, driver.ErrCommitUnknown)
@@ -227,9 +226,9 @@ func TestLostCommitReplyOfReplay(t *testing.T) {
 	}
 }
 
-// TestOperatorsAgainstWork replays, discards, retries, reopens, sends, counts and
-// prunes the same few events at once, over two stores: none of it may deadlock,
-// nor fail otherwise but for a lock that was not given in time.
+// TestOperatorsAgainstWork replays, discards, retries, reopens, sends, counts and prunes the same
+// few events at once, over two stores. There may be no deadlock, and no other failure than a lock
+// timeout.
 func TestOperatorsAgainstWork(t *testing.T) {
 	t.Parallel()
 	w := private(t, dbtest.StartServer(t, nil))
@@ -298,7 +297,7 @@ func TestOperatorsAgainstWork(t *testing.T) {
 	}
 	if n := w.number(t, "SELECT count(*) FROM {schema}.message m JOIN {schema}.event e ON e.key = m.event_key"+
 		" WHERE m.state IN (0, 1, 3) AND e.body IS NULL"); n != 0 {
-		t.Errorf("%d messages are owed, and have no body", n)
+		t.Errorf("%d open messages have no body", n)
 	}
 
 	w.exec(t, "UPDATE {schema}.message SET state = 2")
@@ -330,7 +329,7 @@ func sendSome(t *testing.T, w *world, round int) error {
 	return err
 }
 
-// refusedReplay reports whether a replay did not fit what the event was by then.
+// refusedReplay reports whether a call did not fit the present state of its event.
 func refusedReplay(err error) bool {
 	for _, want := range []error{
 		driver.ErrNotFound, driver.ErrOpen, driver.ErrSent, driver.ErrModeNeeded, driver.ErrBodyPruned,
@@ -343,9 +342,9 @@ func refusedReplay(err error) bool {
 	return false
 }
 
-// TestReplayWhileBodiesArePruned replays events while retention removes their
-// bodies. A replay that ends between the look at an event and the lock of its row
-// must still be seen: what is owed has its body.
+// TestReplayWhileBodiesArePruned replays events while retention removes their bodies. Pruning must
+// also see a replay that ends between its look at an event and its lock of the row: an open message
+// has its body.
 func TestReplayWhileBodiesArePruned(t *testing.T) {
 	t.Parallel()
 	const rounds, events = 10, 200
@@ -381,7 +380,7 @@ func TestReplayWhileBodiesArePruned(t *testing.T) {
 		})
 		replayed += int(count.Load())
 		if n := w.number(t, "SELECT count(*) FROM {schema}.message m JOIN {schema}.event e ON e.key = m.event_key WHERE m.state = 0 AND e.body IS NULL"); n != 0 {
-			t.Fatalf("round %d: %d messages are owed without a body", round, n)
+			t.Fatalf("round %d: %d open messages have no body", round, n)
 		}
 		w.exec(t, "UPDATE {schema}.message SET state = 2 WHERE state = 0")
 	}

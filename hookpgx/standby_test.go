@@ -11,10 +11,9 @@ import (
 	"github.com/hookonce/hookonce/internal/test/dbtest"
 )
 
-// While the synchronous standby is out of reach, the first delivery of an event
-// is not known to be durable. Its row is on the primary and visible all the
-// same, once the wait was given up: a duplicate must not be told that it is
-// safe.
+// TestDuplicateWaitsForTheStandby has a synchronous standby that is out of reach. Once the wait is
+// given up, the event's row is visible on the primary, but not known to be durable: a duplicate
+// must not be acknowledged.
 func TestDuplicateWaitsForTheStandby(t *testing.T) {
 	t.Parallel()
 	server := dbtest.StartServer(t, nil)
@@ -38,7 +37,7 @@ func TestDuplicateWaitsForTheStandby(t *testing.T) {
 		return err
 	}
 	standbys("nobody_here")
-	// The reload takes a moment to reach every process of the server.
+	// Each process of the server reloads its settings a moment later.
 	first := ""
 	for i := 0; first == ""; i++ {
 		id := strconv.Itoa(i)

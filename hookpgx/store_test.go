@@ -53,14 +53,14 @@ func TestDriverMigrations(t *testing.T) {
 	})
 }
 
-// world is a store with a way around it.
+// world is a store with direct access to its database.
 type world struct {
 	*hookpgx.Store
 	pool   *pgxpool.Pool
 	schema string // quoted
 }
 
-// exec runs SQL beside the store.
+// exec runs SQL without the store.
 func (w *world) exec(t testing.TB, sql string, args ...any) {
 	t.Helper()
 	if _, err := w.pool.Exec(t.Context(), strings.ReplaceAll(sql, "{schema}", w.schema), args...); err != nil {
@@ -68,7 +68,7 @@ func (w *world) exec(t testing.TB, sql string, args ...any) {
 	}
 }
 
-// number reads one number beside the store.
+// number reads one number without the store.
 func (w *world) number(t testing.TB, sql string, args ...any) (n int) {
 	t.Helper()
 	if err := w.pool.QueryRow(t.Context(), strings.ReplaceAll(sql, "{schema}", w.schema), args...).Scan(&n); err != nil {
@@ -77,7 +77,7 @@ func (w *world) number(t testing.TB, sql string, args ...any) (n int) {
 	return n
 }
 
-// open returns a migrated store on a schema of its own of the shared server.
+// open returns a migrated store on its own schema of the shared server.
 func open(t testing.TB, opts *hookpgx.Options) *world {
 	t.Helper()
 	dsn, schema := dbtest.Postgres(t)
@@ -88,7 +88,7 @@ func open(t testing.TB, opts *hookpgx.Options) *world {
 	return w
 }
 
-// connect returns a store on a schema that may be there already.
+// connect returns a store on a schema that may exist already.
 func connect(t testing.TB, dsn, schema string, opts *hookpgx.Options) *world {
 	t.Helper()
 	config, err := pgxpool.ParseConfig(dsn)

@@ -19,7 +19,7 @@ import (
 	"github.com/hookonce/hookonce/internal/test/storetest"
 )
 
-// TestWork runs the suite of handlers' transactions.
+// TestWork runs the conformance suite of handlers' transactions.
 func TestWork(t *testing.T) {
 	t.Parallel()
 	var worlds sync.Map // driver.Driver[pgx.Tx] to *world
@@ -57,7 +57,7 @@ func TestWork(t *testing.T) {
 				}
 				return err
 			}
-			t.Cleanup(func() { _ = rollback() }) // of a test that failed
+			t.Cleanup(func() { _ = rollback() }) // if the test failed
 			return tx, func() error { return tx.Commit(t.Context()) }, rollback
 		},
 		Effects: func(t *testing.T, d driver.Driver[pgx.Tx]) map[string]int { return worldOf(d).effects(t) },
@@ -68,8 +68,7 @@ func TestWork(t *testing.T) {
 	})
 }
 
-// openWork returns a migrated store with a table for effects, which is found without
-// its schema.
+// openWork returns a migrated store with a table for effects, and a search_path that finds it.
 func openWork(t testing.TB) *world {
 	t.Helper()
 	dsn, schema := dbtest.Postgres(t)
@@ -92,7 +91,7 @@ func effect(ctx context.Context, tx pgx.Tx, name string) error {
 	return err
 }
 
-// command returns a handler that sends a command as a statement.
+// command returns a function that sends a command as a statement.
 func command(sql string) func(context.Context, pgx.Tx) error {
 	return func(ctx context.Context, tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, sql)
@@ -119,7 +118,7 @@ func (w *world) effects(t testing.TB) map[string]int {
 	return found
 }
 
-// kill ends the server's process of a run, and waits until it is gone.
+// kill ends the server process of a run, and waits until it is gone.
 func (w *world) kill(t testing.TB, run driver.Run[pgx.Tx]) {
 	t.Helper()
 	pid := run.Tx().Conn().PgConn().PID()
@@ -150,7 +149,7 @@ func (w *world) queue(t testing.TB, ids ...string) {
 	}
 }
 
-// take takes up to n events, and fails where it finds none.
+// take takes up to n events, and fails if it finds none.
 func (w *world) take(t testing.TB, n int, tried bool) driver.Run[pgx.Tx] {
 	t.Helper()
 	run, err := w.Take(t.Context(), takeOf(n, tried))
@@ -158,7 +157,7 @@ func (w *world) take(t testing.TB, n int, tried bool) driver.Run[pgx.Tx] {
 		t.Fatalf("Take: got %v and the error %v, want a run", run, err)
 	}
 	t.Cleanup(func() {
-		// It may have ended; one that has not would keep the pool from closing.
+		// A run that has not ended would keep the pool from closing.
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		_ = run.Abandon(ctx)

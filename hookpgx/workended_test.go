@@ -12,14 +12,14 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// TestHandlerEndsTransaction has handlers that end their transaction in ways that
-// only the server sees. Whatever Check finds, nothing may be recorded as done by
-// Finish, and it is told whether what the handlers wrote is there.
+// TestHandlerEndsTransaction has handlers that end their transaction in ways that only the server
+// sees. Finish must record nothing as done, and must tell whether the handlers' writes are
+// committed.
 func TestHandlerEndsTransaction(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		sql       string
-		seen      bool // by Check already
+		seen      bool // by Check
 		committed bool
 	}{
 		{"COMMIT", true, true},
@@ -30,8 +30,8 @@ func TestHandlerEndsTransaction(t *testing.T) {
 		{"COMMIT; BEGIN; SAVEPOINT hookonce_handlers", false, true},
 		{"ROLLBACK; BEGIN; SAVEPOINT hookonce_handlers", false, false},
 		{"COMMIT; BEGIN; SAVEPOINT hookonce_handlers; SAVEPOINT mine", false, true},
-		{"RELEASE SAVEPOINT hookonce_handlers", false, false}, // it did not end, and cannot be trusted
-		{"PREPARE TRANSACTION 'mine'", true, false},           // which the server is not set up for
+		{"RELEASE SAVEPOINT hookonce_handlers", false, false}, // the transaction goes on, but cannot be trusted
+		{"PREPARE TRANSACTION 'mine'", true, false},           // the server is not set up for it, and rolls back
 	} {
 		t.Run(test.sql, func(t *testing.T) {
 			t.Parallel()
@@ -56,7 +56,7 @@ func TestHandlerEndsTransaction(t *testing.T) {
 			} else {
 				w.wantEffects(t)
 			}
-			again := w.takeOne(t, "evt_2") // on the same connection, if it was kept
+			again := w.takeOne(t, "evt_2") // on the same connection, if the pool kept it
 			if err := again.Finish(t.Context(), succeeded(again)); err != nil {
 				t.Error(err)
 			}
@@ -72,9 +72,9 @@ func wantEnded(t *testing.T, what string, err error, committed bool) {
 	}
 }
 
-// TestSweepOfWhatAHandlerCommitted has a process die after its handler had committed
-// by itself: the events would take effect again, so they are dead.
-func TestSweepOfWhatAHandlerCommitted(t *testing.T) {
+// TestSweepAfterAHandlerCommitted has a process die after its handler committed by itself. The
+// events would take effect again, so they are dead.
+func TestSweepAfterAHandlerCommitted(t *testing.T) {
 	t.Parallel()
 	w := openWork(t)
 	w.queue(t, "evt_1", "evt_2")
@@ -95,9 +95,9 @@ func TestSweepOfWhatAHandlerCommitted(t *testing.T) {
 	}
 }
 
-// TestSweepPassesOverWhatIsSettled has somebody settle the run that a sweep finds
-// interrupted: it is theirs, and the sweep waits for nobody.
-func TestSweepPassesOverWhatIsSettled(t *testing.T) {
+// TestSweepPassesOverASettlingRun has another session settle the run that a sweep finds
+// interrupted. The sweep leaves the run alone and does not wait.
+func TestSweepPassesOverASettlingRun(t *testing.T) {
 	t.Parallel()
 	w := openWork(t)
 	run := w.takeOne(t, "evt_1")
@@ -123,8 +123,8 @@ func TestSweepPassesOverWhatIsSettled(t *testing.T) {
 	w.wantSwept(t, 1)
 }
 
-// TestRefusedCommit has handlers that call Commit or Rollback of their transaction:
-// that does nothing but make the run fail, whatever they return.
+// TestRefusedCommit has handlers that call Commit or Rollback of their transaction. The call only
+// makes the run fail, even if the handler ignores the error.
 func TestRefusedCommit(t *testing.T) {
 	t.Parallel()
 	for method, call := range map[string]func(context.Context, pgx.Tx) error{
@@ -138,9 +138,9 @@ func TestRefusedCommit(t *testing.T) {
 			mustDo(t, run, "INSERT INTO effects VALUES ('evt_1')")
 			told := call(t.Context(), run.Tx())
 			if told == nil || !strings.Contains(told.Error(), method) || !strings.Contains(told.Error(), "return") {
-				t.Fatalf("%s returned the error %v, want what to do instead", method, told)
+				t.Fatalf("%s returned the error %v, want one that says what to do instead", method, told)
 			}
-			mustDo(t, run, "SELECT 1") // the transaction is as it was
+			mustDo(t, run, "SELECT 1") // the transaction goes on
 			if err := run.Check(t.Context(), nil); !errors.Is(err, driver.ErrTxAborted) || errors.Is(err, driver.ErrTxEnded) || err.Error() != told.Error() {
 				t.Errorf("Check of a handler that passed it over: got the error %v, want %v", err, told)
 			}
@@ -161,8 +161,8 @@ func TestRefusedCommit(t *testing.T) {
 	}
 }
 
-// TestNestedTransactions are savepoints, whose Commit and Rollback are the handler's
-// own affair.
+// TestNestedTransactions: nested transactions are savepoints, and a handler may commit or roll them
+// back.
 func TestNestedTransactions(t *testing.T) {
 	t.Parallel()
 	w := openWork(t)
@@ -173,13 +173,13 @@ func TestNestedTransactions(t *testing.T) {
 	failure := errors.New("undo it")
 	if err := pgx.BeginFunc(t.Context(), run.Tx(), func(tx pgx.Tx) error {
 		if _, err := tx.Exec(t.Context(), "SELECT 1/0"); err == nil {
-			t.Error("a division by zero went through")
+			t.Error("a division by zero succeeded")
 		}
 		return failure
 	}); !errors.Is(err, failure) {
 		t.Fatal(err)
 	}
-	open, err := run.Tx().Begin(t.Context()) // and never ended
+	open, err := run.Tx().Begin(t.Context()) // never ended
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,8 +195,8 @@ func TestNestedTransactions(t *testing.T) {
 	w.wantEffects(t, "kept", "open")
 }
 
-// TestSwallowedErrors has handlers that pass over what a statement failed of. They
-// are told what it was.
+// TestSwallowedErrors has handlers that ignore the error of a statement. Check must return that
+// error.
 func TestSwallowedErrors(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -243,7 +243,7 @@ func TestSwallowedErrors(t *testing.T) {
 				t.Errorf("Check: got the error %v, want %v and %q", err, test.want, test.text)
 			}
 			if err := run.Finish(t.Context(), succeeded(run)); err == nil {
-				t.Error("Finish committed what a handler had failed at")
+				t.Error("Finish committed although a handler had failed")
 			}
 			if err := run.Settle(t.Context(), outcome(run, driver.WorkRetry, "failed")); err != nil {
 				t.Errorf("Settle: %v", err)

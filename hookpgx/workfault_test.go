@@ -13,9 +13,8 @@ import (
 	"github.com/hookonce/hookonce/internal/test/dbtest"
 )
 
-// TestDeferredConstraints has constraints that are checked at the commit. The run
-// holds its events until the failure is recorded, so no sweep takes it for
-// interrupted.
+// TestDeferredConstraints has constraints that are checked at the commit. The run holds its events
+// until the failure is recorded, so no sweep takes it for interrupted.
 func TestDeferredConstraints(t *testing.T) {
 	t.Parallel()
 	for name, sql := range map[string]string{
@@ -47,8 +46,8 @@ func TestDeferredConstraints(t *testing.T) {
 	}
 }
 
-// TestKilledBackend ends the server's process of a run in the middle of it, before a
-// statement of the handler and before the commit.
+// TestKilledBackend ends the server process of a run, before a statement of the handler and before
+// the commit.
 func TestKilledBackend(t *testing.T) {
 	t.Parallel()
 	w := openWork(t)
@@ -94,8 +93,8 @@ func TestKilledBackend(t *testing.T) {
 	w.wantEffects(t)
 }
 
-// TestLostReplyToTheCommit loses the reply to the COMMIT of a run: it happened, but
-// nobody can know, and nothing that is said afterwards may change it.
+// TestLostReplyToTheCommit loses the reply to the COMMIT of a run. The commit has happened, and no
+// later call may change it.
 func TestLostReplyToTheCommit(t *testing.T) {
 	t.Parallel()
 	server := dbtest.StartServer(t, nil)
@@ -132,7 +131,7 @@ func TestLostReplyToTheCommit(t *testing.T) {
 			if err := test.end(t, run); err != nil {
 				t.Error(err)
 			}
-			proxy.CutAll() // or closing the pool would wait for who is silent
+			proxy.CutAll() // otherwise closing the pool would wait for the silent connection
 			direct.wantSwept(t, 0)
 			direct.wantEvent(t, test.id, driver.StateDone, 1)
 			if n := direct.effects(t)[test.id]; n != 1 {
@@ -142,7 +141,7 @@ func TestLostReplyToTheCommit(t *testing.T) {
 	}
 }
 
-// settledLate wants Settle to find that there is nothing to settle.
+// settledLate checks that there is nothing left to settle.
 func settledLate(t *testing.T, run driver.Run[pgx.Tx]) error {
 	t.Helper()
 	if err := run.Settle(t.Context(), outcome(run, driver.WorkFailed, "late")); !errors.Is(err, driver.ErrNotFound) {
@@ -151,9 +150,9 @@ func settledLate(t *testing.T, run driver.Run[pgx.Tx]) error {
 	return nil
 }
 
-// TestSilentProcess has a process fall silent in the middle of a run: the server cuts
-// it off, others take the run for interrupted, once, and what the process does when
-// it goes on changes nothing.
+// TestSilentProcess has a process fall silent in the middle of a run. The server ends its session,
+// and a sweep of another process records the interruption once. When the process goes on, it can
+// change nothing.
 func TestSilentProcess(t *testing.T) {
 	t.Parallel()
 	w := openWork(t)
@@ -189,9 +188,9 @@ func TestSilentProcess(t *testing.T) {
 	w.wantEvent(t, "evt_1", driver.StateDone, 2)
 }
 
-// TestSeverOfAStatement cuts off handlers that do not return: they wait for a
-// statement, under a context of their own. The server is told too, so that the
-// outcome can be recorded at once; and the pool has its connections back.
+// TestSeverOfAStatement cuts off handlers that do not return, because they wait for a statement
+// under a context of their own. The session ends on the server too, so that the outcome can be
+// recorded at once, and the pool gets its connections back.
 func TestSeverOfAStatement(t *testing.T) {
 	t.Parallel()
 	w := openWork(t)
@@ -220,7 +219,7 @@ func TestSeverOfAStatement(t *testing.T) {
 			t.Errorf("round %d: Settle: %v", round, err)
 		}
 		if err := <-returned; err == nil {
-			t.Error("a statement ended well in a transaction that was cut off")
+			t.Error("a statement succeeded in a transaction that was cut off")
 		}
 		w.wantSwept(t, 0)
 		if round%3 == 2 {
@@ -232,7 +231,7 @@ func TestSeverOfAStatement(t *testing.T) {
 	}
 }
 
-// awaitStatement waits until the server's process sleeps in a statement.
+// awaitStatement waits until the server process sleeps in a statement.
 func (w *world) awaitStatement(t testing.TB, pid uint32) {
 	t.Helper()
 	const sleeping = "SELECT count(*) FROM pg_stat_activity WHERE pid = $1 AND wait_event = 'PgSleep'"
@@ -243,8 +242,8 @@ func (w *world) awaitStatement(t testing.TB, pid uint32) {
 	}
 }
 
-// TestContextOfAHandler ends the context of a handler in the middle of a statement,
-// which closes the connection: that is the handler's failure, and no other's.
+// TestContextOfAHandler ends the context of a handler in the middle of a statement, which closes
+// the connection. That is the handler's failure.
 func TestContextOfAHandler(t *testing.T) {
 	t.Parallel()
 	w := openWork(t)

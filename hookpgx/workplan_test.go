@@ -12,13 +12,12 @@ import (
 )
 
 const (
-	planBacklog = 100_000 // due events of another source, before all others
+	planBacklog = 100_000 // due events of another source, earlier than all others
 	planOwn     = 300     // due events of each kind
 )
 
-// TestPlansOfWork takes and finishes events behind a backlog of another source, and
-// has the server tell the plans that it ran them by: none may read the backlog,
-// whether or not the statistics know of it.
+// TestPlansOfWork takes and finishes events behind a backlog of another source, and has the server
+// log the plans. None may read the backlog, whether or not the statistics include it.
 func TestPlansOfWork(t *testing.T) {
 	t.Parallel()
 	for name, fill := range map[string][]string{
@@ -139,8 +138,8 @@ func (w *world) sweepOneOf(t *testing.T) error {
 	return err
 }
 
-// fillWork writes a backlog of a source, or the few events that are looked for, which
-// were due much later; fresh ones and tried ones. Or it looks at the tables.
+// fillWork performs one step: it writes the backlog of another source, or the few fresh and tried
+// events that are due much later, or it analyzes the tables.
 func fillWork(t *testing.T, w *world, step string) {
 	t.Helper()
 	from, n := 1, planBacklog

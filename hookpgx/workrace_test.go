@@ -16,8 +16,8 @@ import (
 	"github.com/hookonce/hookonce/internal/test/dbtest"
 )
 
-// TestHandlersSettings looks at what handlers find set: what the guarantee rests on,
-// whatever the defaults of the database are, and nothing else.
+// TestHandlersSettings checks the settings that handlers find: those that the guarantee needs,
+// despite the defaults of the database, and no others.
 func TestHandlersSettings(t *testing.T) {
 	t.Parallel()
 	dsn, schema := dbtest.Postgres(t)
@@ -61,7 +61,7 @@ func TestHandlersSettings(t *testing.T) {
 		t.Fatal(err)
 	}
 	settings(first)
-	// Side by side, as repeatable read would not have it.
+	// Both at once, which repeatable read would refuse.
 	for _, run := range []driver.Run[pgx.Tx]{first, second} {
 		mustDo(t, run, "INSERT INTO effects VALUES ('"+run.Events()[0].EventID+"')")
 		if err := run.Finish(t.Context(), succeeded(run)); err != nil {
@@ -81,8 +81,8 @@ func TestHandlersSettings(t *testing.T) {
 	w.wantEffects(t, "evt_1", "evt_2")
 }
 
-// TestSettingsOfTheCaller looks that a transaction of the user's own is left as it
-// was, and that what it set for itself holds again.
+// TestSettingsOfTheCaller checks that ClaimTx and EnqueueTx leave the settings of a caller's
+// transaction as they were.
 func TestSettingsOfTheCaller(t *testing.T) {
 	t.Parallel()
 	w := openWork(t)
@@ -96,7 +96,7 @@ func TestSettingsOfTheCaller(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = tx.Rollback(context.Background()) }) // of a test that failed
+		t.Cleanup(func() { _ = tx.Rollback(context.Background()) }) // if the test failed
 		if _, err := tx.Exec(t.Context(), "SELECT set_config('lock_timeout', $1, true)", own); err != nil {
 			t.Fatal(err)
 		}
@@ -122,7 +122,7 @@ func TestSettingsOfTheCaller(t *testing.T) {
 
 func allSettings(t *testing.T, tx pgx.Tx) (all string) {
 	t.Helper()
-	// Those of PL/pgSQL are there once the session has run a function.
+	// The settings of PL/pgSQL appear once the session has run a function.
 	const sql = "SELECT string_agg(name || ' = ' || setting, E'\n' ORDER BY name) FROM pg_settings WHERE name NOT LIKE 'plpgsql.%'"
 	if err := tx.QueryRow(t.Context(), sql).Scan(&all); err != nil {
 		t.Fatal(err)
@@ -130,8 +130,8 @@ func allSettings(t *testing.T, tx pgx.Tx) (all string) {
 	return all
 }
 
-// TestRoleOfAHandler has a handler work under a role that may do nothing else: what
-// hookonce records is not under it.
+// TestRoleOfAHandler has a handler work under a role with few rights. hookonce must not record
+// outcomes under it.
 func TestRoleOfAHandler(t *testing.T) {
 	t.Parallel()
 	w := openWork(t)
@@ -161,8 +161,8 @@ func TestRoleOfAHandler(t *testing.T) {
 	w.wantEvent(t, "failed", driver.StateDead, 1)
 }
 
-// TestDeadlockOfHandlers has two handlers lock the same rows in opposite orders. The
-// server gives up one of them: that is nobody's failure, and costs no attempt.
+// TestDeadlockOfHandlers has two handlers lock the same rows in opposite orders. The server gives
+// up one of them, which is no handler's failure and costs no attempt.
 func TestDeadlockOfHandlers(t *testing.T) {
 	t.Parallel()
 	w := openWork(t)
@@ -201,7 +201,7 @@ func TestDeadlockOfHandlers(t *testing.T) {
 	if n := given.Load(); n != 1 {
 		t.Fatalf("%d runs were given up, want 1", n)
 	}
-	again := w.take(t, 10, false) // as fresh as it was
+	again := w.take(t, 10, false) // untried, as before
 	if len(again.Events()) != 1 {
 		t.Errorf("took %+v, want the one that was given up", again.Events())
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// batchOf returns n claims in the order of their keys.
+// batchOf returns n claims, sorted by key.
 func batchOf(one func(n int) driver.Claim, n int) []driver.Claim {
 	batch := make([]driver.Claim, n)
 	for i := range batch {
@@ -21,9 +21,8 @@ func batchOf(one func(n int) driver.Claim, n int) []driver.Claim {
 	return batch
 }
 
-// BenchmarkClaim claims new events with bodies of 1.2 kB in batches, with and
-// without a message each. A file grows with its events, so compare runs of the
-// same -benchtime=Nx.
+// BenchmarkClaim claims new events with bodies of 1.2 kB in batches, with and without a message
+// each. A file grows with its events, so compare runs with the same -benchtime=Nx.
 func BenchmarkClaim(b *testing.B) {
 	for _, messages := range []int{0, 1} {
 		for _, size := range []int{1, 16, 128} {

@@ -14,14 +14,13 @@ import (
 	"github.com/hookonce/hookonce/hooksql"
 )
 
-// The test binary runs itself again as the process that is killed.
+// The test binary runs itself as the process to kill.
 const (
 	childVariable = "HOOKONCE_TEST_CHILD"        // the file to work on
 	childPrefix   = "HOOKONCE_TEST_CHILD_PREFIX" // of the ids it claims
 )
 
-// childMain claims events and prints the id of each one that was acknowledged,
-// until it is killed.
+// childMain claims events, and prints the id of each acknowledged one, until it is killed.
 func childMain(path string) {
 	store, err := hooksql.OpenSQLite("sqlite", path)
 	if err != nil {
@@ -38,8 +37,8 @@ func childMain(path string) {
 	}
 }
 
-// TestKilledWhileClaiming kills a process at a random moment, again and again,
-// and looks for every event that it had acknowledged.
+// TestKilledWhileClaiming kills a process at random moments, and looks for every event that it
+// acknowledged.
 func TestKilledWhileClaiming(t *testing.T) {
 	t.Parallel()
 	const cycles = 20
@@ -47,8 +46,8 @@ func TestKilledWhileClaiming(t *testing.T) {
 	store := openMigrated(t, path)
 	total := 0
 	for cycle := range cycles {
-		// Half of the time nobody else has the file open, so that the log is
-		// recovered by the next process.
+		// In half of the cycles no other process has the file open, so that the next process
+		// recovers the log.
 		if cycle == cycles/2 {
 			if err := store.Close(); err != nil {
 				t.Fatal(err)
@@ -78,8 +77,8 @@ func TestKilledWhileClaiming(t *testing.T) {
 	t.Logf("%d events were acknowledged in %d lives", total, cycles)
 }
 
-// killedAfter runs a child, kills it once it has acknowledged n events, and
-// returns the ids of all that it did.
+// killedAfter runs a child, kills it once it has acknowledged n events, and returns the ids of all
+// acknowledged events.
 func killedAfter(t *testing.T, path, prefix string, n int) []string {
 	t.Helper()
 	child := exec.CommandContext(t.Context(), os.Args[0])

@@ -32,8 +32,8 @@ func TestSQLiteDSNRefuses(t *testing.T) {
 	}
 }
 
-// TestSQLiteDSNNamesThatFile opens files whose names mean something in a URI or
-// a query, with both names, and looks for the file in its folder.
+// TestSQLiteDSNNamesThatFile opens files whose names have a meaning in a URI or a query, with both
+// data source names, and looks for the file in its folder.
 func TestSQLiteDSNNamesThatFile(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{
@@ -64,7 +64,7 @@ func TestSQLiteDSNNamesThatFile(t *testing.T) {
 			for _, entry := range entries {
 				got[entry.Name()] = true
 			}
-			// The log and its index may be there as well.
+			// The log and its index may be there too.
 			delete(got, name+"-wal")
 			delete(got, name+"-shm")
 			if diff := cmp.Diff(map[string]bool{name: true}, got); diff != "" {

@@ -9,13 +9,12 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// TestFull fills the file up to a limit that SQLite treats as a full disk. What
-// was acknowledged stays, what was refused is not there, reading goes on, and
-// so does claiming once there is room.
+// TestFull fills the file up to a limit that SQLite treats as a full disk. Acknowledged events
+// stay, refused ones are absent, reading goes on, and so does claiming once there is room.
 func TestFull(t *testing.T) {
 	t.Parallel()
 	store, writer, reader := onOwnPools(t)
-	// The limit belongs to the connection, and there is one.
+	// The limit belongs to the connection; the pool has one.
 	if _, err := writer.ExecContext(t.Context(), `PRAGMA max_page_count = 200`); err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(withPostgres{m}, spawner())
 }
 
-// ignoresSettings is modernc.org/sqlite without what stands behind the '?'.
+// ignoresSettings is modernc.org/sqlite, except that it ignores everything after the '?'.
 type ignoresSettings struct {
 	sqlite.Driver
 }
@@ -35,7 +35,7 @@ func (d *ignoresSettings) Open(name string) (sqldriver.Conn, error) {
 	return d.Driver.Open(file)
 }
 
-// fileOf remembers the files of stores.
+// fileOf holds the files of stores.
 type fileOf struct {
 	paths sync.Map
 }
@@ -82,7 +82,7 @@ func has(t testing.TB, s driver.Store, id string) bool {
 	return len(page.Events) == 1
 }
 
-// countEffects runs a query of names and how often each is there.
+// countEffects runs a query of names and their counts.
 func countEffects(t testing.TB, db *sql.DB, query string) map[string]int {
 	t.Helper()
 	rows, err := db.QueryContext(t.Context(), query)

@@ -20,8 +20,8 @@ import (
 	"github.com/hookonce/hookonce/hooksql"
 )
 
-// childIOError makes a child have an I/O error in the middle of a COMMIT: the
-// kernel refuses to let the log grow, in a way that is not a full disk.
+// childIOError makes a child get an I/O error in the middle of a COMMIT: the kernel refuses to let
+// the log grow, with another error than that of a full disk.
 const childIOError = "HOOKONCE_TEST_CHILD_IOERROR"
 
 func init() {
@@ -32,7 +32,7 @@ func init() {
 }
 
 func ioErrorChild(path string) {
-	signal.Ignore(syscall.SIGXFSZ) // the write shall fail instead
+	signal.Ignore(syscall.SIGXFSZ) // so that the write fails instead
 	store, err := hooksql.OpenSQLite("sqlite", path)
 	if err != nil {
 		panic(err)
@@ -66,8 +66,8 @@ func ioErrorChild(path string) {
 	}
 }
 
-// TestIOErrorInCommitIsUnknown: whether the rows are there is not for the store
-// to say, and the store works again when the disk does.
+// TestIOErrorInCommitIsUnknown: the store reports an unknown outcome, and works again when the disk
+// does.
 func TestIOErrorInCommitIsUnknown(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "hookonce.db")

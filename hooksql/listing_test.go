@@ -12,13 +12,12 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// TestListingsOfManyOpen has more open messages than one page is sorted out of,
-// so that the events are walked, beside a destination with few: both ways must
-// list the same.
+// TestListingsOfManyOpen has more open messages than one page sorts, so that the listing walks the
+// events, beside a destination with few. Both ways must list the same.
 func TestListingsOfManyOpen(t *testing.T) {
 	t.Parallel()
 	store := openMigrated(t, filepath.Join(t.TempDir(), "hookonce.db"))
-	const batches, size = 21, 500 // above 10,000
+	const batches, size = 21, 500 // more than 10,000
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for i := range batches {
 		claims := batchOf(func(n int) driver.Claim {
@@ -80,8 +79,8 @@ func messageIDs(t *testing.T, store driver.Store, f driver.MessageFilter, n int)
 	return ids
 }
 
-// TestQuarantineOfOneBatch pages through requests that came at one time: SQLite
-// does not know their keys, by which they are sorted then.
+// TestQuarantineOfOneBatch pages through requests of one time. They are sorted by keys that SQLite
+// does not know.
 func TestQuarantineOfOneBatch(t *testing.T) {
 	t.Parallel()
 	store := openMigrated(t, filepath.Join(t.TempDir(), "hookonce.db"))
@@ -113,7 +112,7 @@ func TestQuarantineOfOneBatch(t *testing.T) {
 			}
 			for _, q := range page.Requests {
 				if len(seen) > 0 && (q.LastAt.After(last.LastAt) || q.LastAt.Equal(last.LastAt) && string(q.Key[:]) >= string(last.Key[:])) {
-					t.Errorf("limit %d: %s of %v stands behind %s of %v", limit, q.Body, q.LastAt, last.Body, last.LastAt)
+					t.Errorf("limit %d: %s of %v comes after %s of %v", limit, q.Body, q.LastAt, last.Body, last.LastAt)
 				}
 				seen[q.Key], last = true, q
 			}

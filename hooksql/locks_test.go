@@ -41,9 +41,8 @@ func TestReaderDoesNotBlockTheWriter(t *testing.T) {
 	}
 }
 
-// TestWriterOutsideOfTheProcess has another connection hold the write lock, as a
-// command beside the gateway might: a call ends with its deadline, and writes
-// nothing, also not later.
+// TestWriterOutsideOfTheProcess has another connection hold the write lock, like a command beside
+// the gateway. A call ends with its deadline, and writes nothing, not even later.
 func TestWriterOutsideOfTheProcess(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "hookonce.db")
@@ -56,7 +55,7 @@ func TestWriterOutsideOfTheProcess(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 250*time.Millisecond)
 	defer cancel()
 	var group sync.WaitGroup
-	for i := range 4 { // one waits in SQLite, the others for it
+	for i := range 4 { // one waits in SQLite, the others in Go
 		group.Go(func() {
 			if err := claim(ctx, store, fmt.Sprint("during-", i)); !errors.Is(err, driver.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("claim: got the error %v, want %v", err, driver.ErrUnavailable)
@@ -73,13 +72,12 @@ func TestWriterOutsideOfTheProcess(t *testing.T) {
 	mustClaim(t, store, "after")
 	for id, want := range map[string]bool{"before": true, "after": true, "during-0": false, "during-1": false, "during-2": false, "during-3": false} {
 		if has(t, store, id) != want {
-			t.Errorf("event %q: there is %v, want %v", id, !want, want)
+			t.Errorf("event %q: exists is %v, want %v", id, !want, want)
 		}
 	}
 }
 
-// TestWaitsForTheWriter: a claim that comes while the lock is held goes through
-// as soon as it is free.
+// TestWaitsForTheWriter: a claim during a held lock succeeds as soon as the lock is free.
 func TestWaitsForTheWriter(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "hookonce.db")
@@ -90,7 +88,7 @@ func TestWaitsForTheWriter(t *testing.T) {
 	}
 	claimed := make(chan error, 1)
 	go func() { claimed <- claim(t.Context(), store, "evt_1") }()
-	// Longer than one busy timeout of the writer, so that it has to come back.
+	// Longer than one busy timeout of the writer, so that it must poll again.
 	timer := time.NewTimer(300 * time.Millisecond)
 	defer timer.Stop()
 	select {
@@ -106,9 +104,8 @@ func TestWaitsForTheWriter(t *testing.T) {
 	}
 }
 
-// TestPruneLetsClaimsIn runs claims from one store beside the pruning of many
-// events by another, as a command beside the gateway does: nothing new is lost,
-// all that is old goes.
+// TestPruneLetsClaimsIn claims with one store while another prunes many events, like a command
+// beside the gateway. No new event is lost, and all old ones go.
 func TestPruneLetsClaimsIn(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "hookonce.db")

@@ -55,15 +55,15 @@ func TestPostgresMigrations(t *testing.T) {
 	})
 }
 
-// postgresWorld is a store with a way around it.
+// postgresWorld is a store with direct access to its database.
 type postgresWorld struct {
 	*hooksql.PostgresStore
 	dsn, schema string
 	db          *sql.DB
 }
 
-// openPostgres returns a migrated store on a schema of its own of the shared
-// server, with a pool of its own for receiving.
+// openPostgres returns a migrated store on its own schema of the shared server, with its own
+// receiving pool.
 func openPostgres(t testing.TB) *postgresWorld {
 	t.Helper()
 	dsn, schema := dbtest.Postgres(t)
@@ -72,7 +72,7 @@ func openPostgres(t testing.TB) *postgresWorld {
 	return w
 }
 
-// connectPostgres returns a store on a schema that may be there already.
+// connectPostgres returns a store on a schema that may exist already.
 func connectPostgres(t testing.TB, dsn, schema string) *postgresWorld {
 	t.Helper()
 	return newPostgres(t, dsn, openPool(t, dsn, 8), &hooksql.PostgresOptions{
@@ -89,7 +89,7 @@ func newPostgres(t testing.TB, dsn string, db *sql.DB, opts *hooksql.PostgresOpt
 	return &postgresWorld{store, dsn, opts.Schema, db}
 }
 
-// openPool returns a pool of up to so many connections; 0 means no limit.
+// openPool returns a pool of at most conns connections; 0 means no limit.
 func openPool(t testing.TB, dsn string, conns int) *sql.DB {
 	t.Helper()
 	pool, err := sql.Open("pgx", dsn)
@@ -123,7 +123,7 @@ func (w *postgresWorld) sql(text string) string {
 	return strings.ReplaceAll(text, "{schema}", `"`+w.schema+`"`)
 }
 
-// exec runs SQL beside the store.
+// exec runs SQL without the store.
 func (w *postgresWorld) exec(t testing.TB, text string, args ...any) {
 	t.Helper()
 	if _, err := w.db.ExecContext(t.Context(), w.sql(text), args...); err != nil {
@@ -131,7 +131,7 @@ func (w *postgresWorld) exec(t testing.TB, text string, args ...any) {
 	}
 }
 
-// number reads one number beside the store.
+// number reads one number without the store.
 func (w *postgresWorld) number(t testing.TB, text string, args ...any) (n int) {
 	t.Helper()
 	if err := w.db.QueryRowContext(t.Context(), w.sql(text), args...).Scan(&n); err != nil {

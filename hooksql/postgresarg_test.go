@@ -15,8 +15,8 @@ import (
 	"github.com/hookonce/hookonce/internal/test/dbtest"
 )
 
-// argModes are the ways in which pgx's database/sql driver sends arguments: some
-// as binary, some as text, some as part of the statement.
+// argModes are the modes of pgx's database/sql driver. Some send arguments as binary, some as text,
+// some as part of the statement.
 var argModes = []string{"cache_statement", "cache_describe", "describe_exec", "exec", "simple_protocol"}
 
 // withMode returns the DSN with one of argModes.
@@ -47,7 +47,7 @@ func poolOf(t *testing.T, dsn string) *sql.DB {
 	return pool
 }
 
-// openMode returns a store's access to the shared server in one of argModes.
+// openMode returns a DB on the shared server in one of argModes.
 func openMode(t *testing.T, mode string) *testDB {
 	t.Helper()
 	dsn, _ := dbtest.Postgres(t)
@@ -75,7 +75,7 @@ func collect[E any](ctx interface{ Fatalf(string, ...any) }, query func() (pgsto
 	return list
 }
 
-// roundTrip sends arrays that gen draws and wants their elements back.
+// roundTrip sends arrays that gen draws, and compares the elements that come back.
 func roundTrip[E any](t *testing.T, name, kind string, gen *rapid.Generator[E]) {
 	for _, mode := range argModes {
 		t.Run(name+"/"+mode, func(t *testing.T) {
@@ -109,7 +109,7 @@ func TestPostgresArrays(t *testing.T) {
 		rapid.StringOf(rapid.Rune().Filter(func(r rune) bool { return r != 0 })),
 	)
 	roundTrip(t, "text", "text", text)
-	// A nil element is NULL, an empty one is not.
+	// A nil element is NULL; an empty one is not.
 	roundTrip(t, "bytea", "bytea", rapid.OneOf(
 		rapid.SliceOfN(rapid.Byte(), 0, 40), rapid.Just([]byte(nil)), rapid.Just([]byte(`\x"{},NULL`)),
 	))
@@ -119,8 +119,7 @@ func TestPostgresArrays(t *testing.T) {
 	roundTrip(t, "smallint", "smallint", rapid.Int16())
 }
 
-// TestPostgresTimes sends times alone and in arrays: what is finer than a
-// microsecond is cut off, in both alike.
+// TestPostgresTimes sends times alone and in arrays. Both are truncated to a microsecond.
 func TestPostgresTimes(t *testing.T) {
 	t.Parallel()
 	first := time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -156,8 +155,7 @@ func TestPostgresTimes(t *testing.T) {
 	}
 }
 
-// TestPostgresScalars sends what is not an array, and NULL for it, into and out of
-// all the types that the statements use.
+// TestPostgresScalars sends scalars, and NULL, into and out of all types that the statements use.
 func TestPostgresScalars(t *testing.T) {
 	t.Parallel()
 	for _, mode := range argModes {

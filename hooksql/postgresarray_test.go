@@ -9,8 +9,7 @@ import (
 	"github.com/hookonce/hookonce/internal/pgstore"
 )
 
-// TestPostgresArrayOut reads arrays as the server writes them, in both of its
-// formats for bytes.
+// TestPostgresArrayOut reads arrays from the server, in both of its formats for bytes.
 func TestPostgresArrayOut(t *testing.T) {
 	t.Parallel()
 	element := rapid.OneOf(

@@ -10,9 +10,8 @@ import (
 	"github.com/hookonce/hookonce/internal/test/dbtest"
 )
 
-// TestPostgresWritesOnce loses the replies to statements that commit by themselves.
-// On a *sql.DB some of them would be run again: each without arguments, and with
-// the simple protocol all.
+// TestPostgresWritesOnce loses the replies to statements that commit by themselves. On a *sql.DB
+// some of them would be repeated: each without arguments, and all in the simple protocol.
 func TestPostgresWritesOnce(t *testing.T) {
 	t.Parallel()
 	server := dbtest.StartServer(t, nil)
@@ -61,8 +60,8 @@ func TestPostgresWritesOnce(t *testing.T) {
 	}
 }
 
-// TestPostgresTransactions ends transactions in every way, and wants the connections
-// back and nothing written but what was committed.
+// TestPostgresTransactions ends transactions in every way. The connections must come back, and only
+// committed rows may be there.
 func TestPostgresTransactions(t *testing.T) {
 	t.Parallel()
 	db, table := openTxDB(t)

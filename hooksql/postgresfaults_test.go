@@ -19,8 +19,7 @@ import (
 // patience bounds waits that end much earlier unless something is broken.
 const patience = 30 * time.Second
 
-// withParameter returns the DSN with a parameter: a setting of the session, or one
-// of the driver.
+// withParameter returns the DSN with a parameter: a setting of the session or of the driver.
 func withParameter(t testing.TB, dsn, name, value string) string {
 	t.Helper()
 	u, err := url.Parse(dsn)
@@ -29,7 +28,7 @@ func withParameter(t testing.TB, dsn, name, value string) string {
 	}
 	q := u.Query()
 	q.Set(name, value)
-	u.RawQuery = strings.ReplaceAll(q.Encode(), "+", "%20") // a plus is a plus to PostgreSQL
+	u.RawQuery = strings.ReplaceAll(q.Encode(), "+", "%20") // PostgreSQL does not read a plus as a space
 	return u.String()
 }
 
@@ -39,7 +38,7 @@ func queued(id string) driver.Claim {
 	return c
 }
 
-// mustClaimOn claims one event and wants it claimed or not.
+// mustClaim claims one event, and fails unless the result is claimed or duplicate as wanted.
 func (w *postgresWorld) mustClaim(t testing.TB, want bool, c driver.Claim) {
 	t.Helper()
 	got, err := w.Claim(t.Context(), &driver.ClaimParams{Claims: []driver.Claim{c}})
@@ -48,15 +47,15 @@ func (w *postgresWorld) mustClaim(t testing.TB, want bool, c driver.Claim) {
 	}
 }
 
-// commit is the text of COMMIT to its end: "begin isolation level read committed" has
-// it too.
+// commit is the text of COMMIT with its end: "begin isolation level read committed" holds "commit"
+// too.
 const commit = "commit\x00"
 
-// levels are default isolation levels: under the second one every write is in a
-// transaction that is begun and committed by statements of their own.
+// levels are default isolation levels. At the second one every write runs in a transaction with its
+// own BEGIN and COMMIT.
 var levels = []string{"read committed", "repeatable read"}
 
-// behindProxy returns a store behind a proxy, and one that goes around it.
+// behindProxy returns a store behind a proxy, and one that bypasses it.
 func behindProxy(t *testing.T, level string) (proxied, direct *postgresWorld, proxy *dbtest.Proxy) {
 	t.Helper()
 	server := dbtest.StartServer(t, nil)
@@ -67,7 +66,7 @@ func behindProxy(t *testing.T, level string) (proxied, direct *postgresWorld, pr
 	return connectPostgres(t, dsn, hooksql.DefaultSchema), direct, proxy
 }
 
-// wantUnknown fails unless err says that the outcome is unknown, and nothing else.
+// wantUnknown fails unless err has the class ErrCommitUnknown and no other.
 func wantUnknown(t *testing.T, what string, err error) {
 	t.Helper()
 	if !errors.Is(err, driver.ErrCommitUnknown) {
@@ -80,8 +79,8 @@ func wantUnknown(t *testing.T, what string, err error) {
 	}
 }
 
-// TestPostgresLostReply loses the replies to writes: what they did is done once,
-// and its outcome is unknown.
+// TestPostgresLostReply loses the replies to writes. They take effect once, and their outcome is
+// unknown.
 func TestPostgresLostReply(t *testing.T) {
 	t.Parallel()
 	for _, level := range levels {
@@ -107,8 +106,8 @@ func TestPostgresLostReply(t *testing.T) {
 	}
 }
 
-// TestPostgresLostReplyIsNotRepeated loses the reply to a write that would do more
-// if it were sent again: to the counts of deliveries.
+// TestPostgresLostReplyIsNotRepeated loses the reply to a write that would do more if it were
+// repeated: to the counts of deliveries.
 func TestPostgresLostReplyIsNotRepeated(t *testing.T) {
 	t.Parallel()
 	for _, level := range levels {
@@ -119,7 +118,7 @@ func TestPostgresLostReplyIsNotRepeated(t *testing.T) {
 			w.mustClaim(t, true, c)
 			counts := &driver.CountDeliveriesParams{Counts: []driver.DeliveryCount{{Key: c.Key, Duplicates: 1}}}
 			if err := w.CountDeliveries(t.Context(), counts); err != nil {
-				t.Fatal(err) // and now its statement is prepared
+				t.Fatal(err) // from here on the statement is prepared
 			}
 			statement := map[string]string{levels[0]: "delivery_count", levels[1]: commit}[level]
 			for i, cut := range []dbtest.Cut{dbtest.CutReset, dbtest.CutSilence, dbtest.CutReset} {
@@ -158,8 +157,7 @@ func TestPostgresLostCommitReply(t *testing.T) {
 	}
 }
 
-// TestPostgresStricterLevel claims under default levels that would refuse what was
-// written meanwhile.
+// TestPostgresStricterLevel claims at default levels that refuse concurrent writes.
 func TestPostgresStricterLevel(t *testing.T) {
 	t.Parallel()
 	for _, level := range []string{"repeatable read", "serializable"} {
@@ -197,8 +195,8 @@ func TestPostgresStricterLevel(t *testing.T) {
 	}
 }
 
-// TestPostgresRestart fills the pools with connections that break all at once. What
-// begins with BEGIN, and reads, do not notice; writes recover.
+// TestPostgresRestart fills the pools with connections that break all at once. Transactions and
+// reads do not notice; writes recover.
 func TestPostgresRestart(t *testing.T) {
 	t.Parallel()
 	server := dbtest.StartServer(t, nil)
@@ -240,8 +238,8 @@ func TestPostgresRestart(t *testing.T) {
 	w.mustClaim(t, false, newClaim("before"))
 }
 
-// TestPostgresDown wants all calls to say that the database is not there, and to end
-// with their contexts.
+// TestPostgresDown checks that all calls report an unavailable database, and end with their
+// contexts.
 func TestPostgresDown(t *testing.T) {
 	t.Parallel()
 	server := dbtest.StartServer(t, nil)
@@ -274,7 +272,7 @@ func TestPostgresDown(t *testing.T) {
 	unavailable("was shut down", patience)
 }
 
-// TestPostgresWeaknesses reads the settings of the pool that claims run on.
+// TestPostgresWeaknesses: the settings are those of the receiving pool.
 func TestPostgresWeaknesses(t *testing.T) {
 	t.Parallel()
 	dsn, schema := dbtest.Postgres(t)

@@ -74,8 +74,8 @@ func TestPostgresLimits(t *testing.T) {
 	}
 }
 
-// TestOpenPostgres opens, uses and closes a store of its own pools, and wants those
-// of the caller to stay open otherwise.
+// TestOpenPostgres opens, uses and closes a store with its own pools. Close must leave a caller's
+// pool open.
 func TestOpenPostgres(t *testing.T) {
 	t.Parallel()
 	server := dbtest.StartServer(t, nil)

@@ -17,7 +17,7 @@ import (
 // patience bounds waits that end much earlier unless something is broken.
 const patience = 30 * time.Second
 
-// testDB is a DB of the session machine that shows the transactions of the client.
+// testDB is a DB that shows the latest transaction of its client.
 type testDB struct {
 	*pgsession.DB
 	pool   *sql.DB
@@ -30,7 +30,7 @@ func newTestDB(pool *sql.DB) *testDB {
 	return db
 }
 
-// observedClient keeps the transaction that BeginRun returned last.
+// observedClient stores the latest transaction of BeginRun.
 type observedClient struct {
 	*postgresClient
 	latest **postgresRunTx
@@ -44,14 +44,14 @@ func (c *observedClient) BeginRun(ctx context.Context) (pgsession.RunTx, bool, e
 	return tx, broken, err
 }
 
-// testTx is a transaction as the store sees it, and as the handler does.
+// testTx is a transaction with the views of the store and of the handler.
 type testTx struct {
 	pgstore.Tx
 	tx  *sql.Tx
 	pid int32
 }
 
-// openTxDB returns access to the shared server, with a table named effects.
+// openTxDB returns a DB on the shared server, with a table named effects.
 func openTxDB(t *testing.T) (db *testDB, table string) {
 	t.Helper()
 	dsn, schema := dbtest.Postgres(t)
@@ -79,7 +79,7 @@ func mustExec(t *testing.T, tx *testTx, query string, args ...any) {
 	}
 }
 
-// wantIdle fails unless all connections are back in the pool, or closed.
+// wantIdle fails unless all connections return to the pool, or are closed.
 func wantIdle(t *testing.T, db *testDB) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); db.pool.Stats().InUse > 0; {
@@ -100,8 +100,8 @@ func count(t *testing.T, db *testDB, table string) (n int) {
 	return n
 }
 
-// TestPostgresTxStatus lets a handler do to its transaction what it should not, and
-// wants to be told of it, and that nobody else meets what is left.
+// TestPostgresTxStatus has a handler break the rules of its transaction. Status must tell, and the
+// next transaction must not be affected.
 func TestPostgresTxStatus(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -159,12 +159,12 @@ func TestPostgresTxStatus(t *testing.T) {
 	}
 }
 
-// sent sends SQL without arguments.
+// sent returns a function that sends SQL without arguments.
 func sent(query string) func(*testing.T, *testDB, *testTx) {
 	return func(t *testing.T, _ *testDB, tx *testTx) { mustExec(t, tx, query) }
 }
 
-// TestPostgresTxOutlivesBegin ends the context of Begin: it bounds no more than that.
+// TestPostgresTxOutlivesBegin ends the context of Begin, which bounds Begin alone.
 func TestPostgresTxOutlivesBegin(t *testing.T) {
 	t.Parallel()
 	db, table := openTxDB(t)
@@ -193,8 +193,7 @@ func TestPostgresTxOutlivesBegin(t *testing.T) {
 	wantIdle(t, db)
 }
 
-// TestPostgresTxSever cuts the transaction off from under a statement that no
-// context ends.
+// TestPostgresTxSever cuts off a transaction under a statement that no context ends.
 func TestPostgresTxSever(t *testing.T) {
 	t.Parallel()
 	db, table := openTxDB(t)
@@ -224,8 +223,8 @@ func TestPostgresTxSever(t *testing.T) {
 	}
 }
 
-// stick runs a statement in the transaction that lasts until its session ends, and
-// returns when it runs.
+// stick starts a statement in the transaction that lasts until its session ends, and returns when
+// the statement runs.
 func stick(t *testing.T, db *testDB, tx *testTx) <-chan error {
 	t.Helper()
 	ended := make(chan error, 1)
@@ -248,8 +247,8 @@ func stick(t *testing.T, db *testDB, tx *testTx) <-chan error {
 	}
 }
 
-// TestPostgresTxLeftRunning has a handler that left a statement running in a
-// goroutine of its own. Whatever is done with the transaction ends with its context.
+// TestPostgresTxLeftRunning has a handler that left a statement running in a goroutine. Every call
+// on the transaction ends with its context.
 func TestPostgresTxLeftRunning(t *testing.T) {
 	t.Parallel()
 	for name, do := range map[string]func(ctx context.Context, tx *testTx) error{
@@ -285,8 +284,8 @@ func TestPostgresTxLeftRunning(t *testing.T) {
 	}
 }
 
-// TestPostgresTxSeverRaces severs transactions while they are used and committed. The outcome that the
-// error of Commit states is true.
+// TestPostgresTxSeverRaces severs transactions while they are used and committed. The outcome of
+// the error of Commit must be true.
 func TestPostgresTxSeverRaces(t *testing.T) {
 	t.Parallel()
 	db, table := openTxDB(t)
@@ -327,8 +326,8 @@ func TestPostgresTxSeverRaces(t *testing.T) {
 	}
 }
 
-// TestPostgresTxShared uses transactions while goroutines that handlers left behind
-// use them too. Either rows come whole, or there is an error.
+// TestPostgresTxShared uses transactions while goroutines that handlers left behind use them too.
+// Either all rows come, or there is an error.
 func TestPostgresTxShared(t *testing.T) {
 	t.Parallel()
 	db, _ := openTxDB(t)

@@ -14,15 +14,14 @@ import (
 	"github.com/hookonce/hookonce/internal/test/storetest"
 )
 
-// TestPostgresWork runs the suite of handlers' transactions.
+// TestPostgresWork runs the conformance suite of handlers' transactions.
 func TestPostgresWork(t *testing.T) {
 	t.Parallel()
 	storetest.ExerciseWork(t, postgresHarness())
 }
 
 func postgresHarness() storetest.Harness[*sql.Tx] {
-	// Interrupted runs hold their connections, though they are closed: no pool is
-	// limited.
+	// Interrupted runs hold their connections, although they are closed, so no pool is limited.
 	connect := func(t testing.TB, dsn, schema string) *postgresWorld {
 		return newPostgres(t, dsn, openPool(t, dsn, 0), &hooksql.PostgresOptions{Schema: schema})
 	}
@@ -68,13 +67,12 @@ func postgresHarness() storetest.Harness[*sql.Tx] {
 		Effects: func(t *testing.T, d driver.Driver[*sql.Tx]) map[string]int { return worldOf(d).effects(t) },
 		Interrupt: func(t *testing.T, d driver.Driver[*sql.Tx], run driver.Run[*sql.Tx]) {
 			worldOf(d).terminate(t, run.Tx())
-			t.Cleanup(func() { _ = run.Abandon(context.WithoutCancel(t.Context())) }) // it may be long gone
+			t.Cleanup(func() { _ = run.Abandon(context.WithoutCancel(t.Context())) }) // it may have ended long ago
 		},
 	}
 }
 
-// openApplication returns a migrated store in whose schema the application has a
-// table of its own.
+// openApplication returns a migrated store whose schema also holds a table of the application.
 func openApplication(t *testing.T, connect func(t testing.TB, dsn, schema string) *postgresWorld) *postgresWorld {
 	t.Helper()
 	dsn, schema := dbtest.Postgres(t)
@@ -95,7 +93,7 @@ func (w *postgresWorld) effects(t testing.TB) map[string]int {
 	return countEffects(t, w.db, w.sql("SELECT name, count(*) FROM {schema}.effects GROUP BY name"))
 }
 
-// terminate ends the session of a transaction, as the end of its process does.
+// terminate ends the session of a transaction, like the end of its process.
 func (w *postgresWorld) terminate(t testing.TB, tx *sql.Tx) {
 	t.Helper()
 	var pid int
@@ -139,8 +137,8 @@ func outcome(run driver.Run[*sql.Tx], outcome driver.WorkOutcome) *driver.Finish
 	return &driver.FinishParams{Results: []driver.WorkResult{result}}
 }
 
-// wantEnd fails unless the event is in a state after attempts, its effect took place
-// so often, and no connection is held.
+// wantEnd fails unless the event is in the state after so many attempts, with so many effects, and
+// no connection is held.
 func (w *postgresWorld) wantEnd(t testing.TB, id, state string, attempts, effects int) {
 	t.Helper()
 	got, err := w.Event(t.Context(), "stripe", id)
@@ -161,8 +159,8 @@ func (w *postgresWorld) wantEnd(t testing.TB, id, state string, attempts, effect
 	}
 }
 
-// TestPostgresEndedBySQL has handlers that end their transaction by a statement, of
-// which database/sql knows nothing.
+// TestPostgresEndedBySQL has handlers that end their transaction with a statement, unknown to
+// database/sql.
 func TestPostgresEndedBySQL(t *testing.T) {
 	t.Parallel()
 	for statement, committed := range map[string]bool{
@@ -189,8 +187,8 @@ func TestPostgresEndedBySQL(t *testing.T) {
 	}
 }
 
-// TestPostgresRowsLeftOpen has a handler that does not close its rows: a failed
-// attempt, and the next one gets a clean connection.
+// TestPostgresRowsLeftOpen has a handler that does not close its rows. The attempt fails, and the
+// next one gets a clean connection.
 func TestPostgresRowsLeftOpen(t *testing.T) {
 	t.Parallel()
 	w := openApplication(t, connectPostgres)
@@ -213,8 +211,8 @@ func TestPostgresRowsLeftOpen(t *testing.T) {
 	w.wantEnd(t, "evt_1", driver.StateDone, 2, 1)
 }
 
-// TestPostgresSessionEnds ends the session in the middle of a handler: it costs the
-// event nothing.
+// TestPostgresSessionEnds ends the session in the middle of a handler. It costs the event no
+// attempt.
 func TestPostgresSessionEnds(t *testing.T) {
 	t.Parallel()
 	w := openApplication(t, connectPostgres)
@@ -243,8 +241,8 @@ func TestPostgresSessionEnds(t *testing.T) {
 	w.wantEnd(t, "evt_1", driver.StateDone, 1, 1)
 }
 
-// TestPostgresLostReplyOfRun loses the reply to the commit of a run: nobody knows
-// whether it succeeded, what it did is done once, and nothing is left behind.
+// TestPostgresLostReplyOfRun loses the reply to the commit of a run. The outcome is unknown, the
+// work takes effect once, and no row is left behind.
 func TestPostgresLostReplyOfRun(t *testing.T) {
 	t.Parallel()
 	for name, cut := range map[string]dbtest.Cut{"reset": dbtest.CutReset, "silence": dbtest.CutSilence} {
@@ -278,9 +276,8 @@ func TestPostgresLostReplyOfRun(t *testing.T) {
 	}
 }
 
-// TestPostgresOnePool runs as many transactions of handlers as the store says are
-// worth beginning, all at once, on one pool that everything shares: what they wait
-// for finds connections.
+// TestPostgresOnePool runs as many handlers' transactions at once as WorkLimits allows, on one pool
+// for everything. Their other calls must find connections.
 func TestPostgresOnePool(t *testing.T) {
 	t.Parallel()
 	for _, conns := range []int{2, 3, 8} {
@@ -313,7 +310,7 @@ func TestPostgresOnePool(t *testing.T) {
 	}
 }
 
-// workOff takes events one by one until there is none, and does their work.
+// workOff takes and works events one by one until there is none.
 func (w *postgresWorld) workOff(ctx context.Context, t *testing.T) {
 	for {
 		run, err := w.Take(ctx, takeOne(false))

@@ -38,7 +38,7 @@ func (r *runs) queue(ids ...string) {
 	}
 }
 
-// queueMany queues n events, and returns the effects that they are to have.
+// queueMany queues n events, and returns their expected effects.
 func (r *runs) queueMany(n int) (effects map[string]int) {
 	r.Helper()
 	effects = map[string]int{}
@@ -117,8 +117,8 @@ func (r *runs) event(id string) *driver.EventDetail {
 	return e
 }
 
-// TestHandlerEndsTheTransactionInSQL has handlers that run COMMIT and ROLLBACK as
-// text, which database/sql does not notice, and go on to write.
+// TestHandlerEndsTheTransactionInSQL has handlers that run COMMIT and ROLLBACK as text, which
+// database/sql does not notice, and then write more.
 func TestHandlerEndsTheTransactionInSQL(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -155,7 +155,7 @@ func TestHandlerEndsTheTransactionInSQL(t *testing.T) {
 			if got := r.event("evt_1"); got.State != driver.StateDead {
 				t.Errorf("the event is %s, want it dead", got.State)
 			}
-			// The connection commits again.
+			// The connection can commit again.
 			r.queue("evt_2")
 			run = r.take(1)
 			r.run(run, `INSERT INTO effects VALUES ('evt_2')`)
@@ -166,8 +166,8 @@ func TestHandlerEndsTheTransactionInSQL(t *testing.T) {
 	}
 }
 
-// TestHandlerCommittedAndDied: nobody could record that a handler had committed by
-// itself. The sweep sees it, and does not let it take effect again.
+// TestHandlerCommittedAndDied: a handler committed by itself, and its process died before it could
+// record that. The sweep sees it, and keeps the event from taking effect again.
 func TestHandlerCommittedAndDied(t *testing.T) {
 	t.Parallel()
 	r := newRuns(t, "evt_1")
@@ -193,8 +193,8 @@ func TestHandlerCommittedAndDied(t *testing.T) {
 const endless = `INSERT INTO effects
 	WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT 'endless' FROM n WHERE i < 0`
 
-// interruptedInsert runs a statement that its context interrupts: SQLite undoes the
-// whole transaction with it.
+// interruptedInsert runs a statement that its context interrupts. SQLite then undoes the whole
+// transaction.
 func interruptedInsert(r *runs, run driver.Run[*sql.Tx]) error {
 	r.Helper()
 	ctx, cancel := context.WithTimeout(r.Context(), 20*time.Millisecond)
@@ -206,8 +206,8 @@ func interruptedInsert(r *runs, run driver.Run[*sql.Tx]) error {
 	return err
 }
 
-// TestSQLiteRolledBack: a handler that passes over the error by which SQLite undid
-// its transaction commits nothing, neither what it wrote before nor after.
+// TestSQLiteRolledBack: a handler ignores an error that made SQLite undo its transaction. It
+// commits nothing, neither its writes before the error nor those after it.
 func TestSQLiteRolledBack(t *testing.T) {
 	t.Parallel()
 	r := newRuns(t, "evt_1")
@@ -223,7 +223,7 @@ func TestSQLiteRolledBack(t *testing.T) {
 	if err := run.Finish(t.Context(), outcomes(run, driver.WorkSucceeded)); !errors.Is(err, driver.ErrTxAborted) {
 		t.Errorf("Finish: got the error %v, want %v", err, driver.ErrTxAborted)
 	}
-	// A handler that returns the error has failed, and that can be recorded.
+	// A handler that returns the error has failed, and the failure can be recorded.
 	if err := run.Check(t.Context(), failure); err != nil {
 		t.Errorf("Check of the handler's error: got the error %v, want none", err)
 	}
@@ -236,7 +236,7 @@ func TestSQLiteRolledBack(t *testing.T) {
 	}
 }
 
-// TestFullInARun fills the file in a handler: that is not its fault.
+// TestFullInARun fills the file in a handler. That is not the handler's fault.
 func TestFullInARun(t *testing.T) {
 	t.Parallel()
 	store, writer, _ := onOwnPools(t)
@@ -271,7 +271,7 @@ func TestFullInARun(t *testing.T) {
 	}
 }
 
-// TestDeferredForeignKey is refused at the commit.
+// TestDeferredForeignKey has a foreign key that fails at the commit.
 func TestDeferredForeignKey(t *testing.T) {
 	t.Parallel()
 	r := newRuns(t, "evt_1")
@@ -300,7 +300,7 @@ func TestDeferredForeignKey(t *testing.T) {
 	}
 }
 
-// TestRowsLeftOpen: a handler that does not close its rows is no reason to fail.
+// TestRowsLeftOpen: a handler that does not close its rows does not fail.
 func TestRowsLeftOpen(t *testing.T) {
 	t.Parallel()
 	for _, outcome := range []driver.WorkOutcome{driver.WorkSucceeded, driver.WorkFailed} {
@@ -325,8 +325,8 @@ func TestRowsLeftOpen(t *testing.T) {
 	}
 }
 
-// TestHandlerLocksItselfOut writes by another connection than that of the run,
-// which cannot work: it is the handler's own failure, and uses up its attempts.
+// TestHandlerLocksItselfOut writes on another connection than the run's, which cannot work. It is
+// the handler's own failure, and uses up its attempts.
 func TestHandlerLocksItselfOut(t *testing.T) {
 	t.Parallel()
 	r := newRuns(t, "evt_1")
@@ -346,8 +346,7 @@ func TestHandlerLocksItselfOut(t *testing.T) {
 	}
 }
 
-// ownPools returns pools of the application on a file, with one more setting of the
-// writer.
+// ownPools returns pools of the application on a file, with one more setting of the writer.
 func ownPools(t *testing.T, path, pragma string) (writer, reader *sql.DB) {
 	t.Helper()
 	writerDSN, readerDSN, err := hooksql.SQLiteDSN(path)

@@ -28,9 +28,8 @@ func init() {
 	}
 }
 
-// workerMain takes events until there are none. In the middle of each run, when all
-// that it did is written and nothing is committed, it tells of it and waits for an
-// answer.
+// workerMain takes events until there are none. In the middle of each run, when all effects are
+// written and none is committed, it reports and waits for an answer.
 func workerMain(path string) {
 	store, err := hooksql.OpenSQLite("sqlite", path)
 	if err != nil {
@@ -54,8 +53,7 @@ func workerMain(path string) {
 	}
 }
 
-// workOnce runs up to five events that were never tried, or one that was, and
-// reports whether it found any.
+// workOnce runs up to five fresh events, or one tried event, and reports whether it found any.
 func workOnce(ctx context.Context, store *hooksql.Store, inside func(events int)) (bool, error) {
 	p := &driver.TakeParams{Source: "stripe", Types: []string{"*"}, Limit: 5, HandlerTimeout: time.Second}
 	run, err := store.Take(ctx, p)
@@ -75,7 +73,7 @@ func workOnce(ctx context.Context, store *hooksql.Store, inside func(events int)
 	return true, run.Finish(ctx, outcomes(run, driver.WorkSucceeded))
 }
 
-// worker is a process that works.
+// worker is a process that handles events.
 type worker struct {
 	child *exec.Cmd
 	in    io.WriteCloser
@@ -101,16 +99,16 @@ func startWorker(t *testing.T, path string) *worker {
 	return &worker{child, in, bufio.NewReader(out)}
 }
 
-// inside waits until the worker is in the middle of a run, and returns how many
-// events that has; 0 if the worker has ended.
+// inside waits until the worker is in the middle of a run, and returns the number of its events; 0
+// if the worker has ended.
 func (w *worker) inside() (events int) {
-	_, _ = fmt.Fscanln(w.out, &events) // the only error is that it has ended
+	_, _ = fmt.Fscanln(w.out, &events) // it fails only if the worker has ended
 	return events
 }
 
 // goOn lets the worker finish its run.
 func (w *worker) goOn() {
-	_, _ = w.in.Write([]byte{'\n'}) // who is killed does not read it
+	_, _ = w.in.Write([]byte{'\n'}) // a killed worker does not read it
 }
 
 // kill kills the worker, unless it has ended, and returns when it is gone.
@@ -120,9 +118,8 @@ func (w *worker) kill() {
 	_ = w.child.Wait()
 }
 
-// TestKilledInARun kills a process in the middle of a run: nothing that it did is
-// there, its events are left alone until their time is over, and then a sweep finds
-// them.
+// TestKilledInARun kills a process in the middle of a run. None of its effects is there. Its events
+// are left alone until their time is over; then a sweep finds them.
 func TestKilledInARun(t *testing.T) {
 	t.Parallel()
 	r := newRuns(t, "evt_1")
@@ -130,7 +127,7 @@ func TestKilledInARun(t *testing.T) {
 	inside := w.inside()
 	w.kill()
 	if inside != 1 {
-		t.Fatalf("the worker told of a run of %d events, want 1", inside)
+		t.Fatalf("the worker reported a run of %d events, want 1", inside)
 	}
 	r.wantEffects(map[string]int{})
 	if got := r.event("evt_1"); got.State != driver.StateRunning {
@@ -170,9 +167,8 @@ func TestKilledInARun(t *testing.T) {
 	r.wantEffects(map[string]int{"evt_1": 1})
 }
 
-// TestKilledWhileWorking has two processes work side by side and kills them, one in
-// the middle of a run and the other somewhere, again and again: every event takes
-// effect once.
+// TestKilledWhileWorking has two processes work side by side and kills them repeatedly, one in the
+// middle of a run and the other anywhere. Every event takes effect once.
 func TestKilledWhileWorking(t *testing.T) {
 	t.Parallel()
 	const events, lives = 200, 6
@@ -196,13 +192,13 @@ func TestKilledWhileWorking(t *testing.T) {
 		_ = other.child.Process.Kill()
 		<-ended
 		other.kill()
-		r.exec(t, `UPDATE hookonce_event_state SET due_at = 0 WHERE state = 1`) // the time of their runs is over
+		r.exec(t, `UPDATE hookonce_event_state SET due_at = 0 WHERE state = 1`) // as if the time of their runs were over
 		lost, err := r.store.SweepRuns(t.Context(), &driver.SweepRunsParams{MaxAttempts: 100, First: 1, Max: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if len(lost) < events {
-			t.Errorf("the sweep found %d events, want the %d of the run that was killed at least", len(lost), events)
+			t.Errorf("the sweep found %d events, want at least the %d of the killed run", len(lost), events)
 		}
 	}
 	for worked := true; worked; {

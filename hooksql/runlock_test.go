@@ -17,8 +17,8 @@ import (
 	"github.com/hookonce/hookonce/hooksql"
 )
 
-// TestReceivingWaitsForARun: there is one writer. A claim whose deadline passes
-// writes nothing, one that can wait goes through when the run has ended.
+// TestReceivingWaitsForARun: there is one writer. A claim whose deadline passes writes nothing. A
+// claim that can wait succeeds when the run has ended.
 func TestReceivingWaitsForARun(t *testing.T) {
 	t.Parallel()
 	r := newRuns(t, "evt_1")
@@ -37,7 +37,7 @@ func TestReceivingWaitsForARun(t *testing.T) {
 		})
 	}
 	group.Wait()
-	// Reading goes on, and sees nothing of the run but that it is there.
+	// Reading goes on, and sees nothing of the run except that it is running.
 	if got := r.event("evt_1"); got.State != driver.StateRunning {
 		t.Errorf("the event is %s, want it running", got.State)
 	}
@@ -53,14 +53,14 @@ func TestReceivingWaitsForARun(t *testing.T) {
 	group.Wait()
 	for id, want := range map[string]bool{"during-0": false, "during-1": false, "after-0": true, "after-1": true} {
 		if has(t, r.store, id) != want {
-			t.Errorf("event %q: there is %v, want %v", id, !want, want)
+			t.Errorf("event %q: exists is %v, want %v", id, !want, want)
 		}
 	}
 	r.wantEffects(map[string]int{"evt_1": 1})
 }
 
-// TestTakeGivesUpWaiting: an application holds the write lock. What cannot begin is
-// not lost, and not taken for interrupted.
+// TestTakeGivesUpWaiting: an application holds the write lock. Events of a run that cannot begin
+// are neither lost nor taken for interrupted.
 func TestTakeGivesUpWaiting(t *testing.T) {
 	t.Parallel()
 	r := newRuns(t, "evt_1")
@@ -83,7 +83,7 @@ func TestTakeGivesUpWaiting(t *testing.T) {
 	r.succeed(run)
 }
 
-// statementBegan is sent to by statements that call hookonce_test_began.
+// statementBegan receives from statements that call hookonce_test_began.
 var statementBegan = make(chan struct{})
 
 func init() {
@@ -93,9 +93,9 @@ func init() {
 	})
 }
 
-// TestSeverUnderAStatement cuts a transaction off while a statement runs under
-// another context than the handler's, which nothing can interrupt: the run waits,
-// and goes on when it has ended.
+// TestSeverUnderAStatement cuts a transaction off while a statement runs under another context than
+// the handler's, which nothing can interrupt. The run waits, and goes on when the statement has
+// ended.
 func TestSeverUnderAStatement(t *testing.T) {
 	t.Parallel()
 	r := newRuns(t, "evt_1")
@@ -174,8 +174,8 @@ func TestSeverBesideEveryMethod(t *testing.T) {
 	}
 }
 
-// TestClaimTxOfADeferredTransaction: one that has read before another wrote cannot
-// write any more, and is told to begin again.
+// TestClaimTxOfADeferredTransaction: a transaction that read before another one wrote cannot write
+// any more. The error tells the caller to begin again.
 func TestClaimTxOfADeferredTransaction(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "hookonce.db")

@@ -15,8 +15,8 @@ import (
 	"github.com/hookonce/hookonce/hooksql"
 )
 
-// TestSettingsOfEveryConnection takes several connections of either pool at
-// once: a PRAGMA that is set on one of them only is found out.
+// TestSettingsOfEveryConnection takes several connections of each pool at once, to find a PRAGMA
+// that is set on one of them only.
 func TestSettingsOfEveryConnection(t *testing.T) {
 	t.Parallel()
 	writer, reader, err := hooksql.SQLiteDSN(filepath.Join(t.TempDir(), "hookonce.db"))
@@ -72,8 +72,8 @@ func TestWriterBeginsImmediate(t *testing.T) {
 	}
 }
 
-// otherDriver is a driver that ignores what stands in the data source name, as
-// one with another syntax does.
+// otherDriver is a driver that ignores the settings in the data source name, like one with another
+// syntax.
 const otherDriver = "sqlite-that-ignores-settings"
 
 func TestOpenSQLiteRefusesWhatItCannotSet(t *testing.T) {
@@ -95,8 +95,7 @@ func TestOpenSQLiteRefusesWhatItCannotSet(t *testing.T) {
 	}
 }
 
-// TestOpenSQLiteAtOnce opens a new file from many sides, as a gateway and
-// commands beside it may.
+// TestOpenSQLiteAtOnce opens a new file many times at once, like a gateway with commands beside it.
 func TestOpenSQLiteAtOnce(t *testing.T) {
 	t.Parallel()
 	for range 5 {
@@ -127,7 +126,7 @@ func TestWeaknesses(t *testing.T) {
 	if got := weaknesses(t, store); len(got) != 0 {
 		t.Errorf("a store as opened has the weaknesses %v", got)
 	}
-	// The pools of a program that followed the usual advice for WAL.
+	// A program's own pools, with the usual advice for WAL.
 	db := openDSN(t, "file:"+path+"?_pragma=synchronous(NORMAL)")
 	if diff := cmp.Diff([]string{"synchronous"}, weaknesses(t, hooksql.NewSQLite(db, db))); diff != "" {
 		t.Errorf("weaknesses of a pool with synchronous=NORMAL (-want +got):\n%s", diff)
@@ -165,7 +164,7 @@ func TestNewSQLiteLeavesThePoolsOpen(t *testing.T) {
 	}
 }
 
-// TestCloseCopiesTheLog: after Close, all is in the one file.
+// TestCloseCopiesTheLog: after Close the one file holds everything.
 func TestCloseCopiesTheLog(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "hookonce.db")
@@ -180,7 +179,7 @@ func TestCloseCopiesTheLog(t *testing.T) {
 	if err := store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	db := openDSN(t, "file:"+path+"?immutable=1") // reads no log
+	db := openDSN(t, "file:"+path+"?immutable=1") // does not read the log
 	var got int
 	if err := db.QueryRowContext(t.Context(), `SELECT count(*) FROM hookonce_event`).Scan(&got); err != nil || got != 1 {
 		t.Errorf("the file alone has %d events (error %v), want 1", got, err)

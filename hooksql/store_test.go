@@ -16,8 +16,7 @@ import (
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	// KillQueued and MoveQueued work on the file beside the store, as an
-	// application would.
+	// KillQueued and MoveQueued change the file without the store, like an application.
 	files := &fileOf{}
 	storetest.Exercise(t, func(t *testing.T) driver.Store {
 		path := filepath.Join(t.TempDir(), "hookonce.db")
@@ -25,7 +24,7 @@ func TestConformance(t *testing.T) {
 		files.set(store, path)
 		return store
 	}, storetest.Features{
-		// Two messages with one id: the primary key refuses the second.
+		// The primary key refuses the second of two messages with one id.
 		BadRow: func(c *driver.Claim) { c.Messages = append(slices.Clone(c.Messages), c.Messages[0]) },
 		KillQueued: func(t *testing.T, s driver.Store, key driver.Key, lastError string) {
 			execPlain(t, files.get(s), `UPDATE hookonce_event_state
@@ -55,7 +54,7 @@ func TestConformanceMigrations(t *testing.T) {
 	})
 }
 
-// open opens a store on the file, without a schema if it is new.
+// open opens a store on the file. A new file has no schema.
 func open(t testing.TB, path string) *hooksql.Store {
 	t.Helper()
 	store, err := hooksql.OpenSQLite("sqlite", path)
@@ -79,7 +78,7 @@ func openMigrated(t testing.TB, path string) *hooksql.Store {
 	return store
 }
 
-// onOwnPools returns a migrated store on pools that the test keeps.
+// onOwnPools returns a migrated store on the test's own pools.
 func onOwnPools(t *testing.T) (store *hooksql.Store, writer, reader *sql.DB) {
 	t.Helper()
 	writerDSN, readerDSN, err := hooksql.SQLiteDSN(filepath.Join(t.TempDir(), "hookonce.db"))

@@ -17,7 +17,7 @@ var viewColumns = []string{
 	"received_at", "occurred_at", "processed_at", "failed_at", "last_error", "headers", "body",
 }
 
-// TestViews reads the views as an application would.
+// TestViews reads the views like an application.
 func TestViews(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "hookonce.db")
@@ -38,7 +38,7 @@ func TestViews(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A message that was enqueued by itself is no event.
+	// A message that was enqueued by itself is not an event.
 	if err := store.EnqueueTx(t.Context(), tx, []driver.OutboxMessage{{
 		ID: "m1", Destination: "d", Source: dead.Source, EventID: dead.EventID, Type: dead.Type, Cause: dead.Key,
 		Headers: []byte(`{}`), Body: []byte(`{}`),
@@ -80,7 +80,7 @@ func TestViews(t *testing.T) {
 	}
 }
 
-// kill leases the one message that is due and makes it dead.
+// kill leases the one due message and makes it dead.
 func kill(t *testing.T, store driver.Store, id string, at time.Time) {
 	t.Helper()
 	leased, err := store.Lease(t.Context(), &driver.LeaseParams{Destination: "d", Limit: 10, For: time.Minute, MaxAttempts: 5, Now: at})

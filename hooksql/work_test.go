@@ -13,7 +13,7 @@ import (
 	"github.com/hookonce/hookonce/internal/test/storetest"
 )
 
-// TestConformanceWork runs the suite of handlers' transactions.
+// TestConformanceWork runs the conformance suite of handlers' transactions.
 func TestConformanceWork(t *testing.T) {
 	t.Parallel()
 	storetest.ExerciseWork(t, workHarness())
@@ -54,12 +54,12 @@ func workHarness() storetest.Harness[*sql.Tx] {
 	}
 }
 
-// workFiles are the files of drivers.
+// workFiles holds the files of drivers.
 type workFiles struct {
 	all sync.Map
 }
 
-// workFile is a file with a table effects, and a pool of the application on it.
+// workFile is a file with a table effects, and the application's pool on it.
 type workFile struct {
 	path string
 	db   *sql.DB
@@ -83,7 +83,7 @@ func (f *workFiles) of(d driver.Driver[*sql.Tx]) *workFile {
 	return file.(*workFile)
 }
 
-// dsn is that of an application, which knows nothing of _txlock.
+// dsn is an application's data source name, without _txlock.
 func (f *workFile) dsn() string { return "file:" + f.path + "?_pragma=busy_timeout(20000)" }
 
 func (f *workFile) exec(t testing.TB, query string, args ...any) {
@@ -106,7 +106,7 @@ func (f *workFile) effects(t testing.TB) map[string]int {
 	return countEffects(t, f.db, `SELECT name, count(*) FROM effects GROUP BY name`)
 }
 
-// interrupted makes the time of a run be over.
+// interrupted lets the time of a run be over.
 func (f *workFile) interrupted(t testing.TB, run driver.Run[*sql.Tx]) {
 	t.Helper()
 	for _, e := range run.Events() {

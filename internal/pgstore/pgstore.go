@@ -30,7 +30,7 @@
 //     object versions that it watches, sorted by key. It waits for none of our other locks until it
 //     ends. Its handlers may wait for their own.
 //
-//   - SweepRuns takes the state rows of a run only if all of them are unlocked, and its record only
+//   - SweepRuns takes the state rows of a run only if none is locked, and its record only
 //     if no call is settling the run. Settling locks the record first, and then waits for the state
 //     rows.
 //

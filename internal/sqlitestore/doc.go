@@ -28,7 +28,7 @@
 // # Runs of handlers
 //
 // Take marks events as running in a commit of its own. The mark holds a number that is unique to
-// the run, and the deadline after which the run counts as interrupted. Then the transaction of the
+// the run, and a deadline: past it the run counts as interrupted. Then the transaction of the
 // handlers begins. It holds the write lock, so every other write waits for it, in this process and
 // in others, receiving included: handlers must be short. A sweep needs the lock too, so an overdue
 // event that it sees under the lock belongs to no run, however long runs take.
@@ -70,7 +70,7 @@
 //
 // # Listings
 //
-// Listings have the order in which events were received. The partial indexes on dead and on skipped
+// Listings are ordered by the receiving time of events. The partial indexes on dead and on skipped
 // rows have the same order, so that a page reads no more rows than it shows. The partial indexes on
 // open rows serve leases and have another order. If one of them holds few rows, the listing sorts
 // them; if it holds many, walking the events from the newest on finds a page soon.
