@@ -1,7 +1,7 @@
 package pgstore
 
 const (
-	// claimSQL makes a claim, by a function of the schema (step 6 of its migrations) that each
+	// claimSQL makes a claim, by a function of the schema that each
 	// session plans once.
 	claimSQL = `
 SELECT place, n_claimed, lock_before, is_claimed, body_taken, known_sha256, is_dead, seen_key, seen_id
@@ -12,7 +12,7 @@ FROM {schema}.claim(
 	$14::text[], $15::bytea[], $16::text[], $17::text[]
 )`
 
-	// knownSQL finds the keys that exist already, by a function of the schema (step 7). It runs
+	// knownSQL finds the keys that exist already, by a function of the schema. It runs
 	// before the rest of the claims is sent.
 	knownSQL = `SELECT key, body_sha256, is_dead FROM {schema}.known($1::bytea[])`
 

@@ -42,8 +42,7 @@ FOR UPDATE`
 )
 
 // replaySQL carries out a plan, under the locks of all rows that it changes. It reads the clock
-// here, after the waits for the locks. A message that was sent before the second step of the schema
-// does not hold the receiving time of its event.
+// here, after the waits for the locks.
 const replaySQL = `
 WITH setting AS MATERIALIZED (
 	SELECT coalesce($2::timestamptz, clock_timestamp()) AS now

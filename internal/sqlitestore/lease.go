@@ -3,8 +3,6 @@ package sqlitestore
 import (
 	"context"
 	"database/sql"
-	"errors"
-	"fmt"
 
 	"github.com/hookonce/hookonce/driver"
 )
@@ -26,18 +24,6 @@ const (
 		WHERE m.destination = ? AND m.state IN (0, 1) AND m.due_at <= ?`
 
 	takeLease = `UPDATE hookonce_message SET state = 1, token = ?, attempts = ?, due_at = ? WHERE id = ?`
-
-	completeMessage = `UPDATE hookonce_message
-		SET state = ?, due_at = coalesce(?, due_at), status_code = ?, last_error = ?, sent_at = ?, failed_at = ?
-		WHERE id = ? AND token = ? AND state = 1 RETURNING generation, attempts`
-
-	// The message was not sent, so this was no attempt.
-	staleMessage = `UPDATE hookonce_message
-		SET state = 4, note = ?, attempts = attempts - 1, last_error = ?, sent_at = NULL, failed_at = NULL
-		WHERE id = ? AND token = ? AND state = 1`
-
-	insertAttempt = `INSERT INTO hookonce_attempt
-		(message_id, generation, number, outcome, status_code, error, at, took) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`
 
 	// The attempt was not recorded, so its number is free. If it is not free, the existing row is
 	// better.
@@ -155,67 +141,6 @@ func collect[T any](rows *sql.Rows, scan func(*T) error) ([]T, error) {
 		all = append(all, one)
 	}
 	return all, rows.Err()
-}
-
-// Complete implements driver.Store. A lease that ran out is still held until another lease takes
-// the message.
-func (s *Store) Complete(ctx context.Context, p *driver.CompleteParams) ([]bool, error) {
-	const op = "completing messages"
-	for i := range p.Completions {
-		c := &p.Completions[i]
-		if !driver.IsText(c.Error) {
-			return nil, fmt.Errorf("%s: %w: the error of message %s is not valid UTF-8 or holds a NUL", op, driver.ErrBadRow, c.ID)
-		}
-		if c.Applied != nil {
-			if err := checkVersion(c.Applied); err != nil {
-				return nil, fmt.Errorf("%s: %w", op, err)
-			}
-		}
-	}
-	held := make([]bool, len(p.Completions))
-	err := s.writeEach(ctx, op, p.Now, len(p.Completions), func(t *writeTx, i int) (err error) {
-		held[i], err = t.complete(&p.Completions[i])
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return held, nil
-}
-
-// complete records one outcome and reports whether the lease was held.
-func (t *writeTx) complete(c *driver.Completion) (bool, error) {
-	var state int
-	var outcome string
-	var dueAt, sentAt, failedAt any
-	switch c.Outcome {
-	case driver.MessageStale:
-		changed, err := t.exec(staleMessage, driver.NoteStale, c.Error, c.ID, c.Token)
-		return changed > 0, err
-	case driver.MessageSent:
-		state, outcome, sentAt = stateDone, "sent", t.now
-	case driver.MessageRetry:
-		state, outcome, dueAt = statePending, "retry", t.now+c.RetryIn.Microseconds()
-	case driver.MessageDead:
-		state, outcome, failedAt = stateDead, "dead", t.now
-	default:
-		return false, fmt.Errorf("%w: message %s has the unknown outcome %d", driver.ErrBadRow, c.ID, c.Outcome)
-	}
-	var generation, number int
-	row := t.queryRow(completeMessage, state, dueAt, c.StatusCode, c.Error, sentAt, failedAt, c.ID, c.Token)
-	switch err := row.Scan(&generation, &number); {
-	case errors.Is(err, sql.ErrNoRows):
-		return false, nil
-	case err != nil:
-		return false, err
-	}
-	if c.Applied != nil && c.Outcome == driver.MessageSent {
-		if err := t.keepVersion(c.Applied); err != nil {
-			return false, err
-		}
-	}
-	_, err := t.exec(insertAttempt, c.ID, generation, number, outcome, c.StatusCode, c.Error, t.now, c.Took.Microseconds())
-	return err == nil, err
 }
 
 // Release implements driver.Store.

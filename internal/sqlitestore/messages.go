@@ -32,8 +32,7 @@ var (
 		at:    `e.received_at`,
 		keys:  [2]string{`m.event_key`, `m.cause`},
 	}
-	// byMessages looks up the event of one message after another. Only unsent messages are known to
-	// hold the time of their event.
+	// byMessages looks up the event of one message after another.
 	byMessages = direction{
 		from:  ` FROM hookonce_message m CROSS JOIN hookonce_event e ON e.key = m.event_key`,
 		place: `m.received_at, m.event_key, m.id`,

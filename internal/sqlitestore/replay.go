@@ -45,11 +45,7 @@ const (
 			key_generation = CASE WHEN ?4 THEN ?1 ELSE key_generation END
 		WHERE key = ?3`
 
-	// A message that was sent before the second step of the schema does not hold the receiving time
-	// of its event.
-	resetMessage = `UPDATE hookonce_message SET ` + messageAgain + byOperator + `,
-			received_at = (SELECT e.received_at FROM hookonce_event e WHERE e.key = event_key)
-		WHERE id = ?3`
+	resetMessage = `UPDATE hookonce_message SET ` + messageAgain + byOperator + ` WHERE id = ?3`
 
 	replaceMessage = `UPDATE hookonce_message SET state = 4, note = ?, failed_at = NULL WHERE id = ?`
 
