@@ -10,7 +10,6 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -21,69 +20,11 @@ import (
 	"github.com/hookonce/hookonce/provider"
 )
 
-// A replay of one event's body under the id of another must not answer for the
-// genuine event of that id, even if both are in the queue at the same moment.
-func TestRefusedBodyAnswersForNoOther(t *testing.T) {
-	t.Parallel()
-	inner := openStore(t)
-	g := newGate()
-	store := &faultStore{Store: inner, before: failFor(nil)}
-	in := newEngine(t, store, func(c *hookonce.Config) { c.Sources[0].ReplayGuard = true })
-	if got := deliver(in, delivery("y", `{"n":"replayed"}`)); got != ok {
-		t.Fatalf("%+v", got)
-	}
-	store.before = g.hold
-	var wg sync.WaitGroup
-	wg.Go(func() { deliver(in, delivery("busy", "{}")) })
-	<-g.arrived
-	var replay, genuine result
-	wg.Go(func() { replay = deliver(in, delivery("x", `{"n":"replayed"}`)) })
-	waitFor(t, func() bool { return hookonce.Waiting(in) == 1 })
-	wg.Go(func() { genuine = deliver(in, delivery("x", `{"n":"genuine"}`)) })
-	waitFor(t, func() bool { return hookonce.Waiting(in) == 2 })
-	close(g.open)
-	wg.Wait()
-	if diff := cmp.Diff([]result{duplicate, ok}, []result{replay, genuine}); diff != "" {
-		t.Errorf("the replay and the genuine one (-want +got):\n%s", diff)
-	}
-	if got := string(eventState(t, inner, "x").Body); got != `{"n":"genuine"}` {
-		t.Errorf("event x has the body %s", got)
-	}
-}
-
 // itemsEngine takes batches: the items of body:items, by their id.
 func itemsEngine(t *testing.T, store driver.Store) *hookonce.Engine {
 	return newEngine(t, store, func(c *hookonce.Config) {
 		c.Sources[0].Event = provider.EventRules{ID: "item:id", Type: "item:type", Time: "item:at", Batch: "body:items"}
 	})
-}
-
-func TestLargeBatchIsClaimedInChunks(t *testing.T) {
-	t.Parallel()
-	const items = 1200
-	largest := 0
-	store := &faultStore{Store: openStore(t), before: func(_ context.Context, p *driver.ClaimParams) error {
-		largest = max(largest, len(p.Claims))
-		return nil
-	}}
-	in := itemsEngine(t, store)
-	var list []string
-	for i := range items {
-		list = append(list, fmt.Sprintf(`{"id":%d}`, i))
-	}
-	body := `{"items":[` + strings.Join(list, ",") + `]}`
-	for i, want := range []string{
-		`{"status":"ok","events":1200,"duplicates":0}`, `{"status":"ok","events":1200,"duplicates":1200}`,
-	} {
-		w := httptest.NewRecorder()
-		in.ServeHTTP(w, delivery("batch", body))
-		if got := strings.TrimSpace(w.Body.String()); got != want {
-			t.Errorf("delivery %d: %d %s, want %s", i+1, w.Code, got, want)
-		}
-	}
-	if largest > 512 {
-		t.Errorf("one statement carried %d claims", largest)
-	}
 }
 
 func TestBatchKeepsTheGoodItems(t *testing.T) {
@@ -140,22 +81,6 @@ func TestBatchKeepsAnItemWithoutItsArray(t *testing.T) {
 	}
 }
 
-func TestLockWaitLeavesTimeToAnswer(t *testing.T) {
-	t.Parallel()
-	var waits []time.Duration
-	store := &faultStore{Store: openStore(t), before: func(_ context.Context, p *driver.ClaimParams) error {
-		waits = append(waits, p.LockTimeout)
-		return failFor(driver.ErrLockTimeout, "stuck")(nil, p)
-	}}
-	in := newEngine(t, store, func(c *hookonce.Config) { c.Sources[0].AckTimeout = 600 * time.Millisecond })
-	if got := deliver(in, delivery("stuck", "{}")); got.Code != 503 {
-		t.Errorf("%+v, want 503", got)
-	}
-	if len(waits) != 1 || waits[0] <= 0 || waits[0] > 200*time.Millisecond {
-		t.Errorf("lock time-outs %v, want one of at most a third of the 600ms", waits)
-	}
-}
-
 func TestSecretsDoNotEndWithTheClient(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -208,20 +133,6 @@ func TestPanicsEndNoProcess(t *testing.T) {
 	if ev := eventState(t, store, "1"); ev.State != driver.StateDone || ev.Note != driver.NoteNoRoute {
 		t.Errorf("an event whose route panicked is %s, %q", ev.State, ev.Note)
 	}
-}
-
-func TestStoreThatAnswersTooLittleIs503(t *testing.T) {
-	t.Parallel()
-	in := newEngine(t, &shortStore{openStore(t)}, nil)
-	if got := deliver(in, delivery("1", "{}")); got.Code != 503 {
-		t.Errorf("%+v, want 503", got)
-	}
-}
-
-type shortStore struct{ driver.Store }
-
-func (*shortStore) Claim(context.Context, *driver.ClaimParams) ([]driver.ClaimResult, error) {
-	return nil, nil
 }
 
 // A refusal before the body is read must not wait for the body.

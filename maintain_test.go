@@ -63,23 +63,6 @@ func TestPruneTellsWhatItDid(t *testing.T) {
 	wantLine(t, log, "pruned") // nothing to tell the second time
 }
 
-func TestDeliveryCountsTellTheirFigures(t *testing.T) {
-	t.Parallel()
-	log := &lines{}
-	in := newEngine(t, openStore(t), func(c *hookonce.Config) {
-		c.Logger = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	})
-	for range 3 {
-		deliver(in, delivery("1", "{}"))
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := in.Run(ctx); err != nil {
-		t.Fatal(err)
-	}
-	wantLine(t, log, `"delivery counts written" events=1`)
-}
-
 // leaseStore notes how long messages are leased for.
 type leaseStore struct {
 	driver.Store
