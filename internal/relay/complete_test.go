@@ -11,31 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hookonce/hookonce/driver"
-	"github.com/hookonce/hookonce/internal/limit"
-	"github.com/hookonce/hookonce/internal/send"
 )
-
-// destination returns a destination, with the defaults of the library.
-func destination(change func(*Destination)) *Destination {
-	d := &Destination{
-		Name: "app", Timeout: 15 * time.Second, Concurrency: 16, Rate: limit.New(0, 0),
-		Retry: driver.Retry{Attempts: 20, First: 10 * time.Second, Max: 12 * time.Hour},
-		HTTP:  send.Target{URL: "http://localhost/", Timeout: 15 * time.Second},
-	}
-	if change != nil {
-		change(d)
-	}
-	d.Circuit = NewCircuit(d.Retry)
-	return d
-}
-
-// testRelay returns a relay that sends to d. No stale rule matches its messages.
-func testRelay(store Store, d *Destination) *relay {
-	return newRelay(store, &Options{
-		HTTP: send.New(nil), Log: slog.New(slog.DiscardHandler), Observe: func(*Observed) {},
-		ObjectOf: func(*driver.Message) (driver.ObjectVersion, bool) { return driver.ObjectVersion{}, false },
-	}, &turns{}, d)
-}
 
 // pickyStore refuses every batch of outcomes that holds one of message "bad",
 // until that is alone, and then takes it as lost.
@@ -118,83 +94,5 @@ func TestOutcomesAreRecordedAfterAStall(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-// releasingStore notes what is given back.
-type releasingStore struct {
-	Store
-	leases []driver.MessageLease
-}
-
-func (s *releasingStore) Release(_ context.Context, p *driver.ReleaseParams) error {
-	s.leases = append(s.leases, p.Leases...)
-	return nil
-}
-
-// dispatched sends m and returns its outcome; none if its lease was given back.
-func dispatched(ctx context.Context, r *relay, m *driver.Message) driver.Completion {
-	r.dispatch(ctx, ctx, &sending{Message: m})
-	select {
-	case done := <-r.finished:
-		return done.Completion
-	default:
-		return driver.Completion{}
-	}
-}
-
-// An attempt that our own stop cuts off counts, because it may have arrived; but
-// the last one is taken back, or stopping would make messages dead.
-func TestInterruptedAttempts(t *testing.T) {
-	t.Parallel()
-	dest := destination(func(d *Destination) { d.Retry.Attempts = 3 })
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	for attempt, want := range map[int]driver.MessageOutcome{1: driver.MessageRetry, 2: driver.MessageRetry, 3: 0} {
-		store := &releasingStore{}
-		r := testRelay(store, dest)
-		if got := dispatched(ctx, r, &driver.Message{ID: "msg_1", Token: 7, Attempt: attempt}); got.Outcome != want {
-			t.Errorf("attempt %d: outcome %d, want %d", attempt, got.Outcome, want)
-		}
-		var leases []driver.MessageLease
-		if want == 0 {
-			leases = []driver.MessageLease{{ID: "msg_1", Token: 7}}
-		}
-		if diff := cmp.Diff(leases, store.leases); diff != "" {
-			t.Errorf("attempt %d: given back (-want +got):\n%s", attempt, diff)
-		}
-	}
-}
-
-// stoppingStore stops its relay with the lease that it gives.
-type stoppingStore struct {
-	releasingStore
-	stop context.CancelFunc
-}
-
-func (s *stoppingStore) Lease(context.Context, *driver.LeaseParams) (*driver.Leased, error) {
-	s.stop()
-	return &driver.Leased{Messages: []driver.Message{{ID: "msg_1", Token: 7}}}, nil
-}
-
-// A reload hands a circuit on. A probe that its relay was too late to send must
-// not be waited for.
-func TestProbeThatWasGivenBack(t *testing.T) {
-	t.Parallel()
-	dest := destination(func(d *Destination) { d.Retry.First = 1 })
-	ctx, cancel := context.WithCancel(t.Context())
-	store := &stoppingStore{stop: cancel}
-	r := testRelay(store, dest)
-	for range circuitThreshold {
-		r.dest.Circuit.report(false, false, time.Time{})
-	}
-	if _, err := r.step(ctx, ctx); err != nil {
-		t.Fatal(err)
-	}
-	if len(store.leases) != 1 {
-		t.Fatalf("given back: %+v, want the one lease", store.leases)
-	}
-	if n, kind, _ := r.dest.Circuit.allow(1, time.Now()); n != 1 || kind != probeOldest {
-		t.Errorf("allowed %d of kind %d, want the probe again", n, kind)
 	}
 }

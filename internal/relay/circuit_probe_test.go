@@ -9,7 +9,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hookonce/hookonce/driver"
-	"github.com/hookonce/hookonce/internal/guard"
 	"github.com/hookonce/hookonce/internal/limit"
 )
 
@@ -79,30 +78,35 @@ func TestStaleMessageIsNoProbe(t *testing.T) {
 	}
 }
 
-// A Sender that our own stop cuts off is treated as HTTP is; what it refuses for
-// good stays refused.
-func TestInterruptedSenders(t *testing.T) {
+// stoppingStore stops its relay with the lease that it gives.
+type stoppingStore struct {
+	releasingStore
+	stop context.CancelFunc
+}
+
+func (s *stoppingStore) Lease(context.Context, *driver.LeaseParams) (*driver.Leased, error) {
+	s.stop()
+	return &driver.Leased{Messages: []driver.Message{{ID: "msg_1", Token: 7}}}, nil
+}
+
+// A reload hands a circuit on. A probe that its relay was too late to send must
+// not be waited for.
+func TestProbeThatWasGivenBack(t *testing.T) {
 	t.Parallel()
+	dest := destination(func(d *Destination) { d.Retry.First = 1 })
 	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	for name, tt := range map[string]struct {
-		err     error
-		attempt int
-		want    driver.MessageOutcome
-	}{
-		"first":     {context.Canceled, 1, driver.MessageRetry},
-		"last":      {context.Canceled, 3, 0},
-		"permanent": {guard.Permanent(context.Canceled), 1, driver.MessageDead},
-		"sent":      {nil, 3, driver.MessageSent},
-	} {
-		dest := destination(func(d *Destination) {
-			d.Retry = driver.Retry{Attempts: 3, First: time.Hour}
-			d.Sender = func(context.Context, *driver.Message, http.Header) error { return tt.err }
-		})
-		store := &releasingStore{}
-		done := dispatched(ctx, testRelay(store, dest), &driver.Message{ID: "msg_1", Token: 7, Attempt: tt.attempt})
-		if done.Outcome != tt.want || done.RetryIn != 0 || len(store.leases) > 0 != (tt.want == 0) {
-			t.Errorf("%s: outcome %d, again in %s, given back %v", name, done.Outcome, done.RetryIn, store.leases)
-		}
+	store := &stoppingStore{stop: cancel}
+	r := testRelay(store, dest)
+	for range circuitThreshold {
+		r.dest.Circuit.report(false, false, time.Time{})
+	}
+	if _, err := r.step(ctx, ctx); err != nil {
+		t.Fatal(err)
+	}
+	if len(store.leases) != 1 {
+		t.Fatalf("given back: %+v, want the one lease", store.leases)
+	}
+	if n, kind, _ := r.dest.Circuit.allow(1, time.Now()); n != 1 || kind != probeOldest {
+		t.Errorf("allowed %d of kind %d, want the probe again", n, kind)
 	}
 }
