@@ -52,9 +52,9 @@ func TestStormOfDuplicates(t *testing.T) {
 	}
 	flush("1", "2", "3")
 	flush("1", "2", "3")      // the storm begins
-	flush("1", "2", "4", "5") // half of them are new
-	flush("1", "2", "6")      // so no hint
-	flush("1")                // a claim of one event costs no more than a look-up
+	flush("1", "2", "4", "5") // half of these are new
+	flush("1", "2", "6")      // so this batch has no hint
+	flush("1")                // claiming one event costs no more than a look-up
 	flush("1", "1", "2")      // copies count once
 	want := []string{
 		"3, mostly known: false", "3, mostly known: false", "4, mostly known: true", "3, mostly known: false",

@@ -15,7 +15,7 @@ import (
 	"github.com/hookonce/hookonce/internal/send"
 )
 
-// destination returns a destination, with the defaults of the library.
+// destination returns a destination with the defaults of the library.
 func destination(change func(*Destination)) *Destination {
 	d := &Destination{
 		Name: "app", Timeout: 15 * time.Second, Concurrency: 16, Rate: limit.New(0, 0),
@@ -37,7 +37,7 @@ func testRelay(store Store, d *Destination) *relay {
 	}, &turns{}, d)
 }
 
-// releasingStore notes what is given back.
+// releasingStore notes the leases that are given back.
 type releasingStore struct {
 	Store
 	leases []driver.MessageLease
@@ -48,7 +48,7 @@ func (s *releasingStore) Release(_ context.Context, p *driver.ReleaseParams) err
 	return nil
 }
 
-// dispatched sends m and returns its outcome; none if its lease was given back.
+// dispatched sends m and returns its outcome, or none if its lease was given back.
 func dispatched(ctx context.Context, r *relay, m *driver.Message) driver.Completion {
 	r.dispatch(ctx, ctx, &sending{Message: m})
 	select {
@@ -59,8 +59,8 @@ func dispatched(ctx context.Context, r *relay, m *driver.Message) driver.Complet
 	}
 }
 
-// An attempt that our own stop cuts off counts, because it may have arrived; but
-// the last one is taken back, or stopping would make messages dead.
+// An attempt that the stop of this process cuts off counts, because the message may have arrived.
+// Only the last attempt is taken back: otherwise stopping would make messages dead.
 func TestInterruptedAttempts(t *testing.T) {
 	t.Parallel()
 	dest := destination(func(d *Destination) { d.Retry.Attempts = 3 })
@@ -82,8 +82,8 @@ func TestInterruptedAttempts(t *testing.T) {
 	}
 }
 
-// A Sender that our own stop cuts off is treated as HTTP is; what it refuses for
-// good stays refused.
+// The stop of this process cuts off a Sender as it does HTTP. A message that the Sender refuses for
+// good is dead all the same.
 func TestInterruptedSenders(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -105,7 +105,7 @@ func TestInterruptedSenders(t *testing.T) {
 		store := &releasingStore{}
 		done := dispatched(ctx, testRelay(store, dest), &driver.Message{ID: "msg_1", Token: 7, Attempt: tt.attempt})
 		if done.Outcome != tt.want || done.RetryIn != 0 || len(store.leases) > 0 != (tt.want == 0) {
-			t.Errorf("%s: outcome %d, again in %s, given back %v", name, done.Outcome, done.RetryIn, store.leases)
+			t.Errorf("%s: outcome %d, retry in %s, given back %v", name, done.Outcome, done.RetryIn, store.leases)
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/hookonce/hookonce/internal/limit"
 )
 
-// staleStore gives one message, and knows of a newer one.
+// staleStore gives one message, and knows a newer version of its object.
 type staleStore struct {
 	releasingStore
 	message driver.Message
@@ -27,8 +27,8 @@ func (s *staleStore) Versions(context.Context, []driver.Key) (map[driver.Key]dri
 	return map[driver.Key]driver.ObjectVersion{s.applied.Object: s.applied}, nil
 }
 
-// What is not sent at all says nothing of the destination: neither is it a probe,
-// nor does it go off the rate. What a handler enqueued is never stale.
+// A stale message is not sent, so it is no probe and takes no token of the rate. A message that a
+// handler enqueued is never stale.
 func TestStaleMessageIsNoProbe(t *testing.T) {
 	t.Parallel()
 	object := driver.ObjectKey("lab", "r", "1")
@@ -41,7 +41,7 @@ func TestStaleMessageIsNoProbe(t *testing.T) {
 	for name, tt := range map[string]struct {
 		message driver.Message
 		want    driver.Completion
-		probes  int // that the circuit allows afterwards
+		probes  int // sends that the circuit allows afterwards
 	}{
 		"stale": {message, driver.Completion{
 			ID: "msg_1", Token: 7, Outcome: driver.MessageStale, Error: "version 9 is older than 10, which was applied",
@@ -73,7 +73,7 @@ func TestStaleMessageIsNoProbe(t *testing.T) {
 			t.Errorf("%s: %d sends are allowed, want %d", name, n, tt.probes)
 		}
 		if n, _ := dest.Rate.TakeUpTo(1, time.Now()); n != 2-tt.probes {
-			t.Errorf("%s: %d more within the rate, want %d", name, n, 2-tt.probes)
+			t.Errorf("%s: the rate allows %d more, want %d", name, n, 2-tt.probes)
 		}
 	}
 }
@@ -89,9 +89,9 @@ func (s *stoppingStore) Lease(context.Context, *driver.LeaseParams) (*driver.Lea
 	return &driver.Leased{Messages: []driver.Message{{ID: "msg_1", Token: 7}}}, nil
 }
 
-// A reload hands a circuit on. A probe that its relay was too late to send must
-// not be waited for.
-func TestProbeThatWasGivenBack(t *testing.T) {
+// A reload hands the circuit on to the next relay, which must not wait for a probe that was never
+// sent.
+func TestReturnedProbe(t *testing.T) {
 	t.Parallel()
 	dest := destination(func(d *Destination) { d.Retry.First = 1 })
 	ctx, cancel := context.WithCancel(t.Context())
@@ -107,6 +107,6 @@ func TestProbeThatWasGivenBack(t *testing.T) {
 		t.Fatalf("given back: %+v, want the one lease", store.leases)
 	}
 	if n, kind, _ := r.dest.Circuit.allow(1, time.Now()); n != 1 || kind != probeOldest {
-		t.Errorf("allowed %d of kind %d, want the probe again", n, kind)
+		t.Errorf("%d sends of kind %d are allowed, want the probe again", n, kind)
 	}
 }

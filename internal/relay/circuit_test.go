@@ -9,7 +9,7 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// circuitWorld drives a circuit with a clock of its own.
+// circuitWorld drives a circuit with its own clock.
 type circuitWorld struct {
 	*testing.T
 	c   *Circuit
@@ -50,15 +50,15 @@ func TestCircuitOpensAtTheTenthFailureInARow(t *testing.T) {
 	w := newCircuitWorld(t, driver.Retry{First: 10 * time.Second})
 	closed := allowance{N: 16}
 	if n := w.fail(9); n != 0 {
-		t.Errorf("nine failures opened it")
+		t.Errorf("nine failures opened the circuit")
 	}
 	w.allows(closed)
 	w.c.report(true, false, w.now)
 	if n := w.fail(9); n != 0 {
-		t.Errorf("nine failures after a success opened it")
+		t.Errorf("nine failures after a success opened the circuit")
 	}
 	w.allows(closed)
-	// The others that were under way fail too, and change nothing.
+	// The other sends in progress fail too, and change nothing.
 	if n := w.fail(15); n != 1 {
 		t.Errorf("opened %d times, want once", n)
 	}
@@ -81,19 +81,19 @@ func TestCircuitLetsOneProbeThrough(t *testing.T) {
 	w.now = w.now.Add(1)
 	w.allows(oldest)
 	w.allows(held) // until the probe has ended
-	w.fail(1)      // one that was under way when the circuit opened is no probe
+	w.fail(1)      // a send that was in progress when the circuit opened is no probe
 	w.allows(held)
 	w.c.dismiss() // there was nothing to send
 	w.allows(oldest)
 
 	if opened, closed := w.c.report(false, true, w.now); opened || closed {
-		t.Errorf("a probe that fails opened it: %t, closed it: %t", opened, closed)
+		t.Errorf("a failed probe opened the circuit: %t, closed it: %t", opened, closed)
 	}
 	w.allows(allowance{Wait: 10 * time.Second})
 	w.now = w.now.Add(10 * time.Second)
 	w.allows(untried)
 	if _, closed := w.c.report(true, true, w.now); !closed {
-		t.Error("a probe that succeeds did not close it")
+		t.Error("a successful probe did not close the circuit")
 	}
 	w.allows(allowance{N: 16})
 	if diff := cmp.Diff(CircuitStatus{}, w.c.Status()); diff != "" {
@@ -101,12 +101,12 @@ func TestCircuitLetsOneProbeThrough(t *testing.T) {
 	}
 }
 
-func TestCircuitIsClosedByWhateverSucceeds(t *testing.T) {
+func TestAnySuccessClosesTheCircuit(t *testing.T) {
 	t.Parallel()
 	w := newCircuitWorld(t, driver.Retry{First: time.Second})
 	w.fail(circuitThreshold)
 	if _, closed := w.c.report(true, false, w.now); !closed {
-		t.Error("the success of a send that was under way did not close it")
+		t.Error("a send that was in progress succeeded and did not close the circuit")
 	}
 	w.allows(allowance{N: 16})
 }

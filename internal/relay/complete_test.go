@@ -13,8 +13,8 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// pickyStore refuses every batch of outcomes that holds one of message "bad",
-// until that is alone, and then takes it as lost.
+// pickyStore refuses every batch with an outcome of the message "bad", until that outcome is alone;
+// then it reports its lease as lost.
 type pickyStore struct {
 	Store
 	recorded []string
@@ -33,7 +33,7 @@ func (s *pickyStore) Complete(_ context.Context, p *driver.CompleteParams) ([]bo
 	return held, nil
 }
 
-func TestOneBadOutcomeCostsNoOther(t *testing.T) {
+func TestOneBadOutcomeSpoilsNoOther(t *testing.T) {
 	t.Parallel()
 	ids := []string{"0", "1", "2", "3", "4", "5", "6"}
 	for place := range len(ids) + 1 {
@@ -45,12 +45,12 @@ func TestOneBadOutcomeCostsNoOther(t *testing.T) {
 		store := &pickyStore{}
 		testRelay(store, destination(nil)).complete(t.Context(), batch)
 		if diff := cmp.Diff(want, store.recorded); diff != "" {
-			t.Errorf("bad one at %d: recorded (-want +got):\n%s", place, diff)
+			t.Errorf("bad outcome at %d: recorded (-want +got):\n%s", place, diff)
 		}
 	}
 }
 
-// stalledStore cannot record outcomes until a time.
+// stalledStore cannot record outcomes before a given time.
 type stalledStore struct {
 	Store
 	until    time.Time
@@ -65,8 +65,8 @@ func (s *stalledStore) Complete(_ context.Context, p *driver.CompleteParams) ([]
 	return []bool{true}, nil
 }
 
-// An outcome is worth recording for as long as its lease may hold; a process
-// that is to stop has less time.
+// The relay tries to record an outcome for as long as its lease may hold. A process that stops has
+// less time.
 func TestOutcomesAreRecordedAfterAStall(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -74,10 +74,10 @@ func TestOutcomesAreRecordedAfterAStall(t *testing.T) {
 		stopping bool
 		want     int
 	}{
-		"shorter than the lease":                    {19 * time.Second, false, 1},
-		"longer than the lease":                     {25 * time.Second, false, 0},
-		"short, while stopping":                     {4 * time.Second, true, 1},
-		"while stopping, longer than there is time": {19 * time.Second, true, 0},
+		"shorter than the lease":                  {19 * time.Second, false, 1},
+		"longer than the lease":                   {25 * time.Second, false, 0},
+		"while stopping, shorter than the margin": {4 * time.Second, true, 1},
+		"while stopping, longer than the margin":  {19 * time.Second, true, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

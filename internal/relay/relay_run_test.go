@@ -13,7 +13,7 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// statement is a call of a backlog: how many messages it was for, and when.
+// statement is one call of a backlog, with its time and its number of messages.
 type statement struct {
 	At time.Duration
 	N  int
@@ -47,15 +47,14 @@ func (s *backlog) Complete(_ context.Context, p *driver.CompleteParams) ([]bool,
 	return held, nil
 }
 
-// A lease and an outcome cost the database nearly the same for one message as for
-// many, so they are gathered; but for a moment only, and never where nothing else
-// would come.
+// A lease or an outcome costs the database nearly the same for one message as for many. So relays
+// gather them, for a short time only, and never when no other can follow.
 func TestGathering(t *testing.T) {
 	t.Parallel()
 	const ms = time.Millisecond
 	for name, tt := range map[string]struct {
 		concurrency, messages int
-		takes                 func(n int) time.Duration // the send that is the n-th to begin, from 0
+		takes                 func(n int) time.Duration // the time of the n-th send to begin, from 0
 		leases, completed     []statement
 	}{
 		"one message": {
@@ -73,11 +72,11 @@ func TestGathering(t *testing.T) {
 		"quick sends: half of the slots": {
 			concurrency: 8, messages: 16,
 			takes: func(n int) time.Duration { return time.Duration(1+n%8) * ms },
-			// From 5 ms on two end at a time: one of the first lease, one of the second.
+			// From 5 ms on, two sends end at a time: one of the first lease, one of the second.
 			leases:    []statement{{0, 8}, {4 * ms, 4}, {6 * ms, 4}, {8 * ms, 0}},
 			completed: []statement{{4 * ms, 4}, {6 * ms, 4}, {8 * ms, 4}, {14 * ms, 4}},
 		},
-		"slow sends: a moment": {
+		"slow sends: a short time": {
 			concurrency: 4, messages: 5,
 			takes:     func(n int) time.Duration { return time.Duration(1+n) * 100 * ms },
 			leases:    []statement{{0, 4}, {105 * ms, 1}, {205 * ms, 0}},
@@ -106,7 +105,7 @@ func TestGathering(t *testing.T) {
 					defer close(ended)
 					r.run(ctx, ctx)
 				}()
-				time.Sleep(990 * ms) // the poll has not come
+				time.Sleep(990 * ms) // before the first poll
 				synctest.Wait()
 				if diff := cmp.Diff(tt.leases, store.leases); diff != "" {
 					t.Errorf("leases (-want +got):\n%s", diff)

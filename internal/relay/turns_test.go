@@ -55,7 +55,7 @@ func TestTurnsGoByVersion(t *testing.T) {
 	}
 	for _, want := range [][]string{
 		{"a1", "b9"},
-		{"b9", "late a0"}, // of a line that had begun
+		{"b9", "late a0"}, // it joined a line that had begun
 		{"a2", "b9"},
 		{"b9", "late a2"},
 		{"a3", "b9"},
@@ -78,7 +78,7 @@ func TestTurnsGoByVersion(t *testing.T) {
 	}
 }
 
-func TestTurnsTellWhatWasSent(t *testing.T) {
+func TestTurnsKnowTheSentVersions(t *testing.T) {
 	t.Parallel()
 	var lines turns
 	two, five := lineVersion(t, "a", "2"), lineVersion(t, "a", "5")
@@ -114,7 +114,7 @@ func TestWaitingInALine(t *testing.T) {
 		"freed too late":       {3 * time.Second, 0, false},
 		"stopped":              {0, time.Second, false},
 		"stopped, then freed":  {time.Second, time.Second / 2, false},
-		"nobody ever leaves":   {0, 0, false},
+		"never freed":          {0, 0, false},
 		"freed, later stopped": {time.Second, 2 * time.Second, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -124,7 +124,7 @@ func TestWaitingInALine(t *testing.T) {
 				var lines turns
 				turns := lines.join([]driver.ObjectVersion{lineVersion(t, "a", "1"), lineVersion(t, "a", "2")})
 				if !turns[0].wait(ctx, time.Now().Add(-time.Second)) {
-					t.Error("who is at the front had to wait")
+					t.Error("the turn at the front had to wait")
 				}
 				if tt.freed > 0 {
 					time.AfterFunc(tt.freed, func() { turns[0].leave(true) })
@@ -136,7 +136,7 @@ func TestWaitingInALine(t *testing.T) {
 					t.Errorf("got %t, want %t", got, tt.want)
 				}
 				turns[1].leave(false)
-				turns[0].leave(false) // again, at times
+				turns[0].leave(false) // a second time in some cases
 				time.Sleep(time.Minute)
 				if len(lines.all) > 0 {
 					t.Errorf("%d lines are left", len(lines.all))
@@ -146,9 +146,9 @@ func TestWaitingInALine(t *testing.T) {
 	}
 }
 
-// However many join, leave and give up at a time: one is at the front of each
-// line, with what was recorded when it had joined it knows of all that was sent,
-// and nobody is forgotten.
+// However many messages join, leave and give up at the same time: one turn is at the front of each
+// line, it knows every sent version from the line or the record it read after joining, and no turn
+// is forgotten.
 func TestTurnsUnderLoad(t *testing.T) {
 	t.Parallel()
 	const objects, workers, rounds = 2, 3, 1000
@@ -178,12 +178,12 @@ func TestTurnsUnderLoad(t *testing.T) {
 					}
 					<-turn.front
 					if !sending[o].TryLock() {
-						t.Error("two are at the front")
+						t.Error("two turns are at the front")
 						return
 					}
 					send := turn.newer(read[o]) == nil
 					if now := recorded[o].Load(); send && now != nil && stale.Compare(&turn.version, now) < 0 {
-						t.Errorf("%s goes after %s", turn.version.Shown, now.Shown)
+						t.Errorf("%s is sent after %s", turn.version.Shown, now.Shown)
 					}
 					if send {
 						recorded[o].Store(&turn.version)

@@ -75,7 +75,7 @@ func TestStaleRules(t *testing.T) {
 		name string
 		ev   Event
 		want object
-		log  string // what the log says; "" for nothing
+		log  string // a part of the log; "" for an empty log
 	}{
 		{"number", Event{Type: "sub.updated", Body: []byte(`{"sub":{"id":"s1","v":12}}`)}, wantObject(t, "", "2:s1", "12"), ""},
 		{"number in text", Event{Type: "sub.updated", Body: []byte(`{"sub":{"id":"s1","v":"12"}}`)}, wantObject(t, "", "2:s1", "12"), ""},

@@ -29,8 +29,7 @@ func encoded(t interface {
 	return v
 }
 
-// numbers draws numbers in all their spellings, and often such as are close to one
-// another.
+// numbers draws numbers in all spellings, often numbers that are close to one another.
 func numbers() *rapid.Generator[string] {
 	return rapid.OneOf(
 		rapid.StringMatching(`[-+]?[0-9]{1,3}(\.[0-9]{1,3})?([eE][-+]?[0-9]{1,2})?`),
@@ -107,7 +106,7 @@ func TestVersionsOfText(t *testing.T) {
 	})
 }
 
-// Composed versions compare part by part, whatever the parts are.
+// Versions of several parts compare part by part.
 func TestVersionsOfParts(t *testing.T) {
 	t.Parallel()
 	part := rapid.OneOf(numbers(), rapid.StringMatching(`v[ab]{0,2}`), rapid.Custom(func(t *rapid.T) string {
@@ -132,7 +131,7 @@ func TestVersionsOfParts(t *testing.T) {
 
 func TestVersionsInOrder(t *testing.T) {
 	t.Parallel()
-	// The versions of a line are equal, and below those of the next.
+	// Versions on one line are equal, and lower than those on the next line.
 	lines := [][]string{
 		{"-1e1000000000", "-10e999999999"},
 		{"-12", "-12.0", "-0012", "-1.2e1"},

@@ -37,7 +37,7 @@ func TestStoredHeader(t *testing.T) {
 	}
 }
 
-// What is stored is what encoding/json would have written.
+// The stored form is the one that encoding/json writes.
 func TestEncodedHeader(t *testing.T) {
 	t.Parallel()
 	for _, h := range []http.Header{

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-func TestBatchesFollowTheirHandlers(t *testing.T) {
+func TestBatchSizesFollowTheHandlers(t *testing.T) {
 	t.Parallel()
 	var p batchSizes
 	if got := p.limit("a", 200); got != 50 {
-		t.Errorf("of a source that nothing is known of %d events are taken, want 50", got)
+		t.Errorf("an unknown source: %d events are taken, want 50", got)
 	}
 	for range 20 {
 		p.note("quick", 100, 10*time.Millisecond)
@@ -23,16 +23,16 @@ func TestBatchesFollowTheirHandlers(t *testing.T) {
 		}
 	}
 	if got := p.limit("quick", 1); got != 1 {
-		t.Errorf("with Batch 1 %d events are taken", got)
+		t.Errorf("with Batch 1: %d events are taken, want 1", got)
 	}
 	p.note("quick", 1, time.Second) // and it becomes slow
 	if got := p.limit("quick", 200); got != 1 {
-		t.Errorf("after a slow one %d events are taken, want 1", got)
+		t.Errorf("after a slow event: %d events are taken, want 1", got)
 	}
 	for range 40 {
 		p.note("quick", 1, 100*time.Microsecond)
 	}
 	if got := p.limit("quick", 200); got != 200 {
-		t.Errorf("once they are quick again %d events are taken, want 200", got)
+		t.Errorf("once they are quick again: %d events are taken, want 200", got)
 	}
 }
