@@ -1,15 +1,10 @@
 package hookonce_test
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"net/http/httptest"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -117,99 +112,6 @@ func TestReplayOfAStaleMessage(t *testing.T) {
 	}
 }
 
-// lonely is a destination that takes one request for each object at a time.
-type lonely struct {
-	*sink
-	mu   sync.Mutex
-	busy map[string]bool
-	met  bool
-}
-
-func newLonely(t *testing.T) *lonely {
-	l := &lonely{sink: &sink{}, busy: make(map[string]bool)}
-	l.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			panic(http.ErrAbortHandler)
-		}
-		object := string(body[:len(`{"o":"a"`)])
-		l.mu.Lock()
-		l.met = l.met || l.busy[object]
-		l.busy[object] = true
-		l.mu.Unlock()
-		r.Body = io.NopCloser(bytes.NewReader(body))
-		l.sink.ServeHTTP(w, r)
-		l.mu.Lock()
-		l.busy[object] = false
-		l.mu.Unlock()
-	}))
-	t.Cleanup(l.Close)
-	return l
-}
-
-// Versions that are due together go out one after the other: the destination never
-// has a newer one before an older one.
-func TestVersionsDueTogether(t *testing.T) {
-	t.Parallel()
-	store, s := openStore(t), newLonely(t)
-	in := watched(t, store, s.URL, nil)
-	for _, v := range []int{3, 1, 4, 2, 5} {
-		for _, o := range []string{"a", "b"} {
-			deliver(in, versioned(o, fmt.Sprint(v)))
-		}
-	}
-	run(t, in)
-	for _, o := range []string{"a", "b"} {
-		settled(t, store, o+"-5", driver.StateDone)
-		var want []string
-		for v := 1; v <= 5; v++ {
-			id := fmt.Sprint(o, "-", v)
-			waitFor(t, func() bool {
-				// A slow machine may give one back, and find it stale then.
-				state := eventState(t, store, id).State
-				return state == driver.StateDone || state == driver.StateSkipped
-			})
-			if eventState(t, store, id).State == driver.StateDone {
-				want = append(want, fmt.Sprintf(`{"o":%q,"v":"%d"}`, o, v))
-			}
-		}
-		got := slices.DeleteFunc(bodies(s.sink), func(b string) bool { return b[:len(`{"o":"a"`)] != fmt.Sprintf(`{"o":%q`, o) })
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("of object %s the destination got (-want +got):\n%s", o, diff)
-		}
-	}
-	if s.met {
-		t.Error("two versions of one object were sent at a time")
-	}
-}
-
-// A version that has to be tried again is stale by then.
-func TestRetryOfAnOvertakenMessage(t *testing.T) {
-	t.Parallel()
-	store := openStore(t)
-	var overtaken atomic.Bool
-	in := watched(t, store, "", func(c *hookonce.Config) {
-		c.Destinations[0] = hookonce.Destination{Name: "app", Sender: hookonce.SenderFunc(func(_ context.Context, m *hookonce.Outgoing) error {
-			if m.EventID == "a-1" && !overtaken.Load() {
-				return hookonce.RetryAfter(time.Millisecond, errors.New("not yet"))
-			}
-			overtaken.Store(true)
-			return nil
-		})}
-	})
-	deliver(in, versioned("a", "1"))
-	run(t, in)
-	waitFor(t, func() bool { return len(eventState(t, store, "a-1").Tries) > 0 })
-	deliver(in, versioned("a", "2"))
-	settled(t, store, "a-2", driver.StateDone)
-	ev := settled(t, store, "a-1", driver.StateSkipped)
-	for _, try := range ev.Tries {
-		if try.Outcome != "retry" {
-			t.Errorf("the attempts were %q, want none that was sent", outcomes(ev))
-		}
-	}
-}
-
 // What one route sent says nothing of another.
 func TestRoutesWatchOnTheirOwn(t *testing.T) {
 	t.Parallel()
@@ -231,190 +133,15 @@ func TestRoutesWatchOnTheirOwn(t *testing.T) {
 	}
 }
 
-// holding is a Sender that holds the version it names until it is let go.
-type holding struct {
-	version         string
-	arrived, letGo  chan struct{}
-	mu              sync.Mutex
-	began, finished []string
-}
-
-func newHolding(version string) *holding {
-	return &holding{version: version, arrived: make(chan struct{}), letGo: make(chan struct{})}
-}
-
-func (h *holding) Send(_ context.Context, m *hookonce.Outgoing) error {
-	h.mu.Lock()
-	h.began = append(h.began, m.EventID)
-	h.mu.Unlock()
-	if m.EventID == h.version {
-		close(h.arrived)
-		<-h.letGo
-	}
-	h.mu.Lock()
-	h.finished = append(h.finished, m.EventID)
-	h.mu.Unlock()
-	return nil
-}
-
-func (h *holding) said() (began, finished []string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return slices.Clone(h.began), slices.Clone(h.finished)
-}
-
-func heldEngine(t *testing.T, store driver.Store, h *holding) *hookonce.Engine {
-	t.Helper()
-	return watched(t, store, "", func(c *hookonce.Config) {
-		c.Destinations[0] = hookonce.Destination{Name: "app", Sender: h}
-	})
-}
-
-// messageState returns the state of the only message of an event, and its attempts.
-func messageState(t *testing.T, store driver.Store, id string) (string, int) {
-	t.Helper()
-	m := eventState(t, store, id).Messages[0]
-	return m.State, m.Attempts
-}
-
-func TestObjectInFlight(t *testing.T) {
-	t.Parallel()
-	for name, tt := range map[string]struct {
-		held, later, state string
-		began              []string
-	}{
-		"a newer version waits":             {"a-1", "2", driver.StateDone, []string{"a-1", "a-2"}},
-		"an older one is stale by its turn": {"a-3", "2", driver.StateSkipped, []string{"a-3"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			store, h := openStore(t), newHolding(tt.held)
-			in := heldEngine(t, store, h)
-			run(t, in)
-			deliver(in, versioned("a", tt.held[2:]))
-			<-h.arrived
-			deliver(in, versioned("a", tt.later))
-			later := "a-" + tt.later
-			waitFor(t, func() bool { state, _ := messageState(t, store, later); return state == driver.StateSending })
-			if began, _ := h.said(); len(began) != 1 {
-				t.Errorf("began %q while the first was sent", began)
-			}
-			close(h.letGo)
-			settled(t, store, tt.held, driver.StateDone)
-			settled(t, store, later, tt.state)
-			if began, _ := h.said(); !slices.Equal(began, tt.began) {
-				t.Errorf("began %q, want %q", began, tt.began)
-			}
-		})
-	}
-}
-
-// Who waits for long is given back: it costs no attempt, and the slot is another's.
-func TestWaitingIsGivenBack(t *testing.T) {
-	t.Parallel()
-	store, h := openStore(t), newHolding("a-1")
-	in := heldEngine(t, store, h)
-	run(t, in)
-	deliver(in, versioned("a", "1"))
-	<-h.arrived
-	deliver(in, versioned("a", "2"))
-	waitFor(t, func() bool { state, _ := messageState(t, store, "a-2"); return state == driver.StateSending })
-	waitFor(t, func() bool {
-		state, attempts := messageState(t, store, "a-2")
-		return state == driver.StatePending && attempts == 0
-	})
-	deliver(in, versioned("b", "1"))
-	settled(t, store, "b-1", driver.StateDone)
-	close(h.letGo)
-	if ev := settled(t, store, "a-2", driver.StateDone); ev.Attempts != 1 {
-		t.Errorf("%d attempts, want 1", ev.Attempts)
-	}
-}
-
-// A relay that is replaced finishes what it sends; its successor waits for it too.
-func TestObjectInFlightOfAnOldRelay(t *testing.T) {
-	t.Parallel()
-	store, h, s := openStore(t), newHolding("a-1"), newSink(t)
-	in := heldEngine(t, store, h)
-	run(t, in)
-	deliver(in, versioned("a", "1"))
-	<-h.arrived
-	cfg := settings(s.URL)
-	watching(cfg)
-	reload(t, in, cfg)
-	deliver(in, versioned("a", "2"))
-	waitFor(t, func() bool { state, _ := messageState(t, store, "a-2"); return state == driver.StateSending })
-	if n := len(s.got()); n > 0 {
-		t.Errorf("%d requests while the old relay was sending", n)
-	}
-	close(h.letGo)
-	settled(t, store, "a-2", driver.StateDone)
-	if _, finished := h.said(); len(finished) != 1 || len(s.got()) != 1 {
-		t.Errorf("finished %q, then %q", finished, bodies(s))
-	}
-}
-
-func TestStoppingGivesWaitingBack(t *testing.T) {
-	t.Parallel()
-	store, h := openStore(t), newHolding("a-1")
-	in := heldEngine(t, store, h)
-	ctx, cancel := context.WithCancel(t.Context())
-	stopped := make(chan error, 1)
-	go func() { stopped <- in.Run(ctx) }()
-	deliver(in, versioned("a", "1"))
-	<-h.arrived
-	deliver(in, versioned("a", "2"))
-	waitFor(t, func() bool { state, _ := messageState(t, store, "a-2"); return state == driver.StateSending })
-	cancel()
-	waitFor(t, func() bool {
-		state, attempts := messageState(t, store, "a-2")
-		return state == driver.StatePending && attempts == 0
-	})
-	close(h.letGo)
-	if err := <-stopped; err != nil {
-		t.Error(err)
-	}
-	if began, finished := h.said(); len(began) != 1 || len(finished) != 1 {
-		t.Errorf("began %q, finished %q, want the first alone", began, finished)
-	}
-	settled(t, store, "a-1", driver.StateDone)
-}
-
-// versionsStore counts the calls of Versions, and fails them while broken.
+// versionsStore counts the calls of Versions.
 type versionsStore struct {
 	driver.Store
-	broken atomic.Bool
-	calls  atomic.Int64
+	calls atomic.Int64
 }
 
 func (s *versionsStore) Versions(ctx context.Context, objects []driver.Key) (map[driver.Key]driver.ObjectVersion, error) {
 	s.calls.Add(1)
-	if s.broken.Load() {
-		return nil, errors.New("injected")
-	}
 	return s.Store.Versions(ctx, objects)
-}
-
-// Without knowing what was applied nothing is sent that may be stale.
-func TestVersionsThatCannotBeRead(t *testing.T) {
-	t.Parallel()
-	store, s := &versionsStore{Store: openStore(t)}, newSink(t)
-	store.broken.Store(true)
-	in := watched(t, store, s.URL, nil)
-	run(t, in)
-	deliver(in, versioned("a", "1"))
-	waitFor(t, func() bool { return store.calls.Load() >= 2 })
-	waitFor(t, func() bool {
-		state, attempts := messageState(t, store, "a-1")
-		return state == driver.StatePending && attempts == 0
-	})
-	if n := len(s.got()); n > 0 {
-		t.Errorf("%d requests", n)
-	}
-	store.broken.Store(false)
-	if ev := settled(t, store, "a-1", driver.StateDone); ev.Attempts != 1 {
-		t.Errorf("%d attempts, want 1", ev.Attempts)
-	}
 }
 
 // Relays outlive the setup of sources: the rules are those of now.

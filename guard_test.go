@@ -198,38 +198,6 @@ func TestPrivateDestinationsMustBeAllowed(t *testing.T) {
 	}
 }
 
-// leasingStore ends a context as soon as a lease was committed.
-type leasingStore struct {
-	driver.Store
-	leased func()
-}
-
-func (s *leasingStore) Lease(ctx context.Context, p *driver.LeaseParams) (*driver.Leased, error) {
-	leased, err := s.Store.Lease(ctx, p)
-	if err == nil && len(leased.Messages) > 0 {
-		s.leased()
-	}
-	return leased, err
-}
-
-func TestLeaseTakenWhileStoppingIsGivenBack(t *testing.T) {
-	t.Parallel()
-	inner, s := openStore(t), newSink(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	in := newEngine(t, &leasingStore{inner, cancel}, func(c *hookonce.Config) {
-		c.Destinations = []hookonce.Destination{{Name: "app", URL: s.URL, AllowPrivate: true}}
-		c.Routes = []hookonce.Route{{Name: "r", To: "app"}}
-	})
-	deliver(in, delivery("1", "{}"))
-	if err := in.Run(ctx); err != nil {
-		t.Fatal(err)
-	}
-	m := eventState(t, inner, "1").Messages[0]
-	if m.State != driver.StatePending || m.Attempts != 0 || len(s.got()) > 0 {
-		t.Errorf("the message is %s after %d attempts and %d requests, want pending after none", m.State, m.Attempts, len(s.got()))
-	}
-}
-
 func TestRefusalsAreLoggedUnderTheirID(t *testing.T) {
 	t.Parallel()
 	log := &lines{}

@@ -63,68 +63,46 @@ func TestPruneTellsWhatItDid(t *testing.T) {
 	wantLine(t, log, "pruned") // nothing to tell the second time
 }
 
-// leaseStore notes how long messages are leased for.
+// leaseStore notes the parameters of its first lease.
 type leaseStore struct {
 	driver.Store
-	leasedFor chan time.Duration
+	first chan driver.LeaseParams
 }
 
 func (s *leaseStore) Lease(ctx context.Context, p *driver.LeaseParams) (*driver.Leased, error) {
 	select {
-	case s.leasedFor <- p.For:
+	case s.first <- *p:
 	default:
 	}
 	return s.Store.Lease(ctx, p)
 }
 
-func TestALeaseOutlivesItsSend(t *testing.T) {
+// The settings of a destination reach its relay.
+func TestSettingsOfADestination(t *testing.T) {
 	t.Parallel()
-	store := &leaseStore{openStore(t), make(chan time.Duration, 1)}
-	in := newEngine(t, store, func(c *hookonce.Config) {
-		c.Destinations = []hookonce.Destination{{Name: "app", URL: "http://localhost/", Timeout: 40 * time.Second}}
-	})
-	run(t, in)
-	if got := <-store.leasedFor; got != 45*time.Second {
-		t.Errorf("messages are leased for %s, want the time-out and 5 s", got)
-	}
-}
-
-// What another process was sending when it died is told, and what of it has no
-// attempt left.
-func TestLostLeasesAreTold(t *testing.T) {
-	t.Parallel()
-	log := &lines{}
-	store, s := openStore(t), newSink(t)
-	in := newEngine(t, store, func(c *hookonce.Config) {
-		c.Destinations = []hookonce.Destination{{
-			Name: "app", URL: s.URL, AllowPrivate: true, Retry: hookonce.Retry{Attempts: 2, First: time.Millisecond},
-		}}
-		c.Routes = []hookonce.Route{{Name: "all", To: "app"}}
-		c.Logger = log.logger()
-	})
-	for _, id := range []string{"once", "twice"} {
-		deliver(in, delivery(id, "{}"))
-	}
-	lost := &driver.LeaseParams{Destination: "app", Limit: 2, For: -time.Second, MaxAttempts: 9}
-	for limit := 2; limit > 0; limit-- {
-		lost.Limit = limit
-		if leased, err := store.Lease(t.Context(), lost); err != nil || len(leased.Messages) != limit {
-			t.Fatalf("leased %+v, error %v", leased, err)
-		}
-	}
-	run(t, in)
-	waitFor(t, func() bool {
-		page, err := store.Events(t.Context(), &driver.EventFilter{State: driver.StateRunning})
-		return err == nil && len(page.Events) == 0
-	})
-	wantLine(t, log, `"leases expired; sending their messages again" destination=app messages=1`)
-	wantLine(t, log, `"dead: its attempts are used up" destination=app source=gh event_id=`)
-	states := map[string]int{}
-	for _, id := range []string{"once", "twice"} {
-		states[eventState(t, store, id).State]++
-	}
-	if diff := cmp.Diff(map[string]int{driver.StateDone: 1, driver.StateDead: 1}, states); diff != "" {
-		t.Errorf("states (-want +got):\n%s", diff)
+	for name, tt := range map[string]struct {
+		settings hookonce.Destination
+		want     driver.LeaseParams
+	}{
+		"defaults": {hookonce.Destination{}, driver.LeaseParams{Limit: 16, MaxAttempts: 20, For: 20 * time.Second}},
+		"own": {
+			hookonce.Destination{Timeout: 40 * time.Second, Concurrency: 4, Retry: hookonce.Retry{Attempts: 7}},
+			driver.LeaseParams{Limit: 4, MaxAttempts: 7, For: 45 * time.Second},
+		},
+		"rate": {
+			hookonce.Destination{Rate: hookonce.Rate{Count: 3, Per: time.Hour}},
+			driver.LeaseParams{Limit: 3, MaxAttempts: 20, For: 20 * time.Second},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store := &leaseStore{openStore(t), make(chan driver.LeaseParams, 1)}
+			tt.settings.Name, tt.settings.URL, tt.want.Destination = "app", "http://localhost/", "app"
+			run(t, newEngine(t, store, func(c *hookonce.Config) { c.Destinations = []hookonce.Destination{tt.settings} }))
+			if diff := cmp.Diff(tt.want, <-store.first); diff != "" {
+				t.Errorf("the first lease (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/limit"
 )
 
 // statement is one call of a backlog, with its time and its number of messages.
@@ -98,24 +99,73 @@ func TestGathering(t *testing.T) {
 					}
 				})
 				store := &backlog{began: time.Now(), left: tt.messages}
-				ctx, cancel := context.WithCancel(t.Context())
-				r := testRelay(store, dest)
-				ended := make(chan struct{})
-				go func() {
-					defer close(ended)
-					r.run(ctx, ctx)
-				}()
-				time.Sleep(990 * ms) // before the first poll
-				synctest.Wait()
+				runFor(t, store, dest, 990*ms) // before the first poll
 				if diff := cmp.Diff(tt.leases, store.leases); diff != "" {
 					t.Errorf("leases (-want +got):\n%s", diff)
 				}
 				if diff := cmp.Diff(tt.completed, store.completed); diff != "" {
 					t.Errorf("outcomes (-want +got):\n%s", diff)
 				}
-				cancel()
-				<-ended
 			})
 		})
 	}
+}
+
+// runFor runs a relay for a time of a synctest bubble.
+func runFor(t *testing.T, store Store, dest *Destination, d time.Duration) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	r := testRelay(store, dest)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		r.run(ctx, ctx)
+	}()
+	<-time.After(d)
+	synctest.Wait()
+	cancel()
+	<-ended
+}
+
+// A rate per millisecond is kept between two polls.
+func TestRateIsKeptBelowASecond(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		dest := destination(func(d *Destination) {
+			d.Rate = limit.New(2, 4*time.Millisecond)
+			d.Sender = func(context.Context, *driver.Message, http.Header) error { return nil }
+		})
+		store := &backlog{began: time.Now(), left: 5}
+		runFor(t, store, dest, 990*time.Millisecond)
+		const ms = time.Millisecond
+		want := []statement{{0, 2}, {2 * ms, 1}, {4 * ms, 1}, {6 * ms, 1}, {8 * ms, 0}}
+		if diff := cmp.Diff(want, store.leases); diff != "" {
+			t.Errorf("leases (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// When the process stops, sends in progress have 10 s. After that their contexts end.
+func TestSendsAreCutOffAfterAStop(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var cutOff time.Duration // after the stop
+		began := time.Now()
+		dest := destination(func(d *Destination) {
+			d.Timeout = time.Minute
+			d.Sender = func(ctx context.Context, _ *driver.Message, _ http.Header) error {
+				<-ctx.Done()
+				cutOff = time.Since(began) - 3*time.Second
+				return ctx.Err()
+			}
+		})
+		store := &backlog{began: began, left: 1}
+		runFor(t, store, dest, 3*time.Second)
+		if cutOff != drainTimeout {
+			t.Errorf("cut off %s after the stop, want %s", cutOff, drainTimeout)
+		}
+		if diff := cmp.Diff([]statement{{13 * time.Second, 1}}, store.completed); diff != "" {
+			t.Errorf("outcomes (-want +got):\n%s", diff)
+		}
+	})
 }
