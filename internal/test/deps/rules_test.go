@@ -130,8 +130,9 @@ var rules = map[string]rule{
 		modules: []string{"github.com/jackc/pgx/v5"},
 		why:     "what a user's program would import, so that it can be copied",
 	},
+	"internal/test/race": {why: "constants and settings of the toolchain"},
 	"internal/test/examplestest": {
-		within:  []string{"driver", "internal/test/dbtest"},
+		within:  []string{"driver", "internal/test/dbtest", "internal/test/race"},
 		modules: []string{"github.com/google/go-cmp", "github.com/jackc/pgx/v5"},
 		why:     "it knows the examples by their outside, and their databases",
 	},
@@ -165,7 +166,7 @@ var leanModules = map[string]string{
 // testSupport lists the packages that only tests may import: they would link the testing package into
 // users' programs.
 var testSupport = []string{
-	"internal/test/storetest", "hooktest", "bench", "internal/test/dbtest", "internal/test/e2e", "internal/test/examplestest", "internal/test/proof", "internal/test/sqltest",
+	"internal/test/storetest", "hooktest", "bench", "internal/test/dbtest", "internal/test/e2e", "internal/test/examplestest", "internal/test/proof", "internal/test/race", "internal/test/sqltest",
 	"internal/test/deps",
 }
 

@@ -1,7 +1,7 @@
 // Package e2e holds the acceptance tests of the gateway. It has no code.
 //
-// The tests run the real program: TestMain's helper builds ./cmd/hookonce with
-// the race detector, once, and each test starts it as a process of its own,
+// The tests run the real program: TestMain's helper builds ./cmd/hookonce once, with
+// the race detector where the tests run under it, and each test starts it as a process of its own,
 // with a settings file, a real database and a real HTTP server as destination.
 // They know what a user knows: settings, URLs, status codes, headers, the
 // command line and the admin API. What they sign, they sign with code of their

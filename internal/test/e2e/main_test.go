@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/race"
 )
 
 func TestMain(m *testing.M) {
@@ -45,7 +46,8 @@ var build = sync.OnceValues(func() (string, error) {
 	}
 	buildDir = dir
 	binary := filepath.Join(dir, "hookonce")
-	cmd := exec.Command("go", "build", "-race", "-o", binary, "./cmd/hookonce")
+	args := append([]string{"build", "-o", binary}, race.BuildFlags()...)
+	cmd := exec.Command("go", append(args, "./cmd/hookonce")...)
 	cmd.Dir = filepath.Join("..", "..", "..")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building the gateway: %w\n%s", err, out)

@@ -6,12 +6,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime/debug"
-	"slices"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/hookonce/hookonce/internal/test/race"
 )
 
 const (
@@ -38,10 +38,7 @@ type Program struct {
 func Build(t testing.TB) string {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "program")
-	args := []string{"build", "-o", binary}
-	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
-		args = append(args, "-race")
-	}
+	args := append([]string{"build", "-o", binary}, race.BuildFlags()...)
 	if out, err := exec.Command("go", append(args, ".")...).CombinedOutput(); err != nil {
 		t.Fatalf("building the example: %v\n%s", err, out)
 	}
@@ -54,7 +51,7 @@ func Build(t testing.TB) string {
 func Start(t testing.TB, env []string, command ...string) *Program {
 	t.Helper()
 	p := &Program{command: command, folder: t.TempDir()}
-	p.env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + p.folder, "LISTEN=127.0.0.1:0"}, env...)
+	p.env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + p.folder, "LISTEN=127.0.0.1:0", race.Environment()}, env...)
 	p.start(t)
 	t.Cleanup(func() {
 		if p.process != nil {

@@ -6,9 +6,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
+
+	"github.com/hookonce/hookonce/internal/test/race"
 )
 
 // workerCommand returns a function that prepares worker processes: this program,
@@ -20,7 +21,7 @@ func workerCommand(t testing.TB, s settings) func() *exec.Cmd {
 		t.Fatal(err)
 	}
 	binary, err := os.Executable()
-	if raceDetector && s.Variant == withSQLite {
+	if race.Enabled && s.Variant == withSQLite {
 		binary, err = plainBinary()
 	}
 	if err != nil {
@@ -28,9 +29,7 @@ func workerCommand(t testing.TB, s settings) func() *exec.Cmd {
 	}
 	return func() *exec.Cmd {
 		cmd := exec.Command(binary)
-		// Without it the race detector makes the end of a process last for a second.
-		race := "GORACE=" + strings.TrimSpace(os.Getenv("GORACE")+" atexit_sleep_ms=0")
-		cmd.Env = append(os.Environ(), race, workerVariable+"="+string(text))
+		cmd.Env = append(os.Environ(), race.Environment(), workerVariable+"="+string(text))
 		return cmd
 	}
 }
