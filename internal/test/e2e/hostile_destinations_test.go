@@ -36,11 +36,13 @@ type part struct {
 	floor time.Duration // under the time to the next attempt
 }
 
+// timeout is the destination's. A lease lasts 5 s longer, so an attempt whose lease is lost is
+// repeated within patience.
 func (p *part) timeout() string {
 	if p.slow {
 		return "1s"
 	}
-	return "50s"
+	return "30s"
 }
 
 // cast are the ways in which a destination can misbehave. Each of these does
@@ -270,40 +272,48 @@ func undisturbed(t *testing.T, w *world, g *gateway) {
 func (p *part) check(t *testing.T, g *gateway) {
 	detail := g.waitState(t, "play", p.name, cmp.Or(p.final, "done"))
 	p.checkAudit(t, detail)
-	var numbers []int
 	requests := p.hostile.seen(p.name)
 	for _, r := range requests {
-		n, err := strconv.Atoi(r.header.Get("Hookonce-Attempt"))
-		if err != nil {
-			t.Errorf("Hookonce-Attempt: %v", err)
-		}
-		numbers = append(numbers, n)
 		checkSigned(t, r, destinationKey)
 	}
 	oneKey(t, p.name, requests)
-	if len(requests) == 0 {
-		return
-	}
-	last := len(detail.Attempts)
-	want := make([]int, last)
-	for i := range want {
-		want[i] = i + 1
-	}
-	switch {
-	case p.slow || p.unread:
-		// Of some attempts the destination heard nothing.
-		if !slices.IsSorted(numbers) || len(slices.Compact(numbers)) != len(requests) || numbers[len(numbers)-1] != last {
-			t.Errorf("Hookonce-Attempt was %v, of %d attempts", numbers, last)
-		}
-	case !slices.Equal(numbers, want):
-		t.Errorf("Hookonce-Attempt was %v, of %d attempts", numbers, last)
-	}
+	p.checkNumbers(t, detail, requests)
 	if p.unread && len(requests) != 1 {
 		t.Errorf("%d requests arrived where only the last attempt could arrive", len(requests))
 	}
 	if did := p.hostile.did(); !slices.Equal(did, []string{p.name}) {
 		t.Errorf("effects %q, want the event's, once", did)
 	}
+}
+
+// checkNumbers checks that each attempt made one request, under its number. An attempt without a
+// request is right only if the destination could not read one, or if the attempt's time ran out
+// first, which happens on a busy machine. The audit must say so.
+func (p *part) checkNumbers(t *testing.T, detail *eventDetail, requests []*received) {
+	t.Helper()
+	arrived := make(map[int]bool)
+	last := 0
+	for _, r := range requests {
+		n, err := strconv.Atoi(r.header.Get("Hookonce-Attempt"))
+		if err != nil || n <= last || n > len(detail.Attempts) {
+			t.Errorf("Hookonce-Attempt %q came after %d, and there are %d attempts",
+				r.header.Get("Hookonce-Attempt"), last, len(detail.Attempts))
+		}
+		arrived[n], last = true, n
+	}
+	for i := range detail.Attempts {
+		a := &detail.Attempts[i]
+		if !arrived[a.Number] && !p.outOfTime(a) && (!p.unread || i == len(detail.Attempts)-1) {
+			t.Errorf("attempt %d made no request, but it is recorded as %s %d %q", a.Number, a.Outcome, a.status(), a.Error)
+		}
+	}
+}
+
+// outOfTime reports whether the machine was too slow for an attempt: the time ran out before the
+// answer began, or even the lease.
+func (p *part) outOfTime(a *attempt) bool {
+	return p.slow && a.status() == 0 && strings.Contains(a.Error, p.says) ||
+		a.Error == driver.ErrorLeaseRanOut || a.Error == driver.ErrorLastLeaseRanOut
 }
 
 // checkAudit checks what the API tells of the attempts.
@@ -329,10 +339,8 @@ func (p *part) checkAudit(t *testing.T, detail *eventDetail) {
 			outcome = "dead"
 		}
 		named = named || a.status() == p.status
-		early := p.slow && a.status() == 0 && strings.Contains(a.Error, p.says)
-		leaseRanOut := a.Error == driver.ErrorLeaseRanOut || a.Error == driver.ErrorLastLeaseRanOut
-		if early || leaseRanOut {
-			continue // the machine was so slow that the time ran out before the status came, or even the lease
+		if p.outOfTime(a) {
+			continue
 		}
 		if a.Outcome != outcome || a.status() != p.status || !strings.Contains(a.Error, p.says) || len(a.Error) > 8<<10 {
 			t.Errorf("attempt %d: %s %d %.200q, want %s %d and %q", a.Number, a.Outcome, a.status(), a.Error, outcome, p.status, p.says)
