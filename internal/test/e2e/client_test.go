@@ -14,13 +14,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// answer is how a delivery was answered.
+// answer is the gateway's answer to a delivery.
 type answer struct {
 	status int
 	header http.Header
 	text   string
 
-	// Of an accepted delivery.
+	// Set only for an accepted delivery.
 	Status     string `json:"status"`
 	EventID    string `json:"event_id"`
 	Reopened   bool   `json:"reopened"`
@@ -28,7 +28,7 @@ type answer struct {
 	Duplicates int    `json:"duplicates"`
 }
 
-// short is how answers are compared: "200 ok", "200 duplicate", "401".
+// short returns the form in which tests compare answers: "200 ok", "200 duplicate", "401".
 func (a *answer) short() string {
 	if a.status == http.StatusOK && a.Status != "" {
 		return "200 " + a.Status
@@ -36,8 +36,8 @@ func (a *answer) short() string {
 	return fmt.Sprint(a.status)
 }
 
-// deliver makes a delivery and returns its answer. It may be called from any
-// goroutine; what goes wrong is an error of the test and answer.status is 0.
+// deliver makes a delivery and returns its answer. Any goroutine may call it: a failure is an error
+// of the test, and then answer.status is 0.
 func (g *gateway) deliver(t testing.TB, d *delivery) *answer {
 	t.Helper()
 	a, err := g.tryDeliver(d)
@@ -70,7 +70,7 @@ func (g *gateway) send(method, path string, d *delivery) (*answer, error) {
 	return readAnswer(method, resp, body)
 }
 
-// readAnswer reads an answer and holds it to what is true of all of them.
+// readAnswer reads an answer and makes the checks that every answer must pass.
 func readAnswer(method string, resp *http.Response, body []byte) (*answer, error) {
 	a := &answer{status: resp.StatusCode, header: resp.Header, text: string(body)}
 	if found := leaked(a.text + fmt.Sprint(resp.Header)); len(found) > 0 {
@@ -85,13 +85,13 @@ func readAnswer(method string, resp *http.Response, body []byte) (*answer, error
 	return a, nil
 }
 
-// inside are texts that only occur in messages of what lies behind the gateway.
+// inside are texts that only internal errors contain, so no answer may.
 var inside = []string{
 	"sql", "SQL", "pgx", "dial tcp", "i/o timeout", "connection re", "read tcp", "write tcp", "hookonce.event",
 	"constraint", "goroutine", ".go:", "127.0.0.1", "context deadline",
 }
 
-// checkProblem holds a refusal to RFC 9457 and to saying nothing of the inside.
+// checkProblem checks that a refusal follows RFC 9457 and reveals nothing internal.
 func checkProblem(a *answer) error {
 	if got := a.header.Get("Content-Type"); got != "application/problem+json" {
 		return fmt.Errorf("%d: Content-Type %q, want a problem: %s", a.status, got, a.text)
@@ -195,7 +195,7 @@ type eventDetail struct {
 	Attempts []attempt `json:"attempts"`
 }
 
-// attempt is one try to send, as the admin API shows it.
+// attempt is one attempt to send, as the admin API shows it.
 type attempt struct {
 	Generation int       `json:"generation"`
 	Number     int       `json:"number"`
@@ -283,7 +283,7 @@ func (g *gateway) waitState(t testing.TB, source, id, state string) *eventDetail
 	return detail
 }
 
-// waitAllDone waits until no event of the source owes anything, and lists them.
+// waitAllDone waits until every event of the source is done, and lists them.
 func (g *gateway) waitAllDone(t testing.TB, source string) []event {
 	t.Helper()
 	var all []event

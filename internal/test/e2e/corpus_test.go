@@ -14,7 +14,7 @@ const corpusVariable = "HOOKONCE_TEST_GITHUB_EVENTS"
 
 type recorded struct {
 	Event   string          `json:"event"`
-	Payload json.RawMessage `json:"payload"` // the bytes as they stand in the file
+	Payload json.RawMessage `json:"payload"` // the exact bytes of the file
 }
 
 func readCorpus(t *testing.T) []recorded {
@@ -44,8 +44,7 @@ func readCorpus(t *testing.T) []recorded {
 	return all
 }
 
-// TestGitHubCorpus delivers events that GitHub has sent, each three times at
-// once.
+// TestGitHubCorpus delivers recorded GitHub events, each three times at once.
 func TestGitHubCorpus(t *testing.T) {
 	corpus := readCorpus(t)
 	eachStore(t, func(t *testing.T, db *database) {

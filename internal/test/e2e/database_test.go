@@ -14,7 +14,7 @@ import (
 	"github.com/hookonce/hookonce/internal/test/dbtest"
 )
 
-// database is a database that one test has to itself.
+// database belongs to one test alone.
 type database struct {
 	store string // "sqlite" or "postgres"
 	url   string // for the gateway
@@ -42,8 +42,8 @@ func newDatabase(t testing.TB, store string) *database {
 	return postgresDatabase(t, dsn)
 }
 
-// postgresDatabase creates a database on the server of dsn, and a role without
-// privileges that owns it, for the gateway.
+// postgresDatabase creates a database on the server of dsn, and an unprivileged role that owns it,
+// for the gateway.
 func postgresDatabase(t testing.TB, dsn string) *database {
 	t.Helper()
 	server, err := url.Parse(dsn)
@@ -110,7 +110,7 @@ func mustExec(t testing.TB, db *sql.DB, statement string, args ...any) {
 	}
 }
 
-// number returns the number that a query answers.
+// number returns the single number that a query selects.
 func number(t testing.TB, db *sql.DB, query string, args ...any) int {
 	t.Helper()
 	var n int

@@ -11,7 +11,7 @@ import (
 	"github.com/hookonce/hookonce/internal/test/dbtest"
 )
 
-// claimStatement stands in the statement that makes claims, and in no other.
+// claimStatement occurs in the statement that makes claims, and in no other.
 const claimStatement = ".claim("
 
 func TestLostCommitReply(t *testing.T) {
@@ -52,15 +52,15 @@ func startWithModel(t *testing.T) (*world, *gateway) {
 	return w, g
 }
 
-// holdKey begins a transaction that has inserted the event with that id and
-// has not committed yet. Its row is that of the event "model", but for the key.
+// holdKey begins a transaction that has inserted the event with that id and has not committed yet.
+// The row is a copy of the event "model" under another key.
 func holdKey(t *testing.T, w *world, id string) *sql.Tx {
 	t.Helper()
 	tx, err := w.db.open(t).BeginTx(context.Background(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = tx.Rollback() }) // the test has done so, or has failed
+	t.Cleanup(func() { _ = tx.Rollback() }) // the test has ended the transaction, or has failed
 	key := driver.EventKey("github", id)
 	result, err := tx.Exec(`
 		INSERT INTO hookonce.event
@@ -80,7 +80,7 @@ func TestStuckKey(t *testing.T) {
 	w, g := startWithModel(t)
 	tx := holdKey(t, w, "stuck")
 
-	// Copies of the stuck one among them, as a sender's retries would be.
+	// Copies of the stuck event are among them, like a sender's retries.
 	const others, copies = 24, 16
 	got := atOnce(others+copies, func(i int) *answer {
 		if i < copies {
@@ -100,7 +100,7 @@ func TestStuckKey(t *testing.T) {
 	}
 }
 
-// The session that held the key commits: the event is there, once.
+// The session that holds the key commits: the event is stored once.
 func TestStuckKeyThatCommits(t *testing.T) {
 	t.Parallel()
 	w, g := startWithModel(t)
@@ -117,7 +117,7 @@ func TestBadRowInBatch(t *testing.T) {
 		w := newWorld(t, db, standardSettings)
 		g := w.start(t)
 		session := db.open(t)
-		// What an operator could do to the table.
+		// An operator could add this constraint to the table.
 		switch db.store {
 		case "postgres":
 			mustExec(t, session, `ALTER TABLE hookonce.event ADD CONSTRAINT not_this CHECK (event_id <> 'bad')`)
@@ -148,7 +148,7 @@ func TestBadRowInBatch(t *testing.T) {
 	})
 }
 
-// A batch that the sender made, one item of which the database refuses.
+// The sender made the batch, and the database refuses one item of it.
 func TestBadItemOfABatchDelivery(t *testing.T) {
 	eachStore(t, func(t *testing.T, db *database) {
 		w := newWorld(t, db, batchSettings)
@@ -167,9 +167,8 @@ func TestBadItemOfABatchDelivery(t *testing.T) {
 	})
 }
 
-// A full queue is answered 503 at once, and nothing that was acknowledged is
-// lost. The queue is made full by a database that does not get on: a session
-// holds a lock that every claim needs.
+// A full queue is answered 503 at once, and no acknowledged event is lost. A session holds a lock
+// that every claim needs, so the queue fills.
 func TestQueueBehindALockedTable(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t, "postgres")
@@ -180,7 +179,7 @@ func TestQueueBehindALockedTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = tx.Rollback() }) // done below, or failed
+	t.Cleanup(func() { _ = tx.Rollback() }) // ended below, unless the test fails
 	if _, err := tx.Exec(`LOCK TABLE hookonce.event IN EXCLUSIVE MODE`); err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +190,7 @@ func TestQueueBehindALockedTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	got = atOnce(n, func(i int) *answer { return g.deliver(t, push(fmt.Sprintf("gh-%d", i))) })
-	// Of an answer 503 nobody knows whether the claim was made.
+	// After a 503 the claim may or may not have been made.
 	if len(got) > 2 || got["200 ok"]+got["200 duplicate"] != n {
 		t.Errorf("answers of the retries: %v", got)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// What a delivery brings as its trace, and as its place in it.
+// The trace headers of a delivery.
 const (
 	traceID   = "0af7651916cd43dd8448eb211c80319c"
 	theirSpan = "b7ad6b7169203331"
@@ -22,7 +22,7 @@ func TestForwardedRequest(t *testing.T) {
 	eachStore(t, func(t *testing.T, db *database) {
 		w := newWorld(t, db, standardSettings)
 		g := w.start(t)
-		// A body that is no text, as it may be where the id is in a header.
+		// The body may be binary when the id is in a header.
 		body := "\x00\x01\xff\xfe{\"not\": json\r\n" + string([]byte{0x80, 0})
 		d := githubDelivery("gh-1", "push", body)
 		for name, value := range map[string]string{
@@ -97,7 +97,7 @@ func TestForwardedRequest(t *testing.T) {
 	})
 }
 
-// checkSigned checks a Standard Webhooks signature by its specification.
+// checkSigned checks a signature against the Standard Webhooks specification.
 func checkSigned(t *testing.T, r *received, key string) {
 	t.Helper()
 	id, stamp := r.id(), r.header.Get("Webhook-Timestamp")
@@ -145,7 +145,7 @@ func TestRetryKeepsTheID(t *testing.T) {
 	})
 }
 
-// What is not 2xx is no success, 410 is final, and redirects are not followed.
+// Only 2xx is success, 410 is final, and redirects are not followed.
 func TestAnswersOfADestination(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, newDatabase(t, "sqlite"), standardSettings)
@@ -250,7 +250,7 @@ func TestRoutes(t *testing.T) {
 	})
 }
 
-// One destination that is down does not hold up another.
+// A destination that is down does not delay another.
 func TestDestinationsAreIndependent(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, newDatabase(t, "sqlite"), routeSettings)

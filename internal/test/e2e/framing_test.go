@@ -2,7 +2,7 @@ package e2e
 
 import "strings"
 
-// good is the request that the others are made from.
+// good is the request that the other requests are derived from.
 const good = "POST /webhooks/github HTTP/1.1\nHost: x\n{signed}\nContent-Length: {length}\n\n{body}"
 
 // replaced returns good with one part replaced.
@@ -13,7 +13,7 @@ func replaced(old, with string) string {
 	return strings.Replace(good, old, with, 1)
 }
 
-// header returns good with more header lines.
+// header returns good with additional header lines.
 func header(lines string) string { return replaced("Host: x\n", "Host: x\n"+lines) }
 
 // chunked returns a chunked request with that body.
@@ -23,11 +23,11 @@ func chunked(body string) string {
 
 const goodChunks = "{hexlength}\n{body}\n0\n\n"
 
-// framing are requests whose HTTP framing is odd or broken. Where the answer is
-// 200 the signature was right and the oddity is harmless.
+// framing are requests with odd or broken HTTP framing. The answer is 200 where the signature is
+// right and the oddity is harmless.
 func framing() []raw {
 	length := func(value string) string { return replaced("Content-Length: {length}", "Content-Length: "+value) }
-	// Of GitHub more is accepted, because it sends more.
+	// GitHub's size limit is higher, because GitHub sends larger bodies.
 	toStripe := func(request string) string {
 		return strings.Replace(request, "/webhooks/github", "/webhooks/stripe", 1)
 	}

@@ -22,12 +22,12 @@ import (
 
 const (
 	startTimeout = 20 * time.Second
-	stopTimeout  = 30 * time.Second // what an operator is promised
-	killedLog    = 4 << 10          // how much of a killed gateway's log a failure shows
+	stopTimeout  = 30 * time.Second // promised to operators
+	killedLog    = 4 << 10          // how much of a killed gateway's log a failure shows, in bytes
 )
 
-// world is what one test runs its gateways in: a database, a destination, a
-// folder, settings.
+// world is the surroundings of the gateways of one test: a database, a destination, a folder and
+// settings.
 type world struct {
 	db   *database
 	sink *sink
@@ -72,13 +72,13 @@ func (w *world) command(t testing.TB, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// output is what a finished command left.
+// output is the result of a finished command.
 type output struct {
 	code           int
 	stdout, stderr string
 }
 
-// run runs a command to its end. Whatever it prints, it prints no secret.
+// run runs a command to its end, and checks that it prints no secret.
 func (w *world) run(t testing.TB, args ...string) *output {
 	t.Helper()
 	cmd := w.command(t, args...)
@@ -103,12 +103,12 @@ type gateway struct {
 	client        *http.Client
 	log           gatewayLog
 	exited        chan struct{}
-	killed        bool // by the test, so its exit code says nothing
+	killed        bool // by the test, so ignore its exit code
 	stopped       bool
 }
 
-// start starts a gateway on the world's settings file and waits until it is
-// ready. It is stopped when the test ends, if not before.
+// start starts a gateway with the world's settings file and waits until it is ready. The gateway is
+// stopped when the test ends, at the latest.
 func (w *world) start(t testing.TB) *gateway {
 	t.Helper()
 	g := w.launch(t, "--config", "hookonce.yaml")
@@ -153,7 +153,7 @@ func (w *world) spawn(t testing.TB, args ...string) *gateway {
 		g.stop(t)
 		if t.Failed() {
 			text := g.log.text()
-			if g.killed { // one of many, perhaps
+			if g.killed { // perhaps one of many
 				text = text[max(0, len(text)-killedLog):]
 			}
 			t.Logf("log of the gateway on %s:\n%s", g.public, text)
@@ -162,14 +162,14 @@ func (w *world) spawn(t testing.TB, args ...string) *gateway {
 	return g
 }
 
-// waitListening waits until the gateway listens and tells its addresses.
+// waitListening waits until the gateway has logged the addresses that it listens on.
 func (g *gateway) waitListening(t testing.TB) {
 	t.Helper()
 	g.public = g.waitAddress(t, publicAddress)
 	g.admin = g.waitAddress(t, adminAddress)
 }
 
-// What the gateway says when it listens.
+// The log lines with the addresses.
 var (
 	publicAddress = regexp.MustCompile(`(?m)serving webhooks.*?\b(127\.0\.0\.1:\d+)`)
 	adminAddress  = regexp.MustCompile(`(?m)serving the admin API.*?\b(127\.0\.0\.1:\d+)`)
@@ -203,8 +203,7 @@ func (g *gateway) readiness() int {
 	return resp.StatusCode
 }
 
-// eventually is the function of that name, which also gives up when the gateway
-// has ended.
+// eventually calls the function eventually, and also fails when the gateway has ended.
 func (g *gateway) eventually(t testing.TB, within time.Duration, what string, ok func() bool) {
 	t.Helper()
 	eventually(t, within, what, func() bool {
@@ -220,7 +219,7 @@ func (g *gateway) eventually(t testing.TB, within time.Duration, what string, ok
 	})
 }
 
-// eventually polls ok, which asks another process.
+// eventually polls ok, which asks another process, until it returns true.
 func eventually(t testing.TB, within time.Duration, what string, ok func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), within)
@@ -251,8 +250,7 @@ func (g *gateway) kill(t testing.TB) {
 	<-g.exited
 }
 
-// stop ends the gateway as an operator does, and checks how it ended. It may be
-// called again.
+// stop ends the gateway as an operator does, and checks how it ended. Calling it again is harmless.
 func (g *gateway) stop(t testing.TB) {
 	t.Helper()
 	if !g.stopped {
@@ -281,7 +279,7 @@ func (g *gateway) stop(t testing.TB) {
 	}
 }
 
-// gatewayLog keeps what a gateway prints.
+// gatewayLog collects the output of a gateway.
 type gatewayLog struct {
 	mu  sync.Mutex
 	buf bytes.Buffer

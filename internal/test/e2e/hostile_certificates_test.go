@@ -19,10 +19,10 @@ import (
 
 // certificates are those of https destinations on the loopback interface.
 type certificates struct {
-	file      string // of the ones to trust, PEM
+	file      string // the trusted ones, PEM
 	good      *tls.Config
-	stranger  *tls.Config // signed by nobody known
-	misplaced *tls.Config // of another host
+	stranger  *tls.Config // signed by an unknown authority
+	misplaced *tls.Config // for another host
 }
 
 func newCertificates(t testing.TB) *certificates {
@@ -50,7 +50,7 @@ func served(cert tls.Certificate) *tls.Config {
 	return &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}
 }
 
-// goodAfter is a server that shows two bad certificates in turn, until healed.
+// goodAfter returns a server configuration that presents two bad certificates in turn until healed.
 func (c *certificates) goodAfter(healed func() bool) *tls.Config {
 	var n atomic.Int64
 	return &tls.Config{

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	circuitCooldown = 250 * time.Millisecond // that of circuitSettings: retry.first
+	circuitCooldown = 250 * time.Millisecond // equals retry.first in circuitSettings
 	circuitSettings = `
 database: ${DATABASE_URL}
 sources:
@@ -23,17 +23,17 @@ routes:
 `
 )
 
-// A destination that is down costs its messages no attempts: after ten failures
-// in a row one message is tried in each cooldown. Without that, the outage of
-// this test would bury all of them.
+// A destination that is down costs its messages no attempts: after ten failures in a row one
+// message is tried in each cooldown. Without the circuit, this outage would use up the attempts of
+// all of them.
 func TestOpenCircuitSpendsNoAttempts(t *testing.T) {
 	eachStore(t, func(t *testing.T, db *database) {
 		const (
 			events = 100
-			burst  = 16 + 10     // those under way, and those that it takes to open
+			burst  = 16 + 10     // the sends under way, and the failures that open the circuit
 			enough = burst + 10  // several cooldowns
 			beside = events / 10 // for the other destination
-			latest = "well-%d"   // of these
+			latest = "well-%d"   // the last of these
 			down   = "down-%d"
 			status = http.StatusServiceUnavailable
 		)

@@ -14,30 +14,30 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// The schedule of hostile destinations: they are to be tried again at once.
+// The retries of hostile destinations come almost at once.
 const (
 	hostileRetry = "{attempts: 1000, first: 50ms, max: 200ms}"
 	longestRetry = 200 * time.Millisecond
 )
 
-// part is one destination of the cast, and how it is to end.
+// part is one destination of the cast, and its expected end.
 type part struct {
 	name    string
 	hostile *hostile
-	deaf    bool // nobody listens at its port until it is healed
-	slow    bool // its attempts run into their time-out
-	unread  bool // it gets no request to see until it is healed
+	deaf    bool // its port refuses connections until it is healed
+	slow    bool // its attempts run into their timeout
+	unread  bool // it cannot read a request until it is healed
 
-	// What the audit tells of each attempt before it is healed.
+	// The audit of each attempt before it is healed.
 	status int
 	says   string
-	// final is the state that it comes to without being healed, "" if none.
+	// final is the state that the event reaches while the destination misbehaves, "" if none.
 	final string
-	floor time.Duration // under the time to the next attempt
+	floor time.Duration // the shortest time to the next attempt
 }
 
-// timeout is the destination's. A lease lasts 5 s longer, so an attempt whose lease is lost is
-// repeated within patience.
+// timeout returns the destination's timeout setting. A lease lasts 5 s longer, so an attempt whose
+// lease is lost is repeated within patience.
 func (p *part) timeout() string {
 	if p.slow {
 		return "1s"
@@ -45,8 +45,8 @@ func (p *part) timeout() string {
 	return "30s"
 }
 
-// cast are the ways in which a destination can misbehave. Each of these does
-// the work it is asked for, so that doing it again would show.
+// cast returns destinations that misbehave, each in another way. Each does the work that a request
+// asks for, so doing it twice would show.
 func cast(trap net.Listener, trusted *certificates) []*part {
 	elsewhere := "Location: http://" + trap.Addr().String() + "/elsewhere\n"
 	twice := answerOf(500, "", "no") + answerOf(200, "", "stale")
@@ -86,8 +86,8 @@ func cast(trap net.Listener, trusted *certificates) []*part {
 	}
 }
 
-// stuckSends is how many messages the destination that only waits is sent at a
-// time, and stuckEvents how many it is owed.
+// stuckSends is how many requests the stuck destination gets at a time; stuckEvents is how many
+// events are sent to it.
 const (
 	stuckSends  = 4
 	stuckEvents = 12
@@ -115,8 +115,7 @@ func play(id, destination string) *delivery {
 	return newDelivery("play", `{"id":"`+id+`","type":"`+destination+`"}`)
 }
 
-// acceptAll makes n deliveries at once, as senders do: one that is answered 503
-// is made again.
+// acceptAll makes n deliveries at once, and repeats those that are answered 503, as senders do.
 func (g *gateway) acceptAll(t testing.TB, n int, one func(i int) *delivery) {
 	t.Helper()
 	got := atOnce(n, func(i int) *answer { return g.accept(t, one(i)) })
@@ -125,7 +124,7 @@ func (g *gateway) acceptAll(t testing.TB, n int, one func(i int) *delivery) {
 	}
 }
 
-// accept makes a delivery until it is answered otherwise than 503.
+// accept repeats a delivery until the answer is not 503.
 func (g *gateway) accept(t testing.TB, d *delivery) *answer {
 	t.Helper()
 	for deadline := time.Now().Add(patience); ; {
@@ -136,8 +135,8 @@ func (g *gateway) accept(t testing.TB, d *delivery) *answer {
 	}
 }
 
-// settled waits until nothing is owed any more, and lists the events. It asks for
-// less than a listing of all each time, which would keep the gateway from its work.
+// settled waits until no event is running, and lists the events. It polls with a short query,
+// because listing all events each time would slow the gateway down.
 func (g *gateway) settled(t testing.TB) []event {
 	t.Helper()
 	g.eventually(t, patience, "no event is running", func() bool {
@@ -147,7 +146,7 @@ func (g *gateway) settled(t testing.TB) []event {
 	return g.waitAllDone(t, "play")
 }
 
-// played shows an event of the source play, which must be there.
+// played returns an event of the source play, which must exist.
 func (g *gateway) played(t testing.TB, id string) *eventDetail {
 	t.Helper()
 	detail := g.event(t, "play", id)
@@ -157,9 +156,8 @@ func (g *gateway) played(t testing.TB, id string) *eventDetail {
 	return detail
 }
 
-// TestHostileDestinations lets every kind of misbehaving destination misbehave
-// at once, sees that a healthy one beside them gets all that is its, and heals
-// them.
+// TestHostileDestinations lets every kind of misbehaving destination misbehave at once, checks that
+// a healthy destination beside them gets all of its messages, and heals them.
 func TestHostileDestinations(t *testing.T) {
 	eachStore(t, func(t *testing.T, db *database) {
 		trap, err := net.Listen("tcp", "127.0.0.1:0")
@@ -230,8 +228,8 @@ func TestHostileDestinations(t *testing.T) {
 	})
 }
 
-// misbehaved waits until the audit tells of two failed attempts, or of the end,
-// and checks the time until the next attempt.
+// misbehaved waits until the audit shows two failed attempts, or the final state, and checks the
+// time until the next attempt.
 func (p *part) misbehaved(t *testing.T, g *gateway) {
 	t.Helper()
 	if p.final != "" {
@@ -253,7 +251,7 @@ func (p *part) misbehaved(t *testing.T, g *gateway) {
 	})
 }
 
-// undisturbed sends events to the healthy destination and waits for all.
+// undisturbed sends events to the healthy destination and waits until all are done.
 func undisturbed(t *testing.T, w *world, g *gateway) {
 	t.Helper()
 	g.acceptAll(t, healthy, func(i int) *delivery { return play(fmt.Sprintf("healthy-%d", i), "healthy") })
@@ -268,7 +266,7 @@ func undisturbed(t *testing.T, w *world, g *gateway) {
 	}
 }
 
-// check looks at what became of the one event of a destination that is healed.
+// check checks the one event of a destination that is healed.
 func (p *part) check(t *testing.T, g *gateway) {
 	detail := g.waitState(t, "play", p.name, cmp.Or(p.final, "done"))
 	p.checkAudit(t, detail)
@@ -286,9 +284,9 @@ func (p *part) check(t *testing.T, g *gateway) {
 	}
 }
 
-// checkNumbers checks that each attempt made one request, under its number. An attempt without a
-// request is right only if the destination could not read one, or if the attempt's time ran out
-// first, which happens on a busy machine. The audit must say so.
+// checkNumbers checks that each attempt made one request, with its number in Hookonce-Attempt. Only
+// two kinds of attempts may have no request: those to a destination that cannot read one, and those
+// whose audit says that their time or their lease ran out, which happens on a busy machine.
 func (p *part) checkNumbers(t *testing.T, detail *eventDetail, requests []*received) {
 	t.Helper()
 	arrived := make(map[int]bool)
@@ -309,14 +307,14 @@ func (p *part) checkNumbers(t *testing.T, detail *eventDetail, requests []*recei
 	}
 }
 
-// outOfTime reports whether the machine was too slow for an attempt: the time ran out before the
-// answer began, or even the lease.
+// outOfTime reports whether the machine was too slow for an attempt: its time ran out before the
+// answer began, or its lease ran out.
 func (p *part) outOfTime(a *attempt) bool {
 	return p.slow && a.status() == 0 && strings.Contains(a.Error, p.says) ||
 		a.Error == driver.ErrorLeaseRanOut || a.Error == driver.ErrorLastLeaseRanOut
 }
 
-// checkAudit checks what the API tells of the attempts.
+// checkAudit checks the attempts as the API shows them.
 func (p *part) checkAudit(t *testing.T, detail *eventDetail) {
 	t.Helper()
 	last, named := len(detail.Attempts)-1, false
@@ -354,7 +352,7 @@ func (p *part) checkAudit(t *testing.T, detail *eventDetail) {
 	}
 }
 
-// neverReached checks that nobody ever connected to l.
+// neverReached checks that no connection to l was made.
 func neverReached(t *testing.T, l net.Listener) {
 	if err := l.(*net.TCPListener).SetDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {
 		t.Fatal(err)

@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// taken is the answer of a destination that took the message.
+// taken answers that the destination took the message.
 func taken(_ *hostile, conn net.Conn) bool { return write(conn, answerOf(http.StatusOK, "", "taken")) }
 
-// says answers with a status, headers in lines of their own, and a body.
+// says answers with a status, header lines and a body.
 func says(status int, headers, body string) fault {
 	return func(_ *hostile, conn net.Conn) bool { return write(conn, answerOf(status, headers, body)) }
 }
@@ -39,20 +39,20 @@ func breaksOff(text string) fault {
 
 // resets ends the connection with a reset.
 func resets(_ *hostile, conn net.Conn) bool {
-	_ = conn.(*net.TCPConn).SetLinger(0) // on failure the test sees another error
+	_ = conn.(*net.TCPConn).SetLinger(0) // if it fails, the test sees another error
 	return false
 }
 
-// hangs writes text and then nothing more, until the other side has gone.
+// hangs writes text and then nothing more until the client has gone.
 func hangs(text string) fault {
 	return func(_ *hostile, conn net.Conn) bool {
 		write(conn, text)
-		_, _ = io.Copy(io.Discard, conn) // its end is what is waited for
+		_, _ = io.Copy(io.Discard, conn) // blocks until the client closes the connection
 		return false
 	}
 }
 
-// drips writes text, and then a piece each second until the other side has gone.
+// drips writes text, and then a piece each second until the client has gone.
 func drips(text, piece string) fault {
 	return func(h *hostile, conn net.Conn) bool {
 		tick := time.NewTicker(time.Second)
@@ -69,7 +69,7 @@ func drips(text, piece string) fault {
 	}
 }
 
-// huge answers with a body that does not end.
+// huge answers with an endless body.
 func huge(status int) fault {
 	return func(_ *hostile, conn net.Conn) bool {
 		chunk := "8000\r\n" + strings.Repeat("z", 0x8000) + "\r\n"
@@ -80,25 +80,25 @@ func huge(status int) fault {
 	}
 }
 
-// bombs answers with a small body that would be a large one if inflated.
+// bombs answers with a small body that inflates to a large one.
 func bombs(status int) fault {
 	var bomb bytes.Buffer
 	zw := gzip.NewWriter(&bomb)
 	zeros := make([]byte, 1<<20)
 	for range 32 {
-		_, _ = zw.Write(zeros) // a bytes.Buffer takes all
+		_, _ = zw.Write(zeros) // a bytes.Buffer never fails
 	}
 	_ = zw.Close()
 	return says(status, "Content-Encoding: gzip\n", bomb.String())
 }
 
-// plainText answers as a server without TLS does to a client that speaks it.
+// plainText answers as a server without TLS answers a client that speaks TLS.
 func plainText(conn net.Conn) bool {
 	if _, err := conn.Read(make([]byte, 1)); err != nil {
 		return false
 	}
 	write(conn, answerOf(http.StatusBadRequest, "Connection: close\n", "Client sent an HTTP request to an HTTPS server.\n"))
-	_, _ = io.Copy(io.Discard, conn) // closed with something unread it would be a reset
+	_, _ = io.Copy(io.Discard, conn) // closing with unread bytes would send a reset
 	return false
 }
 

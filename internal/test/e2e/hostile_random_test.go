@@ -19,9 +19,8 @@ routes:
   - {name: all, to: app}
 `
 
-// moody is a destination that fails at first, in one way or another, sometimes
-// before it has done its work and sometimes after. What it does depends on seed,
-// event and attempt alone.
+// moody returns a destination that fails at first in random ways, sometimes before it does its work
+// and sometimes after. Its choices depend only on seed, event and attempt.
 func moody(seed uint64) *hostile {
 	faults := []fault{
 		says(500, "", "no"), says(503, "Retry-After: 1\n", ""), says(429, "", ""), says(301, "Location: /elsewhere\n", ""),
@@ -44,15 +43,15 @@ func moody(seed uint64) *hostile {
 			h.work(r)
 		}
 		if ofAttempt.IntN(20) == 0 {
-			return faults[len(faults)-1] // seldom, because it takes its time
+			return faults[len(faults)-1] // seldom, because it is slow
 		}
 		return faults[ofAttempt.IntN(len(faults)-1)]
 	}
 	return h
 }
 
-// A destination that fails first and succeeds then has done its work once for
-// every event, though it dedupes by webhook-id alone.
+// A destination that fails at first and then succeeds does its work once for every event, though it
+// dedupes by webhook-id alone.
 func TestFailsFirstThenOneEffectUnderOneKey(t *testing.T) {
 	eachStore(t, func(t *testing.T, db *database) {
 		const events = 200
@@ -89,9 +88,8 @@ func TestFailsFirstThenOneEffectUnderOneKey(t *testing.T) {
 	})
 }
 
-// checkCounted checks that Hookonce-Attempt counts up to the attempt that
-// succeeded. A request may miss whose attempt ended before it got anywhere; no
-// attempt makes two.
+// checkCounted checks that Hookonce-Attempt rises up to the attempt that succeeded, and that no
+// attempt makes two requests. An attempt that ended early may have made none.
 func checkCounted(t *testing.T, detail *eventDetail, requests []*received) {
 	t.Helper()
 	last := 0

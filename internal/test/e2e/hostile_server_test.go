@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// ledger is what a destination has done. It dedupes by webhook-id alone, as
-// destinations are told to, and has no other guard against doing a thing twice.
+// ledger is the work that a destination has done. It dedupes by webhook-id alone, as the docs tell
+// destinations to, and has no other guard against doing work twice.
 type ledger struct {
 	mu       sync.Mutex
 	requests []*received
@@ -31,7 +31,7 @@ func (l *ledger) saw(r *received) {
 	l.requests = append(l.requests, r)
 }
 
-// work does what the request asks for, unless its webhook-id is known.
+// work does the work that the request asks for, unless its webhook-id is known.
 func (l *ledger) work(r *received) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -44,21 +44,21 @@ func (l *ledger) work(r *received) {
 	}
 }
 
-// seen returns the requests in the order of arrival, of all events for "".
+// seen returns the requests for an event, or all for "", in the order of arrival.
 func (l *ledger) seen(eventID string) []*received {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return ofEvent(l.requests, eventID)
 }
 
-// did returns the events that took effect, as often as they did, sorted.
+// did returns the id of an event once for each of its effects, sorted.
 func (l *ledger) did() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Sorted(slices.Values(l.effects))
 }
 
-// oneKey checks that all requests of an event bear one key and one body.
+// oneKey checks that all requests of an event have the same key and the same body.
 func oneKey(t testing.TB, eventID string, requests []*received) {
 	t.Helper()
 	if len(requests) == 0 {
@@ -75,18 +75,16 @@ func oneKey(t testing.TB, eventID string, requests []*received) {
 	}
 }
 
-// fault answers one request, badly. It tells whether the connection is good for
-// another request; else the connection is closed.
+// fault answers one request, badly. It returns whether to keep the connection for another request.
 type fault func(h *hostile, conn net.Conn) (keep bool)
 
-// hostile is a destination that does its work and misbehaves in its answers,
-// until it is healed.
+// hostile is a destination that does its work and misbehaves in its answers until it is healed.
 type hostile struct {
 	ledger
 	answer fault                    // until healed; nil answers well
 	choose func(r *received) fault  // instead of answer, whether healed or not
-	greet  func(conn net.Conn) bool // until healed: before a request is read; false hangs up
-	secure *tls.Config              // of https
+	greet  func(conn net.Conn) bool // until healed: called before a request is read; false closes the connection
+	secure *tls.Config              // nil without https
 
 	address string
 	healed  chan struct{}
@@ -95,8 +93,8 @@ type hostile struct {
 	listen  func() // begins to listen
 }
 
-// start starts the destination. Its port is taken at once; a deaf one does not
-// listen on it until healed, so that connections are refused.
+// start starts the destination. It takes its port at once; a deaf one refuses connections until it
+// is healed.
 func (h *hostile) start(t testing.TB, deaf bool) {
 	t.Helper()
 	h.healed, h.closing = make(chan struct{}), make(chan struct{})
@@ -126,7 +124,7 @@ func (h *hostile) url() string {
 	if h.secure != nil {
 		scheme = "https://"
 	}
-	// Where URLs are shown or logged, this shows.
+	// Tests search logs and answers for this credential.
 	return scheme + h.address + "/" + urlCredential + "?token=" + urlCredential
 }
 
@@ -204,7 +202,7 @@ type socket int
 // bind takes a free port of the loopback interface.
 func bind(t testing.TB) (s socket, address string) {
 	t.Helper()
-	syscall.ForkLock.RLock() // no gateway that starts meanwhile is to inherit it
+	syscall.ForkLock.RLock() // keeps a gateway that starts now from inheriting it
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
 	if err == nil {
 		syscall.CloseOnExec(fd)

@@ -9,12 +9,11 @@ import (
 	"testing"
 )
 
-// A destination, or a proxy before it, that answers each request twice: the
-// second answer belongs to nobody. It must not be taken for that of another
-// request, which would count a message as sent that was refused.
+// A destination, or a proxy in front of it, answers each request twice. The second answer must not
+// be taken for the answer to another request, because a refused message would then count as sent.
 //
-// What is refused is a few events among many that are taken, so that several
-// requests are under way all the time, and wait for each other's connections.
+// A few events are refused among many that are accepted, so several requests are always under way
+// and could get each other's answers.
 func TestSecondAnswerBelongsToNobody(t *testing.T) {
 	t.Parallel()
 	for name, body := range map[string]string{"empty": "", "with a body": "once"} {

@@ -6,8 +6,8 @@ import (
 	"github.com/hookonce/hookonce/internal/test/dbtest"
 )
 
-// All of PostgreSQL is killed at a random moment and started again, many times.
-// The gateways are not restarted.
+// All of PostgreSQL is killed at random moments and started again, many times. The gateways keep
+// running.
 func TestDatabaseKilledUnderLoad(t *testing.T) {
 	t.Parallel()
 	server := dbtest.StartServer(t, nil)

@@ -5,9 +5,8 @@ import (
 	"time"
 )
 
-// A gateway of two is killed at a random moment and started again, many times.
-// Nothing that was acknowledged is lost, and everything is forwarded under one
-// webhook-id.
+// One of two gateways is killed at random moments and started again, many times. No acknowledged
+// event is lost, and each is forwarded under one webhook-id.
 func TestOneOfTwoGatewaysKilled(t *testing.T) {
 	t.Parallel()
 	l := newLoad(t, newDatabase(t, "postgres"), loadSettings, "a", "b")
@@ -29,9 +28,8 @@ func TestOnlyGatewayKilled(t *testing.T) {
 	checkInterrupted(t, l.check())
 }
 
-// killGateways kills the gateway in one of the places at a random moment and
-// starts another one there, so many times. Now and then that one is killed while
-// it starts.
+// killGateways kills the gateway in a random place at a random moment and starts another one there,
+// times over. Now and then it kills that one while it starts.
 func (l *load) killGateways(times int) {
 	l.t.Helper()
 	for l.figures.kills < times {
@@ -54,7 +52,7 @@ func (l *load) kill(p *place, g *gateway) {
 	l.figures.kills++
 }
 
-// checkInterrupted fails the test as void if the kills met nothing.
+// checkInterrupted fails the test as void if the kills interrupted nothing.
 func checkInterrupted(t *testing.T, f figures) {
 	t.Helper()
 	mustHave(t, map[string]int{

@@ -15,14 +15,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// lostLease stands in the log line about an outcome that came too late.
+// lostLease occurs in the log line about an outcome that came too late.
 const lostLease = "the lease was lost"
 
-// stopSettings leave time to stop a gateway before the requests that it has
-// under way are cut, which are too few for it to let the destination rest.
+// stopSettings leave time to stop a gateway before its requests time out, and allow too few
+// requests at a time to open the circuit.
 var stopSettings = strings.NewReplacer("timeout: 1s", "timeout: 5s", "concurrency: 8", "concurrency: 4").Replace(loadSettings)
 
-// Messages of these destinations are given up soon.
+// Messages to these destinations soon use up their attempts.
 const giveUpSettings = `
 database: ${DATABASE_URL}
 sources:
@@ -39,8 +39,8 @@ routes:
   - {name: proof, types: [push], to: proof}
 `
 
-// A gateway is stopped in the middle of sending, under load, and continues when
-// the other one has finished everything.
+// A gateway is stopped in the middle of sending, under load, and continues when the other one has
+// finished all work.
 func TestStoppedGatewayChangesNothingDone(t *testing.T) {
 	t.Parallel()
 	l := newLoad(t, newDatabase(t, "postgres"), stopSettings, "a", "b")
@@ -50,7 +50,7 @@ func TestStoppedGatewayChangesNothingDone(t *testing.T) {
 	release := l.holdRequestsOf(stopped)
 	g, held := l.stopSending(stopped, 4)
 	close(release)
-	l.waitAcks(100) // the other one works on
+	l.waitAcks(100) // the other one keeps working
 	l.finish()
 	l.answerWith(l.roughly)
 
@@ -59,8 +59,8 @@ func TestStoppedGatewayChangesNothingDone(t *testing.T) {
 	l.check()
 }
 
-// The same where the messages whose leases it holds were made dead meanwhile, by
-// the other gateway's answer or because its own lease was on the last attempt.
+// The stopped gateway continues after its messages have become dead: either the other gateway got a
+// final answer, or the last attempt's lease ran out.
 func TestStoppedGatewayChangesNothingDead(t *testing.T) {
 	t.Parallel()
 	l := newLoad(t, newDatabase(t, "postgres"), giveUpSettings, "a", "b")
@@ -80,8 +80,8 @@ func TestStoppedGatewayChangesNothingDead(t *testing.T) {
 	l.continueAndCompare(stopped, g, held)
 }
 
-// A stopped gateway continues while the other one is sending what it had leased:
-// its outcomes are not taken for those of the lease that is held now.
+// A stopped gateway continues while the other one is sending the same messages. Its late outcomes
+// do not end the other one's leases.
 func TestStoppedGatewayEndsNoOtherLease(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t, "postgres")
@@ -102,7 +102,7 @@ func TestStoppedGatewayEndsNoOtherLease(t *testing.T) {
 	for _, id := range ids {
 		alive.waitState(t, "github", id, "done")
 	}
-	// That an attempt's lease ran out may be recorded, but no answer to it.
+	// The audit may record that an attempt's lease ran out, but no answer to that attempt.
 	n := number(t, db.open(t), `SELECT count(*) FROM hookonce.attempt WHERE number = 1 AND status_code IS NOT NULL`)
 	if n != 0 {
 		t.Errorf("%d answers that came after their lease are recorded, want none", n)
@@ -121,9 +121,8 @@ func (l *load) deliverSome(p *place, kind string, n int) (ids []string) {
 	return ids
 }
 
-// holdRequestsOf makes the destination answer nothing to the gateway in a place
-// until the channel is closed, and then by turns that it took the event, that it
-// is in trouble, and that it never wants it.
+// holdRequestsOf makes the destination hold the requests of the gateway in a place until the
+// returned channel is closed. It then answers them in turn: taken, failed, refused for good.
 func (l *load) holdRequestsOf(p *place) chan struct{} {
 	release := make(chan struct{})
 	turn := 0
@@ -138,15 +137,15 @@ func (l *load) holdRequestsOf(p *place) chan struct{} {
 	return release
 }
 
-// stopSending stops the gateway in a place when it has so many requests under
-// way, and returns it and the webhook-ids of those. Senders leave it alone.
+// stopSending stops the gateway in a place once it has n requests under way. It returns the gateway
+// and the webhook-ids of those requests. Senders skip the place from then on.
 func (l *load) stopSending(p *place, n int) (g *gateway, held []string) {
 	t := l.t
 	t.Helper()
 	g = p.up.Load()
 	g.eventually(t, patience, fmt.Sprintf("%d requests are under way", n), func() bool { return len(l.sending(p)) >= n })
 	g.signal(t, syscall.SIGSTOP)
-	t.Cleanup(func() { g.signal(t, syscall.SIGCONT) }) // or it takes no SIGTERM
+	t.Cleanup(func() { g.signal(t, syscall.SIGCONT) }) // a stopped process ignores SIGTERM
 	waitStopped(t, g)
 	p.up.Store(nil)
 	if held = l.sending(p); len(held) == 0 {
@@ -155,8 +154,8 @@ func (l *load) stopSending(p *place, n int) (g *gateway, held []string) {
 	return g, held
 }
 
-// waitStopped waits until all threads of a gateway have stopped: for a moment
-// after the signal they may still run.
+// waitStopped waits until all threads of a gateway have stopped: they may run for a moment after
+// the signal.
 func waitStopped(t testing.TB, g *gateway) {
 	t.Helper()
 	for {
@@ -172,8 +171,8 @@ func waitStopped(t testing.TB, g *gateway) {
 	}
 }
 
-// continueLate lets a stopped gateway continue, and waits until it has tried to
-// record the outcomes of what it had under way.
+// continueLate lets a stopped gateway continue, and waits until it has tried to record the outcomes
+// of its requests.
 func (l *load) continueLate(g *gateway, held []string) {
 	l.t.Helper()
 	g.signal(l.t, syscall.SIGCONT)
@@ -190,8 +189,8 @@ func (l *load) continueLate(g *gateway, held []string) {
 	})
 }
 
-// continueAndCompare lets a stopped gateway continue, waits until it has worked
-// again, and finds that nothing has changed of what was there before.
+// continueAndCompare lets a stopped gateway continue, waits until it has worked again, and checks
+// that the earlier rows are unchanged.
 func (l *load) continueAndCompare(p *place, g *gateway, held []string) {
 	t := l.t
 	t.Helper()
@@ -209,7 +208,7 @@ func (l *load) continueAndCompare(p *place, g *gateway, held []string) {
 	t.Logf("%d requests were under way when the gateway was stopped, %d rows are unchanged", len(held), len(before))
 }
 
-// prove delivers new events to the gateway in a place until it has sent one.
+// prove delivers new events to the gateway in a place until that gateway has sent one.
 func (l *load) prove(p *place) {
 	l.t.Helper()
 	var mine []string
@@ -234,7 +233,7 @@ func (l *load) prove(p *place) {
 	l.t.Errorf("the gateway has sent nothing within %s", patience)
 }
 
-// snapshot returns all that the database holds of events, by what it is.
+// snapshot returns all rows about events, by table.
 func snapshot(t testing.TB, session *sql.DB) map[string]string {
 	t.Helper()
 	rows, err := session.Query(`

@@ -6,27 +6,26 @@ import (
 	"testing"
 )
 
-// figures tell what a load met, so that a run in which nothing was interrupted
-// does not pass for one in which nothing was lost.
+// figures count the faults of a load, so that a run without interruptions does not pass as proof.
 type figures struct {
 	kills         int
 	acked         int // answers 2xx
-	duplicates    int // of which were "duplicate"
+	duplicates    int // how many of them were "duplicate"
 	unavailable   int // answers 503
 	cutDeliveries int // deliveries whose connection ended before the answer
-	cutSends      int // requests at the destination that did so
+	cutSends      int // requests at the destination whose connection ended before the answer
 
-	// Counted in the end.
+	// Counted at the end.
 	events    int
-	unheard   int // claims that nobody was told of: all answers were "duplicate"
+	unheard   int // claims whose answer "ok" was lost: every answer was "duplicate"
 	requests  int // at the destination
-	taken     int // of which it answered 2xx, or took before it cut the connection
-	again     int // events that were taken more than once
-	neverSent int // attempts that were begun and did not get to the destination
+	taken     int // requests that it answered 2xx, or took before it cut the connection
+	again     int // events taken more than once
+	neverSent int // attempts whose request did not reach the destination
 }
 
-// check waits until nothing is owed, and holds the database and the destination
-// to what was acknowledged. The load has finished.
+// check waits until all work is finished, and compares the database and the destination with the
+// acknowledged events. The load has finished.
 func (l *load) check() figures {
 	t := l.t
 	t.Helper()
@@ -61,7 +60,7 @@ func (l *load) check() figures {
 	return f
 }
 
-// sum returns the figures, complete. The mutex is held.
+// sum completes the figures and returns them. The caller holds the mutex.
 func (l *load) sum() figures {
 	f := l.figures
 	f.events = len(l.events)
@@ -79,13 +78,13 @@ func (l *load) sum() figures {
 	return f
 }
 
-// storedEvent is what a check wants to know of an event in the database.
+// storedEvent is the part of a stored event that a check compares.
 type storedEvent struct {
 	state string
 	sum   [sha256.Size]byte
 }
 
-// readStored reads all events with one query, from the view that is for users.
+// readStored reads all events with one query from the view for users.
 func readStored(t testing.TB, session *sql.DB, db *database) map[string]storedEvent {
 	t.Helper()
 	rows, err := session.Query(`SELECT source, event_id, state, body FROM ` + db.table("events"))
@@ -111,7 +110,7 @@ func readStored(t testing.TB, session *sql.DB, db *database) map[string]storedEv
 	return all
 }
 
-// mustHave fails the test as void if something that it is about never happened.
+// mustHave fails the test as void if a fault that it is about never happened.
 func mustHave(t testing.TB, happened map[string]int) {
 	t.Helper()
 	for what, n := range happened {

@@ -20,12 +20,12 @@ import (
 	"time"
 )
 
-// seedVariable names the environment variable that repeats the random choices
-// of a run. When which process comes to what is not repeated.
+// seedVariable names the environment variable that repeats the random choices of a run. The timing
+// of processes is not repeated.
 const seedVariable = "HOOKONCE_TEST_SEED"
 
-// loadSettings let what a killed gateway had leased come due within a test: a
-// lease is the time-out plus 5 s.
+// loadSettings have a short timeout, so that the leases of a killed gateway run out within a test:
+// a lease lasts the timeout plus 5 s.
 const loadSettings = `
 database: ${DATABASE_URL}
 sources:
@@ -45,50 +45,49 @@ routes:
 
 const (
 	loadSenders = 12
-	// loadInterval is the time between two new events, of all senders together:
-	// a load that leaves the processors time to start gateways again.
+	// loadInterval is the time between two new events of all senders together. It leaves processor
+	// time for starting gateways.
 	loadInterval = 4 * time.Millisecond
-	// loadOwed is how many events may not have arrived at the destination yet.
+	// loadOwed is how many events may be on their way to the destination.
 	loadOwed = 400
-	// senderTimeout is how long a sender waits for an answer. It is longer than
-	// ack_timeout, and a delivery that takes longer is made again.
+	// senderTimeout is how long a sender waits for an answer before it repeats the delivery. It is
+	// longer than ack_timeout.
 	senderTimeout = 5 * time.Second
 	senderPause   = 10 * time.Millisecond
 )
 
-// load delivers events to gateways that are killed meanwhile, is the destination
-// of those events, and remembers what it sent, was answered and got.
+// load delivers events to gateways that are killed meanwhile. It is also the destination of those
+// events, and keeps a record of its deliveries, their answers and the requests.
 type load struct {
 	t      testing.TB
 	world  *world
 	server *httptest.Server
 	seed   uint64
-	random *rand.Rand // of the test itself; each sender has its own
+	random *rand.Rand // for the test itself; each sender has its own
 	places []*place
 
 	senders sync.WaitGroup
 	enough  chan struct{}
-	room    chan struct{} // one for each event that has not arrived
+	room    chan struct{} // holds one token for each event on its way to the destination
 
 	mu       sync.Mutex
 	events   map[string]*loadEvent
-	ids      []string          // of events, as they were made
+	ids      []string          // of events, in the order of creation
 	owners   map[string]string // webhook-id -> event id
 	underWay map[*arrival]bool // requests at the destination
 	plan     func(*arrival) plan
 	figures  figures
-	goal     int // reached is closed when so many deliveries are acknowledged
+	goal     int // reached is closed after this many acknowledged deliveries
 	reached  chan struct{}
 }
 
-// place is where one gateway runs and, once that is killed, the next.
+// place is where one gateway runs and, after a kill, the next one.
 type place struct {
 	name string
 	up   atomic.Pointer[gateway] // nil while none listens
 }
 
-// loadEvent is an event and what came of it. All but the first line is guarded
-// by the load's mutex.
+// loadEvent is an event with its record. The load's mutex guards all but the first line.
 type loadEvent struct {
 	id       string
 	delivery *delivery
@@ -98,8 +97,8 @@ type loadEvent struct {
 	claimed  int // answers "ok"
 	keys     map[string]bool
 	requests int // at the destination
-	accepted int // of which it answered 2xx
-	attempt  int // the highest number in a request
+	accepted int // how many of them it answered 2xx
+	attempt  int // the highest Hookonce-Attempt
 }
 
 // newLoad prepares a load on gateways with these settings, one in each place.
@@ -127,9 +126,8 @@ func newLoad(t testing.TB, db *database, settings string, places ...string) *loa
 	return l
 }
 
-// spawn starts a gateway in a place and does not wait until it listens. The
-// place is part of the destination's URL, so that the destination knows who
-// sends.
+// spawn starts a gateway in a place and does not wait until it listens. The place is part of the
+// destination's URL, so that the destination can tell the gateways apart.
 func (l *load) spawn(p *place) *gateway {
 	l.t.Helper()
 	w := *l.world
@@ -139,7 +137,7 @@ func (l *load) spawn(p *place) *gateway {
 	return g
 }
 
-// start starts a gateway in a place, and lets the senders know it.
+// start starts a gateway in a place, and makes it known to the senders.
 func (l *load) start(p *place) *gateway {
 	l.t.Helper()
 	g := l.spawn(p)
@@ -159,18 +157,18 @@ func (l *load) startAll() {
 		l.senders.Go(func() { l.send(rand.New(rand.NewPCG(l.seed, uint64(n)+1)), n, tick.C) })
 	}
 	l.t.Cleanup(func() {
-		l.senders.Wait() // the test's context has ended, so they do
+		l.senders.Wait() // returns, because the test's context has ended
 		tick.Stop()
 	})
 }
 
-// finish ends the load: what was begun is delivered until it is acknowledged.
+// finish ends the load: the senders deliver their current events until those are acknowledged.
 func (l *load) finish() {
 	close(l.enough)
 	l.senders.Wait()
 }
 
-// send is one sender: it makes events until it is enough.
+// send is one sender: it makes events until the load ends.
 func (l *load) send(r *rand.Rand, sender int, tick <-chan time.Time) {
 	for n := 0; ; n++ {
 		select {
@@ -181,7 +179,7 @@ func (l *load) send(r *rand.Rand, sender int, tick <-chan time.Time) {
 		case l.room <- struct{}{}:
 		}
 		select {
-		case <-l.enough: // the room that was taken is nobody's need any more
+		case <-l.enough: // the load has ended, so the token is not returned
 			return
 		case <-l.t.Context().Done():
 			return
@@ -194,7 +192,7 @@ func (l *load) send(r *rand.Rand, sender int, tick <-chan time.Time) {
 		}
 		copies.Wait()
 		if r.IntN(16) == 0 {
-			l.deliver(l.earlier(r), n) // a sender that did not believe the answer
+			l.deliver(l.earlier(r), n) // like a sender that lost the answer
 		}
 	}
 }
@@ -207,7 +205,7 @@ func copiesOf(r *rand.Rand) int {
 	return 1
 }
 
-// newEvent makes an event with a body that is no text, seldom a large one.
+// newEvent makes an event with a binary body, seldom a large one.
 func (l *load) newEvent(r *rand.Rand, id string) *loadEvent {
 	size := r.IntN(1500)
 	if r.IntN(64) == 0 {
@@ -228,15 +226,14 @@ func (l *load) newEvent(r *rand.Rand, id string) *loadEvent {
 	return ev
 }
 
-// earlier returns one of the events that there are.
+// earlier returns a random event among those made so far.
 func (l *load) earlier(r *rand.Rand) *loadEvent {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.events[l.ids[r.IntN(len(l.ids))]]
 }
 
-// deliver makes a delivery until it is acknowledged, each time to the gateway
-// in the next place.
+// deliver repeats a delivery until it is acknowledged, each time to the gateway in the next place.
 func (l *load) deliver(ev *loadEvent, at int) {
 	deadline := time.Now().Add(patience)
 	for ; time.Now().Before(deadline); at++ {
@@ -245,7 +242,7 @@ func (l *load) deliver(ev *loadEvent, at int) {
 		}
 		select {
 		case <-l.t.Context().Done():
-			return // failed elsewhere
+			return // the test has failed elsewhere
 		case <-time.After(senderPause):
 		}
 	}
@@ -285,14 +282,14 @@ func (l *load) answered(ev *loadEvent, g *gateway) bool {
 	return true
 }
 
-// cutOff reports whether err is that of a connection, not of an answer.
+// cutOff reports whether err is a connection error, not a bad answer.
 func cutOff(err error) bool {
 	var inClient *url.Error
 	var inNetwork net.Error
 	return errors.As(err, &inClient) || errors.As(err, &inNetwork) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
-// waitAcks waits until so many more deliveries are acknowledged.
+// waitAcks waits until n more deliveries are acknowledged.
 func (l *load) waitAcks(n int) {
 	l.t.Helper()
 	reached := make(chan struct{})
@@ -306,9 +303,9 @@ func (l *load) waitAcks(n int) {
 	}
 }
 
-// waitRandomMoment waits until at most so many more deliveries are
-// acknowledged, and then a few milliseconds, so that what follows meets every
-// phase of the work and not just the one after an answer.
+// waitRandomMoment waits for a random number of acknowledged deliveries, at most acks, and then for
+// a few milliseconds, so that the next step meets every phase of the work and not only the one
+// after an answer.
 func (l *load) waitRandomMoment(acks int) {
 	l.t.Helper()
 	l.waitAcks(1 + l.random.IntN(acks))

@@ -21,14 +21,14 @@ type arrival struct {
 	attempt int
 }
 
-// plan is how the destination deals with a request.
+// plan is how the destination handles a request.
 type plan struct {
-	status int             // 0: it cuts the connection after taking the event
+	status int             // 0 cuts the connection after taking the event
 	wait   time.Duration   // before the answer
-	until  <-chan struct{} // and before the answer, unless nil
+	until  <-chan struct{} // if not nil, waits for it too before the answer
 }
 
-// passed waits as planned and reports whether anybody still waits for the answer.
+// passed waits as planned and reports whether the client still waits for the answer.
 func (p *plan) passed(ctx context.Context) bool {
 	if p.until != nil {
 		select {
@@ -45,17 +45,16 @@ func (p *plan) passed(ctx context.Context) bool {
 	}
 }
 
-// answerWith makes the destination deal with requests as f says from now on.
-// Calls of f do not overlap.
+// answerWith makes the destination handle requests as f says from now on. Calls of f do not
+// overlap.
 func (l *load) answerWith(f func(*arrival) plan) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.plan = f
 }
 
-// roughly is a destination that is slow at times, fails at times, and takes
-// everything in the end. It does the same to the same event and attempt, and
-// never fails often enough in a row to be left alone.
+// roughly is slow at times, fails at times, and takes everything in the end. It repeats its choice
+// for the same event and attempt, and never fails often enough in a row to open the circuit.
 func (l *load) roughly(a *arrival) plan {
 	h := fnv.New64a()
 	_, _ = io.WriteString(h, a.id) // never fails
@@ -68,7 +67,7 @@ func (l *load) roughly(a *arrival) plan {
 	case n < 82:
 		p.status = 0
 	case n < 83:
-		p.wait = 1500 * time.Millisecond // longer than a send may take
+		p.wait = 1500 * time.Millisecond // longer than the timeout of a send
 	default:
 		p.wait = time.Duration(r.IntN(100)) * time.Millisecond
 	}
@@ -101,7 +100,7 @@ func (l *load) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(p.status)
 }
 
-// arrive takes a request down and says what is wrong with it.
+// arrive records a request, and returns an error if the request is wrong.
 func (l *load) arrive(r *http.Request, body []byte) (*arrival, plan, error) {
 	place, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	a := &arrival{place: place, id: r.Header.Get("Hookonce-Event-Id"), key: r.Header.Get("Webhook-Id")}
@@ -131,7 +130,7 @@ func (l *load) arrive(r *http.Request, body []byte) (*arrival, plan, error) {
 	return a, l.plan(a), nil
 }
 
-// accept takes down that the destination has taken the event.
+// accept records that the destination has taken the event.
 func (l *load) accept(a *arrival) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -141,7 +140,7 @@ func (l *load) accept(a *arrival) {
 	}
 	select {
 	case <-l.room:
-	default: // made by the test itself, which takes no room
+	default: // the test itself made the event and took no token
 	}
 }
 

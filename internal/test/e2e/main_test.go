@@ -18,13 +18,13 @@ func TestMain(m *testing.M) {
 	parallelByDefault()
 	code := dbtest.Run(m)
 	if buildDir != "" {
-		_ = os.RemoveAll(buildDir) // what is left is in the folder for temporary files
+		_ = os.RemoveAll(buildDir) // leftovers are in the folder for temporary files
 	}
 	os.Exit(code)
 }
 
-// parallelByDefault lets more tests run at a time than there are processors,
-// unless told otherwise: they mostly wait for other processes.
+// parallelByDefault lets more tests run at a time than there are processors, unless a flag says
+// otherwise: they mostly wait for other processes.
 func parallelByDefault() {
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })

@@ -31,8 +31,8 @@ func TestDatabaseStopped(t *testing.T) {
 		began = time.Now()
 		server.Stop(t)
 	}, func(server *dbtest.Server) {
-		// The promise is ack_timeout, 3 s. A slow machine may take longer to say
-		// so, but what gives up only with a connection takes minutes.
+		// The promise is ack_timeout, 3 s. A slow machine may take longer to answer, but a call
+		// that waits for its connection to break takes minutes.
 		if took := time.Since(began); took > time.Minute {
 			t.Errorf("three refusals took %s", took)
 		}
@@ -45,8 +45,8 @@ func TestDatabaseKilledAndRestarted(t *testing.T) {
 	outage(t, func(server *dbtest.Server) { server.Kill(t) }, func(server *dbtest.Server) { server.Restart(t) })
 }
 
-// outage delivers to a gateway before, during and after an outage of its
-// server. The gateway is not restarted.
+// outage delivers to a gateway before, during and after an outage of its server. The gateway keeps
+// running.
 func outage(t *testing.T, hurt, heal func(*dbtest.Server)) {
 	t.Helper()
 	server := dbtest.StartServer(t, nil)
@@ -62,7 +62,7 @@ func outage(t *testing.T, hurt, heal func(*dbtest.Server)) {
 	recovered(t, w, g)
 }
 
-// A gateway whose database does not answer still ends in time.
+// A gateway whose database does not answer still stops in time.
 func TestStopWhileDatabaseIsStopped(t *testing.T) {
 	t.Parallel()
 	server := dbtest.StartServer(t, nil)
@@ -71,18 +71,18 @@ func TestStopWhileDatabaseIsStopped(t *testing.T) {
 	g.expect(t, push("before"), "200 ok")
 	server.Stop(t)
 	g.expect(t, push("during"), "503")
-	g.killed = true // what it could not write is a failure, so its code may say so
+	g.killed = true // a failed write may change its exit code
 	g.stop(t)
 }
 
-// privateDatabase returns the database of a server that only this test has.
+// privateDatabase returns a database on a server that belongs to this test alone.
 func privateDatabase(t *testing.T, server *dbtest.Server) *database {
 	t.Helper()
 	return &database{store: "postgres", url: server.DSN(), dsn: server.DSN()}
 }
 
-// recovered waits until the gateway works again, and finds what was delivered
-// before, during and after.
+// recovered waits until the gateway works again, and checks the deliveries from before, during and
+// after the outage.
 func recovered(t *testing.T, w *world, g *gateway) {
 	t.Helper()
 	g.eventually(t, patience, "/readyz is 200 again", func() bool { return g.readiness() == http.StatusOK })
@@ -131,9 +131,9 @@ func TestSQLiteLockedByAnotherProcess(t *testing.T) {
 	recovered(t, w, g)
 }
 
-// TestAckedSurvivesKill delivers without pause, kills the gateway at a random
-// moment, starts it again, and so on. Every id that was ever acknowledged is
-// there in the end, and was forwarded under one webhook-id.
+// TestAckedSurvivesKill delivers without pause while it kills the gateway at random moments and
+// starts it again. Every acknowledged id is stored in the end, and was forwarded under one
+// webhook-id.
 func TestAckedSurvivesKill(t *testing.T) {
 	eachStore(t, func(t *testing.T, db *database) {
 		w := newWorld(t, db, standardSettings)
@@ -163,8 +163,8 @@ func TestAckedSurvivesKill(t *testing.T) {
 	})
 }
 
-// deliverUntilKilled delivers from several connections, kills the gateway once
-// as many deliveries as said are acknowledged, and returns all that were.
+// deliverUntilKilled delivers over several connections, kills the gateway after the given number of
+// acknowledged deliveries, and returns all that were acknowledged.
 func deliverUntilKilled(t *testing.T, g *gateway, round, after int) map[string]bool {
 	t.Helper()
 	var (
@@ -180,7 +180,7 @@ func deliverUntilKilled(t *testing.T, g *gateway, round, after int) map[string]b
 				id := fmt.Sprintf("r%d-s%d-%d", round, sender, i)
 				a, err := g.tryDeliver(push(id))
 				if err != nil {
-					continue // cut off: not acknowledged
+					continue // cut off, so not acknowledged
 				}
 				if a.status != http.StatusOK {
 					t.Errorf("%s: %s before the kill", id, a.short())

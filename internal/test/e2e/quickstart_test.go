@@ -39,7 +39,7 @@ func TestServeWithoutFile(t *testing.T) {
 	}
 }
 
-// Several sources, and one forward that takes the events of one of them only.
+// Several sources, and one forward that takes the events of only one of them.
 func TestServeWithSeveralFlags(t *testing.T) {
 	t.Parallel()
 	w := emptyWorld(t)
@@ -55,7 +55,7 @@ func TestServeWithSeveralFlags(t *testing.T) {
 	}
 }
 
-// The command line shows what the API shows, and says how it went by its code.
+// The command line shows the same as the API, and its exit code tells how it went.
 func TestEventsCommand(t *testing.T) {
 	eachStore(t, func(t *testing.T, db *database) {
 		w := newWorld(t, db, standardSettings)
@@ -107,7 +107,7 @@ func decode(t *testing.T, out *output, v any) {
 	}
 }
 
-// The admin listener asks for the token, except for probes.
+// The admin listener requires the token, except for probes.
 func TestAdminToken(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, newDatabase(t, "sqlite"), standardSettings+"admin: {token: \"${ADMIN_TOKEN}\"}\n")
@@ -146,9 +146,8 @@ func TestAdminToken(t *testing.T) {
 	}
 }
 
-// TestSecretsNeverLeak makes everything fail that holds a secret. The harness
-// looks for them in whatever each program of this package prints or answers;
-// this test is about the errors.
+// TestSecretsNeverLeak makes each setting that holds a secret fail. The harness searches the output
+// and the answers of every program in this package for secrets; this test covers the errors.
 func TestSecretsNeverLeak(t *testing.T) {
 	t.Parallel()
 	serve := []string{"serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}
@@ -182,7 +181,7 @@ func TestSecretsNeverLeak(t *testing.T) {
 			w := emptyWorld(t)
 			w.env = secretEnvironment()
 			w.configure(t, c.settings)
-			out := w.run(t, c.args...) // looks for secrets
+			out := w.run(t, c.args...) // searches the output for secrets
 			if c.args[0] != "version" && out.code == 0 {
 				t.Errorf("it went well, so it shows nothing: %s", out.stdout)
 			}
@@ -196,7 +195,7 @@ func TestSecretsNeverLeak(t *testing.T) {
 		g := w.start(t)
 		d := push("gh-1").with("Authorization", "Bearer "+credentialInQuery)
 		g.expect(t, d, "200 ok")
-		g.waitState(t, "github", "gh-1", "dead") // the API's answers are searched
+		g.waitState(t, "github", "gh-1", "dead") // searches the API's answers
 		for _, args := range [][]string{{"events", "list"}, {"events", "list", "--json"}, {"events", "show", "github", "gh-1"}, {"config", "check"}} {
 			if out := w.run(t, args...); out.code != 0 {
 				t.Errorf("%v: code %d: %s", args, out.code, out.stderr)

@@ -13,11 +13,10 @@ import (
 	"time"
 )
 
-// rawPatience bounds a raw conversation: longer than every time-out of the
-// gateway.
+// rawPatience bounds a raw conversation. It is longer than every timeout of the gateway.
 const rawPatience = 40 * time.Second
 
-// ending says what a raw client does once it has written its request.
+// ending is a raw client's next step after its request.
 type ending int
 
 const (
@@ -25,16 +24,16 @@ const (
 	halfCloses               // its side, and waits for the answer
 )
 
-// raw is a request in bytes and what becomes of it.
+// raw is a request in bytes and its expected answer.
 type raw struct {
 	name    string
 	request string
 	ending  ending
-	want    string // a status, or "closed" for no answer at all
+	want    string // a status, or "closed" for no answer
 }
 
-// rawRequest makes a signed request, with CRLF for the line feeds of head.
-// {signed} stands for the headers of GitHub, {body} and {length} for the body.
+// rawRequest makes a signed request and turns the line feeds of head into CRLF. In head, {signed}
+// stands for GitHub's headers, {body} and {length} for the body.
 func rawRequest(id, head string) string {
 	body := rawBody(id)
 	return strings.NewReplacer(
@@ -48,7 +47,7 @@ func rawRequest(id, head string) string {
 	).Replace(head)
 }
 
-// rawBody has the same length for every id of the same length.
+// rawBody returns bodies of the same length for ids of the same length.
 func rawBody(id string) string { return `{"id":"` + id + `"}` }
 
 // talk writes a request and returns the status of the answer, or "closed".
@@ -61,7 +60,7 @@ func talk(address, request string, end ending) (string, error) {
 	if err := conn.SetDeadline(time.Now().Add(rawPatience)); err != nil {
 		return "", err
 	}
-	// A refusal may come, and the connection go, before all is written.
+	// A refusal may come, and the connection close, before all is written.
 	_, writeErr := io.WriteString(conn, request)
 	if end == halfCloses && writeErr == nil {
 		if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
@@ -98,8 +97,8 @@ func readStatus(conn net.Conn, method string) (string, error) {
 	}
 }
 
-// answeredByLibrary reports whether net/http refused the request by itself: its
-// answers have no body that is a problem, and nothing of the inside either.
+// answeredByLibrary reports whether net/http itself refused the request: its answers have no
+// problem as body, and reveal nothing internal either.
 func answeredByLibrary(resp *http.Response) bool {
 	switch resp.StatusCode {
 	case http.StatusBadRequest, http.StatusExpectationFailed, http.StatusRequestHeaderFieldsTooLarge,
@@ -109,8 +108,8 @@ func answeredByLibrary(resp *http.Response) bool {
 	return false
 }
 
-// TestRawHTTP gives the gateway what HTTP clients do not make: broken framing,
-// odd paths, stalls. Nothing but an answer 200 leaves an event.
+// TestRawHTTP sends the gateway requests that HTTP clients do not make: broken framing, odd paths,
+// stalls. Only an answer 200 leaves an event.
 func TestRawHTTP(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, newDatabase(t, "sqlite"), standardSettings)
@@ -138,11 +137,11 @@ func TestRawHTTP(t *testing.T) {
 			t.Errorf("%s: the event is there: %t, and the answer should be %s", c.name, listed[id], c.want)
 		}
 	}
-	g.expect(t, push("after"), "200 ok") // and it still lives
+	g.expect(t, push("after"), "200 ok") // the gateway still works
 }
 
-// A forged request with a good one behind it on the same connection, hidden in
-// what the first one's length left over: the second is never read.
+// A forged request has a good one behind it on the same connection, hidden behind the first one's
+// length. The gateway never reads the second.
 func TestLeftOversAreNotARequest(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, newDatabase(t, "sqlite"), standardSettings)
@@ -185,7 +184,7 @@ func TestClientHangsUp(t *testing.T) {
 	})
 }
 
-// The client goes while its claim waits for another session's lock.
+// The client disconnects while its claim waits for another session's lock.
 func TestClientHangsUpDuringTheClaim(t *testing.T) {
 	t.Parallel()
 	w, g := startWithModel(t)
@@ -210,8 +209,8 @@ func TestClientHangsUpDuringTheClaim(t *testing.T) {
 	if err := tx.Rollback(); err != nil {
 		t.Fatal(err)
 	}
-	// Freed in time the claim is made; else the sender's retry makes it. In
-	// either case the event is there once.
+	// If the lock is freed in time, the claim is made; otherwise the sender's retry makes it.
+	// Either way the event is stored once.
 	retry := githubDelivery("gone", "push", rawBody("gone"))
 	if a := g.deliver(t, retry); a.status != http.StatusOK {
 		t.Errorf("the retry: %s, want 200", a.short())

@@ -7,11 +7,10 @@ import (
 	"testing"
 )
 
-// Defect class: a receiver looks whether an event is there and inserts it then.
-// Of copies that arrive together several find nothing, all but one fail on the
-// unique constraint, and the sender is told 500 about an event that is safe; or
-// a transaction that lost a deadlock is. Copies get 200, and 503 where the
-// outcome is not known, and nothing else; and one of them, at most, is the first.
+// Defect class: a receiver checks whether an event exists and then inserts it. Of several copies
+// that arrive together, all but one fail on the unique constraint, and the sender gets 500 about an
+// event that is safe; or a deadlock ends the transaction with the same result. Copies must get 200,
+// or 503 where the outcome is unknown, and nothing else; at most one of them is the first.
 func TestCopiesAtOnceGetNothingButOKAndTryAgain(t *testing.T) {
 	eachStore(t, func(t *testing.T, db *database) {
 		w := newWorld(t, db, standardSettings)
@@ -24,7 +23,7 @@ func TestCopiesAtOnceGetNothingButOKAndTryAgain(t *testing.T) {
 		for round := range rounds {
 			id := func(i int) string { return fmt.Sprintf("r%d-%d", round, i%ids) }
 			var mu sync.Mutex
-			first := make(map[string]int) // how often an id was told to be new
+			first := make(map[string]int) // how often an id was answered as new
 			count := func(i int, a *answer) *answer {
 				mu.Lock()
 				defer mu.Unlock()
@@ -33,8 +32,8 @@ func TestCopiesAtOnceGetNothingButOKAndTryAgain(t *testing.T) {
 				}
 				return a
 			}
-			// In every other round something is in the way of the first copies, and
-			// goes when one of them has been answered.
+			// In every other round a session obstructs the first copies until one of them has been
+			// answered.
 			clear := sync.OnceFunc(func() {})
 			if round%2 == 1 {
 				clear = sync.OnceFunc(obstruct(t, w, id(0)))
@@ -69,9 +68,8 @@ func TestCopiesAtOnceGetNothingButOKAndTryAgain(t *testing.T) {
 	})
 }
 
-// obstruct puts what another session does in the way of a claim: it is about to
-// insert the same event, or holds the only write lock there is. The returned
-// function takes it away.
+// obstruct obstructs a claim as another session would: it is about to insert the same event, or
+// holds the only write lock. The returned function ends that.
 func obstruct(t *testing.T, w *world, id string) func() {
 	t.Helper()
 	if w.db.store == "postgres" {

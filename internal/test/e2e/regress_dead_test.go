@@ -6,16 +6,15 @@ import (
 	"testing"
 )
 
-// Defect class: an event that has failed for good keeps its identity claimed, so
-// that every later delivery of it is answered as a duplicate and thrown away: the
-// sender repeats it, is told that all is well, and it never takes effect. A
-// delivery of a dead event must reopen it, as often as it dies, until the
-// destination was mended; of copies that come together one does.
+// Defect class: a permanently failed event keeps its identity claimed, so every later delivery is
+// answered as a duplicate and dropped. The sender believes that all is well, but the event never
+// takes effect. A delivery of a dead event must reopen it, each time that it dies, until the
+// destination is mended; of concurrent copies, one reopens it.
 func TestDuplicateOfADeadEventReopensIt(t *testing.T) {
 	eachStore(t, func(t *testing.T, db *database) {
 		h := &hostile{answer: says(410, "", "")}
 		h.start(t, false)
-		// With few attempts, so that one which ran out of them is dead too.
+		// Few attempts, so that an event which uses them up is dead too.
 		few := strings.NewReplacer("attempts: 1000", "attempts: 3", "timeout: 2s", "timeout: 5m")
 		w := newWorld(t, db, few.Replace(keySettings))
 		w.env = append(w.env, "HOSTILE="+h.url())
@@ -35,7 +34,7 @@ func TestDuplicateOfADeadEventReopensIt(t *testing.T) {
 		}
 		g.expect(t, play("e", ""), "200 ok")
 		dead(0, 1)
-		reopen() // the destination is as it was
+		reopen() // the destination is unchanged
 		dead(1, 2)
 		h.behave(says(500, "", ""))
 		reopen()
@@ -43,7 +42,7 @@ func TestDuplicateOfADeadEventReopensIt(t *testing.T) {
 		g.stop(t)
 		g = w.start(t)
 
-		h.behave(holds) // mended, but slow: the event is open while the copies come
+		h.behave(holds) // mended, but slow: the event is open while the copies arrive
 		const copies = 32
 		got := atOnce(copies, func(int) *answer { return g.deliver(t, play("e", "")) })
 		checkAnswers(t, "of copies of a dead event", map[string]int{"200 duplicate": copies}, got)

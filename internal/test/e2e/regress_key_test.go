@@ -17,11 +17,10 @@ routes:
   - {name: all, to: app}
 `
 
-// Defect class: the key that a destination dedupes by is made anew where it
-// should be carried on: for each try, by each process, or when an event is taken
-// up again. The destination then does the work a second time. The key must be
-// one over retries, a restart, a killed process whose request had arrived, and
-// a redelivery that reopens.
+// Defect class: the key that a destination dedupes by is generated again where it must be kept: for
+// each retry, in each process, or when an event is reopened. The destination then does the work
+// twice. The key must stay the same over retries, a restart, a killed process whose request had
+// arrived, and a redelivery that reopens.
 func TestEveryRetryBearsTheSameKey(t *testing.T) {
 	eachStore(t, func(t *testing.T, db *database) {
 		refuses := says(500, "", "")
@@ -46,7 +45,7 @@ func TestEveryRetryBearsTheSameKey(t *testing.T) {
 		h.behave(func(h *hostile, conn net.Conn) bool {
 			select {
 			case held <- struct{}{}:
-			default: // the first one was given up before the kill
+			default: // the first one ended before the kill
 			}
 			return hangs("")(h, conn)
 		})
@@ -58,7 +57,7 @@ func TestEveryRetryBearsTheSameKey(t *testing.T) {
 		g.kill(t)
 		h.behave(refuses)
 		g = w.start(t)
-		more(2) // the first one once the lease of the killed process ran out
+		more(2) // the first one once the killed process's lease has run out
 
 		h.behave(says(410, "", ""))
 		g.waitState(t, "play", "e", "dead")

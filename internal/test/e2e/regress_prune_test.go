@@ -21,12 +21,10 @@ routes:
   - {name: well, types: [well, both], to: well}
 `
 
-// Defect class: upkeep removes what is old and does not look whether it is
-// still owed. While a destination is down for longer than the retention, the
-// bodies of what waits for it are removed, or the events with all that belongs
-// to them, and nobody is told. Age may only remove what is finished: a message
-// that waits, and a dead letter, keep their identity and their body, and go out
-// as they came.
+// Defect class: upkeep removes old rows without checking whether they are finished. While a
+// destination is down for longer than the retention, the bodies of waiting messages are removed, or
+// whole events, and no error says so. Age may remove only finished work: a waiting message and a
+// dead letter keep their identity and their body, and go out unchanged.
 func TestAgeRemovesNothingThatIsOwed(t *testing.T) {
 	eachStore(t, func(t *testing.T, db *database) {
 		down, gone := &hostile{}, &hostile{answer: says(410, "", "")}
@@ -41,7 +39,7 @@ func TestAgeRemovesNothingThatIsOwed(t *testing.T) {
 		g.expect(t, play("dead", "gone"), "200 ok")
 		g.waitState(t, "play", "dead", "dead")
 
-		// The witness is younger than they are, and goes.
+		// The witness is younger than the other events, and is pruned.
 		g.expect(t, play("witness", "well"), "200 ok")
 		removed := func(id string) {
 			t.Helper()
@@ -69,7 +67,7 @@ func TestAgeRemovesNothingThatIsOwed(t *testing.T) {
 			t.Errorf("answered %s, want it reopened", a.text)
 		}
 		for _, id := range []string{"waits", "half", "dead"} {
-			removed(id) // which says that it was finished
+			removed(id) // so it was finished
 		}
 		if did := down.did(); !slices.Equal(did, []string{"half", "waits"}) {
 			t.Errorf("the destination that was down did %q", did)

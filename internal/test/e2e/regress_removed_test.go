@@ -24,7 +24,7 @@ destinations:
 `
 )
 
-// reload has the gateway read new settings.
+// reload makes the gateway read new settings.
 func (g *gateway) reload(t testing.TB, w *world, settings string) {
 	t.Helper()
 	const line = "settings reloaded"
@@ -34,10 +34,9 @@ func (g *gateway) reload(t testing.TB, w *world, settings string) {
 	g.eventually(t, patience, "the log says: "+line, func() bool { return strings.Count(g.log.text(), line) > before })
 }
 
-// Defect class: a destination is taken out of the settings, or misspelt for a
-// day, and what waits for it is dropped as undeliverable, runs out of attempts
-// against nothing, or is pruned. A message of a destination that is not there
-// must be held, over reloads and restarts, and go out under its key when the
+// Defect class: a destination is removed from the settings, or misspelt for a day, and its waiting
+// messages are dropped as undeliverable, use up their attempts, or are pruned. A message to a
+// missing destination must be held, over reloads and restarts, and go out under its key when the
 // destination is back.
 func TestMessagesOfARemovedDestinationAreHeld(t *testing.T) {
 	eachStore(t, func(t *testing.T, db *database) {
@@ -68,7 +67,7 @@ func TestMessagesOfARemovedDestinationAreHeld(t *testing.T) {
 		requests := len(h.seen(""))
 		held := func(when string) {
 			t.Helper()
-			g.expect(t, play(when, "well"), "200 ok") // beside them, work goes on
+			g.expect(t, play(when, "well"), "200 ok") // other work continues
 			g.waitState(t, "play", when, "done")
 			w.pruneNow(t, without)
 			if left := g.events(t, ""); len(left) != len(ids) {

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// What two gateways on one database know: both the source and the destination
-// shared, and only the first one the destination mine.
+// The settings of two gateways on one database: both have the source and the destination shared,
+// and only the first one has the destination mine.
 const (
 	bothKnow = `
 database: ${DATABASE_URL}
@@ -34,7 +34,7 @@ func (w *world) writeSettings(t testing.TB, name, settings string) {
 	}
 }
 
-// pruneNow removes all that may be removed, whatever its age.
+// pruneNow prunes all finished rows, of any age.
 func (w *world) pruneNow(t testing.TB, settings string) {
 	t.Helper()
 	w.writeSettings(t, "prune.yaml", settings+"dedupe_window: 1ms\nretention: 1ms\n")
@@ -51,11 +51,10 @@ func (w *world) startWith(t testing.TB, name string) *gateway {
 	return g
 }
 
-// Defect class: work is written as "this event came", and whoever picks it up
-// decides what is to be done. A process with other settings, an older one in the
-// midst of a deployment, finds that it knows of nothing to do and marks the event
-// as done. What is owed must be written with the event, by the process that took
-// it; another one neither drops nor skips, buries or prunes what it does not know.
+// Defect class: work is stored as "this event came", and the process that picks it up decides what
+// to do. A process with other settings, such as an older one during a deployment, finds nothing to
+// do and marks the event done. The work must be stored with the event by the process that claimed
+// it; another process must not drop, skip, bury or prune work that it does not know.
 func TestProcessWithoutTheRouteDropsNothing(t *testing.T) {
 	t.Parallel()
 	h := &hostile{answer: hangs("")}
@@ -68,7 +67,7 @@ func TestProcessWithoutTheRouteDropsNothing(t *testing.T) {
 	w.writeSettings(t, "b.yaml", ignorant)
 	a, b := w.startWith(t, "a.yaml"), w.startWith(t, "b.yaml")
 
-	// One message is under way when A is killed; the rate keeps the others back.
+	// One message is under way when A is killed; the rate limit holds the others back.
 	owed := []string{"under-way", "waits-1", "waits-2"}
 	a.expect(t, play("under-way", "mine"), "200 ok")
 	a.eventually(t, patience, "the first message is under way", func() bool { return len(h.seen("under-way")) > 0 })
@@ -87,7 +86,7 @@ func TestProcessWithoutTheRouteDropsNothing(t *testing.T) {
 	}
 	unroutedIsShown(t, w, b)
 	b.stop(t)
-	b = w.startWith(t, "b.yaml") // what it would look for as it starts
+	b = w.startWith(t, "b.yaml") // a starting gateway looks for open work
 	b.expect(t, play("after", "shared"), "200 ok")
 	b.waitState(t, "play", "after", "done")
 	w.pruneNow(t, ignorant)
@@ -119,8 +118,8 @@ func TestProcessWithoutTheRouteDropsNothing(t *testing.T) {
 	}
 }
 
-// unroutedIsShown sees that an event which the receiving gateway has no route for
-// is done, says why, and is found by that in the API and on the command line.
+// unroutedIsShown checks that an event without a route in the receiving gateway is done, says why,
+// and can be found by that in the API and on the command line.
 func unroutedIsShown(t *testing.T, w *world, g *gateway) {
 	t.Helper()
 	g.expect(t, play("unrouted", "mine"), "200 ok")

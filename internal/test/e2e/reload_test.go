@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// SIGHUP puts new sources, destinations and routes into force, and wrong
-// settings leave the old ones where they are.
+// SIGHUP applies new sources, destinations and routes; wrong settings leave the old ones in force.
 func TestReload(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, newDatabase(t, "sqlite"), standardSettings)

@@ -15,14 +15,14 @@ func TestReplayedIDTakesEffectOnce(t *testing.T) {
 		for _, d := range []struct {
 			id    string
 			first *delivery
-			again *delivery // signed anew where the sender would
+			again *delivery // signed again where the sender would sign again
 		}{
 			{"gh-1", push("gh-1"), push("gh-1")},
 			{"evt_1", stripeDelivery(now, stripeBody("evt_1", "invoice.paid")), stripeDelivery(now.Add(time.Second), stripeBody("evt_1", "invoice.paid"))},
 			{"msg_1", standardDelivery(now, "msg_1", `{"type":"a"}`), standardDelivery(now.Add(time.Second), "msg_1", `{"type":"a"}`)},
 			{"lab-1", labDelivery("lab", now, `{"id":"lab-1","type":"a"}`), labDelivery("lab", now.Add(time.Second), `{"id":"lab-1","type":"a"}`)},
 			{"bare-1", newDelivery("bare", `{"id":"bare-1"}`), newDelivery("bare", `{"id":"bare-1"}`)},
-			{"17", newDelivery("bare", `{"id":17}`), newDelivery("bare", `{"id":"17"}`)}, // one id
+			{"17", newDelivery("bare", `{"id":17}`), newDelivery("bare", `{"id":"17"}`)}, // the same id
 		} {
 			if a := g.expect(t, d.first, "200 ok"); a.EventID != d.id {
 				t.Errorf("%s: answered event_id %q, want %q", d.first.source, a.EventID, d.id)
@@ -39,7 +39,7 @@ func TestReplayedIDTakesEffectOnce(t *testing.T) {
 			if len(detail.Attempts) != 1 || detail.Attempts[0].Outcome != "sent" {
 				t.Errorf("%s: attempts %+v, want one that was sent", d.first.source, detail.Attempts)
 			}
-			// Counts are written in groups, so they may come a little later.
+			// Counts are written in groups, so they may come late.
 			g.eventually(t, patience, "the duplicates of "+d.id+" are counted", func() bool {
 				return g.event(t, d.first.source, d.id).Deliveries.Count == "4"
 			})
@@ -63,7 +63,7 @@ func TestDuplicateWithAnotherBody(t *testing.T) {
 	})
 }
 
-// changes are all ways that this test knows to change a delivery a little.
+// changes returns all small changes to a delivery that this test knows.
 func changes(d *delivery, signature string) map[string]*delivery {
 	value := d.header.Get(signature)
 	flip := func(i int) string {
@@ -161,7 +161,7 @@ func TestChangedByteIs401(t *testing.T) {
 			t.Errorf("unverified requests are events: %+v", got)
 		}
 		for _, d := range []*delivery{github, stripe, standard, lab} {
-			g.expect(t, d, "200 ok") // what the changes were made from was right
+			g.expect(t, d, "200 ok") // the unchanged delivery was right
 		}
 	})
 }
@@ -175,7 +175,7 @@ func check401(t *testing.T, g *gateway, source string, table map[string]*deliver
 	}
 }
 
-// Rotation: of several signatures, and of several secrets, one must be right.
+// Rotation: one of several signatures, and one of several secrets, must be right.
 func TestAnyOfSeveralSignatures(t *testing.T) {
 	db := newDatabase(t, "sqlite")
 	w := newWorld(t, db, strings.Replace(standardSettings, `secrets: ["${STRIPE_SECRET}"]`, `secrets: ["`+otherSecret+`", "${STRIPE_SECRET}"]`, 1))
@@ -221,9 +221,8 @@ func TestTimestampTolerance(t *testing.T) {
 	})
 }
 
-// deliverAt delivers with a timestamp that is off by offset. Timestamps have
-// whole seconds and deliveries take time, so a run during which the offset
-// crossed the limit says nothing: it is made again.
+// deliverAt delivers with a timestamp that is off by offset. Timestamps have whole seconds and
+// deliveries take time, so it repeats a run during which the offset crossed the limit.
 func deliverAt(t *testing.T, g *gateway, offset time.Duration, sign func(time.Time, string) *delivery) string {
 	t.Helper()
 	const tolerance = 5 * time.Minute
@@ -248,7 +247,7 @@ func TestIDOlderThanWindowIsFresh(t *testing.T) {
 		g.expect(t, push("gh-1"), "200 ok")
 		first := w.sink.next(t)
 		g.waitState(t, "github", "gh-1", "done")
-		// The window counts from the first delivery, so asking does not renew it.
+		// The window counts from the first delivery, so duplicates do not renew it.
 		g.eventually(t, patience, "the id is fresh again", func() bool {
 			return g.deliver(t, push("gh-1")).short() == "200 ok"
 		})
@@ -259,7 +258,7 @@ func TestIDOlderThanWindowIsFresh(t *testing.T) {
 	})
 }
 
-// The same, but what prunes is the command.
+// The prune command frees ids too.
 func TestPruneCommandFreesIDs(t *testing.T) {
 	eachStore(t, func(t *testing.T, db *database) {
 		w := newWorld(t, db, standardSettings)

@@ -1,8 +1,7 @@
 package e2e
 
-// standardSettings are the settings of most tests: every provider, one route
-// that sends all to the sink, retries that come at once, and short leases, so
-// that those of a killed gateway run out soon.
+// standardSettings are the settings of most tests: every provider, one route that sends all events
+// to the sink, immediate retries, and short leases, so that those of a killed gateway soon run out.
 const standardSettings = `
 database: ${DATABASE_URL}
 unverified_rate: 100000/s # the tests forge a lot, from one address
@@ -30,7 +29,7 @@ routes:
     to: app
 `
 
-// labKeys are those of a source that signs as labDelivery does.
+// labKeys configure a source that signs as labDelivery does.
 const labKeys = `
     provider: hmac
     secrets: ["${LAB_SECRET}"]
@@ -39,7 +38,7 @@ const labKeys = `
     event: {id: "body:id", type: "body:type"}
 `
 
-// batchSettings have a source whose deliveries hold several events each.
+// batchSettings have a source whose deliveries contain several events.
 const batchSettings = `
 database: ${DATABASE_URL}
 sources:

@@ -7,8 +7,7 @@ import (
 	"github.com/hookonce/hookonce/internal/test/dbtest"
 )
 
-// A database that may lose what was acknowledged is refused, unless allowed by
-// name.
+// A database that may lose acknowledged events is refused, unless a setting allows it by name.
 func TestWeakDatabaseIsRefused(t *testing.T) {
 	t.Parallel()
 	server := dbtest.StartServer(t, &dbtest.Options{Config: []string{"fsync=off"}})
@@ -21,8 +20,8 @@ func TestWeakDatabaseIsRefused(t *testing.T) {
 	w.start(t).expect(t, push("gh-1"), "200 ok")
 }
 
-// With "migrate: manual" an empty database is refused, and left empty, until
-// somebody migrates it.
+// With "migrate: manual" an empty database is refused, and stays empty, until an operator migrates
+// it.
 func TestManualMigration(t *testing.T) {
 	eachStore(t, func(t *testing.T, db *database) {
 		w := newWorld(t, db, standardSettings+"migrate: manual\n")
@@ -39,7 +38,7 @@ func TestManualMigration(t *testing.T) {
 	})
 }
 
-// Events of a source that an application consumes with SQL wait for it.
+// Events of a source with "consume: sql" wait for the application.
 func TestConsumeSQLWaits(t *testing.T) {
 	t.Parallel()
 	settings := strings.Replace(standardSettings, "provider: github\n", "provider: github\n    consume: sql\n", 1)
@@ -55,7 +54,7 @@ func TestConsumeSQLWaits(t *testing.T) {
 	g.expect(t, push("gh-1"), "200 duplicate")
 }
 
-// The settings reach the gateway from variables and flags too, in that order.
+// Environment variables override the file, and flags override both.
 func TestPrecedenceOfSettings(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, newDatabase(t, "sqlite"), standardSettings)

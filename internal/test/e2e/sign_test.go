@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Secrets of the gateways under test. Each is long and occurs nowhere else, so
-// that finding one of them in an answer or in a log means that it leaked.
+// Secrets of the gateways under test. Each is long and occurs nowhere else, so finding one in an
+// answer or in a log means that it leaked.
 const (
 	githubSecret      = "canary-github-6c1f0d3b8a9e4477"
 	stripeSecret      = "whsec_canaryStripe0f8d7c6b5a493827"
@@ -36,7 +36,7 @@ var (
 	}
 )
 
-// leaked returns the secrets that stand in text.
+// leaked returns the secrets that text contains.
 func leaked(text string) []string {
 	var found []string
 	for _, secret := range canaries {
@@ -53,7 +53,7 @@ func mac(key, content string) []byte {
 	return h.Sum(nil)
 }
 
-// delivery is a webhook request to be made.
+// delivery is a webhook request to send.
 type delivery struct {
 	source string
 	header http.Header
@@ -96,7 +96,7 @@ func githubSignature(body string) string {
 	return "sha256=" + hex.EncodeToString(mac(githubSecret, body))
 }
 
-// push is a GitHub event with a body of its own.
+// push returns a GitHub event with a body of its own.
 func push(id string) *delivery {
 	return githubDelivery(id, "push", `{"ref":"refs/heads/main","id":"`+id+`"}`)
 }
@@ -112,7 +112,7 @@ func stripeBody(id, kind string) string {
 	return `{"id":"` + id + `","object":"event","type":"` + kind + `","created":1760000000,"livemode":true}`
 }
 
-// standardDelivery signs as Standard Webhooks says.
+// standardDelivery signs as Standard Webhooks prescribes.
 func standardDelivery(at time.Time, id, body string) *delivery {
 	stamp := strconv.FormatInt(at.Unix(), 10)
 	return newDelivery("standard", body,
@@ -125,8 +125,7 @@ func standardSignature(key, id, stamp, body string) string {
 	return "v1," + base64.StdEncoding.EncodeToString(mac(key, id+"."+stamp+"."+body))
 }
 
-// labDelivery signs as the settings of the source lab say: hex over
-// "{timestamp}.{body}".
+// labDelivery signs as the settings of the source lab prescribe: hex over "{timestamp}.{body}".
 func labDelivery(source string, at time.Time, body string) *delivery {
 	stamp := strconv.FormatInt(at.Unix(), 10)
 	return newDelivery(source, body,

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// patience bounds every wait of a test for another process. It is long because
-// reaching it means failing.
+// patience bounds every wait of a test for another process. It is long, because a test that reaches
+// it fails.
 const patience = 60 * time.Second
 
 // received is one request that a destination got.
@@ -24,10 +24,10 @@ type received struct {
 // id returns the webhook-id.
 func (r *received) id() string { return r.header.Get("Webhook-Id") }
 
-// eventID returns what the gateway says the event is called.
+// eventID returns the event id that the gateway sent.
 func (r *received) eventID() string { return r.header.Get("Hookonce-Event-Id") }
 
-// sink is a destination: it keeps all that it gets.
+// sink is a destination that keeps all requests.
 type sink struct {
 	server  *httptest.Server
 	arrived chan *received
@@ -52,7 +52,7 @@ func (s *sink) url(path string) string { return s.server.URL + path }
 func (s *sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		return // cut off: it did not arrive
+		return // cut off, so it did not arrive
 	}
 	got := &received{method: r.Method, path: r.URL.Path, header: r.Header, body: string(body), at: time.Now()}
 	got.header.Set("Host", r.Host)
@@ -95,7 +95,7 @@ func (s *sink) next(t testing.TB) *received {
 	}
 }
 
-// requests returns what has arrived for an event, or all for "".
+// requests returns the requests that arrived for an event, or all for "".
 func (s *sink) requests(eventID string) []*received {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -52,7 +52,7 @@ func TestStatusTable(t *testing.T) {
 			name string
 			d    *delivery
 			want string
-			body string // of the answer, where it is fixed
+			body string // of the answer, if it is fixed
 		}{
 			{"unknown source", bare("nobody", `{"id":"1"}`), "404", ""},
 			{"upper case", bare("GitHub", `{"id":"1"}`), "404", ""},
@@ -120,7 +120,7 @@ func TestStatusTable(t *testing.T) {
 				t.Errorf("%s: %+v, %v, want 405 with Allow: POST", method, a, err)
 			}
 		}
-		// All that was authentic and malformed is kept, each body once.
+		// Every authentic and malformed body is kept once.
 		kept := number(t, db.open(t), `SELECT count(*) FROM `+db.table("quarantine"))
 		if kept != 22 {
 			t.Errorf("%d rows in the quarantine, want 22", kept)
@@ -155,7 +155,7 @@ func TestCompressedBodies(t *testing.T) {
 	g.expect(t, zipped(wire), "200 ok")
 	g.expect(t, zipped(wire), "200 duplicate")
 	g.expect(t, labDelivery("zipped", time.Now(), `{"id":"plain"}`), "200 ok")
-	// The destination gets what was signed, and is told what it is.
+	// The destination gets the signed bytes and their content type.
 	got := w.sink.next(t)
 	if got.body != wire || got.header.Get("Content-Encoding") != "gzip" {
 		t.Errorf("forwarded %d bytes as %q, want the %d bytes as they came", len(got.body), got.header.Get("Content-Encoding"), len(wire))
@@ -171,8 +171,7 @@ func TestCompressedBodies(t *testing.T) {
 	}
 }
 
-// One address that sends too much that does not verify is slowed down, and what
-// verifies is not.
+// Only unverified requests from an address that sends too many are slowed down.
 func TestUnverifiedFloodIs429(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, newDatabase(t, "sqlite"), strings.Replace(standardSettings, "100000/s", "20/s", 1))
@@ -267,7 +266,7 @@ func TestReplayGuard(t *testing.T) {
 	})
 }
 
-// A problem's error id stands in the log, so that a report can be found again.
+// The log contains a problem's error id, so that an operator can find a reported problem.
 func TestProblemIsFoundInTheLog(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, newDatabase(t, "sqlite"), standardSettings)

@@ -30,7 +30,7 @@ func TestGracefulStop(t *testing.T) {
 					id := fmt.Sprintf("s%d-%d", sender, i)
 					a, err := g.tryDeliver(push(id))
 					if err != nil {
-						continue // the connection is refused or cut
+						continue // the gateway refused or cut the connection
 					}
 					mu.Lock()
 					statuses[a.short()]++
@@ -66,7 +66,7 @@ func TestGracefulStop(t *testing.T) {
 				t.Errorf("%s was acknowledged and is not there", id)
 			}
 		}
-		// A graceful stop gives every lease back or finishes it.
+		// A graceful stop releases or completes every lease.
 		for _, id := range acked {
 			if got := w.sink.requests(id); len(got) != 1 {
 				t.Errorf("%s was forwarded %d times, want once", id, len(got))
@@ -75,7 +75,7 @@ func TestGracefulStop(t *testing.T) {
 	})
 }
 
-// arriving sends a delivery but for its last bytes.
+// arriving sends all of a delivery except its last bytes.
 func arriving(t *testing.T, g *gateway) (conn net.Conn, rest string) {
 	t.Helper()
 	conn, err := net.Dial("tcp", g.public)
@@ -91,13 +91,13 @@ func arriving(t *testing.T, g *gateway) (conn net.Conn, rest string) {
 	return conn, request[cut:]
 }
 
-// A delivery whose body is still arriving when SIGTERM comes is answered.
+// A delivery whose body is still arriving at SIGTERM is answered.
 func TestStopAnswersWhatIsArriving(t *testing.T) {
 	eachStore(t, func(t *testing.T, db *database) {
 		w := newWorld(t, db, standardSettings)
 		g := w.start(t)
 		conn, rest := arriving(t, g)
-		g.expect(t, push("first"), "200 ok") // so the other one has been read
+		g.expect(t, push("first"), "200 ok") // by now the other one has been read
 		g.signal(t, syscall.SIGTERM)
 		g.stopped = true
 		g.eventually(t, patience, "the gateway stops", func() bool { return g.readiness() != http.StatusOK })
@@ -117,7 +117,7 @@ func TestStopAnswersWhatIsArriving(t *testing.T) {
 	})
 }
 
-// A stop that has something to wait for is forced by a second SIGTERM.
+// A second SIGTERM forces a stop that still waits.
 func TestSecondSignalForces(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, newDatabase(t, "sqlite"), standardSettings)
@@ -144,7 +144,7 @@ func TestSecondSignalForces(t *testing.T) {
 	}
 }
 
-// A second gateway on one SQLite file is refused, and the first one lives on.
+// A second gateway on one SQLite file is refused, and the first one keeps running.
 func TestSecondGatewayOnOneSQLiteFile(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, newDatabase(t, "sqlite"), standardSettings)

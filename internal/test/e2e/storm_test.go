@@ -28,8 +28,8 @@ func TestStormOnOneGateway(t *testing.T) {
 	})
 }
 
-// storm delivers copies of one event at the same moment, to all gateways in
-// turn, several times.
+// storm delivers copies of one event at the same moment, to all gateways in turn, several times
+// over.
 func storm(t *testing.T, w *world, gateways []*gateway) {
 	t.Helper()
 	want := map[string]int{"200 ok": 1, "200 duplicate": stormCopies - 1}
@@ -55,9 +55,9 @@ func storm(t *testing.T, w *world, gateways []*gateway) {
 	}
 }
 
-// TestStoppedGatewayHoldsNothing stops one of two gateways in the middle of its
-// work. Whatever it was about to do, the other one can do it: no claim stays
-// open, and messages that it had leased are sent when the leases run out.
+// TestStoppedGatewayHoldsNothing stops one of two gateways in the middle of its work. The other one
+// can finish it: no claim stays open, and messages that the stopped one had leased are sent when
+// the leases run out.
 func TestStoppedGatewayHoldsNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, newDatabase(t, "postgres"), standardSettings)
@@ -74,7 +74,7 @@ func TestStoppedGatewayHoldsNothing(t *testing.T) {
 			for i := range perSender {
 				a, err := stopped.tryDeliver(push(fmt.Sprintf("s%d-%d", sender, i)))
 				if err != nil {
-					continue // it was stopped for longer than a sender waits
+					continue // the gateway was stopped for longer than the sender waits
 				}
 				if a.status == http.StatusOK && acked.Add(1) == stopAt {
 					close(enough)
@@ -88,7 +88,7 @@ func TestStoppedGatewayHoldsNothing(t *testing.T) {
 		t.Fatalf("not %d deliveries within %s", stopAt, patience)
 	}
 	stopped.signal(t, syscall.SIGSTOP)
-	// The retries of all senders go to the gateway that runs.
+	// The retries of all senders go to the running gateway.
 	got := atOnce(senders*perSender, func(i int) *answer {
 		return other.deliver(t, push(fmt.Sprintf("s%d-%d", i/perSender, i%perSender)))
 	})
