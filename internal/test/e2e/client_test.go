@@ -28,7 +28,7 @@ type answer struct {
 	Duplicates int    `json:"duplicates"`
 }
 
-// short returns the form in which tests compare answers: "200 ok", "200 duplicate", "401".
+// short returns the answer for comparison: "200 ok", "200 duplicate", "401".
 func (a *answer) short() string {
 	if a.status == http.StatusOK && a.Status != "" {
 		return "200 " + a.Status
@@ -104,11 +104,11 @@ func checkProblem(a *answer) error {
 		return fmt.Errorf("%d: the problem is not JSON: %w: %s", a.status, err, a.text)
 	}
 	if p.Type == "" || p.Title == "" || p.Detail == "" || p.Instance == "" || p.Status != a.status {
-		return fmt.Errorf("%d: type, title, status, detail and instance must be there: %s", a.status, a.text)
+		return fmt.Errorf("%d: type, title, status, detail and instance are required: %s", a.status, a.text)
 	}
 	for _, text := range inside {
 		if strings.Contains(a.text, text) {
-			return fmt.Errorf("%d: the problem tells %q of the inside: %s", a.status, text, a.text)
+			return fmt.Errorf("%d: the problem reveals the internal text %q: %s", a.status, text, a.text)
 		}
 	}
 	if needs := a.status == http.StatusServiceUnavailable || a.status == http.StatusTooManyRequests; needs && a.header.Get("Retry-After") == "" {

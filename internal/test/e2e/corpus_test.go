@@ -70,7 +70,7 @@ func TestGitHubCorpus(t *testing.T) {
 		}
 		for _, ev := range all {
 			if r := byID[ev.EventID]; r == nil || r.Event != ev.Type {
-				t.Errorf("event %s of type %s was not delivered so", ev.EventID, ev.Type)
+				t.Errorf("event %s of type %s does not match its delivery", ev.EventID, ev.Type)
 			}
 		}
 		forwarded := w.sink.requests("")

@@ -2,7 +2,7 @@
 //
 // The tests run the real program. A helper builds ./cmd/hookonce once, with the race detector if
 // the tests run under it. Each test starts it as a process of its own, with a settings file, a real
-// database and a real HTTP server as destination. The tests know what a user knows: settings, URLs,
+// database and a real HTTP server as destination. The tests know as much as a user: settings, URLs,
 // status codes, headers, the command line and the admin API. They sign with code of their own. A
 // test that disturbs the database does so as another client would: a second session holds a lock,
 // an operator adds a constraint, a server is stopped or killed, a connection is cut between a

@@ -96,7 +96,7 @@ func TestStuckKey(t *testing.T) {
 	g.expect(t, push("stuck"), "200 duplicate")
 	g.waitAllDone(t, "github")
 	if got := w.sink.requests("stuck"); len(got) != 1 {
-		t.Errorf("%d forwarded requests of the event that was stuck, want 1", len(got))
+		t.Errorf("%d forwarded requests of the stuck event, want 1", len(got))
 	}
 }
 

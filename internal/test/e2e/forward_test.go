@@ -59,7 +59,7 @@ func TestForwardedRequest(t *testing.T) {
 		checkSigned(t, got, destinationKey)
 		trace := regexp.MustCompile(`^00-` + traceID + `-([0-9a-f]{16})-01$`).FindStringSubmatch(got.header.Get("Traceparent"))
 		if trace == nil || trace[1] == theirSpan {
-			t.Errorf("traceparent %q, want another place in the trace %s", got.header.Get("Traceparent"), traceID)
+			t.Errorf("traceparent %q, want another span of the trace %s", got.header.Get("Traceparent"), traceID)
 		}
 		want := http.Header{
 			"Content-Type":        {"application/octet-stream; charset=x"},
@@ -129,7 +129,7 @@ func TestRetryKeepsTheID(t *testing.T) {
 				t.Errorf("attempt %s has another webhook-id or body", r.header.Get("Hookonce-Attempt"))
 			}
 			if r.header.Get("Hookonce-Replay") != "" {
-				t.Errorf("a retry is no replay, but Hookonce-Replay is %q", r.header.Get("Hookonce-Replay"))
+				t.Errorf("Hookonce-Replay is %q on a retry, want none", r.header.Get("Hookonce-Replay"))
 			}
 		}
 		if diff := cmp.Diff([]string{"1", "2", "3", "4"}, attempts); diff != "" {
@@ -140,7 +140,7 @@ func TestRetryKeepsTheID(t *testing.T) {
 			outcomes = append(outcomes, fmt.Sprint(a.Number, " ", a.Outcome, " ", *a.StatusCode))
 		}
 		if diff := cmp.Diff([]string{"1 retry 500", "2 retry 500", "3 retry 500", "4 sent 200"}, outcomes); diff != "" {
-			t.Errorf("attempts that the API shows (-want +got):\n%s", diff)
+			t.Errorf("attempts in the API (-want +got):\n%s", diff)
 		}
 	})
 }

@@ -178,7 +178,7 @@ var (
 func (g *gateway) waitAddress(t testing.TB, line *regexp.Regexp) string {
 	t.Helper()
 	var address string
-	g.eventually(t, startTimeout, "the log tells the address", func() bool {
+	g.eventually(t, startTimeout, "the log shows the address", func() bool {
 		if m := line.FindStringSubmatch(g.log.text()); m != nil {
 			address = m[1]
 		}

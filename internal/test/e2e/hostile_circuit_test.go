@@ -67,13 +67,13 @@ func TestOpenCircuitSpendsNoAttempts(t *testing.T) {
 			id := fmt.Sprintf(down, i)
 			detail := g.played(t, id)
 			if n := len(detail.Attempts); n != detail.Messages[0].Attempts {
-				t.Errorf("%s: %d attempts were counted, and %d made", id, detail.Messages[0].Attempts, n)
+				t.Errorf("%s: %d attempts were counted, but %d requests arrived", id, detail.Messages[0].Attempts, n)
 			}
 			tries += len(detail.Attempts)
 			oneKey(t, id, h.seen(id))
 		}
 		if n := len(h.seen("")); n != tries {
-			t.Errorf("the audit tells of %d attempts, and %d requests arrived", tries, n)
+			t.Errorf("the audit shows %d attempts, but %d requests arrived", tries, n)
 		}
 		if did := h.did(); len(did) != events || len(slices.Compact(did)) != events {
 			t.Errorf("%d effects, want each of %d events once", len(did), events)

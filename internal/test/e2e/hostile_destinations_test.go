@@ -151,7 +151,7 @@ func (g *gateway) played(t testing.TB, id string) *eventDetail {
 	t.Helper()
 	detail := g.event(t, "play", id)
 	if detail == nil {
-		t.Fatalf("there is no event %s", id)
+		t.Fatalf("event %s does not exist", id)
 	}
 	return detail
 }
@@ -185,7 +185,7 @@ func TestHostileDestinations(t *testing.T) {
 		for _, p := range parts {
 			p.misbehaved(t, g)
 		}
-		g.eventually(t, patience, "the stuck destination holds all it is sent at a time", func() bool {
+		g.eventually(t, patience, "the stuck destination holds as many requests as it may get at a time", func() bool {
 			return len(stuck.seen("")) == stuckSends
 		})
 		undisturbed(t, w, g)
@@ -219,10 +219,10 @@ func TestHostileDestinations(t *testing.T) {
 		t.Run("redirects", func(t *testing.T) { neverReached(t, trap) })
 		t.Run("dead letters", func(t *testing.T) {
 			if dead := g.events(t, "state=dead"); len(dead) != 1 || dead[0].EventID != "gone" {
-				t.Errorf("listed as dead: %+v, want the one event", dead)
+				t.Errorf("listed as dead: %+v, want only gone", dead)
 			}
 			if n := number(t, db.open(t), `SELECT count(*) FROM `+db.table("dead_letters")+` WHERE event_id = 'gone'`); n != 1 {
-				t.Errorf("%d rows of it in the view of dead letters, want 1", n)
+				t.Errorf("the view of dead letters has %d rows of gone, want 1", n)
 			}
 		})
 	})
@@ -277,10 +277,10 @@ func (p *part) check(t *testing.T, g *gateway) {
 	oneKey(t, p.name, requests)
 	p.checkNumbers(t, detail, requests)
 	if p.unread && len(requests) != 1 {
-		t.Errorf("%d requests arrived where only the last attempt could arrive", len(requests))
+		t.Errorf("%d requests arrived, but only the last attempt could arrive", len(requests))
 	}
 	if did := p.hostile.did(); !slices.Equal(did, []string{p.name}) {
-		t.Errorf("effects %q, want the event's, once", did)
+		t.Errorf("effects %q, want one effect of the event", did)
 	}
 }
 
@@ -345,10 +345,10 @@ func (p *part) checkAudit(t *testing.T, detail *eventDetail) {
 		}
 	}
 	if detail.State != "done" && !strings.Contains(detail.LastError, p.says) {
-		t.Errorf("last_error %q, want it to tell %q", detail.LastError, p.says)
+		t.Errorf("last_error %q does not contain %q", detail.LastError, p.says)
 	}
 	if p.final != "done" && !named {
-		t.Errorf("no attempt tells the status %d", p.status)
+		t.Errorf("no attempt has the status %d", p.status)
 	}
 }
 
@@ -359,6 +359,6 @@ func neverReached(t *testing.T, l net.Listener) {
 	}
 	if conn, err := l.Accept(); err == nil {
 		_ = conn.Close()
-		t.Error("a redirect was followed: somebody connected")
+		t.Error("a redirect was followed: a connection was made")
 	}
 }

@@ -102,6 +102,6 @@ func checkCounted(t *testing.T, detail *eventDetail, requests []*received) {
 	}
 	tries := detail.Attempts
 	if len(tries) != last || tries[len(tries)-1].Outcome != "sent" {
-		t.Errorf("%s: attempts %+v, and the last request was of attempt %d", detail.EventID, tries, last)
+		t.Errorf("%s: attempts %+v, but the last request was of attempt %d", detail.EventID, tries, last)
 	}
 }

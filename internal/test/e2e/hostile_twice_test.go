@@ -61,7 +61,7 @@ func answersTwice(t *testing.T, body string) {
 	senders.Wait()
 	for i := range refused {
 		if id := fmt.Sprintf("refused-%d", i); g.played(t, id).State == "done" {
-			t.Errorf("%s is done, and the destination refused it each time", id)
+			t.Errorf("%s is done, but the destination refused it each time", id)
 		}
 	}
 	h.heal()

@@ -22,7 +22,7 @@ func TestDatabaseKilledUnderLoad(t *testing.T) {
 	l.finish()
 	f := l.check()
 	mustHave(t, map[string]int{
-		"a delivery was answered 503":                           f.unavailable,
-		"what the destination had taken already was sent again": f.again,
+		"a delivery was answered 503":                             f.unavailable,
+		"a message that the destination had taken was sent again": f.again,
 	})
 }

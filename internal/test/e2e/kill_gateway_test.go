@@ -56,8 +56,8 @@ func (l *load) kill(p *place, g *gateway) {
 func checkInterrupted(t *testing.T, f figures) {
 	t.Helper()
 	mustHave(t, map[string]int{
-		"a delivery was cut off":                                f.cutDeliveries,
-		"a request to the destination was cut off":              f.cutSends,
-		"what the destination had taken already was sent again": f.again,
+		"a delivery was cut off":                                  f.cutDeliveries,
+		"a request to the destination was cut off":                f.cutSends,
+		"a message that the destination had taken was sent again": f.again,
 	})
 }

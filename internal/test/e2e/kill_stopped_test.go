@@ -105,7 +105,7 @@ func TestStoppedGatewayEndsNoOtherLease(t *testing.T) {
 	// The audit may record that an attempt's lease ran out, but no answer to that attempt.
 	n := number(t, db.open(t), `SELECT count(*) FROM hookonce.attempt WHERE number = 1 AND status_code IS NOT NULL`)
 	if n != 0 {
-		t.Errorf("%d answers that came after their lease are recorded, want none", n)
+		t.Errorf("%d answers after the end of their lease are recorded, want none", n)
 	}
 }
 
@@ -203,7 +203,7 @@ func (l *load) continueAndCompare(p *place, g *gateway, held []string) {
 	after := snapshot(t, session)
 	maps.DeleteFunc(after, func(row, _ string) bool { return before[row] == "" && strings.Contains(row, "proof-") })
 	if diff := cmp.Diff(before, after); diff != "" {
-		t.Errorf("the continued gateway changed what was finished (-before +after):\n%s", diff)
+		t.Errorf("the continued gateway changed finished rows (-before +after):\n%s", diff)
 	}
 	t.Logf("%d requests were under way when the gateway was stopped, %d rows are unchanged", len(held), len(before))
 }

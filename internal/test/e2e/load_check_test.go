@@ -10,7 +10,7 @@ import (
 type figures struct {
 	kills         int
 	acked         int // answers 2xx
-	duplicates    int // how many of them were "duplicate"
+	duplicates    int // the "duplicate" ones among them
 	unavailable   int // answers 503
 	cutDeliveries int // deliveries whose connection ended before the answer
 	cutSends      int // requests at the destination whose connection ended before the answer
@@ -40,7 +40,7 @@ func (l *load) check() figures {
 	stored := readStored(t, session, l.world.db)
 	for id := range stored {
 		if l.events[id] == nil {
-			t.Errorf("%s is in the database and was never delivered", id)
+			t.Errorf("%s is in the database, but was never delivered", id)
 		}
 	}
 	for id, ev := range l.events {
@@ -48,11 +48,11 @@ func (l *load) check() figures {
 		switch {
 		case !ev.acked: // reported when its sender gave up
 		case !found:
-			t.Errorf("%s was acknowledged and is not in the database", id)
+			t.Errorf("%s was acknowledged, but is not in the database", id)
 		case got.state != "done" || got.sum != ev.sum:
 			t.Errorf("%s: state %s, the right body: %t", id, got.state, got.sum == ev.sum)
 		case len(ev.keys) != 1 || ev.accepted == 0:
-			t.Errorf("%s is done; it was taken by the destination %d times, under the webhook-ids %v", id, ev.accepted, ev.keys)
+			t.Errorf("%s is done, but the destination took it %d times, under the webhook-ids %v", id, ev.accepted, ev.keys)
 		}
 	}
 	f := l.sum()
@@ -100,7 +100,7 @@ func readStored(t testing.TB, session *sql.DB, db *database) map[string]storedEv
 			t.Fatal(err)
 		}
 		if _, twice := all[id]; twice || source != "github" {
-			t.Errorf("%s of %s is in the database twice, or of a source that delivered nothing", id, source)
+			t.Errorf("%s of %s is in the database twice, or its source delivered nothing", id, source)
 		}
 		all[id] = storedEvent{state, sha256.Sum256(body)}
 	}
@@ -115,7 +115,7 @@ func mustHave(t testing.TB, happened map[string]int) {
 	t.Helper()
 	for what, n := range happened {
 		if n == 0 {
-			t.Errorf("the run is void: %s: never", what)
+			t.Errorf("the run is void, because this never happened: %s", what)
 		}
 	}
 }

@@ -48,8 +48,8 @@ const (
 	// loadInterval is the time between two new events of all senders together. It leaves processor
 	// time for starting gateways.
 	loadInterval = 4 * time.Millisecond
-	// loadOwed is how many events may be on their way to the destination.
-	loadOwed = 400
+	// loadOpen is how many events may be on their way to the destination.
+	loadOpen = 400
 	// senderTimeout is how long a sender waits for an answer before it repeats the delivery. It is
 	// longer than ack_timeout.
 	senderTimeout = 5 * time.Second
@@ -114,7 +114,7 @@ func newLoad(t testing.TB, db *database, settings string, places ...string) *loa
 	t.Logf("%s=%d repeats the random choices of this run", seedVariable, seed)
 	l := &load{
 		t: t, world: newWorld(t, db, settings), seed: seed, random: rand.New(rand.NewPCG(seed, 0)),
-		enough: make(chan struct{}), room: make(chan struct{}, loadOwed),
+		enough: make(chan struct{}), room: make(chan struct{}, loadOpen),
 		events: make(map[string]*loadEvent), owners: make(map[string]string), underWay: make(map[*arrival]bool),
 	}
 	l.plan = l.roughly
@@ -266,7 +266,7 @@ func (l *load) answered(ev *loadEvent, g *gateway) bool {
 		return false
 	case a.short() == "200 ok":
 		if ev.claimed++; ev.claimed > 1 {
-			l.t.Errorf("%s was answered ok twice: it was claimed twice", ev.id)
+			l.t.Errorf("%s was answered ok twice, so it was claimed twice", ev.id)
 		}
 	case a.short() == "200 duplicate":
 		l.figures.duplicates++
@@ -299,7 +299,7 @@ func (l *load) waitAcks(n int) {
 	select {
 	case <-reached:
 	case <-time.After(patience):
-		l.t.Fatalf("not %d deliveries were acknowledged within %s", n, patience)
+		l.t.Fatalf("fewer than %d deliveries were acknowledged within %s", n, patience)
 	}
 }
 

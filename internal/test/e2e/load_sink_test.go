@@ -120,7 +120,7 @@ func (l *load) arrive(r *http.Request, body []byte) (*arrival, plan, error) {
 	case a.key == "" || a.key != r.Header.Get("Idempotency-Key"):
 		return nil, plan{}, fmt.Errorf("event %q: webhook-id %q, Idempotency-Key %q", a.id, a.key, r.Header.Get("Idempotency-Key"))
 	case l.owners[a.key] != "" && l.owners[a.key] != a.id:
-		return nil, plan{}, fmt.Errorf("webhook-id %q is that of %q and of %q", a.key, l.owners[a.key], a.id)
+		return nil, plan{}, fmt.Errorf("webhook-id %q belongs to %q and to %q", a.key, l.owners[a.key], a.id)
 	}
 	l.owners[a.key] = a.id
 	ev.keys[a.key] = true

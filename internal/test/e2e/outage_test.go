@@ -198,7 +198,7 @@ func deliverUntilKilled(t *testing.T, g *gateway, round, after int) map[string]b
 	select {
 	case <-enough:
 	case <-time.After(patience):
-		t.Errorf("round %d: not %d deliveries within %s", round, after, patience)
+		t.Errorf("round %d: fewer than %d deliveries within %s", round, after, patience)
 	}
 	g.kill(t)
 	dead.Store(true)

@@ -134,7 +134,7 @@ func TestRawHTTP(t *testing.T) {
 	}
 	for i, c := range cases {
 		if id := fmt.Sprintf("raw-%03d", i); listed[id] != (c.want == "200") {
-			t.Errorf("%s: the event is there: %t, and the answer should be %s", c.name, listed[id], c.want)
+			t.Errorf("%s: the event exists: %t, but the answer should be %s", c.name, listed[id], c.want)
 		}
 	}
 	g.expect(t, push("after"), "200 ok") // the gateway still works

@@ -53,7 +53,7 @@ func TestCopiesAtOnceGetNothingButOKAndTryAgain(t *testing.T) {
 			}
 			for id, n := range first {
 				if n > 1 {
-					t.Errorf("%s was the first %d times", id, n)
+					t.Errorf("%s was answered as new %d times", id, n)
 				}
 			}
 		}

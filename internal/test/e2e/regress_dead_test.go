@@ -23,13 +23,13 @@ func TestDuplicateOfADeadEventReopensIt(t *testing.T) {
 			t.Helper()
 			detail := g.waitState(t, "play", "e", "dead")
 			if got := len(h.seen("e")); detail.Generation != generation || got != requests {
-				t.Errorf("dead in generation %d after %d requests, want %d after %d", detail.Generation, got, generation, requests)
+				t.Errorf("dead in generation %d after %d requests, want generation %d after %d", detail.Generation, got, generation, requests)
 			}
 		}
 		reopen := func() {
 			t.Helper()
 			if a := g.expect(t, play("e", ""), "200 duplicate"); !a.Reopened {
-				t.Errorf("answered %s, want it reopened", a.text)
+				t.Errorf("answered %s, want reopened", a.text)
 			}
 		}
 		g.expect(t, play("e", ""), "200 ok")
@@ -48,15 +48,15 @@ func TestDuplicateOfADeadEventReopensIt(t *testing.T) {
 		checkAnswers(t, "of copies of a dead event", map[string]int{"200 duplicate": copies}, got)
 		h.heal()
 		if detail := g.waitState(t, "play", "e", "done"); detail.Generation != 3 {
-			t.Errorf("generation %d, want 3: one of the copies reopened it", detail.Generation)
+			t.Errorf("generation %d, want 3, because one copy reopened it", detail.Generation)
 		}
 		if a := g.expect(t, play("e", ""), "200 duplicate"); a.Reopened {
-			t.Errorf("answered %s, but it was done", a.text)
+			t.Errorf("answered %s, but the event was done", a.text)
 		}
 		requests := h.seen("e")
 		oneKey(t, "e", requests)
 		if did := h.did(); len(requests) != 6 || !slices.Equal(did, []string{"e"}) {
-			t.Errorf("%d requests and the effects %q, want 6 and one", len(requests), did)
+			t.Errorf("%d requests and the effects %q, want 6 requests and one effect", len(requests), did)
 		}
 	})
 }

@@ -63,7 +63,7 @@ func TestEveryRetryBearsTheSameKey(t *testing.T) {
 		g.waitState(t, "play", "e", "dead")
 		h.behave(refuses)
 		if a := g.expect(t, play("e", ""), "200 duplicate"); !a.Reopened {
-			t.Errorf("answered %s, want it reopened", a.text)
+			t.Errorf("answered %s, want reopened", a.text)
 		}
 		more(2)
 		g.stop(t)
@@ -78,7 +78,7 @@ func TestEveryRetryBearsTheSameKey(t *testing.T) {
 			t.Errorf("effects %q, want one", did)
 		}
 		if got := requests[len(requests)-1].header.Get("Hookonce-Replay"); detail.Generation != 1 || got != "1" {
-			t.Errorf("generation %d, Hookonce-Replay %q, want 1 of both", detail.Generation, got)
+			t.Errorf("generation %d, Hookonce-Replay %q, want 1 for both", detail.Generation, got)
 		}
 	})
 }

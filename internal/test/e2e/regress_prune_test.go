@@ -58,26 +58,26 @@ func TestAgeRemovesNothingThatIsOwed(t *testing.T) {
 			}
 		}
 		if a := g.expect(t, play("waits", "down"), "200 duplicate"); a.Reopened {
-			t.Errorf("answered %s, but it was not dead", a.text)
+			t.Errorf("answered %s, but the event was not dead", a.text)
 		}
 
 		down.heal()
 		gone.heal()
 		if a := g.expect(t, play("dead", "gone"), "200 duplicate"); !a.Reopened {
-			t.Errorf("answered %s, want it reopened", a.text)
+			t.Errorf("answered %s, want reopened", a.text)
 		}
 		for _, id := range []string{"waits", "half", "dead"} {
 			removed(id) // so it was finished
 		}
 		if did := down.did(); !slices.Equal(did, []string{"half", "waits"}) {
-			t.Errorf("the destination that was down did %q", did)
+			t.Errorf("the destination that was down has the effects %q", did)
 		}
 		if did := gone.did(); !slices.Equal(did, []string{"dead"}) {
-			t.Errorf("the destination that had been gone did %q", did)
+			t.Errorf("the destination that was removed has the effects %q", did)
 		}
 		for id, d := range map[string]*delivery{"waits": play("waits", "down"), "half": play("half", "both")} {
 			if got := down.seen(id); len(got) == 0 || got[0].body != d.body {
-				t.Errorf("%s did not arrive as it came", id)
+				t.Errorf("%s arrived changed", id)
 			}
 		}
 		got := gone.seen("dead")

@@ -59,7 +59,7 @@ func TestMessagesOfARemovedDestinationAreHeld(t *testing.T) {
 
 		g.reload(t, w, without)
 		if a := g.expect(t, play("dead", "app"), "200 duplicate"); !a.Reopened {
-			t.Errorf("answered %s, want it reopened", a.text)
+			t.Errorf("answered %s, want reopened", a.text)
 		}
 		g.eventually(t, patience, "nothing is under way", func() bool {
 			return !slices.ContainsFunc(ids, func(id string) bool { return g.played(t, id).Messages[0].State != "pending" })
@@ -71,7 +71,7 @@ func TestMessagesOfARemovedDestinationAreHeld(t *testing.T) {
 			g.waitState(t, "play", when, "done")
 			w.pruneNow(t, without)
 			if left := g.events(t, ""); len(left) != len(ids) {
-				t.Errorf("%s: after pruning there are %d events, want the %d that are owed", when, len(left), len(ids))
+				t.Errorf("%s: %d events are left after pruning, want the %d open ones", when, len(left), len(ids))
 			}
 			for _, id := range ids {
 				detail := g.played(t, id)
@@ -80,7 +80,7 @@ func TestMessagesOfARemovedDestinationAreHeld(t *testing.T) {
 				}
 			}
 			if n := len(h.seen("")); n != requests {
-				t.Errorf("%s: the destination that was removed got %d requests more", when, n-requests)
+				t.Errorf("%s: the removed destination got %d more requests", when, n-requests)
 			}
 		}
 		held("after a reload")

@@ -68,7 +68,7 @@ func TestProcessWithoutTheRouteDropsNothing(t *testing.T) {
 	a, b := w.startWith(t, "a.yaml"), w.startWith(t, "b.yaml")
 
 	// One message is under way when A is killed; the rate limit holds the others back.
-	owed := []string{"under-way", "waits-1", "waits-2"}
+	open := []string{"under-way", "waits-1", "waits-2"}
 	a.expect(t, play("under-way", "mine"), "200 ok")
 	a.eventually(t, patience, "the first message is under way", func() bool { return len(h.seen("under-way")) > 0 })
 	a.expect(t, play("waits-1", "mine"), "200 ok")
@@ -79,9 +79,9 @@ func TestProcessWithoutTheRouteDropsNothing(t *testing.T) {
 		b.expect(t, play(fmt.Sprintf("shared-%d", i), "shared"), "200 ok")
 		b.waitState(t, "play", fmt.Sprintf("shared-%d", i), "done")
 	}
-	for _, id := range owed {
+	for _, id := range open {
 		if a := b.expect(t, play(id, "mine"), "200 duplicate"); a.Reopened {
-			t.Errorf("%s: answered %s, but it was not dead", id, a.text)
+			t.Errorf("%s: answered %s, but the event was not dead", id, a.text)
 		}
 	}
 	unroutedIsShown(t, w, b)
@@ -99,22 +99,22 @@ func TestProcessWithoutTheRouteDropsNothing(t *testing.T) {
 		}
 	}
 	slices.Sort(left)
-	if !slices.Equal(left, owed) {
-		t.Fatalf("after pruning there are %q, want what is owed: %q", left, owed)
+	if !slices.Equal(left, open) {
+		t.Fatalf("pruning left %q, want the open events %q", left, open)
 	}
 	if n := len(h.seen("waits-1")) + len(h.seen("waits-2")); n != 0 {
-		t.Errorf("%d requests of messages that nobody could send", n)
+		t.Errorf("%d requests arrived for messages that no gateway could send", n)
 	}
 
 	h.heal()
 	w.writeSettings(t, "a.yaml", knows("1000/s"))
 	a = w.startWith(t, "a.yaml")
-	for _, id := range owed {
+	for _, id := range open {
 		a.waitState(t, "play", id, "done")
 		oneKey(t, id, h.seen(id))
 	}
-	if did := h.did(); !slices.Equal(did, owed) {
-		t.Errorf("effects %q, want %q", did, owed)
+	if did := h.did(); !slices.Equal(did, open) {
+		t.Errorf("effects %q, want %q", did, open)
 	}
 }
 
@@ -128,7 +128,7 @@ func unroutedIsShown(t *testing.T, w *world, g *gateway) {
 		t.Errorf("the event without a route has the note %q and %d messages", detail.Note, len(detail.Messages))
 	}
 	if found := g.events(t, "note=no+route"); len(found) != 1 || found[0].EventID != "unrouted" {
-		t.Errorf("with the note no route there are %+v, want the one event", found)
+		t.Errorf("events with the note no route: %+v, want the one event", found)
 	}
 	out := w.run(t, "events", "list", "--config", "b.yaml", "--note", "no route")
 	if out.code != 0 || !strings.Contains(out.stdout, "unrouted") {

@@ -25,11 +25,11 @@ func TestReplayedIDTakesEffectOnce(t *testing.T) {
 			{"17", newDelivery("bare", `{"id":17}`), newDelivery("bare", `{"id":"17"}`)}, // the same id
 		} {
 			if a := g.expect(t, d.first, "200 ok"); a.EventID != d.id {
-				t.Errorf("%s: answered event_id %q, want %q", d.first.source, a.EventID, d.id)
+				t.Errorf("%s: the answer has event_id %q, want %q", d.first.source, a.EventID, d.id)
 			}
 			for _, again := range []*delivery{d.first, d.again, d.again} {
 				if a := g.expect(t, again, "200 duplicate"); a.EventID != d.id {
-					t.Errorf("%s: a duplicate answered event_id %q, want %q", d.first.source, a.EventID, d.id)
+					t.Errorf("%s: the answer to a duplicate has event_id %q, want %q", d.first.source, a.EventID, d.id)
 				}
 			}
 			detail := g.waitState(t, d.first.source, d.id, "done")
@@ -37,7 +37,7 @@ func TestReplayedIDTakesEffectOnce(t *testing.T) {
 				t.Errorf("%s: the destination got %d requests, want 1", d.first.source, len(got))
 			}
 			if len(detail.Attempts) != 1 || detail.Attempts[0].Outcome != "sent" {
-				t.Errorf("%s: attempts %+v, want one that was sent", d.first.source, detail.Attempts)
+				t.Errorf("%s: attempts %+v, want one, sent", d.first.source, detail.Attempts)
 			}
 			// Counts are written in groups, so they may come late.
 			g.eventually(t, patience, "the duplicates of "+d.id+" are counted", func() bool {
@@ -57,7 +57,7 @@ func TestDuplicateWithAnotherBody(t *testing.T) {
 		if got := w.sink.requests(""); len(got) != 1 || got[0].body != `{"first":true}` {
 			t.Errorf("the destination got %d requests, want one with the first body", len(got))
 		}
-		g.eventually(t, patience, "the other body is shown on the event", func() bool {
+		g.eventually(t, patience, "the event shows the other body", func() bool {
 			return g.event(t, "github", "gh-1").Deliveries.OtherBodies == "1"
 		})
 	})
@@ -158,7 +158,7 @@ func TestChangedByteIs401(t *testing.T) {
 		check401(t, g, "lab", table)
 
 		if got := g.events(t, ""); len(got) != 0 {
-			t.Errorf("unverified requests are events: %+v", got)
+			t.Errorf("unverified requests became events: %+v", got)
 		}
 		for _, d := range []*delivery{github, stripe, standard, lab} {
 			g.expect(t, d, "200 ok") // the unchanged delivery was right
@@ -236,7 +236,7 @@ func deliverAt(t *testing.T, g *gateway, offset time.Duration, sign func(time.Ti
 			return got
 		}
 	}
-	t.Fatalf("no delivery was made within the second that the offset %s leaves", offset)
+	t.Fatalf("no delivery fitted into the second that the offset %s leaves", offset)
 	return ""
 }
 
@@ -248,12 +248,12 @@ func TestIDOlderThanWindowIsFresh(t *testing.T) {
 		first := w.sink.next(t)
 		g.waitState(t, "github", "gh-1", "done")
 		// The window counts from the first delivery, so duplicates do not renew it.
-		g.eventually(t, patience, "the id is fresh again", func() bool {
+		g.eventually(t, patience, "the id can be claimed again", func() bool {
 			return g.deliver(t, push("gh-1")).short() == "200 ok"
 		})
 		second := w.sink.next(t)
 		if second.body != first.body || second.eventID() != "gh-1" {
-			t.Errorf("the second request is not that of the event: %+v", second)
+			t.Errorf("the second request does not belong to the event: %+v", second)
 		}
 	})
 }
@@ -332,10 +332,10 @@ func TestForgedRequestCannotClaim(t *testing.T) {
 			forged := d.real.with(d.signature, signature[:len(signature)-8]+"00000000")
 			a := g.expect(t, forged, "401")
 			if strings.Contains(a.text, signature) {
-				t.Errorf("the refusal tells the right signature: %s", a.text)
+				t.Errorf("the refusal reveals the right signature: %s", a.text)
 			}
 			if got := g.events(t, "id="+d.id); len(got) != 0 {
-				t.Errorf("the forged request is an event: %+v", got)
+				t.Errorf("the forged request became an event: %+v", got)
 			}
 			g.expect(t, d.real, "200 ok")
 			g.expect(t, forged, "401")

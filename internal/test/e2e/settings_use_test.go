@@ -27,7 +27,7 @@ func TestManualMigration(t *testing.T) {
 		w := newWorld(t, db, standardSettings+"migrate: manual\n")
 		out := w.run(t, "serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
 		if out.code != 1 || !strings.Contains(out.stderr, "migrate up") {
-			t.Errorf("code %d, want 1 and what to do: %s", out.code, out.stderr)
+			t.Errorf("code %d, want 1 and a suggestion: %s", out.code, out.stderr)
 		}
 		for range 2 { // the second time there is nothing to do
 			if out := w.run(t, "migrate", "up"); out.code != 0 {

@@ -158,7 +158,7 @@ func TestCompressedBodies(t *testing.T) {
 	// The destination gets the signed bytes and their content type.
 	got := w.sink.next(t)
 	if got.body != wire || got.header.Get("Content-Encoding") != "gzip" {
-		t.Errorf("forwarded %d bytes as %q, want the %d bytes as they came", len(got.body), got.header.Get("Content-Encoding"), len(wire))
+		t.Errorf("forwarded %d bytes as %q, want the %d bytes unchanged", len(got.body), got.header.Get("Content-Encoding"), len(wire))
 	}
 	bomb := zip(t, `{"id":"bomb","pad":"`+strings.Repeat("x", 8<<20)+`"}`)
 	g.expect(t, zipped(bomb), "413")
@@ -167,7 +167,7 @@ func TestCompressedBodies(t *testing.T) {
 	g.expect(t, zipped("not gzip"), "400")
 	g.expect(t, zipped(wire[:len(wire)-3]), "400")
 	if g.event(t, "zipped", "bomb") != nil {
-		t.Error("the bomb is an event")
+		t.Error("the bomb became an event")
 	}
 }
 
@@ -219,10 +219,10 @@ func TestRedeliveryOfADeadEvent(t *testing.T) {
 		w.sink.answerWith(failing(0))
 		a := g.expect(t, push("gh-1"), "200 duplicate")
 		if !a.Reopened || a.EventID != "gh-1" {
-			t.Errorf("answered %s, want it reopened", a.text)
+			t.Errorf("answered %s, want reopened", a.text)
 		}
 		if a := g.expect(t, acked, "200 duplicate"); a.Reopened {
-			t.Errorf("answered %s, but redelivery is ack", a.text)
+			t.Errorf("answered %s, but the source has redelivery ack", a.text)
 		}
 		detail := g.waitState(t, "github", "gh-1", "done")
 		if detail.Generation != 1 {
@@ -233,10 +233,10 @@ func TestRedeliveryOfADeadEvent(t *testing.T) {
 			t.Errorf("%d requests, want 2 under one webhook-id", len(got))
 		}
 		if a := g.expect(t, push("gh-1"), "200 duplicate"); a.Reopened {
-			t.Errorf("answered %s, but it was done", a.text)
+			t.Errorf("answered %s, but the event was done", a.text)
 		}
 		if detail := g.event(t, "lab", "acked"); detail.State != "dead" || len(w.sink.requests("acked")) != 1 {
-			t.Errorf("the event that is only acknowledged is %s and was sent %d times", detail.State, len(w.sink.requests("acked")))
+			t.Errorf("the event acked is %s and was sent %d times", detail.State, len(w.sink.requests("acked")))
 		}
 	})
 }

@@ -47,7 +47,7 @@ func TestGracefulStop(t *testing.T) {
 		select {
 		case <-enough:
 		case <-time.After(patience):
-			t.Errorf("not 200 deliveries within %s", patience)
+			t.Errorf("fewer than 200 deliveries within %s", patience)
 		}
 		g.stop(t) // checks the exit code and the time
 		stopped.Store(true)
@@ -63,7 +63,7 @@ func TestGracefulStop(t *testing.T) {
 		}
 		for _, id := range acked {
 			if !listed[id] {
-				t.Errorf("%s was acknowledged and is not there", id)
+				t.Errorf("%s was acknowledged, but does not exist", id)
 			}
 		}
 		// A graceful stop releases or completes every lease.
@@ -111,7 +111,7 @@ func TestStopAnswersWhatIsArriving(t *testing.T) {
 		g.stop(t)
 		again := w.start(t)
 		if again.event(t, "github", "late") == nil {
-			t.Error("the event that was answered 200 is not there")
+			t.Error("the event that was answered 200 does not exist")
 		}
 		again.waitState(t, "github", "first", "done")
 	})

@@ -85,7 +85,7 @@ func TestStoppedGatewayHoldsNothing(t *testing.T) {
 	select {
 	case <-enough:
 	case <-time.After(patience):
-		t.Fatalf("not %d deliveries within %s", stopAt, patience)
+		t.Fatalf("fewer than %d deliveries within %s", stopAt, patience)
 	}
 	stopped.signal(t, syscall.SIGSTOP)
 	// The retries of all senders go to the running gateway.
