@@ -10,7 +10,7 @@ import (
 // Defect class: a receiver checks whether an event exists and then inserts it. Of several copies
 // that arrive together, all but one fail on the unique constraint, and the sender gets 500 about an
 // event that is safe; or a deadlock ends the transaction with the same result. Copies must get 200,
-// or 503 where the outcome is unknown, and nothing else; at most one of them is the first.
+// or 503 where the outcome is unknown, and nothing else; at most one copy is answered as new.
 func TestCopiesAtOnceGetNothingButOKAndTryAgain(t *testing.T) {
 	eachStore(t, func(t *testing.T, db *database) {
 		w := newWorld(t, db, standardSettings)

@@ -12,8 +12,7 @@ import (
 	"github.com/hookonce/hookonce/internal/test/race"
 )
 
-// workerCommand returns a function that prepares worker processes: this program,
-// started again.
+// workerCommand returns a function that prepares worker processes: this test binary, started again.
 func workerCommand(t testing.TB, s settings) func() *exec.Cmd {
 	t.Helper()
 	text, err := json.Marshal(s)
@@ -34,12 +33,12 @@ func workerCommand(t testing.TB, s settings) func() *exec.Cmd {
 	}
 }
 
-// plainFolder holds what plainBinary built; "" if it has built nothing.
+// plainFolder holds the binary of plainBinary; "" if none was built.
 var plainFolder string
 
-// plainBinary builds this program without the race detector, once. SQLite is
-// translated to Go, and would be some fifteen times slower with it; what the detector
-// is there for, the engine above, is the same as on PostgreSQL.
+// plainBinary builds this program without the race detector, once. SQLite is translated to Go and
+// runs about fifteen times slower under it. The engine, which the detector is for, runs under it on
+// PostgreSQL.
 var plainBinary = sync.OnceValues(func() (string, error) {
 	folder, err := os.MkdirTemp("", "hookonce-proof-")
 	if err != nil {

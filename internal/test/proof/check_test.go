@@ -13,13 +13,12 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// figures tell what a trial met, so that a run in which nothing went wrong does not
-// pass for one in which nothing was lost.
+// figures count the faults of a trial, so that a run without faults does not pass as proof.
 type figures struct {
 	twins       int // second copies sent at the same moment as the first
 	repeats     int // second copies sent later
 	duplicates  int // answers "duplicate"
-	reopened    int // of which that a dead event is reopened
+	reopened    int // the "duplicate" ones that say that a dead event is reopened
 	unavailable int // answers 503
 	cut         int // deliveries whose connection was refused or ended before the answer
 
@@ -32,13 +31,13 @@ type storedEvent struct {
 	attempts, generation int
 }
 
-// found is what a trial left.
+// found is the result of a trial, by event id.
 type found struct {
 	events   map[string]storedEvent
 	effects  map[string][]int           // generations
 	messages map[string][]storedMessage // by the event that caused them
 	runs     map[string][]handlerRun    // calls of the handler
-	deaths   map[string]int             // processes that an event has ended
+	deaths   map[string]int             // processes that an event ended
 	sent     map[string]map[string]int  // event id -> message id -> how often
 }
 
@@ -47,13 +46,13 @@ type storedMessage struct {
 	state int
 }
 
-// messageSent is the state of a message in its table.
+// messageSent is the state of a sent message in its table.
 const messageSent = 2
 
 // handlerRun is a call of a handler.
 type handlerRun struct{ attempt, process string }
 
-// collect reads what the trial left. All processes have ended.
+// collect reads the result of the trial. All processes have ended.
 func (tr *trial) collect() *found {
 	t := tr.t
 	t.Helper()
@@ -66,7 +65,7 @@ func (tr *trial) collect() *found {
 	tr.db.rows(t, `SELECT source, event_id, state, last_error, attempts, generation FROM `+tr.db.table("events"),
 		[]any{&source, &id, &ev.state, &ev.lastError, &ev.attempts, &ev.generation}, func() {
 			if _, twice := f.events[id]; twice || source != sourceName {
-				t.Errorf("%s of %s is in the database twice, or of a source that delivered nothing", id, source)
+				t.Errorf("%s of %s is in the database twice, or its source delivered nothing", id, source)
 			}
 			f.events[id] = ev
 		})
@@ -108,7 +107,7 @@ func (tr *trial) readRecord(name string, words int, f func([]string)) {
 	}
 }
 
-// check holds what the trial left to what was sent.
+// check compares the result of the trial with the delivered events.
 func (tr *trial) check() *found {
 	t := tr.t
 	t.Helper()
@@ -120,7 +119,7 @@ func (tr *trial) check() *found {
 		switch {
 		case !ev.acked: // reported when its sender gave up
 		case !there:
-			t.Errorf("%s was acknowledged and is not in the database", ev.ID)
+			t.Errorf("%s was acknowledged, but is not in the database", ev.ID)
 		case ev.succeeds() || ev.mayDie() && !tr.deathIsFailure:
 			f.checkDone(t, ev, stored)
 		default:
@@ -129,12 +128,12 @@ func (tr *trial) check() *found {
 	}
 	for id := range f.events {
 		if !planned[id] {
-			t.Errorf("%s is in the database and was never delivered", id)
+			t.Errorf("%s is in the database, but was never delivered", id)
 		}
 	}
 	for id := range f.messages {
 		if !planned[id] {
-			t.Errorf("there are messages that %q caused, which was never delivered", id)
+			t.Errorf("there are messages of %q, which was never delivered", id)
 		}
 	}
 	for id := range f.effects {
@@ -149,14 +148,14 @@ func (tr *trial) check() *found {
 	return f
 }
 
-// checkRest looks for what is left of interrupted work, and compares the list of dead
-// letters with the events.
+// checkRest checks that no interrupted run is on record, and compares the dead letters with the
+// events.
 func (tr *trial) checkRest(f *found) {
 	t := tr.t
 	t.Helper()
-	if tr.db.variant != withSQLite { // which has no table of runs
+	if tr.db.variant != withSQLite { // SQLite has no table of runs
 		if n := tr.db.number(t, `SELECT count(*) FROM hookonce.run`); n > 0 {
-			t.Errorf("%d runs are on record, although all processes have ended", n)
+			t.Errorf("%d runs are on record, but all processes have ended", n)
 		}
 	}
 	var id string
@@ -169,7 +168,7 @@ func (tr *trial) checkRest(f *found) {
 	}
 }
 
-// checkDone checks an event whose effect there must be, once.
+// checkDone checks an event that must have taken effect once.
 func (f *found) checkDone(t testing.TB, ev *event, stored storedEvent) {
 	t.Helper()
 	if stored.state != driver.StateDone || stored.generation != 0 {
@@ -197,10 +196,10 @@ func (f *found) checkDead(t testing.TB, ev *event, stored storedEvent) {
 	switch {
 	case ev.mayDie():
 		right = right && stored.lastError == driver.ErrorRunInterrupted && stored.attempts == attempts
-		// Of its attempts some may have been cut off by the test itself, before it came to that.
+		// The test may have killed some of its attempts earlier.
 		right = right && f.deaths[ev.ID] > 0
 	case ev.Does == panicAlways:
-		// The last attempt may have been cut off by the test itself.
+		// The test may have killed its last attempt.
 		right = right && stored.attempts == attempts &&
 			(strings.Contains(stored.lastError, panicText) || stored.lastError == driver.ErrorRunInterrupted)
 	default:
@@ -211,15 +210,14 @@ func (f *found) checkDead(t testing.TB, ev *event, stored storedEvent) {
 	}
 }
 
-// figure is a line of the table of what was seen.
+// figure is a line in the table of figures.
 type figure struct {
 	name string
 	n    int
 	must bool // a trial without it is void
 }
 
-// report logs what was seen, and fails the trial as void if something that it is
-// about never happened.
+// report logs the figures, and fails the trial as void if a fault that it is about never happened.
 func (tr *trial) report(f *found) {
 	t := tr.t
 	t.Helper()
@@ -229,7 +227,7 @@ func (tr *trial) report(f *found) {
 	for _, line := range all {
 		fmt.Fprintf(w, "%d\t  %s\n", line.n, line.name)
 		if line.must && line.n == 0 {
-			t.Errorf("the trial is void: %s: never", line.name)
+			t.Errorf("the trial is void, because this never happened: %s", line.name)
 		}
 	}
 	w.Flush()
@@ -237,7 +235,7 @@ func (tr *trial) report(f *found) {
 		tr.figures.sending.Round(time.Millisecond), tr.figures.draining.Round(time.Millisecond), table.String())
 }
 
-// sentFigures are those of the senders and processes.
+// sentFigures returns the figures of the senders and processes.
 func (tr *trial) sentFigures() []figure {
 	s := &tr.figures
 	lines := []figure{
@@ -246,7 +244,7 @@ func (tr *trial) sentFigures() []figure {
 		{"second copies sent at the same moment", s.twins, true},
 		{"second copies sent later", s.repeats, true},
 		{"answers \"duplicate\"", s.duplicates, true},
-		{"of which reopened a dead event", s.reopened, false},
+		{"answers \"duplicate\" that reopened a dead event", s.reopened, false},
 		{"deliveries that were cut off or refused a connection", s.cut, true},
 		{"answers 503", s.unavailable, false},
 	}
@@ -261,15 +259,15 @@ func (tr *trial) sentFigures() []figure {
 		started, kills, leaves = started+p.started, kills+p.kills, leaves+p.leaves
 	}
 	return append(lines,
-		figure{"claims whose answer nobody heard", unheard, false},
+		figure{"claims whose answer \"ok\" was lost", unheard, false},
 		figure{"processes", started, true},
 		figure{"processes killed by the test", kills, true},
-		figure{"processes that an event has ended", leaves, true})
+		figure{"processes ended by an event", leaves, true})
 }
 
-// foundFigures are those of the handlers and the database.
+// foundFigures returns the figures of the handlers and the database.
 func (tr *trial) foundFigures(f *found) []figure {
-	ran := make(map[string]int) // what events did -> runs
+	ran := make(map[string]int) // by order.Does: calls of the handler
 	var runs, again, interrupted, sends, sentAgain, dead, lastCut, effects int
 	for _, ev := range tr.events {
 		first, seen := f.runs[ev.ID], make(map[handlerRun]bool)
@@ -303,16 +301,16 @@ func (tr *trial) foundFigures(f *found) []figure {
 		}
 	}
 	return []figure{
-		{"calls of handlers", runs, true},
-		{"of which of events that fail twice", ran[failTwice], true},
-		{"of which of events that always panic", ran[panicAlways], true},
-		{"of which of events that fail for good", ran[failForGood], true},
-		{"of which of events that end their process", ran[killProcess] + ran[leaveProcess], true},
+		{"calls of the handler", runs, true},
+		{"calls for events that fail twice", ran[failTwice], true},
+		{"calls for events that always panic", ran[panicAlways], true},
+		{"calls for events that fail for good", ran[failForGood], true},
+		{"calls for events that end their process", ran[killProcess] + ran[leaveProcess], true},
 		{"innocent events run again with their batch undone", again, true},
 		{"innocent events run again by another process", interrupted, true},
 		{"effects", effects, true},
 		{"dead letters", dead, true},
-		{"of which were cut off in their last attempt", lastCut, false},
+		{"dead letters whose last attempt was killed", lastCut, false},
 		{"calls of the sender of messages", sends, true},
 		{"messages sent more than once, under one id", sentAgain, false},
 	}

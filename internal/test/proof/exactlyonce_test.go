@@ -21,7 +21,7 @@ func TestExactlyOnceSQLite(t *testing.T) {
 	exactlyOnce(t, withSQLite, 2, time.Second)
 }
 
-// exactlyOnce is a trial on so many worker processes.
+// exactlyOnce runs a trial with the given number of worker processes.
 func exactlyOnce(t *testing.T, variant string, workers int, handlerTimeout time.Duration) {
 	t.Helper()
 	tr := newTrial(t, newDatabase(t, variant), nil)

@@ -13,7 +13,7 @@ func TestMain(m *testing.M) {
 	}
 	code := dbtest.Run(m)
 	if plainFolder != "" {
-		_ = os.RemoveAll(plainFolder) // what is left is in the folder for temporary files
+		_ = os.RemoveAll(plainFolder) // leftovers are in the folder for temporary files
 	}
 	os.Exit(code)
 }

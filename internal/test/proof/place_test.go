@@ -15,15 +15,15 @@ import (
 	"time"
 )
 
-// place is where one process runs and, whenever that has ended, the next.
+// place is where one process runs and, after its end, the next one.
 type place struct {
 	name    string
 	folder  string // for the logs
-	listens bool   // the process prints the address that it listens at, and ends with code 0 on SIGTERM
+	listens bool   // the process prints the address that it listens on, and ends with code 0 on SIGTERM
 	command func() *exec.Cmd
 
 	kept sync.WaitGroup
-	lost atomic.Bool // no further process is started, because one ended as none may
+	lost atomic.Bool // a process ended wrongly, so no other one is started
 
 	mu       sync.Mutex
 	process  *process // nil while none runs
@@ -32,7 +32,7 @@ type place struct {
 	started  int
 	lastPID  int
 	kills    int // by the test
-	leaves   int // by themselves, as an event asked for
+	leaves   int // by an event that ends its process
 	logs     []string
 }
 
@@ -42,8 +42,7 @@ type process struct {
 	killed bool
 }
 
-// keep runs a process in the place, and another one whenever it has ended, until
-// the place is stopped.
+// keep runs a process in the place, and a new one after each end, until the place is stopped.
 func (p *place) keep(t testing.TB) {
 	p.kept.Go(func() {
 		for {
@@ -59,7 +58,7 @@ func (p *place) keep(t testing.TB) {
 	})
 }
 
-// runOnce runs one process to its end, and reports whether another one shall follow.
+// runOnce runs one process to its end, and reports whether to start another one.
 func (p *place) runOnce() (again bool, err error) {
 	started, output, err := p.start()
 	if err != nil || started == nil {
@@ -68,18 +67,18 @@ func (p *place) runOnce() (again bool, err error) {
 	lines := bufio.NewReader(output)
 	if p.listens {
 		line, err := lines.ReadString('\n')
-		if err == nil { // else it has ended
+		if err == nil { // otherwise it has ended
 			p.mu.Lock()
 			p.address = strings.TrimSpace(line)
 			p.mu.Unlock()
 		}
 	}
-	_, _ = io.Copy(io.Discard, lines) // until it ends
-	_ = started.cmd.Wait()            // how it ended is in its state
+	_, _ = io.Copy(io.Discard, lines) // blocks until the process ends
+	_ = started.cmd.Wait()            // its state tells how it ended
 
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	// A process that does not listen, or not yet, may know nothing of signals.
+	// A process that does not listen, or not yet, may have no handler for signals.
 	mayTerminate := p.stopping && p.address == ""
 	p.address, p.process = "", nil
 	state := started.cmd.ProcessState
@@ -97,7 +96,7 @@ func (p *place) runOnce() (again bool, err error) {
 	return !p.stopping, nil
 }
 
-// start starts a process; nil if the place is stopped.
+// start starts a process, and returns nil if the place is stopped.
 func (p *place) start() (*process, io.Reader, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -110,12 +109,12 @@ func (p *place) start() (*process, io.Reader, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	defer log.Close() // the process has its own
+	defer log.Close() // the process has a copy
 	p.logs = append(p.logs, path)
 	cmd.Stderr = log
 	output, err := cmd.StdoutPipe()
 	if err == nil {
-		_, err = cmd.StdinPipe() // whose end tells the process that the test is gone
+		_, err = cmd.StdinPipe() // closes when the test ends, which tells the process
 	}
 	if err == nil {
 		err = cmd.Start()
@@ -129,7 +128,7 @@ func (p *place) start() (*process, io.Reader, error) {
 	return p.process, output, nil
 }
 
-// kill ends the process that runs, if there is one, without warning.
+// kill ends the running process, if there is one, without warning.
 func (p *place) kill() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -140,7 +139,7 @@ func (p *place) kill() {
 	_ = p.process.cmd.Process.Kill() // it may have ended just now
 }
 
-// signal sends a signal to the process that runs.
+// signal sends a signal to the running process.
 func (p *place) signal(t testing.TB, sig syscall.Signal) {
 	t.Helper()
 	p.mu.Lock()
@@ -153,7 +152,7 @@ func (p *place) signal(t testing.TB, sig syscall.Signal) {
 	}
 }
 
-// pid returns the number of the process that runs; 0 if none does.
+// pid returns the id of the running process; 0 if none runs.
 func (p *place) pid() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -163,15 +162,14 @@ func (p *place) pid() int {
 	return p.process.cmd.Process.Pid
 }
 
-// listening returns the address of the process that listens; "" if none does.
+// listening returns the address of the listening process; "" if none listens.
 func (p *place) listening() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.address
 }
 
-// stop ends the process as an operator does, and waits for its end. It may be
-// called again.
+// stop ends the process as an operator does, and waits for its end. Calling it again is harmless.
 func (p *place) stop(t testing.TB) {
 	t.Helper()
 	p.mu.Lock()
@@ -188,10 +186,10 @@ func (p *place) stop(t testing.TB) {
 	p.kept.Wait()
 }
 
-// stopTimeout is what an operator is promised.
+// stopTimeout is promised to operators.
 const stopTimeout = 30 * time.Second
 
-// checkLogs looks for what no process may print.
+// checkLogs searches the logs for crashes and races.
 func (p *place) checkLogs(t testing.TB) {
 	t.Helper()
 	for _, path := range p.logs {
@@ -209,7 +207,7 @@ func (p *place) checkLogs(t testing.TB) {
 	}
 }
 
-// tail returns the end of a file.
+// tail returns the end of a file, or the error of reading it.
 func tail(path string) string {
 	const most = 8 << 10
 	text, err := os.ReadFile(path)

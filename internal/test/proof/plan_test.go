@@ -13,16 +13,15 @@ import (
 )
 
 const (
-	// seedVariable names the environment variable that repeats the random choices of
-	// a trial. When which process comes to what is not repeated.
+	// seedVariable names the environment variable that repeats the random choices of a trial. The
+	// timing of processes is not repeated.
 	seedVariable = "HOOKONCE_TEST_SEED"
-	// soakVariable names the one that sets the number of events.
+	// soakVariable names the environment variable that sets the number of events.
 	soakVariable  = "HOOKONCE_SOAK"
 	defaultEvents = 10_000
 )
 
-// environment returns the number that an environment variable holds, or else
-// the fallback.
+// environment returns the number in an environment variable, or the fallback without one.
 func environment(t testing.TB, name string, fallback uint64) uint64 {
 	t.Helper()
 	text := os.Getenv(name)
@@ -36,12 +35,12 @@ func environment(t testing.TB, name string, fallback uint64) uint64 {
 	return n
 }
 
-// event is an event that is going to be delivered.
+// event is an event to deliver.
 type event struct {
 	order
 	body, signature string
-	twin            bool // two copies of it are delivered at the same moment
-	again           bool // after it, an earlier one is delivered again
+	twin            bool // is delivered twice at the same moment
+	again           bool // after this event, an earlier one is delivered again
 
 	// Guarded by the trial's mutex.
 	acked   bool
@@ -58,10 +57,9 @@ func newEvent(o order) *event {
 	return &event{order: o, body: string(body), signature: hex.EncodeToString(mac.Sum(nil))}
 }
 
-// planEvents returns n events. In a thousand, 50 fail twice, 10 panic, 10 fail for
-// good and one ends its process; every tenth has a message to send; and there are
-// 300 second deliveries, half of them at the same moment as the first. Which events
-// these are is random.
+// planEvents returns n events. In a thousand, 50 fail twice, 10 panic, 10 fail for good and one
+// ends its process; every tenth enqueues a message; and there are 300 second deliveries, half of
+// them at the same moment as the first. The choice of events is random.
 func planEvents(r *rand.Rand, n int) []*event {
 	var does []string
 	add := func(what string, count int) {
@@ -90,7 +88,7 @@ func planEvents(r *rand.Rand, n int) []*event {
 	return events
 }
 
-// mayDie reports whether an event ends its process.
+// mayDie reports whether an event ends the process of its handler.
 func (o *order) mayDie() bool { return o.Does == killProcess || o.Does == leaveProcess }
 
 // succeeds reports whether a handler of this event succeeds in the end.

@@ -10,9 +10,9 @@ import (
 	"github.com/hookonce/hookonce/internal/test/sqltest"
 )
 
-// Two Python processes without an SDK take the events that two workers without
-// handlers receive. A consumer that crashes counts no attempt, so an event ends a
-// process only when it is worked on for the first time, and succeeds later.
+// Two Python processes without an SDK take the events that two workers without handlers receive. A
+// consumer that crashes counts no attempt, so an event ends a process only on its first run, and
+// succeeds later.
 func TestExactlyOncePython(t *testing.T) {
 	t.Parallel()
 	python := sqltest.Python(t)

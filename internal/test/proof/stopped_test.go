@@ -17,13 +17,12 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// stoppedTimeout is the time-out of handlers here: long enough to stop a process
-// before it is over.
+// stoppedTimeout is the timeout of handlers here: long enough to stop a process before it ends.
 const stoppedTimeout = 5 * time.Second
 
-// PostgreSQL cuts off the session of a worker that was stopped in the middle of a
-// transaction. Another worker does the work then. When the first one continues, its
-// handler returns nil, and there is nothing that it could commit.
+// PostgreSQL ends the session of a worker that was stopped in the middle of a transaction, and
+// another worker does the work. When the first one continues, its handler returns nil, but the
+// commit fails.
 func TestStoppedWorkerPgx(t *testing.T) {
 	t.Parallel()
 	stoppedOnPostgres(t, withPgx)
@@ -42,13 +41,13 @@ func stoppedOnPostgres(t *testing.T, variant string) {
 	other := tr.addPlace("other", settings{HandlerTimeout: stoppedTimeout})
 	other.keep(t)
 	tr.waitAll(driver.StateDone)
-	tr.eventually("all messages are sent", func() bool { return tr.owed() == 0 })
+	tr.eventually("all messages are sent", func() bool { return tr.unfinished() == 0 })
 	other.stop(t)
 
 	before := tr.snapshot()
 	tr.continueAndStop(stopped)
 	if diff := cmp.Diff(before, tr.snapshot()); diff != "" {
-		t.Errorf("the continued worker changed what was finished (-before +after):\n%s", diff)
+		t.Errorf("the continued worker changed finished rows (-before +after):\n%s", diff)
 	}
 	f := tr.check()
 	for _, p := range []*place{stopped, other} {
@@ -58,9 +57,9 @@ func stoppedOnPostgres(t *testing.T, variant string) {
 	}
 }
 
-// SQLite cuts nobody off: a process that is stopped in the middle of a transaction
-// holds the only lock for writing, and the others wait. When it continues, its time is
-// over, and whoever does the work then, it is done once.
+// SQLite ends no transaction: a process that is stopped in the middle of one holds the only write
+// lock, and the others wait. When it continues, its time is over. Whichever process does the work
+// then, it is done once.
 func TestStoppedWorkerSQLite(t *testing.T) {
 	t.Parallel()
 	tr := newTrial(t, newDatabase(t, withSQLite), someEvents(20))
@@ -74,7 +73,7 @@ func TestStoppedWorkerSQLite(t *testing.T) {
 	})
 	stopped.signal(t, syscall.SIGCONT)
 	tr.waitAll(driver.StateDone)
-	tr.eventually("all messages are sent", func() bool { return tr.owed() == 0 })
+	tr.eventually("all messages are sent", func() bool { return tr.unfinished() == 0 })
 	tr.stop()
 	tr.check()
 	tr.checkPassed()
@@ -89,12 +88,12 @@ func someEvents(n int) []*event {
 	return events
 }
 
-// stopInHandler delivers the events, starts a worker that takes them, and stops it
-// in the middle of a handler, which waits for the gate.
+// stopInHandler delivers the events, starts a worker that takes them, and stops the worker in a
+// handler, which waits for the gate.
 func (tr *trial) stopInHandler() (stopped *place, gate string) {
 	t := tr.t
 	t.Helper()
-	// The events are there before a worker is, so that it takes many in one run.
+	// The events arrive before a worker runs, so that it takes many in one run.
 	receiver := tr.addPlace("receiver", settings{Receiver: true})
 	receiver.keep(t)
 	var deliveries sync.WaitGroup
@@ -107,11 +106,12 @@ func (tr *trial) stopInHandler() (stopped *place, gate string) {
 	gate = filepath.Join(tr.folder, "gate")
 	stopped = tr.addPlace("stopped", settings{HandlerTimeout: stoppedTimeout, Gate: gate})
 	stopped.keep(t)
-	// Sooner, its statements would fail when it continues, and it would never come to the gate.
+	// Stopped earlier, its statements would fail when it continues, and it would not reach the
+	// gate.
 	tr.eventually("a handler waits for the gate", func() bool { return tr.size(waitingFile) > 0 })
 	stopped.signal(t, syscall.SIGSTOP)
 	waitStopped(t, stopped.pid())
-	t.Cleanup(func() { // or it takes no SIGTERM
+	t.Cleanup(func() { // a stopped process ignores SIGTERM
 		if pid := stopped.pid(); pid != 0 {
 			_ = syscall.Kill(pid, syscall.SIGCONT)
 		}
@@ -122,8 +122,8 @@ func (tr *trial) stopInHandler() (stopped *place, gate string) {
 	return stopped, gate
 }
 
-// waitStopped waits until all threads of a process have stopped: for a moment after
-// the signal they may still run.
+// waitStopped waits until all threads of a process have stopped: they may run for a moment after
+// the signal.
 func waitStopped(t testing.TB, pid int) {
 	t.Helper()
 	for {
@@ -146,8 +146,8 @@ func openGate(t testing.TB, gate string) {
 	}
 }
 
-// continueAndStop lets a stopped worker continue until its handler has returned, and
-// ends it as an operator does.
+// continueAndStop lets a stopped worker continue until its handler has returned, and then stops it
+// as an operator does.
 func (tr *trial) continueAndStop(p *place) {
 	tr.t.Helper()
 	p.signal(tr.t, syscall.SIGCONT)
@@ -172,7 +172,7 @@ func (tr *trial) waitAll(state string) {
 	})
 }
 
-// eventually polls ok, which asks other processes, for longer than any time-out.
+// eventually polls ok, which asks other processes, for longer than any timeout.
 func (tr *trial) eventually(what string, ok func() bool) {
 	tr.t.Helper()
 	deadline := time.After(patience)
@@ -187,7 +187,7 @@ func (tr *trial) eventually(what string, ok func() bool) {
 	}
 }
 
-// snapshot returns all that the database holds of events, by what it is.
+// snapshot returns all rows about events and their effects, by table.
 func (tr *trial) snapshot() map[string][]string {
 	t := tr.t
 	t.Helper()
@@ -236,8 +236,7 @@ func (d *database) dump(t testing.TB, table string) []string {
 	return lines
 }
 
-// calledBy reports whether the process that ran in a place, the only one there, has
-// called a handler.
+// calledBy reports whether the only process that ran in a place has called a handler.
 func (f *found) calledBy(p *place) bool {
 	for _, runs := range f.runs {
 		for _, run := range runs {

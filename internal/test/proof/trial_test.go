@@ -17,13 +17,13 @@ import (
 
 const (
 	senders = 32
-	// senderTimeout is how long a sender waits for an answer: longer than ack_timeout.
+	// senderTimeout is how long a sender waits for an answer. It is longer than ack_timeout.
 	senderTimeout = 5 * time.Second
 	senderPause   = 10 * time.Millisecond
 	// ackPatience is how long a sender tries to deliver one event.
 	ackPatience = 2 * time.Minute
-	// patience is how long there may be no progress: longer than an event needs that
-	// ends its process in every attempt, and than any time-out.
+	// patience is the longest time without progress. It is longer than any timeout, and than an
+	// event that ends its process in every attempt needs.
 	patience = 3 * time.Minute
 )
 
@@ -31,18 +31,18 @@ const (
 type trial struct {
 	t      testing.TB
 	db     *database
-	folder string // of the records and logs
+	folder string // for the records and logs
 	seed   uint64
-	random *rand.Rand // of the test itself; each sender has its own
+	random *rand.Rand // for the test itself; each sender has its own
 	client *http.Client
 	places []*place
 	// receivers are the places whose processes listen.
 	receivers []*place
 	events    []*event
-	// deathIsFailure tells whether an attempt counts whose process has ended.
+	// deathIsFailure tells whether an attempt counts if its process ended.
 	deathIsFailure bool
 
-	next atomic.Int64 // the event to be sent next
+	next atomic.Int64 // index of the next event to send
 	acks atomic.Int64
 
 	mu           sync.Mutex
@@ -50,7 +50,7 @@ type trial struct {
 	figures      figures
 }
 
-// newTrial prepares a trial of events; nil is for the usual ones.
+// newTrial prepares a trial. If events is nil, the trial plans them.
 func newTrial(t testing.TB, db *database, events []*event) *trial {
 	t.Helper()
 	seed := environment(t, seedVariable, rand.Uint64())
@@ -92,8 +92,8 @@ func (tr *trial) addPlace(name string, s settings) *place {
 	return p
 }
 
-// run sends all events while processes are killed, waits until nothing is owed,
-// and stops the processes.
+// run sends all events while processes are killed, waits until all work is finished, and stops the
+// processes.
 func (tr *trial) run() {
 	t := tr.t
 	t.Helper()
@@ -118,7 +118,7 @@ func (tr *trial) run() {
 	tr.stop()
 }
 
-// killWhileSending kills a process for about every 250 deliveries, at a random moment.
+// killWhileSending kills a process about every 250 deliveries, at a random moment.
 func (tr *trial) killWhileSending(sent <-chan struct{}) {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
@@ -140,11 +140,11 @@ func (tr *trial) killWhileSending(sent <-chan struct{}) {
 	}
 }
 
-// killWhileDraining kills a process a few times in a second, as long as much is owed,
-// and a limited number of times.
+// killWhileDraining kills a process a few times a second while work is unfinished, but only a
+// limited number of times.
 func (tr *trial) killWhileDraining() {
 	for range 5 + len(tr.events)/1000 {
-		if tr.owed() == 0 {
+		if tr.unfinished() == 0 {
 			return
 		}
 		tr.pause(600 * time.Millisecond)
@@ -160,28 +160,29 @@ func (tr *trial) pause(most time.Duration) {
 	<-time.After(time.Duration(tr.random.Int64N(int64(most))))
 }
 
-// owed is how many events and messages are not finished.
-func (tr *trial) owed() int {
+// unfinished returns the number of events and messages that are not finished.
+func (tr *trial) unfinished() int {
 	return tr.db.number(tr.t, `SELECT (SELECT count(*) FROM `+tr.db.table("event_state")+` WHERE state IN (0, 1)) +
 		(SELECT count(*) FROM `+tr.db.table("message")+` WHERE state IN (0, 1))`)
 }
 
-// waitDrained waits until nothing is owed, as long as that becomes less and less.
+// waitDrained waits until all work is finished. It fails if the unfinished work does not shrink for
+// patience.
 func (tr *trial) waitDrained() {
 	t := tr.t
 	t.Helper()
 	least, since := -1, time.Now()
 	for {
-		owed := tr.owed()
-		if owed == 0 {
+		open := tr.unfinished()
+		if open == 0 {
 			return
 		}
-		if least < 0 || owed < least {
-			least, since = owed, time.Now()
+		if least < 0 || open < least {
+			least, since = open, time.Now()
 		}
 		if time.Since(since) > patience {
-			t.Fatalf("%d events and messages are not finished, and never less than %d in %s:\n%s",
-				owed, least, patience, tr.describeOpen())
+			t.Fatalf("%d events and messages are unfinished, and never fewer than %d in %s:\n%s",
+				open, least, patience, tr.describeOpen())
 		}
 		select {
 		case <-t.Context().Done():
@@ -190,13 +191,13 @@ func (tr *trial) waitDrained() {
 		}
 		for _, p := range tr.places {
 			if p.lost.Load() {
-				t.Fatalf("%d events and messages are not finished, and %s has no process any more", owed, p.name)
+				t.Fatalf("%d events and messages are unfinished, and %s has no process any more", open, p.name)
 			}
 		}
 	}
 }
 
-// describeOpen shows some of what is not finished.
+// describeOpen returns some of the unfinished events.
 func (tr *trial) describeOpen() string {
 	var lines []string
 	var id, state, lastError string
@@ -208,7 +209,7 @@ func (tr *trial) describeOpen() string {
 	return strings.Join(lines, "\n")
 }
 
-// size returns the size of a record.
+// size returns the size of a record in bytes.
 func (tr *trial) size(name string) int64 {
 	info, err := os.Stat(filepath.Join(tr.folder, name))
 	if err != nil {
@@ -226,7 +227,7 @@ func (tr *trial) stop() {
 	all.Wait()
 }
 
-// send is one sender: it sends events as long as there are any.
+// send is one sender: it sends events until none is left.
 func (tr *trial) send(r *rand.Rand) {
 	for tr.t.Context().Err() == nil && !tr.t.Failed() {
 		i := tr.next.Add(1) - 1
@@ -249,7 +250,7 @@ func (tr *trial) send(r *rand.Rand) {
 	}
 }
 
-// earlier returns one of the events that are acknowledged.
+// earlier returns a random acknowledged event.
 func (tr *trial) earlier(r *rand.Rand) *event {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
@@ -262,7 +263,7 @@ func (tr *trial) count(n *int) {
 	*n++
 }
 
-// deliver makes a delivery until it is acknowledged, each time to the next place.
+// deliver repeats a delivery until it is acknowledged, each time to the next place.
 func (tr *trial) deliver(ev *event, at int) {
 	deadline := time.Now().Add(ackPatience)
 	for ; time.Now().Before(deadline); at++ {
@@ -272,7 +273,7 @@ func (tr *trial) deliver(ev *event, at int) {
 		}
 		select {
 		case <-tr.t.Context().Done():
-			return // failed elsewhere
+			return // the test has failed elsewhere
 		case <-time.After(senderPause):
 		}
 	}
@@ -294,7 +295,7 @@ func (tr *trial) answered(ev *event, address string) bool {
 		return false
 	case status == http.StatusOK && answer.Status == "ok" && answer.EventID == ev.ID:
 		if ev.claimed++; ev.claimed > 1 {
-			tr.t.Errorf("%s was answered ok twice: it was claimed twice", ev.ID)
+			tr.t.Errorf("%s was answered ok twice, so it was claimed twice", ev.ID)
 		}
 	case status == http.StatusOK && answer.Status == "duplicate" && answer.EventID == ev.ID:
 		f.duplicates++
@@ -303,7 +304,7 @@ func (tr *trial) answered(ev *event, address string) bool {
 		}
 	default:
 		tr.t.Errorf("%s: answered %d %+v", ev.ID, status, answer)
-		return true // it would be no different the next time
+		return true // another try would be answered the same
 	}
 	tr.acks.Add(1)
 	if !ev.acked {
@@ -313,14 +314,14 @@ func (tr *trial) answered(ev *event, address string) bool {
 	return true
 }
 
-// answer is the body of an answer.
+// answer is the JSON body of the answer to a delivery.
 type answer struct {
 	Status   string `json:"status"`
 	EventID  string `json:"event_id"`
 	Reopened bool   `json:"reopened"`
 }
 
-// post makes a delivery. The error is that of a connection.
+// post makes a delivery. It returns an error only if the connection failed.
 func (tr *trial) post(ev *event, address string) (int, answer, error) {
 	var a answer
 	req, err := http.NewRequest(http.MethodPost, "http://"+address+"/webhooks/"+sourceName, strings.NewReader(ev.body))
@@ -338,6 +339,6 @@ func (tr *trial) post(ev *event, address string) (int, answer, error) {
 	if err != nil {
 		return 0, a, err
 	}
-	_ = json.Unmarshal(body, &a) // whoever needs it finds it empty
+	_ = json.Unmarshal(body, &a) // the caller checks the fields
 	return resp.StatusCode, a, nil
 }

@@ -24,7 +24,7 @@ import (
 	"github.com/hookonce/hookonce/internal/test/dbtest"
 )
 
-// The ways of working on a database.
+// The variants: which API works on which database.
 const (
 	withPgx    = "pgx"
 	withSQL    = "sql"
@@ -34,7 +34,7 @@ const (
 // poolSize is how many connections of its own a worker process has.
 const poolSize = 8
 
-// run opens the database as the variant says, and serves.
+// run opens the database of the variant, and serves.
 func (w *worker) run() error {
 	ctx := context.Background()
 	switch w.Variant {
@@ -61,7 +61,7 @@ func (w *worker) run() error {
 			return err
 		}
 		defer pool.Close()
-		// One pool for everything.
+		// One pool for hookonce and the handlers.
 		pool.SetMaxOpenConns(2 * poolSize)
 		pool.SetMaxIdleConns(2 * poolSize)
 		return serve(w, hooksql.NewPostgres(pool), insertWith(insertPostgres))
@@ -79,7 +79,7 @@ func (w *worker) run() error {
 const (
 	insertPostgres = `INSERT INTO effects (event_id, generation, process) VALUES ($1, $2, $3)`
 	insertSQLite   = `INSERT INTO effects (event_id, generation, process) VALUES (?, ?, ?)`
-	// Nothing about it keeps an effect from being written twice.
+	// No constraint keeps an effect from being written twice.
 	createEffects = `CREATE TABLE effects (event_id text NOT NULL, generation integer NOT NULL, process integer NOT NULL)`
 )
 
@@ -90,12 +90,11 @@ func insertWith(statement string) insertFunc[*sql.Tx] {
 	}
 }
 
-// database is a database that one test has to itself, with the schema and the
-// table of effects.
+// database belongs to one test alone, with the schema and the table of effects.
 type database struct {
 	variant string
 	address string  // for workers
-	session *sql.DB // of the test
+	session *sql.DB // for the test
 }
 
 func newDatabase(t testing.TB, variant string) *database {
@@ -123,7 +122,7 @@ func newDatabase(t testing.TB, variant string) *database {
 	return db
 }
 
-// createDatabase creates a database on the server of the tests, and returns its DSN.
+// createDatabase creates a database on the tests' server, and returns its DSN.
 func createDatabase(t testing.TB) string {
 	t.Helper()
 	dsn, _ := dbtest.Postgres(t)
@@ -180,7 +179,7 @@ func (d *database) table(name string) string {
 	return "hookonce." + name
 }
 
-// number returns the number that a query answers.
+// number returns the single number that a query selects.
 func (d *database) number(t testing.TB, query string, args ...any) int {
 	t.Helper()
 	var n int
@@ -190,7 +189,7 @@ func (d *database) number(t testing.TB, query string, args ...any) int {
 	return n
 }
 
-// rows calls f for every row of a query, with what it scans into dest.
+// rows scans each row of a query into dest and then calls f.
 func (d *database) rows(t testing.TB, query string, dest []any, f func()) {
 	t.Helper()
 	rows, err := d.session.Query(query)

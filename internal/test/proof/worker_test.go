@@ -22,23 +22,23 @@ import (
 	"github.com/hookonce/hookonce/verify"
 )
 
-// workerVariable names the environment variable that makes this binary a worker
-// process: its settings, as JSON.
+// workerVariable names the environment variable that turns this binary into a worker process. It
+// holds the worker's settings as JSON.
 const workerVariable = "HOOKONCE_PROOF_WORKER"
 
-// settings are those of a worker process.
+// settings configure a worker process.
 type settings struct {
 	Variant        string
-	Database       string // DSN, or path of the file
-	Folder         string // where the records are
-	Receiver       bool   // it has no handlers: an application takes the events
+	Database       string // DSN, or path of the SQLite file
+	Folder         string // of the records
+	Receiver       bool   // has no handlers: a consumer takes the events
 	HandlerTimeout time.Duration
-	// Gate is a file that handlers wait for, once they have written their effect;
-	// "" for those that wait for nothing.
+	// Gate is a file that handlers wait for after they have written their effect; "" for no
+	// waiting.
 	Gate string
 }
 
-// The one source, and what is set for it and its events everywhere.
+// The one source and its settings, the same in every worker.
 const (
 	sourceName   = "proof"
 	sourceSecret = "a-secret-of-the-proof-only-40251"
@@ -49,14 +49,14 @@ const (
 	signatureIn  = "X-Proof-Signature"
 )
 
-// order is the body of an event: what its handler does.
+// order is the body of an event. It tells the handler what to do.
 type order struct {
 	ID      string `json:"id"`
 	Does    string `json:"does"`
-	Message bool   `json:"message"` // it enqueues one
+	Message bool   `json:"message"` // the handler enqueues a message
 }
 
-// What handlers do, once they have written their effect and their message.
+// A handler's last step, after it has written its effect and its message.
 const (
 	succeed      = "succeed"
 	failTwice    = "fail twice"
@@ -68,18 +68,18 @@ const (
 	leaveCode = 77
 )
 
-// What the errors of handlers say.
+// The errors of handlers.
 const (
 	failText  = "this attempt was meant to fail"
 	panicText = "this handler was meant to panic"
 	goodText  = "this event was meant to fail for good"
 )
 
-// records are the files in which workers say what they are about to do. A line that
-// was written stays, whatever becomes of the process.
+// records are the files in which workers announce their next step. A written line stays when the
+// process is killed.
 type records struct{ runs, waiting, passed, deaths, sent *os.File }
 
-// Names of the files of records.
+// The files of records, and the words of each line.
 const (
 	runsFile    = "runs"    // event id, attempt, process: a handler was called
 	waitingFile = "waiting" // event id, process: a handler has written its effect, and waits for the gate
@@ -101,8 +101,8 @@ func openRecords(folder string) (*records, error) {
 	return &r, nil
 }
 
-// note appends a line to a record with one call of the system, so that lines of
-// several processes do not mix.
+// note appends a line to a record with one system call, so that lines of several processes do not
+// mix.
 func note(file *os.File, words ...any) {
 	if _, err := file.WriteString(fmt.Sprintln(words...)); err != nil {
 		panic(err)
@@ -132,8 +132,7 @@ func workerMain(text string) int {
 	return 0
 }
 
-// serve receives webhooks and runs handlers until the process gets SIGTERM, or the
-// test has ended.
+// serve receives webhooks and runs handlers until the process gets SIGTERM or the test ends.
 func serve[T any](w *worker, db driver.Driver[T], insert insertFunc[T]) error {
 	mux := &hookonce.Mux[T]{}
 	if !w.Receiver {
@@ -146,7 +145,7 @@ func serve[T any](w *worker, db driver.Driver[T], insert insertFunc[T]) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin) // ends with the test
+		_, _ = io.Copy(io.Discard, os.Stdin) // returns when the test ends
 		stop()
 	}()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -193,7 +192,7 @@ func (w *worker) config() *hookonce.Config {
 	}
 }
 
-// send sends a message: it is in the record.
+// send records a message as sent.
 func (w *worker) send(_ context.Context, m *hookonce.Outgoing) error {
 	note(w.records.sent, m.ID, string(m.Body))
 	return nil
@@ -219,7 +218,7 @@ func handler[T any](w *worker, db driver.Driver[T], insert insertFunc[T]) func(c
 	}
 }
 
-// wait waits until the gate is there, longer than any time-out if need be.
+// wait waits until the gate exists, past any timeout if necessary.
 func (w *worker) wait(ev *hookonce.Event) {
 	if w.Gate == "" {
 		return
@@ -234,7 +233,7 @@ func (w *worker) wait(ev *hookonce.Event) {
 	}
 }
 
-// misbehave does what the event asks for.
+// misbehave takes the handler's last step.
 func (w *worker) misbehave(ev *hookonce.Event, does string) error {
 	switch does {
 	case succeed:
@@ -250,11 +249,11 @@ func (w *worker) misbehave(ev *hookonce.Event, does string) error {
 		return hookonce.Permanent(errors.New(goodText))
 	case killProcess:
 		note(w.records.deaths, ev.ID, os.Getpid())
-		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL) // nothing can be done about an error
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL) // an error could not be handled
 		select {}
 	case leaveProcess:
 		note(w.records.deaths, ev.ID, os.Getpid())
 		os.Exit(leaveCode)
 	}
-	return fmt.Errorf("nobody knows how to %q", does)
+	return fmt.Errorf("unknown order %q", does)
 }
