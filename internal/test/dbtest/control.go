@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// pids returns all of the server's processes, the first one first.
+// pids returns all of the server's processes, its first one first.
 func (s *Server) pids() ([]int, error) {
 	if s.cmd == nil {
 		return nil, errors.New("the server is not running")
@@ -20,8 +20,8 @@ func (s *Server) pids() ([]int, error) {
 	return append([]int{first}, rest...), err
 }
 
-// Kill kills all of the server's processes at once, as a crash does, and
-// returns when they are gone.
+// Kill kills all of the server's processes at once, as a crash does, and returns when they have
+// ended.
 func (s *Server) Kill(t testing.TB) {
 	t.Helper()
 	if err := s.end(syscall.SIGKILL); err != nil {
@@ -29,8 +29,7 @@ func (s *Server) Kill(t testing.TB) {
 	}
 }
 
-// Shutdown ends the server as an operator does: connections are cut, what was
-// committed is written out.
+// Shutdown ends the server as an operator does: it cuts connections and writes out committed data.
 func (s *Server) Shutdown(t testing.TB) {
 	t.Helper()
 	if err := s.end(syscall.SIGINT); err != nil {
@@ -38,15 +37,15 @@ func (s *Server) Shutdown(t testing.TB) {
 	}
 }
 
-// end sends the signal, SIGKILL to every process and others to the first one,
-// and waits until all are gone.
+// end sends the signal and waits until all processes have ended. SIGKILL goes to every process,
+// other signals to the first one.
 func (s *Server) end(signal syscall.Signal) error {
 	if s.cmd == nil {
 		return nil
 	}
 	first := s.cmd.Process.Pid
 	if signal == syscall.SIGKILL {
-		// So that it starts no new ones while they are listed.
+		// A stopped server starts no new ones while they are listed.
 		if err := signalAll([]int{first}, syscall.SIGSTOP); err != nil {
 			return err
 		}
@@ -58,7 +57,7 @@ func (s *Server) end(signal syscall.Signal) error {
 	target := all
 	if signal != syscall.SIGKILL {
 		target = all[:1]
-		// A frozen server takes no signal but this one.
+		// A frozen process ignores every other signal.
 		if err := signalAll(all, syscall.SIGCONT); err != nil {
 			return err
 		}
@@ -79,14 +78,13 @@ func (s *Server) end(signal syscall.Signal) error {
 	return waitGone(all, stopTimeout)
 }
 
-// Stop freezes all of the server's processes: connections stay open and nothing
-// answers.
+// Stop freezes all of the server's processes: connections stay open without an answer.
 func (s *Server) Stop(t testing.TB) {
 	t.Helper()
 	s.signal(t, syscall.SIGSTOP)
 }
 
-// Cont ends what Stop began.
+// Cont lets a frozen server continue.
 func (s *Server) Cont(t testing.TB) {
 	t.Helper()
 	s.signal(t, syscall.SIGCONT)
@@ -103,9 +101,8 @@ func (s *Server) signal(t testing.TB, signal syscall.Signal) {
 	}
 }
 
-// Restart starts a server that was killed or shut down again, on its old port,
-// with settings besides those it had. It returns when the server takes
-// connections.
+// Restart starts a killed or stopped server again, on its old port, and adds settings to its own.
+// It returns when the server accepts connections.
 func (s *Server) Restart(t testing.TB, config ...string) {
 	t.Helper()
 	if s.cmd != nil {
@@ -117,8 +114,8 @@ func (s *Server) Restart(t testing.TB, config ...string) {
 	}
 }
 
-// MakeStandby makes a server that is shut down a standby of nobody: after the
-// next Restart it takes no writes.
+// MakeStandby makes a stopped server a standby without a primary: after the next Restart it refuses
+// writes.
 func (s *Server) MakeStandby(t testing.TB) {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(s.data(), "standby.signal"), nil, 0o644); err != nil {

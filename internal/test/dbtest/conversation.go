@@ -26,16 +26,16 @@ const (
 type conversation struct {
 	proxy          *Proxy
 	client, server net.Conn
-	statements     map[string]string // prepared statements: name to text
-	bound          string            // text of the statement that was bound last
+	statements     map[string]string // prepared statements: text by name
+	bound          string            // text of the statement bound last
 
 	mu   sync.Mutex
-	drop *Drop // set once the statement whose reply is to be lost has been seen
+	drop *Drop // set when the statement whose reply is to be dropped has been seen
 }
 
 // message is one message with its header.
 type message struct {
-	kind byte // 0 for those of the start, which have no type
+	kind byte // 0 for startup messages, which have no type
 	raw  []byte
 }
 
@@ -46,7 +46,7 @@ func (m *message) body() []byte {
 	return m.raw[5:]
 }
 
-// read reads one message. Those of the start have no type.
+// read reads one message. Startup messages have no type.
 func read(r io.Reader, typed bool) (*message, error) {
 	header := make([]byte, 4, 5)
 	if typed {
@@ -57,7 +57,7 @@ func read(r io.Reader, typed bool) (*message, error) {
 	}
 	size := binary.BigEndian.Uint32(header[len(header)-4:])
 	if size < 4 || size > maxMessage {
-		return nil, fmt.Errorf("a message of %d bytes", size)
+		return nil, fmt.Errorf("a message has the impossible size of %d bytes", size)
 	}
 	m := &message{raw: make([]byte, len(header)+int(size)-4)}
 	if typed {
@@ -68,7 +68,7 @@ func read(r io.Reader, typed bool) (*message, error) {
 	return m, err
 }
 
-// requests passes on what the client says, and sees which statement it is.
+// requests forwards the client's messages and reads the statements in them.
 func (c *conversation) requests() {
 	defer c.server.Close()
 	started := false
@@ -77,7 +77,7 @@ func (c *conversation) requests() {
 		if err != nil {
 			return
 		}
-		started = true // DSNs for proxies say sslmode=disable: one message of the start
+		started = true // DSNs for proxies have sslmode=disable, so there is one startup message
 		c.see(m)
 		if _, err := c.server.Write(m.raw); err != nil {
 			break
@@ -86,8 +86,8 @@ func (c *conversation) requests() {
 	discard(c.client)
 }
 
-// see takes note of a statement and, where its reply is to be lost, of that,
-// before the statement is passed on.
+// see records a statement, and whether its reply is to be dropped, before the statement is
+// forwarded.
 func (c *conversation) see(m *message) {
 	switch m.kind {
 	case msgParse: // name, text, types
@@ -103,7 +103,7 @@ func (c *conversation) see(m *message) {
 		}
 		return
 	case msgExecute:
-		// Of the statement that was bound last.
+		// This executes the statement bound last.
 	case msgQuery:
 		c.bound = string(m.body())
 	default:
@@ -128,7 +128,7 @@ func (c *conversation) silent() bool {
 	return drop != nil && drop.cut == CutSilence
 }
 
-// replies passes on what the server says, up to a reply that is to be lost.
+// replies forwards the server's messages up to a reply that is to be dropped.
 func (c *conversation) replies() {
 	for {
 		m, err := read(c.server, true)
@@ -145,7 +145,7 @@ func (c *conversation) replies() {
 		if m.kind != msgReadyForQuery {
 			continue
 		}
-		// The server is ready for the next statement: it has committed.
+		// The server is ready for the next statement, so it has committed.
 		if drop.cut == CutReset {
 			reset(c.client)
 		}

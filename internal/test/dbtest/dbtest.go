@@ -1,22 +1,20 @@
 // Package dbtest gives tests a real PostgreSQL.
 //
-// Each test binary has one server, started when the first test asks for it,
-// and each test a schema of its own on it. Call Main from TestMain, then
-// Postgres from tests:
+// Each test binary has one server, started when the first test asks for it, and each test a schema
+// of its own on it. Call Main from TestMain, then Postgres from tests:
 //
 //	func TestMain(m *testing.M) { dbtest.Main(m) }
 //
 //	dsn, schema := dbtest.Postgres(t)
 //
-// The server is the one that the environment variable HOOKONCE_TEST_POSTGRES
-// names by its DSN. Without it, one is started from what is installed, in a
-// temporary folder, on a free port of 127.0.0.1, and stopped with the test
-// binary, even where that is killed. On Debian and Ubuntu, run as root,
-// PostgreSQL is installed with apt-get if there is none. A test never skips
-// for want of a server: it fails and says what to install.
+// The environment variable HOOKONCE_TEST_POSTGRES may name a server by its DSN. Without it, the
+// package starts an installed server in a temporary folder, on a free port of 127.0.0.1. The server
+// stops with the test binary, even if that is killed. On Debian and Ubuntu, as root, the package
+// installs PostgreSQL with apt-get if it is missing. A test never skips because of a missing
+// server: it fails and says what to install.
 //
-// Tests that hurt a server start a private one with StartServer, and those
-// that hurt a connection put a Proxy in front.
+// Tests that harm a server start a private one with StartServer; tests that harm a connection put a
+// Proxy in front.
 package dbtest
 
 import (
@@ -32,24 +30,23 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Environment is the variable that may hold the DSN of a server to use.
+// Environment names the variable that may hold the DSN of a server.
 const Environment = "HOOKONCE_TEST_POSTGRES"
 
 // shared is the server of this test binary.
 var shared struct {
 	inMain bool // set by Run, before any test runs
 	start  sync.Once
-	server *Server // nil where Environment is set
+	server *Server // nil if Environment is set
 	dsn    string
 	err    error
 }
 
-// Main runs the tests of a package and ends the process. It stops the server
-// of the test binary, if one was started.
+// Main runs the tests of a package, stops the server of the test binary if there is one, and ends
+// the process.
 func Main(m *testing.M) { os.Exit(Run(m)) }
 
-// Run is Main for packages that have something to do after their tests: it
-// returns the code to end the process with.
+// Run is Main for packages with work to do after their tests: it returns the exit code.
 func Run(m *testing.M) (code int) {
 	shared.inMain = true
 	code = m.Run()
@@ -60,18 +57,17 @@ func Run(m *testing.M) (code int) {
 	return code
 }
 
-// stopShared ends the server of the test binary; there may be none.
+// stopShared stops the server of the test binary, if there is one.
 func stopShared() error {
-	shared.start.Do(func() {}) // nobody starts it from here on
+	shared.start.Do(func() {}) // no test can start it from here on
 	if shared.server == nil {
 		return nil
 	}
 	return shared.server.destroy()
 }
 
-// Postgres returns the DSN of a running server and the name of a schema on it
-// that does not exist yet and that nothing else uses. Whatever the test makes
-// of the schema is dropped when the test ends.
+// Postgres returns the DSN of a running server and the name of a schema on it that does not exist
+// yet and that only this test uses. The schema is dropped when the test ends.
 func Postgres(t testing.TB) (dsn, schema string) {
 	t.Helper()
 	if !shared.inMain {
@@ -106,7 +102,7 @@ func dropSchema(dsn, schema string) error {
 		return err
 	}
 	defer conn.Close(ctx)
-	// A session that the test left behind must not hang the whole run.
+	// A session that the test left open must not block the whole run.
 	if _, err := conn.Exec(ctx, "SET lock_timeout = '20s'"); err != nil {
 		return err
 	}

@@ -29,7 +29,7 @@ func TestSchemasAreApart(t *testing.T) {
 			var schema string
 			dsn, schema = Postgres(t)
 			if seen[schema] {
-				t.Errorf("the schema %s is given out twice", schema)
+				t.Errorf("two tests got the schema %s", schema)
 			}
 			seen[schema] = true
 			run(t, dsn, "CREATE SCHEMA "+schema+"; CREATE TABLE "+schema+".a (); CREATE VIEW "+schema+".b AS SELECT FROM "+schema+".a")
@@ -37,7 +37,7 @@ func TestSchemasAreApart(t *testing.T) {
 	})
 	for schema := range seen {
 		if err := tryRun(t, dsn, "SELECT FROM "+schema+".a"); err == nil {
-			t.Errorf("the schema %s is still there after its test", schema)
+			t.Errorf("the schema %s still exists after its test", schema)
 		}
 	}
 }
@@ -59,12 +59,12 @@ func run(t *testing.T, dsn, sql string) {
 	}
 }
 
-// TestPrivateServer goes through all that a test may do to a server, and finds
-// nothing of it afterwards.
+// TestPrivateServer does everything to a server that a test may do, and finds nothing left
+// afterwards.
 func TestPrivateServer(t *testing.T) {
 	t.Parallel()
 	var folder string
-	var pids []int // the first of its processes each time
+	var pids []int // id of its first process after each start
 	t.Run("used", func(t *testing.T) {
 		s := StartServer(t, &Options{Config: []string{"work_mem=1234kB"}})
 		folder = s.folder
@@ -86,11 +86,11 @@ func TestPrivateServer(t *testing.T) {
 		note()
 		s.Stop(t)
 		if !alive(s.cmd.Process.Pid) {
-			t.Error("a frozen server is gone")
+			t.Error("the processes of a frozen server have ended")
 		}
 		s.Cont(t)
 		run(t, s.DSN(), "SELECT 1")
-		s.Stop(t) // and left so: cleaning up must cope
+		s.Stop(t) // and left frozen: removing it must work
 	})
 	checkGone(t, folder, pids)
 }
@@ -101,12 +101,11 @@ func checkGone(t *testing.T, folder string, pids []int) {
 		t.Error(err)
 	}
 	if _, err := os.Stat(folder); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the folder %s is still there: %v", folder, err)
+		t.Errorf("the folder %s still exists: %v", folder, err)
 	}
 }
 
-// TestKilledServerLeavesNoSharedMemory ends a test with a server that was
-// killed, and that nobody started again.
+// TestKilledServerLeavesNoSharedMemory ends a test while its server is killed and not restarted.
 func TestKilledServerLeavesNoSharedMemory(t *testing.T) {
 	t.Parallel()
 	segment := ""
@@ -123,12 +122,11 @@ func TestKilledServerLeavesNoSharedMemory(t *testing.T) {
 		}
 	})
 	if list := segments(t); strings.Contains(list, " "+segment+" ") {
-		t.Errorf("the segment %s is still there:\n%s", segment, list)
+		t.Errorf("the segment %s still exists:\n%s", segment, list)
 	}
 }
 
-// segments lists the System V segments of the system; "" where it has no such
-// list.
+// segments lists the System V segments of the system; "" on systems without such a list.
 func segments(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile("/proc/sysvipc/shm")
@@ -143,8 +141,7 @@ func segments(t *testing.T) string {
 
 const orphanVariable = "HOOKONCE_DBTEST_ORPHAN"
 
-// orphan starts a server, tells its first process and its folder, and waits to
-// be killed.
+// orphan starts a server, prints its first process and its folder, and waits to be killed.
 func orphan() {
 	s, err := start(&Options{})
 	if err != nil {
@@ -154,8 +151,8 @@ func orphan() {
 	select {}
 }
 
-// TestKilledTestLeavesNoServer kills a process that has a server: the server
-// ends too, and the next one to start removes its folder.
+// TestKilledTestLeavesNoServer kills a process that has a server: the server ends too, and the next
+// server to start removes the folder.
 func TestKilledTestLeavesNoServer(t *testing.T) {
 	t.Parallel()
 	if dies := func() bool { _, err := os.Stat("/proc/self/stat"); return err == nil }(); !dies {
@@ -172,7 +169,7 @@ func TestKilledTestLeavesNoServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	kill := sync.OnceFunc(func() {
-		_ = cmd.Process.Kill() // there is nothing else to end it
+		_ = cmd.Process.Kill() // no other test ends it
 		_ = cmd.Wait()         // killed
 	})
 	t.Cleanup(kill)
@@ -182,7 +179,7 @@ func TestKilledTestLeavesNoServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !alive(pid) {
-		t.Fatalf("process %d of the server is not there", pid)
+		t.Fatalf("process %d of the server is not running", pid)
 	}
 	kill()
 	if err := waitGone([]int{pid}, stopTimeout); err != nil {

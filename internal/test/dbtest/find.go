@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// folders are where distributions put the programs of a PostgreSQL server that
-// are not on the PATH. A '*' is a version.
+// folders are where distributions put the programs of a PostgreSQL server that are not on the PATH.
+// A '*' stands for a version.
 var folders = []string{
 	"/usr/lib/postgresql/*/bin",                          // Debian, Ubuntu
 	"/usr/pgsql-*/bin",                                   // PGDG packages for Red Hat
@@ -26,12 +26,12 @@ var folders = []string{
 	"/Applications/Postgres.app/Contents/Versions/*/bin", // Postgres.app
 }
 
-var errNotInstalled = errors.New("no PostgreSQL server was found on the PATH nor in the usual folders: " +
+var errNotInstalled = errors.New("no PostgreSQL server was found on the PATH or in the usual folders: " +
 	"install one (apt-get install postgresql, dnf install postgresql-server, brew install postgresql), " +
-	"or set " + Environment + " to the DSN of a server on which tests may create schemas")
+	"or set " + Environment + " to the DSN of a server where tests may create schemas")
 
-// programs returns the folder that holds initdb and postgres, and installs
-// PostgreSQL where that is possible and needed.
+// programs returns the folder with initdb and postgres. If it is missing, programs installs
+// PostgreSQL where it can.
 func programs() (string, error) {
 	if err := install(installed, configureCluster, "postgresql"); err != nil {
 		return "", err
@@ -46,9 +46,8 @@ func installed() error {
 	return nil
 }
 
-// Need fails the test where check finds that what the test needs is missing. On
-// Debian and Ubuntu, run as root, it is installed first: packages are the names of
-// the packages that hold it. The error of check says what else can be done.
+// Need fails the test if check returns an error. On Debian and Ubuntu, as root, it first installs
+// packages if they are missing. The error of check must say what to install elsewhere.
 func Need(t testing.TB, check func() error, packages ...string) {
 	t.Helper()
 	if err := install(check, nil, packages...); err != nil {
@@ -56,11 +55,11 @@ func Need(t testing.TB, check func() error, packages ...string) {
 	}
 }
 
-// find returns the folder of the newest server that is installed, where the
-// PATH has none; "" if there is none.
+// find returns the folder of the server on the PATH, otherwise of the newest one installed; "" if
+// there is none.
 func find() string {
 	if path, err := exec.LookPath("postgres"); err == nil {
-		// The PATH often holds a link, and initdb looks for its siblings.
+		// The PATH often has a link, but initdb needs its siblings.
 		if real, err := filepath.EvalSymlinks(path); err == nil && complete(filepath.Dir(real)) {
 			return filepath.Dir(real)
 		}
@@ -89,7 +88,7 @@ func complete(folder string) bool {
 	return true
 }
 
-// version returns the major version that a folder's path names, or 0.
+// version returns the major version in a folder's path, or 0.
 func version(folder string) int {
 	digits := strings.FieldsFunc(folder, func(r rune) bool { return r < '0' || r > '9' })
 	if len(digits) == 0 {
@@ -113,8 +112,8 @@ func canInstall() bool {
 // installTimeout bounds one run of apt-get.
 const installTimeout = 10 * time.Minute
 
-// install installs packages with apt-get if check says that something is missing,
-// and returns what it says then. before may be nil.
+// install installs packages with apt-get if check returns an error, and calls check again. before,
+// which may be nil, runs before apt-get. install returns the last error.
 func install(check, before func() error, packages ...string) error {
 	missing := check()
 	if missing == nil || !canInstall() {
@@ -146,8 +145,8 @@ func install(check, before func() error, packages ...string) error {
 	return check()
 }
 
-// configureCluster keeps the package from creating a cluster and starting it: a
-// file that its scripts read tells it not to.
+// configureCluster writes a setting that keeps the package's scripts from creating and starting a
+// cluster.
 func configureCluster() error {
 	const conf = "/etc/postgresql-common/createcluster.conf"
 	if _, err := os.Stat(conf); !errors.Is(err, os.ErrNotExist) {

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// spawner runs functions on one operating system thread that lives as long as
-// the process: on Linux a child is bound to the thread that started it.
+// spawner runs functions on one operating system thread that lives as long as the process: Linux
+// binds a child to the thread that started it.
 var spawner = sync.OnceValue(func() chan<- func() {
 	calls := make(chan func())
 	go spawn(calls)
@@ -27,8 +27,7 @@ func spawn(calls <-chan func()) {
 	}
 }
 
-// startChild starts cmd such that it does not outlive this process, where the
-// system offers that.
+// startChild starts cmd. Where the system can, it ends with this process.
 func startChild(cmd *exec.Cmd) error {
 	done := make(chan error)
 	spawner() <- func() { done <- cmd.Start() }
@@ -47,9 +46,8 @@ func aptGet(args ...string) error {
 	return nil
 }
 
-// lockFile takes the lock of a file, which it creates, and returns what gives
-// it up again. The system frees it when the process ends. Without wait, a lock
-// that is taken is an error.
+// lockFile creates a file if necessary and locks it. The returned function unlocks it; the system
+// does so when the process ends. Without wait, lockFile returns an error if the lock is held.
 func lockFile(path string, wait bool) (unlock func(), err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -71,13 +69,13 @@ func lockFile(path string, wait bool) (unlock func(), err error) {
 	return func() { _ = f.Close() }, nil
 }
 
-// waitGone waits until none of the processes is there any more.
+// waitGone waits until all of the processes have ended.
 func waitGone(pids []int, within time.Duration) error {
 	deadline := time.Now().Add(within)
 	for _, pid := range pids {
 		for alive(pid) {
 			if time.Now().After(deadline) {
-				return fmt.Errorf("process %d is still there after %v", pid, within)
+				return fmt.Errorf("process %d still runs after %v", pid, within)
 			}
 			time.Sleep(5 * time.Millisecond)
 		}
@@ -85,8 +83,7 @@ func waitGone(pids []int, within time.Duration) error {
 	return nil
 }
 
-// signalAll sends a signal to each of the processes. One that has ended in
-// the meantime is no error.
+// signalAll sends a signal to each of the processes. A process that has ended is no error.
 func signalAll(pids []int, signal syscall.Signal) error {
 	var failed []error
 	for _, pid := range pids {

@@ -9,9 +9,8 @@ import (
 	"syscall"
 )
 
-// dieWithParent makes the system send SIGQUIT when this process ends, however
-// it ends: PostgreSQL takes it as an immediate shutdown, which still removes
-// its shared memory.
+// dieWithParent makes the system send SIGQUIT to the child when this process ends for any reason.
+// PostgreSQL takes it as an immediate shutdown, which still removes its shared memory.
 func dieWithParent(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGQUIT }
 
 // stat returns the state and the parent of a process.
@@ -20,7 +19,7 @@ func stat(pid int) (state byte, parent int, ok bool) {
 	if err != nil {
 		return 0, 0, false
 	}
-	// The name stands in parentheses and may hold anything.
+	// The name is in parentheses and may contain any characters.
 	_, rest, found := bytes.Cut(text[bytes.LastIndexByte(text, ')')+1:], []byte(" "))
 	if !found {
 		return 0, 0, false
@@ -31,8 +30,7 @@ func stat(pid int) (state byte, parent int, ok bool) {
 	return state, parent, true
 }
 
-// alive reports whether a process runs or is stopped. One that has ended but
-// that nobody waited for is not alive.
+// alive reports whether a process is running or stopped. A zombie is not alive.
 func alive(pid int) bool {
 	state, _, ok := stat(pid)
 	return ok && state != 'Z' && state != 'X'
@@ -57,8 +55,8 @@ func children(pid int) ([]int, error) {
 	return found, nil
 }
 
-// baseFolder returns the folder to put a server into: one in memory where it
-// is big enough, because a commit there costs no disk write.
+// baseFolder returns the folder for servers: one in memory if it is big enough, because a commit
+// there needs no disk write.
 func baseFolder() string {
 	const inMemory, enough = "/dev/shm", 1 << 30
 	var fs syscall.Statfs_t
@@ -71,7 +69,7 @@ func baseFolder() string {
 	return os.TempDir()
 }
 
-// removeSharedMemory removes the System V segment that a killed server left.
+// removeSharedMemory removes the System V segment of a killed server.
 func removeSharedMemory(id int) error {
 	const ipcRmid = 0
 	_, _, errno := syscall.Syscall(syscall.SYS_SHMCTL, uintptr(id), ipcRmid, 0)

@@ -29,8 +29,7 @@ func processes() ([][]string, error) {
 	return all, nil
 }
 
-// alive reports whether a process runs or is stopped. One that has ended but
-// that nobody waited for is not alive.
+// alive reports whether a process is running or stopped. A zombie is not alive.
 func alive(pid int) bool {
 	all, err := processes()
 	if err != nil {
@@ -64,10 +63,10 @@ func children(pid int) ([]int, error) {
 	return found, nil
 }
 
-// baseFolder returns the folder to put a server into.
+// baseFolder returns the folder for servers.
 func baseFolder() string { return os.TempDir() }
 
-// removeSharedMemory removes the System V segment that a killed server left.
+// removeSharedMemory removes the System V segment of a killed server.
 func removeSharedMemory(id int) error {
 	if out, err := exec.Command("ipcrm", "-m", strconv.Itoa(id)).CombinedOutput(); err != nil {
 		return fmt.Errorf("ipcrm -m %d: %w: %s", id, err, out)

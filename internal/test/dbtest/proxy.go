@@ -9,20 +9,18 @@ import (
 	"testing"
 )
 
-// Cut says how a proxy treats a connection whose reply it drops.
+// Cut is the fault that follows a dropped reply.
 type Cut int
 
 const (
-	// CutReset resets the connection, as a peer that crashed does.
+	// CutReset resets the connection, as a crashed peer does.
 	CutReset Cut = iota
-	// CutSilence keeps the connection open and says nothing any more, as a
-	// network that lost its way does.
+	// CutSilence keeps the connection open and sends nothing more, as a broken network does.
 	CutSilence
 )
 
-// Proxy stands between a client and a server, and loses replies on demand. It
-// reads the protocol as far as it needs to, so it works without TLS only. Its
-// methods may be called concurrently.
+// Proxy connects a client to a server, and drops replies on demand. It parses the protocol as far
+// as necessary, so it works only without TLS. Its methods may be called concurrently.
 type Proxy struct {
 	listener net.Listener
 	server   string
@@ -34,19 +32,18 @@ type Proxy struct {
 	closed bool
 }
 
-// Drop is a reply that is to be lost.
+// Drop is an order to drop one reply.
 type Drop struct {
 	statement string
 	cut       Cut
 	done      chan struct{}
 }
 
-// Done is closed when the server has executed the statement and answered, and
-// the answer is lost.
+// Done is closed when the server has executed the statement and its reply was dropped.
 func (d *Drop) Done() <-chan struct{} { return d.done }
 
-// StartProxy starts a proxy before the server at a host and port. It is closed
-// when the test ends.
+// StartProxy starts a proxy in front of the server at a host and port. It is closed when the test
+// ends.
 func StartProxy(t testing.TB, server string) *Proxy {
 	t.Helper()
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
@@ -73,8 +70,8 @@ func (p *Proxy) DSN(t testing.TB, dsn string) string {
 	return u.String()
 }
 
-// DropReply loses the reply to the next execution of a statement whose text
-// contains the given one. The server executes it all the same.
+// DropReply drops the reply to the next statement whose text contains the given text. The server
+// executes the statement.
 func (p *Proxy) DropReply(statement string, cut Cut) *Drop {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -82,7 +79,7 @@ func (p *Proxy) DropReply(statement string, cut Cut) *Drop {
 	return p.drop
 }
 
-// take returns the drop that is due for a statement, once.
+// take returns the pending drop for a statement, once; nil if there is none.
 func (p *Proxy) take(matches func(statement string) bool) *Drop {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -94,8 +91,8 @@ func (p *Proxy) take(matches func(statement string) bool) *Drop {
 	return due
 }
 
-// track remembers a connection, to close it with the proxy. It returns false
-// where the proxy is closed already.
+// track records a connection, so that it is closed with the proxy. It returns false if the proxy is
+// closed.
 func (p *Proxy) track(conn net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -112,7 +109,7 @@ func (p *Proxy) forget(conn net.Conn) {
 	delete(p.conns, conn)
 }
 
-// CutAll resets every connection that is open. New ones are served.
+// CutAll resets every open connection. The proxy serves new ones.
 func (p *Proxy) CutAll() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -143,7 +140,7 @@ func (p *Proxy) accept() {
 	}
 }
 
-// serve passes on what client and server say until one of them is done.
+// serve forwards messages between client and server until one of them ends.
 func (p *Proxy) serve(client net.Conn) {
 	defer client.Close()
 	if !p.track(client) {
@@ -164,7 +161,7 @@ func (p *Proxy) serve(client net.Conn) {
 	c := &conversation{proxy: p, client: client, server: server, statements: map[string]string{}}
 	p.running.Go(func() {
 		c.replies()
-		// What the server says has ended; a silent client stays connected.
+		// The server's side has ended; a silent client stays connected.
 		if c.silent() {
 			return
 		}
@@ -181,5 +178,5 @@ func reset(conn net.Conn) {
 	_ = conn.Close()
 }
 
-// discard reads what a client still says, until it gives up.
+// discard reads from a client until it disconnects.
 func discard(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) }

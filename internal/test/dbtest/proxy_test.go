@@ -26,12 +26,12 @@ func TestProxyDropsReplies(t *testing.T) {
 				_, err := conn.Exec(ctx, "INSERT INTO a VALUES ($1)", mode, 1)
 				return err
 			}
-			if err := insert(t.Context()); err != nil { // and it is prepared from here on
+			if err := insert(t.Context()); err != nil { // it is prepared from here on
 				t.Fatalf("%v: %v", mode, err)
 			}
 			drop := proxy.DropReply("INSERT INTO a", cut)
 			if _, err := conn.Exec(t.Context(), "SELECT 1"); err != nil {
-				t.Fatalf("%v: another statement than the one to drop: %v", mode, err)
+				t.Fatalf("%v: a statement whose reply was not to be dropped: %v", mode, err)
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			failed := make(chan error, 1)
@@ -49,7 +49,7 @@ func TestProxyDropsReplies(t *testing.T) {
 			}
 			cancel()
 			committed += 2
-			_ = conn.Close(t.Context()) // broken
+			_ = conn.Close(t.Context()) // it is broken
 		}
 	}
 	conn, err := pgx.Connect(t.Context(), proxy.DSN(t, s.DSN()))
@@ -63,7 +63,7 @@ func TestProxyDropsReplies(t *testing.T) {
 	}
 	proxy.CutAll()
 	if err := conn.Ping(t.Context()); err == nil {
-		t.Error("a connection that was cut answers")
+		t.Error("a reset connection answers")
 	}
 	run(t, proxy.DSN(t, s.DSN()), "SELECT 1")
 }

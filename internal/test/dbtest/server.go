@@ -28,14 +28,14 @@ const (
 
 // Options configure a private server.
 type Options struct {
-	// Config are settings as "name=value", as "fsync=off". The durability
-	// settings are the server's defaults unless named here.
+	// Config are settings as "name=value", for example "fsync=off". The settings of durability are
+	// the server's defaults unless they are named here.
 	Config []string
-	// OnDisk puts the files where temporary files are. Otherwise they are in memory
-	// where there is room, and an fsync costs nothing: tests are faster by it, and
-	// measurements would be wrong.
+	// OnDisk puts the files into the folder for temporary files. Otherwise they are in memory if
+	// there is room. An fsync then costs nothing: tests are faster, but measurements would be
+	// wrong.
 	OnDisk bool
-	// Env is more of the server's environment, as "NAME=value".
+	// Env adds to the server's environment, as "NAME=value".
 	Env []string
 }
 
@@ -43,8 +43,8 @@ type Options struct {
 // goroutine at a time.
 type Server struct {
 	programs, folder string
-	owner            *syscall.Credential // nil: this process' own user
-	unlock           func()              // of the folder's lock
+	owner            *syscall.Credential // nil: the user of this process
+	unlock           func()              // releases the folder's lock
 	port             int
 	password         string
 	config, env      []string
@@ -53,8 +53,8 @@ type Server struct {
 	exited chan struct{} // closed when the server's first process has ended
 }
 
-// StartServer starts a server that only this test uses, and that the test may
-// stop, freeze and kill. It is removed when the test ends.
+// StartServer starts a server that belongs to this test alone, which may stop, freeze and kill it.
+// The server is removed when the test ends.
 func StartServer(t testing.TB, opts *Options) *Server {
 	t.Helper()
 	if opts == nil {
@@ -72,7 +72,7 @@ func StartServer(t testing.TB, opts *Options) *Server {
 	return s
 }
 
-// DSN returns the URL of the server's database; it keeps its port over restarts.
+// DSN returns the URL of the server's database. The port stays the same over restarts.
 func (s *Server) DSN() string {
 	dsn := url.URL{
 		Scheme:   "postgres",
@@ -110,8 +110,8 @@ func start(opts *Options) (*Server, error) {
 	return s, nil
 }
 
-// makeFolder makes the server's folder in base, locked as long as this process lives,
-// and removes those of processes that were killed.
+// makeFolder makes the server's folder in base, locks it for the life of this process, and removes
+// the folders of killed processes.
 func (s *Server) makeFolder(base string) error {
 	stale, err := filepath.Glob(filepath.Join(base, prefix+"*"))
 	if err != nil {
@@ -119,14 +119,14 @@ func (s *Server) makeFolder(base string) error {
 	}
 	for _, folder := range stale {
 		if unlock, err := lockFile(filepath.Join(folder, "lock"), false); err == nil {
-			_ = os.RemoveAll(folder) // another process may be at it too
+			_ = os.RemoveAll(folder) // another process may be removing it too
 			unlock()
 		}
 	}
 	if s.owner, err = unprivileged(); err != nil {
 		return err
 	}
-	// A process that cleans up may take a folder that is not locked yet.
+	// Another process may remove the folder before it is locked.
 	for range 10 {
 		if s.folder, err = os.MkdirTemp(base, prefix); err != nil {
 			return err
@@ -144,8 +144,8 @@ func (s *Server) makeFolder(base string) error {
 	return nil
 }
 
-// unprivileged returns the user to run a server as: PostgreSQL refuses root.
-// It returns nil for this process' own user.
+// unprivileged returns the user for the server, because PostgreSQL refuses root; nil stands for the
+// user of this process.
 func unprivileged() (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil
@@ -169,7 +169,7 @@ func (s *Server) data() string { return filepath.Join(s.folder, "data") }
 func (s *Server) command(program string, args ...string) *exec.Cmd {
 	cmd := exec.Command(filepath.Join(s.programs, program), args...)
 	cmd.Dir = s.folder
-	// Nothing of the environment, least of all PG* variables, but the PATH.
+	// Only the PATH is inherited, so no PG* variable is.
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "TZ=UTC"}, s.env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.owner, Setpgid: true}
 	dieWithParent(cmd.SysProcAttr)
@@ -187,8 +187,8 @@ func (s *Server) initialise() error {
 			return err
 		}
 	}
-	// With a password, because other users of the machine reach the port too.
-	// Small segments, because most servers see few writes.
+	// A password, because other users of the machine can reach the port. Small segments, because
+	// most servers see few writes.
 	cmd := s.command("initdb", "--pgdata="+s.data(), "--username="+superuser, "--pwfile="+passwordFile,
 		"--auth=password", "--encoding=UTF8", "--locale=C", "--no-sync", "--wal-segsize=4")
 	var out strings.Builder
@@ -203,7 +203,7 @@ func (s *Server) initialise() error {
 	return os.Remove(passwordFile)
 }
 
-// launch starts the server on its port, or on a free one where it has none.
+// launch starts the server on its port, or on a free one the first time.
 func (s *Server) launch() error {
 	var err error
 	for range 5 {
@@ -225,8 +225,8 @@ func (s *Server) launchOn(port int) error {
 	args := []string{"-D", s.data(), "-p", strconv.Itoa(port)}
 	for _, setting := range append([]string{
 		"listen_addresses=127.0.0.1",
-		"unix_socket_directories=",        // one way in is enough
-		"dynamic_shared_memory_type=mmap", // files in the data folder, gone with it
+		"unix_socket_directories=",        // TCP is enough
+		"dynamic_shared_memory_type=mmap", // files in the data folder, removed with it
 		"shared_buffers=64MB",
 		"max_connections=200",
 		"min_wal_size=16MB",
@@ -240,7 +240,7 @@ func (s *Server) launchOn(port int) error {
 	if err != nil {
 		return err
 	}
-	defer log.Close() // the child has its own
+	defer log.Close() // the child has a copy
 	s.cmd.Stdout, s.cmd.Stderr = log, log
 	if err := startChild(s.cmd); err != nil {
 		s.cmd = nil
@@ -248,13 +248,13 @@ func (s *Server) launchOn(port int) error {
 	}
 	s.exited = make(chan struct{})
 	go func(cmd *exec.Cmd, exited chan struct{}) {
-		_ = cmd.Wait() // how it ended is in its log
+		_ = cmd.Wait() // the log tells how it ended
 		close(exited)
 	}(s.cmd, s.exited)
 	return s.waitReady(port)
 }
 
-// waitReady waits until the server takes connections.
+// waitReady waits until the server accepts connections.
 func (s *Server) waitReady(port int) error {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
@@ -269,7 +269,7 @@ func (s *Server) waitReady(port int) error {
 		case <-s.exited:
 			return fmt.Errorf("postgres ended while it was starting; its log ends with:\n%s", s.Log())
 		case <-ctx.Done():
-			return fmt.Errorf("postgres does not take connections: %w; its log ends with:\n%s", err, s.Log())
+			return fmt.Errorf("postgres does not accept connections: %w; its log ends with:\n%s", err, s.Log())
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
@@ -286,7 +286,7 @@ func freePort() (int, error) {
 
 func (s *Server) logPath() string { return filepath.Join(s.folder, "log") }
 
-// Log returns the end of the server's log.
+// Log returns the end of the server's log, or the error of reading it.
 func (s *Server) Log() string {
 	const most = 8 << 10
 	text, err := os.ReadFile(s.logPath())
@@ -296,7 +296,7 @@ func (s *Server) Log() string {
 	return string(text[max(0, len(text)-most):])
 }
 
-// destroy stops the server, if it runs, and removes all that it left.
+// destroy stops the server, if it runs, and removes its files and shared memory.
 func (s *Server) destroy() error {
 	var failed []error
 	if s.cmd != nil {
@@ -307,15 +307,15 @@ func (s *Server) destroy() error {
 	return errors.Join(failed...)
 }
 
-// removeSharedMemory removes the segment of a server that was killed. A server
-// that ended by itself has removed its file with the number.
+// removeSharedMemory removes the segment of a killed server. A server that stops by itself removes
+// its file with the segment's number.
 func (s *Server) removeSharedMemory() error {
 	text, err := os.ReadFile(filepath.Join(s.data(), "postmaster.pid"))
 	if err != nil {
 		return nil
 	}
 	lines := strings.Split(string(text), "\n")
-	const segmentLine = 6 // key and number of the segment
+	const segmentLine = 6 // the segment's key and number
 	if len(lines) <= segmentLine {
 		return nil
 	}

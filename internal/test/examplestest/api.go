@@ -8,15 +8,15 @@ import (
 	"testing"
 )
 
-// API is the next API that an example calls. It does what the body says, once for
-// each Idempotency-Key.
+// API is the service that an example calls. It takes the work of each call from the body, and
+// counts it by Idempotency-Key.
 type API struct {
 	URL string
-	// Called is sent to, if somebody receives, in the middle of every call.
+	// Called receives a value in the middle of every call, if a receiver waits.
 	Called chan struct{}
 
 	mu    sync.Mutex
-	calls map[string]map[string]int // body → key → how often
+	calls map[string]map[string]int // count by body and key
 }
 
 // NewAPI starts an API that serves until the test ends.
@@ -48,8 +48,8 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Check checks that it was called for so many bodies, for each under one key of its
-// own, however often.
+// Check checks that the API was called with the given number of bodies, each under one key of its
+// own.
 func (a *API) Check(t testing.TB, bodies int) {
 	t.Helper()
 	a.mu.Lock()
@@ -57,17 +57,17 @@ func (a *API) Check(t testing.TB, bodies int) {
 	calls, keys := 0, make(map[string]string)
 	for body, of := range a.calls {
 		if len(of) != 1 {
-			t.Errorf("it was called for %q under %d keys", body, len(of))
+			t.Errorf("the API was called for %q under %d keys", body, len(of))
 		}
 		for key, n := range of {
 			if other, ok := keys[key]; ok || key == "" {
-				t.Errorf("it was called for %q and %q under the key %q", body, other, key)
+				t.Errorf("the API was called for %q and %q under the key %q", body, other, key)
 			}
 			keys[key], calls = body, calls+n
 		}
 	}
 	if len(a.calls) != bodies {
-		t.Errorf("it was called for %d bodies, want %d", len(a.calls), bodies)
+		t.Errorf("the API was called for %d bodies, want %d", len(a.calls), bodies)
 	}
 	t.Logf("%d calls for %d bodies", calls, bodies)
 }

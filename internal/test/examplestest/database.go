@@ -16,8 +16,8 @@ import (
 	"github.com/hookonce/hookonce/internal/test/dbtest"
 )
 
-// Postgres makes a database that the test has to itself, and returns its URL, for
-// the program, and a pool for the test, which db uses too.
+// Postgres makes a database that belongs to this test alone. It returns the URL for the program,
+// and a pool for the test, which db uses too.
 func Postgres(t testing.TB) (databaseURL string, pool *pgxpool.Pool, db *sql.DB) {
 	t.Helper()
 	dsn, _ := dbtest.Postgres(t)
@@ -36,7 +36,7 @@ func Postgres(t testing.TB) (databaseURL string, pool *pgxpool.Pool, db *sql.DB)
 	}
 	t.Cleanup(pool.Close)
 	db = stdlib.OpenDBFromPool(pool)
-	t.Cleanup(func() { _ = db.Close() }) // the pool is closed after it
+	t.Cleanup(func() { _ = db.Close() }) // db does not close the pool
 	return databaseURL, pool, db
 }
 
@@ -62,7 +62,7 @@ func Exec(t testing.TB, db *sql.DB, statement string, args ...any) {
 	}
 }
 
-// Counts returns what a query answers: a name and a number in each row.
+// Counts returns the rows of a query: a name and a number each.
 func Counts(t testing.TB, db *sql.DB, query string) map[string]int {
 	t.Helper()
 	rows, err := db.QueryContext(t.Context(), query)

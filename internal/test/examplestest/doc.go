@@ -1,3 +1,3 @@
-// Package examplestest runs the programs of the folder examples as what they are:
-// processes that serve on a port, are sent to as providers send, and are killed.
+// Package examplestest runs the programs of the folder examples as processes that serve on a port.
+// It delivers events to them as providers do, and kills them.
 package examplestest

@@ -28,9 +28,8 @@ func Messages(t testing.TB, store driver.Store, destination string) (all []drive
 	return all
 }
 
-// CheckMails checks that so many mails were enqueued for the destination "mail",
-// each for another event, and that each was sent: written into a folder, under the
-// name of its id.
+// CheckMails checks that count mails were enqueued for the destination "mail", each for another
+// event, and that each was sent: its file is in the folder, named by its id.
 func CheckMails(t testing.TB, store driver.Store, folder string, count int) {
 	t.Helper()
 	var want []string
@@ -38,7 +37,7 @@ func CheckMails(t testing.TB, store driver.Store, folder string, count int) {
 	for _, m := range Messages(t, store, "mail") {
 		want = append(want, filepath.Join(folder, m.ID+".eml"))
 		if m.State != driver.StateSent || events[m.EventID] {
-			t.Errorf("mail %s of event %s, perhaps not its first one, is %s: %s", m.ID, m.EventID, m.State, m.LastError)
+			t.Errorf("mail %s of event %s is %s or not the only one of the event: %s", m.ID, m.EventID, m.State, m.LastError)
 		}
 		events[m.EventID] = true
 	}
@@ -67,7 +66,7 @@ func CheckMails(t testing.TB, store driver.Store, folder string, count int) {
 	}
 }
 
-// receiver returns the address that a mail is for.
+// receiver returns the recipient's address of a mail.
 func receiver(t testing.TB, text []byte) string {
 	t.Helper()
 	m, err := mail.ReadMessage(bytes.NewReader(text))

@@ -20,21 +20,21 @@ const (
 	shownLog     = 8 << 10
 )
 
-// Program is a program that serves webhooks, and that is started again whenever it
-// was killed. Its methods are for one goroutine at a time, but for URL.
+// Program is a program that serves webhooks, and that is started again after each kill. Except for
+// URL, its methods are for one goroutine at a time.
 type Program struct {
 	command []string
 	env     []string
 	folder  string
 
 	mu      sync.Mutex
-	url     string // of the process that runs
+	url     string // of the running process
 	process *process
 	kills   int
 }
 
-// Build builds the package of the current folder and returns the binary; under the
-// race detector, if the test is.
+// Build builds the package of the current folder, under the race detector if the test runs under
+// it, and returns the path of the binary.
 func Build(t testing.TB) string {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "program")
@@ -45,9 +45,9 @@ func Build(t testing.TB) string {
 	return binary
 }
 
-// Start starts a program, in a folder of its own, and waits until it tells, in its
-// log, the address that it serves on. LISTEN is set to a free port. It is stopped
-// when the test ends, if not before.
+// Start starts a program in a folder of its own and waits until its log contains the address that
+// it serves on. LISTEN is set to a free port. The program is stopped when the test ends, at the
+// latest.
 func Start(t testing.TB, env []string, command ...string) *Program {
 	t.Helper()
 	p := &Program{command: command, folder: t.TempDir()}
@@ -61,7 +61,7 @@ func Start(t testing.TB, env []string, command ...string) *Program {
 	return p
 }
 
-// URL is where the program serves, or did before it was killed.
+// URL returns the address of the running program, or of the last one that ran.
 func (p *Program) URL() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -105,7 +105,7 @@ func (p *Program) Crash(t testing.TB) {
 	p.start(t)
 }
 
-// Stop ends the process with SIGTERM, and checks that it ends well.
+// Stop ends the process with SIGTERM, and checks its exit code and its log.
 func (p *Program) Stop(t testing.TB) {
 	t.Helper()
 	stopped := p.process
@@ -147,7 +147,7 @@ func launch(t testing.TB, folder string, env, command []string) *process {
 		t.Fatal(err)
 	}
 	go func() {
-		_ = p.cmd.Wait() // the code is read from ProcessState
+		_ = p.cmd.Wait() // ProcessState has the exit code
 		close(p.ended)
 	}()
 	return p
@@ -156,7 +156,7 @@ func launch(t testing.TB, folder string, env, command []string) *process {
 // listening finds the address in a line of a log.
 var listening = regexp.MustCompile(`(?m)\b(?:address=|http://)(127\.0\.0\.1:\d+)`)
 
-// Write takes what the process prints.
+// Write collects the output of the process.
 func (p *process) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -168,7 +168,7 @@ func (p *process) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// log returns the end of what the process printed.
+// log returns the end of the output.
 func (p *process) log() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -176,7 +176,7 @@ func (p *process) log() string {
 	return text[max(0, len(text)-shownLog):]
 }
 
-// checkLog fails the test where the process printed what no process should.
+// checkLog searches the output for crashes and races.
 func (p *process) checkLog(t testing.TB) {
 	t.Helper()
 	p.mu.Lock()

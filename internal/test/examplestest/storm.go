@@ -19,20 +19,20 @@ const (
 	resendEvery  = 20 * time.Millisecond
 )
 
-// Storm is a time in which a provider delivers much, and the program does badly.
+// Storm is a burst of deliveries while the program is killed again and again.
 type Storm struct {
-	// Requests are the deliveries, in any order. Each is sent until it has been
-	// answered 2xx Copies times: twice in the same moment, and then later.
+	// Requests are the deliveries, in any order. Each is repeated until it was answered 2xx Copies
+	// times: twice in the same moment, and then later.
 	Requests []*http.Request
 	Copies   int // at least 2
-	// Kills is how often the program is killed with SIGKILL, and started again, while
-	// new events come in. A kill waits until something was received from Busy, which
-	// tells that the program is in the middle of it; nil does not wait.
+	// Kills is how often the program is killed with SIGKILL and started again while new events
+	// arrive. A kill waits for a value from Busy, which the program causes in the middle of its
+	// work; a nil Busy does not wait.
 	Kills int
 	Busy  <-chan struct{}
 }
 
-// queue returns what is to be sent, in that order.
+// queue returns the deliveries in their order.
 func (s *Storm) queue() []*http.Request {
 	requests := slices.Clone(s.Requests)
 	var queue []*http.Request
@@ -48,8 +48,8 @@ func (s *Storm) queue() []*http.Request {
 	return queue
 }
 
-// Run delivers what the storm has, as a provider does: whatever is not answered
-// 2xx is sent again. An answer of 4xx fails the test.
+// Run makes the deliveries as a provider does: it repeats those that are not answered 2xx. A 4xx
+// fails the test.
 func (s *Storm) Run(t testing.TB, p *Program) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), stormTimeout)
@@ -86,11 +86,11 @@ func (s *Storm) Run(t testing.TB, p *Program) {
 	}
 	wg.Wait()
 	if n := answered.Load(); n != int64(len(queue)) {
-		t.Fatalf("%d of %d deliveries were answered", n, len(queue))
+		t.Fatalf("%d of %d deliveries were answered 2xx", n, len(queue))
 	}
 }
 
-// await receives from c until done says so; once, if done is nil.
+// await receives from c until done returns true; once, if done is nil.
 func (s *Storm) await(ctx context.Context, t testing.TB, c <-chan struct{}, done func() bool) {
 	t.Helper()
 	for done == nil || !done() {
@@ -100,12 +100,12 @@ func (s *Storm) await(ctx context.Context, t testing.TB, c <-chan struct{}, done
 				return
 			}
 		case <-ctx.Done():
-			t.Fatalf("the storm did not get so far as to the next kill within %s", stormTimeout)
+			t.Fatalf("the storm did not reach the next kill within %s", stormTimeout)
 		}
 	}
 }
 
-// deliver sends a request until it is answered 2xx, and reports whether it was.
+// deliver repeats a request until it is answered 2xx, and reports whether it was.
 func deliver(ctx context.Context, t testing.TB, p *Program, client *http.Client, r *http.Request) bool {
 	pause := time.NewTicker(resendEvery)
 	defer pause.Stop()
@@ -127,8 +127,8 @@ func deliver(ctx context.Context, t testing.TB, p *Program, client *http.Client,
 	}
 }
 
-// post sends a copy of a request to where the program serves now. An error may
-// mean that it was killed.
+// post sends a copy of a request to the running program. An error may mean that the program was
+// killed.
 func post(ctx context.Context, p *Program, client *http.Client, r *http.Request) (status int, answer string, err error) {
 	again := r.Clone(ctx)
 	if again.Body, err = r.GetBody(); err != nil {

@@ -24,7 +24,7 @@ import (
 	"github.com/hookonce/hookonce/internal/test/dbtest"
 )
 
-// The variants: which API works on which database.
+// The variants: an API on a database.
 const (
 	withPgx    = "pgx"
 	withSQL    = "sql"

@@ -75,8 +75,8 @@ const (
 	goodText  = "this event was meant to fail for good"
 )
 
-// records are the files in which workers announce their next step. A written line stays when the
-// process is killed.
+// records are files. Workers write their next step into them before they take it, and a written
+// line stays when the process is killed.
 type records struct{ runs, waiting, passed, deaths, sent *os.File }
 
 // The files of records, and the words of each line.

@@ -19,7 +19,7 @@ func newClaim(source, id, body string) driver.Claim {
 	}
 }
 
-// claim claims events that nobody has claimed yet.
+// claim claims new events.
 func claim(ctx context.Context, store driver.Store, claims ...driver.Claim) error {
 	slices.SortFunc(claims, func(a, b driver.Claim) int { return bytes.Compare(a.Key[:], b.Key[:]) })
 	results, err := store.Claim(ctx, &driver.ClaimParams{Claims: claims})

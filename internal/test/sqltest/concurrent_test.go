@@ -21,9 +21,8 @@ const (
 	testDeadline = time.Minute
 )
 
-// TestTakeUnderLoad has many consumers take side by side while events come in.
-// They commit, roll back, fail and lose their connections at random; in the end
-// each event took effect once.
+// TestTakeUnderLoad lets many consumers take side by side while events arrive. They commit, roll
+// back, fail and lose their connections at random; in the end each event took effect once.
 func TestTakeUnderLoad(t *testing.T) {
 	t.Parallel()
 	w := open(t)
@@ -60,7 +59,7 @@ func TestTakeUnderLoad(t *testing.T) {
 	}
 	failed := get[int](t, w, "SELECT sum(attempts - 1) FROM hookonce.event_state WHERE state = 2")
 	if recorded := get[int](t, w, "SELECT count(*) FROM hookonce.event_attempt"); failed != recorded || failed < 1 {
-		t.Errorf("%d attempts were counted as failed, and %d recorded", failed, recorded)
+		t.Errorf("%d attempts were counted as failed, but %d recorded", failed, recorded)
 	}
 }
 
@@ -96,8 +95,7 @@ func (c *loadConsumer) run(ctx context.Context) (err error) {
 	}
 }
 
-// step takes some events, works on them, and ends the transaction one way or
-// another.
+// step takes some events, works on them, and ends the transaction in a random way.
 func (c *loadConsumer) step(ctx context.Context) error {
 	tx, err := c.conn.Begin(ctx)
 	if err != nil {
@@ -120,15 +118,14 @@ func (c *loadConsumer) step(ctx context.Context) error {
 	case how == 1:
 		return tx.Rollback(ctx)
 	case how == 2:
-		err := c.conn.PgConn().Conn().Close() // without a word to the server
+		err := c.conn.PgConn().Conn().Close() // without telling the server
 		c.conn = nil
 		return err
 	}
 	return tx.Commit(ctx)
 }
 
-// fail tells that the work on an event failed. Somebody else may have taken it
-// since.
+// fail records that the work on an event failed. Another consumer may have taken the event by then.
 func (c *loadConsumer) fail(ctx context.Context, tx pgx.Tx, id string) error {
 	if err := tx.Rollback(ctx); err != nil {
 		return err
@@ -141,8 +138,7 @@ func (c *loadConsumer) fail(ctx context.Context, tx pgx.Tx, id string) error {
 	return err
 }
 
-// A backend that is killed in the middle gives back what it took, and that counts
-// no attempt.
+// When a backend is killed, the events that it took are due again, without an attempt counted.
 func TestTakeIsUndoneWithItsBackend(t *testing.T) {
 	t.Parallel()
 	w := open(t)
@@ -169,7 +165,7 @@ func TestTakeIsUndoneWithItsBackend(t *testing.T) {
 	next.run(t, "COMMIT")
 }
 
-// Whoever takes an event holds up nobody: neither other consumers nor its sender.
+// A taken event delays neither other consumers nor its sender.
 func TestTakeHoldsUpNobody(t *testing.T) {
 	t.Parallel()
 	w := open(t)
@@ -180,8 +176,7 @@ func TestTakeHoldsUpNobody(t *testing.T) {
 	second.run(t, "BEGIN")
 	second.wantTake(t, 1, "b")
 
-	// Twice: as a claim that knows of the event by its snapshot, and of one that
-	// meets it at the key.
+	// Twice: a claim may see the event in its snapshot, or meet it at the key.
 	again, fresh := newClaim("shop", "a", "another body"), newClaim("shop", "d", "body")
 	claims := []driver.Claim{again, fresh}
 	if string(fresh.Key[:]) < string(again.Key[:]) {
@@ -213,8 +208,7 @@ func TestTakeHoldsUpNobody(t *testing.T) {
 	}
 }
 
-// Handlers in Go and consumers in SQL may share a source: neither takes what the
-// other has.
+// Handlers in Go and consumers in SQL may share a source: neither takes an event of the other.
 func TestTakeBesideHandlers(t *testing.T) {
 	t.Parallel()
 	w := open(t)
@@ -232,7 +226,7 @@ func TestTakeBesideHandlers(t *testing.T) {
 	p.Limit = 10
 	other, err := w.store.Take(t.Context(), p)
 	if err != nil || len(other.Events()) != 1 || other.Events()[0].EventID != "c" {
-		t.Fatalf("a handler took %v beside it, error %v", other.Events(), err)
+		t.Fatalf("a handler took %v beside the consumer, error %v", other.Events(), err)
 	}
 	s.run(t, "COMMIT")
 	if err := run.Finish(t.Context(), &driver.FinishParams{Results: []driver.WorkResult{

@@ -32,12 +32,12 @@ const (
 	pollEvery     = 20 * time.Millisecond
 )
 
-// Python returns an interpreter of Python that has psycopg2. Where there is none it
-// is installed, or the test fails.
+// Python returns a Python interpreter that has psycopg2. If there is none, it is installed, or the
+// test fails.
 func Python(t testing.TB) (path string) {
 	t.Helper()
 	dbtest.Need(t, func() error {
-		// Debian's packages are for Debian's own interpreter alone.
+		// Debian's packages work only with Debian's own interpreter.
 		for _, path = range []string{"python3", "/usr/bin/python3"} {
 			if exec.Command(path, "-c", "import psycopg2").Run() == nil {
 				return nil
@@ -48,13 +48,13 @@ func Python(t testing.TB) (path string) {
 	return path
 }
 
-// Consumer runs two processes of a consumer and feeds them events, kills them again
-// and again with SIGKILL in the middle of their work, and checks that each event
-// took effect once: the table ledger, which schema makes, has no unique
-// constraint. Some events cannot be worked on, and must end dead.
+// Consumer runs two processes of a consumer and feeds them events. It kills them again and again
+// with SIGKILL in the middle of their work, and checks that each event took effect once: the table
+// ledger, which schema creates, has no unique constraint. Some events always fail, and must end
+// dead.
 //
-// The consumer takes from the source "shop", in the schema "hookonce" of the
-// database that DATABASE_URL names, and obeys NEXT_API, ATTEMPTS and FIRST_RETRY.
+// The consumer takes from the source "shop", in the schema "hookonce" of the database in
+// DATABASE_URL, and obeys NEXT_API, ATTEMPTS and FIRST_RETRY.
 func Consumer(t *testing.T, schema string, command ...string) {
 	ctx, cancel := context.WithTimeout(t.Context(), trialTimeout)
 	w := newTrial(t, schema)
@@ -65,9 +65,9 @@ func Consumer(t *testing.T, schema string, command ...string) {
 	for kill := range trialKills {
 		w.await(ctx, t, "SELECT count(*) >= $1::int FROM ledger", trialEvents*kill/(trialKills+1))
 		select {
-		case <-w.api.Called: // one of them is in the middle of it
+		case <-w.api.Called: // a consumer is in the middle of its work
 		case <-ctx.Done():
-			t.Fatalf("nothing was worked on within %s\n%s", trialTimeout, w.log())
+			t.Fatalf("no consumer began work within %s\n%s", trialTimeout, w.log())
 		}
 		for _, p := range w.processes {
 			p.kill(t)
@@ -79,9 +79,9 @@ func Consumer(t *testing.T, schema string, command ...string) {
 	var begun int
 	w.scan(t, "SELECT last_value FROM begun", &begun)
 	if begun == trialEvents {
-		t.Errorf("no kill was in the middle of anything, so the trial says nothing")
+		t.Errorf("the trial is void: no kill interrupted an effect")
 	}
-	t.Logf("%d effects of %d were undone by %d kills, and made again", begun-trialEvents, begun, trialKills)
+	t.Logf("%d effects of %d were undone by %d kills and repeated", begun-trialEvents, begun, trialKills)
 
 	w.poison(ctx, t)
 	w.await(ctx, t, "SELECT count(*) = $1::int FROM hookonce.dead_letters", len(poisons))
@@ -94,7 +94,7 @@ func Consumer(t *testing.T, schema string, command ...string) {
 	}
 }
 
-// poisons are bodies of events that cannot be worked on.
+// poisons are bodies of events whose work always fails.
 var poisons = map[string]string{
 	"no_order":    `{"customer":"anna","cents":1}`,
 	"no_json":     `order=7`,
@@ -102,7 +102,7 @@ var poisons = map[string]string{
 	"wrong_cents": `{"order":"wrong","customer":"anna","cents":"many"}`,
 }
 
-// trial is the database that consumers work on, and the processes of consumers.
+// trial is a database and the consumer processes that work on it.
 type trial struct {
 	url   string
 	pool  *pgxpool.Pool
@@ -126,8 +126,7 @@ func newTrial(t *testing.T, schema string) *trial {
 	if _, err := hookmigrate.Up(t.Context(), w.store); err != nil {
 		t.Fatal(err)
 	}
-	// A sequence keeps its value where a transaction is rolled back: it counts the
-	// effects that were begun.
+	// A rollback does not reset a sequence, so it counts the effects that were begun.
 	for _, script := range []string{schema, `
 		CREATE SEQUENCE begun;
 		CREATE FUNCTION count_begun() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -141,7 +140,7 @@ func newTrial(t *testing.T, schema string) *trial {
 	return w
 }
 
-// feed claims the events that can be worked on.
+// feed claims the events whose work succeeds.
 func (w *trial) feed(ctx context.Context, t *testing.T) {
 	for first := 0; first < trialEvents; first += trialBatch {
 		var claims []driver.Claim
@@ -175,7 +174,7 @@ func (w *trial) scan(t *testing.T, query string, to any, args ...any) {
 	}
 }
 
-// await waits until a query says true.
+// await waits until a query returns true.
 func (w *trial) await(ctx context.Context, t *testing.T, query string, args ...any) {
 	t.Helper()
 	poll := time.NewTicker(pollEvery)
@@ -193,12 +192,12 @@ func (w *trial) await(ctx context.Context, t *testing.T, query string, args ...a
 		select {
 		case <-poll.C:
 		case <-ctx.Done():
-			t.Fatalf("%s %v: not so within %s\n%s", query, args, trialTimeout, w.log())
+			t.Fatalf("%s %v: not true within %s\n%s", query, args, trialTimeout, w.log())
 		}
 	}
 }
 
-// check checks what is in the database in the end.
+// check checks the final state of the database.
 func (w *trial) check(t *testing.T) {
 	t.Helper()
 	var wrong int
@@ -209,7 +208,7 @@ func (w *trial) check(t *testing.T) {
 	w.scan(t, `SELECT count(*) FROM hookonce.events e FULL JOIN ledger l USING (event_id)
 		WHERE (e.state = 'done') IS NOT TRUE <> (l.event_id IS NULL)`, &wrong)
 	if wrong > 0 {
-		t.Errorf("%d events are done without an effect, or the other way round", wrong)
+		t.Errorf("%d events are done without an effect, or have an effect without being done", wrong)
 	}
 	type ended struct {
 		State    string
@@ -234,7 +233,7 @@ func (w *trial) check(t *testing.T) {
 	// A consumer that was killed counted no attempt.
 	want := []ended{{"dead", trialAttempts, len(poisons), len(poisons)}, {"done", 1, trialEvents, 0}}
 	if diff := cmp.Diff(want, got); rows.Err() != nil || diff != "" {
-		t.Errorf("error %v, the events ended otherwise (-want +got):\n%s", rows.Err(), diff)
+		t.Errorf("error %v, final states of the events (-want +got):\n%s", rows.Err(), diff)
 	}
 	w.api.Check(t, trialEvents)
 }
@@ -255,18 +254,18 @@ func (w *trial) start(t *testing.T, command []string) {
 			t.Fatal(err)
 		}
 		go func() {
-			_ = p.cmd.Wait() // the code is read from ProcessState
+			_ = p.cmd.Wait() // ProcessState has the exit code
 			close(p.ended)
 		}()
 		t.Cleanup(func() {
-			_ = p.cmd.Process.Kill() // it may have ended
+			_ = p.cmd.Process.Kill() // the process may have ended
 			<-p.ended
 		})
 		w.processes, w.logs = append(w.processes, p), append(w.logs, log)
 	}
 }
 
-// log returns what the consumers printed.
+// log returns the output of the consumers.
 func (w *trial) log() string {
 	var all bytes.Buffer
 	for i, log := range w.logs {
@@ -300,7 +299,7 @@ func (p *consumer) kill(t *testing.T) {
 	<-p.ended
 }
 
-// stop ends the process with SIGTERM, and checks that it ends well.
+// stop ends the process with SIGTERM, and checks its exit code.
 func (p *consumer) stop(t *testing.T) {
 	t.Helper()
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {

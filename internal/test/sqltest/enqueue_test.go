@@ -14,7 +14,7 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// lease leases all that is due to a destination.
+// lease leases all due messages to a destination.
 func (w *world) lease(t testing.TB, destination string) []driver.Message {
 	t.Helper()
 	leased, err := w.store.Lease(t.Context(), &driver.LeaseParams{Destination: destination, Limit: 100, For: time.Hour, MaxAttempts: 3})
@@ -24,7 +24,7 @@ func (w *world) lease(t testing.TB, destination string) []driver.Message {
 	return leased.Messages
 }
 
-// What is enqueued is leased and sent as any other message is.
+// Enqueued messages are leased and sent like any other message.
 func TestEnqueue(t *testing.T) {
 	t.Parallel()
 	w := open(t)
@@ -32,7 +32,7 @@ func TestEnqueue(t *testing.T) {
 	cause := driver.EventKey("shop", "evt_1")
 	for i, c := range []struct {
 		arguments string
-		want      driver.Message // of what was said
+		want      driver.Message // the fields that the arguments set
 		headers   http.Header
 		cause     []byte
 	}{
@@ -104,13 +104,12 @@ func TestEnqueue(t *testing.T) {
 			t.Errorf("%d: the cause is %x, want %x", i, got, c.cause)
 		}
 		if !get[bool](t, w, "SELECT body_sha256 = sha256(body) AND outbox AND work = 0 FROM hookonce.event WHERE key = $1", c.want.Key[:]) {
-			t.Errorf("%d: the row of its body is otherwise", i)
+			t.Errorf("%d: the stored body differs", i)
 		}
 	}
 }
 
-// An id that was enqueued before is passed over, also where the other transaction
-// is still open.
+// An id that was enqueued before is skipped, even while the other transaction is open.
 func TestEnqueueAgain(t *testing.T) {
 	t.Parallel()
 	w := open(t)
@@ -179,7 +178,7 @@ func TestEnqueueRefuses(t *testing.T) {
 	}
 	s.run(t, "SELECT hookonce.enqueue('crm', 'x', id => repeat('~', 255))")
 
-	// The id of a message that a route owes.
+	// The id of a message that a route creates.
 	routed := newClaim("shop", "evt_1", "body")
 	routed.Work, routed.Messages = driver.WorkNone, []driver.NewMessage{{ID: "msg_1", Route: "r", Destination: "crm"}}
 	if err := claim(t.Context(), w.store, routed); err != nil {
@@ -191,7 +190,7 @@ func TestEnqueueRefuses(t *testing.T) {
 	}
 }
 
-// Events and the messages that they cause are visible together.
+// Events and the messages that they cause become visible together.
 func TestEnqueueInTheTransactionOfTake(t *testing.T) {
 	t.Parallel()
 	w := open(t)

@@ -35,7 +35,7 @@ func TestFail(t *testing.T) {
 	}
 	w.wantState(t, "b", state{State: "dead", Attempts: 1, LastError: "never", Failed: true})
 
-	// Nobody takes what waits or is dead; and what is left is untouched.
+	// take skips events that wait for a retry or are dead, and other events are unchanged.
 	s.run(t, "BEGIN")
 	s.wantTake(t, 10, "c")
 	s.run(t, "COMMIT")
@@ -46,7 +46,7 @@ func TestFail(t *testing.T) {
 	}
 	for i := range detail.Tries {
 		if detail.Tries[i].At.IsZero() {
-			t.Errorf("attempt %d has no time", i)
+			t.Errorf("attempt %d has no timestamp", i)
 		}
 		detail.Tries[i].At = time.Time{}
 	}
@@ -56,10 +56,10 @@ func TestFail(t *testing.T) {
 		{Number: 3, Outcome: "dead", Error: "no such order 3"},
 	}
 	if diff := cmp.Diff(want, detail.Tries); diff != "" {
-		t.Errorf("the attempts on record (-want +got):\n%s", diff)
+		t.Errorf("the recorded attempts (-want +got):\n%s", diff)
 	}
 
-	// What succeeds after a failure shows no error any more.
+	// Success after a failure clears the error.
 	w.put(t, "shop", "d")
 	w.fail(t, "d", ", 'once'")
 	w.exec(t, "UPDATE hookonce.event_state SET due_at = now() WHERE key = $1", key("shop", "d"))
@@ -71,9 +71,8 @@ func TestFail(t *testing.T) {
 	w.wantState(t, "d", state{State: "done", Attempts: 2, Processed: true})
 }
 
-// The n-th wait is a random time of up to first·2ⁿ⁻¹, and at most max. With many
-// events the longest of them shows how far the times reach, and the shortest that
-// they begin at nothing.
+// The n-th wait is random between 0 and first·2ⁿ⁻¹, and at most max. With many events the longest
+// wait shows the upper bound, and the shortest one shows the lower.
 func TestFailSchedule(t *testing.T) {
 	t.Parallel()
 	w := open(t)
@@ -85,13 +84,13 @@ func TestFailSchedule(t *testing.T) {
 	w.put(t, "shop", ids...)
 	for _, c := range []struct {
 		arguments string
-		attempts  int // before
+		attempts  int // attempts before this one
 		ceiling   time.Duration
 	}{
 		{"", 0, 10 * time.Second},
 		{"", 1, 20 * time.Second},
 		{"", 5, 320 * time.Second},
-		{"", 13, 12 * time.Hour}, // 81,920 s, if it were not for max
+		{"", 13, 12 * time.Hour}, // 81,920 s without max
 		{", first => '1 minute', max => '1 hour'", 3, 8 * time.Minute},
 		{", first => '1 minute', max => '1 hour'", 6, time.Hour},
 		{", first => '1 second', max => '1 second'", 18, time.Second},
@@ -106,7 +105,7 @@ func TestFailSchedule(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// By chance it is otherwise once in 10⁹ times.
+		// This fails by chance once in 10⁹ times.
 		if ceiling := c.ceiling.Seconds(); shortest < 0 || shortest > ceiling/8 || longest > ceiling || longest < ceiling*7/8 {
 			t.Errorf("attempt %d%s: the waits are %g to %g s, want 0 to %g", c.attempts+1, c.arguments, shortest, longest, ceiling)
 		}
@@ -146,7 +145,7 @@ func TestFailRefuses(t *testing.T) {
 	w.wantState(t, "a", state{State: "pending"})
 }
 
-// An error text of any length, and the NULL that stands for no answer.
+// An error text of any length, and permanent as NULL, which counts as false.
 func TestFailTexts(t *testing.T) {
 	t.Parallel()
 	w := open(t)
@@ -165,7 +164,7 @@ func TestFailTexts(t *testing.T) {
 	}
 }
 
-// What is not pending is left as it is, and its state is told.
+// fail returns the state of an event that is not pending, and leaves the event unchanged.
 func TestFailTouchesOnlyPending(t *testing.T) {
 	t.Parallel()
 	w := open(t)
@@ -196,8 +195,7 @@ func TestFailTouchesOnlyPending(t *testing.T) {
 	}
 }
 
-// fail never waits for who has the event, and never lets the work of a failed
-// transaction be committed.
+// fail never waits for a session that has the event, and never lets a failed transaction commit.
 func TestFailWhileTaken(t *testing.T) {
 	t.Parallel()
 	w := open(t)
@@ -222,7 +220,7 @@ func TestFailWhileTaken(t *testing.T) {
 	first.run(t, "ROLLBACK")
 	w.wantState(t, "a", state{State: "pending"})
 
-	// It is transactional itself, and two at a time count two attempts.
+	// fail is transactional itself, and two concurrent calls count two attempts.
 	first.run(t, "BEGIN")
 	first.run(t, "SELECT hookonce.fail('shop', 'a', 'x')")
 	second.fails(t, lockedRow, "SELECT hookonce.fail('shop', 'a', 'y')")
@@ -233,12 +231,11 @@ func TestFailWhileTaken(t *testing.T) {
 	w.wantState(t, "a", state{State: "pending", Attempts: 2, LastError: "y"})
 }
 
-// Ids of several parts are shown joined by ':', and several keys may be shown
-// alike.
+// Ids of several parts are shown joined by ':', so several keys may look the same.
 func TestFailFindsCompositeIDs(t *testing.T) {
 	t.Parallel()
 	w := open(t)
-	many := strings.Repeat("a:", 11) + "b" // of so many parts that all events are read
+	many := strings.Repeat("a:", 11) + "b" // with so many parts that all events are read
 	ids := [][]string{
 		{"x"},
 		{"a:b"},
@@ -260,7 +257,7 @@ func TestFailFindsCompositeIDs(t *testing.T) {
 	}
 	for _, parts := range ids {
 		id := strings.Join(parts, ":")
-		// Where two are shown alike, it is the one that the API finds too.
+		// Where two look the same, fail finds the same one as the API.
 		found, err := w.store.Event(t.Context(), "shop", id)
 		if err != nil {
 			t.Fatalf("%q: %v", parts, err)
@@ -269,7 +266,7 @@ func TestFailFindsCompositeIDs(t *testing.T) {
 			t.Errorf("%q: fail returned %q", parts, got)
 		}
 		if n := get[int](t, w, "SELECT attempts FROM hookonce.event_state WHERE key = $1", found.Key[:]); n < 1 {
-			t.Errorf("%q: it is not the event that the API finds", parts)
+			t.Errorf("%q: fail found another event than the API", parts)
 		}
 	}
 	if n := get[int](t, w, "SELECT sum(attempts) FROM hookonce.event_state"); n != len(ids) {

@@ -10,7 +10,7 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// TestKeysAgree compares the keys that SQL makes with those of Go.
+// TestKeysAgree compares the keys made in SQL with those made in Go.
 func TestKeysAgree(t *testing.T) {
 	t.Parallel()
 	w := open(t)
@@ -29,7 +29,7 @@ func TestKeysAgree(t *testing.T) {
 	})
 }
 
-// TestCandidatesAgree looks for events under every key that Go thinks of.
+// TestCandidatesAgree looks for events under every key that Go generates.
 func TestCandidatesAgree(t *testing.T) {
 	t.Parallel()
 	w := open(t)
@@ -42,13 +42,13 @@ func TestCandidatesAgree(t *testing.T) {
 			SELECT k, $2, $3, '', k, 0 FROM unnest($1::bytea[]) k`
 		var keys [][]byte
 		for i, k := range candidates {
-			// Of many some, for each look-up makes all the keys.
+			// A sample, because each look-up makes all the keys.
 			if len(candidates) < 32 || i%100 == 0 || i == len(candidates)-1 {
 				keys = append(keys, k[:])
 			}
 		}
 		w.exec(t, insert, keys, "shop", id)
-		// The candidates of an order are found in that order.
+		// The candidates are found in their order.
 		for _, want := range keys {
 			got := get[[]byte](t, w, "SELECT hookonce.find_event('shop', $1)", id)
 			if !bytes.Equal(got, want) {
@@ -57,7 +57,7 @@ func TestCandidatesAgree(t *testing.T) {
 			w.exec(t, "DELETE FROM hookonce.event WHERE key = $1", got)
 		}
 		if found := get[*[]byte](t, w, "SELECT hookonce.find_event('shop', $1)", id); found != nil {
-			t.Errorf("%q: found %x where there is none", id, *found)
+			t.Errorf("%q: found %x, but there is no such event", id, *found)
 		}
 	}
 }

@@ -6,15 +6,15 @@ const (
 	planRows  = 100_000
 	planDue   = 20_000
 	planTried = 2_000
-	// planBound is how many rows a statement may read: far more than it should, and
-	// far less than there are.
+	// planBound is how many rows a statement may read: far more than it should, and far fewer than
+	// there are.
 	planBound = 500
 )
 
 var planTables = []string{"event", "event_state", "message", "run"}
 
-// TestPlans runs the functions on large tables and counts the rows that they read:
-// not more than they need, whether or not the server has looked at the tables.
+// TestPlans runs the functions on large tables and counts the rows that they read: no more than
+// they need, with and without statistics of the tables.
 func TestPlans(t *testing.T) {
 	t.Parallel()
 	w := open(t)
@@ -27,7 +27,7 @@ func TestPlans(t *testing.T) {
 		)
 		INSERT INTO hookonce.event_state (key, source, type, state, attempts, due_at)
 		SELECT key, source, type, $3, $4, received_at FROM filled`
-	// A session that has planned while there was next to nothing, and keeps its plan.
+	// This session planned while the tables were almost empty, and keeps its plan.
 	w.put(t, "shop", "first")
 	for _, table := range planTables {
 		w.exec(t, "VACUUM ANALYZE hookonce."+table)
@@ -53,7 +53,7 @@ func TestPlans(t *testing.T) {
 			}
 		}
 		s := w.connect(t)
-		for range 7 { // more often than a plan is made for each execution
+		for range 7 { // more executions than get a plan of their own
 			s.reads(t, analyzed, 10, "SELECT hookonce.take('shop', 10)")
 		}
 		s.reads(t, analyzed, 100, "SELECT hookonce.take('shop', 100)")
@@ -66,7 +66,7 @@ func TestPlans(t *testing.T) {
 	}
 }
 
-// reads checks how many rows a statement returns, and that it reads not many more.
+// reads checks how many rows a statement returns, and that it reads few more.
 func (s *session) reads(t *testing.T, analyzed bool, rows int64, sql string) {
 	t.Helper()
 	s.run(t, "BEGIN")
@@ -84,8 +84,8 @@ func (s *session) reads(t *testing.T, analyzed bool, rows int64, sql string) {
 	s.run(t, "ROLLBACK")
 }
 
-// rowsRead returns how many rows this session read of the schema's tables. The
-// number may begin anew between transactions.
+// rowsRead returns how many rows this session has read from the schema's tables. The count may
+// restart between transactions.
 func (s *session) rowsRead(t *testing.T) (n int64) {
 	t.Helper()
 	if err := s.QueryRow(t.Context(), `SELECT sum(coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0)) FROM pg_stat_xact_all_tables

@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// grants returns the rights that docs/sql.md tells to grant, for another role.
+// grants returns the statements of docs/sql.md that grant rights, for another role.
 func grants(t *testing.T, w *world, role string) []string {
 	t.Helper()
 	page, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "sql.md"))
@@ -25,13 +25,12 @@ func grants(t *testing.T, w *world, role string) []string {
 	block = strings.ReplaceAll("GRANT USAGE"+block, "SCHEMA hookonce ", "SCHEMA "+w.schema+" ")
 	statements := strings.Split(strings.ReplaceAll(block, "TO app;", "TO "+role+";"), ";\n")
 	if len(statements) < 5 {
-		t.Fatalf("docs/sql.md tells only %q", statements)
+		t.Fatalf("docs/sql.md has only the statements %q", statements)
 	}
 	return statements
 }
 
-// TestRights works as a role that has the rights of the documentation, and no
-// others.
+// TestRights works as a role that has exactly the documented rights.
 func TestRights(t *testing.T) {
 	t.Parallel()
 	w := open(t)
@@ -77,7 +76,7 @@ func TestRights(t *testing.T) {
 	} {
 		_, err := s.Exec(t.Context(), w.text(statement))
 		if err == nil {
-			t.Errorf("the role may: %s", statement)
+			t.Errorf("the role may run: %s", statement)
 		}
 	}
 }

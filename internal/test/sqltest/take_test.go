@@ -24,7 +24,7 @@ func TestTake(t *testing.T) {
 	s.wantTake(t, 2, "a", "b")
 	s.wantTake(t, 2, "c")
 	s.wantTake(t, 2)
-	w.wantState(t, "a", state{State: "pending"}) // to everybody else
+	w.wantState(t, "a", state{State: "pending"}) // to other sessions
 	s.run(t, "ROLLBACK")
 	w.wantState(t, "a", state{State: "pending"})
 
@@ -40,7 +40,7 @@ func TestTake(t *testing.T) {
 	got := get1(t, s, "SELECT event_id FROM hookonce.take('shop')")
 	s.run(t, "COMMIT")
 	if got != "c" {
-		t.Errorf("took %q, want the one that is left", got)
+		t.Errorf("took %q, want the remaining event", got)
 	}
 	s.run(t, "BEGIN")
 	s.wantTake(t, 1000)
@@ -61,14 +61,14 @@ func get1(t testing.TB, s *session, sql string) (v string) {
 	return v
 }
 
-// What take returns of an event, and what it may hold.
+// The columns of take, with extreme values.
 func TestTakeReturns(t *testing.T) {
 	t.Parallel()
 	w := open(t)
 	occurred := time.Date(2024, 2, 29, 12, 0, 0, 123456000, time.UTC)
 	c := newClaim("shop", "evt_1", "\x00\xff\\ not text")
 	c.OccurredAt = occurred
-	// jsonb would refuse the one, and text the other.
+	// jsonb refuses the first, and text the second.
 	c.Headers = []byte(`{"X-Nul":["a\u0000b"],"X-Umlaut":["` + "ü" + `"]}`)
 	bare := driver.Claim{Key: driver.EventKey("shop", "evt_2"), Source: "shop", EventID: "evt_2", Headers: []byte("{}"), Work: driver.WorkQueued}
 	if err := claim(t.Context(), w.store, c, bare); err != nil {
@@ -107,15 +107,14 @@ func TestTakeReturns(t *testing.T) {
 		t.Errorf("take (-want +got):\n%s", diff)
 	}
 
-	// The key is the same on every attempt, also when the event was reopened, and
-	// another one when it was replayed as new.
+	// The key stays the same over attempts and reopenings, and changes with a replay as new.
 	again := func(n int) string {
 		s.run(t, "BEGIN")
 		defer s.run(t, "ROLLBACK")
 		return s.taken(t, "shop", 10)[n].IdempotencyKey
 	}
 	if k := again(0); !keys[k] {
-		t.Errorf("the key changed to %q", k)
+		t.Errorf("the key of the next attempt changed to %q", k)
 	}
 	w.exec(t, "UPDATE hookonce.event_state SET generation = 4 WHERE key = $1", key("shop", "evt_1"))
 	if k := again(0); !keys[k] {
@@ -124,11 +123,11 @@ func TestTakeReturns(t *testing.T) {
 	w.exec(t, "UPDATE hookonce.event_state SET generation = 5, key_generation = 5 WHERE key = $1", key("shop", "evt_1"))
 	keys[again(0)] = true
 	if len(keys) != 3 {
-		t.Errorf("got the keys %v, want one for each event, and another one after a replay as new", keys)
+		t.Errorf("got the keys %v, want one for each event, and a new one after a replay as new", keys)
 	}
 }
 
-// What is not due, not pending, tried, or in a run.
+// take skips events that are not due, not pending, tried, or in a run.
 func TestTakeSelects(t *testing.T) {
 	t.Parallel()
 	w := open(t)
@@ -176,8 +175,7 @@ func TestTakeRefuses(t *testing.T) {
 	w.wantState(t, "a", state{State: "pending"})
 }
 
-// Whatever way a driver has of sending a statement: without a transaction it is
-// refused, and in one it is not.
+// However a driver sends a statement: without a transaction it is refused, and in one it is not.
 func TestTakeAutocommit(t *testing.T) {
 	t.Parallel()
 	w := open(t)
@@ -206,7 +204,7 @@ func TestTakeAutocommit(t *testing.T) {
 	}
 }
 
-// What looks like autocommit and what does not.
+// Statements that look like autocommit, and others that do not.
 func TestTakeTransactions(t *testing.T) {
 	t.Parallel()
 	w := open(t)
@@ -217,7 +215,7 @@ func TestTakeTransactions(t *testing.T) {
 		'BEGIN INSERT INTO hookonce.effect SELECT event_id FROM hookonce.take(''shop'', 10); END'`)
 	const insert = "INSERT INTO hookonce.effect SELECT event_id FROM hookonce.take('shop', 10)"
 	for name, c := range map[string]struct {
-		messages []string // what the client sends, one after the other
+		messages []string // the client's statements, in order
 		refused  bool     // of the last one
 	}{
 		"BEGIN in the same message":         {messages: []string{"BEGIN; " + insert, "COMMIT"}},
@@ -247,11 +245,11 @@ func TestTakeTransactions(t *testing.T) {
 		effects := get[int](t, w, "SELECT count(*) FROM hookonce.effect WHERE event_id = $1", id)
 		done := w.stateOf(t, "shop", id).State == "done"
 		if done == c.refused || (effects == 1) == c.refused {
-			t.Errorf("%s: %d effects, done: %v, want it refused: %v", name, effects, done, c.refused)
+			t.Errorf("%s: %d effects, done: %v, want refused: %v", name, effects, done, c.refused)
 		}
 	}
 
-	// What a savepoint undoes is given back.
+	// A rollback to a savepoint releases the events taken since.
 	w.put(t, "shop", "undone")
 	s := w.connect(t)
 	s.run(t, "BEGIN")
@@ -265,8 +263,8 @@ func TestTakeTransactions(t *testing.T) {
 	s.run(t, "ROLLBACK")
 }
 
-// Above READ COMMITTED a consumer that comes second is told 40001, and may begin
-// again: it loses nothing and takes nothing twice.
+// Above READ COMMITTED the second of two consumers gets 40001, and may try again: it loses no event
+// and takes none twice.
 func TestTakeIsolation(t *testing.T) {
 	t.Parallel()
 	w := open(t)
@@ -275,7 +273,7 @@ func TestTakeIsolation(t *testing.T) {
 		w.put(t, "shop", ids...)
 		first, second := w.connect(t), w.connect(t)
 		second.run(t, "BEGIN ISOLATION LEVEL "+level)
-		second.run(t, "SELECT count(*) FROM hookonce.events") // its snapshot
+		second.run(t, "SELECT count(*) FROM hookonce.events") // takes its snapshot
 		first.run(t, "BEGIN ISOLATION LEVEL "+level)
 		first.wantTake(t, 1, ids[0])
 		first.run(t, "COMMIT")
@@ -287,8 +285,7 @@ func TestTakeIsolation(t *testing.T) {
 	}
 }
 
-// Nothing of the functions depends on what the schema is called, nor on the
-// search path of whoever calls them.
+// The functions depend neither on the name of the schema nor on the caller's search path.
 func TestSchemaOfAnotherName(t *testing.T) {
 	t.Parallel()
 	url, _, _ := examplestest.Postgres(t)

@@ -10,7 +10,7 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// pairs reads two columns, of which the first is unique.
+// pairs reads two columns; the values of the first are unique.
 func (w *world) pairs(t *testing.T, query string) map[string]string {
 	t.Helper()
 	rows, err := w.pool.Query(t.Context(), w.text(query))
@@ -21,7 +21,7 @@ func (w *world) pairs(t *testing.T, query string) map[string]string {
 	var id, value string
 	if _, err := pgx.ForEachRow(rows, []any{&id, &value}, func() error {
 		if _, there := got[id]; there {
-			t.Errorf("%q is there twice", id)
+			t.Errorf("%q is listed twice", id)
 		}
 		got[id] = value
 		return nil
@@ -31,7 +31,7 @@ func (w *world) pairs(t *testing.T, query string) map[string]string {
 	return got
 }
 
-// TestViews has an event of every kind in every state.
+// TestViews reads events of every kind in every state.
 func TestViews(t *testing.T) {
 	t.Parallel()
 	w := open(t)
@@ -45,7 +45,7 @@ func TestViews(t *testing.T) {
 	} {
 		w.exec(t, "UPDATE hookonce.event_state SET "+set+" WHERE key = $1", key("shop", id))
 	}
-	// A run's record may outlive the outcome of an event.
+	// The record of a run may outlive the outcome of its event.
 	w.exec(t, "INSERT INTO hookonce.run (id, keys, started_at) VALUES (1, '{}', now()), (2, ARRAY[$1, $2]::bytea[], now())",
 		key("shop", "in a run"), key("shop", "done in a run"))
 	for id, state := range map[string]int{"routed": 0, "sent": 2, "unsent": 3, "stale message": 4} {
@@ -84,8 +84,7 @@ func TestViews(t *testing.T) {
 	}
 	check()
 
-	// Messages that were enqueued are no events, dead or not, whether or not an
-	// event caused them.
+	// The views of events and dead letters do not show enqueued messages, even those of an event.
 	w.exec(t, `SELECT hookonce.enqueue('crm', 'x'), hookonce.enqueue('crm', 'x', source => 'shop', event_id => 'done')`)
 	check()
 	w.exec(t, "UPDATE hookonce.message SET state = 3, failed_at = now(), last_error = 'refused' WHERE destination = 'crm'")
@@ -96,7 +95,7 @@ func TestViews(t *testing.T) {
 	}
 }
 
-// The columns that users rely on, and what psql tells of the functions.
+// The columns that users rely on, and the comments that psql shows for the functions.
 func TestContractOfTheSchema(t *testing.T) {
 	t.Parallel()
 	w := open(t)
@@ -119,6 +118,6 @@ func TestContractOfTheSchema(t *testing.T) {
 		WHERE pronamespace = trim(trailing '.' FROM 'hookonce.')::regnamespace
 		AND (prosecdef OR NOT coalesce(proconfig, '{}') @> '{"search_path=pg_catalog, pg_temp"}')`)
 	if len(loose) > 0 {
-		t.Errorf("the functions %q have rights of their own, or a search path that others set", loose)
+		t.Errorf("the functions %q run with their owner's rights, or with the caller's search path", loose)
 	}
 }

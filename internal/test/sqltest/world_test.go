@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// SQLSTATEs of the refusals.
+// The SQLSTATEs that the functions raise.
 const (
 	notActive     = "25P01"
 	stillActive   = "25001"
@@ -41,7 +41,7 @@ type world struct {
 	schema string // quoted
 }
 
-// open returns a schema of the test's own, which is not called hookonce.
+// open returns a schema that belongs to this test alone, with another name than hookonce.
 func open(t testing.TB) *world {
 	t.Helper()
 	dsn, schema := dbtest.Postgres(t)
@@ -70,7 +70,7 @@ func openSchema(t testing.TB, dsn, schema string) *world {
 	return &world{dsn: dsn, pool: pool, store: store, schema: pgx.Identifier{schema}.Sanitize()}
 }
 
-// text puts the schema's name into SQL, where it says hookonce.
+// text replaces the schema hookonce in SQL with the test's schema.
 func (w *world) text(sql string) string { return strings.ReplaceAll(sql, "hookonce.", w.schema+".") }
 
 func (w *world) exec(t testing.TB, sql string, args ...any) {
@@ -80,7 +80,7 @@ func (w *world) exec(t testing.TB, sql string, args ...any) {
 	}
 }
 
-// get reads one value.
+// get returns the single value that a query selects.
 func get[V any](t testing.TB, w *world, sql string, args ...any) (v V) {
 	t.Helper()
 	if err := w.pool.QueryRow(t.Context(), w.text(sql), args...).Scan(&v); err != nil {
@@ -89,8 +89,7 @@ func get[V any](t testing.TB, w *world, sql string, args ...any) (v V) {
 	return v
 }
 
-// put claims events of a source, and makes them due in the order given, the last
-// one a second ago.
+// put claims events of a source, and makes them due in the given order, the last one a second ago.
 func (w *world) put(t testing.TB, source string, ids ...string) {
 	t.Helper()
 	var claims []driver.Claim
@@ -111,7 +110,7 @@ func key(source string, parts ...string) []byte {
 	return k[:]
 }
 
-// state is what is known of an event that a consumer works on.
+// state is the state of an event as a consumer sees it.
 type state struct {
 	State      string
 	Attempts   int
@@ -139,7 +138,7 @@ func (w *world) wantState(t testing.TB, id string, want state) {
 	}
 }
 
-// session is a connection of its own, in a transaction or not.
+// session is a connection of its own, in or out of a transaction.
 type session struct {
 	*pgx.Conn
 	w *world
@@ -151,13 +150,13 @@ func (w *world) connect(t testing.TB) *session {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Nothing here should wait; what does fails the test instead of hanging it.
+	// Nothing here should wait; a wait for a lock fails the test instead of hanging it.
 	config.RuntimeParams["lock_timeout"] = "20s"
 	conn, err := pgx.ConnectConfig(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) }) // it may be broken
+	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) }) // the connection may be broken
 	return &session{conn, w}
 }
 
@@ -168,7 +167,7 @@ func (s *session) run(t testing.TB, sql string, args ...any) {
 	}
 }
 
-// fails runs a statement that must be refused, and returns what the server said.
+// fails runs a statement that must be refused, and returns the server's error.
 func (s *session) fails(t testing.TB, code, sql string, args ...any) *pgconn.PgError {
 	t.Helper()
 	_, err := s.Exec(t.Context(), s.w.text(sql), args...)
@@ -223,7 +222,8 @@ func (s *session) taken(t testing.TB, source string, n int) []takenEvent {
 	return all
 }
 
-// fail calls fail with the rest of its arguments, as SQL, and returns what it did.
+// fail calls the function fail for an event and returns its result. rest holds more arguments, as
+// SQL.
 func (w *world) fail(t testing.TB, id, rest string) string {
 	t.Helper()
 	return get[string](t, w, "SELECT hookonce.fail('shop', $1"+rest+")", id)

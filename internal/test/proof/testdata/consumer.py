@@ -1,7 +1,7 @@
 """A consumer of the proof: it takes events from PostgreSQL in its own transaction.
 
-It knows nothing of hookonce but three functions: take, fail and enqueue. What it does
-with an event stands in the body of the event.
+It calls three functions of hookonce: take, fail and enqueue. The body of an event tells
+it what to do.
 
     consumer.py DSN FOLDER
 
@@ -20,11 +20,11 @@ import psycopg2.errors
 SOURCE = "proof"
 LEDGER = "ledger"
 LEAVE_CODE = 77
-PAUSE = 0.02  # seconds between looks that found nothing
+PAUSE = 0.02  # seconds until the next look after one without events
 
 
 class Permanent(Exception):
-    """No further attempt can mend it."""
+    """No further attempt can succeed."""
 
 
 class Consumer:
@@ -44,7 +44,7 @@ class Consumer:
                 return
 
     def work(self):
-        """Works on the events that are due, in one transaction. Reports whether there were any."""
+        """Works on the due events in one transaction. Returns whether there were any."""
         event_id = None
         try:
             with self.connection.cursor() as cursor:
@@ -83,13 +83,13 @@ class Consumer:
         elif does in ("kill the process", "leave the process"):
             self.die(event_id, does)
         elif does != "succeed":
-            raise SystemExit(f"nobody knows how to {does!r}")
+            raise SystemExit(f"unknown order {does!r}")
 
     def die(self, event_id, does):
-        """Ends the process, the first time that this event is worked on.
+        """Ends the process on the first run of this event.
 
         A consumer that crashes counts no attempt, so an event that always ended its
-        process would be taken for ever.
+        process would be taken forever.
         """
         try:
             os.close(os.open(os.path.join(self.folder, "died-" + event_id), os.O_CREAT | os.O_EXCL))
@@ -109,7 +109,7 @@ class Consumer:
                 )
             self.connection.commit()
         except psycopg2.errors.LockNotAvailable:
-            # Another consumer has taken it since, and tells what comes of it.
+            # Another consumer has taken the event by now, and records its outcome.
             self.connection.rollback()
 
     def note(self, record, *words):
