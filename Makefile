@@ -1,7 +1,7 @@
 .DEFAULT_GOAL := help
 
 .PHONY: help
-help: ## Lists these targets.
+help: ## Lists the targets.
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
@@ -9,7 +9,7 @@ build: ## Builds ./hookonce.
 	go build ./cmd/hookonce
 
 .PHONY: test
-test: ## Runs all tests; the databases are real ones.
+test: ## Runs all tests, on real databases.
 	go test ./...
 
 .PHONY: race
@@ -21,7 +21,7 @@ soak: ## Runs the proof of exactly-once with 100,000 events on every store.
 	HOOKONCE_SOAK=100000 go test -count=1 -timeout 3h -v ./internal/test/proof
 
 .PHONY: bench
-bench: ## Measures beside what people use today, and writes docs/performance.md; takes about half an hour.
+bench: ## Measures hookonce beside other ways to do the work, and writes docs/performance.md; takes half an hour.
 	bench/setup
 	HOOKONCE_BENCH=full go test -count=1 -timeout 3h -v ./bench
 
@@ -38,6 +38,10 @@ lint: ## Runs the linters, and the tests of the project's own rules.
 	.ci/tool golangci-lint run ./...
 	go test ./internal/test/deps
 
+.PHONY: bare
+bare: ## Runs the README's commands and all tests on a new bare Debian; needs root.
+	.ci/bare all
+
 .PHONY: ci
-ci: ## Runs everything that a change must pass.
+ci: ## Runs all checks that a change must pass.
 	.ci/run
