@@ -20,7 +20,7 @@ func workerCommand(t testing.TB, s settings) func() *exec.Cmd {
 		t.Fatal(err)
 	}
 	binary, err := os.Executable()
-	if race.Enabled && s.Variant == withSQLite {
+	if race.Enabled && s.Variant != withPgx {
 		binary, err = plainBinary()
 	}
 	if err != nil {
