@@ -18,8 +18,7 @@ type Rate struct {
 }
 
 // DefaultReplayRate is the default pace of bulk replays. Replayed messages are due at once, and so
-// before later arrivals: without a pace, a large replay would delay live traffic until all of it is
-// sent.
+// before later arrivals: without a pace, a large replay would delay all live traffic.
 var DefaultReplayRate = Rate{Count: 100, Per: time.Second}
 
 // Unpaced is a rate that delays nothing.

@@ -20,8 +20,8 @@ type setup struct {
 	routes       []*route
 }
 
-// newSetup checks the sources, destinations and routes of cfg and makes them ready. It reuses the
-// unchanged destinations of before, which may be nil. The error reports all faults at once.
+// newSetup checks the sources, destinations and routes of cfg and makes them ready. It reuses
+// unchanged destinations from before, which may be nil. The error reports all faults at once.
 func (in *Engine) newSetup(cfg *Config, before *setup) (*setup, error) {
 	s := &setup{sources: make(map[string]*source), destinations: make(map[string]*destination)}
 	var faults []error
@@ -126,7 +126,7 @@ func (s *setup) objectOf(m *driver.Message) (v driver.ObjectVersion, ok bool) {
 	if m.Route == "" || src == nil || !src.work.Stale.Watches(m.Type) {
 		return v, false
 	}
-	// The rules log what they cannot read.
+	// The rules log unreadable events.
 	header, body, _ := wire.Stored(m.Headers, m.Body)
 	return src.work.Stale.ObjectOf(m.Route, &stale.Event{ID: m.EventID, Type: m.Type, Header: header, Body: body})
 }

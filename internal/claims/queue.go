@@ -75,8 +75,8 @@ type Result struct {
 	Err error
 }
 
-// NewUnit returns a unit of claims. reopen says that a dead event is reopened. deadline is the time
-// by which the delivery must be answered.
+// NewUnit returns a unit of claims. reopen says that a dead event is reopened. The delivery must be
+// answered before deadline.
 func NewUnit(claims []driver.Claim, reopen bool, deadline time.Time) *Unit {
 	u := &Unit{
 		Claims: claims, Results: make([]Result, len(claims)),

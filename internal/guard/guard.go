@@ -1,6 +1,6 @@
 // Package guard calls user code safely: a handler, a Sender or a Refetch may panic, end its
-// goroutine or never return, and still costs only its own attempt. It also marks the errors with
-// which user code decides on its next attempt.
+// goroutine or never return, and still costs only its own attempt. It also marks errors as
+// permanent, or with the delay of the next attempt.
 package guard
 
 import (

@@ -14,19 +14,17 @@ const maxVersion = 255
 
 var errVersionTooLong = errors.New("the version is too long to be compared")
 
-// What a version can be, in its order: numbers, times, other text. Senders keep to
-// one of them. Where one does not, this keeps the order total, so that it does not
-// depend on what is compared with what.
+// The kinds of a version part, in their order: numbers, times, other text. A sender keeps to one
+// kind. If a sender mixes kinds, this order is still total, whichever two versions are compared.
 const (
 	versionNumber = 1 + iota
 	versionTime
 	versionText
 )
 
-// encodeVersion returns a form of a version that compares byte by byte as the
-// versions do: part by part, numbers as numbers, times (RFC 3339) as times, and
-// other text by its bytes. What is equal in another spelling is encoded alike: 1,
-// 1.0 and "1e0"; a time in another zone. The parts hold no control characters.
+// encodeVersion returns bytes that compare as the versions do: part by part, numbers as numbers,
+// times (RFC 3339) as times, and other text by its bytes. Different spellings of one value have the
+// same encoding: 1, 1.0 and "1e0", or a time in two zones. The parts hold no control characters.
 func encodeVersion(parts []string) ([]byte, error) {
 	var out []byte
 	for _, part := range parts {
