@@ -270,12 +270,3 @@ func TestReloadWithASender(t *testing.T) {
 		t.Errorf("%d calls, want 3", n)
 	}
 }
-
-func TestStatusOfASender(t *testing.T) {
-	t.Parallel()
-	in := sendingBy(t, openStore(t), uncomparable{}, nil)
-	got := in.Destinations()[0]
-	if !got.Sender || got.Address != "" || got.Signed {
-		t.Errorf("%+v", got)
-	}
-}

@@ -1,6 +1,11 @@
 package hookonce
 
-import "github.com/hookonce/hookonce/internal/keyfetch"
+import (
+	"context"
+
+	"github.com/hookonce/hookonce/internal/keyfetch"
+	"github.com/hookonce/hookonce/verify"
+)
 
 // Waiting returns how many deliveries wait for their claim.
 func Waiting(in *Engine) int { return in.claims.Waiting() }
@@ -11,3 +16,16 @@ func SetFetcher(in *Engine, f *keyfetch.Fetcher) { in.fetcher = f }
 
 // Confirm confirms a subscription as a handshake does, and reports whether it was begun.
 func Confirm(in *Engine, source, url string) bool { return in.confirm(source, url) == nil }
+
+// RefreshLearned does what the upkeep does once a second.
+func RefreshLearned(ctx context.Context, in *Engine) error { return in.learned.refresh(ctx) }
+
+// SecretsInForce returns the secrets of a source, in the order in which they are tried.
+func SecretsInForce(ctx context.Context, in *Engine, source string) ([]string, error) {
+	return in.setup.Load().sources[source].Secrets.Secrets(ctx, nil)
+}
+
+// SetVerifier replaces that of a source. Call it before the engine is used.
+func SetVerifier(in *Engine, source string, v *verify.Verifier) {
+	in.setup.Load().sources[source].verifier = v
+}

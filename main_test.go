@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -299,4 +300,26 @@ func ids(n int) []string {
 		all[fmt.Sprintf("e%02d", i)] = true
 	}
 	return slices.Sorted(maps.Keys(all))
+}
+
+// effectOf is a handler that inserts the event's id.
+func effectOf[T any](l *library[T]) hookonce.HandlerFunc[T] {
+	return func(ctx context.Context, tx T, ev *hookonce.Event) error { return l.insert(ctx, tx, ev.ID) }
+}
+
+// sent collects what a destination got.
+type sent struct {
+	mu  sync.Mutex
+	all []*hookonce.Outgoing
+	got chan struct{}
+}
+
+func newSent() *sent { return &sent{got: make(chan struct{}, 1000)} }
+
+func (s *sent) Send(_ context.Context, m *hookonce.Outgoing) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all = append(s.all, m)
+	s.got <- struct{}{}
+	return nil
 }

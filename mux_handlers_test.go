@@ -47,28 +47,6 @@ func handlerTests[T any]() []libraryTest[T] {
 	}
 }
 
-// effectOf is a handler that inserts the event's id.
-func effectOf[T any](l *library[T]) hookonce.HandlerFunc[T] {
-	return func(ctx context.Context, tx T, ev *hookonce.Event) error { return l.insert(ctx, tx, ev.ID) }
-}
-
-// sent collects what a destination got.
-type sent struct {
-	mu  sync.Mutex
-	all []*hookonce.Outgoing
-	got chan struct{}
-}
-
-func newSent() *sent { return &sent{got: make(chan struct{}, 1000)} }
-
-func (s *sent) Send(_ context.Context, m *hookonce.Outgoing) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.all = append(s.all, m)
-	s.got <- struct{}{}
-	return nil
-}
-
 func together[T any](t *testing.T, l *library[T]) {
 	outbox, mux, crm := hookonce.NewOutbox(l.db), &hookonce.Mux[T]{}, newSent()
 	hookonce.HandleJSON(mux, "gh", "push", func(ctx context.Context, tx T, ev *hookonce.Event, body struct{ ID string }) error {

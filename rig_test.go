@@ -1,6 +1,7 @@
 package hookonce_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -25,6 +26,7 @@ import (
 	"github.com/hookonce/hookonce/hookmigrate"
 	"github.com/hookonce/hookonce/hooksql"
 	"github.com/hookonce/hookonce/provider"
+	"github.com/hookonce/hookonce/verify"
 )
 
 // openStore opens a fresh SQLite store.
@@ -177,3 +179,67 @@ func (l *lines) all() []string {
 }
 
 func (l *lines) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
+
+// signAs returns a request for the source s of a provider, with body, as that
+// provider would sign it with secret.
+func signAs(t *testing.T, s *hookonce.Source, secret, body string) *http.Request {
+	t.Helper()
+	spec, err := provider.Lookup(s.Provider)
+	if err != nil {
+		t.Fatal(err)
+	}
+	scheme, err := spec.ChooseScheme(s.Scheme)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := spec.SetParams(&scheme, s.Params); err != nil {
+		t.Fatal(err)
+	}
+	v, err := verify.Compile(scheme)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := v.ParseKey(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := &verify.Request{Method: http.MethodPost, URL: s.URL, Header: http.Header{}, Body: []byte(body), Now: time.Now()}
+	if err := v.Sign(req, key); err != nil {
+		t.Fatal(err)
+	}
+	r := httptest.NewRequest(http.MethodPost, "/webhooks/"+s.Name+"?"+req.RawQuery, bytes.NewReader(req.Body))
+	r.Header = req.Header
+	return r
+}
+
+// settings are one source gh, and a destination app at url unless that is "".
+func settings(url string) *hookonce.Config {
+	cfg := &hookonce.Config{Sources: []hookonce.Source{{
+		Name: "gh", Provider: provider.GitHub, Secrets: hookonce.StaticSecrets(secret),
+	}}}
+	if url != "" {
+		cfg.Destinations = []hookonce.Destination{{Name: "app", URL: url, AllowPrivate: true}}
+		cfg.Routes = []hookonce.Route{{Name: "all", To: "app"}}
+	}
+	return cfg
+}
+
+func reload(t *testing.T, in *hookonce.Engine, cfg *hookonce.Config) {
+	t.Helper()
+	if err := in.Reload(cfg); err != nil {
+		t.Fatal(err)
+	}
+}
+
+var quick = hookonce.Retry{Attempts: 2, First: time.Millisecond, Max: time.Millisecond}
+
+func messageID(event string, generation int) string {
+	return driver.MessageID(driver.EventKey("gh", event), generation, "all")
+}
+
+// settled waits until an event is in a state and returns it.
+func settled(t *testing.T, store driver.Store, id, state string) *driver.EventDetail {
+	t.Helper()
+	waitFor(t, func() bool { return eventState(t, store, id).State == state })
+	return eventState(t, store, id)
+}

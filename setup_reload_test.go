@@ -10,27 +10,7 @@ import (
 
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
-	"github.com/hookonce/hookonce/provider"
 )
-
-// settings are one source gh, and a destination app at url unless that is "".
-func settings(url string) *hookonce.Config {
-	cfg := &hookonce.Config{Sources: []hookonce.Source{{
-		Name: "gh", Provider: provider.GitHub, Secrets: hookonce.StaticSecrets(secret),
-	}}}
-	if url != "" {
-		cfg.Destinations = []hookonce.Destination{{Name: "app", URL: url, AllowPrivate: true}}
-		cfg.Routes = []hookonce.Route{{Name: "all", To: "app"}}
-	}
-	return cfg
-}
-
-func reload(t *testing.T, in *hookonce.Engine, cfg *hookonce.Config) {
-	t.Helper()
-	if err := in.Reload(cfg); err != nil {
-		t.Fatal(err)
-	}
-}
 
 func TestReloadMovesADestination(t *testing.T) {
 	t.Parallel()
@@ -132,18 +112,5 @@ func TestReloadWhileReceiving(t *testing.T) {
 	}
 	if len(ids) != senders*each {
 		t.Errorf("%d ids in %d requests", len(ids), senders*each)
-	}
-}
-
-func TestRunRunsOnce(t *testing.T) {
-	t.Parallel()
-	in := newEngine(t, openStore(t), nil)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := in.Run(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if err := in.Run(ctx); err == nil {
-		t.Error("a second Run: no error")
 	}
 }

@@ -17,38 +17,6 @@ import (
 	"github.com/hookonce/hookonce/verify"
 )
 
-// signAs returns a request for the source s of a provider, with body, as that
-// provider would sign it with secret.
-func signAs(t *testing.T, s *hookonce.Source, secret, body string) *http.Request {
-	t.Helper()
-	spec, err := provider.Lookup(s.Provider)
-	if err != nil {
-		t.Fatal(err)
-	}
-	scheme, err := spec.ChooseScheme(s.Scheme)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := spec.SetParams(&scheme, s.Params); err != nil {
-		t.Fatal(err)
-	}
-	v, err := verify.Compile(scheme)
-	if err != nil {
-		t.Fatal(err)
-	}
-	key, err := v.ParseKey(secret)
-	if err != nil {
-		t.Fatal(err)
-	}
-	req := &verify.Request{Method: http.MethodPost, URL: s.URL, Header: http.Header{}, Body: []byte(body), Now: time.Now()}
-	if err := v.Sign(req, key); err != nil {
-		t.Fatal(err)
-	}
-	r := httptest.NewRequest(http.MethodPost, "/webhooks/"+s.Name+"?"+req.RawQuery, bytes.NewReader(req.Body))
-	r.Header = req.Header
-	return r
-}
-
 const adyenItem = `{"notificationItems":[{"NotificationRequestItem":{"pspReference":"p1","merchantAccountCode":"m",` +
 	`"merchantReference":"r","amount":{"value":10,"currency":"EUR"},"eventCode":"AUTHORISATION","success":"true",` +
 	`"additionalData":{"hmacSignature":""}}}]}`
@@ -184,6 +152,25 @@ func TestPrivateKeyOfASource(t *testing.T) {
 		}}})
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("error %v, want %q", err, want)
+		}
+	}
+}
+
+func TestStaleRulesAreChecked(t *testing.T) {
+	t.Parallel()
+	_, err := hookonce.NewEngine(openStore(t), &hookonce.Config{Sources: []hookonce.Source{{
+		Name: "lab", Provider: provider.None, Event: provider.EventRules{ID: "body:id"}, Consume: hookonce.ConsumeSQL,
+		Stale: []hookonce.StaleRule{{Key: "body:id", Version: "body:v"}, {Key: "", Version: "query:v"}, {Key: "header:Cookie", Version: "item:v"}},
+	}}})
+	for _, want := range []string{
+		`source "lab": stale: it cannot be applied with consume: sql`,
+		`source "lab": stale[1].key: the location is empty`,
+		`source "lab": stale[1].version: "query:v" looks into the query string`,
+		`source "lab": stale[2].key: "header:Cookie" looks into a header that carries a credential`,
+		`source "lab": stale[2].version: "item:v" looks into an item`,
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("the error lacks %q: %v", want, err)
 		}
 	}
 }

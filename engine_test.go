@@ -52,3 +52,23 @@ func TestClock(t *testing.T) {
 		}
 	}
 }
+
+func TestRunRunsOnce(t *testing.T) {
+	t.Parallel()
+	in := newEngine(t, openStore(t), nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := in.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := in.Run(ctx); err == nil {
+		t.Error("a second Run: no error")
+	}
+}
+
+func TestNewNeedsAStore(t *testing.T) {
+	t.Parallel()
+	if _, err := hookonce.NewEngine(nil, nil); err == nil {
+		t.Error("no error")
+	}
+}

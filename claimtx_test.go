@@ -1,0 +1,187 @@
+package hookonce_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/hookonce/hookonce"
+)
+
+func TestClaimTxOnPGX(t *testing.T) {
+	t.Parallel()
+	runLibraryTests(t, onPGX, claimTxTests[pgx.Tx]())
+}
+
+func TestClaimTxOnSQLite(t *testing.T) {
+	t.Parallel()
+	runLibraryTests(t, onSQLite, claimTxTests[*sql.Tx]())
+}
+
+func claimTxTests[T any]() []libraryTest[T] {
+	return []libraryTest[T]{
+		{"the effect commits with the claim", ownTransaction[T]},
+		{"the transaction is rolled back", ownRolledBack[T]},
+		{"concurrent deliveries of one event", ownCopies[T]},
+		{"refused by Verify", verifyRefuses[T]},
+		{"a dead event without a handler is reopened", routedReopened[T]},
+	}
+}
+
+// own handles a delivery in a transaction of its own.
+func own[T any](t *testing.T, l *library[T], in *hookonce.Inbox[T], r *http.Request, work func(tx T, ev *hookonce.Event) error) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	d, err := in.Verify(w, r)
+	if err != nil {
+		in.Refuse(w, r, err)
+		return w
+	}
+	tx, commit := l.begin(t)
+	claimed, err := in.ClaimTx(r.Context(), tx, d)
+	if err != nil {
+		in.Refuse(w, r, err)
+		return w
+	}
+	for i := range claimed {
+		if !claimed[i].Claimed {
+			continue
+		}
+		if err := work(tx, claimed[i].Event); err != nil {
+			if err := l.rollback(t.Context(), tx); err != nil {
+				t.Error(err)
+			}
+			in.Refuse(w, r, err)
+			return w
+		}
+	}
+	if err := commit(); err != nil {
+		in.Refuse(w, r, err)
+		return w
+	}
+	in.Accept(w, r, d, claimed)
+	return w
+}
+
+func wantAnswer(t *testing.T, w *httptest.ResponseRecorder, code int, body string) {
+	t.Helper()
+	if w.Code != code || body != "" && w.Body.String() != body+"\n" {
+		t.Errorf("the answer is %d %s, want %d %s", w.Code, w.Body, code, body)
+	}
+}
+
+func ownTransaction[T any](t *testing.T, l *library[T]) {
+	in := inbox[T](t, l, nil, nil)
+	work := func(tx T, ev *hookonce.Event) error { return l.insert(t.Context(), tx, ev.ID+" "+ev.Type) }
+	wantAnswer(t, own(t, l, in, delivery("1", "{}"), work), 200, `{"status":"ok","event_id":"1"}`)
+	wantAnswer(t, own(t, l, in, delivery("1", "{}"), work), 200, `{"status":"duplicate","event_id":"1"}`)
+	wantOutcome(t, l, "1", done)
+	wantEffects(t, l, "1 push")
+}
+
+func ownRolledBack[T any](t *testing.T, l *library[T]) {
+	in := inbox[T](t, l, nil, nil)
+	bad := func(tx T, ev *hookonce.Event) error {
+		if err := l.insert(t.Context(), tx, ev.ID); err != nil {
+			return err
+		}
+		return errors.New("no stock")
+	}
+	w := own(t, l, in, delivery("1", "{}"), bad)
+	wantAnswer(t, w, 503, "")
+	if w.Header().Get("Retry-After") == "" {
+		t.Error("the 503 has no Retry-After")
+	}
+	good := func(tx T, ev *hookonce.Event) error { return l.insert(t.Context(), tx, ev.ID) }
+	wantAnswer(t, own(t, l, in, delivery("1", "{}"), good), 200, `{"status":"ok","event_id":"1"}`)
+	wantEffects(t, l, "1")
+}
+
+func ownCopies[T any](t *testing.T, l *library[T]) {
+	in := inbox[T](t, l, nil, nil)
+	var wg sync.WaitGroup
+	codes := make([]int, 8)
+	for i := range codes {
+		wg.Go(func() {
+			codes[i] = own(t, l, in, delivery("1", "{}"), func(tx T, ev *hookonce.Event) error {
+				return l.insert(t.Context(), tx, ev.ID)
+			}).Code
+		})
+	}
+	wg.Wait()
+	for _, code := range codes {
+		if code != 200 && code != 503 {
+			t.Errorf("the answers are %d", codes)
+			break
+		}
+	}
+	wantEffects(t, l, "1")
+}
+
+func verifyRefuses[T any](t *testing.T, l *library[T]) {
+	in := inbox[T](t, l, nil, nil)
+	forged := delivery("1", "{}")
+	forged.Header.Set("X-Hub-Signature-256", "sha256=00")
+	unknown := delivery("1", "{}")
+	unknown.URL.Path = "/webhooks/other"
+	nameless := delivery("", "{}")
+	for name, c := range map[string]struct {
+		r    *http.Request
+		code int
+	}{
+		"forged": {forged, 401}, "unknown": {unknown, 404}, "without an id": {nameless, 400},
+		"GET": {httptest.NewRequest(http.MethodGet, "/webhooks/gh", nil), 405},
+	} {
+		w := own(t, l, in, c.r, nil)
+		if w.Code != c.code || w.Header().Get("Content-Type") != "application/problem+json" {
+			t.Errorf("%s: the answer is %d %s, want %d", name, w.Code, w.Body, c.code)
+		}
+	}
+}
+
+// An event whose messages are dead, and that had no handler when it was claimed, is
+// reopened by a delivery also where the source has become Inline, or is claimed in
+// an own transaction.
+func routedReopened[T any](t *testing.T, l *library[T]) {
+	mux := &hookonce.Mux[T]{}
+	hookonce.Handle(mux, "gh", "push", effectOf(l))
+	crm := newSent()
+	var refuse atomic.Bool
+	refuse.Store(true)
+	route := func(c *hookonce.Config) {
+		c.Destinations = []hookonce.Destination{{Name: "crm", Sender: hookonce.SenderFunc(
+			func(ctx context.Context, m *hookonce.Outgoing) error {
+				if refuse.Load() {
+					return hookonce.Permanent(errors.New("no"))
+				}
+				return crm.Send(ctx, m)
+			})}}
+		c.Routes = []hookonce.Route{{Name: "all", To: "crm"}}
+	}
+	routed := inbox[T](t, l, nil, route)
+	running(t, routed)
+	deliverAll(t, routed, "1", "2")
+	for _, id := range []string{"1", "2"} {
+		if ev := ended(t, l, id); ev.State != "dead" {
+			t.Fatalf("event %s is %s", id, ev.State)
+		}
+	}
+	refuse.Store(false)
+	in := inbox(t, l, mux, func(c *hookonce.Config) {
+		route(c)
+		inline(c)
+	})
+	if got, want := deliver(in, delivery("1", "{}")), (result{Code: 200, Status: "duplicate", Reopened: true}); got != want {
+		t.Errorf("the delivery of the dead event: %+v, want %+v", got, want)
+	}
+	wantAnswer(t, own(t, l, in, delivery("2", "{}"), nil), 200, `{"status":"duplicate","event_id":"2","reopened":true}`)
+	<-crm.got
+	<-crm.got
+	wantEffects(t, l)
+}
