@@ -24,11 +24,11 @@ import (
 	"github.com/hookonce/hookonce/provider"
 )
 
-// wallet is what a merchant and Alipay have: a key pair each.
+// wallet holds the key pairs of a merchant and of Alipay.
 type wallet struct {
 	merchant, alipay    *rsa.PrivateKey
-	ackKey, senderKey   string // the merchant's private half, Alipay's public one
-	merchantPKCS1, weak string
+	ackKey, senderKey   string // PEM of the merchant's private key and of Alipay's public key
+	merchantPKCS1, weak string // PEM of the merchant's key in PKCS #1, and of a key of 1024 bits
 }
 
 var wallets = sync.OnceValue(func() *wallet {
@@ -58,7 +58,7 @@ var wallets = sync.OnceValue(func() *wallet {
 
 const walletPath = "/webhooks/pay"
 
-// source is a source of Alipay that signs its answers.
+// source returns an Alipay source that signs its answers.
 func (w *wallet) source() hookonce.Source {
 	return hookonce.Source{
 		Name: "pay", Provider: provider.Alipay, URL: "https://hooks.example.com" + walletPath, Key: w.senderKey, AckKey: w.ackKey,
@@ -66,7 +66,7 @@ func (w *wallet) source() hookonce.Source {
 	}
 }
 
-// request is a delivery to srv, signed as Alipay does, by nothing of this project.
+// request returns a delivery to the server at srv. It signs it as Alipay does, without code of this project.
 func (w *wallet) request(t *testing.T, srv, body string) *http.Request {
 	t.Helper()
 	at := time.Now().UTC().Format(time.RFC3339)
@@ -85,11 +85,11 @@ func (w *wallet) request(t *testing.T, srv, body string) *http.Request {
 	return r
 }
 
-// walletAnswer is an answer as its receiver sees it.
+// walletAnswer is an answer as the sender sees it.
 type walletAnswer struct {
 	Status            int
 	ContentType, Body string
-	Signature         string // right, wrong or none
+	Signature         string // "right", "none", or the fault
 }
 
 func (w *wallet) send(t *testing.T, r *http.Request) walletAnswer {
@@ -99,38 +99,39 @@ func (w *wallet) send(t *testing.T, r *http.Request) walletAnswer {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	return w.seen(t, resp)
+	return w.read(t, resp)
 }
 
-func (w *wallet) seen(t *testing.T, resp *http.Response) walletAnswer {
+// read reads an answer and checks its signature.
+func (w *wallet) read(t *testing.T, resp *http.Response) walletAnswer {
 	t.Helper()
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {
 		t.Fatal(err)
 	}
 	a := walletAnswer{Status: resp.StatusCode, ContentType: resp.Header.Get("Content-Type"), Body: string(body)}
-	a.Signature = w.judge(resp.Header, body)
+	a.Signature = w.checkSignature(resp.Header, body)
 	return a
 }
 
-// judge verifies an answer by the merchant's public key, as the documentation of Alipay
-// tells its own side to.
-func (w *wallet) judge(h http.Header, body []byte) string {
+// checkSignature verifies an answer with the merchant's public key, by the rules in Alipay's
+// documentation.
+func (w *wallet) checkSignature(h http.Header, body []byte) string {
 	if h.Get("Signature")+h.Get("Response-Time")+h.Get("Client-Id") == "" {
 		return "none"
 	}
 	text, ok := strings.CutPrefix(h.Get("Signature"), "algorithm=RSA256,keyVersion=1,signature=")
 	plain, err := url.QueryUnescape(text)
 	if !ok || err != nil || strings.ContainsAny(text, "+/=") {
-		return "in the wrong form: " + h.Get("Signature")
+		return "malformed: " + h.Get("Signature")
 	}
 	sig, err := base64.StdEncoding.DecodeString(plain)
 	if err != nil {
-		return "no base64: " + plain
+		return "not base64: " + plain
 	}
 	at, err := time.Parse("2006-01-02T15:04:05Z", h.Get("Response-Time"))
 	if age := time.Since(at); err != nil || age < 0 || age > time.Minute {
-		return "of another time: " + h.Get("Response-Time")
+		return "wrong time: " + h.Get("Response-Time")
 	}
 	content := bytes.Join([][]byte{[]byte("POST " + walletPath + "\n" + "SANDBOX_5Y"), []byte(h.Get("Response-Time")), body}, []byte("."))
 	sum := sha256.Sum256(content)
@@ -142,8 +143,8 @@ func (w *wallet) judge(h http.Header, body []byte) string {
 
 const walletOK = `{"result":{"resultCode":"SUCCESS","resultStatus":"S","resultMessage":"success"}}`
 
-// Every answer that accepts a delivery is signed, and no other one.
-func TestSignedAnswers(t *testing.T) {
+// Answers that accept a delivery are signed; other answers are not.
+func TestAcceptingAnswersAreSigned(t *testing.T) {
 	t.Parallel()
 	w := wallets()
 	accepted := walletAnswer{200, "application/json", walletOK, "right"}
@@ -156,42 +157,42 @@ func TestSignedAnswers(t *testing.T) {
 		want   []walletAnswer
 	}{
 		"first and duplicate": {nil, []string{good, good}, []walletAnswer{accepted, accepted}},
-		"PKCS #1": {
+		"key in PKCS #1": {
 			func(s *hookonce.Source) { s.AckKey = w.merchantPKCS1 },
 			[]string{good},
 			[]walletAnswer{accepted},
 		},
-		"a batch": {
+		"batch": {
 			func(s *hookonce.Source) { s.Event = provider.EventRules{ID: "item:id", Batch: "body:items"} },
 			[]string{`{"items":[{"id":"1"},{"id":"2"},{}]}`},
 			[]walletAnswer{accepted},
 		},
-		"its own answer": {
+		"configured answer": {
 			func(s *hookonce.Source) {
 				s.Ack = &hookonce.Ack{Status: 202, ContentType: "text/html", Body: "mine ü"}
 			},
 			[]string{good, good},
 			[]walletAnswer{{202, "text/html", "mine ü", "right"}, {202, "text/html", "mine ü", "right"}},
 		},
-		"an answer without a body": {
+		"answer without a body": {
 			func(s *hookonce.Source) { s.Ack = &hookonce.Ack{Status: 204} },
 			[]string{good},
 			[]walletAnswer{{204, "text/plain; charset=utf-8", "", "right"}},
 		},
-		"quarantined": {
+		"malformed, quarantined": {
 			func(s *hookonce.Source) { s.Event, s.Malformed = byID, hookonce.MalformedQuarantine },
 			[]string{bad, good},
 			[]walletAnswer{accepted, accepted},
 		},
-		"quarantined, as it is no gzip": {
+		"not gzip, quarantined": {
 			func(s *hookonce.Source) {
 				s.Malformed, s.ContentEncodings = hookonce.MalformedQuarantine, []string{"gzip"}
 			},
 			[]string{"gzip"},
 			[]walletAnswer{accepted},
 		},
-		"rejected": {func(s *hookonce.Source) { s.Event = byID }, []string{bad}, []walletAnswer{problem}},
-		"without a key": {
+		"malformed, rejected": {func(s *hookonce.Source) { s.Event = byID }, []string{bad}, []walletAnswer{problem}},
+		"without an ack key": {
 			func(s *hookonce.Source) { s.AckKey = "" },
 			[]string{good},
 			[]walletAnswer{{200, "application/json", walletOK, "none"}},
@@ -225,7 +226,6 @@ func TestSignedAnswers(t *testing.T) {
 	}
 }
 
-// What is refused is not signed, whoever asks.
 func TestRefusalsAreNotSigned(t *testing.T) {
 	t.Parallel()
 	w := wallets()
@@ -235,12 +235,12 @@ func TestRefusalsAreNotSigned(t *testing.T) {
 	r := w.request(t, srv.URL, "{}")
 	r.Header.Set("Client-Id", "another")
 	if a := w.send(t, r); a.Status != http.StatusUnauthorized || a.Signature != "none" {
-		t.Errorf("%+v", a)
+		t.Errorf("got %+v, want an unsigned 401", a)
 	}
 }
 
-// A router of one's own answers as ServeHTTP does.
-func TestSignedAnswersOfVerify(t *testing.T) {
+// Refuse signs the answer for a quarantined delivery as ServeHTTP does.
+func TestRefuseSignsAcceptingAnswers(t *testing.T) {
 	t.Parallel()
 	w := wallets()
 	src := w.source()
@@ -249,11 +249,11 @@ func TestSignedAnswersOfVerify(t *testing.T) {
 	rec, r := httptest.NewRecorder(), w.request(t, "", "{}")
 	_, err := in.Verify(rec, r)
 	if err == nil {
-		t.Fatal("an event without an id is accepted")
+		t.Fatal("Verify accepted an event without an id")
 	}
 	in.Refuse(rec, r, err)
 	want := walletAnswer{200, "application/json", walletOK, "right"}
-	if diff := cmp.Diff(want, w.seen(t, rec.Result())); diff != "" {
+	if diff := cmp.Diff(want, w.read(t, rec.Result())); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -271,24 +271,24 @@ func TestAckKeyFaults(t *testing.T) {
 		source hookonce.Source
 		want   string
 	}{
-		"blank":       {change(func(s *hookonce.Source) { s.AckKey = " " }), `source "pay": ack key: the key is empty`},
-		"no key":      {change(func(s *hookonce.Source) { s.AckKey = "hunter2" }), "ack key: the key is not an RSA key: expected PEM of a private key"},
-		"public":      {change(func(s *hookonce.Source) { s.AckKey = w.senderKey }), "ack key: this is a public key, which cannot sign"},
-		"encrypted":   {change(func(s *hookonce.Source) { s.AckKey = encrypted }), "ack key: the private key is encrypted"},
-		"short":       {change(func(s *hookonce.Source) { s.AckKey = w.weak }), "ack key: the RSA key has 1024 bits"},
-		"not for one": {hookonce.Source{Name: "gh", Provider: provider.GitHub, Secrets: hookonce.StaticSecrets(secret), AckKey: w.ackKey}, "ack key: provider github wants no signature of an answer"},
+		"blank":                 {change(func(s *hookonce.Source) { s.AckKey = " " }), `source "pay": ack key: the key is empty`},
+		"not a key":             {change(func(s *hookonce.Source) { s.AckKey = "hunter2" }), "ack key: the key is not an RSA key: expected PEM of a private key"},
+		"public key":            {change(func(s *hookonce.Source) { s.AckKey = w.senderKey }), "ack key: this is a public key, which cannot sign"},
+		"encrypted":             {change(func(s *hookonce.Source) { s.AckKey = encrypted }), "ack key: the private key is encrypted"},
+		"too short":             {change(func(s *hookonce.Source) { s.AckKey = w.weak }), "ack key: the RSA key has 1024 bits"},
+		"provider without acks": {hookonce.Source{Name: "gh", Provider: provider.GitHub, Secrets: hookonce.StaticSecrets(secret), AckKey: w.ackKey}, "ack key: provider github wants no signature of an answer"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			_, err := hookonce.NewEngine(openStore(t), &hookonce.Config{Sources: []hookonce.Source{tt.source}})
 			if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "hunter2") {
-				t.Errorf("got %v, want %s", err, tt.want)
+				t.Errorf("error %v, want one that contains %q and not the key", err, tt.want)
 			}
 		})
 	}
 }
 
-// Nobody shall wonder why Alipay sends everything again.
+// Alipay repeats deliveries whose answer is not signed, so a source without an ack key logs a warning.
 func TestWarnsWithoutAckKey(t *testing.T) {
 	t.Parallel()
 	for _, keyed := range []bool{false, true} {
@@ -302,7 +302,7 @@ func TestWarnsWithoutAckKey(t *testing.T) {
 		text := strings.Join(log.all(), "")
 		warned := strings.Contains(text, "level=WARN") && strings.Contains(text, "source=pay") && strings.Contains(text, "repeats them")
 		if warned == keyed || strings.Contains(text, "PRIVATE KEY") {
-			t.Errorf("with a key %v, the log says %q", keyed, text)
+			t.Errorf("ack key set: %t; the log says %q", keyed, text)
 		}
 	}
 }

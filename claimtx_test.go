@@ -27,16 +27,16 @@ func TestClaimTxOnSQLite(t *testing.T) {
 
 func claimTxTests[T any]() []libraryTest[T] {
 	return []libraryTest[T]{
-		{"the effect commits with the claim", ownTransaction[T]},
-		{"the transaction is rolled back", ownRolledBack[T]},
-		{"concurrent deliveries of one event", ownCopies[T]},
-		{"refused by Verify", verifyRefuses[T]},
-		{"a dead event without a handler is reopened", routedReopened[T]},
+		{"the effect commits with the claim", claimTxCommits[T]},
+		{"the transaction is rolled back", claimTxRollsBack[T]},
+		{"concurrent deliveries of one event", claimTxConcurrently[T]},
+		{"refused by Verify", claimTxRefused[T]},
+		{"dead events that had no handler are reopened", claimTxReopens[T]},
 	}
 }
 
-// own handles a delivery in a transaction of its own.
-func own[T any](t *testing.T, l *library[T], in *hookonce.Inbox[T], r *http.Request, work func(tx T, ev *hookonce.Event) error) *httptest.ResponseRecorder {
+// receiveInTx receives a delivery as a program does that claims in its own transaction.
+func receiveInTx[T any](t *testing.T, l *library[T], in *hookonce.Inbox[T], r *http.Request, work func(tx T, ev *hookonce.Event) error) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	d, err := in.Verify(w, r)
 	if err != nil {
@@ -72,44 +72,44 @@ func own[T any](t *testing.T, l *library[T], in *hookonce.Inbox[T], r *http.Requ
 func wantAnswer(t *testing.T, w *httptest.ResponseRecorder, code int, body string) {
 	t.Helper()
 	if w.Code != code || body != "" && w.Body.String() != body+"\n" {
-		t.Errorf("the answer is %d %s, want %d %s", w.Code, w.Body, code, body)
+		t.Errorf("answer %d %s, want %d %s", w.Code, w.Body, code, body)
 	}
 }
 
-func ownTransaction[T any](t *testing.T, l *library[T]) {
+func claimTxCommits[T any](t *testing.T, l *library[T]) {
 	in := inbox[T](t, l, nil, nil)
-	work := func(tx T, ev *hookonce.Event) error { return l.insert(t.Context(), tx, ev.ID+" "+ev.Type) }
-	wantAnswer(t, own(t, l, in, delivery("1", "{}"), work), 200, `{"status":"ok","event_id":"1"}`)
-	wantAnswer(t, own(t, l, in, delivery("1", "{}"), work), 200, `{"status":"duplicate","event_id":"1"}`)
+	insert := func(tx T, ev *hookonce.Event) error { return l.insert(t.Context(), tx, ev.ID+" "+ev.Type) }
+	wantAnswer(t, receiveInTx(t, l, in, delivery("1", "{}"), insert), 200, `{"status":"ok","event_id":"1"}`)
+	wantAnswer(t, receiveInTx(t, l, in, delivery("1", "{}"), insert), 200, `{"status":"duplicate","event_id":"1"}`)
 	wantOutcome(t, l, "1", done)
 	wantEffects(t, l, "1 push")
 }
 
-func ownRolledBack[T any](t *testing.T, l *library[T]) {
+func claimTxRollsBack[T any](t *testing.T, l *library[T]) {
 	in := inbox[T](t, l, nil, nil)
-	bad := func(tx T, ev *hookonce.Event) error {
+	failing := func(tx T, ev *hookonce.Event) error {
 		if err := l.insert(t.Context(), tx, ev.ID); err != nil {
 			return err
 		}
 		return errors.New("no stock")
 	}
-	w := own(t, l, in, delivery("1", "{}"), bad)
+	w := receiveInTx(t, l, in, delivery("1", "{}"), failing)
 	wantAnswer(t, w, 503, "")
 	if w.Header().Get("Retry-After") == "" {
 		t.Error("the 503 has no Retry-After")
 	}
-	good := func(tx T, ev *hookonce.Event) error { return l.insert(t.Context(), tx, ev.ID) }
-	wantAnswer(t, own(t, l, in, delivery("1", "{}"), good), 200, `{"status":"ok","event_id":"1"}`)
+	insert := func(tx T, ev *hookonce.Event) error { return l.insert(t.Context(), tx, ev.ID) }
+	wantAnswer(t, receiveInTx(t, l, in, delivery("1", "{}"), insert), 200, `{"status":"ok","event_id":"1"}`)
 	wantEffects(t, l, "1")
 }
 
-func ownCopies[T any](t *testing.T, l *library[T]) {
+func claimTxConcurrently[T any](t *testing.T, l *library[T]) {
 	in := inbox[T](t, l, nil, nil)
 	var wg sync.WaitGroup
 	codes := make([]int, 8)
 	for i := range codes {
 		wg.Go(func() {
-			codes[i] = own(t, l, in, delivery("1", "{}"), func(tx T, ev *hookonce.Event) error {
+			codes[i] = receiveInTx(t, l, in, delivery("1", "{}"), func(tx T, ev *hookonce.Event) error {
 				return l.insert(t.Context(), tx, ev.ID)
 			}).Code
 		})
@@ -117,14 +117,14 @@ func ownCopies[T any](t *testing.T, l *library[T]) {
 	wg.Wait()
 	for _, code := range codes {
 		if code != 200 && code != 503 {
-			t.Errorf("the answers are %d", codes)
+			t.Errorf("answers %d, want only 200 and 503", codes)
 			break
 		}
 	}
 	wantEffects(t, l, "1")
 }
 
-func verifyRefuses[T any](t *testing.T, l *library[T]) {
+func claimTxRefused[T any](t *testing.T, l *library[T]) {
 	in := inbox[T](t, l, nil, nil)
 	forged := delivery("1", "{}")
 	forged.Header.Set("X-Hub-Signature-256", "sha256=00")
@@ -135,20 +135,19 @@ func verifyRefuses[T any](t *testing.T, l *library[T]) {
 		r    *http.Request
 		code int
 	}{
-		"forged": {forged, 401}, "unknown": {unknown, 404}, "without an id": {nameless, 400},
+		"forged": {forged, 401}, "unknown source": {unknown, 404}, "without an id": {nameless, 400},
 		"GET": {httptest.NewRequest(http.MethodGet, "/webhooks/gh", nil), 405},
 	} {
-		w := own(t, l, in, c.r, nil)
+		w := receiveInTx(t, l, in, c.r, nil)
 		if w.Code != c.code || w.Header().Get("Content-Type") != "application/problem+json" {
-			t.Errorf("%s: the answer is %d %s, want %d", name, w.Code, w.Body, c.code)
+			t.Errorf("%s: answer %d %s, want %d and a problem document", name, w.Code, w.Body, c.code)
 		}
 	}
 }
 
-// An event whose messages are dead, and that had no handler when it was claimed, is
-// reopened by a delivery also where the source has become Inline, or is claimed in
-// an own transaction.
-func routedReopened[T any](t *testing.T, l *library[T]) {
+// An event is claimed when the source has no handler, and its messages die. A later delivery reopens
+// it, also when the source is Inline by then, or when the delivery is claimed with ClaimTx.
+func claimTxReopens[T any](t *testing.T, l *library[T]) {
 	mux := &hookonce.Mux[T]{}
 	hookonce.Handle(mux, "gh", "push", effectOf(l))
 	crm := newSent()
@@ -169,7 +168,7 @@ func routedReopened[T any](t *testing.T, l *library[T]) {
 	deliverAll(t, routed, "1", "2")
 	for _, id := range []string{"1", "2"} {
 		if ev := ended(t, l, id); ev.State != "dead" {
-			t.Fatalf("event %s is %s", id, ev.State)
+			t.Fatalf("event %s is %s, want dead", id, ev.State)
 		}
 	}
 	refuse.Store(false)
@@ -178,9 +177,9 @@ func routedReopened[T any](t *testing.T, l *library[T]) {
 		inline(c)
 	})
 	if got, want := deliver(in, delivery("1", "{}")), (result{Code: 200, Status: "duplicate", Reopened: true}); got != want {
-		t.Errorf("the delivery of the dead event: %+v, want %+v", got, want)
+		t.Errorf("delivering the dead event: %+v, want %+v", got, want)
 	}
-	wantAnswer(t, own(t, l, in, delivery("2", "{}"), nil), 200, `{"status":"duplicate","event_id":"2","reopened":true}`)
+	wantAnswer(t, receiveInTx(t, l, in, delivery("2", "{}"), nil), 200, `{"status":"duplicate","event_id":"2","reopened":true}`)
 	<-crm.got
 	<-crm.got
 	wantEffects(t, l)

@@ -15,10 +15,9 @@ import (
 	"github.com/hookonce/hookonce/provider"
 )
 
-// TestDocumentsAreStoredAsWhatTheyAre holds that an item of a document that is not
-// JSON is stored and sent as the JSON that it became, and an event that is the whole
-// body as it came.
-func TestDocumentsAreStoredAsWhatTheyAre(t *testing.T) {
+// Items of a form or an XML document are stored as JSON, with that content type. An event that is the
+// whole body is stored unchanged.
+func TestStoredFormOfDocuments(t *testing.T) {
 	t.Parallel()
 	type stored struct{ ID, Type, Body, ContentType string }
 	for _, tt := range []struct {
@@ -69,15 +68,16 @@ func TestDocumentsAreStoredAsWhatTheyAre(t *testing.T) {
 			w := httptest.NewRecorder()
 			in.ServeHTTP(w, req)
 			if answer := strings.TrimSpace(w.Body.String()); w.Code != 200 || answer != tt.answer {
-				t.Errorf("%d %s, want %s", w.Code, answer, tt.answer)
+				t.Errorf("answer %d %s, want 200 %s", w.Code, answer, tt.answer)
 			}
 			if diff := cmp.Diff(tt.want, got, cmpopts.SortSlices(func(a, b stored) bool { return a.ID < b.ID })); diff != "" {
-				t.Errorf("claimed (-want +got):\n%s", diff)
+				t.Errorf("claims (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
+// contentType returns the Content-Type of stored headers.
 func contentType(t *testing.T, headers []byte) string {
 	t.Helper()
 	var h map[string][]string

@@ -24,9 +24,9 @@ func formRequest(signed *http.Request, body string) *http.Request {
 	return r
 }
 
-// A form of which one field is signed must be nothing else besides: whoever has
-// captured one signed field could put it into a document of their own.
-func TestFormThatIsAlsoAnotherDocument(t *testing.T) {
+// If a signature covers one field of a form, the body must be a plain form. Otherwise an attacker could
+// put a captured field into another document.
+func TestSignedFieldInAnotherDocument(t *testing.T) {
 	t.Parallel()
 	s := hookonce.Source{
 		Name: "forge", Provider: "gitea", Scheme: "form", Secrets: hookonce.StaticSecrets(formSecret),
@@ -37,7 +37,7 @@ func TestFormThatIsAlsoAnotherDocument(t *testing.T) {
 	captured := signAs(t, &s, formSecret, "payload="+payload)
 	captured.Header.Set("X-Gitea-Delivery", "d1")
 	if got := deliver(in, formRequest(captured, "payload="+payload)); got != ok {
-		t.Fatalf("the request as it was sent: %+v", got)
+		t.Fatalf("the captured request: %+v, want ok", got)
 	}
 	forged, err := json.Marshal(map[string]string{"ref": "forged", "x": "&payload=" + payload + "&"})
 	if err != nil {
@@ -50,12 +50,12 @@ func TestFormThatIsAlsoAnotherDocument(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, body := range map[string]string{
-		"JSON":                strings.ReplaceAll(string(forged), `\u0026`, "&"),
-		"XML":                 "<a>&payload=" + payload + "&</a>",
-		"gzip":                zipped.String(),
-		"a line before it":    "x=1\n&payload=" + payload,
-		"a text of JSON":      `"&payload=` + payload + `&"`,
-		"the field more once": "payload=" + payload + "&payload=" + payload,
+		"JSON":               strings.ReplaceAll(string(forged), `\u0026`, "&"),
+		"XML":                "<a>&payload=" + payload + "&</a>",
+		"gzip":               zipped.String(),
+		"after another line": "x=1\n&payload=" + payload,
+		"JSON string":        `"&payload=` + payload + `&"`,
+		"the field twice":    "payload=" + payload + "&payload=" + payload,
 	} {
 		r := formRequest(captured, body)
 		r.Header.Set("X-Gitea-Delivery", "d2")
@@ -65,13 +65,13 @@ func TestFormThatIsAlsoAnotherDocument(t *testing.T) {
 	}
 	s.ContentEncodings = []string{"gzip"}
 	if _, err := hookonce.NewEngine(openStore(t), &hookonce.Config{Sources: []hookonce.Source{s}}); err == nil || !strings.Contains(err.Error(), "content encoding") {
-		t.Errorf("a form that may be compressed: got the error %v", err)
+		t.Errorf("gzip for a form: error %v, want one about the content encoding", err)
 	}
 }
 
-// Where the id is not signed, a repeated body is known by what of it is signed: a form
-// can be spelled in many ways that one signature fits.
-func TestGuardKnowsASpelledAnewForm(t *testing.T) {
+// The replay guard compares the signed part of a body. One signature fits many encodings of a form, and
+// the guard takes all of them for one body.
+func TestReplayGuardIgnoresTheEncodingOfAForm(t *testing.T) {
 	t.Parallel()
 	s := hookonce.Source{
 		Name: "sms", Provider: "twilio", Secrets: hookonce.StaticSecrets(formSecret), ReplayGuard: true, Consume: hookonce.ConsumeSQL,
@@ -81,25 +81,25 @@ func TestGuardKnowsASpelledAnewForm(t *testing.T) {
 	in := newEngine(t, store, func(c *hookonce.Config) { c.Sources = []hookonce.Source{s} })
 	const body = "Body=hello&From=%2B15550100&MessageSid=SM1"
 	captured := signAs(t, &s, formSecret, body)
-	for i, spelled := range []string{
+	for i, encoded := range []string{
 		body, body, "MessageSid=SM1&From=%2B15550100&Body=hello", "Body=%68ello&From=%2B15550100&MessageSid=SM1",
 		"&Body=hello&&From=%2B15550100&MessageSid=SM1",
 	} {
-		r := formRequest(captured, spelled)
+		r := formRequest(captured, encoded)
 		r.Header.Set("I-Twilio-Idempotency-Token", []string{"t0", "t1", "t2", "t3", "t4"}[i])
 		if got := deliver(in, r); got.Code != http.StatusOK {
-			t.Fatalf("%s: %+v", spelled, got)
+			t.Fatalf("%s: %+v, want 200", encoded, got)
 		}
 	}
 	stats, err := store.Stats(t.Context())
 	if err != nil || stats.EventsPending != 1 {
-		t.Errorf("the store holds %+v (error %v), want one event", stats, err)
+		t.Errorf("the store has %+v (error %v), want one event", stats, err)
 	}
 }
 
-// Of Standard Webhooks the id is signed, so it is read from where the signed one stands,
-// whichever names the headers have.
-func TestStandardIDsAreTheSignedOnes(t *testing.T) {
+// Standard Webhooks sign the event id. The catalog must read it from the signed headers, in the same
+// order as verify.
+func TestStandardWebhooksReadTheSignedID(t *testing.T) {
 	t.Parallel()
 	for _, name := range provider.Names() {
 		spec, err := provider.Lookup(name)
@@ -111,7 +111,7 @@ func TestStandardIDsAreTheSignedOnes(t *testing.T) {
 			continue
 		}
 		if !strings.HasPrefix(spec.Event.ID, "header:webhook-id | header:svix-id") {
-			t.Errorf("%s reads its id from %q: another header could take the place of the signed one", name, spec.Event.ID)
+			t.Errorf("%s reads the id from %q: an unsigned header could replace the signed one", name, spec.Event.ID)
 		}
 	}
 }

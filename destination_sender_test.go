@@ -19,7 +19,7 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// sendingBy is an engine that sends all events of gh by a Sender. Run it.
+// sendingBy returns an engine that sends all events of gh with sender. It is not running.
 func sendingBy(t *testing.T, store driver.Store, sender hookonce.Sender, change func(*hookonce.Config)) *hookonce.Engine {
 	t.Helper()
 	return newEngine(t, store, func(c *hookonce.Config) {
@@ -77,6 +77,7 @@ func TestSenderIsGivenTheMessage(t *testing.T) {
 	}
 }
 
+// outcomes returns the attempts of an event, as "outcome: error", joined by commas.
 func outcomes(ev *driver.EventDetail) string {
 	var all []string
 	for _, try := range ev.Tries {
@@ -87,32 +88,32 @@ func outcomes(ev *driver.EventDetail) string {
 
 func TestSenderOutcomes(t *testing.T) {
 	t.Parallel()
-	boom := errors.New("boom \xff\x00")
+	invalidText := errors.New("boom \xff\x00")
 	tests := []struct {
 		name string
-		send func(ctx context.Context, m *hookonce.Outgoing) error // the first time
-		want string                                                // of the attempts
-		log  string
+		send func(ctx context.Context, m *hookonce.Outgoing) error // for attempt 1
+		want string                                                // see outcomes
+		log  string                                                // must be in the log
 
 		timeout time.Duration
 	}{
-		{"error", func(context.Context, *hookonce.Outgoing) error { return boom }, "retry: boom \ufffd\ufffd, sent: ", "boom", 0},
+		{"error", func(context.Context, *hookonce.Outgoing) error { return invalidText }, "retry: boom \ufffd\ufffd, sent: ", "boom", 0},
 		{"permanent", func(context.Context, *hookonce.Outgoing) error {
 			return fmt.Errorf("wrapped: %w", hookonce.Permanent(errors.New("no such mailbox")))
 		}, "dead: wrapped: no such mailbox", "no such mailbox", 0},
 		{"retry after", func(context.Context, *hookonce.Outgoing) error {
 			return hookonce.RetryAfter(0, errors.New("busy"))
 		}, "retry: busy, sent: ", "busy", 0},
-		{"panic", func(context.Context, *hookonce.Outgoing) error { panic("no way") }, "retry: the Sender panicked: no way, sent: ", "sender_test.go", 0},
+		{"panic", func(context.Context, *hookonce.Outgoing) error { panic("a defect") }, "retry: the Sender panicked: a defect, sent: ", "sender_test.go", 0},
 		{"goexit", func(context.Context, *hookonce.Outgoing) error {
 			runtime.Goexit()
 			return nil
 		}, "retry: the Sender ended its goroutine by runtime.Goexit: return an error instead, sent: ", "Goexit", 0},
-		{"time-out", func(ctx context.Context, _ *hookonce.Outgoing) error {
+		{"timeout", func(ctx context.Context, _ *hookonce.Outgoing) error {
 			<-ctx.Done()
 			return ctx.Err()
 		}, "retry: the Sender used up its timeout of 20ms: context deadline exceeded, sent: ", "deadline", 20 * time.Millisecond},
-		{"late success", func(ctx context.Context, _ *hookonce.Outgoing) error {
+		{"success after the timeout", func(ctx context.Context, _ *hookonce.Outgoing) error {
 			<-ctx.Done()
 			return nil
 		}, "sent: ", "", 20 * time.Millisecond},
@@ -137,7 +138,7 @@ func TestSenderOutcomes(t *testing.T) {
 				state = driver.StateDead
 			}
 			if got := outcomes(settled(t, store, "1", state)); got != tt.want {
-				t.Errorf("the attempts were %q, want %q", got, tt.want)
+				t.Errorf("attempts %q, want %q", got, tt.want)
 			}
 			if text := strings.Join(log.all(), ""); !strings.Contains(text, tt.log) {
 				t.Errorf("the log lacks %q:\n%s", tt.log, text)
@@ -146,11 +147,12 @@ func TestSenderOutcomes(t *testing.T) {
 	}
 }
 
-func TestSenderSaysWhen(t *testing.T) {
+// RetryAfter replaces the delay of the schedule, also when it is shorter.
+func TestSenderSetsTheDelay(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		schedule, after time.Duration
-		least, most     time.Duration // of when it is due
+		least, most     time.Duration // until the message is due
 	}{
 		"later":  {time.Millisecond, time.Hour, 50 * time.Minute, time.Hour},
 		"sooner": {12 * time.Hour, 10 * time.Minute, 0, 10 * time.Minute},
@@ -177,8 +179,7 @@ func TestSenderSaysWhen(t *testing.T) {
 	}
 }
 
-// A Sender that does not return is left behind, and keeps nobody else from being
-// sent.
+// The relay abandons a Sender that does not return, and sends other messages.
 func TestSenderThatHangs(t *testing.T) {
 	t.Parallel()
 	store, log, release := openStore(t), &lines{}, make(chan struct{})
@@ -198,14 +199,14 @@ func TestSenderThatHangs(t *testing.T) {
 	settled(t, store, "2", driver.StateDone)
 	const failure = "the Sender used up its timeout of 10ms: it did not return after its context ended"
 	if got := outcomes(settled(t, store, "hangs", driver.StateDead)); got != "retry: "+failure+", dead: "+failure {
-		t.Errorf("the attempts were %q", got)
+		t.Errorf("attempts %q, want two timeouts", got)
 	}
 	if text := strings.Join(log.all(), ""); !strings.Contains(text, "left behind") || !strings.Contains(text, "event_id=hangs") {
-		t.Errorf("the log does not tell of it:\n%s", text)
+		t.Errorf("the log does not say that the Sender was left behind:\n%s", text)
 	}
 }
 
-// What a Sender refuses for good says nothing against the destination.
+// A permanent error is about one message, so it does not open the circuit.
 func TestCircuitOfASender(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -238,7 +239,7 @@ func TestCircuitOfASender(t *testing.T) {
 	}
 }
 
-// uncomparable is a Sender that == panics on.
+// uncomparable is a Sender on which == panics.
 type uncomparable struct{ sent []*atomic.Int64 }
 
 func (u uncomparable) Send(context.Context, *hookonce.Outgoing) error {
@@ -267,6 +268,6 @@ func TestReloadWithASender(t *testing.T) {
 		settled(t, store, id, driver.StateDone)
 	}
 	if n := sent.Load(); n != 3 {
-		t.Errorf("%d calls, want 3", n)
+		t.Errorf("the Senders were called %d times, want 3", n)
 	}
 }

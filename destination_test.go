@@ -6,10 +6,12 @@ import (
 	"testing"
 )
 
+// pointerSender is a Sender to use by its address. Its field makes addresses differ.
 type pointerSender struct{ _ int }
 
 func (*pointerSender) Send(context.Context, *Outgoing) error { return nil }
 
+// holdingSender is a Sender that == compares by the held value.
 type holdingSender struct{ held any }
 
 func (holdingSender) Send(context.Context, *Outgoing) error { return nil }
@@ -24,26 +26,26 @@ func TestSameDestination(t *testing.T) {
 		a, b         Destination
 		same, target bool
 	}{
-		{"by HTTP", web, web, true, true},
+		{"HTTP", web, web, true, true},
 		{"another secret", web, Destination{Name: "a", URL: "http://a/", Secret: "s"}, false, true},
 		{"another URL", web, Destination{Name: "a", URL: "http://b/"}, false, false},
 		{"HTTP and Sender", web, Destination{Name: "a", Sender: one}, false, false},
 		{"Sender and HTTP", Destination{Name: "a", Sender: one}, web, false, false},
 		{"Sender", Destination{Name: "a", Sender: one}, Destination{Name: "a", Sender: one}, true, true},
-		{"Sender, with another rate", Destination{Sender: one}, Destination{Sender: one, Rate: Rate{Count: 1}}, false, true},
+		{"Sender with another rate", Destination{Sender: one}, Destination{Sender: one, Rate: Rate{Count: 1}}, false, true},
 		{"another Sender", Destination{Name: "a", Sender: one}, Destination{Name: "a", Sender: two}, false, false},
-		{"functions", Destination{Sender: f}, Destination{Sender: f}, false, false},
+		{"function", Destination{Sender: f}, Destination{Sender: f}, false, false},
 		{"pointer and function", Destination{Sender: one}, Destination{Sender: f}, false, false},
-		{"values", Destination{Sender: holdingSender{1}}, Destination{Sender: holdingSender{1}}, true, true},
-		{"other values", Destination{Sender: holdingSender{1}}, Destination{Sender: holdingSender{"1"}}, false, false},
-		{"values that hold a slice", Destination{Sender: holdingSender{[]int{}}}, Destination{Sender: holdingSender{[]int{}}}, false, false},
+		{"equal values", Destination{Sender: holdingSender{1}}, Destination{Sender: holdingSender{1}}, true, true},
+		{"different values", Destination{Sender: holdingSender{1}}, Destination{Sender: holdingSender{"1"}}, false, false},
+		{"values that cannot be compared", Destination{Sender: holdingSender{[]int{}}}, Destination{Sender: holdingSender{[]int{}}}, false, false},
 	}
 	for _, tt := range tests {
 		if got := tt.a.same(tt.b); got != tt.same {
-			t.Errorf("%s: same %t, want %t", tt.name, got, tt.same)
+			t.Errorf("%s: same returned %t, want %t", tt.name, got, tt.same)
 		}
 		if got := tt.a.sameTarget(tt.b); got != tt.target {
-			t.Errorf("%s: same target %t, want %t", tt.name, got, tt.target)
+			t.Errorf("%s: sameTarget returned %t, want %t", tt.name, got, tt.target)
 		}
 	}
 }
@@ -67,9 +69,9 @@ func TestDestinationsAreChecked(t *testing.T) {
 		case want == "" && err != nil:
 			t.Errorf("%+v: %v", d, err)
 		case want != "" && (err == nil || !strings.Contains(err.Error(), `destination "a": `) || !strings.Contains(err.Error(), want)):
-			t.Errorf("%+v: error %v, want one with %q", d, err, want)
+			t.Errorf("%+v: error %v, want one that contains %q", d, err, want)
 		case err != nil && strings.Contains(err.Error(), "canary"):
-			t.Errorf("the error tells the secret: %v", err)
+			t.Errorf("the error quotes the secret: %v", err)
 		}
 	}
 }

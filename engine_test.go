@@ -10,22 +10,22 @@ import (
 	"github.com/hookonce/hookonce/provider"
 )
 
-// slowClock is a store whose database's clock is behind.
-type slowClock struct {
+// lateClock is a store with a database clock that is behind this machine's.
+type lateClock struct {
 	driver.Store
 	behind time.Duration
 }
 
-func (s *slowClock) Now(ctx context.Context) (time.Time, error) {
+func (s *lateClock) Now(ctx context.Context) (time.Time, error) {
 	now, err := s.Store.Now(ctx)
 	return now.Add(-s.behind), err
 }
 
-// What Clock tells and what Ready refuses are the same.
+// Clock and Ready agree: Ready fails if the skew exceeds the limit that Clock returns.
 func TestClock(t *testing.T) {
 	t.Parallel()
 	const behind = 4 * time.Minute
-	store := &slowClock{openStore(t), behind}
+	store := &lateClock{openStore(t), behind}
 	stripe := func(name string, tolerance time.Duration) hookonce.Source {
 		return hookonce.Source{
 			Name: name, Provider: provider.Stripe, Secrets: hookonce.StaticSecrets(secret), Tolerance: tolerance,
@@ -37,18 +37,18 @@ func TestClock(t *testing.T) {
 		limit   time.Duration
 		ready   bool
 	}{
-		{"none signs a timestamp", nil, 0, true},
-		{"the default", []hookonce.Source{stripe("a", 0)}, 150 * time.Second, false},
-		{"the smallest", []hookonce.Source{stripe("a", time.Hour), stripe("b", 10*time.Minute)}, 5 * time.Minute, true},
-		{"one of them", []hookonce.Source{stripe("a", time.Hour), stripe("b", time.Minute)}, 30 * time.Second, false},
+		{"no timestamps", nil, 0, true},
+		{"default tolerance", []hookonce.Source{stripe("a", 0)}, 150 * time.Second, false},
+		{"two long tolerances", []hookonce.Source{stripe("a", time.Hour), stripe("b", 10*time.Minute)}, 5 * time.Minute, true},
+		{"one short tolerance", []hookonce.Source{stripe("a", time.Hour), stripe("b", time.Minute)}, 30 * time.Second, false},
 	} {
 		in := newEngine(t, store, func(cfg *hookonce.Config) { cfg.Sources = append(cfg.Sources, tt.sources...) })
 		skew, limit, err := in.Clock(t.Context())
 		if err != nil || limit != tt.limit || skew.Round(time.Minute) != behind {
-			t.Errorf("%s: skew %s, limit %s, %v; want %s and %s", tt.name, skew, limit, err, behind, tt.limit)
+			t.Errorf("%s: skew %s, limit %s, error %v; want skew %s, limit %s", tt.name, skew, limit, err, behind, tt.limit)
 		}
 		if err := in.Ready(t.Context()); (err == nil) != tt.ready {
-			t.Errorf("%s: Ready returned %v", tt.name, err)
+			t.Errorf("%s: Ready returned %v, want ready %t", tt.name, err, tt.ready)
 		}
 	}
 }
@@ -62,13 +62,13 @@ func TestRunRunsOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := in.Run(ctx); err == nil {
-		t.Error("a second Run: no error")
+		t.Error("the second Run returned no error")
 	}
 }
 
-func TestNewNeedsAStore(t *testing.T) {
+func TestNewEngineNeedsAStore(t *testing.T) {
 	t.Parallel()
 	if _, err := hookonce.NewEngine(nil, nil); err == nil {
-		t.Error("no error")
+		t.Error("NewEngine without a store returned no error")
 	}
 }

@@ -24,8 +24,8 @@ import (
 	"github.com/hookonce/hookonce/provider"
 )
 
-// A handler in a transaction: GitHub delivers an event twice, the first attempt to
-// work on it fails after it has written, and the effect is there once.
+// A handler in a transaction. GitHub delivers an event twice, and the first attempt fails after the
+// INSERT. The row exists once.
 func Example() {
 	ctx, stop := context.WithCancel(context.Background())
 	folder, err := os.MkdirTemp("", "hookonce")
@@ -42,7 +42,7 @@ func Example() {
 	if _, err := hookmigrate.Up(ctx, db); err != nil {
 		panic(err)
 	}
-	app, err := sql.Open("sqlite", path) // the application's own tables stand beside
+	app, err := sql.Open("sqlite", path) // the application's own tables, in the same file
 	if err != nil {
 		panic(err)
 	}
@@ -62,7 +62,7 @@ func Example() {
 			return err
 		}
 		if ev.Attempt == 1 {
-			return hookonce.RetryAfter(0, errors.New("something went wrong in the last line"))
+			return hookonce.RetryAfter(0, errors.New("failed in the last line"))
 		}
 		return nil
 	})
@@ -109,8 +109,8 @@ func Example() {
 	// 1 effect
 }
 
-// An Engine in a server of your own, without handlers: GitHub delivers an event
-// twice, and the destination gets it once.
+// An Engine in your own server, without handlers. GitHub delivers an event twice, and the destination
+// gets it once.
 func ExampleNewEngine() {
 	ctx, stop := context.WithCancel(context.Background())
 	folder, err := os.MkdirTemp("", "hookonce")
@@ -159,7 +159,7 @@ func ExampleNewEngine() {
 	}
 	fmt.Println(<-got)
 
-	// To stop: no new deliveries, then the work behind them.
+	// To stop: refuse new deliveries first, then end the work on the old ones.
 	in.Drain()
 	stop()
 	fmt.Println(<-ran)

@@ -7,25 +7,24 @@ import (
 	"github.com/hookonce/hookonce/verify"
 )
 
-// Waiting returns how many deliveries wait for their claim.
+// Waiting returns the number of deliveries in the queue of claims.
 func Waiting(in *Engine) int { return in.claims.Waiting() }
 
-// SetFetcher replaces what gets keys and confirms subscriptions. Call it before the
-// engine is used.
+// SetFetcher replaces the fetcher of keys and confirmations. Call it before the engine is used.
 func SetFetcher(in *Engine, f *keyfetch.Fetcher) { in.fetcher = f }
 
-// Confirm confirms a subscription as a handshake does, and reports whether it was begun.
+// Confirm confirms a subscription as a handshake does. It reports whether the engine accepted it.
 func Confirm(in *Engine, source, url string) bool { return in.confirm(source, url) == nil }
 
-// RefreshLearned does what the upkeep does once a second.
+// RefreshLearned reads the learned secrets, as the upkeep does once a second.
 func RefreshLearned(ctx context.Context, in *Engine) error { return in.learned.refresh(ctx) }
 
-// SecretsInForce returns the secrets of a source, in the order in which they are tried.
+// SecretsInForce returns the secrets of a source, in the order in which verification tries them.
 func SecretsInForce(ctx context.Context, in *Engine, source string) ([]string, error) {
 	return in.setup.Load().sources[source].Secrets.Secrets(ctx, nil)
 }
 
-// SetVerifier replaces that of a source. Call it before the engine is used.
+// SetVerifier replaces the verifier of a source. Call it before the engine is used.
 func SetVerifier(in *Engine, source string, v *verify.Verifier) {
 	in.setup.Load().sources[source].verifier = v
 }

@@ -21,13 +21,13 @@ import (
 	"github.com/hookonce/hookonce/verify"
 )
 
-// snsServer stands for a provider's server, whatever its name.
+// snsServer stands in for the provider's server. Its fetcher sends every host name to it.
 type snsServer struct {
 	fetcher   *keyfetch.Fetcher
-	confirmed chan string // host and path of what was fetched
+	confirmed chan string // the fetched URLs, without the scheme
 }
 
-// newSNS starts one that answers as respond does.
+// newSNS starts a server that answers with respond.
 func newSNS(t *testing.T, respond http.HandlerFunc) *snsServer {
 	t.Helper()
 	s := &snsServer{confirmed: make(chan string, 8)}
@@ -51,6 +51,7 @@ func newSNS(t *testing.T, respond http.HandlerFunc) *snsServer {
 	return s
 }
 
+// selfSigned returns a certificate for a host name.
 func selfSigned(t *testing.T, name string) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -72,7 +73,7 @@ func selfSigned(t *testing.T, name string) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}
 }
 
-// subscriber is an engine that is asked to confirm a subscription.
+// subscriber is an engine with the request that asks it to confirm a subscription.
 type subscriber struct {
 	engine *hookonce.Engine
 	source hookonce.Source
@@ -91,39 +92,39 @@ func newSubscriber(t *testing.T, sns *snsServer) *subscriber {
 	return s
 }
 
+// confirm sends the request.
 func (s *subscriber) confirm() *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	s.engine.ServeHTTP(w, s.shake.request(s.sign, &s.source))
 	return w
 }
 
-// TestNinthConfirmation holds that, while eight hang, a ninth is not begun and the
-// provider is asked to come again.
-func TestNinthConfirmation(t *testing.T) {
+// While eight confirmations hang, the engine does not start a ninth. It answers 503, so that the provider
+// asks again.
+func TestConfirmationsAreBounded(t *testing.T) {
 	t.Parallel()
 	open := make(chan struct{})
 	sns := newSNS(t, func(http.ResponseWriter, *http.Request) { <-open })
-	t.Cleanup(func() { close(open) }) // before the server waits for its requests
+	t.Cleanup(func() { close(open) }) // runs before the server closes, which waits for its requests
 	s := newSubscriber(t, sns)
 	for i := range 8 {
 		if w := s.confirm(); w.Code != http.StatusOK {
-			t.Errorf("confirmation %d: answered %d %s", i+1, w.Code, w.Body)
+			t.Errorf("confirmation %d: answer %d %s, want 200", i+1, w.Code, w.Body)
 		}
 		<-sns.confirmed
 	}
 	if w := s.confirm(); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
-		t.Errorf("the ninth: answered %d %v", w.Code, w.Header())
+		t.Errorf("confirmation 9: answer %d %v, want 503 with Retry-After", w.Code, w.Header())
 	}
 	if n := len(sns.confirmed); n != 0 {
-		t.Errorf("%d more were begun", n)
+		t.Errorf("the engine started %d more confirmations", n)
 	}
 }
 
 const confirmURL = "https://sns.us-east-1.amazonaws.com/?Action=ConfirmSubscription"
 
-// A subscription that cannot be confirmed at once is confirmed later: its provider was
-// answered, and need not ask again.
-func TestConfirmAgain(t *testing.T) {
+// Run retries a failed confirmation: the provider already has its answer and does not ask again.
+func TestFailedConfirmationIsRetried(t *testing.T) {
 	t.Parallel()
 	var tries atomic.Int32
 	confirmed := make(chan struct{})
@@ -140,12 +141,12 @@ func TestConfirmAgain(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- in.Run(ctx) }()
 	if !hookonce.Confirm(in, "sns", confirmURL) {
-		t.Fatal("it was refused")
+		t.Fatal("the engine refused the confirmation")
 	}
 	select {
 	case <-confirmed:
 	case <-time.After(time.Minute):
-		t.Error("it was not tried again")
+		t.Error("the confirmation was not retried within a minute")
 	}
 	stop()
 	if err := <-ended; err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/hookonce/hookonce/provider"
 )
 
-// TestHandshakesSignNoDelivery asks, as anybody can, for the answers that are made with
-// the secret, and sends what they sign as a delivery.
+// An attacker can ask for handshake answers, which are made with the secret. None of them is a valid
+// signature of a delivery.
 func TestHandshakesSignNoDelivery(t *testing.T) {
 	t.Parallel()
 	const hex32 = "0123456789abcdef0123456789abcdef"
@@ -49,10 +49,10 @@ func TestHandshakesSignNoDelivery(t *testing.T) {
 	}
 	for name, c := range map[provider.Name]struct {
 		ask     func(token string) *http.Request
-		signed  func(body string) string // what the answer says
+		signed  func(body string) string // cuts the signature out of an answer
 		deliver func(token, signature string) *http.Request
-		tokens  []string // that are answered
-		refused []string // that are not
+		tokens  []string // the engine answers these
+		refused []string // the engine refuses these
 	}{
 		provider.X: {
 			get("crc_token"), answered("response_token"), header("x-twitter-webhooks-signature"),
@@ -105,17 +105,17 @@ func TestHandshakesSignNoDelivery(t *testing.T) {
 				in.ServeHTTP(w, c.ask(token))
 				signature := c.signed(w.Body.String())
 				if w.Code != http.StatusOK || signature == "" {
-					t.Fatalf("token %q: answered %d %s", token, w.Code, w.Body)
+					t.Fatalf("token %q: answer %d %s, want 200 with a signature", token, w.Code, w.Body)
 				}
 				w = httptest.NewRecorder()
 				if in.ServeHTTP(w, c.deliver(token, signature)); w.Code != http.StatusUnauthorized {
-					t.Errorf("token %q as a delivery: answered %d %s", token, w.Code, w.Body)
+					t.Errorf("token %q as a delivery: answer %d %s, want 401", token, w.Code, w.Body)
 				}
 			}
 			for _, token := range c.refused {
 				w := httptest.NewRecorder()
 				if in.ServeHTTP(w, c.ask(token)); w.Code != http.StatusBadRequest {
-					t.Errorf("token %q: answered %d %s", token, w.Code, w.Body)
+					t.Errorf("token %q: answer %d %s, want 400", token, w.Code, w.Body)
 				}
 			}
 			nothingStored(t, store)
@@ -123,14 +123,13 @@ func TestHandshakesSignNoDelivery(t *testing.T) {
 	}
 }
 
-// TestSignableDeliveries holds that the refusal of what a handshake would sign refuses
-// no delivery besides.
-func TestSignableDeliveries(t *testing.T) {
+// The engine refuses bodies that a handshake would sign. Real deliveries are not among them.
+func TestDeliveriesAreNotSignable(t *testing.T) {
 	t.Parallel()
 	shake := &shakeCase{Provider: provider.X, Method: http.MethodPost, Body: `{"tweet_create_events":[{"id_str":"1"}]}`, Sign: true}
 	src, sign := shake.source(t)
 	in := newEngine(t, openStore(t), func(cfg *hookonce.Config) { cfg.Sources = []hookonce.Source{src} })
 	if got := deliver(in, shake.request(sign, &src)); got.Code != http.StatusOK {
-		t.Errorf("a delivery: %+v", got)
+		t.Errorf("got %+v, want 200", got)
 	}
 }

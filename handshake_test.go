@@ -23,11 +23,10 @@ import (
 	"github.com/hookonce/hookonce/verify"
 )
 
-// shakeSecret is the secret of all sources of testdata/handshakes.json, where theirs
-// is a shared one.
+// shakeSecret is the shared secret of a case in testdata/handshakes.json that names none.
 const shakeSecret = "a-secret-of-the-handshake-tests"
 
-// shakeCase is one request of testdata/handshakes.json, and what is answered.
+// shakeCase is one request of testdata/handshakes.json, with the expected answer.
 type shakeCase struct {
 	Provider provider.Name     `json:"provider"`
 	Name     string            `json:"name"`
@@ -39,8 +38,8 @@ type shakeCase struct {
 	Query  string            `json:"query"`
 	Header map[string]string `json:"header"`
 	Body   string            `json:"body"`
-	Sign   bool              `json:"sign"` // as the provider would
-	Arm    bool              `json:"arm"`  // the source, before
+	Sign   bool              `json:"sign"` // sign the request as the provider does
+	Arm    bool              `json:"arm"`  // arm the source first
 
 	Status     int               `json:"status"`
 	Want       *string           `json:"want"`
@@ -50,7 +49,7 @@ type shakeCase struct {
 	Confirms   string            `json:"confirms"`
 }
 
-// source returns a source for the case, and what signs for it.
+// source returns a source for the case, and a function that signs requests for it.
 func (c *shakeCase) source(t *testing.T) (hookonce.Source, func(*verify.Request)) {
 	t.Helper()
 	spec, err := provider.Lookup(c.Provider)
@@ -68,7 +67,7 @@ func (c *shakeCase) source(t *testing.T) (hookonce.Source, func(*verify.Request)
 	}
 	for _, p := range spec.ParamsOf(&scheme) {
 		if src.Params[p.Name] == "" && p.Need != verify.NeedOptional {
-			src.Params[p.Name] = "not what was set up"
+			src.Params[p.Name] = "another value"
 		}
 	}
 	if err := spec.SetParams(&scheme, src.Params); err != nil {
@@ -104,7 +103,7 @@ func (c *shakeCase) source(t *testing.T) (hookonce.Source, func(*verify.Request)
 		}
 		src.Secrets = hookonce.StaticSecrets(text)
 	}
-	scheme.Require = nil // signing would put right what is required
+	scheme.Require = nil // Sign would add the required parts
 	if v, err = verify.Compile(scheme); err != nil {
 		t.Fatal(err)
 	}
@@ -119,8 +118,9 @@ func (c *shakeCase) source(t *testing.T) (hookonce.Source, func(*verify.Request)
 	}
 }
 
-// keyPairs are made once for each provider.Name: RSA keys take long.
-var keyPairs sync.Map // of [2]string
+// keyPairs holds one [2]string{private, public} for each provider.Name, because generating an RSA key
+// takes long.
+var keyPairs sync.Map
 
 func keyPair(t *testing.T, name provider.Name, v *verify.Verifier) (private, public string) {
 	t.Helper()
@@ -135,7 +135,7 @@ func keyPair(t *testing.T, name provider.Name, v *verify.Verifier) (private, pub
 	return private, public
 }
 
-// request makes the request of the case.
+// request returns the request of the case.
 func (c *shakeCase) request(sign func(*verify.Request), src *hookonce.Source) *http.Request {
 	header := http.Header{}
 	for name, value := range c.Header {
@@ -150,42 +150,42 @@ func (c *shakeCase) request(sign func(*verify.Request), src *hookonce.Source) *h
 	return req
 }
 
-// check holds what every answer to a handshake has, and what the case wants of it.
+// check checks the answer: the parts that every answer to a handshake has, and those of the case.
 func (c *shakeCase) check(t *testing.T, got *http.Response, body string, outcome string) {
 	t.Helper()
 	if got.StatusCode != c.Status {
-		t.Fatalf("answered %d %s, want %d", got.StatusCode, body, c.Status)
+		t.Fatalf("answer %d %s, want %d", got.StatusCode, body, c.Status)
 	}
 	if c.Status < 300 && (outcome != "handshake" || got.Header.Get("Cache-Control") != "no-store") {
-		t.Errorf("the outcome is %q, the header %v", outcome, got.Header)
+		t.Errorf("outcome %q, header %v; want a handshake that is not cached", outcome, got.Header)
 	}
 	if got.Header.Get("X-Content-Type-Options") != "nosniff" || got.Header.Get("Content-Type") == "" {
-		t.Errorf("the header is %v", got.Header)
+		t.Errorf("header %v lacks nosniff or a Content-Type", got.Header)
 	}
 	if c.Want != nil && body != *c.Want {
-		t.Errorf("answered %q, want %q", body, *c.Want)
+		t.Errorf("body %q, want %q", body, *c.Want)
 	}
 	if c.WantJSON != nil {
 		var v any
 		if err := json.Unmarshal([]byte(body), &v); err != nil {
-			t.Errorf("answered %q: %v", body, err)
+			t.Errorf("body %q: %v", body, err)
 		}
 		if diff := cmp.Diff(c.WantJSON, v); diff != "" {
-			t.Errorf("the answer differs (-want +got):\n%s", diff)
+			t.Errorf("body (-want +got):\n%s", diff)
 		}
 		c.WantType = "application/json"
 	}
 	if c.WantType != "" && got.Header.Get("Content-Type") != c.WantType {
-		t.Errorf("the content type is %q, want %q", got.Header.Get("Content-Type"), c.WantType)
+		t.Errorf("Content-Type %q, want %q", got.Header.Get("Content-Type"), c.WantType)
 	}
 	for name, value := range c.WantHeader {
 		if got.Header.Get(name) != value {
-			t.Errorf("header %s is %q, want %q", name, got.Header.Get(name), value)
+			t.Errorf("header %s: %q, want %q", name, got.Header.Get(name), value)
 		}
 	}
 }
 
-// run asks an engine by HTTP.
+// run sends the request to an engine over HTTP and checks the answer.
 func (c *shakeCase) run(t *testing.T) {
 	src, sign := c.source(t)
 	store := openStore(t)
@@ -232,6 +232,7 @@ func readAll(t *testing.T, resp *http.Response) string {
 	return b.String()
 }
 
+// nothingStored checks that a store has no events and an empty quarantine.
 func nothingStored(t *testing.T, store driver.Store) {
 	t.Helper()
 	events, err := store.Events(t.Context(), &driver.EventFilter{})
@@ -243,11 +244,11 @@ func nothingStored(t *testing.T, store driver.Store) {
 		t.Fatal(err)
 	}
 	if len(events.Events)+len(kept.Requests) > 0 {
-		t.Errorf("stored: %d events, %d in the quarantine", len(events.Events), len(kept.Requests))
+		t.Errorf("the store has %d events and %d quarantined requests, want none", len(events.Events), len(kept.Requests))
 	}
 }
 
-// savedShakes are the cases of testdata/handshakes.json.
+// savedShakes returns the cases of testdata/handshakes.json.
 func savedShakes(t *testing.T) []shakeCase {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("testdata", "handshakes.json"))
@@ -273,9 +274,9 @@ func TestHandshakes(t *testing.T) {
 	}
 }
 
-// TestEveryHandshakeIsTried holds that TestHandshakes leaves none out: each is answered,
-// and refused where its signature is missing or wrong.
-func TestEveryHandshakeIsTried(t *testing.T) {
+// The cases of TestHandshakes cover the catalog: each handshake is answered, and refused if its signature
+// is missing or wrong.
+func TestEveryHandshakeHasCases(t *testing.T) {
 	t.Parallel()
 	type of struct {
 		provider provider.Name
@@ -304,16 +305,16 @@ func TestEveryHandshakeIsTried(t *testing.T) {
 		for i := range spec.Handshakes {
 			h := &spec.Handshakes[i]
 			if !answered[of{name, h.ID}] {
-				t.Errorf("%s: the handshake %s is never answered", name, h.ID)
+				t.Errorf("%s: no case answers the handshake %s", name, h.ID)
 			}
 			if h.Signed != "" && !unverified[of{name, h.ID}] {
-				t.Errorf("%s: the handshake %s is never refused for its signature", name, h.ID)
+				t.Errorf("%s: no case refuses the handshake %s because of its signature", name, h.ID)
 			}
 		}
 	}
 }
 
-// match returns the handshake that the case is, unsigned; nil for none.
+// match returns the handshake that matches the request before it is signed, or nil.
 func (c *shakeCase) match(t *testing.T) *provider.Shake {
 	t.Helper()
 	spec, err := provider.Lookup(c.Provider)
@@ -331,8 +332,7 @@ func (c *shakeCase) match(t *testing.T) *provider.Shake {
 	return shakes.Match(&provider.HandshakeRequest{Method: c.Method, RawQuery: c.Query, Header: header, Body: []byte(c.Body)})
 }
 
-// TestHandshakeWithoutASecret holds that nothing is signed with no secret, which
-// everybody knows.
+// Without a secret the engine signs nothing: everyone knows the empty secret.
 func TestHandshakeWithoutASecret(t *testing.T) {
 	t.Parallel()
 	for name, secrets := range map[string][]string{"none": nil, "empty": {""}} {
@@ -346,13 +346,13 @@ func TestHandshakeWithoutASecret(t *testing.T) {
 		w := httptest.NewRecorder()
 		in.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/webhooks/s?crc_token=abc", http.NoBody))
 		if w.Code != http.StatusForbidden || strings.Contains(w.Body.String(), "sha256=") {
-			t.Errorf("%s: answered %d %s", name, w.Code, w.Body)
+			t.Errorf("%s: answer %d %s, want 403 without a signature", name, w.Code, w.Body)
 		}
 		nothingStored(t, store)
 	}
 }
 
-// TestHandshakeVectors runs recorded handshakes, where there are some.
+// TestHandshakeVectors replays the recorded handshakes in the folder HOOKONCE_TEST_VECTORS.
 func TestHandshakeVectors(t *testing.T) {
 	t.Parallel()
 	folder := os.Getenv("HOOKONCE_TEST_VECTORS")
@@ -416,7 +416,7 @@ func readShakes(t *testing.T, file string) []*shakeCase {
 		if c.Params == nil {
 			c.Params = map[string]string{}
 		}
-		// What the recordings call a secret is a token for some.
+		// For some providers the recorded secret is a token parameter.
 		for _, p := range spec.Params {
 			if strings.HasSuffix(p.Name, "_token") {
 				c.Params[p.Name], c.Secret = r.Secret, ""
@@ -427,18 +427,18 @@ func readShakes(t *testing.T, file string) []*shakeCase {
 		if strings.Contains(r.Request.Body, `"passcode"`) {
 			c.Secret = "pass1"
 		}
-		c.likeTheProvider(t, spec)
+		c.complete(t, spec)
 		cases = append(cases, c)
 	}
 	return cases
 }
 
-// likeTheProvider fills in what a recording leaves out.
-func (c *shakeCase) likeTheProvider(t *testing.T, spec *provider.Spec) {
+// complete adds the parts of the request that a recording leaves out.
+func (c *shakeCase) complete(t *testing.T, spec *provider.Spec) {
 	t.Helper()
 	shake := c.match(t)
 	if shake == nil {
-		t.Fatalf("%s/%s is no handshake", c.Provider, c.Name)
+		t.Fatalf("%s/%s matches no handshake", c.Provider, c.Name)
 	}
 	c.Arm = slices.ContainsFunc(spec.Handshakes, func(h provider.Handshake) bool { return h.Delivers != "" })
 	isSigned := false

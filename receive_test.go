@@ -22,7 +22,7 @@ func TestPathsThatNameNoSource(t *testing.T) {
 		w := httptest.NewRecorder()
 		in.ServeHTTP(w, r)
 		if w.Code != 404 {
-			t.Errorf("%s: %d, want 404", path, w.Code)
+			t.Errorf("%s: answer %d, want 404", path, w.Code)
 		}
 	}
 }

@@ -20,7 +20,7 @@ func TestStatusHoldsNoSecret(t *testing.T) {
 	sources, routes, destinations := in.Sources(), in.Routes(), in.Destinations()
 	text := fmt.Sprintf("%+v %+v %+v", sources, routes, destinations)
 	if strings.Contains(text, "s3cr3t") || strings.Contains(text, secret) {
-		t.Errorf("a secret is in %s", text)
+		t.Errorf("the status holds a secret: %s", text)
 	}
 	wantRoutes := []hookonce.RouteStatus{{Name: "all", Types: []string{"push"}, Conditional: true, Destination: "app"}}
 	if diff := cmp.Diff(wantRoutes, routes); diff != "" {
@@ -44,6 +44,6 @@ func TestStatusOfASender(t *testing.T) {
 	in := sendingBy(t, openStore(t), uncomparable{}, nil)
 	got := in.Destinations()[0]
 	if !got.Sender || got.Address != "" || got.Signed {
-		t.Errorf("%+v", got)
+		t.Errorf("got %+v, want an unsigned Sender without an address", got)
 	}
 }
