@@ -66,7 +66,8 @@ func (w *wallet) source() hookonce.Source {
 	}
 }
 
-// request returns a delivery to the server at srv. It signs it as Alipay does, without code of this project.
+// request returns a delivery to the server at srv. It signs it as Alipay does, without code of this
+// project.
 func (w *wallet) request(t *testing.T, srv, body string) *http.Request {
 	t.Helper()
 	at := time.Now().UTC().Format(time.RFC3339)
@@ -288,7 +289,8 @@ func TestAckKeyFaults(t *testing.T) {
 	}
 }
 
-// Alipay repeats deliveries whose answer is not signed, so a source without an ack key logs a warning.
+// Alipay repeats deliveries whose answer is not signed, so a source without an ack key logs a
+// warning.
 func TestWarnsWithoutAckKey(t *testing.T) {
 	t.Parallel()
 	for _, keyed := range []bool{false, true} {

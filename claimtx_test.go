@@ -145,8 +145,8 @@ func claimTxRefused[T any](t *testing.T, l *library[T]) {
 	}
 }
 
-// An event is claimed when the source has no handler, and its messages die. A later delivery reopens
-// it, also when the source is Inline by then, or when the delivery is claimed with ClaimTx.
+// An event is claimed when the source has no handler, and its messages die. A later delivery
+// reopens it, also when the source is Inline by then, or when the delivery is claimed with ClaimTx.
 func claimTxReopens[T any](t *testing.T, l *library[T]) {
 	mux := &hookonce.Mux[T]{}
 	hookonce.Handle(mux, "gh", "push", effectOf(l))

@@ -15,8 +15,8 @@ import (
 	"github.com/hookonce/hookonce/provider"
 )
 
-// Items of a form or an XML document are stored as JSON, with that content type. An event that is the
-// whole body is stored unchanged.
+// Items of a form or an XML document are stored as JSON, with that content type. An event that is
+// the whole body is stored unchanged.
 func TestStoredFormOfDocuments(t *testing.T) {
 	t.Parallel()
 	type stored struct{ ID, Type, Body, ContentType string }

@@ -24,8 +24,8 @@ func formRequest(signed *http.Request, body string) *http.Request {
 	return r
 }
 
-// If a signature covers one field of a form, the body must be a plain form. Otherwise an attacker could
-// put a captured field into another document.
+// If a signature covers one field of a form, the body must be a plain form. Otherwise an attacker
+// could put a captured field into another document.
 func TestSignedFieldInAnotherDocument(t *testing.T) {
 	t.Parallel()
 	s := hookonce.Source{
@@ -69,8 +69,8 @@ func TestSignedFieldInAnotherDocument(t *testing.T) {
 	}
 }
 
-// The replay guard compares the signed part of a body. One signature fits many encodings of a form, and
-// the guard takes all of them for one body.
+// The replay guard compares the signed part of a body. One signature fits many encodings of a form,
+// and the guard takes all of them for one body.
 func TestReplayGuardIgnoresTheEncodingOfAForm(t *testing.T) {
 	t.Parallel()
 	s := hookonce.Source{
@@ -97,8 +97,8 @@ func TestReplayGuardIgnoresTheEncodingOfAForm(t *testing.T) {
 	}
 }
 
-// Standard Webhooks sign the event id. The catalog must read it from the signed headers, in the same
-// order as verify.
+// Standard Webhooks sign the event id. The catalog must read it from the signed headers, in the
+// same order as verify.
 func TestStandardWebhooksReadTheSignedID(t *testing.T) {
 	t.Parallel()
 	for _, name := range provider.Names() {

@@ -99,8 +99,8 @@ func (s *subscriber) confirm() *httptest.ResponseRecorder {
 	return w
 }
 
-// While eight confirmations hang, the engine does not start a ninth. It answers 503, so that the provider
-// asks again.
+// While eight confirmations hang, the engine does not start a ninth. It answers 503, so that the
+// provider asks again.
 func TestConfirmationsAreBounded(t *testing.T) {
 	t.Parallel()
 	open := make(chan struct{})

@@ -118,8 +118,8 @@ func (c *shakeCase) source(t *testing.T) (hookonce.Source, func(*verify.Request)
 	}
 }
 
-// keyPairs holds one [2]string{private, public} for each provider.Name, because generating an RSA key
-// takes long.
+// keyPairs holds one [2]string{private, public} for each provider.Name, because generating an RSA
+// key takes long.
 var keyPairs sync.Map
 
 func keyPair(t *testing.T, name provider.Name, v *verify.Verifier) (private, public string) {
@@ -274,8 +274,8 @@ func TestHandshakes(t *testing.T) {
 	}
 }
 
-// The cases of TestHandshakes cover the catalog: each handshake is answered, and refused if its signature
-// is missing or wrong.
+// The cases of TestHandshakes cover the catalog: each handshake is answered, and refused if its
+// signature is missing or wrong.
 func TestEveryHandshakeHasCases(t *testing.T) {
 	t.Parallel()
 	type of struct {

@@ -28,14 +28,14 @@ func TestInlineOnSQLite(t *testing.T) {
 
 func inlineTests[T any]() []libraryTest[T] {
 	return []libraryTest[T]{
-		{"claim, effect and mark together", inlineTogether[T]},
+		{"the effect commits with the claim", inlineTogether[T]},
 		{"five failures", inlineFiveFailures[T]},
-		{"immediate", inlineImmediate[T]},
-		{"permanent", inlinePermanent[T]},
-		{"a failure and then success", inlineRecovers[T]},
-		{"copies wait for the first", inlineCopies[T]},
-		{"a dead one is delivered again", inlineReopened[T]},
-		{"what has no handler", inlineUnhandled[T]},
+		{"dead after the first failure", inlineImmediate[T]},
+		{"permanent failure", inlinePermanent[T]},
+		{"a failure, then success", inlineRecovers[T]},
+		{"concurrent deliveries wait for the first", inlineCopies[T]},
+		{"a delivery reopens a dead event", inlineReopened[T]},
+		{"an event without a handler", inlineUnhandled[T]},
 	}
 }
 
@@ -46,22 +46,23 @@ var failed = result{Code: http.StatusInternalServerError}
 func inlineTogether[T any](t *testing.T, l *library[T]) {
 	mux := &hookonce.Mux[T]{}
 	hookonce.Handle(mux, "gh", "push", effectOf(l))
-	in := inbox(t, l, mux, inline) // not run: the work is in the answer
+	in := inbox(t, l, mux, inline) // not running: the handler runs before the answer
 	deliverAll(t, in, "1", "2")
 	if got := deliver(in, delivery("1", "{}")); got != duplicate {
-		t.Errorf("the second delivery: %+v", got)
+		t.Errorf("the second delivery: %+v, want a duplicate", got)
 	}
 	wantOutcome(t, l, "1", done)
 	wantEffects(t, l, "1", "2")
 }
 
-func failing[T any](l *library[T], err error) *hookonce.Mux[T] {
+// failing returns a mux with a handler that inserts the event's id and then fails with failure.
+func failing[T any](l *library[T], failure error) *hookonce.Mux[T] {
 	mux := &hookonce.Mux[T]{}
 	hookonce.Handle(mux, "gh", "push", func(ctx context.Context, tx T, ev *hookonce.Event) error {
 		if err := l.insert(ctx, tx, ev.ID); err != nil {
 			return err
 		}
-		return err
+		return failure
 	})
 	return mux
 }
@@ -79,7 +80,7 @@ func inlineFiveFailures[T any](t *testing.T, l *library[T]) {
 	wantOutcome(t, l, "1", outcome{State: "dead", Attempts: 5, LastError: "no stock"})
 	wantEffects(t, l)
 	if body := ended(t, l, "1").Body; string(body) != `{"n":1}` {
-		t.Errorf("the body of the dead letter is %q", body)
+		t.Errorf("the dead letter has the body %q, want {\"n\":1}", body)
 	}
 }
 
@@ -99,7 +100,7 @@ func inlinePermanent[T any](t *testing.T, l *library[T]) {
 	wantOutcome(t, l, "1", outcome{State: "dead", Attempts: 1, LastError: "no such order"})
 }
 
-// A failed run leaves nothing behind: the retry is a first delivery.
+// A failed run leaves no event and no effect, so the next delivery is a first one.
 func inlineRecovers[T any](t *testing.T, l *library[T]) {
 	mux := &hookonce.Mux[T]{}
 	var runs atomic.Int32
@@ -117,7 +118,7 @@ func inlineRecovers[T any](t *testing.T, l *library[T]) {
 		t.Errorf("the first delivery: %+v, want 500", got)
 	}
 	if page, err := l.db.Events(t.Context(), &driver.EventFilter{}); err != nil || len(page.Events) != 0 {
-		t.Errorf("after the failure there are events: %+v, %v", page, err)
+		t.Errorf("events after the failure: %+v, error %v; want none", page, err)
 	}
 	deliverAll(t, in, "1")
 	wantOutcome(t, l, "1", done)
@@ -153,16 +154,16 @@ func inlineCopies[T any](t *testing.T, l *library[T]) {
 		t.Errorf("answers (-want +got):\n%s", diff)
 	}
 	if n := runs.Load(); n != 1 {
-		t.Errorf("the handler ran %d times", n)
+		t.Errorf("the handler ran %d times, want once", n)
 	}
 	wantEffects(t, l, "1")
 }
 
 func inlineReopened[T any](t *testing.T, l *library[T]) {
-	var mend atomic.Bool
+	var works atomic.Bool
 	mux := &hookonce.Mux[T]{}
 	hookonce.Handle(mux, "gh", "push", func(ctx context.Context, tx T, ev *hookonce.Event) error {
-		if !mend.Load() {
+		if !works.Load() {
 			return errors.New("no stock")
 		}
 		return l.insert(ctx, tx, ev.ID)
@@ -173,9 +174,9 @@ func inlineReopened[T any](t *testing.T, l *library[T]) {
 	})
 	deliverAll(t, in, "1")
 	wantOutcome(t, l, "1", outcome{State: "dead", Attempts: 1, LastError: "no stock"})
-	mend.Store(true)
+	works.Store(true)
 	if got, want := deliver(in, delivery("1", "{}")), (result{Code: 200, Status: "duplicate", Reopened: true}); got != want {
-		t.Errorf("the delivery of the dead event: %+v, want %+v", got, want)
+		t.Errorf("delivering the dead event: %+v, want %+v", got, want)
 	}
 	wantOutcome(t, l, "1", outcome{State: "done", Attempts: 1, Generation: 1})
 	wantEffects(t, l, "1")

@@ -25,6 +25,7 @@ import (
 	"github.com/hookonce/hookonce/verify"
 )
 
+// delivered is the secret that the tests hand over.
 const delivered = "0123456789abcdef0123456789abcdef"
 
 func asanaSource(secrets hookonce.Secrets) hookonce.Source {
@@ -40,7 +41,8 @@ func asanaEngine(t *testing.T, store driver.Store, change func(*hookonce.Config)
 	})
 }
 
-// hand hands a secret over, and returns what is answered.
+// hand hands a secret over. It returns the status of the answer, or -1 if the answer does not
+// repeat the secret.
 func hand(in http.Handler, secret string) int {
 	r := httptest.NewRequest(http.MethodPost, "/webhooks/asana", strings.NewReader("{}"))
 	r.Header.Set("X-Hook-Secret", secret)
@@ -52,7 +54,7 @@ func hand(in http.Handler, secret string) int {
 	return w.Code
 }
 
-// signedAsana is what is answered to a delivery that is signed with secret.
+// signedAsana returns the status of the answer to a delivery signed with secret.
 func signedAsana(t *testing.T, in http.Handler, secret string) int {
 	t.Helper()
 	r := hooktest.NewRequest(t, asanaSource(hookonce.StaticSecrets(secret)),
@@ -67,49 +69,49 @@ func arm(t *testing.T, in *hookonce.Engine, long time.Duration) {
 	}
 }
 
-// TestLearnedSecretIsInForce follows one secret through two processes and a restart.
+// One secret is in force in two processes and after a restart.
 func TestLearnedSecretIsInForce(t *testing.T) {
 	t.Parallel()
 	store := openStore(t)
 	a, b := asanaEngine(t, store, nil), asanaEngine(t, store, nil)
 	for _, in := range []*hookonce.Engine{a, b} {
 		if got := signedAsana(t, in, delivered); got != http.StatusServiceUnavailable {
-			t.Fatalf("without any secret: %d, the sender must come again", got)
+			t.Fatalf("without a secret: answer %d, want 503", got)
 		}
 	}
 	if got := hand(a, delivered); got != http.StatusForbidden {
-		t.Fatalf("not armed: %d", got)
+		t.Fatalf("not armed: answer %d, want 403", got)
 	}
 	arm(t, b, time.Minute)
 	if got := hand(a, delivered); got != http.StatusOK {
-		t.Fatalf("armed: %d", got)
+		t.Fatalf("armed: answer %d, want 200", got)
 	}
 	if got := signedAsana(t, a, delivered); got != http.StatusOK {
-		t.Errorf("at once: %d", got)
+		t.Errorf("a delivery to the process that learned: answer %d, want 200", got)
 	}
 	if err := hookonce.RefreshLearned(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
 	if got := signedAsana(t, b, delivered); got != http.StatusOK {
-		t.Errorf("in the other process: %d", got)
+		t.Errorf("a delivery to the other process: answer %d, want 200", got)
 	}
-	// A sender whose answer was lost says the same again.
+	// A sender that lost the answer hands the same secret over again.
 	for _, in := range []*hookonce.Engine{a, b, asanaEngine(t, store, nil)} {
 		if got := hand(in, delivered); got != http.StatusOK {
-			t.Errorf("the same again: %d", got)
+			t.Errorf("the same secret again: answer %d, want 200", got)
 		}
 		if got := hand(in, "f"+delivered[1:]); got != http.StatusForbidden {
-			t.Errorf("another one: %d", got)
+			t.Errorf("another secret: answer %d, want 403", got)
 		}
 		if got := signedAsana(t, in, "f"+delivered[1:]); got != http.StatusUnauthorized {
-			t.Errorf("signed with another one: %d", got)
+			t.Errorf("a delivery signed with another secret: answer %d, want 401", got)
 		}
 	}
 }
 
-// TestLearnedBesidesSettings holds that the secrets of the settings stay, also over a
-// reload.
-func TestLearnedBesidesSettings(t *testing.T) {
+// A learned secret is in force beside the secrets of the settings. It survives a reload, and is
+// replaced only on demand.
+func TestLearnedBesideSettings(t *testing.T) {
 	t.Parallel()
 	const own = "the secret of the settings"
 	in := asanaEngine(t, openStore(t), func(c *hookonce.Config) {
@@ -117,33 +119,33 @@ func TestLearnedBesidesSettings(t *testing.T) {
 	})
 	arm(t, in, time.Minute)
 	if got := hand(in, delivered); got != http.StatusOK {
-		t.Fatalf("armed: %d", got)
+		t.Fatalf("armed: answer %d, want 200", got)
 	}
 	check := func(when string, want map[string]int) {
 		t.Helper()
 		for secret, code := range want {
 			if got := signedAsana(t, in, secret); got != code {
-				t.Errorf("%s, signed with %q: %d, want %d", when, secret, got, code)
+				t.Errorf("%s, signed with %q: answer %d, want %d", when, secret, got, code)
 			}
 		}
 	}
-	check("learned", map[string]int{own: 200, delivered: 200, "none of the two....": 401})
+	check("learned", map[string]int{own: 200, delivered: 200, "neither of the two..": 401})
 	if err := in.Reload(&hookonce.Config{Sources: []hookonce.Source{asanaSource(nil)}}); err != nil {
 		t.Fatal(err)
 	}
-	check("reloaded without", map[string]int{own: 401, delivered: 200})
+	check("reloaded without own secrets", map[string]int{own: 401, delivered: 200})
 	if _, err := in.Arm(t.Context(), "asana", time.Minute, true); err != nil {
 		t.Fatal(err)
 	}
 	other := strings.Repeat("e", 32)
 	if got := hand(in, other); got != http.StatusOK {
-		t.Fatalf("armed to replace: %d", got)
+		t.Fatalf("armed to replace: answer %d, want 200", got)
 	}
 	check("replaced", map[string]int{delivered: 401, other: 200})
 }
 
-// TestLearnedOnceOfMany lets many hand secrets over at once: one is taken.
-func TestLearnedOnceOfMany(t *testing.T) {
+// Many callers hand secrets over at once. The source learns one of them.
+func TestOneOfManySecretsIsLearned(t *testing.T) {
 	t.Parallel()
 	store := openStore(t)
 	ins := []*hookonce.Engine{asanaEngine(t, store, nil), asanaEngine(t, store, nil)}
@@ -167,11 +169,11 @@ func TestLearnedOnceOfMany(t *testing.T) {
 		case code == http.StatusOK && winner < 0:
 			winner = i
 		case code != http.StatusForbidden:
-			t.Errorf("caller %d was answered %d", i, code)
+			t.Errorf("caller %d: answer %d, want 403, or 200 once", i, code)
 		}
 	}
 	if winner < 0 {
-		t.Fatalf("nobody won: %v", codes)
+		t.Fatalf("no secret was learned: answers %d", codes)
 	}
 	for _, in := range ins {
 		if err := hookonce.RefreshLearned(t.Context(), in); err != nil {
@@ -183,13 +185,12 @@ func TestLearnedOnceOfMany(t *testing.T) {
 				want = http.StatusOK
 			}
 			if got := signedAsana(t, in, secret(i)); got != want {
-				t.Errorf("signed with the secret of caller %d: %d, want %d", i, got, want)
+				t.Errorf("signed with the secret of caller %d: answer %d, want %d", i, got, want)
 			}
 		}
 	}
 }
 
-// TestArmingExpires arms by the store's clock, and comes too late.
 func TestArmingExpires(t *testing.T) {
 	t.Parallel()
 	store := openStore(t)
@@ -202,22 +203,22 @@ func TestArmingExpires(t *testing.T) {
 	}
 	armAt(time.Now().Add(-time.Hour))
 	if got := hand(in, delivered); got != http.StatusForbidden {
-		t.Errorf("an hour later: %d", got)
+		t.Errorf("armed for an hour, an hour ago: answer %d, want 403", got)
 	}
 	armAt(time.Now())
 	if _, err := in.Arm(t.Context(), "asana", 0, false); err != nil {
 		t.Fatal(err)
 	}
 	if got := hand(in, delivered); got != http.StatusForbidden {
-		t.Errorf("disarmed: %d", got)
+		t.Errorf("disarmed: answer %d, want 403", got)
 	}
 	armAt(time.Now())
 	if got := hand(in, delivered); got != http.StatusOK {
-		t.Errorf("in time: %d", got)
+		t.Errorf("armed now: answer %d, want 200", got)
 	}
 }
 
-// TestSecretIsNotShown looks for the secret where everything else of a source is.
+// Neither the log nor the status nor the state of the source shows a learned secret.
 func TestSecretIsNotShown(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
@@ -240,25 +241,25 @@ func TestSecretIsNotShown(t *testing.T) {
 	}
 	all := log.String() + string(shown) + fmt.Sprintf("%v %+v", learned(t, store), in.Sources())
 	if strings.Contains(all, delivered) || !strings.Contains(all, "hookonce sources arm asana") {
-		t.Errorf("shown:\n%s", all)
+		t.Errorf("want the hint how to arm, and not the secret, in:\n%s", all)
 	}
 	if _, err := in.Arm(t.Context(), "asana", hookonce.MaxArmed+1, false); err == nil {
-		t.Error("it can be armed for ever")
+		t.Error("a source can be armed for longer than MaxArmed")
 	}
 }
 
-// learned is what the source asana has learned.
+// learned returns the learned secrets of the source asana. There must be one.
 func learned(t *testing.T, store driver.Store) []driver.SourceSecrets {
 	t.Helper()
 	all, err := store.LearnedSecrets(t.Context(), []string{"asana"})
 	if err != nil || len(all[0].Secrets) != 1 {
-		t.Fatalf("%d secrets are learned, error %v", len(all[0].Secrets), err)
+		t.Fatalf("%d learned secrets, error %v; want one", len(all[0].Secrets), err)
 	}
 	return all
 }
 
-// TestRunFindsWhatOthersLearned leaves it to the upkeep to look.
-func TestRunFindsWhatOthersLearned(t *testing.T) {
+// Run reads the secrets that other processes learned.
+func TestRunReadsLearnedSecrets(t *testing.T) {
 	t.Parallel()
 	store := openStore(t)
 	a, b := asanaEngine(t, store, nil), asanaEngine(t, store, nil)
@@ -266,11 +267,11 @@ func TestRunFindsWhatOthersLearned(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- b.Run(ctx) }()
 	if got := signedAsana(t, b, delivered); got != http.StatusServiceUnavailable {
-		t.Fatalf("before: %d", got)
+		t.Fatalf("without a secret: answer %d, want 503", got)
 	}
 	arm(t, a, time.Minute)
 	if got := hand(a, delivered); got != http.StatusOK {
-		t.Fatalf("armed: %d", got)
+		t.Fatalf("armed: answer %d, want 200", got)
 	}
 	waitFor(t, func() bool { return signedAsana(t, b, delivered) == http.StatusOK })
 	stop()
@@ -279,7 +280,7 @@ func TestRunFindsWhatOthersLearned(t *testing.T) {
 	}
 }
 
-// countingLearner counts what would write to the database.
+// countingLearner counts the writes of learned secrets.
 type countingLearner struct {
 	driver.Store
 	calls atomic.Int64
@@ -290,27 +291,26 @@ func (s *countingLearner) LearnSecret(ctx context.Context, p *driver.LearnParams
 	return s.Store.LearnSecret(ctx, p)
 }
 
-// TestHandOverWritesOnlyWhereArmed holds that what anybody can send is no load on the
-// writer of the database.
-func TestHandOverWritesOnlyWhereArmed(t *testing.T) {
+// Anyone can hand a secret over. The engine writes to the database only if the source is armed.
+func TestHandOverWritesOnlyIfArmed(t *testing.T) {
 	t.Parallel()
 	store := &countingLearner{Store: openStore(t)}
 	in := asanaEngine(t, store, nil)
 	want := func(when, secret string, code int, calls int64) {
 		t.Helper()
 		if got := hand(in, secret); got != code || store.calls.Load() != calls {
-			t.Errorf("%s: answered %d after %d writes, want %d after %d", when, got, store.calls.Load(), code, calls)
+			t.Errorf("%s: answer %d after %d writes, want %d after %d", when, got, store.calls.Load(), code, calls)
 		}
 	}
 	want("not armed", delivered, http.StatusForbidden, 0)
 	arm(t, in, time.Minute)
 	want("armed", delivered, http.StatusOK, 1)
-	want("the same again", delivered, http.StatusOK, 1)
-	want("another one", "f"+delivered[1:], http.StatusForbidden, 1)
+	want("the same secret again", delivered, http.StatusOK, 1)
+	want("another secret", "f"+delivered[1:], http.StatusForbidden, 1)
 }
 
-// TestSecretThatCannotBeUsed holds that such a one is not taken, and does not disarm.
-func TestSecretThatCannotBeUsed(t *testing.T) {
+// The source does not learn a secret that is no valid key, and stays armed.
+func TestUnusableSecretIsNotLearned(t *testing.T) {
 	t.Parallel()
 	v, err := verify.Compile(verify.Scheme{Family: verify.FamilyHMAC, Header: "X-Hook-Signature", SecretEncoding: verify.SecretHex})
 	if err != nil {
@@ -321,16 +321,16 @@ func TestSecretThatCannotBeUsed(t *testing.T) {
 	hookonce.SetVerifier(in, "asana", v)
 	arm(t, in, time.Minute)
 	if got := hand(in, "not-hexadecimal-digits"); got != http.StatusBadRequest || store.calls.Load() != 0 {
-		t.Errorf("answered %d after %d writes", got, store.calls.Load())
+		t.Errorf("an unusable secret: answer %d after %d writes, want 400 after none", got, store.calls.Load())
 	}
 	if got := hand(in, delivered); got != http.StatusOK {
-		t.Errorf("one that can be used: %d", got)
+		t.Errorf("a usable secret: answer %d, want 200", got)
 	}
 }
 
-// TestNewestSecretComesFirst holds the order in which secrets are tried, and of which
-// the first answers handshakes.
-func TestNewestSecretComesFirst(t *testing.T) {
+// The secrets of the settings come first, then the learned ones from the newest. The first secret
+// of all answers handshakes.
+func TestOrderOfSecrets(t *testing.T) {
 	t.Parallel()
 	const own = "the secret of the settings"
 	store := openStore(t)
@@ -342,24 +342,24 @@ func TestNewestSecretComesFirst(t *testing.T) {
 		arm(t, in, time.Minute)
 		secret := first + delivered[1:]
 		if got := hand(in, secret); got != http.StatusOK {
-			t.Fatalf("armed: %d", got)
+			t.Fatalf("armed: answer %d, want 200", got)
 		}
 		want = slices.Insert(want, 1, secret)
 	}
-	for when, in := range map[string]*hookonce.Engine{"learned": in, "read": asanaEngine(t, store, func(c *hookonce.Config) {
+	for when, in := range map[string]*hookonce.Engine{"in the process that learned": in, "in a new process": asanaEngine(t, store, func(c *hookonce.Config) {
 		c.Sources = []hookonce.Source{asanaSource(hookonce.StaticSecrets(own))}
 	})} {
 		got, err := hookonce.SecretsInForce(t.Context(), in, "asana")
 		if diff := cmp.Diff(want, got); err != nil || diff != "" {
-			t.Errorf("%s: error %v (-want +got):\n%s", when, err, diff)
+			t.Errorf("%s: error %v, secrets (-want +got):\n%s", when, err, diff)
 		}
 	}
 }
 
-// slowLearned reads what is learned, and then waits.
+// slowLearned is a store that reads the learned secrets at once and returns them late.
 type slowLearned struct {
 	driver.Store
-	read, release chan struct{} // of the next read; nil for none
+	read, release chan struct{} // for the next read only; nil to return at once
 }
 
 func (s *slowLearned) LearnedSecrets(ctx context.Context, sources []string) ([]driver.SourceSecrets, error) {
@@ -372,9 +372,8 @@ func (s *slowLearned) LearnedSecrets(ctx context.Context, sources []string) ([]d
 	return all, err
 }
 
-// TestLateReadForgetsNothing lets the upkeep read before a secret is learned, and tell
-// of it afterwards.
-func TestLateReadForgetsNothing(t *testing.T) {
+// The upkeep reads before a secret is learned, and returns after it. The secret stays in force.
+func TestLateReadKeepsTheLearnedSecret(t *testing.T) {
 	t.Parallel()
 	store := &slowLearned{Store: openStore(t)}
 	in := asanaEngine(t, store, nil)
@@ -384,37 +383,36 @@ func TestLateReadForgetsNothing(t *testing.T) {
 	go func() { refreshed <- hookonce.RefreshLearned(t.Context(), in) }()
 	<-read
 	if got := hand(in, delivered); got != http.StatusOK {
-		t.Fatalf("armed: %d", got)
+		t.Fatalf("armed: answer %d, want 200", got)
 	}
 	close(store.release)
 	if err := <-refreshed; err != nil {
 		t.Fatal(err)
 	}
 	if got := signedAsana(t, in, delivered); got != http.StatusOK {
-		t.Errorf("the secret is forgotten: %d", got)
+		t.Errorf("signed with the learned secret: answer %d, want 200", got)
 	}
 }
 
-// TestVerifyAnswersHandshakes holds that a router of one's own answers them by Refuse.
-func TestVerifyAnswersHandshakes(t *testing.T) {
+// Verify returns an error for a handshake, and Refuse answers it.
+func TestRefuseAnswersHandshakes(t *testing.T) {
 	t.Parallel()
 	in := asanaEngine(t, openStore(t), nil)
 	arm(t, in, time.Minute)
 	got := hand(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, err := in.Verify(w, r); err == nil || !strings.Contains(err.Error(), "handshake") {
-			t.Errorf("Verify: error %v", err)
+			t.Errorf("Verify: error %v, want one about the handshake", err)
 		} else {
 			in.Refuse(w, r, err)
 		}
 	}), delivered)
 	if got != http.StatusOK {
-		t.Errorf("answered %d", got)
+		t.Errorf("answer %d, want 200", got)
 	}
 }
 
-// TestHandshakesAreBounded holds that unverified handshakes of one address are limited
-// as other unverified requests are.
-func TestHandshakesAreBounded(t *testing.T) {
+// Handshakes count against the limits of unverified requests and of bodies.
+func TestHandshakesAreLimited(t *testing.T) {
 	t.Parallel()
 	in := newEngine(t, openStore(t), func(c *hookonce.Config) {
 		c.Sources = []hookonce.Source{
@@ -429,27 +427,28 @@ func TestHandshakesAreBounded(t *testing.T) {
 		return w.Code, w.Header()
 	}
 	if code, header := get(http.MethodPut, "/webhooks/x"); code != http.StatusMethodNotAllowed || header.Get("Allow") != "GET, POST" {
-		t.Errorf("PUT: %d, Allow %s", code, header.Get("Allow"))
+		t.Errorf("PUT: answer %d, Allow %s", code, header.Get("Allow"))
 	}
 	if code, header := get(http.MethodGet, "/webhooks/asana"); code != http.StatusMethodNotAllowed || header.Get("Allow") != "POST" {
-		t.Errorf("GET: %d, Allow %s", code, header.Get("Allow"))
+		t.Errorf("GET: answer %d, Allow %s", code, header.Get("Allow"))
 	}
 	for i, want := range []int{200, 200, 429, 429} {
 		if code, header := get(http.MethodGet, "/webhooks/x?crc_token=abc"); code != want || (want == 429) != (header.Get("Retry-After") != "") {
-			t.Errorf("request %d: %d, want %d", i, code, want)
+			t.Errorf("request %d: answer %d, want %d", i+1, code, want)
 		}
 	}
 	if got := hand(in, delivered); got != http.StatusTooManyRequests {
-		t.Errorf("a secret from that address: %d", got)
+		t.Errorf("a secret from that address: answer %d, want 429", got)
 	}
 	large := httptest.NewRequest(http.MethodPost, "/webhooks/asana", io.LimitReader(zeros{}, hookonce.DefaultMaxBody+1))
 	large.Header.Set("X-Hook-Secret", delivered)
 	w := httptest.NewRecorder()
 	if in.ServeHTTP(w, large); w.Code != http.StatusRequestEntityTooLarge {
-		t.Errorf("a large body: %d", w.Code)
+		t.Errorf("a large body: answer %d, want 413", w.Code)
 	}
 }
 
+// zeros is an endless body.
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }

@@ -29,19 +29,19 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// library is what a user of the library has: a database with a table of effects,
-// which has no unique constraint.
+// library is the database of a user of the library, with a table of effects. The table has no
+// unique constraint, so a second effect shows.
 type library[T any] struct {
 	db       driver.Driver[T]
 	insert   func(ctx context.Context, tx T, name string) error
-	fail     func(ctx context.Context, tx T) error // by a statement that the database refuses
+	fail     func(ctx context.Context, tx T) error // runs a statement that the database refuses
 	commit   func(ctx context.Context, tx T) error
 	rollback func(ctx context.Context, tx T) error
-	begin    func(t *testing.T) (tx T, commit func() error)
-	read     func(t *testing.T) []string                  // the effects
-	exec     func(t *testing.T, text string, args ...any) // on hookonce's own tables; PostgreSQL only
+	begin    func(t *testing.T) (tx T, commit func() error) // rolled back at the end of the test
+	read     func(t *testing.T) []string                    // the effects, sorted
+	exec     func(t *testing.T, text string, args ...any)   // on hookonce's own tables; PostgreSQL only
 
-	swallows bool // an SQL error that is passed over does not spoil the rest
+	swallows bool // a transaction can commit after a failed statement
 }
 
 func onPGX(t testing.TB) *library[pgx.Tx] {
@@ -111,8 +111,8 @@ func onSQLite(t testing.TB) *library[*sql.Tx] {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// One connection, as SQLiteDSN asks for; beside the store's own writer it may have to wait
-	// for its turn, and who waits here has nobody to begin again for it.
+	// SQLiteDSN asks for one connection. It may have to wait for the store's own writer, and these
+	// tests do not retry, so the busy timeout is long.
 	app, err := sql.Open("sqlite", writer+"&_pragma=busy_timeout(20000)")
 	if err != nil {
 		t.Fatal(err)
@@ -170,6 +170,7 @@ func onSQLite(t testing.TB) *library[*sql.Tx] {
 	}
 }
 
+// migrate creates the tables of hookonce.
 func migrate(t testing.TB, db driver.Store) {
 	t.Helper()
 	if _, err := hookmigrate.Up(t.Context(), db); err != nil {
@@ -177,12 +178,13 @@ func migrate(t testing.TB, db driver.Store) {
 	}
 }
 
-// libraryTest is a test that every database must pass.
+// libraryTest is a test that runs on every database.
 type libraryTest[T any] struct {
 	name string
 	run  func(t *testing.T, l *library[T])
 }
 
+// runLibraryTests runs each test in parallel, with a database of its own.
 func runLibraryTests[T any](t *testing.T, open func(testing.TB) *library[T], tests []libraryTest[T]) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -192,10 +194,10 @@ func runLibraryTests[T any](t *testing.T, open func(testing.TB) *library[T], tes
 	}
 }
 
-// quickRetry is a schedule for tests: three attempts, one after the other.
+// quickRetry allows three attempts, without a delay.
 var quickRetry = hookonce.Retry{Attempts: 3, First: time.Microsecond, Max: time.Microsecond}
 
-// inbox returns an Inbox for the source gh that is not run yet.
+// inbox returns an Inbox for the source gh. It is not running.
 func inbox[T any](t testing.TB, l *library[T], mux *hookonce.Mux[T], change func(*hookonce.Config)) *hookonce.Inbox[T] {
 	t.Helper()
 	cfg := &hookonce.Config{
@@ -203,7 +205,7 @@ func inbox[T any](t testing.TB, l *library[T], mux *hookonce.Mux[T], change func
 			Name: "gh", Provider: provider.GitHub, Secrets: hookonce.StaticSecrets(secret), AckTimeout: 30 * time.Second,
 		}},
 		Retry: quickRetry,
-		// SQLite's second is too short for a busy machine.
+		// The default for SQLite, a second, is too short for a busy machine.
 		HandlerTimeout: 30 * time.Second,
 		Logger:         slog.New(slog.DiscardHandler),
 	}
@@ -232,7 +234,7 @@ func running[T any](t testing.TB, in *hookonce.Inbox[T]) {
 	})
 }
 
-// deliverAll delivers events of the given ids.
+// deliverAll delivers one event for each id.
 func deliverAll[T any](t *testing.T, in *hookonce.Inbox[T], ids ...string) {
 	t.Helper()
 	for _, id := range ids {
@@ -242,15 +244,15 @@ func deliverAll[T any](t *testing.T, in *hookonce.Inbox[T], ids ...string) {
 	}
 }
 
-// outcome is what tests compare of an event that has ended.
+// outcome holds the fields of an ended event that tests compare.
 type outcome struct {
 	State, Note string
 	Attempts    int
 	Generation  int
-	LastError   string // "contains"
+	LastError   string // the event's error contains it
 }
 
-// ended waits until an event has ended, and returns what became of it.
+// ended waits until an event is done, dead or skipped, and returns it.
 func ended[T any](t *testing.T, l *library[T], id string) *driver.EventDetail {
 	t.Helper()
 	deadline := time.Now().Add(time.Minute)
@@ -264,13 +266,13 @@ func ended[T any](t *testing.T, l *library[T], id string) *driver.EventDetail {
 			return ev
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("event %s is still %s after a minute: %+v", id, ev.State, ev.Event)
+			t.Fatalf("after a minute event %s is still %s: %+v", id, ev.State, ev.Event)
 		}
 		<-time.After(5 * time.Millisecond)
 	}
 }
 
-// wantOutcome waits for an event to end and compares what became of it.
+// wantOutcome waits until an event has ended, and compares its outcome.
 func wantOutcome[T any](t *testing.T, l *library[T], id string, want outcome) {
 	t.Helper()
 	ev := ended(t, l, id)
@@ -285,6 +287,7 @@ func wantOutcome[T any](t *testing.T, l *library[T], id string, want outcome) {
 
 var done = outcome{State: "done", Attempts: 1}
 
+// wantEffects compares all effects, in any order.
 func wantEffects[T any](t *testing.T, l *library[T], want ...string) {
 	t.Helper()
 	slices.Sort(want)
@@ -293,7 +296,7 @@ func wantEffects[T any](t *testing.T, l *library[T], want ...string) {
 	}
 }
 
-// ids returns n ids, e00, e01 and so on.
+// ids returns n ids: e00, e01 and so on.
 func ids(n int) []string {
 	all := make(map[string]bool)
 	for i := range n {
@@ -302,12 +305,12 @@ func ids(n int) []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// effectOf is a handler that inserts the event's id.
+// effectOf returns a handler that inserts the event's id.
 func effectOf[T any](l *library[T]) hookonce.HandlerFunc[T] {
 	return func(ctx context.Context, tx T, ev *hookonce.Event) error { return l.insert(ctx, tx, ev.ID) }
 }
 
-// sent collects what a destination got.
+// sent is a Sender that records its messages.
 type sent struct {
 	mu  sync.Mutex
 	all []*hookonce.Outgoing

@@ -14,30 +14,29 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// BenchmarkHandlers works off events that are claimed already with handlers of one
-// INSERT each; an operation is one event.
+// BenchmarkHandlers handles claimed events with one INSERT each. An operation is one event.
 func BenchmarkHandlers(b *testing.B) {
 	for _, batch := range []int{1, 50, 200} {
 		b.Run(fmt.Sprint("batch=", batch), func(b *testing.B) {
 			l := onPGX(b)
 			claimQueued(b, l.db, b.N)
-			left := make(chan struct{}, b.N)
+			handled := make(chan struct{}, b.N)
 			mux := &hookonce.Mux[pgx.Tx]{}
 			hookonce.Handle(mux, "gh", "push", func(ctx context.Context, tx pgx.Tx, ev *hookonce.Event) error {
-				left <- struct{}{}
+				handled <- struct{}{}
 				return l.insert(ctx, tx, ev.ID)
 			})
 			in := inbox(b, l, mux, func(c *hookonce.Config) { c.Batch = batch })
 			b.ResetTimer()
 			running(b, in)
 			for range b.N {
-				<-left
+				<-handled
 			}
 		})
 	}
 }
 
-// claimQueued claims n events of gh that wait for a handler.
+// claimQueued claims n events of gh, to be handled later.
 func claimQueued(b *testing.B, db driver.Store, n int) {
 	body := bytes.Repeat([]byte("0123456789ab"), 100)
 	for first := 0; first < n; first += 500 {

@@ -6,13 +6,13 @@ import (
 	"testing"
 )
 
-// A handler for another type of transaction than that of the Mux does not compile,
-// and the compiler says which two types they are.
-func TestWrongTransactionDoesNotCompile(t *testing.T) {
+// A handler with another transaction type than its Mux does not compile, and the compiler names
+// both types.
+func TestWrongTransactionTypeDoesNotCompile(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		program string
-		says    []string // nil: it compiles
+		says    []string // in the compiler's output; nil if the program compiles
 	}{
 		{"right", nil},
 		{"wronghandler", []string{"main.go:17:", "*sql.Tx", "pgx.Tx"}},
@@ -23,11 +23,11 @@ func TestWrongTransactionDoesNotCompile(t *testing.T) {
 			t.Parallel()
 			out, err := exec.CommandContext(t.Context(), "go", "vet", "./testdata/compile/"+tt.program).CombinedOutput()
 			if (err == nil) != (tt.says == nil) {
-				t.Fatalf("go vet: %v\n%s", err, out)
+				t.Fatalf("go vet: error %v, want an error: %t\n%s", err, tt.says != nil, out)
 			}
 			for _, text := range tt.says {
 				if !strings.Contains(string(out), text) {
-					t.Errorf("the compiler does not say %q:\n%s", text, out)
+					t.Errorf("the output lacks %q:\n%s", text, out)
 				}
 			}
 		})

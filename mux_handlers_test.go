@@ -29,25 +29,25 @@ func TestHandlersOnSQLite(t *testing.T) {
 
 func handlerTests[T any]() []libraryTest[T] {
 	return []libraryTest[T]{
-		{"effects, mark and messages together", together[T]},
+		{"effect, state and messages in one commit", oneCommit[T]},
 		{"one of a batch fails", oneOfBatchFails[T]},
-		{"failures", failures[T]},
+		{"failures of every kind", failures[T]},
 		{"a batch of one", batchOfOne[T]},
 		{"the handler commits", handlerCommits[T]},
 		{"the handler commits in a batch", handlerCommitsInBatch[T]},
 		{"the handler rolls back", handlerRollsBack[T]},
-		{"a swallowed error", swallowedError[T]},
+		{"an SQL error is ignored", ignoredError[T]},
 		{"a handler that takes too long", tooLong[T]},
 		{"a handler that never returns", neverReturns[T]},
-		{"only what the mux registers", onlyRegistered[T]},
-		{"JSON that does not fit", unfitJSON[T]},
-		{"stopping gives back", stopping[T]},
+		{"only registered types are taken", onlyRegistered[T]},
+		{"JSON of another type", wrongJSON[T]},
+		{"Run stops", stopping[T]},
 		{"replay as new", replayedAsNew[T]},
-		{"the key of an event that was dead", keyAfterDeath[T]},
+		{"the key of a dead event stays", keyAfterDeath[T]},
 	}
 }
 
-func together[T any](t *testing.T, l *library[T]) {
+func oneCommit[T any](t *testing.T, l *library[T]) {
 	outbox, mux, crm := hookonce.NewOutbox(l.db), &hookonce.Mux[T]{}, newSent()
 	hookonce.HandleJSON(mux, "gh", "push", func(ctx context.Context, tx T, ev *hookonce.Event, body struct{ ID string }) error {
 		if err := l.insert(ctx, tx, body.ID); err != nil {
@@ -55,7 +55,7 @@ func together[T any](t *testing.T, l *library[T]) {
 		}
 		err := outbox.EnqueueTx(ctx, tx, &hookonce.Message{Destination: "crm", Body: []byte("about " + ev.ID)})
 		if err == nil && ev.Attempt == 1 {
-			return errors.New("after all was written")
+			return errors.New("failed after the writes")
 		}
 		return err
 	})
@@ -69,7 +69,7 @@ func together[T any](t *testing.T, l *library[T]) {
 	<-crm.got
 	ev := ended(t, l, "1")
 	if len(ev.Messages) != 1 || len(crm.all) != 1 {
-		t.Fatalf("%d messages were written and %d sent, want one", len(ev.Messages), len(crm.all))
+		t.Fatalf("%d messages written and %d sent, want one", len(ev.Messages), len(crm.all))
 	}
 	got := crm.all[0]
 	want := &hookonce.Outgoing{
@@ -77,7 +77,7 @@ func together[T any](t *testing.T, l *library[T]) {
 		Header: got.Header, Body: []byte("about 1"),
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("what was sent (-want +got):\n%s", diff)
+		t.Errorf("sent (-want +got):\n%s", diff)
 	}
 }
 
@@ -110,7 +110,7 @@ func oneOfBatchFails[T any](t *testing.T, l *library[T]) {
 	wantEffects(t, l, ids(10)...)
 	tries := ended(t, l, "e05").Tries
 	if len(tries) != 2 || tries[0].Error != "no stock" || tries[1].Number != 2 || tries[0].MessageID != "" {
-		t.Errorf("the audit of e05 is %+v, want its two failures", tries)
+		t.Errorf("the audit trail of e05 is %+v, want two failures", tries)
 	}
 	mu.Lock()
 	defer mu.Unlock()
@@ -122,7 +122,7 @@ func oneOfBatchFails[T any](t *testing.T, l *library[T]) {
 		all[used[0]] = true
 	}
 	if len(all) != 10 || len(keys["e05"]) < 4 {
-		t.Errorf("%d different keys for 10 events, and e05 was run %d times, want it to be run in the batch too", len(all), len(keys["e05"]))
+		t.Errorf("%d keys for 10 events, and e05 ran %d times; want 10 keys, and a run of e05 in the batch before its 3 attempts", len(all), len(keys["e05"]))
 	}
 }
 
@@ -139,7 +139,7 @@ func failures[T any](t *testing.T, l *library[T]) {
 			panic("boom")
 		case "nil panic":
 			var m map[string]int
-			m["x"] = 1 //nolint:govet,staticcheck // that is the point
+			m["x"] = 1 //nolint:govet,staticcheck // the panic is the point
 		case "goexit":
 			runtime.Goexit()
 		case "error":
@@ -172,7 +172,7 @@ func failures[T any](t *testing.T, l *library[T]) {
 		t.Fatal(err)
 	}
 	if ev.Attempts != 1 || ev.State != "pending" || ev.LastError != "not yet" {
-		t.Errorf("later is %s with %d attempts and %q, want it pending with one", ev.State, ev.Attempts, ev.LastError)
+		t.Errorf("the event later is %s with %d attempts and the error %q, want pending, 1 and \"not yet\"", ev.State, ev.Attempts, ev.LastError)
 	}
 }
 
@@ -204,7 +204,8 @@ func batchOfOne[T any](t *testing.T, l *library[T]) {
 	}
 }
 
-// ending returns a handler that ends its transaction for the event bad.
+// ending returns a handler that inserts the event's id, and ends its transaction with end for the
+// event bad.
 func ending[T any](l *library[T], end func(context.Context, T) error) hookonce.HandlerFunc[T] {
 	return func(ctx context.Context, tx T, ev *hookonce.Event) error {
 		if err := l.insert(ctx, tx, ev.ID); err != nil {
@@ -227,8 +228,8 @@ func handlerCommits[T any](t *testing.T, l *library[T]) {
 	wantEffects(t, l, "bad")
 }
 
-// What the handlers before it wrote was committed with it, so their events must be
-// done; those behind it are run afterwards.
+// The commit includes the effects of the handlers before it, so their events must be done. The
+// handlers after it run later.
 func handlerCommitsInBatch[T any](t *testing.T, l *library[T]) {
 	mux := &hookonce.Mux[T]{}
 	hookonce.Handle(mux, "gh", "push", ending(l, l.commit))
@@ -254,14 +255,14 @@ func handlerRollsBack[T any](t *testing.T, l *library[T]) {
 	wantEffects(t, l, "a", "b")
 }
 
-func swallowedError[T any](t *testing.T, l *library[T]) {
+func ignoredError[T any](t *testing.T, l *library[T]) {
 	mux := &hookonce.Mux[T]{}
 	hookonce.Handle(mux, "gh", "push", func(ctx context.Context, tx T, ev *hookonce.Event) error {
 		if err := l.insert(ctx, tx, ev.ID); err != nil {
 			return err
 		}
 		if l.fail(ctx, tx) == nil {
-			return errors.New("the database took what it should have refused")
+			return errors.New("the database accepted a statement that it must refuse")
 		}
 		return nil
 	})
@@ -330,14 +331,14 @@ func onlyRegistered[T any](t *testing.T, l *library[T]) {
 	}
 	wantOutcome(t, l, "2", done)
 	if ev, err := l.db.Event(t.Context(), "gh", "1"); err != nil || ev.State != "pending" || ev.Attempts != 0 {
-		t.Fatalf("the event that no handler here is for: %+v, %v, want it pending", ev, err)
+		t.Fatalf("the event without a handler here: %+v, error %v; want pending", ev, err)
 	}
 	running(t, inbox(t, l, other, consume))
 	wantOutcome(t, l, "1", done)
 	wantEffects(t, l, "1", "2")
 }
 
-func unfitJSON[T any](t *testing.T, l *library[T]) {
+func wrongJSON[T any](t *testing.T, l *library[T]) {
 	mux := &hookonce.Mux[T]{}
 	hookonce.HandleJSON(mux, "gh", "push", func(ctx context.Context, tx T, ev *hookonce.Event, _ struct{ ID int }) error {
 		return l.insert(ctx, tx, ev.ID)
@@ -349,8 +350,8 @@ func unfitJSON[T any](t *testing.T, l *library[T]) {
 	wantEffects(t, l)
 }
 
-// A handler that is under way when Run is to end may finish; what has not begun is
-// given back without cost.
+// When Run stops, a running handler finishes. An event that did not start is pending again, without
+// an attempt.
 func stopping[T any](t *testing.T, l *library[T]) {
 	mux := &hookonce.Mux[T]{}
 	began, release := make(chan string, 10), make(chan struct{})
@@ -365,7 +366,7 @@ func stopping[T any](t *testing.T, l *library[T]) {
 	over := make(chan error)
 	go func() { over <- in.Run(ctx) }()
 	if id := <-began; id != "first" {
-		t.Errorf("%s was run first", id)
+		t.Errorf("%s ran first, want first", id)
 	}
 	stop()
 	close(release)
@@ -375,7 +376,7 @@ func stopping[T any](t *testing.T, l *library[T]) {
 	wantOutcome(t, l, "first", done)
 	ev, err := l.db.Event(t.Context(), "gh", "second")
 	if err != nil || ev.State != "pending" || ev.Attempts != 0 {
-		t.Errorf("the event that was not begun: %+v, %v, want it pending without attempts", ev, err)
+		t.Errorf("the event that did not start: %+v, error %v; want pending without attempts", ev, err)
 	}
 	wantEffects(t, l, "first")
 }
@@ -402,12 +403,12 @@ func replayedAsNew[T any](t *testing.T, l *library[T]) {
 	mu.Lock()
 	defer mu.Unlock()
 	if keys[0] == keys[1] || keys[0] == "" {
-		t.Errorf("the keys of two generations are %q and %q", keys[0], keys[1])
+		t.Errorf("keys %q and %q of two generations, want two different ones", keys[0], keys[1])
 	}
 }
 
-// An event that was dead is run again under the key that it had: what another
-// service did for it once is not done again.
+// A dead event that is reopened or replayed keeps its idempotency key, so another service does not
+// repeat its work for it.
 func keyAfterDeath[T any](t *testing.T, l *library[T]) {
 	mux := &hookonce.Mux[T]{}
 	keys := make(chan string, 10)
@@ -423,7 +424,7 @@ func keyAfterDeath[T any](t *testing.T, l *library[T]) {
 	deliverAll(t, in, "1")
 	wantOutcome(t, l, "1", outcome{State: "dead", Attempts: 1, LastError: "after the charge"})
 	if got, want := deliver(in, delivery("1", "{}")), (result{Code: 200, Status: "duplicate", Reopened: true}); got != want {
-		t.Fatalf("the delivery of the dead event: %+v, want %+v", got, want)
+		t.Fatalf("delivering the dead event: %+v, want %+v", got, want)
 	}
 	wantOutcome(t, l, "1", outcome{State: "dead", Attempts: 1, Generation: 1, LastError: "after the charge"})
 	if _, err := in.Replay(t.Context(), &hookonce.ReplayRequest{Source: "gh", EventID: "1"}); err != nil {
@@ -432,6 +433,6 @@ func keyAfterDeath[T any](t *testing.T, l *library[T]) {
 	wantOutcome(t, l, "1", outcome{State: "done", Attempts: 1, Generation: 2})
 	first, second, third := <-keys, <-keys, <-keys
 	if first == "" || first != second || second != third {
-		t.Errorf("the keys are %q, %q and %q", first, second, third)
+		t.Errorf("keys %q, %q and %q, want three equal ones", first, second, third)
 	}
 }

@@ -18,36 +18,36 @@ import (
 	"github.com/hookonce/hookonce"
 )
 
-// Stale events and Refetch: what decides on whether, and with which state, a
-// handler is run.
+// Stale rules decide whether a handler runs, and Refetch decides with which state of the object.
 
-func TestAppliedOnPGX(t *testing.T) {
+func TestStaleAndRefetchOnPGX(t *testing.T) {
 	t.Parallel()
-	runLibraryTests(t, onPGX, appliedTests[pgx.Tx]())
+	runLibraryTests(t, onPGX, staleAndRefetchTests[pgx.Tx]())
 }
 
-func TestAppliedOnSQLite(t *testing.T) {
+func TestStaleAndRefetchOnSQLite(t *testing.T) {
 	t.Parallel()
-	runLibraryTests(t, onSQLite, appliedTests[*sql.Tx]())
+	runLibraryTests(t, onSQLite, staleAndRefetchTests[*sql.Tx]())
 }
 
-func appliedTests[T any]() []libraryTest[T] {
+func staleAndRefetchTests[T any]() []libraryTest[T] {
 	return []libraryTest[T]{
 		{"stale events are skipped", staleSkipped[T]},
-		{"stale in one batch", staleInBatch[T]},
-		{"a failure applies nothing", staleAfterFailure[T]},
+		{"stale events in one batch", staleInBatch[T]},
+		{"a failed version does not count", staleAfterFailure[T]},
 		{"concurrent versions", staleConcurrent[T]},
-		{"stale inline", staleInline[T]},
+		{"stale events, inline", staleInline[T]},
 		{"refetch", refetched[T]},
-		{"refetch inline", refetchedInline[T]},
+		{"refetch, inline", refetchedInline[T]},
 	}
 }
 
+// stale adds a rule for version v of object o.
 func stale(c *hookonce.Config) {
 	c.Sources[0].Stale = []hookonce.StaleRule{{Types: []string{"push"}, Key: "body:o", Version: "body:v"}}
 }
 
-// version is a delivery about version v of an object.
+// version returns a delivery about version v of an object.
 func version(id, object string, v int) *http.Request {
 	return delivery(id, fmt.Sprintf(`{"o":%q,"v":%d}`, object, v))
 }
@@ -75,7 +75,7 @@ func staleSkipped[T any](t *testing.T, l *library[T]) {
 		wantOutcome(t, l, e.id, e.want)
 	}
 	other := version("7", "a", 1)
-	other.Header.Set("X-GitHub-Event", "issues") // no rule is for it
+	other.Header.Set("X-GitHub-Event", "issues") // no rule for this type
 	deliver(in, other)
 	wantOutcome(t, l, "7", done)
 	deliverAll(t, in, "8") // without a version
@@ -86,7 +86,7 @@ func staleSkipped[T any](t *testing.T, l *library[T]) {
 		t.Fatal(err)
 	}
 	wantOutcome(t, l, "2", outcome{State: "done", Attempts: 1, Generation: 1})
-	deliver(in, version("9", "a", 9)) // the replay has not lowered what is known
+	deliver(in, version("9", "a", 9)) // the replay did not lower the applied version
 	wantOutcome(t, l, "9", outcome{State: "skipped", Note: "stale", LastError: "version 9 is older than 10"})
 	wantEffects(t, l, "1", "2", "3", "4", "5", "7", "8")
 }
@@ -107,7 +107,7 @@ func staleInBatch[T any](t *testing.T, l *library[T]) {
 	wantEffects(t, l, "0", "1", "3", "4")
 }
 
-// What failed was not applied, so what is older is not stale.
+// A failed event was not applied, so an older version is not stale.
 func staleAfterFailure[T any](t *testing.T, l *library[T]) {
 	mux := &hookonce.Mux[T]{}
 	hookonce.Handle(mux, "gh", "push", func(ctx context.Context, tx T, ev *hookonce.Event) error {
@@ -124,13 +124,13 @@ func staleAfterFailure[T any](t *testing.T, l *library[T]) {
 	wantOutcome(t, l, "older", done)
 }
 
-// Whatever the order in which many workers come to the versions of a few objects,
-// the last one applied to each is the highest.
+// Many workers take the versions of a few objects in any order. The last version applied to each
+// object is the highest.
 func staleConcurrent[T any](t *testing.T, l *library[T]) {
 	mux := &hookonce.Mux[T]{}
 	var order atomic.Int64
 	hookonce.Handle(mux, "gh", "push", func(ctx context.Context, tx T, ev *hookonce.Event) error {
-		// The number is drawn under the lock of the object.
+		// The handler runs under the lock of the object, so the number gives the order.
 		return l.insert(ctx, tx, fmt.Sprintf("%s %08d %s", string(ev.Body), order.Add(1), ev.ID))
 	})
 	settings := func(c *hookonce.Config) {
@@ -145,7 +145,7 @@ func staleConcurrent[T any](t *testing.T, l *library[T]) {
 			wg.Go(func() {
 				shuffled := (v*7 + o) % versions
 				if got := deliver(a, version(fmt.Sprintf("%d-%d", o, shuffled), fmt.Sprint(o), shuffled)); got != ok {
-					t.Errorf("delivery: %+v", got)
+					t.Errorf("delivery: %+v, want ok", got)
 				}
 			})
 		}
@@ -176,7 +176,7 @@ func staleConcurrent[T any](t *testing.T, l *library[T]) {
 	}
 	want := map[string]string{"0": "0-19", "1": "1-19", "2": "2-19"}
 	if diff := cmp.Diff(want, last); diff != "" {
-		t.Errorf("what was applied last (-want +got):\n%s", diff)
+		t.Errorf("the last applied versions (-want +got):\n%s", diff)
 	}
 }
 
@@ -189,7 +189,7 @@ func staleInline[T any](t *testing.T, l *library[T]) {
 	})
 	for i, v := range []int{2, 1, 2, 3} {
 		if got := deliver(in, version(fmt.Sprint(i), "a", v)); got != ok {
-			t.Errorf("delivery %d: %+v", i, got)
+			t.Errorf("delivery %d: %+v, want ok", i, got)
 		}
 	}
 	wantOutcome(t, l, "1", outcome{State: "skipped", Note: "stale", LastError: "version 1 is older than 2"})

@@ -159,8 +159,7 @@ func routed(c *hookonce.Config) {
 	c.Routes = []hookonce.Route{{Name: "all", To: "app"}}
 }
 
-// An engine with handlers, on which a failing Inline handler is told, and an own
-// router.
+// An engine with handlers, on which a failing Inline handler is told, and an own router.
 func TestDeliveriesToHandlersAreObserved(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "hookonce.db")

@@ -20,15 +20,15 @@ import (
 	"github.com/hookonce/hookonce/verify"
 )
 
-// catalogSource is a source of one scheme of the catalog, and who sends to it.
+// catalogSource is a source for one scheme of the catalog, with a sender for it.
 type catalogSource struct {
 	hookonce.Source
 	sender *sample.Sender
 	key    verify.Key
 }
 
-// catalogSources returns a source for every scheme of the catalog and every value that
-// changes it, with a key of its own.
+// catalogSources returns a source for every scheme of the catalog, and one more for every parameter
+// value that changes the scheme. Each has its own key.
 func catalogSources(t *testing.T) []catalogSource {
 	t.Helper()
 	var all []catalogSource
@@ -47,8 +47,8 @@ func catalogSources(t *testing.T) []catalogSource {
 	return all
 }
 
-// paramSettings returns values for all parameters, once for each value of each that changes
-// the scheme.
+// paramSettings returns sets of values for all parameters. Every value that changes the scheme is
+// in one of them.
 func paramSettings(params []verify.Param) []map[string]string {
 	first := map[string]string{}
 	for _, p := range params {
@@ -108,7 +108,7 @@ func newCatalogSource(t *testing.T, spec *provider.Spec, scheme *verify.Scheme, 
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.Secrets = hookonce.StaticSecrets(other, private) // while it is replaced
+		s.Secrets = hookonce.StaticSecrets(other, private) // as during a rotation
 	}
 	if s.key, err = s.sender.Verifier.ParseKey(private); err != nil {
 		t.Fatal(err)
@@ -116,7 +116,7 @@ func newCatalogSource(t *testing.T, spec *provider.Spec, scheme *verify.Scheme, 
 	return s
 }
 
-// signed returns a request as the provider would send it.
+// signed returns a request as the provider sends it.
 func (s *catalogSource) signed(t *testing.T) *verify.Request {
 	t.Helper()
 	now := time.Now()
@@ -130,27 +130,28 @@ func (s *catalogSource) signed(t *testing.T) *verify.Request {
 	return req
 }
 
+// deliver sends a request to the source.
 func (s *catalogSource) deliver(in *hookonce.Engine, req *verify.Request) {
 	r := httptest.NewRequest(http.MethodPost, "/webhooks/"+s.Name, bytes.NewReader(req.Body))
 	r.Header, r.URL.RawQuery = req.Header.Clone(), req.RawQuery
 	in.ServeHTTP(httptest.NewRecorder(), r)
 }
 
-// Every scheme of the catalog works as a source: what the provider signs is one event,
-// again it is the same one, and with one byte changed it is refused.
+// Every scheme of the catalog works in a source: a signed request is one event, the same request
+// again is a duplicate, and a changed byte is refused.
 func TestEveryProviderDelivers(t *testing.T) {
 	t.Parallel()
-	type seen struct {
+	type observation struct {
 		Outcome string
 		Status  int
 		Events  int
 	}
-	var got []seen
+	var got []observation
 	all := catalogSources(t)
 	in := newEngine(t, openStore(t), func(c *hookonce.Config) {
 		c.UnverifiedRate = hookonce.Rate{Count: 1_000_000, Per: time.Second}
 		c.Observer = &hookonce.Observer{Delivery: func(o hookonce.DeliveryObserved) {
-			got = append(got, seen{o.Outcome, o.Status, o.Events})
+			got = append(got, observation{o.Outcome, o.Status, o.Events})
 		}}
 		c.Sources = nil
 		for i := range all {
@@ -165,7 +166,7 @@ func TestEveryProviderDelivers(t *testing.T) {
 			if ack := s.sender.Spec.Ack; ack != nil {
 				status = cmp.Or(ack.Status, status)
 			}
-			want := []seen{{"ok", status, 1}, {"duplicate", status, 1}}
+			want := []observation{{"ok", status, 1}, {"duplicate", status, 1}}
 			req := s.signed(t)
 			s.deliver(in, req)
 			s.deliver(in, req)
@@ -174,7 +175,7 @@ func TestEveryProviderDelivers(t *testing.T) {
 					t.Fatal(err)
 				}
 				s.deliver(in, req)
-				want = append(want, seen{"refused", http.StatusUnauthorized, 0})
+				want = append(want, observation{"refused", http.StatusUnauthorized, 0})
 			}
 			if diff := gocmp.Diff(want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s%s", diff, req.Body)

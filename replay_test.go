@@ -19,10 +19,10 @@ func TestReplay(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name     string
-		statuses []int // of the destination, before the replay
+		statuses []int // of the answers before the replay
 		state    string
 		mode     driver.ReplayMode
-		id       string // of the message that goes out again
+		id       string // of the message that is sent again
 	}{
 		{"done, as new", nil, driver.StateDone, driver.ReplayAsNew, messageID("1", 1)},
 		{"done, same id", nil, driver.StateDone, driver.ReplaySameID, messageID("1", 0)},
@@ -43,7 +43,7 @@ func TestReplay(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(&driver.Replayed{Generation: 1, Messages: 1}, got); diff != "" {
-				t.Errorf("replayed (-want +got):\n%s", diff)
+				t.Errorf("Replay (-want +got):\n%s", diff)
 			}
 			if ev := settled(t, store, "1", driver.StateDone); ev.Generation != 1 {
 				t.Errorf("generation %d, want 1", ev.Generation)
@@ -56,7 +56,7 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-func TestReplayIsRefused(t *testing.T) {
+func TestRefusedReplays(t *testing.T) {
 	t.Parallel()
 	store, s := openStore(t), newSink(t)
 	in := forwarding(t, store, s.URL, quick)
@@ -93,7 +93,7 @@ func TestReplayIsRefused(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := tt.in.Replay(t.Context(), &tt.req)
 			if !errors.Is(err, tt.want) {
-				t.Errorf("got %+v and the error %v, want %v", got, err, tt.want)
+				t.Errorf("got %+v, error %v, want %v", got, err, tt.want)
 			}
 		})
 	}
@@ -102,20 +102,20 @@ func TestReplayIsRefused(t *testing.T) {
 	}
 }
 
-// An event that came before there was a route goes out once there is one.
-func TestReplayOfAnEventThatHadNoRoute(t *testing.T) {
+// Replay sends an event by a route that was added after the event.
+func TestReplayByANewRoute(t *testing.T) {
 	t.Parallel()
 	store, s := openStore(t), newSink(t)
 	deliver(newEngine(t, store, nil), delivery("1", `{"n":1}`))
 	if ev := eventState(t, store, "1"); ev.State != driver.StateDone || ev.Note != driver.NoteNoRoute {
-		t.Fatalf("state %q, note %q", ev.State, ev.Note)
+		t.Fatalf("state %q, note %q, want done without a route", ev.State, ev.Note)
 	}
 	in := forwarding(t, store, s.URL, quick)
 	if _, err := in.Replay(t.Context(), &hookonce.ReplayRequest{Source: "gh", EventID: "1", Mode: driver.ReplaySameID}); err != nil {
 		t.Fatal(err)
 	}
 	waitFor(t, func() bool { return len(s.got()) == 1 })
-	id := messageID("1", 0) // as if the route had been there
+	id := messageID("1", 0) // the id that the message has if the route is older than the event
 	want := []received{{ID: id, Key: id, Attempt: "1", Replay: "1", Body: `{"n":1}`}}
 	if diff := cmp.Diff(want, s.got()); diff != "" {
 		t.Errorf("the destination got (-want +got):\n%s", diff)
@@ -125,9 +125,9 @@ func TestReplayOfAnEventThatHadNoRoute(t *testing.T) {
 	}
 }
 
-// TestReplayDoubleClick asks for one replay many times at once. With a request
-// id all get the same answer; without one, one is done and the others are told
-// that the event is open, or that it was done meanwhile and needs a mode.
+// TestReplayDoubleClick asks for one replay eight times at once. With a request id, all calls
+// return the same result. Without one, a single call replays the event. The others fail, because
+// the event is open, or because it is done by then and a mode is needed.
 func TestReplayDoubleClick(t *testing.T) {
 	t.Parallel()
 	for _, requestID := range []string{"click-1", ""} {
@@ -150,7 +150,7 @@ func TestReplayDoubleClick(t *testing.T) {
 					case errors.Is(err, driver.ErrOpen), errors.Is(err, driver.ErrModeNeeded):
 						refused++
 					case err != nil || got.Generation != 1 || got.Messages != 1:
-						t.Errorf("got %+v and the error %v", got, err)
+						t.Errorf("got %+v, error %v, want generation 1 with 1 message", got, err)
 					case got.Repeated:
 						repeated++
 					default:
@@ -160,7 +160,7 @@ func TestReplayDoubleClick(t *testing.T) {
 			}
 			clicks.Wait()
 			if replayed != 1 || requestID != "" && repeated != 7 || requestID == "" && refused != 7 {
-				t.Errorf("%d replayed, %d repeated, %d refused", replayed, repeated, refused)
+				t.Errorf("%d calls replayed, %d repeated, %d were refused; want 1 to replay", replayed, repeated, refused)
 			}
 			settled(t, store, "1", driver.StateDone)
 			if n := len(s.got()); n != 2 {
@@ -178,7 +178,7 @@ func TestDeadLettersInBulk(t *testing.T) {
 	in := newEngine(t, store, func(c *hookonce.Config) {
 		c.Destinations = []hookonce.Destination{{Name: "app", URL: s.URL, AllowPrivate: true}}
 		c.Routes = []hookonce.Route{{Name: "all", To: "app"}}
-	}) // it does not run: the test does its work
+	}) // not running: the test does the work of the relay
 	for i := range events {
 		deliver(in, delivery(fmt.Sprint(i), "{}"))
 	}
@@ -190,12 +190,12 @@ func TestDeadLettersInBulk(t *testing.T) {
 		t.Errorf("Discard: error %v (-want +got):\n%s", err, diff)
 	}
 	if ev := eventState(t, store, "7"); ev.State != driver.StateSkipped || ev.Note != driver.NoteDiscarded {
-		t.Errorf("discarded: state %q, note %q", ev.State, ev.Note)
+		t.Errorf("the discarded event: state %q, note %q", ev.State, ev.Note)
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	if worked, err := in.ReplayDead(ended, &hookonce.DeadLetters{}); err == nil || worked.Done != 0 {
-		t.Errorf("ReplayDead with a context that has ended: %+v, %v", worked, err)
+		t.Errorf("ReplayDead with an ended context: %+v, error %v", worked, err)
 	}
 	worked, err = in.ReplayDead(t.Context(), &hookonce.DeadLetters{Rate: hookonce.Rate{Count: 1_000_000, Per: time.Second}})
 	if diff := cmp.Diff(hookonce.Worked{Done: events - 2}, worked); diff != "" || err != nil {
@@ -203,16 +203,16 @@ func TestDeadLettersInBulk(t *testing.T) {
 	}
 	page, err := store.DeadLetters(t.Context(), &driver.MessageFilter{})
 	if err != nil || len(page.DeadLetters) != 0 {
-		t.Errorf("%d dead letters are left, error %v", len(page.DeadLetters), err)
+		t.Errorf("%d dead letters left, error %v, want none", len(page.DeadLetters), err)
 	}
 }
 
-// bury makes n messages dead that are due.
+// bury leases the n due messages and completes them as dead.
 func bury(t *testing.T, store driver.Store, n int) {
 	t.Helper()
 	leased, err := store.Lease(t.Context(), &driver.LeaseParams{Destination: "app", Limit: n, For: time.Minute, MaxAttempts: 1})
 	if err != nil || len(leased.Messages) != n {
-		t.Fatalf("leased %d, error %v", len(leased.Messages), err)
+		t.Fatalf("leased %d messages, error %v", len(leased.Messages), err)
 	}
 	var p driver.CompleteParams
 	for _, m := range leased.Messages {

@@ -29,7 +29,7 @@ import (
 	"github.com/hookonce/hookonce/verify"
 )
 
-// openStore opens a fresh SQLite store.
+// openStore returns a new SQLite store.
 func openStore(t *testing.T) driver.Store {
 	t.Helper()
 	store, err := hooksql.OpenSQLite("sqlite", filepath.Join(t.TempDir(), "hookonce.db"))
@@ -47,8 +47,8 @@ func openStore(t *testing.T) driver.Store {
 	return store
 }
 
-// faultStore is a real store with faults before its claims: each call of
-// Claim goes through before, which may fail it, hold it, or let it through.
+// faultStore is a real store that calls before in front of each Claim. before can fail the claim,
+// hold it, or let it pass.
 type faultStore struct {
 	driver.Store
 	before func(ctx context.Context, p *driver.ClaimParams) error
@@ -63,8 +63,8 @@ func (s *faultStore) Claim(ctx context.Context, p *driver.ClaimParams) ([]driver
 	return s.Store.Claim(ctx, p)
 }
 
-// failFor fails every claim that holds one of ids, as a database does that
-// refuses the whole statement for one row.
+// failFor fails every Claim call with one of ids, as a database refuses a whole statement for one
+// row.
 func failFor(err error, ids ...string) func(context.Context, *driver.ClaimParams) error {
 	return func(_ context.Context, p *driver.ClaimParams) error {
 		for _, c := range p.Claims {
@@ -78,7 +78,7 @@ func failFor(err error, ids ...string) func(context.Context, *driver.ClaimParams
 	}
 }
 
-// gate holds claims until it is opened, and tells when the first one came.
+// gate holds claims until open is closed. It closes arrived when the first one comes.
 type gate struct {
 	open, arrived chan struct{}
 	once          sync.Once
@@ -98,6 +98,7 @@ func (g *gate) hold(ctx context.Context, _ *driver.ClaimParams) error {
 
 const secret = "0123456789abcdef"
 
+// newEngine returns an engine with the source gh. It is not running.
 func newEngine(t *testing.T, store driver.Store, change func(*hookonce.Config)) *hookonce.Engine {
 	t.Helper()
 	cfg := &hookonce.Config{
@@ -118,7 +119,7 @@ func newEngine(t *testing.T, store driver.Store, change func(*hookonce.Config)) 
 	return in
 }
 
-// delivery is a signed request as GitHub sends it.
+// delivery returns a signed request as GitHub sends it.
 func delivery(id, body string) *http.Request {
 	mac := hmac.New(sha256.New, []byte(secret))
 	mac.Write([]byte(body))
@@ -136,6 +137,7 @@ type result struct {
 	Reopened bool
 }
 
+// deliver sends r to h and returns the answer.
 func deliver(h http.Handler, r *http.Request) result {
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
@@ -159,7 +161,7 @@ var (
 	duplicate = result{Code: 200, Status: "duplicate"}
 )
 
-// lines is a log that tests read.
+// lines is a log for tests to read.
 type lines struct {
 	mu   sync.Mutex
 	text []string
@@ -180,8 +182,7 @@ func (l *lines) all() []string {
 
 func (l *lines) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
-// signAs returns a request for the source s of a provider, with body, as that
-// provider would sign it with secret.
+// signAs returns a request for the source s, signed with secret as the provider of s does.
 func signAs(t *testing.T, s *hookonce.Source, secret, body string) *http.Request {
 	t.Helper()
 	spec, err := provider.Lookup(s.Provider)
@@ -212,7 +213,8 @@ func signAs(t *testing.T, s *hookonce.Source, secret, body string) *http.Request
 	return r
 }
 
-// settings are one source gh, and a destination app at url unless that is "".
+// settings returns a Config with the source gh and, unless url is "", the route all to the
+// destination app at url.
 func settings(url string) *hookonce.Config {
 	cfg := &hookonce.Config{Sources: []hookonce.Source{{
 		Name: "gh", Provider: provider.GitHub, Secrets: hookonce.StaticSecrets(secret),
@@ -231,13 +233,15 @@ func reload(t *testing.T, in *hookonce.Engine, cfg *hookonce.Config) {
 	}
 }
 
+// quick allows two attempts, a millisecond apart.
 var quick = hookonce.Retry{Attempts: 2, First: time.Millisecond, Max: time.Millisecond}
 
+// messageID returns the id of the message that the route all makes of an event of gh.
 func messageID(event string, generation int) string {
 	return driver.MessageID(driver.EventKey("gh", event), generation, "all")
 }
 
-// settled waits until an event is in a state and returns it.
+// settled waits until an event of gh is in a state, and returns it.
 func settled(t *testing.T, store driver.Store, id, state string) *driver.EventDetail {
 	t.Helper()
 	waitFor(t, func() bool { return eventState(t, store, id).State == state })

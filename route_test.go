@@ -35,7 +35,7 @@ func TestTypePattern(t *testing.T) {
 	}
 	for _, tt := range tests {
 		if got := typePattern(strings.Split(tt.pattern, "*")).matches(tt.text); got != tt.want {
-			t.Errorf("%q matches %q = %t, want %t", tt.pattern, tt.text, got, tt.want)
+			t.Errorf("pattern %q matches %q: %t, want %t", tt.pattern, tt.text, got, tt.want)
 		}
 	}
 }

@@ -32,14 +32,14 @@ func TestRemovedDestinationHoldsItsMessages(t *testing.T) {
 	store := openStore(t)
 	s := newSink(t)
 	in := newEngine(t, store, func(c *hookonce.Config) { *c = *settings(s.URL) })
-	deliver(in, delivery("1", "{}")) // while nothing runs yet
+	deliver(in, delivery("1", "{}")) // before Run
 	reload(t, in, settings(""))
 	ctx, cancel := context.WithCancel(t.Context())
 	stopped := make(chan error, 1)
 	go func() { stopped <- in.Run(ctx) }()
 	deliver(in, delivery("2", "{}"))
 	if got := eventState(t, store, "2").Note; got != driver.NoteNoRoute {
-		t.Errorf("an event after the route went has the note %q", got)
+		t.Errorf("an event after the route was removed has the note %q, want %q", got, driver.NoteNoRoute)
 	}
 	if got := eventState(t, store, "1").State; got != driver.StateRunning {
 		t.Errorf("the event of the removed destination is %s, want running", got)
@@ -59,24 +59,24 @@ func TestReloadOfSources(t *testing.T) {
 	other.Sources[0].Name = "other"
 	reload(t, in, other)
 	if got := deliver(in, delivery("1", "{}")); got.Code != 404 {
-		t.Errorf("a removed source: %+v, want 404", got)
+		t.Errorf("a delivery to a removed source: %+v, want 404", got)
 	}
 	reload(t, in, settings(""))
 	if got := deliver(in, delivery("1", "{}")); got != ok {
-		t.Errorf("after it is back: %+v, want ok", got)
+		t.Errorf("a delivery after the source is back: %+v, want ok", got)
 	}
 }
 
-func TestWrongSettingsLeaveTheOldOnes(t *testing.T) {
+func TestReloadOfWrongSettingsKeepsTheOldOnes(t *testing.T) {
 	t.Parallel()
 	in := newEngine(t, openStore(t), nil)
 	wrong := settings("")
 	wrong.Sources[0].Secrets = hookonce.StaticSecrets("")
 	if err := in.Reload(wrong); err == nil {
-		t.Error("no error")
+		t.Error("Reload of wrong settings returned no error")
 	}
 	if diff := cmp.Diff(ok, deliver(in, delivery("1", "{}"))); diff != "" {
-		t.Errorf("under the old settings (-want +got):\n%s", diff)
+		t.Errorf("a delivery under the old settings (-want +got):\n%s", diff)
 	}
 }
 
@@ -91,7 +91,7 @@ func TestReloadWhileReceiving(t *testing.T) {
 		wg.Go(func() {
 			for i := range each {
 				if got := deliver(in, delivery(fmt.Sprint(s, "-", i), "{}")); got != ok {
-					t.Errorf("%+v", got)
+					t.Errorf("delivery: %+v, want ok", got)
 				}
 			}
 		})
@@ -104,13 +104,13 @@ func TestReloadWhileReceiving(t *testing.T) {
 		}
 	})
 	wg.Wait()
-	// Whatever relay took them, each message is sent, and under no second id.
+	// Each message is sent once, by either relay.
 	waitFor(t, func() bool { return len(sinks[0].got())+len(sinks[1].got()) == senders*each })
 	ids := make(map[string]bool)
 	for _, r := range append(sinks[0].got(), sinks[1].got()...) {
 		ids[r.ID] = true
 	}
 	if len(ids) != senders*each {
-		t.Errorf("%d ids in %d requests", len(ids), senders*each)
+		t.Errorf("%d message ids in %d requests, want as many ids", len(ids), senders*each)
 	}
 }

@@ -21,7 +21,8 @@ const adyenItem = `{"notificationItems":[{"NotificationRequestItem":{"pspReferen
 	`"merchantReference":"r","amount":{"value":10,"currency":"EUR"},"eventCode":"AUTHORISATION","success":"true",` +
 	`"additionalData":{"hmacSignature":""}}}]}`
 
-func TestAcknowledgementOfTheProvider(t *testing.T) {
+// The answer to a delivery is the one that the provider expects, unless the source sets another.
+func TestAckOfTheProvider(t *testing.T) {
 	t.Parallel()
 	const key = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
 	for want, ack := range map[string]*hookonce.Ack{"[accepted]": nil, "mine": {Body: "mine"}} {
@@ -31,14 +32,14 @@ func TestAcknowledgementOfTheProvider(t *testing.T) {
 			w := httptest.NewRecorder()
 			in.ServeHTTP(w, signAs(t, &src, key, adyenItem))
 			if w.Code != http.StatusOK || w.Body.String() != want {
-				t.Errorf("answered %d %s, want %s", w.Code, w.Body, want)
+				t.Errorf("answer %d %s, want 200 %s", w.Code, w.Body, want)
 			}
 		}
 	}
 }
 
-// A shared credential is stored as <secret>, wherever one of the provider's schemes
-// carries it, and what is in the query string is not stored at all.
+// A shared credential is stored as <secret>, in the header of any of the provider's schemes. The
+// query string is not stored at all.
 func TestCredentialsAreNotStored(t *testing.T) {
 	t.Parallel()
 	own := &verify.Scheme{Family: verify.FamilyToken, Header: "X-Own-Token", MoreHeaders: []string{"x-own-token-2"}}
@@ -49,7 +50,7 @@ func TestCredentialsAreNotStored(t *testing.T) {
 	}{
 		{hookonce.Source{Provider: "telegram"}, token, "X-Telegram-Bot-Api-Secret-Token"},
 		{hookonce.Source{Provider: "chargebee"}, password, "Authorization"},
-		{hookonce.Source{Provider: "buildkite"}, token, "X-Buildkite-Token"}, // of its other scheme
+		{hookonce.Source{Provider: "buildkite"}, token, "X-Buildkite-Token"}, // the header of another scheme
 		{hookonce.Source{Provider: "buildkite", Scheme: "token"}, token, "X-Buildkite-Token"},
 		{hookonce.Source{Provider: provider.HMAC, Signature: own}, token, "X-Own-Token"},
 		{hookonce.Source{Provider: provider.HMAC, Signature: own}, token, "X-Own-Token-2"},
@@ -72,7 +73,7 @@ func TestCredentialsAreNotStored(t *testing.T) {
 			r.URL.RawQuery = "token=canary-7f3a-query"
 			r.Header.Set("X-Original-Uri", r.URL.RequestURI())
 			if got := deliver(in, r); got != ok {
-				t.Fatalf("got %+v", got)
+				t.Fatalf("got %+v, want ok", got)
 			}
 			ev := eventState(t, store, "e1")
 			text, err := json.Marshal(ev)
@@ -81,18 +82,18 @@ func TestCredentialsAreNotStored(t *testing.T) {
 			}
 			for _, bytes := range [][]byte{ev.Headers, ev.Body, text} {
 				if strings.Contains(string(bytes), "canary") {
-					t.Errorf("stored: %s", bytes)
+					t.Errorf("the event holds the canary: %s", bytes)
 				}
 			}
 			var header http.Header
 			if err := json.Unmarshal(ev.Headers, &header); err != nil || header.Get(tt.header) != "<secret>" {
-				t.Errorf("%v, headers %s", err, ev.Headers)
+				t.Errorf("error %v, headers %s; want <secret> for %s", err, ev.Headers, tt.header)
 			}
 		})
 	}
 }
 
-// The defaults of a source follow what is known of its provider.
+// The catalog sets defaults of a source: the dedupe window covers the provider's retries.
 func TestDefaultsOfTheProvider(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
@@ -127,12 +128,12 @@ func TestDefaultsOfTheProvider(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if lines := strings.Split(strings.TrimSpace(log.String()), "\n"); len(lines) != 1 || !strings.Contains(lines[0], "shorter") || !strings.Contains(lines[0], "source=b") {
-		t.Errorf("the log says %q", lines)
+		t.Errorf("the log says %q, want one line about the short dedupe window of b", lines)
 	}
 }
 
-// Who has the private key of a provider can sign as it, so that no source takes one.
-func TestPrivateKeyOfASource(t *testing.T) {
+// A source refuses a private key: with it, hookonce could sign as the provider.
+func TestSourcesRefusePrivateKeys(t *testing.T) {
 	t.Parallel()
 	spec, err := provider.Lookup("discord")
 	if err != nil {

@@ -26,14 +26,14 @@ import (
 	"github.com/hookonce/hookonce/internal/keyfetch"
 )
 
-// keyServer is where providers keep their keys: a server that has the certificate of
-// any host, and the private key that belongs to what it hands out.
+// keyServer stands in for the key servers of the providers. It has a certificate for their host
+// names, and holds the private key of the public keys that it serves.
 type keyServer struct {
 	private *rsa.PrivateKey
 	fetcher *keyfetch.Fetcher
 	asked   atomic.Int64
-	host    atomic.Value // asked last, a string
-	respond atomic.Value // an http.HandlerFunc; nil answers with the key
+	host    atomic.Value // string: host and path of the last request
+	respond atomic.Value // http.HandlerFunc; unset to answer with the key
 }
 
 func newKeyServer(t *testing.T) *keyServer {
@@ -64,6 +64,7 @@ func newKeyServer(t *testing.T) *keyServer {
 	return k
 }
 
+// certificate returns a self-signed certificate for hosts.
 func (k *keyServer) certificate(t *testing.T, hosts ...string) *x509.Certificate {
 	t.Helper()
 	template := &x509.Certificate{
@@ -81,7 +82,7 @@ func (k *keyServer) certificate(t *testing.T, hosts ...string) *x509.Certificate
 	return cert
 }
 
-// serve answers with the key in the form that the provider has at that place.
+// serve answers with the key, as a certificate or as a JWK set. The path decides.
 func (k *keyServer) serve(w http.ResponseWriter, r *http.Request) {
 	number := func(n *big.Int) string { return base64.RawURLEncoding.EncodeToString(n.Bytes()) }
 	if strings.HasSuffix(r.URL.Path, ".pem") {
@@ -97,7 +98,7 @@ func (k *keyServer) serve(w http.ResponseWriter, r *http.Request) {
 	_, _ = fmt.Fprintf(w, `{"keys":[{"kty":"RSA","kid":"key-1","n":%q,"e":%q}]}`, number(k.private.N), number(big.NewInt(int64(k.private.E))))
 }
 
-// jwk is the private key as ParseKey takes it, with its id.
+// jwk returns the private key as a JWK with its id, for ParseKey.
 func (k *keyServer) jwk() string {
 	n := func(n *big.Int) string { return base64.RawURLEncoding.EncodeToString(n.Bytes()) }
 	return fmt.Sprintf(`{"kty":"RSA","kid":"key-1","n":%q,"e":%q,"d":%q,"p":%q,"q":%q,"dp":%q,"dq":%q,"qi":%q}`, n(k.private.N),
@@ -105,7 +106,7 @@ func (k *keyServer) jwk() string {
 		n(k.private.Precomputed.Dp), n(k.private.Precomputed.Dq), n(k.private.Precomputed.Qinv))
 }
 
-// publicPEM is the public half as a user would put it into Source.Key.
+// publicPEM returns the public key as PEM, for Source.Key.
 func (k *keyServer) publicPEM(t *testing.T) string {
 	t.Helper()
 	der, err := x509.MarshalPKIXPublicKey(k.private.Public())
@@ -115,11 +116,11 @@ func (k *keyServer) publicPEM(t *testing.T) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))
 }
 
-// keyed is a source whose keys are got, and the body of a delivery of it.
+// keyed is a source whose keys are fetched.
 type keyed struct {
 	source hookonce.Source
-	body   string
-	asks   string
+	body   string // of a delivery
+	asks   string // host and path of its keys
 }
 
 const topic = "arn:aws:sns:eu-west-1:123456789012:orders"
@@ -141,12 +142,13 @@ func keyedSources() []keyed {
 	}
 }
 
-// signed returns a delivery of a source as its provider would sign it.
+// signed returns a delivery, signed as the provider does.
 func (k *keyServer) signed(t *testing.T, of *keyed) *http.Request {
 	t.Helper()
 	return signAs(t, &of.source, k.jwk(), of.body)
 }
 
+// engine returns an engine that fetches keys from k.
 func (k *keyServer) engine(t *testing.T, sources ...hookonce.Source) *hookonce.Engine {
 	t.Helper()
 	for i := range sources {
@@ -157,7 +159,8 @@ func (k *keyServer) engine(t *testing.T, sources ...hookonce.Source) *hookonce.E
 	return in
 }
 
-func TestKeysAreGotFromTheProvider(t *testing.T) {
+// Concurrent deliveries share one fetch of the key.
+func TestKeysAreFetchedFromTheProvider(t *testing.T) {
 	t.Parallel()
 	for _, of := range keyedSources() {
 		t.Run(of.source.Name, func(t *testing.T) {
@@ -176,21 +179,21 @@ func TestKeysAreGotFromTheProvider(t *testing.T) {
 				if got == ok {
 					first++
 				} else if got != duplicate {
-					t.Errorf("got %+v", got)
+					t.Errorf("got %+v, want ok once and duplicate", got)
 				}
 			}
 			if first != 1 || k.asked.Load() != 1 || k.host.Load() != of.asks {
-				t.Errorf("%d were first; the server was asked %d times, last for %v", first, k.asked.Load(), k.host.Load())
+				t.Errorf("%d deliveries were ok, and the server was asked %d times, last for %v; want 1 and 1", first, k.asked.Load(), k.host.Load())
 			}
 			if got := deliver(in, newKeyServer(t).signed(t, &of)); got.Code != http.StatusUnauthorized {
-				t.Errorf("signed with another key: %+v", got)
+				t.Errorf("signed with another key: %+v, want 401", got)
 			}
 		})
 	}
 }
 
-// With a key in the settings nothing is fetched, whatever the request says.
-func TestGivenKeyIsNotFetched(t *testing.T) {
+// A source with a key in its settings fetches nothing.
+func TestConfiguredKeyIsNotFetched(t *testing.T) {
 	t.Parallel()
 	for _, of := range keyedSources() {
 		t.Run(of.source.Name, func(t *testing.T) {
@@ -199,21 +202,21 @@ func TestGivenKeyIsNotFetched(t *testing.T) {
 			of.source.Key = k.publicPEM(t)
 			in := k.engine(t, of.source)
 			if got := deliver(in, k.signed(t, &of)); got != ok {
-				t.Errorf("got %+v", got)
+				t.Errorf("got %+v, want ok", got)
 			}
 			if got := deliver(in, newKeyServer(t).signed(t, &of)); got.Code != http.StatusUnauthorized {
-				t.Errorf("signed with another key: %+v", got)
+				t.Errorf("signed with another key: %+v, want 401", got)
 			}
 			if n := k.asked.Load(); n != 0 {
-				t.Errorf("the server was asked %d times", n)
+				t.Errorf("the server was asked %d times, want never", n)
 			}
 		})
 	}
 }
 
-// What cannot be found out is our fault, and the sender comes again; what the sender
-// may not name is the sender's.
-func TestKeysThatCannotBeGot(t *testing.T) {
+// A failed fetch is not the sender's fault: the answer is 503, and the sender retries. A key that
+// the sender must not name is a 401.
+func TestKeysThatCannotBeFetched(t *testing.T) {
 	t.Parallel()
 	sns, coins := keyedSources()[0], keyedSources()[1]
 	foreign := sns
@@ -224,17 +227,17 @@ func TestKeysThatCannotBeGot(t *testing.T) {
 		of      keyed
 		respond http.HandlerFunc
 		want    int
-		again   int // for the same request
+		again   int // the answer to the same request
 		asked   int64
 	}{
 		{"certificate, server down", sns, down, http.StatusServiceUnavailable, http.StatusServiceUnavailable, 1},
 		{"set, server down", coins, down, http.StatusServiceUnavailable, http.StatusServiceUnavailable, 1},
-		{"certificate that is not there", sns, http.NotFound, http.StatusUnauthorized, http.StatusUnauthorized, 1},
-		{"set that is not there", coins, http.NotFound, http.StatusServiceUnavailable, http.StatusServiceUnavailable, 1},
+		{"certificate not found", sns, http.NotFound, http.StatusUnauthorized, http.StatusUnauthorized, 1},
+		{"set not found", coins, http.NotFound, http.StatusServiceUnavailable, http.StatusServiceUnavailable, 1},
 		{"set without the key", coins, func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = w.Write([]byte(`{"keys":[{"kty":"RSA","kid":"key-2","n":"` + strings.Repeat("_", 341) + `w","e":"AQAB"}]}`))
-		}, http.StatusUnauthorized, http.StatusServiceUnavailable, 1}, // it may be newer than what was got
-		{"certificate of a stranger", foreign, nil, http.StatusUnauthorized, http.StatusUnauthorized, 0},
+		}, http.StatusUnauthorized, http.StatusServiceUnavailable, 1}, // the key may be newer than the fetched set
+		{"certificate on a foreign host", foreign, nil, http.StatusUnauthorized, http.StatusUnauthorized, 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -248,7 +251,7 @@ func TestKeysThatCannotBeGot(t *testing.T) {
 				w := httptest.NewRecorder()
 				in.ServeHTTP(w, k.signed(t, &tt.of))
 				if retry := w.Header().Get("Retry-After"); w.Code != want || (retry != "") != (want == http.StatusServiceUnavailable) {
-					t.Errorf("answered %d, Retry-After %q, want %d", w.Code, retry, want)
+					t.Errorf("answer %d, Retry-After %q, want %d", w.Code, retry, want)
 				}
 			}
 			if n := k.asked.Load(); n != tt.asked {
@@ -258,7 +261,7 @@ func TestKeysThatCannotBeGot(t *testing.T) {
 	}
 }
 
-// A reload keeps what was fetched.
+// A reload keeps the fetched keys.
 func TestReloadKeepsKeys(t *testing.T) {
 	t.Parallel()
 	k, of := newKeyServer(t), keyedSources()[0]
@@ -269,6 +272,6 @@ func TestReloadKeepsKeys(t *testing.T) {
 	}
 	results = append(results, deliver(in, k.signed(t, &of)))
 	if diff := cmp.Diff([]result{ok, duplicate}, results); diff != "" || k.asked.Load() != 1 {
-		t.Errorf("asked %d times (-want +got):\n%s", k.asked.Load(), diff)
+		t.Errorf("the server was asked %d times, want once; answers (-want +got):\n%s", k.asked.Load(), diff)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// pruningStore prunes as told, and notes when it was asked to and by which window.
+// pruningStore runs passes in order, one for each call of Prune, and records the calls.
 type pruningStore struct {
 	driver.Store
 	began  time.Time
@@ -21,8 +21,8 @@ type pruningStore struct {
 }
 
 type pruneCall struct {
-	At     time.Duration
-	Window time.Duration
+	At     time.Duration // since the store was made
+	Window time.Duration // the dedupe window of the source lab
 }
 
 func (s *pruningStore) Prune(ctx context.Context, p *driver.PruneParams) (*driver.PruneResult, error) {
@@ -33,12 +33,12 @@ func (s *pruningStore) Prune(ctx context.Context, p *driver.PruneParams) (*drive
 	return s.passes[len(s.calls)-1](ctx)
 }
 
-// Pruning that is not done within a pass goes on at once, by the windows as they are
-// then; pruning that fails waits.
-func TestPruningGoesOn(t *testing.T) {
+// If a pass ends before all is pruned, the next one starts at once, with the windows of that
+// moment. After a failed pass, pruning pauses.
+func TestPruningContinues(t *testing.T) {
 	t.Parallel()
 	const hour = time.Hour
-	until := func(removed int64) func(context.Context) (*driver.PruneResult, error) {
+	untilTheDeadline := func(removed int64) func(context.Context) (*driver.PruneResult, error) {
 		return func(ctx context.Context) (*driver.PruneResult, error) {
 			<-ctx.Done()
 			return &driver.PruneResult{Events: removed}, ctx.Err()
@@ -49,11 +49,11 @@ func TestPruningGoesOn(t *testing.T) {
 		want   []pruneCall
 	}{
 		"much to remove": {
-			passes: []func(context.Context) (*driver.PruneResult, error){until(5), until(7)},
+			passes: []func(context.Context) (*driver.PruneResult, error){untilTheDeadline(5), untilTheDeadline(7)},
 			want:   []pruneCall{{time.Minute, hour}, {3 * time.Minute, 2 * hour}, {5 * time.Minute, 2 * hour}, {6 * time.Minute, 2 * hour}},
 		},
-		"a server that does not answer": {
-			passes: []func(context.Context) (*driver.PruneResult, error){until(0)},
+		"no answer from the database": {
+			passes: []func(context.Context) (*driver.PruneResult, error){untilTheDeadline(0)},
 			want:   []pruneCall{{time.Minute, hour}, {4 * time.Minute, 2 * hour}, {5 * time.Minute, 2 * hour}, {6 * time.Minute, 2 * hour}},
 		},
 	} {
@@ -74,7 +74,7 @@ func TestPruningGoesOn(t *testing.T) {
 					in.pruneAgain(ctx)
 				}()
 				time.Sleep(80 * time.Second)
-				set(2 * hour) // settings are read again
+				set(2 * hour) // as a reload does
 				time.Sleep(5 * time.Minute)
 				cancel()
 				<-ended
