@@ -239,7 +239,7 @@ func TestCircuitOfASender(t *testing.T) {
 	}
 }
 
-// uncomparable is a Sender on which == panics.
+// uncomparable is a Sender that makes == panic.
 type uncomparable struct{ sent []*atomic.Int64 }
 
 func (u uncomparable) Send(context.Context, *hookonce.Outgoing) error {

@@ -19,7 +19,7 @@ func Confirm(in *Engine, source, url string) bool { return in.confirm(source, ur
 // RefreshLearned reads the learned secrets, as the upkeep does once a second.
 func RefreshLearned(ctx context.Context, in *Engine) error { return in.learned.refresh(ctx) }
 
-// SecretsInForce returns the secrets of a source, in the order in which verification tries them.
+// SecretsInForce returns the secrets of a source, in the order of their use.
 func SecretsInForce(ctx context.Context, in *Engine, source string) ([]string, error) {
 	return in.setup.Load().sources[source].Secrets.Secrets(ctx, nil)
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/hookonce/hookonce"
 )
 
-// Stale rules decide whether a handler runs, and Refetch decides with which state of the object.
+// Stale rules decide whether a handler runs. Refetch supplies the current state of the object.
 
 func TestStaleAndRefetchOnPGX(t *testing.T) {
 	t.Parallel()

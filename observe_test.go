@@ -21,7 +21,7 @@ import (
 	"github.com/hookonce/hookonce/provider"
 )
 
-// observed keeps what an Observer is told.
+// observed records all calls of an Observer.
 type observed struct {
 	mu         sync.Mutex
 	deliveries []hookonce.DeliveryObserved
@@ -30,22 +30,23 @@ type observed struct {
 	pruned     []hookonce.PrunedObserved
 }
 
-func note[T any](o *observed, to *[]T) func(T) {
-	return func(what T) {
+// record returns a function that appends its argument to a list of o.
+func record[T any](o *observed, to *[]T) func(T) {
+	return func(one T) {
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		*to = append(*to, what)
+		*to = append(*to, one)
 	}
 }
 
 func (o *observed) observer() *hookonce.Observer {
 	return &hookonce.Observer{
-		Delivery: note(o, &o.deliveries), Claim: note(o, &o.claims), Attempt: note(o, &o.attempts), Pruned: note(o, &o.pruned),
+		Delivery: record(o, &o.deliveries), Claim: record(o, &o.claims), Attempt: record(o, &o.attempts), Pruned: record(o, &o.pruned),
 	}
 }
 
-// told returns what was told so far, without times, and forgets it.
-func told[T any](o *observed, from *[]T, clean func(*T)) []T {
+// take empties a list of o and returns its entries, after clean has removed the times.
+func take[T any](o *observed, from *[]T, clean func(*T)) []T {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	all := *from
@@ -56,8 +57,8 @@ func told[T any](o *observed, from *[]T, clean func(*T)) []T {
 	return all
 }
 
-func (o *observed) tookDeliveries(t *testing.T) []hookonce.DeliveryObserved {
-	return told(o, &o.deliveries, func(d *hookonce.DeliveryObserved) {
+func (o *observed) takeDeliveries(t *testing.T) []hookonce.DeliveryObserved {
+	return take(o, &o.deliveries, func(d *hookonce.DeliveryObserved) {
 		if d.Took <= 0 {
 			t.Errorf("%+v took no time", *d)
 		}
@@ -87,7 +88,7 @@ func TestDeliveriesAreObserved(t *testing.T) {
 	tests := []struct {
 		name    string
 		change  func(*hookonce.Config)
-		before  func() *http.Request // delivered before, and not looked at
+		before  func() *http.Request // delivered first, without a check; may be nil
 		request func() *http.Request
 		want    hookonce.DeliveryObserved
 	}{
@@ -96,7 +97,7 @@ func TestDeliveriesAreObserved(t *testing.T) {
 		{"consumed by SQL", func(c *hookonce.Config) { c.Sources[0].Consume = hookonce.ConsumeSQL }, nil, one, hookonce.DeliveryObserved{
 			Source: gh, Status: 200, Outcome: "ok", Events: 1,
 		}},
-		{"own acknowledgement", func(c *hookonce.Config) { c.Sources[0].Ack = &hookonce.Ack{Status: 202} }, nil, one, hookonce.DeliveryObserved{
+		{"configured answer", func(c *hookonce.Config) { c.Sources[0].Ack = &hookonce.Ack{Status: 202} }, nil, one, hookonce.DeliveryObserved{
 			Source: gh, Status: 202, Outcome: "ok", Events: 1, Unrouted: 1,
 		}},
 		{"duplicate", nil, one, one, hookonce.DeliveryObserved{Source: gh, Status: 200, Outcome: "duplicate", Events: 1}},
@@ -116,7 +117,7 @@ func TestDeliveriesAreObserved(t *testing.T) {
 		}},
 		{"forged", nil, nil, forged, hookonce.DeliveryObserved{Source: gh, Status: 401, Outcome: "refused"}},
 		{"unknown source", nil, nil, unknown, hookonce.DeliveryObserved{Status: 404, Outcome: "refused"}},
-		{"method", nil, nil, get, hookonce.DeliveryObserved{Source: gh, Status: 405, Outcome: "refused"}},
+		{"wrong method", nil, nil, get, hookonce.DeliveryObserved{Source: gh, Status: 405, Outcome: "refused"}},
 		{"database down", nil, nil, func() *http.Request { return delivery("down", "{}") }, hookonce.DeliveryObserved{
 			Source: gh, Status: 503, Outcome: "unavailable",
 		}},
@@ -140,26 +141,29 @@ func TestDeliveriesAreObserved(t *testing.T) {
 			})
 			if tt.before != nil {
 				deliver(in, tt.before())
-				o.tookDeliveries(t)
+				o.takeDeliveries(t)
 			}
 			deliver(in, tt.request())
-			if diff := cmp.Diff([]hookonce.DeliveryObserved{tt.want}, o.tookDeliveries(t)); diff != "" {
-				t.Errorf("told (-want +got):\n%s", diff)
+			if diff := cmp.Diff([]hookonce.DeliveryObserved{tt.want}, o.takeDeliveries(t)); diff != "" {
+				t.Errorf("observed (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
+// items makes gh send batches: the items of body:items, each with its id.
 func items(c *hookonce.Config) {
 	c.Sources[0].Event = provider.EventRules{ID: "item:id", Batch: "body:items"}
 }
 
+// routed adds a route for all events.
 func routed(c *hookonce.Config) {
 	c.Destinations = []hookonce.Destination{{Name: "app", URL: "http://localhost/"}}
 	c.Routes = []hookonce.Route{{Name: "all", To: "app"}}
 }
 
-// An engine with handlers, on which a failing Inline handler is told, and an own router.
+// An engine with handlers reports deliveries to an Inline handler, and those of a router that uses
+// Verify, ClaimTx and Accept.
 func TestDeliveriesToHandlersAreObserved(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "hookonce.db")
@@ -237,9 +241,9 @@ func TestDeliveriesToHandlersAreObserved(t *testing.T) {
 		{Source: "gh", Status: 503, Outcome: "unavailable"},
 		{Source: "gh", Status: 405, Outcome: "refused"},
 	}
-	got := told(o, &o.deliveries, func(d *hookonce.DeliveryObserved) { d.Took = 0 })
+	got := take(o, &o.deliveries, func(d *hookonce.DeliveryObserved) { d.Took = 0 })
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("told (-want +got):\n%s", diff)
+		t.Errorf("observed (-want +got):\n%s", diff)
 	}
 }
 
@@ -253,15 +257,15 @@ func TestReopeningIsObserved(t *testing.T) {
 	run(t, in)
 	deliver(in, delivery("1", "{}"))
 	settled(t, store, "1", driver.StateDead)
-	o.tookDeliveries(t)
+	o.takeDeliveries(t)
 	deliver(in, delivery("1", "{}"))
 	want := []hookonce.DeliveryObserved{{Source: "gh", Status: 200, Outcome: "reopened", Events: 1}}
-	if diff := cmp.Diff(want, o.tookDeliveries(t)); diff != "" {
-		t.Errorf("told (-want +got):\n%s", diff)
+	if diff := cmp.Diff(want, o.takeDeliveries(t)); diff != "" {
+		t.Errorf("observed (-want +got):\n%s", diff)
 	}
 }
 
-// Each statement is told, those that failed too.
+// The observer gets every statement, also the failed ones.
 func TestClaimsAreObserved(t *testing.T) {
 	t.Parallel()
 	o := &observed{}
@@ -280,17 +284,17 @@ func TestClaimsAreObserved(t *testing.T) {
 	deliver(in, delivery("b", `{"items":[{"id":1},{"id":2}]}`))
 	var sizes []int
 	failed := 0
-	for _, c := range told(o, &o.claims, func(*hookonce.ClaimObserved) {}) {
+	for _, c := range take(o, &o.claims, func(*hookonce.ClaimObserved) {}) {
 		sizes = append(sizes, c.Size)
 		if c.Err != nil {
 			failed++
 		}
 		if c.Err != nil && !errors.Is(c.Err, driver.ErrBadRow) {
-			t.Errorf("%+v", c)
+			t.Errorf("the error of the claim is %v, want a bad row", c.Err)
 		}
 	}
 	if diff := cmp.Diff([]int{2, 1, 1}, sizes); diff != "" || failed != 2 || len(sizes) != int(store.calls.Load()) {
-		t.Errorf("%d of these failed (-want +got):\n%s", failed, diff)
+		t.Errorf("%d statements failed, want 2; sizes (-want +got):\n%s", failed, diff)
 	}
 }
 
@@ -316,14 +320,15 @@ func TestAttemptsAreObserved(t *testing.T) {
 		c.Observer = o.observer()
 	})
 	run(t, in)
-	told := func(want ...hookonce.AttemptObserved) {
+	wantAttempts := func(want ...hookonce.AttemptObserved) {
 		t.Helper()
 		for i := range want {
 			w := &want[i]
 			w.Kind, w.Source, w.Type, w.Destination = "message", "gh", "push", "app"
 		}
-		// What was attempted is told before it is recorded.
-		got := told(o, &o.attempts, func(a *hookonce.AttemptObserved) {
+		// The observer gets an attempt before the store does, so all are here once the event is
+		// settled.
+		got := take(o, &o.attempts, func(a *hookonce.AttemptObserved) {
 			if (a.Took > 0) == (a.Outcome == "skipped") {
 				t.Errorf("%+v took %s", *a, a.Took)
 			}
@@ -332,24 +337,24 @@ func TestAttemptsAreObserved(t *testing.T) {
 		if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b error) bool {
 			return errors.Is(a, b) || errors.Is(b, a) || a != nil && b != nil && a.Error() == b.Error()
 		})); diff != "" {
-			t.Errorf("told (-want +got):\n%s", diff)
+			t.Errorf("observed (-want +got):\n%s", diff)
 		}
 	}
 	deliver(in, versioned("a", "2"))
 	settled(t, store, "a-2", driver.StateDone)
-	told(
+	wantAttempts(
 		hookonce.AttemptObserved{EventID: "a-2", Attempt: 1, Outcome: "retry", Err: broken},
 		hookonce.AttemptObserved{EventID: "a-2", Attempt: 2, Outcome: "sent"},
 	)
 	deliver(in, versioned("a", "1"))
 	settled(t, store, "a-1", driver.StateSkipped)
-	told(hookonce.AttemptObserved{EventID: "a-1", Attempt: 1, Outcome: "skipped"})
+	wantAttempts(hookonce.AttemptObserved{EventID: "a-1", Attempt: 1, Outcome: "skipped"})
 	deliver(in, versioned("b", "1"))
 	settled(t, store, "b-1", driver.StateDead)
-	told(hookonce.AttemptObserved{EventID: "b-1", Attempt: 1, Outcome: "dead", Err: gone})
+	wantAttempts(hookonce.AttemptObserved{EventID: "b-1", Attempt: 1, Outcome: "dead", Err: gone})
 	deliver(in, versioned("c", "1"))
 	settled(t, store, "c-1", driver.StateDone)
-	told(
+	wantAttempts(
 		hookonce.AttemptObserved{EventID: "c-1", Attempt: 1, Outcome: "retry", Err: errors.New("the Sender panicked: a defect")},
 		hookonce.AttemptObserved{EventID: "c-1", Attempt: 2, Outcome: "sent"},
 	)
@@ -363,19 +368,20 @@ func TestPruningIsObserved(t *testing.T) {
 		c.Observer = o.observer()
 	})
 	deliver(in, delivery("1", "{}"))
-	for range 2 { // the second one finds nothing, which is no news
+	for range 2 { // the second call finds nothing, so the observer gets nothing
 		if _, err := in.Prune(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
 	want := []hookonce.PrunedObserved{{Bodies: 1}}
-	if diff := cmp.Diff(want, told(o, &o.pruned, func(*hookonce.PrunedObserved) {})); diff != "" {
-		t.Errorf("told (-want +got):\n%s", diff)
+	if diff := cmp.Diff(want, take(o, &o.pruned, func(*hookonce.PrunedObserved) {})); diff != "" {
+		t.Errorf("observed (-want +got):\n%s", diff)
 	}
 }
 
-// An Observer that panics is logged; one without functions is no fault.
-func TestObserversChangeNothing(t *testing.T) {
+// An Observer that panics, or that has no functions, does not disturb the engine. The panics are
+// logged.
+func TestObserversDoNotDisturb(t *testing.T) {
 	t.Parallel()
 	for name, o := range map[string]*hookonce.Observer{
 		"panics": {
@@ -384,7 +390,7 @@ func TestObserversChangeNothing(t *testing.T) {
 			Attempt:  func(hookonce.AttemptObserved) { panic("of attempt") },
 			Pruned:   func(hookonce.PrunedObserved) { panic("of pruned") },
 		},
-		"is empty": {},
+		"has no functions": {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -395,7 +401,7 @@ func TestObserversChangeNothing(t *testing.T) {
 			})
 			run(t, in)
 			if got := deliver(in, delivery("1", "{}")); got != ok {
-				t.Errorf("%+v", got)
+				t.Errorf("delivery: %+v, want ok", got)
 			}
 			settled(t, store, "1", driver.StateDone)
 			if _, err := in.Prune(t.Context()); err != nil {
@@ -403,8 +409,8 @@ func TestObserversChangeNothing(t *testing.T) {
 			}
 			text := strings.Join(log.all(), "")
 			for _, of := range []string{"of delivery", "of claim", "of attempt", "of pruned"} {
-				if strings.Contains(text, of) != (name == "panics") {
-					t.Errorf("about the panic %q the log says:\n%s", of, text)
+				if panics := name == "panics"; strings.Contains(text, of) != panics {
+					t.Errorf("the panic %q is in the log: %t, want %t:\n%s", of, !panics, panics, text)
 				}
 			}
 		})
