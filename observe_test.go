@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"net/http"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -16,8 +15,6 @@ import (
 
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
-	"github.com/hookonce/hookonce/hookmigrate"
-	"github.com/hookonce/hookonce/hooksql"
 	"github.com/hookonce/hookonce/provider"
 )
 
@@ -166,24 +163,7 @@ func routed(c *hookonce.Config) {
 // Verify, ClaimTx and Accept.
 func TestDeliveriesToHandlersAreObserved(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "hookonce.db")
-	db, err := hooksql.OpenSQLite("sqlite", path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { db.Close() })
-	dsn, _, err := hooksql.SQLiteDSN(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	app, err := sql.Open("sqlite", dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { app.Close() })
-	if _, err := hookmigrate.Up(t.Context(), db); err != nil {
-		t.Fatal(err)
-	}
+	l, o := onSQLite(t), &observed{}
 	mux := &hookonce.Mux[*sql.Tx]{}
 	hookonce.Handle(mux, "gh", "push", func(_ context.Context, _ *sql.Tx, ev *hookonce.Event) error {
 		if ev.ID == "fails" {
@@ -191,17 +171,10 @@ func TestDeliveriesToHandlersAreObserved(t *testing.T) {
 		}
 		return nil
 	})
-	o := &observed{}
-	in, err := hookonce.New(db, mux, &hookonce.Config{
-		Sources: []hookonce.Source{{
-			Name: "gh", Provider: provider.GitHub, Secrets: hookonce.StaticSecrets(secret), Inline: true, AckTimeout: 30 * time.Second,
-		}},
-		Observer: o.observer(),
-		Logger:   (&lines{}).logger(),
+	in := inbox(t, l, mux, func(c *hookonce.Config) {
+		inline(c)
+		c.Observer = o.observer()
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	deliver(in, delivery("1", "{}"))
 	deliver(in, delivery("1", "{}"))
 	deliver(in, delivery("fails", "{}"))
@@ -214,13 +187,9 @@ func TestDeliveriesToHandlersAreObserved(t *testing.T) {
 			in.Refuse(w, r, err)
 			return
 		}
-		tx, err := app.BeginTx(r.Context(), nil)
-		if err != nil {
-			t.Error(err)
-			return
-		}
+		tx, commit := l.begin(t)
 		claimed, err := in.ClaimTx(r.Context(), tx, d)
-		if err := errors.Join(err, tx.Commit()); err != nil {
+		if err := errors.Join(err, commit()); err != nil {
 			t.Error(err)
 			return
 		}
