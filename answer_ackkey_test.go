@@ -66,8 +66,8 @@ func (w *wallet) source() hookonce.Source {
 	}
 }
 
-// request returns a delivery to the server at srv. It signs it as Alipay does, without code of this
-// project.
+// request returns a delivery to the server at srv, signed as Alipay does. The signature is made
+// without code of this project.
 func (w *wallet) request(t *testing.T, srv, body string) *http.Request {
 	t.Helper()
 	at := time.Now().UTC().Format(time.RFC3339)

@@ -17,7 +17,7 @@ import (
 
 const formSecret = "a-secret-of-thirty-two-characters"
 
-// formRequest returns a request with the headers of signed and another body.
+// formRequest returns a request with the headers of signed, and with body.
 func formRequest(signed *http.Request, body string) *http.Request {
 	r := httptest.NewRequest(http.MethodPost, signed.URL.Path, strings.NewReader(body))
 	r.Header = signed.Header.Clone()
@@ -97,8 +97,8 @@ func TestReplayGuardIgnoresTheEncodingOfAForm(t *testing.T) {
 	}
 }
 
-// Standard Webhooks sign the event id. The catalog must read it from the signed headers, in the
-// same order as verify.
+// Standard Webhooks sign the event id in webhook-id or svix-id. The catalog must read it from these
+// headers.
 func TestStandardWebhooksReadTheSignedID(t *testing.T) {
 	t.Parallel()
 	for _, name := range provider.Names() {

@@ -263,7 +263,7 @@ func TestReloadWithASender(t *testing.T) {
 		reload(t, in, cfg)
 		id := fmt.Sprint(i)
 		if got := deliver(in, delivery(id, "{}")); got.Code != http.StatusOK {
-			t.Fatalf("%+v", got)
+			t.Fatalf("delivery: %+v, want 200", got)
 		}
 		settled(t, store, id, driver.StateDone)
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// pointerSender is a Sender to use by its address. Its field makes addresses differ.
+// pointerSender is a Sender that == compares by address. Its field makes addresses differ.
 type pointerSender struct{ _ int }
 
 func (*pointerSender) Send(context.Context, *Outgoing) error { return nil }

@@ -12,8 +12,8 @@ import (
 	"github.com/hookonce/hookonce/provider"
 )
 
-// An attacker can ask for handshake answers, which are made with the secret. None of them is a
-// valid signature of a delivery.
+// Anyone can ask for handshake answers, and these are made with the secret. No answer is a valid
+// signature of a delivery.
 func TestHandshakesSignNoDelivery(t *testing.T) {
 	t.Parallel()
 	const hex32 = "0123456789abcdef0123456789abcdef"

@@ -41,7 +41,7 @@ func asanaEngine(t *testing.T, store driver.Store, change func(*hookonce.Config)
 	})
 }
 
-// hand hands a secret over. It returns the status of the answer, or -1 if the answer does not
+// hand hands a secret over. It returns the status of the answer, or -1 for a 200 that does not
 // repeat the secret.
 func hand(in http.Handler, secret string) int {
 	r := httptest.NewRequest(http.MethodPost, "/webhooks/asana", strings.NewReader("{}"))

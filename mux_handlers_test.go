@@ -327,7 +327,7 @@ func onlyRegistered[T any](t *testing.T, l *library[T]) {
 	pull.Header.Set("X-GitHub-Event", "pull_request")
 	deliverAll(t, in, "1")
 	if got := deliver(in, pull); got != ok {
-		t.Fatal(got)
+		t.Fatalf("delivery: %+v, want ok", got)
 	}
 	wantOutcome(t, l, "2", done)
 	if ev, err := l.db.Event(t.Context(), "gh", "1"); err != nil || ev.State != "pending" || ev.Attempts != 0 {

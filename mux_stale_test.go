@@ -70,7 +70,7 @@ func staleSkipped[T any](t *testing.T, l *library[T]) {
 		{"6", "a", 9, outcome{State: "skipped", Note: "stale", LastError: "version 9 is older than 10"}},
 	} {
 		if got := deliver(in, version(e.id, e.object, e.version)); got != ok {
-			t.Fatal(got)
+			t.Fatalf("delivery: %+v, want ok", got)
 		}
 		wantOutcome(t, l, e.id, e.want)
 	}

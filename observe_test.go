@@ -57,7 +57,7 @@ func take[T any](o *observed, from *[]T, clean func(*T)) []T {
 func (o *observed) takeDeliveries(t *testing.T) []hookonce.DeliveryObserved {
 	return take(o, &o.deliveries, func(d *hookonce.DeliveryObserved) {
 		if d.Took <= 0 {
-			t.Errorf("%+v took no time", *d)
+			t.Errorf("%+v has no duration", *d)
 		}
 		d.Took = 0
 	})
@@ -299,7 +299,7 @@ func TestAttemptsAreObserved(t *testing.T) {
 		// settled.
 		got := take(o, &o.attempts, func(a *hookonce.AttemptObserved) {
 			if (a.Took > 0) == (a.Outcome == "skipped") {
-				t.Errorf("%+v took %s", *a, a.Took)
+				t.Errorf("%+v: only a skipped attempt has no duration", *a)
 			}
 			a.Took = 0
 		})
