@@ -181,11 +181,11 @@ func (b *batch[T]) versions() []driver.ObjectVersion {
 // it did not return.
 func (b *batch[T]) call(ev *Event) (err error, hung bool) { //nolint:revive // both say how it ended
 	timeout := b.o.HandlerTimeout
-	if deadline, ok := b.workCtx.Deadline(); ok { // Inline: at most until the answer
-		timeout = min(timeout, time.Until(deadline).Round(time.Millisecond))
-	}
 	ctx, cancel := context.WithTimeout(b.workCtx, timeout)
 	defer cancel()
+	if deadline, ok := b.workCtx.Deadline(); ok { // Inline: at most until the answer
+		timeout = min(timeout, time.Until(deadline).Round(time.Millisecond)) // for the error text alone
+	}
 	c := b.handlers.Start(ctx, b.run.Tx(), ev)
 	select {
 	case err = <-c.Done:
