@@ -1,0 +1,114 @@
+package work_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/guard"
+	"github.com/hookonce/hookonce/internal/work"
+)
+
+// insertCurrent is a handler whose effect is the id of the event with the refetched state.
+func insertCurrent(ctx context.Context, tx *sql.Tx, ev *work.Event) error {
+	_, err := tx.ExecContext(ctx, "INSERT INTO effects VALUES (?)", ev.EventID+" "+string(ev.Current))
+	return err
+}
+
+// refetchBy sets Refetch.
+func refetchBy(f func(ctx context.Context, ev *work.Event) ([]byte, error)) func(*work.Options, *work.Source) {
+	return func(_ *work.Options, src *work.Source) { src.Refetch = f }
+}
+
+func TestRefetch(t *testing.T) {
+	t.Parallel()
+	db := openDatabase(t)
+	claimInTurn(t, db, "good", "gone", "panics", "slow", "fails once")
+	release := make(chan struct{})
+	t.Cleanup(func() { close(release) })
+	run(t, newWorkers(db, func(ctx context.Context, tx *sql.Tx, ev *work.Event) error {
+		if ev.EventID == "fails once" && ev.Attempts == 0 {
+			return errInjected
+		}
+		return insertCurrent(ctx, tx, ev)
+	}, func(_ *work.Options, src *work.Source) {
+		src.RefetchTimeout = 3 * time.Second
+		src.Refetch = func(_ context.Context, ev *work.Event) ([]byte, error) {
+			switch {
+			case ev.EventID == "gone":
+				return nil, guard.Permanent(errors.New("404"))
+			case ev.EventID == "panics" && ev.Attempts == 0:
+				panic("boom")
+			case ev.EventID == "slow" && ev.Attempts == 0:
+				<-release // it does not look at its context
+			}
+			return []byte("paid"), nil
+		}
+	}))
+	wantOutcome(t, db, "good", done)
+	wantOutcome(t, db, "gone", outcome{State: driver.StateDead, Attempts: 1, LastError: "getting the current state: 404"})
+	for _, id := range []string{"panics", "slow", "fails once"} {
+		wantOutcome(t, db, id, outcome{State: driver.StateDone, Attempts: 2})
+	}
+	for id, want := range map[string]string{
+		"panics": "getting the current state: Refetch panicked: boom",
+		"slow":   "getting the current state: Refetch did not return within 3s: context deadline exceeded",
+	} {
+		if tries := eventOf(t, db, id).Tries; len(tries) != 1 || tries[0].Error != want {
+			t.Errorf("%s: attempts %+v, want one that failed with %q", id, tries, want)
+		}
+	}
+	wantEffects(t, db, "good paid", "panics paid", "slow paid", "fails once paid")
+}
+
+// No transaction is open while Refetch works: SQLite has one writer, and another write succeeds
+// meanwhile.
+func TestRefetchHoldsNoTransaction(t *testing.T) {
+	t.Parallel()
+	db := openDatabase(t)
+	claimInTurn(t, db, "1")
+	w := newWorkers(db, insertCurrent, refetchBy(func(ctx context.Context, ev *work.Event) ([]byte, error) {
+		_, err := db.Claim(ctx, &driver.ClaimParams{Claims: []driver.Claim{newClaim("during "+ev.EventID, "{}")}})
+		return []byte("paid"), err
+	}))
+	stop := run(t, w)
+	wantOutcome(t, db, "1", done)
+	waitFor(t, func() bool { return eventOf(t, db, "during 1").State == driver.StateDone })
+	stop()
+
+	w = newWorkers(db, insertCurrent, refetchBy(func(ctx context.Context, _ *work.Event) ([]byte, error) {
+		_, err := db.Claim(ctx, &driver.ClaimParams{Claims: []driver.Claim{newClaim("during inline", "{}")}})
+		return []byte("paid"), err
+	}))
+	if got := inline(t, w, newClaim("inline", "{}")); got.Err != nil || got.Failure != nil || !got.Claimed {
+		t.Errorf("inline: %+v, want it claimed", got)
+	}
+}
+
+// Events whose state was refetched and that fail together run alone with the same state.
+func TestRefetchedBatchFails(t *testing.T) {
+	t.Parallel()
+	db := openDatabase(t)
+	claimInTurn(t, db, "1", "bad", "2")
+	var fetched, bad atomic.Int64
+	run(t, newWorkers(db, func(ctx context.Context, tx *sql.Tx, ev *work.Event) error {
+		if ev.EventID == "bad" && bad.Add(1) == 1 { // in the batch
+			return errInjected
+		}
+		return insertCurrent(ctx, tx, ev)
+	}, refetchBy(func(context.Context, *work.Event) ([]byte, error) {
+		fetched.Add(1)
+		return []byte("paid"), nil
+	})))
+	for _, id := range []string{"1", "bad", "2"} {
+		wantOutcome(t, db, id, done)
+	}
+	wantEffects(t, db, "1 paid", "bad paid", "2 paid")
+	if n := fetched.Load(); n != 3 {
+		t.Errorf("Refetch was called %d times for 3 events", n)
+	}
+}

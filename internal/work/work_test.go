@@ -1,0 +1,501 @@
+package work_test
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	_ "modernc.org/sqlite"
+
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/hookmigrate"
+	"github.com/hookonce/hookonce/hooksql"
+	"github.com/hookonce/hookonce/internal/guard"
+	"github.com/hookonce/hookonce/internal/work"
+)
+
+// database is a real SQLite file with a table of effects, which has no unique constraint. Its
+// functions replace calls of the store or fail them; they are nil unless a test sets them.
+type database struct {
+	driver.Driver[*sql.Tx]
+	effects *sql.DB // for reading
+
+	beforeTake  func() error
+	beforeClaim func() error // TakeClaim
+	beforeSweep func() error
+	beforeCount func() error // CountInlineFailure
+	finish      func(ctx context.Context, run driver.Run[*sql.Tx], p *driver.FinishParams) error
+	batchTime   time.Duration // a minute unless set, so that a busy machine cuts no batch short
+}
+
+func openDatabase(t *testing.T) *database {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "app.db")
+	store, err := hooksql.OpenSQLite("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	if _, err := hookmigrate.Up(t.Context(), store); err != nil {
+		t.Fatal(err)
+	}
+	writer, reader, err := hooksql.SQLiteDSN(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	once, err := sql.Open("sqlite", writer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer once.Close()
+	if _, err := once.ExecContext(t.Context(), "CREATE TABLE effects (name TEXT NOT NULL)"); err != nil {
+		t.Fatal(err)
+	}
+	effects, err := sql.Open("sqlite", reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { effects.Close() })
+	return &database{Driver: store, effects: effects, batchTime: time.Minute}
+}
+
+func (db *database) WorkLimits() driver.WorkLimits {
+	limits := db.Driver.WorkLimits()
+	limits.BatchTime = db.batchTime
+	return limits
+}
+
+// before calls f unless it is nil.
+func before(f func() error) error {
+	if f == nil {
+		return nil
+	}
+	return f()
+}
+
+func (db *database) Take(ctx context.Context, p *driver.TakeParams) (driver.Run[*sql.Tx], error) {
+	if err := before(db.beforeTake); err != nil {
+		return nil, err
+	}
+	return db.wrap(db.Driver.Take(ctx, p))
+}
+
+func (db *database) TakeClaim(ctx context.Context, p *driver.ClaimParams) (driver.Run[*sql.Tx], driver.ClaimResult, error) {
+	if err := before(db.beforeClaim); err != nil {
+		return nil, driver.ClaimResult{}, err
+	}
+	run, result, err := db.Driver.TakeClaim(ctx, p)
+	run, err = db.wrap(run, err)
+	return run, result, err
+}
+
+func (db *database) wrap(run driver.Run[*sql.Tx], err error) (driver.Run[*sql.Tx], error) {
+	if run == nil || db.finish == nil {
+		return run, err
+	}
+	return &faultRun{run, db}, err
+}
+
+func (db *database) SweepRuns(ctx context.Context, p *driver.SweepRunsParams) ([]driver.LostRun, error) {
+	if err := before(db.beforeSweep); err != nil {
+		return nil, err
+	}
+	return db.Driver.SweepRuns(ctx, p)
+}
+
+func (db *database) CountInlineFailure(ctx context.Context, f *driver.InlineFailure) (*driver.InlineFailed, error) {
+	if err := before(db.beforeCount); err != nil {
+		return nil, err
+	}
+	return db.Driver.CountInlineFailure(ctx, f)
+}
+
+// faultRun is a real run with another Finish.
+type faultRun struct {
+	driver.Run[*sql.Tx]
+	db *database
+}
+
+func (r *faultRun) Finish(ctx context.Context, p *driver.FinishParams) error {
+	return r.db.finish(ctx, r.Run, p)
+}
+
+// handler is the handler of all events of the source "lab" and the type "push".
+type handler func(ctx context.Context, tx *sql.Tx, ev *work.Event) error
+
+func (handler) Types() map[string][]string { return map[string][]string{"lab": {"push"}} }
+
+func (handler) Handles(source, eventType string) bool { return source == "lab" && eventType == "push" }
+
+// enqueuedKey is the context key of the destinations that a handler enqueued messages to.
+type enqueuedKey struct{}
+
+func (h handler) Start(ctx context.Context, tx *sql.Tx, ev *work.Event) *work.Call {
+	var enqueued []string
+	ctx = context.WithValue(ctx, enqueuedKey{}, &enqueued)
+	return &work.Call{
+		Done:     guard.Call("the handler", func() error { return h(ctx, tx, ev) }),
+		Enqueued: func() []string { return enqueued },
+	}
+}
+
+// insert is a handler whose effect is the id of the event.
+func insert(ctx context.Context, tx *sql.Tx, ev *work.Event) error {
+	_, err := tx.ExecContext(ctx, "INSERT INTO effects VALUES (?)", ev.EventID)
+	return err
+}
+
+// enqueue enqueues a message about ev in the transaction of its handler.
+func (db *database) enqueue(ctx context.Context, tx *sql.Tx, ev *work.Event, destination string) error {
+	enqueued := ctx.Value(enqueuedKey{}).(*[]string)
+	*enqueued = append(*enqueued, destination)
+	return db.EnqueueTx(ctx, tx, []driver.OutboxMessage{{
+		ID: "about-" + ev.EventID, Destination: destination, Source: ev.Source, EventID: ev.EventID, Cause: ev.Key,
+		Headers: []byte("{}"), Body: ev.Body,
+	}})
+}
+
+// workers are Workers with the settings of their source "lab".
+type workers struct {
+	*work.Workers[*sql.Tx]
+	src *work.Source
+}
+
+// newWorkers returns workers that have three attempts at once for each event. change may change
+// their options, and the settings of the source "lab".
+func newWorkers(db driver.Driver[*sql.Tx], h handler, change func(o *work.Options, src *work.Source)) *workers {
+	src := &work.Source{Name: "lab", AckTimeout: 30 * time.Second, RefetchTimeout: 30 * time.Second, DeadLetterAfter: 5}
+	o := work.Options{
+		Workers: 1, Batch: 100, HandlerTimeout: 30 * time.Second,
+		Retry: driver.Retry{Attempts: 3, First: time.Microsecond, Max: time.Microsecond},
+		Log:   slog.New(slog.DiscardHandler),
+		Source: func(name string) *work.Source {
+			if name == src.Name {
+				return src
+			}
+			return nil
+		},
+		Wake: func(string) {}, Reopened: func() {}, Observe: func(*work.Observed) {},
+	}
+	if change != nil {
+		change(&o, src)
+	}
+	return &workers{work.New(db, h, o), src}
+}
+
+// run runs w until the returned function is called, at the latest until the end of the test.
+func run(t *testing.T, w *workers) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		w.Run(ctx)
+	}()
+	stop = func() { cancel(); <-ended }
+	t.Cleanup(stop)
+	return stop
+}
+
+func newClaim(id, body string) driver.Claim {
+	return driver.Claim{
+		Key: driver.EventKey("lab", id), Source: "lab", EventID: id, Type: "push",
+		Headers: []byte("{}"), Body: []byte(body), Work: driver.WorkQueued,
+	}
+}
+
+// claim claims events that wait for a handler, all in one commit.
+func claim(t *testing.T, db *database, all ...driver.Claim) {
+	t.Helper()
+	claimAt(t, db, time.Time{}, all...)
+}
+
+func claimAt(t *testing.T, db *database, now time.Time, all ...driver.Claim) {
+	t.Helper()
+	slices.SortFunc(all, func(a, b driver.Claim) int { return bytes.Compare(a.Key[:], b.Key[:]) })
+	if _, err := db.Claim(t.Context(), &driver.ClaimParams{Claims: all, Now: now}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// claimInTurn claims events one after the other, so that they are due in their order.
+func claimInTurn(t *testing.T, db *database, ids ...string) {
+	t.Helper()
+	for _, id := range ids {
+		claim(t, db, newClaim(id, "{}"))
+	}
+}
+
+// waitFor polls until state reports true.
+func waitFor(t *testing.T, state func() bool) {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(time.Minute)
+	for !state() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatal("the state was not reached within a minute")
+		}
+	}
+}
+
+func eventOf(t *testing.T, db *database, id string) *driver.EventDetail {
+	t.Helper()
+	ev, err := db.Event(t.Context(), "lab", id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ev
+}
+
+// outcome is the part of an event that tests compare.
+type outcome struct {
+	State, Note string
+	Attempts    int
+	LastError   string // the wanted one is a part of the actual one
+}
+
+var done = outcome{State: driver.StateDone, Attempts: 1}
+
+// wantOutcome waits until an event has ended, and compares its outcome.
+func wantOutcome(t *testing.T, db *database, id string, want outcome) {
+	t.Helper()
+	waitFor(t, func() bool {
+		state := eventOf(t, db, id).State
+		return state == driver.StateDone || state == driver.StateDead || state == driver.StateSkipped
+	})
+	compareOutcome(t, db, id, want)
+}
+
+func compareOutcome(t *testing.T, db *database, id string, want outcome) {
+	t.Helper()
+	ev := eventOf(t, db, id)
+	got := outcome{ev.State, ev.Note, ev.Attempts, ev.LastError}
+	if want.LastError != "" && strings.Contains(got.LastError, want.LastError) {
+		got.LastError = want.LastError
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("event %s (-want +got):\n%s", id, diff)
+	}
+}
+
+// names returns the effects, sorted.
+func (db *database) names(t *testing.T) (names []string) {
+	t.Helper()
+	rows, err := db.effects.QueryContext(t.Context(), "SELECT name FROM effects ORDER BY name")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, name)
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+func wantEffects(t *testing.T, db *database, want ...string) {
+	t.Helper()
+	slices.Sort(want)
+	if diff := cmp.Diff(want, db.names(t), cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("effects (-want +got):\n%s", diff)
+	}
+}
+
+// counter counts by name.
+type counter struct {
+	mu sync.Mutex
+	n  map[string]int
+}
+
+// add returns the new count of name.
+func (c *counter) add(name string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.n == nil {
+		c.n = make(map[string]int)
+	}
+	c.n[name]++
+	return c.n[name]
+}
+
+func (c *counter) want(t *testing.T, want map[string]int) {
+	t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if diff := cmp.Diff(want, c.n, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("counts (-want +got):\n%s", diff)
+	}
+}
+
+// lines is a log.
+type lines struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lines) all() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+func wantLine(t *testing.T, log *lines, want string) {
+	t.Helper()
+	if n := strings.Count(log.all(), want); n != 1 {
+		t.Errorf("%d lines with %q, want one, in:\n%s", n, want, log.all())
+	}
+}
+
+// logTo makes workers log to l.
+func logTo(l *lines) func(*work.Options, *work.Source) {
+	return func(o *work.Options, _ *work.Source) { o.Log = slog.New(slog.NewTextHandler(l, nil)) }
+}
+
+// Workers that cannot take events try again, and log it rarely.
+func TestOutage(t *testing.T) {
+	t.Parallel()
+	db, log := openDatabase(t), &lines{}
+	var takes, sweeps atomic.Int64
+	db.beforeTake = func() error {
+		if takes.Add(1) == 1 {
+			return driver.ErrUnavailable
+		}
+		return nil
+	}
+	db.beforeSweep = func() error {
+		if sweeps.Add(1) <= 2 {
+			return driver.ErrSchema
+		}
+		return nil
+	}
+	claimInTurn(t, db, "1")
+	run(t, newWorkers(db, insert, logTo(log)))
+	wantOutcome(t, db, "1", done)
+	waitFor(t, func() bool { return sweeps.Load() > 2 })
+	wantEffects(t, db, "1")
+	wantLine(t, log, `"taking events failed; retrying in 1s" source=lab`)
+	wantLine(t, log, "looking for events failed; retrying every second")
+	wantLine(t, log, "call hookmigrate.Up")
+}
+
+// loseRun takes n due events, as a process does that is killed while the handlers work: their run
+// stays on record, and its time is over.
+func loseRun(t *testing.T, db *database, n int) {
+	t.Helper()
+	lost, err := db.Take(t.Context(), &driver.TakeParams{
+		Source: "lab", Types: []string{"*"}, Limit: n, HandlerTimeout: time.Second, Now: time.Now().Add(-time.Hour),
+	})
+	if err != nil || lost == nil || len(lost.Events()) != n {
+		t.Fatalf("took %v, error %v; want %d events", lost, err, n)
+	}
+	lost.Sever()
+}
+
+func TestInterruptedRuns(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		ids      []string
+		attempts int // of the schedule
+		want     outcome
+		effects  []string
+		line     string
+	}{
+		"alone":        {[]string{"1"}, 3, outcome{State: driver.StateDone, Attempts: 2}, []string{"1"}, "; retrying"},
+		"last attempt": {[]string{"1"}, 1, outcome{State: driver.StateDead, Attempts: 1, LastError: driver.ErrorRunInterrupted}, nil, "dead: "},
+		// Nothing tells which event ended the process: none has an attempt counted.
+		"batch": {[]string{"1", "2"}, 1, done, []string{"1", "2"}, "this event of it runs alone from now on"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db, log := openDatabase(t), &lines{}
+			for _, id := range tt.ids {
+				claimAt(t, db, time.Now().Add(-2*time.Hour), newClaim(id, "{}"))
+			}
+			loseRun(t, db, len(tt.ids))
+			run(t, newWorkers(db, insert, func(o *work.Options, src *work.Source) {
+				logTo(log)(o, src)
+				o.Workers, o.Retry.Attempts = 2, tt.attempts
+			}))
+			for _, id := range tt.ids {
+				wantOutcome(t, db, id, tt.want)
+			}
+			wantEffects(t, db, tt.effects...)
+			if got := log.all(); strings.Count(got, tt.line) != len(tt.ids) {
+				t.Errorf("the log lacks %q for each event:\n%s", tt.line, got)
+			}
+		})
+	}
+}
+
+// A handler in progress finishes when the workers stop. Events that it kept waiting are given back,
+// which costs them nothing.
+func TestStopGivesEventsBack(t *testing.T) {
+	t.Parallel()
+	db := openDatabase(t)
+	claimInTurn(t, db, "1", "2")
+	began, release := make(chan string, 10), make(chan struct{})
+	w := newWorkers(db, func(ctx context.Context, tx *sql.Tx, ev *work.Event) error {
+		began <- ev.EventID
+		<-release
+		return insert(ctx, tx, ev)
+	}, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { w.Run(ctx); close(ended) }()
+	if id := <-began; id != "1" {
+		t.Errorf("event %s ran first", id)
+	}
+	cancel()
+	select {
+	case <-ended:
+		t.Error("Run returned while a handler ran")
+	default:
+	}
+	close(release)
+	<-ended
+	compareOutcome(t, db, "1", done)
+	compareOutcome(t, db, "2", outcome{State: driver.StatePending})
+	wantEffects(t, db, "1")
+}
+
+func TestWithoutHandlers(t *testing.T) {
+	t.Parallel()
+	w := work.New(openDatabase(t), none{}, work.Options{Workers: 1})
+	w.Run(t.Context()) // returns at once
+	if got := w.Sources(); len(got) > 0 {
+		t.Errorf("sources %q", got)
+	}
+}
+
+type none struct{ handler }
+
+func (none) Types() map[string][]string { return nil }
+
+// errInjected is the failure of a handler.
+var errInjected = errors.New("no stock")
