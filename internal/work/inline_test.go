@@ -246,7 +246,7 @@ func TestInlineHandlerThatHangs(t *testing.T) {
 	release := make(chan struct{})
 	t.Cleanup(func() { close(release) })
 	w := newWorkers(db, func(_ context.Context, tx *sql.Tx, ev *work.Event) error {
-		err := insert(t.Context(), tx, ev) // whatever its context says
+		err := insert(t.Context(), tx, ev) // its context does not end it
 		<-release
 		return err
 	}, func(o *work.Options, src *work.Source) {

@@ -1,0 +1,106 @@
+package relay_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/relay"
+)
+
+// With a cooldown of a minute, no message follows the failures that open the circuit, so the number
+// of attempts stays.
+func TestOpenCircuitSpendsNoAttempts(t *testing.T) {
+	t.Parallel()
+	const events = 15
+	store := openStore(t)
+	claimMany(t, store, events, "{}")
+	var calls atomic.Int64
+	d := destination(func(context.Context, *driver.Message) error {
+		calls.Add(1)
+		return errors.New("down")
+	}, func(d *relay.Destination) {
+		d.Concurrency, d.Retry = 1, driver.Retry{Attempts: 2, First: time.Minute, Max: time.Minute}
+	})
+	stop := run(t, newGroup(store, nil, d))
+	waitFor(t, func() bool { return d.Circuit.Status().Open })
+	stop()
+	if got := d.Circuit.Status().Failures; got != 10 || calls.Load() != 10 {
+		t.Errorf("%d failures in a row, %d calls; want 10 of both", got, calls.Load())
+	}
+	spent := 0
+	for i := range events {
+		m := messageOf(t, store, fmt.Sprint(i))
+		spent += m.Attempts
+		if m.State != driver.StatePending {
+			t.Errorf("message %d is %s, want pending", i, m.State)
+		}
+	}
+	if spent != 10 {
+		t.Errorf("%d attempts were spent, want 10", spent)
+	}
+}
+
+func TestCircuitClosesWhenTheDestinationIsBack(t *testing.T) {
+	t.Parallel()
+	const events, failures = 15, 13
+	store, log := openStore(t), &lines{}
+	claimMany(t, store, events, "{}")
+	var calls atomic.Int64
+	d := destination(func(context.Context, *driver.Message) error {
+		if calls.Add(1) <= failures {
+			return errors.New("down")
+		}
+		return nil
+	}, func(d *relay.Destination) {
+		d.Concurrency, d.Retry = 1, driver.Retry{Attempts: 5, First: 5 * time.Millisecond, Max: 5 * time.Millisecond}
+	})
+	run(t, newGroup(store, logTo(log), d))
+	for i := range events {
+		settled(t, store, fmt.Sprint(i), driver.StateSent)
+	}
+	if n := calls.Load(); n != events+failures {
+		t.Errorf("%d calls, want %d", n, events+failures)
+	}
+	if got := d.Circuit.Status(); got != (relay.CircuitStatus{}) {
+		t.Errorf("circuit %+v, want it closed", got)
+	}
+	wantLine(t, log, "circuit opened")
+	wantLine(t, log, "circuit closed")
+}
+
+// Bad messages do not delay good ones for long: refused messages leave the circuit closed, and an
+// open circuit lets untried messages through.
+func TestBadMessagesDelayNoOthers(t *testing.T) {
+	t.Parallel()
+	const bad = 30
+	for status, most := range map[int]int{
+		400: bad + 1, // each once, in their order
+		500: 12,      // those that open the circuit, and two probes
+	} {
+		t.Run(fmt.Sprint(status), func(t *testing.T) {
+			t.Parallel()
+			store, app := openStore(t), newAnswers(t)
+			claimMany(t, store, bad, fmt.Sprintf(`{"refuse":%d}`, status))
+			claim(t, store, "good", "{}")
+			d := destination(nil, func(d *relay.Destination) {
+				d.Concurrency, d.Retry = 1, driver.Retry{Attempts: 20, First: 20 * time.Millisecond, Max: time.Hour}
+				byHTTP(app.url)(d)
+			})
+			run(t, newGroup(store, nil, d))
+			settled(t, store, "good", driver.StateSent)
+			place := slices.Index(app.got(), "{}") + 1
+			if status == 500 && place > most {
+				t.Errorf("the good message was number %d, want it among the first %d", place, most)
+			}
+			if status == 400 && d.Circuit.Status().Open {
+				t.Error("refused messages opened the circuit")
+			}
+		})
+	}
+}
