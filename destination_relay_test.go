@@ -2,10 +2,7 @@ package hookonce_test
 
 import (
 	"context"
-	"io"
-	"net/http"
-	"net/http/httptest"
-	"sync"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,86 +12,6 @@ import (
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
 )
-
-// received is what tests compare of a request that a destination got.
-type received struct {
-	ID, Key, Attempt, Replay, Body string
-}
-
-// sink is a destination that answers with the next of its statuses, and with
-// 200 when they are used up.
-type sink struct {
-	*httptest.Server
-
-	mu       sync.Mutex
-	statuses []int
-	requests []received
-}
-
-func newSink(t *testing.T, statuses ...int) *sink {
-	s := &sink{statuses: statuses}
-	s.Server = httptest.NewServer(s)
-	t.Cleanup(s.Close)
-	return s
-}
-
-func (s *sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		panic(http.ErrAbortHandler)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.requests = append(s.requests, received{
-		ID: r.Header.Get("webhook-id"), Key: r.Header.Get("Idempotency-Key"),
-		Attempt: r.Header.Get("Hookonce-Attempt"), Replay: r.Header.Get("Hookonce-Replay"), Body: string(body),
-	})
-	status := http.StatusOK
-	if len(s.statuses) > 0 {
-		status, s.statuses = s.statuses[0], s.statuses[1:]
-	}
-	w.WriteHeader(status)
-}
-
-func (s *sink) got() []received {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return append([]received(nil), s.requests...)
-}
-
-// forwarding runs an inbox that forwards all events of gh to url.
-func forwarding(t *testing.T, store driver.Store, url string, retry hookonce.Retry) *hookonce.Engine {
-	t.Helper()
-	in := newEngine(t, store, func(c *hookonce.Config) {
-		c.Destinations = []hookonce.Destination{{Name: "app", URL: url, Retry: retry, AllowPrivate: true}}
-		c.Routes = []hookonce.Route{{Name: "all", To: "app"}}
-	})
-	run(t, in)
-	return in
-}
-
-// run runs an inbox until the test ends.
-func run(t *testing.T, in *hookonce.Engine) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	stopped := make(chan struct{})
-	go func() {
-		defer close(stopped)
-		if err := in.Run(ctx); err != nil {
-			t.Errorf("Run: %v", err)
-		}
-	}()
-	t.Cleanup(func() { cancel(); <-stopped })
-}
-
-func eventState(t *testing.T, store driver.Store, id string) *driver.EventDetail {
-	t.Helper()
-	ev, err := store.Event(t.Context(), "gh", id)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return ev
-}
 
 func TestRetriesKeepTheirKey(t *testing.T) {
 	t.Parallel()
@@ -163,25 +80,64 @@ func TestDeadAndReopened(t *testing.T) {
 	}
 }
 
-func TestDuplicatesAreCounted(t *testing.T) {
+// leaseStore notes the parameters of its first lease.
+type leaseStore struct {
+	driver.Store
+	first chan driver.LeaseParams
+}
+
+func (s *leaseStore) Lease(ctx context.Context, p *driver.LeaseParams) (*driver.Leased, error) {
+	select {
+	case s.first <- *p:
+	default:
+	}
+	return s.Store.Lease(ctx, p)
+}
+
+// The settings of a destination reach its relay.
+func TestSettingsOfADestination(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		settings hookonce.Destination
+		want     driver.LeaseParams
+	}{
+		"defaults": {hookonce.Destination{}, driver.LeaseParams{Limit: 16, MaxAttempts: 20, For: 20 * time.Second}},
+		"own": {
+			hookonce.Destination{Timeout: 40 * time.Second, Concurrency: 4, Retry: hookonce.Retry{Attempts: 7}},
+			driver.LeaseParams{Limit: 4, MaxAttempts: 7, For: 45 * time.Second},
+		},
+		"rate": {
+			hookonce.Destination{Rate: hookonce.Rate{Count: 3, Per: time.Hour}},
+			driver.LeaseParams{Limit: 3, MaxAttempts: 20, For: 20 * time.Second},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store := &leaseStore{openStore(t), make(chan driver.LeaseParams, 1)}
+			tt.settings.Name, tt.settings.URL, tt.want.Destination = "app", "http://localhost/", "app"
+			run(t, newEngine(t, store, func(c *hookonce.Config) { c.Destinations = []hookonce.Destination{tt.settings} }))
+			if diff := cmp.Diff(tt.want, <-store.first); diff != "" {
+				t.Errorf("the first lease (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestPrivateDestinationsMustBeAllowed(t *testing.T) {
 	t.Parallel()
 	store := openStore(t)
-	in := newEngine(t, store, nil)
-	deliver(in, delivery("1", "{}"))
-	deliver(in, delivery("1", "{}"))
-	deliver(in, delivery("1", `{"other":true}`))
-	deliver(in, delivery("2", "{}")) // the body of 1 again, under an id that is not signed
+	in := newEngine(t, store, func(c *hookonce.Config) {
+		c.Destinations = []hookonce.Destination{{Name: "app", URL: newSink(t).URL, Retry: hookonce.Retry{Attempts: 1}}}
+		c.Routes = []hookonce.Route{{Name: "r", To: "app"}}
+	})
 	ctx, cancel := context.WithCancel(t.Context())
+	stopped := make(chan error, 1)
+	go func() { stopped <- in.Run(ctx) }()
+	deliver(in, delivery("1", "{}"))
+	waitFor(t, func() bool { return eventState(t, store, "1").State == driver.StateDead })
 	cancel()
-	if err := in.Run(ctx); err != nil { // writes what was counted, and returns
-		t.Fatal(err)
-	}
-	want := driver.Deliveries{Count: 3, OtherBodies: 1, Repeats: 1}
-	opts := cmpopts.IgnoreFields(driver.Deliveries{}, "FirstAt", "LastAt")
-	if diff := cmp.Diff(want, eventState(t, store, "1").Deliveries, opts); diff != "" {
-		t.Errorf("deliveries of 1 (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(driver.Deliveries{Count: 1, RepeatOf: "1"}, eventState(t, store, "2").Deliveries, opts); diff != "" {
-		t.Errorf("deliveries of 2 (-want +got):\n%s", diff)
+	<-stopped
+	if got := eventState(t, store, "1").LastError; !strings.Contains(got, "not allowed") {
+		t.Errorf("the error is %q, want one that says that the address is not allowed", got)
 	}
 }

@@ -42,11 +42,6 @@ func staleAndRefetchTests[T any]() []libraryTest[T] {
 	}
 }
 
-// stale adds a rule for version v of object o.
-func stale(c *hookonce.Config) {
-	c.Sources[0].Stale = []hookonce.StaleRule{{Types: []string{"push"}, Key: "body:o", Version: "body:v"}}
-}
-
 // version returns a delivery about version v of an object.
 func version(id, object string, v int) *http.Request {
 	return delivery(id, fmt.Sprintf(`{"o":%q,"v":%d}`, object, v))

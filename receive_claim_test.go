@@ -13,21 +13,6 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// waitFor polls for a state that no channel tells of.
-func waitFor(t *testing.T, state func() bool) {
-	t.Helper()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(time.Minute)
-	for !state() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatal("the state was not reached within a minute")
-		}
-	}
-}
-
 func TestFailedClaims(t *testing.T) {
 	t.Parallel()
 	for err, want := range map[error]int{

@@ -1,9 +1,21 @@
 package hookonce_test
 
 import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/driver"
 )
 
 func TestPathsThatNameNoSource(t *testing.T) {
@@ -23,6 +35,82 @@ func TestPathsThatNameNoSource(t *testing.T) {
 		in.ServeHTTP(w, r)
 		if w.Code != 404 {
 			t.Errorf("%s: answer %d, want 404", path, w.Code)
+		}
+	}
+}
+
+func TestDuplicatesAreCounted(t *testing.T) {
+	t.Parallel()
+	store := openStore(t)
+	in := newEngine(t, store, nil)
+	deliver(in, delivery("1", "{}"))
+	deliver(in, delivery("1", "{}"))
+	deliver(in, delivery("1", `{"other":true}`))
+	deliver(in, delivery("2", "{}")) // the body of 1 again, under an id that is not signed
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := in.Run(ctx); err != nil { // writes what was counted, and returns
+		t.Fatal(err)
+	}
+	want := driver.Deliveries{Count: 3, OtherBodies: 1, Repeats: 1}
+	opts := cmpopts.IgnoreFields(driver.Deliveries{}, "FirstAt", "LastAt")
+	if diff := cmp.Diff(want, eventState(t, store, "1").Deliveries, opts); diff != "" {
+		t.Errorf("deliveries of 1 (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(driver.Deliveries{Count: 1, RepeatOf: "1"}, eventState(t, store, "2").Deliveries, opts); diff != "" {
+		t.Errorf("deliveries of 2 (-want +got):\n%s", diff)
+	}
+}
+
+func TestPanicsEndNoProcess(t *testing.T) {
+	t.Parallel()
+	broken := true
+	store := &faultStore{Store: openStore(t), before: func(context.Context, *driver.ClaimParams) error {
+		if broken {
+			panic("a defect of the store")
+		}
+		return nil
+	}}
+	in := newEngine(t, store, func(c *hookonce.Config) {
+		c.Destinations = []hookonce.Destination{{Name: "app", URL: "http://localhost/"}}
+		c.Routes = []hookonce.Route{{Name: "r", To: "app", Where: func(*hookonce.Event) (bool, error) { panic("a defect of the route") }}}
+	})
+	if got := deliver(in, delivery("1", "{}")); got.Code != 503 {
+		t.Errorf("while the store panics: %+v, want 503", got)
+	}
+	broken = false
+	if got := deliver(in, delivery("1", "{}")); got != ok {
+		t.Errorf("afterwards: %+v, want ok", got)
+	}
+	if ev := eventState(t, store, "1"); ev.State != driver.StateDone || ev.Note != driver.NoteNoRoute {
+		t.Errorf("an event whose route panicked is %s, %q", ev.State, ev.Note)
+	}
+}
+
+// A refusal before the body is read must not wait for the body.
+func TestRefusalDoesNotWaitForTheBody(t *testing.T) {
+	t.Parallel()
+	in := newEngine(t, openStore(t), nil)
+	in.Drain()
+	server := httptest.NewServer(in)
+	t.Cleanup(server.Close)
+	for path, want := range map[string]int{"/webhooks/gh": 503, "/webhooks/other": 404} {
+		conn, err := net.Dial("tcp", server.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		if err := conn.SetDeadline(time.Now().Add(8 * time.Second)); err != nil { // below the time for a body
+			t.Fatal(err)
+		}
+		fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n", path)
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatalf("%s: no answer: %v", path, err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != want || !resp.Close {
+			t.Errorf("%s: %d, closing %t; want %d and closing", path, resp.StatusCode, resp.Close, want)
 		}
 	}
 }

@@ -247,3 +247,103 @@ func settled(t *testing.T, store driver.Store, id, state string) *driver.EventDe
 	waitFor(t, func() bool { return eventState(t, store, id).State == state })
 	return eventState(t, store, id)
 }
+
+// waitFor polls for a state that no channel tells of.
+func waitFor(t *testing.T, state func() bool) {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(time.Minute)
+	for !state() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatal("the state was not reached within a minute")
+		}
+	}
+}
+
+// received is what tests compare of a request that a destination got.
+type received struct {
+	ID, Key, Attempt, Replay, Body string
+}
+
+// sink is a destination that answers with the next of its statuses, and with
+// 200 when they are used up.
+type sink struct {
+	*httptest.Server
+
+	mu       sync.Mutex
+	statuses []int
+	requests []received
+}
+
+func newSink(t *testing.T, statuses ...int) *sink {
+	s := &sink{statuses: statuses}
+	s.Server = httptest.NewServer(s)
+	t.Cleanup(s.Close)
+	return s
+}
+
+func (s *sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.requests = append(s.requests, received{
+		ID: r.Header.Get("webhook-id"), Key: r.Header.Get("Idempotency-Key"),
+		Attempt: r.Header.Get("Hookonce-Attempt"), Replay: r.Header.Get("Hookonce-Replay"), Body: string(body),
+	})
+	status := http.StatusOK
+	if len(s.statuses) > 0 {
+		status, s.statuses = s.statuses[0], s.statuses[1:]
+	}
+	w.WriteHeader(status)
+}
+
+func (s *sink) got() []received {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]received(nil), s.requests...)
+}
+
+// forwarding runs an inbox that forwards all events of gh to url.
+func forwarding(t *testing.T, store driver.Store, url string, retry hookonce.Retry) *hookonce.Engine {
+	t.Helper()
+	in := newEngine(t, store, func(c *hookonce.Config) {
+		c.Destinations = []hookonce.Destination{{Name: "app", URL: url, Retry: retry, AllowPrivate: true}}
+		c.Routes = []hookonce.Route{{Name: "all", To: "app"}}
+	})
+	run(t, in)
+	return in
+}
+
+// run runs an inbox until the test ends.
+func run(t *testing.T, in *hookonce.Engine) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		if err := in.Run(ctx); err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	}()
+	t.Cleanup(func() { cancel(); <-stopped })
+}
+
+func eventState(t *testing.T, store driver.Store, id string) *driver.EventDetail {
+	t.Helper()
+	ev, err := store.Event(t.Context(), "gh", id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ev
+}
+
+// stale adds a rule for version v of object o.
+func stale(c *hookonce.Config) {
+	c.Sources[0].Stale = []hookonce.StaleRule{{Types: []string{"push"}, Key: "body:o", Version: "body:v"}}
+}

@@ -3,6 +3,7 @@ package hookonce_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"sync"
 	"testing"
 
@@ -112,5 +113,36 @@ func TestReloadWhileReceiving(t *testing.T) {
 	}
 	if len(ids) != senders*each {
 		t.Errorf("%d message ids in %d requests, want as many ids", len(ids), senders*each)
+	}
+}
+
+// A reload that changes nothing of a destination leaves its circuit as it is, and
+// so does one that changes something else than where it is.
+func TestReloadKeepsTheCircuit(t *testing.T) {
+	t.Parallel()
+	gone := newSink(t)
+	gone.Close()
+	cfg := settings(gone.URL)
+	cfg.Logger = slog.New(slog.DiscardHandler)
+	in := newEngine(t, openStore(t), func(c *hookonce.Config) { *c = *cfg })
+	for i := range 20 {
+		deliver(in, delivery(fmt.Sprint(i), "{}"))
+	}
+	run(t, in)
+	open := func() bool { return in.Destinations()[0].Circuit.Open }
+	waitFor(t, open)
+	reload(t, in, cfg)
+	if !open() {
+		t.Error("reloading the same settings closed the circuit")
+	}
+	cfg.Destinations[0].Concurrency = 2
+	reload(t, in, cfg)
+	if !open() {
+		t.Error("reloading another concurrency closed the circuit")
+	}
+	cfg.Destinations[0].URL = newSink(t).URL
+	reload(t, in, cfg)
+	if open() {
+		t.Error("another address begins with the circuit of the old one")
 	}
 }

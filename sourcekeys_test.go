@@ -9,6 +9,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/base64"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"math/big"
 	"net"
@@ -273,5 +274,34 @@ func TestReloadKeepsKeys(t *testing.T) {
 	results = append(results, deliver(in, k.signed(t, &of)))
 	if diff := cmp.Diff([]result{ok, duplicate}, results); diff != "" || k.asked.Load() != 1 {
 		t.Errorf("the server was asked %d times, want once; answers (-want +got):\n%s", k.asked.Load(), diff)
+	}
+}
+
+func TestSecretsDoNotEndWithTheClient(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	in := newEngine(t, openStore(t), func(c *hookonce.Config) {
+		c.Sources[0].Secrets = hookonce.SecretsFunc(func(ctx context.Context, _ *http.Request) ([]string, error) {
+			cancel() // the client half-closes while the secrets are looked up
+			if _, bounded := ctx.Deadline(); !bounded {
+				return nil, errors.New("the look-up has no deadline")
+			}
+			return []string{secret}, ctx.Err()
+		})
+	})
+	if got := deliver(in, delivery("1", "{}").WithContext(ctx)); got != ok {
+		t.Errorf("%+v, want ok", got)
+	}
+}
+
+func TestNoActiveSecretsIs503(t *testing.T) {
+	t.Parallel()
+	for name, secrets := range map[string][]string{"none": nil, "empty": {""}, "blank": {secret, " "}} {
+		in := newEngine(t, openStore(t), func(c *hookonce.Config) {
+			c.Sources[0].Secrets = hookonce.SecretsFunc(func(context.Context, *http.Request) ([]string, error) { return secrets, nil })
+		})
+		if got := deliver(in, delivery("1", "{}")); got.Code != 503 {
+			t.Errorf("%s: %+v, want 503", name, got)
+		}
 	}
 }

@@ -1,0 +1,51 @@
+package hookonce_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hookonce/hookonce"
+)
+
+func TestAckIsTheAnswerToWhatIsQuarantined(t *testing.T) {
+	t.Parallel()
+	in := newEngine(t, openStore(t), func(c *hookonce.Config) {
+		c.Sources[0].Malformed = hookonce.MalformedQuarantine
+		c.Sources[0].Ack = &hookonce.Ack{Body: "[accepted]", Status: 202}
+		c.Sources[0].Event.ID = "body:id"
+	})
+	for _, body := range []string{`{"id":1}`, `{"id":null}`} {
+		w := httptest.NewRecorder()
+		in.ServeHTTP(w, delivery("1", body))
+		if w.Code != 202 || w.Body.String() != "[accepted]" {
+			t.Errorf("%s: %d %s, want 202 [accepted]", body, w.Code, w.Body)
+		}
+	}
+}
+
+func TestRefusalsAreLoggedUnderTheirID(t *testing.T) {
+	t.Parallel()
+	log := &lines{}
+	in := newEngine(t, openStore(t), func(c *hookonce.Config) { c.Logger = log.logger() })
+	forged := delivery("1", "{}")
+	forged.Header.Set("X-Hub-Signature-256", "sha256="+strings.Repeat("0", 64))
+	get := delivery("1", "{}")
+	get.Method = http.MethodGet
+	unknown := delivery("1", "{}")
+	unknown.URL.Path = "/webhooks/canary"
+	for _, r := range []*http.Request{forged, get, unknown} {
+		w := httptest.NewRecorder()
+		in.ServeHTTP(w, r)
+		id := w.Body.String()
+		id = id[strings.LastIndex(id, ":")+1 : strings.LastIndex(id, `"`)]
+		if !slices.ContainsFunc(log.all(), func(line string) bool { return strings.Contains(line, "error_id="+id) }) {
+			t.Errorf("answer %d: no line has the error id %q", w.Code, id)
+		}
+	}
+	if strings.Contains(strings.Join(log.all(), ""), "canary") {
+		t.Error("the log holds a path that names no source")
+	}
+}
