@@ -102,8 +102,11 @@ func Example() {
 	fmt.Println(effects, "effect")
 
 	// Output:
-	// {"status":"ok","event_id":"72d3162e"} {"status":"duplicate","event_id":"72d3162e"} pushed
-	// refs/heads/main <nil> 1 effect
+	// {"status":"ok","event_id":"72d3162e"}
+	// {"status":"duplicate","event_id":"72d3162e"}
+	// pushed refs/heads/main
+	// <nil>
+	// 1 effect
 }
 
 // An Engine in your own server, without handlers. GitHub delivers an event twice, and the
@@ -162,8 +165,10 @@ func ExampleNewEngine() {
 	fmt.Println(<-ran)
 
 	// Output:
-	// {"status":"ok","event_id":"72d3162e"} {"status":"duplicate","event_id":"72d3162e"} attempt 1:
-	// {"ref":"refs/heads/main"} <nil>
+	// {"status":"ok","event_id":"72d3162e"}
+	// {"status":"duplicate","event_id":"72d3162e"}
+	// attempt 1: {"ref":"refs/heads/main"}
+	// <nil>
 }
 
 // push delivers an event as GitHub does.
