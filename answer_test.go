@@ -10,7 +10,8 @@ import (
 	"github.com/hookonce/hookonce"
 )
 
-func TestAckIsTheAnswerToWhatIsQuarantined(t *testing.T) {
+// A quarantined delivery gets the same answer as an accepted one.
+func TestAckAnswersQuarantinedDeliveries(t *testing.T) {
 	t.Parallel()
 	in := newEngine(t, openStore(t), func(c *hookonce.Config) {
 		c.Sources[0].Malformed = hookonce.MalformedQuarantine
@@ -21,12 +22,13 @@ func TestAckIsTheAnswerToWhatIsQuarantined(t *testing.T) {
 		w := httptest.NewRecorder()
 		in.ServeHTTP(w, delivery("1", body))
 		if w.Code != 202 || w.Body.String() != "[accepted]" {
-			t.Errorf("%s: %d %s, want 202 [accepted]", body, w.Code, w.Body)
+			t.Errorf("%s: answer %d %s, want 202 [accepted]", body, w.Code, w.Body)
 		}
 	}
 }
 
-func TestRefusalsAreLoggedUnderTheirID(t *testing.T) {
+// The answer and the log line of a refusal have the same error id.
+func TestRefusalsAreLoggedWithTheirID(t *testing.T) {
 	t.Parallel()
 	log := &lines{}
 	in := newEngine(t, openStore(t), func(c *hookonce.Config) { c.Logger = log.logger() })
@@ -46,6 +48,6 @@ func TestRefusalsAreLoggedUnderTheirID(t *testing.T) {
 		}
 	}
 	if strings.Contains(strings.Join(log.all(), ""), "canary") {
-		t.Error("the log holds a path that names no source")
+		t.Error("the log holds the path of an unknown source, which can be any text")
 	}
 }

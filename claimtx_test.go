@@ -164,7 +164,7 @@ func claimTxReopens[T any](t *testing.T, l *library[T]) {
 		c.Routes = []hookonce.Route{{Name: "all", To: "crm"}}
 	}
 	routed := inbox[T](t, l, nil, route)
-	running(t, routed)
+	run(t, routed)
 	deliverAll(t, routed, "1", "2")
 	for _, id := range []string{"1", "2"} {
 		if ev := ended(t, l, id); ev.State != "dead" {

@@ -12,14 +12,12 @@ import (
 	"github.com/hookonce/hookonce/provider"
 )
 
-// itemsEngine takes batches: the items of body:items, by their id.
-func itemsEngine(t *testing.T, store driver.Store) *hookonce.Engine {
-	return newEngine(t, store, func(c *hookonce.Config) {
-		c.Sources[0].Event = provider.EventRules{ID: "item:id", Type: "item:type", Time: "item:at", Batch: "body:items"}
-	})
+// items makes gh send batches: the items of body:items, each with its id.
+func items(c *hookonce.Config) {
+	c.Sources[0].Event = provider.EventRules{ID: "item:id", Batch: "body:items"}
 }
 
-func TestBatchKeepsTheGoodItems(t *testing.T) {
+func TestMalformedItemsDoNotHarmOthers(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name, body string
@@ -27,8 +25,8 @@ func TestBatchKeepsTheGoodItems(t *testing.T) {
 		want       string
 	}{
 		{"one is malformed", `{"items":[{"id":1},{"id":null},{"id":2}]}`, 200, `{"status":"ok","events":2,"duplicates":0,"malformed":1}`},
-		{"one comes twice", `{"items":[{"id":1},{"id":1}]}`, 200, `{"status":"ok","events":2,"duplicates":1}`},
-		{"none", `{"items":[]}`, 200, `{"status":"ok","events":0,"duplicates":0}`},
+		{"two with one id", `{"items":[{"id":1},{"id":1}]}`, 200, `{"status":"ok","events":2,"duplicates":1}`},
+		{"empty list", `{"items":[]}`, 200, `{"status":"ok","events":0,"duplicates":0}`},
 		{"all are malformed", `{"items":[{},{}]}`, 400, ""},
 		{"no list", `{}`, 400, ""},
 	}
@@ -36,17 +34,18 @@ func TestBatchKeepsTheGoodItems(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			w := httptest.NewRecorder()
-			itemsEngine(t, openStore(t)).ServeHTTP(w, delivery("batch", tt.body))
+			newEngine(t, openStore(t), items).ServeHTTP(w, delivery("batch", tt.body))
 			got := strings.TrimSpace(w.Body.String())
 			if w.Code != tt.code || tt.want != "" && got != tt.want {
-				t.Errorf("%d %s, want %d %s", w.Code, got, tt.code, tt.want)
+				t.Errorf("answer %d %s, want %d %s", w.Code, got, tt.code, tt.want)
 			}
 		})
 	}
 }
 
-// An item on the way to the events that lacks its array is kept, with its own bytes.
-func TestBatchKeepsAnItemWithoutItsArray(t *testing.T) {
+// An entry that should hold a list of events and does not goes to the quarantine, with its own
+// bytes.
+func TestEntryWithoutItsListIsQuarantined(t *testing.T) {
 	t.Parallel()
 	store := openStore(t)
 	in := newEngine(t, store, func(c *hookonce.Config) {
@@ -55,10 +54,10 @@ func TestBatchKeepsAnItemWithoutItsArray(t *testing.T) {
 	w := httptest.NewRecorder()
 	in.ServeHTTP(w, delivery("batch", `{"entry":[{"changes":[{"id":1}]},{"id":"x"}]}`))
 	if got := strings.TrimSpace(w.Body.String()); w.Code != 200 || got != `{"status":"ok","events":1,"duplicates":0,"malformed":1}` {
-		t.Errorf("answered %d %s", w.Code, got)
+		t.Errorf("answer %d %s, want 200 with one event and one malformed part", w.Code, got)
 	}
 	if got := string(eventState(t, store, "1").Body); got != `{"id":1}` {
-		t.Errorf("the event has the body %s", got)
+		t.Errorf("the event has the body %s, want its item", got)
 	}
 	page, err := store.Quarantined(t.Context(), &driver.QuarantineFilter{})
 	if err != nil {

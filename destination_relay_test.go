@@ -13,17 +13,15 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-func TestRetriesKeepTheirKey(t *testing.T) {
+func TestRetriesKeepTheKey(t *testing.T) {
 	t.Parallel()
 	store := openStore(t)
 	s := newSink(t, 500, 429)
 	in := forwarding(t, store, s.URL, hookonce.Retry{Attempts: 5, First: time.Millisecond, Max: time.Millisecond})
-	if got := deliver(in, delivery("1", `{"n":1}`)); got != ok {
-		t.Fatalf("%+v", got)
-	}
-	waitFor(t, func() bool { return eventState(t, store, "1").State == driver.StateDone })
+	deliver(in, delivery("1", `{"n":1}`))
+	ev := settled(t, store, "1", driver.StateDone)
 
-	id := driver.MessageID(driver.EventKey("gh", "1"), 0, "all")
+	id := messageID("1", 0)
 	want := []received{
 		{ID: id, Key: id, Attempt: "1", Body: `{"n":1}`},
 		{ID: id, Key: id, Attempt: "2", Body: `{"n":1}`},
@@ -38,12 +36,13 @@ func TestRetriesKeepTheirKey(t *testing.T) {
 		{MessageID: id, Number: 3, Outcome: "sent", StatusCode: 200},
 	}
 	opts := cmpopts.IgnoreFields(driver.Attempt{}, "At", "Took", "Error")
-	if diff := cmp.Diff(wantTries, eventState(t, store, "1").Tries, opts); diff != "" {
+	if diff := cmp.Diff(wantTries, ev.Tries, opts); diff != "" {
 		t.Errorf("the audit trail (-want +got):\n%s", diff)
 	}
 }
 
-func TestDeadAndReopened(t *testing.T) {
+// A delivery of a dead event sends its message again, with the same id.
+func TestDeliveryReopensADeadEvent(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name     string
@@ -51,7 +50,7 @@ func TestDeadAndReopened(t *testing.T) {
 		attempts int
 	}{
 		{"out of attempts", []int{500, 500}, 2},
-		{"gone", []int{410}, 5},
+		{"answered 410", []int{410}, 5},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -60,27 +59,27 @@ func TestDeadAndReopened(t *testing.T) {
 			s := newSink(t, tt.statuses...)
 			in := forwarding(t, store, s.URL, hookonce.Retry{Attempts: tt.attempts, First: time.Millisecond, Max: time.Millisecond})
 			deliver(in, delivery("1", "{}"))
-			waitFor(t, func() bool { return eventState(t, store, "1").State == driver.StateDead })
+			settled(t, store, "1", driver.StateDead)
 			if n := len(s.got()); n != len(tt.statuses) {
-				t.Fatalf("%d requests before it was dead, want %d", n, len(tt.statuses))
+				t.Fatalf("%d requests before the event was dead, want %d", n, len(tt.statuses))
 			}
 
 			got := deliver(in, delivery("1", "{}"))
 			if diff := cmp.Diff(result{Code: 200, Status: "duplicate", Reopened: true}, got); diff != "" {
 				t.Errorf("the redelivery (-want +got):\n%s", diff)
 			}
-			waitFor(t, func() bool { return eventState(t, store, "1").State == driver.StateDone })
+			settled(t, store, "1", driver.StateDone)
 			requests := s.got()
 			last := requests[len(requests)-1]
-			id := driver.MessageID(driver.EventKey("gh", "1"), 0, "all")
+			id := messageID("1", 0)
 			if diff := cmp.Diff(received{ID: id, Key: id, Attempt: "1", Replay: "1", Body: "{}"}, last); diff != "" {
-				t.Errorf("after reopening (-want +got):\n%s", diff)
+				t.Errorf("the request after reopening (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// leaseStore notes the parameters of its first lease.
+// leaseStore records the parameters of the first lease.
 type leaseStore struct {
 	driver.Store
 	first chan driver.LeaseParams
@@ -94,15 +93,15 @@ func (s *leaseStore) Lease(ctx context.Context, p *driver.LeaseParams) (*driver.
 	return s.Store.Lease(ctx, p)
 }
 
-// The settings of a destination reach its relay.
-func TestSettingsOfADestination(t *testing.T) {
+// The relay works by the settings of its destination.
+func TestSettingsReachTheRelay(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		settings hookonce.Destination
 		want     driver.LeaseParams
 	}{
 		"defaults": {hookonce.Destination{}, driver.LeaseParams{Limit: 16, MaxAttempts: 20, For: 20 * time.Second}},
-		"own": {
+		"timeout, concurrency and retry": {
 			hookonce.Destination{Timeout: 40 * time.Second, Concurrency: 4, Retry: hookonce.Retry{Attempts: 7}},
 			driver.LeaseParams{Limit: 4, MaxAttempts: 7, For: 45 * time.Second},
 		},
@@ -130,14 +129,9 @@ func TestPrivateDestinationsMustBeAllowed(t *testing.T) {
 		c.Destinations = []hookonce.Destination{{Name: "app", URL: newSink(t).URL, Retry: hookonce.Retry{Attempts: 1}}}
 		c.Routes = []hookonce.Route{{Name: "r", To: "app"}}
 	})
-	ctx, cancel := context.WithCancel(t.Context())
-	stopped := make(chan error, 1)
-	go func() { stopped <- in.Run(ctx) }()
+	run(t, in)
 	deliver(in, delivery("1", "{}"))
-	waitFor(t, func() bool { return eventState(t, store, "1").State == driver.StateDead })
-	cancel()
-	<-stopped
-	if got := eventState(t, store, "1").LastError; !strings.Contains(got, "not allowed") {
-		t.Errorf("the error is %q, want one that says that the address is not allowed", got)
+	if got := settled(t, store, "1", driver.StateDead).LastError; !strings.Contains(got, "not allowed") {
+		t.Errorf("error %q, want one that says that the address is not allowed", got)
 	}
 }

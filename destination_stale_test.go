@@ -15,17 +15,12 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// watching adds the rule of these tests: version v of object o.
-func watching(c *hookonce.Config) {
-	c.Sources[0].Stale = []hookonce.StaleRule{{Types: []string{"push"}, Key: "body:o", Version: "body:v"}}
-}
-
-// watched is an engine that forwards what gh sends to url, by the route all, and
-// watches for stale events.
-func watched(t *testing.T, store driver.Store, url string, change func(*hookonce.Config)) *hookonce.Engine {
+// withStaleRule returns an engine that sends the events of gh to url by the route all, with a stale
+// rule. It is not running.
+func withStaleRule(t *testing.T, store driver.Store, url string, change func(*hookonce.Config)) *hookonce.Engine {
 	t.Helper()
 	return newEngine(t, store, func(c *hookonce.Config) {
-		watching(c)
+		stale(c)
 		c.Destinations = []hookonce.Destination{{
 			Name: "app", URL: url, AllowPrivate: true, Retry: hookonce.Retry{First: time.Millisecond, Max: time.Millisecond},
 		}}
@@ -36,12 +31,12 @@ func watched(t *testing.T, store driver.Store, url string, change func(*hookonce
 	})
 }
 
-// versioned is an event of version v of object o, whose id is o-v.
+// versioned returns a delivery of version v of object o. The id of its event is o-v.
 func versioned(o, v string) *http.Request {
 	return delivery(o+"-"+v, fmt.Sprintf(`{"o":%q,"v":%q}`, o, v))
 }
 
-// bodies are the versions that a destination got, in order.
+// bodies returns the request bodies that a destination got, in order.
 func bodies(s *sink) []string {
 	var all []string
 	for _, r := range s.got() {
@@ -53,14 +48,14 @@ func bodies(s *sink) []string {
 func TestStaleMessagesAreSkipped(t *testing.T) {
 	t.Parallel()
 	store, s := openStore(t), newSink(t)
-	in := watched(t, store, s.URL, nil)
+	in := withStaleRule(t, store, s.URL, nil)
 	run(t, in)
 	for _, tt := range []struct{ o, v, state string }{
 		{"a", "2", driver.StateDone},
 		{"a", "1", driver.StateSkipped},
-		{"b", "1", driver.StateDone}, // of another object
+		{"b", "1", driver.StateDone}, // another object
 		{"a", "2.0", driver.StateDone},
-		{"a", "true", driver.StateDone}, // text is above all numbers
+		{"a", "true", driver.StateDone}, // any text is newer than any number
 		{"a", "3", driver.StateSkipped},
 		{"c", "2026-01-01T01:00:00+01:00", driver.StateDone},
 		{"c", "2026-01-01T00:00:00Z", driver.StateDone},
@@ -69,12 +64,12 @@ func TestStaleMessagesAreSkipped(t *testing.T) {
 		deliver(in, versioned(tt.o, tt.v))
 		settled(t, store, tt.o+"-"+tt.v, tt.state)
 	}
-	for _, body := range []string{`{"o":"a"}`, `{"v":"0"}`, `[]`} { // nothing to compare
+	for _, body := range []string{`{"o":"a"}`, `{"v":"0"}`, `[]`} { // without an object or a version
 		deliver(in, delivery(body, body))
 		settled(t, store, body, driver.StateDone)
 	}
 	other := versioned("a", "0")
-	other.Header.Set("X-GitHub-Event", "ping") // no rule
+	other.Header.Set("X-GitHub-Event", "ping") // no rule for this type
 	deliver(in, other)
 	settled(t, store, "a-0", driver.StateDone)
 
@@ -91,11 +86,11 @@ func TestStaleMessagesAreSkipped(t *testing.T) {
 	}
 }
 
-// An operator who replays an event wants it, and it changes nothing for others.
-func TestReplayOfAStaleMessage(t *testing.T) {
+// A replay sends a stale event anyway. It does not change the applied version.
+func TestReplayOfAStaleEvent(t *testing.T) {
 	t.Parallel()
 	store, s := openStore(t), newSink(t)
-	in := watched(t, store, s.URL, nil)
+	in := withStaleRule(t, store, s.URL, nil)
 	run(t, in)
 	deliver(in, versioned("a", "5"))
 	settled(t, store, "a-5", driver.StateDone)
@@ -112,11 +107,11 @@ func TestReplayOfAStaleMessage(t *testing.T) {
 	}
 }
 
-// What one route sent says nothing of another.
-func TestRoutesWatchOnTheirOwn(t *testing.T) {
+// Each route has its own applied versions.
+func TestStaleIsDecidedForEachRoute(t *testing.T) {
 	t.Parallel()
 	store, first, second := openStore(t), newSink(t), newSink(t)
-	in := watched(t, store, first.URL, func(c *hookonce.Config) {
+	in := withStaleRule(t, store, first.URL, func(c *hookonce.Config) {
 		c.Destinations = append(c.Destinations, hookonce.Destination{Name: "other", URL: second.URL, AllowPrivate: true})
 		c.Routes = append(c.Routes, hookonce.Route{Name: "low", To: "other", Where: func(ev *hookonce.Event) (bool, error) {
 			return ev.ID != "a-2", nil
@@ -126,7 +121,7 @@ func TestRoutesWatchOnTheirOwn(t *testing.T) {
 	deliver(in, versioned("a", "2"))
 	settled(t, store, "a-2", driver.StateDone)
 	deliver(in, versioned("a", "1"))
-	ev := settled(t, store, "a-1", driver.StateDone) // as far as one route is concerned
+	ev := settled(t, store, "a-1", driver.StateDone) // one of its two messages is sent
 	got := []string{ev.Messages[0].Route, ev.Messages[0].State, ev.Messages[1].Route, ev.Messages[1].State}
 	if diff := cmp.Diff([]string{"all", driver.StateSkipped, "low", driver.StateSent}, got); diff != "" {
 		t.Errorf("messages (-want +got):\n%s", diff)
@@ -144,7 +139,7 @@ func (s *versionsStore) Versions(ctx context.Context, objects []driver.Key) (map
 	return s.Store.Versions(ctx, objects)
 }
 
-// Relays outlive the setup of sources: the rules are those of now.
+// A relay lives on when sources are reloaded, and uses their new stale rules.
 func TestReloadOfStaleRules(t *testing.T) {
 	t.Parallel()
 	store, s := &versionsStore{Store: openStore(t)}, newSink(t)
@@ -153,13 +148,13 @@ func TestReloadOfStaleRules(t *testing.T) {
 	deliver(in, versioned("a", "9"))
 	settled(t, store, "a-9", driver.StateDone)
 	if n := store.calls.Load(); n > 0 {
-		t.Errorf("%d looks at versions without a rule", n)
+		t.Errorf("%d reads of versions without a rule, want none", n)
 	}
-	with := settings(s.URL)
-	watching(with)
-	reload(t, in, with)
+	ruled := settings(s.URL)
+	stale(ruled)
+	reload(t, in, ruled)
 	deliver(in, versioned("a", "3"))
-	settled(t, store, "a-3", driver.StateDone) // the first one that was watched
+	settled(t, store, "a-3", driver.StateDone) // the first version under the rule
 	deliver(in, versioned("a", "2"))
 	settled(t, store, "a-2", driver.StateSkipped)
 	reload(t, in, settings(s.URL))

@@ -159,7 +159,7 @@ func ExampleNewEngine() {
 	}
 	fmt.Println(<-got)
 
-	// To stop: refuse new deliveries first, then end the work on the old ones.
+	// To stop, refuse new deliveries first, and then end Run.
 	in.Drain()
 	stop()
 	fmt.Println(<-ran)

@@ -220,20 +220,6 @@ func inbox[T any](t testing.TB, l *library[T], mux *hookonce.Mux[T], change func
 	return in
 }
 
-// running runs in until the test ends.
-func running[T any](t testing.TB, in *hookonce.Inbox[T]) {
-	t.Helper()
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- in.Run(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
-}
-
 // deliverAll delivers one event for each id.
 func deliverAll[T any](t *testing.T, in *hookonce.Inbox[T], ids ...string) {
 	t.Helper()

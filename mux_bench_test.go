@@ -28,7 +28,7 @@ func BenchmarkHandlers(b *testing.B) {
 			})
 			in := inbox(b, l, mux, func(c *hookonce.Config) { c.Batch = batch })
 			b.ResetTimer()
-			running(b, in)
+			run(b, in)
 			for range b.N {
 				<-handled
 			}

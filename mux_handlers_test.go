@@ -62,7 +62,7 @@ func oneCommit[T any](t *testing.T, l *library[T]) {
 	in := inbox(t, l, mux, func(c *hookonce.Config) {
 		c.Destinations = []hookonce.Destination{{Name: "crm", Sender: crm}}
 	})
-	running(t, in)
+	run(t, in)
 	deliverAll(t, in, "1")
 	wantOutcome(t, l, "1", outcome{State: "done", Attempts: 2})
 	wantEffects(t, l, "1")
@@ -99,7 +99,7 @@ func oneOfBatchFails[T any](t *testing.T, l *library[T]) {
 	})
 	in := inbox(t, l, mux, nil)
 	deliverAll(t, in, ids(10)...)
-	running(t, in)
+	run(t, in)
 	for _, id := range ids(10) {
 		want := done
 		if id == "e05" {
@@ -151,7 +151,7 @@ func failures[T any](t *testing.T, l *library[T]) {
 	})
 	in := inbox(t, l, mux, nil)
 	deliverAll(t, in, "permanent", "panic", "nil panic", "goexit", "error", "later", "good")
-	running(t, in)
+	run(t, in)
 	for id, want := range map[string]outcome{
 		"permanent": {State: "dead", Attempts: 1, LastError: "no such order"},
 		"panic":     {State: "dead", Attempts: 3, LastError: "the handler panicked: boom"},
@@ -191,7 +191,7 @@ func batchOfOne[T any](t *testing.T, l *library[T]) {
 	})
 	in := inbox(t, l, mux, func(c *hookonce.Config) { c.Batch = 1 })
 	deliverAll(t, in, ids(6)...)
-	running(t, in)
+	run(t, in)
 	want := make(map[string]int)
 	for _, id := range ids(6) {
 		ended(t, l, id)
@@ -223,7 +223,7 @@ func handlerCommits[T any](t *testing.T, l *library[T]) {
 	hookonce.Handle(mux, "gh", "push", ending(l, l.commit))
 	in := inbox(t, l, mux, nil)
 	deliverAll(t, in, "bad")
-	running(t, in)
+	run(t, in)
 	wantOutcome(t, l, "bad", outcome{State: "dead", Attempts: 1, LastError: "committed the transaction by itself"})
 	wantEffects(t, l, "bad")
 }
@@ -235,7 +235,7 @@ func handlerCommitsInBatch[T any](t *testing.T, l *library[T]) {
 	hookonce.Handle(mux, "gh", "push", ending(l, l.commit))
 	in := inbox(t, l, mux, nil)
 	deliverAll(t, in, "a", "b", "bad", "c", "d")
-	running(t, in)
+	run(t, in)
 	wantOutcome(t, l, "bad", outcome{State: "dead", Attempts: 1, LastError: "committed the transaction by itself"})
 	for _, id := range []string{"a", "b", "c", "d"} {
 		wantOutcome(t, l, id, done)
@@ -248,7 +248,7 @@ func handlerRollsBack[T any](t *testing.T, l *library[T]) {
 	hookonce.Handle(mux, "gh", "push", ending(l, l.rollback))
 	in := inbox(t, l, mux, nil)
 	deliverAll(t, in, "a", "bad", "b")
-	running(t, in)
+	run(t, in)
 	wantOutcome(t, l, "bad", outcome{State: "dead", Attempts: 3, LastError: "rolled the transaction back by itself"})
 	wantOutcome(t, l, "a", done)
 	wantOutcome(t, l, "b", done)
@@ -268,7 +268,7 @@ func ignoredError[T any](t *testing.T, l *library[T]) {
 	})
 	in := inbox(t, l, mux, nil)
 	deliverAll(t, in, "1")
-	running(t, in)
+	run(t, in)
 	if l.swallows {
 		wantOutcome(t, l, "1", done)
 		wantEffects(t, l, "1")
@@ -291,7 +291,7 @@ func tooLong[T any](t *testing.T, l *library[T]) {
 		c.HandlerTimeout, c.Retry.Attempts = 300*time.Millisecond, 2
 	})
 	deliverAll(t, in, "slow")
-	running(t, in)
+	run(t, in)
 	wantOutcome(t, l, "slow", outcome{State: "dead", Attempts: 2, LastError: "the handler used up its timeout of 300ms"})
 	wantEffects(t, l)
 }
@@ -311,7 +311,7 @@ func neverReturns[T any](t *testing.T, l *library[T]) {
 		c.HandlerTimeout, c.Retry.Attempts, c.Workers = 200*time.Millisecond, 2, 1
 	})
 	deliverAll(t, in, "hangs")
-	running(t, in)
+	run(t, in)
 	wantOutcome(t, l, "hangs", outcome{State: "dead", Attempts: 2, LastError: "the handler did not return"})
 	wantEffects(t, l)
 }
@@ -322,7 +322,7 @@ func onlyRegistered[T any](t *testing.T, l *library[T]) {
 	hookonce.Handle(other, "gh", "push", effectOf(l))
 	consume := func(c *hookonce.Config) { c.Sources[0].Consume = hookonce.ConsumeSQL }
 	in := inbox(t, l, mux, consume)
-	running(t, in)
+	run(t, in)
 	pull := delivery("2", "{}")
 	pull.Header.Set("X-GitHub-Event", "pull_request")
 	deliverAll(t, in, "1")
@@ -333,7 +333,7 @@ func onlyRegistered[T any](t *testing.T, l *library[T]) {
 	if ev, err := l.db.Event(t.Context(), "gh", "1"); err != nil || ev.State != "pending" || ev.Attempts != 0 {
 		t.Fatalf("the event without a handler here: %+v, error %v; want pending", ev, err)
 	}
-	running(t, inbox(t, l, other, consume))
+	run(t, inbox(t, l, other, consume))
 	wantOutcome(t, l, "1", done)
 	wantEffects(t, l, "1", "2")
 }
@@ -344,7 +344,7 @@ func wrongJSON[T any](t *testing.T, l *library[T]) {
 		return l.insert(ctx, tx, ev.ID)
 	})
 	in := inbox(t, l, mux, nil)
-	running(t, in)
+	run(t, in)
 	deliverAll(t, in, "x")
 	wantOutcome(t, l, "x", outcome{State: "dead", Attempts: 1, LastError: "decoding the body"})
 	wantEffects(t, l)
@@ -392,7 +392,7 @@ func replayedAsNew[T any](t *testing.T, l *library[T]) {
 		return l.insert(ctx, tx, ev.ID)
 	})
 	in := inbox(t, l, mux, nil)
-	running(t, in)
+	run(t, in)
 	deliverAll(t, in, "1")
 	wantOutcome(t, l, "1", done)
 	if _, err := in.Replay(t.Context(), &hookonce.ReplayRequest{Source: "gh", EventID: "1", Mode: driver.ReplayAsNew}); err != nil {
@@ -420,7 +420,7 @@ func keyAfterDeath[T any](t *testing.T, l *library[T]) {
 		return l.insert(ctx, tx, ev.ID)
 	})
 	in := inbox(t, l, mux, nil)
-	running(t, in)
+	run(t, in)
 	deliverAll(t, in, "1")
 	wantOutcome(t, l, "1", outcome{State: "dead", Attempts: 1, LastError: "after the charge"})
 	if got, want := deliver(in, delivery("1", "{}")), (result{Code: 200, Status: "duplicate", Reopened: true}); got != want {

@@ -13,17 +13,18 @@ import (
 	"github.com/hookonce/hookonce"
 )
 
-// Two batches that lock rows of the user's in different orders deadlock. That is
-// nobody's failure: no attempt is counted, and each event takes effect once.
+// Two batches that lock the user's rows in different orders deadlock. No attempt is counted for
+// that, and each event takes effect once.
 func TestDeadlockBetweenBatches(t *testing.T) {
 	t.Parallel()
 	l := onPGX(t)
 	mux := &hookonce.Mux[pgx.Tx]{}
 	const lock = "SELECT pg_advisory_xact_lock(hashtext(current_setting('application_name') || $1), $2)"
 	var calls atomic.Int32
-	// The first two handlers, which are of two batches, meet when each has one of two
-	// locks, and then ask for the other's.
-	meeting := newMeeting(2)
+	// The first two handlers run in different batches. Each takes one of two locks, waits until the
+	// other has the other lock, and then asks for that one.
+	var bothLocked sync.WaitGroup
+	bothLocked.Add(2)
 	hookonce.Handle(mux, "gh", "push", func(ctx context.Context, tx pgx.Tx, ev *hookonce.Event) error {
 		n := calls.Add(1)
 		locks := []int{1, 2}
@@ -34,7 +35,8 @@ func TestDeadlockBetweenBatches(t *testing.T) {
 			return err
 		}
 		if n <= 2 {
-			meeting.wait()
+			bothLocked.Done()
+			bothLocked.Wait()
 		}
 		if _, err := tx.Exec(ctx, lock, t.Name(), locks[1]); err != nil {
 			return err
@@ -43,7 +45,7 @@ func TestDeadlockBetweenBatches(t *testing.T) {
 	})
 	in := inbox(t, l, mux, func(c *hookonce.Config) { c.Workers, c.Batch = 2, 3 })
 	deliverAll(t, in, ids(6)...)
-	running(t, in)
+	run(t, in)
 	for _, id := range ids(6) {
 		wantOutcome(t, l, id, done)
 	}
@@ -53,24 +55,8 @@ func TestDeadlockBetweenBatches(t *testing.T) {
 	}
 }
 
-// meeting holds its guests until all have come.
-type meeting struct {
-	wg sync.WaitGroup
-}
-
-func newMeeting(guests int) *meeting {
-	m := &meeting{}
-	m.wg.Add(guests)
-	return m
-}
-
-func (m *meeting) wait() {
-	m.wg.Done()
-	m.wg.Wait()
-}
-
-// A handler whose process has ended under it before is run with nobody beside it: if
-// it kills this process too, nobody else shall be taken for guilty.
+// A suspect is an event whose process ended while its handler ran. It runs alone: if it ends this
+// process too, no other event is suspected.
 func TestSuspectsRunAlone(t *testing.T) {
 	t.Parallel()
 	l := onPGX(t)
@@ -95,14 +81,14 @@ func TestSuspectsRunAlone(t *testing.T) {
 	in := inbox(t, l, mux, func(c *hookonce.Config) { c.Workers, c.Batch = 4, 1 })
 	deliverAll(t, in, "suspect 1", "suspect 2")
 	l.exec(t, "UPDATE {schema}.event_state SET crashes = 1")
-	running(t, in)
+	run(t, in)
 	<-began
 	deliverAll(t, in, ids(10)...)
-	// Time for others to begin, if they may. Were it too short, nothing but a defect
-	// would be missed.
+	// Give other handlers time to start. If the time is too short, the test can miss a defect, but
+	// it does not fail wrongly.
 	select {
 	case id := <-others:
-		t.Errorf("%s was run beside a suspect", id)
+		t.Errorf("%s ran at the same time as a suspect", id)
 	case <-time.After(200 * time.Millisecond):
 	}
 	close(release)
@@ -111,20 +97,19 @@ func TestSuspectsRunAlone(t *testing.T) {
 	}
 	close(others)
 	for id := range others {
-		t.Errorf("%s was run beside a suspect", id)
+		t.Errorf("%s ran at the same time as a suspect", id)
 	}
 	wantEffects(t, l, append(ids(10), "suspect 1", "suspect 2")...)
 }
 
-// A handler that ends its own connection, or makes the database give up, whenever it
-// is run, uses up its attempts as any other failure does; those it shared a batch
-// with are done.
-func TestPoisonForTheDatabase(t *testing.T) {
+// One event ends its connection or makes the database give up, each time it runs. It uses up its
+// attempts as with any other failure, and the other events of its batch are done.
+func TestEventThatBreaksItsTransaction(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ sql, says string }{
-		"ends its connection": {"SELECT pg_terminate_backend(pg_backend_pid())", "57P01"},
-		"a full disk":         {"DO $$ BEGIN RAISE EXCEPTION 'made up' USING ERRCODE = '53100'; END $$", "made up"},
-		"never serialised":    {"DO $$ BEGIN RAISE EXCEPTION 'made up' USING ERRCODE = '40001'; END $$", "made up"},
+		"connection ended":      {"SELECT pg_terminate_backend(pg_backend_pid())", "57P01"},
+		"full disk":             {"DO $$ BEGIN RAISE EXCEPTION 'made up' USING ERRCODE = '53100'; END $$", "made up"},
+		"serialization failure": {"DO $$ BEGIN RAISE EXCEPTION 'made up' USING ERRCODE = '40001'; END $$", "made up"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -139,7 +124,7 @@ func TestPoisonForTheDatabase(t *testing.T) {
 			})
 			in := inbox(t, l, mux, nil)
 			deliverAll(t, in, ids(6)...)
-			running(t, in)
+			run(t, in)
 			wantOutcome(t, l, "e03", outcome{State: "dead", Attempts: 3, LastError: c.says})
 			var good []string
 			for _, id := range ids(6) {
@@ -153,10 +138,10 @@ func TestPoisonForTheDatabase(t *testing.T) {
 	}
 }
 
-// A handler that commits in a way that is found only when its run is to be finished:
-// what the batch wrote is there, so none of it may take effect again, and nobody can
-// say whose doing it was.
-func TestCommitFoundAtTheEnd(t *testing.T) {
+// A handler commits in a way that hookonce notices only at the end of the batch. The writes are
+// committed, so no event of the batch may run again. Its events are all dead, because the culprit
+// is unknown.
+func TestCommitNoticedAtTheEnd(t *testing.T) {
 	t.Parallel()
 	l := onPGX(t)
 	mux := &hookonce.Mux[pgx.Tx]{}
@@ -169,7 +154,7 @@ func TestCommitFoundAtTheEnd(t *testing.T) {
 	})
 	in := inbox(t, l, mux, func(c *hookonce.Config) { c.Workers = 1 })
 	deliverAll(t, in, ids(3)...)
-	running(t, in)
+	run(t, in)
 	for _, id := range ids(3) {
 		wantOutcome(t, l, id, outcome{State: "dead", Attempts: 1, LastError: "committed"})
 	}

@@ -51,7 +51,7 @@ func staleSkipped[T any](t *testing.T, l *library[T]) {
 	mux := &hookonce.Mux[T]{}
 	hookonce.Handle(mux, "gh", "*", effectOf(l))
 	in := inbox(t, l, mux, stale)
-	running(t, in)
+	run(t, in)
 	for _, e := range []struct {
 		id, object string
 		version    int
@@ -93,7 +93,7 @@ func staleInBatch[T any](t *testing.T, l *library[T]) {
 	for i, v := range []int{2, 4, 3, 4, 5, 1} {
 		deliver(in, version(fmt.Sprint(i), "a", v))
 	}
-	running(t, in)
+	run(t, in)
 	for i, want := range []string{"done", "done", "skipped", "done", "done", "skipped"} {
 		if got := ended(t, l, fmt.Sprint(i)).State; got != want {
 			t.Errorf("event %d is %s, want %s", i, got, want)
@@ -114,7 +114,7 @@ func staleAfterFailure[T any](t *testing.T, l *library[T]) {
 	in := inbox(t, l, mux, stale)
 	deliver(in, version("newer", "a", 2))
 	deliver(in, version("older", "a", 1))
-	running(t, in)
+	run(t, in)
 	wantOutcome(t, l, "newer", outcome{State: "dead", Attempts: 1, LastError: "no"})
 	wantOutcome(t, l, "older", done)
 }
@@ -145,8 +145,8 @@ func staleConcurrent[T any](t *testing.T, l *library[T]) {
 			})
 		}
 	}
-	running(t, a)
-	running(t, b)
+	run(t, a)
+	run(t, b)
 	wg.Wait()
 	for o := range objects {
 		for v := range versions {
@@ -212,7 +212,7 @@ func refetched[T any](t *testing.T, l *library[T]) {
 		}
 	})
 	deliverAll(t, in, "good", "gone", "flaky", "slow")
-	running(t, in)
+	run(t, in)
 	wantOutcome(t, l, "good", done)
 	wantOutcome(t, l, "gone", outcome{State: "dead", Attempts: 1, LastError: "404"})
 	wantOutcome(t, l, "flaky", outcome{State: "done", Attempts: 2})

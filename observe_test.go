@@ -15,7 +15,6 @@ import (
 
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
-	"github.com/hookonce/hookonce/provider"
 )
 
 // observed records all calls of an Observer.
@@ -148,11 +147,6 @@ func TestDeliveriesAreObserved(t *testing.T) {
 	}
 }
 
-// items makes gh send batches: the items of body:items, each with its id.
-func items(c *hookonce.Config) {
-	c.Sources[0].Event = provider.EventRules{ID: "item:id", Batch: "body:items"}
-}
-
 // routed adds a route for all events.
 func routed(c *hookonce.Config) {
 	c.Destinations = []hookonce.Destination{{Name: "app", URL: "http://localhost/"}}
@@ -271,7 +265,7 @@ func TestAttemptsAreObserved(t *testing.T) {
 	t.Parallel()
 	store, o := openStore(t), &observed{}
 	broken, gone := errors.New("broken"), hookonce.Permanent(errors.New("gone"))
-	in := watched(t, store, "", func(c *hookonce.Config) {
+	in := withStaleRule(t, store, "", func(c *hookonce.Config) {
 		c.Destinations[0] = hookonce.Destination{
 			Name: "app", Retry: hookonce.Retry{First: time.Millisecond, Max: time.Millisecond},
 			Sender: hookonce.SenderFunc(func(_ context.Context, m *hookonce.Outgoing) error {

@@ -16,7 +16,7 @@ import (
 func TestFailedClaims(t *testing.T) {
 	t.Parallel()
 	for err, want := range map[error]int{
-		driver.ErrBadRow:        400, // the database refuses the contents
+		driver.ErrBadRow:        400, // the database refuses a value of the row
 		driver.ErrLockTimeout:   503,
 		driver.ErrSerialization: 503,
 		driver.ErrUnavailable:   503,
@@ -26,7 +26,7 @@ func TestFailedClaims(t *testing.T) {
 		w := httptest.NewRecorder()
 		in.ServeHTTP(w, delivery("1", "{}"))
 		if again := w.Header().Get("Retry-After") != ""; w.Code != want || again != (want == 503) {
-			t.Errorf("%v: answer %d, Retry-After %t; want %d", err, w.Code, again, want)
+			t.Errorf("%v: answer %d, with Retry-After: %t; want %d", err, w.Code, again, want)
 		}
 	}
 }
@@ -49,20 +49,20 @@ func TestFullQueueIs503(t *testing.T) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		if got := deliver(in, delivery("held", "{}")); got != ok {
-			t.Errorf("the held delivery: %+v", got)
+			t.Errorf("the held delivery: %+v, want ok", got)
 		}
 	})
 	<-g.arrived
 	for i := range 4 {
 		wg.Go(func() {
 			if got := deliver(in, delivery(strconv.Itoa(i), "{}")); got != ok {
-				t.Errorf("a delivery that fits the queue: %+v", got)
+				t.Errorf("a delivery that fits the queue: %+v, want ok", got)
 			}
 		})
 	}
 	waitFor(t, func() bool { return hookonce.Waiting(in) == 4 })
 	if got := deliver(in, delivery("one too many", "{}")); got.Code != 503 {
-		t.Errorf("the delivery beyond the queue: %+v, want 503", got)
+		t.Errorf("a delivery beyond the queue: %+v, want 503", got)
 	}
 	close(g.open)
 	wg.Wait()
@@ -75,20 +75,21 @@ func TestBodiesAreBoundedInBytes(t *testing.T) {
 	in := newEngine(t, store, func(c *hookonce.Config) { c.BodyBytes = 1000 })
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		// A single delivery always fits: it could never be received otherwise.
+		// A single delivery is accepted even if it is larger than BodyBytes. Otherwise it could
+		// never be received.
 		if got := deliver(in, delivery("held", fmt.Sprintf("%2000d", 1))); got != ok {
-			t.Errorf("the held delivery: %+v", got)
+			t.Errorf("the held delivery: %+v, want ok", got)
 		}
 	})
 	<-g.arrived
 	if got := deliver(in, delivery("2", "{}")); got.Code != 503 {
-		t.Errorf("beyond the bytes: %+v, want 503", got)
+		t.Errorf("a delivery beyond BodyBytes: %+v, want 503", got)
 	}
 	close(g.open)
 	wg.Wait()
 }
 
-func TestDrainAnswersWhatIsQueued(t *testing.T) {
+func TestDrainAnswersQueuedDeliveries(t *testing.T) {
 	t.Parallel()
 	g := newGate()
 	store := &faultStore{Store: openStore(t), before: g.hold}
@@ -97,17 +98,17 @@ func TestDrainAnswersWhatIsQueued(t *testing.T) {
 	for i := range 8 {
 		wg.Go(func() {
 			if got := deliver(in, delivery(strconv.Itoa(i), "{}")); got != ok {
-				t.Errorf("queued before the drain: %+v", got)
+				t.Errorf("a delivery before the drain: %+v, want ok", got)
 			}
 		})
-		<-g.arrived // the first one is in the database before the others queue
+		<-g.arrived // the first delivery is in the database before the others are queued
 	}
 	waitFor(t, func() bool { return hookonce.Waiting(in) == 7 })
 	drained := make(chan struct{})
 	go func() { in.Drain(); close(drained) }()
 	waitFor(t, func() bool { return errors.Is(in.Ready(t.Context()), hookonce.ErrDraining) })
 	if got := deliver(in, delivery("late", "{}")); got.Code != 503 {
-		t.Errorf("after the drain began: %+v, want 503", got)
+		t.Errorf("a delivery during the drain: %+v, want 503", got)
 	}
 	select {
 	case <-drained:

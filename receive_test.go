@@ -46,10 +46,10 @@ func TestDuplicatesAreCounted(t *testing.T) {
 	deliver(in, delivery("1", "{}"))
 	deliver(in, delivery("1", "{}"))
 	deliver(in, delivery("1", `{"other":true}`))
-	deliver(in, delivery("2", "{}")) // the body of 1 again, under an id that is not signed
+	deliver(in, delivery("2", "{}")) // the same body as 1; the id is not signed
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := in.Run(ctx); err != nil { // writes what was counted, and returns
+	if err := in.Run(ctx); err != nil { // writes the counts, and returns
 		t.Fatal(err)
 	}
 	want := driver.Deliveries{Count: 3, OtherBodies: 1, Repeats: 1}
@@ -62,7 +62,7 @@ func TestDuplicatesAreCounted(t *testing.T) {
 	}
 }
 
-func TestPanicsEndNoProcess(t *testing.T) {
+func TestPanicsAreAnswered(t *testing.T) {
 	t.Parallel()
 	broken := true
 	store := &faultStore{Store: openStore(t), before: func(context.Context, *driver.ClaimParams) error {
@@ -76,18 +76,18 @@ func TestPanicsEndNoProcess(t *testing.T) {
 		c.Routes = []hookonce.Route{{Name: "r", To: "app", Where: func(*hookonce.Event) (bool, error) { panic("a defect of the route") }}}
 	})
 	if got := deliver(in, delivery("1", "{}")); got.Code != 503 {
-		t.Errorf("while the store panics: %+v, want 503", got)
+		t.Errorf("a delivery while the store panics: %+v, want 503", got)
 	}
 	broken = false
 	if got := deliver(in, delivery("1", "{}")); got != ok {
-		t.Errorf("afterwards: %+v, want ok", got)
+		t.Errorf("a delivery afterwards: %+v, want ok", got)
 	}
 	if ev := eventState(t, store, "1"); ev.State != driver.StateDone || ev.Note != driver.NoteNoRoute {
-		t.Errorf("an event whose route panicked is %s, %q", ev.State, ev.Note)
+		t.Errorf("the event whose route panicked: state %s, note %q; want done without a route", ev.State, ev.Note)
 	}
 }
 
-// A refusal before the body is read must not wait for the body.
+// A delivery that is refused before its body is read does not wait for the body.
 func TestRefusalDoesNotWaitForTheBody(t *testing.T) {
 	t.Parallel()
 	in := newEngine(t, openStore(t), nil)
@@ -100,7 +100,7 @@ func TestRefusalDoesNotWaitForTheBody(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { conn.Close() })
-		if err := conn.SetDeadline(time.Now().Add(8 * time.Second)); err != nil { // below the time for a body
+		if err := conn.SetDeadline(time.Now().Add(8 * time.Second)); err != nil { // shorter than the limit for a body
 			t.Fatal(err)
 		}
 		fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n", path)
@@ -110,7 +110,7 @@ func TestRefusalDoesNotWaitForTheBody(t *testing.T) {
 		}
 		resp.Body.Close()
 		if resp.StatusCode != want || !resp.Close {
-			t.Errorf("%s: %d, closing %t; want %d and closing", path, resp.StatusCode, resp.Close, want)
+			t.Errorf("%s: answer %d, closes the connection: %t; want %d and true", path, resp.StatusCode, resp.Close, want)
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -177,7 +178,7 @@ func (l *lines) Write(p []byte) (int, error) {
 func (l *lines) all() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return append([]string(nil), l.text...)
+	return slices.Clone(l.text)
 }
 
 func (l *lines) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
@@ -248,7 +249,7 @@ func settled(t *testing.T, store driver.Store, id, state string) *driver.EventDe
 	return eventState(t, store, id)
 }
 
-// waitFor polls for a state that no channel tells of.
+// waitFor polls until state is true. The test fails after a minute.
 func waitFor(t *testing.T, state func() bool) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
@@ -258,18 +259,17 @@ func waitFor(t *testing.T, state func() bool) {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			t.Fatal("the state was not reached within a minute")
+			t.Fatal("the wait took longer than a minute")
 		}
 	}
 }
 
-// received is what tests compare of a request that a destination got.
+// received holds the fields of a request to a destination that tests compare.
 type received struct {
 	ID, Key, Attempt, Replay, Body string
 }
 
-// sink is a destination that answers with the next of its statuses, and with
-// 200 when they are used up.
+// sink is a destination. It answers with its statuses in order, and then with 200.
 type sink struct {
 	*httptest.Server
 
@@ -306,10 +306,10 @@ func (s *sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *sink) got() []received {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return append([]received(nil), s.requests...)
+	return slices.Clone(s.requests)
 }
 
-// forwarding runs an inbox that forwards all events of gh to url.
+// forwarding runs an engine that sends all events of gh to url.
 func forwarding(t *testing.T, store driver.Store, url string, retry hookonce.Retry) *hookonce.Engine {
 	t.Helper()
 	in := newEngine(t, store, func(c *hookonce.Config) {
@@ -320,20 +320,26 @@ func forwarding(t *testing.T, store driver.Store, url string, retry hookonce.Ret
 	return in
 }
 
-// run runs an inbox until the test ends.
-func run(t *testing.T, in *hookonce.Engine) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	stopped := make(chan struct{})
-	go func() {
-		defer close(stopped)
-		if err := in.Run(ctx); err != nil {
-			t.Errorf("Run: %v", err)
-		}
-	}()
-	t.Cleanup(func() { cancel(); <-stopped })
+// runner is an Engine or an Inbox.
+type runner interface {
+	Run(ctx context.Context) error
 }
 
+// run runs in until the test ends.
+func run(t testing.TB, in runner) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- in.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+}
+
+// eventState returns an event of gh.
 func eventState(t *testing.T, store driver.Store, id string) *driver.EventDetail {
 	t.Helper()
 	ev, err := store.Event(t.Context(), "gh", id)
@@ -343,7 +349,7 @@ func eventState(t *testing.T, store driver.Store, id string) *driver.EventDetail
 	return ev
 }
 
-// stale adds a rule for version v of object o.
+// stale adds a stale rule to gh: version v of object o.
 func stale(c *hookonce.Config) {
 	c.Sources[0].Stale = []hookonce.StaleRule{{Types: []string{"push"}, Key: "body:o", Version: "body:v"}}
 }

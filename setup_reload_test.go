@@ -116,8 +116,7 @@ func TestReloadWhileReceiving(t *testing.T) {
 	}
 }
 
-// A reload that changes nothing of a destination leaves its circuit as it is, and
-// so does one that changes something else than where it is.
+// A reload keeps the circuit of a destination, unless it changes the URL.
 func TestReloadKeepsTheCircuit(t *testing.T) {
 	t.Parallel()
 	gone := newSink(t)
@@ -133,16 +132,16 @@ func TestReloadKeepsTheCircuit(t *testing.T) {
 	waitFor(t, open)
 	reload(t, in, cfg)
 	if !open() {
-		t.Error("reloading the same settings closed the circuit")
+		t.Error("a reload of the same settings closed the circuit")
 	}
 	cfg.Destinations[0].Concurrency = 2
 	reload(t, in, cfg)
 	if !open() {
-		t.Error("reloading another concurrency closed the circuit")
+		t.Error("a reload with another concurrency closed the circuit")
 	}
 	cfg.Destinations[0].URL = newSink(t).URL
 	reload(t, in, cfg)
 	if open() {
-		t.Error("another address begins with the circuit of the old one")
+		t.Error("a new URL has the open circuit of the old one")
 	}
 }

@@ -277,20 +277,21 @@ func TestReloadKeepsKeys(t *testing.T) {
 	}
 }
 
-func TestSecretsDoNotEndWithTheClient(t *testing.T) {
+// A client that goes away does not end the lookup of secrets. The lookup has a deadline of its own.
+func TestSecretsOutliveTheClient(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	in := newEngine(t, openStore(t), func(c *hookonce.Config) {
 		c.Sources[0].Secrets = hookonce.SecretsFunc(func(ctx context.Context, _ *http.Request) ([]string, error) {
-			cancel() // the client half-closes while the secrets are looked up
+			cancel() // the client goes away
 			if _, bounded := ctx.Deadline(); !bounded {
-				return nil, errors.New("the look-up has no deadline")
+				return nil, errors.New("the lookup has no deadline")
 			}
 			return []string{secret}, ctx.Err()
 		})
 	})
 	if got := deliver(in, delivery("1", "{}").WithContext(ctx)); got != ok {
-		t.Errorf("%+v, want ok", got)
+		t.Errorf("delivery: %+v, want ok", got)
 	}
 }
 
