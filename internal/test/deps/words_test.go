@@ -15,7 +15,7 @@ import (
 )
 
 // maxHardPatterns is how many hard patterns 1,000 comment lines may hold.
-const maxHardPatterns = 173
+const maxHardPatterns = 5
 
 // hard matches forms that make a reader go back: noun phrases built from a
 // question word, relative clauses behind a preposition, and old-fashioned words.
