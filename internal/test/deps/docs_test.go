@@ -31,11 +31,6 @@ const (
 // longPages are the pages that may be longer than maxPage: tables to search in.
 var longPages = []string{"docs/providers.md"}
 
-// toBeShortened are the pages that break the limits still.
-var toBeShortened = []string{
-	"docs/providers.md",
-}
-
 // isLinked reports whether the links of a page are checked.
 func isLinked(name string) bool {
 	switch {
@@ -64,9 +59,6 @@ func TestLinksOfPages(t *testing.T) {
 func TestLengthOfDocs(t *testing.T) {
 	t.Parallel()
 	for _, f := range files(t, isDoc) {
-		if slices.Contains(toBeShortened, f.name) {
-			continue
-		}
 		for _, fault := range tooLong(f, slices.Contains(longPages, f.name)) {
 			t.Error(fault)
 		}
@@ -76,9 +68,6 @@ func TestLengthOfDocs(t *testing.T) {
 func TestDocsAreEasy(t *testing.T) {
 	t.Parallel()
 	for _, f := range files(t, func(name string) bool { return name == "README.md" || isDoc(name) }) {
-		if slices.Contains(toBeShortened, f.name) {
-			continue
-		}
 		for _, fault := range hardToRead(f) {
 			t.Error(fault)
 		}

@@ -43,13 +43,21 @@ func TestProvidersPage(t *testing.T) {
 	t.Parallel()
 	var page strings.Builder
 	page.WriteString(providersIntro)
+	var long strings.Builder
 	for _, name := range provider.Names() {
 		spec, err := provider.Lookup(name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		page.WriteString(pageRow(factsOf(spec)))
+		facts := factsOf(spec)
+		notes := strings.Join(facts.Notes, " ")
+		if len(strings.Fields(notes)) > maxNote {
+			fmt.Fprintf(&long, "- `%s`: %s\n", name, notes)
+			notes = "[see below](#longer-notes)"
+		}
+		page.WriteString(pageRow(facts, notes))
 	}
+	page.WriteString("\n## Longer notes\n\n" + long.String())
 	const path = "../../../../docs/providers.md"
 	if *update {
 		if err := os.WriteFile(path, []byte(page.String()), 0o644); err != nil {
@@ -66,7 +74,10 @@ func TestProvidersPage(t *testing.T) {
 	}
 }
 
-func pageRow(f *providerFacts) string {
+// maxNote is the number of words that fit into a cell of the table. Longer notes stand below it.
+const maxNote = 25
+
+func pageRow(f *providerFacts, notes string) string {
 	title := f.Title
 	if f.Docs != "" {
 		title = "[" + f.Title + "](" + f.Docs + ")"
@@ -77,7 +88,7 @@ func pageRow(f *providerFacts) string {
 	}
 	cells := []string{
 		"`" + string(f.Name) + "`", title, pageSchemes(f), pageID(f), batch, pageHandshakes(f), f.Retry.Window, pageSet(f),
-		strings.Join(f.Notes, " "),
+		notes,
 	}
 	for i := range cells {
 		cells[i] = strings.ReplaceAll(cells[i], "|", `\|`)
