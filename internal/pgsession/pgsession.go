@@ -44,8 +44,8 @@ type Tx interface {
 	pgstore.Conn
 	// Commit commits. The transaction is over, even if Commit fails.
 	Commit(ctx context.Context) error
-	// Rollback rolls back, within CleanUpTimeout and even if ctx has ended. It closes a connection
-	// that it cannot clean.
+	// Rollback rolls back, even if ctx has ended, and closes a connection that it cannot clean. The
+	// context of Begin or CleanUpTimeout bounds it.
 	Rollback(ctx context.Context)
 	// Release returns the connection to the pool, after Commit or Rollback.
 	Release()
