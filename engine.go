@@ -124,7 +124,7 @@ func newEngine(store driver.Store, cfg Config, handled []string, faults error) (
 	in.setup.Store(first)
 	in.relays = relay.NewGroup(store, relay.Options{
 		HTTP: in.sender, Log: in.log, Observe: in.observers.message,
-		ObjectOf: func(m *driver.Message) (driver.ObjectVersion, bool) { return in.setup.Load().objectOf(m) },
+		ObjectOf: func(m *driver.Message) (driver.ObjectVersion, bool) { return in.setup.Load().objectOf(m, in.log) },
 	})
 	in.relays.Set(first.relayed())
 	in.claims = claims.New(store, claims.Options{

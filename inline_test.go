@@ -187,6 +187,15 @@ func inlineUnhandled[T any](t *testing.T, l *library[T]) {
 	hookonce.Handle(mux, "gh", "issues", effectOf(l))
 	in := inbox(t, l, mux, inline)
 	deliverAll(t, in, "1")
+	deliver(in, delivery("1", "{}"))
 	wantOutcome(t, l, "1", outcome{State: "done", Note: "no route"})
 	wantEffects(t, l)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := in.Run(ctx); err != nil { // writes the delivery counts, and returns
+		t.Fatal(err)
+	}
+	if n := ended(t, l, "1").Deliveries.Count; n != 2 {
+		t.Errorf("%d deliveries were counted, want 2", n)
+	}
 }

@@ -3,6 +3,7 @@ package hookonce
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 
 	"github.com/hookonce/hookonce/driver"
@@ -121,12 +122,15 @@ func (s *setup) workSource(name string) *work.Source {
 
 // objectOf returns the object and version that m is about, if a stale rule of its source matches.
 // Messages that handlers enqueue have no route and are never stale.
-func (s *setup) objectOf(m *driver.Message) (v driver.ObjectVersion, ok bool) {
+func (s *setup) objectOf(m *driver.Message, log *slog.Logger) (v driver.ObjectVersion, ok bool) {
 	src := s.sources[m.Source]
 	if m.Route == "" || src == nil || !src.work.Stale.Watches(m.Type) {
 		return v, false
 	}
-	// The rules log unreadable events.
-	header, body, _ := wire.Stored(m.Headers, m.Body)
+	header, body, err := wire.Stored(m.Headers, m.Body)
+	if err != nil {
+		log.Error("a stored event cannot be read; stale rules see the stored bytes",
+			slog.String("source", m.Source), slog.String("event_id", m.EventID), slog.Any("error", err))
+	}
 	return src.work.Stale.ObjectOf(m.Route, &stale.Event{ID: m.EventID, Type: m.Type, Header: header, Body: body})
 }

@@ -37,8 +37,11 @@ func (c client) Acquire(ctx context.Context) (pgsession.Session, error) {
 // Begin implements pgsession.Client.
 func (c client) Begin(ctx context.Context, level pgstore.Isolation) (pgsession.Tx, bool, error) {
 	options := pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}
-	if level == pgstore.Snapshot {
+	switch level {
+	case pgstore.Snapshot:
 		options = pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+	case pgstore.ReadCommittedAsSet:
+		options.AccessMode = ""
 	}
 	tx, broken, err := c.begin(ctx, options)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookmigrate"
@@ -212,7 +213,18 @@ func TestReadOnly(t *testing.T) {
 	server.Shutdown(t)
 	server.Restart(t, "default_transaction_read_only=on")
 
-	w := connect(t, server.DSN(), hookpgx.DefaultSchema, nil)
+	for _, level := range []string{"read committed", "repeatable read"} { // the default of the pool's sessions
+		config, err := pgxpool.ParseConfig(server.DSN())
+		if err != nil {
+			t.Fatal(err)
+		}
+		config.ConnConfig.RuntimeParams["default_transaction_isolation"] = level
+		readOnly(t, connectWith(t, config, hookpgx.DefaultSchema, nil))
+	}
+}
+
+func readOnly(t *testing.T, w *world) {
+	t.Helper()
 	if _, err := w.Claim(t.Context(), claimOf(newClaim("evt_2"))); !errors.Is(err, driver.ErrUnavailable) {
 		t.Errorf("Claim on a read-only server: got the error %v, want %v", err, driver.ErrUnavailable)
 	}

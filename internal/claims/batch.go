@@ -162,7 +162,7 @@ func (b *batch) settle(counts *counts) {
 			result := e.result
 			claim := &w.unit.Claims[w.index]
 			if i > 0 && result.Err == nil {
-				result = CopyOf(result, claim.BodyHash != e.claim.BodyHash)
+				result = copyOf(result, claim.BodyHash != e.claim.BodyHash)
 			}
 			w.unit.Results[w.index] = result
 			if result.Err == nil {
@@ -174,9 +174,9 @@ func (b *batch) settle(counts *counts) {
 
 var errRefusedBody = errors.New("another item of this delivery has the same event id and a body that was refused")
 
-// CopyOf returns the result of a copy of an event whose result is given. otherBody says that the copy
+// copyOf returns the result of a copy of an event whose result is given. otherBody says that the copy
 // has another body, which only items of one delivery can have here.
-func CopyOf(result Result, otherBody bool) Result {
+func copyOf(result Result, otherBody bool) Result {
 	if otherBody && !result.Claimed && result.RepeatOf != "" {
 		// The store refused the event for a body that this copy does not have: whether this
 		// copy is durable is unknown.

@@ -85,7 +85,7 @@ func (d *DB) levelOf(ctx context.Context, session Session) (level int32, err err
 }
 
 func (d *DB) queryInTx(ctx context.Context, sql string, args []any) (pgstore.Rows, error) {
-	tx, err := d.begin(ctx, pgstore.ReadCommitted)
+	tx, err := d.begin(ctx, pgstore.ReadCommittedAsSet)
 	if err != nil {
 		return nil, err
 	}

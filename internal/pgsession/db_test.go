@@ -53,9 +53,9 @@ func TestQuery(t *testing.T) {
 	}{
 		{"read committed", "read committed", all, []string{"acquire", levelSQL, "INSERT", "release"}},
 		{"read uncommitted", "read uncommitted", all, []string{"acquire", levelSQL, "INSERT", "release"}},
-		{"repeatable read", "repeatable read", all, []string{"acquire", levelSQL, "release", "begin 0", "INSERT", "commit", "release"}},
-		{"closed early", "serializable", one, []string{"acquire", levelSQL, "release", "begin 0", "INSERT", "rollback", "release"}},
-		{"not read", "serializable", 0, []string{"acquire", levelSQL, "release", "begin 0", "INSERT", "rollback", "release"}},
+		{"repeatable read", "repeatable read", all, []string{"acquire", levelSQL, "release", "begin 2", "INSERT", "commit", "release"}},
+		{"closed early", "serializable", one, []string{"acquire", levelSQL, "release", "begin 2", "INSERT", "rollback", "release"}},
+		{"not read", "serializable", 0, []string{"acquire", levelSQL, "release", "begin 2", "INSERT", "rollback", "release"}},
 	} {
 		client := withLevel(test.level)
 		if err := readRows(t, New(client), test.rows); err != nil {
@@ -98,7 +98,7 @@ func TestFailures(t *testing.T) {
 		{"the statement", "read committed", "INSERT", query, pgstore.Unknown, "release"},
 		{"the rows", "read committed", "rows of INSERT", query, pgstore.Unknown, "release"},
 		{"the script", "read committed", "INSERT", script, pgstore.Unknown, "release"},
-		{"BEGIN", "serializable", "begin 0", query, pgstore.NotSent, "begin 0"},
+		{"BEGIN", "serializable", "begin 2", query, pgstore.NotSent, "begin 2"},
 		{"the statement in a transaction", "serializable", "INSERT", query, pgstore.Unknown, "release"},
 		{"the rows in a transaction", "serializable", "rows of INSERT", query, pgstore.Unknown, "release"},
 		{"COMMIT", "serializable", "commit", query, pgstore.Unknown, "release"},

@@ -80,6 +80,9 @@ const (
 	ReadCommitted Isolation = iota
 	// Snapshot shows one state of the database, and writes nothing.
 	Snapshot
+	// ReadCommittedAsSet is ReadCommitted with the session's own access mode: a server that an
+	// operator made read-only must refuse a write.
+	ReadCommittedAsSet
 )
 
 // Outcome is the certainty about a statement that failed.
