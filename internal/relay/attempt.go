@@ -59,7 +59,7 @@ func (r *relay) attempt(ctx context.Context, m *driver.Message, probed bool) (do
 }
 
 var outcomes = map[driver.MessageOutcome]string{
-	driver.MessageSent: "sent", driver.MessageRetry: "retry", driver.MessageDead: "dead",
+	driver.MessageSent: sent, driver.MessageRetry: retry, driver.MessageDead: dead,
 }
 
 func (r *relay) tellCircuit(works, probed bool) {

@@ -62,6 +62,14 @@ type Options struct {
 	Observe  func(*Observed)
 }
 
+// The values of Observed.Outcome.
+const (
+	sent    = "sent"
+	retry   = "retry"
+	dead    = "dead"
+	skipped = "skipped"
+)
+
 // Observed is one attempt, or a message that was skipped because it is stale.
 type Observed struct {
 	Message *driver.Message

@@ -214,9 +214,9 @@ func (f *inlineRun[T]) fail(ctx context.Context, took time.Duration, cause error
 			slog.String("source", f.ev.Source), slog.String("event_id", f.ev.EventID), slog.Any("error", err), slog.Any("failure", cause))
 		return unclaimed(err)
 	}
-	o := &Observed{Event: f.ev, Outcome: "retry", Attempt: max(counted.Failures, 1), Took: took, Err: cause}
+	o := &Observed{Event: f.ev, Outcome: retry, Attempt: max(counted.Failures, 1), Took: took, Err: cause}
 	if counted.Dead {
-		o.Outcome = "dead"
+		o.Outcome = dead
 		f.tell(slog.LevelError, "the Inline handler failed: dead", o)
 	} else {
 		f.tell(slog.LevelInfo, "the Inline handler failed; the sender must deliver again", o)

@@ -80,6 +80,14 @@ type Options struct {
 	Observe  func(*Observed)
 }
 
+// The values of Observed.Outcome.
+const (
+	done    = "done"
+	retry   = "retry"
+	dead    = "dead"
+	skipped = "skipped"
+)
+
 // Observed is one attempt, or an event that was skipped because it is stale.
 type Observed struct {
 	Event   *Event
@@ -120,9 +128,6 @@ func New[T any](db driver.Driver[T], handlers Handlers[T], o Options) *Workers[T
 		agenda: newAgenda(o.Workers), slots: make(chan struct{}, o.Workers),
 	}
 }
-
-// Sources returns the sources that have handlers, sorted.
-func (w *Workers[T]) Sources() []string { return w.sources }
 
 // Handles reports whether events of a source and type have a handler.
 func (w *Workers[T]) Handles(source, eventType string) bool {

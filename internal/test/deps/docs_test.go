@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 	"unicode"
 
 	"github.com/google/go-cmp/cmp"
@@ -23,6 +24,9 @@ const (
 	maxParagraph = 60
 	maxCell      = 25
 	maxPage      = 2500
+
+	// maxColumns bounds a line outside tables and code, unless it holds a link.
+	maxColumns = 120
 
 	// maxHardInDocs is the number of hard patterns that 1,000 words of a page may hold.
 	maxHardInDocs = 3
@@ -59,7 +63,7 @@ func TestLinksOfPages(t *testing.T) {
 func TestLengthOfDocs(t *testing.T) {
 	t.Parallel()
 	for _, f := range files(t, isDoc) {
-		for _, fault := range tooLong(f, slices.Contains(longPages, f.name)) {
+		for _, fault := range append(tooLong(f, slices.Contains(longPages, f.name)), unwrapped(f)...) {
 			t.Error(fault)
 		}
 	}
@@ -174,6 +178,22 @@ func tooLong(f source, longPage bool) []string {
 	}
 	if all > maxPage && !longPage {
 		faults = append(faults, fmt.Sprintf("%s has %d words, more than %d: it has more than one purpose", f.name, all, maxPage))
+	}
+	return faults
+}
+
+// unwrapped returns the lines that are too long, apart from tables, code and links.
+func unwrapped(f source) []string {
+	var faults []string
+	code := false
+	for i, line := range strings.Split(string(f.text), "\n") {
+		if strings.HasPrefix(line, "```") {
+			code = !code
+		}
+		isProse := !code && !strings.HasPrefix(line, "|") && !strings.Contains(line, "](")
+		if n := utf8.RuneCountInString(line); isProse && n > maxColumns {
+			faults = append(faults, fmt.Sprintf("%s:%d: a line of %d columns, more than %d: wrap it", f.name, i+1, n, maxColumns))
+		}
 	}
 	return faults
 }
@@ -351,6 +371,15 @@ func TestTooLongFinds(t *testing.T) {
 		if diff := cmp.Diff(tt.want, tooLong(tt.page, tt.long)); diff != "" {
 			t.Errorf("%.40q (-want +got)\n%s", tt.page.text, diff)
 		}
+	}
+}
+
+func TestUnwrappedFinds(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", maxColumns+1)
+	page := source{"a.md", []byte(long[1:] + "\n" + long + "\n| " + long + " |\n```\n" + long + "\n```\n[a](" + long + ")\n")}
+	if diff := cmp.Diff([]string{"a.md:2: a line of 121 columns, more than 120: wrap it"}, unwrapped(page)); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
 	}
 }
 

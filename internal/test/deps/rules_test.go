@@ -92,7 +92,7 @@ var rules = map[string]rule{
 	"cmd/hookonce/internal/app": {
 		within: []string{
 			".", "driver", "provider", "verify", "hookadmin", "hookmigrate", "hookpgx", "hooksql",
-			"cmd/hookonce/internal/config", "cmd/hookonce/internal/route",
+			"cmd/hookonce/internal/config", "cmd/hookonce/internal/route", "internal/limit",
 		},
 		modules: []string{"github.com/jackc/pgx/v5/pgxpool", "modernc.org/sqlite", "golang.org/x/sys"},
 		why:     "the wiring: the one place that opens databases, and so links both of their drivers",

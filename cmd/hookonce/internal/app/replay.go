@@ -1,13 +1,14 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/limit"
 )
 
 // EventReplay selects events to replay, one after the other.
@@ -58,7 +59,8 @@ var Refusals = []*Refusal{
 // the result still counts the processed events.
 func ReplayEvents(ctx context.Context, store driver.Store, engine *hookonce.Engine, which *EventReplay) (*EventsReplayed, error) {
 	result := &EventsReplayed{Refused: make(map[*Refusal]int)}
-	pace := pacer{every: interval(which.Rate)}
+	rate := cmp.Or(which.Rate, hookonce.DefaultReplayRate)
+	pace := limit.NewPace(rate.Count, rate.Per)
 	filter := which.Filter
 	filter.Limit, filter.After = driver.MaxLimit, driver.Cursor{}
 	for {
@@ -67,7 +69,7 @@ func ReplayEvents(ctx context.Context, store driver.Store, engine *hookonce.Engi
 			return result, fmt.Errorf("listing events: %w", err)
 		}
 		for i := range page.Events {
-			if err := pace.await(ctx); err != nil {
+			if _, err := pace.Await(ctx, 1); err != nil {
 				return result, err
 			}
 			if err := result.replay(ctx, engine, which, &page.Events[i]); err != nil {
@@ -114,36 +116,5 @@ func ReplayEvent(ctx context.Context, engine *hookonce.Engine, r *hookonce.Repla
 		if !again || try == tries || ctx.Err() != nil {
 			return replayed, err
 		}
-	}
-}
-
-// pacer spaces events evenly.
-type pacer struct {
-	every time.Duration // 0 for no pauses
-	next  time.Time
-}
-
-func interval(r hookonce.Rate) time.Duration {
-	if r == (hookonce.Rate{}) {
-		r = hookonce.DefaultReplayRate
-	}
-	return r.Per / time.Duration(r.Count)
-}
-
-// await waits for the next turn. Missed turns are not made up.
-func (p *pacer) await(ctx context.Context) error {
-	now := time.Now()
-	wait := p.next.Sub(now)
-	p.next = now.Add(max(wait, 0) + p.every)
-	if wait <= 0 {
-		return ctx.Err()
-	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"testing"
-	"time"
 
 	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
@@ -73,21 +72,5 @@ routes: [{name: all, to: app}]
 				t.Errorf("event %+v, %v", detail, err)
 			}
 		})
-	}
-}
-
-func TestBulkReplayPace(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		rate hookonce.Rate
-		want time.Duration
-	}{
-		{hookonce.Rate{}, 10 * time.Millisecond},
-		{hookonce.Rate{Count: 30, Per: time.Minute}, 2 * time.Second},
-		{hookonce.Unpaced, time.Nanosecond},
-	} {
-		if got := interval(tt.rate); got != tt.want {
-			t.Errorf("%+v: one in %s, want %s", tt.rate, got, tt.want)
-		}
 	}
 }

@@ -20,19 +20,20 @@ const providersIntro = `# Providers
 <!-- Made from provider/catalog by: go test ./cmd/hookonce/internal/cli -run TestProvidersPage -update -->
 
 hookonce knows these senders by name: ` + "`provider: NAME`" + ` in the settings, ` + "`provider.Name(\"NAME\")`" + ` in Go.
-` + "`hookonce providers NAME`" + ` shows more facts about one, and settings to begin with. Any other sender that signs by HMAC works as
-` + "`hmac`" + ` ([how](sources.md#signature)).
+` + "`hookonce providers NAME`" + ` shows more facts about one, and settings to begin with. Any other sender that signs by HMAC
+works as ` + "`hmac`" + ` ([how](sources.md#signature)).
 
-- **Signs with**: the schemes; the first is the default. A scheme in *italics* is weak or checks nothing, so a source must choose
-  it with ` + "`scheme`" + `.
-- **Event id**: its location; of several alternatives, the first. *set it* means that no location is confirmed, so the source
-  must set ` + "`event.id`" + `: hookonce does not guess. An unconfirmed location follows.
+- **Signs with**: the schemes; the first is the default. A scheme in *italics* is weak or checks nothing, so a source
+  must choose it with ` + "`scheme`" + `.
+- **Event id**: its location; of several alternatives, the first. *set it* means that no location is confirmed, so the
+  source must set ` + "`event.id`" + `: hookonce does not guess. An unconfirmed location follows.
 - **Batch**: one delivery may hold several events; each is claimed by its own id.
-- **Handshake**: the provider checks or sets up the endpoint, and hookonce answers. *arm* means that the provider hands the secret
-  over in the handshake; the source takes it only after ` + "`hookonce sources arm NAME`" + `. [More](sources.md#handshakes).
+- **Handshake**: the provider checks or sets up the endpoint, and hookonce answers. *arm* means that the provider
+  hands the secret over in the handshake; the source takes it only after ` + "`hookonce sources arm NAME`" + `.
+  [More](sources.md#handshakes).
 - **Retries**: how long the provider retries, if known. The default dedupe window is never shorter.
-- **Set**: the settings that the source needs besides ` + "`secrets`" + `; those with ` + "`?`" + ` are optional. *key is fetched* means that hookonce
-  gets the public key from the provider's own hosts over https; the setting ` + "`key`" + ` replaces it.
+- **Set**: the settings that the source needs besides ` + "`secrets`" + `; those with ` + "`?`" + ` are optional. *key is fetched* means
+  that hookonce gets the public key from the provider's own hosts over https; the setting ` + "`key`" + ` replaces it.
 
 | name | provider | signs with | event id | batch | handshake | retries | set | notes |
 |---|---|---|---|---|---|---|---|---|
@@ -52,7 +53,7 @@ func TestProvidersPage(t *testing.T) {
 		facts := factsOf(spec)
 		notes := strings.Join(facts.Notes, " ")
 		if len(strings.Fields(notes)) > maxNote {
-			fmt.Fprintf(&long, "- `%s`: %s\n", name, notes)
+			long.WriteString(wrapped("- `" + string(name) + "`: " + notes))
 			notes = "[see below](#longer-notes)"
 		}
 		page.WriteString(pageRow(facts, notes))
@@ -72,6 +73,26 @@ func TestProvidersPage(t *testing.T) {
 	if diff := cmp.Diff(page.String(), string(got)); diff != "" {
 		t.Errorf("docs/providers.md is out of date: go test ./cmd/hookonce/internal/cli -run TestProvidersPage -update (-want +got):\n%s", diff)
 	}
+}
+
+// wrapped returns an item of a list in lines of at most 118 columns.
+func wrapped(item string) string {
+	var text strings.Builder
+	column := 0
+	for i, word := range strings.Fields(item) {
+		switch {
+		case i == 0:
+		case column+1+len(word) > 118:
+			text.WriteString("\n  ")
+			column = 2
+		default:
+			text.WriteString(" ")
+			column++
+		}
+		text.WriteString(word)
+		column += len(word)
+	}
+	return text.String() + "\n"
 }
 
 // maxNote is the number of words that fit into a cell of the table. Longer notes stand below it.

@@ -147,7 +147,7 @@ func (b *batch[T]) skipStale(i int) bool {
 		return false
 	}
 	b.results = append(b.results, driver.WorkResult{Key: ev.Key, Outcome: driver.WorkStale, Error: stale.Reason(object, &known)})
-	b.observe(ev, "skipped", 0)
+	b.observe(ev, skipped, 0)
 	return true
 }
 
@@ -155,7 +155,7 @@ func (b *batch[T]) skipStale(i int) bool {
 func (b *batch[T]) succeed(i int, took time.Duration) {
 	ev, object := b.events[i], b.objects[i]
 	b.results = append(b.results, driver.WorkResult{Key: ev.Key, Outcome: driver.WorkSucceeded, Took: took})
-	b.observe(ev, "done", took)
+	b.observe(ev, done, took)
 	if object == nil {
 		return
 	}
@@ -212,9 +212,9 @@ func (b *batch[T]) observe(ev *Event, outcome string, took time.Duration) {
 
 // tellFailure tells the log and the observer about a failed attempt.
 func (w *Workers[T]) tellFailure(ev *Event, result *driver.WorkResult, err error) {
-	o := &Observed{Event: ev, Outcome: "retry", Attempt: ev.Attempts + 1, Took: result.Took, Err: err}
+	o := &Observed{Event: ev, Outcome: retry, Attempt: ev.Attempts + 1, Took: result.Took, Err: err}
 	if result.Outcome == driver.WorkFailed {
-		o.Outcome = "dead"
+		o.Outcome = dead
 		w.tell(slog.LevelError, "the handler failed: dead", o)
 		return
 	}
