@@ -88,7 +88,8 @@ CREATE INDEX event_state_fresh ON {schema}.event_state (source, due_at)
 CREATE INDEX event_state_tried ON {schema}.event_state (source, due_at)
 	WHERE state = 0 AND (attempts > 0 OR crashes > 0);
 
--- Listings of running events, together with message_due and the table run.
+-- Listings of running events, together with message_due and the table run. State 1 never occurs
+-- here, so the index is empty; it lets a listing find that out without reading the table.
 CREATE INDEX event_state_running ON {schema}.event_state (key) WHERE state = 1;
 
 -- Dead events: the view dead_letters, listings of events and dead letters, and their count.
@@ -659,7 +660,9 @@ COMMENT ON FUNCTION {schema}.claim(
 	text[], bytea[], text[], text[]
 ) IS 'For hookonce itself: claims events and writes their messages. Pass only verified events.';
 
--- Detects a call of take in autocommit. Each call writes a row here and deletes it, and the
+-- The functions for applications follow: take, fail and enqueue.
+--
+-- take_call detects a call of take in autocommit. Each call writes a row here and deletes it, and the
 -- deferred trigger on the row runs at the commit. A client that began the transaction by a
 -- statement of its own commits it by another statement, at another time. If the statement time is
 -- still that of the call, the commit is the end of the calling statement: autocommit, and the
@@ -701,7 +704,9 @@ CREATE TYPE {schema}.taken_event AS (
 	body            bytea
 );
 
--- The plan is kept, because making it takes longer than running it. It must use the indexes on due
+-- take locks up to n due events of a source and marks them done, in the transaction of the caller.
+--
+-- Its plan is kept, because making it takes longer than running it. The plan must use the indexes on due
 -- events, whatever the tables held when it was made: a sort would read all due events. Hence the
 -- planner's settings, the lock and the update by ctid, and the LIMIT for the look-up of an event.
 -- ctid also makes the locked row the row that is changed; a row that was changed in between may be
@@ -784,6 +789,7 @@ $$;
 COMMENT ON FUNCTION {schema}.take(text, integer) IS
 	'Locks up to n due events of a source, the earliest due first, and marks them done in this transaction: do the work in it, then COMMIT. ROLLBACK gives them back. After a failure: ROLLBACK, then call fail.';
 
+-- fail counts a failed attempt, after the ROLLBACK of the transaction that took the event.
 CREATE FUNCTION {schema}.fail(
 	source text, event_id text, error text,
 	attempts integer DEFAULT 20, first interval DEFAULT '10 seconds', max interval DEFAULT '12 hours',
@@ -851,6 +857,7 @@ $$;
 COMMENT ON FUNCTION {schema}.fail(text, text, text, integer, interval, interval, boolean) IS
 	'Counts a failed attempt on a pending event. Call it after the ROLLBACK of the transaction that took the event. The event is dead if the failure is permanent or was the last attempt; otherwise it is due again after a random time of up to first, doubled with each attempt, at most max. Returns its state.';
 
+-- enqueue writes an outbox message, in the transaction of the caller.
 CREATE FUNCTION {schema}.enqueue(
 	destination text, body bytea, type text DEFAULT '', headers jsonb DEFAULT '{}', id text DEFAULT NULL,
 	source text DEFAULT '', event_id text DEFAULT ''
