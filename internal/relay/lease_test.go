@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -20,11 +21,27 @@ type leaseStore struct {
 	fails  atomic.Int64
 	change func(*driver.LeaseParams) // nil changes nothing
 	leased func()                    // after each lease of messages; nil does nothing
-	calls  atomic.Int64
+
+	mu    sync.Mutex
+	calls map[string]int // by destination
+}
+
+// count returns the number of leases that a relay asked for.
+func (s *leaseStore) count(destination string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.calls[destination]
 }
 
 func (s *leaseStore) Lease(ctx context.Context, p *driver.LeaseParams) (*driver.Leased, error) {
-	s.calls.Add(1)
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.calls == nil {
+			s.calls = make(map[string]int)
+		}
+		s.calls[p.Destination]++
+	}()
 	if s.fails.Add(-1) >= 0 {
 		return nil, driver.ErrUnavailable
 	}

@@ -207,22 +207,25 @@ func settled(t *testing.T, store driver.Store, id, state string) *driver.EventDe
 	return eventOf(t, store, id)
 }
 
-// A rate that is used up holds messages back, and costs them no attempt.
+// A rate that is used up holds messages back, and costs them no attempt. A lease that finds nothing
+// takes nothing of it.
 func TestUsedUpRate(t *testing.T) {
 	t.Parallel()
-	store := openStore(t)
-	claimMany(t, store, 5, "{}")
+	inner := openStore(t)
+	store := &leaseStore{Store: inner}
 	var calls atomic.Int64
 	g := newGroup(store, nil, destination(func(context.Context, *driver.Message) error {
 		calls.Add(1)
 		return nil
 	}, func(d *relay.Destination) { d.Rate = limit.New(2, time.Hour) }))
 	stop := run(t, g)
+	waitFor(t, func() bool { return store.count("app") > 0 })
+	claimMany(t, inner, 5, "{}")
 	waitFor(t, func() bool { g.WakeAll(); return calls.Load() == 2 })
 	stop()
 	states := make(map[string]int)
 	for i := range 5 {
-		m := messageOf(t, store, fmt.Sprint(i))
+		m := messageOf(t, inner, fmt.Sprint(i))
 		states[fmt.Sprintf("%s after %d", m.State, m.Attempts)]++
 	}
 	if diff := cmp.Diff(map[string]int{"sent after 1": 2, "pending after 0": 3}, states); diff != "" {

@@ -72,9 +72,12 @@ func TestFailedEventOfABatchRunsAlone(t *testing.T) {
 	t.Parallel()
 	db := openDatabase(t)
 	claimInTurn(t, db, "1", "2", "bad", "3", "4")
-	runs := &counter{}
+	var mu sync.Mutex
+	var runs []string
 	run(t, newWorkers(db, func(ctx context.Context, tx *sql.Tx, ev *work.Event) error {
-		runs.add(ev.EventID)
+		mu.Lock()
+		runs = append(runs, ev.EventID)
+		mu.Unlock()
 		if err := insert(ctx, tx, ev); err != nil || ev.EventID != "bad" || ev.Attempts == 2 {
 			return err
 		}
@@ -85,8 +88,19 @@ func TestFailedEventOfABatchRunsAlone(t *testing.T) {
 	}
 	wantOutcome(t, db, "bad", outcome{State: driver.StateDone, Attempts: 3})
 	wantEffects(t, db, "1", "2", "3", "4", "bad")
-	// Once in the batch, as far as it came, and then alone.
-	runs.want(t, map[string]int{"1": 2, "2": 2, "bad": 4, "3": 1, "4": 1})
+	mu.Lock()
+	defer mu.Unlock()
+	// The bad event is the first to run alone: from then on it is in no batch.
+	if diff := cmp.Diff([]string{"1", "2", "bad", "bad"}, runs[:4]); diff != "" {
+		t.Errorf("the first runs (-want +got):\n%s", diff)
+	}
+	counts := make(map[string]int)
+	for _, id := range runs {
+		counts[id]++
+	}
+	if diff := cmp.Diff(map[string]int{"1": 2, "2": 2, "bad": 4, "3": 1, "4": 1}, counts); diff != "" {
+		t.Errorf("runs (-want +got):\n%s", diff)
+	}
 	if tries := eventOf(t, db, "bad").Tries; len(tries) != 2 || tries[0].Number != 1 || tries[1].Error != "no stock" {
 		t.Errorf("attempts %+v, want two failures", tries)
 	}
@@ -176,9 +190,10 @@ func TestHandlersThatTakeTooLong(t *testing.T) {
 	for name, tt := range map[string]struct {
 		returns bool
 		want    string
+		severed int64 // one for each attempt
 	}{
-		"returns": {true, "the handler used up its timeout of 1s"},
-		"hangs":   {false, "the handler did not return after its timeout of 1s"},
+		"returns": {true, "the handler used up its timeout of 1s", 0},
+		"hangs":   {false, "the handler did not return after its timeout of 1s", 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -197,6 +212,9 @@ func TestHandlersThatTakeTooLong(t *testing.T) {
 			}, func(o *work.Options, _ *work.Source) { o.HandlerTimeout, o.Retry.Attempts = time.Second, 2 }))
 			wantOutcome(t, db, "1", outcome{State: driver.StateDead, Attempts: 2, LastError: tt.want})
 			wantEffects(t, db)
+			if n := db.severed.Load(); n != tt.severed {
+				t.Errorf("%d transactions were cut off, want %d", n, tt.severed)
+			}
 		})
 	}
 }
@@ -206,22 +224,38 @@ func TestHandlersThatTakeTooLong(t *testing.T) {
 func TestDatabaseGivesUp(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		times int64 // that it gives up
-		want  outcome
+		times    int64 // that it gives up
+		atCommit bool  // or under the handler
+		want     outcome
 	}{
-		"at first": {3, done},
-		"always":   {1000, outcome{State: driver.StateDead, Attempts: 2, LastError: driver.ErrSerialization.Error()}},
+		"commit, at first":  {3, true, done},
+		"commit, always":    {1000, true, outcome{State: driver.StateDead, Attempts: 2, LastError: driver.ErrSerialization.Error()}},
+		"handler, at first": {3, false, done},
+		"handler, always":   {1000, false, outcome{State: driver.StateDead, Attempts: 2, LastError: driver.ErrSerialization.Error()}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			db := openDatabase(t)
 			claimInTurn(t, db, "1", "2")
 			var calls atomic.Int64
-			db.finish = func(ctx context.Context, run driver.Run[*sql.Tx], p *driver.FinishParams) error {
-				if p.Results[0].Outcome == driver.WorkSucceeded && calls.Add(1) <= tt.times {
+			giveUp := func() error {
+				if calls.Add(1) <= tt.times {
 					return driver.ErrSerialization
 				}
-				return run.Finish(ctx, p)
+				return nil
+			}
+			if tt.atCommit {
+				db.finish = func(ctx context.Context, run driver.Run[*sql.Tx], p *driver.FinishParams) error {
+					if p.Results[0].Outcome != driver.WorkSucceeded {
+						return run.Finish(ctx, p)
+					}
+					if err := giveUp(); err != nil {
+						return err
+					}
+					return run.Finish(ctx, p)
+				}
+			} else {
+				db.check = giveUp
 			}
 			run(t, newWorkers(db, insert, func(o *work.Options, _ *work.Source) { o.Retry.Attempts = 2 }))
 			wantOutcome(t, db, "1", tt.want)
@@ -255,9 +289,10 @@ func TestUnknownCommit(t *testing.T) {
 				}
 				return driver.ErrCommitUnknown
 			}
-			run(t, newWorkers(db, insert, logTo(log)))
+			stop := run(t, newWorkers(db, insert, logTo(log)))
 			wantOutcome(t, db, "1", done)
 			wantOutcome(t, db, "2", done)
+			stop()
 			wantEffects(t, db, "1", "2")
 			wantLine(t, log, `"a run failed; its events run again" events=2`)
 		})

@@ -4,9 +4,12 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/guard"
@@ -110,5 +113,37 @@ func TestRefetchedBatchFails(t *testing.T) {
 	wantEffects(t, db, "1 paid", "bad paid", "2 paid")
 	if n := fetched.Load(); n != 3 {
 		t.Errorf("Refetch was called %d times for 3 events", n)
+	}
+}
+
+// An event that was tried before runs alone, so its failure spoils no fresh one.
+func TestRefetchOfTriedEvents(t *testing.T) {
+	t.Parallel()
+	db := openDatabase(t)
+	claimAt(t, db, time.Now().Add(-2*time.Hour), newClaim("bad", "{}"))
+	loseRun(t, db, 1)
+	lost, err := db.SweepRuns(t.Context(), &driver.SweepRunsParams{MaxAttempts: 3})
+	if err != nil || len(lost) != 1 {
+		t.Fatalf("lost runs %+v, error %v; want one", lost, err)
+	}
+	claimInTurn(t, db, "1", "2")
+	var mu sync.Mutex
+	runs := make(map[string]int)
+	run(t, newWorkers(db, func(ctx context.Context, tx *sql.Tx, ev *work.Event) error {
+		mu.Lock()
+		runs[ev.EventID]++
+		mu.Unlock()
+		if ev.EventID == "bad" {
+			return guard.Permanent(errInjected)
+		}
+		return insertCurrent(ctx, tx, ev)
+	}, refetchBy(func(context.Context, *work.Event) ([]byte, error) { return []byte("paid"), nil })))
+	wantOutcome(t, db, "bad", outcome{State: driver.StateDead, Attempts: 2, LastError: "no stock"})
+	wantOutcome(t, db, "1", done)
+	wantOutcome(t, db, "2", done)
+	mu.Lock()
+	defer mu.Unlock()
+	if diff := cmp.Diff(map[string]int{"1": 1, "2": 1, "bad": 1}, runs); diff != "" {
+		t.Errorf("runs (-want +got):\n%s", diff)
 	}
 }

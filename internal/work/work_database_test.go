@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -26,6 +27,8 @@ type database struct {
 	beforeSweep func() error
 	beforeCount func() error // CountInlineFailure
 	finish      func(ctx context.Context, run driver.Run[*sql.Tx], p *driver.FinishParams) error
+	check       func() error  // a verdict ahead of that of Check
+	severed     atomic.Int64  // runs
 	batchTime   time.Duration // a minute unless set, so that a busy machine cuts no batch short
 }
 
@@ -91,8 +94,8 @@ func (db *database) TakeClaim(ctx context.Context, p *driver.ClaimParams) (drive
 }
 
 func (db *database) wrap(run driver.Run[*sql.Tx], err error) (driver.Run[*sql.Tx], error) {
-	if run == nil || db.finish == nil {
-		return run, err
+	if run == nil {
+		return nil, err
 	}
 	return &faultRun{run, db}, err
 }
@@ -111,13 +114,28 @@ func (db *database) CountInlineFailure(ctx context.Context, f *driver.InlineFail
 	return db.Driver.CountInlineFailure(ctx, f)
 }
 
-// faultRun is a real run with another Finish.
+// faultRun is a real run with the faults of its database.
 type faultRun struct {
 	driver.Run[*sql.Tx]
 	db *database
 }
 
+func (r *faultRun) Check(ctx context.Context, handlerErr error) error {
+	if err := before(r.db.check); err != nil {
+		return err
+	}
+	return r.Run.Check(ctx, handlerErr)
+}
+
+func (r *faultRun) Sever() {
+	r.db.severed.Add(1)
+	r.Run.Sever()
+}
+
 func (r *faultRun) Finish(ctx context.Context, p *driver.FinishParams) error {
+	if r.db.finish == nil {
+		return r.Run.Finish(ctx, p)
+	}
 	return r.db.finish(ctx, r.Run, p)
 }
 

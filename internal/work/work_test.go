@@ -177,32 +177,6 @@ func wantEffects(t *testing.T, db *database, want ...string) {
 	}
 }
 
-// counter counts by name.
-type counter struct {
-	mu sync.Mutex
-	n  map[string]int
-}
-
-// add returns the new count of name.
-func (c *counter) add(name string) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.n == nil {
-		c.n = make(map[string]int)
-	}
-	c.n[name]++
-	return c.n[name]
-}
-
-func (c *counter) want(t *testing.T, want map[string]int) {
-	t.Helper()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if diff := cmp.Diff(want, c.n, cmpopts.EquateEmpty()); diff != "" {
-		t.Errorf("counts (-want +got):\n%s", diff)
-	}
-}
-
 // lines is a log.
 type lines struct {
 	mu   sync.Mutex
@@ -251,9 +225,10 @@ func TestOutage(t *testing.T) {
 		return nil
 	}
 	claimInTurn(t, db, "1")
-	run(t, newWorkers(db, insert, logTo(log)))
+	stop := run(t, newWorkers(db, insert, logTo(log)))
 	wantOutcome(t, db, "1", done)
 	waitFor(t, func() bool { return sweeps.Load() > 2 })
+	stop()
 	wantEffects(t, db, "1")
 	wantLine(t, log, `"taking events failed; retrying in 1s" source=lab`)
 	wantLine(t, log, "looking for events failed; retrying every second")
@@ -294,13 +269,14 @@ func TestInterruptedRuns(t *testing.T) {
 				claimAt(t, db, time.Now().Add(-2*time.Hour), newClaim(id, "{}"))
 			}
 			loseRun(t, db, len(tt.ids))
-			run(t, newWorkers(db, insert, func(o *work.Options, src *work.Source) {
+			stop := run(t, newWorkers(db, insert, func(o *work.Options, src *work.Source) {
 				logTo(log)(o, src)
 				o.Workers, o.Retry.Attempts = 2, tt.attempts
 			}))
 			for _, id := range tt.ids {
 				wantOutcome(t, db, id, tt.want)
 			}
+			stop()
 			wantEffects(t, db, tt.effects...)
 			if got := log.all(); strings.Count(got, tt.line) != len(tt.ids) {
 				t.Errorf("the log lacks %q for each event:\n%s", tt.line, got)
