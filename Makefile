@@ -14,7 +14,7 @@ test: ## Runs all tests, on real databases.
 
 .PHONY: race
 race: ## Runs all tests under the race detector (needs a C compiler).
-	go test -race ./...
+	.ci/race ./...
 
 .PHONY: soak
 soak: ## Runs the proof of exactly-once with 100,000 events on every store.

@@ -8,10 +8,15 @@ import (
 	"strings"
 )
 
+// withoutSQLite leaves SQLite out of the race detector. It is C translated to Go, and takes several
+// times as long with the detector and the pointer checks that come with it. .ci/race has the same
+// flag.
+const withoutSQLite = "-gcflags=modernc.org/...=-race=false -d=checkptr=0"
+
 // BuildFlags returns the flags of go build for a program under test.
 func BuildFlags() []string {
 	if Enabled {
-		return []string{"-race"}
+		return []string{"-race", withoutSQLite}
 	}
 	return nil
 }
