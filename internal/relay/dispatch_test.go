@@ -17,6 +17,7 @@ import (
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/guard"
+	"github.com/hookonce/hookonce/internal/limit"
 	"github.com/hookonce/hookonce/internal/relay"
 )
 
@@ -287,9 +288,11 @@ func TestUnreadableVersions(t *testing.T) {
 	store, h := &versionsStore{Store: openStore(t)}, newHolding("")
 	store.broken.Store(true)
 	claimVersion(t, store, "a", "1")
-	g := newGroup(store, watching, destination(h.send, nil))
+	g := newGroup(store, watching, destination(h.send, func(d *relay.Destination) {
+		d.Rate = limit.New(2, time.Hour) // an unsent message takes nothing of it
+	}))
 	run(t, g)
-	waitFor(t, func() bool { g.Wake("app"); return store.calls.Load() >= 2 })
+	waitFor(t, func() bool { g.Wake("app"); return store.calls.Load() >= 3 })
 	waitFor(t, func() bool {
 		m := messageOf(t, store, "a-1")
 		return m.State == driver.StatePending && m.Attempts == 0

@@ -269,18 +269,15 @@ func TestInterruptedRuns(t *testing.T) {
 				claimAt(t, db, time.Now().Add(-2*time.Hour), newClaim(id, "{}"))
 			}
 			loseRun(t, db, len(tt.ids))
-			stop := run(t, newWorkers(db, insert, func(o *work.Options, src *work.Source) {
+			run(t, newWorkers(db, insert, func(o *work.Options, src *work.Source) {
 				logTo(log)(o, src)
 				o.Workers, o.Retry.Attempts = 2, tt.attempts
 			}))
 			for _, id := range tt.ids {
 				wantOutcome(t, db, id, tt.want)
 			}
-			stop()
 			wantEffects(t, db, tt.effects...)
-			if got := log.all(); strings.Count(got, tt.line) != len(tt.ids) {
-				t.Errorf("the log lacks %q for each event:\n%s", tt.line, got)
-			}
+			waitFor(t, func() bool { return strings.Count(log.all(), tt.line) == len(tt.ids) }) // after the commit
 		})
 	}
 }
