@@ -660,7 +660,9 @@ COMMENT ON FUNCTION {schema}.claim(
 	text[], bytea[], text[], text[]
 ) IS 'For hookonce itself: claims events and writes their messages. Pass only verified events.';
 
--- The functions for applications follow: take, fail and enqueue.
+-- The functions for applications follow: take, fail and enqueue. They check their arguments and run
+-- with the rights of their owner. So an application needs no right on a table, and cannot write a row
+-- that other programs cannot read.
 --
 -- take_call detects a call of take in autocommit. Each call writes a row here and deletes it, and the
 -- deferred trigger on the row runs at the commit. A client that began the transaction by a
@@ -712,7 +714,7 @@ CREATE TYPE {schema}.taken_event AS (
 -- ctid also makes the locked row the row that is changed; a row that was changed in between may be
 -- left for the next call.
 CREATE FUNCTION {schema}.take(source text, n integer DEFAULT 1) RETURNS SETOF {schema}.taken_event
-LANGUAGE plpgsql ROWS 10
+LANGUAGE plpgsql SECURITY DEFINER ROWS 10
 SET search_path = pg_catalog, pg_temp
 SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off
@@ -772,7 +774,7 @@ BEGIN
 		LIMIT take.n
 	), taken AS (
 		UPDATE {schema}.event_state s
-		SET state = 2, attempts = s.attempts + 1, processed_at = now(), failed_at = NULL, last_error = NULL, note = ''
+		SET state = 2, attempts = least(s.attempts, 2147483646) + 1, processed_at = now(), failed_at = NULL, last_error = NULL, note = ''
 		FROM due
 		WHERE s.ctid = due.ctid
 		RETURNING s.key, s.generation, s.key_generation, s.attempts, due.due_at
@@ -795,7 +797,7 @@ CREATE FUNCTION {schema}.fail(
 	attempts integer DEFAULT 20, first interval DEFAULT '10 seconds', max interval DEFAULT '12 hours',
 	permanent boolean DEFAULT false
 ) RETURNS text
-LANGUAGE plpgsql
+LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -837,7 +839,7 @@ BEGIN
 		RETURN (SELECT o.state FROM {schema}.event_overview o WHERE o.key = failed);
 	END IF;
 
-	number := s.attempts + 1;
+	number := least(s.attempts, 2147483646) + 1;
 	is_dead := coalesce(fail.permanent, false) OR number >= fail.attempts;
 	ceiling := least(extract(epoch FROM fail.first) * 2.0 ^ least(s.attempts, 60), extract(epoch FROM fail.max));
 	INSERT INTO {schema}.event_attempt (key, generation, number, outcome, error, at, took)
@@ -862,7 +864,7 @@ CREATE FUNCTION {schema}.enqueue(
 	destination text, body bytea, type text DEFAULT '', headers jsonb DEFAULT '{}', id text DEFAULT NULL,
 	source text DEFAULT '', event_id text DEFAULT ''
 ) RETURNS text
-LANGUAGE plpgsql
+LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -894,8 +896,12 @@ BEGIN
 	IF NOT EXISTS (SELECT FROM jsonb_object_keys(given) name WHERE lower(name) = 'content-type') THEN
 		lists := coalesce(lists, '{}') || '{"Content-Type": ["application/json"]}';
 	END IF;
-	IF enqueue.source <> '' AND enqueue.event_id <> '' THEN
-		cause := {schema}.find_event(enqueue.source, enqueue.event_id);
+	IF enqueue.event_id <> '' THEN
+		cause := {schema}.find_event(coalesce(enqueue.source, ''), enqueue.event_id);
+		IF cause IS NULL THEN
+			RAISE EXCEPTION 'source "%" has no event "%"', coalesce(enqueue.source, ''), enqueue.event_id
+				USING ERRCODE = 'no_data_found', HINT = 'Give the source and the event_id that take returned, or neither.';
+		END IF;
 		SELECT e.type INTO cause_type FROM {schema}.event e WHERE e.key = cause;
 	END IF;
 	WITH carrier AS (
@@ -917,6 +923,10 @@ $$;
 
 COMMENT ON FUNCTION {schema}.enqueue(text, bytea, text, jsonb, text, text, text) IS
 	'Writes a message to a destination in this transaction: it is sent if and only if the transaction commits. Returns its id. An id that was enqueued before writes nothing.';
+
+REVOKE EXECUTE ON FUNCTION {schema}.take(text, integer),
+	{schema}.fail(text, text, text, integer, interval, interval, boolean),
+	{schema}.enqueue(text, bytea, text, jsonb, text, text, text) FROM PUBLIC;
 
 -- The steps that this schema has. Each step records itself at its end, so that running its SQL by
 -- hand does the same as the program.

@@ -62,8 +62,8 @@ func TestEnqueue(t *testing.T) {
 			cause[:],
 		},
 		{
-			"'crm', 'x', source => 'shop', event_id => 'unknown'",
-			driver.Message{Source: "shop", EventID: "unknown", Body: []byte("x")},
+			"'crm', 'x', source => 'shop'",
+			driver.Message{Source: "shop", Body: []byte("x")},
 			http.Header{"Content-Type": {"application/json"}},
 			nil,
 		},
@@ -155,9 +155,11 @@ func TestEnqueueRefuses(t *testing.T) {
 	w := open(t)
 	s := w.connect(t)
 	for arguments, code := range map[string]string{
-		"'', 'x'":                                        invalid,
-		"NULL, 'x'":                                      invalid,
-		"'crm', NULL":                                    isNull,
+		"'', 'x'":     invalid,
+		"NULL, 'x'":   invalid,
+		"'crm', NULL": isNull,
+		"'crm', 'x', source => 'shop', event_id => 'no'": noData,
+		"'crm', 'x', event_id => 'evt_1'":                noData,
 		"'crm', 'x', id => 'a.b'":                        invalid,
 		"'crm', 'x', id => 'a b'":                        invalid,
 		"'crm', 'x', id => E'a\\nb'":                     invalid,
