@@ -40,6 +40,8 @@ const (
 	ErrorLeaseRanOut = "the lease ran out before an outcome was recorded"
 	// ErrorLastLeaseRanOut: it was the last attempt, so the message is dead.
 	ErrorLastLeaseRanOut = "the lease of the last attempt ran out before an outcome was recorded"
+	// ErrorTokenUsedUp: the message is dead without an attempt.
+	ErrorTokenUsedUp = "the row of the message was changed by hand: its fencing token cannot grow"
 )
 
 // EventStates lists the states of an event. The index of each is its number in the

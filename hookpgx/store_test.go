@@ -35,6 +35,17 @@ func TestDriver(t *testing.T) {
 			w.(*world).exec(t, "UPDATE {schema}.event_state SET state = CASE $2::text WHEN 'done' THEN 2 ELSE 1 END,"+
 				" failed_at = NULL, processed_at = CASE WHEN $2::text = 'done' THEN now() END WHERE key = $1", key[:], state)
 		},
+		Damage: func(t *testing.T, s driver.Store, key driver.Key, how storetest.Damage) {
+			t.Helper()
+			w, _ := worlds.Load(s)
+			if how == storetest.LastToken {
+				w.(*world).exec(t, "UPDATE {schema}.message SET token = 9223372036854775807 WHERE event_key = $1", key[:])
+				return
+			}
+			end := map[storetest.Damage]string{storetest.EndlessTimes: "infinity", storetest.BeginlessTimes: "-infinity"}[how]
+			w.(*world).exec(t, "UPDATE {schema}.event SET received_at = $2::text::timestamptz, occurred_at = $2::text::timestamptz WHERE key = $1", key[:], end)
+			w.(*world).exec(t, "UPDATE {schema}.message SET received_at = $2::text::timestamptz, created_at = $2::text::timestamptz WHERE event_key = $1", key[:], end)
+		},
 	})
 }
 

@@ -2,6 +2,7 @@ package hooksql_test
 
 import (
 	"database/sql"
+	"math"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -34,6 +35,15 @@ func TestConformance(t *testing.T) {
 			processed := map[string]any{driver.StateRunning: nil, driver.StateDone: time.Now().UnixMicro()}[state]
 			execPlain(t, files.get(s), `UPDATE hookonce_event_state
 				SET state = CASE WHEN ?1 IS NULL THEN 1 ELSE 2 END, processed_at = ?1 WHERE key = ?2`, processed, key[:])
+		},
+		Damage: func(t *testing.T, s driver.Store, key driver.Key, how storetest.Damage) {
+			if how == storetest.LastToken {
+				execPlain(t, files.get(s), `UPDATE hookonce_message SET token = 9223372036854775807 WHERE event_key = ?`, key[:])
+				return
+			}
+			end := map[storetest.Damage]int64{storetest.EndlessTimes: math.MaxInt64, storetest.BeginlessTimes: math.MinInt64}[how]
+			execPlain(t, files.get(s), `UPDATE hookonce_event SET received_at = ?1, occurred_at = ?1 WHERE key = ?2`, end, key[:])
+			execPlain(t, files.get(s), `UPDATE hookonce_message SET received_at = ?1, created_at = ?1 WHERE event_key = ?2`, end, key[:])
 		},
 	})
 }

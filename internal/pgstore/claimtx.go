@@ -110,11 +110,10 @@ func (s *Store) reopenClaimed(b *claimBatch) error {
 	}, s.sql.reopenClaimed, keys, done, clock(b.Now))
 }
 
-const (
-	// boundSQL bounds how long a process that has stopped can keep a claim open.
-	boundSQL = `SELECT set_config('idle_in_transaction_session_timeout', $1::text, true)`
+// boundSQL bounds how long a process that has stopped can keep a claim open.
+const boundSQL = `SELECT set_config('idle_in_transaction_session_timeout', $1::text, true)`
 
-	claimedSQL = `
+var claimedSQL = `
 SELECT txid_current(), pg_backend_pid(), current_setting('role'), ` + takenColumns + `
 FROM {schema}.event e
 CROSS JOIN LATERAL (
@@ -122,7 +121,6 @@ CROSS JOIN LATERAL (
 	FROM {schema}.event_state s WHERE s.key = e.key LIMIT 1
 ) d
 WHERE e.key = $1::bytea`
-)
 
 // TakeClaim implements [driver.Driver]. The run is nil for a duplicate that is not reopened.
 func (s *Store) TakeClaim(ctx context.Context, p *driver.ClaimParams) (*Run, driver.ClaimResult, error) {

@@ -9,8 +9,9 @@ import (
 )
 
 // eventColumns are the columns of an eventRow.
-const eventColumns = `key, source, event_id, type, state, note, attempts, generation, duplicates,
-	received_at, occurred_at, processed_at, failed_at, last_error`
+var eventColumns = `key, source, event_id, type, state, note, attempts, generation, duplicates, ` +
+	bounded("received_at") + ", " + boundedOrNull("occurred_at") + ", " +
+	boundedOrNull("processed_at") + ", " + boundedOrNull("failed_at") + ", last_error"
 
 // eventRow holds one row of eventColumns.
 type eventRow struct {
@@ -36,22 +37,22 @@ func (e *eventRow) finish() driver.Event {
 	return e.Event
 }
 
-const detailSQL = `
-SELECT ` + eventColumns + `, headers, body, body_sha256, watched, other_bodies, repeats, last_at
+var detailSQL = `
+SELECT ` + eventColumns + `, headers, body, body_sha256, watched, other_bodies, repeats, ` + bounded("last_at") + `
 FROM {schema}.event_overview`
 
-const eventByKeySQL = detailSQL + `
+var eventByKeySQL = detailSQL + `
 WHERE key = ANY ($1::bytea[]) AND source = $2::text AND event_id = $3::text
 ORDER BY array_position($1::bytea[], key)
 LIMIT 1`
 
 // eventByIDSQL scans all events: no index serves it, unlike eventByKeySQL.
-const eventByIDSQL = detailSQL + `
+var eventByIDSQL = detailSQL + `
 WHERE source = $1::text AND event_id = $2::text
 ORDER BY received_at
 LIMIT 1`
 
-const messagesSQL = `
+var messagesSQL = `
 SELECT ` + messageColumns + `
 FROM {schema}.message m
 WHERE m.event_key = $1::bytea OR m.cause = $1::bytea

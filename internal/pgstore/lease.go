@@ -10,12 +10,14 @@ import (
 // leaseSQL leases due messages, with {only} as a further condition and {direction} as the order. It
 // makes a message without attempts left dead, because its last lease ran out or the limit was
 // lowered. It records an attempt whose lease ran out as retried or as the last one, because the
-// outcome stays unknown.
-const leaseSQL = `
+// outcome stays unknown. It buries a message whose token cannot grow too, so that such a row does not
+// fail the leases of all others.
+var leaseSQL = `
 WITH setting AS MATERIALIZED (
 	SELECT coalesce($5::timestamptz, now()) AS now
 ), due AS MATERIALIZED (
-	SELECT m.id, m.due_at, m.generation, m.attempts, m.state = 1 AS expired, m.attempts >= $4::int AS used_up
+	SELECT m.id, m.due_at, m.generation, m.attempts, m.state = 1 AS expired,
+		m.token = 9223372036854775807 AS stuck, m.attempts >= $4::int OR m.token = 9223372036854775807 AS used_up
 	FROM {schema}.message m
 	WHERE m.destination = $1::text AND m.state IN (0, 1) AND m.due_at <= (SELECT now FROM setting) {only}
 	ORDER BY m.due_at {direction}
@@ -28,7 +30,8 @@ WITH setting AS MATERIALIZED (
 		token = CASE WHEN due.used_up THEN m.token ELSE m.token + 1 END,
 		due_at = CASE WHEN due.used_up THEN m.due_at ELSE setting.now + $3::bigint * interval '1 microsecond' END,
 		failed_at = CASE WHEN due.used_up THEN setting.now END,
-		last_error = CASE WHEN due.used_up AND due.expired THEN '` + driver.ErrorLastLeaseRanOut + `' ELSE m.last_error END
+		last_error = CASE WHEN due.stuck THEN '` + driver.ErrorTokenUsedUp + `'
+			WHEN due.used_up AND due.expired THEN '` + driver.ErrorLastLeaseRanOut + `' ELSE m.last_error END
 	FROM due, setting
 	WHERE m.id = due.id
 	RETURNING m.id, m.event_key, m.token, m.attempts, m.generation, m.route, m.destination, m.replayed,
@@ -43,7 +46,7 @@ WITH setting AS MATERIALIZED (
 	ON CONFLICT DO NOTHING
 )
 SELECT c.used_up, c.expired, c.id, c.event_key, c.token, c.attempts, c.generation, e.source, e.event_id, e.type,
-	c.route, c.destination, e.received_at, c.replayed,
+	c.route, c.destination, ` + bounded("e.received_at") + `, c.replayed,
 	CASE WHEN NOT c.used_up THEN e.headers END, CASE WHEN NOT c.used_up THEN e.body END
 FROM changed c
 CROSS JOIN LATERAL (SELECT * FROM {schema}.event e WHERE e.key = c.event_key LIMIT 1) e

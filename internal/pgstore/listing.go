@@ -10,8 +10,9 @@ import (
 )
 
 // messageColumns are the columns of a messageRow.
-const messageColumns = `m.id, m.route, m.destination, m.state, m.note, m.generation, m.attempts,
-	coalesce(m.status_code, 0), coalesce(m.last_error, ''), m.due_at, m.created_at, m.sent_at, m.failed_at`
+var messageColumns = `m.id, m.route, m.destination, m.state, m.note, m.generation, m.attempts,
+	coalesce(m.status_code, 0), coalesce(m.last_error, ''), ` +
+	bounded("m.due_at") + ", " + bounded("m.created_at") + ", " + boundedOrNull("m.sent_at") + ", " + boundedOrNull("m.failed_at")
 
 // The names of states. The indexes are the numbers in the tables.
 var eventStates, messageStates = driver.EventStates(), driver.MessageStates()
@@ -47,7 +48,7 @@ func (m *messageRow) finish() driver.MessageDetail {
 }
 
 // listedColumns are the first columns of a listing of messages, of the event e.
-const listedColumns = `e.key, e.source, e.event_id, e.type, e.received_at`
+var listedColumns = `e.key, e.source, e.event_id, e.type, ` + bounded("e.received_at") + ` AS received_at`
 
 // messageOrder is the order of [driver.MessageCursor], for messages m joined with their events e.
 type messageOrder struct{ receivedAt, key string }
@@ -159,7 +160,7 @@ func (s *Store) lettersQuery(f *driver.MessageFilter, limit int) (query string, 
 		where, possible = whereMessages(f, from.order)
 		where.messageState(driver.StateDead)
 		parts = append(parts, "(SELECT "+listedColumns+", m.id, m.route, m.destination, m.attempts, m.generation,"+
-			" coalesce(m.status_code, 0), coalesce(m.last_error, ''), m.failed_at"+
+			" coalesce(m.status_code, 0), coalesce(m.last_error, ''), "+boundedOrNull("m.failed_at")+
 			strings.ReplaceAll(from.sql, "{schema}", s.schema)+" JOIN "+s.schema+".event e ON e.key = m.event_key"+
 			where.sql()+from.order.sql()+where.limit(limit)+")")
 		args = where.args

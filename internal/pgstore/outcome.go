@@ -23,7 +23,7 @@ const changedSQL = `, changed AS (
 	UPDATE {schema}.event_state s
 	SET state = CASE i.outcome WHEN 1 THEN 2 WHEN 2 THEN 4 WHEN 3 THEN 0 ELSE 3 END,
 		note = CASE i.outcome WHEN 2 THEN '` + driver.NoteStale + `' ELSE '' END,
-		attempts = CASE i.outcome WHEN 2 THEN s.attempts ELSE s.attempts + 1 END,
+		attempts = CASE i.outcome WHEN 2 THEN s.attempts ELSE least(s.attempts, 2147483646) + 1 END,
 		due_at = CASE i.outcome WHEN 3 THEN setting.now + i.retry_in * interval '1 microsecond' ELSE s.due_at END,
 		processed_at = CASE i.outcome WHEN 1 THEN setting.now END,
 		failed_at = CASE i.outcome WHEN 4 THEN setting.now END,

@@ -31,12 +31,13 @@ const (
 )
 
 // takenColumns are the columns of a takenRow, of state rows d and events e.
-const takenColumns = `d.key, e.source, e.event_id, e.type, e.occurred_at, e.received_at,
+var takenColumns = `d.key, e.source, e.event_id, e.type, ` +
+	boundedOrNull("e.occurred_at") + ", " + bounded("e.received_at") + `,
 	e.headers, e.body, d.generation, d.key_generation, d.attempts, d.crashes, d.replayed`
 
 // takeSQL locks due events that {which} selects, and bounds how long a process that has stopped
 // keeps the locks. It gives the transaction a number only if it finds an event.
-const takeSQL = `
+var takeSQL = `
 WITH setting AS MATERIALIZED (
 	SELECT coalesce($2::timestamptz, now()) AS now,
 		set_config('idle_in_transaction_session_timeout', $3::text, true) AS bound

@@ -3,22 +3,25 @@ package sqlitestore
 import (
 	"context"
 	"database/sql"
+	"math"
 
 	"github.com/hookonce/hookonce/driver"
 )
 
 const (
-	// For a due message without attempts left: its last lease ran out, or the limit was lowered.
+	// For a due message without attempts left: its last lease ran out, or the limit was lowered. Also
+	// for one whose token cannot grow.
 	buryUsedUp = `UPDATE hookonce_message
-		SET state = 3, failed_at = ?, last_error = CASE state WHEN 1 THEN ? ELSE last_error END
-		WHERE id = ?`
+		SET state = 3, failed_at = ?1, last_error = CASE WHEN token = 9223372036854775807 THEN '` + driver.ErrorTokenUsedUp + `'
+			WHEN state = 1 THEN ?2 ELSE last_error END
+		WHERE id = ?3`
 
 	// In the order of the index alone. Sorting messages that became due in the same microsecond
 	// would read all their bodies.
 	selectOldestDue  = selectDue + ` ORDER BY m.due_at LIMIT ?`
 	selectUntriedDue = selectDue + ` AND m.attempts = 0 ORDER BY m.due_at DESC LIMIT ?`
 
-	selectDue = `SELECT m.id, m.event_key, m.token + 1, m.attempts + 1, m.state = 1, m.generation,
+	selectDue = `SELECT m.id, m.event_key, m.token, m.attempts, m.state = 1, m.generation,
 			e.source, e.event_id, e.type, m.route, m.destination, e.received_at, m.replayed, e.headers, e.body
 		FROM hookonce_message m JOIN hookonce_event e ON e.key = m.event_key
 		WHERE m.destination = ? AND m.state IN (0, 1) AND m.due_at <= ?`
@@ -75,7 +78,7 @@ func (t *writeTx) lease(p *driver.LeaseParams) (leased driver.Leased, err error)
 	until := t.now + p.For.Microseconds()
 	for i := range due {
 		m := &due[i]
-		buried := m.Attempt > p.MaxAttempts
+		buried := m.Attempt >= p.MaxAttempts || m.Token == math.MaxInt64
 		if m.Expired {
 			if err := t.recordLost(m, buried); err != nil {
 				return driver.Leased{}, err
@@ -85,11 +88,11 @@ func (t *writeTx) lease(p *driver.LeaseParams) (leased driver.Leased, err error)
 			if _, err := t.exec(buryUsedUp, t.now, driver.ErrorLastLeaseRanOut, m.ID); err != nil {
 				return driver.Leased{}, err
 			}
-			m.Attempt--
 			m.Token, m.Headers, m.Body = 0, nil, nil
 			leased.Buried = append(leased.Buried, *m)
 			continue
 		}
+		m.Token, m.Attempt = m.Token+1, m.Attempt+1
 		if _, err := t.exec(takeLease, m.Token, m.Attempt, until, m.ID); err != nil {
 			return driver.Leased{}, err
 		}
@@ -98,17 +101,17 @@ func (t *writeTx) lease(p *driver.LeaseParams) (leased driver.Leased, err error)
 	return leased, nil
 }
 
-// recordLost records the attempt before m.Attempt, whose lease ran out.
+// recordLost records the attempt m.Attempt, whose lease ran out.
 func (t *writeTx) recordLost(m *driver.Message, buried bool) error {
 	outcome, reason := "retry", driver.ErrorLeaseRanOut
 	if buried {
 		outcome, reason = "dead", driver.ErrorLastLeaseRanOut
 	}
-	_, err := t.exec(insertLost, m.ID, m.Generation, m.Attempt-1, outcome, reason, t.now)
+	_, err := t.exec(insertLost, m.ID, m.Generation, m.Attempt, outcome, reason, t.now)
 	return err
 }
 
-// due returns the due messages with the token and the attempt of their next lease.
+// due returns the due messages with the token and the attempt of their last lease.
 func (t *writeTx) due(p *driver.LeaseParams) ([]driver.Message, error) {
 	query := selectOldestDue
 	if p.Untried {

@@ -80,7 +80,13 @@ func clock(override time.Time) int64 {
 	return override.UnixMicro()
 }
 
-func fromMicros(us int64) time.Time { return time.UnixMicro(us).UTC() }
+// The times that JSON can hold, in microseconds. Other programs may write any number into the file.
+var (
+	earliest = time.Time{}.UnixMicro()
+	latest   = time.Date(9999, 12, 31, 23, 59, 59, 999_999_000, time.UTC).UnixMicro()
+)
+
+func fromMicros(us int64) time.Time { return time.UnixMicro(min(max(us, earliest), latest)).UTC() }
 
 // fromNullMicros returns the zero time for NULL.
 func fromNullMicros(us sql.NullInt64) time.Time {

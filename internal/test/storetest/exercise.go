@@ -21,7 +21,23 @@ type Features struct {
 	// MoveQueued moves the queued event of key to driver.StateRunning, or to driver.StateDone with
 	// the time of processing, like a consumer. The contract has no method for it either.
 	MoveQueued func(t *testing.T, s driver.Store, key driver.Key, state string)
+
+	// Damage changes the rows of an event and of its messages by hand, as an operator may by mistake.
+	Damage func(t *testing.T, s driver.Store, key driver.Key, how Damage)
 }
+
+// Damage is a way to change rows by hand.
+type Damage string
+
+const (
+	// EndlessTimes sets the times of an event and of its messages, apart from due_at, to the last
+	// value of their columns.
+	EndlessTimes Damage = "endless times"
+	// BeginlessTimes sets them to the first value.
+	BeginlessTimes Damage = "beginless times"
+	// LastToken sets the tokens of the messages to the last value of their column.
+	LastToken Damage = "last token"
+)
 
 // testCase is one case of a suite for single stores.
 type testCase struct {

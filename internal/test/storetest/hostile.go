@@ -17,6 +17,7 @@ func hostileCases() []testCase {
 		{"Headers", hostileHeaders},
 		{"Names", hostileNames},
 		{"BadRowFailsTheWholeClaim", badRowFailsTheWholeClaim},
+		{"DamagedRowsStopNoOthers", damagedRowsStopNoOthers},
 	}
 }
 
