@@ -36,7 +36,18 @@
 //		return err
 //	}
 //	http.Handle("POST /webhooks/{source}", in)
-//	go in.Run(ctx)                             // handlers, messages, upkeep; drains when ctx ends
+//	http.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
+//		if err := in.Ready(r.Context()); err != nil {
+//			http.Error(w, "not ready", http.StatusServiceUnavailable)
+//		}
+//	})
+//	go func() {
+//		// Run runs handlers, sends messages and does the upkeep. It drains when ctx ends. Without
+//		// it, events are only stored.
+//		if err := in.Run(ctx); err != nil {
+//			log.Fatal(err)
+//		}
+//	}()
 //
 // Packages hookpgx and hooksql open databases: PostgreSQL with pgx, and PostgreSQL and SQLite with
 // database/sql, where a transaction is a *sql.Tx. A handler for another transaction type does not

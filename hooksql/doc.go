@@ -8,8 +8,9 @@
 //	store, err := hooksql.OpenSQLite("sqlite", "hookonce.db")
 //
 // OpenSQLite opens two pools with the settings that hookonce needs, and checks that they are in
-// force. A program with pools of its own opens them with the data source names of SQLiteDSN, and
-// passes them to NewSQLite.
+// force. The program uses the same pools for its own tables: store.Writer() and store.Reader(). A
+// program that makes pools itself opens them with the data source names of SQLiteDSN, and passes
+// them to NewSQLite.
 //
 // # Settings of SQLite
 //

@@ -28,7 +28,8 @@ const (
 // Any number of stores, in any number of processes on one machine, may share a file.
 type Store struct {
 	*sqlitestore.Store
-	pools *pools // nil if the caller owns the pools
+	pools pools
+	owned bool // the pools are the store's own
 }
 
 var _ driver.Driver[*sql.Tx] = (*Store)(nil)
@@ -39,7 +40,10 @@ var _ driver.Driver[*sql.Tx] = (*Store)(nil)
 // NewSQLite does not touch the database, and Close leaves the pools open. Weaknesses reports
 // settings of the writer that could lose a commit.
 func NewSQLite(writer, reader *sql.DB) *Store {
-	return &Store{Store: sqlitestore.New(writer, reader, hookmigrate.SQLite())}
+	return &Store{
+		Store: sqlitestore.New(writer, reader, hookmigrate.SQLite()),
+		pools: pools{writer: writer, reader: reader},
+	}
 }
 
 // OpenSQLite opens the file at path, creates it if it does not exist, and checks that the settings
@@ -56,15 +60,30 @@ func OpenSQLite(driverName, path string) (*Store, error) {
 		return nil, errors.Join(fmt.Errorf("hooksql: opening %q: %w", path, err), p.close())
 	}
 	store := NewSQLite(p.writer, p.reader)
-	store.pools = p
+	store.owned = true
 	return store, nil
 }
+
+// Writer returns the pool that the store writes through, for the program's own tables in the same
+// file: creating them, and writes outside handlers. Do not write through another pool: SQLite has
+// one writer, so one of the two would fail with SQLITE_BUSY.
+//
+// The pool has one connection. While a transaction of it is open, every claim and every handler
+// waits, so keep it short. A handler must write through its own transaction; on the pool it would
+// wait for itself. The pool of a store that OpenSQLite made is closed with the store.
+func (s *Store) Writer() *sql.DB { return s.pools.writer }
+
+// Reader returns the pool that the store reads through, for the program's own reads: connections
+// that cannot write, and that neither wait for the writer nor block it. End a read soon, because an
+// open one keeps the log from being cut. The pool of a store that OpenSQLite made is closed with the
+// store.
+func (s *Store) Reader() *sql.DB { return s.pools.reader }
 
 // Close waits for writes in progress. If OpenSQLite made the store, Close also copies the log into
 // the database, unless another connection is in the way, and closes both pools.
 func (s *Store) Close() error {
 	err := s.Store.Close()
-	if s.pools == nil {
+	if !s.owned {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)

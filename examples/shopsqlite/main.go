@@ -47,29 +47,17 @@ func main() {
 }
 
 func run(ctx context.Context) error {
-	// Two pools on one file, shared by the shop and hookonce: all writes of one transaction must go
-	// through one connection, and SQLite has only one writer.
-	writerDSN, readerDSN, err := hooksql.SQLiteDSN(cmp.Or(os.Getenv("DATABASE"), "shop.db"))
+	db, err := hooksql.OpenSQLite("sqlite", cmp.Or(os.Getenv("DATABASE"), "shop.db"))
 	if err != nil {
 		return err
 	}
-	writer, err := sql.Open("sqlite", writerDSN)
-	if err != nil {
-		return err
-	}
-	defer writer.Close()
-	writer.SetMaxOpenConns(1)
-	reader, err := sql.Open("sqlite", readerDSN)
-	if err != nil {
-		return err
-	}
-	defer reader.Close()
-	db := hooksql.NewSQLite(writer, reader)
 	defer db.Close()
 	if _, err := hookmigrate.Up(ctx, db); err != nil {
 		return err
 	}
-	if _, err := writer.ExecContext(ctx, schema); err != nil {
+	// The shop's tables are in the same file. SQLite has one writer, so the shop writes through the
+	// pool of the store.
+	if _, err := db.Writer().ExecContext(ctx, schema); err != nil {
 		return fmt.Errorf("creating the shop's tables: %w", err)
 	}
 
