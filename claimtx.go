@@ -73,7 +73,7 @@ func (in *Engine) verify(w http.ResponseWriter, r *http.Request) (*Delivery, *an
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
 	budget := wire.NewBudget(&in.bodyBytes, in.cfg.BodyBytes)
 	defer budget.Release()
-	d, a := in.read(w, r, in.setup.Load().sources[sourceName(r)], budget)
+	d, a := in.read(w, r, in.setup.Load(), budget)
 	if a != nil {
 		return nil, a
 	}
@@ -107,7 +107,7 @@ func (in *Engine) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 		a = known.answer
 	}
 	name := sourceName(r)
-	if in.setup.Load().sources[name] == nil {
+	if !in.setup.Load().knows(name, time.Now()) {
 		name = ""
 	}
 	in.answer(w, r, name, a)

@@ -138,19 +138,29 @@ func (in *Engine) handles(source, eventType string) bool {
 }
 
 // Reload replaces the sources, destinations and routes by those of cfg; it ignores the rest of cfg.
-// If they have faults, Reload returns all of them and changes nothing. Deliveries that are being
-// received end under the settings they began with. An unchanged destination goes on undisturbed. A
-// changed or removed one finishes its sends; the messages of a removed one wait until a
-// destination of that name is back.
+// If they have faults, or if they would leave an Engine that has sources without any, Reload
+// returns an error and changes nothing. Deliveries that are being received end under the settings
+// they began with. Deliveries of a removed source are answered 503 for ten minutes, and then 404.
+// An unchanged destination goes on undisturbed. A changed or removed one finishes its sends; the
+// messages of a removed one wait until a destination of that name is back.
 func (in *Engine) Reload(cfg *Config) error {
 	in.reloadMu.Lock()
 	defer in.reloadMu.Unlock()
-	after, err := in.newSetup(cfg, in.setup.Load())
+	before := in.setup.Load()
+	after, err := in.newSetup(cfg, before)
+	var taken []string
+	if err == nil {
+		taken, err = after.replace(before, time.Now())
+	}
 	if err != nil {
 		return fmt.Errorf("hookonce: %w", err)
 	}
 	in.setup.Store(after)
 	in.relays.Set(after.relayed())
+	if len(taken) > 0 {
+		in.log.Warn("sources vanished by the reload; their deliveries are answered 503 for a while, then 404",
+			slog.Any("sources", taken), slog.String("for", vanishedFor.String()))
+	}
 	return nil
 }
 

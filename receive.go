@@ -39,9 +39,9 @@ func (in *Engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// holds.
 	_ = http.NewResponseController(w).SetReadDeadline(began.Add(bodyTimeout))
 	name := sourceName(r)
-	src := in.setup.Load().sources[name]
-	a := in.receiveSafely(w, r, src)
-	if src == nil {
+	setup := in.setup.Load()
+	a := in.receiveSafely(w, r, setup)
+	if !setup.knows(name, began) {
 		name = "" // the log must not hold arbitrary text from the path
 	}
 	a.began = began
@@ -63,7 +63,7 @@ func (in *Engine) answer(w http.ResponseWriter, r *http.Request, source string, 
 }
 
 // receiveSafely turns a panic into an answer.
-func (in *Engine) receiveSafely(w http.ResponseWriter, r *http.Request, src *source) (a *answer) {
+func (in *Engine) receiveSafely(w http.ResponseWriter, r *http.Request, s *setup) (a *answer) {
 	defer func() {
 		v := recover()
 		if v == nil {
@@ -75,13 +75,13 @@ func (in *Engine) receiveSafely(w http.ResponseWriter, r *http.Request, src *sou
 		a = refused(http.StatusInternalServerError, "An internal error occurred. Send the delivery again.",
 			"panic", guard.Recovered(v))
 	}()
-	return in.receive(w, r, src)
+	return in.receive(w, r, s)
 }
 
-func (in *Engine) receive(w http.ResponseWriter, r *http.Request, src *source) *answer {
+func (in *Engine) receive(w http.ResponseWriter, r *http.Request, s *setup) *answer {
 	budget := wire.NewBudget(&in.bodyBytes, in.cfg.BodyBytes)
 	defer budget.Release()
-	d, a := in.read(w, r, src, budget)
+	d, a := in.read(w, r, s, budget)
 	if a != nil {
 		return a
 	}
@@ -89,8 +89,13 @@ func (in *Engine) receive(w http.ResponseWriter, r *http.Request, src *source) *
 }
 
 // read reads a request and verifies it. The returned delivery is ready to be claimed.
-func (in *Engine) read(w http.ResponseWriter, r *http.Request, src *source, budget *wire.Budget) (*delivery, *answer) {
-	if src == nil {
+func (in *Engine) read(w http.ResponseWriter, r *http.Request, s *setup, budget *wire.Budget) (*delivery, *answer) {
+	name := sourceName(r)
+	src := s.sources[name]
+	switch {
+	case src == nil && s.isVanished(name, time.Now()):
+		return nil, unavailable("a reload took this source away a moment ago", nil)
+	case src == nil:
 		return nil, refused(http.StatusNotFound, "There is no such source.", "no such source", nil)
 	}
 	if !src.takes(r.Method) {

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
+	"time"
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/relay"
@@ -17,6 +19,7 @@ import (
 // changes; Reload makes a new one.
 type setup struct {
 	sources      map[string]*source
+	vanished     map[string]time.Time // sources that reloads took away, with the end of their 503
 	destinations map[string]*destination
 	routes       []*route
 }
@@ -60,6 +63,46 @@ func (in *Engine) newSetup(cfg *Config, before *setup) (*setup, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+// vanishedFor is how long deliveries of a source that a reload took away are answered 503. Senders
+// count a 404 as final, so a settings file that was cut by mistake must not cause one at once.
+const vanishedFor = 10 * time.Minute
+
+// errNoSources refuses a reload that would leave no source.
+var errNoSources = errors.New("the new settings have no source: an empty or cut file looks like this; to stop receiving, stop the process")
+
+// replace checks a reload from before to s, and notes the sources that it takes away. It returns
+// the names of those that before has.
+func (s *setup) replace(before *setup, now time.Time) (taken []string, err error) {
+	if len(s.sources) == 0 && len(before.sources) > 0 {
+		return nil, errNoSources
+	}
+	s.vanished = make(map[string]time.Time)
+	for name, until := range before.vanished {
+		if s.sources[name] == nil && now.Before(until) {
+			s.vanished[name] = until
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(before.sources)) {
+		if s.sources[name] == nil {
+			s.vanished[name] = now.Add(vanishedFor)
+			taken = append(taken, name)
+		}
+	}
+	return taken, nil
+}
+
+// isVanished reports whether a reload took the source of that name away less than vanishedFor ago.
+func (s *setup) isVanished(name string, now time.Time) bool {
+	until, ok := s.vanished[name]
+	return ok && now.Before(until)
+}
+
+// knows reports whether name is that of a source, or of one that a reload took away just now, so
+// that logs may show it.
+func (s *setup) knows(name string, now time.Time) bool {
+	return s.sources[name] != nil || s.isVanished(name, now)
 }
 
 // checkHandled returns an error if src has a setting that needs a handler and has no handler.

@@ -4,8 +4,12 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -59,13 +63,71 @@ func TestReloadOfSources(t *testing.T) {
 	other := settings("")
 	other.Sources[0].Name = "other"
 	reload(t, in, other)
-	if got := deliver(in, delivery("1", "{}")); got.Code != 404 {
-		t.Errorf("a delivery to a removed source: %+v, want 404", got)
+	if got := deliver(in, delivery("1", "{}")); got.Code != 503 {
+		t.Errorf("a delivery to a removed source: %+v, want 503", got)
 	}
 	reload(t, in, settings(""))
 	if got := deliver(in, delivery("1", "{}")); got != ok {
 		t.Errorf("a delivery after the source is back: %+v, want ok", got)
 	}
+}
+
+// A reload that takes a source away by mistake must not make its sender give up: deliveries are
+// answered 503 for ten minutes, over further reloads too, and only then 404.
+func TestVanishedSourceIsUnavailableForTenMinutes(t *testing.T) {
+	t.Parallel()
+	store := openStore(t)
+	synctest.Test(t, func(t *testing.T) {
+		log := new(lines)
+		in := newEngine(t, store, func(c *hookonce.Config) { c.Logger = log.logger() })
+		other := settings("")
+		other.Sources[0].Name = "other"
+		answer := func() *httptest.ResponseRecorder {
+			w := httptest.NewRecorder()
+			in.ServeHTTP(w, delivery("1", "{}"))
+			_, err := in.Verify(httptest.NewRecorder(), delivery("1", "{}"))
+			own := httptest.NewRecorder()
+			in.Refuse(own, delivery("1", "{}"), err)
+			if own.Code != w.Code {
+				t.Errorf("an own router answers %d, ServeHTTP %d", own.Code, w.Code)
+			}
+			return w
+		}
+		reload(t, in, other)
+		if text := strings.Join(log.all(), ""); !strings.Contains(text, "sources vanished by the reload") || !strings.Contains(text, "[gh]") {
+			t.Errorf("the log does not name the source that vanished:\n%s", text)
+		}
+		if w := answer(); w.Code != 503 || w.Header().Get("Retry-After") == "" {
+			t.Errorf("right after the reload: %d, Retry-After %q; want 503", w.Code, w.Header().Get("Retry-After"))
+		}
+		time.Sleep(10*time.Minute - time.Second)
+		reload(t, in, other) // does not prolong the time
+		if w := answer(); w.Code != 503 {
+			t.Errorf("ten minutes less a second after the reload: %d, want 503", w.Code)
+		}
+		time.Sleep(time.Second)
+		if w := answer(); w.Code != 404 {
+			t.Errorf("ten minutes after the reload: %d, want 404", w.Code)
+		}
+		unknown := httptest.NewRequest("POST", "/webhooks/never", strings.NewReader("{}"))
+		if got := deliver(in, unknown); got.Code != 404 {
+			t.Errorf("a source that never was: %+v, want 404", got)
+		}
+	})
+}
+
+func TestReloadThatLeavesNoSourceIsRefused(t *testing.T) {
+	t.Parallel()
+	in := newEngine(t, openStore(t), nil)
+	if err := in.Reload(new(hookonce.Config)); err == nil || !strings.Contains(err.Error(), "no source") {
+		t.Errorf("Reload without sources: %v, want an error", err)
+	}
+	if got := deliver(in, delivery("1", "{}")); got != ok {
+		t.Errorf("a delivery under the old settings: %+v, want ok", got)
+	}
+	// A process that only sends has no source to lose.
+	sends := newEngine(t, openStore(t), func(c *hookonce.Config) { c.Sources = nil })
+	reload(t, sends, &hookonce.Config{Destinations: []hookonce.Destination{{Name: "app", URL: "https://app.example.com/"}}})
 }
 
 func TestReloadOfWrongSettingsKeepsTheOldOnes(t *testing.T) {

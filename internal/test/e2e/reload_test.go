@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"strings"
 	"syscall"
 	"testing"
@@ -24,10 +25,14 @@ func TestReload(t *testing.T) {
 		})
 	}
 
-	hangUp(standardSettings+"sauces: {}\n", "settings not reloaded")
-	g.expect(t, push("gh-2"), "200 ok")
-	if got := w.sink.next(t); got.path != "/hooks" {
-		t.Errorf("under the old settings the event went to %s", got.path)
+	// Unknown keys; an empty file, as ": > hookonce.yaml" leaves it; a file that was cut.
+	destinations := strings.Index(standardSettings, "destinations:")
+	for i, wrong := range []string{standardSettings + "sauces: {}\n", "", "database: ${DATABASE_URL}\n", standardSettings[destinations:]} {
+		hangUp(wrong, "settings not reloaded")
+		g.expect(t, push(fmt.Sprint("wrong-", i)), "200 ok")
+		if got := w.sink.next(t); got.path != "/hooks" {
+			t.Errorf("under the old settings the event went to %s", got.path)
+		}
 	}
 
 	moved := strings.Replace(standardSettings, "${SINK}/hooks", "${SINK}/moved", 1)
@@ -40,7 +45,10 @@ func TestReload(t *testing.T) {
 	if got := w.sink.next(t); got.path != "/moved" {
 		t.Errorf("under the new settings the event went to %s", got.path)
 	}
-	g.expect(t, newDelivery("bare", `{"id":"b-1"}`), "404")
+	g.expect(t, newDelivery("bare", `{"id":"b-1"}`), "503")
+	if !strings.Contains(g.log.text(), "sources vanished by the reload") {
+		t.Error("the log does not say that a source vanished")
+	}
 	g.expect(t, newDelivery("renamed", `{"id":"b-1"}`), "200 ok")
 	w.sink.next(t)
 }
