@@ -11,7 +11,8 @@
 //
 // Variables are expanded after the file is parsed, within the text of single values, so a variable
 // can never change the structure. ${NAME} must be set, ${NAME:-default} need not be, and $${ is a
-// literal ${. Expanded text is not searched again. Keys are not expanded.
+// literal ${. Expanded text is not searched again. A default holds no braces: a ${...} in it is a
+// fault, because it would become part of the value as it is written. Keys are not expanded.
 //
 // A secret, key or token may be file:/path instead, written directly or through a variable. The
 // value is then the file's content without the line breaks at its end.

@@ -206,20 +206,23 @@ func (l *loader) expand(n *node) (string, bool) {
 	if !strings.Contains(n.raw, "${") {
 		return n.raw, true
 	}
-	var out strings.Builder
+	var out, around strings.Builder // around is the text between the variables, for strayBrace
 	ok := true
 	for rest := n.raw; rest != ""; {
 		before, after, found := strings.Cut(rest, "${")
 		if !found {
 			out.WriteString(rest)
+			around.WriteString(rest)
 			break
 		}
 		if plain, escaped := strings.CutSuffix(before, "$"); escaped {
 			out.WriteString(plain + "${")
+			around.WriteString(plain + "${")
 			rest = after
 			continue
 		}
 		out.WriteString(before)
+		around.WriteString(before)
 		inside, behind, closed := strings.Cut(after, "}")
 		if !closed {
 			l.faultHint(n, "$${ stands for a literal ${", "there is a ${ without its }")
@@ -228,16 +231,50 @@ func (l *loader) expand(n *node) (string, bool) {
 		value, found := l.variable(n, inside)
 		ok = ok && found
 		out.WriteString(value)
+		if strings.Contains(inside, ":-") {
+			around.WriteByte(aDefault)
+		}
 		rest = behind
 	}
+	if ok && strayBrace(around.String()) {
+		l.faultHint(n, "put the value into a variable of its own", "there is a } without its {; a default ends at the first }")
+		return "", false
+	}
 	return out.String(), ok
+}
+
+// aDefault stands for a ${NAME:-default} in the argument of strayBrace.
+const aDefault = 0
+
+// strayBrace reports whether text has a } behind a default that no { in text opens. It is probably
+// the rest of a default that holds a }.
+func strayBrace(text string) bool {
+	open, behind := 0, false
+	for _, c := range []byte(text) {
+		switch {
+		case c == aDefault:
+			behind = true
+		case c == '{':
+			open++
+		case c == '}' && open > 0:
+			open--
+		case c == '}' && behind:
+			return true
+		}
+	}
+	return false
 }
 
 func (l *loader) variable(n *node, inside string) (string, bool) {
 	n.hidden = true
 	name, fallback, hasFallback := strings.Cut(inside, ":-")
-	if !validVariable(name) {
+	switch {
+	case !validVariable(name):
 		l.faultHint(n, "$${ stands for a literal ${", "${...} needs the name of a variable, as ${NAME} or ${NAME:-default}")
+		return "", false
+	case strings.Contains(fallback, "{"):
+		// Otherwise ${A:-${B}} would be the text "${B}", which an attacker can guess.
+		l.faultHint(n, "put the value into a variable of its own", "a default cannot hold another ${...}, nor a { or }")
 		return "", false
 	}
 	l.used[name] = true
@@ -270,6 +307,10 @@ const maxSecretFile = 64 << 10
 func (l *loader) secret(n *node) (Secret, bool) {
 	text, ok := l.text(n)
 	if !ok {
+		return "", false
+	}
+	if name, dollar := strings.CutPrefix(n.raw, "$"); dollar && !n.literal && validVariable(name) {
+		l.faultHint(n, "write it as ${...}, or put a secret that looks so into a file", "a variable needs braces: without them, this is the text itself")
 		return "", false
 	}
 	if path, isFile := strings.CutPrefix(text, "file:"); isFile {
