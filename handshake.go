@@ -119,7 +119,11 @@ func (in *Engine) shake(r *http.Request, src *source, shake *provider.Shake, req
 		if err != nil {
 			return unavailable("the source's secrets are not usable", err)
 		}
-		if len(secrets) > 0 {
+		if len(secrets) > 0 && secrets[0] != "" {
+			// New checks no secrets of functions, and none may sign that anyone can guess.
+			if _, err := src.verifier.ParseKey(secrets[0]); err != nil {
+				return unavailable("the source's secrets are not usable", err)
+			}
 			setup.Secret = secrets[0]
 		}
 	}

@@ -2,12 +2,15 @@ package hookonce_test
 
 import (
 	"context"
+	"crypto/hmac"
 	"crypto/rand"
 	"crypto/rsa"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -24,7 +27,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/keyfetch"
+	"github.com/hookonce/hookonce/provider"
 )
 
 // keyServer stands in for the key servers of the providers. It has a certificate for their host
@@ -305,4 +310,73 @@ func TestNoActiveSecretsIs503(t *testing.T) {
 			t.Errorf("%s: %+v, want 503", name, got)
 		}
 	}
+}
+
+// A key of zero bytes gives the same HMAC as the empty key, which everyone knows. No way into the
+// settings accepts one, and secrets that come later verify nothing.
+func TestSecretsOfZeroBytesAreRefused(t *testing.T) {
+	t.Parallel()
+	zeros := strings.Repeat("\x00", 32)
+	whsec := "whsec_" + strings.Repeat("AAAA", 8)
+	for name, change := range map[string]func(*hookonce.Config){
+		"raw": func(c *hookonce.Config) { c.Sources[0].Secrets = hookonce.StaticSecrets(secret, zeros) },
+		"whsec_": func(c *hookonce.Config) {
+			c.Sources[0].Provider, c.Sources[0].Secrets = provider.StandardWebhooks, hookonce.StaticSecrets(whsec)
+		},
+		"destination": func(c *hookonce.Config) {
+			c.Destinations = []hookonce.Destination{{Name: "a", URL: "http://a/", Secret: zeros}}
+		},
+		"whsec_ of a destination": func(c *hookonce.Config) {
+			c.Destinations = []hookonce.Destination{{Name: "a", URL: "http://a/", Secret: whsec}}
+		},
+	} {
+		cfg := settings("")
+		change(cfg)
+		if _, err := hookonce.NewEngine(openStore(t), cfg); err == nil || !strings.Contains(err.Error(), "only zero bytes") {
+			t.Errorf("%s: NewEngine returns %v, want an error about zero bytes", name, err)
+		}
+	}
+
+	store := openStore(t)
+	in := newEngine(t, store, func(c *hookonce.Config) {
+		perTenant := hookonce.SecretsFunc(func(context.Context, *http.Request) ([]string, error) { return []string{zeros}, nil })
+		c.Sources[0].Secrets = perTenant
+		c.Sources = append(c.Sources, hookonce.Source{Name: "x", Provider: provider.X, Secrets: perTenant}, asanaSource(nil))
+	})
+	forged := delivery("1", "{}")
+	mac := hmac.New(sha256.New, nil)
+	mac.Write([]byte("{}"))
+	forged.Header.Set("X-Hub-Signature-256", "sha256="+hex.EncodeToString(mac.Sum(nil)))
+	if got := deliver(in, forged); got.Code != 503 {
+		t.Errorf("a delivery signed with the empty key: %+v, want 503", got)
+	}
+	w := httptest.NewRecorder()
+	in.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/webhooks/x?crc_token=abc", http.NoBody))
+	if w.Code != 503 || strings.Contains(w.Body.String(), "sha256=") {
+		t.Errorf("a handshake that the empty key would sign: %d %s, want 503", w.Code, w.Body)
+	}
+	arm(t, in, time.Minute)
+	if got := hand(in, zeros); got != 400 {
+		t.Errorf("zero bytes were handed over: %d, want 400", got)
+	}
+	event := httptest.NewRequest(http.MethodPost, "/webhooks/asana", strings.NewReader("{}"))
+	event.Header.Set("X-Hook-Signature", hex.EncodeToString(mac.Sum(nil)))
+	if got := deliver(asanaEngine(t, zerosLearned{store, zeros}, nil), event); got.Code != 503 {
+		t.Errorf("a delivery under learned zero bytes: %+v, want 503", got)
+	}
+	nothingStored(t, store)
+}
+
+// zerosLearned is a store in which each source has learned a secret, in a way that did not check it.
+type zerosLearned struct {
+	driver.Store
+	secret string
+}
+
+func (s zerosLearned) LearnedSecrets(ctx context.Context, sources []string) ([]driver.SourceSecrets, error) {
+	all, err := s.Store.LearnedSecrets(ctx, sources)
+	for i := range all {
+		all[i].Secrets = []driver.LearnedSecret{{Secret: s.secret}}
+	}
+	return all, err
 }

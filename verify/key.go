@@ -79,11 +79,19 @@ func parseSecret(encoding, secret string) (Key, error) {
 	if err != nil {
 		return Key{}, err
 	}
-	if len(key) == 0 {
+	switch {
+	case len(key) == 0:
 		return Key{}, errors.New("the secret decodes to nothing")
+	case onlyZeros([]byte(secret)) || onlyZeros(key):
+		// HMAC pads a short key with zeros, so this one equals the empty key, which anyone can use.
+		return Key{}, errors.New("the secret has only zero bytes, which protects nothing: make a new one")
 	}
 	short := len(key) < weakKey || encoding == SecretSHA1 && len(secret) < weakKey
 	return newKey(&material{hmac: key, short: short}), nil
+}
+
+func onlyZeros(key []byte) bool {
+	return !slices.ContainsFunc(key, func(b byte) bool { return b != 0 })
 }
 
 func decodeSecret(encoding, secret string) ([]byte, error) {

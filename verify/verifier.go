@@ -63,8 +63,8 @@ func (v *Verifier) Sign(req *Request, key Key) error {
 // bytes in base64 or hexadecimal digits. A private key (PEM, base64 of DER, JWK, or whsk_ and
 // base64) can sign too.
 //
-// It is an error if the secret is empty, blank, only a prefix, not in the encoding, or begins or
-// ends with a line break. Errors never hold the secret.
+// It is an error if the secret is empty, blank, only a prefix, only zero bytes, not in the encoding,
+// or begins or ends with a line break. Errors never hold the secret.
 func (v *Verifier) ParseKey(secret string) (Key, error) {
 	if strings.TrimSpace(secret) == "" {
 		return Key{}, errors.New("the secret is empty")
