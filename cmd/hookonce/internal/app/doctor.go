@@ -323,7 +323,7 @@ func (d *doctor) checkGateway() {
 	}
 	switch who, serves, err := whoServes(path); {
 	case err != nil:
-		d.add(Check{name, StatusFailure, []string{err.Error()}, "make that file readable for this user"})
+		d.add(failed(name, err))
 	case serves:
 		d.add(ok(name, "a gateway"+who+" serves this file"))
 	default:

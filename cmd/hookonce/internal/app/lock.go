@@ -28,12 +28,12 @@ type instanceLock struct{ file *os.File }
 // the process id.
 func lockInstance(path string) (*instanceLock, error) {
 	name := path + lockSuffix
-	file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+	file, err := openLock(path, os.O_RDWR|os.O_CREATE)
 	if err != nil {
-		return nil, &Error{
-			Err:    fmt.Errorf("opening the lock file of the database: %w", err),
-			Remedy: "make its folder writable for this user",
-		}
+		return nil, err
+	}
+	if err := checkContent(file, name); err != nil {
+		return nil, errors.Join(err, file.Close())
 	}
 	if err := lockPatiently(file); err != nil {
 		defer file.Close()
@@ -52,6 +52,73 @@ func lockInstance(path string) (*instanceLock, error) {
 	return &instanceLock{file}, nil
 }
 
+// openLock opens the lock file of the database at path. It follows no link and truncates nothing:
+// whoever can write to the folder could otherwise make the gateway destroy any file of its user.
+func openLock(path string, flags int) (*os.File, error) {
+	name := path + lockSuffix
+	if info, err := os.Lstat(name); err == nil && !info.Mode().IsRegular() {
+		return nil, foreignLock(name, "it is not a regular file, but "+kindOf(info.Mode()))
+	}
+	file, err := os.OpenFile(name, flags|openNoFollow, 0o600)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, err
+	case err != nil:
+		return nil, &Error{
+			Err:    fmt.Errorf("opening the lock file of the database: %w", err),
+			Remedy: "make its folder writable for this user, and the file readable and writable",
+		}
+	}
+	// The name may lead to another file by now; the open file is the one that counts.
+	info, err := file.Stat()
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("opening the lock file of the database: %w", err), file.Close())
+	}
+	if fault := judgeLock(info, path); fault != "" {
+		return nil, errors.Join(foreignLock(name, fault), file.Close())
+	}
+	return file, nil
+}
+
+func foreignLock(name, fault string) error {
+	return &Error{
+		Err:    fmt.Errorf("%s is not a lock file of hookonce: %s", name, fault),
+		Remedy: "find out who put it there, and move it away; the gateway makes its own",
+	}
+}
+
+func kindOf(mode fs.FileMode) string {
+	switch {
+	case mode&fs.ModeSymlink != 0:
+		return "a symbolic link"
+	case mode.IsDir():
+		return "a folder"
+	default:
+		return "a device, pipe or socket"
+	}
+}
+
+// maxLock is the size of the longest lock file, in bytes.
+const maxLock = 32
+
+// checkContent refuses a file that holds something else than a process id: lockInstance would
+// replace it.
+func checkContent(file *os.File, name string) error {
+	text, err := io.ReadAll(io.NewSectionReader(file, 0, maxLock+1))
+	if err != nil {
+		return fmt.Errorf("reading the lock file of the database: %w", err)
+	}
+	if len(text) > maxLock || len(text) > 0 && !isPID(text) {
+		return foreignLock(name, "it holds something else than a process id")
+	}
+	return nil
+}
+
+func isPID(text []byte) bool {
+	_, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	return err == nil
+}
+
 // lockPatiently is lockFile with retries, because whoServes holds the lock for a moment.
 func lockPatiently(file *os.File) error {
 	const tries, pause = 5, 20 * time.Millisecond
@@ -66,12 +133,12 @@ func lockPatiently(file *os.File) error {
 
 // whoServes reports whether a gateway holds the lock of the database at path. It changes nothing.
 func whoServes(path string) (who string, serves bool, err error) {
-	file, err := os.Open(path + lockSuffix)
+	file, err := openLock(path, os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", false, nil
 	}
 	if err != nil {
-		return "", false, fmt.Errorf("opening the lock file of the database: %w", err)
+		return "", false, err
 	}
 	defer file.Close() // releases the lock, too
 	err = lockFile(file, false)
@@ -83,7 +150,7 @@ func whoServes(path string) (who string, serves bool, err error) {
 
 // holder returns " (process N)", or "" if the file holds no process id.
 func holder(file *os.File) string {
-	text, err := io.ReadAll(io.NewSectionReader(file, 0, 32))
+	text, err := io.ReadAll(io.NewSectionReader(file, 0, maxLock))
 	if err != nil {
 		return ""
 	}

@@ -4,10 +4,42 @@ package app
 
 import (
 	"errors"
+	"io/fs"
 	"os"
+	"slices"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
+
+// openNoFollow makes opening a symbolic link an error, and opening a pipe return at once.
+const openNoFollow = unix.O_NOFOLLOW | unix.O_NONBLOCK
+
+// judgeLock returns the reason why the open file is not a lock file of the database at path, or "".
+// A file with a second name may be another program's file. One of another user may be held by that
+// user; root's, and those of the database's owner, are allowed.
+func judgeLock(info fs.FileInfo, path string) string {
+	if !info.Mode().IsRegular() {
+		return "it is not a regular file"
+	}
+	lock, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return ""
+	}
+	if lock.Nlink > 1 {
+		return "it has a second name (a hard link)"
+	}
+	owners := []uint32{0, uint32(os.Geteuid())}
+	if db, err := os.Stat(path); err == nil {
+		if stat, ok := db.Sys().(*syscall.Stat_t); ok {
+			owners = append(owners, stat.Uid)
+		}
+	}
+	if !slices.Contains(owners, lock.Uid) {
+		return "it belongs to another user"
+	}
+	return ""
+}
 
 // lockFile locks file exclusively or, if not exclusive, shared.
 func lockFile(file *os.File, exclusive bool) error {

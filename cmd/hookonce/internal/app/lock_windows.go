@@ -2,10 +2,24 @@ package app
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 
 	"golang.org/x/sys/windows"
 )
+
+// openNoFollow is 0: Windows has no such flag. judgeLock finds a link that was made after openLock
+// had looked.
+const openNoFollow = 0
+
+// judgeLock returns the reason why the open file is not a lock file of the database at path, or "".
+func judgeLock(info fs.FileInfo, path string) string {
+	named, err := os.Lstat(path + lockSuffix)
+	if err != nil || !info.Mode().IsRegular() || !os.SameFile(named, info) {
+		return "it is not a regular file"
+	}
+	return ""
+}
 
 // lockFile locks file exclusively or, if not exclusive, shared. It locks one byte far beyond the
 // process id, because other processes cannot read a locked range on Windows.

@@ -31,6 +31,9 @@ const (
 // checkSQLiteFile refuses a file that opening would change: an empty one, and one that is not in
 // WAL mode, which every database of hookonce uses. OpenStore handles a missing file.
 func checkSQLiteFile(path string) error {
+	if err := refuseIrregular(path); err != nil {
+		return err // opening a pipe would block
+	}
 	file, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -59,6 +62,9 @@ func checkSQLiteFile(path string) error {
 
 func openSQLite(_ context.Context, settings *config.Settings) (driver.Store, error) {
 	path, _ := settings.SQLitePath()
+	if err := refuseIrregular(path); err != nil {
+		return nil, err
+	}
 	if err := checkFileSystem(path, settings.AllowUnsafe); err != nil {
 		return nil, err
 	}
@@ -76,8 +82,11 @@ func openSQLite(_ context.Context, settings *config.Settings) (driver.Store, err
 }
 
 // createFile creates the file of a database, for this user only, because it holds request bodies.
-// An existing file keeps its mode.
+// An existing file keeps its mode and its content.
 func createFile(path string) error {
+	if err := refuseIrregular(path); err != nil {
+		return err
+	}
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return &Error{
@@ -86,6 +95,19 @@ func createFile(path string) error {
 		}
 	}
 	return file.Close()
+}
+
+// refuseIrregular refuses folders, pipes and devices as the file of a database. It follows symbolic
+// links, as opening the database does. A missing file is fine.
+func refuseIrregular(path string) error {
+	info, err := os.Stat(path)
+	if err != nil || info.Mode().IsRegular() {
+		return nil // opening the file reports the error
+	}
+	return &Error{
+		Err:    fmt.Errorf("the database %s is not a regular file, but %s", path, kindOf(info.Mode())),
+		Remedy: "check the setting database",
+	}
 }
 
 // SQLiteVersion returns the version of the SQLite library in this program.
