@@ -89,6 +89,7 @@ func TestNewEngineRefusesFaults(t *testing.T) {
 		{"credentials in a URL", &hookonce.Config{Destinations: []hookonce.Destination{{
 			Name: "x", URL: "http://user:canary@localhost/",
 		}}}, "password"},
+		{"port of a source's URL", gh(func(s *hookonce.Source) { s.URL = "https://hooks.example.com:99999/canary" }), "url: the port"},
 		{"retry max below first", &hookonce.Config{Destinations: []hookonce.Destination{{
 			Name: "x", URL: dest.URL, Retry: hookonce.Retry{First: time.Hour, Max: time.Minute},
 		}}}, "max"},

@@ -56,6 +56,9 @@ func TestDestinationsAreChecked(t *testing.T) {
 	for want, d := range map[string]Destination{
 		"":                        {Name: "a", Sender: sender},
 		"needs a URL or a Sender": {Name: "a"},
+		"1 to 65535":              {Name: "a", URL: "http://127.0.0.1:99999/"},
+		"a fragment":              {Name: "a", URL: "http://a/#canary"},
+		"neither a name nor":      {Name: "a", URL: "http://10.0.0.256/"},
 		"a URL and a Sender":      {Name: "a", Sender: sender, URL: "http://a/"},
 		"a secret":                {Name: "a", Sender: sender, Secret: "whsec_canary"},
 		"private addresses":       {Name: "a", Sender: sender, AllowPrivate: true},

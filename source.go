@@ -12,6 +12,7 @@ import (
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/limit"
+	"github.com/hookonce/hookonce/internal/send"
 	"github.com/hookonce/hookonce/internal/stale"
 	"github.com/hookonce/hookonce/internal/wire"
 	"github.com/hookonce/hookonce/internal/work"
@@ -189,6 +190,11 @@ func (s *source) setScheme(scheme *verify.Scheme, spec *provider.Spec) []error {
 	}
 	if s.URL == "" && s.verifier.NeedsURL() {
 		return []error{errors.New("url: the signature covers the public URL of the source, which is not set")}
+	}
+	if s.URL != "" {
+		if err := send.CheckURL(s.URL); err != nil {
+			return []error{fmt.Errorf("url: %w", err)}
+		}
 	}
 	return nil
 }

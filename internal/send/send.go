@@ -23,7 +23,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"time"
 
 	"github.com/hookonce/hookonce/internal/dial"
@@ -207,28 +206,4 @@ func (s *Sender) request(ctx context.Context, target *Target, msg *Message) (*ht
 	// destination, whose port is always the same. Over TLS the connection may be HTTP/2.
 	req.Close = u.Scheme == "http"
 	return req, nil
-}
-
-// CheckURL returns an error unless raw is an http or https URL with a host, and without a user name
-// or password: the signature authenticates us, and credentials would appear wherever URLs are
-// shown. The error never quotes raw.
-func CheckURL(raw string) error {
-	_, err := parseURL(raw)
-	return err
-}
-
-// parseURL does not quote the URL in errors: any part of it may be a secret.
-func parseURL(raw string) (*url.URL, error) {
-	u, err := url.Parse(raw)
-	switch {
-	case err != nil:
-		return nil, errors.New("the destination's URL is malformed")
-	case u.Scheme != "http" && u.Scheme != "https":
-		return nil, errors.New("the destination's URL must begin with http:// or https://")
-	case u.Hostname() == "":
-		return nil, errors.New("the destination's URL has no host")
-	case u.User != nil:
-		return nil, errors.New("the destination's URL must not hold a user name or password")
-	}
-	return u, nil
 }

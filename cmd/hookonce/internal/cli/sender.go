@@ -9,6 +9,7 @@ import (
 	"net/textproto"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -282,6 +283,11 @@ func (f *senderFlags) checkURL(flag, text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return nil, f.usage("%s: write it as https://host/path", flag)
+	}
+	if port := u.Port(); port != "" {
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return nil, f.usage("%s: the port must be from 1 to 65535", flag)
+		}
 	}
 	return u, nil
 }

@@ -3,12 +3,12 @@ package config
 import (
 	"cmp"
 	"mime"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/internal/send"
 	"github.com/hookonce/hookonce/provider"
 	"github.com/hookonce/hookonce/verify"
 )
@@ -304,17 +304,7 @@ func (r *sourceReader) url(s *hookonce.Source, source, n *node, v *verify.Verifi
 
 // checkURL reports faults of an http URL. It does not quote the URL, which may hold a token.
 func (l *loader) checkURL(n *node, text string) {
-	u, err := url.Parse(text)
-	switch {
-	case err != nil:
-		l.fault(n, "this is not a URL; write it as https://host/path")
-	case u.Scheme != "http" && u.Scheme != "https":
-		l.fault(n, "the URL must begin with http:// or https://")
-	case u.Hostname() == "":
-		l.fault(n, "the URL has no host")
-	case u.User != nil:
-		l.fault(n, "the URL must not hold a user name or password; messages to a destination are signed with its secret")
-	case strings.Contains(text, "#"):
-		l.fault(n, "the URL has a fragment (#...), which is never sent")
+	if err := send.CheckURL(text); err != nil {
+		l.fault(n, "%s", err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/internal/send"
 )
 
 // weakToken is the minimum length of an admin token, in bytes; a shorter one is a warning.
@@ -139,7 +140,7 @@ func (l *loader) listeners(s *Settings, top mapping, flags *Flags) {
 	}
 }
 
-// address reads a listening address, host:port.
+// address reads a listening address, host:port. Port 0 means any free port.
 func (l *loader) address(n *node, fallback string) string {
 	text, ok := l.text(n)
 	if n == nil {
@@ -150,8 +151,8 @@ func (l *loader) address(n *node, fallback string) string {
 	}
 	host, port, err := net.SplitHostPort(text)
 	number, portErr := strconv.ParseUint(port, 10, 16)
-	if err != nil || portErr != nil || strings.ContainsAny(host, " /@") {
-		l.fault(n, "%s is not an address to listen on; write it as :8080, 127.0.0.1:8080 or [::1]:8080", n.shown())
+	if err != nil || portErr != nil || host != "" && !send.ValidHost(host) {
+		l.fault(n, "%s is not an address to listen on; write it as :8080, 127.0.0.1:8080 or [::1]:8080, with a port up to 65535", n.shown())
 		return ""
 	}
 	return net.JoinHostPort(host, strconv.FormatUint(number, 10))
