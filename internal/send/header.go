@@ -19,17 +19,41 @@ const (
 	maxProvenance = 1 << 10
 )
 
-// notForwarded holds headers, in lower case, that are never passed on: those about one connection
-// (RFC 9110, 7.6.1, and older practice), those that the transport sets, and those that carry
-// authority or claims about the client, which concern us and not the destination.
+// notForwarded holds headers, in folded form, that are never passed on: those about one connection
+// (RFC 9110, 7.6.1, and older practice), those that the transport sets, those that carry authority,
+// and claims about the client, the method or the routing of the request. An app trusts such claims
+// from its own proxies, and it trusts the gateway; but a sender, or anyone who captured a delivery,
+// can write them. Signatures do not cover them.
 var notForwarded = []string{
-	"accept-encoding", "authorization", "connection", "content-length", "cookie",
-	"expect", "forwarded", "host", "http2-settings", "idempotency-key", "keep-alive",
-	"proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer",
-	"transfer-encoding", "upgrade",
+	"accept-encoding", "authorization", "connection", "content-length", "cookie", "cookie2",
+	"expect", "host", "http2-settings", "idempotency-key", "keep-alive",
+	"te", "trailer", "transfer-encoding", "upgrade",
+	// authority
+	"client-cert", "client-cert-chain", "x-authorization", "x-serverless-authorization", "x-ssl-cert",
+	// the client
+	"cdn-real-ip", "client-ip", "do-connecting-ip", "incap-client-ip", "x-cdn-src-ip",
+	"x-client-cert", "x-client-dn", "x-client-ip", "x-client-port", "x-client-verify", "x-coming-from",
+	"x-connecting-ip", "x-custom-ip-authorization", "x-incap-client-ip", "x-nf-client-connection-ip",
+	"x-proxyuser-ip", "x-source-ip", "x-sucuri-clientip", "x-true-client-ip", "x-true-ip",
+	// the method and the routing
+	"cdn-loop", "front-end-https", "max-forwards", "path-info", "proxy", "request-uri", "script-name", "surrogate-capability",
+	"via", "x-backend-host", "x-bluecoat-via", "x-matched-path", "x-method",
+	"x-port", "x-proto", "x-protocol", "x-request-uri", "x-scheme", "x-script-name", "x-sendfile-type", "x-server-name",
+	"x-server-port", "x-url-scheme", "x-via",
 }
 
-var notForwardedPrefixes = []string{"hookonce-", "webhook-", "x-forwarded-"}
+// notForwardedPrefixes are the beginnings of folded names that are never passed on: our own, and
+// families of the claims in notForwarded.
+var notForwardedPrefixes = []string{
+	"hookonce-", "webhook-",
+	"cf-", "cloudfront-", "fastly-client", "fly-", "forwarded", "proxy-", "remote-", "ssl-client-", "tls-client-",
+	"true-client-", "wl-proxy-", "x-accel-", "x-amzn-mtls-", "x-amzn-oidc-", "x-appengine-", "x-arr-", "x-auth-request-",
+	"x-authenticated-", "x-authentik-", "x-azure-", "x-client-ssl-", "x-cluster-", "x-envoy-", "x-forward",
+	"x-goog-authenticated-", "x-goog-iap-", "x-host", "x-http-", "x-invoke-", "x-method-", "x-middleware-",
+	"x-ms-client-principal", "x-ms-forwarded-", "x-ms-token-", "x-original-", "x-originating-", "x-override-",
+	"x-proxy-", "x-real-", "x-remote-", "x-rewrite-", "x-ssl-", "x-vercel-forwarded-", "x-vercel-ip-",
+	"x-vercel-proxied-", "x-webauth-",
+}
 
 // header returns the headers for a destination, without the signature: first the sender's headers,
 // except those in notForwarded, those that Connection names, those stored as "<secret>" and those
@@ -68,14 +92,28 @@ func header(msg *Message) http.Header {
 	return out
 }
 
-// forwarded treats '_' as '-': CGI and WSGI do not distinguish Webhook_Id from webhook-id, and a
-// sender must not set our headers there either.
+// forwarded reports whether a header of the sender is passed on.
 func forwarded(name string, connection []string) bool {
-	folded := strings.ReplaceAll(strings.ToLower(name), "_", "-")
+	folded := fold(name)
 	if !validName(name) || slices.Contains(notForwarded, folded) || slices.Contains(connection, strings.ToLower(name)) {
 		return false
 	}
 	return !slices.ContainsFunc(notForwardedPrefixes, func(p string) bool { return strings.HasPrefix(folded, p) })
+}
+
+// fold returns name in lower case, with '-' for everything that is neither a letter nor a digit:
+// CGI and its successors (RFC 3875, 4.1.18) give an app X_Real_IP, and on some servers X.Real.IP,
+// under the same variable as X-Real-IP.
+func fold(name string) string {
+	return strings.Map(func(c rune) rune {
+		switch {
+		case 'a' <= c && c <= 'z' || '0' <= c && c <= '9':
+			return c
+		case 'A' <= c && c <= 'Z':
+			return c + 'a' - 'A'
+		}
+		return '-'
+	}, name)
 }
 
 func connectionNames(h http.Header) []string {

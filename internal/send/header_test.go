@@ -23,6 +23,15 @@ func receive(t *testing.T, msg *Message) http.Header {
 	return got
 }
 
+// sentBy returns headers of those names.
+func sentBy(names ...string) http.Header {
+	h := make(http.Header)
+	for _, name := range names {
+		h[name] = []string{"x"}
+	}
+	return h
+}
+
 func TestHeadersOfSender(t *testing.T) {
 	t.Parallel()
 	ours := http.Header{
@@ -67,6 +76,33 @@ func TestHeadersOfSender(t *testing.T) {
 				"X-Gitlab-Token": {"<secret>"}, "X-Mixed": {"a", "<secret>"}, "X-Mentions": {"a <secret> b"},
 			},
 			want: http.Header{"X-Mentions": {"a <secret> b"}},
+		},
+		{
+			name: "claims that apps believe of their own proxy",
+			sent: sentBy(
+				// Each is trusted by a framework, a server or a cloud's documentation.
+				"X-Real-IP", "X-Real-Port", "X-Client-IP", "X-Cluster-Client-IP", "Client-IP", "True-Client-IP", "CF-Connecting-IP",
+				"CF-Connecting-IPv6", "CF-IPCountry", "Cf-Access-Jwt-Assertion", "Fastly-Client-IP", "Fly-Client-IP", "Do-Connecting-Ip",
+				"X-Envoy-External-Address", "X-Envoy-Original-Path", "X-Azure-ClientIP", "X-Azure-SocketIP", "X-Appengine-User-Ip",
+				"X-Forwarded", "X-Forward-For", "Forwarded-For", "X-Vercel-Forwarded-For", "X-Original-Forwarded-For",
+				"X-ProxyUser-Ip", "WL-Proxy-Client-IP", "WL-Proxy-SSL", "Proxy-Client-IP", "Proxy", "X-Originating-IP", "X-Remote-IP",
+				"X-Remote-Addr", "X-Remote-User", "Remote-User", "Remote-Addr", "CloudFront-Viewer-Address", "X-Nf-Client-Connection-Ip",
+				"X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override", "X-Original-Method",
+				"X-Original-URL", "X-Original-URI", "X-Original-Host", "X-Rewrite-URL", "X-Host", "X-HTTP-Host-Override",
+				"X-Arr-ClientCert", "X-Arr-SSL", "Front-End-Https", "X-Url-Scheme", "X-Scheme", "X-Script-Name", "X-Accel-Mapping",
+				"X-Sendfile-Type", "X-Middleware-Subrequest", "X-Matched-Path", "Via", "Cdn-Loop", "Max-Forwards",
+				"X-Ms-Client-Principal", "X-Amzn-Oidc-Identity", "X-Goog-Iap-Jwt-Assertion", "X-Auth-Request-Email",
+				"X-SSL-Client-Cert", "Ssl-Client-Verify", "Client-Cert", "X-Serverless-Authorization",
+				// CGI and servers like it know these under the same names.
+				"X_Real_IP", "x_forwarded_for", "True_Client_IP", "X.Real.IP", "X_HTTP_Method_Override", "x_original_url", "X-Real_IP",
+			),
+		},
+		{
+			name: "names that only look like claims",
+			sent: sentBy("X-Webhook-Event", "X-Goog-Channel-Id", "X-Client-Id", "Client-Id", "X-Vercel-Signature",
+				"X-Realm", "X-Event-Host", "X-Amzn-Trace-Id", "X-Request-Id", "Origin"),
+			want: sentBy("X-Webhook-Event", "X-Goog-Channel-Id", "X-Client-Id", "Client-Id", "X-Vercel-Signature",
+				"X-Realm", "X-Event-Host", "X-Amzn-Trace-Id", "X-Request-Id", "Origin"),
 		},
 		{
 			name: "in our name",
