@@ -11,6 +11,7 @@ import (
 
 	"github.com/hookonce/hookonce/internal/guard"
 	"github.com/hookonce/hookonce/internal/keyfetch"
+	"github.com/hookonce/hookonce/internal/problem"
 	"github.com/hookonce/hookonce/internal/wire"
 	"github.com/hookonce/hookonce/provider"
 	"github.com/hookonce/hookonce/verify"
@@ -34,6 +35,7 @@ const (
 // answer of 2xx is written only after the commit.
 func (in *Engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
+	problem.CloseUnlessFramedOnce(w, r)
 	// A stalled body holds its connection for this long, whether it is read or refused unread: the
 	// server waits for it in either case. If the server cannot set deadlines, its own ReadTimeout
 	// holds.

@@ -11,6 +11,7 @@ import (
 	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/limit"
+	"github.com/hookonce/hookonce/internal/problem"
 )
 
 const (
@@ -130,6 +131,7 @@ var endpoints = []endpoint{
 // ServeHTTP routes on the escaped path itself: http.ServeMux would redirect an event id that
 // contains "//" or "..", and decode "%2F" before splitting.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	problem.CloseUnlessFramedOnce(w, r)
 	setSecurityHeaders(w.Header())
 	at, values := match(r.URL.EscapedPath())
 	if len(at) > 0 && at[0].door && h.guard.open {

@@ -181,3 +181,18 @@ func TestPostsTakeNoParameters(t *testing.T) {
 	}
 	g.wantState(t, "e1", "dead")
 }
+
+func TestConnectionOfAChunkedRequestIsClosed(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t)
+	for name, chunked := range map[string]bool{"chunked": true, "with a length": false} {
+		resp := g.do(t, http.MethodGet, "/api/v1/events", func(r *http.Request) {
+			if chunked {
+				r.TransferEncoding = []string{"chunked"}
+			}
+		})
+		if got := resp.header.Get("Connection") == "close"; resp.status != http.StatusOK || got != chunked {
+			t.Errorf("%s: status %d, closed %t; want 200, %t", name, resp.status, got, chunked)
+		}
+	}
+}
