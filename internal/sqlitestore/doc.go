@@ -68,6 +68,12 @@
 // So the log holds at most 64 MiB plus the writes of the few seconds until the readers have ended,
 // unless other processes keep reading.
 //
+// # The place of the file
+//
+// SQLite goes on without an error in a file that was moved, deleted or replaced. So each write and
+// Now compare the files at the path with the first ones, and each commit compares again before it
+// is reported; see place.
+//
 // # Listings
 //
 // Listings are ordered by the receiving time of events. The partial indexes on dead and on skipped

@@ -22,9 +22,8 @@ const (
 )
 
 const (
-	selectPath = `SELECT file FROM pragma_database_list WHERE name = 'main'`
-	copyLog    = `PRAGMA wal_checkpoint(PASSIVE)`
-	cutLog     = `PRAGMA wal_checkpoint(TRUNCATE)`
+	copyLog = `PRAGMA wal_checkpoint(PASSIVE)`
+	cutLog  = `PRAGMA wal_checkpoint(TRUNCATE)`
 )
 
 // logKeeper keeps the log from growing while readers overlap.
@@ -41,19 +40,6 @@ type logKeeper struct {
 func (l *logKeeper) pauses() bool {
 	failed := l.failed.Load()
 	return failed != nil && time.Since(*failed) < cutPause
-}
-
-// findLog finds the log, which SQLite names after the database.
-func (s *Store) findLog(ctx context.Context) error {
-	var file string
-	if err := s.writer.QueryRowContext(ctx, selectPath).Scan(&file); err != nil {
-		return err
-	}
-	if file != "" {
-		path := file + "-wal"
-		s.log.path.Store(&path)
-	}
-	return nil
 }
 
 // watchLog must be called after a commit, without the writer. If the log is too large, a goroutine

@@ -3,6 +3,7 @@ package sqlitestore
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,6 +26,7 @@ type Store struct {
 	// readers are held back while the log is cut.
 	readers gate
 	log     logKeeper
+	place   place
 
 	// detached counts the goroutines whose callers have left: a BEGIN or a COMMIT in progress, or
 	// the cutting of the log.
@@ -61,12 +63,23 @@ func (s *Store) ClaimConcurrency() int { return 1 }
 
 // Now returns this process' clock in microseconds, which is also SQLite's clock, after a read of
 // the file. The read uses the writer's connection, like claims, so Now fails when claims wait for a
-// lock or a disk. It does not take the write lock, so that commands that only read work beside a
+// lock or a disk, and when the file is not in its place. It does not take the write lock, so that commands that only read work beside a
 // long write.
 func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	const op = "reading the clock"
+	conn, err := s.writer.Conn(ctx)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("%s: waiting for the writer: %w: %w", op, driver.ErrUnavailable, err)
+	}
+	defer conn.Close()
 	var version int64
-	if err := s.writer.QueryRowContext(ctx, `PRAGMA schema_version`).Scan(&version); err != nil {
+	if err = conn.QueryRowContext(ctx, `PRAGMA schema_version`).Scan(&version); err == nil {
+		err = s.findFile(ctx, conn)
+	}
+	if err == nil {
+		err = s.place.inPlace(conn)
+	}
+	if err != nil {
 		return time.Time{}, s.failed(ctx, op, err)
 	}
 	return fromMicros(clock(time.Time{})), nil

@@ -101,7 +101,13 @@ func (s *Store) inTx(ctx context.Context, tx *sql.Tx, op string, at time.Time, n
 	// An interrupted INSERT undoes the whole transaction without database/sql knowing, so no
 	// statement runs under the caller's context here either.
 	t := &writeTx{store: s, tx: tx, caller: ctx, inner: context.WithoutCancel(ctx), now: clock(at)}
-	err := t.each(n, step)
+	err := s.findFile(t.inner, tx)
+	if err == nil {
+		err = s.place.inPlace(nil)
+	}
+	if err == nil {
+		err = t.each(n, step)
+	}
 	switch code := fullCode(err); {
 	case err == nil:
 		return nil
@@ -130,6 +136,10 @@ func (s *Store) begin(ctx, under context.Context) (*writeTx, error) {
 			return nil, fmt.Errorf("waiting for the write lock: %w: %w", driver.ErrUnavailable, context.Cause(ctx))
 		}
 		if err == nil {
+			if err := s.place.inPlace(t.conn); err != nil {
+				t.rollback()
+				return nil, err
+			}
 			return t, nil
 		}
 		if !IsBusy(err) || !sleep(ctx, busyPause) {
@@ -182,10 +192,12 @@ func (t *writeTx) commit(op string) error {
 	t.store.detached.Go(func() {
 		err := t.tx.Commit()
 		t.release(err)
-		done <- err
-		if err == nil {
-			t.store.watchLog()
+		if err != nil {
+			done <- err
+			return
 		}
+		done <- t.store.place.check(nil)
+		t.store.watchLog()
 	})
 	select {
 	case err := <-done:
@@ -295,7 +307,7 @@ func (s *Store) statements(ctx context.Context) (map[string]*sql.Stmt, error) {
 	if prepared := s.prepared.Load(); prepared != nil {
 		return *prepared, nil
 	}
-	if err := s.findLog(ctx); err != nil {
+	if err := s.findFile(ctx, s.writer); err != nil {
 		return nil, err
 	}
 	prepared := make(map[string]*sql.Stmt, len(writeStatements))
