@@ -47,8 +47,8 @@ type Engine struct {
 
 	bodyBytes atomic.Int64 // of all bodies, from their first byte to their answer
 	draining  atomic.Bool
-	skew      atomic.Int64 // this machine's clock minus the database's, in ns
-	fits      atomic.Bool  // the schema was seen to fit
+	clock     clockKeeper
+	fits      atomic.Bool // the schema was seen to fit
 }
 
 // worker is the part of an Inbox that depends on the transaction type: a *work.Workers.
@@ -116,6 +116,7 @@ func newEngine(store driver.Store, cfg Config, handled []string, faults error) (
 		refusals:   newRefusalLog(cfg.Logger),
 		remarkable: refusalRate.bucket(),
 		observers:  newObservers(cfg.Observer, cfg.Logger),
+		clock:      newClockKeeper(store),
 	}
 	first, err := in.newSetup(&cfg, nil)
 	if err := errors.Join(cfg.check(), err, faults); err != nil {
@@ -211,74 +212,4 @@ func (in *Engine) Drain() {
 	if in.worker != nil {
 		in.worker.Drain()
 	}
-}
-
-// ErrDraining is the error of Ready after Drain was called.
-var ErrDraining = errors.New("hookonce: draining")
-
-// Ready returns nil when deliveries can be claimed: the database answers and has the schema of this
-// program, its clock and this machine's differ by less than the limit of Clock, and Drain was not
-// called.
-func (in *Engine) Ready(ctx context.Context) error {
-	if in.draining.Load() {
-		return ErrDraining
-	}
-	if err := in.checkSchema(ctx); err != nil {
-		return err
-	}
-	skew, limit, err := in.Clock(ctx)
-	if err == nil && limit > 0 && skew.Abs() > limit {
-		err = fmt.Errorf("hookonce: this machine's clock differs from the database's by %s: set both by NTP", skew.Round(time.Millisecond))
-	}
-	return err
-}
-
-// checkSchema returns an error if the schema is not this program's. It looks until the schema fits.
-func (in *Engine) checkSchema(ctx context.Context) error {
-	if in.fits.Load() {
-		return nil
-	}
-	applied, err := in.store.Applied(ctx)
-	if err != nil {
-		return err
-	}
-	if want := len(in.store.Migrations()); len(applied) != want {
-		return fmt.Errorf("hookonce: %w: it has %d steps, and this program %d: call hookmigrate.Up, or run \"hookonce migrate up\"",
-			driver.ErrSchema, len(applied), want)
-	}
-	in.fits.Store(true)
-	return nil
-}
-
-// Clock compares this machine's clock with the database's. skew is positive if this machine's clock
-// is ahead. limit is the largest skew with which Ready succeeds, half of the smallest tolerance of
-// the sources: beyond it, authentic timestamps may look stale. It is 0 if no source has a tolerance.
-func (in *Engine) Clock(ctx context.Context) (skew, limit time.Duration, err error) {
-	if err := in.readClock(ctx); err != nil {
-		return 0, 0, fmt.Errorf("hookonce: the database does not answer: %w", err)
-	}
-	for _, src := range in.setup.Load().sources {
-		if half := src.tolerance / 2; half > 0 && (limit == 0 || half < limit) {
-			limit = half
-		}
-	}
-	return time.Duration(in.skew.Load()), limit, nil
-}
-
-// readClock compares this machine's clock with the database's.
-func (in *Engine) readClock(ctx context.Context) error {
-	before := time.Now()
-	db, err := in.store.Now(ctx)
-	if err != nil {
-		return err
-	}
-	after := time.Now()
-	in.skew.Store(int64(before.Add(after.Sub(before) / 2).Sub(db)))
-	return nil
-}
-
-// clockIsOff reports whether this machine's clock is so far from the database's that a timestamp
-// within tolerance may look stale.
-func (in *Engine) clockIsOff(tolerance time.Duration) bool {
-	return tolerance > 0 && time.Duration(in.skew.Load()).Abs() > tolerance/2
 }

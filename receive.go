@@ -211,7 +211,7 @@ func (in *Engine) authenticate(r *http.Request, src *source, body []byte, deadli
 	switch {
 	case err == nil:
 		return d, nil
-	case (errors.Is(err, verify.ErrTooOld) || errors.Is(err, verify.ErrTooNew)) && in.clockIsOff(src.tolerance):
+	case (errors.Is(err, verify.ErrTooOld) || errors.Is(err, verify.ErrTooNew)) && in.clockIsOff(src, deadline):
 		// Our clock is wrong: a 401 would tell an authentic sender that it forged the request.
 		return nil, unavailable("this machine's clock disagrees with the database's", err)
 	case errors.Is(err, keyfetch.ErrTooMany):
@@ -225,6 +225,13 @@ func (in *Engine) authenticate(r *http.Request, src *source, body []byte, deadli
 		return nil, in.refuseUnverified(r, now, err)
 	}
 	return nil, unavailable("there are no keys to verify with", err)
+}
+
+// clockIsOff reports whether this machine's clock may be why a timestamp looks stale.
+func (in *Engine) clockIsOff(src *source, deadline time.Time) bool {
+	ctx, cancel := context.WithDeadline(context.Background(), deadline)
+	defer cancel()
+	return in.clock.isOff(ctx, src.tolerance)
 }
 
 // refuseUnverified answers a request that did not verify because of err.

@@ -32,7 +32,7 @@ func (in *Engine) maintain(ctx context.Context) {
 	defer learned.Stop()
 	confirm := time.NewTicker(confirmInterval)
 	defer confirm.Stop()
-	in.maintainStep(ctx, "reading the database's clock", in.readClock)
+	in.maintainStep(ctx, "reading the database's clock", in.clock.read)
 	for {
 		select {
 		case <-ctx.Done():
@@ -46,7 +46,7 @@ func (in *Engine) maintain(ctx context.Context) {
 		case <-confirm.C:
 			in.confirmAgain(ctx)
 		case <-clock.C:
-			in.maintainStep(ctx, "reading the database's clock", in.readClock)
+			in.maintainStep(ctx, "reading the database's clock", in.clock.read)
 		}
 	}
 }

@@ -1,0 +1,150 @@
+package hookonce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+// ErrDraining is the error of Ready after Drain was called.
+var ErrDraining = errors.New("hookonce: draining")
+
+// Ready returns nil when deliveries can be claimed: the database answers and has the schema of this
+// program, its clock and this machine's differ by less than the limit of Clock, and Drain was not
+// called.
+func (in *Engine) Ready(ctx context.Context) error {
+	if in.draining.Load() {
+		return ErrDraining
+	}
+	if err := in.checkSchema(ctx); err != nil {
+		return err
+	}
+	skew, limit, err := in.Clock(ctx)
+	if err == nil && limit > 0 && skew.Abs() > limit {
+		err = fmt.Errorf("hookonce: this machine's clock differs from the database's by %s: set both by NTP", skew.Round(time.Millisecond))
+	}
+	return err
+}
+
+// checkSchema returns an error if the schema is not this program's. It looks until the schema fits.
+func (in *Engine) checkSchema(ctx context.Context) error {
+	if in.fits.Load() {
+		return nil
+	}
+	applied, err := in.store.Applied(ctx)
+	if err != nil {
+		return err
+	}
+	if want := len(in.store.Migrations()); len(applied) != want {
+		return fmt.Errorf("hookonce: %w: it has %d steps, and this program %d: call hookmigrate.Up, or run \"hookonce migrate up\"",
+			driver.ErrSchema, len(applied), want)
+	}
+	in.fits.Store(true)
+	return nil
+}
+
+// Clock compares this machine's clock with the database's. skew is positive if this machine's clock
+// is ahead. limit is the largest skew with which Ready succeeds, half of the smallest tolerance of
+// the sources: beyond it, authentic timestamps may look stale. It is 0 if no source has a tolerance.
+func (in *Engine) Clock(ctx context.Context) (skew, limit time.Duration, err error) {
+	if err := in.clock.read(ctx); err != nil {
+		return 0, 0, fmt.Errorf("hookonce: the database does not answer: %w", err)
+	}
+	for _, src := range in.setup.Load().sources {
+		if half := src.tolerance / 2; half > 0 && (limit == 0 || half < limit) {
+			limit = half
+		}
+	}
+	return in.clock.skew(), limit, nil
+}
+
+// probeInterval is the shortest time between two questions to the database that an unlimited number
+// of requests cause.
+const probeInterval = time.Second
+
+// once runs an action at most once in probeInterval. Callers in between get the result of the last
+// run, and concurrent ones wait for it. Make one with newOnce.
+type once struct {
+	turn chan struct{} // holds one token: a mutex whose waiting a context can end
+	last time.Time
+	err  error
+}
+
+func newOnce() once { return once{turn: make(chan struct{}, 1)} }
+
+func (o *once) do(ctx context.Context, action func(context.Context) error) error {
+	select {
+	case o.turn <- struct{}{}:
+		defer func() { <-o.turn }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if o.last.IsZero() || time.Since(o.last) >= probeInterval {
+		o.err = action(ctx)
+		o.last = time.Now()
+	}
+	return o.err
+}
+
+// clockKeeper compares this machine's clock with the database's.
+type clockKeeper struct {
+	store driver.Store
+	last  *atomic.Pointer[clockReading]
+	again once
+}
+
+// clockReading is one comparison. The wall clock may be set; the monotonic clock never is.
+type clockReading struct {
+	wall      time.Time // of this machine, without the monotonic clock
+	monotonic time.Time
+	skew      time.Duration // this machine's clock minus the database's
+}
+
+func newClockKeeper(store driver.Store) clockKeeper {
+	return clockKeeper{store: store, last: new(atomic.Pointer[clockReading]), again: newOnce()}
+}
+
+// read compares the clocks.
+func (c *clockKeeper) read(ctx context.Context) error {
+	before := time.Now()
+	db, err := c.store.Now(ctx)
+	if err != nil {
+		return err
+	}
+	after := time.Now()
+	c.last.Store(&clockReading{
+		wall: after.Round(0), monotonic: after,
+		// On the monotonic clock, so that a step between the two readings is not taken for half a skew.
+		skew: after.Round(0).Add(-after.Sub(before) / 2).Sub(db),
+	})
+	return nil
+}
+
+// skew returns this machine's clock minus the database's: as they were compared last, plus any step
+// of this machine's clock since then.
+func (c *clockKeeper) skew() time.Duration {
+	r := c.last.Load()
+	if r == nil {
+		return 0
+	}
+	now := time.Now()
+	return r.skew + now.Round(0).Sub(r.wall) - now.Sub(r.monotonic)
+}
+
+// isOff reports whether this machine's clock is so far from the database's that a timestamp within
+// tolerance may look stale. If it does not know of that, it compares the clocks again, at most once
+// in probeInterval: the database's clock may have been set, too. While the database does not answer,
+// it reports true, because nothing can be claimed then anyway.
+func (c *clockKeeper) isOff(ctx context.Context, tolerance time.Duration) bool {
+	if tolerance <= 0 {
+		return false
+	}
+	if c.skew().Abs() > tolerance/2 {
+		return true
+	}
+	return c.again.do(ctx, c.read) != nil || c.skew().Abs() > tolerance/2
+}
