@@ -102,6 +102,8 @@ func (in *Engine) answerClaimed(ctx context.Context, d *delivery, u *claims.Unit
 			malformed = append(malformed, item)
 		case result.Err != nil:
 			return unavailable("the claim was not made", result.Err)
+		case !result.Settled():
+			return unavailable("the claim has no result", driver.ErrNotStored)
 		default:
 			durable++
 			in.logClaim(claim, result)
@@ -186,7 +188,7 @@ func answerEvent(claim *driver.Claim, result *claims.Result) *answer {
 		EventID  string `json:"event_id"`
 		Reopened bool   `json:"reopened,omitempty"`
 	}{"ok", claim.EventID, result.Reopened}
-	if !result.Claimed {
+	if result.Duplicate {
 		body.Status = "duplicate"
 	}
 	return accepted(body)
@@ -205,7 +207,7 @@ func answerBatch(u *claims.Unit, malformed int) *answer {
 			continue
 		}
 		body.Events++
-		if !u.Results[i].Claimed {
+		if u.Results[i].Duplicate {
 			body.Duplicates++
 		}
 	}

@@ -114,8 +114,14 @@ func (in *Engine) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 // Accept answers a delivery whose claims are committed, as ServeHTTP does. claimed is the result of
-// ClaimTx. Call it only after the commit has succeeded.
+// ClaimTx for d; anything else is answered 503. Call it only after the commit has succeeded.
 func (in *Engine) Accept(w http.ResponseWriter, r *http.Request, d *Delivery, claimed []Claimed) {
+	if !d.claimedBy(claimed) {
+		a := unavailable("Accept was called with other claims than those of ClaimTx for this delivery", nil)
+		a.began = d.began
+		in.answer(w, r, d.delivery.source.Name, a)
+		return
+	}
 	unit := d.delivery.unit(d.claims)
 	for i := range claimed {
 		unit.Results[i] = claims.Result{ClaimResult: claimed[i].result}
@@ -134,6 +140,11 @@ func (in *Engine) Accept(w http.ResponseWriter, r *http.Request, d *Delivery, cl
 	a := in.answerClaimed(ctx, d.delivery, unit, d.malformed)
 	a.began = d.began
 	in.answer(w, r, d.delivery.source.Name, a)
+}
+
+// claimedBy reports whether claimed is the result of ClaimTx for d.
+func (d *Delivery) claimedBy(claimed []Claimed) bool {
+	return slices.EqualFunc(d.Events, claimed, func(ev *Event, c Claimed) bool { return ev == c.Event && c.result.Settled() })
 }
 
 // reopenRouted reopens a dead event that had no handler when it was claimed: only its messages are
@@ -205,7 +216,8 @@ func (in *Engine) claimTx(ctx context.Context, d *Delivery, claim func(context.C
 		result := results[place[key]]
 		out[i] = Claimed{Event: d.Events[i], Claimed: result.Claimed || result.Reopened, Reopened: result.Reopened, result: result}
 		if told[key] {
-			out[i].Claimed, out[i].Reopened, out[i].result.Claimed = false, false, false
+			out[i].Claimed, out[i].Reopened = false, false
+			out[i].result.Claimed, out[i].result.Duplicate = false, true
 		}
 		told[key] = true
 		d.Events[i].Generation, d.Events[i].keyGeneration = result.Generation, result.KeyGeneration

@@ -32,6 +32,7 @@ func claimTxTests[T any]() []libraryTest[T] {
 		{"concurrent deliveries of one event", claimTxConcurrently[T]},
 		{"refused by Verify", claimTxRefused[T]},
 		{"dead events that had no handler are reopened", claimTxReopens[T]},
+		{"Accept without the results of ClaimTx", claimTxWithoutResults[T]},
 	}
 }
 
@@ -101,6 +102,38 @@ func claimTxRollsBack[T any](t *testing.T, l *library[T]) {
 	insert := func(tx T, ev *hookonce.Event) error { return l.insert(t.Context(), tx, ev.ID) }
 	wantAnswer(t, receiveInTx(t, l, in, delivery("1", "{}"), insert), 200, `{"status":"ok","event_id":"1"}`)
 	wantEffects(t, l, "1")
+}
+
+// claimTxWithoutResults passes Accept anything but the results of ClaimTx for the delivery.
+func claimTxWithoutResults[T any](t *testing.T, l *library[T]) {
+	in := inbox[T](t, l, nil, nil)
+	claim := func(id string) (*http.Request, *hookonce.Delivery, []hookonce.Claimed) {
+		r := delivery(id, "{}")
+		d, err := in.Verify(httptest.NewRecorder(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tx, commit := l.begin(t)
+		claimed, err := in.ClaimTx(t.Context(), tx, d)
+		if err := errors.Join(err, commit()); err != nil {
+			t.Fatal(err)
+		}
+		return r, d, claimed
+	}
+	r, d, claimed := claim("1")
+	_, _, others := claim("2")
+	for name, claimed := range map[string][]hookonce.Claimed{
+		"nil": nil, "zero": {{}}, "without a result": {{Event: d.Events[0], Claimed: true}}, "of another delivery": others, "too many": append(claimed, others...),
+	} {
+		w := httptest.NewRecorder()
+		in.Accept(w, r, d, claimed)
+		if w.Code != 503 || w.Header().Get("Retry-After") == "" {
+			t.Errorf("Accept with %s: answer %d %s, want 503 with Retry-After", name, w.Code, w.Body)
+		}
+	}
+	w := httptest.NewRecorder()
+	in.Accept(w, r, d, claimed)
+	wantAnswer(t, w, 200, `{"status":"ok","event_id":"1"}`)
 }
 
 func claimTxConcurrently[T any](t *testing.T, l *library[T]) {

@@ -33,6 +33,7 @@ func (in *Engine) maintain(ctx context.Context) {
 	confirm := time.NewTicker(confirmInterval)
 	defer confirm.Stop()
 	in.maintainStep(ctx, "reading the database's clock", in.clock.read)
+	in.maintainStep(ctx, "looking for foreign triggers", in.warnOfTriggers)
 	for {
 		select {
 		case <-ctx.Done():
@@ -49,6 +50,16 @@ func (in *Engine) maintain(ctx context.Context) {
 			in.maintainStep(ctx, "reading the database's clock", in.clock.read)
 		}
 	}
+}
+
+// warnOfTriggers logs the foreign triggers on the store's tables.
+func (in *Engine) warnOfTriggers(ctx context.Context) error {
+	found, err := in.store.ForeignTriggers(ctx)
+	if len(found) > 0 {
+		in.log.Warn("foreign triggers or rules on hookonce's tables: they may drop or change events; remove them",
+			slog.Any("found", found))
+	}
+	return err
 }
 
 // pruneAgain prunes until ctx ends. It runs beside maintain, because pruning may take long.

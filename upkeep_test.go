@@ -1,12 +1,18 @@
 package hookonce_test
 
 import (
+	"context"
+	"database/sql"
 	"fmt"
+	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/hookmigrate"
+	"github.com/hookonce/hookonce/hooksql"
 )
 
 // wantLine checks that want is in exactly one line of a log.
@@ -45,4 +51,45 @@ func TestPruneLogsItsCounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantLine(t, log, "msg=pruned") // the second call pruned nothing and logs nothing
+}
+
+// Run warns of a trigger that drops rows. A delivery whose row it drops is no duplicate, and succeeds
+// once the trigger is gone.
+func TestForeignTriggers(t *testing.T) {
+	t.Parallel()
+	log := &lines{}
+	path := filepath.Join(t.TempDir(), "hookonce.db")
+	store, err := hooksql.OpenSQLite("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	if _, err := hookmigrate.Up(t.Context(), store); err != nil {
+		t.Fatal(err)
+	}
+	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(20000)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.ExecContext(t.Context(), `CREATE TRIGGER audit BEFORE INSERT ON hookonce_event BEGIN SELECT RAISE(IGNORE); END`); err != nil {
+		t.Fatal(err)
+	}
+	in := newEngine(t, store, func(c *hookonce.Config) { c.Logger = log.logger() })
+	ctx, stop := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = in.Run(ctx) }) // the log tells its errors
+	waitFor(t, func() bool { return strings.Contains(strings.Join(log.all(), ""), "trigger audit on hookonce_event") })
+	stop()
+	wg.Wait()
+	wantLine(t, log, "foreign triggers or rules on hookonce's tables")
+	if got := deliver(in, delivery("1", "{}")); got.Code != 503 {
+		t.Errorf("while the trigger drops events: answer %+v, want 503", got)
+	}
+	if _, err := db.ExecContext(t.Context(), `DROP TRIGGER audit`); err != nil {
+		t.Fatal(err)
+	}
+	if got := deliver(in, delivery("1", "{}")); got != ok {
+		t.Errorf("without the trigger: answer %+v, want 200 ok", got)
+	}
 }

@@ -22,5 +22,6 @@ func (r Retry) Backoff(n int, atLeast time.Duration) time.Duration {
 // FaultOfRows reports whether err is the fault of single rows of a statement and nothing was
 // written. The statement may succeed for halves of its rows.
 func FaultOfRows(err error) bool {
-	return errors.Is(err, ErrBadRow) || errors.Is(err, ErrLockTimeout) || errors.Is(err, ErrSerialization)
+	return errors.Is(err, ErrBadRow) || errors.Is(err, ErrNotStored) || errors.Is(err, ErrLockTimeout) ||
+		errors.Is(err, ErrSerialization)
 }

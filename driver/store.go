@@ -16,6 +16,9 @@ type Store interface {
 	// Claim inserts those events of p that are not in the store yet, each with its state row and
 	// its messages, in one commit. It returns one result for each claim of p, in the same order.
 	// After an error nothing was claimed, unless the error matches ErrCommitUnknown.
+	//
+	// A result may be unsettled if the event was neither inserted nor found. The error matches
+	// ErrNotStored if the database accepted an event and dropped one of its other rows.
 	Claim(ctx context.Context, p *ClaimParams) ([]ClaimResult, error)
 
 	// ClaimConcurrency returns the useful number of concurrent calls of Claim.
@@ -156,6 +159,10 @@ type Store interface {
 	// acknowledged event.
 	Weaknesses(ctx context.Context) ([]Weakness, error)
 
+	// ForeignTriggers names the triggers and rules on the store's tables that are not part of its
+	// schema. They may drop or change rows.
+	ForeignTriggers(ctx context.Context) ([]string, error)
+
 	// Now returns the database's clock. It is also the cheapest check that the database can be
 	// reached.
 	Now(ctx context.Context) (time.Time, error)
@@ -231,10 +238,14 @@ type ClaimParams struct {
 	Now    time.Time // tests only; zero means the database's clock
 }
 
-// ClaimResult is the result of one Claim.
+// ClaimResult is the result of one Claim. The zero value is unsettled: whether the event is in the
+// store is unknown, so the answer must not be 2xx.
 type ClaimResult struct {
-	// Claimed is true for the one caller that inserted the event, and false for a duplicate.
+	// Claimed is true for the one caller that inserted the event.
 	Claimed bool
+	// Duplicate is true if the store has read a row that makes the claim a duplicate: the row of
+	// the same event or, under BodyRefuse, that of the event that first brought the body.
+	Duplicate bool
 	// OtherBody is true for a duplicate if its body is known to differ from that of the claimed
 	// event.
 	OtherBody bool
@@ -251,6 +262,10 @@ type ClaimResult struct {
 	// RepeatOfKey is the key of that event; zero if RepeatOf is "".
 	RepeatOfKey Key
 }
+
+// Settled reports whether the result says that the event is in the store, or was refused for its
+// body.
+func (r *ClaimResult) Settled() bool { return r.Claimed || r.Duplicate }
 
 // ReopenParams are the parameters of Store.Reopen.
 type ReopenParams struct {

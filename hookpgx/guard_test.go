@@ -56,7 +56,7 @@ func checkOneFirst(t *testing.T, guard driver.BodyGuard, results map[string]driv
 		want := driver.ClaimResult{Claimed: true}
 		if id != first[0] {
 			want = driver.ClaimResult{
-				Claimed: guard == driver.BodyWatch, RepeatOf: first[0], RepeatOfKey: driver.EventKey("stripe", first[0]),
+				Claimed: guard == driver.BodyWatch, Duplicate: guard == driver.BodyRefuse, RepeatOf: first[0], RepeatOfKey: driver.EventKey("stripe", first[0]),
 			}
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
@@ -97,7 +97,7 @@ func TestBodyOfALostClaim(t *testing.T) {
 		t.Errorf("claim that waited for a body which no event holds: %v", err)
 	}
 	got, err := w.Claim(t.Context(), claimOf(third))
-	want := []driver.ClaimResult{{RepeatOf: "waiting", RepeatOfKey: waiting.Key}}
+	want := []driver.ClaimResult{{Duplicate: true, RepeatOf: "waiting", RepeatOfKey: waiting.Key}}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("claim after it: error %v, results differ (-want +got):\n%s", err, diff)
 	}

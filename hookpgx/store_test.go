@@ -46,6 +46,11 @@ func TestDriver(t *testing.T) {
 			w.(*world).exec(t, "UPDATE {schema}.event SET received_at = $2::text::timestamptz, occurred_at = $2::text::timestamptz WHERE key = $1", key[:], end)
 			w.(*world).exec(t, "UPDATE {schema}.message SET received_at = $2::text::timestamptz, created_at = $2::text::timestamptz WHERE event_key = $1", key[:], end)
 		},
+		Drop: func(t *testing.T, s driver.Store, table string, key driver.Key) {
+			t.Helper()
+			w, _ := worlds.Load(s)
+			w.(*world).drop(t, table, key)
+		},
 	})
 }
 
@@ -77,6 +82,13 @@ func (w *world) exec(t testing.TB, sql string, args ...any) {
 	if _, err := w.pool.Exec(t.Context(), strings.ReplaceAll(sql, "{schema}", w.schema), args...); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// drop creates a trigger that drops the rows of an event.
+func (w *world) drop(t testing.TB, table string, key driver.Key) {
+	t.Helper()
+	sql, _ := storetest.DropRow(table, key)
+	w.exec(t, sql)
 }
 
 // number reads one number without the store.

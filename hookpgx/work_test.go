@@ -65,6 +65,9 @@ func TestWork(t *testing.T) {
 			worldOf(d).kill(t, run)
 			hookpgx.GiveBack(t.Context(), run)
 		},
+		Drop: func(t *testing.T, d driver.Driver[pgx.Tx], table string, key driver.Key) {
+			worldOf(d).drop(t, table, key)
+		},
 	})
 }
 

@@ -46,6 +46,12 @@ func TestPostgres(t *testing.T) {
 			w.(*postgresWorld).exec(t, "UPDATE {schema}.event SET received_at = $2::text::timestamptz, occurred_at = $2::text::timestamptz WHERE key = $1", key[:], end)
 			w.(*postgresWorld).exec(t, "UPDATE {schema}.message SET received_at = $2::text::timestamptz, created_at = $2::text::timestamptz WHERE event_key = $1", key[:], end)
 		},
+		Drop: func(t *testing.T, s driver.Store, table string, key driver.Key) {
+			t.Helper()
+			w, _ := worlds.Load(s)
+			trigger, _ := storetest.DropRow(table, key)
+			w.(*postgresWorld).exec(t, trigger)
+		},
 	})
 }
 

@@ -69,6 +69,10 @@ func postgresHarness() storetest.Harness[*sql.Tx] {
 			worldOf(d).terminate(t, run.Tx())
 			t.Cleanup(func() { _ = run.Abandon(context.WithoutCancel(t.Context())) }) // it may have ended long ago
 		},
+		Drop: func(t *testing.T, d driver.Driver[*sql.Tx], table string, key driver.Key) {
+			trigger, _ := storetest.DropRow(table, key)
+			worldOf(d).exec(t, trigger)
+		},
 	}
 }
 

@@ -45,6 +45,10 @@ func TestConformance(t *testing.T) {
 			execPlain(t, files.get(s), `UPDATE hookonce_event SET received_at = ?1, occurred_at = ?1 WHERE key = ?2`, end, key[:])
 			execPlain(t, files.get(s), `UPDATE hookonce_message SET received_at = ?1, created_at = ?1 WHERE event_key = ?2`, end, key[:])
 		},
+		Drop: func(t *testing.T, s driver.Store, table string, key driver.Key) {
+			_, trigger := storetest.DropRow(table, key)
+			execPlain(t, files.get(s), trigger)
+		},
 	})
 }
 

@@ -50,6 +50,10 @@ func workHarness() storetest.Harness[*sql.Tx] {
 			run.Sever()
 			files.of(d).interrupted(t, run)
 		},
+		Drop: func(t *testing.T, d driver.Driver[*sql.Tx], table string, key driver.Key) {
+			_, trigger := storetest.DropRow(table, key)
+			files.of(d).exec(t, trigger)
+		},
 		SwallowedErrorCommits: true,
 	}
 }

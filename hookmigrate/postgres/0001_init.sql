@@ -494,6 +494,10 @@ COMMENT ON FUNCTION {schema}.known(bytea[]) IS 'For hookonce itself: which of th
 -- taken over. guards: 0 ignores bodies, 1 compares them, 2 also refuses an event if another event
 -- has its body. works: 0 messages only, 1 queued, 2 done by the transaction of the claim.
 --
+-- A trigger or a rule may drop rows without an error. If a state row or a message of a claimed event
+-- is missing, the whole claim fails. An event that is neither known nor claimed may have been
+-- dropped, or claimed by a concurrent transaction: the caller looks it up.
+--
 -- The first row of the result has place 0: how many events were claimed, and lock_timeout as it
 -- was. An event without a row of its own was claimed, and there is nothing else to say about it.
 --
@@ -544,6 +548,7 @@ DECLARE
 	new_bodies   bytea[];
 	new_keys     bytea[];
 	claimed      bytea[];
+	stored       integer; -- rows of the last INSERT
 BEGIN
 	-- A batch of duplicates writes nothing below, so a read-only server would not fail. Such a
 	-- server may be one that was replaced, whose events are out of date.
@@ -622,6 +627,15 @@ BEGIN
 		SELECT i.key, i.source, i.type, CASE i.work WHEN 1 THEN 0 ELSE 2 END, i.work - 1, moment, CASE i.work WHEN 2 THEN moment END
 		FROM unnest(claim.keys, claim.sources, claim.types, claim.works) AS i (key, source, type, work)
 		WHERE i.work > 0 AND (cardinality(claimed) = n OR (i.key IN (SELECT unnest(claimed))) IS TRUE);
+		GET DIAGNOSTICS stored = ROW_COUNT;
+		IF stored < n THEN -- count only if the cheap comparison leaves a doubt
+			IF stored <> (
+				SELECT count(*) FROM unnest(claim.keys, claim.works) AS i (key, work)
+				WHERE i.work > 0 AND (i.key IN (SELECT unnest(claimed))) IS TRUE
+			) THEN
+				RAISE EXCEPTION 'the state of an event was not stored' USING ERRCODE = 'triggered_data_change_violation';
+			END IF;
+		END IF;
 	END IF;
 	IF claimed IS NOT NULL AND cardinality(claim.message_ids) > 0 THEN
 		INSERT INTO {schema}.message (id, event_key, generation, route, destination, received_at, due_at, created_at)
@@ -629,6 +643,15 @@ BEGIN
 		FROM unnest(claim.message_ids, claim.message_keys, claim.message_routes, claim.message_destinations)
 			AS m (id, event_key, route, destination)
 		WHERE cardinality(claimed) = n OR (m.event_key IN (SELECT unnest(claimed))) IS TRUE;
+		GET DIAGNOSTICS stored = ROW_COUNT;
+		IF stored < cardinality(claim.message_ids) THEN
+			IF stored <> (
+				SELECT count(*) FROM unnest(claim.message_keys) AS m (event_key)
+				WHERE (m.event_key IN (SELECT unnest(claimed))) IS TRUE
+			) THEN
+				RAISE EXCEPTION 'a message was not stored' USING ERRCODE = 'triggered_data_change_violation';
+			END IF;
+		END IF;
 	END IF;
 
 	IF current_setting('synchronous_standby_names') <> '' THEN

@@ -107,7 +107,7 @@ func (b *batch) claim(ctx context.Context, store Store, entries []*entry, lockTi
 	switch {
 	case err == nil:
 		for i, e := range entries {
-			e.result.ClaimResult = results[i]
+			e.result = resultOf(&results[i])
 		}
 	case len(entries) > 1 && ctx.Err() == nil && driver.FaultOfRows(err):
 		half := len(entries) / 2
@@ -118,6 +118,15 @@ func (b *batch) claim(ctx context.Context, store Store, entries []*entry, lockTi
 			e.result.Err = err
 		}
 	}
+}
+
+// resultOf returns the result of a claim. An unsettled one is an error: it must not be taken for a
+// duplicate.
+func resultOf(r *driver.ClaimResult) Result {
+	if !r.Settled() {
+		return Result{Err: driver.ErrNotStored}
+	}
+	return Result{ClaimResult: *r}
 }
 
 func (b *batch) try(ctx context.Context, store Store, p *driver.ClaimParams) ([]driver.ClaimResult, error) {
@@ -177,12 +186,12 @@ var errRefusedBody = errors.New("another item of this delivery has the same even
 // copyOf returns the result of a copy of an event whose result is given. otherBody says that the copy
 // has another body, which only items of one delivery can have here.
 func copyOf(result Result, otherBody bool) Result {
-	if otherBody && !result.Claimed && result.RepeatOf != "" {
+	if otherBody && result.Duplicate && result.RepeatOf != "" {
 		// The store refused the event for a body that this copy does not have: whether this
 		// copy is durable is unknown.
 		return Result{Err: errRefusedBody}
 	}
-	result.Claimed = false
+	result.Claimed, result.Duplicate = false, true
 	result.OtherBody = result.OtherBody || otherBody
 	return result
 }
@@ -192,7 +201,7 @@ func copyOf(result Result, otherBody bool) Result {
 func (b *batch) mostlyDuplicates() bool {
 	n := 0
 	for _, e := range b.entries {
-		if e.result.Err == nil && !e.result.Claimed {
+		if e.result.Err == nil && e.result.Duplicate {
 			n++
 		}
 	}

@@ -333,7 +333,8 @@ func TestDeadEventsAreReopened(t *testing.T) {
 		"acknowledged": acknowledged.Results[0].ClaimResult, "fresh": fresh.Results[0].ClaimResult,
 	}
 	want := map[string]driver.ClaimResult{
-		"first": {Dead: true, Reopened: true}, "second": {Dead: true, Reopened: true}, "acknowledged": {Dead: true}, "fresh": {Claimed: true},
+		"first": {Duplicate: true, Dead: true, Reopened: true}, "second": {Duplicate: true, Dead: true, Reopened: true},
+		"acknowledged": {Duplicate: true, Dead: true}, "fresh": {Claimed: true},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("results (-want +got):\n%s", diff)

@@ -26,7 +26,8 @@ func (s *hintedStore) Claim(_ context.Context, p *driver.ClaimParams) ([]driver.
 	s.calls = append(s.calls, fmt.Sprintf("%d, mostly known: %v", len(p.Claims), p.MostlyKnown))
 	results := make([]driver.ClaimResult, len(p.Claims))
 	for i := range p.Claims {
-		results[i].Claimed = !s.known[p.Claims[i].Key]
+		known := s.known[p.Claims[i].Key]
+		results[i].Claimed, results[i].Duplicate = !known, known
 		s.known[p.Claims[i].Key] = true
 	}
 	return results, nil

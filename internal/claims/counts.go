@@ -39,7 +39,7 @@ func (c *counts) add(claim *driver.Claim, result *Result) {
 			n.Repeats++
 		}
 	}
-	if result.Claimed || repeat && claim.BodyGuard == driver.BodyRefuse {
+	if !result.Duplicate || repeat && claim.BodyGuard == driver.BodyRefuse {
 		return // a refused repeat has no event of its own to count on
 	}
 	if n := c.of(claim.Key); n != nil {

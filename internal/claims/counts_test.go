@@ -66,7 +66,7 @@ func TestDeliveriesAreCounted(t *testing.T) {
 	deliver(t, q, event("1", "a"), event("1", "a"), event("1", "b"))
 	deliver(t, q, event("2", "a")) // the body of 1 under another id
 	one := event("1", "a")
-	q.Count(&one, &claims.Result{}) // a duplicate that was claimed outside the queue
+	q.Count(&one, &claims.Result{ClaimResult: driver.ClaimResult{Duplicate: true}}) // a duplicate that was claimed outside the queue
 	wantDeliveries(t, store, "1", driver.Deliveries{Count: 1})
 	if err := q.WriteCounts(t.Context()); err != nil {
 		t.Fatal(err)
@@ -118,7 +118,7 @@ func TestCountsAreWrittenInChunks(t *testing.T) {
 	q := newQueue(t, store, nil)
 	for i := range claims.MaxBatch + 1 {
 		c := event(fmt.Sprint(i), "{}")
-		q.Count(&c, &claims.Result{})
+		q.Count(&c, &claims.Result{ClaimResult: driver.ClaimResult{Duplicate: true}})
 	}
 	if err := q.WriteCounts(t.Context()); err != nil {
 		t.Fatal(err)

@@ -39,6 +39,9 @@ var (
 	ErrAbandoned = errors.New("the answer's deadline passed before the claim began")
 )
 
+// errEnded is the result of claims whose flusher ended before it had their results.
+var errEnded = errors.New("the claim's goroutine was ended by a callback, such as an Observer: it must return")
+
 // Store is the part of driver.Store that claims need.
 type Store interface {
 	Claim(ctx context.Context, p *driver.ClaimParams) ([]driver.ClaimResult, error)
@@ -69,7 +72,7 @@ type Unit struct {
 	done     chan struct{} // closed once Results are final
 }
 
-// Result is the outcome of one claim of a unit. ClaimResult is valid if Err is nil.
+// Result is the outcome of one claim of a unit. ClaimResult is settled if Err is nil.
 type Result struct {
 	driver.ClaimResult
 	Err error
@@ -88,11 +91,14 @@ func NewUnit(claims []driver.Claim, reopen bool, deadline time.Time) *Unit {
 	return u
 }
 
-// fail gives every claim of u an error, also those that have a result.
-func (u *Unit) fail(err error) {
+// finish makes the results of u final. Claims without a result get err.
+func (u *Unit) finish(err error) {
 	for i := range u.Results {
-		u.Results[i] = Result{Err: err}
+		if r := &u.Results[i]; r.Err == nil && !r.Settled() {
+			r.Err = err
+		}
 	}
+	close(u.done)
 }
 
 func claimBytes(c *driver.Claim) int { return len(c.Body) + len(c.Headers) }
@@ -181,7 +187,7 @@ func (q *Queue) submit(u *Unit) error {
 func (q *Queue) startFlusher() {
 	if q.active < q.flushers {
 		q.active++
-		q.background.Go(q.run)
+		q.background.Go(func() { q.run(nil) })
 	}
 }
 
@@ -221,9 +227,16 @@ func (q *Queue) Count(claim *driver.Claim, result *Result) { q.counts.add(claim,
 // the next call.
 func (q *Queue) WriteCounts(ctx context.Context) error { return q.counts.flush(ctx) }
 
-// run flushes batches until only keys of other flushers wait.
-func (q *Queue) run() {
-	for units := q.next(nil); units != nil; units = q.next(units) {
+// run flushes batches, after the batch before, until only keys of other flushers wait. If a callback
+// ends the goroutine, another one takes over.
+func (q *Queue) run(before []*Unit) {
+	units := before
+	defer func() {
+		if units != nil {
+			q.background.Go(func() { q.run(units) })
+		}
+	}()
+	for units = q.next(units); units != nil; units = q.next(units) {
 		q.flush(units)
 	}
 }
@@ -298,21 +311,19 @@ func (p *unitPicker) pass(u *Unit) {
 	}
 }
 
-// flush claims the events of units. It makes their results final in any case, also after a panic,
-// because callers wait for them.
+// flush claims the events of units. It makes their results final in any case, also if the store or
+// a callback panics or ends the goroutine, because callers wait for them.
 func (q *Queue) flush(units []*Unit) {
 	b := newBatch(units, q.o.Observe)
 	b.mostlyKnown = q.storm.Load()
 	defer func() {
+		err := errEnded
 		if v := recover(); v != nil {
-			err := guard.Recovered(v)
+			err = guard.Recovered(v)
 			q.o.Log.Error("panic while claiming", slog.Any("error", err))
-			for _, u := range units {
-				u.fail(err)
-			}
 		}
 		for _, u := range units {
-			close(u.done)
+			u.finish(err)
 		}
 	}()
 	ctx, cancel := context.WithDeadline(context.Background(), b.deadline)

@@ -22,10 +22,9 @@ const (
 // Claim implements [driver.Store].
 //
 // The claim function explains most results. Claims that it cannot explain, because another session
-// held the same key or body, are looked up afterwards. For most of them the look-up only adds
-// details, so its failure changes nothing. Under BodyRefuse the look-up must find the event that
-// holds the body: if the other claim of the body was refused too, no event holds it, and the claim
-// is retried.
+// held the same key or body, are looked up afterwards. A claim without an event of its own stays
+// unsettled unless the look-up finds the event that makes it a duplicate. Under BodyRefuse, if the
+// other claim of the body was refused too, no event holds the body, and the claim is retried.
 func (s *Store) Claim(ctx context.Context, p *driver.ClaimParams) ([]driver.ClaimResult, error) {
 	if len(p.Claims) == 0 {
 		return nil, nil
@@ -77,7 +76,10 @@ func (s *Store) settleKnown(b *claimBatch) {
 	}
 	b.places = slices.DeleteFunc(b.places, func(place int) bool {
 		k, ok := found[b.Claims[place].Key]
-		return ok && b.tell(place, k)
+		if ok {
+			b.tell(place, k)
+		}
+		return ok
 	})
 }
 
@@ -224,38 +226,37 @@ func (s *Store) claimOnce(b *claimBatch) ([]claimRow, error) {
 // settle fills in the result of a row, and reports whether it is complete.
 func (b *claimBatch) settle(row claimRow, takers map[driver.Key]int) bool {
 	c := &b.Claims[row.place]
-	duplicate := b.tell(row.place, row.known)
-	switch {
-	case duplicate:
-		return true
-	case c.BodyGuard == driver.BodyIgnore:
-		return row.claimed
-	case row.claimed && row.bodyTaken, row.known.seenID != nil:
-		return true
-	}
-	taker, ok := takers[b.bodyKeys[row.place]]
-	if ok && taker != row.place {
+	b.tell(row.place, row.known)
+	result := &b.results[row.place]
+	if taker, ok := takers[b.bodyKeys[row.place]]; ok && taker != row.place && !result.Duplicate {
 		first := &b.Claims[taker]
-		b.results[row.place].RepeatOf, b.results[row.place].RepeatOfKey = first.EventID, first.Key
-		return true
+		b.repeats(row.place, first.EventID, first.Key)
 	}
-	return false
+	// A claimed event is complete once the first event with its body is known.
+	return result.Duplicate || result.Claimed && (c.BodyGuard == driver.BodyIgnore || row.bodyTaken || result.RepeatOf != "")
 }
 
-// tell adds the state of the database to a result, and reports whether an event with the same key
-// exists.
-func (b *claimBatch) tell(place int, k known) (duplicate bool) {
+// tell adds the state of the database to a result.
+func (b *claimBatch) tell(place int, k known) {
 	c, result := &b.Claims[place], &b.results[place]
+	if k.bodyHash != nil && !result.Claimed {
+		result.Duplicate = true
+		result.OtherBody = !bytes.Equal(k.bodyHash, c.BodyHash[:])
+		result.Dead = k.dead
+	}
 	if k.seenID != nil && !bytes.Equal(k.seenKey, c.Key[:]) {
-		result.RepeatOf = *k.seenID
-		copy(result.RepeatOfKey[:], k.seenKey)
+		b.repeats(place, *k.seenID, driver.Key(k.seenKey))
 	}
-	if k.bodyHash == nil || result.Claimed {
-		return false
+}
+
+// repeats notes the event that first brought the body of a claim. Under BodyRefuse that event makes
+// the claim a duplicate.
+func (b *claimBatch) repeats(place int, id string, key driver.Key) {
+	result := &b.results[place]
+	result.RepeatOf, result.RepeatOfKey = id, key
+	if !result.Claimed && b.Claims[place].BodyGuard == driver.BodyRefuse {
+		result.Duplicate = true
 	}
-	result.OtherBody = !bytes.Equal(k.bodyHash, c.BodyHash[:])
-	result.Dead = k.dead
-	return true
 }
 
 // lookUp reads the rows that the claim's snapshot could not see. It returns the places of claims
@@ -280,7 +281,8 @@ func (s *Store) lookUp(b *claimBatch, open []claimRow) (refused []int, err error
 			return err
 		}
 		row := open[place-1]
-		if !b.tell(row.place, k) && k.seenID == nil && b.refusedForBody(row) {
+		b.tell(row.place, k)
+		if !b.results[row.place].Duplicate && b.refusedForBody(row) {
 			refused = append(refused, row.place)
 		}
 		return nil
@@ -288,12 +290,7 @@ func (s *Store) lookUp(b *claimBatch, open []claimRow) (refused []int, err error
 	if err == nil || b.inTx {
 		return refused, err
 	}
-	for _, row := range open {
-		if b.refusedForBody(row) {
-			return nil, fmt.Errorf("claiming: %w: %w", driver.ErrCommitUnknown, err)
-		}
-	}
-	return nil, nil // the results are right without the look-up
+	return nil, nil // claims without an event stay unsettled; the claimed ones are committed
 }
 
 // refusedForBody reports whether a claim was left out because another session held its body, and

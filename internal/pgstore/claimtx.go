@@ -3,6 +3,7 @@ package pgstore
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/hookonce/hookonce/driver"
 )
@@ -68,6 +69,9 @@ func (s *Store) ClaimTxOn(ctx context.Context, conn Conn, p *driver.ClaimParams)
 	b.read = b.write
 	if err := s.claimRounds(b); err != nil {
 		return nil, err
+	}
+	if slices.ContainsFunc(b.results, func(r driver.ClaimResult) bool { return !r.Settled() }) {
+		return nil, fmt.Errorf("claiming: %w", driver.ErrNotStored)
 	}
 	if p.Reopen {
 		if err := s.reopenClaimed(b); err != nil {

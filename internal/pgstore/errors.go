@@ -63,6 +63,7 @@ const (
 	codeNotAllowed    = "42501"
 	codeCancelled     = "57014"
 	codeIO            = "58030"
+	codeRowDropped    = "27000" // raised by the function claim
 
 	classRollback  = "40"
 	classResources = "53"   // out of disk, memory or connections
@@ -84,6 +85,8 @@ func classOf(code string, unknown error) error {
 		return driver.ErrTxAborted
 	case codeLockNotAvailable:
 		return driver.ErrLockTimeout
+	case codeRowDropped:
+		return driver.ErrNotStored
 	case codeUndefinedTable, codeUndefinedColumn, codeUndefinedFunction, codeUndefinedObject, codeUndefinedSchema:
 		return driver.ErrSchema
 	}

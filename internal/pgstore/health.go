@@ -73,3 +73,31 @@ func (s *Store) Weaknesses(ctx context.Context) ([]driver.Weakness, error) {
 	}
 	return found, nil
 }
+
+// foreignTriggersSQL lists the triggers and rules that fire on tables of the schema. Those of foreign
+// keys are internal; the schema itself has one trigger.
+const foreignTriggersSQL = `
+SELECT format('trigger %s on %s.%s', t.tgname, n.nspname, c.relname) AS text
+FROM pg_trigger t
+JOIN pg_class c ON c.oid = t.tgrelid
+JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = $1::text AND NOT t.tgisinternal AND t.tgenabled IN ('O', 'A')
+	AND (c.relname, t.tgname) <> ('take_call', 'refuse_autocommit')
+UNION ALL
+SELECT format('rule %s on %s.%s', r.rulename, n.nspname, c.relname)
+FROM pg_rewrite r
+JOIN pg_class c ON c.oid = r.ev_class
+JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = $1::text AND c.relkind IN ('r', 'p') AND r.ev_enabled IN ('O', 'A')
+ORDER BY text`
+
+// ForeignTriggers implements [driver.Store]. It lists only what fires in sessions of clients.
+func (s *Store) ForeignTriggers(ctx context.Context) (found []string, err error) {
+	err = read(ctx, s.pools.Admin, "looking for foreign triggers", func(r Rows) error {
+		var text string
+		err := r.Scan(&text)
+		found = append(found, text)
+		return err
+	}, foreignTriggersSQL, s.name)
+	return found, err
+}

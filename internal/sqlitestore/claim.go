@@ -114,6 +114,7 @@ func (t *writeTx) claim(c *driver.Claim, result *driver.ClaimResult) error {
 		if err := t.readClaimed(c, result); !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}
+		result.Duplicate = true
 		return nil
 	}
 	occurredAt, err := nullMicros(c.OccurredAt)
@@ -126,7 +127,10 @@ func (t *writeTx) claim(c *driver.Claim, result *driver.ClaimResult) error {
 		return err
 	}
 	if inserted == 0 {
-		return t.readClaimed(c, result)
+		if err := t.readClaimed(c, result); !errors.Is(err, sql.ErrNoRows) {
+			return err
+		}
+		return driver.ErrNotStored
 	}
 	result.Claimed = true
 	return t.writeWork(c, repeatOf == nil)
@@ -140,13 +144,13 @@ func (t *writeTx) writeWork(c *driver.Claim, newBody bool) error {
 		if c.Work == driver.WorkDone {
 			query = insertDone
 		}
-		if _, err := t.exec(query, c.Key[:], c.Source, c.Type, t.now); err != nil {
+		if err := t.insert(query, c.Key[:], c.Source, c.Type, t.now); err != nil {
 			return err
 		}
 	}
 	for i := range c.Messages {
 		m := &c.Messages[i]
-		if _, err := t.exec(insertMessage, m.ID, c.Key[:], m.Route, m.Destination, t.now); err != nil {
+		if err := t.insert(insertMessage, m.ID, c.Key[:], m.Route, m.Destination, t.now); err != nil {
 			return err
 		}
 	}
@@ -154,7 +158,15 @@ func (t *writeTx) writeWork(c *driver.Claim, newBody bool) error {
 		return nil
 	}
 	bodyKey := driver.BodyKey(c.Source, c.BodyHash)
-	_, err := t.exec(insertBodySeen, bodyKey[:], c.Key[:], t.now)
+	return t.insert(insertBodySeen, bodyKey[:], c.Key[:], t.now)
+}
+
+// insert inserts one row. The error is driver.ErrNotStored if a trigger drops it.
+func (t *writeTx) insert(query string, args ...any) error {
+	inserted, err := t.exec(query, args...)
+	if err == nil && inserted != 1 {
+		return driver.ErrNotStored
+	}
 	return err
 }
 
@@ -165,6 +177,7 @@ func (t *writeTx) readClaimed(c *driver.Claim, result *driver.ClaimResult) error
 	if err := t.queryRow(selectClaimed, c.Key[:]).Scan(&hash, &result.Dead); err != nil {
 		return err
 	}
+	result.Duplicate = true
 	result.OtherBody = !bytes.Equal(hash, c.BodyHash[:])
 	return nil
 }

@@ -83,3 +83,18 @@ func atLeast(version string, least [3]int) bool {
 	}
 	return true
 }
+
+// ForeignTriggers implements driver.Store. The schema has no triggers of its own.
+func (s *Store) ForeignTriggers(ctx context.Context) ([]string, error) {
+	const op = "looking for foreign triggers"
+	rows, err := s.reader.QueryContext(ctx, `SELECT format('trigger %s on %s', name, tbl_name) FROM sqlite_schema
+		WHERE type = 'trigger' AND tbl_name LIKE 'hookonce\_%' ESCAPE '\' ORDER BY 1`)
+	if err != nil {
+		return nil, s.failed(ctx, op, err)
+	}
+	found, err := collect(rows, func(text *string) error { return rows.Scan(text) })
+	if err != nil {
+		return nil, s.failed(ctx, op, err)
+	}
+	return found, nil
+}

@@ -26,6 +26,9 @@ type InlineResult struct {
 	Failure error
 }
 
+// errEnded is the result of a claim whose goroutine ended before it had one.
+var errEnded = errors.New("the goroutine of the claim was ended by a callback, such as an Observer: it must return")
+
 func unclaimed(err error) InlineResult { return InlineResult{Err: err} }
 
 // Inline claims an event and runs its handler, in one transaction. ctx ends at the deadline of the
@@ -36,6 +39,7 @@ func (w *Workers[T]) Inline(ctx context.Context, src *Source, claim *driver.Clai
 	if first {
 		w.background.Go(func() {
 			defer w.flights.land(claim.Key, fl)
+			fl.result = unclaimed(errEnded) // unless fly returns
 			defer func() {
 				if v := recover(); v != nil {
 					fl.result = unclaimed(guard.Recovered(v))
@@ -51,7 +55,7 @@ func (w *Workers[T]) Inline(ctx context.Context, src *Source, claim *driver.Clai
 	}
 	result := fl.result
 	if !first && result.Err == nil && result.Failure == nil {
-		result.Claimed = false
+		result.Claimed, result.Duplicate = false, true
 	}
 	return result
 }
@@ -222,6 +226,6 @@ func (f *inlineRun[T]) fail(ctx context.Context, took time.Duration, cause error
 		f.tell(slog.LevelInfo, "the Inline handler failed; the sender must deliver again", o)
 	}
 	result := InlineResult{Failure: cause}
-	result.Claimed, result.Dead = counted.Failures > 0, counted.Dead
+	result.Claimed, result.Duplicate, result.Dead = counted.Failures > 0, counted.Failures == 0, counted.Dead
 	return result
 }

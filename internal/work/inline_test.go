@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -92,6 +93,26 @@ func TestInlineCommitsClaimAndEffects(t *testing.T) {
 	if diff := cmp.Diff([]string{"1 1 done"}, observed); diff != "" {
 		t.Errorf("observed (-want +got):\n%s", diff)
 	}
+}
+
+// A callback that ends its goroutine leaves the delivery without a result: that is no duplicate.
+func TestInlineCallbackThatEndsItsGoroutine(t *testing.T) {
+	t.Parallel()
+	db := openDatabase(t)
+	var mended atomic.Bool
+	w := newWorkers(db, insert, func(o *work.Options, _ *work.Source) {
+		o.Observe = func(*work.Observed) {
+			if !mended.Load() {
+				runtime.Goexit()
+			}
+		}
+	})
+	wantAnswer(t, "while it ends goroutines", answer{Err: "was ended by a callback"}, inline(t, w, newClaim("1", "{}")))
+	mended.Store(true)
+	if got := inline(t, w, newClaim("1", "{}")); got.Err != nil || !got.Duplicate {
+		t.Errorf("afterwards: %+v, want a duplicate: the first one was committed", got)
+	}
+	wantEffects(t, db, "1")
 }
 
 // A failure undoes the claim and is counted outside its transaction. The last one makes a dead

@@ -28,7 +28,7 @@ func guarded(guard driver.BodyGuard, source, id, body string, routes ...string) 
 }
 
 func repeatOf(first *driver.Claim, claimed bool) driver.ClaimResult {
-	return driver.ClaimResult{Claimed: claimed, RepeatOf: first.EventID, RepeatOfKey: first.Key}
+	return driver.ClaimResult{Claimed: claimed, Duplicate: !claimed, RepeatOf: first.EventID, RepeatOfKey: first.Key}
 }
 
 func guardIgnore(f *fixture) {
@@ -79,9 +79,9 @@ func guardSameID(f *fixture) {
 	for _, guard := range []driver.BodyGuard{driver.BodyWatch, driver.BodyRefuse} {
 		c := guarded(guard, fmt.Sprint("source", guard), "1", "body")
 		f.claimNew(t0, c)
-		same(f, "same id, same body", []driver.ClaimResult{{}}, f.claim(t0, c))
+		same(f, "same id, same body", []driver.ClaimResult{{Duplicate: true}}, f.claim(t0, c))
 		setBody(&c, []byte("new body"))
-		same(f, "same id, new body", []driver.ClaimResult{{OtherBody: true}}, f.claim(t0, c))
+		same(f, "same id, new body", []driver.ClaimResult{{Duplicate: true, OtherBody: true}}, f.claim(t0, c))
 		// The body of a duplicate is not the body of an event.
 		c = guarded(guard, c.Source, "2", "new body")
 		same(f, "new id, body of a duplicate", []driver.ClaimResult{{Claimed: true}}, f.claim(t0, c))

@@ -22,6 +22,7 @@ func claimCases() []testCase {
 		{"OccurredAt", claimOccurredAt},
 		{"DatabaseClock", claimDatabaseClock},
 		{"CancelledContext", claimCancelled},
+		{"DroppedRow", claimDropped},
 	}
 }
 
@@ -29,7 +30,7 @@ func claimNewThenDuplicate(f *fixture) {
 	c := newClaim("stripe", "evt_1", `{"id":"evt_1"}`, "billing")
 	same(f, "first claim", []driver.ClaimResult{{Claimed: true}}, f.claim(t0, c))
 	for range 2 {
-		same(f, "second claim", []driver.ClaimResult{{}}, f.claim(t0.Add(time.Minute), c))
+		same(f, "second claim", []driver.ClaimResult{{Duplicate: true}}, f.claim(t0.Add(time.Minute), c))
 	}
 	f.sameEvent(claimed(&c, t0))
 }
@@ -39,7 +40,7 @@ func claimOtherBody(f *fixture) {
 	other := newClaim("stripe", "evt_1", `{"amount":2}`, "billing")
 	other.Type, other.Headers = "other.type", []byte(`{}`)
 	f.claimNew(t0, first)
-	same(f, "claim with another body", []driver.ClaimResult{{OtherBody: true}}, f.claim(t0.Add(time.Second), other))
+	same(f, "claim with another body", []driver.ClaimResult{{Duplicate: true, OtherBody: true}}, f.claim(t0.Add(time.Second), other))
 	f.sameEvent(claimed(&first, t0))
 }
 
@@ -55,11 +56,11 @@ func claimManyMixed(f *fixture) {
 			want = append(want, driver.ClaimResult{Claimed: true})
 		case 1:
 			old = append(old, c)
-			want = append(want, driver.ClaimResult{})
+			want = append(want, driver.ClaimResult{Duplicate: true})
 		case 2:
 			old = append(old, c)
 			setBody(&c, []byte("changed"))
-			want = append(want, driver.ClaimResult{OtherBody: true})
+			want = append(want, driver.ClaimResult{Duplicate: true, OtherBody: true})
 		}
 		all = append(all, c)
 	}
@@ -90,7 +91,7 @@ func claimLarge(f *fixture) {
 		counts = append(counts, driver.DeliveryCount{Key: all[i].Key, Duplicates: 1})
 	}
 	f.claimNew(t0, all...)
-	same(f, "second claims", make([]driver.ClaimResult, n), f.claim(t0, all...))
+	same(f, "second claims", duplicates(n), f.claim(t0, all...))
 	messages := f.lease(t0, "to-billing", n)
 	var completions []driver.Completion
 	for _, m := range messages {

@@ -36,11 +36,11 @@ func lettersDiscardRedelivery(f *fixture) {
 	f.claimNew(t0, c, queued)
 	f.kill(t0, "to-a")
 	f.killQueued(queued.Key)
-	same(f, "duplicates of dead events", []driver.ClaimResult{{Dead: true}, {Dead: true}}, f.claim(t0, c, queued))
+	same(f, "duplicates of dead events", []driver.ClaimResult{{Duplicate: true, Dead: true}, {Duplicate: true, Dead: true}}, f.claim(t0, c, queued))
 	same(f, "discarded", []bool{true, true}, f.discard(t0, letter(&c, 0), driver.DeadLetterRef{Key: queued.Key}))
 	before := []*driver.EventDetail{f.event("stripe", "evt_1"), f.event("stripe", "evt_2")}
 	for range 2 {
-		same(f, "duplicates of discarded events", []driver.ClaimResult{{}, {}}, f.claim(t0.Add(day), c, queued))
+		same(f, "duplicates of discarded events", []driver.ClaimResult{{Duplicate: true}, {Duplicate: true}}, f.claim(t0.Add(day), c, queued))
 		same(f, "reopened", []driver.Key(nil), f.reopen(t0.Add(day), c.Key, queued.Key))
 	}
 	f.sameEvent(before[0])

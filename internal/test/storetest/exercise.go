@@ -24,6 +24,8 @@ type Features struct {
 
 	// Damage changes the rows of an event and of its messages by hand, as an operator may by mistake.
 	Damage func(t *testing.T, s driver.Store, key driver.Key, how Damage)
+	// Drop creates a trigger with the SQL of DropRow.
+	Drop func(t *testing.T, s driver.Store, table string, key driver.Key)
 }
 
 // Damage is a way to change rows by hand.

@@ -93,6 +93,11 @@ func (f *fixture) claim(at time.Time, claims ...driver.Claim) []driver.ClaimResu
 	return back
 }
 
+// duplicates returns n results of duplicates.
+func duplicates(n int) []driver.ClaimResult {
+	return slices.Repeat([]driver.ClaimResult{{Duplicate: true}}, n)
+}
+
 // claimNew claims events, and fails unless all are new.
 func (f *fixture) claimNew(at time.Time, claims ...driver.Claim) {
 	f.Helper()

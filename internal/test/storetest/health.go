@@ -43,6 +43,9 @@ func healthWeaknesses(f *fixture) {
 	if err != nil || len(got) > 0 {
 		f.Errorf("Weaknesses: got %+v and the error %v, want none", got, err)
 	}
+	if found, err := f.s.ForeignTriggers(f.Context()); err != nil || len(found) > 0 {
+		f.Errorf("ForeignTriggers: got %q and the error %v, want none", found, err)
+	}
 }
 
 // healthCancelled calls every method with a cancelled context. Each must return an error, change
@@ -109,13 +112,14 @@ func everyMethod(s driver.Store, dead driver.Key, held driver.Message, later tim
 		"Release": func(ctx context.Context) error {
 			return s.Release(ctx, &driver.ReleaseParams{Leases: []driver.MessageLease{{ID: held.ID, Token: held.Token}}, Now: later})
 		},
-		"Events":     func(ctx context.Context) error { _, err := s.Events(ctx, &driver.EventFilter{}); return err },
-		"Event":      func(ctx context.Context) error { _, err := s.Event(ctx, "stripe", "dead"); return err },
-		"Prune":      func(ctx context.Context) error { _, err := s.Prune(ctx, windows(time.Second, later)); return err },
-		"Weaknesses": func(ctx context.Context) error { _, err := s.Weaknesses(ctx); return err },
-		"Now":        func(ctx context.Context) error { _, err := s.Now(ctx); return err },
-		"Applied":    func(ctx context.Context) error { _, err := s.Applied(ctx); return err },
-		"Apply":      func(ctx context.Context) error { _, err := s.Apply(ctx); return err },
+		"Events":          func(ctx context.Context) error { _, err := s.Events(ctx, &driver.EventFilter{}); return err },
+		"Event":           func(ctx context.Context) error { _, err := s.Event(ctx, "stripe", "dead"); return err },
+		"Prune":           func(ctx context.Context) error { _, err := s.Prune(ctx, windows(time.Second, later)); return err },
+		"Weaknesses":      func(ctx context.Context) error { _, err := s.Weaknesses(ctx); return err },
+		"ForeignTriggers": func(ctx context.Context) error { _, err := s.ForeignTriggers(ctx); return err },
+		"Now":             func(ctx context.Context) error { _, err := s.Now(ctx); return err },
+		"Applied":         func(ctx context.Context) error { _, err := s.Applied(ctx); return err },
+		"Apply":           func(ctx context.Context) error { _, err := s.Apply(ctx); return err },
 	}
 }
 

@@ -162,7 +162,7 @@ func (w *world) stepClaim() string {
 		result := driver.ClaimResult{Claimed: true}
 		if e := w.model.events[c.Key]; e != nil {
 			e.touched = true
-			result = driver.ClaimResult{OtherBody: c.BodyHash != e.claim.BodyHash, Dead: e.dead()}
+			result = driver.ClaimResult{Duplicate: true, OtherBody: c.BodyHash != e.claim.BodyHash, Dead: e.dead()}
 		}
 		claims, want = append(claims, c), append(want, result)
 	}

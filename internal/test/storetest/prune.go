@@ -49,7 +49,7 @@ func pruneWindow(f *fixture) {
 	f.absent("stripe", "old")
 	f.sameEvent(claimed(&young, t0.Add(time.Second)))
 	same(f, "pruned again", driver.PruneResult{}, f.prune(p))
-	same(f, "claims", []driver.ClaimResult{{Claimed: true}, {}}, f.claim(p.Now, old, young))
+	same(f, "claims", []driver.ClaimResult{{Claimed: true}, {Duplicate: true}}, f.claim(p.Now, old, young))
 	f.sameEvent(claimed(&old, p.Now))
 }
 
@@ -62,9 +62,9 @@ func pruneRetention(f *fixture) {
 	f.sameEvent(bodyless(claimed(&old, t0.Add(-time.Second))))
 	f.sameEvent(claimed(&young, t0.Add(time.Second)))
 	same(f, "pruned again", driver.PruneResult{}, f.prune(p))
-	same(f, "claims", []driver.ClaimResult{{}, {}}, f.claim(p.Now, old, young))
+	same(f, "claims", []driver.ClaimResult{{Duplicate: true}, {Duplicate: true}}, f.claim(p.Now, old, young))
 	setBody(&old, []byte("other"))
-	same(f, "claim with another body, past retention", []driver.ClaimResult{{OtherBody: true}}, f.claim(p.Now, old))
+	same(f, "claim with another body, past retention", []driver.ClaimResult{{Duplicate: true, OtherBody: true}}, f.claim(p.Now, old))
 }
 
 func pruneBoth(f *fixture) {
@@ -215,9 +215,9 @@ func pruneOwed(f *fixture) {
 	for _, id := range ids[:6] {
 		f.sameEvent(before[id])
 		c := guarded(driver.BodyRefuse, "stripe", id, id)
-		same(f, "claim of "+id, []driver.ClaimResult{{Dead: id == "dead"}}, f.claim(now, c))
+		same(f, "claim of "+id, []driver.ClaimResult{{Duplicate: true, Dead: id == "dead"}}, f.claim(now, c))
 		again := guarded(driver.BodyRefuse, "stripe", "again-"+id, id)
-		same(f, "claim of the body of "+id, []driver.ClaimResult{{RepeatOf: id, RepeatOfKey: c.Key, Dead: false}}, ignoreDead(f.claim(now, again)))
+		same(f, "claim of the body of "+id, []driver.ClaimResult{{Duplicate: true, RepeatOf: id, RepeatOfKey: c.Key, Dead: false}}, ignoreDead(f.claim(now, again)))
 	}
 }
 

@@ -41,14 +41,14 @@ func reopenDeadFlag(f *fixture) {
 	c := newClaim("stripe", "evt_1", "{}", "billing", "audit")
 	f.claimNew(t0, c)
 	f.kill(t0, "to-billing")
-	same(f, "duplicate while a message is open", []driver.ClaimResult{{}}, f.claim(t0, c))
+	same(f, "duplicate while a message is open", []driver.ClaimResult{{Duplicate: true}}, f.claim(t0, c))
 	f.kill(t0, "to-audit")
-	same(f, "duplicate of a dead event", []driver.ClaimResult{{Dead: true}}, f.claim(t0, c))
+	same(f, "duplicate of a dead event", []driver.ClaimResult{{Duplicate: true, Dead: true}}, f.claim(t0, c))
 	other := c
 	setBody(&other, []byte("other"))
-	same(f, "duplicate of a dead event with another body", []driver.ClaimResult{{Dead: true, OtherBody: true}}, f.claim(t0, other))
+	same(f, "duplicate of a dead event with another body", []driver.ClaimResult{{Duplicate: true, Dead: true, OtherBody: true}}, f.claim(t0, other))
 	same(f, "reopened", []driver.Key{c.Key}, f.reopen(t0, c.Key))
-	same(f, "duplicate of a reopened event", []driver.ClaimResult{{}}, f.claim(t0, c))
+	same(f, "duplicate of a reopened event", []driver.ClaimResult{{Duplicate: true}}, f.claim(t0, c))
 }
 
 func reopenOnlyDeadMessages(f *fixture) {
@@ -131,7 +131,7 @@ func reopenQueued(f *fixture) {
 		if got.State != driver.StateDead || got.LastError != "no such order" || got.FailedAt.IsZero() {
 			f.Fatalf("after Features.KillQueued the event is %+v, want it dead, with its error and time", got.Event)
 		}
-		same(f, "duplicate of a dead event", []driver.ClaimResult{{Dead: true}}, f.claim(t0, c))
+		same(f, "duplicate of a dead event", []driver.ClaimResult{{Duplicate: true, Dead: true}}, f.claim(t0, c))
 		same(f, "pruned", driver.PruneResult{}, f.prune(windows(day, t0.Add(365*day))))
 		same(f, "reopened", []driver.Key{c.Key}, f.reopen(t0, c.Key))
 		want := claimed(&c, t0)
@@ -139,7 +139,7 @@ func reopenQueued(f *fixture) {
 		want.Generation, want.History = generation, history
 		f.sameEvent(want, lastAnswer())
 		same(f, "reopened again", []driver.Key(nil), f.reopen(t0, c.Key))
-		same(f, "duplicate of a reopened event", []driver.ClaimResult{{}}, f.claim(t0, c))
+		same(f, "duplicate of a reopened event", []driver.ClaimResult{{Duplicate: true}}, f.claim(t0, c))
 	}
 }
 

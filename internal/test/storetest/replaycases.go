@@ -134,15 +134,15 @@ func replayDuplicates(f *fixture) {
 	f.claimNew(t0, c)
 	f.kill(t0, "to-billing")
 	f.replayAt(t0, c.Key, driver.ReplayAsNew)
-	same(f, "duplicate of a replayed event", []driver.ClaimResult{{}}, f.claim(t0, c))
+	same(f, "duplicate of a replayed event", []driver.ClaimResult{{Duplicate: true}}, f.claim(t0, c))
 	same(f, "reopened", []driver.Key(nil), f.reopen(t0, c.Key))
 	f.kill(t0, "to-billing")
-	same(f, "duplicate of an event that is dead again", []driver.ClaimResult{{Dead: true}}, f.claim(t0, c))
+	same(f, "duplicate of an event that is dead again", []driver.ClaimResult{{Duplicate: true, Dead: true}}, f.claim(t0, c))
 	same(f, "reopened", []driver.Key{c.Key}, f.reopen(t0, c.Key))
 	got := f.leaseOne(t0, "to-billing")
 	if want := driver.MessageID(c.Key, 1, "billing"); got.ID != want || got.Generation != 2 {
 		f.Errorf("leased %s in generation %d, want %s, which took the place of the first, in generation 2", got.ID, got.Generation, want)
 	}
 	f.mustComplete(t0, driver.Completion{ID: got.ID, Token: got.Token, Outcome: driver.MessageSent})
-	same(f, "duplicate of a done event", []driver.ClaimResult{{}}, f.claim(t0, c))
+	same(f, "duplicate of a done event", []driver.ClaimResult{{Duplicate: true}}, f.claim(t0, c))
 }

@@ -92,7 +92,7 @@ func staleSkipped(f *fixture) {
 	}
 	f.noneDue(t0.Add(day), "to-a", "after it was skipped")
 	same(f, "stats", driver.Stats{}, f.stats())
-	same(f, "duplicate", []driver.ClaimResult{{}}, f.claim(t0, c))
+	same(f, "duplicate", []driver.ClaimResult{{Duplicate: true}}, f.claim(t0, c))
 	same(f, "pruned", driver.PruneResult{Events: 1}, f.prune(windows(day, t0.Add(2*day))))
 }
 

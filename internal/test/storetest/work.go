@@ -40,6 +40,9 @@ type Harness[T any] struct {
 	// a time; later they are abandoned.
 	Interrupt func(t *testing.T, d driver.Driver[T], run driver.Run[T])
 
+	// Drop creates a trigger with the SQL of DropRow.
+	Drop func(t *testing.T, d driver.Driver[T], table string, key driver.Key)
+
 	// SwallowedErrorCommits reports whether a transaction can be committed after one of its
 	// statements has failed, as in SQLite.
 	SwallowedErrorCommits bool

@@ -21,6 +21,7 @@ func takeClaimCases[T any]() []workCase[T] {
 		{"Guarded", takeClaimGuarded[T]},
 		{"WaitsForAnother", takeClaimWaits[T]},
 		{"OneKey", takeClaimRace[T]},
+		{"DroppedRow", takeClaimDropped[T]},
 	}
 }
 
@@ -80,7 +81,7 @@ func takeClaimFirst[T any](w *bench[T]) {
 	same(w, "version", object, w.versions(object.Object)[object.Object])
 	w.sweptNothing("after a claim", t0.Add(day))
 	w.takeNone("after a claim", w.takeParams(t0.Add(day), 10, false))
-	same(w, "duplicate", []driver.ClaimResult{{}}, w.claim(t0, queuedAs(c)))
+	same(w, "duplicate", []driver.ClaimResult{{Duplicate: true}}, w.claim(t0, queuedAs(c)))
 }
 
 // takeClaimUndone undoes claims in every way. The next delivery is a first one.
@@ -118,7 +119,7 @@ func takeClaimStale[T any](w *bench[T]) {
 	want := claimed(&c, t0)
 	want.State, want.Note, want.LastError, want.ProcessedAt = driver.StateSkipped, driver.NoteStale, r.Error, time.Time{}
 	w.sameEvent(want)
-	same(w, "duplicate", []driver.ClaimResult{{}}, w.claim(t0, queuedAs(c)))
+	same(w, "duplicate", []driver.ClaimResult{{Duplicate: true}}, w.claim(t0, queuedAs(c)))
 }
 
 // takeClaimEnded commits in the handler. That commits the claim too.
@@ -132,7 +133,7 @@ func takeClaimEnded[T any](w *bench[T]) {
 	w.checkEnded(run, true)
 	w.abandon(run)
 	w.effects("evt_1#0")
-	same(w, "duplicate", []driver.ClaimResult{{}}, w.claim(t0, queuedAs(c)))
+	same(w, "duplicate", []driver.ClaimResult{{Duplicate: true}}, w.claim(t0, queuedAs(c)))
 	if state := w.state("evt_1"); state != driver.StateDone {
 		w.Errorf("the event is %s, want it done, as it was claimed", state)
 	}
@@ -146,9 +147,9 @@ func takeClaimDuplicate[T any](w *bench[T]) {
 		before := w.event("stripe", id)
 		c := newInline(id, "billing")
 		c.Body, c.BodyHash = before.Body, before.BodySHA256
-		w.takeClaim(t0, true, c, driver.ClaimResult{})
+		w.takeClaim(t0, true, c, driver.ClaimResult{Duplicate: true})
 		setBody(&c, []byte("another"))
-		w.takeClaim(t0, true, c, driver.ClaimResult{OtherBody: true})
+		w.takeClaim(t0, true, c, driver.ClaimResult{Duplicate: true, OtherBody: true})
 		w.sameEvent(before)
 	}
 	w.succeed(t0, w.take(t0, "evt_queued"))
@@ -163,9 +164,9 @@ func takeClaimDead[T any](w *bench[T]) {
 	run := w.take(t0, "evt_1")
 	w.finish(t0, run, failed(&run.Events()[0]))
 	before := w.event("stripe", "evt_1")
-	w.takeClaim(t0, false, c, driver.ClaimResult{Dead: true})
+	w.takeClaim(t0, false, c, driver.ClaimResult{Duplicate: true, Dead: true})
 	at := t0.Add(time.Hour)
-	reopened := driver.ClaimResult{Dead: true, Reopened: true, Generation: 1}
+	reopened := driver.ClaimResult{Duplicate: true, Dead: true, Reopened: true, Generation: 1}
 	run = w.takeClaim(at, true, c, reopened)
 	w.effect(run)
 	w.abandon(run)
@@ -185,7 +186,7 @@ func takeClaimDead[T any](w *bench[T]) {
 	}
 	same(w, "history", []driver.HistoryEntry{{At: at, Action: driver.ActionReopened, Generation: 1}}, got.History)
 	same(w, "attempts", before.Tries, got.Tries)
-	w.takeClaim(at, true, c, driver.ClaimResult{})
+	w.takeClaim(at, true, c, driver.ClaimResult{Duplicate: true})
 }
 
 // takeClaimGuarded refuses a body that was delivered under another id.
@@ -195,7 +196,7 @@ func takeClaimGuarded[T any](w *bench[T]) {
 	run := w.takeFirst(t0, first)
 	w.abandon(run)
 	w.succeed(t0, w.takeFirst(t0, first))
-	w.takeClaim(t0, true, again, driver.ClaimResult{RepeatOf: "1", RepeatOfKey: first.Key})
+	w.takeClaim(t0, true, again, driver.ClaimResult{Duplicate: true, RepeatOf: "1", RepeatOfKey: first.Key})
 	w.absent("github", "2")
 }
 
@@ -223,7 +224,7 @@ func takeClaimWaits[T any](w *bench[T]) {
 		})
 	}
 	w.succeed(t0, run)
-	other.takeClaim(t0, true, c, driver.ClaimResult{})
+	other.takeClaim(t0, true, c, driver.ClaimResult{Duplicate: true})
 	w.effects("evt_1#0")
 	// If the run's claim is undone, the waiting one is the first.
 	next := newInline("evt_2")

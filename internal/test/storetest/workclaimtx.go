@@ -48,7 +48,7 @@ func claimTxCommit[T any](w *bench[T]) {
 	w.ok("effect", w.h.Effect(w.Context(), tx, "both"))
 	w.absent("stripe", "evt_a")
 	w.absent("stripe", "evt_b")
-	w.claimTx(tx, claimParams(t0, false, a), driver.ClaimResult{}) // sees its own claim
+	w.claimTx(tx, claimParams(t0, false, a), driver.ClaimResult{Duplicate: true}) // sees its own claim
 	w.ok("commit", commit())
 	w.ok("rollback", rollback())
 	w.effects("both")
@@ -82,7 +82,7 @@ func claimTxRollback[T any](w *bench[T]) {
 
 func claimTxDuplicates[T any](w *bench[T]) {
 	all := sorted(newInline("evt_done"), newInline("evt_new"), newInline("evt_pending"), newInline("evt_dead"))
-	want := make([]driver.ClaimResult, len(all))
+	want := duplicates(len(all))
 	for i, c := range all {
 		switch c.EventID {
 		case "evt_done":
@@ -95,7 +95,7 @@ func claimTxDuplicates[T any](w *bench[T]) {
 			w.finish(t0, run, failed(&run.Events()[0]))
 			want[i].Dead = true
 		case "evt_new":
-			want[i].Claimed = true
+			want[i] = driver.ClaimResult{Claimed: true}
 		}
 	}
 	before := w.event("stripe", "evt_dead")
@@ -106,7 +106,7 @@ func claimTxDuplicates[T any](w *bench[T]) {
 	tx, commit, _ = w.h.Begin(w.T, w.d)
 	other := newInline("evt_done")
 	setBody(&other, []byte("another"))
-	w.claimTx(tx, claimParams(t0, false, other), driver.ClaimResult{OtherBody: true})
+	w.claimTx(tx, claimParams(t0, false, other), driver.ClaimResult{Duplicate: true, OtherBody: true})
 	w.ok("commit", commit())
 	w.succeed(t0, w.take(t0.Add(day), "evt_pending"))
 }
@@ -119,7 +119,7 @@ func claimTxReopen[T any](w *bench[T]) {
 	w.finish(t0, run, failed(&run.Events()[0]))
 	before := w.event("stripe", "evt_1")
 	at := t0.Add(time.Hour)
-	reopened := driver.ClaimResult{Dead: true, Reopened: true, Generation: 1}
+	reopened := driver.ClaimResult{Duplicate: true, Dead: true, Reopened: true, Generation: 1}
 	for _, commits := range []bool{false, true} {
 		w.sameEvent(before)
 		tx, commit, rollback := w.h.Begin(w.T, w.d)
@@ -214,7 +214,7 @@ func claimTxWaits[T any](w *bench[T]) {
 		return err
 	})
 	w.ok("commit", commit())
-	same(w, "claim after it", []driver.ClaimResult{{}}, w.claim(t0, queuedAs(c)))
+	same(w, "claim after it", []driver.ClaimResult{{Duplicate: true}}, w.claim(t0, queuedAs(c)))
 }
 
 func claimTxNothing[T any](w *bench[T]) {

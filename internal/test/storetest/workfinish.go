@@ -35,7 +35,7 @@ func finishSucceeded[T any](w *bench[T]) {
 	w.effects("evt_1#0")
 	w.sameEvent(done(&c, t0, at))
 	w.sweptNothing("after it was done", t0.Add(day))
-	same(w, "duplicate", []driver.ClaimResult{{}}, w.claim(t0, c))
+	same(w, "duplicate", []driver.ClaimResult{{Duplicate: true}}, w.claim(t0, c))
 	same(w, "stats", driver.Stats{}, w.stats())
 }
 
@@ -145,7 +145,7 @@ func finishFailed[T any](w *bench[T]) {
 		Attempts: 1, LastError: handlerError, FailedAt: at,
 	}}, w.deadLetters(&driver.MessageFilter{}).DeadLetters)
 	same(w, "stats", driver.Stats{DeadLetters: 1}, w.stats())
-	same(w, "duplicate", []driver.ClaimResult{{Dead: true}}, w.claim(t0, c))
+	same(w, "duplicate", []driver.ClaimResult{{Duplicate: true, Dead: true}}, w.claim(t0, c))
 	same(w, "pruned", driver.PruneResult{}, w.prune(windows(day, t0.Add(365*day))))
 }
 

@@ -62,7 +62,7 @@ func (w *bench[T]) filed(c *driver.Claim, at time.Time, failures int) {
 	if len(letters) != 1 || letters[0].MessageID != "" || letters[0].Attempts != failures || letters[0].LastError != handlerError {
 		w.Errorf("the dead letters are %+v, want one of the event", letters)
 	}
-	same(w, "duplicate", []driver.ClaimResult{{Dead: true}}, w.claim(at, queuedAs(*c)))
+	same(w, "duplicate", []driver.ClaimResult{{Duplicate: true, Dead: true}}, w.claim(at, queuedAs(*c)))
 	w.takeNone("of a dead event", w.takeParams(at.Add(day), 10, true))
 }
 
@@ -100,7 +100,7 @@ func inlineDeliveredAgain[T any](w *bench[T]) {
 	w.countInline(inlineFailure(t0, c, 1), driver.InlineFailed{Failures: 1, Dead: true})
 	before := w.event("stripe", "evt_1")
 	at := t0.Add(time.Hour)
-	reopened := driver.ClaimResult{Dead: true, Reopened: true, Generation: 1}
+	reopened := driver.ClaimResult{Duplicate: true, Dead: true, Reopened: true, Generation: 1}
 	w.abandon(w.takeClaim(at, true, c, reopened))
 	w.sameEvent(before)
 	run := w.takeClaim(at, true, c, reopened)
@@ -172,7 +172,7 @@ func inlineDeadAlready[T any](w *bench[T]) {
 	c := newInline("evt_1")
 	w.countInline(inlineFailure(t0, c, 1), driver.InlineFailed{Failures: 1, Dead: true})
 	before := w.event("stripe", "evt_1")
-	w.abandon(w.takeClaim(t0, true, c, driver.ClaimResult{Dead: true, Reopened: true, Generation: 1}))
+	w.abandon(w.takeClaim(t0, true, c, driver.ClaimResult{Duplicate: true, Dead: true, Reopened: true, Generation: 1}))
 	got, err := w.d.CountInlineFailure(w.Context(), inlineFailure(t0.Add(time.Hour), c, 1))
 	if err != nil || !got.Dead {
 		w.Errorf("a failure of a dead event gave %+v and the error %v, want Dead set", got, err)

@@ -207,7 +207,7 @@ func (w *workWorld[T]) stepClaim() string {
 	c.Work, c.Type = driver.WorkQueued, workModelTypes[n%len(workModelTypes)]
 	e := w.pick(func(e *queuedModel) bool { return e.claim.Key == c.Key })
 	if e != nil {
-		same(w, "duplicate", []driver.ClaimResult{{Dead: e.state == driver.StateDead}}, w.claim(w.now, c))
+		same(w, "duplicate", []driver.ClaimResult{{Duplicate: true, Dead: e.state == driver.StateDead}}, w.claim(w.now, c))
 		w.seen["duplicate"] = true
 		return "duplicate of " + c.EventID
 	}

@@ -253,7 +253,7 @@ func sweepOperators[T any](w *bench[T]) {
 	same(w, "dead letters replayed", []bool{false}, w.replayDead(t0, driver.DeadLetterRef{Key: c.Key}))
 	same(w, "dead letters discarded", []bool{false}, w.discard(t0, driver.DeadLetterRef{Key: c.Key}))
 	same(w, "pruned", driver.PruneResult{}, w.prune(windows(day, t0.Add(365*day))))
-	same(w, "duplicate", []driver.ClaimResult{{}}, w.claim(t0, c))
+	same(w, "duplicate", []driver.ClaimResult{{Duplicate: true}}, w.claim(t0, c))
 	if got := w.reserve(t0.Add(day), time.Hour); len(got) > 0 {
 		w.Errorf("reserved %v, which is running", eventIDs(got))
 	}

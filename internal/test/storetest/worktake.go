@@ -90,7 +90,7 @@ func takeReplayed[T any](w *bench[T]) {
 	}
 	w.effects()
 	// A run by a delivery gets both generations.
-	run := w.takeClaim(t0, true, newInline("evt_1"), driver.ClaimResult{Dead: true, Reopened: true, Generation: 8, KeyGeneration: 7})
+	run := w.takeClaim(t0, true, newInline("evt_1"), driver.ClaimResult{Duplicate: true, Dead: true, Reopened: true, Generation: 8, KeyGeneration: 7})
 	want := taken(&c, t0)
 	want.Generation, want.KeyGeneration = 8, 7
 	same(w, "taken by a claim", []driver.TakenEvent{want}, run.Events())

@@ -102,7 +102,10 @@ func (d *doctor) checkSettings() Check {
 }
 
 // databaseChecks are the checks that need the database, in order.
-var databaseChecks = []string{"schema", "durability", "clock", "dead_letters", "quarantine", "destinations"}
+var databaseChecks = []string{"schema", "durability", "triggers", "clock", "dead_letters", "quarantine", "destinations"}
+
+// needSchema are the last of databaseChecks, which read tables.
+var needSchema = databaseChecks[4:]
 
 // checkDatabase opens the database and runs the checks that need it.
 func (d *doctor) checkDatabase(ctx context.Context) {
@@ -127,11 +130,12 @@ func (d *doctor) checkDatabase(ctx context.Context) {
 	schema := timed(ctx, store, checkSchemaSteps)
 	d.add(schema)
 	d.add(timed(ctx, store, d.checkDurability))
+	d.add(timed(ctx, store, checkTriggers))
 	d.add(timed(ctx, store, d.checkClock))
 	if schema.Status == StatusOK {
 		d.checkStats(ctx, store)
 	} else {
-		for _, name := range databaseChecks[3:] {
+		for _, name := range needSchema {
 			d.add(skipped(name, "the schema does not fit"))
 		}
 	}
@@ -221,6 +225,19 @@ func judgeDurability(weaknesses []driver.Weakness, allowed []string) Check {
 	return c
 }
 
+// checkTriggers warns of triggers and rules that may drop or change rows.
+func checkTriggers(ctx context.Context, store driver.Store) Check {
+	const name = "triggers"
+	found, err := store.ForeignTriggers(ctx)
+	switch {
+	case err != nil:
+		return failed(name, err)
+	case len(found) > 0:
+		return Check{name, StatusWarning, found, "drop them: a trigger or rule on hookonce's tables may drop or change events"}
+	}
+	return ok(name, "no foreign trigger or rule is on hookonce's tables")
+}
+
 func (d *doctor) checkClock(ctx context.Context, store driver.Store) Check {
 	const name = "clock"
 	if _, isSQLite := d.settings.SQLitePath(); isSQLite {
@@ -270,7 +287,7 @@ func (d *doctor) checkStats(ctx context.Context, store driver.Store) {
 	defer cancel()
 	stats, err := store.Stats(ctx)
 	if err != nil {
-		for _, name := range databaseChecks[3:] {
+		for _, name := range needSchema {
 			d.add(failed(name, err))
 		}
 		return

@@ -26,9 +26,10 @@ func (p *program) doctorCommand() *cobra.Command {
 		Short: "Check settings, database and clocks; change nothing",
 		Long: "Check the settings, and that the database can be reached, has the schema of this\n" +
 			"program, keeps confirmed commits, and agrees with the clock of this machine.\n" +
-			"Count dead letters, quarantined requests, and messages that wait for an unknown\n" +
-			"destination. The command changes nothing, and gateways may run meanwhile. The\n" +
-			"exit code is 1 if a check fails.",
+			"Look for triggers that may drop events. Count dead letters, quarantined\n" +
+			"requests, and messages that wait for an unknown destination. The command\n" +
+			"changes nothing, and gateways may run meanwhile. The exit code is 1 if a check\n" +
+			"fails.",
 		Args: noArgs,
 	}
 	flags := addSettingsFlags(cmd)
