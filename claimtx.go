@@ -11,7 +11,6 @@ import (
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/claims"
-	"github.com/hookonce/hookonce/internal/wire"
 	"github.com/hookonce/hookonce/provider"
 )
 
@@ -71,7 +70,7 @@ func (in *Engine) Verify(w http.ResponseWriter, r *http.Request) (*Delivery, err
 
 func (in *Engine) verify(w http.ResponseWriter, r *http.Request) (*Delivery, *answer) {
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
-	budget := wire.NewBudget(&in.bodyBytes, in.cfg.BodyBytes)
+	budget := in.bodies.Budget(sourceName(r))
 	defer budget.Release()
 	d, a := in.read(w, r, in.setup.Load(), budget)
 	if a != nil {

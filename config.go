@@ -54,11 +54,12 @@ type Config struct {
 	// UnverifiedRate bounds the unverified requests per address that are answered 401; beyond it
 	// the answer is 429. It never holds back a request that verifies. Defaults to 100 a second.
 	UnverifiedRate Rate
-	// Queue is the number of deliveries that may wait for their claim; beyond it the answer is 503.
-	// Defaults to 8,192.
+	// Queue is the number of deliveries that may wait for their claim; beyond it the answer is 503
+	// to a delivery of the source with the most of them. Defaults to 8,192.
 	Queue int
 	// BodyBytes bounds the memory of all bodies, from their first byte to their answer; beyond it
-	// the answer is 503. Defaults to 256 MiB.
+	// the answer is 503. A source gets three times what it leaves free, so one alone gets three
+	// quarters; but a body alone is always received. Defaults to 256 MiB.
 	BodyBytes int64
 	// QuarantineRows is the number of malformed requests kept per source; the oldest go first.
 	// Defaults to 10,000.

@@ -15,6 +15,7 @@ import (
 	"github.com/hookonce/hookonce/internal/limit"
 	"github.com/hookonce/hookonce/internal/relay"
 	"github.com/hookonce/hookonce/internal/send"
+	"github.com/hookonce/hookonce/internal/wire"
 	"github.com/hookonce/hookonce/internal/work"
 )
 
@@ -45,7 +46,7 @@ type Engine struct {
 	remarkable    *limit.Bucket // log lines about claims
 	observers     *observers
 
-	bodyBytes atomic.Int64 // of all bodies, from their first byte to their answer
+	bodies    *wire.Memory // of all bodies, from their first byte to their answer
 	draining  atomic.Bool
 	clock     clockKeeper
 	fits      atomic.Bool // the schema was seen to fit
@@ -108,6 +109,7 @@ var errNoStore = errors.New("hookonce: New needs a store")
 func newEngine(store driver.Store, cfg Config, handled []string, faults error) (*Engine, error) {
 	in := &Engine{
 		cfg: cfg, store: store, log: cfg.Logger, handled: handled,
+		bodies:     wire.NewMemory(cfg.BodyBytes),
 		sender:     send.New(nil),
 		fetcher:    keyfetch.New(nil),
 		unverified: limit.NewAddresses(cfg.UnverifiedRate.Count, cfg.UnverifiedRate.Per),

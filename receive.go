@@ -81,7 +81,7 @@ func (in *Engine) receiveSafely(w http.ResponseWriter, r *http.Request, s *setup
 }
 
 func (in *Engine) receive(w http.ResponseWriter, r *http.Request, s *setup) *answer {
-	budget := wire.NewBudget(&in.bodyBytes, in.cfg.BodyBytes)
+	budget := in.bodies.Budget(sourceName(r))
 	defer budget.Release()
 	d, a := in.read(w, r, s, budget)
 	if a != nil {
@@ -168,7 +168,7 @@ func (in *Engine) checkLimits(src *source, r *http.Request) *answer {
 	if in.draining.Load() {
 		return unavailable("draining", nil)
 	}
-	if in.claims.Full() {
+	if in.claims.Full(src.Name) {
 		return unavailable("the queue is full", nil)
 	}
 	return nil

@@ -1,5 +1,5 @@
-// Package claims turns deliveries into committed claims. Deliveries wait in a bounded queue;
-// flushers claim everything that waits in batches, one commit each, and hand every delivery its
+// Package claims turns deliveries into committed claims. Deliveries wait in a bounded queue, which
+// the sources share; flushers claim them in batches, one commit each, and hand every delivery its
 // results. The package also counts repeated deliveries and writes the counts in groups.
 package claims
 
@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -52,7 +51,7 @@ type Store interface {
 
 // Options are the settings and callbacks of a Queue. Flushers call the callbacks concurrently.
 type Options struct {
-	MaxUnits int // units that may wait
+	MaxUnits int // units that may wait, of all sources together
 	Log      *slog.Logger
 	Claimed  func([]*driver.Claim) // after the commit of new claims
 	Reopened func()                // after the commit of reopened events
@@ -69,6 +68,7 @@ type Unit struct {
 	bytes    int
 	deadline time.Time
 	taken    bool          // by a flusher; guarded by the queue's lock
+	evicted  bool          // for a unit of another source; guarded by the queue's lock until done is closed
 	done     chan struct{} // closed once Results are final
 }
 
@@ -89,6 +89,14 @@ func NewUnit(claims []driver.Claim, reopen bool, deadline time.Time) *Unit {
 		u.bytes += claimBytes(&claims[i])
 	}
 	return u
+}
+
+// source returns the source of u, whose claims are all of one source.
+func (u *Unit) source() string {
+	if len(u.Claims) == 0 {
+		return ""
+	}
+	return u.Claims[0].Source
 }
 
 // finish makes the results of u final. Claims without a result get err.
@@ -116,7 +124,7 @@ type Queue struct {
 	storm      atomic.Bool // most of the last batch were duplicates
 
 	mu       sync.Mutex
-	waiting  []*Unit
+	waiting  lanes
 	claiming map[driver.Key]bool // keys that a flusher is claiming
 	active   int                 // flushers
 	hurrying bool                // a timer runs that calls hurry
@@ -127,22 +135,23 @@ type Queue struct {
 func New(store Store, o Options) *Queue {
 	return &Queue{
 		store: store, o: o, counts: newCounts(store, o.Log),
-		flushers: store.ClaimConcurrency(), claiming: make(map[driver.Key]bool),
+		flushers: store.ClaimConcurrency(), claiming: make(map[driver.Key]bool), waiting: newLanes(),
 	}
 }
 
-// Full reports whether the queue would refuse another unit.
-func (q *Queue) Full() bool {
+// Full reports whether the queue would refuse another unit of source. A full queue takes a unit of a
+// source with few waiting units, and refuses one of the source with the most in its place.
+func (q *Queue) Full(source string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return len(q.waiting) >= q.o.MaxUnits
+	return q.waiting.units >= q.o.MaxUnits && q.waiting.victim(source) == nil
 }
 
 // Waiting returns the number of units that no flusher has taken yet.
 func (q *Queue) Waiting() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return len(q.waiting)
+	return q.waiting.units
 }
 
 // Claim queues u and blocks until its results are final. It returns an error if ctx ends before:
@@ -154,6 +163,9 @@ func (q *Queue) Claim(ctx context.Context, u *Unit) error {
 	}
 	select {
 	case <-u.done:
+		if u.evicted {
+			return ErrFull
+		}
 		return nil
 	case <-ctx.Done():
 		if q.abandon(u) {
@@ -166,15 +178,21 @@ func (q *Queue) Claim(ctx context.Context, u *Unit) error {
 func (q *Queue) submit(u *Unit) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	switch {
-	case q.closed:
+	if q.closed {
 		return ErrClosed
-	case len(q.waiting) >= q.o.MaxUnits:
-		return ErrFull
 	}
-	q.waiting = append(q.waiting, u)
+	if q.waiting.units >= q.o.MaxUnits {
+		victim := q.waiting.victim(u.source())
+		if victim == nil {
+			return ErrFull
+		}
+		q.waiting.remove(victim)
+		victim.evicted = true
+		victim.finish(ErrFull)
+	}
+	q.waiting.add(u)
 	switch {
-	case q.active == 0 || len(q.waiting) >= enoughUnits:
+	case q.active == 0 || q.waiting.units >= enoughUnits:
 		q.startFlusher()
 	case !q.hurrying && q.active < q.flushers:
 		q.hurrying = true
@@ -196,7 +214,7 @@ func (q *Queue) hurry() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.hurrying = false
-	if len(q.waiting) > 0 {
+	if q.waiting.units > 0 {
 		q.startFlusher()
 	}
 }
@@ -208,7 +226,9 @@ func (q *Queue) abandon(u *Unit) bool {
 	if u.taken {
 		return false
 	}
-	q.waiting = slices.DeleteFunc(q.waiting, func(w *Unit) bool { return w == u })
+	if !u.evicted {
+		q.waiting.remove(u)
+	}
 	return true
 }
 
@@ -255,60 +275,17 @@ func (q *Queue) next(before []*Unit) []*Unit {
 			delete(q.claiming, u.Claims[i].Key)
 		}
 	}
-	picker := unitPicker{claiming: q.claiming, bodies: make(map[driver.Key][32]byte), passed: make(map[driver.Key]bool)}
-	q.waiting = slices.DeleteFunc(q.waiting, picker.pick)
-	for _, u := range picker.units {
+	units := q.waiting.take(newPicker(MaxBatch, q.claiming))
+	for _, u := range units {
 		u.taken = true
 		for i := range u.Claims {
 			q.claiming[u.Claims[i].Key] = true
 		}
 	}
-	if len(picker.units) == 0 {
+	if len(units) == 0 {
 		q.active--
 	}
-	return picker.units
-}
-
-// unitPicker picks the units of one batch, in the order of their arrival.
-type unitPicker struct {
-	claiming map[driver.Key]bool
-	bodies   map[driver.Key][32]byte // of the picked claims
-	passed   map[driver.Key]bool     // keys of units that stay: later copies must not overtake them
-	units    []*Unit
-	claims   int
-	bytes    int
-	full     bool
-}
-
-func (p *unitPicker) pick(u *Unit) bool {
-	if p.full {
-		return false
-	}
-	if len(p.units) > 0 && (p.claims+len(u.Claims) > MaxBatch || p.bytes+u.bytes > MaxBytes) {
-		p.full = true
-		return false
-	}
-	for i := range u.Claims {
-		c := &u.Claims[i]
-		body, picked := p.bodies[c.Key]
-		if p.claiming[c.Key] || p.passed[c.Key] || picked && body != c.BodyHash {
-			p.pass(u)
-			return false
-		}
-	}
-	for i := range u.Claims {
-		p.bodies[u.Claims[i].Key] = u.Claims[i].BodyHash
-	}
-	p.units = append(p.units, u)
-	p.claims += len(u.Claims)
-	p.bytes += u.bytes
-	return true
-}
-
-func (p *unitPicker) pass(u *Unit) {
-	for i := range u.Claims {
-		p.passed[u.Claims[i].Key] = true
-	}
+	return units
 }
 
 // flush claims the events of units. It makes their results final in any case, also if the store or

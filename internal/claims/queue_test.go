@@ -214,7 +214,7 @@ func TestFullQueue(t *testing.T) {
 	wg.Go(func() { claim(t, q, unit("held")) })
 	<-g.arrived
 	for i := range 4 {
-		if q.Full() {
+		if q.Full("lab") {
 			t.Errorf("full with %d units", i)
 		}
 		wg.Go(func() {
@@ -224,7 +224,7 @@ func TestFullQueue(t *testing.T) {
 		})
 		waitFor(t, func() bool { return q.Waiting() == i+1 })
 	}
-	if !q.Full() {
+	if !q.Full("lab") {
 		t.Error("not full with 4 units")
 	}
 	if err := q.Claim(t.Context(), unit("too many")); !errors.Is(err, claims.ErrFull) {

@@ -11,7 +11,7 @@ import (
 	"math"
 	"net/http"
 	"strings"
-	"sync/atomic"
+	"sync"
 )
 
 // Errors of ReadAll and Gunzip.
@@ -20,29 +20,65 @@ var (
 	ErrTooLarge = errors.New("the body is too large once inflated")
 )
 
-// Budget is one request's share of the memory that all bodies use together. It keeps many large
-// unverified bodies from ending the process. A Budget is for one goroutine.
-type Budget struct {
-	used  *atomic.Int64 // by all requests
+// Memory is the memory that all bodies use together. Its limit keeps many large unverified bodies
+// from ending the process. A source may use at most three times the bytes that it leaves free, so
+// that a flood of one source never uses all of it. A Memory is safe for concurrent use.
+type Memory struct {
 	limit int64
-	own   int64
+
+	mu       sync.Mutex
+	used     int64
+	bySource map[string]int64
 }
 
-// NewBudget returns an empty share of the limit, in bytes. used counts the bytes of all shares.
-func NewBudget(used *atomic.Int64, limit int64) *Budget { return &Budget{used: used, limit: limit} }
+// NewMemory returns an unused memory of limit bytes.
+func NewMemory(limit int64) *Memory { return &Memory{limit: limit, bySource: make(map[string]int64)} }
 
-// take asks for n more bytes.
+// Used returns the bytes that are in use.
+func (m *Memory) Used() int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.used
+}
+
+// Budget returns the empty share of one request to source.
+func (m *Memory) Budget(source string) *Budget { return &Budget{memory: m, source: source} }
+
+// Budget is one request's share of a Memory. A Budget is for one goroutine.
+type Budget struct {
+	memory *Memory
+	source string
+	own    int64
+}
+
+// take asks for n more bytes. It counts them even if it refuses them.
 func (b *Budget) take(n int) error {
+	m := b.memory
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	b.own += int64(n)
-	// A body alone always fits: otherwise a large one could never be received.
-	if used := b.used.Add(int64(n)); used > b.limit && used > b.own {
+	m.used += int64(n)
+	m.bySource[b.source] += int64(n)
+	switch {
+	case m.used == b.own: // a body alone always fits: otherwise a large one could never be received
+		return nil
+	case m.used > m.limit, m.bySource[b.source]/3 > m.limit-m.used:
 		return ErrBudget
 	}
 	return nil
 }
 
 // Release returns the share's bytes.
-func (b *Budget) Release() { b.used.Add(-b.own) }
+func (b *Budget) Release() {
+	m := b.memory
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.used -= b.own
+	if m.bySource[b.source] -= b.own; m.bySource[b.source] == 0 {
+		delete(m.bySource, b.source)
+	}
+	b.own = 0
+}
 
 // firstBuffer is the size of a body's first buffer: enough for most bodies.
 const firstBuffer = 2 << 10
@@ -111,7 +147,7 @@ func Stored(headers, body []byte) (http.Header, []byte, error) {
 	if err != nil || !IsGzip(header) {
 		return header, body, err
 	}
-	inflated, err := Gunzip(body, math.MaxInt64, NewBudget(new(atomic.Int64), math.MaxInt64))
+	inflated, err := Gunzip(body, math.MaxInt64, NewMemory(math.MaxInt64).Budget(""))
 	if err != nil {
 		return header, body, err
 	}

@@ -5,7 +5,6 @@ import (
 	"compress/gzip"
 	"errors"
 	"io"
-	"sync/atomic"
 	"testing"
 	"testing/iotest"
 )
@@ -15,17 +14,17 @@ func TestReadAll(t *testing.T) {
 	for _, size := range []int{0, 1, 2047, 2048, 2049, 16 << 10, 1 << 20} {
 		want := bytes.Repeat([]byte{'x'}, size)
 		for _, declared := range []int64{-1, int64(size), 10 << 30} {
-			var used atomic.Int64
-			budget := NewBudget(&used, 4<<20)
+			memory := NewMemory(4 << 20)
+			budget := memory.Budget("lab")
 			got, err := ReadAll(iotest.HalfReader(bytes.NewReader(want)), declared, budget)
 			if err != nil || !bytes.Equal(got, want) {
 				t.Errorf("size %d, declared %d: %d bytes, error %v", size, declared, len(got), err)
 			}
-			if used.Load() < int64(size) {
-				t.Errorf("size %d: only %d bytes were budgeted", size, used.Load())
+			if memory.Used() < int64(size) {
+				t.Errorf("size %d: only %d bytes were budgeted", size, memory.Used())
 			}
 			budget.Release()
-			if n := used.Load(); n != 0 {
+			if n := memory.Used(); n != 0 {
 				t.Errorf("size %d: %d bytes are still budgeted after the release", size, n)
 			}
 		}
@@ -34,32 +33,57 @@ func TestReadAll(t *testing.T) {
 
 func TestDeclaredLengthIsNotBelieved(t *testing.T) {
 	t.Parallel()
-	var used atomic.Int64
-	budget := NewBudget(&used, 1<<20)
+	memory := NewMemory(1 << 20)
+	budget := memory.Budget("lab")
 	if _, err := ReadAll(bytes.NewReader([]byte("x")), 1<<30, budget); err != nil {
 		t.Fatal(err)
 	}
-	if n := used.Load(); n > firstBuffer {
+	if n := memory.Used(); n > firstBuffer {
 		t.Errorf("%d bytes were set aside for a body of one byte", n)
 	}
 }
 
 func TestBodyBudget(t *testing.T) {
 	t.Parallel()
-	var used atomic.Int64
-	first := NewBudget(&used, 10_000)
+	memory := NewMemory(10_000)
+	first := memory.Budget("lab")
 	if _, err := ReadAll(io.LimitReader(zeros{}, 50_000), -1, first); err != nil {
 		t.Errorf("a body alone must always fit: %v", err)
 	}
-	second := NewBudget(&used, 10_000)
+	second := memory.Budget("lab")
 	if _, err := ReadAll(bytes.NewReader([]byte("x")), -1, second); !errors.Is(err, ErrBudget) {
 		t.Errorf("a second body beyond the limit: error %v, want %v", err, ErrBudget)
 	}
 	first.Release()
 	second.Release()
-	third := NewBudget(&used, 10_000)
+	third := memory.Budget("lab")
 	if _, err := ReadAll(bytes.NewReader([]byte("x")), -1, third); err != nil {
 		t.Errorf("after both were released: %v", err)
+	}
+}
+
+// A flood of one source leaves room for the bodies of other sources, and their floods for others.
+func TestBodyBudgetIsShared(t *testing.T) {
+	t.Parallel()
+	memory := NewMemory(1 << 20)
+	flood := func(source string) (bodies int) {
+		for {
+			if _, err := ReadAll(io.LimitReader(zeros{}, 2<<10), 2<<10, memory.Budget(source)); err != nil {
+				return bodies
+			}
+			bodies++
+		}
+	}
+	before := memory.limit
+	for _, source := range []string{"a", "b", "c"} {
+		if n := flood(source); n == 0 {
+			t.Errorf("source %s got no memory beside the floods before it", source)
+		}
+		free := memory.limit - memory.Used()
+		if free < before/5 {
+			t.Errorf("the flood of %s leaves %d of %d free bytes, want about a quarter", source, free, before)
+		}
+		before = free
 	}
 }
 

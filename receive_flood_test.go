@@ -1,0 +1,92 @@
+package hookonce_test
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+
+	"github.com/hookonce/hookonce"
+)
+
+// withQuiet adds the source quiet beside gh.
+func withQuiet(c *hookonce.Config) {
+	quiet := c.Sources[0]
+	quiet.Name = "quiet"
+	c.Sources = append(c.Sources, quiet)
+}
+
+// quietDelivery is a delivery to the source quiet.
+func quietDelivery(id, body string) *http.Request {
+	r := delivery(id, body)
+	r.URL.Path = "/webhooks/quiet"
+	return r
+}
+
+// A source is answered while another source fills the queue.
+func TestFloodOfOneSourceInTheQueue(t *testing.T) {
+	t.Parallel()
+	g := newGate()
+	in := newEngine(t, &faultStore{Store: openStore(t), before: g.hold}, func(c *hookonce.Config) {
+		c.Queue = 8
+		withQuiet(c)
+	})
+	var wg sync.WaitGroup
+	wg.Go(func() { deliver(in, delivery("held", "{}")) })
+	<-g.arrived
+	flood := make(chan result, 8)
+	for i := range 8 {
+		wg.Go(func() { flood <- deliver(in, delivery(fmt.Sprint("flood ", i), "{}")) })
+	}
+	waitFor(t, func() bool { return hookonce.Waiting(in) == 8 })
+	if got := deliver(in, delivery("one too many", "{}")); got.Code != 503 {
+		t.Errorf("a further delivery of the flood: %+v, want 503", got)
+	}
+	for i := range 2 {
+		wg.Go(func() {
+			if got := deliver(in, quietDelivery(fmt.Sprint(i), "{}")); got != ok {
+				t.Errorf("a delivery of another source: %+v, want ok", got)
+			}
+		})
+	}
+	waitFor(t, func() bool { return len(flood) == 2 }) // they gave up their places
+	close(g.open)
+	wg.Wait()
+}
+
+// A source is answered while the slow bodies of another one use all the memory that it may have.
+func TestFloodOfOneSourceInMemory(t *testing.T) {
+	t.Parallel()
+	in := newEngine(t, openStore(t), func(c *hookonce.Config) {
+		c.BodyBytes = 256 << 10
+		withQuiet(c)
+	})
+	var wg sync.WaitGroup
+	end := make(chan struct{})
+	refused := make(chan struct{}, 1000)
+	for full := false; !full; {
+		body, rest := io.Pipe()
+		r := httptest.NewRequest(http.MethodPost, "/webhooks/gh", body)
+		r.ContentLength = 16 << 10
+		wg.Go(func() {
+			w := httptest.NewRecorder()
+			in.ServeHTTP(w, r)
+			body.Close()
+			if w.Code == 503 {
+				refused <- struct{}{}
+			}
+		})
+		_, err := rest.Write(bytes.Repeat([]byte("x"), 8<<10)) // fails if the body is refused before its end
+		full = err != nil
+		wg.Go(func() { <-end; rest.Close() })
+	}
+	<-refused
+	if got := deliver(in, quietDelivery("1", fmt.Sprintf("%16000d", 1))); got != ok {
+		t.Errorf("a delivery of another source: %+v, want ok", got)
+	}
+	close(end)
+	wg.Wait()
+}
