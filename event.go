@@ -27,8 +27,10 @@ type Event struct {
 
 	ReceivedAt time.Time // of the first delivery
 	Generation int       // 0 unless replayed or reopened
-	Attempt    int       // of its handler, from 1, in this generation
-	Current    []byte    // result of Source.Refetch; nil without it
+	// Attempt is the attempt of its handler, from 1, in this generation. It is 0 in Refetch of an
+	// Inline source.
+	Attempt int
+	Current []byte // result of Source.Refetch; nil without it
 
 	key           driver.Key
 	keyGeneration int // of the last replay as new

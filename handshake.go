@@ -115,7 +115,7 @@ func (in *Engine) shake(r *http.Request, src *source, shake *provider.Shake, req
 	}
 	setup := &provider.HandshakeSetup{Params: src.Params, URL: src.URL}
 	if shake.NeedsSecret() && src.Secrets != nil {
-		secrets, err := src.Secrets.Secrets(ctx, r)
+		secrets, err := src.secretsFor(ctx, r)
 		if err != nil {
 			return unavailable("the source's secrets are not usable", err)
 		}

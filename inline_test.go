@@ -36,6 +36,8 @@ func inlineTests[T any]() []libraryTest[T] {
 		{"concurrent deliveries wait for the first", inlineCopies[T]},
 		{"a delivery reopens a dead event", inlineReopened[T]},
 		{"an event without a handler", inlineUnhandled[T]},
+		{"attempts count", inlineAttempts[T]},
+		{"draining", inlineDraining[T]},
 	}
 }
 
@@ -121,7 +123,61 @@ func inlineRecovers[T any](t *testing.T, l *library[T]) {
 		t.Errorf("events after the failure: %+v, error %v; want none", page, err)
 	}
 	deliverAll(t, in, "1")
-	wantOutcome(t, l, "1", done)
+	wantOutcome(t, l, "1", outcome{State: "done", Attempts: 2})
+	wantEffects(t, l, "1")
+}
+
+// Event.Attempt counts the earlier failures of an Inline handler.
+func inlineAttempts[T any](t *testing.T, l *library[T]) {
+	var attempts []int
+	mux := &hookonce.Mux[T]{}
+	hookonce.Handle(mux, "gh", "push", func(ctx context.Context, tx T, ev *hookonce.Event) error {
+		attempts = append(attempts, ev.Attempt)
+		if len(attempts) < 3 {
+			return errors.New("no stock")
+		}
+		return l.insert(ctx, tx, ev.ID)
+	})
+	in := inbox(t, l, mux, inline)
+	for _, want := range []result{failed, failed, ok} {
+		if got := deliver(in, delivery("1", "{}")); got != want {
+			t.Errorf("a delivery: %+v, want %+v", got, want)
+		}
+	}
+	if diff := cmp.Diff([]int{1, 2, 3}, attempts); diff != "" {
+		t.Errorf("attempts (-want +got):\n%s", diff)
+	}
+	wantOutcome(t, l, "1", outcome{State: "done", Attempts: 3})
+	wantEffects(t, l, "1")
+}
+
+// A delivery whose handler runs when Drain is called is answered by its outcome.
+func inlineDraining[T any](t *testing.T, l *library[T]) {
+	mux := &hookonce.Mux[T]{}
+	began, release := make(chan struct{}), make(chan struct{})
+	hookonce.Handle(mux, "gh", "push", func(ctx context.Context, tx T, ev *hookonce.Event) error {
+		close(began)
+		<-release
+		return l.insert(ctx, tx, ev.ID)
+	})
+	in := inbox(t, l, mux, inline)
+	answered, drained := make(chan result, 1), make(chan struct{})
+	go func() { answered <- deliver(in, delivery("1", "{}")) }()
+	<-began
+	go func() { in.Drain(); close(drained) }()
+	select {
+	case <-drained:
+		t.Error("Drain returned while a handler ran")
+	default:
+	}
+	close(release)
+	if got := <-answered; got != ok {
+		t.Errorf("the delivery in progress: %+v, want ok", got)
+	}
+	<-drained
+	if got := deliver(in, delivery("2", "{}")); got.Code != http.StatusServiceUnavailable {
+		t.Errorf("a delivery after Drain: %+v, want 503", got)
+	}
 	wantEffects(t, l, "1")
 }
 

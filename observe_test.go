@@ -119,7 +119,7 @@ func TestDeliveriesAreObserved(t *testing.T) {
 		}},
 		{"panic", func(c *hookonce.Config) {
 			c.Sources[0].Secrets = hookonce.SecretsFunc(func(context.Context, *http.Request) ([]string, error) { panic("a defect") })
-		}, nil, one, hookonce.DeliveryObserved{Source: gh, Status: 500, Outcome: "unavailable"}},
+		}, nil, one, hookonce.DeliveryObserved{Source: gh, Status: 503, Outcome: "unavailable"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

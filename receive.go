@@ -64,7 +64,8 @@ func (in *Engine) answer(w http.ResponseWriter, r *http.Request, source string, 
 	in.observers.delivery(source, a, took)
 }
 
-// receiveSafely turns a panic into an answer.
+// receiveSafely turns a panic into an answer of 503: the fault is ours, and the next delivery of the
+// event may succeed.
 func (in *Engine) receiveSafely(w http.ResponseWriter, r *http.Request, s *setup) (a *answer) {
 	defer func() {
 		v := recover()
@@ -74,8 +75,7 @@ func (in *Engine) receiveSafely(w http.ResponseWriter, r *http.Request, s *setup
 		if err, ok := v.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 			panic(v)
 		}
-		a = refused(http.StatusInternalServerError, "An internal error occurred. Send the delivery again.",
-			"panic", guard.Recovered(v))
+		a = unavailable("panic", guard.Recovered(v))
 	}()
 	return in.receive(w, r, s)
 }

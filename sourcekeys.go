@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hookonce/hookonce/internal/guard"
 	"github.com/hookonce/hookonce/internal/keyfetch"
 	"github.com/hookonce/hookonce/verify"
 )
@@ -40,6 +41,9 @@ func (s *source) checkKeys(scheme *verify.Scheme) error {
 		if key.Private() {
 			return errors.New("key: this is a private key: the source needs the public one")
 		}
+	}
+	if f, ok := s.Secrets.(SecretsFunc); ok && f == nil {
+		return errors.New("secrets: SecretsFunc(nil) has no function to call: give it one, or use StaticSecrets")
 	}
 	static, ok := s.Secrets.(staticSecrets)
 	if ok && len(static) == 0 && s.Key == "" {
@@ -76,13 +80,35 @@ func (s *source) ownKeys() bool {
 	return !s.fetches && (static || s.Secrets == nil)
 }
 
+// secretsFor returns the secrets that are active for r. The user's code may panic, end its goroutine
+// or outlive ctx: each is an error.
+func (s *source) secretsFor(ctx context.Context, r *http.Request) ([]string, error) {
+	if static, ok := s.Secrets.(staticSecrets); ok {
+		return static, nil
+	}
+	var secrets []string // valid once done has received
+	done := guard.Call("Secrets", func() (err error) {
+		secrets, err = s.Secrets.Secrets(ctx, r)
+		return err
+	})
+	select {
+	case err := <-done:
+		if err != nil {
+			return nil, fmt.Errorf("getting the secrets: %w", guard.Loggable(err))
+		}
+		return secrets, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("getting the secrets: Secrets did not return in time: %w", ctx.Err())
+	}
+}
+
 // activeKeys returns the keys of the secrets that are active for r.
 func (s *source) activeKeys(ctx context.Context, r *http.Request) ([]verify.Key, error) {
 	var secrets []string
 	if s.Secrets != nil {
 		var err error
-		if secrets, err = s.Secrets.Secrets(ctx, r); err != nil {
-			return nil, fmt.Errorf("getting the secrets: %w", err)
+		if secrets, err = s.secretsFor(ctx, r); err != nil {
+			return nil, err
 		}
 	}
 	if last := s.keys.Load(); last != nil && slices.Equal(last.secrets, secrets) {

@@ -18,6 +18,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -379,4 +380,49 @@ func (s zerosLearned) LearnedSecrets(ctx context.Context, sources []string) ([]d
 		all[i].Secrets = []driver.LearnedSecret{{Secret: s.secret}}
 	}
 	return all, err
+}
+
+// Secrets are the user's code. Its faults are not the sender's: the answer tells it to deliver again.
+func TestFaultsOfSecretsAre503(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	t.Cleanup(func() { close(release) })
+	for name, secrets := range map[string]hookonce.SecretsFunc{
+		"panics":              func(context.Context, *http.Request) ([]string, error) { panic("a defect") },
+		"ends its goroutine":  func(context.Context, *http.Request) ([]string, error) { runtime.Goexit(); return nil, nil },
+		"never returns":       func(context.Context, *http.Request) ([]string, error) { <-release; return nil, nil },
+		"returns an error":    func(context.Context, *http.Request) ([]string, error) { return nil, errors.New("no such tenant") },
+		"returns no secret":   func(context.Context, *http.Request) ([]string, error) { return nil, nil },
+		"panics with nothing": func(context.Context, *http.Request) ([]string, error) { panic(nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			log := &lines{}
+			in := newEngine(t, openStore(t), func(c *hookonce.Config) {
+				c.Sources[0].Secrets, c.Sources[0].AckTimeout, c.Logger = secrets, time.Second, log.logger()
+			})
+			w := httptest.NewRecorder()
+			in.ServeHTTP(w, delivery("1", "{}"))
+			if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
+				t.Errorf("the answer is %d with Retry-After %q, want 503 with a time", w.Code, w.Header().Get("Retry-After"))
+			}
+			if _, err := in.Verify(httptest.NewRecorder(), delivery("1", "{}")); err == nil {
+				t.Error("Verify accepted the delivery")
+			}
+			if strings.Contains(w.Body.String(), "defect") {
+				t.Errorf("the answer tells the sender about the defect: %s", w.Body)
+			}
+		})
+	}
+}
+
+func TestNilSecretsFunc(t *testing.T) {
+	t.Parallel()
+	_, err := hookonce.NewEngine(openStore(t), &hookonce.Config{Sources: []hookonce.Source{{
+		Name: "gh", Provider: provider.GitHub, Secrets: hookonce.SecretsFunc(nil),
+	}}})
+	const want = `source "gh": secrets: SecretsFunc(nil) has no function to call`
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("New returned the error %v, want %q", err, want)
+	}
 }

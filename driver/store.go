@@ -109,12 +109,13 @@ type Store interface {
 	DueSources(ctx context.Context, sources []string) ([]DueSource, error)
 
 	// Reserve returns due events and keeps them from being taken for a time, so that the caller can
-	// prepare them before a transaction begins. The caller then takes them by Keys; otherwise they
-	// are due again after that time. It counts no attempt.
+	// prepare them before a transaction begins. The caller then takes them by Keys, and compares
+	// their DueAt; otherwise they are due again after that time. It counts no attempt.
 	Reserve(ctx context.Context, p *ReserveParams) ([]TakenEvent, error)
 
 	// RecordReserved records outcomes of reserved events that were not run. It skips events that
-	// are no longer pending.
+	// are no longer pending, and events that were due again meanwhile and are reserved, postponed
+	// or tried since.
 	RecordReserved(ctx context.Context, p *FinishParams) error
 
 	// SweepRuns finds runs that were interrupted because their process ended or lost its

@@ -135,9 +135,12 @@ type TakenEvent struct {
 	Generation int
 	// KeyGeneration is the generation of the last replay as new; 0 if there was none.
 	KeyGeneration int
-	Attempts      int  // counted so far in this generation
+	Attempts      int  // counted so far in this generation; of TakeClaim, the InlineFailures
 	Crashes       int  // interrupted runs in this generation
 	Replayed      bool // an operator replayed it, so it is applied even if stale
+	// DueAt is when it was due, or the end of its reservation, to the microsecond. It differs after
+	// another caller has reserved, postponed or failed the event. It is zero in a run of TakeClaim.
+	DueAt time.Time
 }
 
 // WorkOutcome is the outcome of running a handler.
@@ -161,6 +164,8 @@ type WorkResult struct {
 	RetryIn time.Duration // for WorkRetry
 	Error   string        // of a failure, or the reason of WorkStale; valid UTF-8 without NUL
 	Took    time.Duration // duration of the handler
+	// ReservedUntil is the DueAt of a reserved event; only for RecordReserved.
+	ReservedUntil time.Time
 }
 
 // FinishParams are the parameters of Run.Finish and Run.Settle.

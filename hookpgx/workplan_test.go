@@ -101,7 +101,9 @@ func workPlanCases(t *testing.T, w *world) []planCase {
 			}
 			p := &driver.FinishParams{}
 			for i := range events {
-				p.Results = append(p.Results, driver.WorkResult{Key: events[i].Key, Outcome: driver.WorkRetry})
+				p.Results = append(p.Results, driver.WorkResult{
+					Key: events[i].Key, Outcome: driver.WorkRetry, ReservedUntil: events[i].DueAt,
+				})
 			}
 			return errors.Join(err, w.RecordReserved(t.Context(), p))
 		}},

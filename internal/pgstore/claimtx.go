@@ -121,7 +121,8 @@ var claimedSQL = `
 SELECT txid_current(), pg_backend_pid(), current_setting('role'), ` + takenColumns + `
 FROM {schema}.event e
 CROSS JOIN LATERAL (
-	SELECT s.key, s.generation, s.key_generation, 0 AS attempts, 0 AS crashes, false AS replayed
+	SELECT s.key, s.generation, s.key_generation, 0 AS crashes, false AS replayed, timestamptz 'infinity' AS due_at,
+		coalesce((SELECT f.failures FROM {schema}.inline_failure f WHERE f.key = s.key), 0) AS attempts
 	FROM {schema}.event_state s WHERE s.key = e.key LIMIT 1
 ) d
 WHERE e.key = $1::bytea`

@@ -55,15 +55,15 @@ const finishSQL = givenSQL + changedSQL + appliedSQL + `, gone AS (
 SELECT (SELECT count(*) FROM changed), (SELECT count(*) FROM gone), txid_current()`
 
 // finishClaimSQL records the outcome of a run of TakeClaim, whose row has been done since the
-// claim. It does not use $11.
+// claim. Its earlier failures count as attempts. It does not use $11.
 const finishClaimSQL = givenSQL + `, changed AS (
 	UPDATE {schema}.event_state s
 	SET state = CASE i.outcome WHEN 2 THEN 4 ELSE 2 END,
 		note = CASE i.outcome WHEN 2 THEN '` + driver.NoteStale + `' ELSE '' END,
-		attempts = CASE i.outcome WHEN 2 THEN 0 ELSE s.attempts END,
+		attempts = coalesce(f.failures, 0) + CASE i.outcome WHEN 2 THEN 0 ELSE 1 END,
 		processed_at = CASE i.outcome WHEN 1 THEN setting.now END,
 		last_error = nullif(i.error, '')
-	FROM given i, setting
+	FROM given i LEFT JOIN {schema}.inline_failure f ON f.key = i.key, setting
 	WHERE s.key = i.key AND s.state = 2
 	RETURNING s.key
 )` + appliedSQL + `, forgotten AS (
@@ -71,14 +71,16 @@ const finishClaimSQL = givenSQL + `, changed AS (
 )
 SELECT (SELECT count(*) FROM changed), $11::bigint, txid_current()`
 
-// recordReservedSQL records outcomes of events in no run, and passes over locked rows. It has no
-// $11.
+// recordReservedSQL records outcomes of events in no run, and passes over locked rows. $11 are the
+// ends of the reservations; it passes over an event that has another due time by now.
 const recordReservedSQL = givenSQL + `, held AS MATERIALIZED (
 	SELECT i.*
 	FROM given i
+	JOIN unnest($2::bytea[], $11::bigint[]) AS r (key, until) ON r.key = i.key
 	CROSS JOIN LATERAL (
-		SELECT FROM {schema}.event_state s
-		WHERE s.key = i.key AND s.state = 0 AND ` + notInRunSQL + `
+		SELECT FROM {schema}.event_state d
+		WHERE d.key = i.key AND d.state = 0 AND ` + dueMicros + ` = r.until
+			AND (d.key IN (SELECT unnest(ARRAY(SELECT unnest(keys) FROM {schema}.run)))) IS NOT TRUE
 		FOR UPDATE SKIP LOCKED
 	) s
 )` + changedSQL + appliedSQL + `

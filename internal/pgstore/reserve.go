@@ -60,12 +60,12 @@ WITH setting AS MATERIALIZED (
 	SET due_at = setting.now + $3::bigint * interval '1 microsecond'
 	FROM due, setting
 	WHERE s.key = due.key
-	RETURNING s.key, due.due_at, s.generation, s.key_generation, s.attempts, s.crashes, s.replayed
+	RETURNING s.key, due.due_at AS was_due_at, s.due_at, s.generation, s.key_generation, s.attempts, s.crashes, s.replayed
 )
 SELECT ` + takenColumns + `
 FROM d
 CROSS JOIN LATERAL (SELECT * FROM {schema}.event e WHERE e.key = d.key LIMIT 1) e
-ORDER BY d.due_at, d.key`
+ORDER BY d.was_due_at, d.key`
 
 // reservableSQL locks the due rows of a kind.
 func reservableSQL(kind string) string {
@@ -102,5 +102,16 @@ func (s *Store) RecordReserved(ctx context.Context, p *driver.FinishParams) erro
 	if len(p.Results) == 0 {
 		return nil
 	}
-	return write(ctx, s.pools.Work, "recording outcomes", noRows, s.sql.recordReserved, outcomeArgs(p)...)
+	return write(ctx, s.pools.Work, "recording outcomes", noRows, s.sql.recordReserved, append(outcomeArgs(p), reservedUntil(p.Results))...)
+}
+
+// reservedUntil returns the ends of the reservations in the form of dueMicros.
+func reservedUntil(results []driver.WorkResult) []int64 {
+	until := make([]int64, len(results))
+	for i := range results {
+		if at := results[i].ReservedUntil; !at.IsZero() {
+			until[i] = at.UnixMicro()
+		}
+	}
+	return until
 }

@@ -33,7 +33,12 @@ const (
 // takenColumns are the columns of a takenRow, of state rows d and events e.
 var takenColumns = `d.key, e.source, e.event_id, e.type, ` +
 	boundedOrNull("e.occurred_at") + ", " + bounded("e.received_at") + `,
-	e.headers, e.body, d.generation, d.key_generation, d.attempts, d.crashes, d.replayed`
+	e.headers, e.body, d.generation, d.key_generation, d.attempts, d.crashes, d.replayed, ` + dueMicros
+
+// dueMicros is the time d.due_at in microseconds since 1970. It is 0 for infinity and other times
+// that Go cannot read, because one such row must not keep other events from being taken.
+const dueMicros = `CASE WHEN d.due_at > '0001-01-01 00:00:00+00' AND d.due_at < '9999-01-01 00:00:00+00'
+	THEN (extract(epoch FROM d.due_at) * 1000000)::bigint ELSE 0 END`
 
 // takeSQL locks due events that {which} selects, and bounds how long a process that has stopped
 // keeps the locks. It gives the transaction a number only if it finds an event.
@@ -81,12 +86,13 @@ type takenRow struct {
 	occurredAt                    *time.Time
 	generation, attempts, crashes int32
 	keyGeneration                 int32
+	due                           int64
 }
 
 func (t *takenRow) targets() []any {
 	return []any{
 		&t.key, &t.Source, &t.EventID, &t.Type, &t.occurredAt, &t.ReceivedAt,
-		&t.Headers, &t.Body, &t.generation, &t.keyGeneration, &t.attempts, &t.crashes, &t.Replayed,
+		&t.Headers, &t.Body, &t.generation, &t.keyGeneration, &t.attempts, &t.crashes, &t.Replayed, &t.due,
 	}
 }
 
@@ -95,6 +101,9 @@ func (t *takenRow) finish() driver.TakenEvent {
 	t.Key, t.OccurredAt, t.ReceivedAt = driver.Key(t.key), timeOf(t.occurredAt), t.ReceivedAt.UTC()
 	t.Generation, t.KeyGeneration = int(t.generation), int(t.keyGeneration)
 	t.Attempts, t.Crashes = int(t.attempts), int(t.crashes)
+	if t.due != 0 {
+		t.DueAt = time.UnixMicro(t.due).UTC()
+	}
 	return t.TakenEvent
 }
 

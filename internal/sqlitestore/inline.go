@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/hookonce/hookonce/driver"
 )
@@ -16,10 +17,12 @@ const (
 			due_at = ?2, processed_at = ?2, failed_at = NULL, last_error = ''` + bySender + `
 		WHERE key = ?3 AND state = 3 RETURNING key_generation`
 
-	claimDone = `UPDATE hookonce_event_state SET processed_at = ? WHERE key = ?`
+	claimDone = `UPDATE hookonce_event_state SET processed_at = ?, attempts = ? WHERE key = ?`
 
 	claimStale = `UPDATE hookonce_event_state
-		SET state = 4, note = ?, last_error = ?, attempts = 0, processed_at = NULL WHERE key = ?`
+		SET state = 4, note = ?, last_error = ?, attempts = ?, processed_at = NULL WHERE key = ?`
+
+	selectFailures = `SELECT failures FROM hookonce_inline_failure WHERE key = ?`
 
 	selectClaimTaken = takenColumns + `
 		FROM hookonce_event_state s CROSS JOIN hookonce_event e ON e.key = s.key WHERE s.key = ?`
@@ -77,8 +80,13 @@ func (r *run) claim(p *driver.ClaimParams, result *driver.ClaimResult) (err erro
 	if r.taken, err = r.t.find(selectClaimTaken, c.Key[:]); err != nil {
 		return err
 	}
-	r.taken[0].Attempts = 0 // this attempt is not over yet
-	return nil
+	e := &r.taken[0]
+	e.Attempts, e.DueAt = 0, time.Time{} // the row counts this attempt already
+	err = r.t.queryRow(selectFailures, c.Key[:]).Scan(&e.Attempts)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil
+	}
+	return err
 }
 
 // claimWithWork claims an event in the transaction that does its work. It does not reopen a dead
@@ -101,12 +109,12 @@ func (t *writeTx) claimWithWork(c *driver.Claim, reopen bool, result *driver.Cla
 	return t.record(&historyEntry{key: c.Key, action: driver.ActionReopened, generation: generation})
 }
 
-// recordClaimed records the outcome of TakeClaim's event. The outcome is never a failure, because a
-// failure undoes the claim.
-func (t *writeTx) recordClaimed(r *driver.WorkResult) error {
-	query, args := claimDone, []any{t.now, r.Key[:]}
+// recordClaimed records the outcome of TakeClaim's event, which failed that often before. The outcome
+// is never a failure, because a failure undoes the claim.
+func (t *writeTx) recordClaimed(r *driver.WorkResult, failures int) error {
+	query, args := claimDone, []any{t.now, failures + 1, r.Key[:]}
 	if r.Outcome == driver.WorkStale {
-		query, args = claimStale, []any{driver.NoteStale, r.Error, r.Key[:]}
+		query, args = claimStale, []any{driver.NoteStale, r.Error, failures, r.Key[:]}
 	}
 	if _, err := t.exec(query, args...); err != nil {
 		return err

@@ -53,7 +53,6 @@ type run struct {
 	cancel   context.CancelFunc
 	token    int64 // 0 in a run of TakeClaim, which has no record
 	taken    []takenEvent
-	released int64 // when a released event is due, unless it was due earlier
 	finished bool
 
 	severed atomic.Bool
@@ -269,7 +268,7 @@ func (r *run) record(p *driver.FinishParams, failed bool) error {
 // both.
 func (t *writeTx) recordRun(r *run, p *driver.FinishParams) (recorded int, err error) {
 	if r.token == 0 {
-		return 1, t.recordClaimed(&p.Results[0])
+		return 1, t.recordClaimed(&p.Results[0], r.taken[0].Attempts)
 	}
 	outcomes := make(map[driver.Key]*driver.WorkResult, len(p.Results))
 	for i := range p.Results {
@@ -282,7 +281,7 @@ func (t *writeTx) recordRun(r *run, p *driver.FinishParams) (recorded int, err e
 			held, err = t.recordOutcome(result, r.fence())
 		} else {
 			var changed int64
-			changed, err = t.exec(releaseEvent, r.fence().args(e.Key, min(e.due, r.released))...)
+			changed, err = t.exec(releaseEvent, r.fence().args(e.Key, e.due)...)
 			held = changed > 0
 		}
 		if err != nil {

@@ -13,7 +13,7 @@ var writeStatements = []string{
 	insertDone, staleMessage, keepVersion,
 	markTaken, postpone, setMarker, undoHandlers, recordDone, recordStale, recordRetry, recordDead, releaseEvent, insertTry,
 	selectLost, countLost, loseAlone, loseOther,
-	reopenDone, claimDone, claimStale, deleteInline, countInline, buryInline, selectInline,
+	selectDueAt, reopenDone, claimDone, claimStale, selectFailures, deleteInline, countInline, buryInline, selectInline,
 	insertEnqueued, insertEnqueuedBody,
 	countLearned, armSource, takeArmed, forgetLearned, keepLearned,
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -57,6 +58,8 @@ const (
 
 	markTaken = `UPDATE hookonce_event_state SET state = 1, run = ?, run_size = ?, due_at = ? WHERE key = ?`
 
+	selectDueAt = `SELECT due_at FROM hookonce_event_state WHERE key = ?`
+
 	postpone = `UPDATE hookonce_event_state SET due_at = ? WHERE key = ?`
 
 	selectDueSources = `SELECT s.value,
@@ -108,7 +111,6 @@ func (s *Store) Take(ctx context.Context, p *driver.TakeParams) (driver.Run[*sql
 	budget := p.HandlerTimeout + batchTime + runMargin
 	r := s.newRun()
 	err := s.writeEach(ctx, opTake, p.Now, 1, func(t *writeTx, _ int) (err error) {
-		r.released = t.now
 		if r.taken, err = t.pick(p); err != nil {
 			return err
 		}
@@ -206,7 +208,7 @@ func (t *writeTx) find(query string, args ...any) ([]takenEvent, error) {
 		err := rows.Scan(&key, &e.due, &e.run, &e.Generation, &e.KeyGeneration, &e.Attempts, &e.Crashes, &e.Replayed,
 			&e.Source, &e.EventID, &e.Type, &occurredAt, &receivedAt, &e.Headers, &e.Body)
 		copy(e.Key[:], key)
-		e.OccurredAt, e.ReceivedAt = fromNullMicros(occurredAt), fromMicros(receivedAt)
+		e.OccurredAt, e.ReceivedAt, e.DueAt = fromNullMicros(occurredAt), fromMicros(receivedAt), fromMicros(e.due)
 		return err
 	})
 }
@@ -234,9 +236,11 @@ func (s *Store) Reserve(ctx context.Context, p *driver.ReserveParams) ([]driver.
 		slices.SortStableFunc(taken, func(a, b takenEvent) int { return cmp.Compare(a.due, b.due) })
 		taken = taken[:min(len(taken), p.Limit)]
 		for i := range taken {
-			if _, err := t.exec(postpone, t.now+p.For.Microseconds(), taken[i].Key[:]); err != nil {
+			until := t.now + p.For.Microseconds()
+			if _, err := t.exec(postpone, until, taken[i].Key[:]); err != nil {
 				return err
 			}
+			taken[i].DueAt = fromMicros(until)
 		}
 		return nil
 	})
@@ -253,7 +257,15 @@ func (s *Store) RecordReserved(ctx context.Context, p *driver.FinishParams) erro
 		return fmt.Errorf("%s: %w", op, err)
 	}
 	return s.writeEach(ctx, op, p.Now, len(p.Results), func(t *writeTx, i int) error {
-		_, err := t.recordOutcome(&p.Results[i], fence{state: statePending})
+		r := &p.Results[i]
+		var due int64
+		err := t.queryRow(selectDueAt, r.Key[:]).Scan(&due)
+		if errors.Is(err, sql.ErrNoRows) || err == nil && due != r.ReservedUntil.UnixMicro() {
+			return nil
+		}
+		if err == nil {
+			_, err = t.recordOutcome(r, fence{state: statePending})
+		}
 		return err
 	})
 }

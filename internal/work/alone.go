@@ -90,7 +90,7 @@ func (w *Workers[T]) tryAlone(ctx, workCtx context.Context, seen *driver.TakenEv
 		return aloneMissed
 	case run == nil:
 		return aloneMissed
-	case wasRun(seen, &run.Events()[0]):
+	case hadTurn(seen, &run.Events()[0]):
 		// Another worker ran it, and it failed: its next attempt has its own due time.
 		w.abandon(workCtx, run)
 		return aloneMissed
@@ -104,7 +104,9 @@ func (w *Workers[T]) tryAlone(ctx, workCtx context.Context, seen *driver.TakenEv
 	return aloneEnded
 }
 
-// wasRun reports whether an event has run since it was seen.
-func wasRun(seen, now *driver.TakenEvent) bool {
-	return seen.Generation != now.Generation || seen.Attempts != now.Attempts || seen.Crashes != now.Crashes
+// hadTurn reports whether another worker has run or reserved an event since it was seen: it is that
+// worker's then, or has a due time of its own. The result of an earlier Refetch may be stale.
+func hadTurn(seen, now *driver.TakenEvent) bool {
+	return seen.Generation != now.Generation || seen.Attempts != now.Attempts || seen.Crashes != now.Crashes ||
+		!seen.DueAt.Equal(now.DueAt)
 }

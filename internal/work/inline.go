@@ -36,8 +36,11 @@ func unclaimed(err error) InlineResult { return InlineResult{Err: err} }
 // outcome.
 func (w *Workers[T]) Inline(ctx context.Context, src *Source, claim *driver.Claim) InlineResult {
 	fl, first := w.flights.join(claim.Key)
+	if fl == nil {
+		return unclaimed(errDraining)
+	}
 	if first {
-		w.background.Go(func() {
+		go func() {
 			defer w.flights.land(claim.Key, fl)
 			fl.result = unclaimed(errEnded) // unless fly returns
 			defer func() {
@@ -46,7 +49,7 @@ func (w *Workers[T]) Inline(ctx context.Context, src *Source, claim *driver.Clai
 				}
 			}()
 			fl.result = w.fly(ctx, src, claim)
-		})
+		}()
 	}
 	select {
 	case <-fl.landed:
@@ -60,14 +63,17 @@ func (w *Workers[T]) Inline(ctx context.Context, src *Source, claim *driver.Clai
 	return result
 }
 
-// Drain blocks until the Inline handlers in progress have ended.
-func (w *Workers[T]) Drain() { w.background.Wait() }
+// Drain blocks until the Inline handlers in progress have ended. No other one begins once it was
+// called: Inline then returns an error.
+func (w *Workers[T]) Drain() { w.flights.drain() }
 
 // fly claims an event and runs its handler, in one transaction.
 func (w *Workers[T]) fly(ctx context.Context, src *Source, claim *driver.Claim) InlineResult {
 	select {
 	case w.slots <- struct{}{}:
 		defer func() { <-w.slots }()
+	case <-w.flights.draining:
+		return unclaimed(errDraining)
 	case <-ctx.Done():
 		return unclaimed(fmt.Errorf("all workers for Inline handlers are busy: %w", ctx.Err()))
 	}
@@ -88,10 +94,14 @@ func inlineTimeout(ctx context.Context) time.Duration {
 	return max(time.Until(deadline)-inlineMargin, time.Millisecond)
 }
 
+// unknownAttempts makes Event.Attempt 0 for Refetch of an Inline source: its failures are counted in
+// the database, which is asked only by the claim.
+const unknownAttempts = -1
+
 func (w *Workers[T]) tryInline(ctx context.Context, src *Source, c *driver.Claim) InlineResult {
 	ev := w.newEvent(&driver.TakenEvent{
 		Key: c.Key, Source: c.Source, EventID: c.EventID, Type: c.Type, OccurredAt: c.OccurredAt,
-		ReceivedAt: time.Now(), Headers: c.Headers, Body: c.Body,
+		ReceivedAt: time.Now(), Headers: c.Headers, Body: c.Body, Attempts: unknownAttempts,
 	})
 	var fetchErr error
 	if src.Refetch != nil {
@@ -111,6 +121,7 @@ func (w *Workers[T]) tryInline(ctx context.Context, src *Source, c *driver.Claim
 	}
 	taken := &run.Events()[0]
 	ev.Generation, ev.KeyGeneration, ev.ReceivedAt = taken.Generation, taken.KeyGeneration, taken.ReceivedAt
+	ev.Attempts = taken.Attempts
 	f := &inlineRun[T]{w, run, src, c, ev}
 	if fetchErr != nil {
 		return f.fail(ctx, 0, fetchErr)

@@ -32,8 +32,7 @@ func (w *Workers[T]) stepRefetch(ctx, workCtx context.Context, src *Source) (mor
 	}
 	current, failures := w.refetchAll(workCtx, src, reserved)
 	w.recordReserved(ctx, workCtx, failures)
-	var fresh []driver.Key
-	var alone []driver.TakenEvent
+	var fresh, alone []driver.TakenEvent
 	for i := range reserved {
 		e := &reserved[i]
 		switch {
@@ -41,11 +40,11 @@ func (w *Workers[T]) stepRefetch(ctx, workCtx context.Context, src *Source) (mor
 		case e.Attempts > 0 || e.Crashes > 0:
 			alone = append(alone, *e)
 		default:
-			fresh = append(fresh, e.Key)
+			fresh = append(fresh, *e)
 		}
 	}
 	if len(fresh) > 0 {
-		failed, err := w.takeFetched(ctx, workCtx, src.Name, fresh, current)
+		failed, err := w.takeFetched(ctx, workCtx, fresh, current)
 		if err != nil {
 			return false, err
 		}
@@ -55,17 +54,37 @@ func (w *Workers[T]) stepRefetch(ctx, workCtx context.Context, src *Source) (mor
 	return len(reserved) == limit, nil
 }
 
-func (w *Workers[T]) takeFetched(ctx, workCtx context.Context, source string, keys []driver.Key, current map[driver.Key][]byte) ([]driver.TakenEvent, error) {
+// takeFetched runs reserved events, in one run. It leaves those that were due again before it could
+// take them, and that another worker has reserved or run since.
+func (w *Workers[T]) takeFetched(ctx, workCtx context.Context, reserved []driver.TakenEvent, current map[driver.Key][]byte) ([]driver.TakenEvent, error) {
 	w.quiet.RLock()
 	defer w.quiet.RUnlock()
-	run, err := w.take(workCtx, &driver.TakeParams{
-		Source: source, Keys: keys, Limit: len(keys), HandlerTimeout: w.o.HandlerTimeout,
-	})
-	if err != nil || run == nil {
-		return nil, err
+	keys, seen := make([]driver.Key, len(reserved)), make(map[driver.Key]*driver.TakenEvent)
+	for i := range reserved {
+		keys[i] = reserved[i].Key
+		seen[keys[i]] = &reserved[i]
 	}
-	alone, _ := w.work(ctx, workCtx, run, current, false)
-	return alone, nil
+	for len(keys) > 0 {
+		run, err := w.take(workCtx, &driver.TakeParams{
+			Source: reserved[0].Source, Keys: keys, Limit: len(keys), HandlerTimeout: w.o.HandlerTimeout,
+		})
+		if err != nil || run == nil {
+			return nil, err
+		}
+		taken := run.Events()
+		keys = keys[:0]
+		for i := range taken {
+			if !hadTurn(seen[taken[i].Key], &taken[i]) {
+				keys = append(keys, taken[i].Key)
+			}
+		}
+		if len(keys) == len(taken) {
+			alone, _ := w.work(ctx, workCtx, run, current, false)
+			return alone, nil
+		}
+		w.abandon(workCtx, run)
+	}
+	return nil, nil
 }
 
 // refetchAll fetches the current states for events, all at once.
@@ -86,7 +105,7 @@ func (w *Workers[T]) refetchAll(ctx context.Context, src *Source, events []drive
 				return
 			}
 			result := judge(&ev.TakenEvent, w.o.Retry, err)
-			result.Took = time.Since(began)
+			result.Took, result.ReservedUntil = time.Since(began), ev.DueAt
 			failures[ev.Key] = &result
 			if ctx.Err() == nil {
 				w.tellFailure(ev, &result, err)

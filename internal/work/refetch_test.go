@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -145,5 +146,60 @@ func TestRefetchOfTriedEvents(t *testing.T) {
 	defer mu.Unlock()
 	if diff := cmp.Diff(map[string]int{"1": 1, "2": 1, "bad": 1}, runs); diff != "" {
 		t.Errorf("runs (-want +got):\n%s", diff)
+	}
+}
+
+// Another worker has a turn while Refetch takes longer than the reservation. The fetched state may
+// be stale then, and the event has a due time of its own: it does not run, and its failure does not
+// count.
+func TestRefetchOutlivesTheReservation(t *testing.T) {
+	t.Parallel()
+	later := time.Now().Add(time.Hour)
+	for name, turn := range map[string]func(t *testing.T, db *database, ev *work.Event) error{
+		"reserved by another": func(t *testing.T, db *database, _ *work.Event) error {
+			_, err := db.Reserve(t.Context(), &driver.ReserveParams{
+				Source: "lab", Types: []string{"*"}, Limit: 1, For: time.Hour, Now: later,
+			})
+			return err
+		},
+		"failed with another": func(t *testing.T, db *database, ev *work.Event) error {
+			run, err := db.Take(t.Context(), &driver.TakeParams{Keys: []driver.Key{ev.Key}, Limit: 1, HandlerTimeout: time.Minute})
+			if err != nil {
+				return err
+			}
+			return run.Finish(t.Context(), &driver.FinishParams{Now: later, Results: []driver.WorkResult{
+				{Key: ev.Key, Outcome: driver.WorkRetry, RetryIn: time.Hour, Error: "no stock"},
+			}})
+		},
+	} {
+		for _, fails := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, fails %t", name, fails), func(t *testing.T) {
+				t.Parallel()
+				db := openDatabase(t)
+				claimInTurn(t, db, "1", "2")
+				fetched := make(chan struct{})
+				run(t, newWorkers(db, insertCurrent, refetchBy(func(_ context.Context, ev *work.Event) ([]byte, error) {
+					if ev.EventID == "2" {
+						<-fetched
+						return []byte("paid"), nil
+					}
+					defer close(fetched)
+					if err := turn(t, db, ev); err != nil {
+						t.Error(err)
+					}
+					if fails {
+						return nil, errInjected
+					}
+					return []byte("open"), nil
+				})))
+				wantOutcome(t, db, "2", done)
+				want := outcome{State: driver.StatePending}
+				if name == "failed with another" {
+					want.Attempts, want.LastError = 1, "no stock"
+				}
+				compareOutcome(t, db, "1", want)
+				wantEffects(t, db, "2 paid")
+			})
+		}
 	}
 }

@@ -110,9 +110,8 @@ type Workers[T any] struct {
 	agenda   *agenda
 	sizes    batchSizes
 
-	flights    flights
-	slots      chan struct{}  // holds one item for each Inline handler in progress
-	background sync.WaitGroup // Inline handlers
+	flights *flights
+	slots   chan struct{} // holds one item for each Inline handler in progress
 
 	// quiet is held shared while queued handlers run, and exclusively while an event runs whose
 	// process ended before: if it ends this process too, no other event may get the blame.
@@ -125,7 +124,7 @@ func New[T any](db driver.Driver[T], handlers Handlers[T], o Options) *Workers[T
 	return &Workers[T]{
 		db: db, handlers: handlers, o: o, log: o.Log, limits: db.WorkLimits(),
 		types: types, sources: slices.Sorted(maps.Keys(types)),
-		agenda: newAgenda(o.Workers), slots: make(chan struct{}, o.Workers),
+		agenda: newAgenda(o.Workers), flights: newFlights(), slots: make(chan struct{}, o.Workers),
 	}
 }
 

@@ -170,15 +170,15 @@ const (
 )
 
 func retried(e *driver.TakenEvent) driver.WorkResult {
-	return driver.WorkResult{Key: e.Key, Outcome: driver.WorkRetry, RetryIn: retryIn, Error: handlerError, Took: handlerTook}
+	return driver.WorkResult{Key: e.Key, Outcome: driver.WorkRetry, RetryIn: retryIn, Error: handlerError, Took: handlerTook, ReservedUntil: e.DueAt}
 }
 
 func failed(e *driver.TakenEvent) driver.WorkResult {
-	return driver.WorkResult{Key: e.Key, Outcome: driver.WorkFailed, Error: handlerError, Took: handlerTook}
+	return driver.WorkResult{Key: e.Key, Outcome: driver.WorkFailed, Error: handlerError, Took: handlerTook, ReservedUntil: e.DueAt}
 }
 
 func stale(e *driver.TakenEvent) driver.WorkResult {
-	return driver.WorkResult{Key: e.Key, Outcome: driver.WorkStale, Error: "3 is older than 4", Took: handlerTook}
+	return driver.WorkResult{Key: e.Key, Outcome: driver.WorkStale, Error: "3 is older than 4", Took: handlerTook, ReservedUntil: e.DueAt}
 }
 
 // attemptOf returns the record of a failed attempt.

@@ -17,6 +17,7 @@ func inlineCases[T any]() []workCase[T] {
 		{"DeliveredAgain", inlineDeliveredAgain[T]},
 		{"Replayed", inlineReplayed[T]},
 		{"SucceededAfterFailures", inlineSucceeded[T]},
+		{"Attempts", inlineAttempts[T]},
 		{"ClaimedMeanwhile", inlineClaimedMeanwhile[T]},
 		{"DeadAlready", inlineDeadAlready[T]},
 		{"AtTheLimitAtOnce", inlineRace[T]},
@@ -148,6 +149,43 @@ func inlineSucceeded[T any](w *bench[T]) {
 	w.absent("stripe", "evt_1")
 	w.fileInline(&driver.FileFailuresParams{OlderThan: time.Hour, Limit: 10, Now: t0.Add(2 * day)}, 0)
 	w.countInline(inlineFailure(t0.Add(2*day), c, 3), driver.InlineFailed{Failures: 1})
+}
+
+// inlineAttempts checks that each run knows the failures before it, and that they count as attempts
+// of the event that is claimed in the end.
+func inlineAttempts[T any](w *bench[T]) {
+	ok, skipped := newInline("evt_ok"), newInline("evt_skipped")
+	for n := range 3 {
+		for _, c := range []driver.Claim{ok, skipped} {
+			run := w.takeFirst(t0, c)
+			if got := run.Events()[0].Attempts; got != n {
+				w.Errorf("%s: the run after %d failures has %d attempts", c.EventID, n, got)
+			}
+			w.abandon(run)
+			w.countInline(inlineFailure(t0, c, 10), driver.InlineFailed{Failures: n + 1})
+		}
+	}
+	w.succeed(t0, w.takeFirst(t0, ok))
+	run := w.takeFirst(t0, skipped)
+	w.finish(t0, run, stale(&run.Events()[0]))
+	for id, want := range map[string]int{"evt_ok": 4, "evt_skipped": 3} {
+		if got := w.event("stripe", id).Attempts; got != want {
+			w.Errorf("%s has %d attempts, want %d", id, got, want)
+		}
+	}
+	// A new generation begins with full attempts.
+	dead := newInline("evt_dead")
+	for n := 1; n <= 2; n++ {
+		w.countInline(inlineFailure(t0, dead, 2), driver.InlineFailed{Failures: n, Dead: n == 2})
+	}
+	run = w.takeClaim(t0, true, dead, driver.ClaimResult{Dead: true, Reopened: true, Generation: 1})
+	if got := run.Events()[0].Attempts; got != 0 {
+		w.Errorf("the reopened event has %d attempts, want none", got)
+	}
+	w.succeed(t0, run)
+	if got := w.event("stripe", "evt_dead").Attempts; got != 1 {
+		w.Errorf("the reopened event is done after %d attempts, want 1", got)
+	}
 }
 
 func inlineClaimedMeanwhile[T any](w *bench[T]) {

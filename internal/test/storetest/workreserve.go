@@ -19,6 +19,8 @@ func reserveCases[T any]() []workCase[T] {
 		{"SideBySide", reserveSideBySide[T]},
 		{"Record", reserveRecord[T]},
 		{"RecordTooLate", reserveRecordLate[T]},
+		{"Overrun", reserveOverrun[T]},
+		{"RecordAfterAnOverrun", reserveRecordOverrun[T]},
 	}
 }
 
@@ -261,4 +263,52 @@ func reservesNothing[T any](w *bench[T], d driver.Driver[T], p *driver.ReservePa
 		}
 		return err
 	}
+}
+
+// dueAt fails unless events are the one event e with this due time.
+func (w *bench[T]) dueAt(what string, want time.Time, events []driver.TakenEvent) {
+	w.Helper()
+	if len(events) != 1 || !events[0].DueAt.Equal(want) {
+		w.Errorf("%s: events %+v, want one that is due at %v", what, events, want)
+	}
+}
+
+// reserveOverrun takes a reserved event by its key. Its due time tells whether somebody else had a
+// turn since the reservation: it differs after another reservation and after a failed attempt, and
+// stays the same while the event is only taken and given back.
+func reserveOverrun[T any](w *bench[T]) {
+	c := w.queue(t0, "evt_1")[0]
+	until := t0.Add(time.Minute)
+	w.dueAt("reserved", until, w.reserve(t0, time.Minute))
+	p := w.takeParams(t0, 1, false)
+	p.Keys = []driver.Key{c.Key}
+	for range 2 {
+		run := w.takeThese(p, "evt_1")
+		w.dueAt("taken by key", until, run.Events())
+		w.abandon(run)
+		run = w.takeThese(p, "evt_1")
+		w.finish(t0, run) // without an outcome
+	}
+	again := until.Add(time.Hour)
+	w.dueAt("reserved by another", again, w.reserve(until, time.Hour))
+	run := w.takeThese(p, "evt_1")
+	w.dueAt("taken by key after another reservation", again, run.Events())
+	w.finish(until, run, retried(&run.Events()[0]))
+	run = w.takeThese(p, "evt_1")
+	w.dueAt("taken by key after a failed attempt", until.Add(retryIn), run.Events())
+	w.succeed(until, run)
+}
+
+// reserveRecordOverrun records an outcome after somebody else has reserved the event. It changes
+// nothing.
+func reserveRecordOverrun[T any](w *bench[T]) {
+	c := w.queue(t0, "evt_1")[0]
+	first := w.reserveThese(t0, time.Minute, "evt_1")
+	second := w.reserveThese(t0.Add(time.Minute), time.Minute, "evt_1")
+	w.record(t0.Add(time.Minute), failed(&first[0]))
+	w.sameEvent(claimed(&c, t0))
+	w.takeNone("while it is reserved", w.takeParams(t0.Add(2*time.Minute-time.Microsecond), 10, false))
+	r := retried(&second[0])
+	w.record(t0.Add(time.Minute), r)
+	w.sameEvent(pendingAfter(&c, attemptOf(r, t0.Add(time.Minute), 0, 1)))
 }
