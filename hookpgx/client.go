@@ -21,7 +21,10 @@ import (
 const execMode = pgx.QueryExecModeCacheDescribe
 
 // client is a pgsession.Client on a pgxpool.
-type client struct{ pool *pgxpool.Pool }
+type client struct {
+	pool *pgxpool.Pool
+	link *link
+}
 
 var _ pgsession.Client = client{}
 
@@ -31,17 +34,15 @@ func (c client) Acquire(ctx context.Context) (pgsession.Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	return session{conn}, nil
+	return &session{conn: conn, link: c.link}, nil
 }
 
 // Begin implements pgsession.Client.
 func (c client) Begin(ctx context.Context, level pgstore.Isolation) (pgsession.Tx, bool, error) {
-	options := pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}
-	switch level {
-	case pgstore.Snapshot:
+	// Without an access mode: it would override that an operator made the server read-only.
+	options := pgx.TxOptions{IsoLevel: pgx.ReadCommitted}
+	if level == pgstore.Snapshot {
 		options = pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
-	case pgstore.ReadCommittedAsSet:
-		options.AccessMode = ""
 	}
 	tx, broken, err := c.begin(ctx, options)
 	if err != nil {
@@ -52,7 +53,7 @@ func (c client) Begin(ctx context.Context, level pgstore.Isolation) (pgsession.T
 
 // BeginRun implements pgsession.Client. A pgx.Tx does not end with the context of its BEGIN.
 func (c client) BeginRun(ctx context.Context) (pgsession.RunTx, bool, error) {
-	tx, broken, err := c.begin(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite})
+	tx, broken, err := c.begin(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
 	if err != nil {
 		return nil, broken, err
 	}
@@ -70,7 +71,7 @@ func (c client) begin(ctx context.Context, options pgx.TxOptions) (tx *poolTx, b
 		conn.Release()
 		return nil, broken, err
 	}
-	return &poolTx{txConn: txConn{began}, conn: conn, socket: conn.Conn().PgConn().Conn()}, false, nil
+	return &poolTx{txConn: txConn{began}, conn: conn, link: c.link, socket: conn.Conn().PgConn().Conn()}, false, nil
 }
 
 // Refused implements pgsession.Client. It ignores pgconn.SafeToRetry, which since pgx 5.9 calls a lost
@@ -91,20 +92,39 @@ func (c client) Refused(err error) bool {
 }
 
 // session is a pgsession.Session.
-type session struct{ conn *pgxpool.Conn }
+type session struct {
+	conn    *pgxpool.Conn
+	link    *link
+	spoiled bool
+}
 
 // Query implements pgstore.Conn.
-func (s session) Query(ctx context.Context, sql string, args ...any) (pgstore.Rows, error) {
+func (s *session) Query(ctx context.Context, sql string, args ...any) (pgstore.Rows, error) {
 	return s.conn.Query(ctx, sql, withMode(args)...) //nolint:sqlclosecheck // the caller closes them
 }
 
 // Script implements pgstore.Conn.
-func (s session) Script(ctx context.Context, sql string) error {
+func (s *session) Script(ctx context.Context, sql string) error {
 	return script(ctx, s.conn.Conn(), sql)
 }
 
 // Release implements pgsession.Session.
-func (s session) Release() { s.conn.Release() }
+func (s *session) Release() { release(s.conn, s.spoiled) }
+
+// Spoil implements pgsession.Spoiler.
+func (s *session) Spoil() {
+	s.spoiled = true
+	s.link.drop()
+}
+
+// release returns a connection to its pool, or closes it.
+func release(conn *pgxpool.Conn, spoiled bool) {
+	if spoiled {
+		go closeConn(conn.Hijack())
+		return
+	}
+	conn.Release()
+}
 
 // txConn is a pgstore.Conn in a transaction.
 type txConn struct{ tx pgx.Tx }
@@ -128,9 +148,11 @@ func script(ctx context.Context, conn *pgx.Conn, sql string) error {
 // poolTx is a pgsession.RunTx on a connection of a pool.
 type poolTx struct {
 	txConn
-	conn   *pgxpool.Conn
-	socket net.Conn // of conn
-	cut    atomic.Bool
+	conn    *pgxpool.Conn
+	link    *link
+	socket  net.Conn // of conn
+	cut     atomic.Bool
+	spoiled bool
 
 	handlers handlerTx // of a run
 }
@@ -158,7 +180,13 @@ func (t *poolTx) Release() {
 		t.conn.Hijack()
 		return
 	}
-	t.conn.Release()
+	release(t.conn, t.spoiled)
+}
+
+// Spoil implements pgsession.Spoiler.
+func (t *poolTx) Spoil() {
+	t.spoiled = true
+	t.link.drop()
 }
 
 // Status implements pgsession.RunTx.

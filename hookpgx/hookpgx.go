@@ -10,6 +10,13 @@
 // another one. The store makes its pools from the caller's configuration. On their connections it pins the
 // settings that the guarantee needs, and reads them back from the server when it connects.
 //
+// # Several hosts
+//
+// The store's own pools connect to the host of the DSN that accepts writes. The caller's pool does so with
+// target_session_attrs=read-write. If a server becomes read-only or shuts down, the store closes the
+// connection that met the error and the idle ones of all pools, so that the next ones are dialed again.
+// No transaction of the store overrides default_transaction_read_only.
+//
 // # Handlers
 //
 // A handler's pgx.Tx is a transaction on the caller's pool, at the level READ COMMITTED. Its
@@ -32,7 +39,6 @@
 package hookpgx
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
@@ -71,6 +77,7 @@ type Options struct {
 // concurrently.
 type Store struct {
 	*pgsession.Store[pgx.Tx]
+	link                 *link
 	work, receive, admin *pgxpool.Pool
 }
 
@@ -102,26 +109,59 @@ func NewWithOptions(pool *pgxpool.Pool, opts *Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("hookpgx: %w", err)
 	}
-	receive, err := ownPool(pool, o.ReceiveConns, receiveSettings())
+	store, err := newStore(pool, pool.Config(), o)
 	if err != nil {
 		return nil, fmt.Errorf("hookpgx: %w", err)
 	}
-	admin, err := ownPool(pool, o.AdminConns, adminSettings())
+	return store, nil
+}
+
+// Open returns a store that makes all of its pools itself, on the database of config. It is for
+// programs without work of their own on the database. The work pool is as large as config says;
+// settings of config that bound statements, locks and idle transactions hold for it. Open does not
+// connect. nil options mean the defaults. Close closes the pools.
+func Open(config *pgxpool.Config, opts *Options) (*Store, error) {
+	o, err := withDefaults(opts)
 	if err != nil {
-		receive.Close()
 		return nil, fmt.Errorf("hookpgx: %w", err)
 	}
-	store := pgstore.New(o.Schema, pgstore.Pools{
-		Receive: pgsession.NewReadCommitted(client{receive}),
-		Work:    pgsession.New(client{pool}),
-		Admin:   pgsession.NewReadCommitted(client{admin}),
-	})
-	return &Store{
-		Store:   pgsession.NewStore(store, newHandlerTx, func(tx pgx.Tx) pgstore.Conn { return txConn{tx} }),
-		work:    pool,
-		receive: receive,
-		admin:   admin,
-	}, nil
+	store, err := newStore(nil, config, o)
+	if err != nil {
+		return nil, fmt.Errorf("hookpgx: %w", err)
+	}
+	return store, nil
+}
+
+// newStore returns a store whose work pool is the caller's, or one of its own if users is nil.
+func newStore(users *pgxpool.Pool, config *pgxpool.Config, o *Options) (_ *Store, err error) {
+	s := &Store{link: &link{users: users}, work: users}
+	defer func() {
+		if err != nil {
+			_ = s.Close()
+		}
+	}()
+	var work *pgsession.DB
+	if users != nil {
+		work = pgsession.New(client{users, s.link})
+	} else {
+		settings := workSettings(config.ConnConfig.RuntimeParams)
+		if s.work, err = s.link.open(config.Copy(), int(config.MaxConns), settings); err != nil {
+			return nil, err
+		}
+		work = pgsession.NewReadCommitted(client{s.work, s.link})
+	}
+	if s.receive, err = s.link.open(config.Copy(), o.ReceiveConns, receiveSettings()); err != nil {
+		return nil, err
+	}
+	if s.admin, err = s.link.open(config.Copy(), o.AdminConns, adminSettings()); err != nil {
+		return nil, err
+	}
+	s.Store = pgsession.NewStore(pgstore.New(o.Schema, pgstore.Pools{
+		Receive: pgsession.NewReadCommitted(client{s.receive, s.link}),
+		Work:    work,
+		Admin:   pgsession.NewReadCommitted(client{s.admin, s.link}),
+	}), newHandlerTx, func(tx pgx.Tx) pgstore.Conn { return txConn{tx} })
+	return s, nil
 }
 
 func withDefaults(opts *Options) (*Options, error) {
@@ -154,7 +194,7 @@ func withDefaults(opts *Options) (*Options, error) {
 // not delay counts and reopenings.
 func (s *Store) ClaimConcurrency() int { return max(1, int(s.receive.Config().MaxConns)/2) }
 
-// WorkLimits implements [driver.Driver]. Handlers may hold half of the caller's pool, because
+// WorkLimits implements [driver.Driver]. Handlers may hold half of the work pool, because
 // leases, outcomes and pruning use it too.
 func (s *Store) WorkLimits() driver.WorkLimits {
 	return pgstore.WorkLimits(int(s.work.Config().MaxConns))
@@ -162,15 +202,8 @@ func (s *Store) WorkLimits() driver.WorkLimits {
 
 // Close closes the store's own pools once their calls have ended. The caller's pool stays open.
 func (s *Store) Close() error {
-	s.receive.Close()
-	s.admin.Close()
+	for _, pool := range s.link.own {
+		pool.Close()
+	}
 	return nil
-}
-
-// ownPool returns a pool on the database of pool, with its own settings.
-func ownPool(pool *pgxpool.Pool, conns int, settings map[string]string) (*pgxpool.Pool, error) {
-	config := pool.Config() // a copy
-	configure(config, conns, settings)
-	// The context bounds nothing that lasts: connections are made when needed.
-	return pgxpool.NewWithConfig(context.Background(), config)
 }

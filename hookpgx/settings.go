@@ -37,6 +37,22 @@ func commonSettings() map[string]string {
 	}
 }
 
+// workSettings are settings of the work pool of Open, except those that the caller's configuration
+// has itself. A frozen or disconnected process must not hold its locks for hours, nor keep an
+// abandoned statement running: the server rolls the work back, and it is done again.
+func workSettings(given map[string]string) map[string]string {
+	s := commonSettings()
+	s["application_name"] = "hookonce"
+	s["statement_timeout"] = "60000"
+	s["lock_timeout"] = "5000"
+	for _, name := range []string{"application_name", "statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"} {
+		if given[name] != "" {
+			delete(s, name)
+		}
+	}
+	return s
+}
+
 func receiveSettings() map[string]string {
 	s := commonSettings()
 	s["application_name"] = "hookonce receive"

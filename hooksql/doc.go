@@ -64,11 +64,15 @@
 // handler does not return, hookonce ends its session on the server, through another connection of
 // the receiving pool, whose user must be the same.
 //
+// With several hosts in the data source name and target_session_attrs=read-write, connections lead to
+// the host that accepts writes. If a server becomes read-only or shuts down, the store closes the
+// connection that met the error and the idle ones of its pools, so that the next ones are dialed again.
+//
 // This package does not know how connections are made. So every transaction states its isolation
 // level. Transactions that need it bound their waits for locks, and how long a process that has
 // stopped may keep locks. The other settings that package hookpgx pins are not set here. They can
 // stand in the data source name: statement_timeout (the end of a context closes the connection, but
-// the server may go on for a while), target_session_attrs=read-write if there are standbys, the TCP
+// the server may go on for a while), target_session_attrs=read-write if there are several hosts, the TCP
 // timeouts, jit=off, and with pgx default_query_exec_mode=cache_describe, which poolers need and
 // which keeps outdated plans from being used.
 //

@@ -97,8 +97,12 @@ func NewPostgresWithOptions(db *sql.DB, opts *PostgresOptions) (*PostgresStore, 
 		o.Admin = db
 	}
 	bases := map[*sql.DB]*pgsession.DB{}
+	link := &postgresLink{}
 	for _, pool := range []*sql.DB{db, o.Receive, o.Admin} {
-		bases[pool] = pgsession.New(&postgresClient{pool: pool, cut: o.Receive})
+		if bases[pool] == nil {
+			bases[pool] = pgsession.New(&postgresClient{pool: pool, cut: o.Receive, link: link})
+			link.pools = append(link.pools, pool)
+		}
 	}
 	store := pgstore.New(o.Schema, pgstore.Pools{
 		Receive: bases[o.Receive],

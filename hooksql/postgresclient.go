@@ -19,7 +19,8 @@ import (
 type postgresClient struct {
 	pool *sql.DB
 	// cut is the pool through which transactions are severed.
-	cut *sql.DB
+	cut  *sql.DB
+	link *postgresLink
 }
 
 var _ pgsession.Client = (*postgresClient)(nil)
@@ -30,7 +31,7 @@ func (c *postgresClient) Acquire(ctx context.Context) (pgsession.Session, error)
 	if err != nil {
 		return nil, err
 	}
-	return postgresSession{conn}, nil
+	return &postgresSession{postgresHold{conn: conn, link: c.link}}, nil
 }
 
 // Begin implements pgsession.Client. database/sql rolls the transaction back when ctx ends.
@@ -54,7 +55,7 @@ func (c *postgresClient) begin(ctx context.Context, options *sql.TxOptions) (tx 
 	began, err := conn.BeginTx(ctx, options)
 	switch {
 	case err == nil:
-		return postgresTx{postgresConn{began}, conn}, false, nil
+		return postgresTx{postgresConn{began}, postgresHold{conn: conn, link: c.link}}, false, nil
 	case c.Refused(err):
 		giveBack(conn)
 		return postgresTx{}, false, err
@@ -103,20 +104,17 @@ func script(ctx context.Context, on querier, text string) error {
 }
 
 // postgresSession is a pgsession.Session.
-type postgresSession struct{ conn *sql.Conn }
+type postgresSession struct{ postgresHold }
 
 // Query implements pgstore.Conn.
-func (s postgresSession) Query(ctx context.Context, query string, args ...any) (pgstore.Rows, error) {
+func (s *postgresSession) Query(ctx context.Context, query string, args ...any) (pgstore.Rows, error) {
 	return queryOn(ctx, s.conn, query, args)
 }
 
 // Script implements pgstore.Conn.
-func (s postgresSession) Script(ctx context.Context, text string) error {
+func (s *postgresSession) Script(ctx context.Context, text string) error {
 	return script(ctx, s.conn, text)
 }
-
-// Release implements pgsession.Session.
-func (s postgresSession) Release() { giveBack(s.conn) }
 
 // postgresConn is a pgstore.Conn in a transaction.
 type postgresConn struct{ tx *sql.Tx }
@@ -132,7 +130,7 @@ func (c postgresConn) Script(ctx context.Context, text string) error { return sc
 // postgresTx is a pgsession.Tx.
 type postgresTx struct {
 	postgresConn
-	conn *sql.Conn
+	postgresHold
 }
 
 // Commit implements pgsession.Tx.
@@ -141,9 +139,6 @@ func (t *postgresTx) Commit(context.Context) error { return t.tx.Commit() }
 // Rollback implements pgsession.Tx. If it fails the driver closes the connection, which would be of
 // no use with a transaction open.
 func (t *postgresTx) Rollback(context.Context) { _ = t.tx.Rollback() }
-
-// Release implements pgsession.Tx.
-func (t *postgresTx) Release() { giveBack(t.conn) }
 
 // postgresRows are pgstore.Rows.
 type postgresRows struct {

@@ -107,7 +107,7 @@ func (t *postgresRunTx) Rollback(context.Context) {
 		defer close(ended)
 		_ = t.tx.Rollback()
 		t.cancel()
-		giveBack(t.conn)
+		t.postgresHold.Release()
 	}()
 	timeout := time.NewTimer(pgsession.CleanUpTimeout)
 	defer timeout.Stop()
@@ -123,9 +123,9 @@ func (t *postgresRunTx) Release() {
 	switch {
 	case t.released:
 	case t.cut.Load():
-		go giveBack(t.conn) // waits for a statement that may still have the connection
+		go t.postgresHold.Release() // waits for a statement that may still have the connection
 	default:
-		giveBack(t.conn)
+		t.postgresHold.Release()
 	}
 }
 

@@ -26,7 +26,7 @@ type testDB struct {
 
 func newTestDB(pool *sql.DB) *testDB {
 	db := &testDB{pool: pool}
-	db.DB = pgsession.New(&observedClient{&postgresClient{pool: pool, cut: pool}, &db.latest})
+	db.DB = pgsession.New(&observedClient{&postgresClient{pool: pool, cut: pool, link: &postgresLink{}}, &db.latest})
 	return db
 }
 

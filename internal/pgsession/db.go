@@ -51,6 +51,7 @@ func (d *DB) Query(ctx context.Context, sql string, args ...any) (pgstore.Rows, 
 	}
 	rows, err := session.Query(ctx, sql, args...)
 	if err != nil {
+		spoil(session, err)
 		session.Release()
 		return nil, err
 	}
@@ -85,12 +86,13 @@ func (d *DB) levelOf(ctx context.Context, session Session) (level int32, err err
 }
 
 func (d *DB) queryInTx(ctx context.Context, sql string, args []any) (pgstore.Rows, error) {
-	tx, err := d.begin(ctx, pgstore.ReadCommittedAsSet)
+	tx, err := d.begin(ctx, pgstore.ReadCommitted)
 	if err != nil {
 		return nil, err
 	}
 	rows, err := tx.Query(ctx, sql, args...)
 	if err != nil {
+		spoil(tx, err)
 		tx.Rollback(ctx)
 		tx.Release()
 		return nil, err
@@ -105,7 +107,9 @@ func (d *DB) Script(ctx context.Context, sql string) error {
 		return notSentError{err}
 	}
 	defer session.Release()
-	return session.Script(ctx, sql)
+	err = session.Script(ctx, sql)
+	spoil(session, err)
+	return err
 }
 
 // Transaction implements pgstore.DB.
@@ -122,10 +126,13 @@ func (d *DB) Transaction(ctx context.Context, level pgstore.Isolation, f func(pg
 		}
 	}()
 	if err := f(tx); err != nil {
+		spoil(tx, err)
 		return err
 	}
 	done = true
-	return tx.Commit(ctx)
+	err = tx.Commit(ctx)
+	spoil(tx, err)
+	return err
 }
 
 func (d *DB) begin(ctx context.Context, level pgstore.Isolation) (Tx, error) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"testing"
 
 	"github.com/hookonce/hookonce/internal/pgstore"
@@ -53,9 +54,9 @@ func TestQuery(t *testing.T) {
 	}{
 		{"read committed", "read committed", all, []string{"acquire", levelSQL, "INSERT", "release"}},
 		{"read uncommitted", "read uncommitted", all, []string{"acquire", levelSQL, "INSERT", "release"}},
-		{"repeatable read", "repeatable read", all, []string{"acquire", levelSQL, "release", "begin 2", "INSERT", "commit", "release"}},
-		{"closed early", "serializable", one, []string{"acquire", levelSQL, "release", "begin 2", "INSERT", "rollback", "release"}},
-		{"not read", "serializable", 0, []string{"acquire", levelSQL, "release", "begin 2", "INSERT", "rollback", "release"}},
+		{"repeatable read", "repeatable read", all, []string{"acquire", levelSQL, "release", "begin 0", "INSERT", "commit", "release"}},
+		{"closed early", "serializable", one, []string{"acquire", levelSQL, "release", "begin 0", "INSERT", "rollback", "release"}},
+		{"not read", "serializable", 0, []string{"acquire", levelSQL, "release", "begin 0", "INSERT", "rollback", "release"}},
 	} {
 		client := withLevel(test.level)
 		if err := readRows(t, New(client), test.rows); err != nil {
@@ -98,7 +99,7 @@ func TestFailures(t *testing.T) {
 		{"the statement", "read committed", "INSERT", query, pgstore.Unknown, "release"},
 		{"the rows", "read committed", "rows of INSERT", query, pgstore.Unknown, "release"},
 		{"the script", "read committed", "INSERT", script, pgstore.Unknown, "release"},
-		{"BEGIN", "serializable", "begin 2", query, pgstore.NotSent, "begin 2"},
+		{"BEGIN", "serializable", "begin 0", query, pgstore.NotSent, "begin 0"},
 		{"the statement in a transaction", "serializable", "INSERT", query, pgstore.Unknown, "release"},
 		{"the rows in a transaction", "serializable", "rows of INSERT", query, pgstore.Unknown, "release"},
 		{"COMMIT", "serializable", "commit", query, pgstore.Unknown, "release"},
@@ -183,6 +184,61 @@ func TestBrokenConnections(t *testing.T) {
 			if tries != test.tries {
 				t.Errorf("%s with %d broken connections: %d tries, want %d", name, test.broken, tries, test.tries)
 			}
+		}
+	}
+}
+
+// TestSpoil has a server that refuses writes or shuts down. Whatever meets the error first spoils the
+// connection before it releases it; other errors spoil nothing.
+func TestSpoil(t *testing.T) {
+	t.Parallel()
+	query := func(db *DB) { _ = readRows(t, db, 3) }
+	for _, test := range []struct {
+		name, level, failing string
+		do                   func(*DB)
+		want                 []string
+	}{
+		{"a statement", "read committed", "INSERT", query, []string{"acquire", levelSQL, "INSERT", "spoil", "release"}},
+		{"rows", "read committed", "rows of INSERT", query, []string{"acquire", levelSQL, "INSERT", "spoil", "release"}},
+		{"a script", "", "INSERT", func(db *DB) { _ = db.Script(t.Context(), "INSERT") }, []string{"acquire", "INSERT", "spoil", "release"}},
+		{
+			"a statement in a transaction of its own", "serializable", "INSERT", query,
+			[]string{"acquire", levelSQL, "release", "begin 0", "INSERT", "spoil", "rollback", "release"},
+		},
+		{
+			"rows in a transaction of their own", "serializable", "rows of INSERT", query,
+			[]string{"acquire", levelSQL, "release", "begin 0", "INSERT", "rollback", "spoil", "release"},
+		},
+		{"a transaction", "", "INSERT", func(db *DB) {
+			_ = db.Transaction(t.Context(), pgstore.ReadCommitted, func(conn pgstore.Conn) error {
+				_, err := conn.Query(t.Context(), "INSERT")
+				return err
+			})
+		}, []string{"begin 0", "INSERT", "spoil", "rollback", "release"}},
+		{"COMMIT", "", "commit", func(db *DB) {
+			_ = db.Transaction(t.Context(), pgstore.ReadCommitted, func(pgstore.Conn) error { return nil })
+		}, []string{"begin 0", "commit", "spoil", "release"}},
+		{"a run", "", "rows of INSERT", func(db *DB) {
+			tx, err := db.Begin(t.Context())
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if rows, err := tx.Query(t.Context(), "INSERT"); err == nil {
+				rows.Close()
+			}
+			tx.Rollback(t.Context())
+		}, []string{"begin run", "INSERT", "spoil", "rollback", "release"}},
+	} {
+		for _, state := range []string{"25006", "57P01", "42501"} {
+			client := withLevel(test.level)
+			client.fail[test.failing] = stateError(state)
+			test.do(New(client))
+			want := test.want
+			if state == "42501" {
+				want = slices.DeleteFunc(slices.Clone(want), func(call string) bool { return call == "spoil" })
+			}
+			client.wantCalls(t, fmt.Sprint(test.name, " that fails with ", state), want...)
 		}
 	}
 }

@@ -47,6 +47,20 @@ func Undone(state, severity string) bool {
 	return severity != "" || !hasClass(state, fatalClasses)
 }
 
+// codeReadOnly is the SQLSTATE of a write on a server that an operator took out of service, or that
+// has become a standby. Such a server keeps its connections.
+const codeReadOnly = "25006"
+
+// outOfService are classes of SQLSTATE that say that the server takes no writes or shuts down.
+var outOfService = []string{codeReadOnly, "57P0"}
+
+// spoil spoils a connection if err says that its server is out of service. err may be nil.
+func spoil(conn Spoiler, err error) {
+	if err != nil && hasClass(pgstore.SQLState(err), outOfService) {
+		conn.Spoil()
+	}
+}
+
 func hasClass(state string, classes []string) bool {
 	for _, class := range classes {
 		if strings.HasPrefix(state, class) {

@@ -80,6 +80,8 @@ func (f fakeConn) Script(_ context.Context, sql string) error { return f.c.call(
 
 func (f fakeConn) Release() { _ = f.c.call("release") }
 
+func (f fakeConn) Spoil() { _ = f.c.call("spoil") }
+
 type fakeTx struct{ fakeConn }
 
 func (f fakeTx) Commit(context.Context) error { return f.c.call("commit") }

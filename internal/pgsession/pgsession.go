@@ -37,6 +37,15 @@ type Session interface {
 	pgstore.Conn
 	// Release returns the connection to the pool.
 	Release()
+	Spoiler
+}
+
+// Spoiler is a connection whose server may have gone out of service.
+type Spoiler interface {
+	// Spoil makes Release close the connection. The client also closes the idle connections of the
+	// store's pools, which most likely lead to the same server: each would fail once otherwise.
+	// Spoil does not block.
+	Spoil()
 }
 
 // Tx is an open transaction.
@@ -49,6 +58,7 @@ type Tx interface {
 	Rollback(ctx context.Context)
 	// Release returns the connection to the pool, after Commit or Rollback.
 	Release()
+	Spoiler
 }
 
 // RunTx is an open transaction of handlers. A goroutine that a handler left behind may

@@ -16,6 +16,7 @@ type sessionRows struct {
 func (r *sessionRows) Close() {
 	r.Rows.Close()
 	if r.session != nil {
+		spoil(r.session, r.Rows.Err())
 		r.session.Release()
 		r.session = nil
 	}
@@ -44,6 +45,7 @@ func (r *committingRows) Next() bool {
 	} else {
 		r.tx.Rollback(r.ctx)
 	}
+	spoil(r.tx, r.err)
 	r.release()
 	return false
 }
@@ -63,4 +65,17 @@ func (r *committingRows) Close() {
 func (r *committingRows) release() {
 	r.tx.Release()
 	r.tx = nil
+}
+
+// watchedRows spoil the connection of their transaction if the server turns out to be out of
+// service.
+type watchedRows struct {
+	pgstore.Rows
+	tx Spoiler
+}
+
+// Close implements pgstore.Rows.
+func (r *watchedRows) Close() {
+	r.Rows.Close()
+	spoil(r.tx, r.Rows.Err())
 }

@@ -51,7 +51,12 @@ func (t *runTx) Query(ctx context.Context, sql string, args ...any) (pgstore.Row
 	if err := t.usable(); err != nil {
 		return nil, err
 	}
-	return t.tx.Query(ctx, sql, args...)
+	rows, err := t.tx.Query(ctx, sql, args...)
+	if err != nil {
+		spoil(t.tx, err)
+		return nil, err
+	}
+	return &watchedRows{rows, t.tx}, nil
 }
 
 // Script implements pgstore.Conn.

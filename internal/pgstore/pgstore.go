@@ -76,13 +76,11 @@ type Conn interface {
 type Isolation int
 
 const (
-	// ReadCommitted shows each statement all commits before it.
+	// ReadCommitted shows each statement all commits before it. The transaction has the session's own
+	// access mode: a server that an operator made read-only must refuse a write.
 	ReadCommitted Isolation = iota
 	// Snapshot shows one state of the database, and writes nothing.
 	Snapshot
-	// ReadCommittedAsSet is ReadCommitted with the session's own access mode: a server that an
-	// operator made read-only must refuse a write.
-	ReadCommittedAsSet
 )
 
 // Outcome is the certainty about a statement that failed.

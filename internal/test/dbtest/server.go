@@ -329,3 +329,35 @@ func (s *Server) removeSharedMemory() error {
 	}
 	return removeSharedMemory(id)
 }
+
+// Together returns a DSN with two hosts: the first server, then the second, which gets the password
+// of the first.
+func Together(t testing.TB, first, second *Server) string {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), second.DSN())
+	if err != nil {
+		t.Fatalf("dbtest: %v", err)
+	}
+	defer conn.Close(t.Context())
+	if _, err := conn.Exec(t.Context(), "ALTER ROLE CURRENT_USER PASSWORD '"+first.password+"'"); err != nil {
+		t.Fatalf("dbtest: %v", err)
+	}
+	second.password = first.password
+	return strings.Replace(first.DSN(), first.Addr(), first.Addr()+","+second.Addr(), 1)
+}
+
+// Fence makes the server refuse writes, as an operator does before a switchover. Sessions notice it
+// one after another.
+func (s *Server) Fence(t testing.TB) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), s.DSN())
+	if err != nil {
+		t.Fatalf("dbtest: %v", err)
+	}
+	defer conn.Close(t.Context())
+	for _, sql := range []string{"ALTER SYSTEM SET default_transaction_read_only = on", "SELECT pg_reload_conf()"} {
+		if _, err := conn.Exec(t.Context(), sql); err != nil {
+			t.Fatalf("dbtest: %v", err)
+		}
+	}
+}

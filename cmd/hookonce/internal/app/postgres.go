@@ -12,18 +12,6 @@ import (
 	"github.com/hookonce/hookonce/hookpgx"
 )
 
-// pooledStore closes the pool of a store after the store.
-type pooledStore struct {
-	driver.Store
-	pool *pgxpool.Pool
-}
-
-func (s *pooledStore) Close() error {
-	err := s.Store.Close()
-	s.pool.Close()
-	return err
-}
-
 // CheckPostgres refuses a PostgreSQL URL that the driver cannot parse. It does not connect. The
 // error is an *Error that never quotes the URL.
 func CheckPostgres(url string) error {
@@ -43,34 +31,14 @@ func parsePostgres(url string) (*pgxpool.Config, error) {
 	return cfg, nil
 }
 
-// workSettings are settings of the pool for leases, outcomes and pruning, unless the URL has its
-// own. A frozen or disconnected gateway must not hold its locks for hours, nor keep an abandoned
-// statement running. The server rolls back the interrupted work, and the gateway retries it.
-var workSettings = map[string]string{
-	"application_name":                    "hookonce",
-	"idle_in_transaction_session_timeout": "60s",
-	"statement_timeout":                   "60s",
-	"lock_timeout":                        "5s",
-}
-
-func openPostgres(ctx context.Context, settings *config.Settings) (driver.Store, error) {
+func openPostgres(_ context.Context, settings *config.Settings) (driver.Store, error) {
 	cfg, err := parsePostgres(settings.Database)
 	if err != nil {
 		return nil, fmt.Errorf("the setting database: %w", err)
 	}
-	for name, value := range workSettings {
-		if cfg.ConnConfig.RuntimeParams[name] == "" {
-			cfg.ConnConfig.RuntimeParams[name] = value
-		}
-	}
-	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	store, err := hookpgx.Open(cfg, nil)
 	if err != nil {
 		return nil, fmt.Errorf("opening the database: %w", err)
 	}
-	store, err := hookpgx.NewWithOptions(pool, nil)
-	if err != nil {
-		pool.Close()
-		return nil, fmt.Errorf("opening the database: %w", err)
-	}
-	return &pooledStore{store, pool}, nil
+	return store, nil
 }

@@ -1,0 +1,70 @@
+package hookpgx
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+const (
+	// dropEvery is the least time between two drops: the connections of one busy pool notice within
+	// moments of each other that their server is out of service, and one drop covers them all.
+	dropEvery    = time.Second
+	closeTimeout = time.Second
+)
+
+// link is what the pools of a store share.
+type link struct {
+	own   []*pgxpool.Pool // made by the store
+	users *pgxpool.Pool   // the caller's pool; nil if the store made all of them
+
+	mu      sync.Mutex
+	dropped time.Time // guarded by mu
+}
+
+// open makes a pool of the store. It does not connect. The config becomes the pool's.
+func (l *link) open(config *pgxpool.Config, conns int, settings map[string]string) (*pgxpool.Pool, error) {
+	configure(config, conns, settings)
+	// The context bounds nothing that lasts: connections are made when needed.
+	pool, err := pgxpool.NewWithConfig(context.Background(), config)
+	if err == nil {
+		l.own = append(l.own, pool)
+	}
+	return pool, err
+}
+
+// drop closes the idle connections of all pools, so that the next ones are dialed again and find the
+// server that accepts writes.
+func (l *link) drop() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if time.Since(l.dropped) < dropEvery {
+		return
+	}
+	l.dropped = time.Now()
+	for _, pool := range l.own {
+		pool.Reset()
+	}
+	if l.users != nil {
+		dropIdle(l.users)
+	}
+}
+
+// dropIdle takes the idle connections out of the caller's pool, and closes them in the background. The
+// caller's code does not hold them, and connections in use stay open.
+func dropIdle(pool *pgxpool.Pool) {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	for _, conn := range pool.AcquireAllIdle(ctx) {
+		go closeConn(conn.Hijack())
+	}
+}
+
+func closeConn(conn *pgx.Conn) {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	_ = conn.Close(ctx)
+}
