@@ -170,7 +170,8 @@ type Source struct {
 
 	// DedupeWindow and Retention override those of Config. If the provider retries for longer than
 	// Config.DedupeWindow, DedupeWindow defaults to that time; a shorter one is logged as a
-	// warning.
+	// warning. Of several processes with different windows for a source, the longest holds, of all
+	// processes that were seen in the last seven days.
 	DedupeWindow time.Duration
 	Retention    time.Duration
 }

@@ -31,6 +31,7 @@ type Engine struct {
 
 	setup    atomic.Pointer[setup]
 	reloadMu sync.Mutex
+	reloaded chan struct{} // receives after a Reload
 	ran      atomic.Bool
 
 	claims *claims.Queue
@@ -46,10 +47,10 @@ type Engine struct {
 	remarkable    *limit.Bucket // log lines about claims
 	observers     *observers
 
-	bodies    *wire.Memory // of all bodies, from their first byte to their answer
-	draining  atomic.Bool
-	clock     clockKeeper
-	fits      atomic.Bool // the schema was seen to fit
+	bodies   *wire.Memory // of all bodies, from their first byte to their answer
+	draining atomic.Bool
+	clock    clockKeeper
+	fits     atomic.Bool // the schema was seen to fit
 }
 
 // worker is the part of an Inbox that depends on the transaction type: a *work.Workers.
@@ -119,6 +120,7 @@ func newEngine(store driver.Store, cfg Config, handled []string, faults error) (
 		remarkable: refusalRate.bucket(),
 		observers:  newObservers(cfg.Observer, cfg.Logger),
 		clock:      newClockKeeper(store),
+		reloaded:   make(chan struct{}, 1),
 	}
 	first, err := in.newSetup(&cfg, nil)
 	if err := errors.Join(cfg.check(), err, faults); err != nil {
@@ -163,6 +165,10 @@ func (in *Engine) Reload(cfg *Config) error {
 	if len(taken) > 0 {
 		in.log.Warn("sources vanished by the reload; their deliveries are answered 503 for a while, then 404",
 			slog.Any("sources", taken), slog.String("for", vanishedFor.String()))
+	}
+	select {
+	case in.reloaded <- struct{}{}:
+	default: // an earlier one was not received yet
 	}
 	return nil
 }

@@ -62,8 +62,10 @@ func (in *Engine) warnOfTriggers(ctx context.Context) error {
 	return err
 }
 
-// pruneAgain prunes until ctx ends. It runs beside maintain, because pruning may take long.
+// pruneAgain registers the windows and prunes until ctx ends. It runs beside maintain, because
+// pruning may take long.
 func (in *Engine) pruneAgain(ctx context.Context) {
+	in.maintainStep(ctx, "registering the windows", in.registerWindows)
 	wait := in.pruneInterval()
 	for {
 		timer := time.NewTimer(wait)
@@ -71,6 +73,10 @@ func (in *Engine) pruneAgain(ctx context.Context) {
 		case <-ctx.Done():
 			timer.Stop()
 			return
+		case <-in.reloaded:
+			timer.Stop()
+			in.maintainStep(ctx, "registering the windows", in.registerWindows)
+			wait = in.pruneInterval()
 		case <-timer.C:
 			if wait = in.pruneInterval(); in.prunePass(ctx) {
 				wait = 0
@@ -123,11 +129,8 @@ func (in *Engine) pruneInterval() time.Duration {
 	return min(max(shortest/4, minPruneEvery), maxPruneEvery)
 }
 
-// Prune removes finished work past its window: bodies past retention, identities past the dedupe
-// window, and the quarantine beyond its bounds. It works in small chunks and rests after each for
-// as long as the chunk took, so that deliveries are answered meanwhile. If it fails, the result
-// holds the rows that it removed before, or is nil. Run calls it from time to time.
-func (in *Engine) Prune(ctx context.Context) (*driver.PruneResult, error) {
+// windows returns the windows of all sources.
+func (in *Engine) windows() *driver.PruneParams {
 	p := &driver.PruneParams{
 		DedupeWindow:   in.cfg.DedupeWindow,
 		Retention:      in.cfg.Retention,
@@ -136,14 +139,28 @@ func (in *Engine) Prune(ctx context.Context) (*driver.PruneResult, error) {
 		Rest:           pruneRest,
 	}
 	for name, s := range in.setup.Load().sources {
-		if s.DedupeWindow > 0 || s.Retention > 0 {
-			w := driver.SourceWindows{DedupeWindow: s.DedupeWindow, Retention: s.Retention}
-			setDefault(&w.DedupeWindow, p.DedupeWindow)
-			setDefault(&w.Retention, p.Retention)
-			p.Sources[name] = w
-		}
+		p.Sources[name] = driver.SourceWindows{DedupeWindow: s.DedupeWindow, Retention: s.Retention}
 	}
-	result, err := in.store.Prune(ctx, p)
+	return p
+}
+
+// registerWindows keeps processes with shorter windows, or without our sources, from pruning our
+// events.
+func (in *Engine) registerWindows(ctx context.Context) error {
+	return in.store.RegisterWindows(ctx, in.windows())
+}
+
+// Prune removes finished work past its window: bodies past retention, identities past the dedupe
+// window, and the quarantine beyond its bounds. Of several processes with different windows for a
+// source, the longest holds, of all processes that were seen in the last seven days. Prune works in
+// small chunks and rests after each for as long as the chunk took, so that deliveries are answered
+// meanwhile. If it fails, the result holds the rows that it removed before, or is nil. Run calls it
+// from time to time.
+func (in *Engine) Prune(ctx context.Context) (*driver.PruneResult, error) {
+	if err := in.registerWindows(ctx); err != nil {
+		return nil, err
+	}
+	result, err := in.store.Prune(ctx, in.windows())
 	if result != nil && *result != (driver.PruneResult{}) {
 		in.log.Info("pruned", slog.Int64("events", result.Events), slog.Int64("bodies", result.Bodies),
 			slog.Int64("quarantined", result.Quarantined))

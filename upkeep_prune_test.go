@@ -20,6 +20,8 @@ type pruningStore struct {
 	calls  []pruneCall
 }
 
+func (s *pruningStore) RegisterWindows(context.Context, *driver.PruneParams) error { return nil }
+
 type pruneCall struct {
 	At     time.Duration // since the store was made
 	Window time.Duration // the dedupe window of the source lab

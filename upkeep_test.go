@@ -3,11 +3,14 @@ package hookonce_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
@@ -91,5 +94,119 @@ func TestForeignTriggers(t *testing.T) {
 	}
 	if got := deliver(in, delivery("1", "{}")); got != ok {
 		t.Errorf("without the trigger: answer %+v, want 200 ok", got)
+	}
+}
+
+// windowStore calls registering in front of each RegisterWindows and counts the calls of Prune.
+type windowStore struct {
+	driver.Store
+	registering func(p *driver.PruneParams) error
+	prunes      atomic.Int64
+}
+
+func (s *windowStore) RegisterWindows(ctx context.Context, p *driver.PruneParams) error {
+	if err := s.registering(p); err != nil {
+		return err
+	}
+	return s.Store.RegisterWindows(ctx, p)
+}
+
+func (s *windowStore) Prune(ctx context.Context, p *driver.PruneParams) (*driver.PruneResult, error) {
+	s.prunes.Add(1)
+	return s.Store.Prune(ctx, p)
+}
+
+// Two processes share a database. One has a short window for all its sources. It must not prune
+// the other's events, whether or not it knows their source.
+func TestPruningFollowsTheLongestWindow(t *testing.T) {
+	t.Parallel()
+	for name, known := range map[string]bool{"a known source": true, "an unknown source": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store := openStore(t)
+			long := newEngine(t, store, nil)
+			if _, err := long.Prune(t.Context()); err != nil { // it registers, as Run does
+				t.Fatal(err)
+			}
+			short := newEngine(t, store, func(c *hookonce.Config) {
+				c.DedupeWindow, c.Retention = time.Millisecond, time.Millisecond
+				own := c.Sources[0]
+				own.Name = "own"
+				c.Sources = append(c.Sources, own)
+				if !known {
+					c.Sources = c.Sources[1:]
+				}
+			})
+			if got := deliver(long, delivery("1", "{}")); got != ok {
+				t.Fatalf("delivery: %+v, want %+v", got, ok)
+			}
+			r := delivery("2", "{}")
+			r.URL.Path = "/webhooks/own"
+			if got := deliver(short, r); got != ok {
+				t.Fatalf("delivery to the other process: %+v, want %+v", got, ok)
+			}
+			// Its own event is younger, so the other is past the short window by then too.
+			waitFor(t, func() bool {
+				result, err := short.Prune(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				return result.Events > 0
+			})
+			if _, err := store.Event(t.Context(), "own", "2"); !errors.Is(err, driver.ErrNotFound) {
+				t.Errorf("the event of the short window is there, error %v; want %v", err, driver.ErrNotFound)
+			}
+			if got := deliver(short, delivery("1", "{}")); known && got != duplicate {
+				t.Errorf("delivery again: %+v, want %+v", got, duplicate)
+			}
+			if ev := eventState(t, store, "1"); ev.BodyPruned {
+				t.Error("the body was pruned by a process with a shorter retention")
+			}
+		})
+	}
+}
+
+// A process registers its windows when Run begins and after each Reload. A source that a Reload
+// removed keeps its windows.
+func TestWindowsAreRegistered(t *testing.T) {
+	t.Parallel()
+	registered := make(chan *driver.PruneParams, 10)
+	store := &windowStore{Store: openStore(t), registering: func(p *driver.PruneParams) error {
+		registered <- p
+		return nil
+	}}
+	in := newEngine(t, store, func(c *hookonce.Config) { c.Sources[0].DedupeWindow = 90 * 24 * time.Hour })
+	run(t, in)
+	if p := <-registered; p.Sources["gh"].DedupeWindow != 90*24*time.Hour || p.DedupeWindow != hookonce.DefaultDedupeWindow {
+		t.Errorf("Run registered %+v", p)
+	}
+	cfg := settings("")
+	cfg.Sources[0].Name = "other"
+	reload(t, in, cfg)
+	if p := <-registered; len(p.Sources) != 1 || p.Sources["other"] != (driver.SourceWindows{}) {
+		t.Errorf("Reload registered %+v", p)
+	}
+	now, err := store.Now(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	claim := driver.Claim{Key: driver.EventKey("gh", "old"), Source: "gh", EventID: "old"}
+	if _, err := store.Claim(t.Context(), &driver.ClaimParams{Claims: []driver.Claim{claim}, Now: now.Add(-60 * 24 * time.Hour)}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := in.Prune(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventState(t, store, "old") // fails if it is gone
+}
+
+// A process that cannot register its windows does not prune.
+func TestNoPruningUnregistered(t *testing.T) {
+	t.Parallel()
+	store := &windowStore{Store: openStore(t), registering: func(*driver.PruneParams) error { return driver.ErrUnavailable }}
+	in := newEngine(t, store, nil)
+	if result, err := in.Prune(t.Context()); result != nil || !errors.Is(err, driver.ErrUnavailable) || store.prunes.Load() > 0 {
+		t.Errorf("Prune returned %+v and the error %v after %d calls of the store; want %v and none",
+			result, err, store.prunes.Load(), driver.ErrUnavailable)
 	}
 }

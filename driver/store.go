@@ -3,7 +3,6 @@ package driver
 import (
 	"context"
 	"crypto/sha256"
-	"math"
 	"time"
 )
 
@@ -150,10 +149,15 @@ type Store interface {
 	// LearnedSecrets returns the learned secrets of the sources, in their order.
 	LearnedSecrets(ctx context.Context, sources []string) ([]SourceSecrets, error)
 
+	// RegisterWindows stores the windows of p and the present time, for Prune in every process. It
+	// commits before it returns. Call it before the first claim, and again within WindowsHold.
+	RegisterWindows(ctx context.Context, p *PruneParams) error
+
 	// Prune removes bodies past their retention, and identities past their window with all their
-	// rows. It works in chunks of at most p.Chunk rows, each in a short transaction. Unfinished and
-	// dead work stays. An error comes with the counts of the rows already removed, unless the
-	// parameters are invalid.
+	// rows, as of its start. For each source it follows the longest windows among those of p and
+	// those that any process registered in the last WindowsHold; see Windows. It works in chunks of
+	// at most p.Chunk rows, each in a short transaction. Unfinished and dead work stays. An error
+	// comes with the counts of the rows already removed, unless the parameters are invalid.
 	Prune(ctx context.Context, p *PruneParams) (*PruneResult, error)
 
 	// Weaknesses reads the database's durability settings and returns those that could lose an
@@ -391,50 +395,6 @@ type ReleaseParams struct {
 type MessageLease struct {
 	ID    string
 	Token int64
-}
-
-// PruneParams are the parameters of Store.Prune.
-//
-// A window that is not positive is an error, so that an unset one does not mean "keep nothing". In
-// Sources it stands for the window of all sources.
-type PruneParams struct {
-	DedupeWindow time.Duration            // time an identity is kept after the event was received
-	Retention    time.Duration            // time bodies and headers are kept
-	Sources      map[string]SourceWindows // sources with windows of their own
-	// QuarantineRows is the number of quarantined requests kept for each source, the latest first;
-	// 0 keeps all within Retention.
-	QuarantineRows int
-	Chunk          int // maximum number of rows removed in one step; 0 means a number that suits the store
-	// Rest is the rest after each step, in multiples of the step's duration; 0 means no rest.
-	Rest float64
-	Now  time.Time // tests only; zero means the database's clock
-}
-
-// Pause rests after a step that started at began, as p.Rest says. Stores call it between two steps,
-// outside any transaction. If ctx ends first, Pause returns its error.
-func (p *PruneParams) Pause(ctx context.Context, began time.Time) error {
-	rest := min(p.Rest*float64(time.Since(began)), math.MaxInt64/2)
-	timer := time.NewTimer(time.Duration(rest))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return ctx.Err()
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// SourceWindows are the windows of one source.
-type SourceWindows struct {
-	DedupeWindow time.Duration
-	Retention    time.Duration
-}
-
-// PruneResult counts the rows that Prune removed.
-type PruneResult struct {
-	Events      int64 // identities, with all their rows
-	Bodies      int64 // bodies and headers of events whose identity is kept
-	Quarantined int64
 }
 
 // Weakness is a durability setting that can lose a commit.

@@ -167,3 +167,37 @@ func TestCompleteAgainstComplete(t *testing.T) {
 		t.Errorf("%d attempts are recorded, want %d", n, len(messages))
 	}
 }
+
+// TestForgottenWindows checks that registered windows are removed after seven days, and that a row
+// is written again only after some minutes.
+func TestForgottenWindows(t *testing.T) {
+	t.Parallel()
+	w := open(t, nil)
+	p := &driver.PruneParams{DedupeWindow: time.Hour, Retention: time.Hour, Sources: map[string]driver.SourceWindows{"stripe": {}}}
+	register := func(at time.Time) {
+		t.Helper()
+		p.Now = at
+		if err := w.RegisterWindows(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	now := time.Now().Truncate(time.Microsecond)
+	register(now)
+	register(now.Add(time.Minute))
+	if n := w.number(t, "SELECT count(*) FROM {schema}.source_window WHERE last_seen = $1", now); n != 2 {
+		t.Errorf("%d rows are as they were written first, want 2", n)
+	}
+	register(now.Add(time.Hour))
+	delete(p.Sources, "stripe")
+	register(now.Add(2 * time.Hour))
+	p.Now = now.Add(driver.WindowsHold + time.Hour)
+	if _, err := w.Prune(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	if n := w.number(t, "SELECT count(*) FROM {schema}.source_window WHERE source = ''"); n != 1 {
+		t.Errorf("%d rows for other sources, want 1", n)
+	}
+	if n := w.number(t, "SELECT count(*) FROM {schema}.source_window"); n != 1 {
+		t.Errorf("%d rows are left, want 1", n)
+	}
+}

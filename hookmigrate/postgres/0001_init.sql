@@ -282,6 +282,18 @@ CREATE INDEX quarantine_newest ON {schema}.quarantine (source, last_at);
 -- The quarantine of all sources, newest first.
 CREATE INDEX quarantine_recent ON {schema}.quarantine (last_at, key);
 
+-- The windows of all processes, each with the time at which a process was seen with it last. The
+-- source '' stands for the sources that a process does not have. For each source, pruning follows
+-- the longest windows of the last seven days. Older rows go.
+CREATE TABLE {schema}.source_window (
+	source          text NOT NULL,
+	dedupe_window   bigint NOT NULL, -- microseconds
+	retention       bigint NOT NULL, -- microseconds
+	quarantine_rows bigint NOT NULL, -- the number of quarantined requests to keep
+	last_seen       timestamptz NOT NULL,
+	PRIMARY KEY (source, dedupe_window, retention, quarantine_rows)
+);
+
 -- Sources that may learn one secret from their provider, until armed_until.
 CREATE TABLE {schema}.armed_source (
 	source      text PRIMARY KEY,

@@ -255,6 +255,18 @@ CREATE INDEX hookonce_quarantine_last ON hookonce_quarantine (source, last_at);
 -- The quarantine of all sources, newest first, without reading rows.
 CREATE INDEX hookonce_quarantine_recent ON hookonce_quarantine (last_at, source, body_sha256);
 
+-- The windows of all processes, each with the time at which a process was seen with it last. The
+-- source '' stands for the sources that a process does not have. For each source, pruning follows
+-- the longest windows of the last seven days. Older rows go.
+CREATE TABLE hookonce_source_window (
+    source          TEXT    NOT NULL,
+    dedupe_window   INTEGER NOT NULL, -- microseconds
+    retention       INTEGER NOT NULL, -- microseconds
+    quarantine_rows INTEGER NOT NULL, -- the number of quarantined requests to keep
+    last_seen       INTEGER NOT NULL,
+    PRIMARY KEY (source, dedupe_window, retention, quarantine_rows)
+) STRICT, WITHOUT ROWID;
+
 -- Sources that may learn one secret from their provider, until armed_until.
 CREATE TABLE hookonce_armed_source (
     source      TEXT    NOT NULL PRIMARY KEY,

@@ -165,6 +165,9 @@ type statements struct {
 	pruneVersions         string
 	pruneQuarantineAge    string
 	pruneQuarantineRows   string
+	registerWindows       string
+	windows               string
+	forgetWindows         string
 	takeFresh, takeTried  string
 	takeKeys, claimed     string
 	mark, unmark, lockRun string
@@ -224,6 +227,9 @@ func newStatements(write func(string) string) statements {
 		pruneVersions:       write(pruneVersionsSQL),
 		pruneQuarantineAge:  write(pruneQuarantineAgeSQL),
 		pruneQuarantineRows: write(pruneQuarantineRowsSQL),
+		registerWindows:     write(registerWindowsSQL),
+		windows:             write(windowsSQL),
+		forgetWindows:       write(forgetWindowsSQL),
 		takeFresh:           write(takeIn(freshSQL + dueSQL)),
 		takeTried:           write(takeIn(triedSQL + dueSQL)),
 		takeKeys:            write(takeIn(keysSQL)),

@@ -2,8 +2,8 @@ package pgstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
@@ -22,22 +22,21 @@ const (
 )
 
 // Prune implements [driver.Store]. It refuses windows that are not positive, instead of keeping
-// nothing; in SourceWindows such a window means the general one. Events go first, so that a body
-// that goes with its event is not counted separately.
+// nothing. Events go first, so that a body that goes with its event is not counted separately.
 func (s *Store) Prune(ctx context.Context, p *driver.PruneParams) (*driver.PruneResult, error) {
-	if p.DedupeWindow <= 0 || p.Retention <= 0 {
-		return nil, errors.New("pruning: the dedupe window and the retention must be positive")
+	longest, now, err := s.longestWindows(ctx, p)
+	if err != nil {
+		return nil, err
 	}
 	chunk := p.Chunk
 	if chunk <= 0 {
 		chunk = defaultChunk
 	}
 	chunk = min(chunk, maxChunk)
-	identities := windowsOf(p, p.DedupeWindow, func(w driver.SourceWindows) time.Duration { return w.DedupeWindow })
-	bodies := windowsOf(p, p.Retention, func(w driver.SourceWindows) time.Duration { return w.Retention })
+	identities := windowsOf(now, longest, func(k driver.Kept) int64 { return k.DedupeWindow.Microseconds() })
+	bodies := windowsOf(now, longest, func(k driver.Kept) int64 { return k.Retention.Microseconds() })
 
 	result := &driver.PruneResult{}
-	var err error
 	if result.Events, err = inChunks(ctx, p, func(ctx context.Context, last *chunkResult) (*chunkResult, error) {
 		return s.pruneChunk(ctx, &s.sql.pruneEvents, identities, last, chunk)
 	}); err != nil {
@@ -57,15 +56,18 @@ func (s *Store) Prune(ctx context.Context, p *driver.PruneParams) (*driver.Prune
 		bodies.now, bodies.sources, bodies.keep, bodies.rest); err != nil {
 		return result, err
 	}
-	if p.QuarantineRows > 0 {
-		surplus, err := s.pruneAll(ctx, p, quarantine, s.sql.pruneQuarantineRows, chunk, int64(p.QuarantineRows))
+	if rows := windowsOf(now, longest, func(k driver.Kept) int64 { return k.QuarantineRows }); rows.shortest < math.MaxInt64 {
+		surplus, err := s.pruneAll(ctx, p, quarantine, s.sql.pruneQuarantineRows, chunk, rows.sources, rows.keep, rows.rest)
 		result.Quarantined += surplus
-		return result, err
+		if err != nil {
+			return result, err
+		}
 	}
-	return result, nil
+	return result, write(ctx, s.pools.Work, "forgetting windows", noRows, s.sql.forgetWindows, &now, driver.WindowsHold.Microseconds())
 }
 
-// windows are the windows of all sources in microseconds, as arguments of the statements.
+// windows are windows of one kind, of all sources, as arguments of the statements: microseconds or
+// numbers of rows.
 type windows struct {
 	now      *time.Time
 	sources  []string
@@ -80,13 +82,13 @@ func (w *windows) arguments(last *chunkResult, more ...any) []any {
 	return append([]any{w.now, w.sources, w.keep, w.rest, w.shortest, last.lastTime, last.lastKey}, more...)
 }
 
-func windowsOf(p *driver.PruneParams, all time.Duration, of func(driver.SourceWindows) time.Duration) *windows {
-	w := &windows{now: clock(p.Now), sources: []string{}, keep: []int64{}, rest: all.Microseconds()}
+func windowsOf(now time.Time, longest driver.Windows, of func(driver.Kept) int64) *windows {
+	w := &windows{now: &now, sources: []string{}, keep: []int64{}, rest: of(longest[""])}
 	w.shortest = w.rest
-	for source, own := range p.Sources {
-		if d := of(own); d > 0 && driver.IsText(source) {
-			w.sources, w.keep = append(w.sources, source), append(w.keep, d.Microseconds())
-			w.shortest = min(w.shortest, d.Microseconds())
+	for source, kept := range longest {
+		if source != "" {
+			w.sources, w.keep = append(w.sources, source), append(w.keep, of(kept))
+			w.shortest = min(w.shortest, of(kept))
 		}
 	}
 	return w

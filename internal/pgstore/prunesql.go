@@ -174,15 +174,22 @@ const pruneVersionsSQL = pruneSettingsSQL + `
 )
 SELECT count(*) FROM gone`
 
-// pruneQuarantineRowsSQL keeps the $1 newest rows of each source, and removes up to $2 others.
+// pruneQuarantineRowsSQL keeps the newest rows of each source: $2 of the sources $1, and $3 of the
+// others. It removes up to $4 rows.
 const pruneQuarantineRowsSQL = `
-WITH ranked AS MATERIALIZED (
-	SELECT key, row_number() OVER (PARTITION BY source ORDER BY last_at DESC, key) AS place
+WITH windows AS MATERIALIZED (
+	SELECT * FROM unnest($1::text[], $2::bigint[]) AS w (source, keep)
+), ranked AS MATERIALIZED (
+	SELECT key, source, row_number() OVER (PARTITION BY source ORDER BY last_at DESC, key) AS place
 	FROM {schema}.quarantine
 ), victim AS MATERIALIZED (
 	SELECT q.key
 	FROM {schema}.quarantine q
-	WHERE q.key IN (SELECT key FROM ranked WHERE place > $1::bigint LIMIT $2::int)
+	WHERE q.key IN (
+		SELECT r.key FROM ranked r
+		WHERE r.place > coalesce((SELECT w.keep FROM windows w WHERE w.source = r.source), $3::bigint)
+		LIMIT $4::int
+	)
 	FOR UPDATE SKIP LOCKED
 ), gone AS (
 	DELETE FROM {schema}.quarantine q USING victim v WHERE q.key = v.key RETURNING q.key

@@ -70,23 +70,25 @@ const (
 
 // pruner is one call of Prune.
 type pruner struct {
-	store  *Store
-	p      *driver.PruneParams
-	now    int64
-	chunk  int
-	result driver.PruneResult
+	store   *Store
+	p       *driver.PruneParams
+	longest driver.Windows
+	now     int64
+	chunk   int
+	result  driver.PruneResult
 }
 
 // Prune implements driver.Store.
 func (s *Store) Prune(ctx context.Context, p *driver.PruneParams) (*driver.PruneResult, error) {
-	if p.DedupeWindow <= 0 || p.Retention <= 0 {
-		return nil, errors.New("pruning: the dedupe window and the retention must be positive")
-	}
 	run := &pruner{store: s, p: p, now: clock(p.Now), chunk: p.Chunk}
 	if run.chunk <= 0 {
 		run.chunk = defaultChunk
 	}
-	for _, step := range []func(context.Context) error{run.identities, run.bodies, run.versions, run.quarantine} {
+	var err error
+	if run.longest, err = s.longestWindows(ctx, p, run.now); err != nil {
+		return nil, err
+	}
+	for _, step := range []func(context.Context) error{run.identities, run.bodies, run.versions, run.quarantine, run.forgetWindows} {
 		if err := step(ctx); err != nil {
 			return &run.result, err
 		}
@@ -96,14 +98,8 @@ func (s *Store) Prune(ctx context.Context, p *driver.PruneParams) (*driver.Prune
 
 // windows returns the oldest times within the windows of a source, for identities and bodies.
 func (r *pruner) windows(source string) (identities, bodies int64) {
-	w := r.p.Sources[source]
-	if w.DedupeWindow <= 0 {
-		w.DedupeWindow = r.p.DedupeWindow
-	}
-	if w.Retention <= 0 {
-		w.Retention = r.p.Retention
-	}
-	return r.before(w.DedupeWindow), r.before(w.Retention)
+	k := r.longest.Of(source)
+	return r.before(k.DedupeWindow), r.before(k.Retention)
 }
 
 // lock returns the most rows to remove under one hold of the write lock.
@@ -138,8 +134,8 @@ func (r *pruner) versions(ctx context.Context) error {
 // keyed removes rows that have a key, a source and a time, and are past the dedupe window of their
 // source, oldest first. It returns their number.
 func (r *pruner) keyed(ctx context.Context, walk string, one func(*writeTx, *victim) (bool, error)) (total int64, err error) {
-	latest := r.before(r.p.DedupeWindow)
-	for source := range r.p.Sources {
+	latest := int64(math.MinInt64)
+	for source := range r.longest {
 		identities, _ := r.windows(source)
 		latest = max(latest, identities)
 	}
@@ -257,10 +253,7 @@ func (r *pruner) quarantine(ctx context.Context) error {
 		if err := r.repeat(ctx, deleteQuarantineOld, source, before, r.lock()); err != nil {
 			return err
 		}
-		if r.p.QuarantineRows <= 0 {
-			return nil
-		}
-		return r.repeat(ctx, deleteQuarantineRows, source, r.lock(), r.p.QuarantineRows)
+		return r.repeat(ctx, deleteQuarantineRows, source, r.lock(), r.longest.Of(source).QuarantineRows)
 	})
 }
 

@@ -9,7 +9,7 @@ var writeStatements = []string{
 	replayDeadEvent, replayDeadMessage, discardEvent, discardMessage, selectRetryable, hurryMessage,
 	countDelivery, insertQuarantine,
 	deleteEvent, deleteState, deleteAttempts, deleteMessages, deleteCount, deleteHistory, deleteBodySeen,
-	deleteBody, deleteQuarantineOld, deleteQuarantineRows, deleteTries, deleteVersion,
+	deleteBody, deleteQuarantineOld, deleteQuarantineRows, deleteTries, deleteVersion, registerWindow, forgetWindows,
 	insertDone, staleMessage, keepVersion,
 	markTaken, postpone, setMarker, undoHandlers, recordDone, recordStale, recordRetry, recordDead, releaseEvent, insertTry,
 	selectLost, countLost, loseAlone, loseOther,

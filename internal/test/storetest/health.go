@@ -117,6 +117,7 @@ func everyMethod(s driver.Store, dead driver.Key, held driver.Message, later tim
 		"Prune":           func(ctx context.Context) error { _, err := s.Prune(ctx, windows(time.Second, later)); return err },
 		"Weaknesses":      func(ctx context.Context) error { _, err := s.Weaknesses(ctx); return err },
 		"ForeignTriggers": func(ctx context.Context) error { _, err := s.ForeignTriggers(ctx); return err },
+		"RegisterWindows": func(ctx context.Context) error { return s.RegisterWindows(ctx, windows(time.Second, later)) },
 		"Now":             func(ctx context.Context) error { _, err := s.Now(ctx); return err },
 		"Applied":         func(ctx context.Context) error { _, err := s.Applied(ctx); return err },
 		"Apply":           func(ctx context.Context) error { _, err := s.Apply(ctx); return err },

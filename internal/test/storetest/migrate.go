@@ -45,9 +45,10 @@ func migrateMissing(a, b *fixture) {
 			_, err := a.s.Lease(ctx, &driver.LeaseParams{Destination: "d", Limit: 1, For: leaseFor, MaxAttempts: 1})
 			return err
 		},
-		"Event":  func(ctx context.Context) error { _, err := a.s.Event(ctx, "stripe", "evt_1"); return err },
-		"Events": func(ctx context.Context) error { _, err := a.s.Events(ctx, &driver.EventFilter{}); return err },
-		"Prune":  func(ctx context.Context) error { _, err := a.s.Prune(ctx, windows(day, t0)); return err },
+		"Event":           func(ctx context.Context) error { _, err := a.s.Event(ctx, "stripe", "evt_1"); return err },
+		"Events":          func(ctx context.Context) error { _, err := a.s.Events(ctx, &driver.EventFilter{}); return err },
+		"Prune":           func(ctx context.Context) error { _, err := a.s.Prune(ctx, windows(day, t0)); return err },
+		"RegisterWindows": func(ctx context.Context) error { return a.s.RegisterWindows(ctx, windows(day, t0)) },
 	} {
 		if err := call(a.Context()); !errors.Is(err, driver.ErrSchema) {
 			a.Errorf("%s without a schema: got the error %v, want %v", name, err, driver.ErrSchema)

@@ -26,6 +26,10 @@ func pruneCases() []testCase {
 		{"Quarantine", pruneQuarantine},
 		{"QuarantineRows", pruneQuarantineRows},
 		{"DatabaseClock", pruneDatabaseClock},
+		{"LongestWindow", pruneLongest},
+		{"UnknownSource", pruneUnknown},
+		{"RegisteredLongAgo", pruneLongAgo},
+		{"RegisteredByTheDatabaseClock", pruneRegisteredNow},
 	}
 }
 
