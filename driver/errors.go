@@ -1,6 +1,9 @@
 package driver
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 // The errors of a Store match these with errors.Is. All except ErrCommitUnknown mean that nothing
 // was written.
@@ -25,6 +28,10 @@ var (
 	// ErrUnavailable means that the database could not be reached, was busy, full, read-only or
 	// shutting down. Nothing was written.
 	ErrUnavailable = errors.New("the database is unavailable")
+
+	// ErrTimedOut means that the database ended a statement because it took too long, or that an
+	// operator cancelled it. It matches ErrUnavailable too. Smaller batches may succeed.
+	ErrTimedOut = fmt.Errorf("%w: the statement took too long or was cancelled", ErrUnavailable)
 
 	// ErrCommitUnknown means that the write may or may not have happened: the connection was lost,
 	// or the deadline passed, after the statement had been sent. Never report it as success or as

@@ -22,6 +22,8 @@ type batch struct {
 	soonest     time.Time // the earliest
 	anyReopened bool
 	mostlyKnown bool // most entries are expected to be duplicates
+	timedOut    int  // size of the smallest statement that timed out; 0 if none did
+	failed      bool // a statement failed
 	observe     func(size int, took time.Duration, err error)
 }
 
@@ -63,19 +65,16 @@ func newBatch(units []*Unit, observe func(size int, took time.Duration, err erro
 	return b
 }
 
-// chunks cuts the entries to the size of one statement: a single delivery may hold more.
-func (b *batch) chunks() [][]*entry {
-	var chunks [][]*entry
-	start, size := 0, 0
-	for i, e := range b.entries {
-		n := claimBytes(e.claim)
-		if i > start && (i-start == MaxBatch || size+n > MaxBytes) {
-			chunks = append(chunks, b.entries[start:i])
-			start, size = i, 0
+// chunk returns how many of the entries fit one statement: a single delivery may hold more than that.
+func chunk(entries []*entry, limit int) int {
+	size := 0
+	for i, e := range entries {
+		size += claimBytes(e.claim)
+		if i > 0 && (i == limit || size > MaxBytes) {
+			return i
 		}
-		size += n
 	}
-	return append(chunks, b.entries[start:])
+	return len(entries)
 }
 
 // firstLockWait leaves time for splitting, and for the delivery with the earliest deadline.
@@ -113,11 +112,33 @@ func (b *batch) claim(ctx context.Context, store Store, entries []*entry, lockTi
 		half := len(entries) / 2
 		b.claim(ctx, store, entries[:half], b.nextLockWait())
 		b.claim(ctx, store, entries[half:], b.nextLockWait())
+	case len(entries) > 1 && errors.Is(err, driver.ErrTimedOut):
+		// In halves, without the deliveries whose time is over.
+		half := len(entries) / 2
+		for _, entries := range [][]*entry{entries[:half], entries[half:]} {
+			if rest := failOverdue(entries, err); len(rest) > 0 {
+				b.claim(ctx, store, rest, b.nextLockWait())
+			}
+		}
 	default:
 		for _, e := range entries {
 			e.result.Err = err
 		}
 	}
+}
+
+// failOverdue fails the entries that no delivery waits for any more, and returns the others.
+func failOverdue(entries []*entry, err error) []*entry {
+	now := time.Now()
+	var rest []*entry
+	for _, e := range entries {
+		if slices.ContainsFunc(e.waiters, func(w waiter) bool { return now.Before(w.unit.deadline) }) {
+			rest = append(rest, e)
+		} else {
+			e.result.Err = err
+		}
+	}
+	return rest
 }
 
 // resultOf returns the result of a claim. An unsettled one is an error: it must not be taken for a
@@ -132,6 +153,10 @@ func resultOf(r *driver.ClaimResult) Result {
 func (b *batch) try(ctx context.Context, store Store, p *driver.ClaimParams) ([]driver.ClaimResult, error) {
 	began := time.Now()
 	results, err := store.Claim(ctx, p)
+	b.failed = b.failed || err != nil
+	if n := len(p.Claims); timedOut(ctx, err) && (b.timedOut == 0 || n < b.timedOut) {
+		b.timedOut = n
+	}
 	b.observe(len(p.Claims), time.Since(began), err)
 	return results, err
 }

@@ -125,6 +125,7 @@ type Queue struct {
 
 	mu       sync.Mutex
 	waiting  lanes
+	pace     pace
 	claiming map[driver.Key]bool // keys that a flusher is claiming
 	active   int                 // flushers
 	hurrying bool                // a timer runs that calls hurry
@@ -135,7 +136,7 @@ type Queue struct {
 func New(store Store, o Options) *Queue {
 	return &Queue{
 		store: store, o: o, counts: newCounts(store, o.Log),
-		flushers: store.ClaimConcurrency(), claiming: make(map[driver.Key]bool), waiting: newLanes(),
+		flushers: store.ClaimConcurrency(), claiming: make(map[driver.Key]bool), waiting: newLanes(), pace: pace{limit: MaxBatch},
 	}
 }
 
@@ -275,7 +276,7 @@ func (q *Queue) next(before []*Unit) []*Unit {
 			delete(q.claiming, u.Claims[i].Key)
 		}
 	}
-	units := q.waiting.take(newPicker(MaxBatch, q.claiming))
+	units := q.waiting.take(newPicker(q.pace.limit, q.claiming))
 	for _, u := range units {
 		u.taken = true
 		for i := range u.Claims {
@@ -286,6 +287,21 @@ func (q *Queue) next(before []*Unit) []*Unit {
 		q.active--
 	}
 	return units
+}
+
+// batchLimit returns the largest number of claims for a statement now.
+func (q *Queue) batchLimit() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.pace.limit
+}
+
+// adapt adapts the size of the next batches to the statements of b since its last call.
+func (q *Queue) adapt(b *batch) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.pace.after(b)
+	b.timedOut, b.failed = 0, false
 }
 
 // flush claims the events of units. It makes their results final in any case, also if the store or
@@ -305,8 +321,11 @@ func (q *Queue) flush(units []*Unit) {
 	}()
 	ctx, cancel := context.WithDeadline(context.Background(), b.deadline)
 	defer cancel()
-	for _, chunk := range b.chunks() {
-		b.claim(ctx, q.store, chunk, b.firstLockWait())
+	for entries := b.entries; len(entries) > 0; {
+		n := chunk(entries, q.batchLimit())
+		b.claim(ctx, q.store, entries[:n], b.firstLockWait())
+		entries = entries[n:]
+		q.adapt(b)
 	}
 	b.reopen(ctx, q.store)
 	b.settle(q.counts)

@@ -87,6 +87,8 @@ func classOf(code string, unknown error) error {
 		return driver.ErrLockTimeout
 	case codeRowDropped:
 		return driver.ErrNotStored
+	case codeCancelled:
+		return driver.ErrTimedOut
 	case codeUndefinedTable, codeUndefinedColumn, codeUndefinedFunction, codeUndefinedObject, codeUndefinedSchema:
 		return driver.ErrSchema
 	}
@@ -98,7 +100,7 @@ func classOf(code string, unknown error) error {
 		// batch answers both.
 		return driver.ErrBadRow
 	}
-	// Out of disk or connections (53), read-only (25006), cancelled or timed out (57014), and the
-	// rest: the server said that nothing happened, and no row is at fault.
+	// Out of disk or connections (53), read-only (25006), and the rest: the server said that nothing
+	// happened, and no row is at fault.
 	return driver.ErrUnavailable
 }
