@@ -14,6 +14,7 @@ import (
 	"github.com/hookonce/hookonce/internal/claims"
 	"github.com/hookonce/hookonce/internal/limit"
 	"github.com/hookonce/hookonce/internal/problem"
+	"github.com/hookonce/hookonce/internal/wire"
 	"github.com/hookonce/hookonce/provider"
 	"github.com/hookonce/hookonce/verify"
 )
@@ -89,17 +90,20 @@ func unavailable(why string, err error) *answer {
 // answerClaimed answers a delivery whose claims are final. The answer is 2xx only if each event is
 // durable or kept in the quarantine.
 func (in *Engine) answerClaimed(ctx context.Context, d *delivery, u *claims.Unit, malformed []provider.Malformed) *answer {
-	src, durable := d.source, 0
+	src, durable, kept := d.source, 0, len(malformed)
+	if kept > 0 {
+		in.log.Warn("quarantined: no single event id could be read", slog.String("source", src.Name),
+			slog.Int("items", kept), slog.String("reason", malformed[0].Reason))
+	}
+	var refusal error // of the database, which refuses an event
 	for i := range u.Results {
 		result, claim := &u.Results[i], &u.Claims[i]
 		switch {
 		case errors.Is(result.Err, driver.ErrBadRow):
-			// The database refuses signed data: the event is authentic and malformed.
-			item := provider.Malformed{Reason: "the database refuses the event", Body: claim.Body}
-			if err := in.quarantine(ctx, d, []provider.Malformed{item}); err != nil {
+			if err := in.keepRefused(ctx, d, claim, result.Err); err != nil {
 				return unavailable("the quarantine could not be written", err)
 			}
-			malformed = append(malformed, item)
+			refusal, kept = result.Err, kept+1
 		case result.Err != nil:
 			return unavailable("the claim was not made", result.Err)
 		case !result.Settled():
@@ -109,19 +113,19 @@ func (in *Engine) answerClaimed(ctx context.Context, d *delivery, u *claims.Unit
 			in.logClaim(claim, result)
 		}
 	}
-	if len(malformed) > 0 {
-		in.log.Warn("quarantined: no single event id could be read", slog.String("source", src.Name),
-			slog.Int("items", len(malformed)), slog.String("reason", malformed[0].Reason))
-		if durable == 0 {
-			return answerMalformed(d, malformed[0].Reason)
-		}
+	switch {
+	case durable > 0 || kept == 0:
+	case refusal != nil:
+		return answerRefused(d, refusal)
+	default:
+		return answerMalformed(d, malformed[0].Reason)
 	}
 	var a *answer
 	switch {
 	case src.Ack != nil:
 		a = src.Ack.answer()
 	case src.batch:
-		a = answerBatch(u, len(malformed))
+		a = answerBatch(u, kept)
 	default:
 		a = answerEvent(&u.Claims[0], &u.Results[0])
 	}
@@ -160,6 +164,26 @@ func (a *Ack) answer() *answer {
 		contentType: cmp.Or(a.ContentType, "text/plain; charset=utf-8"),
 		body:        []byte(a.Body),
 	}
+}
+
+// keepRefused keeps an event in the quarantine that the database refuses: it is authentic, and the
+// sender may not deliver it until the fault is mended.
+func (in *Engine) keepRefused(ctx context.Context, d *delivery, claim *driver.Claim, refusal error) error {
+	in.log.Warn("quarantined: the database refuses the event", slog.String("source", claim.Source),
+		slog.String("event_id", claim.EventID), slog.Any("error", refusal))
+	return in.quarantine(ctx, d, []provider.Malformed{{Reason: wire.ErrorText(refusal), Body: claim.Body}})
+}
+
+// answerRefused answers for a delivery that is in the quarantine because the database refuses its
+// events. That is no fault of the sender: several senders never repeat a delivery after a 4xx.
+func answerRefused(d *delivery, refusal error) *answer {
+	if d.source.Malformed == MalformedQuarantine {
+		return answerMalformed(d, refusal.Error())
+	}
+	a := refused(http.StatusServiceUnavailable, "The event could not be stored. It was kept for the operator. Send it again.",
+		"the database refuses the event, which is in the quarantine", refusal)
+	a.retryAfter = retryAfter
+	return a
 }
 
 // answerMalformed answers for a request that is in the quarantine.

@@ -139,8 +139,8 @@ type Source struct {
 	// count every delivery as failed and repeat it.
 	AckKey string
 
-	// Malformed sets the answer to a verified request without a usable event. The request is kept
-	// in the quarantine in either case.
+	// Malformed sets the answer to a verified request without a usable event, and to an event that
+	// the database refuses. The request is kept in the quarantine in either case.
 	Malformed Malformed
 	// Redelivery sets the effect of a delivery of a dead event.
 	Redelivery Redelivery
@@ -213,7 +213,7 @@ type Malformed string
 
 // The values of Source.Malformed.
 const (
-	MalformedReject     Malformed = "reject"     // 400; the default
+	MalformedReject     Malformed = "reject"     // 400, or 503 if the database refuses the event; the default
 	MalformedQuarantine Malformed = "quarantine" // 200
 )
 

@@ -109,7 +109,7 @@ func TestDeliveriesAreObserved(t *testing.T) {
 			c.Sources[0].Malformed = hookonce.MalformedQuarantine
 		}, nil, func() *http.Request { return delivery("b", `{}`) }, hookonce.DeliveryObserved{Source: gh, Status: 200, Outcome: "malformed"}},
 		{"refused by the database", nil, nil, func() *http.Request { return delivery("bad", "{}") }, hookonce.DeliveryObserved{
-			Source: gh, Status: 400, Outcome: "malformed",
+			Source: gh, Status: 503, Outcome: "unavailable",
 		}},
 		{"forged", nil, nil, forged, hookonce.DeliveryObserved{Source: gh, Status: 401, Outcome: "refused"}},
 		{"unknown source", nil, nil, unknown, hookonce.DeliveryObserved{Status: 404, Outcome: "refused"}},

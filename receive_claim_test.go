@@ -16,7 +16,7 @@ import (
 func TestFailedClaims(t *testing.T) {
 	t.Parallel()
 	for err, want := range map[error]int{
-		driver.ErrBadRow:        400, // the database refuses a value of the row
+		driver.ErrBadRow:        503, // the database refuses a value of the row
 		driver.ErrLockTimeout:   503,
 		driver.ErrSerialization: 503,
 		driver.ErrUnavailable:   503,

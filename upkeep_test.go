@@ -56,28 +56,42 @@ func TestPruneLogsItsCounts(t *testing.T) {
 	wantLine(t, log, "msg=pruned") // the second call pruned nothing and logs nothing
 }
 
-// Run warns of a trigger that drops rows. A delivery whose row it drops is no duplicate, and succeeds
-// once the trigger is gone.
-func TestForeignTriggers(t *testing.T) {
-	t.Parallel()
-	log := &lines{}
+// openWithSQL returns a new SQLite store, and a function that runs SQL in its file without the store.
+func openWithSQL(t *testing.T) (store driver.Store, exec func(query string)) {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "hookonce.db")
-	store, err := hooksql.OpenSQLite("sqlite", path)
+	opened, err := hooksql.OpenSQLite("sqlite", path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer store.Close()
-	if _, err := hookmigrate.Up(t.Context(), store); err != nil {
+	t.Cleanup(func() {
+		if err := opened.Close(); err != nil {
+			t.Errorf("closing the store: %v", err)
+		}
+	})
+	if _, err := hookmigrate.Up(t.Context(), opened); err != nil {
 		t.Fatal(err)
 	}
 	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(20000)")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer db.Close()
-	if _, err := db.ExecContext(t.Context(), `CREATE TRIGGER audit BEFORE INSERT ON hookonce_event BEGIN SELECT RAISE(IGNORE); END`); err != nil {
-		t.Fatal(err)
+	t.Cleanup(func() { _ = db.Close() }) // it has written what it should
+	return opened, func(query string) {
+		t.Helper()
+		if _, err := db.ExecContext(t.Context(), query); err != nil {
+			t.Fatal(err)
+		}
 	}
+}
+
+// Run warns of a trigger that drops rows. A delivery whose row it drops is no duplicate, and succeeds
+// once the trigger is gone.
+func TestForeignTriggers(t *testing.T) {
+	t.Parallel()
+	log := &lines{}
+	store, exec := openWithSQL(t)
+	exec(`CREATE TRIGGER audit BEFORE INSERT ON hookonce_event BEGIN SELECT RAISE(IGNORE); END`)
 	in := newEngine(t, store, func(c *hookonce.Config) { c.Logger = log.logger() })
 	ctx, stop := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
@@ -89,9 +103,7 @@ func TestForeignTriggers(t *testing.T) {
 	if got := deliver(in, delivery("1", "{}")); got.Code != 503 {
 		t.Errorf("while the trigger drops events: answer %+v, want 503", got)
 	}
-	if _, err := db.ExecContext(t.Context(), `DROP TRIGGER audit`); err != nil {
-		t.Fatal(err)
-	}
+	exec(`DROP TRIGGER audit`)
 	if got := deliver(in, delivery("1", "{}")); got != ok {
 		t.Errorf("without the trigger: answer %+v, want 200 ok", got)
 	}
