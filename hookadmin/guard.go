@@ -4,12 +4,17 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
+	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
+
+	"github.com/hookonce/hookonce/internal/limit"
 )
 
 // guard decides which requests are allowed.
@@ -17,7 +22,14 @@ type guard struct {
 	digest     [sha256.Size]byte // of the token
 	sessionKey []byte
 	open       bool // no token: loopback callers only
+
+	tries  *limit.Addresses // wrong tokens, of logins and requests
+	lines  *limit.Bucket    // log lines about them
+	logger *slog.Logger
 }
+
+// minToken is the least length of a token, in bytes, on an address that others can reach.
+const minToken = 16
 
 // refusal is the answer to a request that is refused.
 type refusal struct {
@@ -25,7 +37,7 @@ type refusal struct {
 	detail string
 }
 
-func newGuard(token string, loopback bool) (guard, error) {
+func newGuard(token string, loopback bool, logger *slog.Logger) (guard, error) {
 	if token == "" {
 		if !loopback {
 			return guard{}, errors.New("admin API: without a token it must listen on a loopback address; set admin.token")
@@ -37,12 +49,18 @@ func newGuard(token string, loopback bool) (guard, error) {
 			return guard{}, errors.New("admin API: the token must be printable ASCII without spaces")
 		}
 	}
+	if len(token) < minToken && !loopback {
+		return guard{}, fmt.Errorf("admin API: beyond loopback the token must have at least %d bytes; make one with: openssl rand -hex 32", minToken)
+	}
 	key, err := newSessionKey(token)
-	return guard{digest: sha256.Sum256([]byte(token)), sessionKey: key}, err
+	return guard{
+		digest: sha256.Sum256([]byte(token)), sessionKey: key,
+		tries: limit.NewAddresses(10, time.Minute), lines: limit.New(60, time.Minute), logger: logger,
+	}, err
 }
 
-// check returns nil if e may answer r.
-func (g *guard) check(r *http.Request, e *endpoint) *refusal {
+// check returns nil if e may answer r. It may set headers of the answer.
+func (g *guard) check(header http.Header, r *http.Request, e *endpoint) *refusal {
 	if e.probe {
 		return nil
 	}
@@ -55,20 +73,39 @@ func (g *guard) check(r *http.Request, e *endpoint) *refusal {
 	case e.door || e.page && g.hasSession(r, time.Now()):
 		return nil
 	}
-	return g.checkToken(r)
+	return g.checkToken(header, r)
 }
 
 // checkToken returns nil if r carries the token in its header.
-func (g *guard) checkToken(r *http.Request) *refusal {
+func (g *guard) checkToken(header http.Header, r *http.Request) *refusal {
 	values := r.Header.Values("Authorization")
 	if len(values) != 1 {
 		return &refusal{http.StatusUnauthorized, "Send one header: Authorization: Bearer TOKEN."}
 	}
 	scheme, token, _ := strings.Cut(values[0], " ")
-	if !g.isToken(strings.TrimLeft(token, " ")) || !strings.EqualFold(scheme, "Bearer") {
-		return &refusal{http.StatusUnauthorized, "The token is wrong: it differs from admin.token in the settings."}
+	if !strings.EqualFold(scheme, "Bearer") {
+		return &refusal{http.StatusUnauthorized, "Send the token as: Authorization: Bearer TOKEN."}
 	}
-	return nil
+	return g.try(header, r, strings.TrimLeft(token, " "), "a request to the admin listener was refused: wrong token")
+}
+
+// try compares text with the token. It returns nil if they are equal, and otherwise logs failed. An
+// address with too many wrong tokens must wait, as header of the answer says; until then even the
+// right token is refused, because guessing could continue otherwise.
+func (g *guard) try(header http.Header, r *http.Request, text, failed string) *refusal {
+	right, wait := g.tries.Try(r.RemoteAddr, func() bool { return g.isToken(text) })
+	switch {
+	case wait > 0:
+		wait = (wait + time.Second - 1).Truncate(time.Second)
+		header.Set("Retry-After", strconv.Itoa(int(wait/time.Second)))
+		return &refusal{http.StatusTooManyRequests, "Too many wrong tokens came from your address. Wait " + inWords(wait) + ", then try again."}
+	case right:
+		return nil
+	}
+	if g.lines.Take(time.Now()) == 0 {
+		g.logger.WarnContext(r.Context(), failed, slog.String("remote", r.RemoteAddr), slog.String("path", r.URL.EscapedPath()))
+	}
+	return &refusal{http.StatusUnauthorized, "The token is wrong: it differs from admin.token in the settings."}
 }
 
 func (g *guard) isToken(text string) bool {

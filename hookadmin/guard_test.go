@@ -4,8 +4,14 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/hookadmin"
@@ -37,6 +43,7 @@ func TestToken(t *testing.T) {
 		{"repeated", []string{"Bearer " + token, "Bearer " + token}, false},
 		{"right behind wrong", []string{"Bearer x", "Bearer " + token}, false},
 	}
+	addresses := 0
 	for _, loopback := range []bool{true, false} {
 		a := newAPI(t, func(cfg *hookadmin.Config) {
 			cfg.Store, cfg.Token, cfg.Loopback = store, token, loopback
@@ -44,6 +51,8 @@ func TestToken(t *testing.T) {
 		for _, tt := range tests {
 			for _, path := range []string{"/api/v1/events", "/no/such/path"} {
 				resp := a.do(t, http.MethodGet, path, func(r *http.Request) {
+					addresses++ // too many wrong tokens of one address are refused otherwise
+					r.RemoteAddr = fmt.Sprintf("192.0.2.%d:1234", addresses)
 					r.Host = "gateway.example.com" // with a token any Host is allowed
 					r.Header["Authorization"] = tt.header
 				})
@@ -203,4 +212,88 @@ func TestChangesNeedTheToken(t *testing.T) {
 		}
 	}
 	open.wantState(t, "e1", "dead")
+}
+
+// Wrong tokens are limited by address, on every path that takes one, together with logins.
+func TestWrongTokensAreLimited(t *testing.T) {
+	t.Parallel()
+	a := newClosed(t, openStore(t), token)
+	synctest.Test(t, func(t *testing.T) {
+		as := func(remote string, header ...string) func(*http.Request) {
+			return func(r *http.Request) { r.RemoteAddr, r.Header["Authorization"] = remote, header }
+		}
+		get := func(path, remote string, header ...string) *answer {
+			return a.do(t, http.MethodGet, path, as(remote, header...))
+		}
+		const right, wrong = "Bearer " + token, "Bearer x"
+		paths := []string{"/api/v1/openapi.json", "/debug/pprof/heap", "/no/such/path", "/api/v1/events"}
+		for i, guess := range []string{wrong, "Bearer ", "bearer  " + token[1:], wrong, "Bearer " + token + "x", wrong, wrong} {
+			wantProblem(t, get(paths[i%len(paths)], fmt.Sprintf("[2001:db8::%d]:1", i), guess), http.StatusUnauthorized)
+			// Neither right tokens nor requests without one count.
+			if resp := get("/api/v1/openapi.json", "[2001:db8::1]:1", right); resp.status != 200 {
+				t.Fatalf("a right token: %d", resp.status)
+			}
+			wantProblem(t, get("/api/v1/openapi.json", "[2001:db8::1]:1"), http.StatusUnauthorized)
+			wantProblem(t, get("/api/v1/openapi.json", "[2001:db8::1]:1", right, right), http.StatusUnauthorized)
+			wantProblem(t, get("/api/v1/openapi.json", "[2001:db8::1]:1", "Basic "+token), http.StatusUnauthorized)
+		}
+		wantRedirect(t, get("/sources", "[2001:db8::1]:1", wrong), "./login")
+		for range 2 {
+			wantPage(t, a.submit(t, "/login", url.Values{"token": {"x"}}, func(r *http.Request) { r.RemoteAddr = "[2001:db8::2]:1" }), http.StatusForbidden)
+		}
+		before := strings.Count(a.log.String(), ": wrong token")
+		for _, path := range paths {
+			for _, guess := range []string{wrong, right} { // the right one too; otherwise guessing could continue
+				resp := get(path, "[2001:db8::ffff]:1", guess)
+				if wantProblem(t, resp, http.StatusTooManyRequests); resp.header.Get("Retry-After") != "6" {
+					t.Errorf("%s: Retry-After %q, want 6", path, resp.header.Get("Retry-After"))
+				}
+			}
+		}
+		wantPage(t, get("/sources", "[2001:db8::1]:1", right), http.StatusTooManyRequests)
+		wantPage(t, a.submit(t, "/login", url.Values{"token": {token}}, func(r *http.Request) { r.RemoteAddr = "[2001:db8::2]:1" }), http.StatusTooManyRequests)
+		wantProblem(t, get("/api/v1/openapi.json", "[2001:db8::1]:1"), http.StatusUnauthorized)
+		if resp := get("/healthz", "[2001:db8::1]:1", wrong); resp.status != 200 {
+			t.Errorf("a probe got %d", resp.status)
+		}
+		if resp := get("/api/v1/openapi.json", "[2001:db8:0:1::1]:1", right); resp.status != 200 {
+			t.Errorf("another address got %d", resp.status)
+		}
+		log := a.log.String()
+		if n := strings.Count(log, ": wrong token"); n != 10 || before != 10 || !strings.Contains(log, `"remote":"[2001:db8::4]:1","path":"/api/v1/openapi.json"`) {
+			t.Errorf("%d log lines about 10 wrong tokens:\n%s", n, log)
+		}
+		time.Sleep(6 * time.Second)
+		if resp := get("/api/v1/openapi.json", "[2001:db8::1]:1", right); resp.status != 200 {
+			t.Errorf("after the wait: %d", resp.status)
+		}
+		wantProblem(t, get("/api/v1/openapi.json", "[2001:db8::1]:1", wrong), http.StatusUnauthorized)
+		wantProblem(t, get("/api/v1/openapi.json", "[2001:db8::1]:1", right), http.StatusTooManyRequests)
+	})
+	if strings.Contains(a.log.String(), token[1:]) {
+		t.Error("the log shows a token")
+	}
+}
+
+// Thousands of concurrent guesses get no more tries than the limit allows.
+func TestConcurrentGuessesAreLimited(t *testing.T) {
+	t.Parallel()
+	a := newClosed(t, openStore(t), token)
+	var compared atomic.Int64
+	var guesses sync.WaitGroup
+	for i := range 200 {
+		guesses.Go(func() {
+			w := httptest.NewRecorder()
+			r := httptest.NewRequest(http.MethodGet, "/api/v1/openapi.json", http.NoBody)
+			r.Header.Set("Authorization", fmt.Sprint("Bearer ", i))
+			a.handler.ServeHTTP(w, r)
+			if w.Code != http.StatusTooManyRequests {
+				compared.Add(1)
+			}
+		})
+	}
+	guesses.Wait()
+	if n := compared.Load(); n < 10 || n > 12 {
+		t.Errorf("%d of 200 guesses were compared, want 10", n)
+	}
 }

@@ -10,7 +10,6 @@ import (
 
 	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
-	"github.com/hookonce/hookonce/internal/limit"
 	"github.com/hookonce/hookonce/internal/problem"
 )
 
@@ -32,7 +31,7 @@ type Config struct {
 	// timeout of 2 s. Required.
 	Ready func(context.Context) error
 	// Token is the secret that callers send as "Authorization: Bearer TOKEN": printable ASCII
-	// without spaces. It may be "" only with Loopback.
+	// without spaces. Without Loopback it has at least 16 bytes; with Loopback it may be "".
 	Token string
 	// Loopback promises that the handler is served on a loopback address only.
 	Loopback bool
@@ -44,14 +43,12 @@ type Config struct {
 }
 
 type handler struct {
-	store      driver.Store
-	engine     *hookonce.Engine
-	ready      func(context.Context) error
-	warnings   func() []string
-	guard      guard
-	logins     *limit.Addresses // wrong tokens
-	loginLines *limit.Bucket    // log lines about them
-	logger     *slog.Logger
+	store    driver.Store
+	engine   *hookonce.Engine
+	ready    func(context.Context) error
+	warnings func() []string
+	guard    guard
+	logger   *slog.Logger
 
 	// The rest is about one request.
 	thing    string // kind of thing the request is about, as a 404 names it
@@ -71,17 +68,15 @@ func New(cfg *Config) (http.Handler, error) {
 	case cfg.Ready == nil:
 		return nil, errors.New("admin API: Config.Ready is missing")
 	}
-	g, err := newGuard(cfg.Token, cfg.Loopback)
+	logger := cfg.Logger
+	if logger == nil {
+		logger = slog.Default()
+	}
+	g, err := newGuard(cfg.Token, cfg.Loopback, logger)
 	if err != nil {
 		return nil, err
 	}
-	h := &handler{
-		store: cfg.Store, engine: cfg.Engine, ready: cfg.Ready, warnings: cfg.Warnings, guard: g, logger: cfg.Logger,
-		logins: limit.NewAddresses(5, time.Minute), loginLines: limit.New(60, time.Minute),
-	}
-	if h.logger == nil {
-		h.logger = slog.Default()
-	}
+	h := &handler{store: cfg.Store, engine: cfg.Engine, ready: cfg.Ready, warnings: cfg.Warnings, guard: g, logger: logger}
 	if h.warnings == nil {
 		h.warnings = func() []string { return nil }
 	}
@@ -145,7 +140,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if h.page {
 		setPageHeaders(w.Header())
 	}
-	if refused := h.guard.check(r, here); refused != nil {
+	if refused := h.guard.check(w.Header(), r, here); refused != nil {
 		h.refuse(w, r, refused)
 		return
 	}

@@ -181,7 +181,9 @@ func TestNewRefusesUnsafeConfigs(t *testing.T) {
 		ok   bool
 	}{
 		{"loopback without a token", hookadmin.Config{Store: store, Engine: engine, Ready: ready, Loopback: true}, true},
-		{"network with a token", hookadmin.Config{Store: store, Engine: engine, Ready: ready, Token: "s3cret"}, true},
+		{"network with a token", hookadmin.Config{Store: store, Engine: engine, Ready: ready, Token: "0123456789abcdef"}, true},
+		{"network with a short token", hookadmin.Config{Store: store, Engine: engine, Ready: ready, Token: "0123456789abcde"}, false},
+		{"loopback with a short token", hookadmin.Config{Store: store, Engine: engine, Ready: ready, Token: "s3cret", Loopback: true}, true},
 		{"network without a token", hookadmin.Config{Store: store, Engine: engine, Ready: ready}, false},
 		{"token with a space", hookadmin.Config{Store: store, Engine: engine, Ready: ready, Token: "s3 cret"}, false},
 		{"blank token", hookadmin.Config{Store: store, Engine: engine, Ready: ready, Token: " "}, false},

@@ -7,7 +7,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -96,15 +95,8 @@ func (h *handler) answerLogin(w http.ResponseWriter, r *http.Request, status int
 	h.render(w, r, status, "login.html", &page{Title: "Sign in", Content: &loginPage{refused}})
 }
 
-// login compares a token with the one of the settings, and starts a session. It takes from the
-// limit before it compares; otherwise concurrent tries would all be compared.
+// login compares a token with the one of the settings, and starts a session.
 func (h *handler) login(w http.ResponseWriter, r *http.Request) {
-	now := time.Now()
-	if wait := h.logins.Take(r.RemoteAddr, now); wait > 0 {
-		w.Header().Set("Retry-After", strconv.Itoa(int((wait+time.Second-1)/time.Second)))
-		h.answerLogin(w, r, http.StatusTooManyRequests, "Too many tries came from your address. Wait "+inWords(wait.Round(time.Second))+", then try again.")
-		return
-	}
 	r.Body = http.MaxBytesReader(w, r.Body, maxLogin)
 	if err := r.ParseForm(); err != nil {
 		var tooLong *http.MaxBytesError
@@ -116,15 +108,16 @@ func (h *handler) login(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	// A token holds no spaces, but a copied one may be surrounded by them.
-	if !h.guard.isToken(strings.TrimSpace(r.PostForm.Get("token"))) {
-		if h.loginLines.Take(now) == 0 {
-			h.logger.WarnContext(r.Context(), "a login to the dashboard failed: wrong token", slog.String("remote", r.RemoteAddr))
+	token := strings.TrimSpace(r.PostForm.Get("token"))
+	if refused := h.guard.try(w.Header(), r, token, "a login to the dashboard failed: wrong token"); refused != nil {
+		status := refused.status
+		if status == http.StatusUnauthorized {
+			status = http.StatusForbidden // 401 asks for a header
 		}
-		h.answerLogin(w, r, http.StatusForbidden, "The token is wrong: it differs from admin.token in the settings.")
+		h.answerLogin(w, r, status, refused.detail)
 		return
 	}
-	h.logins.GiveBack(r.RemoteAddr)
-	setSession(w, r, h.guard.session(now.Add(sessionLength)), int(sessionLength/time.Second))
+	setSession(w, r, h.guard.session(time.Now().Add(sessionLength)), int(sessionLength/time.Second))
 	redirect(w, "./")
 }
 

@@ -13,8 +13,9 @@ import (
 	"github.com/hookonce/hookonce/internal/send"
 )
 
-// weakToken is the minimum length of an admin token, in bytes; a shorter one is a warning.
-const weakToken = 16
+// minToken is the least length of an admin token, in bytes. A shorter one is a warning on loopback
+// and a fault elsewhere.
+const minToken = 16
 
 // maxShutdownDelay bounds shutdown_delay.
 const maxShutdownDelay = 5 * time.Minute
@@ -120,8 +121,12 @@ func (l *loader) listeners(s *Settings, top mapping, flags *Flags) {
 	s.Admin.Listen = l.address(adminListen, DefaultAdminListen)
 	token := l.override(admin.get("token"), "admin.token", "", "")
 	var ok bool
-	if s.Admin.Token, ok = l.secret(token); ok && len(s.Admin.Token) < weakToken {
-		l.warn(token, "the token has less than %d bytes; make one with: openssl rand -hex 32", weakToken)
+	if s.Admin.Token, ok = l.secret(token); ok && len(s.Admin.Token) < minToken {
+		report := l.warn
+		if s.Admin.Listen != "" && !isLoopback(s.Admin.Listen) {
+			report = l.fault
+		}
+		report(token, "the token has less than %d bytes; make one with: openssl rand -hex 32", minToken)
 	}
 	if strings.ContainsFunc(string(s.Admin.Token), func(r rune) bool { return r <= ' ' || r > '~' }) {
 		l.fault(token, "a token is sent in a header: it may hold visible ASCII characters only")
