@@ -308,7 +308,7 @@ func newRefusalLog(log *slog.Logger) *refusalLog {
 	return &refusalLog{log: log, lines: refusalRate.bucket()}
 }
 
-func (l *refusalLog) write(r *http.Request, source string, a *answer) {
+func (l *refusalLog) write(r *http.Request, client, source string, a *answer) {
 	if l.lines.Take(time.Now()) > 0 {
 		l.skipped.Add(1)
 		return
@@ -319,7 +319,7 @@ func (l *refusalLog) write(r *http.Request, source string, a *answer) {
 	}
 	attrs := []slog.Attr{
 		slog.Int("status", a.status), slog.String("why", a.why), slog.String("source", source),
-		slog.String("remote", r.RemoteAddr), slog.String("error_id", a.errorID),
+		slog.String("remote", client), slog.String("error_id", a.errorID),
 	}
 	if a.err != nil {
 		attrs = append(attrs, slog.Any("error", a.err))

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"slices"
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/guard"
+	"github.com/hookonce/hookonce/internal/limit"
 	"github.com/hookonce/hookonce/provider"
 	"github.com/hookonce/hookonce/verify"
 )
@@ -54,6 +56,11 @@ type Config struct {
 	// UnverifiedRate bounds the unverified requests per address that are answered 401; beyond it
 	// the answer is 429. It never holds back a request that verifies. Defaults to 100 a second.
 	UnverifiedRate Rate
+	// TrustedProxies are the networks of proxies whose X-Forwarded-For names the client, for limits
+	// by address and the log alone. The client is the last address in it that is not in one of these
+	// networks. Without TrustedProxies, and where such an address is missing or malformed, it is the
+	// address of the connection.
+	TrustedProxies []netip.Prefix
 	// Queue is the number of deliveries that may wait for their claim; beyond it the answer is 503
 	// to a delivery of the source with the most of them. Defaults to 8,192.
 	Queue int
@@ -355,6 +362,11 @@ func (c *Config) check() error {
 	}
 	if err := c.UnverifiedRate.check(); err != nil {
 		faults = append(faults, fmt.Errorf("unverified %w", err))
+	}
+	for i, prefix := range c.TrustedProxies {
+		if err := limit.CheckProxy(prefix); err != nil {
+			faults = append(faults, fmt.Errorf("trusted proxies: %s, number %d, %w", prefix, i+1, err))
+		}
 	}
 	return errors.Join(faults...)
 }

@@ -39,6 +39,7 @@ type Engine struct {
 	sender *send.Sender
 
 	fetcher       *keyfetch.Fetcher
+	proxies       limit.Proxies
 	unverified    *limit.Addresses
 	fetches       *limit.Addresses // of keys that were never fetched before
 	learned       *learnedSecrets
@@ -126,6 +127,7 @@ func newEngine(store driver.Store, cfg Config, handled []string, faults error) (
 	if err := errors.Join(cfg.check(), err, faults); err != nil {
 		return nil, fmt.Errorf("hookonce: %w", err)
 	}
+	in.proxies = limit.NewProxies(cfg.TrustedProxies)
 	in.setup.Store(first)
 	in.relays = relay.NewGroup(store, relay.Options{
 		HTTP: in.sender, Log: in.log, Observe: in.observers.message,

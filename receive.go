@@ -54,7 +54,7 @@ func (in *Engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // source.
 func (in *Engine) answer(w http.ResponseWriter, r *http.Request, source string, a *answer) {
 	if a.errorID != "" {
-		in.refusals.write(r, source, a)
+		in.refusals.write(r, in.proxies.Client(r), source, a)
 	}
 	var took time.Duration
 	if !a.began.IsZero() {
@@ -244,7 +244,7 @@ func (in *Engine) refuseUnverified(r *http.Request, now time.Time, err error) *a
 
 // limitUnverified counts an unverified request of r's address, and refuses it beyond the limit.
 func (in *Engine) limitUnverified(r *http.Request, now time.Time, err error) *answer {
-	wait := in.unverified.Take(r.RemoteAddr, now)
+	wait := in.unverified.Take(in.proxies.Client(r), now)
 	if wait == 0 {
 		return nil
 	}

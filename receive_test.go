@@ -7,7 +7,9 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"net/url"
+	"strings"
 	"testing"
 	"time"
 
@@ -112,5 +114,44 @@ func TestRefusalDoesNotWaitForTheBody(t *testing.T) {
 		if resp.StatusCode != want || !resp.Close {
 			t.Errorf("%s: answer %d, closes the connection: %t; want %d and true", path, resp.StatusCode, resp.Close, want)
 		}
+	}
+}
+
+// Limits by address count the client that a trusted proxy names, and nothing that another names.
+func TestLimitsSeeTheClientBehindAProxy(t *testing.T) {
+	t.Parallel()
+	log := new(lines)
+	in := newEngine(t, openStore(t), func(c *hookonce.Config) {
+		c.UnverifiedRate = hookonce.Rate{Count: 1, Per: time.Hour}
+		c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
+		c.Logger = log.logger()
+	})
+	forged := func(peer, client string) int {
+		r := delivery("1", "{}")
+		r.Header.Set("X-Hub-Signature-256", "sha256="+strings.Repeat("0", 64))
+		r.RemoteAddr = peer
+		r.Header.Set("X-Forwarded-For", "192.0.2.99, "+client)
+		return deliver(in, r).Code
+	}
+	for i, tt := range []struct {
+		peer, client string
+		want         int
+	}{
+		{"10.0.0.1:1", "198.51.100.1", 401},
+		{"10.0.0.2:1", "198.51.100.1, 10.0.0.1", 429}, // the same client by another way
+		{"10.0.0.1:1", "198.51.100.2", 401},
+		{"10.0.0.1:1", "2001:db8::1", 401},
+		{"10.0.0.1:1", "2001:db8::2", 429}, // the same /64
+		{"203.0.113.7:1", "198.51.100.3", 401},
+		{"203.0.113.7:1", "198.51.100.4", 429}, // no proxy of ours
+		{"10.0.0.1:1", "unknown", 401},
+		{"10.0.0.1:2", "garbage", 429}, // the connection's address
+	} {
+		if got := forged(tt.peer, tt.client); got != tt.want {
+			t.Errorf("forgery %d, of %s by %s: %d, want %d", i, tt.client, tt.peer, got, tt.want)
+		}
+	}
+	if text := strings.Join(log.all(), ""); !strings.Contains(text, "remote=198.51.100.1 ") || strings.Contains(text, "192.0.2.99") {
+		t.Errorf("the log names other clients:\n%s", text)
 	}
 }

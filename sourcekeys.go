@@ -159,7 +159,7 @@ func (in *Engine) keysFor(src *source, r *http.Request, req *verify.Request, dea
 	if err != nil {
 		return nil, err
 	}
-	may := func() bool { return in.fetches.Take(r.RemoteAddr, req.Now) == 0 }
+	may := func() bool { return in.fetches.Take(in.proxies.Client(r), req.Now) == 0 }
 	keys, err := in.fetcher.Keys(ctx, src.verifier, ref, may)
 	if errors.Is(err, keyfetch.ErrUnknown) {
 		return nil, fmt.Errorf("%w: %w", errKeyRef, err)

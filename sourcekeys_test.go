@@ -18,6 +18,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"runtime"
 	"strings"
 	"sync"
@@ -265,6 +266,36 @@ func TestKeysThatCannotBeFetched(t *testing.T) {
 				t.Errorf("the server was asked %d times, want %d", n, tt.asked)
 			}
 		})
+	}
+}
+
+// Each client behind a trusted proxy may name its own five unknown keys a minute.
+func TestKeyFetchesAreLimitedByClient(t *testing.T) {
+	t.Parallel()
+	k := newKeyServer(t)
+	k.respond.Store(http.HandlerFunc(http.NotFound))
+	of := keyedSources()[0]
+	of.source.AckTimeout = 30 * time.Second
+	in := newEngine(t, openStore(t), func(c *hookonce.Config) {
+		c.Sources = []hookonce.Source{of.source}
+		c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
+	})
+	hookonce.SetFetcher(in, k.fetcher)
+	unknown := func(n int, client string) int {
+		named := of
+		named.body = strings.Replace(of.body, "cert-1.pem", fmt.Sprintf("unknown-%d.pem", n), 1)
+		r := k.signed(t, &named)
+		r.RemoteAddr = "10.0.0.1:1"
+		r.Header.Set("X-Forwarded-For", "192.0.2.99, "+client)
+		return deliver(in, r).Code
+	}
+	for n, want := range []int{401, 401, 401, 401, 401, 429} {
+		if got := unknown(n, "198.51.100.1"); got != want {
+			t.Errorf("unknown key %d of a client: %d, want %d", n, got, want)
+		}
+	}
+	if got := unknown(6, "198.51.100.2"); got != 401 {
+		t.Errorf("an unknown key of another client: %d, want 401", got)
 	}
 }
 

@@ -26,6 +26,8 @@ type guard struct {
 	tries  *limit.Addresses // wrong tokens, of logins and requests
 	lines  *limit.Bucket    // log lines about them
 	logger *slog.Logger
+
+	proxies limit.Proxies
 }
 
 // minToken is the least length of a token, in bytes, on an address that others can reach.
@@ -93,7 +95,8 @@ func (g *guard) checkToken(header http.Header, r *http.Request) *refusal {
 // address with too many wrong tokens must wait, as header of the answer says; until then even the
 // right token is refused, because guessing could continue otherwise.
 func (g *guard) try(header http.Header, r *http.Request, text, failed string) *refusal {
-	right, wait := g.tries.Try(r.RemoteAddr, func() bool { return g.isToken(text) })
+	client := g.proxies.Client(r)
+	right, wait := g.tries.Try(client, func() bool { return g.isToken(text) })
 	switch {
 	case wait > 0:
 		wait = (wait + time.Second - 1).Truncate(time.Second)
@@ -103,7 +106,7 @@ func (g *guard) try(header http.Header, r *http.Request, text, failed string) *r
 		return nil
 	}
 	if g.lines.Take(time.Now()) == 0 {
-		g.logger.WarnContext(r.Context(), failed, slog.String("remote", r.RemoteAddr), slog.String("path", r.URL.EscapedPath()))
+		g.logger.WarnContext(r.Context(), failed, slog.String("remote", client), slog.String("path", r.URL.EscapedPath()))
 	}
 	return &refusal{http.StatusUnauthorized, "The token is wrong: it differs from admin.token in the settings."}
 }

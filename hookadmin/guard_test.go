@@ -1,10 +1,12 @@
 package hookadmin_test
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"net/url"
 	"strings"
 	"sync"
@@ -295,5 +297,54 @@ func TestConcurrentGuessesAreLimited(t *testing.T) {
 	guesses.Wait()
 	if n := compared.Load(); n < 10 || n > 12 {
 		t.Errorf("%d of 200 guesses were compared, want 10", n)
+	}
+}
+
+// Behind a trusted proxy each client has tries of its own; X-Forwarded-For of others means nothing.
+func TestWrongTokensBehindAProxy(t *testing.T) {
+	t.Parallel()
+	store := openStore(t)
+	a := newAPI(t, func(cfg *hookadmin.Config) {
+		cfg.Store, cfg.Token, cfg.TrustedProxies = store, token, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
+	})
+	get := func(peer, client, token string) int {
+		return a.do(t, http.MethodGet, "/api/v1/openapi.json", func(r *http.Request) {
+			r.RemoteAddr = peer
+			r.Header.Set("X-Forwarded-For", client)
+			r.Header.Set("Authorization", "Bearer "+token)
+		}).status
+	}
+	const proxy, stranger = "10.0.0.1:1", "203.0.113.7:1"
+	for i := range 10 {
+		// The client chooses the first address.
+		if got := get(proxy, fmt.Sprintf("192.0.2.%d, 198.51.100.1, 10.0.0.2", i), "x"); got != 401 {
+			t.Errorf("wrong token %d by a proxy: %d, want 401", i, got)
+		}
+		if got := get(stranger, fmt.Sprintf("192.0.2.%d", i), "x"); got != 401 {
+			t.Errorf("wrong token %d of a stranger: %d, want 401", i, got)
+		}
+	}
+	for _, tt := range []struct {
+		peer, client string
+		want         int
+	}{
+		{proxy, "192.0.2.100, 198.51.100.1", 429},
+		{proxy, "198.51.100.2", 200},
+		{stranger, "198.51.100.2", 429},
+		{proxy, "203.0.113.7", 429}, // the same client, by the proxy
+	} {
+		if got := get(tt.peer, tt.client, token); got != tt.want {
+			t.Errorf("the right token of %s by %s: %d, want %d", tt.client, tt.peer, got, tt.want)
+		}
+	}
+	if log := a.log.String(); !strings.Contains(log, `"remote":"198.51.100.1"`) || strings.Contains(log, `"remote":"10.0.0.1`) {
+		t.Error("the log does not name the client")
+	}
+	_, err := hookadmin.New(&hookadmin.Config{
+		Store: store, Engine: newEngine(t, store, &hookonce.Config{}), Ready: func(context.Context) error { return nil }, Loopback: true,
+		TrustedProxies: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")},
+	})
+	if err == nil {
+		t.Error("New trusts every address")
 	}
 }

@@ -3,13 +3,16 @@ package hookadmin
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"strings"
 	"time"
 
 	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/limit"
 	"github.com/hookonce/hookonce/internal/problem"
 )
 
@@ -35,6 +38,10 @@ type Config struct {
 	Token string
 	// Loopback promises that the handler is served on a loopback address only.
 	Loopback bool
+	// TrustedProxies are the networks of proxies whose X-Forwarded-For names the client, for the
+	// limit of wrong tokens and the log alone, as hookonce.Config.TrustedProxies. The default trusts
+	// none: the client is the address of the connection.
+	TrustedProxies []netip.Prefix
 	// Warnings returns more warnings for the dashboard, one line each, about faults of the settings
 	// that stop nothing. Each view calls it. nil means none.
 	Warnings func() []string
@@ -76,6 +83,12 @@ func New(cfg *Config) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	for _, prefix := range cfg.TrustedProxies {
+		if err := limit.CheckProxy(prefix); err != nil {
+			return nil, fmt.Errorf("admin API: Config.TrustedProxies: %s %w", prefix, err)
+		}
+	}
+	g.proxies = limit.NewProxies(cfg.TrustedProxies)
 	h := &handler{store: cfg.Store, engine: cfg.Engine, ready: cfg.Ready, warnings: cfg.Warnings, guard: g, logger: logger}
 	if h.warnings == nil {
 		h.warnings = func() []string { return nil }

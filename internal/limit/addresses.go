@@ -31,8 +31,8 @@ func NewAddresses(count int, per time.Duration) *Addresses {
 }
 
 // Take takes one token of remote and returns 0, or returns the time until there is one.
-// remote is host:port, as in http.Request.RemoteAddr; all remotes that do not parse
-// share one bucket.
+// remote is an address with or without a port, as http.Request.RemoteAddr and
+// Proxies.Client have it; all remotes that do not parse share one bucket.
 func (a *Addresses) Take(remote string, now time.Time) (wait time.Duration) {
 	return a.bucket(remote).Take(now)
 }
@@ -71,12 +71,8 @@ func (a *Addresses) bucket(remote string) *addressBucket {
 // address returns the address that a bucket stands for, or the zero address if remote
 // does not parse.
 func address(remote string) netip.Addr {
-	port, err := netip.ParseAddrPort(remote)
-	if err != nil {
-		return netip.Addr{}
-	}
-	addr := port.Addr().Unmap().WithZone("")
-	if addr.Is6() {
+	addr, ok := parseAddress(remote)
+	if ok && addr.Is6() {
 		prefix, _ := addr.Prefix(64) // fails only for lengths over 128
 		return prefix.Addr()
 	}

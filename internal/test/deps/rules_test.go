@@ -84,7 +84,7 @@ var rules = map[string]rule{
 	},
 	"cmd/hookonce/internal/config": {
 		within: []string{
-			".", "provider", "verify", "internal/locate", "cmd/hookonce/internal/route", "internal/send", "internal/spelling",
+			".", "provider", "verify", "internal/locate", "cmd/hookonce/internal/route", "internal/limit", "internal/send", "internal/spelling",
 		},
 		modules: []string{"github.com/goccy/go-yaml"},
 		why:     "settings become the library's own Config, and nothing else",

@@ -41,6 +41,7 @@ func needRestart(running, read *config.Settings) []string {
 		{"dedupe_window", running.Engine.DedupeWindow == read.Engine.DedupeWindow},
 		{"retention", running.Engine.Retention == read.Engine.Retention},
 		{"unverified_rate", running.Engine.UnverifiedRate == read.Engine.UnverifiedRate},
+		{"trusted_proxies", slices.Equal(running.Engine.TrustedProxies, read.Engine.TrustedProxies)},
 		{"allow_unsafe", slices.Equal(running.AllowUnsafe, read.AllowUnsafe)},
 		{"shutdown_delay", running.ShutdownDelay == read.ShutdownDelay},
 	} {

@@ -111,13 +111,14 @@ func newGateway(ctx context.Context, store driver.Store, o *Options) (_ *gateway
 		return nil, errors.Join(err, g.public.Close())
 	}
 	g.admin.server.Handler, err = hookadmin.New(&hookadmin.Config{
-		Store:    store,
-		Engine:   engine,
-		Ready:    g.ready,
-		Token:    string(o.Settings.Admin.Token),
-		Loopback: isLoopback(g.admin),
-		Warnings: func() []string { return *g.warnings.Load() },
-		Logger:   o.Logger,
+		Store:          store,
+		Engine:         engine,
+		Ready:          g.ready,
+		Token:          string(o.Settings.Admin.Token),
+		Loopback:       isLoopback(g.admin),
+		TrustedProxies: o.Settings.Engine.TrustedProxies,
+		Warnings:       func() []string { return *g.warnings.Load() },
+		Logger:         o.Logger,
 	})
 	if err != nil {
 		return nil, errors.Join(err, g.public.Close(), g.admin.Close())

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -200,5 +201,49 @@ func TestServeRefusesADatabaseThatLosesCommits(t *testing.T) {
 	r.await(t, "admin")
 	if line := r.await(t, "setting"); line["level"] != "WARN" || line["remedy"] == "" {
 		t.Errorf("an allowed weakness is logged as %v", line)
+	}
+}
+
+// The setting reaches both listeners.
+func TestTrustedProxiesNameTheClient(t *testing.T) {
+	t.Parallel()
+	for _, trusted := range []bool{true, false} {
+		text := "admin: {token: 0123456789abcdef}\nunverified_rate: 1/h\ndatabase: sqlite:" + filepath.Join(t.TempDir(), "test.db") +
+			"\nsources: {gh: {provider: github, secrets: [0123456789abcdef]}}\n"
+		if trusted {
+			text += "trusted_proxies: [127.0.0.0/8]\n"
+		}
+		r := serve(t, settings(t, text))
+		admin := r.await(t, "admin")["admin"].(string)
+		public := r.await(t, "listen")["listen"].(string)
+		send := func(method, url, client string) int {
+			t.Helper()
+			req, err := http.NewRequestWithContext(t.Context(), method, url, http.NoBody)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("X-Forwarded-For", "192.0.2.1, "+client)
+			req.Header.Set("Authorization", "Bearer wrong")
+			resp, err := http.DefaultClient.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			return resp.StatusCode
+		}
+		got := []int{
+			send("POST", "http://"+public+"/webhooks/gh", "198.51.100.1"), send("POST", "http://"+public+"/webhooks/gh", "198.51.100.2"),
+		}
+		for range 10 {
+			send("GET", "http://"+admin+"/api/v1/events", "198.51.100.1")
+		}
+		got = append(got, send("GET", "http://"+admin+"/api/v1/events", "198.51.100.1"), send("GET", "http://"+admin+"/api/v1/events", "198.51.100.2"))
+		want := []int{401, 401, 429, 401}
+		if !trusted {
+			want = []int{401, 429, 429, 429}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("trusted %t: answers %v, want %v", trusted, got, want)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -79,7 +80,7 @@ func TestLoadEverything(t *testing.T) {
 	}
 	if got, want := warnings(s), "hookonce.yaml:9:12: retention: a retention of 90d is longer than the dedupe window of 45d: "+
 		"bodies are removed with the identity, at the end of the window\n"+
-		"hookonce.yaml:81:3: sources.lab: unsigned: anyone can send to /webhooks/lab"; got != want {
+		"hookonce.yaml:82:3: sources.lab: unsigned: anyone can send to /webhooks/lab"; got != want {
 		t.Errorf("warnings:\n got %s\nwant %s", got, want)
 	}
 	if got, want := s.DatabaseDisplay(), "postgres://hooks:<secret>@db1.internal,db2.internal:5433/hooks?target_session_attrs=read-write"; got != want {
@@ -98,7 +99,7 @@ func TestLoadEverything(t *testing.T) {
 	ignored := cmpopts.IgnoreFields(Settings{}, "Warnings")
 	opaque := cmp.Options{
 		cmpopts.IgnoreFields(hookonce.Source{}, "Secrets"), cmpopts.IgnoreFields(hookonce.Route{}, "Where"),
-		cmpopts.EquateComparable(hookonce.DeadLetterPolicy{}),
+		cmpopts.EquateComparable(hookonce.DeadLetterPolicy{}, netip.Prefix{}),
 	}
 	if diff := cmp.Diff(want, s, ignored, opaque, cmp.Comparer(func(a, b Secret) bool { return a == b })); diff != "" {
 		t.Errorf("settings (-want +got):\n%s", diff)
@@ -110,6 +111,9 @@ func fullEngine() hookonce.Config {
 		DedupeWindow:   45 * day,
 		Retention:      90 * day,
 		UnverifiedRate: hookonce.Rate{Count: 6000, Per: time.Minute},
+		TrustedProxies: []netip.Prefix{
+			netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("192.0.2.1/32"), netip.MustParsePrefix("2001:db8::/32"),
+		},
 		Sources: []hookonce.Source{
 			{
 				Name: "pay", Provider: provider.Stripe, Tolerance: 10 * time.Minute,

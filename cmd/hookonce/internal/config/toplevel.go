@@ -22,7 +22,7 @@ const maxShutdownDelay = 5 * time.Minute
 
 var topKeys = []string{
 	"database", "migrate", "listen", "admin", "dedupe_window", "retention", "sources", "destinations", "routes",
-	"unverified_rate", "allow_unsafe", "shutdown_delay",
+	"unverified_rate", "trusted_proxies", "allow_unsafe", "shutdown_delay",
 }
 
 // variables are the HOOKONCE_* variables, by the key that they replace.
@@ -30,7 +30,7 @@ var variables = map[string]string{
 	"database": "HOOKONCE_DATABASE", "migrate": "HOOKONCE_MIGRATE", "listen": "HOOKONCE_LISTEN",
 	"admin.listen": "HOOKONCE_ADMIN_LISTEN", "admin.token": "HOOKONCE_ADMIN_TOKEN",
 	"dedupe_window": "HOOKONCE_DEDUPE_WINDOW", "retention": "HOOKONCE_RETENTION",
-	"unverified_rate": "HOOKONCE_UNVERIFIED_RATE", "shutdown_delay": "HOOKONCE_SHUTDOWN_DELAY",
+	"unverified_rate": "HOOKONCE_UNVERIFIED_RATE", "trusted_proxies": "HOOKONCE_TRUSTED_PROXIES", "shutdown_delay": "HOOKONCE_SHUTDOWN_DELAY",
 }
 
 // override returns the value of the flag if it is set, otherwise that of the variable if it is set,
@@ -98,6 +98,7 @@ func (l *loader) settings(root *node, flags *Flags) *Settings {
 		DedupeWindow:   cmp.Or(l.duration(window, 1, maxAge), hookonce.DefaultDedupeWindow),
 		Retention:      cmp.Or(l.duration(retention, 1, maxAge), hookonce.DefaultRetention),
 		UnverifiedRate: cmp.Or(l.rate(rate), hookonce.DefaultUnverifiedRate),
+		TrustedProxies: l.networks(l.override(top.get("trusted_proxies"), "trusted_proxies", "", "")),
 	}
 	if retention != nil && s.Engine.Retention > s.Engine.DedupeWindow {
 		l.warnOfRetention(retention, s.Engine.Retention, s.Engine.DedupeWindow)

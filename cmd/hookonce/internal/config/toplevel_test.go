@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -70,6 +71,10 @@ func TestPrecedence(t *testing.T) {
 			nil,
 		},
 		{
+			"trusted_proxies", "trusted_proxies: [10.0.0.0/8]", "HOOKONCE_TRUSTED_PROXIES=192.0.2.1, 2001:db8::/32", nil,
+			func(s *Settings) any { return fmt.Sprint(s.Engine.TrustedProxies) }, "[]", "[10.0.0.0/8]", "[192.0.2.1/32 2001:db8::/32]", nil,
+		},
+		{
 			"shutdown_delay", "shutdown_delay: 1s", "HOOKONCE_SHUTDOWN_DELAY=2s", nil,
 			func(s *Settings) any { return s.ShutdownDelay }, time.Duration(0), time.Second, 2 * time.Second, nil,
 		},
@@ -125,7 +130,7 @@ func TestUnknownVariables(t *testing.T) {
 		"HOOKONCE_MY_LISTEN=:1", "HOOKONCE_MY_MIGRATE=manual", "HOOKONCE_TEST_POSTGRES=x", "HOOKONCE_LISSTEN=:2", "HOOKONCE_ELSE=secret-value", "PATH=/bin",
 	)})
 	want := "HOOKONCE_ELSE: nothing reads this variable (known: HOOKONCE_ADMIN_LISTEN, HOOKONCE_ADMIN_TOKEN, HOOKONCE_CONFIG, HOOKONCE_DATABASE, " +
-		"HOOKONCE_DEDUPE_WINDOW, HOOKONCE_LISTEN, HOOKONCE_MIGRATE, HOOKONCE_RETENTION, HOOKONCE_SHUTDOWN_DELAY, HOOKONCE_UNVERIFIED_RATE)\n" +
+		"HOOKONCE_DEDUPE_WINDOW, HOOKONCE_LISTEN, HOOKONCE_MIGRATE, HOOKONCE_RETENTION, HOOKONCE_SHUTDOWN_DELAY, HOOKONCE_TRUSTED_PROXIES, HOOKONCE_UNVERIFIED_RATE)\n" +
 		"HOOKONCE_LISSTEN: nothing reads this variable (did you mean HOOKONCE_LISTEN?)"
 	if diff := cmp.Diff(want, warnings(s)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

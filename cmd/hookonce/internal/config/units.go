@@ -2,11 +2,13 @@ package config
 
 import (
 	"math"
+	"net/netip"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/internal/limit"
 )
 
 const day = 24 * time.Hour
@@ -134,4 +136,41 @@ func (l *loader) rate(n *node) hookonce.Rate {
 		l.fault(n, "%s %s", n.shown(), err)
 	}
 	return rate
+}
+
+// networks reads a list of networks, or one text with commas, as in a variable. An address is a
+// network of its own.
+func (l *loader) networks(n *node) []netip.Prefix {
+	if n == nil || n.kind != kindText {
+		var out []netip.Prefix
+		for _, item := range l.list(n) {
+			out = append(out, l.networksOf(item)...)
+		}
+		return out
+	}
+	return l.networksOf(n)
+}
+
+func (l *loader) networksOf(n *node) (out []netip.Prefix) {
+	text, ok := l.text(n)
+	if !ok {
+		return nil
+	}
+	for one := range strings.SplitSeq(text, ",") {
+		one = strings.TrimSpace(one)
+		prefix, err := netip.ParsePrefix(one)
+		if addr, addrErr := netip.ParseAddr(one); addrErr == nil && addr.Zone() == "" {
+			prefix, err = netip.PrefixFrom(addr, addr.BitLen()), nil
+		}
+		if err != nil {
+			l.fault(n, "%s is not a network; write it as 10.0.0.0/8, 2001:db8::/32, or one address", n.shown())
+			continue
+		}
+		if err := limit.CheckProxy(prefix); err != nil {
+			l.fault(n, "%s %s", n.shown(), err)
+			continue
+		}
+		out = append(out, prefix)
+	}
+	return out
 }
