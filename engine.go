@@ -51,6 +51,7 @@ type Engine struct {
 	bodies   *wire.Memory // of all bodies, from their first byte to their answer
 	draining atomic.Bool
 	clock    clockKeeper
+	claiming claimHealth
 	fits     atomic.Bool // the schema was seen to fit
 }
 
@@ -122,6 +123,7 @@ func newEngine(store driver.Store, cfg Config, handled []string, faults error) (
 		observers:  newObservers(cfg.Observer, cfg.Logger),
 		clock:      newClockKeeper(store),
 		reloaded:   make(chan struct{}, 1),
+		claiming:   newClaimHealth(store),
 	}
 	first, err := in.newSetup(&cfg, nil)
 	if err := errors.Join(cfg.check(), err, faults); err != nil {
@@ -135,7 +137,11 @@ func newEngine(store driver.Store, cfg Config, handled []string, faults error) (
 	})
 	in.relays.Set(first.relayed())
 	in.claims = claims.New(store, claims.Options{
-		MaxUnits: cfg.Queue, Log: in.log, Claimed: in.wakeClaimed, Reopened: in.wakeAll, Observe: in.observers.claim,
+		MaxUnits: cfg.Queue, Log: in.log, Claimed: in.wakeClaimed, Reopened: in.wakeAll,
+		Observe: func(size int, took time.Duration, err error) {
+			in.claiming.note(err)
+			in.observers.claim(size, took, err)
+		},
 	})
 	return in, nil
 }

@@ -20,6 +20,7 @@ func (in *Engine) acceptInline(ctx context.Context, d *delivery, unit *claims.Un
 			continue
 		}
 		done := in.worker.Inline(ctx, d.source.work, c)
+		in.claiming.note(done.Err)
 		result := claims.Result{ClaimResult: done.ClaimResult, Err: done.Err}
 		if done.Failure != nil && !done.Dead {
 			failure = done.Failure

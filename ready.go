@@ -14,8 +14,8 @@ import (
 var ErrDraining = errors.New("hookonce: draining")
 
 // Ready returns nil when deliveries can be claimed: the database answers and has the schema of this
-// program, its clock and this machine's differ by less than the limit of Clock, and Drain was not
-// called.
+// program, its clock and this machine's differ by less than the limit of Clock, the latest claims
+// did not all fail, and Drain was not called.
 func (in *Engine) Ready(ctx context.Context) error {
 	if in.draining.Load() {
 		return ErrDraining
@@ -27,7 +27,10 @@ func (in *Engine) Ready(ctx context.Context) error {
 	if err == nil && limit > 0 && skew.Abs() > limit {
 		err = fmt.Errorf("hookonce: this machine's clock differs from the database's by %s: set both by NTP", skew.Round(time.Millisecond))
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return in.claiming.check(ctx)
 }
 
 // checkSchema returns an error if the schema is not this program's. It looks until the schema fits.
@@ -147,4 +150,44 @@ func (c *clockKeeper) isOff(ctx context.Context, tolerance time.Duration) bool {
 		return true
 	}
 	return c.again.do(ctx, c.read) != nil || c.skew().Abs() > tolerance/2
+}
+
+// maxFailedClaims is the number of claims that may fail one after the other while the engine stays
+// ready.
+const maxFailedClaims = 5
+
+// claimHealth knows whether claims succeed. A database may answer questions and still refuse every
+// write, for example because its disk is full.
+type claimHealth struct {
+	store  driver.Store
+	failed *atomic.Int64 // claims, since the last success
+	probe  once
+}
+
+func newClaimHealth(store driver.Store) claimHealth {
+	return claimHealth{store: store, failed: new(atomic.Int64), probe: newOnce()}
+}
+
+// note records the outcome of one claim, of any number of events.
+func (h *claimHealth) note(err error) {
+	switch {
+	case err == nil:
+		h.failed.Store(0)
+	case !driver.FaultOfRows(err):
+		h.failed.Add(1)
+	}
+}
+
+// check returns an error after maxFailedClaims failures in a row, until a claim succeeds. A load
+// balancer may send no deliveries meanwhile, so check then makes a claim of its own, at most once in
+// probeInterval.
+func (h *claimHealth) check(ctx context.Context) error {
+	if h.failed.Load() < maxFailedClaims {
+		return nil
+	}
+	if err := h.probe.do(ctx, h.store.ProbeClaim); err != nil {
+		return fmt.Errorf("hookonce: the latest claims failed, and so does a test: %w", err)
+	}
+	h.failed.Store(0)
+	return nil
 }

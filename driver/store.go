@@ -2,6 +2,7 @@ package driver
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"time"
 )
@@ -19,6 +20,10 @@ type Store interface {
 	// A result may be unsettled if the event was neither inserted nor found. The error matches
 	// ErrNotStored if the database accepted an event and dropped one of its other rows.
 	Claim(ctx context.Context, p *ClaimParams) ([]ClaimResult, error)
+
+	// ProbeClaim claims an event of its own and takes it back, in one commit. If it fails, so would
+	// Claim.
+	ProbeClaim(ctx context.Context) error
 
 	// ClaimConcurrency returns the useful number of concurrent calls of Claim.
 	ClaimConcurrency() int
@@ -241,6 +246,17 @@ type ClaimParams struct {
 	// Reopen reopens dead events; only for Driver.TakeClaim and Driver.ClaimTx.
 	Reopen bool
 	Now    time.Time // tests only; zero means the database's clock
+}
+
+// NewProbe returns the claim of a Store.ProbeClaim. Its key is new, and its body cannot be compressed:
+// the database must find room for it.
+func NewProbe() *Claim {
+	const size = 16 << 10 // more than a page has free
+	c := &Claim{Source: "hookonce", EventID: "probe", Headers: []byte("{}"), Body: make([]byte, size)}
+	_, _ = rand.Read(c.Body) // never fails
+	c.BodyHash = sha256.Sum256(c.Body)
+	c.Key = Key(c.BodyHash)
+	return c
 }
 
 // ClaimResult is the result of one Claim. The zero value is unsettled: whether the event is in the

@@ -41,8 +41,18 @@ func TestFull(t *testing.T) {
 	if has(t, store, last) {
 		t.Errorf("event %s was refused and is there", last)
 	}
+	// SQLite has undone the transaction by itself, so the store took another connection since then.
+	if _, err := writer.ExecContext(t.Context(), `PRAGMA max_page_count = 1`); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.ProbeClaim(t.Context()); !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("ProbeClaim of a full file: got the error %v, want %v", err, driver.ErrUnavailable)
+	}
 	if _, err := writer.ExecContext(t.Context(), `PRAGMA max_page_count = 1000000`); err != nil {
 		t.Fatal(err)
+	}
+	if err := store.ProbeClaim(t.Context()); err != nil {
+		t.Errorf("ProbeClaim of a file with room: %v", err)
 	}
 	mustClaim(t, store, last)
 	var integrity string

@@ -12,6 +12,9 @@ FROM {schema}.claim(
 	$14::text[], $15::bytea[], $16::text[], $17::text[]
 )`
 
+	// unclaimSQL deletes the event of a test.
+	unclaimSQL = `DELETE FROM {schema}.event WHERE key = $1::bytea`
+
 	// knownSQL finds the keys that exist already, by a function of the schema. It runs
 	// before the rest of the claims is sent.
 	knownSQL = `SELECT key, body_sha256, is_dead FROM {schema}.known($1::bytea[])`

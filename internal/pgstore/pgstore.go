@@ -143,6 +143,7 @@ func New(schema string, pools Pools) *Store {
 // statements are the SQL texts of a store, with the name of its schema.
 type statements struct {
 	claim, known, lookUp  string
+	unclaim               string
 	reopen                string
 	count, quarantine     string
 	leaseOldest           string
@@ -194,6 +195,7 @@ func newStatements(write func(string) string) statements {
 		claim:          write(claimSQL),
 		known:          write(knownSQL),
 		lookUp:         write(lookUpSQL),
+		unclaim:        write(unclaimSQL),
 		reopen:         write(again(reopenSQL, stateAgainSQL, false)),
 		count:          write(countSQL),
 		quarantine:     write(quarantineSQL),

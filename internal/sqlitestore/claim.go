@@ -32,6 +32,9 @@ const (
 	selectBodySeen = `SELECT b.key, e.event_id FROM hookonce_body_seen b
 		JOIN hookonce_event e ON e.key = b.key WHERE b.body_key = ?`
 
+	// For ProbeClaim.
+	unclaim = `DELETE FROM hookonce_event WHERE key = ?`
+
 	selectClaimed = `SELECT body_sha256, state = 'dead' FROM hookonce_event_overview WHERE key = ?`
 )
 
@@ -49,6 +52,19 @@ func (s *Store) Claim(ctx context.Context, p *driver.ClaimParams) ([]driver.Clai
 		return nil, err
 	}
 	return results, nil
+}
+
+// ProbeClaim implements driver.Store.
+func (s *Store) ProbeClaim(ctx context.Context) error {
+	probe := driver.NewProbe()
+	return s.writeEach(ctx, "testing a claim", time.Time{}, 1, func(t *writeTx, _ int) error {
+		var result driver.ClaimResult
+		if err := t.claim(probe, &result); err != nil {
+			return err
+		}
+		_, err := t.exec(unclaim, probe.Key[:])
+		return err
+	})
 }
 
 // checkClaims panics if the claims are out of order, and fails if checkClaim refuses one.

@@ -15,6 +15,7 @@ func healthCases() []testCase {
 		{"Weaknesses", healthWeaknesses},
 		{"CancelledContext", healthCancelled},
 		{"Migrated", healthMigrated},
+		{"ProbeClaim", healthProbe},
 	}
 }
 
@@ -45,6 +46,23 @@ func healthWeaknesses(f *fixture) {
 	}
 	if found, err := f.s.ForeignTriggers(f.Context()); err != nil || len(found) > 0 {
 		f.Errorf("ForeignTriggers: got %q and the error %v, want none", found, err)
+	}
+}
+
+// healthProbe tests that a test of a claim leaves nothing, also beside others.
+func healthProbe(f *fixture) {
+	const n = 8
+	errs := make(chan error, n)
+	for range n {
+		go func() { errs <- f.s.ProbeClaim(f.Context()) }()
+	}
+	for range n {
+		if err := <-errs; err != nil {
+			f.Errorf("ProbeClaim: %v", err)
+		}
+	}
+	if page := f.events(&driver.EventFilter{}); len(page.Events) > 0 {
+		f.Errorf("ProbeClaim left events: %+v", page.Events)
 	}
 }
 
@@ -87,6 +105,7 @@ func healthCancelled(f *fixture) {
 // something: dead is an event that can be reopened, and held is an expired lease.
 func everyMethod(s driver.Store, dead driver.Key, held driver.Message, later time.Time) map[string]func(context.Context) error {
 	return map[string]func(context.Context) error{
+		"ProbeClaim": s.ProbeClaim,
 		"Claim": func(ctx context.Context) error {
 			_, err := s.Claim(ctx, &driver.ClaimParams{Claims: []driver.Claim{newClaim("stripe", "new", "{}")}, Now: later})
 			return err

@@ -1,0 +1,30 @@
+package hookpgx_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+// A database whose disk is full answers questions, and refuses claims.
+func TestProbeClaimOfAFullDatabase(t *testing.T) {
+	t.Parallel()
+	w := open(t, nil)
+	w.exec(t, `CREATE FUNCTION {schema}.full() RETURNS trigger LANGUAGE plpgsql AS
+		$$ BEGIN RAISE EXCEPTION 'no space left' USING ERRCODE = 'disk_full'; END $$`)
+	w.exec(t, `CREATE TRIGGER full_disk BEFORE INSERT ON {schema}.event FOR EACH ROW EXECUTE FUNCTION {schema}.full()`)
+	if err := w.ProbeClaim(t.Context()); !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("with a full disk: got the error %v, want %v", err, driver.ErrUnavailable)
+	}
+	if _, err := w.Now(t.Context()); err != nil {
+		t.Errorf("Now: %v", err)
+	}
+	w.exec(t, `DROP TRIGGER full_disk ON {schema}.event`)
+	if err := w.ProbeClaim(t.Context()); err != nil {
+		t.Errorf("with room: %v", err)
+	}
+	if n := w.number(t, `SELECT count(*) FROM {schema}.event`); n != 0 {
+		t.Errorf("%d events are left, want none", n)
+	}
+}
