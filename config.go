@@ -78,7 +78,7 @@ type Config struct {
 	Workers int
 	// Batch is the largest number of events in one transaction, which share the settings that a
 	// handler makes for it (SET LOCAL). A batch takes about as many events as 100 ms are enough
-	// for, so slow handlers get smaller ones. 1 gives each event its own transaction; at most
+	// for, so slow handlers get smaller ones, and at most 32 MiB of bodies, or one event. 1 gives each event its own transaction; at most
 	// 1,000. Defaults to 200.
 	Batch int
 	// HandlerTimeout bounds one run of a handler. Defaults to 30 s on PostgreSQL, with a maximum of

@@ -103,6 +103,9 @@ type Run[T any] interface {
 	Sever()
 }
 
+// MaxTakeBytes is the default of TakeParams.Bytes and ReserveParams.Bytes.
+const MaxTakeBytes = 32 << 20
+
 // TakeParams are the parameters of Driver.Take.
 type TakeParams struct {
 	Source string
@@ -110,6 +113,9 @@ type TakeParams struct {
 	// takes events without a type.
 	Types []string
 	Limit int // at least 1
+	// Bytes bounds the headers and bodies of the events together, as stored. The first event is
+	// taken in any case; others that do not fit stay due. 0 means MaxTakeBytes.
+	Bytes int64
 	// Tried takes only events that have a failed attempt or an interrupted run in their generation.
 	// Otherwise only events without either are taken.
 	Tried bool
@@ -220,6 +226,7 @@ type ReserveParams struct {
 	Source string
 	Types  []string // like TakeParams.Types
 	Limit  int
+	Bytes  int64         // like TakeParams.Bytes
 	For    time.Duration // duration of the reservation
 	Now    time.Time     // tests only; zero means the database's clock
 }

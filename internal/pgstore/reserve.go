@@ -51,9 +51,15 @@ WITH setting AS MATERIALIZED (
 	SELECT coalesce($2::timestamptz, now()) AS now
 ), fresh AS MATERIALIZED (` + reservableSQL(freshSQL) + `
 ), tried AS MATERIALIZED (` + reservableSQL(triedSQL) + `
+), sized AS MATERIALIZED (
+	SELECT c.key, c.due_at, sum(s.size) OVER w AS bytes, row_number() OVER w AS place
+	FROM (SELECT * FROM fresh UNION ALL SELECT * FROM tried) c
+	CROSS JOIN LATERAL (SELECT ` + sizeSQL + ` AS size FROM {schema}.event e WHERE e.key = c.key LIMIT 1) s
+	WINDOW w AS (ORDER BY c.due_at, c.key)
 ), due AS MATERIALIZED (
-	SELECT * FROM fresh UNION ALL SELECT * FROM tried
-	ORDER BY due_at
+	SELECT key, due_at FROM sized
+	WHERE place = 1 OR bytes <= $7::bigint
+	ORDER BY place
 	LIMIT $1::int
 ), d AS (
 	UPDATE {schema}.event_state s
@@ -89,7 +95,7 @@ func (s *Store) Reserve(ctx context.Context, p *driver.ReserveParams) ([]driver.
 		}
 		events = append(events, row.finish())
 		return nil
-	}, s.sql.reserve, int32(min(max(p.Limit, 1), maxTake)), clock(p.Now), max(0, p.For.Microseconds()), p.Source, exact, patterns)
+	}, s.sql.reserve, int32(min(max(p.Limit, 1), maxTake)), clock(p.Now), max(0, p.For.Microseconds()), p.Source, exact, patterns, mostBytes(p.Bytes))
 	if err != nil {
 		return nil, err
 	}

@@ -25,6 +25,7 @@ type Run struct {
 	tx     Tx
 	claim  bool // of TakeClaim
 	events []driver.TakenEvent
+	found  int // events that are locked, with those that are too many bytes
 
 	xid  int64  // of the transaction; the id of the record
 	pid  int32  // of the session

@@ -1,6 +1,7 @@
 package pgstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,10 +31,15 @@ const (
 	triedSQL = `s.state = 0 AND (s.attempts > 0 OR s.crashes > 0)`
 )
 
-// takenColumns are the columns of a takenRow, of state rows d and events e.
-var takenColumns = `d.key, e.source, e.event_id, e.type, ` +
-	boundedOrNull("e.occurred_at") + ", " + bounded("e.received_at") + `,
-	e.headers, e.body, d.generation, d.key_generation, d.attempts, d.crashes, d.replayed, ` + dueMicros
+// takenColumns are the columns of a takenRow, of state rows d and events e. sizedColumns are the same,
+// of rows d that have both.
+var takenColumns, sizedColumns = takenFrom("e"), takenFrom("d")
+
+func takenFrom(e string) string {
+	return "d.key, " + e + ".source, " + e + ".event_id, " + e + ".type, " +
+		boundedOrNull(e+".occurred_at") + ", " + bounded(e+".received_at") + ", " + e + ".headers, " + e + ".body," +
+		" d.generation, d.key_generation, d.attempts, d.crashes, d.replayed, " + dueMicros
+}
 
 // dueMicros is the time d.due_at in microseconds since 1970. It is 0 for infinity and other times
 // that Go cannot read, because one such row must not keep other events from being taken.
@@ -54,12 +60,21 @@ WITH setting AS MATERIALIZED (
 	LIMIT $1::int
 	FOR UPDATE SKIP LOCKED
 )
-SELECT txid_current(), pg_backend_pid(), current_setting('role'), ` + takenColumns + `
-FROM due d
-CROSS JOIN setting
-CROSS JOIN LATERAL (SELECT * FROM {schema}.event e WHERE e.key = d.key LIMIT 1) e
-WHERE setting.bound <> ''
+SELECT txid_current(), pg_backend_pid(), current_setting('role'), ` + sizedColumns + `, d.found
+FROM (
+	SELECT d.*, e.source, e.event_id, e.type, e.occurred_at, e.received_at, e.headers, e.body,
+		sum(` + sizeSQL + `) OVER w AS bytes, row_number() OVER w AS place, count(*) OVER () AS found
+	FROM due d
+	CROSS JOIN setting
+	CROSS JOIN LATERAL (SELECT * FROM {schema}.event e WHERE e.key = d.key LIMIT 1) e
+	WHERE setting.bound <> ''
+	WINDOW w AS (ORDER BY d.due_at, d.key)
+) d
+WHERE d.place = 1 OR d.bytes <= {bytes}::bigint
 ORDER BY d.due_at, d.key`
+
+// sizeSQL is the size of an event e. The server knows it without reading a body that it stores apart.
+const sizeSQL = `octet_length(e.headers)::bigint + coalesce(octet_length(e.body), 0)`
 
 // Conditions for {which}, with $4 and the following arguments. The condition on the source is
 // written so that only an index on both columns can serve it in order. With an equality the planner
@@ -71,7 +86,10 @@ const (
 	keysSQL = `s.key = ANY ($4::bytea[]) AND s.state = 0`
 )
 
-func takeIn(which string) string { return strings.ReplaceAll(takeSQL, "{which}", which) }
+// takeIn returns takeSQL for a condition, after whose arguments bytes is the next one.
+func takeIn(which, bytes string) string {
+	return strings.NewReplacer("{which}", which, "{bytes}", bytes).Replace(takeSQL)
+}
 
 // markSQL writes the record of a run. Losing it costs nothing, so it need not wait for the disk.
 const markSQL = `
@@ -109,13 +127,15 @@ func (t *takenRow) finish() driver.TakenEvent {
 
 // Take implements [driver.Driver]. The run is nil if no event was found.
 func (s *Store) Take(ctx context.Context, p *driver.TakeParams) (*Run, error) {
-	r, err := s.begin(ctx)
+	r, err := s.lockDue(ctx, p, p.Limit)
+	for err == nil && len(r.events) > 0 && len(r.events) < r.found {
+		// It has locked more events than fit into the bytes. Only the end of the transaction
+		// unlocks the others.
+		r.tx.Rollback(ctx)
+		r, err = s.lockDue(ctx, p, len(r.events))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("taking events: %w", err)
-	}
-	if err := r.take(ctx, p); err != nil {
-		r.tx.Rollback(ctx)
-		return nil, fmt.Errorf("taking events: %w", r.failure(err))
 	}
 	if len(r.events) == 0 {
 		r.tx.Rollback(ctx)
@@ -144,10 +164,23 @@ func (s *Store) begin(ctx context.Context) (*Run, error) {
 	return &Run{store: s, tx: tx}, nil
 }
 
+// lockDue begins a transaction, and locks up to limit events in it.
+func (s *Store) lockDue(ctx context.Context, p *driver.TakeParams, limit int) (*Run, error) {
+	r, err := s.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.take(ctx, p, limit); err != nil {
+		r.tx.Rollback(ctx)
+		return nil, r.failure(err)
+	}
+	return r, nil
+}
+
 // take locks events.
-func (r *Run) take(ctx context.Context, p *driver.TakeParams) error {
+func (r *Run) take(ctx context.Context, p *driver.TakeParams, limit int) error {
 	timeout := max(runTimeout, p.HandlerTimeout+5*time.Second)
-	args := []any{int32(min(max(p.Limit, 1), maxTake)), clock(p.Now), milliseconds(timeout)}
+	args := []any{int32(min(max(limit, 1), maxTake)), clock(p.Now), milliseconds(timeout)}
 	sql := r.store.sql.takeKeys
 	if len(p.Keys) > 0 {
 		args = append(args, keyArgs(p.Keys))
@@ -159,14 +192,17 @@ func (r *Run) take(ctx context.Context, p *driver.TakeParams) error {
 		exact, patterns := typeArgs(p.Types)
 		args = append(args, p.Source, exact, patterns)
 	}
-	return r.collect(ctx, sql, args...)
+	return r.collect(ctx, sql, append(args, mostBytes(p.Bytes))...)
 }
+
+// mostBytes returns the bound of the bytes of events.
+func mostBytes(bytes int64) int64 { return cmp.Or(bytes, driver.MaxTakeBytes) }
 
 // collect reads events into the run, and the identity of its transaction.
 func (r *Run) collect(ctx context.Context, sql string, args ...any) error {
 	return scan(ctx, r.tx, func(rows Rows) error {
 		var row takenRow
-		if err := rows.Scan(append([]any{&r.xid, &r.pid, &r.role}, row.targets()...)...); err != nil {
+		if err := rows.Scan(append(append([]any{&r.xid, &r.pid, &r.role}, row.targets()...), &r.found)...); err != nil {
 			return err
 		}
 		r.events = append(r.events, row.finish())

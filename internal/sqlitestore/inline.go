@@ -77,7 +77,7 @@ func (r *run) claim(p *driver.ClaimParams, result *driver.ClaimResult) (err erro
 	if err := r.t.claimWithWork(c, p.Reopen, result); err != nil || !result.Claimed && !result.Reopened {
 		return err
 	}
-	if r.taken, err = r.t.find(selectClaimTaken, c.Key[:]); err != nil {
+	if r.taken, err = r.t.find(0, selectClaimTaken, c.Key[:]); err != nil {
 		return err
 	}
 	e := &r.taken[0]

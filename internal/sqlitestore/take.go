@@ -155,18 +155,18 @@ func nextToken(now int64, taken []takenEvent) int64 {
 // pick finds the events that p asks for.
 func (t *writeTx) pick(p *driver.TakeParams) ([]takenEvent, error) {
 	if len(p.Keys) > 0 {
-		return t.find(selectPendingKeys+keyIn(`s.key`, len(p.Keys))+orderByDue, append(keyArgs(p.Keys), p.Limit)...)
+		return t.find(p.Bytes, selectPendingKeys+keyIn(`s.key`, len(p.Keys))+orderByDue, append(keyArgs(p.Keys), p.Limit)...)
 	}
 	query := selectFresh
 	if p.Tried {
 		query = selectTried
 	}
-	return t.pickDue(query, p.Source, p.Types, p.Limit)
+	return t.pickDue(query, p.Source, p.Types, p.Limit, p.Bytes)
 }
 
-func (t *writeTx) pickDue(query, source string, types []string, limit int) ([]takenEvent, error) {
+func (t *writeTx) pickDue(query, source string, types []string, limit int, bytes int64) ([]takenEvent, error) {
 	condition, args := typeIn(types)
-	return t.find(query+condition+orderByDue, append(append([]any{source, t.now}, args...), limit)...)
+	return t.find(bytes, query+condition+orderByDue, append(append([]any{source, t.now}, args...), limit)...)
 }
 
 // typeIn returns the condition that the type is one of types, or matches a pattern among them, and
@@ -194,23 +194,52 @@ func typeIn(types []string) (condition string, args []any) {
 // globEscaper leaves '*' as the only special character of a pattern.
 var globEscaper = strings.NewReplacer(`?`, `[?]`, `[`, `[[]`)
 
-// find runs a query of takenColumns. The text depends on the number of types or keys, so it is not
-// prepared.
-func (t *writeTx) find(query string, args ...any) ([]takenEvent, error) {
+// find runs a query of takenColumns, and reads no more events than fit into bytes, but at least one.
+// The text depends on the number of types or keys, so it is not prepared.
+func (t *writeTx) find(bytes int64, query string, args ...any) ([]takenEvent, error) {
 	rows, err := t.tx.QueryContext(t.inner, query, args...)
 	if err != nil {
 		return nil, err
 	}
-	return collect(rows, func(e *takenEvent) error {
-		var key []byte
-		var occurredAt sql.NullInt64
-		var receivedAt int64
-		err := rows.Scan(&key, &e.due, &e.run, &e.Generation, &e.KeyGeneration, &e.Attempts, &e.Crashes, &e.Replayed,
-			&e.Source, &e.EventID, &e.Type, &occurredAt, &receivedAt, &e.Headers, &e.Body)
-		copy(e.Key[:], key)
-		e.OccurredAt, e.ReceivedAt, e.DueAt = fromNullMicros(occurredAt), fromMicros(receivedAt), fromMicros(e.due)
-		return err
-	})
+	defer rows.Close()
+	var found []takenEvent
+	left := cmp.Or(bytes, driver.MaxTakeBytes)
+	for rows.Next() {
+		var e takenEvent
+		if err := e.scan(rows); err != nil {
+			return nil, err
+		}
+		if left -= e.size(); left < 0 && len(found) > 0 {
+			return found, nil
+		}
+		found = append(found, e)
+	}
+	return found, rows.Err()
+}
+
+func (e *takenEvent) size() int64 { return int64(len(e.Headers) + len(e.Body)) }
+
+// scan reads a row of takenColumns.
+func (e *takenEvent) scan(rows *sql.Rows) error {
+	var key []byte
+	var occurredAt sql.NullInt64
+	var receivedAt int64
+	err := rows.Scan(&key, &e.due, &e.run, &e.Generation, &e.KeyGeneration, &e.Attempts, &e.Crashes, &e.Replayed,
+		&e.Source, &e.EventID, &e.Type, &occurredAt, &receivedAt, &e.Headers, &e.Body)
+	copy(e.Key[:], key)
+	e.OccurredAt, e.ReceivedAt, e.DueAt = fromNullMicros(occurredAt), fromMicros(receivedAt), fromMicros(e.due)
+	return err
+}
+
+// fitting returns the first events of all that fit into a limit and into bytes, but at least one.
+func fitting(all []takenEvent, limit int, bytes int64) []takenEvent {
+	left := cmp.Or(bytes, driver.MaxTakeBytes)
+	for i := range all {
+		if left -= all[i].size(); i >= limit || left < 0 && i > 0 {
+			return all[:i]
+		}
+	}
+	return all
 }
 
 func eventsOf(taken []takenEvent) []driver.TakenEvent {
@@ -225,16 +254,16 @@ func eventsOf(taken []takenEvent) []driver.TakenEvent {
 func (s *Store) Reserve(ctx context.Context, p *driver.ReserveParams) ([]driver.TakenEvent, error) {
 	var taken []takenEvent
 	err := s.writeEach(ctx, "reserving events", p.Now, 1, func(t *writeTx, _ int) (err error) {
-		if taken, err = t.pickDue(selectFresh, p.Source, p.Types, p.Limit); err != nil {
+		if taken, err = t.pickDue(selectFresh, p.Source, p.Types, p.Limit, p.Bytes); err != nil {
 			return err
 		}
-		tried, err := t.pickDue(selectTried, p.Source, p.Types, p.Limit)
+		tried, err := t.pickDue(selectTried, p.Source, p.Types, p.Limit, p.Bytes)
 		if err != nil {
 			return err
 		}
 		taken = append(taken, tried...)
 		slices.SortStableFunc(taken, func(a, b takenEvent) int { return cmp.Compare(a.due, b.due) })
-		taken = taken[:min(len(taken), p.Limit)]
+		taken = fitting(taken, p.Limit, p.Bytes)
 		for i := range taken {
 			until := t.now + p.For.Microseconds()
 			if _, err := t.exec(postpone, until, taken[i].Key[:]); err != nil {

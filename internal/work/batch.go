@@ -36,6 +36,7 @@ type batch[T any] struct {
 
 	ran   int           // handlers
 	spent time.Duration // by handlers alone: a slow commit is a reason for larger batches, not smaller ones
+	bytes int64         // of the events of these handlers, inflated
 }
 
 // newBatch returns a batch without events.
@@ -50,15 +51,21 @@ func (w *Workers[T]) work(ctx, workCtx context.Context, run driver.Run[T], curre
 	b := w.newBatch(ctx, workCtx, run, min(w.o.HandlerTimeout, returnGrace))
 	b.final = final
 	taken := run.Events()
+	var bytes int64
 	for i := range taken {
 		ev := w.newEvent(&taken[i])
+		// A store bounds the stored bytes; a compressed body grows. The rest is given back.
+		if bytes += int64(len(ev.Body)); i > 0 && bytes > driver.MaxTakeBytes {
+			more = true
+			break
+		}
 		ev.Current = current[ev.Key]
 		b.add(ev)
 	}
 	if err := b.lockVersions(b.ctx); err != nil {
 		return b.giveUp(err), false
 	}
-	defer func() { w.sizes.note(taken[0].Source, b.ran, b.spent) }()
+	defer func() { w.sizes.note(taken[0].Source, b.ran, b.spent, b.bytes) }()
 	began := time.Now()
 	for i := range b.events {
 		if i > 0 && time.Since(began) > w.limits.BatchTime || ctx.Err() != nil {
@@ -121,7 +128,7 @@ func (b *batch[T]) one(i int) (again []driver.TakenEvent, failed bool) {
 	began := time.Now()
 	err, hung := b.call(ev)
 	took := time.Since(began)
-	b.ran, b.spent = b.ran+1, b.spent+took
+	b.ran, b.spent, b.bytes = b.ran+1, b.spent+took, b.bytes+int64(len(ev.Body))
 	if hung {
 		b.run.Sever()
 		return b.failed(i, took, err, nil), true

@@ -51,7 +51,7 @@ func (w *Workers[T]) stepRefetch(ctx, workCtx context.Context, src *Source) (mor
 		alone = append(alone, failed...)
 	}
 	w.workAlone(ctx, workCtx, alone, current)
-	return len(reserved) == limit, nil
+	return mayHaveMore(reserved, limit), nil
 }
 
 // takeFetched runs reserved events, in one run. It leaves those that were due again before it could

@@ -250,7 +250,16 @@ func (w *Workers[T]) step(ctx, workCtx context.Context, t task) (more bool, err 
 	}
 	w.quiet.RUnlock()
 	w.workAlone(ctx, workCtx, alone, nil)
-	return more || len(events) >= p.Limit, nil
+	return more || mayHaveMore(events, p.Limit), nil
+}
+
+// mayHaveMore reports whether the limit, or the bound of bytes, may have left other due events.
+func mayHaveMore(taken []driver.TakenEvent, limit int) bool {
+	bytes := 0
+	for i := range taken {
+		bytes += len(taken[i].Headers) + len(taken[i].Body)
+	}
+	return len(taken) >= limit || bytes > driver.MaxTakeBytes/2
 }
 
 func (w *Workers[T]) take(ctx context.Context, p *driver.TakeParams) (driver.Run[T], error) {

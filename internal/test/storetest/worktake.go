@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
@@ -24,6 +25,7 @@ func takeCases[T any]() []workCase[T] {
 		{"DatabaseClock", takeDatabaseClock[T]},
 		{"CancelledContext", takeCancelled[T]},
 		{"Limits", takeLimits[T]},
+		{"Bytes", takeBytes[T]},
 	}
 }
 
@@ -358,4 +360,60 @@ func takeLimits[T any](w *bench[T]) {
 	if limits.Transactions < 1 || limits.HandlerTimeout <= 0 || limits.MaxHandlerTimeout < limits.HandlerTimeout || limits.BatchTime <= 0 {
 		w.Errorf("WorkLimits is %+v", limits)
 	}
+}
+
+// takeBytes bounds the bytes of a run. The events that do not fit stay due for others, and an event
+// that is too large by itself is taken alone.
+func takeBytes[T any](w *bench[T]) {
+	other := w.second()
+	ids := numbered(5)
+	size := int64(0)
+	for i, id := range ids {
+		c := newQueued(id)
+		body := strings.Repeat("x", 3000)
+		if i == 4 {
+			body = strings.Repeat("x", 100_000)
+		}
+		setBody(&c, []byte(body))
+		w.claimNew(t0.Add(time.Duration(i)*time.Second), c)
+		if i == 0 {
+			size = int64(len(c.Headers) + len(c.Body))
+		}
+	}
+	now := t0.Add(time.Minute)
+	p := w.takeParams(now, 10, false)
+	p.Bytes = 2*size + size/2
+	run := w.takeThese(p, ids[:2]...)
+	w.beside("a take of the other events", func(ctx context.Context) error {
+		rest, err := other.d.Take(ctx, p)
+		if rest == nil {
+			if err == nil {
+				w.Error("took nothing beside the run, want the events that did not fit")
+			}
+			return err
+		}
+		same(w, "taken beside the run", ids[2:4], eventIDs(rest.Events()))
+		return rest.Abandon(ctx)
+	})
+	w.abandon(run)
+	w.succeed(now, w.takeThese(p, ids[:2]...))
+	exact := *p
+	exact.Bytes = 2 * size
+	for range 2 { // by key too
+		w.abandon(w.takeThese(&exact, ids[2:4]...))
+		for _, id := range ids {
+			exact.Keys = append(exact.Keys, driver.EventKey("stripe", id))
+		}
+	}
+	reserved := w.reserveWith(&driver.ReserveParams{
+		Source: "stripe", Types: []string{"*"}, Limit: 10, Bytes: p.Bytes, For: time.Minute, Now: now,
+	})
+	same(w, "reserved", ids[2:4], eventIDs(reserved))
+	run = w.takeThese(p, ids[4])
+	if got := len(run.Events()[0].Body); got != 100_000 {
+		w.Errorf("the body of the large event has %d bytes", got)
+	}
+	w.succeed(now, run)
+	p.Now = now.Add(time.Minute)
+	w.succeed(now, w.takeThese(p, ids[2:4]...))
 }
