@@ -6,7 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -53,53 +52,6 @@ func TestDeadlockBetweenBatches(t *testing.T) {
 	if n := calls.Load(); n <= 6 {
 		t.Errorf("the handlers were called %d times for 6 events: there was no deadlock", n)
 	}
-}
-
-// A suspect is an event whose process ended while its handler ran. It runs alone: if it ends this
-// process too, no other event is suspected.
-func TestSuspectsRunAlone(t *testing.T) {
-	t.Parallel()
-	l := onPGX(t)
-	mux := &hookonce.Mux[pgx.Tx]{}
-	began, release, others := make(chan string, 2), make(chan struct{}), make(chan string, 100)
-	var inside atomic.Int32
-	hookonce.Handle(mux, "gh", "push", func(ctx context.Context, tx pgx.Tx, ev *hookonce.Event) error {
-		if ev.ID != "suspect 1" && ev.ID != "suspect 2" {
-			if inside.Load() > 0 {
-				others <- ev.ID
-			}
-			return l.insert(ctx, tx, ev.ID)
-		}
-		if inside.Add(1) > 1 {
-			others <- ev.ID
-		}
-		defer inside.Add(-1)
-		began <- ev.ID
-		<-release
-		return l.insert(ctx, tx, ev.ID)
-	})
-	in := inbox(t, l, mux, func(c *hookonce.Config) { c.Workers, c.Batch = 4, 1 })
-	deliverAll(t, in, "suspect 1", "suspect 2")
-	l.exec(t, "UPDATE {schema}.event_state SET crashes = 1")
-	run(t, in)
-	<-began
-	deliverAll(t, in, ids(10)...)
-	// Give other handlers time to start. If the time is too short, the test can miss a defect, but
-	// it does not fail wrongly.
-	select {
-	case id := <-others:
-		t.Errorf("%s ran at the same time as a suspect", id)
-	case <-time.After(200 * time.Millisecond):
-	}
-	close(release)
-	for _, id := range append(ids(10), "suspect 1", "suspect 2") {
-		wantOutcome(t, l, id, done)
-	}
-	close(others)
-	for id := range others {
-		t.Errorf("%s ran at the same time as a suspect", id)
-	}
-	wantEffects(t, l, append(ids(10), "suspect 1", "suspect 2")...)
 }
 
 // One event ends its connection or makes the database give up, each time it runs. It uses up its

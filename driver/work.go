@@ -119,14 +119,33 @@ type TakeParams struct {
 	// Tried takes only events that have a failed attempt or an interrupted run in their generation.
 	// Otherwise only events without either are taken.
 	Tried bool
-	// Keys, if not empty, takes the pending events among them, whether or not they are due. Types
-	// and Tried are then ignored.
+	// Suspects says whether events with an interrupted run are taken.
+	Suspects Suspects
+	// Keys, if not empty, takes the pending events among them, whether or not they are due. Types,
+	// Tried and Suspects are then ignored.
 	Keys []Key
+	// Beside says that handlers of other runs may work in this process at the same time. If the
+	// process ends, nothing tells which of them was at fault: an interrupted run of one event counts
+	// no attempt then, as one of several events.
+	Beside bool
 	// HandlerTimeout is the time limit of a handler. The store allows some more before it cuts a
 	// silent process off.
 	HandlerTimeout time.Duration
 	Now            time.Time // tests only; zero means the database's clock
 }
+
+// Suspects selects events by their interrupted runs: an event that had one in its generation may be
+// the reason.
+type Suspects int
+
+const (
+	// AlsoSuspects selects events with and without an interrupted run.
+	AlsoSuspects Suspects = iota
+	// NoSuspects selects events without an interrupted run.
+	NoSuspects
+	// OnlySuspects selects events with an interrupted run.
+	OnlySuspects
+)
 
 // TakenEvent is an event in a run.
 type TakenEvent struct {
@@ -217,8 +236,9 @@ func OutboxKey(id string) Key { return hashStrings("outbox", []string{id}) }
 // DueSource is a source that has events due for handlers.
 type DueSource struct {
 	Source string
-	Fresh  bool // it has due events that were never tried
-	Tried  bool // it has due events that were, see TakeParams.Tried
+	// It has due events that were never tried, that have a failed attempt and no interrupted run,
+	// and that have an interrupted run.
+	Fresh, Tried, Suspect bool
 }
 
 // ReserveParams are the parameters of Store.Reserve.
@@ -226,9 +246,11 @@ type ReserveParams struct {
 	Source string
 	Types  []string // like TakeParams.Types
 	Limit  int
-	Bytes  int64         // like TakeParams.Bytes
-	For    time.Duration // duration of the reservation
-	Now    time.Time     // tests only; zero means the database's clock
+	Bytes  int64 // like TakeParams.Bytes
+	// Suspects is like TakeParams.Suspects.
+	Suspects Suspects
+	For      time.Duration // duration of the reservation
+	Now      time.Time     // tests only; zero means the database's clock
 }
 
 // SweepRunsParams are the parameters of Store.SweepRuns.
@@ -250,7 +272,7 @@ type LostRun struct {
 	Source   string
 	EventID  string
 	Attempts int
-	Alone    bool // the only event of its run, so an attempt was counted
+	Alone    bool // the only event of its run, without TakeParams.Beside, so an attempt was counted
 	Dead     bool // it was its last attempt
 }
 

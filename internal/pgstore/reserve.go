@@ -9,10 +9,11 @@ import (
 // dueSourcesSQL looks for the first row of each kind of each source; see dueSQL. The index finds
 // the first row; for any row the planner would read the table.
 var dueSourcesSQL = `
-SELECT i.source, fresh.due IS NOT NULL, tried.due IS NOT NULL
+SELECT i.source, fresh.due IS NOT NULL, tried.due IS NOT NULL, suspect.due IS NOT NULL
 FROM unnest($1::text[]) AS i (source)
 LEFT JOIN LATERAL (` + firstDueSQL(freshSQL) + `) fresh ON true
-LEFT JOIN LATERAL (` + firstDueSQL(triedSQL) + `) tried ON true`
+LEFT JOIN LATERAL (` + firstDueSQL(triedSQL+` AND s.crashes = 0`) + `) tried ON true
+LEFT JOIN LATERAL (` + firstDueSQL(triedSQL+` AND s.crashes > 0`) + `) suspect ON true`
 
 // firstDueSQL finds the first due row of a kind of the source i.
 func firstDueSQL(kind string) string {
@@ -32,8 +33,8 @@ func (s *Store) DueSources(ctx context.Context, sources []string) ([]driver.DueS
 	var due []driver.DueSource
 	err := read(ctx, s.pools.Work, "looking for due events", func(r Rows) error {
 		var d driver.DueSource
-		err := r.Scan(&d.Source, &d.Fresh, &d.Tried)
-		if d.Fresh || d.Tried {
+		err := r.Scan(&d.Source, &d.Fresh, &d.Tried, &d.Suspect)
+		if d.Fresh || d.Tried || d.Suspect {
 			due = append(due, d)
 		}
 		return err
@@ -95,7 +96,7 @@ func (s *Store) Reserve(ctx context.Context, p *driver.ReserveParams) ([]driver.
 		}
 		events = append(events, row.finish())
 		return nil
-	}, s.sql.reserve, int32(min(max(p.Limit, 1), maxTake)), clock(p.Now), max(0, p.For.Microseconds()), p.Source, exact, patterns, mostBytes(p.Bytes))
+	}, s.sql.reserve, int32(min(max(p.Limit, 1), maxTake)), clock(p.Now), max(0, p.For.Microseconds()), p.Source, exact, patterns, mostBytes(p.Bytes), int32(p.Suspects))
 	if err != nil {
 		return nil, err
 	}

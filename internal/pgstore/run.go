@@ -25,7 +25,8 @@ type Run struct {
 	tx     Tx
 	claim  bool // of TakeClaim
 	events []driver.TakenEvent
-	found  int // events that are locked, with those that are too many bytes
+	beside bool // see driver.TakeParams
+	found  int  // events that are locked, with those that are too many bytes
 
 	xid  int64  // of the transaction; the id of the record
 	pid  int32  // of the session

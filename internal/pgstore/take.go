@@ -82,7 +82,8 @@ const sizeSQL = `octet_length(e.headers)::bigint + coalesce(octet_length(e.body)
 // source only, and read the events of all sources.
 const (
 	dueSQL = ` AND (s.source, s.due_at) >= ($4::text, '-infinity'::timestamptz)
-		AND (s.source, s.due_at) <= ($4::text, (SELECT now FROM setting)) AND ` + typesSQL
+		AND (s.source, s.due_at) <= ($4::text, (SELECT now FROM setting)) AND ` + typesSQL + `
+		AND ($8::int = 0 OR ($8::int = 1) = (s.crashes = 0))`
 	keysSQL = `s.key = ANY ($4::bytea[]) AND s.state = 0`
 )
 
@@ -192,7 +193,12 @@ func (r *Run) take(ctx context.Context, p *driver.TakeParams, limit int) error {
 		exact, patterns := typeArgs(p.Types)
 		args = append(args, p.Source, exact, patterns)
 	}
-	return r.collect(ctx, sql, append(args, mostBytes(p.Bytes))...)
+	args = append(args, mostBytes(p.Bytes))
+	if len(p.Keys) == 0 {
+		args = append(args, int32(p.Suspects))
+	}
+	r.beside = p.Beside
+	return r.collect(ctx, sql, args...)
 }
 
 // mostBytes returns the bound of the bytes of events.
@@ -233,9 +239,14 @@ func typeArgs(types []string) (exact, patterns []string) {
 func milliseconds(d time.Duration) string { return fmt.Sprintf("%dms", max(1, d.Milliseconds())) }
 
 // mark writes the record of a run on another connection: the run's own transaction would take the
-// record with it.
+// record with it. A record with a single key counts an attempt when it is swept, so a run beside others
+// has its key twice.
 func (s *Store) mark(ctx context.Context, r *Run) error {
-	return write(ctx, s.pools.Receive, "recording a run", noRows, s.sql.mark, r.xid, keyArgs(r.keys()))
+	keys := r.keys()
+	if r.beside && len(keys) == 1 {
+		keys = append(keys, keys[0])
+	}
+	return write(ctx, s.pools.Receive, "recording a run", noRows, s.sql.mark, r.xid, keyArgs(keys))
 }
 
 // unmark deletes the record of a run. It may wait for a transaction of the run that deletes it too

@@ -66,7 +66,9 @@ const (
 			EXISTS (SELECT 1 FROM hookonce_event_state INDEXED BY hookonce_event_state_fresh
 				WHERE source = s.value AND state = 0 AND attempts = 0 AND crashes = 0 AND due_at <= ?2),
 			EXISTS (SELECT 1 FROM hookonce_event_state INDEXED BY hookonce_event_state_tried
-				WHERE source = s.value AND state = 0 AND (attempts > 0 OR crashes > 0) AND due_at <= ?2)
+				WHERE source = s.value AND state = 0 AND (attempts > 0 OR crashes > 0) AND due_at <= ?2 AND crashes = 0),
+			EXISTS (SELECT 1 FROM hookonce_event_state INDEXED BY hookonce_event_state_tried
+				WHERE source = s.value AND state = 0 AND (attempts > 0 OR crashes > 0) AND due_at <= ?2 AND crashes > 0)
 		FROM json_each(?1) s`
 )
 
@@ -86,13 +88,13 @@ func (s *Store) DueSources(ctx context.Context, sources []string) ([]driver.DueS
 		if err != nil {
 			return err
 		}
-		due, err = collect(rows, func(d *driver.DueSource) error { return rows.Scan(&d.Source, &d.Fresh, &d.Tried) })
+		due, err = collect(rows, func(d *driver.DueSource) error { return rows.Scan(&d.Source, &d.Fresh, &d.Tried, &d.Suspect) })
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(due, func(d driver.DueSource) bool { return !d.Fresh && !d.Tried }), nil
+	return slices.DeleteFunc(due, func(d driver.DueSource) bool { return !d.Fresh && !d.Tried && !d.Suspect }), nil
 }
 
 // takenEvent is a taken event with its due time and its run from before.
@@ -115,9 +117,13 @@ func (s *Store) Take(ctx context.Context, p *driver.TakeParams) (driver.Run[*sql
 			return err
 		}
 		r.token = nextToken(t.now, r.taken)
+		size := len(r.taken) // 1 counts an attempt when the run is swept
+		if p.Beside {
+			size = max(size, 2)
+		}
 		for i := range r.taken {
 			e := &r.taken[i]
-			if _, err := t.exec(markTaken, r.token, len(r.taken), t.now+budget.Microseconds(), e.Key[:]); err != nil {
+			if _, err := t.exec(markTaken, r.token, size, t.now+budget.Microseconds(), e.Key[:]); err != nil {
 				return err
 			}
 		}
@@ -161,12 +167,23 @@ func (t *writeTx) pick(p *driver.TakeParams) ([]takenEvent, error) {
 	if p.Tried {
 		query = selectTried
 	}
-	return t.pickDue(query, p.Source, p.Types, p.Limit, p.Bytes)
+	return t.pickDue(query+suspectsIn(p.Suspects), p.Source, p.Types, p.Limit, p.Bytes)
 }
 
 func (t *writeTx) pickDue(query, source string, types []string, limit int, bytes int64) ([]takenEvent, error) {
 	condition, args := typeIn(types)
 	return t.find(bytes, query+condition+orderByDue, append(append([]any{source, t.now}, args...), limit)...)
+}
+
+// suspectsIn returns the condition on interrupted runs.
+func suspectsIn(s driver.Suspects) string {
+	switch s {
+	case driver.NoSuspects:
+		return ` AND s.crashes = 0`
+	case driver.OnlySuspects:
+		return ` AND s.crashes > 0`
+	}
+	return ""
 }
 
 // typeIn returns the condition that the type is one of types, or matches a pattern among them, and
@@ -254,10 +271,10 @@ func eventsOf(taken []takenEvent) []driver.TakenEvent {
 func (s *Store) Reserve(ctx context.Context, p *driver.ReserveParams) ([]driver.TakenEvent, error) {
 	var taken []takenEvent
 	err := s.writeEach(ctx, "reserving events", p.Now, 1, func(t *writeTx, _ int) (err error) {
-		if taken, err = t.pickDue(selectFresh, p.Source, p.Types, p.Limit, p.Bytes); err != nil {
+		if taken, err = t.pickDue(selectFresh+suspectsIn(p.Suspects), p.Source, p.Types, p.Limit, p.Bytes); err != nil {
 			return err
 		}
-		tried, err := t.pickDue(selectTried, p.Source, p.Types, p.Limit, p.Bytes)
+		tried, err := t.pickDue(selectTried+suspectsIn(p.Suspects), p.Source, p.Types, p.Limit, p.Bytes)
 		if err != nil {
 			return err
 		}

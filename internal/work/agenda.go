@@ -84,14 +84,17 @@ func (a *agenda) looked(t task, woken uint64, more bool) {
 	}
 }
 
-// wakeDue puts the sources that the store found due on the agenda.
-func (a *agenda) wakeDue(due []driver.DueSource) {
+// wakeDue puts the sources that the store found due on the agenda, or on that of suspects.
+func (a *agenda) wakeDue(due []driver.DueSource, suspects *agenda) {
 	for _, d := range due {
 		if d.Fresh {
 			a.wake(task{d.Source, false})
 		}
 		if d.Tried {
 			a.wake(task{d.Source, true})
+		}
+		if d.Suspect {
+			suspects.wake(task{d.Source, true})
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 func TestAgenda(t *testing.T) {
 	t.Parallel()
+	suspects := newAgenda(1)
 	a := newAgenda(2)
 	want := func(when string, want ...string) {
 		t.Helper()
@@ -26,7 +27,10 @@ func TestAgenda(t *testing.T) {
 		}
 	}
 	want("empty")
-	a.wakeDue([]driver.DueSource{{Source: "a", Fresh: true, Tried: true}, {Source: "b", Fresh: true}, {Source: "c"}})
+	a.wakeDue([]driver.DueSource{{Source: "a", Fresh: true, Tried: true}, {Source: "b", Fresh: true, Suspect: true}, {Source: "c"}}, suspects)
+	if picked, _, ok := suspects.pick(); !ok || picked.source != "b" {
+		t.Errorf("the suspects are of %+v, want those of b", picked)
+	}
 	want("in turn", "a", "a tried", "b")
 	want("again", "a", "a tried", "b") // tasks stay until a worker finds nothing
 	if n := len(a.tokens); n != 2 {

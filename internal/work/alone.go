@@ -27,24 +27,21 @@ func (w *Workers[T]) workAlone(ctx, workCtx context.Context, events []driver.Tak
 			return
 		}
 		missed++
-		if w.runAlone(ctx, workCtx, &events[i], current) {
+		if w.runAlone(ctx, workCtx, &events[i], current, false) {
 			missed = 0
 		}
 	}
 }
 
 // runAlone runs one event, and again while the database gives up in favour of other transactions.
-// It reports whether the event could be taken.
-func (w *Workers[T]) runAlone(ctx, workCtx context.Context, seen *driver.TakenEvent, current map[driver.Key][]byte) (taken bool) {
-	exclusive := false
+// It reports whether the event could be taken. With suspect, an interruption counts an attempt.
+func (w *Workers[T]) runAlone(ctx, workCtx context.Context, seen *driver.TakenEvent, current map[driver.Key][]byte, suspect bool) (taken bool) {
 	for try := 1; try <= maxGivenUp && ctx.Err() == nil; try++ {
-		switch w.tryAlone(ctx, workCtx, seen, current, exclusive, try == maxGivenUp) {
+		switch w.tryAlone(ctx, workCtx, seen, current, suspect, try == maxGivenUp) {
 		case aloneEnded:
 			return true
 		case aloneMissed:
 			return taken
-		case aloneSuspect:
-			exclusive = true
 		case aloneGivenUp:
 			pause(ctx, time.Duration(try)*20*time.Millisecond)
 		}
@@ -70,11 +67,10 @@ const (
 	aloneEnded   aloneResult = iota // its outcome is recorded
 	aloneMissed                     // another worker has it, or it is finished
 	aloneGivenUp                    // the database gave up in favour of another transaction
-	aloneSuspect                    // it must run while no other handler runs
 )
 
-func (w *Workers[T]) tryAlone(ctx, workCtx context.Context, seen *driver.TakenEvent, current map[driver.Key][]byte, exclusive, final bool) aloneResult {
-	if exclusive {
+func (w *Workers[T]) tryAlone(ctx, workCtx context.Context, seen *driver.TakenEvent, current map[driver.Key][]byte, suspect, final bool) aloneResult {
+	if suspect && seen.Attempts+1 >= w.o.Retry.Attempts {
 		w.quiet.Lock()
 		defer w.quiet.Unlock()
 	} else {
@@ -82,7 +78,7 @@ func (w *Workers[T]) tryAlone(ctx, workCtx context.Context, seen *driver.TakenEv
 		defer w.quiet.RUnlock()
 	}
 	run, err := w.take(workCtx, &driver.TakeParams{
-		Source: seen.Source, Keys: []driver.Key{seen.Key}, Limit: 1, HandlerTimeout: w.o.HandlerTimeout,
+		Source: seen.Source, Keys: []driver.Key{seen.Key}, Limit: 1, Beside: !suspect, HandlerTimeout: w.o.HandlerTimeout,
 	})
 	switch {
 	case err != nil:
@@ -94,9 +90,6 @@ func (w *Workers[T]) tryAlone(ctx, workCtx context.Context, seen *driver.TakenEv
 		// Another worker ran it, and it failed: its next attempt has its own due time.
 		w.abandon(workCtx, run)
 		return aloneMissed
-	case seen.Crashes > 0 && !exclusive:
-		w.abandon(workCtx, run)
-		return aloneSuspect
 	}
 	if again, _ := w.work(ctx, workCtx, run, current, final); len(again) > 0 {
 		return aloneGivenUp

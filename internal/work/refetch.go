@@ -22,11 +22,7 @@ const (
 // killed in between, the events lose the time of the reservation and no attempt.
 func (w *Workers[T]) stepRefetch(ctx, workCtx context.Context, src *Source) (more bool, err error) {
 	limit := min(w.o.Batch, maxRefetch)
-	reserveCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
-	defer cancel()
-	reserved, err := w.db.Reserve(reserveCtx, &driver.ReserveParams{
-		Source: src.Name, Types: w.types[src.Name], Limit: limit, For: src.RefetchTimeout + refetchMargin,
-	})
+	reserved, err := w.reserve(ctx, src.Name, limit, src.RefetchTimeout, driver.NoSuspects)
 	if err != nil || len(reserved) == 0 {
 		return false, err
 	}
@@ -37,7 +33,7 @@ func (w *Workers[T]) stepRefetch(ctx, workCtx context.Context, src *Source) (mor
 		e := &reserved[i]
 		switch {
 		case failures[e.Key] != nil:
-		case e.Attempts > 0 || e.Crashes > 0:
+		case e.Attempts > 0:
 			alone = append(alone, *e)
 		default:
 			fresh = append(fresh, *e)
@@ -54,6 +50,15 @@ func (w *Workers[T]) stepRefetch(ctx, workCtx context.Context, src *Source) (mor
 	return mayHaveMore(reserved, limit), nil
 }
 
+// reserve reserves events until they are prepared, which takes up to timeout.
+func (w *Workers[T]) reserve(ctx context.Context, source string, limit int, timeout time.Duration, suspects driver.Suspects) ([]driver.TakenEvent, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+	defer cancel()
+	return w.db.Reserve(ctx, &driver.ReserveParams{
+		Source: source, Types: w.types[source], Limit: limit, For: timeout + refetchMargin, Suspects: suspects,
+	})
+}
+
 // takeFetched runs reserved events, in one run. It leaves those that were due again before it could
 // take them, and that another worker has reserved or run since.
 func (w *Workers[T]) takeFetched(ctx, workCtx context.Context, reserved []driver.TakenEvent, current map[driver.Key][]byte) ([]driver.TakenEvent, error) {
@@ -66,7 +71,7 @@ func (w *Workers[T]) takeFetched(ctx, workCtx context.Context, reserved []driver
 	}
 	for len(keys) > 0 {
 		run, err := w.take(workCtx, &driver.TakeParams{
-			Source: reserved[0].Source, Keys: keys, Limit: len(keys), HandlerTimeout: w.o.HandlerTimeout,
+			Source: reserved[0].Source, Keys: keys, Limit: len(keys), Beside: true, HandlerTimeout: w.o.HandlerTimeout,
 		})
 		if err != nil || run == nil {
 			return nil, err

@@ -108,13 +108,14 @@ type Workers[T any] struct {
 	types    map[string][]string // by source
 	sources  []string            // sorted
 	agenda   *agenda
+	suspects *agenda // of events with an interrupted run
 	sizes    batchSizes
 
 	flights *flights
 	slots   chan struct{} // holds one item for each Inline handler in progress
 
-	// quiet is held shared while queued handlers run, and exclusively while an event runs whose
-	// process ended before: if it ends this process too, no other event may get the blame.
+	// quiet is held shared while queued handlers run, and exclusively during the last attempt of a
+	// suspect: if the process ends, the event is dead, and no other one can be the reason.
 	quiet sync.RWMutex
 }
 
@@ -124,7 +125,7 @@ func New[T any](db driver.Driver[T], handlers Handlers[T], o Options) *Workers[T
 	return &Workers[T]{
 		db: db, handlers: handlers, o: o, log: o.Log, limits: db.WorkLimits(),
 		types: types, sources: slices.Sorted(maps.Keys(types)),
-		agenda: newAgenda(o.Workers), flights: newFlights(), slots: make(chan struct{}, o.Workers),
+		agenda: newAgenda(o.Workers), suspects: newAgenda(1), flights: newFlights(), slots: make(chan struct{}, o.Workers),
 	}
 }
 
@@ -148,28 +149,29 @@ func (w *Workers[T]) Run(ctx context.Context) {
 	defer draining()
 	var wg sync.WaitGroup
 	for range w.o.Workers {
-		wg.Go(func() { w.loop(ctx, workCtx) })
+		wg.Go(func() { w.loop(ctx, workCtx, w.agenda, w.step) })
 	}
+	wg.Go(func() { w.loop(ctx, workCtx, w.suspects, w.stepSuspect) })
 	wg.Go(func() { w.poll(ctx) })
 	wg.Wait()
 }
 
-// loop is one worker.
-func (w *Workers[T]) loop(ctx, workCtx context.Context) {
+// loop is one worker, which takes the tasks of a.
+func (w *Workers[T]) loop(ctx, workCtx context.Context, a *agenda, step func(ctx, workCtx context.Context, t task) (bool, error)) {
 	for ctx.Err() == nil {
-		t, woken, ok := w.agenda.pick()
+		t, woken, ok := a.pick()
 		if !ok {
 			select {
 			case <-ctx.Done():
-			case <-w.agenda.tokens:
+			case <-a.tokens:
 			}
 			continue
 		}
-		more, err := w.step(ctx, workCtx, t)
+		more, err := step(ctx, workCtx, t)
 		if err != nil && ctx.Err() == nil {
 			w.log.Warn("taking events failed; retrying in 1s", slog.String("source", t.source), slog.Any("error", err))
 		}
-		w.agenda.looked(t, woken, more && err == nil)
+		a.looked(t, woken, more && err == nil)
 	}
 }
 
@@ -214,11 +216,11 @@ func (w *Workers[T]) look(ctx context.Context) error {
 		case l.Alone:
 			log.Warn(driver.ErrorRunInterrupted + "; retrying")
 		default:
-			log.Warn("a batch was interrupted; this event of it runs alone from now on")
+			log.Warn("a run was interrupted; this event of it runs alone from now on")
 		}
 	}
 	due, dueErr := w.db.DueSources(ctx, w.sources)
-	w.agenda.wakeDue(due)
+	w.agenda.wakeDue(due, w.suspects)
 	return errors.Join(err, dueErr)
 }
 
@@ -229,7 +231,7 @@ func (w *Workers[T]) step(ctx, workCtx context.Context, t task) (more bool, err 
 	}
 	p := &driver.TakeParams{
 		Source: t.source, Types: w.types[t.source], Limit: w.sizes.limit(t.source, w.o.Batch), Tried: t.tried,
-		HandlerTimeout: w.o.HandlerTimeout,
+		Suspects: driver.NoSuspects, Beside: true, HandlerTimeout: w.o.HandlerTimeout,
 	}
 	if t.tried {
 		p.Limit = 1
@@ -241,13 +243,7 @@ func (w *Workers[T]) step(ctx, workCtx context.Context, t task) (more bool, err 
 		return false, err
 	}
 	events := run.Events()
-	var alone []driver.TakenEvent
-	if events[0].Crashes > 0 {
-		w.abandon(workCtx, run)
-		alone = events
-	} else {
-		alone, more = w.work(ctx, workCtx, run, nil, false)
-	}
+	alone, more := w.work(ctx, workCtx, run, nil, false)
 	w.quiet.RUnlock()
 	w.workAlone(ctx, workCtx, alone, nil)
 	return more || mayHaveMore(events, p.Limit), nil

@@ -16,6 +16,7 @@ func sweepCases[T any]() []workCase[T] {
 		{"UsedUp", sweepUsedUp[T]},
 		{"Backoff", sweepBackoff[T]},
 		{"Several", sweepSeveral[T]},
+		{"Beside", sweepBeside[T]},
 		{"ByAnother", sweepByAnother[T]},
 		{"ALivingRun", sweepLiving[T]},
 		{"WhatIsNotRunning", sweepNotRunning[T]},
@@ -271,4 +272,35 @@ func sweepDatabaseClock[T any](w *bench[T]) {
 	if got := w.event("stripe", "evt_1").FailedAt; got.Sub(w.clock()).Abs() > time.Minute {
 		w.Errorf("it failed at %v, want about now", got)
 	}
+}
+
+// sweepBeside interrupts a run of one event beside handlers of other runs. Any of them may be at
+// fault, so no attempt is counted, and the event is a suspect from then on.
+func sweepBeside[T any](w *bench[T]) {
+	c := w.queue(t0, "evt_1")[0]
+	w.queue(t0.Add(time.Second), "evt_2")
+	p := w.takeParams(t0, 1, false)
+	p.Beside = true
+	w.interrupt(w.takeThese(p, "evt_1"))
+	now := t0.Add(time.Minute)
+	same(w, "lost", []driver.LostRun{{Key: c.Key, Source: "stripe", EventID: "evt_1"}}, w.sweep(now))
+	w.effects()
+	w.sameEvent(claimed(&c, t0))
+
+	run := w.take(now, "evt_2")
+	w.finish(now, run, retried(&run.Events()[0]))
+	now = now.Add(retryIn)
+	p = w.takeParams(now, 10, true)
+	p.Suspects = driver.NoSuspects
+	w.abandon(w.takeThese(p, "evt_2"))
+	p.Suspects = driver.OnlySuspects
+	w.abandon(w.takeThese(p, "evt_1"))
+	r := &driver.ReserveParams{Source: "stripe", Types: []string{"*"}, Limit: 10, For: time.Minute, Now: now, Suspects: driver.NoSuspects}
+	same(w, "reserved without suspects", []string{"evt_2"}, eventIDs(w.reserveWith(r)))
+	r.Suspects = driver.OnlySuspects
+	same(w, "reserved suspects", []string{"evt_1"}, eventIDs(w.reserveWith(r)))
+
+	p.Keys, p.Beside = []driver.Key{c.Key}, false
+	w.interrupt(w.takeThese(p, "evt_1"))
+	same(w, "lost alone", []driver.LostRun{lostAlone(&c, 1, false)}, w.sweep(now))
 }

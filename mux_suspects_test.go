@@ -1,0 +1,77 @@
+package hookonce_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/hookonce/hookonce"
+)
+
+// suspect marks an event as if a process had ended during its run.
+func suspect(t *testing.T, l *library[pgx.Tx], ids ...string) {
+	t.Helper()
+	l.exec(t, `UPDATE {schema}.event_state s SET crashes = 1, attempts = 0
+		FROM {schema}.event e WHERE e.key = s.key AND e.event_id = ANY ($1)`, ids)
+}
+
+// suspectsAndOthers returns an Inbox with the suspects s1 and s2, whose handlers report to began and
+// last until release is closed, and with three other events.
+func suspectsAndOthers(t *testing.T, l *library[pgx.Tx], attempts int) (in *hookonce.Inbox[pgx.Tx], began chan string, running *atomic.Int32, release chan struct{}) {
+	began, running, release = make(chan string, 10), &atomic.Int32{}, make(chan struct{})
+	mux := &hookonce.Mux[pgx.Tx]{}
+	hookonce.Handle(mux, "gh", "push", func(ctx context.Context, tx pgx.Tx, ev *hookonce.Event) error {
+		if ev.ID[0] == 's' {
+			running.Add(1)
+			defer running.Add(-1)
+			began <- ev.ID
+			<-release
+		} else if attempts == 1 && running.Load() > 0 {
+			t.Errorf("%s runs during the last attempt of a suspect", ev.ID)
+		}
+		return l.insert(ctx, tx, ev.ID)
+	})
+	in = inbox(t, l, mux, func(c *hookonce.Config) {
+		c.Retry = hookonce.Retry{Attempts: attempts, First: time.Second, Max: time.Second}
+	})
+	deliverAll(t, in, "s1", "s2", "a", "b", "c")
+	suspect(t, l, "s1", "s2")
+	run(t, in)
+	return in, began, running, release
+}
+
+// Suspects run one at a time, beside the other events.
+func TestSuspectsDoNotHoldOthersUp(t *testing.T) {
+	t.Parallel()
+	l := onPGX(t)
+	_, began, running, release := suspectsAndOthers(t, l, 3)
+	<-began
+	for _, id := range []string{"a", "b", "c"} {
+		wantOutcome(t, l, id, done)
+	}
+	if n := running.Load(); n != 1 {
+		t.Errorf("%d suspects run at a time, want 1", n)
+	}
+	close(release)
+	for _, id := range []string{"s1", "s2"} {
+		wantOutcome(t, l, id, done)
+	}
+	wantEffects(t, l, "a", "b", "c", "s1", "s2")
+}
+
+// A suspect that would be dead if its process ended runs while no other queued handler does, so it
+// cannot become dead because of another event.
+func TestTheLastAttemptOfASuspectIsExclusive(t *testing.T) {
+	t.Parallel()
+	l := onPGX(t)
+	in, began, _, release := suspectsAndOthers(t, l, 1)
+	<-began
+	deliverAll(t, in, "d", "e")
+	close(release)
+	for _, id := range []string{"a", "b", "c", "d", "e", "s1", "s2"} {
+		wantOutcome(t, l, id, done)
+	}
+}
