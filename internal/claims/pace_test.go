@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -120,7 +121,7 @@ func TestDeliveriesThatComeBackTogether(t *testing.T) {
 	for range 50 { // deliveries of each event
 		var mu sync.Mutex
 		var wg sync.WaitGroup
-		for id := range open {
+		for _, id := range slices.Collect(maps.Keys(open)) {
 			wg.Go(func() {
 				u := claims.NewUnit([]driver.Claim{event(id, "{}")}, false, time.Now().Add(300*time.Millisecond))
 				if err := q.Claim(t.Context(), u); err == nil && u.Results[0].Err == nil {

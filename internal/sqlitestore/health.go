@@ -2,6 +2,7 @@ package sqlitestore
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"strconv"
 	"strings"
@@ -84,17 +85,18 @@ func atLeast(version string, least [3]int) bool {
 	return true
 }
 
+const selectTriggers = `SELECT format('trigger %s on %s', name, tbl_name) FROM sqlite_schema
+	WHERE type = 'trigger' AND tbl_name LIKE 'hookonce\_%' ESCAPE '\' ORDER BY 1`
+
 // ForeignTriggers implements driver.Store. The schema has no triggers of its own.
-func (s *Store) ForeignTriggers(ctx context.Context) ([]string, error) {
-	const op = "looking for foreign triggers"
-	rows, err := s.reader.QueryContext(ctx, `SELECT format('trigger %s on %s', name, tbl_name) FROM sqlite_schema
-		WHERE type = 'trigger' AND tbl_name LIKE 'hookonce\_%' ESCAPE '\' ORDER BY 1`)
-	if err != nil {
-		return nil, s.failed(ctx, op, err)
-	}
-	found, err := collect(rows, func(text *string) error { return rows.Scan(text) })
-	if err != nil {
-		return nil, s.failed(ctx, op, err)
-	}
-	return found, nil
+func (s *Store) ForeignTriggers(ctx context.Context) (found []string, err error) {
+	err = s.snapshot(ctx, "looking for foreign triggers", func(ctx context.Context, tx *sql.Tx) error {
+		rows, err := tx.QueryContext(ctx, selectTriggers) //nolint:sqlclosecheck // collect closes them
+		if err != nil {
+			return err
+		}
+		found, err = collect(rows, func(text *string) error { return rows.Scan(text) })
+		return err
+	})
+	return found, err
 }
