@@ -24,17 +24,20 @@ const execMode = pgx.QueryExecModeCacheDescribe
 type client struct {
 	pool *pgxpool.Pool
 	link *link
+	// bounds is the statement that bounds a transaction behind a pooler; "" on the caller's pool, whose
+	// settings are the caller's.
+	bounds string
 }
 
 var _ pgsession.Client = client{}
 
 // Acquire implements pgsession.Client.
 func (c client) Acquire(ctx context.Context) (pgsession.Session, error) {
-	conn, err := c.pool.Acquire(ctx)
+	conn, bounds, err := c.acquire(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &session{conn: conn, link: c.link}, nil
+	return &session{held: held{pool: c.pool, conn: conn, link: c.link}, bounds: bounds}, nil
 }
 
 // Begin implements pgsession.Client.
@@ -61,9 +64,12 @@ func (c client) BeginRun(ctx context.Context) (pgsession.RunTx, bool, error) {
 }
 
 func (c client) begin(ctx context.Context, options pgx.TxOptions) (tx *poolTx, broken bool, err error) {
-	conn, err := c.pool.Acquire(ctx)
+	conn, bounds, err := c.acquire(ctx)
 	if err != nil {
 		return nil, false, err
+	}
+	if bounds != "" {
+		options = pgx.TxOptions{BeginQuery: beginSQL(options) + "; " + bounds}
 	}
 	began, err := conn.BeginTx(ctx, options)
 	if err != nil {
@@ -71,7 +77,7 @@ func (c client) begin(ctx context.Context, options pgx.TxOptions) (tx *poolTx, b
 		conn.Release()
 		return nil, broken, err
 	}
-	return &poolTx{txConn: txConn{began}, conn: conn, link: c.link, socket: conn.Conn().PgConn().Conn()}, false, nil
+	return &poolTx{txConn: txConn{began}, held: held{pool: c.pool, conn: conn, link: c.link}, socket: conn.Conn().PgConn().Conn()}, false, nil
 }
 
 // Refused implements pgsession.Client. It ignores pgconn.SafeToRetry, which since pgx 5.9 calls a lost
@@ -93,37 +99,24 @@ func (c client) Refused(err error) bool {
 
 // session is a pgsession.Session.
 type session struct {
-	conn    *pgxpool.Conn
-	link    *link
-	spoiled bool
+	held
+	bounds string // for each statement; may be empty
 }
 
 // Query implements pgstore.Conn.
 func (s *session) Query(ctx context.Context, sql string, args ...any) (pgstore.Rows, error) {
+	if s.bounds != "" {
+		return queryBounded(ctx, s.conn.Conn(), s.bounds, sql, args)
+	}
 	return s.conn.Query(ctx, sql, withMode(args)...) //nolint:sqlclosecheck // the caller closes them
 }
 
 // Script implements pgstore.Conn.
 func (s *session) Script(ctx context.Context, sql string) error {
-	return script(ctx, s.conn.Conn(), sql)
-}
-
-// Release implements pgsession.Session.
-func (s *session) Release() { release(s.conn, s.spoiled) }
-
-// Spoil implements pgsession.Spoiler.
-func (s *session) Spoil() {
-	s.spoiled = true
-	s.link.drop()
-}
-
-// release returns a connection to its pool, or closes it.
-func release(conn *pgxpool.Conn, spoiled bool) {
-	if spoiled {
-		go closeConn(conn.Hijack())
-		return
+	if s.bounds != "" {
+		sql = s.bounds + "; " + sql
 	}
-	conn.Release()
+	return script(ctx, s.conn.Conn(), sql)
 }
 
 // txConn is a pgstore.Conn in a transaction.
@@ -148,11 +141,9 @@ func script(ctx context.Context, conn *pgx.Conn, sql string) error {
 // poolTx is a pgsession.RunTx on a connection of a pool.
 type poolTx struct {
 	txConn
-	conn    *pgxpool.Conn
-	link    *link
-	socket  net.Conn // of conn
-	cut     atomic.Bool
-	spoiled bool
+	held
+	socket net.Conn // of conn
+	cut    atomic.Bool
 
 	handlers handlerTx // of a run
 }
@@ -180,13 +171,7 @@ func (t *poolTx) Release() {
 		t.conn.Hijack()
 		return
 	}
-	release(t.conn, t.spoiled)
-}
-
-// Spoil implements pgsession.Spoiler.
-func (t *poolTx) Spoil() {
-	t.spoiled = true
-	t.link.drop()
+	t.held.Release()
 }
 
 // Status implements pgsession.RunTx.

@@ -2,6 +2,8 @@ package hookpgx
 
 import (
 	"context"
+	"strings"
+	"testing"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -17,3 +19,41 @@ func GiveBack(ctx context.Context, r driver.Run[pgx.Tx]) {
 
 // WorkPool returns the pool of handlers, leases and outcomes.
 func WorkPool(s *Store) *pgxpool.Pool { return s.work }
+
+// Pooled reports whether the store has noticed a pooler.
+func Pooled(s *Store) bool { return s.link.pooled.Load() }
+
+// Unnamed returns tx without named prepared statements.
+func Unnamed(tx pgx.Tx) pgx.Tx { return unnamedTx{tx} }
+
+// ServerPID returns the number of the server's process that a run works in.
+func ServerPID(r driver.Run[pgx.Tx]) uint32 {
+	return uint32(r.(*pgsession.Run[pgx.Tx]).Run.PID())
+}
+
+// ReceiveSettings returns the settings of a statement of the receiving pool.
+func ReceiveSettings(t testing.TB, s *Store, names ...string) string {
+	t.Helper()
+	session, err := client{s.receive, s.link, boundsSQL(s.receive.Config().ConnConfig.RuntimeParams)}.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer session.Release()
+	rows, err := session.Query(t.Context(), "SELECT current_setting(i) FROM unnest($1::text[]) WITH ORDINALITY AS n (i, place) ORDER BY place", names)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	var values []string
+	for rows.Next() {
+		var value string
+		if err := rows.Scan(&value); err != nil {
+			t.Fatal(err)
+		}
+		values = append(values, value)
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return strings.Join(values, " ")
+}

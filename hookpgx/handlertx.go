@@ -21,6 +21,9 @@ type handlerTx struct {
 func newHandlerTx(run *pgstore.Run, tx pgsession.RunTx) pgx.Tx {
 	t := tx.(*poolTx)
 	t.handlers = handlerTx{t.tx, run}
+	if run.PID() != int32(t.tx.Conn().PgConn().PID()) { // a pooler invents the connection's number
+		t.handlers.Tx = unnamedTx{t.tx}
+	}
 	return &t.handlers
 }
 

@@ -32,10 +32,16 @@
 //
 // # Poolers
 //
-// Statements are never prepared on the server under a name, so a pooler may hand each transaction
-// to another server connection. The pooler must pass start-up parameters on, or the store refuses
-// the connection: name them in PgBouncer's ignore_startup_parameters only if you set them for the
-// user or the database instead.
+// The store works behind PgBouncer with session and transaction pooling, without an option. Its own pools
+// notice a pooler when they connect: it refuses or drops start-up parameters, or invents the number of
+// the server's process. From then on each transaction states its isolation level and its settings, in
+// the same round trip, and nothing stays on the session of the server. Settings that the caller's
+// configuration has as start-up parameters are applied in the same way.
+//
+// The caller's pool is the caller's. Behind transaction pooling its statements need
+// default_query_exec_mode=cache_describe, or a PgBouncer that tracks prepared statements. In the
+// transactions of handlers, Exec, Query and QueryRow work without; SendBatch does not. Allow the pooler
+// more sessions than all handlers of all processes use at once, because recording their work needs another one.
 package hookpgx
 
 import (
@@ -77,8 +83,8 @@ type Options struct {
 // concurrently.
 type Store struct {
 	*pgsession.Store[pgx.Tx]
-	link                 *link
-	work, receive, admin *pgxpool.Pool
+	link          *link
+	work, receive *pgxpool.Pool
 }
 
 var _ driver.Driver[pgx.Tx] = (*Store)(nil)
@@ -134,32 +140,34 @@ func Open(config *pgxpool.Config, opts *Options) (*Store, error) {
 
 // newStore returns a store whose work pool is the caller's, or one of its own if users is nil.
 func newStore(users *pgxpool.Pool, config *pgxpool.Config, o *Options) (_ *Store, err error) {
-	s := &Store{link: &link{users: users}, work: users}
+	s := &Store{link: &link{users: users}}
 	defer func() {
 		if err != nil {
 			_ = s.Close()
 		}
 	}()
-	var work *pgsession.DB
-	if users != nil {
-		work = pgsession.New(client{users, s.link})
-	} else {
+	work := client{pool: users, link: s.link}
+	workDB := pgsession.New(work)
+	if users == nil {
 		settings := workSettings(config.ConnConfig.RuntimeParams)
-		if s.work, err = s.link.open(config.Copy(), int(config.MaxConns), settings); err != nil {
+		if work, err = s.link.open(config.Copy(), int(config.MaxConns), settings); err != nil {
 			return nil, err
 		}
-		work = pgsession.NewReadCommitted(client{s.work, s.link})
+		workDB = pgsession.NewReadCommitted(work)
 	}
-	if s.receive, err = s.link.open(config.Copy(), o.ReceiveConns, receiveSettings()); err != nil {
+	receive, err := s.link.open(config.Copy(), o.ReceiveConns, receiveSettings())
+	if err != nil {
 		return nil, err
 	}
-	if s.admin, err = s.link.open(config.Copy(), o.AdminConns, adminSettings()); err != nil {
+	admin, err := s.link.open(config.Copy(), o.AdminConns, adminSettings())
+	if err != nil {
 		return nil, err
 	}
+	s.work, s.receive = work.pool, receive.pool
 	s.Store = pgsession.NewStore(pgstore.New(o.Schema, pgstore.Pools{
-		Receive: pgsession.NewReadCommitted(client{s.receive, s.link}),
-		Work:    work,
-		Admin:   pgsession.NewReadCommitted(client{s.admin, s.link}),
+		Receive: pgsession.NewReadCommitted(receive),
+		Work:    workDB,
+		Admin:   pgsession.NewReadCommitted(admin),
 	}), newHandlerTx, func(tx pgx.Tx) pgstore.Conn { return txConn{tx} })
 	return s, nil
 }

@@ -3,6 +3,7 @@ package hookpgx
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -21,19 +22,24 @@ type link struct {
 	own   []*pgxpool.Pool // made by the store
 	users *pgxpool.Pool   // the caller's pool; nil if the store made all of them
 
+	// pooled is set when a connection shows a pooler; see pooler.go.
+	pooled      atomic.Bool
+	scarceUntil atomic.Int64 // Unix time in nanoseconds: until then connections are closed after use
+
 	mu      sync.Mutex
 	dropped time.Time // guarded by mu
 }
 
 // open makes a pool of the store. It does not connect. The config becomes the pool's.
-func (l *link) open(config *pgxpool.Config, conns int, settings map[string]string) (*pgxpool.Pool, error) {
-	configure(config, conns, settings)
+func (l *link) open(config *pgxpool.Config, conns int, settings map[string]string) (client, error) {
+	l.configure(config, conns, settings)
 	// The context bounds nothing that lasts: connections are made when needed.
 	pool, err := pgxpool.NewWithConfig(context.Background(), config)
-	if err == nil {
-		l.own = append(l.own, pool)
+	if err != nil {
+		return client{}, err
 	}
-	return pool, err
+	l.own = append(l.own, pool)
+	return client{pool, l, boundsSQL(config.ConnConfig.RuntimeParams)}, nil
 }
 
 // drop closes the idle connections of all pools, so that the next ones are dialed again and find the
@@ -67,4 +73,27 @@ func closeConn(conn *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	_ = conn.Close(ctx)
+}
+
+// held is a connection out of a pool.
+type held struct {
+	pool    *pgxpool.Pool
+	conn    *pgxpool.Conn
+	link    *link
+	spoiled bool
+}
+
+// Release implements pgsession.Session.
+func (h *held) Release() {
+	if h.spoiled || h.pool != h.link.users && h.link.scarce() {
+		go closeConn(h.conn.Hijack())
+		return
+	}
+	h.conn.Release()
+}
+
+// Spoil implements pgsession.Spoiler.
+func (h *held) Spoil() {
+	h.spoiled = true
+	h.link.drop()
 }

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -73,7 +74,7 @@ func adminSettings() map[string]string {
 
 // configure turns a copy of the caller's configuration into that of the store's own pool. It keeps
 // hooks that make a connection, and drops hooks for the caller's use of a connection.
-func configure(config *pgxpool.Config, conns int, settings map[string]string) {
+func (l *link) configure(config *pgxpool.Config, conns int, settings map[string]string) {
 	config.MaxConns = int32(conns)
 	config.MinConns, config.MinIdleConns = 0, 0
 	config.PingTimeout = pingTimeout
@@ -87,6 +88,8 @@ func configure(config *pgxpool.Config, conns int, settings map[string]string) {
 		c.RuntimeParams = map[string]string{}
 	}
 	maps.Copy(c.RuntimeParams, settings)
+	c.DefaultQueryExecMode = execMode // for batches
+	config.BeforeConnect = l.beforeConnect(config.BeforeConnect)
 
 	validate := c.ValidateConnect
 	c.ValidateConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
@@ -115,15 +118,22 @@ func configure(config *pgxpool.Config, conns int, settings map[string]string) {
 				return err
 			}
 		}
+		if l.pooled.Load() {
+			return nil // each transaction has the settings
+		}
 		return assertSettings(ctx, conn, settings)
 	}
 }
 
 // assertSettings reads the settings back: a pooler may drop them, and the caller's hook may change
-// them.
+// them. It also compares the number of the server's process with the one that the connection got, which is a
+// pooler's own invention. The error is a *poolerError.
 func assertSettings(ctx context.Context, conn *pgx.Conn, want map[string]string) error {
+	want = maps.Clone(want)
+	want["pg_backend_pid"] = strconv.FormatUint(uint64(conn.PgConn().PID()), 10)
 	names := slices.Sorted(maps.Keys(want))
-	rows, err := conn.Query(ctx, "SELECT name, setting FROM pg_settings WHERE name = ANY ($1::text[])",
+	rows, err := conn.Query(ctx, "SELECT name, setting FROM pg_settings WHERE name = ANY ($1::text[])"+
+		" UNION ALL SELECT 'pg_backend_pid', pg_backend_pid()::text",
 		pgx.QueryExecModeCacheDescribe, names)
 	if err != nil {
 		return err
@@ -138,8 +148,8 @@ func assertSettings(ctx context.Context, conn *pgx.Conn, want map[string]string)
 	}
 	for _, name := range names {
 		if got[name] != want[name] {
-			return fmt.Errorf("the connection has %s = %q instead of %q: a pooler or a hook of the pool changes it",
-				name, got[name], want[name])
+			return &poolerError{fmt.Errorf("the connection has %s = %q instead of %q: a pooler or a hook of the pool changes it",
+				name, got[name], want[name])}
 		}
 	}
 	return nil

@@ -22,36 +22,42 @@ func TestDriver(t *testing.T) {
 		w := open(t, nil)
 		worlds.Store(driver.Store(w.Store), w)
 		return w.Store
-	}, storetest.Features{
+	}, queuedFeatures(func(s driver.Store) *world {
+		w, _ := worlds.Load(s)
+		return w.(*world)
+	}))
+}
+
+// queuedFeatures returns the functions that the contract does not offer.
+func queuedFeatures(worldOf func(driver.Store) *world) storetest.Features {
+	return storetest.Features{
 		KillQueued: func(t *testing.T, s driver.Store, key driver.Key, lastError string) {
 			t.Helper()
-			w, _ := worlds.Load(s)
-			w.(*world).exec(t, "UPDATE {schema}.event_state SET state = 3, attempts = 5, failed_at = now(),"+
+			worldOf(s).exec(t, "UPDATE {schema}.event_state SET state = 3, attempts = 5, failed_at = now(),"+
 				" last_error = $2 WHERE key = $1", key[:], lastError)
 		},
 		MoveQueued: func(t *testing.T, s driver.Store, key driver.Key, state string) {
 			t.Helper()
-			w, _ := worlds.Load(s)
-			w.(*world).exec(t, "UPDATE {schema}.event_state SET state = CASE $2::text WHEN 'done' THEN 2 ELSE 1 END,"+
+			worldOf(s).exec(t, "UPDATE {schema}.event_state SET state = CASE $2::text WHEN 'done' THEN 2 ELSE 1 END,"+
 				" failed_at = NULL, processed_at = CASE WHEN $2::text = 'done' THEN now() END WHERE key = $1", key[:], state)
 		},
 		Damage: func(t *testing.T, s driver.Store, key driver.Key, how storetest.Damage) {
 			t.Helper()
-			w, _ := worlds.Load(s)
+			w := worldOf(s)
 			if how == storetest.LastToken {
-				w.(*world).exec(t, "UPDATE {schema}.message SET token = 9223372036854775807 WHERE event_key = $1", key[:])
+				w.exec(t, "UPDATE {schema}.message SET token = 9223372036854775807 WHERE event_key = $1", key[:])
 				return
 			}
 			end := map[storetest.Damage]string{storetest.EndlessTimes: "infinity", storetest.BeginlessTimes: "-infinity"}[how]
-			w.(*world).exec(t, "UPDATE {schema}.event SET received_at = $2::text::timestamptz, occurred_at = $2::text::timestamptz WHERE key = $1", key[:], end)
-			w.(*world).exec(t, "UPDATE {schema}.message SET received_at = $2::text::timestamptz, created_at = $2::text::timestamptz WHERE event_key = $1", key[:], end)
+			w.exec(t, "UPDATE {schema}.event SET received_at = $2::text::timestamptz, occurred_at = $2::text::timestamptz WHERE key = $1", key[:], end)
+			w.exec(t, "UPDATE {schema}.message SET received_at = $2::text::timestamptz, created_at = $2::text::timestamptz WHERE event_key = $1", key[:], end)
 		},
 		Drop: func(t *testing.T, s driver.Store, table string, key driver.Key) {
 			t.Helper()
-			w, _ := worlds.Load(s)
-			w.(*world).drop(t, table, key)
+			w := worldOf(s)
+			w.drop(t, table, key)
 		},
-	})
+	}
 }
 
 func TestDriverConcurrent(t *testing.T) {

@@ -89,7 +89,7 @@ func TestSwitchover(t *testing.T) {
 				if run == nil {
 					t.Fatal("Take found no event on the second server")
 				}
-				defer run.Abandon(t.Context()) //nolint:errcheck // the server is removed
+				defer run.Abandon(t.Context())
 				if got := run.Events()[0].EventID; got != "on the second server" {
 					t.Errorf("Take found the event %q, want the one on the second server", got)
 				}

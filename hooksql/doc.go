@@ -73,8 +73,13 @@
 // stopped may keep locks. The other settings that package hookpgx pins are not set here. They can
 // stand in the data source name: statement_timeout (the end of a context closes the connection, but
 // the server may go on for a while), target_session_attrs=read-write if there are several hosts, the TCP
-// timeouts, jit=off, and with pgx default_query_exec_mode=cache_describe, which poolers need and
-// which keeps outdated plans from being used.
+// timeouts, and jit=off.
+//
+// Behind PgBouncer with session or transaction pooling, statements must not be prepared on the server
+// under a name. OpenPostgres sees to that with pgx. Pools that the program opens need
+// default_query_exec_mode=cache_describe with pgx, which also keeps outdated plans from being used.
+// github.com/lib/pq needs session pooling. A pooler refuses most other settings as start-up
+// parameters: set them for the user or the database.
 //
 // The driver must end a call when its context ends, even if the network is silent, and its errors
 // must have the method SQLState. The driver of pgx does both. github.com/lib/pq works as well, but

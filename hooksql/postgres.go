@@ -122,10 +122,12 @@ func NewPostgresWithOptions(db *sql.DB, opts *PostgresOptions) (*PostgresStore, 
 // and administration (4). driverName is registered with database/sql: "pgx" of
 // github.com/jackc/pgx/v5/stdlib, or "postgres" of github.com/lib/pq. OpenPostgres does not
 // connect. Close the store to close the pools.
+//
+// With pgx the pools send unnamed statements, which poolers need, unless dsn has default_query_exec_mode.
 func OpenPostgres(driverName, dsn string) (*PostgresStore, error) {
 	var pools []*sql.DB
 	for _, conns := range []int{workConns, receiveConns, adminConns} {
-		pool, err := sql.Open(driverName, dsn)
+		pool, err := openUnnamed(driverName, dsn)
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("hooksql: opening a pool: %w", err), closePools(pools))
 		}

@@ -17,9 +17,14 @@ import (
 
 func TestPostgres(t *testing.T) {
 	t.Parallel()
+	exercisePostgres(t, openPostgres)
+}
+
+func exercisePostgres(t *testing.T, open func(t testing.TB) *postgresWorld) {
+	t.Helper()
 	var worlds sync.Map // driver.Store to *postgresWorld
 	storetest.Exercise(t, func(t *testing.T) driver.Store {
-		w := openPostgres(t)
+		w := open(t)
 		worlds.Store(driver.Store(w.PostgresStore), w)
 		return w.PostgresStore
 	}, storetest.Features{

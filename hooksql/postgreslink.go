@@ -3,9 +3,61 @@ package hooksql
 import (
 	"context"
 	"database/sql"
+	"reflect"
+	"strings"
 	"sync"
 	"time"
 )
+
+// execMode makes pgx describe each statement once for a connection, and never prepare it on the server
+// under a name: behind a pooler the next transaction may run in a session that does not know the name.
+const execMode = "default_query_exec_mode=cache_describe"
+
+// openUnnamed opens a pool whose statements have no names on the server, as far as the driver can be
+// told.
+func openUnnamed(driverName, dsn string) (*sql.DB, error) {
+	pool, err := sql.Open(driverName, dsn)
+	if err != nil || !isPgx(pool) || strings.Contains(dsn, "default_query_exec_mode") {
+		return pool, err
+	}
+	with := unnamed(dsn)
+	if with == dsn {
+		return pool, nil
+	}
+	if err := pool.Close(); err != nil {
+		return nil, err
+	}
+	return sql.Open(driverName, with)
+}
+
+// unnamed returns a data source name of pgx with execMode. Names of configurations that the program
+// registered stay as they are.
+func unnamed(dsn string) string {
+	switch {
+	case strings.HasPrefix(dsn, "registeredConnConfig"):
+		return dsn
+	case !strings.HasPrefix(dsn, "postgres://") && !strings.HasPrefix(dsn, "postgresql://"):
+		return strings.TrimLeft(dsn+" "+execMode, " ")
+	}
+	dsn, fragment, _ := strings.Cut(dsn, "#")
+	sign := "?"
+	if strings.Contains(dsn, "?") {
+		sign = "&"
+	}
+	if fragment != "" {
+		fragment = "#" + fragment
+	}
+	return dsn + sign + execMode + fragment
+}
+
+// isPgx reports whether the driver of a pool is that of github.com/jackc/pgx.
+func isPgx(pool *sql.DB) bool {
+	t := reflect.TypeOf(pool.Driver())
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	return strings.HasPrefix(t.PkgPath(), "github.com/jackc/pgx/") && strings.HasSuffix(t.PkgPath(), "/stdlib")
+}
 
 const (
 	// dropEvery is the least time between two drops: the connections of one busy pool notice within

@@ -17,10 +17,12 @@ import (
 // TestPostgresWork runs the conformance suite of handlers' transactions.
 func TestPostgresWork(t *testing.T) {
 	t.Parallel()
-	storetest.ExerciseWork(t, postgresHarness())
+	storetest.ExerciseWork(t, postgresHarness(withSearchPath))
 }
 
-func postgresHarness() storetest.Harness[*sql.Tx] {
+// postgresHarness returns the harness of stores on the DSN that reach makes of the server's, in whose
+// sessions the tables of a schema are found.
+func postgresHarness(reach func(t testing.TB, dsn, schema string) string) storetest.Harness[*sql.Tx] {
 	// Interrupted runs hold their connections, although they are closed, so no pool is limited.
 	connect := func(t testing.TB, dsn, schema string) *postgresWorld {
 		return newPostgres(t, dsn, openPool(t, dsn, 0), &hooksql.PostgresOptions{Schema: schema})
@@ -39,7 +41,7 @@ func postgresHarness() storetest.Harness[*sql.Tx] {
 	}
 	return storetest.Harness[*sql.Tx]{
 		Open: func(t *testing.T) driver.Driver[*sql.Tx] {
-			return keep(openApplication(t, connect))
+			return keep(openApplicationOn(t, reach, connect))
 		},
 		Second: func(t *testing.T, d driver.Driver[*sql.Tx]) driver.Driver[*sql.Tx] {
 			w := worldOf(d)
@@ -79,8 +81,18 @@ func postgresHarness() storetest.Harness[*sql.Tx] {
 // openApplication returns a migrated store whose schema also holds a table of the application.
 func openApplication(t *testing.T, connect func(t testing.TB, dsn, schema string) *postgresWorld) *postgresWorld {
 	t.Helper()
+	return openApplicationOn(t, withSearchPath, connect)
+}
+
+func withSearchPath(t testing.TB, dsn, schema string) string {
+	t.Helper()
+	return withParameter(t, dsn, "search_path", schema)
+}
+
+func openApplicationOn(t *testing.T, reach func(t testing.TB, dsn, schema string) string, connect func(t testing.TB, dsn, schema string) *postgresWorld) *postgresWorld {
+	t.Helper()
 	dsn, schema := dbtest.Postgres(t)
-	w := connect(t, withParameter(t, dsn, "search_path", schema), schema)
+	w := connect(t, reach(t, dsn, schema), schema)
 	w.migrate(t)
 	w.exec(t, "CREATE TABLE {schema}.effects (name text)")
 	return w

@@ -58,6 +58,9 @@ var (
 // Tx returns the transaction of the run, on the work pool.
 func (r *Run) Tx() Tx { return r.tx }
 
+// PID returns the number of the server's process that the transaction runs in.
+func (r *Run) PID() int32 { return r.pid }
+
 // Events implements [driver.Run].
 func (r *Run) Events() []driver.TakenEvent { return r.events }
 

@@ -1,0 +1,240 @@
+package hookpgx
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/hookonce/hookonce/internal/pgsession"
+	"github.com/hookonce/hookonce/internal/pgstore"
+)
+
+// This file is for poolers, such as PgBouncer, between the store and the server. A pooler refuses or drops
+// start-up parameters, and may hand each transaction to another session of the server, which
+// other programs have used. So no setting may outlive a transaction: on the store's own pools each
+// transaction states its isolation level and its settings. They travel with BEGIN, in one round trip.
+//
+// The first connection decides for all pools of the store: it asks for the start-up parameters, and a
+// pooler shows itself by the refusal, by other settings, or by the number of a process that is not the
+// server's.
+
+const (
+	// codeProtocol is the SQLSTATE of all errors of PgBouncer. PostgreSQL itself does not use it for
+	// a start-up parameter.
+	codeProtocol = "08P01"
+	// scarceFor is how long the store keeps no idle connections after a pooler had none to spare.
+	scarceFor = time.Minute
+
+	beginReadCommitted = "BEGIN ISOLATION LEVEL READ COMMITTED"
+)
+
+// passed are the start-up parameters that poolers accept and keep for each client, in lower case.
+// "options" stays too: it is the caller's, and only the server can read it.
+var passed = []string{"application_name", "client_encoding", "datestyle", "options", "standard_conforming_strings", "timezone"}
+
+func isPassed(name string) bool { return slices.Contains(passed, strings.ToLower(name)) }
+
+// boundsSQL returns the statement that applies start-up parameters to one transaction.
+func boundsSQL(params map[string]string) string {
+	var calls []string
+	for _, name := range slices.Sorted(maps.Keys(params)) {
+		if isPassed(name) || name == "default_transaction_isolation" {
+			continue
+		}
+		calls = append(calls, "set_config("+quote(name)+", "+quote(params[name])+", true)")
+	}
+	return "SELECT " + strings.Join(calls, ", ")
+}
+
+// quote returns a literal. standard_conforming_strings is on.
+func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
+
+// beforeConnect returns a hook that runs before, if it is not nil. Behind a pooler it leaves out the
+// start-up parameters that the pooler may refuse or drop.
+func (l *link) beforeConnect(before func(context.Context, *pgx.ConnConfig) error) func(context.Context, *pgx.ConnConfig) error {
+	return func(ctx context.Context, config *pgx.ConnConfig) error {
+		if before != nil {
+			if err := before(ctx, config); err != nil {
+				return err
+			}
+		}
+		if l.pooled.Load() {
+			maps.DeleteFunc(config.RuntimeParams, func(name, _ string) bool { return !isPassed(name) })
+		}
+		return nil
+	}
+}
+
+// poolerError says that a connection is not a session of the server with the settings asked for.
+type poolerError struct{ error }
+
+// adapt adapts the pools to a pooler that err shows, and reports whether another connection may
+// succeed.
+func (l *link) adapt(err error) bool {
+	var pooler *poolerError
+	switch {
+	case errors.As(err, &pooler), refusedParameter(err):
+		l.pooled.Store(true)
+		return true
+	case l.pooled.Load() && (pgconn.Timeout(err) || errors.Is(err, context.DeadlineExceeded)):
+		// With session pooling each idle connection keeps one of the server's from the other pools.
+		l.scarceUntil.Store(time.Now().Add(scarceFor).UnixNano())
+		for _, pool := range l.own {
+			pool.Reset()
+		}
+		return true
+	}
+	return false
+}
+
+// refusedParameter reports whether one of the hosts refused the start-up as PgBouncer does.
+func refusedParameter(err error) bool {
+	if pg, ok := err.(*pgconn.PgError); ok { //nolint:errorlint // the tree is walked here
+		return pg.Code == codeProtocol
+	}
+	switch err := err.(type) { //nolint:errorlint // the tree is walked here
+	case interface{ Unwrap() []error }:
+		return slices.ContainsFunc(err.Unwrap(), refusedParameter)
+	case interface{ Unwrap() error }:
+		return refusedParameter(err.Unwrap())
+	}
+	return false
+}
+
+// scarce reports whether connections are closed after each use.
+func (l *link) scarce() bool {
+	return l.pooled.Load() && time.Now().UnixNano() < l.scarceUntil.Load()
+}
+
+// acquire takes a connection out of the pool. On a pool of the store it returns the statement that
+// bounds each transaction behind a pooler, otherwise "".
+func (c client) acquire(ctx context.Context) (conn *pgxpool.Conn, bounds string, err error) {
+	conn, err = c.pool.Acquire(ctx)
+	if c.bounds == "" {
+		return conn, "", err
+	}
+	if err != nil && c.link.adapt(err) && ctx.Err() == nil {
+		conn, err = c.pool.Acquire(ctx)
+	}
+	if c.link.pooled.Load() {
+		bounds = c.bounds
+	}
+	return conn, bounds, err
+}
+
+// beginSQL returns the text of BEGIN, which pgx does not tell.
+func beginSQL(options pgx.TxOptions) string {
+	return strings.TrimRight(fmt.Sprintf("BEGIN ISOLATION LEVEL %s %s", options.IsoLevel, options.AccessMode), " ")
+}
+
+// queryBounded runs a statement in a transaction of its own, in one round trip.
+func queryBounded(ctx context.Context, conn *pgx.Conn, bounds, sql string, args []any) (pgstore.Rows, error) {
+	batch := &pgx.Batch{}
+	batch.Queue(beginReadCommitted)
+	batch.Queue(bounds)
+	batch.Queue(sql, args...)
+	batch.Queue("COMMIT")
+	r := &boundedRows{ctx: ctx, conn: conn, results: conn.SendBatch(ctx, batch)}
+	for range 2 {
+		if _, err := r.results.Exec(); err != nil {
+			r.end(err)
+			return nil, err
+		}
+	}
+	r.Rows, r.err = r.results.Query()
+	if r.err != nil {
+		r.end(r.err)
+		return nil, r.err
+	}
+	return r, nil
+}
+
+// boundedRows are the rows of a statement that runs in a transaction of its own.
+type boundedRows struct {
+	pgx.Rows
+	ctx     context.Context
+	conn    *pgx.Conn
+	results pgx.BatchResults
+	err     error
+	ended   bool
+}
+
+// Next implements pgstore.Rows. After the last row it waits for the commit.
+func (r *boundedRows) Next() bool {
+	if r.ended {
+		return false
+	}
+	if r.Rows.Next() {
+		return true
+	}
+	r.Close()
+	return false
+}
+
+// Err implements pgstore.Rows.
+func (r *boundedRows) Err() error { return r.err }
+
+// Close implements pgstore.Rows. The transaction commits even if not all rows were read, like a
+// statement that commits by itself.
+func (r *boundedRows) Close() {
+	if r.ended {
+		return
+	}
+	r.Rows.Close()
+	err := r.Rows.Err()
+	if err == nil {
+		_, err = r.results.Exec()
+	}
+	r.end(err)
+}
+
+// end reads the results to their end, and leaves no transaction open. err is the first error.
+func (r *boundedRows) end(err error) {
+	r.ended = true
+	if closeErr := r.results.Close(); err == nil {
+		err = closeErr
+	}
+	r.err = err
+	if err == nil || r.conn.IsClosed() || r.conn.PgConn().TxStatus() == 'I' {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), pgsession.CleanUpTimeout)
+	defer cancel()
+	_, _ = r.conn.Exec(ctx, "ROLLBACK") // if it fails, the pool closes the connection
+}
+
+// unnamedTx is a transaction whose statements are not prepared under a name: the next transaction may be
+// on a session that does not know the name.
+type unnamedTx struct{ pgx.Tx }
+
+// Begin implements pgx.Tx.
+func (t unnamedTx) Begin(ctx context.Context) (pgx.Tx, error) {
+	tx, err := t.Tx.Begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return unnamedTx{tx}, nil
+}
+
+// Exec implements pgx.Tx. An execution mode among the arguments wins.
+func (t unnamedTx) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	return t.Tx.Exec(ctx, sql, withMode(args)...)
+}
+
+// Query implements pgx.Tx.
+func (t unnamedTx) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	return t.Tx.Query(ctx, sql, withMode(args)...)
+}
+
+// QueryRow implements pgx.Tx.
+func (t unnamedTx) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	return t.Tx.QueryRow(ctx, sql, withMode(args)...)
+}
