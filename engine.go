@@ -214,6 +214,8 @@ func (in *Engine) Run(ctx context.Context) error {
 	wg.Go(func() { in.pruneAgain(ctx) })
 	if in.worker != nil {
 		wg.Go(func() { in.worker.Run(ctx) })
+	} else {
+		wg.Go(func() { work.Sweep(ctx, in.store, in.log) })
 	}
 	wg.Wait()
 	in.sender.CloseIdle()

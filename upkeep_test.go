@@ -222,3 +222,30 @@ func TestNoPruningUnregistered(t *testing.T) {
 			result, err, store.prunes.Load(), driver.ErrUnavailable)
 	}
 }
+
+// A gateway has no handlers, and may not even know the source. It deals with the run of a handler
+// whose process was killed, by the schedule of that process.
+func TestGatewaysFindInterruptedRuns(t *testing.T) {
+	t.Parallel()
+	store := openStore(t).(driver.Driver[*sql.Tx])
+	claims := []driver.Claim{{Key: driver.EventKey("shop", "1"), Source: "shop", EventID: "1", Work: driver.WorkQueued}}
+	then := time.Now().Add(-time.Hour)
+	if _, err := store.Claim(t.Context(), &driver.ClaimParams{Claims: claims, Now: then}); err != nil {
+		t.Fatal(err)
+	}
+	killed, err := store.Take(t.Context(), &driver.TakeParams{
+		Source: "shop", Types: []string{"*"}, Limit: 1, HandlerTimeout: time.Second, Retry: driver.Retry{Attempts: 1}, Now: then,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	killed.Sever()
+	run(t, newEngine(t, store, nil))
+	waitFor(t, func() bool {
+		ev, err := store.Event(t.Context(), "shop", "1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ev.State == driver.StateDead && ev.Attempts == 1 && ev.LastError == driver.ErrorRunInterrupted
+	})
+}

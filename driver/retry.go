@@ -19,6 +19,12 @@ func (r Retry) Backoff(n int, atLeast time.Duration) time.Duration {
 	return max(Backoff(r.First, r.Max, n), atLeast)
 }
 
+// AfterInterrupted returns the delay after attempt n (from 1) if its run is interrupted. last
+// reports that no other attempt follows.
+func (r Retry) AfterInterrupted(n int) (delay time.Duration, last bool) {
+	return Backoff(r.First, r.Max, n), n >= r.Attempts
+}
+
 // FaultOfRows reports whether err is the fault of single rows of a statement and nothing was
 // written. The statement may succeed for halves of its rows.
 func FaultOfRows(err error) bool {

@@ -122,11 +122,11 @@ type Store interface {
 	// or tried since.
 	RecordReserved(ctx context.Context, p *FinishParams) error
 
-	// SweepRuns finds runs that were interrupted because their process ended or lost its
-	// connection, and returns them. An event that was alone in its run has an attempt counted, with
-	// ErrorRunInterrupted; it is then due again with backoff, or dead after its last attempt.
-	// Events of a larger run, and of a run with TakeParams.Beside, may be innocent: they are only
-	// marked as tried, and are due at once.
+	// SweepRuns finds runs of all sources that were interrupted because their process ended or lost
+	// its connection, and returns them. An event that was alone in its run has an attempt counted,
+	// with ErrorRunInterrupted; it is then due again with the backoff of TakeParams.Retry, or dead
+	// after its last attempt. Events of a larger run, and of a run with TakeParams.Beside, may be
+	// innocent: they are only marked as tried, and are due at once.
 	SweepRuns(ctx context.Context, p *SweepRunsParams) ([]LostRun, error)
 
 	// Versions returns the applied versions of objects, without locking.

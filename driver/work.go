@@ -131,7 +131,10 @@ type TakeParams struct {
 	// HandlerTimeout is the time limit of a handler. The store allows some more before it cuts a
 	// silent process off.
 	HandlerTimeout time.Duration
-	Now            time.Time // tests only; zero means the database's clock
+	// Retry is the schedule of the handlers. It is recorded with the run, because SweepRuns in
+	// another process counts the attempt if the run is interrupted.
+	Retry Retry
+	Now   time.Time // tests only; zero means the database's clock
 }
 
 // Suspects selects events by their interrupted runs: an event that had one in its generation may be
@@ -255,15 +258,7 @@ type ReserveParams struct {
 
 // SweepRunsParams are the parameters of Store.SweepRuns.
 type SweepRunsParams struct {
-	// Sources are the sources to sweep; none means all. A process that runs handlers sweeps its own
-	// sources, because it knows their schedule of retries.
-	Sources []string
-	// MaxAttempts is the number of attempts of an event.
-	MaxAttempts int
-	// First and Max are the schedule of retries: attempt n+1 follows attempt n after a random time
-	// of up to First·2ⁿ⁻¹, and at most Max.
-	First, Max time.Duration
-	Now        time.Time // tests only; zero means the database's clock
+	Now time.Time // tests only; zero means the database's clock
 }
 
 // LostRun is an event whose run was interrupted.

@@ -169,7 +169,7 @@ func (w *world) take(t testing.TB, n int, tried bool) driver.Run[pgx.Tx] {
 }
 
 func takeOf(n int, tried bool) *driver.TakeParams {
-	return &driver.TakeParams{Source: "stripe", Types: []string{"*"}, Limit: n, Tried: tried, HandlerTimeout: time.Second}
+	return &driver.TakeParams{Source: "stripe", Types: []string{"*"}, Limit: n, Tried: tried, HandlerTimeout: time.Second, Retry: driver.Retry{Attempts: 5}}
 }
 
 // takeOne queues an event and takes it.
@@ -233,4 +233,4 @@ func (w *world) wantSwept(t testing.TB, n int) {
 	}
 }
 
-func sweepOf() *driver.SweepRunsParams { return &driver.SweepRunsParams{MaxAttempts: 5} }
+func sweepOf() *driver.SweepRunsParams { return &driver.SweepRunsParams{} }

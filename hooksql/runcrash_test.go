@@ -55,7 +55,7 @@ func workerMain(path string) {
 
 // workOnce runs up to five fresh events, or one tried event, and reports whether it found any.
 func workOnce(ctx context.Context, store *hooksql.Store, inside func(events int)) (bool, error) {
-	p := &driver.TakeParams{Source: "stripe", Types: []string{"*"}, Limit: 5, HandlerTimeout: time.Second}
+	p := &driver.TakeParams{Source: "stripe", Types: []string{"*"}, Limit: 5, HandlerTimeout: time.Second, Retry: driver.Retry{Attempts: 100, First: 1, Max: 1}}
 	run, err := store.Take(ctx, p)
 	if err == nil && run == nil {
 		p.Tried, p.Limit = true, 1
@@ -135,9 +135,7 @@ func TestKilledInARun(t *testing.T) {
 	}
 	sweep := func(after time.Duration) []driver.LostRun {
 		t.Helper()
-		lost, err := r.store.SweepRuns(t.Context(), &driver.SweepRunsParams{
-			MaxAttempts: 5, First: time.Microsecond, Max: time.Microsecond, Now: time.Now().Add(after),
-		})
+		lost, err := r.store.SweepRuns(t.Context(), &driver.SweepRunsParams{Now: time.Now().Add(after)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -193,7 +191,7 @@ func TestKilledWhileWorking(t *testing.T) {
 		<-ended
 		other.kill()
 		r.exec(t, `UPDATE hookonce_event_state SET due_at = 0 WHERE state = 1`) // as if the time of their runs were over
-		lost, err := r.store.SweepRuns(t.Context(), &driver.SweepRunsParams{MaxAttempts: 100, First: 1, Max: 1})
+		lost, err := r.store.SweepRuns(t.Context(), &driver.SweepRunsParams{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -155,9 +155,7 @@ func TestSeverBesideEveryMethod(t *testing.T) {
 			if err := run.Settle(t.Context(), outcomes(run, driver.WorkFailed)); err != nil && !errors.Is(err, driver.ErrNotFound) {
 				t.Fatalf("Settle: %v", err)
 			}
-			if lost, err := r.store.SweepRuns(t.Context(), &driver.SweepRunsParams{
-				MaxAttempts: 1, First: 1, Max: 1, Now: time.Now().Add(time.Hour),
-			}); err != nil || len(lost) > 0 {
+			if lost, err := r.store.SweepRuns(t.Context(), &driver.SweepRunsParams{Now: time.Now().Add(time.Hour)}); err != nil || len(lost) > 0 {
 				t.Fatalf("the sweep found %+v, error %v", lost, err)
 			}
 			for {

@@ -109,7 +109,10 @@ CREATE INDEX event_state_skipped ON {schema}.event_state (key) WHERE state = 4;
 CREATE TABLE {schema}.run (
 	id         bigint PRIMARY KEY, -- the transaction's number, see txid_current
 	keys       bytea[] NOT NULL,
-	started_at timestamptz NOT NULL
+	started_at timestamptz NOT NULL,
+	-- For a run of one event: the microseconds until the next attempt if the run is interrupted.
+	-- Null: it is the last attempt. The process that notices may not know the schedule.
+	retry_in   bigint
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 
 -- Failed attempts of handlers and SQL consumers, for the audit. A successful attempt is only in

@@ -68,6 +68,7 @@ CREATE TABLE hookonce_event_state (
     replayed       INTEGER NOT NULL DEFAULT 0, -- 1: by an operator, so it is applied even if it is stale
     run            INTEGER NOT NULL DEFAULT 0, -- of the last run
     run_size       INTEGER NOT NULL DEFAULT 0,
+    run_retry_in   INTEGER,                    -- if the run is interrupted: microseconds until the next attempt; null: it is the last
     due_at         INTEGER NOT NULL,           -- while running: when the run counts as interrupted
     processed_at   INTEGER,
     failed_at      INTEGER,

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -97,33 +96,6 @@ func TestQuoteRole(t *testing.T) {
 	for role, want := range map[string]string{"": "NONE", "none": "NONE", "app": `"app"`, `a"; DROP x; --`: `"a""; DROP x; --"`} {
 		if got := quoteRole(role); got != want {
 			t.Errorf("quoteRole(%q): got %s, want %s", role, got, want)
-		}
-	}
-}
-
-// TestWaits checks that waits stay within the schedule, however long it is.
-func TestWaits(t *testing.T) {
-	t.Parallel()
-	const huge = time.Duration(1<<63 - 1)
-	for _, p := range []driver.SweepRunsParams{
-		{First: time.Second, Max: time.Minute},
-		{First: time.Minute, Max: time.Second},
-		{First: 0, Max: time.Hour},
-		{First: -1, Max: -1},
-		{First: time.Nanosecond, Max: huge - 1},
-		{First: huge - 1, Max: huge - 1},
-	} {
-		most := max(p.First, 0)
-		for i, wait := range waits(&p) {
-			most = min(most, max(p.Max, 0))
-			if wait < 0 || wait > most.Microseconds() {
-				t.Errorf("%+v: wait %d is %d µs, want 0 to %v", p, i, wait, most)
-			}
-			if most < huge/2 {
-				most *= 2
-			} else {
-				most = huge - 1
-			}
 		}
 	}
 }

@@ -19,12 +19,11 @@ const (
 	suspectsSQL = `
 SELECT r.id, k.key
 FROM (
-	SELECT r.id, r.keys, first.source
+	SELECT r.id, r.keys, first.found
 	FROM {schema}.run r
 	LEFT JOIN LATERAL (
-		SELECT o.source FROM {schema}.event_state o WHERE o.key = r.keys[1] LIMIT 1
+		SELECT true AS found FROM {schema}.event_state o WHERE o.key = r.keys[1] LIMIT 1
 	) first ON true
-	WHERE cardinality($2::text[]) = 0 OR first.source IS NULL OR first.source = ANY ($2::text[])
 	ORDER BY r.started_at
 	LIMIT $1::int
 ) r
@@ -32,7 +31,7 @@ LEFT JOIN LATERAL (
 	SELECT true AS free FROM {schema}.event_state s WHERE s.key = r.keys[1] FOR UPDATE SKIP LOCKED
 ) s ON true
 CROSS JOIN LATERAL unnest(r.keys) WITH ORDINALITY AS k (key, place)
-WHERE s.free OR r.source IS NULL
+WHERE s.free OR r.found IS NULL
 ORDER BY r.id, k.place`
 
 	// lockLostSQL locks the unlocked events of a run, and counts them. It bounds how long a process
@@ -53,23 +52,22 @@ WITH setting AS MATERIALIZED (
 SELECT (SELECT count(*) FROM free), (SELECT count(*) FROM {schema}.event_state WHERE key = ANY ($1::bytea[]))`
 
 	// takeRecordSQL deletes the record of a run, unless it is gone or a call is settling the run,
-	// and returns the state of its transaction.
+	// and returns the state of its transaction and the wait until the next attempt.
 	takeRecordSQL = `
 WITH found AS MATERIALIZED (
 	SELECT r.id FROM {schema}.run r WHERE r.id = $1::bigint FOR UPDATE SKIP LOCKED
 ), gone AS (
-	DELETE FROM {schema}.run r USING found WHERE r.id = found.id RETURNING r.id
+	DELETE FROM {schema}.run r USING found WHERE r.id = found.id RETURNING r.id, r.retry_in
 )
-SELECT coalesce(txid_status(id), '') FROM gone`
+SELECT coalesce(txid_status(id), ''), coalesce(retry_in, -1) FROM gone`
 
 	// lostSQL records the events $2 of an interrupted run that are pending. If $3, it records an
-	// attempt for each; if $4, or after the last of $5 attempts, the event is dead. $6 are the
-	// waits until the next attempt, by the number of attempts.
+	// attempt for each. The event is then due again after $4 microseconds, or dead if that is -1.
 	lostSQL = `
 WITH setting AS MATERIALIZED (
 	SELECT coalesce($1::timestamptz, clock_timestamp()) AS now
 ), lost AS MATERIALIZED (
-	SELECT s.key, s.attempts, $3::bool AND ($4::bool OR s.attempts + 1 >= $5::int) AS dead
+	SELECT s.key, $3::bool AND $4::bigint < 0 AS dead
 	FROM {schema}.event_state s
 	WHERE s.key = ANY ($2::bytea[]) AND s.state = 0
 ), changed AS (
@@ -78,17 +76,17 @@ WITH setting AS MATERIALIZED (
 		attempts = CASE WHEN $3::bool THEN s.attempts + 1 ELSE s.attempts END,
 		crashes = s.crashes + 1,
 		due_at = CASE WHEN $3::bool
-			THEN setting.now + ($6::bigint[])[least(lost.attempts + 1, cardinality($6::bigint[]))] * interval '1 microsecond'
+			THEN setting.now + $4::bigint * interval '1 microsecond'
 			ELSE least(s.due_at, setting.now)
 		END,
 		failed_at = CASE WHEN lost.dead THEN setting.now END,
-		last_error = CASE WHEN $3::bool THEN $7::text ELSE s.last_error END
+		last_error = CASE WHEN $3::bool THEN $5::text ELSE s.last_error END
 	FROM lost, setting
 	WHERE s.key = lost.key
 	RETURNING s.key, s.generation, s.attempts, lost.dead
 ), tried AS (
 	INSERT INTO {schema}.event_attempt (key, generation, number, outcome, error, at, took)
-	SELECT key, generation, attempts, CASE WHEN dead THEN 3 ELSE 2 END, $7::text, setting.now, 0
+	SELECT key, generation, attempts, CASE WHEN dead THEN 3 ELSE 2 END, $5::text, setting.now, 0
 	FROM changed, setting
 	WHERE $3::bool
 	ON CONFLICT DO NOTHING
@@ -119,7 +117,7 @@ func (s *Store) SweepRuns(ctx context.Context, p *driver.SweepRunsParams) ([]dri
 		run := &suspects[len(suspects)-1]
 		run.keys = append(run.keys, key)
 		return err
-	}, s.sql.suspects, int32(maxSwept), notNone(p.Sources))
+	}, s.sql.suspects, int32(maxSwept))
 	if err != nil {
 		return nil, err
 	}
@@ -142,11 +140,13 @@ func (s *Store) sweep(ctx context.Context, p *driver.SweepRunsParams, run *suspe
 		if err := scan(ctx, conn, func(r Rows) error { return r.Scan(&free, &all) }, s.sql.lockLost, run.keys); err != nil {
 			return err
 		}
-		status, found := "", false
+		var status string
+		var retryIn int64
+		found := false
 		if free == all {
 			if err := scan(ctx, conn, func(r Rows) error {
 				found = true
-				return r.Scan(&status)
+				return r.Scan(&status, &retryIn)
 			}, s.sql.takeRecord, run.xid); err != nil {
 				return err
 			}
@@ -154,7 +154,7 @@ func (s *Store) sweep(ctx context.Context, p *driver.SweepRunsParams, run *suspe
 		if !found {
 			return refusedError{errNotLost}
 		}
-		lost, err = s.lose(ctx, conn, p, run, status == txCommitted)
+		lost, err = s.lose(ctx, conn, p, run, retryIn, status == txCommitted)
 		return err
 	})
 	if errors.Is(err, errNotLost) {
@@ -167,11 +167,11 @@ var errNotLost = errors.New("it was not interrupted")
 
 // lose records an interrupted run. If the record exists although its transaction was committed, a
 // handler committed it: the events would take effect again, so they are dead.
-func (s *Store) lose(ctx context.Context, conn Conn, p *driver.SweepRunsParams, run *suspect, committed bool) ([]driver.LostRun, error) {
+func (s *Store) lose(ctx context.Context, conn Conn, p *driver.SweepRunsParams, run *suspect, retryIn int64, committed bool) ([]driver.LostRun, error) {
 	alone := len(run.keys) == 1
 	reason := driver.ErrorRunInterrupted
 	if committed {
-		reason = (&driver.TxEndedError{Committed: true}).Error()
+		reason, retryIn = (&driver.TxEndedError{Committed: true}).Error(), noRetry
 	}
 	var lost []driver.LostRun
 	err := scan(ctx, conn, func(r Rows) error {
@@ -184,18 +184,6 @@ func (s *Store) lose(ctx context.Context, conn Conn, p *driver.SweepRunsParams, 
 		l.Key, l.Attempts = driver.Key(key), int(attempts)
 		lost = append(lost, l)
 		return nil
-	}, s.sql.lost, clock(p.Now), run.keys, alone || committed, committed, int32(p.MaxAttempts), waits(p), reason)
+	}, s.sql.lost, clock(p.Now), run.keys, alone || committed, retryIn, reason)
 	return lost, err
-}
-
-// maxWaits is how many waits differ: by then the longest schedule has doubled to its limit.
-const maxWaits = 63
-
-// waits returns random waits after the first attempt, the second, and so on.
-func waits(p *driver.SweepRunsParams) []int64 {
-	all := make([]int64, maxWaits)
-	for i := range all {
-		all[i] = driver.Backoff(p.First, p.Max, i+1).Microseconds()
-	}
-	return all
 }

@@ -94,9 +94,12 @@ func takeIn(which, bytes string) string {
 
 // markSQL writes the record of a run. Losing it costs nothing, so it need not wait for the disk.
 const markSQL = `
-INSERT INTO {schema}.run (id, keys, started_at)
-SELECT $1::bigint, $2::bytea[], clock_timestamp()
+INSERT INTO {schema}.run (id, keys, started_at, retry_in)
+SELECT $1::bigint, $2::bytea[], clock_timestamp(), nullif($3::bigint, -1)
 FROM set_config('synchronous_commit', 'off', true)`
+
+// noRetry stands for the wait after the last attempt.
+const noRetry = -1
 
 // takenRow holds one row of takenColumns.
 type takenRow struct {
@@ -142,7 +145,7 @@ func (s *Store) Take(ctx context.Context, p *driver.TakeParams) (*Run, error) {
 		r.tx.Rollback(ctx)
 		return nil, nil
 	}
-	err = s.mark(ctx, r)
+	err = s.mark(ctx, r, p.Retry)
 	marked := err == nil || errors.Is(err, driver.ErrCommitUnknown)
 	if err == nil {
 		err = r.failure(r.tx.Script(ctx, "SAVEPOINT "+savepoint))
@@ -241,12 +244,16 @@ func milliseconds(d time.Duration) string { return fmt.Sprintf("%dms", max(1, d.
 // mark writes the record of a run on another connection: the run's own transaction would take the
 // record with it. A record with a single key counts an attempt when it is swept, so a run beside others
 // has its key twice.
-func (s *Store) mark(ctx context.Context, r *Run) error {
+func (s *Store) mark(ctx context.Context, r *Run, retry driver.Retry) error {
+	retryIn := int64(noRetry)
+	if delay, last := retry.AfterInterrupted(r.events[0].Attempts + 1); !last {
+		retryIn = delay.Microseconds()
+	}
 	keys := r.keys()
 	if r.beside && len(keys) == 1 {
 		keys = append(keys, keys[0])
 	}
-	return write(ctx, s.pools.Receive, "recording a run", noRows, s.sql.mark, r.xid, keyArgs(keys))
+	return write(ctx, s.pools.Receive, "recording a run", noRows, s.sql.mark, r.xid, keyArgs(keys), retryIn)
 }
 
 // unmark deletes the record of a run. It may wait for a transaction of the run that deletes it too

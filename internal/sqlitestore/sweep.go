@@ -3,8 +3,6 @@ package sqlitestore
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
-	"fmt"
 
 	"github.com/hookonce/hookonce/driver"
 )
@@ -15,12 +13,11 @@ const sweptAtOnce = 500
 
 const (
 	lostRuns = ` FROM hookonce_event_state s INDEXED BY hookonce_event_state_running
-		CROSS JOIN hookonce_event e ON e.key = s.key WHERE s.state = 1 AND s.due_at <= ?1
-			AND (?3 = '[]' OR s.source IN (SELECT value FROM json_each(?3))) LIMIT ?2`
+		CROSS JOIN hookonce_event e ON e.key = s.key WHERE s.state = 1 AND s.due_at <= ?1 LIMIT ?2`
 
 	countLost = `SELECT count(*) FROM (SELECT 1` + lostRuns + `)`
 
-	selectLost = `SELECT s.key, s.source, e.event_id, s.generation, s.attempts, s.run, s.run_size` + lostRuns
+	selectLost = `SELECT s.key, s.source, e.event_id, s.generation, s.attempts, s.run, s.run_size, s.run_retry_in` + lostRuns
 
 	// An event that was alone in its run is at fault, so this counts an attempt.
 	loseAlone = `UPDATE hookonce_event_state
@@ -35,6 +32,7 @@ type lostEvent struct {
 	generation int
 	run        int64
 	size       int
+	retryIn    sql.NullInt64 // null: it was the last attempt
 }
 
 // SweepRuns implements driver.Store. A run in progress holds the write lock, so every overdue event
@@ -42,26 +40,22 @@ type lostEvent struct {
 func (s *Store) SweepRuns(ctx context.Context, p *driver.SweepRunsParams) ([]driver.LostRun, error) {
 	const op = "looking for interrupted runs"
 	// Most sweeps find nothing, and see that without waiting for the writer.
-	sources, err := json.Marshal(append([]string{}, p.Sources...))
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", op, err)
-	}
 	var n int
-	err = s.read(ctx, op, func(ctx context.Context, tx *sql.Tx) error {
-		return tx.QueryRowContext(ctx, countLost, clock(p.Now), 1, string(sources)).Scan(&n)
+	err := s.read(ctx, op, func(ctx context.Context, tx *sql.Tx) error {
+		return tx.QueryRowContext(ctx, countLost, clock(p.Now), 1).Scan(&n)
 	})
 	if err != nil || n == 0 {
 		return nil, err
 	}
 	var lost []driver.LostRun
 	err = s.writeEach(ctx, op, p.Now, 1, func(t *writeTx, _ int) error {
-		events, err := t.lost(string(sources))
+		events, err := t.lost()
 		if err != nil {
 			return err
 		}
 		lost = make([]driver.LostRun, len(events))
 		for i := range events {
-			if err := t.lose(&events[i], p); err != nil {
+			if err := t.lose(&events[i]); err != nil {
 				return err
 			}
 			lost[i] = events[i].LostRun
@@ -74,14 +68,14 @@ func (s *Store) SweepRuns(ctx context.Context, p *driver.SweepRunsParams) ([]dri
 	return lost, nil
 }
 
-func (t *writeTx) lost(sources string) ([]lostEvent, error) {
-	rows, err := t.query(selectLost, t.now, sweptAtOnce, sources)
+func (t *writeTx) lost() ([]lostEvent, error) {
+	rows, err := t.query(selectLost, t.now, sweptAtOnce)
 	if err != nil {
 		return nil, err
 	}
 	return collect(rows, func(e *lostEvent) error {
 		var key []byte
-		err := rows.Scan(&key, &e.Source, &e.EventID, &e.generation, &e.Attempts, &e.run, &e.size)
+		err := rows.Scan(&key, &e.Source, &e.EventID, &e.generation, &e.Attempts, &e.run, &e.size, &e.retryIn)
 		copy(e.Key[:], key)
 		e.Alone = e.size == 1
 		return err
@@ -89,7 +83,7 @@ func (t *writeTx) lost(sources string) ([]lostEvent, error) {
 }
 
 // lose records that the run of e was interrupted.
-func (t *writeTx) lose(e *lostEvent, p *driver.SweepRunsParams) error {
+func (t *writeTx) lose(e *lostEvent) error {
 	reason := driver.ErrorRunInterrupted
 	// The marker is there, so a handler has committed the transaction by itself, and the outcome
 	// was not recorded. The event would take effect again.
@@ -102,8 +96,8 @@ func (t *writeTx) lose(e *lostEvent, p *driver.SweepRunsParams) error {
 		return err
 	}
 	e.Attempts++
-	e.Dead = committed || e.Attempts >= p.MaxAttempts
-	state, outcome, dueAt, failedAt := statePending, "retry", t.now+driver.Backoff(p.First, p.Max, e.Attempts).Microseconds(), any(nil)
+	e.Dead = committed || !e.retryIn.Valid
+	state, outcome, dueAt, failedAt := statePending, "retry", t.now+e.retryIn.Int64, any(nil)
 	if e.Dead {
 		state, outcome, failedAt = stateDead, "dead", t.now
 	}

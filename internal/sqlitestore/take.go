@@ -56,7 +56,7 @@ const (
 
 	orderByDue = ` ORDER BY s.due_at LIMIT ?`
 
-	markTaken = `UPDATE hookonce_event_state SET state = 1, run = ?, run_size = ?, due_at = ? WHERE key = ?`
+	markTaken = `UPDATE hookonce_event_state SET state = 1, run = ?, run_size = ?, run_retry_in = ?, due_at = ? WHERE key = ?`
 
 	selectDueAt = `SELECT due_at FROM hookonce_event_state WHERE key = ?`
 
@@ -123,7 +123,11 @@ func (s *Store) Take(ctx context.Context, p *driver.TakeParams) (driver.Run[*sql
 		}
 		for i := range r.taken {
 			e := &r.taken[i]
-			if _, err := t.exec(markTaken, r.token, size, t.now+budget.Microseconds(), e.Key[:]); err != nil {
+			var retryIn any
+			if delay, last := p.Retry.AfterInterrupted(e.Attempts + 1); !last {
+				retryIn = delay.Microseconds()
+			}
+			if _, err := t.exec(markTaken, r.token, size, retryIn, t.now+budget.Microseconds(), e.Key[:]); err != nil {
 				return err
 			}
 		}

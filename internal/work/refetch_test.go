@@ -122,8 +122,8 @@ func TestRefetchOfTriedEvents(t *testing.T) {
 	t.Parallel()
 	db := openDatabase(t)
 	claimAt(t, db, time.Now().Add(-2*time.Hour), newClaim("bad", "{}"))
-	loseRun(t, db, 1)
-	lost, err := db.SweepRuns(t.Context(), &driver.SweepRunsParams{MaxAttempts: 3})
+	loseRun(t, db, 1, 3)
+	lost, err := db.SweepRuns(t.Context(), &driver.SweepRunsParams{})
 	if err != nil || len(lost) != 1 {
 		t.Fatalf("lost runs %+v, error %v; want one", lost, err)
 	}

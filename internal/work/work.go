@@ -5,8 +5,6 @@ package work
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -139,8 +137,11 @@ func (w *Workers[T]) Wake(source string) { w.agenda.wake(task{source, false}) }
 
 // Run takes and handles events until ctx ends, then finishes the handlers in progress. These have
 // 10 s; after that their contexts end, and their events are given back.
+//
+// Without handlers it only looks for interrupted runs; see Sweep.
 func (w *Workers[T]) Run(ctx context.Context) {
 	if len(w.sources) == 0 {
+		Sweep(ctx, w.db, w.log)
 		return
 	}
 	workCtx, stopWorking := context.WithCancel(context.WithoutCancel(ctx))
@@ -152,7 +153,7 @@ func (w *Workers[T]) Run(ctx context.Context) {
 		wg.Go(func() { w.loop(ctx, workCtx, w.agenda, w.step) })
 	}
 	wg.Go(func() { w.loop(ctx, workCtx, w.suspects, w.stepSuspect) })
-	wg.Go(func() { w.poll(ctx) })
+	wg.Go(func() { poll(ctx, w.log, "events", w.look) })
 	wg.Wait()
 }
 
@@ -173,55 +174,6 @@ func (w *Workers[T]) loop(ctx, workCtx context.Context, a *agenda, step func(ctx
 		}
 		a.looked(t, woken, more && err == nil)
 	}
-}
-
-// poll looks every second for due events and interrupted runs.
-func (w *Workers[T]) poll(ctx context.Context) {
-	ticker := time.NewTicker(pollInterval)
-	defer ticker.Stop()
-	var warned time.Time
-	for {
-		if err := w.look(ctx); err != nil && ctx.Err() == nil && time.Since(warned) > warnInterval {
-			w.log.Warn("looking for events failed; retrying every second", slog.Any("error", withHint(err)))
-			warned = time.Now()
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-	}
-}
-
-// withHint adds the remedy to the error of a schema that does not fit.
-func withHint(err error) error {
-	if errors.Is(err, driver.ErrSchema) {
-		return fmt.Errorf("%w: call hookmigrate.Up, or run \"hookonce migrate up\"", err)
-	}
-	return err
-}
-
-func (w *Workers[T]) look(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
-	defer cancel()
-	lost, err := w.db.SweepRuns(ctx, &driver.SweepRunsParams{
-		Sources: w.sources, MaxAttempts: w.o.Retry.Attempts, First: w.o.Retry.First, Max: w.o.Retry.Max,
-	})
-	for i := range lost {
-		l := &lost[i]
-		log := w.log.With(slog.String("source", l.Source), slog.String("event_id", l.EventID), slog.Int("attempt", l.Attempts))
-		switch {
-		case l.Dead:
-			log.Error("dead: " + driver.ErrorRunInterrupted)
-		case l.Alone:
-			log.Warn(driver.ErrorRunInterrupted + "; retrying")
-		default:
-			log.Warn("a run was interrupted; this event of it runs alone from now on")
-		}
-	}
-	due, dueErr := w.db.DueSources(ctx, w.sources)
-	w.agenda.wakeDue(due, w.suspects)
-	return errors.Join(err, dueErr)
 }
 
 // step takes and handles due events of t. more says that others may be due.
@@ -261,6 +213,7 @@ func mayHaveMore(taken []driver.TakenEvent, limit int) bool {
 func (w *Workers[T]) take(ctx context.Context, p *driver.TakeParams) (driver.Run[T], error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
+	p.Retry = w.o.Retry
 	return w.db.Take(ctx, p)
 }
 

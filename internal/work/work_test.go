@@ -237,10 +237,11 @@ func TestOutage(t *testing.T) {
 
 // loseRun takes n due events, as a process does that is killed while the handlers work: their run
 // stays on record, and its time is over.
-func loseRun(t *testing.T, db *database, n int) {
+func loseRun(t *testing.T, db *database, n, attempts int) {
 	t.Helper()
 	lost, err := db.Take(t.Context(), &driver.TakeParams{
 		Source: "lab", Types: []string{"*"}, Limit: n, HandlerTimeout: time.Second, Now: time.Now().Add(-time.Hour),
+		Retry: driver.Retry{Attempts: attempts, First: time.Millisecond, Max: time.Millisecond},
 	})
 	if err != nil || lost == nil || len(lost.Events()) != n {
 		t.Fatalf("took %v, error %v; want %d events", lost, err, n)
@@ -268,7 +269,7 @@ func TestInterruptedRuns(t *testing.T) {
 			for _, id := range tt.ids {
 				claimAt(t, db, time.Now().Add(-2*time.Hour), newClaim(id, "{}"))
 			}
-			loseRun(t, db, len(tt.ids))
+			loseRun(t, db, len(tt.ids), tt.attempts)
 			run(t, newWorkers(db, insert, func(o *work.Options, src *work.Source) {
 				logTo(log)(o, src)
 				o.Workers, o.Retry.Attempts = 2, tt.attempts
@@ -313,10 +314,21 @@ func TestStopGivesEventsBack(t *testing.T) {
 	wantEffects(t, db, "1")
 }
 
+// A process without handlers deals with interrupted runs of all sources. The run's own process
+// decides how many attempts there are.
 func TestWithoutHandlers(t *testing.T) {
 	t.Parallel()
-	w := work.New(openDatabase(t), none{}, work.Options{Workers: 1})
-	w.Run(t.Context()) // returns at once
+	db, log := openDatabase(t), &lines{}
+	claimAt(t, db, time.Now().Add(-2*time.Hour), newClaim("1", "{}"))
+	loseRun(t, db, 1, 1)
+	w := work.New(db, none{}, work.Options{Workers: 1, Log: slog.New(slog.NewTextHandler(log, nil))})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { w.Run(ctx); close(ended) }()
+	wantOutcome(t, db, "1", outcome{State: driver.StateDead, Attempts: 1, LastError: driver.ErrorRunInterrupted})
+	waitFor(t, func() bool { return strings.Contains(log.all(), "dead: "+driver.ErrorRunInterrupted) }) // after the commit
+	cancel()
+	<-ended
 }
 
 type none struct{ handler }

@@ -175,7 +175,7 @@ func everyWork(s driver.Store, later time.Time) map[string]func(context.Context)
 		"RecordReserved": func(ctx context.Context) error {
 			return s.RecordReserved(ctx, &driver.FinishParams{Results: []driver.WorkResult{failed(&queued)}, Now: later})
 		},
-		"SweepRuns": func(ctx context.Context) error { _, err := s.SweepRuns(ctx, sweepParams(later, 1)); return err },
+		"SweepRuns": func(ctx context.Context) error { _, err := s.SweepRuns(ctx, sweepParams(later)); return err },
 		"Versions":  func(ctx context.Context) error { _, err := s.Versions(ctx, objectKeys("a")); return err },
 		"CountInlineFailure": func(ctx context.Context) error {
 			_, err := s.CountInlineFailure(ctx, inlineFailure(later, newInline("new"), 1))

@@ -72,7 +72,7 @@ func queuedRecorded(f *fixture) {
 func queuedNothingInterrupted(f *fixture) {
 	c := newQueued("evt_1")
 	f.claimNew(t0, c)
-	lost, err := f.s.SweepRuns(f.Context(), sweepParams(t0.Add(day), maxAttempts))
+	lost, err := f.s.SweepRuns(f.Context(), sweepParams(t0.Add(day)))
 	if err != nil || len(lost) > 0 {
 		f.Errorf("SweepRuns found %+v and the error %v, want nothing", lost, err)
 	}

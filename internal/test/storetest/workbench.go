@@ -58,7 +58,7 @@ func numbered(n int) []string {
 func (w *bench[T]) takeParams(at time.Time, limit int, tried bool) *driver.TakeParams {
 	return &driver.TakeParams{
 		Source: "stripe", Types: []string{"*"}, Limit: limit, Tried: tried,
-		HandlerTimeout: w.d.WorkLimits().MaxHandlerTimeout, Now: at,
+		HandlerTimeout: w.d.WorkLimits().MaxHandlerTimeout, Retry: retry(maxAttempts), Now: at,
 	}
 }
 
@@ -242,6 +242,10 @@ const (
 	sweepMax   = time.Minute
 )
 
+func retry(attempts int) driver.Retry {
+	return driver.Retry{Attempts: attempts, First: sweepFirst, Max: sweepMax}
+}
+
 // sweepWith sweeps, then lets the processes that look dead abandon their runs. That must change
 // nothing.
 func (w *bench[T]) sweepWith(p *driver.SweepRunsParams) []driver.LostRun {
@@ -265,12 +269,10 @@ func (w *bench[T]) buryGone() {
 
 func (w *bench[T]) sweep(at time.Time) []driver.LostRun {
 	w.Helper()
-	return w.sweepWith(sweepParams(at, maxAttempts))
+	return w.sweepWith(sweepParams(at))
 }
 
-func sweepParams(at time.Time, attempts int) *driver.SweepRunsParams {
-	return &driver.SweepRunsParams{MaxAttempts: attempts, First: sweepFirst, Max: sweepMax, Now: at}
-}
+func sweepParams(at time.Time) *driver.SweepRunsParams { return &driver.SweepRunsParams{Now: at} }
 
 // sweptNothing fails if a sweep finds something.
 func (w *bench[T]) sweptNothing(what string, at time.Time) {

@@ -19,6 +19,7 @@ func (w *workWorld[T]) stepTake() string {
 		return e.state != driver.StatePending || e.dueAt.After(w.now) || e.claim.Source != p.Source ||
 			!matchesAny(p.Types, e.claim.Type) || e.tried() != p.Tried
 	})
+	p.Retry = retry(workModelAttempts)
 	run := w.takeFrom(w.either(), p, eligible)
 	if run == nil {
 		w.seen["nothing"] = true
@@ -34,7 +35,7 @@ func (w *workWorld[T]) stepByKey() string {
 		return "no event"
 	}
 	p := &driver.TakeParams{
-		Keys: []driver.Key{e.claim.Key}, Limit: 1, HandlerTimeout: w.d.WorkLimits().MaxHandlerTimeout, Now: w.now,
+		Keys: []driver.Key{e.claim.Key}, Limit: 1, HandlerTimeout: w.d.WorkLimits().MaxHandlerTimeout, Retry: retry(workModelAttempts), Now: w.now,
 	}
 	var eligible []*queuedModel
 	if e.state == driver.StatePending {
@@ -182,7 +183,7 @@ func (w *workWorld[T]) interruptIn(run driver.Run[T]) {
 
 // stepSweep sweeps from either driver.
 func (w *workWorld[T]) stepSweep() string {
-	lost, err := w.either().SweepRuns(w.Context(), sweepParams(w.now, workModelAttempts))
+	lost, err := w.either().SweepRuns(w.Context(), sweepParams(w.now))
 	if err != nil {
 		w.Fatalf("SweepRuns: %v", err)
 	}

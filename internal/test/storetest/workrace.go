@@ -55,7 +55,7 @@ func raceFinishSweep[T any](w *bench[T]) {
 				run.Sever()
 			}
 			if err := w.untilFree(func(ctx context.Context) (err error) {
-				lost, err = drivers[1].SweepRuns(ctx, sweepParams(t0.Add(day), maxAttempts))
+				lost, err = drivers[1].SweepRuns(ctx, sweepParams(t0.Add(day)))
 				return err
 			}); err != nil {
 				w.Errorf("SweepRuns: %v", err)
@@ -102,7 +102,7 @@ func raceSettleSweep[T any](w *bench[T]) {
 		})
 		group.Go(func() {
 			swept = w.untilFree(func(ctx context.Context) (err error) {
-				lost, err = drivers[1].SweepRuns(ctx, sweepParams(t0, maxAttempts))
+				lost, err = drivers[1].SweepRuns(ctx, sweepParams(t0))
 				return err
 			})
 		})
@@ -138,7 +138,7 @@ func raceSweepTwice[T any](w *bench[T]) {
 		}
 		var mu sync.Mutex
 		p.atOnce(callers, func(s driver.Store, _ int) error {
-			lost, err := s.SweepRuns(w.Context(), sweepParams(t0, maxAttempts))
+			lost, err := s.SweepRuns(w.Context(), sweepParams(t0))
 			mu.Lock()
 			defer mu.Unlock()
 			for _, l := range lost {
@@ -287,7 +287,7 @@ func (r *workersRace[T]) sweep(d driver.Driver[T]) error {
 	r.gone = nil
 	r.mu.Unlock()
 	r.days.Add(1)
-	_, err := d.SweepRuns(r.Context(), &driver.SweepRunsParams{MaxAttempts: 1000, First: time.Second, Max: time.Second, Now: r.now()})
+	_, err := d.SweepRuns(r.Context(), sweepParams(r.now()))
 	for _, run := range gone {
 		err = errors.Join(err, run.Abandon(r.Context()))
 	}
@@ -329,7 +329,9 @@ func (r *workersRace[T]) step(d driver.Driver[T], random *rand.Rand) error {
 		limit = 1
 	}
 	now := r.now()
-	run, err := d.Take(r.Context(), r.takeParams(now, limit, tried))
+	params := r.takeParams(now, limit, tried)
+	params.Retry.Attempts = 1000
+	run, err := d.Take(r.Context(), params)
 	if err != nil || run == nil {
 		return err
 	}

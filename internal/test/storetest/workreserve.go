@@ -76,7 +76,7 @@ func reserveDueSources[T any](w *bench[T]) {
 		{Source: "tried", Tried: true},
 	}
 	same(w, "before the sweep", withoutCrashed(want), withoutCrashed(w.dueSources(asked...)))
-	w.sweepWith(sweepParams(past, maxAttempts))
+	w.sweepWith(sweepParams(past))
 	want = slices.Insert(want, 1, driver.DueSource{Source: "crashed", Suspect: true})
 	same(w, "sources", want, w.dueSources(asked...))
 	same(w, "one source", want[:1], w.dueSources("both"))

@@ -109,10 +109,11 @@ func sweepUsedUp[T any](w *bench[T]) {
 	var tries []driver.Attempt
 	for generation := range 2 {
 		for n := 1; n <= 3; n++ {
-			run := w.takeThese(w.takeParams(now, 1, n > 1), "evt_1")
-			w.interrupt(run)
+			p := w.takeParams(now, 1, n > 1)
+			p.Retry = retry(3)
+			w.interrupt(w.takeThese(p, "evt_1"))
 			now = now.Add(time.Hour)
-			same(w, "lost", []driver.LostRun{lostAlone(&c, n, n == 3)}, w.sweepWith(sweepParams(now, 3)))
+			same(w, "lost", []driver.LostRun{lostAlone(&c, n, n == 3)}, w.sweep(now))
 			tries = append(tries, interruptedAttempt(map[bool]string{false: "retry", true: "dead"}[n == 3], now, generation, n))
 			now = now.Add(time.Hour)
 		}
@@ -211,7 +212,7 @@ func sweepLiving[T any](w *bench[T]) {
 	w.effect(run)
 	for _, d := range []driver.Driver[T]{w.d, other.d} {
 		w.beside("a sweep beside a run", func(ctx context.Context) error {
-			lost, err := d.SweepRuns(ctx, sweepParams(t0.Add(365*day), maxAttempts))
+			lost, err := d.SweepRuns(ctx, sweepParams(t0.Add(365*day)))
 			if len(lost) > 0 {
 				w.Errorf("the sweep found %+v, which is running", lost)
 			}
@@ -266,9 +267,10 @@ func sweepOperators[T any](w *bench[T]) {
 
 func sweepDatabaseClock[T any](w *bench[T]) {
 	c := w.queue(time.Time{}, "evt_1")[0]
-	w.interrupt(w.take(time.Time{}, "evt_1"))
-	p := sweepParams(time.Time{}, 1)
-	same(w, "lost", []driver.LostRun{lostAlone(&c, 1, true)}, w.sweepWith(p))
+	p := w.takeParams(time.Time{}, 1, false)
+	p.Retry = retry(1)
+	w.interrupt(w.takeThese(p, "evt_1"))
+	same(w, "lost", []driver.LostRun{lostAlone(&c, 1, true)}, w.sweep(time.Time{}))
 	if got := w.event("stripe", "evt_1").FailedAt; got.Sub(w.clock()).Abs() > time.Minute {
 		w.Errorf("it failed at %v, want about now", got)
 	}

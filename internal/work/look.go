@@ -1,0 +1,76 @@
+package work
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+// Sweep looks every second for interrupted runs of all sources, until ctx ends. It is for processes
+// without handlers: the process of an interrupted run may have been the only one with handlers for
+// its source.
+func Sweep(ctx context.Context, store driver.Store, log *slog.Logger) {
+	poll(ctx, log, "interrupted runs", func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+		defer cancel()
+		return sweep(ctx, store, log)
+	})
+}
+
+// look looks for interrupted runs first, so that their events are found due.
+func (w *Workers[T]) look(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	err := sweep(ctx, w.db, w.log)
+	due, dueErr := w.db.DueSources(ctx, w.sources)
+	w.agenda.wakeDue(due, w.suspects)
+	return errors.Join(err, dueErr)
+}
+
+// poll calls look every second until ctx ends. what names the things that it looks for.
+func poll(ctx context.Context, log *slog.Logger, what string, look func(context.Context) error) {
+	ticker := time.NewTicker(pollInterval)
+	defer ticker.Stop()
+	var warned time.Time
+	for {
+		if err := look(ctx); err != nil && ctx.Err() == nil && time.Since(warned) > warnInterval {
+			log.Warn("looking for "+what+" failed; retrying every second", slog.Any("error", withHint(err)))
+			warned = time.Now()
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// withHint adds the remedy to the error of a schema that does not fit.
+func withHint(err error) error {
+	if errors.Is(err, driver.ErrSchema) {
+		return fmt.Errorf("%w: call hookmigrate.Up, or run \"hookonce migrate up\"", err)
+	}
+	return err
+}
+
+// sweep records interrupted runs and logs their events.
+func sweep(ctx context.Context, store driver.Store, log *slog.Logger) error {
+	lost, err := store.SweepRuns(ctx, &driver.SweepRunsParams{})
+	for i := range lost {
+		l := &lost[i]
+		log := log.With(slog.String("source", l.Source), slog.String("event_id", l.EventID), slog.Int("attempt", l.Attempts))
+		switch {
+		case l.Dead:
+			log.Error("dead: " + driver.ErrorRunInterrupted)
+		case l.Alone:
+			log.Warn(driver.ErrorRunInterrupted + "; retrying")
+		default:
+			log.Warn("a run was interrupted; this event of it runs alone from now on")
+		}
+	}
+	return err
+}
