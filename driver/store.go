@@ -126,7 +126,8 @@ type Store interface {
 	// its connection, and returns them. An event that was alone in its run has an attempt counted,
 	// with ErrorRunInterrupted; it is then due again with the backoff of TakeParams.Retry, or dead
 	// after its last attempt. Events of a larger run, and of a run with TakeParams.Beside, may be
-	// innocent: they are only marked as tried, and are due at once.
+	// innocent: they are only marked as tried, and are due at once. The record of a run in another database, which a
+	// restore brought here, is removed without an attempt.
 	SweepRuns(ctx context.Context, p *SweepRunsParams) ([]LostRun, error)
 
 	// Versions returns the applied versions of objects, without locking.

@@ -269,6 +269,9 @@ type LostRun struct {
 	Attempts int
 	Alone    bool // the only event of its run, without TakeParams.Beside, so an attempt was counted
 	Dead     bool // it was its last attempt
+	// Elsewhere means that the record of the run came from another database, by a restore or a
+	// replication. Nothing ran here, so no attempt was counted, and the event is due as before.
+	Elsewhere bool
 }
 
 // ErrorRunInterrupted is the recorded error of an attempt whose run was interrupted.

@@ -112,7 +112,8 @@ CREATE TABLE {schema}.run (
 	started_at timestamptz NOT NULL,
 	-- For a run of one event: the microseconds until the next attempt if the run is interrupted.
 	-- Null: it is the last attempt. The process that notices may not know the schedule.
-	retry_in   bigint
+	retry_in   bigint,
+	home       text NOT NULL DEFAULT '' -- where id is the number of a transaction, see run_home
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 
 -- Failed attempts of handlers and SQL consumers, for the audit. A successful attempt is only in
@@ -422,6 +423,30 @@ $$;
 
 COMMENT ON FUNCTION {schema}.hash_strings(text[]) IS
 	'For hookonce itself: the SHA-256 of strings, each preceded by its length in bytes.';
+
+-- Returns the cluster, the database and the table run. A record of a run that was restored or
+-- replicated from another one has another home: there its id means nothing.
+--
+-- Everybody may read the cluster's identity, unless an administrator forbids it. Without it the other
+-- two numbers still tell most copies apart.
+CREATE FUNCTION {schema}.run_home() RETURNS text
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	cluster text := '';
+BEGIN
+	BEGIN
+		cluster := (SELECT c.system_identifier FROM pg_control_system() c);
+	EXCEPTION WHEN insufficient_privilege OR undefined_function OR feature_not_supported THEN
+		NULL;
+	END;
+	RETURN concat_ws('.', cluster, (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()), '{schema}.run'::regclass::oid);
+END
+$$;
+
+COMMENT ON FUNCTION {schema}.run_home() IS
+	'For hookonce itself: identifies the cluster, the database and the table that a record of a run belongs to.';
 
 -- The event_id of an id with several parts joins the parts by ':', and a part may contain ':' too.
 -- So one event_id may stand for several keys: 2^n for n colons. The function tries up to 1,024

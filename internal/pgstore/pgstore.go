@@ -184,6 +184,7 @@ type statements struct {
 	dueSources, reserve   string
 	suspects, lockLost    string
 	takeRecord, lost      string
+	strayed               string
 	countInline           string
 	forgetInline          string
 	fileInline, oldInline string
@@ -255,6 +256,7 @@ func newStatements(write func(string) string) statements {
 		lockLost:            write(lockLostSQL),
 		takeRecord:          write(takeRecordSQL),
 		lost:                write(lostSQL),
+		strayed:             write(strayedSQL),
 		countInline:         write(countInlineSQL),
 		forgetInline:        write(forgetInlineSQL),
 		fileInline:          write(fileInlineSQL),

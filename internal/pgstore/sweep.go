@@ -3,12 +3,19 @@ package pgstore
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/hookonce/hookonce/driver"
 )
 
 // maxSwept is the most runs that one call looks into.
 const maxSwept = 1000
+
+// elsewhere is the state of a transaction that a record from another database names.
+const elsewhere = "elsewhere"
+
+// maxBadRuns is how many records a sweep skips because the database refuses to change them.
+const maxBadRuns = 10
 
 const (
 	// suspectsSQL finds runs whose first event is not locked. It gives up its own locks at once.
@@ -52,14 +59,28 @@ WITH setting AS MATERIALIZED (
 SELECT (SELECT count(*) FROM free), (SELECT count(*) FROM {schema}.event_state WHERE key = ANY ($1::bytea[]))`
 
 	// takeRecordSQL deletes the record of a run, unless it is gone or a call is settling the run,
-	// and returns the state of its transaction and the wait until the next attempt.
+	// and returns the state of its transaction and the wait until the next attempt. A record of
+	// another home has no transaction here. Nor has a number that was not given out yet: the record
+	// was written after its transaction got the number, so the snapshot includes that.
 	takeRecordSQL = `
 WITH found AS MATERIALIZED (
 	SELECT r.id FROM {schema}.run r WHERE r.id = $1::bigint FOR UPDATE SKIP LOCKED
 ), gone AS (
-	DELETE FROM {schema}.run r USING found WHERE r.id = found.id RETURNING r.id, r.retry_in
+	DELETE FROM {schema}.run r USING found WHERE r.id = found.id RETURNING r.id, r.retry_in, r.home
 )
-SELECT coalesce(txid_status(id), ''), coalesce(retry_in, -1) FROM gone`
+SELECT CASE
+		WHEN home <> {schema}.run_home() OR id NOT BETWEEN 1 AND txid_snapshot_xmax(txid_current_snapshot()) - 1 THEN '` + elsewhere + `'
+		ELSE coalesce(txid_status(id), '')
+	END, coalesce(retry_in, -1)
+FROM gone`
+
+	// strayedSQL returns the pending events of a record that belongs elsewhere.
+	strayedSQL = `
+SELECT s.key, e.source, e.event_id, s.attempts, false
+FROM {schema}.event_state s
+CROSS JOIN LATERAL (SELECT * FROM {schema}.event e WHERE e.key = s.key LIMIT 1) e
+WHERE s.key = ANY ($1::bytea[]) AND s.state = 0
+ORDER BY e.received_at, s.key`
 
 	// lostSQL records the events $2 of an interrupted run that are pending. If $3, it records an
 	// attempt for each. The event is then due again after $4 microseconds, or dead if that is -1.
@@ -103,8 +124,8 @@ type suspect struct {
 	keys [][]byte
 }
 
-// SweepRuns implements [driver.Store]. Together with an error it returns the runs that it recorded
-// before.
+// SweepRuns implements [driver.Store]. If the database refuses a record, SweepRuns goes on with the
+// next one. Together with an error it returns the runs that it recorded.
 func (s *Store) SweepRuns(ctx context.Context, p *driver.SweepRunsParams) ([]driver.LostRun, error) {
 	var suspects []suspect
 	err := read(ctx, s.pools.Admin, "looking for interrupted runs", func(r Rows) error {
@@ -122,14 +143,19 @@ func (s *Store) SweepRuns(ctx context.Context, p *driver.SweepRunsParams) ([]dri
 		return nil, err
 	}
 	var lost []driver.LostRun
+	var refused []error
 	for i := range suspects {
 		found, err := s.sweep(ctx, p, &suspects[i])
-		if err != nil {
-			return lost, err
-		}
 		lost = append(lost, found...)
+		if err == nil {
+			continue
+		}
+		refused = append(refused, fmt.Errorf("run %d: %w", suspects[i].xid, err))
+		if SQLState(err) == "" || len(refused) == maxBadRuns {
+			break // the connection or the whole database fails, not this record
+		}
 	}
-	return lost, nil
+	return lost, errors.Join(refused...)
 }
 
 // sweep records the interruption of a run if all its events are unlocked, because then no process
@@ -154,6 +180,10 @@ func (s *Store) sweep(ctx context.Context, p *driver.SweepRunsParams, run *suspe
 		if !found {
 			return refusedError{errNotLost}
 		}
+		if status == elsewhere {
+			lost, err = s.lostRows(ctx, conn, driver.LostRun{Elsewhere: true}, s.sql.strayed, run.keys)
+			return err
+		}
 		lost, err = s.lose(ctx, conn, p, run, retryIn, status == txCommitted)
 		return err
 	})
@@ -173,9 +203,14 @@ func (s *Store) lose(ctx context.Context, conn Conn, p *driver.SweepRunsParams, 
 	if committed {
 		reason, retryIn = (&driver.TxEndedError{Committed: true}).Error(), noRetry
 	}
-	var lost []driver.LostRun
-	err := scan(ctx, conn, func(r Rows) error {
-		l := driver.LostRun{Alone: alone}
+	return s.lostRows(ctx, conn, driver.LostRun{Alone: alone},
+		s.sql.lost, clock(p.Now), run.keys, alone || committed, retryIn, reason)
+}
+
+// lostRows runs a statement that returns events of a run, and adds them to like.
+func (s *Store) lostRows(ctx context.Context, conn Conn, like driver.LostRun, sql string, args ...any) (lost []driver.LostRun, err error) {
+	err = scan(ctx, conn, func(r Rows) error {
+		l := like
 		var key []byte
 		var attempts int32
 		if err := r.Scan(&key, &l.Source, &l.EventID, &attempts, &l.Dead); err != nil {
@@ -184,6 +219,6 @@ func (s *Store) lose(ctx context.Context, conn Conn, p *driver.SweepRunsParams, 
 		l.Key, l.Attempts = driver.Key(key), int(attempts)
 		lost = append(lost, l)
 		return nil
-	}, s.sql.lost, clock(p.Now), run.keys, alone || committed, retryIn, reason)
+	}, sql, args...)
 	return lost, err
 }

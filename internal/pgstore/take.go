@@ -94,8 +94,8 @@ func takeIn(which, bytes string) string {
 
 // markSQL writes the record of a run. Losing it costs nothing, so it need not wait for the disk.
 const markSQL = `
-INSERT INTO {schema}.run (id, keys, started_at, retry_in)
-SELECT $1::bigint, $2::bytea[], clock_timestamp(), nullif($3::bigint, -1)
+INSERT INTO {schema}.run (id, keys, started_at, retry_in, home)
+SELECT $1::bigint, $2::bytea[], clock_timestamp(), nullif($3::bigint, -1), {schema}.run_home()
 FROM set_config('synchronous_commit', 'off', true)`
 
 // noRetry stands for the wait after the last attempt.

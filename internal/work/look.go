@@ -64,6 +64,8 @@ func sweep(ctx context.Context, store driver.Store, log *slog.Logger) error {
 		l := &lost[i]
 		log := log.With(slog.String("source", l.Source), slog.String("event_id", l.EventID), slog.Int("attempt", l.Attempts))
 		switch {
+		case l.Elsewhere:
+			log.Warn("removed the record of a run in another database; this event of it is due again")
 		case l.Dead:
 			log.Error("dead: " + driver.ErrorRunInterrupted)
 		case l.Alone:

@@ -1,0 +1,140 @@
+package hookpgx_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/hookmigrate"
+	"github.com/hookonce/hookonce/internal/test/dbtest"
+)
+
+// wantFreshAgain fails unless an event is pending without an attempt, and runs it.
+func (w *world) wantFreshAgain(t *testing.T, id string) {
+	t.Helper()
+	w.wantEvent(t, id, driver.StatePending, 0)
+	run := w.take(t, 10, false)
+	if events := run.Events(); len(events) != 1 || events[0].EventID != id || events[0].Crashes != 0 {
+		t.Errorf("took %+v, want %s as it was before", events, id)
+	}
+	if err := run.Finish(t.Context(), succeeded(run)); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestSweepAfterARestore copies the rows of a run to another server, as a dump and a logical
+// replica do. There the run's number is in the future. No handler ran there, so the event is due
+// again without an attempt, while the first server counts the attempt.
+func TestSweepAfterARestore(t *testing.T) {
+	t.Parallel()
+	w := openWork(t)
+	run := w.takeOne(t, "evt_1")
+	w.kill(t, run)
+	other := connect(t, dbtest.StartServer(t, nil).DSN(), strings.Trim(w.schema, `"`), nil)
+	if _, err := hookmigrate.Up(t.Context(), other.Store); err != nil {
+		t.Fatal(err)
+	}
+	for _, table := range []string{"event", "event_state", "run"} {
+		copyTable(t, w, other, table)
+	}
+	lost, err := other.SweepRuns(t.Context(), sweepOf())
+	want := []driver.LostRun{{Key: newClaim("evt_1").Key, Source: "stripe", EventID: "evt_1", Elsewhere: true}}
+	if diff := cmp.Diff(want, lost); diff != "" || err != nil {
+		t.Errorf("SweepRuns returned the error %v (-want +got):\n%s", err, diff)
+	}
+	other.wantFreshAgain(t, "evt_1")
+	w.wantSwept(t, 1)
+	w.wantEvent(t, "evt_1", driver.StatePending, 1)
+}
+
+func copyTable(t *testing.T, from, to *world, table string) {
+	t.Helper()
+	var rows bytes.Buffer
+	source, err := from.pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer source.Release()
+	if _, err := source.Conn().PgConn().CopyTo(t.Context(), &rows, "COPY "+from.schema+"."+table+" TO STDOUT"); err != nil {
+		t.Fatal(err)
+	}
+	target, err := to.pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer target.Release()
+	if _, err := target.Conn().PgConn().CopyFrom(t.Context(), &rows, "COPY "+to.schema+"."+table+" FROM STDIN"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestSweepOfARecordFromElsewhere sweeps records whose number means nothing here: the event keeps
+// its attempts. A committed number would otherwise make it dead.
+func TestSweepOfARecordFromElsewhere(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]string{
+		"the number of another transaction": "id = $1, home = '7.5.3'",
+		"a future number":                   "id = $1 + (1::bigint << 40), home = '7.5.3'",
+		"a future number of this cluster":   "id = $1 + (1::bigint << 40)",
+		"no number":                         "id = -($1::bigint)",
+		"another database of this cluster":  "id = $1, home = regexp_replace(home, '[.][0-9]+[.]', '.1.')",
+		"a table that was made again":       "id = $1, home = regexp_replace(home, '[0-9]+$', '1')",
+		"no home":                           "id = $1, home = ''",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := openWork(t)
+			run := w.takeOne(t, "evt_1")
+			w.kill(t, run)
+			committed := w.number(t, "SELECT txid_current()")
+			w.exec(t, "UPDATE {schema}.run SET "+change, committed)
+			w.wantSwept(t, 1)
+			w.wantFreshAgain(t, "evt_1")
+		})
+	}
+}
+
+// TestSweepWithoutTheIdentityOfTheCluster forbids its role to read the identity. The database and
+// the table still tell that a record belongs here.
+func TestSweepWithoutTheIdentityOfTheCluster(t *testing.T) {
+	t.Parallel()
+	w := connect(t, dbtest.StartServer(t, nil).DSN(), "hookonce", nil)
+	w.exec(t, "REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC")
+	w.exec(t, "CREATE ROLE app LOGIN PASSWORD 'app'")
+	w.exec(t, "GRANT CREATE ON DATABASE postgres TO app")
+	config := w.pool.Config()
+	config.ConnConfig.User, config.ConnConfig.Password = "app", "app"
+	app := connectWith(t, config, "hookonce", nil)
+	if _, err := hookmigrate.Up(t.Context(), app.Store); err != nil {
+		t.Fatal(err)
+	}
+	app.queue(t, "evt_1")
+	w.kill(t, app.take(t, 1, false))
+	app.wantSwept(t, 1)
+	app.wantEvent(t, "evt_1", driver.StatePending, 1)
+}
+
+// TestSweepGoesOn has the database refuse to remove one record. The sweep deals with the others, and
+// names the refused one.
+func TestSweepGoesOn(t *testing.T) {
+	t.Parallel()
+	w := openWork(t)
+	for i := range 3 {
+		w.kill(t, w.takeOne(t, fmt.Sprint("evt_", i)))
+	}
+	refused := w.number(t, "SELECT id FROM {schema}.run ORDER BY started_at LIMIT 1")
+	w.exec(t, `CREATE FUNCTION {schema}.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not this one'; END $$`)
+	w.exec(t, fmt.Sprintf(`CREATE TRIGGER refuse BEFORE DELETE ON {schema}.run FOR EACH ROW WHEN (OLD.id = %d)
+		EXECUTE FUNCTION {schema}.refuse()`, refused))
+	lost, err := w.SweepRuns(t.Context(), sweepOf())
+	if len(lost) != 2 || !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), fmt.Sprint("run ", refused)) {
+		t.Errorf("SweepRuns: got %+v and the error %v, want two events and an error about run %d", lost, err, refused)
+	}
+	w.exec(t, "DROP TRIGGER refuse ON {schema}.run")
+	w.wantSwept(t, 1)
+}
