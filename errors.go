@@ -11,6 +11,6 @@ import (
 func Permanent(err error) error { return guard.Permanent(err) }
 
 // RetryAfter marks err with a delay: the next attempt follows after d instead of the delay of the
-// retry schedule. A d that is not positive means at once; due work is found within a second. Errors
-// that wrap the result carry the delay too. It returns nil if err is nil.
+// retry schedule. A d that is not positive means at once; due work is found within a second. At most
+// 366 days are used. Errors that wrap the result carry the delay too. It returns nil if err is nil.
 func RetryAfter(d time.Duration, err error) error { return guard.RetryAfter(d, err) }

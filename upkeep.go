@@ -3,6 +3,8 @@ package hookonce
 import (
 	"context"
 	"log/slog"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
@@ -12,6 +14,7 @@ const (
 	countInterval   = time.Second
 	clockInterval   = 30 * time.Second
 	maxPruneEvery   = time.Minute
+	pullInterval    = time.Minute
 	minPruneEvery   = time.Second
 	maintainTimeout = 30 * time.Second // for one step
 	pruneTimeout    = 2 * time.Minute  // for one pass of pruning
@@ -21,8 +24,8 @@ const (
 // took. The rest leaves the database to deliveries.
 const pruneRest = 1
 
-// maintain writes delivery counts, reads the database's clock and learned secrets, and retries
-// failed confirmations, until ctx ends. Several processes may do so at once.
+// maintain writes delivery counts, reads the database's clock and learned secrets, retries failed
+// confirmations, and pulls due times back, until ctx ends. Several processes may do so at once.
 func (in *Engine) maintain(ctx context.Context) {
 	counts := time.NewTicker(countInterval)
 	defer counts.Stop()
@@ -32,6 +35,8 @@ func (in *Engine) maintain(ctx context.Context) {
 	defer learned.Stop()
 	confirm := time.NewTicker(confirmInterval)
 	defer confirm.Stop()
+	pull := time.NewTicker(pullInterval)
+	defer pull.Stop()
 	in.maintainStep(ctx, "reading the database's clock", in.clock.read)
 	in.maintainStep(ctx, "looking for foreign triggers", in.warnOfTriggers)
 	for {
@@ -46,6 +51,8 @@ func (in *Engine) maintain(ctx context.Context) {
 			in.maintainStep(ctx, "reading learned secrets", in.learned.refresh)
 		case <-confirm.C:
 			in.confirmAgain(ctx)
+		case <-pull.C:
+			in.maintainStep(ctx, "pulling due times back", in.pullBack)
 		case <-clock.C:
 			in.maintainStep(ctx, "reading the database's clock", in.clock.read)
 		}
@@ -184,4 +191,31 @@ func (in *Engine) fileInlineFailures(ctx context.Context) error {
 		in.log.Error("dead: Inline handlers failed, and the sender did not deliver again", slog.Int("events", n))
 	}
 	return err
+}
+
+// maxPulled is the most rows of one source or destination that one step of pullBack changes.
+const maxPulled = 1000
+
+// pullBack makes work due that was put off while the database's clock was ahead.
+func (in *Engine) pullBack(ctx context.Context) error {
+	now := in.setup.Load()
+	p := &driver.PullBackParams{
+		Sources: slices.Clone(in.handled), Destinations: slices.Collect(maps.Keys(now.destinations)), Limit: maxPulled,
+	}
+	for name := range now.sources {
+		if !slices.Contains(in.handled, name) {
+			p.Sources = append(p.Sources, name)
+		}
+	}
+	for {
+		events, messages, err := in.store.PullBack(ctx, p)
+		if events+messages > 0 {
+			in.log.Warn("pulled due times back that were too far ahead; was the database's clock ahead?",
+				slog.Int("events", events), slog.Int("messages", messages))
+			in.wakeAll()
+		}
+		if err != nil || max(events, messages) < maxPulled {
+			return err
+		}
+	}
 }

@@ -25,6 +25,17 @@ func (r Retry) AfterInterrupted(n int) (delay time.Duration, last bool) {
 	return Backoff(r.First, r.Max, n), n >= r.Attempts
 }
 
+// MaxAhead is how far ahead due times may lie, apart from those of failed attempts with a longer
+// wait. Leases and reservations are shorter.
+const MaxAhead = 24 * time.Hour
+
+// PullBackParams are the parameters of Store.PullBack.
+type PullBackParams struct {
+	Sources, Destinations []string // whose events and messages to look at
+	Limit                 int
+	Now                   time.Time // tests only; zero means the database's clock
+}
+
 // FaultOfRows reports whether err is the fault of single rows of a statement and nothing was
 // written. The statement may succeed for halves of its rows.
 func FaultOfRows(err error) bool {

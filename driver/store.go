@@ -167,6 +167,12 @@ type Store interface {
 	// comes with the counts of the rows already removed, unless the parameters are invalid.
 	Prune(ctx context.Context, p *PruneParams) (*PruneResult, error)
 
+	// PullBack makes work due that a step of the database's clock left due too far ahead: farther
+	// than MaxAhead, and farther than the wait that its last failed attempt set. That wait begins
+	// anew; without a failed attempt the work is due at once. A lease ends within an hour. PullBack
+	// returns the numbers of events and messages, at most p.Limit of each for each name.
+	PullBack(ctx context.Context, p *PullBackParams) (events, messages int, err error)
+
 	// Weaknesses reads the database's durability settings and returns those that could lose an
 	// acknowledged event.
 	Weaknesses(ctx context.Context) ([]Weakness, error)

@@ -108,6 +108,12 @@ func workPlanCases(t *testing.T, w *world) []planCase {
 			return errors.Join(err, w.RecordReserved(t.Context(), p))
 		}},
 		{"sweep", func() error { return w.sweepOneOf(t) }},
+		{"pull back", func() error {
+			_, _, err := w.PullBack(t.Context(), &driver.PullBackParams{
+				Sources: []string{"stripe", "nobody"}, Destinations: []string{"to-billing", "nobody"}, Limit: 100,
+			})
+			return err
+		}},
 		{"claim and run", func() error {
 			c := newClaim("inline", "billing")
 			c.Work = driver.WorkDone

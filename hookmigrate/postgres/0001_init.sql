@@ -74,6 +74,7 @@ CREATE TABLE {schema}.event_state (
 	key_generation integer NOT NULL DEFAULT 0,     -- of the last replay as new; idempotency keys contain it
 	replayed       boolean NOT NULL DEFAULT false, -- by an operator: applied even if it is stale
 	due_at         timestamptz NOT NULL,
+	retry_in       bigint NOT NULL DEFAULT 0,      -- microseconds from the last failed attempt to due_at
 	processed_at   timestamptz,
 	failed_at      timestamptz,
 	note           text NOT NULL DEFAULT '',
@@ -186,6 +187,7 @@ CREATE TABLE {schema}.message (
 	received_at timestamptz NOT NULL,           -- of its event, for listings
 	created_at  timestamptz NOT NULL,
 	due_at      timestamptz NOT NULL,           -- while sending: the end of the lease
+	retry_in    bigint NOT NULL DEFAULT 0,      -- microseconds from the last failed attempt to due_at
 	sent_at     timestamptz,
 	failed_at   timestamptz,
 	status_code integer,                        -- of the last answer; null: there was none
@@ -870,6 +872,7 @@ DECLARE
 	number  integer;
 	is_dead boolean;
 	ceiling double precision; -- seconds
+	wait    bigint;           -- microseconds
 BEGIN
 	IF fail.source IS NULL OR fail.event_id IS NULL OR fail.error IS NULL THEN
 		RAISE EXCEPTION 'fail needs a source, an event id and an error text' USING ERRCODE = 'null_value_not_allowed';
@@ -905,13 +908,15 @@ BEGIN
 	number := least(s.attempts, 2147483646) + 1;
 	is_dead := coalesce(fail.permanent, false) OR number >= fail.attempts;
 	ceiling := least(extract(epoch FROM fail.first) * 2.0 ^ least(s.attempts, 60), extract(epoch FROM fail.max));
+	-- A random part of the time, so that events that failed together do not come back together.
+	wait := random() * ceiling * 1000000;
 	INSERT INTO {schema}.event_attempt (key, generation, number, outcome, error, at, took)
 	VALUES (failed, s.generation, number, CASE WHEN is_dead THEN 3 ELSE 2 END, left(fail.error, 4096), moment, 0);
 	UPDATE {schema}.event_state e
 	SET state = CASE WHEN is_dead THEN 3 ELSE 0 END,
 		attempts = number,
-		-- A random part of the time, so that events that failed together do not come back together.
-		due_at = CASE WHEN is_dead THEN e.due_at ELSE moment + random() * ceiling * interval '1 second' END,
+		due_at = CASE WHEN is_dead THEN e.due_at ELSE moment + wait * interval '1 microsecond' END,
+		retry_in = CASE WHEN is_dead THEN e.retry_in ELSE wait END,
 		failed_at = CASE WHEN is_dead THEN moment END,
 		last_error = left(fail.error, 4096)
 	WHERE e.key = failed;

@@ -70,6 +70,7 @@ CREATE TABLE hookonce_event_state (
     run_size       INTEGER NOT NULL DEFAULT 0,
     run_retry_in   INTEGER,                    -- if the run is interrupted: microseconds until the next attempt; null: it is the last
     due_at         INTEGER NOT NULL,           -- while running: when the run counts as interrupted
+    retry_in       INTEGER NOT NULL DEFAULT 0, -- microseconds from the last failed attempt to due_at
     processed_at   INTEGER,
     failed_at      INTEGER,
     note           TEXT    NOT NULL DEFAULT '',
@@ -166,6 +167,7 @@ CREATE TABLE hookonce_message (
     received_at INTEGER NOT NULL,           -- of its event, for listings
     created_at  INTEGER NOT NULL,
     due_at      INTEGER NOT NULL,           -- while sending: the end of the lease
+    retry_in    INTEGER NOT NULL DEFAULT 0, -- microseconds from the last failed attempt to due_at
     sent_at     INTEGER,
     failed_at   INTEGER,
     status_code INTEGER NOT NULL DEFAULT 0, -- of the last answer; 0: there was none

@@ -33,6 +33,7 @@ WITH setting AS MATERIALIZED (
 		note = CASE held.outcome WHEN 4 THEN '` + driver.NoteStale + `' ELSE m.note END,
 		attempts = CASE held.outcome WHEN 4 THEN m.attempts - 1 ELSE m.attempts END,
 		due_at = CASE held.outcome WHEN 2 THEN setting.now + held.retry_in * interval '1 microsecond' ELSE m.due_at END,
+		retry_in = CASE held.outcome WHEN 2 THEN held.retry_in ELSE m.retry_in END,
 		status_code = nullif(held.status_code, 0),
 		last_error = nullif(held.error, ''),
 		sent_at = CASE held.outcome WHEN 1 THEN setting.now END,

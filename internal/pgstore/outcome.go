@@ -25,6 +25,7 @@ const changedSQL = `, changed AS (
 		note = CASE i.outcome WHEN 2 THEN '` + driver.NoteStale + `' ELSE '' END,
 		attempts = CASE i.outcome WHEN 2 THEN s.attempts ELSE least(s.attempts, 2147483646) + 1 END,
 		due_at = CASE i.outcome WHEN 3 THEN setting.now + i.retry_in * interval '1 microsecond' ELSE s.due_at END,
+		retry_in = CASE i.outcome WHEN 3 THEN i.retry_in ELSE s.retry_in END,
 		processed_at = CASE i.outcome WHEN 1 THEN setting.now END,
 		failed_at = CASE i.outcome WHEN 4 THEN setting.now END,
 		last_error = nullif(i.error, '')

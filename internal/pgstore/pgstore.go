@@ -185,6 +185,8 @@ type statements struct {
 	suspects, lockLost    string
 	takeRecord, lost      string
 	strayed               string
+	pullEvents            string
+	pullMessages          string
 	countInline           string
 	forgetInline          string
 	fileInline, oldInline string
@@ -257,6 +259,8 @@ func newStatements(write func(string) string) statements {
 		takeRecord:          write(takeRecordSQL),
 		lost:                write(lostSQL),
 		strayed:             write(strayedSQL),
+		pullEvents:          write(pullEventsSQL),
+		pullMessages:        write(pullMessagesSQL),
 		countInline:         write(countInlineSQL),
 		forgetInline:        write(forgetInlineSQL),
 		fileInline:          write(fileInlineSQL),

@@ -100,6 +100,7 @@ WITH setting AS MATERIALIZED (
 			THEN setting.now + $4::bigint * interval '1 microsecond'
 			ELSE least(s.due_at, setting.now)
 		END,
+		retry_in = CASE WHEN $3::bool THEN greatest($4::bigint, 0) ELSE s.retry_in END,
 		failed_at = CASE WHEN lost.dead THEN setting.now END,
 		last_error = CASE WHEN $3::bool THEN $5::text ELSE s.last_error END
 	FROM lost, setting

@@ -12,8 +12,8 @@ import (
 // The token fences a lease: these statements change nothing for a lost one.
 const (
 	completeMessage = `UPDATE hookonce_message
-		SET state = ?, due_at = coalesce(?, due_at), status_code = ?, last_error = ?, sent_at = ?, failed_at = ?
-		WHERE id = ? AND token = ? AND state = 1 RETURNING generation, attempts`
+		SET state = ?1, due_at = coalesce(?2, due_at), retry_in = coalesce(?2 - ?9, retry_in), status_code = ?3, last_error = ?4, sent_at = ?5, failed_at = ?6
+		WHERE id = ?7 AND token = ?8 AND state = 1 RETURNING generation, attempts`
 
 	// The message was not sent, so this was no attempt.
 	staleMessage = `UPDATE hookonce_message
@@ -69,7 +69,7 @@ func (t *writeTx) complete(c *driver.Completion) (bool, error) {
 		return false, fmt.Errorf("%w: message %s has the unknown outcome %d", driver.ErrBadRow, c.ID, c.Outcome)
 	}
 	var generation, number int
-	row := t.queryRow(completeMessage, state, dueAt, c.StatusCode, c.Error, sentAt, failedAt, c.ID, c.Token)
+	row := t.queryRow(completeMessage, state, dueAt, c.StatusCode, c.Error, sentAt, failedAt, c.ID, c.Token, t.now)
 	switch err := row.Scan(&generation, &number); {
 	case errors.Is(err, sql.ErrNoRows):
 		return false, nil

@@ -12,8 +12,9 @@
 //	Reopen, CountDeliveries,           rows by a key or a partial index, and most
 //	Quarantine, Replay, ReplayDead,    of the time is the flush at COMMIT
 //	Discard, RetryMessage, Reserve,
-//	SweepRuns, and the calls that
-//	count and record failures
+//	SweepRuns, PullBack,
+//	RegisterWindows, and the calls
+//	that count and record failures
 //	Take, TakeClaim                    until the run is finished, settled or
 //	                                   abandoned: as long as the handlers take
 //	Prune                              for up to 200 rows; a reader looks them up,

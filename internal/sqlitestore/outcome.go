@@ -20,7 +20,7 @@ const (
 		SET state = 4, note = ?5, last_error = ?6, processed_at = NULL, failed_at = NULL` + fenced
 
 	recordRetry = `UPDATE hookonce_event_state
-		SET state = 0, attempts = attempts + 1, due_at = ?5, last_error = ?6` + fenced + ` RETURNING generation, attempts`
+		SET state = 0, attempts = attempts + 1, due_at = ?5, last_error = ?6, retry_in = ?7` + fenced + ` RETURNING generation, attempts`
 
 	recordDead = `UPDATE hookonce_event_state
 		SET state = 3, attempts = attempts + 1, failed_at = ?5, last_error = ?6` + fenced + ` RETURNING generation, attempts`
@@ -82,7 +82,7 @@ func (t *writeTx) recordOutcome(r *driver.WorkResult, f fence) (bool, error) {
 		changed, err := t.exec(recordStale, f.args(r.Key, driver.NoteStale, r.Error)...)
 		return changed > 0, err
 	case driver.WorkRetry:
-		return t.recordFailure(r, "retry", recordRetry, f.args(r.Key, t.now+r.RetryIn.Microseconds(), r.Error))
+		return t.recordFailure(r, "retry", recordRetry, f.args(r.Key, t.now+r.RetryIn.Microseconds(), r.Error, r.RetryIn.Microseconds()))
 	default:
 		return t.recordFailure(r, "dead", recordDead, f.args(r.Key, t.now, r.Error))
 	}

@@ -175,6 +175,10 @@ func everyWork(s driver.Store, later time.Time) map[string]func(context.Context)
 		"RecordReserved": func(ctx context.Context) error {
 			return s.RecordReserved(ctx, &driver.FinishParams{Results: []driver.WorkResult{failed(&queued)}, Now: later})
 		},
+		"PullBack": func(ctx context.Context) error {
+			_, _, err := s.PullBack(ctx, &driver.PullBackParams{Sources: []string{"stripe"}, Destinations: []string{"to-audit"}, Limit: 1, Now: t0.Add(-365 * day)})
+			return err
+		},
 		"SweepRuns": func(ctx context.Context) error { _, err := s.SweepRuns(ctx, sweepParams(later)); return err },
 		"Versions":  func(ctx context.Context) error { _, err := s.Versions(ctx, objectKeys("a")); return err },
 		"CountInlineFailure": func(ctx context.Context) error {

@@ -1,0 +1,91 @@
+package pgstore
+
+import (
+	"context"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+// The statements of this file share their arguments: $1 the time (NULL means the database's clock);
+// $2 the sources or destinations; $3 how far ahead, in microseconds, due times may lie; $4 how many
+// rows to change for each of $2. The conditions on due_at read only the far end of an index.
+
+// pullEventsSQL makes events due after the wait that their last failed attempt set.
+var pullEventsSQL = `
+WITH setting AS MATERIALIZED (
+	SELECT coalesce($1::timestamptz, now()) AS now, coalesce($1::timestamptz, now()) + $3::bigint * interval '1 microsecond' AS farthest
+), fresh AS MATERIALIZED (` + farEventsSQL(freshSQL) + `
+), tried AS MATERIALIZED (` + farEventsSQL(triedSQL) + `
+), pulled AS (
+	UPDATE {schema}.event_state s
+	SET due_at = setting.now + far.wait * interval '1 microsecond'
+	FROM (SELECT * FROM fresh UNION ALL SELECT * FROM tried) far, setting
+	WHERE s.key = far.key
+	RETURNING s.key
+)
+SELECT count(*) FROM pulled`
+
+// farEventsSQL locks events of a kind that are due too far ahead.
+func farEventsSQL(kind string) string {
+	return `
+	SELECT far.key, far.wait
+	FROM setting, unnest($2::text[]) AS i (source)
+	CROSS JOIN LATERAL (
+		SELECT s.key, CASE WHEN s.attempts > 0 THEN s.retry_in ELSE 0 END AS wait
+		FROM {schema}.event_state s
+		WHERE ` + kind + `
+			AND (s.source, s.due_at) > (i.source, setting.farthest) AND (s.source, s.due_at) <= (i.source, 'infinity'::timestamptz)
+			AND s.due_at > setting.now + CASE WHEN s.attempts > 0 THEN s.retry_in ELSE 0 END * interval '1 microsecond'
+		ORDER BY s.source, s.due_at
+		LIMIT $4::int
+		FOR UPDATE SKIP LOCKED
+	) far`
+}
+
+// pullMessagesSQL makes messages due after the wait that their last failed attempt set. A lease ends
+// after an hour, the longest timeout of a destination: its holder may still be sending.
+const pullMessagesSQL = `
+WITH setting AS MATERIALIZED (
+	SELECT coalesce($1::timestamptz, now()) AS now, coalesce($1::timestamptz, now()) + $3::bigint * interval '1 microsecond' AS farthest
+), far AS MATERIALIZED (
+	SELECT far.id, far.wait
+	FROM setting, unnest($2::text[]) AS i (destination)
+	CROSS JOIN LATERAL (
+		SELECT m.id, CASE WHEN m.state = 1 THEN 3600000000 WHEN m.attempts > 0 THEN m.retry_in ELSE 0 END AS wait
+		FROM {schema}.message m
+		WHERE m.state IN (0, 1)
+			AND (m.destination, m.due_at) > (i.destination, setting.farthest)
+			AND (m.destination, m.due_at) <= (i.destination, 'infinity'::timestamptz)
+			AND m.due_at > setting.now + CASE WHEN m.attempts > 0 AND m.state = 0 THEN m.retry_in ELSE 0 END * interval '1 microsecond'
+		ORDER BY m.destination, m.due_at
+		LIMIT $4::int
+		FOR UPDATE SKIP LOCKED
+	) far
+), pulled AS (
+	UPDATE {schema}.message m
+	SET due_at = setting.now + far.wait * interval '1 microsecond'
+	FROM far, setting
+	WHERE m.id = far.id
+	RETURNING m.id
+)
+SELECT count(*) FROM pulled`
+
+// PullBack implements [driver.Store].
+func (s *Store) PullBack(ctx context.Context, p *driver.PullBackParams) (events, messages int, err error) {
+	for _, kind := range []struct {
+		n     *int
+		sql   string
+		names []string
+	}{{&events, s.sql.pullEvents, p.Sources}, {&messages, s.sql.pullMessages, p.Destinations}} {
+		if len(kind.names) == 0 {
+			continue
+		}
+		var n int64
+		if err := write(ctx, s.pools.Work, "pulling due times back", func(r Rows) error { return r.Scan(&n) }, kind.sql,
+			clock(p.Now), kind.names, driver.MaxAhead.Microseconds(), int32(p.Limit)); err != nil {
+			return events, messages, err
+		}
+		*kind.n = int(n)
+	}
+	return events, messages, nil
+}

@@ -1,0 +1,83 @@
+package sqlitestore
+
+import (
+	"context"
+	"time"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+const opPullBack = "pulling due times back"
+
+// leaseEnd is when a lease ends whose end was too far ahead: the longest timeout of a destination.
+// Its holder may still be sending.
+const leaseEnd = time.Hour
+
+// The conditions share their arguments: ?1 the time, ?2 the farthest due time, ?3 how many rows, and
+// ?4 the source or destination. They read only the far end of an index.
+const (
+	farFresh = ` FROM hookonce_event_state INDEXED BY hookonce_event_state_fresh
+		WHERE source = ?4 AND state = 0 AND attempts = 0 AND crashes = 0 AND due_at > ?2 LIMIT ?3`
+
+	farTried = ` FROM hookonce_event_state INDEXED BY hookonce_event_state_tried
+		WHERE source = ?4 AND state = 0 AND (attempts > 0 OR crashes > 0) AND due_at > ?2
+			AND due_at > ?1 + iif(attempts > 0, retry_in, 0) LIMIT ?3`
+
+	farRunning = ` FROM hookonce_event_state INDEXED BY hookonce_event_state_running
+		WHERE state = 1 AND due_at > ?2 AND source = ?4 LIMIT ?3`
+
+	farMessages = ` FROM hookonce_message INDEXED BY hookonce_message_due
+		WHERE destination = ?4 AND state IN (0, 1) AND due_at > ?2
+			AND due_at > ?1 + iif(attempts > 0 AND state = 0, retry_in, 0) LIMIT ?3`
+
+	// A running event gets a minute: its run may be about to begin.
+	pullEvents = `UPDATE hookonce_event_state
+		SET due_at = ?1 + CASE WHEN state = 1 THEN 60000000 WHEN attempts > 0 THEN retry_in ELSE 0 END WHERE key IN (SELECT key`
+
+	pullMessages = `UPDATE hookonce_message
+		SET due_at = ?1 + CASE WHEN state = 1 THEN ?5 WHEN attempts > 0 THEN retry_in ELSE 0 END WHERE id IN (SELECT id`
+)
+
+// PullBack implements driver.Store. It waits for the writer only if there is something to change.
+func (s *Store) PullBack(ctx context.Context, p *driver.PullBackParams) (events, messages int, err error) {
+	for _, source := range p.Sources {
+		for _, far := range []string{farFresh, farTried, farRunning} {
+			n, err := s.pullBack(ctx, p, source, far, pullEvents+far+`)`)
+			events += n
+			if err != nil {
+				return events, messages, err
+			}
+		}
+	}
+	for _, destination := range p.Destinations {
+		n, err := s.pullBack(ctx, p, destination, farMessages, pullMessages+farMessages+`)`, leaseEnd.Microseconds())
+		messages += n
+		if err != nil {
+			return events, messages, err
+		}
+	}
+	return events, messages, nil
+}
+
+// pullBack changes the rows of a condition. It returns their number.
+func (s *Store) pullBack(ctx context.Context, p *driver.PullBackParams, name, far, pull string, more ...any) (int, error) {
+	now := clock(p.Now)
+	args := []any{now, now + driver.MaxAhead.Microseconds(), p.Limit, name}
+	var found int
+	if err := s.reader.QueryRowContext(ctx, `SELECT count(*) FROM (SELECT 1`+far+`)`, args...).Scan(&found); err != nil {
+		return 0, s.failed(ctx, opPullBack, err)
+	}
+	if found == 0 {
+		return 0, nil
+	}
+	var changed int64
+	err := s.write(ctx, opPullBack, func(t *writeTx) error {
+		result, err := t.tx.ExecContext(t.inner, pull, append(args, more...)...)
+		if err != nil {
+			return err
+		}
+		changed, err = result.RowsAffected()
+		return err
+	})
+	return int(changed), err
+}
