@@ -73,10 +73,11 @@ type Run[T any] interface {
 	// If handlerErr is not nil, a nil result means that the failure is the handler's own.
 	Check(ctx context.Context, handlerErr error) error
 
-	// Versions locks the version rows of objects until the run ends, in an order that keeps runs
-	// from deadlocking. It returns the applied versions; nil for an object without one. Call it at
-	// most once, before the first handler.
-	Versions(ctx context.Context, objects []Key) (map[Key]ObjectVersion, error)
+	// Versions locks the version rows of objects until the run ends, without waiting for other runs.
+	// It returns the applied versions; nil for an object without one. busy are the objects that other
+	// runs hold: their events must not be handled now. Call it before the first handler, and again
+	// for busy objects.
+	Versions(ctx context.Context, objects []Key) (applied map[Key]ObjectVersion, busy []Key, err error)
 
 	// Finish records outcomes and commits, all in the transaction of the run. Events without an
 	// outcome are released and lose no attempt. An outcome that is a failure must be the only
@@ -183,13 +184,16 @@ const (
 	WorkRetry
 	// WorkFailed: a failed attempt, and the event is dead.
 	WorkFailed
+	// WorkPostponed: the event was not handled, and no attempt is counted; it is due again after
+	// RetryIn. Not for a run of TakeClaim.
+	WorkPostponed
 )
 
 // WorkResult is the outcome of one event.
 type WorkResult struct {
 	Key     Key
 	Outcome WorkOutcome
-	RetryIn time.Duration // for WorkRetry
+	RetryIn time.Duration // for WorkRetry and WorkPostponed
 	Error   string        // of a failure, or the reason of WorkStale; valid UTF-8 without NUL
 	Took    time.Duration // duration of the handler
 	// ReservedUntil is the DueAt of a reserved event; only for RecordReserved.

@@ -56,7 +56,7 @@ func workPlanCases(t *testing.T, w *world) []planCase {
 				return errors.Join(err, fmt.Errorf("took %v", run))
 			}
 			object := driver.ObjectVersion{Object: driver.ObjectKey("stripe", "", "x"), Version: []byte("1")}
-			if _, err := run.Versions(t.Context(), []driver.Key{object.Object}); err != nil {
+			if _, _, err := run.Versions(t.Context(), []driver.Key{object.Object}); err != nil {
 				return err
 			}
 			p := succeeded(run)

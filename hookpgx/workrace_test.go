@@ -57,7 +57,7 @@ func TestHandlersSettings(t *testing.T) {
 	w.queue(t, "evt_1", "evt_2")
 	first, second := w.take(t, 1, false), w.take(t, 1, false)
 	settings(first)
-	if _, err := first.Versions(t.Context(), []driver.Key{driver.ObjectKey("stripe", "", "a")}); err != nil {
+	if _, _, err := first.Versions(t.Context(), []driver.Key{driver.ObjectKey("stripe", "", "a")}); err != nil {
 		t.Fatal(err)
 	}
 	settings(first)

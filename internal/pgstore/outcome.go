@@ -7,7 +7,7 @@ import (
 )
 
 // The statements of this file record outcomes of handlers: 1 succeeded, 2 stale, 3 retry, 4 failed
-// for good. $1 is the time; NULL means the database's clock at the statement, not at the beginning
+// for good, 5 postponed. $1 is the time; NULL means the database's clock at the statement, not at the beginning
 // of the transaction. $2 to $6 are the outcomes, $7 to $10 the versions, $11 the run.
 
 const givenSQL = `
@@ -21,14 +21,14 @@ WITH setting AS MATERIALIZED (
 // changedSQL changes the state rows of "held", and records their failed attempts.
 const changedSQL = `, changed AS (
 	UPDATE {schema}.event_state s
-	SET state = CASE i.outcome WHEN 1 THEN 2 WHEN 2 THEN 4 WHEN 3 THEN 0 ELSE 3 END,
+	SET state = CASE i.outcome WHEN 1 THEN 2 WHEN 2 THEN 4 WHEN 4 THEN 3 ELSE 0 END,
 		note = CASE i.outcome WHEN 2 THEN '` + driver.NoteStale + `' ELSE '' END,
-		attempts = CASE i.outcome WHEN 2 THEN s.attempts ELSE least(s.attempts, 2147483646) + 1 END,
-		due_at = CASE i.outcome WHEN 3 THEN setting.now + i.retry_in * interval '1 microsecond' ELSE s.due_at END,
+		attempts = CASE WHEN i.outcome IN (2, 5) THEN s.attempts ELSE least(s.attempts, 2147483646) + 1 END,
+		due_at = CASE WHEN i.outcome IN (3, 5) THEN setting.now + i.retry_in * interval '1 microsecond' ELSE s.due_at END,
 		retry_in = CASE i.outcome WHEN 3 THEN i.retry_in ELSE s.retry_in END,
 		processed_at = CASE i.outcome WHEN 1 THEN setting.now END,
 		failed_at = CASE i.outcome WHEN 4 THEN setting.now END,
-		last_error = nullif(i.error, '')
+		last_error = CASE i.outcome WHEN 5 THEN s.last_error ELSE nullif(i.error, '') END
 	FROM {held} i, setting
 	WHERE s.key = i.key AND s.state = 0
 	RETURNING s.key, s.generation, s.attempts, i.outcome, i.error, i.took
@@ -36,7 +36,7 @@ const changedSQL = `, changed AS (
 	INSERT INTO {schema}.event_attempt (key, generation, number, outcome, error, at, took)
 	SELECT key, generation, attempts, outcome - 1, error, setting.now, took
 	FROM changed, setting
-	WHERE outcome > 2
+	WHERE outcome IN (3, 4)
 	ON CONFLICT DO NOTHING
 )`
 
@@ -90,7 +90,7 @@ SELECT count(*) FROM changed`
 // checkResults panics if the caller broke the contract.
 func checkResults(results []driver.WorkResult) {
 	for i := range results {
-		if o := results[i].Outcome; o < driver.WorkSucceeded || o > driver.WorkFailed {
+		if o := results[i].Outcome; o < driver.WorkSucceeded || o > driver.WorkPostponed {
 			panic("pgstore: a result without an outcome")
 		}
 	}

@@ -26,9 +26,9 @@
 //     they read the rows that belong to the event. Neither waits; each passes over the other's
 //     rows. So no row outlives its event.
 //
-//   - A run holds the state rows of its events, which it takes without waiting, and the rows of the
-//     object versions that it watches, sorted by key. It waits for none of our other locks until it
-//     ends. Its handlers may wait for their own.
+//   - A run holds the state rows of its events and the rows of the object versions that it watches.
+//     It takes both without waiting, and waits for none of our other locks until it ends. Its
+//     handlers may wait for their own.
 //
 //   - SweepRuns takes the state rows of a run only if none is locked, and its record only
 //     if no call is settling the run. Settling locks the record first, and then waits for the state

@@ -49,10 +49,9 @@ const (
 )
 
 var (
-	errRunEnded       = errors.New("the run has ended")
-	errSevered        = errors.New("the transaction was cut off")
-	errRecordGone     = errors.New("the record of the run is gone")
-	errVersionsPruned = errors.New("pruning removed the versions repeatedly")
+	errRunEnded   = errors.New("the run has ended")
+	errSevered    = errors.New("the transaction was cut off")
+	errRecordGone = errors.New("the record of the run is gone")
 )
 
 // Tx returns the transaction of the run, on the work pool.

@@ -1,7 +1,6 @@
 package pgstore
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -36,29 +35,21 @@ const (
 SELECT object, source, version, shown FROM {schema}.object_version
 WHERE object = ANY ($1::bytea[]) AND version <> ''`
 
-	// lockableVersionsSQL makes sure that each object has a row, in the order of their keys: of two
-	// transactions that meet at a new object, one waits. It returns the lock_timeout from before.
+	// lockableVersionsSQL makes sure that each object has a row, in a commit of its own, so that no
+	// run has to wait for the insertion of another one. Losing it costs nothing.
 	lockableVersionsSQL = `
-WITH setting AS MATERIALIZED (
-	SELECT b.lock_before, set_config('lock_timeout', $3::text, true) AS bound
-	FROM (SELECT current_setting('lock_timeout') AS lock_before OFFSET 0) b
-), added AS (
-	INSERT INTO {schema}.object_version (object, source, version, shown, applied_at)
-	SELECT o.object, $2::text, '', '', clock_timestamp()
-	FROM setting
-	CROSS JOIN unnest($1::bytea[]) AS o (object)
-	WHERE setting.bound <> ''
-	ORDER BY o.object
-	ON CONFLICT (object) DO NOTHING
-	RETURNING object
-)
-SELECT lock_before, (SELECT count(*) FROM added) FROM setting`
+INSERT INTO {schema}.object_version (object, source, version, shown, applied_at)
+SELECT o.object, $2::text, '', '', clock_timestamp()
+FROM set_config('synchronous_commit', 'off', true) AS setting
+CROSS JOIN unnest($1::bytea[]) AS o (object)
+WHERE setting <> ''
+ORDER BY o.object
+ON CONFLICT (object) DO NOTHING`
 
 	lockVersionsSQL = `
 SELECT object, source, version, shown FROM {schema}.object_version
 WHERE object = ANY ($1::bytea[])
-ORDER BY object
-FOR UPDATE`
+FOR UPDATE SKIP LOCKED`
 
 	setLockTimeoutSQL = `SELECT set_config('lock_timeout', $1::text, true)`
 )
@@ -92,59 +83,55 @@ func eachVersion(versions map[driver.Key]driver.ObjectVersion) func(Rows) error 
 	}
 }
 
-// versionLockTimeout bounds the wait for runs with the same objects.
-const versionLockTimeout = "5s"
-
 // Versions implements [driver.Run].
-func (r *Run) Versions(ctx context.Context, objects []driver.Key) (map[driver.Key]driver.ObjectVersion, error) {
-	versions := make(map[driver.Key]driver.ObjectVersion, len(objects))
+func (r *Run) Versions(ctx context.Context, objects []driver.Key) (applied map[driver.Key]driver.ObjectVersion, busy []driver.Key, err error) {
+	applied = make(map[driver.Key]driver.ObjectVersion, len(objects))
 	if len(objects) == 0 {
-		return versions, nil
+		return applied, nil, nil
 	}
 	if err := r.usable(); err != nil {
-		return nil, fmt.Errorf("locking versions: %w", err)
+		return nil, nil, fmt.Errorf("locking versions: %w", err)
 	}
-	sorted := slices.Clone(objects)
-	slices.SortFunc(sorted, func(a, b driver.Key) int { return bytes.Compare(a[:], b[:]) })
-	sorted = slices.Compact(sorted)
-	if err := r.lockVersions(ctx, sorted, versions); err != nil {
-		return nil, fmt.Errorf("locking versions: %w", r.failure(err))
+	busy, err = r.lockVersions(ctx, objects, applied)
+	if err == nil && len(busy) > 0 {
+		// They are locked, or have no row yet.
+		source := ""
+		if len(r.events) > 0 {
+			source = r.events[0].Source
+		}
+		s := r.store
+		if err := write(ctx, s.pools.Receive, "locking versions", noRows, s.sql.lockableVersions, keyArgs(busy), source); err != nil {
+			return nil, nil, err
+		}
+		busy, err = r.lockVersions(ctx, busy, applied)
 	}
-	return versions, nil
+	if err != nil {
+		return nil, nil, fmt.Errorf("locking versions: %w", r.failure(err))
+	}
+	return applied, busy, nil
 }
 
-// lockVersions locks the rows, and retries if pruning removed one meanwhile.
-func (r *Run) lockVersions(ctx context.Context, sorted []driver.Key, versions map[driver.Key]driver.ObjectVersion) error {
-	source := ""
-	if len(r.events) > 0 {
-		source = r.events[0].Source
-	}
-	keys, before := keyArgs(sorted), ""
-	for range maxRounds {
-		err := scan(ctx, r.tx, func(rows Rows) error {
-			var lockBefore string
-			var added int64
-			err := rows.Scan(&lockBefore, &added)
-			if before == "" {
-				before = lockBefore
-			}
-			return err
-		}, r.store.sql.lockableVersions, keys, source, versionLockTimeout)
-		if err != nil {
+// lockVersions locks the rows of objects, adds their versions to applied, and returns the objects that
+// it could not lock.
+func (r *Run) lockVersions(ctx context.Context, objects []driver.Key, applied map[driver.Key]driver.ObjectVersion) (left []driver.Key, err error) {
+	locked := make(map[driver.Key]bool, len(objects))
+	err = scan(ctx, r.tx, func(rows Rows) error {
+		var object []byte
+		var v driver.ObjectVersion
+		if err := rows.Scan(&object, &v.Source, &v.Version, &v.Shown); err != nil {
 			return err
 		}
-		clear(versions)
-		locked, each := 0, eachVersion(versions)
-		err = scan(ctx, r.tx, func(rows Rows) error {
-			locked++
-			return each(rows)
-		}, r.store.sql.lockVersions, keys)
-		if err != nil {
-			return err
+		v.Object = driver.Key(object)
+		locked[v.Object] = true
+		if len(v.Version) > 0 {
+			applied[v.Object] = v
 		}
-		if locked == len(sorted) {
-			return scan(ctx, r.tx, noRows, setLockTimeoutSQL, before)
+		return nil
+	}, r.store.sql.lockVersions, keyArgs(objects))
+	for _, object := range objects {
+		if !locked[object] {
+			left = append(left, object)
 		}
 	}
-	return errVersionsPruned
+	return left, err
 }

@@ -55,7 +55,7 @@ func checkResults(p *driver.FinishParams) error {
 		if !driver.IsText(r.Error) {
 			return fmt.Errorf("%w: the error of an event is not valid UTF-8 or holds a NUL", driver.ErrBadRow)
 		}
-		if r.Outcome < driver.WorkSucceeded || r.Outcome > driver.WorkFailed {
+		if r.Outcome < driver.WorkSucceeded || r.Outcome > driver.WorkPostponed {
 			return fmt.Errorf("%w: an event has the unknown outcome %d", driver.ErrBadRow, r.Outcome)
 		}
 	}
@@ -80,6 +80,9 @@ func (t *writeTx) recordOutcome(r *driver.WorkResult, f fence) (bool, error) {
 		return changed > 0, err
 	case driver.WorkStale:
 		changed, err := t.exec(recordStale, f.args(r.Key, driver.NoteStale, r.Error)...)
+		return changed > 0, err
+	case driver.WorkPostponed:
+		changed, err := t.exec(releaseEvent, f.args(r.Key, t.now+r.RetryIn.Microseconds())...)
 		return changed > 0, err
 	case driver.WorkRetry:
 		return t.recordFailure(r, "retry", recordRetry, f.args(r.Key, t.now+r.RetryIn.Microseconds(), r.Error, r.RetryIn.Microseconds()))

@@ -124,13 +124,13 @@ func (r *run) Tx() *sql.Tx { return r.t.tx }
 // Events implements driver.Run.
 func (r *run) Events() []driver.TakenEvent { return eventsOf(r.taken) }
 
-// Versions implements driver.Run. The write lock is the lock on the objects.
-func (r *run) Versions(_ context.Context, objects []driver.Key) (map[driver.Key]driver.ObjectVersion, error) {
+// Versions implements driver.Run. The write lock is the lock on the objects, so none is busy.
+func (r *run) Versions(_ context.Context, objects []driver.Key) (applied map[driver.Key]driver.ObjectVersion, busy []driver.Key, err error) {
 	found, err := versions(r.t.inner, r.t.tx, objects)
 	if err != nil {
-		return nil, r.store.failed(r.t.inner, "locking versions", err)
+		return nil, nil, r.store.failed(r.t.inner, "locking versions", err)
 	}
-	return found, nil
+	return found, nil, nil
 }
 
 // Check implements driver.Run.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -27,10 +28,12 @@ type batch[T any] struct {
 	final   bool          // when the database gives up, the attempt has failed
 	events  []*Event
 	objects []*driver.ObjectVersion // of events; nil where no stale rule matches
+	busy    []driver.Key            // those of the objects that other runs hold
 
 	applied  map[driver.Key]driver.ObjectVersion // known versions, with those that this run applies
 	changed  map[driver.Key]bool                 // the keys of applied that this run changed
 	results  []driver.WorkResult
+	later    []driver.WorkResult // of events whose objects are busy
 	observed []Observed
 	enqueued []string // destinations of messages that this run commits
 
@@ -93,7 +96,12 @@ func (b *batch[T]) add(ev *Event) {
 	}
 }
 
-// lockVersions reads and locks the known versions of the objects of all events.
+// busyDelay is how long the event of a busy object waits at least before it is taken again; up to
+// twice as long, so that many of them do not come back together.
+const busyDelay = time.Second
+
+// lockVersions reads and locks the known versions of the objects of all events, apart from those that
+// other runs hold.
 func (b *batch[T]) lockVersions(ctx context.Context) error {
 	var objects []driver.Key
 	for _, o := range b.objects {
@@ -107,7 +115,7 @@ func (b *batch[T]) lockVersions(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	var err error
-	b.applied, err = b.run.Versions(ctx, objects)
+	b.applied, b.busy, err = b.run.Versions(ctx, objects)
 	return err
 }
 
@@ -119,6 +127,10 @@ func (b *batch[T]) storeContext() (context.Context, context.CancelFunc) {
 // that must run alone, and true.
 func (b *batch[T]) one(i int) (again []driver.TakenEvent, failed bool) {
 	ev := b.events[i]
+	if object := b.objects[i]; object != nil && slices.Contains(b.busy, object.Object) {
+		b.later = append(b.later, driver.WorkResult{Key: ev.Key, Outcome: driver.WorkPostponed, RetryIn: busyDelay + rand.N(busyDelay)})
+		return nil, false
+	}
 	if b.skipStale(i) {
 		return nil, false
 	}

@@ -16,7 +16,7 @@ import (
 func (b *batch[T]) finish() (again []driver.TakenEvent) {
 	ctx, cancel := b.storeContext()
 	defer cancel()
-	err := b.run.Finish(ctx, &driver.FinishParams{Results: b.results, Versions: b.versions()})
+	err := b.run.Finish(ctx, &driver.FinishParams{Results: slices.Concat(b.results, b.later), Versions: b.versions()})
 	var ended *driver.TxEndedError
 	switch {
 	case err == nil:

@@ -17,6 +17,9 @@ import (
 // or for counting the failure.
 const inlineMargin = 200 * time.Millisecond
 
+// busyPoll is the longest pause between two looks at a busy object.
+const busyPoll = 20 * time.Millisecond
+
 // InlineResult is the outcome of one event of an Inline source.
 type InlineResult struct {
 	driver.ClaimResult
@@ -160,7 +163,14 @@ func (f *inlineRun[T]) handle(ctx context.Context, claimed InlineResult) InlineR
 	defer cancel()
 	b := f.newBatch(ctx, handlerCtx, f.run, inlineMargin/2)
 	b.add(f.ev)
-	if err := b.lockVersions(handlerCtx); err != nil {
+	err := b.lockVersions(handlerCtx)
+	for err == nil && len(b.busy) > 0 { // another run works on its object, and may end in time
+		pause(handlerCtx, busyPoll)
+		if err = handlerCtx.Err(); err == nil {
+			err = b.lockVersions(handlerCtx)
+		}
+	}
+	if err != nil {
 		f.abandon(ctx, f.run)
 		return unclaimed(err)
 	}
@@ -173,7 +183,7 @@ func (f *inlineRun[T]) handle(ctx context.Context, claimed InlineResult) InlineR
 	for i := range f.claim.Messages {
 		b.enqueued = append(b.enqueued, f.claim.Messages[i].Destination)
 	}
-	err := f.run.Finish(ctx, &driver.FinishParams{Results: b.results, Versions: b.versions()})
+	err = f.run.Finish(ctx, &driver.FinishParams{Results: b.results, Versions: b.versions()})
 	switch {
 	case err == nil:
 		b.committed()

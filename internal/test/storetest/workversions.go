@@ -62,9 +62,9 @@ func (f *fixture) versions(objects ...driver.Key) map[driver.Key]driver.ObjectVe
 // locked returns the objects that the run locks, with their versions.
 func (w *bench[T]) locked(run driver.Run[T], objects ...driver.Key) map[driver.Key]driver.ObjectVersion {
 	w.Helper()
-	got, err := run.Versions(w.Context(), objects)
-	if err != nil {
-		w.Fatalf("Run.Versions: %v", err)
+	got, busy, err := run.Versions(w.Context(), objects)
+	if err != nil || len(busy) > 0 {
+		w.Fatalf("Run.Versions: busy objects %v, error %v; want neither", busy, err)
 	}
 	return got
 }
@@ -153,28 +153,47 @@ func versionsOnlyCommitted[T any](w *bench[T]) {
 	}
 }
 
-// versionsHeld lets two runs read the version of one object. The second waits; otherwise both would
-// see the same highest version.
+// versionsHeld lets two runs ask for the version of one object, which may be new. It is busy for the
+// second run, whose other objects are not, and whose event is postponed.
 func versionsHeld[T any](w *bench[T]) {
-	w.applies(t0, "evt_0", objectVersion("a", "1"))
-	claims := w.queue(t0, "evt_1", "evt_2")
-	p := w.takeParams(t0, 1, false)
-	p.Keys = []driver.Key{claims[0].Key}
-	first := w.takeThese(p, "evt_1")
-	w.locked(first, objectKeys("a")...)
-	w.behind("a read of a version that another run locks", func(ctx context.Context) error {
-		run, err := w.second().d.Take(ctx, w.takeParams(t0, 1, false))
-		if err != nil {
-			return err // one writer at a time
+	other := w.second()
+	w.applies(t0, "evt_0", objectVersion("known", "1"))
+	for i, object := range []string{"known", "new"} {
+		ids := []string{fmt.Sprint("evt_a", i), fmt.Sprint("evt_b", i)}
+		claims := w.queue(t0, ids...)
+		p := w.takeParams(t0, 1, false)
+		p.Keys = []driver.Key{claims[0].Key}
+		first := w.takeThese(p, ids[0])
+		w.locked(first, objectKeys(object)...)
+		at := t0.Add(time.Second)
+		postponed := false
+		w.beside("the version of a busy object", func(ctx context.Context) error {
+			run, err := other.d.Take(ctx, w.takeParams(t0, 1, false))
+			if err != nil {
+				return err // one writer at a time
+			}
+			w.abandonOnFailure(run)
+			free := objectKeys(fmt.Sprint("free", i))[0]
+			_, busy, err := run.Versions(ctx, append(objectKeys(object), free))
+			if err != nil {
+				return err
+			}
+			same(w, "busy objects", objectKeys(object), busy)
+			r := driver.WorkResult{Key: claims[1].Key, Outcome: driver.WorkPostponed, RetryIn: time.Minute}
+			postponed = true
+			return run.Finish(ctx, &driver.FinishParams{Results: []driver.WorkResult{r}, Now: at})
+		})
+		version := objectVersion(object, "2")
+		w.finishWith(first, &driver.FinishParams{Results: allSucceeded(first), Versions: []driver.ObjectVersion{version}, Now: t0})
+		w.sameEvent(claimed(&claims[1], t0))
+		if postponed {
+			at = at.Add(time.Minute)
+			w.takeNone("before a postponed event is due", w.takeParams(at.Add(-time.Microsecond), 1, false))
 		}
-		w.abandonOnFailure(run)
-		_, err = run.Versions(ctx, objectKeys("a"))
-		return errors.Join(err, run.Abandon(w.Context()))
-	})
-	w.finishWith(first, &driver.FinishParams{Results: allSucceeded(first), Versions: []driver.ObjectVersion{objectVersion("a", "2")}, Now: t0})
-	second := w.take(t0, "evt_2")
-	same(w, "version after the run", map[string]string{"a": "v2"}, shownVersions(w.locked(second, objectKeys("a")...), "a"))
-	w.succeed(t0, second)
+		second := w.take(at, ids[1])
+		same(w, "version after the run", map[string]string{object: "v2"}, shownVersions(w.locked(second, objectKeys(object)...), object))
+		w.succeed(t0, second)
+	}
 }
 
 // versionsPrune removes versions that were applied before the window of their source.
@@ -287,7 +306,7 @@ func (r *versionRace[T]) ended() bool {
 // its objects until the commit.
 func (r *versionRace[T]) apply(run driver.Run[T]) error {
 	p := &driver.FinishParams{Now: t0}
-	known, err := run.Versions(r.Context(), objectKeys(raceObjects...))
+	known, busy, err := run.Versions(r.Context(), objectKeys(raceObjects...))
 	if err != nil {
 		return errors.Join(err, run.Abandon(r.Context()))
 	}
@@ -297,6 +316,9 @@ func (r *versionRace[T]) apply(run driver.Run[T]) error {
 			return err
 		}
 		v := objectVersion(raceObjects[n%len(raceObjects)], versionOf(n))
+		if slices.Contains(busy, v.Object) {
+			continue
+		}
 		if bytes.Compare(v.Version, known[v.Object].Version) < 0 {
 			p.Results = append(p.Results, stale(&e))
 			continue
