@@ -74,7 +74,9 @@ type Config struct {
 
 	// Workers is the number of handler transactions that this process runs at a time, and as many
 	// again for Inline handlers; at most 1,000. The default suits the database: 4 on PostgreSQL, 1
-	// on SQLite, which has one writer.
+	// on SQLite, which has one writer. All kinds of handlers together leave connections of the
+	// store's pool for leases, outcomes and upkeep: on a small pool they share the others, and more
+	// Workers than that are a warning.
 	Workers int
 	// Batch is the largest number of events in one transaction, which share the settings that a
 	// handler makes for it (SET LOCAL). A batch takes about as many events as 100 ms are enough
@@ -345,6 +347,11 @@ func (c *Config) setWorkDefaults(l driver.WorkLimits) {
 	setDefault(&c.Batch, DefaultBatch)
 	setDefault(&c.HandlerTimeout, l.HandlerTimeout)
 	c.Retry.setDefaults()
+	if most := l.MaxTransactions; most > 0 && c.Workers > most {
+		c.Logger.Warn("Config.Workers is larger than the store's pool allows: give the pool more connections, or use fewer workers",
+			slog.Int("workers", c.Workers), slog.Int("using", most))
+		c.Workers = most
+	}
 }
 
 func setDefault[T comparable](field *T, value T) {
@@ -391,6 +398,10 @@ func (c *Config) checkWork(l driver.WorkLimits, handled []string) error {
 	}
 	if err := c.Retry.check(); err != nil {
 		faults = append(faults, fmt.Errorf("Config.Retry: %w", err))
+	}
+	if l.MaxTransactions < 0 && len(handled) > 0 {
+		faults = append(faults, errors.New("the store's pool has one connection, which a handler would keep from leases, outcomes and upkeep: "+
+			"allow at least 2"))
 	}
 	for _, name := range handled {
 		if len(c.Sources) > 0 && !slices.ContainsFunc(c.Sources, func(s Source) bool { return s.Name == name }) {

@@ -42,8 +42,12 @@ type Driver[T any] interface {
 
 // WorkLimits are the limits of handlers that suit a database.
 type WorkLimits struct {
-	// Transactions is the useful number of concurrent transactions of handlers.
+	// Transactions is the useful number of concurrent transactions of queued handlers.
 	Transactions int
+	// MaxTransactions is the largest number of concurrent transactions of handlers of all kinds that
+	// leaves connections for leases, outcomes and upkeep. 0 means any number. If it is negative, the
+	// pool has no room for handlers.
+	MaxTransactions int
 	// HandlerTimeout is the default timeout of one handler. MaxHandlerTimeout is the largest
 	// timeout that the store can guarantee.
 	HandlerTimeout, MaxHandlerTimeout time.Duration

@@ -27,8 +27,10 @@
 // LOCAL of one applies to the next.
 //
 // Before an event is marked as done, hookonce checks deferred constraints and restores the role
-// that the transaction began with. A handler must close the rows it reads. Handlers hold at most
-// half of the pool's connections, four by default.
+// that the transaction began with. A handler must close the rows it reads. Handlers of all
+// kinds leave two connections of the pool for leases, outcomes and upkeep (one, of two or three); a
+// pool of one connection is refused. Give the pool more than the default of pgxpool, four
+// connections, if the rest of the program uses it too.
 //
 // # Poolers
 //
@@ -202,7 +204,7 @@ func withDefaults(opts *Options) (*Options, error) {
 // not delay counts and reopenings.
 func (s *Store) ClaimConcurrency() int { return max(1, int(s.receive.Config().MaxConns)/2) }
 
-// WorkLimits implements [driver.Driver]. Handlers may hold half of the work pool, because
+// WorkLimits implements [driver.Driver]. Handlers may not hold all of the work pool, because
 // leases, outcomes and pruning use it too.
 func (s *Store) WorkLimits() driver.WorkLimits {
 	return pgstore.WorkLimits(int(s.work.Config().MaxConns))

@@ -68,7 +68,8 @@ func NewPostgres(db *sql.DB) *PostgresStore {
 //
 // While a handler works, its transaction holds one connection of db, and another one of Receive
 // records the run. So a db that is limited to one connection (SetMaxOpenConns(1)) is refused if it
-// is the receiving pool too. Handlers use half of db's connections; set its limits before.
+// is the receiving pool too. hookonce.New reads the limit of db, and leaves connections for leases,
+// outcomes and upkeep; set it before.
 //
 // The pools stay the caller's: Close does not close them, and they must stay open as long as the
 // store is used.
@@ -169,12 +170,13 @@ func (s *PostgresStore) ClaimConcurrency() int {
 	return min(max(1, conns/2), maxClaims)
 }
 
-// WorkLimits implements [driver.Driver]. The store's pool also serves the calls that handlers wait
-// for, the relay, and the rest of the program.
+// WorkLimits implements [driver.Driver]. If the store's pool is the receiving pool too, handlers hold
+// half of it at most: claims and the records of runs use it as well.
 func (s *PostgresStore) WorkLimits() driver.WorkLimits {
 	conns := s.db.Stats().MaxOpenConnections
-	if conns > 0 {
-		conns = max(1, conns/2)
+	limits := pgstore.WorkLimits(conns)
+	if conns > 1 && s.receive == s.db {
+		limits.MaxTransactions = conns / 2
 	}
-	return pgstore.WorkLimits(conns)
+	return limits
 }

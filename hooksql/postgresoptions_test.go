@@ -50,12 +50,13 @@ func TestNewPostgresRefuses(t *testing.T) {
 func TestPostgresLimits(t *testing.T) {
 	t.Parallel()
 	const dsn = "postgres://nobody@127.0.0.1:1/none"
-	for _, test := range []struct{ db, receive, transactions, claims int }{
-		{2, 0, 1, 1},
-		{3, 0, 1, 1},
-		{8, 0, 4, 2},
-		{1, 2, 1, 1},
-		{8, 8, 4, 4},
+	for _, test := range []struct{ db, receive, transactions, most, claims int }{
+		{2, 0, 1, 1, 1},
+		{3, 0, 1, 1, 1},
+		{8, 0, 4, 4, 2},
+		{1, 2, 1, -1, 1},
+		{2, 2, 1, 1, 1},
+		{8, 8, 4, 6, 4},
 	} {
 		opts := &hooksql.PostgresOptions{}
 		if test.receive > 0 {
@@ -65,8 +66,9 @@ func TestPostgresLimits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := store.WorkLimits().Transactions; got < 1 || got > test.transactions {
-			t.Errorf("pools of %d and %d connections: %d transactions at a time, want 1 to %d", test.db, test.receive, got, test.transactions)
+		if got := store.WorkLimits(); got.Transactions != test.transactions || got.MaxTransactions != test.most {
+			t.Errorf("pools of %d and %d connections: limits %+v, want %d transactions and at most %d",
+				test.db, test.receive, got, test.transactions, test.most)
 		}
 		if got := store.ClaimConcurrency(); got != test.claims {
 			t.Errorf("pools of %d and %d connections: %d claims at a time, want %d", test.db, test.receive, got, test.claims)

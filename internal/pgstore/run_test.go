@@ -102,9 +102,11 @@ func TestQuoteRole(t *testing.T) {
 
 func TestWorkLimits(t *testing.T) {
 	t.Parallel()
-	for conns, want := range map[int]int{0: 4, 1: 1, 2: 1, 4: 2, 8: 4, 100: 4} {
-		if got := WorkLimits(conns).Transactions; got != want {
-			t.Errorf("on %d connections: got %d transactions, want %d", conns, got, want)
+	type limits struct{ transactions, most int }
+	for conns, want := range map[int]limits{0: {4, 0}, 1: {1, -1}, 2: {1, 1}, 3: {1, 2}, 4: {2, 2}, 8: {4, 6}, 100: {4, 98}} {
+		l := WorkLimits(conns)
+		if got := (limits{l.Transactions, l.MaxTransactions}); got != want {
+			t.Errorf("on %d connections: got %+v, want %+v", conns, got, want)
 		}
 	}
 }

@@ -267,10 +267,19 @@ func (s *Store) unmark(ctx context.Context, r *Run) error {
 // unmarkSQL deletes the record of a run without an outcome for its events.
 const unmarkSQL = `DELETE FROM {schema}.run WHERE id = $1::bigint`
 
-// WorkLimits returns the limits of handlers on a pool of conns connections; 0 means no limit.
+// WorkLimits returns the limits of handlers on a pool of conns connections; 0 means no limit. Two of
+// four or more connections are left for leases, outcomes and upkeep, and one of fewer.
 func WorkLimits(conns int) driver.WorkLimits {
 	limits := driver.WorkLimits{
 		Transactions: 4, HandlerTimeout: 30 * time.Second, MaxHandlerTimeout: 55 * time.Second, BatchTime: 5 * time.Second,
+	}
+	switch {
+	case conns >= 4:
+		limits.MaxTransactions = conns - 2
+	case conns > 1:
+		limits.MaxTransactions = conns - 1
+	case conns == 1:
+		limits.MaxTransactions = -1
 	}
 	if conns > 0 {
 		limits.Transactions = max(1, min(limits.Transactions, conns/2))

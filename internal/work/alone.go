@@ -71,11 +71,15 @@ const (
 
 func (w *Workers[T]) tryAlone(ctx, workCtx context.Context, seen *driver.TakenEvent, current map[driver.Key][]byte, suspect, final bool) aloneResult {
 	if suspect && seen.Attempts+1 >= w.o.Retry.Attempts {
-		w.quiet.Lock()
-		defer w.quiet.Unlock()
+		if !w.budget.acquireAll(ctx) {
+			return aloneMissed
+		}
+		defer w.budget.release(cap(w.budget))
 	} else {
-		w.quiet.RLock()
-		defer w.quiet.RUnlock()
+		if !w.budget.acquire(ctx) {
+			return aloneMissed
+		}
+		defer w.budget.release(1)
 	}
 	run, err := w.take(workCtx, &driver.TakeParams{
 		Source: seen.Source, Keys: []driver.Key{seen.Key}, Limit: 1, Beside: !suspect, HandlerTimeout: w.o.HandlerTimeout,

@@ -80,6 +80,10 @@ func (w *Workers[T]) fly(ctx context.Context, src *Source, claim *driver.Claim) 
 	case <-ctx.Done():
 		return unclaimed(fmt.Errorf("all workers for Inline handlers are busy: %w", ctx.Err()))
 	}
+	if !w.budget.acquire(ctx) {
+		return unclaimed(fmt.Errorf("other handlers use all connections for work: %w", ctx.Err()))
+	}
+	defer w.budget.release(1)
 	c := *claim
 	c.Work = driver.WorkDone
 	for try := 1; ; try++ {

@@ -12,7 +12,7 @@ import (
 //
 // If the process ends again, only the suspect has an attempt counted, because all other runs are
 // taken with Beside. It may be innocent once more, if the process ended for another reason. So its
-// last attempt, after which it would be dead, runs while no other queued handler does.
+// last attempt, after which it would be dead, runs while no other handler does.
 func (w *Workers[T]) stepSuspect(ctx, workCtx context.Context, t task) (more bool, err error) {
 	src := w.o.Source(t.source)
 	if src == nil {

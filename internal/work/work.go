@@ -110,18 +110,19 @@ type Workers[T any] struct {
 	sizes    batchSizes
 
 	flights *flights
-	slots   chan struct{} // holds one item for each Inline handler in progress
+	slots   chan struct{} // holds one item for each Inline delivery that has a worker
 
-	// quiet is held shared while queued handlers run, and exclusively during the last attempt of a
-	// suspect: if the process ends, the event is dead, and no other one can be the reason.
-	quiet sync.RWMutex
+	// All handlers work within the budget. The last attempt of a suspect takes all of it: if the
+	// process ends, the event is dead, and no other one can be the reason.
+	budget budget
 }
 
 // New returns Workers for the handlers' sources.
 func New[T any](db driver.Driver[T], handlers Handlers[T], o Options) *Workers[T] {
 	types := handlers.Types()
+	limits := db.WorkLimits()
 	return &Workers[T]{
-		db: db, handlers: handlers, o: o, log: o.Log, limits: db.WorkLimits(),
+		db: db, handlers: handlers, o: o, log: o.Log, limits: limits, budget: newBudget(o.Workers, limits.MaxTransactions),
 		types: types, sources: slices.Sorted(maps.Keys(types)),
 		agenda: newAgenda(o.Workers), suspects: newAgenda(1), flights: newFlights(), slots: make(chan struct{}, o.Workers),
 	}
@@ -188,15 +189,17 @@ func (w *Workers[T]) step(ctx, workCtx context.Context, t task) (more bool, err 
 	if t.tried {
 		p.Limit = 1
 	}
-	w.quiet.RLock()
+	if !w.budget.acquire(ctx) {
+		return false, nil
+	}
 	run, err := w.take(workCtx, p)
 	if err != nil || run == nil {
-		w.quiet.RUnlock()
+		w.budget.release(1)
 		return false, err
 	}
 	events := run.Events()
 	alone, more := w.work(ctx, workCtx, run, nil, false)
-	w.quiet.RUnlock()
+	w.budget.release(1)
 	w.workAlone(ctx, workCtx, alone, nil)
 	return more || mayHaveMore(events, p.Limit), nil
 }
