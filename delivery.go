@@ -132,9 +132,13 @@ func (in *Engine) claimFor(d *delivery, ev *provider.Event, visible http.Header,
 		claim.Work = driver.WorkQueued
 	}
 	if len(src.routes) > 0 {
-		claim.Messages = in.messagesFor(src, key, &Event{
+		var undecided string
+		claim.Messages, undecided = in.messagesFor(src, key, &Event{
 			Source: src.Name, ID: ev.ID, Type: ev.Type, OccurredAt: ev.Time, Header: visible, Body: ev.Body,
-		})
+		}, d.deadline.Add(-src.AckTimeout/decideShare))
+		if undecided != "" {
+			claim.Work, claim.Undecided = driver.WorkUndecided, driver.NoteUndecided+undecided
+		}
 	}
 	return claim
 }

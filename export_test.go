@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/keyfetch"
 	"github.com/hookonce/hookonce/verify"
 )
@@ -40,3 +41,10 @@ func StepClock(in *Engine, d time.Duration) {
 
 // PullBack pulls due times back, as the upkeep does once a minute.
 func PullBack(ctx context.Context, in *Engine) error { return in.pullBack(ctx) }
+
+// ClaimWith claims the events of d as ClaimTx does, with the given claim of a store.
+func ClaimWith(
+	ctx context.Context, in *Engine, d *Delivery, claim func(context.Context, *driver.ClaimParams) ([]driver.ClaimResult, error),
+) ([]Claimed, error) {
+	return in.claimTx(ctx, d, claim)
+}

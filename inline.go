@@ -15,7 +15,7 @@ func (in *Engine) acceptInline(ctx context.Context, d *delivery, unit *claims.Un
 	var failure error
 	for i := range unit.Claims {
 		c := &unit.Claims[i]
-		if !in.handles(c.Source, c.Type) {
+		if !in.handles(c.Source, c.Type) || c.Work == driver.WorkUndecided {
 			unit.Results[i] = in.claimOne(ctx, d, c)
 			continue
 		}

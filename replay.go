@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -27,11 +29,11 @@ type ReplayRequest struct {
 }
 
 // Replay runs a finished event again, with a new generation and full attempts: its dead parts, or,
-// if it has none, all of it. An event that matched no route is matched again with the present
-// routes.
+// if it has none, all of it. An event that matched no route, or whose routes were undecided, is
+// matched again with the present routes.
 //
 // The error matches driver.ErrNotFound; driver.ErrOpen for a pending or running event;
-// driver.ErrBodyPruned; driver.ErrModeNeeded; or driver.ErrNoRoute. In all these cases nothing
+// driver.ErrBodyPruned; driver.ErrModeNeeded; driver.ErrUndecided; or driver.ErrNoRoute. In all these cases nothing
 // changed. After driver.ErrCommitUnknown a request with a RequestID can safely be repeated.
 func (in *Engine) Replay(ctx context.Context, r *ReplayRequest) (*driver.Replayed, error) {
 	if err := checkRequestID(r.RequestID); err != nil {
@@ -41,13 +43,11 @@ func (in *Engine) Replay(ctx context.Context, r *ReplayRequest) (*driver.Replaye
 	if err != nil {
 		return nil, fmt.Errorf("hookonce: replay: %w", err)
 	}
-	routes, err := in.messagesNow(detail)
-	if err != nil {
+	p := &driver.ReplayParams{Key: detail.Key, Mode: r.Mode, RequestID: r.RequestID}
+	if err := in.decideNow(p, detail); err != nil {
 		return nil, err
 	}
-	replayed, err := in.store.Replay(ctx, &driver.ReplayParams{
-		Key: detail.Key, Mode: r.Mode, Routes: routes, RequestID: r.RequestID,
-	})
+	replayed, err := in.store.Replay(ctx, p)
 	if err != nil {
 		return nil, fmt.Errorf("hookonce: replay event %q of source %q: %w", r.EventID, r.Source, err)
 	}
@@ -75,20 +75,25 @@ func checkRequestID(id string) error {
 	return nil
 }
 
-// messagesNow returns the messages that the present routes make for an event that matched no route.
-func (in *Engine) messagesNow(detail *driver.EventDetail) ([]driver.NewMessage, error) {
+// decideNow fills in the work that a claim would write now, for an event that matched no route or
+// is undecided.
+func (in *Engine) decideNow(p *driver.ReplayParams, detail *driver.EventDetail) error {
 	src := in.setup.Load().sources[detail.Source]
 	if src == nil || len(detail.Messages) > 0 || detail.BodyPruned {
-		return nil, nil
+		return nil
 	}
+	p.Queued = src.Consume == ConsumeSQL || in.handles(src.Name, detail.Type)
 	header, err := wire.ParseHeader(detail.Headers)
 	if err != nil {
-		return nil, fmt.Errorf("hookonce: replay event %q of source %q: stored headers: %w", detail.EventID, detail.Source, err)
+		return fmt.Errorf("hookonce: replay event %q of source %q: stored headers: %w", detail.EventID, detail.Source, err)
 	}
-	return in.messagesFor(src, detail.Key, &Event{
+	var undecided string
+	p.Routes, undecided = in.messagesFor(src, detail.Key, &Event{
 		Source: detail.Source, ID: detail.EventID, Type: detail.Type,
 		OccurredAt: detail.OccurredAt, Header: header, Body: detail.Body,
-	}), nil
+	}, time.Time{})
+	p.Undecided = undecided != ""
+	return nil
 }
 
 // DeadLetters selects dead letters, for ReplayDead and Discard.
@@ -125,7 +130,7 @@ func (w *Worked) add(more *Worked) {
 // far it came and where to continue. Continue there and not at the beginning: otherwise letters
 // that died again would be replayed before the rest.
 func (in *Engine) ReplayDead(ctx context.Context, which *DeadLetters) (Worked, error) {
-	worked, err := in.workOn(ctx, which, DefaultReplayRate, in.store.ReplayDead)
+	worked, err := in.workOn(ctx, which, DefaultReplayRate, in.store.ReplayDead, in.replayUndecided)
 	if worked.Done+worked.Passed > 0 {
 		in.log.Info("dead letters replayed", slog.Int("replayed", worked.Done), slog.Int("passed", worked.Passed))
 		in.wakeAll()
@@ -139,7 +144,7 @@ func (in *Engine) ReplayDead(ctx context.Context, which *DeadLetters) (Worked, e
 // Discard gives dead letters up: they become skipped, with the note driver.NoteDiscarded, and their
 // identities stay claimed. It works as ReplayDead does.
 func (in *Engine) Discard(ctx context.Context, which *DeadLetters) (Worked, error) {
-	worked, err := in.workOn(ctx, which, Unpaced, in.store.Discard)
+	worked, err := in.workOn(ctx, which, Unpaced, in.store.Discard, nil)
 	if worked.Done+worked.Passed > 0 {
 		in.log.Info("dead letters discarded", slog.Int("discarded", worked.Done), slog.Int("passed", worked.Passed))
 	}
@@ -151,7 +156,24 @@ func (in *Engine) Discard(ctx context.Context, which *DeadLetters) (Worked, erro
 
 type workOnLetters func(context.Context, *driver.DeadLetterParams) ([]bool, error)
 
-func (in *Engine) workOn(ctx context.Context, which *DeadLetters, rate Rate, work workOnLetters) (Worked, error) {
+// workAgain works on a letter that workOnLetters skipped, and reports whether it did.
+type workAgain func(context.Context, *driver.DeadLetter) (bool, error)
+
+// replayUndecided replays a letter that needs its routes matched again.
+func (in *Engine) replayUndecided(ctx context.Context, l *driver.DeadLetter) (bool, error) {
+	if l.MessageID != "" || !strings.HasPrefix(l.LastError, driver.NoteUndecided) {
+		return false, nil
+	}
+	_, err := in.Replay(ctx, &ReplayRequest{Source: l.Source, EventID: l.EventID})
+	for _, refused := range []error{driver.ErrUndecided, driver.ErrNoRoute, driver.ErrOpen, driver.ErrModeNeeded, driver.ErrNotFound, driver.ErrBodyPruned, driver.ErrLockTimeout} {
+		if errors.Is(err, refused) {
+			return false, nil
+		}
+	}
+	return err == nil, err
+}
+
+func (in *Engine) workOn(ctx context.Context, which *DeadLetters, rate Rate, work workOnLetters, again workAgain) (Worked, error) {
 	if err := which.Rate.check(); err != nil {
 		return Worked{}, err
 	}
@@ -160,11 +182,11 @@ func (in *Engine) workOn(ctx context.Context, which *DeadLetters, rate Rate, wor
 	}
 	pace := limit.NewPace(rate.Count, rate.Per)
 	if len(which.EventIDs) == 0 && len(which.MessageIDs) == 0 {
-		return in.workOnFiltered(ctx, which.Filter, pace, work)
+		return in.workOnFiltered(ctx, which.Filter, pace, work, again)
 	}
 	var all Worked
 	for _, filter := range which.filters() {
-		worked, err := in.workOnFiltered(ctx, filter, pace, work)
+		worked, err := in.workOnFiltered(ctx, filter, pace, work, again)
 		if err == nil && worked == (Worked{}) {
 			worked.Passed = 1
 		}
@@ -195,10 +217,10 @@ func (d *DeadLetters) filters() []driver.MessageFilter {
 
 // workOnFiltered goes through the listing once, starting at filter.After. A letter that died again
 // after its replay stands before that place.
-func (in *Engine) workOnFiltered(ctx context.Context, filter driver.MessageFilter, pace *limit.Bucket, work workOnLetters) (Worked, error) {
+func (in *Engine) workOnFiltered(ctx context.Context, filter driver.MessageFilter, pace *limit.Bucket, work workOnLetters, again workAgain) (Worked, error) {
 	worked := Worked{Next: filter.After}
 	for {
-		chunk, err := in.workOnChunk(ctx, &filter, pace, work)
+		chunk, err := in.workOnChunk(ctx, &filter, pace, work, again)
 		if err != nil {
 			return worked, err
 		}
@@ -211,7 +233,7 @@ func (in *Engine) workOnFiltered(ctx context.Context, filter driver.MessageFilte
 
 // workOnChunk works on the first letters after filter.After: as many as the pace allows, and at
 // most a page.
-func (in *Engine) workOnChunk(ctx context.Context, filter *driver.MessageFilter, pace *limit.Bucket, work workOnLetters) (Worked, error) {
+func (in *Engine) workOnChunk(ctx context.Context, filter *driver.MessageFilter, pace *limit.Bucket, work workOnLetters, again workAgain) (Worked, error) {
 	var err error
 	if filter.Limit, err = pace.Await(ctx, driver.MaxLimit); err != nil {
 		return Worked{}, err
@@ -233,7 +255,12 @@ func (in *Engine) workOnChunk(ctx context.Context, filter *driver.MessageFilter,
 		return Worked{}, err
 	}
 	worked := Worked{Next: page.Next}
-	for _, ok := range done {
+	for i, ok := range done {
+		if !ok && again != nil {
+			if ok, err = again(ctx, &page.DeadLetters[i]); err != nil {
+				return worked, err
+			}
+		}
 		if ok {
 			worked.Done++
 		} else {

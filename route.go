@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hookonce/hookonce/driver"
 )
@@ -40,7 +41,7 @@ func (r *route) takesFrom(source string) bool {
 	return len(r.Sources) == 0 || slices.Contains(r.Sources, source)
 }
 
-func (r *route) matches(ev *Event) (ok bool, err error) {
+func (r *route) matches(ev *Event, until time.Time) (ok bool, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			// Without this, the event could never be received: every delivery of it would panic.
@@ -52,6 +53,9 @@ func (r *route) matches(ev *Event) (ok bool, err error) {
 	}
 	if r.Where == nil {
 		return true, nil
+	}
+	if !until.IsZero() && !time.Now().Before(until) {
+		return false, fmt.Errorf("%w: the evaluation of conditions took half of the time for an answer", ErrUndecided)
 	}
 	return r.Where(ev)
 }
@@ -93,11 +97,27 @@ func matchesAny(patterns []typePattern, eventType string) bool {
 	return len(patterns) == 0 || slices.ContainsFunc(patterns, func(p typePattern) bool { return p.matches(eventType) })
 }
 
-// messagesFor returns the messages of the routes that match ev.
-func (in *Engine) messagesFor(src *source, key driver.Key, ev *Event) []driver.NewMessage {
-	var messages []driver.NewMessage
+// ErrUndecided is the error of a Route.Where that gave up: it needs more time or memory than it may
+// have. The event is then stored as dead, with driver.NoteUndecided, until an operator replays it.
+var ErrUndecided = errors.New("hookonce: the condition was not decided within its bounds")
+
+// decideShare is the part of the time for an answer in which conditions are evaluated. Those that
+// are left then stay undecided: the claim needs time too, and a sender that repeats a delivery
+// which always takes too long would never get it stored.
+const decideShare = 2
+
+// messagesFor returns the messages of the routes that match ev. undecided names the first route that
+// was not decided; then there are no messages. From until on, no condition is evaluated; the zero
+// time is no bound.
+func (in *Engine) messagesFor(src *source, key driver.Key, ev *Event, until time.Time) (messages []driver.NewMessage, undecided string) {
 	for _, r := range src.routes {
-		ok, err := r.matches(ev)
+		ok, err := r.matches(ev, until)
+		if errors.Is(err, ErrUndecided) {
+			in.log.Warn("the condition of a route was not decided within its bounds",
+				slog.String("source", ev.Source), slog.String("event_id", ev.ID),
+				slog.String("route", r.Name), slog.Any("error", err))
+			return nil, r.Name
+		}
 		if err != nil {
 			in.log.Warn("route skipped: its condition failed",
 				slog.String("source", ev.Source), slog.String("event_id", ev.ID),
@@ -110,5 +130,5 @@ func (in *Engine) messagesFor(src *source, key driver.Key, ev *Event) []driver.N
 			})
 		}
 	}
-	return messages
+	return messages, ""
 }

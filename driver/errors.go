@@ -62,6 +62,10 @@ var (
 	// ErrNoRoute means that no route matches the event, so there is nothing to replay.
 	ErrNoRoute = errors.New("no route matches the event")
 
+	// ErrUndecided means that the condition of a route is still undecided, so the event was not
+	// replayed.
+	ErrUndecided = errors.New("the condition of a route was not decided within its bounds")
+
 	// ErrTxAborted means that a statement of a handler failed, so the transaction cannot be
 	// committed.
 	ErrTxAborted = errors.New("a statement had failed, so the transaction could not be committed")

@@ -32,6 +32,9 @@ const (
 	// NoteStale: a newer version was already applied to the same object; the last error has the
 	// details.
 	NoteStale = "stale"
+	// NoteUndecided begins the note of an event that is dead because the condition of a route was
+	// not decided within its bounds. The name of the route follows.
+	NoteUndecided = "where undecided: "
 )
 
 // Recorded errors of attempts that ended without an outcome.

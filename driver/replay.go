@@ -23,8 +23,15 @@ type ReplayParams struct {
 	Key  Key
 	Mode ReplayMode
 	// Routes are the messages that a claim of the event would write now. Their ids are ignored.
-	// They are used only for an event that had no messages and no queued work when it was claimed.
+	// They are used only for an event that had no messages and no queued work when it was claimed,
+	// and for an undecided one.
 	Routes []NewMessage
+	// Undecided says that Routes are not known, because a condition was not decided. Then the error
+	// matches ErrUndecided where Routes would be used.
+	Undecided bool
+	// Queued says that a claim of the event would queue work now. It is used only for an undecided
+	// event.
+	Queued bool
 	// RequestID makes a repeated request for the same event do nothing and return the first result,
 	// even if the event has changed since. The same RequestID in another mode is refused with
 	// ErrRequestReused. "" disables this. At most 255 bytes of valid UTF-8 without NUL.

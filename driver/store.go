@@ -29,8 +29,8 @@ type Store interface {
 	ClaimConcurrency() int
 
 	// Reopen gives those keys whose events are dead a new generation and full attempts, and returns
-	// these keys. It skips events that are not dead or that another session has locked. For a
-	// routed event it reopens only the dead messages, under their old ids.
+	// these keys. It skips events that are not dead, that are undecided, or that another session has
+	// locked. For a routed event it reopens only the dead messages, under their old ids.
 	Reopen(ctx context.Context, p *ReopenParams) ([]Key, error)
 
 	// CountDeliveries adds to the counts of duplicate deliveries. It ignores keys without an event.
@@ -76,8 +76,8 @@ type Store interface {
 
 	// ReplayDead makes dead letters due again under their old ids, with a new generation and full
 	// attempts. It does so even if other messages of their event are open. For each letter it
-	// returns whether it was replayed. It skips letters that are no longer dead or that another
-	// session has locked. A letter that is listed twice is replayed once.
+	// returns whether it was replayed. It skips letters that are no longer dead, that are undecided
+	// (WorkUndecided), or that another session has locked. A letter that is listed twice is replayed once.
 	ReplayDead(ctx context.Context, p *DeadLetterParams) ([]bool, error)
 
 	// Discard makes dead letters skipped, with NoteDiscarded, in their current generation. Its
@@ -202,6 +202,10 @@ const (
 	// WorkDone: the event gets a state row and is done, because the claim's transaction contains
 	// the work. Only for Driver.TakeClaim and Driver.ClaimTx.
 	WorkDone
+	// WorkUndecided: the event gets a state row and is dead, with Claim.Undecided as its note and
+	// its last error, because it is not known which messages it has. Only Store.Replay makes it due
+	// again: that decides anew.
+	WorkUndecided
 )
 
 // BodyGuard says how a store treats a body that the same source has already sent under another
@@ -232,6 +236,7 @@ type Claim struct {
 	BodyGuard  BodyGuard
 	Work       Work
 	Messages   []NewMessage // one for each matched route
+	Undecided  string       // for WorkUndecided: NoteUndecided and the name of the route
 }
 
 // NewMessage is a message of a new claim. Its body and headers are the event's.

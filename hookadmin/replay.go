@@ -98,6 +98,8 @@ func replayRefusal(err error) *refusal {
 		return &refusal{http.StatusUnprocessableEntity, "This Idempotency-Key was used for a replay of the event in another mode. Use another key."}
 	case errors.Is(err, driver.ErrModeNeeded):
 		return &refusal{http.StatusUnprocessableEntity, "The event is done. " + bothModes}
+	case errors.Is(err, driver.ErrUndecided):
+		return &refusal{http.StatusUnprocessableEntity, "The condition of a route takes too long for this event. Simplify it in the settings, then replay the event."}
 	case errors.Is(err, driver.ErrNoRoute):
 		return &refusal{http.StatusUnprocessableEntity, "No route matches the event. Add one to the settings, then replay the event."}
 	}

@@ -73,6 +73,7 @@ CREATE TABLE {schema}.event_state (
 	generation     integer NOT NULL DEFAULT 0,     -- counts replays and reopenings
 	key_generation integer NOT NULL DEFAULT 0,     -- of the last replay as new; idempotency keys contain it
 	replayed       boolean NOT NULL DEFAULT false, -- by an operator: applied even if it is stale
+	undecided      boolean NOT NULL DEFAULT false, -- dead or skipped, and its messages were never decided
 	due_at         timestamptz NOT NULL,
 	retry_in       bigint NOT NULL DEFAULT 0,      -- microseconds from the last failed attempt to due_at
 	processed_at   timestamptz,
@@ -534,7 +535,8 @@ COMMENT ON FUNCTION {schema}.known(bytea[]) IS 'For hookonce itself: which of th
 -- Known keys and bodies never reach an INSERT, which might block on them. First come the bodies
 -- that this batch is the first to bring, all of them, then its events. A void row of body_seen is
 -- taken over. guards: 0 ignores bodies, 1 compares them, 2 also refuses an event if another event
--- has its body. works: 0 messages only, 1 queued, 2 done by the transaction of the claim.
+-- has its body. works: 0 messages only, 1 queued, 2 done by the transaction of the claim, 3 dead
+-- because its messages are undecided; notes says why.
 --
 -- A trigger or a rule may drop rows without an error. If a state row or a message of a claimed event
 -- is missing, the whole claim fails. An event that is neither known nor claimed may have been
@@ -560,7 +562,7 @@ CREATE FUNCTION {schema}.claim(
 	lock_timeout text, at timestamptz,
 	keys bytea[], sources text[], event_ids text[], types text[], occurred timestamptz[],
 	headers bytea[], bodies bytea[], body_hashes bytea[], body_keys bytea[], guards integer[], works integer[],
-	message_ids text[], message_keys bytea[], message_routes text[], message_destinations text[],
+	notes text[], message_ids text[], message_keys bytea[], message_routes text[], message_destinations text[],
 	OUT place bigint, OUT n_claimed integer, OUT lock_before text,
 	OUT is_claimed boolean, OUT body_taken boolean, OUT known_sha256 bytea, OUT is_dead boolean, OUT seen_key bytea, OUT seen_id text
 ) RETURNS SETOF record
@@ -665,9 +667,12 @@ BEGIN
 	END IF;
 
 	IF claimed IS NOT NULL AND 0 < ANY (claim.works) THEN
-		INSERT INTO {schema}.event_state (key, source, type, state, attempts, due_at, processed_at)
-		SELECT i.key, i.source, i.type, CASE i.work WHEN 1 THEN 0 ELSE 2 END, i.work - 1, moment, CASE i.work WHEN 2 THEN moment END
-		FROM unnest(claim.keys, claim.sources, claim.types, claim.works) AS i (key, source, type, work)
+		INSERT INTO {schema}.event_state (
+			key, source, type, state, attempts, due_at, processed_at, failed_at, undecided, note, last_error
+		)
+		SELECT i.key, i.source, i.type, CASE i.work WHEN 1 THEN 0 ELSE i.work END, CASE i.work WHEN 2 THEN 1 ELSE 0 END, moment,
+			CASE i.work WHEN 2 THEN moment END, CASE i.work WHEN 3 THEN moment END, i.work = 3, i.note, nullif(i.note, '')
+		FROM unnest(claim.keys, claim.sources, claim.types, claim.works, claim.notes) AS i (key, source, type, work, note)
 		WHERE i.work > 0 AND (cardinality(claimed) = n OR (i.key IN (SELECT unnest(claimed))) IS TRUE);
 		GET DIAGNOSTICS stored = ROW_COUNT;
 		IF stored < n THEN -- count only if the cheap comparison leaves a doubt
@@ -722,7 +727,7 @@ $$;
 
 COMMENT ON FUNCTION {schema}.claim(
 	text, timestamptz, bytea[], text[], text[], text[], timestamptz[], bytea[], bytea[], bytea[], bytea[], integer[], integer[],
-	text[], bytea[], text[], text[]
+	text[], text[], bytea[], text[], text[]
 ) IS 'For hookonce itself: claims events and writes their messages. Pass only verified events.';
 
 -- The functions for applications follow: take, fail and enqueue. They check their arguments and run

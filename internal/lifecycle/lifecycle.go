@@ -14,7 +14,8 @@ type Event struct {
 	BodyPruned bool
 	// State is the state of the event's own row, "" if it has none.
 	State      string
-	Generation int // of the event's own row
+	Generation int  // of the event's own row
+	Undecided  bool // it was claimed before its messages were known
 	Messages   []Message
 }
 
@@ -32,6 +33,7 @@ type Plan struct {
 	Action     string              // for the history
 	Generation int                 // of every part that is due again
 	Event      bool                // the event's own row becomes pending, with full attempts
+	Done       bool                // the event's own row becomes done: it has no work besides Add
 	Reset      []string            // messages that become pending, with full attempts
 	Replace    []string            // dead or skipped messages that become skipped, because Add replaces them
 	Add        []driver.NewMessage // new messages
@@ -40,25 +42,39 @@ type Plan struct {
 // Messages returns the number of messages that the plan makes due.
 func (p *Plan) Messages() int { return len(p.Reset) + len(p.Add) }
 
+// Now is the work that a claim of the event would write at present.
+type Now struct {
+	Routes    []driver.NewMessage
+	Undecided bool // Routes are not known
+	Queued    bool
+}
+
 // Replay plans the replay of e. The error is one of package driver's.
-func Replay(e *Event, mode driver.ReplayMode, routes []driver.NewMessage) (*Plan, error) {
+func Replay(e *Event, mode driver.ReplayMode, now *Now) (*Plan, error) {
 	switch {
 	case e.open():
 		return nil, driver.ErrOpen
 	case e.BodyPruned:
 		return nil, driver.ErrBodyPruned
 	}
+	first := e.Undecided || e.State == "" && len(e.Messages) == 0
 	plan := &Plan{Action: Action(mode), Generation: e.generation() + 1}
 	event, messages, undone := e.replayable()
 	if mode == driver.ReplayPlain && !undone {
 		return nil, driver.ErrModeNeeded
 	}
+	if first && now.Undecided {
+		return nil, driver.ErrUndecided
+	}
 	plan.Event = event
 	for i := range messages {
 		plan.message(e.Key, mode, &messages[i])
 	}
-	if e.State == "" && len(e.Messages) == 0 {
-		plan.first(e.Key, mode, routes)
+	if first {
+		plan.first(e.Key, mode, now.Routes)
+	}
+	if e.Undecided {
+		plan.Event, plan.Done = now.Queued, !now.Queued
 	}
 	if !plan.Event && plan.Messages() == 0 {
 		return nil, driver.ErrNoRoute
@@ -95,7 +111,8 @@ func (p *Plan) message(key driver.Key, mode driver.ReplayMode, m *Message) {
 	})
 }
 
-// first plans the first messages of an event that matched no route when it was claimed.
+// first plans the first messages of an event that matched no route when it was claimed, or whose
+// routes were not decided then.
 func (p *Plan) first(key driver.Key, mode driver.ReplayMode, routes []driver.NewMessage) {
 	generation := 0
 	if mode == driver.ReplayAsNew {

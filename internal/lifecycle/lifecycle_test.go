@@ -42,7 +42,7 @@ func ids(generation int, routes ...string) []string {
 // replays plans the replay of e in every mode, in the order of the constants.
 func replays(e *Event, routes []driver.NewMessage) (plans [3]*Plan, errs [3]error) {
 	for i, mode := range []driver.ReplayMode{driver.ReplayPlain, driver.ReplayAsNew, driver.ReplaySameID} {
-		plans[i], errs[i] = Replay(e, mode, routes)
+		plans[i], errs[i] = Replay(e, mode, &Now{Routes: routes})
 	}
 	return plans, errs
 }
@@ -148,7 +148,7 @@ func TestReplay(t *testing.T) {
 			plans, errs := replays(e, c.routes)
 			for i, want := range []*Plan{c.plain, c.asNew, c.sameID} {
 				if want != nil {
-					want = &Plan{actions[i], want.Generation, want.Event, want.Reset, want.Replace, want.Add}
+					want = &Plan{actions[i], want.Generation, want.Event, want.Done, want.Reset, want.Replace, want.Add}
 				}
 				if diff := cmp.Diff(want, plans[i], cmpopts.EquateEmpty()); diff != "" {
 					t.Errorf("%s (-want +got):\n%s", actions[i], diff)

@@ -8,7 +8,7 @@ import (
 )
 
 // lettersSQL locks dead letters: first the rows of their events in the order of their keys, then
-// the letters that are still dead. It never waits. $1 holds the events of the letters. $2 holds
+// the letters that are still dead. It never waits. {decided} may leave out undecided events. $1 holds the events of the letters. $2 holds
 // their messages, with "" for an event that is dead itself. $3 is the time.
 const lettersSQL = `
 WITH setting AS MATERIALIZED (
@@ -29,7 +29,7 @@ WITH setting AS MATERIALIZED (
 	FROM letter l
 	CROSS JOIN LATERAL (
 		SELECT s.key, s.generation FROM {schema}.event_state s
-		WHERE l.id = '' AND s.key = l.key AND s.state = 3
+		WHERE l.id = '' AND s.key = l.key AND s.state = 3{decided}
 		FOR UPDATE SKIP LOCKED
 	) s
 ), routed AS MATERIALIZED (
@@ -202,5 +202,5 @@ func (s *Store) retry(ctx context.Context, conn Conn, p *driver.RetryMessagePara
 	}
 	none := []string{}
 	return scan(ctx, conn, noRows, s.sql.replay, key, clock(p.Now), max(own, highest)+1, false,
-		[]string{p.ID}, none, none, none, none, driver.ActionReplayed, int32(1), p.ID, "")
+		[]string{p.ID}, none, none, none, none, driver.ActionReplayed, int32(1), p.ID, "", false)
 }

@@ -24,7 +24,7 @@ WITH setting AS MATERIALIZED (
 	FROM mine
 	CROSS JOIN LATERAL (
 		SELECT s.key, s.generation FROM {schema}.event_state s
-		WHERE mine.work = 1 AND s.key = mine.key AND s.state = 3
+		WHERE mine.work = 1 AND s.key = mine.key AND s.state = 3 AND NOT s.undecided
 		FOR UPDATE SKIP LOCKED
 	) s
 ), routed AS MATERIALIZED (

@@ -31,7 +31,7 @@ SELECT generation, messages, action FROM {schema}.history WHERE event_key = $1::
 	// stateSQL does not wait for events in a run, which are pending in any case. It need not lock
 	// finished events, which change only under the lock of the event's row.
 	stateSQL = `
-SELECT state, generation FROM {schema}.event_state WHERE key = $1::bytea`
+SELECT state, generation, undecided FROM {schema}.event_state WHERE key = $1::bytea`
 
 	lockMessagesSQL = `
 SELECT id, route, destination, state, generation
@@ -52,6 +52,13 @@ WITH setting AS MATERIALIZED (
 		key_generation = CASE WHEN $10::text = '` + driver.ActionReplayedAsNew + `' THEN $3::int ELSE s.key_generation END
 	FROM setting
 	WHERE s.key = $1::bytea AND $4::bool
+), decided AS (
+	UPDATE {schema}.event_state s
+	SET state = 2, note = '', last_error = NULL, replayed = true, generation = $3::int, processed_at = setting.now,
+		failed_at = NULL, undecided = false,
+		key_generation = CASE WHEN $10::text = '` + driver.ActionReplayedAsNew + `' THEN $3::int ELSE s.key_generation END
+	FROM setting
+	WHERE s.key = $1::bytea AND $14::bool
 ), again AS (
 	UPDATE {schema}.message m
 	SET ` + messageAgainSQL + `, generation = $3::int
@@ -117,7 +124,7 @@ func (s *Store) Replay(ctx context.Context, p *driver.ReplayParams) (*driver.Rep
 			return err
 		}
 		event.BodyPruned = pruned
-		plan, err := lifecycle.Replay(event, p.Mode, p.Routes)
+		plan, err := lifecycle.Replay(event, p.Mode, &lifecycle.Now{Routes: p.Routes, Undecided: p.Undecided, Queued: p.Queued})
 		if err != nil {
 			return refusedError{err}
 		}
@@ -167,7 +174,7 @@ func (s *Store) lockAll(ctx context.Context, conn Conn, key driver.Key) (*lifecy
 	var state int16
 	var generation int32
 	if err := scan(ctx, conn, func(r Rows) error {
-		err := r.Scan(&state, &generation)
+		err := r.Scan(&state, &generation, &e.Undecided)
 		e.State, e.Generation = eventStates[state], int(generation)
 		return err
 	}, s.sql.state, key[:]); err != nil {
@@ -190,7 +197,7 @@ func (s *Store) carryOut(ctx context.Context, conn Conn, p *driver.ReplayParams,
 	}
 	return scan(ctx, conn, noRows, s.sql.replay, p.Key[:], clock(p.Now), int32(plan.Generation), plan.Event,
 		notNone(plan.Reset), notNone(plan.Replace), ids, routes, destinations,
-		plan.Action, int32(plan.Messages()), "", p.RequestID)
+		plan.Action, int32(plan.Messages()), "", p.RequestID, plan.Done)
 }
 
 // notNone returns an empty slice for nil, which would be NULL.

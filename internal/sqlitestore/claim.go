@@ -20,6 +20,10 @@ const (
 
 	insertState = `INSERT INTO hookonce_event_state (key, source, type, state, due_at, run) VALUES (?, ?, ?, 0, ?4, ?4)`
 
+	insertUndecided = `INSERT INTO hookonce_event_state
+		(key, source, type, state, due_at, run, failed_at, undecided, note, last_error)
+		VALUES (?, ?, ?, 3, ?4, ?4, ?4, 1, ?5, ?5)`
+
 	// For a claim whose transaction does the work too.
 	insertDone = `INSERT INTO hookonce_event_state (key, source, type, state, attempts, due_at, processed_at, run)
 		VALUES (?, ?, ?, 2, 1, ?4, ?4, ?4)`
@@ -85,9 +89,9 @@ func checkClaims(claims []driver.Claim) error {
 // checkClaim refuses texts that SQLite would store but could not return: its text columns accept
 // any bytes, and its functions stop at a NUL.
 func checkClaim(c *driver.Claim) error {
-	for _, text := range [...]string{c.Source, c.EventID, c.Type} {
+	for _, text := range [...]string{c.Source, c.EventID, c.Type, c.Undecided} {
 		if !driver.IsText(text) {
-			return fmt.Errorf("%w: its source, event id or type is not valid UTF-8 or holds a NUL", driver.ErrBadRow)
+			return fmt.Errorf("%w: its source, event id, type or note is not valid UTF-8 or holds a NUL", driver.ErrBadRow)
 		}
 	}
 	return checkMessages(c.Messages)
@@ -156,11 +160,14 @@ func (t *writeTx) claim(c *driver.Claim, result *driver.ClaimResult) error {
 // are compared and the body is new.
 func (t *writeTx) writeWork(c *driver.Claim, newBody bool) error {
 	if c.Work != driver.WorkNone {
-		query := insertState
-		if c.Work == driver.WorkDone {
+		query, args := insertState, []any{c.Key[:], c.Source, c.Type, t.now}
+		switch c.Work {
+		case driver.WorkDone:
 			query = insertDone
+		case driver.WorkUndecided:
+			query, args = insertUndecided, append(args, c.Undecided)
 		}
-		if err := t.insert(query, c.Key[:], c.Source, c.Type, t.now); err != nil {
+		if err := t.insert(query, args...); err != nil {
 			return err
 		}
 	}

@@ -15,7 +15,7 @@ const (
 	// For a claim whose transaction does the work too: the event is done.
 	reopenDone = `UPDATE hookonce_event_state SET state = 2, note = '', attempts = 1, crashes = 0, generation = ?1,
 			due_at = ?2, processed_at = ?2, failed_at = NULL, last_error = ''` + bySender + `
-		WHERE key = ?3 AND state = 3 RETURNING key_generation`
+		WHERE key = ?3 AND state = 3 AND undecided = 0 RETURNING key_generation`
 
 	claimDone = `UPDATE hookonce_event_state SET processed_at = ?, attempts = ? WHERE key = ?`
 

@@ -10,7 +10,8 @@ import (
 )
 
 const (
-	replayDeadEvent = `UPDATE hookonce_event_state SET ` + stateAgain + byOperator + ` WHERE key = ?3 AND state = 3`
+	replayDeadEvent = `UPDATE hookonce_event_state SET ` + stateAgain + byOperator + `
+		WHERE key = ?3 AND state = 3 AND undecided = 0`
 
 	replayDeadMessage = `UPDATE hookonce_message SET ` + messageAgain + byOperator + `
 		WHERE id = ?3 AND event_key = ?4 AND state = 3`

@@ -17,7 +17,7 @@ const maxRequestID = 255
 // message stays and only ever grows, so a holder of an old lease can change nothing.
 const (
 	stateAgain = `state = 0, note = '', attempts = 0, crashes = 0, generation = ?1, due_at = ?2,
-			processed_at = NULL, failed_at = NULL`
+			processed_at = NULL, failed_at = NULL, undecided = 0`
 
 	messageAgain = `state = 0, note = '', attempts = 0, generation = ?1, due_at = ?2,
 			sent_at = NULL, failed_at = NULL`
@@ -33,7 +33,7 @@ const (
 		coalesce((SELECT max(generation) FROM hookonce_message WHERE event_key = ?1), 0),
 		coalesce((SELECT generation FROM hookonce_event_state WHERE key = ?1), 0))`
 
-	selectReplayable = `SELECT e.body IS NULL, s.state, coalesce(s.generation, 0)
+	selectReplayable = `SELECT e.body IS NULL, s.state, coalesce(s.generation, 0), coalesce(s.undecided, 0)
 		FROM hookonce_event e LEFT JOIN hookonce_event_state s ON s.key = e.key WHERE e.key = ? AND e.outbox = 0`
 
 	selectReplayableMessages = `SELECT id, route, destination, state, generation
@@ -42,6 +42,12 @@ const (
 	selectRequest = `SELECT generation, messages, action FROM hookonce_history WHERE event_key = ? AND request_id = ?`
 
 	resetState = `UPDATE hookonce_event_state SET ` + stateAgain + byOperator + `,
+			key_generation = CASE WHEN ?4 THEN ?1 ELSE key_generation END
+		WHERE key = ?3`
+
+	// For an undecided event that has no work but its messages.
+	resetDone = `UPDATE hookonce_event_state SET state = 2, note = '', last_error = '', generation = ?1, processed_at = ?2,
+			failed_at = NULL, undecided = 0` + byOperator + `,
 			key_generation = CASE WHEN ?4 THEN ?1 ELSE key_generation END
 		WHERE key = ?3`
 
@@ -93,7 +99,7 @@ func (t *writeTx) replay(p *driver.ReplayParams) (driver.Replayed, error) {
 			return first, err
 		}
 	}
-	plan, err := lifecycle.Replay(&event, p.Mode, p.Routes)
+	plan, err := lifecycle.Replay(&event, p.Mode, &lifecycle.Now{Routes: p.Routes, Undecided: p.Undecided, Queued: p.Queued})
 	if err != nil {
 		return driver.Replayed{}, err
 	}
@@ -108,7 +114,7 @@ func (t *writeTx) replay(p *driver.ReplayParams) (driver.Replayed, error) {
 // readReplayable reads an event with its messages.
 func (t *writeTx) readReplayable(e *lifecycle.Event) error {
 	var state sql.NullInt64
-	switch err := t.queryRow(selectReplayable, e.Key[:]).Scan(&e.BodyPruned, &state, &e.Generation); {
+	switch err := t.queryRow(selectReplayable, e.Key[:]).Scan(&e.BodyPruned, &state, &e.Generation, &e.Undecided); {
 	case errors.Is(err, sql.ErrNoRows):
 		return fmt.Errorf("%w: there is no such event", driver.ErrNotFound)
 	case err != nil:
@@ -132,8 +138,12 @@ func (t *writeTx) readReplayable(e *lifecycle.Event) error {
 
 // apply carries a plan out.
 func (t *writeTx) apply(key driver.Key, plan *lifecycle.Plan) error {
-	if plan.Event {
-		if _, err := t.exec(resetState, plan.Generation, t.now, key[:], plan.Action == driver.ActionReplayedAsNew); err != nil {
+	if plan.Event || plan.Done {
+		query := resetState
+		if plan.Done {
+			query = resetDone
+		}
+		if _, err := t.exec(query, plan.Generation, t.now, key[:], plan.Action == driver.ActionReplayedAsNew); err != nil {
 			return err
 		}
 	}

@@ -10,7 +10,7 @@ var writeStatements = []string{
 	countDelivery, insertQuarantine,
 	deleteEvent, deleteState, deleteAttempts, deleteMessages, deleteCount, deleteHistory, deleteBodySeen,
 	deleteBody, deleteQuarantineOld, deleteQuarantineRows, deleteTries, deleteVersion, registerWindow, forgetWindows,
-	insertDone, staleMessage, keepVersion,
+	insertDone, insertUndecided, resetDone, staleMessage, keepVersion,
 	markTaken, postpone, setMarker, undoHandlers, recordDone, recordStale, recordRetry, recordDead, releaseEvent, insertTry,
 	selectLost, countLost, loseAlone, loseOther,
 	selectDueAt, reopenDone, claimDone, claimStale, selectFailures, deleteInline, countInline, buryInline, selectInline,

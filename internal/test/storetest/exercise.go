@@ -62,6 +62,7 @@ func Exercise(t *testing.T, open func(t *testing.T) driver.Store, features ...Fe
 		{"BodyGuard", bodyGuardCases()},
 		{"Reopen", reopenCases()},
 		{"Replay", replayCases()},
+		{"Undecided", undecidedCases()},
 		{"DeadLetters", deadLetterCases()},
 		{"RetryMessage", retryCases()},
 		{"Lease", leaseCases()},

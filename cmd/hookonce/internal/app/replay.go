@@ -51,6 +51,7 @@ var Refusals = []*Refusal{
 	{"request_reused", "already replayed in another mode with this request id", driver.ErrRequestReused},
 	{"mode_needed", "already done: set --as-new or --same-id", driver.ErrModeNeeded},
 	{"no_route", "no route of these settings matches", driver.ErrNoRoute},
+	{"undecided", "the condition of a route is still undecided", driver.ErrUndecided},
 	{"locked", "in use by another session: run this again", driver.ErrLockTimeout},
 	{"not_found", "removed in the meantime", driver.ErrNotFound},
 }

@@ -178,6 +178,8 @@ func (in *engine) notReplayed(ctx context.Context, cmd *cobra.Command, r *hookon
 			"%s is %s: %w", event, state, driver.ErrOpen)
 	case errors.Is(err, driver.ErrBodyPruned):
 		return fail("nothing is left to send; while the identity is claimed (dedupe_window), a delivery of the same event id is a duplicate", "%s cannot be replayed: %w", event, driver.ErrBodyPruned)
+	case errors.Is(err, driver.ErrUndecided):
+		return fail("simplify the condition that the log names, reload the gateway (SIGHUP), and replay it then", "%s: %w", event, driver.ErrUndecided)
 	case errors.Is(err, driver.ErrNoRoute):
 		return in.noRoute(r.Source, event)
 	case errors.Is(err, driver.ErrLockTimeout):

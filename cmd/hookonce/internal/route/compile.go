@@ -20,12 +20,19 @@ const MaxLength = 4096
 // maxNodes bounds the syntax tree of an expression.
 const maxNodes = 2048
 
+// memoryExceeded is the text of package vm for lists with more than a million elements in all.
+const memoryExceeded = "memory budget exceeded"
+
 // Error is a fault of an expression, or of one evaluation. It shows no values of an event, only
 // their types.
 type Error struct {
 	Line, Column int // position in the expression, from 1; 0 for the whole expression
 	Message      string
+	cause        error // hookonce.ErrUndecided, or nil
 }
+
+// Unwrap returns hookonce.ErrUndecided if the evaluation was given up.
+func (e *Error) Unwrap() error { return e.cause }
 
 // Error returns the message, and the position if it is known.
 func (e *Error) Error() string {
@@ -37,7 +44,8 @@ func (e *Error) Error() string {
 
 // Compile checks the expression where and returns a function that decides about events. The error
 // is an *Error. The function is safe for concurrent use, keeps no state, only reads the event, and
-// returns an *Error if the event's values do not fit the expression.
+// returns an *Error if the event's values do not fit the expression. The error matches
+// hookonce.ErrUndecided if the evaluation would take too long.
 func Compile(where string) (func(*hookonce.Event) (bool, error), error) {
 	switch {
 	case len(where) > MaxLength:
@@ -90,12 +98,15 @@ func describe(err error) *Error {
 		// One of our functions failed: the outer error knows the place.
 		var at *file.Error
 		if errors.As(err, &at) && own.Line == 0 {
-			return &Error{Line: at.Line, Column: at.Column + 1, Message: own.Message}
+			return &Error{Line: at.Line, Column: at.Column + 1, Message: own.Message, cause: own.cause}
 		}
 		return own
 	}
 	var at *file.Error
 	if errors.As(err, &at) {
+		if strings.Contains(at.Message, memoryExceeded) {
+			return &Error{Line: at.Line, Column: at.Column + 1, Message: errSteps.Message, cause: errSteps.cause}
+		}
 		return &Error{Line: at.Line, Column: at.Column + 1, Message: strings.Join(strings.Fields(at.Message), " ")}
 	}
 	return &Error{Message: strings.Join(strings.Fields(err.Error()), " ")}

@@ -320,3 +320,44 @@ func FuzzCompile(f *testing.F) {
 		}
 	})
 }
+
+// Each of these would take seconds or minutes.
+func TestUndecided(t *testing.T) {
+	t.Parallel()
+	text := strings.Repeat("x", 1<<20)
+	list := "[" + strings.Repeat("1,", 1<<17) + "1]"
+	body := `{"text":"` + text + `","list":` + list + `,"pair":[` + list + `,` + list + `]}`
+	for name, where := range map[string]string{
+		"a regular expression":          `body.text matches "(x+x+x+){300}y"`,
+		"many regular expressions":      strings.Repeat(`body.text matches "x{30}z" or `, 40) + `true`,
+		"a regular expression per item": `any(body.list, string(#) matches "(y+y+){90}z")`,
+		"nested lists":                  `any(body.pair, all(#, ` + strings.Repeat(`# != 7 and `, 60) + `true))`,
+		"long conditions":               `any(body.list, ` + strings.Repeat(`# == 7 or `, 100) + `false)`,
+		"lists made of lists":           `len(` + strings.Repeat(`map(`, 60) + `body.list` + strings.Repeat(`, #)`, 60) + `) == 0`,
+		"comparisons of large values":   strings.Repeat(`body.pair == body.pair and `, 120) + `false`,
+		"changes of long texts":         strings.Repeat(`lower(`, 500) + `body.text` + strings.Repeat(`)`, 500) + ` == "x"`,
+	} {
+		decide, err := Compile(where)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		_, err = decide(testEvent(body))
+		var own *Error
+		if !errors.Is(err, hookonce.ErrUndecided) || !errors.As(err, &own) {
+			t.Errorf("%s: got the error %v, want %v", name, err, hookonce.ErrUndecided)
+		}
+	}
+	// Ordinary conditions on a large body stay far below the bound.
+	for _, where := range []string{
+		`body.text matches "^x.*y?$"`, `any(body.list, # == 2)`, `body.text contains "xy"`, `count(body.list, # > 0 and # < 9) > 3`,
+	} {
+		decide, err := Compile(where)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := decide(testEvent(body)); err != nil {
+			t.Errorf("%s: %v", where, err)
+		}
+	}
+}

@@ -39,7 +39,9 @@
 // # Bounds
 //
 // An expression has at most 4,096 bytes. The vocabulary bounds the time of one evaluation, without
-// a timer, in proportion to len(expression) × len(body). No operation makes a value longer than its
+// a timer, in proportion to len(expression) × len(body), and a budget of steps bounds it to a few
+// tenths of a second: each operation is charged before it runs, and a regular expression by the
+// size of its program times that of its input. Beyond it the event is undecided. No operation makes a value longer than its
 // operands. The condition of a list function runs once per element, so it may search only the
 // element; it may use body and event only in comparisons.
 package route

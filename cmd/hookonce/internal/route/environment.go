@@ -18,6 +18,7 @@ type environment struct {
 	Event  event      `expr:"event"`
 	Body   any        `expr:"body"`
 	Parsed func() any `expr:"(body)"`
+	Budget *budget    `expr:"(budget)"`
 }
 
 type event struct {
@@ -32,7 +33,7 @@ type event struct {
 var eventFields = []string{"source", "id", "type", "occurred_at", "header"}
 
 func newEnvironment(ev *hookonce.Event) environment {
-	env := environment{Event: event{
+	env := environment{Budget: &budget{maxSteps}, Event: event{
 		Source: ev.Source,
 		ID:     ev.ID,
 		Type:   ev.Type,

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"reflect"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -29,29 +28,49 @@ func functions() []expr.Option {
 		"duration": toDuration,
 		"(list)":   func(v any) (any, error) { return toList(v) },
 		"(truth)":  func(v any) (any, error) { return truth(v) },
+		"(step)":   func(v any) (any, error) { return v, nil },
 	}
 	binary := map[string]func(a, b any) (any, error){
 		"(field)":      field,
-		"(==)":         func(a, b any) (any, error) { return equal(a, b), nil },
 		"(<)":          ordered(func(c int) bool { return c < 0 }),
 		"(<=)":         ordered(func(c int) bool { return c <= 0 }),
 		"(>)":          ordered(func(c int) bool { return c > 0 }),
 		"(>=)":         ordered(func(c int) bool { return c >= 0 }),
-		"(in)":         contained,
 		"(contains)":   betweenTexts("contains", strings.Contains),
 		"(startsWith)": betweenTexts("startsWith", strings.HasPrefix),
 		"(endsWith)":   betweenTexts("endsWith", strings.HasSuffix),
-		"(matches)":    matches,
 	}
 	for _, op := range "+-*/%" {
 		binary["("+string(op)+")"] = func(a, b any) (any, error) { return arithmetic(op, a, b) }
 	}
+	searching := map[string]func(b *budget, x, y any) (any, error){
+		"(==)":      func(b *budget, x, y any) (any, error) { return b.equal(x, y) },
+		"(in)":      contained,
+		"(matches)": matches,
+	}
 	var options []expr.Option
+	define := func(name string, fn func(b *budget, p []any) (any, error), signature any) {
+		options = append(options, expr.Function(name, func(p ...any) (any, error) {
+			b := p[0].(*budget)
+			if err := b.chargeCall(p[1:]); err != nil {
+				return nil, err
+			}
+			return fn(b, p[1:])
+		}, signature))
+	}
 	for name, fn := range unary {
-		options = append(options, expr.Function(name, func(p ...any) (any, error) { return fn(p[0]) }, new(func(any) any)))
+		if !strings.HasPrefix(name, "(") {
+			// The author's name, for the type check. lenient replaces it by the one in parentheses.
+			options = append(options, expr.Function(name, func(p ...any) (any, error) { return fn(p[0]) }, new(func(any) any)))
+			name = "(" + name + ")"
+		}
+		define(name, func(_ *budget, p []any) (any, error) { return fn(p[0]) }, new(func(*budget, any) any))
 	}
 	for name, fn := range binary {
-		options = append(options, expr.Function(name, func(p ...any) (any, error) { return fn(p[0], p[1]) }, new(func(a, b any) any)))
+		define(name, func(_ *budget, p []any) (any, error) { return fn(p[0], p[1]) }, new(func(b *budget, x, y any) any))
+	}
+	for name, fn := range searching {
+		define(name, func(b *budget, p []any) (any, error) { return fn(b, p[0], p[1]) }, new(func(b *budget, x, y any) any))
 	}
 	return options
 }
@@ -130,16 +149,47 @@ func field(from, key any) (any, error) {
 	return nil, nil
 }
 
-func equal(a, b any) bool {
-	if isNumber(a) && isNumber(b) {
-		c, ok := compareNumbers(a, b)
-		return ok && c == 0
+// equal compares values of JSON deeply, and is charged for each part.
+func (b *budget) equal(x, y any) (bool, error) {
+	if err := b.chargeCall([]any{x}); err != nil {
+		return false, err
 	}
-	if x, ok := a.(time.Time); ok {
-		y, ok := b.(time.Time)
-		return ok && x.Equal(y)
+	if isNumber(x) && isNumber(y) {
+		c, ok := compareNumbers(x, y)
+		return ok && c == 0, nil
 	}
-	return reflect.DeepEqual(a, b)
+	switch x := x.(type) {
+	case time.Time:
+		y, ok := y.(time.Time)
+		return ok && x.Equal(y), nil
+	case []any:
+		y, ok := y.([]any)
+		if !ok || len(x) != len(y) {
+			return false, nil
+		}
+		for i := range x {
+			if same, err := b.equal(x[i], y[i]); !same || err != nil {
+				return false, err
+			}
+		}
+		return true, nil
+	case map[string]any:
+		y, ok := y.(map[string]any)
+		if !ok || len(x) != len(y) {
+			return false, nil
+		}
+		for name := range x {
+			other, there := y[name]
+			if !there {
+				return false, nil
+			}
+			if same, err := b.equal(x[name], other); !same || err != nil {
+				return false, err
+			}
+		}
+		return true, nil
+	}
+	return reflect.DeepEqual(x, y), nil
 }
 
 func ordered(holds func(int) bool) func(a, b any) (any, error) {
@@ -174,7 +224,7 @@ func compare(a, b any) (c int, ok bool, err error) {
 	return 0, false, failf("%s cannot be compared with %s", kindOf(a), kindOf(b))
 }
 
-func contained(needle, in any) (any, error) {
+func contained(b *budget, needle, in any) (any, error) {
 	if object, ok := in.(map[string]any); ok {
 		name, isText := needle.(string)
 		_, there := object[name]
@@ -185,8 +235,8 @@ func contained(needle, in any) (any, error) {
 		return nil, failf("`in` needs a list or an object on its right, but has %s", kindOf(in))
 	}
 	for _, v := range list {
-		if equal(needle, v) {
-			return true, nil
+		if same, err := b.equal(needle, v); same || err != nil {
+			return same, err
 		}
 	}
 	return false, nil
@@ -206,7 +256,7 @@ func betweenTexts(op string, holds func(s, t string) bool) func(a, b any) (any, 
 	}
 }
 
-func matches(a, pattern any) (any, error) {
+func matches(b *budget, a, p any) (any, error) {
 	if a == nil {
 		return false, nil
 	}
@@ -214,7 +264,7 @@ func matches(a, pattern any) (any, error) {
 	if !ok {
 		return nil, failf("matches needs a text on its left, but has %s", kindOf(a))
 	}
-	return pattern.(*regexp.Regexp).MatchString(s), nil
+	return b.matches(p.(*pattern), s)
 }
 
 func onText(name string, change func(string) string) func(any) (any, error) {

@@ -1,7 +1,7 @@
 package route
 
 import (
-	"regexp"
+	"slices"
 
 	"github.com/expr-lang/expr/ast"
 )
@@ -15,7 +15,11 @@ func (lenient) Visit(node *ast.Node) {
 	switch n := (*node).(type) {
 	case *ast.IdentifierNode:
 		if n.Value == "body" {
-			ast.Patch(node, callTo("(body)", n))
+			ast.Patch(node, call("(body)", n))
+		}
+	case *ast.CallNode:
+		if name, ok := n.Callee.(*ast.IdentifierNode); ok && slices.Contains(valueFunctions, name.Value) {
+			ast.Patch(node, callTo("("+name.Value+")", n, n.Arguments...))
 		}
 	case *ast.MemberNode:
 		if !isEvent(n.Node) {
@@ -35,7 +39,9 @@ func (lenient) Visit(node *ast.Node) {
 	case *ast.ConditionalNode:
 		n.Cond = truthOf(n.Cond)
 	case *ast.BuiltinNode:
-		lenientList(n)
+		if slices.Contains(listFunctions, n.Name) {
+			lenientList(n)
+		}
 	}
 }
 
@@ -48,7 +54,7 @@ func lenientBinary(node *ast.Node, n *ast.BinaryNode) {
 		ast.Patch(node, &ast.UnaryNode{Operator: "not", Node: callTo("(==)", n, n.Left, n.Right)})
 	case "matches":
 		// The first pass has compiled this pattern.
-		pattern := &ast.ConstantNode{Value: regexp.MustCompile(n.Right.(*ast.StringNode).Value)}
+		pattern := &ast.ConstantNode{Value: compilePattern(n.Right.(*ast.StringNode).Value)}
 		ast.Patch(node, callTo("(matches)", n, n.Left, pattern))
 	default:
 		ast.Patch(node, callTo("("+n.Operator+")", n, n.Left, n.Right))
@@ -65,15 +71,25 @@ func lenientList(n *ast.BuiltinNode) {
 		condition.SetLocation(list.Location())
 		n.Arguments = append(n.Arguments, condition)
 	}
-	if condition, ok := n.Arguments[1].(*ast.PredicateNode); ok && n.Name != "map" {
+	if condition, ok := n.Arguments[1].(*ast.PredicateNode); ok {
+		if n.Name == "map" {
+			condition.Node = callTo("(step)", condition.Node, condition.Node)
+			return
+		}
 		condition.Node = truthOf(condition.Node)
 	}
 }
 
 func truthOf(n ast.Node) ast.Node { return callTo("(truth)", n, n) }
 
-// callTo returns a call at the position of the node at.
+// callTo returns a call of a function that is charged, at the position of the node at.
 func callTo(function string, at ast.Node, args ...ast.Node) *ast.CallNode {
+	own := &ast.IdentifierNode{Value: "(budget)"}
+	own.SetLocation(at.Location())
+	return call(function, at, append([]ast.Node{own}, args...)...)
+}
+
+func call(function string, at ast.Node, args ...ast.Node) *ast.CallNode {
 	callee := &ast.IdentifierNode{Value: function}
 	call := &ast.CallNode{Callee: callee, Arguments: args}
 	callee.SetLocation(at.Location())

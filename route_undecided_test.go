@@ -1,0 +1,119 @@
+package hookonce_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/driver"
+)
+
+const undecidedNote = driver.NoteUndecided + "slow"
+
+// undecidedEngine has the routes "before", "slow" and "after", of which slow gives up while told to.
+func undecidedEngine(t *testing.T, store driver.Store) (*hookonce.Engine, *atomic.Bool) {
+	t.Helper()
+	var stuck atomic.Bool
+	stuck.Store(true)
+	return newEngine(t, store, func(cfg *hookonce.Config) {
+		cfg.Destinations = []hookonce.Destination{{Name: "d", URL: "https://d.example"}}
+		cfg.Routes = []hookonce.Route{{Name: "before", To: "d"}, {Name: "slow", To: "d", Where: func(*hookonce.Event) (bool, error) {
+			if stuck.Load() {
+				return false, fmt.Errorf("%w: too long", hookonce.ErrUndecided)
+			}
+			return true, nil
+		}}, {Name: "after", To: "d"}}
+	}), &stuck
+}
+
+func wantUndecided(t *testing.T, store driver.Store, id string) {
+	t.Helper()
+	ev := eventState(t, store, id)
+	if ev.State != driver.StateDead || ev.Note != undecidedNote || len(ev.Messages) != 0 {
+		t.Errorf("the event is %s with the note %q and %d messages, want dead, %q and none", ev.State, ev.Note, len(ev.Messages), undecidedNote)
+	}
+}
+
+// Nothing authentic is lost for a route's sake, and no message is sent twice.
+func TestUndecidedConditionMakesTheEventDead(t *testing.T) {
+	t.Parallel()
+	store := openStore(t)
+	in, stuck := undecidedEngine(t, store)
+	if got := deliver(in, delivery("1", "{}")); got != (result{Code: http.StatusOK, Status: "ok"}) {
+		t.Errorf("the delivery is answered %+v, want 200 ok", got)
+	}
+	wantUndecided(t, store, "1")
+	if stats, err := store.Stats(t.Context()); err != nil || stats == nil {
+		t.Errorf("Stats: %+v, %v", stats, err)
+	}
+	if _, err := in.Replay(t.Context(), &hookonce.ReplayRequest{Source: "gh", EventID: "1"}); !errors.Is(err, driver.ErrUndecided) {
+		t.Errorf("Replay while it is undecided: got the error %v, want %v", err, driver.ErrUndecided)
+	}
+	worked, err := in.ReplayDead(t.Context(), &hookonce.DeadLetters{})
+	if err != nil || worked.Done != 0 || worked.Passed != 1 {
+		t.Errorf("ReplayDead while it is undecided: %+v, %v, want one passed", worked, err)
+	}
+	stuck.Store(false)
+	// A redelivery is acknowledged, and does not reopen it.
+	if got := deliver(in, delivery("1", "{}")); got != (result{Code: http.StatusOK, Status: "duplicate"}) {
+		t.Errorf("the second delivery is answered %+v, want 200 duplicate", got)
+	}
+	wantUndecided(t, store, "1")
+	worked, err = in.ReplayDead(t.Context(), &hookonce.DeadLetters{})
+	if err != nil || worked.Done != 1 || worked.Passed != 0 {
+		t.Errorf("ReplayDead: %+v, %v, want one done", worked, err)
+	}
+	if ev := eventState(t, store, "1"); ev.State != driver.StateDone || len(ev.Messages) != 3 {
+		t.Errorf("after the replay the event is %s with %d messages, want done with 3", ev.State, len(ev.Messages))
+	}
+}
+
+// The conditions of one delivery have half of the time for its answer.
+func TestConditionsLeaveTimeForTheClaim(t *testing.T) {
+	t.Parallel()
+	store := openStore(t)
+	const ackTimeout = 2 * time.Second
+	var evaluated atomic.Int64
+	in := newEngine(t, store, func(cfg *hookonce.Config) {
+		cfg.Sources[0].AckTimeout = ackTimeout
+		cfg.Destinations = []hookonce.Destination{{Name: "d", URL: "https://d.example"}}
+		for i := range 5 {
+			cfg.Routes = append(cfg.Routes, hookonce.Route{Name: fmt.Sprint("slow-", i), To: "d", Where: func(*hookonce.Event) (bool, error) {
+				evaluated.Add(1)
+				ctx, cancel := context.WithTimeout(t.Context(), ackTimeout/2+100*time.Millisecond)
+				defer cancel()
+				<-ctx.Done()
+				return true, nil
+			}})
+		}
+	})
+	if got := deliver(in, delivery("1", "{}")); got.Code != http.StatusOK {
+		t.Fatalf("the delivery is answered %d, want 200", got.Code)
+	}
+	ev := eventState(t, store, "1")
+	if n := evaluated.Load(); n != 1 || ev.State != driver.StateDead || ev.Note != driver.NoteUndecided+"slow-1" {
+		t.Errorf("%d conditions were evaluated, and the event is %s with the note %q, want 1, dead and slow-1", n, ev.State, ev.Note)
+	}
+}
+
+// The caller's own work is committed with the claim; only the routes wait for a replay.
+func TestUndecidedInClaimTx(t *testing.T) {
+	t.Parallel()
+	store := openStore(t)
+	in, _ := undecidedEngine(t, store)
+	d, err := in.Verify(httptest.NewRecorder(), delivery("1", "{}"))
+	if err != nil || len(d.Events) != 1 {
+		t.Fatalf("Verify: %+v, %v", d, err)
+	}
+	claimed, err := hookonce.ClaimWith(t.Context(), in, d, store.Claim)
+	if err != nil || len(claimed) != 1 || !claimed[0].Claimed {
+		t.Fatalf("claimed %+v, %v", claimed, err)
+	}
+	wantUndecided(t, store, "1")
+}
