@@ -115,7 +115,8 @@ func (in *Engine) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 // Accept answers a delivery whose claims are committed, as ServeHTTP does. claimed is the result of
-// ClaimTx for d; anything else is answered 503. Call it only after the commit has succeeded.
+// ClaimTx for d; anything else is answered 503. So is a commit that the database does not confirm as
+// durable. Call Accept only after the commit has succeeded.
 func (in *Engine) Accept(w http.ResponseWriter, r *http.Request, d *Delivery, claimed []Claimed) {
 	if !d.claimedBy(claimed) {
 		a := unavailable("Accept was called with other claims than those of ClaimTx for this delivery", nil)
@@ -138,7 +139,12 @@ func (in *Engine) Accept(w http.ResponseWriter, r *http.Request, d *Delivery, cl
 			c.Reopened, c.Err = in.reopenRouted(ctx, d.claims[i].Key)
 		}
 	}
-	a := in.answerClaimed(ctx, d.delivery, unit, d.malformed)
+	var a *answer
+	if err := in.store.Confirm(ctx); err != nil {
+		a = unavailable("the commit was not confirmed", err)
+	} else {
+		a = in.answerClaimed(ctx, d.delivery, unit, d.malformed)
+	}
 	a.began = d.began
 	in.answer(w, r, d.delivery.source.Name, a)
 }
@@ -193,7 +199,9 @@ func (in *Engine) claimTx(ctx context.Context, d *Delivery, claim func(context.C
 	slices.SortFunc(order, func(a, b int) int {
 		return slices.Compare(d.claims[a].Key[:], d.claims[b].Key[:])
 	})
-	p := &driver.ClaimParams{LockTimeout: claims.MaxLockWait, Reopen: d.delivery.source.Redelivery == RedeliveryReopen}
+	p := &driver.ClaimParams{
+		LockTimeout: claims.MaxLockWait, Reopen: d.delivery.source.Redelivery == RedeliveryReopen, AllowUnsafe: in.cfg.AllowUnsafe,
+	}
 	place := make(map[driver.Key]int) // index into p.Claims
 	for _, i := range order {
 		c := d.claims[i]

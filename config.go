@@ -90,6 +90,12 @@ type Config struct {
 	// from 10 s to 12 h.
 	Retry Retry
 
+	// AllowUnsafe names the settings of the database that may lose acknowledged events: "fsync" and
+	// "full_page_writes" on PostgreSQL, "synchronous", "journal_mode" and "sqlite_version" on
+	// SQLite. While another one of them is weak, Run returns an UnsafeError when it starts, Ready
+	// returns one too, and deliveries are answered 503.
+	AllowUnsafe []string
+
 	// Logger is the log. Defaults to slog.Default().
 	Logger *slog.Logger
 	// Observer gets metrics and traces; nil observes nothing.

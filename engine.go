@@ -53,6 +53,8 @@ type Engine struct {
 	clock    clockKeeper
 	claiming claimHealth
 	fits     atomic.Bool // the schema was seen to fit
+
+	durability durability
 }
 
 // worker is the part of an Inbox that depends on the transaction type: a *work.Workers.
@@ -87,7 +89,8 @@ func New[T any](db driver.Driver[T], mux *Mux[T], cfg *Config) (*Inbox[T], error
 		return nil, err
 	}
 	in.worker = work.New(db, handlers, work.Options{
-		Workers: own.Workers, Batch: own.Batch, HandlerTimeout: own.HandlerTimeout, Retry: driver.Retry(own.Retry), Log: in.log,
+		AllowUnsafe: own.AllowUnsafe,
+		Workers:     own.Workers, Batch: own.Batch, HandlerTimeout: own.HandlerTimeout, Retry: driver.Retry(own.Retry), Log: in.log,
 		Source:   func(name string) *work.Source { return in.setup.Load().workSource(name) },
 		Wake:     in.relays.Wake,
 		Reopened: in.wakeAll,
@@ -137,7 +140,7 @@ func newEngine(store driver.Store, cfg Config, handled []string, faults error) (
 	})
 	in.relays.Set(first.relayed())
 	in.claims = claims.New(store, claims.Options{
-		MaxUnits: cfg.Queue, Log: in.log, Claimed: in.wakeClaimed, Reopened: in.wakeAll,
+		MaxUnits: cfg.Queue, AllowUnsafe: cfg.AllowUnsafe, Log: in.log, Claimed: in.wakeClaimed, Reopened: in.wakeAll,
 		Observe: func(size int, took time.Duration, err error) {
 			in.claiming.note(err)
 			in.observers.claim(size, took, err)
@@ -204,9 +207,16 @@ func (in *Engine) wakeAll() {
 // Run runs handlers, sends messages and does the upkeep until ctx ends. Then it takes no more work,
 // finishes the work in progress or gives it back, writes the delivery counts, and returns nil. It
 // does not stop deliveries: call Drain first. A second call is an error.
+//
+// If the database could lose acknowledged events, Run returns an UnsafeError at once, and may be
+// called again.
 func (in *Engine) Run(ctx context.Context) error {
 	if in.ran.Swap(true) {
 		return errors.New("hookonce: Run was called before: make a new Inbox")
+	}
+	if err := in.startSafely(ctx); err != nil {
+		in.ran.Store(false)
+		return err
 	}
 	var wg sync.WaitGroup
 	wg.Go(func() { in.relays.Run(ctx) })

@@ -48,3 +48,6 @@ func ClaimWith(
 ) ([]Claimed, error) {
 	return in.claimTx(ctx, d, claim)
 }
+
+// WatchDurability is the look at the durability settings that Run makes every 30 s.
+func WatchDurability(ctx context.Context, in *Engine) error { return in.watchDurability(ctx) }

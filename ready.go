@@ -13,14 +13,17 @@ import (
 // ErrDraining is the error of Ready after Drain was called.
 var ErrDraining = errors.New("hookonce: draining")
 
-// Ready returns nil when deliveries can be claimed: the database answers and has the schema of this
-// program, its clock and this machine's differ by less than the limit of Clock, the latest claims
-// did not all fail, and Drain was not called.
+// Ready returns nil when deliveries can be claimed: the database answers, has the schema of this
+// program and loses no confirmed commit, its clock and this machine's differ by less than the limit
+// of Clock, the latest claims did not all fail, and Drain was not called.
 func (in *Engine) Ready(ctx context.Context) error {
 	if in.draining.Load() {
 		return ErrDraining
 	}
 	if err := in.checkSchema(ctx); err != nil {
+		return err
+	}
+	if err := in.CheckDurability(ctx); err != nil {
 		return err
 	}
 	skew, limit, err := in.Clock(ctx)

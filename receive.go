@@ -171,6 +171,9 @@ func (in *Engine) checkLimits(src *source, r *http.Request) *answer {
 	if in.claims.Full(src.Name) {
 		return unavailable("the queue is full", nil)
 	}
+	if err := in.durability.refusal(); err != nil {
+		return unavailable("the database may lose acknowledged events", err)
+	}
 	return nil
 }
 

@@ -24,8 +24,9 @@ const (
 // took. The rest leaves the database to deliveries.
 const pruneRest = 1
 
-// maintain writes delivery counts, reads the database's clock and learned secrets, retries failed
-// confirmations, and pulls due times back, until ctx ends. Several processes may do so at once.
+// maintain writes delivery counts, reads the database's clock, its durability settings and learned
+// secrets, retries failed confirmations, and pulls due times back, until ctx ends. Several processes
+// may do so at once.
 func (in *Engine) maintain(ctx context.Context) {
 	counts := time.NewTicker(countInterval)
 	defer counts.Stop()
@@ -55,6 +56,7 @@ func (in *Engine) maintain(ctx context.Context) {
 			in.maintainStep(ctx, "pulling due times back", in.pullBack)
 		case <-clock.C:
 			in.maintainStep(ctx, "reading the database's clock", in.clock.read)
+			in.maintainStep(ctx, "reading the database's durability settings", in.watchDurability)
 		}
 	}
 }

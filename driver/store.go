@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
+	"fmt"
 	"time"
 )
 
@@ -15,7 +16,8 @@ type Store interface {
 
 	// Claim inserts those events of p that are not in the store yet, each with its state row and
 	// its messages, in one commit. It returns one result for each claim of p, in the same order.
-	// After an error nothing was claimed, unless the error matches ErrCommitUnknown.
+	// After an error nothing was claimed, unless the error matches ErrCommitUnknown. It refuses a
+	// database whose settings could lose the claims, unless p.AllowUnsafe names them.
 	//
 	// A result may be unsettled if the event was neither inserted nor found. The error matches
 	// ErrNotStored if the database accepted an event and dropped one of its other rows.
@@ -181,6 +183,11 @@ type Store interface {
 	// schema. They may drop or change rows.
 	ForeignTriggers(ctx context.Context) ([]string, error)
 
+	// Confirm returns nil once every commit before the call is durable, also one on a connection
+	// whose settings the store does not know. The error matches ErrCommitUnknown if the server
+	// stopped waiting for its synchronous standbys.
+	Confirm(ctx context.Context) error
+
 	// Now returns the database's clock. It is also the cheapest check that the database can be
 	// reached.
 	Now(ctx context.Context) (time.Time, error)
@@ -258,7 +265,9 @@ type ClaimParams struct {
 	MostlyKnown bool
 	// Reopen reopens dead events; only for Driver.TakeClaim and Driver.ClaimTx.
 	Reopen bool
-	Now    time.Time // tests only; zero means the database's clock
+	// AllowUnsafe names the settings that may be weak; see Weakness.Setting.
+	AllowUnsafe []string
+	Now         time.Time // tests only; zero means the database's clock
 }
 
 // NewProbe returns the claim of a Store.ProbeClaim. Its key is new, and its body cannot be compressed:
@@ -432,6 +441,11 @@ type Weakness struct {
 	Value   string // the current value
 	Effect  string // the possible loss, one sentence
 	Remedy  string // the action to take, one sentence
+}
+
+// String returns the weakness as a sentence, with its effect and remedy.
+func (w Weakness) String() string {
+	return fmt.Sprintf("%s is %s: %s %s", w.Setting, w.Value, w.Effect, w.Remedy)
 }
 
 // Migration is one step of the schema.

@@ -28,12 +28,14 @@ type Driver[T any] interface {
 
 	// ClaimTx is Claim in the caller's transaction, which the caller commits. The Work of each
 	// claim is WorkDone or WorkNone. If p.Reopen is set, a dead event is reopened, as done. ClaimTx
-	// leaves no setting of the transaction changed. After an error of PostgreSQL the transaction
+	// leaves no setting of the transaction changed, except that it raises a synchronous_commit that
+	// could lose the claims. After an error of PostgreSQL the transaction
 	// can only be rolled back.
 	ClaimTx(ctx context.Context, tx T, p *ClaimParams) ([]ClaimResult, error)
 
 	// EnqueueTx writes messages in the caller's transaction. It skips a message while the row of an
-	// earlier message with its ID is kept. It leaves no setting of the transaction changed.
+	// earlier message with its ID is kept. Of the settings of the transaction it may raise
+	// synchronous_commit.
 	EnqueueTx(ctx context.Context, tx T, messages []OutboxMessage) error
 
 	// WorkLimits returns the limits that suit the database.

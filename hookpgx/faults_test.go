@@ -292,19 +292,8 @@ func TestWeaknesses(t *testing.T) {
 		"fsync=off", "full_page_writes=off", "synchronous_commit=off",
 	}})
 	w := private(t, server)
-	wantWeaknesses(t, w, map[string]string{"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off"})
-
-	// Without a standby local commits are enough. With a standby that is away, a commit that does
-	// not wait for it still succeeds.
-	w.exec(t, "ALTER ROLE CURRENT_USER SET synchronous_commit = 'local'")
-	for standbys, want := range map[string]map[string]string{
-		"":      {"fsync": "off", "full_page_writes": "off"},
-		"other": {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "local"},
-	} {
-		server.Shutdown(t)
-		server.Restart(t, "synchronous_standby_names="+standbys)
-		wantWeaknesses(t, connect(t, server.DSN(), hookpgx.DefaultSchema, nil), want)
-	}
+	// Transactions raise synchronous_commit, so it is no weakness.
+	wantWeaknesses(t, w, map[string]string{"fsync": "off", "full_page_writes": "off"})
 }
 
 func wantWeaknesses(t *testing.T, w *world, want map[string]string) {

@@ -137,6 +137,45 @@ func TestWeaknesses(t *testing.T) {
 	}
 }
 
+// TestWeakFlush claims through pools of the caller's own, with the usual advice for WAL.
+func TestWeakFlush(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "hookonce.db")
+	mustClaim(t, openMigrated(t, path), "before")
+	db := openDSN(t, "file:"+path+"?_txlock=immediate&_pragma=synchronous(NORMAL)")
+	db.SetMaxOpenConns(1)
+	store := hooksql.NewSQLite(db, db)
+	p := &driver.ClaimParams{Claims: []driver.Claim{newClaim("new")}}
+	tx, err := db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, txErr := store.ClaimTx(t.Context(), tx, p)
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	_, err = store.Claim(t.Context(), p)
+	_, _, takeErr := store.TakeClaim(t.Context(), p)
+	_, duplicateErr := store.Claim(t.Context(), &driver.ClaimParams{Claims: []driver.Claim{newClaim("before")}})
+	for name, err := range map[string]error{"ClaimTx": txErr, "Claim": err, "TakeClaim": takeErr, "Claim of a duplicate": duplicateErr} {
+		if !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "synchronous is 1") {
+			t.Errorf("%s with synchronous=NORMAL: got the error %v", name, err)
+		}
+	}
+	p.AllowUnsafe = []string{"synchronous"}
+	if _, err := store.Claim(t.Context(), p); err != nil {
+		t.Errorf("Claim that allows it: %v", err)
+	}
+	p.Claims[0] = newClaim("mended")
+	p.AllowUnsafe = nil
+	if _, err := db.ExecContext(t.Context(), "PRAGMA synchronous=FULL"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Claim(t.Context(), p); err != nil {
+		t.Errorf("Claim after the setting was mended: %v", err)
+	}
+}
+
 func weaknesses(t *testing.T, store driver.Store) []string {
 	t.Helper()
 	found, err := store.Weaknesses(t.Context())

@@ -494,11 +494,51 @@ $$;
 COMMENT ON FUNCTION {schema}.find_event(text, text) IS
 	'For hookonce itself: the key of an event, by its source and its id as it is shown.';
 
+-- Makes the commit of this transaction wait for the disk, and for the synchronous standbys if any are
+-- named. A stronger synchronous_commit stays, such as remote_apply. If the wait for a standby is
+-- cancelled the server only warns, so the client must get that warning.
+CREATE FUNCTION {schema}.durably() RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	level text := current_setting('synchronous_commit');
+BEGIN
+	IF level = 'off' OR (level = 'local' AND current_setting('synchronous_standby_names') <> '') THEN
+		PERFORM set_config('synchronous_commit', 'on', true);
+	END IF;
+	IF current_setting('client_min_messages') = 'error' THEN
+		PERFORM set_config('client_min_messages', 'warning', true);
+	END IF;
+END
+$$;
+
+COMMENT ON FUNCTION {schema}.durably() IS
+	'For hookonce itself: makes the commit of this transaction wait for the disk and for the synchronous standbys.';
+
+-- Makes the commit of this transaction wait until the commits that it can see are durable: their part
+-- of the log may not be on the disk, or only on the primary's. It writes to the log only if needed,
+-- because a transaction that wrote nothing waits for nothing.
+CREATE FUNCTION {schema}.confirm() RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	PERFORM {schema}.durably();
+	IF current_setting('synchronous_standby_names') <> '' OR pg_current_wal_flush_lsn() < pg_current_wal_insert_lsn() THEN
+		PERFORM pg_logical_emit_message(true, 'hookonce', '');
+	END IF;
+END
+$$;
+
+COMMENT ON FUNCTION {schema}.confirm() IS
+	'For hookonce itself: makes the commit of this transaction wait until all earlier commits are durable.';
+
 -- Returns those of the keys that have an event. That is enough to answer duplicates, without sending
 -- their bodies, when a sender delivers tens of thousands of events again.
 --
--- It finds nothing on a read-only server, or if there are synchronous standbys: claim() must then
--- refuse the read-only server, or wait for the standbys.
+-- It finds nothing on a server that claim() must refuse, and nothing if there are synchronous
+-- standbys, for which claim() waits.
 --
 -- For the settings of the planner see claim.
 CREATE FUNCTION {schema}.known(keys bytea[], OUT key bytea, OUT body_sha256 bytea, OUT is_dead boolean) RETURNS SETOF record
@@ -510,7 +550,9 @@ SET jit = off
 AS $$
 #variable_conflict use_column
 BEGIN
-	IF current_setting('transaction_read_only') = 'on' OR current_setting('synchronous_standby_names') <> '' THEN
+	IF current_setting('transaction_read_only') = 'on' OR current_setting('synchronous_standby_names') <> ''
+		OR current_setting('fsync') = 'off' OR current_setting('full_page_writes') = 'off'
+	THEN
 		RETURN;
 	END IF;
 	RETURN QUERY
@@ -523,6 +565,9 @@ BEGIN
 		END
 	FROM {schema}.event e
 	WHERE e.key = ANY (known.keys);
+	IF FOUND THEN
+		PERFORM {schema}.confirm();
+	END IF;
 END
 $$;
 
@@ -545,9 +590,9 @@ COMMENT ON FUNCTION {schema}.known(bytea[]) IS 'For hookonce itself: which of th
 -- The first row of the result has place 0: how many events were claimed, and lock_timeout as it
 -- was. An event without a row of its own was claimed, and there is nothing else to say about it.
 --
--- If there are synchronous standbys, the function writes to the log, so that the commit waits for
--- them even if the batch holds only duplicates. The commit of the first delivery may not have
--- waited long enough: its event is visible, and may be on the primary only.
+-- The commit waits for the disk and for the synchronous standbys, even if the batch holds only
+-- duplicates: the event of the first delivery is visible, and may not be durable. A server that could
+-- lose the claims by fsync or full_page_writes is refused, unless allowed_unsafe names the setting.
 --
 -- A session plans each statement once and keeps the plan, even if the tables were small then. So
 -- every plan must use the indexes:
@@ -563,6 +608,7 @@ CREATE FUNCTION {schema}.claim(
 	keys bytea[], sources text[], event_ids text[], types text[], occurred timestamptz[],
 	headers bytea[], bodies bytea[], body_hashes bytea[], body_keys bytea[], guards integer[], works integer[],
 	notes text[], message_ids text[], message_keys bytea[], message_routes text[], message_destinations text[],
+	allowed_unsafe text[],
 	OUT place bigint, OUT n_claimed integer, OUT lock_before text,
 	OUT is_claimed boolean, OUT body_taken boolean, OUT known_sha256 bytea, OUT is_dead boolean, OUT seen_key bytea, OUT seen_id text
 ) RETURNS SETOF record
@@ -599,6 +645,14 @@ BEGIN
 	IF current_setting('transaction_read_only') = 'on' THEN
 		RAISE EXCEPTION 'cannot claim events in a read-only transaction' USING ERRCODE = 'read_only_sql_transaction';
 	END IF;
+	IF (current_setting('fsync') = 'off' AND 'fsync' <> ALL (claim.allowed_unsafe))
+		OR (current_setting('full_page_writes') = 'off' AND 'full_page_writes' <> ALL (claim.allowed_unsafe))
+	THEN
+		RAISE EXCEPTION 'the server may lose claimed events: fsync is %, full_page_writes is %',
+			current_setting('fsync'), current_setting('full_page_writes') USING ERRCODE = 'object_not_in_prerequisite_state',
+			HINT = 'Set both to on in postgresql.conf and reload the server, or allow the loss by name.';
+	END IF;
+	PERFORM {schema}.durably();
 	lock_before := current_setting('lock_timeout');
 	bound := set_config('lock_timeout', claim.lock_timeout, true);
 
@@ -701,8 +755,8 @@ BEGIN
 		END IF;
 	END IF;
 
-	IF current_setting('synchronous_standby_names') <> '' THEN
-		PERFORM pg_logical_emit_message(true, 'hookonce', '');
+	IF claimed IS NULL THEN
+		PERFORM {schema}.confirm();
 	END IF;
 
 	place := 0;
@@ -727,7 +781,7 @@ $$;
 
 COMMENT ON FUNCTION {schema}.claim(
 	text, timestamptz, bytea[], text[], text[], text[], timestamptz[], bytea[], bytea[], bytea[], bytea[], integer[], integer[],
-	text[], text[], bytea[], text[], text[]
+	text[], text[], bytea[], text[], text[], text[]
 ) IS 'For hookonce itself: claims events and writes their messages. Pass only verified events.';
 
 -- The functions for applications follow: take, fail and enqueue. They check their arguments and run
@@ -806,6 +860,7 @@ BEGIN
 		RAISE EXCEPTION 'take was asked for % events: ask for 1 to 1000', coalesce(take.n::text, 'NULL')
 			USING ERRCODE = 'invalid_parameter_value';
 	END IF;
+	PERFORM {schema}.durably();
 	-- If another function or a DO block calls, the work may be in the same statement.
 	GET DIAGNOSTICS stack = PG_CONTEXT;
 	IF strpos(stack, E'\n') = 0 THEN
@@ -910,6 +965,7 @@ BEGIN
 		RETURN (SELECT o.state FROM {schema}.event_overview o WHERE o.key = failed);
 	END IF;
 
+	PERFORM {schema}.durably();
 	number := least(s.attempts, 2147483646) + 1;
 	is_dead := coalesce(fail.permanent, false) OR number >= fail.attempts;
 	ceiling := least(extract(epoch FROM fail.first) * 2.0 ^ least(s.attempts, 60), extract(epoch FROM fail.max));
@@ -977,6 +1033,7 @@ BEGIN
 		END IF;
 		SELECT e.type INTO cause_type FROM {schema}.event e WHERE e.key = cause;
 	END IF;
+	PERFORM {schema}.durably();
 	WITH carrier AS (
 		INSERT INTO {schema}.event (key, source, event_id, type, received_at, headers, body, body_sha256, work, outbox)
 		VALUES (

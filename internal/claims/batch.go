@@ -24,6 +24,7 @@ type batch struct {
 	mostlyKnown bool // most entries are expected to be duplicates
 	timedOut    int  // size of the smallest statement that timed out; 0 if none did
 	failed      bool // a statement failed
+	allowUnsafe []string
 	observe     func(size int, took time.Duration, err error)
 }
 
@@ -95,7 +96,9 @@ func (b *batch) claim(ctx context.Context, store Store, entries []*entry, lockTi
 	for i, e := range entries {
 		claims[i] = *e.claim
 	}
-	params := &driver.ClaimParams{Claims: claims, LockTimeout: lockTimeout, MostlyKnown: b.mostlyKnown && len(claims) >= enoughToLook}
+	params := &driver.ClaimParams{
+		Claims: claims, LockTimeout: lockTimeout, MostlyKnown: b.mostlyKnown && len(claims) >= enoughToLook, AllowUnsafe: b.allowUnsafe,
+	}
 	results, err := b.try(ctx, store, params)
 	if errors.Is(err, driver.ErrSerialization) {
 		results, err = b.try(ctx, store, params)

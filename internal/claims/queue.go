@@ -52,10 +52,12 @@ type Store interface {
 // Options are the settings and callbacks of a Queue. Flushers call the callbacks concurrently.
 type Options struct {
 	MaxUnits int // units that may wait, of all sources together
-	Log      *slog.Logger
-	Claimed  func([]*driver.Claim) // after the commit of new claims
-	Reopened func()                // after the commit of reopened events
-	Observe  func(size int, took time.Duration, err error)
+	// AllowUnsafe names the settings of the database that may be weak.
+	AllowUnsafe []string
+	Log         *slog.Logger
+	Claimed     func([]*driver.Claim) // after the commit of new claims
+	Reopened    func()                // after the commit of reopened events
+	Observe     func(size int, took time.Duration, err error)
 }
 
 // Unit is one delivery in the queue. One flusher claims its events, and all of them are answered
@@ -308,7 +310,7 @@ func (q *Queue) adapt(b *batch) {
 // a callback panics or ends the goroutine, because callers wait for them.
 func (q *Queue) flush(units []*Unit) {
 	b := newBatch(units, q.o.Observe)
-	b.mostlyKnown = q.storm.Load()
+	b.mostlyKnown, b.allowUnsafe = q.storm.Load(), q.o.AllowUnsafe
 	defer func() {
 		err := errEnded
 		if v := recover(); v != nil {

@@ -9,7 +9,7 @@ FROM {schema}.claim(
 	$1::text, $2::timestamptz,
 	$3::bytea[], $4::text[], $5::text[], $6::text[], $7::timestamptz[], $8::bytea[], $9::bytea[],
 	$10::bytea[], $11::bytea[], $12::int[], $13::int[],
-	$14::text[], $15::text[], $16::bytea[], $17::text[], $18::text[]
+	$14::text[], $15::text[], $16::bytea[], $17::text[], $18::text[], $19::text[]
 )`
 
 	// unclaimSQL deletes the event of a test.
@@ -18,6 +18,9 @@ FROM {schema}.claim(
 	// knownSQL finds the keys that exist already, by a function of the schema. It runs
 	// before the rest of the claims is sent.
 	knownSQL = `SELECT key, body_sha256, is_dead FROM {schema}.known($1::bytea[])`
+
+	// confirmSQL waits until the commits before it are durable.
+	confirmSQL = `SELECT {schema}.confirm()`
 
 	// lookUpSQL reads the rows that a claim could not see. Each look-up is a LATERAL with a LIMIT,
 	// so that the planner can only probe an index: it plans joins as scans of whole tables while

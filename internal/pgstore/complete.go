@@ -19,7 +19,7 @@ const heldSQL = `
 // completeSQL records outcomes: 1 sent, 2 retry, 3 dead, 4 stale.
 const completeSQL = `
 WITH setting AS MATERIALIZED (
-	SELECT coalesce($8::timestamptz, now()) AS now
+	SELECT coalesce($8::timestamptz, now()) AS now, {schema}.durably() AS durable
 ), held AS MATERIALIZED (
 	SELECT i.*, m.attempts, m.generation
 	FROM (

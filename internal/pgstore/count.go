@@ -58,6 +58,7 @@ SELECT key, source, body_sha256, headers, body, reason, count,
 	coalesce($8::timestamptz, now()), coalesce($8::timestamptz, now())
 FROM unnest($1::bytea[], $2::text[], $3::bytea[], $4::bytea[], $5::bytea[], $6::text[], $7::bigint[])
 	AS i (key, source, body_sha256, headers, body, reason, count)
+CROSS JOIN {schema}.durably()
 ORDER BY key
 ON CONFLICT (key) DO UPDATE SET
 	count = q.count + excluded.count,

@@ -14,7 +14,7 @@ import (
 // because the transaction may have begun long ago.
 const enqueueSQL = `
 WITH given AS MATERIALIZED (
-	SELECT i.*, clock_timestamp() AS now
+	SELECT i.*, clock_timestamp() AS now, (SELECT {schema}.durably()) AS durable
 	FROM unnest(
 		$1::bytea[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bytea[],
 		$8::bytea[], $9::bytea[], $10::bytea[]

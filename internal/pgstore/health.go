@@ -17,24 +17,21 @@ func (s *Store) Now(ctx context.Context) (now time.Time, err error) {
 	return now.UTC(), err
 }
 
-// settingsSQL reads the settings of the sessions that claims run in: synchronous_commit may differ
-// by user, database and DSN.
+// settingsSQL reads the settings of the server that a transaction cannot change.
 const settingsSQL = `
-SELECT current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_commit'),
-	current_setting('synchronous_standby_names') <> '',
+SELECT current_setting('fsync'), current_setting('full_page_writes'),
 	pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on'`
 
 // Weaknesses implements [driver.Store]. A server that accepts no writes is unavailable, not weak.
 //
-// synchronous_commit=local is a weakness only with synchronous standbys: it acknowledges commits
-// that a failover to one of them would lose. See
-// https://www.postgresql.org/docs/current/runtime-config-wal.html.
+// synchronous_commit is no weakness, because transactions raise it: see durably in the
+// schema, and https://www.postgresql.org/docs/current/runtime-config-wal.html.
 func (s *Store) Weaknesses(ctx context.Context) ([]driver.Weakness, error) {
 	const op = "reading the durability settings"
-	var fsync, fullPageWrites, synchronousCommit string
-	var standbys, readOnly bool
+	var fsync, fullPageWrites string
+	var readOnly bool
 	err := read(ctx, s.pools.Receive, op, func(r Rows) error {
-		return r.Scan(&fsync, &fullPageWrites, &synchronousCommit, &standbys, &readOnly)
+		return r.Scan(&fsync, &fullPageWrites, &readOnly)
 	}, settingsSQL)
 	if err != nil {
 		return nil, err
@@ -55,20 +52,6 @@ func (s *Store) Weaknesses(ctx context.Context) ([]driver.Weakness, error) {
 			Setting: "full_page_writes", Value: fullPageWrites,
 			Effect: "A crash of the machine can leave half-written pages, and lose the events on them.",
 			Remedy: "Set full_page_writes = on in postgresql.conf and reload the server.",
-		})
-	}
-	switch {
-	case synchronousCommit == "off":
-		found = append(found, driver.Weakness{
-			Setting: "synchronous_commit", Value: synchronousCommit,
-			Effect: "A crash of the server loses the events it acknowledged last.",
-			Remedy: "Set synchronous_commit = on for the server, the database, the user or in the DSN.",
-		})
-	case synchronousCommit == "local" && standbys:
-		found = append(found, driver.Weakness{
-			Setting: "synchronous_commit", Value: synchronousCommit,
-			Effect: "A failover to a synchronous standby loses acknowledged events that had not reached it.",
-			Remedy: "Set synchronous_commit = on, since synchronous standbys are configured.",
 		})
 	}
 	return found, nil
@@ -100,4 +83,9 @@ func (s *Store) ForeignTriggers(ctx context.Context) (found []string, err error)
 		return err
 	}, foreignTriggersSQL, s.name)
 	return found, err
+}
+
+// Confirm implements [driver.Store].
+func (s *Store) Confirm(ctx context.Context) error {
+	return write(ctx, s.pools.Receive, "waiting until earlier commits are durable", noRows, s.sql.confirm)
 }

@@ -20,7 +20,8 @@ SELECT $1::bytea, $2::text, $3::text, $4::text, $5::timestamptz, $6::bytea, $7::
 	$9::text[], $10::text[], $11::text[], 1, $12::text, now, now
 FROM (
 	SELECT coalesce($13::timestamptz, now()) AS now,
-		set_config('lock_timeout', '1s', true) AS bound, set_config('idle_in_transaction_session_timeout', '5s', true)
+		set_config('lock_timeout', '1s', true) AS bound, set_config('idle_in_transaction_session_timeout', '5s', true),
+		{schema}.durably() AS durable
 ) setting
 WHERE setting.bound <> '' AND NOT EXISTS (SELECT FROM {schema}.event e WHERE e.key = $1::bytea)
 ON CONFLICT (key) DO UPDATE SET
@@ -47,7 +48,7 @@ SELECT dead FROM claimed`
 	// event, and locks the failures only then: a run of TakeClaim locks in this order.
 	fileInlineSQL = `
 WITH setting AS MATERIALIZED (
-	SELECT set_config('lock_timeout', '1s', true) AS bound, coalesce($2::timestamptz, now()) AS now
+	SELECT set_config('lock_timeout', '1s', true) AS bound, coalesce($2::timestamptz, now()) AS now, {schema}.durably() AS durable
 ), failure AS MATERIALIZED (
 	SELECT f.*, setting.now
 	FROM setting

@@ -12,9 +12,12 @@ import (
 // lowered. It records an attempt whose lease ran out as retried or as the last one, because the
 // outcome stays unknown. It buries a message whose token cannot grow too, so that such a row does not
 // fail the leases of all others.
+//
+// Its commit is durable before a message is sent, and so is every commit before it, whatever the
+// sessions of its claim or its handler were set to.
 var leaseSQL = `
 WITH setting AS MATERIALIZED (
-	SELECT coalesce($5::timestamptz, now()) AS now
+	SELECT coalesce($5::timestamptz, now()) AS now, {schema}.durably() AS durable
 ), due AS MATERIALIZED (
 	SELECT m.id, m.due_at, m.generation, m.attempts, m.state = 1 AS expired,
 		m.token = 9223372036854775807 AS stuck, m.attempts >= $4::int OR m.token = 9223372036854775807 AS used_up

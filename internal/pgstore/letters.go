@@ -12,7 +12,7 @@ import (
 // their messages, with "" for an event that is dead itself. $3 is the time.
 const lettersSQL = `
 WITH setting AS MATERIALIZED (
-	SELECT coalesce($3::timestamptz, now()) AS now
+	SELECT coalesce($3::timestamptz, now()) AS now, {schema}.durably() AS durable
 ), mine AS MATERIALIZED (
 	SELECT e.key
 	FROM (SELECT DISTINCT key FROM unnest($1::bytea[]) AS k (key) ORDER BY key) i
@@ -141,7 +141,7 @@ FOR UPDATE OF m`
 
 	retrySQL = `
 WITH setting AS MATERIALIZED (
-	SELECT coalesce($3::timestamptz, clock_timestamp()) AS now
+	SELECT coalesce($3::timestamptz, clock_timestamp()) AS now, {schema}.durably() AS durable
 ), due AS (
 	UPDATE {schema}.message m
 	SET due_at = least(m.due_at, setting.now)

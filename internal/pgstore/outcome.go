@@ -12,7 +12,7 @@ import (
 
 const givenSQL = `
 WITH setting AS MATERIALIZED (
-	SELECT coalesce($1::timestamptz, clock_timestamp()) AS now
+	SELECT coalesce($1::timestamptz, clock_timestamp()) AS now, {schema}.durably() AS durable
 ), given AS MATERIALIZED (
 	SELECT * FROM unnest($2::bytea[], $3::int[], $4::bigint[], $5::text[], $6::bigint[])
 		AS i (key, outcome, retry_in, error, took)

@@ -144,6 +144,7 @@ func New(schema string, pools Pools) *Store {
 type statements struct {
 	claim, known, lookUp  string
 	unclaim               string
+	confirm               string
 	reopen                string
 	count, quarantine     string
 	leaseOldest           string
@@ -199,6 +200,7 @@ func newStatements(write func(string) string) statements {
 		known:          write(knownSQL),
 		lookUp:         write(lookUpSQL),
 		unclaim:        write(unclaimSQL),
+		confirm:        write(confirmSQL),
 		reopen:         write(again(reopenSQL, stateAgainSQL, false)),
 		count:          write(countSQL),
 		quarantine:     write(quarantineSQL),

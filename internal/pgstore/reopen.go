@@ -11,7 +11,7 @@ import (
 // their locks.
 const reopenSQL = `
 WITH setting AS MATERIALIZED (
-	SELECT coalesce($2::timestamptz, now()) AS now
+	SELECT coalesce($2::timestamptz, now()) AS now, {schema}.durably() AS durable
 ), mine AS MATERIALIZED (
 	SELECT e.key, e.work
 	FROM (SELECT DISTINCT key FROM unnest($1::bytea[]) AS k (key) ORDER BY key) i

@@ -45,7 +45,7 @@ FOR UPDATE`
 // here, after the waits for the locks.
 const replaySQL = `
 WITH setting AS MATERIALIZED (
-	SELECT coalesce($2::timestamptz, clock_timestamp()) AS now
+	SELECT coalesce($2::timestamptz, clock_timestamp()) AS now, {schema}.durably() AS durable
 ), states AS (
 	UPDATE {schema}.event_state s
 	SET {state}, generation = $3::int,

@@ -13,6 +13,7 @@ import (
 const armSQL = `
 INSERT INTO {schema}.armed_source AS a (source, armed_until, replace)
 SELECT $1::text, coalesce($2::timestamptz, now()) + $3::bigint * interval '1 microsecond', $4::boolean
+FROM {schema}.durably()
 WHERE $4 OR $3 = 0 OR (SELECT count(*) FROM {schema}.learned_secret WHERE source = $1) < $5::bigint
 ON CONFLICT (source) DO UPDATE SET armed_until = excluded.armed_until, replace = excluded.replace
 RETURNING true`
@@ -30,7 +31,7 @@ WITH armed AS (
 	WHERE a.replace AND l.source = a.source AND l.secret <> $2::text
 )
 INSERT INTO {schema}.learned_secret AS l (source, secret, learned_at)
-SELECT source, $2, coalesce($3::timestamptz, now()) FROM armed
+SELECT source, $2, coalesce($3::timestamptz, now()) FROM armed CROSS JOIN {schema}.durably()
 ON CONFLICT (source, secret) DO UPDATE SET learned_at = greatest(l.learned_at, excluded.learned_at)
 RETURNING true`
 

@@ -86,7 +86,7 @@ ORDER BY e.received_at, s.key`
 	// attempt for each. The event is then due again after $4 microseconds, or dead if that is -1.
 	lostSQL = `
 WITH setting AS MATERIALIZED (
-	SELECT coalesce($1::timestamptz, clock_timestamp()) AS now
+	SELECT coalesce($1::timestamptz, clock_timestamp()) AS now, {schema}.durably() AS durable
 ), lost AS MATERIALIZED (
 	SELECT s.key, $3::bool AND $4::bigint < 0 AS dead
 	FROM {schema}.event_state s

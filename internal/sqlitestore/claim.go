@@ -50,6 +50,11 @@ func (s *Store) Claim(ctx context.Context, p *driver.ClaimParams) ([]driver.Clai
 	}
 	results := make([]driver.ClaimResult, len(p.Claims))
 	err := s.writeEach(ctx, opClaim, p.Now, len(p.Claims), func(t *writeTx, i int) error {
+		if i == 0 {
+			if err := t.checkFlush(p.AllowUnsafe); err != nil {
+				return err
+			}
+		}
 		return t.claim(&p.Claims[i], &results[i])
 	})
 	if err != nil {

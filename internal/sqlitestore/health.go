@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -37,15 +38,37 @@ func (s *Store) Weaknesses(ctx context.Context) ([]driver.Weakness, error) {
 	return weaknesses(synchronous, journal, version), nil
 }
 
+// weakFlush is the weakness of a connection with this value of PRAGMA synchronous.
+func weakFlush(synchronous int) driver.Weakness {
+	return driver.Weakness{
+		Setting: "synchronous",
+		Value:   strconv.Itoa(synchronous),
+		Effect:  "A commit is not flushed to the disk before it is acknowledged, so a power cut can lose it.",
+		Remedy:  "Set PRAGMA synchronous=FULL on every connection that writes.",
+	}
+}
+
+// checkFlush refuses a connection whose commits may be lost, unless that is allowed. It looks in
+// each transaction that claims: the pools may be the caller's, and so may the connection.
+func (t *writeTx) checkFlush(allowed []string) error {
+	var synchronous int
+	if err := t.tx.QueryRowContext(t.inner, `PRAGMA synchronous`).Scan(&synchronous); err != nil {
+		return err
+	}
+	w := weakFlush(synchronous)
+	if synchronous >= synchronousFull || slices.Contains(allowed, w.Setting) {
+		return nil
+	}
+	return fmt.Errorf("%w: %s", driver.ErrUnavailable, w)
+}
+
+// Confirm implements driver.Store. A claim was refused unless its commit is flushed.
+func (s *Store) Confirm(context.Context) error { return nil }
+
 func weaknesses(synchronous int, journal, version string) []driver.Weakness {
 	var found []driver.Weakness
 	if synchronous < synchronousFull {
-		found = append(found, driver.Weakness{
-			Setting: "synchronous",
-			Value:   strconv.Itoa(synchronous),
-			Effect:  "A commit is not flushed to the disk before it is acknowledged, so a power cut can lose it.",
-			Remedy:  "Set PRAGMA synchronous=FULL on every connection that writes.",
-		})
+		found = append(found, weakFlush(synchronous))
 	}
 	if !strings.EqualFold(journal, "wal") {
 		found = append(found, driver.Weakness{

@@ -73,6 +73,9 @@ func (s *Store) TakeClaim(ctx context.Context, p *driver.ClaimParams) (driver.Ru
 
 // claim claims the event, or reopens it, and takes it into the run.
 func (r *run) claim(p *driver.ClaimParams, result *driver.ClaimResult) (err error) {
+	if err := r.t.checkFlush(p.AllowUnsafe); err != nil {
+		return err
+	}
 	c := &p.Claims[0]
 	if err := r.t.claimWithWork(c, p.Reopen, result); err != nil || !result.Claimed && !result.Reopened {
 		return err
@@ -130,6 +133,11 @@ func (s *Store) ClaimTx(ctx context.Context, tx *sql.Tx, p *driver.ClaimParams) 
 	}
 	results := make([]driver.ClaimResult, len(p.Claims))
 	err := s.inTx(ctx, tx, opClaim, p.Now, len(p.Claims), func(t *writeTx, i int) error {
+		if i == 0 {
+			if err := t.checkFlush(p.AllowUnsafe); err != nil {
+				return err
+			}
+		}
 		return t.claimWithWork(&p.Claims[i], p.Reopen, &results[i])
 	})
 	if err != nil {

@@ -118,7 +118,7 @@ func (w *Workers[T]) tryInline(ctx context.Context, src *Source, c *driver.Claim
 		cancel()
 	}
 	run, claimed, err := w.db.TakeClaim(ctx, &driver.ClaimParams{
-		Claims: []driver.Claim{*c}, LockTimeout: inlineTimeout(ctx), Reopen: src.Reopen,
+		Claims: []driver.Claim{*c}, LockTimeout: inlineTimeout(ctx), Reopen: src.Reopen, AllowUnsafe: w.o.AllowUnsafe,
 	})
 	if err != nil {
 		return unclaimed(err)

@@ -66,8 +66,9 @@ type Source struct {
 
 // Options are the settings and callbacks of Workers, which call them concurrently.
 type Options struct {
-	Workers        int // transactions at a time; as many again for Inline handlers
-	Batch          int // events of one transaction, at most
+	Workers        int      // transactions at a time; as many again for Inline handlers
+	AllowUnsafe    []string // settings of the database that may be weak, for claims of Inline sources
+	Batch          int      // events of one transaction, at most
 	HandlerTimeout time.Duration
 	Retry          driver.Retry
 	Log            *slog.Logger

@@ -187,7 +187,11 @@ func checkSchemaSteps(ctx context.Context, store driver.Store) Check {
 }
 
 func (d *doctor) checkDurability(ctx context.Context, store driver.Store) Check {
-	weaknesses, err := store.Weaknesses(ctx)
+	engine, err := d.engine(store)
+	if err != nil {
+		return failed("durability", err)
+	}
+	refused, allowed, err := engine.Weaknesses(ctx)
 	if err != nil {
 		return failed("durability", err)
 	}
@@ -197,27 +201,31 @@ func (d *doctor) checkDurability(ctx context.Context, store driver.Store) Check 
 			return failed("durability", err)
 		}
 		if shared != "" {
-			weaknesses = append(weaknesses, driver.Weakness{
+			w := driver.Weakness{
 				Setting: weaknessFileSystem, Value: shared,
 				Effect: "Two machines that use the file at once corrupt it.", Remedy: "Put it on a local disk.",
-			})
+			}
+			if slices.Contains(d.settings.AllowUnsafe, w.Setting) {
+				allowed = append(allowed, w)
+			} else {
+				refused = append(refused, w)
+			}
 		}
 	}
-	return judgeDurability(weaknesses, d.settings.AllowUnsafe)
+	return judgeDurability(refused, allowed)
 }
 
-func judgeDurability(weaknesses []driver.Weakness, allowed []string) Check {
-	refused, accepted := sortWeaknesses(weaknesses, allowed)
+func judgeDurability(refused, allowed []driver.Weakness) Check {
 	c := Check{Name: "durability", Status: StatusOK}
 	for _, w := range refused {
 		c.Status, c.Remedy = StatusFailure, weaknessRemedy(refused)
-		c.Seen = append(c.Seen, weaknessText(w))
+		c.Seen = append(c.Seen, w.String())
 	}
-	for _, w := range accepted {
+	for _, w := range allowed {
 		if c.Status == StatusOK {
 			c.Status, c.Remedy = StatusWarning, "change it, unless the loss is intended"
 		}
-		c.Seen = append(c.Seen, "allowed by the settings: "+weaknessText(w))
+		c.Seen = append(c.Seen, "allowed by the settings: "+w.String())
 	}
 	if len(c.Seen) == 0 {
 		c.Seen = []string{"confirmed commits survive a power cut"}
@@ -243,12 +251,7 @@ func (d *doctor) checkClock(ctx context.Context, store driver.Store) Check {
 	if _, isSQLite := d.settings.SQLitePath(); isSQLite {
 		return skipped(name, "SQLite uses the clock of this machine")
 	}
-	// If the settings are faulty, use the limit of the default settings.
-	settings := d.settings
-	if d.faults != nil {
-		settings = new(config.Settings)
-	}
-	engine, err := NewEngine(store, settings, slog.New(slog.DiscardHandler))
+	engine, err := d.engine(store)
 	if err != nil {
 		return failed(name, err)
 	}
@@ -257,6 +260,16 @@ func (d *doctor) checkClock(ctx context.Context, store driver.Store) Check {
 		return failed(name, err)
 	}
 	return judgeClock(skew, limit)
+}
+
+// engine returns an engine on store. If the settings are faulty, it has the default settings, and
+// only the allowed weaknesses of d's.
+func (d *doctor) engine(store driver.Store) (*hookonce.Engine, error) {
+	settings := d.settings
+	if d.faults != nil {
+		settings = &config.Settings{AllowUnsafe: settings.AllowUnsafe}
+	}
+	return NewEngine(store, settings, slog.New(slog.DiscardHandler))
 }
 
 // judgeClock judges the results of Engine.Clock.

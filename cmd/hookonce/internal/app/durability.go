@@ -1,13 +1,13 @@
 package app
 
 import (
-	"context"
+	"errors"
 	"fmt"
-	"log/slog"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
 )
 
@@ -15,50 +15,12 @@ import (
 // system.
 const weaknessFileSystem = "shared_filesystem"
 
-// checkDurability refuses a database that may lose acknowledged events. It only warns of weaknesses
-// that are allowed by name.
-func checkDurability(ctx context.Context, store driver.Store, allowed []string, log *slog.Logger) error {
-	weaknesses, err := store.Weaknesses(ctx)
-	if err != nil {
-		return fmt.Errorf("reading the durability settings of the database: %w", err)
+// withRemedy adds the remedy to an UnsafeError of the engine. It returns other errors as they are.
+func withRemedy(err error) error {
+	if unsafe, ok := errors.AsType[*hookonce.UnsafeError](err); ok {
+		return &Error{Err: unsafe, Remedy: weaknessRemedy(unsafe.Weaknesses)}
 	}
-	return judge(weaknesses, allowed, log)
-}
-
-// judge logs the allowed weaknesses, and returns an error that lists all others.
-func judge(weaknesses []driver.Weakness, allowed []string, log *slog.Logger) error {
-	refused, accepted := sortWeaknesses(weaknesses, allowed)
-	for _, w := range accepted {
-		log.Warn("the database may lose acknowledged events; the settings allow it", "setting", w.Setting,
-			"value", w.Value, "effect", w.Effect, "remedy", w.Remedy)
-	}
-	if len(refused) == 0 {
-		return nil
-	}
-	texts := make([]string, len(refused))
-	for i, w := range refused {
-		texts[i] = weaknessText(w)
-	}
-	return &Error{
-		Err:    fmt.Errorf("the database may lose acknowledged events:\n  %s", strings.Join(texts, "\n  ")),
-		Remedy: weaknessRemedy(refused),
-	}
-}
-
-// sortWeaknesses separates the weaknesses that allowed names from the rest.
-func sortWeaknesses(weaknesses []driver.Weakness, allowed []string) (refused, accepted []driver.Weakness) {
-	for _, w := range weaknesses {
-		if slices.Contains(allowed, w.Setting) {
-			accepted = append(accepted, w)
-		} else {
-			refused = append(refused, w)
-		}
-	}
-	return refused, accepted
-}
-
-func weaknessText(w driver.Weakness) string {
-	return fmt.Sprintf("%s is %s: %s %s", w.Setting, w.Value, w.Effect, w.Remedy)
+	return err
 }
 
 func weaknessRemedy(refused []driver.Weakness) string {

@@ -13,7 +13,7 @@ import (
 // gateway does not run it, and uses its sources and routes.
 func NewEngine(store driver.Store, settings *config.Settings, log *slog.Logger) (*hookonce.Engine, error) {
 	engineConfig := settings.Engine
-	engineConfig.Logger = log
+	engineConfig.Logger, engineConfig.AllowUnsafe = log, settings.AllowUnsafe
 	return hookonce.NewEngine(store, &engineConfig)
 }
 

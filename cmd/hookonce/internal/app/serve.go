@@ -56,7 +56,7 @@ func Serve(ctx context.Context, o *Options) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := prepare(ctx, store, o); err != nil {
+	if err := g.prepare(ctx, store); err != nil {
 		return startFailed(ctx, errors.Join(err, g.public.Close(), g.admin.Close()), o.Logger)
 	}
 	return g.run(ctx)
@@ -69,11 +69,11 @@ func warnOfSettings(settings *config.Settings, log *slog.Logger) {
 }
 
 // prepare prepares the schema and checks the durability of store.
-func prepare(ctx context.Context, store driver.Store, o *Options) error {
-	if err := prepareSchema(ctx, store, o.Settings.Migrate == config.MigrateAuto, o.Logger); err != nil {
+func (g *gateway) prepare(ctx context.Context, store driver.Store) error {
+	if err := prepareSchema(ctx, store, g.options.Settings.Migrate == config.MigrateAuto, g.log); err != nil {
 		return err
 	}
-	return checkDurability(ctx, store, o.Settings.AllowUnsafe, o.Logger)
+	return withRemedy(g.engine.CheckDurability(ctx))
 }
 
 // startFailed returns err, or nil if ctx has ended: the gateway was told to stop, and had accepted
@@ -157,7 +157,7 @@ func (g *gateway) run(ctx context.Context) error {
 	worked := make(chan struct{})
 	go func() {
 		defer close(worked)
-		if err := g.engine.Run(work); err != nil {
+		if err := withRemedy(g.engine.Run(work)); err != nil {
 			failed <- fmt.Errorf("sending and upkeep: %w", err)
 		}
 	}()

@@ -92,7 +92,7 @@ func TestLoadEverything(t *testing.T) {
 		Migrate:       MigrateManual,
 		Listen:        "0.0.0.0:8080",
 		Admin:         Admin{Listen: "10.0.0.5:8081", Token: "0123456789abcdef"},
-		AllowUnsafe:   []string{"synchronous_commit"},
+		AllowUnsafe:   []string{"fsync"},
 		ShutdownDelay: 5 * time.Second,
 		Engine:        fullEngine(),
 	}
