@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/driver"
 )
 
 func TestClaimTxOnPGX(t *testing.T) {
@@ -216,4 +217,20 @@ func claimTxReopens[T any](t *testing.T, l *library[T]) {
 	<-crm.got
 	<-crm.got
 	wantEffects(t, l)
+}
+
+// unconfirmedStore is a real store on a server that cancels waits for its standbys.
+type unconfirmedStore struct{ driver.Driver[*sql.Tx] }
+
+func (unconfirmedStore) Confirm(context.Context) error { return driver.ErrCommitUnknown }
+
+func TestAcceptOfAnUnconfirmedCommit(t *testing.T) {
+	t.Parallel()
+	l := onSQLite(t)
+	l.db = unconfirmedStore{l.db}
+	in := inbox(t, l, nil, nil)
+	w := receiveInTx(t, l, in, delivery("1", "{}"), func(*sql.Tx, *hookonce.Event) error { return nil })
+	if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
+		t.Errorf("status %d, Retry-After %q, want 503 and a time", w.Code, w.Header().Get("Retry-After"))
+	}
 }

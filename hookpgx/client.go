@@ -37,6 +37,7 @@ func (c client) Acquire(ctx context.Context) (pgsession.Session, error) {
 	if err != nil {
 		return nil, err
 	}
+	forget(conn.Conn())
 	return &session{held: held{pool: c.pool, conn: conn, link: c.link}, bounds: bounds}, nil
 }
 
@@ -71,6 +72,7 @@ func (c client) begin(ctx context.Context, options pgx.TxOptions) (tx *poolTx, b
 	if bounds != "" {
 		options = pgx.TxOptions{BeginQuery: beginSQL(options) + "; " + bounds}
 	}
+	forget(conn.Conn())
 	began, err := conn.BeginTx(ctx, options)
 	if err != nil {
 		broken = conn.Conn().IsClosed()
@@ -105,6 +107,14 @@ type session struct {
 
 // Query implements pgstore.Conn.
 func (s *session) Query(ctx context.Context, sql string, args ...any) (pgstore.Rows, error) {
+	rows, err := s.query(ctx, sql, args)
+	if err != nil {
+		return nil, err
+	}
+	return committedRows{rows, s.conn.Conn()}, nil
+}
+
+func (s *session) query(ctx context.Context, sql string, args []any) (pgstore.Rows, error) {
 	if s.bounds != "" {
 		return queryBounded(ctx, s.conn.Conn(), s.bounds, sql, args)
 	}
@@ -151,7 +161,7 @@ type poolTx struct {
 var _ pgsession.RunTx = (*poolTx)(nil)
 
 // Commit implements pgsession.Tx.
-func (t *poolTx) Commit(ctx context.Context) error { return t.tx.Commit(ctx) }
+func (t *poolTx) Commit(ctx context.Context) error { return confirmed(t.conn.Conn(), t.tx.Commit(ctx)) }
 
 // Rollback implements pgsession.Tx. pgx closes the connection if the rollback fails. A handler that
 // does not return may use a connection that was cut, so nothing is sent on it.

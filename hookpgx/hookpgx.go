@@ -32,6 +32,12 @@
 // pool of one connection is refused. Give the pool more than the default of pgxpool, four
 // connections, if the rest of the program uses it too.
 //
+// # Synchronous standbys
+//
+// If the server cancels a commit's wait for its synchronous standbys, the commit succeeds with a
+// warning. The store sees it on its own pools. [WatchCommits] makes it see the warning on the
+// caller's pool, too.
+//
 // # Poolers
 //
 // The store works behind PgBouncer with session and transaction pooling, without an option. Its own pools

@@ -88,6 +88,7 @@ func (l *link) configure(config *pgxpool.Config, conns int, settings map[string]
 		c.RuntimeParams = map[string]string{}
 	}
 	maps.Copy(c.RuntimeParams, settings)
+	WatchCommits(c)
 	c.DefaultQueryExecMode = execMode // for batches
 	config.BeforeConnect = l.beforeConnect(config.BeforeConnect)
 

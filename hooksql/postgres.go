@@ -40,6 +40,12 @@ type PostgresOptions struct {
 	// Admin is the pool for listings, replays, checks and migrations, on the same database.
 	// Defaults to the store's pool.
 	Admin *sql.DB
+	// Unconfirmed reports, and forgets, whether a connection of the driver got the warning that the
+	// server stopped waiting for its synchronous standbys: a notice whose routine is
+	// SyncRepWaitForLSN. A commit with that warning is on the primary alone, and counts as unknown.
+	// database/sql has no such notices, so only a hook of the driver sees them; docs/library.md
+	// shows it for pgx. nil: a cancelled wait counts as a commit.
+	Unconfirmed func(driverConn any) bool
 }
 
 // PostgresStore is a [driver.Driver] on PostgreSQL over database/sql, whose handlers work in a
@@ -101,7 +107,7 @@ func NewPostgresWithOptions(db *sql.DB, opts *PostgresOptions) (*PostgresStore, 
 	link := &postgresLink{}
 	for _, pool := range []*sql.DB{db, o.Receive, o.Admin} {
 		if bases[pool] == nil {
-			bases[pool] = pgsession.New(&postgresClient{pool: pool, cut: o.Receive, link: link})
+			bases[pool] = pgsession.New(&postgresClient{pool: pool, cut: o.Receive, link: link, unconfirmed: o.Unconfirmed})
 			link.pools = append(link.pools, pool)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	sqldriver "database/sql/driver"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -21,6 +22,8 @@ type postgresClient struct {
 	// cut is the pool through which transactions are severed.
 	cut  *sql.DB
 	link *postgresLink
+	// unconfirmed is PostgresOptions.Unconfirmed.
+	unconfirmed func(driverConn any) bool
 }
 
 var _ pgsession.Client = (*postgresClient)(nil)
@@ -31,7 +34,25 @@ func (c *postgresClient) Acquire(ctx context.Context) (pgsession.Session, error)
 	if err != nil {
 		return nil, err
 	}
-	return &postgresSession{postgresHold{conn: conn, link: c.link}}, nil
+	_ = c.confirmed(conn, nil) // forgets earlier commits
+	return &postgresSession{postgresHold{conn: conn, client: c}}, nil
+}
+
+// errUnconfirmed is the error of a commit that may be on the primary alone. Its outcome is unknown,
+// because a failover would lose it.
+var errUnconfirmed = errors.New("the server stopped waiting for its synchronous standbys: a failover would lose the commit")
+
+// confirmed returns the error of a commit on conn whose error so far is err.
+func (c *postgresClient) confirmed(conn *sql.Conn, err error) error {
+	if err != nil || c.unconfirmed == nil {
+		return err
+	}
+	return conn.Raw(func(driverConn any) error {
+		if c.unconfirmed(driverConn) {
+			return errUnconfirmed
+		}
+		return nil
+	})
 }
 
 // Begin implements pgsession.Client. database/sql rolls the transaction back when ctx ends.
@@ -52,10 +73,11 @@ func (c *postgresClient) begin(ctx context.Context, options *sql.TxOptions) (tx 
 	if err != nil {
 		return postgresTx{}, false, err
 	}
+	_ = c.confirmed(conn, nil) // forgets earlier commits
 	began, err := conn.BeginTx(ctx, options)
 	switch {
 	case err == nil:
-		return postgresTx{postgresConn{began}, postgresHold{conn: conn, link: c.link}}, false, nil
+		return postgresTx{postgresConn{began}, postgresHold{conn: conn, client: c}}, false, nil
 	case c.Refused(err):
 		giveBack(conn)
 		return postgresTx{}, false, err
@@ -108,8 +130,22 @@ type postgresSession struct{ postgresHold }
 
 // Query implements pgstore.Conn.
 func (s *postgresSession) Query(ctx context.Context, query string, args ...any) (pgstore.Rows, error) {
-	return queryOn(ctx, s.conn, query, args)
+	rows, err := queryOn(ctx, s.conn, query, args)
+	if err != nil || s.client.unconfirmed == nil {
+		return rows, err
+	}
+	return committedRows{rows, s}, nil
 }
+
+// committedRows are the rows of a statement that commits by itself. The commit is over when they have
+// been read to their end.
+type committedRows struct {
+	pgstore.Rows
+	session *postgresSession
+}
+
+// Err implements pgstore.Rows.
+func (r committedRows) Err() error { return r.session.client.confirmed(r.session.conn, r.Rows.Err()) }
 
 // Script implements pgstore.Conn.
 func (s *postgresSession) Script(ctx context.Context, text string) error {
@@ -134,7 +170,7 @@ type postgresTx struct {
 }
 
 // Commit implements pgsession.Tx.
-func (t *postgresTx) Commit(context.Context) error { return t.tx.Commit() }
+func (t *postgresTx) Commit(context.Context) error { return t.client.confirmed(t.conn, t.tx.Commit()) }
 
 // Rollback implements pgsession.Tx. If it fails the driver closes the connection, which would be of
 // no use with a transaction open.

@@ -111,7 +111,7 @@ func dropIdle(pool *sql.DB) {
 // postgresHold is a connection out of a pool.
 type postgresHold struct {
 	conn    *sql.Conn
-	link    *postgresLink
+	client  *postgresClient
 	spoiled bool
 }
 
@@ -127,5 +127,5 @@ func (h *postgresHold) Release() {
 // Spoil implements pgsession.Spoiler.
 func (h *postgresHold) Spoil() {
 	h.spoiled = true
-	h.link.drop()
+	h.client.link.drop()
 }

@@ -92,7 +92,7 @@ func (t *postgresRunTx) Script(ctx context.Context, text string) error {
 // Commit implements pgsession.Tx.
 func (t *postgresRunTx) Commit(ctx context.Context) error {
 	done := t.within(ctx)
-	err := t.tx.Commit()
+	err := t.client.confirmed(t.conn, t.tx.Commit())
 	done()
 	t.cancel()
 	return err

@@ -114,8 +114,11 @@ func (s *Store) reopenClaimed(b *claimBatch) error {
 	}, s.sql.reopenClaimed, keys, done, clock(b.Now))
 }
 
-// boundSQL bounds how long a process that has stopped can keep a claim open.
-const boundSQL = `SELECT set_config('idle_in_transaction_session_timeout', $1::text, true)`
+// boundSQL bounds how long a process that has stopped can keep a claim open, and tells whether there
+// are synchronous standbys.
+const boundSQL = `
+SELECT current_setting('synchronous_standby_names') <> ''
+FROM set_config('idle_in_transaction_session_timeout', $1::text, true)`
 
 var claimedSQL = `
 SELECT txid_current(), pg_backend_pid(), current_setting('role'), ` + takenColumns + `, 1
@@ -149,13 +152,16 @@ func (s *Store) TakeClaim(ctx context.Context, p *driver.ClaimParams) (*Run, dri
 			r.tx.Rollback(ctx)
 			return nil, driver.ClaimResult{}, fmt.Errorf("claiming: %w: %w", driver.ErrCommitUnknown, err)
 		}
+		if err := r.confirm(ctx); err != nil {
+			return nil, driver.ClaimResult{}, fmt.Errorf("claiming: %w", err)
+		}
 		return nil, result, nil
 	}
 	return r, result, nil
 }
 
 func (r *Run) takeClaim(ctx context.Context, p *driver.ClaimParams) (result driver.ClaimResult, err error) {
-	if err := scan(ctx, r.tx, noRows, boundSQL, milliseconds(runTimeout)); err != nil {
+	if err := scan(ctx, r.tx, func(rows Rows) error { return rows.Scan(&r.standbys) }, boundSQL, milliseconds(runTimeout)); err != nil {
 		return result, fmt.Errorf("claiming: %w", r.failure(err))
 	}
 	results, err := r.store.ClaimTxOn(ctx, r.tx, p)

@@ -21,12 +21,15 @@ import (
 //
 // A run of TakeClaim has no record: if its transaction is gone, so is its claim.
 type Run struct {
-	store  *Store
-	tx     Tx
-	claim  bool // of TakeClaim
-	events []driver.TakenEvent
-	beside bool // see driver.TakeParams
-	found  int  // events that are locked, with those that are too many bytes
+	store *Store
+	tx    Tx
+	claim bool // of TakeClaim
+	// standbys says that the server has synchronous standbys. It is set in a run of TakeClaim, whose
+	// commit is an acknowledgement.
+	standbys bool
+	events   []driver.TakenEvent
+	beside   bool // see driver.TakeParams
+	found    int  // events that are locked, with those that are too many bytes
 
 	xid  int64  // of the transaction; the id of the record
 	pid  int32  // of the session
@@ -200,7 +203,7 @@ func (r *Run) commit(ctx context.Context) error {
 	err := r.tx.Commit(ctx)
 	if err == nil {
 		r.ended = true
-		return nil
+		return r.confirm(ctx)
 	}
 	class := driver.ErrCommitUnknown
 	switch r.store.pools.Work.Outcome(err) {
@@ -211,6 +214,18 @@ func (r *Run) commit(ctx context.Context) error {
 	case Unknown:
 	}
 	return fmt.Errorf("committing: %w: %w", class, err)
+}
+
+// confirm waits for the synchronous standbys by the receiving pool: the connection of the run may be
+// one that does not show a cancelled wait.
+func (r *Run) confirm(ctx context.Context) error {
+	if !r.standbys {
+		return nil
+	}
+	if err := r.store.Confirm(ctx); err != nil {
+		return fmt.Errorf("%w: %w", driver.ErrCommitUnknown, err)
+	}
+	return nil
 }
 
 // Settle implements [driver.Run]. For a run of TakeClaim it only rolls back, which undoes the

@@ -36,6 +36,7 @@ func openPostgres(_ context.Context, settings *config.Settings) (driver.Store, e
 	if err != nil {
 		return nil, fmt.Errorf("the setting database: %w", err)
 	}
+	hookpgx.WatchCommits(cfg.ConnConfig)
 	store, err := hookpgx.Open(cfg, nil)
 	if err != nil {
 		return nil, fmt.Errorf("opening the database: %w", err)
