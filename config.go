@@ -65,7 +65,7 @@ type Config struct {
 	// to a delivery of the source with the most of them. Defaults to 8,192.
 	Queue int
 	// BodyBytes bounds the memory of all bodies, from their first byte to their answer; beyond it
-	// the answer is 503. A source gets three times what it leaves free, so one alone gets three
+	// the answer is 503. A source gets three times the free memory, so one alone gets three
 	// quarters; but a body alone is always received. Defaults to 256 MiB.
 	BodyBytes int64
 	// QuarantineRows is the number of malformed requests kept per source; the oldest go first.
@@ -92,7 +92,7 @@ type Config struct {
 
 	// AllowUnsafe names the settings of the database that may lose acknowledged events: "fsync" and
 	// "full_page_writes" on PostgreSQL, "synchronous", "journal_mode" and "sqlite_version" on
-	// SQLite. While another one of them is weak, Run returns an UnsafeError when it starts, Ready
+	// SQLite. While another one is weak, Run returns an UnsafeError when it starts, Ready
 	// returns one too, and deliveries are answered 503.
 	AllowUnsafe []string
 
@@ -169,8 +169,8 @@ type Source struct {
 	Consume Consume
 	// Inline runs the handler before the answer, in the transaction of the claim.
 	Inline bool
-	// DeadLetter sets the number of failures after which an event of an Inline handler is a dead
-	// letter. Defaults to AfterAttempts(5).
+	// DeadLetter sets how many failures make an event of an Inline handler a dead letter.
+	// Defaults to AfterAttempts(5).
 	DeadLetter DeadLetterPolicy
 	// Stale are the rules for skipping events that are older than an applied one. The first rule
 	// that matches an event's type applies.

@@ -16,8 +16,8 @@ import (
 // durabilityTimeout bounds the look at the durability settings when Run starts.
 const durabilityTimeout = 5 * time.Second
 
-// UnsafeError says by which settings the database may lose acknowledged events. Config.AllowUnsafe
-// allows them by name.
+// UnsafeError lists the settings that may make the database lose acknowledged events.
+// Config.AllowUnsafe allows them by name.
 type UnsafeError struct {
 	Weaknesses []driver.Weakness
 }
@@ -62,9 +62,9 @@ func (in *Engine) Weaknesses(ctx context.Context) (refused, allowed []driver.Wea
 	return refused, allowed, nil
 }
 
-// CheckDurability reads the durability settings of the database, and returns an UnsafeError if one of
-// them is weak and not allowed. From then on deliveries are answered 503, until the next look finds
-// that it is mended. Run looks every 30 s, and each call of Ready looks too.
+// CheckDurability reads the durability settings of the database, and returns an UnsafeError if a
+// weak one is not allowed. From then on deliveries are answered 503, until the next look finds it
+// mended. Run looks every 30 s, and each call of Ready looks too.
 func (in *Engine) CheckDurability(ctx context.Context) error {
 	refused, allowed, err := in.Weaknesses(ctx)
 	if err != nil {

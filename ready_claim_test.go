@@ -143,8 +143,8 @@ func TestReadyAfterFailedClaims(t *testing.T) {
 		store := &faultStore{Store: openStore(t), before: failFor(driver.ErrBadRow, "bad")}
 		in := newEngine(t, store, nil)
 		for range 9 {
-			if got := deliver(in, delivery("bad", "{}")); got.Code != http.StatusBadRequest {
-				t.Fatalf("answered %d, want 400", got.Code)
+			if got := deliver(in, delivery("bad", "{}")); got.Code != http.StatusServiceUnavailable {
+				t.Fatalf("answered %d, want 503", got.Code)
 			}
 		}
 		if err := in.Ready(t.Context()); err != nil {

@@ -78,7 +78,7 @@ func TestClockThatWasSetLately(t *testing.T) {
 			if n := store.readings.Load() - before; n != 0 {
 				t.Errorf("a step of %s was noticed after %d readings of the database's clock, want 0", step, n)
 			}
-			// The next reading settles who is right: here both clocks were set.
+			// The next reading settles it: here both clocks were set.
 			if _, _, err := in.Clock(t.Context()); err != nil {
 				t.Fatal(err)
 			}

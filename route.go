@@ -101,8 +101,8 @@ func matchesAny(patterns []typePattern, eventType string) bool {
 // have. The event is then stored as dead, with driver.NoteUndecided, until an operator replays it.
 var ErrUndecided = errors.New("hookonce: the condition was not decided within its bounds")
 
-// decideShare is the part of the time for an answer in which conditions are evaluated. Those that
-// are left then stay undecided: the claim needs time too, and a sender that repeats a delivery
+// decideShare is the part of the time for an answer that conditions may take. Those that are left
+// then stay undecided: the claim needs time too, and a sender that repeats a delivery
 // which always takes too long would never get it stored.
 const decideShare = 2
 

@@ -16,7 +16,7 @@ import (
 
 const undecidedNote = driver.NoteUndecided + "slow"
 
-// undecidedEngine has the routes "before", "slow" and "after", of which slow gives up while told to.
+// undecidedEngine has the routes "before", "slow" and "after"; slow gives up while told to.
 func undecidedEngine(t *testing.T, store driver.Store) (*hookonce.Engine, *atomic.Bool) {
 	t.Helper()
 	var stuck atomic.Bool

@@ -399,7 +399,7 @@ func TestSecretsOfZeroBytesAreRefused(t *testing.T) {
 	nothingStored(t, store)
 }
 
-// zerosLearned is a store in which each source has learned a secret, in a way that did not check it.
+// zerosLearned is a store whose sources have each learned a secret that nothing checked.
 type zerosLearned struct {
 	driver.Store
 	secret string

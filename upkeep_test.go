@@ -78,7 +78,7 @@ func openWithSQL(t *testing.T) (store driver.Store, exec func(query string)) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = db.Close() }) // it has written what it should
+	t.Cleanup(func() { _ = db.Close() })
 	return opened, func(query string) {
 		t.Helper()
 		if _, err := db.ExecContext(t.Context(), query); err != nil {

@@ -79,7 +79,8 @@ type Store interface {
 	// ReplayDead makes dead letters due again under their old ids, with a new generation and full
 	// attempts. It does so even if other messages of their event are open. For each letter it
 	// returns whether it was replayed. It skips letters that are no longer dead, that are undecided
-	// (WorkUndecided), or that another session has locked. A letter that is listed twice is replayed once.
+	// (WorkUndecided), or that another session has locked. A letter that is listed twice is replayed
+	// once.
 	ReplayDead(ctx context.Context, p *DeadLetterParams) ([]bool, error)
 
 	// Discard makes dead letters skipped, with NoteDiscarded, in their current generation. Its
@@ -128,8 +129,8 @@ type Store interface {
 	// its connection, and returns them. An event that was alone in its run has an attempt counted,
 	// with ErrorRunInterrupted; it is then due again with the backoff of TakeParams.Retry, or dead
 	// after its last attempt. Events of a larger run, and of a run with TakeParams.Beside, may be
-	// innocent: they are only marked as tried, and are due at once. The record of a run in another database, which a
-	// restore brought here, is removed without an attempt.
+	// innocent: they are only marked as tried, and are due at once. The record of a run in another
+	// database, which a restore brought here, is removed without an attempt.
 	SweepRuns(ctx context.Context, p *SweepRunsParams) ([]LostRun, error)
 
 	// Versions returns the applied versions of objects, without locking.
@@ -171,7 +172,7 @@ type Store interface {
 
 	// PullBack makes work due that a step of the database's clock left due too far ahead: farther
 	// than MaxAhead, and farther than the wait that its last failed attempt set. That wait begins
-	// anew; without a failed attempt the work is due at once. A lease ends within an hour. PullBack
+	// again; without a failed attempt the work is due at once. A lease ends within an hour. PullBack
 	// returns the numbers of events and messages, at most p.Limit of each for each name.
 	PullBack(ctx context.Context, p *PullBackParams) (events, messages int, err error)
 

@@ -132,7 +132,7 @@ type TakeParams struct {
 	// Tried and Suspects are then ignored.
 	Keys []Key
 	// Beside says that handlers of other runs may work in this process at the same time. If the
-	// process ends, nothing tells which of them was at fault: an interrupted run of one event counts
+	// process ends, nothing tells which run was at fault: an interrupted run of one event counts
 	// no attempt then, as one of several events.
 	Beside bool
 	// HandlerTimeout is the time limit of a handler. The store allows some more before it cuts a

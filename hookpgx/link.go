@@ -17,7 +17,7 @@ const (
 	closeTimeout = time.Second
 )
 
-// link is what the pools of a store share.
+// link is the state that the pools of a store share.
 type link struct {
 	own   []*pgxpool.Pool // made by the store
 	users *pgxpool.Pool   // the caller's pool; nil if the store made all of them

@@ -9,12 +9,12 @@ import (
 	"github.com/hookonce/hookonce/internal/pgstore"
 )
 
-// standbyWait is the function of the server in which a commit waits for the synchronous standbys. If
+// standbyWait is the server's function that waits for the synchronous standbys at a commit. If
 // that wait is cancelled the commit succeeds, on the primary alone, and the server only sends a
 // warning. The warning names this function; its text may be translated.
 const standbyWait = "SyncRepWaitForLSN"
 
-// unconfirmedKey marks a connection, in its custom data, on which such a warning came.
+// unconfirmedKey marks a connection that got such a warning, in its custom data.
 const unconfirmedKey = "hookonce.unconfirmed"
 
 // errUnconfirmed is the error of a commit that may be on the primary alone. Its outcome is unknown,

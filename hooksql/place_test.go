@@ -30,8 +30,8 @@ func placed(t *testing.T) (store *hooksql.Store, path string) {
 	return store, path
 }
 
-// writes are the writes that must fail while the file is not in its place, and Now, on which
-// readiness depends.
+// writes are the writes that must fail while the file is not in its place, and Now, which
+// decides on readiness.
 func writes(store *hooksql.Store, id string) map[string]func(ctx context.Context) error {
 	return map[string]func(ctx context.Context) error{
 		"Claim": func(ctx context.Context) error { return claim(ctx, store, id) },
@@ -74,8 +74,8 @@ func rename(t *testing.T, from, to string) {
 	}
 }
 
-// SQLite goes on in a file that is gone from its path. What is claimed then is lost for the next
-// process.
+// SQLite goes on in a file that is gone from its path. The next process would not
+// find the claims.
 func TestFileNotInItsPlace(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -66,7 +66,7 @@ const (
 	dropTimeout = time.Second
 )
 
-// postgresLink is what the pools of a store share.
+// postgresLink is the state that the pools of a store share.
 type postgresLink struct {
 	pools []*sql.DB
 

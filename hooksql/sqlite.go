@@ -68,7 +68,7 @@ func OpenSQLite(driverName, path string) (*Store, error) {
 // file: creating them, and writes outside handlers. Do not write through another pool: SQLite has
 // one writer, so one of the two would fail with SQLITE_BUSY.
 //
-// The pool has one connection. While a transaction of it is open, every claim and every handler
+// The pool has one connection. While it has a transaction open, every claim and every handler
 // waits, so keep it short. A handler must write through its own transaction; on the pool it would
 // wait for itself. The pool of a store that OpenSQLite made is closed with the store.
 func (s *Store) Writer() *sql.DB { return s.pools.writer }

@@ -188,7 +188,7 @@ func TestBrokenConnections(t *testing.T) {
 	}
 }
 
-// TestSpoil has a server that refuses writes or shuts down. Whatever meets the error first spoils the
+// TestSpoil has a server that refuses writes or shuts down. The first call that meets the error spoils the
 // connection before it releases it; other errors spoil nothing.
 func TestSpoil(t *testing.T) {
 	t.Parallel()

@@ -7,12 +7,12 @@ import (
 )
 
 // stepSuspect runs one event that had an interrupted run, alone. Its process has one such run at a
-// time, beside those of the other workers: suspects, most of which are innocent, do not hold the others
+// time, beside those of the other workers: most suspects are innocent, and do not hold the others
 // up.
 //
 // If the process ends again, only the suspect has an attempt counted, because all other runs are
-// taken with Beside. It may be innocent once more, if the process ended for another reason. So its
-// last attempt, after which it would be dead, runs while no other handler does.
+// taken with Beside. It may be innocent once more, if the process ended for another reason. Its last
+// attempt would make it dead, so it runs while no other handler does.
 func (w *Workers[T]) stepSuspect(ctx, workCtx context.Context, t task) (more bool, err error) {
 	src := w.o.Source(t.source)
 	if src == nil {

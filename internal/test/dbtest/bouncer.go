@@ -18,7 +18,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// BouncerOptions configure a PgBouncer. What they do not name is PgBouncer's default.
+// BouncerOptions configure a PgBouncer. All other settings are PgBouncer's defaults.
 type BouncerOptions struct {
 	Mode     string   // pool_mode: session or transaction
 	PoolSize int      // default_pool_size; defaults to PgBouncer's 20

@@ -17,7 +17,7 @@ func pullBackCases[T any]() []workCase[T] {
 	}
 }
 
-// jumped is a time to which the clock was set by mistake.
+// jumped is the time of a clock that was set by mistake.
 var jumped = t0.Add(200 * day)
 
 // longWait is a wait beyond driver.MaxAhead that a handler asked for.

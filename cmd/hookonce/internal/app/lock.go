@@ -53,7 +53,8 @@ func lockInstance(path string) (*instanceLock, error) {
 }
 
 // openLock opens the lock file of the database at path. It follows no link and truncates nothing:
-// whoever can write to the folder could otherwise make the gateway destroy any file of its user.
+// another user with access to the folder could otherwise make the gateway destroy any file of its
+// user.
 func openLock(path string, flags int) (*os.File, error) {
 	name := path + lockSuffix
 	if info, err := os.Lstat(name); err == nil && !info.Mode().IsRegular() {

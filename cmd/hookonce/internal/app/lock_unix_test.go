@@ -11,8 +11,8 @@ import (
 	"github.com/hookonce/hookonce/hookmigrate"
 )
 
-// Whoever can write to the folder of the database can put anything at the name of the lock file,
-// and of SQLite's own files. The gateway changes no file that it did not make.
+// Another user with access to the folder of the database can put anything at the name of the lock
+// file, and of SQLite's own files. The gateway changes no file that it did not make.
 func TestForeignLockFilesAreRefused(t *testing.T) {
 	t.Parallel()
 	const content = "1234567890\nthe file of another program\n"
