@@ -24,6 +24,9 @@ var (
 	// ErrNoKeys means that Verify got no key, or a key made for another scheme. The receiver is at
 	// fault, not the sender.
 	ErrNoKeys = errors.New("no usable key")
+	// ErrZeroSecret is the error of ParseKey for a secret of zero bytes only. HMAC pads keys with zero
+	// bytes, so it equals the empty key, which anyone can use.
+	ErrZeroSecret = errors.New("the secret has only zero bytes, which protects nothing: make a new one")
 	// ErrNoURL means that the scheme signs the public URL and Request.URL is empty. The receiver is
 	// at fault, not the sender.
 	ErrNoURL = errors.New("the public URL is not set")

@@ -84,7 +84,7 @@ func parseSecret(encoding, secret string) (Key, error) {
 		return Key{}, errors.New("the secret decodes to nothing")
 	case onlyZeros([]byte(secret)) || onlyZeros(key):
 		// HMAC pads a short key with zeros, so this one equals the empty key, which anyone can use.
-		return Key{}, errors.New("the secret has only zero bytes, which protects nothing: make a new one")
+		return Key{}, ErrZeroSecret
 	}
 	short := len(key) < weakKey || encoding == SecretSHA1 && len(secret) < weakKey
 	return newKey(&material{hmac: key, short: short}), nil

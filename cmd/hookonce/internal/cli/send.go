@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -212,6 +213,9 @@ func (p *program) signingKey(f *sendFlags, s *sample.Sender) (verify.Key, error)
 		return f.readKey(v)
 	case len(f.secrets) > 0:
 		keys, err := f.readSecrets(v)
+		if errors.Is(err, verify.ErrZeroSecret) {
+			err = f.usage("--secret: %w", err)
+		}
 		if err != nil {
 			return verify.Key{}, err
 		}

@@ -208,9 +208,11 @@ func (f *senderFlags) header() (http.Header, error) {
 	return h, nil
 }
 
-// readSecrets returns the keys of --secret, each the secret itself or file:PATH.
+// readSecrets returns the keys of --secret, each the secret itself or file:PATH. A secret of zero bytes
+// matches no request; if there is no other, the error is verify.ErrZeroSecret.
 func (f *senderFlags) readSecrets(v *verify.Verifier) ([]verify.Key, error) {
 	var keys []verify.Key
+	var zero error
 	for _, text := range f.secrets {
 		if path, ok := strings.CutPrefix(text, "file:"); ok {
 			var err error
@@ -219,10 +221,17 @@ func (f *senderFlags) readSecrets(v *verify.Verifier) ([]verify.Key, error) {
 			}
 		}
 		key, err := v.ParseKey(text)
-		if err != nil {
+		switch {
+		case errors.Is(err, verify.ErrZeroSecret):
+			zero = err
+		case err != nil:
 			return nil, f.usage("--secret: %w", err)
+		default:
+			keys = append(keys, key)
 		}
-		keys = append(keys, key)
+	}
+	if len(keys) == 0 && zero != nil {
+		return nil, zero
 	}
 	return keys, nil
 }

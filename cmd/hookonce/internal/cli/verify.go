@@ -64,9 +64,9 @@ func (p *program) verify(f *verifyFlags) error {
 	if err != nil {
 		return err
 	}
-	keys, err := f.keys(s)
-	if err != nil {
-		return err
+	keys, unfit := f.keys(s)
+	if unfit != nil && !errors.Is(unfit, verify.ErrZeroSecret) {
+		return unfit
 	}
 	req, err := f.request(p, s)
 	if err != nil {
@@ -76,7 +76,10 @@ func (p *program) verify(f *verifyFlags) error {
 		fmt.Fprintf(p.stderr, "Note: --param %s is not given, so it is not compared: %s\n", param.Name, printable(param.About))
 	}
 	v := verdict{Events: []verifiedEvent{}}
-	reason := judge(s, req, keys)
+	reason := unfit
+	if reason == nil {
+		reason = judge(s, req, keys)
+	}
 	if reason != nil {
 		v.Reason = reason.Error()
 	} else {
