@@ -126,6 +126,9 @@ func TestPoolerWork(t *testing.T) {
 			w.awaitEnd(t, pid)
 			hookpgx.GiveBack(t.Context(), run)
 		},
+		Drop: func(t *testing.T, d driver.Driver[pgx.Tx], table string, key driver.Key) {
+			worldOf(d).drop(t, table, key)
+		},
 	})
 }
 

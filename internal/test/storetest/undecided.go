@@ -49,10 +49,10 @@ func undecidedClaim(f *fixture) {
 	if err != nil || len(page.DeadLetters) != 1 || page.DeadLetters[0].EventID != "undecided" || page.DeadLetters[0].LastError != undecidedNote {
 		f.Errorf("dead letters: %+v, error %v, want the undecided event", page, err)
 	}
-	same(f, "duplicate", []driver.ClaimResult{{Dead: true}}, f.claim(t0, c))
+	same(f, "duplicate", []driver.ClaimResult{{Duplicate: true, Dead: true}}, f.claim(t0, c))
 	// A delivery under other settings changes nothing.
 	decided := newClaim("stripe", "undecided", "{}", "audit")
-	same(f, "duplicate with routes", []driver.ClaimResult{{Dead: true}}, f.claim(t0, decided))
+	same(f, "duplicate with routes", []driver.ClaimResult{{Duplicate: true, Dead: true}}, f.claim(t0, decided))
 	wantUndecided(f)
 	for id, state := range map[string]string{"routed": driver.StateRunning, "queued": driver.StatePending, "plain": driver.StateDone} {
 		if ev := f.event("stripe", id); ev.State != state || ev.FailedAt != f.event("stripe", "plain").FailedAt {
@@ -94,7 +94,7 @@ func undecidedRoutes(f *fixture) {
 	if m := f.leaseOne(t0, "to-billing"); m.ID != driver.MessageID(c.Key, 0, "billing") {
 		f.Errorf("the message has the id %s", m.ID)
 	}
-	same(f, "duplicate", []driver.ClaimResult{{}}, f.claim(t0, c))
+	same(f, "duplicate", []driver.ClaimResult{{Duplicate: true}}, f.claim(t0, c))
 }
 
 func undecidedWork(f *fixture) {

@@ -178,7 +178,7 @@ func inlineAttempts[T any](w *bench[T]) {
 	for n := 1; n <= 2; n++ {
 		w.countInline(inlineFailure(t0, dead, 2), driver.InlineFailed{Failures: n, Dead: n == 2})
 	}
-	run = w.takeClaim(t0, true, dead, driver.ClaimResult{Dead: true, Reopened: true, Generation: 1})
+	run = w.takeClaim(t0, true, dead, driver.ClaimResult{Duplicate: true, Dead: true, Reopened: true, Generation: 1})
 	if got := run.Events()[0].Attempts; got != 0 {
 		w.Errorf("the reopened event has %d attempts, want none", got)
 	}
