@@ -1,6 +1,7 @@
 package hooksql_test
 
 import (
+	"os"
 	"testing"
 	"time"
 
@@ -23,6 +24,7 @@ func behindBouncer(t testing.TB, dsn, schema string) string {
 // TestPostgresPooler runs the conformance suite behind PgBouncer.
 func TestPostgresPooler(t *testing.T) {
 	t.Parallel()
+	soakOnly(t)
 	exercisePostgres(t, func(t testing.TB) *postgresWorld {
 		dsn, schema := dbtest.Postgres(t)
 		w := connectPostgres(t, behindBouncer(t, dsn, schema), schema)
@@ -34,6 +36,7 @@ func TestPostgresPooler(t *testing.T) {
 // TestPostgresPoolerWork runs the conformance suite of handlers' transactions behind PgBouncer.
 func TestPostgresPoolerWork(t *testing.T) {
 	t.Parallel()
+	soakOnly(t)
 	storetest.ExerciseWork(t, postgresHarness(behindBouncer))
 }
 
@@ -67,5 +70,14 @@ func TestOpenPostgresBehindPooler(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// soakOnly leaves the whole suites to "make soak". Package hookpgx runs them behind PgBouncer in every
+// run, and TestOpenPostgresBehindPooler takes the same ways through this package.
+func soakOnly(t *testing.T) {
+	t.Helper()
+	if os.Getenv("HOOKONCE_SOAK") == "" {
+		t.Skip(`runs under "make soak"`)
 	}
 }
