@@ -74,8 +74,8 @@
 //   - That a handler runs once. Its effects outside the transaction may happen again: put them into
 //     the outbox ([Outbox]), or send a key ([Event.IdempotencyKey]) by which the other side
 //     recognises them.
-//   - That a handler which ends its transaction takes effect once: it must not end it. If that is
-//     noticed, its event is dead and does not run again.
+//   - That a handler may end its transaction: it must not. If it commits by itself, its event is
+//     dead with the note driver.NoteTxEnded, and only a replay that names the note runs it again.
 //   - Exactly one HTTP request for each message.
 //   - Anything past the dedupe window, or on a database that loses commits, as an asynchronous
 //     replica does after a failover.

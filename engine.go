@@ -84,7 +84,7 @@ func New[T any](db driver.Driver[T], mux *Mux[T], cfg *Config) (*Inbox[T], error
 	own := cfg.withDefaults()
 	own.setWorkDefaults(limits)
 	handled := handlers.sources()
-	in, err := newEngine(db, own, handled, own.checkWork(limits, handled))
+	in, err := newEngine(db, own, handled, errors.Join(own.checkWork(limits, handled), checkHandlers(db, handled)))
 	if err != nil {
 		return nil, err
 	}
@@ -97,6 +97,17 @@ func New[T any](db driver.Driver[T], mux *Mux[T], cfg *Config) (*Inbox[T], error
 		Observe:  in.observers.handler,
 	})
 	return &Inbox[T]{in, db}, nil
+}
+
+// checkHandlers asks the store whether it can run handlers. It waits for a busy or silent database
+// for a short time only: the first run of a handler asks again.
+func checkHandlers[T any](db driver.Driver[T], handled []string) error {
+	if len(handled) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	return db.CheckHandlers(ctx)
 }
 
 // NewEngine returns an Engine without handlers, as a gateway needs. The error reports all faults

@@ -218,14 +218,63 @@ func ending[T any](l *library[T], end func(context.Context, T) error) hookonce.H
 	}
 }
 
+// committed is an event whose handler committed by itself.
+var committed = outcome{State: "dead", Note: driver.NoteTxEnded, Attempts: 1, LastError: "committed the transaction by itself"}
+
 func handlerCommits[T any](t *testing.T, l *library[T]) {
 	mux := &hookonce.Mux[T]{}
 	hookonce.Handle(mux, "gh", "push", ending(l, l.commit))
 	in := inbox(t, l, mux, nil)
 	deliverAll(t, in, "bad")
 	run(t, in)
-	wantOutcome(t, l, "bad", outcome{State: "dead", Attempts: 1, LastError: "committed the transaction by itself"})
+	wantOutcome(t, l, "bad", committed)
+	// Neither another delivery nor a replay of all dead letters runs it again.
+	if got := deliver(in, delivery("bad", `{"id":"bad"}`)); got.Code != 200 || got.Status != "duplicate" || got.Reopened {
+		t.Errorf("another delivery is answered %+v, want a duplicate", got)
+	}
+	worked, err := in.ReplayDead(t.Context(), &hookonce.DeadLetters{})
+	if err != nil || worked.Done != 0 || worked.Passed != 1 {
+		t.Errorf("ReplayDead returned %+v and the error %v, want the event passed over", worked, err)
+	}
+	replay := &hookonce.ReplayRequest{Source: "gh", EventID: "bad"}
+	if _, err := in.Replay(t.Context(), replay); !errors.Is(err, driver.ErrNoteNeeded) {
+		t.Errorf("Replay returned the error %v, want %v", err, driver.ErrNoteNeeded)
+	}
+	wantOutcome(t, l, "bad", committed)
 	wantEffects(t, l, "bad")
+	replay.Note = driver.NoteTxEnded
+	if _, err := in.Replay(t.Context(), replay); err != nil {
+		t.Fatal(err)
+	}
+	again := committed
+	again.Generation = 1
+	wantOutcome(t, l, "bad", again)
+	wantEffects(t, l, "bad", "bad")
+}
+
+// On PostgreSQL a handler can commit and begin another transaction on its connection, which looks like
+// the first one.
+func TestHandlerCommitsAndBegins(t *testing.T) {
+	t.Parallel()
+	for _, statement := range []string{"COMMIT AND CHAIN", "COMMIT; BEGIN; SAVEPOINT hookonce_handlers"} {
+		t.Run(statement, func(t *testing.T) {
+			t.Parallel()
+			l := onPGX(t)
+			mux := &hookonce.Mux[pgx.Tx]{}
+			hookonce.Handle(mux, "gh", "push", ending(l, func(ctx context.Context, tx pgx.Tx) error {
+				_, err := tx.Conn().PgConn().Exec(ctx, statement).ReadAll()
+				return err
+			}))
+			in := inbox(t, l, mux, nil)
+			deliverAll(t, in, "a", "b", "bad", "c", "d")
+			run(t, in)
+			wantOutcome(t, l, "bad", committed)
+			for _, id := range []string{"a", "b", "c", "d"} {
+				wantOutcome(t, l, id, done)
+			}
+			wantEffects(t, l, "a", "b", "bad", "c", "d")
+		})
+	}
 }
 
 // The commit includes the effects of the handlers before it, so their events must be done. The
@@ -236,7 +285,7 @@ func handlerCommitsInBatch[T any](t *testing.T, l *library[T]) {
 	in := inbox(t, l, mux, nil)
 	deliverAll(t, in, "a", "b", "bad", "c", "d")
 	run(t, in)
-	wantOutcome(t, l, "bad", outcome{State: "dead", Attempts: 1, LastError: "committed the transaction by itself"})
+	wantOutcome(t, l, "bad", committed)
 	for _, id := range []string{"a", "b", "c", "d"} {
 		wantOutcome(t, l, id, done)
 	}

@@ -89,26 +89,3 @@ func TestEventThatBreaksItsTransaction(t *testing.T) {
 		})
 	}
 }
-
-// A handler commits in a way that hookonce notices only at the end of the batch. The writes are
-// committed, so no event of the batch may run again. Its events are all dead, because the culprit
-// is unknown.
-func TestCommitNoticedAtTheEnd(t *testing.T) {
-	t.Parallel()
-	l := onPGX(t)
-	mux := &hookonce.Mux[pgx.Tx]{}
-	hookonce.Handle(mux, "gh", "push", func(ctx context.Context, tx pgx.Tx, ev *hookonce.Event) error {
-		if err := l.insert(ctx, tx, ev.ID); err != nil || ev.ID != "e01" {
-			return err
-		}
-		_, err := tx.Conn().PgConn().Exec(ctx, "COMMIT AND CHAIN").ReadAll()
-		return err
-	})
-	in := inbox(t, l, mux, func(c *hookonce.Config) { c.Workers = 1 })
-	deliverAll(t, in, ids(3)...)
-	run(t, in)
-	for _, id := range ids(3) {
-		wantOutcome(t, l, id, outcome{State: "dead", Attempts: 1, LastError: "committed"})
-	}
-	wantEffects(t, l, "e00", "e01")
-}

@@ -22,6 +22,9 @@ type ReplayRequest struct {
 	// Mode says whether the messages get new ids. A dead or skipped event needs none and keeps its
 	// ids; a done event needs one.
 	Mode driver.ReplayMode
+	// Note must be driver.NoteTxEnded for an event that is dead with this note: its handler ended
+	// its transaction, so the event may have taken effect. Other notes need not be named.
+	Note string
 	// RequestID makes the request repeatable, if it is not "": a second request with it for the
 	// same event returns the first result and does nothing. At most 255 bytes without control
 	// characters.
@@ -33,8 +36,9 @@ type ReplayRequest struct {
 // matched again with the present routes.
 //
 // The error matches driver.ErrNotFound; driver.ErrOpen for a pending or running event;
-// driver.ErrBodyPruned; driver.ErrModeNeeded; driver.ErrUndecided; or driver.ErrNoRoute. In all these cases nothing
-// changed. After driver.ErrCommitUnknown a request with a RequestID can safely be repeated.
+// driver.ErrBodyPruned; driver.ErrNoteNeeded; driver.ErrModeNeeded; driver.ErrUndecided; or
+// driver.ErrNoRoute. In all these cases nothing changed. After driver.ErrCommitUnknown a request
+// with a RequestID can safely be repeated.
 func (in *Engine) Replay(ctx context.Context, r *ReplayRequest) (*driver.Replayed, error) {
 	if err := checkRequestID(r.RequestID); err != nil {
 		return nil, err
@@ -43,7 +47,7 @@ func (in *Engine) Replay(ctx context.Context, r *ReplayRequest) (*driver.Replaye
 	if err != nil {
 		return nil, fmt.Errorf("hookonce: replay: %w", err)
 	}
-	p := &driver.ReplayParams{Key: detail.Key, Mode: r.Mode, RequestID: r.RequestID}
+	p := &driver.ReplayParams{Key: detail.Key, Mode: r.Mode, Note: r.Note, RequestID: r.RequestID}
 	if err := in.decideNow(p, detail); err != nil {
 		return nil, err
 	}
@@ -114,7 +118,7 @@ type DeadLetters struct {
 type Worked struct {
 	Done int // number of replayed or discarded dead letters
 	// Passed is the number of skipped ones: they were not dead any more, or another session had
-	// locked them. An id without a dead letter counts as one.
+	// locked them, or a replay met driver.NoteTxEnded. An id without a dead letter counts as one.
 	Passed int
 	// Next is the place to continue at; zero if the call came to the end, or if there were ids.
 	Next driver.MessageCursor
@@ -125,6 +129,7 @@ func (w *Worked) add(more *Worked) {
 }
 
 // ReplayDead makes dead letters due again under their ids, with a new generation and full attempts.
+// Events with driver.NoteTxEnded stay dead: only Replay runs them again.
 // It works in chunks, each in one transaction, newest events first, until all letters that were
 // dead at the beginning are done or ctx ends. Then the error is that of ctx, and Worked says how
 // far it came and where to continue. Continue there and not at the beginning: otherwise letters

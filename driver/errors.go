@@ -52,6 +52,11 @@ var (
 	// whether it is as new or under the same id.
 	ErrModeNeeded = errors.New("a replay of a done event must say whether it is as new or under the same id")
 
+	// ErrNoteNeeded means that the event is dead with NoteTxEnded, and the replay does not name that
+	// note.
+	ErrNoteNeeded = errors.New("the event may have taken effect, because its handler ended its transaction: " +
+		"its replay must name the note \"" + NoteTxEnded + "\"")
+
 	// ErrRequestReused means that the request id was used before for a replay of the event in
 	// another mode.
 	ErrRequestReused = errors.New("the request id was used for a replay in another mode")

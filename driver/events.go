@@ -29,6 +29,9 @@ const (
 	NoteDiscarded = "discarded"
 	// NoteReplacedByNew: the message was dead, and was replayed as new.
 	NoteReplacedByNew = "replayed as new"
+	// NoteTxEnded: the handler committed its transaction by itself, so the event may have taken
+	// effect. No delivery reopens it, and only a replay that names this note runs it again.
+	NoteTxEnded = "ended its transaction"
 	// NoteStale: a newer version was already applied to the same object; the last error has the
 	// details.
 	NoteStale = "stale"

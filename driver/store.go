@@ -31,8 +31,9 @@ type Store interface {
 	ClaimConcurrency() int
 
 	// Reopen gives those keys whose events are dead a new generation and full attempts, and returns
-	// these keys. It skips events that are not dead, that are undecided, or that another session has
-	// locked. For a routed event it reopens only the dead messages, under their old ids.
+	// these keys. It skips events that are not dead, that are undecided, that have NoteTxEnded, or
+	// that another session has locked. For a routed event it reopens only the dead messages, under
+	// their old ids.
 	Reopen(ctx context.Context, p *ReopenParams) ([]Key, error)
 
 	// CountDeliveries adds to the counts of duplicate deliveries. It ignores keys without an event.
@@ -72,19 +73,21 @@ type Store interface {
 	//
 	// Replay is one transaction and locks the event first, so one of several concurrent calls wins,
 	// and pruning skips the event. The error matches ErrNotFound, ErrRequestReused, ErrOpen,
-	// ErrBodyPruned, ErrModeNeeded, ErrNoRoute or ErrLockTimeout, in this order of precedence.
-	// After such an error nothing was changed, and the RequestID is not remembered.
+	// ErrBodyPruned, ErrNoteNeeded, ErrModeNeeded, ErrUndecided, ErrNoRoute or ErrLockTimeout, in
+	// this order of precedence. After such an error nothing was changed, and the RequestID is not
+	// remembered.
 	Replay(ctx context.Context, p *ReplayParams) (*Replayed, error)
 
 	// ReplayDead makes dead letters due again under their old ids, with a new generation and full
 	// attempts. It does so even if other messages of their event are open. For each letter it
-	// returns whether it was replayed. It skips letters that are no longer dead, that are undecided
-	// (WorkUndecided), or that another session has locked. A letter that is listed twice is replayed
-	// once.
+	// returns whether it was replayed. It skips letters that are no longer dead or that another
+	// session has locked, and events that are undecided (WorkUndecided) or have NoteTxEnded. A letter
+	// that is listed twice is replayed once.
 	ReplayDead(ctx context.Context, p *DeadLetterParams) ([]bool, error)
 
-	// Discard makes dead letters skipped, with NoteDiscarded, in their current generation. Its
-	// result and its exceptions are those of ReplayDead.
+	// Discard makes dead letters skipped, with NoteDiscarded, in their current generation, also
+	// events that are undecided or have NoteTxEnded. Otherwise its result and its exceptions are
+	// those of ReplayDead.
 	Discard(ctx context.Context, p *DeadLetterParams) ([]bool, error)
 
 	// RetryMessage makes a pending message due at once, with its attempts and generation, and a
@@ -131,6 +134,10 @@ type Store interface {
 	// after its last attempt. Events of a larger run, and of a run with TakeParams.Beside, may be
 	// innocent: they are only marked as tried, and are due at once. The record of a run in another
 	// database, which a restore brought here, is removed without an attempt.
+	//
+	// If a handler had committed the transaction by itself, its event is dead with NoteTxEnded. If
+	// Run.Next was recorded, the events before it are done, and those after it are only marked as
+	// tried. Otherwise all events of the run are dead with that note.
 	SweepRuns(ctx context.Context, p *SweepRunsParams) ([]LostRun, error)
 
 	// Versions returns the applied versions of objects, without locking.

@@ -38,6 +38,10 @@ type Driver[T any] interface {
 	// synchronous_commit.
 	EnqueueTx(ctx context.Context, tx T, messages []OutboxMessage) error
 
+	// CheckHandlers returns an error if the store cannot keep handlers' writes in their
+	// transactions. It returns nil if the database does not answer.
+	CheckHandlers(ctx context.Context) error
+
 	// WorkLimits returns the limits that suit the database.
 	WorkLimits() WorkLimits
 }
@@ -79,6 +83,13 @@ type Run[T any] interface {
 	// If handlerErr is not nil, a nil result means that the failure is the handler's own.
 	Check(ctx context.Context, handlerErr error) error
 
+	// Next says that the handler of the event key is about to begin. done holds the outcomes since
+	// the last call, which are successes or stale events, and the versions that they apply. A store
+	// records them in the transaction if that costs no round trip. Then SweepRuns can tell the
+	// events of a run apart if a handler commits by itself and the process ends. Finish and Settle
+	// get all outcomes and versions in any case.
+	Next(ctx context.Context, key Key, done *FinishParams) error
+
 	// Versions locks the version rows of objects until the run ends, without waiting for other runs.
 	// It returns the applied versions; nil for an object without one. busy are the objects that other
 	// runs hold: their events must not be handled now. Call it before the first handler, and again
@@ -96,13 +107,18 @@ type Run[T any] interface {
 
 	// Settle rolls back, if there is still something to roll back, and records outcomes in a
 	// transaction of its own. If the record of the run is gone, it does nothing and returns
-	// ErrNotFound: the run was committed, or was treated as interrupted. After any other error
-	// SweepRuns deals with the events.
+	// ErrNotFound: the run was committed, or was treated as interrupted.
+	//
+	// The outcomes must fit the end of the transaction: one is WorkEnded if and only if a handler
+	// committed it. Then the others may be successes with their versions, stale or postponed
+	// events; otherwise they are failures. If they do not fit, Settle records nothing and returns a TxEndedError: call it
+	// again. After any other error it may be called again too, or SweepRuns deals with the events.
 	Settle(ctx context.Context, p *FinishParams) error
 
 	// Abandon rolls back and removes the record of the run; its events lose no attempt. It may be
-	// called after Finish, and does nothing after a success. If the database cannot be reached, the
-	// record stays for SweepRuns.
+	// called after Finish, and does nothing after a success. If a handler committed the
+	// transaction, it records nothing and returns a TxEndedError: call Settle. If the database
+	// cannot be reached, the record stays for SweepRuns.
 	Abandon(ctx context.Context) error
 
 	// Sever cuts the transaction off while a handler that does not return may still use it. Call
@@ -193,6 +209,9 @@ const (
 	// WorkPostponed: the event was not handled, and no attempt is counted; it is due again after
 	// RetryIn. Not for a run of TakeClaim.
 	WorkPostponed
+	// WorkEnded: the handler committed the transaction by itself, so the event is dead with
+	// NoteTxEnded. For Run.Settle only.
+	WorkEnded
 )
 
 // WorkResult is the outcome of one event.
@@ -209,8 +228,8 @@ type WorkResult struct {
 // FinishParams are the parameters of Run.Finish and Run.Settle.
 type FinishParams struct {
 	Results []WorkResult
-	// Versions are the applied object versions; Finish only. Each is stored if it is higher than
-	// the stored version.
+	// Versions are the applied object versions. Each is stored if it is higher than the stored
+	// version. Settle stores them only together with WorkEnded.
 	Versions []ObjectVersion
 	Now      time.Time // tests only; zero means the database's clock
 }
@@ -278,7 +297,8 @@ type LostRun struct {
 	EventID  string
 	Attempts int
 	Alone    bool // the only event of its run, without TakeParams.Beside, so an attempt was counted
-	Dead     bool // it was its last attempt
+	Dead     bool // it was its last attempt, or Ended
+	Ended    bool // a handler of its run committed the transaction by itself
 	// Elsewhere means that the record of the run came from another database, by a restore or a
 	// replication. Nothing ran here, so no attempt was counted, and the event is due as before.
 	Elsewhere bool

@@ -13,18 +13,23 @@ import (
 
 // replayRequest is the body of POST /api/v1/events/{source}/{event_id}/replay.
 type replayRequest struct {
-	AsNew  bool `json:"as_new"`
-	SameID bool `json:"same_id"`
+	AsNew  bool   `json:"as_new"`
+	SameID bool   `json:"same_id"`
+	Note   string `json:"note"` // "" or driver.NoteTxEnded
 }
 
 const (
 	bothModes = `Say {"as_new":true} for new ids, so that destinations do the work again, ` +
 		`or {"same_id":true} for the old ids, so that destinations that dedupe may skip it.`
+	nameTheNote = "The handler of the event ended its transaction, so the event may have taken effect. Correct the handler, " +
+		`look at the effects, and say {"note":"` + driver.NoteTxEnded + `"} if the handler is to run again.`
 	bodyPruned = "The body of the event is past its retention, so there is nothing to send."
 )
 
 func (q *replayRequest) mode() (driver.ReplayMode, *refusal) {
 	switch {
+	case q.Note != "" && q.Note != driver.NoteTxEnded:
+		return 0, &refusal{http.StatusUnprocessableEntity, `The only note that a replay names is "` + driver.NoteTxEnded + `".`}
 	case q.AsNew && q.SameID:
 		return 0, &refusal{http.StatusUnprocessableEntity, "A replay cannot have both new and old ids. " + bothModes}
 	case q.AsNew:
@@ -62,7 +67,7 @@ func (h *handler) replayEvent(w http.ResponseWriter, r *http.Request) {
 	source, eventID := r.PathValue("source"), r.PathValue("event_id")
 	ctx, cancel := changing(r)
 	defer cancel()
-	replayed, err := h.engine.Replay(ctx, &hookonce.ReplayRequest{Source: source, EventID: eventID, Mode: mode, RequestID: id})
+	replayed, err := h.engine.Replay(ctx, &hookonce.ReplayRequest{Source: source, EventID: eventID, Mode: mode, Note: q.Note, RequestID: id})
 	if err != nil {
 		if refused := replayRefusal(err); refused != nil {
 			h.refuse(w, r, refused)
@@ -96,6 +101,8 @@ func replayRefusal(err error) *refusal {
 		return &refusal{http.StatusGone, bodyPruned}
 	case errors.Is(err, driver.ErrRequestReused):
 		return &refusal{http.StatusUnprocessableEntity, "This Idempotency-Key was used for a replay of the event in another mode. Use another key."}
+	case errors.Is(err, driver.ErrNoteNeeded):
+		return &refusal{http.StatusUnprocessableEntity, nameTheNote}
 	case errors.Is(err, driver.ErrModeNeeded):
 		return &refusal{http.StatusUnprocessableEntity, "The event is done. " + bothModes}
 	case errors.Is(err, driver.ErrUndecided):

@@ -2,6 +2,7 @@ package hookadmin_test
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -120,6 +122,46 @@ func TestRefusedReplays(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestReplayAfterAHandlerEndedItsTransaction needs the note of the event.
+func TestReplayAfterAHandlerEndedItsTransaction(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t)
+	c := driver.Claim{
+		Key: driver.EventKey("lab", "e1"), Source: "lab", EventID: "e1", Headers: []byte("{}"), Body: []byte("{}"), Work: driver.WorkQueued,
+	}
+	if _, err := g.store.Claim(t.Context(), &driver.ClaimParams{Claims: []driver.Claim{c}}); err != nil {
+		t.Fatal(err)
+	}
+	run, err := g.store.(driver.Driver[*sql.Tx]).Take(t.Context(), &driver.TakeParams{
+		Source: "lab", Types: []string{"*"}, Limit: 1, HandlerTimeout: time.Second,
+	})
+	if err != nil || run == nil {
+		t.Fatal(run, err)
+	}
+	if err := run.Tx().Commit(); err != nil {
+		t.Fatal(err)
+	}
+	if err := run.Settle(t.Context(), &driver.FinishParams{Results: []driver.WorkResult{{Key: c.Key, Outcome: driver.WorkEnded}}}); err != nil {
+		t.Fatal(err)
+	}
+	const target = "/api/v1/events/lab/e1/replay"
+	for _, body := range []string{"{}", `{"as_new":true}`, `{"same_id":true}`} {
+		wantDetail(t, g.post(t, target, body), http.StatusUnprocessableEntity, `{"note":"ended its transaction"}`)
+	}
+	wantDetail(t, g.post(t, target, `{"note":"no route"}`), http.StatusUnprocessableEntity, "only note")
+	wantProblem(t, g.post(t, target, `{"note":""}`), http.StatusBadRequest)
+	worked := readJSON[map[string]any](t, g.post(t, "/api/v1/dead-letters/replay", `{"all":true}`))
+	if worked["replayed"] != 0.0 || worked["passed"] != 1.0 {
+		t.Errorf("a replay of all dead letters did %v, want the event passed over", worked)
+	}
+	g.wantState(t, "e1", "dead")
+	got := readJSON[hookadmin.Replayed](t, g.post(t, target, `{"note":"ended its transaction"}`))
+	if got.Generation != 1 {
+		t.Errorf("replayed %+v", got)
+	}
+	g.wantState(t, "e1", "pending")
 }
 
 func TestReplayOnceARouteExists(t *testing.T) {

@@ -57,12 +57,21 @@ func (c client) Begin(ctx context.Context, level pgstore.Isolation) (pgsession.T
 
 // BeginRun implements pgsession.Client. A pgx.Tx does not end with the context of its BEGIN.
 func (c client) BeginRun(ctx context.Context) (pgsession.RunTx, bool, error) {
-	tx, broken, err := c.begin(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
+	tx, broken, err := c.begin(ctx, pgx.TxOptions{BeginQuery: beginRun})
 	if err != nil {
 		return nil, broken, err
 	}
 	return tx, false, nil
 }
+
+// A run is marked by a setting that has no effect on the transaction itself and that a server from
+// PostgreSQL 14 on reports whenever it changes. It changes back when the transaction ends, however
+// that happens. So the client library knows without a round trip whether a handler ended the
+// transaction and began another one.
+const (
+	markSetting = "default_transaction_read_only"
+	beginRun    = beginReadCommitted + "; SET LOCAL " + markSetting + " = on"
+)
 
 func (c client) begin(ctx context.Context, options pgx.TxOptions) (tx *poolTx, broken bool, err error) {
 	conn, bounds, err := c.acquire(ctx)
@@ -73,13 +82,17 @@ func (c client) begin(ctx context.Context, options pgx.TxOptions) (tx *poolTx, b
 		options = pgx.TxOptions{BeginQuery: beginSQL(options) + "; " + bounds}
 	}
 	forget(conn.Conn())
+	before := conn.Conn().PgConn().ParameterStatus(markSetting)
 	began, err := conn.BeginTx(ctx, options)
 	if err != nil {
 		broken = conn.Conn().IsClosed()
 		conn.Release()
 		return nil, broken, err
 	}
-	return &poolTx{txConn: txConn{began}, held: held{pool: c.pool, conn: conn, link: c.link}, socket: conn.Conn().PgConn().Conn()}, false, nil
+	return &poolTx{
+		txConn: txConn{began}, held: held{pool: c.pool, conn: conn, link: c.link},
+		socket: conn.Conn().PgConn().Conn(), before: before,
+	}, false, nil
 }
 
 // Refused implements pgsession.Client. It ignores pgconn.SafeToRetry, which since pgx 5.9 calls a lost
@@ -153,6 +166,7 @@ type poolTx struct {
 	txConn
 	held
 	socket net.Conn // of conn
+	before string   // markSetting before the transaction
 	cut    atomic.Bool
 
 	handlers handlerTx // of a run
@@ -195,7 +209,10 @@ func (t *poolTx) Status(context.Context) pgstore.TxStatus {
 	}
 	switch conn.TxStatus() {
 	case 'T':
-		return pgstore.TxOpen
+		if t.before == "off" && conn.ParameterStatus(markSetting) == "on" {
+			return pgstore.TxOpen
+		}
+		return pgstore.TxDoubtful
 	case 'E':
 		return pgstore.TxFailed
 	}

@@ -22,8 +22,10 @@
 // A handler's pgx.Tx is a transaction on the caller's pool, at the level READ COMMITTED. Its
 // idle_in_transaction_session_timeout is one minute: if a process is silent for longer, the server
 // ends its session. The pool decides everything else. The Commit and Rollback of the transaction
-// only return an error, and the attempt fails even if the handler ignores that error. Savepoints,
-// made with its Begin, belong to the handler. Handlers of a batch share the transaction, so a SET
+// only return an error, and the attempt fails even if the handler ignores that error. (With package
+// hooksql they do end the transaction.) A handler must not send COMMIT as a statement either: the
+// event is then dead with the note driver.NoteTxEnded, and only a replay that names the note runs
+// it again. Savepoints, made with its Begin, belong to the handler. Handlers of a batch share the transaction, so a SET
 // LOCAL of one applies to the next.
 //
 // Before an event is marked as done, hookonce checks deferred constraints and restores the role

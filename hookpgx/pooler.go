@@ -132,6 +132,9 @@ func (c client) acquire(ctx context.Context) (conn *pgxpool.Conn, bounds string,
 
 // beginSQL returns the text of BEGIN, which pgx does not tell.
 func beginSQL(options pgx.TxOptions) string {
+	if options.BeginQuery != "" {
+		return options.BeginQuery
+	}
 	return strings.TrimRight(fmt.Sprintf("BEGIN ISOLATION LEVEL %s %s", options.IsoLevel, options.AccessMode), " ")
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -24,12 +25,12 @@ func TestHandlerEndsTransaction(t *testing.T) {
 	}{
 		{"COMMIT", true, true},
 		{"ROLLBACK", true, false},
-		{"COMMIT AND CHAIN", false, true},
-		{"ROLLBACK AND CHAIN", false, false},
-		{"COMMIT; BEGIN", false, true},
-		{"COMMIT; BEGIN; SAVEPOINT hookonce_handlers", false, true},
-		{"ROLLBACK; BEGIN; SAVEPOINT hookonce_handlers", false, false},
-		{"COMMIT; BEGIN; SAVEPOINT hookonce_handlers; SAVEPOINT mine", false, true},
+		{"COMMIT AND CHAIN", true, true},
+		{"ROLLBACK AND CHAIN", true, false},
+		{"COMMIT; BEGIN", true, true},
+		{"COMMIT; BEGIN; SAVEPOINT hookonce_handlers", true, true},
+		{"ROLLBACK; BEGIN; SAVEPOINT hookonce_handlers", true, false},
+		{"COMMIT; BEGIN; SAVEPOINT hookonce_handlers; SAVEPOINT mine", true, true},
 		{"RELEASE SAVEPOINT hookonce_handlers", false, false}, // the transaction goes on, but cannot be trusted
 		{"PREPARE TRANSACTION 'mine'", true, false},           // the server is not set up for it, and rolls back
 	} {
@@ -42,11 +43,15 @@ func TestHandlerEndsTransaction(t *testing.T) {
 			if (sqlErr != nil) != strings.HasPrefix(test.sql, "PREPARE") {
 				t.Fatal(sqlErr)
 			}
-			wantEnded(t, "Finish", run.Finish(t.Context(), succeeded(run)), test.committed)
 			if err := run.Check(t.Context(), errors.New("mine")); test.seen {
 				wantEnded(t, "Check", err, test.committed)
 			}
-			if err := run.Settle(t.Context(), outcome(run, driver.WorkFailed, "it ended the transaction")); err != nil {
+			wantEnded(t, "Finish", run.Finish(t.Context(), succeeded(run)), test.committed)
+			last := driver.WorkFailed
+			if test.committed {
+				last = driver.WorkEnded
+			}
+			if err := run.Settle(t.Context(), outcome(run, last, "it ended the transaction")); err != nil {
 				t.Errorf("Settle: %v", err)
 			}
 			w.wantEvent(t, "evt_1", driver.StateDead, 1)
@@ -82,7 +87,13 @@ func TestSweepAfterAHandlerCommitted(t *testing.T) {
 	mustDo(t, run, "INSERT INTO effects VALUES ('evt_1')")
 	mustDo(t, run, "COMMIT")
 	w.kill(t, run)
-	lost, err := w.second(t).SweepRuns(t.Context(), sweepOf())
+	second := w.second(t)
+	if lost, err := second.SweepRuns(t.Context(), sweepOf()); err != nil || len(lost) > 0 {
+		t.Errorf("SweepRuns: got %+v and the error %v, want nothing while its process may know more", lost, err)
+	}
+	p := sweepOf()
+	p.Now = time.Now().Add(time.Hour)
+	lost, err := second.SweepRuns(t.Context(), p)
 	if err != nil || len(lost) != 2 || !lost[0].Dead || !lost[1].Dead {
 		t.Errorf("SweepRuns: got %+v and the error %v, want both dead", lost, err)
 	}

@@ -40,6 +40,15 @@
 // that writes, or the disk is full). Then all later writes of the handler fail too, and so does the
 // attempt.
 //
+// A handler must not end its transaction. Commit of its *sql.Tx commits, as does COMMIT as a
+// statement: the event is then dead with the note driver.NoteTxEnded, and only a replay that names
+// the note runs it again. Rollback makes the attempt fail. Package hookpgx refuses both calls
+// instead.
+//
+// The driver's connections must have methods that set SQLite's commit and rollback hooks, as those
+// of modernc.org/sqlite and github.com/mattn/go-sqlite3 do. Otherwise hookonce could not keep a handler from writing after the end of its transaction, and
+// hookonce.New refuses handlers.
+//
 // The file must be on a local disk: WAL needs memory that all processes share, and network file
 // systems do not have it. Any number of processes on one machine may open the file.
 //
@@ -59,8 +68,8 @@
 // nothing is ever sent twice. No statement runs on the *sql.DB itself: database/sql would repeat a
 // committed statement if the driver took a lost reply for a bad connection.
 //
-// A handler must not end its transaction, neither with Commit nor with SQL, and must close its
-// rows. hookonce detects violations; this costs one round trip to the server per handler. If a
+// A handler must not end its transaction, neither with Commit nor with SQL (see above), and must
+// close its rows. hookonce detects violations; this costs one round trip to the server per handler. If a
 // handler does not return, hookonce ends its session on the server, through another connection of
 // the receiving pool, whose user must be the same.
 //

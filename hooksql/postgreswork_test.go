@@ -68,7 +68,9 @@ func postgresHarness(reach func(t testing.TB, dsn, schema string) string) storet
 		},
 		Effects: func(t *testing.T, d driver.Driver[*sql.Tx]) map[string]int { return worldOf(d).effects(t) },
 		Interrupt: func(t *testing.T, d driver.Driver[*sql.Tx], run driver.Run[*sql.Tx]) {
-			worldOf(d).terminate(t, run.Tx())
+			if _, err := run.Tx().ExecContext(t.Context(), "SELECT 1"); !errors.Is(err, sql.ErrTxDone) {
+				worldOf(d).terminate(t, run.Tx())
+			}
 			t.Cleanup(func() { _ = run.Abandon(context.WithoutCancel(t.Context())) }) // it may have ended long ago
 		},
 		Drop: func(t *testing.T, d driver.Driver[*sql.Tx], table string, key driver.Key) {
@@ -195,7 +197,8 @@ func TestPostgresEndedBySQL(t *testing.T) {
 					t.Errorf("%s: got the error %v, want a TxEndedError with Committed %v", what, err, committed)
 				}
 			}
-			if err := run.Settle(t.Context(), outcome(run, driver.WorkFailed)); err != nil {
+			last := map[bool]driver.WorkOutcome{true: driver.WorkEnded, false: driver.WorkFailed}[committed]
+			if err := run.Settle(t.Context(), outcome(run, last)); err != nil {
 				t.Fatalf("Settle: %v", err)
 			}
 			w.wantEnd(t, "evt_1", driver.StateDead, 1, map[bool]int{true: 1}[committed])

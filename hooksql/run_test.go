@@ -149,7 +149,11 @@ func TestHandlerEndsTheTransactionInSQL(t *testing.T) {
 				}
 			}
 			r.wantEffects(c.effects)
-			if err := run.Settle(t.Context(), outcomes(run, driver.WorkFailed)); err != nil {
+			last := driver.WorkFailed
+			if c.committed {
+				last = driver.WorkEnded
+			}
+			if err := run.Settle(t.Context(), outcomes(run, last)); err != nil {
 				t.Fatal(err)
 			}
 			if got := r.event("evt_1"); got.State != driver.StateDead {
@@ -179,7 +183,7 @@ func TestHandlerCommittedAndDied(t *testing.T) {
 	run.Sever()
 	r.interrupted(t, run)
 	lost, err := r.store.SweepRuns(t.Context(), &driver.SweepRunsParams{})
-	want := []driver.LostRun{{Key: run.Events()[0].Key, Source: "stripe", EventID: "evt_1", Attempts: 1, Alone: true, Dead: true}}
+	want := []driver.LostRun{{Key: run.Events()[0].Key, Source: "stripe", EventID: "evt_1", Attempts: 1, Alone: true, Dead: true, Ended: true}}
 	if diff := cmp.Diff(want, lost); diff != "" || err != nil {
 		t.Errorf("SweepRuns returned the error %v (-want +got):\n%s", err, diff)
 	}

@@ -38,7 +38,8 @@ var _ driver.Driver[*sql.Tx] = (*Store)(nil)
 // file with the settings of SQLiteDSN. The writer should have one connection (SetMaxOpenConns(1)):
 // more would only wait for one another inside SQLite, where a context cannot end the wait.
 // NewSQLite does not touch the database, and Close leaves the pools open. Weaknesses reports
-// settings of the writer that could lose a commit.
+// settings of the writer that could lose a commit. hookonce.New refuses handlers if the driver of
+// the writer has no commit and rollback hooks.
 func NewSQLite(writer, reader *sql.DB) *Store {
 	return &Store{
 		Store: sqlitestore.New(writer, reader, hookmigrate.SQLite()),

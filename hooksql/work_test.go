@@ -54,6 +54,7 @@ func workHarness() storetest.Harness[*sql.Tx] {
 			_, trigger := storetest.DropRow(table, key)
 			files.of(d).exec(t, trigger)
 		},
+		NextTells:             true,
 		SwallowedErrorCommits: true,
 	}
 }

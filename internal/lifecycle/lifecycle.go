@@ -14,8 +14,9 @@ type Event struct {
 	BodyPruned bool
 	// State is the state of the event's own row, "" if it has none.
 	State      string
-	Generation int  // of the event's own row
-	Undecided  bool // it was claimed before its messages were known
+	Note       string // of the event's own row
+	Generation int    // of the event's own row
+	Undecided  bool   // it was claimed before its messages were known
 	Messages   []Message
 }
 
@@ -49,13 +50,15 @@ type Now struct {
 	Queued    bool
 }
 
-// Replay plans the replay of e. The error is one of package driver's.
-func Replay(e *Event, mode driver.ReplayMode, now *Now) (*Plan, error) {
+// Replay plans the replay of e that names a note. The error is one of package driver's.
+func Replay(e *Event, mode driver.ReplayMode, note string, now *Now) (*Plan, error) {
 	switch {
 	case e.open():
 		return nil, driver.ErrOpen
 	case e.BodyPruned:
 		return nil, driver.ErrBodyPruned
+	case e.State == driver.StateDead && e.Note == driver.NoteTxEnded && note != driver.NoteTxEnded:
+		return nil, driver.ErrNoteNeeded
 	}
 	first := e.Undecided || e.State == "" && len(e.Messages) == 0
 	plan := &Plan{Action: Action(mode), Generation: e.generation() + 1}

@@ -42,7 +42,7 @@ func ids(generation int, routes ...string) []string {
 // replays plans the replay of e in every mode, in the order of the constants.
 func replays(e *Event, routes []driver.NewMessage) (plans [3]*Plan, errs [3]error) {
 	for i, mode := range []driver.ReplayMode{driver.ReplayPlain, driver.ReplayAsNew, driver.ReplaySameID} {
-		plans[i], errs[i] = Replay(e, mode, &Now{Routes: routes})
+		plans[i], errs[i] = Replay(e, mode, "", &Now{Routes: routes})
 	}
 	return plans, errs
 }

@@ -62,7 +62,7 @@ func (w *world) ask(q *question) plan {
 			State: state.String(), Generation: int(m.generation),
 		})
 	}
-	answer, err := lifecycle.Replay(ev, q.mode, &lifecycle.Now{Routes: slices.Clone(w.present)})
+	answer, err := lifecycle.Replay(ev, q.mode, "", &lifecycle.Now{Routes: slices.Clone(w.present)})
 	if err != nil {
 		return plan{}
 	}

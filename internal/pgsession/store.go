@@ -51,6 +51,9 @@ func (s *Store[T]) TakeClaim(ctx context.Context, p *driver.ClaimParams) (driver
 	return s.run(r), result, err
 }
 
+// CheckHandlers implements [driver.Driver]. Every driver will do.
+func (s *Store[T]) CheckHandlers(context.Context) error { return nil }
+
 // ClaimTx implements [driver.Driver].
 func (s *Store[T]) ClaimTx(ctx context.Context, tx T, p *driver.ClaimParams) ([]driver.ClaimResult, error) {
 	return s.ClaimTxOn(ctx, s.conn(tx), p)

@@ -68,15 +68,17 @@ func (r *Run) Check(ctx context.Context, handlerErr error) error {
 	if err := r.usable(); err != nil {
 		return err
 	}
-	status := r.tx.Status(ctx)
+	status, state := r.tx.Status(ctx), txInProgress
 	switch status {
-	case TxEnded:
-		return r.endedByHandler(ctx)
+	case TxOpen:
 	case TxLost:
 		return r.lost(ctx, handlerErr, noted)
-	case TxOpen, TxFailed, TxBusy:
+	default: // a handler may have begun another transaction after this one
+		state = r.outcome(ctx)
 	}
 	switch {
+	case status == TxEnded, state == txCommitted, state == txAborted:
+		return endedAs(state)
 	case handlerErr != nil:
 		return verdictOn(handlerErr, status)
 	case refused != nil:
@@ -88,6 +90,8 @@ func (r *Run) Check(ctx context.Context, handlerErr error) error {
 		return because(driver.ErrTxAborted, noted)
 	case status == TxBusy:
 		return fmt.Errorf("%w: the handler left rows or other results open: close them before it returns", driver.ErrTxAborted)
+	case state != txInProgress:
+		return endedAs(state)
 	}
 	return nil
 }
@@ -161,9 +165,13 @@ func (r *Run) outcome(ctx context.Context) (status string) {
 
 // endedByHandler returns how a handler ended the transaction. A transaction still in progress is
 // rolled back next.
-func (r *Run) endedByHandler(ctx context.Context) error {
-	status := r.outcome(ctx)
-	return &driver.TxEndedError{Committed: status != txAborted && status != txInProgress}
+func (r *Run) endedByHandler(ctx context.Context) error { return endedAs(r.outcome(ctx)) }
+
+func endedAs(state string) error {
+	if state == "" {
+		return fmt.Errorf("%w: a handler ended the transaction, and the server does not say how", driver.ErrUnavailable)
+	}
+	return &driver.TxEndedError{Committed: state == txCommitted}
 }
 
 // failure classifies the error of one of our own statements in the run. Nothing of the run is

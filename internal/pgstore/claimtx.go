@@ -34,7 +34,7 @@ WITH setting AS MATERIALIZED (
 	FROM mine
 	CROSS JOIN LATERAL (
 		SELECT s.key, s.generation FROM {schema}.event_state s
-		WHERE mine.work = 1 AND s.key = mine.key AND s.state = 3 AND NOT s.undecided
+		WHERE mine.work = 1 AND s.key = mine.key AND s.state = 3 AND NOT s.undecided AND ` + notEndedSQL + `
 		FOR UPDATE
 	) s
 ), routed AS MATERIALIZED (

@@ -3,13 +3,15 @@ package pgstore
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/hookonce/hookonce/driver"
 )
 
 // lettersSQL locks dead letters: first the rows of their events in the order of their keys, then
-// the letters that are still dead. It never waits. {decided} may leave out undecided events. $1 holds the events of the letters. $2 holds
-// their messages, with "" for an event that is dead itself. $3 is the time.
+// the letters that are still dead. It never waits. $1 holds the events of the letters. $2 holds
+// their messages, with "" for an event that is dead itself. $3 is the time. {replayable} is a
+// further condition on dead events.
 const lettersSQL = `
 WITH setting AS MATERIALIZED (
 	SELECT coalesce($3::timestamptz, now()) AS now, {schema}.durably() AS durable
@@ -29,7 +31,7 @@ WITH setting AS MATERIALIZED (
 	FROM letter l
 	CROSS JOIN LATERAL (
 		SELECT s.key, s.generation FROM {schema}.event_state s
-		WHERE l.id = '' AND s.key = l.key AND s.state = 3{decided}
+		WHERE l.id = '' AND s.key = l.key AND s.state = 3{replayable}
 		FOR UPDATE SKIP LOCKED
 	) s
 ), routed AS MATERIALIZED (
@@ -40,6 +42,11 @@ WITH setting AS MATERIALIZED (
 		WHERE l.id <> '' AND m.id = l.id AND m.event_key = l.key AND m.state = 3
 		FOR UPDATE SKIP LOCKED
 	) m`
+
+// replayable fills in {replayable} of lettersSQL.
+func replayable(sql, condition string) string {
+	return strings.ReplaceAll(sql, "{replayable}", condition)
+}
 
 // lettersDoneSQL ends a statement on letters. It returns their places.
 const lettersDoneSQL = `

@@ -7,8 +7,8 @@ import (
 )
 
 // The statements of this file record outcomes of handlers: 1 succeeded, 2 stale, 3 retry, 4 failed
-// for good, 5 postponed. $1 is the time; NULL means the database's clock at the statement, not at the beginning
-// of the transaction. $2 to $6 are the outcomes, $7 to $10 the versions, $11 the run.
+// for good, 5 postponed, 6 ended its transaction. $1 is the time; NULL means the database's clock at the
+// statement, not at the beginning of the transaction. $2 to $6 are the outcomes, $7 to $10 the versions, $11 the run.
 
 const givenSQL = `
 WITH setting AS MATERIALIZED (
@@ -21,22 +21,22 @@ WITH setting AS MATERIALIZED (
 // changedSQL changes the state rows of "held", and records their failed attempts.
 const changedSQL = `, changed AS (
 	UPDATE {schema}.event_state s
-	SET state = CASE i.outcome WHEN 1 THEN 2 WHEN 2 THEN 4 WHEN 4 THEN 3 ELSE 0 END,
-		note = CASE i.outcome WHEN 2 THEN '` + driver.NoteStale + `' ELSE '' END,
+	SET state = CASE WHEN i.outcome = 1 THEN 2 WHEN i.outcome = 2 THEN 4 WHEN i.outcome IN (4, 6) THEN 3 ELSE 0 END,
+		note = CASE i.outcome WHEN 2 THEN '` + driver.NoteStale + `' WHEN 6 THEN '` + driver.NoteTxEnded + `' ELSE '' END,
 		attempts = CASE WHEN i.outcome IN (2, 5) THEN s.attempts ELSE least(s.attempts, 2147483646) + 1 END,
 		due_at = CASE WHEN i.outcome IN (3, 5) THEN setting.now + i.retry_in * interval '1 microsecond' ELSE s.due_at END,
 		retry_in = CASE i.outcome WHEN 3 THEN i.retry_in ELSE s.retry_in END,
 		processed_at = CASE i.outcome WHEN 1 THEN setting.now END,
-		failed_at = CASE i.outcome WHEN 4 THEN setting.now END,
+		failed_at = CASE WHEN i.outcome IN (4, 6) THEN setting.now END,
 		last_error = CASE i.outcome WHEN 5 THEN s.last_error ELSE nullif(i.error, '') END
 	FROM {held} i, setting
 	WHERE s.key = i.key AND s.state = 0
 	RETURNING s.key, s.generation, s.attempts, i.outcome, i.error, i.took
 ), tried AS (
 	INSERT INTO {schema}.event_attempt (key, generation, number, outcome, error, at, took)
-	SELECT key, generation, attempts, outcome - 1, error, setting.now, took
+	SELECT key, generation, attempts, CASE outcome WHEN 3 THEN 2 ELSE 3 END, error, setting.now, took
 	FROM changed, setting
-	WHERE outcome IN (3, 4)
+	WHERE outcome IN (3, 4, 6)
 	ON CONFLICT DO NOTHING
 )`
 
@@ -72,6 +72,25 @@ const finishClaimSQL = givenSQL + `, changed AS (
 )
 SELECT (SELECT count(*) FROM changed), $11::bigint, txid_current()`
 
+// endClaimSQL records that the handler of a claim committed by itself. The event has been done
+// since the claim. Its earlier failures count as attempts. $7 is the generation.
+const endClaimSQL = givenSQL + `, changed AS (
+	UPDATE {schema}.event_state s
+	SET state = 3, note = '` + driver.NoteTxEnded + `', attempts = coalesce(f.failures, 0) + 1,
+		processed_at = NULL, failed_at = setting.now, last_error = i.error
+	FROM given i LEFT JOIN {schema}.inline_failure f ON f.key = i.key, setting
+	WHERE s.key = i.key AND s.state = 2 AND s.generation = $7::int
+	RETURNING s.key, s.generation, s.attempts, i.error, i.took
+), tried AS (
+	INSERT INTO {schema}.event_attempt (key, generation, number, outcome, error, at, took)
+	SELECT key, generation, attempts, 3, error, setting.now, took
+	FROM changed, setting
+	ON CONFLICT DO NOTHING
+), forgotten AS (
+	DELETE FROM {schema}.inline_failure f USING given i WHERE f.key = i.key
+)
+SELECT count(*) FROM changed`
+
 // recordReservedSQL records outcomes of events in no run, and passes over locked rows. $11 are the
 // ends of the reservations; it passes over an event that has another due time by now.
 const recordReservedSQL = givenSQL + `, held AS MATERIALIZED (
@@ -90,7 +109,7 @@ SELECT count(*) FROM changed`
 // checkResults panics if the caller broke the contract.
 func checkResults(results []driver.WorkResult) {
 	for i := range results {
-		if o := results[i].Outcome; o < driver.WorkSucceeded || o > driver.WorkPostponed {
+		if o := results[i].Outcome; o < driver.WorkSucceeded || o > driver.WorkEnded {
 			panic("pgstore: a result without an outcome")
 		}
 	}

@@ -173,6 +173,7 @@ type statements struct {
 	takeFresh, takeTried  string
 	takeKeys, claimed     string
 	mark, unmark, lockRun string
+	unmarkOwn, endClaim   string
 	wait                  string
 	finish, finishClaim   string
 	recordReserved        string
@@ -219,8 +220,8 @@ func newStatements(write func(string) string) statements {
 		state:          write(stateSQL),
 		lockMessages:   write(lockMessagesSQL),
 		replay:         write(again(replaySQL, stateAgainSQL, true)),
-		replayDead:     write(strings.ReplaceAll(again(replayDeadSQL, stateAgainSQL, true), "{decided}", " AND NOT s.undecided")),
-		discard:        write(strings.ReplaceAll(discardSQL, "{decided}", "")),
+		replayDead:     write(replayable(again(replayDeadSQL, stateAgainSQL, true), " AND NOT s.undecided AND "+notEndedSQL)),
+		discard:        write(replayable(discardSQL, "")),
 		eventOfMessage: write(eventOfMessageSQL),
 		lockMessage:    write(lockMessageSQL),
 		retry:          write(retrySQL),
@@ -243,6 +244,8 @@ func newStatements(write func(string) string) statements {
 		claimed:             write(claimedSQL),
 		mark:                write(markSQL),
 		unmark:              write(unmarkSQL),
+		unmarkOwn:           write(unmarkOwnSQL),
+		endClaim:            write(endClaimSQL),
 		lockRun:             write(lockRunSQL),
 		wait:                write(waitSQL),
 		finish:              write(strings.ReplaceAll(finishSQL, "{held}", "given")),

@@ -6,6 +6,9 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
+// notEndedSQL is the condition that no handler of the dead state row s ended its transaction.
+const notEndedSQL = `s.note <> '` + driver.NoteTxEnded + `'`
+
 // reopenSQL reopens dead events. The lock on the event's row decides between concurrent calls. It
 // lasts for this statement only, and the row is not changed. All messages are read again under
 // their locks.
@@ -24,7 +27,7 @@ WITH setting AS MATERIALIZED (
 	FROM mine
 	CROSS JOIN LATERAL (
 		SELECT s.key, s.generation FROM {schema}.event_state s
-		WHERE mine.work = 1 AND s.key = mine.key AND s.state = 3 AND NOT s.undecided
+		WHERE mine.work = 1 AND s.key = mine.key AND s.state = 3 AND NOT s.undecided AND ` + notEndedSQL + `
 		FOR UPDATE SKIP LOCKED
 	) s
 ), routed AS MATERIALIZED (

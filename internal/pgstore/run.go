@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -188,7 +189,9 @@ func (r *Run) record(ctx context.Context, p *driver.FinishParams) error {
 	case err != nil:
 		return r.failureOfRecord(err)
 	case xid != r.xid:
-		return r.endedByHandler(ctx)
+		err := r.endedByHandler(ctx)
+		r.giveUp(ctx) // the other transaction has locked the record
+		return err
 	case r.claim:
 		return nil
 	case gone != 1 || changed != int64(len(p.Results)):
@@ -228,16 +231,21 @@ func (r *Run) confirm(ctx context.Context) error {
 	return nil
 }
 
+// Next implements [driver.Run]. It records nothing, because that would cost a round trip to the
+// server for each handler.
+func (r *Run) Next(context.Context, driver.Key, *driver.FinishParams) error { return nil }
+
 // Settle implements [driver.Run]. For a run of TakeClaim it only rolls back, which undoes the
-// claim.
+// claim, unless the handler committed.
 func (r *Run) Settle(ctx context.Context, p *driver.FinishParams) error {
 	checkResults(p.Results)
-	if r.ended {
+	switch ended := hasEnded(p.Results); {
+	case r.ended:
 		return fmt.Errorf("settling a run: %w", driver.ErrNotFound)
-	}
-	if r.claim {
-		r.end(ctx)
-		return nil
+	case r.claim:
+		return r.settleClaim(ctx, p, ended)
+	case ended:
+		return r.settleBeside(ctx, p, true)
 	}
 	p = &driver.FinishParams{Results: p.Results, Now: p.Now}
 	if r.undoable(ctx) {
@@ -249,7 +257,12 @@ func (r *Run) Settle(ctx context.Context, p *driver.FinishParams) error {
 			}
 		}
 	}
-	return r.settleBeside(ctx, p)
+	return r.settleBeside(ctx, p, false)
+}
+
+// hasEnded reports whether a result says that a handler committed the transaction by itself.
+func hasEnded(results []driver.WorkResult) bool {
+	return slices.ContainsFunc(results, func(r driver.WorkResult) bool { return r.Outcome == driver.WorkEnded })
 }
 
 // undoable undoes the handlers' writes, and reports whether the transaction is open and as it was
@@ -258,7 +271,7 @@ func (r *Run) undoable(ctx context.Context) bool {
 	if r.begunCommit || r.givenUp || r.severed.Load() {
 		return false
 	}
-	if status := r.tx.Status(ctx); status != TxOpen && status != TxFailed {
+	if status := r.tx.Status(ctx); status != TxOpen && status != TxFailed && status != TxDoubtful {
 		return false
 	}
 	return r.undo(ctx) == nil
@@ -266,13 +279,14 @@ func (r *Run) undoable(ctx context.Context) bool {
 
 // settleBeside records outcomes in another transaction, under a lock on the record of the run. It
 // takes that lock before it gives up the locks of the run, so that no sweep takes the run for
-// interrupted.
-func (r *Run) settleBeside(ctx context.Context, p *driver.FinishParams) error {
+// interrupted. ended says that a handler is known to have committed the run; if that is wrong,
+// settleBeside records nothing.
+func (r *Run) settleBeside(ctx context.Context, p *driver.FinishParams, ended bool) error {
 	if r.begunCommit {
 		r.giveUp(ctx) // the transaction may lock the record
 	}
-	defer r.end(ctx)
-	return transact(ctx, r.store.pools.Receive, "settling a run", func(conn Conn) error {
+	defer r.giveUp(ctx)
+	err := transact(ctx, r.store.pools.Receive, "settling a run", func(conn Conn) error {
 		var found int64
 		if err := scan(ctx, conn, func(rows Rows) error { return rows.Scan(&found) }, r.store.sql.lockRun, r.xid); err != nil {
 			return err
@@ -281,8 +295,53 @@ func (r *Run) settleBeside(ctx context.Context, p *driver.FinishParams) error {
 		if found == 0 {
 			return refusedError{driver.ErrNotFound}
 		}
+		if err := r.checkEnd(ctx, conn, ended); err != nil {
+			return err
+		}
 		return scan(ctx, conn, noRows, r.store.sql.finish, append(outcomeArgs(p), r.xid)...)
 	})
+	if err == nil || errors.Is(err, driver.ErrNotFound) {
+		r.ended = true
+	}
+	return err
+}
+
+// checkEnd returns an error unless the transaction, which is over, was committed or not as the
+// caller says.
+func (r *Run) checkEnd(ctx context.Context, conn Conn, committed bool) error {
+	var status string
+	if err := scan(ctx, conn, func(rows Rows) error { return rows.Scan(&status) }, outcomeSQL, r.xid); err != nil {
+		return err
+	}
+	switch {
+	case status == txInProgress:
+		return refusedError{fmt.Errorf("%w: the transaction of the run goes on", driver.ErrUnavailable)}
+	case (status == txCommitted) != committed:
+		return refusedError{&driver.TxEndedError{Committed: !committed}}
+	}
+	return nil
+}
+
+// settleClaim ends a run of TakeClaim, which has no record. ended says that its handler is known to
+// have committed it. The claim is then committed too, and the event becomes dead.
+func (r *Run) settleClaim(ctx context.Context, p *driver.FinishParams, ended bool) error {
+	intact := !r.givenUp && !r.severed.Load() && r.tx.Status(ctx) == TxOpen
+	r.giveUp(ctx)
+	switch {
+	case ended:
+		err := transact(ctx, r.store.pools.Receive, "settling a claim", func(conn Conn) error {
+			if err := r.checkEnd(ctx, conn, true); err != nil {
+				return err
+			}
+			return scan(ctx, conn, noRows, r.store.sql.endClaim, append(outcomeArgs(p)[:6], int32(r.events[0].Generation))...)
+		})
+		r.ended = err == nil
+		return err
+	case !intact && !r.begunCommit && r.outcome(ctx) == txCommitted:
+		return fmt.Errorf("settling a claim: %w", &driver.TxEndedError{Committed: true})
+	}
+	r.ended = true
+	return nil
 }
 
 // lockRunSQL locks the record of a run, and bounds how long a process that has stopped keeps the
@@ -343,26 +402,30 @@ SELECT pg_terminate_backend(a.pid)
 FROM pg_stat_activity a
 WHERE a.pid = $1::int AND a.backend_xid::text = ($2::bigint % 4294967296)::text`
 
+// unmarkOwnSQL deletes the record of a run in its own transaction.
+const unmarkOwnSQL = `DELETE FROM {schema}.run WHERE id = $1::bigint AND id = txid_current() RETURNING id`
+
 // Abandon implements [driver.Run].
 func (r *Run) Abandon(ctx context.Context) error {
 	switch {
 	case r.ended:
 		return nil
 	case r.claim:
-		r.end(ctx)
-		return nil
+		return r.settleClaim(ctx, &driver.FinishParams{}, false)
 	case r.undoable(ctx):
 		// Under the locks of the run, so that no sweep takes it for interrupted.
-		err := scan(ctx, r.tx, noRows, r.store.sql.unmark, r.xid)
-		if err == nil && r.commit(ctx) == nil {
+		found := false
+		err := scan(ctx, r.tx, func(Rows) error {
+			found = true
+			return nil
+		}, r.store.sql.unmarkOwn, r.xid)
+		if err == nil && found && r.commit(ctx) == nil {
 			return nil
 		}
 	}
-	if r.begunCommit {
-		r.giveUp(ctx) // the transaction may lock the record
+	err := r.settleBeside(ctx, &driver.FinishParams{}, false)
+	if errors.Is(err, driver.ErrNotFound) {
+		return nil
 	}
-	err := r.store.unmark(ctx, r)
-	r.giveUp(ctx)
-	r.ended = true
 	return err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/hookonce/hookonce/driver"
 )
@@ -61,18 +62,28 @@ SELECT (SELECT count(*) FROM free), (SELECT count(*) FROM {schema}.event_state W
 	// takeRecordSQL deletes the record of a run, unless it is gone or a call is settling the run,
 	// and returns the state of its transaction and the wait until the next attempt. A record of
 	// another home has no transaction here. Nor has a number that was not given out yet: the record
-	// was written after its transaction got the number, so the snapshot includes that.
+	// was written after its transaction got the number, so the snapshot includes that. A record
+	// younger than $2 whose transaction was committed stays: a handler committed it, and its process
+	// still knows which one.
 	takeRecordSQL = `
 WITH found AS MATERIALIZED (
-	SELECT r.id FROM {schema}.run r WHERE r.id = $1::bigint FOR UPDATE SKIP LOCKED
+	SELECT r.id, r.home, r.started_at FROM {schema}.run r WHERE r.id = $1::bigint FOR UPDATE SKIP LOCKED
+), judged AS MATERIALIZED (
+	SELECT id, started_at, CASE
+			WHEN home <> {schema}.run_home() OR id NOT BETWEEN 1 AND txid_snapshot_xmax(txid_current_snapshot()) - 1 THEN '` + elsewhere + `'
+			ELSE coalesce(txid_status(id), '')
+		END AS status
+	FROM found
 ), gone AS (
-	DELETE FROM {schema}.run r USING found WHERE r.id = found.id RETURNING r.id, r.retry_in, r.home
+	DELETE FROM {schema}.run r
+	USING judged j
+	WHERE r.id = j.id AND (
+		j.status <> '` + txCommitted + `'
+		OR j.started_at < coalesce($3::timestamptz, clock_timestamp()) - $2::bigint * interval '1 microsecond'
+	)
+	RETURNING j.status, r.retry_in
 )
-SELECT CASE
-		WHEN home <> {schema}.run_home() OR id NOT BETWEEN 1 AND txid_snapshot_xmax(txid_current_snapshot()) - 1 THEN '` + elsewhere + `'
-		ELSE coalesce(txid_status(id), '')
-	END, coalesce(retry_in, -1)
-FROM gone`
+SELECT status, coalesce(retry_in, -1) FROM gone`
 
 	// strayedSQL returns the pending events of a record that belongs elsewhere.
 	strayedSQL = `
@@ -102,7 +113,8 @@ WITH setting AS MATERIALIZED (
 		END,
 		retry_in = CASE WHEN $3::bool THEN greatest($4::bigint, 0) ELSE s.retry_in END,
 		failed_at = CASE WHEN lost.dead THEN setting.now END,
-		last_error = CASE WHEN $3::bool THEN $5::text ELSE s.last_error END
+		last_error = CASE WHEN $3::bool THEN $5::text ELSE s.last_error END,
+		note = CASE WHEN $6::bool THEN '` + driver.NoteTxEnded + `' ELSE s.note END
 	FROM lost, setting
 	WHERE s.key = lost.key
 	RETURNING s.key, s.generation, s.attempts, lost.dead
@@ -174,7 +186,7 @@ func (s *Store) sweep(ctx context.Context, p *driver.SweepRunsParams, run *suspe
 			if err := scan(ctx, conn, func(r Rows) error {
 				found = true
 				return r.Scan(&status, &retryIn)
-			}, s.sql.takeRecord, run.xid); err != nil {
+			}, s.sql.takeRecord, run.xid, committedPatience.Microseconds(), clock(p.Now)); err != nil {
 				return err
 			}
 		}
@@ -196,16 +208,21 @@ func (s *Store) sweep(ctx context.Context, p *driver.SweepRunsParams, run *suspe
 
 var errNotLost = errors.New("it was not interrupted")
 
+// committedPatience is how long a process may take to record that a handler committed by itself:
+// longer than a batch, the longest handler and the calls of the store after it.
+const committedPatience = 2 * time.Minute
+
 // lose records an interrupted run. If the record exists although its transaction was committed, a
-// handler committed it: the events would take effect again, so they are dead.
+// handler committed it. Nothing tells which handler that was and which had run before, so all
+// events are dead: none may take effect again.
 func (s *Store) lose(ctx context.Context, conn Conn, p *driver.SweepRunsParams, run *suspect, retryIn int64, committed bool) ([]driver.LostRun, error) {
 	alone := len(run.keys) == 1
 	reason := driver.ErrorRunInterrupted
 	if committed {
 		reason, retryIn = (&driver.TxEndedError{Committed: true}).Error(), noRetry
 	}
-	return s.lostRows(ctx, conn, driver.LostRun{Alone: alone},
-		s.sql.lost, clock(p.Now), run.keys, alone || committed, retryIn, reason)
+	return s.lostRows(ctx, conn, driver.LostRun{Alone: alone, Ended: committed},
+		s.sql.lost, clock(p.Now), run.keys, alone || committed, retryIn, reason, committed)
 }
 
 // lostRows runs a statement that returns events of a run, and adds them to like.

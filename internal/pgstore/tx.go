@@ -26,7 +26,8 @@ type TxStatus int
 const (
 	// TxOpen: the transaction accepts statements.
 	TxOpen TxStatus = iota
-	// TxFailed: a statement failed, and the transaction accepts no other.
+	// TxFailed: a statement failed, and the transaction accepts no other. It may be another one than
+	// was begun.
 	TxFailed
 	// TxEnded: the transaction was committed or rolled back, but not by Commit or Rollback.
 	TxEnded
@@ -34,4 +35,6 @@ const (
 	TxBusy
 	// TxLost: the connection is closed.
 	TxLost
+	// TxDoubtful: the transaction accepts statements, but it may be another one than was begun.
+	TxDoubtful
 )

@@ -34,9 +34,10 @@
 // in others, receiving included: handlers must be short. A sweep needs the lock too, so an overdue
 // event that it sees under the lock belongs to no run, however long runs take.
 //
-// The first statement of that transaction gives the rows a second number. If a handler ends the
-// transaction by itself, a reader sees by this number whether it was committed. A sweep sees it too
-// if the process has died.
+// Before a handler begins, its event gets a second number in that transaction, and the event before
+// it is marked as done. So if a handler ends the transaction by itself, a reader sees whether it was
+// committed. If the process has died since, a sweep sees the same: the events before are done, the
+// event with the second number is dead, and the others were not run.
 //
 // If a handler ignores the error of a statement, SQLite undoes only that statement, and the rest is
 // committed. Some errors undo the whole transaction without database/sql knowing: the context

@@ -71,7 +71,8 @@ func (s *Store) failed(ctx context.Context, op string, err error) error {
 func isClassified(err error) bool {
 	for _, class := range []error{
 		driver.ErrBadRow, driver.ErrNotStored, driver.ErrUnavailable, driver.ErrCommitUnknown, driver.ErrNotFound, driver.ErrSchema,
-		driver.ErrSerialization, driver.ErrTxEnded, driver.ErrTxAborted, driver.ErrOpen, driver.ErrSent, driver.ErrBodyPruned, driver.ErrRequestReused, driver.ErrModeNeeded, driver.ErrNoRoute, driver.ErrUndecided,
+		driver.ErrSerialization, driver.ErrTxEnded, driver.ErrTxAborted, driver.ErrOpen, driver.ErrSent, driver.ErrBodyPruned,
+		driver.ErrRequestReused, driver.ErrNoteNeeded, driver.ErrModeNeeded, driver.ErrNoRoute, driver.ErrUndecided,
 	} {
 		if errors.Is(err, class) {
 			return true

@@ -60,6 +60,15 @@ type faultConn struct {
 	faults *faults
 }
 
+// The hooks of the real connection, without which a store refuses handlers.
+func (c *faultConn) RegisterCommitHook(callback sqlite.CommitHookFn) {
+	c.Conn.(interface{ RegisterCommitHook(sqlite.CommitHookFn) }).RegisterCommitHook(callback)
+}
+
+func (c *faultConn) RegisterRollbackHook(callback sqlite.RollbackHookFn) {
+	c.Conn.(interface{ RegisterRollbackHook(sqlite.RollbackHookFn) }).RegisterRollbackHook(callback)
+}
+
 func (c *faultConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
 	tx, err := c.Conn.(driver.ConnBeginTx).BeginTx(ctx, opts)
 	if err != nil {

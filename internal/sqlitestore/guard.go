@@ -1,7 +1,9 @@
 package sqlitestore
 
 import (
+	"context"
 	"database/sql"
+	"errors"
 	"reflect"
 	"sync/atomic"
 )
@@ -12,55 +14,108 @@ import (
 // attempt. From then on the guard turns every commit of the connection into a rollback, with the
 // hooks of https://www.sqlite.org/c3ref/commit_hook.html.
 //
-// It finds the hooks by the names that modernc.org/sqlite gives them, because database/sql has no
-// interface for them and this package imports no driver. With a driver that has no such hooks,
-// writes of a handler that ignored such an error are not undone.
+// It finds the hooks by the names that drivers give them, because database/sql has no interface for
+// them and this package imports no driver. A store refuses handlers on a driver without hooks.
 type guard struct {
 	over atomic.Bool // the transaction was committed or undone
 }
 
-const (
-	commitHook   = "RegisterCommitHook"
-	rollbackHook = "RegisterRollbackHook"
+// The names of the hooks: of modernc.org/sqlite and github.com/mattn/go-sqlite3, and of
+// github.com/ncruces/go-sqlite3.
+var (
+	commitHooks   = []string{"RegisterCommitHook", "CommitHook"}
+	rollbackHooks = []string{"RegisterRollbackHook", "RollbackHook"}
 )
 
+var errNoHooks = errors.New("handlers need an SQLite driver with commit and rollback hooks, and this one has none: " +
+	"without them hookonce could not keep a handler from writing after the end of its transaction; use modernc.org/sqlite")
+
 // watch must be called right after the transaction has begun.
-func (g *guard) watch(conn *sql.Conn) {
-	// The callback returns no error, so an error only means that the connection is closed.
-	_ = conn.Raw(func(driverConn any) error {
-		hook(driverConn, commitHook, func() int32 {
-			if g.over.Swap(true) {
-				return 1
-			}
-			return 0
+func (g *guard) watch(conn *sql.Conn) error {
+	return conn.Raw(func(driverConn any) error {
+		commit, undo := hookOf(driverConn, commitHooks), hookOf(driverConn, rollbackHooks)
+		if !commit.IsValid() || !undo.IsValid() {
+			return errNoHooks
+		}
+		set(commit, func() bool { return !g.over.Swap(true) })
+		set(undo, func() bool {
+			g.over.Store(true)
+			return true
 		})
-		hook(driverConn, rollbackHook, func() { g.over.Store(true) })
 		return nil
 	})
 }
 
 // leave must be called after the transaction has ended and before the connection is used again.
 func (g *guard) leave(conn *sql.Conn) {
+	// The callback returns no error, so an error only means that the connection is closed.
 	_ = conn.Raw(func(driverConn any) error {
-		hook(driverConn, commitHook, nil)
-		hook(driverConn, rollbackHook, nil)
+		for _, names := range [][]string{commitHooks, rollbackHooks} {
+			if hook := hookOf(driverConn, names); hook.IsValid() {
+				hook.Call([]reflect.Value{reflect.Zero(hook.Type().In(0))})
+			}
+		}
 		return nil
 	})
 }
 
-// hook calls the method of driverConn that sets a hook. A nil callback removes it.
-func hook(driverConn any, method string, callback any) {
-	set := reflect.ValueOf(driverConn).MethodByName(method)
-	if !set.IsValid() || set.Type().NumIn() != 1 {
-		return
+// CheckHandlers returns an error if the database driver cannot keep a handler's writes in its
+// transaction, as far as that can be told now: nil too if no connection can be had before ctx ends.
+func (s *Store) CheckHandlers(ctx context.Context) error {
+	conn, err := s.writer.Conn(ctx)
+	if err != nil {
+		return nil //nolint:nilerr // Take reports it
 	}
-	into := set.Type().In(0)
-	value := reflect.Zero(into)
-	if callback != nil {
-		value = reflect.ValueOf(callback)
-		if !value.CanConvert(into) {
-			return
+	defer conn.Close()
+	return conn.Raw(func(driverConn any) error {
+		if !hookOf(driverConn, commitHooks).IsValid() || !hookOf(driverConn, rollbackHooks).IsValid() {
+			return errNoHooks
+		}
+		return nil
+	})
+}
+
+// hookOf returns the first of the methods of driverConn that sets a hook; invalid if it has none.
+func hookOf(driverConn any, names []string) reflect.Value {
+	for _, name := range names {
+		method := reflect.ValueOf(driverConn).MethodByName(name)
+		if method.IsValid() && isHook(method.Type()) {
+			return method
 		}
 	}
-	set.Call([]reflect.Value{value.Convert(into)})
+	return reflect.Value{}
+}
+
+// isHook reports whether a method takes a callback without arguments that returns nothing, an
+// integer (not 0 turns a commit into a rollback) or a bool (false does so).
+func isHook(method reflect.Type) bool {
+	if method.NumIn() != 1 || method.In(0).Kind() != reflect.Func {
+		return false
+	}
+	callback := method.In(0)
+	if callback.NumIn() != 0 || callback.NumOut() > 1 {
+		return false
+	}
+	return callback.NumOut() == 0 || callback.Out(0).Kind() == reflect.Bool || isInt(callback.Out(0))
+}
+
+func isInt(t reflect.Type) bool { return t.Kind() >= reflect.Int && t.Kind() <= reflect.Int64 }
+
+// set sets a hook. callback reports whether the transaction may be committed.
+func set(hook reflect.Value, callback func() bool) {
+	into := hook.Type().In(0)
+	hook.Call([]reflect.Value{reflect.MakeFunc(into, func([]reflect.Value) []reflect.Value {
+		allowed := callback()
+		if into.NumOut() == 0 {
+			return nil
+		}
+		result := reflect.New(into.Out(0)).Elem()
+		switch {
+		case result.Kind() == reflect.Bool:
+			result.SetBool(allowed)
+		case !allowed:
+			result.SetInt(1)
+		}
+		return []reflect.Value{result}
+	})})
 }

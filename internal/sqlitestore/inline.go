@@ -15,7 +15,7 @@ const (
 	// For a claim whose transaction does the work too: the event is done.
 	reopenDone = `UPDATE hookonce_event_state SET state = 2, note = '', attempts = 1, crashes = 0, generation = ?1,
 			due_at = ?2, processed_at = ?2, failed_at = NULL, last_error = ''` + bySender + `
-		WHERE key = ?3 AND state = 3 AND undecided = 0 RETURNING key_generation`
+		WHERE key = ?3 AND state = 3 AND undecided = 0` + notEnded + ` RETURNING key_generation`
 
 	claimDone = `UPDATE hookonce_event_state SET processed_at = ?, attempts = ? WHERE key = ?`
 
@@ -23,6 +23,10 @@ const (
 		SET state = 4, note = ?, last_error = ?, attempts = ?, processed_at = NULL WHERE key = ?`
 
 	selectFailures = `SELECT failures FROM hookonce_inline_failure WHERE key = ?`
+
+	claimEnded = `UPDATE hookonce_event_state
+		SET state = 3, note = ?, failed_at = ?, last_error = ?, attempts = ?, processed_at = NULL
+		WHERE key = ? AND state = 2 RETURNING generation, attempts`
 
 	selectClaimTaken = takenColumns + `
 		FROM hookonce_event_state s CROSS JOIN hookonce_event e ON e.key = s.key WHERE s.key = ?`
@@ -55,6 +59,7 @@ func (s *Store) TakeClaim(ctx context.Context, p *driver.ClaimParams) (driver.Ru
 		return nil, result, fmt.Errorf("%s: %w", opClaim, err)
 	}
 	r := s.newRun()
+	r.ofClaim = true
 	err := r.begin(ctx, ctx)
 	if err == nil {
 		r.t.now = clock(p.Now)
@@ -86,10 +91,11 @@ func (r *run) claim(p *driver.ClaimParams, result *driver.ClaimResult) (err erro
 	e := &r.taken[0]
 	e.Attempts, e.DueAt = 0, time.Time{} // the row counts this attempt already
 	err = r.t.queryRow(selectFailures, c.Key[:]).Scan(&e.Attempts)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return err
 	}
-	return err
+	r.token = nextToken(time.Now().UnixMicro(), r.taken)
+	return r.setBegun(e)
 }
 
 // claimWithWork claims an event in the transaction that does its work. It does not reopen a dead
@@ -123,6 +129,17 @@ func (t *writeTx) recordClaimed(r *driver.WorkResult, failures int) error {
 		return err
 	}
 	_, err := t.exec(deleteInline, r.Key[:])
+	return err
+}
+
+// endClaim records that the handler of TakeClaim's event, which failed that often before, committed
+// the claim by itself.
+func (t *writeTx) endClaim(r *driver.WorkResult, failures int) error {
+	_, err := t.recordFailure(r, "dead", claimEnded, []any{driver.NoteTxEnded, t.now, r.Error, failures + 1, r.Key[:]})
+	if err != nil {
+		return err
+	}
+	_, err = t.exec(deleteInline, r.Key[:])
 	return err
 }
 

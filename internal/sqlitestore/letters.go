@@ -11,7 +11,7 @@ import (
 
 const (
 	replayDeadEvent = `UPDATE hookonce_event_state SET ` + stateAgain + byOperator + `
-		WHERE key = ?3 AND state = 3 AND undecided = 0`
+		WHERE key = ?3 AND state = 3 AND undecided = 0` + notEnded
 
 	replayDeadMessage = `UPDATE hookonce_message SET ` + messageAgain + byOperator + `
 		WHERE id = ?3 AND event_key = ?4 AND state = 3`

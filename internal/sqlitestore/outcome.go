@@ -23,7 +23,7 @@ const (
 		SET state = 0, attempts = attempts + 1, due_at = ?5, last_error = ?6, retry_in = ?7` + fenced + ` RETURNING generation, attempts`
 
 	recordDead = `UPDATE hookonce_event_state
-		SET state = 3, attempts = attempts + 1, failed_at = ?5, last_error = ?6` + fenced + ` RETURNING generation, attempts`
+		SET state = 3, attempts = attempts + 1, failed_at = ?5, last_error = ?6, note = ?7` + fenced + ` RETURNING generation, attempts`
 
 	releaseEvent = `UPDATE hookonce_event_state SET state = 0, due_at = ?5` + fenced
 
@@ -55,7 +55,7 @@ func checkResults(p *driver.FinishParams) error {
 		if !driver.IsText(r.Error) {
 			return fmt.Errorf("%w: the error of an event is not valid UTF-8 or holds a NUL", driver.ErrBadRow)
 		}
-		if r.Outcome < driver.WorkSucceeded || r.Outcome > driver.WorkPostponed {
+		if r.Outcome < driver.WorkSucceeded || r.Outcome > driver.WorkEnded {
 			return fmt.Errorf("%w: an event has the unknown outcome %d", driver.ErrBadRow, r.Outcome)
 		}
 	}
@@ -86,8 +86,10 @@ func (t *writeTx) recordOutcome(r *driver.WorkResult, f fence) (bool, error) {
 		return changed > 0, err
 	case driver.WorkRetry:
 		return t.recordFailure(r, "retry", recordRetry, f.args(r.Key, t.now+r.RetryIn.Microseconds(), r.Error, r.RetryIn.Microseconds()))
+	case driver.WorkEnded:
+		return t.recordFailure(r, "dead", recordDead, f.args(r.Key, t.now, r.Error, driver.NoteTxEnded))
 	default:
-		return t.recordFailure(r, "dead", recordDead, f.args(r.Key, t.now, r.Error))
+		return t.recordFailure(r, "dead", recordDead, f.args(r.Key, t.now, r.Error, ""))
 	}
 }
 

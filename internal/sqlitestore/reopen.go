@@ -7,7 +7,11 @@ import (
 )
 
 const (
-	reopenState = `UPDATE hookonce_event_state SET ` + stateAgain + bySender + ` WHERE key = ?3 AND state = 3 AND undecided = 0`
+	reopenState = `UPDATE hookonce_event_state SET ` + stateAgain + bySender + `
+		WHERE key = ?3 AND state = 3 AND undecided = 0` + notEnded
+
+	// A condition on dead events: no handler ended its transaction.
+	notEnded = ` AND note <> '` + driver.NoteTxEnded + `'`
 
 	// All dead messages of an event get the generation of the event.
 	reopenMessages = `UPDATE hookonce_message SET ` + messageAgain + bySender + `

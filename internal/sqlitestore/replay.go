@@ -33,7 +33,7 @@ const (
 		coalesce((SELECT max(generation) FROM hookonce_message WHERE event_key = ?1), 0),
 		coalesce((SELECT generation FROM hookonce_event_state WHERE key = ?1), 0))`
 
-	selectReplayable = `SELECT e.body IS NULL, s.state, coalesce(s.generation, 0), coalesce(s.undecided, 0)
+	selectReplayable = `SELECT e.body IS NULL, s.state, coalesce(s.note, ''), coalesce(s.generation, 0), coalesce(s.undecided, 0)
 		FROM hookonce_event e LEFT JOIN hookonce_event_state s ON s.key = e.key WHERE e.key = ? AND e.outbox = 0`
 
 	selectReplayableMessages = `SELECT id, route, destination, state, generation
@@ -99,7 +99,7 @@ func (t *writeTx) replay(p *driver.ReplayParams) (driver.Replayed, error) {
 			return first, err
 		}
 	}
-	plan, err := lifecycle.Replay(&event, p.Mode, &lifecycle.Now{Routes: p.Routes, Undecided: p.Undecided, Queued: p.Queued})
+	plan, err := lifecycle.Replay(&event, p.Mode, p.Note, &lifecycle.Now{Routes: p.Routes, Undecided: p.Undecided, Queued: p.Queued})
 	if err != nil {
 		return driver.Replayed{}, err
 	}
@@ -114,7 +114,7 @@ func (t *writeTx) replay(p *driver.ReplayParams) (driver.Replayed, error) {
 // readReplayable reads an event with its messages.
 func (t *writeTx) readReplayable(e *lifecycle.Event) error {
 	var state sql.NullInt64
-	switch err := t.queryRow(selectReplayable, e.Key[:]).Scan(&e.BodyPruned, &state, &e.Generation, &e.Undecided); {
+	switch err := t.queryRow(selectReplayable, e.Key[:]).Scan(&e.BodyPruned, &state, &e.Note, &e.Generation, &e.Undecided); {
 	case errors.Is(err, sql.ErrNoRows):
 		return fmt.Errorf("%w: there is no such event", driver.ErrNotFound)
 	case err != nil:

@@ -1,6 +1,7 @@
 package sqlitestore
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -23,6 +24,8 @@ const severWait = time.Second
 
 var (
 	errWriterWait = errors.New("another writer held the database for too long to begin the handlers' transaction")
+	errRecordGone = fmt.Errorf("%w: the record of the run is gone", driver.ErrNotFound)
+	errOver       = errors.New("it was committed or undone")
 	errSevered    = errors.New("it was cut off from a handler that did not return")
 )
 
@@ -35,14 +38,7 @@ const (
 	setInner     = `SAVEPOINT hookonce_check`
 	releaseInner = `RELEASE hookonce_check`
 	undoHandlers = `ROLLBACK TO hookonce_run`
-)
-
-const (
-	// setMarker is the first statement of a run's transaction: from then on the row tells other
-	// connections whether the transaction was committed.
-	setMarker = `UPDATE hookonce_event_state SET run = ?1 WHERE key = ?2 AND state = 1 AND run = ?3`
-
-	selectMarker = `SELECT generation, run FROM hookonce_event_state WHERE key = ?`
+	noStatement  = `SELECT 1 WHERE FALSE`
 )
 
 // run is the transaction of handlers. It holds the writer's connection, so every other write of the
@@ -51,9 +47,13 @@ type run struct {
 	store    *Store
 	t        *writeTx
 	cancel   context.CancelFunc
-	token    int64 // 0 in a run of TakeClaim, which has no record
+	token    int64
+	ofClaim  bool // of TakeClaim: it has no record
 	taken    []takenEvent
 	finished bool
+	sent     bool                // our COMMIT, which Finish sends
+	begun    *takenEvent         // whose handler began last
+	recorded map[driver.Key]bool // by Next
 
 	severed atomic.Bool
 	guard   guard
@@ -65,7 +65,7 @@ func (s *Store) newRun() *run { return &run{store: s, ended: make(chan struct{})
 
 var _ driver.Run[*sql.Tx] = (*run)(nil)
 
-// marker returns the number that the rows hold inside of the transaction.
+// marker returns the number of an event whose handler has begun.
 func (r *run) marker() int64 { return r.token | 1 }
 
 func (r *run) fence() fence { return fence{state: stateRunning, token: r.token, marker: r.marker()} }
@@ -89,24 +89,16 @@ func (r *run) begin(wait, caller context.Context) error {
 		close(r.ended)
 	}
 	r.t, r.cancel = t, cancel
-	r.guard.watch(t.conn)
-	return r.mark()
-}
-
-func (r *run) mark() error {
-	var ours []takenEvent
-	for i := range r.taken {
-		e := &r.taken[i]
-		changed, err := r.t.exec(setMarker, r.marker(), e.Key[:], r.token)
-		if err != nil {
-			return err
-		}
-		if changed > 0 {
-			ours = append(ours, *e)
-		}
+	if err := r.guard.watch(t.conn); err != nil {
+		return err
 	}
-	r.taken = ours
-	return r.setSavepoints()
+	if err := r.keepOurs(); err != nil {
+		return err
+	}
+	if err := r.setSavepoints(); err != nil || len(r.taken) != 1 {
+		return err
+	}
+	return r.setBegun(&r.taken[0])
 }
 
 func (r *run) setSavepoints() error {
@@ -144,13 +136,12 @@ func (r *run) Check(ctx context.Context, handlerErr error) error {
 	}
 	if gone != nil {
 		committed, err := r.committed(ctx)
-		byHandler := errors.Is(gone, sql.ErrTxDone)
 		switch {
-		case err == nil && committed, err != nil && byHandler:
-			return &driver.TxEndedError{Committed: true}
 		case err != nil:
 			return fmt.Errorf("%w: asking for the outcome of the transaction: %w", driver.ErrUnavailable, err)
-		case byHandler && !isTrouble(handlerErr):
+		case committed:
+			return &driver.TxEndedError{Committed: true}
+		case errors.Is(gone, sql.ErrTxDone) && !isTrouble(handlerErr):
 			return &driver.TxEndedError{Committed: false}
 		}
 	}
@@ -169,6 +160,11 @@ func (r *run) Check(ctx context.Context, handlerErr error) error {
 
 // probe returns an error if the transaction is not the one that was begun.
 func (r *run) probe() error {
+	if r.guard.over.Load() {
+		// A handler may have begun another transaction with the same savepoints.
+		_, err := r.t.tx.ExecContext(r.t.inner, noStatement)
+		return cmp.Or(err, errOver)
+	}
 	_, err := r.t.tx.ExecContext(r.t.inner, releaseInner)
 	switch {
 	case resultCode(err) == codeBusy:
@@ -187,23 +183,6 @@ func isTrouble(err error) bool {
 		return true
 	}
 	return false
-}
-
-// committed reports whether a transaction that is over was committed. A reader sees it by the
-// marker.
-func (r *run) committed(ctx context.Context) (bool, error) {
-	e := &r.taken[0]
-	var generation int
-	var found int64
-	switch err := r.store.reader.QueryRowContext(ctx, selectMarker, e.Key[:]).Scan(&generation, &found); {
-	case errors.Is(err, sql.ErrNoRows):
-		return r.token != 0, nil // pruned since, or the claim was undone
-	case err != nil:
-		return false, err
-	case r.token == 0:
-		return generation >= e.Generation, nil
-	}
-	return found != r.token, nil
 }
 
 // Finish implements driver.Run.
@@ -225,7 +204,7 @@ func (r *run) Finish(ctx context.Context, p *driver.FinishParams) error {
 		}
 		return r.Settle(ctx, p) // the handler's writes are undone
 	}
-	if r.token == 0 && (failed || len(p.Results) == 0) {
+	if r.ofClaim && (failed || len(p.Results) == 0) {
 		return r.rollBack(ctx) // the claim is undone
 	}
 	r.t.caller, r.t.now = ctx, clock(p.Now)
@@ -235,6 +214,7 @@ func (r *run) Finish(ctx context.Context, p *driver.FinishParams) error {
 	if !r.ending.CompareAndSwap(false, true) {
 		return fmt.Errorf("%s: %w: %w", opFinish, driver.ErrTxAborted, errSevered)
 	}
+	r.sent = true
 	if err := r.t.commit(opFinish); err != nil {
 		return err
 	}
@@ -249,25 +229,35 @@ func (r *run) record(p *driver.FinishParams, failed bool) error {
 			return err
 		}
 	}
-	recorded, err := r.t.recordRun(r, p)
+	if failed {
+		r.recorded = nil // undone too
+	}
+	recorded, err := r.t.recordRun(r, p, true)
 	switch {
 	case err != nil:
 		return err
-	case recorded != len(r.taken):
+	case recorded+len(r.recorded) != len(r.taken):
 		return fmt.Errorf("%w: a handler changed the rows of its own events in hookonce_event_state", driver.ErrBadRow)
 	}
-	for i := range p.Versions {
-		if err := r.t.keepVersion(&p.Versions[i]); err != nil {
-			return err
-		}
+	if err := r.t.keepVersions(p.Versions); err != nil {
+		return err
 	}
 	return r.t.alive()
 }
 
+func (t *writeTx) keepVersions(versions []driver.ObjectVersion) error {
+	for i := range versions {
+		if err := t.keepVersion(&versions[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // recordRun records outcomes and releases the other events of the run. It returns the number of
-// both.
-func (t *writeTx) recordRun(r *run, p *driver.FinishParams) (recorded int, err error) {
-	if r.token == 0 {
+// both. It skips the events that Next recorded if the writes of the handlers are kept.
+func (t *writeTx) recordRun(r *run, p *driver.FinishParams, kept bool) (recorded int, err error) {
+	if r.ofClaim {
 		return 1, t.recordClaimed(&p.Results[0], r.taken[0].Attempts)
 	}
 	outcomes := make(map[driver.Key]*driver.WorkResult, len(p.Results))
@@ -276,6 +266,9 @@ func (t *writeTx) recordRun(r *run, p *driver.FinishParams) (recorded int, err e
 	}
 	for i := range r.taken {
 		e := &r.taken[i]
+		if kept && r.recorded[e.Key] {
+			continue
+		}
 		var held bool
 		if result := outcomes[e.Key]; result != nil {
 			held, err = t.recordOutcome(result, r.fence())
@@ -299,13 +292,40 @@ func (r *run) Settle(ctx context.Context, p *driver.FinishParams) error {
 	if err := checkResults(p); err != nil {
 		return fmt.Errorf("%s: %w", opSettle, err)
 	}
-	if err := r.rollBack(ctx); err != nil || r.token == 0 {
+	return r.settle(ctx, opSettle, p)
+}
+
+func (r *run) settle(ctx context.Context, op string, p *driver.FinishParams) error {
+	if err := r.rollBack(ctx); err != nil {
 		return err
 	}
-	return r.store.writeEach(ctx, opSettle, p.Now, 1, func(t *writeTx, _ int) error {
-		recorded, err := t.recordRun(r, p)
+	ended := slices.ContainsFunc(p.Results, func(r driver.WorkResult) bool { return r.Outcome == driver.WorkEnded })
+	if r.ofClaim && !ended {
+		if committed, err := r.committed(ctx); err == nil && committed && !r.sent {
+			return fmt.Errorf("%s: %w", op, &driver.TxEndedError{Committed: true})
+		}
+		return nil
+	}
+	return r.store.writeEach(ctx, op, p.Now, 1, func(t *writeTx, _ int) error {
+		row, err := t.begunRow(r)
+		committed := r.begun != nil && r.isCommitted(row)
+		switch {
+		case err != nil:
+			return err
+		case committed && row.state != stateRunning && !r.ofClaim:
+			return errRecordGone
+		case committed != ended:
+			return &driver.TxEndedError{Committed: committed}
+		case r.ofClaim:
+			return t.endClaim(&p.Results[0], r.taken[0].Attempts)
+		case ended:
+			if err := t.keepVersions(p.Versions); err != nil {
+				return err
+			}
+		}
+		recorded, err := t.recordRun(r, p, ended)
 		if err == nil && recorded == 0 {
-			return fmt.Errorf("%w: the record of the run is gone", driver.ErrNotFound)
+			return errRecordGone
 		}
 		return err
 	})
@@ -316,13 +336,11 @@ func (r *run) Abandon(ctx context.Context) error {
 	if r.finished {
 		return nil
 	}
-	if err := r.rollBack(ctx); err != nil || r.token == 0 {
-		return err
+	err := r.settle(ctx, opAbandon, &driver.FinishParams{})
+	if errors.Is(err, driver.ErrNotFound) {
+		return nil
 	}
-	return r.store.writeEach(ctx, opAbandon, time.Time{}, 1, func(t *writeTx, _ int) error {
-		_, err := t.recordRun(r, &driver.FinishParams{})
-		return err
-	})
+	return err
 }
 
 // giveBack abandons a run that did not begin, in a goroutine, because the caller's context may have

@@ -11,9 +11,9 @@ var writeStatements = []string{
 	deleteEvent, deleteState, deleteAttempts, deleteMessages, deleteCount, deleteHistory, deleteBodySeen,
 	deleteBody, deleteQuarantineOld, deleteQuarantineRows, deleteTries, deleteVersion, registerWindow, forgetWindows,
 	insertDone, insertUndecided, resetDone, staleMessage, keepVersion,
-	markTaken, postpone, setMarker, undoHandlers, recordDone, recordStale, recordRetry, recordDead, releaseEvent, insertTry,
+	markTaken, postpone, selectRun, setBegun, undoHandlers, recordDone, recordStale, recordRetry, recordDead, releaseEvent, insertTry,
 	selectLost, countLost, loseAlone, loseOther,
-	selectDueAt, reopenDone, claimDone, claimStale, selectFailures, deleteInline, countInline, buryInline, selectInline,
+	selectDueAt, reopenDone, claimDone, claimStale, claimEnded, selectFailures, deleteInline, countInline, buryInline, selectInline,
 	insertEnqueued, insertEnqueuedBody,
 	countLearned, armSource, takeArmed, forgetLearned, keepLearned,
 }

@@ -21,7 +21,8 @@ const (
 
 	// An event that was alone in its run is at fault, so this counts an attempt.
 	loseAlone = `UPDATE hookonce_event_state
-		SET state = ?2, attempts = ?3, crashes = crashes + 1, due_at = ?4, failed_at = ?5, last_error = ?6, retry_in = ?7 WHERE key = ?1`
+		SET state = ?2, attempts = ?3, crashes = crashes + 1, due_at = ?4, failed_at = ?5, last_error = ?6, retry_in = ?7, note = ?8
+		WHERE key = ?1`
 
 	loseOther = `UPDATE hookonce_event_state SET state = 0, crashes = crashes + 1, due_at = ?2 WHERE key = ?1`
 )
@@ -84,24 +85,23 @@ func (t *writeTx) lost() ([]lostEvent, error) {
 
 // lose records that the run of e was interrupted.
 func (t *writeTx) lose(e *lostEvent) error {
-	reason := driver.ErrorRunInterrupted
-	// The marker is there, so a handler has committed the transaction by itself, and the outcome
-	// was not recorded. The event would take effect again.
-	committed := e.run&1 == 1
-	if committed {
-		reason = (&driver.TxEndedError{Committed: true}).Error()
+	reason, note := driver.ErrorRunInterrupted, ""
+	// The number says that its handler had begun in a transaction that is committed, and only a
+	// handler can have committed it. The event would take effect again.
+	if e.run&1 == 1 {
+		e.Ended, reason, note = true, (&driver.TxEndedError{Committed: true}).Error(), driver.NoteTxEnded
 	}
-	if !e.Alone && !committed {
+	if !e.Alone && !e.Ended {
 		_, err := t.exec(loseOther, e.Key[:], t.now)
 		return err
 	}
 	e.Attempts++
-	e.Dead = committed || !e.retryIn.Valid
+	e.Dead = e.Ended || !e.retryIn.Valid
 	state, outcome, dueAt, failedAt := statePending, "retry", t.now+e.retryIn.Int64, any(nil)
 	if e.Dead {
 		state, outcome, failedAt = stateDead, "dead", t.now
 	}
-	if _, err := t.exec(loseAlone, e.Key[:], state, e.Attempts, dueAt, failedAt, reason, e.retryIn.Int64); err != nil {
+	if _, err := t.exec(loseAlone, e.Key[:], state, e.Attempts, dueAt, failedAt, reason, e.retryIn.Int64, note); err != nil {
 		return err
 	}
 	_, err := t.exec(insertTry, e.Key[:], e.generation, e.Attempts, outcome, reason, t.now, 0)

@@ -34,6 +34,8 @@ type batch[T any] struct {
 	changed  map[driver.Key]bool                 // the keys of applied that this run changed
 	results  []driver.WorkResult
 	later    []driver.WorkResult // of events whose objects are busy
+	recorded int                    // how many results Next has seen
+	applying []driver.ObjectVersion // the versions that Next has not seen
 	observed []Observed
 	enqueued []string // destinations of messages that this run commits
 
@@ -137,6 +139,9 @@ func (b *batch[T]) one(i int) (again []driver.TakenEvent, failed bool) {
 	if !b.Handles(ev.Source, ev.Type) {
 		return nil, false // it is given back
 	}
+	if err := b.next(ev); err != nil {
+		return b.giveUp(err), true
+	}
 	began := time.Now()
 	err, hung := b.call(ev)
 	took := time.Since(began)
@@ -152,6 +157,15 @@ func (b *batch[T]) one(i int) (again []driver.TakenEvent, failed bool) {
 	}
 	b.succeed(i, took)
 	return nil, false
+}
+
+// next tells the store that the handler of ev is about to begin.
+func (b *batch[T]) next(ev *Event) error {
+	ctx, cancel := b.storeContext()
+	defer cancel()
+	err := b.run.Next(ctx, ev.Key, &driver.FinishParams{Results: b.results[b.recorded:], Versions: b.applying})
+	b.recorded, b.applying = len(b.results), nil
+	return err
 }
 
 // skipStale skips event i if a newer version of its object was applied. An event that an operator
@@ -185,6 +199,7 @@ func (b *batch[T]) succeed(i int, took time.Duration) {
 		b.applied = make(map[driver.Key]driver.ObjectVersion)
 	}
 	b.applied[object.Object], b.changed[object.Object] = *object, true
+	b.applying = append(b.applying, *object)
 }
 
 // versions returns the versions that this run applies.

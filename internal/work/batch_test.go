@@ -143,7 +143,7 @@ func TestHandlerEndsItsTransaction(t *testing.T) {
 	}{
 		"commit": {
 			(*sql.Tx).Commit,
-			outcome{State: driver.StateDead, Attempts: 1, LastError: "committed the transaction by itself"},
+			outcome{State: driver.StateDead, Note: driver.NoteTxEnded, Attempts: 1, LastError: "committed the transaction by itself"},
 			[]string{"1", "bad", "2"},
 		},
 		"roll back": {
@@ -170,19 +170,82 @@ func TestHandlerEndsItsTransaction(t *testing.T) {
 	}
 }
 
-// A commit of a handler that is found only when its batch is finished makes every event of the batch
-// dead: nothing tells which handler committed.
+// A handler commits with a statement and begins another transaction with the same savepoints. This is
+// noticed right after it: the handlers before it have taken effect once, and those after it run later.
+func TestHandlerCommitsInSQL(t *testing.T) {
+	t.Parallel()
+	for name, statements := range map[string][]string{
+		"commit":           {"COMMIT"},
+		"commit and begin": {"COMMIT", "BEGIN IMMEDIATE", "SAVEPOINT hookonce_run", "SAVEPOINT hookonce_check"},
+	} {
+		for _, fails := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, ", fails ", fails), func(t *testing.T) {
+				t.Parallel()
+				db := openDatabase(t)
+				claimInTurn(t, db, "1", "bad", "2")
+				var woken sync.Map
+				run(t, newWorkers(db, func(ctx context.Context, tx *sql.Tx, ev *work.Event) error {
+					if err := errors.Join(insert(ctx, tx, ev), db.enqueue(ctx, tx, ev, "about-"+ev.EventID)); err != nil || ev.EventID != "bad" {
+						return err
+					}
+					for _, statement := range statements {
+						if _, err := tx.ExecContext(ctx, statement); err != nil {
+							return err
+						}
+					}
+					if fails {
+						return errInjected
+					}
+					return nil
+				}, func(o *work.Options, _ *work.Source) {
+					o.Wake = func(destination string) { woken.Store(destination, true) }
+				}))
+				wantOutcome(t, db, "1", done)
+				wantOutcome(t, db, "bad", outcome{State: driver.StateDead, Note: driver.NoteTxEnded, Attempts: 1, LastError: "committed the transaction by itself"})
+				wantOutcome(t, db, "2", done)
+				wantEffects(t, db, "1", "bad", "2")
+				for _, destination := range []string{"about-1", "about-bad", "about-2"} {
+					waitFor(t, func() bool {
+						_, ok := woken.Load(destination)
+						return ok
+					})
+				}
+			})
+		}
+	}
+}
+
+// An Inline handler that commits by itself commits its claim too. The event is dead, and its copies are
+// duplicates.
+func TestInlineHandlerCommits(t *testing.T) {
+	t.Parallel()
+	db := openDatabase(t)
+	w := newWorkers(db, func(ctx context.Context, tx *sql.Tx, ev *work.Event) error {
+		return errors.Join(insert(ctx, tx, ev), tx.Commit())
+	}, func(_ *work.Options, src *work.Source) { src.Reopen = true })
+	c := newClaim("1", "body")
+	wantAnswer(t, "first", answer{Claimed: true, Dead: true, Failure: "committed the transaction by itself"}, inline(t, w, c))
+	wantAnswer(t, "copy", answer{Dead: true}, inline(t, w, c))
+	compareOutcome(t, db, "1", outcome{State: driver.StateDead, Note: driver.NoteTxEnded, Attempts: 1, LastError: "committed the transaction by itself"})
+	wantEffects(t, db, "1")
+}
+
+// A goroutine that a handler left behind commits after the last handler of the batch. The store knows
+// the event whose handler had begun last; the events before it are done.
 func TestCommitFoundAtTheEnd(t *testing.T) {
 	t.Parallel()
 	db := openDatabase(t)
 	claimInTurn(t, db, "1", "2")
-	db.finish = func(context.Context, driver.Run[*sql.Tx], *driver.FinishParams) error {
-		return &driver.TxEndedError{Committed: true}
+	db.finish = func(ctx context.Context, run driver.Run[*sql.Tx], p *driver.FinishParams) error {
+		if err := run.Tx().Commit(); err != nil && !errors.Is(err, sql.ErrTxDone) {
+			t.Error(err)
+		}
+		return run.Finish(ctx, p)
 	}
 	run(t, newWorkers(db, insert, nil))
-	for _, id := range []string{"1", "2"} {
-		wantOutcome(t, db, id, outcome{State: driver.StateDead, Attempts: 1, LastError: "committed the transaction by itself"})
-	}
+	wantOutcome(t, db, "1", done)
+	wantOutcome(t, db, "2", outcome{State: driver.StateDead, Note: driver.NoteTxEnded, Attempts: 1, LastError: "committed the transaction by itself"})
+	wantEffects(t, db, "1", "2")
 }
 
 func TestHandlersThatTakeTooLong(t *testing.T) {

@@ -192,6 +192,8 @@ func (f *inlineRun[T]) handle(ctx context.Context, claimed InlineResult) InlineR
 	case err == nil:
 		b.committed()
 		return claimed
+	case isCommitted(err):
+		return f.ended(ctx, time.Since(began), err)
 	case errors.Is(err, driver.ErrTxAborted), errors.Is(err, driver.ErrBadRow), errors.Is(err, driver.ErrTxEnded):
 		return f.fail(ctx, time.Since(began), err)
 	}
@@ -213,6 +215,8 @@ func (f *inlineRun[T]) call(ctx, handlerCtx context.Context, b *batch[T]) *Inlin
 	verdict := f.run.Check(ctx, err)
 	var result InlineResult
 	switch {
+	case isCommitted(verdict):
+		result = f.ended(ctx, took, verdict)
 	case errors.Is(verdict, driver.ErrSerialization):
 		f.abandon(ctx, f.run)
 		result = unclaimed(verdict)
@@ -231,7 +235,9 @@ func (f *inlineRun[T]) call(ctx, handlerCtx context.Context, b *batch[T]) *Inlin
 
 // fail undoes the claim, and counts the failure outside its transaction.
 func (f *inlineRun[T]) fail(ctx context.Context, took time.Duration, cause error) InlineResult {
-	f.abandon(ctx, f.run)
+	if !f.abandon(ctx, f.run) {
+		return f.ended(ctx, took, &driver.TxEndedError{Committed: true})
+	}
 	// The failure must be counted even if the answer is late.
 	countCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
@@ -252,5 +258,28 @@ func (f *inlineRun[T]) fail(ctx context.Context, took time.Duration, cause error
 	}
 	result := InlineResult{Failure: cause}
 	result.Claimed, result.Duplicate, result.Dead = counted.Failures > 0, counted.Failures == 0, counted.Dead
+	return result
+}
+
+// ended is the outcome of a handler that committed by itself: the claim and the handler's writes are
+// committed, and the event is dead.
+func (f *inlineRun[T]) ended(ctx context.Context, took time.Duration, cause error) InlineResult {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+	defer cancel()
+	if err := f.run.Settle(ctx, &driver.FinishParams{Results: []driver.WorkResult{
+		{Key: f.claim.Key, Outcome: driver.WorkEnded, Error: wire.ErrorText(cause), Took: took},
+	}}); err != nil {
+		f.log.Warn("an Inline handler ended its transaction, and recording that failed: its event is done",
+			slog.String("source", f.ev.Source), slog.String("event_id", f.ev.EventID), slog.Any("error", err))
+		return unclaimed(err)
+	}
+	for i := range f.claim.Messages {
+		f.o.Wake(f.claim.Messages[i].Destination)
+	}
+	f.tell(slog.LevelError, "the Inline handler ended its transaction: dead", &Observed{
+		Event: f.ev, Outcome: dead, Attempt: f.ev.Attempts + 1, Took: took, Err: cause,
+	})
+	result := InlineResult{Failure: cause}
+	result.Claimed, result.Dead = true, true
 	return result
 }

@@ -66,6 +66,8 @@ func sweep(ctx context.Context, store driver.Store, log *slog.Logger) error {
 		switch {
 		case l.Elsewhere:
 			log.Warn("removed the record of a run in another database; this event of it is due again")
+		case l.Ended:
+			log.Error("dead: " + (&driver.TxEndedError{Committed: true}).Error())
 		case l.Dead:
 			log.Error("dead: " + driver.ErrorRunInterrupted)
 		case l.Alone:

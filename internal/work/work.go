@@ -221,13 +221,18 @@ func (w *Workers[T]) take(ctx context.Context, p *driver.TakeParams) (driver.Run
 	return w.db.Take(ctx, p)
 }
 
-// abandon ends a run and gives its events back.
-func (w *Workers[T]) abandon(ctx context.Context, run driver.Run[T]) {
+// abandon ends a run and gives its events back. It reports false if a handler had committed the run.
+func (w *Workers[T]) abandon(ctx context.Context, run driver.Run[T]) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
-	if err := run.Abandon(ctx); err != nil {
+	err := run.Abandon(ctx)
+	switch {
+	case isCommitted(err):
+		return false
+	case err != nil:
 		w.log.Warn("giving a run back failed; the sweep will find its events", slog.Any("error", err))
 	}
+	return true
 }
 
 // newEvent makes a taken event ready for its handler. An event that cannot be read as it was

@@ -56,6 +56,9 @@ type fakeRun struct {
 func (*fakeRun) Tx() int                            { return 0 }
 func (*fakeRun) Events() []driver.TakenEvent        { return []driver.TakenEvent{fakeEvent} }
 func (*fakeRun) Check(context.Context, error) error { return nil }
+func (*fakeRun) Next(context.Context, driver.Key, *driver.FinishParams) error {
+	return nil
+}
 
 func (r *fakeRun) Abandon(context.Context) error {
 	r.db.abandoned = time.Now()

@@ -8,8 +8,7 @@ import (
 )
 
 // Harness holds functions that the suite for handlers' transactions needs besides the contract:
-// they work next to and inside transactions of type T. All fields except SwallowedErrorCommits are
-// required.
+// they work next to and inside transactions of type T. All fields except the bools are required.
 type Harness[T any] struct {
 	// Open returns a driver on a fresh, migrated database without events. The database has a table
 	// effects(name text) without any unique constraint. Open registers its clean-up with t, and
@@ -42,6 +41,10 @@ type Harness[T any] struct {
 
 	// Drop creates a trigger with the SQL of DropRow.
 	Drop func(t *testing.T, d driver.Driver[T], table string, key driver.Key)
+
+	// NextTells reports whether the store records Run.Next, so that a sweep can tell the events of a
+	// batch apart whose handler committed by itself.
+	NextTells bool
 
 	// SwallowedErrorCommits reports whether a transaction can be committed after one of its
 	// statements has failed, as in SQLite.

@@ -177,6 +177,11 @@ func failed(e *driver.TakenEvent) driver.WorkResult {
 	return driver.WorkResult{Key: e.Key, Outcome: driver.WorkFailed, Error: handlerError, Took: handlerTook, ReservedUntil: e.DueAt}
 }
 
+// committed is the outcome of a handler that committed by itself.
+func committed(e *driver.TakenEvent) driver.WorkResult {
+	return driver.WorkResult{Key: e.Key, Outcome: driver.WorkEnded, Error: handlerError, Took: handlerTook}
+}
+
 func stale(e *driver.TakenEvent) driver.WorkResult {
 	return driver.WorkResult{Key: e.Key, Outcome: driver.WorkStale, Error: "3 is older than 4", Took: handlerTook, ReservedUntil: e.DueAt}
 }

@@ -131,12 +131,15 @@ func takeClaimEnded[T any](w *bench[T]) {
 		w.Fatal(err)
 	}
 	w.checkEnded(run, true)
-	w.abandon(run)
-	w.effects("evt_1#0")
-	same(w, "duplicate", []driver.ClaimResult{{Duplicate: true}}, w.claim(t0, queuedAs(c)))
 	if state := w.state("evt_1"); state != driver.StateDone {
 		w.Errorf("the event is %s, want it done, as it was claimed", state)
 	}
+	w.misfits(run)
+	w.settle(t0, run, committed(&run.Events()[0]))
+	w.effects("evt_1#0")
+	w.isEnded("evt_1")
+	same(w, "duplicate", []driver.ClaimResult{{Duplicate: true, Dead: true}}, w.claim(t0, queuedAs(c)))
+	same(w, "reopened", []driver.Key(nil), w.reopen(t0, c.Key))
 }
 
 func takeClaimDuplicate[T any](w *bench[T]) {

@@ -49,6 +49,7 @@ var Refusals = []*Refusal{
 	{"open", "not finished yet", driver.ErrOpen},
 	{"body_pruned", "the body is past its retention", driver.ErrBodyPruned},
 	{"request_reused", "already replayed in another mode with this request id", driver.ErrRequestReused},
+	{"note_needed", "may have taken effect, because the handler ended its transaction: set --note \"" + driver.NoteTxEnded + "\"", driver.ErrNoteNeeded},
 	{"mode_needed", "already done: set --as-new or --same-id", driver.ErrModeNeeded},
 	{"no_route", "no route of these settings matches", driver.ErrNoRoute},
 	{"undecided", "the condition of a route is still undecided", driver.ErrUndecided},
@@ -88,7 +89,7 @@ func ReplayEvents(ctx context.Context, store driver.Store, engine *hookonce.Engi
 
 func (r *EventsReplayed) replay(ctx context.Context, engine *hookonce.Engine, which *EventReplay, ev *driver.Event) error {
 	replayed, err := ReplayEvent(ctx, engine, &hookonce.ReplayRequest{
-		Source: ev.Source, EventID: ev.EventID, Mode: which.Mode, RequestID: which.RequestID,
+		Source: ev.Source, EventID: ev.EventID, Mode: which.Mode, Note: which.Filter.Note, RequestID: which.RequestID,
 	})
 	switch {
 	case err == nil && replayed.Repeated:

@@ -33,7 +33,9 @@ func (p *program) eventsReplayCommand() *cobra.Command {
 		Long: "Replay one finished event, or all events that match the filters, one after the\n" +
 			"other. A dead or skipped event keeps its ids. A done event needs --as-new or\n" +
 			"--same-id. An event that no route had matched is matched again, with the routes\n" +
-			"of these settings. A running gateway sends the messages.",
+			"of these settings. A running gateway sends the messages.\n\n" +
+			"An event whose handler ended its transaction may have taken effect. It is\n" +
+			"replayed only with --note '" + driver.NoteTxEnded + "'.",
 		Example: "  hookonce events replay stripe evt_1 --as-new\n" +
 			"  hookonce events replay --same-id --note \"no route\" --since 7d --rate 100/s",
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -73,10 +75,16 @@ func (p *program) replayEvents(cmd *cobra.Command, f *replayFlags, args []string
 		f.requestID = "cli_" + strings.ToLower(rand.Text())
 	}
 	if len(args) == 2 {
-		if flags := given(cmd, append([]filterFlag{{name: "all"}, {name: "rate"}}, eventFilters...)); len(flags) > 0 {
+		flags := given(cmd, append([]filterFlag{{name: "all"}, {name: "rate"}}, eventFilters...))
+		flags = slices.DeleteFunc(flags, func(name string) bool { return name == "note" })
+		if len(flags) > 0 {
 			return newUsageError(cmd, fmt.Errorf("--%s does not apply to a single event", flags[0]))
 		}
-		request := &hookonce.ReplayRequest{Source: args[0], EventID: args[1], Mode: mode, RequestID: f.requestID}
+		note := cmd.Flags().Lookup("note").Value.String()
+		if note != driver.NoteTxEnded && cmd.Flags().Changed("note") {
+			return newUsageError(cmd, fmt.Errorf("--note of a single event can only be %q", driver.NoteTxEnded))
+		}
+		request := &hookonce.ReplayRequest{Source: args[0], EventID: args[1], Mode: mode, Note: note, RequestID: f.requestID}
 		return p.withEngine(cmd.Context(), f.settingsFlags, func(ctx context.Context, in *engine) error {
 			return p.replayEvent(ctx, cmd, in, request, f.asJSON)
 		})
@@ -167,6 +175,11 @@ func (in *engine) notReplayed(ctx context.Context, cmd *cobra.Command, r *hookon
 		return noEvent(r.Source, r.EventID)
 	case errors.Is(err, driver.ErrRequestReused):
 		return newUsageError(cmd, fmt.Errorf("%s: --request-id: %w", event, driver.ErrRequestReused))
+	case errors.Is(err, driver.ErrNoteNeeded):
+		return &usageError{
+			fmt.Errorf("%s: %w", event, driver.ErrNoteNeeded),
+			"correct the handler, look at the effects of the event, and add --note '" + driver.NoteTxEnded + "' if it is to run again",
+		}
 	case errors.Is(err, driver.ErrModeNeeded):
 		return &usageError{fmt.Errorf("%s: %w", event, driver.ErrModeNeeded), modesHint}
 	case errors.Is(err, driver.ErrOpen):
