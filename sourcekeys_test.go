@@ -419,11 +419,11 @@ func TestFaultsOfSecretsAre503(t *testing.T) {
 	release := make(chan struct{})
 	t.Cleanup(func() { close(release) })
 	for name, secrets := range map[string]hookonce.SecretsFunc{
-		"panics":              func(context.Context, *http.Request) ([]string, error) { panic("a defect") },
-		"ends its goroutine":  func(context.Context, *http.Request) ([]string, error) { runtime.Goexit(); return nil, nil },
-		"never returns":       func(context.Context, *http.Request) ([]string, error) { <-release; return nil, nil },
-		"returns an error":    func(context.Context, *http.Request) ([]string, error) { return nil, errors.New("no such tenant") },
-		"returns no secret":   func(context.Context, *http.Request) ([]string, error) { return nil, nil },
+		"panics":             func(context.Context, *http.Request) ([]string, error) { panic("a defect") },
+		"ends its goroutine": func(context.Context, *http.Request) ([]string, error) { runtime.Goexit(); return nil, nil },
+		"never returns":      func(context.Context, *http.Request) ([]string, error) { <-release; return nil, nil },
+		"returns an error":   func(context.Context, *http.Request) ([]string, error) { return nil, errors.New("no such tenant") },
+		"returns no secret":  func(context.Context, *http.Request) ([]string, error) { return nil, nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -33,7 +33,7 @@ type batch[T any] struct {
 	applied  map[driver.Key]driver.ObjectVersion // known versions, with those that this run applies
 	changed  map[driver.Key]bool                 // the keys of applied that this run changed
 	results  []driver.WorkResult
-	later    []driver.WorkResult // of events whose objects are busy
+	later    []driver.WorkResult    // of events whose objects are busy
 	recorded int                    // how many results Next has seen
 	applying []driver.ObjectVersion // the versions that Next has not seen
 	observed []Observed
