@@ -102,6 +102,13 @@ func (d *database) table(name string) string {
 	return "hookonce." + name
 }
 
+// age sets the arrival of all events 90 days back, beyond the default windows.
+func (d *database) age(t testing.TB) {
+	t.Helper()
+	earlier := map[string]string{"sqlite": "received_at - 90 * 86400000000", "postgres": "received_at - interval '90 days'"}[d.store]
+	mustExec(t, d.open(t), "UPDATE "+d.table("event")+" SET received_at = "+earlier)
+}
+
 // mustExec runs a statement with simple arguments.
 func mustExec(t testing.TB, db *sql.DB, statement string, args ...any) {
 	t.Helper()

@@ -128,11 +128,11 @@ func TestBadRowInBatch(t *testing.T) {
 		const n, bad = 32, 16
 		got := atOnce(n, func(i int) *answer {
 			if i == bad {
-				return g.expect(t, push("bad"), "400")
+				return g.expect(t, push("bad"), "503")
 			}
 			return g.expect(t, push(fmt.Sprintf("gh-%d", i)), "200 ok")
 		})
-		checkAnswers(t, "beside a bad row", map[string]int{"200 ok": n - 1, "400": 1}, got)
+		checkAnswers(t, "beside a bad row", map[string]int{"200 ok": n - 1, "503": 1}, got)
 		if all := g.waitAllDone(t, "github"); len(all) != n-1 {
 			t.Errorf("%d events, want %d", len(all), n-1)
 		}
@@ -143,7 +143,7 @@ func TestBadRowInBatch(t *testing.T) {
 		if kept != 1 {
 			t.Errorf("the bad row is %d times in the quarantine, want once", kept)
 		}
-		g.expect(t, push("bad"), "400")
+		g.expect(t, push("bad"), "503")
 		g.expect(t, push("after"), "200 ok")
 	})
 }

@@ -34,10 +34,11 @@ func (w *world) writeSettings(t testing.TB, name, settings string) {
 	}
 }
 
-// pruneNow prunes all finished rows, of any age.
+// pruneNow prunes all finished rows: it sets them back beyond the windows of every process first.
 func (w *world) pruneNow(t testing.TB, settings string) {
 	t.Helper()
-	w.writeSettings(t, "prune.yaml", settings+"dedupe_window: 1ms\nretention: 1ms\n")
+	w.db.age(t)
+	w.writeSettings(t, "prune.yaml", settings)
 	if out := w.run(t, "prune", "--config", "prune.yaml"); out.code != 0 {
 		t.Errorf("prune ended with code %d: %s", out.code, out.stderr)
 	}
