@@ -15,7 +15,8 @@
 // The store's own pools connect to the host of the DSN that accepts writes. The caller's pool does so with
 // target_session_attrs=read-write. If a server becomes read-only or shuts down, the store closes the
 // connection that met the error and the idle ones of all pools, so that the next ones are dialed again.
-// No transaction of the store overrides default_transaction_read_only.
+// No transaction of the store overrides default_transaction_read_only. A run of handlers sets it after
+// its transaction has begun, as a mark that has no effect there.
 //
 // # Handlers
 //

@@ -16,6 +16,7 @@ func takeClaimCases[T any]() []workCase[T] {
 		{"Undone", takeClaimUndone[T]},
 		{"Stale", takeClaimStale[T]},
 		{"EndedByTheHandler", takeClaimEnded[T]},
+		{"EndedAfterFailures", takeClaimEndedLater[T]},
 		{"Duplicate", takeClaimDuplicate[T]},
 		{"Dead", takeClaimDead[T]},
 		{"Guarded", takeClaimGuarded[T]},
@@ -140,6 +141,23 @@ func takeClaimEnded[T any](w *bench[T]) {
 	w.isEnded("evt_1")
 	same(w, "duplicate", []driver.ClaimResult{{Duplicate: true, Dead: true}}, w.claim(t0, queuedAs(c)))
 	same(w, "reopened", []driver.Key(nil), w.reopen(t0, c.Key))
+}
+
+// takeClaimEndedLater commits in the handler after an earlier delivery failed, which counts as an
+// attempt.
+func takeClaimEndedLater[T any](w *bench[T]) {
+	c := newInline("evt_1")
+	w.countInline(inlineFailure(t0, c, 10), driver.InlineFailed{Failures: 1})
+	run := w.takeFirst(t0, c)
+	w.effect(run)
+	if err := w.h.Commit(w.Context(), run.Tx()); err != nil {
+		w.Fatal(err)
+	}
+	w.settle(t0, run, committed(&run.Events()[0]))
+	got := w.event("stripe", "evt_1")
+	if got.State != driver.StateDead || got.Note != driver.NoteTxEnded || got.Attempts != 2 || len(got.Tries) != 1 || got.Tries[0].Number != 2 {
+		w.Errorf("the event is %+v with the attempts %+v, want it dead after 2 attempts", got.Event, got.Tries)
+	}
 }
 
 func takeClaimDuplicate[T any](w *bench[T]) {

@@ -14,6 +14,7 @@ func endedCases[T any]() []workCase[T] {
 		{"CommittedThenMore", endedCommittedThenMore[T]},
 		{"RolledBack", endedRolledBack[T]},
 		{"InABatch", endedInABatch[T]},
+		{"InABatchBesidePostponed", endedBesidePostponed[T]},
 		{"RolledBackInABatch", endedRolledBackInABatch[T]},
 		{"Killed", endedKilled[T]},
 		{"KilledInABatch", endedKilledInABatch[T]},
@@ -185,6 +186,24 @@ func endedInABatch[T any](w *bench[T]) {
 	w.effect(next)
 	w.succeed(t0, next)
 	w.effects(effectOf(first), effectOf(culprit), effectOf(rest))
+}
+
+// endedBesidePostponed commits in the first of two handlers. The other event was postponed: it is
+// due later, and has no attempt.
+func endedBesidePostponed[T any](w *bench[T]) {
+	run := w.takeBatch(2)
+	w.runUntil(run, 0, w.h.Commit)
+	culprit, busy := &run.Events()[0], &run.Events()[1]
+	w.settle(t0, run, committed(culprit), driver.WorkResult{Key: busy.Key, Outcome: driver.WorkPostponed, RetryIn: time.Minute})
+	w.isEnded(culprit.EventID)
+	w.takeNone("before the postponed event is due", w.takeParams(t0.Add(59*time.Second), 1, false))
+	next := w.take(t0.Add(time.Minute), busy.EventID)
+	if e := next.Events()[0]; e.Attempts != 0 || e.Crashes != 0 {
+		w.Errorf("the postponed event is %+v, want no attempt", e)
+	}
+	w.effect(next)
+	w.succeed(t0, next)
+	w.effects(effectOf(culprit), effectOf(busy))
 }
 
 func endedRolledBackInABatch[T any](w *bench[T]) {
