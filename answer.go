@@ -14,7 +14,6 @@ import (
 	"github.com/hookonce/hookonce/internal/claims"
 	"github.com/hookonce/hookonce/internal/limit"
 	"github.com/hookonce/hookonce/internal/problem"
-	"github.com/hookonce/hookonce/internal/wire"
 	"github.com/hookonce/hookonce/provider"
 	"github.com/hookonce/hookonce/verify"
 )
@@ -171,7 +170,7 @@ func (a *Ack) answer() *answer {
 func (in *Engine) keepRefused(ctx context.Context, d *delivery, claim *driver.Claim, refusal error) error {
 	in.log.Warn("quarantined: the database refuses the event", slog.String("source", claim.Source),
 		slog.String("event_id", claim.EventID), slog.Any("error", refusal))
-	return in.quarantine(ctx, d, []provider.Malformed{{Reason: wire.ErrorText(refusal), Body: claim.Body}})
+	return in.quarantine(ctx, d, []provider.Malformed{d.refusedPart(claim, refusal)})
 }
 
 // answerRefused answers for a delivery that is in the quarantine because the database refuses its

@@ -1,10 +1,24 @@
 package hookonce
 
 import (
+	"errors"
 	"time"
 
 	"github.com/hookonce/hookonce/internal/guard"
 )
+
+// ErrUnknownSource is the error of RetryQuarantined for a request whose source is not in the
+// settings.
+var ErrUnknownSource = errors.New("its source is not in the settings")
+
+// UnreadableError is the error of RetryQuarantined for a request that stays in the quarantine,
+// because it still cannot be read or the database still refuses its events.
+type UnreadableError struct {
+	Reason string // as the quarantine shows it now
+}
+
+// Error returns the reason.
+func (e *UnreadableError) Error() string { return "still unreadable: " + e.Reason }
 
 // Permanent marks err as permanent: the event of the handler, or the message of the Sender, is dead
 // at once. Errors that wrap the result are permanent too. It returns nil if err is nil.

@@ -12,7 +12,17 @@ import (
 // acceptInline handles the events of a verified delivery one by one, each in the transaction of its
 // claim, and answers when all are done. Events without a handler are claimed by the queue.
 func (in *Engine) acceptInline(ctx context.Context, d *delivery, unit *claims.Unit, malformed []provider.Malformed) *answer {
-	var failure error
+	if failure := in.claimInline(ctx, d, unit); failure != nil {
+		a := refused(http.StatusInternalServerError, "The delivery was not handled. Send it again.", "an Inline handler failed", failure)
+		a.outcome = deliveryFailed
+		return a
+	}
+	return in.answerClaimed(ctx, d, unit, malformed)
+}
+
+// claimInline runs the handlers of acceptInline and fills in the results of unit. It returns the
+// error of a handler whose event is not claimed.
+func (in *Engine) claimInline(ctx context.Context, d *delivery, unit *claims.Unit) (failure error) {
 	for i := range unit.Claims {
 		c := &unit.Claims[i]
 		if !in.handles(c.Source, c.Type) || c.Work == driver.WorkUndecided {
@@ -31,12 +41,7 @@ func (in *Engine) acceptInline(ctx context.Context, d *delivery, unit *claims.Un
 		}
 		unit.Results[i] = result
 	}
-	if failure != nil {
-		a := refused(http.StatusInternalServerError, "The delivery was not handled. Send it again.", "an Inline handler failed", failure)
-		a.outcome = deliveryFailed
-		return a
-	}
-	return in.answerClaimed(ctx, d, unit, malformed)
+	return failure
 }
 
 // claimOne claims one event by the queue, which counts it.

@@ -38,6 +38,7 @@ func inlineTests[T any]() []libraryTest[T] {
 		{"an event without a handler", inlineUnhandled[T]},
 		{"attempts count", inlineAttempts[T]},
 		{"draining", inlineDraining[T]},
+		{"a retry from the quarantine", inlineQuarantined[T]},
 	}
 }
 
@@ -254,4 +255,35 @@ func inlineUnhandled[T any](t *testing.T, l *library[T]) {
 	if n := ended(t, l, "1").Deliveries.Count; n != 2 {
 		t.Errorf("%d deliveries were counted, want 2", n)
 	}
+}
+
+// inlineID makes gh an Inline source with another place of the event id.
+func inlineID(location string) func(*hookonce.Config) {
+	return func(c *hookonce.Config) {
+		inline(c)
+		idAt(location)(c)
+	}
+}
+
+// A retry of a quarantined request runs the handler. While the handler fails, the request stays.
+func inlineQuarantined[T any](t *testing.T, l *library[T]) {
+	wrong := inbox(t, l, failing(l, nil), inlineID("body:id"))
+	if got := deliver(wrong, delivery("h", `{"uid":"1"}`)); got.Code != http.StatusBadRequest {
+		t.Fatalf("answered %+v, want 400", got)
+	}
+	kept := oneQuarantined(t, l.db)
+	noStock := errors.New("no stock")
+	if _, err := inbox(t, l, failing(l, noStock), inlineID("body:uid")).RetryQuarantined(t.Context(), kept.Key); !errors.Is(err, noStock) {
+		t.Errorf("a retry whose handler fails: error %v, want %v", err, noStock)
+	}
+	wantEffects(t, l)
+	if diff := cmp.Diff(kept, oneQuarantined(t, l.db)); diff != "" {
+		t.Errorf("the request in the quarantine (-want +got):\n%s", diff)
+	}
+	in := inbox(t, l, failing(l, nil), inlineID("body:uid"))
+	wantRetried(t, in.Engine, kept.Key, hookonce.RetriedRequest{EventIDs: []string{"1"}, Claimed: 1})
+	again := done
+	again.Attempts = 2
+	wantOutcome(t, l, "1", again)
+	wantEffects(t, l, "1")
 }

@@ -127,6 +127,7 @@ type QuarantinedRequest struct {
 	Key        Key // BodyKey of source and body
 	Source     string
 	BodySHA256 [32]byte
+	Part       Part
 	Headers    []byte // JSON object of name to list of values
 	Body       []byte
 	Reason     string

@@ -43,6 +43,10 @@ type Store interface {
 	// already sent is counted, not stored again.
 	Quarantine(ctx context.Context, p *QuarantineParams) error
 
+	// SettleQuarantined removes a request from the quarantine or, if p.Reason is not "", gives it
+	// that reason. It reports whether the request was there.
+	SettleQuarantined(ctx context.Context, p *SettleQuarantinedParams) (bool, error)
+
 	// Lease takes up to p.Limit due messages of one destination, oldest due first unless p.Untried
 	// is set. It counts an attempt on each and gives each a token that is higher than all its
 	// earlier ones, even those from before its event was pruned and claimed again. A message with
@@ -103,6 +107,10 @@ type Store interface {
 
 	// Quarantined lists the quarantine, latest arrival first.
 	Quarantined(ctx context.Context, f *QuarantineFilter) (*QuarantinePage, error)
+
+	// QuarantinedRequest returns one request of the quarantine. The error matches ErrNotFound if
+	// there is none.
+	QuarantinedRequest(ctx context.Context, key Key) (*QuarantinedRequest, error)
 
 	// Stats counts waiting and stuck work.
 	Stats(ctx context.Context) (*Stats, error)
@@ -342,15 +350,34 @@ type CountDeliveriesParams struct {
 type Quarantined struct {
 	Source   string
 	BodyHash [sha256.Size]byte
+	Part     Part
 	Headers  []byte // as in Claim
 	Body     []byte
 	Reason   string // the fault, for the operator
 }
 
+// Part is the part of a delivery that a quarantined body holds. The databases store its number.
+type Part int
+
+const (
+	// PartRequest: the whole body of the request, as received.
+	PartRequest Part = iota
+	// PartItem: one item of a batch.
+	PartItem
+	// PartEntry: an element of a batch that should hold items and does not.
+	PartEntry
+)
+
 // QuarantineParams are the parameters of Store.Quarantine.
 type QuarantineParams struct {
 	Requests []Quarantined
 	Now      time.Time // tests only; zero means the database's clock
+}
+
+// SettleQuarantinedParams are the parameters of Store.SettleQuarantined.
+type SettleQuarantinedParams struct {
+	Key    Key
+	Reason string // why the request stays; "" removes it
 }
 
 // MaxLeaseRounds is the number of rounds in one call of Store.Lease. Each round looks at as many

@@ -8,6 +8,8 @@
 //	GET  /api/v1/messages                                a page of messages
 //	POST /api/v1/messages/{id}/retry                     makes a message due now
 //	GET  /api/v1/quarantine                              verified requests without a usable event
+//	GET  /api/v1/quarantine/{id}                         one of them
+//	POST /api/v1/quarantine/{id}/retry                   reads it again, with the present settings
 //	GET  /api/v1/sources, /routes, /destinations, /stats the settings, and counts of open and failed work
 //	GET  /api/v1/openapi.json                            the OpenAPI document of this API
 //	GET  /healthz                                        200 while the process runs

@@ -123,27 +123,6 @@ func parseListing(values url.Values, known, states []string, now time.Time) (lis
 	return l, err
 }
 
-// Pages of the quarantine hold bodies, so they are shorter than others.
-const (
-	defaultQuarantineLimit = 10
-	maxQuarantineLimit     = 20
-)
-
-func parseQuarantine(values url.Values) (*driver.QuarantineFilter, error) {
-	if err := checkParameters(values, quarantineParameters); err != nil {
-		return nil, err
-	}
-	limit, err := parseLimit(values.Get("limit"), defaultQuarantineLimit, maxQuarantineLimit)
-	if err != nil {
-		return nil, err
-	}
-	after, err := driver.ParseCursor(values.Get("cursor"))
-	if err != nil {
-		return nil, &ParameterError{"cursor", err.Error()}
-	}
-	return &driver.QuarantineFilter{Source: values.Get("source"), Limit: limit, After: after}, nil
-}
-
 // checkParameters checks that values has only known names, each at most once, with values that a
 // database accepts.
 func checkParameters(values url.Values, known []string) error {

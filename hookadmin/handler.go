@@ -120,6 +120,8 @@ var endpoints = []endpoint{
 	{method: "GET", path: "/api/v1/messages", serve: (*handler).listMessages, query: messageParameters},
 	{method: "POST", path: "/api/v1/messages/{id}/retry", serve: (*handler).retryMessage, thing: "message"},
 	{method: "GET", path: "/api/v1/quarantine", serve: (*handler).listQuarantine, query: quarantineParameters},
+	{method: "GET", path: "/api/v1/quarantine/{id}", serve: (*handler).showQuarantined, thing: quarantinedRequest},
+	{method: "POST", path: "/api/v1/quarantine/{id}/retry", serve: (*handler).retryQuarantined, thing: quarantinedRequest},
 	{method: "GET", path: "/api/v1/sources", serve: (*handler).listSources},
 	{method: "GET", path: "/api/v1/routes", serve: (*handler).listRoutes},
 	{method: "GET", path: "/api/v1/destinations", serve: (*handler).listDestinations},
@@ -182,8 +184,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	e.serve(h, w, r)
 }
 
-// about returns a copy of h for one request of e, with the source, event or message in its log
-// lines.
+// about returns a copy of h for one request of e, with the source, event, message or quarantined
+// request in its log lines.
 func (h *handler) about(e *endpoint, values map[string]string) *handler {
 	about := *h
 	about.thing, about.page = e.thing, e.page
@@ -193,7 +195,11 @@ func (h *handler) about(e *endpoint, values map[string]string) *handler {
 		}
 	}
 	if id, ok := values["id"]; ok {
-		about.logger = about.logger.With(slog.String("message_id", id))
+		name := "message_id"
+		if e.thing == quarantinedRequest {
+			name = "quarantined"
+		}
+		about.logger = about.logger.With(slog.String(name, id))
 	}
 	return &about
 }

@@ -200,6 +200,7 @@ func shapes() map[string]reflect.Type {
 		hookadmin.Worked{},
 		hookadmin.Retried{},
 		hookadmin.QuarantinePage{},
+		hookadmin.QuarantineRetried{},
 		hookadmin.SourcePage{},
 		hookadmin.RoutePage{},
 		hookadmin.DestinationPage{},

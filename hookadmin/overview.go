@@ -9,31 +9,6 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-func (h *handler) listQuarantine(w http.ResponseWriter, r *http.Request) {
-	values, ok := h.query(w, r)
-	if !ok {
-		return
-	}
-	filter, err := parseQuarantine(values)
-	if err != nil {
-		h.fail(w, r, http.StatusBadRequest, err.Error(), nil)
-		return
-	}
-	ctx, cancel := context.WithTimeout(r.Context(), queryTimeout)
-	defer cancel()
-	page, err := h.store.Quarantined(ctx, filter)
-	if err != nil {
-		h.failStore(w, r, fmt.Errorf("listing the quarantine: %w", err))
-		return
-	}
-	shape, err := newQuarantinePage(page)
-	if err != nil {
-		h.failStore(w, r, err)
-		return
-	}
-	writeJSON(w, shape)
-}
-
 func (h *handler) listSources(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, NewSourcePage(h.engine.Sources()))
 }

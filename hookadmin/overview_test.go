@@ -2,7 +2,6 @@ package hookadmin_test
 
 import (
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -212,60 +211,5 @@ type circuits struct {
 			Since     *time.Time
 			NextProbe *time.Time `json:"next_probe"`
 		}
-	}
-}
-
-// quarantine stores a request without a usable event.
-func (g *gateway) quarantine(t *testing.T, source, body string, at time.Time) {
-	t.Helper()
-	err := g.store.Quarantine(t.Context(), &driver.QuarantineParams{Now: at, Requests: []driver.Quarantined{{
-		Source: source, BodyHash: sha256.Sum256([]byte(body)), Headers: []byte(`{"X-Two":["a","b"]}`), Body: []byte(body), Reason: "no id",
-	}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func TestQuarantine(t *testing.T) {
-	t.Parallel()
-	g := newGateway(t)
-	empty := readJSON[map[string]any](t, g.get(t, "/api/v1/quarantine"))
-	if want := (map[string]any{"requests": []any{}, "next": ""}); !cmp.Equal(empty, want) {
-		t.Errorf("an empty store lists %v", empty)
-	}
-	g.quarantine(t, "lab", "<text>", noon)
-	g.quarantine(t, "lab", "<text>", noon.Add(time.Hour))
-	g.quarantine(t, "shop", "\xff\x00", noon.Add(time.Minute))
-	text := map[string]any{
-		"source": "lab", "reason": "no id", "count": "2", "first_at": "2026-01-31T12:00:00.000000Z",
-		"last_at": "2026-01-31T13:00:00.000000Z", "headers": map[string]any{"X-Two": []any{"a", "b"}},
-		"body": "<text>", "body_base64": nil, "body_sha256": hexSHA256("<text>"),
-	}
-	binary := map[string]any{
-		"source": "shop", "reason": "no id", "count": "1", "first_at": "2026-01-31T12:01:00.000000Z",
-		"last_at": "2026-01-31T12:01:00.000000Z", "headers": text["headers"],
-		"body": nil, "body_base64": "/wA=", "body_sha256": hexSHA256("\xff\x00"),
-	}
-	first := readJSON[map[string]any](t, g.get(t, "/api/v1/quarantine?limit=1"))
-	next, _ := first["next"].(string)
-	if diff := cmp.Diff([]any{text}, first["requests"]); diff != "" || next == "" {
-		t.Errorf("next %q (-want +got):\n%s", next, diff)
-	}
-	for query, want := range map[string][]any{
-		"":                         {text, binary},
-		"?source=shop":             {binary},
-		"?source=none":             {},
-		"?limit=1&cursor=" + next:  {binary},
-		"?limit=20&source=&cursor": {text, binary},
-	} {
-		got := readJSON[map[string]any](t, g.get(t, "/api/v1/quarantine"+query))
-		if diff := cmp.Diff(want, got["requests"]); diff != "" || got["next"] != "" {
-			t.Errorf("%s: next %v (-want +got):\n%s", query, got["next"], diff)
-		}
-	}
-	for query, want := range map[string]string{
-		"limit=21": "limit: ", "limit=0": "limit: ", "cursor=zzz": "cursor: ", "id=a": `"id": unknown parameter`, "source=%00": "source: ",
-	} {
-		wantDetail(t, g.get(t, "/api/v1/quarantine?"+query), http.StatusBadRequest, want)
 	}
 }

@@ -25,6 +25,7 @@ type QuarantinePage struct {
 
 // QuarantinedRequest is a verified request without a usable event.
 type QuarantinedRequest struct {
+	ID      string              `json:"id"`
 	Source  string              `json:"source"`
 	Reason  string              `json:"reason"`
 	Count   int64               `json:"count,string"` // arrivals; at least 1
@@ -35,6 +36,19 @@ type QuarantinedRequest struct {
 	Body       *string `json:"body"`
 	BodyBase64 []byte  `json:"body_base64"`
 	BodySHA256 string  `json:"body_sha256"` // hex
+}
+
+// QuarantineRetried is the answer of POST /api/v1/quarantine/{id}/retry.
+type QuarantineRetried struct {
+	ID       string   `json:"id"`
+	Source   string   `json:"source"`
+	EventIDs []string `json:"event_ids"` // of the request's events, which are all stored
+	Claimed  int      `json:"claimed"`   // new events
+	Reopened int      `json:"reopened"`  // dead events that are due again
+	// Duplicates counts events that were claimed before.
+	Duplicates int `json:"duplicates"`
+	// Kept counts items of a batch that are still not usable. Each is in the quarantine by itself.
+	Kept int `json:"kept"`
 }
 
 // SourcePage is the answer of GET /api/v1/sources.
@@ -140,22 +154,39 @@ type Stats struct {
 	Quarantined     int64 `json:"quarantined,string"`  // requests in the quarantine
 }
 
-func newQuarantinePage(page *driver.QuarantinePage) (*QuarantinePage, error) {
+// NewQuarantinePage returns a page of the quarantine as the API prints it.
+func NewQuarantinePage(page *driver.QuarantinePage) (*QuarantinePage, error) {
 	out := &QuarantinePage{Requests: make([]QuarantinedRequest, 0, len(page.Requests)), Next: page.Next.String()}
 	for i := range page.Requests {
-		q := &page.Requests[i]
-		shape := QuarantinedRequest{
-			Source: q.Source, Reason: q.Reason, Count: q.Count, FirstAt: Time(q.FirstAt), LastAt: Time(q.LastAt),
-			BodySHA256: hex.EncodeToString(q.BodySHA256[:]),
+		shape, err := NewQuarantinedRequest(&page.Requests[i])
+		if err != nil {
+			return nil, err
 		}
-		var err error
-		if shape.Headers, err = headers(q.Headers); err != nil {
-			return nil, fmt.Errorf("stored headers of the quarantined request %s of source %q: %w", shape.BodySHA256, q.Source, err)
-		}
-		shape.Body, shape.BodyBase64 = body(q.Body)
-		out.Requests = append(out.Requests, shape)
+		out.Requests = append(out.Requests, *shape)
 	}
 	return out, nil
+}
+
+// NewQuarantinedRequest returns a quarantined request as the API prints it.
+func NewQuarantinedRequest(q *driver.QuarantinedRequest) (*QuarantinedRequest, error) {
+	out := &QuarantinedRequest{
+		ID: hex.EncodeToString(q.Key[:]), Source: q.Source, Reason: q.Reason, Count: q.Count, FirstAt: Time(q.FirstAt), LastAt: Time(q.LastAt),
+		BodySHA256: hex.EncodeToString(q.BodySHA256[:]),
+	}
+	var err error
+	if out.Headers, err = headers(q.Headers); err != nil {
+		return nil, fmt.Errorf("stored headers of the quarantined request %s of source %q: %w", out.ID, q.Source, err)
+	}
+	out.Body, out.BodyBase64 = body(q.Body)
+	return out, nil
+}
+
+// NewQuarantineRetried returns the result of a retry as the API prints it. id is that of the request.
+func NewQuarantineRetried(id string, retried *hookonce.RetriedRequest) *QuarantineRetried {
+	return &QuarantineRetried{
+		ID: id, Source: retried.Source, EventIDs: notNull(retried.EventIDs), Claimed: retried.Claimed,
+		Reopened: retried.Reopened, Duplicates: retried.Duplicates, Kept: retried.Kept,
+	}
 }
 
 // NewSourcePage returns the page of these sources.

@@ -33,7 +33,17 @@ type Event struct {
 type Malformed struct {
 	Reason string // for the operator: the location and the fault, without values
 	Body   []byte // as in Event
+	Part   Part
 }
+
+// Part is the part of a request that Malformed.Body holds.
+type Part int
+
+const (
+	PartRequest Part = iota // all of its body
+	PartItem                // one item of a batch
+	PartEntry               // an element of a batch that should hold items and does not
+)
 
 // RuleError is one fault of an EventRules.
 type RuleError struct {
@@ -186,7 +196,7 @@ func (x *Extractor) Extract(in *locate.Input) ([]Event, []Malformed) {
 	for i := range items {
 		item := &items[i]
 		if item.Err != nil {
-			bad = append(bad, Malformed{Reason: item.Err.Error(), Body: item.Raw})
+			bad = append(bad, Malformed{Reason: item.Err.Error(), Body: item.Raw, Part: PartEntry})
 			continue
 		}
 		events, bad = extract(r, item, item.Raw, events, bad)
@@ -207,7 +217,11 @@ func (x *Extractor) items(in *locate.Input) ([]locate.BatchItem, error) {
 func extract(r *locate.Reader, item *locate.BatchItem, body []byte, events []Event, bad []Malformed) ([]Event, []Malformed) {
 	id, typ, at, err := r.Read(item.Raw, item.Outer)
 	if err != nil {
-		return events, append(bad, Malformed{Reason: "event id: " + err.Error(), Body: body})
+		part := PartRequest
+		if item.Raw != nil {
+			part = PartItem
+		}
+		return events, append(bad, Malformed{Reason: "event id: " + err.Error(), Body: body, Part: part})
 	}
 	return append(events, Event{IDParts: id.Parts, ID: id.Shown(), Type: typ, Time: at, Body: body}), bad
 }

@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -61,4 +62,59 @@ func (s *Spec) ParseStored(location string, batch bool) (*locate.Expr, error) {
 		}
 	}
 	return e, nil
+}
+
+// ExtractStored is Extract for a part of a request that was kept as Malformed, with its stored
+// header. The body must be without its content encoding. hidden is the value that replaces the
+// values of secret headers.
+//
+// A part is stored without the query string, without the values of secret headers and, unless it is
+// the whole request, without the rest of its batch. ExtractStored never reads an id or a type
+// without a location of its rule: the result could be the id of another event, or a type without a
+// route. Then the part is Malformed again.
+func (x *Extractor) ExtractStored(part Part, header http.Header, body []byte, hidden string) ([]Event, []Malformed) {
+	if err := x.readable(part, header, hidden); err != nil {
+		return nil, []Malformed{{Reason: err.Error(), Body: body, Part: part}}
+	}
+	if part == PartRequest {
+		return x.Extract(&locate.Input{Header: header, Body: body})
+	}
+	in := &locate.Input{Header: header}
+	if x.document != nil {
+		in.Document = &locate.Document{XML: x.document.isXML()}
+	}
+	return extract(x.fields.Reader(in), &locate.BatchItem{Raw: body}, body, nil, nil)
+}
+
+// readable returns why the fields of an event cannot be read from a stored part, or nil.
+func (x *Extractor) readable(part Part, header http.Header, hidden string) error {
+	switch {
+	case part == PartEntry:
+		return errors.New("an element of a batch without its items is stored apart from its batch, so it cannot be read: have the sender deliver the batch again")
+	case part == PartItem && x.batch == nil:
+		return errors.New("event.batch: this is an item of a batch, and the source has no event.batch now")
+	}
+	for _, rule := range []struct {
+		field string
+		expr  *locate.Expr
+	}{{"event.id", x.fields.ID}, {"event.type", x.fields.Type}} {
+		if rule.expr == nil {
+			continue
+		}
+		for _, ref := range rule.expr.Refs() {
+			var lacks string
+			switch in := ref.In(); {
+			case in == locate.Query:
+				lacks = "the query string"
+			case in == locate.Header && slices.Contains(header.Values(ref.Name), hidden):
+				lacks = "the value of that header"
+			case part == PartItem && (in == locate.Body || in == locate.Outer || in == locate.Form):
+				lacks = "the rest of its batch"
+			default:
+				continue
+			}
+			return fmt.Errorf("%s: %q cannot be read, because the request is stored without %s: have the sender deliver it again", rule.field, ref, lacks)
+		}
+	}
+	return nil
 }

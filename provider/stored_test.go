@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"net/http"
 	"strings"
 	"testing"
 
@@ -68,5 +69,56 @@ func TestHiddenHeaders(t *testing.T) {
 	}
 	if full := spec.CredentialHeaders[:2]; full[1] != "" {
 		t.Error("the catalog's own list was written to")
+	}
+}
+
+// A stored item is read like the item of its batch, and a stored request like the request.
+func TestExtractStored(t *testing.T) {
+	t.Parallel()
+	const hidden = "<secret>"
+	mandrill := EventRules{ID: "item:id", Type: "item:event", Batch: "body:", Document: "form:events"}
+	xml := EventRules{ID: "item:Id", Type: "item:kind", Batch: "body:all.one", Document: "xml"}
+	item := EventRules{ID: "item:id + header:X-Part", Type: "item:event", Batch: "body:items"}
+	tests := []struct {
+		name  string
+		rules EventRules
+		part  Part
+		body  string
+		id    string // "" if the part is malformed
+		fault string // a part of its reason
+	}{
+		{"request", EventRules{ID: "body:id"}, PartRequest, `{"id":1}`, "1", ""},
+		{"request, no id", EventRules{ID: "body:id"}, PartRequest, `{}`, "", "body:id"},
+		{"batch", item, PartRequest, `{"items":[{"id":1}]}`, "1:p", ""},
+		{"item", item, PartItem, `{"id":1}`, "1:p", ""},
+		{"item, no id", item, PartItem, `{"items":[{"id":1}]}`, "", "item:id"},
+		{"item, time of its batch", EventRules{ID: "item:id", Time: "body:id", Batch: "body:items"}, PartItem, `{"id":1700000000}`, "1700000000", ""},
+		{"item of a form", mandrill, PartItem, `{"id":"a"}`, "a", ""},
+		{"form", mandrill, PartRequest, `events=%5B%7B%22id%22%3A%22a%22%7D%5D`, "a", ""},
+		{"item of XML", xml, PartItem, `{"Id":"a"}`, "a", ""},
+		{"no batch now", EventRules{ID: "body:id"}, PartItem, `{"id":1}`, "", "no event.batch now"},
+		{"entry", item, PartEntry, `{"id":1}`, "", "without its items"},
+		{"query", EventRules{ID: "query:id | body:id"}, PartRequest, `{"id":1}`, "", "the query string"},
+		{"secret header", EventRules{ID: "header:X-Hidden"}, PartRequest, `{}`, "", "the value of that header"},
+		{"type in a secret header", EventRules{ID: "body:id", Type: "header:X-Hidden | body:id"}, PartRequest, `{"id":1}`, "", "event.type"},
+		{"id of the batch", EventRules{ID: "body:b + item:id", Batch: "body:items"}, PartItem, `{"id":1,"b":2}`, "", "the rest of its batch"},
+		{"field of the form", EventRules{ID: "form:t + item:id", Document: "form:events", Batch: "body:"}, PartItem, `{"id":1}`, "", "the rest of its batch"},
+	}
+	header := http.Header{"X-Part": {"p"}, "X-Hidden": {hidden}}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			x, err := CompileRules(tt.rules)
+			if err != nil {
+				t.Fatal(err)
+			}
+			events, malformed := x.ExtractStored(tt.part, header, []byte(tt.body), hidden)
+			switch {
+			case tt.id != "" && (len(events) != 1 || len(malformed) > 0 || events[0].ID != tt.id || !events[0].Time.IsZero()):
+				t.Errorf("events %+v, malformed %+v; want the event %s without a time", events, malformed, tt.id)
+			case tt.id == "" && (len(events) > 0 || len(malformed) != 1 || malformed[0].Part != tt.part || !strings.Contains(malformed[0].Reason, tt.fault)):
+				t.Errorf("events %+v, malformed %+v; want the part with a reason that holds %q", events, malformed, tt.fault)
+			}
+		})
 	}
 }

@@ -275,6 +275,7 @@ CREATE TABLE {schema}.quarantine (
 	key         bytea PRIMARY KEY CHECK (octet_length(key) = 32), -- of source and body
 	source      text NOT NULL,
 	body_sha256 bytea NOT NULL,
+	part        smallint NOT NULL, -- of the delivery: 0 the request, 1 an item of a batch, 2 an entry that lacks its items
 	headers     bytea NOT NULL,
 	body        bytea NOT NULL,
 	reason      text NOT NULL,

@@ -242,22 +242,23 @@ CREATE TABLE hookonce_body_seen (
 
 -- Verified requests that could not be parsed into events. One row for each source and body.
 CREATE TABLE hookonce_quarantine (
+    key         BLOB    NOT NULL PRIMARY KEY CHECK (length(key) = 32), -- of source and body
     source      TEXT    NOT NULL,
     body_sha256 BLOB    NOT NULL CHECK (length(body_sha256) = 32),
+    part        INTEGER NOT NULL, -- of the delivery: 0 the request, 1 an item of a batch, 2 an entry that lacks its items
     headers     BLOB    NOT NULL,
     body        BLOB    NOT NULL,
     reason      TEXT    NOT NULL,
     deliveries  INTEGER NOT NULL DEFAULT 1, -- how many requests had this body
     first_at    INTEGER NOT NULL,
-    last_at     INTEGER NOT NULL,
-    PRIMARY KEY (source, body_sha256)
+    last_at     INTEGER NOT NULL
 ) STRICT;
 
 -- The quarantine of one source, newest first: its listing, its pruning, and the limit on its rows.
-CREATE INDEX hookonce_quarantine_last ON hookonce_quarantine (source, last_at);
+CREATE INDEX hookonce_quarantine_last ON hookonce_quarantine (source, last_at, key);
 
--- The quarantine of all sources, newest first, without reading rows.
-CREATE INDEX hookonce_quarantine_recent ON hookonce_quarantine (last_at, source, body_sha256);
+-- The quarantine of all sources, newest first.
+CREATE INDEX hookonce_quarantine_recent ON hookonce_quarantine (last_at, key);
 
 -- The windows of all processes, each with the time at which a process was seen with it last. The
 -- source '' stands for the sources that a process does not have. For each source, pruning follows

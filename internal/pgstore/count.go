@@ -53,11 +53,11 @@ func (s *Store) CountDeliveries(ctx context.Context, p *driver.CountDeliveriesPa
 }
 
 const quarantineSQL = `
-INSERT INTO {schema}.quarantine AS q (key, source, body_sha256, headers, body, reason, count, first_at, last_at)
-SELECT key, source, body_sha256, headers, body, reason, count,
-	coalesce($8::timestamptz, now()), coalesce($8::timestamptz, now())
-FROM unnest($1::bytea[], $2::text[], $3::bytea[], $4::bytea[], $5::bytea[], $6::text[], $7::bigint[])
-	AS i (key, source, body_sha256, headers, body, reason, count)
+INSERT INTO {schema}.quarantine AS q (key, source, body_sha256, part, headers, body, reason, count, first_at, last_at)
+SELECT key, source, body_sha256, part, headers, body, reason, count,
+	coalesce($9::timestamptz, now()), coalesce($9::timestamptz, now())
+FROM unnest($1::bytea[], $2::text[], $3::bytea[], $4::bigint[], $5::bytea[], $6::bytea[], $7::text[], $8::bigint[])
+	AS i (key, source, body_sha256, part, headers, body, reason, count)
 CROSS JOIN {schema}.durably()
 ORDER BY key
 ON CONFLICT (key) DO UPDATE SET
@@ -84,16 +84,31 @@ func (s *Store) Quarantine(ctx context.Context, p *driver.QuarantineParams) erro
 	slices.SortFunc(keys, func(a, b driver.Key) int { return bytes.Compare(a[:], b[:]) })
 	var ids, hashes, headers, bodies [][]byte
 	var sources, reasons []string
-	var counts []int64
+	var parts, counts []int64
 	for i := range keys {
 		q := first[keys[i]]
 		ids, hashes = append(ids, keys[i][:]), append(hashes, q.BodyHash[:])
 		headers, bodies = append(headers, notNil(q.Headers)), append(bodies, notNil(q.Body))
 		sources, reasons = append(sources, q.Source), append(reasons, plain(q.Reason))
-		counts = append(counts, times[keys[i]])
+		parts, counts = append(parts, int64(q.Part)), append(counts, times[keys[i]])
 	}
 	return write(ctx, s.pools.Receive, "quarantining requests", noRows, s.sql.quarantine,
-		ids, sources, hashes, headers, bodies, reasons, counts, clock(p.Now))
+		ids, sources, hashes, parts, headers, bodies, reasons, counts, clock(p.Now))
+}
+
+const (
+	keepQuarantinedSQL = `UPDATE {schema}.quarantine SET reason = $2 WHERE key = $1 RETURNING true`
+	dropQuarantinedSQL = `DELETE FROM {schema}.quarantine WHERE key = $1 RETURNING true`
+)
+
+// SettleQuarantined implements [driver.Store].
+func (s *Store) SettleQuarantined(ctx context.Context, p *driver.SettleQuarantinedParams) (found bool, err error) {
+	sql, args := s.sql.dropQuarantined, []any{p.Key[:]}
+	if p.Reason != "" {
+		sql, args = s.sql.keepQuarantined, append(args, plain(p.Reason))
+	}
+	err = write(ctx, s.pools.Admin, "settling a quarantined request", func(r Rows) error { return r.Scan(&found) }, sql, args...)
+	return found, err
 }
 
 // maxText bounds texts for people, such as the reasons of failures, in bytes.

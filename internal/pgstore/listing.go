@@ -214,18 +214,11 @@ func (s *Store) Quarantined(ctx context.Context, f *driver.QuarantineFilter) (*d
 		where.add("(last_at, key) < ($%d::timestamptz, $%d::bytea)", &f.After.ReceivedAt, f.After.Key[:])
 	}
 	limit := pageSize(f.Limit)
-	sql := "SELECT key, source, body_sha256, headers, body, reason, count, first_at, last_at" +
-		" FROM " + s.schema + ".quarantine" + where.sql() + " ORDER BY last_at DESC, key DESC" + where.limit(limit)
+	sql := s.selectQuarantined() + where.sql() + " ORDER BY last_at DESC, key DESC" + where.limit(limit)
 	err := read(ctx, s.pools.Admin, "listing the quarantine", func(r Rows) error {
-		var q driver.QuarantinedRequest
-		var key, hash []byte
-		if err := r.Scan(&key, &q.Source, &hash, &q.Headers, &q.Body, &q.Reason, &q.Count, &q.FirstAt, &q.LastAt); err != nil {
-			return err
-		}
-		q.Key, q.BodySHA256 = driver.Key(key), [32]byte(hash)
-		q.FirstAt, q.LastAt = q.FirstAt.UTC(), q.LastAt.UTC()
+		q, err := scanQuarantined(r)
 		page.Requests = append(page.Requests, q)
-		return nil
+		return err
 	}, sql, where.args...)
 	if err != nil {
 		return nil, err
@@ -236,4 +229,37 @@ func (s *Store) Quarantined(ctx context.Context, f *driver.QuarantineFilter) (*d
 		page.Next = driver.Cursor{ReceivedAt: last.LastAt, Key: last.Key}
 	}
 	return page, nil
+}
+
+// QuarantinedRequest implements [driver.Store].
+func (s *Store) QuarantinedRequest(ctx context.Context, key driver.Key) (*driver.QuarantinedRequest, error) {
+	var found *driver.QuarantinedRequest
+	err := read(ctx, s.pools.Admin, "reading a quarantined request", func(r Rows) error {
+		q, err := scanQuarantined(r)
+		found = &q
+		return err
+	}, s.selectQuarantined()+" WHERE key = $1", key[:])
+	if err == nil && found == nil {
+		err = driver.ErrNotFound
+	}
+	if err != nil {
+		return nil, err
+	}
+	return found, nil
+}
+
+func (s *Store) selectQuarantined() string {
+	return "SELECT key, source, body_sha256, part, headers, body, reason, count, first_at, last_at FROM " + s.schema + ".quarantine"
+}
+
+func scanQuarantined(r Rows) (driver.QuarantinedRequest, error) {
+	var q driver.QuarantinedRequest
+	var key, hash []byte
+	var part int32
+	if err := r.Scan(&key, &q.Source, &hash, &part, &q.Headers, &q.Body, &q.Reason, &q.Count, &q.FirstAt, &q.LastAt); err != nil {
+		return q, err
+	}
+	q.Key, q.BodySHA256, q.Part = driver.Key(key), [32]byte(hash), driver.Part(part)
+	q.FirstAt, q.LastAt = q.FirstAt.UTC(), q.LastAt.UTC()
+	return q, nil
 }

@@ -10,8 +10,9 @@
 //
 //	Claim, Lease, Complete, Release,   for one call; every statement finds its
 //	Reopen, CountDeliveries,           rows by a key or a partial index, and most
-//	Quarantine, Replay, ReplayDead,    of the time is the flush at COMMIT
-//	Discard, RetryMessage, Reserve,
+//	Quarantine, SettleQuarantined,     of the time is the flush at COMMIT
+//	Replay, ReplayDead, Discard,
+//	RetryMessage, Reserve,
 //	SweepRuns, PullBack,
 //	RegisterWindows, and the calls
 //	that count and record failures

@@ -65,7 +65,7 @@ const (
 
 	deleteQuarantineRows = `DELETE FROM hookonce_quarantine WHERE rowid IN (
 		SELECT rowid FROM hookonce_quarantine WHERE source = ?
-		ORDER BY last_at DESC, rowid DESC LIMIT ? OFFSET ?)`
+		ORDER BY last_at DESC, key DESC LIMIT ? OFFSET ?)`
 )
 
 // pruner is one call of Prune.

@@ -1,24 +1,27 @@
 package sqlitestore
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/hookonce/hookonce/driver"
 )
 
 const (
 	insertQuarantine = `INSERT INTO hookonce_quarantine
-		(source, body_sha256, headers, body, reason, first_at, last_at) VALUES (?, ?, ?, ?, ?, ?6, ?6)
-		ON CONFLICT (source, body_sha256) DO UPDATE SET
+		(key, source, body_sha256, part, headers, body, reason, first_at, last_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?8, ?8)
+		ON CONFLICT (key) DO UPDATE SET
 			deliveries = deliveries + 1, last_at = max(last_at, excluded.last_at)`
 
-	selectQuarantined = `SELECT headers, body, reason, deliveries, first_at FROM hookonce_quarantine
-		WHERE source = ? AND body_sha256 = ?`
+	selectQuarantined = `SELECT key, source, body_sha256, part, headers, body, reason, deliveries, first_at, last_at
+		FROM hookonce_quarantine`
+
+	selectOneQuarantined = selectQuarantined + ` WHERE key = ?`
+
+	keepQuarantined = `UPDATE hookonce_quarantine SET reason = ? WHERE key = ?`
+	dropQuarantined = `DELETE FROM hookonce_quarantine WHERE key = ?`
 )
 
 // Quarantine implements driver.Store.
@@ -31,9 +34,46 @@ func (s *Store) Quarantine(ctx context.Context, p *driver.QuarantineParams) erro
 	}
 	return s.writeEach(ctx, op, p.Now, len(p.Requests), func(t *writeTx, i int) error {
 		q := &p.Requests[i]
-		_, err := t.exec(insertQuarantine, q.Source, q.BodyHash[:], blob(q.Headers), blob(q.Body), q.Reason, t.now)
+		key := driver.BodyKey(q.Source, q.BodyHash)
+		_, err := t.exec(insertQuarantine, key[:], q.Source, q.BodyHash[:], int(q.Part), blob(q.Headers), blob(q.Body), q.Reason, t.now)
 		return err
 	})
+}
+
+// SettleQuarantined implements driver.Store.
+func (s *Store) SettleQuarantined(ctx context.Context, p *driver.SettleQuarantinedParams) (found bool, err error) {
+	const op = "settling a quarantined request"
+	if !driver.IsText(p.Reason) {
+		return false, fmt.Errorf("%s: %w: its reason is not valid UTF-8 or holds a NUL", op, driver.ErrBadRow)
+	}
+	err = s.write(ctx, op, func(t *writeTx) error {
+		var changed int64
+		var err error
+		if p.Reason == "" {
+			changed, err = t.exec(dropQuarantined, p.Key[:])
+		} else {
+			changed, err = t.exec(keepQuarantined, p.Reason, p.Key[:])
+		}
+		found = changed > 0
+		return err
+	})
+	return found && err == nil, err
+}
+
+// QuarantinedRequest implements driver.Store.
+func (s *Store) QuarantinedRequest(ctx context.Context, key driver.Key) (*driver.QuarantinedRequest, error) {
+	var found driver.QuarantinedRequest
+	err := s.snapshot(ctx, "reading a quarantined request", func(ctx context.Context, tx *sql.Tx) (err error) {
+		found, err = scanQuarantined(tx.QueryRowContext(ctx, selectOneQuarantined, key[:]))
+		if errors.Is(err, sql.ErrNoRows) {
+			err = driver.ErrNotFound
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &found, nil
 }
 
 // Quarantined implements driver.Store. It reads for at most 5 s.
@@ -41,77 +81,52 @@ func (s *Store) Quarantined(ctx context.Context, f *driver.QuarantineFilter) (*d
 	page := &driver.QuarantinePage{}
 	limit := pageLimit(f.Limit)
 	err := s.snapshot(ctx, "listing the quarantine", func(ctx context.Context, tx *sql.Tx) error {
-		found, err := quarantinedPlaces(ctx, tx, f, limit+1)
+		query, args := quarantinedQuery(f)
+		rows, err := tx.QueryContext(ctx, query+` LIMIT ?`, append(args, limit+1)...)
 		if err != nil {
 			return err
 		}
-		page.Requests = found[:min(limit, len(found))]
-		if len(found) > limit {
-			last := &found[limit-1]
-			page.Next = driver.Cursor{ReceivedAt: last.LastAt, Key: last.Key}
-		}
-		for i := range page.Requests {
-			q := &page.Requests[i]
-			var firstAt int64
-			if err := tx.QueryRowContext(ctx, selectQuarantined, q.Source, q.BodySHA256[:]).
-				Scan(&q.Headers, &q.Body, &q.Reason, &q.Count, &firstAt); err != nil {
+		defer rows.Close()
+		for rows.Next() {
+			q, err := scanQuarantined(rows)
+			if err != nil {
 				return err
 			}
-			q.FirstAt = fromMicros(firstAt)
+			page.Requests = append(page.Requests, q)
 		}
-		return nil
+		return rows.Err()
 	})
 	if err != nil {
 		return nil, err
 	}
+	if len(page.Requests) > limit {
+		page.Requests = page.Requests[:limit]
+		last := &page.Requests[limit-1]
+		page.Next = driver.Cursor{ReceivedAt: last.LastAt, Key: last.Key}
+	}
 	return page, nil
-}
-
-// quarantinedPlaces returns source, body hash, key and last time of the next n requests, in order.
-// SQLite cannot compute the key, so quarantinedPlaces reads all requests of a batch, which share a
-// last time, and sorts them here.
-func quarantinedPlaces(ctx context.Context, tx *sql.Tx, f *driver.QuarantineFilter, n int) ([]driver.QuarantinedRequest, error) {
-	query, args := quarantinedQuery(f)
-	rows, err := tx.QueryContext(ctx, query, args...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var found []driver.QuarantinedRequest
-	for rows.Next() {
-		var q driver.QuarantinedRequest
-		var hash []byte
-		var lastAt int64
-		if err := rows.Scan(&q.Source, &hash, &lastAt); err != nil {
-			return nil, err
-		}
-		copy(q.BodySHA256[:], hash)
-		q.Key, q.LastAt = driver.BodyKey(q.Source, q.BodySHA256), fromMicros(lastAt)
-		if !f.After.IsZero() && compareQuarantined(q, driver.QuarantinedRequest{LastAt: f.After.ReceivedAt, Key: f.After.Key}) <= 0 {
-			continue
-		}
-		if len(found) >= n && !q.LastAt.Equal(found[len(found)-1].LastAt) {
-			break
-		}
-		found = append(found, q)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	slices.SortFunc(found, compareQuarantined)
-	return found[:min(n, len(found))], nil
-}
-
-// compareQuarantined puts the latest request first.
-func compareQuarantined(a, b driver.QuarantinedRequest) int {
-	return cmp.Or(b.LastAt.Compare(a.LastAt), bytes.Compare(b.Key[:], a.Key[:]))
 }
 
 func quarantinedQuery(f *driver.QuarantineFilter) (query string, args []any) {
 	var c clause
 	c.equal(`source`, f.Source)
 	if !f.After.IsZero() {
-		c.add(`last_at <= ?`, f.After.ReceivedAt.UnixMicro())
+		c.add(`(last_at, key) < (?, ?)`, f.After.ReceivedAt.UnixMicro(), f.After.Key[:])
 	}
-	return `SELECT source, body_sha256, last_at FROM hookonce_quarantine` + c.where() + ` ORDER BY last_at DESC`, c.args
+	return selectQuarantined + c.where() + ` ORDER BY last_at DESC, key DESC`, c.args
+}
+
+// scanQuarantined reads a row of selectQuarantined.
+func scanQuarantined(row interface{ Scan(...any) error }) (driver.QuarantinedRequest, error) {
+	var q driver.QuarantinedRequest
+	var key, hash []byte
+	var part int
+	var firstAt, lastAt int64
+	if err := row.Scan(&key, &q.Source, &hash, &part, &q.Headers, &q.Body, &q.Reason, &q.Count, &firstAt, &lastAt); err != nil {
+		return q, err
+	}
+	copy(q.Key[:], key)
+	copy(q.BodySHA256[:], hash)
+	q.Part, q.FirstAt, q.LastAt = driver.Part(part), fromMicros(firstAt), fromMicros(lastAt)
+	return q, nil
 }

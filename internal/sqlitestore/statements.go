@@ -7,7 +7,7 @@ var writeStatements = []string{
 	reopenState, reopenMessages, insertHistory, nextGeneration,
 	selectReplayable, selectRequest, selectReplayableMessages, resetState, resetMessage, replaceMessage, insertReplayed,
 	replayDeadEvent, replayDeadMessage, discardEvent, discardMessage, selectRetryable, hurryMessage,
-	countDelivery, insertQuarantine,
+	countDelivery, insertQuarantine, keepQuarantined, dropQuarantined,
 	deleteEvent, deleteState, deleteAttempts, deleteMessages, deleteCount, deleteHistory, deleteBodySeen,
 	deleteBody, deleteQuarantineOld, deleteQuarantineRows, deleteTries, deleteVersion, registerWindow, forgetWindows,
 	insertDone, insertUndecided, resetDone, staleMessage, keepVersion,

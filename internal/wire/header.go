@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// secret replaces the value of a header that carries a credential.
-const secret = "<secret>"
+// Secret replaces the value of a header that carries a credential.
+const Secret = "<secret>"
 
 // VisibleHeader returns the form of h that is stored and shown. It replaces the headers named in
 // hidden by "<secret>", and every header that repeats rawQuery: some providers send a credential
@@ -22,7 +22,7 @@ func VisibleHeader(h http.Header, hidden []string, rawQuery string) http.Header 
 	repeats := func(v string) bool { return rawQuery != "" && strings.Contains(v, "?"+rawQuery) }
 	for name, values := range h {
 		if slices.ContainsFunc(hidden, func(s string) bool { return strings.EqualFold(s, name) }) || slices.ContainsFunc(values, repeats) {
-			out[name] = []string{secret}
+			out[name] = []string{Secret}
 			continue
 		}
 		if i := slices.IndexFunc(values, func(v string) bool { return !utf8.ValidString(v) }); i >= 0 {

@@ -159,7 +159,15 @@ func everyOperation(s driver.Store, dead driver.DeadLetterRef, later time.Time) 
 		"DeadLetters": func(ctx context.Context) error { _, err := s.DeadLetters(ctx, &driver.MessageFilter{}); return err },
 		"Messages":    func(ctx context.Context) error { _, err := s.Messages(ctx, &driver.MessageFilter{}); return err },
 		"Quarantined": func(ctx context.Context) error { _, err := s.Quarantined(ctx, &driver.QuarantineFilter{}); return err },
-		"Stats":       func(ctx context.Context) error { _, err := s.Stats(ctx); return err },
+		"QuarantinedRequest": func(ctx context.Context) error {
+			_, err := s.QuarantinedRequest(ctx, dead.Key)
+			return err
+		},
+		"SettleQuarantined": func(ctx context.Context) error {
+			_, err := s.SettleQuarantined(ctx, &driver.SettleQuarantinedParams{Key: dead.Key})
+			return err
+		},
+		"Stats": func(ctx context.Context) error { _, err := s.Stats(ctx); return err },
 	}
 }
 

@@ -23,6 +23,7 @@ func listingCases() []testCase {
 		{"TextPastRetention", listTextPastRetention},
 		{"Quarantine", listQuarantine},
 		{"QuarantinePages", listQuarantinePages},
+		{"QuarantineSettled", settleQuarantined},
 	}
 }
 

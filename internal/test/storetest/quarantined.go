@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -20,7 +21,7 @@ func (f *fixture) quarantined(filter *driver.QuarantineFilter) *driver.Quarantin
 // kept returns a request as the listing shows it after one delivery.
 func kept(q *driver.Quarantined, at time.Time) driver.QuarantinedRequest {
 	return driver.QuarantinedRequest{
-		Key: driver.BodyKey(q.Source, q.BodyHash), Source: q.Source, BodySHA256: q.BodyHash, Headers: q.Headers, Body: q.Body,
+		Key: driver.BodyKey(q.Source, q.BodyHash), Source: q.Source, BodySHA256: q.BodyHash, Part: q.Part, Headers: q.Headers, Body: q.Body,
 		Reason: q.Reason, Count: 1, FirstAt: at, LastAt: at,
 	}
 }
@@ -96,4 +97,56 @@ func listQuarantinePages(f *fixture) {
 		}
 		same(f, fmt.Sprint("pages of ", limit), want, got)
 	}
+}
+
+// settleQuarantined reads requests by their keys, gives one a new reason, and removes it. Other
+// requests stay as they are, also one with the same body.
+func settleQuarantined(f *fixture) {
+	all := []driver.Quarantined{
+		{Source: "stripe", Body: []byte("a"), Part: driver.PartItem, Reason: "no id", Headers: []byte(`{"A":["b"]}`)},
+		{Source: "github", Body: []byte("a"), Part: driver.PartEntry, Reason: "no id"},
+		{Source: "stripe", Body: []byte{}, Reason: "no id"},
+	}
+	f.quarantine(t0, all...)
+	f.quarantine(t0.Add(time.Second), all[0])
+	want := make([]driver.QuarantinedRequest, len(all))
+	for i := range all {
+		want[i] = kept(&all[i], t0)
+	}
+	want[0].Count, want[0].LastAt = 2, t0.Add(time.Second)
+	check := func(when string, there ...int) {
+		f.Helper()
+		for i := range want {
+			got, err := f.s.QuarantinedRequest(f.Context(), want[i].Key)
+			switch {
+			case !slices.Contains(there, i):
+				if got != nil || !errors.Is(err, driver.ErrNotFound) {
+					f.Errorf("%s: request %d is %+v with the error %v, want %v", when, i, got, err, driver.ErrNotFound)
+				}
+			case err != nil:
+				f.Errorf("%s: QuarantinedRequest %d: %v", when, i, err)
+			default:
+				same(f, fmt.Sprint(when, ": request ", i), want[i], *got)
+			}
+		}
+	}
+	settle := func(i int, reason string, found bool) {
+		f.Helper()
+		got, err := f.s.SettleQuarantined(f.Context(), &driver.SettleQuarantinedParams{Key: want[i].Key, Reason: reason})
+		if err != nil || got != found {
+			f.Errorf("SettleQuarantined %d with the reason %q: %t with the error %v, want %t", i, reason, got, err, found)
+		}
+	}
+	check("stored", 0, 1, 2)
+	settle(0, "it's \"other\"", true)
+	want[0].Reason = "it's \"other\""
+	check("with a new reason", 0, 1, 2)
+	settle(0, "", true)
+	check("removed", 1, 2)
+	settle(0, "", false)
+	settle(0, "late", false)
+	check("settled again", 1, 2)
+	f.quarantine(t0, all[0])
+	want[0] = kept(&all[0], t0)
+	check("stored again", 0, 1, 2)
 }

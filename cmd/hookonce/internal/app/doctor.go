@@ -312,7 +312,7 @@ func (d *doctor) checkStats(ctx context.Context, store driver.Store) {
 	d.add(dead)
 	quarantine := ok("quarantine", fmt.Sprintf("verified requests that could not be parsed: %d", stats.Quarantined))
 	if stats.Quarantined > 0 {
-		quarantine.Remedy = "GET /api/v1/quarantine of the admin API shows them, with the reasons"
+		quarantine.Remedy = "hookonce quarantine list shows them, with the reasons; after the settings are corrected: hookonce quarantine retry --all"
 	}
 	d.add(quarantine)
 	if d.faults != nil {

@@ -65,6 +65,7 @@ func (p *program) rootCommand() *cobra.Command {
 		p.serveCommand(),
 		p.eventsCommand(),
 		p.dlqCommand(),
+		p.quarantineCommand(),
 		p.sourcesCommand(),
 		p.configCommand(),
 		p.providersCommand(),

@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/sha256"
 	"database/sql"
+	"encoding/hex"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -39,8 +41,11 @@ func raceEnv() string { return "GORACE=" + os.Getenv("GORACE") + " atexit_sleep_
 //	finish DATABASE OUTCOME   send the due messages to billing; OUTCOME is sent or dead
 //	sql DATABASE STMT   run statements on a SQLite database; @FILE holds them
 //	bare FILE NEW       copy FILE without the line break at its end
+//	quarantine DATABASE store quarantined requests: quarantinedOne, one of a removed source, 25 with
+//	                    a body:uid, and one without
 //
-// $EVT_1 and $G1 are the messages of the events evt_1 and g1, by the routes billing and pushes.
+// $EVT_1 and $G1 are the messages of the events evt_1 and g1, by the routes billing and pushes. $ONE
+// is the id of quarantinedOne, and $EVENT that of its event.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	testscript.Run(t, testscript.Params{
@@ -51,6 +56,9 @@ func TestScripts(t *testing.T) {
 			name, value, _ := strings.Cut(raceEnv(), "=")
 			env.Setenv(name, value)
 			env.Setenv("EVT_1", driver.MessageID(driver.EventKey("stripe", "evt_1"), 0, "billing"))
+			one := quarantineKey("lab", quarantinedOne)
+			env.Setenv("ONE", hex.EncodeToString(one[:]))
+			env.Setenv("EVENT", "one\u202e")
 			env.Setenv("G1", driver.MessageID(driver.EventKey("github", "g1"), 0, "pushes"))
 			return nil
 		},
@@ -60,6 +68,8 @@ func TestScripts(t *testing.T) {
 			"finish": finish,
 			"sql":    runSQL,
 			"bare":   bare,
+
+			"quarantine": quarantine,
 		},
 	})
 }
@@ -138,6 +148,34 @@ func seed(ts *testscript.TestScript, neg bool, args []string) {
 			Now:    time.Date(2026, 1, 31, 12, i, 0, 0, time.UTC),
 		})
 		ts.Check(err)
+	}
+}
+
+// quarantinedOne is the body of the latest quarantined request.
+const quarantinedOne = "{\"uid\":\"one\u202e\",\"kind\":\"push\"}"
+
+func quarantineKey(source, body string) driver.Key {
+	return driver.BodyKey(source, sha256.Sum256([]byte(body)))
+}
+
+func quarantine(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: quarantine DATABASE")
+	}
+	store := open(ts, args[0])
+	defer func() { ts.Check(store.Close()) }()
+	all := [][2]string{{"lab", quarantinedOne}, {"gone", `{"uid":1}`}, {"lab", `{}`}}
+	for i := range 25 {
+		all = append(all, [2]string{"lab", fmt.Sprintf(`{"uid":%d}`, i)})
+	}
+	for i, q := range all {
+		ts.Check(store.Quarantine(context.Background(), &driver.QuarantineParams{
+			Requests: []driver.Quarantined{{
+				Source: q[0], BodyHash: sha256.Sum256([]byte(q[1])), Headers: []byte(`{"Content-Type":["application/json"]}`),
+				Body: []byte(q[1]), Reason: "no id",
+			}},
+			Now: time.Date(2026, 1, 31, 12, 0, -i, 0, time.UTC),
+		}))
 	}
 }
 

@@ -195,20 +195,25 @@ func printPayload(w io.Writer, found *driver.EventDetail, detail *hookadmin.Even
 		_, err := fmt.Fprintln(w, "\nHeaders and body are past their retention.")
 		return err
 	}
+	return printHeadersAndBody(w, detail.Headers, detail.Body, len(found.Body))
+}
+
+// printHeadersAndBody prints a request for people. body is nil if the bodySize bytes are not text.
+func printHeadersAndBody(w io.Writer, headers map[string][]string, body *string, bodySize int) error {
 	fmt.Fprintln(w)
 	t := newTable(w, "HEADER", "VALUE")
-	for _, name := range sortedNames(detail.Headers) {
-		for _, value := range detail.Headers[name] {
+	for _, name := range sortedNames(headers) {
+		for _, value := range headers[name] {
 			t.row(name, value)
 		}
 	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	if detail.Body == nil {
-		_, err := fmt.Fprintf(w, "\nThe body has %d bytes that are not text: --json prints them in base64.\n", len(found.Body))
+	if body == nil {
+		_, err := fmt.Fprintf(w, "\nThe body has %d bytes that are not text: --json prints them in base64.\n", bodySize)
 		return err
 	}
-	_, err := fmt.Fprintf(w, "\n%s\n", printableLines(*detail.Body))
+	_, err := fmt.Fprintf(w, "\n%s\n", printableLines(*body))
 	return err
 }

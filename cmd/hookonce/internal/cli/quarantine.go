@@ -1,0 +1,287 @@
+package cli
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	hookonce "github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/hookadmin"
+)
+
+// quarantineFilters are the filters of quarantine list.
+var quarantineFilters = []filterFlag{
+	{"source", "only requests to this `SOURCE`"},
+	{"limit", "at most `N` rows, 1 to 20 (default 10)"},
+	{"cursor", "continue after the previous page, at its `CURSOR`"},
+}
+
+func (p *program) quarantineCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "quarantine", Short: "List, show or retry verified requests that could not be read"}
+	cmd.AddCommand(p.quarantineListCommand(), p.quarantineShowCommand(), p.quarantineRetryCommand())
+	return cmd
+}
+
+func (p *program) quarantineListCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List quarantined requests, the latest first",
+		Args:  noArgs,
+	}
+	flags := addSettingsFlags(cmd)
+	addFilterFlags(cmd, quarantineFilters)
+	addJSONFlag(cmd, &asJSON)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		filter, err := readFilter(cmd, quarantineFilters, hookadmin.ParseQuarantineFilter)
+		if err != nil {
+			return err
+		}
+		return p.withStore(cmd.Context(), flags, func(ctx context.Context, store driver.Store) error {
+			page, err := store.Quarantined(ctx, filter)
+			if err != nil {
+				return fmt.Errorf("listing the quarantine: %w", err)
+			}
+			if !asJSON {
+				return p.printQuarantine(page)
+			}
+			shape, err := hookadmin.NewQuarantinePage(page)
+			if err != nil {
+				return err
+			}
+			return writeJSON(p.stdout, shape)
+		})
+	}
+	return cmd
+}
+
+func (p *program) printQuarantine(page *driver.QuarantinePage) error {
+	if len(page.Requests) == 0 {
+		fmt.Fprintln(p.stderr, "No quarantined requests.")
+		return nil
+	}
+	t := newTable(p.stdout, "LAST", "SOURCE", "COUNT", "ID", "REASON")
+	for i := range page.Requests {
+		q := &page.Requests[i]
+		t.row(moment(q.LastAt), q.Source, strconv.FormatInt(q.Count, 10), hex.EncodeToString(q.Key[:]), remark("", q.Reason))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	return p.printNext(page.Next.String())
+}
+
+func (p *program) quarantineShowCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "show ID",
+		Short: "Show one quarantined request: reason, headers, body",
+		Args:  cobra.ExactArgs(1),
+	}
+	flags := addSettingsFlags(cmd)
+	addJSONFlag(cmd, &asJSON)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		key, err := hookadmin.ParseQuarantineID(args[0])
+		if err != nil {
+			return noQuarantined(args[0], err)
+		}
+		return p.withStore(cmd.Context(), flags, func(ctx context.Context, store driver.Store) error {
+			found, err := store.QuarantinedRequest(ctx, key)
+			if errors.Is(err, driver.ErrNotFound) {
+				return noQuarantined(args[0], driver.ErrNotFound)
+			}
+			if err != nil {
+				return fmt.Errorf("reading a quarantined request: %w", err)
+			}
+			shape, err := hookadmin.NewQuarantinedRequest(found)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return writeJSON(p.stdout, shape)
+			}
+			return printQuarantined(p.stdout, found, shape)
+		})
+	}
+	return cmd
+}
+
+func noQuarantined(id string, err error) error {
+	return &app.Error{Err: fmt.Errorf("quarantined request %q: %w", id, err), Remedy: "hookonce quarantine list"}
+}
+
+// printQuarantined prints one request for people. shape is the same request in the API's shape.
+func printQuarantined(w io.Writer, found *driver.QuarantinedRequest, shape *hookadmin.QuarantinedRequest) error {
+	t := newTable(w)
+	for _, line := range [][2]string{
+		{"Id", shape.ID},
+		{"Source", found.Source},
+		{"Reason", found.Reason},
+		{"Count", strconv.FormatInt(found.Count, 10)},
+		{"First", moment(found.FirstAt)},
+		{"Last", moment(found.LastAt)},
+		{"Body SHA-256", shape.BodySHA256},
+	} {
+		t.row(line[0]+":", line[1])
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	return printHeadersAndBody(w, shape.Headers, shape.Body, len(found.Body))
+}
+
+// quarantineFlags are the flags of quarantine retry.
+type quarantineFlags struct {
+	*settingsFlags
+	source      string
+	all, asJSON bool
+}
+
+func (p *program) quarantineRetryCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "retry [ID]",
+		Short: "Read quarantined requests again, and claim their events",
+		Long: "Read a quarantined request again with these settings, claim its events as those\n" +
+			"of a delivery, and remove it from the quarantine. A request that still cannot be\n" +
+			"read stays there. Signatures are not checked again. A running gateway sends the\n" +
+			"messages.",
+		Example: "  hookonce quarantine retry ID\n  hookonce quarantine retry --source stripe",
+		Args:    cobra.MaximumNArgs(1),
+	}
+	f := &quarantineFlags{settingsFlags: addSettingsFlags(cmd)}
+	cmd.Flags().StringVar(&f.source, "source", "", "all requests to this `SOURCE`, newest first")
+	cmd.Flags().BoolVar(&f.all, "all", false, "all requests, newest first")
+	addJSONFlag(cmd, &f.asJSON)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := f.check(cmd, args); err != nil {
+			return err
+		}
+		ctx, restore := interruptible(cmd.Context())
+		defer restore()
+		if len(args) == 0 {
+			return p.withEngine(ctx, f.settingsFlags, func(ctx context.Context, in *engine) error {
+				return p.retryQuarantine(ctx, in, f)
+			})
+		}
+		key, err := hookadmin.ParseQuarantineID(args[0])
+		if err != nil {
+			return noQuarantined(args[0], err)
+		}
+		return p.withEngine(ctx, f.settingsFlags, func(ctx context.Context, in *engine) error {
+			return p.retryQuarantined(ctx, in, args[0], key, f.asJSON)
+		})
+	}
+	return cmd
+}
+
+// check requires exactly one of an id, --source and --all.
+func (f *quarantineFlags) check(cmd *cobra.Command, args []string) error {
+	selections := len(args)
+	for _, name := range given(cmd, []filterFlag{{name: "source"}, {name: "all"}}) {
+		if name == "source" && f.source == "" {
+			return newUsageError(cmd, errors.New("--source has no value, which would select everything"))
+		}
+		if name == "source" || f.all {
+			selections++
+		}
+	}
+	if selections != 1 {
+		return &usageError{
+			fmt.Errorf("%q needs one selection", cmd.CommandPath()),
+			cmd.CommandPath() + " ID, or with --source NAME, or with --all",
+		}
+	}
+	return nil
+}
+
+const unreadableRemedy = "correct event.id and event.batch of the source, or the database, by the reason; then run the same command again"
+
+func (p *program) retryQuarantined(ctx context.Context, in *engine, id string, key driver.Key, asJSON bool) error {
+	retried, err := in.RetryQuarantined(ctx, key)
+	_, unreadable := errors.AsType[*hookonce.UnreadableError](err)
+	switch {
+	case unreadable:
+		return &app.Error{Err: err, Remedy: unreadableRemedy}
+	case errors.Is(err, hookonce.ErrUnknownSource):
+		return &app.Error{Err: err, Remedy: "--config with the settings of the gateway; this command does not know the sources of serve --source"}
+	case errors.Is(err, driver.ErrNotFound):
+		return noQuarantined(id, driver.ErrNotFound)
+	case err != nil:
+		return &app.Error{Err: err, Remedy: "run the same command again: events that were claimed are duplicates then"}
+	case asJSON:
+		return writeJSON(p.stdout, hookadmin.NewQuarantineRetried(id, retried))
+	}
+	p.printRetried(&app.QuarantineRetried{
+		Retried: 1, Claimed: retried.Claimed, Reopened: retried.Reopened, Duplicates: retried.Duplicates, Kept: retried.Kept,
+	})
+	for _, eventID := range retried.EventIDs {
+		fmt.Fprintf(p.stdout, "event %q of source %q\n", eventID, retried.Source)
+	}
+	return nil
+}
+
+func (p *program) printRetried(r *app.QuarantineRetried) {
+	fmt.Fprintf(p.stdout, "retried %s: claimed %s, reopened %d, %s\n",
+		counted(r.Retried, "request"), counted(r.Claimed, "event"), r.Reopened, counted(r.Duplicates, "duplicate"))
+	if r.Kept > 0 {
+		fmt.Fprintf(p.stdout, "kept %s of batches in the quarantine\n", counted(r.Kept, "item"))
+	}
+}
+
+// quarantineRetried is the shape of --json for many requests.
+type quarantineRetried struct {
+	Retried       int  `json:"retried"` // requests that are no longer in the quarantine
+	Claimed       int  `json:"claimed"` // events
+	Reopened      int  `json:"reopened"`
+	Duplicates    int  `json:"duplicates"`
+	Kept          int  `json:"kept"`           // items of batches that are in the quarantine by themselves
+	Unreadable    int  `json:"unreadable"`     // requests that stay
+	UnknownSource int  `json:"unknown_source"` // requests that stay
+	Complete      bool `json:"complete"`       // false if the command ended before the last request
+}
+
+func (p *program) retryQuarantine(ctx context.Context, in *engine, f *quarantineFlags) error {
+	result, err := app.RetryQuarantine(ctx, in.store, in.Engine, f.source, func(r *app.QuarantineRetried) {
+		in.progress.show("%d requests, %d retried", r.Total(), r.Retried)
+	})
+	in.progress.end()
+	faults := []error{retryEnded(ctx, result, err)}
+	if f.asJSON {
+		faults = append(faults, writeJSON(p.stdout, &quarantineRetried{
+			result.Retried, result.Claimed, result.Reopened, result.Duplicates, result.Kept, result.Unreadable, result.UnknownSource, err == nil,
+		}))
+		return errors.Join(faults...)
+	}
+	p.printRetried(result)
+	if result.Unreadable > 0 {
+		fmt.Fprintf(p.stdout, "still unreadable: %s\n", counted(result.Unreadable, "request"))
+	}
+	if result.UnknownSource > 0 {
+		fmt.Fprintf(p.stdout, "source not in the settings: %s\n", counted(result.UnknownSource, "request"))
+	}
+	return errors.Join(faults...)
+}
+
+func retryEnded(ctx context.Context, result *app.QuarantineRetried, err error) error {
+	const again = "run the same command again: requests that were retried are gone"
+	total := counted(result.Total(), "request")
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return &app.Error{Err: fmt.Errorf("interrupted after %s", total), Remedy: again}
+	case err != nil:
+		return &app.Error{Err: fmt.Errorf("stopped after %s: %w", total, err), Remedy: again}
+	case result.Unreadable+result.UnknownSource > 0:
+		return &app.Error{
+			Err:    fmt.Errorf("%d of %s stay in the quarantine", result.Unreadable+result.UnknownSource, total),
+			Remedy: "hookonce quarantine list, which shows the reasons",
+		}
+	}
+	return nil
+}
