@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"log/slog"
+	"os"
 	"os/signal"
 	"syscall"
 
@@ -36,9 +37,19 @@ func (p *program) withEngine(ctx context.Context, f *settingsFlags, work func(co
 }
 
 // interruptible returns a context that ends with SIGINT or SIGTERM. A second signal has its usual
-// effect: it kills the process.
+// effect: it kills the process. That holds from the moment at which the context ends, so the process
+// never swallows a signal once it is seen to stop.
 func interruptible(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, restore := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
-	context.AfterFunc(ctx, restore)
-	return ctx, restore
+	ctx, cancel := context.WithCancel(ctx)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	go func() {
+		select {
+		case <-signals:
+		case <-ctx.Done():
+		}
+		signal.Stop(signals)
+		cancel()
+	}()
+	return ctx, cancel
 }
