@@ -2,7 +2,6 @@ package driver
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"fmt"
 	"time"
@@ -284,17 +283,6 @@ type ClaimParams struct {
 	// AllowUnsafe names the settings that may be weak; see Weakness.Setting.
 	AllowUnsafe []string
 	Now         time.Time // tests only; zero means the database's clock
-}
-
-// NewProbe returns the claim of a Store.ProbeClaim. Its key is new, and its body cannot be compressed:
-// the database must find room for it.
-func NewProbe() *Claim {
-	const size = 16 << 10 // more than a page has free
-	c := &Claim{Source: "hookonce", EventID: "probe", Headers: []byte("{}"), Body: make([]byte, size)}
-	_, _ = rand.Read(c.Body) // never fails
-	c.BodyHash = sha256.Sum256(c.Body)
-	c.Key = Key(c.BodyHash)
-	return c
 }
 
 // ClaimResult is the result of one Claim. The zero value is unsettled: whether the event is in the
