@@ -22,7 +22,7 @@ const (
 // killed in between, the events lose the time of the reservation and no attempt.
 func (w *Workers[T]) stepRefetch(ctx, workCtx context.Context, src *Source) (more bool, err error) {
 	limit := min(w.o.Batch, maxRefetch)
-	reserved, err := w.reserve(ctx, src.Name, limit, src.RefetchTimeout, driver.NoSuspects)
+	reserved, err := w.reserve(ctx, src.Name, limit, src.RefetchTimeout+refetchMargin, driver.NoSuspects)
 	if err != nil || len(reserved) == 0 {
 		return false, err
 	}
@@ -50,12 +50,12 @@ func (w *Workers[T]) stepRefetch(ctx, workCtx context.Context, src *Source) (mor
 	return mayHaveMore(reserved, limit), nil
 }
 
-// reserve reserves events until they are prepared, which takes up to timeout.
-func (w *Workers[T]) reserve(ctx context.Context, source string, limit int, timeout time.Duration, suspects driver.Suspects) ([]driver.TakenEvent, error) {
+// reserve keeps due events from other workers for as long as preparing them may take.
+func (w *Workers[T]) reserve(ctx context.Context, source string, limit int, duration time.Duration, suspects driver.Suspects) ([]driver.TakenEvent, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
 	return w.db.Reserve(ctx, &driver.ReserveParams{
-		Source: source, Types: w.types[source], Limit: limit, For: timeout + refetchMargin, Suspects: suspects,
+		Source: source, Types: w.types[source], Limit: limit, For: duration, Suspects: suspects,
 	})
 }
 

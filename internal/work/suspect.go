@@ -2,9 +2,14 @@ package work
 
 import (
 	"context"
+	"time"
 
 	"github.com/hookonce/hookonce/driver"
 )
+
+// suspectReservation keeps a suspect without Refetch from other processes until its run begins. If
+// the process is killed before that, the suspect waits this long.
+const suspectReservation = 2 * time.Second
 
 // stepSuspect runs one event that had an interrupted run, alone. Its process has one such run at a
 // time, beside those of the other workers: most suspects are innocent, and do not hold the others
@@ -18,7 +23,11 @@ func (w *Workers[T]) stepSuspect(ctx, workCtx context.Context, t task) (more boo
 	if src == nil {
 		src = &Source{Name: t.source}
 	}
-	reserved, err := w.reserve(ctx, src.Name, 1, src.RefetchTimeout, driver.OnlySuspects)
+	duration := suspectReservation
+	if src.Refetch != nil {
+		duration = src.RefetchTimeout + refetchMargin
+	}
+	reserved, err := w.reserve(ctx, src.Name, 1, duration, driver.OnlySuspects)
 	if err != nil || len(reserved) == 0 {
 		return false, err
 	}
