@@ -21,6 +21,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/internal/test/rig"
 	"github.com/hookonce/hookonce/provider"
 )
 
@@ -205,7 +206,7 @@ func TestAcceptingAnswersAreSigned(t *testing.T) {
 			if tt.change != nil {
 				tt.change(&src)
 			}
-			in := newEngine(t, openStore(t), func(c *hookonce.Config) { c.Sources = []hookonce.Source{src} })
+			in := newEngine(t, rig.OpenSQLite(t), func(c *hookonce.Config) { c.Sources = []hookonce.Source{src} })
 			srv := httptest.NewServer(in)
 			t.Cleanup(srv.Close)
 			var got []walletAnswer
@@ -230,7 +231,7 @@ func TestAcceptingAnswersAreSigned(t *testing.T) {
 func TestRefusalsAreNotSigned(t *testing.T) {
 	t.Parallel()
 	w := wallets()
-	in := newEngine(t, openStore(t), func(c *hookonce.Config) { c.Sources = []hookonce.Source{w.source()} })
+	in := newEngine(t, rig.OpenSQLite(t), func(c *hookonce.Config) { c.Sources = []hookonce.Source{w.source()} })
 	srv := httptest.NewServer(in)
 	t.Cleanup(srv.Close)
 	r := w.request(t, srv.URL, "{}")
@@ -246,7 +247,7 @@ func TestRefuseSignsAcceptingAnswers(t *testing.T) {
 	w := wallets()
 	src := w.source()
 	src.Event.ID, src.Malformed = "body:paymentId", hookonce.MalformedQuarantine
-	in := newEngine(t, openStore(t), func(c *hookonce.Config) { c.Sources = []hookonce.Source{src} })
+	in := newEngine(t, rig.OpenSQLite(t), func(c *hookonce.Config) { c.Sources = []hookonce.Source{src} })
 	rec, r := httptest.NewRecorder(), w.request(t, "", "{}")
 	_, err := in.Verify(rec, r)
 	if err == nil {
@@ -281,7 +282,7 @@ func TestAckKeyFaults(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, err := hookonce.NewEngine(openStore(t), &hookonce.Config{Sources: []hookonce.Source{tt.source}})
+			_, err := hookonce.NewEngine(rig.OpenSQLite(t), &hookonce.Config{Sources: []hookonce.Source{tt.source}})
 			if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "hunter2") {
 				t.Errorf("error %v, want one that contains %q and not the key", err, tt.want)
 			}
@@ -294,14 +295,14 @@ func TestAckKeyFaults(t *testing.T) {
 func TestWarnsWithoutAckKey(t *testing.T) {
 	t.Parallel()
 	for _, keyed := range []bool{false, true} {
-		log, src := &lines{}, wallets().source()
+		log, src := &rig.Log{}, wallets().source()
 		if !keyed {
 			src.AckKey = ""
 		}
-		newEngine(t, openStore(t), func(c *hookonce.Config) {
-			c.Sources, c.Logger = []hookonce.Source{src}, log.logger()
+		newEngine(t, rig.OpenSQLite(t), func(c *hookonce.Config) {
+			c.Sources, c.Logger = []hookonce.Source{src}, log.Logger()
 		})
-		text := strings.Join(log.all(), "")
+		text := strings.Join(log.Lines(), "")
 		warned := strings.Contains(text, "level=WARN") && strings.Contains(text, "source=pay") && strings.Contains(text, "repeats them")
 		if warned == keyed || strings.Contains(text, "PRIVATE KEY") {
 			t.Errorf("ack key set: %t; the log says %q", keyed, text)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/test/rig"
 	"github.com/hookonce/hookonce/provider"
 )
 
@@ -19,9 +20,9 @@ func TestEventThatTheDatabaseRefuses(t *testing.T) {
 	store, exec := openWithSQL(t)
 	exec(`CREATE TRIGGER picky BEFORE INSERT ON hookonce_event WHEN NEW.event_id LIKE '%refused%'
 		BEGIN SELECT RAISE(ABORT, 'no such encoding'); END`)
-	log := &lines{}
+	log := &rig.Log{}
 	in := newEngine(t, store, func(c *hookonce.Config) {
-		c.Logger = log.logger()
+		c.Logger = log.Logger()
 		keeping, batch := c.Sources[0], c.Sources[0]
 		keeping.Name, keeping.Malformed = "keeping", hookonce.MalformedQuarantine
 		batch.Name, batch.Event = "batch", provider.EventRules{ID: "item:id", Batch: "body:"}
@@ -57,9 +58,9 @@ func TestEventThatTheDatabaseRefuses(t *testing.T) {
 // of a transaction that was committed before a failure are duplicates in the next delivery.
 func TestBatchInSeveralTransactions(t *testing.T) {
 	t.Parallel()
-	store := &faultStore{Store: openStore(t)}
-	store.before = func(context.Context, *driver.ClaimParams) error {
-		if store.calls.Load() == 2 {
+	store := &rig.FaultStore{Store: rig.OpenSQLite(t)}
+	store.Before = func(context.Context, *driver.ClaimParams) error {
+		if store.Calls.Load() == 2 {
 			return driver.ErrUnavailable
 		}
 		return nil

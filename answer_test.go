@@ -8,12 +8,13 @@ import (
 	"testing"
 
 	"github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
 // A quarantined delivery gets the same answer as an accepted one.
 func TestAckAnswersQuarantinedDeliveries(t *testing.T) {
 	t.Parallel()
-	in := newEngine(t, openStore(t), func(c *hookonce.Config) {
+	in := newEngine(t, rig.OpenSQLite(t), func(c *hookonce.Config) {
 		c.Sources[0].Malformed = hookonce.MalformedQuarantine
 		c.Sources[0].Ack = &hookonce.Ack{Body: "[accepted]", Status: 202}
 		c.Sources[0].Event.ID = "body:id"
@@ -30,8 +31,8 @@ func TestAckAnswersQuarantinedDeliveries(t *testing.T) {
 // The answer and the log line of a refusal have the same error id.
 func TestRefusalsAreLoggedWithTheirID(t *testing.T) {
 	t.Parallel()
-	log := &lines{}
-	in := newEngine(t, openStore(t), func(c *hookonce.Config) { c.Logger = log.logger() })
+	log := &rig.Log{}
+	in := newEngine(t, rig.OpenSQLite(t), func(c *hookonce.Config) { c.Logger = log.Logger() })
 	forged := delivery("1", "{}")
 	forged.Header.Set("X-Hub-Signature-256", "sha256="+strings.Repeat("0", 64))
 	get := delivery("1", "{}")
@@ -43,11 +44,11 @@ func TestRefusalsAreLoggedWithTheirID(t *testing.T) {
 		in.ServeHTTP(w, r)
 		id := w.Body.String()
 		id = id[strings.LastIndex(id, ":")+1 : strings.LastIndex(id, `"`)]
-		if !slices.ContainsFunc(log.all(), func(line string) bool { return strings.Contains(line, "error_id="+id) }) {
+		if !slices.ContainsFunc(log.Lines(), func(line string) bool { return strings.Contains(line, "error_id="+id) }) {
 			t.Errorf("answer %d: no line has the error id %q", w.Code, id)
 		}
 	}
-	if strings.Contains(strings.Join(log.all(), ""), "canary") {
+	if strings.Contains(strings.Join(log.Lines(), ""), "canary") {
 		t.Error("the log holds the path of an unknown source, which can be any text")
 	}
 }

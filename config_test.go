@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/internal/test/rig"
 	"github.com/hookonce/hookonce/provider"
 	"github.com/hookonce/hookonce/verify"
 )
@@ -99,7 +100,7 @@ func TestNewEngineRefusesFaults(t *testing.T) {
 			Routes:       []hookonce.Route{{Name: "r", To: "app", Sources: []string{"x"}}},
 		}, `no source "x"`},
 	}
-	store := openStore(t)
+	store := rig.OpenSQLite(t)
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -116,7 +117,7 @@ func TestNewEngineRefusesFaults(t *testing.T) {
 
 func TestNewEngineReportsAllFaultsAtOnce(t *testing.T) {
 	t.Parallel()
-	_, err := hookonce.NewEngine(openStore(t), &hookonce.Config{
+	_, err := hookonce.NewEngine(rig.OpenSQLite(t), &hookonce.Config{
 		Sources:      []hookonce.Source{{Name: "a", Provider: "?"}, {Name: "b", Provider: provider.GitHub}},
 		Destinations: []hookonce.Destination{{Name: "c"}},
 		Routes:       []hookonce.Route{{Name: "d", To: "e"}},

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/test/rig"
 	"github.com/hookonce/hookonce/provider"
 )
 
@@ -34,7 +35,7 @@ func TestMalformedItemsDoNotHarmOthers(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			w := httptest.NewRecorder()
-			newEngine(t, openStore(t), items).ServeHTTP(w, delivery("batch", tt.body))
+			newEngine(t, rig.OpenSQLite(t), items).ServeHTTP(w, delivery("batch", tt.body))
 			got := strings.TrimSpace(w.Body.String())
 			if w.Code != tt.code || tt.want != "" && got != tt.want {
 				t.Errorf("answer %d %s, want %d %s", w.Code, got, tt.code, tt.want)
@@ -47,7 +48,7 @@ func TestMalformedItemsDoNotHarmOthers(t *testing.T) {
 // bytes.
 func TestEntryWithoutItsListIsQuarantined(t *testing.T) {
 	t.Parallel()
-	store := openStore(t)
+	store := rig.OpenSQLite(t)
 	in := newEngine(t, store, func(c *hookonce.Config) {
 		c.Sources[0].Event = provider.EventRules{ID: "item:id", Batch: "body:entry[].changes"}
 	})

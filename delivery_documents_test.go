@@ -12,6 +12,7 @@ import (
 
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/test/rig"
 	"github.com/hookonce/hookonce/provider"
 )
 
@@ -56,7 +57,7 @@ func TestStoredFormOfDocuments(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			var got []stored
-			store := &faultStore{Store: openStore(t), before: func(_ context.Context, p *driver.ClaimParams) error {
+			store := &rig.FaultStore{Store: rig.OpenSQLite(t), Before: func(_ context.Context, p *driver.ClaimParams) error {
 				for _, c := range p.Claims {
 					got = append(got, stored{c.EventID, c.Type, string(c.Body), contentType(t, c.Headers)})
 				}

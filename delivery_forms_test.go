@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/internal/test/rig"
 	"github.com/hookonce/hookonce/provider"
 )
 
@@ -33,7 +34,7 @@ func TestSignedFieldInAnotherDocument(t *testing.T) {
 		AckTimeout: 30 * time.Second,
 	}
 	payload := url.QueryEscape(`{"ref":"real"}`)
-	in := newEngine(t, openStore(t), func(c *hookonce.Config) { c.Sources = []hookonce.Source{s} })
+	in := newEngine(t, rig.OpenSQLite(t), func(c *hookonce.Config) { c.Sources = []hookonce.Source{s} })
 	captured := signAs(t, &s, formSecret, "payload="+payload)
 	captured.Header.Set("X-Gitea-Delivery", "d1")
 	if got := deliver(in, formRequest(captured, "payload="+payload)); got != ok {
@@ -64,7 +65,7 @@ func TestSignedFieldInAnotherDocument(t *testing.T) {
 		}
 	}
 	s.ContentEncodings = []string{"gzip"}
-	if _, err := hookonce.NewEngine(openStore(t), &hookonce.Config{Sources: []hookonce.Source{s}}); err == nil || !strings.Contains(err.Error(), "content encoding") {
+	if _, err := hookonce.NewEngine(rig.OpenSQLite(t), &hookonce.Config{Sources: []hookonce.Source{s}}); err == nil || !strings.Contains(err.Error(), "content encoding") {
 		t.Errorf("gzip for a form: error %v, want one about the content encoding", err)
 	}
 }
@@ -77,7 +78,7 @@ func TestReplayGuardIgnoresTheEncodingOfAForm(t *testing.T) {
 		Name: "sms", Provider: "twilio", Secrets: hookonce.StaticSecrets(formSecret), ReplayGuard: true, Consume: hookonce.ConsumeSQL,
 		URL: "https://hooks.example.com/webhooks/sms", AckTimeout: 30 * time.Second, Ack: &hookonce.Ack{ContentType: "application/json", Body: `{"status":"taken"}`},
 	}
-	store := openStore(t)
+	store := rig.OpenSQLite(t)
 	in := newEngine(t, store, func(c *hookonce.Config) { c.Sources = []hookonce.Source{s} })
 	const body = "Body=hello&From=%2B15550100&MessageSid=SM1"
 	captured := signAs(t, &s, formSecret, body)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/test/rig"
 	"github.com/hookonce/hookonce/provider"
 )
 
@@ -83,23 +84,23 @@ func routePushes(c *hookonce.Config) {
 // body, routes and identity.
 func TestRetryQuarantinedAfterCorrection(t *testing.T) {
 	t.Parallel()
-	store := openStore(t)
+	store := rig.OpenSQLite(t)
 	const body = `{"uid":"e1"}`
 	if got := deliver(newEngine(t, store, idAt("body:id")), delivery("h", body)); got.Code != 400 {
 		t.Fatalf("answer %+v, want 400", got)
 	}
 	kept := oneQuarantined(t, store)
-	log := &lines{}
+	log := &rig.Log{}
 	in := newEngine(t, store, func(c *hookonce.Config) {
 		idAt("body:uid")(c)
 		routePushes(c)
-		c.Logger = log.logger()
+		c.Logger = log.Logger()
 	})
 	wantRetried(t, in, kept.Key, hookonce.RetriedRequest{EventIDs: []string{"e1"}, Claimed: 1})
 	if left := quarantined(t, store); len(left) > 0 {
 		t.Errorf("the quarantine has %+v after the retry", left)
 	}
-	if text := strings.Join(log.all(), ""); !strings.Contains(text, `msg="quarantined request retried" source=gh`) {
+	if text := strings.Join(log.Lines(), ""); !strings.Contains(text, `msg="quarantined request retried" source=gh`) {
 		t.Errorf("the log does not tell of the retry:\n%s", text)
 	}
 	ev := eventState(t, store, "e1")
@@ -117,7 +118,7 @@ func TestRetryQuarantinedAfterCorrection(t *testing.T) {
 
 func TestRetryQuarantinedStaysUnreadable(t *testing.T) {
 	t.Parallel()
-	store := openStore(t)
+	store := rig.OpenSQLite(t)
 	deliver(newEngine(t, store, idAt("body:id")), delivery("h", `{"uid":"e1"}`))
 	wantUnreadable(t, newEngine(t, store, idAt("body:other")), store, oneQuarantined(t, store), "body:other")
 }
@@ -125,7 +126,7 @@ func TestRetryQuarantinedStaysUnreadable(t *testing.T) {
 // The event was claimed in the meantime: the retry is a duplicate delivery and counts as one.
 func TestRetryQuarantinedDuplicate(t *testing.T) {
 	t.Parallel()
-	store := openStore(t)
+	store := rig.OpenSQLite(t)
 	const body = `{"uid":"e1"}`
 	deliver(newEngine(t, store, idAt("body:id")), delivery("h", body))
 	in := newEngine(t, store, idAt("body:uid"))
@@ -152,7 +153,7 @@ func (unsettled) SettleQuarantined(context.Context, *driver.SettleQuarantinedPar
 // duplicate.
 func TestRetryQuarantinedInterrupted(t *testing.T) {
 	t.Parallel()
-	store := openStore(t)
+	store := rig.OpenSQLite(t)
 	deliver(newEngine(t, store, idAt("body:id")), delivery("h", `{"uid":"e1"}`))
 	kept := oneQuarantined(t, store)
 	if _, err := newEngine(t, unsettled{store}, idAt("body:uid")).RetryQuarantined(t.Context(), kept.Key); !errors.Is(err, driver.ErrUnavailable) {
@@ -165,10 +166,10 @@ func TestRetryQuarantinedInterrupted(t *testing.T) {
 // A claim that fails leaves the request in the quarantine as it is.
 func TestRetryQuarantinedWhileTheDatabaseFails(t *testing.T) {
 	t.Parallel()
-	store := openStore(t)
+	store := rig.OpenSQLite(t)
 	deliver(newEngine(t, store, idAt("body:id")), delivery("h", `{"uid":"e1"}`))
 	kept := oneQuarantined(t, store)
-	broken := &faultStore{Store: store, before: failFor(driver.ErrUnavailable, "e1")}
+	broken := &rig.FaultStore{Store: store, Before: rig.FailFor(driver.ErrUnavailable, "e1")}
 	if _, err := newEngine(t, broken, idAt("body:uid")).RetryQuarantined(t.Context(), kept.Key); !errors.Is(err, driver.ErrUnavailable) {
 		t.Fatalf("error %v, want %v", err, driver.ErrUnavailable)
 	}
@@ -179,7 +180,7 @@ func TestRetryQuarantinedWhileTheDatabaseFails(t *testing.T) {
 
 func TestRetryQuarantinedOfUnknownSource(t *testing.T) {
 	t.Parallel()
-	store := openStore(t)
+	store := rig.OpenSQLite(t)
 	deliver(newEngine(t, store, idAt("body:id")), delivery("h", `{"uid":"e1"}`))
 	kept := oneQuarantined(t, store)
 	in := newEngine(t, store, func(c *hookonce.Config) { c.Sources[0].Name = "other" })
@@ -199,7 +200,7 @@ func batchOf(rules provider.EventRules) func(*hookonce.Config) {
 // An item is stored alone and read as an item, not as the body of a batch.
 func TestRetryQuarantinedItem(t *testing.T) {
 	t.Parallel()
-	store := openStore(t)
+	store := rig.OpenSQLite(t)
 	wrong := provider.EventRules{ID: "item:id", Type: "item:kind", Batch: "body:items"}
 	deliver(newEngine(t, store, batchOf(wrong)), delivery("b", `{"items":[{"id":1},{"uid":"e2","kind":"push"}]}`))
 	kept := oneQuarantined(t, store)
@@ -228,7 +229,7 @@ func TestRetryQuarantinedPartNeedsItsBatch(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			store := openStore(t)
+			store := rig.OpenSQLite(t)
 			wrong := provider.EventRules{ID: "item:none", Batch: rules.Batch}
 			deliver(newEngine(t, store, batchOf(wrong)), delivery("b", `{"object":"page","entry":[{"id":1,"changes":[{"id":2,"n":3}]}]}`))
 			wantUnreadable(t, newEngine(t, store, batchOf(rules)), store, oneQuarantined(t, store), "the rest of its batch")
@@ -236,7 +237,7 @@ func TestRetryQuarantinedPartNeedsItsBatch(t *testing.T) {
 	}
 	t.Run("entry", func(t *testing.T) {
 		t.Parallel()
-		store := openStore(t)
+		store := rig.OpenSQLite(t)
 		in := newEngine(t, store, batchOf(provider.EventRules{ID: "item:id", Batch: "body:entry[].changes"}))
 		deliver(in, delivery("b", `{"entry":[{"changes":[{"id":1}]},{"id":"not an event"}]}`))
 		wantUnreadable(t, in, store, oneQuarantined(t, store), "without its items")
@@ -246,7 +247,7 @@ func TestRetryQuarantinedPartNeedsItsBatch(t *testing.T) {
 // The value of a secret header is not stored. An id is never made of its replacement.
 func TestRetryQuarantinedNeedsASecretHeader(t *testing.T) {
 	t.Parallel()
-	store := openStore(t)
+	store := rig.OpenSQLite(t)
 	r := delivery("h", "{}")
 	r.Header.Set("Authorization", "Bearer canary")
 	deliver(newEngine(t, store, idAt("body:id")), r)
@@ -285,7 +286,7 @@ func TestRetryQuarantinedBatch(t *testing.T) {
 // A list that holds nothing is no reason to forget a request that was kept.
 func TestRetryQuarantinedEmptyBatch(t *testing.T) {
 	t.Parallel()
-	store := openStore(t)
+	store := rig.OpenSQLite(t)
 	deliver(newEngine(t, store, items), delivery("b", `{"events":[{"id":"a"}],"none":[]}`))
 	in := newEngine(t, store, batchOf(provider.EventRules{ID: "item:id", Batch: "body:none"}))
 	wantUnreadable(t, in, store, oneQuarantined(t, store), "it holds no events")
@@ -318,7 +319,7 @@ func TestRetryQuarantinedGzip(t *testing.T) {
 	}
 	t.Run("request", func(t *testing.T) {
 		t.Parallel()
-		store := openStore(t)
+		store := rig.OpenSQLite(t)
 		deliver(newEngine(t, store, accepts(idAt("body:id"))), zipped(t, `{"uid":"e1"}`))
 		in := newEngine(t, store, accepts(idAt("body:uid")))
 		wantRetried(t, in, oneQuarantined(t, store).Key, hookonce.RetriedRequest{EventIDs: []string{"e1"}, Claimed: 1})
@@ -331,7 +332,7 @@ func TestRetryQuarantinedGzip(t *testing.T) {
 	})
 	t.Run("item", func(t *testing.T) {
 		t.Parallel()
-		store := openStore(t)
+		store := rig.OpenSQLite(t)
 		deliver(newEngine(t, store, accepts(items)), zipped(t, `{"items":[{"uid":"e1"}]}`))
 		in := newEngine(t, store, accepts(batchOf(provider.EventRules{ID: "item:uid", Batch: "body:items"})))
 		wantRetried(t, in, oneQuarantined(t, store).Key, hookonce.RetriedRequest{EventIDs: []string{"e1"}, Claimed: 1})

@@ -11,11 +11,12 @@ import (
 
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
 func TestRetriesKeepTheKey(t *testing.T) {
 	t.Parallel()
-	store := openStore(t)
+	store := rig.OpenSQLite(t)
 	s := newSink(t, 500, 429)
 	in := forwarding(t, store, s.URL, hookonce.Retry{Attempts: 5, First: time.Millisecond, Max: time.Millisecond})
 	deliver(in, delivery("1", `{"n":1}`))
@@ -55,7 +56,7 @@ func TestDeliveryReopensADeadEvent(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			store := openStore(t)
+			store := rig.OpenSQLite(t)
 			s := newSink(t, tt.statuses...)
 			in := forwarding(t, store, s.URL, hookonce.Retry{Attempts: tt.attempts, First: time.Millisecond, Max: time.Millisecond})
 			deliver(in, delivery("1", "{}"))
@@ -112,7 +113,7 @@ func TestSettingsReachTheRelay(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			store := &leaseStore{openStore(t), make(chan driver.LeaseParams, 1)}
+			store := &leaseStore{rig.OpenSQLite(t), make(chan driver.LeaseParams, 1)}
 			tt.settings.Name, tt.settings.URL, tt.want.Destination = "app", "http://localhost/", "app"
 			run(t, newEngine(t, store, func(c *hookonce.Config) { c.Destinations = []hookonce.Destination{tt.settings} }))
 			if diff := cmp.Diff(tt.want, <-store.first); diff != "" {
@@ -124,7 +125,7 @@ func TestSettingsReachTheRelay(t *testing.T) {
 
 func TestPrivateDestinationsMustBeAllowed(t *testing.T) {
 	t.Parallel()
-	store := openStore(t)
+	store := rig.OpenSQLite(t)
 	in := newEngine(t, store, func(c *hookonce.Config) {
 		c.Destinations = []hookonce.Destination{{Name: "app", URL: newSink(t).URL, Retry: hookonce.Retry{Attempts: 1}}}
 		c.Routes = []hookonce.Route{{Name: "r", To: "app"}}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
 // sendingBy returns an engine that sends all events of gh with sender. It is not running.
@@ -35,7 +36,7 @@ func sendingBy(t *testing.T, store driver.Store, sender hookonce.Sender, change 
 
 func TestSenderIsGivenTheMessage(t *testing.T) {
 	t.Parallel()
-	store := openStore(t)
+	store := rig.OpenSQLite(t)
 	var mu sync.Mutex
 	var got []hookonce.Outgoing
 	in := sendingBy(t, store, hookonce.SenderFunc(func(ctx context.Context, m *hookonce.Outgoing) error {
@@ -121,7 +122,7 @@ func TestSenderOutcomes(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			store, log := openStore(t), &lines{}
+			store, log := rig.OpenSQLite(t), &rig.Log{}
 			in := sendingBy(t, store, hookonce.SenderFunc(func(ctx context.Context, m *hookonce.Outgoing) error {
 				if m.Attempt == 1 {
 					return tt.send(ctx, m)
@@ -129,7 +130,7 @@ func TestSenderOutcomes(t *testing.T) {
 				return nil
 			}), func(c *hookonce.Config) {
 				c.Destinations[0].Timeout = tt.timeout
-				c.Logger = log.logger()
+				c.Logger = log.Logger()
 			})
 			deliver(in, delivery("1", "{}"))
 			run(t, in)
@@ -140,7 +141,7 @@ func TestSenderOutcomes(t *testing.T) {
 			if got := outcomes(settled(t, store, "1", state)); got != tt.want {
 				t.Errorf("attempts %q, want %q", got, tt.want)
 			}
-			if text := strings.Join(log.all(), ""); !strings.Contains(text, tt.log) {
+			if text := strings.Join(log.Lines(), ""); !strings.Contains(text, tt.log) {
 				t.Errorf("the log lacks %q:\n%s", tt.log, text)
 			}
 		})
@@ -159,7 +160,7 @@ func TestSenderSetsTheDelay(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			store := openStore(t)
+			store := rig.OpenSQLite(t)
 			in := sendingBy(t, store, hookonce.SenderFunc(func(context.Context, *hookonce.Outgoing) error {
 				return hookonce.RetryAfter(tt.after, errors.New("busy"))
 			}), func(c *hookonce.Config) {
@@ -167,7 +168,7 @@ func TestSenderSetsTheDelay(t *testing.T) {
 			})
 			deliver(in, delivery("1", "{}"))
 			run(t, in)
-			waitFor(t, func() bool { return len(eventState(t, store, "1").Tries) == 1 })
+			rig.WaitFor(t, func() bool { return len(eventState(t, store, "1").Tries) == 1 })
 			now, err := store.Now(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -182,7 +183,7 @@ func TestSenderSetsTheDelay(t *testing.T) {
 // The relay abandons a Sender that does not return, and sends other messages.
 func TestSenderThatHangs(t *testing.T) {
 	t.Parallel()
-	store, log, release := openStore(t), &lines{}, make(chan struct{})
+	store, log, release := rig.OpenSQLite(t), &rig.Log{}, make(chan struct{})
 	t.Cleanup(func() { close(release) })
 	in := sendingBy(t, store, hookonce.SenderFunc(func(_ context.Context, m *hookonce.Outgoing) error {
 		if m.EventID == "hangs" {
@@ -191,7 +192,7 @@ func TestSenderThatHangs(t *testing.T) {
 		return nil
 	}), func(c *hookonce.Config) {
 		c.Destinations[0].Timeout, c.Destinations[0].Concurrency, c.Destinations[0].Retry.Attempts = 10*time.Millisecond, 1, 2
-		c.Logger = log.logger()
+		c.Logger = log.Logger()
 	})
 	deliver(in, delivery("hangs", "{}"))
 	deliver(in, delivery("2", "{}"))
@@ -201,7 +202,7 @@ func TestSenderThatHangs(t *testing.T) {
 	if got := outcomes(settled(t, store, "hangs", driver.StateDead)); got != "retry: "+failure+", dead: "+failure {
 		t.Errorf("attempts %q, want two timeouts", got)
 	}
-	if text := strings.Join(log.all(), ""); !strings.Contains(text, "left behind") || !strings.Contains(text, "event_id=hangs") {
+	if text := strings.Join(log.Lines(), ""); !strings.Contains(text, "left behind") || !strings.Contains(text, "event_id=hangs") {
 		t.Errorf("the log does not say that the Sender was left behind:\n%s", text)
 	}
 }
@@ -218,7 +219,7 @@ func TestCircuitOfASender(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			store := openStore(t)
+			store := rig.OpenSQLite(t)
 			var calls atomic.Int64
 			in := sendingBy(t, store, hookonce.SenderFunc(func(context.Context, *hookonce.Outgoing) error {
 				calls.Add(1)
@@ -234,7 +235,7 @@ func TestCircuitOfASender(t *testing.T) {
 			if tt.open {
 				want = 10
 			}
-			waitFor(t, func() bool { return calls.Load() == want && in.Destinations()[0].Circuit.Open == tt.open })
+			rig.WaitFor(t, func() bool { return calls.Load() == want && in.Destinations()[0].Circuit.Open == tt.open })
 		})
 	}
 }
@@ -249,7 +250,7 @@ func (u uncomparable) Send(context.Context, *hookonce.Outgoing) error {
 
 func TestReloadWithASender(t *testing.T) {
 	t.Parallel()
-	store := openStore(t)
+	store := rig.OpenSQLite(t)
 	var sent atomic.Int64
 	in := sendingBy(t, store, uncomparable{[]*atomic.Int64{&sent}}, nil)
 	run(t, in)

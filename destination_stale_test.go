@@ -13,6 +13,7 @@ import (
 
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
 // withStaleRule returns an engine that sends the events of gh to url by the route all, with a stale
@@ -47,7 +48,7 @@ func bodies(s *sink) []string {
 
 func TestStaleMessagesAreSkipped(t *testing.T) {
 	t.Parallel()
-	store, s := openStore(t), newSink(t)
+	store, s := rig.OpenSQLite(t), newSink(t)
 	in := withStaleRule(t, store, s.URL, nil)
 	run(t, in)
 	for _, tt := range []struct{ o, v, state string }{
@@ -89,7 +90,7 @@ func TestStaleMessagesAreSkipped(t *testing.T) {
 // A replay sends a stale event anyway. It does not change the applied version.
 func TestReplayOfAStaleEvent(t *testing.T) {
 	t.Parallel()
-	store, s := openStore(t), newSink(t)
+	store, s := rig.OpenSQLite(t), newSink(t)
 	in := withStaleRule(t, store, s.URL, nil)
 	run(t, in)
 	deliver(in, versioned("a", "5"))
@@ -110,7 +111,7 @@ func TestReplayOfAStaleEvent(t *testing.T) {
 // Each route has its own applied versions.
 func TestStaleIsDecidedForEachRoute(t *testing.T) {
 	t.Parallel()
-	store, first, second := openStore(t), newSink(t), newSink(t)
+	store, first, second := rig.OpenSQLite(t), newSink(t), newSink(t)
 	in := withStaleRule(t, store, first.URL, func(c *hookonce.Config) {
 		c.Destinations = append(c.Destinations, hookonce.Destination{Name: "other", URL: second.URL, AllowPrivate: true})
 		c.Routes = append(c.Routes, hookonce.Route{Name: "low", To: "other", Where: func(ev *hookonce.Event) (bool, error) {
@@ -142,7 +143,7 @@ func (s *versionsStore) Versions(ctx context.Context, objects []driver.Key) (map
 // A relay lives on when sources are reloaded, and uses their new stale rules.
 func TestReloadOfStaleRules(t *testing.T) {
 	t.Parallel()
-	store, s := &versionsStore{Store: openStore(t)}, newSink(t)
+	store, s := &versionsStore{Store: rig.OpenSQLite(t)}, newSink(t)
 	in := newEngine(t, store, func(c *hookonce.Config) { *c = *settings(s.URL) })
 	run(t, in)
 	deliver(in, versioned("a", "9"))

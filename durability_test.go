@@ -19,6 +19,7 @@ import (
 	"github.com/hookonce/hookonce/hookpgx"
 	"github.com/hookonce/hookonce/hooksql"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
 // weakStore is a real store whose durability settings the test sets.
@@ -56,9 +57,9 @@ func wantUnsafe(t *testing.T, what string, err error, settings ...string) {
 
 func TestWeakDatabaseIsRefused(t *testing.T) {
 	t.Parallel()
-	store := &weakStore{Store: openStore(t)}
-	log := &lines{}
-	in := newEngine(t, store, func(c *hookonce.Config) { c.AllowUnsafe, c.Logger = []string{"journal_mode"}, log.logger() })
+	store := &weakStore{Store: rig.OpenSQLite(t)}
+	log := &rig.Log{}
+	in := newEngine(t, store, func(c *hookonce.Config) { c.AllowUnsafe, c.Logger = []string{"journal_mode"}, log.Logger() })
 	store.set("fsync", "journal_mode", "synchronous")
 	wantUnsafe(t, "Run", in.Run(t.Context()), "fsync", "synchronous")
 	wantUnsafe(t, "Ready", in.Ready(t.Context()), "fsync", "synchronous")
@@ -66,8 +67,8 @@ func TestWeakDatabaseIsRefused(t *testing.T) {
 	if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
 		t.Errorf("a delivery: status %d, Retry-After %q, want 503 and a time", w.Code, w.Header().Get("Retry-After"))
 	}
-	if warned := strings.Count(strings.Join(log.all(), ""), "the settings allow it"); warned != 1 {
-		t.Errorf("%d warnings of the allowed setting, want 1:\n%s", warned, log.all())
+	if warned := strings.Count(strings.Join(log.Lines(), ""), "the settings allow it"); warned != 1 {
+		t.Errorf("%d warnings of the allowed setting, want 1:\n%s", warned, log.Lines())
 	}
 	store.set("journal_mode")
 	if err := hookonce.WatchDurability(t.Context(), in); err != nil {
@@ -123,11 +124,11 @@ func TestServerIsWeakened(t *testing.T) {
 		}
 	}
 	set("off")
-	waitFor(t, answers(http.StatusServiceUnavailable)) // by the claim itself: nothing else looks here
+	rig.WaitFor(t, answers(http.StatusServiceUnavailable)) // by the claim itself: nothing else looks here
 	wantUnsafe(t, "Ready", in.Ready(t.Context()), "fsync")
 	set("on")
-	waitFor(t, func() bool { return in.Ready(t.Context()) == nil })
-	waitFor(t, answers(http.StatusOK))
+	rig.WaitFor(t, func() bool { return in.Ready(t.Context()) == nil })
+	rig.WaitFor(t, answers(http.StatusOK))
 }
 
 // TestWeakSQLite works on pools of the caller's own.

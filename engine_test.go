@@ -7,6 +7,7 @@ import (
 
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/test/rig"
 	"github.com/hookonce/hookonce/provider"
 )
 
@@ -25,7 +26,7 @@ func (s *lateClock) Now(ctx context.Context) (time.Time, error) {
 func TestClock(t *testing.T) {
 	t.Parallel()
 	const behind = 4 * time.Minute
-	store := &lateClock{openStore(t), behind}
+	store := &lateClock{rig.OpenSQLite(t), behind}
 	stripe := func(name string, tolerance time.Duration) hookonce.Source {
 		return hookonce.Source{
 			Name: name, Provider: provider.Stripe, Secrets: hookonce.StaticSecrets(secret), Tolerance: tolerance,
@@ -55,7 +56,7 @@ func TestClock(t *testing.T) {
 
 func TestRunRunsOnce(t *testing.T) {
 	t.Parallel()
-	in := newEngine(t, openStore(t), nil)
+	in := newEngine(t, rig.OpenSQLite(t), nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := in.Run(ctx); err != nil {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/internal/keyfetch"
+	"github.com/hookonce/hookonce/internal/test/rig"
 	"github.com/hookonce/hookonce/verify"
 )
 
@@ -87,7 +88,7 @@ func newSubscriber(t *testing.T, sns *snsServer) *subscriber {
 	i := slices.IndexFunc(cases, func(c shakeCase) bool { return c.Confirms != "" })
 	s := &subscriber{shake: &cases[i]}
 	s.source, s.sign = s.shake.source(t)
-	s.engine = newEngine(t, openStore(t), func(c *hookonce.Config) { c.Sources = []hookonce.Source{s.source} })
+	s.engine = newEngine(t, rig.OpenSQLite(t), func(c *hookonce.Config) { c.Sources = []hookonce.Source{s.source} })
 	hookonce.SetFetcher(s.engine, sns.fetcher)
 	return s
 }
@@ -135,7 +136,7 @@ func TestFailedConfirmationIsRetried(t *testing.T) {
 		}
 		close(confirmed)
 	})
-	in := newEngine(t, openStore(t), nil)
+	in := newEngine(t, rig.OpenSQLite(t), nil)
 	hookonce.SetFetcher(in, sns.fetcher)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/internal/test/rig"
 	"github.com/hookonce/hookonce/provider"
 )
 
@@ -93,7 +94,7 @@ func TestHandshakesSignNoDelivery(t *testing.T) {
 	} {
 		t.Run(string(name), func(t *testing.T) {
 			t.Parallel()
-			store := openStore(t)
+			store := rig.OpenSQLite(t)
 			shake := &shakeCase{Provider: name, Params: map[string]string{}}
 			if name == provider.Braintree {
 				shake.Params["public_key"] = "pk1"
@@ -128,7 +129,7 @@ func TestDeliveriesAreNotSignable(t *testing.T) {
 	t.Parallel()
 	shake := &shakeCase{Provider: provider.X, Method: http.MethodPost, Body: `{"tweet_create_events":[{"id_str":"1"}]}`, Sign: true}
 	src, sign := shake.source(t)
-	in := newEngine(t, openStore(t), func(cfg *hookonce.Config) { cfg.Sources = []hookonce.Source{src} })
+	in := newEngine(t, rig.OpenSQLite(t), func(cfg *hookonce.Config) { cfg.Sources = []hookonce.Source{src} })
 	if got := deliver(in, shake.request(sign, &src)); got.Code != http.StatusOK {
 		t.Errorf("got %+v, want 200", got)
 	}

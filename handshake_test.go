@@ -19,6 +19,7 @@ import (
 
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/test/rig"
 	"github.com/hookonce/hookonce/provider"
 	"github.com/hookonce/hookonce/verify"
 )
@@ -188,7 +189,7 @@ func (c *shakeCase) check(t *testing.T, got *http.Response, body string, outcome
 // run sends the request to an engine over HTTP and checks the answer.
 func (c *shakeCase) run(t *testing.T) {
 	src, sign := c.source(t)
-	store := openStore(t)
+	store := rig.OpenSQLite(t)
 	observed := make(chan string, 1)
 	in := newEngine(t, store, func(cfg *hookonce.Config) {
 		cfg.Sources = []hookonce.Source{src}
@@ -336,7 +337,7 @@ func (c *shakeCase) match(t *testing.T) *provider.Shake {
 func TestHandshakeWithoutASecret(t *testing.T) {
 	t.Parallel()
 	for name, secrets := range map[string][]string{"none": nil, "empty": {""}} {
-		store := openStore(t)
+		store := rig.OpenSQLite(t)
 		in := newEngine(t, store, func(cfg *hookonce.Config) {
 			cfg.Sources = []hookonce.Source{{
 				Name: "s", Provider: provider.X, AckTimeout: 30 * time.Second,

@@ -21,6 +21,7 @@ import (
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hooktest"
+	"github.com/hookonce/hookonce/internal/test/rig"
 	"github.com/hookonce/hookonce/provider"
 	"github.com/hookonce/hookonce/verify"
 )
@@ -72,7 +73,7 @@ func arm(t *testing.T, in *hookonce.Engine, long time.Duration) {
 // One secret is in force in two processes and after a restart.
 func TestLearnedSecretIsInForce(t *testing.T) {
 	t.Parallel()
-	store := openStore(t)
+	store := rig.OpenSQLite(t)
 	a, b := asanaEngine(t, store, nil), asanaEngine(t, store, nil)
 	for _, in := range []*hookonce.Engine{a, b} {
 		if got := signedAsana(t, in, delivered); got != http.StatusServiceUnavailable {
@@ -114,7 +115,7 @@ func TestLearnedSecretIsInForce(t *testing.T) {
 func TestLearnedBesideSettings(t *testing.T) {
 	t.Parallel()
 	const own = "the secret of the settings"
-	in := asanaEngine(t, openStore(t), func(c *hookonce.Config) {
+	in := asanaEngine(t, rig.OpenSQLite(t), func(c *hookonce.Config) {
 		c.Sources = []hookonce.Source{asanaSource(hookonce.StaticSecrets(own))}
 	})
 	arm(t, in, time.Minute)
@@ -147,7 +148,7 @@ func TestLearnedBesideSettings(t *testing.T) {
 // Many callers hand secrets over at once. The source learns one of them.
 func TestOneOfManySecretsIsLearned(t *testing.T) {
 	t.Parallel()
-	store := openStore(t)
+	store := rig.OpenSQLite(t)
 	ins := []*hookonce.Engine{asanaEngine(t, store, nil), asanaEngine(t, store, nil)}
 	arm(t, ins[0], time.Minute)
 	const callers = 32
@@ -193,7 +194,7 @@ func TestOneOfManySecretsIsLearned(t *testing.T) {
 
 func TestArmingExpires(t *testing.T) {
 	t.Parallel()
-	store := openStore(t)
+	store := rig.OpenSQLite(t)
 	in := asanaEngine(t, store, nil)
 	armAt := func(now time.Time) {
 		t.Helper()
@@ -222,7 +223,7 @@ func TestArmingExpires(t *testing.T) {
 func TestSecretIsNotShown(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
-	store := openStore(t)
+	store := rig.OpenSQLite(t)
 	in := asanaEngine(t, store, func(c *hookonce.Config) {
 		c.Logger = slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	})
@@ -261,7 +262,7 @@ func learned(t *testing.T, store driver.Store) []driver.SourceSecrets {
 // Run reads the secrets that other processes learned.
 func TestRunReadsLearnedSecrets(t *testing.T) {
 	t.Parallel()
-	store := openStore(t)
+	store := rig.OpenSQLite(t)
 	a, b := asanaEngine(t, store, nil), asanaEngine(t, store, nil)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -273,7 +274,7 @@ func TestRunReadsLearnedSecrets(t *testing.T) {
 	if got := hand(a, delivered); got != http.StatusOK {
 		t.Fatalf("armed: answer %d, want 200", got)
 	}
-	waitFor(t, func() bool { return signedAsana(t, b, delivered) == http.StatusOK })
+	rig.WaitFor(t, func() bool { return signedAsana(t, b, delivered) == http.StatusOK })
 	stop()
 	if err := <-ended; err != nil {
 		t.Error(err)
@@ -294,7 +295,7 @@ func (s *countingLearner) LearnSecret(ctx context.Context, p *driver.LearnParams
 // Anyone can hand a secret over. The engine writes to the database only if the source is armed.
 func TestHandOverWritesOnlyIfArmed(t *testing.T) {
 	t.Parallel()
-	store := &countingLearner{Store: openStore(t)}
+	store := &countingLearner{Store: rig.OpenSQLite(t)}
 	in := asanaEngine(t, store, nil)
 	want := func(when, secret string, code int, calls int64) {
 		t.Helper()
@@ -316,7 +317,7 @@ func TestUnusableSecretIsNotLearned(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	store := &countingLearner{Store: openStore(t)}
+	store := &countingLearner{Store: rig.OpenSQLite(t)}
 	in := asanaEngine(t, store, nil)
 	hookonce.SetVerifier(in, "asana", v)
 	arm(t, in, time.Minute)
@@ -333,7 +334,7 @@ func TestUnusableSecretIsNotLearned(t *testing.T) {
 func TestOrderOfSecrets(t *testing.T) {
 	t.Parallel()
 	const own = "the secret of the settings"
-	store := openStore(t)
+	store := rig.OpenSQLite(t)
 	in := asanaEngine(t, store, func(c *hookonce.Config) {
 		c.Sources = []hookonce.Source{asanaSource(hookonce.StaticSecrets(own))}
 	})
@@ -375,7 +376,7 @@ func (s *slowLearned) LearnedSecrets(ctx context.Context, sources []string) ([]d
 // The upkeep reads before a secret is learned, and returns after it. The secret stays in force.
 func TestLateReadKeepsTheLearnedSecret(t *testing.T) {
 	t.Parallel()
-	store := &slowLearned{Store: openStore(t)}
+	store := &slowLearned{Store: rig.OpenSQLite(t)}
 	in := asanaEngine(t, store, nil)
 	arm(t, in, time.Minute)
 	read, refreshed := make(chan struct{}), make(chan error)
@@ -397,7 +398,7 @@ func TestLateReadKeepsTheLearnedSecret(t *testing.T) {
 // Verify returns an error for a handshake, and Refuse answers it.
 func TestRefuseAnswersHandshakes(t *testing.T) {
 	t.Parallel()
-	in := asanaEngine(t, openStore(t), nil)
+	in := asanaEngine(t, rig.OpenSQLite(t), nil)
 	arm(t, in, time.Minute)
 	got := hand(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, err := in.Verify(w, r); err == nil || !strings.Contains(err.Error(), "handshake") {
@@ -414,7 +415,7 @@ func TestRefuseAnswersHandshakes(t *testing.T) {
 // Handshakes count against the limits of unverified requests and of bodies.
 func TestHandshakesAreLimited(t *testing.T) {
 	t.Parallel()
-	in := newEngine(t, openStore(t), func(c *hookonce.Config) {
+	in := newEngine(t, rig.OpenSQLite(t), func(c *hookonce.Config) {
 		c.Sources = []hookonce.Source{
 			{Name: "x", Provider: provider.X, Secrets: hookonce.StaticSecrets(shakeSecret), AckTimeout: 30 * time.Second},
 			asanaSource(nil),

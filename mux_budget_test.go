@@ -15,6 +15,7 @@ import (
 
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/test/rig"
 	"github.com/hookonce/hookonce/provider"
 )
 
@@ -37,7 +38,7 @@ func TestHandlersLeaveConnections(t *testing.T) {
 	}
 	hookonce.Handle(mux, "gh", "push", slow)
 	hookonce.Handle(mux, "inline", "push", slow)
-	log := &lines{}
+	log := &rig.Log{}
 	in := inbox(t, l, mux, func(c *hookonce.Config) {
 		c.Workers, c.Batch, c.Logger = most+4, 1, slog.New(slog.NewTextHandler(log, nil))
 		source := hookonce.Source{Provider: provider.GitHub, Secrets: hookonce.StaticSecrets(secret), AckTimeout: 30 * time.Second}
@@ -49,7 +50,7 @@ func TestHandlersLeaveConnections(t *testing.T) {
 		)}}
 		c.Routes = []hookonce.Route{{Name: "r", Sources: []string{"routed"}, To: "app"}}
 	})
-	if all := strings.Join(log.all(), ""); !strings.Contains(all, "Config.Workers is larger than the store's pool allows") {
+	if all := strings.Join(log.Lines(), ""); !strings.Contains(all, "Config.Workers is larger than the store's pool allows") {
 		t.Errorf("the log does not warn about too many workers:\n%s", all)
 	}
 	run(t, in)

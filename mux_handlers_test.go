@@ -15,6 +15,7 @@ import (
 
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
 func TestHandlersOnPGX(t *testing.T) {
@@ -163,7 +164,7 @@ func failures[T any](t *testing.T, l *library[T]) {
 		wantOutcome(t, l, id, want)
 	}
 	wantEffects(t, l, "good")
-	waitFor(t, func() bool {
+	rig.WaitFor(t, func() bool {
 		ev, err := l.db.Event(t.Context(), "gh", "later")
 		return err != nil || ev.Attempts > 0
 	})

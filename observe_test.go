@@ -15,6 +15,7 @@ import (
 
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
 // observed records all calls of an Observer.
@@ -125,8 +126,8 @@ func TestDeliveriesAreObserved(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			o := &observed{}
-			down, bad := failFor(driver.ErrUnavailable, "down"), failFor(driver.ErrBadRow, "bad")
-			store := &faultStore{Store: openStore(t), before: func(ctx context.Context, p *driver.ClaimParams) error {
+			down, bad := rig.FailFor(driver.ErrUnavailable, "down"), rig.FailFor(driver.ErrBadRow, "bad")
+			store := &rig.FaultStore{Store: rig.OpenSQLite(t), Before: func(ctx context.Context, p *driver.ClaimParams) error {
 				return errors.Join(down(ctx, p), bad(ctx, p))
 			}}
 			in := newEngine(t, store, func(c *hookonce.Config) {
@@ -212,7 +213,7 @@ func TestDeliveriesToHandlersAreObserved(t *testing.T) {
 
 func TestReopeningIsObserved(t *testing.T) {
 	t.Parallel()
-	store, s, o := openStore(t), newSink(t, 410), &observed{}
+	store, s, o := rig.OpenSQLite(t), newSink(t, 410), &observed{}
 	in := newEngine(t, store, func(c *hookonce.Config) {
 		*c = *settings(s.URL)
 		c.Observer = o.observer()
@@ -232,13 +233,13 @@ func TestReopeningIsObserved(t *testing.T) {
 func TestClaimsAreObserved(t *testing.T) {
 	t.Parallel()
 	o := &observed{}
-	store := &faultStore{Store: openStore(t), before: failFor(driver.ErrBadRow, "1")}
+	store := &rig.FaultStore{Store: rig.OpenSQLite(t), Before: rig.FailFor(driver.ErrBadRow, "1")}
 	in := newEngine(t, store, func(c *hookonce.Config) {
 		items(c)
 		c.Sources[0].Event.ID = "item:id + header:X-GitHub-Event"
 		c.Observer = o.observer()
 	})
-	store.before = func(_ context.Context, p *driver.ClaimParams) error {
+	store.Before = func(_ context.Context, p *driver.ClaimParams) error {
 		if slices.ContainsFunc(p.Claims, func(c driver.Claim) bool { return c.EventID == "1:push" }) {
 			return driver.ErrBadRow
 		}
@@ -256,14 +257,14 @@ func TestClaimsAreObserved(t *testing.T) {
 			t.Errorf("the error of the claim is %v, want a bad row", c.Err)
 		}
 	}
-	if diff := cmp.Diff([]int{2, 1, 1}, sizes); diff != "" || failed != 2 || len(sizes) != int(store.calls.Load()) {
+	if diff := cmp.Diff([]int{2, 1, 1}, sizes); diff != "" || failed != 2 || len(sizes) != int(store.Calls.Load()) {
 		t.Errorf("%d statements failed, want 2; sizes (-want +got):\n%s", failed, diff)
 	}
 }
 
 func TestAttemptsAreObserved(t *testing.T) {
 	t.Parallel()
-	store, o := openStore(t), &observed{}
+	store, o := rig.OpenSQLite(t), &observed{}
 	broken, gone := errors.New("broken"), hookonce.Permanent(errors.New("gone"))
 	in := withStaleRule(t, store, "", func(c *hookonce.Config) {
 		c.Destinations[0] = hookonce.Destination{
@@ -326,7 +327,7 @@ func TestAttemptsAreObserved(t *testing.T) {
 func TestPruningIsObserved(t *testing.T) {
 	t.Parallel()
 	o := &observed{}
-	in := newEngine(t, openStore(t), func(c *hookonce.Config) {
+	in := newEngine(t, rig.OpenSQLite(t), func(c *hookonce.Config) {
 		c.Retention = time.Microsecond
 		c.Observer = o.observer()
 	})
@@ -357,10 +358,10 @@ func TestObserversDoNotDisturb(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			store, s, log := openStore(t), newSink(t), &lines{}
+			store, s, log := rig.OpenSQLite(t), newSink(t), &rig.Log{}
 			in := newEngine(t, store, func(c *hookonce.Config) {
 				*c = *settings(s.URL)
-				c.Observer, c.Logger, c.Retention = o, log.logger(), time.Microsecond
+				c.Observer, c.Logger, c.Retention = o, log.Logger(), time.Microsecond
 			})
 			run(t, in)
 			if got := deliver(in, delivery("1", "{}")); got != ok {
@@ -370,7 +371,7 @@ func TestObserversDoNotDisturb(t *testing.T) {
 			if _, err := in.Prune(t.Context()); err != nil {
 				t.Error(err)
 			}
-			text := strings.Join(log.all(), "")
+			text := strings.Join(log.Lines(), "")
 			for _, of := range []string{"of delivery", "of claim", "of attempt", "of pruned"} {
 				if panics := name == "panics"; strings.Contains(text, of) != panics {
 					t.Errorf("the panic %q is in the log: %t, want %t:\n%s", of, !panics, panics, text)

@@ -15,6 +15,7 @@ import (
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookmigrate"
 	"github.com/hookonce/hookonce/hooksql"
+	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
 // fillable returns a store whose file SQLite treats as full from some size on, and a function that
@@ -67,7 +68,7 @@ func TestReadyOnAFullDisk(t *testing.T) {
 	}
 	// Without a delivery, as behind a load balancer.
 	makeRoom()
-	waitFor(t, func() bool { return in.Ready(t.Context()) == nil })
+	rig.WaitFor(t, func() bool { return in.Ready(t.Context()) == nil })
 	if got := deliver(in, delivery("after", large)); got.Code != http.StatusOK {
 		t.Errorf("a delivery is answered %d, want 200", got.Code)
 	}
@@ -107,7 +108,7 @@ func TestReadyAfterFailedClaims(t *testing.T) {
 	}
 	t.Run("a success ends it", func(t *testing.T) {
 		t.Parallel()
-		store := &probeCounter{Store: openStore(t)}
+		store := &probeCounter{Store: rig.OpenSQLite(t)}
 		in := newEngine(t, store, nil)
 		store.broken.Store(true)
 		fail(t, in, 9)
@@ -124,7 +125,7 @@ func TestReadyAfterFailedClaims(t *testing.T) {
 	})
 	t.Run("only failures in a row count", func(t *testing.T) {
 		t.Parallel()
-		store := &probeCounter{Store: openStore(t)}
+		store := &probeCounter{Store: rig.OpenSQLite(t)}
 		in := newEngine(t, store, nil)
 		for i := range 3 {
 			store.broken.Store(true)
@@ -140,7 +141,7 @@ func TestReadyAfterFailedClaims(t *testing.T) {
 	})
 	t.Run("faults of single events do not count", func(t *testing.T) {
 		t.Parallel()
-		store := &faultStore{Store: openStore(t), before: failFor(driver.ErrBadRow, "bad")}
+		store := &rig.FaultStore{Store: rig.OpenSQLite(t), Before: rig.FailFor(driver.ErrBadRow, "bad")}
 		in := newEngine(t, store, nil)
 		for range 9 {
 			if got := deliver(in, delivery("bad", "{}")); got.Code != http.StatusServiceUnavailable {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/test/rig"
 	"github.com/hookonce/hookonce/provider"
 )
 
@@ -43,7 +44,7 @@ func stripeAt(at time.Time) *http.Request {
 
 func stripeEngine(t *testing.T) (*hookonce.Engine, *setClock) {
 	t.Helper()
-	store := &setClock{Store: openStore(t)}
+	store := &setClock{Store: rig.OpenSQLite(t)}
 	in := newEngine(t, store, func(cfg *hookonce.Config) {
 		cfg.UnverifiedRate = hookonce.Rate{Count: 1000, Per: time.Second} // the limit on 401s is not the topic
 		cfg.Sources = append(cfg.Sources, hookonce.Source{

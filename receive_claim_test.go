@@ -11,6 +11,7 @@ import (
 
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
 func TestFailedClaims(t *testing.T) {
@@ -22,7 +23,7 @@ func TestFailedClaims(t *testing.T) {
 		driver.ErrUnavailable:   503,
 		driver.ErrCommitUnknown: 503,
 	} {
-		in := newEngine(t, &faultStore{Store: openStore(t), before: failFor(err, "1")}, nil)
+		in := newEngine(t, &rig.FaultStore{Store: rig.OpenSQLite(t), Before: rig.FailFor(err, "1")}, nil)
 		w := httptest.NewRecorder()
 		in.ServeHTTP(w, delivery("1", "{}"))
 		if again := w.Header().Get("Retry-After") != ""; w.Code != want || again != (want == 503) {
@@ -33,8 +34,8 @@ func TestFailedClaims(t *testing.T) {
 
 func TestHungDatabaseIs503(t *testing.T) {
 	t.Parallel()
-	g := newGate()
-	store := &faultStore{Store: openStore(t), before: g.hold}
+	g := rig.NewGate()
+	store := &rig.FaultStore{Store: rig.OpenSQLite(t), Before: g.Hold}
 	in := newEngine(t, store, func(c *hookonce.Config) { c.Sources[0].AckTimeout = 20 * time.Millisecond })
 	if got := deliver(in, delivery("1", "{}")); got.Code != 503 {
 		t.Errorf("answer %d, want 503", got.Code)
@@ -43,8 +44,8 @@ func TestHungDatabaseIs503(t *testing.T) {
 
 func TestFullQueueIs503(t *testing.T) {
 	t.Parallel()
-	g := newGate()
-	store := &faultStore{Store: openStore(t), before: g.hold}
+	g := rig.NewGate()
+	store := &rig.FaultStore{Store: rig.OpenSQLite(t), Before: g.Hold}
 	in := newEngine(t, store, func(c *hookonce.Config) { c.Queue = 4 })
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -52,7 +53,7 @@ func TestFullQueueIs503(t *testing.T) {
 			t.Errorf("the held delivery: %+v, want ok", got)
 		}
 	})
-	<-g.arrived
+	<-g.Arrived
 	for i := range 4 {
 		wg.Go(func() {
 			if got := deliver(in, delivery(strconv.Itoa(i), "{}")); got != ok {
@@ -60,18 +61,18 @@ func TestFullQueueIs503(t *testing.T) {
 			}
 		})
 	}
-	waitFor(t, func() bool { return hookonce.Waiting(in) == 4 })
+	rig.WaitFor(t, func() bool { return hookonce.Waiting(in) == 4 })
 	if got := deliver(in, delivery("one too many", "{}")); got.Code != 503 {
 		t.Errorf("a delivery beyond the queue: %+v, want 503", got)
 	}
-	close(g.open)
+	close(g.Open)
 	wg.Wait()
 }
 
 func TestBodiesAreBoundedInBytes(t *testing.T) {
 	t.Parallel()
-	g := newGate()
-	store := &faultStore{Store: openStore(t), before: g.hold}
+	g := rig.NewGate()
+	store := &rig.FaultStore{Store: rig.OpenSQLite(t), Before: g.Hold}
 	in := newEngine(t, store, func(c *hookonce.Config) { c.BodyBytes = 1000 })
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -81,18 +82,18 @@ func TestBodiesAreBoundedInBytes(t *testing.T) {
 			t.Errorf("the held delivery: %+v, want ok", got)
 		}
 	})
-	<-g.arrived
+	<-g.Arrived
 	if got := deliver(in, delivery("2", "{}")); got.Code != 503 {
 		t.Errorf("a delivery beyond BodyBytes: %+v, want 503", got)
 	}
-	close(g.open)
+	close(g.Open)
 	wg.Wait()
 }
 
 func TestDrainAnswersQueuedDeliveries(t *testing.T) {
 	t.Parallel()
-	g := newGate()
-	store := &faultStore{Store: openStore(t), before: g.hold}
+	g := rig.NewGate()
+	store := &rig.FaultStore{Store: rig.OpenSQLite(t), Before: g.Hold}
 	in := newEngine(t, store, nil)
 	var wg sync.WaitGroup
 	for i := range 8 {
@@ -101,12 +102,12 @@ func TestDrainAnswersQueuedDeliveries(t *testing.T) {
 				t.Errorf("a delivery before the drain: %+v, want ok", got)
 			}
 		})
-		<-g.arrived // the first delivery is in the database before the others are queued
+		<-g.Arrived // the first delivery is in the database before the others are queued
 	}
-	waitFor(t, func() bool { return hookonce.Waiting(in) == 7 })
+	rig.WaitFor(t, func() bool { return hookonce.Waiting(in) == 7 })
 	drained := make(chan struct{})
 	go func() { in.Drain(); close(drained) }()
-	waitFor(t, func() bool { return errors.Is(in.Ready(t.Context()), hookonce.ErrDraining) })
+	rig.WaitFor(t, func() bool { return errors.Is(in.Ready(t.Context()), hookonce.ErrDraining) })
 	if got := deliver(in, delivery("late", "{}")); got.Code != 503 {
 		t.Errorf("a delivery during the drain: %+v, want 503", got)
 	}
@@ -115,7 +116,7 @@ func TestDrainAnswersQueuedDeliveries(t *testing.T) {
 		t.Error("Drain returned while deliveries were queued")
 	default:
 	}
-	close(g.open)
+	close(g.Open)
 	wg.Wait()
 	<-drained
 }

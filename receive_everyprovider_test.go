@@ -16,6 +16,7 @@ import (
 
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/internal/sample"
+	"github.com/hookonce/hookonce/internal/test/rig"
 	"github.com/hookonce/hookonce/provider"
 	"github.com/hookonce/hookonce/verify"
 )
@@ -148,7 +149,7 @@ func TestEveryProviderDelivers(t *testing.T) {
 	}
 	var got []observation
 	all := catalogSources(t)
-	in := newEngine(t, openStore(t), func(c *hookonce.Config) {
+	in := newEngine(t, rig.OpenSQLite(t), func(c *hookonce.Config) {
 		c.UnverifiedRate = hookonce.Rate{Count: 1_000_000, Per: time.Second}
 		c.Observer = &hookonce.Observer{Delivery: func(o hookonce.DeliveryObserved) {
 			got = append(got, observation{o.Outcome, o.Status, o.Events})

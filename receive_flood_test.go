@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
 // withQuiet adds the source quiet beside gh.
@@ -29,19 +30,19 @@ func quietDelivery(id, body string) *http.Request {
 // A source is answered while another source fills the queue.
 func TestFloodOfOneSourceInTheQueue(t *testing.T) {
 	t.Parallel()
-	g := newGate()
-	in := newEngine(t, &faultStore{Store: openStore(t), before: g.hold}, func(c *hookonce.Config) {
+	g := rig.NewGate()
+	in := newEngine(t, &rig.FaultStore{Store: rig.OpenSQLite(t), Before: g.Hold}, func(c *hookonce.Config) {
 		c.Queue = 8
 		withQuiet(c)
 	})
 	var wg sync.WaitGroup
 	wg.Go(func() { deliver(in, delivery("held", "{}")) })
-	<-g.arrived
+	<-g.Arrived
 	flood := make(chan result, 8)
 	for i := range 8 {
 		wg.Go(func() { flood <- deliver(in, delivery(fmt.Sprint("flood ", i), "{}")) })
 	}
-	waitFor(t, func() bool { return hookonce.Waiting(in) == 8 })
+	rig.WaitFor(t, func() bool { return hookonce.Waiting(in) == 8 })
 	if got := deliver(in, delivery("one too many", "{}")); got.Code != 503 {
 		t.Errorf("a further delivery of the flood: %+v, want 503", got)
 	}
@@ -52,15 +53,15 @@ func TestFloodOfOneSourceInTheQueue(t *testing.T) {
 			}
 		})
 	}
-	waitFor(t, func() bool { return len(flood) == 2 }) // they gave up their places
-	close(g.open)
+	rig.WaitFor(t, func() bool { return len(flood) == 2 }) // they gave up their places
+	close(g.Open)
 	wg.Wait()
 }
 
 // A source is answered while the slow bodies of another one use all the memory that it may have.
 func TestFloodOfOneSourceInMemory(t *testing.T) {
 	t.Parallel()
-	in := newEngine(t, openStore(t), func(c *hookonce.Config) {
+	in := newEngine(t, rig.OpenSQLite(t), func(c *hookonce.Config) {
 		c.BodyBytes = 256 << 10
 		withQuiet(c)
 	})

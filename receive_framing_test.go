@@ -14,13 +14,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
 // A proxy may believe one of two framings, and hookonce the other. Then the rest of the body would
 // be the next request of the connection, so the connection must not serve another one.
 func TestConnectionOfARequestFramedTwice(t *testing.T) {
 	t.Parallel()
-	server := httptest.NewServer(newEngine(t, openStore(t), nil))
+	server := httptest.NewServer(newEngine(t, rig.OpenSQLite(t), nil))
 	t.Cleanup(server.Close)
 	const body = `{"a":1}`
 	mac := hmac.New(sha256.New, []byte(secret))

@@ -18,11 +18,12 @@ import (
 
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
 func TestPathsThatNameNoSource(t *testing.T) {
 	t.Parallel()
-	in := newEngine(t, openStore(t), nil)
+	in := newEngine(t, rig.OpenSQLite(t), nil)
 	for _, path := range []string{
 		"/", "/webhooks", "/webhooks/", "/webhooks/other", "/webhooks/gh/", "//webhooks/gh", "/webhooks//gh",
 		"/x/../webhooks/gh", "/webhooks%2Fgh", "/webhooks/%67h", "/webhooks/gh%00", "/webhooks/GH",
@@ -43,7 +44,7 @@ func TestPathsThatNameNoSource(t *testing.T) {
 
 func TestDuplicatesAreCounted(t *testing.T) {
 	t.Parallel()
-	store := openStore(t)
+	store := rig.OpenSQLite(t)
 	in := newEngine(t, store, nil)
 	deliver(in, delivery("1", "{}"))
 	deliver(in, delivery("1", "{}"))
@@ -67,7 +68,7 @@ func TestDuplicatesAreCounted(t *testing.T) {
 func TestPanicsAreAnswered(t *testing.T) {
 	t.Parallel()
 	broken := true
-	store := &faultStore{Store: openStore(t), before: func(context.Context, *driver.ClaimParams) error {
+	store := &rig.FaultStore{Store: rig.OpenSQLite(t), Before: func(context.Context, *driver.ClaimParams) error {
 		if broken {
 			panic("a defect of the store")
 		}
@@ -92,7 +93,7 @@ func TestPanicsAreAnswered(t *testing.T) {
 // A delivery that is refused before its body is read does not wait for the body.
 func TestRefusalDoesNotWaitForTheBody(t *testing.T) {
 	t.Parallel()
-	in := newEngine(t, openStore(t), nil)
+	in := newEngine(t, rig.OpenSQLite(t), nil)
 	in.Drain()
 	server := httptest.NewServer(in)
 	t.Cleanup(server.Close)
@@ -120,11 +121,11 @@ func TestRefusalDoesNotWaitForTheBody(t *testing.T) {
 // Limits by address count the client that a trusted proxy names, and nothing that another names.
 func TestLimitsSeeTheClientBehindAProxy(t *testing.T) {
 	t.Parallel()
-	log := new(lines)
-	in := newEngine(t, openStore(t), func(c *hookonce.Config) {
+	log := new(rig.Log)
+	in := newEngine(t, rig.OpenSQLite(t), func(c *hookonce.Config) {
 		c.UnverifiedRate = hookonce.Rate{Count: 1, Per: time.Hour}
 		c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
-		c.Logger = log.logger()
+		c.Logger = log.Logger()
 	})
 	forged := func(peer, client string) int {
 		r := delivery("1", "{}")
@@ -151,7 +152,7 @@ func TestLimitsSeeTheClientBehindAProxy(t *testing.T) {
 			t.Errorf("forgery %d, of %s by %s: %d, want %d", i, tt.client, tt.peer, got, tt.want)
 		}
 	}
-	if text := strings.Join(log.all(), ""); !strings.Contains(text, "remote=198.51.100.1 ") || strings.Contains(text, "192.0.2.99") {
+	if text := strings.Join(log.Lines(), ""); !strings.Contains(text, "remote=198.51.100.1 ") || strings.Contains(text, "192.0.2.99") {
 		t.Errorf("the log names other clients:\n%s", text)
 	}
 }

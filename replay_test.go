@@ -13,6 +13,7 @@ import (
 
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
 func TestReplay(t *testing.T) {
@@ -32,7 +33,7 @@ func TestReplay(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			store, s := openStore(t), newSink(t, tt.statuses...)
+			store, s := rig.OpenSQLite(t), newSink(t, tt.statuses...)
 			in := forwarding(t, store, s.URL, quick)
 			deliver(in, delivery("1", `{"n":1}`))
 			settled(t, store, "1", tt.state)
@@ -58,11 +59,11 @@ func TestReplay(t *testing.T) {
 
 func TestRefusedReplays(t *testing.T) {
 	t.Parallel()
-	store, s := openStore(t), newSink(t)
+	store, s := rig.OpenSQLite(t), newSink(t)
 	in := forwarding(t, store, s.URL, quick)
 	deliver(in, delivery("done", "{}"))
 	settled(t, store, "done", driver.StateDone)
-	idle := newEngine(t, openStore(t), nil) // no routes
+	idle := newEngine(t, rig.OpenSQLite(t), nil) // no routes
 	deliver(idle, delivery("unrouted", "{}"))
 
 	tests := []struct {
@@ -105,7 +106,7 @@ func TestRefusedReplays(t *testing.T) {
 // Replay sends an event by a route that was added after the event.
 func TestReplayByANewRoute(t *testing.T) {
 	t.Parallel()
-	store, s := openStore(t), newSink(t)
+	store, s := rig.OpenSQLite(t), newSink(t)
 	deliver(newEngine(t, store, nil), delivery("1", `{"n":1}`))
 	if ev := eventState(t, store, "1"); ev.State != driver.StateDone || ev.Note != driver.NoteNoRoute {
 		t.Fatalf("state %q, note %q, want done without a route", ev.State, ev.Note)
@@ -114,7 +115,7 @@ func TestReplayByANewRoute(t *testing.T) {
 	if _, err := in.Replay(t.Context(), &hookonce.ReplayRequest{Source: "gh", EventID: "1", Mode: driver.ReplaySameID}); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, func() bool { return len(s.got()) == 1 })
+	rig.WaitFor(t, func() bool { return len(s.got()) == 1 })
 	id := messageID("1", 0) // the id that the message has if the route is older than the event
 	want := []received{{ID: id, Key: id, Attempt: "1", Replay: "1", Body: `{"n":1}`}}
 	if diff := cmp.Diff(want, s.got()); diff != "" {
@@ -133,7 +134,7 @@ func TestReplayDoubleClick(t *testing.T) {
 	for _, requestID := range []string{"click-1", ""} {
 		t.Run(fmt.Sprintf("request id %q", requestID), func(t *testing.T) {
 			t.Parallel()
-			store, s := openStore(t), newSink(t, 410)
+			store, s := rig.OpenSQLite(t), newSink(t, 410)
 			in := forwarding(t, store, s.URL, quick)
 			deliver(in, delivery("1", "{}"))
 			settled(t, store, "1", driver.StateDead)
@@ -173,7 +174,7 @@ func TestReplayDoubleClick(t *testing.T) {
 func TestDeadLettersInBulk(t *testing.T) {
 	t.Parallel()
 	const events = 450 // more than two pages
-	store := openStore(t)
+	store := rig.OpenSQLite(t)
 	s := newSink(t)
 	in := newEngine(t, store, func(c *hookonce.Config) {
 		c.Destinations = []hookonce.Destination{{Name: "app", URL: s.URL, AllowPrivate: true}}

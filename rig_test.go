@@ -7,16 +7,13 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,78 +21,10 @@ import (
 
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
-	"github.com/hookonce/hookonce/hookmigrate"
-	"github.com/hookonce/hookonce/hooksql"
+	"github.com/hookonce/hookonce/internal/test/rig"
 	"github.com/hookonce/hookonce/provider"
 	"github.com/hookonce/hookonce/verify"
 )
-
-// openStore returns a new SQLite store.
-func openStore(t *testing.T) driver.Store {
-	t.Helper()
-	store, err := hooksql.OpenSQLite("sqlite", filepath.Join(t.TempDir(), "hookonce.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := store.Close(); err != nil {
-			t.Errorf("closing the store: %v", err)
-		}
-	})
-	if _, err := hookmigrate.Up(t.Context(), store); err != nil {
-		t.Fatal(err)
-	}
-	return store
-}
-
-// faultStore is a real store that calls before in front of each Claim. before can fail the claim,
-// hold it, or let it pass.
-type faultStore struct {
-	driver.Store
-	before func(ctx context.Context, p *driver.ClaimParams) error
-	calls  atomic.Int64
-}
-
-func (s *faultStore) Claim(ctx context.Context, p *driver.ClaimParams) ([]driver.ClaimResult, error) {
-	s.calls.Add(1)
-	if err := s.before(ctx, p); err != nil {
-		return nil, err
-	}
-	return s.Store.Claim(ctx, p)
-}
-
-// failFor fails every Claim call with one of ids, as a database refuses a whole statement for one
-// row.
-func failFor(err error, ids ...string) func(context.Context, *driver.ClaimParams) error {
-	return func(_ context.Context, p *driver.ClaimParams) error {
-		for _, c := range p.Claims {
-			for _, id := range ids {
-				if c.EventID == id {
-					return fmt.Errorf("%w: injected", err)
-				}
-			}
-		}
-		return nil
-	}
-}
-
-// gate holds claims until open is closed. It closes arrived when the first one comes.
-type gate struct {
-	open, arrived chan struct{}
-	once          sync.Once
-}
-
-func newGate() *gate { return &gate{open: make(chan struct{}), arrived: make(chan struct{})} }
-
-func (g *gate) hold(ctx context.Context, _ *driver.ClaimParams) error {
-	g.once.Do(func() { close(g.arrived) })
-	select {
-	case <-g.open:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", driver.ErrCommitUnknown, ctx.Err())
-	}
-}
 
 const secret = "0123456789abcdef"
 
@@ -162,27 +91,6 @@ var (
 	duplicate = result{Code: 200, Status: "duplicate"}
 )
 
-// lines is a log for tests to read.
-type lines struct {
-	mu   sync.Mutex
-	text []string
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.text = append(l.text, string(p))
-	return len(p), nil
-}
-
-func (l *lines) all() []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Clone(l.text)
-}
-
-func (l *lines) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
-
 // signAs returns a request for the source s, signed with secret as the provider of s does.
 func signAs(t *testing.T, s *hookonce.Source, secret, body string) *http.Request {
 	t.Helper()
@@ -245,23 +153,8 @@ func messageID(event string, generation int) string {
 // settled waits until an event of gh is in a state, and returns it.
 func settled(t *testing.T, store driver.Store, id, state string) *driver.EventDetail {
 	t.Helper()
-	waitFor(t, func() bool { return eventState(t, store, id).State == state })
+	rig.WaitFor(t, func() bool { return eventState(t, store, id).State == state })
 	return eventState(t, store, id)
-}
-
-// waitFor polls until state is true. The test fails after a minute.
-func waitFor(t *testing.T, state func() bool) {
-	t.Helper()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(time.Minute)
-	for !state() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatal("the wait took longer than a minute")
-		}
-	}
 }
 
 // received holds the fields of a request to a destination that tests compare.

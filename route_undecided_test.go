@@ -12,6 +12,7 @@ import (
 
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
 const undecidedNote = driver.NoteUndecided + "slow"
@@ -43,7 +44,7 @@ func wantUndecided(t *testing.T, store driver.Store, id string) {
 // Nothing authentic is lost for a route's sake, and no message is sent twice.
 func TestUndecidedConditionMakesTheEventDead(t *testing.T) {
 	t.Parallel()
-	store := openStore(t)
+	store := rig.OpenSQLite(t)
 	in, stuck := undecidedEngine(t, store)
 	if got := deliver(in, delivery("1", "{}")); got != (result{Code: http.StatusOK, Status: "ok"}) {
 		t.Errorf("the delivery is answered %+v, want 200 ok", got)
@@ -77,7 +78,7 @@ func TestUndecidedConditionMakesTheEventDead(t *testing.T) {
 // The conditions of one delivery have half of the time for its answer.
 func TestConditionsLeaveTimeForTheClaim(t *testing.T) {
 	t.Parallel()
-	store := openStore(t)
+	store := rig.OpenSQLite(t)
 	const ackTimeout = 2 * time.Second
 	var evaluated atomic.Int64
 	in := newEngine(t, store, func(cfg *hookonce.Config) {
@@ -105,7 +106,7 @@ func TestConditionsLeaveTimeForTheClaim(t *testing.T) {
 // The caller's own work is committed with the claim; only the routes wait for a replay.
 func TestUndecidedInClaimTx(t *testing.T) {
 	t.Parallel()
-	store := openStore(t)
+	store := rig.OpenSQLite(t)
 	in, _ := undecidedEngine(t, store)
 	d, err := in.Verify(httptest.NewRecorder(), delivery("1", "{}"))
 	if err != nil || len(d.Events) != 1 {

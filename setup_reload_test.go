@@ -15,18 +15,19 @@ import (
 
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
 func TestReloadMovesADestination(t *testing.T) {
 	t.Parallel()
-	store := openStore(t)
+	store := rig.OpenSQLite(t)
 	first, second := newSink(t), newSink(t)
 	in := forwarding(t, store, first.URL, hookonce.Retry{})
 	deliver(in, delivery("1", "{}"))
-	waitFor(t, func() bool { return len(first.got()) == 1 })
+	rig.WaitFor(t, func() bool { return len(first.got()) == 1 })
 	reload(t, in, settings(second.URL))
 	deliver(in, delivery("2", "{}"))
-	waitFor(t, func() bool { return len(second.got()) == 1 })
+	rig.WaitFor(t, func() bool { return len(second.got()) == 1 })
 	if n := len(first.got()); n != 1 {
 		t.Errorf("the old address got %d requests, want 1", n)
 	}
@@ -34,7 +35,7 @@ func TestReloadMovesADestination(t *testing.T) {
 
 func TestRemovedDestinationHoldsItsMessages(t *testing.T) {
 	t.Parallel()
-	store := openStore(t)
+	store := rig.OpenSQLite(t)
 	s := newSink(t)
 	in := newEngine(t, store, func(c *hookonce.Config) { *c = *settings(s.URL) })
 	deliver(in, delivery("1", "{}")) // before Run
@@ -50,7 +51,7 @@ func TestRemovedDestinationHoldsItsMessages(t *testing.T) {
 		t.Errorf("the event of the removed destination is %s, want running", got)
 	}
 	reload(t, in, settings(s.URL))
-	waitFor(t, func() bool { return eventState(t, store, "1").State == driver.StateDone })
+	rig.WaitFor(t, func() bool { return eventState(t, store, "1").State == driver.StateDone })
 	cancel()
 	if err := <-stopped; err != nil {
 		t.Error(err)
@@ -59,7 +60,7 @@ func TestRemovedDestinationHoldsItsMessages(t *testing.T) {
 
 func TestReloadOfSources(t *testing.T) {
 	t.Parallel()
-	in := newEngine(t, openStore(t), nil)
+	in := newEngine(t, rig.OpenSQLite(t), nil)
 	other := settings("")
 	other.Sources[0].Name = "other"
 	reload(t, in, other)
@@ -76,10 +77,10 @@ func TestReloadOfSources(t *testing.T) {
 // answered 503 for ten minutes, over further reloads too, and only then 404.
 func TestVanishedSourceIsUnavailableForTenMinutes(t *testing.T) {
 	t.Parallel()
-	store := openStore(t)
+	store := rig.OpenSQLite(t)
 	synctest.Test(t, func(t *testing.T) {
-		log := new(lines)
-		in := newEngine(t, store, func(c *hookonce.Config) { c.Logger = log.logger() })
+		log := new(rig.Log)
+		in := newEngine(t, store, func(c *hookonce.Config) { c.Logger = log.Logger() })
 		other := settings("")
 		other.Sources[0].Name = "other"
 		answer := func() *httptest.ResponseRecorder {
@@ -94,7 +95,7 @@ func TestVanishedSourceIsUnavailableForTenMinutes(t *testing.T) {
 			return w
 		}
 		reload(t, in, other)
-		if text := strings.Join(log.all(), ""); !strings.Contains(text, "sources vanished by the reload") || !strings.Contains(text, "[gh]") {
+		if text := strings.Join(log.Lines(), ""); !strings.Contains(text, "sources vanished by the reload") || !strings.Contains(text, "[gh]") {
 			t.Errorf("the log does not name the source that vanished:\n%s", text)
 		}
 		if w := answer(); w.Code != 503 || w.Header().Get("Retry-After") == "" {
@@ -118,7 +119,7 @@ func TestVanishedSourceIsUnavailableForTenMinutes(t *testing.T) {
 
 func TestReloadThatLeavesNoSourceIsRefused(t *testing.T) {
 	t.Parallel()
-	in := newEngine(t, openStore(t), nil)
+	in := newEngine(t, rig.OpenSQLite(t), nil)
 	if err := in.Reload(new(hookonce.Config)); err == nil || !strings.Contains(err.Error(), "no source") {
 		t.Errorf("Reload without sources: %v, want an error", err)
 	}
@@ -126,13 +127,13 @@ func TestReloadThatLeavesNoSourceIsRefused(t *testing.T) {
 		t.Errorf("a delivery under the old settings: %+v, want ok", got)
 	}
 	// A process that only sends has no source to lose.
-	sends := newEngine(t, openStore(t), func(c *hookonce.Config) { c.Sources = nil })
+	sends := newEngine(t, rig.OpenSQLite(t), func(c *hookonce.Config) { c.Sources = nil })
 	reload(t, sends, &hookonce.Config{Destinations: []hookonce.Destination{{Name: "app", URL: "https://app.example.com/"}}})
 }
 
 func TestReloadOfWrongSettingsKeepsTheOldOnes(t *testing.T) {
 	t.Parallel()
-	in := newEngine(t, openStore(t), nil)
+	in := newEngine(t, rig.OpenSQLite(t), nil)
 	wrong := settings("")
 	wrong.Sources[0].Secrets = hookonce.StaticSecrets("")
 	if err := in.Reload(wrong); err == nil {
@@ -145,7 +146,7 @@ func TestReloadOfWrongSettingsKeepsTheOldOnes(t *testing.T) {
 
 func TestReloadWhileReceiving(t *testing.T) {
 	t.Parallel()
-	store := openStore(t)
+	store := rig.OpenSQLite(t)
 	sinks := []*sink{newSink(t), newSink(t)}
 	in := forwarding(t, store, sinks[0].URL, hookonce.Retry{})
 	const senders, each = 4, 25
@@ -168,7 +169,7 @@ func TestReloadWhileReceiving(t *testing.T) {
 	})
 	wg.Wait()
 	// Each message is sent once, by either relay.
-	waitFor(t, func() bool { return len(sinks[0].got())+len(sinks[1].got()) == senders*each })
+	rig.WaitFor(t, func() bool { return len(sinks[0].got())+len(sinks[1].got()) == senders*each })
 	ids := make(map[string]bool)
 	for _, r := range append(sinks[0].got(), sinks[1].got()...) {
 		ids[r.ID] = true
@@ -185,13 +186,13 @@ func TestReloadKeepsTheCircuit(t *testing.T) {
 	gone.Close()
 	cfg := settings(gone.URL)
 	cfg.Logger = slog.New(slog.DiscardHandler)
-	in := newEngine(t, openStore(t), func(c *hookonce.Config) { *c = *cfg })
+	in := newEngine(t, rig.OpenSQLite(t), func(c *hookonce.Config) { *c = *cfg })
 	for i := range 20 {
 		deliver(in, delivery(fmt.Sprint(i), "{}"))
 	}
 	run(t, in)
 	open := func() bool { return in.Destinations()[0].Circuit.Open }
-	waitFor(t, open)
+	rig.WaitFor(t, open)
 	reload(t, in, cfg)
 	if !open() {
 		t.Error("a reload of the same settings closed the circuit")

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/internal/test/rig"
 	"github.com/hookonce/hookonce/provider"
 	"github.com/hookonce/hookonce/verify"
 )
@@ -27,7 +28,7 @@ func TestAckOfTheProvider(t *testing.T) {
 	const key = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
 	for want, ack := range map[string]*hookonce.Ack{"[accepted]": nil, "mine": {Body: "mine"}} {
 		src := hookonce.Source{Name: "pay", Provider: "adyen", Secrets: hookonce.StaticSecrets(key), Ack: ack, AckTimeout: 30 * time.Second}
-		in := newEngine(t, openStore(t), func(c *hookonce.Config) { c.Sources = []hookonce.Source{src} })
+		in := newEngine(t, rig.OpenSQLite(t), func(c *hookonce.Config) { c.Sources = []hookonce.Source{src} })
 		for range 2 {
 			w := httptest.NewRecorder()
 			in.ServeHTTP(w, signAs(t, &src, key, adyenItem))
@@ -61,7 +62,7 @@ func TestCredentialsAreNotStored(t *testing.T) {
 			src := tt.source
 			src.Name, src.Secrets, src.Event.ID = "gh", hookonce.StaticSecrets(tt.secret), "body:id"
 			src.AckTimeout = 30 * time.Second // the machine may be slow
-			store := openStore(t)
+			store := rig.OpenSQLite(t)
 			in := newEngine(t, store, func(c *hookonce.Config) { c.Sources = []hookonce.Source{src} })
 			r := httptest.NewRequest(http.MethodPost, "/webhooks/gh", strings.NewReader(`{"id":"e1"}`))
 			if src.Signature == nil {
@@ -97,7 +98,7 @@ func TestCredentialsAreNotStored(t *testing.T) {
 func TestDefaultsOfTheProvider(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
-	in := newEngine(t, openStore(t), func(c *hookonce.Config) {
+	in := newEngine(t, rig.OpenSQLite(t), func(c *hookonce.Config) {
 		c.DedupeWindow, c.Logger = time.Hour, slog.New(slog.NewTextHandler(&log, nil))
 		one := hookonce.StaticSecrets(secret)
 		c.Sources = []hookonce.Source{
@@ -148,7 +149,7 @@ func TestSourcesRefusePrivateKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	for key, want := range map[string]string{public: "", private: "key: this is a private key: the source needs the public one"} {
-		_, err := hookonce.NewEngine(openStore(t), &hookonce.Config{Sources: []hookonce.Source{{
+		_, err := hookonce.NewEngine(rig.OpenSQLite(t), &hookonce.Config{Sources: []hookonce.Source{{
 			Name: "d", Provider: "discord", Key: key, Event: provider.EventRules{ID: "sha256:body"},
 		}}})
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
@@ -159,7 +160,7 @@ func TestSourcesRefusePrivateKeys(t *testing.T) {
 
 func TestStaleRulesAreChecked(t *testing.T) {
 	t.Parallel()
-	_, err := hookonce.NewEngine(openStore(t), &hookonce.Config{Sources: []hookonce.Source{{
+	_, err := hookonce.NewEngine(rig.OpenSQLite(t), &hookonce.Config{Sources: []hookonce.Source{{
 		Name: "lab", Provider: provider.None, Event: provider.EventRules{ID: "body:id"}, Consume: hookonce.ConsumeSQL,
 		Stale: []hookonce.StaleRule{{Key: "body:id", Version: "body:v"}, {Key: "", Version: "query:v"}, {Key: "header:Cookie", Version: "item:v"}},
 	}}})

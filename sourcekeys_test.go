@@ -31,6 +31,7 @@ import (
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/keyfetch"
+	"github.com/hookonce/hookonce/internal/test/rig"
 	"github.com/hookonce/hookonce/provider"
 )
 
@@ -162,7 +163,7 @@ func (k *keyServer) engine(t *testing.T, sources ...hookonce.Source) *hookonce.E
 	for i := range sources {
 		sources[i].AckTimeout = 30 * time.Second // the machine may be slow
 	}
-	in := newEngine(t, openStore(t), func(c *hookonce.Config) { c.Sources = sources })
+	in := newEngine(t, rig.OpenSQLite(t), func(c *hookonce.Config) { c.Sources = sources })
 	hookonce.SetFetcher(in, k.fetcher)
 	return in
 }
@@ -276,7 +277,7 @@ func TestKeyFetchesAreLimitedByClient(t *testing.T) {
 	k.respond.Store(http.HandlerFunc(http.NotFound))
 	of := keyedSources()[0]
 	of.source.AckTimeout = 30 * time.Second
-	in := newEngine(t, openStore(t), func(c *hookonce.Config) {
+	in := newEngine(t, rig.OpenSQLite(t), func(c *hookonce.Config) {
 		c.Sources = []hookonce.Source{of.source}
 		c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
 	})
@@ -318,7 +319,7 @@ func TestReloadKeepsKeys(t *testing.T) {
 func TestSecretsOutliveTheClient(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
-	in := newEngine(t, openStore(t), func(c *hookonce.Config) {
+	in := newEngine(t, rig.OpenSQLite(t), func(c *hookonce.Config) {
 		c.Sources[0].Secrets = hookonce.SecretsFunc(func(ctx context.Context, _ *http.Request) ([]string, error) {
 			cancel() // the client goes away
 			if _, bounded := ctx.Deadline(); !bounded {
@@ -335,7 +336,7 @@ func TestSecretsOutliveTheClient(t *testing.T) {
 func TestNoActiveSecretsIs503(t *testing.T) {
 	t.Parallel()
 	for name, secrets := range map[string][]string{"none": nil, "empty": {""}, "blank": {secret, " "}} {
-		in := newEngine(t, openStore(t), func(c *hookonce.Config) {
+		in := newEngine(t, rig.OpenSQLite(t), func(c *hookonce.Config) {
 			c.Sources[0].Secrets = hookonce.SecretsFunc(func(context.Context, *http.Request) ([]string, error) { return secrets, nil })
 		})
 		if got := deliver(in, delivery("1", "{}")); got.Code != 503 {
@@ -364,12 +365,12 @@ func TestSecretsOfZeroBytesAreRefused(t *testing.T) {
 	} {
 		cfg := settings("")
 		change(cfg)
-		if _, err := hookonce.NewEngine(openStore(t), cfg); err == nil || !strings.Contains(err.Error(), "only zero bytes") {
+		if _, err := hookonce.NewEngine(rig.OpenSQLite(t), cfg); err == nil || !strings.Contains(err.Error(), "only zero bytes") {
 			t.Errorf("%s: NewEngine returns %v, want an error about zero bytes", name, err)
 		}
 	}
 
-	store := openStore(t)
+	store := rig.OpenSQLite(t)
 	in := newEngine(t, store, func(c *hookonce.Config) {
 		perTenant := hookonce.SecretsFunc(func(context.Context, *http.Request) ([]string, error) { return []string{zeros}, nil })
 		c.Sources[0].Secrets = perTenant
@@ -427,9 +428,9 @@ func TestFaultsOfSecretsAre503(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			log := &lines{}
-			in := newEngine(t, openStore(t), func(c *hookonce.Config) {
-				c.Sources[0].Secrets, c.Sources[0].AckTimeout, c.Logger = secrets, time.Second, log.logger()
+			log := &rig.Log{}
+			in := newEngine(t, rig.OpenSQLite(t), func(c *hookonce.Config) {
+				c.Sources[0].Secrets, c.Sources[0].AckTimeout, c.Logger = secrets, time.Second, log.Logger()
 			})
 			w := httptest.NewRecorder()
 			in.ServeHTTP(w, delivery("1", "{}"))
@@ -448,7 +449,7 @@ func TestFaultsOfSecretsAre503(t *testing.T) {
 
 func TestNilSecretsFunc(t *testing.T) {
 	t.Parallel()
-	_, err := hookonce.NewEngine(openStore(t), &hookonce.Config{Sources: []hookonce.Source{{
+	_, err := hookonce.NewEngine(rig.OpenSQLite(t), &hookonce.Config{Sources: []hookonce.Source{{
 		Name: "gh", Provider: provider.GitHub, Secrets: hookonce.SecretsFunc(nil),
 	}}})
 	const want = `source "gh": secrets: SecretsFunc(nil) has no function to call`

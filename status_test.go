@@ -9,11 +9,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
 func TestStatusHoldsNoSecret(t *testing.T) {
 	t.Parallel()
-	in := newEngine(t, openStore(t), func(c *hookonce.Config) {
+	in := newEngine(t, rig.OpenSQLite(t), func(c *hookonce.Config) {
 		c.Destinations = []hookonce.Destination{{Name: "app", URL: "https://app.example:8443/hooks/s3cr3t?token=s3cr3t", Secret: "s3cr3t-s3cr3t-s3cr3t"}}
 		c.Routes = []hookonce.Route{{Name: "all", To: "app", Types: []string{"push"}, Where: func(*hookonce.Event) (bool, error) { return true, nil }}}
 	})
@@ -41,7 +42,7 @@ func TestStatusHoldsNoSecret(t *testing.T) {
 
 func TestStatusOfASender(t *testing.T) {
 	t.Parallel()
-	in := sendingBy(t, openStore(t), uncomparable{}, nil)
+	in := sendingBy(t, rig.OpenSQLite(t), uncomparable{}, nil)
 	got := in.Destinations()[0]
 	if !got.Sender || got.Address != "" || got.Signed {
 		t.Errorf("got %+v, want an unsigned Sender without an address", got)

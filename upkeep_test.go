@@ -18,23 +18,16 @@ import (
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookmigrate"
 	"github.com/hookonce/hookonce/hooksql"
+	"github.com/hookonce/hookonce/internal/test/rig"
 )
-
-// wantLine checks that want is in exactly one line of a log.
-func wantLine(t *testing.T, log *lines, want string) {
-	t.Helper()
-	if text := strings.Join(log.all(), ""); strings.Count(text, want) != 1 {
-		t.Errorf("want one line with %q in:\n%s", want, text)
-	}
-}
 
 func TestPruneLogsItsCounts(t *testing.T) {
 	t.Parallel()
-	log := &lines{}
-	store := openStore(t)
+	log := &rig.Log{}
+	store := rig.OpenSQLite(t)
 	in := newEngine(t, store, func(c *hookonce.Config) {
 		c.QuarantineRows = 2
-		c.Logger = log.logger()
+		c.Logger = log.Logger()
 	})
 	for i := range 5 {
 		r := delivery(fmt.Sprint(i), fmt.Sprintf(`{"n":%d}`, i))
@@ -47,7 +40,7 @@ func TestPruneLogsItsCounts(t *testing.T) {
 	if _, err := in.Prune(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	wantLine(t, log, "msg=pruned events=0 bodies=0 quarantined=3")
+	log.WantOne(t, "msg=pruned events=0 bodies=0 quarantined=3")
 	page, err := store.Quarantined(t.Context(), &driver.QuarantineFilter{Source: "gh"})
 	if err != nil || len(page.Requests) != 2 {
 		t.Errorf("%d requests in the quarantine, error %v, want the 2 newest", len(page.Requests), err)
@@ -55,7 +48,7 @@ func TestPruneLogsItsCounts(t *testing.T) {
 	if _, err := in.Prune(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	wantLine(t, log, "msg=pruned") // the second call pruned nothing and logs nothing
+	log.WantOne(t, "msg=pruned") // the second call pruned nothing and logs nothing
 }
 
 // openWithSQL returns a new SQLite store, and a function that runs SQL in its file without the store.
@@ -91,17 +84,17 @@ func openWithSQL(t *testing.T) (store driver.Store, exec func(query string)) {
 // once the trigger is gone.
 func TestForeignTriggers(t *testing.T) {
 	t.Parallel()
-	log := &lines{}
+	log := &rig.Log{}
 	store, exec := openWithSQL(t)
 	exec(`CREATE TRIGGER audit BEFORE INSERT ON hookonce_event BEGIN SELECT RAISE(IGNORE); END`)
-	in := newEngine(t, store, func(c *hookonce.Config) { c.Logger = log.logger() })
+	in := newEngine(t, store, func(c *hookonce.Config) { c.Logger = log.Logger() })
 	ctx, stop := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = in.Run(ctx) }) // the log tells its errors
-	waitFor(t, func() bool { return strings.Contains(strings.Join(log.all(), ""), "trigger audit on hookonce_event") })
+	rig.WaitFor(t, func() bool { return strings.Contains(strings.Join(log.Lines(), ""), "trigger audit on hookonce_event") })
 	stop()
 	wg.Wait()
-	wantLine(t, log, "foreign triggers or rules on hookonce's tables")
+	log.WantOne(t, "foreign triggers or rules on hookonce's tables")
 	if got := deliver(in, delivery("1", "{}")); got.Code != 503 {
 		t.Errorf("while the trigger drops events: answer %+v, want 503", got)
 	}
@@ -137,7 +130,7 @@ func TestPruningFollowsTheLongestWindow(t *testing.T) {
 	for name, known := range map[string]bool{"a known source": true, "an unknown source": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			store := openStore(t)
+			store := rig.OpenSQLite(t)
 			long := newEngine(t, store, nil)
 			if _, err := long.Prune(t.Context()); err != nil { // it registers, as Run does
 				t.Fatal(err)
@@ -160,7 +153,7 @@ func TestPruningFollowsTheLongestWindow(t *testing.T) {
 				t.Fatalf("delivery to the other process: %+v, want %+v", got, ok)
 			}
 			// Its own event is younger, so the other is past the short window by then too.
-			waitFor(t, func() bool {
+			rig.WaitFor(t, func() bool {
 				result, err := short.Prune(t.Context())
 				if err != nil {
 					t.Fatal(err)
@@ -185,7 +178,7 @@ func TestPruningFollowsTheLongestWindow(t *testing.T) {
 func TestWindowsAreRegistered(t *testing.T) {
 	t.Parallel()
 	registered := make(chan *driver.PruneParams, 10)
-	store := &windowStore{Store: openStore(t), registering: func(p *driver.PruneParams) error {
+	store := &windowStore{Store: rig.OpenSQLite(t), registering: func(p *driver.PruneParams) error {
 		registered <- p
 		return nil
 	}}
@@ -217,7 +210,7 @@ func TestWindowsAreRegistered(t *testing.T) {
 // A process that cannot register its windows does not prune.
 func TestNoPruningUnregistered(t *testing.T) {
 	t.Parallel()
-	store := &windowStore{Store: openStore(t), registering: func(*driver.PruneParams) error { return driver.ErrUnavailable }}
+	store := &windowStore{Store: rig.OpenSQLite(t), registering: func(*driver.PruneParams) error { return driver.ErrUnavailable }}
 	in := newEngine(t, store, nil)
 	if result, err := in.Prune(t.Context()); result != nil || !errors.Is(err, driver.ErrUnavailable) || store.prunes.Load() > 0 {
 		t.Errorf("Prune returned %+v and the error %v after %d calls of the store; want %v and none",
@@ -229,7 +222,7 @@ func TestNoPruningUnregistered(t *testing.T) {
 // whose process was killed, by the schedule of that process.
 func TestGatewaysFindInterruptedRuns(t *testing.T) {
 	t.Parallel()
-	store := openStore(t).(driver.Driver[*sql.Tx])
+	store := rig.OpenSQLite(t)
 	claims := []driver.Claim{{Key: driver.EventKey("shop", "1"), Source: "shop", EventID: "1", Work: driver.WorkQueued}}
 	then := time.Now().Add(-time.Hour)
 	if _, err := store.Claim(t.Context(), &driver.ClaimParams{Claims: claims, Now: then}); err != nil {
@@ -243,7 +236,7 @@ func TestGatewaysFindInterruptedRuns(t *testing.T) {
 	}
 	killed.Sever()
 	run(t, newEngine(t, store, nil))
-	waitFor(t, func() bool {
+	rig.WaitFor(t, func() bool {
 		ev, err := store.Event(t.Context(), "shop", "1")
 		if err != nil {
 			t.Fatal(err)
@@ -256,7 +249,7 @@ func TestGatewaysFindInterruptedRuns(t *testing.T) {
 // messages are sent.
 func TestDueTimesArePulledBack(t *testing.T) {
 	t.Parallel()
-	store, dest, log := openStore(t), newSink(t), &lines{}
+	store, dest, log := rig.OpenSQLite(t), newSink(t), &rig.Log{}
 	var claims []driver.Claim
 	for _, id := range []string{"1", "2", "3"} {
 		key := driver.EventKey("gh", id)
@@ -272,7 +265,7 @@ func TestDueTimesArePulledBack(t *testing.T) {
 	in := newEngine(t, store, func(c *hookonce.Config) {
 		c.Destinations = []hookonce.Destination{{Name: "app", URL: dest.URL, AllowPrivate: true}}
 		c.Routes = []hookonce.Route{{Name: "all", To: "app"}}
-		c.Logger = log.logger()
+		c.Logger = log.Logger()
 	})
 	run(t, in)
 	if err := hookonce.PullBack(t.Context(), in); err != nil {
@@ -281,5 +274,5 @@ func TestDueTimesArePulledBack(t *testing.T) {
 	for _, c := range claims {
 		settled(t, store, c.EventID, driver.StateDone)
 	}
-	wantLine(t, log, "pulled due times back")
+	log.WantOne(t, "pulled due times back")
 }

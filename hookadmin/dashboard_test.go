@@ -18,6 +18,7 @@ import (
 	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookadmin"
+	"github.com/hookonce/hookonce/internal/test/rig"
 	"github.com/hookonce/hookonce/provider"
 )
 
@@ -111,7 +112,7 @@ func everySource() []hookonce.Source {
 
 func TestSourcesPage(t *testing.T) {
 	t.Parallel()
-	store := openStore(t)
+	store := rig.OpenSQLite(t)
 	engine := newEngine(t, store, &hookonce.Config{Sources: everySource()})
 	a := newAPI(t, func(cfg *hookadmin.Config) { cfg.Store, cfg.Engine = store, engine })
 	claim(t, store, event{source: "long", id: "e1", body: "{}", at: time.Now().Add(-3*time.Minute - time.Second)})
@@ -157,7 +158,7 @@ func TestSourcesPage(t *testing.T) {
 
 func TestWarningsOfTheOverview(t *testing.T) {
 	t.Parallel()
-	store := openStore(t)
+	store := rig.OpenSQLite(t)
 	const hostile = `<script>alert("1")</script>`
 	engine := newEngine(t, store, &hookonce.Config{Sources: everySource()})
 	a := newAPI(t, func(cfg *hookadmin.Config) {
@@ -256,7 +257,7 @@ func (slow) Events(ctx context.Context, _ *driver.EventFilter) (*driver.EventPag
 // Pages show the settings without the database, and invent nothing.
 func TestPagesWithoutADatabase(t *testing.T) {
 	t.Parallel()
-	store := openStore(t)
+	store := rig.OpenSQLite(t)
 	engine := newEngine(t, store, &hookonce.Config{Sources: everySource()})
 	a := newAPI(t, func(cfg *hookadmin.Config) { cfg.Store, cfg.Engine = down{store}, engine })
 	overview := a.page(t, "/", 200)
@@ -285,7 +286,7 @@ var linkPattern = regexp.MustCompile(`\s(?:href|action)="([^"]*)"`)
 // Wherever the handler is mounted, its pages link to each other, and to nothing else.
 func TestLinksLeadSomewhere(t *testing.T) {
 	t.Parallel()
-	store := openStore(t)
+	store := rig.OpenSQLite(t)
 	open := newAPI(t, func(cfg *hookadmin.Config) { cfg.Store = store })
 	closed := newAPI(t, func(cfg *hookadmin.Config) { cfg.Store, cfg.Token = store, token })
 	for _, prefix := range []string{"", "/tools/hooks"} {
@@ -336,7 +337,7 @@ func mustParse(t *testing.T, link string) *url.URL {
 
 func TestPagesThatFail(t *testing.T) {
 	t.Parallel()
-	a := newAPI(t, func(cfg *hookadmin.Config) { cfg.Store = openStore(t) })
+	a := newAPI(t, func(cfg *hookadmin.Config) { cfg.Store = rig.OpenSQLite(t) })
 	for _, path := range []string{"/", "/sources"} {
 		resp := a.do(t, http.MethodPut, path, nil)
 		wantPage(t, resp, http.StatusMethodNotAllowed)
@@ -364,7 +365,7 @@ func TestPagesThatFail(t *testing.T) {
 
 func TestStyleSheet(t *testing.T) {
 	t.Parallel()
-	a := newAPI(t, func(cfg *hookadmin.Config) { cfg.Store, cfg.Token = openStore(t), token })
+	a := newAPI(t, func(cfg *hookadmin.Config) { cfg.Store, cfg.Token = rig.OpenSQLite(t), token })
 	resp := a.get(t, "/static/style.css") // the login page needs it
 	etag := resp.header.Get("ETag")
 	if resp.status != 200 || resp.header.Get("Content-Type") != "text/css; charset=utf-8" || etag == "" ||

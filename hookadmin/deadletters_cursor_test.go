@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
 // dyingStore kills every replayed dead letter at once, like a destination that is still broken. It
@@ -55,7 +56,7 @@ func (s *dyingStore) count(p *driver.DeadLetterParams, err error) error {
 // newDying returns a gateway on a dyingStore with three dead letters.
 func newDying(t *testing.T, lost int) (g *gateway, s *dyingStore, once map[string]int) {
 	t.Helper()
-	s = &dyingStore{Store: openStore(t), worked: make(chan struct{}, 10), lost: lost, letters: make(map[string]int)}
+	s = &dyingStore{Store: rig.OpenSQLite(t), worked: make(chan struct{}, 10), lost: lost, letters: make(map[string]int)}
 	g = newGatewayOn(t, s)
 	s.die = func() { g.settle(t, driver.MessageDead) }
 	once = make(map[string]int)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookadmin"
+	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
 const (
@@ -280,7 +281,7 @@ func TestBulkWithoutTime(t *testing.T) {
 
 func TestBulkOnAStoreThatFails(t *testing.T) {
 	t.Parallel()
-	store := openStore(t)
+	store := rig.OpenSQLite(t)
 	g := newGatewayOn(t, store)
 	if err := store.Close(); err != nil {
 		t.Fatal(err)

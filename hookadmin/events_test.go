@@ -15,6 +15,7 @@ import (
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookadmin"
+	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
 var noon = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
@@ -35,7 +36,7 @@ func (p page) ids() []string {
 
 func TestListingHasTheKeysOfTheContract(t *testing.T) {
 	t.Parallel()
-	store := openStore(t)
+	store := rig.OpenSQLite(t)
 	a := newAPI(t, func(cfg *hookadmin.Config) { cfg.Store = store })
 
 	if got := readJSON[map[string]any](t, a.get(t, "/api/v1/events")); !cmp.Equal(got, map[string]any{"events": []any{}, "next": ""}) {
@@ -58,7 +59,7 @@ func TestListingHasTheKeysOfTheContract(t *testing.T) {
 
 func TestFilters(t *testing.T) {
 	t.Parallel()
-	store := openStore(t)
+	store := rig.OpenSQLite(t)
 	for _, ev := range []event{
 		{source: "github", id: "g1", typ: "push", body: `{"who":"ada"}`, at: noon},
 		{source: "github", id: "g2", typ: "fork", body: `{"who":"bob"}`, at: noon.Add(time.Hour), routes: []string{"r"}},
@@ -105,7 +106,7 @@ func TestFilters(t *testing.T) {
 
 func TestPagingSeesEveryEventOnce(t *testing.T) {
 	t.Parallel()
-	store := openStore(t)
+	store := rig.OpenSQLite(t)
 	want := []string{}
 	for i := range 23 {
 		// Five events share each time, so that the key breaks the tie.
@@ -136,7 +137,7 @@ func TestPagingSeesEveryEventOnce(t *testing.T) {
 
 func TestRefusedParameters(t *testing.T) {
 	t.Parallel()
-	a := newAPI(t, func(cfg *hookadmin.Config) { cfg.Store = openStore(t) })
+	a := newAPI(t, func(cfg *hookadmin.Config) { cfg.Store = rig.OpenSQLite(t) })
 	tests := []struct{ query, want string }{
 		{"sorce=github", `"sorce": unknown parameter`},
 		{"Source=github", `"Source": unknown parameter`},
@@ -182,7 +183,7 @@ func TestRefusedParameters(t *testing.T) {
 
 func TestHostileIDsInPaths(t *testing.T) {
 	t.Parallel()
-	store := openStore(t)
+	store := rig.OpenSQLite(t)
 	a := newAPI(t, func(cfg *hookadmin.Config) { cfg.Store = store })
 	server := httptest.NewServer(a.handler)
 	t.Cleanup(server.Close)
@@ -230,7 +231,7 @@ func encodeAll(s string) string {
 
 func TestDetail(t *testing.T) {
 	t.Parallel()
-	store := openStore(t)
+	store := rig.OpenSQLite(t)
 	a := newAPI(t, func(cfg *hookadmin.Config) { cfg.Store = store })
 	body := "{\"html\":\"<b>&\u2028é\"}"
 	claim(t, store, event{source: "stripe", id: "evt_1", typ: "invoice.paid", body: body, at: noon, routes: []string{"billing"}})
@@ -291,7 +292,7 @@ func sendOnce(t *testing.T, store driver.Store, at time.Time) {
 
 func TestBodiesOfEveryKind(t *testing.T) {
 	t.Parallel()
-	store := openStore(t)
+	store := rig.OpenSQLite(t)
 	a := newAPI(t, func(cfg *hookadmin.Config) { cfg.Store = store })
 	binary := "\xff\xfe\x00ok"
 	for id, body := range map[string]string{"empty": "", "nul": "a\x00b", "binary": binary, "surrogate": "\xed\xa0\x80"} {
@@ -309,7 +310,7 @@ func TestBodiesOfEveryKind(t *testing.T) {
 
 func TestBodyPastRetention(t *testing.T) {
 	t.Parallel()
-	store := openStore(t)
+	store := rig.OpenSQLite(t)
 	a := newAPI(t, func(cfg *hookadmin.Config) { cfg.Store = store })
 	claim(t, store, event{source: "lab", id: "old", body: "{}", at: noon})
 	_, err := store.Prune(t.Context(), &driver.PruneParams{

@@ -10,6 +10,7 @@ import (
 	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookadmin"
+	"github.com/hookonce/hookonce/internal/test/rig"
 	"github.com/hookonce/hookonce/provider"
 )
 
@@ -23,7 +24,7 @@ type gateway struct {
 
 func newGateway(t *testing.T) *gateway {
 	t.Helper()
-	return newGatewayOn(t, openStore(t))
+	return newGatewayOn(t, rig.OpenSQLite(t))
 }
 
 func newGatewayOn(t *testing.T, store driver.Store) *gateway {

@@ -17,13 +17,14 @@ import (
 
 	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/hookadmin"
+	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
 const token = "correct-horse_battery.staple"
 
 func TestToken(t *testing.T) {
 	t.Parallel()
-	store := openStore(t)
+	store := rig.OpenSQLite(t)
 	tests := []struct {
 		name   string
 		header []string
@@ -110,7 +111,7 @@ func TestLoopbackWithoutToken(t *testing.T) {
 		{"origin of a file", "127.0.0.1:8081", []string{"file://localhost"}, false},
 		{"one origin of two is foreign", "127.0.0.1:8081", []string{"http://localhost", "http://evil.example.com"}, false},
 	}
-	a := newAPI(t, func(cfg *hookadmin.Config) { cfg.Store = openStore(t) })
+	a := newAPI(t, func(cfg *hookadmin.Config) { cfg.Store = rig.OpenSQLite(t) })
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			change := func(r *http.Request) {
@@ -219,7 +220,7 @@ func TestChangesNeedTheToken(t *testing.T) {
 // Wrong tokens are limited by address, on every path that takes one, together with logins.
 func TestWrongTokensAreLimited(t *testing.T) {
 	t.Parallel()
-	a := newClosed(t, openStore(t), token)
+	a := newClosed(t, rig.OpenSQLite(t), token)
 	synctest.Test(t, func(t *testing.T) {
 		as := func(remote string, header ...string) func(*http.Request) {
 			return func(r *http.Request) { r.RemoteAddr, r.Header["Authorization"] = remote, header }
@@ -280,7 +281,7 @@ func TestWrongTokensAreLimited(t *testing.T) {
 // Thousands of concurrent guesses get no more tries than the limit allows.
 func TestConcurrentGuessesAreLimited(t *testing.T) {
 	t.Parallel()
-	a := newClosed(t, openStore(t), token)
+	a := newClosed(t, rig.OpenSQLite(t), token)
 	var compared atomic.Int64
 	var guesses sync.WaitGroup
 	for i := range 200 {
@@ -303,7 +304,7 @@ func TestConcurrentGuessesAreLimited(t *testing.T) {
 // Behind a trusted proxy each client has tries of its own; X-Forwarded-For of others means nothing.
 func TestWrongTokensBehindAProxy(t *testing.T) {
 	t.Parallel()
-	store := openStore(t)
+	store := rig.OpenSQLite(t)
 	a := newAPI(t, func(cfg *hookadmin.Config) {
 		cfg.Store, cfg.Token, cfg.TrustedProxies = store, token, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
 	})

@@ -21,28 +21,10 @@ import (
 	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookadmin"
-	"github.com/hookonce/hookonce/hookmigrate"
 	"github.com/hookonce/hookonce/hooksql"
 	"github.com/hookonce/hookonce/internal/problem"
+	"github.com/hookonce/hookonce/internal/test/rig"
 )
-
-// openStore returns a migrated SQLite store.
-func openStore(t *testing.T) driver.Store {
-	t.Helper()
-	store, err := hooksql.OpenSQLite("sqlite", filepath.Join(t.TempDir(), "test.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := store.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	if _, err := hookmigrate.Up(t.Context(), store); err != nil {
-		t.Fatal(err)
-	}
-	return store
-}
 
 // event is an event for a test to claim.
 type event struct {
@@ -172,7 +154,7 @@ func wantProblem(t *testing.T, resp *answer, status int) problem.Problem {
 
 func TestNewRefusesUnsafeConfigs(t *testing.T) {
 	t.Parallel()
-	store := openStore(t)
+	store := rig.OpenSQLite(t)
 	engine := newEngine(t, store, &hookonce.Config{})
 	ready := func(context.Context) error { return nil }
 	tests := []struct {
@@ -210,7 +192,7 @@ func TestHealthAndReadiness(t *testing.T) {
 	t.Parallel()
 	ready := errors.New("pool of postgres://secret@db is empty")
 	a := newAPI(t, func(cfg *hookadmin.Config) {
-		cfg.Store = openStore(t)
+		cfg.Store = rig.OpenSQLite(t)
 		cfg.Token = "s3cret"
 		cfg.Ready = func(ctx context.Context) error {
 			if _, ok := ctx.Deadline(); !ok {
@@ -244,7 +226,7 @@ func TestHealthAndReadiness(t *testing.T) {
 
 func TestMethodsHeadersAndUnknownPaths(t *testing.T) {
 	t.Parallel()
-	store := openStore(t)
+	store := rig.OpenSQLite(t)
 	claim(t, store, event{source: "github", id: "e1", body: "{}"})
 	a := newAPI(t, func(cfg *hookadmin.Config) { cfg.Store = store })
 	(&gateway{a, store}).quarantine(t, "github", "{}", noon)

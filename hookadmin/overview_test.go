@@ -14,12 +14,13 @@ import (
 	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookadmin"
+	"github.com/hookonce/hookonce/internal/test/rig"
 	"github.com/hookonce/hookonce/provider"
 )
 
 func TestSettings(t *testing.T) {
 	t.Parallel()
-	store := openStore(t)
+	store := rig.OpenSQLite(t)
 	engine := newEngine(t, store, &hookonce.Config{
 		Sources: []hookonce.Source{
 			{Name: "lab", Provider: provider.None, Event: provider.EventRules{ID: "body:id"}, Consume: hookonce.ConsumeSQL},
@@ -154,7 +155,7 @@ func TestAnOpenCircuitIsShown(t *testing.T) {
 	t.Parallel()
 	broken := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }))
 	t.Cleanup(broken.Close)
-	store := openStore(t)
+	store := rig.OpenSQLite(t)
 	engine := newEngine(t, store, &hookonce.Config{
 		Destinations: []hookonce.Destination{{
 			Name: "billing", URL: broken.URL, AllowPrivate: true,

@@ -18,13 +18,14 @@ import (
 	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/hookadmin"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/rig"
 	"github.com/hookonce/hookonce/provider"
 )
 
 // A real browser shows the warning in red: the policy of the page allows the style sheet.
 func TestDashboardInABrowser(t *testing.T) {
 	t.Parallel()
-	store := openStore(t)
+	store := rig.OpenSQLite(t)
 	engine := newEngine(t, store, &hookonce.Config{Sources: []hookonce.Source{{
 		Name: "pay", Provider: provider.Stripe, Secrets: hookonce.StaticSecrets("a-secret-of-16-bytes-or-more"), DedupeWindow: time.Hour,
 	}}})

@@ -9,11 +9,12 @@ import (
 	"testing"
 
 	"github.com/hookonce/hookonce/hookadmin"
+	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
 func TestProfiles(t *testing.T) {
 	t.Parallel()
-	store := openStore(t)
+	store := rig.OpenSQLite(t)
 	a := newAPI(t, func(cfg *hookadmin.Config) { cfg.Store = store })
 	for _, path := range []string{"profile?seconds=1", "allocs", "block", "goroutine", "heap", "mutex", "threadcreate"} {
 		resp := a.get(t, "/debug/pprof/"+path)
@@ -45,7 +46,7 @@ func TestProfiles(t *testing.T) {
 
 func TestProfilesAreGuarded(t *testing.T) {
 	t.Parallel()
-	store := openStore(t)
+	store := rig.OpenSQLite(t)
 	a := newAPI(t, func(cfg *hookadmin.Config) { cfg.Store, cfg.Token = store, "a-token-of-the-operator" })
 	wantProblem(t, a.do(t, http.MethodGet, "/debug/pprof/heap", func(r *http.Request) { r.Header.Del("Authorization") }), http.StatusUnauthorized)
 }

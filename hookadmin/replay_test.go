@@ -17,6 +17,7 @@ import (
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookadmin"
+	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
 func TestReplayOfADeadEvent(t *testing.T) {
@@ -344,7 +345,7 @@ func (s *faultyStore) RetryMessage(ctx context.Context, p *driver.RetryMessagePa
 
 func TestAReplayThatWasNotConfirmed(t *testing.T) {
 	t.Parallel()
-	store := &faultyStore{Store: openStore(t)}
+	store := &faultyStore{Store: rig.OpenSQLite(t)}
 	g := newGatewayOn(t, store)
 	messages := g.enqueue(t, "e1")
 	g.settle(t, driver.MessageDead)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookadmin"
+	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
 const (
@@ -79,7 +80,7 @@ func newClosed(t *testing.T, store driver.Store, token string) *api {
 
 func TestLogin(t *testing.T) {
 	t.Parallel()
-	a := newClosed(t, openStore(t), token)
+	a := newClosed(t, rig.OpenSQLite(t), token)
 	header := func(lines ...string) func(*http.Request) {
 		return func(r *http.Request) {
 			r.Header.Del("Origin")
@@ -160,7 +161,7 @@ func TestLogin(t *testing.T) {
 
 func TestSessionCookie(t *testing.T) {
 	t.Parallel()
-	a := newClosed(t, openStore(t), token)
+	a := newClosed(t, rig.OpenSQLite(t), token)
 	for _, encrypted := range []bool{false, true} {
 		resp := a.submit(t, "/login", url.Values{"token": {token}}, func(r *http.Request) {
 			r.Header.Set("X-Forwarded-Proto", "https") // any client can send this
@@ -183,7 +184,7 @@ func TestSessionCookie(t *testing.T) {
 // TestSessions sends cookies to pages, and to the API, which accepts none.
 func TestSessions(t *testing.T) {
 	t.Parallel()
-	store := openStore(t)
+	store := rig.OpenSQLite(t)
 	a := newClosed(t, store, token)
 	good := a.signIn(t, token)
 	expires, mac, _ := strings.Cut(good, ".")
@@ -244,7 +245,7 @@ func TestSessions(t *testing.T) {
 
 func TestLogout(t *testing.T) {
 	t.Parallel()
-	a := newClosed(t, openStore(t), token)
+	a := newClosed(t, rig.OpenSQLite(t), token)
 	good := a.signIn(t, token)
 	for name, change := range map[string]func(*http.Request){
 		"other site": func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") },
@@ -275,7 +276,7 @@ func TestLogout(t *testing.T) {
 // Without a token there is no login.
 func TestNoLoginWithoutAToken(t *testing.T) {
 	t.Parallel()
-	a := newAPI(t, func(cfg *hookadmin.Config) { cfg.Store = openStore(t) })
+	a := newAPI(t, func(cfg *hookadmin.Config) { cfg.Store = rig.OpenSQLite(t) })
 	wantProblem(t, a.get(t, "/login"), http.StatusNotFound)
 	wantProblem(t, a.submit(t, "/login", url.Values{"token": {""}}, nil), http.StatusNotFound)
 	wantProblem(t, a.submit(t, "/logout", nil, nil), http.StatusNotFound)
@@ -286,7 +287,7 @@ func TestNoLoginWithoutAToken(t *testing.T) {
 
 func TestSessionsEnd(t *testing.T) {
 	t.Parallel()
-	a := newClosed(t, openStore(t), token)
+	a := newClosed(t, rig.OpenSQLite(t), token)
 	synctest.Test(t, func(t *testing.T) {
 		good := a.signIn(t, token)
 		time.Sleep(12*time.Hour - time.Second)
@@ -300,7 +301,7 @@ func TestSessionsEnd(t *testing.T) {
 
 func TestLoginsAreLimited(t *testing.T) {
 	t.Parallel()
-	a := newClosed(t, openStore(t), token)
+	a := newClosed(t, rig.OpenSQLite(t), token)
 	synctest.Test(t, func(t *testing.T) {
 		try := func(remote, token string) *answer {
 			return a.submit(t, "/login", url.Values{"token": {token}}, func(r *http.Request) { r.RemoteAddr = remote })

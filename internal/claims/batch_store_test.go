@@ -14,6 +14,7 @@ import (
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/claims"
+	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
 func TestOneBadClaimSpoilsNoOther(t *testing.T) {
@@ -23,13 +24,13 @@ func TestOneBadClaimSpoilsNoOther(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			store := openStore(t)
+			store := rig.OpenSQLite(t)
 			for _, n := range []int{1, 2, 3, 8} {
 				for bad := range n {
 					id := func(i int) string { return fmt.Sprintf("%d of %d with %d", i, n, bad) }
-					g, fail := newGate(), failFor(fault, id(bad))
-					q := newQueue(t, &faultStore{Store: store, before: func(ctx context.Context, p *driver.ClaimParams) error {
-						return errors.Join(g.hold(ctx, p), fail(ctx, p))
+					g, fail := rig.NewGate("held"), rig.FailFor(fault, id(bad))
+					q := newQueue(t, &rig.FaultStore{Store: store, Before: func(ctx context.Context, p *driver.ClaimParams) error {
+						return errors.Join(g.Hold(ctx, p), fail(ctx, p))
 					}}, nil)
 					units, want := make([]*claims.Unit, n), make([][]string, n)
 					for i := range n {
@@ -52,8 +53,8 @@ func TestOneBadClaimSpoilsNoOther(t *testing.T) {
 
 func TestCopiesInOneBatchAreCoalesced(t *testing.T) {
 	t.Parallel()
-	g := newGate()
-	store := &faultStore{Store: openStore(t), before: g.hold}
+	g := rig.NewGate("held")
+	store := &rig.FaultStore{Store: rig.OpenSQLite(t), Before: g.Hold}
 	q := newQueue(t, store, nil)
 	var units []*claims.Unit
 	want := map[string]int{claimed: 1, duplicate: 50}
@@ -70,7 +71,7 @@ func TestCopiesInOneBatchAreCoalesced(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("outcomes (-want +got):\n%s", diff)
 	}
-	if n := store.calls.Load(); n != 2 {
+	if n := store.Calls.Load(); n != 2 {
 		t.Errorf("%d calls of Claim, want 2: the held one, and one for all copies", n)
 	}
 }
@@ -88,8 +89,8 @@ func TestRefusedBodyAnswersForNoOther(t *testing.T) {
 
 	t.Run("in two deliveries", func(t *testing.T) {
 		t.Parallel()
-		store, g := openStore(t), newGate()
-		q := newQueue(t, &faultStore{Store: store, before: g.hold}, nil)
+		store, g := rig.OpenSQLite(t), rig.NewGate("held")
+		q := newQueue(t, &rig.FaultStore{Store: store, Before: g.Hold}, nil)
 		claim(t, q, one(guarded("known", "replayed")))
 		replay, genuine := one(guarded("x", "replayed")), one(guarded("x", "genuine"))
 		got := claimTogether(t, q, g, replay, genuine)
@@ -105,7 +106,7 @@ func TestRefusedBodyAnswersForNoOther(t *testing.T) {
 	})
 	t.Run("in one delivery", func(t *testing.T) {
 		t.Parallel()
-		q := newQueue(t, openStore(t), nil)
+		q := newQueue(t, rig.OpenSQLite(t), nil)
 		claim(t, q, one(guarded("known", "replayed")))
 		both := one(guarded("x", "replayed"), guarded("x", "genuine"))
 		got := claim(t, q, both)
@@ -117,9 +118,9 @@ func TestRefusedBodyAnswersForNoOther(t *testing.T) {
 
 func TestUnknownCommitIsSettledByTheRetry(t *testing.T) {
 	t.Parallel()
-	inner := openStore(t)
+	inner := rig.OpenSQLite(t)
 	var lost atomic.Bool
-	q := newQueue(t, &faultStore{Store: inner, before: func(ctx context.Context, p *driver.ClaimParams) error {
+	q := newQueue(t, &rig.FaultStore{Store: inner, Before: func(ctx context.Context, p *driver.ClaimParams) error {
 		if lost.Swap(true) {
 			return nil
 		}
@@ -140,7 +141,7 @@ func TestUnknownCommitIsSettledByTheRetry(t *testing.T) {
 // A store that answers for other claims than it was given leaves the commit unknown.
 func TestStoreWithTooFewResults(t *testing.T) {
 	t.Parallel()
-	q := newQueue(t, shortStore{openStore(t)}, nil)
+	q := newQueue(t, shortStore{rig.OpenSQLite(t)}, nil)
 	u := unit("1")
 	if err := q.Claim(t.Context(), u); err != nil || !errors.Is(u.Results[0].Err, driver.ErrCommitUnknown) {
 		t.Errorf("%v, result %+v, want %v", err, u.Results[0], driver.ErrCommitUnknown)
@@ -155,9 +156,9 @@ func (shortStore) Claim(context.Context, *driver.ClaimParams) ([]driver.ClaimRes
 
 func TestSerializationFailureIsRetriedAtOnce(t *testing.T) {
 	t.Parallel()
-	store := &faultStore{Store: openStore(t)}
-	store.before = func(context.Context, *driver.ClaimParams) error {
-		if store.calls.Load() == 1 {
+	store := &rig.FaultStore{Store: rig.OpenSQLite(t)}
+	store.Before = func(context.Context, *driver.ClaimParams) error {
+		if store.Calls.Load() == 1 {
 			return driver.ErrSerialization
 		}
 		return nil
@@ -165,7 +166,7 @@ func TestSerializationFailureIsRetriedAtOnce(t *testing.T) {
 	if got := claim(t, newQueue(t, store, nil), unit("1", "2")); !slices.Equal(got, []string{claimed, claimed}) {
 		t.Errorf("outcomes %q", got)
 	}
-	if n := store.calls.Load(); n != 2 {
+	if n := store.Calls.Load(); n != 2 {
 		t.Errorf("%d calls of Claim, want 2", n)
 	}
 }
@@ -173,13 +174,13 @@ func TestSerializationFailureIsRetriedAtOnce(t *testing.T) {
 func TestLockWaitLeavesTimeToAnswer(t *testing.T) {
 	t.Parallel()
 	var waits []time.Duration
-	g := newGate()
-	q := newQueue(t, &faultStore{Store: openStore(t), before: func(ctx context.Context, p *driver.ClaimParams) error {
-		if err := g.hold(ctx, p); err != nil || holds(p, "held") {
+	g := rig.NewGate("held")
+	q := newQueue(t, &rig.FaultStore{Store: rig.OpenSQLite(t), Before: func(ctx context.Context, p *driver.ClaimParams) error {
+		if err := g.Hold(ctx, p); err != nil || rig.Holds(p, "held") {
 			return err
 		}
 		waits = append(waits, p.LockTimeout)
-		return failFor(driver.ErrLockTimeout, "stuck")(ctx, p)
+		return rig.FailFor(driver.ErrLockTimeout, "stuck")(ctx, p)
 	}}, nil)
 	stuck := func(in time.Duration, ids ...string) *claims.Unit {
 		u := unit(ids...)
@@ -214,7 +215,7 @@ func TestLargeUnitIsClaimedInChunks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var sizes []int
-			q := newQueue(t, &faultStore{Store: openStore(t), before: func(_ context.Context, p *driver.ClaimParams) error {
+			q := newQueue(t, &rig.FaultStore{Store: rig.OpenSQLite(t), Before: func(_ context.Context, p *driver.ClaimParams) error {
 				sizes = append(sizes, len(p.Claims))
 				return nil
 			}}, nil)
@@ -238,10 +239,10 @@ func TestLargeUnitIsClaimedInChunks(t *testing.T) {
 
 func TestPanicInTheStoreFailsTheWholeBatch(t *testing.T) {
 	t.Parallel()
-	g := newGate()
+	g := rig.NewGate("held")
 	var mended atomic.Bool
-	q := newQueue(t, &faultStore{Store: openStore(t), before: func(ctx context.Context, p *driver.ClaimParams) error {
-		if err := g.hold(ctx, p); err != nil || holds(p, "held") || mended.Load() {
+	q := newQueue(t, &rig.FaultStore{Store: rig.OpenSQLite(t), Before: func(ctx context.Context, p *driver.ClaimParams) error {
+		if err := g.Hold(ctx, p); err != nil || rig.Holds(p, "held") || mended.Load() {
 			return err
 		}
 		panic("a defect of the store")
@@ -261,11 +262,11 @@ func TestPanicInTheStoreFailsTheWholeBatch(t *testing.T) {
 
 func TestCallbacks(t *testing.T) {
 	t.Parallel()
-	g := newGate()
-	store := openStore(t)
+	g := rig.NewGate("held")
+	store := rig.OpenSQLite(t)
 	var told []string
-	q := newQueue(t, &faultStore{Store: store, before: func(ctx context.Context, p *driver.ClaimParams) error {
-		return errors.Join(g.hold(ctx, p), failFor(driver.ErrBadRow, "bad")(ctx, p))
+	q := newQueue(t, &rig.FaultStore{Store: store, Before: func(ctx context.Context, p *driver.ClaimParams) error {
+		return errors.Join(g.Hold(ctx, p), rig.FailFor(driver.ErrBadRow, "bad")(ctx, p))
 	}}, func(o *claims.Options) {
 		o.Claimed = func(all []*driver.Claim) {
 			var ids []string
@@ -318,11 +319,11 @@ func buried(t *testing.T, store driver.Store, ids ...string) {
 
 func TestDeadEventsAreReopened(t *testing.T) {
 	t.Parallel()
-	store := openStore(t)
+	store := rig.OpenSQLite(t)
 	buried(t, store, "dead", "acknowledged")
-	g := newGate()
+	g := rig.NewGate("held")
 	reopened := make(chan struct{}, 10)
-	q := newQueue(t, &faultStore{Store: store, before: g.hold}, func(o *claims.Options) { o.Reopened = func() { reopened <- struct{}{} } })
+	q := newQueue(t, &rig.FaultStore{Store: store, Before: g.Hold}, func(o *claims.Options) { o.Reopened = func() { reopened <- struct{}{} } })
 	reopening := func(id string) *claims.Unit {
 		return claims.NewUnit([]driver.Claim{event(id, "{}")}, true, time.Now().Add(time.Minute))
 	}
@@ -360,7 +361,7 @@ func (reopenStore) Reopen(context.Context, *driver.ReopenParams) ([]driver.Key, 
 // does not deliver it again.
 func TestFailedReopeningFailsTheDelivery(t *testing.T) {
 	t.Parallel()
-	store := openStore(t)
+	store := rig.OpenSQLite(t)
 	buried(t, store, "dead")
 	q := newQueue(t, reopenStore{store}, nil)
 	u := claims.NewUnit([]driver.Claim{event("dead", "{}"), event("fresh", "{}")}, true, time.Now().Add(time.Minute))

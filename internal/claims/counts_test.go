@@ -14,6 +14,7 @@ import (
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/claims"
+	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
 // countingStore is a real store that notes the sizes of its writes of counts. While fault is set,
@@ -59,7 +60,7 @@ func deliver(t *testing.T, q *claims.Queue, all ...driver.Claim) {
 func TestDeliveriesAreCounted(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder
-	store := openStore(t)
+	store := rig.OpenSQLite(t)
 	q := newQueue(t, store, func(o *claims.Options) {
 		o.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	})
@@ -93,7 +94,7 @@ func TestCountsAfterAFailure(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			store := &countingStore{Store: openStore(t)}
+			store := &countingStore{Store: rig.OpenSQLite(t)}
 			q := newQueue(t, store, nil)
 			deliver(t, q, event("1", "a"), event("1", "a"), event("1", "a"))
 			store.fault, store.written = tt.fault, tt.written
@@ -114,7 +115,7 @@ func TestCountsAfterAFailure(t *testing.T) {
 
 func TestCountsAreWrittenInChunks(t *testing.T) {
 	t.Parallel()
-	store := &countingStore{Store: openStore(t)}
+	store := &countingStore{Store: rig.OpenSQLite(t)}
 	q := newQueue(t, store, nil)
 	for i := range claims.MaxBatch + 1 {
 		c := event(fmt.Sprint(i), "{}")

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/claims"
+	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
 // A callback that ends its goroutine fails the deliveries of its batch, unless their claims have
@@ -36,7 +37,7 @@ func TestCallbackThatEndsItsGoroutine(t *testing.T) {
 					runtime.Goexit()
 				}
 			}
-			q := newQueue(t, &faultStore{Store: openStore(t), before: func(context.Context, *driver.ClaimParams) error {
+			q := newQueue(t, &rig.FaultStore{Store: rig.OpenSQLite(t), Before: func(context.Context, *driver.ClaimParams) error {
 				if mended.Load() {
 					return nil
 				}
@@ -59,7 +60,7 @@ func TestCallbackThatEndsItsGoroutine(t *testing.T) {
 // A store that neither inserted nor found an event leaves its claim unsettled: that is no duplicate.
 func TestUnsettledResultIsNoDuplicate(t *testing.T) {
 	t.Parallel()
-	q := newQueue(t, unsettledStore{openStore(t)}, nil)
+	q := newQueue(t, unsettledStore{rig.OpenSQLite(t)}, nil)
 	u := unit("1", "2")
 	if err := q.Claim(t.Context(), u); err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/claims"
+	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
 // unitOf returns a delivery of n events to a source.
@@ -30,11 +31,11 @@ func unitOf(source, id string, n int) *claims.Unit {
 // delivery of the source that has the most.
 func TestFullQueueIsShared(t *testing.T) {
 	t.Parallel()
-	g := newGate()
-	q := newQueue(t, &faultStore{Store: openStore(t), before: g.hold}, func(o *claims.Options) { o.MaxUnits = 4 })
+	g := rig.NewGate("held")
+	q := newQueue(t, &rig.FaultStore{Store: rig.OpenSQLite(t), Before: g.Hold}, func(o *claims.Options) { o.MaxUnits = 4 })
 	var wg sync.WaitGroup
 	wg.Go(func() { claim(t, q, unit("held")) })
-	<-g.arrived
+	<-g.Arrived
 
 	var mu sync.Mutex
 	outcomes := make(map[string]string)
@@ -48,7 +49,7 @@ func TestFullQueueIsShared(t *testing.T) {
 	}
 	refused := func(id string) {
 		t.Helper()
-		waitFor(t, func() bool {
+		rig.WaitFor(t, func() bool {
 			mu.Lock()
 			defer mu.Unlock()
 			return outcomes[id] == claims.ErrFull.Error()
@@ -56,7 +57,7 @@ func TestFullQueueIsShared(t *testing.T) {
 	}
 	for i := range 4 {
 		send("flood", fmt.Sprint(i))
-		waitFor(t, func() bool { return q.Waiting() == i+1 })
+		rig.WaitFor(t, func() bool { return q.Waiting() == i+1 })
 	}
 	if !q.Full("flood") || q.Full("quiet") {
 		t.Errorf("full for the flood: %t, want true; for another source: %t, want false", q.Full("flood"), q.Full("quiet"))
@@ -72,7 +73,7 @@ func TestFullQueueIsShared(t *testing.T) {
 	if n := q.Waiting(); n != 4 {
 		t.Errorf("%d units wait, want 4", n)
 	}
-	close(g.open)
+	close(g.Open)
 	wg.Wait()
 	want := map[string]string{
 		"flood 0": claimed, "flood 1": claimed, "quiet 0": claimed, "quiet 1": claimed,
@@ -96,10 +97,10 @@ func TestSourcesTakeTurns(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			g := newGate()
+			g := rig.NewGate("held")
 			var mu sync.Mutex
 			var batches [][]string // sources in each batch after the first
-			q := newQueue(t, &faultStore{Store: openStore(t), before: func(ctx context.Context, p *driver.ClaimParams) error {
+			q := newQueue(t, &rig.FaultStore{Store: rig.OpenSQLite(t), Before: func(ctx context.Context, p *driver.ClaimParams) error {
 				var sources []string
 				for i := range p.Claims {
 					sources = append(sources, p.Claims[i].Source)
@@ -108,20 +109,20 @@ func TestSourcesTakeTurns(t *testing.T) {
 				mu.Lock()
 				batches = append(batches, slices.Compact(sources))
 				mu.Unlock()
-				return g.hold(ctx, p)
+				return g.Hold(ctx, p)
 			}}, func(o *claims.Options) { o.MaxUnits = 2000 })
 			var wg sync.WaitGroup
 			wg.Go(func() { claim(t, q, unit("held")) })
-			<-g.arrived
+			<-g.Arrived
 			for i := range tt.deliveries {
 				wg.Go(func() { claim(t, q, unitOf("flood", fmt.Sprint(i), tt.events)) })
 			}
-			waitFor(t, func() bool { return q.Waiting() == tt.deliveries })
+			rig.WaitFor(t, func() bool { return q.Waiting() == tt.deliveries })
 			for i, source := range []string{"quiet", "calm"} {
 				wg.Go(func() { claim(t, q, unitOf(source, "1", 1)) })
-				waitFor(t, func() bool { return q.Waiting() == tt.deliveries+i+1 })
+				rig.WaitFor(t, func() bool { return q.Waiting() == tt.deliveries+i+1 })
 			}
-			close(g.open)
+			close(g.Open)
 			wg.Wait()
 			for _, source := range []string{"quiet", "calm"} {
 				if i := slices.IndexFunc(batches, func(b []string) bool { return slices.Contains(b, source) }); i < 1 || i > tt.within {
@@ -135,17 +136,17 @@ func TestSourcesTakeTurns(t *testing.T) {
 // A delivery that was refused for another source, or that gave up, is in no lane any more.
 func TestEvictedUnitIsGone(t *testing.T) {
 	t.Parallel()
-	g := newGate()
-	store := openStore(t)
-	q := newQueue(t, &faultStore{Store: store, before: g.hold}, func(o *claims.Options) { o.MaxUnits = 2 })
+	g := rig.NewGate("held")
+	store := rig.OpenSQLite(t)
+	q := newQueue(t, &rig.FaultStore{Store: store, Before: g.Hold}, func(o *claims.Options) { o.MaxUnits = 2 })
 	var wg sync.WaitGroup
 	wg.Go(func() { claim(t, q, unit("held")) })
-	<-g.arrived
+	<-g.Arrived
 	wg.Go(func() { claim(t, q, unitOf("flood", "0", 1)) })
-	waitFor(t, func() bool { return q.Waiting() == 1 })
+	rig.WaitFor(t, func() bool { return q.Waiting() == 1 })
 	evicted := make(chan error, 1)
 	go func() { evicted <- q.Claim(t.Context(), unitOf("flood", "1", 1)) }()
-	waitFor(t, func() bool { return q.Waiting() == 2 })
+	rig.WaitFor(t, func() bool { return q.Waiting() == 2 })
 	ctx, giveUp := context.WithCancel(t.Context())
 	abandoned := make(chan error, 1)
 	go func() { abandoned <- q.Claim(ctx, unitOf("quiet", "0", 1)) }()
@@ -159,7 +160,7 @@ func TestEvictedUnitIsGone(t *testing.T) {
 	if n := q.Waiting(); n != 1 {
 		t.Errorf("%d units wait, want the first one of the flood", n)
 	}
-	close(g.open)
+	close(g.Open)
 	wg.Wait()
 	for _, id := range []string{"flood 1 0", "quiet 0 0"} {
 		if stored(t, store, id) != nil {

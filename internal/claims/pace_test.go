@@ -13,6 +13,7 @@ import (
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/claims"
+	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
 // slowStore is a real store that takes too long for more than most claims in one call; 0 sets no
@@ -21,7 +22,7 @@ type slowStore struct {
 	driver.Store
 	most  atomic.Int64
 	hangs bool
-	gate  *gate
+	gate  *rig.Gate
 
 	mu    sync.Mutex
 	sizes []int // of the calls
@@ -33,7 +34,7 @@ func (s *slowStore) Claim(ctx context.Context, p *driver.ClaimParams) ([]driver.
 	s.mu.Lock()
 	s.sizes = append(s.sizes, len(p.Claims))
 	s.mu.Unlock()
-	if err := s.gate.hold(ctx, p); err != nil {
+	if err := s.gate.Hold(ctx, p); err != nil {
 		return nil, err
 	}
 	if most := s.most.Load(); most > 0 && len(p.Claims) > int(most) {
@@ -59,7 +60,7 @@ func (s *slowStore) takeSizes() []int {
 // grow again when the disk is quick again.
 func TestBatchesShrinkAndGrow(t *testing.T) {
 	t.Parallel()
-	store := &slowStore{Store: openStore(t), gate: newGate()}
+	store := &slowStore{Store: rig.OpenSQLite(t), gate: rig.NewGate("held")}
 	store.most.Store(10)
 	q := newQueue(t, store, nil)
 	n := 0
@@ -110,9 +111,9 @@ func TestBatchesShrinkAndGrow(t *testing.T) {
 // until they succeed.
 func TestDeliveriesThatComeBackTogether(t *testing.T) {
 	t.Parallel()
-	store := &slowStore{Store: openStore(t), hangs: true, gate: newGate()}
+	store := &slowStore{Store: rig.OpenSQLite(t), hangs: true, gate: rig.NewGate("held")}
 	store.most.Store(10)
-	close(store.gate.open)
+	close(store.gate.Open)
 	q := newQueue(t, store, nil)
 	open := make(map[string]bool)
 	for i := range 80 {
@@ -142,10 +143,10 @@ func TestDeliveriesThatComeBackTogether(t *testing.T) {
 // A delivery whose time is over is not claimed again with the smaller batches.
 func TestOverdueDeliveryIsNotRetried(t *testing.T) {
 	t.Parallel()
-	store := &slowStore{Store: openStore(t), gate: newGate()}
+	store := &slowStore{Store: rig.OpenSQLite(t), gate: rig.NewGate("held")}
 	var timedOut atomic.Bool
 	overdue := claims.NewUnit([]driver.Claim{event("overdue", "{}")}, false, time.Now().Add(200*time.Millisecond))
-	q := newQueue(t, &faultStore{Store: store, before: func(_ context.Context, p *driver.ClaimParams) error {
+	q := newQueue(t, &rig.FaultStore{Store: store, Before: func(_ context.Context, p *driver.ClaimParams) error {
 		if len(p.Claims) == 1 || timedOut.Swap(true) {
 			return nil
 		}

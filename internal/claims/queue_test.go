@@ -6,99 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	_ "modernc.org/sqlite"
 
 	"github.com/hookonce/hookonce/driver"
-	"github.com/hookonce/hookonce/hookmigrate"
-	"github.com/hookonce/hookonce/hooksql"
 	"github.com/hookonce/hookonce/internal/claims"
+	"github.com/hookonce/hookonce/internal/test/rig"
 )
-
-// openStore opens a fresh SQLite store.
-func openStore(t *testing.T) *hooksql.Store {
-	t.Helper()
-	store, err := hooksql.OpenSQLite("sqlite", filepath.Join(t.TempDir(), "hookonce.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := store.Close(); err != nil {
-			t.Errorf("closing the store: %v", err)
-		}
-	})
-	if _, err := hookmigrate.Up(t.Context(), store); err != nil {
-		t.Fatal(err)
-	}
-	return store
-}
-
-// faultStore is a real store with faults: before runs ahead of each Claim, and may fail it, hold it
-// or let it through.
-type faultStore struct {
-	driver.Store
-	before     func(ctx context.Context, p *driver.ClaimParams) error
-	concurrent int // claims at a time; 0 asks the store
-	calls      atomic.Int64
-}
-
-func (s *faultStore) Claim(ctx context.Context, p *driver.ClaimParams) ([]driver.ClaimResult, error) {
-	s.calls.Add(1)
-	if err := s.before(ctx, p); err != nil {
-		return nil, err
-	}
-	return s.Store.Claim(ctx, p)
-}
-
-func (s *faultStore) ClaimConcurrency() int {
-	if s.concurrent > 0 {
-		return s.concurrent
-	}
-	return s.Store.ClaimConcurrency()
-}
-
-func holds(p *driver.ClaimParams, id string) bool {
-	return slices.ContainsFunc(p.Claims, func(c driver.Claim) bool { return c.EventID == id })
-}
-
-// failFor fails every statement with a claim of id, as a database does that refuses a statement for
-// one of its rows.
-func failFor(err error, id string) func(context.Context, *driver.ClaimParams) error {
-	return func(_ context.Context, p *driver.ClaimParams) error {
-		if holds(p, id) {
-			return fmt.Errorf("%w: injected", err)
-		}
-		return nil
-	}
-}
-
-// gate holds the claims of the event "held" until it is opened, and tells when the first one
-// arrives.
-type gate struct {
-	open, arrived chan struct{}
-	once          sync.Once
-}
-
-func newGate() *gate { return &gate{open: make(chan struct{}), arrived: make(chan struct{})} }
-
-func (g *gate) hold(ctx context.Context, p *driver.ClaimParams) error {
-	if !holds(p, "held") {
-		return nil
-	}
-	g.once.Do(func() { close(g.arrived) })
-	select {
-	case <-g.open:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", driver.ErrCommitUnknown, ctx.Err())
-	}
-}
 
 // newQueue returns a queue, which the end of the test closes.
 func newQueue(t *testing.T, store claims.Store, change func(*claims.Options)) *claims.Queue {
@@ -163,34 +81,19 @@ func claim(t *testing.T, q *claims.Queue, u *claims.Unit) []string {
 
 // claimTogether claims units in one batch: g holds a first unit in the store until all others are
 // queued, in their order. It returns their outcomes.
-func claimTogether(t *testing.T, q *claims.Queue, g *gate, units ...*claims.Unit) [][]string {
+func claimTogether(t *testing.T, q *claims.Queue, g *rig.Gate, units ...*claims.Unit) [][]string {
 	t.Helper()
 	var wg sync.WaitGroup
 	wg.Go(func() { claim(t, q, unit("held")) })
-	<-g.arrived
+	<-g.Arrived
 	all := make([][]string, len(units))
 	for i, u := range units {
 		wg.Go(func() { all[i] = claim(t, q, u) })
-		waitFor(t, func() bool { return q.Waiting() == i+1 })
+		rig.WaitFor(t, func() bool { return q.Waiting() == i+1 })
 	}
-	close(g.open)
+	close(g.Open)
 	wg.Wait()
 	return all
-}
-
-// waitFor polls until state reports true.
-func waitFor(t *testing.T, state func() bool) {
-	t.Helper()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(time.Minute)
-	for !state() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatal("the state was not reached within a minute")
-		}
-	}
 }
 
 // stored returns an event as the store has it, or nil.
@@ -208,11 +111,11 @@ func stored(t *testing.T, store driver.Store, id string) *driver.EventDetail {
 
 func TestFullQueue(t *testing.T) {
 	t.Parallel()
-	g := newGate()
-	q := newQueue(t, &faultStore{Store: openStore(t), before: g.hold}, func(o *claims.Options) { o.MaxUnits = 4 })
+	g := rig.NewGate("held")
+	q := newQueue(t, &rig.FaultStore{Store: rig.OpenSQLite(t), Before: g.Hold}, func(o *claims.Options) { o.MaxUnits = 4 })
 	var wg sync.WaitGroup
 	wg.Go(func() { claim(t, q, unit("held")) })
-	<-g.arrived
+	<-g.Arrived
 	for i := range 4 {
 		if q.Full("lab") {
 			t.Errorf("full with %d units", i)
@@ -222,7 +125,7 @@ func TestFullQueue(t *testing.T) {
 				t.Errorf("a unit that fits: %q", got)
 			}
 		})
-		waitFor(t, func() bool { return q.Waiting() == i+1 })
+		rig.WaitFor(t, func() bool { return q.Waiting() == i+1 })
 	}
 	if !q.Full("lab") {
 		t.Error("not full with 4 units")
@@ -230,17 +133,17 @@ func TestFullQueue(t *testing.T) {
 	if err := q.Claim(t.Context(), unit("too many")); !errors.Is(err, claims.ErrFull) {
 		t.Errorf("the unit beyond the limit: %v, want %v", err, claims.ErrFull)
 	}
-	close(g.open)
+	close(g.Open)
 	wg.Wait()
 }
 
 func TestCloseAnswersQueuedUnits(t *testing.T) {
 	t.Parallel()
-	g := newGate()
-	q := newQueue(t, &faultStore{Store: openStore(t), before: g.hold}, nil)
+	g := rig.NewGate("held")
+	q := newQueue(t, &rig.FaultStore{Store: rig.OpenSQLite(t), Before: g.Hold}, nil)
 	var wg sync.WaitGroup
 	wg.Go(func() { claim(t, q, unit("held")) })
-	<-g.arrived
+	<-g.Arrived
 	for i := range 7 {
 		wg.Go(func() {
 			if got := claim(t, q, unit(fmt.Sprint(i))); got[0] != claimed {
@@ -248,10 +151,10 @@ func TestCloseAnswersQueuedUnits(t *testing.T) {
 			}
 		})
 	}
-	waitFor(t, func() bool { return q.Waiting() == 7 })
+	rig.WaitFor(t, func() bool { return q.Waiting() == 7 })
 	closed := make(chan struct{})
 	go func() { q.Close(); close(closed) }()
-	waitFor(t, func() bool { // once Close has begun
+	rig.WaitFor(t, func() bool { // once Close has begun
 		u := unit("late")
 		err := q.Claim(alreadyEnded(t), u)
 		return errors.Is(err, claims.ErrClosed)
@@ -261,7 +164,7 @@ func TestCloseAnswersQueuedUnits(t *testing.T) {
 		t.Error("Close returned while units were queued")
 	default:
 	}
-	close(g.open)
+	close(g.Open)
 	wg.Wait()
 	<-closed
 }
@@ -277,23 +180,23 @@ func alreadyEnded(t *testing.T) context.Context {
 // instead of spoiling the next ones.
 func TestCopiesOfAStuckKeyDelayNoOtherEvent(t *testing.T) {
 	t.Parallel()
-	g := newGate()
-	q := newQueue(t, &faultStore{Store: openStore(t), before: g.hold, concurrent: 4}, nil)
+	g := rig.NewGate("held")
+	q := newQueue(t, &rig.FaultStore{Store: rig.OpenSQLite(t), Before: g.Hold, Concurrent: 4}, nil)
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() { claim(t, q, unit("held")) })
-		<-g.arrived
+		<-g.Arrived
 	}
-	waitFor(t, func() bool { return q.Waiting() == 3 })
+	rig.WaitFor(t, func() bool { return q.Waiting() == 3 })
 	// A copy in a delivery of several events keeps that delivery back as well.
 	wg.Go(func() { claim(t, q, unit("other", "held")) })
-	waitFor(t, func() bool { return q.Waiting() == 4 })
+	rig.WaitFor(t, func() bool { return q.Waiting() == 4 })
 	for i := range 20 {
 		if got := claim(t, q, unit(fmt.Sprint(i))); got[0] != claimed {
 			t.Errorf("another event: %q", got)
 		}
 	}
-	close(g.open)
+	close(g.Open)
 	wg.Wait()
 	if n := q.Waiting(); n != 0 {
 		t.Errorf("%d units still wait after the stuck key was free", n)
@@ -307,22 +210,22 @@ func TestCopiesOfAStuckKeyDelayNoOtherEvent(t *testing.T) {
 // claimed in the order of their arrival.
 func TestCopiesDoNotOvertake(t *testing.T) {
 	t.Parallel()
-	g := newGate()
-	store := openStore(t)
-	q := newQueue(t, &faultStore{Store: store, before: g.hold, concurrent: 4}, nil)
+	g := rig.NewGate("held")
+	store := rig.OpenSQLite(t)
+	q := newQueue(t, &rig.FaultStore{Store: store, Before: g.Hold, Concurrent: 4}, nil)
 	var wg sync.WaitGroup
 	wg.Go(func() { claim(t, q, unit("held")) })
-	<-g.arrived
+	<-g.Arrived
 	first := claims.NewUnit([]driver.Claim{event("held", "{}"), event("x", "first")}, false, time.Now().Add(time.Minute))
 	second := claims.NewUnit([]driver.Claim{event("x", "second")}, false, time.Now().Add(time.Minute))
 	for i, u := range []*claims.Unit{first, second} {
 		wg.Go(func() { claim(t, q, u) })
-		waitFor(t, func() bool { return q.Waiting() == i+1 })
+		rig.WaitFor(t, func() bool { return q.Waiting() == i+1 })
 	}
 	if got := claim(t, q, unit("y")); got[0] != claimed {
 		t.Errorf("another event: %q", got)
 	}
-	close(g.open)
+	close(g.Open)
 	wg.Wait()
 	if got := string(stored(t, store, "x").Body); got != "first" {
 		t.Errorf("event x has the body of the %s delivery", got)
@@ -335,16 +238,16 @@ func TestCopiesDoNotOvertake(t *testing.T) {
 // A delivery that gave up waiting leaves nothing behind that would delay the next copy of its event.
 func TestAbandonedUnitBlocksNoCopy(t *testing.T) {
 	t.Parallel()
-	g := newGate()
-	store := openStore(t)
-	q := newQueue(t, &faultStore{Store: store, before: g.hold}, nil)
+	g := rig.NewGate("held")
+	store := rig.OpenSQLite(t)
+	q := newQueue(t, &rig.FaultStore{Store: store, Before: g.Hold}, nil)
 	var wg sync.WaitGroup
 	wg.Go(func() { claim(t, q, unit("held")) })
-	<-g.arrived
+	<-g.Arrived
 	ctx, giveUp := context.WithCancel(t.Context())
 	abandoned := make(chan error, 1)
 	go func() { abandoned <- q.Claim(ctx, unit("1")) }()
-	waitFor(t, func() bool { return q.Waiting() == 1 })
+	rig.WaitFor(t, func() bool { return q.Waiting() == 1 })
 	giveUp()
 	if err := <-abandoned; !errors.Is(err, claims.ErrAbandoned) {
 		t.Errorf("the abandoned unit: %v, want %v", err, claims.ErrAbandoned)
@@ -352,7 +255,7 @@ func TestAbandonedUnitBlocksNoCopy(t *testing.T) {
 	if n := q.Waiting(); n != 0 {
 		t.Errorf("%d units wait, want none: the abandoned one still holds its place", n)
 	}
-	close(g.open)
+	close(g.Open)
 	wg.Wait()
 	if stored(t, store, "1") != nil {
 		t.Error("the abandoned unit was claimed")
@@ -366,8 +269,8 @@ func TestAbandonedUnitBlocksNoCopy(t *testing.T) {
 // claim ends at the deadline of the unit.
 func TestClaimInADatabaseThatHangs(t *testing.T) {
 	t.Parallel()
-	g := newGate() // never opened
-	q := newQueue(t, &faultStore{Store: openStore(t), before: g.hold}, nil)
+	g := rig.NewGate("held") // never opened
+	q := newQueue(t, &rig.FaultStore{Store: rig.OpenSQLite(t), Before: g.Hold}, nil)
 	deadline := time.Now().Add(50 * time.Millisecond)
 	ctx, cancel := context.WithDeadline(t.Context(), deadline)
 	defer cancel()

@@ -18,6 +18,7 @@ import (
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/guard"
 	"github.com/hookonce/hookonce/internal/relay"
+	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
 func TestOutcomes(t *testing.T) {
@@ -54,7 +55,7 @@ func TestOutcomes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			store := openStore(t)
+			store := rig.OpenSQLite(t)
 			claim(t, store, "1", "the body")
 			var observed []string
 			stop := run(t, newGroup(store, func(o *relay.Options) {
@@ -135,7 +136,7 @@ func TestAnswersOverHTTP(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			store := openStore(t)
+			store := rig.OpenSQLite(t)
 			claim(t, store, "1", "{}")
 			run(t, newGroup(store, nil, destination(nil, byHTTP(newAnswers(t, tt.statuses...).url))))
 			if got := triesOf(settled(t, store, "1", tt.state)); got != tt.tries {
@@ -160,14 +161,14 @@ func TestDelayOfTheDestination(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			store := openStore(t)
+			store := rig.OpenSQLite(t)
 			claim(t, store, "1", "{}")
 			url := newAnswers(t, 429).url
 			run(t, newGroup(store, nil, destination(tt.send, func(d *relay.Destination) {
 				byHTTP(url)(d)
 				d.Retry.First, d.Retry.Max = tt.schedule, tt.schedule
 			})))
-			waitFor(t, func() bool { return len(eventOf(t, store, "1").Tries) == 1 })
+			rig.WaitFor(t, func() bool { return len(eventOf(t, store, "1").Tries) == 1 })
 			now, err := store.Now(t.Context())
 			if err != nil {
 				t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/relay"
+	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
 // With a cooldown of a minute, no message follows the failures that open the circuit, so the number
@@ -19,7 +20,7 @@ import (
 func TestOpenCircuitSpendsNoAttempts(t *testing.T) {
 	t.Parallel()
 	const events = 15
-	store := openStore(t)
+	store := rig.OpenSQLite(t)
 	claimMany(t, store, events, "{}")
 	var calls atomic.Int64
 	d := destination(func(context.Context, *driver.Message) error {
@@ -29,7 +30,7 @@ func TestOpenCircuitSpendsNoAttempts(t *testing.T) {
 		d.Concurrency, d.Retry = 1, driver.Retry{Attempts: 2, First: time.Minute, Max: time.Minute}
 	})
 	stop := run(t, newGroup(store, nil, d))
-	waitFor(t, func() bool { return d.Circuit.Status().Open })
+	rig.WaitFor(t, func() bool { return d.Circuit.Status().Open })
 	stop()
 	if got := d.Circuit.Status().Failures; got != 10 || calls.Load() != 10 {
 		t.Errorf("%d failures in a row, %d calls; want 10 of both", got, calls.Load())
@@ -55,7 +56,7 @@ func TestCircuitClosesWhenTheDestinationIsBack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			store, log := openStore(t), &lines{}
+			store, log := rig.OpenSQLite(t), &rig.Log{}
 			claimMany(t, store, tt.events, "{}")
 			var calls atomic.Int64
 			d := destination(func(context.Context, *driver.Message) error {
@@ -76,8 +77,8 @@ func TestCircuitClosesWhenTheDestinationIsBack(t *testing.T) {
 			if got := d.Circuit.Status(); got != (relay.CircuitStatus{}) {
 				t.Errorf("circuit %+v, want it closed", got)
 			}
-			wantLine(t, log, "circuit opened")
-			wantLine(t, log, "circuit closed")
+			log.WantOne(t, "circuit opened")
+			log.WantOne(t, "circuit closed")
 		})
 	}
 }
@@ -93,7 +94,7 @@ func TestBadMessagesDelayNoOthers(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
 			t.Parallel()
-			store, app, log := openStore(t), newAnswers(t), &lines{}
+			store, app, log := rig.OpenSQLite(t), newAnswers(t), &rig.Log{}
 			claimMany(t, store, bad, fmt.Sprintf(`{"refuse":%d}`, status))
 			claim(t, store, "good", "{}")
 			d := destination(nil, func(d *relay.Destination) {
@@ -106,7 +107,7 @@ func TestBadMessagesDelayNoOthers(t *testing.T) {
 			if place > most {
 				t.Errorf("the good message was number %d, want it among the first %d", place, most)
 			}
-			if opened := strings.Contains(log.all(), "circuit opened"); opened != (status == 500) {
+			if opened := strings.Contains(log.Text(), "circuit opened"); opened != (status == 500) {
 				t.Errorf("status %d opened the circuit: %t", status, opened)
 			}
 		})

@@ -19,6 +19,7 @@ import (
 	"github.com/hookonce/hookonce/internal/guard"
 	"github.com/hookonce/hookonce/internal/limit"
 	"github.com/hookonce/hookonce/internal/relay"
+	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
 // newVersion returns a claim about a version, of at most three digits, of an object. The id of its
@@ -48,7 +49,7 @@ func watching(o *relay.Options) {
 
 func TestStaleMessagesAreSkipped(t *testing.T) {
 	t.Parallel()
-	store, h := openStore(t), newHolding("")
+	store, h := rig.OpenSQLite(t), newHolding("")
 	var mu sync.Mutex
 	var observed []string
 	g := newGroup(store, func(o *relay.Options) {
@@ -90,7 +91,7 @@ func TestStaleMessagesAreSkipped(t *testing.T) {
 // gets an older version after a newer one.
 func TestVersionsDueTogether(t *testing.T) {
 	t.Parallel()
-	store := openStore(t)
+	store := rig.OpenSQLite(t)
 	var all []driver.Claim
 	for _, version := range []string{"3", "1", "4", "2", "5"} {
 		all = append(all, newVersion("a", version), newVersion("b", version))
@@ -118,7 +119,7 @@ func TestVersionsDueTogether(t *testing.T) {
 		var want []string
 		for version := 1; version <= 5; version++ {
 			id := fmt.Sprint(object, "-", version)
-			waitFor(t, func() bool {
+			rig.WaitFor(t, func() bool {
 				// A slow machine may give a message back, and find it stale later.
 				state := messageOf(t, store, id).State
 				return state == driver.StateSent || state == driver.StateSkipped
@@ -138,7 +139,7 @@ func TestVersionsDueTogether(t *testing.T) {
 // A failed version is stale if a newer one was sent before its next attempt.
 func TestRetryOfAnOvertakenMessage(t *testing.T) {
 	t.Parallel()
-	store := openStore(t)
+	store := rig.OpenSQLite(t)
 	claimVersion(t, store, "a", "1")
 	var overtaken atomic.Bool
 	g := newGroup(store, watching, destination(func(_ context.Context, m *driver.Message) error {
@@ -149,7 +150,7 @@ func TestRetryOfAnOvertakenMessage(t *testing.T) {
 		return nil
 	}, func(d *relay.Destination) { d.Retry.Attempts = 10_000 }))
 	run(t, g)
-	waitFor(t, func() bool { return len(eventOf(t, store, "a-1").Tries) > 0 })
+	rig.WaitFor(t, func() bool { return len(eventOf(t, store, "a-1").Tries) > 0 })
 	claimVersion(t, store, "a", "2")
 	g.Wake("app")
 	settled(t, store, "a-2", driver.StateSent)
@@ -170,7 +171,7 @@ func TestObjectInFlight(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			store, h := openStore(t), newHolding("a-"+tt.held)
+			store, h := rig.OpenSQLite(t), newHolding("a-"+tt.held)
 			g := newGroup(store, watching, destination(h.send, nil))
 			run(t, g)
 			claimVersion(t, store, "a", tt.held)
@@ -178,7 +179,7 @@ func TestObjectInFlight(t *testing.T) {
 			claimVersion(t, store, "a", tt.later)
 			g.Wake("app")
 			later := "a-" + tt.later
-			waitFor(t, func() bool { return messageOf(t, store, later).State == driver.StateSending })
+			rig.WaitFor(t, func() bool { return messageOf(t, store, later).State == driver.StateSending })
 			if began, _ := h.said(); len(began) != 1 {
 				t.Errorf("began %q while the first was sent", began)
 			}
@@ -196,15 +197,15 @@ func TestObjectInFlight(t *testing.T) {
 // free for others.
 func TestLongWaitIsGivenBack(t *testing.T) {
 	t.Parallel()
-	store, h := openStore(t), newHolding("a-1")
+	store, h := rig.OpenSQLite(t), newHolding("a-1")
 	g := newGroup(store, watching, destination(h.send, func(d *relay.Destination) { d.Concurrency = 2 }))
 	run(t, g)
 	claimVersion(t, store, "a", "1")
 	<-h.arrived
 	claimVersion(t, store, "a", "2")
 	g.Wake("app")
-	waitFor(t, func() bool { return messageOf(t, store, "a-2").State == driver.StateSending })
-	waitFor(t, func() bool {
+	rig.WaitFor(t, func() bool { return messageOf(t, store, "a-2").State == driver.StateSending })
+	rig.WaitFor(t, func() bool {
 		m := messageOf(t, store, "a-2")
 		return m.State == driver.StatePending && m.Attempts == 0
 	})
@@ -219,7 +220,7 @@ func TestLongWaitIsGivenBack(t *testing.T) {
 // A replaced relay finishes its sends, and its successor waits for them.
 func TestObjectInFlightOfAnOldRelay(t *testing.T) {
 	t.Parallel()
-	store, old, successor := openStore(t), newHolding("a-1"), newHolding("")
+	store, old, successor := rig.OpenSQLite(t), newHolding("a-1"), newHolding("")
 	g := newGroup(store, watching, destination(old.send, nil))
 	run(t, g)
 	claimVersion(t, store, "a", "1")
@@ -227,7 +228,7 @@ func TestObjectInFlightOfAnOldRelay(t *testing.T) {
 	set(g, destination(successor.send, nil))
 	claimVersion(t, store, "a", "2")
 	g.Wake("app")
-	waitFor(t, func() bool { return messageOf(t, store, "a-2").State == driver.StateSending })
+	rig.WaitFor(t, func() bool { return messageOf(t, store, "a-2").State == driver.StateSending })
 	if began, _ := successor.said(); len(began) > 0 {
 		t.Errorf("began %q while the old relay was sending", began)
 	}
@@ -242,7 +243,7 @@ func TestObjectInFlightOfAnOldRelay(t *testing.T) {
 
 func TestStopGivesWaitingMessagesBack(t *testing.T) {
 	t.Parallel()
-	store, h := openStore(t), newHolding("a-1")
+	store, h := rig.OpenSQLite(t), newHolding("a-1")
 	g := newGroup(store, watching, destination(h.send, nil))
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
@@ -251,9 +252,9 @@ func TestStopGivesWaitingMessagesBack(t *testing.T) {
 	<-h.arrived
 	claimVersion(t, store, "a", "2")
 	g.Wake("app")
-	waitFor(t, func() bool { return messageOf(t, store, "a-2").State == driver.StateSending })
+	rig.WaitFor(t, func() bool { return messageOf(t, store, "a-2").State == driver.StateSending })
 	cancel()
-	waitFor(t, func() bool {
+	rig.WaitFor(t, func() bool {
 		m := messageOf(t, store, "a-2")
 		return m.State == driver.StatePending && m.Attempts == 0
 	})
@@ -285,15 +286,15 @@ func (s *versionsStore) Versions(ctx context.Context, objects []driver.Key) (map
 // Without the applied versions, the relay sends no message that a stale rule matches.
 func TestUnreadableVersions(t *testing.T) {
 	t.Parallel()
-	store, h := &versionsStore{Store: openStore(t)}, newHolding("")
+	store, h := &versionsStore{Store: rig.OpenSQLite(t)}, newHolding("")
 	store.broken.Store(true)
 	claimVersion(t, store, "a", "1")
 	g := newGroup(store, watching, destination(h.send, func(d *relay.Destination) {
 		d.Rate = limit.New(2, time.Hour) // an unsent message takes nothing of it
 	}))
 	run(t, g)
-	waitFor(t, func() bool { g.Wake("app"); return store.calls.Load() >= 3 })
-	waitFor(t, func() bool {
+	rig.WaitFor(t, func() bool { g.Wake("app"); return store.calls.Load() >= 3 })
+	rig.WaitFor(t, func() bool {
 		m := messageOf(t, store, "a-1")
 		return m.State == driver.StatePending && m.Attempts == 0
 	})

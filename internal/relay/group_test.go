@@ -11,6 +11,7 @@ import (
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/guard"
 	"github.com/hookonce/hookonce/internal/relay"
+	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
 // holding sends messages, and holds those of one event until it is released.
@@ -50,7 +51,7 @@ func (h *holding) said() (began, finished []string) {
 // nothing. A changed destination gets another relay, beside the old one.
 func TestSetWhileRunning(t *testing.T) {
 	t.Parallel()
-	inner, h, other := openStore(t), newHolding("1"), newHolding("")
+	inner, h, other := rig.OpenSQLite(t), newHolding("1"), newHolding("")
 	store := &leaseStore{Store: inner}
 	one := destination(h.send, func(d *relay.Destination) { d.Concurrency = 1 })
 	elsewhere := destination(other.send, func(d *relay.Destination) { d.Name = "elsewhere" })
@@ -61,7 +62,7 @@ func TestSetWhileRunning(t *testing.T) {
 	<-h.arrived
 	set(g, one, elsewhere)
 	// Time for another relay of the first destination to lease, if there were one.
-	waitFor(t, func() bool { g.WakeAll(); return store.count("elsewhere") >= 10 })
+	rig.WaitFor(t, func() bool { g.WakeAll(); return store.count("elsewhere") >= 10 })
 	if n := store.count("app"); n != 1 {
 		t.Errorf("the unchanged destination has leased %d times, want once", n)
 	}
@@ -84,7 +85,7 @@ func TestSetWhileRunning(t *testing.T) {
 // The caller hands the circuit of a destination on to the changed one.
 func TestSetKeepsAnOpenCircuit(t *testing.T) {
 	t.Parallel()
-	store := openStore(t)
+	store := rig.OpenSQLite(t)
 	claimMany(t, store, 12, "{}")
 	schedule := func(d *relay.Destination) {
 		d.Concurrency, d.Retry = 1, driver.Retry{Attempts: 2, First: time.Minute, Max: time.Minute}
@@ -92,7 +93,7 @@ func TestSetKeepsAnOpenCircuit(t *testing.T) {
 	broken := destination(func(context.Context, *driver.Message) error { return errors.New("down") }, schedule)
 	g := newGroup(store, nil, broken)
 	run(t, g)
-	waitFor(t, func() bool { return broken.Circuit.Status().Open })
+	rig.WaitFor(t, func() bool { return broken.Circuit.Status().Open })
 
 	mended := newHolding("")
 	changed := destination(mended.send, func(d *relay.Destination) {
@@ -107,13 +108,13 @@ func TestSetKeepsAnOpenCircuit(t *testing.T) {
 		t.Errorf("behind an open circuit %d messages were sent", len(began))
 	}
 
-	set(g, destination(mended.send, schedule))                                    // with a circuit of its own
-	waitFor(t, func() bool { began, _ := mended.said(); return len(began) == 2 }) // the untried messages
+	set(g, destination(mended.send, schedule))                                        // with a circuit of its own
+	rig.WaitFor(t, func() bool { began, _ := mended.said(); return len(began) == 2 }) // the untried messages
 }
 
 func TestRemovedDestinationKeepsItsMessages(t *testing.T) {
 	t.Parallel()
-	store, h := openStore(t), newHolding("")
+	store, h := rig.OpenSQLite(t), newHolding("")
 	d := destination(h.send, nil)
 	g := newGroup(store, nil, d)
 	set(g) // while nothing runs
@@ -134,7 +135,7 @@ func TestRemovedDestinationKeepsItsMessages(t *testing.T) {
 // One dead destination delays no other.
 func TestDestinationsAreApart(t *testing.T) {
 	t.Parallel()
-	store, h := openStore(t), newHolding("1")
+	store, h := rig.OpenSQLite(t), newHolding("1")
 	claim(t, store, "1", "{}")
 	both := newClaim("2", "{}") // to "app" by the route "r", and to "crm"
 	both.Messages = append(both.Messages, driver.NewMessage{ID: driver.MessageID(both.Key, 0, "s"), Route: "s", Destination: "crm"})
@@ -143,17 +144,17 @@ func TestDestinationsAreApart(t *testing.T) {
 	refuse := func(context.Context, *driver.Message) error { return guard.Permanent(errors.New("refused")) }
 	run(t, newGroup(store, nil, destination(h.send, one), destination(refuse, func(d *relay.Destination) { d.Name = "crm" })))
 	<-h.arrived
-	waitFor(t, func() bool { return eventOf(t, store, "2").Messages[1].State == driver.StateDead })
+	rig.WaitFor(t, func() bool { return eventOf(t, store, "2").Messages[1].State == driver.StateDead })
 	if m := eventOf(t, store, "2").Messages[0]; m.State != driver.StatePending {
 		t.Errorf("the message behind the held one is %s, want pending", m.State)
 	}
 	close(h.letGo)
-	waitFor(t, func() bool { return eventOf(t, store, "2").Messages[0].State == driver.StateSent })
+	rig.WaitFor(t, func() bool { return eventOf(t, store, "2").Messages[0].State == driver.StateSent })
 }
 
 func TestStopFinishesSendsInProgress(t *testing.T) {
 	t.Parallel()
-	store, h := openStore(t), newHolding("1")
+	store, h := rig.OpenSQLite(t), newHolding("1")
 	g := newGroup(store, nil, destination(h.send, nil))
 	claim(t, store, "1", "{}")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -175,7 +176,7 @@ func TestStopFinishesSendsInProgress(t *testing.T) {
 
 func TestLeaseTakenWhileStoppingIsGivenBack(t *testing.T) {
 	t.Parallel()
-	store, h := openStore(t), newHolding("")
+	store, h := rig.OpenSQLite(t), newHolding("")
 	claim(t, store, "1", "{}")
 	ctx, cancel := context.WithCancel(t.Context())
 	newGroup(&leaseStore{Store: store, leased: cancel}, nil, destination(h.send, nil)).Run(ctx)
@@ -188,7 +189,7 @@ func TestLeaseTakenWhileStoppingIsGivenBack(t *testing.T) {
 // After Run has returned, Set starts no relay.
 func TestSetAfterRun(t *testing.T) {
 	t.Parallel()
-	inner, h := openStore(t), newHolding("")
+	inner, h := rig.OpenSQLite(t), newHolding("")
 	store := &leaseStore{Store: inner}
 	d := destination(h.send, nil)
 	g := newGroup(store, nil)

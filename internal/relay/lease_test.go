@@ -13,6 +13,7 @@ import (
 	"github.com/hookonce/hookonce/internal/guard"
 	"github.com/hookonce/hookonce/internal/limit"
 	"github.com/hookonce/hookonce/internal/relay"
+	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
 // leaseStore is a real store whose leases can fail or be observed.
@@ -58,9 +59,9 @@ func (s *leaseStore) Lease(ctx context.Context, p *driver.LeaseParams) (*driver.
 func TestLeaseOutlivesItsSend(t *testing.T) {
 	t.Parallel()
 	var leasedFor atomic.Int64
-	store := &leaseStore{Store: openStore(t), change: func(p *driver.LeaseParams) { leasedFor.Store(int64(p.For)) }}
+	store := &leaseStore{Store: rig.OpenSQLite(t), change: func(p *driver.LeaseParams) { leasedFor.Store(int64(p.For)) }}
 	run(t, newGroup(store, nil, destination(nil, func(d *relay.Destination) { d.Timeout = 40 * time.Second })))
-	waitFor(t, func() bool { return leasedFor.Load() != 0 })
+	rig.WaitFor(t, func() bool { return leasedFor.Load() != 0 })
 	if got := time.Duration(leasedFor.Load()); got != 45*time.Second {
 		t.Errorf("messages are leased for %s, want the timeout and 5 s", got)
 	}
@@ -69,18 +70,18 @@ func TestLeaseOutlivesItsSend(t *testing.T) {
 // A store that cannot lease delays messages, and loses none.
 func TestLeasingAfterAnOutage(t *testing.T) {
 	t.Parallel()
-	store, log := &leaseStore{Store: openStore(t)}, &lines{}
+	store, log := &leaseStore{Store: rig.OpenSQLite(t)}, &rig.Log{}
 	store.fails.Store(2)
 	claim(t, store, "1", "{}")
 	g := newGroup(store, logTo(log), destination(func(context.Context, *driver.Message) error { return nil }, func(d *relay.Destination) {
 		d.Rate = limit.New(1, time.Hour) // a failed lease keeps no token
 	}))
 	run(t, g)
-	waitFor(t, func() bool { g.Wake("app"); return store.fails.Load() <= 0 })
+	rig.WaitFor(t, func() bool { g.Wake("app"); return store.fails.Load() <= 0 })
 	if ev := settled(t, store, "1", driver.StateSent); ev.Attempts != 1 {
 		t.Errorf("%d attempts, want 1", ev.Attempts)
 	}
-	wantLine(t, log, "leasing messages failed; retrying every second") // once for both failures
+	log.WantOne(t, "leasing messages failed; retrying every second") // once for both failures
 }
 
 // lose leases up to n messages, as another process does that ends at once: the leases have expired.
@@ -96,7 +97,7 @@ func lose(t *testing.T, store driver.Store, n int) []driver.Message {
 // Another relay sends messages whose leases expired, and reports messages without further attempts.
 func TestExpiredLeases(t *testing.T) {
 	t.Parallel()
-	store, log := openStore(t), &lines{}
+	store, log := rig.OpenSQLite(t), &rig.Log{}
 	claim(t, store, "a", "{}")
 	claim(t, store, "b", "{}")
 	lost := lose(t, store, 2)
@@ -113,8 +114,8 @@ func TestExpiredLeases(t *testing.T) {
 	if got, want := triesOf(ev), "1 retry: "+driver.ErrorLeaseRanOut+"; 2 sent"; got != want {
 		t.Errorf("attempts %q, want %q", got, want)
 	}
-	wantLine(t, log, `"leases expired; sending their messages again" destination=app messages=1`)
-	wantLine(t, log, `"dead: its attempts are used up" destination=app source=lab event_id=`+twice.EventID)
+	log.WantOne(t, `"leases expired; sending their messages again" destination=app messages=1`)
+	log.WantOne(t, `"dead: its attempts are used up" destination=app source=lab event_id=`+twice.EventID)
 
 	// The outcomes of the lost leases are fenced: they change nothing.
 	p := &driver.CompleteParams{}
@@ -133,7 +134,7 @@ func TestExpiredLeases(t *testing.T) {
 // A relay whose lease was taken over drops its outcome.
 func TestFencedOutcome(t *testing.T) {
 	t.Parallel()
-	inner, log := openStore(t), &lines{}
+	inner, log := rig.OpenSQLite(t), &rig.Log{}
 	store := &leaseStore{Store: inner, change: func(p *driver.LeaseParams) { p.For = -time.Second }}
 	claim(t, store, "1", "{}")
 	began, release := make(chan struct{}), make(chan struct{})
@@ -149,7 +150,7 @@ func TestFencedOutcome(t *testing.T) {
 	}
 	close(release)
 	stop()
-	wantLine(t, log, "outcome dropped: the lease was lost before")
+	log.WantOne(t, "outcome dropped: the lease was lost before")
 	if m := messageOf(t, store, "1"); m.State != driver.StateSending || m.Attempts != 2 {
 		t.Errorf("the message is %s after %d attempts, want it sending under the second lease", m.State, m.Attempts)
 	}

@@ -6,10 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"path/filepath"
 	"slices"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -18,55 +15,11 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/hookonce/hookonce/driver"
-	"github.com/hookonce/hookonce/hookmigrate"
-	"github.com/hookonce/hookonce/hooksql"
 	"github.com/hookonce/hookonce/internal/limit"
 	"github.com/hookonce/hookonce/internal/relay"
 	"github.com/hookonce/hookonce/internal/send"
+	"github.com/hookonce/hookonce/internal/test/rig"
 )
-
-// openStore opens a fresh SQLite store.
-func openStore(t *testing.T) driver.Store {
-	t.Helper()
-	store, err := hooksql.OpenSQLite("sqlite", filepath.Join(t.TempDir(), "hookonce.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := store.Close(); err != nil {
-			t.Errorf("closing the store: %v", err)
-		}
-	})
-	if _, err := hookmigrate.Up(t.Context(), store); err != nil {
-		t.Fatal(err)
-	}
-	return store
-}
-
-// lines is a log.
-type lines struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *lines) all() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
-func wantLine(t *testing.T, log *lines, want string) {
-	t.Helper()
-	if n := strings.Count(log.all(), want); n != 1 {
-		t.Errorf("%d lines with %q, want one, in:\n%s", n, want, log.all())
-	}
-}
 
 // newClaim returns a claim of the source "lab" with one message to the destination "app".
 func newClaim(id, body string) driver.Claim {
@@ -152,8 +105,8 @@ func newGroup(store relay.Store, change func(*relay.Options), all ...*relay.Dest
 }
 
 // logTo makes a group log to l.
-func logTo(l *lines) func(*relay.Options) {
-	return func(o *relay.Options) { o.Log = slog.New(slog.NewTextHandler(l, nil)) }
+func logTo(l *rig.Log) func(*relay.Options) {
+	return func(o *relay.Options) { o.Log = l.Logger() }
 }
 
 // run runs g until the returned function is called, at the latest until the end of the test.
@@ -168,21 +121,6 @@ func run(t *testing.T, g *relay.Group) (stop func()) {
 	stop = func() { cancel(); <-ended }
 	t.Cleanup(stop)
 	return stop
-}
-
-// waitFor polls until state reports true.
-func waitFor(t *testing.T, state func() bool) {
-	t.Helper()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(time.Minute)
-	for !state() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatal("the state was not reached within a minute")
-		}
-	}
 }
 
 func eventOf(t *testing.T, store driver.Store, id string) *driver.EventDetail {
@@ -203,7 +141,7 @@ func messageOf(t *testing.T, store driver.Store, id string) driver.MessageDetail
 // settled waits until the message of an event is in a state, and returns the event.
 func settled(t *testing.T, store driver.Store, id, state string) *driver.EventDetail {
 	t.Helper()
-	waitFor(t, func() bool { return messageOf(t, store, id).State == state })
+	rig.WaitFor(t, func() bool { return messageOf(t, store, id).State == state })
 	return eventOf(t, store, id)
 }
 
@@ -211,7 +149,7 @@ func settled(t *testing.T, store driver.Store, id, state string) *driver.EventDe
 // takes nothing of it.
 func TestUsedUpRate(t *testing.T) {
 	t.Parallel()
-	inner := openStore(t)
+	inner := rig.OpenSQLite(t)
 	store := &leaseStore{Store: inner}
 	var calls atomic.Int64
 	g := newGroup(store, nil, destination(func(context.Context, *driver.Message) error {
@@ -219,9 +157,9 @@ func TestUsedUpRate(t *testing.T) {
 		return nil
 	}, func(d *relay.Destination) { d.Rate = limit.New(2, time.Hour) }))
 	stop := run(t, g)
-	waitFor(t, func() bool { return store.count("app") > 0 })
+	rig.WaitFor(t, func() bool { return store.count("app") > 0 })
 	claimMany(t, inner, 5, "{}")
-	waitFor(t, func() bool { g.WakeAll(); return calls.Load() == 2 })
+	rig.WaitFor(t, func() bool { g.WakeAll(); return calls.Load() == 2 })
 	stop()
 	states := make(map[string]int)
 	for i := range 5 {

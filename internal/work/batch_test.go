@@ -16,6 +16,7 @@ import (
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/guard"
 	"github.com/hookonce/hookonce/internal/stale"
+	"github.com/hookonce/hookonce/internal/test/rig"
 	"github.com/hookonce/hookonce/internal/work"
 	"github.com/hookonce/hookonce/provider"
 )
@@ -125,7 +126,7 @@ func TestFailures(t *testing.T) {
 			run(t, newWorkers(db, func(ctx context.Context, tx *sql.Tx, ev *work.Event) error {
 				return errors.Join(insert(ctx, tx, ev), tt.err)
 			}, nil))
-			waitFor(t, func() bool { return eventOf(t, db, "1").Attempts == tt.want.Attempts })
+			rig.WaitFor(t, func() bool { return eventOf(t, db, "1").Attempts == tt.want.Attempts })
 			compareOutcome(t, db, "1", tt.want)
 			wantEffects(t, db)
 		})
@@ -205,7 +206,7 @@ func TestHandlerCommitsInSQL(t *testing.T) {
 				wantOutcome(t, db, "2", done)
 				wantEffects(t, db, "1", "bad", "2")
 				for _, destination := range []string{"about-1", "about-bad", "about-2"} {
-					waitFor(t, func() bool {
+					rig.WaitFor(t, func() bool {
 						_, ok := woken.Load(destination)
 						return ok
 					})
@@ -338,7 +339,7 @@ func TestUnknownCommit(t *testing.T) {
 	for name, committed := range map[string]bool{"committed": true, "not committed": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			db, log := openDatabase(t), &lines{}
+			db, log := openDatabase(t), &rig.Log{}
 			claimInTurn(t, db, "1", "2")
 			var calls atomic.Int64
 			db.finish = func(ctx context.Context, run driver.Run[*sql.Tx], p *driver.FinishParams) error {
@@ -357,7 +358,7 @@ func TestUnknownCommit(t *testing.T) {
 			wantOutcome(t, db, "2", done)
 			stop()
 			wantEffects(t, db, "1", "2")
-			wantLine(t, log, `"a run failed; its events run again" events=2`)
+			log.WantOne(t, `"a run failed; its events run again" events=2`)
 		})
 	}
 }

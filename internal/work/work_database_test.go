@@ -3,7 +3,6 @@ package work_test
 import (
 	"context"
 	"database/sql"
-	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -11,8 +10,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/hookonce/hookonce/driver"
-	"github.com/hookonce/hookonce/hookmigrate"
-	"github.com/hookonce/hookonce/hooksql"
+	"github.com/hookonce/hookonce/internal/test/rig"
 	"github.com/hookonce/hookonce/internal/work"
 )
 
@@ -34,33 +32,11 @@ type database struct {
 
 func openDatabase(t *testing.T) *database {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "app.db")
-	store, err := hooksql.OpenSQLite("sqlite", path)
-	if err != nil {
+	store := rig.OpenSQLite(t)
+	if _, err := store.Writer().ExecContext(t.Context(), "CREATE TABLE effects (name TEXT NOT NULL)"); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { store.Close() })
-	if _, err := hookmigrate.Up(t.Context(), store); err != nil {
-		t.Fatal(err)
-	}
-	writer, reader, err := hooksql.SQLiteDSN(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	once, err := sql.Open("sqlite", writer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer once.Close()
-	if _, err := once.ExecContext(t.Context(), "CREATE TABLE effects (name TEXT NOT NULL)"); err != nil {
-		t.Fatal(err)
-	}
-	effects, err := sql.Open("sqlite", reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { effects.Close() })
-	return &database{Driver: store, effects: effects, batchTime: time.Minute}
+	return &database{Driver: store, effects: store.Reader(), batchTime: time.Minute}
 }
 
 func (db *database) WorkLimits() driver.WorkLimits {

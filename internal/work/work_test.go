@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/guard"
+	"github.com/hookonce/hookonce/internal/test/rig"
 	"github.com/hookonce/hookonce/internal/work"
 )
 
@@ -114,21 +114,6 @@ func claimInTurn(t *testing.T, db *database, ids ...string) {
 	}
 }
 
-// waitFor polls until state reports true.
-func waitFor(t *testing.T, state func() bool) {
-	t.Helper()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(time.Minute)
-	for !state() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatal("the state was not reached within a minute")
-		}
-	}
-}
-
 func eventOf(t *testing.T, db *database, id string) *driver.EventDetail {
 	t.Helper()
 	ev, err := db.Event(t.Context(), "lab", id)
@@ -150,7 +135,7 @@ var done = outcome{State: driver.StateDone, Attempts: 1}
 // wantOutcome waits until an event has ended, and compares its outcome.
 func wantOutcome(t *testing.T, db *database, id string, want outcome) {
 	t.Helper()
-	waitFor(t, func() bool {
+	rig.WaitFor(t, func() bool {
 		state := eventOf(t, db, id).State
 		return state == driver.StateDone || state == driver.StateDead || state == driver.StateSkipped
 	})
@@ -177,40 +162,15 @@ func wantEffects(t *testing.T, db *database, want ...string) {
 	}
 }
 
-// lines is a log.
-type lines struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *lines) all() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
-func wantLine(t *testing.T, log *lines, want string) {
-	t.Helper()
-	if n := strings.Count(log.all(), want); n != 1 {
-		t.Errorf("%d lines with %q, want one, in:\n%s", n, want, log.all())
-	}
-}
-
 // logTo makes workers log to l.
-func logTo(l *lines) func(*work.Options, *work.Source) {
-	return func(o *work.Options, _ *work.Source) { o.Log = slog.New(slog.NewTextHandler(l, nil)) }
+func logTo(l *rig.Log) func(*work.Options, *work.Source) {
+	return func(o *work.Options, _ *work.Source) { o.Log = l.Logger() }
 }
 
 // Workers that cannot take events try again, and log it rarely.
 func TestOutage(t *testing.T) {
 	t.Parallel()
-	db, log := openDatabase(t), &lines{}
+	db, log := openDatabase(t), &rig.Log{}
 	var takes, sweeps atomic.Int64
 	db.beforeTake = func() error {
 		if takes.Add(1) == 1 {
@@ -227,12 +187,12 @@ func TestOutage(t *testing.T) {
 	claimInTurn(t, db, "1")
 	stop := run(t, newWorkers(db, insert, logTo(log)))
 	wantOutcome(t, db, "1", done)
-	waitFor(t, func() bool { return sweeps.Load() > 2 })
+	rig.WaitFor(t, func() bool { return sweeps.Load() > 2 })
 	stop()
 	wantEffects(t, db, "1")
-	wantLine(t, log, `"taking events failed; retrying in 1s" source=lab`)
-	wantLine(t, log, "looking for events failed; retrying every second")
-	wantLine(t, log, "call hookmigrate.Up")
+	log.WantOne(t, `"taking events failed; retrying in 1s" source=lab`)
+	log.WantOne(t, "looking for events failed; retrying every second")
+	log.WantOne(t, "call hookmigrate.Up")
 }
 
 // loseRun takes n due events, as a process does that is killed while the handlers work: their run
@@ -265,7 +225,7 @@ func TestInterruptedRuns(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			db, log := openDatabase(t), &lines{}
+			db, log := openDatabase(t), &rig.Log{}
 			for _, id := range tt.ids {
 				claimAt(t, db, time.Now().Add(-2*time.Hour), newClaim(id, "{}"))
 			}
@@ -278,7 +238,7 @@ func TestInterruptedRuns(t *testing.T) {
 				wantOutcome(t, db, id, tt.want)
 			}
 			wantEffects(t, db, tt.effects...)
-			waitFor(t, func() bool { return strings.Count(log.all(), tt.line) == len(tt.ids) }) // after the commit
+			rig.WaitFor(t, func() bool { return strings.Count(log.Text(), tt.line) == len(tt.ids) }) // after the commit
 		})
 	}
 }
@@ -318,7 +278,7 @@ func TestStopGivesEventsBack(t *testing.T) {
 // decides how many attempts there are.
 func TestWithoutHandlers(t *testing.T) {
 	t.Parallel()
-	db, log := openDatabase(t), &lines{}
+	db, log := openDatabase(t), &rig.Log{}
 	claimAt(t, db, time.Now().Add(-2*time.Hour), newClaim("1", "{}"))
 	loseRun(t, db, 1, 1)
 	w := work.New(db, none{}, work.Options{Workers: 1, Log: slog.New(slog.NewTextHandler(log, nil))})
@@ -326,7 +286,7 @@ func TestWithoutHandlers(t *testing.T) {
 	ended := make(chan struct{})
 	go func() { w.Run(ctx); close(ended) }()
 	wantOutcome(t, db, "1", outcome{State: driver.StateDead, Attempts: 1, LastError: driver.ErrorRunInterrupted})
-	waitFor(t, func() bool { return strings.Contains(log.all(), "dead: "+driver.ErrorRunInterrupted) }) // after the commit
+	rig.WaitFor(t, func() bool { return strings.Contains(log.Text(), "dead: "+driver.ErrorRunInterrupted) }) // after the commit
 	cancel()
 	<-ended
 }

@@ -131,6 +131,11 @@ var rules = map[string]rule{
 		why:     "the imports of a user's program, so that it can be copied",
 	},
 	"internal/test/race": {why: "constants and settings of the toolchain"},
+	"internal/test/rig": {
+		within:  []string{"driver", "hookmigrate", "hooksql"},
+		modules: []string{"modernc.org/sqlite"},
+		why:     "a real store of SQLite and its faults; nothing of one package",
+	},
 	"internal/test/examplestest": {
 		within:  []string{"driver", "internal/test/dbtest", "internal/test/race"},
 		modules: []string{"github.com/google/go-cmp", "github.com/jackc/pgx/v5"},
@@ -166,7 +171,7 @@ var leanModules = map[string]string{
 // testSupport lists the packages that only tests may import: they would link the testing package into
 // users' programs.
 var testSupport = []string{
-	"internal/test/storetest", "hooktest", "bench", "internal/test/dbtest", "internal/test/e2e", "internal/test/examplestest", "internal/test/proof", "internal/test/race", "internal/test/sqltest",
+	"internal/test/storetest", "hooktest", "bench", "internal/test/dbtest", "internal/test/e2e", "internal/test/examplestest", "internal/test/proof", "internal/test/race", "internal/test/rig", "internal/test/sqltest",
 	"internal/test/deps",
 }
 
