@@ -309,25 +309,31 @@ func (w *bench[T]) die(run driver.Run[T]) {
 // may block until its context ends.
 func (w *bench[T]) beside(what string, call func(ctx context.Context) error) {
 	w.Helper()
-	limit := time.Minute
-	if w.d.WorkLimits().Transactions == 1 {
-		limit = 300 * time.Millisecond
-	}
-	if !w.comesThrough(what, limit, call) && limit == time.Minute {
+	if !w.comesThrough(what, call) && !w.singleWriter() {
 		w.Errorf("%s waited for the other transaction", what)
 	}
 }
 
-// behind makes a call that must wait for an open transaction, and so must fail.
+// behind makes a call that must wait for an open transaction, and so must fail. The call needs a time
+// limit of its own, unless there is a single writer.
 func (w *bench[T]) behind(what string, call func(ctx context.Context) error) {
 	w.Helper()
-	if w.comesThrough(what, 300*time.Millisecond, call) {
+	if w.comesThrough(what, call) {
 		w.Errorf("%s did not wait for the other transaction", what)
 	}
 }
 
-func (w *bench[T]) comesThrough(what string, limit time.Duration, call func(ctx context.Context) error) bool {
+func (w *bench[T]) singleWriter() bool { return w.d.WorkLimits().Transactions == 1 }
+
+// comesThrough makes a call, and reports whether it succeeded. Only with a single writer the context
+// ends soon: it ends the wait for the writer. Elsewhere it would cut off a statement that the server
+// has not answered yet, and the outcome would be unknown.
+func (w *bench[T]) comesThrough(what string, call func(ctx context.Context) error) bool {
 	w.Helper()
+	limit := time.Minute
+	if w.singleWriter() {
+		limit = 300 * time.Millisecond
+	}
 	ctx, cancel := context.WithTimeout(w.Context(), limit)
 	defer cancel()
 	err := call(ctx)
