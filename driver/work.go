@@ -229,7 +229,8 @@ type WorkResult struct {
 type FinishParams struct {
 	Results []WorkResult
 	// Versions are the applied object versions. Each is stored if it is higher than the stored
-	// version. Settle stores them only together with WorkEnded.
+	// version. Settle stores them only together with WorkEnded, and without waiting for other runs: it
+	// leaves out the versions of objects that they hold.
 	Versions []ObjectVersion
 	Now      time.Time // tests only; zero means the database's clock
 }

@@ -2,6 +2,7 @@ package pgstore
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/hookonce/hookonce/driver"
 )
@@ -45,12 +46,35 @@ const appliedSQL = `, applied AS (
 	SELECT DISTINCT ON (o.object) o.object, o.source, o.version, o.shown, setting.now
 	FROM unnest($7::bytea[], $8::text[], $9::bytea[], $10::text[]) AS o (object, source, version, shown)
 	CROSS JOIN setting
+	WHERE {free}
 	ORDER BY o.object, o.version DESC` + higherSQL + `
 )`
 
-// finishSQL records the outcomes of a run, in its transaction or under the lock of its record, and
-// deletes the record.
-const finishSQL = givenSQL + changedSQL + appliedSQL + `, gone AS (
+const (
+	// anyObjectSQL and freeObjectSQL are conditions for {free}. A run in progress has locked its
+	// objects. Outside of it, another run may hold an object for as long as handlers work: its
+	// version is left out, because the outcomes of events cannot wait for it.
+	anyObjectSQL  = `true`
+	freeObjectSQL = `o.object NOT IN (SELECT object FROM held_object)`
+)
+
+const heldObjectSQL = `, free_object AS MATERIALIZED (
+	SELECT v.object FROM {schema}.object_version v
+	WHERE v.object = ANY ($7::bytea[])
+	FOR UPDATE SKIP LOCKED
+), held_object AS MATERIALIZED (
+	SELECT v.object FROM {schema}.object_version v
+	WHERE v.object = ANY ($7::bytea[]) AND v.object NOT IN (SELECT object FROM free_object)
+)`
+
+// finishSQL records the outcomes of a run, in its transaction, and deletes its record. settleSQL
+// does so under the lock of the record.
+const (
+	finishSQL = givenSQL + changedSQL + appliedSQL + goneSQL
+	settleSQL = givenSQL + heldObjectSQL + changedSQL + appliedSQL + goneSQL
+)
+
+const goneSQL = `, gone AS (
 	DELETE FROM {schema}.run r WHERE r.id = $11::bigint RETURNING r.id
 )
 SELECT (SELECT count(*) FROM changed), (SELECT count(*) FROM gone), txid_current()`
@@ -105,6 +129,12 @@ const recordReservedSQL = givenSQL + `, held AS MATERIALIZED (
 	) s
 )` + changedSQL + appliedSQL + `
 SELECT count(*) FROM changed`
+
+// outcomesIn returns a statement of this file for the outcomes in the list held, and for the versions of
+// free objects.
+func outcomesIn(sql, held, free string) string {
+	return strings.NewReplacer("{held}", held, "{free}", free).Replace(sql)
+}
 
 // checkResults panics if the caller broke the contract.
 func checkResults(results []driver.WorkResult) {

@@ -178,6 +178,7 @@ type statements struct {
 	unmarkOwn, endClaim   string
 	wait                  string
 	finish, finishClaim   string
+	settle                string
 	recordReserved        string
 	versions              string
 	lockableVersions      string
@@ -252,9 +253,10 @@ func newStatements(write func(string) string) statements {
 		endClaim:            write(endClaimSQL),
 		lockRun:             write(lockRunSQL),
 		wait:                write(waitSQL),
-		finish:              write(strings.ReplaceAll(finishSQL, "{held}", "given")),
-		finishClaim:         write(finishClaimSQL),
-		recordReserved:      write(strings.ReplaceAll(recordReservedSQL, "{held}", "held")),
+		finish:              write(outcomesIn(finishSQL, "given", anyObjectSQL)),
+		settle:              write(outcomesIn(settleSQL, "given", freeObjectSQL)),
+		finishClaim:         write(outcomesIn(finishClaimSQL, "given", anyObjectSQL)),
+		recordReserved:      write(outcomesIn(recordReservedSQL, "held", anyObjectSQL)),
 		versions:            write(versionsSQL),
 		lockableVersions:    write(lockableVersionsSQL),
 		lockVersions:        write(lockVersionsSQL),

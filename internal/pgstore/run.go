@@ -279,8 +279,8 @@ func (r *Run) undoable(ctx context.Context) bool {
 
 // settleBeside records outcomes in another transaction, under a lock on the record of the run. It
 // takes that lock before it gives up the locks of the run, so that no sweep takes the run for
-// interrupted. ended says that a handler is known to have committed the run; if that is wrong,
-// settleBeside records nothing.
+// interrupted. It does not wait for objects that other runs hold. ended says that a handler is known
+// to have committed the run; if that is wrong, settleBeside records nothing.
 func (r *Run) settleBeside(ctx context.Context, p *driver.FinishParams, ended bool) error {
 	if r.begunCommit {
 		r.giveUp(ctx) // the transaction may lock the record
@@ -298,7 +298,7 @@ func (r *Run) settleBeside(ctx context.Context, p *driver.FinishParams, ended bo
 		if err := r.checkEnd(ctx, conn, ended); err != nil {
 			return err
 		}
-		return scan(ctx, conn, noRows, r.store.sql.finish, append(outcomeArgs(p), r.xid)...)
+		return scan(ctx, conn, noRows, r.store.sql.settle, append(outcomeArgs(p), r.xid)...)
 	})
 	if err == nil || errors.Is(err, driver.ErrNotFound) {
 		r.ended = true

@@ -15,6 +15,7 @@ func endedCases[T any]() []workCase[T] {
 		{"RolledBack", endedRolledBack[T]},
 		{"InABatch", endedInABatch[T]},
 		{"InABatchBesidePostponed", endedBesidePostponed[T]},
+		{"InABatchBesideABusyObject", endedBesideBusy[T]},
 		{"RolledBackInABatch", endedRolledBackInABatch[T]},
 		{"Killed", endedKilled[T]},
 		{"KilledInABatch", endedKilledInABatch[T]},
@@ -204,6 +205,51 @@ func endedBesidePostponed[T any](w *bench[T]) {
 	w.effect(next)
 	w.succeed(t0, next)
 	w.effects(effectOf(culprit), effectOf(busy))
+}
+
+// endedBesideBusy commits in the second of three handlers. By the time it is settled, another run
+// holds the object of the first event. Settle does not wait for that run: the outcomes of the events
+// are recorded, and the versions of other objects. On SQLite the other run holds the whole database,
+// and Settle succeeds after it.
+func endedBesideBusy[T any](w *bench[T]) {
+	other := w.second()
+	w.applies(t0, "evt_0", objectVersion("held", "0"))
+	p := w.takeParams(t0, 1, false)
+	p.Keys = []driver.Key{w.queue(t0.Add(time.Second), "evt_holder")[0].Key}
+	run := w.takeBatch(3)
+	first, culprit, rest := &run.Events()[0], &run.Events()[1], &run.Events()[2]
+	objects := objectKeys("held", "free", "new")
+	w.locked(run, objects[:2]...)
+	before := w.runUntil(run, 1, w.h.Commit)
+	holder := other.takeThese(p, "evt_holder")
+	other.locked(holder, objects[0])
+	settled := false
+	settle := func(ctx context.Context) error {
+		err := run.Settle(ctx, &driver.FinishParams{
+			Results:  append(before, committed(culprit)),
+			Versions: []driver.ObjectVersion{objectVersion("held", "1"), objectVersion("free", "1"), objectVersion("new", "1")},
+			Now:      t0,
+		})
+		settled = err == nil
+		return err
+	}
+	w.beside("settling", settle)
+	want := map[string]string{"held": "v0", "free": "v1", "new": "v1"}
+	other.succeed(t0, holder)
+	if !settled {
+		if !w.singleWriter() {
+			return // reported before
+		}
+		w.ok("settling after the other run", settle(w.Context()))
+		want["held"] = "v1"
+	}
+	same(w, "versions", want, shownVersions(w.versions(objects...), "held", "free", "new"))
+	if got := w.event("stripe", first.EventID); got.State != driver.StateDone {
+		w.Errorf("the event before it is %+v, want it done", got.Event)
+	}
+	w.isEnded(culprit.EventID)
+	w.sweptNothing("after it was settled", time.Now().Add(day))
+	w.abandon(w.take(t0, rest.EventID))
 }
 
 func endedRolledBackInABatch[T any](w *bench[T]) {
