@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -137,4 +138,58 @@ func TestSweepGoesOn(t *testing.T) {
 	}
 	w.exec(t, "DROP TRIGGER refuse ON {schema}.run")
 	w.wantSwept(t, 1)
+}
+
+// refuseCommits makes the commit of every transaction fail that changes a table.
+func (w *world) refuseCommits(t *testing.T, table string) {
+	t.Helper()
+	w.exec(t, `CREATE OR REPLACE FUNCTION {schema}.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not now'; END $$`)
+	w.exec(t, fmt.Sprintf(`CREATE CONSTRAINT TRIGGER refuse AFTER INSERT OR UPDATE OR DELETE ON {schema}.%s
+		DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION {schema}.refuse()`, table))
+}
+
+// TestRefusedCommits has the commit of a call fail after its statements returned rows. The result
+// must not say that something was done.
+func TestRefusedCommits(t *testing.T) {
+	t.Parallel()
+	t.Run("SweepRuns", func(t *testing.T) {
+		t.Parallel()
+		w := openWork(t)
+		w.kill(t, w.takeOne(t, "evt_1"))
+		w.refuseCommits(t, "run")
+		if lost, err := w.SweepRuns(t.Context(), sweepOf()); len(lost) > 0 || err == nil {
+			t.Errorf("SweepRuns returned %+v and the error %v, want only an error", lost, err)
+		}
+		w.exec(t, "DROP TRIGGER refuse ON {schema}.run")
+		w.wantSwept(t, 1)
+	})
+	t.Run("LearnSecret", func(t *testing.T) {
+		t.Parallel()
+		w := openWork(t)
+		if _, err := w.Arm(t.Context(), &driver.ArmParams{Source: "stripe", For: time.Hour}); err != nil {
+			t.Fatal(err)
+		}
+		w.refuseCommits(t, "learned_secret")
+		learned, err := w.LearnSecret(t.Context(), &driver.LearnParams{Source: "stripe", Secret: "whsec_1234567890"})
+		if learned || err == nil {
+			t.Errorf("LearnSecret returned %v and the error %v, want only an error", learned, err)
+		}
+	})
+	t.Run("SettleQuarantined", func(t *testing.T) {
+		t.Parallel()
+		w := openWork(t)
+		q := driver.Quarantined{Source: "stripe", BodyHash: [32]byte{1}, Headers: []byte("{}"), Reason: "no id"}
+		if err := w.Quarantine(t.Context(), &driver.QuarantineParams{Requests: []driver.Quarantined{q}}); err != nil {
+			t.Fatal(err)
+		}
+		page, err := w.Quarantined(t.Context(), &driver.QuarantineFilter{Limit: 1})
+		if err != nil || len(page.Requests) != 1 {
+			t.Fatalf("the quarantine holds %+v, error %v; want one request", page, err)
+		}
+		w.refuseCommits(t, "quarantine")
+		found, err := w.SettleQuarantined(t.Context(), &driver.SettleQuarantinedParams{Key: page.Requests[0].Key})
+		if found || err == nil {
+			t.Errorf("SettleQuarantined returned %v and the error %v, want only an error", found, err)
+		}
+	})
 }

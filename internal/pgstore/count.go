@@ -108,7 +108,7 @@ func (s *Store) SettleQuarantined(ctx context.Context, p *driver.SettleQuarantin
 		sql, args = s.sql.keepQuarantined, append(args, plain(p.Reason))
 	}
 	err = write(ctx, s.pools.Admin, "settling a quarantined request", func(r Rows) error { return r.Scan(&found) }, sql, args...)
-	return found, err
+	return found && err == nil, err
 }
 
 // maxText bounds texts for people, such as the reasons of failures, in bytes.

@@ -146,8 +146,11 @@ func (s *Store) fileInline(ctx context.Context, db DB, key []byte, now time.Time
 	var n int64
 	err = write(ctx, db, op, func(r Rows) error { return r.Scan(&n) },
 		s.sql.fileInline, key, clock(now), olderThan.Microseconds())
-	if err != nil || n > 0 {
-		return n > 0, n > 0, err
+	if err != nil {
+		return false, false, err // the server sends the row before it commits
+	}
+	if n > 0 {
+		return true, true, nil
 	}
 	// It was claimed, or another process filed it.
 	_, dead, err = s.forgetInline(ctx, db, key)

@@ -72,7 +72,7 @@ func (s *Store) LearnSecret(ctx context.Context, p *driver.LearnParams) (learned
 	}
 	err = write(ctx, s.pools.Receive, "learning a secret", func(r Rows) error { return r.Scan(&learned) },
 		s.sql.learn, p.Source, p.Secret, clock(p.Now))
-	return learned, err
+	return learned && err == nil, err
 }
 
 // LearnedSecrets implements [driver.Store].

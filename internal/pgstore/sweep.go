@@ -200,10 +200,13 @@ func (s *Store) sweep(ctx context.Context, p *driver.SweepRunsParams, run *suspe
 		lost, err = s.lose(ctx, conn, p, run, retryIn, status == txCommitted)
 		return err
 	})
-	if errors.Is(err, errNotLost) {
+	switch {
+	case errors.Is(err, errNotLost):
 		return nil, nil
+	case err != nil:
+		return nil, err // the commit may be what failed
 	}
-	return lost, err
+	return lost, nil
 }
 
 var errNotLost = errors.New("it was not interrupted")

@@ -79,5 +79,8 @@ func (s *Store) pullBack(ctx context.Context, p *driver.PullBackParams, name, fa
 		changed, err = result.RowsAffected()
 		return err
 	})
-	return int(changed), err
+	if err != nil {
+		return 0, err
+	}
+	return int(changed), nil
 }
