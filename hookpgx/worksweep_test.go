@@ -140,6 +140,66 @@ func TestSweepGoesOn(t *testing.T) {
 	w.wantSwept(t, 1)
 }
 
+// TestSweepGoesOnBehindManyBadRecords has the database refuse to remove many records, which lie before
+// those of a good run. Also an empty record is no obstacle.
+func TestSweepGoesOnBehindManyBadRecords(t *testing.T) {
+	t.Parallel()
+	w := openWork(t)
+	w.exec(t, `INSERT INTO {schema}.run (id, keys, started_at) SELECT -n, ARRAY['\x01'::bytea], '2020-01-01' FROM generate_series(1, 1034) n`)
+	w.exec(t, `INSERT INTO {schema}.run (id, keys, started_at) VALUES (-2000, '{}', '2020-01-01')`)
+	w.exec(t, `CREATE FUNCTION {schema}.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not this one'; END $$`)
+	w.exec(t, `CREATE TRIGGER refuse BEFORE DELETE ON {schema}.run FOR EACH ROW WHEN (OLD.id BETWEEN -1034 AND -1)
+		EXECUTE FUNCTION {schema}.refuse()`)
+	w.kill(t, w.takeOne(t, "evt_1"))
+	for range 1034/10 + 1 {
+		lost, err := w.SweepRuns(t.Context(), sweepOf())
+		if len(lost) == 1 && lost[0].EventID == "evt_1" {
+			if n := w.number(t, "SELECT count(*) FROM {schema}.run"); n != 1034 {
+				t.Errorf("%d records are left, want the 1034 bad ones", n)
+			}
+			return
+		}
+		if len(lost) > 0 || !errors.Is(err, driver.ErrUnavailable) {
+			t.Fatalf("SweepRuns: got %+v and the error %v, want only an error", lost, err)
+		}
+	}
+	t.Error("the good run was not swept")
+}
+
+// TestSweepOfExtremeNumbers sweeps runs with the largest and smallest values that a role with rights
+// on the tables can write.
+func TestSweepOfExtremeNumbers(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]string{
+		"attempts":        "UPDATE {schema}.event_state SET attempts = 2147483647",
+		"crashes":         "UPDATE {schema}.event_state SET crashes = 2147483647",
+		"the wait":        "UPDATE {schema}.run SET retry_in = 9223372036854775807",
+		"a negative wait": "UPDATE {schema}.run SET retry_in = -9223372036854775808",
+		"endless times":   "UPDATE {schema}.event_state SET due_at = 'infinity'",
+		"the last number": "UPDATE {schema}.run SET id = 9223372036854775807",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := openWork(t)
+			w.kill(t, w.takeOne(t, "evt_1"))
+			w.exec(t, change)
+			w.wantSwept(t, 1)
+			w.wantSwept(t, 0)
+		})
+	}
+	t.Run("the start of a committed run", func(t *testing.T) {
+		t.Parallel()
+		w := openWork(t)
+		run := w.takeOne(t, "evt_1")
+		mustDo(t, run, "COMMIT")
+		w.kill(t, run)
+		w.wantSwept(t, 0)
+		w.exec(t, "UPDATE {schema}.run SET started_at = 'infinity'")
+		w.wantSwept(t, 1)
+		w.wantEvent(t, "evt_1", driver.StateDead, 1)
+	})
+}
+
 // refuseCommits makes the commit of every transaction fail that changes a table.
 func (w *world) refuseCommits(t *testing.T, table string) {
 	t.Helper()

@@ -193,6 +193,32 @@ func TestHandlerCommittedAndDied(t *testing.T) {
 	r.wantEffects(map[string]int{"evt_1": 1})
 }
 
+// TestSweepOfExtremeNumbers sweeps a run with the largest values that somebody can write, next to
+// another one.
+func TestSweepOfExtremeNumbers(t *testing.T) {
+	t.Parallel()
+	for _, column := range []string{"attempts", "crashes", "run_retry_in"} {
+		for n := 1; n <= 2; n++ {
+			t.Run(fmt.Sprintf("%s of a run of %d", column, n), func(t *testing.T) {
+				t.Parallel()
+				r := newRuns(t, "evt_1", "evt_2")
+				run := r.take(n)
+				run.Sever()
+				r.interrupted(t, run)
+				r.exec(t, "UPDATE hookonce_event_state SET "+column+" = 9223372036854775807 WHERE state = 1")
+				before := time.Now()
+				if lost, err := r.store.SweepRuns(t.Context(), &driver.SweepRunsParams{}); err != nil || len(lost) != n {
+					t.Errorf("SweepRuns: got %+v and the error %v, want %d events", lost, err, n)
+				}
+				var early int
+				if err := r.db.QueryRow(`SELECT count(*) FROM hookonce_event_state WHERE due_at < ? AND attempts > 0`, before.UnixMicro()).Scan(&early); err != nil || early > 0 {
+					t.Errorf("%d tried events are due before the sweep, error %v; want none", early, err)
+				}
+			})
+		}
+	}
+}
+
 // endless is a statement that writes and does not end by itself.
 const endless = `INSERT INTO effects
 	WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT 'endless' FROM n WHERE i < 0`

@@ -49,6 +49,7 @@ package pgstore
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
@@ -124,6 +125,7 @@ type Store struct {
 	name       string // of the schema
 	schema     string // its name, quoted
 	sql        statements
+	sweepFrom  atomic.Int64 // the id of the record where the next sweep goes on
 }
 
 // New returns a store on a schema. It panics if hookmigrate.CheckSchemaName refuses the name.
@@ -134,6 +136,7 @@ func New(schema string, pools Pools) *Store {
 		name:       schema,
 		schema:     `"` + schema + `"`,
 	}
+	s.sweepFrom.Store(firstRun)
 	s.sql = newStatements(func(text string) string {
 		return strings.ReplaceAll(text, "{schema}", s.schema)
 	})

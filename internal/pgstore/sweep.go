@@ -4,42 +4,52 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
 )
 
-// maxSwept is the most runs that one call looks into.
+// maxSwept is the most records that one call reads.
 const maxSwept = 1000
 
 // elsewhere is the state of a transaction that a record from another database names.
 const elsewhere = "elsewhere"
 
-// maxBadRuns is how many records a sweep skips because the database refuses to change them.
+// maxBadRuns is how many records the database may refuse to change before a sweep ends. The next one
+// goes on behind them.
 const maxBadRuns = 10
 
+// firstRun is where a round of sweeps begins. Records from elsewhere may have any number.
+const firstRun = math.MinInt64
+
+// longestWait bounds the recorded wait until the next attempt.
+const longestWait = 365 * 24 * time.Hour
+
 const (
-	// suspectsSQL finds runs whose first event is not locked. It gives up its own locks at once.
+	// suspectsSQL reads $1 records from the id $2 on, and whether the first event of each is unlocked,
+	// which makes it a suspect. It returns the keys of suspects only, and gives up its own locks at
+	// once.
 	//
 	// It runs on the admin pool, whose sessions do not compile plans: the size of the run table
 	// makes this plan look expensive. It looks the event up with a LIMIT, so that the planner can
 	// only probe the index: it would turn EXISTS with OR into a list of all events.
 	suspectsSQL = `
-SELECT r.id, k.key
+SELECT r.id, coalesce(s.free, false) OR r.found IS NULL, k.key
 FROM (
 	SELECT r.id, r.keys, first.found
 	FROM {schema}.run r
 	LEFT JOIN LATERAL (
 		SELECT true AS found FROM {schema}.event_state o WHERE o.key = r.keys[1] LIMIT 1
 	) first ON true
-	ORDER BY r.started_at
+	WHERE r.id >= $2::bigint
+	ORDER BY r.id
 	LIMIT $1::int
 ) r
 LEFT JOIN LATERAL (
 	SELECT true AS free FROM {schema}.event_state s WHERE s.key = r.keys[1] FOR UPDATE SKIP LOCKED
 ) s ON true
-CROSS JOIN LATERAL unnest(r.keys) WITH ORDINALITY AS k (key, place)
-WHERE s.free OR r.found IS NULL
+LEFT JOIN LATERAL unnest(r.keys) WITH ORDINALITY AS k (key, place) ON s.free OR r.found IS NULL
 ORDER BY r.id, k.place`
 
 	// lockLostSQL locks the unlocked events of a run, and counts them. It bounds how long a process
@@ -64,7 +74,7 @@ SELECT (SELECT count(*) FROM free), (SELECT count(*) FROM {schema}.event_state W
 	// another home has no transaction here. Nor has a number that was not given out yet: the record
 	// was written after its transaction got the number, so the snapshot includes that. A record
 	// younger than $2 whose transaction was committed stays: a handler committed it, and its process
-	// still knows which one.
+	// still knows which one. A time as far ahead comes from a clock that was set back.
 	takeRecordSQL = `
 WITH found AS MATERIALIZED (
 	SELECT r.id, r.home, r.started_at FROM {schema}.run r WHERE r.id = $1::bigint FOR UPDATE SKIP LOCKED
@@ -80,6 +90,7 @@ WITH found AS MATERIALIZED (
 	WHERE r.id = j.id AND (
 		j.status <> '` + txCommitted + `'
 		OR j.started_at < coalesce($3::timestamptz, clock_timestamp()) - $2::bigint * interval '1 microsecond'
+		OR j.started_at > clock_timestamp() + $2::bigint * interval '1 microsecond'
 	)
 	RETURNING j.status, r.retry_in
 )
@@ -105,8 +116,8 @@ WITH setting AS MATERIALIZED (
 ), changed AS (
 	UPDATE {schema}.event_state s
 	SET state = CASE WHEN lost.dead THEN 3 ELSE 0 END,
-		attempts = CASE WHEN $3::bool THEN s.attempts + 1 ELSE s.attempts END,
-		crashes = s.crashes + 1,
+		attempts = CASE WHEN $3::bool THEN least(s.attempts, 2147483646) + 1 ELSE s.attempts END,
+		crashes = least(s.crashes, 2147483646) + 1,
 		due_at = CASE WHEN $3::bool
 			THEN setting.now + $4::bigint * interval '1 microsecond'
 			ELSE least(s.due_at, setting.now)
@@ -139,19 +150,15 @@ type suspect struct {
 
 // SweepRuns implements [driver.Store]. If the database refuses a record, SweepRuns goes on with the
 // next one. Together with an error it returns the runs that it recorded.
+//
+// Each call goes on where the one before it ended, so that no number of bad records keeps others from
+// being swept.
 func (s *Store) SweepRuns(ctx context.Context, p *driver.SweepRunsParams) ([]driver.LostRun, error) {
-	var suspects []suspect
-	err := read(ctx, s.pools.Admin, "looking for interrupted runs", func(r Rows) error {
-		var xid int64
-		var key []byte
-		err := r.Scan(&xid, &key)
-		if n := len(suspects); n == 0 || suspects[n-1].xid != xid {
-			suspects = append(suspects, suspect{xid: xid})
-		}
-		run := &suspects[len(suspects)-1]
-		run.keys = append(run.keys, key)
-		return err
-	}, s.sql.suspects, int32(maxSwept))
+	from := s.sweepFrom.Load()
+	suspects, next, err := s.suspects(ctx, from)
+	if err == nil && len(suspects) == 0 && from != firstRun && next == firstRun {
+		suspects, next, err = s.suspects(ctx, firstRun) // the round ended
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -165,10 +172,50 @@ func (s *Store) SweepRuns(ctx context.Context, p *driver.SweepRunsParams) ([]dri
 		}
 		refused = append(refused, fmt.Errorf("run %d: %w", suspects[i].xid, err))
 		if SQLState(err) == "" || len(refused) == maxBadRuns {
-			break // the connection or the whole database fails, not this record
+			next = behind(suspects[i].xid) // the connection or the whole database may fail, not this record
+			break
 		}
 	}
+	s.sweepFrom.Store(next)
 	return lost, errors.Join(refused...)
+}
+
+// suspects returns the suspects among the next records, from an id on, and the id where the call after
+// this one goes on.
+func (s *Store) suspects(ctx context.Context, from int64) (suspects []suspect, next int64, err error) {
+	records := 0
+	last := int64(firstRun)
+	err = read(ctx, s.pools.Admin, "looking for interrupted runs", func(r Rows) error {
+		var xid int64
+		var isSuspect bool
+		var key []byte
+		if err := r.Scan(&xid, &isSuspect, &key); err != nil {
+			return err
+		}
+		if records == 0 || last != xid {
+			records, last = records+1, xid
+			if isSuspect {
+				suspects = append(suspects, suspect{xid: xid})
+			}
+		}
+		if key != nil {
+			run := &suspects[len(suspects)-1]
+			run.keys = append(run.keys, key)
+		}
+		return nil
+	}, s.sql.suspects, int32(maxSwept), from)
+	if err != nil || records < maxSwept {
+		return suspects, firstRun, err
+	}
+	return suspects, behind(last), nil
+}
+
+// behind returns the id behind another one; behind the last one a new round begins.
+func behind(xid int64) int64 {
+	if xid == math.MaxInt64 {
+		return firstRun
+	}
+	return xid + 1
 }
 
 // sweep records the interruption of a run if all its events are unlocked, because then no process
@@ -220,6 +267,7 @@ const committedPatience = 2 * time.Minute
 // events are dead: none may take effect again.
 func (s *Store) lose(ctx context.Context, conn Conn, p *driver.SweepRunsParams, run *suspect, retryIn int64, committed bool) ([]driver.LostRun, error) {
 	alone := len(run.keys) == 1
+	retryIn = min(max(retryIn, noRetry), longestWait.Microseconds())
 	reason := driver.ErrorRunInterrupted
 	if committed {
 		reason, retryIn = (&driver.TxEndedError{Committed: true}).Error(), noRetry

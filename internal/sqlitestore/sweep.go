@@ -3,6 +3,8 @@ package sqlitestore
 import (
 	"context"
 	"database/sql"
+	"math"
+	"time"
 
 	"github.com/hookonce/hookonce/driver"
 )
@@ -10,6 +12,9 @@ import (
 // sweptAtOnce is the most events that one sweep finds. It bounds how long the sweep holds the write
 // lock.
 const sweptAtOnce = 500
+
+// longestWait bounds the recorded wait until the next attempt.
+const longestWait = 365 * 24 * time.Hour
 
 const (
 	lostRuns = ` FROM hookonce_event_state s INDEXED BY hookonce_event_state_running
@@ -21,10 +26,10 @@ const (
 
 	// An event that was alone in its run is at fault, so this counts an attempt.
 	loseAlone = `UPDATE hookonce_event_state
-		SET state = ?2, attempts = ?3, crashes = crashes + 1, due_at = ?4, failed_at = ?5, last_error = ?6, retry_in = ?7, note = ?8
+		SET state = ?2, attempts = ?3, crashes = min(crashes, 2147483646) + 1, due_at = ?4, failed_at = ?5, last_error = ?6, retry_in = ?7, note = ?8
 		WHERE key = ?1`
 
-	loseOther = `UPDATE hookonce_event_state SET state = 0, crashes = crashes + 1, due_at = ?2 WHERE key = ?1`
+	loseOther = `UPDATE hookonce_event_state SET state = 0, crashes = min(crashes, 2147483646) + 1, due_at = ?2 WHERE key = ?1`
 )
 
 // lostEvent is an event of an interrupted run.
@@ -95,8 +100,9 @@ func (t *writeTx) lose(e *lostEvent) error {
 		_, err := t.exec(loseOther, e.Key[:], t.now)
 		return err
 	}
-	e.Attempts++
+	e.Attempts = min(e.Attempts, math.MaxInt32-1) + 1
 	e.Dead = e.Ended || !e.retryIn.Valid
+	e.retryIn.Int64 = min(max(e.retryIn.Int64, 0), longestWait.Microseconds())
 	state, outcome, dueAt, failedAt := statePending, "retry", t.now+e.retryIn.Int64, any(nil)
 	if e.Dead {
 		state, outcome, failedAt = stateDead, "dead", t.now
