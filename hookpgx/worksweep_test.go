@@ -100,8 +100,9 @@ func TestSweepOfARecordFromElsewhere(t *testing.T) {
 	}
 }
 
-// TestSweepWithoutTheIdentityOfTheCluster forbids its role to read the identity. The database and
-// the table still tell that a record belongs here.
+// TestSweepWithoutTheIdentityOfTheCluster forbids one role to read the identity, and has each of two
+// roles sweep the runs of the other one and its own. The database and the table still tell whether a
+// record belongs here.
 func TestSweepWithoutTheIdentityOfTheCluster(t *testing.T) {
 	t.Parallel()
 	w := connect(t, dbtest.StartServer(t, nil).DSN(), "hookonce", nil)
@@ -114,10 +115,32 @@ func TestSweepWithoutTheIdentityOfTheCluster(t *testing.T) {
 	if _, err := hookmigrate.Up(t.Context(), app.Store); err != nil {
 		t.Fatal(err)
 	}
-	app.queue(t, "evt_1")
-	w.kill(t, app.take(t, 1, false))
-	app.wantSwept(t, 1)
-	app.wantEvent(t, "evt_1", driver.StatePending, 1)
+	stores := map[string]*world{"with the right": w, "without the right": app}
+	for runner, ran := range stores {
+		for sweeper, sweeps := range stores {
+			t.Run("a run "+runner+", a sweep "+sweeper, func(t *testing.T) {
+				id := "of a run " + runner + ", a sweep " + sweeper
+				ran.queue(t, id)
+				w.kill(t, ran.take(t, 1, false))
+				sweeps.wantSwept(t, 1)
+				w.wantEvent(t, id, driver.StatePending, 1)
+			})
+		}
+	}
+	for what, change := range map[string]string{
+		"another database": "home = regexp_replace(home, '[.][0-9]+[.]', '.1.')",
+		"another table":    "home = regexp_replace(home, '[0-9]+$', '1')",
+		"no home":          "home = ''",
+	} {
+		t.Run("a record of "+what, func(t *testing.T) {
+			id := "a record of " + what
+			app.queue(t, id)
+			w.kill(t, app.take(t, 1, false))
+			w.exec(t, "UPDATE {schema}.run SET "+change)
+			app.wantSwept(t, 1)
+			app.wantFreshAgain(t, id)
+		})
+	}
 }
 
 // TestSweepGoesOn has the database refuse to remove one record. The sweep deals with the others, and

@@ -431,8 +431,9 @@ COMMENT ON FUNCTION {schema}.hash_strings(text[]) IS
 -- Returns the cluster, the database and the table run. A record of a run that was restored or
 -- replicated from another one has another home: there its id means nothing.
 --
--- Everybody may read the cluster's identity, unless an administrator forbids it. Without it the other
--- two numbers still tell most copies apart.
+-- Everybody may read the cluster's identity, unless an administrator forbids it. It is empty then, and
+-- fits every cluster, because another role of this one may be able to read it. The other two numbers
+-- still tell most copies apart.
 CREATE FUNCTION {schema}.run_home() RETURNS text
 LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp
@@ -451,6 +452,19 @@ $$;
 
 COMMENT ON FUNCTION {schema}.run_home() IS
 	'For hookonce itself: identifies the cluster, the database and the table that a record of a run belongs to.';
+
+-- Reports whether a home is this one. Clusters are compared only if both roles could read theirs.
+CREATE FUNCTION {schema}.is_run_home(home text) RETURNS boolean
+LANGUAGE sql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT ltrim(home, '-0123456789') = ltrim(here, '-0123456789')
+		AND (home LIKE '.%' OR here LIKE '.%' OR home = here)
+	FROM {schema}.run_home() AS here
+$$;
+
+COMMENT ON FUNCTION {schema}.is_run_home(text) IS
+	'For hookonce itself: tells whether a record of a run belongs to this cluster, database and table.';
 
 -- The event_id of an id with several parts joins the parts by ':', and a part may contain ':' too.
 -- So one event_id may stand for several keys: 2^n for n colons. The function tries up to 1,024

@@ -80,7 +80,7 @@ WITH found AS MATERIALIZED (
 	SELECT r.id, r.home, r.started_at FROM {schema}.run r WHERE r.id = $1::bigint FOR UPDATE SKIP LOCKED
 ), judged AS MATERIALIZED (
 	SELECT id, started_at, CASE
-			WHEN home <> {schema}.run_home() OR id NOT BETWEEN 1 AND txid_snapshot_xmax(txid_current_snapshot()) - 1 THEN '` + elsewhere + `'
+			WHEN NOT {schema}.is_run_home(home) OR id NOT BETWEEN 1 AND txid_snapshot_xmax(txid_current_snapshot()) - 1 THEN '` + elsewhere + `'
 			ELSE coalesce(txid_status(id), '')
 		END AS status
 	FROM found
