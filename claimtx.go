@@ -11,6 +11,7 @@ import (
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/claims"
+	"github.com/hookonce/hookonce/internal/problem"
 	"github.com/hookonce/hookonce/provider"
 )
 
@@ -59,7 +60,12 @@ func (r *refusal) Unwrap() error { return r.answer.err }
 // Refuse answers it as the provider wants.
 func (in *Engine) Verify(w http.ResponseWriter, r *http.Request) (*Delivery, error) {
 	began := time.Now()
-	d, a := in.verify(w, r)
+	problem.CloseUnlessFramedOnce(w, r)
+	var d *Delivery
+	a := safely(func() (a *answer) {
+		d, a = in.verify(w, r)
+		return a
+	})
 	if a != nil {
 		a.began = began
 		return nil, &refusal{a}
@@ -118,11 +124,15 @@ func (in *Engine) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 // ClaimTx for d; anything else is answered 503. So is a commit that the database does not confirm as
 // durable. Call Accept only after the commit has succeeded.
 func (in *Engine) Accept(w http.ResponseWriter, r *http.Request, d *Delivery, claimed []Claimed) {
+	a := safely(func() *answer { return in.acceptClaimed(r, d, claimed) })
+	a.began = d.began
+	in.answer(w, r, d.delivery.source.Name, a)
+}
+
+// acceptClaimed counts and wakes as the queue does for its claims, and returns the answer.
+func (in *Engine) acceptClaimed(r *http.Request, d *Delivery, claimed []Claimed) *answer {
 	if !d.claimedBy(claimed) {
-		a := unavailable("Accept was called with other claims than those of ClaimTx for this delivery", nil)
-		a.began = d.began
-		in.answer(w, r, d.delivery.source.Name, a)
-		return
+		return unavailable("Accept was called with other claims than those of ClaimTx for this delivery", nil)
 	}
 	unit := d.delivery.unit(d.claims)
 	for i := range claimed {
@@ -139,14 +149,10 @@ func (in *Engine) Accept(w http.ResponseWriter, r *http.Request, d *Delivery, cl
 			c.Reopened, c.Err = in.reopenRouted(ctx, d.claims[i].Key)
 		}
 	}
-	var a *answer
 	if err := in.store.Confirm(ctx); err != nil {
-		a = unavailable("the commit was not confirmed", err)
-	} else {
-		a = in.answerClaimed(ctx, d.delivery, unit, d.malformed)
+		return unavailable("the commit was not confirmed", err)
 	}
-	a.began = d.began
-	in.answer(w, r, d.delivery.source.Name, a)
+	return in.answerClaimed(ctx, d.delivery, unit, d.malformed)
 }
 
 // claimedBy reports whether claimed is the result of ClaimTx for d.

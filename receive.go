@@ -42,7 +42,7 @@ func (in *Engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = http.NewResponseController(w).SetReadDeadline(began.Add(bodyTimeout))
 	name := sourceName(r)
 	setup := in.setup.Load()
-	a := in.receiveSafely(w, r, setup)
+	a := safely(func() *answer { return in.receive(w, r, setup) })
 	if !setup.knows(name, began) {
 		name = "" // the log must not hold arbitrary text from the path
 	}
@@ -64,9 +64,9 @@ func (in *Engine) answer(w http.ResponseWriter, r *http.Request, source string, 
 	in.observers.delivery(source, a, took)
 }
 
-// receiveSafely turns a panic into an answer of 503: the fault is ours, and the next delivery of the
-// event may succeed.
-func (in *Engine) receiveSafely(w http.ResponseWriter, r *http.Request, s *setup) (a *answer) {
+// safely calls receive, and turns a panic into an answer of 503: the fault is ours, and the next
+// delivery of the event may succeed.
+func safely(receive func() *answer) (a *answer) {
 	defer func() {
 		v := recover()
 		if v == nil {
@@ -77,7 +77,7 @@ func (in *Engine) receiveSafely(w http.ResponseWriter, r *http.Request, s *setup
 		}
 		a = unavailable("panic", guard.Recovered(v))
 	}()
-	return in.receive(w, r, s)
+	return receive()
 }
 
 func (in *Engine) receive(w http.ResponseWriter, r *http.Request, s *setup) *answer {

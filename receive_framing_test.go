@@ -22,7 +22,23 @@ import (
 // be the next request of the connection, so the connection must not serve another one.
 func TestConnectionOfARequestFramedTwice(t *testing.T) {
 	t.Parallel()
-	server := httptest.NewServer(newEngine(t, rig.OpenSQLite(t), nil))
+	in := newEngine(t, rig.OpenSQLite(t), nil)
+	t.Run("ServeHTTP", func(t *testing.T) {
+		t.Parallel()
+		closesConnections(t, in)
+	})
+	t.Run("Verify", func(t *testing.T) {
+		t.Parallel()
+		closesConnections(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if _, err := in.Verify(w, r); err != nil {
+				in.Refuse(w, r, err)
+			}
+		}))
+	})
+}
+
+func closesConnections(t *testing.T, h http.Handler) {
+	server := httptest.NewServer(h)
 	t.Cleanup(server.Close)
 	const body = `{"a":1}`
 	mac := hmac.New(sha256.New, []byte(secret))

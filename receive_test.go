@@ -90,6 +90,51 @@ func TestPanicsAreAnswered(t *testing.T) {
 	}
 }
 
+// panickingStore is a store with defects that a delivery meets in the goroutine of its request.
+type panickingStore struct{ driver.Store }
+
+func (panickingStore) Quarantine(context.Context, *driver.QuarantineParams) error { panic("a defect") }
+
+func (panickingStore) Confirm(context.Context) error { panic("a defect") }
+
+func TestPanicsOfTheRequestAreAnswered(t *testing.T) {
+	t.Parallel()
+	in := newEngine(t, panickingStore{rig.OpenSQLite(t)}, nil)
+	for name, receive := range map[string]http.HandlerFunc{
+		"ServeHTTP": in.ServeHTTP,
+		"Verify": func(w http.ResponseWriter, r *http.Request) {
+			_, err := in.Verify(w, r)
+			if err == nil {
+				t.Error("Verify returned no error")
+			}
+			in.Refuse(w, r, err)
+		},
+		"Accept": func(w http.ResponseWriter, _ *http.Request) {
+			r := delivery("1", "{}")
+			d, err := in.Verify(w, r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			claimed, err := hookonce.ClaimWith(t.Context(), in, d, func(context.Context, *driver.ClaimParams) ([]driver.ClaimResult, error) {
+				return []driver.ClaimResult{{Claimed: true}}, nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			in.Accept(w, r, d, claimed)
+		},
+	} {
+		w := httptest.NewRecorder()
+		receive(w, delivery("", "{}")) // without an event id: for the quarantine
+		if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
+			t.Errorf("%s: the answer is %d with Retry-After %q, want 503 with a time", name, w.Code, w.Header().Get("Retry-After"))
+		}
+		if strings.Contains(w.Body.String(), "defect") {
+			t.Errorf("%s: the answer tells the sender about the defect: %s", name, w.Body)
+		}
+	}
+}
+
 // A delivery that is refused before its body is read does not wait for the body.
 func TestRefusalDoesNotWaitForTheBody(t *testing.T) {
 	t.Parallel()

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -181,6 +182,26 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		r.SetPathValue(name, value)
 	}
+	h.serve(e, w, r)
+}
+
+// serve calls the endpoint. A panic, also of a function of the Config, is answered 500, or 503 to a
+// probe.
+func (h *handler) serve(e *endpoint, w http.ResponseWriter, r *http.Request) {
+	defer func() {
+		v := recover()
+		if v == nil {
+			return
+		}
+		if err, ok := v.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+			panic(v)
+		}
+		status := http.StatusInternalServerError
+		if e.probe {
+			status = http.StatusServiceUnavailable
+		}
+		h.fail(w, r, status, "An internal error occurred. The log has it under this error id.", fmt.Errorf("panic: %v\n%s", v, debug.Stack()))
+	}()
 	e.serve(h, w, r)
 }
 

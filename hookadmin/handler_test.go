@@ -224,6 +224,27 @@ func TestHealthAndReadiness(t *testing.T) {
 	}
 }
 
+func TestPanicsAreAnswered(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t, func(cfg *hookadmin.Config) {
+		cfg.Store = rig.OpenSQLite(t)
+		cfg.Ready = func(context.Context) error { panic("a defect of Ready") }
+		cfg.Warnings = func() []string { panic("a defect of Warnings") }
+	})
+	for path, want := range map[string]struct {
+		status int
+		logged string
+	}{
+		"/readyz":       {http.StatusServiceUnavailable, "panic: a defect of Ready"},
+		"/api/v1/stats": {http.StatusOK, ""},
+		"/":             {http.StatusInternalServerError, "panic: a defect of Warnings"},
+	} {
+		if resp := a.get(t, path); resp.status != want.status || !strings.Contains(a.log.String(), want.logged) {
+			t.Errorf("GET %s: answer %d %s, want %d, and %q in the log:\n%s", path, resp.status, resp.body, want.status, want.logged, a.log)
+		}
+	}
+}
+
 func TestMethodsHeadersAndUnknownPaths(t *testing.T) {
 	t.Parallel()
 	store := rig.OpenSQLite(t)
