@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/guard"
 )
 
 // ErrDraining is the error of Ready after Drain was called.
@@ -72,35 +74,69 @@ func (in *Engine) Clock(ctx context.Context) (skew, limit time.Duration, err err
 // of requests cause.
 const probeInterval = time.Second
 
-// once runs an action at most once in probeInterval. Callers in between get the result of the last
-// run, and concurrent ones wait for it. Make one with newOnce.
+// probeTimeout bounds such a question.
+const probeTimeout = 5 * time.Second
+
+// once runs an action at most once in probeInterval, and for probeTimeout at most. Callers in between
+// get the result of the last run, and concurrent ones wait for it. The context of a caller ends its
+// own waiting only: a run goes on for the other callers.
 type once struct {
-	turn chan struct{} // holds one token: a mutex whose waiting a context can end
-	last time.Time
-	err  error
+	mu   sync.Mutex
+	last *onceRun // guarded by mu; nil before the first run
 }
 
-func newOnce() once { return once{turn: make(chan struct{}, 1)} }
+type onceRun struct {
+	done chan struct{}
+	err  error     // valid once done is closed
+	at   time.Time // of its end; valid once done is closed
+}
 
 func (o *once) do(ctx context.Context, action func(context.Context) error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	run := o.run(ctx, action)
 	select {
-	case o.turn <- struct{}{}:
-		defer func() { <-o.turn }()
+	case <-run.done:
+		return run.err
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	if o.last.IsZero() || time.Since(o.last) >= probeInterval {
-		o.err = action(ctx)
-		o.last = time.Now()
+}
+
+// run returns the run whose result counts now. It starts one if there is none.
+func (o *once) run(ctx context.Context, action func(context.Context) error) *onceRun {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if run := o.last; run != nil && (!run.ended() || time.Since(run.at) < probeInterval) {
+		return run
 	}
-	return o.err
+	run := &onceRun{done: make(chan struct{})}
+	o.last = run
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTimeout)
+	go func() {
+		defer cancel()
+		run.err = <-guard.Call("the question to the database", func() error { return action(ctx) })
+		run.at = time.Now()
+		close(run.done)
+	}()
+	return run
+}
+
+func (r *onceRun) ended() bool {
+	select {
+	case <-r.done:
+		return true
+	default:
+		return false
+	}
 }
 
 // clockKeeper compares this machine's clock with the database's.
 type clockKeeper struct {
 	store driver.Store
 	last  *atomic.Pointer[clockReading]
-	again once
+	again *once
 }
 
 // clockReading is one comparison. The wall clock may be set; the monotonic clock never is.
@@ -111,7 +147,7 @@ type clockReading struct {
 }
 
 func newClockKeeper(store driver.Store) clockKeeper {
-	return clockKeeper{store: store, last: new(atomic.Pointer[clockReading]), again: newOnce()}
+	return clockKeeper{store: store, last: new(atomic.Pointer[clockReading]), again: new(once)}
 }
 
 // read compares the clocks.
@@ -164,11 +200,11 @@ const maxFailedClaims = 5
 type claimHealth struct {
 	store  driver.Store
 	failed *atomic.Int64 // claims, since the last success
-	probe  once
+	probe  *once
 }
 
 func newClaimHealth(store driver.Store) claimHealth {
-	return claimHealth{store: store, failed: new(atomic.Int64), probe: newOnce()}
+	return claimHealth{store: store, failed: new(atomic.Int64), probe: new(once)}
 }
 
 // note records the outcome of one claim, of any number of events.

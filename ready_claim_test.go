@@ -153,3 +153,53 @@ func TestReadyAfterFailedClaims(t *testing.T) {
 		}
 	})
 }
+
+// hangingStore holds the tests of a claim until release is closed.
+type hangingStore struct {
+	probeCounter
+	probing, release chan struct{}
+}
+
+func (s *hangingStore) ProbeClaim(ctx context.Context) error {
+	s.probes.Add(1)
+	s.probing <- struct{}{}
+	select {
+	case <-s.release:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// A caller of Ready gives up while the database is asked. That is no answer for the other callers.
+func TestReadyForAnImpatientCaller(t *testing.T) {
+	t.Parallel()
+	store := &hangingStore{probing: make(chan struct{}, 2), release: make(chan struct{})}
+	store.Store = rig.OpenSQLite(t)
+	in := newEngine(t, store, nil)
+	store.broken.Store(true)
+	for i := range 5 {
+		deliver(in, delivery(fmt.Sprint("fails ", i), "{}"))
+	}
+	ready := func(ctx context.Context) <-chan error {
+		result := make(chan error, 1)
+		go func() { result <- in.Ready(ctx) }()
+		return result
+	}
+	gone := errors.New("the prober hung up")
+	ctx, hangUp := context.WithCancelCause(t.Context())
+	impatient := ready(ctx)
+	<-store.probing
+	patient := ready(t.Context())
+	hangUp(gone)
+	if err := <-impatient; !errors.Is(err, gone) {
+		t.Errorf("Ready of the caller that gave up: got the error %v, want %v", err, gone)
+	}
+	close(store.release)
+	if err := <-patient; err != nil {
+		t.Errorf("Ready of another caller at that time: %v", err)
+	}
+	if err := in.Ready(t.Context()); err != nil {
+		t.Errorf("Ready of a later caller: %v", err)
+	}
+}
