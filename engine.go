@@ -243,12 +243,13 @@ func (in *Engine) Run(ctx context.Context) error {
 	return nil
 }
 
-// Drain makes the Inbox answer new deliveries with 503, and returns when those in the queue are
-// answered.
+// Drain makes the Inbox answer new deliveries with 503, and returns when the Inline handlers in
+// progress have ended and the deliveries in the queue are answered.
 func (in *Engine) Drain() {
 	in.draining.Store(true)
-	in.claims.Close()
 	if in.worker != nil {
+		// Before the queue closes: meanwhile it claims deliveries that were already being received.
 		in.worker.Drain()
 	}
+	in.claims.Close()
 }

@@ -23,10 +23,11 @@ func (in *Engine) acceptInline(ctx context.Context, d *delivery, unit *claims.Un
 // claimInline runs the handlers of acceptInline and fills in the results of unit. It returns the
 // error of a handler whose event is not claimed.
 func (in *Engine) claimInline(ctx context.Context, d *delivery, unit *claims.Unit) (failure error) {
+	// First, because the queue closes once the handlers in progress have ended.
+	in.claimUnhandled(ctx, d, unit)
 	for i := range unit.Claims {
 		c := &unit.Claims[i]
-		if !in.handles(c.Source, c.Type) || c.Work == driver.WorkUndecided {
-			unit.Results[i] = in.claimOne(ctx, d, c)
+		if !in.runsInline(c) {
 			continue
 		}
 		done := in.worker.Inline(ctx, d.source.work, c)
@@ -44,11 +45,30 @@ func (in *Engine) claimInline(ctx context.Context, d *delivery, unit *claims.Uni
 	return failure
 }
 
-// claimOne claims one event by the queue, which counts it.
-func (in *Engine) claimOne(ctx context.Context, d *delivery, c *driver.Claim) claims.Result {
-	unit := d.unit([]driver.Claim{*c})
-	if err := in.claims.Claim(ctx, unit); err != nil {
-		return claims.Result{Err: err}
+// runsInline reports whether the handler of an event of an Inline source runs with its claim.
+func (in *Engine) runsInline(c *driver.Claim) bool {
+	return in.handles(c.Source, c.Type) && c.Work != driver.WorkUndecided
+}
+
+// claimUnhandled claims the events of unit that do not run Inline by the queue, which counts them.
+func (in *Engine) claimUnhandled(ctx context.Context, d *delivery, unit *claims.Unit) {
+	var places []int
+	var queued []driver.Claim
+	for i := range unit.Claims {
+		if c := &unit.Claims[i]; !in.runsInline(c) {
+			places, queued = append(places, i), append(queued, *c)
+		}
 	}
-	return unit.Results[0]
+	if len(queued) == 0 {
+		return
+	}
+	by := d.unit(queued)
+	err := in.claims.Claim(ctx, by)
+	for i, place := range places {
+		if err != nil {
+			unit.Results[place].Err = err // by may not be final
+		} else {
+			unit.Results[place] = by.Results[i]
+		}
+	}
 }

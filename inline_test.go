@@ -38,6 +38,7 @@ func inlineTests[T any]() []libraryTest[T] {
 		{"an event without a handler", inlineUnhandled[T]},
 		{"attempts count", inlineAttempts[T]},
 		{"draining", inlineDraining[T]},
+		{"draining beside a batch", inlineDrainingBatch[T]},
 		{"a retry from the quarantine", inlineQuarantined[T]},
 	}
 }
@@ -149,36 +150,6 @@ func inlineAttempts[T any](t *testing.T, l *library[T]) {
 		t.Errorf("attempts (-want +got):\n%s", diff)
 	}
 	wantOutcome(t, l, "1", outcome{State: "done", Attempts: 3})
-	wantEffects(t, l, "1")
-}
-
-// A delivery whose handler runs when Drain is called is answered by its outcome.
-func inlineDraining[T any](t *testing.T, l *library[T]) {
-	mux := &hookonce.Mux[T]{}
-	began, release := make(chan struct{}), make(chan struct{})
-	hookonce.Handle(mux, "gh", "push", func(ctx context.Context, tx T, ev *hookonce.Event) error {
-		close(began)
-		<-release
-		return l.insert(ctx, tx, ev.ID)
-	})
-	in := inbox(t, l, mux, inline)
-	answered, drained := make(chan result, 1), make(chan struct{})
-	go func() { answered <- deliver(in, delivery("1", "{}")) }()
-	<-began
-	go func() { in.Drain(); close(drained) }()
-	select {
-	case <-drained:
-		t.Error("Drain returned while a handler ran")
-	default:
-	}
-	close(release)
-	if got := <-answered; got != ok {
-		t.Errorf("the delivery in progress: %+v, want ok", got)
-	}
-	<-drained
-	if got := deliver(in, delivery("2", "{}")); got.Code != http.StatusServiceUnavailable {
-		t.Errorf("a delivery after Drain: %+v, want 503", got)
-	}
 	wantEffects(t, l, "1")
 }
 

@@ -1,7 +1,9 @@
 package work
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"sync"
 
 	"github.com/hookonce/hookonce/driver"
@@ -10,13 +12,13 @@ import (
 // flights holds the Inline events in progress in this process, so that copies of an event wait here
 // and not in the database. All methods may be called concurrently.
 type flights struct {
-	// draining is closed once no further flight may begin.
-	draining chan struct{}
-	flying   sync.WaitGroup // grows only under mu and before draining is closed
+	// open ends once no further flight may begin.
+	open   context.Context
+	close  context.CancelFunc
+	flying sync.WaitGroup // grows only under mu and while open has not ended
 
-	mu     sync.Mutex
-	closed bool // draining is closed
-	all    map[driver.Key]*flight
+	mu  sync.Mutex
+	all map[driver.Key]*flight
 }
 
 type flight struct {
@@ -30,7 +32,8 @@ var (
 )
 
 func newFlights() *flights {
-	return &flights{draining: make(chan struct{}), all: make(map[driver.Key]*flight)}
+	open, end := context.WithCancel(context.Background())
+	return &flights{open: open, close: end, all: make(map[driver.Key]*flight)}
 }
 
 // join returns the flight of key. first says that the caller must fly it, and then land it. After
@@ -41,13 +44,21 @@ func (f *flights) join(key driver.Key) (fl *flight, first bool) {
 	if fl, ok := f.all[key]; ok {
 		return fl, false
 	}
-	if f.closed {
+	if f.open.Err() != nil {
 		return nil, false
 	}
 	fl = &flight{landed: make(chan struct{}), result: unclaimed(errNotLanded)}
 	f.all[key] = fl
 	f.flying.Add(1)
 	return fl, true
+}
+
+// missed returns the error of a flight that could not begin: the drain, or why and the error of ctx.
+func (f *flights) missed(ctx context.Context, why string) error {
+	if f.open.Err() != nil {
+		return errDraining
+	}
+	return fmt.Errorf("%s: %w", why, ctx.Err())
 }
 
 func (f *flights) land(key driver.Key, fl *flight) {
@@ -61,10 +72,7 @@ func (f *flights) land(key driver.Key, fl *flight) {
 // drain lets no further flight begin, and blocks until all have landed.
 func (f *flights) drain() {
 	f.mu.Lock()
-	if !f.closed {
-		f.closed = true
-		close(f.draining)
-	}
+	f.close()
 	f.mu.Unlock()
 	f.flying.Wait()
 }

@@ -72,18 +72,10 @@ func (w *Workers[T]) Drain() { w.flights.drain() }
 
 // fly claims an event and runs its handler, in one transaction.
 func (w *Workers[T]) fly(ctx context.Context, src *Source, claim *driver.Claim) InlineResult {
-	select {
-	case w.slots <- struct{}{}:
-		defer func() { <-w.slots }()
-	case <-w.flights.draining:
-		return unclaimed(errDraining)
-	case <-ctx.Done():
-		return unclaimed(fmt.Errorf("all workers for Inline handlers are busy: %w", ctx.Err()))
+	if err := w.board(ctx); err != nil {
+		return unclaimed(err)
 	}
-	if !w.budget.acquire(ctx) {
-		return unclaimed(fmt.Errorf("other handlers use all connections for work: %w", ctx.Err()))
-	}
-	defer w.budget.release(1)
+	defer w.leave()
 	c := *claim
 	c.Work = driver.WorkDone
 	for try := 1; ; try++ {
@@ -93,6 +85,33 @@ func (w *Workers[T]) fly(ctx context.Context, src *Source, claim *driver.Claim) 
 		}
 		pause(ctx, time.Duration(try)*20*time.Millisecond)
 	}
+}
+
+// board waits for a worker and for room in the budget. It returns an error once Drain was called,
+// also if there is room. The caller leaves.
+func (w *Workers[T]) board(ctx context.Context) error {
+	waiting, stop := context.WithCancel(ctx)
+	defer stop()
+	defer context.AfterFunc(w.flights.open, stop)()
+	select {
+	case w.slots <- struct{}{}:
+	case <-waiting.Done():
+		return w.flights.missed(ctx, "all workers for Inline handlers are busy")
+	}
+	if !w.budget.acquire(waiting) {
+		<-w.slots
+		return w.flights.missed(ctx, "other handlers use all connections for work")
+	}
+	if w.flights.open.Err() != nil {
+		w.leave()
+		return errDraining
+	}
+	return nil
+}
+
+func (w *Workers[T]) leave() {
+	w.budget.release(1)
+	<-w.slots
 }
 
 // inlineTimeout is the time until the answer's deadline, less inlineMargin.

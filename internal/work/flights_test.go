@@ -1,0 +1,64 @@
+package work
+
+import (
+	"context"
+	"errors"
+	"testing"
+)
+
+// boarding returns workers that have one place for an Inline handler.
+func boarding() *Workers[struct{}] {
+	return &Workers[struct{}]{flights: newFlights(), slots: make(chan struct{}, 1), budget: make(budget, 1)}
+}
+
+func wantEmpty(t *testing.T, w *Workers[struct{}]) {
+	t.Helper()
+	if len(w.slots) != 0 || len(w.budget) != 0 {
+		t.Errorf("%d workers and %d places in the budget stay taken", len(w.slots), len(w.budget))
+	}
+}
+
+// A flight joins before the drain and gets to its place after it. There is room, but it must not begin.
+func TestBoardAfterDrain(t *testing.T) {
+	t.Parallel()
+	w := boarding()
+	if err := w.board(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.leave()
+	w.flights.drain()
+	for range 100 { // of two ready cases, select takes any
+		if err := w.board(t.Context()); !errors.Is(err, errDraining) {
+			t.Fatalf("board returned the error %v, want %v", err, errDraining)
+		}
+	}
+	wantEmpty(t, w)
+}
+
+// A drain turns flights away that wait for a place.
+func TestDrainWhileFlightsBoard(t *testing.T) {
+	t.Parallel()
+	for name, room := range map[string]func(*Workers[struct{}]) chan struct{}{
+		"for a worker":  func(w *Workers[struct{}]) chan struct{} { return w.slots },
+		"in the budget": func(w *Workers[struct{}]) chan struct{} { return w.budget },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := boarding()
+			room(w) <- struct{}{}
+			late, cancel := context.WithCancel(t.Context())
+			cancel()
+			if err := w.board(late); !errors.Is(err, context.Canceled) {
+				t.Errorf("board without room returned the error %v, want %v", err, context.Canceled)
+			}
+			boarded := make(chan error, 1)
+			go func() { boarded <- w.board(t.Context()) }()
+			w.flights.drain()
+			if err := <-boarded; !errors.Is(err, errDraining) {
+				t.Errorf("board returned the error %v, want %v", err, errDraining)
+			}
+			<-room(w)
+			wantEmpty(t, w)
+		})
+	}
+}
