@@ -23,6 +23,12 @@ func WorkPool(s *Store) *pgxpool.Pool { return s.work }
 // Pooled reports whether the store has noticed a pooler.
 func Pooled(s *Store) bool { return s.link.pooled.Load() }
 
+// Scarce reports whether the store has noticed that its pooler has no connection to spare.
+func Scarce(s *Store) bool { return s.link.scarce() }
+
+// ReceivePool returns the pool of claims.
+func ReceivePool(s *Store) *pgxpool.Pool { return s.receive }
+
 // Unnamed returns tx without named prepared statements.
 func Unnamed(tx pgx.Tx) pgx.Tx { return unnamedTx{tx} }
 

@@ -80,11 +80,12 @@ type poolerError struct{ error }
 // succeed.
 func (l *link) adapt(err error) bool {
 	var pooler *poolerError
+	var connecting *pgconn.ConnectError // not a wait for a connection of a full pool
 	switch {
 	case errors.As(err, &pooler), refusedParameter(err):
 		l.pooled.Store(true)
 		return true
-	case l.pooled.Load() && (pgconn.Timeout(err) || errors.Is(err, context.DeadlineExceeded)):
+	case l.pooled.Load() && errors.As(err, &connecting) && (pgconn.Timeout(err) || errors.Is(err, context.DeadlineExceeded)):
 		// With session pooling each idle connection keeps one of the server's from the other pools.
 		l.scarceUntil.Store(time.Now().Add(scarceFor).UnixNano())
 		for _, pool := range l.own {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -239,6 +240,29 @@ func TestPoolerIsNoticed(t *testing.T) {
 		if got := hookpgx.Pooled(what); got != want {
 			t.Errorf("a store takes its server for a pooler: %v, want %v", got, want)
 		}
+	}
+}
+
+// TestPoolerBesideAFullPool waits for a connection of the store's own full pool until its time is over. The pooler has
+// others to spare.
+func TestPoolerBesideAFullPool(t *testing.T) {
+	t.Parallel()
+	w := openPooled(t, byTransaction)
+	pool := hookpgx.ReceivePool(w.Store)
+	for range pool.Config().MaxConns {
+		conn, err := pool.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Release()
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	if _, err := w.Claim(ctx, claimOf(newClaim("1", "billing"))); err == nil {
+		t.Error("a claim succeeded without a connection")
+	}
+	if hookpgx.Scarce(w.Store) {
+		t.Error("the store takes its own full pool for a pooler without connections")
 	}
 }
 
