@@ -453,3 +453,20 @@ func TestHandshakesAreLimited(t *testing.T) {
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
+
+// A source was armed while the database's clock was ahead. The upkeep shortens its arming.
+func TestArmedWhileTheClockWasAhead(t *testing.T) {
+	t.Parallel()
+	store := rig.OpenSQLite(t)
+	in := asanaEngine(t, store, nil)
+	if _, err := store.Arm(t.Context(), &driver.ArmParams{Source: "asana", For: time.Hour, Now: time.Now().AddDate(1, 0, 0)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := hookonce.PullBack(t.Context(), in); err != nil {
+		t.Fatal(err)
+	}
+	state, err := store.LearnedSecrets(t.Context(), []string{"asana"})
+	if err != nil || !state[0].Armed() || state[0].ArmedUntil.Sub(state[0].Now) > time.Hour {
+		t.Errorf("armed for an hour: %+v, error %v", state, err)
+	}
+}

@@ -198,15 +198,19 @@ func (in *Engine) fileInlineFailures(ctx context.Context) error {
 // maxPulled is the most rows of one source or destination that one step of pullBack changes.
 const maxPulled = 1000
 
-// pullBack makes work due that was put off while the database's clock was ahead.
+// pullBack makes work due that was put off while the database's clock was ahead, and shortens the
+// arming of sources that were armed then.
 func (in *Engine) pullBack(ctx context.Context) error {
 	now := in.setup.Load()
 	p := &driver.PullBackParams{
 		Sources: slices.Clone(in.handled), Destinations: slices.Collect(maps.Keys(now.destinations)), Limit: maxPulled,
 	}
-	for name := range now.sources {
+	for name, src := range now.sources {
 		if !slices.Contains(in.handled, name) {
 			p.Sources = append(p.Sources, name)
+		}
+		if src.canLearn() {
+			p.Armable = append(p.Armable, name)
 		}
 	}
 	for {

@@ -32,6 +32,7 @@ const MaxAhead = 24 * time.Hour
 // PullBackParams are the parameters of Store.PullBack.
 type PullBackParams struct {
 	Sources, Destinations []string // whose events and messages to look at
+	Armable               []string // sources that may be armed
 	Limit                 int
 	Now                   time.Time // tests only; zero means the database's clock
 }

@@ -306,6 +306,7 @@ CREATE TABLE {schema}.source_window (
 CREATE TABLE {schema}.armed_source (
 	source      text PRIMARY KEY,
 	armed_until timestamptz NOT NULL,
+	armed_for   bigint NOT NULL, -- microseconds from the arming to armed_until
 	replace     boolean NOT NULL -- learning the secret removes the source's other secrets
 );
 

@@ -276,6 +276,7 @@ CREATE TABLE hookonce_source_window (
 CREATE TABLE hookonce_armed_source (
     source      TEXT    NOT NULL PRIMARY KEY,
     armed_until INTEGER NOT NULL,
+    armed_for   INTEGER NOT NULL, -- microseconds from the arming to armed_until
     replace     INTEGER NOT NULL -- 1: learning the secret removes the source's other secrets
 ) STRICT;
 

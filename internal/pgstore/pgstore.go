@@ -193,6 +193,7 @@ type statements struct {
 	suspects, lockLost    string
 	takeRecord, lost      string
 	strayed               string
+	pullArmed             string
 	pullEvents            string
 	pullMessages          string
 	countInline           string
@@ -273,6 +274,7 @@ func newStatements(write func(string) string) statements {
 		takeRecord:          write(takeRecordSQL),
 		lost:                write(lostSQL),
 		strayed:             write(strayedSQL),
+		pullArmed:           write(pullArmedSQL),
 		pullEvents:          write(pullEventsSQL),
 		pullMessages:        write(pullMessagesSQL),
 		countInline:         write(countInlineSQL),

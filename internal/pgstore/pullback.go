@@ -70,8 +70,28 @@ WITH setting AS MATERIALIZED (
 )
 SELECT count(*) FROM pulled`
 
+// pullArmedSQL shortens the arming of sources that were armed while the clock was ahead.
+const pullArmedSQL = `
+WITH setting AS MATERIALIZED (
+	SELECT coalesce($1::timestamptz, now()) AS now
+), pulled AS (
+	UPDATE {schema}.armed_source a
+	SET armed_until = setting.now + a.armed_for * interval '1 microsecond'
+	FROM setting
+	WHERE a.source = ANY ($2::text[]) AND a.armed_until > setting.now + a.armed_for * interval '1 microsecond'
+	RETURNING a.source
+)
+SELECT count(*) FROM pulled`
+
 // PullBack implements [driver.Store].
 func (s *Store) PullBack(ctx context.Context, p *driver.PullBackParams) (events, messages int, err error) {
+	var n int64
+	count := func(r Rows) error { return r.Scan(&n) }
+	if len(p.Armable) > 0 {
+		if err := write(ctx, s.pools.Admin, "shortening the arming of sources", count, s.sql.pullArmed, clock(p.Now), p.Armable); err != nil {
+			return 0, 0, err
+		}
+	}
 	for _, kind := range []struct {
 		n     *int
 		sql   string
@@ -80,8 +100,7 @@ func (s *Store) PullBack(ctx context.Context, p *driver.PullBackParams) (events,
 		if len(kind.names) == 0 {
 			continue
 		}
-		var n int64
-		if err := write(ctx, s.pools.Work, "pulling due times back", func(r Rows) error { return r.Scan(&n) }, kind.sql,
+		if err := write(ctx, s.pools.Work, "pulling due times back", count, kind.sql,
 			clock(p.Now), kind.names, driver.MaxAhead.Microseconds(), int32(p.Limit)); err != nil {
 			return events, messages, err
 		}

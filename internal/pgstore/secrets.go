@@ -11,11 +11,12 @@ import (
 // armSQL arms a source, or disarms it. It waits for a concurrent LearnSecret: on the lock of the
 // row that it replaces, or on the inserted row if there was none.
 const armSQL = `
-INSERT INTO {schema}.armed_source AS a (source, armed_until, replace)
-SELECT $1::text, coalesce($2::timestamptz, now()) + $3::bigint * interval '1 microsecond', $4::boolean
+INSERT INTO {schema}.armed_source AS a (source, armed_until, armed_for, replace)
+SELECT $1::text, coalesce($2::timestamptz, now()) + $3::bigint * interval '1 microsecond', $3, $4::boolean
 FROM {schema}.durably()
 WHERE $4 OR $3 = 0 OR (SELECT count(*) FROM {schema}.learned_secret WHERE source = $1) < $5::bigint
-ON CONFLICT (source) DO UPDATE SET armed_until = excluded.armed_until, replace = excluded.replace
+ON CONFLICT (source) DO UPDATE
+	SET armed_until = excluded.armed_until, armed_for = excluded.armed_for, replace = excluded.replace
 RETURNING true`
 
 // learnSQL deletes the row of the armed source, which only one session can do, and writes the

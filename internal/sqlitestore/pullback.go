@@ -30,16 +30,25 @@ const (
 		WHERE destination = ?4 AND state IN (0, 1) AND due_at > ?2
 			AND due_at > ?1 + iif(attempts > 0 AND state = 0, retry_in, 0) LIMIT ?3`
 
+	farArmed = ` FROM hookonce_armed_source WHERE source = ?4 AND armed_until > ?1 + armed_for LIMIT ?3`
+
 	// A running event gets a minute: its run may be about to begin.
 	pullEvents = `UPDATE hookonce_event_state
 		SET due_at = ?1 + CASE WHEN state = 1 THEN 60000000 WHEN attempts > 0 THEN retry_in ELSE 0 END WHERE key IN (SELECT key`
 
 	pullMessages = `UPDATE hookonce_message
 		SET due_at = ?1 + CASE WHEN state = 1 THEN ?5 WHEN attempts > 0 THEN retry_in ELSE 0 END WHERE id IN (SELECT id`
+
+	pullArmed = `UPDATE hookonce_armed_source SET armed_until = ?1 + armed_for WHERE source IN (SELECT source`
 )
 
 // PullBack implements driver.Store. It waits for the writer only if there is something to change.
 func (s *Store) PullBack(ctx context.Context, p *driver.PullBackParams) (events, messages int, err error) {
+	for _, source := range p.Armable {
+		if _, err := s.pullBack(ctx, p, source, farArmed, pullArmed+farArmed+`)`); err != nil {
+			return 0, 0, err
+		}
+	}
 	for _, source := range p.Sources {
 		for _, far := range []string{farFresh, farTried, farRunning} {
 			n, err := s.pullBack(ctx, p, source, far, pullEvents+far+`)`)

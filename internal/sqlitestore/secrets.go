@@ -13,8 +13,9 @@ import (
 const (
 	countLearned = `SELECT count(*) FROM hookonce_learned_secret WHERE source = ?`
 
-	armSource = `INSERT INTO hookonce_armed_source (source, armed_until, replace) VALUES (?, ?, ?)
-		ON CONFLICT (source) DO UPDATE SET armed_until = excluded.armed_until, replace = excluded.replace`
+	armSource = `INSERT INTO hookonce_armed_source (source, armed_until, armed_for, replace) VALUES (?, ?, ?, ?)
+		ON CONFLICT (source) DO UPDATE
+		SET armed_until = excluded.armed_until, armed_for = excluded.armed_for, replace = excluded.replace`
 
 	takeArmed = `DELETE FROM hookonce_armed_source WHERE source = ? AND armed_until > ? RETURNING replace`
 
@@ -42,7 +43,7 @@ func (s *Store) Arm(ctx context.Context, p *driver.ArmParams) (*driver.SourceSec
 		if full = have >= driver.MaxLearnedSecrets && !p.Replace && p.For > 0; full {
 			return nil
 		}
-		_, err := t.exec(armSource, p.Source, t.now+p.For.Microseconds(), p.Replace)
+		_, err := t.exec(armSource, p.Source, t.now+p.For.Microseconds(), p.For.Microseconds(), p.Replace)
 		return err
 	})
 	switch {

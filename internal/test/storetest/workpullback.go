@@ -13,6 +13,7 @@ func pullBackCases[T any]() []workCase[T] {
 		{"ARun", pullBackRun[T]},
 		{"Messages", pullBackMessages[T]},
 		{"Limit", pullBackLimit[T]},
+		{"Arming", pullBackArming[T]},
 		{"DatabaseClock", pullBackNow[T]},
 	}
 }
@@ -179,4 +180,37 @@ func pullBackNow[T any](w *bench[T]) {
 	w.queue(w.clock().Add(driver.MaxAhead-time.Hour), "near")
 	same(w, "pulled", [2]int{1, 0}, w.pullBack(time.Time{}, []string{"stripe"}, nil))
 	w.abandon(w.take(time.Time{}, "far"))
+}
+
+// pullBackArming has sources that were armed while the clock was ahead. They must not take a secret for
+// longer than they were armed for.
+func pullBackArming[T any](w *bench[T]) {
+	pull := func(at time.Time, sources ...string) {
+		w.Helper()
+		events, messages, err := w.s.PullBack(w.Context(), &driver.PullBackParams{Armable: sources, Limit: 1, Now: at})
+		if err != nil || events+messages != 0 {
+			w.Errorf("PullBack returned %d, %d and the error %v, want 0", events, messages, err)
+		}
+	}
+	all := []string{"asana", "notion", "intercom", "none"}
+	w.arm(jumped, "asana", time.Hour, false)
+	w.arm(jumped, "notion", 2*day, true) // longer than driver.MaxAhead
+	w.arm(t0, "intercom", time.Hour, false)
+	pull(t0.Add(time.Minute), "intercom", "none")
+	w.sameSecrets("asana", jumped.Add(time.Hour))
+	pull(t0.Add(time.Minute), all...)
+	w.sameSecrets("asana", t0.Add(time.Minute+time.Hour))
+	w.sameSecrets("notion", t0.Add(time.Minute+2*day))
+	w.sameSecrets("intercom", t0.Add(time.Hour))
+	pull(t0.Add(time.Hour), all...) // as often as it may be
+	w.learn(t0.Add(time.Minute+time.Hour), "asana", "late", false)
+	w.learn(t0.Add(time.Hour), "notion", "in time", true)
+	w.sameSecrets("notion", time.Time{}, learned("in time", t0.Add(time.Hour)))
+
+	w.arm(time.Now().Add(200*day), "asana", time.Hour, false) // the database's own clock
+	pull(time.Time{}, "asana")
+	state, err := w.s.LearnedSecrets(w.Context(), []string{"asana"})
+	if err != nil || !state[0].Armed() || state[0].ArmedUntil.Sub(state[0].Now) > time.Hour {
+		w.Errorf("armed for an hour, as the database sees it: %+v, error %v", state, err)
+	}
 }
