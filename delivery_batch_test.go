@@ -1,6 +1,7 @@
 package hookonce_test
 
 import (
+	"fmt"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -70,5 +71,40 @@ func TestEntryWithoutItsListIsQuarantined(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{`{"id":"x"}`}, kept); diff != "" {
 		t.Errorf("the quarantine (-want +got):\n%s", diff)
+	}
+}
+
+// A delivery of more events than a statement holds is stored in part when one of them cannot be stored.
+// The retry finds the stored part as duplicates.
+func TestDeliveryStoredInPart(t *testing.T) {
+	t.Parallel()
+	store := &rig.FaultStore{Store: rig.OpenSQLite(t), Before: rig.FailFor(driver.ErrUnavailable, "7")}
+	in := newEngine(t, store, items)
+	const n = 1200 // three statements
+	var list []string
+	for i := range n {
+		list = append(list, fmt.Sprintf(`{"id":%d}`, i))
+	}
+	deliver := func() *httptest.ResponseRecorder {
+		w := httptest.NewRecorder()
+		in.ServeHTTP(w, delivery("", `{"items":[`+strings.Join(list, ",")+`]}`))
+		return w
+	}
+	if w := deliver(); w.Code != 503 || w.Header().Get("Retry-After") == "" {
+		t.Fatalf("answer %d %s, want 503 with a time", w.Code, w.Body)
+	}
+	stored := 0
+	for i := range n {
+		if _, err := store.Event(t.Context(), "gh", fmt.Sprint(i)); err == nil {
+			stored++
+		}
+	}
+	if stored == 0 || stored == n {
+		t.Fatalf("%d of %d events are stored, want a part", stored, n)
+	}
+	store.Before = rig.FailFor(nil)
+	want := fmt.Sprintf(`{"status":"ok","events":%d,"duplicates":%d}`, n, stored)
+	if w := deliver(); w.Code != 200 || strings.TrimSpace(w.Body.String()) != want {
+		t.Errorf("answer to the retry: %d %s, want 200 %s", w.Code, w.Body, want)
 	}
 }
