@@ -10,6 +10,7 @@ import (
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/pgsession"
+	"github.com/hookonce/hookonce/internal/pgstore"
 )
 
 // GiveBack ends the transaction of a run, and keeps its record.
@@ -37,15 +38,33 @@ func ServerPID(r driver.Run[pgx.Tx]) uint32 {
 	return uint32(r.(*pgsession.Run[pgx.Tx]).Run.PID())
 }
 
-// ReceiveSettings returns the settings of a statement of the receiving pool.
-func ReceiveSettings(t testing.TB, s *Store, names ...string) string {
+// AssertSettings reads settings back from a connection, as a new connection of a store does.
+func AssertSettings(ctx context.Context, conn *pgx.Conn, want map[string]string) error {
+	return assertSettings(ctx, conn, want)
+}
+
+// ReceiveSettings returns the settings of a statement of the receiving pool, and those of a transaction.
+func ReceiveSettings(t testing.TB, s *Store, names ...string) (ofStatement, ofTx string) {
 	t.Helper()
-	session, err := client{s.receive, s.link, boundsSQL(s.receive.Config().ConnConfig.RuntimeParams)}.Acquire(t.Context())
+	c := client{s.receive, s.link, boundsSQL(s.receive.Config().ConnConfig.RuntimeParams)}
+	session, err := c.Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer session.Release()
-	rows, err := session.Query(t.Context(), "SELECT current_setting(i) FROM unnest($1::text[]) WITH ORDINALITY AS n (i, place) ORDER BY place", names)
+	ofStatement = settingsOf(t, session, names)
+	session.Release()
+	tx, _, err := c.Begin(t.Context(), pgstore.ReadCommitted)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Release()
+	defer tx.Rollback(t.Context())
+	return ofStatement, settingsOf(t, tx, names)
+}
+
+func settingsOf(t testing.TB, conn pgstore.Conn, names []string) string {
+	t.Helper()
+	rows, err := conn.Query(t.Context(), "SELECT current_setting(i) FROM unnest($1::text[]) WITH ORDINALITY AS n (i, place) ORDER BY place", names)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -160,11 +160,11 @@ func TestPoolerSettings(t *testing.T) {
 				for i := range 3 {
 					w.mustClaim(t, true, newClaim(fmt.Sprint("evt_", i), "billing"))
 				}
-				got := hookpgx.ReceiveSettings(t, w.Store, "statement_timeout", "lock_timeout", "work_mem", "jit",
+				ofStatement, ofTx := hookpgx.ReceiveSettings(t, w.Store, "statement_timeout", "lock_timeout", "work_mem", "jit",
 					"idle_in_transaction_session_timeout", "transaction_isolation", "application_name")
 				want := "2s 1s 32MB off 1min read committed hookonce receive"
-				if got != want {
-					t.Errorf("a statement has the settings %q, want %q", got, want)
+				if ofStatement != want || ofTx != want {
+					t.Errorf("a statement has the settings %q, a transaction %q, want %q", ofStatement, ofTx, want)
 				}
 				if mode == "transaction" {
 					var left string
@@ -263,6 +263,26 @@ func TestPoolerBesideAFullPool(t *testing.T) {
 	}
 	if hookpgx.Scarce(w.Store) {
 		t.Error("the store takes its own full pool for a pooler without connections")
+	}
+}
+
+// TestPoolerIsNoticedByItsProcess has a pooler whose sessions have the right settings by themselves.
+func TestPoolerIsNoticedByItsProcess(t *testing.T) {
+	t.Parallel()
+	dsn, _ := dbtest.Postgres(t)
+	bouncer := dbtest.StartBouncer(t, dsn, dbtest.BouncerOptions{Mode: "session", OnServer: "SET jit TO off"})
+	for dsn, pooled := range map[string]bool{bouncer.DSN(): true, dsn: false} {
+		conn, err := pgx.Connect(t.Context(), dsn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close(t.Context())
+		if _, err := conn.Exec(t.Context(), "SET jit TO off"); err != nil {
+			t.Fatal(err)
+		}
+		if err := hookpgx.AssertSettings(t.Context(), conn, map[string]string{"jit": "off"}); (err != nil) != pooled {
+			t.Errorf("behind a pooler: %t; the error is %v", pooled, err)
+		}
 	}
 }
 
