@@ -42,16 +42,27 @@ func TestSlowBatch(t *testing.T) {
 CREATE FUNCTION {schema}.slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.01); RETURN NEW; END';
 CREATE TRIGGER slow BEFORE INSERT ON {schema}.event FOR EACH ROW EXECUTE FUNCTION {schema}.slow();`)
 	const n = 250
-	var items []string
-	for i := range n {
-		items = append(items, fmt.Sprintf(`{"id":%d}`, i))
+	deliver := func(first int) {
+		t.Helper()
+		var items []string
+		for i := range n {
+			items = append(items, fmt.Sprintf(`{"id":%d}`, first+i))
+		}
+		answer := httptest.NewRecorder()
+		in.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/webhooks/lab", strings.NewReader("["+strings.Join(items, ",")+"]")))
+		if stored := w.number(t, "SELECT count(*) FROM {schema}.event"); answer.Code != 200 || stored != first+n {
+			t.Errorf("answer %d %s, %d events stored, want 200 and %d", answer.Code, answer.Body, stored, first+n)
+		}
 	}
-	answer := httptest.NewRecorder()
-	in.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/webhooks/lab", strings.NewReader("["+strings.Join(items, ",")+"]")))
-	if answer.Code != 200 || w.number(t, "SELECT count(*) FROM {schema}.event") != n {
-		t.Errorf("answer %d %s, want 200 and all events stored", answer.Code, answer.Body)
-	}
+	deliver(0)
 	if len(claims) < 3 || !errors.Is(claims[0].Err, driver.ErrTimedOut) || claims[1].Size != n/2 {
 		t.Errorf("claims %+v, want the first one to time out, and the next one of half its size", claims)
+	}
+	claims = nil
+	deliver(n)
+	for _, c := range claims {
+		if c.Size > n/2 {
+			t.Errorf("a claim of the next delivery has %d events, want at most %d", c.Size, n/2)
+		}
 	}
 }
