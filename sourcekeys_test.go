@@ -432,16 +432,24 @@ func TestFaultsOfSecretsAre503(t *testing.T) {
 			in := newEngine(t, rig.OpenSQLite(t), func(c *hookonce.Config) {
 				c.Sources[0].Secrets, c.Sources[0].AckTimeout, c.Logger = secrets, time.Second, log.Logger()
 			})
-			w := httptest.NewRecorder()
-			in.ServeHTTP(w, delivery("1", "{}"))
-			if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
-				t.Errorf("the answer is %d with Retry-After %q, want 503 with a time", w.Code, w.Header().Get("Retry-After"))
-			}
-			if _, err := in.Verify(httptest.NewRecorder(), delivery("1", "{}")); err == nil {
-				t.Error("Verify accepted the delivery")
-			}
-			if strings.Contains(w.Body.String(), "defect") {
-				t.Errorf("the answer tells the sender about the defect: %s", w.Body)
+			for name, receive := range map[string]http.HandlerFunc{
+				"ServeHTTP": in.ServeHTTP,
+				"Verify": func(w http.ResponseWriter, r *http.Request) {
+					_, err := in.Verify(w, r)
+					if err == nil {
+						t.Error("Verify accepted the delivery")
+					}
+					in.Refuse(w, r, err)
+				},
+			} {
+				w := httptest.NewRecorder()
+				receive(w, delivery("1", "{}"))
+				if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
+					t.Errorf("%s: the answer is %d with Retry-After %q, want 503 with a time", name, w.Code, w.Header().Get("Retry-After"))
+				}
+				if strings.Contains(w.Body.String(), "defect") {
+					t.Errorf("%s: the answer tells the sender about the defect: %s", name, w.Body)
+				}
 			}
 		})
 	}
