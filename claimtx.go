@@ -93,9 +93,7 @@ func (in *Engine) verify(w http.ResponseWriter, r *http.Request) (*Delivery, *an
 	}
 	out := &Delivery{delivery: d, claims: in.claimsFor(d, events), malformed: malformed}
 	for i := range events {
-		if out.claims[i].Work != driver.WorkUndecided {
-			out.claims[i].Work = driver.WorkDone // by the caller
-		}
+		out.claims[i].Work = driver.WorkDone // by the caller
 		out.Events = append(out.Events, &Event{
 			Source: d.source.Name, ID: events[i].ID, Type: events[i].Type, OccurredAt: events[i].Time,
 			Header: d.visible, Body: events[i].Body, ReceivedAt: time.Now(), Attempt: 1, key: out.claims[i].Key,
@@ -214,9 +212,7 @@ func (in *Engine) claimTx(ctx context.Context, d *Delivery, claim func(context.C
 		if _, ok := place[c.Key]; ok {
 			continue // two items of a batch have the same event id
 		}
-		if c.Work != driver.WorkUndecided {
-			c.Work = driver.WorkDone
-		}
+		c.Work = driver.WorkDone
 		place[c.Key] = len(p.Claims)
 		p.Claims = append(p.Claims, c)
 	}

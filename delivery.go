@@ -164,7 +164,7 @@ func (in *Engine) claimFor(d *delivery, ev *provider.Event, visible http.Header,
 			Source: src.Name, ID: ev.ID, Type: ev.Type, OccurredAt: ev.Time, Header: visible, Body: ev.Body,
 		}, d.deadline.Add(-src.AckTimeout/decideShare))
 		if undecided != "" {
-			claim.Work, claim.Undecided = driver.WorkUndecided, driver.NoteUndecided+undecided
+			claim.Undecided = driver.NoteUndecided + undecided
 		}
 	}
 	return claim

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -160,6 +161,12 @@ func newEngine(store driver.Store, cfg Config, handled []string, faults error) (
 	return in, nil
 }
 
+// works reports whether events of src have work of their own in this process: handlers, or SQL
+// consumers.
+func (in *Engine) works(src *source) bool {
+	return src.Consume == ConsumeSQL || slices.Contains(in.handled, src.Name)
+}
+
 func (in *Engine) handles(source, eventType string) bool {
 	return in.worker != nil && in.worker.Handles(source, eventType)
 }
@@ -201,7 +208,7 @@ func (in *Engine) wakeClaimed(claims []*driver.Claim) {
 		for i := range c.Messages {
 			in.relays.Wake(c.Messages[i].Destination)
 		}
-		if c.Work == driver.WorkQueued && in.worker != nil {
+		if c.Work == driver.WorkQueued && c.Undecided == "" && in.worker != nil {
 			in.worker.Wake(c.Source)
 		}
 	}

@@ -47,7 +47,7 @@ func (in *Engine) claimInline(ctx context.Context, d *delivery, unit *claims.Uni
 
 // runsInline reports whether the handler of an event of an Inline source runs with its claim.
 func (in *Engine) runsInline(c *driver.Claim) bool {
-	return in.handles(c.Source, c.Type) && c.Work != driver.WorkUndecided
+	return in.handles(c.Source, c.Type) && c.Undecided == ""
 }
 
 // claimUnhandled claims the events of unit that do not run Inline by the queue, which counts them.

@@ -79,14 +79,17 @@ func checkRequestID(id string) error {
 	return nil
 }
 
-// decideNow fills in the work that a claim would write now, for an event that matched no route or
-// is undecided.
+// decideNow fills in the messages that a claim would write now, for an event that matched no route
+// or is undecided.
 func (in *Engine) decideNow(p *driver.ReplayParams, detail *driver.EventDetail) error {
 	src := in.setup.Load().sources[detail.Source]
-	if src == nil || len(detail.Messages) > 0 || detail.BodyPruned {
+	if len(detail.Messages) > 0 || detail.BodyPruned {
 		return nil
 	}
-	p.Queued = src.Consume == ConsumeSQL || in.handles(src.Name, detail.Type)
+	if src == nil || len(src.routes) == 0 && !in.works(src) {
+		p.Unknown = true
+		return nil
+	}
 	header, err := wire.ParseHeader(detail.Headers)
 	if err != nil {
 		return fmt.Errorf("hookonce: replay event %q of source %q: stored headers: %w", detail.EventID, detail.Source, err)

@@ -32,9 +32,9 @@ type ReplayParams struct {
 	// Undecided says that Routes are not known, because a condition was not decided. Then the error
 	// matches ErrUndecided where Routes would be used.
 	Undecided bool
-	// Queued says that a claim of the event would queue work now. It is used only for an undecided
-	// event.
-	Queued bool
+	// Unknown says that the caller knows neither routes nor handlers of the source. Then the error
+	// matches ErrNoRoute where Routes would be used.
+	Unknown bool
 	// RequestID makes a repeated request for the same event do nothing and return the first result,
 	// even if the event has changed since. The same RequestID in another mode is refused with
 	// ErrRequestReused. "" disables this. At most 255 bytes of valid UTF-8 without NUL.

@@ -84,7 +84,7 @@ type Store interface {
 	// ReplayDead makes dead letters due again under their old ids, with a new generation and full
 	// attempts. It does so even if other messages of their event are open. For each letter it
 	// returns whether it was replayed. It skips letters that are no longer dead or that another
-	// session has locked, and events that are undecided (WorkUndecided) or have NoteTxEnded. A letter
+	// session has locked, and events that are undecided or have NoteTxEnded. A letter
 	// that is listed twice is replayed once.
 	ReplayDead(ctx context.Context, p *DeadLetterParams) ([]bool, error)
 
@@ -225,10 +225,6 @@ const (
 	// WorkDone: the event gets a state row and is done, because the claim's transaction contains
 	// the work. Only for Driver.TakeClaim and Driver.ClaimTx.
 	WorkDone
-	// WorkUndecided: the event gets a state row and is dead, with Claim.Undecided as its note and
-	// its last error, because it is not known which messages it has. Only Store.Replay makes it due
-	// again: that decides anew.
-	WorkUndecided
 )
 
 // BodyGuard says how a store treats a body that the same source has already sent under another
@@ -259,7 +255,11 @@ type Claim struct {
 	BodyGuard  BodyGuard
 	Work       Work
 	Messages   []NewMessage // one for each matched route
-	Undecided  string       // for WorkUndecided: NoteUndecided and the name of the route
+	// Undecided, if not "", is NoteUndecided and the name of a route: it is not known which messages
+	// the event has. The event gets a state row and is dead, with Undecided as its note and its last
+	// error. Only Store.Replay makes it due again; that decides its messages, and queues it if Work
+	// is WorkQueued.
+	Undecided string
 }
 
 // NewMessage is a message of a new claim. Its body and headers are the event's.

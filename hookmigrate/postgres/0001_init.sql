@@ -74,6 +74,7 @@ CREATE TABLE {schema}.event_state (
 	key_generation integer NOT NULL DEFAULT 0,     -- of the last replay as new; idempotency keys contain it
 	replayed       boolean NOT NULL DEFAULT false, -- by an operator: applied even if it is stale
 	undecided      boolean NOT NULL DEFAULT false, -- dead or skipped, and its messages were never decided
+	queued         boolean NOT NULL DEFAULT false, -- undecided, and a handler or a consumer works on it after a replay
 	due_at         timestamptz NOT NULL,
 	retry_in       bigint NOT NULL DEFAULT 0,      -- microseconds from the last failed attempt to due_at
 	processed_at   timestamptz,
@@ -596,8 +597,8 @@ COMMENT ON FUNCTION {schema}.known(bytea[]) IS 'For hookonce itself: which of th
 -- Known keys and bodies never reach an INSERT, which might block on them. First come the bodies
 -- that this batch is the first to bring, all of them, then its events. A void row of body_seen is
 -- taken over. guards: 0 ignores bodies, 1 compares them, 2 also refuses an event if another event
--- has its body. works: 0 messages only, 1 queued, 2 done by the transaction of the claim, 3 dead
--- because its messages are undecided; notes says why.
+-- has its body. works: 0 messages only, 1 queued, 2 done by the transaction of the claim. An event
+-- with one of the notes is dead, because its messages are undecided.
 --
 -- A trigger or a rule may drop rows without an error. If a state row or a message of a claimed event
 -- is missing, the whole claim fails. An event that is neither known nor claimed may have been
@@ -723,11 +724,11 @@ BEGIN
 			INSERT INTO {schema}.event (
 				key, source, event_id, type, occurred_at, received_at, headers, body, body_sha256, work, watched
 			)
-			SELECT i.key, i.source, i.event_id, i.type, i.occurred_at, moment, i.headers, i.body, i.body_sha256, least(i.work, 1), i.guard > 0
+			SELECT i.key, i.source, i.event_id, i.type, i.occurred_at, moment, i.headers, i.body, i.body_sha256, CASE WHEN i.work > 0 OR i.note <> '' THEN 1 ELSE 0 END, i.guard > 0
 			FROM unnest(
 				claim.keys, claim.sources, claim.event_ids, claim.types, claim.occurred, claim.headers, claim.bodies,
-				claim.body_hashes, claim.body_keys, claim.guards, claim.works
-			) AS i (key, source, event_id, type, occurred_at, headers, body, body_sha256, body_key, guard, work)
+				claim.body_hashes, claim.body_keys, claim.guards, claim.works, claim.notes
+			) AS i (key, source, event_id, type, occurred_at, headers, body, body_sha256, body_key, guard, work, note)
 			WHERE (known_keys IS NULL OR (i.key IN (SELECT unnest(known_keys))) IS NOT TRUE)
 				AND (i.guard < 2 OR ((i.body_key, i.key) IN (SELECT b.body_key, b.key FROM unnest(new_bodies, new_keys) AS b (body_key, key))) IS TRUE)
 			ON CONFLICT (key) DO NOTHING
@@ -736,19 +737,23 @@ BEGIN
 		SELECT array_agg(e.key) INTO claimed FROM event_new e;
 	END IF;
 
-	IF claimed IS NOT NULL AND 0 < ANY (claim.works) THEN
+	IF claimed IS NOT NULL AND (0 < ANY (claim.works) OR '' <> ANY (claim.notes)) THEN
 		INSERT INTO {schema}.event_state (
-			key, source, type, state, attempts, due_at, processed_at, failed_at, undecided, note, last_error
+			key, source, type, state, attempts, due_at, processed_at, failed_at, undecided, queued, note, last_error
 		)
-		SELECT i.key, i.source, i.type, CASE i.work WHEN 1 THEN 0 ELSE i.work END, CASE i.work WHEN 2 THEN 1 ELSE 0 END, moment,
-			CASE i.work WHEN 2 THEN moment END, CASE i.work WHEN 3 THEN moment END, i.work = 3, i.note, nullif(i.note, '')
-		FROM unnest(claim.keys, claim.sources, claim.types, claim.works, claim.notes) AS i (key, source, type, work, note)
-		WHERE i.work > 0 AND (cardinality(claimed) = n OR (i.key IN (SELECT unnest(claimed))) IS TRUE);
+		SELECT i.key, i.source, i.type, i.state, CASE i.state WHEN 2 THEN 1 ELSE 0 END, moment,
+			CASE i.state WHEN 2 THEN moment END, CASE i.state WHEN 3 THEN moment END,
+			i.state = 3, i.state = 3 AND i.work = 1, i.note, nullif(i.note, '')
+		FROM (
+			SELECT u.*, CASE WHEN u.note <> '' THEN 3 WHEN u.work = 1 THEN 0 ELSE u.work END AS state
+			FROM unnest(claim.keys, claim.sources, claim.types, claim.works, claim.notes) AS u (key, source, type, work, note)
+		) i
+		WHERE (i.work > 0 OR i.note <> '') AND (cardinality(claimed) = n OR (i.key IN (SELECT unnest(claimed))) IS TRUE);
 		GET DIAGNOSTICS stored = ROW_COUNT;
 		IF stored < n THEN -- count only if the cheap comparison leaves a doubt
 			IF stored <> (
-				SELECT count(*) FROM unnest(claim.keys, claim.works) AS i (key, work)
-				WHERE i.work > 0 AND (i.key IN (SELECT unnest(claimed))) IS TRUE
+				SELECT count(*) FROM unnest(claim.keys, claim.works, claim.notes) AS i (key, work, note)
+				WHERE (i.work > 0 OR i.note <> '') AND (i.key IN (SELECT unnest(claimed))) IS TRUE
 			) THEN
 				RAISE EXCEPTION 'the state of an event was not stored' USING ERRCODE = 'triggered_data_change_violation';
 			END IF;

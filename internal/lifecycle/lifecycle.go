@@ -17,6 +17,7 @@ type Event struct {
 	Note       string // of the event's own row
 	Generation int    // of the event's own row
 	Undecided  bool   // it was claimed before its messages were known
+	Queued     bool   // for an undecided event: its claim would have queued it
 	Messages   []Message
 }
 
@@ -47,7 +48,7 @@ func (p *Plan) Messages() int { return len(p.Reset) + len(p.Add) }
 type Now struct {
 	Routes    []driver.NewMessage
 	Undecided bool // Routes are not known
-	Queued    bool
+	Unknown   bool // nothing is known of the source
 }
 
 // Replay plans the replay of e that names a note. The error is one of package driver's.
@@ -66,8 +67,11 @@ func Replay(e *Event, mode driver.ReplayMode, note string, now *Now) (*Plan, err
 	if mode == driver.ReplayPlain && !undone {
 		return nil, driver.ErrModeNeeded
 	}
-	if first && now.Undecided {
+	switch {
+	case first && now.Undecided:
 		return nil, driver.ErrUndecided
+	case first && now.Unknown:
+		return nil, driver.ErrNoRoute
 	}
 	plan.Event = event
 	for i := range messages {
@@ -77,7 +81,7 @@ func Replay(e *Event, mode driver.ReplayMode, note string, now *Now) (*Plan, err
 		plan.first(e.Key, mode, now.Routes)
 	}
 	if e.Undecided {
-		plan.Event, plan.Done = now.Queued, !now.Queued
+		plan.Event, plan.Done = e.Queued, !e.Queued
 	}
 	if !plan.Event && plan.Messages() == 0 {
 		return nil, driver.ErrNoRoute

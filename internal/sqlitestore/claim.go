@@ -21,8 +21,8 @@ const (
 	insertState = `INSERT INTO hookonce_event_state (key, source, type, state, due_at, run) VALUES (?, ?, ?, 0, ?4, ?4)`
 
 	insertUndecided = `INSERT INTO hookonce_event_state
-		(key, source, type, state, due_at, run, failed_at, undecided, note, last_error)
-		VALUES (?, ?, ?, 3, ?4, ?4, ?4, 1, ?5, ?5)`
+		(key, source, type, state, due_at, run, failed_at, undecided, queued, note, last_error)
+		VALUES (?, ?, ?, 3, ?4, ?4, ?4, 1, ?5, ?6, ?6)`
 
 	// For a claim whose transaction does the work too.
 	insertDone = `INSERT INTO hookonce_event_state (key, source, type, state, attempts, due_at, processed_at, run)
@@ -147,7 +147,7 @@ func (t *writeTx) claim(c *driver.Claim, result *driver.ClaimResult) error {
 		return err
 	}
 	inserted, err := t.exec(insertEvent, c.Key[:], c.Source, c.EventID, c.Type, occurredAt, t.now,
-		blob(c.Headers), blob(c.Body), c.BodyHash[:], c.Work != driver.WorkNone, repeatOf)
+		blob(c.Headers), blob(c.Body), c.BodyHash[:], c.Work != driver.WorkNone || c.Undecided != "", repeatOf)
 	if err != nil {
 		return err
 	}
@@ -164,13 +164,13 @@ func (t *writeTx) claim(c *driver.Claim, result *driver.ClaimResult) error {
 // writeWork writes the rows of a new event: its state, its messages, and its body's key if bodies
 // are compared and the body is new.
 func (t *writeTx) writeWork(c *driver.Claim, newBody bool) error {
-	if c.Work != driver.WorkNone {
+	if c.Work != driver.WorkNone || c.Undecided != "" {
 		query, args := insertState, []any{c.Key[:], c.Source, c.Type, t.now}
-		switch c.Work {
-		case driver.WorkDone:
+		switch {
+		case c.Undecided != "":
+			query, args = insertUndecided, append(args, c.Work == driver.WorkQueued, c.Undecided)
+		case c.Work == driver.WorkDone:
 			query = insertDone
-		case driver.WorkUndecided:
-			query, args = insertUndecided, append(args, c.Undecided)
 		}
 		if err := t.insert(query, args...); err != nil {
 			return err

@@ -13,6 +13,8 @@ func undecidedCases() []testCase {
 		{"OnlyReplayMakesItDue", undecidedStays},
 		{"ReplayWithRoutes", undecidedRoutes},
 		{"ReplayWithWork", undecidedWork},
+		{"ReplayWithWorkAfterDiscard", undecidedWorkDiscarded},
+		{"WorkOfTheClaim", undecidedDone},
 		{"ReplayAfterDiscard", undecidedDiscarded},
 		{"ReplayRefused", undecidedRefused},
 	}
@@ -22,7 +24,17 @@ const undecidedNote = driver.NoteUndecided + "billing"
 
 func newUndecided(id string) driver.Claim {
 	c := newClaim("stripe", id, "{}")
-	c.Work, c.Undecided = driver.WorkUndecided, undecidedNote
+	c.Undecided = undecidedNote
+	return c
+}
+
+// claimUndecidedQueued claims an undecided event that has work besides its messages.
+func claimUndecidedQueued(f *fixture) driver.Claim {
+	f.Helper()
+	c := newUndecided("undecided")
+	c.Work = driver.WorkQueued
+	f.claimNew(t0, c)
+	wantUndecided(f)
 	return c
 }
 
@@ -97,10 +109,13 @@ func undecidedRoutes(f *fixture) {
 	same(f, "duplicate", []driver.ClaimResult{{Duplicate: true}}, f.claim(t0, c))
 }
 
+// undecidedWork replays an event with queued work. The claim decides about that work, because the
+// process that replays may have no handler.
 func undecidedWork(f *fixture) {
-	claimUndecided(f)
+	c := claimUndecidedQueued(f)
+	same(f, "reopened", []driver.Key(nil), f.reopen(t0, c.Key))
 	same(f, "replayed", &driver.Replayed{Generation: 1, Messages: 1},
-		undecidedReplay(f, &driver.ReplayParams{Mode: driver.ReplayAsNew, Routes: undecidedMessages[:1], Queued: true}))
+		undecidedReplay(f, &driver.ReplayParams{Mode: driver.ReplayAsNew, Routes: undecidedMessages[:1]}))
 	if ev := f.event("stripe", "undecided"); ev.State != driver.StatePending || ev.Note != "" || len(ev.Messages) != 1 {
 		f.Errorf("the event is %+v with %d messages, want a pending one with 1", ev.Event, len(ev.Messages))
 	}
@@ -108,6 +123,31 @@ func undecidedWork(f *fixture) {
 	_, err := f.s.Replay(f.Context(), &driver.ReplayParams{Key: driver.EventKey("stripe", "undecided"), Routes: undecidedMessages, Now: t0})
 	if !errors.Is(err, driver.ErrOpen) {
 		f.Errorf("a second replay: got the error %v, want %v", err, driver.ErrOpen)
+	}
+}
+
+// undecidedWorkDiscarded has no message, so its work alone makes it due.
+func undecidedWorkDiscarded(f *fixture) {
+	c := claimUndecidedQueued(f)
+	done, err := f.s.Discard(f.Context(), &driver.DeadLetterParams{Letters: []driver.DeadLetterRef{{Key: c.Key}}, Now: t0})
+	if err != nil || len(done) != 1 || !done[0] {
+		f.Fatalf("Discard: %v, error %v, want [true]", done, err)
+	}
+	same(f, "replayed", &driver.Replayed{Generation: 1}, undecidedReplay(f, &driver.ReplayParams{}))
+	if ev := f.event("stripe", "undecided"); ev.State != driver.StatePending || len(ev.Messages) != 0 {
+		f.Errorf("the event is %+v with %d messages, want a pending one with none", ev.Event, len(ev.Messages))
+	}
+}
+
+// undecidedDone has work that the transaction of its claim did: a replay sends its messages only.
+func undecidedDone(f *fixture) {
+	c := newUndecided("undecided")
+	c.Work = driver.WorkDone
+	f.claimNew(t0, c)
+	wantUndecided(f)
+	same(f, "replayed", &driver.Replayed{Generation: 1, Messages: 2}, undecidedReplay(f, &driver.ReplayParams{Routes: undecidedMessages}))
+	if ev := f.event("stripe", "undecided"); ev.State != driver.StateDone || len(ev.Messages) != 2 {
+		f.Errorf("the event is %+v with %d messages, want a done one with 2", ev.Event, len(ev.Messages))
 	}
 }
 
@@ -125,15 +165,28 @@ func undecidedDiscarded(f *fixture) {
 
 func undecidedRefused(f *fixture) {
 	c := claimUndecided(f)
-	for want, p := range map[error]*driver.ReplayParams{
-		driver.ErrUndecided: {Key: c.Key, Undecided: true, Queued: true, Now: t0},
-		driver.ErrNoRoute:   {Key: c.Key, Now: t0},
+	queued := newUndecided("queued, undecided")
+	queued.Work = driver.WorkQueued
+	f.claimNew(t0, queued)
+	for _, refused := range []struct {
+		p    driver.ReplayParams
+		want error
+	}{
+		{driver.ReplayParams{Key: c.Key, Undecided: true}, driver.ErrUndecided},
+		{driver.ReplayParams{Key: c.Key}, driver.ErrNoRoute},
+		{driver.ReplayParams{Key: c.Key, Unknown: true}, driver.ErrNoRoute},
+		{driver.ReplayParams{Key: queued.Key, Undecided: true}, driver.ErrUndecided},
+		{driver.ReplayParams{Key: queued.Key, Unknown: true}, driver.ErrNoRoute},
 	} {
-		if _, err := f.s.Replay(f.Context(), p); !errors.Is(err, want) {
-			f.Errorf("Replay: got the error %v, want %v", err, want)
+		refused.p.Now = t0
+		if _, err := f.s.Replay(f.Context(), &refused.p); !errors.Is(err, refused.want) {
+			f.Errorf("Replay with %+v: got the error %v, want %v", refused.p, err, refused.want)
 		}
 	}
 	wantUndecided(f)
+	if ev := f.event("stripe", queued.EventID); ev.State != driver.StateDead {
+		f.Errorf("the queued event is %s after refused replays, want dead", ev.State)
+	}
 	// Events of other kinds do not depend on it.
 	plain := &driver.ReplayParams{Key: driver.EventKey("stripe", "plain"), Mode: driver.ReplaySameID, Undecided: true, Now: t0}
 	if _, err := f.s.Replay(f.Context(), plain); !errors.Is(err, driver.ErrUndecided) {
