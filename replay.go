@@ -22,8 +22,9 @@ type ReplayRequest struct {
 	// Mode says whether the messages get new ids. A dead or skipped event needs none and keeps its
 	// ids; a done event needs one.
 	Mode driver.ReplayMode
-	// Note must be driver.NoteTxEnded for an event that is dead with this note: its handler ended
-	// its transaction, so the event may have taken effect. Other notes need not be named.
+	// Note must be driver.NoteTxEnded for an event that is dead with this note, or was when it was
+	// discarded: its handler ended its transaction, so the event may have taken effect. Other notes
+	// need not be named.
 	Note string
 	// RequestID makes the request repeatable, if it is not "": a second request with it for the
 	// same event returns the first result and does nothing. At most 255 bytes without control

@@ -52,8 +52,8 @@ var (
 	// whether it is as new or under the same id.
 	ErrModeNeeded = errors.New("a replay of a done event must say whether it is as new or under the same id")
 
-	// ErrNoteNeeded means that the event is dead with NoteTxEnded, and the replay does not name that
-	// note.
+	// ErrNoteNeeded means that the event is dead with NoteTxEnded, or was when it was discarded, and
+	// the replay does not name that note.
 	ErrNoteNeeded = errors.New("the event may have taken effect, because its handler ended its transaction: " +
 		"its replay must name the note \"" + NoteTxEnded + "\"")
 

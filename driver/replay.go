@@ -22,8 +22,9 @@ const (
 type ReplayParams struct {
 	Key  Key
 	Mode ReplayMode
-	// Note is the note that the caller names. A replay of an event that is dead with NoteTxEnded is
-	// refused with ErrNoteNeeded unless it names that note. Other notes need not be named.
+	// Note is the note that the caller names. A replay of an event that is dead with NoteTxEnded, or
+	// was when it was discarded, is refused with ErrNoteNeeded unless it names that note. Other notes
+	// need not be named.
 	Note string
 	// Routes are the messages that a claim of the event would write now. Their ids are ignored.
 	// They are used only for an event that had no messages and no queued work when it was claimed,

@@ -74,6 +74,7 @@ CREATE TABLE {schema}.event_state (
 	key_generation integer NOT NULL DEFAULT 0,     -- of the last replay as new; idempotency keys contain it
 	replayed       boolean NOT NULL DEFAULT false, -- by an operator: applied even if it is stale
 	undecided      boolean NOT NULL DEFAULT false, -- dead or skipped, and its messages were never decided
+	ended          boolean NOT NULL DEFAULT false, -- discarded, after its handler had ended its transaction
 	queued         boolean NOT NULL DEFAULT false, -- undecided, and a handler or a consumer works on it after a replay
 	due_at         timestamptz NOT NULL,
 	retry_in       bigint NOT NULL DEFAULT 0,      -- microseconds from the last failed attempt to due_at

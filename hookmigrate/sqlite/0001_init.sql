@@ -67,6 +67,7 @@ CREATE TABLE hookonce_event_state (
     key_generation INTEGER NOT NULL DEFAULT 0, -- of the last replay as new; idempotency keys contain it
     replayed       INTEGER NOT NULL DEFAULT 0, -- 1: by an operator, so it is applied even if it is stale
     undecided      INTEGER NOT NULL DEFAULT 0, -- 1: dead or skipped, and its messages were never decided
+    ended          INTEGER NOT NULL DEFAULT 0, -- 1: discarded, after its handler had ended its transaction
     queued         INTEGER NOT NULL DEFAULT 0, -- 1: undecided, and a handler works on it after a replay
     run            INTEGER NOT NULL DEFAULT 0, -- of the last run
     run_size       INTEGER NOT NULL DEFAULT 0,

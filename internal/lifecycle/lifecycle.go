@@ -17,6 +17,7 @@ type Event struct {
 	Note       string // of the event's own row
 	Generation int    // of the event's own row
 	Undecided  bool   // it was claimed before its messages were known
+	Ended      bool   // discarded, after its handler had ended its transaction
 	Queued     bool   // for an undecided event: its claim would have queued it
 	Messages   []Message
 }
@@ -58,7 +59,7 @@ func Replay(e *Event, mode driver.ReplayMode, note string, now *Now) (*Plan, err
 		return nil, driver.ErrOpen
 	case e.BodyPruned:
 		return nil, driver.ErrBodyPruned
-	case e.State == driver.StateDead && e.Note == driver.NoteTxEnded && note != driver.NoteTxEnded:
+	case e.txEnded() && note != driver.NoteTxEnded:
 		return nil, driver.ErrNoteNeeded
 	}
 	first := e.Undecided || e.State == "" && len(e.Messages) == 0
@@ -129,6 +130,11 @@ func (p *Plan) first(key driver.Key, mode driver.ReplayMode, routes []driver.New
 		m.ID = driver.MessageID(key, generation, m.Route)
 		p.Add = append(p.Add, m)
 	}
+}
+
+// txEnded reports whether a handler of e ended its transaction, so that e may have taken effect.
+func (e *Event) txEnded() bool {
+	return e.State == driver.StateDead && e.Note == driver.NoteTxEnded || e.State == driver.StateSkipped && e.Ended
 }
 
 func (e *Event) open() bool {

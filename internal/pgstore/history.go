@@ -45,7 +45,7 @@ const againSQL = `
 // The last error and status code stay until the next answer.
 const (
 	stateAgainSQL = `state = 0, note = '', attempts = 0, crashes = 0, replayed = {replayed},
-		due_at = setting.now, processed_at = NULL, failed_at = NULL, undecided = false, queued = false`
+		due_at = setting.now, processed_at = NULL, failed_at = NULL, undecided = false, queued = false, ended = false`
 	messageAgainSQL = `state = 0, note = '', attempts = 0, replayed = {replayed},
 		due_at = setting.now, sent_at = NULL, failed_at = NULL`
 )

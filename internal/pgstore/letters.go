@@ -67,11 +67,12 @@ const replayDeadSQL = lettersSQL + againSQL + `, told AS (
 	ORDER BY d.place
 )` + lettersDoneSQL
 
-// discardSQL keeps the last error, which tells why the letters were discarded.
+// discardSQL keeps the last error, which tells why the letters were discarded. It records a
+// NoteTxEnded that it replaces, because a replay must still name that note.
 const discardSQL = lettersSQL + `
 ), states AS (
 	UPDATE {schema}.event_state s
-	SET state = 4, note = '` + driver.NoteDiscarded + `', failed_at = NULL
+	SET state = 4, note = '` + driver.NoteDiscarded + `', ended = (s.note = '` + driver.NoteTxEnded + `'), failed_at = NULL
 	FROM queued
 	WHERE s.key = queued.key
 ), messages AS (

@@ -31,7 +31,7 @@ SELECT generation, messages, action FROM {schema}.history WHERE event_key = $1::
 	// stateSQL does not wait for events in a run, which are pending in any case. It need not lock
 	// finished events, which change only under the lock of the event's row.
 	stateSQL = `
-SELECT state, note, generation, undecided, queued FROM {schema}.event_state WHERE key = $1::bytea`
+SELECT state, note, generation, undecided, queued, ended FROM {schema}.event_state WHERE key = $1::bytea`
 
 	lockMessagesSQL = `
 SELECT id, route, destination, state, generation
@@ -55,7 +55,7 @@ WITH setting AS MATERIALIZED (
 ), decided AS (
 	UPDATE {schema}.event_state s
 	SET state = 2, note = '', last_error = NULL, replayed = true, generation = $3::int, processed_at = setting.now,
-		failed_at = NULL, undecided = false, queued = false,
+		failed_at = NULL, undecided = false, queued = false, ended = false,
 		key_generation = CASE WHEN $10::text = '` + driver.ActionReplayedAsNew + `' THEN $3::int ELSE s.key_generation END
 	FROM setting
 	WHERE s.key = $1::bytea AND $14::bool
@@ -174,7 +174,7 @@ func (s *Store) lockAll(ctx context.Context, conn Conn, key driver.Key) (*lifecy
 	var state int16
 	var generation int32
 	if err := scan(ctx, conn, func(r Rows) error {
-		err := r.Scan(&state, &e.Note, &generation, &e.Undecided, &e.Queued)
+		err := r.Scan(&state, &e.Note, &generation, &e.Undecided, &e.Queued, &e.Ended)
 		e.State, e.Generation = eventStates[state], int(generation)
 		return err
 	}, s.sql.state, key[:]); err != nil {

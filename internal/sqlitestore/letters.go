@@ -16,8 +16,9 @@ const (
 	replayDeadMessage = `UPDATE hookonce_message SET ` + messageAgain + byOperator + `
 		WHERE id = ?3 AND event_key = ?4 AND state = 3`
 
-	// A discarded letter no longer counts as failed. Its last error stays.
-	discardEvent = `UPDATE hookonce_event_state SET state = 4, note = ?, failed_at = NULL
+	// A discarded letter no longer counts as failed. Its last error stays. ended records a
+	// NoteTxEnded that is replaced, because a replay must still name that note.
+	discardEvent = `UPDATE hookonce_event_state SET state = 4, ended = (note = '` + driver.NoteTxEnded + `'), note = ?, failed_at = NULL
 		WHERE key = ? AND state = 3 RETURNING generation`
 
 	discardMessage = `UPDATE hookonce_message SET state = 4, note = ?, failed_at = NULL

@@ -17,7 +17,7 @@ const maxRequestID = 255
 // message stays and only ever grows, so a holder of an old lease can change nothing.
 const (
 	stateAgain = `state = 0, note = '', attempts = 0, crashes = 0, generation = ?1, due_at = ?2,
-			processed_at = NULL, failed_at = NULL, undecided = 0, queued = 0`
+			processed_at = NULL, failed_at = NULL, undecided = 0, queued = 0, ended = 0`
 
 	messageAgain = `state = 0, note = '', attempts = 0, generation = ?1, due_at = ?2,
 			sent_at = NULL, failed_at = NULL`
@@ -34,7 +34,7 @@ const (
 		coalesce((SELECT generation FROM hookonce_event_state WHERE key = ?1), 0))`
 
 	selectReplayable = `SELECT e.body IS NULL, s.state, coalesce(s.note, ''), coalesce(s.generation, 0),
-			coalesce(s.undecided, 0), coalesce(s.queued, 0)
+			coalesce(s.undecided, 0), coalesce(s.queued, 0), coalesce(s.ended, 0)
 		FROM hookonce_event e LEFT JOIN hookonce_event_state s ON s.key = e.key WHERE e.key = ? AND e.outbox = 0`
 
 	selectReplayableMessages = `SELECT id, route, destination, state, generation
@@ -48,7 +48,7 @@ const (
 
 	// For an undecided event that has no work but its messages.
 	resetDone = `UPDATE hookonce_event_state SET state = 2, note = '', last_error = '', generation = ?1, processed_at = ?2,
-			failed_at = NULL, undecided = 0, queued = 0` + byOperator + `,
+			failed_at = NULL, undecided = 0, queued = 0, ended = 0` + byOperator + `,
 			key_generation = CASE WHEN ?4 THEN ?1 ELSE key_generation END
 		WHERE key = ?3`
 
@@ -115,7 +115,7 @@ func (t *writeTx) replay(p *driver.ReplayParams) (driver.Replayed, error) {
 // readReplayable reads an event with its messages.
 func (t *writeTx) readReplayable(e *lifecycle.Event) error {
 	var state sql.NullInt64
-	switch err := t.queryRow(selectReplayable, e.Key[:]).Scan(&e.BodyPruned, &state, &e.Note, &e.Generation, &e.Undecided, &e.Queued); {
+	switch err := t.queryRow(selectReplayable, e.Key[:]).Scan(&e.BodyPruned, &state, &e.Note, &e.Generation, &e.Undecided, &e.Queued, &e.Ended); {
 	case errors.Is(err, sql.ErrNoRows):
 		return fmt.Errorf("%w: there is no such event", driver.ErrNotFound)
 	case err != nil:

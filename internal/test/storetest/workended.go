@@ -21,6 +21,7 @@ func endedCases[T any]() []workCase[T] {
 		{"KilledInABatch", endedKilledInABatch[T]},
 		{"Reopened", endedReopened[T]},
 		{"Replayed", endedReplayed[T]},
+		{"Discarded", endedDiscarded[T]},
 		{"StatementFailed", endedStatementFailed[T]},
 		{"StatementFailedAndReturned", endedStatementReturned[T]},
 		{"HandlerFailed", endedHandlerFailed[T]},
@@ -354,7 +355,7 @@ func endedReopened[T any](w *bench[T]) {
 	w.leaseOne(t0, "to-billing")
 }
 
-// endedReplayed replays such an event, which needs its note, and discards another one.
+// endedReplayed replays such an event, which needs its note.
 func endedReplayed[T any](w *bench[T]) {
 	c := w.end("evt_1")
 	for _, mode := range []driver.ReplayMode{driver.ReplayPlain, driver.ReplayAsNew, driver.ReplaySameID} {
@@ -375,8 +376,39 @@ func endedReplayed[T any](w *bench[T]) {
 	if got := w.event("stripe", "evt_1"); got.State != driver.StateDone || got.Note != "" {
 		w.Errorf("the event is %+v, want it done without a note", got.Event)
 	}
-	other := w.end("evt_2")
-	same(w, "discarded", []bool{true}, w.discard(t0, driver.DeadLetterRef{Key: other.Key}))
+}
+
+// endedDiscarded discards such an event. The replay of it needs the note still, and the event is
+// then as any other.
+func endedDiscarded[T any](w *bench[T]) {
+	c := w.end("evt_1")
+	ref := driver.DeadLetterRef{Key: c.Key}
+	same(w, "discarded", []bool{true}, w.discard(t0, ref))
+	before := w.event("stripe", "evt_1")
+	if before.State != driver.StateSkipped || before.Note != driver.NoteDiscarded {
+		w.Fatalf("the event is %+v, want it discarded", before.Event)
+	}
+	for _, mode := range []driver.ReplayMode{driver.ReplayPlain, driver.ReplayAsNew, driver.ReplaySameID} {
+		for _, note := range []string{"", driver.NoteDiscarded} {
+			_, err := w.s.Replay(w.Context(), &driver.ReplayParams{Key: c.Key, Mode: mode, Note: note, Now: t0})
+			w.refused("a replay that does not name the note", driver.ErrNoteNeeded, err)
+		}
+	}
+	w.sameEvent(before)
+	if _, err := w.s.Replay(w.Context(), &driver.ReplayParams{Key: c.Key, Note: driver.NoteTxEnded, Now: t0}); err != nil {
+		w.Fatalf("Replay that names the note: %v", err)
+	}
+	run := w.take(t0, "evt_1")
+	w.finish(t0, run, stale(&run.Events()[0]))
+	if _, err := w.s.Replay(w.Context(), &driver.ReplayParams{Key: c.Key, Now: t0}); err != nil {
+		w.Fatalf("Replay after a stale run: %v", err)
+	}
+	run = w.take(t0, "evt_1")
+	w.finish(t0, run, failed(&run.Events()[0]))
+	same(w, "discarded again", []bool{true}, w.discard(t0, ref))
+	if _, err := w.s.Replay(w.Context(), &driver.ReplayParams{Key: c.Key, Now: t0}); err != nil {
+		w.Errorf("Replay after another failure and a discard: %v", err)
+	}
 }
 
 // endedStatementFailed ignores the error of a statement. PostgreSQL does not commit such a
