@@ -12,8 +12,9 @@ var (
 	// are fine: split the batch and retry the halves.
 	ErrBadRow = errors.New("the database refused the row")
 
-	// ErrNotStored means that the database accepted a claim and did not store all of its rows. A
-	// trigger or a rule on the store's tables does that. The other rows of a batch may be fine.
+	// ErrNotStored means that the database accepted an event, a message or a replay, and did not
+	// store all of its rows. A trigger or a rule on the store's tables does that. The other rows of a
+	// batch may be fine.
 	ErrNotStored = errors.New("the event or a part of it was not stored: " +
 		`a trigger or a rule on hookonce's tables may drop rows; "hookonce doctor" lists them`)
 

@@ -1069,6 +1069,10 @@ BEGIN
 	INSERT INTO {schema}.message (id, event_key, generation, route, destination, due_at, created_at, received_at, cause)
 	SELECT message_id, c.key, 0, '', enqueue.destination, moment, moment, moment, cause
 	FROM carrier c;
+	IF NOT FOUND AND NOT EXISTS (SELECT FROM {schema}.message m WHERE m.id = message_id) THEN
+		RAISE EXCEPTION 'the message was not stored' USING ERRCODE = 'triggered_data_change_violation',
+			HINT = 'A trigger or a rule on a table of hookonce dropped it: hookonce doctor names them.';
+	END IF;
 	RETURN message_id;
 END
 $$;

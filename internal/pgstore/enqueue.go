@@ -29,14 +29,23 @@ WITH given AS MATERIALIZED (
 	ORDER BY key
 	ON CONFLICT (key) DO NOTHING
 	RETURNING key
+), messages AS (
+	INSERT INTO {schema}.message (id, event_key, generation, route, destination, received_at, due_at, created_at, cause)
+	SELECT id, key, 0, '', destination, now, now, now, cause
+	FROM given
+	WHERE (key IN (SELECT key FROM bodies)) IS TRUE
+	RETURNING 1
 )
-INSERT INTO {schema}.message (id, event_key, generation, route, destination, received_at, due_at, created_at, cause)
-SELECT id, key, 0, '', destination, now, now, now, cause
-FROM given
-WHERE (key IN (SELECT key FROM bodies)) IS TRUE`
+SELECT (SELECT count(*) FROM given), (SELECT count(*) FROM messages)`
+
+// enqueuedSQL counts messages that exist, those of concurrent transactions too.
+const enqueuedSQL = `
+SELECT count(*) FROM unnest($1::text[]) AS i (id)
+CROSS JOIN LATERAL (SELECT FROM {schema}.message m WHERE m.id = i.id LIMIT 1) m`
 
 // EnqueueOn implements [driver.Driver.EnqueueTx] on a connection in the caller's transaction. Of
-// messages with the same id the first one counts.
+// messages with the same id the first one counts. The error matches [driver.ErrNotStored] if the
+// database dropped a row.
 func (s *Store) EnqueueOn(ctx context.Context, conn Conn, messages []driver.OutboxMessage) error {
 	const op = "enqueueing"
 	seen := make(map[string]bool, len(messages))
@@ -68,7 +77,15 @@ func (s *Store) EnqueueOn(ctx context.Context, conn Conn, messages []driver.Outb
 		}
 		causes = append(causes, cause)
 	}
-	err := scan(ctx, conn, noRows, s.sql.enqueue,
+	var unknown, written, found int64
+	err := scan(ctx, conn, func(r Rows) error { return r.Scan(&unknown, &written) }, s.sql.enqueue,
 		keys, ids, destinations, sources, eventIDs, types, causes, headers, bodies, hashes)
+	if err == nil && written < unknown {
+		// A concurrent transaction wrote the others, or a trigger dropped them.
+		err = scan(ctx, conn, func(r Rows) error { return r.Scan(&found) }, s.sql.enqueued, ids)
+		if err == nil && found < int64(len(ids)) {
+			return fmt.Errorf("%s: %w", op, driver.ErrNotStored)
+		}
+	}
 	return readFailed(s.pools.Work, op, err) // nothing is committed here
 }

@@ -68,18 +68,22 @@ WITH setting AS MATERIALIZED (
 ), states AS (
 	INSERT INTO {schema}.event_state (key, source, type, state, attempts, due_at, failed_at, last_error)
 	SELECT key, source, type, 3, failures, now, now, last_error FROM filed
+	RETURNING 1
 ), tried AS (
 	INSERT INTO {schema}.event_attempt (key, generation, number, outcome, error, at, took)
 	SELECT key, 0, failures, 3, last_error, now, 0 FROM filed
+	RETURNING 1
 ), messages AS (
 	INSERT INTO {schema}.message (id, event_key, generation, route, destination, received_at, due_at, created_at)
 	SELECT m.id, f.key, 0, m.route, m.destination, f.first_at, f.now, f.now
 	FROM filed f
 	CROSS JOIN LATERAL unnest(f.message_ids, f.routes, f.destinations) AS m (id, route, destination)
+	RETURNING 1
 ), gone AS (
 	DELETE FROM {schema}.inline_failure f USING filed WHERE f.key = filed.key
 )
-SELECT count(*) FROM filed`
+SELECT (SELECT count(*) FROM failure), (SELECT count(*) FROM filed), (SELECT count(*) FROM states), (SELECT count(*) FROM tried),
+	(SELECT count(*) FROM messages) = coalesce((SELECT sum(cardinality(message_ids)) FROM filed), 0)`
 
 	oldInlineSQL = `
 SELECT key FROM {schema}.inline_failure
@@ -140,25 +144,38 @@ func (s *Store) forgetInline(ctx context.Context, conn Conn, key []byte) (claime
 }
 
 // fileInline files a dead letter. It reports whether it did, and whether a dead letter is there
-// afterwards.
+// afterwards. The error matches driver.ErrNotStored if the database dropped one of its rows.
 func (s *Store) fileInline(ctx context.Context, db DB, key []byte, now time.Time, olderThan time.Duration) (filed, dead bool, err error) {
-	const op = "filing a dead letter"
-	var n int64
-	err = write(ctx, db, op, func(r Rows) error { return r.Scan(&n) },
-		s.sql.fileInline, key, clock(now), olderThan.Microseconds())
+	err = transact(ctx, db, "filing a dead letter", func(conn Conn) error {
+		var failures, events, states, tries int64
+		var allMessages bool
+		err := scan(ctx, conn, func(r Rows) error { return r.Scan(&failures, &events, &states, &tries, &allMessages) },
+			s.sql.fileInline, key, clock(now), olderThan.Microseconds())
+		switch {
+		case err != nil:
+			return err
+		case states != events || tries != events || !allMessages:
+			return refusedError{driver.ErrNotStored}
+		case events > 0:
+			filed, dead = true, true
+			return nil
+		}
+		// It was claimed, or another process filed it.
+		var claimed bool
+		claimed, dead, err = s.forgetInline(ctx, conn, key)
+		if err == nil && !claimed && failures > 0 {
+			return refusedError{driver.ErrNotStored}
+		}
+		return err
+	})
 	if err != nil {
-		return false, false, err // the server sends the row before it commits
+		return false, false, err
 	}
-	if n > 0 {
-		return true, true, nil
-	}
-	// It was claimed, or another process filed it.
-	_, dead, err = s.forgetInline(ctx, db, key)
-	return false, dead, writeFailed(db, op, err)
+	return filed, dead, nil
 }
 
 // FileInlineFailures implements [driver.Store]. It leaves events that a run is about to claim to
-// the next call.
+// the next call. An event whose rows the database drops does not keep the others from being filed.
 func (s *Store) FileInlineFailures(ctx context.Context, p *driver.FileFailuresParams) (int, error) {
 	if p.OlderThan <= 0 {
 		return 0, errors.New("filing old failures: the age must be positive")
@@ -174,14 +191,18 @@ func (s *Store) FileInlineFailures(ctx context.Context, p *driver.FileFailuresPa
 		return 0, err
 	}
 	filed := 0
+	var dropped error
 	for _, key := range keys {
 		done, _, err := s.fileInline(ctx, s.pools.Work, key, p.Now, p.OlderThan)
-		if err != nil && !errors.Is(err, driver.ErrLockTimeout) {
+		switch {
+		case errors.Is(err, driver.ErrNotStored):
+			dropped = err
+		case err != nil && !errors.Is(err, driver.ErrLockTimeout):
 			return filed, after(err, int64(filed))
 		}
 		if done {
 			filed++
 		}
 	}
-	return filed, nil
+	return filed, dropped
 }

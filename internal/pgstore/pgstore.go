@@ -188,7 +188,7 @@ type statements struct {
 	lockVersions          string
 	lockEvents            string
 	reopenClaimed         string
-	enqueue               string
+	enqueue, enqueued     string
 	dueSources, reserve   string
 	suspects, lockLost    string
 	takeRecord, lost      string
@@ -267,6 +267,7 @@ func newStatements(write func(string) string) statements {
 		lockEvents:          write(lockEventsSQL),
 		reopenClaimed:       write(again(reopenClaimedSQL, stateClaimedSQL, false)),
 		enqueue:             write(enqueueSQL),
+		enqueued:            write(enqueuedSQL),
 		dueSources:          write(dueSourcesSQL),
 		reserve:             write(reserveSQL),
 		suspects:            write(suspectsSQL),

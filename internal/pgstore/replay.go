@@ -42,7 +42,7 @@ FOR UPDATE`
 )
 
 // replaySQL carries out a plan, under the locks of all rows that it changes. It reads the clock
-// here, after the waits for the locks.
+// here, after the waits for the locks. It returns how many events and messages it changed.
 const replaySQL = `
 WITH setting AS MATERIALIZED (
 	SELECT coalesce($2::timestamptz, clock_timestamp()) AS now, {schema}.durably() AS durable
@@ -52,6 +52,7 @@ WITH setting AS MATERIALIZED (
 		key_generation = CASE WHEN $10::text = '` + driver.ActionReplayedAsNew + `' THEN $3::int ELSE s.key_generation END
 	FROM setting
 	WHERE s.key = $1::bytea AND $4::bool
+	RETURNING 1
 ), decided AS (
 	UPDATE {schema}.event_state s
 	SET state = 2, note = '', last_error = NULL, replayed = true, generation = $3::int, processed_at = setting.now,
@@ -59,11 +60,13 @@ WITH setting AS MATERIALIZED (
 		key_generation = CASE WHEN $10::text = '` + driver.ActionReplayedAsNew + `' THEN $3::int ELSE s.key_generation END
 	FROM setting
 	WHERE s.key = $1::bytea AND $14::bool
+	RETURNING 1
 ), again AS (
 	UPDATE {schema}.message m
 	SET ` + messageAgainSQL + `, generation = $3::int
 	FROM setting
 	WHERE m.event_key = $1::bytea AND m.id = ANY ($5::text[])
+	RETURNING 1
 ), replaced AS (
 	UPDATE {schema}.message m
 	SET state = 4, note = '` + driver.NoteReplacedByNew + `', failed_at = NULL
@@ -77,10 +80,13 @@ WITH setting AS MATERIALIZED (
 	CROSS JOIN {schema}.event e
 	CROSS JOIN unnest($7::text[], $8::text[], $9::text[]) AS n (id, route, destination)
 	WHERE e.key = $1::bytea
+	RETURNING 1
 )
 INSERT INTO {schema}.history (event_key, at, action, generation, messages, message_id, request_id)
 SELECT $1::bytea, now, $10::text, $3::int, $11::int, nullif($12::text, ''), nullif($13::text, '')
-FROM setting`
+FROM setting
+RETURNING (SELECT count(*) FROM states) + (SELECT count(*) FROM decided),
+	(SELECT count(*) FROM again) + (SELECT count(*) FROM added)`
 
 // refusedError is a reason to give a transaction up that is no fault of the database.
 type refusedError struct{ error }
@@ -195,9 +201,15 @@ func (s *Store) carryOut(ctx context.Context, conn Conn, p *driver.ReplayParams,
 	for _, m := range plan.Add {
 		ids, routes, destinations = append(ids, m.ID), append(routes, m.Route), append(destinations, m.Destination)
 	}
-	return scan(ctx, conn, noRows, s.sql.replay, p.Key[:], clock(p.Now), int32(plan.Generation), plan.Event,
+	var events, messages int64
+	err := scan(ctx, conn, func(r Rows) error { return r.Scan(&events, &messages) }, s.sql.replay,
+		p.Key[:], clock(p.Now), int32(plan.Generation), plan.Event,
 		notNone(plan.Reset), notNone(plan.Replace), ids, routes, destinations,
 		plan.Action, int32(plan.Messages()), "", p.RequestID, plan.Done)
+	if err == nil && ((plan.Event || plan.Done) != (events > 0) || messages != int64(plan.Messages())) {
+		return refusedError{driver.ErrNotStored}
+	}
+	return err
 }
 
 // notNone returns an empty slice for nil, which would be NULL.

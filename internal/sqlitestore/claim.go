@@ -189,7 +189,7 @@ func (t *writeTx) writeWork(c *driver.Claim, newBody bool) error {
 	return t.insert(insertBodySeen, bodyKey[:], c.Key[:], t.now)
 }
 
-// insert inserts one row. The error is driver.ErrNotStored if a trigger drops it.
+// insert inserts one row, or changes one. The error is driver.ErrNotStored if a trigger drops it.
 func (t *writeTx) insert(query string, args ...any) error {
 	inserted, err := t.exec(query, args...)
 	if err == nil && inserted != 1 {

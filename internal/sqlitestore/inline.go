@@ -42,7 +42,9 @@ const (
 
 	selectInline = `SELECT key, source, event_id, type, occurred_at, headers, body, body_sha256, messages, failures,
 			last_error, first_at
-		FROM hookonce_inline_failure WHERE last_at <= ? ORDER BY last_at LIMIT ?`
+		FROM hookonce_inline_failure WHERE key = ? AND last_at <= ?`
+
+	oldInline = `SELECT key FROM hookonce_inline_failure WHERE last_at <= ? ORDER BY last_at LIMIT ?`
 
 	buryInline = `UPDATE hookonce_event_state
 		SET state = 3, attempts = ?, failed_at = ?, last_error = ?, processed_at = NULL WHERE key = ?`
@@ -222,10 +224,11 @@ func (t *writeTx) fileFailure(c *driver.Claim, failures int, reason string, firs
 	if err != nil || !result.Claimed {
 		return false, err
 	}
-	if _, err := t.exec(buryInline, failures, t.now, reason, c.Key[:]); err != nil {
+	// An UPDATE that a trigger drops would leave the event done.
+	if err := t.insert(buryInline, failures, t.now, reason, c.Key[:]); err != nil {
 		return false, err
 	}
-	_, err = t.exec(insertTry, c.Key[:], 0, failures, "dead", reason, t.now, 0)
+	err = t.insert(insertTry, c.Key[:], 0, failures, "dead", reason, t.now, 0)
 	return err == nil, err
 }
 
@@ -237,38 +240,68 @@ type inlineFailure struct {
 	firstAt   int64
 }
 
-// FileInlineFailures implements driver.Store.
+// FileInlineFailures implements driver.Store. Each event has a transaction of its own, so that one
+// whose rows the database drops does not keep the others from being filed.
 func (s *Store) FileInlineFailures(ctx context.Context, p *driver.FileFailuresParams) (int, error) {
 	const op = "filing old failures"
 	if p.OlderThan <= 0 {
 		return 0, fmt.Errorf("%s: the age must be positive", op)
 	}
-	filed := 0
-	err := s.writeEach(ctx, op, p.Now, 1, func(t *writeTx, _ int) error {
-		old, err := t.oldFailures(t.now-p.OlderThan.Microseconds(), p.Limit)
-		if err != nil {
-			return err
-		}
-		for i := range old {
-			f := &old[i]
-			dead, err := t.fileFailure(&f.Claim, f.failures, f.lastError, f.firstAt)
-			if err != nil {
-				return err
-			}
-			if dead {
-				filed++
-			}
-		}
-		return nil
+	var keys []driver.Key
+	err := s.writeEach(ctx, op, p.Now, 1, func(t *writeTx, _ int) (err error) {
+		keys, err = t.oldFailures(t.now-p.OlderThan.Microseconds(), p.Limit)
+		return err
 	})
 	if err != nil {
 		return 0, err
 	}
-	return filed, nil
+	filed := 0
+	var dropped error
+	for _, key := range keys {
+		dead := false
+		err := s.writeEach(ctx, op, p.Now, 1, func(t *writeTx, _ int) (err error) {
+			dead, err = t.fileOld(key, t.now-p.OlderThan.Microseconds())
+			return err
+		})
+		switch {
+		case errors.Is(err, driver.ErrNotStored):
+			dropped = err
+		case err != nil:
+			return filed, err
+		case dead:
+			filed++
+		}
+	}
+	return filed, dropped
 }
 
-func (t *writeTx) oldFailures(before int64, limit int) ([]inlineFailure, error) {
-	rows, err := t.query(selectInline, before, limit)
+// oldFailures returns the events whose last failure is not after a time.
+func (t *writeTx) oldFailures(before int64, limit int) ([]driver.Key, error) {
+	rows, err := t.query(oldInline, before, limit) //nolint:sqlclosecheck // collect closes them
+	if err != nil {
+		return nil, err
+	}
+	return collect(rows, func(key *driver.Key) error {
+		var found []byte
+		err := rows.Scan(&found)
+		copy(key[:], found)
+		return err
+	})
+}
+
+// fileOld files a dead letter for an event, unless it was claimed or has failed after a time.
+func (t *writeTx) fileOld(key driver.Key, before int64) (bool, error) {
+	found, err := t.readFailure(key, before)
+	if err != nil || len(found) == 0 {
+		return false, err
+	}
+	f := &found[0]
+	return t.fileFailure(&f.Claim, f.failures, f.lastError, f.firstAt)
+}
+
+// readFailure returns the failure of an event; none if it was claimed or has failed after a time.
+func (t *writeTx) readFailure(key driver.Key, before int64) ([]inlineFailure, error) {
+	rows, err := t.query(selectInline, key[:], before)
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"database/sql"
+	"errors"
 	"fmt"
 	"time"
 
@@ -18,6 +19,8 @@ const (
 	insertEnqueuedBody = `INSERT INTO hookonce_event
 		(key, source, event_id, type, received_at, headers, body, body_sha256, work, outbox)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, 1)`
+
+	selectEnqueued = `SELECT id FROM hookonce_message WHERE id = ?`
 )
 
 // EnqueueTx implements driver.Driver.
@@ -31,7 +34,8 @@ func (s *Store) EnqueueTx(ctx context.Context, tx *sql.Tx, messages []driver.Out
 	return s.inTx(ctx, tx, op, time.Time{}, len(messages), func(t *writeTx, i int) error { return t.enqueue(&messages[i]) })
 }
 
-// enqueue writes one message with its body and headers, unless its id exists.
+// enqueue writes one message with its body and headers, unless its id exists. The error matches
+// driver.ErrNotStored if a trigger drops a row.
 func (t *writeTx) enqueue(m *driver.OutboxMessage) error {
 	key := driver.OutboxKey(m.ID)
 	var cause any
@@ -39,10 +43,16 @@ func (t *writeTx) enqueue(m *driver.OutboxMessage) error {
 		cause = m.Cause[:]
 	}
 	inserted, err := t.exec(insertEnqueued, m.ID, key[:], m.Destination, t.now, cause)
-	if err != nil || inserted == 0 {
+	if err != nil {
 		return err
 	}
+	if inserted == 0 {
+		var id string
+		if err := t.queryRow(selectEnqueued, m.ID).Scan(&id); !errors.Is(err, sql.ErrNoRows) {
+			return err
+		}
+		return driver.ErrNotStored
+	}
 	hash := sha256.Sum256(m.Body)
-	_, err = t.exec(insertEnqueuedBody, key[:], m.Source, m.EventID, m.Type, t.now, blob(m.Headers), blob(m.Body), hash[:])
-	return err
+	return t.insert(insertEnqueuedBody, key[:], m.Source, m.EventID, m.Type, t.now, blob(m.Headers), blob(m.Body), hash[:])
 }

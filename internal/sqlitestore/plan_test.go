@@ -117,7 +117,7 @@ func TestPlans(t *testing.T) {
 		{"look at a run", selectRun, []string{"USING PRIMARY KEY (key=?)"}, false},
 		{"release an event", releaseEvent, []string{"USING PRIMARY KEY (key=?)"}, false},
 		{"interrupted runs", selectLost, []string{"USING INDEX hookonce_event_state_running", oneEvent}, false},
-		{"old failures", selectInline, []string{"USING INDEX hookonce_inline_failure_last (last_at<?)"}, false},
+		{"old failures", oldInline, []string{"USING INDEX hookonce_inline_failure_last (last_at<?)"}, false},
 		{"versions", selectVersions + keyIn(`object`, 3), []string{"USING PRIMARY KEY (object=?)"}, false},
 		{"delete quarantined rows", deleteQuarantineRows, []string{"hookonce_quarantine_last (source=?)"}, false},
 	} {

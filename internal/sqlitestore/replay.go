@@ -144,12 +144,12 @@ func (t *writeTx) apply(key driver.Key, plan *lifecycle.Plan) error {
 		if plan.Done {
 			query = resetDone
 		}
-		if _, err := t.exec(query, plan.Generation, t.now, key[:], plan.Action == driver.ActionReplayedAsNew); err != nil {
+		if err := t.insert(query, plan.Generation, t.now, key[:], plan.Action == driver.ActionReplayedAsNew); err != nil {
 			return err
 		}
 	}
 	for _, id := range plan.Reset {
-		if _, err := t.exec(resetMessage, plan.Generation, t.now, id); err != nil {
+		if err := t.insert(resetMessage, plan.Generation, t.now, id); err != nil {
 			return err
 		}
 	}
@@ -160,7 +160,7 @@ func (t *writeTx) apply(key driver.Key, plan *lifecycle.Plan) error {
 	}
 	for i := range plan.Add {
 		m := &plan.Add[i]
-		if _, err := t.exec(insertReplayed, m.ID, key[:], plan.Generation, m.Route, m.Destination, t.now); err != nil {
+		if err := t.insert(insertReplayed, m.ID, key[:], plan.Generation, m.Route, m.Destination, t.now); err != nil {
 			return err
 		}
 	}

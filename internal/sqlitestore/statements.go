@@ -13,7 +13,7 @@ var writeStatements = []string{
 	insertDone, insertUndecided, resetDone, staleMessage, keepVersion,
 	markTaken, postpone, selectRun, setBegun, undoHandlers, recordDone, recordStale, recordRetry, recordDead, releaseEvent, insertTry,
 	selectLost, countLost, loseAlone, loseOther,
-	selectDueAt, reopenDone, claimDone, claimStale, claimEnded, selectFailures, deleteInline, countInline, buryInline, selectInline,
-	insertEnqueued, insertEnqueuedBody,
+	selectDueAt, reopenDone, claimDone, claimStale, claimEnded, selectFailures, deleteInline, countInline, buryInline, selectInline, oldInline,
+	insertEnqueued, insertEnqueuedBody, selectEnqueued,
 	countLearned, armSource, takeArmed, forgetLearned, keepLearned,
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/test/storetest"
 )
 
 // lease leases all due messages to a destination.
@@ -106,6 +107,24 @@ func TestEnqueue(t *testing.T) {
 		if !get[bool](t, w, "SELECT body_sha256 = sha256(body) AND outbox AND work = 0 FROM hookonce.event WHERE key = $1", c.want.Key[:]) {
 			t.Errorf("%d: the stored body differs", i)
 		}
+	}
+}
+
+// A message is not stored while a trigger drops one of its rows, and the transaction fails.
+func TestEnqueueDroppedRow(t *testing.T) {
+	t.Parallel()
+	w := open(t)
+	s := w.connect(t)
+	w.exec(t, "SELECT hookonce.enqueue('crm', 'known', id => 'known')")
+	for _, table := range []string{"event", "message"} {
+		id := "dropped-" + table
+		sql, _ := storetest.DropRow(table, driver.OutboxKey(id))
+		w.exec(t, strings.ReplaceAll(sql, "{schema}", w.schema))
+		s.fails(t, "27000", "SELECT hookonce.enqueue('crm', 'lost', id => $1)", id)
+		s.run(t, "SELECT hookonce.enqueue('crm', 'again', id => 'known')")
+	}
+	if got := w.lease(t, "crm"); len(got) != 1 || string(got[0].Body) != "known" {
+		t.Errorf("leased %v, want the known message only", got)
 	}
 }
 

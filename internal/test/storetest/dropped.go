@@ -4,11 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/hookonce/hookonce/driver"
 )
 
-// DropRow returns SQL that creates a trigger on one of the tables event, event_state and message. The
+// DropRow returns SQL that creates a trigger on one of the tables of an event. The
 // trigger drops the rows of one event, without an error. {schema} stands for the PostgreSQL schema.
 func DropRow(table string, key driver.Key) (postgres, sqlite string) {
 	column := "key"
@@ -72,5 +73,56 @@ func takeClaimDropped[T any](w *bench[T]) {
 		}
 		w.ok("rollback", rollback())
 		w.absent("stripe", c.EventID)
+	}
+}
+
+// replayDropped has a trigger that drops a new message of a replay. The event stays as it was.
+func replayDropped(f *fixture) {
+	c := claimUndecided(f)
+	f.with.Drop(f.T, f.s, "message", c.Key)
+	_, err := f.s.Replay(f.Context(), &driver.ReplayParams{Key: c.Key, Routes: undecidedMessages, Now: t0})
+	if !errors.Is(err, driver.ErrNotStored) {
+		f.Errorf("Replay while a trigger drops messages: got the error %v, want %v", err, driver.ErrNotStored)
+	}
+	wantUndecided(f)
+}
+
+// enqueueDropped has a trigger that drops one row of a message.
+func enqueueDropped[T any](w *bench[T]) {
+	for _, table := range []string{"event", "message"} {
+		id, known := "dropped-"+table, outboxMessage("known-"+table, nil)
+		w.enqueue(known)
+		w.h.Drop(w.T, w.d, table, driver.OutboxKey(id))
+		tx, _, rollback := w.h.Begin(w.T, w.d)
+		err := w.d.EnqueueTx(w.Context(), tx, []driver.OutboxMessage{known, outboxMessage(id, nil), outboxMessage("other-"+table, nil)})
+		if !errors.Is(err, driver.ErrNotStored) {
+			w.Errorf("EnqueueTx while a trigger drops rows of %s: got the error %v, want %v", table, err, driver.ErrNotStored)
+		}
+		w.ok("rollback", rollback())
+		w.enqueue(known, outboxMessage("other-"+table, nil))
+	}
+}
+
+// inlineDropped has a trigger that drops one row of a dead letter. The failure stays, and the other
+// dead letters are filed.
+func inlineDropped[T any](w *bench[T]) {
+	for _, table := range []string{"event", "event_state", "message", "event_attempt"} {
+		dropped, other := newInline("dropped "+table, "audit"), newInline("other "+table, "audit")
+		for i, c := range []driver.Claim{dropped, other} {
+			w.countInline(inlineFailure(t0.Add(time.Duration(i)*time.Second), c, 5), driver.InlineFailed{Failures: 1})
+		}
+		w.h.Drop(w.T, w.d, table, dropped.Key)
+		last := inlineFailure(t0, dropped, 5)
+		last.Dead = true
+		if got, err := w.d.CountInlineFailure(w.Context(), last); !errors.Is(err, driver.ErrNotStored) {
+			w.Errorf("CountInlineFailure while a trigger drops rows of %s: %+v and the error %v, want %v", table, got, err, driver.ErrNotStored)
+		}
+		w.absent("stripe", dropped.EventID)
+		p := &driver.FileFailuresParams{OlderThan: time.Hour, Limit: 10, Now: t0.Add(day)}
+		if filed, err := w.d.FileInlineFailures(w.Context(), p); filed != 1 || !errors.Is(err, driver.ErrNotStored) {
+			w.Errorf("FileInlineFailures while a trigger drops rows of %s: %d filed and the error %v, want 1 and %v", table, filed, err, driver.ErrNotStored)
+		}
+		w.absent("stripe", dropped.EventID)
+		w.filed(&other, p.Now, 1)
 	}
 }

@@ -17,6 +17,7 @@ func undecidedCases() []testCase {
 		{"WorkOfTheClaim", undecidedDone},
 		{"ReplayAfterDiscard", undecidedDiscarded},
 		{"ReplayRefused", undecidedRefused},
+		{"ReplayDroppedRow", replayDropped},
 	}
 }
 

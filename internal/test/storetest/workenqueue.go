@@ -18,6 +18,7 @@ func enqueueCases[T any]() []workCase[T] {
 		{"SameID", enqueueSameID[T]},
 		{"OfAnEvent", enqueueOfAnEvent[T]},
 		{"NotAnEvent", enqueueNotAnEvent[T]},
+		{"DroppedRow", enqueueDropped[T]},
 	}
 }
 

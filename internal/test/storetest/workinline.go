@@ -25,6 +25,7 @@ func inlineCases[T any]() []workCase[T] {
 		{"FiledUpToALimit", inlineFiledLimit[T]},
 		{"FiledAgainstDelivery", inlineFiledRace[T]},
 		{"DatabaseClock", inlineDatabaseClock[T]},
+		{"DroppedRow", inlineDropped[T]},
 	}
 }
 
