@@ -78,7 +78,7 @@ func (in *Engine) verify(w http.ResponseWriter, r *http.Request) (*Delivery, *an
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
 	budget := in.bodies.Budget(sourceName(r))
 	defer budget.Release()
-	d, a := in.read(w, r, in.setup.Load(), budget)
+	d, a := in.read(w, r, in.setup.Load(), budget, true)
 	if a != nil {
 		return nil, a
 	}

@@ -30,6 +30,7 @@ type delivery struct {
 	wire     []byte    // the body as sent and signed
 	body     []byte    // the inflated body
 	deadline time.Time // of the answer
+	handled  bool      // its events have work besides their messages: in this process, or by the caller of Verify
 }
 
 func (d *delivery) input() *locate.Input {
@@ -89,6 +90,7 @@ func (in *Engine) quarantine(ctx context.Context, d *delivery, malformed []provi
 				Headers:  header,
 				Body:     body,
 				Reason:   m.Reason,
+				Handled:  d.handled,
 			})
 		}
 		if err := in.store.Quarantine(ctx, &driver.QuarantineParams{Requests: requests}); err != nil {
@@ -196,9 +198,9 @@ type RetriedRequest struct {
 // its events as those of a delivery, and then removes it from the quarantine. It checks no
 // signature: the request was verified when it was stored.
 //
-// The error matches driver.ErrNotFound; ErrUnknownSource; or, as an *UnreadableError, says why the
-// request stays in the quarantine. After any error the request is still there, and a repetition is
-// safe: events that were claimed are duplicates then.
+// The error matches driver.ErrNotFound; ErrUnknownSource; ErrHandledElsewhere; or, as an
+// *UnreadableError, says why the request stays in the quarantine. After any error the request is
+// still there, and a repetition is safe: events that were claimed are duplicates then.
 func (in *Engine) RetryQuarantined(ctx context.Context, key driver.Key) (*RetriedRequest, error) {
 	ctx, cancel := context.WithTimeout(ctx, acceptTimeout)
 	defer cancel()
@@ -233,6 +235,9 @@ func (in *Engine) retryQuarantined(ctx context.Context, q *driver.QuarantinedReq
 	if src == nil {
 		return nil, ErrUnknownSource
 	}
+	if q.Handled && !in.works(src) {
+		return nil, ErrHandledElsewhere
+	}
 	if err := in.durability.refusal(); err != nil {
 		return nil, err
 	}
@@ -240,6 +245,7 @@ func (in *Engine) retryQuarantined(ctx context.Context, q *driver.QuarantinedReq
 	if err != nil {
 		return nil, &UnreadableError{wire.ErrorText(err)}
 	}
+	d.handled = d.handled || in.works(src)
 	budget := in.bodies.Budget(src.Name)
 	defer budget.Release()
 	if err := d.inflate(budget); errors.Is(err, wire.ErrBudget) {
@@ -287,7 +293,7 @@ func (s *source) stored(q *driver.QuarantinedRequest) (*delivery, error) {
 	}
 	return &delivery{
 		source: s, method: http.MethodPost, header: header, visible: header, wire: q.Body, body: q.Body,
-		deadline: time.Now().Add(max(s.AckTimeout, acceptTimeout)),
+		deadline: time.Now().Add(max(s.AckTimeout, acceptTimeout)), handled: q.Handled,
 	}, nil
 }
 

@@ -11,6 +11,11 @@ import (
 // settings.
 var ErrUnknownSource = errors.New("its source is not in the settings")
 
+// ErrHandledElsewhere is the error of RetryQuarantined for a request that another process received
+// for its handlers, or for the caller of Verify, if this process has no handlers for the source. A
+// claim here would leave the events without that work.
+var ErrHandledElsewhere = errors.New("another program handles the events of its source, and this one has no handlers for them")
+
 // UnreadableError is the error of RetryQuarantined for a request that stays in the quarantine,
 // because it still cannot be read or the database still refuses its events.
 type UnreadableError struct {

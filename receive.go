@@ -83,15 +83,16 @@ func safely(receive func() *answer) (a *answer) {
 func (in *Engine) receive(w http.ResponseWriter, r *http.Request, s *setup) *answer {
 	budget := in.bodies.Budget(sourceName(r))
 	defer budget.Release()
-	d, a := in.read(w, r, s, budget)
+	d, a := in.read(w, r, s, budget, false)
 	if a != nil {
 		return a
 	}
 	return in.accept(d)
 }
 
-// read reads a request and verifies it. The returned delivery is ready to be claimed.
-func (in *Engine) read(w http.ResponseWriter, r *http.Request, s *setup, budget *wire.Budget) (*delivery, *answer) {
+// read reads a request and verifies it. The returned delivery is ready to be claimed. byCaller says
+// that the caller of Verify works on its events.
+func (in *Engine) read(w http.ResponseWriter, r *http.Request, s *setup, budget *wire.Budget, byCaller bool) (*delivery, *answer) {
 	name := sourceName(r)
 	src := s.sources[name]
 	switch {
@@ -123,7 +124,7 @@ func (in *Engine) read(w http.ResponseWriter, r *http.Request, s *setup, budget 
 	if a != nil {
 		return nil, a
 	}
-	d.deadline = deadline
+	d.deadline, d.handled = deadline, byCaller || in.works(src)
 	if wait := src.verified.Take(time.Now()); wait > 0 {
 		a := refused(http.StatusTooManyRequests, "This source exceeds its rate.", "over the source's rate", nil)
 		a.retryAfter = wait

@@ -4,12 +4,16 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/provider"
 )
 
 // An operator's process, such as a command or a gateway, has no handlers. The work of an event does
@@ -28,6 +32,9 @@ func TestOperatorElsewhereOnSQLite(t *testing.T) {
 func elsewhereTests[T any]() []libraryTest[T] {
 	return []libraryTest[T]{
 		{"an undecided event runs its handler after a replay", undecidedElsewhere[T]},
+		{"a quarantined request waits for its handler", quarantinedElsewhere[T]},
+		{"a part of a retried request waits for its handler", partElsewhere[T]},
+		{"a quarantined request of Verify waits for its caller", verifiedElsewhere[T]},
 	}
 }
 
@@ -76,4 +83,54 @@ func undecidedElsewhere[T any](t *testing.T, l *library[T]) {
 		wantOutcome(t, l, id, outcome{State: "done", Attempts: 1, Generation: 1})
 	}
 	wantEffects(t, l, "1", "2")
+}
+
+// wantHandledElsewhere retries a request in a process that has routes and no handlers.
+func wantHandledElsewhere(t *testing.T, store driver.Store, settings func(*hookonce.Config)) {
+	t.Helper()
+	before := oneQuarantined(t, store)
+	in := newEngine(t, store, func(c *hookonce.Config) { settings(c); routePushes(c) })
+	if got, err := in.RetryQuarantined(t.Context(), before.Key); !errors.Is(err, hookonce.ErrHandledElsewhere) {
+		t.Errorf("a retry without the handler: %+v and the error %v, want %v", got, err, hookonce.ErrHandledElsewhere)
+	}
+	if diff := cmp.Diff(before, oneQuarantined(t, store)); diff != "" {
+		t.Errorf("the request in the quarantine (-want +got):\n%s", diff)
+	}
+}
+
+func quarantinedElsewhere[T any](t *testing.T, l *library[T]) {
+	mux := &hookonce.Mux[T]{}
+	hookonce.Handle(mux, "gh", "push", effectOf(l))
+	if got := deliver(inbox(t, l, mux, idAt("body:id")), delivery("h", `{"uid":"e1"}`)); got.Code != http.StatusBadRequest {
+		t.Fatalf("answer %+v, want 400", got)
+	}
+	wantHandledElsewhere(t, l.db, idAt("body:uid"))
+	in := inbox(t, l, mux, idAt("body:uid"))
+	if _, err := in.RetryQuarantined(t.Context(), oneQuarantined(t, l.db).Key); err != nil {
+		t.Fatal(err)
+	}
+	run(t, in)
+	wantOutcome(t, l, "e1", done)
+	wantEffects(t, l, "e1")
+}
+
+// partElsewhere retries a batch where its handlers are. An item that stays keeps that fact.
+func partElsewhere[T any](t *testing.T, l *library[T]) {
+	mux := &hookonce.Mux[T]{}
+	hookonce.Handle(mux, "gh", "push", effectOf(l))
+	deliver(inbox(t, l, mux, items), delivery("b", `{"events":[{"id":"a"},{}]}`))
+	right := batchOf(provider.EventRules{ID: "item:id", Batch: "body:events"})
+	got, err := inbox(t, l, mux, right).RetryQuarantined(t.Context(), oneQuarantined(t, l.db).Key)
+	if err != nil || got.Claimed != 1 || got.Kept != 1 {
+		t.Fatalf("retried %+v and the error %v, want one event and one item", got, err)
+	}
+	wantHandledElsewhere(t, l.db, right)
+}
+
+func verifiedElsewhere[T any](t *testing.T, l *library[T]) {
+	d, err := newEngine(t, l.db, idAt("body:id")).Verify(httptest.NewRecorder(), delivery("h", `{"uid":"e1"}`))
+	if err == nil {
+		t.Fatalf("Verify returned %+v, want an error", d)
+	}
+	wantHandledElsewhere(t, l.db, idAt("body:uid"))
 }

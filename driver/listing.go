@@ -131,6 +131,7 @@ type QuarantinedRequest struct {
 	Headers    []byte // JSON object of name to list of values
 	Body       []byte
 	Reason     string
+	Handled    bool  // see Quarantined
 	Count      int64 // number of arrivals; at least 1
 	FirstAt    time.Time
 	LastAt     time.Time

@@ -343,6 +343,7 @@ type Quarantined struct {
 	Headers  []byte // as in Claim
 	Body     []byte
 	Reason   string // the fault, for the operator
+	Handled  bool   // by a handler, an SQL consumer or the receiving program; it stays true once it was
 }
 
 // Part is the part of a delivery that a quarantined body holds. The databases store its number.

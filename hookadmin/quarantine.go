@@ -83,6 +83,9 @@ func (h *handler) retryQuarantined(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, r, http.StatusUnprocessableEntity, "The request stays in the quarantine: "+still.Reason+".", nil)
 	case errors.Is(err, hookonce.ErrUnknownSource):
 		h.fail(w, r, http.StatusConflict, "The source of the request is not in the settings. Add it, reload the gateway, then retry the request.", nil)
+	case errors.Is(err, hookonce.ErrHandledElsewhere):
+		h.fail(w, r, http.StatusConflict, "Another program handles the events of this source, and this one has no handlers for them. "+
+			"Retry the request there, or have the sender deliver it again.", nil)
 	default:
 		h.failChange(w, r, "Repeating it is safe.", err)
 	}

@@ -128,8 +128,15 @@ func TestRetryQuarantined(t *testing.T) {
 	}
 	g.quarantine(t, "gone", body, noon)
 	wantDetail(t, retry("gone", body), http.StatusConflict, "not in the settings")
+	elsewhere := `{"id":"elsewhere"}`
+	if err := g.store.Quarantine(t.Context(), &driver.QuarantineParams{Now: noon, Requests: []driver.Quarantined{{
+		Source: "lab", BodyHash: sha256.Sum256([]byte(elsewhere)), Headers: []byte("{}"), Body: []byte(elsewhere), Reason: "no id", Handled: true,
+	}}}); err != nil {
+		t.Fatal(err)
+	}
+	wantDetail(t, retry("lab", elsewhere), http.StatusConflict, "Another program handles")
 	g.quarantine(t, "gone", body, noon.Add(time.Hour))
-	if got := g.column(t, "/api/v1/quarantine", "requests", "source"); !cmp.Equal(got, []string{"gone", "lab"}) {
+	if got := g.column(t, "/api/v1/quarantine", "requests", "source"); !cmp.Equal(got, []string{"gone", "lab", "lab"}) {
 		t.Errorf("the quarantine has requests of %q, want those that stay", got)
 	}
 	wantProblem(t, g.post(t, "/api/v1/quarantine/"+quarantineID("gone", body)+"/retry", `{"x":1}`), http.StatusBadRequest)

@@ -281,7 +281,8 @@ CREATE TABLE {schema}.quarantine (
 	headers     bytea NOT NULL,
 	body        bytea NOT NULL,
 	reason      text NOT NULL,
-	count       bigint NOT NULL, -- how many requests had this body
+	handled     boolean NOT NULL, -- its events have a handler, an SQL consumer or work in the receiving program
+	count       bigint NOT NULL,  -- how many requests had this body
 	first_at    timestamptz NOT NULL,
 	last_at     timestamptz NOT NULL
 );

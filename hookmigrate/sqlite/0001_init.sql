@@ -251,6 +251,7 @@ CREATE TABLE hookonce_quarantine (
     headers     BLOB    NOT NULL,
     body        BLOB    NOT NULL,
     reason      TEXT    NOT NULL,
+    handled     INTEGER NOT NULL, -- 1: its events have a handler, or work in the receiving program
     deliveries  INTEGER NOT NULL DEFAULT 1, -- how many requests had this body
     first_at    INTEGER NOT NULL,
     last_at     INTEGER NOT NULL

@@ -53,15 +53,15 @@ func (s *Store) CountDeliveries(ctx context.Context, p *driver.CountDeliveriesPa
 }
 
 const quarantineSQL = `
-INSERT INTO {schema}.quarantine AS q (key, source, body_sha256, part, headers, body, reason, count, first_at, last_at)
-SELECT key, source, body_sha256, part, headers, body, reason, count,
+INSERT INTO {schema}.quarantine AS q (key, source, body_sha256, part, headers, body, reason, count, handled, first_at, last_at)
+SELECT key, source, body_sha256, part, headers, body, reason, count, handled,
 	coalesce($9::timestamptz, now()), coalesce($9::timestamptz, now())
-FROM unnest($1::bytea[], $2::text[], $3::bytea[], $4::bigint[], $5::bytea[], $6::bytea[], $7::text[], $8::bigint[])
-	AS i (key, source, body_sha256, part, headers, body, reason, count)
+FROM unnest($1::bytea[], $2::text[], $3::bytea[], $4::bigint[], $5::bytea[], $6::bytea[], $7::text[], $8::bigint[], $10::boolean[])
+	AS i (key, source, body_sha256, part, headers, body, reason, count, handled)
 CROSS JOIN {schema}.durably()
 ORDER BY key
 ON CONFLICT (key) DO UPDATE SET
-	count = q.count + excluded.count,
+	count = q.count + excluded.count, handled = q.handled OR excluded.handled,
 	last_at = greatest(q.last_at, excluded.last_at)`
 
 // Quarantine implements [driver.Store].
@@ -70,7 +70,7 @@ func (s *Store) Quarantine(ctx context.Context, p *driver.QuarantineParams) erro
 		return nil
 	}
 	// One row for each body: a statement cannot write a row twice.
-	times := map[driver.Key]int64{}
+	times, handled := map[driver.Key]int64{}, map[driver.Key]bool{}
 	var keys []driver.Key
 	first := map[driver.Key]*driver.Quarantined{}
 	for i := range p.Requests {
@@ -80,20 +80,23 @@ func (s *Store) Quarantine(ctx context.Context, p *driver.QuarantineParams) erro
 			keys = append(keys, key)
 			first[key] = q
 		}
+		handled[key] = handled[key] || q.Handled
 	}
 	slices.SortFunc(keys, func(a, b driver.Key) int { return bytes.Compare(a[:], b[:]) })
 	var ids, hashes, headers, bodies [][]byte
 	var sources, reasons []string
 	var parts, counts []int64
+	var works []bool
 	for i := range keys {
 		q := first[keys[i]]
 		ids, hashes = append(ids, keys[i][:]), append(hashes, q.BodyHash[:])
 		headers, bodies = append(headers, notNil(q.Headers)), append(bodies, notNil(q.Body))
 		sources, reasons = append(sources, q.Source), append(reasons, plain(q.Reason))
 		parts, counts = append(parts, int64(q.Part)), append(counts, times[keys[i]])
+		works = append(works, handled[keys[i]])
 	}
 	return write(ctx, s.pools.Receive, "quarantining requests", noRows, s.sql.quarantine,
-		ids, sources, hashes, parts, headers, bodies, reasons, counts, clock(p.Now))
+		ids, sources, hashes, parts, headers, bodies, reasons, counts, clock(p.Now), works)
 }
 
 const (

@@ -249,14 +249,14 @@ func (s *Store) QuarantinedRequest(ctx context.Context, key driver.Key) (*driver
 }
 
 func (s *Store) selectQuarantined() string {
-	return "SELECT key, source, body_sha256, part, headers, body, reason, count, first_at, last_at FROM " + s.schema + ".quarantine"
+	return "SELECT key, source, body_sha256, part, headers, body, reason, handled, count, first_at, last_at FROM " + s.schema + ".quarantine"
 }
 
 func scanQuarantined(r Rows) (driver.QuarantinedRequest, error) {
 	var q driver.QuarantinedRequest
 	var key, hash []byte
 	var part int32
-	if err := r.Scan(&key, &q.Source, &hash, &part, &q.Headers, &q.Body, &q.Reason, &q.Count, &q.FirstAt, &q.LastAt); err != nil {
+	if err := r.Scan(&key, &q.Source, &hash, &part, &q.Headers, &q.Body, &q.Reason, &q.Handled, &q.Count, &q.FirstAt, &q.LastAt); err != nil {
 		return q, err
 	}
 	q.Key, q.BodySHA256, q.Part = driver.Key(key), [32]byte(hash), driver.Part(part)

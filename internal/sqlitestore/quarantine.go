@@ -11,11 +11,11 @@ import (
 
 const (
 	insertQuarantine = `INSERT INTO hookonce_quarantine
-		(key, source, body_sha256, part, headers, body, reason, first_at, last_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?8, ?8)
+		(key, source, body_sha256, part, headers, body, reason, first_at, last_at, handled) VALUES (?, ?, ?, ?, ?, ?, ?, ?8, ?8, ?9)
 		ON CONFLICT (key) DO UPDATE SET
-			deliveries = deliveries + 1, last_at = max(last_at, excluded.last_at)`
+			deliveries = deliveries + 1, handled = max(handled, excluded.handled), last_at = max(last_at, excluded.last_at)`
 
-	selectQuarantined = `SELECT key, source, body_sha256, part, headers, body, reason, deliveries, first_at, last_at
+	selectQuarantined = `SELECT key, source, body_sha256, part, headers, body, reason, handled, deliveries, first_at, last_at
 		FROM hookonce_quarantine`
 
 	selectOneQuarantined = selectQuarantined + ` WHERE key = ?`
@@ -35,7 +35,7 @@ func (s *Store) Quarantine(ctx context.Context, p *driver.QuarantineParams) erro
 	return s.writeEach(ctx, op, p.Now, len(p.Requests), func(t *writeTx, i int) error {
 		q := &p.Requests[i]
 		key := driver.BodyKey(q.Source, q.BodyHash)
-		_, err := t.exec(insertQuarantine, key[:], q.Source, q.BodyHash[:], int(q.Part), blob(q.Headers), blob(q.Body), q.Reason, t.now)
+		_, err := t.exec(insertQuarantine, key[:], q.Source, q.BodyHash[:], int(q.Part), blob(q.Headers), blob(q.Body), q.Reason, t.now, q.Handled)
 		return err
 	})
 }
@@ -122,7 +122,7 @@ func scanQuarantined(row interface{ Scan(...any) error }) (driver.QuarantinedReq
 	var key, hash []byte
 	var part int
 	var firstAt, lastAt int64
-	if err := row.Scan(&key, &q.Source, &hash, &part, &q.Headers, &q.Body, &q.Reason, &q.Count, &firstAt, &lastAt); err != nil {
+	if err := row.Scan(&key, &q.Source, &hash, &part, &q.Headers, &q.Body, &q.Reason, &q.Handled, &q.Count, &firstAt, &lastAt); err != nil {
 		return q, err
 	}
 	copy(q.Key[:], key)

@@ -24,6 +24,7 @@ func listingCases() []testCase {
 		{"Quarantine", listQuarantine},
 		{"QuarantinePages", listQuarantinePages},
 		{"QuarantineSettled", settleQuarantined},
+		{"QuarantineHandled", handledQuarantined},
 	}
 }
 

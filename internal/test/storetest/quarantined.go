@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -22,7 +23,7 @@ func (f *fixture) quarantined(filter *driver.QuarantineFilter) *driver.Quarantin
 func kept(q *driver.Quarantined, at time.Time) driver.QuarantinedRequest {
 	return driver.QuarantinedRequest{
 		Key: driver.BodyKey(q.Source, q.BodyHash), Source: q.Source, BodySHA256: q.BodyHash, Part: q.Part, Headers: q.Headers, Body: q.Body,
-		Reason: q.Reason, Count: 1, FirstAt: at, LastAt: at,
+		Reason: q.Reason, Handled: q.Handled, Count: 1, FirstAt: at, LastAt: at,
 	}
 }
 
@@ -99,12 +100,34 @@ func listQuarantinePages(f *fixture) {
 	}
 }
 
+// handledQuarantined keeps a request as handled from the first arrival in a program with handlers on,
+// also within one call.
+func handledQuarantined(f *fixture) {
+	for _, arrivals := range [][]bool{{false}, {true}, {false, true}, {true, false}} {
+		apart := driver.Quarantined{Source: "stripe", Body: fmt.Append(nil, "apart", arrivals), Reason: "no id"}
+		together, some := apart, []driver.Quarantined{}
+		together.Body = fmt.Append(nil, "together", arrivals)
+		for _, handled := range arrivals {
+			apart.Handled, together.Handled = handled, handled
+			f.quarantine(t0, apart)
+			some = append(some, together)
+		}
+		f.quarantine(t0, some...)
+		for _, q := range []*driver.Quarantined{&apart, &together} {
+			got, err := f.s.QuarantinedRequest(f.Context(), driver.BodyKey(q.Source, sha256.Sum256(q.Body)))
+			if want := slices.Contains(arrivals, true); err != nil || got.Handled != want || got.Count != int64(len(arrivals)) {
+				f.Errorf("%s: got %+v and the error %v, want handled %t", q.Body, got, err, want)
+			}
+		}
+	}
+}
+
 // settleQuarantined reads requests by their keys, gives one a new reason, and removes it. Other
 // requests stay as they are, also one with the same body.
 func settleQuarantined(f *fixture) {
 	all := []driver.Quarantined{
 		{Source: "stripe", Body: []byte("a"), Part: driver.PartItem, Reason: "no id", Headers: []byte(`{"A":["b"]}`)},
-		{Source: "github", Body: []byte("a"), Part: driver.PartEntry, Reason: "no id"},
+		{Source: "github", Body: []byte("a"), Part: driver.PartEntry, Reason: "no id", Handled: true},
 		{Source: "stripe", Body: []byte{}, Reason: "no id"},
 	}
 	f.quarantine(t0, all...)

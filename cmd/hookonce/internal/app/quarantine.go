@@ -19,10 +19,14 @@ type QuarantineRetried struct {
 	Kept                          int // parts of these that are now in the quarantine by themselves
 	Unreadable                    int // requests that stay, with a new reason
 	UnknownSource                 int // requests that stay, because the settings lack their source
+	HandledElsewhere              int // requests that stay, because a program with handlers has to retry them
 }
 
 // Total returns the number of processed requests.
-func (r *QuarantineRetried) Total() int { return r.Retried + r.Unreadable + r.UnknownSource }
+func (r *QuarantineRetried) Total() int { return r.Retried + r.Stay() }
+
+// Stay returns the number of processed requests that are still in the quarantine.
+func (r *QuarantineRetried) Stay() int { return r.Unreadable + r.UnknownSource + r.HandledElsewhere }
 
 // RetryQuarantine retries the quarantined requests of a source, or of all sources if source is "",
 // newest first. It calls progress after each. If it fails, or ctx ends, the result still counts the
@@ -62,6 +66,8 @@ func (r *QuarantineRetried) retry(ctx context.Context, engine *hookonce.Engine, 
 		r.Unreadable++
 	case errors.Is(err, hookonce.ErrUnknownSource):
 		r.UnknownSource++
+	case errors.Is(err, hookonce.ErrHandledElsewhere):
+		r.HandledElsewhere++
 	case errors.Is(err, driver.ErrNotFound): // removed since it was listed
 	default:
 		return err

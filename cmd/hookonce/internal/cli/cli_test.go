@@ -41,11 +41,11 @@ func raceEnv() string { return "GORACE=" + os.Getenv("GORACE") + " atexit_sleep_
 //	finish DATABASE OUTCOME   send the due messages to billing; OUTCOME is sent or dead
 //	sql DATABASE STMT   run statements on a SQLite database; @FILE holds them
 //	bare FILE NEW       copy FILE without the line break at its end
-//	quarantine DATABASE store quarantined requests: quarantinedOne, one of a removed source, 25 with
+//	quarantine DATABASE store quarantined requests: quarantinedOne, quarantinedElsewhere, one of a removed source, 25 with
 //	                    a body:uid, and one without
 //
 // $EVT_1 and $G1 are the messages of the events evt_1 and g1, by the routes billing and pushes. $ONE
-// is the id of quarantinedOne, and $EVENT that of its event.
+// is the id of quarantinedOne, $EVENT that of its event, and $ELSEWHERE that of quarantinedElsewhere.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	testscript.Run(t, testscript.Params{
@@ -58,6 +58,8 @@ func TestScripts(t *testing.T) {
 			env.Setenv("EVT_1", driver.MessageID(driver.EventKey("stripe", "evt_1"), 0, "billing"))
 			one := quarantineKey("lab", quarantinedOne)
 			env.Setenv("ONE", hex.EncodeToString(one[:]))
+			elsewhere := quarantineKey("lab", quarantinedElsewhere)
+			env.Setenv("ELSEWHERE", hex.EncodeToString(elsewhere[:]))
 			env.Setenv("EVENT", "one\u202e")
 			env.Setenv("G1", driver.MessageID(driver.EventKey("github", "g1"), 0, "pushes"))
 			return nil
@@ -151,6 +153,9 @@ func seed(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
+// quarantinedElsewhere is the body of a quarantined request whose events another program handles.
+const quarantinedElsewhere = `{"uid":"elsewhere"}`
+
 // quarantinedOne is the body of the latest quarantined request.
 const quarantinedOne = "{\"uid\":\"one\u202e\",\"kind\":\"push\"}"
 
@@ -165,6 +170,7 @@ func quarantine(ts *testscript.TestScript, neg bool, args []string) {
 	store := open(ts, args[0])
 	defer func() { ts.Check(store.Close()) }()
 	all := [][2]string{{"lab", quarantinedOne}, {"gone", `{"uid":1}`}, {"lab", `{}`}}
+	all = append(all, [2]string{"lab", quarantinedElsewhere})
 	for i := range 25 {
 		all = append(all, [2]string{"lab", fmt.Sprintf(`{"uid":%d}`, i)})
 	}
@@ -172,7 +178,7 @@ func quarantine(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Check(store.Quarantine(context.Background(), &driver.QuarantineParams{
 			Requests: []driver.Quarantined{{
 				Source: q[0], BodyHash: sha256.Sum256([]byte(q[1])), Headers: []byte(`{"Content-Type":["application/json"]}`),
-				Body: []byte(q[1]), Reason: "no id",
+				Body: []byte(q[1]), Reason: "no id", Handled: q[1] == quarantinedElsewhere,
 			}},
 			Now: time.Date(2026, 1, 31, 12, 0, -i, 0, time.UTC),
 		}))

@@ -150,8 +150,8 @@ func (p *program) quarantineRetryCommand() *cobra.Command {
 		Short: "Read quarantined requests again, and claim their events",
 		Long: "Read a quarantined request again with these settings, claim its events as those\n" +
 			"of a delivery, and remove it from the quarantine. A request that still cannot be\n" +
-			"read stays there. Signatures are not checked again. A running gateway sends the\n" +
-			"messages.",
+			"read stays there, and so does one whose events another program handles.\n" +
+			"Signatures are not checked again. A running gateway sends the messages.",
 		Example: "  hookonce quarantine retry ID\n  hookonce quarantine retry --source stripe",
 		Args:    cobra.MaximumNArgs(1),
 	}
@@ -211,6 +211,8 @@ func (p *program) retryQuarantined(ctx context.Context, in *engine, id string, k
 		return &app.Error{Err: err, Remedy: unreadableRemedy}
 	case errors.Is(err, hookonce.ErrUnknownSource):
 		return &app.Error{Err: err, Remedy: "--config with the settings of the gateway; this command does not know the sources of serve --source"}
+	case errors.Is(err, hookonce.ErrHandledElsewhere):
+		return &app.Error{Err: err, Remedy: "retry it in that program, or have the sender deliver it again"}
 	case errors.Is(err, driver.ErrNotFound):
 		return noQuarantined(id, driver.ErrNotFound)
 	case err != nil:
@@ -237,14 +239,15 @@ func (p *program) printRetried(r *app.QuarantineRetried) {
 
 // quarantineRetried is the shape of --json for many requests.
 type quarantineRetried struct {
-	Retried       int  `json:"retried"` // requests that are no longer in the quarantine
-	Claimed       int  `json:"claimed"` // events
-	Reopened      int  `json:"reopened"`
-	Duplicates    int  `json:"duplicates"`
-	Kept          int  `json:"kept"`           // items of batches that are in the quarantine by themselves
-	Unreadable    int  `json:"unreadable"`     // requests that stay
-	UnknownSource int  `json:"unknown_source"` // requests that stay
-	Complete      bool `json:"complete"`       // false if the command ended before the last request
+	Retried          int  `json:"retried"` // requests that are no longer in the quarantine
+	Claimed          int  `json:"claimed"` // events
+	Reopened         int  `json:"reopened"`
+	Duplicates       int  `json:"duplicates"`
+	Kept             int  `json:"kept"`              // items of batches that are in the quarantine by themselves
+	Unreadable       int  `json:"unreadable"`        // requests that stay
+	UnknownSource    int  `json:"unknown_source"`    // requests that stay
+	HandledElsewhere int  `json:"handled_elsewhere"` // requests that stay
+	Complete         bool `json:"complete"`          // false if the command ended before the last request
 }
 
 func (p *program) retryQuarantine(ctx context.Context, in *engine, f *quarantineFlags) error {
@@ -255,7 +258,8 @@ func (p *program) retryQuarantine(ctx context.Context, in *engine, f *quarantine
 	faults := []error{retryEnded(ctx, result, err)}
 	if f.asJSON {
 		faults = append(faults, writeJSON(p.stdout, &quarantineRetried{
-			result.Retried, result.Claimed, result.Reopened, result.Duplicates, result.Kept, result.Unreadable, result.UnknownSource, err == nil,
+			result.Retried, result.Claimed, result.Reopened, result.Duplicates, result.Kept,
+			result.Unreadable, result.UnknownSource, result.HandledElsewhere, err == nil,
 		}))
 		return errors.Join(faults...)
 	}
@@ -265,6 +269,9 @@ func (p *program) retryQuarantine(ctx context.Context, in *engine, f *quarantine
 	}
 	if result.UnknownSource > 0 {
 		fmt.Fprintf(p.stdout, "source not in the settings: %s\n", counted(result.UnknownSource, "request"))
+	}
+	if result.HandledElsewhere > 0 {
+		fmt.Fprintf(p.stdout, "handled by another program: %s\n", counted(result.HandledElsewhere, "request"))
 	}
 	return errors.Join(faults...)
 }
@@ -277,9 +284,9 @@ func retryEnded(ctx context.Context, result *app.QuarantineRetried, err error) e
 		return &app.Error{Err: fmt.Errorf("interrupted after %s", total), Remedy: again}
 	case err != nil:
 		return &app.Error{Err: fmt.Errorf("stopped after %s: %w", total, err), Remedy: again}
-	case result.Unreadable+result.UnknownSource > 0:
+	case result.Stay() > 0:
 		return &app.Error{
-			Err:    fmt.Errorf("%d of %s stay in the quarantine", result.Unreadable+result.UnknownSource, total),
+			Err:    fmt.Errorf("%d of %s stay in the quarantine", result.Stay(), total),
 			Remedy: "hookonce quarantine list, which shows the reasons",
 		}
 	}
