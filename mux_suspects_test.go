@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/driver"
 )
 
 // suspect marks an event as if a process had ended during its run.
@@ -72,6 +73,59 @@ func TestTheLastAttemptOfASuspectIsExclusive(t *testing.T) {
 	deliverAll(t, in, "d", "e")
 	close(release)
 	for _, id := range []string{"a", "b", "c", "d", "e", "s1", "s2"} {
+		wantOutcome(t, l, id, done)
+	}
+}
+
+// reserving signals when a suspect was reserved.
+type reserving struct {
+	driver.Driver[pgx.Tx]
+	reserved chan struct{}
+}
+
+func (r *reserving) Reserve(ctx context.Context, p *driver.ReserveParams) ([]driver.TakenEvent, error) {
+	events, err := r.Driver.Reserve(ctx, p)
+	if p.Suspects == driver.OnlySuspects && len(events) > 0 {
+		select {
+		case r.reserved <- struct{}{}:
+		default:
+		}
+	}
+	return events, err
+}
+
+// The last attempt of a suspect waits for a slow handler. Other events do not stand still with it,
+// and the suspect has its turn once the slow handler has ended.
+func TestALastAttemptThatWaitsHoldsNothingUp(t *testing.T) {
+	t.Parallel()
+	l := onPGX(t)
+	reserved := make(chan struct{}, 1)
+	l.db = &reserving{l.db, reserved}
+	began, release := make(chan struct{}), make(chan struct{})
+	mux := &hookonce.Mux[pgx.Tx]{}
+	hookonce.Handle(mux, "gh", "push", func(ctx context.Context, tx pgx.Tx, ev *hookonce.Event) error {
+		if ev.ID == "slow" {
+			close(began)
+			<-release
+		}
+		return l.insert(ctx, tx, ev.ID)
+	})
+	in := inbox(t, l, mux, func(c *hookonce.Config) {
+		c.Retry = hookonce.Retry{Attempts: 1, First: time.Second, Max: time.Second}
+	})
+	deliverAll(t, in, "slow", "suspect")
+	l.exec(t, `UPDATE {schema}.event_state s SET crashes = 1, due_at = 'infinity'
+		FROM {schema}.event e WHERE e.key = s.key AND e.event_id = 'suspect'`)
+	run(t, in)
+	<-began
+	l.exec(t, `UPDATE {schema}.event_state SET due_at = now() WHERE crashes = 1`)
+	<-reserved // for its last attempt
+	deliverAll(t, in, "a", "b", "c")
+	for _, id := range []string{"a", "b", "c"} {
+		wantOutcome(t, l, id, done)
+	}
+	close(release)
+	for _, id := range []string{"slow", "suspect"} {
 		wantOutcome(t, l, id, done)
 	}
 }

@@ -33,9 +33,19 @@ func (w *Workers[T]) workAlone(ctx, workCtx context.Context, events []driver.Tak
 	}
 }
 
-// runAlone runs one event, and again while the database gives up in favour of other transactions.
-// It reports whether the event could be taken. With suspect, an interruption counts an attempt.
+// runAlone is runUntilEnded within the budget.
 func (w *Workers[T]) runAlone(ctx, workCtx context.Context, seen *driver.TakenEvent, current map[driver.Key][]byte, suspect bool) (taken bool) {
+	if !w.budget.acquire(ctx) {
+		return false
+	}
+	defer w.budget.release()
+	return w.runUntilEnded(ctx, workCtx, seen, current, suspect)
+}
+
+// runUntilEnded runs one event, and again while the database gives up in favour of other
+// transactions. It reports whether the event could be taken. With suspect, an interruption counts an
+// attempt.
+func (w *Workers[T]) runUntilEnded(ctx, workCtx context.Context, seen *driver.TakenEvent, current map[driver.Key][]byte, suspect bool) (taken bool) {
 	for try := 1; try <= maxGivenUp && ctx.Err() == nil; try++ {
 		switch w.tryAlone(ctx, workCtx, seen, current, suspect, try == maxGivenUp) {
 		case aloneEnded:
@@ -70,17 +80,6 @@ const (
 )
 
 func (w *Workers[T]) tryAlone(ctx, workCtx context.Context, seen *driver.TakenEvent, current map[driver.Key][]byte, suspect, final bool) aloneResult {
-	if suspect && seen.Attempts+1 >= w.o.Retry.Attempts {
-		if !w.budget.acquireAll(ctx) {
-			return aloneMissed
-		}
-		defer w.budget.release(cap(w.budget))
-	} else {
-		if !w.budget.acquire(ctx) {
-			return aloneMissed
-		}
-		defer w.budget.release(1)
-	}
 	run, err := w.take(workCtx, &driver.TakeParams{
 		Source: seen.Source, Keys: []driver.Key{seen.Key}, Limit: 1, Beside: !suspect, HandlerTimeout: w.o.HandlerTimeout,
 	})

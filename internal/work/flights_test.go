@@ -8,13 +8,13 @@ import (
 
 // boarding returns workers that have one place for an Inline handler.
 func boarding() *Workers[struct{}] {
-	return &Workers[struct{}]{flights: newFlights(), slots: make(chan struct{}, 1), budget: make(budget, 1)}
+	return &Workers[struct{}]{flights: newFlights(), slots: make(chan struct{}, 1), budget: newBudget(1, 1)}
 }
 
 func wantEmpty(t *testing.T, w *Workers[struct{}]) {
 	t.Helper()
-	if len(w.slots) != 0 || len(w.budget) != 0 {
-		t.Errorf("%d workers and %d places in the budget stay taken", len(w.slots), len(w.budget))
+	if len(w.slots) != 0 || w.budget.running != 0 {
+		t.Errorf("%d workers and %d places in the budget stay taken", len(w.slots), w.budget.running)
 	}
 }
 
@@ -38,14 +38,20 @@ func TestBoardAfterDrain(t *testing.T) {
 // A drain turns flights away that wait for a place.
 func TestDrainWhileFlightsBoard(t *testing.T) {
 	t.Parallel()
-	for name, room := range map[string]func(*Workers[struct{}]) chan struct{}{
-		"for a worker":  func(w *Workers[struct{}]) chan struct{} { return w.slots },
-		"in the budget": func(w *Workers[struct{}]) chan struct{} { return w.budget },
+	for name, fill := range map[string]func(*Workers[struct{}]) (empty func()){
+		"for a worker": func(w *Workers[struct{}]) func() {
+			w.slots <- struct{}{}
+			return func() { <-w.slots }
+		},
+		"in the budget": func(w *Workers[struct{}]) func() {
+			w.budget.acquire(context.Background())
+			return w.budget.release
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := boarding()
-			room(w) <- struct{}{}
+			empty := fill(w)
 			late, cancel := context.WithCancel(t.Context())
 			cancel()
 			if err := w.board(late); !errors.Is(err, context.Canceled) {
@@ -57,7 +63,7 @@ func TestDrainWhileFlightsBoard(t *testing.T) {
 			if err := <-boarded; !errors.Is(err, errDraining) {
 				t.Errorf("board returned the error %v, want %v", err, errDraining)
 			}
-			<-room(w)
+			empty()
 			wantEmpty(t, w)
 		})
 	}

@@ -110,7 +110,7 @@ func (w *Workers[T]) board(ctx context.Context) error {
 }
 
 func (w *Workers[T]) leave() {
-	w.budget.release(1)
+	w.budget.release()
 	<-w.slots
 }
 

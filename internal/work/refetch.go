@@ -65,7 +65,7 @@ func (w *Workers[T]) takeFetched(ctx, workCtx context.Context, reserved []driver
 	if !w.budget.acquire(ctx) {
 		return nil, nil
 	}
-	defer w.budget.release(1)
+	defer w.budget.release()
 	keys, seen := make([]driver.Key, len(reserved)), make(map[driver.Key]*driver.TakenEvent)
 	for i := range reserved {
 		keys[i] = reserved[i].Key

@@ -113,9 +113,8 @@ type Workers[T any] struct {
 	flights *flights
 	slots   chan struct{} // holds one item for each Inline delivery that has a worker
 
-	// All handlers work within the budget. The last attempt of a suspect takes all of it: if the
-	// process ends, the event is dead, and no other one can be the reason.
-	budget budget
+	budget *budget // of all handlers
+	alone  lastAttempts
 }
 
 // New returns Workers for the handlers' sources.
@@ -124,6 +123,7 @@ func New[T any](db driver.Driver[T], handlers Handlers[T], o Options) *Workers[T
 	limits := db.WorkLimits()
 	return &Workers[T]{
 		db: db, handlers: handlers, o: o, log: o.Log, limits: limits, budget: newBudget(o.Workers, limits.MaxTransactions),
+		alone: lastAttempts{longest: o.HandlerTimeout + returnGrace + limits.BatchTime + storeTimeout},
 		types: types, sources: slices.Sorted(maps.Keys(types)),
 		agenda: newAgenda(o.Workers), suspects: newAgenda(1), flights: newFlights(), slots: make(chan struct{}, o.Workers),
 	}
@@ -195,12 +195,12 @@ func (w *Workers[T]) step(ctx, workCtx context.Context, t task) (more bool, err 
 	}
 	run, err := w.take(workCtx, p)
 	if err != nil || run == nil {
-		w.budget.release(1)
+		w.budget.release()
 		return false, err
 	}
 	events := run.Events()
 	alone, more := w.work(ctx, workCtx, run, nil, false)
-	w.budget.release(1)
+	w.budget.release()
 	w.workAlone(ctx, workCtx, alone, nil)
 	return more || mayHaveMore(events, p.Limit), nil
 }
