@@ -76,7 +76,8 @@ type Config struct {
 	// again for Inline handlers; at most 1,000. The default suits the database: 4 on PostgreSQL, 1
 	// on SQLite, which has one writer. All kinds of handlers together leave connections of the
 	// store's pool for leases, outcomes and upkeep: on a small pool they share the others, and more
-	// Workers than that are a warning.
+	// Workers than that are a warning. While there are Inline sources, queued handlers leave one of
+	// the shared connections to them, unless there is only one: then all handlers take turns.
 	Workers int
 	// Batch is the largest number of events in one transaction, which share the settings that a
 	// handler makes for it (SET LOCAL). A batch takes about as many events as 100 ms are enough

@@ -88,6 +88,50 @@ func TestHandlersLeaveConnections(t *testing.T) {
 	}
 }
 
+// Slow queued handlers use all connections that they may. An Inline handler still has one.
+func TestInlineHasAShareOfTheConnections(t *testing.T) {
+	t.Parallel()
+	l := onPGX(t)
+	most := l.db.WorkLimits().MaxTransactions
+	began, release := make(chan struct{}, 1000), make(chan struct{})
+	mux := &hookonce.Mux[pgx.Tx]{}
+	hookonce.Handle(mux, "gh", "push", func(ctx context.Context, tx pgx.Tx, ev *hookonce.Event) error {
+		began <- struct{}{}
+		<-release
+		return l.insert(ctx, tx, ev.ID)
+	})
+	hookonce.Handle(mux, "inline", "push", func(ctx context.Context, tx pgx.Tx, ev *hookonce.Event) error {
+		return l.insert(ctx, tx, ev.ID)
+	})
+	in := inbox(t, l, mux, func(c *hookonce.Config) {
+		c.Workers, c.Batch = most, 1
+		c.Sources = append(c.Sources, hookonce.Source{
+			Name: "inline", Inline: true, Provider: provider.GitHub, Secrets: hookonce.StaticSecrets(secret), AckTimeout: 10 * time.Second,
+		})
+	})
+	run(t, in)
+	for i := range most + 2 {
+		deliverAll(t, in, fmt.Sprint("queued ", i))
+	}
+	for range most - 1 {
+		<-began
+	}
+	for i := range 5 {
+		r := delivery(fmt.Sprint("inline ", i), "{}")
+		r.URL.Path = "/webhooks/inline"
+		if got := deliver(in, r); got != ok {
+			t.Fatalf("an Inline delivery: %+v, want ok", got)
+		}
+	}
+	if len(began) > 0 {
+		t.Errorf("%d more queued handlers began", len(began))
+	}
+	close(release)
+	for i := range most + 2 {
+		wantOutcome(t, l, fmt.Sprint("queued ", i), done)
+	}
+}
+
 // waitForSent waits until the message of an event is recorded as sent at its first attempt.
 func waitForSent(t *testing.T, db driver.Store, source, id string) {
 	t.Helper()

@@ -113,7 +113,7 @@ func (s *source) staleRules(spec *provider.Spec, log *slog.Logger) (*stale.Rules
 // forWork returns the settings for handlers and stale rules.
 func (s *source) forWork(rules *stale.Rules) *work.Source {
 	out := &work.Source{
-		Name: s.Name, Stale: rules, RefetchTimeout: s.RefetchTimeout, AckTimeout: s.AckTimeout,
+		Name: s.Name, Stale: rules, RefetchTimeout: s.RefetchTimeout, Inline: s.Inline, AckTimeout: s.AckTimeout,
 		Reopen: s.Redelivery == RedeliveryReopen, DeadLetterAfter: s.DeadLetter.attempts,
 	}
 	if s.Refetch != nil {

@@ -35,10 +35,10 @@ func (w *Workers[T]) workAlone(ctx, workCtx context.Context, events []driver.Tak
 
 // runAlone is runUntilEnded within the budget.
 func (w *Workers[T]) runAlone(ctx, workCtx context.Context, seen *driver.TakenEvent, current map[driver.Key][]byte, suspect bool) (taken bool) {
-	if !w.budget.acquire(ctx) {
+	if !w.budget.acquire(ctx, false) {
 		return false
 	}
-	defer w.budget.release()
+	defer w.budget.release(false)
 	return w.runUntilEnded(ctx, workCtx, seen, current, suspect)
 }
 

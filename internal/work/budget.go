@@ -12,15 +12,20 @@ import (
 // their arrival. All methods may be called concurrently.
 type budget struct {
 	most int // transactions at a time
+	// inline reports whether one transaction is kept for Inline handlers. If there is only one, all
+	// kinds of handlers take turns.
+	inline func() bool
 
 	mu      sync.Mutex
 	running int       // transactions
+	queued  int       // transactions that are not Inline
 	waiting []*caller // callers of acquire
 	gate    *gate     // closed for the one caller of acquireAll; nil if it is open
 }
 
 // caller is a caller of acquire.
 type caller struct {
+	inline   bool
 	admitted chan struct{} // closed once it has room
 }
 
@@ -33,20 +38,21 @@ type gate struct {
 
 // newBudget returns a budget for workers of each kind and the lane of suspects. most bounds it; 0
 // means no bound.
-func newBudget(workers, most int) *budget {
+func newBudget(workers, most int, inline func() bool) *budget {
 	all := 2*workers + 1
 	if most > 0 {
 		all = min(all, most)
 	}
-	return &budget{most: all}
+	return &budget{most: all, inline: inline}
 }
 
-// acquire waits for room until ctx ends. The caller releases it.
-func (b *budget) acquire(ctx context.Context) bool {
+// acquire waits for room until ctx ends. inline says that it is for an Inline handler. The caller
+// releases it.
+func (b *budget) acquire(ctx context.Context, inline bool) bool {
 	if ctx.Err() != nil {
 		return false
 	}
-	w := &caller{admitted: make(chan struct{})}
+	w := &caller{inline, make(chan struct{})}
 	b.mu.Lock()
 	b.waiting = append(b.waiting, w)
 	b.admit()
@@ -69,7 +75,7 @@ func (b *budget) acquire(ctx context.Context) bool {
 // lock.
 func (b *budget) admit() {
 	b.waiting = slices.DeleteFunc(b.waiting, func(w *caller) bool {
-		if !b.hasRoom() {
+		if !b.hasRoom(w.inline) {
 			return false
 		}
 		if g := b.gate; g != nil {
@@ -79,19 +85,31 @@ func (b *budget) admit() {
 			}
 			return false
 		}
-		b.running++
+		b.count(w.inline, 1)
 		close(w.admitted)
 		return true
 	})
 }
 
-func (b *budget) hasRoom() bool { return b.running < b.most }
+func (b *budget) hasRoom(inline bool) bool {
+	if !inline && b.most > 1 && b.queued >= b.most-1 && b.inline() {
+		return false
+	}
+	return b.running < b.most
+}
+
+func (b *budget) count(inline bool, n int) {
+	b.running += n
+	if !inline {
+		b.queued += n
+	}
+}
 
 // release ends what acquire began.
-func (b *budget) release() {
+func (b *budget) release(inline bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.running--
+	b.count(inline, -1)
 	b.admit()
 	if b.gate != nil && b.running == 0 {
 		close(b.gate.idle)

@@ -8,7 +8,7 @@ import (
 
 // boarding returns workers that have one place for an Inline handler.
 func boarding() *Workers[struct{}] {
-	return &Workers[struct{}]{flights: newFlights(), slots: make(chan struct{}, 1), budget: newBudget(1, 1)}
+	return &Workers[struct{}]{flights: newFlights(), slots: make(chan struct{}, 1), budget: newBudget(1, 1, never)}
 }
 
 func wantEmpty(t *testing.T, w *Workers[struct{}]) {
@@ -44,8 +44,8 @@ func TestDrainWhileFlightsBoard(t *testing.T) {
 			return func() { <-w.slots }
 		},
 		"in the budget": func(w *Workers[struct{}]) func() {
-			w.budget.acquire(context.Background())
-			return w.budget.release
+			w.budget.acquire(context.Background(), true)
+			return func() { w.budget.release(true) }
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -98,7 +98,7 @@ func (w *Workers[T]) board(ctx context.Context) error {
 	case <-waiting.Done():
 		return w.flights.missed(ctx, "all workers for Inline handlers are busy")
 	}
-	if !w.budget.acquire(waiting) {
+	if !w.budget.acquire(waiting, true) {
 		<-w.slots
 		return w.flights.missed(ctx, "other handlers use all connections for work")
 	}
@@ -110,7 +110,7 @@ func (w *Workers[T]) board(ctx context.Context) error {
 }
 
 func (w *Workers[T]) leave() {
-	w.budget.release()
+	w.budget.release(true)
 	<-w.slots
 }
 

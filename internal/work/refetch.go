@@ -62,10 +62,10 @@ func (w *Workers[T]) reserve(ctx context.Context, source string, limit int, dura
 // takeFetched runs reserved events, in one run. It leaves those that were due again before it could
 // take them, and that another worker has reserved or run since.
 func (w *Workers[T]) takeFetched(ctx, workCtx context.Context, reserved []driver.TakenEvent, current map[driver.Key][]byte) ([]driver.TakenEvent, error) {
-	if !w.budget.acquire(ctx) {
+	if !w.budget.acquire(ctx, false) {
 		return nil, nil
 	}
-	defer w.budget.release()
+	defer w.budget.release(false)
 	keys, seen := make([]driver.Key, len(reserved)), make(map[driver.Key]*driver.TakenEvent)
 	for i := range reserved {
 		keys[i] = reserved[i].Key

@@ -59,6 +59,7 @@ type Source struct {
 	Stale           *stale.Rules
 	Refetch         func(ctx context.Context, ev *Event) ([]byte, error) // nil without it
 	RefetchTimeout  time.Duration
+	Inline          bool          // its deliveries are handled by Workers.Inline
 	AckTimeout      time.Duration // for the answer to an Inline delivery
 	Reopen          bool          // a delivery of a dead event reopens it
 	DeadLetterAfter int           // failures of an Inline handler
@@ -121,10 +122,14 @@ type Workers[T any] struct {
 func New[T any](db driver.Driver[T], handlers Handlers[T], o Options) *Workers[T] {
 	types := handlers.Types()
 	limits := db.WorkLimits()
+	sources := slices.Sorted(maps.Keys(types))
 	return &Workers[T]{
-		db: db, handlers: handlers, o: o, log: o.Log, limits: limits, budget: newBudget(o.Workers, limits.MaxTransactions),
+		db: db, handlers: handlers, o: o, log: o.Log, limits: limits,
+		budget: newBudget(o.Workers, limits.MaxTransactions, func() bool {
+			return slices.ContainsFunc(sources, func(name string) bool { src := o.Source(name); return src != nil && src.Inline })
+		}),
 		alone: lastAttempts{longest: o.HandlerTimeout + returnGrace + limits.BatchTime + storeTimeout},
-		types: types, sources: slices.Sorted(maps.Keys(types)),
+		types: types, sources: sources,
 		agenda: newAgenda(o.Workers), suspects: newAgenda(1), flights: newFlights(), slots: make(chan struct{}, o.Workers),
 	}
 }
@@ -190,17 +195,17 @@ func (w *Workers[T]) step(ctx, workCtx context.Context, t task) (more bool, err 
 	if t.tried {
 		p.Limit = 1
 	}
-	if !w.budget.acquire(ctx) {
+	if !w.budget.acquire(ctx, false) {
 		return false, nil
 	}
 	run, err := w.take(workCtx, p)
 	if err != nil || run == nil {
-		w.budget.release()
+		w.budget.release(false)
 		return false, err
 	}
 	events := run.Events()
 	alone, more := w.work(ctx, workCtx, run, nil, false)
-	w.budget.release()
+	w.budget.release(false)
 	w.workAlone(ctx, workCtx, alone, nil)
 	return more || mayHaveMore(events, p.Limit), nil
 }
