@@ -345,6 +345,7 @@ func (c *Config) withDefaults() Config {
 	if out.Logger == nil {
 		out.Logger = slog.Default()
 	}
+	out.Logger = guard.Logger(out.Logger)
 	return out
 }
 

@@ -11,8 +11,8 @@ import (
 )
 
 // Observer is called for metrics and traces. Each function may be nil. The functions are called
-// concurrently and in the middle of the work: they must be fast, and must return. A panic in one is
-// logged and has no other effect.
+// concurrently and in the middle of the work: they must be fast, and must return. If one panics or
+// ends its goroutine, that is logged and has no other effect.
 type Observer struct {
 	// Delivery is called when a delivery was answered.
 	Delivery func(DeliveryObserved)
@@ -140,15 +140,17 @@ func (o *observers) delivery(source string, a *answer, took time.Duration) {
 	tell(o, o.observer.Delivery, d)
 }
 
-// tell calls f, unless it is nil. It recovers a panic of f.
+// tell calls f, unless it is nil, in its own goroutine: many callers hold something that a panic or
+// an end of the goroutine would leave behind.
 func tell[T any](o *observers, f func(T), what T) {
 	if f == nil {
 		return
 	}
-	defer func() {
-		if v := recover(); v != nil && o.lines.Take(time.Now()) == 0 {
-			o.log.Error("panic in an Observer", slog.Any("error", guard.Recovered(v)))
-		}
-	}()
-	f(what)
+	err := <-guard.Call("the Observer", func() error {
+		f(what)
+		return nil
+	})
+	if err != nil && o.lines.Take(time.Now()) == 0 {
+		o.log.Error("an Observer failed", slog.Any("error", guard.Loggable(err)))
+	}
 }

@@ -53,6 +53,15 @@ func (w *Workers[T]) newBatch(ctx, workCtx context.Context, run driver.Run[T], g
 // alone: those of a batch with a failed event, or the only event if the database gave up in favour
 // of another transaction, unless final. more says that it gave events back that are due.
 func (w *Workers[T]) work(ctx, workCtx context.Context, run driver.Run[T], current map[driver.Key][]byte, final bool) (again []driver.TakenEvent, more bool) {
+	ended := false
+	defer w.abandonUnless(workCtx, run, &ended)
+	again, more = w.workBatch(ctx, workCtx, run, current, final)
+	ended = true
+	return again, more
+}
+
+// workBatch is work without its care for callbacks that end the goroutine.
+func (w *Workers[T]) workBatch(ctx, workCtx context.Context, run driver.Run[T], current map[driver.Key][]byte, final bool) (again []driver.TakenEvent, more bool) {
 	b := w.newBatch(ctx, workCtx, run, min(w.o.HandlerTimeout, returnGrace))
 	b.final = final
 	taken := run.Events()

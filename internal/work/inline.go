@@ -148,11 +148,17 @@ func (w *Workers[T]) tryInline(ctx context.Context, src *Source, c *driver.Claim
 	taken := &run.Events()[0]
 	ev.Generation, ev.KeyGeneration, ev.ReceivedAt = taken.Generation, taken.KeyGeneration, taken.ReceivedAt
 	ev.Attempts = taken.Attempts
+	ended := false
+	defer w.abandonUnless(ctx, run, &ended)
 	f := &inlineRun[T]{w, run, src, c, ev}
+	var result InlineResult
 	if fetchErr != nil {
-		return f.fail(ctx, 0, fetchErr)
+		result = f.fail(ctx, 0, fetchErr)
+	} else {
+		result = f.handle(ctx, InlineResult{ClaimResult: claimed})
 	}
-	return f.handle(ctx, InlineResult{ClaimResult: claimed})
+	ended = true
+	return result
 }
 
 // inlineDuplicate is the outcome of a duplicate. A dead event that had no handler when it was

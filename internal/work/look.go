@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/guard"
 )
 
 // Sweep looks every second for interrupted runs of all sources, until ctx ends. It is for processes
@@ -37,8 +38,9 @@ func poll(ctx context.Context, log *slog.Logger, what string, look func(context.
 	defer ticker.Stop()
 	var warned time.Time
 	for {
-		if err := look(ctx); err != nil && ctx.Err() == nil && time.Since(warned) > warnInterval {
-			log.Warn("looking for "+what+" failed; retrying every second", slog.Any("error", withHint(err)))
+		err := <-guard.Call("a look", func() error { return look(ctx) })
+		if err != nil && ctx.Err() == nil && time.Since(warned) > warnInterval {
+			log.Warn("looking for "+what+" failed; retrying every second", slog.Any("error", guard.Loggable(withHint(err))))
 			warned = time.Now()
 		}
 		select {

@@ -94,15 +94,22 @@ func (w *Workers[T]) takeFetched(ctx, workCtx context.Context, reserved []driver
 	return nil, nil
 }
 
+// fetchFailure is a failed Refetch.
+type fetchFailure struct {
+	ev     *Event
+	result driver.WorkResult
+	err    error
+}
+
 // refetchAll fetches the current states for events, all at once.
-func (w *Workers[T]) refetchAll(ctx context.Context, src *Source, events []driver.TakenEvent) (map[driver.Key][]byte, map[driver.Key]*driver.WorkResult) {
+func (w *Workers[T]) refetchAll(ctx context.Context, src *Source, events []driver.TakenEvent) (map[driver.Key][]byte, map[driver.Key]*fetchFailure) {
 	current := make(map[driver.Key][]byte)
-	failures := make(map[driver.Key]*driver.WorkResult)
+	failures := make(map[driver.Key]*fetchFailure)
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	for i := range events {
+		ev := w.newEvent(&events[i])
 		wg.Go(func() {
-			ev := w.newEvent(&events[i])
 			began := time.Now()
 			data, err := refetch(ctx, src, ev)
 			mu.Lock()
@@ -113,10 +120,7 @@ func (w *Workers[T]) refetchAll(ctx context.Context, src *Source, events []drive
 			}
 			result := judge(&ev.TakenEvent, w.o.Retry, err)
 			result.Took, result.ReservedUntil = time.Since(began), ev.DueAt
-			failures[ev.Key] = &result
-			if ctx.Err() == nil {
-				w.tellFailure(ev, &result, err)
-			}
+			failures[ev.Key] = &fetchFailure{ev, result, err}
 		})
 	}
 	wg.Wait()
@@ -143,18 +147,22 @@ func refetch(ctx context.Context, src *Source, ev *Event) ([]byte, error) {
 	}
 }
 
-// recordReserved records failures of Refetch, unless the stop of this process caused them.
-func (w *Workers[T]) recordReserved(ctx, workCtx context.Context, failures map[driver.Key]*driver.WorkResult) {
+// recordReserved records failures of Refetch and tells the log and the observer, unless the stop of
+// this process caused them.
+func (w *Workers[T]) recordReserved(ctx, workCtx context.Context, failures map[driver.Key]*fetchFailure) {
 	if len(failures) == 0 || workCtx.Err() != nil {
 		return
 	}
 	p := &driver.FinishParams{}
-	for _, result := range failures {
-		p.Results = append(p.Results, *result)
+	for _, f := range failures {
+		p.Results = append(p.Results, f.result)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
 	if err := w.db.RecordReserved(ctx, p); err != nil {
 		w.log.Warn("recording failures failed; their events run again", slog.Any("error", err))
+	}
+	for _, f := range failures {
+		w.tellFailure(f.ev, &f.result, f.err)
 	}
 }

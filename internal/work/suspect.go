@@ -81,7 +81,7 @@ func (w *Workers[T]) stepSuspect(ctx, workCtx context.Context, t task) (more boo
 	}
 	var current map[driver.Key][]byte
 	if src.Refetch != nil {
-		var failures map[driver.Key]*driver.WorkResult
+		var failures map[driver.Key]*fetchFailure
 		current, failures = w.refetchAll(workCtx, src, reserved)
 		if len(failures) > 0 {
 			w.recordReserved(ctx, workCtx, failures)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/guard"
 	"github.com/hookonce/hookonce/internal/stale"
 	"github.com/hookonce/hookonce/internal/wire"
 )
@@ -164,7 +165,8 @@ func (w *Workers[T]) Run(ctx context.Context) {
 	wg.Wait()
 }
 
-// loop is one worker, which takes the tasks of a.
+// loop is one worker, which takes the tasks of a. A callback that panics or ends its goroutine, such
+// as a tracer of the user's pool, costs one step.
 func (w *Workers[T]) loop(ctx, workCtx context.Context, a *agenda, step func(ctx, workCtx context.Context, t task) (bool, error)) {
 	for ctx.Err() == nil {
 		t, woken, ok := a.pick()
@@ -175,9 +177,13 @@ func (w *Workers[T]) loop(ctx, workCtx context.Context, a *agenda, step func(ctx
 			}
 			continue
 		}
-		more, err := step(ctx, workCtx, t)
+		var more bool
+		err := <-guard.Call("a worker", func() (err error) {
+			more, err = step(ctx, workCtx, t)
+			return err
+		})
 		if err != nil && ctx.Err() == nil {
-			w.log.Warn("taking events failed; retrying in 1s", slog.String("source", t.source), slog.Any("error", err))
+			w.log.Warn("taking events failed; retrying in 1s", slog.String("source", t.source), slog.Any("error", guard.Loggable(err)))
 		}
 		a.looked(t, woken, more && err == nil)
 	}
@@ -195,19 +201,26 @@ func (w *Workers[T]) step(ctx, workCtx context.Context, t task) (more bool, err 
 	if t.tried {
 		p.Limit = 1
 	}
-	if !w.budget.acquire(ctx, false) {
-		return false, nil
-	}
-	run, err := w.take(workCtx, p)
-	if err != nil || run == nil {
-		w.budget.release(false)
+	taken, alone, more, err := w.takeBatch(ctx, workCtx, p)
+	if len(taken) == 0 {
 		return false, err
 	}
-	events := run.Events()
-	alone, more := w.work(ctx, workCtx, run, nil, false)
-	w.budget.release(false)
 	w.workAlone(ctx, workCtx, alone, nil)
-	return more || mayHaveMore(events, p.Limit), nil
+	return more || mayHaveMore(taken, p.Limit), nil
+}
+
+// takeBatch takes events within the budget and runs them. It returns those that must run alone.
+func (w *Workers[T]) takeBatch(ctx, workCtx context.Context, p *driver.TakeParams) (taken, alone []driver.TakenEvent, more bool, err error) {
+	if !w.budget.acquire(ctx, false) {
+		return nil, nil, false, nil
+	}
+	defer w.budget.release(false)
+	run, err := w.take(workCtx, p)
+	if err != nil || run == nil {
+		return nil, nil, false, err
+	}
+	alone, more = w.work(ctx, workCtx, run, nil, false)
+	return run.Events(), alone, more, nil
 }
 
 // mayHaveMore reports whether the limit, or the bound of bytes, may have left other due events.
@@ -238,6 +251,14 @@ func (w *Workers[T]) abandon(ctx context.Context, run driver.Run[T]) bool {
 		w.log.Warn("giving a run back failed; the sweep will find its events", slog.Any("error", err))
 	}
 	return true
+}
+
+// abandonUnless gives the events of a run back unless it has ended: a callback has panicked or ended
+// its goroutine. Defer it.
+func (w *Workers[T]) abandonUnless(ctx context.Context, run driver.Run[T], ended *bool) {
+	if !*ended {
+		w.abandon(ctx, run)
+	}
 }
 
 // newEvent makes a taken event ready for its handler. An event that cannot be read as it was
