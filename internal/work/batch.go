@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -107,10 +106,6 @@ func (b *batch[T]) add(ev *Event) {
 	}
 }
 
-// busyDelay is how long the event of a busy object waits at least before it is taken again; up to
-// twice as long, so that many of them do not come back together.
-const busyDelay = time.Second
-
 // lockVersions reads and locks the known versions of the objects of all events, apart from those that
 // other runs hold.
 func (b *batch[T]) lockVersions(ctx context.Context) error {
@@ -138,8 +133,7 @@ func (b *batch[T]) storeContext() (context.Context, context.CancelFunc) {
 // that must run alone, and true.
 func (b *batch[T]) one(i int) (again []driver.TakenEvent, failed bool) {
 	ev := b.events[i]
-	if object := b.objects[i]; object != nil && slices.Contains(b.busy, object.Object) {
-		b.later = append(b.later, driver.WorkResult{Key: ev.Key, Outcome: driver.WorkPostponed, RetryIn: busyDelay + rand.N(busyDelay)})
+	if b.isBusy(i) {
 		return nil, false
 	}
 	if b.skipStale(i) {

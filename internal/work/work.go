@@ -115,8 +115,9 @@ type Workers[T any] struct {
 	flights *flights
 	slots   chan struct{} // holds one item for each Inline delivery that has a worker
 
-	budget *budget // of all handlers
-	alone  lastAttempts
+	budget      *budget // of all handlers
+	busyObjects busyObjects
+	alone       lastAttempts
 }
 
 // New returns Workers for the handlers' sources.
