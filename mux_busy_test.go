@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/driver"
 )
 
 // The handler of one event of an object is slow. The other events of the object wait for it, and
@@ -50,10 +51,42 @@ func TestBusyObjectHoldsNobodyUp(t *testing.T) {
 	}
 }
 
+// looksAtBusy signals each time that an Inline run finds its object busy.
+type looksAtBusy struct {
+	driver.Driver[pgx.Tx]
+	busy chan struct{}
+}
+
+func (l *looksAtBusy) TakeClaim(ctx context.Context, p *driver.ClaimParams) (driver.Run[pgx.Tx], driver.ClaimResult, error) {
+	run, result, err := l.Driver.TakeClaim(ctx, p)
+	if run != nil {
+		run = &busyInline{run, l.busy}
+	}
+	return run, result, err
+}
+
+type busyInline struct {
+	driver.Run[pgx.Tx]
+	found chan struct{}
+}
+
+func (r *busyInline) Versions(ctx context.Context, objects []driver.Key) (map[driver.Key]driver.ObjectVersion, []driver.Key, error) {
+	applied, busy, err := r.Run.Versions(ctx, objects)
+	if len(busy) > 0 {
+		select {
+		case r.found <- struct{}{}:
+		default:
+		}
+	}
+	return applied, busy, err
+}
+
 // Two Inline deliveries about one object arrive together. The second waits for the first.
 func TestInlineWaitsForABusyObject(t *testing.T) {
 	t.Parallel()
 	l := onPGX(t)
+	busy := make(chan struct{}, 1)
+	l.db = &looksAtBusy{l.db, busy}
 	began, release := make(chan struct{}), make(chan struct{})
 	mux := &hookonce.Mux[pgx.Tx]{}
 	hookonce.Handle(mux, "gh", "*", func(ctx context.Context, tx pgx.Tx, ev *hookonce.Event) error {
@@ -71,10 +104,14 @@ func TestInlineWaitsForABusyObject(t *testing.T) {
 	go func() { first <- deliver(in, version("1", "a", 1)) }()
 	<-began
 	go func() { second <- deliver(in, version("2", "a", 2)) }()
-	select {
-	case got := <-second:
-		t.Errorf("the second delivery was answered %+v while the first ran", got)
-	default:
+	for range 3 {
+		select {
+		case got := <-second:
+			t.Errorf("the second delivery was answered %+v while the first ran", got)
+			close(release)
+			return
+		case <-busy:
+		}
 	}
 	close(release)
 	if got := <-first; got != ok {

@@ -48,9 +48,10 @@ func suspectsAndOthers(t *testing.T, l *library[pgx.Tx], attempts int) (in *hook
 func TestSuspectsDoNotHoldOthersUp(t *testing.T) {
 	t.Parallel()
 	l := onPGX(t)
-	_, began, running, release := suspectsAndOthers(t, l, 3)
+	in, began, running, release := suspectsAndOthers(t, l, 3)
 	<-began
-	for _, id := range []string{"a", "b", "c"} {
+	deliverAll(t, in, "d", "e")
+	for _, id := range []string{"a", "b", "c", "d", "e"} {
 		wantOutcome(t, l, id, done)
 	}
 	if n := running.Load(); n != 1 {
@@ -60,7 +61,23 @@ func TestSuspectsDoNotHoldOthersUp(t *testing.T) {
 	for _, id := range []string{"s1", "s2"} {
 		wantOutcome(t, l, id, done)
 	}
-	wantEffects(t, l, "a", "b", "c", "s1", "s2")
+	wantEffects(t, l, "a", "b", "c", "d", "e", "s1", "s2")
+}
+
+// looking signals each look for due events, until over is closed.
+type looking struct {
+	driver.Driver[pgx.Tx]
+	looks, over chan struct{}
+}
+
+func (l *looking) DueSources(ctx context.Context, sources []string) ([]driver.DueSource, error) {
+	due, err := l.Driver.DueSources(ctx, sources)
+	select {
+	case l.looks <- struct{}{}:
+	case <-l.over:
+	case <-ctx.Done():
+	}
+	return due, err
 }
 
 // A suspect that would be dead if its process ended runs while no other queued handler does, so it
@@ -68,11 +85,23 @@ func TestSuspectsDoNotHoldOthersUp(t *testing.T) {
 func TestTheLastAttemptOfASuspectIsExclusive(t *testing.T) {
 	t.Parallel()
 	l := onPGX(t)
+	looks, over := make(chan struct{}), make(chan struct{})
+	l.db = &looking{l.db, looks, over}
 	in, began, _, release := suspectsAndOthers(t, l, 1)
-	<-began
+	first := ""
+	for first == "" {
+		select {
+		case first = <-began:
+		case <-looks:
+		}
+	}
 	deliverAll(t, in, "d", "e")
+	for range 3 { // so that "d" and "e" would run by now
+		<-looks
+	}
+	close(over)
 	close(release)
-	for _, id := range []string{"a", "b", "c", "d", "e", "s1", "s2"} {
+	for _, id := range []string{"a", "b", "c", "d", "e", first} { // the other suspect has its turn later
 		wantOutcome(t, l, id, done)
 	}
 }
