@@ -26,11 +26,13 @@ import (
 
 // Spec is the catalog's entry for a provider. Callers of Lookup share it: do not change it.
 type Spec struct {
-	Name    Name            `json:"name"`
-	Title   string          `json:"title"`
-	Docs    string          `json:"docs,omitempty"`    // URL of the provider's documentation
-	Schemes []verify.Scheme `json:"schemes,omitempty"` // the first is the default, unless it is weak; empty: the source must describe its scheme
-	Event   EventRules      `json:"event"`
+	Name  Name   `json:"name"`
+	Title string `json:"title"`
+	Docs  string `json:"docs,omitempty"` // URL of the provider's documentation
+	// Evidence says how the entry is known.
+	Evidence Evidence        `json:"evidence"`
+	Schemes  []verify.Scheme `json:"schemes,omitempty"` // the first is the default, unless it is weak; empty: the source must describe its scheme
+	Event    EventRules      `json:"event"`
 	// Hint holds unconfirmed locations for fields of Event that are "". It is shown to users, but
 	// never used.
 	Hint EventRules `json:"hint"`

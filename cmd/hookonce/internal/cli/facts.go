@@ -19,6 +19,7 @@ type (
 		Name       provider.Name    `json:"name"`
 		Title      string           `json:"title"`
 		Docs       string           `json:"docs"`
+		Evidence   evidenceFacts    `json:"evidence"`
 		Schemes    []schemeFacts    `json:"schemes"` // the first is the default, unless it is weak
 		Event      eventFacts       `json:"event"`
 		Hint       eventFacts       `json:"hint"` // the unconfirmed locations
@@ -30,6 +31,11 @@ type (
 		MaxBody    int64            `json:"max_body"` // bytes; 0 for the default
 		Notes      []string         `json:"notes"`
 		Settings   string           `json:"settings"` // YAML to begin with
+	}
+	evidenceFacts struct {
+		By     string `json:"by"`     // sdk, request, vector or documentation; "" for hmac and none, which describe no provider
+		Source string `json:"source"` // the package and its version, or where the request or vector is published
+		Reason string `json:"reason"` // why no SDK judges the entry
 	}
 	schemeFacts struct {
 		ID        string       `json:"id"`
@@ -82,7 +88,7 @@ type (
 // factsOf returns the facts that the catalog holds about a provider.
 func factsOf(spec *provider.Spec) *providerFacts {
 	f := &providerFacts{
-		Name: spec.Name, Title: spec.Title, Docs: spec.Docs,
+		Name: spec.Name, Title: spec.Title, Docs: spec.Docs, Evidence: evidenceFacts(spec.Evidence),
 		Schemes: []schemeFacts{}, Handshakes: []handshakeFacts{}, Params: factsOfParams(spec.Params),
 		Event: eventFacts(spec.Event), Hint: eventFacts(spec.Hint), HintNote: spec.HintNote,
 		Retry:   retryFacts{showDuration(spec.Retry.Window), showDuration(spec.Retry.Timeout), spec.Retry.Note},
@@ -106,6 +112,15 @@ func factsOf(spec *provider.Spec) *providerFacts {
 	}
 	f.Settings = snippet(f)
 	return f
+}
+
+// knownBy returns the evidence for people, such as "its SDK (npm:orb-billing@6.11.0)".
+func (e evidenceFacts) knownBy() string {
+	text := provider.Evidence(e).String()
+	if e.Source != "" {
+		text += " (" + e.Source + ")"
+	}
+	return text
 }
 
 func factsOfScheme(s *verify.Scheme) schemeFacts {

@@ -22,6 +22,7 @@ type providerRow struct {
 	ID      string        `json:"id"`       // the location of the event id, confirmed or not
 	IDKnown bool          `json:"id_known"` // otherwise the source must set event.id
 	Batch   bool          `json:"batch"`    // one delivery may hold several events
+	KnownBy string        `json:"known_by"` // sdk, request, vector or documentation; "" for hmac and none
 }
 
 func (p *program) providersCommand() *cobra.Command {
@@ -114,6 +115,7 @@ func providerRows() ([]providerRow, error) {
 		row := providerRow{
 			Name: name, Title: spec.Title, Schemes: []string{},
 			ID: spec.Event.ID, IDKnown: spec.Event.ID != "", Batch: spec.Event.Batch != "",
+			KnownBy: spec.Evidence.By,
 		}
 		if !row.IDKnown {
 			row.ID = spec.Hint.ID
@@ -135,6 +137,8 @@ func printProvider(w io.Writer, f *providerFacts) error {
 	}
 	line("Provider", fmt.Sprintf("%s (%s)", f.Title, f.Name))
 	line("Docs", f.Docs)
+	line("Known by", f.Evidence.knownBy())
+	line("No SDK", f.Evidence.Reason)
 	for _, field := range []struct{ name, known, hint string }{
 		{"Event id", f.Event.ID, f.Hint.ID},
 		{"Type", f.Event.Type, f.Hint.Type},

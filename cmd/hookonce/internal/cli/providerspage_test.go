@@ -3,7 +3,9 @@ package cli
 import (
 	"flag"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -34,9 +36,13 @@ works as ` + "`hmac`" + ` ([how](sources.md#signature)).
 - **Retries**: how long the provider retries, if known. The default dedupe window is never shorter.
 - **Set**: the settings that the source needs besides ` + "`secrets`" + `; those with ` + "`?`" + ` are optional. *key is fetched* means
   that hookonce gets the public key from the provider's own hosts over https; the setting ` + "`key`" + ` replaces it.
+- **Known by**: the strongest evidence for the entry. *its SDK*: the provider's own SDK, or a well-kept verifier,
+  accepts the requests that hookonce signs, and the other way round. *a recorded request*: a genuine request verifies.
+  *its published vector*: a signed example of the provider verifies. *documentation alone*: nothing has confirmed it.
+  ` + "`hookonce providers NAME`" + ` names the source.
 
-| name | provider | signs with | event id | batch | handshake | retries | set | notes |
-|---|---|---|---|---|---|---|---|---|
+| name | provider | known by | signs with | event id | batch | handshake | retries | set | notes |
+|---|---|---|---|---|---|---|---|---|---|
 `
 
 // TestProvidersPage checks that docs/providers.md shows the current catalog.
@@ -45,6 +51,7 @@ func TestProvidersPage(t *testing.T) {
 	var page strings.Builder
 	page.WriteString(providersIntro)
 	var long strings.Builder
+	reasons := map[string][]string{}
 	for _, name := range provider.Names() {
 		spec, err := provider.Lookup(name)
 		if err != nil {
@@ -57,8 +64,12 @@ func TestProvidersPage(t *testing.T) {
 			notes = "[see below](#longer-notes)"
 		}
 		page.WriteString(pageRow(facts, notes))
+		if r := facts.Evidence.Reason; r != "" {
+			reasons[r] = append(reasons[r], "`"+string(name)+"`")
+		}
 	}
 	page.WriteString("\n## Longer notes\n\n" + long.String())
+	page.WriteString(withoutSDK(reasons))
 	const path = "../../../../docs/providers.md"
 	if *update {
 		if err := os.WriteFile(path, []byte(page.String()), 0o644); err != nil {
@@ -73,6 +84,19 @@ func TestProvidersPage(t *testing.T) {
 	if diff := cmp.Diff(page.String(), string(got)); diff != "" {
 		t.Errorf("docs/providers.md is out of date: go test ./cmd/hookonce/internal/cli -run TestProvidersPage -update (-want +got):\n%s", diff)
 	}
+}
+
+// withoutSDK lists the providers that no SDK judges, by the reason; "" if there are none.
+func withoutSDK(reasons map[string][]string) string {
+	if len(reasons) == 0 {
+		return ""
+	}
+	var text strings.Builder
+	text.WriteString("\n## Without an SDK\n\nNo SDK judges these entries, for the reason given.\n\n")
+	for _, reason := range slices.Sorted(maps.Keys(reasons)) {
+		text.WriteString(wrapped("- " + reason + ": " + strings.Join(reasons[reason], ", ")))
+	}
+	return text.String()
 }
 
 // wrapped returns an item of a list in lines of at most 118 columns.
@@ -108,13 +132,21 @@ func pageRow(f *providerFacts, notes string) string {
 		batch = "yes"
 	}
 	cells := []string{
-		"`" + string(f.Name) + "`", title, pageSchemes(f), pageID(f), batch, pageHandshakes(f), f.Retry.Window, pageSet(f),
+		"`" + string(f.Name) + "`", title, pageEvidence(f), pageSchemes(f), pageID(f), batch, pageHandshakes(f), f.Retry.Window, pageSet(f),
 		notes,
 	}
 	for i := range cells {
 		cells[i] = strings.ReplaceAll(cells[i], "|", `\|`)
 	}
 	return "| " + strings.Join(cells, " | ") + " |\n"
+}
+
+// pageEvidence names the source only of an SDK: the others are long.
+func pageEvidence(f *providerFacts) string {
+	if f.Evidence.By == provider.BySDK {
+		return f.Evidence.knownBy()
+	}
+	return provider.Evidence(f.Evidence).String()
 }
 
 func pageSchemes(f *providerFacts) string {
