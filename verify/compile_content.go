@@ -58,7 +58,7 @@ func (c *compiler) format(s *Scheme, f *content) {
 		if f.sep == "" {
 			f.sep = map[bool]string{true: "&", false: ","}[f.format == FormatPairs]
 		}
-		if len(f.sep) != 1 || f.sep[0] < ' ' || f.sep[0] > '~' || f.sep == "=" || f.sep == " " {
+		if len(f.sep) != 1 || f.sep[0] < ' ' || f.sep[0] > '~' || f.sep == "=" || f.sep == " " && f.format != FormatKV {
 			c.fault("separator", "%q is not one character that divides elements", s.Separator)
 		}
 	default:
@@ -161,7 +161,7 @@ func (c *compiler) timestamp(s *Scheme, f *content) {
 		c.unset("format", f.format == FormatGroups, "every group has a time of its own: set timestamp")
 		return
 	}
-	rule := &timeRule{format: c.oneOf("timestamp.format", t.Format, TimeUnix, TimeUnixMS, TimeRFC3339, TimeAny)}
+	rule := &timeRule{format: c.oneOf("timestamp.format", t.Format, TimeUnix, TimeUnixMS, TimeRFC3339, TimeAny, TimeISO, TimeHTTPDate)}
 	rule.tolerance = c.tolerance(t)
 	f.time = rule
 	at, err := parsePlace(t.At, locate.Header, locate.Body, locate.Form, locate.Query, locate.Item)

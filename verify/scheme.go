@@ -80,10 +80,12 @@ const (
 	SecretSHA1   = "sha1" // the key is the SHA-1 of the secret
 	SecretNFKD   = "nfkd" // the key is the secret in Unicode normalization form KD
 
-	TimeUnix    = "unix"
-	TimeUnixMS  = "unix_ms"
-	TimeRFC3339 = "rfc3339"
-	TimeAny     = "any" // one of the three, told apart by its form
+	TimeUnix     = "unix"
+	TimeUnixMS   = "unix_ms"
+	TimeRFC3339  = "rfc3339"
+	TimeAny      = "any"       // one of the three, told apart by its form
+	TimeISO      = "iso"       // RFC 3339; a time without a zone is in UTC
+	TimeHTTPDate = "http_date" // an HTTP date (RFC 9110), such as "Thu, 04 Jan 2024 18:05:25 GMT", or RFC 3339
 )
 
 // DefaultTolerance applies if Timestamp.Tolerance is 0.
@@ -206,7 +208,8 @@ type Timestamp struct {
 	// header:Name#0 in the format list; body:path, form:field or query:name. For a JWT it is
 	// jwt:iat or jwt:exp. Standard Webhooks fix it, so it may be empty.
 	At string `json:"at"`
-	// Format is unix (seconds in decimal digits, the default), unix_ms, rfc3339 or any.
+	// Format is unix (seconds in decimal digits, the default), unix_ms, rfc3339, any, iso or
+	// http_date.
 	Format string `json:"format,omitempty"`
 	// Tolerance is the largest accepted difference from Request.Now, in both directions and
 	// inclusive. Both times are cut to the resolution of Format. 0 means DefaultTolerance; at most

@@ -2,6 +2,7 @@ package verify
 
 import (
 	"fmt"
+	"net/http"
 	"strconv"
 	"time"
 
@@ -25,13 +26,24 @@ type timeRule struct {
 	tolerance time.Duration
 }
 
+// isoMillis is how Orb writes a time in UTC.
+const isoMillis = "2006-01-02T15:04:05.000"
+
 // text formats t as the sender does.
-func (r *timeRule) text(t time.Time) string {
-	switch r.format {
+func (r *timeRule) text(t time.Time) string { return FormatTime(r.format, t) }
+
+// FormatTime returns t in a format of Timestamp.Format, as a sender writes it. The format any gives
+// seconds.
+func FormatTime(format string, t time.Time) string {
+	switch format {
 	case TimeUnixMS:
 		return strconv.FormatInt(t.UnixMilli(), 10)
 	case TimeRFC3339:
 		return t.UTC().Format(time.RFC3339Nano)
+	case TimeISO:
+		return t.UTC().Format(isoMillis)
+	case TimeHTTPDate:
+		return t.UTC().Format(http.TimeFormat)
 	}
 	return strconv.FormatInt(t.Unix(), 10)
 }
@@ -49,6 +61,19 @@ func (r *timeRule) parse(text string, now time.Time) (at, cut time.Time, ok bool
 	case TimeRFC3339:
 		at, ok = locate.ParseRFC3339(text)
 		return at, now, ok
+	case TimeISO:
+		if at, ok = locate.ParseRFC3339(text + "Z"); !ok {
+			at, ok = locate.ParseRFC3339(text)
+		}
+		return at, now, ok
+	case TimeHTTPDate:
+		at, err := time.Parse(http.TimeFormat, text)
+		if err != nil {
+			at, ok = locate.ParseRFC3339(text)
+			return at, now, ok
+		}
+		// The parser accepts a wrong day of the week, and other spellings.
+		return at, time.Unix(now.Unix(), 0), at.Format(http.TimeFormat) == text
 	}
 	n, ok := locate.Digits(text, maxUnixDigits)
 	return time.Unix(n, 0), time.Unix(now.Unix(), 0), ok && !padded(text)

@@ -41,27 +41,41 @@ func each(t *testing.T, test func(t *testing.T, s *sample.Sender, key verify.Key
 			scheme := &spec.Schemes[i]
 			t.Run(string(name)+"/"+scheme.ID, func(t *testing.T) {
 				t.Parallel()
-				s, err := sample.New(sample.Setup{Provider: name, Scheme: scheme.ID, Params: params(scheme)})
-				if err != nil {
-					t.Fatal(err)
-				}
-				s, _ = s.WithHints()
-				if !s.Verifier.NeedsKeys() {
-					test(t, s, verify.Key{})
-					return
-				}
-				private, _, err := s.Verifier.GenerateKey()
-				if err != nil {
-					t.Fatal(err)
-				}
-				key, err := s.Verifier.ParseKey(private)
-				if err != nil {
-					t.Fatal(err)
-				}
+				s, key := sender(t, name, scheme.ID)
 				test(t, s, key)
 			})
 		}
 	}
+}
+
+// sender returns a sender of a scheme, "" for the default one, and a key to sign with.
+func sender(t *testing.T, name provider.Name, id string) (*sample.Sender, verify.Key) {
+	t.Helper()
+	spec, err := provider.Lookup(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	scheme, err := spec.ChooseScheme(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := sample.New(sample.Setup{Provider: name, Scheme: scheme.ID, Params: params(&scheme)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, _ = s.WithHints()
+	if !s.Verifier.NeedsKeys() {
+		return s, verify.Key{}
+	}
+	private, _, err := s.Verifier.GenerateKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := s.Verifier.ParseKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, key
 }
 
 // signed returns a signed request of s.

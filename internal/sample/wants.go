@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -131,20 +130,10 @@ func spread(text string, n int, part func(int) string) []string {
 func (s *Sender) timeText(ref locate.Ref, at time.Time) string {
 	if t := s.Scheme.Timestamp; t != nil {
 		if refs, err := firstRefs(t.At); err == nil && slices.Contains(refs, ref) {
-			return stamp(t.Format, at)
+			return verify.FormatTime(t.Format, at)
 		}
 	}
-	return stamp(verify.TimeRFC3339, at)
-}
-
-func stamp(format string, at time.Time) string {
-	switch format {
-	case verify.TimeRFC3339:
-		return at.UTC().Format(time.RFC3339)
-	case verify.TimeUnixMS:
-		return strconv.FormatInt(at.UnixMilli(), 10)
-	}
-	return strconv.FormatInt(at.Unix(), 10)
+	return at.UTC().Format(time.RFC3339)
 }
 
 // add wants value at ref, unless another value is already wanted there.
@@ -185,7 +174,7 @@ func (p *planner) addRule(rule, value string) {
 // signedTime wants the signed time if it is in the body; signing sets times in headers.
 func (p *planner) signedTime(t *verify.Timestamp) {
 	if t != nil && !strings.HasPrefix(t.At, "header:") {
-		p.addRule(t.At, stamp(t.Format, p.now))
+		p.addRule(t.At, verify.FormatTime(t.Format, p.now))
 	}
 }
 

@@ -1,0 +1,39 @@
+package sample_test
+
+import (
+	"regexp"
+	"testing"
+
+	"github.com/hookonce/hookonce/internal/sample"
+	"github.com/hookonce/hookonce/provider"
+)
+
+// TestDemands checks the parts of a signed request that a provider's own verifier demands, but the
+// check of its signature does not.
+func TestDemands(t *testing.T) {
+	t.Parallel()
+	tests := map[provider.Name]struct {
+		headers map[string]string // patterns
+		body    string            // a pattern
+	}{
+		provider.Orb:     {headers: map[string]string{"X-Orb-Timestamp": `2025-10-09T08:53:20\.000`, "X-Orb-Signature": "v1=[0-9a-f]{64}"}},
+		provider.Klaviyo: {headers: map[string]string{"Klaviyo-Timestamp": "Thu, 09 Oct 2025 08:53:20 GMT"}},
+	}
+	for name, tt := range tests {
+		t.Run(string(name), func(t *testing.T) {
+			t.Parallel()
+			s, key := sender(t, name, "")
+			req := signed(t, s, key, sample.Event{ID: "evt_1", Type: "made.up", Time: now})
+			for header, pattern := range tt.headers {
+				if got := req.Header.Get(header); !whole(pattern).MatchString(got) {
+					t.Errorf("header %s is %q, want %s", header, got, pattern)
+				}
+			}
+			if !regexp.MustCompile(tt.body).Match(req.Body) {
+				t.Errorf("the body is %s, want %s", req.Body, tt.body)
+			}
+		})
+	}
+}
+
+func whole(pattern string) *regexp.Regexp { return regexp.MustCompile("^(?:" + pattern + ")$") }
