@@ -20,6 +20,7 @@ import (
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/test/rig"
+	"github.com/hookonce/hookonce/internal/test/vectors"
 	"github.com/hookonce/hookonce/provider"
 	"github.com/hookonce/hookonce/verify"
 )
@@ -353,19 +354,11 @@ func TestHandshakeWithoutASecret(t *testing.T) {
 	}
 }
 
-// TestHandshakeVectors replays the recorded handshakes in the folder HOOKONCE_TEST_VECTORS.
+// TestHandshakeVectors replays the recorded handshakes in the folders HOOKONCE_TEST_VECTORS.
 func TestHandshakeVectors(t *testing.T) {
 	t.Parallel()
-	folder := os.Getenv("HOOKONCE_TEST_VECTORS")
-	if folder == "" {
-		t.Skip("HOOKONCE_TEST_VECTORS does not name a folder of recorded requests")
-	}
-	files, err := filepath.Glob(filepath.Join(folder, "*.json"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no files in %s: %v", folder, err)
-	}
-	for _, file := range files {
-		for _, c := range readShakes(t, file) {
+	for _, file := range vectors.Files(t) {
+		for _, c := range readShakes(t, &file) {
 			t.Run(string(c.Provider)+"/"+c.Name, func(t *testing.T) {
 				t.Parallel()
 				c.run(t)
@@ -374,43 +367,36 @@ func TestHandshakeVectors(t *testing.T) {
 	}
 }
 
+// recordedShake is a handshake of a file of recorded requests.
+type recordedShake struct {
+	Name    string            `json:"name"`
+	Secret  string            `json:"secret"`
+	Params  map[string]string `json:"params"`
+	Request struct {
+		Method, URL, Body string
+		Headers           map[string]string
+	} `json:"request"`
+	Response struct {
+		Status  int               `json:"status"`
+		Headers map[string]string `json:"headers"`
+		Body    *string           `json:"body"`
+		JSON    any               `json:"json"`
+	} `json:"expect_response"`
+}
+
 // readShakes reads the handshakes of one file of recorded requests.
-func readShakes(t *testing.T, file string) []*shakeCase {
+func readShakes(t *testing.T, file *vectors.File) []*shakeCase {
 	t.Helper()
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var recorded struct {
-		Provider provider.Name `json:"provider"`
-		Cases    []struct {
-			Name    string            `json:"name"`
-			Secret  string            `json:"secret"`
-			Params  map[string]string `json:"params"`
-			Request struct {
-				Method, URL, Body string
-				Headers           map[string]string
-			} `json:"request"`
-			Response struct {
-				Status  int               `json:"status"`
-				Headers map[string]string `json:"headers"`
-				Body    *string           `json:"body"`
-				JSON    any               `json:"json"`
-			} `json:"expect_response"`
-		} `json:"handshake_cases"`
-	}
-	if err := json.Unmarshal(data, &recorded); err != nil {
-		t.Fatalf("%s: %v", file, err)
-	}
-	spec, err := provider.Lookup(recorded.Provider)
+	name := provider.Name(file.Provider)
+	spec, err := provider.Lookup(name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var cases []*shakeCase
-	for _, r := range recorded.Cases {
+	for _, r := range vectors.Cases[recordedShake](t, file.Handshakes) {
 		_, query, _ := strings.Cut(r.Request.URL, "?")
 		c := &shakeCase{
-			Provider: recorded.Provider, Name: r.Name, Secret: r.Secret, Params: r.Params,
+			Provider: name, Name: r.Name, Secret: r.Secret, Params: r.Params,
 			Method: r.Request.Method, Query: query, Header: r.Request.Headers, Body: r.Request.Body,
 			Status: r.Response.Status, Want: r.Response.Body, WantJSON: r.Response.JSON, WantHeader: r.Response.Headers,
 		}

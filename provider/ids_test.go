@@ -106,14 +106,10 @@ func TestIDs(t *testing.T) {
 // TestVectorIDs extracts the events of the collection's valid requests.
 func TestVectorIDs(t *testing.T) {
 	t.Parallel()
-	dir := os.Getenv(vectorsVariable)
-	if dir == "" {
-		t.Skipf("set %s to a directory of test requests to run them", vectorsVariable)
-	}
-	vectors := readVectors(t, dir)
+	files := moreVectors(t)
 	var want map[Name]map[string]found
 	readJSON(t, "ids.json", &want)
-	for _, v := range vectors {
+	for _, v := range files {
 		spec, err := Lookup(v.Provider)
 		if err != nil {
 			t.Error(err)

@@ -10,10 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hookonce/hookonce/internal/test/vectors"
 	"github.com/hookonce/hookonce/verify"
 )
-
-const vectorsVariable = "HOOKONCE_TEST_VECTORS"
 
 // vectorFile is a collection of saved requests of one provider, made by others.
 type vectorFile struct {
@@ -56,25 +55,31 @@ func TestSavedRequests(t *testing.T) {
 	runVectors(t, readVectors(t, filepath.Join("testdata", "requests")))
 }
 
-// TestVectors runs every *.json file in the directory HOOKONCE_TEST_VECTORS.
+// TestVectors runs the saved requests in the folders HOOKONCE_TEST_VECTORS.
 func TestVectors(t *testing.T) {
 	t.Parallel()
-	dir := os.Getenv(vectorsVariable)
-	if dir == "" {
-		t.Skipf("set %s to a directory of test requests to run them", vectorsVariable)
+	runVectors(t, moreVectors(t))
+}
+
+// moreVectors returns the saved requests in the folders HOOKONCE_TEST_VECTORS, or skips the test.
+func moreVectors(t *testing.T) []vectorFile {
+	t.Helper()
+	var all []vectorFile
+	for _, file := range vectors.Files(t) {
+		all = append(all, vectorFile{Name(file.Provider), vectors.Cases[vectorCase](t, file.Cases)})
 	}
-	runVectors(t, readVectors(t, dir))
+	return all
 }
 
 func runVectors(t *testing.T, files []vectorFile) {
 	ran := 0
-	for _, vectors := range files {
-		spec, err := Lookup(vectors.Provider)
+	for _, file := range files {
+		spec, err := Lookup(file.Provider)
 		if err != nil {
 			t.Error(err)
 			continue
 		}
-		for _, c := range vectors.Cases {
+		for _, c := range file.Cases {
 			ran++
 			t.Run(string(spec.Name)+"/"+c.Name, func(t *testing.T) {
 				t.Parallel()

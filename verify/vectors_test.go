@@ -1,15 +1,14 @@
 package verify_test
 
 import (
-	"encoding/json"
 	"net/http"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/hookonce/hookonce/internal/test/vectors"
 	"github.com/hookonce/hookonce/verify"
 )
 
@@ -31,10 +30,7 @@ type vector struct {
 // Package provider runs those with public keys.
 func TestVectors(t *testing.T) {
 	t.Parallel()
-	vectors := os.Getenv("HOOKONCE_TEST_VECTORS")
-	if vectors == "" {
-		t.Skip("HOOKONCE_TEST_VECTORS does not name the folder of the vectors")
-	}
+	files := vectors.Files(t)
 	dirs, err := filepath.Glob("testdata/*")
 	if err != nil {
 		t.Fatal(err)
@@ -42,23 +38,12 @@ func TestVectors(t *testing.T) {
 	ran := 0
 	for _, dir := range dirs {
 		name := filepath.Base(dir)
-		for i := range name {
-			provider, scheme := name[:i], strings.TrimPrefix(name[i:], "-")
-			file := filepath.Join(vectors, provider+".json")
-			if _, err := os.Stat(file); provider == "" || err != nil {
+		for i := range files {
+			scheme, ok := strings.CutPrefix(name, files[i].Provider+"-")
+			if !ok {
 				continue
 			}
-			var v struct {
-				Cases []vector `json:"cases"`
-			}
-			data, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := json.Unmarshal(data, &v); err != nil {
-				t.Fatalf("%s: %v", file, err)
-			}
-			for _, c := range v.Cases {
+			for _, c := range vectors.Cases[vector](t, files[i].Cases) {
 				if c.Scheme == scheme && c.Secret != "" {
 					ran++
 					t.Run(name+"/"+c.Name, func(t *testing.T) {
@@ -70,7 +55,7 @@ func TestVectors(t *testing.T) {
 		}
 	}
 	if ran < 100 {
-		t.Errorf("only %d vectors of %s were run", ran, vectors)
+		t.Errorf("only %d vectors were run", ran)
 	}
 }
 

@@ -130,7 +130,8 @@ var rules = map[string]rule{
 		modules: []string{"github.com/jackc/pgx/v5"},
 		why:     "the imports of a user's program, so that it can be copied",
 	},
-	"internal/test/race": {why: "constants and settings of the toolchain"},
+	"internal/test/race":    {why: "constants and settings of the toolchain"},
+	"internal/test/vectors": {why: "files of saved requests; nothing of one package"},
 	"internal/test/rig": {
 		within:  []string{"driver", "hookmigrate", "hooksql"},
 		modules: []string{"modernc.org/sqlite"},
@@ -171,7 +172,7 @@ var leanModules = map[string]string{
 // testSupport lists the packages that only tests may import: they would link the testing package into
 // users' programs.
 var testSupport = []string{
-	"internal/test/storetest", "hooktest", "bench", "internal/test/dbtest", "internal/test/e2e", "internal/test/examplestest", "internal/test/proof", "internal/test/race", "internal/test/rig", "internal/test/sqltest",
+	"internal/test/storetest", "hooktest", "bench", "internal/test/dbtest", "internal/test/e2e", "internal/test/examplestest", "internal/test/proof", "internal/test/race", "internal/test/rig", "internal/test/sqltest", "internal/test/vectors",
 	"internal/test/deps",
 }
 

@@ -10,14 +10,10 @@ import (
 	"testing"
 
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/cli"
+	"github.com/hookonce/hookonce/internal/test/vectors"
 )
 
-// vectorFile is one file of the test vectors.
-type vectorFile struct {
-	Provider string       `json:"provider"`
-	Cases    []vectorCase `json:"cases"`
-}
-
+// vectorCase is one request of the test vectors.
 type vectorCase struct {
 	Name    string            `json:"name"`
 	Scheme  string            `json:"scheme"`
@@ -44,25 +40,8 @@ var otherVerdicts = map[string]bool{
 // verify gives the verdict and the exit code that each vector expects.
 func TestVerifyVectors(t *testing.T) {
 	t.Parallel()
-	dir := os.Getenv("HOOKONCE_TEST_VECTORS")
-	if dir == "" {
-		t.Skip("HOOKONCE_TEST_VECTORS names no folder with vectors")
-	}
-	files, err := filepath.Glob(filepath.Join(dir, "*.json"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no vectors in %s: %v", dir, err)
-	}
-	for _, name := range files {
-		data, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var file vectorFile
-		if err := json.Unmarshal(data, &file); err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		for i := range file.Cases {
-			c := &file.Cases[i]
+	for _, file := range vectors.Files(t) {
+		for _, c := range vectors.Cases[vectorCase](t, file.Cases) {
 			if c.Confirm && !otherVerdicts[file.Provider+"/"+c.Name] {
 				t.Run(file.Provider+"/"+c.Name, func(t *testing.T) {
 					t.Parallel()
