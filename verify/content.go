@@ -41,6 +41,7 @@ const (
 	partURLUnescaped
 	partPath
 	partPathQuery
+	partPathQueryEscaped
 	partHeader
 	partQuery
 	partJSON
@@ -66,7 +67,7 @@ const (
 // placeholders holds the placeholders without a name, as written in braces.
 var placeholders = map[string]partKind{
 	"body": partBody, "timestamp": partTimestamp, "id": partID, "kid": partKID, "secret": partSecret, "method": partMethod,
-	"url": partURL, "url_unescaped": partURLUnescaped, "path": partPath, "path_query": partPathQuery,
+	"url": partURL, "url_unescaped": partURLUnescaped, "path": partPath, "path_query": partPathQuery, "path_query_escaped": partPathQueryEscaped,
 	"sha256:body": partSHA256Body, "sha256_base64:body": partSHA256Base64Body, "sha256_raw:body": partSHA256RawBody,
 	"sha256:url": partSHA256URL,
 	"crc32:body": partCRC32Body, "base64:body": partBase64Body, "base64url:body": partBase64URLBody,
@@ -83,7 +84,7 @@ var named = map[string]partKind{
 // needsURL reports whether the part is built from the public URL.
 func (p *part) needsURL() bool {
 	switch p.kind {
-	case partURL, partURLUnescaped, partPath, partPathQuery, partSHA256URL, partQSH:
+	case partURL, partURLUnescaped, partPath, partPathQuery, partPathQueryEscaped, partSHA256URL, partQSH:
 		return true
 	}
 	return false
@@ -322,7 +323,7 @@ func (p *part) fieldOf(ref locate.Ref) bool {
 }
 
 func (p *part) wholeQuery() bool {
-	return p.kind == partURL || p.kind == partURLUnescaped || p.kind == partPathQuery
+	return p.kind == partURL || p.kind == partURLUnescaped || p.kind == partPathQuery || p.kind == partPathQueryEscaped
 }
 
 // runsInto reports whether the part after p can take bytes from the query at the end of p. A JSON

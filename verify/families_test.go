@@ -199,7 +199,7 @@ func urlFamilies() []family {
 			Family: "hmac", Header: "X-Sig", Content: "{qsh}.{body}",
 		}, signed: []region{wholeBody, sameQuery, header("X-Sig")}},
 		{name: "listed headers", secret: hmacSecret, fill: query, scheme: verify.Scheme{
-			Family: "hmac", Header: "X-Sig", Content: `{method}\n{path_query}\n{signed_headers}\n{body}`, Timestamp: at("header:X-Contentful-Timestamp", "unix_ms"),
+			Family: "hmac", Header: "X-Sig", Content: `{method}\n{path_query_escaped}\n{signed_headers}\n{body}`, Timestamp: at("header:X-Contentful-Timestamp", "unix_ms"),
 		}, signed: []region{wholeBody, wholeQuery, header("X-Sig"), exact("X-Contentful-Timestamp"), exact("X-Contentful-Signed-Headers")}},
 		{name: "manifest", secret: hmacSecret, fill: func(t *rapid.T, req *verify.Request) {
 			req.RawQuery = "data.id=" + drawWord(t, "id")

@@ -98,6 +98,8 @@ func (p *part) appendURL(dst []byte, req *Request, s *signed) ([]byte, error) {
 		return append(dst, path...), nil
 	case partPathQuery:
 		return append(dst, pathQuery(u)...), nil
+	case partPathQueryEscaped:
+		return appendPathQueryEscaped(dst, u)
 	case partQSH:
 		return appendQSH(dst, req.Method, u)
 	default: // partSHA256URL

@@ -137,7 +137,8 @@ type Scheme struct {
 	// must not contain the literal character beside it, such as the '.' in "{header:Name}.{body}":
 	// otherwise bytes could move between a signed id and a signed body. Placeholders:
 	// 	{body} {method} {timestamp}  as received
-	// 	{url} {path} {path_query}    of Request.URL; {url_unescaped} after undoing a fixed set of escapes (HubSpot)
+	// 	{url} {path} {path_query}    of Request.URL; {url_unescaped} after undoing a fixed set of escapes (HubSpot),
+	// 	                             {path_query_escaped} after escaping all of it again (Contentful)
 	// 	{header:Name} {query:name}
 	// 	{json:path} {form:field} {item:path}   as text; an absent {item:...} is ""
 	// 	{item_free:path}             the one value that may contain the character beside it

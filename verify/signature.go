@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/hookonce/hookonce/internal/locate"
 )
@@ -215,7 +216,7 @@ func (f *content) signOne(req *Request, key Key, item []byte) ([]byte, error) {
 		return nil, err
 	}
 	if has(f.arithmetic.content, partSignedHeaders) && len(req.Header[contentfulList]) == 0 {
-		req.Header.Set(contentfulList, contentfulList+","+contentfulTime)
+		req.Header.Set(contentfulList, strings.ToLower(contentfulList+","+contentfulTime)) // in this case Contentful's verifier finds them
 	}
 	sig, err := f.make(req, &s, key)
 	if err != nil {

@@ -222,7 +222,7 @@ func content(s *verify.Scheme) string {
 }
 
 func signsURL(s *verify.Scheme) bool {
-	parts := []string{"{url}", "{url_unescaped}", "{path}", "{path_query}", "{sha256:url}", "{qsh}"}
+	parts := []string{"{url}", "{url_unescaped}", "{path}", "{path_query}", "{path_query_escaped}", "{sha256:url}", "{qsh}"}
 	return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(content(s), part) })
 }
 
