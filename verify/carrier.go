@@ -57,7 +57,7 @@ type carrier struct {
 // read reads the signatures from req, and the time if it stands beside them, into s.
 func (c *carrier) read(req *Request, s *signed) error {
 	if c.at != nil {
-		value, err := c.at.read(req, s.item)
+		value, err := c.at.of(req).read(req, s.item)
 		if err != nil {
 			return err
 		}
@@ -272,7 +272,7 @@ func (c *carrier) write(req *Request, s *signed, sig string) ([]byte, error) {
 		value = base64.StdEncoding.EncodeToString(raw)
 	}
 	if c.at != nil {
-		return c.at.write(req, s.item, value)
+		return c.at.of(req).write(req, s.item, value)
 	}
 	for _, name := range c.headers {
 		req.Header.Del(name)

@@ -211,7 +211,11 @@ func (c *compiler) signatureAt(s *Scheme) *place {
 	if s.Each != "" {
 		kinds = append(kinds, locate.Item)
 	}
-	at, err := parsePlace(s.At, kinds...)
+	first, second, or := strings.Cut(s.At, " | ")
+	at, err := parsePlace(first, kinds...)
+	if err == nil && or {
+		at.json, err = parsePlace(second, locate.Body)
+	}
 	switch {
 	case err != nil:
 		c.fault("at", "%s", err)
@@ -220,6 +224,8 @@ func (c *compiler) signatureAt(s *Scheme) *place {
 		c.fault("at", "with each, it must be an item:path")
 	case at.ref.Kind == locate.Body && at.ref.Name == "":
 		c.fault("at", "the body itself cannot carry the signature")
+	case or && (at.ref.Kind != locate.Form || at.json.ref.Name == "" || s.Content != "{vonage_params}" && s.Content != "{vonage_params}{secret}"):
+		c.fault("at", "only form:field | body:path can be used, and only with {vonage_params}")
 	case at.ref.Kind == locate.Form || at.ref.Kind == locate.Query:
 		c.place = at
 	}

@@ -26,7 +26,12 @@ func (p *part) appendDerived(dst []byte, req *Request, s *signed) ([]byte, error
 	if p.kind == partSortedQuery || p.from != nil && p.from.ref.Kind == locate.Query {
 		source = rawQuery(req)
 	}
-	fields, err := parseFields(source)
+	fields, err := []field(nil), error(nil)
+	if p.kind == partVonageParams && p.from != nil && p.from.json != nil && isObject(req.Body) {
+		fields, err = parseMembers(req.Body)
+	} else {
+		fields, err = parseFields(source)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +90,7 @@ func appendPHP(dst []byte, fields []field) ([]byte, error) {
 }
 
 // appendVonage appends "&name=value" for each parameter, sorted by name, with '&' and '=' in values
-// replaced by '_' (vonage-go-sdk, and Vonage's documentation of signed messages).
+// replaced by '_' (vonage-go-sdk, npm:nexmo@2.9.1, and Vonage's documentation of signed messages).
 func appendVonage(dst []byte, fields []field) ([]byte, error) {
 	for i, f := range fields {
 		if i > 0 && fields[i-1].name == f.name {

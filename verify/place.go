@@ -1,6 +1,8 @@
 package verify
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -14,6 +16,21 @@ import (
 type place struct {
 	ref  locate.Ref
 	path locate.Path // for body and item
+	json *place      // replaces a place in a form if the body is JSON; nil if it never is
+}
+
+// of returns the place in the body of req.
+func (p *place) of(req *Request) *place {
+	if p.json != nil && isObject(req.Body) {
+		return p.json
+	}
+	return p
+}
+
+// isObject reports whether body begins like a JSON object, which no form does; see parseFields.
+func isObject(body []byte) bool {
+	body = bytes.TrimLeft(body, " \t\r\n")
+	return len(body) > 0 && body[0] == '{'
 }
 
 // parsePlace parses a location of one of kinds. "body:" is the body itself.
@@ -183,6 +200,26 @@ func parseFields(s string) ([]field, error) {
 		value, err := url.QueryUnescape(rawValue)
 		if err != nil {
 			return nil, fmt.Errorf("%w: not an urlencoded form", ErrMalformed)
+		}
+		fields = append(fields, field{name, value})
+	}
+	return fields, nil
+}
+
+// parseMembers parses a JSON object whose values are texts.
+func parseMembers(body []byte) ([]field, error) {
+	members, err := object(body)
+	if err != nil {
+		return nil, fmt.Errorf("%w: the body is not a JSON object with unique members", ErrMalformed)
+	}
+	if len(members) > maxFields {
+		return nil, fmt.Errorf("%w: more than %d fields", ErrMalformed, maxFields)
+	}
+	fields := make([]field, 0, len(members))
+	for name, raw := range members {
+		var value string
+		if raw[0] != '"' || json.Unmarshal(raw, &value) != nil {
+			return nil, fmt.Errorf("%w: a field of the body is not a text", ErrMalformed)
 		}
 		fields = append(fields, field{name, value})
 	}

@@ -102,7 +102,8 @@ type Scheme struct {
 	Weak string `json:"weak,omitempty"`
 
 	// Header and At locate the signature, token or JWT: in a header, or else at body:path,
-	// form:field, query:name, item:path, or body: for the body itself. Set one of them.
+	// form:field, query:name, item:path, or body: for the body itself. Set one of them. With
+	// {vonage_params}, "form:field | body:path" takes forms and JSON bodies.
 	Header string `json:"header,omitempty"`
 	At     string `json:"at,omitempty"`
 	// MoreHeaders may carry further signatures, for example of a second key during a rotation. The

@@ -6,6 +6,7 @@ import (
 
 	"github.com/hookonce/hookonce/internal/sample"
 	"github.com/hookonce/hookonce/provider"
+	"github.com/hookonce/hookonce/verify"
 )
 
 // TestDemands checks the parts of a signed request that a provider's own verifier demands, but the
@@ -38,3 +39,22 @@ func TestDemands(t *testing.T) {
 }
 
 func whole(pattern string) *regexp.Regexp { return regexp.MustCompile("^(?:" + pattern + ")$") }
+
+// TestSignOwnJSON checks that a scheme for forms and JSON signs a JSON body as JSON.
+func TestSignOwnJSON(t *testing.T) {
+	t.Parallel()
+	s, key := sender(t, provider.Vonage, "sms-sig-hmac")
+	req, err := s.Request(sample.Draft{Body: []byte(`{"messageId":"1"}`), Now: now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.SignOwn(req, key); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Verifier.Verify(req, []verify.Key{key}); err != nil {
+		t.Error(err)
+	}
+	if got := req.Header.Get("Content-Type"); got != "application/json" || !whole(`\{"sig":"[0-9a-f]{32,}","messageId":"1"\}`).Match(req.Body) {
+		t.Errorf("got %s with the content type %s", req.Body, got)
+	}
+}

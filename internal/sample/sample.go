@@ -154,12 +154,20 @@ func (s *Sender) Request(d Draft) (*verify.Request, error) {
 		}
 	}
 	if req.Header.Get("Content-Type") == "" {
-		req.Header.Set("Content-Type", s.ContentType())
+		req.Header.Set("Content-Type", s.contentTypeOf(d.Body))
 	}
 	if d.Body == nil {
 		req.Body, err = s.body(wants)
 	}
 	return req, err
+}
+
+// contentTypeOf returns the content type of a body: JSON if a scheme for forms is given JSON.
+func (s *Sender) contentTypeOf(body []byte) string {
+	if text := strings.TrimSpace(string(body)); s.ContentType() == formType && strings.HasPrefix(text, "{") {
+		return jsonType
+	}
+	return s.ContentType()
 }
 
 // ContentType returns the content type of the sender's bodies.
