@@ -72,7 +72,7 @@ func parseSecret(encoding, secret string) (Key, error) {
 		return Key{}, errors.New("the secret is empty")
 	case strings.Trim(secret, "\r\n") != secret:
 		return Key{}, errors.New("the secret begins or ends with a line break: remove it")
-	case strings.TrimPrefix(strings.TrimSpace(secret), "whsec_") == "":
+	case trimWhsec(strings.TrimSpace(secret)) == "":
 		return Key{}, errors.New("the secret is only the prefix whsec_")
 	}
 	key, err := decodeSecret(encoding, secret)
@@ -104,7 +104,7 @@ func decodeSecret(encoding, secret string) ([]byte, error) {
 		return key, nil
 	case SecretBase64, SecretWhsec:
 		if encoding == SecretWhsec {
-			secret = strings.TrimPrefix(secret, "whsec_")
+			secret = trimWhsec(secret)
 		}
 		key, err := decodeBase64(secret)
 		if err != nil && encoding == SecretWhsec {
@@ -126,6 +126,14 @@ func decodeSecret(encoding, secret string) ([]byte, error) {
 		}
 	}
 	return []byte(secret), nil
+}
+
+// trimWhsec removes the prefix whsec_, or v1,whsec_ as Supabase shows it.
+func trimWhsec(secret string) string {
+	if text, ok := strings.CutPrefix(secret, "v1,whsec_"); ok {
+		return text
+	}
+	return strings.TrimPrefix(secret, "whsec_")
 }
 
 // decodeBase64 decodes base64 with or without padding. Never show its errors: they name a position

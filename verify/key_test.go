@@ -37,6 +37,7 @@ func TestParseKeyRefuses(t *testing.T) {
 		{"blank", " \t ", all},
 		{"only line breaks", "\r\n", all},
 		{"bare whsec_", "whsec_", all},
+		{"bare v1,whsec_", "v1,whsec_", all},
 		{"bare whsec_ and a line break", "whsec_\n", all},
 		{"bare whsec_ between blanks", " whsec_ ", all},
 		{"a trailing line break", "c2VjcmV0LXNlY3JldC1zZWNyZXQ=\n", []string{"raw", "base64", "whsec", "hex"}},
@@ -115,7 +116,7 @@ func TestParseKeyForms(t *testing.T) {
 		"raw":    {string(raw)},
 		"base64": {std, strings.TrimRight(std, "=")},
 		"hex":    {fmt.Sprintf("%x", raw), fmt.Sprintf("%X", raw)},
-		"whsec":  {"whsec_" + std, std, "whsec_" + strings.TrimRight(std, "=")},
+		"whsec":  {"whsec_" + std, "v1,whsec_" + std, std, "whsec_" + strings.TrimRight(std, "=")},
 		"ed25519": {
 			"whsk_" + base64.StdEncoding.EncodeToString(private),
 			"whsk_" + base64.StdEncoding.EncodeToString(private.Seed()),

@@ -156,7 +156,7 @@ type Scheme struct {
 	// AnyPort accepts {url} with and without its port.
 	AnyPort bool `json:"any_port,omitempty"`
 	// SecretEncoding says how the secret's text becomes key bytes: raw (default), base64, hex,
-	// whsec (an optional prefix whsec_, then base64; the default for Standard Webhooks), sha1 or
+	// whsec (an optional prefix whsec_ or v1,whsec_, then base64; the default for Standard Webhooks), sha1 or
 	// nfkd.
 	SecretEncoding string     `json:"secret_encoding,omitempty"`
 	Timestamp      *Timestamp `json:"timestamp,omitempty"`
