@@ -93,6 +93,11 @@ func checkFacts(t *testing.T, spec *Spec) {
 	if spec.Title == "" {
 		t.Error("no title")
 	}
+	for at, value := range spec.Sample {
+		if e, err := locate.Parse(at); err != nil || len(e.Refs()) != 1 || value == "" {
+			t.Errorf("sample: %q has the value %q: %v", at, value, err)
+		}
+	}
 	checkAck(t, spec)
 }
 

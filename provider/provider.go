@@ -48,6 +48,11 @@ type Spec struct {
 	CredentialHeaders []string `json:"credential_headers,omitempty"`
 	MaxBody           int64    `json:"max_body,omitempty"` // bytes; set if the provider sends more than 1 MiB
 	Notes             []string `json:"notes,omitempty"`    // facts for users, one sentence each
+	// Sample maps locations (header:Name, body:path, query:name, form:field) to values that every
+	// request of the provider has, and that its own verifier may demand. Made-up requests get them
+	// where nothing else is set. {time:FORMAT} is the time, in a format of verify.Timestamp; the
+	// location may be that of the event's time.
+	Sample map[string]string `json:"sample,omitempty"`
 }
 
 // Scheme is ChooseScheme without the reason: it returns false if there is no such scheme, or no

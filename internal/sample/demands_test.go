@@ -20,6 +20,7 @@ func TestDemands(t *testing.T) {
 		provider.Orb:        {headers: map[string]string{"X-Orb-Timestamp": `2025-10-09T08:53:20\.000`, "X-Orb-Signature": "v1=[0-9a-f]{64}"}},
 		provider.Klaviyo:    {headers: map[string]string{"Klaviyo-Timestamp": "Thu, 09 Oct 2025 08:53:20 GMT"}},
 		provider.Contentful: {headers: map[string]string{"X-Contentful-Signed-Headers": "x-contentful-signed-headers,x-contentful-timestamp"}},
+		provider.Shopify:    {headers: map[string]string{"X-Shopify-Shop-Domain": ".+", "X-Shopify-API-Version": "20[0-9]{2}-[0-9]{2}", "X-Shopify-Topic": "made.up"}},
 	}
 	for name, tt := range tests {
 		t.Run(string(name), func(t *testing.T) {

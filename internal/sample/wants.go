@@ -3,6 +3,7 @@ package sample
 import (
 	"cmp"
 	"errors"
+	"maps"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -51,6 +52,9 @@ func (s *Sender) wants(ev Event, now time.Time) ([]want, error) {
 	p.signedTime(s.Scheme.Timestamp)
 	for _, text := range s.templates() {
 		p.signedContent(text)
+	}
+	for _, at := range slices.Sorted(maps.Keys(s.Spec.Sample)) {
+		p.addRule(at, stamped(s.Spec.Sample[at], now))
 	}
 	return p.wants, nil
 }
@@ -133,7 +137,19 @@ func (s *Sender) timeText(ref locate.Ref, at time.Time) string {
 			return verify.FormatTime(t.Format, at)
 		}
 	}
+	if sample := s.Spec.Sample[ref.String()]; timeMark.MatchString(sample) {
+		return stamped(sample, at)
+	}
 	return at.UTC().Format(time.RFC3339)
+}
+
+var timeMark = regexp.MustCompile(`\{time:([a-z0-9_]+)\}`)
+
+// stamped returns a value of Spec.Sample with the time.
+func stamped(value string, at time.Time) string {
+	return timeMark.ReplaceAllStringFunc(value, func(mark string) string {
+		return verify.FormatTime(timeMark.FindStringSubmatch(mark)[1], at)
+	})
 }
 
 // add wants value at ref, unless another value is already wanted there.
