@@ -111,7 +111,8 @@ func TestStandardWebhooksReadTheSignedID(t *testing.T) {
 		if err != nil || scheme.Family != "standard-webhooks" || !strings.Contains(spec.Event.ID, "header:") {
 			continue
 		}
-		if !strings.HasPrefix(spec.Event.ID, "header:webhook-id | header:svix-id") {
+		// A request with both headers is refused, so the order does not matter.
+		if !strings.HasPrefix(spec.Event.ID, "header:webhook-id | header:svix-id") && spec.Event.ID != "header:svix-id | header:webhook-id" {
 			t.Errorf("%s reads the id from %q: an unsigned header could replace the signed one", name, spec.Event.ID)
 		}
 	}

@@ -117,13 +117,13 @@ func (c *compiler) unused(s *Scheme, problem string, used ...string) {
 
 func (c *compiler) standardWebhooks(s *Scheme) {
 	c.unused(s, "is fixed for standard-webhooks: leave it out", "algorithm", "secret_encoding", "timestamp")
-	f := &standard{time: &timeRule{format: TimeUnix, tolerance: DefaultTolerance}}
+	f := &standard{time: &timeRule{format: TimeUnix, tolerance: DefaultTolerance}, trio: trios[0]}
 	f.arithmetic.content, f.codec = standardContent, EncodingBase64
 	c.v.method = f
 	if t := s.Timestamp; t != nil {
 		f.time.tolerance = c.tolerance(t)
 		c.oneOf("timestamp.format", t.Format, TimeUnix)
-		c.standardTimestampAt(t.At)
+		c.standardTimestampAt(t.At, f)
 	}
 	if c.oneOf("algorithm", s.Algorithm, AlgorithmHMACSHA256, AlgorithmEd25519) == AlgorithmEd25519 {
 		f.tag, f.public = "v1a", AlgorithmEd25519
@@ -135,9 +135,9 @@ func (c *compiler) standardWebhooks(s *Scheme) {
 	f.secret = c.oneOf("secret_encoding", s.SecretEncoding, SecretWhsec, SecretRaw, SecretBase64, SecretHex)
 }
 
-// standardTimestampAt accepts the header that the specification fixes, so that a scheme may name it
-// for its readers.
-func (c *compiler) standardTimestampAt(at string) {
+// standardTimestampAt accepts the headers that the specification fixes. The first one says which
+// headers sign sets.
+func (c *compiler) standardTimestampAt(at string, f *standard) {
 	if at == "" {
 		return
 	}
@@ -147,6 +147,9 @@ func (c *compiler) standardTimestampAt(at string) {
 			if r.Kind != locate.Header || r.Key != "" || r.Name != trios[0].timestamp && r.Name != trios[1].timestamp {
 				err = fmt.Errorf("%q is fixed for standard-webhooks: leave it out", at)
 			}
+		}
+		if e.Refs()[0].Name == trios[1].timestamp {
+			f.trio = trios[1]
 		}
 	}
 	if err != nil {

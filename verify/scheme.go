@@ -22,8 +22,8 @@ const (
 	// FamilyStandardWebhooks is Standard Webhooks: an HMAC ("v1") or an Ed25519 signature ("v1a")
 	// over "{id}.{timestamp}.{body}". Its headers are webhook-id, webhook-timestamp and
 	// webhook-signature, or the same with svix-; a request that mixes the two is malformed. It uses
-	// only these fields of Scheme: ID, Weak, Algorithm, SecretEncoding, Timestamp.Tolerance and
-	// Params. The specification: https://www.standardwebhooks.com
+	// only these fields of Scheme: ID, Weak, Algorithm, SecretEncoding, Timestamp and Params. Sign
+	// sets svix- headers if Timestamp.At begins with header:svix-timestamp. The specification: https://www.standardwebhooks.com
 	FamilyStandardWebhooks Family = "standard-webhooks"
 	// FamilyToken is a shared secret that the sender sends as it is.
 	FamilyToken Family = "token"
@@ -208,7 +208,7 @@ type Requirement struct {
 type Timestamp struct {
 	// At is a location: header:Name; header:Name#key, such as "header:Stripe-Signature#t";
 	// header:Name#0 in the format list; body:path, form:field or query:name. For a JWT it is
-	// jwt:iat or jwt:exp. Standard Webhooks fix it, so it may be empty.
+	// jwt:iat or jwt:exp. Standard Webhooks fix it, so it may be empty; see FamilyStandardWebhooks.
 	At string `json:"at"`
 	// Format is unix (seconds in decimal digits, the default), unix_ms, rfc3339, any, iso or
 	// http_date.

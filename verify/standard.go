@@ -14,6 +14,7 @@ type standard struct {
 	tag    string // "v1" or "v1a"
 	secret string // Scheme.SecretEncoding, for v1
 	time   *timeRule
+	trio   trio // the headers that sign sets
 }
 
 // trio holds the canonical names of the three headers of Standard Webhooks.
@@ -23,6 +24,13 @@ type trio struct{ id, timestamp, signature string }
 var trios = [...]trio{
 	{"Webhook-Id", "Webhook-Timestamp", "Webhook-Signature"},
 	{"Svix-Id", "Svix-Timestamp", "Svix-Signature"},
+}
+
+func (t trio) other() trio {
+	if t == trios[0] {
+		return trios[1]
+	}
+	return trios[0]
 }
 
 // standardContent is "{id}.{timestamp}.{body}".
@@ -94,13 +102,17 @@ func checkStandardID(id string) error {
 	return nil
 }
 
-// sign sets the headers of the specification, and removes those of the other trio: a request with
-// both is malformed.
+// sign sets the headers of f.trio, and removes those of the other trio: a request with both is
+// malformed. The id may be in either.
 func (f *standard) sign(req *Request, key Key) error {
 	if err := f.usable([]Key{key}); err != nil {
 		return err
 	}
-	id, err := single(req.Header, trios[0].id)
+	from := f.trio.id
+	if len(req.Header[from]) == 0 {
+		from = f.trio.other().id
+	}
+	id, err := single(req.Header, from)
 	if err != nil {
 		return err
 	}
@@ -112,11 +124,13 @@ func (f *standard) sign(req *Request, key Key) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range []string{trios[1].id, trios[1].timestamp, trios[1].signature} {
+	other := f.trio.other()
+	for _, name := range []string{other.id, other.timestamp, other.signature} {
 		req.Header.Del(name)
 	}
-	req.Header.Set(trios[0].timestamp, s.time)
-	req.Header.Set(trios[0].signature, f.tag+","+sig)
+	req.Header.Set(f.trio.id, id)
+	req.Header.Set(f.trio.timestamp, s.time)
+	req.Header.Set(f.trio.signature, f.tag+","+sig)
 	return nil
 }
 

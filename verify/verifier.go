@@ -44,7 +44,7 @@ func (v *Verifier) Verify(req *Request, keys []Key) error {
 // Sign signs req as the sender would, so that Verify with the same key accepts it at req.Now, which
 // becomes the signed time. It sets headers, or the query or body if the scheme has its signature or
 // time there. Set everything else that the scheme signs before; for Standard Webhooks that is
-// webhook-id. For a key pair, key must be the private half. For FamilyNone it does nothing.
+// webhook-id or svix-id. For a key pair, key must be the private half. For FamilyNone it does nothing.
 func (v *Verifier) Sign(req *Request, key Key) error {
 	if v.family == FamilyNone {
 		return nil

@@ -13,6 +13,10 @@ import (
 // check of its signature does not.
 func TestDemands(t *testing.T) {
 	t.Parallel()
+	svix := map[string]string{
+		"Svix-Id": "evt_1", "Svix-Timestamp": "1760000000", "Svix-Signature": "v1,.+",
+		"Webhook-Id": "", "Webhook-Timestamp": "", "Webhook-Signature": "",
+	}
 	tests := map[provider.Name]struct {
 		headers map[string]string // patterns
 		body    string            // a pattern
@@ -21,6 +25,10 @@ func TestDemands(t *testing.T) {
 		provider.Klaviyo:    {headers: map[string]string{"Klaviyo-Timestamp": "Thu, 09 Oct 2025 08:53:20 GMT"}},
 		provider.Contentful: {headers: map[string]string{"X-Contentful-Signed-Headers": "x-contentful-signed-headers,x-contentful-timestamp"}},
 		provider.Shopify:    {headers: map[string]string{"X-Shopify-Shop-Domain": ".+", "X-Shopify-API-Version": "20[0-9]{2}-[0-9]{2}", "X-Shopify-Topic": "made.up"}},
+		provider.Clerk:      {headers: svix},
+		provider.Resend:     {headers: svix},
+		provider.Svix:       {headers: svix},
+		provider.Supabase:   {headers: map[string]string{"Webhook-Id": "evt_1", "Svix-Id": ""}},
 	}
 	for name, tt := range tests {
 		t.Run(string(name), func(t *testing.T) {

@@ -46,8 +46,8 @@ func (s *Sender) wants(ev Event, now time.Time) ([]want, error) {
 			p.addRule(r.At, text)
 		}
 	}
-	if s.Scheme.Family == verify.FamilyStandardWebhooks {
-		p.addRule("header:webhook-id", cmp.Or(ev.ID, NewID()))
+	if s.Scheme.Family == verify.FamilyStandardWebhooks && !slices.ContainsFunc(p.wants, isStandardID) {
+		p.addRule("header:webhook-id", cmp.Or(ev.ID, NewID())) // signing moves it to svix-id where the provider does
 	}
 	p.signedTime(s.Scheme.Timestamp)
 	for _, text := range s.templates() {
@@ -57,6 +57,10 @@ func (s *Sender) wants(ev Event, now time.Time) ([]want, error) {
 		p.addRule(at, stamped(s.Spec.Sample[at], now))
 	}
 	return p.wants, nil
+}
+
+func isStandardID(w want) bool {
+	return w.ref.Kind == locate.Header && (w.ref.Name == "Webhook-Id" || w.ref.Name == "Svix-Id")
 }
 
 // wantEvent adds the id, the type and the time of the event.
