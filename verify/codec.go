@@ -23,7 +23,7 @@ func (c codec) encode(sig []byte) string {
 	case EncodingBase64:
 		return stdStrict.EncodeToString(sig)
 	case EncodingBase64URL:
-		return urlStrict.EncodeToString(sig)
+		return rawURLStrict.EncodeToString(sig) // as JavaScript's libraries, whose verifiers compare texts
 	case EncodingBase64Hex:
 		return stdStrict.EncodeToString(hex.AppendEncode(nil, sig))
 	case EncodingURLEscaped:
