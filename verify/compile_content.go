@@ -173,7 +173,10 @@ func (c *compiler) timestamp(s *Scheme, f *content) {
 		c.fault("timestamp.at", "%q is not a location of the request", t.At)
 		return
 	}
-	rule.at, rule.ref = at, at.ref
+	rule.at, rule.ref, rule.number = at, at.ref, t.Number
+	if t.Number && (at.ref.Kind != locate.Body || rule.format != TimeUnix && rule.format != TimeUnixMS) {
+		c.fault("timestamp.number", "only a body:path in the format unix or unix_ms can be a number")
+	}
 	if parts := f.arithmetic.content; parts != nil && !has(parts, partTimestamp, partMercadoPago) && !signsTime(parts, at.ref) {
 		c.fault("timestamp.at", "the content holds no {timestamp}: a time that is not signed protects nothing")
 		return

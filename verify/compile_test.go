@@ -82,6 +82,7 @@ func TestCompileFaults(t *testing.T) {
 		{"a tolerance of years", timed("header:X-Time", func(s *verify.Scheme) {
 			s.Timestamp.Tolerance = 367 * 24 * time.Hour
 		}), []string{"timestamp.tolerance"}},
+		{"a number in a header", timed("header:X-Time", func(s *verify.Scheme) { s.Timestamp.Number = true }), []string{"timestamp.number"}},
 		{"standard webhooks", standard, nil},
 		{"standard webhooks with fixed fields", verify.Scheme{
 			Family: verify.FamilyStandardWebhooks, Header: "a", Encoding: "hex", Prefix: "b", Format: "kv",

@@ -217,6 +217,9 @@ type Timestamp struct {
 	// inclusive. Both times are cut to the resolution of Format. 0 means DefaultTolerance; at most
 	// 366 days.
 	Tolerance time.Duration `json:"tolerance,omitempty"`
+	// Number says that the sender writes the time, which is in a JSON body, as a number. Verify
+	// accepts a text too.
+	Number bool `json:"number,omitempty"`
 }
 
 // JWT lists the rules for a token. Its exp and nbf are always checked, with a leeway of

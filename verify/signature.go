@@ -196,9 +196,9 @@ func (f *content) signOne(req *Request, key Key, item []byte) ([]byte, error) {
 	s := signed{item: item}
 	if f.time != nil {
 		s.time = f.time.text(req.Now)
-		if at := f.time.at; at != nil {
+		if f.time.at != nil {
 			var err error
-			if s.item, err = at.write(req, s.item, s.time); err != nil {
+			if s.item, err = f.time.write(req, s.item, s.time); err != nil {
 				return nil, err
 			}
 		}

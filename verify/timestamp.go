@@ -24,6 +24,17 @@ type timeRule struct {
 	ref       locate.Ref
 	format    string
 	tolerance time.Duration
+	number    bool // in JSON, for write
+}
+
+// write puts the time at its place, into req or into item. It returns the item.
+func (r *timeRule) write(req *Request, item []byte, text string) ([]byte, error) {
+	if !r.number {
+		return r.at.write(req, item, text)
+	}
+	var err error
+	req.Body, err = locate.SetRaw(req.Body, r.at.path, []byte(text))
+	return item, err
 }
 
 // isoMillis is how Orb writes a time in UTC.

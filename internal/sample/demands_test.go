@@ -30,6 +30,7 @@ func TestDemands(t *testing.T) {
 		provider.Svix:       {headers: svix},
 		provider.Supabase:   {headers: map[string]string{"Webhook-Id": "evt_1", "Svix-Id": ""}},
 		provider.Sanity:     {headers: map[string]string{"Sanity-Webhook-Signature": "t=[0-9]{13},v1=[A-Za-z0-9_-]{43}"}},
+		provider.Linear:     {body: `"webhookTimestamp":1760000000000[,}]`},
 	}
 	for name, tt := range tests {
 		t.Run(string(name), func(t *testing.T) {
