@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -22,6 +23,7 @@ type jwt struct {
 	secret     string // Scheme.SecretEncoding of a shared secret
 	claims     []claimRule
 	expires    bool
+	id         bool   // sign adds a jti
 	timed      string // iat or exp, if Timestamp demands it; else ""
 	leeway     time.Duration
 	require    []requirement
@@ -51,7 +53,7 @@ func (c *compiler) jwt(s *Scheme) {
 		return
 	}
 	m.algorithms = slices.Clone(s.JWT.Algorithms)
-	m.expires = s.JWT.Expires
+	m.expires, m.id = s.JWT.Expires, s.JWT.ID
 	c.jwtAlgorithms(s, m)
 	c.jwtClaims(s, m)
 	if s.Partial == "" && !m.covers(locate.Ref{Kind: locate.Body}) {
@@ -306,6 +308,9 @@ func (m *jwt) sign(req *Request, key Key) error {
 		} else if claims[r.name], err = json.Marshal(text); err != nil {
 			return err
 		}
+	}
+	if m.id {
+		claims["jti"] = []byte(`"` + rand.Text() + `"`)
 	}
 	claims["iat"] = strconv.AppendInt(nil, req.Now.Unix(), 10)
 	if m.expires || m.timed == "exp" {

@@ -233,6 +233,8 @@ type JWT struct {
 	Claims []Claim `json:"claims,omitempty"`
 	// Expires makes exp mandatory.
 	Expires bool `json:"expires,omitempty"`
+	// ID says that Sign adds a random jti. Verify does not demand one.
+	ID bool `json:"id,omitempty"`
 }
 
 // Claim is a required claim of a JWT.

@@ -1,7 +1,9 @@
 package sample_test
 
 import (
+	"encoding/base64"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/hookonce/hookonce/internal/sample"
@@ -20,17 +22,19 @@ func TestDemands(t *testing.T) {
 	tests := map[provider.Name]struct {
 		headers map[string]string // patterns
 		body    string            // a pattern
+		token   map[string]string // patterns of the header and claims of the JWT, as JSON
 	}{
-		provider.Orb:        {headers: map[string]string{"X-Orb-Timestamp": `2025-10-09T08:53:20\.000`, "X-Orb-Signature": "v1=[0-9a-f]{64}"}},
-		provider.Klaviyo:    {headers: map[string]string{"Klaviyo-Timestamp": "Thu, 09 Oct 2025 08:53:20 GMT"}},
-		provider.Contentful: {headers: map[string]string{"X-Contentful-Signed-Headers": "x-contentful-signed-headers,x-contentful-timestamp"}},
-		provider.Shopify:    {headers: map[string]string{"X-Shopify-Shop-Domain": ".+", "X-Shopify-API-Version": "20[0-9]{2}-[0-9]{2}", "X-Shopify-Topic": "made.up"}},
-		provider.Clerk:      {headers: svix},
-		provider.Resend:     {headers: svix},
-		provider.Svix:       {headers: svix},
-		provider.Supabase:   {headers: map[string]string{"Webhook-Id": "evt_1", "Svix-Id": ""}},
-		provider.Sanity:     {headers: map[string]string{"Sanity-Webhook-Signature": "t=[0-9]{13},v1=[A-Za-z0-9_-]{43}"}},
-		provider.Linear:     {body: `"webhookTimestamp":1760000000000[,}]`},
+		provider.Orb:         {headers: map[string]string{"X-Orb-Timestamp": `2025-10-09T08:53:20\.000`, "X-Orb-Signature": "v1=[0-9a-f]{64}"}},
+		provider.Klaviyo:     {headers: map[string]string{"Klaviyo-Timestamp": "Thu, 09 Oct 2025 08:53:20 GMT"}},
+		provider.Contentful:  {headers: map[string]string{"X-Contentful-Signed-Headers": "x-contentful-signed-headers,x-contentful-timestamp"}},
+		provider.Shopify:     {headers: map[string]string{"X-Shopify-Shop-Domain": ".+", "X-Shopify-API-Version": "20[0-9]{2}-[0-9]{2}", "X-Shopify-Topic": "made.up"}},
+		provider.Clerk:       {headers: svix},
+		provider.Resend:      {headers: svix},
+		provider.Svix:        {headers: svix},
+		provider.Supabase:    {headers: map[string]string{"Webhook-Id": "evt_1", "Svix-Id": ""}},
+		provider.Sanity:      {headers: map[string]string{"Sanity-Webhook-Signature": "t=[0-9]{13},v1=[A-Za-z0-9_-]{43}"}},
+		provider.Linear:      {body: `"webhookTimestamp":1760000000000[,}]`},
+		provider.MessageBird: {token: map[string]string{"claims": `"jti":"[A-Z0-9]{26}"`}},
 	}
 	for name, tt := range tests {
 		t.Run(string(name), func(t *testing.T) {
@@ -42,11 +46,34 @@ func TestDemands(t *testing.T) {
 					t.Errorf("header %s is %q, want %s", header, got, pattern)
 				}
 			}
+			for part, pattern := range tt.token {
+				if got := segment(t, req.Header.Get(s.Scheme.Header), part == "claims"); !regexp.MustCompile(pattern).MatchString(got) {
+					t.Errorf("the %s of the token is %s, want %s", part, got, pattern)
+				}
+			}
 			if !regexp.MustCompile(tt.body).Match(req.Body) {
 				t.Errorf("the body is %s, want %s", req.Body, tt.body)
 			}
 		})
 	}
+}
+
+// segment returns the header or the claims of a JWT.
+func segment(t *testing.T, token string, claims bool) string {
+	t.Helper()
+	pieces := strings.Split(token, ".")
+	if len(pieces) != 3 {
+		t.Fatalf("%q is not a JWT", token)
+	}
+	text := pieces[0]
+	if claims {
+		text = pieces[1]
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
 }
 
 func whole(pattern string) *regexp.Regexp { return regexp.MustCompile("^(?:" + pattern + ")$") }
