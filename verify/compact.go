@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"cmp"
 	"crypto/hmac"
 	"crypto/subtle"
 	"encoding/base64"
@@ -119,9 +120,13 @@ func (a algorithm) mac(key, input []byte) []byte {
 	return h.Sum(nil)
 }
 
+// anyKeyID names a key that has no id: Verify accepts any name for it.
+const anyKeyID = "1"
+
 // signCompact returns the encoded header and signature of an encoded payload. It uses the first of
-// the algorithms in names that key can sign with.
-func signCompact(names []string, typ string, payload string, key Key) (header, signature string, err error) {
+// the algorithms in names that key can sign with. kid names a public key without an id, "" leaves it
+// unnamed.
+func signCompact(names []string, typ, kid, payload string, key Key) (header, signature string, err error) {
 	m := key.material()
 	for _, name := range names {
 		alg := algorithms[name]
@@ -134,7 +139,7 @@ func signCompact(names []string, typ string, payload string, key Key) (header, s
 		case alg.kind == kindSecret && len(m.hmac) == 0, alg.kind != kindSecret && k == nil:
 			continue
 		case k != nil:
-			head.KeyID = k.id
+			head.KeyID = cmp.Or(k.id, kid)
 		}
 		raw, err := json.Marshal(head)
 		if err != nil {

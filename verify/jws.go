@@ -108,7 +108,7 @@ func (m *jws) sign(req *Request, key Key) error {
 	if err != nil {
 		return err
 	}
-	header, signature, err := signCompact(m.algorithms, "", segmentEncoding.EncodeToString(payload), key)
+	header, signature, err := signCompact(m.algorithms, "", "", segmentEncoding.EncodeToString(payload), key)
 	if err != nil {
 		return err
 	}

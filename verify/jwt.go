@@ -24,6 +24,7 @@ type jwt struct {
 	claims     []claimRule
 	expires    bool
 	id         bool   // sign adds a jti
+	kid        string // of a key without an id, for sign: verifiers fetch keys by it; "" where they do not
 	timed      string // iat or exp, if Timestamp demands it; else ""
 	leeway     time.Duration
 	require    []requirement
@@ -47,6 +48,9 @@ func (c *compiler) jwt(s *Scheme) {
 		m.carrier = c.carrier(s)
 	}
 	m.require = c.require(s)
+	if s.Keys != nil {
+		m.kid = anyKeyID
+	}
 	c.jwtTime(s, m)
 	if s.JWT == nil {
 		c.fault("jwt", "set the algorithms and claims of the token")
@@ -321,7 +325,7 @@ func (m *jwt) sign(req *Request, key Key) error {
 		return err
 	}
 	encoded := segmentEncoding.EncodeToString(payload)
-	header, signature, err := signCompact(m.algorithms, "JWT", encoded, key)
+	header, signature, err := signCompact(m.algorithms, "JWT", m.kid, encoded, key)
 	if err != nil {
 		return err
 	}

@@ -204,7 +204,7 @@ func (f *content) signOne(req *Request, key Key, item []byte) ([]byte, error) {
 		}
 	}
 	if f.keyID != nil {
-		s.kid = "1" // any value works with a key that has no id
+		s.kid = anyKeyID
 		if k := key.material().signer(f.public); k != nil && k.id != "" {
 			s.kid = k.id
 		} else if given, err := f.keyID.read(req.Header); err == nil {

@@ -35,6 +35,7 @@ func TestDemands(t *testing.T) {
 		provider.Sanity:      {headers: map[string]string{"Sanity-Webhook-Signature": "t=[0-9]{13},v1=[A-Za-z0-9_-]{43}"}},
 		provider.Linear:      {body: `"webhookTimestamp":1760000000000[,}]`},
 		provider.MessageBird: {token: map[string]string{"claims": `"jti":"[A-Z0-9]{26}"`}},
+		provider.Plaid:       {token: map[string]string{"header": `"kid":"1"`}},
 	}
 	for name, tt := range tests {
 		t.Run(string(name), func(t *testing.T) {
