@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/hookonce/hookonce/internal/sample"
 	"github.com/hookonce/hookonce/provider"
 	"github.com/hookonce/hookonce/verify"
@@ -75,6 +77,18 @@ func segment(t *testing.T, token string, claims bool) string {
 		t.Fatal(err)
 	}
 	return string(raw)
+}
+
+// TestWixTexts checks that the claims of Wix hold JSON as texts.
+func TestWixTexts(t *testing.T) {
+	t.Parallel()
+	s, key := sender(t, provider.Wix, "")
+	req := signed(t, s, key, sample.Event{ID: "evt_1", Type: "made.up", Time: now})
+	claims := segment(t, string(req.Body), true)
+	want := `{"data":"{\"data\":\"{\\\"eventTime\\\":\\\"2025-10-09T08:53:20Z\\\",\\\"id\\\":\\\"evt_1\\\"}\",\"eventType\":\"made.up\"}","iat":1760000000}`
+	if diff := cmp.Diff(want, claims); diff != "" {
+		t.Errorf("claims (-want +got):\n%s", diff)
+	}
 }
 
 func whole(pattern string) *regexp.Regexp { return regexp.MustCompile("^(?:" + pattern + ")$") }

@@ -100,6 +100,11 @@ func (s *Sender) encode(doc any, form url.Values) ([]byte, error) {
 	if doc == nil && (kind != "" || !isForm) {
 		doc = map[string]any{nonce: "1"}
 	}
+	if members, ok := doc.(map[string]any); ok && kind == provider.DocumentJWT {
+		if err := writeTexts(members); err != nil {
+			return nil, err
+		}
+	}
 	var text []byte
 	var err error
 	if kind == provider.DocumentXML || kind == provider.DocumentFormXML {
@@ -118,6 +123,25 @@ func (s *Sender) encode(doc any, form url.Values) ([]byte, error) {
 		addFields(form, doc)
 	}
 	return []byte(form.Encode()), nil
+}
+
+// writeTexts replaces the objects below members by JSON texts, as Wix writes them into its claims.
+func writeTexts(members map[string]any) error {
+	for name, value := range members {
+		object, ok := value.(map[string]any)
+		if !ok {
+			continue
+		}
+		if err := writeTexts(object); err != nil {
+			return err
+		}
+		text, err := json.Marshal(object)
+		if err != nil {
+			return err
+		}
+		members[name] = string(text)
+	}
+	return nil
 }
 
 // signsForm reports whether the signature covers fields of a form or is one of them.
