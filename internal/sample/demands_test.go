@@ -2,6 +2,7 @@ package sample_test
 
 import (
 	"encoding/base64"
+	"net/url"
 	"regexp"
 	"strings"
 	"testing"
@@ -77,6 +78,28 @@ func segment(t *testing.T, token string, claims bool) string {
 		t.Fatal(err)
 	}
 	return string(raw)
+}
+
+// TestBraintreeElements checks that a notification has the elements of Braintree's own.
+func TestBraintreeElements(t *testing.T) {
+	t.Parallel()
+	s, key := sender(t, provider.Braintree, "")
+	req := signed(t, s, key, sample.Event{ID: "evt_1", Type: "check", Time: now})
+	form, err := url.ParseQuery(string(req.Body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := base64.StdEncoding.DecodeString(form.Get("bt_payload"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		`<timestamp type="datetime">2025-10-09T08:53:20Z</timestamp>`, "<kind>check</kind>", `<subject><check type="boolean">true</check></subject>`,
+	} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("the notification is %s, want %s", text, want)
+		}
+	}
 }
 
 // TestWixTexts checks that the claims of Wix hold JSON as texts.

@@ -194,6 +194,10 @@ func setAt(node any, steps []string, value any) (any, bool) {
 		return setMember(map[string]any{}, steps, value)
 	case map[string]any:
 		return setMember(node, steps, value)
+	case string: // of an XML element that gets an attribute
+		if strings.HasPrefix(steps[0], attribute) {
+			return setMember(map[string]any{textBeside: node}, steps, value)
+		}
 	case []any:
 		if isIndex {
 			return setElement(node, index, steps[1:], value)
