@@ -39,6 +39,7 @@ func TestDemands(t *testing.T) {
 		provider.Linear:      {body: `"webhookTimestamp":1760000000000[,}]`},
 		provider.MessageBird: {token: map[string]string{"claims": `"jti":"[A-Z0-9]{26}"`}},
 		provider.Plaid:       {token: map[string]string{"header": `"kid":"1"`}},
+		provider.AWSSNS:      {body: `"SigningCertURL":"https://sns\.us-east-1\.amazonaws\.com/[^"]+\.pem"`},
 	}
 	for name, tt := range tests {
 		t.Run(string(name), func(t *testing.T) {
