@@ -2,6 +2,7 @@ package sample_test
 
 import (
 	"encoding/base64"
+	"net/http"
 	"net/url"
 	"regexp"
 	"strings"
@@ -99,6 +100,25 @@ func TestBraintreeElements(t *testing.T) {
 	} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("the notification is %s, want %s", text, want)
+		}
+	}
+}
+
+// TestOwnBodyType checks that a header holds the type although the body is the caller's own.
+func TestOwnBodyType(t *testing.T) {
+	t.Parallel()
+	s, _ := sender(t, provider.GitHub, "")
+	for given, want := range map[string]string{"": "test", "push": "push"} {
+		header := http.Header{}
+		if given != "" {
+			header.Set("X-GitHub-Event", given)
+		}
+		req, err := s.Request(sample.Draft{Body: []byte(`{}`), Header: header, Now: now})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := req.Header.Get("X-GitHub-Event"); got != want {
+			t.Errorf("given %q: X-GitHub-Event is %q, want %q", given, got, want)
 		}
 	}
 }

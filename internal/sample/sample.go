@@ -144,6 +144,9 @@ func (s *Sender) Request(d Draft) (*verify.Request, error) {
 	req := &verify.Request{
 		Method: http.MethodPost, URL: d.URL, RawQuery: d.RawQuery, Header: d.Header, Body: d.Body, Now: d.Now,
 	}
+	if d.Body != nil && d.Type == "" {
+		wants = append(wants, s.typeHeaders()...)
+	}
 	for i := range wants {
 		w := &wants[i]
 		switch w.ref.Kind {
@@ -160,6 +163,19 @@ func (s *Sender) Request(d Draft) (*verify.Request, error) {
 		req.Body, err = s.body(wants)
 	}
 	return req, err
+}
+
+// typeHeaders returns the headers that hold the type of every event, such as X-GitHub-Event, with a
+// made-up type. A body of the caller's own cannot hold it.
+func (s *Sender) typeHeaders() []want {
+	refs, _ := firstRefs(s.Rules.Type) // wants has reported the error
+	var headers []want
+	for _, ref := range refs {
+		if ref.Kind == locate.Header {
+			headers = append(headers, want{ref: ref, value: "test"})
+		}
+	}
+	return headers
 }
 
 // contentTypeOf returns the content type of a body: JSON if a scheme for forms is given JSON.

@@ -62,7 +62,7 @@ func (p *program) sendCommand() *cobra.Command {
 	flags.StringVar(&f.key, "key", "", "`FILE` with the private key, for schemes that sign with one (default: generate a pair)")
 	flags.StringVar(&f.url, "url", "", "the public `URL`, if the signature covers it (default: the URL to send to)")
 	flags.StringVar(&f.body, "body", "", "`FILE` with the body, or - for the standard input (default: a body that fits the provider)")
-	flags.StringVar(&f.eventType, "type", "", "`TYPE` of the event (default \"test\", unless --body is given)")
+	flags.StringVar(&f.eventType, "type", "", "`TYPE` of the event (default \"test\"; with --body only if a header holds it)")
 	flags.StringVar(&f.id, "id", "", "`ID` of the event (default: a new one for each)")
 	flags.IntVar(&f.times, "times", 1, "send `N` events")
 	flags.IntVar(&f.duplicate, "duplicate", 0, "send each event `N` more times, signed each time")
