@@ -26,6 +26,10 @@ bench: ## Measures hookonce beside other ways to do the work, and writes docs/pe
 	bench/setup
 	HOOKONCE_BENCH=full go test -count=1 -timeout 3h -v ./bench
 
+.PHONY: sdk
+sdk: ## Holds the catalog of providers against their own SDKs; needs Node and npm.
+	internal/test/sdk/run
+
 .PHONY: fuzz
 fuzz: ## Runs each fuzz target for 30 s.
 	.ci/fuzz 30s

@@ -1,0 +1,9 @@
+export default {
+  provider: "paddle",
+  sdk: "@paddle/paddle-node-sdk",
+  async verify(request, key) {
+    const { Paddle } = await import("@paddle/paddle-node-sdk");
+    const { webhooks } = new Paddle("key"); // it sets the crypto that a bare Webhooks lacks
+    return await webhooks.isSignatureValid(request.body, key.secret, request.headers["paddle-signature"]);
+  },
+};

@@ -1,0 +1,74 @@
+package providers
+
+import (
+	"bytes"
+	"errors"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/go-playground/webhooks/v6/github"
+)
+
+const playground = "github.com/go-playground/webhooks/v6"
+
+func init() {
+	add(&Subject{
+		Provider: "github",
+		SDK:      playground,
+		Type:     "push",
+		Body:     `{"ref":"refs/heads/main","after":"a10867b14bb761a232cd80139fbd4c0d33264240"}`,
+		Verify: func(r *Request, key *Key) error {
+			hook, err := github.New(github.Options.Secret(key.Secret))
+			if err != nil {
+				return err
+			}
+			_, err = hook.Parse(r.http(), github.PushEvent)
+			return err
+		},
+		Recorded: func() ([]Saved, error) {
+			return testdata("github", func(name string) map[string]string {
+				return map[string]string{"x-github-event": strings.ReplaceAll(name, "-", "_"), "x-github-delivery": "playground-" + name}
+			})
+		},
+	})
+}
+
+// http returns the request as a server receives it.
+func (r *Request) http() *http.Request {
+	target := r.URL
+	if r.Query != "" {
+		target += "?" + r.Query
+	}
+	req, err := http.NewRequest(r.Method, target, bytes.NewReader([]byte(r.Body)))
+	if err != nil {
+		panic(err) // the guard makes the URL
+	}
+	req.Header = r.header()
+	return req
+}
+
+// testdata returns the payloads that go-playground/webhooks recorded of a provider. header returns
+// the headers of the payload with a name.
+func testdata(folder string, header func(name string) map[string]string) ([]Saved, error) {
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", playground).Output()
+	if err != nil {
+		return nil, err
+	}
+	files, err := filepath.Glob(filepath.Join(strings.TrimSpace(string(out)), "testdata", folder, "*.json"))
+	if err != nil || len(files) == 0 {
+		return nil, errors.Join(err, errors.New("go-playground/webhooks has no payloads of "+folder))
+	}
+	var list []Saved
+	for _, file := range files {
+		body, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		name := strings.TrimSuffix(filepath.Base(file), ".json")
+		list = append(list, Saved{Name: name, Request: Request{Header: header(name), Body: string(body)}})
+	}
+	return list, nil
+}

@@ -1,0 +1,33 @@
+package providers
+
+import (
+	"net/http"
+
+	"github.com/slack-go/slack"
+)
+
+func init() {
+	add(&Subject{
+		Provider: "slack",
+		SDK:      "github.com/slack-go/slack",
+		Verify: func(r *Request, key *Key) error {
+			verifier, err := slack.NewSecretsVerifier(r.header(), key.Secret)
+			if err != nil {
+				return err
+			}
+			if _, err := verifier.Write([]byte(r.Body)); err != nil {
+				return err
+			}
+			return verifier.Ensure()
+		},
+	})
+}
+
+// header returns the headers with canonical names.
+func (r *Request) header() http.Header {
+	h := http.Header{}
+	for name, value := range r.Header {
+		h.Set(name, value)
+	}
+	return h
+}
