@@ -40,7 +40,7 @@ func TestBadSettings(t *testing.T) {
 			if !found && !*update {
 				t.Fatalf("%s has no separator %q", file, strings.TrimSpace(separator))
 			}
-			got, ok := Check(LoadOptions{Dir: dirWith(t, input+"\n"), Environ: environ("SET=a-value-of-a-variable", "EMPTY=")})
+			got, ok := Check(LoadOptions{Dir: dirWith(t, input+"\n"), Environ: environ("SET=a-value-of-a-variable", "EMPTY=", "NAMED=${SET:-}", "DOLLAR=$SET")})
 			if ok {
 				t.Errorf("%s is accepted", file)
 			}

@@ -300,6 +300,18 @@ func validVariable(name string) bool {
 	return name != ""
 }
 
+// namesVariable reports whether text is $NAME or ${NAME}, perhaps with a default, and nothing else. Such
+// a secret is one that somebody meant to be replaced, as in the file of a service manager that replaces
+// nothing, and an attacker can guess it.
+func namesVariable(text string) bool {
+	name, dollar := strings.CutPrefix(text, "$")
+	if inside, braced := strings.CutPrefix(name, "{"); braced {
+		name, dollar = strings.CutSuffix(inside, "}")
+		name, _, _ = strings.Cut(name, ":-")
+	}
+	return dollar && validVariable(name)
+}
+
 // maxSecretFile bounds the size of a file with a secret, in bytes.
 const maxSecretFile = 64 << 10
 
@@ -309,8 +321,13 @@ func (l *loader) secret(n *node) (Secret, bool) {
 	if !ok {
 		return "", false
 	}
-	if name, dollar := strings.CutPrefix(n.raw, "$"); dollar && !n.literal && validVariable(name) {
+	switch name, dollar := strings.CutPrefix(n.raw, "$"); {
+	case dollar && !n.literal && validVariable(name):
 		l.faultHint(n, "write it as ${...}, or put a secret that looks so into a file", "a variable needs braces: without them, this is the text itself")
+		return "", false
+	case namesVariable(text) && n.raw != "$"+text: // $${NAME} asks for this text
+		l.faultHint(n, "give the variable its value, or put a secret that looks so into a file",
+			"the value is the name of a variable, as $NAME or ${NAME}, which is not replaced here")
 		return "", false
 	}
 	if path, isFile := strings.CutPrefix(text, "file:"); isFile {
