@@ -201,7 +201,8 @@ type Store interface {
 
 	// Confirm returns nil once every commit before the call is durable, also one on a connection
 	// whose settings the store does not know. The error matches ErrCommitUnknown if the server
-	// stopped waiting for its synchronous standbys.
+	// stopped waiting for its synchronous standbys, or the files of the database are not in their
+	// place.
 	Confirm(ctx context.Context) error
 
 	// Now returns the database's clock. It is also the cheapest check that the database can be

@@ -171,6 +171,40 @@ func TestFileNotInItsPlaceInClaimTx(t *testing.T) {
 	}
 }
 
+// In a caller's transaction the store cannot see the log of its connection, so Confirm checks it after
+// the commit.
+func TestConfirmWithoutTheLog(t *testing.T) {
+	t.Parallel()
+	store, path := placed(t)
+	confirm := func(id string) error {
+		tx, err := store.Writer().BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = tx.Rollback() }()
+		if _, err := store.ClaimTx(t.Context(), tx, &driver.ClaimParams{Claims: []driver.Claim{newClaim(id)}}); err != nil {
+			t.Fatal(err)
+		}
+		if err := tx.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		return store.Confirm(t.Context())
+	}
+	if err := confirm("first"); err != nil {
+		t.Fatal(err)
+	}
+	for _, suffix := range []string{"-wal", "-shm"} {
+		rename(t, path+suffix, path+suffix+".moved")
+		if err := confirm("without " + suffix); !errors.Is(err, driver.ErrCommitUnknown) {
+			t.Errorf("Confirm without %s: got the error %v, want %v", suffix, err, driver.ErrCommitUnknown)
+		}
+		rename(t, path+suffix+".moved", path+suffix)
+		if err := confirm("with " + suffix); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // A connection that the pool closed and opened again may find a new log: the last connection to a
 // file deletes it.
 func TestNewConnectionWithANewLog(t *testing.T) {

@@ -62,8 +62,20 @@ func (t *writeTx) checkFlush(allowed []string) error {
 	return fmt.Errorf("%w: %s", driver.ErrUnavailable, w)
 }
 
-// Confirm implements driver.Store. A claim was refused unless its commit is flushed.
-func (s *Store) Confirm(context.Context) error { return nil }
+// Confirm implements driver.Store. A claim was refused unless its commit is flushed, so only the place
+// of the files is left to check: in a caller's transaction, inTx cannot check that of the log.
+func (s *Store) Confirm(ctx context.Context) error {
+	const op = "checking the place of the file after a commit"
+	conn, err := s.writer.Conn(ctx)
+	if err != nil {
+		return fmt.Errorf("%s: waiting for the writer: %w: %w", op, driver.ErrCommitUnknown, err)
+	}
+	defer conn.Close()
+	if err := s.place.check(conn); err != nil {
+		return fmt.Errorf("%s: %w: %w", op, driver.ErrCommitUnknown, err)
+	}
+	return nil
+}
 
 func weaknesses(synchronous int, journal, version string) []driver.Weakness {
 	var found []driver.Weakness
