@@ -43,7 +43,7 @@ func readDeadLetters(cmd *cobra.Command, args []string, all bool) (*hookonce.Dea
 // dead is an error, and the rest are processed nevertheless.
 func (p *program) workOnLetters(ctx context.Context, in *engine, w *letterWork, selected *hookonce.DeadLetters, asJSON bool) error {
 	named := len(selected.EventIDs) > 0 || selected.Filter.MessageID != ""
-	faults, err := in.takeOutMissing(ctx, selected)
+	faults, err := in.takeOutMissing(ctx, w, selected)
 	if err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func (p *program) workOnLetters(ctx context.Context, in *engine, w *letterWork, 
 	} else {
 		fmt.Fprintf(p.stdout, "%s %s\n", w.done, counted(worked.Done, "dead letter"))
 		if worked.Passed > 0 {
-			fmt.Fprintf(p.stdout, "passed over %s: no longer dead, or locked by another session\n", counted(worked.Passed, "dead letter"))
+			fmt.Fprintf(p.stdout, "passed over %s: %s\n", counted(worked.Passed, "dead letter"), w.passed)
 		}
 	}
 	looked := counted(worked.Done+worked.Passed, "dead letter")
@@ -76,12 +76,12 @@ func (p *program) workOnLetters(ctx context.Context, in *engine, w *letterWork, 
 	return errors.Join(faults...)
 }
 
-// takeOutMissing removes the named events and messages that are not dead from selected, and returns an
-// error for each.
-func (in *engine) takeOutMissing(ctx context.Context, selected *hookonce.DeadLetters) (faults []error, err error) {
+// takeOutMissing removes the named events and messages that are not dead, or that w passes over, from
+// selected, and returns an error for each.
+func (in *engine) takeOutMissing(ctx context.Context, w *letterWork, selected *hookonce.DeadLetters) (faults []error, err error) {
 	var dead []string
 	for _, id := range selected.EventIDs {
-		fault, err := in.notDead(ctx, selected.Filter.Source, id)
+		fault, err := in.notDead(ctx, w, selected.Filter.Source, id)
 		switch {
 		case err != nil:
 			return nil, err
@@ -105,13 +105,14 @@ func (in *engine) takeOutMissing(ctx context.Context, selected *hookonce.DeadLet
 	return faults, nil
 }
 
-// notDead returns an error that says why an event has no dead letter, or nil if it has one.
-func (in *engine) notDead(ctx context.Context, source, eventID string) (fault, err error) {
+// notDead returns an error that says why an event has no dead letter for w, or nil if it has one.
+func (in *engine) notDead(ctx context.Context, w *letterWork, source, eventID string) (fault, err error) {
 	page, err := in.store.DeadLetters(ctx, &driver.MessageFilter{Source: source, EventID: eventID, Limit: 1})
 	if err != nil {
 		return nil, fmt.Errorf("looking for dead letters: %w", err)
 	}
-	if len(page.DeadLetters) > 0 {
+	found := len(page.DeadLetters) > 0
+	if found && !w.replays {
 		return nil, nil
 	}
 	detail, err := in.store.Event(ctx, source, eventID)
@@ -121,10 +122,25 @@ func (in *engine) notDead(ctx context.Context, source, eventID string) (fault, e
 	if err != nil {
 		return nil, fmt.Errorf("reading an event: %w", err)
 	}
+	if found {
+		return noteNeeded(detail), nil
+	}
 	return &app.Error{
 		Err:    fmt.Errorf("event %q of source %q has no dead letter: it is %s", eventID, source, detail.State),
 		Remedy: "hookonce events show " + word(source) + " " + word(eventID),
 	}, nil
+}
+
+// noteNeeded returns an error if only a replay that names the note runs a dead event again, or nil.
+func noteNeeded(e *driver.EventDetail) error {
+	if e.State != driver.StateDead || e.Note != driver.NoteTxEnded {
+		return nil
+	}
+	return &app.Error{
+		Err: fmt.Errorf("event %q of source %q: %w", e.EventID, e.Source, driver.ErrNoteNeeded),
+		Remedy: "correct the handler, look at the effects of the event, and if it is to run again: hookonce events replay " +
+			word(e.Source) + " " + word(e.EventID) + " --note '" + driver.NoteTxEnded + "'",
+	}
 }
 
 // messageNotDead returns an error that says why a message is not a dead letter, or nil if it is

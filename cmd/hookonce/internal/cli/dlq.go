@@ -20,13 +20,15 @@ func (p *program) dlqCommand() *cobra.Command {
 		p.dlqListCommand(),
 		p.dlqWorkCommand(&letterWork{
 			verb: "replay", done: "replayed", short: "Make dead letters due again, with the ids that they had",
+			replays: true, passed: "no longer dead, locked by another session, or dead with the note '" + driver.NoteTxEnded + "'",
 			do:    (*hookonce.Engine).ReplayDead,
 			shape: hookadmin.NewReplayedDead, pace: " (default 100/s)",
 		}),
 		p.dlqWorkCommand(&letterWork{
 			verb: "discard", done: "discarded", short: "Give dead letters up; their identities stay claimed",
-			do:    (*hookonce.Engine).Discard,
-			shape: hookadmin.NewDiscarded,
+			passed: "no longer dead, or locked by another session",
+			do:     (*hookonce.Engine).Discard,
+			shape:  hookadmin.NewDiscarded,
 		}),
 	)
 	return cmd
@@ -82,6 +84,8 @@ func (p *program) printDeadLetters(page *driver.DeadLetterPage) error {
 // letterWork is an action on dead letters, with its texts.
 type letterWork struct {
 	verb, done, short string
+	passed            string // why dead letters are passed over
+	replays           bool   // dead letters with driver.NoteTxEnded are passed over
 	do                func(*hookonce.Engine, context.Context, *hookonce.DeadLetters) (hookonce.Worked, error)
 	shape             func(hookonce.Worked, bool) *hookadmin.Worked
 	pace              string // the default rate, for the help; "" for none
