@@ -39,7 +39,7 @@ type Store interface {
 	CountDeliveries(ctx context.Context, p *CountDeliveriesParams) error
 
 	// Quarantine stores verified requests that are not usable as events. A body that the source has
-	// already sent is counted, not stored again.
+	// already sent is counted, not stored again. ErrNotStored means that the database dropped one.
 	Quarantine(ctx context.Context, p *QuarantineParams) error
 
 	// SettleQuarantined removes a request from the quarantine or, if p.Reason is not "", gives it

@@ -3,6 +3,7 @@ package pgstore
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -62,7 +63,8 @@ CROSS JOIN {schema}.durably()
 ORDER BY key
 ON CONFLICT (key) DO UPDATE SET
 	count = q.count + excluded.count, handled = q.handled OR excluded.handled,
-	last_at = greatest(q.last_at, excluded.last_at)`
+	last_at = greatest(q.last_at, excluded.last_at)
+RETURNING 1`
 
 // Quarantine implements [driver.Store].
 func (s *Store) Quarantine(ctx context.Context, p *driver.QuarantineParams) error {
@@ -95,8 +97,15 @@ func (s *Store) Quarantine(ctx context.Context, p *driver.QuarantineParams) erro
 		parts, counts = append(parts, int64(q.Part)), append(counts, times[keys[i]])
 		works = append(works, handled[keys[i]])
 	}
-	return write(ctx, s.pools.Receive, "quarantining requests", noRows, s.sql.quarantine,
+	const op = "quarantining requests"
+	kept := 0
+	count := func(Rows) error { kept++; return nil }
+	err := write(ctx, s.pools.Receive, op, count, s.sql.quarantine,
 		ids, sources, hashes, parts, headers, bodies, reasons, counts, clock(p.Now), works)
+	if err == nil && kept < len(keys) {
+		return fmt.Errorf("%s: %w", op, driver.ErrNotStored)
+	}
+	return err
 }
 
 const (

@@ -35,8 +35,7 @@ func (s *Store) Quarantine(ctx context.Context, p *driver.QuarantineParams) erro
 	return s.writeEach(ctx, op, p.Now, len(p.Requests), func(t *writeTx, i int) error {
 		q := &p.Requests[i]
 		key := driver.BodyKey(q.Source, q.BodyHash)
-		_, err := t.exec(insertQuarantine, key[:], q.Source, q.BodyHash[:], int(q.Part), blob(q.Headers), blob(q.Body), q.Reason, t.now, q.Handled)
-		return err
+		return t.insert(insertQuarantine, key[:], q.Source, q.BodyHash[:], int(q.Part), blob(q.Headers), blob(q.Body), q.Reason, t.now, q.Handled)
 	})
 }
 

@@ -23,6 +23,7 @@ func claimCases() []testCase {
 		{"DatabaseClock", claimDatabaseClock},
 		{"CancelledContext", claimCancelled},
 		{"DroppedRow", claimDropped},
+		{"DroppedQuarantine", quarantineDropped},
 	}
 }
 

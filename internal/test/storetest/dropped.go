@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"strings"
@@ -9,8 +10,8 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// DropRow returns SQL that creates a trigger on one of the tables of an event. The
-// trigger drops the rows of one event, without an error. {schema} stands for the PostgreSQL schema.
+// DropRow returns SQL that creates a trigger on a table with the column key, or on message. The trigger
+// drops new rows of one event, without an error. {schema} stands for the PostgreSQL schema.
 func DropRow(table string, key driver.Key) (postgres, sqlite string) {
 	column := "key"
 	if table == "message" {
@@ -56,6 +57,23 @@ func claimDropped(f *fixture) {
 			f.Errorf("ForeignTriggers: %q, error %v, want %d, with drop_%s", found, err, i+1, table)
 		}
 	}
+}
+
+// quarantineDropped has a trigger that drops a quarantined request: Quarantine fails.
+func quarantineDropped(f *fixture) {
+	request := func(body string) driver.Quarantined {
+		return driver.Quarantined{
+			Source: "shop", Body: []byte(body), BodyHash: sha256.Sum256([]byte(body)), Headers: []byte("{}"), Reason: "no id",
+		}
+	}
+	kept, dropped := request("kept"), request("dropped")
+	f.with.Drop(f.T, f.s, "quarantine", driver.BodyKey(dropped.Source, dropped.BodyHash))
+	err := f.s.Quarantine(f.Context(), &driver.QuarantineParams{Requests: []driver.Quarantined{kept, dropped}, Now: t0})
+	if !errors.Is(err, driver.ErrNotStored) {
+		f.Errorf("Quarantine while a trigger drops rows: got the error %v, want %v", err, driver.ErrNotStored)
+	}
+	f.quarantine(t0, kept)
+	f.quarantine(t0, kept) // counted
 }
 
 // takeClaimDropped is claimDropped for claims in the transaction of the work.
