@@ -65,6 +65,19 @@ func TestDemands(t *testing.T) {
 	}
 }
 
+// TestSvixHeaders checks that every scheme of Svix is signed in the headers that Svix's users read.
+func TestSvixHeaders(t *testing.T) {
+	each(t, func(t *testing.T, s *sample.Sender, key verify.Key) {
+		if s.Scheme.ID != "svix" {
+			return
+		}
+		h := signed(t, s, key, sample.Event{ID: "evt_1", Type: "made.up", Time: now}).Header
+		if h.Get("Svix-Id") != "evt_1" || h.Get("Svix-Signature") == "" || h.Get("Webhook-Id") != "" {
+			t.Errorf("got %v", h)
+		}
+	})
+}
+
 // segment returns the header or the claims of a JWT.
 func segment(t *testing.T, token string, claims bool) string {
 	t.Helper()
