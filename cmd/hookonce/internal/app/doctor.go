@@ -241,7 +241,7 @@ func checkTriggers(ctx context.Context, store driver.Store) Check {
 	case err != nil:
 		return failed(name, err)
 	case len(found) > 0:
-		return Check{name, StatusWarning, found, "drop them: a trigger or rule on hookonce's tables may drop or change events"}
+		return Check{name, StatusWarning, found, "drop them: a trigger or rule on hookonce's tables may drop or change events; restart the gateways after a rule is dropped"}
 	}
 	return ok(name, "no foreign trigger or rule is on hookonce's tables")
 }
