@@ -8,13 +8,13 @@ import (
 
 // boarding returns workers that have one place for an Inline handler.
 func boarding() *Workers[struct{}] {
-	return &Workers[struct{}]{flights: newFlights(), slots: make(chan struct{}, 1), budget: newBudget(1, 1, never)}
+	return &Workers[struct{}]{flights: newFlights(), seats: newSeats(1), budget: newBudget(1, 1, never)}
 }
 
 func wantEmpty(t *testing.T, w *Workers[struct{}]) {
 	t.Helper()
-	if len(w.slots) != 0 || w.budget.running != 0 {
-		t.Errorf("%d workers and %d places in the budget stay taken", len(w.slots), w.budget.running)
+	if w.seats.free != 1 || w.budget.running != 0 {
+		t.Errorf("%d workers are free, want 1; %d places in the budget stay taken", w.seats.free, w.budget.running)
 	}
 }
 
@@ -22,13 +22,14 @@ func wantEmpty(t *testing.T, w *Workers[struct{}]) {
 func TestBoardAfterDrain(t *testing.T) {
 	t.Parallel()
 	w := boarding()
-	if err := w.board(t.Context()); err != nil {
+	seat, err := w.board(t.Context(), "source")
+	if err != nil {
 		t.Fatal(err)
 	}
-	w.leave()
+	w.leave(seat)
 	w.flights.drain()
 	for range 100 { // of two ready cases, select takes any
-		if err := w.board(t.Context()); !errors.Is(err, errDraining) {
+		if _, err := w.board(t.Context(), "source"); !errors.Is(err, errDraining) {
 			t.Fatalf("board returned the error %v, want %v", err, errDraining)
 		}
 	}
@@ -40,8 +41,8 @@ func TestDrainWhileFlightsBoard(t *testing.T) {
 	t.Parallel()
 	for name, fill := range map[string]func(*Workers[struct{}]) (empty func()){
 		"for a worker": func(w *Workers[struct{}]) func() {
-			w.slots <- struct{}{}
-			return func() { <-w.slots }
+			seat := w.seats.wait("another source")
+			return func() { w.seats.leave(seat) }
 		},
 		"in the budget": func(w *Workers[struct{}]) func() {
 			w.budget.acquire(context.Background(), true)
@@ -54,11 +55,14 @@ func TestDrainWhileFlightsBoard(t *testing.T) {
 			empty := fill(w)
 			late, cancel := context.WithCancel(t.Context())
 			cancel()
-			if err := w.board(late); !errors.Is(err, context.Canceled) {
+			if _, err := w.board(late, "source"); !errors.Is(err, context.Canceled) {
 				t.Errorf("board without room returned the error %v, want %v", err, context.Canceled)
 			}
 			boarded := make(chan error, 1)
-			go func() { boarded <- w.board(t.Context()) }()
+			go func() {
+				_, err := w.board(t.Context(), "source")
+				boarded <- err
+			}()
 			w.flights.drain()
 			if err := <-boarded; !errors.Is(err, errDraining) {
 				t.Errorf("board returned the error %v, want %v", err, errDraining)

@@ -72,10 +72,24 @@ func (w *Workers[T]) Drain() { w.flights.drain() }
 
 // fly claims an event and runs its handler, in one transaction.
 func (w *Workers[T]) fly(ctx context.Context, src *Source, claim *driver.Claim) InlineResult {
-	if err := w.board(ctx); err != nil {
+	deadline, _ := ctx.Deadline()
+	patient, stop := context.WithTimeout(ctx, w.seats.patience(src.Name, time.Until(deadline)))
+	seat, err := w.board(patient, src.Name)
+	stop()
+	if err != nil {
 		return unclaimed(err)
 	}
-	defer w.leave()
+	defer w.leave(seat)
+	began := time.Now()
+	result := w.flySeated(ctx, src, claim)
+	if late := time.Until(deadline) <= inlineMargin; late || result.Claimed || result.Failure != nil {
+		w.seats.note(src.Name, time.Since(began), late) // a duplicate says nothing about the handler
+	}
+	return result
+}
+
+// flySeated is fly for a delivery that has a worker.
+func (w *Workers[T]) flySeated(ctx context.Context, src *Source, claim *driver.Claim) InlineResult {
 	c := *claim
 	c.Work = driver.WorkDone
 	for try := 1; ; try++ {
@@ -89,29 +103,31 @@ func (w *Workers[T]) fly(ctx context.Context, src *Source, claim *driver.Claim) 
 
 // board waits for a worker and for room in the budget. It returns an error once Drain was called,
 // also if there is room. The caller leaves.
-func (w *Workers[T]) board(ctx context.Context) error {
+func (w *Workers[T]) board(ctx context.Context, source string) (*seat, error) {
 	waiting, stop := context.WithCancel(ctx)
 	defer stop()
 	defer context.AfterFunc(w.flights.open, stop)()
+	seat := w.seats.wait(source)
 	select {
-	case w.slots <- struct{}{}:
+	case <-seat.taken:
 	case <-waiting.Done():
-		return w.flights.missed(ctx, "all workers for Inline handlers are busy")
+		w.seats.leave(seat)
+		return nil, w.flights.missed(ctx, "all workers for Inline handlers are busy")
 	}
 	if !w.budget.acquire(waiting, true) {
-		<-w.slots
-		return w.flights.missed(ctx, "other handlers use all connections for work")
+		w.seats.leave(seat)
+		return nil, w.flights.missed(ctx, "other handlers use all connections for work")
 	}
 	if w.flights.open.Err() != nil {
-		w.leave()
-		return errDraining
+		w.leave(seat)
+		return nil, errDraining
 	}
-	return nil
+	return seat, nil
 }
 
-func (w *Workers[T]) leave() {
+func (w *Workers[T]) leave(s *seat) {
 	w.budget.release(true)
-	<-w.slots
+	w.seats.leave(s)
 }
 
 // inlineTimeout is the time until the answer's deadline, less inlineMargin.

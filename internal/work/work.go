@@ -113,7 +113,7 @@ type Workers[T any] struct {
 	sizes    batchSizes
 
 	flights *flights
-	slots   chan struct{} // holds one item for each Inline delivery that has a worker
+	seats   *seats // of Inline deliveries
 
 	budget      *budget // of all handlers
 	busyObjects busyObjects
@@ -132,7 +132,7 @@ func New[T any](db driver.Driver[T], handlers Handlers[T], o Options) *Workers[T
 		}),
 		alone: lastAttempts{longest: o.HandlerTimeout + returnGrace + limits.BatchTime + storeTimeout},
 		types: types, sources: sources,
-		agenda: newAgenda(o.Workers), suspects: newAgenda(1), flights: newFlights(), slots: make(chan struct{}, o.Workers),
+		agenda: newAgenda(o.Workers), suspects: newAgenda(1), flights: newFlights(), seats: newSeats(o.Workers),
 	}
 }
 

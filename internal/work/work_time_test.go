@@ -60,6 +60,8 @@ func (*fakeRun) Next(context.Context, driver.Key, *driver.FinishParams) error {
 	return nil
 }
 
+func (*fakeRun) Finish(context.Context, *driver.FinishParams) error { return nil }
+
 func (r *fakeRun) Abandon(context.Context) error {
 	r.db.abandoned = time.Now()
 	return nil
