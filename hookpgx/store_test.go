@@ -57,6 +57,11 @@ func queuedFeatures(worldOf func(driver.Store) *world) storetest.Features {
 			w := worldOf(s)
 			w.drop(t, table, key)
 		},
+		Refuse: func(t *testing.T, s driver.Store, key driver.Key) {
+			t.Helper()
+			trigger, _ := storetest.RefuseRow(key)
+			worldOf(s).exec(t, trigger)
+		},
 	}
 }
 

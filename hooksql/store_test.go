@@ -49,6 +49,10 @@ func TestConformance(t *testing.T) {
 			_, trigger := storetest.DropRow(table, key)
 			execPlain(t, files.get(s), trigger)
 		},
+		Refuse: func(t *testing.T, s driver.Store, key driver.Key) {
+			_, trigger := storetest.RefuseRow(key)
+			execPlain(t, files.get(s), trigger)
+		},
 	})
 }
 

@@ -18,6 +18,14 @@ func writeFailed(db DB, op string, err error) error {
 	return failed(db, op, err, driver.ErrCommitUnknown)
 }
 
+// claimFailed classifies the error of a claim. unknown is the class of an unknown outcome.
+func claimFailed(db DB, op string, err, unknown error) error {
+	if err != nil && db.Outcome(err) == Refused && strings.HasPrefix(SQLState(err), classRaised) {
+		return fmt.Errorf("%s: %w: %w", op, driver.ErrBadRow, err)
+	}
+	return failed(db, op, err, unknown)
+}
+
 func failed(db DB, op string, err, unknown error) error {
 	if err == nil {
 		return nil
@@ -72,6 +80,7 @@ const (
 	classData       = "22" // a value that its type does not accept
 	classConstraint = "23"
 	classLimit      = "54" // a row, an index entry or an array is too large
+	classRaised     = "P0" // RAISE without a code: a trigger of the database's owner refuses a row; our functions set codes
 )
 
 // classOf returns the driver error for the code of a server's error that undid a statement.

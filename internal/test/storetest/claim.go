@@ -24,6 +24,7 @@ func claimCases() []testCase {
 		{"CancelledContext", claimCancelled},
 		{"DroppedRow", claimDropped},
 		{"DroppedQuarantine", quarantineDropped},
+		{"RefusedRow", claimRefused},
 	}
 }
 

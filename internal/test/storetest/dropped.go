@@ -26,6 +26,33 @@ CREATE TRIGGER drop_%[1]s BEFORE INSERT ON {schema}.%[1]s
 	return postgres, sqlite
 }
 
+// RefuseRow returns SQL that creates a trigger on the table event. The trigger refuses the row of one
+// event, as a rule of the database's owner may. {schema} stands for the PostgreSQL schema.
+func RefuseRow(key driver.Key) (postgres, sqlite string) {
+	postgres = fmt.Sprintf(`
+CREATE FUNCTION {schema}.refuse_event() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'not this one'; END $$;
+CREATE TRIGGER refuse_event BEFORE INSERT ON {schema}.event
+	FOR EACH ROW WHEN (NEW.key = '\x%x'::bytea) EXECUTE FUNCTION {schema}.refuse_event();`, key)
+	sqlite = fmt.Sprintf(`CREATE TRIGGER refuse_event BEFORE INSERT ON hookonce_event WHEN NEW.key = x'%x'
+		BEGIN SELECT RAISE(ABORT, 'not this one'); END`, key)
+	return postgres, sqlite
+}
+
+// claimRefused has a trigger that refuses the row of an event. That event alone is at fault, so the
+// others can be claimed without it.
+func claimRefused(f *fixture) {
+	refused, other := newQueued("refused", "audit"), newQueued("other", "audit")
+	f.with.Refuse(f.T, f.s, refused.Key)
+	for _, claims := range [][]driver.Claim{sorted(refused, other), {refused}} {
+		results, err := f.s.Claim(f.Context(), &driver.ClaimParams{Claims: claims, Now: t0})
+		if !errors.Is(err, driver.ErrBadRow) || errors.Is(err, driver.ErrUnavailable) {
+			f.Errorf("Claim of %d events while a trigger refuses one: results %+v, error %v, want %v", len(claims), results, err, driver.ErrBadRow)
+		}
+	}
+	f.absent("stripe", "other")
+	f.claimNew(t0, other)
+}
+
 // claimDropped has a trigger that drops one row of an event. The event is neither claimed nor a
 // duplicate; the other claims are as they would be without it.
 func claimDropped(f *fixture) {

@@ -26,6 +26,8 @@ type Features struct {
 	Damage func(t *testing.T, s driver.Store, key driver.Key, how Damage)
 	// Drop creates a trigger with the SQL of DropRow.
 	Drop func(t *testing.T, s driver.Store, table string, key driver.Key)
+	// Refuse creates a trigger with the SQL of RefuseRow.
+	Refuse func(t *testing.T, s driver.Store, key driver.Key)
 }
 
 // Damage is a way to change rows by hand.
