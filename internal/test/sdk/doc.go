@@ -4,6 +4,6 @@
 //
 // It is a Go module of its own, with an npm project of its own in npm/, so that nothing of it is a
 // dependency of hookonce. Each provider is a file in npm/providers or in providers. One process of
-// Node serves all tests; see npm/main.mjs. known.json says for every provider of the catalog how it
-// is checked here, or why it is not.
+// Node serves all tests; see npm/main.mjs. The evidence of the catalog's entries names the packages
+// that judge them here, or the reason why none does.
 package sdk

@@ -22,7 +22,7 @@ type providerRow struct {
 	ID      string        `json:"id"`       // the location of the event id, confirmed or not
 	IDKnown bool          `json:"id_known"` // otherwise the source must set event.id
 	Batch   bool          `json:"batch"`    // one delivery may hold several events
-	KnownBy string        `json:"known_by"` // sdk, request, vector or documentation; "" for hmac and none
+	KnownBy string        `json:"known_by"` // see provider.Evidence; "" for hmac and none
 }
 
 func (p *program) providersCommand() *cobra.Command {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -25,6 +26,9 @@ hookonce knows these senders by name: ` + "`provider: NAME`" + ` in the settings
 ` + "`hookonce providers NAME`" + ` shows more facts about one, and settings to begin with. Any other sender that signs by HMAC
 works as ` + "`hmac`" + ` ([how](sources.md#signature)).
 
+`
+
+const providersLegend = `
 - **Signs with**: the schemes; the first is the default. A scheme in *italics* is weak or checks nothing, so a source
   must choose it with ` + "`scheme`" + `.
 - **Event id**: its location; of several alternatives, the first. *set it* means that no location is confirmed, so the
@@ -36,10 +40,13 @@ works as ` + "`hmac`" + ` ([how](sources.md#signature)).
 - **Retries**: how long the provider retries, if known. The default dedupe window is never shorter.
 - **Set**: the settings that the source needs besides ` + "`secrets`" + `; those with ` + "`?`" + ` are optional. *key is fetched* means
   that hookonce gets the public key from the provider's own hosts over https; the setting ` + "`key`" + ` replaces it.
-- **Known by**: the strongest evidence for the entry. *its SDK*: the provider's own SDK, or a well-kept verifier,
-  accepts the requests that hookonce signs, and the other way round. *a recorded request*: a genuine request verifies.
-  *its published vector*: a signed example of the provider verifies. *documentation alone*: nothing has confirmed it.
-  ` + "`hookonce providers NAME`" + ` names the source.
+- **Known by**: the strongest evidence for the entry; ` + "`hookonce providers NAME`" + ` names its source. A listed package
+  accepts the requests that hookonce signs, and refuses changed ones. If it signs too, hookonce accepts its requests.
+  - *its SDK*: the provider's own package. Packages of others may follow it.
+  - *a recorded request*: a genuine request verifies. *its published vector*: a signed example of the provider verifies.
+  - *a third-party verifier*: a well-kept package of others agrees; it may share a mistake with hookonce.
+  - *its documented procedure*: a general library agrees, used as the provider's documentation shows.
+  - *documentation alone*: nothing has confirmed the entry. [Without an SDK](#without-an-sdk) gives the reason.
 
 | name | provider | known by | signs with | event id | batch | handshake | retries | set | notes |
 |---|---|---|---|---|---|---|---|---|---|
@@ -48,9 +55,8 @@ works as ` + "`hmac`" + ` ([how](sources.md#signature)).
 // TestProvidersPage checks that docs/providers.md shows the current catalog.
 func TestProvidersPage(t *testing.T) {
 	t.Parallel()
-	var page strings.Builder
-	page.WriteString(providersIntro)
-	var long strings.Builder
+	var page, rows, long strings.Builder
+	known := map[string]int{}
 	reasons := map[string][]string{}
 	for _, name := range provider.Names() {
 		spec, err := provider.Lookup(name)
@@ -63,11 +69,13 @@ func TestProvidersPage(t *testing.T) {
 			long.WriteString(wrapped("- `" + string(name) + "`: " + notes))
 			notes = "[see below](#longer-notes)"
 		}
-		page.WriteString(pageRow(facts, notes))
+		rows.WriteString(pageRow(facts, notes))
+		known[facts.Evidence.By]++
 		if r := facts.Evidence.Reason; r != "" {
 			reasons[r] = append(reasons[r], "`"+string(name)+"`")
 		}
 	}
+	page.WriteString(providersIntro + counts(known) + providersLegend + rows.String())
 	page.WriteString("\n## Longer notes\n\n" + long.String())
 	page.WriteString(withoutSDK(reasons))
 	const path = "../../../../docs/providers.md"
@@ -86,13 +94,29 @@ func TestProvidersPage(t *testing.T) {
 	}
 }
 
+// counts says how many providers are known in each way.
+func counts(known map[string]int) string {
+	var texts []string
+	all := 0
+	for _, by := range []string{
+		provider.BySDK, provider.ByRequest, provider.ByVector, provider.ByVerifier, provider.ByProcedure, provider.ByDocumentation,
+	} {
+		if n := known[by]; n > 0 {
+			text := strings.Replace(provider.Evidence{By: by}.String(), "its ", "their ", 1)
+			texts = append(texts, fmt.Sprintf("**%d** by %s", n, text))
+			all += n
+		}
+	}
+	return strings.ReplaceAll(wrapped(fmt.Sprintf("How these %d providers are known: %s.", all, strings.Join(texts, ", "))), "\n  ", "\n")
+}
+
 // withoutSDK lists the providers that no SDK judges, by the reason; "" if there are none.
 func withoutSDK(reasons map[string][]string) string {
 	if len(reasons) == 0 {
 		return ""
 	}
 	var text strings.Builder
-	text.WriteString("\n## Without an SDK\n\nNo SDK judges these entries, for the reason given.\n\n")
+	text.WriteString("\n## Without an SDK\n\nNo SDK of the provider judges these entries, for the reason given.\n\n")
 	for _, reason := range slices.Sorted(maps.Keys(reasons)) {
 		text.WriteString(wrapped("- " + reason + ": " + strings.Join(reasons[reason], ", ")))
 	}
@@ -141,12 +165,17 @@ func pageRow(f *providerFacts, notes string) string {
 	return "| " + strings.Join(cells, " | ") + " |\n"
 }
 
-// pageEvidence names the source only of an SDK: the others are long.
+// pageEvidence names packages only: other sources are long.
 func pageEvidence(f *providerFacts) string {
-	if f.Evidence.By == provider.BySDK {
-		return f.Evidence.knownBy()
+	text := provider.Evidence(f.Evidence).String()
+	names := strings.Join(regexp.MustCompile(`(npm|go):[^\s,]+@[^\s,]+`).FindAllString(f.Evidence.Source, -1), ", ")
+	switch by := f.Evidence.By; {
+	case names == "":
+		return text
+	case by == provider.ByRequest || by == provider.ByVector:
+		return text + ", a third-party verifier (" + names + ")"
 	}
-	return provider.Evidence(f.Evidence).String()
+	return text + " (" + names + ")"
 }
 
 func pageSchemes(f *providerFacts) string {
