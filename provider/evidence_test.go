@@ -32,7 +32,7 @@ func TestEvidenceValidate(t *testing.T) {
 		"source is missing: name the s": {By: BySDK},
 		"source is missing: name the v": {By: ByVector, Reason: "no SDK verifies webhooks"},
 		"source is missing: name the p": {By: ByProcedure},
-		"although the pro":             {By: BySDK, Source: "npm:x@1", Reason: "no SDK verifies webhooks"},
+		"although the pro":              {By: BySDK, Source: "npm:x@1", Reason: "no SDK verifies webhooks"},
 		"full stop":                     {By: ByVector, Source: "docs", Reason: "no SDK verifies webhooks."},
 	} {
 		if err := e.Validate(); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
