@@ -72,8 +72,13 @@ func TestSvixHeaders(t *testing.T) {
 			return
 		}
 		h := signed(t, s, key, sample.Event{ID: "evt_1", Type: "made.up", Time: now}).Header
-		if h.Get("Svix-Id") != "evt_1" || h.Get("Svix-Signature") == "" || h.Get("Webhook-Id") != "" {
+		if h.Get("Svix-Id") != "evt_1" || h.Get("Svix-Timestamp") != "1760000000" || !strings.HasPrefix(h.Get("Svix-Signature"), "v1,") {
 			t.Errorf("got %v", h)
+		}
+		for _, name := range []string{"Webhook-Id", "Webhook-Timestamp", "Webhook-Signature"} {
+			if h.Get(name) != "" {
+				t.Errorf("%s is set beside the headers of Svix: %v", name, h)
+			}
 		}
 	})
 }
