@@ -32,4 +32,9 @@ export default [
   subject("svix", "svix", svix, "svix-"),
   subject("svix", "svix", svix, "webhook-", { scheme: "unbranded" }),
   subject("clerk", "svix", svix, "svix-"),
+  subject("beehiiv", "svix", svix, "svix-"),
+  subject("brex", "standardwebhooks", standard, "webhook-"),
+  subject("guesty", "svix", svix, "svix-"),
+  subject("pleo", "svix", svix, "svix-"),
+  subject("safebase", "svix", svix, "svix-"),
 ];
