@@ -1,0 +1,22 @@
+// The verifiers of nuxt-webhook-validators, a package of the Nuxt community, for providers whose own SDKs verify nothing.
+import { useStubs } from "../lib/stubs.mjs";
+
+// subject judges by the file of a provider, which exports one function.
+const subject = (provider, file, config, more) => ({
+  provider,
+  sdk: "nuxt-webhook-validators",
+  async verify(request, key) {
+    useStubs();
+    const path = "../node_modules/nuxt-webhook-validators/dist/runtime/server/lib/validators/";
+    const [isValid] = Object.values(await import(`${path}${file}.js`));
+    return await isValid({ headers: request.headers, body: request.body, config: { webhook: { [file]: config(key) } } });
+  },
+  ...more,
+});
+
+const secretKey = (key) => ({ secretKey: key.secret });
+
+export default [
+  subject("bitbucket", "bitbucket", secretKey),
+  subject("docusign", "docusign", secretKey),
+];
