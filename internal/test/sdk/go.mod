@@ -3,6 +3,7 @@ module github.com/hookonce/hookonce/internal/test/sdk
 go 1.26.0
 
 require (
+	code.gitea.io/sdk/gitea v0.25.1
 	github.com/go-playground/webhooks/v6 v6.4.0
 	github.com/hookonce/hookonce v0.0.0
 	github.com/slack-go/slack v0.35.0
@@ -10,7 +11,6 @@ require (
 )
 
 require (
-	code.gitea.io/sdk/gitea v0.25.1 // indirect
 	github.com/42wim/httpsig v1.2.4 // indirect
 	github.com/PagerDuty/go-pagerduty v1.8.0 // indirect
 	github.com/buildkite/go-buildkite/v4 v4.23.0 // indirect

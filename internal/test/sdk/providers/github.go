@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 
@@ -53,11 +52,11 @@ func (r *Request) http() *http.Request {
 // testdata returns the payloads that go-playground/webhooks recorded of a provider. header returns
 // the headers of the payload with a name.
 func testdata(folder string, header func(name string) map[string]string) ([]Saved, error) {
-	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", playground).Output()
+	dir, err := playgroundDir()
 	if err != nil {
 		return nil, err
 	}
-	files, err := filepath.Glob(filepath.Join(strings.TrimSpace(string(out)), "testdata", folder, "*.json"))
+	files, err := filepath.Glob(filepath.Join(dir, "testdata", folder, "*.json"))
 	if err != nil || len(files) == 0 {
 		return nil, errors.Join(err, errors.New("go-playground/webhooks has no payloads of "+folder))
 	}

@@ -2,8 +2,10 @@
 import { createRequire } from "node:module";
 const require = createRequire(import.meta.url);
 
-// subject judges by the trigger of a provider. credentials, if given, returns its credentials in n8n.
-const subject = (provider, node, { credentials = () => ({}), ...more } = {}) => ({
+// subject judges by the trigger of a provider. credentials, if given, returns its credentials in n8n, and stored the
+// data that the trigger has kept since it made the webhook.
+const webhookSecret = (key) => ({ webhookSecret: key.secret });
+const subject = (provider, node, { credentials = () => ({}), stored = webhookSecret, ...more } = {}) => ({
   provider,
   sdk: "n8n-nodes-base",
   async verify(request, key) {
@@ -11,7 +13,8 @@ const subject = (provider, node, { credentials = () => ({}), ...more } = {}) => 
     return await verifySignature.call({
       getHeaderData: () => request.headers,
       getRequestObject: () => ({ rawBody: Buffer.from(request.body), header: (name) => request.headers[name] }),
-      getWorkflowStaticData: () => ({ webhookSecret: key.secret }),
+      getBodyData: () => JSON.parse(request.body),
+      getWorkflowStaticData: () => stored(key),
       getCredentials: async () => credentials(key),
     });
   },
@@ -19,8 +22,14 @@ const subject = (provider, node, { credentials = () => ({}), ...more } = {}) => 
 });
 
 export default [
+  subject("asana", "Asana", { stored: (key) => ({ hookSecret: key.secret }) }),
+  subject("cal-com", "Cal"),
   subject("calendly", "Calendly"),
+  subject("customerio", "CustomerIo", { credentials: (key) => ({ webhookSigningKey: key.secret }) }),
+  subject("figma", "Figma"),
+  subject("netlify", "Netlify"),
   subject("onfleet", "Onfleet", { credentials: (key) => ({ signingSecret: key.secret }) }),
   subject("typeform", "Typeform"),
+  subject("webflow", "Webflow", { credentials: (key) => ({ clientSecret: key.secret }) }),
   subject("zendesk", "Zendesk", { unchecked: { age: "n8n has no clock" } }),
 ];

@@ -10,6 +10,7 @@ export default {
   },
   async sign(request, key) {
     const { signWebhookPayload } = await sdk();
-    return { headers: { "x-notion-signature": await signWebhookPayload({ body: request.body, verificationToken: key.secret }) } };
+    const signature = await signWebhookPayload({ body: request.body, verificationToken: key.secret });
+    return { headers: { "x-notion-signature": signature } };
   },
 };

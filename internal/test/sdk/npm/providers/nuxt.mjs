@@ -9,7 +9,8 @@ const subject = (provider, file, config, more) => ({
     useStubs();
     const path = "../node_modules/nuxt-webhook-validators/dist/runtime/server/lib/validators/";
     const [isValid] = Object.values(await import(`${path}${file}.js`));
-    return await isValid({ headers: request.headers, body: request.body, config: { webhook: { [file]: config(key) } } });
+    const settings = { [file.replace(".post", "")]: config(key) };
+    return await isValid({ headers: request.headers, body: request.body, config: { webhook: settings } });
   },
   ...more,
 });
@@ -18,5 +19,10 @@ const secretKey = (key) => ({ secretKey: key.secret });
 
 export default [
   subject("bitbucket", "bitbucket", secretKey),
+  subject("cal-com", "calcom.post", secretKey),
   subject("docusign", "docusign", secretKey),
+  subject("twitch", "twitch", secretKey, {
+    signed: ["twitch-eventsub-message-id"],
+    unchecked: { age: "the package has no clock" },
+  }),
 ];
