@@ -1,10 +1,6 @@
 package providers
 
-import (
-	"strings"
-
-	bitbucketserver "github.com/go-playground/webhooks/v6/bitbucket-server"
-)
+import bitbucketserver "github.com/go-playground/webhooks/v6/bitbucket-server"
 
 func init() {
 	add(&Subject{
@@ -20,11 +16,5 @@ func init() {
 			return err
 		},
 		Vectors: func() ([]Saved, error) { return playgroundVectors("bitbucket-server") },
-		Recorded: func() ([]Saved, error) {
-			return testdata("bitbucket-server", func(name string) map[string]string {
-				kind, event, _ := strings.Cut(name, "-")
-				return map[string]string{"x-event-key": kind + ":" + strings.ReplaceAll(event, "-", "_")}
-			})
-		},
 	})
 }

@@ -41,5 +41,19 @@ export default [
       const { default: XHubSignature } = await import("x-hub-signature");
       return { headers: { "x-hub-signature": new XHubSignature("sha256", key.secret).sign(request.body) } };
     },
+    // From Atlassian's documentation.
+    vectors: [
+      {
+        name: "hello-world",
+        key: { secret: "It's a Secret to Everybody" },
+        request: {
+          headers: {
+            "x-hub-signature": "sha256=a4771c39fbe90f317c7824e83ddef3caae9cb3d976c214ace1f2937e133263c9",
+            "x-atlassian-webhook-identifier": "hello-world",
+          },
+          body: "Hello World!",
+        },
+      },
+    ],
   },
 ];
