@@ -55,7 +55,7 @@ var plants = map[string]func(*verify.Scheme){
 			s.SecretEncoding = other(s.SecretEncoding, verify.SecretSHA1, verify.SecretRaw)
 		}
 	},
-	"another form of the time": func(s *verify.Scheme) {
+	timeForm: func(s *verify.Scheme) {
 		if s.Timestamp != nil && s.Family != verify.FamilyStandardWebhooks && !strings.HasPrefix(s.Timestamp.At, "jwt:") {
 			t := *s.Timestamp
 			t.Format = other(t.Format, verify.TimeUnixMS, verify.TimeUnix)
@@ -73,6 +73,9 @@ var plants = map[string]func(*verify.Scheme){
 		}
 	},
 }
+
+// timeForm names the plant that an SDK without a clock cannot notice in requests of send.
+const timeForm = "another form of the time"
 
 // other returns a, or b if the value is a.
 func other(value, a, b string) string {
@@ -101,6 +104,8 @@ func TestPlantedFaults(t *testing.T) {
 					t.Skip("the scheme has no such field")
 				case errors.Is(err, errCompile):
 					t.Skip(err)
+				case name == timeForm && s.Unchecked["age"] != "" && s.Sign == nil && s.Vectors == nil:
+					t.Skip("the SDK does not read the time: " + s.Unchecked["age"])
 				case err != nil: // the key does not fit
 					noticed[s.Provider] = true
 					return
