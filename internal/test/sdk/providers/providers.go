@@ -55,7 +55,8 @@ type Subject struct {
 	// object.
 	ASCII string `json:"ascii"`
 	// Unchecked maps a change (body, header, time, secret or age) to the reason why the SDK accepts
-	// it. A reason that is not needed fails the test.
+	// it, and a fault of TestPlantedFaults to the reason why no check can notice it. A reason that
+	// is not needed fails the test.
 	Unchecked map[string]string `json:"unchecked"`
 	// Event holds rules of the source for a provider without an event id.
 	Event map[string]string `json:"event"`

@@ -2,9 +2,10 @@
 import { createRequire } from "node:module";
 const require = createRequire(import.meta.url);
 
+const webhookSecret = (key) => ({ webhookSecret: key.secret });
+
 // subject judges by the trigger of a provider. credentials, if given, returns its credentials in n8n, and stored the
 // data that the trigger has kept since it made the webhook.
-const webhookSecret = (key) => ({ webhookSecret: key.secret });
 const subject = (provider, node, { credentials = () => ({}), stored = webhookSecret, ...more } = {}) => ({
   provider,
   sdk: "n8n-nodes-base",
@@ -21,15 +22,17 @@ const subject = (provider, node, { credentials = () => ({}), stored = webhookSec
   ...more,
 });
 
+const bothTimes = { unchecked: { "another form of the time": "n8n takes seconds and milliseconds" } };
+
 export default [
   subject("asana", "Asana", { stored: (key) => ({ hookSecret: key.secret }) }),
   subject("cal-com", "Cal"),
-  subject("calendly", "Calendly"),
-  subject("customerio", "CustomerIo", { credentials: (key) => ({ webhookSigningKey: key.secret }) }),
+  subject("calendly", "Calendly", bothTimes),
+  subject("customerio", "CustomerIo", { credentials: (key) => ({ webhookSigningKey: key.secret }), ...bothTimes }),
   subject("figma", "Figma"),
   subject("netlify", "Netlify"),
   subject("onfleet", "Onfleet", { credentials: (key) => ({ signingSecret: key.secret }) }),
   subject("typeform", "Typeform"),
-  subject("webflow", "Webflow", { credentials: (key) => ({ clientSecret: key.secret }) }),
+  subject("webflow", "Webflow", { credentials: (key) => ({ clientSecret: key.secret }), ...bothTimes }),
   subject("zendesk", "Zendesk", { unchecked: { age: "n8n has no clock" } }),
 ];

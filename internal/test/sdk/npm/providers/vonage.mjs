@@ -39,11 +39,13 @@ async function generate(method, key, fields) {
   return new HashGenerator().generate(method, key.secret, fields);
 }
 
+const given = { unchecked: { "another hash": "the parameter sets it" } };
+
 export default [
   jwt,
   sms("hmac-sha256", "sha256"),
-  sms("hmac-sha512", "sha512"),
-  sms("hmac-sha1", "sha1"),
-  sms("hmac-md5", "md5"),
-  sms("md5-concat", "md5hash"),
+  sms("hmac-sha512", "sha512", given),
+  sms("hmac-sha1", "sha1", given),
+  sms("hmac-md5", "md5", given),
+  sms("md5-concat", "md5hash", { unchecked: { ...given.unchecked, "another content": "the parameter sets it" } }),
 ];
