@@ -6,6 +6,7 @@ require (
 	code.gitea.io/sdk/gitea v0.25.1
 	github.com/go-playground/webhooks/v6 v6.4.0
 	github.com/hookonce/hookonce v0.0.0
+	github.com/nicklaw5/helix/v2 v2.30.0
 	github.com/slack-go/slack v0.35.0
 	github.com/stripe/stripe-go/v82 v82.5.1
 )
@@ -18,6 +19,7 @@ require (
 	github.com/davidmz/go-pageant v1.0.2 // indirect
 	github.com/go-chi/chi/v5 v5.2.1 // indirect
 	github.com/go-fed/httpsig v1.1.0 // indirect
+	github.com/golang-jwt/jwt/v4 v4.0.0 // indirect
 	github.com/google/go-querystring v1.2.0 // indirect
 	github.com/gorilla/websocket v1.5.3 // indirect
 	github.com/hashicorp/go-version v1.9.0 // indirect
