@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	code.gitea.io/sdk/gitea v0.25.1
+	github.com/PagerDuty/go-pagerduty v1.8.0
 	github.com/go-playground/webhooks/v6 v6.4.0
 	github.com/hookonce/hookonce v0.0.0
 	github.com/nicklaw5/helix/v2 v2.30.0
@@ -13,7 +14,6 @@ require (
 
 require (
 	github.com/42wim/httpsig v1.2.4 // indirect
-	github.com/PagerDuty/go-pagerduty v1.8.0 // indirect
 	github.com/buildkite/go-buildkite/v4 v4.23.0 // indirect
 	github.com/cenkalti/backoff v1.1.1-0.20171020064038-309aa717adbf // indirect
 	github.com/davidmz/go-pageant v1.0.2 // indirect

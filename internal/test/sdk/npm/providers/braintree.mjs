@@ -1,0 +1,23 @@
+// The SDK makes requests for tests. The secret is the private key of a merchant.
+async function gateway(key) {
+  const { default: braintree } = await import("braintree");
+  const environment = braintree.Environment.Sandbox;
+  return new braintree.BraintreeGateway({ environment, merchantId: "merchant", publicKey: "public", privateKey: key.secret });
+}
+
+export default {
+  provider: "braintree",
+  sdk: "braintree",
+  params: { public_key: "public" },
+  type: "check",
+  covered: ["PG5vdGlmaWNhdGlvb"], // the beginning of the payload
+  async verify(request, key) {
+    const fields = new URLSearchParams(request.body);
+    await (await gateway(key)).webhookNotification.parse(fields.get("bt_signature"), fields.get("bt_payload"));
+    return true;
+  },
+  async sign(request, key) {
+    const fields = (await gateway(key)).webhookTesting.sampleNotification("subscription_canceled", request.id);
+    return { body: String(new URLSearchParams(fields)), headers: { "content-type": "application/x-www-form-urlencoded" } };
+  },
+};
