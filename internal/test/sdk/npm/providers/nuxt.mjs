@@ -1,4 +1,5 @@
 // The verifiers of nuxt-webhook-validators, a package of the Nuxt community, for providers whose own SDKs verify nothing.
+import { recorded } from "../lib/playground.mjs";
 import { useStubs } from "../lib/stubs.mjs";
 
 // subject judges by the file of a provider, which exports one function.
@@ -18,7 +19,10 @@ const subject = (provider, file, config, more) => ({
 const secretKey = (key) => ({ secretKey: key.secret });
 
 export default [
-  subject("bitbucket", "bitbucket", secretKey),
+  subject("bitbucket", "bitbucket", secretKey, {
+    recorded: () =>
+      recorded("bitbucket", (name) => ({ "x-event-key": name.replace("-", ":"), "x-request-uuid": `playground-${name}` })),
+  }),
   subject("cal-com", "calcom.post", secretKey),
   subject("docusign", "docusign", secretKey),
   subject("twitch", "twitch", secretKey, {
