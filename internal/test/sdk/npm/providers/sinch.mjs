@@ -1,7 +1,7 @@
 // The whole of the SDK needs a package that it does not name.
 const sdk = async () => (await import("../node_modules/@sinch/sdk-client/dist/utils/authorization.helper.js")).default;
 
-export default {
+const conversation = {
   provider: "sinch",
   sdk: "@sinch/sdk-client",
   signed: ["x-sinch-webhook-signature-nonce"],
@@ -22,3 +22,14 @@ export default {
     };
   },
 };
+
+const numbers = {
+  provider: "sinch",
+  scheme: "numbers",
+  sdk: "@sinch/sdk-client",
+  async verify(request, key) {
+    return (await sdk()).validateSignatureHeader(key.secret, request.headers, request.body);
+  },
+};
+
+export default [conversation, numbers];
