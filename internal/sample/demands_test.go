@@ -41,7 +41,10 @@ func TestDemands(t *testing.T) {
 		provider.MessageBird: {token: map[string]string{"claims": `"jti":"[A-Z0-9]{26}"`}},
 		provider.Plaid:       {token: map[string]string{"header": `"kid":"1"`}},
 		provider.AWSSNS:      {body: `"SigningCertURL":"https://sns\.us-east-1\.amazonaws\.com/[^"]+\.pem"`},
-		provider.Sentry:      {headers: map[string]string{"Sentry-Hook-Timestamp": "1760000000"}},
+		provider.AdobeIOEvents: {headers: map[string]string{
+			"X-Adobe-Public-Key1-Path": `/prod/keys/pub-key-[^/]+\.pem`, "X-Adobe-Public-Key2-Path": `/prod/keys/pub-key-[^/]+\.pem`,
+		}},
+		provider.Sentry: {headers: map[string]string{"Sentry-Hook-Timestamp": "1760000000"}},
 	}
 	for name, tt := range tests {
 		t.Run(string(name), func(t *testing.T) {
