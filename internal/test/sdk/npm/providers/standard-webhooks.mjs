@@ -30,6 +30,26 @@ const subject = (provider, sdk, library, prefix, more) => ({
 });
 
 export default [
+  subject("openai", "openai", standard, "webhook-", {
+    async verify(request, key) {
+      const { default: OpenAI } = await import("openai");
+      await new OpenAI({ apiKey: "key" }).webhooks.verifySignature(request.body, request.headers, key.secret);
+      return true;
+    },
+  }),
+  subject("resend", "resend", svix, "svix-", {
+    async verify(request, key) {
+      const { Resend } = await import("resend");
+      const { "svix-id": id, "svix-timestamp": timestamp, "svix-signature": signature } = request.headers;
+      new Resend("re_key").webhooks.verify({ payload: request.body, headers: { id, timestamp, signature }, webhookSecret: key.secret });
+      return true;
+    },
+  }),
+  subject("gemini", "standardwebhooks", standard, "webhook-"),
+  subject("render", "standardwebhooks", standard, "webhook-"),
+  subject("shipbob", "standardwebhooks", standard, "webhook-"),
+  subject("supabase", "standardwebhooks", standard, "webhook-"),
+  subject("nash", "svix", svix, "svix-"),
   subject("standard-webhooks", "standardwebhooks", standard, "webhook-"),
   subject("svix", "svix", svix, "svix-"),
   subject("svix", "svix", svix, "webhook-", { scheme: "unbranded" }),

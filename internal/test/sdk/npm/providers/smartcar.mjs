@@ -1,0 +1,13 @@
+const sdk = async () => (await import("smartcar")).default;
+
+export default {
+  provider: "smartcar",
+  sdk: "smartcar",
+  ascii: "it writes the JSON again before it checks it",
+  async verify(request, key) {
+    return (await sdk()).verifyPayload(key.secret, request.headers["sc-signature"], JSON.parse(request.body));
+  },
+  async sign(request, key) {
+    return { headers: { "sc-signature": (await sdk()).hashChallenge(key.secret, request.body) } };
+  },
+};
