@@ -17,6 +17,8 @@ const subject = (provider, node, { credentials = () => ({}), stored = webhookSec
       getBodyData: () => JSON.parse(request.body),
       getWorkflowStaticData: () => stored(key),
       getCredentials: async () => credentials(key),
+      getNodeParameter: (name, otherwise) => otherwise,
+      getNodeWebhookUrl: () => request.url,
     });
   },
   ...more,
@@ -35,4 +37,6 @@ export default [
   subject("typeform", "Typeform"),
   subject("webflow", "Webflow", { credentials: (key) => ({ clientSecret: key.secret }), ...bothTimes }),
   subject("zendesk", "Zendesk", { unchecked: { age: "n8n has no clock" } }),
+  subject("box", "Box", { credentials: (key) => ({ signingKeyPrimary: key.secret }) }),
+  subject("trello", "Trello", { credentials: (key) => ({ oauthSecret: key.secret }) }),
 ];

@@ -24,6 +24,9 @@ export default [
       recorded("bitbucket", (name) => ({ "x-event-key": name.replace("-", ":"), "x-request-uuid": `playground-${name}` })),
   }),
   subject("cal-com", "calcom.post", secretKey),
+  subject("dropbox", "dropbox", (key) => ({ appSecret: key.secret })),
+  subject("heroku", "heroku", secretKey),
+  subject("vercel", "vercel", secretKey),
   subject("docusign", "docusign", secretKey),
   subject("twitch", "twitch", secretKey, {
     signed: ["twitch-eventsub-message-id"],
