@@ -4,10 +4,25 @@ const validator = async () => {
 };
 const itemOf = (body) => JSON.parse(body).notificationItems[0].NotificationRequestItem;
 
+const payments = {
+  provider: "adyen",
+  sdk: "@adyen/api-library",
+  async verify(request, key) {
+    return (await validator()).validateHMAC(itemOf(request.body), key.secret);
+  },
+  async sign(request, key) {
+    const document = JSON.parse(request.body);
+    const item = document.notificationItems[0].NotificationRequestItem;
+    item.additionalData = { ...item.additionalData, hmacSignature: (await validator()).calculateHmac(item, key.secret) };
+    return { body: JSON.stringify(document) };
+  },
+};
+
 export default [
+  { ...payments, covered: ["evt_"] }, // the beginning of pspReference
   {
-    provider: "adyen",
-    sdk: "@adyen/api-library",
+    ...payments,
+    variant: "fields",
     // The fields of Adyen's own notifications, of which the signature covers the first eight.
     body: JSON.stringify({
       live: "false",
@@ -29,15 +44,6 @@ export default [
       ],
     }),
     covered: ["7914073381342284", "TestMerchant", "TestPayment-1407325143704", "1130", "EUR", "AUTHORISATION", "true"],
-    async verify(request, key) {
-      return (await validator()).validateHMAC(itemOf(request.body), key.secret);
-    },
-    async sign(request, key) {
-      const document = JSON.parse(request.body);
-      const item = document.notificationItems[0].NotificationRequestItem;
-      item.additionalData = { ...item.additionalData, hmacSignature: (await validator()).calculateHmac(item, key.secret) };
-      return { body: JSON.stringify(document) };
-    },
   },
   {
     provider: "adyen",
