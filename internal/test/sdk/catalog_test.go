@@ -34,6 +34,7 @@ var others = map[string]provider.Name{
 	"jose":                              "",
 	"n8n-nodes-base":                    "",
 	"nuxt-webhook-validators":           "",
+	"quickbooks-node-promise":           "",
 	"standardwebhooks":                  provider.StandardWebhooks,
 	"svix":                              provider.Svix,
 	"verify-paddle-webhook":             "",

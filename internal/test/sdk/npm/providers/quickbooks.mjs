@@ -1,0 +1,9 @@
+export default {
+  provider: "quickbooks",
+  sdk: "quickbooks-node-promise",
+  ascii: "it writes the JSON again before it checks it",
+  async verify(request, key) {
+    const { default: module } = await import("quickbooks-node-promise");
+    return (module.default ?? module).verifyWebhook(key.secret, JSON.parse(request.body), request.headers["intuit-signature"]);
+  },
+};
