@@ -42,7 +42,7 @@ func init() {
 			Covered: []string{mailgunToken},
 			Event:   map[string]string{"id": "sha256:body"},
 			Verify: func(r *Request, key *Key) error {
-				return verdict(client(key).VerifyWebhookRequest(r.http()))
+				return verdict(client(key).VerifyWebhookRequest(r.http())) //nolint:staticcheck // deprecated, but the only one for forms
 			},
 		},
 	)

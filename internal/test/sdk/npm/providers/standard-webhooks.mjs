@@ -49,6 +49,10 @@ export default [
   subject("render", "standardwebhooks", standard, "webhook-"),
   subject("shipbob", "standardwebhooks", standard, "webhook-"),
   subject("supabase", "standardwebhooks", standard, "webhook-"),
+  subject("supabase", "standardwebhooks", (secret) => standard(secret.replace("v1,whsec_", "")), "webhook-", {
+    variant: "shown secret", // as Supabase shows it, and strips it in its documentation
+    key: { secret: "v1,whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw" },
+  }),
   subject("nash", "svix", svix, "svix-"),
   subject("standard-webhooks", "standardwebhooks", standard, "webhook-"),
   subject("svix", "svix", svix, "svix-"),

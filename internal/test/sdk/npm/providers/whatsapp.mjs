@@ -1,4 +1,4 @@
-export default {
+const subject = {
   provider: "whatsapp",
   sdk: "whatsapp-api-js",
   ascii: "it checks the body with other characters as \\u escapes; Meta's bodies hold only such escapes",
@@ -8,3 +8,12 @@ export default {
     return await api.verifyRequestSignature(request.body, request.headers["x-hub-signature-256"]);
   },
 };
+
+export default [
+  subject,
+  {
+    ...subject,
+    variant: "escapes",
+    body: String.raw`{"object":"whatsapp_business_account","entry":[{"id":"1","changes":[{"field":"messages","value":{"messages":[{"id":"wamid.1","timestamp":"1760000000","text":{"body":"Gr\u00fc\u00dfe \ud83d\ude00"}}]}}]}]}`,
+  },
+];
