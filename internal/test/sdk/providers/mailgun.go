@@ -42,7 +42,10 @@ func init() {
 			Covered: []string{mailgunToken},
 			Event:   map[string]string{"id": "sha256:body"},
 			Verify: func(r *Request, key *Key) error {
-				return verdict(client(key).VerifyWebhookRequest(r.http())) //nolint:staticcheck // deprecated, but the only one for forms
+				form := r.http()
+				return verdict(client(key).VerifyWebhookSignature(mailgun.Signature{
+					TimeStamp: form.FormValue("timestamp"), Token: form.FormValue("token"), Signature: form.FormValue("signature"),
+				}))
 			},
 		},
 	)
