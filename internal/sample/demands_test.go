@@ -44,6 +44,7 @@ func TestDemands(t *testing.T) {
 		provider.AdobeIOEvents: {headers: map[string]string{
 			"X-Adobe-Public-Key1-Path": `/prod/keys/pub-key-[^/]+\.pem`, "X-Adobe-Public-Key2-Path": `/prod/keys/pub-key-[^/]+\.pem`,
 		}},
+		provider.Pusher: {headers: map[string]string{"X-Pusher-Key": "[0-9a-f]{20}"}},
 		provider.Sentry: {headers: map[string]string{"Sentry-Hook-Timestamp": "1760000000"}},
 	}
 	for name, tt := range tests {
