@@ -12,8 +12,10 @@ const answer = process.stdout.write.bind(process.stdout);
 process.stdout.write = process.stderr.write.bind(process.stderr);
 globalThis.console = new Console(process.stderr, process.stderr);
 
-// A promise that an SDK leaves behind must not end the process.
-process.on("unhandledRejection", (error) => console.error("unhandled:", error));
+// A promise that an SDK leaves behind, or an error in one of its callbacks, must not end the process.
+for (const event of ["unhandledRejection", "uncaughtException"]) {
+  process.on(event, (error) => console.error("unhandled:", error));
+}
 
 const subjects = new Map();
 

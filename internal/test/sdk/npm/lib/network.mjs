@@ -32,7 +32,7 @@ function addressOf(input) {
 function request(input, ...rest) {
   const respond = rest.find((value) => typeof value === "function");
   const sent = new EventEmitter();
-  Object.assign(sent, { write() {}, end() {}, setTimeout() {}, destroy() {}, setHeader() {} });
+  Object.assign(sent, { write() {}, end() {}, setTimeout() {}, destroy() {}, abort() {}, setHeader() {} });
   setImmediate(() => {
     let text;
     try {
