@@ -28,10 +28,14 @@ type answer struct {
 	header      map[string]string // further headers
 
 	// For Observer.Delivery. Without an outcome, the status decides.
-	began    time.Time // arrival of the request; zero if unknown
-	outcome  string
-	events   int // durable ones
-	unrouted int // new events without a handler, route or consumer
+	began       time.Time // arrival of the request; zero if unknown
+	outcome     string
+	reason      string // of a refusal, for the operator
+	events      int    // durable ones
+	unrouted    int    // new events without a handler, route or consumer
+	reopened    int    // events
+	otherBodies int    // duplicates with another body than the first
+	undecided   int    // new events that are dead because a route was undecided
 
 	// For refusals, and for the log only.
 	errorID string
@@ -77,6 +81,12 @@ func refused(status int, detail, why string, err error) *answer {
 		status: status, contentType: problem.ContentType, body: problem.JSON(problem.New(status, detail, id)),
 		errorID: id, why: why, err: err,
 	}
+}
+
+// because sets the reason that the observer gets.
+func (a *answer) because(reason string) *answer {
+	a.reason = reason
+	return a
 }
 
 // unavailable answers 503: the fault is ours, and the sender should deliver again.
@@ -135,7 +145,7 @@ func (in *Engine) answerClaimed(ctx context.Context, d *delivery, u *claims.Unit
 // tally fills in the counts and the outcome for the observer.
 func (a *answer) tally(u *claims.Unit) {
 	a.outcome = deliveryOK
-	claimed, reopened := false, false
+	claimed := false
 	for i := range u.Results {
 		result := &u.Results[i]
 		if result.Err != nil {
@@ -143,14 +153,23 @@ func (a *answer) tally(u *claims.Unit) {
 		}
 		a.events++
 		claimed = claimed || result.Claimed
-		reopened = reopened || result.Reopened
-		if result.Claimed && u.Claims[i].Work == driver.WorkNone && len(u.Claims[i].Messages) == 0 {
+		if result.Reopened {
+			a.reopened++
+		}
+		if result.OtherBody {
+			a.otherBodies++
+		}
+		switch claim := &u.Claims[i]; {
+		case !result.Claimed:
+		case claim.Undecided != "":
+			a.undecided++
+		case claim.Work == driver.WorkNone && len(claim.Messages) == 0:
 			a.unrouted++
 		}
 	}
 	switch {
 	case claimed || a.events == 0:
-	case reopened:
+	case a.reopened > 0:
 		a.outcome = deliveryReopened
 	default:
 		a.outcome = deliveryDuplicate

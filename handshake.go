@@ -94,7 +94,7 @@ func (in *Engine) handshake(r *http.Request, src *source, body []byte, deadline 
 		return a
 	case r.Method != http.MethodPost:
 		return refused(http.StatusBadRequest, "This is not a request that the provider of this source makes.",
-			"no handshake of the provider", nil)
+			"no handshake of the provider", nil).because(reasonHandshake)
 	case src.shakes.Signable(req):
 		return in.refuseUnverified(r, time.Now(), errSignable)
 	}
@@ -149,11 +149,11 @@ func refuseHandshake(shake *provider.Shake, err error) *answer {
 	why := "handshake " + shake.ID()
 	switch {
 	case errors.Is(err, provider.ErrHandshakeSetup):
-		return refused(http.StatusForbidden, "This source is not set up for that.", why, err)
+		return refused(http.StatusForbidden, "This source is not set up for that.", why, err).because(reasonHandshake)
 	case errors.Is(err, provider.ErrHandshakeCheck):
-		return refused(http.StatusForbidden, "The request lacks a required value.", why, err)
+		return refused(http.StatusForbidden, "The request lacks a required value.", why, err).because(reasonHandshake)
 	default:
-		return refused(http.StatusBadRequest, "The request is not one that the provider makes.", why, err)
+		return refused(http.StatusBadRequest, "The request is not one that the provider makes.", why, err).because(reasonHandshake)
 	}
 }
 

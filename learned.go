@@ -146,7 +146,7 @@ func (s *withLearned) Secrets(ctx context.Context, r *http.Request) ([]string, e
 // again.
 func (in *Engine) learn(ctx context.Context, src *source, secret string) *answer {
 	if _, err := src.verifier.ParseKey(secret); err != nil {
-		return refused(http.StatusBadRequest, "The secret does not have this provider's form.", "an unusable secret was handed over", err)
+		return refused(http.StatusBadRequest, "The secret does not have this provider's form.", "an unusable secret was handed over", err).because(reasonSecret)
 	}
 	list := in.learned.of(src.Name)
 	// Write only if the source is armed: unverified requests must not cause writes.
@@ -172,7 +172,7 @@ func (in *Engine) learn(ctx context.Context, src *source, secret string) *answer
 	}
 	return refused(http.StatusForbidden, "This source does not take a secret now.",
 		"a secret was handed over while the source was not armed: to take it, run hookonce sources arm "+src.Name+
-			" and make the provider send it again", nil)
+			" and make the provider send it again", nil).because(reasonSecret)
 }
 
 // knows reports whether a secret was learned, in constant time.

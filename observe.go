@@ -20,6 +20,8 @@ type Observer struct {
 	Claim func(ClaimObserved)
 	// Attempt is called when a handler has run, or a message was sent.
 	Attempt func(AttemptObserved)
+	// Operated is called when an operator replayed or discarded something through this Engine.
+	Operated func(OperatedObserved)
 	// Pruned is called when something was pruned.
 	Pruned func(PrunedObserved)
 }
@@ -31,11 +33,19 @@ type DeliveryObserved struct {
 	// Outcome is "ok", "duplicate", "reopened", "malformed", "handshake" for an answered handshake,
 	// "refused" for any other 4xx, "failed" for a failed Inline handler, or "unavailable".
 	Outcome string
+	// Reason is one of RefusalReasons if Outcome is "refused", and "" otherwise.
+	Reason string
 	// Took is the time from the first byte of the request to the answer; 0 if Refuse got an error
 	// that is not from Verify or ClaimTx.
 	Took     time.Duration
 	Events   int // number of its durable events
 	Unrouted int // number of new events without a handler, route or consumer
+	Reopened int // number of dead events that are due again
+	// OtherBodies is the number of duplicates whose body differs from the first one.
+	OtherBodies int
+	// Undecided is the number of new events that are dead because the condition of a route was
+	// undecided.
+	Undecided int
 }
 
 // ClaimObserved is a batch of claims in one statement.
@@ -54,8 +64,17 @@ type AttemptObserved struct {
 	Destination string // of a message
 	Outcome     string // "done", "sent", "skipped", "retry" or "dead"
 	Attempt     int    // from 1
-	Took        time.Duration
-	Err         error
+	StatusCode  int    // of the destination's answer; 0 without one
+	// Took is 0 for "skipped", and for a message that is dead because its last lease expired.
+	Took time.Duration
+	Err  error
+}
+
+// OperatedObserved counts dead letters, or one event, of a source.
+type OperatedObserved struct {
+	Action string // "replayed" or "discarded"
+	Source string
+	Count  int
 }
 
 // PrunedObserved counts pruned rows.
@@ -74,6 +93,34 @@ const (
 	deliveryFailed      = "failed"
 	deliveryUnavailable = "unavailable"
 )
+
+// The values of DeliveryObserved.Reason.
+const (
+	reasonUnknownSource    = "unknown_source"
+	reasonMethod           = "method"
+	reasonHeaders          = "headers"
+	reasonTooLarge         = "too_large"
+	reasonEncoding         = "encoding"
+	reasonSlowBody         = "slow_body"
+	reasonUnreadable       = "unreadable_body"
+	reasonSignatureMissing = "signature_missing"
+	reasonSignatureWrong   = "signature_wrong" // also repeated and malformed ones
+	reasonTooOld           = "too_old"
+	reasonTooNew           = "too_new"
+	reasonHandshake        = "handshake"
+	reasonSecret           = "secret" // one that a provider handed over
+	reasonRate             = "rate"
+	reasonUnverifiedRate   = "unverified_rate"
+)
+
+// RefusalReasons returns the values of DeliveryObserved.Reason.
+func RefusalReasons() []string {
+	return []string{
+		reasonUnknownSource, reasonMethod, reasonHeaders, reasonTooLarge, reasonEncoding, reasonSlowBody, reasonUnreadable,
+		reasonSignatureMissing, reasonSignatureWrong, reasonTooOld, reasonTooNew, reasonHandshake, reasonSecret,
+		reasonRate, reasonUnverifiedRate,
+	}
+}
 
 // observers call an Observer. A nil *observers calls nothing.
 type observers struct {
@@ -112,8 +159,14 @@ func (o *observers) message(a *relay.Observed) {
 		m := a.Message
 		tell(o, o.observer.Attempt, AttemptObserved{
 			Kind: "message", Source: m.Source, EventID: m.EventID, Type: m.Type, Destination: m.Destination,
-			Outcome: a.Outcome, Attempt: m.Attempt, Took: a.Took, Err: a.Err,
+			Outcome: a.Outcome, Attempt: m.Attempt, StatusCode: a.StatusCode, Took: a.Took, Err: a.Err,
 		})
+	}
+}
+
+func (o *observers) operated(action, source string, count int) {
+	if o != nil {
+		tell(o, o.observer.Operated, OperatedObserved{Action: action, Source: source, Count: count})
 	}
 }
 
@@ -130,11 +183,12 @@ func (o *observers) delivery(source string, a *answer, took time.Duration) {
 	}
 	d := DeliveryObserved{
 		Source: source, Status: a.status, Outcome: a.outcome, Took: took, Events: a.events, Unrouted: a.unrouted,
+		Reopened: a.reopened, OtherBodies: a.otherBodies, Undecided: a.undecided,
 	}
 	if d.Outcome == "" {
-		d.Outcome = deliveryRefused
+		d.Outcome, d.Reason = deliveryRefused, a.reason
 		if a.status >= 500 {
-			d.Outcome = deliveryUnavailable
+			d.Outcome, d.Reason = deliveryUnavailable, ""
 		}
 	}
 	tell(o, o.observer.Delivery, d)

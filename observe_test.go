@@ -24,6 +24,7 @@ type observed struct {
 	deliveries []hookonce.DeliveryObserved
 	claims     []hookonce.ClaimObserved
 	attempts   []hookonce.AttemptObserved
+	operated   []hookonce.OperatedObserved
 	pruned     []hookonce.PrunedObserved
 }
 
@@ -38,7 +39,8 @@ func record[T any](o *observed, to *[]T) func(T) {
 
 func (o *observed) observer() *hookonce.Observer {
 	return &hookonce.Observer{
-		Delivery: record(o, &o.deliveries), Claim: record(o, &o.claims), Attempt: record(o, &o.attempts), Pruned: record(o, &o.pruned),
+		Delivery: record(o, &o.deliveries), Claim: record(o, &o.claims), Attempt: record(o, &o.attempts),
+		Operated: record(o, &o.operated), Pruned: record(o, &o.pruned),
 	}
 }
 
@@ -112,9 +114,24 @@ func TestDeliveriesAreObserved(t *testing.T) {
 		{"refused by the database", nil, nil, func() *http.Request { return delivery("bad", "{}") }, hookonce.DeliveryObserved{
 			Source: gh, Status: 503, Outcome: "unavailable",
 		}},
-		{"forged", nil, nil, forged, hookonce.DeliveryObserved{Source: gh, Status: 401, Outcome: "refused"}},
-		{"unknown source", nil, nil, unknown, hookonce.DeliveryObserved{Status: 404, Outcome: "refused"}},
-		{"wrong method", nil, nil, get, hookonce.DeliveryObserved{Source: gh, Status: 405, Outcome: "refused"}},
+		{"forged", nil, nil, forged, hookonce.DeliveryObserved{Source: gh, Status: 401, Outcome: "refused", Reason: "signature_wrong"}},
+		{"unsigned", nil, nil, func() *http.Request {
+			r := one()
+			r.Header.Del("X-Hub-Signature-256")
+			return r
+		}, hookonce.DeliveryObserved{Source: gh, Status: 401, Outcome: "refused", Reason: "signature_missing"}},
+		{"another body", nil, one, func() *http.Request { return delivery("1", `{"other":1}`) }, hookonce.DeliveryObserved{
+			Source: gh, Status: 200, Outcome: "duplicate", Events: 1, OtherBodies: 1,
+		}},
+		{"undecided", func(c *hookonce.Config) {
+			routed(c)
+			c.Routes[0].Where = func(*hookonce.Event) (bool, error) { return false, hookonce.ErrUndecided }
+		}, nil, one, hookonce.DeliveryObserved{Source: gh, Status: 200, Outcome: "ok", Events: 1, Undecided: 1}},
+		{"too large", func(c *hookonce.Config) { c.Sources[0].MaxBody = 1 }, nil, one, hookonce.DeliveryObserved{
+			Source: gh, Status: 413, Outcome: "refused", Reason: "too_large",
+		}},
+		{"unknown source", nil, nil, unknown, hookonce.DeliveryObserved{Status: 404, Outcome: "refused", Reason: "unknown_source"}},
+		{"wrong method", nil, nil, get, hookonce.DeliveryObserved{Source: gh, Status: 405, Outcome: "refused", Reason: "method"}},
 		{"database down", nil, nil, func() *http.Request { return delivery("down", "{}") }, hookonce.DeliveryObserved{
 			Source: gh, Status: 503, Outcome: "unavailable",
 		}},
@@ -203,7 +220,7 @@ func TestDeliveriesToHandlersAreObserved(t *testing.T) {
 		{Source: "gh", Status: 200, Outcome: "ok", Events: 1},
 		{Source: "gh", Status: 200, Outcome: "duplicate", Events: 1},
 		{Source: "gh", Status: 503, Outcome: "unavailable"},
-		{Source: "gh", Status: 405, Outcome: "refused"},
+		{Source: "gh", Status: 405, Outcome: "refused", Reason: "method"},
 	}
 	got := take(o, &o.deliveries, func(d *hookonce.DeliveryObserved) { d.Took = 0 })
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -222,8 +239,13 @@ func TestReopeningIsObserved(t *testing.T) {
 	deliver(in, delivery("1", "{}"))
 	settled(t, store, "1", driver.StateDead)
 	o.takeDeliveries(t)
+	for _, a := range take(o, &o.attempts, func(*hookonce.AttemptObserved) {}) {
+		if a.Outcome != "dead" || a.StatusCode != 410 {
+			t.Errorf("the attempt is observed as %+v, want dead with status 410", a)
+		}
+	}
 	deliver(in, delivery("1", "{}"))
-	want := []hookonce.DeliveryObserved{{Source: "gh", Status: 200, Outcome: "reopened", Events: 1}}
+	want := []hookonce.DeliveryObserved{{Source: "gh", Status: 200, Outcome: "reopened", Events: 1, Reopened: 1}}
 	if diff := cmp.Diff(want, o.takeDeliveries(t)); diff != "" {
 		t.Errorf("observed (-want +got):\n%s", diff)
 	}

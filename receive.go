@@ -99,10 +99,10 @@ func (in *Engine) read(w http.ResponseWriter, r *http.Request, s *setup, budget 
 	case src == nil && s.isVanished(name, time.Now()):
 		return nil, unavailable("a reload took this source away a moment ago", nil)
 	case src == nil:
-		return nil, refused(http.StatusNotFound, "There is no such source.", "no such source", nil)
+		return nil, refused(http.StatusNotFound, "There is no such source.", "no such source", nil).because(reasonUnknownSource)
 	}
 	if !src.takes(r.Method) {
-		a := refused(http.StatusMethodNotAllowed, "Webhooks are delivered with POST.", "method not allowed", nil)
+		a := refused(http.StatusMethodNotAllowed, "Webhooks are delivered with POST.", "method not allowed", nil).because(reasonMethod)
 		a.allow = src.allow
 		return nil, a
 	}
@@ -126,7 +126,7 @@ func (in *Engine) read(w http.ResponseWriter, r *http.Request, s *setup, budget 
 	}
 	d.deadline, d.handled = deadline, byCaller || in.works(src)
 	if wait := src.verified.Take(time.Now()); wait > 0 {
-		a := refused(http.StatusTooManyRequests, "This source exceeds its rate.", "over the source's rate", nil)
+		a := refused(http.StatusTooManyRequests, "This source exceeds its rate.", "over the source's rate", nil).because(reasonRate)
 		a.retryAfter = wait
 		return nil, a
 	}
@@ -157,14 +157,14 @@ func (in *Engine) checkLimits(src *source, r *http.Request) *answer {
 	}
 	if fields > maxHeaderFields {
 		return refused(http.StatusRequestHeaderFieldsTooLarge,
-			fmt.Sprintf("There are more than %d header fields.", maxHeaderFields), "too many header fields", nil)
+			fmt.Sprintf("There are more than %d header fields.", maxHeaderFields), "too many header fields", nil).because(reasonHeaders)
 	}
 	if r.ContentLength > src.MaxBody {
 		return tooLarge(src)
 	}
 	if enc := r.Header.Values("Content-Encoding"); len(enc) > 0 && !src.acceptsEncoding(enc) {
 		return refused(http.StatusUnsupportedMediaType, "This source does not accept that Content-Encoding.",
-			"content encoding not accepted", nil)
+			"content encoding not accepted", nil).because(reasonEncoding)
 	}
 	if in.draining.Load() {
 		return unavailable("draining", nil)
@@ -180,7 +180,7 @@ func (in *Engine) checkLimits(src *source, r *http.Request) *answer {
 
 func tooLarge(src *source) *answer {
 	return refused(http.StatusRequestEntityTooLarge,
-		fmt.Sprintf("The body is larger than the %d bytes that this source accepts.", src.MaxBody), "body too large", nil)
+		fmt.Sprintf("The body is larger than the %d bytes that this source accepts.", src.MaxBody), "body too large", nil).because(reasonTooLarge)
 }
 
 // readBody reads the raw body within its limits of size and time.
@@ -196,9 +196,9 @@ func readBody(w http.ResponseWriter, r *http.Request, src *source, budget *wire.
 	case errors.Is(err, wire.ErrBudget):
 		return nil, unavailable("too many bodies are being received", err)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, refused(http.StatusRequestTimeout, "The body did not arrive in time.", "slow body", nil)
+		return nil, refused(http.StatusRequestTimeout, "The body did not arrive in time.", "slow body", nil).because(reasonSlowBody)
 	default:
-		return nil, refused(http.StatusBadRequest, "The body could not be read.", "unreadable body", err)
+		return nil, refused(http.StatusBadRequest, "The body could not be read.", "unreadable body", err).because(reasonUnreadable)
 	}
 }
 
@@ -220,7 +220,7 @@ func (in *Engine) authenticate(r *http.Request, src *source, body []byte, deadli
 		return nil, unavailable("this machine's clock disagrees with the database's", err)
 	case errors.Is(err, keyfetch.ErrTooMany):
 		a := refused(http.StatusTooManyRequests, "Too many unknown keys were named from this address.",
-			"not verified, and over the address's rate of keys", err)
+			"not verified, and over the address's rate of keys", err).because(reasonUnverifiedRate)
 		a.retryAfter = fetchRate.Per / time.Duration(fetchRate.Count)
 		return nil, a
 	case errors.Is(err, verify.ErrNoKeys) || errors.Is(err, verify.ErrNoURL):
@@ -243,7 +243,20 @@ func (in *Engine) refuseUnverified(r *http.Request, now time.Time, err error) *a
 	if a := in.limitUnverified(r, now, err); a != nil {
 		return a
 	}
-	return refused(http.StatusUnauthorized, "The signature is missing or wrong, or its timestamp is not current.", "not verified", err)
+	return refused(http.StatusUnauthorized, "The signature is missing or wrong, or its timestamp is not current.", "not verified", err).
+		because(reasonUnverified(err))
+}
+
+func reasonUnverified(err error) string {
+	switch {
+	case errors.Is(err, verify.ErrMissing):
+		return reasonSignatureMissing
+	case errors.Is(err, verify.ErrTooOld):
+		return reasonTooOld
+	case errors.Is(err, verify.ErrTooNew):
+		return reasonTooNew
+	}
+	return reasonSignatureWrong
 }
 
 // limitUnverified counts an unverified request of r's address, and refuses it beyond the limit.
@@ -253,7 +266,7 @@ func (in *Engine) limitUnverified(r *http.Request, now time.Time, err error) *an
 		return nil
 	}
 	a := refused(http.StatusTooManyRequests, "Too many unverified requests came from this address.",
-		"not verified, and over the address's rate", err)
+		"not verified, and over the address's rate", err).because(reasonUnverifiedRate)
 	a.retryAfter = wait
 	return a
 }

@@ -59,6 +59,7 @@ func (in *Engine) Replay(ctx context.Context, r *ReplayRequest) (*driver.Replaye
 	if !replayed.Repeated {
 		in.log.Info("event replayed", slog.String("source", r.Source), slog.String("event_id", r.EventID),
 			slog.Int("generation", replayed.Generation), slog.Int("messages", replayed.Messages))
+		in.observers.operated(actionReplayed, r.Source, 1)
 	}
 	in.wakeAll()
 	return replayed, nil
@@ -139,7 +140,7 @@ func (w *Worked) add(more *Worked) {
 // far it came and where to continue. Continue there and not at the beginning: otherwise letters
 // that died again would be replayed before the rest.
 func (in *Engine) ReplayDead(ctx context.Context, which *DeadLetters) (Worked, error) {
-	worked, err := in.workOn(ctx, which, DefaultReplayRate, in.store.ReplayDead, in.replayUndecided)
+	worked, err := in.workOn(ctx, which, DefaultReplayRate, &letterWork{actionReplayed, in.store.ReplayDead, in.replayUndecided})
 	if worked.Done+worked.Passed > 0 {
 		in.log.Info("dead letters replayed", slog.Int("replayed", worked.Done), slog.Int("passed", worked.Passed))
 		in.wakeAll()
@@ -153,7 +154,7 @@ func (in *Engine) ReplayDead(ctx context.Context, which *DeadLetters) (Worked, e
 // Discard gives dead letters up: they become skipped, with the note driver.NoteDiscarded, and their
 // identities stay claimed. It works as ReplayDead does.
 func (in *Engine) Discard(ctx context.Context, which *DeadLetters) (Worked, error) {
-	worked, err := in.workOn(ctx, which, Unpaced, in.store.Discard, nil)
+	worked, err := in.workOn(ctx, which, Unpaced, &letterWork{action: actionDiscarded, do: in.store.Discard})
 	if worked.Done+worked.Passed > 0 {
 		in.log.Info("dead letters discarded", slog.Int("discarded", worked.Done), slog.Int("passed", worked.Passed))
 	}
@@ -163,10 +164,20 @@ func (in *Engine) Discard(ctx context.Context, which *DeadLetters) (Worked, erro
 	return worked, nil
 }
 
-type workOnLetters func(context.Context, *driver.DeadLetterParams) ([]bool, error)
+// The values of OperatedObserved.Action.
+const (
+	actionReplayed  = "replayed"
+	actionDiscarded = "discarded"
+)
 
-// workAgain works on a letter that workOnLetters skipped, and reports whether it did.
-type workAgain func(context.Context, *driver.DeadLetter) (bool, error)
+// letterWork is the work on dead letters.
+type letterWork struct {
+	action string // for the observer
+	do     func(context.Context, *driver.DeadLetterParams) ([]bool, error)
+	// again works on a letter that do skipped, tells the observer, and reports whether it did. nil
+	// leaves such letters alone.
+	again func(context.Context, *driver.DeadLetter) (bool, error)
+}
 
 // replayUndecided replays a letter that needs its routes matched again.
 func (in *Engine) replayUndecided(ctx context.Context, l *driver.DeadLetter) (bool, error) {
@@ -182,7 +193,7 @@ func (in *Engine) replayUndecided(ctx context.Context, l *driver.DeadLetter) (bo
 	return err == nil, err
 }
 
-func (in *Engine) workOn(ctx context.Context, which *DeadLetters, rate Rate, work workOnLetters, again workAgain) (Worked, error) {
+func (in *Engine) workOn(ctx context.Context, which *DeadLetters, rate Rate, work *letterWork) (Worked, error) {
 	if err := which.Rate.check(); err != nil {
 		return Worked{}, err
 	}
@@ -191,11 +202,11 @@ func (in *Engine) workOn(ctx context.Context, which *DeadLetters, rate Rate, wor
 	}
 	pace := limit.NewPace(rate.Count, rate.Per)
 	if len(which.EventIDs) == 0 && len(which.MessageIDs) == 0 {
-		return in.workOnFiltered(ctx, which.Filter, pace, work, again)
+		return in.workOnFiltered(ctx, which.Filter, pace, work)
 	}
 	var all Worked
 	for _, filter := range which.filters() {
-		worked, err := in.workOnFiltered(ctx, filter, pace, work, again)
+		worked, err := in.workOnFiltered(ctx, filter, pace, work)
 		if err == nil && worked == (Worked{}) {
 			worked.Passed = 1
 		}
@@ -226,10 +237,10 @@ func (d *DeadLetters) filters() []driver.MessageFilter {
 
 // workOnFiltered goes through the listing once, starting at filter.After. A letter that died again
 // after its replay stands before that place.
-func (in *Engine) workOnFiltered(ctx context.Context, filter driver.MessageFilter, pace *limit.Bucket, work workOnLetters, again workAgain) (Worked, error) {
+func (in *Engine) workOnFiltered(ctx context.Context, filter driver.MessageFilter, pace *limit.Bucket, work *letterWork) (Worked, error) {
 	worked := Worked{Next: filter.After}
 	for {
-		chunk, err := in.workOnChunk(ctx, &filter, pace, work, again)
+		chunk, err := in.workOnChunk(ctx, &filter, pace, work)
 		if err != nil {
 			return worked, err
 		}
@@ -242,7 +253,7 @@ func (in *Engine) workOnFiltered(ctx context.Context, filter driver.MessageFilte
 
 // workOnChunk works on the first letters after filter.After: as many as the pace allows, and at
 // most a page.
-func (in *Engine) workOnChunk(ctx context.Context, filter *driver.MessageFilter, pace *limit.Bucket, work workOnLetters, again workAgain) (Worked, error) {
+func (in *Engine) workOnChunk(ctx context.Context, filter *driver.MessageFilter, pace *limit.Bucket, work *letterWork) (Worked, error) {
 	var err error
 	if filter.Limit, err = pace.Await(ctx, driver.MaxLimit); err != nil {
 		return Worked{}, err
@@ -259,14 +270,15 @@ func (in *Engine) workOnChunk(ctx context.Context, filter *driver.MessageFilter,
 	for i := range letters {
 		letters[i] = driver.DeadLetterRef{Key: page.DeadLetters[i].Key, MessageID: page.DeadLetters[i].MessageID}
 	}
-	done, err := work(ctx, &driver.DeadLetterParams{Letters: letters})
+	done, err := work.do(ctx, &driver.DeadLetterParams{Letters: letters})
 	if err != nil {
 		return Worked{}, err
 	}
+	in.observeWorked(work.action, page.DeadLetters, done)
 	worked := Worked{Next: page.Next}
 	for i, ok := range done {
-		if !ok && again != nil {
-			if ok, err = again(ctx, &page.DeadLetters[i]); err != nil {
+		if !ok && work.again != nil {
+			if ok, err = work.again(ctx, &page.DeadLetters[i]); err != nil {
 				return worked, err
 			}
 		}
@@ -277,6 +289,19 @@ func (in *Engine) workOnChunk(ctx context.Context, filter *driver.MessageFilter,
 		}
 	}
 	return worked, nil
+}
+
+// observeWorked tells the observer how many letters of each source are done.
+func (in *Engine) observeWorked(action string, letters []driver.DeadLetter, done []bool) {
+	counts := map[string]int{}
+	for i, ok := range done {
+		if ok {
+			counts[letters[i].Source]++
+		}
+	}
+	for source, n := range counts {
+		in.observers.operated(action, source, n)
+	}
 }
 
 // RetryMessage makes a pending message due at once, and a dead or skipped one due again under its

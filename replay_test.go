@@ -174,11 +174,12 @@ func TestReplayDoubleClick(t *testing.T) {
 func TestDeadLettersInBulk(t *testing.T) {
 	t.Parallel()
 	const events = 450 // more than two pages
-	store := rig.OpenSQLite(t)
+	store, o := rig.OpenSQLite(t), &observed{}
 	s := newSink(t)
 	in := newEngine(t, store, func(c *hookonce.Config) {
 		c.Destinations = []hookonce.Destination{{Name: "app", URL: s.URL, AllowPrivate: true}}
 		c.Routes = []hookonce.Route{{Name: "all", To: "app"}}
+		c.Observer = o.observer()
 	}) // not running: the test does the work of the relay
 	for i := range events {
 		deliver(in, delivery(fmt.Sprint(i), "{}"))
@@ -205,6 +206,13 @@ func TestDeadLettersInBulk(t *testing.T) {
 	page, err := store.DeadLetters(t.Context(), &driver.MessageFilter{})
 	if err != nil || len(page.DeadLetters) != 0 {
 		t.Errorf("%d dead letters left, error %v, want none", len(page.DeadLetters), err)
+	}
+	counts := map[string]int{}
+	for _, one := range take(o, &o.operated, func(*hookonce.OperatedObserved) {}) {
+		counts[one.Action+" of "+one.Source] += one.Count
+	}
+	if diff := cmp.Diff(map[string]int{"discarded of gh": 2, "replayed of gh": events - 2}, counts); diff != "" {
+		t.Errorf("observed (-want +got):\n%s", diff)
 	}
 }
 

@@ -43,7 +43,7 @@ func (r *relay) attempt(ctx context.Context, m *driver.Message, probed bool) (do
 		}
 		r.tellCircuit(got.works, probed)
 		if done.Outcome != 0 {
-			r.observe(m, outcomes[done.Outcome], done.Took, got.err)
+			r.o.Observe(&Observed{Message: m, Outcome: outcomes[done.Outcome], StatusCode: done.StatusCode, Took: done.Took, Err: got.err})
 		}
 	}()
 	got = r.send(ctx, m)

@@ -116,6 +116,6 @@ func (r *relay) inTurn(ctx, sendCtx context.Context, s *sending) driver.Completi
 func (r *relay) stale(s *sending, newer *driver.ObjectVersion) driver.Completion {
 	reason := stale.Reason(&s.turn.version, newer)
 	r.logOf(s.Message).Info("not sent: stale", slog.String("reason", reason))
-	r.observe(s.Message, skipped, 0, nil)
+	r.o.Observe(&Observed{Message: s.Message, Outcome: skipped})
 	return driver.Completion{ID: s.ID, Token: s.Token, Outcome: driver.MessageStale, Error: reason}
 }

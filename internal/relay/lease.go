@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -27,7 +28,7 @@ func (r *relay) leaseWithinRate(ctx context.Context, want int, untried bool) ([]
 		return nil, 0, err
 	}
 	r.dest.Rate.GiveBack(allowed - len(leased.Messages))
-	r.logLeased(leased)
+	r.tellLeased(leased)
 	next := pollInterval
 	if len(leased.Messages) == allowed || len(leased.Buried) > 0 {
 		next = 0 // there may be more
@@ -35,9 +36,12 @@ func (r *relay) leaseWithinRate(ctx context.Context, want int, untried bool) ([]
 	return leased.Messages, next, nil
 }
 
-func (r *relay) logLeased(leased *driver.Leased) {
+var errUsedUp = errors.New("its attempts are used up")
+
+func (r *relay) tellLeased(leased *driver.Leased) {
 	for i := range leased.Buried {
 		r.logOf(&leased.Buried[i]).Error("dead: its attempts are used up")
+		r.o.Observe(&Observed{Message: &leased.Buried[i], Outcome: dead, Err: errUsedUp})
 	}
 	expired := 0
 	for i := range leased.Messages {

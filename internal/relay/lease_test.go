@@ -102,7 +102,16 @@ func TestExpiredLeases(t *testing.T) {
 	claim(t, store, "b", "{}")
 	lost := lose(t, store, 2)
 	twice := lose(t, store, 1)[0] // its second lease, and its last
-	stop := run(t, newGroup(store, logTo(log), destination(func(context.Context, *driver.Message) error { return nil },
+	buried := make(chan string, 9)
+	options := func(o *relay.Options) {
+		logTo(log)(o)
+		o.Observe = func(seen *relay.Observed) {
+			if seen.Outcome == "dead" {
+				buried <- seen.Message.EventID
+			}
+		}
+	}
+	stop := run(t, newGroup(store, options, destination(func(context.Context, *driver.Message) error { return nil },
 		func(d *relay.Destination) { d.Retry.Attempts = 2 })))
 	once := "a"
 	if twice.EventID == once {
@@ -116,6 +125,9 @@ func TestExpiredLeases(t *testing.T) {
 	}
 	log.WantOne(t, `"leases expired; sending their messages again" destination=app messages=1`)
 	log.WantOne(t, `"dead: its attempts are used up" destination=app source=lab event_id=`+twice.EventID)
+	if got := <-buried; got != twice.EventID || len(buried) > 0 {
+		t.Errorf("observed the death of %q and %d more, want %q only", got, len(buried), twice.EventID)
+	}
 
 	// The outcomes of the lost leases are fenced: they change nothing.
 	p := &driver.CompleteParams{}

@@ -70,12 +70,14 @@ const (
 	skipped = "skipped"
 )
 
-// Observed is one attempt, or a message that was skipped because it is stale.
+// Observed is one attempt, a message that was skipped because it is stale, or one that is dead
+// because its last lease expired.
 type Observed struct {
-	Message *driver.Message
-	Outcome string // "sent", "retry", "dead" or "skipped"
-	Took    time.Duration
-	Err     error
+	Message    *driver.Message
+	Outcome    string        // "sent", "retry", "dead" or "skipped"
+	StatusCode int           // of the destination's answer; 0 without one
+	Took       time.Duration // 0 if nothing was sent
+	Err        error
 }
 
 // relay sends the messages of one destination.
@@ -245,8 +247,4 @@ func soonest(wait time.Duration) time.Duration {
 func (r *relay) logOf(m *driver.Message) *slog.Logger {
 	return r.log.With(slog.String("source", m.Source), slog.String("event_id", m.EventID),
 		slog.String("message_id", m.ID), slog.Int("attempt", m.Attempt))
-}
-
-func (r *relay) observe(m *driver.Message, outcome string, took time.Duration, err error) {
-	r.o.Observe(&Observed{Message: m, Outcome: outcome, Took: took, Err: err})
 }
