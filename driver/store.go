@@ -12,6 +12,7 @@ import (
 // that giving up the connection takes.
 type Store interface {
 	Migrator
+	Meter
 
 	// Claim inserts those events of p that are not in the store yet, each with its state row and
 	// its messages, in one commit. It returns one result for each claim of p, in the same order.

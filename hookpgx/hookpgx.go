@@ -58,6 +58,7 @@ package hookpgx
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -212,6 +213,21 @@ func withDefaults(opts *Options) (*Options, error) {
 // ClaimConcurrency implements [driver.Store]: half of the receiving connections, so that claims do
 // not delay counts and reopenings.
 func (s *Store) ClaimConcurrency() int { return max(1, int(s.receive.Config().MaxConns)/2) }
+
+// Pool implements [driver.Store].
+func (s *Store) Pool() (p driver.Pool) {
+	pools := s.link.own
+	if s.link.users != nil {
+		pools = append(slices.Clip(pools), s.link.users)
+	}
+	for _, pool := range pools {
+		stat := pool.Stat()
+		p.InUse += int(stat.AcquiredConns())
+		p.Idle += int(stat.IdleConns())
+		p.Max += int(stat.MaxConns())
+	}
+	return p
+}
 
 // WorkLimits implements [driver.Driver]. Handlers may not hold all of the work pool, because
 // leases, outcomes and pruning use it too.

@@ -92,6 +92,7 @@ func TestPlans(t *testing.T) {
 		}},
 		{"event by id", func() error { _, err := w.Event(t.Context(), "stripe", "known"); return err }},
 		{"stats", func() error { _, err := w.Stats(t.Context()); return err }},
+		{"backlog", measure(t, w, 50)},
 		{"events", listEvents(t, w, &driver.EventFilter{}, 50)},
 		{"events by id", listEvents(t, w, &driver.EventFilter{Source: "stripe", ID: "known"}, 1)},
 		{"events that are pending", listEvents(t, w, &driver.EventFilter{State: driver.StatePending}, planRare)},
@@ -118,6 +119,7 @@ func TestPlans(t *testing.T) {
 	// A destination died long ago, and none since.
 	w.exec(t, "UPDATE {schema}.message SET state = 3, failed_at = now() WHERE received_at < now() - $1::int * interval '1 second'", planEvents*2/3)
 	w.exec(t, "VACUUM ANALYZE {schema}.message")
+	plans.bound(t, "backlog with many dead letters", measure(t, w, 200))
 	plans.bound(t, "many old dead letters", listLetters(t, w, &driver.MessageFilter{}, 50))
 	plans.bound(t, "many old dead messages", listMessages(t, w, &driver.MessageFilter{State: driver.StateDead, After: middle}, 50))
 }
@@ -197,6 +199,7 @@ func TestPlansOfStates(t *testing.T) {
 			for _, untried := range []bool{false, true} {
 				plans.bound(t, fmt.Sprint("lease of many, untried: ", untried), leaseTen(t, w, untried))
 			}
+			plans.bound(t, "backlog of many", measure(t, w, 200))
 		}
 		f := &driver.EventFilter{State: c.state}
 		plans.boundOf(t, "event", "many that are "+c.state, listEvents(t, w, f, 50))
@@ -223,6 +226,19 @@ func TestPlansOfStates(t *testing.T) {
 		w.exec(t, "VACUUM ANALYZE {schema}.message")
 		w.exec(t, "VACUUM ANALYZE {schema}.event_state")
 		plans.bound(t, "few old ones that are "+c.state, listEvents(t, w, &driver.EventFilter{State: c.state}, c.atLeast))
+	}
+}
+
+// measure measures the backlog of names with and without work.
+func measure(t *testing.T, w *world, limit int) func() error {
+	return func() error {
+		b, err := w.Backlog(t.Context(), &driver.BacklogParams{
+			Sources: []string{"stripe", "none"}, Destinations: []string{"to-billing", "to-audit", "none"}, Limit: limit,
+		})
+		if err == nil && (b.Sources["stripe"].Open == 0 || b.Destinations["to-audit"].Open == 0) {
+			t.Errorf("the backlog is %+v, want some work of stripe and to-audit", b)
+		}
+		return err
 	}
 }
 

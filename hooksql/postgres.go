@@ -53,6 +53,7 @@ type PostgresOptions struct {
 type PostgresStore struct {
 	*pgsession.Store[*sql.Tx]
 	db, receive *sql.DB
+	pools       []*sql.DB // all, without repetition
 	own         []*sql.DB // closed by Close
 }
 
@@ -122,6 +123,7 @@ func NewPostgresWithOptions(db *sql.DB, opts *PostgresOptions) (*PostgresStore, 
 			func(tx *sql.Tx) pgstore.Conn { return postgresConn{tx} }),
 		db:      db,
 		receive: o.Receive,
+		pools:   link.pools,
 	}, nil
 }
 
@@ -174,6 +176,17 @@ func (s *PostgresStore) ClaimConcurrency() int {
 		conns /= 2 // handlers use the others
 	}
 	return min(max(1, conns/2), maxClaims)
+}
+
+// Pool implements [driver.Store].
+func (s *PostgresStore) Pool() (p driver.Pool) {
+	for _, pool := range s.pools {
+		stats := pool.Stats()
+		p.InUse += stats.InUse
+		p.Idle += stats.Idle
+		p.Max += stats.MaxOpenConnections
+	}
+	return p
 }
 
 // WorkLimits implements [driver.Driver]. If the store's pool is the receiving pool too, handlers hold

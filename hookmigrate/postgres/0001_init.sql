@@ -99,6 +99,9 @@ CREATE INDEX event_state_running ON {schema}.event_state (key) WHERE state = 1;
 -- Dead events: the view dead_letters, listings of events and dead letters, and their count.
 CREATE INDEX event_state_dead ON {schema}.event_state (key) WHERE state = 3;
 
+-- Counts of the dead events of a source, up to a limit.
+CREATE INDEX event_state_dead_source ON {schema}.event_state (source, due_at) WHERE state = 3;
+
 -- Listings of skipped and of discarded events.
 CREATE INDEX event_state_skipped ON {schema}.event_state (key) WHERE state = 4;
 
@@ -216,6 +219,9 @@ CREATE INDEX message_cause ON {schema}.message (cause) WHERE cause IS NOT NULL;
 -- Counts read the dead messages.
 CREATE INDEX message_dead_received ON {schema}.message (received_at, event_key, id COLLATE "C") WHERE state = 3;
 CREATE INDEX message_skipped ON {schema}.message (received_at, event_key, id COLLATE "C") WHERE state = 4;
+
+-- Dead messages of a destination: listings, and counts up to a limit.
+CREATE INDEX message_dead_destination ON {schema}.message (destination, received_at, event_key, id COLLATE "C") WHERE state = 3;
 
 -- Every attempt to send a message, for the audit. An expired lease is an attempt too.
 CREATE TABLE {schema}.attempt (

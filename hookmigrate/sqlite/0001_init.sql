@@ -99,6 +99,9 @@ CREATE INDEX hookonce_event_state_running ON hookonce_event_state (key) WHERE st
 -- count.
 CREATE INDEX hookonce_event_state_dead ON hookonce_event_state (key) WHERE state = 3;
 
+-- Counts of the dead events of a source, up to a limit.
+CREATE INDEX hookonce_event_state_dead_source ON hookonce_event_state (source) WHERE state = 3;
+
 -- Listings of skipped and of discarded events.
 CREATE INDEX hookonce_event_state_skipped ON hookonce_event_state (key) WHERE state = 4;
 
@@ -193,6 +196,9 @@ CREATE INDEX hookonce_message_cause ON hookonce_message (cause) WHERE cause IS N
 -- rows. destination is here for the counts.
 CREATE INDEX hookonce_message_dead ON hookonce_message (received_at, event_key, id, destination) WHERE state = 3;
 CREATE INDEX hookonce_message_skipped ON hookonce_message (received_at, event_key, id) WHERE state = 4;
+
+-- Dead messages of a destination: listings, and counts up to a limit.
+CREATE INDEX hookonce_message_dead_destination ON hookonce_message (destination, received_at, event_key, id) WHERE state = 3;
 
 -- Every attempt to send a message, for the audit. An expired lease is an attempt too.
 CREATE TABLE hookonce_attempt (

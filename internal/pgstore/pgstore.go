@@ -167,6 +167,8 @@ type statements struct {
 	eventOfMessage        string
 	lockMessage, retry    string
 	stats                 string
+	sourceBacklog         string
+	destinationBacklog    string
 	pruneEvents           pruneStatements
 	pruneBodies           pruneStatements
 	pruneVersions         string
@@ -235,6 +237,7 @@ func newStatements(write func(string) string) statements {
 		lockMessage:     write(lockMessageSQL),
 		retry:           write(retrySQL),
 		stats:           write(statsSQL),
+		sourceBacklog:   write(sourceBacklogSQL), destinationBacklog: write(destinationBacklogSQL),
 		pruneEvents: pruneStatements{
 			"pruning events", write(lockPast(walkEventsSQL, "FOR UPDATE")), write(lastPast(walkEventsSQL)), write(pruneEventsSQL),
 		},

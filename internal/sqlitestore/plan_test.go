@@ -71,7 +71,8 @@ func TestPlans(t *testing.T) {
 		{"pending of one, many", messages(&driver.MessageFilter{State: driver.StatePending, Destination: "d", After: afterMessage}, byEvents), []string{"SEARCH e USING INDEX hookonce_event_received ((received_at,key)<(?,?))", messagesOfEvent}, false},
 		{"dead messages", messages(&driver.MessageFilter{State: driver.StateDead}, byMessages), []string{"SCAN m USING INDEX hookonce_message_dead", oneEvent}, false},
 		{"next skipped messages", messages(&driver.MessageFilter{State: driver.StateSkipped, After: afterMessage}, byMessages), []string{"SEARCH m USING INDEX hookonce_message_skipped ((received_at,event_key,id)<(?,?,?))", oneEvent}, false},
-		{"dead letters", letters(deadMessagesQuery, &driver.MessageFilter{Destination: "d"}), []string{"SCAN m USING INDEX hookonce_message_dead", oneEvent}, false},
+		{"dead letters", letters(deadMessagesQuery, &driver.MessageFilter{}), []string{"SCAN m USING INDEX hookonce_message_dead", oneEvent}, false},
+		{"dead letters of one", letters(deadMessagesQuery, &driver.MessageFilter{Destination: "d"}), []string{"SEARCH m USING INDEX hookonce_message_dead_destination (destination=?)", oneEvent}, false},
 		{"next dead letters", letters(deadMessagesQuery, &driver.MessageFilter{After: afterMessage}), []string{"SEARCH m USING INDEX hookonce_message_dead ((received_at,event_key,id)<(?,?,?))", oneEvent}, false},
 		{"one dead letter", letters(deadMessagesQuery, &driver.MessageFilter{MessageID: "m"}), []string{"(id=?)", oneEvent}, true},
 		{"dead letters of an event", letters(deadMessagesQuery, &driver.MessageFilter{Source: "s", EventID: "a:b"}), []string{"SEARCH m USING INDEX hookonce_message_event (event_key=?)", messagesCaused, oneEvent}, true},
@@ -87,6 +88,13 @@ func TestPlans(t *testing.T) {
 		{"count dead events", countDeadEvents, []string{"COVERING INDEX hookonce_event_state_dead"}, false},
 		{"count open", countOpen, []string{"COVERING INDEX hookonce_message_due"}, false},
 		{"count dead", countDead, []string{"COVERING INDEX hookonce_message_dead"}, true},
+		{"backlog of a source", backlogOfSource, []string{
+			"INDEX hookonce_event_state_fresh (source=?)", "INDEX hookonce_event_state_tried (source=?)",
+			"COVERING INDEX hookonce_event_state_dead_source (source=?)",
+		}, false},
+		{"backlog of a destination", backlogOfDestination, []string{
+			"COVERING INDEX hookonce_message_due (destination=?)", "COVERING INDEX hookonce_message_dead_destination (destination=?)",
+		}, false},
 		{"history", selectHistory, []string{"INDEX hookonce_history_event (event_key=?)"}, false},
 		{"delete the history", deleteHistory, []string{"INDEX hookonce_history_event (event_key=?)"}, false},
 		{"repeated request", selectRequest, []string{"INDEX hookonce_history_request (event_key=? AND request_id=?)"}, false},

@@ -61,6 +61,16 @@ func (s *Store) Close() error {
 // ClaimConcurrency returns 1: a second claim would only wait for the first.
 func (s *Store) ClaimConcurrency() int { return 1 }
 
+// Pool implements driver.Store.
+func (s *Store) Pool() (p driver.Pool) {
+	for _, stats := range []sql.DBStats{s.writer.Stats(), s.reader.Stats()} {
+		p.InUse += stats.InUse
+		p.Idle += stats.Idle
+		p.Max += stats.MaxOpenConnections
+	}
+	return p
+}
+
 // Now returns this process' clock in microseconds, which is also SQLite's clock, after a read of
 // the file. The read uses the writer's connection, like claims, so Now fails when claims wait for a
 // lock or a disk, and when the file is not in its place. It does not take the write lock, so that commands that only read work beside a

@@ -168,6 +168,10 @@ func everyOperation(s driver.Store, dead driver.DeadLetterRef, later time.Time) 
 			return err
 		},
 		"Stats": func(ctx context.Context) error { _, err := s.Stats(ctx); return err },
+		"Backlog": func(ctx context.Context) error {
+			_, err := s.Backlog(ctx, &driver.BacklogParams{Sources: []string{"stripe"}, Limit: 1})
+			return err
+		},
 	}
 }
 

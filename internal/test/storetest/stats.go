@@ -14,6 +14,8 @@ func statsCases() []testCase {
 		{"Life", statsLife},
 		{"Queued", statsQueued},
 		{"Destinations", statsDestinations},
+		{"Backlog", backlog},
+		{"BacklogOfNames", backlogOfNames},
 	}
 }
 
@@ -88,6 +90,86 @@ func statsQueued(f *fixture) {
 	f.replayAt(t0.Add(-time.Second), keys[0], driver.ReplaySameID)
 	want.EventsPending, want.OldestPendingAt = 3, t0.Add(-time.Second)
 	same(f, "one replayed", want, f.stats())
+}
+
+// backlog measures more and less work than the limit.
+func backlog(f *fixture) {
+	var keys []driver.Key
+	for i := range 5 {
+		c := newClaim("stripe", fmt.Sprint("evt_", i), "{}", "a")
+		c.Work = driver.WorkQueued
+		f.claimNew(t0.Add(time.Duration(i)*time.Second), c)
+		keys = append(keys, c.Key)
+	}
+	measure := func(when string, limit int, stripe, a driver.Waiting) {
+		f.Helper()
+		before, err := f.s.Now(f.Context())
+		if err != nil {
+			f.Fatal(err)
+		}
+		got, err := f.s.Backlog(f.Context(), &driver.BacklogParams{
+			Sources: []string{"stripe", "none"}, Destinations: []string{"to-a", "to-none"}, Limit: limit,
+		})
+		if err != nil {
+			f.Fatalf("%s: Backlog: %v", when, err)
+		}
+		if got.At.Before(before) || got.Bytes <= 0 {
+			f.Errorf("%s: Backlog at %s of %d bytes, want one after %s and a size", when, got.At, got.Bytes, before)
+		}
+		got.At, got.Bytes = time.Time{}, 0
+		same(f, when, driver.Backlog{
+			Sources:      map[string]driver.Waiting{"stripe": stripe, "none": {}},
+			Destinations: map[string]driver.Waiting{"to-a": a, "to-none": {}},
+		}, *got)
+	}
+	all := driver.Waiting{Open: 5, OldestDueAt: t0}
+	measure("all wait", 10, all, all)
+	few := driver.Waiting{Open: 3, OldestDueAt: t0}
+	measure("more than the limit", 3, few, few)
+	f.moveQueued(keys[0], driver.StateDone)
+	f.killQueued(keys[1])
+	f.killQueued(keys[2])
+	events := driver.Waiting{Open: 2, OldestDueAt: t0.Add(3 * time.Second), Dead: 2}
+	measure("one done, two dead", 10, events, all)
+	events.Dead = 1
+	measure("more dead than the limit", 1, driver.Waiting{Open: 1, OldestDueAt: events.OldestDueAt, Dead: 1}, driver.Waiting{Open: 1, OldestDueAt: t0})
+	events.Dead = 2
+	m := f.lease(t0.Add(time.Minute), "to-a", 1)[0]
+	all.OldestDueAt = t0.Add(time.Second) // the end of a lease counts as its message's due time
+	measure("one is being sent", 10, events, all)
+	f.mustComplete(t0.Add(time.Minute), driver.Completion{ID: m.ID, Token: m.Token, Outcome: driver.MessageSent})
+	for _, m := range f.lease(t0.Add(time.Minute), "to-a", 4) {
+		f.mustComplete(t0.Add(time.Minute), driver.Completion{ID: m.ID, Token: m.Token, Outcome: driver.MessageDead, Error: "gone"})
+	}
+	measure("the others are dead", 10, events, driver.Waiting{Dead: 4})
+}
+
+// backlogOfNames measures no name, and names that a database might confuse.
+func backlogOfNames(f *fixture) {
+	p := &driver.BacklogParams{Limit: 9}
+	for i, text := range append(ids(), "B", "b") {
+		c := newClaim(text, fmt.Sprint("evt_", i), "{}", "r")
+		c.Work, c.Messages[0].Destination = driver.WorkQueued, text
+		f.claimNew(t0, c)
+		p.Sources = append(p.Sources, text)
+	}
+	p.Destinations = p.Sources
+	for _, names := range [][]string{nil, p.Sources} {
+		p.Sources, p.Destinations = names, names
+		got, err := f.s.Backlog(f.Context(), p)
+		if err != nil {
+			f.Fatalf("Backlog of %q: %v", names, err)
+		}
+		want := map[string]driver.Waiting{}
+		for _, name := range names {
+			want[name] = driver.Waiting{Open: 1, OldestDueAt: t0}
+		}
+		same(f, "sources", want, got.Sources)
+		same(f, "destinations", want, got.Destinations)
+	}
+	if p := f.s.Pool(); p.InUse < 0 || p.Idle < 0 || p.InUse+p.Idle < 1 {
+		f.Errorf("Pool returned %+v, want at least one connection after a query", p)
+	}
 }
 
 // statsDestinations uses names that a database might confuse, or not sort by bytes.
