@@ -46,6 +46,8 @@ type Config struct {
 	// Warnings returns more warnings for the dashboard, one line each, about faults of the settings
 	// that stop nothing. Each view calls it. nil means none.
 	Warnings func() []string
+	// Metrics answers /metrics, which needs the token as the API does. nil means 404.
+	Metrics http.Handler
 	// Logger receives the log. Defaults to slog.Default().
 	Logger *slog.Logger
 }
@@ -55,6 +57,7 @@ type handler struct {
 	engine   *hookonce.Engine
 	ready    func(context.Context) error
 	warnings func() []string
+	metrics  http.Handler
 	guard    guard
 	logger   *slog.Logger
 
@@ -90,9 +93,14 @@ func New(cfg *Config) (http.Handler, error) {
 		}
 	}
 	g.proxies = limit.NewProxies(cfg.TrustedProxies)
-	h := &handler{store: cfg.Store, engine: cfg.Engine, ready: cfg.Ready, warnings: cfg.Warnings, guard: g, logger: logger}
+	h := &handler{store: cfg.Store, engine: cfg.Engine, ready: cfg.Ready, warnings: cfg.Warnings, metrics: cfg.Metrics, guard: g, logger: logger}
 	if h.warnings == nil {
 		h.warnings = func() []string { return nil }
+	}
+	if h.metrics == nil {
+		h.metrics = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			h.fail(w, r, http.StatusNotFound, "This program keeps no metrics.", nil)
+		})
 	}
 	return h, nil
 }
@@ -129,6 +137,7 @@ var endpoints = []endpoint{
 	{method: "GET", path: "/api/v1/stats", serve: (*handler).showStats},
 	{method: "GET", path: "/api/v1/openapi.json", serve: (*handler).showOpenAPI},
 	{method: "GET", path: "/debug/pprof/{profile}", serve: (*handler).showProfile, query: profileParameters},
+	{method: "GET", path: "/metrics", serve: (*handler).showMetrics},
 	{method: "GET", path: "/healthz", serve: (*handler).healthz, probe: true},
 	{method: "GET", path: "/readyz", serve: (*handler).readyz, probe: true},
 	{method: "GET", path: "/", serve: (*handler).showOverview, page: true},
@@ -244,6 +253,8 @@ func (h *handler) refuseMethod(w http.ResponseWriter, r *http.Request, at []*end
 	w.Header().Set("Allow", strings.Join(allowed, ", "))
 	h.fail(w, r, http.StatusMethodNotAllowed, "Allowed here: "+strings.Join(allowed, ", ")+".", nil)
 }
+
+func (h *handler) showMetrics(w http.ResponseWriter, r *http.Request) { h.metrics.ServeHTTP(w, r) }
 
 func (h *handler) healthz(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, Health{Status: "ok"})

@@ -82,7 +82,11 @@ func newAPI(t *testing.T, change func(*hookadmin.Config)) *api {
 	cfg := &hookadmin.Config{
 		Ready:    func(context.Context) error { return nil },
 		Loopback: true,
-		Logger:   slog.New(slog.NewJSONHandler(a.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/plain")
+			w.Write([]byte("up 1\n"))
+		}),
+		Logger: slog.New(slog.NewJSONHandler(a.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 	change(cfg)
 	if cfg.Engine == nil {

@@ -89,10 +89,15 @@ var rules = map[string]rule{
 		modules: []string{"github.com/goccy/go-yaml"},
 		why:     "settings become the library's own Config, and nothing else",
 	},
+	"cmd/hookonce/internal/metrics": {
+		within:  []string{".", "driver"},
+		modules: []string{"github.com/prometheus/client_golang"},
+		why:     "Prometheus stays out of the library",
+	},
 	"cmd/hookonce/internal/app": {
 		within: []string{
 			".", "driver", "provider", "verify", "hookadmin", "hookmigrate", "hookpgx", "hooksql",
-			"cmd/hookonce/internal/config", "cmd/hookonce/internal/route", "internal/limit",
+			"cmd/hookonce/internal/config", "cmd/hookonce/internal/metrics", "cmd/hookonce/internal/route", "internal/limit",
 		},
 		modules: []string{"github.com/jackc/pgx/v5/pgxpool", "modernc.org/sqlite", "golang.org/x/sys"},
 		why:     "the wiring: the one place that opens databases, and so links both of their drivers",

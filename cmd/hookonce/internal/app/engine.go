@@ -12,8 +12,12 @@ import (
 // NewEngine returns an engine for the settings on store. The gateway runs it. A command beside a
 // gateway does not run it, and uses its sources and routes.
 func NewEngine(store driver.Store, settings *config.Settings, log *slog.Logger) (*hookonce.Engine, error) {
+	return newEngine(store, settings, log, nil)
+}
+
+func newEngine(store driver.Store, settings *config.Settings, log *slog.Logger, observer *hookonce.Observer) (*hookonce.Engine, error) {
 	engineConfig := settings.Engine
-	engineConfig.Logger, engineConfig.AllowUnsafe = log, settings.AllowUnsafe
+	engineConfig.Logger, engineConfig.AllowUnsafe, engineConfig.Observer = log, settings.AllowUnsafe, observer
 	return hookonce.NewEngine(store, &engineConfig)
 }
 

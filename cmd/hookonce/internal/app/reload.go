@@ -12,8 +12,11 @@ import (
 func (g *gateway) reload() {
 	settings, err := g.options.Reload()
 	if err == nil {
+		g.metrics.Expect(&settings.Engine)
 		err = g.engine.Reload(&settings.Engine)
+		g.metrics.Settle()
 	}
+	g.metrics.Reloaded(err == nil)
 	if err != nil {
 		g.log.Error("settings not reloaded; the old ones stay in force", "error", err)
 		return

@@ -10,6 +10,7 @@ import (
 
 	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/config"
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/metrics"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookadmin"
 )
@@ -18,6 +19,8 @@ import (
 type Options struct {
 	Settings *config.Settings
 	Logger   *slog.Logger
+	// Version and Revision of this program, for the metrics.
+	Version, Revision string
 	// Hangups receives each request to reload the settings, and Reload reads them. If Hangups is
 	// nil, the settings are never reloaded.
 	Hangups <-chan os.Signal
@@ -90,6 +93,7 @@ func startFailed(ctx context.Context, err error, log *slog.Logger) error {
 type gateway struct {
 	log           *slog.Logger
 	engine        *hookonce.Engine
+	metrics       *metrics.Metrics
 	public, admin *listener
 	limits        stopLimits
 	stopping      atomic.Bool
@@ -98,11 +102,15 @@ type gateway struct {
 }
 
 func newGateway(ctx context.Context, store driver.Store, o *Options) (_ *gateway, err error) {
-	engine, err := NewEngine(store, o.Settings, o.Logger)
+	measured := metrics.New(o.Version, o.Revision)
+	store = measured.Store(store)
+	engine, err := newEngine(store, o.Settings, o.Logger, measured.Observer())
 	if err != nil {
 		return nil, err
 	}
-	g := &gateway{log: o.Logger, engine: engine, limits: defaultStopLimits, options: o}
+	_, oneClock := o.Settings.SQLitePath()
+	measured.Watch(metrics.Watched{Engine: engine, Store: store, OneClock: oneClock})
+	g := &gateway{log: o.Logger, engine: engine, metrics: measured, limits: defaultStopLimits, options: o}
 	g.showWarnings(o.Settings)
 	if g.public, err = listen(ctx, "listen", o.Settings.Listen, publicServer(engine), o.Logger); err != nil {
 		return nil, err
@@ -118,6 +126,7 @@ func newGateway(ctx context.Context, store driver.Store, o *Options) (_ *gateway
 		Loopback:       isLoopback(g.admin),
 		TrustedProxies: o.Settings.Engine.TrustedProxies,
 		Warnings:       func() []string { return *g.warnings.Load() },
+		Metrics:        measured.Handler(),
 		Logger:         o.Logger,
 	})
 	if err != nil {

@@ -48,8 +48,9 @@ func (p *program) serveCommand() *cobra.Command {
 		hangups := make(chan os.Signal, 1)
 		signal.Notify(hangups, syscall.SIGHUP)
 		defer signal.Stop(hangups)
+		build := buildVersions()
 		return app.Serve(ctx, &app.Options{
-			Settings: settings, Logger: logger, Hangups: hangups, Reload: load,
+			Settings: settings, Logger: logger, Hangups: hangups, Reload: load, Version: build.Version, Revision: build.Revision,
 		})
 	}
 	return cmd

@@ -1,0 +1,252 @@
+package metrics
+
+import (
+	"context"
+	"time"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+// operations are the values of the label op: the methods of driver.Store that ask the database.
+var operations = []string{
+	"claim",
+	"probe_claim",
+	"reopen",
+	"count_deliveries",
+	"quarantine",
+	"settle_quarantined",
+	"lease",
+	"complete",
+	"release",
+	"replay",
+	"replay_dead",
+	"discard",
+	"retry_message",
+	"dead_letters",
+	"messages",
+	"quarantined",
+	"quarantined_request",
+	"stats",
+	"events",
+	"event",
+	"due_sources",
+	"reserve",
+	"record_reserved",
+	"sweep_runs",
+	"versions",
+	"count_inline_failure",
+	"file_inline_failures",
+	"arm",
+	"learn_secret",
+	"learned_secrets",
+	"register_windows",
+	"prune",
+	"pull_back",
+	"weaknesses",
+	"foreign_triggers",
+	"confirm",
+	"now",
+	"backlog",
+	"applied",
+	"apply",
+}
+
+func (s *store) Claim(ctx context.Context, p *driver.ClaimParams) (result []driver.ClaimResult, err error) {
+	defer s.observe("claim", time.Now(), &err)
+	return s.Store.Claim(ctx, p)
+}
+
+func (s *store) ProbeClaim(ctx context.Context) (err error) {
+	defer s.observe("probe_claim", time.Now(), &err)
+	return s.Store.ProbeClaim(ctx)
+}
+
+func (s *store) Reopen(ctx context.Context, p *driver.ReopenParams) (result []driver.Key, err error) {
+	defer s.observe("reopen", time.Now(), &err)
+	return s.Store.Reopen(ctx, p)
+}
+
+func (s *store) CountDeliveries(ctx context.Context, p *driver.CountDeliveriesParams) (err error) {
+	defer s.observe("count_deliveries", time.Now(), &err)
+	return s.Store.CountDeliveries(ctx, p)
+}
+
+func (s *store) Quarantine(ctx context.Context, p *driver.QuarantineParams) (err error) {
+	defer s.observe("quarantine", time.Now(), &err)
+	return s.Store.Quarantine(ctx, p)
+}
+
+func (s *store) SettleQuarantined(ctx context.Context, p *driver.SettleQuarantinedParams) (result bool, err error) {
+	defer s.observe("settle_quarantined", time.Now(), &err)
+	return s.Store.SettleQuarantined(ctx, p)
+}
+
+func (s *store) Lease(ctx context.Context, p *driver.LeaseParams) (result *driver.Leased, err error) {
+	defer s.observe("lease", time.Now(), &err)
+	return s.Store.Lease(ctx, p)
+}
+
+func (s *store) Complete(ctx context.Context, p *driver.CompleteParams) (result []bool, err error) {
+	defer s.observe("complete", time.Now(), &err)
+	return s.Store.Complete(ctx, p)
+}
+
+func (s *store) Release(ctx context.Context, p *driver.ReleaseParams) (err error) {
+	defer s.observe("release", time.Now(), &err)
+	return s.Store.Release(ctx, p)
+}
+
+func (s *store) Replay(ctx context.Context, p *driver.ReplayParams) (result *driver.Replayed, err error) {
+	defer s.observe("replay", time.Now(), &err)
+	return s.Store.Replay(ctx, p)
+}
+
+func (s *store) ReplayDead(ctx context.Context, p *driver.DeadLetterParams) (result []bool, err error) {
+	defer s.observe("replay_dead", time.Now(), &err)
+	return s.Store.ReplayDead(ctx, p)
+}
+
+func (s *store) Discard(ctx context.Context, p *driver.DeadLetterParams) (result []bool, err error) {
+	defer s.observe("discard", time.Now(), &err)
+	return s.Store.Discard(ctx, p)
+}
+
+func (s *store) RetryMessage(ctx context.Context, p *driver.RetryMessageParams) (err error) {
+	defer s.observe("retry_message", time.Now(), &err)
+	return s.Store.RetryMessage(ctx, p)
+}
+
+func (s *store) DeadLetters(ctx context.Context, f *driver.MessageFilter) (result *driver.DeadLetterPage, err error) {
+	defer s.observe("dead_letters", time.Now(), &err)
+	return s.Store.DeadLetters(ctx, f)
+}
+
+func (s *store) Messages(ctx context.Context, f *driver.MessageFilter) (result *driver.MessagePage, err error) {
+	defer s.observe("messages", time.Now(), &err)
+	return s.Store.Messages(ctx, f)
+}
+
+func (s *store) Quarantined(ctx context.Context, f *driver.QuarantineFilter) (result *driver.QuarantinePage, err error) {
+	defer s.observe("quarantined", time.Now(), &err)
+	return s.Store.Quarantined(ctx, f)
+}
+
+func (s *store) QuarantinedRequest(ctx context.Context, key driver.Key) (result *driver.QuarantinedRequest, err error) {
+	defer s.observe("quarantined_request", time.Now(), &err)
+	return s.Store.QuarantinedRequest(ctx, key)
+}
+
+func (s *store) Stats(ctx context.Context) (result *driver.Stats, err error) {
+	defer s.observe("stats", time.Now(), &err)
+	return s.Store.Stats(ctx)
+}
+
+func (s *store) Events(ctx context.Context, f *driver.EventFilter) (result *driver.EventPage, err error) {
+	defer s.observe("events", time.Now(), &err)
+	return s.Store.Events(ctx, f)
+}
+
+func (s *store) Event(ctx context.Context, source, eventID string) (result *driver.EventDetail, err error) {
+	defer s.observe("event", time.Now(), &err)
+	return s.Store.Event(ctx, source, eventID)
+}
+
+func (s *store) DueSources(ctx context.Context, sources []string) (result []driver.DueSource, err error) {
+	defer s.observe("due_sources", time.Now(), &err)
+	return s.Store.DueSources(ctx, sources)
+}
+
+func (s *store) Reserve(ctx context.Context, p *driver.ReserveParams) (result []driver.TakenEvent, err error) {
+	defer s.observe("reserve", time.Now(), &err)
+	return s.Store.Reserve(ctx, p)
+}
+
+func (s *store) RecordReserved(ctx context.Context, p *driver.FinishParams) (err error) {
+	defer s.observe("record_reserved", time.Now(), &err)
+	return s.Store.RecordReserved(ctx, p)
+}
+
+func (s *store) SweepRuns(ctx context.Context, p *driver.SweepRunsParams) (result []driver.LostRun, err error) {
+	defer s.observe("sweep_runs", time.Now(), &err)
+	return s.Store.SweepRuns(ctx, p)
+}
+
+func (s *store) Versions(ctx context.Context, objects []driver.Key) (result map[driver.Key]driver.ObjectVersion, err error) {
+	defer s.observe("versions", time.Now(), &err)
+	return s.Store.Versions(ctx, objects)
+}
+
+func (s *store) CountInlineFailure(ctx context.Context, p *driver.InlineFailure) (result *driver.InlineFailed, err error) {
+	defer s.observe("count_inline_failure", time.Now(), &err)
+	return s.Store.CountInlineFailure(ctx, p)
+}
+
+func (s *store) FileInlineFailures(ctx context.Context, p *driver.FileFailuresParams) (result int, err error) {
+	defer s.observe("file_inline_failures", time.Now(), &err)
+	return s.Store.FileInlineFailures(ctx, p)
+}
+
+func (s *store) Arm(ctx context.Context, p *driver.ArmParams) (result *driver.SourceSecrets, err error) {
+	defer s.observe("arm", time.Now(), &err)
+	return s.Store.Arm(ctx, p)
+}
+
+func (s *store) LearnSecret(ctx context.Context, p *driver.LearnParams) (result bool, err error) {
+	defer s.observe("learn_secret", time.Now(), &err)
+	return s.Store.LearnSecret(ctx, p)
+}
+
+func (s *store) LearnedSecrets(ctx context.Context, sources []string) (result []driver.SourceSecrets, err error) {
+	defer s.observe("learned_secrets", time.Now(), &err)
+	return s.Store.LearnedSecrets(ctx, sources)
+}
+
+func (s *store) RegisterWindows(ctx context.Context, p *driver.PruneParams) (err error) {
+	defer s.observe("register_windows", time.Now(), &err)
+	return s.Store.RegisterWindows(ctx, p)
+}
+
+func (s *store) Prune(ctx context.Context, p *driver.PruneParams) (result *driver.PruneResult, err error) {
+	defer s.observe("prune", time.Now(), &err)
+	return s.Store.Prune(ctx, p)
+}
+
+func (s *store) PullBack(ctx context.Context, p *driver.PullBackParams) (events, messages int, err error) {
+	defer s.observe("pull_back", time.Now(), &err)
+	return s.Store.PullBack(ctx, p)
+}
+
+func (s *store) Weaknesses(ctx context.Context) (result []driver.Weakness, err error) {
+	defer s.observe("weaknesses", time.Now(), &err)
+	return s.Store.Weaknesses(ctx)
+}
+
+func (s *store) ForeignTriggers(ctx context.Context) (result []string, err error) {
+	defer s.observe("foreign_triggers", time.Now(), &err)
+	return s.Store.ForeignTriggers(ctx)
+}
+
+func (s *store) Confirm(ctx context.Context) (err error) {
+	defer s.observe("confirm", time.Now(), &err)
+	return s.Store.Confirm(ctx)
+}
+
+func (s *store) Now(ctx context.Context) (result time.Time, err error) {
+	defer s.observe("now", time.Now(), &err)
+	return s.Store.Now(ctx)
+}
+
+func (s *store) Backlog(ctx context.Context, p *driver.BacklogParams) (result *driver.Backlog, err error) {
+	defer s.observe("backlog", time.Now(), &err)
+	return s.Store.Backlog(ctx, p)
+}
+
+func (s *store) Applied(ctx context.Context) (result []int, err error) {
+	defer s.observe("applied", time.Now(), &err)
+	return s.Store.Applied(ctx)
+}
+
+func (s *store) Apply(ctx context.Context) (result []driver.Migration, err error) {
+	defer s.observe("apply", time.Now(), &err)
+	return s.Store.Apply(ctx)
+}

@@ -1,0 +1,101 @@
+package metrics
+
+import (
+	"strconv"
+	"time"
+
+	hookonce "github.com/hookonce/hookonce"
+)
+
+// The values of the labels outcome, of deliveries and attempts, and code.
+var (
+	deliveryOutcomes = []string{"ok", "duplicate", "reopened", "malformed", "handshake", "refused", "failed", "unavailable"}
+	// messageAttempts are the outcomes of attempts to send, each with its code. "none" is the code of
+	// an attempt without an HTTP answer.
+	messageAttempts = [][2]string{
+		{"sent", "2xx"},
+		{"skipped", noCode},
+		{"retry", "3xx"},
+		{"retry", "4xx"},
+		{"retry", "5xx"},
+		{"retry", noCode},
+		{"dead", "3xx"},
+		{"dead", "4xx"},
+		{"dead", "5xx"},
+		{"dead", noCode},
+	}
+	prunedKinds = []string{"events", "bodies", "quarantined"}
+)
+
+const (
+	ofMessage = "message"
+	noCode    = "none"
+)
+
+// Observer returns the observer for the engine.
+func (m *Metrics) Observer() *hookonce.Observer {
+	return &hookonce.Observer{
+		Delivery: m.observeDelivery, Claim: m.observeClaim, Attempt: m.observeAttempt, Operated: m.observeOperated, Pruned: m.observePruned,
+	}
+}
+
+func (m *Metrics) observeDelivery(d hookonce.DeliveryObserved) {
+	source := m.sources.of(d.Source)
+	m.deliveries.WithLabelValues(source, d.Outcome).Inc()
+	if d.Reason != "" {
+		m.refused.WithLabelValues(source, d.Reason).Inc()
+	}
+	if source == "" {
+		return
+	}
+	m.ack.WithLabelValues(source).Observe(d.Took.Seconds())
+	if d.Events > 0 {
+		m.lastEvent.WithLabelValues(source).Set(float64(time.Now().UnixMilli()) / 1e3)
+	}
+	add(m.reopened, d.Reopened, source)
+	add(m.other, d.OtherBodies, source)
+	add(m.lost, d.Unrouted, source)
+	add(m.dead, d.Undecided, source, "")
+}
+
+func (m *Metrics) observeClaim(c hookonce.ClaimObserved) {
+	m.claim.Observe(c.Took.Seconds())
+	m.claimSize.Observe(float64(c.Size))
+}
+
+func (m *Metrics) observeAttempt(a hookonce.AttemptObserved) {
+	source, destination, code := m.sources.of(a.Source), m.destinations.of(a.Destination), codeClass(a.StatusCode)
+	m.attempts.WithLabelValues(a.Kind, destination, a.Outcome, code).Inc()
+	if a.Took > 0 {
+		m.attempt.WithLabelValues(a.Kind, destination, a.Outcome, code).Observe(a.Took.Seconds())
+	}
+	switch {
+	case a.Outcome == "skipped":
+		m.stale.WithLabelValues(source).Inc()
+	case a.Outcome == "dead" && a.Kind == ofMessage:
+		m.dead.WithLabelValues("", destination).Inc()
+	case a.Outcome == "dead":
+		m.dead.WithLabelValues(source, "").Inc()
+	}
+}
+
+func codeClass(status int) string {
+	if status < 100 || status > 599 {
+		return noCode
+	}
+	return strconv.Itoa(status/100) + "xx"
+}
+
+func (m *Metrics) observeOperated(o hookonce.OperatedObserved) {
+	to := m.replayed
+	if o.Action == "discarded" {
+		to = m.discarded
+	}
+	add(to, o.Count, m.sources.of(o.Source))
+}
+
+func (m *Metrics) observePruned(p hookonce.PrunedObserved) {
+	for i, n := range []int64{p.Events, p.Bodies, p.Quarantined} {
+		add(m.pruned, int(n), prunedKinds[i])
+	}
+}
