@@ -1,0 +1,202 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// dashboardFile is the dashboard for Grafana.
+const dashboardFile = "../../../deploy/grafana/hookonce.json"
+
+// panel is a panel of Grafana's dashboard.
+type panel struct {
+	Title   string
+	Type    string
+	Targets []struct{ Expr string }
+}
+
+func panels(t testing.TB) []panel {
+	t.Helper()
+	var dashboard struct{ Panels []panel }
+	if err := json.Unmarshal([]byte(read(t, dashboardFile)), &dashboard); err != nil {
+		t.Fatal(err)
+	}
+	return dashboard.Panels
+}
+
+// prometheus is a running Prometheus.
+type prometheus struct{ address string }
+
+// startPrometheus starts a Prometheus that scrapes a gateway every second and evaluates the rules.
+func startPrometheus(t *testing.T, g *gateway) *prometheus {
+	t.Helper()
+	needPrometheus(t)
+	rules, err := filepath.Abs(deployedRules + "alerts.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	config := fmt.Sprintf(`
+global: {scrape_interval: 1s, evaluation_interval: 1s}
+rule_files: [%q]
+scrape_configs:
+  - job_name: hookonce
+    static_configs: [{targets: [%q]}]
+`, rules, g.admin)
+	if err := os.WriteFile(filepath.Join(dir, "prometheus.yml"), []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := &prometheus{freeAddress(t)}
+	ctx, cancel := context.WithCancel(context.Background())
+	cmd := exec.CommandContext(ctx, "prometheus", "--config.file=prometheus.yml", "--storage.tsdb.path=data", "--web.listen-address="+p.address)
+	cmd.Dir = dir
+	var log strings.Builder
+	cmd.Stdout, cmd.Stderr = &log, &log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cancel()
+		_ = cmd.Wait() // it was killed
+		if t.Failed() {
+			t.Logf("log of Prometheus:\n%s", log.String())
+		}
+	})
+	eventually(t, startTimeout, "Prometheus is ready", func() bool {
+		resp, err := http.Get("http://" + p.address + "/-/ready")
+		if err != nil {
+			return false
+		}
+		resp.Body.Close()
+		return resp.StatusCode == http.StatusOK
+	})
+	return p
+}
+
+// freeAddress returns an address that no program listens on. Another may take it; the test then fails.
+func freeAddress(t testing.TB) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	return ln.Addr().String()
+}
+
+// query returns the number of series that an expression has now.
+func (p *prometheus) query(expr string) (int, error) {
+	resp, err := http.PostForm("http://"+p.address+"/api/v1/query", url.Values{"query": {expr}})
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close()
+	var answer struct {
+		Error string
+		Data  struct{ Result []any }
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil {
+		return 0, err
+	}
+	if answer.Error != "" {
+		return 0, fmt.Errorf("%s: %s", expr, answer.Error)
+	}
+	return len(answer.Data.Result), nil
+}
+
+// grafana replaces the variables of Grafana's queries.
+var grafana = strings.NewReplacer("$__rate_interval", "1m", "$__range", "5m")
+
+// Prometheus scrapes a gateway that receives deliveries. Each query of the dashboard returns a
+// series, each metric that the rules and the dashboard name exists, and no secret is in the metrics.
+func TestPrometheusScrapes(t *testing.T) {
+	eachStore(t, func(t *testing.T, db *database) {
+		w := newWorld(t, db, standardSettings)
+		g := w.start(t)
+		p := startPrometheus(t, g)
+		target := "http://" + g.public + "/webhooks/github"
+		send := func(args ...string) {
+			t.Helper()
+			args = append([]string{"send", target, "--provider", "github", "--secret", githubSecret}, args...)
+			if out := w.run(t, args...); out.code != 0 && args[len(args)-1] != "--corrupt" {
+				t.Errorf("hookonce %s: code %d\n%s%s", strings.Join(args, " "), out.code, out.stdout, out.stderr)
+			}
+		}
+		missing := map[string]bool{}
+		for _, one := range panels(t) {
+			for _, q := range one.Targets {
+				missing[q.Expr] = true
+			}
+		}
+		if len(missing) < 20 {
+			t.Fatalf("the dashboard has %d queries", len(missing))
+		}
+		deadline := time.Now().Add(patience)
+		for len(missing) > 0 && time.Now().Before(deadline) {
+			send("--times", "3", "--duplicate", "1")
+			send("--corrupt")
+			for expr := range missing {
+				n, err := p.query(grafana.Replace(expr))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if n > 0 {
+					delete(missing, expr)
+				}
+			}
+		}
+		for expr := range missing {
+			t.Errorf("a query of the dashboard returns no series: %s", expr)
+		}
+		checkNames(t, p)
+		checkScrape(t, g)
+	})
+}
+
+var metricName = regexp.MustCompile(`\bhookonce_[a-z_]+`)
+
+// checkNames fails the test if a rule or a panel names a metric that does not exist.
+func checkNames(t *testing.T, p *prometheus) {
+	t.Helper()
+	names := map[string]bool{}
+	for _, name := range metricName.FindAllString(read(t, deployedRules+"alerts.yaml")+read(t, dashboardFile), -1) {
+		names[name] = true
+	}
+	for name := range names {
+		if n, err := p.query(name); err != nil || n == 0 {
+			t.Errorf("%s has %d series, error %v", name, n, err)
+		}
+	}
+}
+
+// checkScrape reads the metrics as Prometheus does, and searches them for secrets.
+func checkScrape(t *testing.T, g *gateway) {
+	t.Helper()
+	resp, err := g.client.Get("http://" + g.admin + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("GET /metrics: %d, error %v: %s", resp.StatusCode, err, text)
+	}
+	if found := leaked(string(text)); len(found) > 0 {
+		t.Errorf("/metrics has secrets %q", found)
+	}
+	if !strings.Contains(string(text), `hookonce_refused_total{reason="signature_wrong",source="github"}`) {
+		t.Errorf("/metrics lacks the refusals of github: %s", text)
+	}
+}
