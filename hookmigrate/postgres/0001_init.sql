@@ -12,7 +12,7 @@
 -- row or a message lock the event's row. All rows of an event are written in one transaction and
 -- removed by one statement, so a foreign key would find nothing.
 --
--- The order: events and the work on them, messages, history, duplicates, sources, views, functions,
+-- The order: events and the work on them, messages, history, duplicates, figures, sources, views, functions,
 -- schema_migration.
 
 DO $$
@@ -310,6 +310,39 @@ CREATE TABLE {schema}.source_window (
 	last_seen       timestamptz NOT NULL,
 	PRIMARY KEY (source, dedupe_window, retention, quarantine_rows)
 );
+
+-- Figures: how many deliveries, refusals and attempts there were in a span of time, and in how many of
+-- them the duration was in which bucket. Every process adds to the rows, so nobody counts events or
+-- messages to draw a chart. The numbers of kinds and resolutions are those of package driver.
+--
+-- The primary key serves a series: one kind and one resolution, in the order of time. Pruning reads
+-- the oldest rows of each pair there. For fillfactor see event_state.
+CREATE TABLE {schema}.rollup (
+	kind       smallint NOT NULL,    -- 0 deliveries, 1 refusals, 2 attempts
+	resolution smallint NOT NULL,    -- 0 minutes, 1 hours, 2 days
+	start      timestamptz NOT NULL, -- of the span
+	name       text NOT NULL,        -- of the source; of attempts, the destination
+	label      text NOT NULL,        -- the outcome; of refusals, the reason
+	n          bigint NOT NULL,
+	-- How many were in each bucket of durations, the shortest first.
+	b0 bigint NOT NULL, b1 bigint NOT NULL, b2 bigint NOT NULL, b3 bigint NOT NULL, b4 bigint NOT NULL,
+	b5 bigint NOT NULL, b6 bigint NOT NULL, b7 bigint NOT NULL, b8 bigint NOT NULL, b9 bigint NOT NULL,
+	b10 bigint NOT NULL, b11 bigint NOT NULL, b12 bigint NOT NULL, b13 bigint NOT NULL, b14 bigint NOT NULL,
+	PRIMARY KEY (kind, resolution, start, name, label)
+) WITH (fillfactor = 70);
+
+-- How many events of a type were claimed in an hour. It tells which hours to search for a rare type.
+-- The primary key serves that: the hours of one type of a source.
+CREATE TABLE {schema}.type_rollup (
+	source text NOT NULL,
+	type   text NOT NULL,
+	start  timestamptz NOT NULL, -- of the hour
+	n      bigint NOT NULL,
+	PRIMARY KEY (source, type, start)
+) WITH (fillfactor = 70);
+
+-- The types of an hour: their series, the limit on their number for each source, and pruning.
+CREATE INDEX type_rollup_start ON {schema}.type_rollup (start, source);
 
 -- Sources that may learn one secret from their provider, until armed_until.
 CREATE TABLE {schema}.armed_source (

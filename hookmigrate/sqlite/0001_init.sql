@@ -9,7 +9,7 @@
 -- States are numbers: 0 pending, 1 running (a message: sending), 2 done (a message: sent), 3 dead,
 -- 4 skipped. Keys are SHA-256 hashes that the program computes.
 --
--- The order: events and the work on them, messages, history, duplicates, sources, views,
+-- The order: events and the work on them, messages, history, duplicates, figures, sources, views,
 -- hookonce_schema_migration.
 
 -- Events: one row for each claimed event. The primary key is the claim: an INSERT that conflicts is
@@ -280,6 +280,39 @@ CREATE TABLE hookonce_source_window (
     last_seen       INTEGER NOT NULL,
     PRIMARY KEY (source, dedupe_window, retention, quarantine_rows)
 ) STRICT, WITHOUT ROWID;
+
+-- Figures: how many deliveries, refusals and attempts there were in a span of time, and in how many of
+-- them the duration was in which bucket. Every process adds to the rows, so nobody counts events or
+-- messages to draw a chart. The numbers of kinds and resolutions are those of package driver.
+--
+-- The primary key serves a series: one kind and one resolution, in the order of time. Pruning reads
+-- the oldest rows of each pair there.
+CREATE TABLE hookonce_rollup (
+    kind       INTEGER NOT NULL, -- 0 deliveries, 1 refusals, 2 attempts
+    resolution INTEGER NOT NULL, -- 0 minutes, 1 hours, 2 days
+    start      INTEGER NOT NULL, -- of the span
+    name       TEXT    NOT NULL, -- of the source; of attempts, the destination
+    label      TEXT    NOT NULL, -- the outcome; of refusals, the reason
+    n          INTEGER NOT NULL,
+    -- How many were in each bucket of durations, the shortest first.
+    b0 INTEGER NOT NULL, b1 INTEGER NOT NULL, b2 INTEGER NOT NULL, b3 INTEGER NOT NULL, b4 INTEGER NOT NULL,
+    b5 INTEGER NOT NULL, b6 INTEGER NOT NULL, b7 INTEGER NOT NULL, b8 INTEGER NOT NULL, b9 INTEGER NOT NULL,
+    b10 INTEGER NOT NULL, b11 INTEGER NOT NULL, b12 INTEGER NOT NULL, b13 INTEGER NOT NULL, b14 INTEGER NOT NULL,
+    PRIMARY KEY (kind, resolution, start, name, label)
+) STRICT, WITHOUT ROWID;
+
+-- How many events of a type were claimed in an hour. It tells which hours to search for a rare type.
+-- The primary key serves that: the hours of one type of a source.
+CREATE TABLE hookonce_type_rollup (
+    source TEXT    NOT NULL,
+    type   TEXT    NOT NULL,
+    start  INTEGER NOT NULL, -- of the hour
+    n      INTEGER NOT NULL,
+    PRIMARY KEY (source, type, start)
+) STRICT, WITHOUT ROWID;
+
+-- The types of an hour: their series, the limit on their number for each source, and pruning.
+CREATE INDEX hookonce_type_rollup_start ON hookonce_type_rollup (start, source);
 
 -- Sources that may learn one secret from their provider, until armed_until.
 CREATE TABLE hookonce_armed_source (

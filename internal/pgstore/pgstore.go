@@ -174,6 +174,9 @@ type statements struct {
 	pruneVersions         string
 	pruneQuarantineAge    string
 	pruneQuarantineRows   string
+	addRollups, addTypes  string
+	pruneRollups          string
+	pruneTypes            string
 	registerWindows       string
 	windows               string
 	forgetWindows         string
@@ -247,6 +250,10 @@ func newStatements(write func(string) string) statements {
 		pruneVersions:       write(pruneVersionsSQL),
 		pruneQuarantineAge:  write(pruneQuarantineAgeSQL),
 		pruneQuarantineRows: write(pruneQuarantineRowsSQL),
+		addRollups:          write(addRollupsSQL),
+		addTypes:            write(addTypesSQL),
+		pruneRollups:        write(pruneRollupsSQL),
+		pruneTypes:          write(pruneTypesSQL),
 		registerWindows:     write(registerWindowsSQL),
 		windows:             write(windowsSQL),
 		forgetWindows:       write(forgetWindowsSQL),

@@ -63,6 +63,9 @@ func (s *Store) Prune(ctx context.Context, p *driver.PruneParams) (*driver.Prune
 			return result, err
 		}
 	}
+	if err := s.pruneFigures(ctx, p, &now, chunk); err != nil {
+		return result, err
+	}
 	return result, write(ctx, s.pools.Work, "forgetting windows", noRows, s.sql.forgetWindows, &now, driver.WindowsHold.Microseconds())
 }
 

@@ -35,6 +35,10 @@ func TestPlans(t *testing.T) {
 		query, _ := quarantinedQuery(f)
 		return query
 	}
+	series := func(f *driver.SeriesFilter) string {
+		query, _ := seriesQuery(f)
+		return query
+	}
 	take := func(query string) string {
 		condition, _ := typeIn([]string{"invoice.paid", "charge.*"})
 		return query + condition + orderByDue
@@ -127,6 +131,12 @@ func TestPlans(t *testing.T) {
 		{"interrupted runs", selectLost, []string{"USING INDEX hookonce_event_state_running", oneEvent}, false},
 		{"old failures", oldInline, []string{"USING INDEX hookonce_inline_failure_last (last_at<?)"}, false},
 		{"versions", selectVersions + keyIn(`object`, 3), []string{"USING PRIMARY KEY (object=?)"}, false},
+		{"a series", series(&driver.SeriesFilter{Name: "s"}), []string{"USING PRIMARY KEY (kind=? AND resolution=? AND start>? AND start<?)"}, true},
+		{"the hours of a type", series(&driver.SeriesFilter{Of: driver.FigureTypes, Name: "s", Label: "t"}), []string{"USING PRIMARY KEY (source=? AND type=? AND start>? AND start<?)"}, true},
+		{"the types of hours", series(&driver.SeriesFilter{Of: driver.FigureTypes}), []string{"USING INDEX hookonce_type_rollup_start (start>? AND start<?)"}, true},
+		{"old figures", findRollups, []string{"USING PRIMARY KEY (kind=? AND resolution=? AND start<?)"}, false},
+		{"old figures of types", findTypes, []string{"USING COVERING INDEX hookonce_type_rollup_start (start<?)"}, false},
+		{"delete figures of types", deleteTypes, []string{"USING COVERING INDEX hookonce_type_rollup_start (start<?)", "USING PRIMARY KEY (source=? AND type=? AND start=?)"}, false},
 		{"delete quarantined rows", deleteQuarantineRows, []string{"hookonce_quarantine_last (source=?)"}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {

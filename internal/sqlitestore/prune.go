@@ -88,7 +88,7 @@ func (s *Store) Prune(ctx context.Context, p *driver.PruneParams) (*driver.Prune
 	if run.longest, err = s.longestWindows(ctx, p, run.now); err != nil {
 		return nil, err
 	}
-	for _, step := range []func(context.Context) error{run.identities, run.bodies, run.versions, run.quarantine, run.forgetWindows} {
+	for _, step := range []func(context.Context) error{run.identities, run.bodies, run.versions, run.quarantine, run.figures, run.forgetWindows} {
 		if err := step(ctx); err != nil {
 			return &run.result, err
 		}
@@ -250,16 +250,16 @@ func (t *writeTx) deleteBody(v *victim) (bool, error) {
 func (r *pruner) quarantine(ctx context.Context) error {
 	return r.eachSource(ctx, nextQuarantineSource, func(source string) error {
 		_, before := r.windows(source)
-		if err := r.repeat(ctx, deleteQuarantineOld, source, before, r.lock()); err != nil {
+		if err := r.repeat(ctx, &r.result.Quarantined, deleteQuarantineOld, source, before, r.lock()); err != nil {
 			return err
 		}
-		return r.repeat(ctx, deleteQuarantineRows, source, r.lock(), r.longest.Of(source).QuarantineRows)
+		return r.repeat(ctx, &r.result.Quarantined, deleteQuarantineRows, source, r.lock(), r.longest.Of(source).QuarantineRows)
 	})
 }
 
 // repeat runs a statement that deletes up to r.lock() rows until it deletes fewer, each time in a
-// transaction of its own.
-func (r *pruner) repeat(ctx context.Context, query string, args ...any) error {
+// transaction of its own. It adds their number to total.
+func (r *pruner) repeat(ctx context.Context, total *int64, query string, args ...any) error {
 	for {
 		began := time.Now()
 		var removed int64
@@ -270,7 +270,7 @@ func (r *pruner) repeat(ctx context.Context, query string, args ...any) error {
 		if err != nil {
 			return err
 		}
-		r.result.Quarantined += removed
+		*total += removed
 		if removed < int64(r.lock()) {
 			return nil
 		}

@@ -15,5 +15,6 @@ var writeStatements = []string{
 	selectLost, countLost, loseAlone, loseOther,
 	selectDueAt, reopenDone, claimDone, claimStale, claimEnded, selectFailures, deleteInline, countInline, buryInline, selectInline, oldInline,
 	insertEnqueued, insertEnqueuedBody, selectEnqueued,
+	addRollup, addType, deleteRollups, deleteTypes,
 	countLearned, armSource, takeArmed, forgetLearned, keepLearned,
 }

@@ -26,6 +26,7 @@ func ExerciseConcurrent(t *testing.T, open func(t *testing.T) (a, b driver.Store
 		{"CompleteTwice", raceCompleteTwice},
 		{"Reopen", raceReopen},
 		{"Counts", raceCounts},
+		{"Figures", raceFigures},
 		{"ClaimAgainstPrune", raceClaimPrune},
 		{"PruneTwice", racePruneTwice},
 		{"Quarantine", raceQuarantine},

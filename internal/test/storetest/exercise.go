@@ -75,6 +75,7 @@ func Exercise(t *testing.T, open func(t *testing.T) driver.Store, features ...Fe
 		{"Events", eventCases()},
 		{"Listings", listingCases()},
 		{"Stats", statsCases()},
+		{"Figures", figureCases()},
 		{"Secrets", secretCases()},
 		{"Prune", pruneCases()},
 		{"Health", healthCases()},
