@@ -137,6 +137,9 @@ func (in *Engine) acceptClaimed(r *http.Request, d *Delivery, claimed []Claimed)
 		unit.Results[i] = claims.Result{ClaimResult: claimed[i].result}
 		unit.Results[i].Reopened = claimed[i].Reopened
 		in.claims.Count(&d.claims[i], &unit.Results[i])
+		if claimed[i].result.Claimed {
+			in.figures.Event(time.Now(), d.claims[i].Source, d.claims[i].Type)
+		}
 	}
 	in.wakeClaimed(claimsMade(d, claimed))
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), acceptTimeout)

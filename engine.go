@@ -12,6 +12,7 @@ import (
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/claims"
+	"github.com/hookonce/hookonce/internal/figures"
 	"github.com/hookonce/hookonce/internal/keyfetch"
 	"github.com/hookonce/hookonce/internal/limit"
 	"github.com/hookonce/hookonce/internal/relay"
@@ -48,6 +49,7 @@ type Engine struct {
 	refusals      *refusalLog
 	remarkable    *limit.Bucket // log lines about claims
 	observers     *observers
+	figures       *figures.Sums
 
 	bodies   *wire.Memory // of all bodies, from their first byte to their answer
 	draining atomic.Bool
@@ -136,6 +138,7 @@ func newEngine(store driver.Store, cfg Config, handled []string, faults error) (
 		refusals:   newRefusalLog(cfg.Logger),
 		remarkable: refusalRate.bucket(),
 		observers:  newObservers(cfg.Observer, cfg.Logger),
+		figures:    figures.New(store, cfg.Logger),
 		clock:      newClockKeeper(store),
 		reloaded:   make(chan struct{}, 1),
 		claiming:   newClaimHealth(store),
@@ -147,12 +150,12 @@ func newEngine(store driver.Store, cfg Config, handled []string, faults error) (
 	in.proxies = limit.NewProxies(cfg.TrustedProxies)
 	in.setup.Store(first)
 	in.relays = relay.NewGroup(store, relay.Options{
-		HTTP: in.sender, Log: in.log, Observe: in.observers.message,
+		HTTP: in.sender, Log: in.log, Observe: in.countAttempt,
 		ObjectOf: func(m *driver.Message) (driver.ObjectVersion, bool) { return in.setup.Load().objectOf(m, in.log) },
 	})
 	in.relays.Set(first.relayed())
 	in.claims = claims.New(store, claims.Options{
-		MaxUnits: cfg.Queue, AllowUnsafe: cfg.AllowUnsafe, Log: in.log, Claimed: in.wakeClaimed, Reopened: in.wakeAll,
+		MaxUnits: cfg.Queue, AllowUnsafe: cfg.AllowUnsafe, Log: in.log, Claimed: in.claimed, Reopened: in.wakeAll,
 		Observe: func(size int, took time.Duration, err error) {
 			in.claiming.note(err)
 			in.observers.claim(size, took, err)
@@ -202,6 +205,21 @@ func (in *Engine) Reload(cfg *Config) error {
 	return nil
 }
 
+// countAttempt counts and observes an attempt to send a message.
+func (in *Engine) countAttempt(a *relay.Observed) {
+	in.figures.Attempt(time.Now(), a.Message.Destination, a.Outcome, a.Took)
+	in.observers.message(a)
+}
+
+// claimed counts new claims, and wakes their relays and workers.
+func (in *Engine) claimed(claims []*driver.Claim) {
+	now := time.Now()
+	for _, c := range claims {
+		in.figures.Event(now, c.Source, c.Type)
+	}
+	in.wakeClaimed(claims)
+}
+
 // wakeClaimed wakes the relays and workers of new claims.
 func (in *Engine) wakeClaimed(claims []*driver.Claim) {
 	for _, c := range claims {
@@ -223,7 +241,7 @@ func (in *Engine) wakeAll() {
 }
 
 // Run runs handlers, sends messages and does the upkeep until ctx ends. Then it takes no more work,
-// finishes the work in progress or gives it back, writes the delivery counts, and returns nil. It
+// finishes the work in progress or gives it back, writes the delivery counts and figures, and returns nil. It
 // does not stop deliveries: call Drain first. A second call is an error.
 //
 // If the database could lose acknowledged events, Run returns an UnsafeError at once, and may be
@@ -246,6 +264,7 @@ func (in *Engine) Run(ctx context.Context) error {
 		wg.Go(func() { work.Sweep(ctx, in.store, in.log) })
 	}
 	wg.Wait()
+	in.writeLastFigures(ctx)
 	in.sender.CloseIdle()
 	return nil
 }

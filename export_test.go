@@ -51,3 +51,6 @@ func ClaimWith(
 
 // WatchDurability is the look at the durability settings that Run makes every 30 s.
 func WatchDurability(ctx context.Context, in *Engine) error { return in.watchDurability(ctx) }
+
+// WriteFigures writes the figures, as the upkeep does every 10 s.
+func WriteFigures(ctx context.Context, in *Engine) error { return in.figures.Write(ctx) }

@@ -3,6 +3,7 @@ package hookonce
 import (
 	"context"
 	"net/http"
+	"time"
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/claims"
@@ -39,6 +40,9 @@ func (in *Engine) claimInline(ctx context.Context, d *delivery, unit *claims.Uni
 		}
 		if result.Err == nil {
 			in.claims.Count(c, &result)
+			if result.Claimed {
+				in.figures.Event(time.Now(), c.Source, c.Type)
+			}
 		}
 		unit.Results[i] = result
 	}

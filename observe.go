@@ -181,17 +181,22 @@ func (o *observers) delivery(source string, a *answer, took time.Duration) {
 	if o == nil {
 		return
 	}
-	d := DeliveryObserved{
-		Source: source, Status: a.status, Outcome: a.outcome, Took: took, Events: a.events, Unrouted: a.unrouted,
+	outcome, reason := a.observed()
+	tell(o, o.observer.Delivery, DeliveryObserved{
+		Source: source, Status: a.status, Outcome: outcome, Reason: reason, Took: took, Events: a.events, Unrouted: a.unrouted,
 		Reopened: a.reopened, OtherBodies: a.otherBodies, Undecided: a.undecided,
+	})
+}
+
+// observed returns the outcome of a delivery that was answered with a, and the reason of a refusal.
+func (a *answer) observed() (outcome, reason string) {
+	switch {
+	case a.outcome != "":
+		return a.outcome, ""
+	case a.status >= 500:
+		return deliveryUnavailable, ""
 	}
-	if d.Outcome == "" {
-		d.Outcome, d.Reason = deliveryRefused, a.reason
-		if a.status >= 500 {
-			d.Outcome, d.Reason = deliveryUnavailable, ""
-		}
-	}
-	tell(o, o.observer.Delivery, d)
+	return deliveryRefused, a.reason
 }
 
 // tell calls f, unless it is nil, in its own goroutine: many callers hold something that a panic or

@@ -106,7 +106,9 @@ func TestDeliveriesAreObserved(t *testing.T) {
 		{"empty batch", items, nil, func() *http.Request { return delivery("b", `{"items":[]}`) }, hookonce.DeliveryObserved{
 			Source: gh, Status: 200, Outcome: "ok",
 		}},
-		{"malformed", items, nil, func() *http.Request { return delivery("b", `{}`) }, hookonce.DeliveryObserved{Source: gh, Status: 400, Outcome: "malformed"}},
+		{"malformed", items, nil, func() *http.Request { return delivery("b", `{}`) }, hookonce.DeliveryObserved{
+			Source: gh, Status: 400, Outcome: "malformed",
+		}},
 		{"quarantined", func(c *hookonce.Config) {
 			items(c)
 			c.Sources[0].Malformed = hookonce.MalformedQuarantine

@@ -56,11 +56,14 @@ func (in *Engine) answer(w http.ResponseWriter, r *http.Request, source string, 
 	if a.errorID != "" {
 		in.refusals.write(r, in.proxies.Client(r), source, a)
 	}
+	now := time.Now()
 	var took time.Duration
 	if !a.began.IsZero() {
-		took = time.Since(a.began)
+		took = now.Sub(a.began)
 	}
 	a.write(w, r)
+	outcome, reason := a.observed()
+	in.figures.Delivery(now, source, outcome, reason, took)
 	in.observers.delivery(source, a, took)
 }
 

@@ -12,24 +12,28 @@ import (
 
 const (
 	countInterval   = time.Second
+	figureInterval  = 10 * time.Second
 	clockInterval   = 30 * time.Second
 	maxPruneEvery   = time.Minute
 	pullInterval    = time.Minute
 	minPruneEvery   = time.Second
 	maintainTimeout = 30 * time.Second // for one step
 	pruneTimeout    = 2 * time.Minute  // for one pass of pruning
+	lastTimeout     = 5 * time.Second  // for the figures at the end of Run
 )
 
 // pruneRest is how long pruning rests after each chunk, as a multiple of the time that the chunk
 // took. The rest leaves the database to deliveries.
 const pruneRest = 1
 
-// maintain writes delivery counts, reads the database's clock, its durability settings and learned
+// maintain writes delivery counts and figures, reads the database's clock, its durability settings and learned
 // secrets, retries failed confirmations, and pulls due times back, until ctx ends. Several processes
 // may do so at once.
 func (in *Engine) maintain(ctx context.Context) {
 	counts := time.NewTicker(countInterval)
 	defer counts.Stop()
+	sums := time.NewTicker(figureInterval)
+	defer sums.Stop()
 	clock := time.NewTicker(clockInterval)
 	defer clock.Stop()
 	learned := time.NewTicker(learnInterval)
@@ -48,6 +52,8 @@ func (in *Engine) maintain(ctx context.Context) {
 			return
 		case <-counts.C:
 			in.maintainStep(ctx, "writing delivery counts", in.claims.WriteCounts)
+		case <-sums.C:
+			in.maintainStep(ctx, "writing figures", in.figures.Write)
 		case <-learned.C:
 			in.maintainStep(ctx, "reading learned secrets", in.learned.refresh)
 		case <-confirm.C:
@@ -58,6 +64,16 @@ func (in *Engine) maintain(ctx context.Context) {
 			in.maintainStep(ctx, "reading the database's clock", in.clock.read)
 			in.maintainStep(ctx, "reading the database's durability settings", in.watchDurability)
 		}
+	}
+}
+
+// writeLastFigures writes the figures of the deliveries and attempts that ended after ctx did. A
+// database that does not answer must not hold up the stop.
+func (in *Engine) writeLastFigures(ctx context.Context) {
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastTimeout)
+	defer cancel()
+	if err := in.figures.Write(last); err != nil {
+		in.log.Warn("writing the last figures failed; charts and series lack them", slog.Any("error", err))
 	}
 }
 

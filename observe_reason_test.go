@@ -1,0 +1,174 @@
+package hookonce_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/test/rig"
+	"github.com/hookonce/hookonce/provider"
+)
+
+// brokenBody is a body that cannot be read.
+type brokenBody struct{}
+
+func (brokenBody) Read([]byte) (int, error) { return 0, errors.New("broken") }
+
+// withRefusers adds the sources stripe, whose signatures have a time, and meta, which has handshakes.
+// gh takes bodies of up to 100 bytes.
+func withRefusers(c *hookonce.Config) {
+	c.Sources[0].MaxBody = 100
+	c.Sources = append(c.Sources,
+		hookonce.Source{Name: "stripe", Provider: provider.Stripe, Secrets: hookonce.StaticSecrets(secret)},
+		hookonce.Source{Name: "meta", Provider: provider.Meta, Secrets: hookonce.StaticSecrets(secret), Params: map[string]string{"verify_token": "tok"}})
+}
+
+const githubSignature = "X-Hub-Signature-256"
+
+// changed returns a signed delivery that was changed afterwards.
+func changed(change func(*http.Request)) *http.Request {
+	r := delivery("1", "{}")
+	change(r)
+	return r
+}
+
+func TestReasonsOfRefusals(t *testing.T) {
+	t.Parallel()
+	signature := func(value string) *http.Request {
+		return changed(func(r *http.Request) { r.Header.Set(githubSignature, value) })
+	}
+	none := func(*hookonce.Config) {}
+	oncePerHour := hookonce.Rate{Count: 1, Per: time.Hour}
+	for reason, tt := range map[string]struct {
+		change   func(*hookonce.Config)
+		requests []*http.Request // the last one is refused for the reason
+	}{
+		"unknown_source":    {none, []*http.Request{changed(func(r *http.Request) { r.URL.Path = "/webhooks/other" })}},
+		"method":            {none, []*http.Request{changed(func(r *http.Request) { r.Method = http.MethodPut })}},
+		"headers":           {none, []*http.Request{changed(func(r *http.Request) { r.Header["X-Many"] = make([]string, 200) })}},
+		"too_large":         {none, []*http.Request{delivery("1", strings.Repeat("a", 101))}},
+		"encoding":          {none, []*http.Request{changed(func(r *http.Request) { r.Header.Set("Content-Encoding", "br") })}},
+		"unreadable_body":   {none, []*http.Request{changed(func(r *http.Request) { r.Body = io.NopCloser(brokenBody{}) })}},
+		"signature_missing": {none, []*http.Request{changed(func(r *http.Request) { r.Header.Del(githubSignature) })}},
+		"signature_wrong":   {none, []*http.Request{signature("sha256=" + strings.Repeat("0", 64))}},
+		"too_old":           {none, []*http.Request{stripeAt(time.Now().Add(-time.Hour))}},
+		"too_new":           {none, []*http.Request{stripeAt(time.Now().Add(time.Hour))}},
+		"rate": {func(c *hookonce.Config) { c.Sources[0].Rate = oncePerHour }, []*http.Request{
+			delivery("1", "{}"), delivery("2", "{}"),
+		}},
+		"unverified_rate": {func(c *hookonce.Config) { c.UnverifiedRate = oncePerHour }, []*http.Request{
+			signature("sha256=zz"), signature("sha256=zz"),
+		}},
+		"handshake": {none, []*http.Request{changed(func(r *http.Request) {
+			r.Method, r.URL.Path, r.URL.RawQuery = http.MethodGet, "/webhooks/meta", "hub.mode=subscribe&hub.challenge=1&hub.verify_token=no"
+		})}},
+		"": {none, []*http.Request{delivery("1", "{}")}},
+	} {
+		t.Run(reason, func(t *testing.T) {
+			t.Parallel()
+			o := &observed{}
+			in := newEngine(t, rig.OpenSQLite(t), func(c *hookonce.Config) {
+				withRefusers(c)
+				tt.change(c)
+				c.Observer = o.observer()
+			})
+			for _, r := range tt.requests {
+				deliver(in, r)
+			}
+			seen := o.takeDeliveries(t)
+			if last := seen[len(seen)-1]; last.Reason != reason {
+				t.Errorf("the reason is %q, want %q: %+v", last.Reason, reason, last)
+			}
+		})
+	}
+}
+
+// TestFiguresAreWritten receives, refuses and sends, and stops: the figures of each are in the store.
+func TestFiguresAreWritten(t *testing.T) {
+	t.Parallel()
+	store, to := rig.OpenSQLite(t), newSink(t, http.StatusInternalServerError)
+	in := newEngine(t, store, func(c *hookonce.Config) {
+		withRefusers(c)
+		c.Destinations = []hookonce.Destination{{Name: "app", URL: to.URL, Retry: quickRetry, AllowPrivate: true}}
+		c.Routes = []hookonce.Route{{Name: "all", To: "app"}}
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- in.Run(ctx) }()
+	for range 2 {
+		deliver(in, delivery("1", "{}"))
+	}
+	deliver(in, changed(func(r *http.Request) { r.Header.Del(githubSignature) }))
+	deliver(in, changed(func(r *http.Request) { r.URL.Path = "/webhooks/secret-of-a-client" }))
+	rig.WaitFor(t, func() bool { return eventState(t, store, "1").State == driver.StateDone })
+	stop()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		filter driver.SeriesFilter
+		want   map[string]int64
+	}{
+		{driver.SeriesFilter{Of: driver.FigureDeliveries}, map[string]int64{"ok": 1, "duplicate": 1, "refused": 2}},
+		{driver.SeriesFilter{Of: driver.FigureDeliveries, Name: "gh"}, map[string]int64{"ok": 1, "duplicate": 1, "refused": 1}},
+		{driver.SeriesFilter{Of: driver.FigureRefusals}, map[string]int64{"signature_missing": 1, "unknown_source": 1}},
+		{driver.SeriesFilter{Of: driver.FigureAttempts, Name: "app"}, map[string]int64{"retry": 1, "sent": 1}},
+		{driver.SeriesFilter{Of: driver.FigureTypes, Name: "gh", Resolution: driver.ByHour}, map[string]int64{"push": 1}},
+	} {
+		if got := sums(t, store, tt.filter); !cmp.Equal(tt.want, got) {
+			t.Errorf("%+v: %v, want %v", tt.filter, got, tt.want)
+		}
+	}
+}
+
+// sums returns the sums of the last day by label. It fails unless the durations of deliveries and
+// attempts are known.
+func sums(t *testing.T, store driver.Store, f driver.SeriesFilter) map[string]int64 {
+	t.Helper()
+	f.Since, f.Until, f.Limit = time.Now().Add(-24*time.Hour), time.Now().Add(time.Hour), 1000
+	points, err := store.Series(t.Context(), &f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]int64{}
+	for _, p := range points {
+		all[p.Label] += p.N
+		var known int64
+		for _, n := range p.Buckets {
+			known += n
+		}
+		if f.Of.Bounds() != nil && known != p.N {
+			t.Errorf("%+v: the durations of %d are known, want %d", f, known, p.N)
+		}
+	}
+	return all
+}
+
+// TestTypesOfHandledEventsAreCounted counts events that Inline handlers and ClaimTx claim, once.
+func TestTypesOfHandledEventsAreCounted(t *testing.T) {
+	t.Parallel()
+	l := onSQLite(t)
+	mux := &hookonce.Mux[*sql.Tx]{}
+	hookonce.Handle(mux, "gh", "push", effectOf(l))
+	in := inbox(t, l, mux, inline)
+	for range 2 {
+		deliver(in, delivery("1", "{}"))
+		receiveInTx(t, l, in, delivery("2", "{}"), func(*sql.Tx, *hookonce.Event) error { return nil })
+	}
+	if err := hookonce.WriteFigures(t.Context(), in.Engine); err != nil {
+		t.Fatal(err)
+	}
+	by := driver.SeriesFilter{Of: driver.FigureTypes, Name: "gh", Resolution: driver.ByHour}
+	if got, want := sums(t, l.db, by), (map[string]int64{"push": 2}); !cmp.Equal(want, got) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
