@@ -113,6 +113,14 @@ const (
 	reasonUnverifiedRate   = "unverified_rate"
 )
 
+// DeliveryOutcomes returns all values of DeliveryObserved.Outcome.
+func DeliveryOutcomes() []string {
+	return []string{
+		deliveryOK, deliveryDuplicate, deliveryReopened, deliveryMalformed, deliveryHandshake, deliveryRefused, deliveryFailed,
+		deliveryUnavailable,
+	}
+}
+
 // RefusalReasons returns the values of DeliveryObserved.Reason.
 func RefusalReasons() []string {
 	return []string{
@@ -121,6 +129,9 @@ func RefusalReasons() []string {
 		reasonRate, reasonUnverifiedRate,
 	}
 }
+
+// MessageOutcomes returns all values of AttemptObserved.Outcome for messages.
+func MessageOutcomes() []string { return []string{"sent", "retry", "dead", "skipped"} }
 
 // observers call an Observer. A nil *observers calls nothing.
 type observers struct {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -18,10 +19,10 @@ import (
 	"github.com/hookonce/hookonce/provider"
 )
 
-// brokenBody is a body that cannot be read.
-type brokenBody struct{}
+// brokenBody is a body whose reading fails.
+type brokenBody struct{ err error }
 
-func (brokenBody) Read([]byte) (int, error) { return 0, errors.New("broken") }
+func (b brokenBody) Read([]byte) (int, error) { return 0, b.err }
 
 // withRefusers adds the sources stripe, whose signatures have a time, and meta, which has handshakes.
 // gh takes bodies of up to 100 bytes.
@@ -29,6 +30,7 @@ func withRefusers(c *hookonce.Config) {
 	c.Sources[0].MaxBody = 100
 	c.Sources = append(c.Sources,
 		hookonce.Source{Name: "stripe", Provider: provider.Stripe, Secrets: hookonce.StaticSecrets(secret)},
+		asanaSource(nil),
 		hookonce.Source{Name: "meta", Provider: provider.Meta, Secrets: hookonce.StaticSecrets(secret), Params: map[string]string{"verify_token": "tok"}})
 }
 
@@ -47,6 +49,17 @@ func TestReasonsOfRefusals(t *testing.T) {
 		return changed(func(r *http.Request) { r.Header.Set(githubSignature, value) })
 	}
 	none := func(*hookonce.Config) {}
+	body := func(err error) *http.Request {
+		return changed(func(r *http.Request) { r.Body = io.NopCloser(brokenBody{err}) })
+	}
+	tested := make(map[string]bool)
+	t.Cleanup(func() {
+		for _, reason := range hookonce.RefusalReasons() {
+			if !tested[reason] {
+				t.Errorf("the reason %q has no test", reason)
+			}
+		}
+	})
 	oncePerHour := hookonce.Rate{Count: 1, Per: time.Hour}
 	for reason, tt := range map[string]struct {
 		change   func(*hookonce.Config)
@@ -57,7 +70,8 @@ func TestReasonsOfRefusals(t *testing.T) {
 		"headers":           {none, []*http.Request{changed(func(r *http.Request) { r.Header["X-Many"] = make([]string, 200) })}},
 		"too_large":         {none, []*http.Request{delivery("1", strings.Repeat("a", 101))}},
 		"encoding":          {none, []*http.Request{changed(func(r *http.Request) { r.Header.Set("Content-Encoding", "br") })}},
-		"unreadable_body":   {none, []*http.Request{changed(func(r *http.Request) { r.Body = io.NopCloser(brokenBody{}) })}},
+		"unreadable_body":   {none, []*http.Request{body(errors.New("broken"))}},
+		"slow_body":         {none, []*http.Request{body(os.ErrDeadlineExceeded)}},
 		"signature_missing": {none, []*http.Request{changed(func(r *http.Request) { r.Header.Del(githubSignature) })}},
 		"signature_wrong":   {none, []*http.Request{signature("sha256=" + strings.Repeat("0", 64))}},
 		"too_old":           {none, []*http.Request{stripeAt(time.Now().Add(-time.Hour))}},
@@ -71,8 +85,13 @@ func TestReasonsOfRefusals(t *testing.T) {
 		"handshake": {none, []*http.Request{changed(func(r *http.Request) {
 			r.Method, r.URL.Path, r.URL.RawQuery = http.MethodGet, "/webhooks/meta", "hub.mode=subscribe&hub.challenge=1&hub.verify_token=no"
 		})}},
+		"secret": {none, []*http.Request{changed(func(r *http.Request) {
+			r.URL.Path = "/webhooks/asana"
+			r.Header.Set("X-Hook-Secret", delivered)
+		})}},
 		"": {none, []*http.Request{delivery("1", "{}")}},
 	} {
+		tested[reason] = true
 		t.Run(reason, func(t *testing.T) {
 			t.Parallel()
 			o := &observed{}

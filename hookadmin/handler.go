@@ -135,6 +135,7 @@ var endpoints = []endpoint{
 	{method: "GET", path: "/api/v1/routes", serve: (*handler).listRoutes},
 	{method: "GET", path: "/api/v1/destinations", serve: (*handler).listDestinations},
 	{method: "GET", path: "/api/v1/stats", serve: (*handler).showStats},
+	{method: "GET", path: "/api/v1/series", serve: (*handler).showSeries, query: seriesParameters},
 	{method: "GET", path: "/api/v1/openapi.json", serve: (*handler).showOpenAPI},
 	{method: "GET", path: "/debug/pprof/{profile}", serve: (*handler).showProfile, query: profileParameters},
 	{method: "GET", path: "/metrics", serve: (*handler).showMetrics},

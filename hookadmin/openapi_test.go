@@ -205,6 +205,7 @@ func shapes() map[string]reflect.Type {
 		hookadmin.RoutePage{},
 		hookadmin.DestinationPage{},
 		hookadmin.Stats{},
+		hookadmin.SeriesPage{},
 		hookadmin.Health{},
 	} {
 		collect(all, reflect.TypeOf(v))

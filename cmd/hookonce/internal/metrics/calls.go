@@ -47,6 +47,8 @@ var operations = []string{
 	"confirm",
 	"now",
 	"backlog",
+	"add_figures",
+	"series",
 	"applied",
 	"apply",
 }
@@ -239,6 +241,16 @@ func (s *store) Now(ctx context.Context) (result time.Time, err error) {
 func (s *store) Backlog(ctx context.Context, p *driver.BacklogParams) (result *driver.Backlog, err error) {
 	defer s.observe("backlog", time.Now(), &err)
 	return s.Store.Backlog(ctx, p)
+}
+
+func (s *store) AddFigures(ctx context.Context, p *driver.AddFiguresParams) (err error) {
+	defer s.observe("add_figures", time.Now(), &err)
+	return s.Store.AddFigures(ctx, p)
+}
+
+func (s *store) Series(ctx context.Context, f *driver.SeriesFilter) (result []driver.Point, err error) {
+	defer s.observe("series", time.Now(), &err)
+	return s.Store.Series(ctx, f)
 }
 
 func (s *store) Applied(ctx context.Context) (result []int, err error) {

@@ -9,7 +9,7 @@ import (
 
 // The values of the labels outcome, of deliveries and attempts, and code.
 var (
-	deliveryOutcomes = []string{"ok", "duplicate", "reopened", "malformed", "handshake", "refused", "failed", "unavailable"}
+	deliveryOutcomes = hookonce.DeliveryOutcomes()
 	// messageAttempts are the outcomes of attempts to send, each with its code. "none" is the code of
 	// an attempt without an HTTP answer.
 	messageAttempts = [][2]string{

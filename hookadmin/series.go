@@ -1,0 +1,197 @@
+package hookadmin
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	hookonce "github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/driver"
+)
+
+const (
+	// maxSpans bounds the spans from since to until: 48 hours of minutes, which is all that is kept.
+	maxSpans = 2880
+	// maxPoints bounds the points of all series of an answer.
+	maxPoints = 10_000
+)
+
+var seriesParameters = []string{"of", "source", "destination", "outcome", "reason", "type", "resolution", "since", "until"}
+
+// figureKind is a kind of figures, as the parameters name it.
+type figureKind struct {
+	kind   driver.FigureKind
+	name   string          // the parameter that selects a source or a destination
+	label  string          // the parameter that selects one series
+	labels func() []string // all series; nil if there is no list
+	last   time.Duration   // the default from since to until
+}
+
+var (
+	figureNames = []string{"deliveries", "refusals", "attempts", "types"}
+	figureKinds = map[string]*figureKind{
+		"deliveries": {driver.FigureDeliveries, "source", "outcome", hookonce.DeliveryOutcomes, time.Hour},
+		"refusals":   {driver.FigureRefusals, "source", "reason", hookonce.RefusalReasons, time.Hour},
+		"attempts":   {driver.FigureAttempts, "destination", "outcome", hookonce.MessageOutcomes, time.Hour},
+		"types":      {driver.FigureTypes, "source", "type", nil, 24 * time.Hour},
+	}
+	resolutionNames = []string{"minute", "hour", "day"} // the index is the driver.Resolution
+)
+
+func (h *handler) showSeries(w http.ResponseWriter, r *http.Request) {
+	values, ok := h.query(w, r)
+	if !ok {
+		return
+	}
+	filter, err := ParseSeriesFilter(values, time.Now())
+	if err != nil {
+		h.fail(w, r, http.StatusBadRequest, err.Error(), nil)
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), queryTimeout)
+	defer cancel()
+	points, err := h.store.Series(ctx, filter)
+	switch {
+	case err != nil:
+		h.failStore(w, r, fmt.Errorf("reading figures: %w", err))
+	case len(points) > filter.Limit:
+		h.fail(w, r, http.StatusBadRequest, fmt.Sprintf("since: there are more than %d points; "+
+			"choose a later since, a coarser resolution, or one source, destination, outcome, reason or type", filter.Limit), nil)
+	default:
+		writeJSON(w, newSeries(filter, points))
+	}
+}
+
+// ParseSeriesFilter reads the parameters of GET /api/v1/series, as ParseFilter does. of is required.
+func ParseSeriesFilter(values url.Values, now time.Time) (*driver.SeriesFilter, error) {
+	if err := checkParameters(values, seriesParameters); err != nil {
+		return nil, err
+	}
+	of := figureKinds[values.Get("of")]
+	if of == nil {
+		return nil, &ParameterError{"of", fmt.Sprintf("%q is no kind of figures; use %s", values.Get("of"), strings.Join(figureNames, ", "))}
+	}
+	for _, name := range []string{"source", "destination", "outcome", "reason", "type"} {
+		if values.Get(name) != "" && name != of.name && name != of.label {
+			return nil, &ParameterError{name, fmt.Sprintf("not a parameter of of=%s, which takes %s and %s", values.Get("of"), of.name, of.label)}
+		}
+	}
+	f := &driver.SeriesFilter{Of: of.kind, Name: values.Get(of.name), Label: values.Get(of.label), Limit: maxPoints}
+	if of.labels != nil && f.Label != "" && !slices.Contains(of.labels(), f.Label) {
+		return nil, &ParameterError{of.label, fmt.Sprintf("%q is unknown; use %s", f.Label, strings.Join(of.labels(), ", "))}
+	}
+	var err error
+	if f.Since, f.Until, err = parseSpan(values.Get("since"), values.Get("until"), now); err != nil {
+		return nil, err
+	}
+	if f.Until.IsZero() {
+		f.Until = now
+	}
+	if f.Since.IsZero() {
+		f.Since = f.Until.Add(-of.last)
+	}
+	if !f.Since.Before(f.Until) {
+		return nil, &ParameterError{"since", "must be earlier than until, which is now by default"}
+	}
+	if f.Resolution, err = parseResolution(values.Get("resolution"), f, now); err != nil {
+		return nil, err
+	}
+	f.Since = f.Resolution.Start(f.Since)
+	if f.Until.Sub(f.Since) > maxSpans*f.Resolution.Span() {
+		return nil, &ParameterError{"since", fmt.Sprintf("more than %d spans of one %s before until; choose a later since or a coarser resolution",
+			maxSpans, resolutionNames[f.Resolution])}
+	}
+	return f, nil
+}
+
+// parseResolution reads a resolution. "" and "auto" choose the finest one that is kept since then and
+// has a number of spans that a chart can show.
+func parseResolution(s string, f *driver.SeriesFilter, now time.Time) (driver.Resolution, error) {
+	named := slices.Index(resolutionNames, s)
+	hourly := f.Of == driver.FigureTypes
+	switch {
+	case named >= 0 && hourly && driver.Resolution(named) != driver.ByHour:
+		return 0, &ParameterError{"resolution", "figures of types exist by the hour; use hour or auto"}
+	case named >= 0:
+		return driver.Resolution(named), nil
+	case s != "" && s != "auto":
+		return 0, &ParameterError{"resolution", fmt.Sprintf("%q is no resolution; use auto, %s", s, strings.Join(resolutionNames, ", "))}
+	case hourly:
+		return driver.ByHour, nil
+	}
+	const chart = 400 // spans
+	for _, r := range []driver.Resolution{driver.ByMinute, driver.ByHour} {
+		if f.Until.Sub(f.Since) <= chart*r.Span() && now.Sub(f.Since) <= r.Kept() {
+			return r, nil
+		}
+	}
+	return driver.ByDay, nil
+}
+
+// SeriesPage is the answer of GET /api/v1/series.
+type SeriesPage struct {
+	Of         string `json:"of"`
+	Resolution string `json:"resolution"`
+	Since      Time   `json:"since"` // the beginning of the first span
+	Until      Time   `json:"until"`
+	// BoundsSeconds are the upper bounds of the buckets, each included; the last bucket has none.
+	// Empty for figures without durations.
+	BoundsSeconds []float64 `json:"bounds_seconds"`
+	Series        []Series  `json:"series"` // by name
+}
+
+// Series is one outcome, reason or type over time.
+type Series struct {
+	Name   string        `json:"name"`
+	Points []SeriesPoint `json:"points"` // oldest first; spans without any are left out
+}
+
+// SeriesPoint is the sum of one span.
+type SeriesPoint struct {
+	At      Time      `json:"at"` // the beginning of the span
+	N       int64     `json:"n,string"`
+	Buckets []decimal `json:"buckets"` // how many of N had which duration; empty without durations
+}
+
+// decimal is an integer of 64 bits as the API prints it: a string.
+type decimal int64
+
+// MarshalJSON implements json.Marshaler.
+func (d decimal) MarshalJSON() ([]byte, error) {
+	return strconv.AppendQuote(nil, strconv.FormatInt(int64(d), 10)), nil
+}
+
+func newSeries(f *driver.SeriesFilter, points []driver.Point) SeriesPage {
+	page := SeriesPage{
+		Of: figureNames[f.Of], Resolution: resolutionNames[f.Resolution], Since: Time(f.Since), Until: Time(f.Until),
+		BoundsSeconds: []float64{}, Series: []Series{},
+	}
+	bounds := f.Of.Bounds()
+	for _, b := range bounds {
+		page.BoundsSeconds = append(page.BoundsSeconds, b.Seconds())
+	}
+	place := make(map[string]int) // in page.Series
+	for i := range points {
+		p := &points[i]
+		at, known := place[p.Label]
+		if !known {
+			at = len(page.Series)
+			place[p.Label] = at
+			page.Series = append(page.Series, Series{Name: p.Label})
+		}
+		point := SeriesPoint{At: Time(p.At), N: p.N, Buckets: []decimal{}}
+		if bounds != nil {
+			for _, n := range p.Buckets {
+				point.Buckets = append(point.Buckets, decimal(n))
+			}
+		}
+		page.Series[at].Points = append(page.Series[at].Points, point)
+	}
+	slices.SortFunc(page.Series, func(a, b Series) int { return strings.Compare(a.Name, b.Name) })
+	return page
+}
