@@ -9,7 +9,7 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// TestPlansOfFigures reads, adds and prunes figures among many others, and has the server log the
+// TestPlansOfFigures reads, adds and prunes figures and refused requests among many others, and has the server log the
 // plans. None may read a whole table, whether or not the statistics include it.
 func TestPlansOfFigures(t *testing.T) {
 	t.Parallel()
@@ -20,7 +20,7 @@ func TestPlansOfFigures(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w, plans := openExplained(t, nil)
-			for _, table := range []string{"rollup", "type_rollup"} {
+			for _, table := range []string{"rollup", "type_rollup", "refused"} {
 				w.exec(t, "ALTER TABLE {schema}."+table+" SET (autovacuum_enabled = off)")
 			}
 			now := time.Now().Truncate(time.Hour)
@@ -34,12 +34,13 @@ func TestPlansOfFigures(t *testing.T) {
 	}
 }
 
-// fillFigures writes 60,000 minutes of deliveries, and 60,000 hours of types.
+// fillFigures writes 60,000 minutes of deliveries, 60,000 hours of types and 20,000 refused requests.
 func fillFigures(t *testing.T, w *world, step string, now time.Time) {
 	t.Helper()
 	if step == "VACUUM" {
 		w.exec(t, "VACUUM ANALYZE {schema}.rollup")
 		w.exec(t, "VACUUM ANALYZE {schema}.type_rollup")
+		w.exec(t, "VACUUM ANALYZE {schema}.refused")
 		return
 	}
 	w.exec(t, `INSERT INTO {schema}.rollup
@@ -48,6 +49,10 @@ func fillFigures(t *testing.T, w *world, step string, now time.Time) {
 	w.exec(t, `INSERT INTO {schema}.type_rollup
 		SELECT 's' || s, 't' || n, $1::timestamptz - i * interval '1 hour', 1
 		FROM generate_series(1, 2000) i, generate_series(1, 10) s, generate_series(1, 3) n`, now)
+	w.exec(t, `INSERT INTO {schema}.refused
+		SELECT sha256(convert_to(s || ' ' || i, 'UTF8')), s || ' ' || i, $1::timestamptz - i * interval '1 second', 's' || s, 'method', 405, 'PUT', '', '',
+			'', '', -1
+		FROM generate_series(1, 1000) i, generate_series(1, 20) s`, now)
 }
 
 func figurePlanCases(t *testing.T, w *world, now time.Time) []planCase {
@@ -77,6 +82,16 @@ func figurePlanCases(t *testing.T, w *world, now time.Time) []planCase {
 			}
 			return w.AddFigures(t.Context(), &driver.AddFiguresParams{Figures: figures})
 		}},
+		{"refused requests", refusedPage(t, w, driver.RefusedFilter{}, 50)},
+		{"refused requests of a source", refusedPage(t, w, driver.RefusedFilter{Source: "s3", Since: now.Add(-10 * time.Second)}, 10)},
+		{"adding refused requests", func() error {
+			p := &driver.AddRefusedParams{}
+			for i := range 50 {
+				p.Requests = append(p.Requests, driver.RefusedRequest{ErrorID: fmt.Sprint("new", i), At: now, Source: "s1"})
+			}
+			return w.AddRefused(t.Context(), p)
+		}},
+		{"a refused request", refusedPage(t, w, driver.RefusedFilter{ErrorID: "new7"}, 1)},
 		{"pruning", func() error {
 			old := now.Add(-2 * 365 * 24 * time.Hour)
 			return errors.Join(
@@ -89,8 +104,18 @@ func figurePlanCases(t *testing.T, w *world, now time.Time) []planCase {
 	}
 }
 
+func refusedPage(t *testing.T, w *world, f driver.RefusedFilter, want int) func() error {
+	return func() error {
+		page, err := w.Refused(t.Context(), &f)
+		if err == nil && len(page.Requests) != want {
+			err = fmt.Errorf("%d requests, want %d", len(page.Requests), want)
+		}
+		return err
+	}
+}
+
 func prunePass(t *testing.T, w *world, now time.Time) error {
 	t.Helper()
-	_, err := w.Prune(t.Context(), &driver.PruneParams{DedupeWindow: time.Hour, Retention: time.Hour, Now: now})
+	_, err := w.Prune(t.Context(), &driver.PruneParams{DedupeWindow: time.Hour, Retention: 14 * 24 * time.Hour, Now: now})
 	return err
 }

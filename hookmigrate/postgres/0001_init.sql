@@ -12,7 +12,7 @@
 -- row or a message lock the event's row. All rows of an event are written in one transaction and
 -- removed by one statement, so a foreign key would find nothing.
 --
--- The order: events and the work on them, messages, history, duplicates, figures, sources, views, functions,
+-- The order: events and the work on them, messages, history, duplicates, figures, refused requests, sources, views, functions,
 -- schema_migration.
 
 DO $$
@@ -343,6 +343,29 @@ CREATE TABLE {schema}.type_rollup (
 
 -- The types of an hour: their series, the limit on their number for each source, and pruning.
 CREATE INDEX type_rollup_start ON {schema}.type_rollup (start, source);
+
+-- Requests that were answered 4xx, for the operator: the newest 1,000 of each source. Their keys are
+-- made of the error id in the answer and share none with events.
+CREATE TABLE {schema}.refused (
+	key       bytea PRIMARY KEY CHECK (octet_length(key) = 32), -- of error_id
+	error_id  text NOT NULL,
+	at        timestamptz NOT NULL,
+	source    text NOT NULL, -- '' for an unknown path
+	reason    text NOT NULL,
+	status    integer NOT NULL,
+	method    text NOT NULL,
+	remote    text NOT NULL, -- the client's address
+	gateway   text NOT NULL, -- the name of the host that answered
+	headers   bytea NOT NULL, -- JSON; values that may be secret are replaced
+	body      bytea NOT NULL, -- its beginning
+	body_size bigint NOT NULL -- of the whole body; -1: it was not read
+);
+
+-- The refused requests of one source, newest first: their listing, and the limit on their number.
+CREATE INDEX refused_newest ON {schema}.refused (source, at, key);
+
+-- The refused requests of all sources, newest first, and their pruning.
+CREATE INDEX refused_recent ON {schema}.refused (at, key);
 
 -- Sources that may learn one secret from their provider, until armed_until.
 CREATE TABLE {schema}.armed_source (

@@ -9,7 +9,7 @@
 -- States are numbers: 0 pending, 1 running (a message: sending), 2 done (a message: sent), 3 dead,
 -- 4 skipped. Keys are SHA-256 hashes that the program computes.
 --
--- The order: events and the work on them, messages, history, duplicates, figures, sources, views,
+-- The order: events and the work on them, messages, history, duplicates, figures, refused requests, sources, views,
 -- hookonce_schema_migration.
 
 -- Events: one row for each claimed event. The primary key is the claim: an INSERT that conflicts is
@@ -313,6 +313,30 @@ CREATE TABLE hookonce_type_rollup (
 
 -- The types of an hour: their series, the limit on their number for each source, and pruning.
 CREATE INDEX hookonce_type_rollup_start ON hookonce_type_rollup (start, source);
+
+-- Requests that were answered 4xx, for the operator: the newest 1,000 of each source. Their keys are
+-- made of the error id in the answer and share none with events.
+CREATE TABLE hookonce_refused (
+    key       BLOB    NOT NULL PRIMARY KEY CHECK (length(key) = 32), -- of error_id
+    error_id  TEXT    NOT NULL,
+    at        INTEGER NOT NULL,
+    source    TEXT    NOT NULL, -- '' for an unknown path
+    reason    TEXT    NOT NULL,
+    status    INTEGER NOT NULL,
+    method    TEXT    NOT NULL,
+    remote    TEXT    NOT NULL, -- the client's address
+    gateway   TEXT    NOT NULL, -- the name of the host that answered
+    headers   BLOB    NOT NULL, -- JSON; values that may be secret are replaced
+    body      BLOB    NOT NULL, -- its beginning
+    body_size INTEGER NOT NULL  -- of the whole body; -1: it was not read
+) STRICT;
+
+-- The refused requests of one source, newest first: their listing, their pruning, and the limit on
+-- their number.
+CREATE INDEX hookonce_refused_newest ON hookonce_refused (source, at, key);
+
+-- The refused requests of all sources, newest first.
+CREATE INDEX hookonce_refused_recent ON hookonce_refused (at, key);
 
 -- Sources that may learn one secret from their provider, until armed_until.
 CREATE TABLE hookonce_armed_source (

@@ -177,6 +177,9 @@ type statements struct {
 	addRollups, addTypes  string
 	pruneRollups          string
 	pruneTypes            string
+	addRefused            string
+	trimRefused           string
+	pruneRefused          string
 	registerWindows       string
 	windows               string
 	forgetWindows         string
@@ -254,6 +257,9 @@ func newStatements(write func(string) string) statements {
 		addTypes:            write(addTypesSQL),
 		pruneRollups:        write(pruneRollupsSQL),
 		pruneTypes:          write(pruneTypesSQL),
+		addRefused:          write(addRefusedSQL),
+		trimRefused:         write(trimRefusedSQL),
+		pruneRefused:        write(pruneRefusedSQL),
 		registerWindows:     write(registerWindowsSQL),
 		windows:             write(windowsSQL),
 		forgetWindows:       write(forgetWindowsSQL),

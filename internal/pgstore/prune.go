@@ -63,6 +63,10 @@ func (s *Store) Prune(ctx context.Context, p *driver.PruneParams) (*driver.Prune
 			return result, err
 		}
 	}
+	if _, err := s.pruneAll(ctx, p, "pruning refused requests", s.sql.pruneRefused, chunk,
+		bodies.now, bodies.sources, bodies.keep, bodies.rest, bodies.shortest); err != nil {
+		return result, err
+	}
 	if err := s.pruneFigures(ctx, p, &now, chunk); err != nil {
 		return result, err
 	}

@@ -39,6 +39,10 @@ func TestPlans(t *testing.T) {
 		query, _ := seriesQuery(f)
 		return query
 	}
+	refusedOf := func(f *driver.RefusedFilter) string {
+		query, _ := refusedQuery(f)
+		return query
+	}
 	take := func(query string) string {
 		condition, _ := typeIn([]string{"invoice.paid", "charge.*"})
 		return query + condition + orderByDue
@@ -131,6 +135,11 @@ func TestPlans(t *testing.T) {
 		{"interrupted runs", selectLost, []string{"USING INDEX hookonce_event_state_running", oneEvent}, false},
 		{"old failures", oldInline, []string{"USING INDEX hookonce_inline_failure_last (last_at<?)"}, false},
 		{"versions", selectVersions + keyIn(`object`, 3), []string{"USING PRIMARY KEY (object=?)"}, false},
+		{"refused requests", refusedOf(&driver.RefusedFilter{After: after}), []string{"USING INDEX hookonce_refused_recent"}, false},
+		{"refused requests of a source", refusedOf(&driver.RefusedFilter{Source: "s", After: after}), []string{"USING INDEX hookonce_refused_newest (source=?"}, false},
+		{"a refused request", refusedOf(&driver.RefusedFilter{ErrorID: "e"}), []string{"USING INDEX sqlite_autoindex_hookonce_refused_1 (key=?)"}, true},
+		{"trim refused requests", trimRefused, []string{"USING COVERING INDEX hookonce_refused_newest (source=?)"}, false},
+		{"old refused requests", findRefused, []string{"USING COVERING INDEX hookonce_refused_newest (source=? AND at<?)"}, false},
 		{"a series", series(&driver.SeriesFilter{Name: "s"}), []string{"USING PRIMARY KEY (kind=? AND resolution=? AND start>? AND start<?)"}, true},
 		{"the hours of a type", series(&driver.SeriesFilter{Of: driver.FigureTypes, Name: "s", Label: "t"}), []string{"USING PRIMARY KEY (source=? AND type=? AND start>? AND start<?)"}, true},
 		{"the types of hours", series(&driver.SeriesFilter{Of: driver.FigureTypes}), []string{"USING INDEX hookonce_type_rollup_start (start>? AND start<?)"}, true},

@@ -15,6 +15,6 @@ var writeStatements = []string{
 	selectLost, countLost, loseAlone, loseOther,
 	selectDueAt, reopenDone, claimDone, claimStale, claimEnded, selectFailures, deleteInline, countInline, buryInline, selectInline, oldInline,
 	insertEnqueued, insertEnqueuedBody, selectEnqueued,
-	addRollup, addType, deleteRollups, deleteTypes,
+	addRollup, addType, deleteRollups, deleteTypes, addRefused, trimRefused, deleteRefused,
 	countLearned, armSource, takeArmed, forgetLearned, keepLearned,
 }

@@ -27,6 +27,7 @@ func ExerciseConcurrent(t *testing.T, open func(t *testing.T) (a, b driver.Store
 		{"Reopen", raceReopen},
 		{"Counts", raceCounts},
 		{"Figures", raceFigures},
+		{"Refused", raceRefused},
 		{"ClaimAgainstPrune", raceClaimPrune},
 		{"PruneTwice", racePruneTwice},
 		{"Quarantine", raceQuarantine},

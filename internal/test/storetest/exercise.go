@@ -76,6 +76,7 @@ func Exercise(t *testing.T, open func(t *testing.T) driver.Store, features ...Fe
 		{"Listings", listingCases()},
 		{"Stats", statsCases()},
 		{"Figures", figureCases()},
+		{"Refused", refusedCases()},
 		{"Secrets", secretCases()},
 		{"Prune", pruneCases()},
 		{"Health", healthCases()},
