@@ -229,6 +229,19 @@ func TestPlansOfStates(t *testing.T) {
 	}
 }
 
+// TestBacklogWithoutStatistics measures a backlog that arose so fast that the server knows nothing of
+// it: it expects few rows of a name, and would sort all.
+func TestBacklogWithoutStatistics(t *testing.T) {
+	t.Parallel()
+	w, plans := openExplained(t, nil)
+	insertMany(t, w)
+	w.exec(t, "UPDATE {schema}.message SET state = 3 WHERE state = 2")
+	plans.bound(t, "backlog of the dead", measure(t, w, 200))
+	w.exec(t, "UPDATE {schema}.message SET state = 0")
+	w.exec(t, "UPDATE {schema}.event_state SET state = 0")
+	plans.bound(t, "backlog of the living", measure(t, w, 200))
+}
+
 // measure measures the backlog of names with and without work.
 func measure(t *testing.T, w *world, limit int) func() error {
 	return func() error {

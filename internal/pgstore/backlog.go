@@ -9,7 +9,7 @@ import (
 
 // The statements of Backlog look each name up in a partial index, and read up to a limit of rows from
 // there. So their cost does not grow with the backlog. ORDER BY keeps the server from scanning the
-// table until it has as many rows as the limit, which there may not be.
+// table until it has as many rows as the limit, which there may not be; see inOrderSQL too.
 const (
 	sourceBacklogSQL = `
 SELECT n.name,
@@ -44,6 +44,10 @@ CROSS JOIN LATERAL (
 	) m
 ) dead`
 
+	// inOrderSQL makes the server read an index in its order, and stop at the limit. A server without
+	// statistics of a new backlog expects few rows, and would collect and sort all of them.
+	inOrderSQL = "SET LOCAL enable_sort = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_seqscan = off"
+
 	// tablesSizeSQL adds up the files of the tables, with their indexes and large values.
 	tablesSizeSQL = `
 SELECT clock_timestamp(), coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint
@@ -54,27 +58,34 @@ WHERE n.nspname = $1::text AND c.relkind = 'r'`
 // Backlog implements [driver.Store].
 func (s *Store) Backlog(ctx context.Context, p *driver.BacklogParams) (*driver.Backlog, error) {
 	const op = "measuring the backlog"
-	b := &driver.Backlog{}
-	err := read(ctx, s.pools.Admin, op, func(r Rows) error { return r.Scan(&b.At, &b.Bytes) }, tablesSizeSQL, s.name)
+	var b *driver.Backlog
+	err := s.pools.Admin.Transaction(ctx, Snapshot, func(conn Conn) (err error) {
+		b = &driver.Backlog{}
+		if err = scan(ctx, conn, func(r Rows) error { return r.Scan(&b.At, &b.Bytes) }, tablesSizeSQL, s.name); err != nil {
+			return err
+		}
+		b.At = b.At.UTC()
+		if err = conn.Script(ctx, inOrderSQL); err != nil {
+			return err
+		}
+		if b.Sources, err = backlogOf(ctx, conn, s.sql.sourceBacklog, p.Sources, p.Limit); err != nil {
+			return err
+		}
+		b.Destinations, err = backlogOf(ctx, conn, s.sql.destinationBacklog, p.Destinations, p.Limit)
+		return err
+	})
 	if err != nil {
-		return nil, err
-	}
-	b.At = b.At.UTC()
-	if b.Sources, err = s.backlogOf(ctx, op, s.sql.sourceBacklog, p.Sources, p.Limit); err != nil {
-		return nil, err
-	}
-	if b.Destinations, err = s.backlogOf(ctx, op, s.sql.destinationBacklog, p.Destinations, p.Limit); err != nil {
-		return nil, err
+		return nil, readFailed(s.pools.Admin, op, err)
 	}
 	return b, nil
 }
 
-func (s *Store) backlogOf(ctx context.Context, op, sql string, names []string, limit int) (map[string]driver.Waiting, error) {
+func backlogOf(ctx context.Context, conn Conn, sql string, names []string, limit int) (map[string]driver.Waiting, error) {
 	all := make(map[string]driver.Waiting, len(names))
 	if len(names) == 0 {
 		return all, nil
 	}
-	err := read(ctx, s.pools.Admin, op, func(r Rows) error {
+	err := scan(ctx, conn, func(r Rows) error {
 		var name string
 		var w driver.Waiting
 		var oldest *time.Time
