@@ -15,6 +15,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // dashboardFile is the dashboard for Grafana.
@@ -181,8 +183,17 @@ func checkNames(t *testing.T, p *prometheus) {
 	}
 }
 
-// checkScrape reads the metrics as Prometheus does, and searches them for secrets.
+// checkScrape reads the metrics as Prometheus does.
 func checkScrape(t *testing.T, g *gateway) {
+	t.Helper()
+	if _, values := g.metrics(t); values[`hookonce_refused_total{reason="signature_wrong",source="github"}`] == "0" {
+		t.Errorf("no refusal of github is counted: %v", values)
+	}
+}
+
+// metrics scrapes the gateway. It returns hookonce's series in their order, and their values. It
+// checks that no secret is in the metrics.
+func (g *gateway) metrics(t testing.TB) (series []string, values map[string]string) {
 	t.Helper()
 	resp, err := g.client.Get("http://" + g.admin + "/metrics")
 	if err != nil {
@@ -196,7 +207,47 @@ func checkScrape(t *testing.T, g *gateway) {
 	if found := leaked(string(text)); len(found) > 0 {
 		t.Errorf("/metrics has secrets %q", found)
 	}
-	if !strings.Contains(string(text), `hookonce_refused_total{reason="signature_wrong",source="github"}`) {
-		t.Errorf("/metrics lacks the refusals of github: %s", text)
+	values = map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		if at := strings.LastIndexByte(line, ' '); strings.HasPrefix(line, "hookonce_") {
+			series = append(series, line[:at])
+			values[line[:at]] = strings.TrimSpace(line[at:])
+		}
+	}
+	return series, values
+}
+
+// A gateway has the same series from its start on, whatever its store. Those that count are 0.
+func TestMetricsOfANewGateway(t *testing.T) {
+	t.Parallel()
+	var first []string
+	for _, store := range []string{"sqlite", "postgres"} {
+		g := newWorld(t, newDatabase(t, store), standardSettings).start(t)
+		series, values := g.metrics(t)
+		if first == nil {
+			first = series
+		} else if diff := cmp.Diff(first, series); diff != "" {
+			t.Errorf("series (-sqlite +postgres):\n%s", diff)
+		}
+		for _, name := range series {
+			counts := strings.Contains(name, "_total") && !strings.Contains(name, "store_errors") || strings.Contains(name, "ack_seconds_count")
+			if counts && values[name] != "0" {
+				t.Errorf("%s: %s is %s, want 0", store, name, values[name])
+			}
+		}
+		for name, want := range map[string]string{
+			`hookonce_messages_pending{destination="app"}`:        "0",
+			`hookonce_dead_letters{destination="app",source=""}`:  "0",
+			`hookonce_dead_letters{destination="",source="bare"}`: "0",
+			`hookonce_circuit_open{destination="app"}`:            "0",
+			`hookonce_config_last_reload_successful`:              "1",
+		} {
+			if values[name] != want {
+				t.Errorf("%s: %s is %q, want %s", store, name, values[name], want)
+			}
+		}
+		if size := values["hookonce_database_bytes"]; size == "0" || size == "" {
+			t.Errorf("%s: the database has %q bytes", store, size)
+		}
 	}
 }

@@ -29,6 +29,9 @@ func TestReload(t *testing.T) {
 	destinations := strings.Index(standardSettings, "destinations:")
 	for i, wrong := range []string{standardSettings + "sauces: {}\n", "", "database: ${DATABASE_URL}\n", standardSettings[destinations:]} {
 		hangUp(wrong, "settings not reloaded")
+		if _, is := g.metrics(t); is["hookonce_config_last_reload_successful"] != "0" {
+			t.Errorf("after wrong settings hookonce_config_last_reload_successful is %q, want 0", is["hookonce_config_last_reload_successful"])
+		}
 		g.expect(t, push(fmt.Sprint("wrong-", i)), "200 ok")
 		if got := w.sink.next(t); got.path != "/hooks" {
 			t.Errorf("under the old settings the event went to %s", got.path)

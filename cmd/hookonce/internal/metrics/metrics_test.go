@@ -34,7 +34,7 @@ type gateway struct {
 	store  driver.Store
 }
 
-func newGateway(t *testing.T, store driver.Store, change func(*hookonce.Config)) *gateway {
+func newGateway(t testing.TB, store driver.Store, change func(*hookonce.Config)) *gateway {
 	t.Helper()
 	m := metrics.New("v1", "abc")
 	g := &gateway{Metrics: m, store: m.Store(store)}

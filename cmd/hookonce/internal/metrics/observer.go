@@ -4,6 +4,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	hookonce "github.com/hookonce/hookonce"
 )
 
@@ -56,6 +58,13 @@ func (m *Metrics) observeDelivery(d hookonce.DeliveryObserved) {
 	add(m.other, d.OtherBodies, source)
 	add(m.lost, d.Unrouted, source)
 	add(m.dead, d.Undecided, source, "")
+}
+
+// add adds n to a counter. It does nothing for 0, which is most frequent.
+func add(vec *prometheus.CounterVec, n int, values ...string) {
+	if n > 0 {
+		vec.WithLabelValues(values...).Add(float64(n))
+	}
 }
 
 func (m *Metrics) observeClaim(c hookonce.ClaimObserved) {

@@ -1,0 +1,25 @@
+package metrics_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	hookonce "github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/internal/test/rig"
+)
+
+func BenchmarkDelivery(b *testing.B) {
+	o := newGateway(b, rig.OpenSQLite(b), nil).Observer()
+	for b.Loop() {
+		o.Delivery(hookonce.DeliveryObserved{Source: "gh", Status: 200, Outcome: "ok", Took: time.Millisecond, Events: 1})
+	}
+}
+
+func BenchmarkScrape(b *testing.B) {
+	g := newGateway(b, rig.OpenSQLite(b), nil)
+	for b.Loop() {
+		g.Handler().ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/metrics", http.NoBody))
+	}
+}
