@@ -49,6 +49,8 @@ var operations = []string{
 	"backlog",
 	"add_figures",
 	"series",
+	"add_refused",
+	"refused",
 	"applied",
 	"apply",
 }
@@ -251,6 +253,16 @@ func (s *store) AddFigures(ctx context.Context, p *driver.AddFiguresParams) (err
 func (s *store) Series(ctx context.Context, f *driver.SeriesFilter) (result []driver.Point, err error) {
 	defer s.observe("series", time.Now(), &err)
 	return s.Store.Series(ctx, f)
+}
+
+func (s *store) AddRefused(ctx context.Context, p *driver.AddRefusedParams) (err error) {
+	defer s.observe("add_refused", time.Now(), &err)
+	return s.Store.AddRefused(ctx, p)
+}
+
+func (s *store) Refused(ctx context.Context, f *driver.RefusedFilter) (result *driver.RefusedPage, err error) {
+	defer s.observe("refused", time.Now(), &err)
+	return s.Store.Refused(ctx, f)
 }
 
 func (s *store) Applied(ctx context.Context) (result []int, err error) {
