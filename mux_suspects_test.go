@@ -158,3 +158,38 @@ func TestALastAttemptThatWaitsHoldsNothingUp(t *testing.T) {
 		wantOutcome(t, l, id, done)
 	}
 }
+
+// The last attempt of a suspect waits longer than its reservation, so another process reserves it for its
+// own last attempt, which waits too. The first one that can run it does: otherwise processes with slow
+// handlers would take it from each other for good.
+func TestALastAttemptThatTwoProcessesWaitFor(t *testing.T) {
+	t.Parallel()
+	l := onPGX(t)
+	reserved := make(chan struct{}, 1)
+	l.db = &reserving{l.db, reserved}
+	began, release := make(chan struct{}), make(chan struct{})
+	mux := &hookonce.Mux[pgx.Tx]{}
+	hookonce.Handle(mux, "gh", "push", func(ctx context.Context, tx pgx.Tx, ev *hookonce.Event) error {
+		if ev.ID == "slow" {
+			close(began)
+			<-release
+		}
+		return l.insert(ctx, tx, ev.ID)
+	})
+	in := inbox(t, l, mux, func(c *hookonce.Config) {
+		c.Retry = hookonce.Retry{Attempts: 1, First: time.Second, Max: time.Second}
+	})
+	deliverAll(t, in, "slow", "suspect")
+	l.exec(t, `UPDATE {schema}.event_state s SET crashes = 1, due_at = 'infinity'
+		FROM {schema}.event e WHERE e.key = s.key AND e.event_id = 'suspect'`)
+	run(t, in)
+	<-began
+	l.exec(t, `UPDATE {schema}.event_state SET due_at = now() WHERE crashes = 1`)
+	<-reserved
+	l.exec(t, `UPDATE {schema}.event_state SET due_at = now() + interval '1 hour' WHERE crashes = 1`) // the other process
+	close(release)
+	for _, id := range []string{"slow", "suspect"} {
+		wantOutcome(t, l, id, done)
+	}
+	wantEffects(t, l, "slow", "suspect")
+}

@@ -89,7 +89,7 @@ func (w *Workers[T]) tryAlone(ctx, workCtx context.Context, seen *driver.TakenEv
 		return aloneMissed
 	case run == nil:
 		return aloneMissed
-	case hadTurn(seen, &run.Events()[0]):
+	case hadTurn(seen, &run.Events()[0], suspect && current == nil):
 		// Another worker ran it, and it failed: its next attempt has its own due time.
 		w.abandon(workCtx, run)
 		return aloneMissed
@@ -102,7 +102,10 @@ func (w *Workers[T]) tryAlone(ctx, workCtx context.Context, seen *driver.TakenEv
 
 // hadTurn reports whether another worker has run or reserved an event since it was seen: it is that
 // worker's then, or has a due time of its own. The result of an earlier Refetch may be stale.
-func hadTurn(seen, now *driver.TakenEvent) bool {
+//
+// With reserved, a reservation is no turn. A suspect without Refetch may wait for its turn longer than
+// it is reserved, in the lanes of several processes: the first one that can run it does.
+func hadTurn(seen, now *driver.TakenEvent, reserved bool) bool {
 	return seen.Generation != now.Generation || seen.Attempts != now.Attempts || seen.Crashes != now.Crashes ||
-		!seen.DueAt.Equal(now.DueAt)
+		!reserved && !seen.DueAt.Equal(now.DueAt)
 }

@@ -81,7 +81,7 @@ func (w *Workers[T]) takeFetched(ctx, workCtx context.Context, reserved []driver
 		taken := run.Events()
 		keys = keys[:0]
 		for i := range taken {
-			if !hadTurn(seen[taken[i].Key], &taken[i]) {
+			if !hadTurn(seen[taken[i].Key], &taken[i], false) {
 				keys = append(keys, taken[i].Key)
 			}
 		}
