@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hooksql"
@@ -202,6 +203,30 @@ func TestConfirmWithoutTheLog(t *testing.T) {
 		if err := confirm("with " + suffix); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// A handler may hold the writer for longer than a sender waits for its answer.
+func TestConfirmWhileTheWriterIsBusy(t *testing.T) {
+	t.Parallel()
+	store, path := placed(t)
+	mustClaim(t, store, "1")
+	tx, err := store.Writer().BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if err := store.Confirm(ctx); err != nil {
+		t.Error(err)
+	}
+	for _, suffix := range []string{"", "-wal"} {
+		rename(t, path+suffix, path+suffix+".moved")
+		if err := store.Confirm(ctx); !errors.Is(err, driver.ErrCommitUnknown) {
+			t.Errorf("Confirm without hookonce.db%s: got the error %v, want %v", suffix, err, driver.ErrCommitUnknown)
+		}
+		rename(t, path+suffix+".moved", path+suffix)
 	}
 }
 

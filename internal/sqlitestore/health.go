@@ -3,10 +3,12 @@ package sqlitestore
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/hookonce/hookonce/driver"
 )
@@ -62,16 +64,27 @@ func (t *writeTx) checkFlush(allowed []string) error {
 	return fmt.Errorf("%w: %s", driver.ErrUnavailable, w)
 }
 
+// confirmWait bounds the wait of Confirm for the writer. A handler may have it for much longer than a
+// sender waits for an answer.
+const confirmWait = 100 * time.Millisecond
+
 // Confirm implements driver.Store. A claim was refused unless its commit is flushed, so only the place
 // of the files is left to check: in a caller's transaction, inTx cannot check that of the log.
 func (s *Store) Confirm(ctx context.Context) error {
 	const op = "checking the place of the file after a commit"
-	conn, err := s.writer.Conn(ctx)
-	if err != nil {
-		return fmt.Errorf("%s: waiting for the writer: %w: %w", op, driver.ErrCommitUnknown, err)
+	waiting, cancel := context.WithTimeout(ctx, confirmWait)
+	defer cancel()
+	conn, err := s.writer.Conn(waiting)
+	switch {
+	case err == nil:
+		defer conn.Close()
+		err = s.place.check(conn)
+	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
+		err = s.place.checkBusy()
+	default:
+		err = fmt.Errorf("waiting for the writer: %w", err)
 	}
-	defer conn.Close()
-	if err := s.place.check(conn); err != nil {
+	if err != nil {
 		return fmt.Errorf("%s: %w: %w", op, driver.ErrCommitUnknown, err)
 	}
 	return nil

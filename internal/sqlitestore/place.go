@@ -67,6 +67,24 @@ func (p *place) setPath(path string) {
 func (p *place) check(conn *sql.Conn) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if err := p.checkFile(); err != nil || conn == nil || p.path == "" {
+		return err
+	}
+	return p.checkBeside(identity(conn))
+}
+
+// checkBusy is check for a writer whose connection is in use, since it was checked last.
+func (p *place) checkBusy() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.checkFile(); err != nil || p.conn == nil || p.path == "" {
+		return err
+	}
+	return p.checkBeside(p.conn)
+}
+
+// checkFile checks the file of the database. The caller holds the lock.
+func (p *place) checkFile() error {
 	if p.path == "" || p.replaced != nil {
 		return p.replaced
 	}
@@ -83,17 +101,13 @@ func (p *place) check(conn *sql.Conn) error {
 			"stop every process that uses it, see that the right file stands there, and start again", p.path)
 		return p.replaced
 	}
-	if conn == nil {
-		return nil
-	}
-	return p.checkBeside(conn)
+	return nil
 }
 
 // checkBeside checks the log and its index, which SQLite keeps beside the file for as long as a
 // connection is open. Each connection of the writer may find others: the last one to close deletes
-// them.
-func (p *place) checkBeside(conn *sql.Conn) error {
-	own := identity(conn)
+// them. own is the identity of that connection.
+func (p *place) checkBeside(own any) error {
 	known := own != nil && own == p.conn
 	if !known {
 		p.conn, p.beside = own, make(map[string]os.FileInfo)
