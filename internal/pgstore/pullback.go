@@ -87,11 +87,6 @@ SELECT count(*) FROM pulled`
 func (s *Store) PullBack(ctx context.Context, p *driver.PullBackParams) (events, messages int, err error) {
 	var n int64
 	count := func(r Rows) error { return r.Scan(&n) }
-	if len(p.Armable) > 0 {
-		if err := write(ctx, s.pools.Admin, "shortening the arming of sources", count, s.sql.pullArmed, clock(p.Now), p.Armable); err != nil {
-			return 0, 0, err
-		}
-	}
 	for _, kind := range []struct {
 		n     *int
 		sql   string
@@ -106,5 +101,9 @@ func (s *Store) PullBack(ctx context.Context, p *driver.PullBackParams) (events,
 		}
 		*kind.n = int(n)
 	}
-	return events, messages, nil
+	// Last, because a role may have no right to change the secrets of sources.
+	if len(p.Armable) > 0 {
+		err = write(ctx, s.pools.Admin, "shortening the arming of sources", count, s.sql.pullArmed, clock(p.Now), p.Armable)
+	}
+	return events, messages, err
 }
