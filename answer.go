@@ -6,7 +6,9 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -14,6 +16,7 @@ import (
 	"github.com/hookonce/hookonce/internal/claims"
 	"github.com/hookonce/hookonce/internal/limit"
 	"github.com/hookonce/hookonce/internal/problem"
+	"github.com/hookonce/hookonce/internal/wire"
 	"github.com/hookonce/hookonce/provider"
 	"github.com/hookonce/hookonce/verify"
 )
@@ -41,6 +44,14 @@ type answer struct {
 	errorID string
 	why     string
 	err     error
+
+	received *sample // of the body of a refused request; nil if it was not read
+}
+
+// sample is the beginning of a body, and the size of all of it.
+type sample struct {
+	begin []byte
+	size  int
 }
 
 // write sends a.
@@ -309,6 +320,28 @@ func (d *delivery) acknowledge(a *answer) *answer {
 		a.header[name] = header.Get(name)
 	}
 	return a
+}
+
+// keepSample keeps the beginning of the body of an unverified request that is refused with a. A body
+// that may hold a credential is not kept.
+func (in *Engine) keepSample(a *answer, src *source, body []byte) {
+	a.received = &sample{size: len(body)}
+	if a.reason != "" && !src.secretBody && in.refused.Room(src.Name) {
+		a.received.begin = slices.Clone(body[:min(len(body), driver.MaxRefusedBody)])
+	}
+}
+
+// describeRefused returns the refused request r, which was answered with a, for the operator.
+func (in *Engine) describeRefused(r *http.Request, source, reason string, at time.Time, a *answer) driver.RefusedRequest {
+	text := func(s string) string { return strings.ToValidUTF8(s[:min(len(s), driver.MaxFigureText)], "") }
+	refused := driver.RefusedRequest{
+		ErrorID: a.errorID, At: at.Truncate(time.Microsecond), Source: source, Reason: reason, Status: a.status, Method: text(r.Method),
+		Remote: text(in.proxies.Client(r)), Gateway: in.host, Headers: wire.RefusedHeader(r.Header, driver.MaxRefusedHeaders), BodySize: -1,
+	}
+	if a.received != nil {
+		refused.Body, refused.BodySize = a.received.begin, int64(a.received.size)
+	}
+	return refused
 }
 
 // refusalRate bounds the log lines about refusals: neither forgers nor a stopped database may fill

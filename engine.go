@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -50,6 +51,8 @@ type Engine struct {
 	remarkable    *limit.Bucket // log lines about claims
 	observers     *observers
 	figures       *figures.Sums
+	refused       *figures.Refused
+	host          string // the name of this host; "" if it is unknown
 
 	bodies   *wire.Memory // of all bodies, from their first byte to their answer
 	draining atomic.Bool
@@ -139,10 +142,12 @@ func newEngine(store driver.Store, cfg Config, handled []string, faults error) (
 		remarkable: refusalRate.bucket(),
 		observers:  newObservers(cfg.Observer, cfg.Logger),
 		figures:    figures.New(store, cfg.Logger),
+		refused:    figures.NewRefused(store, cfg.Logger),
 		clock:      newClockKeeper(store),
 		reloaded:   make(chan struct{}, 1),
 		claiming:   newClaimHealth(store),
 	}
+	in.host, _ = os.Hostname()
 	first, err := in.newSetup(&cfg, nil)
 	if err := errors.Join(cfg.check(), err, faults); err != nil {
 		return nil, fmt.Errorf("hookonce: %w", err)
@@ -241,7 +246,7 @@ func (in *Engine) wakeAll() {
 }
 
 // Run runs handlers, sends messages and does the upkeep until ctx ends. Then it takes no more work,
-// finishes the work in progress or gives it back, writes the delivery counts and figures, and returns nil. It
+// finishes the work in progress or gives it back, writes the delivery counts, figures and refused requests, and returns nil. It
 // does not stop deliveries: call Drain first. A second call is an error.
 //
 // If the database could lose acknowledged events, Run returns an UnsafeError at once, and may be
@@ -264,7 +269,7 @@ func (in *Engine) Run(ctx context.Context) error {
 		wg.Go(func() { work.Sweep(ctx, in.store, in.log) })
 	}
 	wg.Wait()
-	in.writeLastFigures(ctx)
+	in.writeLast(ctx)
 	in.sender.CloseIdle()
 	return nil
 }

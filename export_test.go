@@ -2,6 +2,7 @@ package hookonce
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
@@ -52,5 +53,7 @@ func ClaimWith(
 // WatchDurability is the look at the durability settings that Run makes every 30 s.
 func WatchDurability(ctx context.Context, in *Engine) error { return in.watchDurability(ctx) }
 
-// WriteFigures writes the figures, as the upkeep does every 10 s.
-func WriteFigures(ctx context.Context, in *Engine) error { return in.figures.Write(ctx) }
+// WriteFigures writes the figures and the refused requests, as the upkeep does.
+func WriteFigures(ctx context.Context, in *Engine) error {
+	return errors.Join(in.figures.Write(ctx), in.refused.Write(ctx))
+}

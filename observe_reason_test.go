@@ -3,9 +3,12 @@ package hookonce_test
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
@@ -188,6 +191,108 @@ func TestTypesOfHandledEventsAreCounted(t *testing.T) {
 	}
 	by := driver.SeriesFilter{Of: driver.FigureTypes, Name: "gh", Resolution: driver.ByHour}
 	if got, want := sums(t, l.db, by), (map[string]int64{"push": 2}); !cmp.Equal(want, got) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+// TestRefusedRequestsAreKept refuses requests of several kinds: the store has them, without anything
+// that may be a secret.
+func TestRefusedRequestsAreKept(t *testing.T) {
+	t.Parallel()
+	const canary = "canary-of-a-secret"
+	store, log := rig.OpenSQLite(t), &rig.Log{}
+	in := newEngine(t, store, func(c *hookonce.Config) {
+		withRefusers(c)
+		c.Sources = append(c.Sources, hookonce.Source{Name: "token", Provider: provider.Figma, Secrets: hookonce.StaticSecrets(secret), Event: provider.EventRules{ID: "body:id"}})
+		c.Logger = log.Logger()
+	})
+	run(t, in)
+	long := strings.Repeat("x", 5000)
+	refuse := func(path, body string, change func(*http.Request)) string {
+		r := delivery("1", body)
+		r.URL.Path, r.URL.RawQuery = path, "key="+canary
+		r.Header.Set("Authorization", canary)
+		r.Header.Set("X-Custom", canary)
+		r.Header.Set(githubSignature, "sha256="+strings.Repeat("0", 64))
+		r.Header.Set("User-Agent", "sender/1")
+		change(r)
+		w := httptest.NewRecorder()
+		in.ServeHTTP(w, r)
+		var p struct{ Instance string }
+		if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil {
+			t.Fatal(err)
+		}
+		return strings.TrimPrefix(p.Instance, "urn:hookonce:error:")
+	}
+	same := func(*http.Request) {}
+	wrong := refuse("/webhooks/stripe", long, func(r *http.Request) { r.Header.Set("Stripe-Signature", "t=1,v1=00") })
+	unread := refuse("/webhooks/gh", long, same)
+	unknown := refuse("/webhooks/"+canary, "{}", same)
+	token := refuse("/webhooks/token", `{"passcode":"`+canary+`"}`, same)
+	deliver(in, delivery("1", "{}")) // not refused
+
+	var all []driver.RefusedRequest
+	rig.WaitFor(t, func() bool {
+		page, err := store.Refused(t.Context(), &driver.RefusedFilter{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = page.Requests
+		return len(all) == 4
+	})
+	host, _ := os.Hostname()
+	for i := range all {
+		got := &all[i]
+		if time.Since(got.At) > time.Hour || got.Method != http.MethodPost || got.Remote == "" || got.Gateway != host {
+			t.Errorf("%+v, want the time, the method, the address and the host", got)
+		}
+		if text := fmt.Sprintf("%s %s %+v", got.Headers, got.Body, got); strings.Contains(text, canary) {
+			t.Errorf("a secret is stored: %s", text)
+		}
+		if !strings.Contains(string(got.Headers), `"User-Agent":["sender/1"]`) || !strings.Contains(string(got.Headers), `"X-Custom":["<18 bytes>"]`) {
+			t.Errorf("the headers are %s", got.Headers)
+		}
+		type row struct {
+			source, reason string
+			status         int
+			body           string
+			size           int64
+		}
+		want := map[string]row{
+			wrong:   {"stripe", "signature_malformed", 401, long[:driver.MaxRefusedBody], 5000},
+			unread:  {"gh", "body_too_large", 413, "", -1},
+			unknown: {"", "unknown_source", 404, "", -1},
+			token:   {"token", "signature_wrong", 401, "", 33},
+		}[got.ErrorID]
+		if is := (row{got.Source, got.Reason, got.Status, string(got.Body), got.BodySize}); is != want {
+			t.Errorf("%s: %.200v, want %.200v", got.ErrorID, is, want)
+		}
+	}
+}
+
+// TestAFloodOfRefusals: what does not fit is dropped and counted, and other sources have their place.
+func TestAFloodOfRefusals(t *testing.T) {
+	t.Parallel()
+	store := rig.OpenSQLite(t)
+	in := newEngine(t, store, func(c *hookonce.Config) {
+		withRefusers(c)
+		c.UnverifiedRate = hookonce.Rate{Count: 10_000, Per: time.Second}
+	})
+	for range 1000 {
+		deliver(in, changed(func(r *http.Request) { r.Header.Del(githubSignature) }))
+	}
+	deliver(in, changed(func(r *http.Request) { r.URL.Path = "/webhooks/stripe" }))
+	if err := hookonce.WriteFigures(t.Context(), in); err != nil {
+		t.Fatal(err)
+	}
+	for source, want := range map[string]int{"gh": 64, "stripe": 1} {
+		page, err := store.Refused(t.Context(), &driver.RefusedFilter{Source: source, Limit: driver.MaxLimit})
+		if err != nil || len(page.Requests) != want {
+			t.Errorf("%s: %d requests with the error %v, want %d", source, len(page.Requests), err, want)
+		}
+	}
+	want := map[string]int64{"signature_missing": 1001}
+	if got := sums(t, store, driver.SeriesFilter{Of: driver.FigureRefusals}); !cmp.Equal(want, got) {
 		t.Errorf("%v, want %v", got, want)
 	}
 }

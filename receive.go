@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/guard"
 	"github.com/hookonce/hookonce/internal/keyfetch"
 	"github.com/hookonce/hookonce/internal/problem"
@@ -64,6 +65,9 @@ func (in *Engine) answer(w http.ResponseWriter, r *http.Request, source string, 
 	a.write(w, r)
 	outcome, reason := a.observed()
 	in.figures.Delivery(now, source, outcome, reason, took)
+	if reason != "" {
+		in.refused.Offer(source, func() driver.RefusedRequest { return in.describeRefused(r, source, reason, now, a) })
+	}
 	in.observers.delivery(source, a, took)
 }
 
@@ -125,6 +129,7 @@ func (in *Engine) read(w http.ResponseWriter, r *http.Request, s *setup, budget 
 	}
 	d, a := in.authenticate(r, src, body, deadline)
 	if a != nil {
+		in.keepSample(a, src, body)
 		return nil, a
 	}
 	d.deadline, d.handled = deadline, byCaller || in.works(src)

@@ -32,11 +32,13 @@ type source struct {
 	batch     bool // one delivery may hold several events
 	guard     driver.BodyGuard
 	hidden    []string // headers that are stored as "<secret>"
-	verified  *limit.Bucket
-	routes    []*route
-	work      *work.Source        // the settings for handlers and stale rules
-	ackSigner *provider.AckSigner // nil: answers are unsigned
-	retries   time.Duration       // how long the provider retries; 0 if unknown
+	// secretBody says that a body may hold a credential.
+	secretBody bool
+	verified   *limit.Bucket
+	routes     []*route
+	work       *work.Source        // the settings for handlers and stale rules
+	ackSigner  *provider.AckSigner // nil: answers are unsigned
+	retries    time.Duration       // how long the provider retries; 0 if unknown
 
 	unsigned bool // its scheme checks nothing
 	fetches  bool // its keys are fetched from the provider, see sourcekeys.go
@@ -70,7 +72,7 @@ func newSource(s Source, log *slog.Logger) (*source, error) {
 		own.Schemes = []verify.Scheme{scheme}
 		spec = &own
 	}
-	src.hidden = spec.HiddenHeaders()
+	src.hidden, src.secretBody = spec.HiddenHeaders(), spec.SecretInBody()
 	rules := s.Event.Or(spec.Event)
 	src.batch = rules.Batch != ""
 	if src.extractor, err = provider.CompileRules(rules); err != nil {

@@ -2,6 +2,7 @@ package hookonce
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"maps"
 	"slices"
@@ -19,14 +20,14 @@ const (
 	minPruneEvery   = time.Second
 	maintainTimeout = 30 * time.Second // for one step
 	pruneTimeout    = 2 * time.Minute  // for one pass of pruning
-	lastTimeout     = 5 * time.Second  // for the figures at the end of Run
+	lastTimeout     = 5 * time.Second  // for the figures and refused requests at the end of Run
 )
 
 // pruneRest is how long pruning rests after each chunk, as a multiple of the time that the chunk
 // took. The rest leaves the database to deliveries.
 const pruneRest = 1
 
-// maintain writes delivery counts and figures, reads the database's clock, its durability settings and learned
+// maintain writes delivery counts, refused requests and figures, reads the database's clock, its durability settings and learned
 // secrets, retries failed confirmations, and pulls due times back, until ctx ends. Several processes
 // may do so at once.
 func (in *Engine) maintain(ctx context.Context) {
@@ -52,6 +53,7 @@ func (in *Engine) maintain(ctx context.Context) {
 			return
 		case <-counts.C:
 			in.maintainStep(ctx, "writing delivery counts", in.claims.WriteCounts)
+			in.maintainStep(ctx, "writing refused requests", in.refused.Write)
 		case <-sums.C:
 			in.maintainStep(ctx, "writing figures", in.figures.Write)
 		case <-learned.C:
@@ -67,13 +69,13 @@ func (in *Engine) maintain(ctx context.Context) {
 	}
 }
 
-// writeLastFigures writes the figures of the deliveries and attempts that ended after ctx did. A
-// database that does not answer must not hold up the stop.
-func (in *Engine) writeLastFigures(ctx context.Context) {
+// writeLast writes the figures and refused requests of the deliveries and attempts that ended after
+// ctx did. A database that does not answer must not hold up the stop.
+func (in *Engine) writeLast(ctx context.Context) {
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastTimeout)
 	defer cancel()
-	if err := in.figures.Write(last); err != nil {
-		in.log.Warn("writing the last figures failed; charts and series lack them", slog.Any("error", err))
+	if err := errors.Join(in.figures.Write(last), in.refused.Write(last)); err != nil {
+		in.log.Warn("writing the last figures and refused requests failed; charts and lists lack them", slog.Any("error", err))
 	}
 }
 

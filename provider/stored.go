@@ -36,6 +36,18 @@ func (s *Spec) HiddenHeaders() []string {
 	return hidden
 }
 
+// SecretInBody reports whether a token, a password or a JWT in Schemes is in the body, or in a form or
+// an item there.
+func (s *Spec) SecretInBody() bool {
+	return slices.ContainsFunc(s.Schemes, func(scheme verify.Scheme) bool {
+		switch scheme.Family {
+		case verify.FamilyToken, verify.FamilyBasic, verify.FamilyJWT:
+			return scheme.At != "" && !strings.HasPrefix(scheme.At, "query:") && !strings.HasPrefix(scheme.At, "header:")
+		}
+		return false
+	})
+}
+
 // ParseStored parses a location expression for stored events, whose requests are gone: it can look
 // into the headers, the body, or with batch the item (see Extractor.Stored). It refuses locations
 // that are not stored. It also refuses sums, "[]" and '?', which identify no object and do not

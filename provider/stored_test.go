@@ -122,3 +122,22 @@ func TestExtractStored(t *testing.T) {
 		})
 	}
 }
+
+func TestSecretInBody(t *testing.T) {
+	t.Parallel()
+	for want, schemes := range map[bool][]verify.Scheme{
+		true: {
+			{Family: verify.FamilyToken, At: "body:token"}, {Family: verify.FamilyToken, At: "form:token"}, {Family: verify.FamilyJWT, At: "item:jwt"},
+		},
+		false: {
+			{Family: verify.FamilyToken, Header: "X-Token"}, {Family: verify.FamilyToken, At: "query:token"}, {Family: verify.FamilyHMAC, At: "body:signature"},
+		},
+	} {
+		for _, scheme := range schemes {
+			spec := Spec{Schemes: []verify.Scheme{{Family: verify.FamilyHMAC}, scheme}}
+			if got := spec.SecretInBody(); got != want {
+				t.Errorf("%+v: %v, want %v", scheme, got, want)
+			}
+		}
+	}
+}

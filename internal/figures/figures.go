@@ -1,6 +1,6 @@
 // Package figures sums up deliveries, attempts and claimed events in memory, and adds the sums to the
 // store from time to time. Counting costs a lock and a look-up in a map; no request waits for the
-// database.
+// database. The package also keeps refused requests until they are stored.
 package figures
 
 import (

@@ -86,6 +86,44 @@ func appendEscaped(to []byte, text string) []byte {
 	return append(to, strings.TrimSuffix(b.String(), "\n")...)
 }
 
+// shownHeaders are the headers whose values a refused request shows. No provider sends a credential
+// in them.
+var shownHeaders = []string{
+	"Accept", "Accept-Encoding", "Connection", "Content-Encoding", "Content-Length", "Content-Type", "Date", "Expect", "Forwarded",
+	"Transfer-Encoding", "User-Agent", "Via", "X-Forwarded-For", "X-Forwarded-Proto", "X-Real-Ip",
+}
+
+// maxShown bounds one value of a refused request, in bytes.
+const maxShown = 256
+
+// RefusedHeader returns the stored form of the headers of a refused request, in at most limit bytes:
+// the headers that do not fit are left out, in the order of their names. Any value may be a secret, so
+// it shows the values of a few headers, and only the lengths of the others ("<64 bytes>").
+func RefusedHeader(h http.Header, limit int) []byte {
+	out := http.Header{}
+	size := len("{}")
+	for _, name := range slices.Sorted(maps.Keys(h)) {
+		// More values than that say nothing more.
+		values := slices.Clone(h[name][:min(len(h[name]), 10)])
+		for i, v := range values {
+			switch {
+			case !slices.Contains(shownHeaders, name):
+				values[i] = fmt.Sprintf("<%d bytes>", len(v))
+			case len(v) > maxShown:
+				values[i] = strings.ToValidUTF8(v[:maxShown], "\ufffd") + "…"
+			default:
+				values[i] = strings.ToValidUTF8(v, "\ufffd")
+			}
+		}
+		one := http.Header{name: values}
+		if size += len(EncodeHeader(one)); size > limit {
+			break
+		}
+		out[name] = values
+	}
+	return EncodeHeader(out)
+}
+
 // ParseHeader reads the stored form that EncodeHeader writes.
 func ParseHeader(stored []byte) (http.Header, error) {
 	if len(stored) == 0 {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -67,4 +68,24 @@ func plainJSON(t *testing.T, v any) []byte {
 		t.Fatal(err)
 	}
 	return bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
+}
+
+func TestRefusedHeader(t *testing.T) {
+	t.Parallel()
+	h := http.Header{
+		"Content-Type": {"a/b"}, "User-Agent": {strings.Repeat("u", 300), "\xff"}, "Authorization": {"secret"}, "X-Unknown": {"secret", ""},
+		"Via": make([]string, 20),
+	}
+	want := `{"Authorization":["<6 bytes>"],"Content-Type":["a/b"],"User-Agent":["` + strings.Repeat("u", 256) +
+		"…\",\"\ufffd\"]," +
+		`"Via":[` + strings.Repeat(`"",`, 9) + `""],"X-Unknown":["<6 bytes>","<0 bytes>"]}`
+	if got := string(RefusedHeader(h, 8192)); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	for limit := 2; limit < len(want); limit++ {
+		got := RefusedHeader(h, limit)
+		if _, err := ParseHeader(got); err != nil || len(got) > limit {
+			t.Errorf("limit %d: %d bytes with the error %v: %s", limit, len(got), err, got)
+		}
+	}
 }
