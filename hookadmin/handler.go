@@ -131,6 +131,7 @@ var endpoints = []endpoint{
 	{method: "GET", path: "/api/v1/quarantine", serve: (*handler).listQuarantine, query: quarantineParameters},
 	{method: "GET", path: "/api/v1/quarantine/{id}", serve: (*handler).showQuarantined, thing: quarantinedRequest},
 	{method: "POST", path: "/api/v1/quarantine/{id}/retry", serve: (*handler).retryQuarantined, thing: quarantinedRequest},
+	{method: "GET", path: "/api/v1/refused", serve: (*handler).listRefused, query: refusedParameters},
 	{method: "GET", path: "/api/v1/sources", serve: (*handler).listSources},
 	{method: "GET", path: "/api/v1/routes", serve: (*handler).listRoutes},
 	{method: "GET", path: "/api/v1/destinations", serve: (*handler).listDestinations},

@@ -206,6 +206,7 @@ func shapes() map[string]reflect.Type {
 		hookadmin.DestinationPage{},
 		hookadmin.Stats{},
 		hookadmin.SeriesPage{},
+		hookadmin.RefusedPage{},
 		hookadmin.Health{},
 	} {
 		collect(all, reflect.TypeOf(v))
