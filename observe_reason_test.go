@@ -259,8 +259,8 @@ func TestRefusedRequestsAreKept(t *testing.T) {
 			size           int64
 		}
 		want := map[string]row{
-			wrong:   {"stripe", "signature_malformed", 401, long[:driver.MaxRefusedBody], 5000},
-			unread:  {"gh", "body_too_large", 413, "", -1},
+			wrong:   {"stripe", "signature_wrong", 401, long[:driver.MaxRefusedBody], 5000},
+			unread:  {"gh", "too_large", 413, "", -1},
 			unknown: {"", "unknown_source", 404, "", -1},
 			token:   {"token", "signature_wrong", 401, "", 33},
 		}[got.ErrorID]

@@ -59,7 +59,7 @@ func TestRefused(t *testing.T) {
 		"?id=urn:hookonce:error:e1":    {e1},
 		"?since=2026-01-31T12:00:01Z":  {e2},
 		"?until=2026-01-31T13:00:00Z":  {e1},
-		"?source=lab&reason=malformed": {},
+		"?source=lab&reason=handshake": {},
 	} {
 		got := readJSON[map[string]any](t, g.get(t, "/api/v1/refused"+query))
 		if diff := cmp.Diff(want, got["refused"]); diff != "" || got["next"] != "" {
