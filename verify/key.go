@@ -74,6 +74,8 @@ func parseSecret(encoding, secret string) (Key, error) {
 		return Key{}, errors.New("the secret begins or ends with a line break: remove it")
 	case trimWhsec(strings.TrimSpace(secret)) == "":
 		return Key{}, errors.New("the secret is only the prefix whsec_")
+	case isPublicPEM(secret):
+		return Key{}, errors.New("the secret is a public key, which anyone can sign with: use the shared secret, or the scheme for this key")
 	}
 	key, err := decodeSecret(encoding, secret)
 	if err != nil {
@@ -88,6 +90,14 @@ func parseSecret(encoding, secret string) (Key, error) {
 	}
 	short := len(key) < weakKey || encoding == SecretSHA1 && len(secret) < weakKey
 	return newKey(&material{hmac: key, short: short}), nil
+}
+
+// isPublicPEM reports whether text begins like a public key or a certificate in PEM. As a shared
+// secret it would let everyone sign who knows the public key: the confusion of algorithms in JWTs.
+func isPublicPEM(text string) bool {
+	kind, ok := strings.CutPrefix(strings.TrimSpace(text), "-----BEGIN ")
+	kind, _, closed := strings.Cut(kind, "-----")
+	return ok && closed && (strings.HasSuffix(kind, "PUBLIC KEY") || strings.HasSuffix(kind, "CERTIFICATE"))
 }
 
 func onlyZeros(key []byte) bool {
