@@ -1,3 +1,5 @@
+import { createHmac } from "node:crypto";
+
 // The verifier needs an app with settings.
 let api;
 async function app(secret) {
@@ -13,7 +15,7 @@ async function app(secret) {
   });
 }
 
-export default {
+const subject = {
   provider: "shopify",
   sdk: "@shopify/shopify-api",
   async verify(request, key) {
@@ -24,3 +26,22 @@ export default {
     return true;
   },
 };
+
+// events sends the headers without X-, which the SDK verifies but does not write.
+const events = {
+  ...subject,
+  variant: "events",
+  signed: ["shopify-hmac-sha256"],
+  async sign(request, key) {
+    const headers = { "shopify-event-id": request.id };
+    for (const [name, value] of Object.entries(request.headers)) {
+      if (!name.startsWith("x-shopify-")) continue;
+      headers[name] = null;
+      headers[name.slice("x-".length)] = value;
+    }
+    headers["shopify-hmac-sha256"] = createHmac("sha256", key.secret).update(request.body).digest("base64");
+    return { headers };
+  },
+};
+
+export default [subject, events];
