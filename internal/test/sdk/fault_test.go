@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hookonce/hookonce/verify"
 )
@@ -59,6 +60,13 @@ var plants = map[string]func(*verify.Scheme){
 		if s.Timestamp != nil && s.Family != verify.FamilyStandardWebhooks && !strings.HasPrefix(s.Timestamp.At, "jwt:") {
 			t := *s.Timestamp
 			t.Format = other(t.Format, verify.TimeUnixMS, verify.TimeUnix)
+			s.Timestamp = &t
+		}
+	},
+	"a long tolerance": func(s *verify.Scheme) {
+		if s.Timestamp != nil {
+			t := *s.Timestamp
+			t.Tolerance = 24 * time.Hour
 			s.Timestamp = &t
 		}
 	},

@@ -261,13 +261,20 @@ func (g *guard) checkRound(round *round, body []byte) error {
 	return err
 }
 
-// checkAge checks that both sides refuse a request that was signed a day and a half ago, if the
-// scheme signs a time.
+// checkAge checks that both sides refuse a request that was signed long ago, if the scheme signs a
+// time: 20 minutes, or longer if the subject says so.
 func (g *guard) checkAge(round *round) error {
 	if g.sender.Scheme.Timestamp == nil {
 		return nil
 	}
-	r, err := round.make(g.own(), g.now.Add(-36*time.Hour))
+	age := 20 * time.Minute
+	if text := g.subject.Age; text != "" {
+		var err error
+		if age, err = time.ParseDuration(text); err != nil {
+			return err
+		}
+	}
+	r, err := round.make(g.own(), g.now.Add(-age))
 	if err != nil {
 		return err
 	}

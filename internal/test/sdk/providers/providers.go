@@ -58,6 +58,8 @@ type Subject struct {
 	// it, and a fault of TestPlantedFaults to the reason why no check can notice it. A reason that
 	// is not needed fails the test.
 	Unchecked map[string]string `json:"unchecked"`
+	// Age is how old a request is that both sides must refuse, such as "3h"; "" is 20 minutes.
+	Age string `json:"age"`
 	// Event holds rules of the source for a provider without an event id.
 	Event map[string]string `json:"event"`
 

@@ -13,6 +13,7 @@ const subject = (scheme) => ({
   sdk: "sns-validator",
   params: { topic_arn: "arn:aws:sns:us-east-1:123456789012:orders" },
   covered: ["evt_"], // the beginning of MessageId
+  age: "90m", // SNS retries for an hour
   unchecked: { age: "the package has no clock" },
   documents: (request, key) => {
     let address;

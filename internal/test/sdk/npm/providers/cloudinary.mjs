@@ -10,6 +10,7 @@ const subject = (algorithm, params) => {
     sdk: "cloudinary",
     variant: algorithm,
     params,
+    age: "150m", // the SDK accepts two hours
     async verify(request, key) {
       const { "x-cld-timestamp": timestamp, "x-cld-signature": signature } = request.headers;
       return (await sdk(key)).verifyNotificationSignature(request.body, timestamp, signature);
