@@ -63,6 +63,11 @@ var plants = map[string]func(*verify.Scheme){
 			s.Timestamp = &t
 		}
 	},
+	"another separator": func(s *verify.Scheme) {
+		if s.Format == verify.FormatKV {
+			s.Separator = other(s.Separator, ";", "&")
+		}
+	},
 	"a long tolerance": func(s *verify.Scheme) {
 		if s.Timestamp != nil {
 			t := *s.Timestamp
@@ -142,5 +147,5 @@ func TestPlantedFaults(t *testing.T) {
 // same reports whether two schemes agree in the fields that plants change.
 func same(a, b *verify.Scheme) bool {
 	return a.Header == b.Header && a.Encoding == b.Encoding && a.Algorithm == b.Algorithm && a.Content == b.Content &&
-		a.Prefix == b.Prefix && a.SecretEncoding == b.SecretEncoding && a.Timestamp == b.Timestamp && a.JWT == b.JWT
+		a.Prefix == b.Prefix && a.Separator == b.Separator && a.SecretEncoding == b.SecretEncoding && a.Timestamp == b.Timestamp && a.JWT == b.JWT
 }

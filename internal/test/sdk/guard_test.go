@@ -236,6 +236,9 @@ func (g *guard) checks() []check {
 		}
 		checks = append(checks, check{round.name + "/age", func() error { return g.checkAge(&round) }})
 	}
+	if g.sender.Scheme.Format == verify.FormatKV && g.sender.Scheme.Header != "" {
+		checks = append(checks, check{several, g.checkSeveral})
+	}
 	if g.subject.Vectors != nil {
 		checks = append(checks, check{"vectors", g.checkVectors})
 	}
@@ -280,6 +283,45 @@ func (g *guard) checkAge(round *round) error {
 	}
 	r.Now = g.now.UnixMilli()
 	return g.refuse(&change{kind: "age", request: r})
+}
+
+// several names the check of two signatures, and its entry in Subject.Unchecked.
+const several = "several"
+
+// checkSeveral checks that both sides accept a request with two signatures, the second of which is
+// right: while a secret is replaced, providers sign with both.
+func (g *guard) checkSeveral() error {
+	draft, err := g.draft(g.own(), g.now)
+	if err != nil {
+		return err
+	}
+	name, separator := g.sender.Scheme.Header, cmp.Or(g.sender.Scheme.Separator, ",")
+	var values []string
+	for _, key := range []verify.Key{g.other.signing, g.key.signing} {
+		if err := g.sender.SignOwn(draft, key); err != nil {
+			return err
+		}
+		values = append(values, draft.Header.Get(name))
+	}
+	prefix := g.sender.Scheme.SignatureKeys[0] + "="
+	var elements []string
+	for element := range strings.SplitSeq(values[1], separator) {
+		if strings.HasPrefix(element, prefix) {
+			for wrong := range strings.SplitSeq(values[0], separator) {
+				if strings.HasPrefix(wrong, prefix) {
+					elements = append(elements, wrong)
+				}
+			}
+		}
+		elements = append(elements, element)
+	}
+	draft.Header.Set(name, strings.Join(elements, separator))
+	err = g.accept(plain(draft))
+	if reason := g.subject.Unchecked[several]; reason != "" && err != nil {
+		g.accepted[several] = true
+		return g.ours(plain(draft), g.key.public)
+	}
+	return err
 }
 
 // checkVectors checks that saved requests verify at their time, and not after a change.

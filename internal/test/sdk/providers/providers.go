@@ -55,8 +55,9 @@ type Subject struct {
 	// object.
 	ASCII string `json:"ascii"`
 	// Unchecked maps a change (body, header, time, secret or age) to the reason why the SDK accepts
-	// it, and a fault of TestPlantedFaults to the reason why no check can notice it. A reason that
-	// is not needed fails the test.
+	// it, several to the reason why it refuses two signatures with one right, and a fault of
+	// TestPlantedFaults to the reason why no check can notice it. A reason that is not needed fails
+	// the test.
 	Unchecked map[string]string `json:"unchecked"`
 	// Age is how old a request is that both sides must refuse, such as "3h"; "" is 20 minutes.
 	Age string `json:"age"`
