@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -40,7 +41,10 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 	p := &program{stdin: stdin, stdout: stdout, stderr: stderr, environ: environ}
 	root := p.rootCommand()
 	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
+	err := checkHelp(root, args)
+	if err == nil {
+		err = root.ExecuteContext(ctx)
+	}
 	if err == nil {
 		return exitOK
 	}
@@ -53,6 +57,7 @@ func (p *program) rootCommand() *cobra.Command {
 		Use:           "hookonce",
 		Short:         "Receive webhooks exactly once",
 		Long:          "Receive webhooks, and make at-least-once delivery behave like exactly-once\nprocessing.",
+		Version:       buildVersions().Version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          noArgs,
@@ -76,6 +81,7 @@ func (p *program) rootCommand() *cobra.Command {
 		p.doctorCommand(),
 		p.versionCommand(),
 	)
+	root.SetVersionTemplate("hookonce {{.Version}}\n")
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 80"))
 	root.SetHelpCommand(helpCommand())
 	root.InitDefaultHelpCmd()
@@ -112,12 +118,50 @@ func strict(cmd *cobra.Command) {
 	}
 }
 
+// checkHelp refuses an unknown command with --help: cobra would print the help of the noun, and succeed.
+func checkHelp(root *cobra.Command, args []string) error {
+	if !slices.Contains(args, "--help") && !slices.Contains(args, "-h") {
+		return nil
+	}
+	found, rest, err := root.Find(args)
+	if err != nil || !found.HasSubCommands() { // a noun has no flags with a value
+		return nil //nolint:nilerr // cobra reports it
+	}
+	if i := slices.IndexFunc(rest, func(arg string) bool { return !strings.HasPrefix(arg, "-") }); i >= 0 {
+		return unknownCommand(found, rest[i])
+	}
+	return nil
+}
+
 // noArgs refuses arguments. It does not quote them: one may be a secret whose flag was forgotten.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return fmt.Errorf("%q takes no arguments, only flags", cmd.CommandPath())
 	}
 	return nil
+}
+
+// arguments demands one argument for each name. It does not quote them, as noArgs.
+func arguments(names ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) < len(names):
+			return fmt.Errorf("%q needs %s: %s is missing", cmd.CommandPath(), strings.Join(names, " "), names[len(args)])
+		case len(args) > len(names):
+			return fmt.Errorf("%q takes only %s, and got %d arguments", cmd.CommandPath(), strings.Join(names, " "), len(args))
+		}
+		return nil
+	}
+}
+
+// atMostOne takes at most one argument.
+func atMostOne(name string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) > 1 {
+			return arguments(name)(cmd, args)
+		}
+		return nil
+	}
 }
 
 func unknownCommand(cmd *cobra.Command, name string) error {

@@ -25,7 +25,7 @@ func (p *program) configCheckCommand() *cobra.Command {
 			"FILE is the settings file, like --config FILE. Environment variables apply as\n" +
 			"they do for serve. The command opens only the settings file and the files that\n" +
 			"hold secrets.",
-		Args: cobra.MaximumNArgs(1),
+		Args: atMostOne("FILE"),
 	}
 	addConfigFlag(cmd, &file)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -84,7 +84,7 @@ func (p *program) eventsShowCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show SOURCE EVENT_ID",
 		Short: "Show one event: headers, body, every attempt",
-		Args:  cobra.ExactArgs(2),
+		Args:  arguments("SOURCE", "EVENT_ID"),
 	}
 	flags := addSettingsFlags(cmd)
 	addJSONFlag(cmd, &asJSON)

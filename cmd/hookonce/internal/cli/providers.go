@@ -33,7 +33,7 @@ func (p *program) providersCommand() *cobra.Command {
 		Long: "List the known providers, or show the facts about one: how it signs, where its\n" +
 			"event id stands, its handshake, how long it retries, and settings to begin with.",
 		Example: "  hookonce providers\n  hookonce providers stripe",
-		Args:    cobra.MaximumNArgs(1),
+		Args:    atMostOne("NAME"),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.ValidArgsFunction = cobra.FixedCompletions(completions(), cobra.ShellCompDirectiveNoFileComp)

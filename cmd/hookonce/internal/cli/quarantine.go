@@ -83,7 +83,7 @@ func (p *program) quarantineShowCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show ID",
 		Short: "Show one quarantined request: reason, headers, body",
-		Args:  cobra.ExactArgs(1),
+		Args:  arguments("ID"),
 	}
 	flags := addSettingsFlags(cmd)
 	addJSONFlag(cmd, &asJSON)
@@ -153,7 +153,7 @@ func (p *program) quarantineRetryCommand() *cobra.Command {
 			"read stays there, and so does one whose events another program handles.\n" +
 			"Signatures are not checked again. A running gateway sends the messages.",
 		Example: "  hookonce quarantine retry ID\n  hookonce quarantine retry --source stripe",
-		Args:    cobra.MaximumNArgs(1),
+		Args:    atMostOne("ID"),
 	}
 	f := &quarantineFlags{settingsFlags: addSettingsFlags(cmd)}
 	cmd.Flags().StringVar(&f.source, "source", "", "all requests to this `SOURCE`, newest first")

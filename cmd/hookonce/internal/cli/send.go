@@ -54,7 +54,7 @@ func (p *program) sendCommand() *cobra.Command {
 			"    --secret whsec_test --type invoice.paid\n" +
 			"  hookonce send http://127.0.0.1:8080/webhooks/gh --provider github \\\n" +
 			"    --secret file:key.txt --times 100 --duplicate 3 --concurrency 20 --shuffle",
-		Args: cobra.ExactArgs(1),
+		Args: arguments("URL"),
 	}
 	f := &sendFlags{senderFlags: addSenderFlags(cmd)}
 	flags := cmd.Flags()

@@ -111,8 +111,12 @@ func (p *program) printSendReport(r *sendReport, asJSON bool) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(p.stdout, "\n%s of %s, first id %s; answered in %.1f ms (median), %.1f ms (p99), %.1f ms (maximum)\n",
-		counted(r.Requests, "request"), counted(r.Events, "event"), orDash(printable(r.FirstID)), r.Latency.Median, r.Latency.P99, r.Latency.Max)
+	times := "no answer"
+	if r.Latency.Max > 0 {
+		times = fmt.Sprintf("answered in %.1f ms (median), %.1f ms (p99), %.1f ms (maximum)", r.Latency.Median, r.Latency.P99, r.Latency.Max)
+	}
+	_, err := fmt.Fprintf(p.stdout, "\n%s of %s, first id %s; %s\n",
+		counted(r.Requests, "request"), counted(r.Events, "event"), orDash(printable(r.FirstID)), times)
 	return err
 }
 

@@ -128,7 +128,7 @@ func (p *program) sourcesArmCommand() *cobra.Command {
 			"is in force in every gateway on this database, beside the secrets of the\n" +
 			"settings. It is stored in the database, readable by anyone who can read its\n" +
 			"table, and shown nowhere else.",
-		Args: cobra.ExactArgs(1),
+		Args: arguments("NAME"),
 	}
 	flags := addSettingsFlags(cmd)
 	cmd.Flags().DurationVar(&long, "for", 15*time.Minute, "take a secret for this `DURATION`")

@@ -93,7 +93,11 @@ func (r *sourceReader) provider(source, n *node) *provider.Spec {
 	spec, err := provider.Lookup(provider.Name(name))
 	switch {
 	case err != nil && n.hidden:
-		r.faultHint(n, "hookonce providers lists them", "unknown provider")
+		hint := "hookonce providers lists them"
+		if _, near, ok := strings.Cut(err.Error(), "did you mean "); ok {
+			hint = "did you mean " + near // only the text of a known name: the flag may hold a secret
+		}
+		r.faultHint(n, hint, "unknown provider")
 	case err != nil:
 		r.fault(n, "%s", err)
 	}
