@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// RefusedRequests are requests that were answered 4xx, for the operator: the newest MaxRefused of each
-// source. They are apart from events, and no claim looks at them.
+// RefusedRequests are refused requests, for the operator: the newest MaxRefused of each source. They
+// are apart from events, and no claim looks at them.
 type RefusedRequests interface {
 	// AddRefused stores requests, and removes those beyond MaxRefused of their sources, in one
 	// commit. A request whose ErrorID is stored already is left out, so a call may be repeated.
@@ -24,7 +24,7 @@ const (
 	MaxRefusedHeaders = 8 << 10 // bytes of the headers in their stored form
 )
 
-// RefusedRequest is a request that was answered 4xx.
+// RefusedRequest is a request that was answered 4xx. Malformed ones are in the quarantine instead.
 type RefusedRequest struct {
 	ErrorID  string    // in the answer and in the log; unique
 	At       time.Time // of the answer, by the clock of the process

@@ -53,7 +53,7 @@ type RefusedPage struct {
 	Next string `json:"next"`
 }
 
-// RefusedRequest is a request that was answered 4xx.
+// RefusedRequest is a request that was answered 4xx, but not a malformed one.
 type RefusedRequest struct {
 	ID      string `json:"id"` // the error id in the answer and in the log
 	At      Time   `json:"at"`

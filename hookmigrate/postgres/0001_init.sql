@@ -344,7 +344,7 @@ CREATE TABLE {schema}.type_rollup (
 -- The types of an hour: their series, the limit on their number for each source, and pruning.
 CREATE INDEX type_rollup_start ON {schema}.type_rollup (start, source);
 
--- Requests that were answered 4xx, for the operator: the newest 1,000 of each source. Their keys are
+-- Refused requests (4xx, but not malformed), for the operator: the newest 1,000 of each source. Their keys are
 -- made of the error id in the answer and share none with events.
 CREATE TABLE {schema}.refused (
 	key       bytea PRIMARY KEY CHECK (octet_length(key) = 32), -- of error_id
