@@ -123,14 +123,15 @@ func (r *reserving) Reserve(ctx context.Context, p *driver.ReserveParams) ([]dri
 	return events, err
 }
 
-// The last attempt of a suspect waits for a slow handler. Other events do not stand still with it,
-// and the suspect has its turn once the slow handler has ended.
-func TestALastAttemptThatWaitsHoldsNothingUp(t *testing.T) {
-	t.Parallel()
-	l := onPGX(t)
+// lastAttemptBesideSlow returns an inbox whose event "slow" is in its handler until release is closed,
+// and which has reserved the event "suspect" for its last attempt.
+func lastAttemptBesideSlow(t *testing.T) (l *library[pgx.Tx], in *hookonce.Inbox[pgx.Tx], release chan struct{}) {
+	t.Helper()
+	l = onPGX(t)
 	reserved := make(chan struct{}, 1)
 	l.db = &reserving{l.db, reserved}
-	began, release := make(chan struct{}), make(chan struct{})
+	began := make(chan struct{})
+	release = make(chan struct{})
 	mux := &hookonce.Mux[pgx.Tx]{}
 	hookonce.Handle(mux, "gh", "push", func(ctx context.Context, tx pgx.Tx, ev *hookonce.Event) error {
 		if ev.ID == "slow" {
@@ -139,7 +140,7 @@ func TestALastAttemptThatWaitsHoldsNothingUp(t *testing.T) {
 		}
 		return l.insert(ctx, tx, ev.ID)
 	})
-	in := inbox(t, l, mux, func(c *hookonce.Config) {
+	in = inbox(t, l, mux, func(c *hookonce.Config) {
 		c.Retry = hookonce.Retry{Attempts: 1, First: time.Second, Max: time.Second}
 	})
 	deliverAll(t, in, "slow", "suspect")
@@ -148,7 +149,15 @@ func TestALastAttemptThatWaitsHoldsNothingUp(t *testing.T) {
 	run(t, in)
 	<-began
 	l.exec(t, `UPDATE {schema}.event_state SET due_at = now() WHERE crashes = 1`)
-	<-reserved // for its last attempt
+	<-reserved
+	return l, in, release
+}
+
+// The last attempt of a suspect waits for a slow handler. Other events do not stand still with it,
+// and the suspect has its turn once the slow handler has ended.
+func TestALastAttemptThatWaitsHoldsNothingUp(t *testing.T) {
+	t.Parallel()
+	l, in, release := lastAttemptBesideSlow(t)
 	deliverAll(t, in, "a", "b", "c")
 	for _, id := range []string{"a", "b", "c"} {
 		wantOutcome(t, l, id, done)
@@ -164,28 +173,7 @@ func TestALastAttemptThatWaitsHoldsNothingUp(t *testing.T) {
 // handlers would take it from each other for good.
 func TestALastAttemptThatTwoProcessesWaitFor(t *testing.T) {
 	t.Parallel()
-	l := onPGX(t)
-	reserved := make(chan struct{}, 1)
-	l.db = &reserving{l.db, reserved}
-	began, release := make(chan struct{}), make(chan struct{})
-	mux := &hookonce.Mux[pgx.Tx]{}
-	hookonce.Handle(mux, "gh", "push", func(ctx context.Context, tx pgx.Tx, ev *hookonce.Event) error {
-		if ev.ID == "slow" {
-			close(began)
-			<-release
-		}
-		return l.insert(ctx, tx, ev.ID)
-	})
-	in := inbox(t, l, mux, func(c *hookonce.Config) {
-		c.Retry = hookonce.Retry{Attempts: 1, First: time.Second, Max: time.Second}
-	})
-	deliverAll(t, in, "slow", "suspect")
-	l.exec(t, `UPDATE {schema}.event_state s SET crashes = 1, due_at = 'infinity'
-		FROM {schema}.event e WHERE e.key = s.key AND e.event_id = 'suspect'`)
-	run(t, in)
-	<-began
-	l.exec(t, `UPDATE {schema}.event_state SET due_at = now() WHERE crashes = 1`)
-	<-reserved
+	l, _, release := lastAttemptBesideSlow(t)
 	l.exec(t, `UPDATE {schema}.event_state SET due_at = now() + interval '1 hour' WHERE crashes = 1`) // the other process
 	close(release)
 	for _, id := range []string{"slow", "suspect"} {

@@ -193,9 +193,8 @@ func appendSignedHeaders(dst []byte, req *Request) ([]byte, error) {
 	return dst, nil
 }
 
-// appendPathQueryEscaped appends the path and query as Contentful signs them: what is escaped in
-// them is escaped once more, and the query twice (npm:@contentful/node-apps-toolkit@3.16.1,
-// getNormalizedEncodedURI). Contentful signs nothing after a second '?', so it is refused.
+// appendPathQueryEscaped appends the path and query as Contentful signs them: it escapes their escapes
+// once more, and the query twice (npm:@contentful/node-apps-toolkit@3.16.1, getNormalizedEncodedURI). Contentful signs nothing after a second '?', so it is refused.
 func appendPathQueryEscaped(dst []byte, u string) ([]byte, error) {
 	path, query, _ := strings.Cut(pathQuery(u), "?")
 	if strings.Contains(query, "?") {

@@ -46,7 +46,7 @@ func stored(t *testing.T, store driver.Store, source string) int {
 	return len(page.Requests)
 }
 
-// TestRefused: a flood of one source fills its share alone, and what is dropped is counted.
+// TestRefused sends a flood from one source. It fills only its own share, and the dropped requests are counted.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	store, log := rig.OpenSQLite(t), &rig.Log{}

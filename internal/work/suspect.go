@@ -68,7 +68,7 @@ func (w *Workers[T]) stepSuspect(ctx, workCtx context.Context, t task) (more boo
 	}
 	duration := max(suspectReservation, min(w.alone.rest(), longestRest))
 	if src.Refetch != nil {
-		// What was fetched may not wait longer than the reservation.
+		// The fetched state may not wait longer than the reservation.
 		duration = max(duration, src.RefetchTimeout+refetchMargin+alonePatience+max(w.alone.stall, firstStall))
 	}
 	reserved, err := w.reserve(ctx, src.Name, 1, duration, driver.OnlySuspects)

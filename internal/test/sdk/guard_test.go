@@ -288,8 +288,8 @@ func (g *guard) checkAge(round *round) error {
 // several names the check of two signatures, and its entry in Subject.Unchecked.
 const several = "several"
 
-// checkSeveral checks that both sides accept a request with two signatures, the second of which is
-// right: while a secret is replaced, providers sign with both.
+// checkSeveral checks that both sides accept a request with a wrong signature and a right one: while a
+// secret is replaced, providers sign with both.
 func (g *guard) checkSeveral() error {
 	draft, err := g.draft(g.own(), g.now)
 	if err != nil {
