@@ -25,18 +25,23 @@
 //
 // # Access
 //
-// With a token, every request needs "Authorization: Bearer TOKEN". Without a token, New insists on
-// a loopback listener, and the handler refuses requests whose Host or Origin is not loopback: a web
-// page that the operator visits can make a browser send requests to 127.0.0.1 under its own name
-// (DNS rebinding), but it cannot change these two headers. A reverse proxy in front of a loopback
-// listener makes remote callers look local, so set a token there. /healthz and /readyz reveal
-// nothing secret, need no token, and accept any Host, because probes come by address.
+// [New] is for a listener of its own, with tokens. A request needs "Authorization: Bearer TOKEN" with
+// Config.Token, or with Config.ReadToken, which sees everything and changes nothing. Without a token,
+// New insists on a loopback listener, and the handler refuses requests whose Host or Origin is not
+// loopback: a web page that the operator visits can make a browser send requests to 127.0.0.1 under its
+// own name (DNS rebinding), but it cannot change these two headers. A reverse proxy in front of a
+// loopback listener makes remote callers look local, so set a token there.
 //
-// A browser cannot send that header, so the form at /login takes the token and starts a session: a
-// cookie that holds its expiry, signed with a key derived from the token. A session opens only
-// pages, which change nothing, and never the API, so a page of another origin cannot gain anything
-// from it. Changing the token ends all sessions. Failed logins are limited by remote address: 5 at
-// once, and one more every 12 s.
+// [NewHandler] is for a program with logins of its own: Config.Authorize decides about each request.
+//
+// /healthz and /readyz reveal nothing secret, need no access, and accept any Host, because probes come
+// by address.
+//
+// A browser cannot send the header, so the form at /login takes a token and starts a session: a
+// cookie that holds its expiry, signed with a key derived from the token. A session opens the pages,
+// and the API for reading. It opens no change by the API, and the forms of the pages are accepted from
+// pages of the same origin only. Changing a token ends its sessions. Failed logins are limited by remote
+// address: 10 at once, and one more every 6 s.
 //
 // # Pages
 //

@@ -1,10 +1,7 @@
 package hookadmin
 
 import (
-	"crypto/sha256"
-	"crypto/subtle"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -19,9 +16,9 @@ import (
 
 // guard decides which requests are allowed.
 type guard struct {
-	digest     [sha256.Size]byte // of the token
-	sessionKey []byte
-	open       bool // no token: loopback callers only
+	authorize   func(*http.Request) Access // nil: the tokens decide
+	credentials []credential               // the full one first
+	open        bool                       // neither: loopback callers only
 
 	tries  *limit.Addresses // wrong tokens, of logins and requests
 	lines  *limit.Bucket    // log lines about them
@@ -30,91 +27,112 @@ type guard struct {
 	proxies limit.Proxies
 }
 
-// minToken is the least length of a token, in bytes, on an address that others can reach.
-const minToken = 16
-
 // refusal is the answer to a request that is refused.
 type refusal struct {
 	status int
 	detail string
 }
 
-func newGuard(token string, loopback bool, logger *slog.Logger) (guard, error) {
-	if token == "" {
-		if !loopback {
+func newGuard(cfg *Config, logger *slog.Logger) (guard, error) {
+	if cfg.Authorize != nil {
+		if cfg.Token != "" || cfg.ReadToken != "" || cfg.Loopback {
+			return guard{}, errors.New("admin API: Config.Authorize decides alone: leave out Config.Token, Config.ReadToken and Config.Loopback")
+		}
+		return guard{authorize: cfg.Authorize}, nil
+	}
+	credentials, err := newCredentials(cfg.Token, cfg.ReadToken, cfg.Loopback)
+	if err != nil {
+		return guard{}, err
+	}
+	if len(credentials) == 0 {
+		if !cfg.Loopback {
 			return guard{}, errors.New("admin API: without a token it must listen on a loopback address; set admin.token")
 		}
 		return guard{open: true}, nil
 	}
-	for _, c := range []byte(token) {
-		if c <= ' ' || c > '~' {
-			return guard{}, errors.New("admin API: the token must be printable ASCII without spaces")
-		}
-	}
-	if len(token) < minToken && !loopback {
-		return guard{}, fmt.Errorf("admin API: beyond loopback the token must have at least %d bytes; make one with: openssl rand -hex 32", minToken)
-	}
-	key, err := newSessionKey(token)
 	return guard{
-		digest: sha256.Sum256([]byte(token)), sessionKey: key,
-		tries: limit.NewAddresses(10, time.Minute), lines: limit.New(60, time.Minute), logger: logger,
-	}, err
+		credentials: credentials, tries: limit.NewAddresses(10, time.Minute), lines: limit.New(60, time.Minute), logger: logger,
+	}, nil
 }
 
-// check returns nil if e may answer r. It may set headers of the answer.
-func (g *guard) check(header http.Header, r *http.Request, e *endpoint) *refusal {
+// signsIn reports whether callers sign in with a token.
+func (g *guard) signsIn() bool { return len(g.credentials) > 0 }
+
+// check returns the access of r, which is enough for e, or a refusal. It may set headers of the
+// answer.
+func (g *guard) check(header http.Header, r *http.Request, e *endpoint) (Access, *refusal) {
 	if e.probe {
-		return nil
+		return NoAccess, nil
 	}
 	if e.page && r.Method == http.MethodPost && !sameOrigin(r) {
-		return &refusal{http.StatusForbidden, "Only forms of this dashboard may be sent here, by a browser that sends Sec-Fetch-Site or Origin."}
+		return NoAccess, &refusal{http.StatusForbidden, "Only forms of this dashboard may be sent here, by a browser that sends Sec-Fetch-Site or Origin."}
 	}
+	if e.door {
+		return NoAccess, nil
+	}
+	access, refused := g.access(header, r, e)
 	switch {
+	case refused != nil:
+		return NoAccess, refused
+	case access == NoAccess:
+		return access, &refusal{http.StatusForbidden, "You have no access to hookonce here."}
+	case access < e.needs():
+		return access, &refusal{http.StatusForbidden, "This needs full access. You have read access: it shows everything and changes nothing."}
+	}
+	return access, nil
+}
+
+// access returns the access of the caller of r. A session opens pages, and answers of the API to GET:
+// scripts of the pages read them. It never opens changes by the API.
+func (g *guard) access(header http.Header, r *http.Request, e *endpoint) (Access, *refusal) {
+	switch {
+	case g.authorize != nil:
+		return g.authorize(r), nil
 	case g.open:
-		return checkLocal(r)
-	case e.door || e.page && g.hasSession(r, time.Now()):
-		return nil
+		return FullAccess, checkLocal(r)
+	case e.page || e.method == http.MethodGet && strings.HasPrefix(e.path, "/api/"):
+		if access := g.sessionAccess(r, time.Now()); access != NoAccess {
+			return access, nil
+		}
 	}
 	return g.checkToken(header, r)
 }
 
-// checkToken returns nil if r carries the token in its header.
-func (g *guard) checkToken(header http.Header, r *http.Request) *refusal {
+// checkToken returns the access of the token that r carries in its header.
+func (g *guard) checkToken(header http.Header, r *http.Request) (Access, *refusal) {
 	values := r.Header.Values("Authorization")
 	if len(values) != 1 {
-		return &refusal{http.StatusUnauthorized, "Send one header: Authorization: Bearer TOKEN."}
+		return NoAccess, &refusal{http.StatusUnauthorized, "Send one header: Authorization: Bearer TOKEN."}
 	}
 	scheme, token, _ := strings.Cut(values[0], " ")
 	if !strings.EqualFold(scheme, "Bearer") {
-		return &refusal{http.StatusUnauthorized, "Send the token as: Authorization: Bearer TOKEN."}
+		return NoAccess, &refusal{http.StatusUnauthorized, "Send the token as: Authorization: Bearer TOKEN."}
 	}
 	return g.try(header, r, strings.TrimLeft(token, " "), "a request to the admin listener was refused: wrong token")
 }
 
-// try compares text with the token. It returns nil if they are equal, and otherwise logs failed. An
-// address with too many wrong tokens must wait, as header of the answer says; until then even the
-// right token is refused, because guessing could continue otherwise.
-func (g *guard) try(header http.Header, r *http.Request, text, failed string) *refusal {
+// try returns the access that a token gives. If it gives none, try logs failed. An address with too
+// many wrong tokens must wait, as header of the answer says; until then even a right token is
+// refused, because guessing could continue otherwise.
+func (g *guard) try(header http.Header, r *http.Request, token, failed string) (Access, *refusal) {
 	client := g.proxies.Client(r)
-	right, wait := g.tries.Try(client, func() bool { return g.isToken(text) })
+	var access Access
+	right, wait := g.tries.Try(client, func() bool {
+		access = accessOf(g.credentials, token)
+		return access != NoAccess
+	})
 	switch {
 	case wait > 0:
 		wait = (wait + time.Second - 1).Truncate(time.Second)
 		header.Set("Retry-After", strconv.Itoa(int(wait/time.Second)))
-		return &refusal{http.StatusTooManyRequests, "Too many wrong tokens came from your address. Wait " + inWords(wait) + ", then try again."}
+		return NoAccess, &refusal{http.StatusTooManyRequests, "Too many wrong tokens came from your address. Wait " + inWords(wait) + ", then try again."}
 	case right:
-		return nil
+		return access, nil
 	}
 	if g.lines.Take(time.Now()) == 0 {
 		g.logger.WarnContext(r.Context(), failed, slog.String("remote", client), slog.String("path", r.URL.EscapedPath()))
 	}
-	return &refusal{http.StatusUnauthorized, "The token is wrong: it differs from admin.token in the settings."}
-}
-
-func (g *guard) isToken(text string) bool {
-	// Digests have one length, so the comparison does not reveal the length of the token.
-	digest := sha256.Sum256([]byte(text))
-	return subtle.ConstantTimeCompare(digest[:], g.digest[:]) == 1
+	return NoAccess, &refusal{http.StatusUnauthorized, "The token is wrong: it differs from admin.token and admin.read_token in the settings."}
 }
 
 // checkLocal refuses requests that a web page could make a browser send: requests under another

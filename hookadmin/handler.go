@@ -37,6 +37,13 @@ type Config struct {
 	// Token is the secret that callers send as "Authorization: Bearer TOKEN": printable ASCII
 	// without spaces. Without Loopback it has at least 16 bytes; with Loopback it may be "".
 	Token string
+	// ReadToken is a second secret of the same form. It gives ReadAccess. "" means none; otherwise
+	// Token must be set too, and be another one.
+	ReadToken string
+	// Authorize returns the access of the caller of a request, by the logins of the program that
+	// serves the handler. Each request calls it, except /healthz, /readyz and the files of the pages. Only
+	// for NewHandler. It may be called concurrently.
+	Authorize func(*http.Request) Access
 	// Loopback promises that the handler is served on a loopback address only.
 	Loopback bool
 	// TrustedProxies are the networks of proxies whose X-Forwarded-For names the client, for the
@@ -62,15 +69,32 @@ type handler struct {
 	logger   *slog.Logger
 
 	// The rest is about one request.
-	thing    string // kind of thing the request is about, as a 404 names it
-	page     bool   // the answer is HTML
-	signedIn bool   // the caller may see all pages
+	thing  string // kind of thing the request is about, as a 404 names it
+	page   bool   // the answer is HTML
+	access Access // of the caller
 }
 
-// New returns the handler of the admin API and of the dashboard. It is safe for concurrent use. New
-// fails if a required field of cfg is missing, or if a handler without a token would be open to the
-// network.
+// New returns the handler of the admin API and of the dashboard, for a listener of its own. It is safe
+// for concurrent use. New fails if a required field of cfg is missing, or if a handler without a token
+// would be open to the network.
 func New(cfg *Config) (http.Handler, error) {
+	if cfg.Authorize != nil {
+		return nil, errors.New("admin API: Config.Authorize is for NewHandler")
+	}
+	return newHandler(cfg)
+}
+
+// NewHandler returns the same handler for a place in a program that has logins of its own: every
+// request is allowed or refused by cfg.Authorize, which is required. Mount it by http.StripPrefix,
+// without a mux that cleans paths. It fails if a required field of cfg is missing.
+func NewHandler(cfg *Config) (http.Handler, error) {
+	if cfg.Authorize == nil {
+		return nil, errors.New("admin API: Config.Authorize is missing: it says which callers may see and change everything")
+	}
+	return newHandler(cfg)
+}
+
+func newHandler(cfg *Config) (http.Handler, error) {
 	switch {
 	case cfg.Store == nil:
 		return nil, errors.New("admin API: Config.Store is missing")
@@ -83,7 +107,7 @@ func New(cfg *Config) (http.Handler, error) {
 	if logger == nil {
 		logger = slog.Default()
 	}
-	g, err := newGuard(cfg.Token, cfg.Loopback, logger)
+	g, err := newGuard(cfg, logger)
 	if err != nil {
 		return nil, err
 	}
@@ -156,22 +180,27 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	problem.CloseUnlessFramedOnce(w, r)
 	setSecurityHeaders(w.Header())
 	at, values := match(r.URL.EscapedPath())
-	if len(at) > 0 && at[0].door && h.guard.open {
+	if len(at) > 0 && at[0].door && !h.guard.signsIn() {
 		at = nil
 	}
-	here := new(endpoint) // an unknown path counts as one of the API
+	here := &endpoint{method: http.MethodGet} // an unknown path counts as one of the API
 	if len(at) > 0 {
 		here = at[0]
+	}
+	if e := forMethod(at, r.Method); e != nil {
+		here = e
 	}
 	h = h.about(here, values)
 	if h.page {
 		setPageHeaders(w.Header())
 	}
-	if refused := h.guard.check(w.Header(), r, here); refused != nil {
+	defer h.answerPanic(here, w, r)
+	access, refused := h.guard.check(w.Header(), r, here)
+	h.access = access
+	if refused != nil {
 		h.refuse(w, r, refused)
 		return
 	}
-	h.signedIn = h.page && !here.door
 	if len(at) == 0 {
 		h.fail(w, r, http.StatusNotFound, "There is nothing at this path. A '/' in an event id is written %2F.", nil)
 		return
@@ -193,27 +222,24 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		r.SetPathValue(name, value)
 	}
-	h.serve(e, w, r)
+	e.serve(h, w, r)
 }
 
-// serve calls the endpoint. A panic, also of a function of the Config, is answered 500, or 503 to a
-// probe.
-func (h *handler) serve(e *endpoint, w http.ResponseWriter, r *http.Request) {
-	defer func() {
-		v := recover()
-		if v == nil {
-			return
-		}
-		if err, ok := v.(error); ok && errors.Is(err, http.ErrAbortHandler) {
-			panic(v)
-		}
-		status := http.StatusInternalServerError
-		if e.probe {
-			status = http.StatusServiceUnavailable
-		}
-		h.fail(w, r, status, "An internal error occurred. The log has it under this error id.", fmt.Errorf("panic: %v\n%s", v, debug.Stack()))
-	}()
-	e.serve(h, w, r)
+// answerPanic is deferred. It answers a panic, also of a function of the Config, with 500, or with 503
+// to a probe.
+func (h *handler) answerPanic(e *endpoint, w http.ResponseWriter, r *http.Request) {
+	v := recover()
+	if v == nil {
+		return
+	}
+	if err, ok := v.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+		panic(v)
+	}
+	status := http.StatusInternalServerError
+	if e.probe {
+		status = http.StatusServiceUnavailable
+	}
+	h.fail(w, r, status, "An internal error occurred. The log has it under this error id.", fmt.Errorf("panic: %v\n%s", v, debug.Stack()))
 }
 
 // about returns a copy of h for one request of e, with the source, event, message or quarantined

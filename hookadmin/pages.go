@@ -39,6 +39,8 @@ type page struct {
 	Root     string // relative link to the overview; all links begin with it
 	Sections []section
 	SignOut  bool // shows the button that ends the session
+	// MayChange says that the caller may send the forms that change something.
+	MayChange bool
 }
 
 // section is a link to a page.
@@ -72,11 +74,12 @@ func contentOf(folder string) []string {
 	return names
 }
 
-// render answers with a page. Callers who are not signed in get no links to sections.
+// render answers with a page. Callers without access get no links to sections.
 func (h *handler) render(w http.ResponseWriter, r *http.Request, status int, name string, p *page) {
 	p.Root = rootFrom(r.URL.EscapedPath())
-	if h.signedIn {
-		p.SignOut = !h.guard.open
+	if h.access != NoAccess {
+		p.SignOut = h.guard.signsIn()
+		p.MayChange = h.access == FullAccess
 		for _, s := range sections {
 			p.Sections = append(p.Sections, section{
 				Title: s.title, Link: p.Root + strings.TrimPrefix(s.path, "/"), Current: s.path == r.URL.EscapedPath(),

@@ -1,15 +1,9 @@
 package hookadmin
 
 import (
-	"crypto/hkdf"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/base64"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -21,36 +15,17 @@ const (
 	maxLogin = 16 << 10
 )
 
-// newSessionKey derives the key that signs sessions. Another token gives another key, which ends
-// all sessions. A session does not reveal the token, so it cannot open the API.
-func newSessionKey(token string) ([]byte, error) {
-	key, err := hkdf.Key(sha256.New, []byte(token), nil, "hookonce: sessions of the dashboard", sha256.Size)
-	if err != nil {
-		return nil, fmt.Errorf("admin API: deriving the key of sessions: %w", err)
-	}
-	return key, nil
-}
-
-// session returns the value of a session cookie that expires at until. The server stores nothing,
-// so every gateway with the same token accepts it.
-func (g *guard) session(until time.Time) string {
-	expires := strconv.FormatInt(until.Unix(), 10)
-	mac := hmac.New(sha256.New, g.sessionKey)
-	mac.Write([]byte(expires)) // never fails
-	return expires + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
-}
-
-// hasSession reports whether r carries a valid session. It ignores other cookies of that name,
-// because any server of this host, on any port, can set one.
-func (g *guard) hasSession(r *http.Request, now time.Time) bool {
+// sessionAccess returns the access of the session that r carries. It ignores other cookies of that
+// name, because any server of this host, on any port, can set one.
+func (g *guard) sessionAccess(r *http.Request, now time.Time) Access {
 	for _, cookie := range r.CookiesNamed(sessionCookie) {
-		text, _, _ := strings.Cut(cookie.Value, ".")
-		expires, err := strconv.ParseInt(text, 10, 64)
-		if err == nil && now.Unix() < expires && hmac.Equal([]byte(cookie.Value), []byte(g.session(time.Unix(expires, 0)))) {
-			return true
+		for i := range g.credentials {
+			if c := &g.credentials[i]; c.started(cookie.Value, now) {
+				return c.access
+			}
 		}
 	}
-	return false
+	return NoAccess
 }
 
 // setSession sets value as the session cookie for so many seconds; a negative number ends the
@@ -84,7 +59,7 @@ type loginPage struct {
 }
 
 func (h *handler) showLogin(w http.ResponseWriter, r *http.Request) {
-	if h.guard.hasSession(r, time.Now()) {
+	if h.guard.sessionAccess(r, time.Now()) != NoAccess {
 		redirect(w, "./")
 		return
 	}
@@ -95,7 +70,7 @@ func (h *handler) answerLogin(w http.ResponseWriter, r *http.Request, status int
 	h.render(w, r, status, "login.html", &page{Title: "Sign in", Content: &loginPage{refused}})
 }
 
-// login compares a token with the one of the settings, and starts a session.
+// login compares a token with those of the settings, and starts a session.
 func (h *handler) login(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxLogin)
 	if err := r.ParseForm(); err != nil {
@@ -109,7 +84,8 @@ func (h *handler) login(w http.ResponseWriter, r *http.Request) {
 	}
 	// A token holds no spaces, but a copied one may be surrounded by them.
 	token := strings.TrimSpace(r.PostForm.Get("token"))
-	if refused := h.guard.try(w.Header(), r, token, "a login to the dashboard failed: wrong token"); refused != nil {
+	access, refused := h.guard.try(w.Header(), r, token, "a login to the dashboard failed: wrong token")
+	if refused != nil {
 		status := refused.status
 		if status == http.StatusUnauthorized {
 			status = http.StatusForbidden // 401 asks for a header
@@ -117,7 +93,11 @@ func (h *handler) login(w http.ResponseWriter, r *http.Request) {
 		h.answerLogin(w, r, status, refused.detail)
 		return
 	}
-	setSession(w, r, h.guard.session(time.Now().Add(sessionLength)), int(sessionLength/time.Second))
+	for i := range h.guard.credentials {
+		if c := &h.guard.credentials[i]; c.access == access {
+			setSession(w, r, c.session(time.Now().Add(sessionLength)), int(sessionLength/time.Second))
+		}
+	}
 	redirect(w, "./")
 }
 

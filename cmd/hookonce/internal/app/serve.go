@@ -123,6 +123,7 @@ func newGateway(ctx context.Context, store driver.Store, o *Options) (_ *gateway
 		Engine:         engine,
 		Ready:          g.ready,
 		Token:          string(o.Settings.Admin.Token),
+		ReadToken:      string(o.Settings.Admin.ReadToken),
 		Loopback:       isLoopback(g.admin),
 		TrustedProxies: o.Settings.Engine.TrustedProxies,
 		Warnings:       func() []string { return *g.warnings.Load() },

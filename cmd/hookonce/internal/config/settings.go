@@ -52,8 +52,9 @@ type Settings struct {
 
 // Admin is the listener of the API, the dashboard and the metrics.
 type Admin struct {
-	Listen string // host:port
-	Token  Secret // may be "" only if Listen is a loopback address
+	Listen    string // host:port
+	Token     Secret // may be "" only if Listen is a loopback address
+	ReadToken Secret // sees everything and changes nothing; "" means none
 }
 
 // SQLitePath returns the path of a SQLite database; false if Database is of another kind.

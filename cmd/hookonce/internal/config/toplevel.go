@@ -28,7 +28,7 @@ var topKeys = []string{
 // variables are the HOOKONCE_* variables, by the key that they replace.
 var variables = map[string]string{
 	"database": "HOOKONCE_DATABASE", "migrate": "HOOKONCE_MIGRATE", "listen": "HOOKONCE_LISTEN",
-	"admin.listen": "HOOKONCE_ADMIN_LISTEN", "admin.token": "HOOKONCE_ADMIN_TOKEN",
+	"admin.listen": "HOOKONCE_ADMIN_LISTEN", "admin.token": "HOOKONCE_ADMIN_TOKEN", "admin.read_token": "HOOKONCE_READ_TOKEN",
 	"dedupe_window": "HOOKONCE_DEDUPE_WINDOW", "retention": "HOOKONCE_RETENTION",
 	"unverified_rate": "HOOKONCE_UNVERIFIED_RATE", "trusted_proxies": "HOOKONCE_TRUSTED_PROXIES", "shutdown_delay": "HOOKONCE_SHUTDOWN_DELAY",
 }
@@ -117,21 +117,12 @@ func (l *loader) settings(root *node, flags *Flags) *Settings {
 func (l *loader) listeners(s *Settings, top mapping, flags *Flags) {
 	listen := l.override(top.get("listen"), "listen", "--listen", flags.Listen)
 	s.Listen = l.address(listen, DefaultListen)
-	admin := l.mapping(top.get("admin"), "listen", "token")
+	admin := l.mapping(top.get("admin"), "listen", "token", "read_token")
 	adminListen := l.override(admin.get("listen"), "admin.listen", "--admin-listen", flags.AdminListen)
 	s.Admin.Listen = l.address(adminListen, DefaultAdminListen)
 	token := l.override(admin.get("token"), "admin.token", "", "")
-	var ok bool
-	if s.Admin.Token, ok = l.secret(token); ok && len(s.Admin.Token) < minToken {
-		report := l.warn
-		if s.Admin.Listen != "" && !isLoopback(s.Admin.Listen) {
-			report = l.fault
-		}
-		report(token, "the token has less than %d bytes; make one with: openssl rand -hex 32", minToken)
-	}
-	if strings.ContainsFunc(string(s.Admin.Token), func(r rune) bool { return r <= ' ' || r > '~' }) {
-		l.fault(token, "a token is sent in a header: it may hold visible ASCII characters only")
-	}
+	s.Admin.Token = l.token(token, s.Admin.Listen)
+	s.Admin.ReadToken = l.readToken(admin.get("read_token"), s)
 	where := adminListen
 	if where == nil {
 		where = &node{path: "admin.listen"}
@@ -144,6 +135,45 @@ func (l *loader) listeners(s *Settings, top mapping, flags *Flags) {
 	if s.Listen != "" && s.Listen == s.Admin.Listen && !strings.HasSuffix(s.Listen, ":0") {
 		l.fault(where, "the same address already serves /webhooks/")
 	}
+}
+
+// token reads a token of the API. A short one is a warning on loopback and a fault elsewhere.
+func (l *loader) token(n *node, listen string) Secret {
+	token, ok := l.secret(n)
+	if !ok {
+		return ""
+	}
+	if len(token) < minToken {
+		report := l.warn
+		if listen != "" && !isLoopback(listen) {
+			report = l.fault
+		}
+		report(n, "the token has less than %d bytes; make one with: openssl rand -hex 32", minToken)
+	}
+	if strings.ContainsFunc(string(token), func(r rune) bool { return r <= ' ' || r > '~' }) {
+		l.fault(n, "a token is sent in a header: it may hold visible ASCII characters only")
+	}
+	return token
+}
+
+// readToken reads admin.read_token. An empty one means none, so that it may come from an optional
+// variable.
+func (l *loader) readToken(n *node, s *Settings) Secret {
+	n = l.override(n, "admin.read_token", "", "")
+	if text, ok := l.text(n); !ok || text == "" {
+		return ""
+	}
+	token := l.token(n, s.Admin.Listen)
+	switch {
+	case token == "":
+		return ""
+	case s.Admin.Token == "":
+		l.warn(n, "it has no effect without admin.token: every local caller may change everything")
+		return ""
+	case token == s.Admin.Token:
+		l.faultHint(n, "make another one with: openssl rand -hex 32", "it is the same as admin.token, so it would allow changes")
+	}
+	return token
 }
 
 // address reads a listening address, host:port. Port 0 means any free port.

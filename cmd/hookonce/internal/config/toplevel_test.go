@@ -51,6 +51,15 @@ func TestPrecedence(t *testing.T) {
 			func(s *Settings) any { return string(s.Admin.Token) }, "", "file-" + token, "a-secret-out-of-a-file", nil,
 		},
 		{
+			"admin.read_token", "admin: {token: full-" + token + ", read_token: file-" + token + "}", "HOOKONCE_READ_TOKEN=file:secret", nil,
+			func(s *Settings) any {
+				if s.Admin.Token == "" && s.Admin.ReadToken != "" {
+					return "a read-only token without a full one"
+				}
+				return string(s.Admin.ReadToken)
+			}, "", "file-" + token, "a-secret-out-of-a-file", nil,
+		},
+		{
 			"migrate", "migrate: manual", "HOOKONCE_MIGRATE=auto", nil,
 			func(s *Settings) any { return s.Migrate }, "auto", "manual", "auto", nil,
 		},
@@ -100,7 +109,7 @@ func TestPrecedence(t *testing.T) {
 				check("flag", tt.byFlag, opts)
 			}
 			// A wrong variable is a fault with the variable's name.
-			if tt.key != "admin.token" {
+			if !strings.HasSuffix(tt.key, "token") {
 				_, err := Load(LoadOptions{Dir: dirWith(t, tt.inFile), Environ: environ(name + "=!")})
 				if err == nil || !strings.HasPrefix(err.Error(), name+": ") {
 					t.Errorf("%s=!: got %v", name, err)
@@ -111,6 +120,22 @@ func TestPrecedence(t *testing.T) {
 	for key := range variables {
 		if !covered[key] {
 			t.Errorf("the variable for %s is not tested", key)
+		}
+	}
+}
+
+// The read-only token may come from an optional variable, and means nothing without a full one.
+func TestReadTokenOfNone(t *testing.T) {
+	t.Parallel()
+	const token = "0123456789abcdef"
+	for text, warns := range map[string]bool{
+		"admin: {token: full-" + token + ", read_token: '${NOT_SET:-}'}": false,
+		"admin: {read_token: '${NOT_SET:-}'}":                            false,
+		"admin: {read_token: 'reader-" + token + "'}":                    true,
+	} {
+		s := mustLoad(t, LoadOptions{Dir: dirWith(t, text), Environ: environ()})
+		if s.Admin.ReadToken != "" || (len(s.Warnings) > 0) != warns {
+			t.Errorf("%s: token of %d bytes, warnings %v", text, len(s.Admin.ReadToken), s.Warnings)
 		}
 	}
 }
@@ -130,7 +155,7 @@ func TestUnknownVariables(t *testing.T) {
 		"HOOKONCE_MY_LISTEN=:1", "HOOKONCE_MY_MIGRATE=manual", "HOOKONCE_TEST_POSTGRES=x", "HOOKONCE_LISSTEN=:2", "HOOKONCE_ELSE=secret-value", "PATH=/bin",
 	)})
 	want := "HOOKONCE_ELSE: nothing reads this variable (known: HOOKONCE_ADMIN_LISTEN, HOOKONCE_ADMIN_TOKEN, HOOKONCE_CONFIG, HOOKONCE_DATABASE, " +
-		"HOOKONCE_DEDUPE_WINDOW, HOOKONCE_LISTEN, HOOKONCE_MIGRATE, HOOKONCE_RETENTION, HOOKONCE_SHUTDOWN_DELAY, HOOKONCE_TRUSTED_PROXIES, HOOKONCE_UNVERIFIED_RATE)\n" +
+		"HOOKONCE_DEDUPE_WINDOW, HOOKONCE_LISTEN, HOOKONCE_MIGRATE, HOOKONCE_READ_TOKEN, HOOKONCE_RETENTION, HOOKONCE_SHUTDOWN_DELAY, HOOKONCE_TRUSTED_PROXIES, HOOKONCE_UNVERIFIED_RATE)\n" +
 		"HOOKONCE_LISSTEN: nothing reads this variable (did you mean HOOKONCE_LISTEN?)"
 	if diff := cmp.Diff(want, warnings(s)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
