@@ -22,7 +22,6 @@ const (
 type overviewPage struct {
 	Warnings []warning
 	Figures  []figure // empty if the database did not answer
-	Made     moment
 }
 
 // figure is a number and its explanation.
@@ -36,16 +35,19 @@ type figure struct {
 }
 
 func (h *handler) showOverview(w http.ResponseWriter, r *http.Request) {
+	if _, ok := h.pageQuery(w, r, nil); !ok {
+		return
+	}
 	now := time.Now()
 	stats, err := h.stats(r)
 	if err != nil {
 		h.logger.WarnContext(r.Context(), "counting failed; the overview has no figures", slog.Any("error", err))
 	}
-	content := &overviewPage{Warnings: h.allWarnings(stats), Made: moment{now, now}}
+	content := &overviewPage{Warnings: h.allWarnings(stats)}
 	if stats != nil {
 		content.Figures = figures(newStats(stats), now)
 	}
-	h.render(w, r, http.StatusOK, "overview.html", &page{Title: "Overview", Content: content})
+	h.render(w, r, http.StatusOK, "overview.html", &page{Title: "Overview", Content: content, Live: &live{Every: 10}, Made: moment{now, now}})
 }
 
 func figures(s *Stats, now time.Time) []figure {
@@ -76,7 +78,6 @@ func figures(s *Stats, now time.Time) []figure {
 type sourcesPage struct {
 	Sources []sourceRow
 	Unknown bool // the database did not answer, so the rows lack its part
-	Made    moment
 }
 
 // sourceRow is a configured source, with its facts from the database.
@@ -101,8 +102,11 @@ type arming struct {
 }
 
 func (h *handler) showSources(w http.ResponseWriter, r *http.Request) {
+	if _, ok := h.pageQuery(w, r, nil); !ok {
+		return
+	}
 	now := time.Now()
-	content := &sourcesPage{Made: moment{now, now}}
+	content := &sourcesPage{}
 	for _, s := range NewSourcePage(h.engine.Sources()).Sources {
 		row := sourceRow{Source: s, Window: inWords(seconds(s.DedupeWindowSeconds))}
 		if s.ProviderRetriesSeconds > 0 {
@@ -116,7 +120,7 @@ func (h *handler) showSources(w http.ResponseWriter, r *http.Request) {
 		content.Unknown = true
 		h.logger.WarnContext(r.Context(), "reading sources from the database failed; the page shows only their settings", slog.Any("error", err))
 	}
-	h.render(w, r, http.StatusOK, "sources.html", &page{Title: "Sources", Content: content})
+	h.render(w, r, http.StatusOK, "sources.html", &page{Title: "Sources", Content: content, Live: &live{Every: 10}, Made: moment{now, now}})
 }
 
 // addStored fills the rows with facts from the database.

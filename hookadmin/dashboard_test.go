@@ -23,8 +23,9 @@ import (
 )
 
 const (
-	pagePolicy = "default-src 'none'; style-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
-	secret     = "a-secret-of-16-bytes-or-more"
+	pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; " +
+		"form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+	secret = "a-secret-of-16-bytes-or-more"
 )
 
 // page returns the HTML of a page, after checking it with wantPage.
@@ -35,8 +36,8 @@ func (a *api) page(t *testing.T, target string, status int) string {
 	return string(resp.body)
 }
 
-// wantPage checks the properties of every page, and that the page has no scripts or styles, which
-// its policy forbids.
+// wantPage checks the properties of every page, and that the page has neither scripts nor styles in
+// itself, which its policy forbids, and loads nothing from elsewhere.
 func wantPage(t *testing.T, resp *answer, status int) {
 	t.Helper()
 	if resp.status != status {
@@ -55,7 +56,7 @@ func wantPage(t *testing.T, resp *answer, status int) {
 			t.Errorf("%s is %q", name, got)
 		}
 	}
-	if found := regexp.MustCompile(`(?i)<script|<style|<iframe|\s(style|on\w+)=|https?://`).FindString(string(resp.body)); found != "" {
+	if found := regexp.MustCompile(`(?i)<script>|<script [^s]|<style|<iframe|\s(style|on\w+)=|\s(src|href|action)="https?:`).FindString(string(resp.body)); found != "" {
 		t.Errorf("the page holds %q", found)
 	}
 }
@@ -66,7 +67,7 @@ func text(part string) string {
 	return html.UnescapeString(strings.Join(strings.Fields(part), " "))
 }
 
-var rowPattern = regexp.MustCompile(`(?s)<tr role="row"( class="grave")?>(.*?)</tr>`)
+var rowPattern = regexp.MustCompile(`(?s)<tr( class="grave")?>(.*?)</tr>`)
 
 // rows returns the rows of the table of sources as text; grave ones begin with "!".
 func rows(page string) []string {
@@ -122,10 +123,6 @@ func TestSourcesPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := rows(a.page(t, "/sources", 200))
-	// Remove the exact times beside relative ones: they depend on the clock.
-	for i := range got {
-		got[i] = regexp.MustCompile(`( ago) \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC`).ReplaceAllString(got[i], "$1")
-	}
 	want := []string{
 		"default stripe default no event stored 30 days 3 days not offered by this provider",
 		"enough stripe default no event stored 3 days 3 days not offered by this provider",
@@ -229,8 +226,8 @@ func TestFiguresOfTheOverview(t *testing.T) {
 	days := int(time.Since(noon) / (24 * time.Hour))
 	want = map[string]string{
 		"Dead letters": "2 trouble", "Messages being sent": "1", "Quarantined": "1 trouble",
-		"Events pending":   fmt.Sprintf("1  Oldest due %d days ago 2026-01-31 11:00:00 UTC", int((time.Since(noon)+time.Hour)/(24*time.Hour))),
-		"Messages pending": fmt.Sprintf("3  First due %d days ago 2026-01-31 12:00:00 UTC", days),
+		"Events pending":   fmt.Sprintf("1  Oldest due %d days ago", int((time.Since(noon)+time.Hour)/(24*time.Hour))),
+		"Messages pending": fmt.Sprintf("3  First due %d days ago", days),
 	}
 	if diff := cmp.Diff(want, show()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -344,7 +341,7 @@ func TestPagesThatFail(t *testing.T) {
 		if got := resp.header.Get("Allow"); got != "GET, HEAD" {
 			t.Errorf("%s: Allow %q", path, got)
 		}
-		if body := a.page(t, path+"?x=1", http.StatusBadRequest); !strings.Contains(body, "takes no parameters") || !strings.Contains(body, "Error id") {
+		if body := a.page(t, path+"?x=1", http.StatusBadRequest); !strings.Contains(body, "unknown parameter; known parameters are refresh") || !strings.Contains(body, "Error id") {
 			t.Errorf("%s with a parameter: %s", path, text(body))
 		}
 		head, get := a.do(t, http.MethodHead, path, nil), a.get(t, path)

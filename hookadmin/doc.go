@@ -45,7 +45,8 @@
 //
 // # Pages
 //
-// The dashboard is HTML without scripts, and loads only its own style sheet. Its links are
+// The dashboard is HTML that works without JavaScript; scripts add keys, copying, charts and fresh rows.
+// It loads only its own files, and its policy allows no script or style within a page. Its links are
 // relative, so it works under any path. Its figures are those of the API. To add a page, add its
 // file to templates, a line to endpoints, and one to sections if all pages link to it.
 //

@@ -9,53 +9,90 @@ import (
 	"html/template"
 	"io/fs"
 	"net/http"
+	"net/url"
 	"path"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/hookonce/hookonce/internal/problem"
 )
 
-// The pages of the dashboard. Each file of templates except layout.html is the content of one page;
-// static holds their style sheet.
+// The pages of the dashboard. Each file of templates is the content of one page, except layout.html and
+// pieces.html, which all pages share. static holds style, scripts and the pinned files of others.
 //
 //go:embed templates static
 var files embed.FS
 
-const pagePolicy = "default-src 'none'; style-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; " +
+	"form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 
-// sections are the pages that every page links to, in this order.
-var sections = []struct{ path, title string }{
-	{"/", "Overview"},
-	{"/sources", "Sources"},
+// sections are the pages that every page links to, in this order. key follows "g" on the keyboard.
+var sections = []struct{ path, title, key string }{
+	{"/", "Overview", "o"},
+	{"/sources", "Sources", "s"},
 }
+
+// searchable tells whether the page /search exists, so that all pages have its box.
+const searchable = false
 
 // page is the data of layout.html.
 type page struct {
 	Title   string
-	Content any // data of the page's template
+	Heading string // replaces Title as the heading: a name from outside; "" for none
+	Up      *link  // the page above, or nil
+	Content any    // data of the page's template
+	Query   string // content of the search box
+	Flash   *flash // the outcome of an action, or nil
+	Live    *live  // nil for a page that does not change by itself
+	Charts  bool   // the page has charts
+	Made    moment // when a live page was made
 
 	// render sets the rest.
-	Root     string // relative link to the overview; all links begin with it
-	Sections []section
-	SignOut  bool // shows the button that ends the session
+	Root      string // relative link to the overview; all links begin with it
+	Sections  []section
+	CanSearch bool
+	SignOut   bool // shows the button that ends the session
 	// MayChange says that the caller may send the forms that change something.
-	MayChange bool
+	MayChange              bool
+	Refresh                string // seconds until the browser reloads the page; "" for never
+	RefreshLink, StillLink string // this page with and without Refresh
 }
 
-// section is a link to a page.
+// section is a link to a page of sections.
 type section struct {
-	Title, Link string
-	Current     bool
+	Title, Link, Key string
+	Current          bool
+}
+
+// link is a link from a page, relative to it.
+type link struct{ Href, Text string }
+
+// flash is the outcome of an action, shown once above the page.
+type flash struct {
+	Kind string // good or bad
+	Text string
+}
+
+// live describes how a page stays fresh. With JavaScript, items of the stream that match are counted
+// as "12 new – show", and Every reloads the content in place. Without JavaScript there is a link to
+// the same page with ?refresh=10.
+type live struct {
+	On     string // kinds of stream items that change the page, separated by spaces; "" for none
+	Source string // only items of this source; "" for all
+	Type   string // only items of this type; "" for all
+	Every  int    // seconds between reloads in place; 0 for none
 }
 
 // templates holds the pages by file name.
 var templates = func() map[string]*template.Template {
-	layout := template.Must(template.ParseFS(files, "templates/layout.html"))
+	shared := template.Must(template.New("layout.html").Funcs(template.FuncMap{"badge": badgeOf}).
+		ParseFS(files, "templates/layout.html", "templates/pieces.html"))
 	all := make(map[string]*template.Template)
 	for _, name := range contentOf("templates") {
-		if name != "layout.html" {
-			all[name] = template.Must(template.Must(layout.Clone()).ParseFS(files, "templates/"+name))
+		if name != "layout.html" && name != "pieces.html" {
+			all[name] = template.Must(template.Must(shared.Clone()).ParseFS(files, "templates/"+name))
 		}
 	}
 	return all
@@ -76,15 +113,21 @@ func contentOf(folder string) []string {
 
 // render answers with a page. Callers without access get no links to sections.
 func (h *handler) render(w http.ResponseWriter, r *http.Request, status int, name string, p *page) {
-	p.Root = rootFrom(r.URL.EscapedPath())
+	at := r.URL.EscapedPath()
+	p.Root = rootFrom(at)
 	if h.access != NoAccess {
 		p.SignOut = h.guard.signsIn()
 		p.MayChange = h.access == FullAccess
-		for _, s := range sections {
-			p.Sections = append(p.Sections, section{
-				Title: s.title, Link: p.Root + strings.TrimPrefix(s.path, "/"), Current: s.path == r.URL.EscapedPath(),
-			})
-		}
+		p.Sections = sectionsAt(at, p.Root)
+		p.CanSearch = searchable
+	}
+	if p.Live != nil {
+		values := r.URL.Query()
+		p.Refresh = values.Get("refresh")
+		values.Del("refresh")
+		p.StillLink = "?" + values.Encode()
+		values.Set("refresh", "10")
+		p.RefreshLink = "?" + values.Encode()
 	}
 	var body bytes.Buffer
 	if err := templates[name].ExecuteTemplate(&body, "layout.html", p); err != nil {
@@ -94,6 +137,19 @@ func (h *handler) render(w http.ResponseWriter, r *http.Request, status int, nam
 	problem.Write(w, status, "text/html; charset=utf-8", body.Bytes())
 }
 
+// sectionsAt returns the links to all sections from the page at an escaped path. A page below a
+// section belongs to it.
+func sectionsAt(at, root string) []section {
+	var all []section
+	for _, s := range sections {
+		all = append(all, section{
+			Title: s.title, Key: s.key, Link: root + strings.TrimPrefix(s.path, "/"),
+			Current: at == s.path || s.path != "/" && strings.HasPrefix(at, s.path+"/"),
+		})
+	}
+	return all
+}
+
 // rootFrom returns the relative link from a page to "/": the handler may be mounted under another
 // path.
 func rootFrom(escapedPath string) string {
@@ -101,6 +157,40 @@ func rootFrom(escapedPath string) string {
 		return strings.Repeat("../", depth)
 	}
 	return "./"
+}
+
+// pageQuery returns the parameters of a page that takes known ones besides "refresh", or answers with
+// an error and returns false.
+func (h *handler) pageQuery(w http.ResponseWriter, r *http.Request, known []string) (url.Values, bool) {
+	values, ok := h.query(w, r)
+	if !ok {
+		return nil, false
+	}
+	err := checkParameters(values, slices.Concat(known, pageParameters))
+	if err == nil {
+		_, err = parseRefresh(values.Get("refresh"))
+	}
+	if err != nil {
+		h.fail(w, r, http.StatusBadRequest, err.Error(), nil)
+		return nil, false
+	}
+	return values, true
+}
+
+// pageParameters are the parameters of pages that show how things are now.
+var pageParameters = []string{"refresh"}
+
+// parseRefresh reads how often a browser without JavaScript reloads a page, in seconds; "" is 0, never.
+func parseRefresh(s string) (int, error) {
+	const least, most = 5, 3600
+	if s == "" {
+		return 0, nil
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil || n < least || n > most {
+		return 0, &ParameterError{"refresh", fmt.Sprintf("%q is not a number of seconds from %d to %d", s, least, most)}
+	}
+	return n, nil
 }
 
 func setPageHeaders(header http.Header) {

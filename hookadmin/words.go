@@ -55,7 +55,7 @@ type moment struct{ at, now time.Time }
 func (m moment) Known() bool { return !m.at.IsZero() }
 
 // Exact returns the time for programs.
-func (m moment) Exact() string { return m.at.UTC().Format(time.RFC3339) }
+func (m moment) Exact() string { return Time(m.at).String() }
 
 // Date and Clock return the time for people.
 func (m moment) Date() string  { return m.at.UTC().Format(time.DateOnly) }
