@@ -264,7 +264,7 @@ func (in *Engine) workOnChunk(ctx context.Context, filter *driver.MessageFilter,
 	}
 	pace.GiveBack(filter.Limit - len(page.DeadLetters))
 	if len(page.DeadLetters) == 0 {
-		return Worked{}, nil
+		return Worked{Next: page.Next}, nil // a page may end at a bound without letters
 	}
 	letters := make([]driver.DeadLetterRef, len(page.DeadLetters))
 	for i := range letters {

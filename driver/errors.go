@@ -34,6 +34,10 @@ var (
 	// operator cancelled it. It matches ErrUnavailable too. Smaller batches may succeed.
 	ErrTimedOut = fmt.Errorf("%w: the statement took too long or was cancelled", ErrUnavailable)
 
+	// ErrSearching means that TextSearches searches for a text run already. Another one may succeed
+	// within TextTime.
+	ErrSearching = fmt.Errorf("%d searches for a text run already", TextSearches)
+
 	// ErrCommitUnknown means that the write may or may not have happened: the connection was lost,
 	// or the deadline passed, after the statement had been sent. Never report it as success or as
 	// failure.

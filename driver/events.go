@@ -62,12 +62,16 @@ type EventFilter struct {
 	Type   string
 	State  string // one of EventStates
 	Note   string
-	ID     string    // the event id as it is shown
-	Text   string    // a substring of the event id, the type or the body
-	Since  time.Time // received at or after
-	Until  time.Time // received before
-	Limit  int       // 1 to 200; 0 means 50
-	After  Cursor    // continue after this event
+	ID     string // the event id as it is shown
+	// Sources are sources that may have ID, if Source is "". The store adds the sources of its
+	// windows and figures.
+	Sources []string
+	Text    string    // a substring of the event id, the type or the body
+	TraceID string    // of the header traceparent: 32 lower-case hex digits
+	Since   time.Time // received at or after
+	Until   time.Time // received before
+	Limit   int       // 1 to 200; 0 means 50
+	After   Cursor    // continue after this event
 }
 
 // Limits of EventFilter.Limit.
@@ -80,6 +84,9 @@ const (
 type EventPage struct {
 	Events []Event
 	Next   Cursor // zero on the last page
+	// SearchedUntil is zero, unless the page ended at a bound: all events that were received later
+	// were looked at.
+	SearchedUntil time.Time
 }
 
 // Event is an event in a listing.

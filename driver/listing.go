@@ -18,8 +18,9 @@ func MessageStates() []string {
 // Zero fields select all.
 type MessageFilter struct {
 	Source      string
-	Type        string // of the event
-	EventID     string // as shown
+	Type        string   // of the event
+	EventID     string   // as shown
+	Sources     []string // like EventFilter.Sources
 	MessageID   string
 	Destination string
 	State       string    // one of MessageStates; Store.DeadLetters ignores it
@@ -43,8 +44,9 @@ type ListedMessage struct {
 
 // MessagePage is one page of a listing of messages.
 type MessagePage struct {
-	Messages []ListedMessage
-	Next     MessageCursor // zero on the last page
+	Messages      []ListedMessage
+	Next          MessageCursor // zero on the last page
+	SearchedUntil time.Time     // like EventPage.SearchedUntil
 }
 
 // DeadLetter is an event or a message that is out of attempts or has failed for good.
@@ -67,8 +69,9 @@ type DeadLetter struct {
 
 // DeadLetterPage is one page of a listing of dead letters.
 type DeadLetterPage struct {
-	DeadLetters []DeadLetter
-	Next        MessageCursor // zero on the last page
+	DeadLetters   []DeadLetter
+	Next          MessageCursor // zero on the last page
+	SearchedUntil time.Time     // like EventPage.SearchedUntil
 }
 
 // MessageCursor is a place in a listing that is sorted by (the event's received at, its key,
@@ -144,8 +147,8 @@ type QuarantinePage struct {
 	Next     Cursor // zero on the last page
 }
 
-// Stats counts waiting and stuck work. It is read from small indexes, independent of the number of
-// events.
+// Stats counts waiting and stuck work, up to CountLimit: a number that is CountLimit stands for that
+// many or more. So the cost does not depend on the size of the backlog.
 type Stats struct {
 	EventsPending   int64              // events that wait for a handler or an SQL consumer
 	OldestPendingAt time.Time          // due time of the oldest of them; zero if there is none

@@ -38,6 +38,9 @@ type EventPage struct {
 	Events []Event `json:"events"`
 	// Next is the cursor of the next page; "" on the last one.
 	Next string `json:"next"`
+	// SearchedUntil is null, unless the page ended before it was full: later events were all looked
+	// at, and Next continues the search with earlier ones.
+	SearchedUntil Time `json:"searched_until"`
 }
 
 // Event is an event in a listing.
@@ -132,7 +135,7 @@ type Attempt struct {
 
 // NewEventPage returns page as the API prints it.
 func NewEventPage(page *driver.EventPage) *EventPage {
-	out := &EventPage{Events: make([]Event, 0, len(page.Events)), Next: page.Next.String()}
+	out := &EventPage{Events: make([]Event, 0, len(page.Events)), Next: page.Next.String(), SearchedUntil: Time(page.SearchedUntil)}
 	for i := range page.Events {
 		out.Events = append(out.Events, newEvent(&page.Events[i]))
 	}

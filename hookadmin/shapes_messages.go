@@ -9,7 +9,8 @@ import (
 type DeadLetterPage struct {
 	DeadLetters []DeadLetter `json:"dead_letters"`
 	// Next is the cursor of the next page; "" on the last one.
-	Next string `json:"next"`
+	Next          string `json:"next"`
+	SearchedUntil Time   `json:"searched_until"` // like EventPage.SearchedUntil
 }
 
 // DeadLetter is a dead message, or a dead event that has no dead message.
@@ -32,7 +33,8 @@ type DeadLetter struct {
 type MessagePage struct {
 	Messages []ListedMessage `json:"messages"`
 	// Next is the cursor of the next page; "" on the last one.
-	Next string `json:"next"`
+	Next          string `json:"next"`
+	SearchedUntil Time   `json:"searched_until"` // like EventPage.SearchedUntil
 }
 
 // ListedMessage is a message and its event.
@@ -75,7 +77,9 @@ type Retried struct {
 
 // NewDeadLetterPage returns page as the API prints it.
 func NewDeadLetterPage(page *driver.DeadLetterPage) *DeadLetterPage {
-	out := &DeadLetterPage{DeadLetters: make([]DeadLetter, 0, len(page.DeadLetters)), Next: page.Next.String()}
+	out := &DeadLetterPage{
+		DeadLetters: make([]DeadLetter, 0, len(page.DeadLetters)), Next: page.Next.String(), SearchedUntil: Time(page.SearchedUntil),
+	}
 	for i := range page.DeadLetters {
 		d := &page.DeadLetters[i]
 		out.DeadLetters = append(out.DeadLetters, DeadLetter{
@@ -98,7 +102,9 @@ func NewDeadLetterPage(page *driver.DeadLetterPage) *DeadLetterPage {
 
 // NewMessagePage returns page as the API prints it.
 func NewMessagePage(page *driver.MessagePage) *MessagePage {
-	out := &MessagePage{Messages: make([]ListedMessage, 0, len(page.Messages)), Next: page.Next.String()}
+	out := &MessagePage{
+		Messages: make([]ListedMessage, 0, len(page.Messages)), Next: page.Next.String(), SearchedUntil: Time(page.SearchedUntil),
+	}
 	for i := range page.Messages {
 		m := &page.Messages[i]
 		out.Messages = append(out.Messages, ListedMessage{
