@@ -303,7 +303,7 @@ func TestOpenAPIHasTheKeysOfTheShapes(t *testing.T) {
 		want, optional := make(map[string]string), make(map[string]bool)
 		for f := range fields(typ) {
 			want[jsonName(f)] = kindOf(f)
-			optional[jsonName(f)] = name == "ReplayRequest" || name == "DeadLettersRequest" || strings.Contains(f.Tag.Get("json"), ",omitempty")
+			optional[jsonName(f)] = name == "ReplayRequest" || name == "DeadLettersRequest" || strings.Contains(f.Tag.Get("json"), ",omit")
 		}
 		got, required := make(map[string]string), []string{}
 		for key, property := range s.Properties {

@@ -38,9 +38,9 @@ type EventPage struct {
 	Events []Event `json:"events"`
 	// Next is the cursor of the next page; "" on the last one.
 	Next string `json:"next"`
-	// SearchedUntil is null, unless the page ended before it was full: later events were all looked
+	// SearchedUntil is absent, unless the page ended before it was full: later events were all looked
 	// at, and Next continues the search with earlier ones.
-	SearchedUntil Time `json:"searched_until"`
+	SearchedUntil Time `json:"searched_until,omitzero"`
 }
 
 // Event is an event in a listing.

@@ -10,7 +10,7 @@ type DeadLetterPage struct {
 	DeadLetters []DeadLetter `json:"dead_letters"`
 	// Next is the cursor of the next page; "" on the last one.
 	Next          string `json:"next"`
-	SearchedUntil Time   `json:"searched_until"` // like EventPage.SearchedUntil
+	SearchedUntil Time   `json:"searched_until,omitzero"` // like EventPage.SearchedUntil
 }
 
 // DeadLetter is a dead message, or a dead event that has no dead message.
@@ -34,7 +34,7 @@ type MessagePage struct {
 	Messages []ListedMessage `json:"messages"`
 	// Next is the cursor of the next page; "" on the last one.
 	Next          string `json:"next"`
-	SearchedUntil Time   `json:"searched_until"` // like EventPage.SearchedUntil
+	SearchedUntil Time   `json:"searched_until,omitzero"` // like EventPage.SearchedUntil
 }
 
 // ListedMessage is a message and its event.
