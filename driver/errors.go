@@ -63,8 +63,11 @@ var (
 		"its replay must name the note \"" + NoteTxEnded + "\"")
 
 	// ErrRequestReused means that the request id was used before for a replay of the event in
-	// another mode.
-	ErrRequestReused = errors.New("the request id was used for a replay in another mode")
+	// another mode, or for another job.
+	ErrRequestReused = errors.New("the request id was used for a replay in another mode, or for another job")
+
+	// ErrJobEnded means that a job is done or has failed, so it can be neither started nor cancelled.
+	ErrJobEnded = errors.New("the job has ended")
 
 	// ErrBodyPruned means that the body is past its retention.
 	ErrBodyPruned = errors.New("the body is past its retention")

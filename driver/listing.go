@@ -25,6 +25,7 @@ type MessageFilter struct {
 	Destination string
 	State       string    // one of MessageStates; Store.DeadLetters ignores it
 	Note        string    // of the message; Store.DeadLetters: of the dead letter
+	Signature   string    // of a dead letter, see ErrorSignature; Store.Messages ignores it
 	Text        string    // like EventFilter.Text
 	Since       time.Time // the event was received at or after
 	Until       time.Time // the event was received before
@@ -64,6 +65,7 @@ type DeadLetter struct {
 	Generation  int
 	StatusCode  int // of the last answer; 0 if there was none
 	LastError   string
+	Signature   string // see ErrorSignature
 	FailedAt    time.Time
 }
 

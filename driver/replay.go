@@ -59,7 +59,10 @@ type DeadLetterRef struct {
 // DeadLetterParams are the parameters of Store.ReplayDead and Store.Discard.
 type DeadLetterParams struct {
 	Letters []DeadLetterRef
-	Now     time.Time // tests only; zero means the database's clock
+	// Operation is the id of the request, for the history; Jobs.Undiscard needs it. "" or at most 255
+	// bytes of valid UTF-8 without NUL.
+	Operation string
+	Now       time.Time // tests only; zero means the database's clock
 }
 
 // RetryMessageParams are the parameters of Store.RetryMessage.
@@ -76,6 +79,7 @@ const (
 	ActionReopened       = "reopened"         // a delivery of the dead event
 	ActionRetried        = "retried"          // a pending message was made due at once
 	ActionDiscarded      = "discarded"        // an operator gave up a dead letter
+	ActionUndone         = "undone"           // an operator took a discard back
 )
 
 // HistoryEntry is one change of an event other than a delivery or an attempt. A replay and a
@@ -86,5 +90,5 @@ type HistoryEntry struct {
 	Action     string // one of the Action constants
 	Generation int    // of the event or message, after the change
 	MessageID  string // "" if the entry concerns the whole event
-	RequestID  string // of ReplayParams; else ""
+	RequestID  string // of ReplayParams; DeadLetterParams.Operation; the id of a job; else ""
 }

@@ -9,7 +9,7 @@
 -- States are numbers: 0 pending, 1 running (a message: sending), 2 done (a message: sent), 3 dead,
 -- 4 skipped. Keys are SHA-256 hashes that the program computes.
 --
--- The order: events and the work on them, messages, history, duplicates, figures, refused requests, sources, views,
+-- The order: events and the work on them, messages, history, jobs, duplicates, figures, refused requests, sources, views,
 -- hookonce_schema_migration.
 
 -- Events: one row for each claimed event. The primary key is the claim: an INSERT that conflicts is
@@ -77,7 +77,8 @@ CREATE TABLE hookonce_event_state (
     processed_at   INTEGER,
     failed_at      INTEGER,
     note           TEXT    NOT NULL DEFAULT '',
-    last_error     TEXT    NOT NULL DEFAULT ''
+    last_error     TEXT    NOT NULL DEFAULT '',
+    signature      TEXT    NOT NULL DEFAULT '' -- the group of last_error while the event is dead
 ) STRICT, WITHOUT ROWID;
 
 -- Pending events of a source in the order of due_at: taking and reserving them, and asking which
@@ -101,6 +102,12 @@ CREATE INDEX hookonce_event_state_dead ON hookonce_event_state (key) WHERE state
 
 -- Counts of the dead events of a source, up to a limit.
 CREATE INDEX hookonce_event_state_dead_source ON hookonce_event_state (source) WHERE state = 3;
+
+-- Error groups: a look-up for each group, and its failures in the order of time.
+CREATE INDEX hookonce_event_state_dead_group ON hookonce_event_state (source, signature, failed_at) WHERE state = 3;
+
+-- Listings of dead letters with a signature.
+CREATE INDEX hookonce_event_state_dead_signature ON hookonce_event_state (signature) WHERE state = 3;
 
 -- Listings of skipped and of discarded events.
 CREATE INDEX hookonce_event_state_skipped ON hookonce_event_state (key) WHERE state = 4;
@@ -178,7 +185,8 @@ CREATE TABLE hookonce_message (
     failed_at   INTEGER,
     status_code INTEGER NOT NULL DEFAULT 0, -- of the last answer; 0: there was none
     note        TEXT    NOT NULL DEFAULT '',
-    last_error  TEXT    NOT NULL DEFAULT ''
+    last_error  TEXT    NOT NULL DEFAULT '',
+    signature   TEXT    NOT NULL DEFAULT '' -- the group of last_error while the message is dead
 ) STRICT;
 
 -- Open messages of a destination in the order of due_at: leases, listings and counts. state is here
@@ -199,6 +207,13 @@ CREATE INDEX hookonce_message_skipped ON hookonce_message (received_at, event_ke
 
 -- Dead messages of a destination: listings, and counts up to a limit.
 CREATE INDEX hookonce_message_dead_destination ON hookonce_message (destination, received_at, event_key, id) WHERE state = 3;
+
+-- Error groups, as for hookonce_event_state.
+CREATE INDEX hookonce_message_dead_group ON hookonce_message (destination, signature, failed_at) WHERE state = 3;
+
+-- Listings of dead letters with a signature, in their order. destination is here to be compared without
+-- reading the row.
+CREATE INDEX hookonce_message_dead_signature ON hookonce_message (signature, received_at, event_key, id, destination) WHERE state = 3;
 
 -- Every attempt to send a message, for the audit. An expired lease is an attempt too.
 CREATE TABLE hookonce_attempt (
@@ -223,7 +238,11 @@ CREATE TABLE hookonce_history (
     generation INTEGER NOT NULL,
     messages   INTEGER NOT NULL DEFAULT 0, -- how many became due
     message_id TEXT,                       -- null: the whole event
-    request_id TEXT                        -- of the caller; a repeated request does nothing
+    request_id TEXT,                       -- of the caller; a repeated request does nothing
+    operation  TEXT,                       -- the request or job that worked on many letters; null: there is none
+    -- Of a discard, so that it can be undone: when the letter had failed, and its note.
+    failed_at  INTEGER,
+    note       TEXT
 ) STRICT;
 
 -- The history of an event, for its details and for pruning.
@@ -231,6 +250,44 @@ CREATE INDEX hookonce_history_event ON hookonce_history (event_key);
 
 -- Finds a repeated request.
 CREATE UNIQUE INDEX hookonce_history_request ON hookonce_history (event_key, request_id) WHERE request_id IS NOT NULL;
+
+-- The discards of an operation, to undo them.
+CREATE INDEX hookonce_history_discards ON hookonce_history (operation, id)
+    WHERE operation IS NOT NULL AND action = 'discarded';
+
+-- Bulk actions. A process works on a running job while it holds the lease. Each lease has a higher
+-- fence, and each step of the job compares it.
+CREATE TABLE hookonce_job (
+    id           TEXT    NOT NULL PRIMARY KEY,
+    subject      TEXT    NOT NULL,            -- dead_letters or events
+    action       TEXT    NOT NULL,            -- replay, discard or undo
+    mode         TEXT    NOT NULL,            -- of a replay of events
+    rate         TEXT    NOT NULL,
+    filter       TEXT    NOT NULL,            -- JSON
+    plan         TEXT    NOT NULL,            -- JSON: the result of the count
+    request_id   TEXT,                        -- of the caller; a repeated request gets the same job
+    state        INTEGER NOT NULL CHECK (state BETWEEN 0 AND 4), -- 0 planned, 1 running, 2 done, 3 cancelled, 4 failed
+    done         INTEGER NOT NULL DEFAULT 0,
+    skipped      INTEGER NOT NULL DEFAULT 0,
+    failed       INTEGER NOT NULL DEFAULT 0,
+    last_error   TEXT    NOT NULL DEFAULT '',
+    place        TEXT    NOT NULL DEFAULT '', -- where the job goes on
+    owner        TEXT    NOT NULL DEFAULT '', -- the process that took it last
+    fence        INTEGER NOT NULL DEFAULT 0,  -- counts the leases
+    leased_until INTEGER NOT NULL,            -- while running: when another process may take it
+    created_at   INTEGER NOT NULL,
+    started_at   INTEGER,                     -- the first start
+    finished_at  INTEGER                      -- the end, or the cancellation
+) STRICT;
+
+-- Finds a repeated request.
+CREATE UNIQUE INDEX hookonce_job_request ON hookonce_job (request_id) WHERE request_id IS NOT NULL;
+
+-- The listing of jobs, and the limit on their number.
+CREATE INDEX hookonce_job_created ON hookonce_job (created_at, id);
+
+-- Running jobs, for the processes that look for work.
+CREATE INDEX hookonce_job_running ON hookonce_job (leased_until) WHERE state = 1;
 
 -- How often an event was delivered again. Apart from hookonce_event, which is never updated for it.
 CREATE TABLE hookonce_delivery_count (

@@ -1,0 +1,80 @@
+package driver_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+func TestErrorSignature(t *testing.T) {
+	long := strings.Repeat("é", 150)
+	for text, want := range map[string]string{
+		"":                                       driver.NoErrorSignature,
+		"500 Internal Server Error":              "# Internal Server Error",
+		"dial tcp 10.0.0.7:8080: i/o timeout":    "dial tcp #.#.#.#:#: i/o timeout",
+		"order 4711 of 2024-11-23T02:09:15.123Z": "order # of #-#-#:#:#.#",
+		"no user 3f2b8c1e-9d4a-4b6f-8e2d-0a1b2c3d4e5f here": "no user # here",
+		"no user 3F2B8C1E-9D4A-4B6F-8E2D-0A1B2C3D4E5F":      "no user #",
+		"id 3f2b8c1e-9d4a-4b6f-8e2d":                        "id #-#-#-#",
+		"no customer cus_NffrFeUfNV2Hib":                    "no customer cus_#",
+		"sum deadbeef, face, 0x1f":                          "sum #, face, #",
+		"a\nb\tc":                                           "a\nb\tc",
+		"größe 3":                                           "größe #",
+		"٣ is no ASCII digit":                               "٣ is no ASCII digit",
+		"bad \xff byte, \x00":                               "bad \uFFFD byte, \uFFFD",
+		long:                                                long[:200],
+		"x" + long:                                          "x" + long[:198],
+		strings.Repeat("1 ", 500) + "tail":                  strings.Repeat("# ", 100),
+		strings.Repeat("7", 999) + "x tail":                 "#",
+		strings.Repeat("z", 200) + "1":                      "#",
+		strings.Repeat("z", 1000) + "1":                     strings.Repeat("z", 200),
+	} {
+		if got := driver.ErrorSignature(text); got != want {
+			t.Errorf("ErrorSignature(%.60q) = %q, want %q", text, got, want)
+		}
+	}
+}
+
+func FuzzErrorSignature(f *testing.F) {
+	for _, seed := range []string{"", "1", "a1", strings.Repeat("é", 300), "deadbeef-", "\xff\x00"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		got := driver.ErrorSignature(text)
+		if got == "" || len(got) > driver.MaxSignature || !utf8.ValidString(got) || strings.ContainsAny(got, "0123456789\x00") {
+			t.Fatalf("ErrorSignature(%q) = %q", text, got)
+		}
+		if again := driver.ErrorSignature(got); again != got && got != "" {
+			t.Fatalf("the signature of the signature %q is %q", got, again)
+		}
+	})
+}
+
+func TestGroupCursor(t *testing.T) {
+	for _, c := range []driver.GroupCursor{{}, {Name: "billing", Signature: "# no"}, {Events: true}, {Events: true, Name: "é", Signature: "s"}} {
+		got, err := driver.ParseGroupCursor(c.String())
+		if err != nil || got != c {
+			t.Errorf("%+v came back as %+v, %v", c, got, err)
+		}
+	}
+	for _, bad := range []string{"x", "bQ", "bWEAYgBj", "bWEAYg==", "bWEAYg\n", "eHgAeA", "bf8A", strings.Repeat("bWEA", 1000)} {
+		if got, err := driver.ParseGroupCursor(bad); err == nil {
+			t.Errorf("%q is accepted as %+v", bad, got)
+		}
+	}
+}
+
+func TestJobCursor(t *testing.T) {
+	c := driver.JobCursor{CreatedAt: time.UnixMicro(1_700_000_000_123_456).UTC(), ID: "job_1"}
+	if got, err := driver.ParseJobCursor(c.String()); err != nil || got != c {
+		t.Errorf("%+v came back as %+v, %v", c, got, err)
+	}
+	for _, bad := range []string{"x", "AAAAAAAAAAA", c.String() + "\n", c.String() + strings.Repeat("AAAA", 30), "f_________94", "AAAAAAAAAAAA"} {
+		if got, err := driver.ParseJobCursor(bad); err == nil {
+			t.Errorf("%q is accepted as %+v", bad, got)
+		}
+	}
+}

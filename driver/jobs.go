@@ -1,0 +1,235 @@
+package driver
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"time"
+	"unicode/utf8"
+)
+
+// Jobs are bulk actions that are kept in the database, so that they go on after a restart. A job is
+// planned first, and does nothing until it is started. Then one process at a time holds its lease and
+// works on it.
+type Jobs interface {
+	// AddJob stores a planned job. If p.RequestID was used before, AddJob stores nothing and returns
+	// the earlier job; the error matches ErrRequestReused if that job is another one (JobSpec). It
+	// also removes the oldest jobs beyond MaxJobs that are not running.
+	AddJob(ctx context.Context, p *AddJobParams) (*Job, error)
+
+	// Job returns a job. The error matches ErrNotFound if there is none.
+	Job(ctx context.Context, id string) (*Job, error)
+
+	// Jobs lists jobs, newest first.
+	Jobs(ctx context.Context, f *JobFilter) (*JobPage, error)
+
+	// StartJob makes a planned or cancelled job run, from where it was cancelled, and returns it. A
+	// running job is returned as it is. The error matches ErrNotFound, or ErrJobEnded for a job that
+	// is done or has failed.
+	StartJob(ctx context.Context, p *ChangeJobParams) (*Job, error)
+
+	// CancelJob makes a planned or running job cancelled, and returns it. A cancelled job is returned
+	// as it is. The error matches ErrNotFound, or ErrJobEnded for a job that is done or has failed.
+	// After CancelJob no step of the job commits.
+	CancelJob(ctx context.Context, p *ChangeJobParams) (*Job, error)
+
+	// TakeJob leases the running job that waits longest, and returns it with a higher Fence; nil if
+	// there is none. It passes over jobs whose lease another process holds.
+	TakeJob(ctx context.Context, p *TakeJobParams) (*Job, error)
+
+	// StepJob records progress of a leased job and prolongs the lease, in one commit with the changes
+	// of p.Letters. It reports whether the job was running under that lease; if not, nothing was
+	// changed. done says for each letter whether it was changed, as for ReplayDead and Discard; StepJob
+	// counts it as done or skipped.
+	StepJob(ctx context.Context, p *JobStep) (held bool, done []bool, err error)
+
+	// Undiscard makes letters dead again that a discard of p.Operation made skipped: with the
+	// generation, attempts, error, note and time of failure from before. It works on the next p.Limit
+	// letters after p.After, in one transaction. It skips letters that were replayed, discarded again
+	// or pruned since.
+	Undiscard(ctx context.Context, p *UndiscardParams) (*Undiscarded, error)
+
+	// Discards tells of the discards of an operation. The error matches ErrNotFound if there are none.
+	Discards(ctx context.Context, operation string) (*Discarded, error)
+}
+
+// Bounds of jobs.
+const (
+	MaxJobs    = 1000                // that are kept
+	JobsKept   = 30 * 24 * time.Hour // after their end; planned ones, after they were planned
+	MaxJobText = 1 << 20             // bytes of the filter, and of the plan
+	MaxJobStep = 200                 // letters of one step
+	MaxJobID   = 64                  // bytes of an id
+	UndoTime   = 10 * time.Minute    // after the last discard of an operation
+)
+
+// The states of a job.
+const (
+	JobPlanned   = "planned"
+	JobRunning   = "running"
+	JobDone      = "done"
+	JobCancelled = "cancelled"
+	JobFailed    = "failed" // it cannot be carried out; Job.LastError says why
+)
+
+// JobStates lists the states of a job. The index of each is its number in the tables of both
+// databases.
+func JobStates() []string {
+	return []string{JobPlanned, JobRunning, JobDone, JobCancelled, JobFailed}
+}
+
+// The subjects and actions of a JobSpec.
+const (
+	JobOfDeadLetters = "dead_letters"
+	JobOfEvents      = "events"
+
+	JobReplay  = "replay"
+	JobDiscard = "discard" // of dead letters only
+	JobUndo    = "undo"    // of a discard
+)
+
+// JobSpec says which rows a job changes, and how.
+type JobSpec struct {
+	Of     string // JobOfDeadLetters or JobOfEvents
+	Action string // JobReplay, JobDiscard or JobUndo
+	Mode   string // of a replay of events: "as_new", "same_id", or "" for events that are dead or skipped
+	Rate   string // letters or events for a time, such as "100/s"; "none" is unpaced, "" the default
+	Filter string // JSON object; see package internal/jobs
+}
+
+// Job is a bulk action.
+type Job struct {
+	ID string // unique
+	JobSpec
+	State string // one of JobStates
+	// Plan is the result of the count before the start, as JSON; see package internal/jobs.
+	Plan      string
+	RequestID string // of AddJobParams; else ""
+
+	Done      int64  // letters or events that were changed
+	Skipped   int64  // not changed, because they no longer match or are locked
+	Failed    int64  // refused; LastError has the reason of the last one
+	LastError string // also an error of the database, after which the job is tried again
+
+	Cursor string // where the job goes on; only package internal/jobs reads it
+	Owner  string // the process that took the job last
+	Fence  int64  // counts the leases
+
+	CreatedAt  time.Time
+	StartedAt  time.Time // of the first start; zero before
+	FinishedAt time.Time // of the end, or of the cancellation; zero otherwise
+}
+
+// AddJobParams are the parameters of Jobs.AddJob.
+type AddJobParams struct {
+	ID string
+	JobSpec
+	Plan      string
+	RequestID string // "" if the request cannot be repeated; at most 255 bytes
+	Start     bool   // the job runs at once
+	Now       time.Time
+}
+
+// ChangeJobParams are the parameters of Jobs.StartJob and Jobs.CancelJob.
+type ChangeJobParams struct {
+	ID  string
+	Now time.Time // tests only; zero means the database's clock
+}
+
+// TakeJobParams are the parameters of Jobs.TakeJob.
+type TakeJobParams struct {
+	Owner string        // names the process
+	For   time.Duration // of the lease
+	Now   time.Time     // tests only; zero means the database's clock
+}
+
+// JobStep is a step of a job under a lease.
+type JobStep struct {
+	ID    string
+	Fence int64 // of the lease
+	For   time.Duration
+	// Letters are replayed or discarded, as Action says. At most MaxJobStep. The history has the id of
+	// the job.
+	Letters []DeadLetterRef
+	Action  string // JobReplay or JobDiscard; "" without letters
+	// Done, Skipped and Failed are added to the job's counts, besides the letters.
+	Done, Skipped, Failed int64
+	LastError             string // replaces the job's, unless it is ""
+	Cursor                string // replaces the job's, unless it is ""
+	End                   string // JobDone or JobFailed ends the job; "" does not
+	Now                   time.Time
+}
+
+// UndiscardParams are the parameters of Jobs.Undiscard.
+type UndiscardParams struct {
+	Operation string // the id of the request or job that discarded
+	Limit     int    // 1 to MaxJobStep
+	After     int64  // Undiscarded.Next of the call before; 0 at the beginning
+	// Step, if not nil, is recorded in the same commit, with Undone as Done and Skipped added, as
+	// StepJob does. Its Cursor and End are set by Undiscard: the next place, or the end.
+	Step *JobStep
+	Now  time.Time // tests only; zero means the database's clock
+}
+
+// Undiscarded is the result of Jobs.Undiscard.
+type Undiscarded struct {
+	Held    bool // false if the step of UndiscardParams was refused: then nothing was changed
+	Undone  int
+	Skipped int
+	Next    int64 // zero at the end
+}
+
+// Discarded tells of the discards of one operation.
+type Discarded struct {
+	Count  int  // at most 1,001
+	Recent bool // the last of them is at most UndoTime ago, by the database's clock
+}
+
+// JobFilter selects jobs. Zero fields select all.
+type JobFilter struct {
+	State string // one of JobStates
+	Limit int    // 1 to 200; 0 means 50
+	After JobCursor
+}
+
+// JobPage is one page of jobs, newest first.
+type JobPage struct {
+	Jobs []Job
+	Next JobCursor // zero on the last page
+}
+
+// JobCursor is a place in a listing that is sorted by (created at, id), newest first, ids by their
+// bytes. The zero value is before the first job.
+type JobCursor struct {
+	CreatedAt time.Time // precise to microseconds
+	ID        string
+}
+
+// IsZero reports whether c is before the first job.
+func (c JobCursor) IsZero() bool { return c == JobCursor{} }
+
+// String returns an opaque form for ParseJobCursor; "" for the zero value.
+func (c JobCursor) String() string {
+	if c.IsZero() {
+		return ""
+	}
+	at := binary.BigEndian.AppendUint64(nil, uint64(c.CreatedAt.UnixMicro()))
+	return base64.RawURLEncoding.EncodeToString(append(at, c.ID...))
+}
+
+// ParseJobCursor reads the result of String.
+func ParseJobCursor(s string) (JobCursor, error) {
+	if s == "" {
+		return JobCursor{}, nil
+	}
+	buf, err := base64.RawURLEncoding.Strict().DecodeString(s)
+	if err != nil || len(buf) <= 8 || len(buf) > 8+MaxJobID || !utf8.Valid(buf[8:]) || bytes.IndexByte(buf[8:], 0) >= 0 {
+		return JobCursor{}, errCursor
+	}
+	c := JobCursor{CreatedAt: time.UnixMicro(int64(binary.BigEndian.Uint64(buf))).UTC(), ID: string(buf[8:])}
+	if year := c.CreatedAt.Year(); year < 1 || year > 9999 || c.String() != s {
+		return JobCursor{}, errCursor
+	}
+	return c, nil
+}
