@@ -15,6 +15,7 @@ type Store interface {
 	Meter
 	Figures
 	RefusedRequests
+	Feed
 
 	// Claim inserts those events of p that are not in the store yet, each with its state row and
 	// its messages, in one commit. It returns one result for each claim of p, in the same order.
@@ -184,8 +185,8 @@ type Store interface {
 	// rows, as of its start. For each source it follows the longest windows among those of p and
 	// those that any process registered in the last WindowsHold; see Windows. It works in chunks of
 	// at most p.Chunk rows, each in a short transaction. Unfinished and dead work stays. Figures are
-	// kept as long as Resolution.Kept says, and refused requests as long as bodies; neither are
-	// counted. An error comes with the counts of the rows already removed, unless the parameters are invalid.
+	// kept as long as Resolution.Kept says, refused requests as long as bodies, and rows of the feed for
+	// FeedKept; none of them are counted. An error comes with the counts of the rows already removed, unless the parameters are invalid.
 	Prune(ctx context.Context, p *PruneParams) (*PruneResult, error)
 
 	// PullBack makes work due that a step of the database's clock left due too far ahead: farther

@@ -12,8 +12,8 @@
 -- row or a message lock the event's row. All rows of an event are written in one transaction and
 -- removed by one statement, so a foreign key would find nothing.
 --
--- The order: events and the work on them, messages, history, jobs, duplicates, figures, refused requests, sources, views,
--- functions, schema_migration.
+-- The order: events and the work on them, messages, history, jobs, duplicates, figures, refused requests, the live feed,
+-- sources, views, functions, schema_migration.
 
 DO $$
 BEGIN
@@ -451,6 +451,29 @@ CREATE INDEX refused_newest ON {schema}.refused (source, at, key);
 
 -- The refused requests of all sources, newest first, and their pruning.
 CREATE INDEX refused_recent ON {schema}.refused (at, key);
+
+-- Until when somebody looks at the live feed: at most one row. Each writer of the feed updates it, and
+-- so holds its lock until the commit: rows become visible in the order of their numbers. Both tables
+-- are unlogged: a write costs no flush, and a crash may empty them.
+CREATE UNLOGGED TABLE {schema}.feed_watch (
+	only_one   boolean PRIMARY KEY DEFAULT true CHECK (only_one),
+	until      timestamptz NOT NULL,
+	floor_seq  bigint NOT NULL, -- feed has all rows after this number, up to last_seq
+	last_seq   bigint NOT NULL  -- begins with the time in microseconds, so no number is used twice
+) WITH (fillfactor = 10);
+
+-- The latest deliveries, attempts and events of all processes, for those who look.
+CREATE UNLOGGED TABLE {schema}.feed (
+	seq       bigint PRIMARY KEY,
+	stored_at timestamptz NOT NULL,
+	at        timestamptz NOT NULL,
+	kind      smallint NOT NULL, -- 0 delivery, 1 event, 2 attempt, 3 refused
+	source    text NOT NULL,
+	event_id  text NOT NULL,
+	type      text NOT NULL,
+	outcome   text NOT NULL,
+	details   bytea NOT NULL -- JSON
+);
 
 -- Sources that may learn one secret from their provider, until armed_until.
 CREATE TABLE {schema}.armed_source (

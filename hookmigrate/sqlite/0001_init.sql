@@ -9,7 +9,8 @@
 -- States are numbers: 0 pending, 1 running (a message: sending), 2 done (a message: sent), 3 dead,
 -- 4 skipped. Keys are SHA-256 hashes that the program computes.
 --
--- The order: events and the work on them, messages, history, jobs, duplicates, figures, refused requests, sources, views,
+-- The order: events and the work on them, messages, history, jobs, duplicates, figures, refused requests, the live feed,
+-- sources, views,
 -- hookonce_schema_migration.
 
 -- Events: one row for each claimed event. The primary key is the claim: an INSERT that conflicts is
@@ -394,6 +395,27 @@ CREATE INDEX hookonce_refused_newest ON hookonce_refused (source, at, key);
 
 -- The refused requests of all sources, newest first.
 CREATE INDEX hookonce_refused_recent ON hookonce_refused (at, key);
+
+-- Until when somebody looks at the live feed: at most one row.
+CREATE TABLE hookonce_feed_watch (
+    only_one  INTEGER NOT NULL PRIMARY KEY CHECK (only_one = 1),
+    until     INTEGER NOT NULL,
+    floor_seq INTEGER NOT NULL, -- the feed has all rows after this number, up to last_seq
+    last_seq  INTEGER NOT NULL  -- begins with the time in microseconds, so no number is used twice
+) STRICT;
+
+-- The latest deliveries, attempts and events of all processes, for those who look.
+CREATE TABLE hookonce_feed (
+    seq       INTEGER NOT NULL PRIMARY KEY,
+    stored_at INTEGER NOT NULL,
+    at        INTEGER NOT NULL,
+    kind      INTEGER NOT NULL, -- 0 delivery, 1 event, 2 attempt, 3 refused
+    source    TEXT    NOT NULL,
+    event_id  TEXT    NOT NULL,
+    type      TEXT    NOT NULL,
+    outcome   TEXT    NOT NULL,
+    details   BLOB    NOT NULL -- JSON
+) STRICT;
 
 -- Sources that may learn one secret from their provider, until armed_until.
 CREATE TABLE hookonce_armed_source (

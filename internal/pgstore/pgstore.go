@@ -40,6 +40,9 @@
 //
 //   - Enqueued messages are written sorted by key.
 //
+//   - Writers of the feed, and its pruning, lock the one row of feed_watch first. A writer waits for
+//     the statement of another one.
+//
 //   - LearnSecret deletes the row of the armed source before it writes the secret; concurrent
 //     callers block, then find the row deleted.
 //
@@ -180,6 +183,9 @@ type statements struct {
 	addRefused            string
 	trimRefused           string
 	pruneRefused          string
+	watchFeed, watched    string
+	addFeed, readFeed     string
+	pruneFeed             string
 	registerWindows       string
 	windows               string
 	forgetWindows         string
@@ -260,6 +266,11 @@ func newStatements(write func(string) string) statements {
 		addRefused:          write(addRefusedSQL),
 		trimRefused:         write(trimRefusedSQL),
 		pruneRefused:        write(pruneRefusedSQL),
+		watchFeed:           write(watchFeedSQL),
+		watched:             write(watchedSQL),
+		addFeed:             write(addFeedSQL),
+		readFeed:            write(readFeedSQL),
+		pruneFeed:           write(pruneFeedSQL),
 		registerWindows:     write(registerWindowsSQL),
 		windows:             write(windowsSQL),
 		forgetWindows:       write(forgetWindowsSQL),

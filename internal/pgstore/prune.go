@@ -70,6 +70,9 @@ func (s *Store) Prune(ctx context.Context, p *driver.PruneParams) (*driver.Prune
 	if err := s.pruneFigures(ctx, p, &now, chunk); err != nil {
 		return result, err
 	}
+	if err := write(ctx, s.pools.Work, "pruning the feed", noRows, s.sql.pruneFeed, &now, driver.FeedKept.Microseconds()); err != nil {
+		return result, err
+	}
 	return result, write(ctx, s.pools.Work, "forgetting windows", noRows, s.sql.forgetWindows, &now, driver.WindowsHold.Microseconds())
 }
 

@@ -16,5 +16,6 @@ var writeStatements = []string{
 	selectDueAt, reopenDone, claimDone, claimStale, claimEnded, selectFailures, deleteInline, countInline, buryInline, selectInline, oldInline,
 	insertEnqueued, insertEnqueuedBody, selectEnqueued,
 	addRollup, addType, deleteRollups, deleteTypes, addRefused, trimRefused, deleteRefused,
+	watchFeed, wantFeed, insertFeed, trimFeed, raiseFloor,
 	countLearned, armSource, takeArmed, forgetLearned, keepLearned,
 }

@@ -28,6 +28,7 @@ func ExerciseConcurrent(t *testing.T, open func(t *testing.T) (a, b driver.Store
 		{"Counts", raceCounts},
 		{"Figures", raceFigures},
 		{"Refused", raceRefused},
+		{"Feed", raceFeed},
 		{"ClaimAgainstPrune", raceClaimPrune},
 		{"PruneTwice", racePruneTwice},
 		{"Quarantine", raceQuarantine},

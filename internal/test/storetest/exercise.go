@@ -77,6 +77,7 @@ func Exercise(t *testing.T, open func(t *testing.T) driver.Store, features ...Fe
 		{"Stats", statsCases()},
 		{"Figures", figureCases()},
 		{"Refused", refusedCases()},
+		{"Feed", feedCases()},
 		{"Secrets", secretCases()},
 		{"Prune", pruneCases()},
 		{"Health", healthCases()},

@@ -265,6 +265,26 @@ func (s *store) Refused(ctx context.Context, f *driver.RefusedFilter) (result *d
 	return s.Store.Refused(ctx, f)
 }
 
+func (s *store) WatchFeed(ctx context.Context, p *driver.WatchFeedParams) (last int64, err error) {
+	defer s.observe("watch_feed", time.Now(), &err)
+	return s.Store.WatchFeed(ctx, p)
+}
+
+func (s *store) FeedWatched(ctx context.Context) (left time.Duration, err error) {
+	defer s.observe("feed_watched", time.Now(), &err)
+	return s.Store.FeedWatched(ctx)
+}
+
+func (s *store) AddFeed(ctx context.Context, p *driver.AddFeedParams) (left time.Duration, err error) {
+	defer s.observe("add_feed", time.Now(), &err)
+	return s.Store.AddFeed(ctx, p)
+}
+
+func (s *store) ReadFeed(ctx context.Context, p *driver.ReadFeedParams) (result *driver.FeedPage, err error) {
+	defer s.observe("read_feed", time.Now(), &err)
+	return s.Store.ReadFeed(ctx, p)
+}
+
 func (s *store) Applied(ctx context.Context) (result []int, err error) {
 	defer s.observe("applied", time.Now(), &err)
 	return s.Store.Applied(ctx)
