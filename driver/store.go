@@ -16,6 +16,7 @@ type Store interface {
 	Figures
 	RefusedRequests
 	Feed
+	DestinationControl
 
 	// Claim inserts those events of p that are not in the store yet, each with its state row and
 	// its messages, in one commit. It returns one result for each claim of p, in the same order.
@@ -53,7 +54,8 @@ type Store interface {
 	// Lease takes up to p.Limit due messages of one destination, oldest due first unless p.Untried
 	// is set. It counts an attempt on each and gives each a token that is higher than all its
 	// earlier ones, even those from before its event was pruned and claimed again. A message with
-	// an expired lease is due again. Messages that other sessions have locked are skipped.
+	// an expired lease is due again. Messages that other sessions have locked are skipped, and so are
+	// those of a paused destination.
 	//
 	// A message without attempts left is made dead instead of leased: its last lease expired, or
 	// p.MaxAttempts was lowered. A round that finds only such messages is repeated, up to

@@ -159,6 +159,9 @@ var endpoints = []endpoint{
 	{method: "GET", path: "/api/v1/sources", serve: (*handler).listSources},
 	{method: "GET", path: "/api/v1/routes", serve: (*handler).listRoutes},
 	{method: "GET", path: "/api/v1/destinations", serve: (*handler).listDestinations},
+	{method: "POST", path: "/api/v1/destinations/{name}/retry", serve: (*handler).retryDestination, thing: destinationThing},
+	{method: "POST", path: "/api/v1/destinations/{name}/pause", serve: (*handler).pauseDestination, thing: destinationThing},
+	{method: "POST", path: "/api/v1/destinations/{name}/resume", serve: (*handler).resumeDestination, thing: destinationThing},
 	{method: "GET", path: "/api/v1/stats", serve: (*handler).showStats},
 	{method: "GET", path: "/api/v1/series", serve: (*handler).showSeries, query: seriesParameters},
 	{method: "GET", path: "/api/v1/openapi.json", serve: (*handler).showOpenAPI},
@@ -251,6 +254,9 @@ func (h *handler) about(e *endpoint, values map[string]string) *handler {
 		if value, ok := values[name]; ok {
 			about.logger = about.logger.With(slog.String(name, value))
 		}
+	}
+	if name, ok := values["name"]; ok && e.thing == destinationThing {
+		about.logger = about.logger.With(slog.String("destination", name))
 	}
 	if id, ok := values["id"]; ok {
 		name := "message_id"

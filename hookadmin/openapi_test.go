@@ -204,6 +204,8 @@ func shapes() map[string]reflect.Type {
 		hookadmin.SourcePage{},
 		hookadmin.RoutePage{},
 		hookadmin.DestinationPage{},
+		hookadmin.DestinationPaused{},
+		hookadmin.DestinationRetried{},
 		hookadmin.Stats{},
 		hookadmin.SeriesPage{},
 		hookadmin.RefusedPage{},

@@ -23,10 +23,10 @@ func (h *handler) listDestinations(w http.ResponseWriter, r *http.Request) {
 	stats, err := h.stats(r)
 	if err != nil {
 		h.logger.WarnContext(r.Context(), "counting failed; destinations are listed without their counts", slog.Any("error", err))
-		writeJSON(w, newDestinationPage(h.engine.Destinations(), nil))
-		return
 	}
-	writeJSON(w, newDestinationPage(h.engine.Destinations(), stats))
+	page := newDestinationPage(h.engine.Destinations(), stats)
+	h.addPaused(r, page)
+	writeJSON(w, page)
 }
 
 func (h *handler) showStats(w http.ResponseWriter, r *http.Request) {
@@ -35,7 +35,14 @@ func (h *handler) showStats(w http.ResponseWriter, r *http.Request) {
 		h.failStore(w, r, err)
 		return
 	}
-	writeJSON(w, newStats(stats))
+	paused, err := h.paused(r)
+	if err != nil {
+		h.failStore(w, r, err)
+		return
+	}
+	out := newStats(stats)
+	out.addPaused(paused)
+	writeJSON(w, out)
 }
 
 func (h *handler) stats(r *http.Request) (*driver.Stats, error) {

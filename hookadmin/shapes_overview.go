@@ -105,6 +105,8 @@ type Destination struct {
 	Sending   *int64 `json:"sending,string"`
 	Dead      *int64 `json:"dead,string"`
 	OldestDue Time   `json:"oldest_due_at"` // of the pending messages; null without one
+	Paused    *bool  `json:"paused"`        // nothing is sent until it is resumed; null if the database did not answer
+	PausedAt  Time   `json:"paused_at"`     // null unless paused
 	// Settings and Circuit are null if Configured is false.
 	Settings *DestinationSettings `json:"settings"`
 	Circuit  *Circuit             `json:"circuit"`
@@ -152,6 +154,8 @@ type Stats struct {
 	OldestDueAt     Time  `json:"oldest_due_at"`       // of the pending messages; null without one
 	DeadLetters     int64 `json:"dead_letters,string"` // dead messages, and dead events without one
 	Quarantined     int64 `json:"quarantined,string"`  // requests in the quarantine
+
+	Paused []string `json:"paused_destinations"` // by name, also those that are not configured
 }
 
 // NewQuarantinePage returns a page of the quarantine as the API prints it.

@@ -53,6 +53,10 @@ func TestPlans(t *testing.T) {
 			_, err := w.Claim(t.Context(), claimOf(sortedClaims(batch...)...))
 			return err
 		}},
+		{"hurry", func() error {
+			_, err := w.HurryMessages(t.Context(), &driver.HurryParams{Destination: "to-billing", Limit: 100})
+			return err
+		}},
 		{"lease and complete", func() error {
 			leased, err := w.Lease(t.Context(), &driver.LeaseParams{Destination: "to-billing", Limit: 100, For: time.Hour, MaxAttempts: 3})
 			if err != nil {

@@ -13,7 +13,7 @@
 -- removed by one statement, so a foreign key would find nothing.
 --
 -- The order: events and the work on them, messages, history, jobs, duplicates, figures, refused requests, the live feed,
--- sources, views, functions, schema_migration.
+-- destinations, sources, views, functions, schema_migration.
 
 DO $$
 BEGIN
@@ -473,6 +473,13 @@ CREATE UNLOGGED TABLE {schema}.feed (
 	type      text NOT NULL,
 	outcome   text NOT NULL,
 	details   bytea NOT NULL -- JSON
+);
+
+-- Destinations that an operator paused: no message of them is leased. A row stays until the operator
+-- resumes the destination, whether or not it is in the settings.
+CREATE TABLE {schema}.paused_destination (
+	destination text PRIMARY KEY,
+	paused_at   timestamptz NOT NULL
 );
 
 -- Sources that may learn one secret from their provider, until armed_until.

@@ -10,8 +10,7 @@
 -- 4 skipped. Keys are SHA-256 hashes that the program computes.
 --
 -- The order: events and the work on them, messages, history, jobs, duplicates, figures, refused requests, the live feed,
--- sources, views,
--- hookonce_schema_migration.
+-- destinations, sources, views, hookonce_schema_migration.
 
 -- Events: one row for each claimed event. The primary key is the claim: an INSERT that conflicts is
 -- a duplicate. Rows are only inserted, pruned of their bodies, and deleted.
@@ -415,6 +414,13 @@ CREATE TABLE hookonce_feed (
     type      TEXT    NOT NULL,
     outcome   TEXT    NOT NULL,
     details   BLOB    NOT NULL -- JSON
+) STRICT;
+
+-- Destinations that an operator paused: no message of them is leased. A row stays until the operator
+-- resumes the destination, whether or not it is in the settings.
+CREATE TABLE hookonce_paused_destination (
+    destination TEXT    NOT NULL PRIMARY KEY,
+    paused_at   INTEGER NOT NULL
 ) STRICT;
 
 -- Sources that may learn one secret from their provider, until armed_until.

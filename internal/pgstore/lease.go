@@ -23,6 +23,7 @@ WITH setting AS MATERIALIZED (
 		m.token = 9223372036854775807 AS stuck, m.attempts >= $4::int OR m.token = 9223372036854775807 AS used_up
 	FROM {schema}.message m
 	WHERE m.destination = $1::text AND m.state IN (0, 1) AND m.due_at <= (SELECT now FROM setting) {only}
+		AND ` + notPausedSQL + `
 	ORDER BY m.due_at {direction}
 	LIMIT $2::int
 	FOR UPDATE SKIP LOCKED

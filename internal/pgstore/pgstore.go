@@ -214,6 +214,8 @@ type statements struct {
 	forgetInline          string
 	fileInline, oldInline string
 	arm, learn, learned   string
+	pause, resume, paused string
+	hurry                 string
 }
 
 func newStatements(write func(string) string) statements {
@@ -312,6 +314,10 @@ func newStatements(write func(string) string) statements {
 		arm:                 write(armSQL),
 		learn:               write(learnSQL),
 		learned:             write(learnedSQL),
+		pause:               write(pauseSQL),
+		resume:              write(resumeSQL),
+		paused:              write(pausedSQL),
+		hurry:               write(hurrySQL),
 	}
 }
 

@@ -66,6 +66,13 @@ func (c *Circuit) allow(n int, now time.Time) (allowed int, kind probe, wait tim
 	return 1, probeOldest, 0
 }
 
+// hurry makes the next probe of an open circuit due.
+func (c *Circuit) hurry(now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.openUntil = now
+}
+
 // dismiss undoes allow for a probe that was not sent.
 func (c *Circuit) dismiss() {
 	c.mu.Lock()

@@ -117,3 +117,18 @@ func TestCircuitCooldownIsBounded(t *testing.T) {
 	w.fail(circuitThreshold)
 	w.allows(allowance{Wait: time.Minute})
 }
+
+func TestHurryMakesTheNextProbeDue(t *testing.T) {
+	t.Parallel()
+	w := newCircuitWorld(t, driver.Retry{First: 10 * time.Second})
+	w.c.hurry(w.now)
+	w.allows(allowance{N: 16}) // a closed circuit stays closed
+	w.fail(circuitThreshold)
+	w.allows(allowance{Wait: 10 * time.Second})
+	w.c.hurry(w.now)
+	w.allows(allowance{N: 1, Probe: probeOldest})
+	w.c.hurry(w.now)
+	w.allows(allowance{}) // one probe at a time
+	w.c.report(false, true, w.now)
+	w.allows(allowance{Wait: 10 * time.Second})
+}

@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"sync"
+	"time"
 )
 
 // Group holds the relays of a process, one for each destination. All methods may be called
@@ -84,6 +85,17 @@ func (g *Group) Wake(destination string) {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
 	if r := g.relays[destination]; r != nil {
+		r.wake()
+	}
+}
+
+// Hurry says that an operator wants the destination tried now: an open circuit probes at once. It
+// ignores unknown names.
+func (g *Group) Hurry(destination string) {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	if r := g.relays[destination]; r != nil {
+		r.dest.Circuit.hurry(time.Now())
 		r.wake()
 	}
 }

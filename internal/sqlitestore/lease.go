@@ -18,13 +18,14 @@ const (
 
 	// In the order of the index alone. Sorting messages that became due in the same microsecond
 	// would read all their bodies.
-	selectOldestDue  = selectDue + ` ORDER BY m.due_at LIMIT ?`
-	selectUntriedDue = selectDue + ` AND m.attempts = 0 ORDER BY m.due_at DESC LIMIT ?`
+	selectOldestDue  = selectDue + ` ORDER BY m.due_at LIMIT ?3`
+	selectUntriedDue = selectDue + ` AND m.attempts = 0 ORDER BY m.due_at DESC LIMIT ?3`
 
 	selectDue = `SELECT m.id, m.event_key, m.token, m.attempts, m.state = 1, m.generation,
 			e.source, e.event_id, e.type, m.route, m.destination, e.received_at, m.replayed, e.headers, e.body
 		FROM hookonce_message m JOIN hookonce_event e ON e.key = m.event_key
-		WHERE m.destination = ? AND m.state IN (0, 1) AND m.due_at <= ?`
+		WHERE m.destination = ?1 AND m.state IN (0, 1) AND m.due_at <= ?2
+			AND NOT EXISTS (SELECT 1 FROM hookonce_paused_destination WHERE destination = ?1)`
 
 	takeLease = `UPDATE hookonce_message SET state = 1, token = ?, attempts = ?, due_at = ? WHERE id = ?`
 

@@ -110,6 +110,7 @@ func TestPlans(t *testing.T) {
 		{"next generation", nextGeneration, []string{messagesOfEvent}, false},
 		{"lease", selectOldestDue, []string{"SEARCH m USING INDEX hookonce_message_due (destination=? AND due_at<?)", oneEvent}, false},
 		{"lease the newest", selectUntriedDue, []string{"SEARCH m USING INDEX hookonce_message_due (destination=? AND due_at<?)", oneEvent}, false},
+		{"hurry", hurryMessages, []string{"COVERING INDEX hookonce_message_due (destination=? AND due_at>?)"}, false},
 		{"bury", buryUsedUp, []string{"USING INDEX sqlite_autoindex_hookonce_message_1 (id=?)"}, false},
 		{"complete", completeMessage, []string{"(id=?)"}, false},
 		{"reopen", reopenMessages, []string{messagesOfEvent}, false},

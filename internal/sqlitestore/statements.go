@@ -18,4 +18,5 @@ var writeStatements = []string{
 	addRollup, addType, deleteRollups, deleteTypes, addRefused, trimRefused, deleteRefused,
 	watchFeed, wantFeed, insertFeed, trimFeed, raiseFloor,
 	countLearned, armSource, takeArmed, forgetLearned, keepLearned,
+	pauseDestination, resumeDestination, hurryMessages,
 }

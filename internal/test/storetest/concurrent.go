@@ -39,6 +39,7 @@ func ExerciseConcurrent(t *testing.T, open func(t *testing.T) (a, b driver.Store
 		{"OneDeadLetter", raceDeadLetter},
 		{"ReplayDeadAgainstLease", raceReplayDeadLease},
 		{"RetryAgainstLease", raceRetryLease},
+		{"PauseAgainstLease", racePause},
 		{"LearnSecret", raceLearn},
 		{"Everything", raceEverything},
 	} {

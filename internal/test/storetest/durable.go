@@ -26,7 +26,7 @@ DO $$
 DECLARE
 	watched text;
 BEGIN
-	FOREACH watched IN ARRAY ARRAY['event', 'event_state', 'message', 'quarantine', 'inline_failure', 'armed_source', 'learned_secret'] LOOP
+	FOREACH watched IN ARRAY ARRAY['event', 'event_state', 'message', 'quarantine', 'inline_failure', 'armed_source', 'learned_secret', 'paused_destination'] LOOP
 		EXECUTE format('CREATE CONSTRAINT TRIGGER watch_commit AFTER INSERT OR UPDATE ON {schema}.%I
 			DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION {schema}.watch_commit()', watched);
 	END LOOP;
@@ -201,6 +201,10 @@ func durableRest[T any](w *bench[T]) []durableStep {
 			if err == nil && !learned {
 				err = fmt.Errorf("it was not learned")
 			}
+			return err
+		}},
+		{"PauseDestination", func(ctx context.Context) error {
+			_, err := w.d.PauseDestination(ctx, &driver.PauseParams{Destination: "to-paused"})
 			return err
 		}},
 	}

@@ -78,6 +78,7 @@ func Exercise(t *testing.T, open func(t *testing.T) driver.Store, features ...Fe
 		{"Figures", figureCases()},
 		{"Refused", refusedCases()},
 		{"Feed", feedCases()},
+		{"Pause", pauseCases()},
 		{"Secrets", secretCases()},
 		{"Prune", pruneCases()},
 		{"Health", healthCases()},

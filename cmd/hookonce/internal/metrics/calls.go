@@ -51,6 +51,10 @@ var operations = []string{
 	"series",
 	"add_refused",
 	"refused",
+	"pause_destination",
+	"resume_destination",
+	"paused_destinations",
+	"hurry_messages",
 	"applied",
 	"apply",
 }
@@ -283,6 +287,26 @@ func (s *store) AddFeed(ctx context.Context, p *driver.AddFeedParams) (left time
 func (s *store) ReadFeed(ctx context.Context, p *driver.ReadFeedParams) (result *driver.FeedPage, err error) {
 	defer s.observe("read_feed", time.Now(), &err)
 	return s.Store.ReadFeed(ctx, p)
+}
+
+func (s *store) PauseDestination(ctx context.Context, p *driver.PauseParams) (result time.Time, err error) {
+	defer s.observe("pause_destination", time.Now(), &err)
+	return s.Store.PauseDestination(ctx, p)
+}
+
+func (s *store) ResumeDestination(ctx context.Context, destination string) (result bool, err error) {
+	defer s.observe("resume_destination", time.Now(), &err)
+	return s.Store.ResumeDestination(ctx, destination)
+}
+
+func (s *store) PausedDestinations(ctx context.Context) (result []driver.PausedDestination, err error) {
+	defer s.observe("paused_destinations", time.Now(), &err)
+	return s.Store.PausedDestinations(ctx)
+}
+
+func (s *store) HurryMessages(ctx context.Context, p *driver.HurryParams) (result int, err error) {
+	defer s.observe("hurry_messages", time.Now(), &err)
+	return s.Store.HurryMessages(ctx, p)
 }
 
 func (s *store) Applied(ctx context.Context) (result []int, err error) {

@@ -1,0 +1,58 @@
+package driver
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// DestinationControl acts on all messages of a destination. A destination is its name: the store does
+// not know the settings.
+type DestinationControl interface {
+	// PauseDestination keeps Lease from leasing messages of a destination until ResumeDestination, in
+	// every process and also after restarts. Calls of Lease that begin after its return lease none and
+	// bury none; leases that are held go on. The messages keep their attempts and their due times. It
+	// returns the time of the pause, which a second call does not change.
+	PauseDestination(ctx context.Context, p *PauseParams) (time.Time, error)
+
+	// ResumeDestination ends a pause, and reports whether there was one.
+	ResumeDestination(ctx context.Context, destination string) (bool, error)
+
+	// PausedDestinations returns the paused destinations by name.
+	PausedDestinations(ctx context.Context) ([]PausedDestination, error)
+
+	// HurryMessages makes the pending messages of a destination that are due later due now, the
+	// earliest first, at most p.Limit. Their attempts and generations stay. It skips messages that
+	// another session has locked, and returns how many it changed.
+	HurryMessages(ctx context.Context, p *HurryParams) (int, error)
+}
+
+// PauseParams are the parameters of DestinationControl.PauseDestination.
+type PauseParams struct {
+	Destination string
+	Now         time.Time // tests only; zero means the database's clock
+}
+
+// Check returns an error that matches ErrBadRow if a store cannot store the parameters.
+func (p *PauseParams) Check() error {
+	if p.Destination == "" || !IsText(p.Destination) {
+		return fmt.Errorf("%w: the name of a destination must be valid UTF-8 without NUL, and not empty, got %.40q", ErrBadRow, p.Destination)
+	}
+	return nil
+}
+
+// PausedDestination is a destination whose messages are not leased.
+type PausedDestination struct {
+	Destination string
+	At          time.Time // of the pause
+}
+
+// MaxHurry is the largest HurryParams.Limit: one call is one transaction.
+const MaxHurry = 1000
+
+// HurryParams are the parameters of DestinationControl.HurryMessages.
+type HurryParams struct {
+	Destination string
+	Limit       int       // 1 to MaxHurry
+	Now         time.Time // tests only; zero means the database's clock
+}
