@@ -115,6 +115,8 @@ type EventDetail struct {
 	BodySHA256 [32]byte
 	BodyPruned bool // the body was removed by retention
 	Deliveries Deliveries
+	Recent     []Delivery      // the newest MaxRecent deliveries, the first one among them; newest first
+	OtherBody  *OtherBody      // nil if there is none, and past retention
 	Messages   []MessageDetail // by route name, then id
 	Tries      []Attempt       // oldest first
 	History    []HistoryEntry  // oldest first
@@ -122,12 +124,14 @@ type EventDetail struct {
 
 // Deliveries summarises the deliveries of an event.
 type Deliveries struct {
-	Count       int64 // at least 1
-	FirstAt     time.Time
-	LastAt      time.Time
-	OtherBodies int64  // deliveries whose body differed from the first
-	RepeatOf    string // event id that brought the same body before; "" if none, or if bodies are not watched
-	Repeats     int64  // deliveries of this body under other event ids
+	Count   int64 // at least 1
+	FirstAt time.Time
+	LastAt  time.Time
+	// FirstRemote and FirstGateway are those of the first delivery, as in Delivery.
+	FirstRemote, FirstGateway string
+	OtherBodies               int64  // deliveries whose body differed from the first
+	RepeatOf                  string // event id that brought the same body before; "" if none, or if bodies are not watched
+	Repeats                   int64  // deliveries of this body under other event ids
 }
 
 // MessageDetail is a message with its state and last outcome.
@@ -159,6 +163,10 @@ type Attempt struct {
 	Error      string
 	At         time.Time // time of recording
 	Took       time.Duration
+	// Response and ResponseType are those of the Completion. They are kept for the first failed
+	// attempt of a message and for the last one, until retention removes the body of the event.
+	Response     []byte
+	ResponseType string
 }
 
 // Cursor is a place in a listing that is sorted by (received at, key), newest first. The zero value

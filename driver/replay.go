@@ -80,6 +80,7 @@ const (
 	ActionRetried        = "retried"          // a pending message was made due at once
 	ActionDiscarded      = "discarded"        // an operator gave up a dead letter
 	ActionUndone         = "undone"           // an operator took a discard back
+	ActionRedacted       = "redacted"         // an operator removed the payload
 )
 
 // HistoryEntry is one change of an event other than a delivery or an attempt. A replay and a

@@ -17,6 +17,7 @@ type Store interface {
 	RefusedRequests
 	Feed
 	DestinationControl
+	Evidence
 
 	// Claim inserts those events of p that are not in the store yet, each with its state row and
 	// its messages, in one commit. It returns one result for each claim of p, in the same order.
@@ -40,7 +41,8 @@ type Store interface {
 	// their old ids.
 	Reopen(ctx context.Context, p *ReopenParams) ([]Key, error)
 
-	// CountDeliveries adds to the counts of duplicate deliveries. It ignores keys without an event.
+	// CountDeliveries adds to the counts of duplicate deliveries, and stores the newest of them and
+	// the first other body. It ignores keys without an event.
 	CountDeliveries(ctx context.Context, p *CountDeliveriesParams) error
 
 	// Quarantine stores verified requests that are not usable as events. A body that the source has
@@ -261,6 +263,8 @@ type Claim struct {
 	Body       []byte    // as received, byte for byte
 	BodyHash   [sha256.Size]byte
 	BodyGuard  BodyGuard
+	Remote     string // the client's address, of at most MaxFigureText bytes; "" if it is not known
+	Gateway    string // the name of the host that received it, of at most MaxFigureText bytes
 	Work       Work
 	Messages   []NewMessage // one for each matched route
 	// Undecided, if not "", is NoteUndecided and the name of a route: it is not known which messages
@@ -327,20 +331,6 @@ func (r *ClaimResult) Settled() bool { return r.Claimed || r.Duplicate }
 type ReopenParams struct {
 	Keys []Key
 	Now  time.Time // tests only; zero means the database's clock
-}
-
-// DeliveryCount holds the deliveries of one event since the last flush.
-type DeliveryCount struct {
-	Key         Key
-	Duplicates  int // deliveries after the first
-	OtherBodies int // those with a different body
-	Repeats     int // deliveries of this event's body under other ids
-}
-
-// CountDeliveriesParams are the parameters of Store.CountDeliveries.
-type CountDeliveriesParams struct {
-	Counts []DeliveryCount // sorted by Key, without repetition
-	Now    time.Time       // tests only; zero means the database's clock
 }
 
 // Quarantined is a verified request without a usable event.
@@ -445,6 +435,12 @@ type Completion struct {
 	StatusCode int           // the destination's answer; 0 if there was none
 	Error      string        // valid UTF-8 without NUL; "" for MessageSent; the reason for MessageStale
 	Took       time.Duration // duration of the attempt
+	// Response is the beginning of the destination's answer to a failed attempt, at most MaxResponse
+	// bytes, without our secrets; nil if there was no answer. ResponseType is its content type, at
+	// most MaxResponseType bytes of valid UTF-8 without NUL. A message keeps the response of its
+	// first failed attempt and that of its last one.
+	Response     []byte
+	ResponseType string
 	// Applied is the object version that a MessageSent delivered, where a stale rule watches the
 	// object. It is stored if it is higher than the stored version.
 	Applied *ObjectVersion

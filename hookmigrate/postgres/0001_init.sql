@@ -53,8 +53,8 @@ COMMENT ON FUNCTION {schema}.error_signature(text) IS
 -- Events: one row for each claimed event. The primary key is the claim: an INSERT that conflicts is
 -- a duplicate.
 --
--- Claims only insert, and only pruning updates or deletes. An open UPDATE of a row would block
--- every claim of its key, even with ON CONFLICT DO NOTHING. Columns that change while an event is
+-- Claims only insert, and only pruning and redacting update or delete. An open UPDATE of a row would
+-- block every claim of its key, even with ON CONFLICT DO NOTHING. Columns that change while an event is
 -- worked on are therefore in event_state and message.
 --
 -- A message that was enqueued by itself, without an event, has a row here too. The row holds the
@@ -69,9 +69,11 @@ CREATE TABLE {schema}.event (
 	work        smallint NOT NULL,              -- 0: only its messages; 1: it has a row in event_state
 	watched     boolean NOT NULL DEFAULT false, -- its body is compared with earlier bodies, see body_seen
 	outbox      boolean NOT NULL DEFAULT false, -- the body of an enqueued message, not an event
+	remote      text NOT NULL DEFAULT '',       -- of the first delivery: the client's address; '' if it is not known
+	gateway     text NOT NULL DEFAULT '',       -- of the first delivery: the name of the host that received it
 	body_sha256 bytea NOT NULL CHECK (octet_length(body_sha256) = 32),
-	headers     bytea,                          -- JSON; null once retention has removed it
-	body        bytea                           -- null once retention has removed it
+	headers     bytea,                          -- JSON; null once retention or an operator has removed it
+	body        bytea                           -- null once retention or an operator has removed it
 );
 
 -- Listings of events and of messages, newest first; pruning of events, oldest first.
@@ -183,6 +185,8 @@ CREATE TABLE {schema}.inline_failure (
 	headers      bytea NOT NULL,
 	body         bytea NOT NULL,
 	body_sha256  bytea NOT NULL CHECK (octet_length(body_sha256) = 32),
+	remote       text NOT NULL, -- with gateway: of the first delivery, see event
+	gateway      text NOT NULL,
 	message_ids  text[] NOT NULL, -- with routes and destinations: the messages that the event gets
 	routes       text[] NOT NULL,
 	destinations text[] NOT NULL,
@@ -280,7 +284,19 @@ CREATE TABLE {schema}.attempt (
 	PRIMARY KEY (message_id, generation, number)
 );
 
--- Replays, reopenings, retries and discards of an event, for the audit. The transaction of the
+-- The destination's answers to failed attempts: for each message the answer to the first failed
+-- attempt, if there was one, and the latest answer. They go with the body of the event.
+CREATE TABLE {schema}.attempt_response (
+	message_id   text NOT NULL,
+	generation   integer NOT NULL,
+	number       integer NOT NULL,
+	first        boolean NOT NULL, -- no attempt before it failed
+	content_type text NOT NULL,
+	response     bytea NOT NULL,   -- the beginning of the answer's body, without our secrets
+	PRIMARY KEY (message_id, generation, number)
+);
+
+-- Replays, reopenings, retries, discards and redactions of an event, for the audit. The transaction of the
 -- action writes the row under the lock of the event's row, and pruning removes it with the event.
 CREATE TABLE {schema}.history (
 	id         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -340,15 +356,35 @@ CREATE INDEX job_created ON {schema}.job (created_at, id COLLATE "C");
 -- Running jobs, for the processes that look for work.
 CREATE INDEX job_running ON {schema}.job (leased_until) WHERE state = 1;
 
--- How often an event was delivered again. Apart from event, because claims must not meet updates
--- there.
+-- One delivery of an event.
+CREATE TYPE {schema}.delivery AS (
+	at        timestamptz,
+	remote    text,   -- the client's address
+	gateway   text,   -- the name of the host that received it
+	same_body boolean -- its body is that of the first delivery
+);
+
+-- How often an event was delivered again, and the newest of these deliveries. Apart from event,
+-- because claims must not meet updates there. The deliveries are in the row of the count, so that a
+-- storm of duplicates updates one row for each event and deletes none.
 CREATE TABLE {schema}.delivery_count (
 	key          bytea PRIMARY KEY,
 	duplicates   bigint NOT NULL, -- deliveries after the first
 	other_bodies bigint NOT NULL, -- duplicates whose body differs from the first
 	repeats      bigint NOT NULL, -- deliveries of this event's body under other event ids
-	last_at      timestamptz      -- of the last duplicate; null: there was none
+	last_at      timestamptz,     -- of the last duplicate; null: there was none
+	recent       {schema}.delivery[] NOT NULL DEFAULT '{}' -- the newest 20 duplicates, newest first
 ) WITH (fillfactor = 80);
+
+-- The first duplicate of an event that had another body. It goes with the body of the event.
+CREATE TABLE {schema}.other_body (
+	key         bytea PRIMARY KEY, -- of the event
+	at          timestamptz NOT NULL,
+	body_sha256 bytea NOT NULL CHECK (octet_length(body_sha256) = 32), -- of the whole body
+	body_size   bigint NOT NULL,                                       -- of the whole body
+	headers     bytea NOT NULL,                                        -- JSON
+	body        bytea NOT NULL                                         -- its beginning, at most 64 KiB
+);
 
 -- Which event first brought a body, for sources whose event ids are not signed.
 --
@@ -538,6 +574,8 @@ SELECT
 	e.body,
 	e.body_sha256,
 	e.watched,
+	e.remote,
+	e.gateway,
 	coalesce(d.other_bodies, 0) AS other_bodies,
 	coalesce(d.repeats, 0) AS repeats,
 	greatest(e.received_at, d.last_at) AS last_at
@@ -803,7 +841,8 @@ CREATE FUNCTION {schema}.claim(
 	lock_timeout text, at timestamptz,
 	keys bytea[], sources text[], event_ids text[], types text[], occurred timestamptz[],
 	headers bytea[], bodies bytea[], body_hashes bytea[], body_keys bytea[], guards integer[], works integer[],
-	notes text[], message_ids text[], message_keys bytea[], message_routes text[], message_destinations text[],
+	notes text[], remotes text[], gateways text[],
+	message_ids text[], message_keys bytea[], message_routes text[], message_destinations text[],
 	allowed_unsafe text[],
 	OUT place bigint, OUT n_claimed integer, OUT lock_before text,
 	OUT is_claimed boolean, OUT body_taken boolean, OUT known_sha256 bytea, OUT is_dead boolean, OUT seen_key bytea, OUT seen_id text
@@ -901,13 +940,14 @@ BEGIN
 	IF known_keys IS NULL OR cardinality(known_keys) < n THEN
 		WITH event_new AS (
 			INSERT INTO {schema}.event (
-				key, source, event_id, type, occurred_at, received_at, headers, body, body_sha256, work, watched
+				key, source, event_id, type, occurred_at, received_at, headers, body, body_sha256, work, watched, remote, gateway
 			)
-			SELECT i.key, i.source, i.event_id, i.type, i.occurred_at, moment, i.headers, i.body, i.body_sha256, CASE WHEN i.work > 0 OR i.note <> '' THEN 1 ELSE 0 END, i.guard > 0
+			SELECT i.key, i.source, i.event_id, i.type, i.occurred_at, moment, i.headers, i.body, i.body_sha256,
+				CASE WHEN i.work > 0 OR i.note <> '' THEN 1 ELSE 0 END, i.guard > 0, i.remote, i.gateway
 			FROM unnest(
 				claim.keys, claim.sources, claim.event_ids, claim.types, claim.occurred, claim.headers, claim.bodies,
-				claim.body_hashes, claim.body_keys, claim.guards, claim.works, claim.notes
-			) AS i (key, source, event_id, type, occurred_at, headers, body, body_sha256, body_key, guard, work, note)
+				claim.body_hashes, claim.body_keys, claim.guards, claim.works, claim.notes, claim.remotes, claim.gateways
+			) AS i (key, source, event_id, type, occurred_at, headers, body, body_sha256, body_key, guard, work, note, remote, gateway)
 			WHERE (known_keys IS NULL OR (i.key IN (SELECT unnest(known_keys))) IS NOT TRUE)
 				AND (i.guard < 2 OR ((i.body_key, i.key) IN (SELECT b.body_key, b.key FROM unnest(new_bodies, new_keys) AS b (body_key, key))) IS TRUE)
 			ON CONFLICT (key) DO NOTHING
@@ -981,7 +1021,7 @@ $$;
 
 COMMENT ON FUNCTION {schema}.claim(
 	text, timestamptz, bytea[], text[], text[], text[], timestamptz[], bytea[], bytea[], bytea[], bytea[], integer[], integer[],
-	text[], text[], bytea[], text[], text[], text[]
+	text[], text[], text[], text[], bytea[], text[], text[], text[]
 ) IS 'For hookonce itself: claims events and writes their messages. Pass only verified events.';
 
 -- The functions for applications follow: take, fail and enqueue. They check their arguments and run

@@ -13,7 +13,7 @@
 -- destinations, sources, views, hookonce_schema_migration.
 
 -- Events: one row for each claimed event. The primary key is the claim: an INSERT that conflicts is
--- a duplicate. Rows are only inserted, pruned of their bodies, and deleted.
+-- a duplicate. Rows are only inserted, emptied of their bodies, and deleted.
 --
 -- A message that was enqueued by itself, without an event, has a row here too. The row holds the
 -- message's body and headers, and outbox keeps it out of every listing of events.
@@ -37,8 +37,10 @@ CREATE TABLE hookonce_event (
     outbox      INTEGER NOT NULL DEFAULT 0,              -- 1: the body of an enqueued message, not an event
     repeat_of   BLOB,                                    -- key of the event that first brought this body; null: none, or not compared
     body_sha256 BLOB    NOT NULL CHECK (length(body_sha256) = 32),
-    headers     BLOB,                                    -- JSON; null once retention has removed it
-    body        BLOB                                     -- null once retention has removed it
+    remote      TEXT    NOT NULL DEFAULT '',             -- of the first delivery: the client's address; '' if it is not known
+    gateway     TEXT    NOT NULL DEFAULT '',             -- of the first delivery: the name of the host that received it
+    headers     BLOB,                                    -- JSON; null once retention or an operator has removed it
+    body        BLOB                                     -- null once retention or an operator has removed it
 ) STRICT;
 
 -- Listings of events and of messages, newest first; pruning of events, oldest first. Pruning finds
@@ -136,6 +138,8 @@ CREATE TABLE hookonce_inline_failure (
     headers     BLOB    NOT NULL,
     body        BLOB    NOT NULL,
     body_sha256 BLOB    NOT NULL CHECK (length(body_sha256) = 32),
+    remote      TEXT    NOT NULL, -- with gateway: of the first delivery, see hookonce_event
+    gateway     TEXT    NOT NULL,
     messages    TEXT    NOT NULL, -- JSON: the messages that the event gets
     failures    INTEGER NOT NULL,
     last_error  TEXT    NOT NULL,
@@ -228,7 +232,19 @@ CREATE TABLE hookonce_attempt (
     PRIMARY KEY (message_id, generation, number)
 ) STRICT, WITHOUT ROWID;
 
--- Replays, reopenings, retries and discards of an event, for the audit. The transaction of the
+-- The destination's answers to failed attempts: for each message the answer to the first failed
+-- attempt, if there was one, and the latest answer. They go with the body of the event.
+CREATE TABLE hookonce_attempt_response (
+    message_id   TEXT    NOT NULL,
+    generation   INTEGER NOT NULL,
+    number       INTEGER NOT NULL,
+    first        INTEGER NOT NULL, -- 1: no attempt before it failed
+    content_type TEXT    NOT NULL,
+    response     BLOB    NOT NULL, -- the beginning of the answer's body, without our secrets
+    PRIMARY KEY (message_id, generation, number)
+) STRICT;
+
+-- Replays, reopenings, retries, discards and redactions of an event, for the audit. The transaction of the
 -- action writes the row, and pruning removes it with the event.
 CREATE TABLE hookonce_history (
     id         INTEGER PRIMARY KEY,
@@ -289,14 +305,27 @@ CREATE INDEX hookonce_job_created ON hookonce_job (created_at, id);
 -- Running jobs, for the processes that look for work.
 CREATE INDEX hookonce_job_running ON hookonce_job (leased_until) WHERE state = 1;
 
--- How often an event was delivered again. Apart from hookonce_event, which is never updated for it.
+-- How often an event was delivered again, and the newest of these deliveries. Apart from
+-- hookonce_event, which is never updated for it. The deliveries are in the row of the count, so that
+-- a storm of duplicates updates one row for each event and deletes none.
 CREATE TABLE hookonce_delivery_count (
     key          BLOB    NOT NULL PRIMARY KEY,
     duplicates   INTEGER NOT NULL DEFAULT 0, -- deliveries after the first
     other_bodies INTEGER NOT NULL DEFAULT 0, -- duplicates whose body differs from the first
     repeats      INTEGER NOT NULL DEFAULT 0, -- deliveries of this event's body under other event ids
-    last_at      INTEGER                     -- of the last duplicate; null: there was none
+    last_at      INTEGER,                    -- of the last duplicate; null: there was none
+    recent       TEXT    NOT NULL DEFAULT '' -- JSON: the newest 20 duplicates, newest first; '' if there was none
 ) STRICT, WITHOUT ROWID;
+
+-- The first duplicate of an event that had another body. It goes with the body of the event.
+CREATE TABLE hookonce_other_body (
+    key         BLOB    NOT NULL PRIMARY KEY,                            -- of the event
+    at          INTEGER NOT NULL,
+    body_sha256 BLOB    NOT NULL CHECK (length(body_sha256) = 32),       -- of the whole body
+    body_size   INTEGER NOT NULL,                                        -- of the whole body
+    headers     BLOB    NOT NULL,                                        -- JSON
+    body        BLOB    NOT NULL                                         -- its beginning, at most 64 KiB
+) STRICT;
 
 -- Which event first brought a body, for sources whose event ids are not signed.
 CREATE TABLE hookonce_body_seen (
@@ -495,7 +524,7 @@ SELECT
              WHERE m.event_key = e.key AND m.last_error <> ''
              ORDER BY m.failed_at DESC, m.due_at DESC, m.id LIMIT 1), '')
     END AS last_error,
-    e.headers, e.body, e.body_sha256, e.repeat_of
+    e.headers, e.body, e.body_sha256, e.repeat_of, e.remote, e.gateway
 FROM hookonce_event e
 WHERE e.outbox = 0;
 

@@ -90,6 +90,15 @@ func Replay(e *Event, mode driver.ReplayMode, note string, now *Now) (*Plan, err
 	return plan, nil
 }
 
+// Redact returns the generation of e, whose payload is about to be removed. The error is
+// driver.ErrOpen if e is not finished.
+func Redact(e *Event) (generation int, err error) {
+	if e.open() {
+		return 0, driver.ErrOpen
+	}
+	return e.generation(), nil
+}
+
 // Action returns the history's name for a replay in a mode.
 func Action(mode driver.ReplayMode) string {
 	switch mode {

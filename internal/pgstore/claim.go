@@ -319,6 +319,7 @@ func (b *claimBatch) arguments() []any {
 	keys, headers, bodies := make([][]byte, n), make([][]byte, n), make([][]byte, n)
 	hashes, bodyKeys := make([][]byte, n), make([][]byte, n)
 	sources, ids, types, notes := make([]string, n), make([]string, n), make([]string, n), make([]string, n)
+	remotes, gateways := make([]string, n), make([]string, n)
 	occurred := make([]*time.Time, n)
 	guards, works := make([]int32, n), make([]int32, n)
 	messageIDs, routes, destinations, messageKeys := []string{}, []string{}, []string{}, [][]byte{}
@@ -328,7 +329,7 @@ func (b *claimBatch) arguments() []any {
 		occurred[i] = storable(c.OccurredAt)
 		headers[i], bodies[i], hashes[i] = notNil(c.Headers), notNil(c.Body), c.BodyHash[:]
 		bodyKeys[i], guards[i], works[i] = b.bodyKeys[place][:], int32(c.BodyGuard), int32(c.Work)
-		notes[i] = c.Undecided
+		notes[i], remotes[i], gateways[i] = c.Undecided, c.Remote, c.Gateway
 		for _, m := range c.Messages {
 			messageIDs, messageKeys = append(messageIDs, m.ID), append(messageKeys, c.Key[:])
 			routes, destinations = append(routes, m.Route), append(destinations, m.Destination)
@@ -337,7 +338,7 @@ func (b *claimBatch) arguments() []any {
 	return []any{
 		b.lockTimeout(), clock(b.Now),
 		keys, sources, ids, types, occurred, headers, bodies, hashes, bodyKeys, guards, works,
-		notes, messageIDs, messageKeys, routes, destinations, notNone(b.AllowUnsafe),
+		notes, remotes, gateways, messageIDs, messageKeys, routes, destinations, notNone(b.AllowUnsafe),
 	}
 }
 

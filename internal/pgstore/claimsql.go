@@ -9,7 +9,7 @@ FROM {schema}.claim(
 	$1::text, $2::timestamptz,
 	$3::bytea[], $4::text[], $5::text[], $6::text[], $7::timestamptz[], $8::bytea[], $9::bytea[],
 	$10::bytea[], $11::bytea[], $12::int[], $13::int[],
-	$14::text[], $15::text[], $16::bytea[], $17::text[], $18::text[], $19::text[]
+	$14::text[], $15::text[], $16::text[], $17::text[], $18::bytea[], $19::text[], $20::text[], $21::text[]
 )`
 
 	// unclaimSQL deletes the event of a test.

@@ -28,7 +28,7 @@ WITH setting AS MATERIALIZED (
 ), mine AS MATERIALIZED (
 	SELECT c.key, c.done, e.work
 	FROM unnest($1::bytea[], $2::bool[]) AS c (key, done)
-	CROSS JOIN LATERAL (SELECT e.work FROM {schema}.event e WHERE e.key = c.key LIMIT 1) e
+	CROSS JOIN LATERAL (SELECT e.work FROM {schema}.event e WHERE e.key = c.key AND e.body IS NOT NULL LIMIT 1) e
 ), queued AS MATERIALIZED (
 	SELECT s.key, s.generation, mine.done
 	FROM mine

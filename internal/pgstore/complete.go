@@ -2,6 +2,7 @@ package pgstore
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/hookonce/hookonce/driver"
 )
@@ -16,15 +17,17 @@ const heldSQL = `
 		FOR UPDATE
 	) m`
 
-// completeSQL records outcomes: 1 sent, 2 retry, 3 dead, 4 stale.
+// completeSQL records outcomes: 1 sent, 2 retry, 3 dead, 4 stale. Of the responses of a message it
+// keeps that of the first failed attempt and the latest one. The look-ups for each message have a
+// LIMIT, so that they can only be nested loops over an index.
 const completeSQL = `
 WITH setting AS MATERIALIZED (
 	SELECT coalesce($8::timestamptz, now()) AS now, {schema}.durably() AS durable
 ), held AS MATERIALIZED (
 	SELECT i.*, m.attempts, m.generation
 	FROM (
-		SELECT * FROM unnest($1::text[], $2::bigint[], $3::int[], $4::bigint[], $5::int[], $6::text[], $7::bigint[])
-			WITH ORDINALITY AS i (id, token, outcome, retry_in, status_code, error, took, place)
+		SELECT * FROM unnest($1::text[], $2::bigint[], $3::int[], $4::bigint[], $5::int[], $6::text[], $7::bigint[], $14::text[], $15::bytea[])
+			WITH ORDINALITY AS i (id, token, outcome, retry_in, status_code, error, took, content_type, response, place)
 		ORDER BY id
 	) i` + heldSQL + `
 ), changed AS (
@@ -46,6 +49,23 @@ WITH setting AS MATERIALIZED (
 	SELECT id, generation, attempts, outcome, nullif(status_code, 0), nullif(error, ''), setting.now, took
 	FROM changed, setting
 	WHERE outcome < 4
+), superseded AS (
+	DELETE FROM {schema}.attempt_response WHERE ctid = ANY (ARRAY(
+		SELECT r.place
+		FROM changed c
+		CROSS JOIN LATERAL (
+			SELECT r.ctid AS place FROM {schema}.attempt_response r
+			WHERE c.outcome IN (2, 3) AND r.message_id = c.id AND NOT r.first
+			LIMIT 100
+		) r
+	))
+), answered AS (
+	INSERT INTO {schema}.attempt_response (message_id, generation, number, first, content_type, response)
+	SELECT c.id, c.generation, c.attempts,
+		(SELECT count(*) FROM (SELECT FROM {schema}.attempt a WHERE a.message_id = c.id AND a.outcome > 1 LIMIT 1) before) = 0,
+		c.content_type, c.response
+	FROM changed c
+	WHERE c.outcome IN (2, 3) AND octet_length(c.response) > 0
 ), applied AS (
 	INSERT INTO {schema}.object_version AS v (object, source, version, shown, applied_at)
 	SELECT DISTINCT ON (o.object) o.object, o.source, o.version, o.shown, setting.now
@@ -60,9 +80,11 @@ SELECT place FROM changed`
 
 // Complete implements [driver.Store].
 func (s *Store) Complete(ctx context.Context, p *driver.CompleteParams) ([]bool, error) {
+	const op = "completing messages"
 	held := make([]bool, len(p.Completions))
 	var places []int
-	var ids, errors []string
+	var ids, errors, types []string
+	var responses [][]byte
 	var tokens, retryIn, took []int64
 	var outcomes, statusCodes []int32
 	applied, appliedBy := newVersionArgs(), []int64{}
@@ -71,6 +93,9 @@ func (s *Store) Complete(ctx context.Context, p *driver.CompleteParams) ([]bool,
 		c := &p.Completions[i]
 		if c.Outcome < driver.MessageSent || c.Outcome > driver.MessageStale {
 			panic("pgstore: a completion without an outcome")
+		}
+		if err := c.CheckResponse(); err != nil {
+			return nil, fmt.Errorf("%s: %w", op, err)
 		}
 		lease := driver.MessageLease{ID: c.ID, Token: c.Token}
 		if seen[lease] {
@@ -82,6 +107,7 @@ func (s *Store) Complete(ctx context.Context, p *driver.CompleteParams) ([]bool,
 		tokens, took = append(tokens, c.Token), append(took, max(0, c.Took.Microseconds()))
 		retryIn = append(retryIn, max(0, c.RetryIn.Microseconds()))
 		outcomes, statusCodes = append(outcomes, int32(c.Outcome)), append(statusCodes, int32(c.StatusCode))
+		types, responses = append(types, c.ResponseType), append(responses, notNil(c.Response))
 		if c.Applied != nil {
 			applied.add(c.Applied)
 			appliedBy = append(appliedBy, int64(len(places)))
@@ -90,7 +116,7 @@ func (s *Store) Complete(ctx context.Context, p *driver.CompleteParams) ([]bool,
 	if len(places) == 0 {
 		return held, nil
 	}
-	err := write(ctx, s.pools.Work, "completing messages", func(r Rows) error {
+	err := write(ctx, s.pools.Work, op, func(r Rows) error {
 		var place int64
 		if err := r.Scan(&place); err != nil {
 			return err
@@ -98,7 +124,7 @@ func (s *Store) Complete(ctx context.Context, p *driver.CompleteParams) ([]bool,
 		held[places[place-1]] = true
 		return nil
 	}, s.sql.complete, ids, tokens, outcomes, retryIn, statusCodes, errors, took, clock(p.Now),
-		appliedBy, applied.objects, applied.sources, applied.versions, applied.shown)
+		appliedBy, applied.objects, applied.sources, applied.versions, applied.shown, types, responses)
 	if err != nil {
 		return nil, err
 	}

@@ -10,33 +10,13 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// countSQL adds to the counts of events. The shared lock on the event's row keeps pruning from
-// removing the event and the count at the same time. It passes over an event that is being pruned.
-const countSQL = `
-WITH kept AS MATERIALIZED (
-	SELECT i.*
-	FROM (
-		SELECT * FROM unnest($1::bytea[], $2::bigint[], $3::bigint[], $4::bigint[])
-			AS i (key, duplicates, other_bodies, repeats)
-		ORDER BY key
-	) i
-	CROSS JOIN LATERAL (
-		SELECT FROM {schema}.event e WHERE e.key = i.key FOR KEY SHARE SKIP LOCKED
-	) e
-)
-INSERT INTO {schema}.delivery_count AS c (key, duplicates, other_bodies, repeats, last_at)
-SELECT key, duplicates, other_bodies, repeats, CASE WHEN duplicates > 0 THEN coalesce($5::timestamptz, now()) END
-FROM kept
-ORDER BY key
-ON CONFLICT (key) DO UPDATE SET
-	duplicates = c.duplicates + excluded.duplicates,
-	other_bodies = c.other_bodies + excluded.other_bodies,
-	repeats = c.repeats + excluded.repeats,
-	last_at = greatest(c.last_at, excluded.last_at)`
-
 // CountDeliveries implements [driver.Store].
 func (s *Store) CountDeliveries(ctx context.Context, p *driver.CountDeliveriesParams) error {
+	const op = "counting deliveries"
 	mustBeSorted(len(p.Counts), func(i int) driver.Key { return p.Counts[i].Key })
+	if err := p.Check(); err != nil {
+		return fmt.Errorf("%s: %w", op, err)
+	}
 	if len(p.Counts) == 0 {
 		return nil
 	}
@@ -49,8 +29,8 @@ func (s *Store) CountDeliveries(ctx context.Context, p *driver.CountDeliveriesPa
 		otherBodies = append(otherBodies, int64(c.OtherBodies))
 		repeats = append(repeats, int64(c.Repeats))
 	}
-	return write(ctx, s.pools.Receive, "counting deliveries", noRows, s.sql.count,
-		keys, duplicates, otherBodies, repeats, clock(p.Now))
+	args := append([]any{keys, duplicates, otherBodies, repeats, clock(p.Now)}, recentArgs(p)...)
+	return write(ctx, s.pools.Receive, op, noRows, s.sql.count, args...)
 }
 
 const quarantineSQL = `

@@ -38,7 +38,7 @@ func (e *eventRow) finish() driver.Event {
 }
 
 var detailSQL = `
-SELECT ` + eventColumns + `, headers, body, body_sha256, watched, other_bodies, repeats, ` + bounded("last_at") + `
+SELECT ` + eventColumns + `, headers, body, body_sha256, watched, remote, gateway, other_bodies, repeats, ` + bounded("last_at") + `
 FROM {schema}.event_overview`
 
 var eventByKeySQL = detailSQL + `
@@ -60,12 +60,14 @@ ORDER BY m.route COLLATE "C", m.id COLLATE "C"`
 
 const attemptsSQL = `
 SELECT * FROM (
-	SELECT a.message_id, a.generation, a.number, a.outcome, coalesce(a.status_code, 0), coalesce(a.error, ''), a.at, a.took
+	SELECT a.message_id, a.generation, a.number, a.outcome, coalesce(a.status_code, 0), coalesce(a.error, ''), a.at, a.took,
+		coalesce(r.content_type, ''), r.response
 	FROM {schema}.message m
 	JOIN {schema}.attempt a ON a.message_id = m.id
+	LEFT JOIN {schema}.attempt_response r ON r.message_id = a.message_id AND r.generation = a.generation AND r.number = a.number
 	WHERE m.event_key = $1::bytea OR m.cause = $1::bytea
 	UNION ALL
-	SELECT '', a.generation, a.number, a.outcome, 0, a.error, a.at, a.took
+	SELECT '', a.generation, a.number, a.outcome, 0, a.error, a.at, a.took, '', NULL
 	FROM {schema}.event_attempt a
 	WHERE a.key = $1::bytea
 ) a
@@ -84,13 +86,14 @@ func (s *Store) Event(ctx context.Context, source, eventID string) (*driver.Even
 				return err
 			}
 		}
-		if err := s.messagesOf(ctx, conn, detail); err != nil {
-			return err
+		for _, read := range []func(context.Context, Conn, *driver.EventDetail) error{
+			s.recentOf, s.otherBodyOf, s.messagesOf, s.attemptsOf, s.historyOf,
+		} {
+			if err := read(ctx, conn, detail); err != nil {
+				return err
+			}
 		}
-		if err := s.attemptsOf(ctx, conn, detail); err != nil {
-			return err
-		}
-		return s.historyOf(ctx, conn, detail)
+		return nil
 	})
 	if err != nil {
 		return nil, readFailed(s.pools.Admin, "reading an event", err)
@@ -114,7 +117,7 @@ func (s *Store) detail(ctx context.Context, conn Conn, source, eventID string) (
 		var row eventRow
 		var hash []byte
 		err := r.Scan(append(row.targets(), &detail.Headers, &detail.Body, &hash, &watched,
-			&detail.Deliveries.OtherBodies, &detail.Deliveries.Repeats, &detail.Deliveries.LastAt)...)
+			&detail.Deliveries.FirstRemote, &detail.Deliveries.FirstGateway, &detail.Deliveries.OtherBodies, &detail.Deliveries.Repeats, &detail.Deliveries.LastAt)...)
 		if err != nil {
 			return err
 		}
@@ -163,7 +166,7 @@ func (s *Store) attemptsOf(ctx context.Context, conn Conn, d *driver.EventDetail
 		var outcome int16
 		var generation, number, statusCode int32
 		var took int64
-		if err := r.Scan(&a.MessageID, &generation, &number, &outcome, &statusCode, &a.Error, &a.At, &took); err != nil {
+		if err := r.Scan(&a.MessageID, &generation, &number, &outcome, &statusCode, &a.Error, &a.At, &took, &a.ResponseType, &a.Response); err != nil {
 			return err
 		}
 		a.Generation, a.Number, a.StatusCode = int(generation), int(number), int(statusCode)

@@ -14,10 +14,10 @@ const (
 	countInlineSQL = `
 INSERT INTO {schema}.inline_failure AS f (
 	key, source, event_id, type, occurred_at, headers, body, body_sha256,
-	message_ids, routes, destinations, failures, last_error, first_at, last_at
+	message_ids, routes, destinations, failures, last_error, first_at, last_at, remote, gateway
 )
 SELECT $1::bytea, $2::text, $3::text, $4::text, $5::timestamptz, $6::bytea, $7::bytea, $8::bytea,
-	$9::text[], $10::text[], $11::text[], 1, $12::text, now, now
+	$9::text[], $10::text[], $11::text[], 1, $12::text, now, now, $15::text, $16::text
 FROM (
 	SELECT coalesce($13::timestamptz, now()) AS now,
 		set_config('lock_timeout', '1s', true) AS bound, set_config('idle_in_transaction_session_timeout', '5s', true),
@@ -57,9 +57,9 @@ WITH setting AS MATERIALIZED (
 		AND ($3::bigint = 0 OR f.last_at < setting.now - $3::bigint * interval '1 microsecond')
 ), claimed AS (
 	INSERT INTO {schema}.event (
-		key, source, event_id, type, occurred_at, received_at, headers, body, body_sha256, work
+		key, source, event_id, type, occurred_at, received_at, headers, body, body_sha256, work, remote, gateway
 	)
-	SELECT key, source, event_id, type, occurred_at, first_at, headers, body, body_sha256, 1
+	SELECT key, source, event_id, type, occurred_at, first_at, headers, body, body_sha256, 1, remote, gateway
 	FROM failure
 	ON CONFLICT (key) DO NOTHING
 	RETURNING key
@@ -130,7 +130,7 @@ func (s *Store) countInline(ctx context.Context, conn Conn, f *driver.InlineFail
 	var failures int32
 	err := scan(ctx, conn, func(r Rows) error { return r.Scan(&failures) }, s.sql.countInline,
 		c.Key[:], c.Source, c.EventID, c.Type, storable(c.OccurredAt), notNil(c.Headers), notNil(c.Body), c.BodyHash[:],
-		ids, routes, destinations, plain(f.Error), clock(f.Now), int32(max(f.Limit, 1)))
+		ids, routes, destinations, plain(f.Error), clock(f.Now), int32(max(f.Limit, 1)), c.Remote, c.Gateway)
 	return int(failures), err
 }
 

@@ -10,8 +10,8 @@ import (
 
 // lettersSQL locks dead letters: first the rows of their events in the order of their keys, then
 // the letters that are still dead. It never waits. $1 holds the events of the letters. $2 holds
-// their messages, with "" for an event that is dead itself. $3 is the time. {replayable} is a
-// further condition on dead events.
+// their messages, with "" for an event that is dead itself. $3 is the time. {kept} is a further
+// condition on the rows that hold the bodies, and {replayable} one on dead events.
 const lettersSQL = `
 WITH setting AS MATERIALIZED (
 	SELECT coalesce($3::timestamptz, now()) AS now, {schema}.durably() AS durable
@@ -19,7 +19,7 @@ WITH setting AS MATERIALIZED (
 	SELECT e.key
 	FROM (SELECT DISTINCT key FROM unnest($1::bytea[]) AS k (key) ORDER BY key) i
 	CROSS JOIN LATERAL (
-		SELECT e.key FROM {schema}.event e WHERE e.key = i.key
+		SELECT e.key FROM {schema}.event e WHERE e.key = i.key{kept}
 		FOR NO KEY UPDATE SKIP LOCKED
 	) e
 ), letter AS MATERIALIZED (
@@ -43,9 +43,9 @@ WITH setting AS MATERIALIZED (
 		FOR UPDATE SKIP LOCKED
 	) m`
 
-// replayable fills in {replayable} of lettersSQL.
-func replayable(sql, condition string) string {
-	return strings.ReplaceAll(sql, "{replayable}", condition)
+// onLetters fills in the conditions of lettersSQL.
+func onLetters(sql, kept, replayable string) string {
+	return strings.NewReplacer("{kept}", kept, "{replayable}", replayable).Replace(sql)
 }
 
 // lettersDoneSQL ends a statement on letters. It returns their places.
@@ -175,7 +175,7 @@ func (s *Store) RetryMessage(ctx context.Context, p *driver.RetryMessageParams) 
 		if key == nil {
 			return refusedError{driver.ErrNotFound}
 		}
-		pruned, _, err := s.lockEvent(ctx, conn, driver.Key(key))
+		pruned, _, err := s.lockEvent(ctx, conn, s.sql.lockEvent, driver.Key(key))
 		if err != nil {
 			return err
 		}

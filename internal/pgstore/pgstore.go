@@ -22,9 +22,11 @@
 //     RetryMessage wait for the lock, at most a second. Reopen, ReplayDead and Discard pass over
 //     locked rows. A row that is locked but not changed does not block a claim of its key.
 //
-//   - CountDeliveries takes a shared lock on the event's row, and Prune an exclusive one, before
-//     they read the rows that belong to the event. Neither waits; each passes over the other's
-//     rows. So no row outlives its event.
+//   - CountDeliveries takes a shared lock on the event's row, and Prune and Redact an exclusive one,
+//     before they read the rows that belong to the event. CountDeliveries and Prune do not wait; each
+//     passes over the other's rows. So no row outlives its event, and no other body the event's own.
+//     Redact waits for the event, then for the rows of the messages that the event caused, then for
+//     the messages, each for at most a second.
 //
 //   - A run holds the state rows of its events and the rows of the object versions that it watches.
 //     It takes both without waiting, and waits for none of our other locks until it ends. Its
@@ -46,7 +48,7 @@
 //   - LearnSecret deletes the row of the armed source before it writes the secret; concurrent
 //     callers block, then find the row deleted.
 //
-// Only pruning changes a row of the event table.
+// Only pruning and redacting change a row of the event table.
 package pgstore
 
 import (
@@ -163,6 +165,11 @@ type statements struct {
 	messages, attempts    string
 	history               string
 	lockEvent, repeated   string
+	lockEventAlone        string
+	lockCaused            string
+	lockEvidence          string
+	redacted, redact      string
+	recent, otherBody     string
 	state                 string
 	lockMessages          string
 	replay                string
@@ -240,13 +247,20 @@ func newStatements(write func(string) string) statements {
 		messages:        write(messagesSQL),
 		attempts:        write(attemptsSQL),
 		history:         write(historySQL),
-		lockEvent:       write(lockEventSQL),
+		lockEvent:       write(lockEvent("NO KEY UPDATE")),
+		lockEventAlone:  write(lockEvent("UPDATE")),
+		lockCaused:      write(lockCausedSQL),
+		lockEvidence:    write(lockEvidenceSQL),
+		redacted:        write(redactedSQL),
+		redact:          write(redactSQL),
+		recent:          write(recentSQL),
+		otherBody:       write(otherBodySQL),
 		repeated:        write(repeatedSQL),
 		state:           write(stateSQL),
 		lockMessages:    write(lockMessagesSQL),
 		replay:          write(again(replaySQL, stateAgainSQL, true)),
-		replayDead:      write(replayable(again(replayDeadSQL, stateAgainSQL, true), " AND NOT s.undecided AND "+notEndedSQL)),
-		discard:         write(replayable(discardSQL, "")),
+		replayDead:      write(onLetters(again(replayDeadSQL, stateAgainSQL, true), " AND e.body IS NOT NULL", " AND NOT s.undecided AND "+notEndedSQL)),
+		discard:         write(onLetters(discardSQL, "", "")),
 		eventOfMessage:  write(eventOfMessageSQL),
 		lockMessage:     write(lockMessageSQL),
 		retry:           write(retrySQL),
@@ -256,7 +270,7 @@ func newStatements(write func(string) string) statements {
 			"pruning events", write(lockPast(walkEventsSQL, "FOR UPDATE")), write(lastPast(walkEventsSQL)), write(pruneEventsSQL),
 		},
 		pruneBodies: pruneStatements{
-			"pruning bodies", write(lockPast(walkBodiesSQL, "FOR NO KEY UPDATE")), write(lastPast(walkBodiesSQL)), write(pruneBodiesSQL),
+			"pruning bodies", write(lockPast(walkBodiesSQL, "FOR UPDATE")), write(lastPast(walkBodiesSQL)), write(pruneBodiesSQL),
 		},
 		pruneVersions:       write(pruneVersionsSQL),
 		pruneQuarantineAge:  write(pruneQuarantineAgeSQL),

@@ -111,6 +111,8 @@ WITH candidate AS MATERIALIZED (
 	SELECT h.id FROM held_message h WHERE (h.key IN (SELECT key FROM victim)) IS TRUE
 ), attempts AS (
 	DELETE FROM {schema}.attempt a USING victim_message v WHERE a.message_id = v.id
+), responses AS (
+	DELETE FROM {schema}.attempt_response r USING victim_message v WHERE r.message_id = v.id
 ), handler_attempts AS (
 	DELETE FROM {schema}.event_attempt a USING victim v WHERE a.key = v.key
 ), messages AS (
@@ -119,6 +121,8 @@ WITH candidate AS MATERIALIZED (
 	DELETE FROM {schema}.event_state s USING victim v WHERE s.key = v.key
 ), counts AS (
 	DELETE FROM {schema}.delivery_count c USING victim v WHERE c.key = v.key
+), others AS (
+	DELETE FROM {schema}.other_body o USING victim v WHERE o.key = v.key
 ), histories AS (
 	DELETE FROM {schema}.history h USING victim v WHERE h.event_key = v.key
 ), bodies AS (
@@ -128,16 +132,20 @@ WITH candidate AS MATERIALIZED (
 )
 SELECT count(*) FROM events`
 
-// pruneBodiesSQL removes the bodies and headers of the finished events among $1, and keeps the
-// columns that detect duplicates. It runs after lockPast in the same transaction, because only a
-// new statement sees a replay that ended between the snapshot and the lock of lockPast. It is the
-// only UPDATE of an event.
+// pruneBodiesSQL removes the bodies and headers of the finished events among $1, with their other
+// bodies and the responses of their messages, and keeps the columns that detect duplicates. It runs after lockPast in the same transaction, because only a
+// new statement sees a replay that ended between the snapshot and the lock of lockPast.
 const pruneBodiesSQL = `
 WITH emptied AS (
 	UPDATE {schema}.event e SET headers = NULL, body = NULL
 	FROM unnest($1::bytea[]) AS k (key)
 	WHERE e.key = k.key AND ` + finishedSQL + `
 	RETURNING e.key
+), others AS (
+	DELETE FROM {schema}.other_body o USING emptied e WHERE o.key = e.key
+), responses AS (
+	DELETE FROM {schema}.attempt_response r USING emptied e, {schema}.message m
+	WHERE m.event_key = e.key AND r.message_id = m.id
 )
 SELECT count(*) FROM emptied`
 

@@ -9,7 +9,7 @@ import (
 // notEndedSQL is the condition that no handler of the dead state row s ended its transaction.
 const notEndedSQL = `s.note <> '` + driver.NoteTxEnded + `'`
 
-// reopenSQL reopens dead events. The lock on the event's row decides between concurrent calls. It
+// reopenSQL reopens dead events that were not redacted. The lock on the event's row decides between concurrent calls. It
 // lasts for this statement only, and the row is not changed. All messages are read again under
 // their locks.
 const reopenSQL = `
@@ -19,7 +19,7 @@ WITH setting AS MATERIALIZED (
 	SELECT e.key, e.work
 	FROM (SELECT DISTINCT key FROM unnest($1::bytea[]) AS k (key) ORDER BY key) i
 	CROSS JOIN LATERAL (
-		SELECT e.key, e.work FROM {schema}.event e WHERE e.key = i.key AND NOT e.outbox
+		SELECT e.key, e.work FROM {schema}.event e WHERE e.key = i.key AND NOT e.outbox AND e.body IS NOT NULL
 		FOR NO KEY UPDATE SKIP LOCKED
 	) e
 ), queued AS MATERIALIZED (

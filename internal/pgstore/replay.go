@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/lifecycle"
 )
 
-// lockEventSQL locks the row of an event. Before that it bounds every wait of the transaction for a
+// lockEventSQL locks the row of an event; {lock} is the strength of the lock. Before that it bounds every wait of the transaction for a
 // lock, and how long a process that has stopped keeps its locks.
 const lockEventSQL = `
 WITH setting AS MATERIALIZED (
@@ -21,8 +22,11 @@ CROSS JOIN LATERAL (
 	SELECT e.body IS NULL AS pruned, e.outbox
 	FROM {schema}.event e
 	WHERE e.key = $1::bytea AND setting.bound <> '' -- always true; it makes the bound take effect first
-	FOR NO KEY UPDATE
+	FOR {lock}
 ) e`
+
+// lockEvent fills in {lock} of lockEventSQL.
+func lockEvent(lock string) string { return strings.ReplaceAll(lockEventSQL, "{lock}", lock) }
 
 const (
 	repeatedSQL = `
@@ -115,7 +119,7 @@ func transact(ctx context.Context, db DB, op string, f func(Conn) error) error {
 func (s *Store) Replay(ctx context.Context, p *driver.ReplayParams) (*driver.Replayed, error) {
 	var replayed *driver.Replayed
 	err := transact(ctx, s.pools.Admin, "replaying an event", func(conn Conn) error {
-		pruned, outbox, err := s.lockEvent(ctx, conn, p.Key)
+		pruned, outbox, err := s.lockEvent(ctx, conn, s.sql.lockEvent, p.Key)
 		if err != nil {
 			return err
 		}
@@ -125,7 +129,7 @@ func (s *Store) Replay(ctx context.Context, p *driver.ReplayParams) (*driver.Rep
 		if replayed, err = s.repeated(ctx, conn, p); err != nil || replayed != nil {
 			return err
 		}
-		event, err := s.lockAll(ctx, conn, p.Key)
+		event, err := s.lockAll(ctx, conn, s.sql.lockMessages, p.Key)
 		if err != nil {
 			return err
 		}
@@ -143,13 +147,13 @@ func (s *Store) Replay(ctx context.Context, p *driver.ReplayParams) (*driver.Rep
 	return replayed, nil
 }
 
-// lockEvent locks the row of an event, or the row of a message that was enqueued by itself.
-func (s *Store) lockEvent(ctx context.Context, conn Conn, key driver.Key) (pruned, outbox bool, err error) {
+// lockEvent locks the row of an event by lockEventSQL, or the row of a message that was enqueued by itself.
+func (s *Store) lockEvent(ctx context.Context, conn Conn, sql string, key driver.Key) (pruned, outbox bool, err error) {
 	found := false
 	err = scan(ctx, conn, func(r Rows) error {
 		found = true
 		return r.Scan(&pruned, &outbox)
-	}, s.sql.lockEvent, key[:])
+	}, sql, key[:])
 	if err == nil && !found {
 		return false, false, refusedError{driver.ErrNotFound}
 	}
@@ -174,8 +178,8 @@ func (s *Store) repeated(ctx context.Context, conn Conn, p *driver.ReplayParams)
 	return before, err
 }
 
-// lockAll reads and locks the state and the messages of an event.
-func (s *Store) lockAll(ctx context.Context, conn Conn, key driver.Key) (*lifecycle.Event, error) {
+// lockAll reads the state of an event, and locks the messages that a statement finds.
+func (s *Store) lockAll(ctx context.Context, conn Conn, messages string, key driver.Key) (*lifecycle.Event, error) {
 	e := &lifecycle.Event{Key: key}
 	var state int16
 	var generation int32
@@ -192,7 +196,7 @@ func (s *Store) lockAll(ctx context.Context, conn Conn, key driver.Key) (*lifecy
 		m.State, m.Generation = messageStates[state], int(generation)
 		e.Messages = append(e.Messages, m)
 		return err
-	}, s.sql.lockMessages, key[:])
+	}, messages, key[:])
 	return e, err
 }
 

@@ -15,8 +15,8 @@ const opClaim = "claiming"
 
 const (
 	insertEvent = `INSERT INTO hookonce_event
-		(key, source, event_id, type, occurred_at, received_at, headers, body, body_sha256, work, repeat_of)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO NOTHING`
+		(key, source, event_id, type, occurred_at, received_at, headers, body, body_sha256, work, repeat_of, remote, gateway)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO NOTHING`
 
 	insertState = `INSERT INTO hookonce_event_state (key, source, type, state, due_at, run) VALUES (?, ?, ?, 0, ?4, ?4)`
 
@@ -94,9 +94,9 @@ func checkClaims(claims []driver.Claim) error {
 // checkClaim refuses texts that SQLite would store but could not return: its text columns accept
 // any bytes, and its functions stop at a NUL.
 func checkClaim(c *driver.Claim) error {
-	for _, text := range [...]string{c.Source, c.EventID, c.Type, c.Undecided} {
+	for _, text := range [...]string{c.Source, c.EventID, c.Type, c.Undecided, c.Remote, c.Gateway} {
 		if !driver.IsText(text) {
-			return fmt.Errorf("%w: its source, event id, type or note is not valid UTF-8 or holds a NUL", driver.ErrBadRow)
+			return fmt.Errorf("%w: its source, event id, type, note, remote or gateway is not valid UTF-8 or holds a NUL", driver.ErrBadRow)
 		}
 	}
 	return checkMessages(c.Messages)
@@ -147,7 +147,7 @@ func (t *writeTx) claim(c *driver.Claim, result *driver.ClaimResult) error {
 		return err
 	}
 	inserted, err := t.exec(insertEvent, c.Key[:], c.Source, c.EventID, c.Type, occurredAt, t.now,
-		blob(c.Headers), blob(c.Body), c.BodyHash[:], c.Work != driver.WorkNone || c.Undecided != "", repeatOf)
+		blob(c.Headers), blob(c.Body), c.BodyHash[:], c.Work != driver.WorkNone || c.Undecided != "", repeatOf, c.Remote, c.Gateway)
 	if err != nil {
 		return err
 	}

@@ -33,6 +33,9 @@ func (s *Store) Complete(ctx context.Context, p *driver.CompleteParams) ([]bool,
 		if !driver.IsText(c.Error) {
 			return nil, fmt.Errorf("%s: %w: the error of message %s is not valid UTF-8 or holds a NUL", op, driver.ErrBadRow, c.ID)
 		}
+		if err := c.CheckResponse(); err != nil {
+			return nil, fmt.Errorf("%s: %w", op, err)
+		}
 		if c.Applied != nil {
 			if err := checkVersion(c.Applied); err != nil {
 				return nil, fmt.Errorf("%s: %w", op, err)
@@ -78,6 +81,11 @@ func (t *writeTx) complete(c *driver.Completion) (bool, error) {
 	}
 	if c.Applied != nil && c.Outcome == driver.MessageSent {
 		if err := t.keepVersion(c.Applied); err != nil {
+			return false, err
+		}
+	}
+	if c.Outcome != driver.MessageSent {
+		if err := t.keepResponse(c, generation, number); err != nil {
 			return false, err
 		}
 	}

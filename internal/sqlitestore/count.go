@@ -2,6 +2,7 @@ package sqlitestore
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/hookonce/hookonce/driver"
 )
@@ -16,9 +17,16 @@ const countDelivery = `INSERT INTO hookonce_delivery_count (key, duplicates, oth
 
 // CountDeliveries implements driver.Store.
 func (s *Store) CountDeliveries(ctx context.Context, p *driver.CountDeliveriesParams) error {
-	return s.writeEach(ctx, "counting deliveries", p.Now, len(p.Counts), func(t *writeTx, i int) error {
+	const op = "counting deliveries"
+	if err := p.Check(); err != nil {
+		return fmt.Errorf("%s: %w", op, err)
+	}
+	return s.writeEach(ctx, op, p.Now, len(p.Counts), func(t *writeTx, i int) error {
 		c := &p.Counts[i]
-		_, err := t.exec(countDelivery, c.Key[:], c.Duplicates, c.OtherBodies, c.Repeats, t.now)
-		return err
+		counted, err := t.exec(countDelivery, c.Key[:], c.Duplicates, c.OtherBodies, c.Repeats, t.now)
+		if err != nil || counted == 0 {
+			return err
+		}
+		return t.keepEvidence(p, c)
 	})
 }

@@ -14,7 +14,7 @@ const (
 	detailColumns = eventColumns + `, headers, body, body IS NULL, body_sha256,
 		coalesce((SELECT d.other_bodies FROM hookonce_delivery_count d WHERE d.key = v.key), 0),
 		coalesce((SELECT d.repeats FROM hookonce_delivery_count d WHERE d.key = v.key), 0),
-		(SELECT d.last_at FROM hookonce_delivery_count d WHERE d.key = v.key),
+		(SELECT d.last_at FROM hookonce_delivery_count d WHERE d.key = v.key), remote, gateway,
 		coalesce((SELECT f.event_id FROM hookonce_event f WHERE f.key = v.repeat_of), '')`
 
 	messageColumns = `m.id, m.route, m.destination, m.state, m.note, m.generation, m.attempts, m.status_code, m.last_error,
@@ -23,12 +23,14 @@ const (
 	selectMessages = `SELECT ` + messageColumns + ` FROM hookonce_message m 
 		WHERE m.event_key = ?1 OR m.cause = ?1 ORDER BY m.route, m.id`
 
-	selectAttempts = `SELECT message_id, generation, number, outcome, status_code, error, at, took
-		FROM hookonce_attempt
-		WHERE message_id IN (SELECT id FROM hookonce_message WHERE event_key = ?1 OR cause = ?1)
+	selectAttempts = `SELECT a.message_id, a.generation, a.number, a.outcome, a.status_code, a.error, a.at, a.took,
+			coalesce(r.content_type, ''), r.response
+		FROM hookonce_attempt a LEFT JOIN hookonce_attempt_response r
+			ON r.message_id = a.message_id AND r.generation = a.generation AND r.number = a.number
+		WHERE a.message_id IN (SELECT id FROM hookonce_message WHERE event_key = ?1 OR cause = ?1)
 		UNION ALL
-		SELECT '', generation, number, outcome, 0, error, at, took FROM hookonce_event_attempt WHERE key = ?1
-		ORDER BY at, generation, number, message_id`
+		SELECT '', generation, number, outcome, 0, error, at, took, '', NULL FROM hookonce_event_attempt WHERE key = ?1
+		ORDER BY 7, 2, 3, 1`
 )
 
 // Event implements driver.Store. It reads for at most 5 s.
@@ -54,6 +56,12 @@ func (r *detailReader) read(ctx context.Context, source, eventID string) (*drive
 	if err != nil {
 		return nil, err
 	}
+	if err = r.recent(ctx, d); err != nil {
+		return nil, err
+	}
+	if err = r.otherBody(ctx, d); err != nil {
+		return nil, err
+	}
 	if d.Messages, err = r.messages(ctx, d.Key); err != nil {
 		return nil, err
 	}
@@ -77,7 +85,8 @@ func (r *detailReader) event(ctx context.Context, source, eventID string) (*driv
 		var hash []byte
 		var lastAt sql.NullInt64
 		err := scanEvent(&d.Event, rows, &d.Headers, &d.Body, &d.BodyPruned, &hash,
-			&d.Deliveries.OtherBodies, &d.Deliveries.Repeats, &lastAt, &d.Deliveries.RepeatOf)
+			&d.Deliveries.OtherBodies, &d.Deliveries.Repeats, &lastAt,
+			&d.Deliveries.FirstRemote, &d.Deliveries.FirstGateway, &d.Deliveries.RepeatOf)
 		copy(d.BodySHA256[:], hash)
 		d.Deliveries.Count = 1 + d.Duplicates
 		d.Deliveries.FirstAt = d.ReceivedAt
@@ -165,7 +174,7 @@ func (r *detailReader) attempts(ctx context.Context, key driver.Key) ([]driver.A
 	}
 	return collect(rows, func(a *driver.Attempt) error {
 		var at, took int64
-		err := rows.Scan(&a.MessageID, &a.Generation, &a.Number, &a.Outcome, &a.StatusCode, &a.Error, &at, &took)
+		err := rows.Scan(&a.MessageID, &a.Generation, &a.Number, &a.Outcome, &a.StatusCode, &a.Error, &at, &took, &a.ResponseType, &a.Response)
 		a.At = fromMicros(at)
 		a.Took = time.Duration(took) * time.Microsecond
 		return err

@@ -15,7 +15,7 @@ const (
 	// For a claim whose transaction does the work too: the event is done.
 	reopenDone = `UPDATE hookonce_event_state SET state = 2, note = '', attempts = 1, crashes = 0, generation = ?1,
 			due_at = ?2, processed_at = ?2, failed_at = NULL, last_error = ''` + bySender + `
-		WHERE key = ?3 AND state = 3 AND undecided = 0` + notEnded + ` RETURNING key_generation`
+		WHERE key = ?3 AND state = 3 AND undecided = 0` + notEnded + kept + ` RETURNING key_generation`
 
 	claimDone = `UPDATE hookonce_event_state SET processed_at = ?, attempts = ? WHERE key = ?`
 
@@ -32,16 +32,16 @@ const (
 		FROM hookonce_event_state s CROSS JOIN hookonce_event e ON e.key = s.key WHERE s.key = ?`
 
 	countInline = `INSERT INTO hookonce_inline_failure
-		(key, source, event_id, type, occurred_at, headers, body, body_sha256, messages, failures, last_error, first_at, last_at)
-		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 1, ?10, ?11, ?11)
+		(key, source, event_id, type, occurred_at, headers, body, body_sha256, messages, failures, last_error, first_at, last_at, remote, gateway)
+		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 1, ?10, ?11, ?11, ?12, ?13)
 		ON CONFLICT (key) DO UPDATE SET
 			failures = failures + 1, last_error = excluded.last_error, last_at = excluded.last_at
-		RETURNING failures, first_at`
+		RETURNING failures, first_at, remote, gateway`
 
 	deleteInline = `DELETE FROM hookonce_inline_failure WHERE key = ?`
 
 	selectInline = `SELECT key, source, event_id, type, occurred_at, headers, body, body_sha256, messages, failures,
-			last_error, first_at
+			last_error, first_at, remote, gateway
 		FROM hookonce_inline_failure WHERE key = ? AND last_at <= ?`
 
 	oldInline = `SELECT key FROM hookonce_inline_failure WHERE last_at <= ? ORDER BY last_at LIMIT ?`
@@ -199,12 +199,13 @@ func (t *writeTx) countFailure(f *driver.InlineFailure, failed *driver.InlineFai
 		return err
 	}
 	var firstAt int64
+	first := *c
 	err = t.queryRow(countInline, c.Key[:], c.Source, c.EventID, c.Type, occurredAt, blob(c.Headers), blob(c.Body),
-		c.BodyHash[:], string(messages), f.Error, t.now).Scan(&failed.Failures, &firstAt)
+		c.BodyHash[:], string(messages), f.Error, t.now, c.Remote, c.Gateway).Scan(&failed.Failures, &firstAt, &first.Remote, &first.Gateway)
 	if err != nil || !f.Dead && failed.Failures < f.Limit {
 		return err
 	}
-	failed.Dead, err = t.fileFailure(c, failed.Failures, f.Error, firstAt)
+	failed.Dead, err = t.fileFailure(&first, failed.Failures, f.Error, firstAt)
 	return err
 }
 
@@ -310,7 +311,7 @@ func (t *writeTx) readFailure(key driver.Key, before int64) ([]inlineFailure, er
 		var messages string
 		var occurredAt sql.NullInt64
 		if err := rows.Scan(&key, &f.Source, &f.EventID, &f.Type, &occurredAt, &f.Headers, &f.Body, &hash, &messages,
-			&f.failures, &f.lastError, &f.firstAt); err != nil {
+			&f.failures, &f.lastError, &f.firstAt, &f.Remote, &f.Gateway); err != nil {
 			return err
 		}
 		copy(f.Key[:], key)

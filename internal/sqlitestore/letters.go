@@ -11,10 +11,10 @@ import (
 
 const (
 	replayDeadEvent = `UPDATE hookonce_event_state SET ` + stateAgain + byOperator + `
-		WHERE key = ?3 AND state = 3 AND undecided = 0` + notEnded
+		WHERE key = ?3 AND state = 3 AND undecided = 0` + notEnded + kept
 
 	replayDeadMessage = `UPDATE hookonce_message SET ` + messageAgain + byOperator + `
-		WHERE id = ?3 AND event_key = ?4 AND state = 3`
+		WHERE id = ?4 AND event_key = ?3 AND state = 3` + kept
 
 	// A discarded letter no longer counts as failed. Its last error stays. ended records a
 	// NoteTxEnded that is replaced, because a replay must still name that note.
@@ -72,7 +72,7 @@ func (t *writeTx) replayDead(l *driver.DeadLetterRef, generation int) (bool, err
 	query, args := replayDeadEvent, []any{generation, t.now, l.Key[:]}
 	entry := historyEntry{key: l.Key, action: driver.ActionReplayed, generation: generation, messageID: l.MessageID}
 	if l.MessageID != "" {
-		query, args = replayDeadMessage, []any{generation, t.now, l.MessageID, l.Key[:]}
+		query, args = replayDeadMessage, []any{generation, t.now, l.Key[:], l.MessageID}
 		entry.messages = 1
 	}
 	changed, err := t.exec(query, args...)

@@ -53,7 +53,7 @@ const (
 	deleteBodySeen = `DELETE FROM hookonce_body_seen WHERE body_key = ? AND key = ?`
 
 	deleteBody = `UPDATE hookonce_event SET headers = NULL, body = NULL
-		WHERE rowid = ? AND source = ? AND received_at < ? AND body IS NOT NULL AND ` + finished
+		WHERE rowid = ? AND source = ? AND received_at < ? AND body IS NOT NULL AND ` + finished + ` RETURNING key`
 
 	walkVersions = `SELECT object, source, applied_at FROM hookonce_object_version
 		WHERE (applied_at, object) > (?, ?) AND applied_at < ? ORDER BY applied_at, object LIMIT ?`
@@ -231,7 +231,7 @@ func (t *writeTx) deleteEvent(v *victim) (bool, error) {
 	case err != nil:
 		return false, err
 	}
-	for _, query := range []string{deleteAttempts, deleteTries, deleteMessages, deleteState, deleteCount, deleteHistory} {
+	for _, query := range []string{deleteResponses, deleteOtherBody, deleteAttempts, deleteTries, deleteMessages, deleteState, deleteCount, deleteHistory} {
 		if _, err := t.exec(query, v.key[:]); err != nil {
 			return false, err
 		}
@@ -241,9 +241,22 @@ func (t *writeTx) deleteEvent(v *victim) (bool, error) {
 	return err == nil, err
 }
 
+// deleteBody removes the body and headers of a finished event, with its other body and the responses
+// of its messages.
 func (t *writeTx) deleteBody(v *victim) (bool, error) {
-	changed, err := t.exec(deleteBody, v.rowid, v.source, v.before)
-	return changed > 0, err
+	var key []byte
+	switch err := t.queryRow(deleteBody, v.rowid, v.source, v.before).Scan(&key); {
+	case errors.Is(err, sql.ErrNoRows):
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	for _, query := range []string{deleteResponses, deleteOtherBody} {
+		if _, err := t.exec(query, key); err != nil {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
 // quarantine removes requests past their retention, then those above the number of rows to keep.

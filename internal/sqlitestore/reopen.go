@@ -8,15 +8,18 @@ import (
 
 const (
 	reopenState = `UPDATE hookonce_event_state SET ` + stateAgain + bySender + `
-		WHERE key = ?3 AND state = 3 AND undecided = 0` + notEnded
+		WHERE key = ?3 AND state = 3 AND undecided = 0` + notEnded + kept
 
 	// A condition on dead events: no handler ended its transaction.
 	notEnded = ` AND note <> '` + driver.NoteTxEnded + `'`
 
+	// A condition on events: the body was not removed by redacting.
+	kept = ` AND EXISTS (SELECT 1 FROM hookonce_event WHERE key = ?3 AND body IS NOT NULL)`
+
 	// All dead messages of an event get the generation of the event.
 	reopenMessages = `UPDATE hookonce_message SET ` + messageAgain + bySender + `
 		WHERE event_key = ?3 AND state = 3
-			AND EXISTS (SELECT 1 FROM hookonce_event_overview WHERE key = ?3 AND work = 0 AND state = 'dead')`
+			AND EXISTS (SELECT 1 FROM hookonce_event_overview WHERE key = ?3 AND work = 0 AND state = 'dead')` + kept
 )
 
 // Reopen implements driver.Store. It skips no event, because it holds the only lock.

@@ -79,10 +79,17 @@ func (s *Store) Replay(ctx context.Context, p *driver.ReplayParams) (*driver.Rep
 }
 
 func checkReplay(p *driver.ReplayParams) error {
-	if len(p.RequestID) > maxRequestID || !driver.IsText(p.RequestID) {
-		return fmt.Errorf("%w: the request id is longer than %d bytes, is not valid UTF-8 or holds a NUL", driver.ErrBadRow, maxRequestID)
+	if err := checkRequestID(p.RequestID); err != nil {
+		return err
 	}
 	return checkMessages(p.Routes)
+}
+
+func checkRequestID(id string) error {
+	if len(id) > maxRequestID || !driver.IsText(id) {
+		return fmt.Errorf("%w: the request id is longer than %d bytes, is not valid UTF-8 or holds a NUL", driver.ErrBadRow, maxRequestID)
+	}
+	return nil
 }
 
 func (t *writeTx) replay(p *driver.ReplayParams) (driver.Replayed, error) {
@@ -124,17 +131,22 @@ func (t *writeTx) readReplayable(e *lifecycle.Event) error {
 	if state.Valid {
 		e.State = eventStates[state.Int64]
 	}
-	rows, err := t.query(selectReplayableMessages, e.Key[:])
+	var err error
+	e.Messages, err = t.lifecycleMessages(selectReplayableMessages, e.Key)
+	return err
+}
+
+func (t *writeTx) lifecycleMessages(query string, key driver.Key) ([]lifecycle.Message, error) {
+	rows, err := t.query(query, key[:])
 	if err != nil {
-		return err
+		return nil, err
 	}
-	e.Messages, err = collect(rows, func(m *lifecycle.Message) error {
+	return collect(rows, func(m *lifecycle.Message) error {
 		var state int
 		err := rows.Scan(&m.ID, &m.Route, &m.Destination, &state, &m.Generation)
 		m.State = messageStates[state]
 		return err
 	})
-	return err
 }
 
 // apply carries a plan out.

@@ -37,6 +37,8 @@ func newClaim(source, id, body string, routes ...string) driver.Claim {
 		Source:  source,
 		EventID: id,
 		Type:    "thing.happened",
+		Remote:  "192.0.2.7:54321",
+		Gateway: "gateway-1",
 		Headers: []byte(`{"Content-Type":["application/json"]}`),
 	}
 	setBody(&c, []byte(body))
@@ -257,7 +259,8 @@ func claimed(c *driver.Claim, at time.Time) *driver.EventDetail {
 			ReceivedAt: at, OccurredAt: c.OccurredAt,
 		},
 		Headers: c.Headers, Body: c.Body, BodySHA256: c.BodyHash,
-		Deliveries: driver.Deliveries{Count: 1, FirstAt: at, LastAt: at},
+		Deliveries: driver.Deliveries{Count: 1, FirstAt: at, LastAt: at, FirstRemote: c.Remote, FirstGateway: c.Gateway},
+		Recent:     []driver.Delivery{{At: at, Remote: c.Remote, Gateway: c.Gateway, SameBody: true}},
 	}
 	switch {
 	case c.Work == driver.WorkQueued:

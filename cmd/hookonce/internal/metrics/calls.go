@@ -19,6 +19,7 @@ var operations = []string{
 	"complete",
 	"release",
 	"replay",
+	"redact",
 	"replay_dead",
 	"discard",
 	"retry_message",
@@ -152,6 +153,11 @@ func (s *store) Stats(ctx context.Context) (result *driver.Stats, err error) {
 func (s *store) Events(ctx context.Context, f *driver.EventFilter) (result *driver.EventPage, err error) {
 	defer s.observe("events", time.Now(), &err)
 	return s.Store.Events(ctx, f)
+}
+
+func (s *store) Redact(ctx context.Context, p *driver.RedactParams) (result *driver.Redacted, err error) {
+	defer s.observe("redact", time.Now(), &err)
+	return s.Store.Redact(ctx, p)
 }
 
 func (s *store) Event(ctx context.Context, source, eventID string) (result *driver.EventDetail, err error) {
