@@ -72,6 +72,7 @@ func Exercise(t *testing.T, open func(t *testing.T) driver.Store, features ...Fe
 		{"Stale", staleCases()},
 		{"Queued", queuedCases()},
 		{"CountDeliveries", countCases()},
+		{"Evidence", evidenceCases()},
 		{"Events", eventCases()},
 		{"Listings", listingCases()},
 		{"Stats", statsCases()},

@@ -80,6 +80,7 @@ func ExerciseWork[T any](t *testing.T, h Harness[T]) {
 		{"ClaimTx", claimTxCases[T]()},
 		{"EnqueueTx", enqueueCases[T]()},
 		{"OutboxLife", outboxCases[T]()},
+		{"Evidence", workEvidenceCases[T]()},
 		{"Inline", inlineCases[T]()},
 		{"History", historyCases[T]()},
 		{"Races", workRaceCases[T]()},
