@@ -15,16 +15,19 @@ type ErrorGroups interface {
 	// ErrorGroups lists the groups of dead letters: of dead messages by destination and signature, of
 	// events that are dead themselves by source and signature. The order is that of GroupCursor. The
 	// time of a call depends on the number of groups that it returns, not on the number of dead
-	// letters: it counts at most MaxGroupCount of a group, and fewer where the page holds many large
-	// groups.
+	// letters: it counts at most MaxGroupCount of a group, and at most LaterGroupCount of each group
+	// after it has counted GroupBudget.
 	ErrorGroups(ctx context.Context, f *GroupFilter) (*GroupPage, error)
 }
 
 // Bounds of error groups.
 const (
-	MaxGroupCount    = 10_000 // dead letters that are counted in a group
-	MaxSignature     = 200    // bytes of a signature
-	maxSignatureText = 1000   // characters of an error that make its signature
+	MaxGroupCount    = 10_000  // dead letters that are counted in a group
+	LaterGroupCount  = 1000    // the same, once a page has counted GroupBudget
+	GroupBudget      = 100_000 // dead letters
+	MaxGroupsVisited = 2000    // groups that a page looks at
+	MaxSignature     = 200     // bytes of a signature
+	maxSignatureText = 1000    // characters of an error that make its signature
 )
 
 // NoErrorSignature is the signature of a dead letter without an error text.
@@ -92,8 +95,13 @@ type ErrorGroup struct {
 	Sample      string // the error of the letter that failed last
 }
 
-// GroupPage is one page of error groups. With GroupFilter.Since or Until it may hold fewer groups
-// than the limit, even none, although there are more.
+// Cursor returns the place of the group in the listing.
+func (g *ErrorGroup) Cursor() GroupCursor {
+	return GroupCursor{Events: g.Destination == "", Name: g.Source + g.Destination, Signature: g.Signature}
+}
+
+// GroupPage is one page of error groups. With GroupFilter.Signature, Since or Until it may hold fewer
+// groups than the limit, even none, although there are more.
 type GroupPage struct {
 	Groups []ErrorGroup
 	Next   GroupCursor // zero on the last page

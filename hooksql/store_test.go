@@ -29,7 +29,8 @@ func TestConformance(t *testing.T) {
 		BadRow: func(c *driver.Claim) { c.Messages = append(slices.Clone(c.Messages), c.Messages[0]) },
 		KillQueued: func(t *testing.T, s driver.Store, key driver.Key, lastError string) {
 			execPlain(t, files.get(s), `UPDATE hookonce_event_state
-				SET state = 3, failed_at = unixepoch() * 1000000, last_error = ? WHERE key = ?`, lastError, key[:])
+				SET state = 3, failed_at = unixepoch() * 1000000, last_error = ?, signature = ? WHERE key = ?`,
+				lastError, driver.ErrorSignature(lastError), key[:])
 		},
 		MoveQueued: func(t *testing.T, s driver.Store, key driver.Key, state string) {
 			processed := map[string]any{driver.StateRunning: nil, driver.StateDone: time.Now().UnixMicro()}[state]

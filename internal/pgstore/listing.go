@@ -142,7 +142,7 @@ const (
 	deadMessagesFrom = ` FROM {schema}.message m`
 	deadEventsFrom   = ` FROM (
 		SELECT key AS event_key, NULL::bytea AS cause, ''::text AS id, ''::text AS route, ''::text AS destination,
-			attempts, generation, NULL::int AS status_code, last_error, failed_at, note, state
+			attempts, generation, NULL::int AS status_code, last_error, signature, failed_at, note, state
 		FROM {schema}.event_state
 	) m`
 )
@@ -159,8 +159,9 @@ func (s *Store) lettersQuery(f *driver.MessageFilter, limit int) (query string, 
 		var where *condition
 		where, possible = whereMessages(f, from.order)
 		where.messageState(driver.StateDead)
+		possible = where.equal("m.signature", f.Signature) && possible
 		parts = append(parts, "(SELECT "+listedColumns+", m.id, m.route, m.destination, m.attempts, m.generation,"+
-			" coalesce(m.status_code, 0), coalesce(m.last_error, ''), "+boundedOrNull("m.failed_at")+
+			" coalesce(m.status_code, 0), coalesce(m.last_error, ''), m.signature, "+boundedOrNull("m.failed_at")+
 			strings.ReplaceAll(from.sql, "{schema}", s.schema)+" JOIN "+s.schema+".event e ON e.key = m.event_key"+
 			where.sql()+from.order.sql()+where.limit(limit)+")")
 		args = where.args
@@ -184,7 +185,7 @@ func (s *Store) DeadLetters(ctx context.Context, f *driver.MessageFilter) (*driv
 		var attempts, generation, statusCode int32
 		var failedAt *time.Time
 		if err := r.Scan(&key, &d.Source, &d.EventID, &d.Type, &d.ReceivedAt, &d.MessageID, &d.Route, &d.Destination,
-			&attempts, &generation, &statusCode, &d.LastError, &failedAt); err != nil {
+			&attempts, &generation, &statusCode, &d.LastError, &d.Signature, &failedAt); err != nil {
 			return err
 		}
 		d.Key, d.ReceivedAt, d.FailedAt = driver.Key(key), d.ReceivedAt.UTC(), timeOf(failedAt)

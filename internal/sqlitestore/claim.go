@@ -21,8 +21,8 @@ const (
 	insertState = `INSERT INTO hookonce_event_state (key, source, type, state, due_at, run) VALUES (?, ?, ?, 0, ?4, ?4)`
 
 	insertUndecided = `INSERT INTO hookonce_event_state
-		(key, source, type, state, due_at, run, failed_at, undecided, queued, note, last_error)
-		VALUES (?, ?, ?, 3, ?4, ?4, ?4, 1, ?5, ?6, ?6)`
+		(key, source, type, state, due_at, run, failed_at, undecided, queued, note, last_error, signature)
+		VALUES (?, ?, ?, 3, ?4, ?4, ?4, 1, ?5, ?6, ?6, ?7)`
 
 	// For a claim whose transaction does the work too.
 	insertDone = `INSERT INTO hookonce_event_state (key, source, type, state, attempts, due_at, processed_at, run)
@@ -168,7 +168,7 @@ func (t *writeTx) writeWork(c *driver.Claim, newBody bool) error {
 		query, args := insertState, []any{c.Key[:], c.Source, c.Type, t.now}
 		switch {
 		case c.Undecided != "":
-			query, args = insertUndecided, append(args, c.Work == driver.WorkQueued, c.Undecided)
+			query, args = insertUndecided, append(args, c.Work == driver.WorkQueued, c.Undecided, driver.ErrorSignature(c.Undecided))
 		case c.Work == driver.WorkDone:
 			query = insertDone
 		}

@@ -12,7 +12,8 @@ import (
 // The token fences a lease: these statements change nothing for a lost one.
 const (
 	completeMessage = `UPDATE hookonce_message
-		SET state = ?1, due_at = coalesce(?2, due_at), retry_in = coalesce(?2 - ?9, retry_in), status_code = ?3, last_error = ?4, sent_at = ?5, failed_at = ?6
+		SET state = ?1, due_at = coalesce(?2, due_at), retry_in = coalesce(?2 - ?9, retry_in), status_code = ?3, last_error = ?4, sent_at = ?5, failed_at = ?6,
+			signature = ?10
 		WHERE id = ?7 AND token = ?8 AND state = 1 RETURNING generation, attempts`
 
 	// The message was not sent, so this was no attempt.
@@ -58,12 +59,14 @@ func (t *writeTx) complete(c *driver.Completion) (bool, error) {
 	var state int
 	var outcome string
 	var dueAt, sentAt, failedAt any
+	// Also of a retry, because a lease may bury the message with its last error.
+	signature := driver.ErrorSignature(c.Error)
 	switch c.Outcome {
 	case driver.MessageStale:
 		changed, err := t.exec(staleMessage, driver.NoteStale, c.Error, c.ID, c.Token)
 		return changed > 0, err
 	case driver.MessageSent:
-		state, outcome, sentAt = stateDone, "sent", t.now
+		state, outcome, sentAt, signature = stateDone, "sent", t.now, ""
 	case driver.MessageRetry:
 		state, outcome, dueAt = statePending, "retry", t.now+c.RetryIn.Microseconds()
 	case driver.MessageDead:
@@ -72,7 +75,7 @@ func (t *writeTx) complete(c *driver.Completion) (bool, error) {
 		return false, fmt.Errorf("%w: message %s has the unknown outcome %d", driver.ErrBadRow, c.ID, c.Outcome)
 	}
 	var generation, number int
-	row := t.queryRow(completeMessage, state, dueAt, c.StatusCode, c.Error, sentAt, failedAt, c.ID, c.Token, t.now)
+	row := t.queryRow(completeMessage, state, dueAt, c.StatusCode, c.Error, sentAt, failedAt, c.ID, c.Token, t.now, signature)
 	switch err := row.Scan(&generation, &number); {
 	case errors.Is(err, sql.ErrNoRows):
 		return false, nil

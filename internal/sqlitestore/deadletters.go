@@ -62,7 +62,7 @@ func deadLetters(
 		var receivedAt int64
 		var failedAt sql.NullInt64
 		err := rows.Scan(&key, &l.Source, &l.EventID, &l.Type, &receivedAt, &l.MessageID, &l.Route, &l.Destination,
-			&l.Attempts, &l.Generation, &l.StatusCode, &l.LastError, &failedAt)
+			&l.Attempts, &l.Generation, &l.StatusCode, &l.LastError, &l.Signature, &failedAt)
 		copy(l.Key[:], key)
 		l.ReceivedAt = fromMicros(receivedAt)
 		l.FailedAt = fromNullMicros(failedAt)
@@ -75,9 +75,10 @@ func deadMessagesQuery(f *driver.MessageFilter) (query string, args []any) {
 	var c clause
 	c.add(messagesIn[driver.StateDead])
 	c.equal(`m.note`, f.Note)
+	c.equal(`m.signature`, f.Signature)
 	c.messages(f, byMessages)
 	return `SELECT ` + listedEvent + `, m.id, m.route, m.destination,
-		m.attempts, m.generation, m.status_code, m.last_error, m.failed_at` +
+		m.attempts, m.generation, m.status_code, m.last_error, m.signature, m.failed_at` +
 		byMessages.from + c.where() + byMessages.order, c.args
 }
 
@@ -85,13 +86,14 @@ func deadEventsQuery(f *driver.MessageFilter) (query string, args []any) {
 	var c clause
 	c.add(`s.state = 3`)
 	c.equal(`s.note`, f.Note)
+	c.equal(`s.signature`, f.Signature)
 	c.event(f, `e.received_at`, `s.key`)
 	if !f.After.IsZero() {
 		// A dead event has the id "", so it comes after its own messages.
 		at, key := f.After.Event.ReceivedAt.UnixMicro(), f.After.Event.Key[:]
 		c.add(`(e.received_at, e.key, '') < (?, ?, ?)`, at, key, f.After.ID)
 	}
-	return `SELECT ` + listedEvent + `, '', '', '', s.attempts, s.generation, 0, s.last_error, s.failed_at
+	return `SELECT ` + listedEvent + `, '', '', '', s.attempts, s.generation, 0, s.last_error, s.signature, s.failed_at
 		FROM hookonce_event_state s CROSS JOIN hookonce_event e ON e.key = s.key` +
 		c.where() + ` ORDER BY e.received_at DESC, e.key DESC LIMIT ?`, c.args
 }

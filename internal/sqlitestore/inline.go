@@ -25,7 +25,7 @@ const (
 	selectFailures = `SELECT failures FROM hookonce_inline_failure WHERE key = ?`
 
 	claimEnded = `UPDATE hookonce_event_state
-		SET state = 3, note = ?, failed_at = ?, last_error = ?, attempts = ?, processed_at = NULL
+		SET state = 3, note = ?, failed_at = ?, last_error = ?, signature = ?, attempts = ?, processed_at = NULL
 		WHERE key = ? AND state = 2 RETURNING generation, attempts`
 
 	selectClaimTaken = takenColumns + `
@@ -47,7 +47,7 @@ const (
 	oldInline = `SELECT key FROM hookonce_inline_failure WHERE last_at <= ? ORDER BY last_at LIMIT ?`
 
 	buryInline = `UPDATE hookonce_event_state
-		SET state = 3, attempts = ?, failed_at = ?, last_error = ?, processed_at = NULL WHERE key = ?`
+		SET state = 3, attempts = ?, failed_at = ?, last_error = ?, signature = ?, processed_at = NULL WHERE key = ?`
 )
 
 // TakeClaim implements driver.Driver. It waits for the write lock until the context ends. SQLite
@@ -137,7 +137,7 @@ func (t *writeTx) recordClaimed(r *driver.WorkResult, failures int) error {
 // endClaim records that the handler of TakeClaim's event, which failed that often before, committed
 // the claim by itself.
 func (t *writeTx) endClaim(r *driver.WorkResult, failures int) error {
-	_, err := t.recordFailure(r, "dead", claimEnded, []any{driver.NoteTxEnded, t.now, r.Error, failures + 1, r.Key[:]})
+	_, err := t.recordFailure(r, "dead", claimEnded, []any{driver.NoteTxEnded, t.now, r.Error, driver.ErrorSignature(r.Error), failures + 1, r.Key[:]})
 	if err != nil {
 		return err
 	}
@@ -226,7 +226,7 @@ func (t *writeTx) fileFailure(c *driver.Claim, failures int, reason string, firs
 		return false, err
 	}
 	// An UPDATE that a trigger drops would leave the event done.
-	if err := t.insert(buryInline, failures, t.now, reason, c.Key[:]); err != nil {
+	if err := t.insert(buryInline, failures, t.now, reason, driver.ErrorSignature(reason), c.Key[:]); err != nil {
 		return false, err
 	}
 	err = t.insert(insertTry, c.Key[:], 0, failures, "dead", reason, t.now, 0)

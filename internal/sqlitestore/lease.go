@@ -10,10 +10,12 @@ import (
 
 const (
 	// For a due message without attempts left: its last lease ran out, or the limit was lowered. Also
-	// for one whose token cannot grow.
+	// for one whose token cannot grow. These errors are their own signatures.
 	buryUsedUp = `UPDATE hookonce_message
 		SET state = 3, failed_at = ?1, last_error = CASE WHEN token = 9223372036854775807 THEN '` + driver.ErrorTokenUsedUp + `'
-			WHEN state = 1 THEN ?2 ELSE last_error END
+			WHEN state = 1 THEN ?2 ELSE last_error END,
+			signature = CASE WHEN token = 9223372036854775807 THEN '` + driver.ErrorTokenUsedUp + `'
+			WHEN state = 1 THEN ?2 WHEN last_error = '' THEN '` + driver.NoErrorSignature + `' ELSE signature END
 		WHERE id = ?3`
 
 	// In the order of the index alone. Sorting messages that became due in the same microsecond

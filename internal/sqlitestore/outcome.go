@@ -23,7 +23,7 @@ const (
 		SET state = 0, attempts = attempts + 1, due_at = ?5, last_error = ?6, retry_in = ?7` + fenced + ` RETURNING generation, attempts`
 
 	recordDead = `UPDATE hookonce_event_state
-		SET state = 3, attempts = attempts + 1, failed_at = ?5, last_error = ?6, note = ?7` + fenced + ` RETURNING generation, attempts`
+		SET state = 3, attempts = attempts + 1, failed_at = ?5, last_error = ?6, note = ?7, signature = ?8` + fenced + ` RETURNING generation, attempts`
 
 	releaseEvent = `UPDATE hookonce_event_state SET state = 0, due_at = ?5` + fenced
 
@@ -87,9 +87,9 @@ func (t *writeTx) recordOutcome(r *driver.WorkResult, f fence) (bool, error) {
 	case driver.WorkRetry:
 		return t.recordFailure(r, "retry", recordRetry, f.args(r.Key, t.now+r.RetryIn.Microseconds(), r.Error, r.RetryIn.Microseconds()))
 	case driver.WorkEnded:
-		return t.recordFailure(r, "dead", recordDead, f.args(r.Key, t.now, r.Error, driver.NoteTxEnded))
+		return t.recordFailure(r, "dead", recordDead, f.args(r.Key, t.now, r.Error, driver.NoteTxEnded, driver.ErrorSignature(r.Error)))
 	default:
-		return t.recordFailure(r, "dead", recordDead, f.args(r.Key, t.now, r.Error, ""))
+		return t.recordFailure(r, "dead", recordDead, f.args(r.Key, t.now, r.Error, "", driver.ErrorSignature(r.Error)))
 	}
 }
 

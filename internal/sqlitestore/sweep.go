@@ -26,7 +26,7 @@ const (
 
 	// An event that was alone in its run is at fault, so this counts an attempt.
 	loseAlone = `UPDATE hookonce_event_state
-		SET state = ?2, attempts = ?3, crashes = min(crashes, 2147483646) + 1, due_at = ?4, failed_at = ?5, last_error = ?6, retry_in = ?7, note = ?8
+		SET state = ?2, attempts = ?3, crashes = min(crashes, 2147483646) + 1, due_at = ?4, failed_at = ?5, last_error = ?6, retry_in = ?7, note = ?8, signature = ?9
 		WHERE key = ?1`
 
 	loseOther = `UPDATE hookonce_event_state SET state = 0, crashes = min(crashes, 2147483646) + 1, due_at = ?2 WHERE key = ?1`
@@ -107,7 +107,7 @@ func (t *writeTx) lose(e *lostEvent) error {
 	if e.Dead {
 		state, outcome, failedAt = stateDead, "dead", t.now
 	}
-	if _, err := t.exec(loseAlone, e.Key[:], state, e.Attempts, dueAt, failedAt, reason, e.retryIn.Int64, note); err != nil {
+	if _, err := t.exec(loseAlone, e.Key[:], state, e.Attempts, dueAt, failedAt, reason, e.retryIn.Int64, note, driver.ErrorSignature(reason)); err != nil {
 		return err
 	}
 	_, err := t.exec(insertTry, e.Key[:], e.generation, e.Attempts, outcome, reason, t.now, 0)

@@ -80,6 +80,7 @@ func Exercise(t *testing.T, open func(t *testing.T) driver.Store, features ...Fe
 		{"Refused", refusedCases()},
 		{"Feed", feedCases()},
 		{"Pause", pauseCases()},
+		{"ErrorGroups", groupCases()},
 		{"Secrets", secretCases()},
 		{"Prune", pruneCases()},
 		{"Health", healthCases()},
@@ -91,7 +92,9 @@ func Exercise(t *testing.T, open func(t *testing.T) driver.Store, features ...Fe
 			for _, c := range group.cases {
 				t.Run(c.name, func(t *testing.T) {
 					t.Parallel()
-					c.run(&fixture{T: t, s: open(t), with: with})
+					f := &fixture{T: t, s: open(t), with: with}
+					c.run(f)
+					f.signed()
 				})
 			}
 		})

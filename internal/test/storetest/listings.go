@@ -60,12 +60,13 @@ func lettersOf(e *driver.EventDetail, own bool) []driver.DeadLetter {
 			one := d
 			one.MessageID, one.Route, one.Destination = m.ID, m.Route, m.Destination
 			one.Attempts, one.Generation, one.StatusCode = m.Attempts, m.Generation, m.StatusCode
-			one.LastError, one.FailedAt = m.LastError, m.FailedAt
+			one.LastError, one.Signature, one.FailedAt = m.LastError, driver.ErrorSignature(m.LastError), m.FailedAt
 			all = append(all, one)
 		}
 	}
 	if own && e.State == driver.StateDead {
 		d.Attempts, d.Generation, d.LastError, d.FailedAt = e.Attempts, e.Generation, e.LastError, e.FailedAt
+		d.Signature = driver.ErrorSignature(e.LastError)
 		all = append(all, d)
 	}
 	return all

@@ -93,7 +93,9 @@ func ExerciseWork[T any](t *testing.T, h Harness[T]) {
 				t.Run(c.name, func(t *testing.T) {
 					t.Parallel()
 					d := h.Open(t)
-					c.run(&bench[T]{fixture: &fixture{T: t, s: d}, d: d, h: h})
+					w := &bench[T]{fixture: &fixture{T: t, s: d}, d: d, h: h}
+					c.run(w)
+					w.signed()
 				})
 			}
 		})

@@ -142,7 +142,7 @@ func finishFailed[T any](w *bench[T]) {
 	w.sameEvent(want)
 	same(w, "dead letters", []driver.DeadLetter{{
 		Key: c.Key, Source: "stripe", EventID: "evt_1", Type: c.Type, ReceivedAt: t0,
-		Attempts: 1, LastError: handlerError, FailedAt: at,
+		Attempts: 1, LastError: handlerError, Signature: driver.ErrorSignature(handlerError), FailedAt: at,
 	}}, w.deadLetters(&driver.MessageFilter{}).DeadLetters)
 	same(w, "stats", driver.Stats{DeadLetters: 1}, w.stats())
 	same(w, "duplicate", []driver.ClaimResult{{Duplicate: true, Dead: true}}, w.claim(t0, c))

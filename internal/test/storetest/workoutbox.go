@@ -49,7 +49,8 @@ func outboxListed[T any](w *bench[T]) {
 	}
 	same(w, "dead letter", driver.DeadLetter{
 		Key: driver.OutboxKey("m1"), Source: "stripe", EventID: "evt_1", Type: c.Type, ReceivedAt: letters[0].ReceivedAt,
-		MessageID: "m1", Destination: "crm", Attempts: 1, StatusCode: 410, LastError: "gone for good", FailedAt: letters[0].FailedAt,
+		MessageID: "m1", Destination: "crm", Attempts: 1, StatusCode: 410, LastError: "gone for good", Signature: "gone for good",
+		FailedAt: letters[0].FailedAt,
 	}, letters[0])
 	stats := w.stats()
 	if stats.DeadLetters != 1 || stats.EventsPending != 1 {

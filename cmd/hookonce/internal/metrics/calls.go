@@ -56,6 +56,7 @@ var operations = []string{
 	"resume_destination",
 	"paused_destinations",
 	"hurry_messages",
+	"error_groups",
 	"applied",
 	"apply",
 }
@@ -268,6 +269,11 @@ func (s *store) Series(ctx context.Context, f *driver.SeriesFilter) (result []dr
 func (s *store) AddRefused(ctx context.Context, p *driver.AddRefusedParams) (err error) {
 	defer s.observe("add_refused", time.Now(), &err)
 	return s.Store.AddRefused(ctx, p)
+}
+
+func (s *store) ErrorGroups(ctx context.Context, f *driver.GroupFilter) (result *driver.GroupPage, err error) {
+	defer s.observe("error_groups", time.Now(), &err)
+	return s.Store.ErrorGroups(ctx, f)
 }
 
 func (s *store) Refused(ctx context.Context, f *driver.RefusedFilter) (result *driver.RefusedPage, err error) {
