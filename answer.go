@@ -39,6 +39,7 @@ type answer struct {
 	reopened    int    // events
 	otherBodies int    // duplicates with another body than the first
 	undecided   int    // new events that are dead because a route was undecided
+	seen        []seen // its events, while somebody looks at the live feed
 
 	// For refusals, and for the log only.
 	errorID string
@@ -150,6 +151,9 @@ func (in *Engine) answerClaimed(ctx context.Context, d *delivery, u *claims.Unit
 		a = answerEvent(&u.Claims[0], &u.Results[0])
 	}
 	a.tally(u)
+	if in.feed.Watched() {
+		a.seen = seenIn(u, len(malformed))
+	}
 	return d.acknowledge(a)
 }
 

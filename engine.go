@@ -13,6 +13,7 @@ import (
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/claims"
+	"github.com/hookonce/hookonce/internal/feed"
 	"github.com/hookonce/hookonce/internal/figures"
 	"github.com/hookonce/hookonce/internal/keyfetch"
 	"github.com/hookonce/hookonce/internal/limit"
@@ -52,6 +53,7 @@ type Engine struct {
 	observers     *observers
 	figures       *figures.Sums
 	refused       *figures.Refused
+	feed          *feed.Collector
 	host          string // the name of this host; "" if it is unknown
 
 	bodies   *wire.Memory // of all bodies, from their first byte to their answer
@@ -100,7 +102,10 @@ func New[T any](db driver.Driver[T], mux *Mux[T], cfg *Config) (*Inbox[T], error
 		Source:   func(name string) *work.Source { return in.setup.Load().workSource(name) },
 		Wake:     in.relays.Wake,
 		Reopened: in.wakeAll,
-		Observe:  in.observers.handler,
+		Observe: func(o *work.Observed) {
+			in.feedHandled(o)
+			in.observers.handler(o)
+		},
 	})
 	return &Inbox[T]{in, db}, nil
 }
@@ -148,6 +153,7 @@ func newEngine(store driver.Store, cfg Config, handled []string, faults error) (
 		claiming:   newClaimHealth(store),
 	}
 	in.host, _ = os.Hostname()
+	in.feed = feed.NewCollector(store, cfg.Logger, in.host)
 	first, err := in.newSetup(&cfg, nil)
 	if err := errors.Join(cfg.check(), err, faults); err != nil {
 		return nil, fmt.Errorf("hookonce: %w", err)
@@ -213,6 +219,7 @@ func (in *Engine) Reload(cfg *Config) error {
 // countAttempt counts and observes an attempt to send a message.
 func (in *Engine) countAttempt(a *relay.Observed) {
 	in.figures.Attempt(time.Now(), a.Message.Destination, a.Outcome, a.Took)
+	in.feedAttempt(a)
 	in.observers.message(a)
 }
 
@@ -268,8 +275,13 @@ func (in *Engine) Run(ctx context.Context) error {
 	} else {
 		wg.Go(func() { work.Sweep(ctx, in.store, in.log) })
 	}
+	feeding, endFeed := context.WithCancel(context.WithoutCancel(ctx))
+	var fed sync.WaitGroup
+	fed.Go(func() { in.feed.Run(feeding) })
 	wg.Wait()
+	endFeed()
 	in.writeLast(ctx)
+	fed.Wait()
 	in.sender.CloseIdle()
 	return nil
 }

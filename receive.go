@@ -68,6 +68,7 @@ func (in *Engine) answer(w http.ResponseWriter, r *http.Request, source string, 
 	if reason != "" {
 		in.refused.Offer(source, func() driver.RefusedRequest { return in.describeRefused(r, source, reason, now, a) })
 	}
+	in.feedDelivery(r, source, a, now, took)
 	in.observers.delivery(source, a, took)
 }
 

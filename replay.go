@@ -60,6 +60,7 @@ func (in *Engine) Replay(ctx context.Context, r *ReplayRequest) (*driver.Replaye
 		in.log.Info("event replayed", slog.String("source", r.Source), slog.String("event_id", r.EventID),
 			slog.Int("generation", replayed.Generation), slog.Int("messages", replayed.Messages))
 		in.observers.operated(actionReplayed, r.Source, 1)
+		in.feedOperated(actionReplayed, r.Source, r.EventID, detail.Type, "", "")
 	}
 	in.wakeAll()
 	return replayed, nil
@@ -168,6 +169,7 @@ func (in *Engine) Discard(ctx context.Context, which *DeadLetters) (Worked, erro
 const (
 	actionReplayed  = "replayed"
 	actionDiscarded = "discarded"
+	actionRetried   = "retried" // for the live feed alone
 )
 
 // letterWork is the work on dead letters.
@@ -296,7 +298,9 @@ func (in *Engine) observeWorked(action string, letters []driver.DeadLetter, done
 	counts := map[string]int{}
 	for i, ok := range done {
 		if ok {
-			counts[letters[i].Source]++
+			l := &letters[i]
+			counts[l.Source]++
+			in.feedOperated(action, l.Source, l.EventID, l.Type, l.Destination, l.MessageID)
 		}
 	}
 	for source, n := range counts {
@@ -315,6 +319,7 @@ func (in *Engine) RetryMessage(ctx context.Context, id string) error {
 	if page, err := in.store.Messages(ctx, &driver.MessageFilter{MessageID: id}); err == nil && len(page.Messages) == 1 {
 		m := &page.Messages[0]
 		log = log.With(slog.String("source", m.Source), slog.String("event_id", m.EventID))
+		in.feedOperated(actionRetried, m.Source, m.EventID, m.Type, m.Destination, m.ID)
 	}
 	log.Info("message retried")
 	in.wakeAll()

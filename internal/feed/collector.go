@@ -1,0 +1,212 @@
+package feed
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+const (
+	// writeEvery is the pace of a watched process; a row is written at most that late.
+	writeEvery = 500 * time.Millisecond
+	// askEvery is how often a process asks whether somebody looks: at every second tick.
+	askEvery = 2*writeEvery - writeEvery/2
+	// maxGroup is how many rows are written at once: 500 a second.
+	maxGroup = 250
+	// maxRoutine is how many of them may tell of success. The others are left for trouble.
+	maxRoutine = 200
+	// callTimeout bounds one call of the store.
+	callTimeout = 5 * time.Second
+)
+
+// Writer is the part of driver.Store that takes rows.
+type Writer interface {
+	FeedWatched(ctx context.Context) (time.Duration, error)
+	AddFeed(ctx context.Context, p *driver.AddFeedParams) (time.Duration, error)
+}
+
+// Collector holds the rows of a process until Run writes them. While nobody looks, and while Run
+// does not run, it holds none. Its methods may be called concurrently.
+type Collector struct {
+	store   Writer
+	log     *slog.Logger
+	gateway string
+	watched atomic.Bool
+
+	mu      sync.Mutex
+	rows    []Row
+	routine int           // how many of them tell of success
+	equal   map[equal]int // the rows that others may be equal to, by their place in rows
+	dropped int
+
+	// Of the goroutine of Run.
+	until  time.Time // the watch ends
+	asked  time.Time
+	failed bool
+}
+
+// equal is the part of a delivery that makes it equal to another one.
+type equal struct {
+	kind                                                driver.FeedKind
+	source, eventID, eventType, outcome, reason, remote string
+	status                                              int
+}
+
+// NewCollector returns a Collector without rows. gateway is the name of this host.
+func NewCollector(store Writer, log *slog.Logger, gateway string) *Collector {
+	return &Collector{store: store, log: log, gateway: gateway}
+}
+
+// Watched reports whether somebody looks. A caller that asks first saves making a row.
+func (c *Collector) Watched() bool { return c.watched.Load() }
+
+// Add keeps r until it is written, if somebody looks. Equal deliveries become one row with a count.
+// Rows beyond the bounds are counted, and the last row of the group says how many they were. Add does
+// not wait for the store.
+func (c *Collector) Add(r Row) {
+	if !c.Watched() {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.Watched() { // any more
+		return
+	}
+	key, repeats := r.repeats()
+	if repeats {
+		if i, found := c.equal[key]; found {
+			c.rows[i].Count = max(c.rows[i].Count, 1) + 1
+			return
+		}
+	}
+	if len(c.rows) >= maxGroup || r.isRoutine() && c.routine >= maxRoutine {
+		c.dropped++
+		return
+	}
+	if r.isRoutine() {
+		c.routine++
+	}
+	if repeats {
+		if c.equal == nil {
+			c.equal = make(map[equal]int)
+		}
+		c.equal[key] = len(c.rows)
+	}
+	r.Gateway = c.gateway
+	c.rows = append(c.rows, r)
+}
+
+// repeats reports whether other rows may be equal to r: a flood of duplicates or refusals becomes a
+// few rows.
+func (r *Row) repeats() (equal, bool) {
+	if r.Kind != driver.FeedDelivery && r.Kind != driver.FeedRefused || r.EventID != "" && r.Outcome != "duplicate" {
+		return equal{}, false
+	}
+	return equal{r.Kind, r.Source, r.EventID, r.Type, r.Outcome, r.Reason, r.Remote, r.Status}, true
+}
+
+func (r *Row) isRoutine() bool {
+	switch r.Outcome {
+	case "ok", "duplicate", "handshake", "sent", "done":
+		return true
+	}
+	return false
+}
+
+// Run asks whether somebody looks, and writes rows, until ctx ends. Then it writes the last rows.
+func (c *Collector) Run(ctx context.Context) {
+	tick := time.NewTicker(writeEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			c.step(ctx)
+		case <-ctx.Done():
+			c.step(context.WithoutCancel(ctx))
+			c.watch(0)
+			return
+		}
+	}
+}
+
+// step writes the rows, or asks whether somebody looks.
+func (c *Collector) step(ctx context.Context) {
+	now := time.Now()
+	rows, routine := c.take()
+	if len(rows) == 0 && now.Sub(c.asked) < askEvery {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	left, err := c.write(ctx, rows)
+	if err != nil {
+		c.restore(rows, routine, errors.Is(err, driver.ErrCommitUnknown) || errors.Is(err, driver.ErrBadRow))
+		c.watch(c.until.Sub(now))
+	} else {
+		c.asked = now
+		c.watch(left)
+	}
+	if failed := err != nil; failed != c.failed {
+		c.failed = failed
+		if failed {
+			c.log.Warn("the live feed stands still: the database failed; retrying", slog.Any("error", err))
+		} else {
+			c.log.Info("the live feed goes on")
+		}
+	}
+}
+
+// write writes rows; without rows it only asks. It returns for how long somebody looks.
+func (c *Collector) write(ctx context.Context, rows []Row) (time.Duration, error) {
+	if len(rows) == 0 {
+		return c.store.FeedWatched(ctx)
+	}
+	p := &driver.AddFeedParams{Rows: make([]driver.FeedRow, len(rows))}
+	for i := range rows {
+		p.Rows[i] = rows[i].store()
+	}
+	return c.store.AddFeed(ctx, p)
+}
+
+// take returns the rows, and how many of them tell of success. The last one says how many were left
+// out.
+func (c *Collector) take() (rows []Row, routine int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	rows, routine = c.rows, c.routine
+	c.rows, c.routine, c.equal = nil, 0, nil
+	if n := len(rows); n > 0 {
+		rows[n-1].Dropped += c.dropped
+		c.dropped = 0
+	}
+	return rows, routine
+}
+
+// restore puts rows that were not written before those that came meanwhile, or drops them.
+func (c *Collector) restore(rows []Row, routine int, drop bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if drop {
+		for i := range rows {
+			c.dropped += 1 + rows[i].Dropped
+		}
+		return
+	}
+	// Equal rows that come later are rows of their own.
+	c.rows, c.routine, c.equal = append(rows, c.rows...), routine+c.routine, nil
+}
+
+// watch says that somebody looks for so long.
+func (c *Collector) watch(left time.Duration) {
+	c.until = time.Now().Add(left)
+	if watched := left > 0; c.watched.Swap(watched) && !watched {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.rows, c.routine, c.equal, c.dropped = nil, 0, nil, 0
+	}
+}
