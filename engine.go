@@ -167,6 +167,7 @@ func newEngine(store driver.Store, cfg Config, handled []string, faults error) (
 	in.relays.Set(first.relayed())
 	in.claims = claims.New(store, claims.Options{
 		MaxUnits: cfg.Queue, AllowUnsafe: cfg.AllowUnsafe, Log: in.log, Claimed: in.claimed, Reopened: in.wakeAll,
+		Counted: func(e driver.CountedEvent, n int) { in.figures.Duplicates(time.Now(), e.Source, e.ReceivedAt, n) },
 		Observe: func(size int, took time.Duration, err error) {
 			in.claiming.note(err)
 			in.observers.claim(size, took, err)

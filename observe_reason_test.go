@@ -145,6 +145,8 @@ func TestFiguresAreWritten(t *testing.T) {
 		{driver.SeriesFilter{Of: driver.FigureRefusals}, map[string]int64{"signature_missing": 1, "unknown_source": 1}},
 		{driver.SeriesFilter{Of: driver.FigureAttempts, Name: "app"}, map[string]int64{"retry": 1, "sent": 1}},
 		{driver.SeriesFilter{Of: driver.FigureTypes, Name: "gh", Resolution: driver.ByHour}, map[string]int64{"push": 1}},
+		{driver.SeriesFilter{Of: driver.FigureDuplicates, Name: "gh"}, map[string]int64{"": 1}},
+		{driver.SeriesFilter{Of: driver.FigureBacklog, Label: driver.BacklogEvents}, map[string]int64{"events": 0}},
 	} {
 		if got := sums(t, store, tt.filter); !cmp.Equal(tt.want, got) {
 			t.Errorf("%+v: %v, want %v", tt.filter, got, tt.want)

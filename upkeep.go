@@ -45,6 +45,7 @@ func (in *Engine) maintain(ctx context.Context) {
 	defer pull.Stop()
 	in.maintainStep(ctx, "reading the database's clock", in.clock.read)
 	in.maintainStep(ctx, "looking for foreign triggers", in.warnOfTriggers)
+	in.maintainStep(ctx, "sampling the backlog", in.sampleBacklog)
 	for {
 		select {
 		case <-ctx.Done():
@@ -62,6 +63,7 @@ func (in *Engine) maintain(ctx context.Context) {
 			in.confirmAgain(ctx)
 		case <-pull.C:
 			in.maintainStep(ctx, "pulling due times back", in.pullBack)
+			in.maintainStep(ctx, "sampling the backlog", in.sampleBacklog)
 		case <-clock.C:
 			in.maintainStep(ctx, "reading the database's clock", in.clock.read)
 			in.maintainStep(ctx, "reading the database's durability settings", in.watchDurability)
@@ -77,6 +79,27 @@ func (in *Engine) writeLast(ctx context.Context) {
 	if err := errors.Join(in.figures.Write(last), in.refused.Write(last)); err != nil {
 		in.log.Warn("writing the last figures and refused requests failed; charts and lists lack them", slog.Any("error", err))
 	}
+}
+
+// maxSampled bounds the rows that a sample of the backlog counts for each source and destination.
+const maxSampled = 10_000
+
+// sampleBacklog adds the work that waits now to the figures. Every process does so, and the highest
+// sample of a span counts.
+func (in *Engine) sampleBacklog(ctx context.Context) error {
+	p := &driver.BacklogParams{Limit: maxSampled}
+	setup := in.setup.Load()
+	for name := range setup.sources {
+		p.Sources = append(p.Sources, name)
+	}
+	for name := range setup.destinations {
+		p.Destinations = append(p.Destinations, name)
+	}
+	backlog, err := in.store.Backlog(ctx, p)
+	if err == nil {
+		in.figures.Backlog(backlog)
+	}
+	return err
 }
 
 // warnOfTriggers logs the foreign triggers on the store's tables.

@@ -51,29 +51,6 @@ type OtherBody struct {
 	SHA256  [sha256.Size]byte // like Claim.BodyHash
 }
 
-// DeliveryCount holds the deliveries of one event since the last flush.
-type DeliveryCount struct {
-	Key         Key
-	Duplicates  int // deliveries after the first
-	OtherBodies int // those with a different body
-	Repeats     int // deliveries of this event's body under other ids
-	// Recent are the newest of the duplicates, at most MaxRecent. The store keeps the newest
-	// MaxRecent of the event.
-	Recent []Delivery
-	// Other is one of the duplicates with another body; nil if there is none. The store keeps the
-	// first one that it gets, if the event still has its own body.
-	Other *OtherBody
-}
-
-// CountDeliveriesParams are the parameters of Store.CountDeliveries.
-type CountDeliveriesParams struct {
-	Counts []DeliveryCount // sorted by Key, without repetition
-	// Clock is the caller's clock at the call, for the times of Recent and Other. The store keeps
-	// these by its own clock.
-	Clock time.Time
-	Now   time.Time // tests only; zero means the database's clock
-}
-
 // Check returns an error that matches ErrBadRow if a store cannot store the evidence in p.
 func (p *CountDeliveriesParams) Check() error {
 	for i := range p.Counts {

@@ -18,7 +18,7 @@ type Figures interface {
 	// may exceed that by the types of one call.
 	AddFigures(ctx context.Context, p *AddFiguresParams) error
 
-	// Series returns the sums that f selects, by time and label. Spans without a figure have no
+	// Series returns the sums that f selects, by time, name and label. Spans without a figure have no
 	// point. If there are more than f.Limit points, it returns f.Limit + 1 of them.
 	Series(ctx context.Context, f *SeriesFilter) ([]Point, error)
 }
@@ -35,9 +35,31 @@ const (
 	// FigureAttempts are attempts to send messages: by destination, labelled with their outcome, with
 	// the duration of the attempt.
 	FigureAttempts
+	// FigureDuplicates are deliveries of claimed events: by source, with the age of the event, which
+	// shows whether the dedupe window is long enough. They have no label.
+	FigureDuplicates
+	// FigureBacklog is the work that waits, sampled from time to time: by source or destination, with
+	// a label of BacklogLabels. A span holds the most that any process saw in it, not a sum.
+	FigureBacklog
 	// FigureTypes are claimed events: by source, labelled with their type. They exist by the hour.
 	FigureTypes
 )
+
+// The labels of FigureBacklog. The ages are in seconds, from the due time of the oldest.
+const (
+	BacklogEvents      = "events" // by source
+	BacklogEventsAge   = "events_age"
+	BacklogMessages    = "messages" // by destination
+	BacklogMessagesAge = "messages_age"
+)
+
+// BacklogLabels lists the labels of FigureBacklog.
+func BacklogLabels() []string {
+	return []string{BacklogEvents, BacklogEventsAge, BacklogMessages, BacklogMessagesAge}
+}
+
+// Gauge reports whether figures of this kind are samples, so that a span holds the highest one.
+func (k FigureKind) Gauge() bool { return k == FigureBacklog }
 
 // FigureBuckets is how many buckets the durations of a figure fall into.
 const FigureBuckets = 15
@@ -50,6 +72,8 @@ func (k FigureKind) Bounds() []time.Duration {
 		return ackBounds[:]
 	case FigureAttempts:
 		return attemptBounds[:]
+	case FigureDuplicates:
+		return ageBounds[:]
 	}
 	return nil
 }
@@ -64,6 +88,10 @@ var (
 		5 * time.Millisecond, 10 * time.Millisecond, 25 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond,
 		250 * time.Millisecond, 500 * time.Millisecond, 1 * time.Second, 2500 * time.Millisecond, 5 * time.Second, 10 * time.Second,
 		15 * time.Second, 30 * time.Second, 60 * time.Second,
+	}
+	ageBounds = [FigureBuckets - 1]time.Duration{
+		1 * time.Second, 10 * time.Second, 1 * time.Minute, 5 * time.Minute, 15 * time.Minute, 1 * time.Hour, 3 * time.Hour, 6 * time.Hour,
+		12 * time.Hour, 1 * day, 2 * day, 3 * day, 7 * day, 30 * day,
 	}
 )
 
@@ -141,14 +169,18 @@ type SeriesFilter struct {
 	Resolution Resolution // FigureTypes exist ByHour alone
 	Name       string     // "" adds up all sources, or all destinations
 	Label      string     // "" selects all labels
-	Since      time.Time  // the first span begins at or after
-	Until      time.Time  // the last span begins before
-	Limit      int        // at least 1
+	// ByName keeps sources or destinations apart, as Point.Name. Otherwise they are added up; of the
+	// ages of FigureBacklog, the highest counts.
+	ByName bool
+	Since  time.Time // the first span begins at or after
+	Until  time.Time // the last span begins before
+	Limit  int       // at least 1
 }
 
 // Point is a sum over the span that begins at At.
 type Point struct {
 	At      time.Time
+	Name    string // "" unless SeriesFilter.ByName
 	Label   string
 	N       int64
 	Buckets [FigureBuckets]int64
@@ -198,6 +230,10 @@ func compareRollups(a, b Rollup) int {
 }
 
 func (f *Figure) add(more *Figure) {
+	if f.Of.Gauge() {
+		f.N = max(f.N, more.N)
+		return
+	}
 	f.N += more.N
 	for i, n := range more.Buckets {
 		f.Buckets[i] += n

@@ -1,6 +1,7 @@
 package hookadmin
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -21,24 +22,26 @@ const (
 	maxPoints = 10_000
 )
 
-var seriesParameters = []string{"of", "source", "destination", "outcome", "reason", "type", "resolution", "since", "until"}
+var seriesParameters = []string{"of", "source", "destination", "outcome", "reason", "type", "by", "resolution", "since", "until"}
 
 // figureKind is a kind of figures, as the parameters name it.
 type figureKind struct {
 	kind   driver.FigureKind
-	name   string          // the parameter that selects a source or a destination
-	label  string          // the parameter that selects one series
+	names  []string        // the parameters that select a source or a destination; at most one is given
+	label  string          // the parameter that selects one series; "" for none
 	labels func() []string // all series; nil if there is no list
 	last   time.Duration   // the default from since to until
 }
 
 var (
-	figureNames = []string{"deliveries", "refusals", "attempts", "types"}
+	figureNames = []string{"deliveries", "refusals", "attempts", "duplicates", "backlog", "types"} // the index is the driver.FigureKind
 	figureKinds = map[string]*figureKind{
-		"deliveries": {driver.FigureDeliveries, "source", "outcome", hookonce.DeliveryOutcomes, time.Hour},
-		"refusals":   {driver.FigureRefusals, "source", "reason", hookonce.RefusalReasons, time.Hour},
-		"attempts":   {driver.FigureAttempts, "destination", "outcome", hookonce.MessageOutcomes, time.Hour},
-		"types":      {driver.FigureTypes, "source", "type", nil, 24 * time.Hour},
+		"deliveries": {driver.FigureDeliveries, []string{"source"}, "outcome", hookonce.DeliveryOutcomes, time.Hour},
+		"refusals":   {driver.FigureRefusals, []string{"source"}, "reason", hookonce.RefusalReasons, time.Hour},
+		"attempts":   {driver.FigureAttempts, []string{"destination"}, "outcome", hookonce.MessageOutcomes, time.Hour},
+		"duplicates": {driver.FigureDuplicates, []string{"source"}, "", nil, 24 * time.Hour},
+		"backlog":    {driver.FigureBacklog, []string{"source", "destination"}, "", nil, time.Hour},
+		"types":      {driver.FigureTypes, []string{"source"}, "type", nil, 24 * time.Hour},
 	}
 	resolutionNames = []string{"minute", "hour", "day"} // the index is the driver.Resolution
 )
@@ -63,8 +66,20 @@ func (h *handler) showSeries(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, r, http.StatusBadRequest, fmt.Sprintf("since: there are more than %d points; "+
 			"choose a later since, a coarser resolution, or one source, destination, outcome, reason or type", filter.Limit), nil)
 	default:
-		writeJSON(w, newSeries(filter, points))
+		writeJSON(w, newSeries(filter, onlyOf(values, points)))
 	}
+}
+
+// onlyOf returns the points of the backlog that belong to a source, or to a destination, if one is
+// given: both may have one name.
+func onlyOf(values url.Values, points []driver.Point) []driver.Point {
+	return slices.DeleteFunc(points, func(p driver.Point) bool {
+		if values.Get("of") != "backlog" {
+			return false
+		}
+		isEvents := p.Label == driver.BacklogEvents || p.Label == driver.BacklogEventsAge
+		return values.Get("source") != "" && !isEvents || values.Get("destination") != "" && isEvents
+	})
 }
 
 // ParseSeriesFilter reads the parameters of GET /api/v1/series, as ParseFilter does. of is required.
@@ -76,16 +91,13 @@ func ParseSeriesFilter(values url.Values, now time.Time) (*driver.SeriesFilter, 
 	if of == nil {
 		return nil, &ParameterError{"of", fmt.Sprintf("%q is no kind of figures; use %s", values.Get("of"), strings.Join(figureNames, ", "))}
 	}
-	for _, name := range []string{"source", "destination", "outcome", "reason", "type"} {
-		if values.Get(name) != "" && name != of.name && name != of.label {
-			return nil, &ParameterError{name, fmt.Sprintf("not a parameter of of=%s, which takes %s and %s", values.Get("of"), of.name, of.label)}
-		}
+	f, err := of.parse(values)
+	if err != nil {
+		return nil, err
 	}
-	f := &driver.SeriesFilter{Of: of.kind, Name: values.Get(of.name), Label: values.Get(of.label), Limit: maxPoints}
 	if of.labels != nil && f.Label != "" && !slices.Contains(of.labels(), f.Label) {
 		return nil, &ParameterError{of.label, fmt.Sprintf("%q is unknown; use %s", f.Label, strings.Join(of.labels(), ", "))}
 	}
-	var err error
 	if f.Since, f.Until, err = parseSpan(values.Get("since"), values.Get("until"), now); err != nil {
 		return nil, err
 	}
@@ -105,6 +117,38 @@ func ParseSeriesFilter(values url.Values, now time.Time) (*driver.SeriesFilter, 
 	if f.Until.Sub(f.Since) > maxSpans*f.Resolution.Span() {
 		return nil, &ParameterError{"since", fmt.Sprintf("more than %d spans of one %s before until; choose a later since or a coarser resolution",
 			maxSpans, resolutionNames[f.Resolution])}
+	}
+	return f, nil
+}
+
+// parse reads the parameters that select figures of a kind, but not their time.
+func (of *figureKind) parse(values url.Values) (*driver.SeriesFilter, error) {
+	takes := of.names
+	if of.label != "" {
+		takes = append(slices.Clone(takes), of.label)
+	}
+	f := &driver.SeriesFilter{Of: of.kind, Limit: maxPoints}
+	for _, name := range []string{"source", "destination", "outcome", "reason", "type"} {
+		value := values.Get(name)
+		switch {
+		case value == "":
+		case !slices.Contains(takes, name):
+			return nil, &ParameterError{name, fmt.Sprintf("not a parameter of of=%s, which takes %s", values.Get("of"), strings.Join(takes, " and "))}
+		case name == of.label:
+			f.Label = value
+		case f.Name != "":
+			return nil, &ParameterError{name, "given together with " + of.names[0] + "; choose one"}
+		default:
+			f.Name = value
+		}
+	}
+	switch by := values.Get("by"); {
+	case by == "":
+	case len(of.names) == 1 && by == of.names[0]:
+		f.ByName = true
+	default:
+		return nil, &ParameterError{"by", fmt.Sprintf("%q does not group of=%s; use source for deliveries, refusals, duplicates and types, destination for attempts",
+			by, values.Get("of"))}
 	}
 	return f, nil
 }
@@ -142,16 +186,18 @@ type SeriesPage struct {
 	// BoundsSeconds are the upper bounds of the buckets, each included; the last bucket has none.
 	// Empty for figures without durations.
 	BoundsSeconds []float64 `json:"bounds_seconds"`
-	Series        []Series  `json:"series"` // by name
+	Series        []Series  `json:"series"` // by group and name
 }
 
-// Series is one outcome, reason or type over time.
+// Series is one outcome, reason or type over time. Duplicates have one series, with the name "". Those
+// of the backlog are events, events_age, messages and messages_age; the ages are in seconds.
 type Series struct {
+	Group  string        `json:"group,omitempty"` // with by: the source or destination
 	Name   string        `json:"name"`
 	Points []SeriesPoint `json:"points"` // oldest first; spans without any are left out
 }
 
-// SeriesPoint is the sum of one span.
+// SeriesPoint is the sum of one span; of the backlog, the most that was seen in it.
 type SeriesPoint struct {
 	At      Time      `json:"at"` // the beginning of the span
 	N       int64     `json:"n,string"`
@@ -175,14 +221,14 @@ func newSeries(f *driver.SeriesFilter, points []driver.Point) SeriesPage {
 	for _, b := range bounds {
 		page.BoundsSeconds = append(page.BoundsSeconds, b.Seconds())
 	}
-	place := make(map[string]int) // in page.Series
+	place := make(map[[2]string]int) // in page.Series
 	for i := range points {
 		p := &points[i]
-		at, known := place[p.Label]
+		at, known := place[[2]string{p.Name, p.Label}]
 		if !known {
 			at = len(page.Series)
-			place[p.Label] = at
-			page.Series = append(page.Series, Series{Name: p.Label})
+			place[[2]string{p.Name, p.Label}] = at
+			page.Series = append(page.Series, Series{Group: p.Name, Name: p.Label})
 		}
 		point := SeriesPoint{At: Time(p.At), N: p.N, Buckets: []decimal{}}
 		if bounds != nil {
@@ -192,6 +238,8 @@ func newSeries(f *driver.SeriesFilter, points []driver.Point) SeriesPage {
 		}
 		page.Series[at].Points = append(page.Series[at].Points, point)
 	}
-	slices.SortFunc(page.Series, func(a, b Series) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(page.Series, func(a, b Series) int {
+		return cmp.Or(strings.Compare(a.Group, b.Group), strings.Compare(a.Name, b.Name))
+	})
 	return page
 }

@@ -36,6 +36,10 @@ func TestSeries(t *testing.T) {
 		driver.Figure{Of: driver.FigureRefusals, At: noon, Name: "shop", Label: "signature_wrong", N: 7},
 		driver.Figure{Of: driver.FigureAttempts, At: noon, Name: "billing", Label: "sent", N: 9},
 		driver.Figure{Of: driver.FigureTypes, At: noon, Name: "lab", Label: "<b>", N: 11},
+		driver.Figure{Of: driver.FigureDuplicates, At: noon, Name: "lab", N: 3, Buckets: fast},
+		driver.Figure{Of: driver.FigureBacklog, At: noon, Name: "lab", Label: "events", N: 4},
+		driver.Figure{Of: driver.FigureBacklog, At: noon, Name: "lab", Label: "messages_age", N: 6},
+		driver.Figure{Of: driver.FigureBacklog, At: noon, Name: "shop", Label: "events", N: 5},
 	)
 	const at0, at2 = "2026-01-31T12:00:00.000000Z", "2026-01-31T12:02:00.000000Z"
 	zeros := func() []any {
@@ -57,6 +61,13 @@ func TestSeries(t *testing.T) {
 		"of=attempts&resolution=minute&destination=billing":         {of("sent", point(at0, "9", zeros()))},
 		"of=types&type=%3Cb%3E":                                     {of("<b>", point(at0, "11", []any{}))},
 		"of=types&source=shop&resolution=hour":                      {},
+		"of=duplicates&resolution=minute&source=lab":                {of("", point(at0, "3", first))},
+		"of=backlog&resolution=minute":                              {of("events", point(at0, "9", []any{})), of("messages_age", point(at0, "6", []any{}))},
+		"of=backlog&resolution=minute&source=lab":                   {of("events", point(at0, "4", []any{}))},
+		"of=backlog&resolution=minute&destination=lab":              {of("messages_age", point(at0, "6", []any{}))},
+		"of=deliveries&resolution=hour&by=source&outcome=duplicate": {
+			map[string]any{"group": "shop", "name": "duplicate", "points": []any{point(at0, "5", zeros())}},
+		},
 	} {
 		got := readJSON[map[string]any](t, g.get(t, "/api/v1/series?since=2026-01-31T12:00:59Z&until=2026-01-31T13:00:00Z&"+query))
 		if diff := cmp.Diff(want, got["series"]); diff != "" {
@@ -78,11 +89,14 @@ func TestSeriesRefuses(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
 	for query, want := range map[string]string{
-		"":                                          `of: "" is no kind of figures; use deliveries, refusals, attempts, types`,
+		"":                                          `of: "" is no kind of figures; use deliveries, refusals, attempts, duplicates, backlog, types`,
 		"of=events":                                 `of: "events" is no kind`,
 		"of=types&of=types":                         "of: given more than once",
 		"of=deliveries&destination=a":               "destination: not a parameter of of=deliveries, which takes source and outcome",
 		"of=attempts&source=a":                      "source: not a parameter of of=attempts",
+		"of=backlog&source=a&destination=b":         "destination: given together with source; choose one",
+		"of=backlog&by=source":                      `by: "source" does not group of=backlog`,
+		"of=attempts&by=source":                     `by: "source" does not group of=attempts`,
 		"of=types&reason=method":                    "reason: not a parameter of of=types",
 		"of=deliveries&outcome=sent":                `outcome: "sent" is unknown; use ok, duplicate,`,
 		"of=attempts&outcome=ok":                    `outcome: "ok" is unknown; use sent, retry, dead, skipped`,

@@ -439,13 +439,13 @@ CREATE TABLE {schema}.source_window (
 -- The primary key serves a series: one kind and one resolution, in the order of time. Pruning reads
 -- the oldest rows of each pair there. For fillfactor see event_state.
 CREATE TABLE {schema}.rollup (
-	kind       smallint NOT NULL,    -- 0 deliveries, 1 refusals, 2 attempts
+	kind       smallint NOT NULL,    -- 0 deliveries, 1 refusals, 2 attempts, 3 duplicates, 4 backlog
 	resolution smallint NOT NULL,    -- 0 minutes, 1 hours, 2 days
 	start      timestamptz NOT NULL, -- of the span
-	name       text NOT NULL,        -- of the source; of attempts, the destination
-	label      text NOT NULL,        -- the outcome; of refusals, the reason
-	n          bigint NOT NULL,
-	-- How many were in each bucket of durations, the shortest first.
+	name       text NOT NULL,        -- of the source, or of the destination
+	label      text NOT NULL,        -- the outcome; of refusals, the reason; of duplicates, none
+	n          bigint NOT NULL,      -- of the backlog the most that was seen, otherwise a sum
+	-- How many were in each bucket of durations, or of ages of duplicates, the shortest first.
 	b0 bigint NOT NULL, b1 bigint NOT NULL, b2 bigint NOT NULL, b3 bigint NOT NULL, b4 bigint NOT NULL,
 	b5 bigint NOT NULL, b6 bigint NOT NULL, b7 bigint NOT NULL, b8 bigint NOT NULL, b9 bigint NOT NULL,
 	b10 bigint NOT NULL, b11 bigint NOT NULL, b12 bigint NOT NULL, b13 bigint NOT NULL, b14 bigint NOT NULL,

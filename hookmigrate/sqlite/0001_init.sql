@@ -374,11 +374,11 @@ CREATE TABLE hookonce_source_window (
 -- The primary key serves a series: one kind and one resolution, in the order of time. Pruning reads
 -- the oldest rows of each pair there.
 CREATE TABLE hookonce_rollup (
-    kind       INTEGER NOT NULL, -- 0 deliveries, 1 refusals, 2 attempts
+    kind       INTEGER NOT NULL, -- 0 deliveries, 1 refusals, 2 attempts, 3 duplicates, 4 backlog
     resolution INTEGER NOT NULL, -- 0 minutes, 1 hours, 2 days
     start      INTEGER NOT NULL, -- of the span
-    name       TEXT    NOT NULL, -- of the source; of attempts, the destination
-    label      TEXT    NOT NULL, -- the outcome; of refusals, the reason
+    name       TEXT    NOT NULL, -- of the source, or of the destination
+    label      TEXT    NOT NULL, -- the outcome; of refusals, the reason; of duplicates, none
     n          INTEGER NOT NULL,
     -- How many were in each bucket of durations, the shortest first.
     b0 INTEGER NOT NULL, b1 INTEGER NOT NULL, b2 INTEGER NOT NULL, b3 INTEGER NOT NULL, b4 INTEGER NOT NULL,

@@ -18,16 +18,17 @@ const maxCounted = 65_536
 // must not become a storm of writes. A crash loses the unwritten counts, about one second of them,
 // and never an event.
 type counts struct {
-	store Store
-	log   *slog.Logger
+	store   Store
+	log     *slog.Logger
+	counted func(e driver.CountedEvent, n int) // see Options.Counted; may be nil
 
 	mu      sync.Mutex
 	pending map[driver.Key]*driver.DeliveryCount
 	dropped int
 }
 
-func newCounts(store Store, log *slog.Logger) *counts {
-	return &counts{store: store, log: log, pending: make(map[driver.Key]*driver.DeliveryCount)}
+func newCounts(store Store, log *slog.Logger, counted func(driver.CountedEvent, int)) *counts {
+	return &counts{store: store, log: log, counted: counted, pending: make(map[driver.Key]*driver.DeliveryCount)}
 }
 
 func (c *counts) add(claim *driver.Claim, result *Result) {
@@ -81,7 +82,11 @@ func (c *counts) flush(ctx context.Context) error {
 	slices.SortFunc(sums, func(a, b driver.DeliveryCount) int { return bytes.Compare(a.Key[:], b.Key[:]) })
 	for len(sums) > 0 {
 		chunk := sums[:min(len(sums), MaxBatch)]
-		err := c.store.CountDeliveries(ctx, &driver.CountDeliveriesParams{Counts: chunk})
+		p := &driver.CountDeliveriesParams{Counts: chunk}
+		if c.counted != nil {
+			p.Counted = func(e driver.CountedEvent) { c.counted(e, pending[e.Key].Duplicates) }
+		}
+		err := c.store.CountDeliveries(ctx, p)
 		if errors.Is(err, driver.ErrCommitUnknown) {
 			sums = sums[len(chunk):]
 		}

@@ -57,7 +57,9 @@ type Options struct {
 	Log         *slog.Logger
 	Claimed     func([]*driver.Claim) // after the commit of new claims
 	Reopened    func()                // after the commit of reopened events
-	Observe     func(size int, took time.Duration, err error)
+	// Counted gets n deliveries of an event that was claimed before, after their count is written.
+	Counted func(e driver.CountedEvent, n int)
+	Observe func(size int, took time.Duration, err error)
 }
 
 // Unit is one delivery in the queue. One flusher claims its events, and all of them are answered
@@ -137,7 +139,7 @@ type Queue struct {
 // New returns an empty queue.
 func New(store Store, o Options) *Queue {
 	return &Queue{
-		store: store, o: o, counts: newCounts(store, o.Log),
+		store: store, o: o, counts: newCounts(store, o.Log, o.Counted),
 		flushers: store.ClaimConcurrency(), claiming: make(map[driver.Key]bool), waiting: newLanes(), pace: pace{limit: MaxBatch},
 	}
 }

@@ -1,4 +1,4 @@
-// Package figures sums up deliveries, attempts and claimed events in memory, and adds the sums to the
+// Package figures sums up deliveries, attempts, duplicates and claimed events in memory, with samples of the backlog, and adds the sums to the
 // store from time to time. Counting costs a lock and a look-up in a map; no request waits for the
 // database. The package also keeps refused requests until they are stored.
 package figures
@@ -100,6 +100,54 @@ func (s *Sums) Event(at time.Time, source, eventType string) {
 	s.add(k, 0)
 }
 
+// Duplicates counts n deliveries, at a time, of an event that was received at first.
+func (s *Sums) Duplicates(at time.Time, source string, first time.Time, n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	to := s.of(key{driver.FigureDuplicates, at.Unix() / 60 * 60, source, ""})
+	if to == nil {
+		s.dropped += n
+		return
+	}
+	i, _ := slices.BinarySearch(driver.FigureDuplicates.Bounds(), at.Sub(first))
+	to.n += int64(n)
+	to.buckets[i] += int64(n)
+}
+
+// Backlog keeps a sample of the work that waits. Names without any get no figure, except for the
+// name "", which shows that there was a sample.
+func (s *Sums) Backlog(b *driver.Backlog) {
+	minute := b.At.Unix() / 60 * 60
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sample(minute, b, b.Sources, driver.BacklogEvents, driver.BacklogEventsAge)
+	s.sample(minute, b, b.Destinations, driver.BacklogMessages, driver.BacklogMessagesAge)
+}
+
+// sample keeps the numbers and ages of a sample. The caller holds the lock.
+func (s *Sums) sample(minute int64, b *driver.Backlog, all map[string]driver.Waiting, count, age string) {
+	s.most(key{driver.FigureBacklog, minute, "", count}, 0)
+	for name, w := range all {
+		if w.Open == 0 {
+			continue
+		}
+		s.most(key{driver.FigureBacklog, minute, name, count}, w.Open)
+		if overdue := b.At.Sub(w.OldestDueAt); overdue >= time.Second && !w.OldestDueAt.IsZero() {
+			s.most(key{driver.FigureBacklog, minute, name, age}, int64(overdue/time.Second))
+		}
+	}
+}
+
+// most raises a sample to n. The caller holds the lock.
+func (s *Sums) most(k key, n int64) {
+	to := s.of(k)
+	if to == nil {
+		s.dropped++
+		return
+	}
+	to.n = max(to.n, n)
+}
+
 // add counts one. The caller holds the lock.
 func (s *Sums) add(k key, took time.Duration) {
 	to := s.of(k)
@@ -164,6 +212,10 @@ func (s *Sums) restore(figures []driver.Figure) {
 		to := s.of(key{f.Of, f.At.Unix(), f.Name, f.Label})
 		if to == nil {
 			s.dropped += int(f.N)
+			continue
+		}
+		if f.Of.Gauge() {
+			to.n = max(to.n, f.N)
 			continue
 		}
 		to.n += f.N

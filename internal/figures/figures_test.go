@@ -109,6 +109,45 @@ func TestSums(t *testing.T) {
 	w.want(t, driver.FigureTypes, "stripe", "0 invoice.paid=1", "60 invoice.paid=1")
 }
 
+// TestDuplicates counts deliveries by the age of their event.
+func TestDuplicates(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.Duplicates(noon, "stripe", noon.Add(time.Second), 1) // the clocks of two machines differ
+	w.Duplicates(noon, "stripe", noon.Add(-time.Minute), 2)
+	w.Duplicates(noon, "stripe", noon.Add(-31*24*time.Hour), 4)
+	w.mustWrite(t)
+	points := w.want(t, driver.FigureDuplicates, "stripe", "0 =7")
+	if want := [driver.FigureBuckets]int64{0: 1, 2: 2, driver.FigureBuckets - 1: 4}; points[0].Buckets != want {
+		t.Errorf("buckets %v, want %v", points[0].Buckets, want)
+	}
+}
+
+// TestBacklog keeps the highest sample of a minute, also through a failed write.
+func TestBacklog(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	sample := func(at time.Time, n int64) {
+		w.Backlog(&driver.Backlog{
+			At:           at,
+			Sources:      map[string]driver.Waiting{"stripe": {Open: n, OldestDueAt: at.Add(-90 * time.Second)}, "idle": {}},
+			Destinations: map[string]driver.Waiting{"billing": {Open: 1, OldestDueAt: at.Add(time.Hour)}},
+		})
+	}
+	sample(noon, 7)
+	w.fault.fail = driver.ErrUnavailable
+	if err := w.Write(t.Context()); !errors.Is(err, driver.ErrUnavailable) {
+		t.Fatal(err)
+	}
+	sample(noon.Add(time.Second), 5)
+	w.fault.fail = nil
+	w.mustWrite(t)
+	sample(noon.Add(2*time.Second), 6)
+	w.mustWrite(t)
+	w.want(t, driver.FigureBacklog, "", "0 events=7", "0 events_age=90", "0 messages=1")
+	w.want(t, driver.FigureBacklog, "idle")
+}
+
 // TestFailedWrite: figures that certainly were not written are written later, once.
 func TestFailedWrite(t *testing.T) {
 	t.Parallel()

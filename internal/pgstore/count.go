@@ -30,7 +30,22 @@ func (s *Store) CountDeliveries(ctx context.Context, p *driver.CountDeliveriesPa
 		repeats = append(repeats, int64(c.Repeats))
 	}
 	args := append([]any{keys, duplicates, otherBodies, repeats, clock(p.Now)}, recentArgs(p)...)
-	return write(ctx, s.pools.Receive, op, noRows, s.sql.count, args...)
+	var counted []driver.CountedEvent
+	err := write(ctx, s.pools.Receive, op, func(r Rows) error {
+		var key []byte
+		var e driver.CountedEvent
+		err := r.Scan(&key, &e.Source, &e.ReceivedAt)
+		copy(e.Key[:], key)
+		e.ReceivedAt = e.ReceivedAt.UTC()
+		counted = append(counted, e)
+		return err
+	}, s.sql.count, args...)
+	if err == nil && p.Counted != nil {
+		for _, e := range counted {
+			p.Counted(e)
+		}
+	}
+	return err
 }
 
 const quarantineSQL = `

@@ -58,14 +58,14 @@ var countSQL = `
 WITH setting AS MATERIALIZED (
 	SELECT coalesce($5::timestamptz, now()) AS now
 ), kept AS MATERIALIZED (
-	SELECT i.*, e.has_body
+	SELECT i.*, e.has_body, e.source, e.received_at
 	FROM (
 		SELECT * FROM unnest($1::bytea[], $2::bigint[], $3::bigint[], $4::bigint[])
 			WITH ORDINALITY AS i (key, duplicates, other_bodies, repeats, place)
 		ORDER BY key
 	) i
 	CROSS JOIN LATERAL (
-		SELECT e.body IS NOT NULL AS has_body FROM {schema}.event e WHERE e.key = i.key FOR KEY SHARE SKIP LOCKED
+		SELECT e.body IS NOT NULL AS has_body, e.source, e.received_at FROM {schema}.event e WHERE e.key = i.key FOR KEY SHARE SKIP LOCKED
 	) e
 ), recent AS MATERIALIZED (
 	SELECT d.place, array_agg(
@@ -83,21 +83,23 @@ WITH setting AS MATERIALIZED (
 	CROSS JOIN setting
 	ORDER BY kept.key
 	ON CONFLICT (key) DO NOTHING
+), added AS (
+	INSERT INTO {schema}.delivery_count AS c (key, duplicates, other_bodies, repeats, last_at, recent)
+	SELECT key, duplicates, other_bodies, repeats, CASE WHEN duplicates > 0 THEN setting.now END, coalesce(recent.list, '{}')
+	FROM kept
+	LEFT JOIN recent ON recent.place = kept.place
+	CROSS JOIN setting
+	ORDER BY key
+	ON CONFLICT (key) DO UPDATE SET
+		duplicates = c.duplicates + excluded.duplicates,
+		other_bodies = c.other_bodies + excluded.other_bodies,
+		repeats = c.repeats + excluded.repeats,
+		last_at = greatest(c.last_at, excluded.last_at),
+		recent = CASE WHEN cardinality(excluded.recent) = 0 THEN c.recent ELSE ARRAY(
+			SELECT d FROM unnest(excluded.recent || c.recent) d ORDER BY (d).at DESC LIMIT ` + strconv.Itoa(driver.MaxRecent) + `
+		) END
 )
-INSERT INTO {schema}.delivery_count AS c (key, duplicates, other_bodies, repeats, last_at, recent)
-SELECT key, duplicates, other_bodies, repeats, CASE WHEN duplicates > 0 THEN setting.now END, coalesce(recent.list, '{}')
-FROM kept
-LEFT JOIN recent ON recent.place = kept.place
-CROSS JOIN setting
-ORDER BY key
-ON CONFLICT (key) DO UPDATE SET
-	duplicates = c.duplicates + excluded.duplicates,
-	other_bodies = c.other_bodies + excluded.other_bodies,
-	repeats = c.repeats + excluded.repeats,
-	last_at = greatest(c.last_at, excluded.last_at),
-	recent = CASE WHEN cardinality(excluded.recent) = 0 THEN c.recent ELSE ARRAY(
-		SELECT d FROM unnest(excluded.recent || c.recent) d ORDER BY (d).at DESC LIMIT ` + strconv.Itoa(driver.MaxRecent) + `
-	) END`
+SELECT key, source, received_at FROM kept WHERE duplicates > 0`
 
 // recentArgs returns the arguments $6 to $16 of countSQL.
 func recentArgs(p *driver.CountDeliveriesParams) []any {

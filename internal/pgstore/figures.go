@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"time"
 
@@ -30,7 +31,11 @@ FROM unnest($1::smallint[], $2::smallint[], $3::timestamptz[], $4::text[], $5::t
 	WITH ORDINALITY AS i (kind, resolution, start, name, label, n, ord)
 ORDER BY ord
 ON CONFLICT (kind, resolution, start, name, label) DO UPDATE SET
-	n = r.n + excluded.n, ` + perBucket("b%d = r.b%d + excluded.b%d", ", ")
+	n = CASE WHEN r.kind = ` + gauge + ` THEN greatest(r.n, excluded.n) ELSE r.n + excluded.n END,
+	` + perBucket("b%d = r.b%d + excluded.b%d", ", ")
+
+// gauge is the number of the one kind whose figures are samples; see driver.FigureKind.Gauge.
+var gauge = strconv.Itoa(int(driver.FigureBacklog))
 
 // addTypesSQL adds to the rows of $1 to $4. A new type of an hour that has $5 types already becomes
 // the type $6.
@@ -119,8 +124,18 @@ func (s *Store) seriesSQL(f *driver.SeriesFilter) (sql string, args []any, possi
 	}
 	where.add("start >= $%d::timestamptz AND start < $%d::timestamptz", &f.Since, &f.Until)
 	possible = where.equal(name, f.Name) && where.equal(label, f.Label)
-	sql = "SELECT start, " + label + ", sum(n)::bigint" + buckets + " FROM " + s.schema + "." + table + where.sql() +
-		" GROUP BY start, " + label + " ORDER BY start, " + label + ` COLLATE "C"` + where.limit(min(f.Limit, math.MaxInt32-1))
+	sum, by := "sum(n)", "start, "+label
+	if f.Of.Gauge() {
+		sum = "CASE WHEN label IN ('" + driver.BacklogEvents + "', '" + driver.BacklogMessages + "') THEN sum(n) ELSE max(n) END"
+	}
+	order := "start, " + label + ` COLLATE "C"`
+	if f.ByName {
+		by, order = by+", "+name, "start, "+name+` COLLATE "C", `+label+` COLLATE "C"`
+	} else {
+		name = "''"
+	}
+	sql = "SELECT start, " + name + ", " + label + ", (" + sum + ")::bigint" + buckets + " FROM " + s.schema + "." + table + where.sql() +
+		" GROUP BY " + by + " ORDER BY " + order + where.limit(min(f.Limit, math.MaxInt32-1))
 	return sql, where.args, possible
 }
 
@@ -133,7 +148,7 @@ func (s *Store) Series(ctx context.Context, f *driver.SeriesFilter) ([]driver.Po
 	var points []driver.Point
 	err := read(ctx, s.pools.Admin, "reading figures", func(r Rows) error {
 		var p driver.Point
-		into := []any{&p.At, &p.Label, &p.N}
+		into := []any{&p.At, &p.Name, &p.Label, &p.N}
 		if f.Of != driver.FigureTypes {
 			for i := range p.Buckets {
 				into = append(into, &p.Buckets[i])

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/hookonce/hookonce/driver"
@@ -22,7 +23,10 @@ func perBucket(text string) string {
 var addRollup = `INSERT INTO hookonce_rollup (kind, resolution, start, name, label, n, ` + perBucket(`b%d`) + `)
 		VALUES (?, ?, ?, ?, ?, ?` + strings.Repeat(`, ?`, driver.FigureBuckets) + `)
 		ON CONFLICT (kind, resolution, start, name, label) DO UPDATE SET
-			n = n + excluded.n, ` + perBucket(`b%d = b%d + excluded.b%d`)
+			n = CASE WHEN kind = ` + gauge + ` THEN max(n, excluded.n) ELSE n + excluded.n END, ` + perBucket(`b%d = b%d + excluded.b%d`)
+
+// gauge is the number of the one kind whose figures are samples; see driver.FigureKind.Gauge.
+var gauge = strconv.Itoa(int(driver.FigureBacklog))
 
 const (
 	// A new type of an hour that has ?5 types already becomes the type ?6.
@@ -85,8 +89,15 @@ func seriesQuery(f *driver.SeriesFilter) (query string, args []any) {
 	c.add(`start >= ? AND start < ?`, ceilMicros(f.Since), ceilMicros(f.Until))
 	c.equal(name, f.Name)
 	c.equal(label, f.Label)
-	query = `SELECT start, ` + label + `, sum(n)` + buckets + ` FROM ` + table + c.where() +
-		` GROUP BY start, ` + label + ` ORDER BY start, ` + label + ` LIMIT ?`
+	sum, by, shown := `sum(n)`, `start, `+label, `''`
+	if f.Of.Gauge() {
+		sum = `CASE WHEN label IN ('` + driver.BacklogEvents + `', '` + driver.BacklogMessages + `') THEN sum(n) ELSE max(n) END`
+	}
+	if f.ByName {
+		by, shown = `start, `+name+`, `+label, name
+	}
+	query = `SELECT start, ` + shown + `, ` + label + `, ` + sum + buckets + ` FROM ` + table + c.where() +
+		` GROUP BY ` + by + ` ORDER BY ` + by + ` LIMIT ?`
 	return query, append(c.args, f.Limit+1)
 }
 
@@ -100,7 +111,7 @@ func (s *Store) Series(ctx context.Context, f *driver.SeriesFilter) (points []dr
 		}
 		points, err = collect(rows, func(p *driver.Point) error {
 			var at int64
-			into := []any{&at, &p.Label, &p.N}
+			into := []any{&at, &p.Name, &p.Label, &p.N}
 			if f.Of != driver.FigureTypes {
 				for i := range p.Buckets {
 					into = append(into, &p.Buckets[i])

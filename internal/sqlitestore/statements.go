@@ -7,7 +7,7 @@ var writeStatements = []string{
 	reopenState, reopenMessages, insertHistory, nextGeneration,
 	selectReplayable, selectRequest, selectReplayableMessages, resetState, resetMessage, replaceMessage, insertReplayed,
 	replayDeadEvent, replayDeadMessage, discardEvent, discardMessage, selectRetryable, hurryMessage,
-	countDelivery, selectRecent, updateRecent, insertOtherBody, deleteOtherBody, deleteSuperseded, insertResponse, deleteResponses,
+	countDelivery, countedEvent, selectRecent, updateRecent, insertOtherBody, deleteOtherBody, deleteSuperseded, insertResponse, deleteResponses,
 	selectRedacted, selectCaused, redactCaused, redactEvent, redactResponses, redactAttempts, redactMessages, redactTries, redactState,
 	insertQuarantine, keepQuarantined, dropQuarantined,
 	deleteEvent, deleteState, deleteAttempts, deleteMessages, deleteCount, deleteHistory, deleteBodySeen,

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
@@ -11,8 +12,35 @@ func countCases() []testCase {
 	return []testCase{
 		{"AddsUp", countAddsUp},
 		{"UnknownKeys", countUnknown},
+		{"TellsCounted", countTells},
 		{"Many", countMany},
 	}
+}
+
+// countTells tells the events with duplicates, after the commit, and no others.
+func countTells(f *fixture) {
+	one, other := newClaim("stripe", "evt_1", "{}"), newClaim("github", "evt_2", "{}")
+	repeated, unknown := newClaim("stripe", "evt_3", "{}"), newClaim("stripe", "evt_4", "{}")
+	f.claimNew(t0, one, repeated)
+	f.claimNew(t0.Add(time.Hour), other)
+	p := &driver.CountDeliveriesParams{Counts: []driver.DeliveryCount{
+		{Key: one.Key, Duplicates: 3}, {Key: other.Key, Duplicates: 1}, {Key: repeated.Key, Repeats: 1}, {Key: unknown.Key, Duplicates: 1},
+	}, Now: t0.Add(2 * time.Hour)}
+	slices.SortFunc(p.Counts, func(a, b driver.DeliveryCount) int { return compareKeys(a.Key, b.Key) })
+	got := map[driver.Key]driver.CountedEvent{}
+	p.Counted = func(e driver.CountedEvent) {
+		if _, twice := got[e.Key]; twice {
+			f.Errorf("told twice: %+v", e)
+		}
+		got[e.Key] = e
+	}
+	if err := f.s.CountDeliveries(f.Context(), p); err != nil {
+		f.Fatal(err)
+	}
+	same(f, "counted events", map[driver.Key]driver.CountedEvent{
+		one.Key:   {Key: one.Key, Source: "stripe", ReceivedAt: t0},
+		other.Key: {Key: other.Key, Source: "github", ReceivedAt: t0.Add(time.Hour)},
+	}, got)
 }
 
 func countAddsUp(f *fixture) {

@@ -14,6 +14,8 @@ func figureCases() []testCase {
 	return []testCase{
 		{"AddUp", figuresAddUp},
 		{"Select", figuresSelect},
+		{"ByName", figuresByName},
+		{"Backlog", figuresOfBacklog},
 		{"HostileTexts", figuresHostile},
 		{"Types", figuresOfTypes},
 		{"PruneByResolution", figuresPruned},
@@ -114,6 +116,61 @@ func figuresSelect(f *fixture) {
 	}
 }
 
+// figuresByName keeps names apart.
+func figuresByName(f *fixture) {
+	at := t0.Truncate(time.Hour)
+	for _, of := range []driver.FigureKind{driver.FigureDuplicates, driver.FigureTypes} {
+		f.addFigures(
+			driver.Figure{Of: of, At: at, Name: "stripe", Label: "b", N: 1, Buckets: inBuckets(1)},
+			driver.Figure{Of: of, At: at, Name: "github", Label: "c", N: 2},
+			driver.Figure{Of: of, At: at, Name: "github", Label: "a", N: 4},
+			driver.Figure{Of: of, At: at.Add(time.Hour), Name: "Stripe", Label: "a", N: 8},
+		)
+		buckets := inBuckets(1)
+		if of == driver.FigureTypes {
+			buckets = inBuckets()
+		}
+		by := allTime(of, driver.ByHour)
+		by.ByName = true
+		f.wantSeries("by name", by,
+			driver.Point{At: at, Name: "github", Label: "a", N: 4}, driver.Point{At: at, Name: "github", Label: "c", N: 2},
+			driver.Point{At: at, Name: "stripe", Label: "b", N: 1, Buckets: buckets},
+			driver.Point{At: at.Add(time.Hour), Name: "Stripe", Label: "a", N: 8})
+		by.Name = "github"
+		f.wantSeries("one name", by,
+			driver.Point{At: at, Name: "github", Label: "a", N: 4}, driver.Point{At: at, Name: "github", Label: "c", N: 2})
+	}
+}
+
+// figuresOfBacklog are samples: the highest of a span counts. Of several names, counts are added up,
+// and ages are not.
+func figuresOfBacklog(f *fixture) {
+	at := t0.Truncate(time.Hour)
+	sample := func(after time.Duration, name, label string, n int64) {
+		f.addFigures(driver.Figure{Of: driver.FigureBacklog, At: at.Add(after), Name: name, Label: label, N: n})
+	}
+	for _, label := range driver.BacklogLabels() {
+		sample(0, "a", label, 5)
+		sample(30*time.Second, "a", label, 3)
+		sample(0, "b", label, 2)
+		sample(time.Minute, "a", label, 7)
+	}
+	// Two samples of one call.
+	f.addFigures(driver.Figure{Of: driver.FigureBacklog, At: at, Name: "", Label: "events", N: 0},
+		driver.Figure{Of: driver.FigureBacklog, At: at.Add(time.Second), Name: "", Label: "events", N: 0})
+	point := func(after time.Duration, label string, n int64) driver.Point {
+		return driver.Point{At: at.Add(after), Label: label, N: n}
+	}
+	f.wantSeries("minutes", allTime(driver.FigureBacklog, driver.ByMinute),
+		point(0, "events", 7), point(0, "events_age", 5), point(0, "messages", 7), point(0, "messages_age", 5),
+		point(time.Minute, "events", 7), point(time.Minute, "events_age", 7), point(time.Minute, "messages", 7), point(time.Minute, "messages_age", 7))
+	f.wantSeries("hours", allTime(driver.FigureBacklog, driver.ByHour),
+		point(0, "events", 9), point(0, "events_age", 7), point(0, "messages", 9), point(0, "messages_age", 7))
+	one := allTime(driver.FigureBacklog, driver.ByDay)
+	one.Name, one.Label = "a", "messages"
+	f.wantSeries("one name", one, driver.Point{At: at.Truncate(24 * time.Hour), Label: "messages", N: 7})
+}
+
 // figuresHostile stores names and labels of any text, and refuses those that no database stores.
 func figuresHostile(f *fixture) {
 	texts := []string{"", "it's", `"{},\`, "a,b", "NULL", "\u2028", strings.Repeat("é", driver.MaxFigureText/2)}
@@ -185,7 +242,9 @@ func figuresOfTypes(f *fixture) {
 // figuresPruned keeps the figures of each resolution for its own time.
 func figuresPruned(f *fixture) {
 	at := t0.Truncate(24 * time.Hour)
-	for _, of := range []driver.FigureKind{driver.FigureDeliveries, driver.FigureRefusals, driver.FigureAttempts, driver.FigureTypes} {
+	for _, of := range []driver.FigureKind{
+		driver.FigureDeliveries, driver.FigureRefusals, driver.FigureAttempts, driver.FigureDuplicates, driver.FigureBacklog, driver.FigureTypes,
+	} {
 		for i := range 3 {
 			f.addFigures(driver.Figure{Of: of, At: at, Name: "a", Label: fmt.Sprint(i), N: 1})
 		}
@@ -218,11 +277,11 @@ func figuresPruned(f *fixture) {
 		}
 	}
 	const day = 24 * time.Hour
-	wantPoints(at.Add(48*time.Hour), [4]int{9, 9, 9, 3})
-	wantPoints(at.Add(48*time.Hour+time.Microsecond), [4]int{0, 9, 9, 3})
-	wantPoints(at.Add(90*day), [4]int{0, 9, 9, 3})
-	wantPoints(at.Add(90*day+time.Microsecond), [4]int{0, 0, 9, 0})
-	wantPoints(at.Add(730*day), [4]int{0, 0, 9, 0})
+	wantPoints(at.Add(48*time.Hour), [4]int{15, 15, 15, 3})
+	wantPoints(at.Add(48*time.Hour+time.Microsecond), [4]int{0, 15, 15, 3})
+	wantPoints(at.Add(90*day), [4]int{0, 15, 15, 3})
+	wantPoints(at.Add(90*day+time.Microsecond), [4]int{0, 0, 15, 0})
+	wantPoints(at.Add(730*day), [4]int{0, 0, 15, 0})
 	wantPoints(at.Add(730*day+time.Microsecond), [4]int{0, 0, 0, 0})
 }
 
