@@ -28,7 +28,7 @@ func TestPinnedAssets(t *testing.T) {
 			t.Errorf("%s: status %d, checksum %x, want %s; run .ci/assets", name, resp.status, sum, want)
 		}
 	}
-	ours := map[string]bool{"app.js": true, "charts.js": true, "icon.svg": true, "style.css": true}
+	ours := map[string]bool{"app.js": true, "charts.js": true, "icon.svg": true, "pages.css": true, "style.css": true}
 	entries, err := os.ReadDir("static")
 	if err != nil {
 		t.Fatal(err)

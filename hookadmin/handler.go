@@ -66,6 +66,7 @@ type handler struct {
 	warnings func() []string
 	metrics  http.Handler
 	guard    guard
+	formKey  []byte // signs forms and flashes
 	logger   *slog.Logger
 
 	// The rest is about one request.
@@ -117,7 +118,7 @@ func newHandler(cfg *Config) (http.Handler, error) {
 		}
 	}
 	g.proxies = limit.NewProxies(cfg.TrustedProxies)
-	h := &handler{store: cfg.Store, engine: cfg.Engine, ready: cfg.Ready, warnings: cfg.Warnings, metrics: cfg.Metrics, guard: g, logger: logger}
+	h := &handler{store: cfg.Store, engine: cfg.Engine, ready: cfg.Ready, warnings: cfg.Warnings, metrics: cfg.Metrics, guard: g, formKey: g.formKey(), logger: logger}
 	if h.warnings == nil {
 		h.warnings = func() []string { return nil }
 	}
@@ -170,7 +171,15 @@ var endpoints = []endpoint{
 	{method: "GET", path: "/healthz", serve: (*handler).healthz, probe: true},
 	{method: "GET", path: "/readyz", serve: (*handler).readyz, probe: true},
 	{method: "GET", path: "/", serve: (*handler).showOverview, query: pageParameters, page: true},
+	{method: "GET", path: "/events", serve: (*handler).showEventsPage, query: eventPageParameters, page: true},
+	{method: "GET", path: "/events/{source}/{event_id}", serve: (*handler).showEventPage, query: eventPageQuery, thing: "event", page: true},
+	{method: "GET", path: "/event", serve: (*handler).showEventPage, query: eventPageQuery, thing: "event", page: true},
+	{method: "GET", path: "/event/body", serve: (*handler).downloadBody, query: eventPageQuery, thing: "event", page: true},
 	{method: "GET", path: "/sources", serve: (*handler).showSources, query: pageParameters, page: true},
+	{method: "POST", path: "/act/discard", serve: (*handler).actDiscard, thing: "event", page: true},
+	{method: "POST", path: "/act/replay", serve: (*handler).actReplay, thing: "event", page: true},
+	{method: "POST", path: "/act/retry", serve: (*handler).actRetry, thing: "message", page: true},
+	{method: "POST", path: "/act/quarantine", serve: (*handler).actQuarantine, thing: quarantinedRequest, page: true},
 	{method: "GET", path: "/login", serve: (*handler).showLogin, page: true, door: true},
 	{method: "POST", path: "/login", serve: (*handler).login, page: true, door: true},
 	{method: "POST", path: "/logout", serve: (*handler).logout, page: true, door: true},
@@ -186,7 +195,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if len(at) > 0 && at[0].door && !h.guard.signsIn() {
 		at = nil
 	}
-	here := &endpoint{method: http.MethodGet} // an unknown path counts as one of the API
+	// An unknown path counts as one of the API, unless a person asks for a page.
+	here := &endpoint{method: http.MethodGet, page: asksForPage(r)}
 	if len(at) > 0 {
 		here = at[0]
 	}
@@ -266,6 +276,13 @@ func (h *handler) about(e *endpoint, values map[string]string) *handler {
 		about.logger = about.logger.With(slog.String(name, id))
 	}
 	return &about
+}
+
+// asksForPage reports whether a browser asks for something to show to a person.
+func asksForPage(r *http.Request) bool {
+	path := r.URL.EscapedPath()
+	return r.Method == http.MethodGet && strings.Contains(r.Header.Get("Accept"), "text/html") &&
+		!strings.HasPrefix(path, "/api/") && !strings.HasPrefix(path, "/static/")
 }
 
 func setSecurityHeaders(header http.Header) {

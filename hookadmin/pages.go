@@ -19,8 +19,8 @@ import (
 	"github.com/hookonce/hookonce/internal/problem"
 )
 
-// The pages of the dashboard. Each file of templates is the content of one page, except layout.html and
-// pieces.html, which all pages share. static holds style, scripts and the pinned files of others.
+// The pages of the dashboard. Each file of templates is the content of one page, except layout.html,
+// pieces.html and listing.html, which all pages share. static holds style, scripts and the pinned files of others.
 //
 //go:embed templates static
 var files embed.FS
@@ -31,6 +31,7 @@ const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; con
 // sections are the pages that every page links to, in this order. key follows "g" on the keyboard.
 var sections = []struct{ path, title, key string }{
 	{"/", "Overview", "o"},
+	{"/events", "Events", "e"},
 	{"/sources", "Sources", "s"},
 }
 
@@ -88,10 +89,10 @@ type live struct {
 // templates holds the pages by file name.
 var templates = func() map[string]*template.Template {
 	shared := template.Must(template.New("layout.html").Funcs(template.FuncMap{"badge": badgeOf}).
-		ParseFS(files, "templates/layout.html", "templates/pieces.html"))
+		ParseFS(files, "templates/layout.html", "templates/pieces.html", "templates/listing.html"))
 	all := make(map[string]*template.Template)
 	for _, name := range contentOf("templates") {
-		if name != "layout.html" && name != "pieces.html" {
+		if name != "layout.html" && name != "pieces.html" && name != "listing.html" {
 			all[name] = template.Must(template.Must(shared.Clone()).ParseFS(files, "templates/"+name))
 		}
 	}
@@ -204,6 +205,8 @@ func setPageHeaders(header http.Header) {
 type problemPage struct {
 	Detail  string
 	ErrorID string
+	Root    string
+	Back    bool // the caller may see other pages
 }
 
 // asset is a file of the folder static.

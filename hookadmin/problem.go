@@ -35,7 +35,9 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, status int, detai
 		w.Header().Set("Retry-After", retryAfter)
 	}
 	if h.page {
-		h.render(w, r, status, "problem.html", &page{Title: http.StatusText(status), Content: &problemPage{detail, id}})
+		h.render(w, r, status, "problem.html", &page{Title: http.StatusText(status), Content: &problemPage{
+			Detail: detail, ErrorID: id, Root: rootFrom(r.URL.EscapedPath()), Back: h.access != NoAccess,
+		}})
 		return
 	}
 	problem.Write(w, status, problem.ContentType, problem.JSON(problem.New(status, detail, id)))

@@ -1,0 +1,160 @@
+package hookadmin
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+
+	hookonce "github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/driver"
+)
+
+// failedText returns the text that tells a person at a page about err: what happened, and what to do.
+// It logs the causes that are not the person's own.
+func (h *handler) failedText(r *http.Request, doing string, err error) string {
+	if errors.Is(err, driver.ErrNotFound) {
+		return "There is no such " + h.thing + " any more. Nothing was changed."
+	}
+	h.logger.WarnContext(r.Context(), doing+" failed", slog.Any("error", err))
+	switch {
+	case errors.Is(err, driver.ErrCommitUnknown), inDoubt(err):
+		return "The database did not confirm the change in time: it may have happened. Look before you repeat it."
+	case passes(err):
+		return "The database did not answer in time. Nothing was changed. Try again."
+	}
+	return "An internal error occurred. Nothing was changed, as far as is known. The log has the reason."
+}
+
+// eventForm reads a form about one event, and returns where to go afterwards.
+func (h *handler) eventForm(w http.ResponseWriter, r *http.Request, known ...string) (values url.Values, back string) {
+	values = h.action(w, r, append(known, "source", "id")...)
+	if values == nil {
+		return nil, ""
+	}
+	h.logger = h.logger.With(slog.String("source", values.Get("source")), slog.String("event_id", values.Get("id")))
+	return values, eventLink("../", values.Get("source"), values.Get("id"))
+}
+
+// actReplay replays one event: the form of its page.
+func (h *handler) actReplay(w http.ResponseWriter, r *http.Request) {
+	values, back := h.eventForm(w, r, "mode", "note")
+	if values == nil {
+		return
+	}
+	q := replayRequest{AsNew: values.Get("mode") == "as_new", SameID: values.Get("mode") == "same_id", Note: values.Get("note")}
+	mode, refused := q.mode()
+	if refused != nil {
+		h.undone(w, r, back, refused.detail)
+		return
+	}
+	ctx, cancel := changing(r)
+	defer cancel()
+	replayed, err := h.engine.Replay(ctx, &hookonce.ReplayRequest{
+		Source: values.Get("source"), EventID: values.Get("id"), Mode: mode, Note: q.Note, RequestID: values.Get("key"),
+	})
+	switch {
+	case err == nil && replayed.Messages == 0:
+		h.done(w, r, back, "Replayed: the event is handled again, as generation %d.", replayed.Generation)
+	case err == nil:
+		h.done(w, r, back, "Replayed: %s due, as generation %d.", messagesAre(replayed.Messages), replayed.Generation)
+	case errors.Is(err, driver.ErrModeNeeded):
+		h.undone(w, r, back, "The event is done by now. Choose whether its messages get new ids.")
+	case errors.Is(err, driver.ErrNoteNeeded):
+		h.undone(w, r, back, "The handler of the event ended its transaction, so the event may have taken effect. Confirm that you looked at the effects.")
+	default:
+		if refused := replayRefusal(err); refused != nil {
+			h.undone(w, r, back, refused.detail)
+			return
+		}
+		h.undone(w, r, back, h.failedText(r, "replaying an event", err))
+	}
+}
+
+func messagesAre(n int) string {
+	if n == 1 {
+		return "1 message is"
+	}
+	return grouped(int64(n)) + " messages are"
+}
+
+// actRetry makes one message due now.
+func (h *handler) actRetry(w http.ResponseWriter, r *http.Request) {
+	values, back := h.eventForm(w, r, "message")
+	if values == nil {
+		return
+	}
+	ctx, cancel := changing(r)
+	defer cancel()
+	err := h.engine.RetryMessage(ctx, values.Get("message"))
+	if err == nil {
+		h.done(w, r, back, "The message is due now.")
+		return
+	}
+	if refused := retryRefusal(err); refused != nil {
+		h.undone(w, r, back, refused.detail)
+		return
+	}
+	h.undone(w, r, back, h.failedText(r, "retrying a message", err))
+}
+
+// actDiscard gives up the dead letters of one event.
+func (h *handler) actDiscard(w http.ResponseWriter, r *http.Request) {
+	values, back := h.eventForm(w, r)
+	if values == nil {
+		return
+	}
+	ctx, cancel := changing(r)
+	defer cancel()
+	worked, err := h.engine.Discard(ctx, &hookonce.DeadLetters{
+		Filter: driver.MessageFilter{Source: values.Get("source")}, EventIDs: []string{values.Get("id")},
+	})
+	switch {
+	case err != nil:
+		h.undone(w, r, back, h.failedText(r, "discarding dead letters", err))
+	case worked.Done == 0:
+		h.undone(w, r, back, "The event has no dead letter any more. Nothing was changed.")
+	default:
+		h.done(w, r, back, "Discarded: %s.", countOf(int64(worked.Done), "dead letter"))
+	}
+}
+
+// actQuarantine reads a quarantined request again.
+func (h *handler) actQuarantine(w http.ResponseWriter, r *http.Request) {
+	values := h.action(w, r, "id")
+	if values == nil {
+		return
+	}
+	const back = "../quarantine"
+	key, err := ParseQuarantineID(values.Get("id"))
+	if err != nil {
+		h.undone(w, r, back, h.failedText(r, "retrying a quarantined request", err))
+		return
+	}
+	ctx, cancel := changing(r)
+	defer cancel()
+	retried, err := h.engine.RetryQuarantined(ctx, key)
+	still, unreadable := errors.AsType[*hookonce.UnreadableError](err)
+	switch {
+	case err == nil:
+		h.done(w, r, back, "%s", quarantineOutcome(retried))
+	case unreadable:
+		h.undone(w, r, back, "The request stays in the quarantine: "+visible(still.Reason)+".")
+	case errors.Is(err, hookonce.ErrUnknownSource):
+		h.undone(w, r, back, "The source of the request is not in the settings. Add it, reload the gateway, then retry the request.")
+	case errors.Is(err, hookonce.ErrHandledElsewhere):
+		h.undone(w, r, back, "Another program handles the events of this source. Retry the request there.")
+	default:
+		h.undone(w, r, back, h.failedText(r, "retrying a quarantined request", err))
+	}
+}
+
+func quarantineOutcome(retried *hookonce.RetriedRequest) string {
+	text := fmt.Sprintf("Read again: %s new, %d reopened, %d claimed before.",
+		countOf(int64(retried.Claimed), "event"), retried.Reopened, retried.Duplicates)
+	if retried.Kept > 0 {
+		text += fmt.Sprintf(" %s of the batch still cannot be read.", countOf(int64(retried.Kept), "item"))
+	}
+	return text
+}

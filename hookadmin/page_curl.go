@@ -1,0 +1,97 @@
+package hookadmin
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+
+	hookonce "github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/driver"
+)
+
+// maxCommandBody is the longest body that a command on a page contains, in bytes. A longer one is
+// read from the downloaded file.
+const maxCommandBody = 4 << 10
+
+// shellQuoted returns s as one word of a POSIX shell.
+func shellQuoted(s string) string {
+	if s != "" && !strings.ContainsFunc(s, func(c rune) bool {
+		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=@%+,", c)
+	}) {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+// unsentHeaders are set by the client itself, or belong to one connection.
+var unsentHeaders = []string{
+	"Accept-Encoding", "Connection", "Content-Length", "Expect", "Host", "Keep-Alive", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
+}
+
+// curlCommand returns a command that sends the stored request again, with the headers of the
+// sender, and so with the signature that came with it. A body that a terminal cannot take is read
+// from file. A header that is not plain text is left out.
+func curlCommand(to, file string, headers map[string][]string, body []byte) string {
+	words := []string{"curl -X POST " + shellQuoted(to)}
+	for _, name := range sortedNames(headers) {
+		if slices.Contains(unsentHeaders, name) || !plainText(name) {
+			continue
+		}
+		for _, value := range headers[name] {
+			if plainText(value) {
+				words = append(words, "-H "+shellQuoted(name+": "+value))
+			}
+		}
+	}
+	if _, set := headers["Content-Type"]; !set {
+		words = append(words, "-H Content-Type:") // otherwise curl adds one
+	}
+	switch {
+	case len(body) == 0:
+	case len(body) <= maxCommandBody && visible(string(body)) == string(body) && body[0] != '@':
+		words = append(words, "--data-binary "+shellQuoted(string(body)))
+	default:
+		words = append(words, "--data-binary @"+shellQuoted(file))
+	}
+	return strings.Join(words, " \\\n  ")
+}
+
+func sortedNames(headers map[string][]string) []string {
+	names := make([]string, 0, len(headers))
+	for name := range headers {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// webhookURL returns the address that the provider of a source sends to.
+func (h *handler) webhookURL(source string) string {
+	return "http://127.0.0.1:8080/webhooks/" + url.PathEscape(source)
+}
+
+// sendCommand returns the command that sends a first event to a source, as its provider would. The
+// secret stays in a variable of the shell.
+func (h *handler) sendCommand(s *hookonce.SourceStatus) string {
+	to := shellQuoted(h.webhookURL(s.Name))
+	if s.Unsigned {
+		return "curl -H 'Content-Type: application/json' -d '" + `{"id":"evt_1","type":"test"}` + "' " + to
+	}
+	command := "hookonce send " + to + " --provider " + shellQuoted(string(s.Provider))
+	if s.Scheme != "" {
+		command += " --scheme " + shellQuoted(s.Scheme)
+	}
+	return command + ` --secret "$SECRET"`
+}
+
+// commandsFor returns the commands about an event that its page offers to copy.
+func (h *handler) commandsFor(c *eventPage, found *driver.EventDetail, d *EventDetail) []command {
+	if found.BodyPruned {
+		return nil
+	}
+	return []command{{
+		Title: "As curl",
+		About: "The stored request, with the signature that came with it. A receiver may refuse the signature if it is old.",
+		Text:  curlCommand(h.webhookURL(c.Source), bodyFile(c.ID), d.Headers, found.Body),
+	}}
+}

@@ -1,0 +1,338 @@
+package hookadmin
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+// eventPageQuery are the parameters of the page of one event; source and id only at /event.
+var eventPageQuery = []string{"body", "source", "id", "refresh"}
+
+// eventPage is the content of event.html.
+type eventPage struct {
+	Root     string
+	Source   string // as links and forms need it
+	ID       string
+	State    string
+	Note     text
+	Error    text
+	Facts    []fact
+	Timeline *timeline
+
+	Body      *bodyView // nil if it is gone
+	BodyModes []spanLink
+	Gone      string // why there is no body, or ""
+	Download  string
+	Headers   []headerRow
+	BadHeader bool // the stored headers cannot be read
+
+	Messages []messageRow
+	Tries    []tryRow // of a handler
+
+	Commands []command
+	Replay   *replayPlan // nil if the event cannot be replayed
+	Form     form
+}
+
+// fact is a name and a value about an event.
+type fact struct {
+	Name  string
+	Value text
+	When  moment
+	Href  string
+}
+
+// headerRow is one header line.
+type headerRow struct {
+	Name  string
+	Value text
+}
+
+// messageRow is a message of the event, with its attempts.
+type messageRow struct {
+	ID          text
+	RawID       string
+	State       string
+	Destination cell
+	Route       text
+	Note        text
+	Generation  int
+	Due         moment
+	Leased      moment
+	Sent        moment
+	Failed      moment
+	Error       text
+	Tries       []tryRow
+	CanRetry    bool
+}
+
+// tryRow is an attempt.
+type tryRow struct {
+	Number     int
+	Generation int
+	Outcome    string
+	Status     int // 0 if there was no answer
+	At         moment
+	Took       string
+	Error      text
+}
+
+// command is a command to copy.
+type command struct {
+	Title, About, Text string
+}
+
+// eventOf returns the source and the id that a page of an event is about: from the path, or, for ids
+// that browsers remove from paths, from the parameters.
+func eventOf(r *http.Request) (source, id string) {
+	if source = r.PathValue("source"); source != "" {
+		return source, r.PathValue("event_id")
+	}
+	values := r.URL.Query()
+	return values.Get("source"), values.Get("id")
+}
+
+// findEvent returns the event that r is about, or answers and returns nil.
+func (h *handler) findEvent(w http.ResponseWriter, r *http.Request) *driver.EventDetail {
+	values, ok := h.query(w, r)
+	if !ok {
+		return nil
+	}
+	known := eventPageQuery
+	if r.PathValue("source") != "" {
+		known = []string{"body", "refresh"}
+	}
+	err := checkParameters(values, known)
+	if mode := values.Get("body"); err == nil && !slices.Contains([]string{"", bodyPretty, bodyRaw, bodyHex}, mode) {
+		err = &ParameterError{"body", fmt.Sprintf("%q is not a way to show a body; use pretty, raw, hex", mode)}
+	}
+	if err == nil {
+		_, err = parseRefresh(values.Get("refresh"))
+	}
+	if err != nil {
+		h.fail(w, r, http.StatusBadRequest, err.Error(), nil)
+		return nil
+	}
+	source, id := eventOf(r)
+	ctx, cancel := context.WithTimeout(r.Context(), queryTimeout)
+	defer cancel()
+	found, err := h.store.Event(ctx, source, id)
+	if err != nil {
+		h.failStore(w, r, fmt.Errorf("reading an event: %w", err))
+		return nil
+	}
+	return found
+}
+
+func (h *handler) showEventPage(w http.ResponseWriter, r *http.Request) {
+	found := h.findEvent(w, r)
+	if found == nil {
+		return
+	}
+	now := time.Now()
+	content := &eventPage{Root: rootFrom(r.URL.EscapedPath()), Source: found.Source, ID: found.EventID}
+	detail, err := NewEventDetail(found)
+	if err != nil {
+		h.logAway(r, "reading the headers of an event", err)
+		found.Headers, content.BadHeader = nil, true
+		if detail, err = NewEventDetail(found); err != nil {
+			h.failStore(w, r, err)
+			return
+		}
+	}
+	content.State, content.Note, content.Error = detail.State, newText(detail.Note, 200), newText(detail.LastError, 300)
+	content.Facts = eventFacts(content.Root, detail, now)
+	content.Timeline = newTimeline(detail, now)
+	content.addHeaders(detail)
+	content.addBody(r, found, detail)
+	content.addMessages(detail, now)
+	content.Replay = newReplayPlan(detail)
+	content.Form = h.newForm(r)
+	content.Commands = h.commandsFor(content, found, detail)
+	h.render(w, r, http.StatusOK, "event.html", &page{
+		Title: "Event", Heading: newText(found.EventID, 120).Short, Up: &link{content.Root + "events", "Events"}, Content: content,
+		Flash: h.takeFlash(w, r), Live: &live{Every: 10}, Made: moment{now, now},
+	})
+}
+
+func eventFacts(root string, d *EventDetail, now time.Time) []fact {
+	filter := func(name, value string) string {
+		if value == "" {
+			return ""
+		}
+		return root + "events" + queryOf(url.Values{name: {value}})
+	}
+	facts := []fact{
+		{Name: "Source", Value: newText(d.Source, 60), Href: filter("source", d.Source)},
+		{Name: "Type", Value: newText(d.Type, 80), Href: filter("type", d.Type)},
+		{Name: "Received", When: moment{time.Time(d.ReceivedAt), now}},
+	}
+	if !time.Time(d.OccurredAt).IsZero() {
+		facts = append(facts, fact{Name: "Occurred, says the sender", When: moment{time.Time(d.OccurredAt), now}})
+	}
+	arrived := deliveries(d.Deliveries.Count)
+	if d.Deliveries.Count > 1 {
+		arrived += ", " + grouped(d.Deliveries.Count-1) + " absorbed"
+	}
+	facts = append(facts, fact{Name: "Arrived", Value: newText(arrived, 80)})
+	if d.Deliveries.OtherBodies > 0 {
+		facts = append(facts, fact{Name: "With another body", Value: newText(deliveries(d.Deliveries.OtherBodies), 80)})
+	}
+	if d.Deliveries.RepeatOf != "" {
+		facts = append(facts, fact{Name: "Same body as", Value: newText(d.Deliveries.RepeatOf, 60), Href: eventLink(root, d.Source, d.Deliveries.RepeatOf)})
+	}
+	return append(facts,
+		fact{Name: "Attempts", Value: newText(grouped(int64(d.AttemptCount)), 20)},
+		fact{Name: "Generation", Value: newText(grouped(int64(d.Generation)), 20)},
+	)
+}
+
+func deliveries(n int64) string {
+	if n == 1 {
+		return "1 delivery"
+	}
+	return grouped(n) + " deliveries"
+}
+
+func (c *eventPage) addHeaders(d *EventDetail) {
+	for _, name := range sortedNames(d.Headers) {
+		for _, value := range d.Headers[name] {
+			c.Headers = append(c.Headers, headerRow{visible(name), newText(value, 200)})
+		}
+	}
+}
+
+func (c *eventPage) addBody(r *http.Request, found *driver.EventDetail, d *EventDetail) {
+	if found.BodyPruned {
+		c.Gone = "The body and the headers are past their retention. The identity of the event stays."
+		return
+	}
+	mode := r.URL.Query().Get("body")
+	c.Body = newBodyView(found.Body, contentType(d.Headers), mode)
+	c.Download = c.Root + "event/body" + queryOf(url.Values{"source": {c.Source}, "id": {c.ID}})
+	for _, m := range []string{bodyPretty, bodyRaw, bodyHex} {
+		values := r.URL.Query()
+		values.Del("refresh")
+		c.BodyModes = append(c.BodyModes, spanLink{link{queryOf(values, "body", m) + "#body", m}, c.Body.Mode == m})
+	}
+}
+
+func contentType(headers map[string][]string) string {
+	if values := headers["Content-Type"]; len(values) > 0 {
+		return values[0]
+	}
+	return ""
+}
+
+func (c *eventPage) addMessages(d *EventDetail, now time.Time) {
+	tries := make(map[string][]tryRow)
+	for i := range d.Attempts {
+		a := &d.Attempts[i]
+		row := tryRow{
+			Number: a.Number, Generation: a.Generation, Outcome: a.Outcome, At: moment{time.Time(a.At), now}, Took: brief(seconds(a.TookSeconds)), Error: newText(a.Error, 300),
+		}
+		if a.StatusCode != nil {
+			row.Status = *a.StatusCode
+		}
+		tries[a.MessageID] = append(tries[a.MessageID], row)
+	}
+	for i := range d.Messages {
+		m := &d.Messages[i]
+		row := messageRow{
+			ID: newText(m.ID, 60), RawID: m.ID, State: m.State, Route: newText(m.Route, 60), Note: newText(m.Note, 100),
+			Destination: cell{newText(m.Destination, 60), c.Root + "destinations/" + url.PathEscape(m.Destination)},
+			Generation:  m.Generation, Due: moment{time.Time(m.DueAt), now}, Leased: moment{time.Time(m.LeasedUntil), now},
+			Sent: moment{time.Time(m.SentAt), now}, Failed: moment{time.Time(m.FailedAt), now}, Error: newText(m.LastError, 300),
+			Tries:    tries[m.ID],
+			CanRetry: !d.BodyPruned && (m.State == driver.StatePending || m.State == driver.StateDead),
+		}
+		if n := len(row.Tries); n > 0 && row.Tries[n-1].Error == row.Error {
+			row.Error = text{} // shown with the attempt
+		}
+		c.Messages = append(c.Messages, row)
+	}
+	c.Tries = tries[""]
+}
+
+// replayPlan says what a replay of an event does.
+type replayPlan struct {
+	Text     string
+	NeedMode bool   // the event is done: as new, or under the same ids
+	NeedNote string // the note to confirm, or ""
+	Discard  bool   // the event is dead, so it can be discarded, too
+}
+
+// newReplayPlan returns the plan for an event, or nil if it is not finished or has no body.
+func newReplayPlan(d *EventDetail) *replayPlan {
+	if d.BodyPruned || d.State == driver.StatePending || d.State == driver.StateRunning {
+		return nil
+	}
+	p := &replayPlan{NeedMode: d.State == driver.StateDone, Discard: d.State == driver.StateDead}
+	if d.Note == driver.NoteTxEnded {
+		p.NeedNote = d.Note
+	}
+	wanted := d.State
+	if wanted == driver.StateDone {
+		wanted = driver.StateSent
+	}
+	var to []string
+	for i := range d.Messages {
+		if m := &d.Messages[i]; m.State == wanted {
+			to = append(to, visible(m.Destination))
+		}
+	}
+	switch {
+	case len(to) > 0:
+		slices.Sort(to)
+		p.Text = fmt.Sprintf("%s again: to %s.", messagesSent(len(to)), strings.Join(slices.Compact(to), ", "))
+	case d.Note == driver.NoteNoRoute:
+		p.Text = "No route matched the event. It is matched again, with the present routes."
+	default:
+		p.Text = "The event is handled again."
+	}
+	return p
+}
+
+func messagesSent(n int) string {
+	if n == 1 {
+		return "1 message is sent"
+	}
+	return grouped(int64(n)) + " messages are sent"
+}
+
+// downloadBody answers with the bytes of a body. The type is one that a browser only stores.
+func (h *handler) downloadBody(w http.ResponseWriter, r *http.Request) {
+	found := h.findEvent(w, r)
+	if found == nil {
+		return
+	}
+	if found.BodyPruned {
+		h.fail(w, r, http.StatusGone, "The body of the event is past its retention.", nil)
+		return
+	}
+	header := w.Header()
+	setSecurityHeaders(header)
+	header.Set("Content-Type", "application/octet-stream")
+	header.Set("Content-Disposition", `attachment; filename="`+bodyFile(found.EventID)+`"`)
+	header.Set("Content-Length", fmt.Sprint(len(found.Body)))
+	_, _ = w.Write(found.Body) // a client that is gone needs no answer
+}
+
+// bodyFile returns the name of the file that holds the body of an event: letters, digits, "-" and "_"
+// of its id.
+func bodyFile(id string) string {
+	name := strings.Map(func(c rune) rune {
+		if strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-", c) {
+			return c
+		}
+		return '_'
+	}, id)
+	return "event-" + name[:min(len(name), 80)] + ".body"
+}

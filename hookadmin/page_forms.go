@@ -1,0 +1,198 @@
+package hookadmin
+
+import (
+	"cmp"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"mime"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// maxForm bounds the form of an action, in bytes: a page of ids.
+const maxForm = 256 << 10
+
+// form holds the hidden fields of a form that changes something.
+type form struct {
+	Allowed bool   // the caller may change something; otherwise pages have no such forms
+	Token   string // proves that a page of this session made the form
+	Key     string // the Idempotency-Key of the change
+}
+
+// newForm returns the hidden fields of a form on the page that answers r.
+func (h *handler) newForm(r *http.Request) form {
+	return form{Allowed: h.access == FullAccess, Token: h.formToken(r), Key: "form-" + rand.Text()}
+}
+
+// formKey returns the key that signs forms. Gateways with the same token have the same; without a
+// token it is one of this process.
+func (g *guard) formKey() []byte {
+	if !g.signsIn() {
+		return []byte(rand.Text())
+	}
+	mac := hmac.New(sha256.New, g.credentials[0].sessionKey)
+	mac.Write([]byte("hookonce: forms of the dashboard")) // never fails
+	return mac.Sum(nil)
+}
+
+// sessionOf returns the session that r carries, or "".
+func (g *guard) sessionOf(r *http.Request, now time.Time) string {
+	for _, cookie := range r.CookiesNamed(sessionCookie) {
+		for i := range g.credentials {
+			if g.credentials[i].started(cookie.Value, now) {
+				return cookie.Value
+			}
+		}
+	}
+	return ""
+}
+
+// formToken returns the token of forms in the session of r. Without a session, on loopback or with
+// the token in the header, it is bound to the key alone: the guard has refused other origins.
+func (h *handler) formToken(r *http.Request) string {
+	return h.sign("form", h.guard.sessionOf(r, time.Now()))
+}
+
+// sign returns a MAC of a text for one purpose.
+func (h *handler) sign(purpose, text string) string {
+	mac := hmac.New(sha256.New, h.formKey)
+	mac.Write([]byte(purpose + "\x00" + text)) // never fails
+	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
+}
+
+// action returns the fields of a form that changes something, of the given names and those of form,
+// or answers with an error and returns nil.
+func (h *handler) action(w http.ResponseWriter, r *http.Request, known ...string) url.Values {
+	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil || kind != "application/x-www-form-urlencoded" {
+		h.fail(w, r, http.StatusUnsupportedMediaType, "This path takes forms of the dashboard. Programs use the API.", nil)
+		return nil
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	if err := r.ParseForm(); err != nil {
+		if _, long := errors.AsType[*http.MaxBytesError](err); long {
+			h.fail(w, r, http.StatusRequestEntityTooLarge, fmt.Sprintf("The form must not be longer than %d bytes.", maxForm), nil)
+			return nil
+		}
+		h.fail(w, r, http.StatusBadRequest, "The form could not be read.", nil)
+		return nil
+	}
+	values := r.PostForm
+	if !hmac.Equal([]byte(values.Get("token")), []byte(h.formToken(r))) {
+		h.fail(w, r, http.StatusForbidden, "The form is not of this session, or the gateway was restarted since the page was made. Go back, reload the page, and try again. Nothing was changed.", nil)
+		return nil
+	}
+	if err := checkForm(values, known); err != nil {
+		h.fail(w, r, http.StatusBadRequest, "The form is refused: "+err.Error()+". Nothing was changed.", nil)
+		return nil
+	}
+	return values
+}
+
+// checkForm checks that the fields are known, and that all but "letter" appear once.
+func checkForm(values url.Values, known []string) error {
+	for _, name := range sortedKeys(values) {
+		if !slices.Contains(append(known, "token", "key"), name) {
+			return fmt.Errorf("unknown field %.100q", name)
+		}
+		if len(values[name]) > 1 && name != "letter" {
+			return fmt.Errorf("the field %q appears more than once", name)
+		}
+		for _, value := range values[name] {
+			if reason := badText(value); reason != "" {
+				return fmt.Errorf("the field %q: %s", name, reason)
+			}
+		}
+	}
+	if err := checkKey(values.Get("key")); err != nil {
+		return err
+	}
+	return nil
+}
+
+func checkKey(key string) error {
+	if key == "" || len(key) > 255 {
+		return errors.New(`the field "key" must have 1 to 255 bytes`)
+	}
+	return nil
+}
+
+const (
+	flashCookie = "hookonce_flash"
+	flashLength = time.Minute
+	maxFlash    = 600 // bytes of its text
+)
+
+// setFlash makes the next page show the outcome of an action. The cookie is signed, because any
+// server of this host can set one.
+func (h *handler) setFlash(w http.ResponseWriter, r *http.Request, f flash) {
+	f.Text = strings.ToValidUTF8(f.Text[:min(len(f.Text), maxFlash)], "…")
+	raw, err := json.Marshal(f)
+	if err != nil {
+		panic(err) // a struct of strings always encodes
+	}
+	text := strconv.FormatInt(time.Now().Add(flashLength).Unix(), 10) + "." + base64.RawURLEncoding.EncodeToString(raw)
+	h.writeFlash(w, r, text+"."+h.sign("flash", text+"."+h.guard.sessionOf(r, time.Now())), int(flashLength/time.Second))
+}
+
+func (h *handler) writeFlash(w http.ResponseWriter, r *http.Request, value string, seconds int) {
+	http.SetCookie(w, &http.Cookie{
+		Name: flashCookie, Value: value, Path: "/", MaxAge: seconds, HttpOnly: true, Secure: r.TLS != nil, SameSite: http.SameSiteStrictMode,
+	})
+}
+
+// takeFlash returns the outcome to show on the page that answers r, and makes the browser forget it;
+// nil if there is none.
+func (h *handler) takeFlash(w http.ResponseWriter, r *http.Request) *flash {
+	for _, cookie := range r.CookiesNamed(flashCookie) {
+		text, mac, _ := cutLast(cookie.Value, ".")
+		if !hmac.Equal([]byte(mac), []byte(h.sign("flash", text+"."+h.guard.sessionOf(r, time.Now())))) {
+			continue
+		}
+		until, encoded, _ := strings.Cut(text, ".")
+		expires, err := strconv.ParseInt(until, 10, 64)
+		raw, err2 := base64.RawURLEncoding.DecodeString(encoded)
+		var f flash
+		if cmp.Or(err, err2, json.Unmarshal(raw, &f)) != nil || time.Now().Unix() > expires {
+			continue
+		}
+		h.writeFlash(w, r, "", -1)
+		return &f
+	}
+	return nil
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	if i := strings.LastIndex(s, sep); i >= 0 {
+		return s[:i], s[i+len(sep):], true
+	}
+	return s, "", false
+}
+
+// done ends an action: the browser gets the page at to, a path without the first slash, with the
+// outcome.
+func (h *handler) done(w http.ResponseWriter, r *http.Request, to, format string, args ...any) {
+	h.setFlash(w, r, flash{Kind: "good", Text: fmt.Sprintf(format, args...)})
+	redirect(w, to)
+}
+
+// undone ends an action that was refused or failed.
+func (h *handler) undone(w http.ResponseWriter, r *http.Request, to, text string) {
+	h.setFlash(w, r, flash{Kind: "bad", Text: text})
+	redirect(w, to)
+}
+
+// logAway logs that a page lacks a part.
+func (h *handler) logAway(r *http.Request, doing string, err error) {
+	h.logger.WarnContext(r.Context(), doing+" failed; the page lacks that part", slog.String("path", r.URL.EscapedPath()), slog.Any("error", err))
+}

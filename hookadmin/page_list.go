@@ -1,0 +1,257 @@
+package hookadmin
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+)
+
+// listPage is the part that the pages of all listings share.
+type listPage struct {
+	path   string // of the page, without the first slash
+	root   string
+	values url.Values // parameters, as given
+
+	Action   string      // address of the filter form
+	Fields   []formField // of the filter form
+	Fault    string      // what is wrong with the parameters, or ""
+	Away     string      // why there are no rows although the parameters are right, or ""
+	Chips    []chip
+	Spans    []spanLink
+	Exports  []link
+	Pager    pager
+	Searched string // how far the rows were searched, if not to the end
+	Empty    *empty // shown instead of the rows
+}
+
+// formField is a field of the form of filters.
+type formField struct {
+	Name, Label, Value string
+	Options            []string // of a choice; nil for a text
+	Hint               string   // an example
+	Other              bool     // Value is none of Options
+	Wrong              bool     // the fault is here
+}
+
+// startList returns the part of the page at path that depends on its parameters alone.
+func startList(r *http.Request, values url.Values, path string, known []string) *listPage {
+	l := &listPage{path: path, root: rootFrom(r.URL.EscapedPath()), values: values}
+	l.Action = l.root + path
+	for _, name := range known {
+		if v := values.Get(name); v != "" && name != "cursor" && name != "limit" {
+			l.Chips = append(l.Chips, chip{Name: name, Value: newText(v, 60).Short, Remove: l.with(name, "")})
+		}
+	}
+	for _, s := range []struct{ since, text string }{{"15m", "15 m"}, {"1h", "1 h"}, {"24h", "24 h"}, {"7d", "7 d"}} {
+		current := values.Get("since") == s.since && values.Get("until") == ""
+		l.Spans = append(l.Spans, spanLink{link{l.with("since", s.since, "until", ""), s.text}, current})
+	}
+	return l
+}
+
+// with returns a link to the first page of the listing, with some parameters set: name, value, name,
+// value. An empty value removes its parameter.
+func (l *listPage) with(changes ...string) string {
+	values := maps.Clone(l.values)
+	values.Del("cursor")
+	values.Del("refresh")
+	return l.root + l.path + queryOf(values, changes...)
+}
+
+// older returns the link to the page after this one, or "" without one.
+func (l *listPage) older(next string) string {
+	if next == "" {
+		return ""
+	}
+	return l.root + l.path + queryOf(maps.Clone(l.values), "cursor", next)
+}
+
+// queryOf returns values with some of them changed, as the query of a link. It changes values.
+func queryOf(values url.Values, changes ...string) string {
+	for i := 0; i < len(changes); i += 2 {
+		if changes[i+1] == "" {
+			values.Del(changes[i])
+		} else {
+			values.Set(changes[i], changes[i+1])
+		}
+	}
+	for name := range values {
+		if values.Get(name) == "" {
+			values.Del(name)
+		}
+	}
+	if len(values) == 0 {
+		return ""
+	}
+	return "?" + values.Encode()
+}
+
+// page sets the links to other pages. next is the cursor of the following one.
+func (l *listPage) page(next string) {
+	l.Pager.Next = l.older(next)
+	if l.values.Get("cursor") != "" {
+		l.Pager.First = l.with()
+	}
+}
+
+// searchedUntil sets how far the database looked for rows, if it met a bound.
+func (l *listPage) searchedUntil(at, now time.Time) {
+	if !at.IsZero() {
+		l.Searched = "Searched back to " + moment{at, now}.Date() + " " + moment{at, now}.Clock() + ". “Older” continues the search."
+	}
+}
+
+// field adds a field to the form of filters.
+func (l *listPage) field(name, label, hint string, options ...string) {
+	value := l.values.Get(name)
+	f := formField{Name: name, Label: label, Hint: hint, Value: value, Options: options}
+	f.Other = value != "" && !slices.Contains(options, value)
+	f.Wrong = strings.HasPrefix(l.Fault, name+":")
+	l.Fields = append(l.Fields, f)
+}
+
+// filtered reports whether a parameter narrows the listing.
+func (l *listPage) filtered() bool { return len(l.Chips) > 0 }
+
+// listed fills content with the rows that the parameters of r select, by find. It returns the status
+// of the page: 400 for wrong parameters, and 503 if the database does not answer. The page then stands
+// without rows and says why.
+func listed[Filter, Page any](
+	h *handler, r *http.Request, l *listPage,
+	parse func(url.Values, time.Time) (*Filter, error),
+	find func(context.Context, *Filter) (*Page, error),
+) (*Filter, *Page, int) {
+	values, err := pageValues(l.values)
+	if err == nil {
+		var filter *Filter
+		if filter, err = parse(values, time.Now()); err == nil {
+			ctx, cancel := context.WithTimeout(r.Context(), queryTimeout)
+			defer cancel()
+			page, err := find(ctx, filter)
+			if err != nil {
+				h.logAway(r, "listing", err)
+				l.Away = "The database did not answer in time, so there are no rows. The log has the reason."
+				return filter, nil, http.StatusServiceUnavailable
+			}
+			return filter, page, http.StatusOK
+		}
+	}
+	l.Fault = err.Error()
+	return nil, nil, http.StatusBadRequest
+}
+
+// pageValues returns the parameters as the parsers of the API take them: without those that only
+// pages have, and with since and until in UTC. A time without a zone is in that of the parameter tz.
+func pageValues(given url.Values) (url.Values, error) {
+	values := maps.Clone(given)
+	zone, err := parseZone(values)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range []string{"since", "until"} {
+		s := strings.TrimSpace(values.Get(name))
+		for _, layout := range []string{"2006-01-02T15:04", "2006-01-02T15:04:05", "2006-01-02 15:04", "2006-01-02 15:04:05", time.DateOnly} {
+			if t, err := time.ParseInLocation(layout, s, zone); err == nil && len(values[name]) == 1 {
+				values.Set(name, t.UTC().Format(time.RFC3339))
+			}
+		}
+	}
+	if _, err := parseRefresh(values.Get("refresh")); err != nil {
+		return nil, err
+	}
+	values.Del("tz")
+	values.Del("refresh")
+	return values, nil
+}
+
+// parseZone reads the parameter tz: UTC, an offset such as +02:00, or a name such as Europe/Berlin.
+func parseZone(values url.Values) (*time.Location, error) {
+	name := values.Get("tz")
+	switch {
+	case len(values["tz"]) > 1:
+		return nil, &ParameterError{"tz", "given more than once"}
+	case badText(name) != "":
+		return nil, &ParameterError{"tz", badText(name)}
+	}
+	if t, err := time.Parse("-07:00", name); err == nil {
+		return t.Location(), nil
+	}
+	zone, err := time.LoadLocation(name)
+	if err != nil || name == "Local" {
+		return nil, &ParameterError{"tz", fmt.Sprintf("%.100q is not a time zone that this machine knows; use UTC, an offset such as +02:00, or a name such as Europe/Berlin", name)}
+	}
+	return zone, nil
+}
+
+// Bounds of the search for the filter that empties a listing.
+const (
+	probesTimeout = 2 * time.Second
+	probeTimeout  = 500 * time.Millisecond
+)
+
+// whyEmpty says which filter empties a listing: some looks for rows with other parameters.
+func (l *listPage) whyEmpty(r *http.Request, things string, some func(context.Context, url.Values) (bool, error)) *empty {
+	out := &empty{Title: "No " + things + " match these filters."}
+	if len(l.Chips) == 1 {
+		out.Text = "Remove the filter to see all " + things + "."
+		out.Link = &link{l.with(l.Chips[0].Name, ""), "Remove " + l.Chips[0].Name}
+		return out
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), probesTimeout)
+	defer cancel()
+	var guilty []string
+	for _, c := range l.Chips {
+		values := maps.Clone(l.values)
+		values.Del(c.Name)
+		values.Del("cursor")
+		if found, err := probeFor(ctx, values, some); c.Name != "tz" && err == nil && found {
+			guilty = append(guilty, "without "+c.Name)
+			out.Link = cmp.Or(out.Link, &link{l.with(c.Name, ""), "Remove " + c.Name})
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	if len(guilty) > 0 {
+		out.Text = "There are some " + strings.Join(guilty, ", or ") + "."
+		return out
+	}
+	out.Text = "Removing one of them is not enough, or could not be tried in time."
+	out.Link = &link{l.root + l.path, "Remove all filters"}
+	return out
+}
+
+func probeFor(ctx context.Context, values url.Values, some func(context.Context, url.Values) (bool, error)) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	return some(ctx, values)
+}
+
+// cell is a value of a row that links to the listing with that value as a filter.
+type cell struct {
+	text
+	Href string
+}
+
+// newCell returns the cell of a value from outside. An empty one has no link.
+func (l *listPage) newCell(name, value string, room int) cell {
+	if value == "" {
+		return cell{}
+	}
+	return cell{newText(value, room), l.with(name, value)}
+}
+
+// eventLink returns the link to the page of an event. Browsers remove the ids "." and ".." from a
+// path, so those are parameters.
+func eventLink(root, source, id string) string {
+	if id == "." || id == ".." {
+		return root + "event" + queryOf(url.Values{"source": {source}, "id": {id}})
+	}
+	return root + "events/" + url.PathEscape(source) + "/" + url.PathEscape(id)
+}

@@ -1,0 +1,253 @@
+package hookadmin
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+)
+
+// maxMoments bounds the moments of a timeline: the oldest and the newest of a longer one are shown.
+const maxMoments = 200
+
+// timeline is the way of an event from the socket to its effect: chart 5 and its table.
+type timeline struct {
+	Moments []happening // oldest first
+	Left    int         // moments in the middle that are not shown
+	Chart   *timelineChart
+}
+
+// happening is one moment of a timeline.
+type happening struct {
+	At    moment
+	After string // time since the first: "+12 ms"
+	Lane  string // deliveries, event, or a destination
+	Kind  string // class and shape of its mark: see marks
+	What  string // a few words, ours
+	Text  text   // an error or a note, from outside
+}
+
+// marks are the shapes of the kinds of happenings, in a square of 16 around 0,0. Each kind has a
+// shape of its own, so that colour is never needed.
+var marks = map[string]string{
+	"delivery":  "M-5,0a5,5 0 1,0 10,0a5,5 0 1,0 -10,0z",
+	"duplicate": "M-4,0a4,4 0 1,0 8,0a4,4 0 1,0 -8,0z",
+	"event":     "M0,-6L6,0L0,6L-6,0z",
+	"good":      "M-5,-5H5V5H-5z",
+	"retry":     "M0,-6L6,5H-6z",
+	"bad":       "M-6,-4L-4,-6L0,-2L4,-6L6,-4L2,0L6,4L4,6L0,2L-4,6L-6,4L-2,0z",
+	"due":       "M0,-5L4,0L0,5L-4,0z",
+}
+
+// newTimeline returns the timeline of d at now; nil if nothing is known about its times.
+func newTimeline(d *EventDetail, now time.Time) *timeline {
+	t := &timeline{}
+	t.addDeliveries(d)
+	t.addEvent(d)
+	for i := range d.Attempts {
+		t.addAttempt(d, &d.Attempts[i])
+	}
+	for i := range d.Messages {
+		if m := &d.Messages[i]; !time.Time(m.DueAt).IsZero() {
+			t.add(m.DueAt, laneOf(m), "due", "next attempt due", "")
+		}
+	}
+	if len(t.Moments) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(t.Moments, func(a, b happening) int { return a.At.at.Compare(b.At.at) })
+	if n := len(t.Moments); n > maxMoments {
+		t.Left = n - maxMoments
+		t.Moments = slices.Delete(t.Moments, maxMoments/2, n-maxMoments/2)
+	}
+	first := t.Moments[0].At.at
+	for i := range t.Moments {
+		m := &t.Moments[i]
+		m.At.now = now
+		m.After = "+" + brief(m.At.at.Sub(first))
+	}
+	t.Chart = newTimelineChart(t.Moments, now)
+	return t
+}
+
+func (t *timeline) add(at Time, lane, kind, what, outside string) {
+	if time.Time(at).IsZero() {
+		return
+	}
+	t.Moments = append(t.Moments, happening{At: moment{at: time.Time(at)}, Lane: lane, Kind: kind, What: what, Text: newText(outside, 200)})
+}
+
+const (
+	laneDeliveries = "deliveries"
+	laneEvent      = "event"
+)
+
+func (t *timeline) addDeliveries(d *EventDetail) {
+	t.add(d.Deliveries.FirstAt, laneDeliveries, "delivery", "first delivery", "")
+	if d.Deliveries.Count > 1 {
+		t.add(d.Deliveries.LastAt, laneDeliveries, "duplicate", "last of "+grouped(d.Deliveries.Count)+" deliveries", "")
+	}
+}
+
+func (t *timeline) addEvent(d *EventDetail) {
+	t.add(d.ReceivedAt, laneEvent, "event", "claimed", "")
+	for _, h := range d.History {
+		lane, what := laneEvent, strings.ReplaceAll(h.Action, "_", " ")
+		for i := range d.Messages {
+			if h.MessageID != "" && d.Messages[i].ID == h.MessageID {
+				lane = laneOf(&d.Messages[i])
+			}
+		}
+		t.add(h.At, lane, "event", what, "")
+	}
+	t.add(d.ProcessedAt, laneEvent, "good", "done", d.Note)
+	if len(d.Messages) == 0 {
+		t.add(d.FailedAt, laneEvent, "bad", "dead", d.LastError)
+	}
+}
+
+func (t *timeline) addAttempt(d *EventDetail, a *Attempt) {
+	kind, what := "retry", fmt.Sprintf("attempt %d failed", a.Number)
+	switch a.Outcome {
+	case "sent":
+		kind, what = "good", fmt.Sprintf("attempt %d succeeded", a.Number)
+	case "dead":
+		kind, what = "bad", fmt.Sprintf("attempt %d failed for good", a.Number)
+	}
+	if a.StatusCode != nil {
+		what += fmt.Sprintf(": %d", *a.StatusCode)
+	}
+	if a.TookSeconds > 0 {
+		what += " after " + brief(seconds(a.TookSeconds))
+	}
+	lane := "handler"
+	if a.MessageID != "" {
+		lane = "a message that is gone"
+	}
+	for i := range d.Messages {
+		if d.Messages[i].ID == a.MessageID {
+			lane = laneOf(&d.Messages[i])
+		}
+	}
+	t.add(a.At, lane, kind, what, a.Error)
+}
+
+func laneOf(m *Message) string { return "→ " + visible(m.Destination) }
+
+// brief returns d in one unit: "12 ms", "3.4 s", "5 min", "2 h", "3 d".
+func brief(d time.Duration) string {
+	switch {
+	case d < time.Millisecond:
+		return "0 ms"
+	case d < time.Second:
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	case d < time.Minute:
+		return strings.Replace(fmt.Sprintf("%.1f s", d.Seconds()), ".0 s", " s", 1)
+	case d < time.Hour:
+		return fmt.Sprintf("%d min", d/time.Minute)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%d h", d/time.Hour)
+	}
+	return fmt.Sprintf("%d d", d/(24*time.Hour))
+}
+
+// timelineChart is the drawing: one lane for deliveries, for the event and for each destination,
+// with the time since the first moment on a logarithmic axis. Sizes are in units of the viewBox.
+type timelineChart struct {
+	Width, Height float64
+	Left, Right   float64 // ends of the axis
+	Bottom        float64 // of the lanes
+	Lanes         []chartLane
+	Ticks         []chartTick
+	Marks         []chartMark
+	Now           *chartTick // nil if now is beyond the axis
+	Description   string
+}
+
+type chartLane struct {
+	Name text
+	Y    float64
+}
+
+type chartTick struct {
+	X, Y float64
+	Name string
+}
+
+type chartMark struct {
+	X, Y        float64
+	Kind, Shape string
+	Title       string
+}
+
+const (
+	laneHeight = 34
+	maxLanes   = 24 // further destinations share the last one
+)
+
+func newTimelineChart(moments []happening, now time.Time) *timelineChart {
+	c := &timelineChart{Width: 720, Left: 150, Right: 700}
+	first, last := moments[0].At.at, moments[len(moments)-1].At.at
+	span := float64(max(last.Sub(first), 100*time.Millisecond).Milliseconds())
+	x := func(at time.Time) float64 {
+		after := max(0, float64(at.Sub(first).Milliseconds()))
+		return math.Round((c.Left+(c.Right-c.Left)*math.Log10(1+after)/math.Log10(1+span))*10) / 10
+	}
+	lanes := lanesOf(moments)
+	for i, name := range lanes {
+		c.Lanes = append(c.Lanes, chartLane{newText(name, 18), laneHeight/2 + float64(i)*laneHeight})
+	}
+	c.Bottom = float64(len(lanes)) * laneHeight
+	c.Height = c.Bottom + 30
+	lastX, crowd := make(map[int]float64), make(map[int]int)
+	for i := range moments {
+		m := &moments[i]
+		lane := min(max(slices.Index(lanes, m.Lane), 0), maxLanes-1)
+		title := m.After + " " + m.What
+		if m.Text.Full != "" {
+			title += ": " + m.Text.Short
+		}
+		at := x(m.At.at)
+		// Marks that would cover each other are moved up and down.
+		if before, ok := lastX[lane]; ok && at-before < 9 {
+			crowd[lane]++
+		} else {
+			crowd[lane] = 0
+		}
+		lastX[lane] = at
+		y := c.Lanes[lane].Y + []float64{0, 9, -9}[crowd[lane]%3]
+		c.Marks = append(c.Marks, chartMark{at, y, m.Kind, marks[m.Kind], title})
+	}
+	for _, d := range []time.Duration{
+		0, 10 * time.Millisecond, 100 * time.Millisecond, time.Second, 10 * time.Second, time.Minute,
+		10 * time.Minute, time.Hour, 10 * time.Hour, 48 * time.Hour, 10 * 24 * time.Hour, 100 * 24 * time.Hour,
+	} {
+		if float64(d.Milliseconds()) <= span {
+			c.Ticks = append(c.Ticks, chartTick{x(first.Add(d)), c.Bottom, "+" + brief(d)})
+		}
+	}
+	if now.Before(last) {
+		c.Now = &chartTick{x(now), c.Bottom, "now"}
+	}
+	c.Description = fmt.Sprintf("%s within %s, in %s. The table below has the same.",
+		countOf(int64(len(moments)), "moment"), brief(last.Sub(first)), countOf(int64(len(lanes)), "lane"))
+	return c
+}
+
+// lanesOf returns the lanes: deliveries, the event, then destinations by name.
+func lanesOf(moments []happening) []string {
+	var lanes []string
+	for i := range moments {
+		if !slices.Contains(lanes, moments[i].Lane) {
+			lanes = append(lanes, moments[i].Lane)
+		}
+	}
+	rank := func(lane string) int { return slices.Index([]string{laneEvent, laneDeliveries}, lane) }
+	slices.SortFunc(lanes, func(a, b string) int { return cmp.Or(rank(b)-rank(a), cmp.Compare(a, b)) })
+	if len(lanes) > maxLanes {
+		lanes = append(lanes[:maxLanes-1], "other destinations")
+	}
+	return lanes
+}
