@@ -33,10 +33,11 @@ type (
 	DeadLettersRequest = deadLettersRequest
 )
 
-// The functions that word numbers and durations on pages.
+// The functions that word numbers, durations and texts on pages.
 var (
 	InWords = inWords
 	Grouped = grouped
+	Visible = visible
 )
 
 // Relative words the time between at and now.

@@ -150,7 +150,7 @@ func (h *handler) showEventPage(w http.ResponseWriter, r *http.Request) {
 	content.State, content.Note, content.Error = detail.State, newText(detail.Note, 200), newText(detail.LastError, 300)
 	content.Facts = eventFacts(content.Root, detail, now)
 	content.Timeline = newTimeline(detail, now)
-	content.addHeaders(detail)
+	content.Headers = headerRows(detail.Headers)
 	content.addBody(r, found, detail)
 	content.addMessages(detail, now)
 	content.Replay = newReplayPlan(detail)
@@ -199,14 +199,6 @@ func deliveries(n int64) string {
 		return "1 delivery"
 	}
 	return grouped(n) + " deliveries"
-}
-
-func (c *eventPage) addHeaders(d *EventDetail) {
-	for _, name := range sortedNames(d.Headers) {
-		for _, value := range d.Headers[name] {
-			c.Headers = append(c.Headers, headerRow{visible(name), newText(value, 200)})
-		}
-	}
 }
 
 func (c *eventPage) addBody(r *http.Request, found *driver.EventDetail, d *EventDetail) {

@@ -90,7 +90,7 @@ func (l *listPage) eventRows(events []driver.Event, now time.Time) []eventRow {
 		rows = append(rows, eventRow{
 			State: ev.State, StateHref: l.with("state", ev.State), Received: moment{ev.ReceivedAt, now},
 			Source: l.newCell("source", ev.Source, 24), Type: l.newCell("type", ev.Type, 28),
-			ID: newText(ev.EventID, 28), IDHref: eventLink(l.root, ev.Source, ev.EventID), RawID: ev.EventID,
+			ID: newID(ev.EventID), IDHref: eventLink(l.Root, ev.Source, ev.EventID), RawID: ev.EventID,
 			Duplicates: ev.Duplicates, Attempts: ev.Attempts, Note: l.newCell("note", ev.Note, 60), Error: newText(ev.LastError, 120),
 		})
 	}
@@ -126,7 +126,7 @@ func (h *handler) addDestinations(r *http.Request, l *listPage, f *driver.EventF
 		names := byKey[events[i].Key]
 		slices.Sort(names)
 		for _, name := range names {
-			rows[i].Destinations = append(rows[i].Destinations, cell{newText(name, 24), l.root + "destinations/" + url.PathEscape(name)})
+			rows[i].Destinations = append(rows[i].Destinations, cell{newText(name, 24), l.Root + "destinations/" + url.PathEscape(name)})
 		}
 		// Messages are listed in the order of their events, so those after Next are not known.
 		if next := found.Next; !next.IsZero() {

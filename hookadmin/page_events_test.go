@@ -202,7 +202,7 @@ func (unreachable) Quarantined(context.Context, *driver.QuarantineFilter) (*driv
 func TestListingsWithoutADatabase(t *testing.T) {
 	t.Parallel()
 	g := newGatewayOn(t, unreachable{rig.OpenSQLite(t)})
-	for _, path := range []string{"/events?state=dead&source=lab"} {
+	for _, path := range []string{"/events?state=dead&source=lab", "/dead-letters?type=t", "/refused?reason=rate", "/quarantine?source=lab"} {
 		page := g.show(t, path, 503)
 		wantText(t, page, "The database did not answer in time")
 		if !strings.Contains(page, "Remove the filter") {

@@ -15,7 +15,7 @@ import (
 // listPage is the part that the pages of all listings share.
 type listPage struct {
 	path   string // of the page, without the first slash
-	root   string
+	Root   string
 	values url.Values // parameters, as given
 
 	Action   string      // address of the filter form
@@ -41,8 +41,8 @@ type formField struct {
 
 // startList returns the part of the page at path that depends on its parameters alone.
 func startList(r *http.Request, values url.Values, path string, known []string) *listPage {
-	l := &listPage{path: path, root: rootFrom(r.URL.EscapedPath()), values: values}
-	l.Action = l.root + path
+	l := &listPage{path: path, Root: rootFrom(r.URL.EscapedPath()), values: values}
+	l.Action = l.Root + path
 	for _, name := range known {
 		if v := values.Get(name); v != "" && name != "cursor" && name != "limit" {
 			l.Chips = append(l.Chips, chip{Name: name, Value: newText(v, 60).Short, Remove: l.with(name, "")})
@@ -61,7 +61,7 @@ func (l *listPage) with(changes ...string) string {
 	values := maps.Clone(l.values)
 	values.Del("cursor")
 	values.Del("refresh")
-	return l.root + l.path + queryOf(values, changes...)
+	return l.Root + l.path + queryOf(values, changes...)
 }
 
 // older returns the link to the page after this one, or "" without one.
@@ -69,7 +69,7 @@ func (l *listPage) older(next string) string {
 	if next == "" {
 		return ""
 	}
-	return l.root + l.path + queryOf(maps.Clone(l.values), "cursor", next)
+	return l.Root + l.path + queryOf(maps.Clone(l.values), "cursor", next)
 }
 
 // queryOf returns values with some of them changed, as the query of a link. It changes values.
@@ -223,7 +223,7 @@ func (l *listPage) whyEmpty(r *http.Request, things string, some func(context.Co
 		return out
 	}
 	out.Text = "Removing one of them is not enough, or could not be tried in time."
-	out.Link = &link{l.root + l.path, "Remove all filters"}
+	out.Link = &link{l.Root + l.path, "Remove all filters"}
 	return out
 }
 

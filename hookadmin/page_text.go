@@ -72,6 +72,17 @@ func shorten(s string, room int) string {
 	return s
 }
 
+// newID returns an id for a place that has room for 28 characters. The middle of a longer one is left
+// out, because ids of one sender often begin alike.
+func newID(s string) text {
+	const head, tail = 16, 11
+	full := []rune(visible(s))
+	if len(full) <= head+1+tail {
+		return text{string(full), string(full)}
+	}
+	return text{string(full[:head]) + "…" + string(full[len(full)-tail:]), string(full)}
+}
+
 // sizeInWords returns a number of bytes: "1,234 bytes", "1.2 MiB".
 func sizeInWords(n int64) string {
 	switch {

@@ -57,6 +57,17 @@ func TestShorten(t *testing.T) {
 	}
 }
 
+func TestLongIDsKeepTheirEnds(t *testing.T) {
+	t.Parallel()
+	for give, want := range map[string]string{
+		"evt_1": "evt_1", strings.Repeat("ü", 28): strings.Repeat("ü", 28), "evt_ep6qp2kvushaxzijq4xeyjnpvw_13": "evt_ep6qp2kvusha…xeyjnpvw_13",
+	} {
+		if got := newID(give); got.Full != give || got.Short != want {
+			t.Errorf("newID(%q) = %q, want %q", give, got.Short, want)
+		}
+	}
+}
+
 // Every number and key of a JSON body is shown as the body spells it.
 func TestJSONTreeIsExact(t *testing.T) {
 	t.Parallel()

@@ -32,6 +32,9 @@ const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; con
 var sections = []struct{ path, title, key string }{
 	{"/", "Overview", "o"},
 	{"/events", "Events", "e"},
+	{"/dead-letters", "Dead letters", "d"},
+	{"/refused", "Refused", "r"},
+	{"/quarantine", "Quarantine", ""},
 	{"/sources", "Sources", "s"},
 }
 

@@ -1,0 +1,211 @@
+package hookadmin_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"html"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/hookadmin"
+)
+
+// hostileTexts returns about 200 texts that break pages which do not escape them. All are valid UTF-8
+// without NUL; some hold other control characters.
+func hostileTexts() []string {
+	texts := []string{
+		`<script>alert(1)</script>`, `</script><script>alert(1)</script>`, `"><script>alert(1)</script>`, `'><script>alert(1)</script>`,
+		`<img src=x onerror=alert(1)>`, `"><img src=x onerror=alert(1)>`, `'><img src=x onerror='alert(1)'>`, `<svg onload=alert(1)>`,
+		`<svg><script>alert(1)</script></svg>`, `<svg/onload=alert(1)//`, `<math><mtext></mtext><script>alert(1)</script></math>`,
+		`</title><script>alert(1)</script>`, `</textarea><script>alert(1)</script>`, `</style><script>alert(1)</script>`,
+		`</bdi></td></tr></table><script>alert(1)</script>`, `</pre><script>alert(1)</script>`, `</code></pre><h1>x</h1>`, `</main><footer>x</footer>`,
+		`--><script>alert(1)</script>`, `<!--`, `-->`, `<![CDATA[`, `]]>`, `<?xml version="1.0"?>`, `<!doctype html>`, `<base href=//evil.example>`,
+		`<meta http-equiv=refresh content="0;url=//evil.example">`, `<link rel=stylesheet href=//evil.example>`, `<style>*{display:none}</style>`,
+		`<iframe src=javascript:alert(1)>`, `<iframe srcdoc="<script>alert(1)</script>">`, `<object data=javascript:alert(1)>`, `<embed src=javascript:alert(1)>`,
+		`<form action=//evil.example><button>x`, `<input autofocus onfocus=alert(1)>`, `<button formaction=//evil.example>`, `<details open ontoggle=alert(1)>`,
+		`<template><script>alert(1)</script></template>`, `<noscript><p title="</noscript><img src=x onerror=alert(1)>">`, `<a href=javascript:alert(1)>x</a>`,
+		`<dialog open>x</dialog>`, `<plaintext>`, `<xmp><script>alert(1)</script></xmp>`, `<listing>`, `<frameset onload=alert(1)>`, `<body onload=alert(1)>`,
+		`<video><source onerror=alert(1)>`, `<audio src=x onerror=alert(1)>`, `<marquee onstart=alert(1)>`, `<isindex action=javascript:alert(1)>`,
+		`javascript:alert(1)`, `JaVaScRiPt:alert(1)`, "java\tscript:alert(1)", ` javascript:alert(1)`, `data:text/html,<script>alert(1)</script>`,
+		`vbscript:msgbox(1)`, `//evil.example/`, `https://evil.example/`, `\\evil.example\x`, `/\evil.example`, `//evil.example/%2f..`,
+		`" onmouseover="alert(1)`, `' onmouseover='alert(1)`, "` onmouseover=alert(1) `", `x onerror=alert(1)`, `"autofocus onfocus=alert(1) x="`, `" style="position:fixed`,
+		`{{7*7}}`, `{{.Token}}`, `{{template "form"}}`, `${7*7}`, `<%= 7*7 %>`, `#{7*7}`, `[[7*7]]`, `{% raw %}`, `__proto__`, `constructor`,
+		`'; DROP TABLE event; --`, `" OR 1=1 --`, `%`, `_`, `\`, `%00`, `%2e%2e%2f`, `..%2f..%2f`, `../../etc/passwd`, `..\..\x`, `.`, `..`, `...`, `/`, `//`, `a/b`, `?`, `#`, `&`, `;`, `,`, `+`, `=`,
+		`a?b#c&d=e;f`, `&lt;script&gt;`, `&#60;script&#62;`, `&amp;lt;`, `&#x0;`, `&nbsp;`, `&`, `&#`, `&notit;`,
+		`$(id)`, "`id`", `;id`, `|id`, `'$(id)'`, `"$(id)"`, `\'; id #`, `!!`, `~root`, `*`, `-rf`, `--help`, `@/etc/passwd`, `file:///etc/passwd`,
+		`=1+1`, `+1+1`, `-1+1`, `@SUM(1)`, `=cmd|' /C calc'!A0`, `=HYPERLINK("//evil.example")`, "\t=1+1",
+		`null`, `undefined`, `NaN`, `true`, `0`, `-0`, `1e999`, `9007199254740993`, `[object Object]`, `""`, `''`, `{}`, `[]`, `{"a":1}`, `[1,2`, `"\u003cscript\u003e"`,
+		`"\ud800"`, `{"<script>alert(1)</script>":"<img src=x onerror=alert(1)>"}`, `{"a":"</bdi><script>alert(1)</script>"}`, `a=<script>alert(1)</script>&b=%3Cscript%3E`,
+		"line\nfeed", "carriage\rreturn", "tab\ttab", "\x1b[31mred\x1b[0m", "\x1b]0;title\x07", "\x08\x08\x08", "\x7f", "\x01\x02\x03", "a\r\nSet-Cookie: x=1", "a\r\n\r\n<script>alert(1)</script>",
+		"\u202egnp.exe", "\u2066\u2067x\u2069", "\u200b", "a\u200db", "\ufeff", "\u00ad", "\u2028\u2029", "\u0085", "\u3164", "\u115f", "\U000e0041", "\ufe0f", "\u061c", "\u180e",
+		"e" + strings.Repeat("\u0301", 50), strings.Repeat("\u0e49", 30), "ﷺ﷽", "𝕳𝖊𝖑𝖑𝖔", "👨‍👩‍👧‍👦", "日本語のイベント", "עברית", "العربية", "\ufffd", "\ufffe", "\U0010ffff",
+		"＜script＞alert(1)＜/script＞", "\u02bascript", "K", "ſcript", "<scr\u0000ipt>"[:4], "<ſcript>alert(1)</ſcript>",
+		strings.Repeat("x", 200), strings.Repeat("<", 60), strings.Repeat(`"`, 60), strings.Repeat("ü", 100), strings.Repeat("a ", 60), strings.Repeat("&", 60),
+		" ", "  leading", "trailing  ", "\u00a0", "\u3000", "evt_1", "<b>bold</b>", "<i>", "</i>", "<p", "<", ">", `<a"b'c>`, "<\u200bscript>", "<script\n>alert(1)</script\n>",
+	}
+	for i := range texts {
+		texts[i] = strings.ToValidUTF8(strings.ReplaceAll(texts[i], "\x00", ""), "")
+	}
+	slices.Sort(texts)
+	return slices.Compact(texts)
+}
+
+var (
+	tagPattern  = regexp.MustCompile(`^</?([a-z][a-z0-9]*)((?:\s+[a-zA-Z0-9-]+(?:="[^"<>]*")?)*)\s*/?>`)
+	attrPattern = regexp.MustCompile(`([a-zA-Z0-9-]+)(?:="([^"<>]*)")?`)
+	elements    = strings.Fields("a article body bdi button caption code circle dd desc details dialog div dl dt fieldset form g h1 h2 h3 head header " +
+		"html input kbd label legend li line link main meta nav ol option p path pre script section select span strong summary svg symbol table tbody " +
+		"td text th thead time title tr ul use")
+)
+
+// wantIntact checks that a page consists of elements that its templates have, that no attribute runs
+// code, and that no link leaves the dashboard.
+func wantIntact(t *testing.T, about, page string) {
+	t.Helper()
+	for rest := strings.TrimPrefix(page, "<!doctype html>"); ; {
+		i := strings.IndexByte(rest, '<')
+		if i < 0 {
+			return
+		}
+		rest = rest[i:]
+		tag := tagPattern.FindStringSubmatch(rest)
+		if tag == nil || !slices.Contains(elements, tag[1]) {
+			t.Fatalf("%s: the page holds %.80q", about, rest)
+		}
+		rest = rest[len(tag[0]):]
+		for _, attr := range attrPattern.FindAllStringSubmatch(tag[2], -1) {
+			name, value := attr[1], html.UnescapeString(attr[2])
+			leads := slices.Contains([]string{"href", "src", "action", "formaction"}, name)
+			if strings.HasPrefix(name, "on") || name == "style" || name == "srcdoc" || leads && !staysHere(value) {
+				t.Fatalf("%s: the page holds %q", about, tag[0])
+			}
+		}
+		if tag[1] == "script" && !strings.HasPrefix(tag[0], `</`) && !strings.HasPrefix(rest, "</script>") {
+			t.Fatalf("%s: a script has text: %.80q", about, rest)
+		}
+	}
+}
+
+// staysHere reports whether a link leads to the dashboard, wherever a browser resolves it.
+func staysHere(link string) bool {
+	for _, start := range []string{"./", "../", "?", "#"} {
+		if strings.HasPrefix(link, start) {
+			return !strings.Contains(strings.TrimLeft(link, "./"), "//")
+		}
+	}
+	return link == "" || link == "login"
+}
+
+// Text from outside is shown as text on every page, and nothing breaks out of it.
+func TestHostileTextsOnPages(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t)
+	texts := hostileTexts()
+	if len(texts) < 180 {
+		t.Fatalf("only %d texts", len(texts))
+	}
+	g.storeHostile(t, texts)
+
+	queries := []string{
+		"/events?limit=200", "/events?limit=200&state=dead", "/dead-letters?limit=200", "/dead-letters?limit=200&select=page", "/refused?limit=200",
+	}
+	for next := ""; ; {
+		page := g.show(t, "/quarantine?limit=20"+next, 200)
+		wantIntact(t, "/quarantine", page)
+		older := linksOn(t, page, "/quarantine", "Older")
+		if len(older) == 0 {
+			break
+		}
+		next = "&" + strings.TrimPrefix(older[0], "/quarantine?")
+		next = regexp.MustCompile(`&limit=20`).ReplaceAllString(next, "")
+	}
+	for _, query := range queries {
+		wantIntact(t, query, g.show(t, query, 200))
+	}
+	all := g.show(t, "/events?limit=200", 200) + g.show(t, older(t, g), 200)
+	for _, hostile := range texts {
+		if shown := hookadmin.Visible(hostile); len([]rune(shown)) < 28 && !strings.ContainsAny(shown, "+`") && !strings.Contains(all, "<bdi>"+html.EscapeString(shown)) {
+			t.Errorf("%q is not shown as an id", hostile)
+		}
+		for _, parameter := range []string{"type", "state", "since", "tz", "cursor", "nonsense"} {
+			resp := g.get(t, "/events?"+url.Values{parameter: {hostile}}.Encode())
+			wantIntact(t, fmt.Sprintf("%s=%q", parameter, hostile), string(resp.body))
+		}
+		if !isPlain(hostile) {
+			continue
+		}
+		for _, mode := range []string{"pretty", "raw", "hex"} {
+			at := "/event?" + url.Values{"source": {"lab"}, "id": {hostile}, "body": {mode}}.Encode()
+			wantIntact(t, fmt.Sprintf("%s of %q", mode, hostile), g.show(t, at, 200))
+		}
+	}
+}
+
+func older(t *testing.T, g *gateway) string {
+	t.Helper()
+	return linksOn(t, g.show(t, "/events?limit=200", 200), "/events", "Older")[0]
+}
+
+// isPlain reports whether text may be a parameter: it holds no control character.
+func isPlain(text string) bool {
+	return !strings.ContainsFunc(text, func(c rune) bool { return c < ' ' || c >= 0x7f && c < 0xa0 })
+}
+
+// storeHostile stores each text as id, type, header, body and error of an event, as a refused request,
+// and in the quarantine.
+func (g *gateway) storeHostile(t *testing.T, texts []string) {
+	t.Helper()
+	p := new(driver.ClaimParams)
+	errors := make(map[string]string)
+	refused := new(driver.AddRefusedParams)
+	quarantined := &driver.QuarantineParams{Now: noon}
+	for i, hostile := range texts {
+		key := driver.EventKey("lab", hostile)
+		header, err := json.Marshal(map[string][]string{"Content-Type": {"application/json"}, "X-" + hostile: {hostile, hostile}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		id := driver.MessageID(key, 0, "billing")
+		p.Claims = append(p.Claims, driver.Claim{
+			Key: key, Source: "lab", EventID: hostile, Type: hostile, Headers: header, Body: []byte(hostile), BodyHash: sha256.Sum256([]byte(hostile)),
+			Messages: []driver.NewMessage{{ID: id, Route: "billing", Destination: "billing"}},
+		})
+		errors[id] = hostile
+		refused.Requests = append(refused.Requests, driver.RefusedRequest{
+			ErrorID: fmt.Sprintf("%d%s", i, hostile), At: noon, Source: hostile, Reason: hostile, Status: 401, Method: hostile, Remote: hostile, Gateway: hostile,
+			Headers: header, Body: []byte(hostile), BodySize: int64(len(hostile)),
+		})
+		quarantined.Requests = append(quarantined.Requests, driver.Quarantined{
+			Source: "lab", BodyHash: sha256.Sum256([]byte(hostile)), Headers: header, Body: []byte(hostile), Reason: hostile,
+		})
+	}
+	slices.SortFunc(p.Claims, func(a, b driver.Claim) int { return bytes.Compare(a.Key[:], b.Key[:]) })
+	if _, err := g.store.Claim(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	done := new(driver.CompleteParams)
+	for _, m := range g.lease(t) {
+		done.Completions = append(done.Completions, driver.Completion{
+			ID: m.ID, Token: m.Token, Outcome: driver.MessageDead, StatusCode: 500, Error: errors[m.ID], RetryIn: time.Hour,
+		})
+	}
+	if _, err := g.store.Complete(t.Context(), done); err != nil {
+		t.Fatal(err)
+	}
+	if len(done.Completions) != len(texts) {
+		t.Fatalf("%d of %d messages died", len(done.Completions), len(texts))
+	}
+	if err := g.store.AddRefused(t.Context(), refused); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.store.Quarantine(t.Context(), quarantined); err != nil {
+		t.Fatal(err)
+	}
+}

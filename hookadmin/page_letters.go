@@ -1,0 +1,192 @@
+package hookadmin
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+// letterParameters are the parameters of the page /dead-letters. select=page ticks all rows, for
+// browsers without JavaScript.
+var letterParameters = []string{
+	"source", "type", "destination", "note", "id", "message_id", "q", "since", "until", "tz", "limit", "cursor", "select", "refresh",
+}
+
+// lettersPage is the content of deadletters.html.
+type lettersPage struct {
+	*listPage
+	Form    form
+	Rows    []letterRow
+	Here    string // the query of this page, for the way back
+	Select  string // link to the page with all rows ticked
+	Ticked  bool
+	Matched []formField // the filters, as hidden fields of the form for all that match
+}
+
+// letterRow is a dead letter in a listing.
+type letterRow struct {
+	Letter       string // see letterOf
+	Received     moment
+	Failed       moment
+	Source, Type cell
+	Destination  cell
+	ID           text
+	IDHref       string
+	RawID        string
+	Attempts     int
+	Error        text
+	Ticked       bool
+}
+
+// letterOf names a dead letter in a form: "m/" and the message, or "e/", the source, and the event.
+func letterOf(l *driver.DeadLetter) string {
+	if l.MessageID != "" {
+		return "m/" + l.MessageID
+	}
+	return "e/" + url.PathEscape(l.Source) + "/" + l.EventID
+}
+
+func (h *handler) showLettersPage(w http.ResponseWriter, r *http.Request) {
+	values, ok := h.query(w, r)
+	if !ok {
+		return
+	}
+	now := time.Now()
+	ticked := values.Get("select") == "page"
+	values.Del("select")
+	l := startList(r, values, "dead-letters", letterParameters)
+	_, found, status := listed(h, r, l, ParseDeadLetterFilter, h.store.DeadLetters)
+	l.letterFields(h)
+	content := &lettersPage{
+		listPage: l, Form: h.newForm(r), Here: strings.TrimPrefix(queryOf(maps.Clone(values)), "?"), Ticked: ticked,
+		Select: l.Root + l.path + queryOf(maps.Clone(values), "select", "page"),
+	}
+	if found != nil {
+		content.Rows = l.letterRows(found.DeadLetters, ticked, now)
+		l.page(found.Next.String())
+		l.searchedUntil(found.SearchedUntil, now)
+		if len(content.Rows) == 0 && l.Searched == "" {
+			l.Empty = h.noLetters(r, l)
+		}
+	}
+	for _, name := range letterParameters[:9] {
+		if v := values.Get(name); v != "" {
+			content.Matched = append(content.Matched, formField{Name: name, Value: v})
+		}
+	}
+	h.render(w, r, status, "deadletters.html", &page{
+		Title: "Dead letters", Content: content, Flash: h.takeFlash(w, r), Live: liveUnless(ticked, status, l), Made: moment{now, now},
+	})
+}
+
+// liveUnless returns how the page of dead letters stays fresh. One with ticked rows, or with a fault,
+// stays as it is.
+func liveUnless(ticked bool, status int, l *listPage) *live {
+	if ticked || status != http.StatusOK || l.values.Get("cursor") != "" {
+		return nil
+	}
+	return &live{On: "attempt", Source: l.values.Get("source"), Type: l.values.Get("type")}
+}
+
+func (l *listPage) letterFields(h *handler) {
+	var destinations []string
+	for _, d := range h.engine.Destinations() {
+		destinations = append(destinations, d.Name)
+	}
+	l.field("source", "Source", "", h.sourceNames()...)
+	l.field("destination", "Destination", "", destinations...)
+	l.field("type", "Type", "invoice.paid")
+	l.field("id", "Event id", "evt_1")
+	l.field("message_id", "Message id", "msg_1")
+	l.field("q", "Text in id, type or body", "")
+	l.field("note", "Note", driver.NoteTxEnded)
+	l.field("since", "Since", "2h, 7d or 2026-01-31 08:00")
+	l.field("until", "Until", "")
+	l.field("tz", "Time zone", "UTC, +02:00, Europe/Berlin")
+}
+
+func (l *listPage) letterRows(letters []driver.DeadLetter, ticked bool, now time.Time) []letterRow {
+	rows := make([]letterRow, 0, len(letters))
+	for i := range letters {
+		d := &letters[i]
+		rows = append(rows, letterRow{
+			Letter: letterOf(d), Received: moment{d.ReceivedAt, now}, Failed: moment{d.FailedAt, now}, Source: l.newCell("source", d.Source, 24),
+			Type: l.newCell("type", d.Type, 28), Destination: l.newCell("destination", d.Destination, 24), ID: newID(d.EventID),
+			IDHref: eventLink(l.Root, d.Source, d.EventID), RawID: d.EventID, Attempts: d.Attempts,
+			Error: newText(d.LastError, 160), Ticked: ticked,
+		})
+	}
+	return rows
+}
+
+func (h *handler) noLetters(r *http.Request, l *listPage) *empty {
+	if !l.filtered() {
+		return &empty{Title: "No dead letters.", Text: "Everything that arrived was processed, waits for its next attempt, or was given up by an operator."}
+	}
+	return l.whyEmpty(r, "dead letters", func(ctx context.Context, values url.Values) (bool, error) {
+		values, err := pageValues(values)
+		if err != nil {
+			return false, err
+		}
+		values.Set("limit", "1")
+		filter, err := ParseDeadLetterFilter(values, time.Now())
+		if err != nil {
+			return false, err
+		}
+		found, err := h.store.DeadLetters(ctx, filter)
+		return err == nil && len(found.DeadLetters) > 0, err
+	})
+}
+
+// selection is the dead letters that were ticked on a page.
+type selection struct {
+	messages []string
+	events   map[string][]string // ids by source
+	count    int
+}
+
+// parseLetters reads the values that letterOf wrote.
+func parseLetters(letters []string) (*selection, error) {
+	s := &selection{events: make(map[string][]string), count: len(letters)}
+	if s.count == 0 {
+		return nil, fmt.Errorf("no dead letter was selected")
+	}
+	if s.count > driver.MaxLimit {
+		return nil, fmt.Errorf("more than %d dead letters were selected; use “all that match”", driver.MaxLimit)
+	}
+	seen := make(map[string]bool)
+	for _, letter := range letters {
+		kind, name, _ := strings.Cut(letter, "/")
+		source, id, _ := strings.Cut(name, "/")
+		source, err := url.PathUnescape(source)
+		switch {
+		case seen[letter]:
+			return nil, fmt.Errorf("the dead letter %.100q appears twice", letter)
+		case kind == "m" && name != "":
+			s.messages = append(s.messages, name)
+		case kind == "e" && err == nil && source != "" && id != "":
+			s.events[source] = append(s.events[source], id)
+		default:
+			return nil, fmt.Errorf("%.100q does not name a dead letter", letter)
+		}
+		seen[letter] = true
+	}
+	return s, nil
+}
+
+// sources returns the sources of the events, sorted.
+func (s *selection) sources() []string {
+	var names []string
+	for name := range s.events {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}

@@ -1,0 +1,204 @@
+package hookadmin
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+	"unicode/utf8"
+
+	hookonce "github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/driver"
+)
+
+var refusedPageParameters = []string{"source", "reason", "remote", "id", "since", "until", "tz", "limit", "cursor", "refresh"}
+
+// refusedPage is the content of refused.html.
+type refusedPage struct {
+	*listPage
+	Rows   []refusedRow
+	Wrong  []wrongSecret
+	NoLook bool // the figures that tell wrong secrets could not be read
+}
+
+// refusedRow is a refused request in a listing.
+type refusedRow struct {
+	At             moment
+	Status         int
+	Source, Reason cell
+	Remote         cell
+	Method         text
+	Gateway        text
+	ErrorID        string
+	Size           string
+	Headers        []headerRow
+	Body           *bodyView // nil if nothing of it is kept
+}
+
+// wrongSecret is a source whose signed requests are all refused.
+type wrongSecret struct {
+	Source   string
+	Provider string
+	Refused  string
+}
+
+func (h *handler) showRefusedPage(w http.ResponseWriter, r *http.Request) {
+	values, ok := h.query(w, r)
+	if !ok {
+		return
+	}
+	now := time.Now()
+	l := startList(r, values, "refused", refusedPageParameters)
+	_, found, status := listed(h, r, l, ParseRefusedFilter, h.store.Refused)
+	l.field("source", "Source", "", h.sourceNames()...)
+	l.field("reason", "Reason", "", hookonce.RefusalReasons()...)
+	l.field("remote", "Remote address", "203.0.113.9")
+	l.field("id", "Error id", "of the answer or the log")
+	l.field("since", "Since", "2h, 7d or 2026-01-31 08:00")
+	l.field("until", "Until", "")
+	l.field("tz", "Time zone", "UTC, +02:00, Europe/Berlin")
+	content := &refusedPage{listPage: l}
+	if found != nil {
+		content.Rows = l.refusedRows(found.Requests, now)
+		l.page(found.Next.String())
+		if len(content.Rows) == 0 {
+			l.Empty = h.noneRefused(r, l)
+		}
+		var err error
+		if content.Wrong, err = h.wrongSecrets(r.Context(), found.Requests, now); err != nil {
+			content.NoLook = true
+			h.logAway(r, "looking for wrong secrets", err)
+		}
+	}
+	p := &page{Title: "Refused requests", Content: content, Made: moment{now, now}}
+	if status == http.StatusOK && values.Get("cursor") == "" {
+		p.Live = &live{On: "refused", Source: values.Get("source")}
+	}
+	h.render(w, r, status, "refused.html", p)
+}
+
+func (l *listPage) refusedRows(requests []driver.RefusedRequest, now time.Time) []refusedRow {
+	rows := make([]refusedRow, 0, len(requests))
+	for i := range requests {
+		q := &requests[i]
+		row := refusedRow{
+			At: moment{q.At, now}, Status: q.Status, Source: l.newCell("source", q.Source, 24), Reason: l.newCell("reason", q.Reason, 40),
+			Remote: l.newCell("remote", q.Remote, 45), Method: newText(q.Method, 12), Gateway: newText(q.Gateway, 60), ErrorID: visible(q.ErrorID),
+		}
+		if q.BodySize >= 0 {
+			row.Size = sizeInWords(q.BodySize)
+		}
+		byName, err := headers(q.Headers)
+		if err == nil {
+			row.Headers = headerRows(byName)
+		}
+		if len(q.Body) > 0 {
+			row.Body = newSample(q.Body, q.BodySize)
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// newSample returns the view of the beginning of a body of the given size.
+func newSample(raw []byte, size int64) *bodyView {
+	shown := raw
+	for range utf8.UTFMax - 1 {
+		if last, n := utf8.DecodeLastRune(shown); int64(len(raw)) == size || last != utf8.RuneError || n != 1 {
+			break
+		}
+		shown = shown[:len(shown)-1]
+	}
+	v := newBodyView(shown, "", bodyRaw)
+	v.Size = sizeInWords(size)
+	if int64(len(raw)) < size {
+		v.Cut = "These are the first " + sizeInWords(int64(len(raw))) + " of " + v.Size + "; the rest was not kept."
+	}
+	return v
+}
+
+func headerRows(byName map[string][]string) []headerRow {
+	var rows []headerRow
+	for _, name := range sortedNames(byName) {
+		for _, value := range byName[name] {
+			rows = append(rows, headerRow{visible(name), newText(value, 200)})
+		}
+	}
+	return rows
+}
+
+func (h *handler) noneRefused(r *http.Request, l *listPage) *empty {
+	if !l.filtered() {
+		return &empty{Title: "No refused requests.", Text: "Requests that are answered 4xx show up here within a second, with the reason."}
+	}
+	return l.whyEmpty(r, "refused requests", func(ctx context.Context, values url.Values) (bool, error) {
+		values, err := pageValues(values)
+		if err != nil {
+			return false, err
+		}
+		values.Set("limit", "1")
+		filter, err := ParseRefusedFilter(values, time.Now())
+		if err != nil {
+			return false, err
+		}
+		found, err := h.store.Refused(ctx, filter)
+		return err == nil && len(found.Requests) > 0, err
+	})
+}
+
+const (
+	// secretSpan is how far back a source must have no right signature, and fewRefusals how many wrong
+	// ones, before the page says that its secret is probably wrong.
+	secretSpan  = 24 * time.Hour
+	fewRefusals = 3
+	// maxSecrets bounds the sources that one page looks at.
+	maxSecrets = 10
+)
+
+// wrongSecrets returns those sources of the rows that got only wrong signatures in the last day.
+func (h *handler) wrongSecrets(ctx context.Context, rows []driver.RefusedRequest, now time.Time) ([]wrongSecret, error) {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	looked := make(map[string]bool)
+	for i := range rows {
+		if q := &rows[i]; q.Reason == signatureWrong && len(looked) < maxSecrets {
+			looked[q.Source] = true
+		}
+	}
+	var all []wrongSecret
+	for _, s := range h.engine.Sources() {
+		if !looked[s.Name] {
+			continue
+		}
+		wrong, err := h.sumOf(ctx, driver.FigureRefusals, s.Name, now, signatureWrong)
+		if err != nil {
+			return nil, err
+		}
+		right, err := h.sumOf(ctx, driver.FigureDeliveries, s.Name, now, "ok", "duplicate", "reopened", "malformed", "failed")
+		if err != nil {
+			return nil, err
+		}
+		if wrong >= fewRefusals && right == 0 {
+			all = append(all, wrongSecret{s.Name, string(s.Provider), countOf(wrong, "request")})
+		}
+	}
+	return all, nil
+}
+
+// signatureWrong is the reason of hookonce.RefusalReasons for a wrong signature.
+const signatureWrong = "signature_wrong"
+
+// sumOf sums the figures of a source in the last day that have one of the labels.
+func (h *handler) sumOf(ctx context.Context, of driver.FigureKind, source string, now time.Time, labels ...string) (int64, error) {
+	points, err := h.store.Series(ctx, &driver.SeriesFilter{
+		Of: of, Resolution: driver.ByHour, Name: source, Since: now.Add(-secretSpan), Until: now.Add(time.Hour), Limit: 1000,
+	})
+	var sum int64
+	for i := range points {
+		if slices.Contains(labels, points[i].Label) {
+			sum += points[i].N
+		}
+	}
+	return sum, err
+}
