@@ -73,6 +73,7 @@ type handler struct {
 	thing  string // kind of thing the request is about, as a 404 names it
 	page   bool   // the answer is HTML
 	access Access // of the caller
+	reason string // the word for programs in a problem; "" for none
 }
 
 // New returns the handler of the admin API and of the dashboard, for a listener of its own. It is safe

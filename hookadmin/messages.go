@@ -21,7 +21,7 @@ func (h *handler) retryMessage(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	if err := h.engine.RetryMessage(ctx, id); err != nil {
 		if refused := retryRefusal(err); refused != nil {
-			h.refuse(w, r, refused)
+			h.because(err).refuse(w, r, refused)
 			return
 		}
 		h.failChange(w, r, "Repeating it is safe.", fmt.Errorf("retrying a message: %w", err))

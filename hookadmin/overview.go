@@ -9,8 +9,26 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-func (h *handler) listSources(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, NewSourcePage(h.engine.Sources()))
+// listSources shows the settings even without the database.
+func (h *handler) listSources(w http.ResponseWriter, r *http.Request) {
+	all := h.engine.Sources()
+	page := NewSourcePage(all)
+	names := make([]string, len(all))
+	for i := range all {
+		names[i] = all[i].Name
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), queryTimeout)
+	defer cancel()
+	learned, err := h.store.LearnedSecrets(ctx, names)
+	if err != nil {
+		h.logger.WarnContext(ctx, "reading learned secrets failed; sources are listed without them", slog.Any("error", err))
+		writeJSON(w, page)
+		return
+	}
+	for i := range page.Sources {
+		page.Sources[i].learned(&learned[i])
+	}
+	writeJSON(w, page)
 }
 
 func (h *handler) listRoutes(w http.ResponseWriter, _ *http.Request) {

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 
+	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/problem"
 )
@@ -40,7 +41,47 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, status int, detai
 		}})
 		return
 	}
-	problem.Write(w, status, problem.ContentType, problem.JSON(problem.New(status, detail, id)))
+	p := problem.New(status, detail, id)
+	p.Reason = h.reason
+	problem.Write(w, status, problem.ContentType, problem.JSON(p))
+}
+
+// reasons are the words for programs that stand in a problem, with the errors that they stand for.
+var reasons = []struct {
+	err  error
+	word string
+}{
+	{driver.ErrNotFound, "not_found"},
+	{driver.ErrOpen, "open"},
+	{driver.ErrSent, "sent"},
+	{driver.ErrBodyPruned, "body_pruned"},
+	{hookonce.ErrRequestID, "request_id"},
+	{driver.ErrRequestReused, "request_reused"},
+	{driver.ErrNoteNeeded, "note_needed"},
+	{driver.ErrModeNeeded, "mode_needed"},
+	{driver.ErrUndecided, "undecided"},
+	{driver.ErrNoRoute, "no_route"},
+	{hookonce.ErrUnknownSource, "unknown_source"},
+	{hookonce.ErrHandledElsewhere, "handled_elsewhere"},
+	{driver.ErrCommitUnknown, "in_doubt"},
+	{driver.ErrLockTimeout, "locked"},
+	{driver.ErrSerialization, "conflict"},
+}
+
+// because returns a copy of h whose problem says for programs that err is its reason.
+func (h *handler) because(err error) *handler {
+	about := *h
+	about.reason = ""
+	for _, r := range reasons {
+		if errors.Is(err, r.err) {
+			about.reason = r.word
+			break
+		}
+	}
+	if _, unreadable := errors.AsType[*hookonce.UnreadableError](err); unreadable {
+		about.reason = "unreadable"
+	}
+	return &about
 }
 
 // refuse answers with a refusal. It redirects browsers without a session to the login.
@@ -57,6 +98,7 @@ func (h *handler) refuse(w http.ResponseWriter, r *http.Request, refused *refusa
 
 // failStore answers for an error of the store.
 func (h *handler) failStore(w http.ResponseWriter, r *http.Request, err error) {
+	h = h.because(err)
 	switch {
 	case errors.Is(err, driver.ErrNotFound):
 		h.fail(w, r, http.StatusNotFound, "There is no such "+h.thing+".", nil)
@@ -71,8 +113,10 @@ func (h *handler) failStore(w http.ResponseWriter, r *http.Request, err error) {
 
 // failChange answers for an error of a change. again tells the caller how to repeat the request.
 func (h *handler) failChange(w http.ResponseWriter, r *http.Request, again string, err error) {
+	h = h.because(err)
 	switch {
 	case errors.Is(err, driver.ErrCommitUnknown), inDoubt(err):
+		h.reason = "in_doubt"
 		h.fail(w, r, http.StatusServiceUnavailable, "The database did not confirm the change in time: it may have happened. "+again, err)
 	case passes(err):
 		h.fail(w, r, http.StatusServiceUnavailable, "The database did not answer in time. "+again, err)

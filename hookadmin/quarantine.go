@@ -75,6 +75,7 @@ func (h *handler) retryQuarantined(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := changing(r)
 	defer cancel()
 	retried, err := h.engine.RetryQuarantined(ctx, key)
+	h = h.because(err)
 	still, unreadable := errors.AsType[*hookonce.UnreadableError](err)
 	switch {
 	case err == nil:

@@ -70,7 +70,7 @@ func (h *handler) replayEvent(w http.ResponseWriter, r *http.Request) {
 	replayed, err := h.engine.Replay(ctx, &hookonce.ReplayRequest{Source: source, EventID: eventID, Mode: mode, Note: q.Note, RequestID: id})
 	if err != nil {
 		if refused := replayRefusal(err); refused != nil {
-			h.refuse(w, r, refused)
+			h.because(err).refuse(w, r, refused)
 			return
 		}
 		again := "Look at the event before you repeat the request. With an Idempotency-Key, repeating is safe."

@@ -33,6 +33,9 @@ func (t Time) MarshalJSON() ([]byte, error) {
 	return json.Marshal(t.String())
 }
 
+// UnmarshalJSON implements json.Unmarshaler.
+func (t *Time) UnmarshalJSON(text []byte) error { return (*time.Time)(t).UnmarshalJSON(text) }
+
 // EventPage is the answer of GET /api/v1/events.
 type EventPage struct {
 	Events []Event `json:"events"`

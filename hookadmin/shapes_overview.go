@@ -74,6 +74,11 @@ type Source struct {
 	// window should not be shorter.
 	ProviderRetriesSeconds float64  `json:"provider_retries_seconds"`
 	Routes                 []string `json:"routes"` // names of routes that take its events
+	// LearnedSecrets counts the secrets that the provider has handed over; null if the database did not
+	// answer.
+	LearnedSecrets *int `json:"learned_secrets"`
+	LearnedAt      Time `json:"learned_at"`  // time of the newest one; null without one
+	ArmedUntil     Time `json:"armed_until"` // null if the source does not wait for a secret
 }
 
 // RoutePage is the answer of GET /api/v1/routes.
@@ -216,6 +221,18 @@ func NewSourcePage(all []hookonce.SourceStatus) *SourcePage {
 		})
 	}
 	return out
+}
+
+// learned adds what the database knows about the source.
+func (s *Source) learned(from *driver.SourceSecrets) {
+	n := len(from.Secrets)
+	s.LearnedSecrets = &n
+	if n > 0 {
+		s.LearnedAt = Time(from.Secrets[n-1].LearnedAt)
+	}
+	if from.Armed() {
+		s.ArmedUntil = Time(from.ArmedUntil)
+	}
 }
 
 func newRoutePage(all []hookonce.RouteStatus) *RoutePage {

@@ -21,6 +21,8 @@ type Problem struct {
 	Status   int    `json:"status"`
 	Detail   string `json:"detail"`
 	Instance string `json:"instance"`
+	// Reason is a word for programs, where the admin API has one for the refusal.
+	Reason string `json:"reason,omitempty"`
 }
 
 // New returns the problem of a status. detail is a sentence for the caller; errorID comes

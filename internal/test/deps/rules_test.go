@@ -104,10 +104,14 @@ var rules = map[string]rule{
 		modules: []string{"github.com/jackc/pgx/v5/pgxpool", "modernc.org/sqlite", "golang.org/x/sys"},
 		why:     "the wiring: the one place that opens databases, and so links both of their drivers",
 	},
+	"cmd/hookonce/internal/adminclient": {
+		within: []string{".", "driver", "hookadmin", "internal/limit"},
+		why:    "a client of the admin API: it knows its shapes and errors, and no store",
+	},
 	"cmd/hookonce/internal/cli": {
 		within: []string{
-			".", "driver", "provider", "verify", "hookadmin", "hookmigrate", "cmd/hookonce/internal/app", "cmd/hookonce/internal/config", "internal/locate",
-			"internal/sample",
+			".", "driver", "provider", "verify", "hookadmin", "hookmigrate", "cmd/hookonce/internal/adminclient", "cmd/hookonce/internal/app",
+			"cmd/hookonce/internal/config", "internal/locate", "internal/sample",
 		},
 		modules: []string{"github.com/spf13/cobra"},
 		why:     "commands: they read flags and print; the work is done elsewhere",

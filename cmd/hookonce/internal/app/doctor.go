@@ -12,6 +12,7 @@ import (
 	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/config"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/hookadmin"
 	"github.com/hookonce/hookonce/hookmigrate"
 )
 
@@ -44,10 +45,19 @@ const (
 	skewLimit = 150 * time.Second
 )
 
+// Gateway is the admin API of a running gateway.
+type Gateway interface {
+	String() string // its address
+	Ready(ctx context.Context) error
+	Sources(ctx context.Context) (*hookadmin.SourcePage, error)
+	Destinations(ctx context.Context) (*hookadmin.DestinationPage, error)
+}
+
 // Doctor checks an installation. It creates and changes nothing, and may run beside any number of
-// gateways. settings and faults are the results of config.Load.
-func Doctor(ctx context.Context, settings *config.Settings, faults *config.Faults) []Check {
-	d := &doctor{settings: settings, faults: faults}
+// gateways. settings and faults are the results of config.Load. gateway is a running gateway on the
+// database, which knows its settings better, or nil.
+func Doctor(ctx context.Context, settings *config.Settings, faults *config.Faults, gateway Gateway) []Check {
+	d := &doctor{settings: settings, faults: faults, gateway: gateway}
 	d.add(d.checkSettings())
 	d.checkDatabase(ctx)
 	return d.checks
@@ -56,6 +66,7 @@ func Doctor(ctx context.Context, settings *config.Settings, faults *config.Fault
 type doctor struct {
 	settings *config.Settings
 	faults   *config.Faults
+	gateway  Gateway // may be nil
 	checks   []Check
 }
 
@@ -70,8 +81,9 @@ func skipped(name, why string) Check {
 // failed returns a failure with the text of err and its hint.
 func failed(name string, err error) Check {
 	c := Check{Name: name, Status: StatusFailure, Seen: []string{err.Error()}}
-	if hint, has := errors.AsType[*Error](err); has {
-		c.Remedy = hint.Remedy
+	var hinter interface{ Hint() string }
+	if errors.As(err, &hinter) {
+		c.Remedy = hinter.Hint()
 	}
 	return c
 }
@@ -122,7 +134,7 @@ func (d *doctor) checkDatabase(ctx context.Context) {
 		for _, name := range databaseChecks {
 			d.add(skipped(name, "the database cannot be used"))
 		}
-		d.checkGateway()
+		d.checkGateway(ctx)
 		return
 	}
 	defer func() { _ = closeStore(store) }() // nothing was written
@@ -139,7 +151,7 @@ func (d *doctor) checkDatabase(ctx context.Context) {
 			d.add(skipped(name, "the schema does not fit"))
 		}
 	}
-	d.checkGateway()
+	d.checkGateway(ctx)
 }
 
 // open opens the database without creating or changing it.
@@ -315,48 +327,106 @@ func (d *doctor) checkStats(ctx context.Context, store driver.Store) {
 		quarantine.Remedy = "hookonce quarantine list shows them, with the reasons; after the settings are corrected: hookonce quarantine retry --all"
 	}
 	d.add(quarantine)
-	if d.faults != nil {
-		d.add(skipped("destinations", "the settings have faults"))
-		return
-	}
-	d.add(judgeDestinations(stats.Destinations, d.settings.Engine.Destinations))
+	d.add(d.checkDestinations(ctx, stats.Destinations))
 }
 
-// judgeDestinations warns of messages that wait for a destination that is not in the settings.
-func judgeDestinations(waiting []driver.DestinationStats, known []hookonce.Destination) Check {
+// checkDestinations warns of messages that wait for a destination that is not in the settings: those
+// of the gateway, if it answers.
+func (d *doctor) checkDestinations(ctx context.Context, waiting []driver.DestinationStats) Check {
+	const name = "destinations"
+	if d.gateway != nil {
+		if page, err := d.gateway.Destinations(ctx); err == nil {
+			var known []string
+			for i := range page.Destinations {
+				if page.Destinations[i].Configured {
+					known = append(known, page.Destinations[i].Name)
+				}
+			}
+			return judgeDestinations(waiting, known, "the settings of the gateway", "put it back under its name, and reload the gateway")
+		}
+	}
+	if d.faults != nil {
+		return skipped(name, "the settings have faults")
+	}
+	var known []string
+	for i := range d.settings.Engine.Destinations {
+		known = append(known, d.settings.Engine.Destinations[i].Name)
+	}
+	return judgeDestinations(waiting, known, "the settings",
+		"put it back under its name; without a running gateway, doctor does not know the destinations of serve --forward")
+}
+
+// judgeDestinations warns of messages that wait for another destination than the known ones, which
+// are those of settings.
+func judgeDestinations(waiting []driver.DestinationStats, known []string, settings, remedy string) Check {
 	c := Check{Name: "destinations", Status: StatusOK}
 	for _, w := range waiting {
 		open := w.Pending + w.Sending
-		isKnown := slices.ContainsFunc(known, func(d hookonce.Destination) bool { return d.Name == w.Destination })
-		if open > 0 && !isKnown {
-			c.Status = StatusWarning
-			c.Seen = append(c.Seen, fmt.Sprintf("%s is not in the settings; messages that wait for it: %d", w.Destination, open))
-			c.Remedy = "put it back under its name; doctor does not know the destinations of serve --forward"
+		if open > 0 && !slices.Contains(known, w.Destination) {
+			c.Status, c.Remedy = StatusWarning, remedy
+			c.Seen = append(c.Seen, fmt.Sprintf("%s is not in %s; messages that wait for it: %d", w.Destination, settings, open))
 		}
 	}
 	if len(c.Seen) == 0 {
-		c.Seen = []string{"no message waits for a destination that is not in the settings"}
+		c.Seen = []string{"no message waits for a destination that is not in " + settings}
 	}
 	return c
 }
 
-// checkGateway reports whether a gateway runs on the SQLite file.
-func (d *doctor) checkGateway() {
+// checkGateway reports whether a gateway runs on the database, and what it says.
+func (d *doctor) checkGateway(ctx context.Context) {
 	const name = "gateway"
 	path, isSQLite := d.settings.SQLitePath()
+	c := skipped(name, "any number of gateways may share a PostgreSQL database; none of this user runs on this machine")
+	if isSQLite {
+		if real, err := filepath.EvalSymlinks(path); err == nil {
+			path = real
+		}
+		who, serves, err := whoServes(path)
+		switch {
+		case err != nil:
+			c = failed(name, err)
+		case serves:
+			c = ok(name, "a gateway"+who+" serves this file")
+		default:
+			c = ok(name, "no gateway serves this file now")
+		}
+	}
+	if d.gateway != nil && c.Status != StatusFailure {
+		c = d.askGateway(ctx, c, isSQLite)
+	}
+	d.add(c)
+}
+
+// askGateway adds the answers of the gateway to c.
+func (d *doctor) askGateway(ctx context.Context, c Check, isSQLite bool) Check {
 	if !isSQLite {
-		d.add(skipped(name, "any number of gateways may share a PostgreSQL database"))
-		return
+		c = Check{Name: c.Name, Status: StatusOK}
 	}
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		path = real
+	c.Seen = append(c.Seen, "a gateway answers at "+d.gateway.String())
+	sources, err := d.gateway.Sources(ctx)
+	if err != nil {
+		return failed(c.Name, err)
 	}
-	switch who, serves, err := whoServes(path); {
-	case err != nil:
-		d.add(failed(name, err))
-	case serves:
-		d.add(ok(name, "a gateway"+who+" serves this file"))
-	default:
-		d.add(ok(name, "no gateway serves this file now"))
+	destinations, err := d.gateway.Destinations(ctx)
+	if err != nil {
+		return failed(c.Name, err)
 	}
+	configured := 0
+	for i := range destinations.Destinations {
+		to := &destinations.Destinations[i]
+		if to.Configured {
+			configured++
+		}
+		if to.Circuit != nil && to.Circuit.Open {
+			c.Status, c.Remedy = StatusWarning, "hookonce dlq list --destination "+to.Name+", which shows the errors"
+			c.Seen = append(c.Seen, fmt.Sprintf("the circuit of %s is open after %d failures", to.Name, to.Circuit.Failures))
+		}
+	}
+	c.Seen = append(c.Seen, fmt.Sprintf("its settings: sources: %d, destinations: %d", len(sources.Sources), configured))
+	if err := d.gateway.Ready(ctx); err != nil {
+		c.Status, c.Remedy = StatusFailure, "look at the log of the gateway"
+		c.Seen = append(c.Seen, "it is not ready: "+err.Error())
+	}
+	return c
 }

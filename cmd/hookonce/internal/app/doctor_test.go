@@ -13,7 +13,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/config"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
@@ -22,7 +21,7 @@ import (
 // statuses runs Doctor and returns the status of each check.
 func statuses(t *testing.T, s *config.Settings) (map[string]Status, []Check) {
 	t.Helper()
-	checks := Doctor(t.Context(), s, nil)
+	checks := Doctor(t.Context(), s, nil, nil)
 	found := make(map[string]Status)
 	for _, c := range checks {
 		if len(c.Seen) == 0 || c.Seen[0] == "" {
@@ -188,7 +187,7 @@ func TestJudgeClock(t *testing.T) {
 
 func TestJudgeDestinations(t *testing.T) {
 	t.Parallel()
-	known := []hookonce.Destination{{Name: "billing"}}
+	known := []string{"billing"}
 	for _, tt := range []struct {
 		name    string
 		waiting []driver.DestinationStats
@@ -203,7 +202,7 @@ func TestJudgeDestinations(t *testing.T) {
 			[]string{"gone is not in the settings; messages that wait for it: 3", "old is not in the settings; messages that wait for it: 1"},
 		},
 	} {
-		c := judgeDestinations(tt.waiting, known)
+		c := judgeDestinations(tt.waiting, known, "the settings", "")
 		if tt.want == nil {
 			if c.Status != StatusOK {
 				t.Errorf("%s: %+v", tt.name, c)

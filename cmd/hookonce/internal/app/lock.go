@@ -8,10 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
-
-	"github.com/hookonce/hookonce/cmd/hookonce/internal/config"
 )
 
 // errLocked is the error of lockFile if another process holds the lock.
@@ -45,11 +42,23 @@ func lockInstance(path string) (*instanceLock, error) {
 			Remedy: "stop it, or give this gateway its own database; several gateways can share one PostgreSQL database",
 		}
 	}
+	lock := &instanceLock{file}
 	// The process id is for people only: failing to write it does not prevent serving.
 	if err := file.Truncate(0); err == nil {
-		_, _ = file.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
+		_ = lock.write("")
 	}
-	return &instanceLock{file}, nil
+	return lock, nil
+}
+
+// write writes the process id and, unless it is "", the address of the admin listener. The file
+// already holds the former when the latter comes, so readers see a part of the new content at most.
+func (l *instanceLock) write(admin string) error {
+	text := strconv.Itoa(os.Getpid()) + "\n"
+	if admin != "" {
+		text += admin + "\n"
+	}
+	_, err := l.file.WriteAt([]byte(text), 0)
+	return err
 }
 
 // openLock opens the lock file of the database at path. It follows no link and truncates nothing:
@@ -100,24 +109,21 @@ func kindOf(mode fs.FileMode) string {
 }
 
 // maxLock is the size of the longest lock file, in bytes.
-const maxLock = 32
+const maxLock = 128
 
-// checkContent refuses a file that holds something else than a process id: lockInstance would
-// replace it.
+// checkContent refuses a file with other content than parseLock reads: lockInstance would replace it.
 func checkContent(file *os.File, name string) error {
 	text, err := io.ReadAll(io.NewSectionReader(file, 0, maxLock+1))
 	if err != nil {
 		return fmt.Errorf("reading the lock file of the database: %w", err)
 	}
-	if len(text) > maxLock || len(text) > 0 && !isPID(text) {
-		return foreignLock(name, "it holds something else than a process id")
+	if len(text) == 0 {
+		return nil
+	}
+	if _, _, ok := parseLock(string(text)); !ok || len(text) > maxLock {
+		return foreignLock(name, "it holds something else than a process id and an address")
 	}
 	return nil
-}
-
-func isPID(text []byte) bool {
-	_, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	return err == nil
 }
 
 // lockPatiently is lockFile with retries, because whoServes holds the lock for a moment.
@@ -155,8 +161,8 @@ func holder(file *os.File) string {
 	if err != nil {
 		return ""
 	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil {
+	pid, _, ok := parseLock(string(text))
+	if !ok {
 		return ""
 	}
 	return fmt.Sprintf(" (process %d)", pid)
@@ -166,12 +172,8 @@ func holder(file *os.File) string {
 // of that name while a second process waits for this one.
 func (l *instanceLock) release() error { return l.file.Close() }
 
-// lockDatabase takes the lock of a SQLite file, and returns a function that releases it.
-func lockDatabase(settings *config.Settings) (release func() error, err error) {
-	path, ok := settings.SQLitePath()
-	if !ok {
-		return func() error { return nil }, nil
-	}
+// lockDatabase takes the lock of the SQLite file at path, which it makes if it is not there.
+func lockDatabase(path string) (*instanceLock, error) {
 	if err := createFile(path); err != nil {
 		return nil, err
 	}
@@ -180,9 +182,5 @@ func lockDatabase(settings *config.Settings) (release func() error, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the database: %w", err)
 	}
-	lock, err := lockInstance(real)
-	if err != nil {
-		return nil, err
-	}
-	return lock.release, nil
+	return lockInstance(real)
 }

@@ -41,6 +41,13 @@ func judgeLock(info fs.FileInfo, path string) string {
 	return ""
 }
 
+// isPrivate reports whether a file or folder belongs to this user, and no other user can read or
+// change it.
+func isPrivate(info fs.FileInfo) bool {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	return ok && stat.Uid == uint32(os.Geteuid()) && info.Mode().Perm()&0o077 == 0
+}
+
 // lockFile locks file exclusively or, if not exclusive, shared.
 func lockFile(file *os.File, exclusive bool) error {
 	how := unix.LOCK_SH

@@ -25,7 +25,7 @@ func TestForeignLockFilesAreRefused(t *testing.T) {
 		"dangling symbolic link": {func(victim, lock string) error { return os.Symlink(victim+"-new", lock) }, "a symbolic link"},
 		"file of another program": {
 			func(_, lock string) error { return os.WriteFile(lock, []byte(content), 0o600) },
-			"something else than a process id",
+			"something else than a process id and an address",
 		},
 		"folder": {func(_, lock string) error { return os.Mkdir(lock, 0o700) }, "a folder"},
 		"pipe":   {func(_, lock string) error { return syscall.Mkfifo(lock, 0o600) }, "pipe"},

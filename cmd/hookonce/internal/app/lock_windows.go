@@ -21,6 +21,10 @@ func judgeLock(info fs.FileInfo, path string) string {
 	return ""
 }
 
+// isPrivate returns true: the folder of a file decides on Windows, and that of temporary files
+// belongs to the user.
+func isPrivate(fs.FileInfo) bool { return true }
+
 // lockFile locks file exclusively or, if not exclusive, shared. It locks one byte far beyond the
 // process id, because other processes cannot read a locked range on Windows.
 func lockFile(file *os.File, exclusive bool) error {

@@ -37,11 +37,11 @@ type Options struct {
 func Serve(ctx context.Context, o *Options) (err error) {
 	defer keepHeadroom()()
 	warnOfSettings(o.Settings, o.Logger)
-	release, err := lockDatabase(o.Settings)
+	presence, err := takePresence(o.Settings, o.Logger)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, release()) }()
+	defer func() { err = errors.Join(err, presence.release()) }()
 	store, err := awaitStore(ctx, o.Settings, o.Logger)
 	if err != nil {
 		return startFailed(ctx, err, o.Logger)
@@ -61,6 +61,9 @@ func Serve(ctx context.Context, o *Options) (err error) {
 	}
 	if err := g.prepare(ctx, store); err != nil {
 		return startFailed(ctx, errors.Join(err, g.public.Close(), g.admin.Close()), o.Logger)
+	}
+	if err := presence.announce(g.admin.Addr()); err != nil {
+		o.Logger.Warn("commands on this machine will not find this gateway", "error", err)
 	}
 	return g.run(ctx)
 }

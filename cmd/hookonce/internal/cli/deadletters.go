@@ -4,24 +4,26 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 
 	"github.com/spf13/cobra"
 
-	hookonce "github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/adminclient"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/hookadmin"
 )
 
 // readDeadLetters reads the selection of dead letters from the command line.
-func readDeadLetters(cmd *cobra.Command, args []string, all bool) (*hookonce.DeadLetters, error) {
+func readDeadLetters(cmd *cobra.Command, args []string, all bool) (*adminclient.DeadLetterWork, error) {
 	names := given(cmd, append([]filterFlag{{name: "all"}, cursorFlag}, deadLetterFilters...))
 	if len(args) > 0 {
 		if len(names) > 0 {
 			return nil, newUsageError(cmd, fmt.Errorf("--%s does not apply to named events", names[0]))
 		}
 		ids := slices.Compact(slices.Sorted(slices.Values(args[1:])))
-		return &hookonce.DeadLetters{Filter: driver.MessageFilter{Source: args[0]}, EventIDs: ids}, nil
+		return &adminclient.DeadLetterWork{Source: args[0], IDs: ids}, nil
 	}
 	if err := checkSelection(cmd, deadLetterFilters, all); err != nil {
 		return nil, err
@@ -32,28 +34,35 @@ func readDeadLetters(cmd *cobra.Command, args []string, all bool) (*hookonce.Dea
 	if len(names) > 1 && slices.Contains(names, "message") {
 		return nil, newUsageError(cmd, errors.New("--message names one message: leave the other filters out"))
 	}
-	filter, err := readDeadLetterFilter(cmd, append(slices.Clone(deadLetterFilters), cursorFlag))
+	query, err := readQuery(cmd, append(slices.Clone(deadLetterFilters), cursorFlag), hookadmin.ParseDeadLetterFilter)
 	if err != nil {
 		return nil, err
 	}
-	return &hookonce.DeadLetters{Filter: *filter}, nil
+	if slices.Contains(names, "id") && !slices.Contains(names, "source") {
+		return nil, newUsageError(cmd, errors.New("--id needs --source, because event ids belong to one source"))
+	}
+	return &adminclient.DeadLetterWork{
+		Source: query.Get("source"), Type: query.Get("type"), Destination: query.Get("destination"), Note: query.Get("note"),
+		IDs: query["id"], MessageIDs: query["message_id"], Q: query.Get("q"), Since: query.Get("since"), Until: query.Get("until"),
+		All: all, Cursor: query.Get("cursor"),
+	}, nil
 }
 
 // workOnLetters runs w on the selected dead letters. If they are named one by one, each that is not
 // dead is an error, and the rest are processed nevertheless.
-func (p *program) workOnLetters(ctx context.Context, in *engine, w *letterWork, selected *hookonce.DeadLetters, asJSON bool) error {
-	named := len(selected.EventIDs) > 0 || selected.Filter.MessageID != ""
-	faults, err := in.takeOutMissing(ctx, w, selected)
+func (p *program) workOnLetters(ctx context.Context, api *api, w *letterWork, selected *adminclient.DeadLetterWork, asJSON bool) error {
+	named := len(selected.IDs) > 0 || len(selected.MessageIDs) > 0
+	faults, err := api.takeOutMissing(ctx, w, selected)
 	if err != nil {
 		return err
 	}
-	if named && len(selected.EventIDs) == 0 && selected.Filter.MessageID == "" {
+	if named && len(selected.IDs) == 0 && len(selected.MessageIDs) == 0 {
 		return errors.Join(faults...) // an empty list would select every dead letter
 	}
-	worked, err := w.do(in.Engine, ctx, selected)
-	in.progress.end()
+	worked, err := api.WorkOnDeadLetters(ctx, w.verb, selected)
+	api.progress.end()
 	if asJSON {
-		faults = append(faults, writeJSON(p.stdout, w.shape(worked, err == nil)))
+		faults = append(faults, writeJSON(p.stdout, worked.Shape(w.verb)))
 	} else {
 		fmt.Fprintf(p.stdout, "%s %s\n", w.done, counted(worked.Done, "dead letter"))
 		if worked.Passed > 0 {
@@ -62,10 +71,15 @@ func (p *program) workOnLetters(ctx context.Context, in *engine, w *letterWork, 
 	}
 	looked := counted(worked.Done+worked.Passed, "dead letter")
 	resume := "run the same command again"
-	if !worked.Next.IsZero() {
-		resume = "continue with the same command and --cursor " + word(worked.Next.String())
+	if worked.Next != "" {
+		resume = "continue with the same command and --cursor " + word(worked.Next)
 	}
 	switch {
+	case err != nil && ctx.Err() != nil && !api.InProcess():
+		faults = append(faults, &app.Error{
+			Err:    fmt.Errorf("interrupted after %s, and the gateway may have %s more before it stopped", looked, w.done),
+			Remedy: "hookonce dlq list, which shows the rest; then run the same command again",
+		})
 	case err != nil && ctx.Err() != nil:
 		faults = append(faults, &app.Error{Err: fmt.Errorf("interrupted after %s", looked), Remedy: resume})
 	case err != nil:
@@ -78,10 +92,10 @@ func (p *program) workOnLetters(ctx context.Context, in *engine, w *letterWork, 
 
 // takeOutMissing removes the named events and messages that are not dead, or that w passes over, from
 // selected, and returns an error for each.
-func (in *engine) takeOutMissing(ctx context.Context, w *letterWork, selected *hookonce.DeadLetters) (faults []error, err error) {
-	var dead []string
-	for _, id := range selected.EventIDs {
-		fault, err := in.notDead(ctx, w, selected.Filter.Source, id)
+func (a *api) takeOutMissing(ctx context.Context, w *letterWork, selected *adminclient.DeadLetterWork) (faults []error, err error) {
+	var dead, deadMessages []string
+	for _, id := range selected.IDs {
+		fault, err := a.notDead(ctx, w, selected.Source, id)
 		switch {
 		case err != nil:
 			return nil, err
@@ -91,23 +105,24 @@ func (in *engine) takeOutMissing(ctx context.Context, w *letterWork, selected *h
 			dead = append(dead, id)
 		}
 	}
-	selected.EventIDs = dead
-	if id := selected.Filter.MessageID; id != "" {
-		fault, err := in.messageNotDead(ctx, id)
-		if err != nil {
+	for _, id := range selected.MessageIDs {
+		fault, err := a.messageNotDead(ctx, id)
+		switch {
+		case err != nil:
 			return nil, err
-		}
-		if fault != nil {
-			selected.Filter.MessageID = ""
+		case fault != nil:
 			faults = append(faults, fault)
+		default:
+			deadMessages = append(deadMessages, id)
 		}
 	}
+	selected.IDs, selected.MessageIDs = dead, deadMessages
 	return faults, nil
 }
 
 // notDead returns an error that says why an event has no dead letter for w, or nil if it has one.
-func (in *engine) notDead(ctx context.Context, w *letterWork, source, eventID string) (fault, err error) {
-	page, err := in.store.DeadLetters(ctx, &driver.MessageFilter{Source: source, EventID: eventID, Limit: 1})
+func (a *api) notDead(ctx context.Context, w *letterWork, source, eventID string) (fault, err error) {
+	page, err := a.DeadLetters(ctx, url.Values{"source": {source}, "id": {eventID}, "limit": {"1"}})
 	if err != nil {
 		return nil, fmt.Errorf("looking for dead letters: %w", err)
 	}
@@ -115,7 +130,7 @@ func (in *engine) notDead(ctx context.Context, w *letterWork, source, eventID st
 	if found && !w.replays {
 		return nil, nil
 	}
-	detail, err := in.store.Event(ctx, source, eventID)
+	detail, err := a.Event(ctx, source, eventID)
 	if errors.Is(err, driver.ErrNotFound) {
 		return noEvent(source, eventID), nil
 	}
@@ -132,7 +147,7 @@ func (in *engine) notDead(ctx context.Context, w *letterWork, source, eventID st
 }
 
 // noteNeeded returns an error if only a replay that names the note runs a dead event again, or nil.
-func noteNeeded(e *driver.EventDetail) error {
+func noteNeeded(e *hookadmin.EventDetail) error {
 	if e.State != driver.StateDead || e.Note != driver.NoteTxEnded {
 		return nil
 	}
@@ -145,8 +160,8 @@ func noteNeeded(e *driver.EventDetail) error {
 
 // messageNotDead returns an error that says why a message is not a dead letter, or nil if it is
 // one.
-func (in *engine) messageNotDead(ctx context.Context, id string) (fault, err error) {
-	page, err := in.store.Messages(ctx, &driver.MessageFilter{MessageID: id, Limit: 1})
+func (a *api) messageNotDead(ctx context.Context, id string) (fault, err error) {
+	page, err := a.Messages(ctx, one("message_id", id))
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("looking for a message: %w", err)

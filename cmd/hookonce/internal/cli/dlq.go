@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookadmin"
 )
@@ -21,14 +20,11 @@ func (p *program) dlqCommand() *cobra.Command {
 		p.dlqWorkCommand(&letterWork{
 			verb: "replay", done: "replayed", short: "Make dead letters due again, with the ids that they had",
 			replays: true, passed: "no longer dead, locked by another session, or dead with the note '" + driver.NoteTxEnded + "'",
-			do:    (*hookonce.Engine).ReplayDead,
-			shape: hookadmin.NewReplayedDead, pace: " (default 100/s)",
+			pace: " (default 100/s)",
 		}),
 		p.dlqWorkCommand(&letterWork{
 			verb: "discard", done: "discarded", short: "Give dead letters up; their identities stay claimed",
 			passed: "no longer dead, or locked by another session",
-			do:     (*hookonce.Engine).Discard,
-			shape:  hookadmin.NewDiscarded,
 		}),
 	)
 	return cmd
@@ -41,22 +37,22 @@ func (p *program) dlqListCommand() *cobra.Command {
 		Short: "List dead letters, newest events first",
 		Args:  noArgs,
 	}
-	flags := addSettingsFlags(cmd)
+	flags := addAPIFlags(cmd)
 	filters := slices.Concat(deadLetterFilters, pageFlags)
 	addFilterFlags(cmd, filters)
 	addJSONFlag(cmd, &asJSON)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		filter, err := readDeadLetterFilter(cmd, filters)
+		query, err := readQuery(cmd, filters, hookadmin.ParseDeadLetterFilter)
 		if err != nil {
 			return err
 		}
-		return p.withStore(cmd.Context(), flags, func(ctx context.Context, store driver.Store) error {
-			page, err := store.DeadLetters(ctx, filter)
+		return p.withAPI(cmd.Context(), flags, reads, func(ctx context.Context, api *api) error {
+			page, err := api.DeadLetters(ctx, query)
 			if err != nil {
 				return fmt.Errorf("listing dead letters: %w", err)
 			}
 			if asJSON {
-				return writeJSON(p.stdout, hookadmin.NewDeadLetterPage(page))
+				return writeJSON(p.stdout, page)
 			}
 			return p.printDeadLetters(page)
 		})
@@ -64,7 +60,7 @@ func (p *program) dlqListCommand() *cobra.Command {
 	return cmd
 }
 
-func (p *program) printDeadLetters(page *driver.DeadLetterPage) error {
+func (p *program) printDeadLetters(page *hookadmin.DeadLetterPage) error {
 	if len(page.DeadLetters) == 0 {
 		fmt.Fprintln(p.stderr, "No dead letters.")
 		return nil
@@ -72,13 +68,13 @@ func (p *program) printDeadLetters(page *driver.DeadLetterPage) error {
 	t := newTable(p.stdout, "FAILED", "SOURCE", "EVENT ID", "TYPE", "DESTINATION", "MESSAGE", "ATTEMPTS", "STATUS", "LAST ERROR")
 	for i := range page.DeadLetters {
 		d := &page.DeadLetters[i]
-		t.row(moment(d.FailedAt), d.Source, d.EventID, orDash(d.Type), orDash(d.Destination), orDash(d.MessageID),
+		t.row(at(d.FailedAt), d.Source, d.EventID, orDash(d.Type), orDash(d.Destination), orDash(d.MessageID),
 			strconv.Itoa(d.Attempts), status(d.StatusCode), remark("", d.LastError))
 	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	return p.printNext(page.Next.String())
+	return p.printNext(page.Next)
 }
 
 // letterWork is an action on dead letters, with its texts.
@@ -86,8 +82,6 @@ type letterWork struct {
 	verb, done, short string
 	passed            string // why dead letters are passed over
 	replays           bool   // dead letters with driver.NoteTxEnded are passed over
-	do                func(*hookonce.Engine, context.Context, *hookonce.DeadLetters) (hookonce.Worked, error)
-	shape             func(hookonce.Worked, bool) *hookadmin.Worked
 	pace              string // the default rate, for the help; "" for none
 }
 
@@ -111,7 +105,7 @@ func (p *program) dlqWorkCommand(w *letterWork) *cobra.Command {
 			return nil
 		},
 	}
-	flags := addSettingsFlags(cmd)
+	flags := addAPIFlags(cmd)
 	addFilterFlags(cmd, append(slices.Clone(deadLetterFilters), cursorFlag))
 	cmd.Flags().BoolVar(&all, "all", false, "all dead letters, without a filter")
 	cmd.Flags().StringVar(&rateText, "rate", "", "maximum `RATE`: 100/s, 6000/m, or none"+w.pace)
@@ -121,13 +115,14 @@ func (p *program) dlqWorkCommand(w *letterWork) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if selected.Rate, err = readRate(cmd, rateText); err != nil {
+		if _, err := readRate(cmd, rateText); err != nil {
 			return err
 		}
+		selected.Rate = rateText
 		ctx, restore := interruptible(cmd.Context())
 		defer restore()
-		return p.withEngine(ctx, flags, func(ctx context.Context, in *engine) error {
-			return p.workOnLetters(ctx, in, w, selected, asJSON)
+		return p.withAPI(ctx, flags, changes, func(ctx context.Context, api *api) error {
+			return p.workOnLetters(ctx, api, w, selected, asJSON)
 		})
 	}
 	return cmd

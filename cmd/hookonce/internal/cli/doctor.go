@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -27,21 +28,25 @@ func (p *program) doctorCommand() *cobra.Command {
 		Long: "Check the settings, and that the database can be reached, has the schema of this\n" +
 			"program, keeps confirmed commits, and agrees with the clock of this machine.\n" +
 			"Look for triggers that may drop events. Count dead letters, quarantined\n" +
-			"requests, and messages that wait for an unknown destination. The command\n" +
-			"changes nothing, and gateways may run meanwhile. The exit code is 1 if a check\n" +
-			"fails.",
+			"requests, and messages that wait for an unknown destination. Ask the running\n" +
+			"gateway whether it is ready, and for its settings. The command changes nothing,\n" +
+			"and gateways may run meanwhile. The exit code is 1 if a check fails.",
 		Args: noArgs,
 	}
-	flags := addSettingsFlags(cmd)
+	flags := addAPIFlags(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		settings, faults := p.inspect(flags, config.Flags{})
+		settings, faults := p.inspect(flags.settingsFlags, config.Flags{})
 		if faults != nil {
 			if err := flags.misused(faults); err != nil {
 				return err
 			}
 		}
-		checks := app.Doctor(cmd.Context(), settings, faults)
+		gateway, err := p.gatewayToCheck(cmd.Context(), flags, settings)
+		if err != nil {
+			return err
+		}
+		checks := app.Doctor(cmd.Context(), settings, faults, gateway)
 		if err := p.printChecks(checks, asJSON); err != nil {
 			return err
 		}
@@ -55,6 +60,18 @@ func (p *program) doctorCommand() *cobra.Command {
 		return nil
 	}
 	return cmd
+}
+
+// gatewayToCheck returns the gateway at --admin-url, or the one of this user on the database, or nil.
+func (p *program) gatewayToCheck(ctx context.Context, f *apiFlags, settings *config.Settings) (app.Gateway, error) {
+	if f.adminURL != "" {
+		return p.namedGateway(f)
+	}
+	client, err := p.localGateway(ctx, settings)
+	if client == nil || err != nil {
+		return nil, err
+	}
+	return client, nil
 }
 
 func (p *program) printChecks(checks []app.Check, asJSON bool) error {

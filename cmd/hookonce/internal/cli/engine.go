@@ -16,23 +16,18 @@ import (
 // engine is an engine for the settings, and its store. It is not running.
 type engine struct {
 	*hookonce.Engine
-	store    driver.Store
-	settings *config.Settings
-	progress *progress
+	store driver.Store
 }
 
-// withEngine is withStore for commands that change events. Warnings of the engine, for example
-// about a route's condition that fails, go to stderr.
+// withEngine calls work with an engine for the settings. Warnings of the engine go to stderr.
 func (p *program) withEngine(ctx context.Context, f *settingsFlags, work func(context.Context, *engine) error) error {
 	return p.withSettings(ctx, f, func(ctx context.Context, settings *config.Settings, store driver.Store) error {
 		log := slog.New(slog.NewTextHandler(p.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-		progress := p.newProgress()
-		store = &watched{Store: store, progress: progress}
 		in, err := app.NewEngine(store, settings, log)
 		if err != nil {
 			return err
 		}
-		return work(ctx, &engine{in, store, settings, progress})
+		return work(ctx, &engine{in, store})
 	})
 }
 

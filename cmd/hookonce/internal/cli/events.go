@@ -30,22 +30,22 @@ func (p *program) eventsListCommand() *cobra.Command {
 		Short: "List events, newest first",
 		Args:  noArgs,
 	}
-	flags := addSettingsFlags(cmd)
+	flags := addAPIFlags(cmd)
 	filters := slices.Concat(eventFilters, pageFlags)
 	addFilterFlags(cmd, filters)
 	addJSONFlag(cmd, &asJSON)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		filter, err := readEventFilter(cmd, filters)
+		query, err := readQuery(cmd, filters, hookadmin.ParseFilter)
 		if err != nil {
 			return err
 		}
-		return p.withStore(cmd.Context(), flags, func(ctx context.Context, store driver.Store) error {
-			page, err := store.Events(ctx, filter)
+		return p.withAPI(cmd.Context(), flags, reads, func(ctx context.Context, api *api) error {
+			page, err := api.Events(ctx, query)
 			if err != nil {
 				return fmt.Errorf("listing events: %w", err)
 			}
 			if asJSON {
-				return writeJSON(p.stdout, hookadmin.NewEventPage(page))
+				return writeJSON(p.stdout, page)
 			}
 			return p.printEvents(page)
 		})
@@ -53,7 +53,7 @@ func (p *program) eventsListCommand() *cobra.Command {
 	return cmd
 }
 
-func (p *program) printEvents(page *driver.EventPage) error {
+func (p *program) printEvents(page *hookadmin.EventPage) error {
 	if len(page.Events) == 0 {
 		fmt.Fprintln(p.stderr, "No events.")
 		return nil
@@ -61,13 +61,13 @@ func (p *program) printEvents(page *driver.EventPage) error {
 	t := newTable(p.stdout, "RECEIVED", "SOURCE", "EVENT ID", "TYPE", "STATE", "ATTEMPTS", "DUPLICATES", "NOTE")
 	for i := range page.Events {
 		ev := &page.Events[i]
-		t.row(moment(ev.ReceivedAt), ev.Source, ev.EventID, orDash(ev.Type), ev.State, strconv.Itoa(ev.Attempts),
+		t.row(at(ev.ReceivedAt), ev.Source, ev.EventID, orDash(ev.Type), ev.State, strconv.Itoa(ev.Attempts),
 			strconv.FormatInt(ev.Duplicates, 10), remark(ev.Note, ev.LastError))
 	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	return p.printNext(page.Next.String())
+	return p.printNext(page.Next)
 }
 
 // printNext says how to list the next page; next is "" on the last one.
@@ -86,25 +86,21 @@ func (p *program) eventsShowCommand() *cobra.Command {
 		Short: "Show one event: headers, body, every attempt",
 		Args:  arguments("SOURCE", "EVENT_ID"),
 	}
-	flags := addSettingsFlags(cmd)
+	flags := addAPIFlags(cmd)
 	addJSONFlag(cmd, &asJSON)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return p.withStore(cmd.Context(), flags, func(ctx context.Context, store driver.Store) error {
-			found, err := store.Event(ctx, args[0], args[1])
+		return p.withAPI(cmd.Context(), flags, reads, func(ctx context.Context, api *api) error {
+			found, err := api.Event(ctx, args[0], args[1])
 			if errors.Is(err, driver.ErrNotFound) {
 				return noEvent(args[0], args[1])
 			}
 			if err != nil {
 				return fmt.Errorf("reading an event: %w", err)
 			}
-			detail, err := hookadmin.NewEventDetail(found)
-			if err != nil {
-				return err
-			}
 			if asJSON {
-				return writeJSON(p.stdout, detail)
+				return writeJSON(p.stdout, found)
 			}
-			return printEvent(p.stdout, found, detail)
+			return printEvent(p.stdout, found)
 		})
 	}
 	return cmd
@@ -117,8 +113,8 @@ func noEvent(source, eventID string) error {
 	}
 }
 
-// printEvent prints one event for people. detail is the same event in the API's shape.
-func printEvent(w io.Writer, found *driver.EventDetail, detail *hookadmin.EventDetail) error {
+// printEvent prints one event for people.
+func printEvent(w io.Writer, found *hookadmin.EventDetail) error {
 	t := newTable(w)
 	d := &found.Deliveries
 	for _, line := range [][2]string{
@@ -128,16 +124,16 @@ func printEvent(w io.Writer, found *driver.EventDetail, detail *hookadmin.EventD
 		{"State", found.State},
 		{"Note", orDash(found.Note)},
 		{"Generation", strconv.Itoa(found.Generation)},
-		{"Received", moment(found.ReceivedAt)},
-		{"Occurred", moment(found.OccurredAt)},
-		{"Processed", moment(found.ProcessedAt)},
-		{"Failed", moment(found.FailedAt)},
+		{"Received", at(found.ReceivedAt)},
+		{"Occurred", at(found.OccurredAt)},
+		{"Processed", at(found.ProcessedAt)},
+		{"Failed", at(found.FailedAt)},
 		{"Last error", orDash(found.LastError)},
-		{"Deliveries", fmt.Sprintf("%d, the last at %s", d.Count, moment(d.LastAt))},
+		{"Deliveries", fmt.Sprintf("%d, the last at %s", d.Count, at(d.LastAt))},
 		{"Other bodies", fmt.Sprintf("%d of these deliveries", d.OtherBodies)},
 		{"Repeats", fmt.Sprintf("%d deliveries of this body under other ids", d.Repeats)},
 		{"Repeat of", orDash(d.RepeatOf)},
-		{"Body SHA-256", detail.BodySHA256},
+		{"Body SHA-256", found.BodySHA256},
 	} {
 		t.row(line[0]+":", line[1])
 	}
@@ -147,28 +143,28 @@ func printEvent(w io.Writer, found *driver.EventDetail, detail *hookadmin.EventD
 	if err := printMessages(w, found); err != nil {
 		return err
 	}
-	return printPayload(w, found, detail)
+	return printPayload(w, found)
 }
 
-func printMessages(w io.Writer, found *driver.EventDetail) error {
+func printMessages(w io.Writer, found *hookadmin.EventDetail) error {
 	if len(found.Messages) > 0 {
 		fmt.Fprintln(w)
 		t := newTable(w, "MESSAGE", "ROUTE", "DESTINATION", "STATE", "ATTEMPTS", "DUE", "LAST ERROR")
 		for i := range found.Messages {
 			m := &found.Messages[i]
-			t.row(m.ID, orDash(m.Route), m.Destination, m.State, strconv.Itoa(m.Attempts), moment(m.DueAt), remark(m.Note, m.LastError))
+			t.row(m.ID, orDash(m.Route), m.Destination, m.State, strconv.Itoa(m.Attempts), at(m.DueAt), remark(m.Note, m.LastError))
 		}
 		if err := t.Flush(); err != nil {
 			return err
 		}
 	}
-	if len(found.Tries) > 0 {
+	if len(found.Attempts) > 0 {
 		fmt.Fprintln(w)
 		t := newTable(w, "ATTEMPT", "AT", "MESSAGE", "OUTCOME", "STATUS", "TOOK", "ERROR")
-		for i := range found.Tries {
-			a := &found.Tries[i]
-			t.row(strconv.Itoa(a.Number), moment(a.At), cmp.Or(a.MessageID, "handler"), a.Outcome, status(a.StatusCode),
-				a.Took.Round(time.Millisecond).String(), remark("", a.Error))
+		for i := range found.Attempts {
+			a := &found.Attempts[i]
+			t.row(strconv.Itoa(a.Number), at(a.At), cmp.Or(a.MessageID, "handler"), a.Outcome, status(a.StatusCode),
+				took(a.TookSeconds), remark("", a.Error))
 		}
 		if err := t.Flush(); err != nil {
 			return err
@@ -177,7 +173,7 @@ func printMessages(w io.Writer, found *driver.EventDetail) error {
 	return printHistory(w, found)
 }
 
-func printHistory(w io.Writer, found *driver.EventDetail) error {
+func printHistory(w io.Writer, found *hookadmin.EventDetail) error {
 	if len(found.History) == 0 {
 		return nil
 	}
@@ -185,17 +181,17 @@ func printHistory(w io.Writer, found *driver.EventDetail) error {
 	t := newTable(w, "HISTORY", "ACTION", "GENERATION", "MESSAGE", "REQUEST")
 	for i := range found.History {
 		h := &found.History[i]
-		t.row(moment(h.At), h.Action, strconv.Itoa(h.Generation), orDash(h.MessageID), orDash(h.RequestID))
+		t.row(at(h.At), h.Action, strconv.Itoa(h.Generation), orDash(h.MessageID), orDash(h.RequestID))
 	}
 	return t.Flush()
 }
 
-func printPayload(w io.Writer, found *driver.EventDetail, detail *hookadmin.EventDetail) error {
+func printPayload(w io.Writer, found *hookadmin.EventDetail) error {
 	if found.BodyPruned {
 		_, err := fmt.Fprintln(w, "\nHeaders and body are past their retention.")
 		return err
 	}
-	return printHeadersAndBody(w, detail.Headers, detail.Body, len(found.Body))
+	return printHeadersAndBody(w, found.Headers, found.Body, len(found.BodyBase64))
 }
 
 // printHeadersAndBody prints a request for people. body is nil if the bodySize bytes are not text.
@@ -216,4 +212,9 @@ func printHeadersAndBody(w io.Writer, headers map[string][]string, body *string,
 	}
 	_, err := fmt.Fprintf(w, "\n%s\n", printableLines(*body))
 	return err
+}
+
+// took formats the duration of an attempt, to the millisecond.
+func took(seconds float64) string {
+	return time.Duration(seconds * float64(time.Second)).Round(time.Millisecond).String()
 }

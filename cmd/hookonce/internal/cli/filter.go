@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookadmin"
 )
 
@@ -74,8 +73,12 @@ func given(cmd *cobra.Command, filters []filterFlag) []string {
 	return names
 }
 
-// readFilter reads the flags with parse, which reads the API's parameters.
-func readFilter[F any](cmd *cobra.Command, filters []filterFlag, parse func(url.Values, time.Time) (F, error)) (F, error) {
+// parser reads the parameters of a listing of the API.
+type parser[F any] func(url.Values, time.Time) (F, error)
+
+// readFilter reads the flags with parse, and returns them as parameters of the API, too. Their times
+// are absolute, so that every page of a listing is about the same events.
+func readFilter[F any](cmd *cobra.Command, filters []filterFlag, parse parser[F]) (url.Values, F, error) {
 	values, names := make(url.Values), make(map[string]string)
 	for _, f := range filters {
 		names[f.parameter()] = f.name
@@ -83,17 +86,28 @@ func readFilter[F any](cmd *cobra.Command, filters []filterFlag, parse func(url.
 			values.Set(f.parameter(), cmd.Flags().Lookup(f.name).Value.String())
 		}
 	}
-	filter, err := parse(values, time.Now())
+	now := time.Now()
+	filter, err := parse(values, now)
 	if bad, is := errors.AsType[*hookadmin.ParameterError](err); is {
-		return filter, newUsageError(cmd, fmt.Errorf("--%s: %s", names[bad.Name], bad.Reason))
+		return nil, filter, newUsageError(cmd, fmt.Errorf("--%s: %s", names[bad.Name], bad.Reason))
 	}
-	return filter, err
+	if err != nil {
+		return nil, filter, err
+	}
+	span, err := hookadmin.ParseFilter(url.Values{"since": values["since"], "until": values["until"]}, now)
+	if err != nil {
+		return nil, filter, err
+	}
+	for name, t := range map[string]time.Time{"since": span.Since, "until": span.Until} {
+		if !t.IsZero() {
+			values.Set(name, t.UTC().Format(time.RFC3339Nano))
+		}
+	}
+	return values, filter, nil
 }
 
-func readEventFilter(cmd *cobra.Command, filters []filterFlag) (*driver.EventFilter, error) {
-	return readFilter(cmd, filters, hookadmin.ParseFilter)
-}
-
-func readDeadLetterFilter(cmd *cobra.Command, filters []filterFlag) (*driver.MessageFilter, error) {
-	return readFilter(cmd, filters, hookadmin.ParseDeadLetterFilter)
+// readQuery reads the flags as parameters of the API, and checks them with parse.
+func readQuery[F any](cmd *cobra.Command, filters []filterFlag, parse parser[F]) (url.Values, error) {
+	values, _, err := readFilter(cmd, filters, parse)
+	return values, err
 }

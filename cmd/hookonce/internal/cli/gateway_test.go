@@ -164,6 +164,12 @@ func (g *gateway) poll(t *testing.T, what string, ok func() bool) {
 	}
 }
 
+// poll waits until ok returns true, without a gateway.
+func poll(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	(&gateway{}).poll(t, what, ok)
+}
+
 func (g *gateway) ready(t *testing.T) int {
 	t.Helper()
 	resp, err := http.Get(g.admin + "/readyz")
@@ -177,8 +183,14 @@ func (g *gateway) ready(t *testing.T) int {
 // run runs another command in dir until it exits.
 func run(t *testing.T, dir string, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
+	return runWith(t, dir, nil, args...)
+}
+
+// runWith is run with more variables in the environment.
+func runWith(t *testing.T, dir string, env []string, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
 	cmd := exec.Command("hookonce", args...)
-	cmd.Dir, cmd.Env = dir, append(os.Environ(), raceEnv())
+	cmd.Dir, cmd.Env = dir, append(append(os.Environ(), raceEnv()), env...)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	var exit *exec.ExitError

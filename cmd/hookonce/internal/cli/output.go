@@ -13,6 +13,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+
+	"github.com/hookonce/hookonce/hookadmin"
 )
 
 // printable returns s with Go escapes for everything that could control a terminal: control
@@ -105,6 +107,9 @@ func moment(t time.Time) string {
 	return t.UTC().Format("2006-01-02 15:04:05Z")
 }
 
+// at is moment for a time of the API.
+func at(t hookadmin.Time) string { return moment(time.Time(t)) }
+
 // orDash returns s, or "-" if s is empty.
 func orDash(s string) string {
 	if s == "" {
@@ -139,9 +144,9 @@ func remark(note, lastError string) string {
 	return orDash(text)
 }
 
-func status(code int) string {
-	if code == 0 {
+func status(code *int) string {
+	if code == nil {
 		return "-"
 	}
-	return strconv.Itoa(code)
+	return strconv.Itoa(*code)
 }

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	hookonce "github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/adminclient"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookadmin"
@@ -36,33 +36,29 @@ func (p *program) quarantineListCommand() *cobra.Command {
 		Short: "List quarantined requests, the latest first",
 		Args:  noArgs,
 	}
-	flags := addSettingsFlags(cmd)
+	flags := addAPIFlags(cmd)
 	addFilterFlags(cmd, quarantineFilters)
 	addJSONFlag(cmd, &asJSON)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		filter, err := readFilter(cmd, quarantineFilters, hookadmin.ParseQuarantineFilter)
+		query, err := readQuery(cmd, quarantineFilters, hookadmin.ParseQuarantineFilter)
 		if err != nil {
 			return err
 		}
-		return p.withStore(cmd.Context(), flags, func(ctx context.Context, store driver.Store) error {
-			page, err := store.Quarantined(ctx, filter)
+		return p.withAPI(cmd.Context(), flags, reads, func(ctx context.Context, api *api) error {
+			page, err := api.Quarantine(ctx, query)
 			if err != nil {
 				return fmt.Errorf("listing the quarantine: %w", err)
 			}
-			if !asJSON {
-				return p.printQuarantine(page)
+			if asJSON {
+				return writeJSON(p.stdout, page)
 			}
-			shape, err := hookadmin.NewQuarantinePage(page)
-			if err != nil {
-				return err
-			}
-			return writeJSON(p.stdout, shape)
+			return p.printQuarantine(page)
 		})
 	}
 	return cmd
 }
 
-func (p *program) printQuarantine(page *driver.QuarantinePage) error {
+func (p *program) printQuarantine(page *hookadmin.QuarantinePage) error {
 	if len(page.Requests) == 0 {
 		fmt.Fprintln(p.stderr, "No quarantined requests.")
 		return nil
@@ -70,12 +66,12 @@ func (p *program) printQuarantine(page *driver.QuarantinePage) error {
 	t := newTable(p.stdout, "LAST", "SOURCE", "COUNT", "ID", "REASON")
 	for i := range page.Requests {
 		q := &page.Requests[i]
-		t.row(moment(q.LastAt), q.Source, strconv.FormatInt(q.Count, 10), hex.EncodeToString(q.Key[:]), remark("", q.Reason))
+		t.row(at(q.LastAt), q.Source, strconv.FormatInt(q.Count, 10), q.ID, remark("", q.Reason))
 	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	return p.printNext(page.Next.String())
+	return p.printNext(page.Next)
 }
 
 func (p *program) quarantineShowCommand() *cobra.Command {
@@ -85,29 +81,24 @@ func (p *program) quarantineShowCommand() *cobra.Command {
 		Short: "Show one quarantined request: reason, headers, body",
 		Args:  arguments("ID"),
 	}
-	flags := addSettingsFlags(cmd)
+	flags := addAPIFlags(cmd)
 	addJSONFlag(cmd, &asJSON)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		key, err := hookadmin.ParseQuarantineID(args[0])
-		if err != nil {
+		if _, err := hookadmin.ParseQuarantineID(args[0]); err != nil {
 			return noQuarantined(args[0], err)
 		}
-		return p.withStore(cmd.Context(), flags, func(ctx context.Context, store driver.Store) error {
-			found, err := store.QuarantinedRequest(ctx, key)
+		return p.withAPI(cmd.Context(), flags, reads, func(ctx context.Context, api *api) error {
+			found, err := api.Quarantined(ctx, args[0])
 			if errors.Is(err, driver.ErrNotFound) {
 				return noQuarantined(args[0], driver.ErrNotFound)
 			}
 			if err != nil {
 				return fmt.Errorf("reading a quarantined request: %w", err)
 			}
-			shape, err := hookadmin.NewQuarantinedRequest(found)
-			if err != nil {
-				return err
-			}
 			if asJSON {
-				return writeJSON(p.stdout, shape)
+				return writeJSON(p.stdout, found)
 			}
-			return printQuarantined(p.stdout, found, shape)
+			return printQuarantined(p.stdout, found)
 		})
 	}
 	return cmd
@@ -117,29 +108,29 @@ func noQuarantined(id string, err error) error {
 	return &app.Error{Err: fmt.Errorf("quarantined request %q: %w", id, err), Remedy: "hookonce quarantine list"}
 }
 
-// printQuarantined prints one request for people. shape is the same request in the API's shape.
-func printQuarantined(w io.Writer, found *driver.QuarantinedRequest, shape *hookadmin.QuarantinedRequest) error {
+// printQuarantined prints one request for people.
+func printQuarantined(w io.Writer, found *hookadmin.QuarantinedRequest) error {
 	t := newTable(w)
 	for _, line := range [][2]string{
-		{"Id", shape.ID},
+		{"Id", found.ID},
 		{"Source", found.Source},
 		{"Reason", found.Reason},
 		{"Count", strconv.FormatInt(found.Count, 10)},
-		{"First", moment(found.FirstAt)},
-		{"Last", moment(found.LastAt)},
-		{"Body SHA-256", shape.BodySHA256},
+		{"First", at(found.FirstAt)},
+		{"Last", at(found.LastAt)},
+		{"Body SHA-256", found.BodySHA256},
 	} {
 		t.row(line[0]+":", line[1])
 	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	return printHeadersAndBody(w, shape.Headers, shape.Body, len(found.Body))
+	return printHeadersAndBody(w, found.Headers, found.Body, len(found.BodyBase64))
 }
 
 // quarantineFlags are the flags of quarantine retry.
 type quarantineFlags struct {
-	*settingsFlags
+	*apiFlags
 	source      string
 	all, asJSON bool
 }
@@ -148,14 +139,15 @@ func (p *program) quarantineRetryCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "retry [ID]",
 		Short: "Read quarantined requests again, and claim their events",
-		Long: "Read a quarantined request again with these settings, claim its events as those\n" +
-			"of a delivery, and remove it from the quarantine. A request that still cannot be\n" +
-			"read stays there, and so does one whose events another program handles.\n" +
-			"Signatures are not checked again. A running gateway sends the messages.",
+		Long: "Read a quarantined request again, claim its events as those of a delivery, and\n" +
+			"remove it from the quarantine. The running gateway reads it, with its settings;\n" +
+			"without one, this command does. A request that still cannot be read stays there,\n" +
+			"and so does one whose events another program handles. Signatures are not checked\n" +
+			"again. A running gateway sends the messages.",
 		Example: "  hookonce quarantine retry ID\n  hookonce quarantine retry --source stripe",
 		Args:    atMostOne("ID"),
 	}
-	f := &quarantineFlags{settingsFlags: addSettingsFlags(cmd)}
+	f := &quarantineFlags{apiFlags: addAPIFlags(cmd)}
 	cmd.Flags().StringVar(&f.source, "source", "", "all requests to this `SOURCE`, newest first")
 	cmd.Flags().BoolVar(&f.all, "all", false, "all requests, newest first")
 	addJSONFlag(cmd, &f.asJSON)
@@ -166,16 +158,15 @@ func (p *program) quarantineRetryCommand() *cobra.Command {
 		ctx, restore := interruptible(cmd.Context())
 		defer restore()
 		if len(args) == 0 {
-			return p.withEngine(ctx, f.settingsFlags, func(ctx context.Context, in *engine) error {
-				return p.retryQuarantine(ctx, in, f)
+			return p.withAPI(ctx, f.apiFlags, changes, func(ctx context.Context, api *api) error {
+				return p.retryQuarantine(ctx, api, f)
 			})
 		}
-		key, err := hookadmin.ParseQuarantineID(args[0])
-		if err != nil {
+		if _, err := hookadmin.ParseQuarantineID(args[0]); err != nil {
 			return noQuarantined(args[0], err)
 		}
-		return p.withEngine(ctx, f.settingsFlags, func(ctx context.Context, in *engine) error {
-			return p.retryQuarantined(ctx, in, args[0], key, f.asJSON)
+		return p.withAPI(ctx, f.apiFlags, changes, func(ctx context.Context, api *api) error {
+			return p.retryQuarantined(ctx, api, args[0], f.asJSON)
 		})
 	}
 	return cmd
@@ -203,24 +194,26 @@ func (f *quarantineFlags) check(cmd *cobra.Command, args []string) error {
 
 const unreadableRemedy = "correct event.id and event.batch of the source, or the database, by the reason; then run the same command again"
 
-func (p *program) retryQuarantined(ctx context.Context, in *engine, id string, key driver.Key, asJSON bool) error {
-	retried, err := in.RetryQuarantined(ctx, key)
-	_, unreadable := errors.AsType[*hookonce.UnreadableError](err)
+func (p *program) retryQuarantined(ctx context.Context, api *api, id string, asJSON bool) error {
+	retried, err := api.RetryQuarantined(ctx, id)
 	switch {
-	case unreadable:
+	case errors.Is(err, adminclient.ErrUnreadable):
 		return &app.Error{Err: err, Remedy: unreadableRemedy}
 	case errors.Is(err, hookonce.ErrUnknownSource):
-		return &app.Error{Err: err, Remedy: "--config with the settings of the gateway; this command does not know the sources of serve --source"}
+		return &app.Error{Err: fmt.Errorf("quarantined request %q: %w", id, hookonce.ErrUnknownSource), Remedy: api.sourceRemedy()}
 	case errors.Is(err, hookonce.ErrHandledElsewhere):
-		return &app.Error{Err: err, Remedy: "retry it in that program, or have the sender deliver it again"}
+		return &app.Error{
+			Err:    fmt.Errorf("quarantined request %q: %w", id, hookonce.ErrHandledElsewhere),
+			Remedy: "retry it in that program, or have the sender deliver it again",
+		}
 	case errors.Is(err, driver.ErrNotFound):
 		return noQuarantined(id, driver.ErrNotFound)
 	case err != nil:
-		return &app.Error{Err: err, Remedy: "run the same command again: events that were claimed are duplicates then"}
+		return err
 	case asJSON:
-		return writeJSON(p.stdout, hookadmin.NewQuarantineRetried(id, retried))
+		return writeJSON(p.stdout, retried)
 	}
-	p.printRetried(&app.QuarantineRetried{
+	p.printRetried(&adminclient.QuarantineWork{
 		Retried: 1, Claimed: retried.Claimed, Reopened: retried.Reopened, Duplicates: retried.Duplicates, Kept: retried.Kept,
 	})
 	for _, eventID := range retried.EventIDs {
@@ -229,7 +222,7 @@ func (p *program) retryQuarantined(ctx context.Context, in *engine, id string, k
 	return nil
 }
 
-func (p *program) printRetried(r *app.QuarantineRetried) {
+func (p *program) printRetried(r *adminclient.QuarantineWork) {
 	fmt.Fprintf(p.stdout, "retried %s: claimed %s, reopened %d, %s\n",
 		counted(r.Retried, "request"), counted(r.Claimed, "event"), r.Reopened, counted(r.Duplicates, "duplicate"))
 	if r.Kept > 0 {
@@ -250,11 +243,11 @@ type quarantineRetried struct {
 	Complete         bool `json:"complete"`          // false if the command ended before the last request
 }
 
-func (p *program) retryQuarantine(ctx context.Context, in *engine, f *quarantineFlags) error {
-	result, err := app.RetryQuarantine(ctx, in.store, in.Engine, f.source, func(r *app.QuarantineRetried) {
-		in.progress.show("%d requests, %d retried", r.Total(), r.Retried)
+func (p *program) retryQuarantine(ctx context.Context, api *api, f *quarantineFlags) error {
+	result, err := api.RetryQuarantine(ctx, f.source, func(r *adminclient.QuarantineWork) {
+		api.progress.show("%d requests, %d retried", r.Total(), r.Retried)
 	})
-	in.progress.end()
+	api.progress.end()
 	faults := []error{retryEnded(ctx, result, err)}
 	if f.asJSON {
 		faults = append(faults, writeJSON(p.stdout, &quarantineRetried{
@@ -276,7 +269,7 @@ func (p *program) retryQuarantine(ctx context.Context, in *engine, f *quarantine
 	return errors.Join(faults...)
 }
 
-func retryEnded(ctx context.Context, result *app.QuarantineRetried, err error) error {
+func retryEnded(ctx context.Context, result *adminclient.QuarantineWork, err error) error {
 	const again = "run the same command again: requests that were retried are gone"
 	total := counted(result.Total(), "request")
 	switch {

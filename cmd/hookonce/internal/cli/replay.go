@@ -5,6 +5,8 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	hookonce "github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/adminclient"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookadmin"
@@ -21,7 +24,7 @@ const modesHint = "--as-new (the destination does the work again) or --same-id (
 
 // replayFlags are the flags of events replay.
 type replayFlags struct {
-	*settingsFlags
+	*apiFlags
 	asNew, sameID, all, asJSON bool
 	requestID, rate            string
 }
@@ -33,7 +36,8 @@ func (p *program) eventsReplayCommand() *cobra.Command {
 		Long: "Replay one finished event, or all events that match the filters, one after the\n" +
 			"other. A dead or skipped event keeps its ids. A done event needs --as-new or\n" +
 			"--same-id. An event that no route had matched is matched again, with the routes\n" +
-			"of these settings. A running gateway sends the messages.\n\n" +
+			"of the running gateway, or of these settings if none runs. A running gateway\n" +
+			"sends the messages.\n\n" +
 			"An event whose handler ended its transaction may have taken effect. It is\n" +
 			"replayed only with --note '" + driver.NoteTxEnded + "'.",
 		Example: "  hookonce events replay stripe evt_1 --as-new\n" +
@@ -45,7 +49,7 @@ func (p *program) eventsReplayCommand() *cobra.Command {
 			return nil
 		},
 	}
-	f := &replayFlags{settingsFlags: addSettingsFlags(cmd)}
+	f := &replayFlags{apiFlags: addAPIFlags(cmd)}
 	addFilterFlags(cmd, eventFilters)
 	cmd.Flags().BoolVar(&f.asNew, "as-new", false, "with new ids: the destination does the work again")
 	cmd.Flags().BoolVar(&f.sameID, "same-id", false, "with the same ids: the destination may skip the work")
@@ -59,14 +63,8 @@ func (p *program) eventsReplayCommand() *cobra.Command {
 }
 
 func (p *program) replayEvents(cmd *cobra.Command, f *replayFlags, args []string) error {
-	mode := driver.ReplayPlain
-	switch {
-	case f.asNew && f.sameID:
+	if f.asNew && f.sameID {
 		return &usageError{errors.New("--as-new and --same-id exclude each other"), "one of " + modesHint}
-	case f.asNew:
-		mode = driver.ReplayAsNew
-	case f.sameID:
-		mode = driver.ReplaySameID
 	}
 	if cmd.Flags().Changed("request-id") && f.requestID == "" {
 		return newUsageError(cmd, errors.New("--request-id is empty: give it a name, or leave it out"))
@@ -84,15 +82,14 @@ func (p *program) replayEvents(cmd *cobra.Command, f *replayFlags, args []string
 		if note != driver.NoteTxEnded && cmd.Flags().Changed("note") {
 			return newUsageError(cmd, fmt.Errorf("--note of a single event can only be %q", driver.NoteTxEnded))
 		}
-		request := &hookonce.ReplayRequest{Source: args[0], EventID: args[1], Mode: mode, Note: note, RequestID: f.requestID}
-		return p.withEngine(cmd.Context(), f.settingsFlags, func(ctx context.Context, in *engine) error {
-			return p.replayEvent(ctx, cmd, in, request, f.asJSON)
+		return p.withAPI(cmd.Context(), f.apiFlags, changes, func(ctx context.Context, api *api) error {
+			return p.replayEvent(ctx, cmd, api, args[0], args[1], f, note)
 		})
 	}
 	if err := checkSelection(cmd, eventFilters, f.all); err != nil {
 		return err
 	}
-	filter, err := readEventFilter(cmd, eventFilters)
+	query, err := readQuery(cmd, eventFilters, hookadmin.ParseFilter)
 	if err != nil {
 		return err
 	}
@@ -100,11 +97,14 @@ func (p *program) replayEvents(cmd *cobra.Command, f *replayFlags, args []string
 	if err != nil {
 		return err
 	}
-	selected := &app.EventReplay{Filter: *filter, Mode: mode, RequestID: f.requestID, Rate: rate}
+	selected := &adminclient.EventReplay{
+		Query: query, RequestID: f.requestID, Rate: rate,
+		How: adminclient.Replay{AsNew: f.asNew, SameID: f.sameID, Note: noteOf(query)},
+	}
 	ctx, restore := interruptible(cmd.Context())
 	defer restore()
-	return p.withEngine(ctx, f.settingsFlags, func(ctx context.Context, in *engine) error {
-		return p.replayMatching(ctx, cmd, in, selected, f.asJSON)
+	return p.withAPI(ctx, f.apiFlags, changes, func(ctx context.Context, api *api) error {
+		return p.replayMatching(ctx, cmd, api, selected, f.asJSON)
 	})
 }
 
@@ -141,13 +141,21 @@ func readRate(cmd *cobra.Command, text string) (hookonce.Rate, error) {
 	return rate, nil
 }
 
-func (p *program) replayEvent(ctx context.Context, cmd *cobra.Command, in *engine, r *hookonce.ReplayRequest, asJSON bool) error {
-	replayed, err := app.ReplayEvent(ctx, in.Engine, r)
-	if err != nil {
-		return in.notReplayed(ctx, cmd, r, err)
+// noteOf returns the note that a replay by filter names: the API takes only the one that needs it.
+func noteOf(query url.Values) string {
+	if note := query.Get("note"); note == driver.NoteTxEnded {
+		return note
 	}
-	if asJSON {
-		return writeJSON(p.stdout, hookadmin.NewReplayed(r.Source, r.EventID, replayed))
+	return ""
+}
+
+func (p *program) replayEvent(ctx context.Context, cmd *cobra.Command, api *api, source, eventID string, f *replayFlags, note string) error {
+	replayed, err := api.ReplaySafely(ctx, source, eventID, f.requestID, &adminclient.Replay{AsNew: f.asNew, SameID: f.sameID, Note: note})
+	if err != nil {
+		return api.notReplayed(ctx, cmd, source, eventID, f.requestID, err)
+	}
+	if f.asJSON {
+		return writeJSON(p.stdout, replayed)
 	}
 	done := "replayed"
 	if replayed.Repeated {
@@ -158,21 +166,21 @@ func (p *program) replayEvent(ctx context.Context, cmd *cobra.Command, in *engin
 		due = counted(replayed.Messages, "message") + " due"
 	}
 	_, err = fmt.Fprintf(p.stdout, "%s event %q of source %q: generation %d, %s\n",
-		done, r.EventID, r.Source, replayed.Generation, due)
+		done, eventID, source, replayed.Generation, due)
 	return err
 }
 
 // notReplayed turns the error of a replay into one for the operator.
-func (in *engine) notReplayed(ctx context.Context, cmd *cobra.Command, r *hookonce.ReplayRequest, err error) error {
-	event := fmt.Sprintf("event %q of source %q", r.EventID, r.Source)
+func (a *api) notReplayed(ctx context.Context, cmd *cobra.Command, source, eventID, requestID string, err error) error {
+	event := fmt.Sprintf("event %q of source %q", eventID, source)
 	fail := func(remedy, format string, args ...any) error {
 		return &app.Error{Err: fmt.Errorf(format, args...), Remedy: remedy}
 	}
 	switch {
 	case errors.Is(err, hookonce.ErrRequestID):
-		return newUsageError(cmd, fmt.Errorf("--request-id: %w", err))
+		return newUsageError(cmd, fmt.Errorf("--request-id: %w", hookonce.ErrRequestID))
 	case errors.Is(err, driver.ErrNotFound):
-		return noEvent(r.Source, r.EventID)
+		return noEvent(source, eventID)
 	case errors.Is(err, driver.ErrRequestReused):
 		return newUsageError(cmd, fmt.Errorf("%s: --request-id: %w", event, driver.ErrRequestReused))
 	case errors.Is(err, driver.ErrNoteNeeded):
@@ -184,31 +192,34 @@ func (in *engine) notReplayed(ctx context.Context, cmd *cobra.Command, r *hookon
 		return &usageError{fmt.Errorf("%s: %w", event, driver.ErrModeNeeded), modesHint}
 	case errors.Is(err, driver.ErrOpen):
 		state := "open"
-		if detail, err := in.store.Event(ctx, r.Source, r.EventID); err == nil {
+		if detail, err := a.Event(ctx, source, eventID); err == nil {
 			state = detail.State
 		}
-		return fail("wait until it is done or dead: hookonce events show "+word(r.Source)+" "+word(r.EventID),
+		return fail("wait until it is done or dead: hookonce events show "+word(source)+" "+word(eventID),
 			"%s is %s: %w", event, state, driver.ErrOpen)
 	case errors.Is(err, driver.ErrBodyPruned):
 		return fail("nothing is left to send; while the identity is claimed (dedupe_window), a delivery of the same event id is a duplicate", "%s cannot be replayed: %w", event, driver.ErrBodyPruned)
 	case errors.Is(err, driver.ErrUndecided):
 		return fail("simplify the condition that the log names, reload the gateway (SIGHUP), and replay it then", "%s: %w", event, driver.ErrUndecided)
 	case errors.Is(err, driver.ErrNoRoute):
-		return in.noRoute(r.Source, event)
+		return a.noRoute(ctx, source, event)
 	case errors.Is(err, driver.ErrLockTimeout):
 		return fail("run the same command again in a moment", "%s is in use: %w", event, driver.ErrLockTimeout)
 	case errors.Is(err, driver.ErrCommitUnknown):
-		return fail("run the same command with --request-id "+word(r.RequestID), "%s may have been replayed: %w", event, err)
+		return fail("run the same command with --request-id "+word(requestID), "%s may have been replayed: %w", event, err)
 	}
 	return err
 }
 
-func (in *engine) noRoute(source, event string) error {
-	known := slices.ContainsFunc(in.settings.Engine.Sources, func(s hookonce.Source) bool { return s.Name == source })
-	if !known {
+func (a *api) noRoute(ctx context.Context, source, event string) error {
+	page, err := a.Sources(ctx)
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(page.Sources, func(s hookadmin.Source) bool { return s.Name == source }) {
 		return &app.Error{
 			Err:    fmt.Errorf("%s: %w: that source is not in the settings", event, driver.ErrNoRoute),
-			Remedy: "--config with the settings of the gateway; this command does not know the sources of serve --source",
+			Remedy: a.sourceRemedy(),
 		}
 	}
 	return &app.Error{
@@ -225,17 +236,19 @@ type bulkReplayed struct {
 	Complete bool           `json:"complete"` // false if the replay ended before the last event
 }
 
-func (p *program) replayMatching(ctx context.Context, cmd *cobra.Command, in *engine, selected *app.EventReplay, asJSON bool) error {
-	selected.Progress = func(r *app.EventsReplayed) { in.progress.show("%d events, %d replayed", r.Total(), r.Replayed) }
-	result, err := app.ReplayEvents(ctx, in.store, in.Engine, selected)
-	in.progress.end()
+func (p *program) replayMatching(ctx context.Context, cmd *cobra.Command, api *api, selected *adminclient.EventReplay, asJSON bool) error {
+	selected.Progress = func(r *adminclient.EventsReplayed) {
+		api.progress.show("%d events, %d replayed", r.Total(), r.Replayed)
+	}
+	result, err := api.ReplayEvents(ctx, selected)
+	api.progress.end()
 	if errors.Is(err, hookonce.ErrRequestID) {
-		return newUsageError(cmd, fmt.Errorf("--request-id: %w", err))
+		return newUsageError(cmd, fmt.Errorf("--request-id: %w", hookonce.ErrRequestID))
 	}
 	return errors.Join(p.printReplayed(result, err == nil, asJSON), replayEnded(ctx, result, selected.RequestID, err))
 }
 
-func replayEnded(ctx context.Context, result *app.EventsReplayed, requestID string, err error) error {
+func replayEnded(ctx context.Context, result *adminclient.EventsReplayed, requestID string, err error) error {
 	resume := "continue with the same command and --request-id " + word(requestID)
 	refused := result.Total() - result.Replayed - result.Repeated
 	switch {
@@ -252,12 +265,10 @@ func replayEnded(ctx context.Context, result *app.EventsReplayed, requestID stri
 	return nil
 }
 
-func (p *program) printReplayed(r *app.EventsReplayed, complete, asJSON bool) error {
+func (p *program) printReplayed(r *adminclient.EventsReplayed, complete, asJSON bool) error {
 	if asJSON {
 		out := bulkReplayed{Replayed: r.Replayed, Repeated: r.Repeated, Refused: make(map[string]int), Complete: complete}
-		for refusal, n := range r.Refused {
-			out.Refused[refusal.Code] = n
-		}
+		maps.Copy(out.Refused, r.Refused)
 		return writeJSON(p.stdout, out)
 	}
 	fmt.Fprintf(p.stdout, "replayed %s\n", counted(r.Replayed, "event"))
@@ -268,8 +279,8 @@ func (p *program) printReplayed(r *app.EventsReplayed, complete, asJSON bool) er
 		return nil
 	}
 	t := newTable(p.stdout, "REFUSED", "REASON")
-	for _, refusal := range app.Refusals {
-		if n := r.Refused[refusal]; n > 0 {
+	for _, refusal := range adminclient.Refusals {
+		if n := r.Refused[refusal.Code]; n > 0 {
 			t.row(strconv.Itoa(n), refusal.Reason)
 		}
 	}

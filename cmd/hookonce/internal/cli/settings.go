@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -84,13 +85,8 @@ func using(ctx context.Context, settings *config.Settings, open openFunc, work f
 	return errors.Join(work(ctx, store), store.Close())
 }
 
-// withStore calls work with the database of the settings. It fails if the schema is not the one of
-// this program, and never migrates: a running gateway may be older.
-func (p *program) withStore(ctx context.Context, f *settingsFlags, work func(context.Context, driver.Store) error) error {
-	return p.withSettings(ctx, f, func(ctx context.Context, _ *config.Settings, store driver.Store) error { return work(ctx, store) })
-}
-
-// withSettings is withStore for functions that also need the settings.
+// withSettings calls work with the settings and their database. It fails if the schema is not the one
+// of this program, and never migrates: a running gateway may be older.
 func (p *program) withSettings(ctx context.Context, f *settingsFlags, work func(context.Context, *config.Settings, driver.Store) error) error {
 	settings, err := p.load(f)
 	if err != nil {
@@ -105,3 +101,13 @@ func (p *program) withSettings(ctx context.Context, f *settingsFlags, work func(
 }
 
 func sortedNames[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// variable returns a variable of the environment, or "".
+func (p *program) variable(name string) string {
+	for _, entry := range p.environ {
+		if key, value, _ := strings.Cut(entry, "="); key == name {
+			return value
+		}
+	}
+	return ""
+}

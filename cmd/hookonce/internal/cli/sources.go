@@ -22,15 +22,6 @@ func (p *program) sourcesCommand() *cobra.Command {
 	return cmd
 }
 
-// listedSource is a source in the shape of the API, with the state of its learned secrets.
-type listedSource struct {
-	hookadmin.Source
-
-	LearnedSecrets int            `json:"learned_secrets"` // secrets that the provider has handed over
-	LearnedAt      hookadmin.Time `json:"learned_at"`      // time of the newest one
-	ArmedUntil     hookadmin.Time `json:"armed_until"`     // null if the source is not armed
-}
-
 func (p *program) sourcesListCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -38,49 +29,24 @@ func (p *program) sourcesListCommand() *cobra.Command {
 		Short: "List the sources, and whether they have learned a secret",
 		Args:  noArgs,
 	}
-	flags := addSettingsFlags(cmd)
+	flags := addAPIFlags(cmd)
 	addJSONFlag(cmd, &asJSON)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return p.withEngine(cmd.Context(), flags, func(ctx context.Context, e *engine) error {
-			list, err := listSources(ctx, e)
+		return p.withAPI(cmd.Context(), flags, reads, func(ctx context.Context, api *api) error {
+			page, err := api.Sources(ctx)
 			if err != nil {
-				return err
+				return fmt.Errorf("listing the sources: %w", err)
 			}
 			if asJSON {
-				return writeJSON(p.stdout, struct {
-					Sources []listedSource `json:"sources"`
-				}{list})
+				return writeJSON(p.stdout, page)
 			}
-			return p.printSources(list)
+			return p.printSources(page.Sources)
 		})
 	}
 	return cmd
 }
 
-func listSources(ctx context.Context, e *engine) ([]listedSource, error) {
-	all := e.Sources()
-	names := make([]string, len(all))
-	for i := range all {
-		names[i] = all[i].Name
-	}
-	learned, err := e.store.LearnedSecrets(ctx, names)
-	if err != nil {
-		return nil, err
-	}
-	list := make([]listedSource, len(all))
-	for i, source := range hookadmin.NewSourcePage(all).Sources {
-		list[i] = listedSource{Source: source, LearnedSecrets: len(learned[i].Secrets)}
-		if n := len(learned[i].Secrets); n > 0 {
-			list[i].LearnedAt = hookadmin.Time(learned[i].Secrets[n-1].LearnedAt)
-		}
-		if learned[i].Armed() {
-			list[i].ArmedUntil = hookadmin.Time(learned[i].ArmedUntil)
-		}
-	}
-	return list, nil
-}
-
-func (p *program) printSources(list []listedSource) error {
+func (p *program) printSources(list []hookadmin.Source) error {
 	if len(list) == 0 {
 		fmt.Fprintln(p.stderr, "No sources.")
 		return nil
@@ -88,19 +54,22 @@ func (p *program) printSources(list []listedSource) error {
 	t := newTable(p.stdout, "SOURCE", "PROVIDER", "SCHEME", "LEARNED SECRETS", "LAST LEARNED", "ARMED UNTIL")
 	for i := range list {
 		s := &list[i]
-		scheme := orDash(effectiveScheme(s.Source))
+		scheme := orDash(effectiveScheme(s))
 		if s.Unsigned {
 			scheme += " (unsigned)"
 		}
-		t.row(s.Name, s.Provider, scheme, strconv.Itoa(s.LearnedSecrets),
-			moment(time.Time(s.LearnedAt)), moment(time.Time(s.ArmedUntil)))
+		learned := "unknown"
+		if s.LearnedSecrets != nil {
+			learned = strconv.Itoa(*s.LearnedSecrets)
+		}
+		t.row(s.Name, s.Provider, scheme, learned, at(s.LearnedAt), at(s.ArmedUntil))
 	}
 	return t.Flush()
 }
 
 // effectiveScheme returns the scheme that a source uses, named or by default; "" if the source
 // describes its own.
-func effectiveScheme(s hookadmin.Source) string {
+func effectiveScheme(s *hookadmin.Source) string {
 	spec, err := provider.Lookup(provider.Name(s.Provider))
 	if err != nil {
 		return s.Scheme

@@ -34,7 +34,7 @@ func (p *program) eventsTailCommand() *cobra.Command {
 	cmd.Flags().IntVarP(&newest, "newest", "n", 10, fmt.Sprintf("begin with the newest `N` events, 0 to %d", maxNewest))
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, one event per line, in the shape of the API")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		filter, err := readEventFilter(cmd, tailFilters)
+		_, filter, err := readFilter(cmd, tailFilters, hookadmin.ParseFilter)
 		if err != nil {
 			return err
 		}

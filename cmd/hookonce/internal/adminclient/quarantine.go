@@ -1,9 +1,11 @@
-package app
+package adminclient
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
+	"strconv"
 
 	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
@@ -12,8 +14,11 @@ import (
 // quarantinePage is how many quarantined requests are read at a time: they come with their bodies.
 const quarantinePage = 20
 
-// QuarantineRetried counts the outcomes of retries of quarantined requests.
-type QuarantineRetried struct {
+// ErrUnreadable means that a quarantined request still cannot be read or stored.
+var ErrUnreadable = errors.New("the request stays in the quarantine")
+
+// QuarantineWork counts the outcomes of retries of quarantined requests.
+type QuarantineWork struct {
 	Retried                       int // requests that are no longer in the quarantine
 	Claimed, Reopened, Duplicates int // events of these
 	Kept                          int // parts of these that are now in the quarantine by themselves
@@ -23,46 +28,46 @@ type QuarantineRetried struct {
 }
 
 // Total returns the number of processed requests.
-func (r *QuarantineRetried) Total() int { return r.Retried + r.Stay() }
+func (r *QuarantineWork) Total() int { return r.Retried + r.Stay() }
 
 // Stay returns the number of processed requests that are still in the quarantine.
-func (r *QuarantineRetried) Stay() int { return r.Unreadable + r.UnknownSource + r.HandledElsewhere }
+func (r *QuarantineWork) Stay() int { return r.Unreadable + r.UnknownSource + r.HandledElsewhere }
 
 // RetryQuarantine retries the quarantined requests of a source, or of all sources if source is "",
 // newest first. It calls progress after each. If it fails, or ctx ends, the result still counts the
 // processed requests.
-func RetryQuarantine(ctx context.Context, store driver.Store, engine *hookonce.Engine, source string, progress func(*QuarantineRetried)) (*QuarantineRetried, error) {
-	result := new(QuarantineRetried)
-	filter := driver.QuarantineFilter{Source: source, Limit: quarantinePage}
+func (c *Client) RetryQuarantine(ctx context.Context, source string, progress func(*QuarantineWork)) (*QuarantineWork, error) {
+	result := new(QuarantineWork)
+	query := url.Values{"source": {source}, "limit": {strconv.Itoa(quarantinePage)}}
 	for {
-		page, err := store.Quarantined(ctx, &filter)
+		page, err := c.Quarantine(ctx, query)
 		if err != nil {
 			return result, fmt.Errorf("listing the quarantine: %w", err)
 		}
 		for i := range page.Requests {
-			if err := result.retry(ctx, engine, page.Requests[i].Key); err != nil {
+			if err := result.retry(ctx, c, page.Requests[i].ID); err != nil {
 				return result, err
 			}
 			progress(result)
 		}
-		if filter.After = page.Next; filter.After.IsZero() {
+		if page.Next == "" {
 			return result, nil
 		}
+		query.Set("cursor", page.Next)
 	}
 }
 
-func (r *QuarantineRetried) retry(ctx context.Context, engine *hookonce.Engine, key driver.Key) error {
+func (r *QuarantineWork) retry(ctx context.Context, c *Client, id string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	retried, err := engine.RetryQuarantined(ctx, key)
-	_, unreadable := errors.AsType[*hookonce.UnreadableError](err)
+	retried, err := c.RetryQuarantined(ctx, id)
 	switch {
 	case err == nil:
 		r.Retried++
 		r.Claimed, r.Reopened = r.Claimed+retried.Claimed, r.Reopened+retried.Reopened
 		r.Duplicates, r.Kept = r.Duplicates+retried.Duplicates, r.Kept+retried.Kept
-	case unreadable:
+	case errors.Is(err, ErrUnreadable):
 		r.Unreadable++
 	case errors.Is(err, hookonce.ErrUnknownSource):
 		r.UnknownSource++

@@ -1,0 +1,106 @@
+package adminclient
+
+import (
+	"context"
+	"net/url"
+
+	"github.com/hookonce/hookonce/hookadmin"
+)
+
+const api = "/api/v1"
+
+// get returns the answer of GET path?query.
+func get[T any](ctx context.Context, c *Client, path string, query url.Values) (*T, error) {
+	into := new(T)
+	if err := c.Get(ctx, path, query, into); err != nil {
+		return nil, err
+	}
+	return into, nil
+}
+
+// post returns the answer of POST path.
+func post[T any](ctx context.Context, c *Client, path, key string, body any) (*T, error) {
+	into := new(T)
+	if err := c.Post(ctx, path, key, body, into); err != nil {
+		return nil, err
+	}
+	return into, nil
+}
+
+// Events returns a page of events.
+func (c *Client) Events(ctx context.Context, query url.Values) (*hookadmin.EventPage, error) {
+	return get[hookadmin.EventPage](ctx, c, api+"/events", query)
+}
+
+// Event returns one event.
+func (c *Client) Event(ctx context.Context, source, eventID string) (*hookadmin.EventDetail, error) {
+	return get[hookadmin.EventDetail](ctx, c, api+"/events"+Path(source, eventID), nil)
+}
+
+// Replay are the keys of a replay of one event.
+type Replay struct {
+	AsNew  bool   `json:"as_new,omitempty"`
+	SameID bool   `json:"same_id,omitempty"`
+	Note   string `json:"note,omitempty"`
+}
+
+// ReplayEvent replays one event. key makes a repetition safe.
+func (c *Client) ReplayEvent(ctx context.Context, source, eventID, key string, how *Replay) (*hookadmin.Replayed, error) {
+	return post[hookadmin.Replayed](ctx, c, api+"/events"+Path(source, eventID)+"/replay", key, how)
+}
+
+// DeadLetters returns a page of dead letters.
+func (c *Client) DeadLetters(ctx context.Context, query url.Values) (*hookadmin.DeadLetterPage, error) {
+	return get[hookadmin.DeadLetterPage](ctx, c, api+"/dead-letters", query)
+}
+
+// DeadLetterWork selects dead letters, as GET /dead-letters does.
+type DeadLetterWork struct {
+	Source      string   `json:"source,omitempty"`
+	Type        string   `json:"type,omitempty"`
+	Destination string   `json:"destination,omitempty"`
+	Note        string   `json:"note,omitempty"`
+	IDs         []string `json:"ids,omitempty"`
+	MessageIDs  []string `json:"message_ids,omitempty"`
+	Q           string   `json:"q,omitempty"`
+	Since       string   `json:"since,omitempty"`
+	Until       string   `json:"until,omitempty"`
+	All         bool     `json:"all,omitempty"`
+	Rate        string   `json:"rate,omitempty"`
+	Cursor      string   `json:"cursor,omitempty"`
+}
+
+// Messages returns a page of messages.
+func (c *Client) Messages(ctx context.Context, query url.Values) (*hookadmin.MessagePage, error) {
+	return get[hookadmin.MessagePage](ctx, c, api+"/messages", query)
+}
+
+// Quarantine returns a page of quarantined requests.
+func (c *Client) Quarantine(ctx context.Context, query url.Values) (*hookadmin.QuarantinePage, error) {
+	return get[hookadmin.QuarantinePage](ctx, c, api+"/quarantine", query)
+}
+
+// Quarantined returns one quarantined request.
+func (c *Client) Quarantined(ctx context.Context, id string) (*hookadmin.QuarantinedRequest, error) {
+	return get[hookadmin.QuarantinedRequest](ctx, c, api+"/quarantine"+Path(id), nil)
+}
+
+// RetryQuarantined retries one quarantined request.
+func (c *Client) RetryQuarantined(ctx context.Context, id string) (*hookadmin.QuarantineRetried, error) {
+	return post[hookadmin.QuarantineRetried](ctx, c, api+"/quarantine"+Path(id)+"/retry", "", nil)
+}
+
+// Sources returns the sources of the gateway.
+func (c *Client) Sources(ctx context.Context) (*hookadmin.SourcePage, error) {
+	return get[hookadmin.SourcePage](ctx, c, api+"/sources", nil)
+}
+
+// Destinations returns the destinations of the gateway, and those that have messages.
+func (c *Client) Destinations(ctx context.Context) (*hookadmin.DestinationPage, error) {
+	return get[hookadmin.DestinationPage](ctx, c, api+"/destinations", nil)
+}
+
+// Ready returns nil if the gateway can claim deliveries.
+func (c *Client) Ready(ctx context.Context) error {
+	return c.Get(ctx, "/readyz", nil, new(hookadmin.Health))
+}

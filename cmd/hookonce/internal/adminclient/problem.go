@@ -1,0 +1,139 @@
+package adminclient
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+
+	hookonce "github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/driver"
+)
+
+// Problem is a refusal of the API.
+type Problem struct {
+	Status int    `json:"status"`
+	Detail string `json:"detail"`
+	// Reason is a word for programs, or "". See the schema Problem of the OpenAPI document.
+	Reason string `json:"reason"`
+
+	gateway string // its address, or "" in this process
+	token   bool   // the request carried one
+}
+
+// reasons are the errors that Problem.Reason stands for.
+var reasons = map[string]error{
+	"not_found":         driver.ErrNotFound,
+	"open":              driver.ErrOpen,
+	"sent":              driver.ErrSent,
+	"body_pruned":       driver.ErrBodyPruned,
+	"request_id":        hookonce.ErrRequestID,
+	"request_reused":    driver.ErrRequestReused,
+	"note_needed":       driver.ErrNoteNeeded,
+	"mode_needed":       driver.ErrModeNeeded,
+	"undecided":         driver.ErrUndecided,
+	"no_route":          driver.ErrNoRoute,
+	"unknown_source":    hookonce.ErrUnknownSource,
+	"handled_elsewhere": hookonce.ErrHandledElsewhere,
+	"unreadable":        ErrUnreadable,
+	"in_doubt":          driver.ErrCommitUnknown,
+	"locked":            driver.ErrLockTimeout,
+	"conflict":          driver.ErrSerialization,
+}
+
+// Error implements error.
+func (p *Problem) Error() string {
+	switch {
+	case p.Status == http.StatusUnauthorized && !p.token:
+		return fmt.Sprintf("the gateway at %s needs a token", p.gateway)
+	case p.gateway == "":
+		return p.Detail
+	}
+	return fmt.Sprintf("the gateway at %s answered %d: %s", p.gateway, p.Status, p.Detail)
+}
+
+// Is reports whether the problem stands for an error of the library.
+func (p *Problem) Is(target error) bool {
+	err, known := reasons[p.Reason]
+	return known && err == target
+}
+
+// Hint returns what to do, or "".
+func (p *Problem) Hint() string {
+	switch {
+	case p.Status == http.StatusUnauthorized:
+		return "set HOOKONCE_ADMIN_TOKEN to the admin.token of that gateway"
+	case p.Status == http.StatusForbidden && p.token:
+		return "set HOOKONCE_ADMIN_TOKEN to the admin.token of that gateway: its read-only token changes nothing"
+	case p.Status == http.StatusForbidden:
+		return "use the address of admin.listen, or a token"
+	case p.Status == http.StatusTooManyRequests:
+		return "correct HOOKONCE_ADMIN_TOKEN, wait a minute, and run the same command again"
+	case p.Status == http.StatusNotFound && p.Reason == "":
+		return "use the address of admin.listen, not that of listen, and the same version of hookonce on both sides"
+	case p.Status == http.StatusServiceUnavailable:
+		return "check that the database runs; then run the same command again"
+	}
+	return ""
+}
+
+func (c *Client) problem(answer *http.Response, raw []byte) error {
+	p := &Problem{gateway: c.String(), token: c.token != ""}
+	if err := json.Unmarshal(raw, p); err != nil || p.Detail == "" {
+		return &StrangerError{c.String(), fmt.Sprintf("it answered %d without a reason", answer.StatusCode)}
+	}
+	p.Status = answer.StatusCode
+	return p
+}
+
+// StrangerError says that something other than the admin API of hookonce answered.
+type StrangerError struct{ Address, Reason string }
+
+// Error implements error.
+func (e *StrangerError) Error() string {
+	return fmt.Sprintf("%s is not an admin API of hookonce: %s", cmp.Or(e.Address, "the answer"), e.Reason)
+}
+
+// Hint returns what to do.
+func (e *StrangerError) Hint() string { return "use the address of admin.listen, the dashboard's" }
+
+// UnreachableError says that no answer came.
+type UnreachableError struct {
+	Address string
+	Err     error
+}
+
+// Error implements error.
+func (e *UnreachableError) Error() string {
+	return fmt.Sprintf("asking the gateway at %s: %v", e.Address, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *UnreachableError) Unwrap() error { return e.Err }
+
+// Hint returns what to do.
+func (e *UnreachableError) Hint() string {
+	var certificate *tls.CertificateVerificationError
+	switch {
+	case errors.As(e.Err, &certificate):
+		return "give the gateway a certificate that this machine trusts; SSL_CERT_FILE names another file of authorities"
+	case errors.Is(e.Err, context.DeadlineExceeded):
+		return "look at the log of that gateway; it may be overloaded"
+	}
+	return "check that the gateway runs, and its address"
+}
+
+func (c *Client) unreachable(err error) error {
+	// url.Error repeats the method and the address.
+	if outer, is := errors.AsType[*url.Error](err); is {
+		err = outer.Err
+	}
+	if c.here {
+		return err
+	}
+	return &UnreachableError{c.String(), err}
+}

@@ -1,0 +1,162 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/adminclient"
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/config"
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/hookadmin"
+)
+
+// apiFlags are the flags of every command that asks the admin API.
+type apiFlags struct {
+	*settingsFlags
+	adminURL string
+}
+
+func addAPIFlags(cmd *cobra.Command) *apiFlags {
+	f := &apiFlags{settingsFlags: addSettingsFlags(cmd)}
+	cmd.Flags().StringVar(&f.adminURL, "admin-url", "", "ask the gateway with this admin `URL`; its token is read from HOOKONCE_ADMIN_TOKEN")
+	return f
+}
+
+// access says whether a command changes anything.
+type access bool
+
+const (
+	reads   access = false
+	changes access = true
+)
+
+// api is the admin API of the gateway that --admin-url names; or of a gateway of this user that runs
+// on the database of the settings; or in this process, on that database and with the settings.
+type api struct {
+	*adminclient.Client
+	progress *progress
+}
+
+// withAPI calls work with the admin API.
+func (p *program) withAPI(ctx context.Context, f *apiFlags, how access, work func(context.Context, *api) error) error {
+	client, settings, err := p.findGateway(ctx, f)
+	if err != nil {
+		return err
+	}
+	if client != nil {
+		return work(ctx, &api{client, p.newProgress()})
+	}
+	return using(ctx, settings, app.OpenStore, func(ctx context.Context, store driver.Store) error {
+		if err := app.CheckSchema(ctx, store); err != nil {
+			return err
+		}
+		progress := p.newProgress()
+		client, err := p.apiOf(&watched{Store: store, progress: progress}, settings, how)
+		if err != nil {
+			return err
+		}
+		return work(ctx, &api{client, progress})
+	})
+}
+
+// findGateway returns a client of a running gateway, or nil and the settings if there is none.
+func (p *program) findGateway(ctx context.Context, f *apiFlags) (*adminclient.Client, *config.Settings, error) {
+	if f.adminURL != "" {
+		if f.database != "" {
+			return nil, nil, newUsageError(f.cmd, errors.New("--admin-url and --database exclude each other"))
+		}
+		client, err := p.namedGateway(f)
+		return client, nil, err
+	}
+	if f.cmd.Flags().Changed("admin-url") {
+		return nil, nil, newUsageError(f.cmd, errors.New("--admin-url has no value"))
+	}
+	settings, err := p.load(f.settingsFlags)
+	if err != nil {
+		return nil, nil, err
+	}
+	client, err := p.localGateway(ctx, settings)
+	return client, settings, err
+}
+
+// namedGateway returns a client of the gateway at --admin-url. The settings are read for the token
+// alone, so their faults matter only if --config names them.
+func (p *program) namedGateway(f *apiFlags) (*adminclient.Client, error) {
+	settings, faults := p.inspect(f.settingsFlags, config.Flags{})
+	if faults != nil && f.config != "" {
+		return nil, &app.Error{Err: unusable(faults), Remedy: "fix them; hookonce config check reads them again"}
+	}
+	client, err := adminclient.New(f.adminURL, p.token(settings))
+	if err != nil {
+		return nil, newUsageError(f.cmd, errors.Join(errors.New("--admin-url cannot be used"), err))
+	}
+	return client, nil
+}
+
+// localGateway returns a client of the gateway of this user on the database of the settings, or nil
+// if none answers.
+func (p *program) localGateway(ctx context.Context, settings *config.Settings) (*adminclient.Client, error) {
+	address := app.LocalGateway(settings)
+	if address == "" {
+		return nil, nil
+	}
+	client, err := adminclient.New(address, p.token(settings))
+	if err != nil || !client.Alive(ctx) {
+		return nil, err
+	}
+	return client, nil
+}
+
+// readToken is the variable of the read-only token.
+const readToken = "HOOKONCE_READ_TOKEN"
+
+// token returns the token for the admin API, or "". HOOKONCE_ADMIN_TOKEN and HOOKONCE_READ_TOKEN
+// replace admin.token and admin.read_token when settings are read. Settings without the former drop
+// the latter, which is enough here.
+func (p *program) token(settings *config.Settings) string {
+	token := cmp.Or(string(settings.Admin.Token), string(settings.Admin.ReadToken), p.variable(readToken))
+	if file, is := strings.CutPrefix(token, "file:"); is {
+		if text, err := os.ReadFile(file); err == nil {
+			token = strings.TrimSpace(string(text))
+		}
+	}
+	return token
+}
+
+// apiOf returns the admin API in this process. A command that changes something prints warnings of
+// the engine, for example about a route's condition that fails.
+func (p *program) apiOf(store driver.Store, settings *config.Settings, how access) (*adminclient.Client, error) {
+	log := slog.New(slog.NewTextHandler(p.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	engineLog := log
+	if how == reads {
+		engineLog = slog.New(slog.DiscardHandler)
+	}
+	engine, err := app.NewEngine(store, settings, engineLog)
+	if err != nil {
+		return nil, err
+	}
+	handler, err := hookadmin.New(&hookadmin.Config{Store: store, Engine: engine, Ready: engine.Ready, Loopback: true, Logger: log})
+	if err != nil {
+		return nil, err
+	}
+	return adminclient.InProcess(handler), nil
+}
+
+// one returns the query for one row with this parameter.
+func one(name, value string) url.Values { return url.Values{name: {value}, "limit": {"1"}} }
+
+// sourceRemedy is the remedy for a source that the settings lack.
+func (a *api) sourceRemedy() string {
+	if a.Client.InProcess() {
+		return "--config with the settings of the gateway; without a running gateway, this command does not know the sources of serve --source"
+	}
+	return "add it to the settings of the gateway, and reload it (SIGHUP)"
+}
