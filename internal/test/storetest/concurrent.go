@@ -249,9 +249,8 @@ func raceCounts(p *pair) {
 	for i := range claims {
 		want := claimed(&claims[i], t0)
 		want.Duplicates = 2 * callers
-		want.Deliveries = driver.Deliveries{
-			Count: 1 + 2*callers, FirstAt: t0, LastAt: at, OtherBodies: callers, Repeats: 3 * callers,
-		}
+		d := &want.Deliveries
+		d.Count, d.LastAt, d.OtherBodies, d.Repeats = 1+2*callers, at, callers, 3*callers
 		p.sameEvent(want)
 	}
 }
