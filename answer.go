@@ -337,15 +337,19 @@ func (in *Engine) keepSample(a *answer, src *source, body []byte) {
 
 // describeRefused returns the refused request r, which was answered with a, for the operator.
 func (in *Engine) describeRefused(r *http.Request, source, reason string, at time.Time, a *answer) driver.RefusedRequest {
-	text := func(s string) string { return strings.ToValidUTF8(s[:min(len(s), driver.MaxFigureText)], "") }
 	refused := driver.RefusedRequest{
-		ErrorID: a.errorID, At: at.Truncate(time.Microsecond), Source: source, Reason: reason, Status: a.status, Method: text(r.Method),
-		Remote: text(in.proxies.Client(r)), Gateway: in.host, Headers: wire.RefusedHeader(r.Header, driver.MaxRefusedHeaders), BodySize: -1,
+		ErrorID: a.errorID, At: at.Truncate(time.Microsecond), Source: source, Reason: reason, Status: a.status, Method: figureText(r.Method),
+		Remote: figureText(in.proxies.Client(r)), Gateway: in.host, Headers: wire.RefusedHeader(r.Header, driver.MaxRefusedHeaders), BodySize: -1,
 	}
 	if a.received != nil {
 		refused.Body, refused.BodySize = a.received.begin, int64(a.received.size)
 	}
 	return refused
+}
+
+// figureText returns the beginning of s, as every database takes it.
+func figureText(s string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(s[:min(len(s), driver.MaxFigureText)], ""), "\x00", "")
 }
 
 // refusalRate bounds the log lines about refusals: neither forgers nor a stopped database may fill

@@ -27,6 +27,7 @@ type delivery struct {
 	header   http.Header // as received
 	visible  http.Header // header without shared credentials: the stored and shown form
 	rawQuery string
+	remote   string    // the client's address; "" from the quarantine
 	wire     []byte    // the body as sent and signed
 	body     []byte    // the inflated body
 	deadline time.Time // of the answer
@@ -156,6 +157,8 @@ func (in *Engine) claimFor(d *delivery, ev *provider.Event, visible http.Header,
 		Body:       body,
 		BodyHash:   d.bodyHash(body),
 		BodyGuard:  src.guard,
+		Remote:     d.remote,
+		Gateway:    in.host,
 	}
 	if src.Consume == ConsumeSQL || in.handles(src.Name, ev.Type) {
 		claim.Work = driver.WorkQueued

@@ -152,7 +152,8 @@ func newEngine(store driver.Store, cfg Config, handled []string, faults error) (
 		reloaded:   make(chan struct{}, 1),
 		claiming:   newClaimHealth(store),
 	}
-	in.host, _ = os.Hostname()
+	host, _ := os.Hostname()
+	in.host = figureText(host)
 	in.feed = feed.NewCollector(store, cfg.Logger, in.host)
 	first, err := in.newSetup(&cfg, nil)
 	if err := errors.Join(cfg.check(), err, faults); err != nil {

@@ -133,7 +133,7 @@ func (in *Engine) read(w http.ResponseWriter, r *http.Request, s *setup, budget 
 		in.keepSample(a, src, body)
 		return nil, a
 	}
-	d.deadline, d.handled = deadline, byCaller || in.works(src)
+	d.deadline, d.handled, d.remote = deadline, byCaller || in.works(src), figureText(in.proxies.Client(r))
 	if wait := src.verified.Take(time.Now()); wait > 0 {
 		a := refused(http.StatusTooManyRequests, "This source exceeds its rate.", "over the source's rate", nil).because(reasonRate)
 		a.retryAfter = wait

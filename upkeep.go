@@ -3,6 +3,7 @@ package hookonce
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -69,6 +70,17 @@ func (in *Engine) maintain(ctx context.Context) {
 			in.maintainStep(ctx, "reading the database's durability settings", in.watchDurability)
 		}
 	}
+}
+
+// FreshCounts writes the counts of duplicate deliveries, which wait for up to a second, so that a
+// listing of events that follows shows the deliveries before the call. It returns when they are
+// written or ctx ends, after 2 s at most. It writes at most ten times a second, and nothing if no
+// counts wait. After an error a listing may lack the deliveries of the last second.
+func (in *Engine) FreshCounts(ctx context.Context) error {
+	if err := in.claims.FreshCounts(ctx); err != nil {
+		return fmt.Errorf("hookonce: writing delivery counts: %w", err)
+	}
+	return nil
 }
 
 // writeLast writes the figures and refused requests of the deliveries and attempts that ended after

@@ -8,8 +8,8 @@ type DeliveryCount struct {
 	Duplicates  int // deliveries after the first
 	OtherBodies int // those with a different body
 	Repeats     int // deliveries of this event's body under other ids
-	// Recent are the newest of the duplicates, at most MaxRecent. The store keeps the newest
-	// MaxRecent of the event.
+	// Recent are the newest of the duplicates, at most MaxRecent, the newest last. The store keeps
+	// the newest MaxRecent of the event.
 	Recent []Delivery
 	// Other is one of the duplicates with another body; nil if there is none. The store keeps the
 	// first one that it gets, if the event still has its own body.

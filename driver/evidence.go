@@ -87,9 +87,10 @@ func isName(text string) bool { return IsText(text) && len(text) <= MaxFigureTex
 // Ago returns how long before the call a delivery of p was. It is never negative.
 func (p *CountDeliveriesParams) Ago(at time.Time) time.Duration { return max(p.Clock.Sub(at), 0) }
 
-// MergeRecent returns the newest MaxRecent of the deliveries in both lists, newest first.
-func MergeRecent(a, b []Delivery) []Delivery {
-	all := slices.Concat(a, b)
+// MergeRecent returns the newest MaxRecent of the deliveries in both lists, which are newest first, as
+// the result is. Of two deliveries at the same time, that in newer comes first.
+func MergeRecent(newer, older []Delivery) []Delivery {
+	all := slices.Concat(newer, older)
 	slices.SortStableFunc(all, func(x, y Delivery) int { return y.At.Compare(x.At) })
 	return all[:min(len(all), MaxRecent)]
 }

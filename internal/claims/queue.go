@@ -123,6 +123,7 @@ type Queue struct {
 	store      Store
 	o          Options
 	counts     *counts
+	fresh      freshener
 	flushers   int // at most
 	background sync.WaitGroup
 	storm      atomic.Bool // most of the last batch were duplicates
@@ -251,6 +252,27 @@ func (q *Queue) Count(claim *driver.Claim, result *Result) { q.counts.add(claim,
 // WriteCounts writes the counted deliveries. Counts that certainly were not written are kept for
 // the next call.
 func (q *Queue) WriteCounts(ctx context.Context) error { return q.counts.flush(ctx) }
+
+// FreshCounts writes the counts of the deliveries before the call, and blocks until they are written
+// or ctx ends, for at most freshWait: then the write goes on. It writes at most once in freshEvery;
+// calls in between share a write. Without counts it returns at once.
+func (q *Queue) FreshCounts(ctx context.Context) error {
+	if q.counts.idle() {
+		return nil
+	}
+	f := q.freshWrite()
+	if f == nil {
+		return ErrClosed
+	}
+	ctx, cancel := context.WithTimeout(ctx, freshWait)
+	defer cancel()
+	select {
+	case <-f.done:
+		return f.err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
 
 // run flushes batches, after the batch before, until only keys of other flushers wait. If a callback
 // ends the goroutine, another one takes over.

@@ -12,8 +12,9 @@ const (
 	recentSQL = `
 SELECT d.at, d.remote, d.gateway, d.same_body
 FROM {schema}.delivery_count c
-CROSS JOIN LATERAL unnest(c.recent) d
-WHERE c.key = $1::bytea`
+CROSS JOIN LATERAL unnest(c.recent) WITH ORDINALITY AS d (at, remote, gateway, same_body, place)
+WHERE c.key = $1::bytea
+ORDER BY d.place`
 
 	otherBodySQL = `
 SELECT at, headers, body, body_size, body_sha256 FROM {schema}.other_body WHERE key = $1::bytea`
@@ -69,9 +70,10 @@ WITH setting AS MATERIALIZED (
 	) e
 ), recent AS MATERIALIZED (
 	SELECT d.place, array_agg(
-		ROW(setting.now - d.ago * interval '1 microsecond', d.remote, d.gateway, d.same_body)::{schema}.delivery ORDER BY d.ago
+		ROW(setting.now - d.ago * interval '1 microsecond', d.remote, d.gateway, d.same_body)::{schema}.delivery ORDER BY d.ago, d.turn DESC
 	) AS list
-	FROM unnest($6::bigint[], $7::bigint[], $8::text[], $9::text[], $10::bool[]) AS d (place, ago, remote, gateway, same_body)
+	FROM unnest($6::bigint[], $7::bigint[], $8::text[], $9::text[], $10::bool[])
+		WITH ORDINALITY AS d (place, ago, remote, gateway, same_body, turn)
 	CROSS JOIN setting
 	GROUP BY d.place
 ), others AS (
@@ -96,7 +98,9 @@ WITH setting AS MATERIALIZED (
 		repeats = c.repeats + excluded.repeats,
 		last_at = greatest(c.last_at, excluded.last_at),
 		recent = CASE WHEN cardinality(excluded.recent) = 0 THEN c.recent ELSE ARRAY(
-			SELECT d FROM unnest(excluded.recent || c.recent) d ORDER BY (d).at DESC LIMIT ` + strconv.Itoa(driver.MaxRecent) + `
+			SELECT ROW(d.at, d.remote, d.gateway, d.same_body)::{schema}.delivery
+			FROM unnest(excluded.recent || c.recent) WITH ORDINALITY AS d (at, remote, gateway, same_body, turn)
+			ORDER BY d.at DESC, d.turn LIMIT ` + strconv.Itoa(driver.MaxRecent) + `
 		) END
 )
 SELECT key, source, received_at FROM kept WHERE duplicates > 0`

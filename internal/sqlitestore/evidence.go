@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
@@ -96,10 +97,10 @@ func (t *writeTx) keepEvidence(p *driver.CountDeliveriesParams, c *driver.Delive
 		if err != nil {
 			return err
 		}
-		list := make([]driver.Delivery, len(c.Recent))
-		for i, d := range c.Recent {
+		var list []driver.Delivery
+		for _, d := range slices.Backward(c.Recent) {
 			d.At = fromMicros(ago(d.At))
-			list[i] = d
+			list = append(list, d)
 		}
 		if text, err = encodeRecent(driver.MergeRecent(list, before)); err != nil {
 			return err

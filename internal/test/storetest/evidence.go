@@ -3,6 +3,7 @@ package storetest
 import (
 	"crypto/sha256"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 func evidenceCases() []testCase {
 	return []testCase{
 		{"NewestDeliveries", evidenceRecent},
+		{"DeliveriesAtTheSameTime", evidenceSameTime},
 		{"DeliveriesByTheStoresClock", evidenceClock},
 		{"FirstOtherBody", evidenceOtherBody},
 		{"TooLarge", evidenceTooLarge},
@@ -88,6 +90,24 @@ func evidenceRecent(f *fixture) {
 		f.Errorf("got %d duplicates, want 47: those that are not kept are counted", got.Duplicates)
 	}
 	f.sameEvent(claimed(&untouched, t0))
+}
+
+// evidenceSameTime counts deliveries at one time: their order is that of the calls.
+func evidenceSameTime(f *fixture) {
+	c := newClaim("stripe", "evt_1", "{}")
+	f.claimNew(t0, c)
+	var want []driver.Delivery
+	for range 3 {
+		n := driver.DeliveryCount{Key: c.Key, Duplicates: 12}
+		for range n.Duplicates {
+			d := delivered(len(want))
+			d.At = t0
+			n.Recent = append(n.Recent, d)
+			want = slices.Insert(want, 0, d)
+		}
+		f.countAt(t0, n)
+	}
+	same(f, "deliveries", want[:driver.MaxRecent], f.event("stripe", "evt_1").Recent)
 }
 
 // evidenceClock counts by a clock of the caller that is an hour behind that of the store.
