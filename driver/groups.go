@@ -43,12 +43,15 @@ var variable = regexp.MustCompile(
 
 func init() { variable.Longest() } // as PostgreSQL matches
 
+// control matches control characters, so that a signature is one line and can be a parameter.
+var control = regexp.MustCompile(`[\x00-\x1f\x7f-\x{9f}]+`)
+
 // ErrorSignature returns the signature of an error text: the text with "#" for each UUID, each word
-// with a digit and each hexadecimal word of 8 letters or more. Errors with the same signature belong
-// to the same group. The result is valid UTF-8 without NUL, of 1 to MaxSignature bytes. It depends
+// with a digit and each hexadecimal word of 8 letters or more, and a space for control characters. Errors with the same signature belong
+// to the same group. The result is valid UTF-8 without control characters, of 1 to MaxSignature bytes. It depends
 // on the first 1,000 characters of text.
 func ErrorSignature(text string) string {
-	text = strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
+	text = strings.ToValidUTF8(text, "\uFFFD")
 	if text == "" {
 		return NoErrorSignature
 	}
@@ -59,7 +62,7 @@ func ErrorSignature(text string) string {
 			break
 		}
 	}
-	signature := variable.ReplaceAllLiteralString(text, "#")
+	signature := variable.ReplaceAllLiteralString(control.ReplaceAllLiteralString(text, " "), "#")
 	if len(signature) <= MaxSignature {
 		return signature
 	}

@@ -51,7 +51,7 @@ func TestDeadLettersHaveTheKeysOfTheContract(t *testing.T) {
 	want := map[string]any{
 		"source": "lab", "event_id": "e1", "type": "invoice.paid", "destination": "billing", "message_id": messages[0],
 		"route": "billing", "attempts": 1.0, "generation": 0.0, "status_code": 410.0, "last_error": "answered 410",
-		"received_at": "2026-01-31T12:00:00.000000Z",
+		"signature": "answered #", "received_at": "2026-01-31T12:00:00.000000Z",
 	}
 	if diff := cmp.Diff(want, letter); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -90,13 +90,15 @@ func TestDeadLetterFilters(t *testing.T) {
 		{"?destination=billing", all},
 		{"?destination=crm", []string{}},
 		{"?note=discarded", []string{}},
+		{"?signature=answered+%23", all},
+		{"?signature=answered+410", []string{}},
 		{"?id=a", []string{"a", "a"}},
 		{"?id=alive", []string{}},
 		{"?message_id=" + b, []string{"b"}},
 		{"?q=eve", []string{"a"}},
 		{"?since=2026-01-31T13:00:00Z", []string{"a", "b"}},
 		{"?until=2026-01-31T13:00:00Z", []string{"a"}},
-		{"?source=&type=&state=&destination=&note=&id=&message_id=&q=&since=&until=&limit=&cursor=", all},
+		{"?source=&type=&state=&destination=&note=&signature=&id=&message_id=&q=&since=&until=&limit=&cursor=", all},
 	}
 	for _, tt := range tests {
 		t.Run(tt.query, func(t *testing.T) {

@@ -18,11 +18,11 @@ const maxParameter = 1024
 
 // The parameter names of the listings, in the order of the docs.
 var (
-	eventParameters = []string{"source", "type", "state", "note", "id", "q", "since", "until", "limit", "cursor"}
-	// messageParameters are also those of dead letters.
+	eventParameters   = []string{"source", "type", "state", "note", "id", "q", "since", "until", "limit", "cursor"}
 	messageParameters = []string{
 		"source", "type", "state", "destination", "note", "id", "message_id", "q", "since", "until", "limit", "cursor",
 	}
+	deadLetterParameters = slices.Insert(slices.Clone(messageParameters), 5, "signature")
 	quarantineParameters = []string{"source", "limit", "cursor"}
 )
 
@@ -67,17 +67,17 @@ func ParseFilter(values url.Values, now time.Time) (*driver.EventFilter, error) 
 // type, state, destination, note, id (of the event), message_id, q, since,
 // until, limit and cursor, as ParseFilter does.
 func ParseMessageFilter(values url.Values, now time.Time) (*driver.MessageFilter, error) {
-	return parseMessages(values, driver.MessageStates(), now)
+	return parseMessages(values, messageParameters, driver.MessageStates(), now)
 }
 
 // ParseDeadLetterFilter reads the parameters of GET /api/v1/dead-letters: those of
-// ParseMessageFilter. The only state it accepts is dead.
+// ParseMessageFilter, and signature. The only state it accepts is dead.
 func ParseDeadLetterFilter(values url.Values, now time.Time) (*driver.MessageFilter, error) {
-	return parseMessages(values, []string{driver.StateDead}, now)
+	return parseMessages(values, deadLetterParameters, []string{driver.StateDead}, now)
 }
 
-func parseMessages(values url.Values, states []string, now time.Time) (*driver.MessageFilter, error) {
-	l, err := parseListing(values, messageParameters, states, now)
+func parseMessages(values url.Values, known, states []string, now time.Time) (*driver.MessageFilter, error) {
+	l, err := parseListing(values, known, states, now)
 	if err != nil {
 		return nil, err
 	}
@@ -93,6 +93,7 @@ func parseMessages(values url.Values, states []string, now time.Time) (*driver.M
 		Destination: values.Get("destination"),
 		State:       values.Get("state"),
 		Note:        values.Get("note"),
+		Signature:   values.Get("signature"),
 		Text:        values.Get("q"),
 		Since:       l.since,
 		Until:       l.until,

@@ -195,6 +195,7 @@ func shapes() map[string]reflect.Type {
 		hookadmin.EventPage{},
 		hookadmin.EventDetail{},
 		hookadmin.DeadLetterPage{},
+		hookadmin.ErrorPage{},
 		hookadmin.MessagePage{},
 		hookadmin.Replayed{},
 		hookadmin.Worked{},

@@ -25,6 +25,7 @@ type DeadLetter struct {
 	Generation  int    `json:"generation"`
 	StatusCode  *int   `json:"status_code"` // of the last answer; null without one
 	LastError   string `json:"last_error"`
+	Signature   string `json:"signature"` // of the error, see driver.ErrorSignature
 	ReceivedAt  Time   `json:"received_at"`
 	FailedAt    Time   `json:"failed_at"`
 }
@@ -93,6 +94,7 @@ func NewDeadLetterPage(page *driver.DeadLetterPage) *DeadLetterPage {
 			Generation:  d.Generation,
 			StatusCode:  statusCode(d.StatusCode),
 			LastError:   d.LastError,
+			Signature:   d.Signature,
 			ReceivedAt:  Time(d.ReceivedAt),
 			FailedAt:    Time(d.FailedAt),
 		})
