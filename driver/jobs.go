@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/binary"
+	"fmt"
+	"strconv"
 	"time"
 	"unicode/utf8"
 )
@@ -161,6 +163,42 @@ type JobStep struct {
 	Now                   time.Time
 }
 
+// Count adds the letters to Done and Skipped. done says which of them were changed.
+func (p *JobStep) Count(done []bool) {
+	for _, ok := range done {
+		if ok {
+			p.Done++
+		} else {
+			p.Skipped++
+		}
+	}
+}
+
+// Check returns an error that matches ErrBadRow if a store cannot store the parameters.
+func (p *JobStep) Check() error {
+	return checkJobTexts(p.LastError, p.Cursor)
+}
+
+// Check returns an error that matches ErrBadRow if a store cannot store the parameters.
+func (p *AddJobParams) Check() error {
+	if p.ID == "" || len(p.ID) > MaxJobID || len(p.RequestID) > maxRequestID {
+		return fmt.Errorf("%w: the id of a job must have 1 to %d bytes, and its request id at most %d", ErrBadRow, MaxJobID, maxRequestID)
+	}
+	return checkJobTexts(p.ID, p.RequestID, p.Of, p.Action, p.Mode, p.Rate, p.Filter, p.Plan)
+}
+
+// maxRequestID limits AddJobParams.RequestID, in bytes.
+const maxRequestID = 255
+
+func checkJobTexts(texts ...string) error {
+	for _, text := range texts {
+		if !IsText(text) || len(text) > MaxJobText {
+			return fmt.Errorf("%w: a text of a job must be valid UTF-8 without NUL, of at most %d bytes", ErrBadRow, MaxJobText)
+		}
+	}
+	return nil
+}
+
 // UndiscardParams are the parameters of Jobs.Undiscard.
 type UndiscardParams struct {
 	Operation string // the id of the request or job that discarded
@@ -170,6 +208,16 @@ type UndiscardParams struct {
 	// StepJob does. Its Cursor and End are set by Undiscard: the next place, or the end.
 	Step *JobStep
 	Now  time.Time // tests only; zero means the database's clock
+}
+
+// Recorded returns p.Step with the result of the call.
+func (p *UndiscardParams) Recorded(done *Undiscarded) *JobStep {
+	step := *p.Step
+	step.Done, step.Skipped = step.Done+int64(done.Undone), step.Skipped+int64(done.Skipped)
+	if step.Cursor = strconv.FormatInt(done.Next, 10); done.Next == 0 {
+		step.Cursor, step.End = "", JobDone
+	}
+	return &step
 }
 
 // Undiscarded is the result of Jobs.Undiscard.

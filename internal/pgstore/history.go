@@ -57,7 +57,7 @@ func again(sql, state string, replayed bool) string {
 }
 
 const historySQL = `
-SELECT at, action, generation, coalesce(message_id, ''), coalesce(request_id, '')
+SELECT at, action, generation, coalesce(message_id, ''), coalesce(request_id, operation, '')
 FROM {schema}.history
 WHERE event_key = $1::bytea
 ORDER BY at, id`

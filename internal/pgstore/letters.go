@@ -10,8 +10,9 @@ import (
 
 // lettersSQL locks dead letters: first the rows of their events in the order of their keys, then
 // the letters that are still dead. It never waits. $1 holds the events of the letters. $2 holds
-// their messages, with "" for an event that is dead itself. $3 is the time. {kept} is a further
-// condition on the rows that hold the bodies, and {replayable} one on dead events.
+// their messages, with "" for an event that is dead itself. $3 is the time, and $4 the operation, for
+// the history. {kept} is a further condition on the rows that hold the bodies, and {replayable} one on
+// dead events.
 const lettersSQL = `
 WITH setting AS MATERIALIZED (
 	SELECT coalesce($3::timestamptz, now()) AS now, {schema}.durably() AS durable
@@ -27,24 +28,24 @@ WITH setting AS MATERIALIZED (
 	FROM unnest($1::bytea[], $2::text[]) WITH ORDINALITY AS l (key, id, place)
 	WHERE (l.key IN (SELECT key FROM mine)) IS TRUE
 ), queued AS MATERIALIZED (
-	SELECT l.place, s.key, s.generation
+	SELECT l.place, s.key, s.generation, s.failed_at, s.note
 	FROM letter l
 	CROSS JOIN LATERAL (
-		SELECT s.key, s.generation FROM {schema}.event_state s
+		SELECT s.key, s.generation, s.failed_at, s.note FROM {schema}.event_state s
 		WHERE l.id = '' AND s.key = l.key AND s.state = 3{replayable}
 		FOR UPDATE SKIP LOCKED
 	) s
 ), routed AS MATERIALIZED (
-	SELECT l.place, m.id, m.key, m.generation
+	SELECT l.place, m.id, m.key, m.generation, m.failed_at, m.note
 	FROM letter l
 	CROSS JOIN LATERAL (
-		SELECT m.id, m.event_key AS key, m.generation FROM {schema}.message m
+		SELECT m.id, m.event_key AS key, m.generation, m.failed_at, m.note FROM {schema}.message m
 		WHERE l.id <> '' AND m.id = l.id AND m.event_key = l.key AND m.state = 3
 		FOR UPDATE SKIP LOCKED
 	) m`
 
-// onLetters fills in the conditions of lettersSQL.
-func onLetters(sql, kept, replayable string) string {
+// lettersWhere fills in the conditions of lettersSQL.
+func lettersWhere(sql, kept, replayable string) string {
 	return strings.NewReplacer("{kept}", kept, "{replayable}", replayable).Replace(sql)
 }
 
@@ -55,8 +56,8 @@ UNION ALL
 SELECT place FROM routed`
 
 const replayDeadSQL = lettersSQL + againSQL + `, told AS (
-	INSERT INTO {schema}.history (event_key, at, action, generation, messages, message_id)
-	SELECT d.key, setting.now, '` + driver.ActionReplayed + `', next.generation, d.messages, d.id
+	INSERT INTO {schema}.history (event_key, at, action, generation, messages, message_id, operation)
+	SELECT d.key, setting.now, '` + driver.ActionReplayed + `', next.generation, d.messages, d.id, nullif($4::text, '')
 	FROM (
 		SELECT place, key, 0 AS messages, NULL AS id FROM queued
 		UNION ALL
@@ -68,7 +69,8 @@ const replayDeadSQL = lettersSQL + againSQL + `, told AS (
 )` + lettersDoneSQL
 
 // discardSQL keeps the last error, which tells why the letters were discarded. It records a
-// NoteTxEnded that it replaces, because a replay must still name that note.
+// NoteTxEnded that it replaces, because a replay must still name that note. The history keeps the
+// replaced time of failure and note, so that the discard can be undone.
 const discardSQL = lettersSQL + `
 ), states AS (
 	UPDATE {schema}.event_state s
@@ -81,12 +83,12 @@ const discardSQL = lettersSQL + `
 	FROM routed
 	WHERE m.id = routed.id
 ), told AS (
-	INSERT INTO {schema}.history (event_key, at, action, generation, message_id)
-	SELECT d.key, setting.now, '` + driver.ActionDiscarded + `', d.generation, d.id
+	INSERT INTO {schema}.history (event_key, at, action, generation, message_id, operation, failed_at, note)
+	SELECT d.key, setting.now, '` + driver.ActionDiscarded + `', d.generation, d.id, nullif($4::text, ''), d.failed_at, d.note
 	FROM (
-		SELECT place, key, generation, NULL AS id FROM queued
+		SELECT place, key, generation, NULL AS id, failed_at, note FROM queued
 		UNION ALL
-		SELECT place, key, generation, id FROM routed
+		SELECT place, key, generation, id, failed_at, note FROM routed
 	) d
 	CROSS JOIN setting
 	ORDER BY d.place
@@ -94,15 +96,24 @@ const discardSQL = lettersSQL + `
 
 // ReplayDead implements [driver.Store]. If a letter is named twice, the first one is replayed.
 func (s *Store) ReplayDead(ctx context.Context, p *driver.DeadLetterParams) ([]bool, error) {
-	return s.onLetters(ctx, "replaying dead letters", s.sql.replayDead, p)
+	return s.onLettersAlone(ctx, "replaying dead letters", s.sql.replayDead, p)
 }
 
 // Discard implements [driver.Store]. If a letter is named twice, the first one is discarded.
 func (s *Store) Discard(ctx context.Context, p *driver.DeadLetterParams) ([]bool, error) {
-	return s.onLetters(ctx, "discarding dead letters", s.sql.discard, p)
+	return s.onLettersAlone(ctx, "discarding dead letters", s.sql.discard, p)
 }
 
-func (s *Store) onLetters(ctx context.Context, op, sql string, p *driver.DeadLetterParams) ([]bool, error) {
+func (s *Store) onLettersAlone(ctx context.Context, op, sql string, p *driver.DeadLetterParams) ([]bool, error) {
+	done, err := onLetters(ctx, s.pools.Admin, sql, p)
+	if err != nil {
+		return nil, writeFailed(s.pools.Admin, op, err)
+	}
+	return done, nil
+}
+
+// onLetters runs a statement on letters. It returns which of them it changed.
+func onLetters(ctx context.Context, conn Conn, sql string, p *driver.DeadLetterParams) ([]bool, error) {
 	done := make([]bool, len(p.Letters))
 	var places []int
 	var keys [][]byte
@@ -119,18 +130,15 @@ func (s *Store) onLetters(ctx context.Context, op, sql string, p *driver.DeadLet
 	if len(places) == 0 {
 		return done, nil
 	}
-	err := write(ctx, s.pools.Admin, op, func(r Rows) error {
+	err := scan(ctx, conn, func(r Rows) error {
 		var place int64
 		if err := r.Scan(&place); err != nil {
 			return err
 		}
 		done[places[place-1]] = true
 		return nil
-	}, sql, keys, ids, clock(p.Now))
-	if err != nil {
-		return nil, err
-	}
-	return done, nil
+	}, sql, keys, ids, clock(p.Now), p.Operation)
+	return done, err
 }
 
 const (

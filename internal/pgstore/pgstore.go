@@ -223,6 +223,7 @@ type statements struct {
 	arm, learn, learned   string
 	pause, resume, paused string
 	hurry                 string
+	jobs                  jobStatements
 }
 
 func newStatements(write func(string) string) statements {
@@ -259,8 +260,8 @@ func newStatements(write func(string) string) statements {
 		state:           write(stateSQL),
 		lockMessages:    write(lockMessagesSQL),
 		replay:          write(again(replaySQL, stateAgainSQL, true)),
-		replayDead:      write(onLetters(again(replayDeadSQL, stateAgainSQL, true), " AND e.body IS NOT NULL", " AND NOT s.undecided AND "+notEndedSQL)),
-		discard:         write(onLetters(discardSQL, "", "")),
+		replayDead:      write(lettersWhere(again(replayDeadSQL, stateAgainSQL, true), " AND e.body IS NOT NULL", " AND NOT s.undecided AND "+notEndedSQL)),
+		discard:         write(lettersWhere(discardSQL, "", "")),
 		eventOfMessage:  write(eventOfMessageSQL),
 		lockMessage:     write(lockMessageSQL),
 		retry:           write(retrySQL),
@@ -332,6 +333,7 @@ func newStatements(write func(string) string) statements {
 		resume:              write(resumeSQL),
 		paused:              write(pausedSQL),
 		hurry:               write(hurrySQL),
+		jobs:                newJobStatements(write),
 	}
 }
 

@@ -73,6 +73,9 @@ func (s *Store) Prune(ctx context.Context, p *driver.PruneParams) (*driver.Prune
 	if err := write(ctx, s.pools.Work, "pruning the feed", noRows, s.sql.pruneFeed, &now, driver.FeedKept.Microseconds()); err != nil {
 		return result, err
 	}
+	if err := write(ctx, s.pools.Work, "pruning jobs", noRows, s.sql.jobs.prune, &now, driver.JobsKept.Microseconds()); err != nil {
+		return result, err
+	}
 	return result, write(ctx, s.pools.Work, "forgetting windows", noRows, s.sql.forgetWindows, &now, driver.WindowsHold.Microseconds())
 }
 

@@ -9,11 +9,12 @@ import (
 
 const (
 	insertHistory = `INSERT INTO hookonce_history
-		(event_key, at, action, generation, messages, message_id, request_id) VALUES (?, ?, ?, ?, ?, ?, ?)`
+		(event_key, at, action, generation, messages, message_id, request_id, operation, failed_at, note)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 
 	deleteHistory = `DELETE FROM hookonce_history WHERE event_key = ?`
 
-	selectHistory = `SELECT at, action, generation, coalesce(message_id, ''), coalesce(request_id, '')
+	selectHistory = `SELECT at, action, generation, coalesce(message_id, ''), coalesce(request_id, operation, '')
 		FROM hookonce_history WHERE event_key = ? ORDER BY id`
 )
 
@@ -22,15 +23,18 @@ type historyEntry struct {
 	key        driver.Key
 	action     string
 	generation int
-	messages   int    // that became due
-	messageID  string // "" if it concerned the whole event
-	requestID  string // "" if the request cannot be repeated
+	messages   int            // that became due
+	messageID  string         // "" if it concerned the whole event
+	requestID  string         // "" if the request cannot be repeated
+	operation  string         // "" if the change was of this letter alone
+	failedAt   sql.NullInt64  // of a discard: when the letter had failed
+	note       sql.NullString // of a discard: the letter's note before
 }
 
 // record writes the entry, in the transaction of the recorded change.
 func (t *writeTx) record(e *historyEntry) error {
 	_, err := t.exec(insertHistory, e.key[:], t.now, e.action, e.generation, e.messages,
-		nullText(e.messageID), nullText(e.requestID))
+		nullText(e.messageID), nullText(e.requestID), nullText(e.operation), e.failedAt, e.note)
 	return err
 }
 

@@ -16,6 +16,9 @@ const (
 	replayDeadMessage = `UPDATE hookonce_message SET ` + messageAgain + byOperator + `
 		WHERE id = ?4 AND event_key = ?3 AND state = 3` + kept
 
+	selectDeadEvent   = `SELECT failed_at, note FROM hookonce_event_state WHERE key = ? AND state = 3`
+	selectDeadMessage = `SELECT failed_at, note FROM hookonce_message WHERE id = ? AND event_key = ? AND state = 3`
+
 	// A discarded letter no longer counts as failed. Its last error stays. ended records a
 	// NoteTxEnded that is replaced, because a replay must still name that note.
 	discardEvent = `UPDATE hookonce_event_state SET state = 4, ended = (note = '` + driver.NoteTxEnded + `'), note = ?, failed_at = NULL
@@ -35,9 +38,14 @@ const (
 // hundred at a time, so that claims get in between. If a letter is named twice, the second one is
 // no longer dead.
 func (s *Store) ReplayDead(ctx context.Context, p *driver.DeadLetterParams) ([]bool, error) {
-	// All letters of an event in one call get the same generation.
+	return s.eachLetter(ctx, "replaying dead letters", p, (*writeTx).replayer)
+}
+
+// replayer returns a function that replays one letter after the other. All letters of an event get the
+// same generation.
+func (t *writeTx) replayer(operation string) func(*driver.DeadLetterRef) (bool, error) {
 	generations := make(map[driver.Key]int)
-	return s.eachLetter(ctx, "replaying dead letters", p, func(t *writeTx, l *driver.DeadLetterRef) (done bool, err error) {
+	return func(l *driver.DeadLetterRef) (done bool, err error) {
 		generation, known := generations[l.Key]
 		if !known {
 			if generation, err = t.nextGeneration(l.Key); err != nil {
@@ -45,21 +53,25 @@ func (s *Store) ReplayDead(ctx context.Context, p *driver.DeadLetterParams) ([]b
 			}
 			generations[l.Key] = generation
 		}
-		return t.replayDead(l, generation)
-	})
+		return t.replayDead(l, generation, operation)
+	}
 }
 
 // Discard implements driver.Store, in one transaction like ReplayDead.
 func (s *Store) Discard(ctx context.Context, p *driver.DeadLetterParams) ([]bool, error) {
-	return s.eachLetter(ctx, "discarding dead letters", p, (*writeTx).discard)
+	return s.eachLetter(ctx, "discarding dead letters", p, (*writeTx).discarder)
 }
 
 func (s *Store) eachLetter(
-	ctx context.Context, op string, p *driver.DeadLetterParams, do func(*writeTx, *driver.DeadLetterRef) (bool, error),
+	ctx context.Context, op string, p *driver.DeadLetterParams, worker func(*writeTx, string) func(*driver.DeadLetterRef) (bool, error),
 ) ([]bool, error) {
 	done := make([]bool, len(p.Letters))
+	var do func(*driver.DeadLetterRef) (bool, error)
 	err := s.writeEach(ctx, op, p.Now, len(p.Letters), func(t *writeTx, i int) (err error) {
-		done[i], err = do(t, &p.Letters[i])
+		if do == nil {
+			do = worker(t, p.Operation)
+		}
+		done[i], err = do(&p.Letters[i])
 		return err
 	})
 	if err != nil {
@@ -68,9 +80,9 @@ func (s *Store) eachLetter(
 	return done, nil
 }
 
-func (t *writeTx) replayDead(l *driver.DeadLetterRef, generation int) (bool, error) {
+func (t *writeTx) replayDead(l *driver.DeadLetterRef, generation int, operation string) (bool, error) {
 	query, args := replayDeadEvent, []any{generation, t.now, l.Key[:]}
-	entry := historyEntry{key: l.Key, action: driver.ActionReplayed, generation: generation, messageID: l.MessageID}
+	entry := historyEntry{key: l.Key, action: driver.ActionReplayed, generation: generation, messageID: l.MessageID, operation: operation}
 	if l.MessageID != "" {
 		query, args = replayDeadMessage, []any{generation, t.now, l.Key[:], l.MessageID}
 		entry.messages = 1
@@ -82,21 +94,27 @@ func (t *writeTx) replayDead(l *driver.DeadLetterRef, generation int) (bool, err
 	return true, t.record(&entry)
 }
 
-func (t *writeTx) discard(l *driver.DeadLetterRef) (bool, error) {
-	query, args := discardEvent, []any{driver.NoteDiscarded, l.Key[:]}
-	if l.MessageID != "" {
-		query, args = discardMessage, []any{driver.NoteDiscarded, l.MessageID, l.Key[:]}
+// discarder returns a function that discards one letter. The history keeps the time of failure and the
+// note, so that the discard can be undone.
+func (t *writeTx) discarder(operation string) func(*driver.DeadLetterRef) (bool, error) {
+	return func(l *driver.DeadLetterRef) (bool, error) {
+		before, query, args := selectDeadEvent, discardEvent, []any{l.Key[:]}
+		if l.MessageID != "" {
+			before, query, args = selectDeadMessage, discardMessage, []any{l.MessageID, l.Key[:]}
+		}
+		entry := historyEntry{key: l.Key, action: driver.ActionDiscarded, messageID: l.MessageID, operation: operation}
+		err := t.queryRow(before, args...).Scan(&entry.failedAt, &entry.note)
+		if err == nil {
+			err = t.queryRow(query, append([]any{driver.NoteDiscarded}, args...)...).Scan(&entry.generation)
+		}
+		switch {
+		case errors.Is(err, sql.ErrNoRows):
+			return false, nil
+		case err != nil:
+			return false, err
+		}
+		return true, t.record(&entry)
 	}
-	var generation int
-	switch err := t.queryRow(query, args...).Scan(&generation); {
-	case errors.Is(err, sql.ErrNoRows):
-		return false, nil
-	case err != nil:
-		return false, err
-	}
-	return true, t.record(&historyEntry{
-		key: l.Key, action: driver.ActionDiscarded, generation: generation, messageID: l.MessageID,
-	})
 }
 
 // RetryMessage implements driver.Store. A message that is being sent fails with ErrOpen, even if

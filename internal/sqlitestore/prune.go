@@ -88,7 +88,9 @@ func (s *Store) Prune(ctx context.Context, p *driver.PruneParams) (*driver.Prune
 	if run.longest, err = s.longestWindows(ctx, p, run.now); err != nil {
 		return nil, err
 	}
-	for _, step := range []func(context.Context) error{run.identities, run.bodies, run.versions, run.quarantine, run.refused, run.figures, run.feed, run.forgetWindows} {
+	for _, step := range []func(context.Context) error{
+		run.identities, run.bodies, run.versions, run.quarantine, run.refused, run.jobs, run.figures, run.feed, run.forgetWindows,
+	} {
 		if err := step(ctx); err != nil {
 			return &run.result, err
 		}

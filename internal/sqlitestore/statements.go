@@ -19,6 +19,8 @@ var writeStatements = []string{
 	insertEnqueued, insertEnqueuedBody, selectEnqueued,
 	addRollup, addType, deleteRollups, deleteTypes, addRefused, trimRefused, deleteRefused,
 	watchFeed, wantFeed, insertFeed, trimFeed, raiseFloor,
+	insertJob, selectJobByRequest, selectJob, trimJobs, startJob, cancelJob, freeJob, takeJob, holdJob, stepJob, deleteJobs,
+	selectDeadEvent, selectDeadMessage, selectDiscards, selectLater, undiscardEvent, undiscardMessage,
 	countLearned, armSource, takeArmed, forgetLearned, keepLearned,
 	pauseDestination, resumeDestination, hurryMessages,
 }

@@ -81,6 +81,8 @@ func Exercise(t *testing.T, open func(t *testing.T) driver.Store, features ...Fe
 		{"Feed", feedCases()},
 		{"Pause", pauseCases()},
 		{"ErrorGroups", groupCases()},
+		{"Jobs", jobCases()},
+		{"Undiscard", undiscardCases()},
 		{"Secrets", secretCases()},
 		{"Prune", pruneCases()},
 		{"Health", healthCases()},

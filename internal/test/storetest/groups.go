@@ -168,22 +168,15 @@ func groupFilters(f *fixture) {
 func groupsCapped(f *fixture) {
 	const n, batch = driver.MaxGroupCount + 2, 500
 	all := newClaims(n, "a")
-	kill := func(n int) {
-		var completions []driver.Completion
-		for _, m := range f.lease(t0, "to-a", n) {
-			completions = append(completions, driver.Completion{ID: m.ID, Token: m.Token, Outcome: driver.MessageDead, Error: "gone 410"})
-		}
-		f.mustComplete(t0, completions...)
-	}
 	for claims := range slices.Chunk(all, batch) {
 		f.claimNew(t0, claims...)
 	}
 	for left := n - 2; left > 0; left -= batch {
-		kill(min(left, batch))
+		f.killAll(t0, "to-a", min(left, batch))
 	}
 	want := driver.ErrorGroup{Destination: "to-a", Signature: "gone #", Count: driver.MaxGroupCount, FirstAt: t0, LastAt: t0, Sample: "gone 410"}
 	same(f, "as many as are counted", driver.GroupPage{Groups: []driver.ErrorGroup{want}}, *f.groups(&driver.GroupFilter{}))
-	kill(1)
+	f.killAll(t0, "to-a", 1)
 	want.More = true
 	same(f, "one more", driver.GroupPage{Groups: []driver.ErrorGroup{want}}, *f.groups(&driver.GroupFilter{}))
 }

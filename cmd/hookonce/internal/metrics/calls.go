@@ -57,6 +57,15 @@ var operations = []string{
 	"paused_destinations",
 	"hurry_messages",
 	"error_groups",
+	"add_job",
+	"job",
+	"jobs",
+	"start_job",
+	"cancel_job",
+	"take_job",
+	"step_job",
+	"undiscard",
+	"discards",
 	"applied",
 	"apply",
 }
@@ -269,6 +278,51 @@ func (s *store) Series(ctx context.Context, f *driver.SeriesFilter) (result []dr
 func (s *store) AddRefused(ctx context.Context, p *driver.AddRefusedParams) (err error) {
 	defer s.observe("add_refused", time.Now(), &err)
 	return s.Store.AddRefused(ctx, p)
+}
+
+func (s *store) AddJob(ctx context.Context, p *driver.AddJobParams) (result *driver.Job, err error) {
+	defer s.observe("add_job", time.Now(), &err)
+	return s.Store.AddJob(ctx, p)
+}
+
+func (s *store) Job(ctx context.Context, id string) (result *driver.Job, err error) {
+	defer s.observe("job", time.Now(), &err)
+	return s.Store.Job(ctx, id)
+}
+
+func (s *store) Jobs(ctx context.Context, f *driver.JobFilter) (result *driver.JobPage, err error) {
+	defer s.observe("jobs", time.Now(), &err)
+	return s.Store.Jobs(ctx, f)
+}
+
+func (s *store) StartJob(ctx context.Context, p *driver.ChangeJobParams) (result *driver.Job, err error) {
+	defer s.observe("start_job", time.Now(), &err)
+	return s.Store.StartJob(ctx, p)
+}
+
+func (s *store) CancelJob(ctx context.Context, p *driver.ChangeJobParams) (result *driver.Job, err error) {
+	defer s.observe("cancel_job", time.Now(), &err)
+	return s.Store.CancelJob(ctx, p)
+}
+
+func (s *store) TakeJob(ctx context.Context, p *driver.TakeJobParams) (result *driver.Job, err error) {
+	defer s.observe("take_job", time.Now(), &err)
+	return s.Store.TakeJob(ctx, p)
+}
+
+func (s *store) Undiscard(ctx context.Context, p *driver.UndiscardParams) (result *driver.Undiscarded, err error) {
+	defer s.observe("undiscard", time.Now(), &err)
+	return s.Store.Undiscard(ctx, p)
+}
+
+func (s *store) Discards(ctx context.Context, operation string) (result *driver.Discarded, err error) {
+	defer s.observe("discards", time.Now(), &err)
+	return s.Store.Discards(ctx, operation)
+}
+
+func (s *store) StepJob(ctx context.Context, p *driver.JobStep) (held bool, done []bool, err error) {
+	defer s.observe("step_job", time.Now(), &err)
+	return s.Store.StepJob(ctx, p)
 }
 
 func (s *store) ErrorGroups(ctx context.Context, f *driver.GroupFilter) (result *driver.GroupPage, err error) {

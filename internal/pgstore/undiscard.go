@@ -1,0 +1,114 @@
+package pgstore
+
+import (
+	"context"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+// undiscardSQL makes letters dead again that the operation $1 discarded: the next $3 behind the entry
+// $2 of the history. It locks the rows of their events first, and passes over those that are locked.
+// Only the last discard of a letter is undone. It returns the numbers of entries and of letters, and
+// the last entry.
+const undiscardSQL = `
+WITH setting AS MATERIALIZED (
+	SELECT coalesce($4::timestamptz, now()) AS now, {schema}.durably() AS durable
+), entry AS MATERIALIZED (
+	SELECT h.id, h.event_key AS key, h.message_id, h.generation, h.failed_at, h.note
+	FROM {schema}.history h
+	WHERE h.operation = $1::text AND h.action = '` + driver.ActionDiscarded + `' AND h.id > $2::bigint
+	ORDER BY h.id
+	LIMIT $3::int
+), mine AS MATERIALIZED (
+	SELECT e.key
+	FROM (SELECT DISTINCT key FROM entry ORDER BY key) i
+	CROSS JOIN LATERAL (
+		SELECT e.key FROM {schema}.event e WHERE e.key = i.key
+		FOR NO KEY UPDATE SKIP LOCKED
+	) e
+), letter AS MATERIALIZED (
+	SELECT l.* FROM entry l
+	WHERE (l.key IN (SELECT key FROM mine)) IS TRUE AND NOT EXISTS (
+		SELECT FROM {schema}.history o
+		WHERE o.event_key = l.key AND o.id > l.id AND o.message_id IS NOT DISTINCT FROM l.message_id
+			AND o.action IN ('` + driver.ActionDiscarded + `', '` + driver.ActionUndone + `')
+	)
+), states AS (
+	UPDATE {schema}.event_state s
+	SET state = 3, note = coalesce(l.note, ''), failed_at = l.failed_at, ended = false
+	FROM letter l
+	WHERE l.message_id IS NULL AND s.key = l.key AND s.state = 4 AND s.note = '` + driver.NoteDiscarded + `' AND s.generation = l.generation
+	RETURNING s.key, NULL::text AS message_id, s.generation
+), messages AS (
+	UPDATE {schema}.message m
+	SET state = 3, note = coalesce(l.note, ''), failed_at = l.failed_at
+	FROM letter l
+	WHERE m.id = l.message_id AND m.event_key = l.key AND m.state = 4 AND m.note = '` + driver.NoteDiscarded + `' AND m.generation = l.generation
+	RETURNING m.event_key, m.id, m.generation
+), told AS (
+	INSERT INTO {schema}.history (event_key, at, action, generation, message_id, operation)
+	SELECT d.key, setting.now, '` + driver.ActionUndone + `', d.generation, d.message_id, $1::text
+	FROM (SELECT * FROM states UNION ALL SELECT * FROM messages) d, setting
+	RETURNING 1
+)
+SELECT (SELECT count(*) FROM entry), (SELECT count(*) FROM told), coalesce((SELECT max(id) FROM entry), 0)`
+
+const discardsSQL = `
+SELECT (
+	SELECT count(*) FROM (
+		SELECT FROM {schema}.history WHERE operation = $1::text AND action = '` + driver.ActionDiscarded + `' LIMIT 1001
+	) h
+), coalesce((
+	SELECT h.at >= now() - $2::bigint * interval '1 microsecond'
+	FROM {schema}.history h WHERE h.operation = $1::text AND h.action = '` + driver.ActionDiscarded + `'
+	ORDER BY h.id DESC LIMIT 1
+), false)`
+
+// Undiscard implements [driver.Store].
+func (s *Store) Undiscard(ctx context.Context, p *driver.UndiscardParams) (*driver.Undiscarded, error) {
+	limit := min(max(p.Limit, 1), driver.MaxJobStep)
+	var done driver.Undiscarded
+	err := transact(ctx, s.pools.Work, "undoing a discard", func(conn Conn) (err error) {
+		done = driver.Undiscarded{Held: true}
+		if p.Step != nil {
+			if done.Held, err = s.holdJob(ctx, conn, p.Step); err != nil || !done.Held {
+				return err
+			}
+		}
+		var entries, undone, last int64
+		if err := scan(ctx, conn, func(r Rows) error { return r.Scan(&entries, &undone, &last) },
+			s.sql.jobs.undiscard, p.Operation, p.After, int32(limit), clock(p.Now)); err != nil {
+			return err
+		}
+		done.Undone, done.Skipped = int(undone), int(entries-undone)
+		if entries == int64(limit) {
+			done.Next = last
+		}
+		if p.Step == nil {
+			return nil
+		}
+		return s.stepJob(ctx, conn, p.Recorded(&done))
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &done, nil
+}
+
+// Discards implements [driver.Store].
+func (s *Store) Discards(ctx context.Context, operation string) (*driver.Discarded, error) {
+	var found driver.Discarded
+	if driver.IsText(operation) && operation != "" {
+		var count int64
+		err := read(ctx, s.pools.Admin, "looking for discards", func(r Rows) error { return r.Scan(&count, &found.Recent) },
+			s.sql.jobs.discards, operation, driver.UndoTime.Microseconds())
+		if err != nil {
+			return nil, err
+		}
+		found.Count = int(count)
+	}
+	if found.Count == 0 {
+		return nil, driver.ErrNotFound
+	}
+	return &found, nil
+}
