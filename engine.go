@@ -15,6 +15,7 @@ import (
 	"github.com/hookonce/hookonce/internal/claims"
 	"github.com/hookonce/hookonce/internal/feed"
 	"github.com/hookonce/hookonce/internal/figures"
+	"github.com/hookonce/hookonce/internal/jobs"
 	"github.com/hookonce/hookonce/internal/keyfetch"
 	"github.com/hookonce/hookonce/internal/limit"
 	"github.com/hookonce/hookonce/internal/relay"
@@ -54,6 +55,7 @@ type Engine struct {
 	figures       *figures.Sums
 	refused       *figures.Refused
 	feed          *feed.Collector
+	jobs          *jobs.Runner
 	host          string // the name of this host; "" if it is unknown
 
 	bodies   *wire.Memory // of all bodies, from their first byte to their answer
@@ -155,6 +157,10 @@ func newEngine(store driver.Store, cfg Config, handled []string, faults error) (
 	host, _ := os.Hostname()
 	in.host = figureText(host)
 	in.feed = feed.NewCollector(store, cfg.Logger, in.host)
+	in.host, _ = os.Hostname()
+	in.jobs = jobs.New(store, jobs.Options{
+		Replay: in.replayForJob, Pace: jobPace, Worked: in.workedForJob, Owner: fmt.Sprintf("%s/%d", in.host, os.Getpid()), Log: in.log,
+	})
 	first, err := in.newSetup(&cfg, nil)
 	if err := errors.Join(cfg.check(), err, faults); err != nil {
 		return nil, fmt.Errorf("hookonce: %w", err)
@@ -254,7 +260,7 @@ func (in *Engine) wakeAll() {
 	}
 }
 
-// Run runs handlers, sends messages and does the upkeep until ctx ends. Then it takes no more work,
+// Run runs handlers, sends messages, works on jobs and does the upkeep until ctx ends. Then it takes no more work,
 // finishes the work in progress or gives it back, writes the delivery counts, figures and refused requests, and returns nil. It
 // does not stop deliveries: call Drain first. A second call is an error.
 //
@@ -272,6 +278,7 @@ func (in *Engine) Run(ctx context.Context) error {
 	wg.Go(func() { in.relays.Run(ctx) })
 	wg.Go(func() { in.maintain(ctx) })
 	wg.Go(func() { in.pruneAgain(ctx) })
+	wg.Go(func() { in.jobs.Run(ctx) })
 	if in.worker != nil {
 		wg.Go(func() { in.worker.Run(ctx) })
 	} else {

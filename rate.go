@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/limit"
 )
 
@@ -56,6 +57,20 @@ func ParsePace(s string) (Rate, error) {
 		return Rate{}, errors.New("is not a pace; write it as 100/s, 6000/m or 1/h, or as none")
 	}
 	return rate, nil
+}
+
+// JobRate returns the pace of a job, with its default.
+func JobRate(spec *driver.JobSpec) (Rate, error) {
+	rate, err := ParsePace(spec.Rate)
+	switch {
+	case err != nil:
+		return Rate{}, fmt.Errorf("rate: %q %w", spec.Rate, err)
+	case rate.Count > 0:
+		return rate, nil
+	case spec.Action == driver.JobReplay:
+		return DefaultReplayRate, nil
+	}
+	return Unpaced, nil
 }
 
 func (r Rate) check() error {

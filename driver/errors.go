@@ -66,6 +66,9 @@ var (
 	// another mode, or for another job.
 	ErrRequestReused = errors.New("the request id was used for a replay in another mode, or for another job")
 
+	// ErrTooLate means that a discard is older than UndoTime.
+	ErrTooLate = errors.New("the discard is too old to be undone")
+
 	// ErrJobEnded means that a job is done or has failed, so it can be neither started nor cancelled.
 	ErrJobEnded = errors.New("the job has ended")
 

@@ -58,12 +58,13 @@ type Jobs interface {
 
 // Bounds of jobs.
 const (
-	MaxJobs    = 1000                // that are kept
-	JobsKept   = 30 * 24 * time.Hour // after their end; planned ones, after they were planned
-	MaxJobText = 1 << 20             // bytes of the filter, and of the plan
-	MaxJobStep = 200                 // letters of one step
-	MaxJobID   = 64                  // bytes of an id
-	UndoTime   = 10 * time.Minute    // after the last discard of an operation
+	MaxJobs      = 1000                // that are kept
+	JobsKept     = 30 * 24 * time.Hour // after their end; planned ones, after they were planned
+	MaxJobText   = 1 << 20             // bytes of the filter, and of the plan
+	MaxJobStep   = 200                 // letters of one step
+	MaxJobID     = 64                  // bytes of an id
+	MaxPlanNames = 50                  // names of each kind in a plan
+	UndoTime     = 10 * time.Minute    // after the last discard of an operation
 )
 
 // The states of a job.
@@ -97,16 +98,42 @@ type JobSpec struct {
 	Action string // JobReplay, JobDiscard or JobUndo
 	Mode   string // of a replay of events: "as_new", "same_id", or "" for events that are dead or skipped
 	Rate   string // letters or events for a time, such as "100/s"; "none" is unpaced, "" the default
-	Filter string // JSON object; see package internal/jobs
+	Filter string // a JobSelection as JSON
+}
+
+// JobSelection selects the rows of a job. Zero fields select all. Events have no Destination,
+// Signature and MessageIDs, and dead letters have no State.
+type JobSelection struct {
+	Source      string     `json:"source,omitempty"`
+	Type        string     `json:"type,omitempty"`
+	Destination string     `json:"destination,omitempty"`
+	State       string     `json:"state,omitempty"`
+	Note        string     `json:"note,omitempty"`
+	Signature   string     `json:"signature,omitempty"`
+	Text        string     `json:"q,omitempty"`
+	Since       *time.Time `json:"since,omitempty"` // received at or after
+	Until       *time.Time `json:"until,omitempty"` // received before
+	EventIDs    []string   `json:"ids,omitempty"`   // of events of Source
+	MessageIDs  []string   `json:"message_ids,omitempty"`
+	RequestID   string     `json:"request_id,omitempty"` // of JobUndo: the operation that discarded; nothing else is set
+}
+
+// JobPlan is the result of the count before the start of a job. Count is 0 for JobUndo.
+type JobPlan struct {
+	Count        int        `json:"count"`
+	More         bool       `json:"more,omitempty"`         // there are more than Count, and the rest is about the counted ones
+	Oldest       *time.Time `json:"oldest,omitempty"`       // receipt of the oldest event
+	Newest       *time.Time `json:"newest,omitempty"`       // receipt of the newest event
+	Destinations []string   `json:"destinations,omitempty"` // sorted; at most MaxPlanNames
+	Sources      []string   `json:"sources,omitempty"`      // sorted; at most MaxPlanNames
 }
 
 // Job is a bulk action.
 type Job struct {
 	ID string // unique
 	JobSpec
-	State string // one of JobStates
-	// Plan is the result of the count before the start, as JSON; see package internal/jobs.
-	Plan      string
+	State     string // one of JobStates
+	Plan      string // a JobPlan as JSON
 	RequestID string // of AddJobParams; else ""
 
 	Done      int64  // letters or events that were changed

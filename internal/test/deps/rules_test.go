@@ -17,6 +17,8 @@ var rules = map[string]rule{
 		within: []string{
 			"driver", "verify", "provider", "internal/claims", "internal/feed", "internal/figures", "internal/guard", "internal/keyfetch", "internal/limit",
 			"internal/locate", "internal/problem", "internal/relay", "internal/send", "internal/stale", "internal/wire", "internal/work",
+			"driver", "verify", "provider", "internal/claims", "internal/figures", "internal/guard", "internal/jobs", "internal/keyfetch",
+			"internal/limit", "internal/locate", "internal/problem", "internal/relay", "internal/send", "internal/stale", "internal/wire", "internal/work",
 		},
 		why: "the thin face: public types, the conversation with a sender, and the engines below it",
 	},
@@ -61,6 +63,7 @@ var rules = map[string]rule{
 		within: []string{"driver", "internal/guard"},
 		why:    "an engine: it knows a part of the store, and neither the root nor another engine",
 	},
+	"internal/jobs":    {within: []string{"driver", "internal/limit"}, why: "an engine: it knows a part of the store, and neither the root nor another engine"},
 	"internal/figures": {within: []string{"driver"}, why: "an engine: it knows a part of the store, and neither the root nor another engine"},
 	"internal/feed":    {within: []string{"driver"}, why: "an engine: it knows a part of the store, and neither the root nor another engine"},
 	"internal/relay": {

@@ -1,0 +1,191 @@
+// Package jobs counts and carries out bulk actions on dead letters and events, which the store keeps as
+// jobs. Any number of processes run jobs; the lease of a job lets one of them work on it at a time.
+package jobs
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+// Store is the part of driver.Store that jobs need.
+type Store interface {
+	driver.Jobs
+	DeadLetters(ctx context.Context, f *driver.MessageFilter) (*driver.DeadLetterPage, error)
+	Events(ctx context.Context, f *driver.EventFilter) (*driver.EventPage, error)
+}
+
+// Bounds of a count.
+const (
+	MaxCount  = 100_000
+	CountTime = 2 * time.Second
+)
+
+// Plan counts the rows that a job would change now, up to a number and for at most CountTime.
+func Plan(ctx context.Context, store Store, of string, sel *driver.JobSelection, most int) (*driver.JobPlan, error) {
+	c := counter{plan: &driver.JobPlan{}, most: most, sources: map[string]bool{}, destinations: map[string]bool{}}
+	limited, cancel := context.WithTimeout(ctx, CountTime)
+	defer cancel()
+	list := c.letters
+	if of == driver.JobOfEvents {
+		list = c.events
+	}
+	for n := range parts(sel) {
+		if err := list(limited, store, sel, n); err != nil && (limited.Err() == nil || ctx.Err() != nil) {
+			return nil, err
+		} else if err != nil {
+			c.plan.More = true // the time is over
+		}
+		if c.plan.More {
+			break
+		}
+	}
+	c.plan.Sources, c.plan.Destinations = names(c.sources), names(c.destinations)
+	return c.plan, nil
+}
+
+// counter counts rows for a plan.
+type counter struct {
+	plan                  *driver.JobPlan
+	most                  int
+	sources, destinations map[string]bool
+}
+
+// add counts one row. It reports false if there are more than the most.
+func (c *counter) add(receivedAt time.Time, source, destination string) bool {
+	if c.plan.Count == c.most {
+		c.plan.More = true
+		return false
+	}
+	c.plan.Count++
+	if c.plan.Oldest == nil || receivedAt.Before(*c.plan.Oldest) {
+		c.plan.Oldest = &receivedAt
+	}
+	if c.plan.Newest == nil || receivedAt.After(*c.plan.Newest) {
+		c.plan.Newest = &receivedAt
+	}
+	for _, in := range []struct {
+		names map[string]bool
+		name  string
+	}{{c.sources, source}, {c.destinations, destination}} {
+		if in.name != "" && len(in.names) < driver.MaxPlanNames {
+			in.names[in.name] = true
+		}
+	}
+	return true
+}
+
+func (c *counter) letters(ctx context.Context, store Store, sel *driver.JobSelection, n int) error {
+	filter := letterFilter(sel, n)
+	for {
+		page, err := store.DeadLetters(ctx, filter)
+		if err != nil {
+			return err
+		}
+		for i := range page.DeadLetters {
+			if l := &page.DeadLetters[i]; !c.add(l.ReceivedAt, l.Source, l.Destination) {
+				return nil
+			}
+		}
+		if filter.After = page.Next; filter.After.IsZero() {
+			return nil
+		}
+	}
+}
+
+func (c *counter) events(ctx context.Context, store Store, sel *driver.JobSelection, n int) error {
+	filter := eventFilter(sel, n)
+	for {
+		page, err := store.Events(ctx, filter)
+		if err != nil {
+			return err
+		}
+		for i := range page.Events {
+			if !c.add(page.Events[i].ReceivedAt, page.Events[i].Source, "") {
+				return nil
+			}
+		}
+		if filter.After = page.Next; filter.After.IsZero() {
+			return nil
+		}
+	}
+}
+
+func names(set map[string]bool) []string { return slices.Sorted(maps.Keys(set)) }
+
+// parts returns the number of filters of a selection: one for each id, or one without ids.
+func parts(sel *driver.JobSelection) int { return max(len(sel.EventIDs)+len(sel.MessageIDs), 1) }
+
+// letterFilter returns the n-th filter of a selection of dead letters.
+func letterFilter(sel *driver.JobSelection, n int) *driver.MessageFilter {
+	f := &driver.MessageFilter{
+		Source: sel.Source, Type: sel.Type, Destination: sel.Destination, Note: sel.Note, Signature: sel.Signature, Text: sel.Text,
+		Since: timeOf(sel.Since), Until: timeOf(sel.Until), Limit: driver.MaxLimit,
+	}
+	switch {
+	case n < len(sel.EventIDs):
+		f.EventID = sel.EventIDs[n]
+	case n < len(sel.EventIDs)+len(sel.MessageIDs):
+		f.MessageID = sel.MessageIDs[n-len(sel.EventIDs)]
+	}
+	return f
+}
+
+// eventFilter returns the n-th filter of a selection of events.
+func eventFilter(sel *driver.JobSelection, n int) *driver.EventFilter {
+	f := &driver.EventFilter{
+		Source: sel.Source, Type: sel.Type, State: sel.State, Note: sel.Note, Text: sel.Text,
+		Since: timeOf(sel.Since), Until: timeOf(sel.Until), Limit: driver.MaxLimit,
+	}
+	if n < len(sel.EventIDs) {
+		f.ID = sel.EventIDs[n]
+	}
+	return f
+}
+
+func timeOf(t *time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return *t
+}
+
+// place says where a job goes on.
+type place struct {
+	Part   int    `json:"part"`   // number of the filter, from 0
+	Cursor string `json:"cursor"` // in the listing of that filter
+}
+
+func (p place) String() string {
+	text, err := json.Marshal(p)
+	if err != nil {
+		panic(err) // it has a number and a string
+	}
+	return string(text)
+}
+
+// parsePlace reads a Job.Cursor; "" is the beginning.
+func parsePlace(s string) (p place, err error) {
+	if s == "" {
+		return p, nil
+	}
+	if err := json.Unmarshal([]byte(s), &p); err != nil || p.Part < 0 {
+		return p, fmt.Errorf("the place %.100q of the job: %w", s, cmp.Or(err, errors.New("the part is negative")))
+	}
+	return p, nil
+}
+
+// next returns the place behind a page that ends at cursor, and false if that was the last one.
+func (p place) next(cursor string, parts int) (place, bool) {
+	if cursor != "" {
+		return place{p.Part, cursor}, true
+	}
+	return place{Part: p.Part + 1}, p.Part+1 < parts
+}

@@ -1,0 +1,245 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/limit"
+)
+
+const (
+	lease = 15 * time.Second
+	// slice bounds one piece of work, and one wait: a cancelled job stops after it.
+	slice = 500 * time.Millisecond
+	// poll is the time between two looks for jobs of other processes.
+	poll = 2 * time.Second
+	// atOnce bounds the jobs that a process works on, so that a slow one does not hold up all others.
+	atOnce   = 4
+	maxRetry = 30 * time.Second
+	// callTime bounds one call of the store.
+	callTime = 30 * time.Second
+)
+
+// Options are the parts of a process that jobs need.
+type Options struct {
+	// Replay replays one event, once for each request id.
+	Replay func(ctx context.Context, source, eventID string, mode driver.ReplayMode, note, requestID string) error
+	// Pace returns the bucket for the pace of a job.
+	Pace func(*driver.JobSpec) (*limit.Bucket, error)
+	// Worked tells how many letters of a source a step replayed or discarded.
+	Worked func(action, source string, n int)
+	Owner  string // names the process, for operators
+	Log    *slog.Logger
+}
+
+// Runner works on jobs.
+type Runner struct {
+	store Store
+	Options
+	wake chan struct{}
+}
+
+// New returns a Runner.
+func New(store Store, o Options) *Runner { return &Runner{store, o, make(chan struct{}, 1)} }
+
+// Wake makes Run look for jobs at once.
+func (r *Runner) Wake() {
+	select {
+	case r.wake <- struct{}{}:
+	default: // it is about to look
+	}
+}
+
+// Run works on jobs until ctx ends. Then it gives them back, and other processes go on with them.
+func (r *Runner) Run(ctx context.Context) {
+	var working sync.WaitGroup
+	defer working.Wait()
+	free := make(chan struct{}, atOnce)
+	wait := poll
+	for ctx.Err() == nil {
+		free <- struct{}{} // waits for a job to end, which ctx makes it do
+		job, err := r.take(ctx)
+		switch {
+		case job != nil:
+			wait = poll
+			working.Go(func() {
+				r.work(ctx, job)
+				<-free
+				r.Wake() // there may be more jobs than workers
+			})
+			continue
+		case err != nil && ctx.Err() == nil:
+			r.Log.Warn("looking for jobs failed; retrying", slog.Any("error", err), slog.String("in", wait.String()))
+			wait = min(2*wait, maxRetry)
+		default:
+			wait = poll
+		}
+		<-free
+		r.sleep(ctx, wait)
+	}
+}
+
+// sleep waits for d, for Wake or for the end of ctx.
+func (r *Runner) sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-r.wake:
+	case <-ctx.Done():
+	}
+}
+
+func (r *Runner) take(ctx context.Context) (*driver.Job, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	return r.store.TakeJob(ctx, &driver.TakeJobParams{Owner: r.Owner, For: lease})
+}
+
+// Errors that end the work on a job in this process.
+var (
+	errLost  = errors.New("the job was cancelled, or another process took it over")
+	errEnded = errors.New("the job has ended")
+)
+
+// brokenError means that a job cannot be carried out.
+type brokenError struct{ error }
+
+// work works on a job until it ends, is cancelled or lost, or ctx ends. After another error it retries.
+func (r *Runner) work(ctx context.Context, job *driver.Job) {
+	log := r.Log.With(slog.String("job", job.ID), slog.String("action", job.Action))
+	log.Info("job taken")
+	for wait := time.Second; ; {
+		before := job.Cursor
+		err := r.steps(ctx, job)
+		var broken brokenError
+		switch {
+		case errors.Is(err, errEnded):
+			log.Info("job ended")
+			return
+		case errors.Is(err, errLost):
+			log.Info("job stopped: it was cancelled, or another process took it over")
+			return
+		case ctx.Err() != nil:
+			r.giveBack(ctx, job)
+			return
+		case errors.As(err, &broken):
+			log.Error("job failed", slog.Any("error", err))
+			if err := r.step(ctx, job, &driver.JobStep{LastError: text(err), End: driver.JobFailed}); err == nil || errors.Is(err, errLost) {
+				return
+			}
+		default:
+			log.Warn("a step of a job failed; retrying", slog.Any("error", err), slog.String("in", wait.String()))
+		}
+		if job.Cursor != before {
+			wait = time.Second
+		}
+		if err := r.afterFailure(ctx, job, err, wait); err != nil {
+			return
+		}
+		wait = min(2*wait, maxRetry)
+	}
+}
+
+// afterFailure records the error of a step, waits, and reads the job again, because the step may have
+// been committed. It returns an error if the job is not to go on here.
+func (r *Runner) afterFailure(ctx context.Context, job *driver.Job, failure error, wait time.Duration) error {
+	if err := r.step(ctx, job, &driver.JobStep{LastError: text(failure)}); errors.Is(err, errLost) {
+		return err
+	}
+	for until := time.Now().Add(wait); time.Now().Before(until); {
+		if err := r.hold(ctx, job, time.Until(until)); errors.Is(err, errLost) || ctx.Err() != nil {
+			r.giveBack(ctx, job)
+			return errLost
+		}
+	}
+	limited, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	now, err := r.store.Job(limited, job.ID)
+	switch {
+	case err != nil:
+		return nil // the next step fails too, or it shows that the job is lost
+	case now.State != driver.JobRunning || now.Fence != job.Fence:
+		return errLost
+	}
+	*job = *now
+	return nil
+}
+
+// giveBack ends the lease, so that another process need not wait for its end.
+func (r *Runner) giveBack(ctx context.Context, job *driver.Job) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), slice)
+	defer cancel()
+	_, _, _ = r.store.StepJob(ctx, &driver.JobStep{ID: job.ID, Fence: job.Fence}) // otherwise the lease ends by itself
+}
+
+// step records a step, and moves job to its place.
+func (r *Runner) step(ctx context.Context, job *driver.Job, s *driver.JobStep) error {
+	_, err := r.stepLetters(ctx, job, s)
+	return err
+}
+
+func (r *Runner) stepLetters(ctx context.Context, job *driver.Job, s *driver.JobStep) ([]bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	s.ID, s.Fence, s.For = job.ID, job.Fence, lease
+	held, done, err := r.store.StepJob(ctx, s)
+	switch {
+	case err != nil:
+		return nil, err
+	case !held:
+		return nil, errLost
+	}
+	if s.Cursor != "" {
+		job.Cursor = s.Cursor
+	}
+	return done, nil
+}
+
+// hold waits for up to d, at most for a slice, and prolongs the lease. The error is errLost after a
+// cancellation.
+func (r *Runner) hold(ctx context.Context, job *driver.Job, d time.Duration) error {
+	timer := time.NewTimer(min(d, slice))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return r.step(ctx, job, &driver.JobStep{})
+}
+
+// tokens waits until the pace allows some of n rows, and returns how many.
+func (r *Runner) tokens(ctx context.Context, job *driver.Job, pace *limit.Bucket, n int) (int, error) {
+	for {
+		got, wait := pace.TakeUpTo(n, time.Now())
+		if wait == 0 {
+			return got, ctx.Err()
+		}
+		if err := r.hold(ctx, job, wait); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// rest lets other work come in after a step that began at a time.
+func (r *Runner) rest(ctx context.Context, began time.Time) error {
+	timer := time.NewTimer(min(time.Since(began), slice))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// text returns the text of an error as a store takes it.
+func text(err error) string {
+	const most = 1000
+	return clean(err.Error(), most)
+}

@@ -1,0 +1,256 @@
+package jobs
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/limit"
+)
+
+// refusals are the reasons that refuse one event, and let a job go on with the others.
+var refusals = []error{
+	driver.ErrOpen, driver.ErrBodyPruned, driver.ErrRequestReused, driver.ErrNoteNeeded, driver.ErrModeNeeded, driver.ErrNoRoute,
+	driver.ErrUndecided, driver.ErrLockTimeout, driver.ErrNotFound, driver.ErrBadRow, driver.ErrNotStored,
+}
+
+func isRefusal(err error) bool {
+	for _, refusal := range refusals {
+		if errors.Is(err, refusal) {
+			return true
+		}
+	}
+	return false
+}
+
+// Mode returns the mode of a replay of events by its name.
+func Mode(name string) (driver.ReplayMode, error) {
+	switch name {
+	case "":
+		return driver.ReplayPlain, nil
+	case "as_new":
+		return driver.ReplayAsNew, nil
+	case "same_id":
+		return driver.ReplaySameID, nil
+	}
+	return 0, fmt.Errorf("%q is not a mode; use as_new or same_id", name)
+}
+
+// task is a job with its parsed texts.
+type task struct {
+	*Runner
+	job  *driver.Job
+	sel  driver.JobSelection
+	pace *limit.Bucket
+	mode driver.ReplayMode
+}
+
+// steps works on a job until an error. That is errEnded at its end.
+func (r *Runner) steps(ctx context.Context, job *driver.Job) error {
+	t := &task{Runner: r, job: job}
+	err := json.Unmarshal([]byte(job.Filter), &t.sel)
+	if err == nil {
+		t.pace, err = r.Pace(&job.JobSpec)
+	}
+	if err == nil {
+		t.mode, err = Mode(job.Mode)
+	}
+	if err != nil {
+		return brokenError{err}
+	}
+	step := t.letters
+	switch {
+	case job.Of == driver.JobOfDeadLetters && job.Action == driver.JobUndo:
+		step = t.undo
+	case job.Of == driver.JobOfEvents && job.Action == driver.JobReplay:
+		step = t.events
+	case job.Of != driver.JobOfDeadLetters || job.Action != driver.JobReplay && job.Action != driver.JobDiscard:
+		return brokenError{fmt.Errorf("this version knows no job of %q with the action %q", job.Of, job.Action)}
+	}
+	for {
+		began := time.Now()
+		if err := step(ctx); err != nil {
+			return err
+		}
+		if err := r.rest(ctx, began); err != nil {
+			return err
+		}
+	}
+}
+
+// at returns the place where the job goes on.
+func (t *task) at() (place, error) {
+	p, err := parsePlace(t.job.Cursor)
+	if err == nil && p.Part >= parts(&t.sel) {
+		err = fmt.Errorf("the job has no part %d", p.Part)
+	}
+	if err != nil {
+		return p, brokenError{err}
+	}
+	return p, nil
+}
+
+// record records a step that ends at a cursor of a listing.
+func (t *task) record(ctx context.Context, p place, cursor string, s *driver.JobStep) ([]bool, error) {
+	next, more := p.next(cursor, parts(&t.sel))
+	if s.Cursor = next.String(); !more {
+		s.Cursor, s.End = "", driver.JobDone
+	}
+	done, err := t.stepLetters(ctx, t.job, s)
+	if err == nil && !more {
+		err = errEnded
+	}
+	return done, err
+}
+
+// letters works on one page of dead letters.
+func (t *task) letters(ctx context.Context) error {
+	p, err := t.at()
+	if err != nil {
+		return err
+	}
+	filter := letterFilter(&t.sel, p.Part)
+	if filter.After, err = driver.ParseMessageCursor(p.Cursor); err != nil {
+		return brokenError{err}
+	}
+	if filter.Limit, err = t.tokens(ctx, t.job, t.pace, driver.MaxJobStep); err != nil {
+		return err
+	}
+	limited, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	page, err := t.store.DeadLetters(limited, filter)
+	if err != nil {
+		return err
+	}
+	t.pace.GiveBack(filter.Limit - len(page.DeadLetters))
+	s := &driver.JobStep{Action: t.job.Action}
+	var sources []string
+	for i := range page.DeadLetters {
+		l := &page.DeadLetters[i]
+		switch {
+		case l.FailedAt.After(t.job.StartedAt):
+			// It died after the job began, perhaps after this job had replayed it.
+		case t.job.Action == driver.JobReplay && undecided(l):
+			if err := t.replay(ctx, s, l.Source, l.EventID, driver.ReplayPlain); err != nil {
+				return err
+			}
+		default:
+			s.Letters = append(s.Letters, driver.DeadLetterRef{Key: l.Key, MessageID: l.MessageID})
+			sources = append(sources, l.Source)
+		}
+	}
+	done, err := t.record(ctx, p, page.Next.String(), s)
+	t.tell(sources, done)
+	return err
+}
+
+// undecided reports whether a letter needs its routes matched again.
+func undecided(l *driver.DeadLetter) bool {
+	return l.MessageID == "" && strings.HasPrefix(l.LastError, driver.NoteUndecided)
+}
+
+// replay replays one event, and counts it in s.
+func (t *task) replay(ctx context.Context, s *driver.JobStep, source, eventID string, mode driver.ReplayMode) error {
+	limited, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	switch err := t.Replay(limited, source, eventID, mode, t.sel.Note, t.job.ID); {
+	case err == nil:
+		s.Done++
+	case isRefusal(err):
+		s.Failed++
+		s.LastError = text(err)
+	default:
+		return err
+	}
+	return nil
+}
+
+// tell tells how many letters of each source are done.
+func (t *task) tell(sources []string, done []bool) {
+	counts := map[string]int{}
+	for i, ok := range done {
+		if ok {
+			counts[sources[i]]++
+		}
+	}
+	for source, n := range counts {
+		t.Worked(t.job.Action, source, n)
+	}
+}
+
+// events replays events of one page, for a slice of time.
+func (t *task) events(ctx context.Context) error {
+	p, err := t.at()
+	if err != nil {
+		return err
+	}
+	filter := eventFilter(&t.sel, p.Part)
+	if filter.After, err = driver.ParseCursor(p.Cursor); err != nil {
+		return brokenError{err}
+	}
+	if filter.Limit, err = t.tokens(ctx, t.job, t.pace, driver.MaxJobStep); err != nil {
+		return err
+	}
+	limited, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	page, err := t.store.Events(limited, filter)
+	if err != nil {
+		return err
+	}
+	s, began, cursor, came := &driver.JobStep{}, time.Now(), page.Next, 0
+	for i := range page.Events {
+		ev := &page.Events[i]
+		if err := t.replay(ctx, s, ev.Source, ev.EventID, t.mode); err != nil {
+			return err
+		}
+		came++
+		if i+1 < len(page.Events) && time.Since(began) > slice {
+			cursor = driver.Cursor{ReceivedAt: ev.ReceivedAt, Key: ev.Key}
+			break
+		}
+	}
+	t.pace.GiveBack(filter.Limit - came)
+	_, err = t.record(ctx, p, cursor.String(), s)
+	return err
+}
+
+// undo makes discarded letters dead again. Job.Cursor is that of Undiscard.
+func (t *task) undo(ctx context.Context) error {
+	var after int64
+	if t.job.Cursor != "" {
+		var err error
+		if after, err = strconv.ParseInt(t.job.Cursor, 10, 64); err != nil {
+			return brokenError{err}
+		}
+	}
+	limited, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	undone, err := t.store.Undiscard(limited, &driver.UndiscardParams{
+		Operation: t.sel.RequestID, Limit: driver.MaxJobStep, After: after,
+		Step: &driver.JobStep{ID: t.job.ID, Fence: t.job.Fence, For: lease},
+	})
+	switch {
+	case err != nil:
+		return err
+	case !undone.Held:
+		return errLost
+	case undone.Next == 0:
+		return errEnded
+	}
+	t.job.Cursor = strconv.FormatInt(undone.Next, 10)
+	return nil
+}
+
+// clean returns s as text that a store takes, of at most most bytes.
+func clean(s string, most int) string {
+	s = strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", " "), "\uFFFD")
+	for len(s) > most {
+		s = strings.ToValidUTF8(s[:most], "")
+	}
+	return s
+}
