@@ -71,6 +71,7 @@ type EventFilter struct {
 	Since   time.Time // received at or after
 	Until   time.Time // received before
 	Limit   int       // 1 to 200; 0 means 50
+	Scan    int       // the most rows to look at; 0, or more than the bound of the page, means that bound
 	After   Cursor    // continue after this event
 }
 

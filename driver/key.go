@@ -60,6 +60,20 @@ func CandidateKeys(source, id string) []Key {
 	return keys
 }
 
+// KeysOf returns the keys that an event of one of the sources may have if its id is shown as id. It
+// returns false if there would be more than MaxLookups keys.
+func KeysOf(sources []string, id string) ([]Key, bool) {
+	var keys []Key
+	for _, source := range sources {
+		candidates := CandidateKeys(source, id)
+		if candidates == nil || len(keys)+len(candidates) > MaxLookups {
+			return nil, false
+		}
+		keys = append(keys, candidates...)
+	}
+	return keys, true
+}
+
 var base32Lower = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
 // MessageID returns the id of an event's message for route, which the destination sees as

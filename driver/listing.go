@@ -30,6 +30,7 @@ type MessageFilter struct {
 	Since       time.Time // the event was received at or after
 	Until       time.Time // the event was received before
 	Limit       int       // 1 to 200; 0 means 50
+	Scan        int       // like EventFilter.Scan
 	After       MessageCursor
 }
 

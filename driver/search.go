@@ -6,9 +6,12 @@ import "time"
 // many before the page is full, the page has SearchedUntil, and Next continues there, also after a
 // page without rows.
 const (
-	// ScanRows is how many events, messages or dead letters a page looks at, unless it searches for
-	// a text.
-	ScanRows = 20_000
+	// ScanRows is how many events or dead letters a page looks at, for filters on the columns of the
+	// event.
+	ScanRows = 50_000
+	// StateRows is how many it looks at for filters on the state or the note of an event, which are
+	// derived from several rows, and for those of a message.
+	StateRows = 10_000
 	// TextRows and TextTime bound the search for EventFilter.Text, MessageFilter.Text or
 	// EventFilter.TraceID in one page. A store stops at the bound that it meets first.
 	TextRows = 100_000

@@ -19,7 +19,7 @@ const (
 )
 
 func (h *handler) listDeadLetters(w http.ResponseWriter, r *http.Request) {
-	list(h, w, r, ParseDeadLetterFilter, h.store.DeadLetters, NewDeadLetterPage)
+	list(h, w, r, h.ofSources(ParseDeadLetterFilter), h.store.DeadLetters, NewDeadLetterPage)
 }
 
 func (h *handler) replayDead(w http.ResponseWriter, r *http.Request) {

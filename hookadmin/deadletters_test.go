@@ -72,6 +72,7 @@ func newDead(t *testing.T) (*gateway, []string) {
 	}
 	g.settle(t, driver.MessageDead)
 	g.enqueue(t, "alive")
+	know(t, g.store, "shop") // lab is in the settings
 	return g, []string{"a", "a", "b"}
 }
 

@@ -6,10 +6,41 @@ import (
 	"net/http"
 	"net/url"
 	"time"
+
+	"github.com/hookonce/hookonce/driver"
 )
 
 func (h *handler) listEvents(w http.ResponseWriter, r *http.Request) {
-	list(h, w, r, ParseFilter, h.store.Events, NewEventPage)
+	list(h, w, r, h.parseFilter, h.store.Events, NewEventPage)
+}
+
+// parseFilter is ParseFilter for this program: an id without a source may belong to any of its sources.
+func (h *handler) parseFilter(values url.Values, now time.Time) (*driver.EventFilter, error) {
+	f, err := ParseFilter(values, now)
+	if err == nil {
+		f.Sources = h.sources()
+	}
+	return f, err
+}
+
+// ofSources does the same for a parser of message filters.
+func (h *handler) ofSources(parse func(url.Values, time.Time) (*driver.MessageFilter, error)) func(url.Values, time.Time) (*driver.MessageFilter, error) {
+	return func(values url.Values, now time.Time) (*driver.MessageFilter, error) {
+		f, err := parse(values, now)
+		if err == nil {
+			f.Sources = h.sources()
+		}
+		return f, err
+	}
+}
+
+// sources returns the names of the configured sources.
+func (h *handler) sources() []string {
+	var names []string
+	for _, s := range h.engine.Sources() {
+		names = append(names, s.Name)
+	}
+	return names
 }
 
 // list answers with the page that the parameters of r select.

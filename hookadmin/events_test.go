@@ -68,6 +68,7 @@ func TestFilters(t *testing.T) {
 	} {
 		claim(t, store, ev)
 	}
+	know(t, store, "stripe")
 	a := newAPI(t, func(cfg *hookadmin.Config) { cfg.Store = store })
 	tests := []struct {
 		query string

@@ -147,3 +147,15 @@ func wantDetail(t *testing.T, resp *answer, status int, want string) {
 		t.Errorf("detail %q, want %q in it", p.Detail, want)
 	}
 }
+
+// know makes the store know sources that are not in the settings, as another process with them does.
+func know(t *testing.T, store driver.Store, sources ...string) {
+	t.Helper()
+	p := &driver.PruneParams{DedupeWindow: time.Hour, Retention: time.Hour, Sources: map[string]driver.SourceWindows{}}
+	for _, source := range sources {
+		p.Sources[source] = driver.SourceWindows{DedupeWindow: time.Hour, Retention: time.Hour}
+	}
+	if err := store.RegisterWindows(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+}

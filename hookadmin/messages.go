@@ -9,7 +9,7 @@ import (
 )
 
 func (h *handler) listMessages(w http.ResponseWriter, r *http.Request) {
-	list(h, w, r, ParseMessageFilter, h.store.Messages, NewMessagePage)
+	list(h, w, r, h.ofSources(ParseMessageFilter), h.store.Messages, NewMessagePage)
 }
 
 func (h *handler) retryMessage(w http.ResponseWriter, r *http.Request) {

@@ -265,12 +265,15 @@ func kindOf(f reflect.StructField) string {
 	typ, null := f.Type, ""
 	if typ.Kind() == reflect.Pointer {
 		typ, null = typ.Elem(), " or null"
-		if strings.Contains(f.Tag.Get("json"), ",omitempty") {
+		if strings.Contains(f.Tag.Get("json"), ",omit") {
 			null = ""
 		}
 	}
 	switch {
 	case typ == reflect.TypeFor[hookadmin.Time]():
+		if strings.Contains(f.Tag.Get("json"), ",omit") {
+			return "string"
+		}
 		return "string or null"
 	case strings.HasSuffix(f.Tag.Get("json"), ",string"):
 		return "string" + null

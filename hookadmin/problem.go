@@ -3,6 +3,7 @@ package hookadmin
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 
@@ -102,6 +103,8 @@ func (h *handler) failStore(w http.ResponseWriter, r *http.Request, err error) {
 	switch {
 	case errors.Is(err, driver.ErrNotFound):
 		h.fail(w, r, http.StatusNotFound, "There is no such "+h.thing+".", nil)
+	case errors.Is(err, driver.ErrSearching):
+		h.fail(w, r, http.StatusServiceUnavailable, fmt.Sprintf("%d searches for a text run already. Try again in a few seconds.", driver.TextSearches), nil)
 	case passes(err):
 		h.fail(w, r, http.StatusServiceUnavailable, "The database did not answer in time.", err)
 	case errors.Is(err, driver.ErrSchema):

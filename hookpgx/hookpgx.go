@@ -4,10 +4,10 @@
 //	pool, err := pgxpool.New(ctx, "postgres://app@db/app")
 //	db := hookpgx.New(pool)
 //
-// A store works on three pools, so that neither slow work nor slow listings delay an answer.
+// A store works on four pools, so that neither slow work nor slow listings delay an answer.
 // Handlers, leases, outcomes and pruning use the caller's pool. Claims and other calls that a
 // sender waits for use a pool of the store's own. Listings, replays, checks and migrations use
-// another one. The store makes its pools from the caller's configuration. On their connections it pins the
+// another one, and searches for a text a third one, of two connections. The store makes its pools from the caller's configuration. On their connections it pins the
 // settings that the guarantee needs, and reads them back from the server when it connects.
 //
 // # Several hosts
@@ -175,11 +175,16 @@ func newStore(users *pgxpool.Pool, config *pgxpool.Config, o *Options) (_ *Store
 	if err != nil {
 		return nil, err
 	}
+	search, err := s.link.open(config.Copy(), driver.TextSearches, adminSettings())
+	if err != nil {
+		return nil, err
+	}
 	s.work, s.receive = work.pool, receive.pool
 	s.Store = pgsession.NewStore(pgstore.New(o.Schema, pgstore.Pools{
 		Receive: pgsession.NewReadCommitted(receive),
 		Work:    workDB,
 		Admin:   pgsession.NewReadCommitted(admin),
+		Search:  pgsession.NewReadCommitted(search),
 	}), newHandlerTx, func(tx pgx.Tx) pgstore.Conn { return txConn{tx} })
 	return s, nil
 }

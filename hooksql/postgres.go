@@ -40,6 +40,9 @@ type PostgresOptions struct {
 	// Admin is the pool for listings, replays, checks and migrations, on the same database.
 	// Defaults to the store's pool.
 	Admin *sql.DB
+	// Search is the pool for searches for a text, of which at most driver.TextSearches run at once, on
+	// the same database. Defaults to Admin.
+	Search *sql.DB
 	// Unconfirmed reports, and forgets, whether a connection of the driver got the warning that the
 	// server stopped waiting for its synchronous standbys: a notice whose routine is
 	// SyncRepWaitForLSN. A commit with that warning is on the primary alone, and counts as unknown.
@@ -104,9 +107,12 @@ func NewPostgresWithOptions(db *sql.DB, opts *PostgresOptions) (*PostgresStore, 
 	if o.Admin == nil {
 		o.Admin = db
 	}
+	if o.Search == nil {
+		o.Search = o.Admin
+	}
 	bases := map[*sql.DB]*pgsession.DB{}
 	link := &postgresLink{}
-	for _, pool := range []*sql.DB{db, o.Receive, o.Admin} {
+	for _, pool := range []*sql.DB{db, o.Receive, o.Admin, o.Search} {
 		if bases[pool] == nil {
 			bases[pool] = pgsession.New(&postgresClient{pool: pool, cut: o.Receive, link: link, unconfirmed: o.Unconfirmed})
 			link.pools = append(link.pools, pool)
@@ -116,6 +122,7 @@ func NewPostgresWithOptions(db *sql.DB, opts *PostgresOptions) (*PostgresStore, 
 		Receive: bases[o.Receive],
 		Work:    bases[db],
 		Admin:   bases[o.Admin],
+		Search:  bases[o.Search],
 	})
 	return &PostgresStore{
 		Store: pgsession.NewStore(store,
@@ -127,15 +134,15 @@ func NewPostgresWithOptions(db *sql.DB, opts *PostgresOptions) (*PostgresStore, 
 	}, nil
 }
 
-// OpenPostgres opens three pools on a database, for handlers (up to 16 connections), receiving (8)
-// and administration (4). driverName is registered with database/sql: "pgx" of
+// OpenPostgres opens four pools on a database, for handlers (up to 16 connections), receiving (8),
+// administration (4) and searches for a text (2). driverName is registered with database/sql: "pgx" of
 // github.com/jackc/pgx/v5/stdlib, or "postgres" of github.com/lib/pq. OpenPostgres does not
 // connect. Close the store to close the pools.
 //
 // With pgx the pools send unnamed statements, which poolers need, unless dsn has default_query_exec_mode.
 func OpenPostgres(driverName, dsn string) (*PostgresStore, error) {
 	var pools []*sql.DB
-	for _, conns := range []int{workConns, receiveConns, adminConns} {
+	for _, conns := range []int{workConns, receiveConns, adminConns, driver.TextSearches} {
 		pool, err := openUnnamed(driverName, dsn)
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("hooksql: opening a pool: %w", err), closePools(pools))
@@ -146,7 +153,7 @@ func OpenPostgres(driverName, dsn string) (*PostgresStore, error) {
 		pool.SetConnMaxLifetime(connLifetime)
 		pools = append(pools, pool)
 	}
-	store, err := NewPostgresWithOptions(pools[0], &PostgresOptions{Receive: pools[1], Admin: pools[2]})
+	store, err := NewPostgresWithOptions(pools[0], &PostgresOptions{Receive: pools[1], Admin: pools[2], Search: pools[3]})
 	if err != nil {
 		return nil, errors.Join(err, closePools(pools))
 	}

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// maxReaders is the most readers of one store.
-	maxReaders = 4
+	// maxReaders is the most readers of one store: four, and those of searches for a text.
+	maxReaders = 4 + driver.TextSearches
 	// openTimeout bounds OpenSQLite: recovering the log of a file, or waiting for other users of
 	// the file, can take a while.
 	openTimeout = 30 * time.Second

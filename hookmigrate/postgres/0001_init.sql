@@ -105,6 +105,7 @@ CREATE TABLE {schema}.event_state (
 	undecided      boolean NOT NULL DEFAULT false, -- dead or skipped, and its messages were never decided
 	ended          boolean NOT NULL DEFAULT false, -- discarded, after its handler had ended its transaction
 	queued         boolean NOT NULL DEFAULT false, -- undecided, and a handler or a consumer works on it after a replay
+	received_at    timestamptz NOT NULL DEFAULT now(), -- of the event, for listings
 	due_at         timestamptz NOT NULL,
 	retry_in       bigint NOT NULL DEFAULT 0,      -- microseconds from the last failed attempt to due_at
 	processed_at   timestamptz,
@@ -127,8 +128,10 @@ CREATE INDEX event_state_tried ON {schema}.event_state (source, due_at)
 -- here, so the index is empty; it lets a listing find that out without reading the table.
 CREATE INDEX event_state_running ON {schema}.event_state (key) WHERE state = 1;
 
--- Dead events: the view dead_letters, listings of events and dead letters, and their count.
-CREATE INDEX event_state_dead ON {schema}.event_state (key) WHERE state = 3;
+-- Dead and skipped events in the order of the listings, so that a page reads few rows more than its
+-- own, even if all are old. The view dead_letters reads the dead ones.
+CREATE INDEX event_state_dead ON {schema}.event_state (received_at, key) WHERE state = 3;
+CREATE INDEX event_state_skipped ON {schema}.event_state (received_at, key) WHERE state = 4;
 
 -- Counts of the dead events of a source, up to a limit.
 CREATE INDEX event_state_dead_source ON {schema}.event_state (source, due_at) WHERE state = 3;
@@ -137,11 +140,8 @@ CREATE INDEX event_state_dead_source ON {schema}.event_state (source, due_at) WH
 -- listing.
 CREATE INDEX event_state_dead_group ON {schema}.event_state (source COLLATE "C", signature COLLATE "C", failed_at) WHERE state = 3;
 
--- Listings of dead letters with a signature.
-CREATE INDEX event_state_dead_signature ON {schema}.event_state (signature) WHERE state = 3;
-
--- Listings of skipped and of discarded events.
-CREATE INDEX event_state_skipped ON {schema}.event_state (key) WHERE state = 4;
+-- Listings of dead letters with a signature, in their order.
+CREATE INDEX event_state_dead_signature ON {schema}.event_state (signature, received_at, key) WHERE state = 3;
 
 -- Runs of handlers: which events are in which run.
 --
@@ -959,9 +959,9 @@ BEGIN
 
 	IF claimed IS NOT NULL AND (0 < ANY (claim.works) OR '' <> ANY (claim.notes)) THEN
 		INSERT INTO {schema}.event_state (
-			key, source, type, state, attempts, due_at, processed_at, failed_at, undecided, queued, note, last_error
+			key, source, type, state, attempts, received_at, due_at, processed_at, failed_at, undecided, queued, note, last_error
 		)
-		SELECT i.key, i.source, i.type, i.state, CASE i.state WHEN 2 THEN 1 ELSE 0 END, moment,
+		SELECT i.key, i.source, i.type, i.state, CASE i.state WHEN 2 THEN 1 ELSE 0 END, moment, moment,
 			CASE i.state WHEN 2 THEN moment END, CASE i.state WHEN 3 THEN moment END,
 			i.state = 3, i.state = 3 AND i.work = 1, i.note, nullif(i.note, '')
 		FROM (

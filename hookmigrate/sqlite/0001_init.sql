@@ -74,6 +74,7 @@ CREATE TABLE hookonce_event_state (
     run            INTEGER NOT NULL DEFAULT 0, -- of the last run
     run_size       INTEGER NOT NULL DEFAULT 0,
     run_retry_in   INTEGER,                    -- if the run is interrupted: microseconds until the next attempt; null: it is the last
+    received_at    INTEGER NOT NULL,           -- of the event, for listings
     due_at         INTEGER NOT NULL,           -- while running: when the run counts as interrupted
     retry_in       INTEGER NOT NULL DEFAULT 0, -- microseconds from the last failed attempt to due_at
     processed_at   INTEGER,
@@ -98,9 +99,10 @@ CREATE INDEX hookonce_event_state_due ON hookonce_event_state (due_at) WHERE sta
 -- Running events: the search for interrupted runs, and listings.
 CREATE INDEX hookonce_event_state_running ON hookonce_event_state (key) WHERE state = 1;
 
--- Dead events: the view hookonce_dead_letters, listings of events and dead letters, and their
--- count.
-CREATE INDEX hookonce_event_state_dead ON hookonce_event_state (key) WHERE state = 3;
+-- Dead and skipped events in the order of the listings, so that a page reads few rows more than its
+-- own. The view hookonce_dead_letters reads the dead ones.
+CREATE INDEX hookonce_event_state_dead ON hookonce_event_state (received_at, key) WHERE state = 3;
+CREATE INDEX hookonce_event_state_skipped ON hookonce_event_state (received_at, key) WHERE state = 4;
 
 -- Counts of the dead events of a source, up to a limit.
 CREATE INDEX hookonce_event_state_dead_source ON hookonce_event_state (source) WHERE state = 3;
@@ -108,11 +110,8 @@ CREATE INDEX hookonce_event_state_dead_source ON hookonce_event_state (source) W
 -- Error groups: a look-up for each group, and its failures in the order of time.
 CREATE INDEX hookonce_event_state_dead_group ON hookonce_event_state (source, signature, failed_at) WHERE state = 3;
 
--- Listings of dead letters with a signature.
-CREATE INDEX hookonce_event_state_dead_signature ON hookonce_event_state (signature) WHERE state = 3;
-
--- Listings of skipped and of discarded events.
-CREATE INDEX hookonce_event_state_skipped ON hookonce_event_state (key) WHERE state = 4;
+-- Listings of dead letters with a signature, in their order.
+CREATE INDEX hookonce_event_state_dead_signature ON hookonce_event_state (signature, received_at, key) WHERE state = 3;
 
 -- Failed attempts of handlers, for the audit. A successful attempt is only in hookonce_event_state.
 CREATE TABLE hookonce_event_attempt (

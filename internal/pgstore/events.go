@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/walk"
 )
 
 // condition builds a WHERE clause and its arguments.
@@ -56,17 +57,16 @@ func pageSize(limit int) int {
 // eventTerms are the conditions that all listings share.
 type eventTerms struct {
 	source, kind, id, text string
-	since, until           time.Time
+	keys                   []driver.Key // of the events that may have the id, if isKeyed
+	isKeyed                bool
 }
 
-// event adds the conditions that are set, on columns with the given prefix. If both source and id
-// are set, byKey finds the rows of the event by its key. It returns false if no row can match.
+// event adds the conditions that are set, on columns with the given prefix. byKey finds the rows of an
+// event by its key. It returns false if no row can match.
 func (c *condition) event(prefix, byKey string, t *eventTerms) bool {
 	possible := c.equal(prefix+"source", t.source) && c.equal(prefix+"type", t.kind) && c.equal(prefix+"event_id", t.id)
-	if t.source != "" && t.id != "" {
-		if candidates := driver.CandidateKeys(t.source, t.id); candidates != nil {
-			c.add("("+byKey+")", keyArgs(candidates)) // implied by both
-		}
+	if t.isKeyed {
+		c.add("("+byKey+")", keyArgs(t.keys)) // implied by the id
 	}
 	if t.text != "" {
 		body := "position($%d::bytea IN " + prefix + "body) > 0"
@@ -76,12 +76,6 @@ func (c *condition) event(prefix, byKey string, t *eventTerms) bool {
 		} else {
 			c.add(body, []byte(t.text))
 		}
-	}
-	if !t.since.IsZero() {
-		c.add(prefix+"received_at >= $%d::timestamptz", roundUp(t.since))
-	}
-	if !t.until.IsZero() {
-		c.add(prefix+"received_at < $%d::timestamptz", roundUp(t.until))
 	}
 	return possible
 }
@@ -95,54 +89,44 @@ func keyArgs(keys []driver.Key) [][]byte {
 }
 
 // impliedBy holds queries, on small indexes, for the keys of all events in a state, including those
-// with only a message in it. There is no such index, and no need for one, for events that are done.
+// with only a message in it.
 var impliedBy = map[string]string{
 	driver.StatePending: "SELECT s.key FROM {schema}.event_state s WHERE " + freshSQL +
 		" UNION ALL SELECT s.key FROM {schema}.event_state s WHERE " + triedSQL,
 	driver.StateRunning: "SELECT event_key FROM {schema}.message WHERE state IN (0, 1)" +
 		" UNION ALL SELECT key FROM {schema}.event_state WHERE state = 1" +
 		" UNION ALL SELECT unnest(keys) FROM {schema}.run",
-	driver.StateDead: "SELECT event_key FROM {schema}.message WHERE state = 3" +
-		" UNION ALL SELECT key FROM {schema}.event_state WHERE state = 3",
-	driver.StateSkipped: "SELECT event_key FROM {schema}.message WHERE state = 4" +
-		" UNION ALL SELECT key FROM {schema}.event_state WHERE state = 4",
+}
+
+// numberIn holds the number of a state whose events and messages have an index in the order of the
+// listing.
+var numberIn = map[string]string{driver.StateDead: "3", driver.StateSkipped: "4"}
+
+// stateOfNote holds the state of events, or of one of their messages, that have a note.
+var stateOfNote = map[string]string{
+	driver.NoteDiscarded: driver.StateSkipped, driver.NoteReplacedByNew: driver.StateSkipped, driver.NoteStale: driver.StateSkipped,
 }
 
 // fewKeys is the most keys of a state that are looked up for one page of a listing. With more keys,
 // walking the events from the newest on finds a page sooner.
 const fewKeys = 10_000
 
-// implied returns a query for a superset of the keys of the events that f selects. It returns "" if
-// there is no such query or if it finds more than fewKeys.
-func (s *Store) implied(ctx context.Context, f *driver.EventFilter) (query string, err error) {
-	state := f.State
-	if state == "" && f.Note == driver.NoteDiscarded {
-		state = driver.StateSkipped // of the event or of one of its messages
-	}
-	query = strings.ReplaceAll(impliedBy[state], "{schema}", s.schema)
+// fewMessages is the most messages of all kinds that are looked up for one page of a listing. A
+// program with handlers alone has no messages, and would look for them among all events.
+const fewMessages = 1_000
+
+// few returns a query, or "" if it returns more than most rows.
+func (s *Store) few(ctx context.Context, op string, most int, query string, args ...any) (string, error) {
+	query = strings.ReplaceAll(query, "{schema}", s.schema)
 	if query == "" {
 		return "", nil
 	}
 	var n int64
-	count := fmt.Sprintf("SELECT count(*) FROM (%s LIMIT %d) k", query, fewKeys+1)
-	if err := read(ctx, s.pools.Admin, "listing events", func(r Rows) error { return r.Scan(&n) }, count); err != nil {
+	count := fmt.Sprintf("SELECT count(*) FROM (%s LIMIT %d) k", query, most+1)
+	if err := read(ctx, s.pools.Admin, op, func(r Rows) error { return r.Scan(&n) }, count, args...); err != nil || n > int64(most) {
 		return "", err
 	}
-	if n > fewKeys {
-		return "", nil
-	}
 	return query, nil
-}
-
-// whereEvents returns the condition of a listing, and false if no event can match.
-func whereEvents(f *driver.EventFilter) (*condition, bool) {
-	c := newCondition()
-	possible := c.equal("state", f.State) && c.equal("note", f.Note) &&
-		c.event("", "key = ANY ($%d::bytea[])", &eventTerms{f.Source, f.Type, f.ID, f.Text, f.Since, f.Until})
-	if !f.After.IsZero() {
-		c.add("(received_at, key) < ($%d::timestamptz, $%d::bytea)", &f.After.ReceivedAt, f.After.Key[:])
-	}
-	return c, possible
 }
 
 // roundUp rounds the bound of received_at up to a microsecond, the unit of the column. The driver
@@ -155,40 +139,125 @@ func roundUp(t time.Time) *time.Time {
 	return &up
 }
 
+const opEvents = "listing events"
+
+// eventWalk is one listing of events.
+type eventWalk struct {
+	s  *Store
+	db DB
+	f  *driver.EventFilter
+
+	keys    []driver.Key // of the events that may have the id, if isKeyed
+	isKeyed bool
+	implied string // query for few keys that include those of all events; or ""
+	number  string // see numberIn; or ""
+}
+
 // Events implements [driver.Store].
 func (s *Store) Events(ctx context.Context, f *driver.EventFilter) (*driver.EventPage, error) {
-	where, possible := whereEvents(f)
-	if !possible {
+	forText := f.Text != "" || f.TraceID != ""
+	db, release, err := s.search(opEvents, forText)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	w := &eventWalk{s: s, db: db, f: f}
+	if _, possible := w.where(); !possible {
 		return &driver.EventPage{}, nil
 	}
-	implied, err := s.implied(ctx, f)
+	if w.keys, w.isKeyed, err = s.lookUps(ctx, opEvents, f.Source, f.ID, f.Sources); err != nil {
+		return nil, err
+	}
+	state := f.State
+	if state == "" {
+		state = stateOfNote[f.Note]
+	}
+	if w.number = numberIn[state]; !w.isKeyed {
+		if w.implied, err = s.few(ctx, opEvents, fewKeys, impliedBy[f.State]); err != nil {
+			return nil, err
+		}
+	}
+	page, err := w.read(ctx, forText)
 	if err != nil {
 		return nil, err
 	}
-	if implied != "" {
+	return &driver.EventPage{Events: page.Rows, Next: page.Next.Event, SearchedUntil: page.SearchedUntil}, nil
+}
+
+// read reads the page in steps, unless it finds all of its rows at once.
+func (w *eventWalk) read(ctx context.Context, forText bool) (*walk.Page[driver.Event], error) {
+	f := w.f
+	l := &walk.Listing[driver.Event]{
+		Edge:  w.edge,
+		Match: w.match,
+		Place: func(e *driver.Event) driver.MessageCursor {
+			return driver.MessageCursor{Event: driver.Cursor{ReceivedAt: e.ReceivedAt, Key: e.Key}}
+		},
+	}
+	after, limit := driver.MessageCursor{Event: f.After}, pageSize(f.Limit)
+	isFiltered := forText || f.Source+f.Type+f.State+f.Note+f.ID != ""
+	if w.isKeyed || w.implied != "" || !isFiltered {
+		return walk.All(ctx, l, after, limit)
+	}
+	if w.number == "" && walk.Skips(f.Source, f.Type, f.Since, f.Until) {
+		l.Spans = func(ctx context.Context) ([]walk.Span, error) { return w.s.spans(ctx, opEvents, f) }
+	}
+	return walk.Read(ctx, l, after, limit, boundsOf(f.Scan, forText, f.State+f.Note != ""))
+}
+
+// where returns the conditions of the filter, and false if no event can match.
+func (w *eventWalk) where() (*condition, bool) {
+	c, f := newCondition(), w.f
+	possible := c.equal("state", f.State) && c.equal("note", f.Note) && c.event("", "key = ANY ($%d::bytea[])", &eventTerms{
+		source: f.Source, kind: f.Type, id: f.ID, text: f.Text, keys: w.keys, isKeyed: w.isKeyed,
+	})
+	if f.TraceID != "" {
+		c.add("position($%d::bytea IN headers) > 0", []byte("-"+f.TraceID+"-"))
+	}
+	return c, possible
+}
+
+// candidates returns a query for the places that a step has to look at.
+func (w *eventWalk) candidates(c *condition, step walk.Step, limit string) string {
+	part := func(table, key, condition string) string {
+		return "(SELECT received_at, " + key + " AS key FROM " + w.s.schema + "." + table + " WHERE " + condition +
+			" AND " + c.step(step, "received_at", key) + " AND " + c.received("received_at", w.f.Since, w.f.Until) +
+			" ORDER BY received_at DESC, " + key + " DESC" + limit + ")"
+	}
+	if w.number == "" {
+		return part("event", "key", "true")
+	}
+	return part("message", "event_key", "state = "+w.number) + " UNION ALL " + part("event_state", "key", "state = "+w.number) +
+		" ORDER BY received_at DESC, key DESC" + limit
+}
+
+func (w *eventWalk) edge(ctx context.Context, step walk.Step, n int) (last driver.MessageCursor, count int, err error) {
+	c := newCondition()
+	return edgeOf(ctx, w.db, opEvents, w.candidates(c, step, fmt.Sprint(" LIMIT ", n)), bounded("received_at")+", key, ''", c.args)
+}
+
+func (w *eventWalk) match(ctx context.Context, step walk.Step, n int) (events []driver.Event, err error) {
+	where, _ := w.where()
+	if w.number == "" || w.isKeyed {
+		where.terms = append(where.terms, where.step(step, "received_at", "key"), where.received("received_at", w.f.Since, w.f.Until))
+	} else {
+		// Without the conditions on the time, which the keys imply: they could make the planner read the
+		// events of that time.
+		where.terms = append(where.terms, "key = ANY (ARRAY(SELECT key FROM ("+w.candidates(where, step, "")+") k))")
+	}
+	if w.implied != "" {
 		// With an array the planner can only look the keys up one by one. With IN it may join and
 		// read all events.
-		where.terms = append(where.terms, "key = ANY (ARRAY("+implied+"))")
+		where.terms = append(where.terms, "key = ANY (ARRAY("+w.implied+"))")
 	}
-	limit := pageSize(f.Limit)
-	sql := "SELECT " + eventColumns + " FROM " + s.schema + ".event_overview" + where.sql() +
-		" ORDER BY received_at DESC, key DESC" + where.limit(limit)
-	page := &driver.EventPage{}
-	err = read(ctx, s.pools.Admin, "listing events", func(r Rows) error {
+	err = read(ctx, w.db, opEvents, func(r Rows) error {
 		var row eventRow
-		if err := r.Scan(row.targets()...); err != nil {
-			return err
+		err := r.Scan(row.targets()...)
+		if err == nil {
+			events = append(events, row.finish())
 		}
-		page.Events = append(page.Events, row.finish())
-		return nil
-	}, sql, where.args...)
-	if err != nil {
-		return nil, err
-	}
-	if len(page.Events) > limit {
-		page.Events = page.Events[:limit]
-		last := &page.Events[limit-1]
-		page.Next = driver.Cursor{ReceivedAt: last.ReceivedAt, Key: last.Key}
-	}
-	return page, nil
+		return err
+	}, "SELECT "+eventColumns+" FROM "+w.s.schema+".event_overview"+where.sql()+
+		fmt.Sprintf(" ORDER BY received_at DESC, key DESC LIMIT %d", n), where.args...)
+	return events, err
 }

@@ -115,12 +115,13 @@ type DB interface {
 	Outcome(err error) Outcome
 }
 
-// Pools are the databases of a store. There are three, so that neither slow work nor slow listings
-// delay a sender.
+// Pools are the databases of a store. There are four, so that neither slow work nor slow listings
+// delay a sender, and no search for a text delays another listing.
 type Pools struct {
 	Receive DB // claims, and other calls that delay a sender
 	Work    DB // leases, outcomes, pruning
 	Admin   DB // calls of operators (listings, replays, checks, migrations) and the search for interrupted runs
+	Search  DB // searches for a text, at most driver.TextSearches at once
 }
 
 // Store implements all of [driver.Store] except Close.
@@ -130,7 +131,8 @@ type Store struct {
 	name       string // of the schema
 	schema     string // its name, quoted
 	sql        statements
-	sweepFrom  atomic.Int64 // the id of the record where the next sweep goes on
+	sweepFrom  atomic.Int64  // the id of the record where the next sweep goes on
+	searching  chan struct{} // holds an element for each search for a text
 }
 
 // New returns a store on a schema. It panics if hookmigrate.CheckSchemaName refuses the name.
@@ -140,6 +142,7 @@ func New(schema string, pools Pools) *Store {
 		migrations: hookmigrate.Postgres(schema), // panics on a bad name
 		name:       schema,
 		schema:     `"` + schema + `"`,
+		searching:  make(chan struct{}, driver.TextSearches),
 	}
 	s.sweepFrom.Store(firstRun)
 	s.sql = newStatements(func(text string) string {
@@ -177,6 +180,10 @@ type statements struct {
 	eventOfMessage        string
 	lockMessage, retry    string
 	stats                 string
+	knownSources          string
+	figureHours           string
+	typeHours             string
+	sourceHours           string
 	sourceBacklog         string
 	destinationBacklog    string
 	pruneEvents           pruneStatements
@@ -266,6 +273,10 @@ func newStatements(write func(string) string) statements {
 		lockMessage:     write(lockMessageSQL),
 		retry:           write(retrySQL),
 		stats:           write(statsSQL),
+		knownSources:    write(knownSourcesSQL),
+		figureHours:     write(figureHoursSQL),
+		typeHours:       write(typeHoursSQL),
+		sourceHours:     write(sourceHoursSQL),
 		sourceBacklog:   write(sourceBacklogSQL), destinationBacklog: write(destinationBacklogSQL),
 		pruneEvents: pruneStatements{
 			"pruning events", write(lockPast(walkEventsSQL, "FOR UPDATE")), write(lastPast(walkEventsSQL)), write(pruneEventsSQL),

@@ -5,43 +5,76 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/walk"
 )
 
-// DeadLetters implements driver.Store. It reads for at most 5 s.
+// DeadLetters implements driver.Store. Each of its steps reads for at most 5 s.
 func (s *Store) DeadLetters(ctx context.Context, f *driver.MessageFilter) (*driver.DeadLetterPage, error) {
-	page := &driver.DeadLetterPage{}
-	limit := pageLimit(f.Limit)
-	err := s.snapshot(ctx, "listing dead letters", func(ctx context.Context, tx *sql.Tx) error {
-		letters, err := deadLetters(ctx, tx, limit+1, f, deadMessagesQuery)
-		if err != nil {
-			return err
-		}
-		// An event that is dead itself has neither a message id nor a destination.
-		if f.MessageID == "" && f.Destination == "" {
-			events, err := deadLetters(ctx, tx, limit+1, f, deadEventsQuery)
-			if err != nil {
-				return err
-			}
-			letters = append(letters, events...)
-			slices.SortFunc(letters, compareLetters)
-		}
-		page.DeadLetters = letters[:min(limit, len(letters))]
-		if len(letters) > limit {
-			last := &letters[limit-1]
-			page.Next = driver.MessageCursor{
-				Event: driver.Cursor{ReceivedAt: last.ReceivedAt, Key: last.Key}, ID: last.MessageID,
-			}
-		}
-		return nil
-	})
+	w, release, err := s.newMessageWalk(ctx, opLetters, f)
 	if err != nil {
 		return nil, err
 	}
-	return page, nil
+	defer release()
+	w.number = numberIn[driver.StateDead]
+	l := &walk.Listing[driver.DeadLetter]{
+		Edge:  w.letterEdge,
+		Match: w.letters,
+		Place: func(d *driver.DeadLetter) driver.MessageCursor {
+			return messageCursor(d.ReceivedAt, d.Key, d.MessageID)
+		},
+	}
+	var page *walk.Page[driver.DeadLetter]
+	if w.isPoint() || !w.needsEvent() {
+		page, err = walk.All(ctx, l, f.After, pageLimit(f.Limit))
+	} else {
+		page, err = walk.Read(ctx, l, f.After, pageLimit(f.Limit), boundsOf(f.Scan, f.Text != "", false))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &driver.DeadLetterPage{DeadLetters: page.Rows, Next: page.Next, SearchedUntil: page.SearchedUntil}, nil
+}
+
+// letterEdge implements Edge of [walk.Listing].
+func (w *messageWalk) letterEdge(ctx context.Context, step walk.Step, n int) (driver.MessageCursor, int, error) {
+	query, args := edgeQuery(w.letterPlaces(step, n))
+	return w.s.edgeOf(ctx, w.op, query, args)
+}
+
+// letterPlaces returns a query for the places of dead messages and of dead events.
+func (w *messageWalk) letterPlaces(step walk.Step, n int) (query string, args []any) {
+	query, args = w.indexPlaces(`hookonce_message`, `event_key`, `id`, step, n)
+	if !w.hasEvents() {
+		return query, args
+	}
+	events, more := w.indexPlaces(`hookonce_event_state`, `key`, `''`, step, n)
+	return `SELECT * FROM (` + query + `) UNION ALL SELECT * FROM (` + events + `)` +
+		fmt.Sprint(` ORDER BY received_at DESC, key DESC, id DESC LIMIT `, n), append(args, more...)
+}
+
+// hasEvents reports whether the listing may have events that are dead themselves. They have neither a
+// message id nor a destination.
+func (w *messageWalk) hasEvents() bool { return w.f.MessageID == "" && w.f.Destination == "" }
+
+func (w *messageWalk) letters(ctx context.Context, step walk.Step, n int) (letters []driver.DeadLetter, err error) {
+	err = w.s.snapshot(ctx, w.op, func(ctx context.Context, tx *sql.Tx) error {
+		query, args := w.deadMessages(step, n)
+		if letters, err = deadLetters(ctx, tx, query, args); err != nil || !w.hasEvents() {
+			return err
+		}
+		query, args = w.deadEvents(step, n)
+		events, err := deadLetters(ctx, tx, query, args)
+		letters = append(letters, events...)
+		slices.SortFunc(letters, compareLetters)
+		letters = letters[:min(n, len(letters))]
+		return err
+	})
+	return letters, err
 }
 
 // compareLetters compares in the order of MessageCursor.
@@ -49,11 +82,8 @@ func compareLetters(a, b driver.DeadLetter) int {
 	return cmp.Or(b.ReceivedAt.Compare(a.ReceivedAt), bytes.Compare(b.Key[:], a.Key[:]), strings.Compare(b.MessageID, a.MessageID))
 }
 
-func deadLetters(
-	ctx context.Context, tx *sql.Tx, limit int, f *driver.MessageFilter, of func(*driver.MessageFilter) (string, []any),
-) ([]driver.DeadLetter, error) {
-	query, args := of(f)
-	rows, err := tx.QueryContext(ctx, query, append(args, limit)...)
+func deadLetters(ctx context.Context, tx *sql.Tx, query string, args []any) ([]driver.DeadLetter, error) {
+	rows, err := tx.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -70,30 +100,28 @@ func deadLetters(
 	})
 }
 
-// deadMessagesQuery walks the index of dead messages, which has the order of the listing.
-func deadMessagesQuery(f *driver.MessageFilter) (query string, args []any) {
+// deadMessages walks an index of dead messages, which has the order of the listing, or looks up the
+// messages of an event.
+func (w *messageWalk) deadMessages(step walk.Step, n int) (query string, args []any) {
 	var c clause
 	c.add(messagesIn[driver.StateDead])
-	c.equal(`m.note`, f.Note)
-	c.equal(`m.signature`, f.Signature)
-	c.messages(f, byMessages)
+	c.equal(`m.note`, w.f.Note)
+	c.equal(`m.signature`, w.f.Signature)
+	w.where(&c, step, byMessages)
 	return `SELECT ` + listedEvent + `, m.id, m.route, m.destination,
 		m.attempts, m.generation, m.status_code, m.last_error, m.signature, m.failed_at` +
-		byMessages.from + c.where() + byMessages.order, c.args
+		byMessages.from + c.where() + byMessages.order + fmt.Sprint(n), c.args
 }
 
-func deadEventsQuery(f *driver.MessageFilter) (query string, args []any) {
+// deadEvents walks the index of dead events, which has the order of the listing, or looks up an event.
+func (w *messageWalk) deadEvents(step walk.Step, n int) (query string, args []any) {
 	var c clause
 	c.add(`s.state = 3`)
-	c.equal(`s.note`, f.Note)
-	c.equal(`s.signature`, f.Signature)
-	c.event(f, `e.received_at`, `s.key`)
-	if !f.After.IsZero() {
-		// A dead event has the id "", so it comes after its own messages.
-		at, key := f.After.Event.ReceivedAt.UnixMicro(), f.After.Event.Key[:]
-		c.add(`(e.received_at, e.key, '') < (?, ?, ?)`, at, key, f.After.ID)
-	}
+	c.equal(`s.note`, w.f.Note)
+	c.equal(`s.signature`, w.f.Signature)
+	w.event(&c, `s.received_at`, `s.key`)
+	c.place(`s.received_at, s.key, ''`, step)
 	return `SELECT ` + listedEvent + `, '', '', '', s.attempts, s.generation, 0, s.last_error, s.signature, s.failed_at
 		FROM hookonce_event_state s CROSS JOIN hookonce_event e ON e.key = s.key` +
-		c.where() + ` ORDER BY e.received_at DESC, e.key DESC LIMIT ?`, c.args
+		c.where() + fmt.Sprint(` ORDER BY s.received_at DESC, s.key DESC LIMIT `, n), c.args
 }

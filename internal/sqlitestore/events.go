@@ -3,86 +3,165 @@ package sqlitestore
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/walk"
 )
 
 const eventColumns = `key, source, event_id, type, state, note, attempts, generation, duplicates,
 	received_at, occurred_at, processed_at, failed_at, last_error`
 
-// Events implements driver.Store. It reads for at most 5 s.
+const opEvents = "listing events"
+
+// eventWalk is one listing of events.
+type eventWalk struct {
+	s *Store
+	f *driver.EventFilter
+
+	keys    []driver.Key // of the events that may have the id, if isKeyed
+	isKeyed bool
+	implied string // query for few keys that include those of all events; or ""
+	number  string // see numberIn; or ""
+}
+
+// Events implements driver.Store. Each of its steps reads for at most 5 s.
 func (s *Store) Events(ctx context.Context, f *driver.EventFilter) (*driver.EventPage, error) {
-	page := &driver.EventPage{}
-	limit := pageLimit(f.Limit)
-	err := s.snapshot(ctx, "listing events", func(ctx context.Context, tx *sql.Tx) error {
-		implied := impliedBy[f.State]
-		if implied != "" {
-			isFew, err := few(ctx, tx, implied)
-			if err != nil {
-				return err
-			}
-			if !isFew {
-				implied = ""
-			}
-		}
-		query, args := eventsQuery(f, implied)
-		rows, err := tx.QueryContext(ctx, query, append(args, limit+1)...)
-		if err != nil {
-			return err
-		}
-		var more bool
-		page.Events, more, err = collectPage(rows, limit, func(e *driver.Event) error { return scanEvent(e, rows) })
-		if more {
-			last := &page.Events[limit-1]
-			page.Next = driver.Cursor{ReceivedAt: last.ReceivedAt, Key: last.Key}
-		}
-		return err
-	})
+	forText := f.Text != "" || f.TraceID != ""
+	release, err := s.search(opEvents, forText)
 	if err != nil {
 		return nil, err
 	}
-	return page, nil
+	defer release()
+	w := &eventWalk{s: s, f: f}
+	if w.keys, w.isKeyed, err = s.lookUps(ctx, opEvents, f.Source, f.ID, f.Sources); err != nil {
+		return nil, err
+	}
+	state := f.State
+	if state == "" {
+		state = stateOfNote[f.Note]
+	}
+	if w.number = numberIn[state]; !w.isKeyed {
+		if w.implied, err = s.few(ctx, opEvents, fewRows, impliedBy[f.State]); err != nil {
+			return nil, err
+		}
+	}
+	page, err := w.read(ctx, forText)
+	if err != nil {
+		return nil, err
+	}
+	return &driver.EventPage{Events: page.Rows, Next: page.Next.Event, SearchedUntil: page.SearchedUntil}, nil
 }
 
-// eventsQuery returns the query of a listing, and its arguments except the last, the limit. implied
-// is empty, or it selects keys that include those of all events in the filter's state.
-func eventsQuery(f *driver.EventFilter, implied string) (query string, args []any) {
+// read reads the page in steps, unless it finds all of its rows at once.
+func (w *eventWalk) read(ctx context.Context, forText bool) (*walk.Page[driver.Event], error) {
+	f := w.f
+	l := &walk.Listing[driver.Event]{
+		Edge:  w.edge,
+		Match: w.match,
+		Place: func(e *driver.Event) driver.MessageCursor {
+			return driver.MessageCursor{Event: driver.Cursor{ReceivedAt: e.ReceivedAt, Key: e.Key}}
+		},
+	}
+	after, limit := driver.MessageCursor{Event: f.After}, pageLimit(f.Limit)
+	isFiltered := forText || f.Source+f.Type+f.State+f.Note+f.ID != ""
+	if w.isKeyed || w.implied != "" || !isFiltered {
+		return walk.All(ctx, l, after, limit)
+	}
+	if w.number == "" && walk.Skips(f.Source, f.Type, f.Since, f.Until) {
+		l.Spans = func(ctx context.Context) ([]walk.Span, error) { return w.s.spans(ctx, f) }
+	}
+	return walk.Read(ctx, l, after, limit, boundsOf(f.Scan, forText, f.State+f.Note != ""))
+}
+
+func (w *eventWalk) edge(ctx context.Context, step walk.Step, n int) (driver.MessageCursor, int, error) {
+	query, args := edgeQuery(w.candidates(step, n))
+	return w.s.edgeOf(ctx, opEvents, query, args)
+}
+
+// candidates returns a query for the places that a step has to look at; n is 0 for all of them.
+func (w *eventWalk) candidates(step walk.Step, n int) (query string, args []any) {
+	limit := ""
+	if n > 0 {
+		limit = fmt.Sprint(` LIMIT `, n)
+	}
+	part := func(table, key, condition string) string {
+		var c clause
+		if condition != "" {
+			c.add(condition)
+		}
+		c.step(step, `received_at`, key)
+		c.received(`received_at`, w.f.Since, w.f.Until)
+		args = append(args, c.args...)
+		return `SELECT received_at, ` + key + ` AS key, '' AS id FROM ` + table + c.where() + ` ORDER BY received_at DESC, ` + key + ` DESC` + limit
+	}
+	if w.number == "" {
+		return part(`hookonce_event`, `key`, ``), args
+	}
+	query = `SELECT * FROM (` + part(`hookonce_message`, `event_key`, `state = `+w.number) + `) UNION ALL SELECT * FROM (` +
+		part(`hookonce_event_state`, `key`, `state = `+w.number) + `) ORDER BY received_at DESC, key DESC` + limit
+	return query, args
+}
+
+func (w *eventWalk) match(ctx context.Context, step walk.Step, n int) (events []driver.Event, err error) {
+	query, args := w.query(step, n)
+	err = w.s.snapshot(ctx, opEvents, func(ctx context.Context, tx *sql.Tx) error {
+		rows, err := tx.QueryContext(ctx, query, args...)
+		if err == nil {
+			events, err = collect(rows, func(e *driver.Event) error { return scanEvent(e, rows) })
+		}
+		return err
+	})
+	return events, err
+}
+
+// query returns the query for the events of a step.
+func (w *eventWalk) query(step walk.Step, n int) (query string, args []any) {
 	var c clause
+	f := w.f
 	for _, equal := range []struct{ column, value string }{
 		{"source", f.Source}, {"type", f.Type}, {"state", f.State}, {"note", f.Note}, {"event_id", f.ID},
 	} {
 		c.equal(equal.column, equal.value)
 	}
-	// Implied by the conditions above, and served by partial indexes.
-	if candidates := driver.CandidateKeys(f.Source, f.ID); f.Source != "" && f.ID != "" && candidates != nil {
-		c.add(keyIn(`key`, len(candidates)), keyArgs(candidates)...)
+	switch {
+	case w.isKeyed:
+		c.add(keyIn(`key`, len(w.keys)), keyArgs(w.keys)...) // implied by the id, and served by an index
+	case w.implied != "":
+		c.add(`key IN (` + w.implied + `)`)
+	case w.number != "":
+		in, args := w.candidates(step, 0)
+		c.add(`key IN (SELECT key FROM (`+in+`))`, args...)
 	}
-	if implied != "" {
-		c.add(`key IN (` + implied + `)`)
+	if w.number == "" || w.isKeyed {
+		c.step(step, `received_at`, `key`)
+		c.received(`received_at`, f.Since, f.Until)
 	}
 	c.text("", f.Text)
-	c.received(`received_at`, f.Since, f.Until)
-	if !f.After.IsZero() {
-		c.add(`(received_at, key) < (?, ?)`, f.After.ReceivedAt.UnixMicro(), f.After.Key[:])
+	if f.TraceID != "" {
+		c.add(`instr(headers, ?) > 0`, []byte("-"+f.TraceID+"-"))
 	}
 	return `SELECT ` + eventColumns + ` FROM hookonce_event_overview` + c.where() +
-		` ORDER BY received_at DESC, key DESC LIMIT ?`, c.args
+		fmt.Sprint(` ORDER BY received_at DESC, key DESC LIMIT `, n), c.args
 }
 
-// impliedBy holds queries, on partial indexes, for keys that include those of all events in a
-// state; without them a listing looks at every event. There is no such index, and no need for one,
-// for events that are done.
+// impliedBy holds queries, on partial indexes, for keys that include those of all events in a state.
 var impliedBy = map[string]string{
 	driver.StatePending: `SELECT key FROM hookonce_event_state WHERE state = 0`,
 	driver.StateRunning: `SELECT event_key FROM hookonce_message WHERE state IN (0, 1)
 		UNION ALL SELECT key FROM hookonce_event_state WHERE state = 1`,
-	driver.StateDead: `SELECT event_key FROM hookonce_message WHERE state = 3
-		UNION ALL SELECT key FROM hookonce_event_state WHERE state = 3`,
-	driver.StateSkipped: `SELECT event_key FROM hookonce_message WHERE state = 4
-		UNION ALL SELECT key FROM hookonce_event_state WHERE state = 4`,
+}
+
+// numberIn holds the number of a state whose events and messages have an index in the order of the
+// listing.
+var numberIn = map[string]string{driver.StateDead: "3", driver.StateSkipped: "4"}
+
+// stateOfNote holds the state of events, or of one of their messages, that have a note.
+var stateOfNote = map[string]string{
+	driver.NoteDiscarded: driver.StateSkipped, driver.NoteReplacedByNew: driver.StateSkipped, driver.NoteStale: driver.StateSkipped,
 }
 
 // keyIn returns the condition that the key in column is one of n.

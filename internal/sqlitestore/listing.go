@@ -15,12 +15,9 @@ import (
 // rows, walking the events from the newest on finds a page sooner.
 const fewRows = 10_000
 
-// few reports whether query finds at most fewRows rows. It reads no more than that.
-func few(ctx context.Context, q queryer, query string, args ...any) (bool, error) {
-	var n int
-	err := q.QueryRowContext(ctx, fmt.Sprintf(`SELECT count(*) FROM (%s LIMIT %d)`, query, fewRows+1), args...).Scan(&n)
-	return n <= fewRows, err
-}
+// fewMessages is the most messages of all kinds that are looked up for one page of a listing. A
+// program with handlers alone has no messages, and would look for them among all events.
+const fewMessages = 1_000
 
 // pageLimit returns the number of rows of a page.
 func pageLimit(limit int) int {

@@ -3,10 +3,12 @@ package sqlitestore
 import (
 	"context"
 	"database/sql"
-	"slices"
+	"fmt"
 	"strings"
+	"time"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/walk"
 )
 
 // direction is a way to list messages: which of the two tables comes first, and so which columns
@@ -28,7 +30,7 @@ var (
 		from: ` FROM hookonce_event e
 			CROSS JOIN hookonce_message m INDEXED BY hookonce_message_event ON m.event_key = e.key`,
 		place: `e.received_at, e.key, m.id`,
-		order: ` ORDER BY e.received_at DESC, e.key DESC, m.id DESC LIMIT ?`,
+		order: ` ORDER BY e.received_at DESC, e.key DESC, m.id DESC LIMIT `,
 		at:    `e.received_at`,
 		keys:  [2]string{`m.event_key`, `m.cause`},
 	}
@@ -36,7 +38,7 @@ var (
 	byMessages = direction{
 		from:  ` FROM hookonce_message m CROSS JOIN hookonce_event e ON e.key = m.event_key`,
 		place: `m.received_at, m.event_key, m.id`,
-		order: ` ORDER BY m.received_at DESC, m.event_key DESC, m.id DESC LIMIT ?`,
+		order: ` ORDER BY m.received_at DESC, m.event_key DESC, m.id DESC LIMIT `,
 		at:    `m.received_at`,
 		keys:  [2]string{`m.event_key`, `m.cause`},
 	}
@@ -56,22 +58,172 @@ var messagesIn = map[string]string{
 	driver.StateSkipped: `m.state = 4`,
 }
 
-// Messages implements driver.Store. It reads for at most 5 s.
+const (
+	opMessages = "listing messages"
+	opLetters  = "listing dead letters"
+)
+
+// messageWalk is one listing of messages or of dead letters.
+type messageWalk struct {
+	s  *Store
+	op string
+	f  *driver.MessageFilter
+
+	keys    []driver.Key // of the events that may have the id, if isKeyed
+	isKeyed bool
+	few     string // query for the ids of few messages that include all; or ""
+	fewArgs []any
+	number  string // of the state whose messages have an index in the order of the listing; or ""
+}
+
+// newMessageWalk returns a listing. The caller must call release at the end.
+func (s *Store) newMessageWalk(ctx context.Context, op string, f *driver.MessageFilter) (w *messageWalk, release func(), err error) {
+	if release, err = s.search(op, f.Text != ""); err != nil {
+		return nil, nil, err
+	}
+	w = &messageWalk{s: s, op: op, f: f}
+	if w.keys, w.isKeyed, err = s.lookUps(ctx, op, f.Source, f.EventID, f.Sources); err != nil {
+		release()
+		return nil, nil, err
+	}
+	return w, release, nil
+}
+
+// isPoint reports whether the listing has few rows, which an index finds.
+func (w *messageWalk) isPoint() bool { return w.isKeyed || w.few != "" || w.f.MessageID != "" }
+
+// needsEvent reports whether the filter has conditions that the indexes on messages do not serve.
+func (w *messageWalk) needsEvent() bool {
+	return w.f.Source+w.f.Type+w.f.EventID+w.f.Text+w.f.Note != ""
+}
+
+// direction returns the direction that reads fewer rows.
+func (w *messageWalk) direction() direction {
+	switch {
+	case w.isPoint():
+		return byID
+	case w.number != "":
+		return byMessages
+	}
+	return byEvents
+}
+
+// Messages implements driver.Store. Each of its steps reads for at most 5 s.
 func (s *Store) Messages(ctx context.Context, f *driver.MessageFilter) (*driver.MessagePage, error) {
-	page := &driver.MessagePage{}
-	limit := pageLimit(f.Limit)
-	err := s.snapshot(ctx, "listing messages", func(ctx context.Context, tx *sql.Tx) error {
-		how, err := messagesDirection(ctx, tx, f)
+	w, release, err := s.newMessageWalk(ctx, opMessages, f)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	state := f.State
+	if state == "" {
+		state = stateOfNote[f.Note]
+	}
+	if w.number = numberIn[state]; w.number == "" && !w.isPoint() {
+		most := fewMessages
+		if w.few = `SELECT id FROM hookonce_message`; f.State == driver.StatePending || f.State == driver.StateSending {
+			most = fewRows
+			w.few, w.fewArgs = openMessages(f.Destination)
+		}
+		if w.few, err = s.few(ctx, opMessages, most, w.few, w.fewArgs...); err != nil {
+			return nil, err
+		}
+	}
+	page, err := w.readMessages(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &driver.MessagePage{Messages: page.Rows, Next: page.Next, SearchedUntil: page.SearchedUntil}, nil
+}
+
+// openMessages selects the open messages of a destination; "" means of all destinations.
+func openMessages(destination string) (query string, args []any) {
+	query = `SELECT id FROM hookonce_message WHERE state IN (0, 1)`
+	if destination == "" {
+		return query, nil
+	}
+	return query + ` AND destination = ?`, []any{destination}
+}
+
+func (w *messageWalk) readMessages(ctx context.Context) (*walk.Page[driver.ListedMessage], error) {
+	f, limit := w.f, pageLimit(w.f.Limit)
+	l := &walk.Listing[driver.ListedMessage]{
+		Edge:  w.edge,
+		Match: w.match,
+		Place: func(m *driver.ListedMessage) driver.MessageCursor { return messageCursor(m.ReceivedAt, m.Key, m.ID) },
+	}
+	// The index on skipped messages does not have the destination.
+	ofIndex := w.number != "" && !w.needsEvent() && (f.Destination == "" || f.State == driver.StateDead)
+	if w.isPoint() || ofIndex {
+		return walk.All(ctx, l, f.After, limit)
+	}
+	return walk.Read(ctx, l, f.After, limit, boundsOf(f.Scan, f.Text != "", true))
+}
+
+func messageCursor(receivedAt time.Time, key driver.Key, id string) driver.MessageCursor {
+	return driver.MessageCursor{Event: driver.Cursor{ReceivedAt: receivedAt, Key: key}, ID: id}
+}
+
+// edge implements Edge of [walk.Listing].
+func (w *messageWalk) edge(ctx context.Context, step walk.Step, n int) (driver.MessageCursor, int, error) {
+	query, args := edgeQuery(w.candidates(step, n))
+	return w.s.edgeOf(ctx, w.op, query, args)
+}
+
+// candidates returns a query for the places that a step has to look at. Unless the messages have an
+// index in the order of the listing, these are all events, also those without messages.
+func (w *messageWalk) candidates(step walk.Step, n int) (query string, args []any) {
+	if w.number != "" {
+		return w.indexPlaces(`hookonce_message`, `event_key`, `id`, step, n)
+	}
+	var c clause
+	if !step.After.IsZero() {
+		// The event of the place is a candidate again if some of its messages are left.
+		operator := `<`
+		if step.After.ID != "" {
+			operator = `<=`
+		}
+		c.add(`(received_at, key) `+operator+` (?, ?)`, step.After.Event.ReceivedAt.UnixMicro(), step.After.Event.Key[:])
+	}
+	c.received(`received_at`, w.f.Since, w.f.Until)
+	return `SELECT received_at, key, '' AS id FROM hookonce_event` + c.where() +
+		fmt.Sprint(` ORDER BY received_at DESC, key DESC LIMIT `, n), c.args
+}
+
+// indexPlaces returns a query for the places of messages, or of events, of the state.
+func (w *messageWalk) indexPlaces(table, key, id string, step walk.Step, n int) (query string, args []any) {
+	var c clause
+	c.add(`state = ` + w.number)
+	if table == `hookonce_message` {
+		c.equal(`destination`, w.f.Destination)
+	}
+	place := `received_at, ` + key + `, ` + id
+	c.place(place, step)
+	c.received(`received_at`, w.f.Since, w.f.Until)
+	return `SELECT received_at, ` + key + ` AS key, ` + id + ` AS id FROM ` + table + c.where() +
+		fmt.Sprintf(` ORDER BY received_at DESC, %s DESC, %s DESC LIMIT %d`, key, id, n), c.args
+}
+
+// place adds the condition that a row with a place is within a step.
+func (c *clause) place(place string, step walk.Step) {
+	for _, bound := range []struct {
+		operator string
+		at       *driver.MessageCursor
+	}{{`<`, &step.After}, {`>=`, &step.End}} {
+		if !bound.at.IsZero() {
+			c.add(`(`+place+`) `+bound.operator+` (?, ?, ?)`, bound.at.Event.ReceivedAt.UnixMicro(), bound.at.Event.Key[:], bound.at.ID)
+		}
+	}
+}
+
+func (w *messageWalk) match(ctx context.Context, step walk.Step, n int) (messages []driver.ListedMessage, err error) {
+	query, args := w.query(step, n)
+	err = w.s.snapshot(ctx, w.op, func(ctx context.Context, tx *sql.Tx) error {
+		rows, err := tx.QueryContext(ctx, query, args...)
 		if err != nil {
 			return err
 		}
-		query, args := messagesQuery(f, how)
-		rows, err := tx.QueryContext(ctx, query, append(args, limit+1)...)
-		if err != nil {
-			return err
-		}
-		var more bool
-		page.Messages, more, err = collectPage(rows, limit, func(m *driver.ListedMessage) error {
+		messages, err = collect(rows, func(m *driver.ListedMessage) error {
 			var key []byte
 			var receivedAt int64
 			err := scanMessage(&m.MessageDetail, rows, &key, &m.Source, &m.EventID, &m.Type, &receivedAt)
@@ -79,97 +231,61 @@ func (s *Store) Messages(ctx context.Context, f *driver.MessageFilter) (*driver.
 			m.ReceivedAt = fromMicros(receivedAt)
 			return err
 		})
-		if more {
-			last := &page.Messages[limit-1]
-			page.Next = driver.MessageCursor{Event: driver.Cursor{ReceivedAt: last.ReceivedAt, Key: last.Key}, ID: last.ID}
-		}
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return page, nil
+	return messages, err
 }
 
-// messagesDirection chooses the direction that reads fewer rows. The indexes on dead and on skipped
-// messages have the order of the listing, so their size does not matter. The index on open messages
-// has another order.
-func messagesDirection(ctx context.Context, q queryer, f *driver.MessageFilter) (direction, error) {
-	if f.MessageID != "" || candidateKeys(f) != nil {
-		return byID, nil
-	}
-	switch f.State {
-	case driver.StateDead, driver.StateSkipped:
-		return byMessages, nil
-	case driver.StatePending, driver.StateSending:
-		query, args := openMessages(f.Destination)
-		isFew, err := few(ctx, q, query, args...)
-		if err != nil || isFew {
-			return byMessages, err
-		}
-	}
-	return byEvents, nil
-}
-
-// openMessages selects the open messages of a destination; "" means of all destinations.
-func openMessages(destination string) (query string, args []any) {
-	query = `SELECT 1 FROM hookonce_message WHERE state IN (0, 1)`
-	if destination == "" {
-		return query, nil
-	}
-	return query + ` AND destination = ?`, []any{destination}
-}
-
-func messagesQuery(f *driver.MessageFilter, how direction) (query string, args []any) {
+// query returns the query for the messages of a step.
+func (w *messageWalk) query(step walk.Step, n int) (query string, args []any) {
 	var c clause
-	if f.State != "" {
-		in, known := messagesIn[f.State]
-		if !known {
-			in = `FALSE`
-		}
+	switch in, known := messagesIn[w.f.State]; {
+	case known:
 		c.add(in)
+	case w.f.State != "":
+		c.add(`FALSE`)
+	case w.number != "":
+		c.add(`m.state = ` + w.number) // implied by the note
 	}
-	c.equal(`m.note`, f.Note)
-	c.messages(f, how)
-	return `SELECT ` + listedEvent + `, ` + messageColumns + how.from + c.where() + how.order, c.args
+	how := w.direction()
+	c.equal(`m.note`, w.f.Note)
+	if w.few != "" {
+		c.add(`m.id IN (`+w.few+`)`, w.fewArgs...)
+	}
+	w.where(&c, step, how)
+	return `SELECT ` + listedEvent + `, ` + messageColumns + how.from + c.where() + how.order + fmt.Sprint(n), c.args
 }
 
-// messages adds the conditions that listings of messages share.
-func (c *clause) messages(f *driver.MessageFilter, how direction) {
-	c.equal(`m.id`, f.MessageID)
-	c.equal(`m.destination`, f.Destination)
-	c.event(f, how.at, how.keys[:]...)
-	if !f.After.IsZero() {
-		after := []any{f.After.Event.ReceivedAt.UnixMicro(), f.After.Event.Key[:]}
-		c.add(`(`+how.place+`) < (?, ?, ?)`, append(slices.Clone(after), f.After.ID)...)
-		if how == byEvents {
-			// Implied by the condition before, and served by the index of the events.
-			c.add(`(e.received_at, e.key) <= (?, ?)`, after...)
+// where adds the conditions that listings of messages share.
+func (w *messageWalk) where(c *clause, step walk.Step, how direction) {
+	c.equal(`m.id`, w.f.MessageID)
+	c.equal(`m.destination`, w.f.Destination)
+	w.event(c, how.at, how.keys[:]...)
+	c.place(how.place, step)
+	if how == byEvents {
+		// Implied by the conditions before, and served by the index of the events.
+		if !step.After.IsZero() {
+			c.add(`(e.received_at, e.key) <= (?, ?)`, step.After.Event.ReceivedAt.UnixMicro(), step.After.Event.Key[:])
+		}
+		if !step.End.IsZero() {
+			c.add(`(e.received_at, e.key) >= (?, ?)`, step.End.Event.ReceivedAt.UnixMicro(), step.End.Event.Key[:])
 		}
 	}
-}
-
-// candidateKeys returns the possible keys of the event that a filter names. It returns nil if the
-// filter names none, or one with too many candidates.
-func candidateKeys(f *driver.MessageFilter) []driver.Key {
-	if f.Source == "" || f.EventID == "" {
-		return nil
-	}
-	return driver.CandidateKeys(f.Source, f.EventID)
 }
 
 // event adds the conditions on the event of a message, or of a dead letter that is an event. The
 // column at holds the event's time, and one of keys its key.
-func (c *clause) event(f *driver.MessageFilter, at string, keys ...string) {
+func (w *messageWalk) event(c *clause, at string, keys ...string) {
+	f := w.f
 	c.equal(`e.source`, f.Source)
 	c.equal(`e.type`, f.Type)
 	c.equal(`e.event_id`, f.EventID)
-	if candidates := candidateKeys(f); candidates != nil {
+	if w.isKeyed {
 		var in []string
 		var args []any
 		for _, column := range keys {
-			in = append(in, keyIn(column, len(candidates)))
-			args = append(args, keyArgs(candidates)...)
+			in = append(in, keyIn(column, len(w.keys)))
+			args = append(args, keyArgs(w.keys)...)
 		}
 		c.add(`(`+strings.Join(in, ` OR `)+`)`, args...)
 	}

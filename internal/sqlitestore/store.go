@@ -24,9 +24,10 @@ type Store struct {
 	prepared  atomic.Pointer[map[string]*sql.Stmt]
 
 	// readers are held back while the log is cut.
-	readers gate
-	log     logKeeper
-	place   place
+	readers   gate
+	searching chan struct{} // holds an element for each search for a text
+	log       logKeeper
+	place     place
 
 	// detached counts the goroutines whose callers have left: a BEGIN or a COMMIT in progress, or
 	// the cutting of the log.
@@ -41,7 +42,7 @@ var _ driver.Driver[*sql.Tx] = (*Store)(nil)
 // The writer must begin its transactions with BEGIN IMMEDIATE and have one connection. migrations
 // are the steps of the schema, in order. New does not touch the database.
 func New(writer, reader *sql.DB, migrations []driver.Migration) *Store {
-	s := &Store{writer: writer, reader: reader, migrations: migrations, preparing: make(chan struct{}, 1)}
+	s := &Store{writer: writer, reader: reader, migrations: migrations, preparing: make(chan struct{}, 1), searching: make(chan struct{}, driver.TextSearches)}
 	s.log.max = maxLog
 	s.closing, s.close = context.WithCancel(context.Background())
 	return s

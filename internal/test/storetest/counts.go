@@ -73,7 +73,7 @@ func countAddsUp(f *fixture) {
 	want.Deliveries.Repeats++
 	f.sameEvent(want)
 	f.sameEvent(claimed(&untouched, t0))
-	same(f, "listing", []driver.Event{want.Event}, f.events(&driver.EventFilter{ID: "evt_1"}).Events)
+	same(f, "listing", []driver.Event{want.Event}, f.events(&driver.EventFilter{Source: "stripe", ID: "evt_1"}).Events)
 	f.claim(t0.Add(24*time.Hour), c) // claiming a duplicate counts nothing: the caller counts
 	f.sameEvent(want)
 }

@@ -75,6 +75,7 @@ func Exercise(t *testing.T, open func(t *testing.T) driver.Store, features ...Fe
 		{"Evidence", evidenceCases()},
 		{"Events", eventCases()},
 		{"Listings", listingCases()},
+		{"Walks", walkCases()},
 		{"Stats", statsCases()},
 		{"Figures", figureCases()},
 		{"Refused", refusedCases()},

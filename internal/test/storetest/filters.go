@@ -53,7 +53,7 @@ func filterRest(f *fixture, all []driver.EventDetail, filter driver.EventFilter)
 		{Since: t0.Add(time.Second), Until: t0.Add(4 * time.Second)},
 	} {
 		filter.Note, filter.ID, filter.Since, filter.Until = rest.Note, rest.ID, rest.Since, rest.Until
-		filter.Limit = driver.MaxLimit
+		filter.Limit, filter.Sources = driver.MaxLimit, []string{"stripe", "github"}
 		var want []driver.Event
 		for i := range all {
 			if matches(&filter, &all[i]) {

@@ -42,7 +42,7 @@ func hostileIDs(f *fixture) {
 	same(f, "second claims", duplicates(len(all)), f.claim(t0.Add(time.Second), all...))
 	for i := range all {
 		f.sameEvent(claimed(&all[i], t0))
-		page := f.events(&driver.EventFilter{ID: all[i].EventID})
+		page := f.events(&driver.EventFilter{ID: all[i].EventID, Sources: []string{"github", "stripe"}})
 		same(f, "events listed under "+all[i].EventID, []driver.Event{claimed(&all[i], t0).Event}, page.Events)
 	}
 }

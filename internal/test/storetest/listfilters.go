@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -39,6 +40,11 @@ func sameListings(f *fixture, s *scene, filter driver.MessageFilter) {
 		}
 	}
 	filter.Limit = driver.MaxLimit
+	for _, e := range s.details {
+		if !slices.Contains(filter.Sources, e.Source) {
+			filter.Sources = append(filter.Sources, e.Source)
+		}
+	}
 	what := fmt.Sprintf(" by %+v", filter)
 	same(f, "messages"+what, driver.MessagePage{Messages: messages}, *f.listMessages(&filter))
 	same(f, "dead letters"+what, driver.DeadLetterPage{DeadLetters: letters}, *f.deadLetters(&filter))

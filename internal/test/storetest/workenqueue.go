@@ -175,11 +175,11 @@ func enqueueNotAnEvent[T any](w *bench[T]) {
 	w.enqueue(same1, bare, named)
 	same(w, "events", []string{"evt_1"}, idsOf(w.events(&driver.EventFilter{})))
 	for _, filter := range []*driver.EventFilter{
-		{Source: "stripe"}, {ID: "evt_1"}, {Type: "thing.happened"}, {Text: "evt_1"}, {State: driver.StateDone}, {Note: driver.NoteNoRoute},
+		{Source: "stripe"}, {ID: "evt_1", Sources: []string{"stripe"}}, {Type: "thing.happened"}, {Text: "evt_1"}, {State: driver.StateDone}, {Note: driver.NoteNoRoute},
 	} {
 		same(w, "events by a filter", []string{"evt_1"}, idsOf(w.events(filter)))
 	}
-	for _, filter := range []*driver.EventFilter{{Text: "body of m"}, {State: driver.StateRunning}, {State: driver.StatePending}, {ID: "evt_9"}} {
+	for _, filter := range []*driver.EventFilter{{Text: "body of m"}, {State: driver.StateRunning}, {State: driver.StatePending}, {ID: "evt_9", Sources: []string{"stripe"}}} {
 		same(w, "events by a filter", []string(nil), idsOf(w.events(filter)))
 	}
 	w.event("stripe", "evt_1")

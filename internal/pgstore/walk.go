@@ -1,0 +1,198 @@
+package pgstore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/walk"
+)
+
+// search returns the pool for a listing, and a function that the caller must call at the end. A
+// search for a text has a pool of its own, so that no number of them holds up other calls.
+func (s *Store) search(op string, forText bool) (DB, func(), error) {
+	if !forText {
+		return s.pools.Admin, func() {}, nil
+	}
+	select {
+	case s.searching <- struct{}{}:
+		return s.pools.Search, func() { <-s.searching }, nil
+	default:
+		return nil, nil, fmt.Errorf("%s: %w", op, driver.ErrSearching)
+	}
+}
+
+// boundsOf returns the bounds of a page. rows is driver.EventFilter.Scan. Rows with a derived state
+// cost more.
+func boundsOf(rows int, forText, derived bool) walk.Bounds {
+	b := walk.Bounds{Rows: driver.ScanRows, First: 500, Most: 10_000}
+	switch {
+	case forText:
+		b = walk.Bounds{Rows: driver.TextRows, First: 100, Most: 10_000, Time: driver.TextTime}
+	case derived:
+		b = walk.Bounds{Rows: driver.StateRows, First: 200, Most: 2_000}
+	}
+	if rows > 0 {
+		b.Rows = min(rows, b.Rows)
+	}
+	return b
+}
+
+// arg adds an argument and returns its number as SQL.
+func (c *condition) arg(value any) string {
+	c.args = append(c.args, value)
+	return fmt.Sprintf("$%d", len(c.args))
+}
+
+// step returns the condition that a row is within a step, on its columns for the time of the event
+// and its key.
+func (c *condition) step(s walk.Step, receivedAt, key string) string {
+	sql := "true"
+	row := func(at *driver.Cursor, operator string) {
+		sql += " AND (" + receivedAt + ", " + key + ") " + operator + " (" + c.arg(&at.ReceivedAt) + "::timestamptz, " + c.arg(at.Key[:]) + "::bytea)"
+	}
+	if !s.After.IsZero() {
+		row(&s.After.Event, "<")
+	}
+	if !s.End.IsZero() {
+		row(&s.End.Event, ">=")
+	}
+	if !s.Since.IsZero() {
+		sql += " AND " + receivedAt + " >= " + c.arg(&s.Since) + "::timestamptz"
+	}
+	return sql
+}
+
+// received returns the condition on the time of the event.
+func (c *condition) received(receivedAt string, since, until time.Time) string {
+	sql := "true"
+	if !since.IsZero() {
+		sql += " AND " + receivedAt + " >= " + c.arg(roundUp(since)) + "::timestamptz"
+	}
+	if !until.IsZero() {
+		sql += " AND " + receivedAt + " < " + c.arg(roundUp(until)) + "::timestamptz"
+	}
+	return sql
+}
+
+// edgeOf reads the last row of a query that returns places, in the order of the listing. place is the
+// list of the columns of a place.
+func edgeOf(ctx context.Context, db DB, op, candidates, place string, args []any) (last driver.MessageCursor, count int, err error) {
+	err = read(ctx, db, op, func(r Rows) error {
+		var n int64
+		var key []byte
+		if err := r.Scan(&n, &last.Event.ReceivedAt, &key, &last.ID); err != nil {
+			return err
+		}
+		count, last.Event.Key, last.Event.ReceivedAt = int(n), driver.Key(key), last.Event.ReceivedAt.UTC()
+		return nil
+	}, "SELECT n, "+place+" FROM (SELECT c.*, row_number() OVER () AS n FROM ("+candidates+") c) c ORDER BY n DESC LIMIT 1", args...)
+	return last, count, err
+}
+
+const (
+	// knownSourcesSQL returns the sources of the figures of types and of the windows. It steps through
+	// an index from one source to the next.
+	knownSourcesSQL = `
+WITH RECURSIVE known AS (
+	(SELECT source FROM {schema}.type_rollup ORDER BY source LIMIT 1)
+	UNION ALL
+	SELECT (SELECT r.source FROM {schema}.type_rollup r WHERE r.source > k.source ORDER BY r.source LIMIT 1)
+	FROM known k WHERE k.source IS NOT NULL
+)
+SELECT source FROM known WHERE source IS NOT NULL
+UNION
+SELECT source FROM {schema}.source_window WHERE source <> ''
+LIMIT 10000`
+
+	figureHoursSQL = `SELECT min(start), max(start) FROM {schema}.type_rollup`
+
+	// typeHoursSQL returns the hours of a type ($2) of some sources ($1), latest first. Types beyond the
+	// limit of an hour are counted as another type ($3).
+	typeHoursSQL = `
+SELECT DISTINCT r.start
+FROM unnest($1::text[]) s (source)
+CROSS JOIN unnest(ARRAY[$2::text, $3::text]) t (type)
+CROSS JOIN LATERAL (
+	SELECT r.start FROM {schema}.type_rollup r
+	WHERE r.source = s.source AND r.type = t.type ORDER BY r.start DESC LIMIT $4::int
+) r
+ORDER BY r.start DESC
+LIMIT $4::int`
+
+	// sourceHoursSQL returns the hours of a source, latest first. It steps through an index from one hour
+	// to the next.
+	sourceHoursSQL = `
+WITH RECURSIVE hour AS (
+	(SELECT start FROM {schema}.type_rollup ORDER BY start DESC LIMIT 1)
+	UNION ALL
+	SELECT (SELECT r.start FROM {schema}.type_rollup r WHERE r.start < h.start ORDER BY r.start DESC LIMIT 1)
+	FROM hour h WHERE h.start IS NOT NULL
+)
+SELECT h.start FROM hour h
+WHERE EXISTS (SELECT FROM {schema}.type_rollup r WHERE r.start = h.start AND r.source = $1::text)
+LIMIT $2::int`
+
+	// maxHours is more than the hours that figures are kept.
+	maxHours = 2500
+)
+
+// knownSources returns the given sources, and those that the database knows.
+func (s *Store) knownSources(ctx context.Context, op string, given []string) ([]string, error) {
+	sources := slices.DeleteFunc(slices.Clone(given), func(name string) bool { return !driver.IsText(name) })
+	err := read(ctx, s.pools.Admin, op, func(r Rows) error {
+		var name string
+		err := r.Scan(&name)
+		sources = append(sources, name)
+		return err
+	}, s.sql.knownSources)
+	slices.Sort(sources)
+	return slices.Compact(sources), err
+}
+
+// lookUps returns the keys of the events that may have an id. It returns false if the id stands for
+// too many, or if id is "".
+func (s *Store) lookUps(ctx context.Context, op, source, id string, given []string) ([]driver.Key, bool, error) {
+	if id == "" {
+		return nil, false, nil
+	}
+	sources := []string{source}
+	if source == "" {
+		var err error
+		if sources, err = s.knownSources(ctx, op, given); err != nil {
+			return nil, false, err
+		}
+	}
+	keys, ok := driver.KeysOf(sources, id)
+	return keys, ok, nil
+}
+
+// spans returns the times in which events of a filter may have been claimed, as the figures know
+// them.
+func (s *Store) spans(ctx context.Context, op string, f *driver.EventFilter) ([]walk.Span, error) {
+	var oldest, newest *time.Time
+	if err := read(ctx, s.pools.Admin, op, func(r Rows) error { return r.Scan(&oldest, &newest) }, s.sql.figureHours); err != nil || oldest == nil {
+		return nil, err
+	}
+	sql, args := s.sql.sourceHours, []any{f.Source, int32(maxHours)}
+	if f.Type != "" {
+		sources := []string{f.Source}
+		if f.Source == "" {
+			var err error
+			if sources, err = s.knownSources(ctx, op, nil); err != nil {
+				return nil, err
+			}
+		}
+		sql, args = s.sql.typeHours, []any{sources, f.Type, driver.OtherType, int32(maxHours)}
+	}
+	var hours []time.Time
+	err := read(ctx, s.pools.Admin, op, func(r Rows) error {
+		var start time.Time
+		err := r.Scan(&start)
+		hours = append(hours, start.UTC())
+		return err
+	}, sql, args...)
+	return walk.Hours(hours, oldest.UTC(), newest.UTC()), err
+}
