@@ -53,22 +53,22 @@ func (h *handler) showOverview(w http.ResponseWriter, r *http.Request) {
 func figures(s *Stats, now time.Time) []figure {
 	return []figure{
 		{
-			Name: "Dead letters", Count: grouped(s.DeadLetters), Trouble: s.DeadLetters > 0,
+			Name: "Dead letters", Count: s.shown("dead_letters", s.DeadLetters), Trouble: s.DeadLetters > 0,
 			About: "Events and messages that are out of attempts or failed for good. They stay until you replay or discard them.",
 		},
 		{
-			Name: "Events pending", Count: grouped(s.EventsPending),
+			Name: "Events pending", Count: s.shown("events_pending", s.EventsPending),
 			About:  "Events that wait for a handler or an SQL consumer.",
 			Oldest: "Oldest due", Since: moment{time.Time(s.OldestPendingAt), now},
 		},
 		{
-			Name: "Messages pending", Count: grouped(s.MessagesPending),
+			Name: "Messages pending", Count: s.shown("messages_pending", s.MessagesPending),
 			About:  "Messages to destinations that wait for their next attempt.",
 			Oldest: "First due", Since: moment{time.Time(s.OldestDueAt), now},
 		},
-		{Name: "Messages being sent", Count: grouped(s.MessagesSending), About: "Messages that are on their way to their destination."},
+		{Name: "Messages being sent", Count: s.shown("messages_sending", s.MessagesSending), About: "Messages that are on their way to their destination."},
 		{
-			Name: "Quarantined", Count: grouped(s.Quarantined), Trouble: s.Quarantined > 0,
+			Name: "Quarantined", Count: s.shown("quarantined", s.Quarantined), Trouble: s.Quarantined > 0,
 			About: "Verified requests without a usable event.",
 		},
 	}

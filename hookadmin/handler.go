@@ -67,6 +67,7 @@ type handler struct {
 	metrics  http.Handler
 	guard    guard
 	formKey  []byte // signs forms and flashes
+	counts   *counts
 	logger   *slog.Logger
 
 	// The rest is about one request.
@@ -119,7 +120,10 @@ func newHandler(cfg *Config) (http.Handler, error) {
 		}
 	}
 	g.proxies = limit.NewProxies(cfg.TrustedProxies)
-	h := &handler{store: cfg.Store, engine: cfg.Engine, ready: cfg.Ready, warnings: cfg.Warnings, metrics: cfg.Metrics, guard: g, formKey: g.formKey(), logger: logger}
+	h := &handler{
+		store: cfg.Store, engine: cfg.Engine, ready: cfg.Ready, warnings: cfg.Warnings, metrics: cfg.Metrics,
+		guard: g, formKey: g.formKey(), counts: newCounts(cfg.Store), logger: logger,
+	}
 	if h.warnings == nil {
 		h.warnings = func() []string { return nil }
 	}
@@ -242,6 +246,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		r.SetPathValue(name, value)
 	}
 	e.serve(h, w, r)
+	if e.method == http.MethodPost {
+		h.counts.forget(r.Context())
+	}
 }
 
 // answerPanic is deferred. It answers a panic, also of a function of the Config, with 500, or with 503

@@ -2,11 +2,8 @@ package hookadmin
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"net/http"
-
-	"github.com/hookonce/hookonce/driver"
 )
 
 // listSources shows the settings even without the database.
@@ -61,14 +58,4 @@ func (h *handler) showStats(w http.ResponseWriter, r *http.Request) {
 	out := newStats(stats)
 	out.addPaused(paused)
 	writeJSON(w, out)
-}
-
-func (h *handler) stats(r *http.Request) (*driver.Stats, error) {
-	ctx, cancel := context.WithTimeout(r.Context(), queryTimeout)
-	defer cancel()
-	stats, err := h.store.Stats(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("counting: %w", err)
-	}
-	return stats, nil
 }

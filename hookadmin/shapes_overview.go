@@ -106,12 +106,14 @@ type Destination struct {
 	Configured bool   `json:"configured"` // false: its messages wait until it is configured
 	// The counts are null if the database did not answer; then destinations that are not configured
 	// are missing, too.
-	Pending   *int64 `json:"pending,string"`
-	Sending   *int64 `json:"sending,string"`
-	Dead      *int64 `json:"dead,string"`
-	OldestDue Time   `json:"oldest_due_at"` // of the pending messages; null without one
-	Paused    *bool  `json:"paused"`        // nothing is sent until it is resumed; null if the database did not answer
-	PausedAt  Time   `json:"paused_at"`     // null unless paused
+	Pending *int64 `json:"pending,string"`
+	Sending *int64 `json:"sending,string"`
+	Dead    *int64 `json:"dead,string"`
+	// More lists the keys of the numbers that stand for so many or more; see Stats.More.
+	More      []string `json:"more"`
+	OldestDue Time     `json:"oldest_due_at"` // of the pending messages; null without one
+	Paused    *bool    `json:"paused"`        // nothing is sent until it is resumed; null if the database did not answer
+	PausedAt  Time     `json:"paused_at"`     // null unless paused
 	// Settings and Circuit are null if Configured is false.
 	Settings *DestinationSettings `json:"settings"`
 	Circuit  *Circuit             `json:"circuit"`
@@ -161,6 +163,9 @@ type Stats struct {
 	Quarantined     int64 `json:"quarantined,string"`  // requests in the quarantine
 
 	Paused []string `json:"paused_destinations"` // by name, also those that are not configured
+	// More lists the keys of the numbers that stand for so many or more: counting stops at 10,000 for
+	// each destination, and for each other number.
+	More []string `json:"more"`
 }
 
 // NewQuarantinePage returns a page of the quarantine as the API prints it.
@@ -266,6 +271,7 @@ func newDestinationPage(configured []hookonce.DestinationStatus, stats *driver.S
 	}
 	out := &DestinationPage{Destinations: make([]Destination, 0, len(byName))}
 	for _, d := range byName {
+		d.More = notNull(d.More)
 		out.Destinations = append(out.Destinations, *d)
 	}
 	slices.SortFunc(out.Destinations, func(a, b Destination) int { return cmp.Compare(a.Name, b.Name) })
@@ -284,6 +290,7 @@ func addCounts(byName map[string]*Destination, counted []driver.DestinationStats
 			byName[d.Name] = d
 		}
 		d.Pending, d.Sending, d.Dead, d.OldestDue = &c.Pending, &c.Sending, &c.Dead, Time(c.OldestDueAt)
+		d.More = atLimit(number{"pending", c.Pending}, number{"sending", c.Sending}, number{"dead", c.Dead})
 	}
 }
 
@@ -304,16 +311,34 @@ func newStats(s *driver.Stats) *Stats {
 		DeadLetters: s.DeadLetters, Quarantined: s.Quarantined,
 	}
 	var oldest time.Time
+	var pendingMore, sendingMore bool
 	for i := range s.Destinations {
 		d := &s.Destinations[i]
 		out.MessagesPending += d.Pending
 		out.MessagesSending += d.Sending
+		pendingMore = pendingMore || d.Pending >= driver.CountLimit
+		sendingMore = sendingMore || d.Sending >= driver.CountLimit
 		if !d.OldestDueAt.IsZero() && (oldest.IsZero() || d.OldestDueAt.Before(oldest)) {
 			oldest = d.OldestDueAt
 		}
 	}
 	out.OldestDueAt = Time(oldest)
+	out.More = atLimit(number{"events_pending", s.EventsPending}, number{"dead_letters", s.DeadLetters}, number{"quarantined", s.Quarantined})
+	if pendingMore {
+		out.More = append(out.More, "messages_pending")
+	}
+	if sendingMore {
+		out.More = append(out.More, "messages_sending")
+	}
 	return out
+}
+
+// shown returns a number as pages show it.
+func (s *Stats) shown(key string, n int64) string {
+	if slices.Contains(s.More, key) {
+		return grouped(n) + "+"
+	}
+	return grouped(n)
 }
 
 // notNull returns list as a list that is [] in JSON if empty, not null.

@@ -7,60 +7,108 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// statsSQL counts everything in one snapshot. Each part reads a partial index on the states that it
-// counts. There is a row for each destination, and one without a destination if there is none.
-const statsSQL = `
-SELECT pending.n, pending.oldest, dead.n, quarantine.n,
-	d.destination, coalesce(d.pending, 0), coalesce(d.sending, 0), coalesce(d.dead, 0), d.oldest
-FROM (
-	SELECT coalesce(sum(n), 0)::bigint AS n, min(oldest) AS oldest FROM (
-		SELECT count(*) AS n, min(s.due_at) AS oldest FROM {schema}.event_state s WHERE ` + freshSQL + `
-		UNION ALL
-		SELECT count(*), min(s.due_at) FROM {schema}.event_state s WHERE ` + triedSQL + `
-	) s
-) pending
-CROSS JOIN (
-	SELECT (SELECT count(*) FROM {schema}.message WHERE state = 3)
-		+ (SELECT count(*) FROM {schema}.event_state WHERE state = 3) AS n
-) dead
-CROSS JOIN (
-	SELECT count(*) AS n FROM {schema}.quarantine
-) quarantine
-LEFT JOIN (
-	SELECT destination,
-		count(*) FILTER (WHERE state = 0) AS pending,
-		count(*) FILTER (WHERE state = 1) AS sending,
-		count(*) FILTER (WHERE state = 3) AS dead,
+// The statements of Stats count up to a limit ($1), in the order of an index; see inOrderSQL. Names are
+// found by steps through an index, from one name to the next.
+const (
+	statsSQL = `
+WITH RECURSIVE fresh AS (
+	(SELECT s.source FROM {schema}.event_state s WHERE ` + freshSQL + ` ORDER BY s.source LIMIT 1)
+	UNION ALL
+	SELECT (SELECT s.source FROM {schema}.event_state s WHERE s.source > n.source AND ` + freshSQL + ` ORDER BY s.source LIMIT 1)
+	FROM fresh n WHERE n.source IS NOT NULL
+), tried AS (
+	(SELECT s.source FROM {schema}.event_state s WHERE ` + triedSQL + ` ORDER BY s.source LIMIT 1)
+	UNION ALL
+	SELECT (SELECT s.source FROM {schema}.event_state s WHERE s.source > n.source AND ` + triedSQL + ` ORDER BY s.source LIMIT 1)
+	FROM tried n WHERE n.source IS NOT NULL
+), pending AS (
+	SELECT p.n, p.oldest FROM fresh f CROSS JOIN LATERAL (
+		SELECT count(*) AS n, min(due_at) AS oldest FROM (
+			SELECT s.due_at FROM {schema}.event_state s WHERE s.source = f.source AND ` + freshSQL + ` ORDER BY s.due_at LIMIT $1::bigint
+		) s
+	) p
+	UNION ALL
+	SELECT p.n, p.oldest FROM tried t CROSS JOIN LATERAL (
+		SELECT count(*), min(due_at) FROM (
+			SELECT s.due_at FROM {schema}.event_state s WHERE s.source = t.source AND ` + triedSQL + ` ORDER BY s.due_at LIMIT $1::bigint
+		) s
+	) p (n, oldest)
+)
+SELECT least($1::bigint, (SELECT coalesce(sum(n), 0)::bigint FROM pending)), (SELECT min(oldest) FROM pending),
+	least($1::bigint,
+		(SELECT count(*) FROM (SELECT 1 FROM {schema}.message WHERE state = 3 ORDER BY received_at LIMIT $1::bigint) m)
+		+ (SELECT count(*) FROM (SELECT 1 FROM {schema}.event_state WHERE state = 3 ORDER BY received_at LIMIT $1::bigint) s)),
+	(SELECT count(*) FROM (SELECT 1 FROM {schema}.quarantine ORDER BY last_at LIMIT $1::bigint) q)`
+
+	// destinationStatsSQL counts the messages that are due, and those that come, apart: a lease ends
+	// later than now, so the messages being sent stand behind all that are due.
+	destinationStatsSQL = `
+WITH RECURSIVE open AS (
+	(SELECT destination FROM {schema}.message WHERE state IN (0, 1) ORDER BY destination LIMIT 1)
+	UNION ALL
+	SELECT (SELECT m.destination FROM {schema}.message m
+		WHERE m.destination > o.destination AND m.state IN (0, 1) ORDER BY m.destination LIMIT 1)
+	FROM open o WHERE o.destination IS NOT NULL
+), dead AS (
+	(SELECT destination FROM {schema}.message WHERE state = 3 ORDER BY destination LIMIT 1)
+	UNION ALL
+	SELECT (SELECT m.destination FROM {schema}.message m
+		WHERE m.destination > d.destination AND m.state = 3 ORDER BY m.destination LIMIT 1)
+	FROM dead d WHERE d.destination IS NOT NULL
+), name AS (
+	SELECT destination FROM open WHERE destination IS NOT NULL
+	UNION
+	SELECT destination FROM dead WHERE destination IS NOT NULL
+)
+SELECT n.destination, least($1::bigint, o.pending), least($1::bigint, o.sending), d.n, o.oldest
+FROM name n
+CROSS JOIN LATERAL (
+	SELECT count(*) FILTER (WHERE state = 0) AS pending, count(*) FILTER (WHERE state = 1) AS sending,
 		min(due_at) FILTER (WHERE state = 0) AS oldest
 	FROM (
-		SELECT destination, state, due_at FROM {schema}.message WHERE state IN (0, 1)
+		(SELECT m.state, m.due_at FROM {schema}.message m
+			WHERE m.destination = n.destination AND m.state IN (0, 1) AND m.due_at < now() ORDER BY m.due_at LIMIT $1::bigint)
 		UNION ALL
-		SELECT destination, state, due_at FROM {schema}.message WHERE state = 3
+		(SELECT m.state, m.due_at FROM {schema}.message m
+			WHERE m.destination = n.destination AND m.state IN (0, 1) AND m.due_at >= now() ORDER BY m.due_at LIMIT $1::bigint)
 	) m
-	GROUP BY destination
-) d ON true
-ORDER BY d.destination COLLATE "C"`
+) o
+CROSS JOIN LATERAL (
+	SELECT count(*) AS n FROM (
+		SELECT 1 FROM {schema}.message m WHERE m.destination = n.destination AND m.state = 3 ORDER BY m.received_at LIMIT $1::bigint
+	) m
+) d
+ORDER BY n.destination COLLATE "C"`
+)
 
 // Stats implements [driver.Store].
 func (s *Store) Stats(ctx context.Context) (*driver.Stats, error) {
-	stats := &driver.Stats{}
-	err := read(ctx, s.pools.Admin, "counting open work", func(r Rows) error {
-		var d driver.DestinationStats
-		var name *string
-		var pendingSince, dueSince *time.Time
-		if err := r.Scan(&stats.EventsPending, &pendingSince, &stats.DeadLetters, &stats.Quarantined,
-			&name, &d.Pending, &d.Sending, &d.Dead, &dueSince); err != nil {
+	var stats *driver.Stats
+	err := s.pools.Admin.Transaction(ctx, Snapshot, func(conn Conn) error {
+		stats = &driver.Stats{}
+		if err := conn.Script(ctx, inOrderSQL); err != nil {
 			return err
 		}
-		stats.OldestPendingAt = timeOf(pendingSince)
-		if name != nil {
-			d.Destination, d.OldestDueAt = *name, timeOf(dueSince)
-			stats.Destinations = append(stats.Destinations, d)
+		err := scan(ctx, conn, func(r Rows) error {
+			var oldest *time.Time
+			err := r.Scan(&stats.EventsPending, &oldest, &stats.DeadLetters, &stats.Quarantined)
+			stats.OldestPendingAt = timeOf(oldest)
+			return err
+		}, s.sql.stats, int64(driver.CountLimit))
+		if err != nil {
+			return err
 		}
-		return nil
-	}, s.sql.stats)
+		return scan(ctx, conn, func(r Rows) error {
+			var d driver.DestinationStats
+			var oldest *time.Time
+			err := r.Scan(&d.Destination, &d.Pending, &d.Sending, &d.Dead, &oldest)
+			d.OldestDueAt = timeOf(oldest)
+			stats.Destinations = append(stats.Destinations, d)
+			return err
+		}, s.sql.destinationStats, int64(driver.CountLimit))
+	})
 	if err != nil {
-		return nil, err
+		return nil, readFailed(s.pools.Admin, "counting open work", err)
 	}
 	return stats, nil
 }

@@ -51,8 +51,15 @@ func TestPlans(t *testing.T) {
 		{"remove a quarantined request", dropQuarantined, []string{"USING INDEX sqlite_autoindex_hookonce_quarantine_1 (key=?)"}, false},
 		{"count pending", countPending, []string{"COVERING INDEX hookonce_event_state_due"}, false},
 		{"count dead events", countDeadEvents, []string{"COVERING INDEX hookonce_event_state_dead"}, false},
-		{"count open", countOpen, []string{"COVERING INDEX hookonce_message_due"}, false},
-		{"count dead", countDead, []string{"COVERING INDEX hookonce_message_dead"}, true},
+		{"count dead", countDead, []string{"COVERING INDEX hookonce_message_dead"}, false},
+		{"count the quarantine", countQuarantined, []string{"COVERING INDEX hookonce_quarantine_recent"}, false},
+		{"stuck destinations", selectStuckDestinations, []string{
+			"COVERING INDEX hookonce_message_due (destination>?)", "COVERING INDEX hookonce_message_dead_destination (destination>?)",
+		}, true},
+		{"count a destination", countOfDestination, []string{
+			"COVERING INDEX hookonce_message_due (destination=? AND due_at<?)", "COVERING INDEX hookonce_message_due (destination=? AND due_at>?)",
+			"COVERING INDEX hookonce_message_dead_destination (destination=?)",
+		}, false},
 		{"backlog of a source", backlogOfSource, []string{
 			"INDEX hookonce_event_state_fresh (source=?)", "INDEX hookonce_event_state_tried (source=?)",
 			"COVERING INDEX hookonce_event_state_dead_source (source=?)",

@@ -3,77 +3,79 @@ package sqlitestore
 import (
 	"context"
 	"database/sql"
-	"slices"
-	"strings"
+	"time"
 
 	"github.com/hookonce/hookonce/driver"
 )
 
+// The statements of Stats count up to a limit (?1), in the order of an index. Names are found by steps
+// through an index, from one name to the next.
 const (
-	countPending     = `SELECT count(*), min(due_at) FROM hookonce_event_state WHERE state = 0`
-	countDeadEvents  = `SELECT count(*) FROM hookonce_event_state WHERE state = 3`
-	countQuarantined = `SELECT count(*) FROM hookonce_quarantine`
+	countPending     = `SELECT count(*), min(due_at) FROM (SELECT due_at FROM hookonce_event_state WHERE state = 0 ORDER BY due_at LIMIT ?1)`
+	countDeadEvents  = `SELECT count(*) FROM (SELECT 1 FROM hookonce_event_state WHERE state = 3 ORDER BY received_at LIMIT ?1)`
+	countDead        = `SELECT count(*) FROM (SELECT 1 FROM hookonce_message WHERE state = 3 ORDER BY received_at LIMIT ?1)`
+	countQuarantined = `SELECT count(*) FROM (SELECT 1 FROM hookonce_quarantine ORDER BY last_at LIMIT ?1)`
 
-	countOpen = `SELECT destination, sum(state = 0), sum(state = 1), min(CASE state WHEN 0 THEN due_at END)
-		FROM hookonce_message WHERE state IN (0, 1) GROUP BY destination`
+	selectStuckDestinations = `WITH RECURSIVE open (name) AS (
+			SELECT (SELECT destination FROM hookonce_message WHERE state IN (0, 1) ORDER BY destination LIMIT 1)
+			UNION ALL
+			SELECT (SELECT m.destination FROM hookonce_message m WHERE m.destination > o.name AND m.state IN (0, 1) ORDER BY m.destination LIMIT 1)
+			FROM open o WHERE o.name IS NOT NULL
+		), dead (name) AS (
+			SELECT (SELECT destination FROM hookonce_message WHERE state = 3 ORDER BY destination LIMIT 1)
+			UNION ALL
+			SELECT (SELECT m.destination FROM hookonce_message m WHERE m.destination > d.name AND m.state = 3 ORDER BY m.destination LIMIT 1)
+			FROM dead d WHERE d.name IS NOT NULL
+		)
+		SELECT name FROM open WHERE name IS NOT NULL UNION SELECT name FROM dead WHERE name IS NOT NULL ORDER BY name`
 
-	countDead = `SELECT destination, count(*) FROM hookonce_message WHERE state = 3 GROUP BY destination`
+	// countOfDestination counts the messages that are due, and those that come, apart: a lease ends
+	// later than now, so the messages being sent stand behind all that are due.
+	countOfDestination = `SELECT coalesce(sum(state = 0), 0), coalesce(sum(state = 1), 0), min(CASE state WHEN 0 THEN due_at END),
+			(SELECT count(*) FROM (SELECT 1 FROM hookonce_message WHERE destination = ?2 AND state = 3 ORDER BY received_at LIMIT ?1))
+		FROM (
+			SELECT * FROM (SELECT state, due_at FROM hookonce_message
+				WHERE destination = ?2 AND state IN (0, 1) AND due_at < ?3 ORDER BY due_at LIMIT ?1)
+			UNION ALL
+			SELECT * FROM (SELECT state, due_at FROM hookonce_message
+				WHERE destination = ?2 AND state IN (0, 1) AND due_at >= ?3 ORDER BY due_at LIMIT ?1)
+		)`
 )
 
 // Stats implements driver.Store. It reads for at most 5 s.
 func (s *Store) Stats(ctx context.Context) (*driver.Stats, error) {
+	const limit = driver.CountLimit
 	stats := &driver.Stats{}
 	err := s.snapshot(ctx, "counting open work", func(ctx context.Context, tx *sql.Tx) error {
 		var oldest sql.NullInt64
-		if err := tx.QueryRowContext(ctx, countPending).Scan(&stats.EventsPending, &oldest); err != nil {
+		if err := tx.QueryRowContext(ctx, countPending, limit).Scan(&stats.EventsPending, &oldest); err != nil {
 			return err
 		}
 		stats.OldestPendingAt = fromNullMicros(oldest)
-		if err := tx.QueryRowContext(ctx, countDeadEvents).Scan(&stats.DeadLetters); err != nil {
+		var deadEvents, dead int64
+		for query, n := range map[string]*int64{countDeadEvents: &deadEvents, countDead: &dead, countQuarantined: &stats.Quarantined} {
+			if err := tx.QueryRowContext(ctx, query, limit).Scan(n); err != nil {
+				return err
+			}
+		}
+		stats.DeadLetters = min(deadEvents+dead, limit)
+		names, err := column[string](ctx, tx, selectStuckDestinations)
+		if err != nil {
 			return err
 		}
-		if err := tx.QueryRowContext(ctx, countQuarantined).Scan(&stats.Quarantined); err != nil {
-			return err
+		now := clock(time.Time{})
+		for _, name := range names {
+			d := driver.DestinationStats{Destination: name}
+			if err := tx.QueryRowContext(ctx, countOfDestination, limit, name, now).Scan(&d.Pending, &d.Sending, &oldest, &d.Dead); err != nil {
+				return err
+			}
+			d.Pending, d.Sending, d.OldestDueAt = min(d.Pending, limit), min(d.Sending, limit), fromNullMicros(oldest)
+			stats.Destinations = append(stats.Destinations, d)
 		}
-		return destinationStats(ctx, tx, stats)
+		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
 	return stats, nil
-}
-
-// destinationStats counts by destination, and adds the dead messages up.
-func destinationStats(ctx context.Context, tx *sql.Tx, stats *driver.Stats) error {
-	rows, err := tx.QueryContext(ctx, countOpen)
-	if err != nil {
-		return err
-	}
-	stats.Destinations, err = collect(rows, func(d *driver.DestinationStats) error {
-		var oldest sql.NullInt64
-		err := rows.Scan(&d.Destination, &d.Pending, &d.Sending, &oldest)
-		d.OldestDueAt = fromNullMicros(oldest)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	if rows, err = tx.QueryContext(ctx, countDead); err != nil {
-		return err
-	}
-	dead, err := collect(rows, func(d *driver.DestinationStats) error { return rows.Scan(&d.Destination, &d.Dead) })
-	if err != nil {
-		return err
-	}
-	for _, d := range dead {
-		stats.DeadLetters += d.Dead
-		i, found := slices.BinarySearchFunc(stats.Destinations, d.Destination, func(d driver.DestinationStats, name string) int {
-			return strings.Compare(d.Destination, name)
-		})
-		if !found {
-			stats.Destinations = slices.Insert(stats.Destinations, i, driver.DestinationStats{Destination: d.Destination})
-		}
-		stats.Destinations[i].Dead = d.Dead
-	}
-	return nil
 }

@@ -14,6 +14,7 @@ func statsCases() []testCase {
 		{"Life", statsLife},
 		{"Queued", statsQueued},
 		{"Destinations", statsDestinations},
+		{"Limit", statsLimit},
 		{"Backlog", backlog},
 		{"BacklogOfNames", backlogOfNames},
 	}
@@ -90,6 +91,26 @@ func statsQueued(f *fixture) {
 	f.replayAt(t0.Add(-time.Second), keys[0], driver.ReplaySameID)
 	want.EventsPending, want.OldestPendingAt = 3, t0.Add(-time.Second)
 	same(f, "one replayed", want, f.stats())
+}
+
+// statsLimit counts more than driver.CountLimit. Messages that are being sent are counted although
+// those before them reach the limit.
+func statsLimit(f *fixture) {
+	const batch = 501
+	for from := 0; from <= driver.CountLimit; from += batch {
+		var claims []driver.Claim
+		for i := range batch {
+			c := newClaim("stripe", fmt.Sprint("evt_", from+i), "{}", "a")
+			c.Work = driver.WorkQueued
+			claims = append(claims, c)
+		}
+		f.claimNew(t0, claims...)
+	}
+	f.lease(time.Time{}, "to-a", 3)
+	same(f, "of much work", driver.Stats{
+		EventsPending: driver.CountLimit, OldestPendingAt: t0,
+		Destinations: []driver.DestinationStats{{Destination: "to-a", Pending: driver.CountLimit, Sending: 3, OldestDueAt: t0}},
+	}, f.stats())
 }
 
 // backlog measures more and less work than the limit.

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"time"
 
 	hookonce "github.com/hookonce/hookonce"
@@ -317,12 +318,12 @@ func (d *doctor) checkStats(ctx context.Context, store driver.Store) {
 		}
 		return
 	}
-	dead := ok("dead_letters", fmt.Sprintf("dead letters: %d", stats.DeadLetters))
+	dead := ok("dead_letters", "dead letters: "+orMore(stats.DeadLetters))
 	if stats.DeadLetters > 0 {
 		dead.Remedy = "hookonce dlq list"
 	}
 	d.add(dead)
-	quarantine := ok("quarantine", fmt.Sprintf("verified requests that could not be parsed: %d", stats.Quarantined))
+	quarantine := ok("quarantine", "verified requests that could not be parsed: "+orMore(stats.Quarantined))
 	if stats.Quarantined > 0 {
 		quarantine.Remedy = "hookonce quarantine list shows them, with the reasons; after the settings are corrected: hookonce quarantine retry --all"
 	}
@@ -356,6 +357,14 @@ func (d *doctor) checkDestinations(ctx context.Context, waiting []driver.Destina
 		"put it back under its name; without a running gateway, doctor does not know the destinations of serve --forward")
 }
 
+// orMore returns a number of driver.Stats as text.
+func orMore(n int64) string {
+	if n >= driver.CountLimit {
+		return fmt.Sprintf("%d or more", n)
+	}
+	return strconv.FormatInt(n, 10)
+}
+
 // judgeDestinations warns of messages that wait for another destination than the known ones, which
 // are those of settings.
 func judgeDestinations(waiting []driver.DestinationStats, known []string, settings, remedy string) Check {
@@ -364,7 +373,7 @@ func judgeDestinations(waiting []driver.DestinationStats, known []string, settin
 		open := w.Pending + w.Sending
 		if open > 0 && !slices.Contains(known, w.Destination) {
 			c.Status, c.Remedy = StatusWarning, remedy
-			c.Seen = append(c.Seen, fmt.Sprintf("%s is not in %s; messages that wait for it: %d", w.Destination, settings, open))
+			c.Seen = append(c.Seen, fmt.Sprintf("%s is not in %s; messages that wait for it: %s", w.Destination, settings, orMore(open)))
 		}
 	}
 	if len(c.Seen) == 0 {

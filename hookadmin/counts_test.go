@@ -1,0 +1,70 @@
+package hookadmin_test
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/test/rig"
+)
+
+// busy is a store with more work than it counts.
+type busy struct {
+	driver.Store
+	counted atomic.Int32
+}
+
+func (s *busy) Stats(context.Context) (*driver.Stats, error) {
+	s.counted.Add(1)
+	return &driver.Stats{
+		EventsPending: driver.CountLimit, DeadLetters: driver.CountLimit - 1,
+		Destinations: []driver.DestinationStats{
+			{Destination: "billing", Pending: driver.CountLimit, Sending: 7, Dead: 1}, {Destination: "removed", Pending: 1, Dead: driver.CountLimit},
+		},
+	}, nil
+}
+
+// TestCountsThatStandForMore says of numbers at the limit that they stand for more.
+func TestCountsThatStandForMore(t *testing.T) {
+	t.Parallel()
+	g := newGatewayOn(t, &busy{Store: rig.OpenSQLite(t)})
+	stats := readJSON[map[string]any](t, g.get(t, "/api/v1/stats"))
+	if got, want := stats["more"].([]any), []any{"events_pending", "messages_pending"}; !slices.Equal(got, want) || stats["messages_pending"] != "10001" {
+		t.Errorf("more is %v, want %v; messages_pending is %v", got, want, stats["messages_pending"])
+	}
+	var got [][]any
+	for _, d := range readJSON[struct{ Destinations []map[string]any }](t, g.get(t, "/api/v1/destinations")).Destinations {
+		got = append(got, d["more"].([]any))
+	}
+	if len(got) != 2 || !slices.Equal(got[0], []any{"pending"}) || !slices.Equal(got[1], []any{"dead"}) {
+		t.Errorf("destinations have more %v", got)
+	}
+	page := g.page(t, "/", http.StatusOK)
+	for _, want := range []string{">10,000&#43;<", ">10,001&#43;<", ">9,999<", ">7<"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the overview lacks %s", want)
+		}
+	}
+}
+
+// TestCountsAreShared counts once for several pages, and again after a change.
+func TestCountsAreShared(t *testing.T) {
+	t.Parallel()
+	store := &busy{Store: rig.OpenSQLite(t)}
+	g := newGatewayOn(t, store)
+	for _, path := range []string{"/api/v1/stats", "/api/v1/destinations", "/", "/api/v1/stats"} {
+		g.get(t, path)
+	}
+	if n := store.counted.Load(); n != 1 {
+		t.Errorf("the store counted %d times, want 1", n)
+	}
+	g.post(t, "/api/v1/dead-letters/replay", `{"all":true}`)
+	g.get(t, "/api/v1/stats")
+	if n := store.counted.Load(); n != 2 {
+		t.Errorf("after a change the store counted %d times, want 2", n)
+	}
+}
