@@ -151,6 +151,9 @@ type endpoint struct {
 // endpoints are all endpoints. Each path matches one pattern.
 var endpoints = []endpoint{
 	{method: "GET", path: "/api/v1/events", serve: (*handler).listEvents, query: eventParameters},
+	{method: "GET", path: "/api/v1/events.ndjson", serve: (*handler).exportNDJSON, query: eventParameters},
+	{method: "GET", path: "/api/v1/events.csv", serve: (*handler).exportCSV, query: eventParameters},
+	{method: "GET", path: "/api/v1/search", serve: (*handler).search, query: searchParameters},
 	{method: "GET", path: "/api/v1/events/{source}/{event_id}", serve: (*handler).showEvent, thing: "event"},
 	{method: "POST", path: "/api/v1/events/{source}/{event_id}/replay", serve: (*handler).replayEvent, thing: "event"},
 	{method: "GET", path: "/api/v1/dead-letters", serve: (*handler).listDeadLetters, query: deadLetterParameters},

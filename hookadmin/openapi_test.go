@@ -210,6 +210,7 @@ func shapes() map[string]reflect.Type {
 		hookadmin.Stats{},
 		hookadmin.SeriesPage{},
 		hookadmin.RefusedPage{},
+		hookadmin.SearchPage{},
 		hookadmin.Health{},
 	} {
 		collect(all, reflect.TypeOf(v))

@@ -13,6 +13,9 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
+// errorURN begins the instance of a problem; the error id follows.
+const errorURN = "urn:hookonce:error:"
+
 var refusedParameters = []string{"source", "reason", "remote", "id", "since", "until", "limit", "cursor"}
 
 func (h *handler) listRefused(w http.ResponseWriter, r *http.Request) {
@@ -38,7 +41,7 @@ func ParseRefusedFilter(values url.Values, now time.Time) (*driver.RefusedFilter
 		Source:  values.Get("source"),
 		Reason:  values.Get("reason"),
 		Remote:  values.Get("remote"),
-		ErrorID: strings.TrimPrefix(values.Get("id"), "urn:hookonce:error:"),
+		ErrorID: strings.TrimPrefix(values.Get("id"), errorURN),
 		Since:   l.since,
 		Until:   l.until,
 		Limit:   l.limit,
