@@ -26,6 +26,7 @@ func TestPerformance(t *testing.T) {
 		{"pruning", false, whilePruning},
 		{"memory", false, memory},
 		{"start", false, startUp},
+		{"listings", false, listings},
 	} {
 		if c.baselines && !s.everything {
 			t.Logf("left out: %s (%s=%s measures it)", c.name, scaleVariable, scaleBrief)
