@@ -97,6 +97,10 @@ type Config struct {
 	// returns one too, and deliveries are answered 503.
 	AllowUnsafe []string
 
+	// OnDead names a destination that is told of events that are dead in the handlers of this Inbox,
+	// as Destination.OnDead.
+	OnDead string
+
 	// Logger is the log. Defaults to slog.Default().
 	Logger *slog.Logger
 	// Observer gets metrics and traces; nil observes nothing.
@@ -301,6 +305,10 @@ type Destination struct {
 	Concurrency int
 	// Rate bounds the attempts of one process; the zero value sets no bound.
 	Rate Rate
+	// OnDead names another destination that is told of this one's dead letters: one message a minute
+	// while some die, see docs/destinations.md. The death of such a message causes no other one, so
+	// two destinations may name each other.
+	OnDead string
 	// AllowPrivate permits addresses that are not public, such as private networks, loopback and
 	// carrier-grade NAT. The address is checked when it is dialled. Link-local and metadata
 	// addresses are always refused.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/claims"
+	"github.com/hookonce/hookonce/internal/deadnews"
 	"github.com/hookonce/hookonce/internal/feed"
 	"github.com/hookonce/hookonce/internal/figures"
 	"github.com/hookonce/hookonce/internal/jobs"
@@ -56,6 +57,7 @@ type Engine struct {
 	refused       *figures.Refused
 	feed          *feed.Collector
 	jobs          *jobs.Runner
+	deadNews      *deadnews.Teller
 	host          string // the name of this host; "" if it is unknown
 
 	bodies   *wire.Memory // of all bodies, from their first byte to their answer
@@ -150,6 +152,7 @@ func newEngine(store driver.Store, cfg Config, handled []string, faults error) (
 		observers:  newObservers(cfg.Observer, cfg.Logger),
 		figures:    figures.New(store, cfg.Logger),
 		refused:    figures.NewRefused(store, cfg.Logger),
+		deadNews:   deadnews.New(store),
 		clock:      newClockKeeper(store),
 		reloaded:   make(chan struct{}, 1),
 		claiming:   newClaimHealth(store),

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/deadnews"
 	"github.com/hookonce/hookonce/internal/relay"
 	"github.com/hookonce/hookonce/internal/stale"
 	"github.com/hookonce/hookonce/internal/wire"
@@ -59,10 +60,51 @@ func (in *Engine) newSetup(cfg *Config, before *setup) (*setup, error) {
 		s.destinations[d.Name] = dest
 	}
 	faults = append(faults, s.addRoutes(cfg.Routes)...)
+	faults = append(faults, s.checkOnDead(in.cfg.OnDead)...)
 	if err := errors.Join(faults...); err != nil {
 		return nil, err
 	}
 	return s, nil
+}
+
+// checkOnDead checks the destinations that are told of dead letters. forHandlers is Config.OnDead.
+func (s *setup) checkOnDead(forHandlers string) (faults []error) {
+	for _, name := range slices.Sorted(maps.Keys(s.destinations)) {
+		switch target := s.destinations[name].OnDead; {
+		case target == "":
+		case target == name:
+			faults = append(faults, fmt.Errorf("destination %q: OnDead names the destination itself: name another one", name))
+		case s.destinations[target] == nil:
+			faults = append(faults, fmt.Errorf("destination %q: OnDead names %q, and there is no such destination", name, target))
+		}
+	}
+	if forHandlers != "" && s.destinations[forHandlers] == nil {
+		faults = append(faults, fmt.Errorf("Config.OnDead names %q, and there is no such destination", forHandlers))
+	}
+	return faults
+}
+
+// watches returns which dead letters each destination is told of. forHandlers is Config.OnDead, for
+// the sources handled.
+func (s *setup) watches(forHandlers string, handled []string) []deadnews.Watch {
+	var all []deadnews.Watch
+	of := func(target string) *deadnews.Watch {
+		i := slices.IndexFunc(all, func(w deadnews.Watch) bool { return w.Target == target })
+		if i < 0 {
+			i, all = len(all), append(all, deadnews.Watch{Target: target})
+		}
+		return &all[i]
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.destinations)) {
+		if target := s.destinations[name].OnDead; target != "" {
+			w := of(target)
+			w.Destinations = append(w.Destinations, name)
+		}
+	}
+	if forHandlers != "" && len(handled) > 0 {
+		of(forHandlers).Sources = handled
+	}
+	return all
 }
 
 // vanishedFor is how long deliveries of a source that a reload took away are answered 503. Senders

@@ -51,6 +51,7 @@ type DestinationStatus struct {
 	Retry       Retry
 	Concurrency int
 	Rate        Rate
+	OnDead      string // the destination that is told of dead letters; "" for none
 	Circuit     CircuitStatus
 }
 
@@ -90,6 +91,7 @@ func (in *Engine) Destinations() []DestinationStatus {
 		status := DestinationStatus{
 			Name: d.Name, Signed: d.Secret != "", Timeout: d.Timeout, Retry: d.Retry,
 			Concurrency: d.Concurrency, Rate: d.Rate, Circuit: CircuitStatus(d.relayed.Circuit.Status()), Sender: d.Sender != nil,
+			OnDead: d.OnDead,
 		}
 		if u, err := url.Parse(d.URL); err == nil && !status.Sender {
 			status.Address = u.Scheme + "://" + u.Host

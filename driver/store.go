@@ -20,6 +20,7 @@ type Store interface {
 	Evidence
 	ErrorGroups
 	Jobs
+	DeadNews
 
 	// Claim inserts those events of p that are not in the store yet, each with its state row and
 	// its messages, in one commit. It returns one result for each claim of p, in the same order.

@@ -66,7 +66,7 @@ func TestSettings(t *testing.T) {
 			"name": name, "configured": true, "pending": "0", "sending": "0", "dead": "0", "more": []any{}, "oldest_due_at": nil, "circuit": circuit,
 			"paused": false, "paused_at": nil,
 			"settings": map[string]any{
-				"address": address, "sender": address == "", "signed": signed, "timeout_seconds": 15.0, "retry": retry, "concurrency": 16.0, "rate": rate,
+				"address": address, "sender": address == "", "signed": signed, "timeout_seconds": 15.0, "retry": retry, "concurrency": 16.0, "rate": rate, "on_dead": "",
 			},
 		}
 	}

@@ -81,7 +81,7 @@ func (h *handler) paused(r *http.Request) ([]driver.PausedDestination, error) {
 	return h.engine.PausedDestinations(ctx)
 }
 
-// addPaused fills in which destinations of a page are paused. If the database does not answer, that
+// addPaused marks the paused destinations of a page. If the database does not answer, that
 // stays unknown.
 func (h *handler) addPaused(r *http.Request, page *DestinationPage) {
 	paused, err := h.paused(r)

@@ -87,7 +87,7 @@ func TestDestinationsWithoutTheirPauses(t *testing.T) {
 	g := newGatewayOn(t, unpaused{newGateway(t).store})
 	type page struct{ Destinations []struct{ Paused *bool } }
 	if got := readJSON[page](t, g.get(t, "/api/v1/destinations")).Destinations; len(got) != 1 || got[0].Paused != nil {
-		t.Errorf("destinations %+v, want one of which the pause is not known", got)
+		t.Errorf("destinations %+v, want one with an unknown pause", got)
 	}
 	wantProblem(t, g.get(t, "/api/v1/stats"), 503)
 }

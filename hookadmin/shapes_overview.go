@@ -128,7 +128,8 @@ type DestinationSettings struct {
 	TimeoutSeconds float64 `json:"timeout_seconds"`
 	Retry          Retry   `json:"retry"`
 	Concurrency    int     `json:"concurrency"`
-	Rate           *Rate   `json:"rate"` // null for no limit
+	Rate           *Rate   `json:"rate"`    // null for no limit
+	OnDead         string  `json:"on_dead"` // the destination that is told of dead letters; "" for none
 }
 
 // Retry is the retry schedule of a destination.
@@ -296,6 +297,7 @@ func addCounts(byName map[string]*Destination, counted []driver.DestinationStats
 
 func newDestinationSettings(d *hookonce.DestinationStatus) *DestinationSettings {
 	s := &DestinationSettings{
+		OnDead:  d.OnDead,
 		Address: d.Address, Sender: d.Sender, Signed: d.Signed, TimeoutSeconds: d.Timeout.Seconds(), Concurrency: d.Concurrency,
 		Retry: Retry{Attempts: d.Retry.Attempts, FirstSeconds: d.Retry.First.Seconds(), MaxSeconds: d.Retry.Max.Seconds()},
 	}

@@ -53,6 +53,13 @@ func TestPlans(t *testing.T) {
 			_, err := w.Claim(t.Context(), claimOf(sortedClaims(batch...)...))
 			return err
 		}},
+		{"new dead letters", func() error {
+			_, err := w.NewDead(t.Context(), &driver.NewDeadParams{
+				Destinations: []string{"to-billing", "to-audit"}, Sources: []string{"stripe"},
+				Since: time.Now().Add(-time.Minute), Until: time.Now().Add(time.Minute),
+			})
+			return err
+		}},
 		{"hurry", func() error {
 			_, err := w.HurryMessages(t.Context(), &driver.HurryParams{Destination: "to-billing", Limit: 100})
 			return err

@@ -272,6 +272,10 @@ CREATE INDEX message_dead_group ON {schema}.message (destination COLLATE "C", si
 -- reading the row.
 CREATE INDEX message_dead_signature ON {schema}.message (signature, received_at, event_key, id COLLATE "C", destination) WHERE state = 3;
 
+-- Messages and events that died in a span of time, for the summaries of on_dead.
+CREATE INDEX message_dead_failed ON {schema}.message (failed_at) WHERE state = 3;
+CREATE INDEX event_state_dead_failed ON {schema}.event_state (failed_at) WHERE state = 3;
+
 -- Every attempt to send a message, for the audit. An expired lease is an attempt too.
 CREATE TABLE {schema}.attempt (
 	message_id  text NOT NULL,

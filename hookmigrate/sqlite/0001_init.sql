@@ -218,6 +218,10 @@ CREATE INDEX hookonce_message_dead_group ON hookonce_message (destination, signa
 -- reading the row.
 CREATE INDEX hookonce_message_dead_signature ON hookonce_message (signature, received_at, event_key, id, destination) WHERE state = 3;
 
+-- Messages and events that died in a span of time, for the summaries of on_dead.
+CREATE INDEX hookonce_message_dead_failed ON hookonce_message (failed_at) WHERE state = 3;
+CREATE INDEX hookonce_event_state_dead_failed ON hookonce_event_state (failed_at) WHERE state = 3;
+
 -- Every attempt to send a message, for the audit. An expired lease is an attempt too.
 CREATE TABLE hookonce_attempt (
     message_id  TEXT    NOT NULL,

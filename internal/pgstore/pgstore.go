@@ -230,7 +230,7 @@ type statements struct {
 	fileInline, oldInline string
 	arm, learn, learned   string
 	pause, resume, paused string
-	hurry                 string
+	hurry, newDead        string
 	jobs                  jobStatements
 }
 
@@ -347,6 +347,7 @@ func newStatements(write func(string) string) statements {
 		paused:              write(pausedSQL),
 		hurry:               write(hurrySQL),
 		jobs:                newJobStatements(write),
+		newDead:             write(newDeadSQL),
 	}
 }
 

@@ -26,12 +26,20 @@ const (
 // EnqueueTx implements driver.Driver.
 func (s *Store) EnqueueTx(ctx context.Context, tx *sql.Tx, messages []driver.OutboxMessage) error {
 	const op = "enqueueing"
+	if err := checkOutbox(op, messages); err != nil {
+		return err
+	}
+	return s.inTx(ctx, tx, op, time.Time{}, len(messages), func(t *writeTx, i int) error { return t.enqueue(&messages[i]) })
+}
+
+// checkOutbox returns an error that matches driver.ErrBadRow if a message cannot be stored.
+func checkOutbox(op string, messages []driver.OutboxMessage) error {
 	for i := range messages {
 		if err := messages[i].Check(); err != nil {
 			return fmt.Errorf("%s: message %d: %w: %w", op, i, driver.ErrBadRow, err)
 		}
 	}
-	return s.inTx(ctx, tx, op, time.Time{}, len(messages), func(t *writeTx, i int) error { return t.enqueue(&messages[i]) })
+	return nil
 }
 
 // enqueue writes one message with its body and headers, unless its id exists. The error matches

@@ -75,6 +75,8 @@ func TestPlans(t *testing.T) {
 		{"lease", selectOldestDue, []string{"SEARCH m USING INDEX hookonce_message_due (destination=? AND due_at<?)", oneEvent}, false},
 		{"lease the newest", selectUntriedDue, []string{"SEARCH m USING INDEX hookonce_message_due (destination=? AND due_at<?)", oneEvent}, false},
 		{"hurry", hurryMessages, []string{"COVERING INDEX hookonce_message_due (destination=? AND due_at>?)"}, false},
+		{"new dead messages", newDeadQuery(selectNewDeadMessages, "m.destination", 2), []string{"SEARCH m USING INDEX hookonce_message_dead_failed (failed_at>? AND failed_at<?)", oneEvent}, false},
+		{"new dead events", newDeadQuery(selectNewDeadEvents, "s.source", 2), []string{"SEARCH s USING INDEX hookonce_event_state_dead_failed (failed_at>? AND failed_at<?)", oneEvent}, false},
 		{"bury", buryUsedUp, []string{"USING INDEX sqlite_autoindex_hookonce_message_1 (id=?)"}, false},
 		{"complete", completeMessage, []string{"(id=?)"}, false},
 		{"reopen", reopenMessages, []string{messagesOfEvent}, false},

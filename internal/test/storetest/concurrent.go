@@ -40,6 +40,7 @@ func ExerciseConcurrent(t *testing.T, open func(t *testing.T) (a, b driver.Store
 		{"ReplayDeadAgainstLease", raceReplayDeadLease},
 		{"RetryAgainstLease", raceRetryLease},
 		{"PauseAgainstLease", racePause},
+		{"Enqueue", raceEnqueue},
 		{"LearnSecret", raceLearn},
 		{"Everything", raceEverything},
 	} {

@@ -84,6 +84,7 @@ func Exercise(t *testing.T, open func(t *testing.T) driver.Store, features ...Fe
 		{"ErrorGroups", groupCases()},
 		{"Jobs", jobCases()},
 		{"Undiscard", undiscardCases()},
+		{"NewDead", newDeadCases()},
 		{"Secrets", secretCases()},
 		{"Prune", pruneCases()},
 		{"Health", healthCases()},

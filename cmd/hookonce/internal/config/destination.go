@@ -2,6 +2,8 @@ package config
 
 import (
 	"cmp"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/hookonce/hookonce"
@@ -22,12 +24,14 @@ var destinationKeys = []string{"url", "secret", "timeout", "retry", "concurrency
 // destination reads the keys of a destination from m. at is the node for faults about a missing
 // key.
 func (r *routeReader) destination(name string, at *node, m mapping) hookonce.Destination {
+	retry := r.mapping(m.get("retry"), "attempts", "first", "max", "on_dead")
 	d := hookonce.Destination{
 		Name:        name,
 		Timeout:     cmp.Or(r.duration(m.get("timeout"), 1, maxTimeout), hookonce.DefaultSendTimeout),
 		Concurrency: cmp.Or(r.count(m.get("concurrency"), 1, maxConcurrency), hookonce.DefaultConcurrency),
 		Rate:        r.rate(m.get("rate")),
-		Retry:       r.retry(m.get("retry")),
+		Retry:       r.retry(retry),
+		OnDead:      r.onDead(name, retry.get("on_dead")),
 		// The author of the settings file may name any host.
 		AllowPrivate: true,
 	}
@@ -48,8 +52,36 @@ func (r *routeReader) destination(name string, at *node, m mapping) hookonce.Des
 	return d
 }
 
-func (r *routeReader) retry(n *node) hookonce.Retry {
-	m := r.mapping(n, "attempts", "first", "max")
+// onDead reads retry.on_dead of the destination name. checkOnDead checks it, once all destinations are
+// read.
+func (r *routeReader) onDead(name string, n *node) string {
+	target, ok := r.text(n)
+	if ok {
+		r.told = append(r.told, told{name, target, n})
+	}
+	return target
+}
+
+// told is a destination that is told of the dead letters of another one.
+type told struct {
+	of, target string
+	node       *node
+}
+
+func (r *routeReader) checkOnDead() {
+	known := slices.Sorted(maps.Keys(r.destinations))
+	for _, t := range r.told {
+		others := slices.DeleteFunc(slices.Clone(known), func(name string) bool { return name == t.of })
+		switch {
+		case t.target == t.of:
+			r.fault(t.node, "a destination cannot be told of its own dead letters; name another one")
+		case !r.destinations[t.target]:
+			r.faultHint(t.node, didYouMean(t.target, others), "there is no destination %s", t.node.shown())
+		}
+	}
+}
+
+func (r *routeReader) retry(m mapping) hookonce.Retry {
 	first, most := m.get("first"), m.get("max")
 	retry := hookonce.Retry{
 		Attempts: cmp.Or(r.count(m.get("attempts"), 1, maxAttempts), hookonce.DefaultSendAttempts),

@@ -21,6 +21,7 @@ type routeReader struct {
 	config       *hookonce.Config
 	destinations map[string]bool // those read so far
 	routes       map[string]bool
+	told         []told
 }
 
 func (r *routeReader) read(destinations, routes *node) {
@@ -35,6 +36,7 @@ func (r *routeReader) read(destinations, routes *node) {
 	for i, item := range r.list(routes) {
 		r.route(i+1, item)
 	}
+	r.checkOnDead()
 }
 
 func (r *routeReader) sourceNames() []string {

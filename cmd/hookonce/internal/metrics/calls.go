@@ -66,6 +66,8 @@ var operations = []string{
 	"step_job",
 	"undiscard",
 	"discards",
+	"new_dead",
+	"enqueue",
 	"applied",
 	"apply",
 }
@@ -373,6 +375,16 @@ func (s *store) PausedDestinations(ctx context.Context) (result []driver.PausedD
 func (s *store) HurryMessages(ctx context.Context, p *driver.HurryParams) (result int, err error) {
 	defer s.observe("hurry_messages", time.Now(), &err)
 	return s.Store.HurryMessages(ctx, p)
+}
+
+func (s *store) NewDead(ctx context.Context, p *driver.NewDeadParams) (result []driver.NewDead, err error) {
+	defer s.observe("new_dead", time.Now(), &err)
+	return s.Store.NewDead(ctx, p)
+}
+
+func (s *store) Enqueue(ctx context.Context, messages []driver.OutboxMessage) (err error) {
+	defer s.observe("enqueue", time.Now(), &err)
+	return s.Store.Enqueue(ctx, messages)
 }
 
 func (s *store) Applied(ctx context.Context) (result []int, err error) {

@@ -1,0 +1,74 @@
+package sqlitestore
+
+import (
+	"context"
+	"database/sql"
+	"slices"
+	"time"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+const (
+	// Each reads an index in the order of failed_at; the names follow, and then the limit.
+	selectNewDeadMessages = `SELECT m.destination, m.id, e.source, e.event_id, substr(m.last_error, 1, 1000), m.failed_at
+		FROM hookonce_message m JOIN hookonce_event e ON e.key = m.event_key
+		WHERE m.state = 3 AND m.failed_at >= ? AND m.failed_at < ?
+			AND NOT (m.route = '' AND substr(m.id, 1, length('` + driver.SummaryPrefix + `')) = '` + driver.SummaryPrefix + `')`
+
+	selectNewDeadEvents = `SELECT '', '', e.source, e.event_id, substr(s.last_error, 1, 1000), s.failed_at
+		FROM hookonce_event_state s JOIN hookonce_event e ON e.key = s.key
+		WHERE s.state = 3 AND s.failed_at >= ? AND s.failed_at < ?`
+)
+
+func newDeadQuery(text, column string, names int) string {
+	return text + ` AND +` + keyIn(column, names) + ` ORDER BY failed_at LIMIT ?`
+}
+
+// NewDead implements driver.Store.
+func (s *Store) NewDead(ctx context.Context, p *driver.NewDeadParams) ([]driver.NewDead, error) {
+	var all []driver.NewDead
+	err := s.read(ctx, "reading new dead letters", func(ctx context.Context, tx *sql.Tx) error {
+		for _, part := range []struct {
+			text, column string
+			names        []string
+		}{{selectNewDeadMessages, "m.destination", p.Destinations}, {selectNewDeadEvents, "s.source", p.Sources}} {
+			if len(part.names) == 0 {
+				continue
+			}
+			args := []any{ceilMicros(p.Since), ceilMicros(p.Until)}
+			for _, name := range part.names {
+				args = append(args, name)
+			}
+			rows, err := tx.QueryContext(ctx, newDeadQuery(part.text, part.column, len(part.names)), append(args, driver.MaxNewDead)...)
+			if err != nil {
+				return err
+			}
+			some, err := collect(rows, func(d *driver.NewDead) error {
+				var failedAt int64
+				err := rows.Scan(&d.Destination, &d.MessageID, &d.Source, &d.EventID, &d.Error, &failedAt)
+				d.FailedAt = fromMicros(failedAt)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			all = append(all, some...)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	slices.SortStableFunc(all, func(a, b driver.NewDead) int { return a.FailedAt.Compare(b.FailedAt) })
+	return all[:min(len(all), driver.MaxNewDead)], nil
+}
+
+// Enqueue implements driver.Store.
+func (s *Store) Enqueue(ctx context.Context, messages []driver.OutboxMessage) error {
+	const op = "enqueueing"
+	if err := checkOutbox(op, messages); err != nil {
+		return err
+	}
+	return s.writeEach(ctx, op, time.Time{}, len(messages), func(t *writeTx, i int) error { return t.enqueue(&messages[i]) })
+}
