@@ -31,6 +31,8 @@ type answer struct {
 	header      map[string]string // further headers
 
 	// For Observer.Delivery. Without an outcome, the status decides.
+	span        *span     // of the delivery, if it was verified; nil without a Tracer
+	eventID     string    // of a delivery of one event
 	began       time.Time // arrival of the request; zero if unknown
 	outcome     string
 	reason      string // of a refusal, for the operator
@@ -160,6 +162,9 @@ func (in *Engine) answerClaimed(ctx context.Context, d *delivery, u *claims.Unit
 // tally fills in the counts and the outcome for the observer.
 func (a *answer) tally(u *claims.Unit) {
 	a.outcome = deliveryOK
+	if len(u.Claims) == 1 {
+		a.eventID = u.Claims[0].EventID
+	}
 	claimed := false
 	for i := range u.Results {
 		result := &u.Results[i]
@@ -367,7 +372,7 @@ func newRefusalLog(log *slog.Logger) *refusalLog {
 	return &refusalLog{log: log, lines: refusalRate.bucket()}
 }
 
-func (l *refusalLog) write(r *http.Request, client, source string, a *answer) {
+func (l *refusalLog) write(r *http.Request, client, source string, a *answer, traceID string) {
 	if l.lines.Take(time.Now()) > 0 {
 		l.skipped.Add(1)
 		return
@@ -382,6 +387,9 @@ func (l *refusalLog) write(r *http.Request, client, source string, a *answer) {
 	}
 	if a.err != nil {
 		attrs = append(attrs, slog.Any("error", a.err))
+	}
+	if traceID != "" {
+		attrs = append(attrs, slog.String("trace_id", traceID))
 	}
 	if n := l.skipped.Swap(0); n > 0 {
 		attrs = append(attrs, slog.Int64("lines_left_out", n))

@@ -85,11 +85,12 @@ func (in *Engine) verify(w http.ResponseWriter, r *http.Request) (*Delivery, *an
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(r.Context()), d.deadline)
 	defer cancel()
 	events, malformed, a := in.extract(ctx, d)
-	if a != nil {
-		return nil, a
+	if a == nil && len(events) == 0 {
+		a = in.answerClaimed(ctx, d, d.unit(nil), malformed)
 	}
-	if len(events) == 0 {
-		return nil, in.answerClaimed(ctx, d, d.unit(nil), malformed)
+	if a != nil {
+		a.span = d.span
+		return nil, a
 	}
 	out := &Delivery{delivery: d, claims: in.claimsFor(d, events), malformed: malformed}
 	for i := range events {
@@ -123,7 +124,7 @@ func (in *Engine) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 // durable. Call Accept only after the commit has succeeded.
 func (in *Engine) Accept(w http.ResponseWriter, r *http.Request, d *Delivery, claimed []Claimed) {
 	a := safely(func() *answer { return in.acceptClaimed(r, d, claimed) })
-	a.began = d.began
+	a.began, a.span = d.began, d.delivery.span
 	in.answer(w, r, d.delivery.source.Name, a)
 }
 
@@ -222,7 +223,7 @@ func (in *Engine) claimTx(ctx context.Context, d *Delivery, claim func(context.C
 	results, err := claim(ctx, p)
 	if err != nil {
 		a := unavailable("the claim was not made", err)
-		a.began = d.began
+		a.began, a.span = d.began, d.delivery.span
 		return nil, &refusal{a}
 	}
 	out := make([]Claimed, len(d.claims))

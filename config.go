@@ -103,8 +103,10 @@ type Config struct {
 
 	// Logger is the log. Defaults to slog.Default().
 	Logger *slog.Logger
-	// Observer gets metrics and traces; nil observes nothing.
+	// Observer gets metrics; nil observes nothing.
 	Observer *Observer
+	// Tracer makes spans; nil makes none. The traceparent of a delivery is passed on in either case.
+	Tracer Tracer
 }
 
 // Source is one configured sender. It has the URL /webhooks/{Name}.

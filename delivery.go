@@ -31,6 +31,7 @@ type delivery struct {
 	wire     []byte    // the body as sent and signed
 	body     []byte    // the inflated body
 	deadline time.Time // of the answer
+	span     *span     // of its receiving; nil without a Tracer
 	handled  bool      // its events have work besides their messages: in this process, or by the caller of Verify
 }
 

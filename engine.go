@@ -53,6 +53,7 @@ type Engine struct {
 	refusals      *refusalLog
 	remarkable    *limit.Bucket // log lines about claims
 	observers     *observers
+	tracing       *tracing
 	figures       *figures.Sums
 	refused       *figures.Refused
 	feed          *feed.Collector
@@ -106,10 +107,7 @@ func New[T any](db driver.Driver[T], mux *Mux[T], cfg *Config) (*Inbox[T], error
 		Source:   func(name string) *work.Source { return in.setup.Load().workSource(name) },
 		Wake:     in.relays.Wake,
 		Reopened: in.wakeAll,
-		Observe: func(o *work.Observed) {
-			in.feedHandled(o)
-			in.observers.handler(o)
-		},
+		Observe:  in.handlerRan,
 	})
 	return &Inbox[T]{in, db}, nil
 }
@@ -150,6 +148,7 @@ func newEngine(store driver.Store, cfg Config, handled []string, faults error) (
 		refusals:   newRefusalLog(cfg.Logger),
 		remarkable: refusalRate.bucket(),
 		observers:  newObservers(cfg.Observer, cfg.Logger),
+		tracing:    newTracing(cfg.Tracer, cfg.Logger),
 		figures:    figures.New(store, cfg.Logger),
 		refused:    figures.NewRefused(store, cfg.Logger),
 		deadNews:   deadnews.New(store),
@@ -170,10 +169,14 @@ func newEngine(store driver.Store, cfg Config, handled []string, faults error) (
 	}
 	in.proxies = limit.NewProxies(cfg.TrustedProxies)
 	in.setup.Store(first)
-	in.relays = relay.NewGroup(store, relay.Options{
+	relayed := relay.Options{
 		HTTP: in.sender, Log: in.log, Observe: in.countAttempt,
 		ObjectOf: func(m *driver.Message) (driver.ObjectVersion, bool) { return in.setup.Load().objectOf(m, in.log) },
-	})
+	}
+	if in.tracing != nil {
+		relayed.Trace = in.tracing.startAttempt
+	}
+	in.relays = relay.NewGroup(store, relayed)
 	in.relays.Set(first.relayed())
 	in.claims = claims.New(store, claims.Options{
 		MaxUnits: cfg.Queue, AllowUnsafe: cfg.AllowUnsafe, Log: in.log, Claimed: in.claimed, Reopened: in.wakeAll,
@@ -225,6 +228,12 @@ func (in *Engine) Reload(cfg *Config) error {
 	default: // an earlier one was not received yet
 	}
 	return nil
+}
+
+// handlerRan traces and observes a run of a handler.
+func (in *Engine) handlerRan(a *work.Observed) {
+	in.feedHandled(a)
+	in.observers.handler(a, in.tracing.handled(a))
 }
 
 // countAttempt counts and observes an attempt to send a message.

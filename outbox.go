@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/send"
 	"github.com/hookonce/hookonce/internal/wire"
 )
 
@@ -77,18 +78,22 @@ func (o *Outbox[T]) EnqueueTx(ctx context.Context, tx T, messages ...*Message) e
 		}
 		rows[i] = driver.OutboxMessage{
 			ID: m.ID, Destination: m.Destination, Type: m.Type,
-			Headers: wire.EncodeHeader(wire.VisibleHeader(header, nil, "")), Body: m.Body,
+			Body: m.Body,
 		}
 		cause := m.Cause
 		if cause == nil && run != nil {
 			cause = run.event
 		}
 		if cause != nil {
+			if header.Get("Traceparent") == "" {
+				continueTrace(header, cause.Header)
+			}
 			rows[i].Source, rows[i].EventID, rows[i].Cause = cause.Source, cause.ID, cause.key
 			if m.Type == "" {
 				rows[i].Type = cause.Type
 			}
 		}
+		rows[i].Headers = wire.EncodeHeader(wire.VisibleHeader(header, nil, ""))
 		if err := rows[i].Check(); err != nil {
 			return fmt.Errorf("hookonce: message %d: %w", i, err)
 		}
@@ -100,6 +105,16 @@ func (o *Outbox[T]) EnqueueTx(ctx context.Context, tx T, messages ...*Message) e
 		run.messages = append(run.messages, messages...)
 	}
 	return nil
+}
+
+// continueTrace makes a message of header continue the trace of its cause.
+func continueTrace(header, cause http.Header) {
+	if traceparent := send.Traceparent(cause); traceparent != "" {
+		header.Set("Traceparent", traceparent)
+		if state := cause.Values("Tracestate"); len(state) > 0 {
+			header["Tracestate"] = state
+		}
+	}
 }
 
 func (m *Message) check() error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"os"
 	"strings"
@@ -54,8 +55,9 @@ func (in *Engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // answer answers r with a, and tells the log and the observer. source is "" if there is no such
 // source.
 func (in *Engine) answer(w http.ResponseWriter, r *http.Request, source string, a *answer) {
+	span := in.tracing.ofAnswer(r, a)
 	if a.errorID != "" {
-		in.refusals.write(r, in.proxies.Client(r), source, a)
+		in.refusals.write(r, in.proxies.Client(r), source, a, span.sampled())
 	}
 	now := time.Now()
 	var took time.Duration
@@ -69,7 +71,8 @@ func (in *Engine) answer(w http.ResponseWriter, r *http.Request, source string, 
 		in.refused.Offer(source, func() driver.RefusedRequest { return in.describeRefused(r, source, reason, now, a) })
 	}
 	in.feedDelivery(r, source, a, now, took)
-	in.observers.delivery(source, a, took)
+	span.endDelivery(source, a, outcome, reason, now)
+	in.observers.delivery(source, a, took, span.sampled())
 }
 
 // safely calls receive, and turns a panic into an answer of 503: the fault is ours, and the next
@@ -95,13 +98,15 @@ func (in *Engine) receive(w http.ResponseWriter, r *http.Request, s *setup) *ans
 	if a != nil {
 		return a
 	}
-	return in.accept(d)
+	a = in.accept(d)
+	a.span = d.span
+	return a
 }
 
 // read reads a request and verifies it. The returned delivery is ready to be claimed. byCaller says
 // that the caller of Verify works on its events.
 func (in *Engine) read(w http.ResponseWriter, r *http.Request, s *setup, budget *wire.Budget, byCaller bool) (*delivery, *answer) {
-	name := sourceName(r)
+	name, arrived := sourceName(r), time.Now()
 	src := s.sources[name]
 	switch {
 	case src == nil && s.isVanished(name, time.Now()):
@@ -128,19 +133,23 @@ func (in *Engine) read(w http.ResponseWriter, r *http.Request, s *setup, budget 
 	if a := in.handshake(r, src, body, deadline); a != nil {
 		return nil, a
 	}
+	verifying := time.Now()
 	d, a := in.authenticate(r, src, body, deadline)
 	if a != nil {
 		in.keepSample(a, src, body)
 		return nil, a
 	}
+	in.tracing.startDelivery(d, arrived, verifying)
 	d.deadline, d.handled, d.remote = deadline, byCaller || in.works(src), figureText(in.proxies.Client(r))
 	if wait := src.verified.Take(time.Now()); wait > 0 {
 		a := refused(http.StatusTooManyRequests, "This source exceeds its rate.", "over the source's rate", nil).because(reasonRate)
-		a.retryAfter = wait
+		a.retryAfter, a.span = wait, d.span
 		return nil, a
 	}
 	if err := d.inflate(budget); err != nil {
-		return nil, in.refuseInflated(d, err)
+		a := in.refuseInflated(d, err)
+		a.span = d.span
+		return nil, a
 	}
 	return d, nil
 }
@@ -293,7 +302,10 @@ func (in *Engine) accept(d *delivery) *answer {
 		return in.acceptInline(ctx, d, unit, malformed)
 	}
 	if len(events) > 0 {
-		if err := in.claims.Claim(ctx, unit); err != nil {
+		span := in.tracing.startClaim(d)
+		err := in.claims.Claim(ctx, unit)
+		span.end(SpanEnd{At: time.Now(), Err: err, Attributes: []slog.Attr{slog.Int("events", len(events))}})
+		if err != nil {
 			return unavailable("the claim was not made in time", err)
 		}
 	}

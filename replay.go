@@ -2,8 +2,6 @@ package hookonce
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -13,7 +11,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/hookonce/hookonce/driver"
-	"github.com/hookonce/hookonce/internal/jobs"
 	"github.com/hookonce/hookonce/internal/limit"
 	"github.com/hookonce/hookonce/internal/wire"
 )
@@ -47,6 +44,7 @@ func (in *Engine) Replay(ctx context.Context, r *ReplayRequest) (*driver.Replaye
 	if err := checkRequestID(r.RequestID); err != nil {
 		return nil, err
 	}
+	began := time.Now()
 	detail, err := in.store.Event(ctx, r.Source, r.EventID)
 	if err != nil {
 		return nil, fmt.Errorf("hookonce: replay: %w", err)
@@ -64,6 +62,7 @@ func (in *Engine) Replay(ctx context.Context, r *ReplayRequest) (*driver.Replaye
 			slog.Int("generation", replayed.Generation), slog.Int("messages", replayed.Messages))
 		in.observers.operated(actionReplayed, r.Source, 1)
 		in.feedOperated(actionReplayed, r.Source, r.EventID, detail.Type, "", "")
+		in.tracing.replayed(r, detail.Headers, replayed, began)
 	}
 	in.wakeAll()
 	return replayed, nil
@@ -332,172 +331,4 @@ func (in *Engine) RetryMessage(ctx context.Context, id string) error {
 	log.Info("message retried")
 	in.wakeAll()
 	return nil
-}
-
-// JobRequest describes a bulk action.
-type JobRequest struct {
-	Of     string // driver.JobOfDeadLetters or driver.JobOfEvents
-	Action string // driver.JobReplay or driver.JobDiscard
-	Mode   string // of a replay of events: "as_new", "same_id", or "" for events that are dead or skipped
-	// Rate is the pace as ParsePace reads it. Defaults to DefaultReplayRate for a replay, and to
-	// Unpaced for a discard.
-	Rate   string
-	Select driver.JobSelection
-	// RequestID makes the request repeatable, if it is not "": a repeated one gets the same job. At
-	// most 255 bytes without control characters.
-	RequestID string
-	Start     bool // the job begins at once
-}
-
-// PlanJob counts the rows that a job would change, up to 100,000 and for at most 2 s, and stores the
-// job. It does nothing until StartJob, unless r.Start is set. Every Engine that runs works on started
-// jobs of its database, each job in one process at a time; after the end of that process another one
-// goes on. A job changes each row at most once, and no dead letter that died after it began.
-//
-// The error matches driver.ErrRequestReused if the RequestID was used for another job.
-func (in *Engine) PlanJob(ctx context.Context, r *JobRequest) (*driver.Job, error) {
-	spec := driver.JobSpec{Of: r.Of, Action: r.Action, Mode: r.Mode, Rate: r.Rate}
-	_, badRate := jobPace(&spec)
-	_, badMode := jobs.Mode(r.Mode)
-	if err := errors.Join(checkRequestID(r.RequestID), badRate, badMode); err != nil {
-		return nil, fmt.Errorf("hookonce: plan a job: %w", err)
-	}
-	plan := &driver.JobPlan{}
-	if r.Action != driver.JobUndo {
-		var err error
-		if plan, err = jobs.Plan(ctx, in.store, r.Of, &r.Select, jobs.MaxCount); err != nil {
-			return nil, fmt.Errorf("hookonce: plan a job: %w", err)
-		}
-	}
-	return in.addJob(ctx, r, &spec, plan)
-}
-
-func (in *Engine) addJob(ctx context.Context, r *JobRequest, spec *driver.JobSpec, plan *driver.JobPlan) (*driver.Job, error) {
-	selection, err := json.Marshal(r.Select)
-	if err != nil {
-		return nil, fmt.Errorf("hookonce: plan a job: %w", err)
-	}
-	counted, err := json.Marshal(plan)
-	if err != nil {
-		return nil, fmt.Errorf("hookonce: plan a job: %w", err)
-	}
-	spec.Filter = string(selection)
-	job, err := in.store.AddJob(ctx, &driver.AddJobParams{
-		ID: "job_" + rand.Text(), JobSpec: *spec, Plan: string(counted), RequestID: r.RequestID, Start: r.Start,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("hookonce: plan a job: %w", err)
-	}
-	in.jobs.Wake()
-	return job, nil
-}
-
-// StartJob starts a planned job, or a cancelled one from where it was. The error matches
-// driver.ErrNotFound, or driver.ErrJobEnded for a job that is done or has failed.
-func (in *Engine) StartJob(ctx context.Context, id string) (*driver.Job, error) {
-	job, err := in.store.StartJob(ctx, &driver.ChangeJobParams{ID: id})
-	if err != nil {
-		return nil, fmt.Errorf("hookonce: start job %q: %w", id, err)
-	}
-	in.log.Info("job started", slog.String("job", id))
-	in.jobs.Wake()
-	return job, nil
-}
-
-// CancelJob stops a job. When it returns, the job changes nothing more, except for an event that it is
-// replaying. Errors are those of StartJob.
-func (in *Engine) CancelJob(ctx context.Context, id string) (*driver.Job, error) {
-	job, err := in.store.CancelJob(ctx, &driver.ChangeJobParams{ID: id})
-	if err != nil {
-		return nil, fmt.Errorf("hookonce: cancel job %q: %w", id, err)
-	}
-	in.log.Info("job cancelled", slog.String("job", id))
-	return job, nil
-}
-
-// replayForJob replays an event once for each request id.
-func (in *Engine) replayForJob(ctx context.Context, source, eventID string, mode driver.ReplayMode, note, requestID string) error {
-	_, err := in.Replay(ctx, &ReplayRequest{Source: source, EventID: eventID, Mode: mode, Note: note, RequestID: requestID})
-	return err
-}
-
-// workedForJob tells the observer of a job's step, and wakes the relays and workers.
-func (in *Engine) workedForJob(action, source string, n int) {
-	if action == driver.JobDiscard {
-		in.observers.operated(actionDiscarded, source, n)
-		return
-	}
-	in.observers.operated(actionReplayed, source, n)
-	in.wakeAll()
-}
-
-// jobPace returns the pace of a job.
-func jobPace(spec *driver.JobSpec) (*limit.Bucket, error) {
-	rate, err := JobRate(spec)
-	if err != nil {
-		return nil, err
-	}
-	return limit.NewPace(rate.Count, rate.Per), nil
-}
-
-// ManyDeadLetters is the number of dead letters above which a replay, a discard or an undoing is
-// better a job.
-const ManyDeadLetters = 1000
-
-// HasMany reports whether a selection has more than ManyDeadLetters, or takes more than 2 s to count.
-func (in *Engine) HasMany(ctx context.Context, sel *driver.JobSelection) (bool, error) {
-	plan, err := jobs.Plan(ctx, in.store, driver.JobOfDeadLetters, sel, ManyDeadLetters)
-	if err != nil {
-		return false, fmt.Errorf("hookonce: count dead letters: %w", err)
-	}
-	return plan.More, nil
-}
-
-// Undone is the result of Undo.
-type Undone struct {
-	Undone  int
-	Skipped int    // they were replayed, discarded again or pruned since, or another session had locked them
-	Job     string // the job that undoes the discard, if it discarded more than ManyDeadLetters; else ""
-}
-
-// Undo makes the letters dead again that a request or job discarded, as they were before; see
-// DeadLetters.Operation. For a job, operation is its id. The error matches driver.ErrNotFound;
-// driver.ErrTooLate if the last of them was discarded more than driver.UndoTime ago; or driver.ErrOpen
-// while the job runs.
-func (in *Engine) Undo(ctx context.Context, operation string) (*Undone, error) {
-	found, err := in.store.Discards(ctx, operation)
-	if err == nil && !found.Recent {
-		err = driver.ErrTooLate
-	}
-	if err == nil {
-		if job, e := in.store.Job(ctx, operation); e == nil && job.State == driver.JobRunning {
-			err = driver.ErrOpen
-		} else if e != nil && !errors.Is(e, driver.ErrNotFound) {
-			err = e
-		}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("hookonce: undo: %w", err)
-	}
-	if found.Count > ManyDeadLetters {
-		job, err := in.PlanJob(ctx, &JobRequest{
-			Of: driver.JobOfDeadLetters, Action: driver.JobUndo, Select: driver.JobSelection{RequestID: operation}, Start: true,
-		})
-		if err != nil {
-			return nil, err
-		}
-		return &Undone{Job: job.ID}, nil
-	}
-	undone := &Undone{}
-	for after := int64(0); ; {
-		step, err := in.store.Undiscard(ctx, &driver.UndiscardParams{Operation: operation, Limit: driver.MaxJobStep, After: after})
-		if err != nil {
-			return undone, fmt.Errorf("hookonce: undo: %w", err)
-		}
-		undone.Undone, undone.Skipped = undone.Undone+step.Undone, undone.Skipped+step.Skipped
-		if after = step.Next; after == 0 {
-			in.log.Info("discard undone", slog.String("request_id", operation), slog.Int("undone", undone.Undone), slog.Int("skipped", undone.Skipped))
-			return undone, nil
-		}
-	}
 }

@@ -33,6 +33,11 @@ func (r *relay) attempt(ctx context.Context, m *driver.Message, probed bool) (do
 	r.active.Add(1)
 	defer r.active.Add(-1)
 	began := time.Now()
+	header, err := wire.ParseHeader(m.Headers)
+	if err != nil {
+		r.logOf(m).Error("sending without the sender's headers", slog.Any("error", err))
+	}
+	traceparent, endSpan := r.trace(m, header, began)
 	var got attempted
 	defer func() {
 		if v := recover(); v != nil {
@@ -42,11 +47,15 @@ func (r *relay) attempt(ctx context.Context, m *driver.Message, probed bool) (do
 			done.Took = time.Since(began)
 		}
 		r.tellCircuit(got.works, probed)
+		o := &Observed{
+			Message: m, Outcome: outcomes[done.Outcome], StatusCode: done.StatusCode, Took: done.Took, Err: got.err, Traceparent: traceparent,
+		}
+		endSpan(o)
 		if done.Outcome != 0 {
-			r.o.Observe(&Observed{Message: m, Outcome: outcomes[done.Outcome], StatusCode: done.StatusCode, Took: done.Took, Err: got.err})
+			r.o.Observe(o)
 		}
 	}()
-	got = r.send(ctx, m)
+	got = r.send(ctx, m, header, traceparent)
 	took := time.Since(began)
 	if got.cutOff && m.Attempt >= r.dest.Retry.Attempts {
 		got.works = true // the circuit must not count it either
@@ -54,7 +63,7 @@ func (r *relay) attempt(ctx context.Context, m *driver.Message, probed bool) (do
 	}
 	done = r.judge(m, &got)
 	done.Took = took
-	r.logAttempt(m, &done, got.err)
+	r.logAttempt(m, &done, got.err, traceparent)
 	return done
 }
 
@@ -76,7 +85,15 @@ func (r *relay) tellCircuit(works, probed bool) {
 	}
 }
 
-func (r *relay) logAttempt(m *driver.Message, done *driver.Completion, err error) {
+// trace starts the span of an attempt.
+func (r *relay) trace(m *driver.Message, header http.Header, at time.Time) (traceparent string, end func(*Observed)) {
+	if r.o.Trace == nil {
+		return "", func(*Observed) {}
+	}
+	return r.o.Trace(m, header, at)
+}
+
+func (r *relay) logAttempt(m *driver.Message, done *driver.Completion, err error, traceparent string) {
 	level, msg := slog.LevelInfo, "sending failed; retrying"
 	switch done.Outcome {
 	case driver.MessageSent:
@@ -84,29 +101,32 @@ func (r *relay) logAttempt(m *driver.Message, done *driver.Completion, err error
 	case driver.MessageDead:
 		level, msg = slog.LevelError, "sending failed: dead"
 	}
-	r.logOf(m).Log(context.Background(), level, msg, slog.Int("status", done.StatusCode), slog.Any("error", guard.Loggable(err)),
+	log := r.logOf(m)
+	if id := send.SampledTrace(traceparent); id != "" {
+		log = log.With(slog.String("trace_id", id))
+	}
+	log.Log(context.Background(), level, msg, slog.Int("status", done.StatusCode), slog.Any("error", guard.Loggable(err)),
 		slog.String("retry_in", done.RetryIn.String()))
 }
 
-// send sends m once.
-func (r *relay) send(ctx context.Context, m *driver.Message) attempted {
+// send sends m once. header is its stored header, and traceparent that of the attempt's span, or "".
+func (r *relay) send(ctx context.Context, m *driver.Message, header http.Header, traceparent string) attempted {
 	if m.Expired {
 		r.logOf(m).Debug("sending again: the lease of the last attempt expired")
 	}
-	header, err := wire.ParseHeader(m.Headers)
-	if err != nil {
-		r.logOf(m).Error("sending without the sender's headers", slog.Any("error", err))
+	if r.dest.Sender == nil {
+		return r.sendByHTTP(ctx, m, header, traceparent)
 	}
-	if r.dest.Sender != nil {
-		return r.sendBySender(ctx, m, header)
+	if traceparent != "" && header != nil {
+		send.SetTraceparent(header, traceparent)
 	}
-	return r.sendByHTTP(ctx, m, header)
+	return r.sendBySender(ctx, m, header)
 }
 
-func (r *relay) sendByHTTP(ctx context.Context, m *driver.Message, header http.Header) attempted {
+func (r *relay) sendByHTTP(ctx context.Context, m *driver.Message, header http.Header, traceparent string) attempted {
 	result := r.o.HTTP.Send(ctx, &r.dest.HTTP, &send.Message{
 		ID: m.ID, Source: m.Source, EventID: m.EventID, Type: m.Type,
-		Attempt: m.Attempt, Generation: m.Generation, Header: header, Body: m.Body,
+		Attempt: m.Attempt, Generation: m.Generation, Traceparent: traceparent, Header: header, Body: m.Body,
 	})
 	if result.Err == nil {
 		return attempted{status: result.StatusCode, works: true}

@@ -60,6 +60,9 @@ type Options struct {
 	// source matches it.
 	ObjectOf func(m *driver.Message) (driver.ObjectVersion, bool)
 	Observe  func(*Observed)
+	// Trace starts the span of an attempt to send m, whose stored header is header. It returns the
+	// traceparent of the span, and a function that ends it; nil traces nothing.
+	Trace func(m *driver.Message, header http.Header, at time.Time) (traceparent string, end func(*Observed))
 }
 
 // The values of Observed.Outcome.
@@ -78,6 +81,8 @@ type Observed struct {
 	StatusCode int           // of the destination's answer; 0 without one
 	Took       time.Duration // 0 if nothing was sent
 	Err        error
+	// Traceparent is that of the span; "" without one.
+	Traceparent string
 }
 
 // relay sends the messages of one destination.

@@ -71,6 +71,8 @@ type Message struct {
 	Attempt int
 	// Generation counts replays; 0 is the original.
 	Generation int
+	// Traceparent is that of the attempt's own span; "" makes one from Header.
+	Traceparent string
 	// Header holds the sender's headers; see header for those that are passed on.
 	Header http.Header
 	// Body is sent byte for byte.

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"net/http"
+	"strconv"
 	"strings"
 )
 
@@ -13,10 +14,21 @@ const (
 	headerTracestate  = "Tracestate"
 )
 
+// maxTracestate is the longest tracestate that is passed on, as W3C Trace Context asks for at least.
+const maxTracestate = 512
+
 // setTrace makes the attempt a span in the trace of the delivery (W3C Trace Context): it keeps
 // trace id, flags and tracestate, and sets a new parent id. A delivery without a valid traceparent
-// gets a new, unsampled trace, which all messages of the event share.
+// gets a new, unsampled trace, which all messages of the event share. If the attempt has a span
+// already, its traceparent stands.
 func setTrace(h http.Header, msg *Message) {
+	if len(strings.Join(h.Values(headerTracestate), ",")) > maxTracestate {
+		h.Del(headerTracestate)
+	}
+	if msg.Traceparent != "" {
+		SetTraceparent(h, msg.Traceparent)
+		return
+	}
 	traceID, flags, ok := parseTraceparent(h.Values(headerTraceparent))
 	if !ok {
 		sum := sha256.Sum256([]byte("trace\x00" + msg.Source + "\x00" + msg.EventID))
@@ -27,6 +39,38 @@ func setTrace(h http.Header, msg *Message) {
 	_, _ = rand.Read(span[:]) // never fails, see its documentation
 	span[7] |= 1              // an all-zero parent id is invalid
 	h.Set(headerTraceparent, "00-"+traceID+"-"+hex.EncodeToString(span[:])+"-"+flags)
+}
+
+// Traceparent returns the traceparent of a header in the form of version 00; "" if there is none, or
+// none that is valid.
+func Traceparent(h http.Header) string {
+	traceID, flags, ok := parseTraceparent(h.Values(headerTraceparent))
+	if !ok {
+		return ""
+	}
+	return "00-" + traceID + "-" + h.Get(headerTraceparent)[36:52] + "-" + flags
+}
+
+// SetTraceparent replaces the traceparent of a header. It removes the tracestate unless the new one
+// continues the trace of the old one.
+func SetTraceparent(h http.Header, traceparent string) {
+	if before := Traceparent(h); before == "" || before[:35] != traceparent[:35] {
+		h.Del(headerTracestate)
+	}
+	h.Set(headerTraceparent, traceparent)
+}
+
+// SampledTrace returns the trace id of a traceparent of version 00 if the trace is sampled, otherwise
+// "".
+func SampledTrace(traceparent string) string {
+	const size = len("00-") + 32 + len("-") + 16 + len("-00")
+	if len(traceparent) != size {
+		return ""
+	}
+	if flags, err := strconv.ParseUint(traceparent[size-2:], 16, 8); err != nil || flags&1 == 0 {
+		return ""
+	}
+	return traceparent[3:35]
 }
 
 // parseTraceparent reads a traceparent of version 00, or the part of a later version that version

@@ -69,7 +69,6 @@ var rules = map[string]rule{
 	"internal/figures":  {within: []string{"driver"}, why: "an engine: it knows a part of the store, and neither the root nor another engine"},
 	"internal/feed":     {within: []string{"driver"}, why: "an engine: it knows a part of the store, and neither the root nor another engine"},
 	"internal/deadnews": {within: []string{"driver"}, why: "an engine: it knows a part of the store, and neither the root nor another engine"},
-	"internal/figures":  {within: []string{"driver"}, why: "an engine: it knows a part of the store, and neither the root nor another engine"},
 	"internal/relay": {
 		within: []string{"driver", "internal/guard", "internal/limit", "internal/send", "internal/stale", "internal/wire"},
 		why:    "an engine: it knows a part of the store, and neither the root nor another engine",
@@ -103,10 +102,16 @@ var rules = map[string]rule{
 		modules: []string{"github.com/prometheus/client_golang"},
 		why:     "Prometheus stays out of the library",
 	},
+	"cmd/hookonce/internal/traces": {
+		within:  []string{"."},
+		modules: []string{"go.opentelemetry.io/otel", "github.com/go-logr/logr"},
+		why:     "OpenTelemetry stays out of the library",
+	},
 	"cmd/hookonce/internal/app": {
 		within: []string{
 			".", "driver", "provider", "verify", "hookadmin", "hookmigrate", "hookpgx", "hooksql",
-			"cmd/hookonce/internal/config", "cmd/hookonce/internal/metrics", "cmd/hookonce/internal/route", "internal/limit",
+			"cmd/hookonce/internal/config", "cmd/hookonce/internal/metrics", "cmd/hookonce/internal/route", "cmd/hookonce/internal/traces",
+			"internal/limit",
 		},
 		modules: []string{"github.com/jackc/pgx/v5/pgxpool", "modernc.org/sqlite", "golang.org/x/sys"},
 		why:     "the wiring: the one place that opens databases, and so links both of their drivers",
@@ -198,6 +203,7 @@ var testSupport = []string{
 var testModules = []string{
 	"github.com/google/go-cmp", "pgregory.net/rapid", "go.uber.org/goleak", "github.com/rogpeppe/go-internal/testscript",
 	"github.com/jackc/pgx/v5", "modernc.org/sqlite", "golang.org/x/sys", "golang.org/x/sync",
+	"go.opentelemetry.io/proto/otlp", "google.golang.org/protobuf/proto",
 }
 
 // drawers are forbidden package names: they say nothing about the content, or they shadow a package

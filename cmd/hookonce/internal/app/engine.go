@@ -12,12 +12,12 @@ import (
 // NewEngine returns an engine for the settings on store. The gateway runs it. A command beside a
 // gateway does not run it, and uses its sources and routes.
 func NewEngine(store driver.Store, settings *config.Settings, log *slog.Logger) (*hookonce.Engine, error) {
-	return newEngine(store, settings, log, nil)
+	return newEngine(store, settings, log, nil, nil)
 }
 
-func newEngine(store driver.Store, settings *config.Settings, log *slog.Logger, observer *hookonce.Observer) (*hookonce.Engine, error) {
+func newEngine(store driver.Store, settings *config.Settings, log *slog.Logger, observer *hookonce.Observer, tracer hookonce.Tracer) (*hookonce.Engine, error) {
 	engineConfig := settings.Engine
-	engineConfig.Logger, engineConfig.AllowUnsafe, engineConfig.Observer = log, settings.AllowUnsafe, observer
+	engineConfig.Logger, engineConfig.AllowUnsafe, engineConfig.Observer, engineConfig.Tracer = log, settings.AllowUnsafe, observer, tracer
 	return hookonce.NewEngine(store, &engineConfig)
 }
 

@@ -18,7 +18,7 @@ func TestDashboardShowsWarningsOfTheSettings(t *testing.T) {
 	next := with("0123456789abcdef")
 	g, err := newGateway(t.Context(), newStore(t), &Options{
 		Settings: with("short"), Logger: slog.New(slog.DiscardHandler), Reload: func() (*config.Settings, error) { return next, nil },
-	})
+	}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

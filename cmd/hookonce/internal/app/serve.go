@@ -11,6 +11,7 @@ import (
 	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/config"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/metrics"
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/traces"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookadmin"
 )
@@ -55,7 +56,12 @@ func Serve(ctx context.Context, o *Options) (err error) {
 		}
 		err = errors.Join(err, closeErr)
 	}()
-	g, err := newGateway(ctx, store, o)
+	exporter, err := traces.New(ctx, os.Getenv, o.Version, o.Logger)
+	if err != nil {
+		return err
+	}
+	defer exporter.Close()
+	g, err := newGateway(ctx, store, o, exporter)
 	if err != nil {
 		return err
 	}
@@ -104,10 +110,15 @@ type gateway struct {
 	options       *Options
 }
 
-func newGateway(ctx context.Context, store driver.Store, o *Options) (_ *gateway, err error) {
+// newGateway returns a gateway that listens. exporter is nil if there is nothing to trace.
+func newGateway(ctx context.Context, store driver.Store, o *Options, exporter *traces.Exporter) (_ *gateway, err error) {
 	measured := metrics.New(o.Version, o.Revision)
 	store = measured.Store(store)
-	engine, err := newEngine(store, o.Settings, o.Logger, measured.Observer())
+	var tracer hookonce.Tracer
+	if exporter != nil {
+		tracer = exporter
+	}
+	engine, err := newEngine(store, o.Settings, o.Logger, measured.Observer(), tracer)
 	if err != nil {
 		return nil, err
 	}

@@ -114,7 +114,7 @@ func TestStopIsForcedWhenItsTimeIsOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { store.Close() })
-	g, err := newGateway(t.Context(), store, &Options{Settings: s, Logger: slog.New(slog.DiscardHandler)})
+	g, err := newGateway(t.Context(), store, &Options{Settings: s, Logger: slog.New(slog.DiscardHandler)}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

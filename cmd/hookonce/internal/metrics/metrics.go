@@ -85,7 +85,9 @@ func (m *Metrics) Gatherer() prometheus.Gatherer { return m.registry }
 
 // Handler answers scrapes.
 func (m *Metrics) Handler() http.Handler {
-	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
+		ErrorHandling: promhttp.ContinueOnError, EnableOpenMetrics: true, // for exemplars
+	})
 }
 
 // Watched is the gateway as the metrics see it.

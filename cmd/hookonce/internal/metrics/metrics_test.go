@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -300,5 +301,33 @@ func TestHandlerSpeaksProtobuf(t *testing.T) {
 	if body, err := io.ReadAll(w.Body); err != nil || !bytes.Contains(body, []byte("hookonce_ack_seconds")) ||
 		!strings.Contains(w.Header().Get("Content-Type"), "protobuf") {
 		t.Errorf("got %d bytes of %s, error %v, want protobuf", len(body), w.Header().Get("Content-Type"), err)
+	}
+}
+
+// Durations of a sampled trace have its id as their exemplar, for a scraper that asks for OpenMetrics.
+func TestExemplars(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t, rig.OpenSQLite(t), nil)
+	const traceID = "4bf92f3577b34da6a3ce929d0e0e4736"
+	observer := g.Observer()
+	observer.Delivery(hookonce.DeliveryObserved{Source: "gh", Outcome: "ok", Took: time.Millisecond, TraceID: traceID})
+	observer.Attempt(hookonce.AttemptObserved{
+		Kind: "message", Source: "gh", Destination: "app", Outcome: "sent", StatusCode: 200, Took: time.Millisecond, TraceID: traceID,
+	})
+	observer.Delivery(hookonce.DeliveryObserved{Source: "lab", Outcome: "ok", Took: time.Millisecond})
+	r := httptest.NewRequest(http.MethodGet, "/metrics", http.NoBody)
+	r.Header.Set("Accept", "application/openmetrics-text; version=1.0.0")
+	w := httptest.NewRecorder()
+	g.Handler().ServeHTTP(w, r)
+	var with []string
+	for line := range strings.Lines(w.Body.String()) {
+		if strings.Contains(line, `# {trace_id="`+traceID+`"}`) {
+			with = append(with, line[:strings.IndexByte(line, '{')])
+		}
+	}
+	want := []string{"hookonce_ack_seconds_bucket", "hookonce_attempt_seconds_bucket"}
+	slices.Sort(with)
+	if diff := cmp.Diff(want, with); diff != "" {
+		t.Errorf("series with exemplars (-want +got):\n%s", diff)
 	}
 }

@@ -50,7 +50,7 @@ func (m *Metrics) observeDelivery(d hookonce.DeliveryObserved) {
 	if source == "" {
 		return
 	}
-	m.ack.WithLabelValues(source).Observe(d.Took.Seconds())
+	observe(m.ack.WithLabelValues(source), d.Took, d.TraceID)
 	if d.Events > 0 {
 		m.lastEvent.WithLabelValues(source).Set(float64(time.Now().UnixMilli()) / 1e3)
 	}
@@ -58,6 +58,15 @@ func (m *Metrics) observeDelivery(d hookonce.DeliveryObserved) {
 	add(m.other, d.OtherBodies, source)
 	add(m.lost, d.Unrouted, source)
 	add(m.dead, d.Undecided, source, "")
+}
+
+// observe adds a duration, with the trace as its exemplar if there is one.
+func observe(h prometheus.Observer, took time.Duration, traceID string) {
+	if with, ok := h.(prometheus.ExemplarObserver); ok && traceID != "" {
+		with.ObserveWithExemplar(took.Seconds(), prometheus.Labels{"trace_id": traceID})
+		return
+	}
+	h.Observe(took.Seconds())
 }
 
 // add adds n to a counter. It does nothing for 0, which is most frequent.
@@ -76,7 +85,7 @@ func (m *Metrics) observeAttempt(a hookonce.AttemptObserved) {
 	source, destination, code := m.sources.of(a.Source), m.destinations.of(a.Destination), codeClass(a.StatusCode)
 	m.attempts.WithLabelValues(a.Kind, destination, a.Outcome, code).Inc()
 	if a.Took > 0 {
-		m.attempt.WithLabelValues(a.Kind, destination, a.Outcome, code).Observe(a.Took.Seconds())
+		observe(m.attempt.WithLabelValues(a.Kind, destination, a.Outcome, code), a.Took, a.TraceID)
 	}
 	switch {
 	case a.Outcome == "skipped":

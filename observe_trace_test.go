@@ -1,0 +1,133 @@
+package hookonce_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/hookpgx"
+	"github.com/hookonce/hookonce/internal/test/rig"
+)
+
+// tracer keeps its spans. Each has a number as its id; a root begins the trace of that number.
+type tracer struct {
+	mu    sync.Mutex
+	spans []*tracedSpan
+	fails bool
+}
+
+type tracedSpan struct {
+	hookonce.SpanStart
+	tracer      *tracer
+	traceparent string
+	end         *hookonce.SpanEnd
+}
+
+func (t *tracer) Start(s hookonce.SpanStart) hookonce.Span {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.fails {
+		panic("canary")
+	}
+	n := len(t.spans) + 1
+	trace := fmt.Sprintf("%032x", n)
+	if s.Parent != "" {
+		trace = s.Parent[3:35]
+	}
+	out := &tracedSpan{SpanStart: s, tracer: t, traceparent: fmt.Sprintf("00-%s-%016x-01", trace, n)}
+	t.spans = append(t.spans, out)
+	return out
+}
+
+func (s *tracedSpan) Traceparent() string { return s.traceparent }
+
+func (s *tracedSpan) End(e hookonce.SpanEnd) {
+	s.tracer.mu.Lock()
+	defer s.tracer.mu.Unlock()
+	s.end = &e
+}
+
+// ended waits for n spans of a name that have ended, and returns them.
+func (t *tracer) ended(tb testing.TB, name string, n int) (found []*tracedSpan) {
+	tb.Helper()
+	rig.WaitFor(tb, func() bool {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		found = slices.DeleteFunc(slices.Clone(t.spans), func(s *tracedSpan) bool { return s.Name != name || s.end == nil })
+		return len(found) == n
+	})
+	return found
+}
+
+const sendersTrace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+// The handler, the message that it enqueues and a replay belong to the trace of the delivery.
+func TestTracesOfHandlers(t *testing.T) {
+	t.Parallel()
+	store, isPGX := onPGX(t).db.(*hookpgx.Store)
+	if !isPGX {
+		t.Fatal("the library on pgx has another store")
+	}
+	outbox, mux, app, traces := hookonce.NewOutbox(store), &hookpgx.Mux{}, newSink(t), &tracer{}
+	hookonce.Handle(mux, "gh", "*", func(ctx context.Context, tx pgx.Tx, ev *hookonce.Event) error {
+		return outbox.EnqueueTx(ctx, tx, &hookonce.Message{Destination: "app", Body: ev.Body})
+	})
+	cfg := settings("")
+	cfg.Destinations = []hookonce.Destination{{Name: "app", URL: app.URL, AllowPrivate: true}}
+	cfg.Tracer = traces
+	in, err := hookonce.New(store, mux, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, in)
+	r := delivery("1", "{}")
+	r.Header.Set("Traceparent", sendersTrace)
+	if got := deliver(in, r); got != ok {
+		t.Fatalf("answer %+v", got)
+	}
+	receive := traces.ended(t, hookonce.SpanReceive, 1)[0]
+	handle, attempt := traces.ended(t, hookonce.SpanHandle, 1)[0], traces.ended(t, hookonce.SpanAttempt, 1)[0]
+	if receive.Parent != sendersTrace || handle.Parent != receive.traceparent || attempt.Parent != receive.traceparent {
+		t.Errorf("parents: receive %s, handle %s, attempt %s; receive is %s", receive.Parent, handle.Parent, attempt.Parent, receive.traceparent)
+	}
+	for _, s := range []*tracedSpan{receive, handle, attempt} {
+		text := fmt.Sprint(s.end.Attributes)
+		if !strings.Contains(text, "source=gh") || !strings.Contains(text, "event_id=1") || s.end.At.Before(s.At) {
+			t.Errorf("%s ended with %s at %v, and began at %v", s.Name, text, s.end.At, s.At)
+		}
+	}
+	settled(t, store, "1", driver.StateDone)
+	if _, err := in.Replay(t.Context(), &hookonce.ReplayRequest{Source: "gh", EventID: "1", Mode: driver.ReplayAsNew}); err != nil {
+		t.Fatal(err)
+	}
+	if replay := traces.ended(t, hookonce.SpanReplay, 1)[0]; replay.Parent != "" || replay.Link != receive.traceparent {
+		t.Errorf("replay has the parent %q and the link %q, want a link to %s", replay.Parent, replay.Link, receive.traceparent)
+	}
+	traces.ended(t, hookonce.SpanHandle, 2)
+}
+
+// A Tracer that panics disturbs nothing.
+func TestFailingTracer(t *testing.T) {
+	t.Parallel()
+	store, app, log := rig.OpenSQLite(t), newSink(t), &rig.Log{}
+	in := newEngine(t, store, func(c *hookonce.Config) {
+		c.Destinations = []hookonce.Destination{{Name: "app", URL: app.URL, AllowPrivate: true}}
+		c.Routes = []hookonce.Route{{Name: "all", To: "app"}}
+		c.Tracer, c.Logger = &tracer{fails: true}, log.Logger()
+	})
+	run(t, in)
+	if got := deliver(in, delivery("1", "{}")); got != ok {
+		t.Errorf("answer %+v", got)
+	}
+	settled(t, store, "1", driver.StateDone)
+	if !strings.Contains(log.Text(), "a Tracer failed") {
+		t.Errorf("the log does not mention it:\n%s", log.Text())
+	}
+}
