@@ -31,8 +31,7 @@ type answer struct {
 	header      map[string]string // further headers
 
 	// For Observer.Delivery. Without an outcome, the status decides.
-	span        *span     // of the delivery, if it was verified; nil without a Tracer
-	eventID     string    // of a delivery of one event
+	delivery    *delivery // nil unless it was verified
 	began       time.Time // arrival of the request; zero if unknown
 	outcome     string
 	reason      string // of a refusal, for the operator
@@ -162,9 +161,6 @@ func (in *Engine) answerClaimed(ctx context.Context, d *delivery, u *claims.Unit
 // tally fills in the counts and the outcome for the observer.
 func (a *answer) tally(u *claims.Unit) {
 	a.outcome = deliveryOK
-	if len(u.Claims) == 1 {
-		a.eventID = u.Claims[0].EventID
-	}
 	claimed := false
 	for i := range u.Results {
 		result := &u.Results[i]
@@ -372,6 +368,21 @@ func newRefusalLog(log *slog.Logger) *refusalLog {
 	return &refusalLog{log: log, lines: refusalRate.bucket()}
 }
 
+// of makes a the answer to d, which may be nil.
+func (a *answer) of(d *delivery) *answer {
+	a.delivery = d
+	return a
+}
+
+// eventID returns the id of the only event of a verified delivery; "" if it is not known, or if there
+// are several.
+func (a *answer) eventID() string {
+	if a.delivery == nil {
+		return ""
+	}
+	return a.delivery.eventID
+}
+
 func (l *refusalLog) write(r *http.Request, client, source string, a *answer, traceID string) {
 	if l.lines.Take(time.Now()) > 0 {
 		l.skipped.Add(1)
@@ -387,6 +398,9 @@ func (l *refusalLog) write(r *http.Request, client, source string, a *answer, tr
 	}
 	if a.err != nil {
 		attrs = append(attrs, slog.Any("error", a.err))
+	}
+	if id := a.eventID(); id != "" {
+		attrs = append(attrs, slog.String("event_id", id))
 	}
 	if traceID != "" {
 		attrs = append(attrs, slog.String("trace_id", traceID))

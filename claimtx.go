@@ -89,8 +89,7 @@ func (in *Engine) verify(w http.ResponseWriter, r *http.Request) (*Delivery, *an
 		a = in.answerClaimed(ctx, d, d.unit(nil), malformed)
 	}
 	if a != nil {
-		a.span = d.span
-		return nil, a
+		return nil, a.of(d)
 	}
 	out := &Delivery{delivery: d, claims: in.claimsFor(d, events), malformed: malformed}
 	for i := range events {
@@ -124,7 +123,8 @@ func (in *Engine) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 // durable. Call Accept only after the commit has succeeded.
 func (in *Engine) Accept(w http.ResponseWriter, r *http.Request, d *Delivery, claimed []Claimed) {
 	a := safely(func() *answer { return in.acceptClaimed(r, d, claimed) })
-	a.began, a.span = d.began, d.delivery.span
+	a.began = d.began
+	a.of(d.delivery)
 	in.answer(w, r, d.delivery.source.Name, a)
 }
 
@@ -222,8 +222,8 @@ func (in *Engine) claimTx(ctx context.Context, d *Delivery, claim func(context.C
 	}
 	results, err := claim(ctx, p)
 	if err != nil {
-		a := unavailable("the claim was not made", err)
-		a.began, a.span = d.began, d.delivery.span
+		a := unavailable("the claim was not made", err).of(d.delivery)
+		a.began = d.began
 		return nil, &refusal{a}
 	}
 	out := make([]Claimed, len(d.claims))

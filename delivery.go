@@ -32,6 +32,7 @@ type delivery struct {
 	body     []byte    // the inflated body
 	deadline time.Time // of the answer
 	span     *span     // of its receiving; nil without a Tracer
+	eventID  string    // of its only event; "" before that is read, and for several
 	handled  bool      // its events have work besides their messages: in this process, or by the caller of Verify
 }
 
@@ -110,6 +111,9 @@ func (in *Engine) claimsFor(d *delivery, events []provider.Event) []driver.Claim
 	}
 	header := wire.EncodeHeader(visible)
 	all := make([]driver.Claim, len(events))
+	if len(events) == 1 {
+		d.eventID = events[0].ID
+	}
 	for i := range events {
 		all[i] = in.claimFor(d, &events[i], visible, header)
 	}
@@ -197,6 +201,24 @@ type RetriedRequest struct {
 	// by itself.
 	Kept int
 }
+
+// ErrUnknownSource is the error of RetryQuarantined for a request whose source is not in the
+// settings.
+var ErrUnknownSource = errors.New("its source is not in the settings")
+
+// ErrHandledElsewhere is the error of RetryQuarantined for a request that another process received
+// for its handlers, or for the caller of Verify, if this process has no handlers for the source. A
+// claim here would leave the events without that work.
+var ErrHandledElsewhere = errors.New("another program handles the events of its source, and this one has no handlers for them")
+
+// UnreadableError is the error of RetryQuarantined for a request that stays in the quarantine,
+// because it still cannot be read or the database still refuses its events.
+type UnreadableError struct {
+	Reason string // as the quarantine shows it now
+}
+
+// Error returns the reason.
+func (e *UnreadableError) Error() string { return "still unreadable: " + e.Reason }
 
 // RetryQuarantined reads a quarantined request again with the present settings of its source, claims
 // its events as those of a delivery, and then removes it from the quarantine. It checks no

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/guard"
 	"github.com/hookonce/hookonce/internal/work"
 )
 
@@ -77,3 +78,12 @@ func runningOf(ctx context.Context) *running {
 	r, _ := ctx.Value(runningKey{}).(*running)
 	return r
 }
+
+// Permanent marks err as permanent: the event of the handler, or the message of the Sender, is dead
+// at once. Errors that wrap the result are permanent too. It returns nil if err is nil.
+func Permanent(err error) error { return guard.Permanent(err) }
+
+// RetryAfter marks err with a delay: the next attempt follows after d instead of the delay of the
+// retry schedule. A d that is not positive means at once; due work is found within a second. At most
+// 366 days are used. Errors that wrap the result carry the delay too. It returns nil if err is nil.
+func RetryAfter(d time.Duration, err error) error { return guard.RetryAfter(d, err) }

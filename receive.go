@@ -98,9 +98,7 @@ func (in *Engine) receive(w http.ResponseWriter, r *http.Request, s *setup) *ans
 	if a != nil {
 		return a
 	}
-	a = in.accept(d)
-	a.span = d.span
-	return a
+	return in.accept(d).of(d)
 }
 
 // read reads a request and verifies it. The returned delivery is ready to be claimed. byCaller says
@@ -143,13 +141,11 @@ func (in *Engine) read(w http.ResponseWriter, r *http.Request, s *setup, budget 
 	d.deadline, d.handled, d.remote = deadline, byCaller || in.works(src), figureText(in.proxies.Client(r))
 	if wait := src.verified.Take(time.Now()); wait > 0 {
 		a := refused(http.StatusTooManyRequests, "This source exceeds its rate.", "over the source's rate", nil).because(reasonRate)
-		a.retryAfter, a.span = wait, d.span
-		return nil, a
+		a.retryAfter = wait
+		return nil, a.of(d)
 	}
 	if err := d.inflate(budget); err != nil {
-		a := in.refuseInflated(d, err)
-		a.span = d.span
-		return nil, a
+		return nil, in.refuseInflated(d, err).of(d)
 	}
 	return d, nil
 }

@@ -79,8 +79,9 @@ func (r *relay) complete(ctx context.Context, batch []ending) {
 		}
 		took := time.Since(began)
 		if took > r.dest.Timeout+leaseMargin || took > leaseMargin && ctx.Err() != nil {
-			r.log.Warn("recording outcomes failed; their messages are sent again once their leases expire",
-				slog.Int("messages", len(batch)), slog.Any("error", err))
+			for i := range batch {
+				batch[i].log.Warn("recording the outcome failed; the message is sent again once its lease expires", slog.Any("error", err))
+			}
 			leave(batch)
 			return
 		}

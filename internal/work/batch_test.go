@@ -358,7 +358,7 @@ func TestUnknownCommit(t *testing.T) {
 			wantOutcome(t, db, "2", done)
 			stop()
 			wantEffects(t, db, "1", "2")
-			log.WantOne(t, `"a run failed; its events run again" events=2`)
+			log.WantOne(t, `"a run failed; its events run again" source=lab event_id=1 events=2`)
 		})
 	}
 }

@@ -124,7 +124,7 @@ func (b *batch[T]) giveUp(err error) (again []driver.TakenEvent) {
 	if errors.Is(err, driver.ErrSerialization) {
 		return b.run.Events()
 	}
-	b.log.Warn("a run failed; its events run again", slog.Int("events", len(b.events)), slog.Any("error", err))
+	about(b.log, b.run.Events()).Warn("a run failed; its events run again", slog.Any("error", err))
 	return nil
 }
 
@@ -203,10 +203,10 @@ func (b *batch[T]) settle(p *driver.FinishParams) error {
 		case err == nil, errors.Is(err, driver.ErrTxEnded):
 			return err
 		case errors.Is(err, driver.ErrNotFound):
-			b.log.Warn("the outcome of a run came too late: the sweep had counted it as interrupted")
+			about(b.log, b.run.Events()).Warn("the outcome of a run came too late: the sweep had counted it as interrupted")
 			return err
 		case try == tries:
-			b.log.Warn("recording the outcome of a run failed; the sweep will find its events", slog.Any("error", err))
+			about(b.log, b.run.Events()).Warn("recording the outcome of a run failed; the sweep will find its events", slog.Any("error", err))
 			return err
 		}
 		pause(context.Background(), time.Second)

@@ -160,7 +160,10 @@ func (w *Workers[T]) recordReserved(ctx, workCtx context.Context, failures map[d
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
 	if err := w.db.RecordReserved(ctx, p); err != nil {
-		w.log.Warn("recording failures failed; their events run again", slog.Any("error", err))
+		for _, f := range failures {
+			w.log.Warn("recording a failure failed; the event runs again", slog.String("source", f.ev.Source),
+				slog.String("event_id", f.ev.EventID), slog.Any("error", err))
+		}
 	}
 	for _, f := range failures {
 		w.tellFailure(f.ev, &f.result, f.err)

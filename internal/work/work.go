@@ -249,9 +249,17 @@ func (w *Workers[T]) abandon(ctx context.Context, run driver.Run[T]) bool {
 	case isCommitted(err):
 		return false
 	case err != nil:
-		w.log.Warn("giving a run back failed; the sweep will find its events", slog.Any("error", err))
+		about(w.log, run.Events()).Warn("giving a run back failed; the sweep will find its events", slog.Any("error", err))
 	}
 	return true
+}
+
+// about returns log with the source and the number of the events of a run, and the id of the first one.
+func about(log *slog.Logger, events []driver.TakenEvent) *slog.Logger {
+	if len(events) == 0 {
+		return log
+	}
+	return log.With(slog.String("source", events[0].Source), slog.String("event_id", events[0].EventID), slog.Int("events", len(events)))
 }
 
 // abandonUnless gives the events of a run back unless it has ended: a callback has panicked or ended

@@ -108,6 +108,9 @@ func TestTraceFromDeliveryToAttempt(t *testing.T) {
 		g.eventually(t, patience, "the receiving and the first attempt are exported", func() bool {
 			return len(traces.named("receive", "", "")) > 0 && len(traces.named("attempt", "hookonce.outcome", "retry")) > 0
 		})
+		if line := lineWith(g.log.text(), "sending failed; retrying"); !strings.Contains(line, `"trace_id":"`+senderTrace+`"`) {
+			t.Errorf("the log line of the attempt lacks the trace id: %s", line)
+		}
 		g.kill(t)
 		w.sink.answerWith(func(*received) int { return http.StatusOK })
 		g = w.start(t)
@@ -142,9 +145,6 @@ func TestTraceFromDeliveryToAttempt(t *testing.T) {
 		}
 		if !traces.services["gateway-1"] || traces.headers.Get("X-Key") != otlpCanary {
 			t.Errorf("services %v, key %q", traces.services, traces.headers.Get("X-Key"))
-		}
-		if line := lineWith(g.log.text(), "sending failed"); line != "" && !strings.Contains(line, "trace_id="+senderTrace) {
-			t.Errorf("the log line lacks the trace id: %s", line)
 		}
 	})
 }
