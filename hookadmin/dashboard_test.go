@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -56,7 +57,7 @@ func wantPage(t *testing.T, resp *answer, status int) {
 			t.Errorf("%s is %q", name, got)
 		}
 	}
-	if found := regexp.MustCompile(`(?i)<script>|<script [^s]|<style|<iframe|\s(style|on\w+)=|\s(src|href|action)="https?:`).FindString(string(resp.body)); found != "" {
+	if found := regexp.MustCompile(`(?i)<script>|<script [^s]|<style|<iframe|\s(style|on\w+)=|\s(src|action)="https?:|href="http:`).FindString(string(resp.body)); found != "" {
 		t.Errorf("the page holds %q", found)
 	}
 }
@@ -116,24 +117,39 @@ func TestSourcesPage(t *testing.T) {
 	store := rig.OpenSQLite(t)
 	engine := newEngine(t, store, &hookonce.Config{Sources: everySource()})
 	a := newAPI(t, func(cfg *hookadmin.Config) { cfg.Store, cfg.Engine = store, engine })
-	claim(t, store, event{source: "long", id: "e1", body: "{}", at: time.Now().Add(-3*time.Minute - time.Second)})
-	claim(t, store, event{source: "lab", id: "e1", body: "{}", at: noon})
+	now := time.Now()
+	fast := [driver.FigureBuckets]int64{0, 99, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}
+	figures := []driver.Figure{
+		{Of: driver.FigureDeliveries, At: now.Add(-3*time.Minute - 59*time.Second), Name: "long", Label: "ok", N: 100, Buckets: fast},
+		{Of: driver.FigureDeliveries, At: now.Add(-3*time.Minute - 59*time.Second), Name: "long", Label: "refused", N: 4},
+		{Of: driver.FigureDeliveries, At: now.Add(-100 * time.Hour), Name: "lab", Label: "ok", N: 1},
+		{Of: driver.FigureDeliveries, At: now, Name: "todo", Label: "refused", N: 20},
+		{Of: driver.FigureDeliveries, At: now, Name: "default", Label: "unavailable", N: 1},
+	}
+	if err := store.AddFigures(t.Context(), &driver.AddFiguresParams{Figures: figures}); err != nil {
+		t.Fatal(err)
+	}
 	armed, err := engine.Arm(t.Context(), "tasks", time.Hour, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := rows(a.page(t, "/sources", 200))
 	want := []string{
-		"default stripe default no event stored 30 days 3 days not offered by this provider",
-		"enough stripe default no event stored 3 days 3 days not offered by this provider",
-		"! lab none Unsigned requests are not verified " + fmt.Sprint(int(time.Since(noon)/(24*time.Hour))) + " days ago 1 hour not known not offered by this provider",
-		"long stripe default 3 minutes ago 100 days 3 days not offered by this provider",
-		"sha1 github sha1 no event stored 30 days not known not offered by this provider",
-		"! short stripe default no event stored 2 days 23 hours 59 minutes 59 seconds " +
-			"Shorter than the provider retries a late retry takes effect again 3 days not offered by this provider",
-		"tasks asana default no event stored 30 days 1 day none yet Armed until " + armed.ArmedUntil.UTC().Format("2006-01-02 15:04:05 UTC"),
-		"todo asana default no event stored 30 days 1 day none yet not armed",
+		"default Stripe look here 1 delivery was answered 5xx. The provider repeats them. now 1 0% – 30 days the provider retries for 3 days in the settings",
+		"enough Stripe silent No deliveries in the last 24 hours. none in 90 days 0 – – 3 days the provider retries for 3 days in the settings",
+		"! lab Unsigned look here Requests are not verified. 3 days ago 0 – – 1 hour how long the provider retries is not known Unsigned requests are not verified",
+		"long Stripe working 3 minutes ago 104 3.8% 2.5 ms 100 days the provider retries for 3 days in the settings",
+		"sha1 GitHub · sha1 silent No deliveries in the last 24 hours. none in 90 days 0 – – the provider gives up after 10 seconds " +
+			"30 days how long the provider retries is not known in the settings",
+		"! short Stripe look here The provider retries for longer than the dedupe window. none in 90 days 0 – – " +
+			"2 days 23 hours 59 minutes 59 seconds Shorter than the provider retries the provider retries for 3 days in the settings",
+		"tasks Asana silent No deliveries in the last 24 hours. none in 90 days 0 – – the provider gives up after 10 seconds " +
+			"30 days the provider retries for 1 day in the settings none learned, armed until " + armed.ArmedUntil.UTC().Format("2006-01-02 15:04:05 UTC"),
+		"todo Asana trouble Every delivery of the last 24 hours was refused. Wrong secret? now 20 100% – the provider gives up after 10 seconds " +
+			"30 days the provider retries for 1 day in the settings none learned",
 	}
+	got := rows(a.page(t, "/sources", 200))
+	// Whole days by UTC, so the last delivery of lab was three or four days ago.
+	got[2] = strings.Replace(got[2], "4 days ago", "3 days ago", 1)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -141,11 +157,11 @@ func TestSourcesPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	after := a.page(t, "/sources", 200)
-	if row := rows(after)[6]; !strings.HasSuffix(row, " 1 day 1 not armed") {
+	if row := rows(after)[6]; !strings.HasSuffix(row, " 1 learned") {
 		t.Errorf("source with a learned secret: %s", row)
 	}
-	if strings.Contains(after, "handed-over-s3cret") {
-		t.Error("the page shows the secret")
+	if strings.Contains(after+a.page(t, "/sources/tasks", 200), "handed-over-s3cret") {
+		t.Error("a page shows the secret")
 	}
 	empty := newAPI(t, func(cfg *hookadmin.Config) { cfg.Store = store }).page(t, "/sources", 200)
 	if !strings.Contains(empty, "There are no sources") {
@@ -172,12 +188,12 @@ func TestWarningsOfTheOverview(t *testing.T) {
 	page := a.page(t, "/", 200)
 	want := []string{
 		"! Unsigned Requests to the source lab are not verified: anyone who can reach it can forge events. " +
-			"Choose a provider or a scheme that signs, or make sure that only the sender can reach it.",
+			"Choose a provider or a scheme that signs, or make sure that only the sender can reach it. hookonce providers Copy",
 		"! Short dedupe window The dedupe window of the source short (2 days 23 hours 59 minutes 59 seconds) is shorter than " +
-			"the retry period of stripe (3 days): a late retry takes effect again. Make the dedupe window at least 3 days, or remove the setting.",
+			"the retry period of stripe (3 days): a late retry takes effect again. Make the dedupe window at least 3 days, or remove the setting. dedupe_window: 3d Copy",
 		"Unknown destination 2 messages wait for the destination " + hostile + ", which is not in the settings. " +
-			"They are sent when the settings have a destination of that name.",
-		`Settings hookonce.yaml:3:7: "'><img src=x onerror = 'alert(1)'>`,
+			"They are sent when the settings have a destination of that name. hookonce config check Copy",
+		`Settings hookonce.yaml:3:7: "'><img src=x onerror = 'alert(1)'> hookonce config check Copy`,
 	}
 	if diff := cmp.Diff(want, warnings(page)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -194,7 +210,7 @@ func TestWarningsOfTheOverview(t *testing.T) {
 	}
 }
 
-var figurePattern = regexp.MustCompile(`(?s)<li(?: class="(trouble)")?>\s*<h3>(.*?)</h3>\s*<p class="number">(.*?)</p>(.*?)<p class="about">`)
+var figurePattern = regexp.MustCompile(`(?s)<li(?: class="(trouble)")?>\s*<h3><a href="[^"]*">(.*?)</a></h3>\s*<p class="number">(.*?)</p>(.*?)<p class="about">`)
 
 func TestFiguresOfTheOverview(t *testing.T) {
 	t.Parallel()
@@ -244,14 +260,6 @@ func (down) LearnedSecrets(context.Context, []string) ([]driver.SourceSecrets, e
 	return nil, driver.ErrUnavailable
 }
 
-// slow is a store that finds no event in time.
-type slow struct{ driver.Store }
-
-func (slow) Events(ctx context.Context, _ *driver.EventFilter) (*driver.EventPage, error) {
-	<-ctx.Done()
-	return nil, ctx.Err()
-}
-
 // Pages show the settings without the database, and invent nothing.
 func TestPagesWithoutADatabase(t *testing.T) {
 	t.Parallel()
@@ -263,19 +271,61 @@ func TestPagesWithoutADatabase(t *testing.T) {
 		t.Errorf("overview: %s", text(overview))
 	}
 	sources := a.page(t, "/sources", 200)
-	want := "! short stripe default not known 2 days 23 hours 59 minutes 59 seconds " +
-		"Shorter than the provider retries a late retry takes effect again 3 days not offered by this provider"
-	if got := rows(sources); got[5] != want || !strings.HasSuffix(got[6], "1 day not known") || !strings.Contains(sources, "The database did not answer") {
+	want := "! short Stripe not known not known – – – 2 days 23 hours 59 minutes 59 seconds " +
+		"Shorter than the provider retries the provider retries for 3 days in the settings"
+	if got := rows(sources); got[5] != want || !strings.Contains(sources, "The database did not answer") {
 		t.Errorf("sources: %s", text(sources))
 	}
-	if log := a.log.String(); !strings.Contains(log, "the overview has no figures") || !strings.Contains(log, "the page shows only their settings") {
+	if log := a.log.String(); !strings.Contains(log, "the overview has no counts") || !strings.Contains(log, "the page shows old ones, or none") {
 		t.Errorf("logged %s", log)
 	}
-	a = newAPI(t, func(cfg *hookadmin.Config) { cfg.Store, cfg.Engine = slow{store}, engine })
-	for _, row := range rows(a.page(t, "/sources", 200)) {
-		if !strings.Contains(row, "look-up timed out") {
-			t.Errorf("no event was found in time, but the row is %s", row)
+}
+
+// leaving is a store that stops answering.
+type leaving struct {
+	driver.Store
+	away atomic.Bool
+}
+
+func (f *leaving) Stats(ctx context.Context) (*driver.Stats, error) {
+	if f.away.Load() {
+		return nil, driver.ErrUnavailable
+	}
+	return f.Store.Stats(ctx)
+}
+
+func (f *leaving) Series(ctx context.Context, filter *driver.SeriesFilter) ([]driver.Point, error) {
+	if f.away.Load() {
+		return nil, driver.ErrUnavailable
+	}
+	return f.Store.Series(ctx, filter)
+}
+
+// Pages keep their last figures while the database is away, and say how old they are.
+func TestPagesKeepTheirFigures(t *testing.T) {
+	t.Parallel()
+	store := &leaving{Store: rig.OpenSQLite(t)}
+	g := newGatewayOn(t, store)
+	now := time.Now()
+	g.addFigures(t,
+		driver.Figure{Of: driver.FigureDeliveries, At: now, Name: "lab", Label: "ok", N: 4321},
+		driver.Figure{Of: driver.FigureAttempts, At: now, Name: "billing", Label: "sent", N: 4321})
+	paths := []string{"/", "/sources", "/sources/lab", "/destinations", "/destinations/billing"}
+	for _, path := range paths {
+		if shown := g.page(t, path, 200); !strings.Contains(shown, "4,321") || strings.Contains(shown, `class="stale"`) {
+			t.Errorf("%s: %s", path, text(shown))
 		}
+	}
+	store.away.Store(true)
+	for _, path := range paths {
+		shown := g.page(t, path, 200)
+		if !strings.Contains(shown, "4,321") || !strings.Contains(text(shown), "The database did not answer. Grey figures are") || !strings.Contains(shown, "stale") {
+			t.Errorf("%s without the database: %s", path, text(shown))
+		}
+	}
+	store.away.Store(false)
+	if shown := g.page(t, "/", 200); strings.Contains(shown, "did not answer") {
+		t.Errorf("with the database again: %s", text(shown))
 	}
 }
 
@@ -342,7 +392,7 @@ func TestPagesThatFail(t *testing.T) {
 		if got := resp.header.Get("Allow"); got != "GET, HEAD" {
 			t.Errorf("%s: Allow %q", path, got)
 		}
-		if body := a.page(t, path+"?x=1", http.StatusBadRequest); !strings.Contains(body, "unknown parameter; known parameters are refresh") || !strings.Contains(body, "Error id") {
+		if body := a.page(t, path+"?x=1", http.StatusBadRequest); !strings.Contains(body, "unknown parameter; known parameters are") || !strings.Contains(body, "Error id") {
 			t.Errorf("%s with a parameter: %s", path, text(body))
 		}
 		head, get := a.do(t, http.MethodHead, path, nil), a.get(t, path)
@@ -385,7 +435,7 @@ func TestStyleSheet(t *testing.T) {
 func unknownClasses(t *testing.T, a *api, sheet string) []string {
 	t.Helper()
 	var unknown []string
-	for _, path := range []string{"/", "/sources", "/login"} {
+	for _, path := range []string{"/", "/sources", "/sources/lab", "/destinations", "/destinations/billing", "/login"} {
 		resp := a.do(t, http.MethodGet, path, func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+token) })
 		for _, m := range regexp.MustCompile(`class="([^"]*)"`).FindAllStringSubmatch(string(resp.body), -1) {
 			for class := range strings.FieldsSeq(m[1]) {

@@ -55,6 +55,9 @@ type Config struct {
 	Warnings func() []string
 	// Metrics answers /metrics, which needs the token as the API does. nil means 404.
 	Metrics http.Handler
+	// WebhookURL is the address of the gateway for senders, without /webhooks/: "https://hooks.example.com".
+	// The dashboard shows the addresses of sources with it. "" shows only their paths.
+	WebhookURL string
 	// Logger receives the log. Defaults to slog.Default().
 	Logger *slog.Logger
 }
@@ -68,6 +71,10 @@ type handler struct {
 	guard    guard
 	formKey  []byte // signs forms and flashes
 	counts   *counts
+	kept     *keptPages
+	searches bool   // the page /search exists, so that all pages have its box
+	streams  bool   // the live feed exists, so that pages listen to it
+	webhooks string // see Config.WebhookURL
 	logger   *slog.Logger
 
 	// The rest is about one request.
@@ -122,8 +129,12 @@ func newHandler(cfg *Config) (http.Handler, error) {
 	g.proxies = limit.NewProxies(cfg.TrustedProxies)
 	h := &handler{
 		store: cfg.Store, engine: cfg.Engine, ready: cfg.Ready, warnings: cfg.Warnings, metrics: cfg.Metrics,
-		guard: g, formKey: g.formKey(), counts: newCounts(cfg.Store), logger: logger,
+		guard: g, formKey: g.formKey(), counts: newCounts(cfg.Store),
+		kept: &keptPages{last: make(map[string]keptPage)}, webhooks: strings.TrimSuffix(cfg.WebhookURL, "/"), logger: logger,
 	}
+	search, _ := match("/search")
+	stream, _ := match("/api/v1/stream")
+	h.searches, h.streams = len(search) > 0, len(stream) > 0
 	if h.warnings == nil {
 		h.warnings = func() []string { return nil }
 	}
@@ -179,15 +190,19 @@ var endpoints = []endpoint{
 	{method: "GET", path: "/metrics", serve: (*handler).showMetrics},
 	{method: "GET", path: "/healthz", serve: (*handler).healthz, probe: true},
 	{method: "GET", path: "/readyz", serve: (*handler).readyz, probe: true},
-	{method: "GET", path: "/", serve: (*handler).showOverview, query: pageParameters, page: true},
+	{method: "GET", path: "/", serve: (*handler).showOverview, query: chartPageParameters, page: true},
 	{method: "GET", path: "/events", serve: (*handler).showEventsPage, query: eventPageParameters, page: true},
 	{method: "GET", path: "/events/{source}/{event_id}", serve: (*handler).showEventPage, query: eventPageQuery, thing: "event", page: true},
 	{method: "GET", path: "/event", serve: (*handler).showEventPage, query: eventPageQuery, thing: "event", page: true},
 	{method: "GET", path: "/event/body", serve: (*handler).downloadBody, query: eventPageQuery, thing: "event", page: true},
 	{method: "GET", path: "/sources", serve: (*handler).showSources, query: pageParameters, page: true},
+	{method: "GET", path: "/sources/{name}", serve: (*handler).showSource, query: chartPageParameters, thing: "source", page: true},
+	{method: "GET", path: "/destinations", serve: (*handler).showDestinations, query: pageParameters, page: true},
+	{method: "GET", path: "/destinations/{name}", serve: (*handler).showDestination, query: chartPageParameters, thing: destinationThing, page: true},
 	{method: "GET", path: "/dead-letters", serve: (*handler).showLettersPage, query: letterParameters, page: true},
 	{method: "GET", path: "/refused", serve: (*handler).showRefusedPage, query: refusedPageParameters, page: true},
 	{method: "GET", path: "/quarantine", serve: (*handler).showQuarantinePage, query: quarantinePageParameters, page: true},
+	{method: "POST", path: "/act/destination", serve: (*handler).actDestination, thing: destinationThing, page: true},
 	{method: "POST", path: "/act/letters", serve: (*handler).actLetters, page: true},
 	{method: "POST", path: "/act/discard", serve: (*handler).actDiscard, thing: "event", page: true},
 	{method: "POST", path: "/act/replay", serve: (*handler).actReplay, thing: "event", page: true},

@@ -1,6 +1,7 @@
 package hookadmin
 
 import (
+	"cmp"
 	"net/url"
 	"slices"
 	"strings"
@@ -67,7 +68,7 @@ func sortedNames(headers map[string][]string) []string {
 
 // webhookURL returns the address that the provider of a source sends to.
 func (h *handler) webhookURL(source string) string {
-	return "http://127.0.0.1:8080/webhooks/" + url.PathEscape(source)
+	return cmp.Or(h.webhooks, "http://127.0.0.1:8080") + "/webhooks/" + url.PathEscape(source)
 }
 
 // sendCommand returns the command that sends a first event to a source, as its provider would. The

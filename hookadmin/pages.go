@@ -29,17 +29,17 @@ const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; con
 	"form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 
 // sections are the pages that every page links to, in this order. key follows "g" on the keyboard.
-var sections = []struct{ path, title, key string }{
+var sections = []sectionPage{
 	{"/", "Overview", "o"},
 	{"/events", "Events", "e"},
 	{"/dead-letters", "Dead letters", "d"},
 	{"/refused", "Refused", "r"},
 	{"/quarantine", "Quarantine", ""},
 	{"/sources", "Sources", "s"},
+	{"/destinations", "Destinations", "t"},
 }
 
-// searchable tells whether the page /search exists, so that all pages have its box.
-const searchable = false
+type sectionPage struct{ path, title, key string }
 
 // page is the data of layout.html.
 type page struct {
@@ -91,7 +91,7 @@ type live struct {
 
 // templates holds the pages by file name.
 var templates = func() map[string]*template.Template {
-	shared := template.Must(template.New("layout.html").Funcs(template.FuncMap{"badge": badgeOf}).
+	shared := template.Must(template.New("layout.html").Funcs(pieces).
 		ParseFS(files, "templates/layout.html", "templates/pieces.html", "templates/listing.html"))
 	all := make(map[string]*template.Template)
 	for _, name := range contentOf("templates") {
@@ -123,9 +123,12 @@ func (h *handler) render(w http.ResponseWriter, r *http.Request, status int, nam
 		p.SignOut = h.guard.signsIn()
 		p.MayChange = h.access == FullAccess
 		p.Sections = sectionsAt(at, p.Root)
-		p.CanSearch = searchable
+		p.CanSearch = h.searches
 	}
 	if p.Live != nil {
+		if !h.streams {
+			p.Live.On = ""
+		}
 		values := r.URL.Query()
 		p.Refresh = values.Get("refresh")
 		values.Del("refresh")

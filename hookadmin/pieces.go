@@ -1,6 +1,37 @@
 package hookadmin
 
-import "github.com/hookonce/hookonce/driver"
+import (
+	"html/template"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+// pieces are the functions of templates.
+var pieces = template.FuncMap{
+	"badge":   badgeOf,
+	"grouped": grouped,
+	"count":   counted,
+	"firstEvent": func(command string) *empty {
+		return &empty{Title: "No deliveries yet.", Text: "Send a first event to this gateway:", Command: command}
+	},
+	"noSources": func() *empty {
+		return &empty{Title: "There are no sources in the settings.", Text: "This prints the settings of a first one:", Command: "hookonce providers stripe"}
+	},
+	"noDestinations": func() *empty {
+		return &empty{
+			Title: "There are no destinations in the settings.",
+			Text:  "Events are stored all the same: for handlers, for SQL, or until a route sends them somewhere.",
+		}
+	},
+}
+
+// counted words a number that counting may have cut off.
+func counted(n *int64) string {
+	if *n >= driver.CountLimit {
+		return grouped(*n) + "+"
+	}
+	return grouped(*n)
+}
 
 // badge is a state as pages show it: an icon, a word and a colour, so that none of them is needed
 // alone.

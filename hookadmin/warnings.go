@@ -2,16 +2,19 @@ package hookadmin
 
 import (
 	"fmt"
+	"strings"
+	"time"
 
 	"github.com/hookonce/hookonce/driver"
 )
 
 // warning is about something that works, but needs somebody to look at it.
 type warning struct {
-	Kind   string
-	Text   string
-	Advice string // how to fix it; "" if Text says it
-	Grave  bool   // events may be forged, go unnoticed, or take effect twice
+	Kind    string
+	Text    string
+	Advice  string // how to fix it; "" if Text says it
+	Command string // the command or the setting that mends it; "" for none
+	Grave   bool   // events may be forged, go unnoticed, or take effect twice
 }
 
 // shortWindow reports whether s forgets events while the provider still retries them.
@@ -25,7 +28,7 @@ func (h *handler) allWarnings(stats *driver.Stats) []warning {
 	sources := NewSourcePage(h.engine.Sources()).Sources
 	all := append(warningsOfSources(sources), warningsOfDestinations(newDestinationPage(h.engine.Destinations(), stats).Destinations)...)
 	for _, text := range h.warnings() {
-		all = append(all, warning{Kind: "Settings", Text: text})
+		all = append(all, warning{Kind: "Settings", Text: text, Command: "hookonce config check"})
 	}
 	return all
 }
@@ -38,7 +41,7 @@ func warningsOfSources(sources []Source) []warning {
 			all = append(all, warning{
 				Kind: "Unsigned", Grave: true,
 				Text:   fmt.Sprintf("Requests to the source %s are not verified: anyone who can reach it can forge events.", s.Name),
-				Advice: "Choose a provider or a scheme that signs, or make sure that only the sender can reach it.",
+				Advice: "Choose a provider or a scheme that signs, or make sure that only the sender can reach it.", Command: "hookonce providers",
 			})
 		}
 		if s.shortWindow() {
@@ -47,7 +50,8 @@ func warningsOfSources(sources []Source) []warning {
 				Kind: "Short dedupe window", Grave: true,
 				Text: fmt.Sprintf("The dedupe window of the source %s (%s) is shorter than the retry period of %s (%s): a late retry takes effect again.",
 					s.Name, inWords(seconds(s.DedupeWindowSeconds)), s.Provider, retries),
-				Advice: fmt.Sprintf("Make the dedupe window at least %s, or remove the setting.", retries),
+				Advice:  fmt.Sprintf("Make the dedupe window at least %s, or remove the setting.", retries),
+				Command: "dedupe_window: " + inSettings(seconds(s.ProviderRetriesSeconds)),
 			})
 		}
 	}
@@ -63,17 +67,33 @@ func warningsOfDestinations(destinations []Destination) []warning {
 			all = append(all, warning{
 				Kind:   "Unknown destination",
 				Text:   fmt.Sprintf("%s for the destination %s, which is not in the settings.", waiting(*d.Pending+*d.Sending), d.Name),
-				Advice: "They are sent when the settings have a destination of that name.",
+				Advice: "They are sent when the settings have a destination of that name.", Command: "hookonce config check",
 			})
 		case d.Circuit != nil && d.Circuit.Open:
 			all = append(all, warning{
 				Kind: "Circuit open",
 				Text: fmt.Sprintf("The destination %s failed %s in a row. Since %s it gets only probes.",
-					d.Name, countOf(int64(d.Circuit.Failures), "time"), d.Circuit.Since),
+					d.Name, countOf(int64(d.Circuit.Failures), "time"), time.Time(d.Circuit.Since).UTC().Format("2006-01-02 15:04:05 UTC")),
+				Advice: "Its page has the errors, and retries at once.", Command: "hookonce doctor",
 			})
 		}
 	}
 	return all
+}
+
+// inSettings returns a duration as it is written in the settings: "3d", "4h".
+func inSettings(d time.Duration) string {
+	const day = 24 * time.Hour
+	if d >= day && d%day == 0 {
+		return fmt.Sprintf("%dd", d/day)
+	}
+	text := d.String()
+	for _, zero := range []string{"0s", "0m"} {
+		if rest := strings.TrimSuffix(text, zero); rest != text && strings.HasSuffix(rest, map[string]string{"0s": "m", "0m": "h"}[zero]) {
+			text = rest
+		}
+	}
+	return text
 }
 
 func waiting(messages int64) string {

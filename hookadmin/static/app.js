@@ -87,6 +87,7 @@
   function switchTimes() {
     prefer('times', next(modes, prefs.times));
     showTimes();
+    document.dispatchEvent(new Event('hookonce:times'));
     announce({ relative: 'Relative times', utc: 'Times in UTC', local: 'Local times' }[prefs.times]);
   }
 
@@ -130,13 +131,209 @@
     if (button) copy(textOf(button), button);
   });
 
+  // Fresh content: the page is asked for again, and its content is put in place of the old, so that
+  // rows that stay keep their place, their open parts and their selection.
+
+  async function refresh() {
+    const main = byId('main');
+    const answer = await fetch(location.href, { headers: { Accept: 'text/html' }, credentials: 'same-origin' });
+    if (answer.redirected) { location.reload(); return; } // the session ended
+    if (!answer.ok) throw new Error(answer.status);
+    const fresh = new DOMParser().parseFromString(await answer.text(), 'text/html').getElementById('main');
+    Idiomorph.morph(main, fresh, {
+      ignoreActiveValue: true,
+      callbacks: {
+        beforeNodeMorphed: (old, made) => {
+          if (old instanceof HTMLDetailsElement && old.open) made.open = true;
+          if (old instanceof HTMLInputElement && old.type === 'checkbox') made.checked = old.checked;
+          // A drawing is made by charts.js from the data of its element.
+          if (old instanceof Element && old.hasAttribute('data-plot')) {
+            old.dataset.plot = made.dataset.plot;
+            return false;
+          }
+          return true;
+        },
+      },
+    });
+    prepare();
+    document.dispatchEvent(new Event('hookonce:fresh'));
+  }
+
+  function stayFresh() {
+    const main = byId('main');
+    if (!('live' in main.dataset)) return;
+    const every = Number(main.dataset.every ?? 0) * 1000;
+    const kinds = (main.dataset.liveOn ?? '').split(' ').filter(Boolean);
+    const bar = byId('fresh');
+    const button = byId('pause');
+    let paused = false, waiting = 0, stream = null, timer = null, busy = false;
+
+    // Nothing moves under the pointer, under an open dialog or in a form that is being filled in.
+    const inUse = () => main.querySelector('tbody:hover, form:focus-within, .plot:hover') !== null ||
+      document.querySelector('dialog[open]') !== null || !getSelection().isCollapsed;
+
+    async function again(asked) {
+      if (busy || (!asked && (paused || inUse()))) return;
+      busy = true;
+      try {
+        await refresh();
+        waiting = 0;
+        show();
+      } catch {
+        announce('The page could not be refreshed.');
+      } finally {
+        busy = false;
+      }
+    }
+
+    function show() {
+      const place = byId('fresh');
+      if (!place) return;
+      place.hidden = waiting === 0;
+      place.querySelector('span').textContent = waiting > 999 ? '999+' : String(waiting);
+    }
+
+    function told(event) {
+      let row;
+      try { row = JSON.parse(event.data); } catch { return; }
+      if (main.dataset.liveSource && row.source !== main.dataset.liveSource) return;
+      if (main.dataset.liveType && row.type !== main.dataset.liveType) return;
+      waiting += 1;
+      show();
+      clearTimeout(told.later);
+      told.later = setTimeout(() => announce(waiting + ' new'), 2000);
+    }
+
+    function start() {
+      if (paused || document.hidden) return;
+      if (every > 0 && timer === null) timer = setInterval(() => again(false), every);
+      if (kinds.length > 0 && stream === null) {
+        stream = new EventSource(document.body.dataset.root + 'api/v1/stream');
+        for (const kind of kinds) stream.addEventListener(kind, told);
+        stream.addEventListener('reload', () => { waiting += 1; show(); });
+      }
+    }
+
+    function stop() {
+      clearInterval(timer);
+      timer = null;
+      stream?.close();
+      stream = null;
+    }
+
+    function pause() {
+      paused = !paused;
+      button.setAttribute('aria-pressed', String(paused));
+      button.querySelector('span').textContent = paused ? 'Paused' : 'Pause';
+      button.title = paused ? 'Nothing on this page changes. Press to go on (p)' : 'Stop all changes of this page (p)';
+      announce(paused ? 'Paused: nothing on this page changes' : 'Live again');
+      if (paused) stop();
+      else { start(); again(true); }
+    }
+
+    button?.addEventListener('click', pause);
+    bar?.addEventListener('click', (event) => { if (event.target.closest('button')) again(true); });
+    document.addEventListener('visibilitychange', () => {
+      if (document.hidden) stop();
+      else { start(); if (every > 0) again(false); }
+    });
+    addEventListener('pagehide', stop);
+    start();
+  }
+
+  // Keys
+
+  let going = false; // after "g"
+  let row = null;
+
+  const rows = () => [...document.querySelectorAll('main [data-row], main tbody tr:has([data-open])')]
+    .filter((element) => element.offsetParent !== null);
+
+  function move(by) {
+    const all = rows();
+    if (all.length === 0) return;
+    const now = all.indexOf(row);
+    row?.classList.remove('at');
+    row = all[now < 0 ? (by > 0 ? 0 : all.length - 1) : Math.min(Math.max(now + by, 0), all.length - 1)];
+    row.classList.add('at');
+    row.scrollIntoView({ block: 'nearest' });
+    (row.querySelector('[data-open]') ?? row.querySelector('a'))?.focus({ preventScroll: true });
+  }
+
+  const here = (selector) => (row?.isConnected ? row.querySelector(selector) : null) ?? document.querySelector('main ' + selector);
+
+  function open() {
+    const target = row?.querySelector('[data-open]') ?? row?.querySelector('a');
+    if (target instanceof HTMLDetailsElement) target.open = !target.open;
+    else target?.click();
+  }
+
+  function copyID() {
+    const button = here('[data-key-y]');
+    if (button) { button.click(); return; }
+    const id = here('[data-id]')?.dataset.id ?? here('.id')?.textContent;
+    if (id) copy(id, null);
+  }
+
+  function select() {
+    const box = row?.querySelector('input[type="checkbox"]');
+    if (box) box.click();
+  }
+
+  const keys = {
+    '/': () => byId('search')?.focus(),
+    g: () => { going = true; setTimeout(() => { going = false; }, 1500); },
+    j: () => move(1),
+    k: () => move(-1),
+    x: select,
+    a: () => here('[data-select-page]')?.click(),
+    r: () => here('[data-key-r]')?.click(),
+    p: () => byId('pause')?.click(),
+    c: () => here('[data-key-c]')?.click(),
+    y: copyID,
+    '[': () => document.querySelector('[data-newer]')?.click(),
+    ']': () => document.querySelector('[data-older]')?.click(),
+    u: switchTimes,
+    t: switchTheme,
+    '?': () => byId('help')?.showModal(),
+  };
+
+  function press(event) {
+    const at = event.target;
+    if (event.key === 'Escape' && at instanceof HTMLElement && at.matches('input, select, textarea')) { at.blur(); return; }
+    if (prefs.keys !== 'on' || event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
+    if (at instanceof HTMLElement && (at.matches('input:not([type="checkbox"], [type="radio"]), select, textarea') || at.isContentEditable)) return;
+    if (document.querySelector('dialog[open]')) return;
+    if (going) {
+      going = false;
+      const link = document.querySelector(`[data-go="${CSS.escape(event.key)}"]`);
+      if (link) { event.preventDefault(); link.click(); }
+      return;
+    }
+    if (event.key === 'Enter') {
+      if (row?.isConnected && !at.closest?.('a, button, summary, input')) { event.preventDefault(); open(); }
+      return;
+    }
+    const act = Object.hasOwn(keys, event.key) ? keys[event.key] : null;
+    if (act) { event.preventDefault(); act(); }
+  }
+
+  document.addEventListener('keydown', press);
+
   document.addEventListener('DOMContentLoaded', () => {
     prepare();
     paint();
     byId('theme')?.addEventListener('click', switchTheme);
     byId('times')?.addEventListener('click', switchTimes);
+    byId('keys')?.addEventListener('click', () => byId('help').showModal());
+    const box = byId('keys-on');
+    if (box) {
+      box.checked = prefs.keys === 'on';
+      box.addEventListener('change', () => prefer('keys', box.checked ? 'on' : 'off'));
+    }
+    stayFresh();
     setInterval(() => { if (prefs.times === 'relative' && !document.hidden) showTimes(); }, 10_000);
   });
 
-  window.hookonce = { prefs, prefer, byId, announce, copy, textOf, prepare, switchTheme, switchTimes };
+  window.hookonce = { prefs };
 })();

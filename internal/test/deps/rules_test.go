@@ -44,7 +44,7 @@ var rules = map[string]rule{
 		why:    "the user brings the database/sql driver",
 	},
 	"hookmigrate": {within: []string{"driver"}, why: "SQL and a small runner; used from programs of any kind"},
-	"hookadmin":   {within: []string{".", "driver", "internal/feed", "internal/limit", "internal/problem"}, why: "it serves any store, so it must know none"},
+	"hookadmin":   {within: []string{".", "driver", "provider", "internal/feed", "internal/limit", "internal/problem"}, why: "it serves any store, so it must know none"},
 	"internal/locate": {
 		why: "the strict parser behind signatures and event ids: it needs only the standard library",
 	},
@@ -170,12 +170,13 @@ var rules = map[string]rule{
 		modules: []string{"github.com/google/go-cmp", "github.com/jackc/pgx/v5"},
 		why:     "it claims what consumers take, and knows them by their outside",
 	},
-	"examples/python":     {why: "a program in another language; of Go it has its test"},
-	"examples/node":       {why: "a program in another language; of Go it has its test"},
-	"internal/test/e2e":   {why: "it knows the program by its outside alone"},
-	"internal/test/proof": {why: "it has no code; its tests are programs such as users write"},
-	"bench":               {why: "it has no code; its tests measure programs such as users write and run"},
-	"internal/test/deps":  {why: "it reads sources, it does not use them"},
+	"examples/python":       {why: "a program in another language; of Go it has its test"},
+	"examples/node":         {why: "a program in another language; of Go it has its test"},
+	"internal/test/browser": {why: "it has no code; its tests see the dashboard of the program through a browser"},
+	"internal/test/e2e":     {why: "it knows the program by its outside alone"},
+	"internal/test/proof":   {why: "it has no code; its tests are programs such as users write"},
+	"bench":                 {why: "it has no code; its tests measure programs such as users write and run"},
+	"internal/test/deps":    {why: "it reads sources, it does not use them"},
 }
 
 // lean are the packages that users link into their programs. With all that they import,
@@ -195,14 +196,14 @@ var leanModules = map[string]string{
 // testSupport lists the packages that only tests may import: they would link the testing package into
 // users' programs.
 var testSupport = []string{
-	"internal/test/storetest", "hooktest", "bench", "internal/test/dbtest", "internal/test/e2e", "internal/test/examplestest", "internal/test/proof", "internal/test/race", "internal/test/rig", "internal/test/sqltest", "internal/test/vectors",
+	"internal/test/storetest", "hooktest", "bench", "internal/test/browser", "internal/test/dbtest", "internal/test/e2e", "internal/test/examplestest", "internal/test/proof", "internal/test/race", "internal/test/rig", "internal/test/sqltest", "internal/test/vectors",
 	"internal/test/deps",
 }
 
 // testModules are the modules that tests may import.
 var testModules = []string{
 	"github.com/google/go-cmp", "pgregory.net/rapid", "go.uber.org/goleak", "github.com/rogpeppe/go-internal/testscript",
-	"github.com/jackc/pgx/v5", "modernc.org/sqlite", "golang.org/x/sys", "golang.org/x/sync",
+	"github.com/jackc/pgx/v5", "modernc.org/sqlite", "golang.org/x/sys", "golang.org/x/sync", "github.com/chromedp",
 	"go.opentelemetry.io/proto/otlp", "google.golang.org/protobuf/proto",
 }
 

@@ -94,3 +94,15 @@ func isLoopback(ln net.Listener) bool {
 	addr, ok := ln.Addr().(*net.TCPAddr)
 	return ok && addr.IP.IsLoopback()
 }
+
+// localURL returns an address of ln for programs on this machine.
+func localURL(ln net.Listener) string {
+	host, port, err := net.SplitHostPort(ln.Addr().String())
+	if err != nil {
+		return "" // listeners of this program are of TCP
+	}
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return "http://" + net.JoinHostPort(host, port)
+}

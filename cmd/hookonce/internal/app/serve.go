@@ -142,6 +142,7 @@ func newGateway(ctx context.Context, store driver.Store, o *Options, exporter *t
 		TrustedProxies: o.Settings.Engine.TrustedProxies,
 		Warnings:       func() []string { return *g.warnings.Load() },
 		Metrics:        measured.Handler(),
+		WebhookURL:     localURL(g.public),
 		Logger:         o.Logger,
 	})
 	if err != nil {

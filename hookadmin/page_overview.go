@@ -1,0 +1,321 @@
+package hookadmin
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+// overviewPage is the content of overview.html.
+type overviewPage struct {
+	Warnings []warning
+	Figures  *overviewFigures // nil if the database did not answer, and never has
+	Stale    moment           // when old figures were read; unknown for present ones
+	Span     spanChoice
+}
+
+// overviewFigures is the part of the overview that comes from the database.
+type overviewFigures struct {
+	Story    string
+	Cards    []figure
+	Charts   []chart
+	Strips   []destinationStrip
+	Failures []failure
+	Send     string // the command to begin with; "" if there were deliveries, or no source
+}
+
+// figure is a number and its explanation.
+type figure struct {
+	Name    string
+	Count   string
+	About   string
+	Href    string // the page that lists them
+	Since   moment // time of the oldest item
+	Oldest  string // label of Since
+	Trouble bool   // somebody has to act
+}
+
+// destinationStrip is the strip of one destination.
+type destinationStrip struct {
+	Name, Href string
+	Strip      strip
+	Sent       string // share of attempts
+}
+
+// failure is a dead letter on the overview.
+type failure struct {
+	driver.DeadLetter
+	Href   string
+	From   string // link to its source
+	Failed moment
+}
+
+// spanParameters are the parameters of pages with charts, besides those of all pages.
+var (
+	spanParameters      = []string{"since", "until"}
+	chartPageParameters = slices.Concat(spanParameters, pageParameters)
+)
+
+// spanChoice is the span of time of the charts of a page, with links to others.
+type spanChoice struct {
+	Links  []spanLink
+	Chosen string // the span in words
+	filter driver.SeriesFilter
+}
+
+var spanNames = []struct{ value, name string }{{"1h", "1 h"}, {"6h", "6 h"}, {"24h", "24 h"}, {"7d", "7 d"}, {"30d", "30 d"}}
+
+// chartSpan reads the span of the charts of a page, or answers with an error and returns false.
+func (h *handler) chartSpan(w http.ResponseWriter, r *http.Request, now time.Time) (*spanChoice, bool) {
+	values, ok := h.pageQuery(w, r, spanParameters)
+	if !ok {
+		return nil, false
+	}
+	c, err := parseChartSpan(values, now)
+	if err != nil {
+		h.fail(w, r, http.StatusBadRequest, err.Error(), nil)
+		return nil, false
+	}
+	return c, true
+}
+
+func parseChartSpan(values url.Values, now time.Time) (*spanChoice, error) {
+	given := url.Values{"of": {"deliveries"}}
+	for _, name := range spanParameters {
+		given[name] = values[name]
+	}
+	f, err := ParseSeriesFilter(given, now)
+	if err != nil {
+		return nil, err
+	}
+	c := &spanChoice{filter: *f}
+	chosen := values.Get("since")
+	if chosen == "" && values.Get("until") == "" {
+		chosen = spanNames[0].value
+	}
+	known := false
+	for _, s := range spanNames {
+		current := chosen == s.value && values.Get("until") == ""
+		known = known || current
+		to := url.Values{"since": {s.value}}
+		if refresh := values.Get("refresh"); refresh != "" {
+			to.Set("refresh", refresh)
+		}
+		c.Links = append(c.Links, spanLink{link{"?" + to.Encode(), s.name}, current})
+	}
+	if !known {
+		c.Chosen = f.Since.Format("2006-01-02 15:04") + " to " + f.Until.UTC().Format("2006-01-02 15:04 UTC")
+	}
+	return c, nil
+}
+
+// of returns the filter of another kind of figures in the span of c.
+func (c *spanChoice) of(kind driver.FigureKind) *driver.SeriesFilter {
+	f := c.filter
+	f.Of = kind
+	return &f
+}
+
+// keptPages holds the last content of pages, which they show while the database is away.
+type keptPages struct {
+	mu   sync.Mutex
+	last map[string]keptPage
+}
+
+type keptPage struct {
+	content any
+	at      time.Time
+}
+
+// maxKept bounds the pages that are kept.
+const maxKept = 64
+
+func (k *keptPages) keep(key string, content any, now time.Time) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.last) >= maxKept {
+		clear(k.last)
+	}
+	k.last[key] = keptPage{content, now}
+}
+
+func (k *keptPages) of(key string) keptPage {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.last[key]
+}
+
+// fresh returns the part of a page that comes from the database. If the database does not answer, it
+// is the last one that was read, with its time, or nil.
+func fresh[Part any](h *handler, r *http.Request, now time.Time, read func(context.Context) (*Part, error)) (*Part, moment) {
+	key := r.URL.EscapedPath() + "?" + r.URL.RawQuery
+	ctx, cancel := context.WithTimeout(r.Context(), queryTimeout)
+	defer cancel()
+	part, err := read(ctx)
+	if err == nil {
+		h.kept.keep(key, part, now)
+		return part, moment{}
+	}
+	h.logger.WarnContext(r.Context(), "reading figures failed; the page shows old ones, or none", slog.Any("error", err))
+	last := h.kept.of(key)
+	part, _ = last.content.(*Part)
+	return part, moment{last.at, now}
+}
+
+func (h *handler) showOverview(w http.ResponseWriter, r *http.Request) {
+	now := time.Now()
+	span, ok := h.chartSpan(w, r, now)
+	if !ok {
+		return
+	}
+	stats, err := h.stats(r)
+	if err != nil {
+		h.logger.WarnContext(r.Context(), "counting failed; the overview has no counts", slog.Any("error", err))
+	}
+	content := &overviewPage{Warnings: h.allWarnings(stats), Span: *span}
+	content.Figures, content.Stale = fresh(h, r, now, func(ctx context.Context) (*overviewFigures, error) {
+		if err != nil {
+			return nil, err
+		}
+		return h.overviewFigures(ctx, newStats(stats), span, now)
+	})
+	h.render(w, r, http.StatusOK, "overview.html", &page{
+		Title: "Overview", Content: content, Live: &live{Every: 10}, Charts: true, Made: moment{now, now},
+	})
+}
+
+func (h *handler) overviewFigures(ctx context.Context, stats *Stats, span *spanChoice, now time.Time) (*overviewFigures, error) {
+	byDay := func(kind driver.FigureKind) *driver.SeriesFilter {
+		return &driver.SeriesFilter{Of: kind, Resolution: driver.ByHour, Since: driver.ByHour.Start(now.Add(-23 * time.Hour)), Until: now, Limit: maxPoints}
+	}
+	attempts := span.of(driver.FigureAttempts)
+	attempts.ByName, attempts.Limit = true, maxGrouped
+	filters := []*driver.SeriesFilter{
+		span.of(driver.FigureDeliveries), attempts, span.of(driver.FigureBacklog), byDay(driver.FigureDeliveries), byDay(driver.FigureAttempts),
+	}
+	series, err := h.seriesOf(ctx, filters)
+	if err != nil {
+		return nil, err
+	}
+	dead, err := h.store.DeadLetters(ctx, &driver.MessageFilter{Limit: 5})
+	if err != nil {
+		return nil, fmt.Errorf("reading the newest failures: %w", err)
+	}
+	all := &overviewFigures{
+		Story: story(series[3], series[4], len(h.engine.Destinations()) > 0, now), Cards: figures(stats, now),
+		Charts: []chart{
+			deliveriesChart(filters[0], series[0]), answersChart(filters[0], series[0], h.firstTimeout("")), backlogChart(filters[2], series[2]),
+		},
+	}
+	if sum := sumOf(series[3]); sum == 0 {
+		if sources := h.engine.Sources(); len(sources) > 0 {
+			all.Send = h.sendCommand(&sources[0])
+		}
+	}
+	attempted := byName(series[1])
+	for _, d := range h.engine.Destinations() {
+		of := attempted[d.Name]
+		all.Strips = append(all.Strips, destinationStrip{
+			Name: d.Name, Href: "destinations/" + url.PathEscape(d.Name), Strip: attemptsStrip(attempts, of), Sent: sentShare(of),
+		})
+	}
+	for _, letter := range dead.DeadLetters {
+		all.Failures = append(all.Failures, failure{letter, eventLink("", letter.Source, letter.EventID), "sources/" + url.PathEscape(letter.Source), moment{letter.FailedAt, now}})
+	}
+	return all, nil
+}
+
+// maxGrouped bounds the points of series by name.
+const maxGrouped = 100_000
+
+// seriesOf reads several series.
+func (h *handler) seriesOf(ctx context.Context, filters []*driver.SeriesFilter) ([][]driver.Point, error) {
+	all := make([][]driver.Point, len(filters))
+	for i, f := range filters {
+		points, err := h.store.Series(ctx, f)
+		if err != nil {
+			return nil, fmt.Errorf("reading figures: %w", err)
+		}
+		all[i] = points[:min(len(points), f.Limit)]
+	}
+	return all, nil
+}
+
+// story says in one sentence how the last 24 hours went.
+func story(deliveries, attempts []driver.Point, sends bool, now time.Time) string {
+	all := sumOf(deliveries)
+	if all == 0 {
+		return "No deliveries in the last 24 hours."
+	}
+	parts := []string{countWord(all, "delivery", "deliveries"), grouped(sumOf(deliveries, "ok")) + " new"}
+	if n := sumOf(deliveries, "duplicate"); n > 0 {
+		parts[1] += " (" + countWord(n, "duplicate", "duplicates") + " absorbed)"
+	}
+	if sends {
+		parts = append(parts, grouped(sumOf(attempts, "sent"))+" sent · "+grouped(sumOf(attempts, "dead"))+" dead")
+	}
+	text := strings.Join(parts, " → ")
+	if refused := sumOf(deliveries, "refused"); refused > 0 {
+		text += " · " + grouped(refused) + " refused"
+	}
+	return text + ", since " + driver.ByHour.Start(now.Add(-23*time.Hour)).Format("Monday 15:04 UTC") + "."
+}
+
+func countWord(n int64, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return grouped(n) + " " + many
+}
+
+func sentShare(points []driver.Point) string {
+	sent := sumOf(points, "sent")
+	return percent(sent, sent+sumOf(points, "retry", "dead"))
+}
+
+func figures(s *Stats, now time.Time) []figure {
+	return []figure{
+		{
+			Name: "Dead letters", Count: s.shown("dead_letters", s.DeadLetters), Trouble: s.DeadLetters > 0, Href: "dead-letters",
+			About: "Out of attempts, or failed for good. They stay until you replay or discard them.",
+		},
+		{
+			Name: "Events pending", Count: s.shown("events_pending", s.EventsPending), Href: "events?state=" + driver.StatePending,
+			About:  "Wait for a handler or an SQL consumer.",
+			Oldest: "Oldest due", Since: moment{time.Time(s.OldestPendingAt), now},
+		},
+		{
+			Name: "Messages pending", Count: s.shown("messages_pending", s.MessagesPending), Href: "destinations",
+			About:  "Wait for their next attempt.",
+			Oldest: "First due", Since: moment{time.Time(s.OldestDueAt), now},
+		},
+		{Name: "Messages being sent", Count: s.shown("messages_sending", s.MessagesSending), Href: "destinations", About: "On their way to their destination."},
+		{
+			Name: "Quarantined", Count: s.shown("quarantined", s.Quarantined), Trouble: s.Quarantined > 0, Href: "quarantine",
+			About: "Verified requests without a usable event.",
+		},
+	}
+}
+
+// firstTimeout returns how long the provider of a source waits for an answer; "" means the least
+// patient one of all sources. 0 means that none is known.
+func (h *handler) firstTimeout(source string) (first time.Duration) {
+	for _, s := range h.engine.Sources() {
+		spec := specOf(&s)
+		if (source == "" || s.Name == source) && spec.Retry.Timeout > 0 && (first == 0 || spec.Retry.Timeout < first) {
+			first = spec.Retry.Timeout
+		}
+	}
+	return first
+}
+
+// Missing reports whether the page has no figures, not even old ones.
+func (p *overviewPage) Missing() bool { return p.Figures == nil }

@@ -1,0 +1,262 @@
+package hookadmin
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	hookonce "github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/provider"
+)
+
+// sourcesPage is the content of sources.html.
+type sourcesPage struct {
+	Sources []sourceRow
+	Stale   moment // when old figures were read; unknown for present ones
+	Unknown bool   // the database did not answer, and never has
+}
+
+// sourceRow is a configured source, with its facts from the database.
+type sourceRow struct {
+	Source
+	Title           string // of the provider
+	Href            string
+	Window, Retries string // in words; Retries is "" if not known
+	Timeout         string // the provider's, in words; "" if not known
+	Activity        *sourceActivity
+}
+
+// sourceActivity is how a source did in the last 24 hours.
+type sourceActivity struct {
+	Health, Why string // a badge, and its reason
+	Last        moment // the last delivery
+	Rate        strip
+	Deliveries  int64
+	Refused     string // share
+	P99         string
+	SlowAnswers bool // the 99th percentile is over half the provider's time-out
+	Arming      arming
+}
+
+// arming describes whether hookonce can learn the secret of a source from its provider.
+type arming struct {
+	Possible bool // the provider sends its secret
+	Learned  int  // secrets learned
+	Until    moment
+}
+
+// specOf returns the entry of the catalog for a source.
+func specOf(s *hookonce.SourceStatus) *provider.Spec {
+	spec, err := provider.Lookup(s.Provider)
+	if err != nil {
+		return &provider.Spec{Name: s.Provider, Title: string(s.Provider)} // no source has an unknown provider
+	}
+	return spec
+}
+
+func (h *handler) sourceRows() []sourceRow {
+	all := h.engine.Sources()
+	var rows []sourceRow
+	for i, s := range NewSourcePage(all).Sources {
+		spec := specOf(&all[i])
+		row := sourceRow{Source: s, Title: spec.Title, Href: "sources/" + url.PathEscape(s.Name), Window: inWords(seconds(s.DedupeWindowSeconds))}
+		if s.ProviderRetriesSeconds > 0 {
+			row.Retries = inWords(seconds(s.ProviderRetriesSeconds))
+		}
+		if spec.Retry.Timeout > 0 {
+			row.Timeout = inWords(spec.Retry.Timeout)
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+func (h *handler) showSources(w http.ResponseWriter, r *http.Request) {
+	if _, ok := h.pageQuery(w, r, nil); !ok {
+		return
+	}
+	now := time.Now()
+	content := &sourcesPage{Sources: h.sourceRows()}
+	var known *map[string]*sourceActivity
+	known, content.Stale = fresh(h, r, now, func(ctx context.Context) (*map[string]*sourceActivity, error) {
+		return h.activity(ctx, content.Sources, now)
+	})
+	content.Unknown = known == nil
+	for i := range content.Sources {
+		if row := &content.Sources[i]; known != nil {
+			row.Activity = (*known)[row.Name]
+		}
+	}
+	h.render(w, r, http.StatusOK, "sources.html", &page{Title: "Sources", Content: content, Live: &live{Every: 10}, Made: moment{now, now}})
+}
+
+// activity reads how sources did.
+func (h *handler) activity(ctx context.Context, rows []sourceRow, now time.Time) (*map[string]*sourceActivity, error) {
+	all := make(map[string]*sourceActivity, len(rows))
+	if len(rows) == 0 {
+		return &all, nil
+	}
+	names := make([]string, len(rows))
+	for i := range rows {
+		names[i] = rows[i].Name
+	}
+	learned, err := h.store.LearnedSecrets(ctx, names)
+	if err != nil {
+		return nil, fmt.Errorf("reading learned secrets: %w", err)
+	}
+	of := func(by driver.Resolution, since time.Duration) *driver.SeriesFilter {
+		f := &driver.SeriesFilter{Of: driver.FigureDeliveries, Resolution: by, Since: by.Start(now.Add(-since)), Until: now, ByName: true, Limit: maxGrouped}
+		if len(names) == 1 {
+			f.Name = names[0]
+		}
+		return f
+	}
+	filters := []*driver.SeriesFilter{of(driver.ByHour, 23*time.Hour), of(driver.ByMinute, time.Hour), of(driver.ByDay, driver.ByHour.Kept())}
+	series, err := h.seriesOf(ctx, filters)
+	if err != nil {
+		return nil, err
+	}
+	today, hour, long := byName(series[0]), byName(series[1]), byName(series[2])
+	for i := range rows {
+		name := names[i]
+		a := newActivity(&rows[i], filters[0], today[name])
+		a.Last = moment{lastOf(hour[name], time.Minute, now), now}
+		if !a.Last.Known() {
+			a.Last = moment{lastOf(today[name], time.Hour, now), now}
+		}
+		if !a.Last.Known() {
+			a.Last = moment{lastOf(long[name], 24*time.Hour, now), now}
+		}
+		a.Arming = arming{Possible: h.engine.CanLearn(name), Learned: len(learned[i].Secrets)}
+		if learned[i].Armed() {
+			a.Arming.Until = moment{learned[i].ArmedUntil, now}
+		}
+		all[name] = a
+	}
+	return &all, nil
+}
+
+// newActivity sums up the deliveries of a source by the hour, and judges them.
+func newActivity(s *sourceRow, f *driver.SeriesFilter, points []driver.Point) *sourceActivity {
+	n, refused, failed := sumOf(points), sumOf(points, "refused"), sumOf(points, "failed", "unavailable")
+	buckets := bucketsOf(points)
+	a := &sourceActivity{
+		Rate: sparkline(f, points, "delivery", "deliveries"), Deliveries: n, Refused: percent(refused, n), P99: within(buckets, driver.FigureDeliveries.Bounds(), .99),
+	}
+	spec := specOf(&hookonce.SourceStatus{Provider: provider.Name(s.Provider)})
+	if b := bucketOf(buckets, .99); b >= 0 && spec.Retry.Timeout > 0 {
+		a.SlowAnswers = placeOf(spec.Retry.Timeout/2, driver.FigureDeliveries.Bounds()) < float64(b)
+	}
+	switch {
+	case n > 0 && refused == n:
+		a.Health, a.Why = "trouble", "Every delivery of the last 24 hours was refused. Wrong secret?"
+	case failed > 0:
+		a.Health, a.Why = "watch", countWord(failed, "delivery was", "deliveries were")+" answered 5xx. The provider repeats them."
+	case s.shortWindow():
+		a.Health, a.Why = "watch", "The provider retries for longer than the dedupe window."
+	case a.SlowAnswers:
+		a.Health, a.Why = "watch", "Answers take over half of the provider's time-out."
+	case refused*20 > n:
+		a.Health, a.Why = "watch", a.Refused+" of the deliveries were refused."
+	case s.Unsigned:
+		a.Health, a.Why = "watch", "Requests are not verified."
+	case n == 0:
+		a.Health, a.Why = "silent", "No deliveries in the last 24 hours."
+	default:
+		a.Health, a.Why = "working", ""
+	}
+	return a
+}
+
+// sourcePage is the content of source.html.
+type sourcePage struct {
+	sourceRow
+	URL     string
+	Full    bool // URL has a host
+	Send    string
+	Spec    *provider.Spec
+	Span    spanChoice
+	Figures *sourceFigures // nil if the database did not answer, and never has
+	Stale   moment
+	Events  string // link to its events
+}
+
+// sourceFigures is the part of the page of a source that comes from the database.
+type sourceFigures struct {
+	Activity *sourceActivity
+	Charts   []chart
+	Refusals []reasonCount
+}
+
+// reasonCount is how often a source refused for a reason.
+type reasonCount struct {
+	Reason string
+	N      string
+}
+
+func (h *handler) showSource(w http.ResponseWriter, r *http.Request) {
+	now := time.Now()
+	span, ok := h.chartSpan(w, r, now)
+	if !ok {
+		return
+	}
+	rows := h.sourceRows()
+	at := slices.IndexFunc(rows, func(s sourceRow) bool { return s.Name == r.PathValue("name") })
+	if at < 0 {
+		h.fail(w, r, http.StatusNotFound, "There is no such source in the settings.", nil)
+		return
+	}
+	row, status := &rows[at], h.engine.Sources()[at]
+	content := &sourcePage{
+		sourceRow: *row, URL: h.webhookURL(row.Name), Full: h.webhooks != "", Send: h.sendCommand(&status), Span: *span, Spec: specOf(&status),
+	}
+	content.Events = "../events" + queryOf(url.Values{"source": {row.Name}})
+	content.Figures, content.Stale = fresh(h, r, now, func(ctx context.Context) (*sourceFigures, error) {
+		return h.sourceFigures(ctx, row, span, now)
+	})
+	h.render(w, r, http.StatusOK, "source.html", &page{
+		Title: row.Name + " · Sources", Heading: row.Name, Up: &link{"../sources", "Sources"}, Content: content,
+		Live: &live{Every: 10}, Charts: true, Made: moment{now, now},
+	})
+}
+
+func (h *handler) sourceFigures(ctx context.Context, row *sourceRow, span *spanChoice, now time.Time) (*sourceFigures, error) {
+	activity, err := h.activity(ctx, []sourceRow{*row}, now)
+	if err != nil {
+		return nil, err
+	}
+	named := func(kind driver.FigureKind) *driver.SeriesFilter {
+		f := span.of(kind)
+		f.Name = row.Name
+		return f
+	}
+	// Late duplicates are rare: the histogram covers all that is kept by the hour.
+	late := named(driver.FigureDuplicates)
+	late.Resolution, late.Since, late.Until = driver.ByDay, driver.ByDay.Start(now.Add(-driver.ByHour.Kept())), now
+	filters := []*driver.SeriesFilter{named(driver.FigureDeliveries), named(driver.FigureRefusals), late}
+	series, err := h.seriesOf(ctx, filters)
+	if err != nil {
+		return nil, err
+	}
+	timeout := h.firstTimeout(row.Name)
+	all := &sourceFigures{Activity: (*activity)[row.Name], Charts: []chart{
+		deliveriesChart(filters[0], series[0]), answersChart(filters[0], series[0], timeout),
+		latenessChart(series[2], seconds(row.DedupeWindowSeconds)),
+	}}
+	for _, reason := range hookonce.RefusalReasons() {
+		if n := sumOf(series[1], reason); n > 0 {
+			all.Refusals = append(all.Refusals, reasonCount{reason, grouped(n)})
+		}
+	}
+	return all, nil
+}
+
+// Missing reports whether the page has no figures, not even old ones.
+func (p *sourcePage) Missing() bool { return p.Figures == nil }
+
+// Missing reports whether the page has no figures, not even old ones.
+func (p *sourcesPage) Missing() bool { return p.Unknown }

@@ -1,0 +1,271 @@
+package browser
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	_ "modernc.org/sqlite"
+
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/hookmigrate"
+	"github.com/hookonce/hookonce/hooksql"
+	"github.com/hookonce/hookonce/internal/test/rig"
+)
+
+// settings have every state that the pages show: a source that works, one with a short window, one
+// that is unsigned, one that nothing was sent to; a destination that works, and one that fails.
+const settings = `database: sqlite:hookonce.db
+sources:
+  stripe:
+    provider: stripe
+    secrets: ["${STRIPE_SECRET}"]
+  github:
+    provider: github
+    secrets: ["${GITHUB_SECRET}"]
+  shop:
+    provider: shopify
+    secrets: ["${SHOP_SECRET}"]
+    dedupe_window: 1h
+  lab:
+    provider: none
+    event: {id: "body:id", type: "body:type"}
+destinations:
+  billing:
+    url: %[1]s/ok
+  ledger:
+    url: %[1]s/fails
+    retry: {attempts: 1}
+routes:
+  - name: billing
+    sources: [stripe, lab]
+    types: ["invoice.paid"]
+    to: billing
+  - name: ledger
+    types: ["invoice.voided"]
+    to: ledger
+`
+
+const (
+	stripeSecret = "whsec_for_the_browser_test"
+	githubSecret = "a-secret-of-github-16-bytes"
+	shopSecret   = "a-secret-of-shopify-16-bytes"
+)
+
+// gateway is a running "hookonce serve" on SQLite.
+type gateway struct {
+	dir, program  string
+	env           []string
+	public, admin string // URLs
+	log           safeBuffer
+}
+
+// safeBuffer is a buffer for concurrent use.
+type safeBuffer struct {
+	mu  sync.Mutex
+	all bytes.Buffer
+}
+
+func (b *safeBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.all.Write(p)
+}
+
+func (b *safeBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.all.String()
+}
+
+// program builds the gateway, once.
+var program = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "hookonce-browser-")
+	if err != nil {
+		return "", err
+	}
+	binary := filepath.Join(dir, "hookonce")
+	cmd := exec.Command("go", "build", "-o", binary, "./cmd/hookonce")
+	cmd.Dir = filepath.Join("..", "..", "..")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building the gateway: %w\n%s", err, out)
+	}
+	return binary, nil
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if path, err := program(); err == nil {
+		_ = os.RemoveAll(filepath.Dir(path)) // otherwise it stays in the folder for temporary files
+	}
+	os.Exit(code)
+}
+
+// startGateway starts a gateway whose figures of the last hours are made up, and sends events to it.
+func startGateway(t *testing.T) *gateway {
+	t.Helper()
+	binary, err := program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sink := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		if r.URL.Path == "/fails" {
+			http.Error(w, `{"error":"the ledger <b>is closed</b> until Monday"}`, http.StatusInternalServerError)
+		}
+	}))
+	t.Cleanup(sink.Close)
+	g := &gateway{dir: t.TempDir(), program: binary, env: []string{
+		"STRIPE_SECRET=" + stripeSecret, "GITHUB_SECRET=" + githubSecret, "SHOP_SECRET=" + shopSecret,
+	}}
+	if err := os.WriteFile(filepath.Join(g.dir, "hookonce.yaml"), fmt.Appendf(nil, settings, sink.URL), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	g.makeHistory(t)
+	g.serve(t)
+	g.sendEvents(t)
+	return g
+}
+
+// command prepares a run of the program.
+func (g *gateway) command(args ...string) *exec.Cmd {
+	cmd := exec.Command(g.program, args...)
+	cmd.Dir = g.dir
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + g.dir, "NO_COLOR=1"}, g.env...)
+	return cmd
+}
+
+var addresses = regexp.MustCompile(`(?m)serving (webhooks|the admin API).*?\b(127\.0\.0\.1:\d+)`)
+
+func (g *gateway) serve(t *testing.T) {
+	t.Helper()
+	cmd := g.command("serve", "--config", "hookonce.yaml", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+	cmd.Stdout, cmd.Stderr = &g.log, &g.log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("the gateway ended with %v", err)
+		}
+		if t.Failed() {
+			t.Logf("log of the gateway:\n%s", g.log.String())
+		}
+	})
+	rig.WaitFor(t, func() bool {
+		for _, m := range addresses.FindAllStringSubmatch(g.log.String(), -1) {
+			if m[1] == "webhooks" {
+				g.public = "http://" + m[2]
+			} else {
+				g.admin = "http://" + m[2]
+			}
+		}
+		return g.public != "" && g.admin != "" && g.get(t, "/readyz") != ""
+	})
+}
+
+// get returns the body of an answer of the admin listener; "" unless it is 200.
+func (g *gateway) get(t *testing.T, path string) string {
+	t.Helper()
+	resp, err := http.Get(g.admin + path)
+	if err != nil {
+		return ""
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		return ""
+	}
+	return string(body)
+}
+
+// send runs "hookonce send".
+func (g *gateway) send(t *testing.T, source, provider string, args ...string) {
+	t.Helper()
+	cmd := g.command(append([]string{"send", g.public + "/webhooks/" + source, "--provider", provider}, args...)...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("hookonce send to %s: %v\n%s", source, err, out)
+	}
+}
+
+// eventID is the id of an event that is dead.
+const eventID = "evt_browser"
+
+func (g *gateway) sendEvents(t *testing.T) {
+	t.Helper()
+	stripe := []string{"--secret", stripeSecret}
+	g.send(t, "stripe", "stripe", append(stripe, "--type", "invoice.paid", "--times", "40", "--duplicate", "2", "--concurrency", "8", "--shuffle")...)
+	g.send(t, "stripe", "stripe", append(stripe, "--type", "invoice.voided", "--id", eventID, "--duplicate", "1")...)
+	g.send(t, "stripe", "stripe", append(stripe, "--type", "invoice.voided", "--times", "6")...)
+	g.send(t, "stripe", "stripe", append(stripe, "--corrupt", "--times", "3")...)
+	g.send(t, "github", "github", "--secret", "a-secret-that-is-another-one", "--corrupt", "--times", "4")
+	for _, body := range []string{`{"id":"<script>alert(1)</script>","type":"a\u202eb"}`, `{"type":"without an id"}`} {
+		resp, err := http.Post(g.public+"/webhooks/lab", "application/json", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+	}
+	rig.WaitFor(t, func() bool {
+		letters := g.get(t, "/api/v1/dead-letters")
+		return strings.Contains(letters, eventID) && strings.Contains(g.get(t, "/api/v1/series?of=deliveries&source=github"), "refused") &&
+			strings.Contains(g.get(t, "/api/v1/refused"), "github")
+	})
+}
+
+// makeHistory adds the figures of an hour before now, so that charts have a shape.
+func (g *gateway) makeHistory(t *testing.T) {
+	t.Helper()
+	store, err := hooksql.OpenSQLite("sqlite", filepath.Join(g.dir, "hookonce.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = store.Close() }()
+	if _, err := hookmigrate.Up(t.Context(), store); err != nil {
+		t.Fatal(err)
+	}
+	var all []driver.Figure
+	now := time.Now()
+	for i := 1; i < 60; i++ {
+		at := now.Add(-time.Duration(i) * time.Minute)
+		wave := 60 + int64(50*math.Sin(float64(i)/9))
+		all = append(all,
+			driver.Figure{Of: driver.FigureDeliveries, At: at, Name: "stripe", Label: "ok", N: wave, Buckets: spread(wave, 3)},
+			driver.Figure{Of: driver.FigureDeliveries, At: at, Name: "stripe", Label: "duplicate", N: wave / 2, Buckets: spread(wave/2, 2)},
+			driver.Figure{Of: driver.FigureAttempts, At: at, Name: "billing", Label: "sent", N: wave, Buckets: spread(wave, 4)},
+			driver.Figure{Of: driver.FigureDuplicates, At: at, Name: "stripe", N: wave / 2, Buckets: spread(wave/2, 3)},
+			driver.Figure{Of: driver.FigureBacklog, At: at, Name: "billing", Label: driver.BacklogMessages, N: wave / 3},
+			driver.Figure{Of: driver.FigureBacklog, At: at, Name: "billing", Label: driver.BacklogMessagesAge, N: wave / 5},
+		)
+		if i%7 == 0 {
+			all = append(all,
+				driver.Figure{Of: driver.FigureDeliveries, At: at, Name: "stripe", Label: "refused", N: 12},
+				driver.Figure{Of: driver.FigureRefusals, At: at, Name: "stripe", Label: "signature_wrong", N: 12},
+				driver.Figure{Of: driver.FigureAttempts, At: at, Name: "billing", Label: "retry", N: 9, Buckets: spread(9, 9)})
+		}
+	}
+	if err := store.AddFigures(t.Context(), &driver.AddFiguresParams{Figures: all}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// spread puts n into buckets around one of them.
+func spread(n int64, around int) (buckets [driver.FigureBuckets]int64) {
+	buckets[around] = n / 2
+	buckets[around+1] = n / 4
+	buckets[around-1] = n - n/2 - n/4
+	return buckets
+}
