@@ -33,8 +33,11 @@ type eventPage struct {
 	Headers   []headerRow
 	BadHeader bool // the stored headers cannot be read
 
-	Messages []messageRow
-	Tries    []tryRow // of a handler
+	Deliveries []deliveryRow // newest first
+	More       int64         // deliveries before those
+	Other      *otherBody    // nil if all bodies were the same
+	Messages   []messageRow
+	Tries      []tryRow // of a handler
 
 	Commands []command
 	Replay   *replayPlan // nil if the event cannot be replayed
@@ -82,6 +85,7 @@ type tryRow struct {
 	At         moment
 	Took       string
 	Error      text
+	Response   *bodyView // nil if none is kept
 }
 
 // command is a command to copy.
@@ -149,10 +153,12 @@ func (h *handler) showEventPage(w http.ResponseWriter, r *http.Request) {
 	}
 	content.State, content.Note, content.Error = detail.State, newText(detail.Note, 200), newText(detail.LastError, 300)
 	content.Facts = eventFacts(content.Root, detail, now)
-	content.Timeline = newTimeline(detail, now)
+	content.Timeline = newTimeline(detail, found.Recent, now)
+	content.Deliveries, content.Other = deliveryRows(found.Recent, now), newOtherBody(found, now)
+	content.More = max(0, found.Deliveries.Count-int64(len(found.Recent)))
 	content.Headers = headerRows(detail.Headers)
 	content.addBody(r, found, detail)
-	content.addMessages(detail, now)
+	content.addMessages(found, detail, now)
 	content.Replay = newReplayPlan(detail)
 	content.Form = h.newForm(r)
 	content.Commands = h.commandsFor(content, found, detail)
@@ -223,7 +229,7 @@ func contentType(headers map[string][]string) string {
 	return ""
 }
 
-func (c *eventPage) addMessages(d *EventDetail, now time.Time) {
+func (c *eventPage) addMessages(found *driver.EventDetail, d *EventDetail, now time.Time) {
 	tries := make(map[string][]tryRow)
 	for i := range d.Attempts {
 		a := &d.Attempts[i]
@@ -232,6 +238,9 @@ func (c *eventPage) addMessages(d *EventDetail, now time.Time) {
 		}
 		if a.StatusCode != nil {
 			row.Status = *a.StatusCode
+		}
+		if try := &found.Tries[i]; len(try.Response) > 0 {
+			row.Response = newSample(try.Response, int64(len(try.Response)))
 		}
 		tries[a.MessageID] = append(tries[a.MessageID], row)
 	}

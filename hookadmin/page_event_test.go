@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookadmin"
@@ -350,4 +351,29 @@ func TestTimelineOnThePage(t *testing.T) {
 		t.Errorf("marks %q", got)
 	}
 	wantText(t, page, "next attempt due")
+}
+
+// The page shows each kept delivery, the difference of another body, and the answer to an attempt.
+func TestEvidenceOnThePage(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t)
+	g.enqueue(t, "e1")
+	var done driver.CompleteParams
+	for _, m := range g.lease(t) {
+		done.Completions = append(done.Completions, driver.Completion{
+			ID: m.ID, Token: m.Token, Outcome: driver.MessageDead, StatusCode: 422, Error: "answered 422", Response: []byte(`{"error":"<b>closed</b>"}`), ResponseType: "application/json",
+		})
+	}
+	if _, err := g.store.Complete(t.Context(), &done); err != nil {
+		t.Fatal(err)
+	}
+	count := driver.DeliveryCount{Key: driver.EventKey("lab", "e1"), Duplicates: 2, OtherBodies: 1, Recent: []driver.Delivery{
+		{At: noon.Add(time.Hour), Remote: "203.0.113.9:1", Gateway: "gw-2"}, {At: noon.Add(time.Minute), Remote: "203.0.113.8:1", Gateway: "gw-1", SameBody: true},
+	}, Other: &driver.OtherBody{At: noon.Add(time.Hour), Body: []byte(`{"late":1}`), Size: 10}}
+	if err := g.store.CountDeliveries(t.Context(), &driver.CountDeliveriesParams{Counts: []driver.DeliveryCount{count}, Now: noon.Add(time.Hour)}); err != nil {
+		t.Fatal(err)
+	}
+	page := g.show(t, "/events/lab/e1", 200)
+	wantText(t, page, "203.0.113.9:1 gw-2 another body", "203.0.113.8:1 gw-1 the same", "Same id, other body", `+ "late": 1`, "duplicate with another body", `Answer, 25 bytes {"error":"<b>closed</b>"}`)
+	wantIntact(t, "the page", page)
 }

@@ -175,7 +175,7 @@ func TestTimeline(t *testing.T) {
 		Attempts:   []Attempt{{MessageID: "m", Number: 1, Outcome: "retry", At: Time(at.Add(time.Second)), Error: "answered 500"}},
 		History:    []History{{At: Time(at.Add(2 * time.Second)), Action: "replayed_as_new"}},
 	}
-	line := newTimeline(d, at.Add(2*time.Minute))
+	line := newTimeline(d, nil, at.Add(2*time.Minute))
 	var got []string
 	for _, m := range line.Moments {
 		got = append(got, m.After+" "+m.Lane+" "+m.Kind+" "+m.What)
@@ -197,7 +197,7 @@ func TestTimeline(t *testing.T) {
 	for range 300 {
 		d.Attempts = append(d.Attempts, Attempt{MessageID: "gone", Number: 2, Outcome: "dead", At: Time(at.Add(time.Second))})
 	}
-	if line := newTimeline(d, at); len(line.Moments) != maxMoments || line.Left != 106 {
+	if line := newTimeline(d, nil, at); len(line.Moments) != maxMoments || line.Left != 106 {
 		t.Errorf("%d moments, %d left out", len(line.Moments), line.Left)
 	}
 	for kind := range marks {

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/hookonce/hookonce/driver"
 )
 
 // maxMoments bounds the moments of a timeline: the oldest and the newest of a longer one are shown.
@@ -41,10 +43,10 @@ var marks = map[string]string{
 	"due":       "M0,-5L4,0L0,5L-4,0z",
 }
 
-// newTimeline returns the timeline of d at now; nil if nothing is known about its times.
-func newTimeline(d *EventDetail, now time.Time) *timeline {
+// newTimeline returns the timeline of d, with its recent deliveries, at now; nil if nothing is known about its times.
+func newTimeline(d *EventDetail, recent []driver.Delivery, now time.Time) *timeline {
 	t := &timeline{}
-	t.addDeliveries(d)
+	t.addDeliveries(d, recent)
 	t.addEvent(d)
 	for i := range d.Attempts {
 		t.addAttempt(d, &d.Attempts[i])
@@ -84,9 +86,20 @@ const (
 	laneEvent      = "event"
 )
 
-func (t *timeline) addDeliveries(d *EventDetail) {
+func (t *timeline) addDeliveries(d *EventDetail, recent []driver.Delivery) {
 	t.add(d.Deliveries.FirstAt, laneDeliveries, "delivery", "first delivery", "")
-	if d.Deliveries.Count > 1 {
+	for i := range recent {
+		r := &recent[i]
+		if r.At.Equal(time.Time(d.Deliveries.FirstAt)) {
+			continue
+		}
+		what := "duplicate"
+		if !r.SameBody {
+			what = "duplicate with another body"
+		}
+		t.add(Time(r.At), laneDeliveries, "duplicate", what, "")
+	}
+	if len(recent) == 0 && d.Deliveries.Count > 1 {
 		t.add(d.Deliveries.LastAt, laneDeliveries, "duplicate", "last of "+grouped(d.Deliveries.Count)+" deliveries", "")
 	}
 }
