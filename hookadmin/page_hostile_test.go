@@ -61,7 +61,7 @@ var (
 	tagPattern  = regexp.MustCompile(`^</?([a-z][a-z0-9]*)((?:\s+[a-zA-Z0-9-]+(?:="[^"<>]*")?)*)\s*/?>`)
 	attrPattern = regexp.MustCompile(`([a-zA-Z0-9-]+)(?:="([^"<>]*)")?`)
 	elements    = strings.Fields("a article body bdi button caption code circle dd desc details dialog div dl dt fieldset form g h1 h2 h3 head header " +
-		"html input kbd label legend li line link main meta nav ol option p path pre script section select span strong summary svg symbol table tbody " +
+		"html input kbd rect label legend li line link main meta nav ol option p path pre script section select span strong summary svg symbol table tbody " +
 		"td text th thead time title tr ul use")
 )
 

@@ -16,13 +16,14 @@ import (
 // letterParameters are the parameters of the page /dead-letters. select=page ticks all rows, for
 // browsers without JavaScript.
 var letterParameters = []string{
-	"source", "type", "destination", "note", "id", "message_id", "q", "since", "until", "tz", "limit", "cursor", "select", "refresh",
+	"source", "type", "destination", "note", "signature", "id", "message_id", "q", "since", "until", "tz", "limit", "cursor", "select", "refresh",
 }
 
 // lettersPage is the content of deadletters.html.
 type lettersPage struct {
 	*listPage
 	Form    form
+	Groups  *letterGroups // nil if the page shows none
 	Rows    []letterRow
 	Here    string // the query of this page, for the way back
 	Select  string // link to the page with all rows ticked
@@ -74,9 +75,11 @@ func (h *handler) showLettersPage(w http.ResponseWriter, r *http.Request) {
 		l.searchedUntil(found.SearchedUntil, now)
 		if len(content.Rows) == 0 && l.Searched == "" {
 			l.Empty = h.noLetters(r, l)
+		} else {
+			content.Groups = h.groupsFor(r, l, now)
 		}
 	}
-	for _, name := range letterParameters[:9] {
+	for _, name := range letterParameters[:10] {
 		if v := values.Get(name); v != "" {
 			content.Matched = append(content.Matched, formField{Name: name, Value: v})
 		}
@@ -107,6 +110,7 @@ func (l *listPage) letterFields(h *handler) {
 	l.field("message_id", "Message id", "msg_1")
 	l.field("q", "Text in id, type or body", "")
 	l.field("note", "Note", driver.NoteTxEnded)
+	l.field("signature", "Error signature", "answered #")
 	l.field("since", "Since", "2h, 7d or 2026-01-31 08:00")
 	l.field("until", "Until", "")
 	l.field("tz", "Time zone", "UTC, +02:00, Europe/Berlin")

@@ -3,6 +3,7 @@ package hookadmin_test
 import (
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -43,6 +44,29 @@ func TestDeadLettersPage(t *testing.T) {
 	wantText(t, g.show(t, "/dead-letters?state=done", 400), `state: "done" is not a state here`)
 	wantText(t, g.show(t, "/dead-letters?q=nothing&type=t", 200), "There are some without q.")
 	wantText(t, newGateway(t).show(t, "/dead-letters", 200), "No dead letters.")
+}
+
+// Groups come before the letters, the largest first, each with a link to its letters.
+func TestGroupsOfDeadLetters(t *testing.T) {
+	t.Parallel()
+	g, _ := newLetters(t)
+	page := g.show(t, "/dead-letters", 200)
+	wantText(t, page, "Kind of error", "2 answered # billing", "1 panic: no events of lab")
+	only := linksOn(t, page, "/dead-letters", "answered #")
+	if len(only) != 1 || only[0] != "/dead-letters?destination=billing&signature=answered+%23" {
+		t.Fatalf("the group links to %q", only)
+	}
+	if diff := cmp.Diff([]string{"d1", "d2"}, sorted(idsOn(g.show(t, only[0], 200)))); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if strings.Contains(text(g.show(t, "/dead-letters?type=t", 200)), "Kind of error") {
+		t.Error("groups are shown beside a filter that does not select them")
+	}
+}
+
+func sorted(list []string) []string {
+	slices.Sort(list)
+	return list
 }
 
 // A replay of ticked rows shows its plan first, and acts once it is confirmed.

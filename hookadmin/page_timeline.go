@@ -99,7 +99,8 @@ func (t *timeline) addDeliveries(d *EventDetail, recent []driver.Delivery) {
 		}
 		t.add(Time(r.At), laneDeliveries, "duplicate", what, "")
 	}
-	if len(recent) == 0 && d.Deliveries.Count > 1 {
+	// The newest ones are counted before they are kept one by one.
+	if d.Deliveries.Count > 1 && (len(recent) == 0 || recent[0].At.Before(time.Time(d.Deliveries.LastAt))) {
 		t.add(d.Deliveries.LastAt, laneDeliveries, "duplicate", "last of "+grouped(d.Deliveries.Count)+" deliveries", "")
 	}
 }
@@ -196,12 +197,12 @@ type chartMark struct {
 }
 
 const (
-	laneHeight = 34
+	laneHeight = 32
 	maxLanes   = 24 // further destinations share the last one
 )
 
 func newTimelineChart(moments []happening, now time.Time) *timelineChart {
-	c := &timelineChart{Width: 720, Left: 150, Right: 700}
+	c := &timelineChart{Width: 960, Left: 170, Right: 920}
 	first, last := moments[0].At.at, moments[len(moments)-1].At.at
 	span := float64(max(last.Sub(first), 100*time.Millisecond).Milliseconds())
 	x := func(at time.Time) float64 {
