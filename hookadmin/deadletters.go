@@ -2,6 +2,7 @@ package hookadmin
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"net/http"
 	"time"
@@ -23,11 +24,17 @@ func (h *handler) listDeadLetters(w http.ResponseWriter, r *http.Request) {
 }
 
 func (h *handler) replayDead(w http.ResponseWriter, r *http.Request) {
-	h.workOn(w, r, h.engine.ReplayDead, NewReplayedDead)
+	h.workOn(w, r, driver.JobReplay, h.engine.ReplayDead, func(worked hookonce.Worked, complete bool, _ string) *Worked {
+		return NewReplayedDead(worked, complete)
+	})
 }
 
 func (h *handler) discardDead(w http.ResponseWriter, r *http.Request) {
-	h.workOn(w, r, h.engine.Discard, NewDiscarded)
+	h.workOn(w, r, driver.JobDiscard, h.engine.Discard, func(worked hookonce.Worked, complete bool, id string) *Worked {
+		out := NewDiscarded(worked, complete)
+		out.RequestID = id
+		return out
+	})
 }
 
 // deadLettersRequest is the body of POST /api/v1/dead-letters/replay and /discard. Its keys select
@@ -37,6 +44,7 @@ type deadLettersRequest struct {
 	Type        string   `json:"type"`
 	Destination string   `json:"destination"`
 	Note        string   `json:"note"`
+	Signature   string   `json:"signature"`
 	IDs         []string `json:"ids"` // event ids
 	MessageIDs  []string `json:"message_ids"`
 	Q           string   `json:"q"`
@@ -49,7 +57,7 @@ type deadLettersRequest struct {
 
 // selection returns the dead letters that q selects.
 func (q *deadLettersRequest) selection(now time.Time) (*hookonce.DeadLetters, error) {
-	filtered := q.Source+q.Type+q.Destination+q.Note+q.Q+q.Since+q.Until != "" || q.IDs != nil || q.MessageIDs != nil
+	filtered := q.Source+q.Type+q.Destination+q.Note+q.Signature+q.Q+q.Since+q.Until != "" || q.IDs != nil || q.MessageIDs != nil
 	switch {
 	case !filtered && !q.All:
 		return nil, &ParameterError{"all", "must be true unless other keys select dead letters"}
@@ -64,7 +72,7 @@ func (q *deadLettersRequest) selection(now time.Time) (*hookonce.DeadLetters, er
 	}
 	which := &hookonce.DeadLetters{
 		Filter: driver.MessageFilter{
-			Source: q.Source, Type: q.Type, Destination: q.Destination, Note: q.Note, Text: q.Q,
+			Source: q.Source, Type: q.Type, Destination: q.Destination, Note: q.Note, Signature: q.Signature, Text: q.Q,
 		},
 		EventIDs:   q.IDs,
 		MessageIDs: q.MessageIDs,
@@ -82,11 +90,23 @@ func (q *deadLettersRequest) selection(now time.Time) (*hookonce.DeadLetters, er
 	return which, nil
 }
 
-// workOn calls work for the dead letters that r selects, for at most bulkTimeout.
+// request returns the request of a job with the same selection.
+func (q *deadLettersRequest) request(action, id string, which *hookonce.DeadLetters) *hookonce.JobRequest {
+	return &hookonce.JobRequest{
+		Of: driver.JobOfDeadLetters, Action: action, Rate: q.Rate, RequestID: id, Start: true,
+		Select: driver.JobSelection{
+			Source: q.Source, Type: q.Type, Destination: q.Destination, Note: q.Note, Signature: q.Signature, Text: q.Q,
+			Since: timeOrNil(which.Filter.Since), Until: timeOrNil(which.Filter.Until),
+		},
+	}
+}
+
+// workOn calls work for the dead letters that r selects, for at most bulkTimeout. More than
+// hookonce.ManyDeadLetters become a job.
 func (h *handler) workOn(
-	w http.ResponseWriter, r *http.Request,
+	w http.ResponseWriter, r *http.Request, action string,
 	work func(context.Context, *hookonce.DeadLetters) (hookonce.Worked, error),
-	shape func(hookonce.Worked, bool) *Worked,
+	shape func(hookonce.Worked, bool, string) *Worked,
 ) {
 	var q deadLettersRequest
 	if !h.read(w, r, &q) {
@@ -97,6 +117,21 @@ func (h *handler) workOn(
 		h.fail(w, r, http.StatusUnprocessableEntity, err.Error(), nil)
 		return
 	}
+	id, refused := requestID(r)
+	if refused != nil {
+		h.refuse(w, r, refused)
+		return
+	}
+	if job, answered := h.asJob(w, r, q.request(action, id, which), which); answered {
+		if job != "" {
+			h.accept(w, job)
+		}
+		return
+	}
+	if action == driver.JobDiscard && id == "" {
+		id = "req_" + rand.Text()
+	}
+	which.Operation = id
 	// Where the server does not support this, it fails and the server's own deadline holds.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(bulkTimeout + answerTimeout))
 	ctx, cancel := context.WithTimeout(r.Context(), bulkTimeout)
@@ -106,7 +141,29 @@ func (h *handler) workOn(
 		h.failChange(w, r, howToGoOn(&worked), fmt.Errorf("working on dead letters: %w", err))
 		return
 	}
-	writeJSON(w, shape(worked, err == nil))
+	writeJSON(w, shape(worked, err == nil, id))
+}
+
+// asJob starts a job for a selection of many dead letters. It reports whether r is answered, or a job
+// was started.
+func (h *handler) asJob(w http.ResponseWriter, r *http.Request, request *hookonce.JobRequest, which *hookonce.DeadLetters) (job string, answered bool) {
+	if which.EventIDs != nil || which.MessageIDs != nil || !which.Filter.After.IsZero() {
+		return "", false
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), queryTimeout)
+	defer cancel()
+	many, err := h.engine.HasMany(ctx, &request.Select)
+	switch {
+	case err != nil:
+		h.failChange(w, r, "Nothing was done. Repeating it is safe.", fmt.Errorf("counting dead letters: %w", err))
+		return "", true
+	case !many:
+		return "", false
+	}
+	if started := h.addJob(w, r, request); started != nil {
+		return started.ID, true
+	}
+	return "", true
 }
 
 // howToGoOn returns how many dead letters were handled, and the cursor that continues after them.

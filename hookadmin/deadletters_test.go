@@ -153,6 +153,8 @@ func TestBulkSelections(t *testing.T) {
 		{`{"destination":"crm","q":"ada"}`, 0, 0, all},
 		{`{"since":"2026-01-31T13:00:00Z","until":"2026-01-31T14:00:00Z"}`, 1, 0, []string{"a", "a"}},
 		{`{"note":"no such note"}`, 0, 0, all},
+		{`{"signature":"answered #"}`, 3, 0, []string{}},
+		{`{"signature":"answered"}`, 0, 0, all},
 	}
 	for _, tt := range tests {
 		for target, key := range map[string]string{replayDead: "replayed", discardDead: "discarded"} {
@@ -161,6 +163,10 @@ func TestBulkSelections(t *testing.T) {
 				g, _ := newDead(t)
 				got := readJSON[map[string]any](t, g.post(t, target, tt.body))
 				want := map[string]any{key: float64(tt.done), "passed": float64(tt.passed), "complete": true, "next": ""}
+				if id, named := got["request_id"].(string); named != (target == discardDead) || named && !strings.HasPrefix(id, "req_") {
+					t.Errorf("the request id is %v", got["request_id"])
+				}
+				delete(got, "request_id")
 				if diff := cmp.Diff(want, got); diff != "" {
 					t.Errorf("-want +got:\n%s", diff)
 				}
@@ -275,7 +281,7 @@ func TestBulkWithoutTime(t *testing.T) {
 			*r = *r.WithContext(ctx)
 			r.Header.Set("Content-Type", "application/json")
 		})
-		wantDetail(t, resp, http.StatusServiceUnavailable, "handled 0 dead letters")
+		wantDetail(t, resp, http.StatusServiceUnavailable, "Nothing was done.")
 	}
 	if diff := cmp.Diff(all, g.deadIDs(t, "")); diff != "" {
 		t.Errorf("still dead (-want +got):\n%s", diff)

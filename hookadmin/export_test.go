@@ -31,6 +31,9 @@ func served(dashboard bool) []Endpoint {
 type (
 	ReplayRequest      = replayRequest
 	DeadLettersRequest = deadLettersRequest
+	JobRequest         = jobRequest
+	JobFilter          = jobFilter
+	UndoRequest        = undoRequest
 )
 
 // The functions that word numbers, durations and texts on pages.

@@ -170,6 +170,12 @@ var endpoints = []endpoint{
 	{method: "GET", path: "/api/v1/dead-letters", serve: (*handler).listDeadLetters, query: deadLetterParameters},
 	{method: "POST", path: "/api/v1/dead-letters/replay", serve: (*handler).replayDead},
 	{method: "POST", path: "/api/v1/dead-letters/discard", serve: (*handler).discardDead},
+	{method: "POST", path: "/api/v1/dead-letters/undo", serve: (*handler).undoDiscard},
+	{method: "GET", path: "/api/v1/jobs", serve: (*handler).listJobs, query: jobParameters},
+	{method: "POST", path: "/api/v1/jobs", serve: (*handler).planJob},
+	{method: "GET", path: "/api/v1/jobs/{id}", serve: (*handler).showJob, thing: "job"},
+	{method: "POST", path: "/api/v1/jobs/{id}/start", serve: (*handler).startJob, thing: "job"},
+	{method: "POST", path: "/api/v1/jobs/{id}/cancel", serve: (*handler).cancelJob, thing: "job"},
 	{method: "GET", path: "/api/v1/errors", serve: (*handler).listErrors, query: errorParameters},
 	{method: "GET", path: "/api/v1/messages", serve: (*handler).listMessages, query: messageParameters},
 	{method: "POST", path: "/api/v1/messages/{id}/retry", serve: (*handler).retryMessage, thing: "message"},
@@ -301,8 +307,11 @@ func (h *handler) about(e *endpoint, values map[string]string) *handler {
 	}
 	if id, ok := values["id"]; ok {
 		name := "message_id"
-		if e.thing == quarantinedRequest {
+		switch e.thing {
+		case quarantinedRequest:
 			name = "quarantined"
+		case "job":
+			name = "job"
 		}
 		about.logger = about.logger.With(slog.String(name, id))
 	}

@@ -256,9 +256,20 @@ func TestMethodsHeadersAndUnknownPaths(t *testing.T) {
 	a := newAPI(t, func(cfg *hookadmin.Config) { cfg.Store = store })
 	(&gateway{a, store}).quarantine(t, "github", "{}", noon)
 
+	if _, err := store.AddJob(t.Context(), &driver.AddJobParams{ID: "m1", Plan: "{}", JobSpec: driver.JobSpec{Of: "events", Action: "replay", Filter: "{}"}}); err != nil {
+		t.Fatal(err)
+	}
 	for _, e := range hookadmin.Endpoints() {
+		if e.Path == "/api/v1/jobs" && e.Method == http.MethodPost {
+			continue // GET is served here too
+		}
 		path := strings.NewReplacer("/series", "/series?of=types", "/search", "/search?q=e1", "quarantine/{id}", "quarantine/"+quarantineID("github", "{}"), "{source}", "github", "{event_id}", "e1", "{id}", "m1", "{profile}", "heap").Replace(e.Path)
-		allow, refused := "GET, HEAD", []string{"POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "get", "QUERY"}
+		allow, refused := "GET, HEAD", []string{"PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "get", "QUERY"}
+		if e.Path == "/api/v1/jobs" {
+			allow += ", POST"
+		} else {
+			refused = append(refused, "POST")
+		}
 		if e.Method == http.MethodPost {
 			allow, refused = "POST", []string{"GET", "HEAD", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "post"}
 		}

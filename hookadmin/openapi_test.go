@@ -196,6 +196,9 @@ func shapes() map[string]reflect.Type {
 		hookadmin.EventDetail{},
 		hookadmin.DeadLetterPage{},
 		hookadmin.ErrorPage{},
+		hookadmin.JobPage{},
+		hookadmin.Undone{},
+		hookadmin.Accepted{},
 		hookadmin.MessagePage{},
 		hookadmin.Replayed{},
 		hookadmin.Worked{},
@@ -205,8 +208,6 @@ func shapes() map[string]reflect.Type {
 		hookadmin.SourcePage{},
 		hookadmin.RoutePage{},
 		hookadmin.DestinationPage{},
-		hookadmin.DestinationPaused{},
-		hookadmin.DestinationRetried{},
 		hookadmin.Stats{},
 		hookadmin.SeriesPage{},
 		hookadmin.RefusedPage{},
@@ -217,6 +218,8 @@ func shapes() map[string]reflect.Type {
 	}
 	all["ReplayRequest"] = reflect.TypeFor[hookadmin.ReplayRequest]()
 	all["DeadLettersRequest"] = reflect.TypeFor[hookadmin.DeadLettersRequest]()
+	all["JobRequest"], all["JobFilter"] = reflect.TypeFor[hookadmin.JobRequest](), reflect.TypeFor[hookadmin.JobFilter]()
+	all["UndoRequest"] = reflect.TypeFor[hookadmin.UndoRequest]()
 	all["RetryRequest"] = reflect.TypeFor[struct{}]()
 	all["Problem"] = reflect.TypeFor[problem.Problem]()
 	return all
@@ -310,7 +313,7 @@ func TestOpenAPIHasTheKeysOfTheShapes(t *testing.T) {
 		want, optional := make(map[string]string), make(map[string]bool)
 		for f := range fields(typ) {
 			want[jsonName(f)] = kindOf(f)
-			optional[jsonName(f)] = name == "ReplayRequest" || name == "DeadLettersRequest" || strings.Contains(f.Tag.Get("json"), ",omit")
+			optional[jsonName(f)] = slices.Contains([]string{"ReplayRequest", "DeadLettersRequest", "JobRequest", "UndoRequest", "JobFilter"}, name) || strings.Contains(f.Tag.Get("json"), ",omitempty")
 		}
 		got, required := make(map[string]string), []string{}
 		for key, property := range s.Properties {

@@ -301,7 +301,7 @@ func TestForgedFlashes(t *testing.T) {
 	g.enqueue(t, "e1")
 	g.settle(t, driver.MessageDead)
 	b := newBrowser(g.api)
-	to, values := formOn(t, b.open(t, "/events/lab/e1"), "/events/lab/e1", "/act/discard")
+	to, values := formOn(t, b.open(t, "/events/lab/e1"), "/events/lab/e1", "/act/replay")
 	b.send(t, http.MethodPost, to, values.Encode(), nil)
 	real := b.cookies["hookonce_flash"]
 	text, mac, _ := strings.Cut(real, ".")

@@ -143,6 +143,8 @@ func isContextError(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
-func writeJSON(w http.ResponseWriter, v any) {
-	problem.Write(w, http.StatusOK, "application/json", problem.JSON(v))
+func writeJSON(w http.ResponseWriter, v any) { writeJSONStatus(w, http.StatusOK, v) }
+
+func writeJSONStatus(w http.ResponseWriter, status int, v any) {
+	problem.Write(w, status, "application/json", problem.JSON(v))
 }

@@ -90,7 +90,7 @@ func isJSON(contentType string) bool {
 }
 
 // decodeObject decodes one JSON object into the struct that into points to, whose fields are
-// strings, lists of strings and booleans. It is strict, because leaving out a key can widen a
+// strings, lists of strings, booleans and such structs. It is strict, because leaving out a key can widen a
 // request: keys are known, spelled exactly and appear once; no value is null or empty.
 func decodeObject(raw []byte, into any) error {
 	if !utf8.Valid(raw) {
@@ -107,6 +107,11 @@ func decodeObject(raw []byte, into any) error {
 	if first, err := dec.Token(); err != nil || first != json.Delim('{') {
 		return errors.New("it is not a JSON object")
 	}
+	return decodeFields(dec, into)
+}
+
+// decodeFields decodes the rest of an object behind its '{'.
+func decodeFields(dec *json.Decoder, into any) error {
 	fields, names := fieldsOf(into)
 	for seen := map[string]bool{}; dec.More(); {
 		token, err := dec.Token()
@@ -122,12 +127,22 @@ func decodeObject(raw []byte, into any) error {
 			return fmt.Errorf("at byte %d: the key %q appears twice", dec.InputOffset(), key)
 		}
 		seen[key] = true
-		if reason := decodeValue(dec, field); reason != "" {
+		if isStruct(field) {
+			if token, err := dec.Token(); err != nil || token != json.Delim('{') {
+				return fmt.Errorf("at byte %d: %q: must be an object", dec.InputOffset(), key)
+			}
+			if err := decodeFields(dec, field); err != nil {
+				return fmt.Errorf("in %q: %w", key, err)
+			}
+		} else if reason := decodeValue(dec, field); reason != "" {
 			return fmt.Errorf("at byte %d: %q: %s", dec.InputOffset(), key, reason)
 		}
 	}
+	_, _ = dec.Token() // '}', as the syntax is correct
 	return nil
 }
+
+func isStruct(field any) bool { return reflect.TypeOf(field).Elem().Kind() == reflect.Struct }
 
 // fieldsOf returns pointers to the fields of a struct by their JSON names.
 func fieldsOf(into any) (fields map[string]any, names []string) {

@@ -60,6 +60,8 @@ type Replayed struct {
 type Worked struct {
 	Replayed  *int `json:"replayed,omitempty"`  // of /replay only
 	Discarded *int `json:"discarded,omitempty"` // of /discard only
+	// RequestID is of /discard only: by it the discard can be undone.
+	RequestID string `json:"request_id,omitempty"`
 	// Passed counts dead letters that were left alone because they are no longer dead or another
 	// session holds their lock, and ids without a dead letter.
 	Passed int `json:"passed"`

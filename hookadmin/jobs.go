@@ -1,0 +1,333 @@
+package hookadmin
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	hookonce "github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/driver"
+)
+
+var jobParameters = []string{"state", "limit", "cursor"}
+
+// jobRequest is the body of POST /api/v1/jobs.
+type jobRequest struct {
+	Of     string    `json:"of"`
+	Action string    `json:"action"`
+	Mode   string    `json:"mode"`
+	Rate   string    `json:"rate"`
+	Filter jobFilter `json:"filter"`
+	Start  bool      `json:"start"`
+}
+
+// jobFilter selects the rows of a job. Its keys are those of the listings, with lists of ids.
+type jobFilter struct {
+	Source      string   `json:"source"`
+	Type        string   `json:"type"`
+	Destination string   `json:"destination"`
+	State       string   `json:"state"`
+	Note        string   `json:"note"`
+	Signature   string   `json:"signature"`
+	IDs         []string `json:"ids"`
+	MessageIDs  []string `json:"message_ids"`
+	Q           string   `json:"q"`
+	Since       string   `json:"since"`
+	Until       string   `json:"until"`
+	All         bool     `json:"all"`
+}
+
+// selection returns the rows that f selects. keys are the names of the filter in a ParameterError.
+func (f *jobFilter) selection(of, prefix string, now time.Time) (driver.JobSelection, error) {
+	fault := func(name, reason string) (driver.JobSelection, error) {
+		return driver.JobSelection{}, &ParameterError{prefix + name, reason}
+	}
+	filtered := f.Source+f.Type+f.Destination+f.State+f.Note+f.Signature+f.Q+f.Since+f.Until != "" || f.IDs != nil || f.MessageIDs != nil
+	events := of == driver.JobOfEvents
+	switch {
+	case !filtered && !f.All:
+		return fault("all", "must be true unless other keys select")
+	case filtered && f.All:
+		return fault("all", "must stand alone: the other keys select only some of them")
+	case f.IDs != nil && f.Source == "":
+		return fault("source", "is required with ids, because ids belong to one source")
+	case f.IDs != nil && f.MessageIDs != nil:
+		return fault("message_ids", "is not allowed with ids")
+	case events && (f.Destination != "" || f.Signature != "" || f.MessageIDs != nil):
+		return fault("destination", "is of dead letters, as signature and message_ids are; events have none of them")
+	case events && f.State != "" && !slices.Contains(driver.EventStates(), f.State):
+		return fault("state", fmt.Sprintf("%q is not a state of an event", f.State))
+	case !events && f.State != "" && f.State != driver.StateDead:
+		return fault("state", fmt.Sprintf("%q is not a state here; use dead", f.State))
+	}
+	since, until, err := parseSpan(f.Since, f.Until, now)
+	if err != nil {
+		return driver.JobSelection{}, err
+	}
+	sel := driver.JobSelection{
+		Source: f.Source, Type: f.Type, Destination: f.Destination, Note: f.Note, Signature: f.Signature, Text: f.Q,
+		Since: timeOrNil(since), Until: timeOrNil(until), EventIDs: f.IDs, MessageIDs: f.MessageIDs,
+	}
+	if events {
+		sel.State = f.State
+	}
+	return sel, nil
+}
+
+func timeOrNil(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
+
+// job returns the request for the engine.
+func (q *jobRequest) job(now time.Time) (*hookonce.JobRequest, error) {
+	of := cmp.Or(q.Of, driver.JobOfDeadLetters)
+	switch {
+	case of != driver.JobOfDeadLetters && of != driver.JobOfEvents:
+		return nil, &ParameterError{"of", fmt.Sprintf("%q is unknown; use dead_letters or events", of)}
+	case q.Action == "":
+		return nil, &ParameterError{"action", "is missing; use replay or discard"}
+	case q.Action != driver.JobReplay && q.Action != driver.JobDiscard:
+		return nil, &ParameterError{"action", fmt.Sprintf("%q is unknown; use replay or discard", q.Action)}
+	case of == driver.JobOfEvents && q.Action != driver.JobReplay:
+		return nil, &ParameterError{"action", "must be replay for events: only dead letters are discarded"}
+	case q.Mode != "" && q.Mode != "as_new" && q.Mode != "same_id":
+		return nil, &ParameterError{"mode", fmt.Sprintf("%q is unknown; use as_new or same_id", q.Mode)}
+	case q.Mode != "" && of != driver.JobOfEvents:
+		return nil, &ParameterError{"mode", "is for events: dead letters keep their ids"}
+	}
+	if _, err := hookonce.ParsePace(q.Rate); err != nil {
+		return nil, &ParameterError{"rate", fmt.Sprintf("%q %s", q.Rate, err)}
+	}
+	sel, err := q.Filter.selection(of, "filter.", now)
+	if err != nil {
+		return nil, err
+	}
+	return &hookonce.JobRequest{Of: of, Action: q.Action, Mode: q.Mode, Rate: q.Rate, Select: sel, Start: q.Start}, nil
+}
+
+func (h *handler) planJob(w http.ResponseWriter, r *http.Request) {
+	var q jobRequest
+	if !h.read(w, r, &q) {
+		return
+	}
+	id, refused := requestID(r)
+	if refused != nil {
+		h.refuse(w, r, refused)
+		return
+	}
+	request, err := q.job(time.Now())
+	if err != nil {
+		h.fail(w, r, http.StatusUnprocessableEntity, err.Error(), nil)
+		return
+	}
+	request.RequestID = id
+	if job := h.addJob(w, r, request); job != nil {
+		w.Header().Set("Location", "/api/v1/jobs/"+job.ID)
+		writeJSONStatus(w, http.StatusCreated, NewJob(job))
+	}
+}
+
+// addJob plans a job, or answers with an error and returns nil.
+func (h *handler) addJob(w http.ResponseWriter, r *http.Request, request *hookonce.JobRequest) *driver.Job {
+	ctx, cancel := changing(r)
+	defer cancel()
+	job, err := h.engine.PlanJob(ctx, request)
+	switch {
+	case err == nil:
+		return job
+	case errors.Is(err, driver.ErrRequestReused):
+		h.fail(w, r, http.StatusUnprocessableEntity, "This Idempotency-Key was used for another job. Use another key.", nil)
+	case errors.Is(err, hookonce.ErrRequestID):
+		h.refuse(w, r, replayRefusal(err))
+	default:
+		h.failChange(w, r, "With an Idempotency-Key, repeating is safe.", fmt.Errorf("planning a job: %w", err))
+	}
+	return nil
+}
+
+func (h *handler) listJobs(w http.ResponseWriter, r *http.Request) {
+	list(h, w, r, ParseJobFilter, h.store.Jobs, NewJobPage)
+}
+
+// ParseJobFilter reads the parameters of GET /api/v1/jobs, as ParseFilter does.
+func ParseJobFilter(values url.Values, now time.Time) (*driver.JobFilter, error) {
+	l, err := parseListing(values, jobParameters, driver.JobStates(), now)
+	if err != nil {
+		return nil, err
+	}
+	after, err := driver.ParseJobCursor(values.Get("cursor"))
+	if err != nil {
+		return nil, &ParameterError{"cursor", err.Error()}
+	}
+	return &driver.JobFilter{State: values.Get("state"), Limit: l.limit, After: after}, nil
+}
+
+func (h *handler) showJob(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), queryTimeout)
+	defer cancel()
+	job, err := h.store.Job(ctx, r.PathValue("id"))
+	if err != nil {
+		h.failStore(w, r, err)
+		return
+	}
+	writeJSON(w, NewJob(job))
+}
+
+func (h *handler) startJob(w http.ResponseWriter, r *http.Request) {
+	h.changeJob(w, r, h.engine.StartJob)
+}
+
+func (h *handler) cancelJob(w http.ResponseWriter, r *http.Request) {
+	h.changeJob(w, r, h.engine.CancelJob)
+}
+
+func (h *handler) changeJob(w http.ResponseWriter, r *http.Request, change func(context.Context, string) (*driver.Job, error)) {
+	if !h.read(w, r, &struct{}{}) {
+		return
+	}
+	ctx, cancel := changing(r)
+	defer cancel()
+	job, err := change(ctx, r.PathValue("id"))
+	switch {
+	case err == nil:
+		writeJSON(w, NewJob(job))
+	case errors.Is(err, driver.ErrJobEnded):
+		h.fail(w, r, http.StatusConflict, "The job has ended. Plan another one.", nil)
+	default:
+		h.failChange(w, r, "Repeating it is safe.", fmt.Errorf("changing a job: %w", err))
+	}
+}
+
+// undoRequest is the body of POST /api/v1/dead-letters/undo.
+type undoRequest struct {
+	RequestID string `json:"request_id"`
+}
+
+func (h *handler) undoDiscard(w http.ResponseWriter, r *http.Request) {
+	var q undoRequest
+	if !h.read(w, r, &q) {
+		return
+	}
+	if q.RequestID == "" {
+		h.fail(w, r, http.StatusUnprocessableEntity, `request_id: is missing; give the "request_id" of the answer to the discard, or the id of its job`, nil)
+		return
+	}
+	ctx, cancel := changing(r)
+	defer cancel()
+	undone, err := h.engine.Undo(ctx, q.RequestID)
+	switch {
+	case err == nil && undone.Job != "":
+		h.accept(w, undone.Job)
+	case err == nil:
+		writeJSON(w, &Undone{Undone: undone.Undone, Skipped: undone.Skipped})
+	case errors.Is(err, driver.ErrNotFound):
+		h.fail(w, r, http.StatusNotFound, "There is no discard with this request_id.", nil)
+	case errors.Is(err, driver.ErrTooLate):
+		h.fail(w, r, http.StatusGone, fmt.Sprintf("The discard is more than %v old. Replay its events instead.", driver.UndoTime), nil)
+	case errors.Is(err, driver.ErrOpen):
+		h.fail(w, r, http.StatusConflict, "The job is still discarding. Cancel it, then undo.", nil)
+	default:
+		h.failChange(w, r, "Repeating it is safe.", fmt.Errorf("undoing a discard: %w", err))
+	}
+}
+
+// accept answers that a job does the work.
+func (h *handler) accept(w http.ResponseWriter, job string) {
+	w.Header().Set("Location", "/api/v1/jobs/"+job)
+	writeJSONStatus(w, http.StatusAccepted, &Accepted{Job: job})
+}
+
+// Undone is the answer of POST /api/v1/dead-letters/undo.
+type Undone struct {
+	Undone int `json:"undone"`
+	// Skipped counts letters that were replayed, discarded again or pruned since, or that another
+	// session had locked.
+	Skipped int `json:"skipped"`
+}
+
+// Accepted is the answer of a request that a job carries out. The id of the job is also the
+// request_id to undo a discard.
+type Accepted struct {
+	Job string `json:"job"`
+}
+
+// JobPage is the answer of GET /api/v1/jobs.
+type JobPage struct {
+	Jobs []Job `json:"jobs"` // newest first
+	// Next is the cursor of the next page; "" on the last one.
+	Next string `json:"next"`
+}
+
+// Job is a bulk action.
+type Job struct {
+	ID     string         `json:"id"`
+	Of     string         `json:"of"`     // dead_letters or events
+	Action string         `json:"action"` // replay, discard or undo
+	Mode   string         `json:"mode"`   // of a replay of events; "" without one
+	Rate   string         `json:"rate"`   // as requested; "" is the default
+	Filter map[string]any `json:"filter"` // the selection; times are absolute
+	State  string         `json:"state"`
+
+	Count        int64    `json:"count,string"` // of rows when it was planned; 0 for an undo
+	More         bool     `json:"more"`         // there were more than Count, and the rest is about the counted ones
+	Oldest       Time     `json:"oldest"`       // receipt of the oldest event
+	Newest       Time     `json:"newest"`       // receipt of the newest event
+	Destinations []string `json:"destinations"` // at most 50
+	Sources      []string `json:"sources"`      // at most 50
+	// Seconds is the time for Count rows at the rate; null if the job is not paced.
+	Seconds *int64 `json:"seconds,string"`
+
+	Done      int64  `json:"done,string"`
+	Skipped   int64  `json:"skipped,string"`
+	Failed    int64  `json:"failed,string"`
+	LastError string `json:"last_error"`
+	Owner     string `json:"owner"`      // the process that works on it, or did last
+	RequestID string `json:"request_id"` // the Idempotency-Key; "" without one
+
+	CreatedAt  Time `json:"created_at"`
+	StartedAt  Time `json:"started_at"`
+	FinishedAt Time `json:"finished_at"`
+}
+
+// NewJob returns a job as the API prints it.
+func NewJob(j *driver.Job) *Job {
+	out := &Job{
+		ID: j.ID, Of: j.Of, Action: j.Action, Mode: j.Mode, Rate: j.Rate, Filter: map[string]any{}, State: j.State,
+		Destinations: []string{}, Sources: []string{},
+		Done: j.Done, Skipped: j.Skipped, Failed: j.Failed, LastError: j.LastError, Owner: j.Owner, RequestID: j.RequestID,
+		CreatedAt: Time(j.CreatedAt), StartedAt: Time(j.StartedAt), FinishedAt: Time(j.FinishedAt),
+	}
+	// Texts that cannot be read were changed by hand; the rest is still worth showing.
+	_ = json.Unmarshal([]byte(j.Filter), &out.Filter)
+	var plan driver.JobPlan
+	if err := json.Unmarshal([]byte(j.Plan), &plan); err == nil {
+		out.Count, out.More = int64(plan.Count), plan.More
+		out.Destinations, out.Sources = append(out.Destinations, plan.Destinations...), append(out.Sources, plan.Sources...)
+		if plan.Oldest != nil && plan.Newest != nil {
+			out.Oldest, out.Newest = Time(*plan.Oldest), Time(*plan.Newest)
+		}
+	}
+	if rate, err := hookonce.JobRate(&j.JobSpec); err == nil && rate != hookonce.Unpaced && j.Action != driver.JobUndo {
+		seconds := int64(float64(out.Count) / float64(rate.Count) * rate.Per.Seconds())
+		out.Seconds = &seconds
+	}
+	return out
+}
+
+// NewJobPage returns page as the API prints it.
+func NewJobPage(page *driver.JobPage) *JobPage {
+	out := &JobPage{Jobs: make([]Job, 0, len(page.Jobs)), Next: page.Next.String()}
+	for i := range page.Jobs {
+		out.Jobs = append(out.Jobs, *NewJob(&page.Jobs[i]))
+	}
+	return out
+}
