@@ -108,7 +108,7 @@ func (h *handler) actDiscard(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := changing(r)
 	defer cancel()
 	worked, err := h.engine.Discard(ctx, &hookonce.DeadLetters{
-		Filter: driver.MessageFilter{Source: values.Get("source")}, EventIDs: []string{values.Get("id")},
+		Filter: driver.MessageFilter{Source: values.Get("source")}, EventIDs: []string{values.Get("id")}, Operation: values.Get("key"),
 	})
 	switch {
 	case err != nil:
@@ -116,7 +116,8 @@ func (h *handler) actDiscard(w http.ResponseWriter, r *http.Request) {
 	case worked.Done == 0:
 		h.undone(w, r, back, "The event has no dead letter any more. Nothing was changed.")
 	default:
-		h.done(w, r, back, "Discarded: %s.", countOf(int64(worked.Done), "dead letter"))
+		h.rememberUndo(w, r, values.Get("key"), worked.Done)
+		redirect(w, back) // the offer to undo says it
 	}
 }
 

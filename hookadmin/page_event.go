@@ -42,6 +42,7 @@ type eventPage struct {
 	Commands []command
 	Replay   *replayPlan // nil if the event cannot be replayed
 	Form     form
+	Undo     *undoBox
 }
 
 // fact is a name and a value about an event.
@@ -160,7 +161,7 @@ func (h *handler) showEventPage(w http.ResponseWriter, r *http.Request) {
 	content.addBody(r, found, detail)
 	content.addMessages(found, detail, now)
 	content.Replay = newReplayPlan(detail)
-	content.Form = h.newForm(r)
+	content.Form, content.Undo = h.newForm(r), h.newUndoBox(r, now)
 	content.Commands = h.commandsFor(content, found, detail)
 	h.render(w, r, http.StatusOK, "event.html", &page{
 		Title: "Event", Heading: newText(found.EventID, 120).Short, Up: &link{content.Root + "events", "Events"}, Content: content,

@@ -207,7 +207,7 @@ func TestRetryAndDiscardFromThePage(t *testing.T) {
 	g.settle(t, driver.MessageRetry)
 	wantText(t, b.submit(t, "/events/lab/e1", "/act/retry"), "The message is due now.", "retried")
 	g.settle(t, driver.MessageDead)
-	wantText(t, b.submit(t, "/events/lab/e1", "/act/discard"), "Discarded: 1 dead letter.", "skipped")
+	wantText(t, b.submit(t, "/events/lab/e1", "/act/discard"), "1 dead letter discarded", "skipped")
 	g.wantState(t, "e1", driver.StateSkipped)
 }
 
@@ -312,7 +312,7 @@ func TestForgedFlashes(t *testing.T) {
 		}
 	}
 	b.cookies["hookonce_flash"] = real
-	wantText(t, b.open(t, "/events/lab/e1"), "Discarded: 1 dead letter.")
+	wantText(t, b.open(t, "/events/lab/e1"), "Replayed: 1 message is due")
 }
 
 // A GET changes nothing, not even at the address of an action.

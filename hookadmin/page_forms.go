@@ -17,6 +17,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/hookonce/hookonce/driver"
 )
 
 // maxForm bounds the form of an action, in bytes: a page of ids.
@@ -133,43 +135,59 @@ const (
 	maxFlash    = 600 // bytes of its text
 )
 
-// setFlash makes the next page show the outcome of an action. The cookie is signed, because any
-// server of this host can set one.
+// setFlash makes the next page show the outcome of an action.
 func (h *handler) setFlash(w http.ResponseWriter, r *http.Request, f flash) {
 	f.Text = strings.ToValidUTF8(f.Text[:min(len(f.Text), maxFlash)], "…")
-	raw, err := json.Marshal(f)
-	if err != nil {
-		panic(err) // a struct of strings always encodes
-	}
-	text := strconv.FormatInt(time.Now().Add(flashLength).Unix(), 10) + "." + base64.RawURLEncoding.EncodeToString(raw)
-	h.writeFlash(w, r, text+"."+h.sign("flash", text+"."+h.guard.sessionOf(r, time.Now())), int(flashLength/time.Second))
-}
-
-func (h *handler) writeFlash(w http.ResponseWriter, r *http.Request, value string, seconds int) {
-	http.SetCookie(w, &http.Cookie{
-		Name: flashCookie, Value: value, Path: "/", MaxAge: seconds, HttpOnly: true, Secure: r.TLS != nil, SameSite: http.SameSiteStrictMode,
-	})
+	h.seal(w, r, flashCookie, f, flashLength)
 }
 
 // takeFlash returns the outcome to show on the page that answers r, and makes the browser forget it;
 // nil if there is none.
 func (h *handler) takeFlash(w http.ResponseWriter, r *http.Request) *flash {
-	for _, cookie := range r.CookiesNamed(flashCookie) {
+	var f flash
+	if !h.unseal(r, flashCookie, &f) {
+		return nil
+	}
+	writeCookie(w, r, flashCookie, "", -1)
+	return &f
+}
+
+// seal gives the browser a cookie that only this session opens again, until the time is up. It is
+// signed, because any server of this host can set cookies.
+func (h *handler) seal(w http.ResponseWriter, r *http.Request, name string, content any, length time.Duration) {
+	raw, err := json.Marshal(content)
+	if err != nil {
+		panic(err) // a struct of texts and numbers always encodes
+	}
+	text := strconv.FormatInt(time.Now().Add(length).Unix(), 10) + "." + base64.RawURLEncoding.EncodeToString(raw)
+	writeCookie(w, r, name, text+"."+h.signCookie(r, name, text), int(length/time.Second))
+}
+
+func (h *handler) signCookie(r *http.Request, name, text string) string {
+	return h.sign(name, text+"."+h.guard.sessionOf(r, time.Now()))
+}
+
+// unseal reads a cookie of seal, and reports whether there is a valid one.
+func (h *handler) unseal(r *http.Request, name string, into any) bool {
+	for _, cookie := range r.CookiesNamed(name) {
 		text, mac, _ := cutLast(cookie.Value, ".")
-		if !hmac.Equal([]byte(mac), []byte(h.sign("flash", text+"."+h.guard.sessionOf(r, time.Now())))) {
+		if !hmac.Equal([]byte(mac), []byte(h.signCookie(r, name, text))) {
 			continue
 		}
 		until, encoded, _ := strings.Cut(text, ".")
 		expires, err := strconv.ParseInt(until, 10, 64)
 		raw, err2 := base64.RawURLEncoding.DecodeString(encoded)
-		var f flash
-		if cmp.Or(err, err2, json.Unmarshal(raw, &f)) != nil || time.Now().Unix() > expires {
-			continue
+		if cmp.Or(err, err2, json.Unmarshal(raw, into)) == nil && time.Now().Unix() <= expires {
+			return true
 		}
-		h.writeFlash(w, r, "", -1)
-		return &f
 	}
-	return nil
+	return false
+}
+
+func writeCookie(w http.ResponseWriter, r *http.Request, name, value string, seconds int) {
+	http.SetCookie(w, &http.Cookie{
+		Name: name, Value: value, Path: "/", MaxAge: seconds, HttpOnly: true, Secure: r.TLS != nil, SameSite: http.SameSiteStrictMode,
+	})
 }
 
 func cutLast(s, sep string) (before, after string, found bool) {
@@ -177,6 +195,40 @@ func cutLast(s, sep string) (before, after string, found bool) {
 		return s[:i], s[i+len(sep):], true
 	}
 	return s, "", false
+}
+
+const undoCookie = "hookonce_undo"
+
+// undo is the last discard of a browser, which it may undo for driver.UndoTime.
+type undo struct {
+	Operation string // the key of its request
+	Count     int
+	At        time.Time
+}
+
+// rememberUndo makes pages offer to undo a discard.
+func (h *handler) rememberUndo(w http.ResponseWriter, r *http.Request, operation string, count int) {
+	h.seal(w, r, undoCookie, &undo{operation, count, time.Now()}, driver.UndoTime)
+}
+
+func forgetUndo(w http.ResponseWriter, r *http.Request) { writeCookie(w, r, undoCookie, "", -1) }
+
+// undoBox is the offer to undo a discard, with its form.
+type undoBox struct {
+	Root      string
+	Form      form
+	Operation string
+	Text      string
+	At        moment
+}
+
+// newUndoBox returns the offer of the page that answers r; nil if there is nothing to undo.
+func (h *handler) newUndoBox(r *http.Request, now time.Time) *undoBox {
+	var u undo
+	if h.access != FullAccess || !h.unseal(r, undoCookie, &u) {
+		return nil
+	}
+	return &undoBox{rootFrom(r.URL.EscapedPath()), h.newForm(r), u.Operation, countOf(int64(u.Count), "dead letter") + " discarded", moment{u.At, now}}
 }
 
 // done ends an action: the browser gets the page at to, a path without the first slash, with the

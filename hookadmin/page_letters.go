@@ -23,6 +23,7 @@ var letterParameters = []string{
 type lettersPage struct {
 	*listPage
 	Form    form
+	Undo    *undoBox
 	Groups  *letterGroups // nil if the page shows none
 	Rows    []letterRow
 	Here    string // the query of this page, for the way back
@@ -66,7 +67,7 @@ func (h *handler) showLettersPage(w http.ResponseWriter, r *http.Request) {
 	_, found, status := listed(h, r, l, ParseDeadLetterFilter, h.store.DeadLetters)
 	l.letterFields(h)
 	content := &lettersPage{
-		listPage: l, Form: h.newForm(r), Here: strings.TrimPrefix(queryOf(maps.Clone(values)), "?"), Ticked: ticked,
+		listPage: l, Form: h.newForm(r), Undo: h.newUndoBox(r, now), Here: strings.TrimPrefix(queryOf(maps.Clone(values)), "?"), Ticked: ticked,
 		Select: l.Root + l.path + queryOf(maps.Clone(values), "select", "page"),
 	}
 	if found != nil {

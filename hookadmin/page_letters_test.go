@@ -100,7 +100,7 @@ func TestDiscardOfTickedLetters(t *testing.T) {
 	t.Parallel()
 	g, b := newLetters(t)
 	page := b.submit(t, "/dead-letters", "/act/letters", "action", "discard", "letter", "e/lab/d3", "letter", "m/"+driver.MessageID(driver.EventKey("lab", "d1"), 0, "billing"))
-	wantText(t, page, "2 dead letters discarded.")
+	wantText(t, page, "2 dead letters discarded")
 	if diff := cmp.Diff([]string{"d2"}, idsOn(page)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -48,9 +48,9 @@ func (h *handler) actLetters(w http.ResponseWriter, r *http.Request) {
 			h.planReplay(w, r, values, back)
 			return
 		}
-		h.workOnLetters(w, r, selected, back, "replayed", h.engine.ReplayDead)
+		h.workOnLetters(w, r, selected, back, "", h.engine.ReplayDead)
 	case "discard":
-		h.workOnLetters(w, r, selected, back, "discarded", h.engine.Discard)
+		h.workOnLetters(w, r, selected, back, values.Get("key"), h.engine.Discard)
 	default:
 		h.fail(w, r, http.StatusBadRequest, `The form is refused: the field "action" must be replay or discard. Nothing was changed.`, nil)
 	}
@@ -73,13 +73,18 @@ func (h *handler) planReplay(w http.ResponseWriter, r *http.Request, values url.
 	h.render(w, r, http.StatusOK, "confirm.html", &page{Title: "Replay dead letters?", Content: content})
 }
 
-// workOnLetters carries an action out, and says how far it came.
+// workOnLetters carries an action out, and says how far it came. operation is the key of a discard, by
+// which it can be undone, and "" for a replay.
 func (h *handler) workOnLetters(
-	w http.ResponseWriter, r *http.Request, selected *selection, back, done string,
+	w http.ResponseWriter, r *http.Request, selected *selection, back, operation string,
 	work func(context.Context, *hookonce.DeadLetters) (hookonce.Worked, error),
 ) {
 	ctx, cancel := changing(r)
 	defer cancel()
+	done := "replayed"
+	if operation != "" {
+		done = "discarded"
+	}
 	var sum hookonce.Worked
 	var all []hookonce.DeadLetters
 	if len(selected.messages) > 0 {
@@ -89,8 +94,12 @@ func (h *handler) workOnLetters(
 		all = append(all, hookonce.DeadLetters{Filter: driver.MessageFilter{Source: source}, EventIDs: selected.events[source], Rate: hookonce.Unpaced})
 	}
 	for i := range all {
+		all[i].Operation = operation
 		worked, err := work(ctx, &all[i])
 		sum.Done, sum.Passed = sum.Done+worked.Done, sum.Passed+worked.Passed
+		if operation != "" && sum.Done > 0 && (err != nil || i == len(all)-1) {
+			h.rememberUndo(w, r, operation, sum.Done)
+		}
 		if err != nil {
 			text := h.failedText(r, "working on dead letters", err)
 			if sum.Done > 0 {
@@ -104,9 +113,12 @@ func (h *handler) workOnLetters(
 	if sum.Passed > 0 {
 		text += fmt.Sprintf(" %d left alone: no longer dead, or locked by another session.", sum.Passed)
 	}
-	if sum.Done == 0 {
+	switch {
+	case sum.Done == 0:
 		h.undone(w, r, back, text)
-		return
+	case operation != "" && sum.Passed == 0:
+		redirect(w, back) // the offer to undo says it
+	default:
+		h.done(w, r, back, "%s", text)
 	}
-	h.done(w, r, back, "%s", text)
 }

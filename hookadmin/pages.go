@@ -51,6 +51,7 @@ type page struct {
 	Flash   *flash // the outcome of an action, or nil
 	Live    *live  // nil for a page that does not change by itself
 	Charts  bool   // the page has charts
+	Watched bool   // a browser without JavaScript reloads the page by itself
 	Made    moment // when a live page was made
 
 	// render sets the rest.

@@ -62,12 +62,15 @@ var badges = map[string]badge{
 	"unavailable": {"unavailable", "dead", "bad"},
 	"retry":       {"retry", "again", "warn"},
 
-	"working": {"working", "done", "good"},
-	"silent":  {"silent", "wait", "calm"},
-	"trouble": {"trouble", "warn", "bad"},
-	"watch":   {"look here", "warn", "warn"},
-	"open":    {"circuit open", "stop", "bad"},
-	"paused":  {"paused", "pause", "warn"},
+	"working":           {"working", "done", "good"},
+	"silent":            {"silent", "wait", "calm"},
+	"trouble":           {"trouble", "warn", "bad"},
+	"watch":             {"look here", "warn", "warn"},
+	"open":              {"circuit open", "stop", "bad"},
+	"paused":            {"paused", "pause", "warn"},
+	driver.JobPlanned:   {"planned", "wait", "wait"},
+	driver.JobCancelled: {"cancelled", "stop", "warn"},
+
 	"unknown": {"not known", "keys", "calm"},
 }
 

@@ -1,0 +1,152 @@
+package hookadmin
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"time"
+
+	hookonce "github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/driver"
+)
+
+// actPlan plans a job for all dead letters that a page lists, and leads to its page, which asks.
+func (h *handler) actPlan(w http.ResponseWriter, r *http.Request) {
+	values := h.action(w, r, "action", "source", "type", "destination", "note", "signature", "id", "message_id", "q", "since", "until", "tz", "all")
+	if values == nil {
+		return
+	}
+	back := "../dead-letters" + queryOf(filtersOf(values))
+	filter, err := jobFilterOf(values)
+	if err != nil {
+		h.undone(w, r, back, "Nothing was planned: "+visible(err.Error())+".")
+		return
+	}
+	request, err := (&jobRequest{Of: driver.JobOfDeadLetters, Action: values.Get("action"), Filter: *filter}).job(time.Now())
+	if err != nil {
+		h.undone(w, r, back, "Nothing was planned: "+visible(err.Error())+".")
+		return
+	}
+	request.RequestID = values.Get("key")
+	ctx, cancel := changing(r)
+	defer cancel()
+	job, err := h.engine.PlanJob(ctx, request)
+	if err != nil {
+		h.undone(w, r, back, h.failedText(r, "planning a job", err))
+		return
+	}
+	redirect(w, "../jobs/"+url.PathEscape(job.ID))
+}
+
+// filtersOf returns the fields of a form that are filters of the page.
+func filtersOf(values url.Values) url.Values {
+	filters := url.Values{}
+	for _, name := range letterParameters {
+		if v := values.Get(name); v != "" {
+			filters.Set(name, v)
+		}
+	}
+	return filters
+}
+
+// jobFilterOf returns the selection of a job that lists the same dead letters as the page with these
+// parameters.
+func jobFilterOf(values url.Values) (*jobFilter, error) {
+	values, err := pageValues(values)
+	if err != nil {
+		return nil, err
+	}
+	f := &jobFilter{
+		Source: values.Get("source"), Type: values.Get("type"), Destination: values.Get("destination"), Note: values.Get("note"),
+		Signature: values.Get("signature"), Q: values.Get("q"), Since: values.Get("since"), Until: values.Get("until"), All: values.Get("all") != "",
+	}
+	if id := values.Get("id"); id != "" {
+		f.IDs = []string{id}
+	}
+	if id := values.Get("message_id"); id != "" {
+		f.MessageIDs = []string{id}
+	}
+	return f, nil
+}
+
+// actJob starts or cancels a job.
+func (h *handler) actJob(w http.ResponseWriter, r *http.Request) {
+	values := h.action(w, r, "id", "action", "count")
+	if values == nil {
+		return
+	}
+	id := values.Get("id")
+	back := "../jobs/" + url.PathEscape(id)
+	ctx, cancel := changing(r)
+	defer cancel()
+	change, text := h.engine.StartJob, "The job runs."
+	if values.Get("action") == "cancel" {
+		change, text = h.engine.CancelJob, "The job is cancelled. It can be resumed."
+	} else if refused := h.countRefused(ctx, id, values.Get("count")); refused != "" {
+		h.undone(w, r, back, refused)
+		return
+	}
+	_, err := change(ctx, id)
+	switch {
+	case err == nil:
+		h.done(w, r, back, "%s", text)
+	case errors.Is(err, driver.ErrJobEnded):
+		h.undone(w, r, back, "The job has ended.")
+	case errors.Is(err, driver.ErrNotFound):
+		h.undone(w, r, "../jobs", "There is no such job any more.")
+	default:
+		h.undone(w, r, back, h.failedText(r, "changing a job", err))
+	}
+}
+
+// countRefused returns why a planned job of many rows does not start, or "": the person has to type
+// its count.
+func (h *handler) countRefused(ctx context.Context, id, typed string) string {
+	found, err := h.store.Job(ctx, id)
+	if err != nil || found.State != driver.JobPlanned {
+		return "" // the change tells
+	}
+	job := NewJob(found)
+	if job.Count <= manyRows || typedCount(typed) == typedCount(grouped(job.Count)) {
+		return ""
+	}
+	return "Nothing was started: type " + grouped(job.Count) + ", the number of dead letters, to start."
+}
+
+// actUndo undoes a discard.
+func (h *handler) actUndo(w http.ResponseWriter, r *http.Request) {
+	values := h.action(w, r, "operation")
+	if values == nil {
+		return
+	}
+	const back = "../dead-letters"
+	ctx, cancel := changing(r)
+	defer cancel()
+	undone, err := h.engine.Undo(ctx, values.Get("operation"))
+	switch {
+	case err == nil && undone.Job != "":
+		redirect(w, "../jobs/"+url.PathEscape(undone.Job))
+	case err == nil:
+		forgetUndo(w, r)
+		h.done(w, r, back, "%s", undoneText(undone))
+	case errors.Is(err, driver.ErrTooLate):
+		forgetUndo(w, r)
+		h.undone(w, r, back, "The discard is more than 10 minutes old. Replay its events instead.")
+	case errors.Is(err, driver.ErrOpen):
+		h.undone(w, r, back, "The job is still discarding. Cancel it, then undo.")
+	case errors.Is(err, driver.ErrNotFound):
+		forgetUndo(w, r)
+		h.undone(w, r, back, "There is no such discard any more.")
+	default:
+		h.undone(w, r, back, h.failedText(r, "undoing a discard", err))
+	}
+}
+
+func undoneText(undone *hookonce.Undone) string {
+	text := "Undone: " + countOf(int64(undone.Undone), "dead letter") + " back."
+	if undone.Skipped > 0 {
+		text += " " + grouped(int64(undone.Skipped)) + " left alone: replayed, discarded again or removed since."
+	}
+	return text
+}
