@@ -211,6 +211,8 @@ var endpoints = []endpoint{
 	{method: "POST", path: "/act/destination", serve: (*handler).actDestination, thing: destinationThing, page: true},
 	{method: "GET", path: "/jobs", serve: (*handler).showJobsPage, query: jobPageParameters, page: true},
 	{method: "GET", path: "/jobs/{id}", serve: (*handler).showJobPage, query: pageParameters, thing: "job", page: true},
+	{method: "GET", path: "/quarantine/{id}", serve: (*handler).showQuarantinedPage, query: pageParameters, thing: quarantinedRequest, page: true},
+	{method: "GET", path: "/search", serve: (*handler).showSearchPage, query: searchPageParameters, page: true},
 	{method: "POST", path: "/act/plan", serve: (*handler).actPlan, page: true},
 	{method: "POST", path: "/act/job", serve: (*handler).actJob, thing: "job", page: true},
 	{method: "POST", path: "/act/undo", serve: (*handler).actUndo, thing: "discard", page: true},

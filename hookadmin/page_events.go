@@ -2,6 +2,7 @@ package hookadmin
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -43,7 +44,7 @@ func (h *handler) showEventsPage(w http.ResponseWriter, r *http.Request) {
 	}
 	now := time.Now()
 	l := startList(r, values, "events", eventPageParameters[:len(eventPageParameters)-1])
-	filter, found, status := listed(h, r, l, ParseFilter, h.store.Events)
+	filter, found, status := listed(h, r, l, h.parseFilter, h.store.Events)
 	l.eventFields(h)
 	content := &eventsPage{listPage: l}
 	if found != nil {
@@ -51,6 +52,7 @@ func (h *handler) showEventsPage(w http.ResponseWriter, r *http.Request) {
 		h.addDestinations(r, l, filter, content.Rows, found.Events)
 		l.page(found.Next.String())
 		l.searchedUntil(found.SearchedUntil, now)
+		l.addExports()
 		if len(content.Rows) == 0 && l.Searched == "" {
 			l.Empty = h.noEvents(r, l)
 		}
@@ -62,8 +64,22 @@ func (h *handler) showEventsPage(w http.ResponseWriter, r *http.Request) {
 	h.render(w, r, status, "events.html", p)
 }
 
+// addExports links to the same events as files.
+func (l *listPage) addExports() {
+	values, err := pageValues(l.values)
+	if err != nil {
+		return
+	}
+	for _, name := range []string{"cursor", "limit"} {
+		values.Del(name)
+	}
+	for _, form := range []struct{ file, text string }{{"csv", "CSV"}, {"ndjson", "NDJSON"}} {
+		l.Exports = append(l.Exports, link{l.Root + "api/v1/events." + form.file + queryOf(maps.Clone(values)), form.text})
+	}
+}
+
 func (l *listPage) eventFields(h *handler) {
-	l.field("source", "Source", "", h.sourceNames()...)
+	l.field("source", "Source", "", h.sources()...)
 	l.field("type", "Type", "invoice.paid")
 	l.field("state", "State", "", driver.EventStates()...)
 	l.field("id", "Event id", "evt_1")
@@ -72,15 +88,6 @@ func (l *listPage) eventFields(h *handler) {
 	l.field("since", "Since", "2h, 7d or 2026-01-31 08:00")
 	l.field("until", "Until", "")
 	l.field("tz", "Time zone", "UTC, +02:00, Europe/Berlin")
-}
-
-// sourceNames returns the names of the configured sources.
-func (h *handler) sourceNames() []string {
-	var names []string
-	for _, s := range h.engine.Sources() {
-		names = append(names, s.Name)
-	}
-	return names
 }
 
 func (l *listPage) eventRows(events []driver.Event, now time.Time) []eventRow {
@@ -144,7 +151,7 @@ func (h *handler) noEvents(r *http.Request, l *listPage) *empty {
 				return false, err
 			}
 			values.Set("limit", "1")
-			filter, err := ParseFilter(values, time.Now())
+			filter, err := h.parseFilter(values, time.Now())
 			if err != nil {
 				return false, err
 			}

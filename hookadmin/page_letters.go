@@ -64,7 +64,7 @@ func (h *handler) showLettersPage(w http.ResponseWriter, r *http.Request) {
 	ticked := values.Get("select") == "page"
 	values.Del("select")
 	l := startList(r, values, "dead-letters", letterParameters)
-	_, found, status := listed(h, r, l, ParseDeadLetterFilter, h.store.DeadLetters)
+	_, found, status := listed(h, r, l, h.ofSources(ParseDeadLetterFilter), h.store.DeadLetters)
 	l.letterFields(h)
 	content := &lettersPage{
 		listPage: l, Form: h.newForm(r), Undo: h.newUndoBox(r, now), Here: strings.TrimPrefix(queryOf(maps.Clone(values)), "?"), Ticked: ticked,
@@ -104,7 +104,7 @@ func (l *listPage) letterFields(h *handler) {
 	for _, d := range h.engine.Destinations() {
 		destinations = append(destinations, d.Name)
 	}
-	l.field("source", "Source", "", h.sourceNames()...)
+	l.field("source", "Source", "", h.sources()...)
 	l.field("destination", "Destination", "", destinations...)
 	l.field("type", "Type", "invoice.paid")
 	l.field("id", "Event id", "evt_1")
@@ -141,7 +141,7 @@ func (h *handler) noLetters(r *http.Request, l *listPage) *empty {
 			return false, err
 		}
 		values.Set("limit", "1")
-		filter, err := ParseDeadLetterFilter(values, time.Now())
+		filter, err := h.ofSources(ParseDeadLetterFilter)(values, time.Now())
 		if err != nil {
 			return false, err
 		}

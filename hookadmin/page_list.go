@@ -3,6 +3,7 @@ package hookadmin
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -10,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/hookonce/hookonce/driver"
 )
 
 // listPage is the part that the pages of all listings share.
@@ -136,7 +139,7 @@ func listed[Filter, Page any](
 			page, err := find(ctx, filter)
 			if err != nil {
 				h.logAway(r, "listing", err)
-				l.Away = "The database did not answer in time, so there are no rows. The log has the reason."
+				l.Away = awayText(err) + " So there are no rows."
 				return filter, nil, http.StatusServiceUnavailable
 			}
 			return filter, page, http.StatusOK
@@ -144,6 +147,14 @@ func listed[Filter, Page any](
 	}
 	l.Fault = err.Error()
 	return nil, nil, http.StatusBadRequest
+}
+
+// awayText says why the database has no answer.
+func awayText(err error) string {
+	if errors.Is(err, driver.ErrSearching) {
+		return "Other searches for a text are running. Try again in a few seconds."
+	}
+	return "The database did not answer in time. The log has the reason."
 }
 
 // pageValues returns the parameters as the parsers of the API take them: without those that only

@@ -3,9 +3,12 @@ package hookadmin
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -24,7 +27,7 @@ type quarantinePage struct {
 
 // quarantineRow is a quarantined request in a listing.
 type quarantineRow struct {
-	ID          string
+	ID, Href    string
 	Source      cell
 	Reason      text
 	Count       int64
@@ -46,7 +49,7 @@ func (h *handler) showQuarantinePage(w http.ResponseWriter, r *http.Request) {
 	l := startList(r, values, "quarantine", quarantinePageParameters)
 	l.Spans = nil // the quarantine is not listed by time
 	_, found, status := listed(h, r, l, ParseQuarantineFilter, h.store.Quarantined)
-	l.field("source", "Source", "", h.sourceNames()...)
+	l.field("source", "Source", "", h.sources()...)
 	content := &quarantinePage{listPage: l, Form: h.newForm(r)}
 	if found != nil {
 		content.Rows = l.quarantineRows(found.Requests, now)
@@ -63,13 +66,45 @@ func (h *handler) showQuarantinePage(w http.ResponseWriter, r *http.Request) {
 	h.render(w, r, status, "quarantine.html", p)
 }
 
+// showQuarantinedPage shows one quarantined request.
+func (h *handler) showQuarantinedPage(w http.ResponseWriter, r *http.Request) {
+	if _, ok := h.pageQuery(w, r, nil); !ok {
+		return
+	}
+	key, err := ParseQuarantineID(r.PathValue("id"))
+	if err != nil {
+		h.failStore(w, r, err)
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), queryTimeout)
+	defer cancel()
+	found, err := h.store.QuarantinedRequest(ctx, key)
+	if err != nil {
+		h.failStore(w, r, fmt.Errorf("reading a quarantined request: %w", err))
+		return
+	}
+	now := time.Now()
+	l := startList(r, url.Values{}, "quarantine", nil)
+	content := &quarantinedPage{Root: l.Root, Form: h.newForm(r), Rows: l.quarantineRows([]driver.QuarantinedRequest{*found}, now)}
+	h.render(w, r, http.StatusOK, "quarantined.html", &page{
+		Title: "Quarantined request", Up: &link{l.Root + "quarantine", "Quarantine"}, Content: content, Made: moment{now, now},
+	})
+}
+
+// quarantinedPage is the content of quarantined.html.
+type quarantinedPage struct {
+	Root string
+	Form form
+	Rows []quarantineRow
+}
+
 func (l *listPage) quarantineRows(requests []driver.QuarantinedRequest, now time.Time) []quarantineRow {
 	rows := make([]quarantineRow, 0, len(requests))
 	for i := range requests {
 		q := &requests[i]
 		byName, _ := headers(q.Headers) // unreadable ones are left out
 		row := quarantineRow{
-			ID: hex.EncodeToString(q.Key[:]), Source: l.newCell("source", q.Source, 40), Reason: newText(q.Reason, 300), Count: q.Count,
+			ID: hex.EncodeToString(q.Key[:]), Href: l.Root + "quarantine/" + hex.EncodeToString(q.Key[:]), Source: l.newCell("source", q.Source, 40), Reason: newText(q.Reason, 300), Count: q.Count,
 			First: moment{q.FirstAt, now}, Last: moment{q.LastAt, now}, Headers: headerRows(byName),
 			Body: newBodyView(q.Body, contentType(byName), bodyPretty),
 		}

@@ -51,7 +51,7 @@ func (h *handler) showRefusedPage(w http.ResponseWriter, r *http.Request) {
 	now := time.Now()
 	l := startList(r, values, "refused", refusedPageParameters)
 	_, found, status := listed(h, r, l, ParseRefusedFilter, h.store.Refused)
-	l.field("source", "Source", "", h.sourceNames()...)
+	l.field("source", "Source", "", h.sources()...)
 	l.field("reason", "Reason", "", hookonce.RefusalReasons()...)
 	l.field("remote", "Remote address", "203.0.113.9")
 	l.field("id", "Error id", "of the answer or the log")

@@ -125,6 +125,7 @@ func (h *handler) render(w http.ResponseWriter, r *http.Request, status int, nam
 		p.MayChange = h.access == FullAccess
 		p.Sections = sectionsAt(at, p.Root)
 		p.CanSearch = h.searches
+		p.CanSearch = true
 	}
 	if p.Live != nil {
 		if !h.streams {

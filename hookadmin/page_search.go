@@ -1,0 +1,131 @@
+package hookadmin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+var searchPageParameters = []string{"q", "cursor", "refresh"}
+
+// searchPage is the content of search.html.
+type searchPage struct {
+	Root     string
+	Query    string
+	Fault    string
+	Away     string
+	Rows     []hitRow
+	Searched string
+	Pager    pager
+	Text     string // link to the events that hold the text
+}
+
+// hitRow is a hit on a page.
+type hitRow struct {
+	Kind   string
+	Href   string
+	ID     text
+	Source text
+	Type   text
+	State  string // of an event or a message; otherwise ""
+	About  text   // destination or reason
+	At     moment
+}
+
+// showSearchPage leads to the only hit of an id, or shows all hits.
+func (h *handler) showSearchPage(w http.ResponseWriter, r *http.Request) {
+	values, ok := h.query(w, r)
+	if !ok {
+		return
+	}
+	now := time.Now()
+	content := &searchPage{Root: rootFrom(r.URL.EscapedPath()), Query: strings.TrimSpace(values.Get("q"))}
+	content.Text = content.Root + "events" + queryOf(url.Values{"q": {content.Query}})
+	found, status := h.lookUp(r, content, values)
+	if found != nil {
+		for i := range found.Hits {
+			content.Rows = append(content.Rows, newHitRow(content.Root, &found.Hits[i], now))
+		}
+		if at := time.Time(found.SearchedUntil); !at.IsZero() {
+			content.Searched = "Searched for the trace id back to " + moment{at, now}.Date() + " " + moment{at, now}.Clock() + ". “Older” continues."
+		}
+		if found.Next != "" {
+			content.Pager.Next = content.Root + "search" + queryOf(url.Values{"q": {content.Query}, "cursor": {found.Next}})
+		}
+		if len(content.Rows) == 1 && found.Next == "" && values.Get("cursor") == "" {
+			redirect(w, content.Rows[0].Href)
+			return
+		}
+	}
+	h.render(w, r, status, "search.html", &page{Title: "Search", Content: content, Query: visible(content.Query), Made: moment{now, now}})
+}
+
+// lookUp returns the hits of the query, and the status of the page. Without hits to look for it
+// returns nil, and content says why.
+func (h *handler) lookUp(r *http.Request, content *searchPage, values url.Values) (*SearchPage, int) {
+	err := checkParameters(values, searchPageParameters)
+	after, cursorErr := driver.ParseCursor(values.Get("cursor"))
+	if err == nil && cursorErr != nil {
+		err = &ParameterError{"cursor", cursorErr.Error()}
+	}
+	if err != nil {
+		content.Fault = err.Error()
+		return nil, http.StatusBadRequest
+	}
+	if content.Query == "" {
+		return nil, http.StatusOK
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), queryTimeout)
+	defer cancel()
+	found, err := h.find(ctx, content.Query, after)
+	if err == nil && after.IsZero() {
+		err = h.findJob(ctx, found, content.Query)
+	}
+	if err != nil {
+		h.logAway(r, "searching", err)
+		content.Away = awayText(err) + " So there are no hits."
+		return nil, http.StatusServiceUnavailable
+	}
+	return found, http.StatusOK
+}
+
+// hitJob is the kind of a hit that only the page looks for.
+const hitJob = "job"
+
+func (h *handler) findJob(ctx context.Context, page *SearchPage, q string) error {
+	job, err := h.store.Job(ctx, q)
+	switch {
+	case errors.Is(err, driver.ErrNotFound):
+		return nil
+	case err != nil:
+		return fmt.Errorf("looking for a job: %w", err)
+	}
+	page.Hits = append(page.Hits, Hit{Kind: hitJob, ID: job.ID, State: job.State, At: Time(job.CreatedAt)})
+	return nil
+}
+
+func newHitRow(root string, hit *Hit, now time.Time) hitRow {
+	row := hitRow{
+		Kind: hit.Kind, ID: newID(hit.ID), Source: newText(hit.Source, 40), Type: newText(hit.Type, 40), State: hit.State,
+		About: newText(hit.Destination+hit.Reason, 100), At: moment{time.Time(hit.At), now},
+	}
+	switch hit.Kind {
+	case hitEvent:
+		row.ID, row.Href = newID(hit.EventID), eventLink(root, hit.Source, hit.EventID)
+	case hitMessage:
+		row.ID, row.Href = newID(hit.MessageID), eventLink(root, hit.Source, hit.EventID)
+	case hitRefused:
+		row.Href = root + "refused" + queryOf(url.Values{"id": {hit.ID}})
+	case hitQuarantined:
+		row.Href = root + "quarantine/" + url.PathEscape(hit.ID)
+	case hitJob:
+		row.Href = root + "jobs/" + url.PathEscape(hit.ID)
+	}
+	return row
+}
