@@ -155,7 +155,7 @@ func (h *handler) showEventPage(w http.ResponseWriter, r *http.Request) {
 	content.State, content.Note, content.Error = detail.State, newText(detail.Note, 200), newText(detail.LastError, 300)
 	content.Facts = eventFacts(content.Root, detail, now)
 	content.Timeline = newTimeline(detail, found.Recent, now)
-	content.Deliveries, content.Other = deliveryRows(found.Recent, now), newOtherBody(found, now)
+	content.Deliveries, content.Other = deliveryRows(found.Recent, found.Deliveries.FirstAt, now), newOtherBody(found, now)
 	content.More = max(0, found.Deliveries.Count-int64(len(found.Recent)))
 	content.Headers = headerRows(detail.Headers)
 	content.addBody(r, found, detail)

@@ -14,6 +14,7 @@ import (
 // deliveryRow is a delivery of an event.
 type deliveryRow struct {
 	At       moment
+	After    string // time since the first delivery
 	Remote   text
 	Gateway  text
 	SameBody bool
@@ -34,11 +35,11 @@ type otherBody struct {
 // the event alone, " " for both, and "…" for left-out lines of both.
 type diffLine struct{ Sign, Kind, Text string }
 
-func deliveryRows(recent []driver.Delivery, now time.Time) []deliveryRow {
+func deliveryRows(recent []driver.Delivery, first, now time.Time) []deliveryRow {
 	rows := make([]deliveryRow, 0, len(recent))
 	for i := range recent {
 		d := &recent[i]
-		rows = append(rows, deliveryRow{moment{d.At, now}, newText(d.Remote, 60), newText(d.Gateway, 60), d.SameBody})
+		rows = append(rows, deliveryRow{moment{d.At, now}, "+" + brief(d.At.Sub(first)), newText(d.Remote, 60), newText(d.Gateway, 60), d.SameBody})
 	}
 	return rows
 }
