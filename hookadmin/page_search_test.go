@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
 // An id leads to its only hit; several hits are listed.
@@ -44,7 +45,7 @@ func TestSearchPage(t *testing.T) {
 	wantText(t, g.show(t, "/search?q=x&q=y", 400), "q: given more than once")
 	wantText(t, newGatewayOn(t, unreachable{g.store}).show(t, "/search?q=e1", 503), "The database did not answer in time")
 	wantProblemPage(t, g.get(t, "/quarantine/0123"), 404)
-	for _, hostile := range hostileTexts() {
+	for _, hostile := range rig.HostileTexts() {
 		wantIntact(t, hostile, string(b.send(t, http.MethodGet, "/search?q="+url.QueryEscape(hostile), "", nil).body))
 	}
 }
