@@ -263,7 +263,7 @@ func (c *eventPage) addMessages(found *driver.EventDetail, d *EventDetail, now t
 	c.Tries = tries[""]
 }
 
-// replayPlan says what a replay of an event does.
+// replayPlan describes the replay of an event.
 type replayPlan struct {
 	Text     string
 	NeedMode bool   // the event is done: as new, or under the same ids

@@ -164,7 +164,7 @@ func TestEventsPageWithoutRows(t *testing.T) {
 	g := newEvents(t)
 	wantText(t, g.show(t, "/events?state=running&type=fork", 200), "No events match these filters.", "There are some without type, or without state.", "Remove type")
 	wantText(t, g.show(t, "/events?type=none", 200), "Remove the filter to see all events.")
-	wantText(t, g.show(t, "/events?type=none&state=dead", 200), "Removing one of them is not enough", "Remove all filters")
+	wantText(t, g.show(t, "/events?type=none&state=dead", 200), "One removed filter is not enough", "Remove all filters")
 
 	wantText(t, newGateway(t).show(t, "/events", 200), "No events yet.", "curl -H 'Content-Type: application/json'", "/webhooks/lab")
 	none := newAPI(t, func(cfg *hookadmin.Config) { cfg.Store = rig.OpenSQLite(t) })

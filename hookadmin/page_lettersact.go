@@ -73,8 +73,8 @@ func (h *handler) planReplay(w http.ResponseWriter, r *http.Request, values url.
 	h.render(w, r, http.StatusOK, "confirm.html", &page{Title: "Replay dead letters?", Content: content})
 }
 
-// workOnLetters carries an action out, and says how far it came. operation is the key of a discard, by
-// which it can be undone, and "" for a replay.
+// workOnLetters carries an action out, and says how far it came. operation is the key of a discard,
+// for Undo, and "" for a replay.
 func (h *handler) workOnLetters(
 	w http.ResponseWriter, r *http.Request, selected *selection, back, operation string,
 	work func(context.Context, *hookonce.DeadLetters) (hookonce.Worked, error),

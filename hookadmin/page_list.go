@@ -23,7 +23,7 @@ type listPage struct {
 
 	Action   string      // address of the filter form
 	Fields   []formField // of the filter form
-	Fault    string      // what is wrong with the parameters, or ""
+	Fault    string      // the fault of the parameters, or ""
 	Away     string      // why there are no rows although the parameters are right, or ""
 	Chips    []chip
 	Spans    []spanLink
@@ -233,7 +233,7 @@ func (l *listPage) whyEmpty(r *http.Request, things string, some func(context.Co
 		out.Text = "There are some " + strings.Join(guilty, ", or ") + "."
 		return out
 	}
-	out.Text = "Removing one of them is not enough, or could not be tried in time."
+	out.Text = "One removed filter is not enough, or the search took too long."
 	out.Link = &link{l.Root + l.path, "Remove all filters"}
 	return out
 }

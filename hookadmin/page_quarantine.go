@@ -122,7 +122,7 @@ const (
 	maxFitDepth = 6
 )
 
-// idNames are the names under which senders put the id of an event, without case and separators. The
+// idNames are the names that senders give to the id of an event, without case and separators. The
 // best come first.
 var idNames = []string{
 	"eventid", "id", "webhookid", "deliveryid", "messageid", "notificationid", "uuid", "guid", "requestid", "transactionid", "reference", "key",

@@ -33,7 +33,7 @@ type refusedRow struct {
 	ErrorID        string
 	Size           string
 	Headers        []headerRow
-	Body           *bodyView // nil if nothing of it is kept
+	Body           *bodyView // nil if no part is kept
 }
 
 // wrongSecret is a source whose signed requests are all refused.
