@@ -56,7 +56,7 @@ func TestDuplicatesAreCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := driver.Deliveries{Count: 3, OtherBodies: 1, Repeats: 1}
-	opts := cmpopts.IgnoreFields(driver.Deliveries{}, "FirstAt", "LastAt")
+	opts := cmpopts.IgnoreFields(driver.Deliveries{}, "FirstAt", "LastAt", "FirstRemote", "FirstGateway")
 	if diff := cmp.Diff(want, eventState(t, store, "1").Deliveries, opts); diff != "" {
 		t.Errorf("deliveries of 1 (-want +got):\n%s", diff)
 	}

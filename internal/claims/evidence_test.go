@@ -74,7 +74,7 @@ func (s *noteStore) CountDeliveries(_ context.Context, p *driver.CountDeliveries
 	return p.Check()
 }
 
-// Duplicates of many events are bounded together, and all of them are counted.
+// Duplicates of many events are bounded together, and every one is counted.
 func TestDeliveriesOfManyEvents(t *testing.T) {
 	t.Parallel()
 	store := &noteStore{Store: rig.OpenSQLite(t)}

@@ -23,7 +23,7 @@ type freshWrite struct {
 	err  error
 }
 
-// freshWrite returns a write that has not begun, so that it holds all counts of before the call. It
+// freshWrite returns a write that has not begun, so it writes all counts up to the call. It
 // returns nil if the queue is closed.
 func (q *Queue) freshWrite() *freshWrite {
 	q.mu.Lock()
