@@ -24,6 +24,9 @@ type attempted struct {
 	exactly    bool // retryAfter is the delay, not its minimum
 	cutOff     bool // by the stop of this process
 	works      bool // the destination works, even if it refuses this message
+
+	response     []byte // the beginning of the answer to a failed attempt
+	responseType string
 }
 
 // attempt sends m once, tells the circuit and the observer, and returns the outcome. It returns no
@@ -134,7 +137,7 @@ func (r *relay) sendByHTTP(ctx context.Context, m *driver.Message, header http.H
 	return attempted{
 		status: result.StatusCode, err: result.Err, text: describeFailure(&result), permanent: result.Permanent,
 		retryAfter: result.RetryAfter, cutOff: ctx.Err() != nil && errors.Is(result.Err, context.Canceled),
-		works: refusesMessage(result.StatusCode),
+		works: refusesMessage(result.StatusCode), response: result.Response, responseType: result.ResponseType,
 	}
 }
 
@@ -201,7 +204,7 @@ func (r *relay) awaitSender(m *driver.Message, done <-chan error) error {
 
 // judge decides on the outcome of an attempt.
 func (r *relay) judge(m *driver.Message, got *attempted) driver.Completion {
-	done := driver.Completion{ID: m.ID, Token: m.Token, StatusCode: got.status, Error: got.text}
+	done := driver.Completion{ID: m.ID, Token: m.Token, StatusCode: got.status, Error: got.text, Response: got.response, ResponseType: got.responseType}
 	switch {
 	case got.err == nil:
 		done.Outcome = driver.MessageSent

@@ -128,19 +128,30 @@ func TestAnswersOverHTTP(t *testing.T) {
 		statuses []int
 		state    string
 		tries    string
+		kept     string // the responses
 	}{
-		"sent":            {nil, driver.StateSent, "1 sent 200"},
-		"retried":         {[]int{500, 404}, driver.StateSent, "1 retry 500: answered 500 Internal Server Error: internal server error; 2 retry 404: answered 404 Not Found: not found; 3 sent 200"},
-		"out of attempts": {[]int{302, 503, 401}, driver.StateDead, "1 retry 302: answered 302 Found: found; 2 retry 503: answered 503 Service Unavailable: service unavailable; 3 dead 401: answered 401 Unauthorized: unauthorized"},
-		"gone":            {[]int{410}, driver.StateDead, "1 dead 410: answered 410 Gone: gone"},
+		"sent":            {nil, driver.StateSent, "1 sent 200", ""},
+		"retried":         {[]int{500, 404}, driver.StateSent, "1 retry 500: answered 500 Internal Server Error: internal server error; 2 retry 404: answered 404 Not Found: not found; 3 sent 200", "1 internal server error; 2 not found"},
+		"out of attempts": {[]int{302, 503, 401}, driver.StateDead, "1 retry 302: answered 302 Found: found; 2 retry 503: answered 503 Service Unavailable: service unavailable; 3 dead 401: answered 401 Unauthorized: unauthorized", "1 found; 3 unauthorized"},
+		"gone":            {[]int{410}, driver.StateDead, "1 dead 410: answered 410 Gone: gone", "1 gone"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			store := rig.OpenSQLite(t)
 			claim(t, store, "1", "{}")
 			run(t, newGroup(store, nil, destination(nil, byHTTP(newAnswers(t, tt.statuses...).url))))
-			if got := triesOf(settled(t, store, "1", tt.state)); got != tt.tries {
+			ev := settled(t, store, "1", tt.state)
+			if got := triesOf(ev); got != tt.tries {
 				t.Errorf("attempts %q, want %q", got, tt.tries)
+			}
+			var kept []string
+			for _, a := range ev.Tries {
+				if a.Response != nil && a.ResponseType == "text/plain; charset=utf-8" {
+					kept = append(kept, fmt.Sprintf("%d %s", a.Number, a.Response))
+				}
+			}
+			if got := strings.Join(kept, "; "); got != tt.kept {
+				t.Errorf("responses %q, want %q", got, tt.kept)
 			}
 		})
 	}

@@ -7,7 +7,10 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/send"
 )
+
+const _ = uint(driver.MaxResponse - send.MaxResponse) // a store takes every response
 
 // ending is the outcome of a message, on its way to the database.
 type ending struct {

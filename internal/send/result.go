@@ -1,14 +1,11 @@
 package send
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -46,7 +43,7 @@ func failed(status int, err error) Result {
 	return Result{StatusCode: status, Err: err, Detail: printable(err.Error(), maxDetail)}
 }
 
-func (s *Sender) result(ctx context.Context, req *http.Request, timeout time.Duration, resp *http.Response) Result {
+func (s *Sender) result(ctx context.Context, target *Target, req *http.Request, timeout time.Duration, resp *http.Response) Result {
 	res := Result{StatusCode: resp.StatusCode}
 	body, err := readBody(resp)
 	switch {
@@ -61,28 +58,17 @@ func (s *Sender) result(ctx context.Context, req *http.Request, timeout time.Dur
 		res.RetryAfter = retryAfter(resp.Header.Get("Retry-After"), s.now())
 		res.Permanent = resp.StatusCode == http.StatusGone
 	}
-	if len(body) > 0 {
-		res.Detail = printable(withoutURL(string(body), req.URL), maxDetail)
+	if len(body) == 0 {
+		return res
+	}
+	hide := secretsOf(target, req)
+	text := hide.begin(body)
+	res.Detail = printable(text, maxDetail)
+	if err != nil {
+		res.Response = []byte(cut(text, MaxResponse))
+		res.ResponseType = cut(plainText(hide.in(resp.Header.Get("Content-Type"))), maxResponseType)
 	}
 	return res
-}
-
-// withoutURL returns text without parts of u that may be credentials: many servers quote the
-// requested path in a 404.
-func withoutURL(text string, u *url.URL) string {
-	const shortest = 8 // shorter parts are words such as "hooks"
-	parts := []string{u.RequestURI(), u.EscapedPath(), u.Path, u.RawQuery}
-	parts = append(parts, strings.Split(u.Path, "/")...)
-	for _, values := range u.Query() {
-		parts = append(parts, values...)
-	}
-	slices.SortFunc(parts, func(a, b string) int { return cmp.Compare(len(b), len(a)) }) // longest first: parts contain each other
-	for _, part := range parts {
-		if len(part) >= shortest {
-			text = strings.ReplaceAll(text, part, redacted)
-		}
-	}
-	return text
 }
 
 func statusError(status int) error {
@@ -121,6 +107,11 @@ func retryAfter(value string, now time.Time) time.Duration {
 		return 0
 	}
 	return min(max(at.Sub(now), 0), maxRetryAfter)
+}
+
+// plainText returns text as every database takes it.
+func plainText(text string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(text, ""), "\x00", "")
 }
 
 // printable returns the beginning of text as at most limit bytes of valid UTF-8. It escapes

@@ -28,6 +28,9 @@ import (
 	"github.com/hookonce/hookonce/internal/dial"
 )
 
+// MaxResponse bounds Result.Response in bytes.
+const MaxResponse = 4 << 10
+
 // Limits of one attempt.
 const (
 	// DefaultTimeout is the default of Target.Timeout.
@@ -35,6 +38,7 @@ const (
 
 	maxResponseHeader = 64 << 10
 	maxResponseBody   = 64 << 10
+	maxResponseType   = 255
 	maxRetryAfter     = 24 * time.Hour
 
 	idleTimeout = 60 * time.Second // of a kept HTTP/2 connection
@@ -93,9 +97,14 @@ type Result struct {
 	// Permanent says that no attempt can succeed: the destination answered 410.
 	Permanent bool
 	// Detail is for people: the beginning of the answer's body or, without one, the text of Err. It
-	// is at most 4 KiB of valid UTF-8, with unprintable characters escaped. Quotes of the URL's
-	// path and query are replaced by "<secret>".
+	// is at most 4 KiB of valid UTF-8, with unprintable characters escaped. Quotes of the URL's path
+	// and query, of the target's secret and of the signature are replaced by "<secret>".
 	Detail string
+	// Response is the beginning of the body of an answer that is a failure, at most MaxResponse
+	// bytes, as received except for the quotes that Detail replaces too. It is nil after a success,
+	// and if the answer broke off. ResponseType is its Content-Type, at most 255 bytes of UTF-8.
+	Response     []byte
+	ResponseType string
 }
 
 // The kinds of failure that Result.Err matches, apart from those of context.
@@ -184,7 +193,7 @@ func (s *Sender) Send(ctx context.Context, target *Target, msg *Message) Result 
 		return failed(0, describe(ctx, req, timeout, err))
 	}
 	defer resp.Body.Close()
-	return s.result(ctx, req, timeout, resp)
+	return s.result(ctx, target, req, timeout, resp)
 }
 
 func (s *Sender) request(ctx context.Context, target *Target, msg *Message) (*http.Request, error) {

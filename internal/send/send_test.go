@@ -146,6 +146,9 @@ func TestSendStatus(t *testing.T) {
 				got.Detail = tt.want.Detail
 			}
 			got.StatusCode, got.Err = 0, nil
+			if tt.body != "" {
+				tt.want.Response, tt.want.ResponseType = []byte(tt.body), "text/plain; charset=utf-8"
+			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
