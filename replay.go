@@ -68,7 +68,7 @@ func (in *Engine) Replay(ctx context.Context, r *ReplayRequest) (*driver.Replaye
 	return replayed, nil
 }
 
-// ErrRequestID is the error of Replay for an invalid RequestID.
+// ErrRequestID is the error of Replay and Redact for an invalid RequestID.
 var ErrRequestID = errors.New("hookonce: a request id has at most 255 bytes of UTF-8 without control characters")
 
 func checkRequestID(id string) error {

@@ -3,6 +3,7 @@ package hookadmin
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"time"
@@ -11,7 +12,7 @@ import (
 )
 
 func (h *handler) listEvents(w http.ResponseWriter, r *http.Request) {
-	list(h, w, r, h.parseFilter, h.store.Events, NewEventPage)
+	list(h, w, r, h.parseFilter, h.freshEvents, NewEventPage)
 }
 
 // parseFilter is ParseFilter for this program: an id without a source may belong to any of its sources.
@@ -72,7 +73,7 @@ func list[Filter, Page, Shape any](
 func (h *handler) showEvent(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), queryTimeout)
 	defer cancel()
-	found, err := h.store.Event(ctx, r.PathValue("source"), r.PathValue("event_id"))
+	found, err := h.freshEvent(ctx, r.PathValue("source"), r.PathValue("event_id"))
 	if err != nil {
 		h.failStore(w, r, fmt.Errorf("reading an event: %w", err))
 		return
@@ -83,4 +84,23 @@ func (h *handler) showEvent(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	writeJSON(w, detail)
+}
+
+// freshEvents and freshEvent read events after the counts of this gateway's deliveries were written:
+// the sender of a duplicate has its answer already.
+func (h *handler) freshEvents(ctx context.Context, f *driver.EventFilter) (*driver.EventPage, error) {
+	h.writeCounts(ctx)
+	return h.store.Events(ctx, f)
+}
+
+func (h *handler) freshEvent(ctx context.Context, source, eventID string) (*driver.EventDetail, error) {
+	h.writeCounts(ctx)
+	return h.store.Event(ctx, source, eventID)
+}
+
+// writeCounts fails no read: without it a count is a second old.
+func (h *handler) writeCounts(ctx context.Context) {
+	if err := h.engine.FreshCounts(ctx); err != nil {
+		h.logger.Debug("writing delivery counts failed; this answer may lack the deliveries of the last second", slog.Any("error", err))
+	}
 }

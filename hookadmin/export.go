@@ -55,6 +55,7 @@ func (h *handler) export(w http.ResponseWriter, r *http.Request, contentType, na
 		return
 	}
 	ends := time.Now().Add(exportTime)
+	h.writeCounts(r.Context())
 	page, err := h.exportPage(r.Context(), filter, left)
 	if err != nil {
 		h.failStore(w, r, err)

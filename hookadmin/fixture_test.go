@@ -19,7 +19,8 @@ import (
 // itself.
 type gateway struct {
 	*api
-	store driver.Store
+	store  driver.Store
+	engine *hookonce.Engine
 }
 
 func newGateway(t *testing.T) *gateway {
@@ -34,7 +35,7 @@ func newGatewayOn(t *testing.T, store driver.Store) *gateway {
 		Destinations: []hookonce.Destination{{Name: "billing", URL: "https://billing.example.com/hooks/s3cret"}},
 		Routes:       []hookonce.Route{{Name: "billing", Types: []string{"invoice.*"}, To: "billing"}},
 	})
-	return &gateway{newAPI(t, func(cfg *hookadmin.Config) { cfg.Store, cfg.Engine = store, engine }), store}
+	return &gateway{newAPI(t, func(cfg *hookadmin.Config) { cfg.Store, cfg.Engine = store, engine }), store, engine}
 }
 
 // enqueue claims events of the source "lab" with one open message each, and returns the message ids.

@@ -167,6 +167,7 @@ var endpoints = []endpoint{
 	{method: "GET", path: "/api/v1/search", serve: (*handler).search, query: searchParameters},
 	{method: "GET", path: "/api/v1/events/{source}/{event_id}", serve: (*handler).showEvent, thing: "event"},
 	{method: "POST", path: "/api/v1/events/{source}/{event_id}/replay", serve: (*handler).replayEvent, thing: "event"},
+	{method: "POST", path: "/api/v1/events/{source}/{event_id}/redact", serve: (*handler).redactEvent, thing: "event"},
 	{method: "GET", path: "/api/v1/dead-letters", serve: (*handler).listDeadLetters, query: deadLetterParameters},
 	{method: "POST", path: "/api/v1/dead-letters/replay", serve: (*handler).replayDead},
 	{method: "POST", path: "/api/v1/dead-letters/discard", serve: (*handler).discardDead},

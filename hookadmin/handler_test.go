@@ -254,7 +254,7 @@ func TestMethodsHeadersAndUnknownPaths(t *testing.T) {
 	store := rig.OpenSQLite(t)
 	claim(t, store, event{source: "github", id: "e1", body: "{}"})
 	a := newAPI(t, func(cfg *hookadmin.Config) { cfg.Store = store })
-	(&gateway{a, store}).quarantine(t, "github", "{}", noon)
+	(&gateway{api: a, store: store}).quarantine(t, "github", "{}", noon)
 
 	if _, err := store.AddJob(t.Context(), &driver.AddJobParams{ID: "m1", Plan: "{}", JobSpec: driver.JobSpec{Of: "events", Action: "replay", Filter: "{}"}}); err != nil {
 		t.Fatal(err)

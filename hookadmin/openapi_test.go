@@ -201,6 +201,7 @@ func shapes() map[string]reflect.Type {
 		hookadmin.Accepted{},
 		hookadmin.MessagePage{},
 		hookadmin.Replayed{},
+		hookadmin.Redacted{},
 		hookadmin.Worked{},
 		hookadmin.Retried{},
 		hookadmin.QuarantinePage{},

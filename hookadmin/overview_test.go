@@ -166,7 +166,7 @@ func TestAnOpenCircuitIsShown(t *testing.T) {
 			Retry: hookonce.Retry{Attempts: 1000, First: time.Minute, Max: time.Minute},
 		}},
 	})
-	g := &gateway{newAPI(t, func(cfg *hookadmin.Config) { cfg.Store, cfg.Engine = uncounted{store}, engine }), store}
+	g := &gateway{api: newAPI(t, func(cfg *hookadmin.Config) { cfg.Store, cfg.Engine = uncounted{store}, engine }), store: store}
 	wantProblem(t, g.get(t, "/api/v1/stats"), http.StatusServiceUnavailable)
 	var ids []string
 	for i := range 12 {

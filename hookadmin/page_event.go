@@ -128,7 +128,7 @@ func (h *handler) findEvent(w http.ResponseWriter, r *http.Request) *driver.Even
 	source, id := eventOf(r)
 	ctx, cancel := context.WithTimeout(r.Context(), queryTimeout)
 	defer cancel()
-	found, err := h.store.Event(ctx, source, id)
+	found, err := h.freshEvent(ctx, source, id)
 	if err != nil {
 		h.failStore(w, r, fmt.Errorf("reading an event: %w", err))
 		return nil
@@ -211,6 +211,9 @@ func deliveries(n int64) string {
 func (c *eventPage) addBody(r *http.Request, found *driver.EventDetail, d *EventDetail) {
 	if found.BodyPruned {
 		c.Gone = "The body and the headers are past their retention. The identity of the event stays."
+		if found.Redacted() {
+			c.Gone = "The body and the headers were redacted. The identity and the history of the event stay."
+		}
 		return
 	}
 	mode := r.URL.Query().Get("body")
@@ -316,7 +319,7 @@ func (h *handler) downloadBody(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if found.BodyPruned {
-		h.fail(w, r, http.StatusGone, "The body of the event is past its retention.", nil)
+		h.fail(w, r, http.StatusGone, "The body of the event is past its retention or redacted.", nil)
 		return
 	}
 	header := w.Header()

@@ -44,7 +44,7 @@ func (h *handler) showEventsPage(w http.ResponseWriter, r *http.Request) {
 	}
 	now := time.Now()
 	l := startList(r, values, "events", eventPageParameters[:len(eventPageParameters)-1])
-	filter, found, status := listed(h, r, l, h.parseFilter, h.store.Events)
+	filter, found, status := listed(h, r, l, h.parseFilter, h.freshEvents)
 	l.eventFields(h)
 	content := &eventsPage{listPage: l}
 	if found != nil {
@@ -155,7 +155,7 @@ func (h *handler) noEvents(r *http.Request, l *listPage) *empty {
 			if err != nil {
 				return false, err
 			}
-			found, err := h.store.Events(ctx, filter)
+			found, err := h.freshEvents(ctx, filter)
 			return err == nil && len(found.Events) > 0, err
 		})
 	}

@@ -23,7 +23,7 @@ const (
 		`or {"same_id":true} for the old ids, so that destinations that dedupe may skip it.`
 	nameTheNote = "The handler of the event ended its transaction, so the event may have taken effect. Correct the handler, " +
 		`look at the effects, and say {"note":"` + driver.NoteTxEnded + `"} if the handler is to run again.`
-	bodyPruned = "The body of the event is past its retention, so there is nothing to send."
+	bodyPruned = "The body of the event is past its retention or redacted, so there is nothing to send."
 )
 
 func (q *replayRequest) mode() (driver.ReplayMode, *refusal) {
@@ -89,18 +89,20 @@ func changing(r *http.Request) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(r.Context()), queryTimeout)
 }
 
+var badRequestID = &refusal{http.StatusBadRequest, "The Idempotency-Key must be UTF-8 without control characters, at most 255 bytes long."}
+
 // replayRefusal returns the answer for an event that cannot be replayed as requested, or nil.
 func replayRefusal(err error) *refusal {
 	switch {
 	case errors.Is(err, hookonce.ErrRequestID):
-		return &refusal{http.StatusBadRequest, "The Idempotency-Key must be UTF-8 without control characters, at most 255 bytes long."}
+		return badRequestID
 	case errors.Is(err, driver.ErrOpen):
 		return &refusal{http.StatusConflict, "The event is not finished. Replay it when it is done, dead or skipped. " +
 			"Its waiting messages can be retried now."}
 	case errors.Is(err, driver.ErrBodyPruned):
 		return &refusal{http.StatusGone, bodyPruned}
 	case errors.Is(err, driver.ErrRequestReused):
-		return &refusal{http.StatusUnprocessableEntity, "This Idempotency-Key was used for a replay of the event in another mode. Use another key."}
+		return &refusal{http.StatusUnprocessableEntity, "This Idempotency-Key was used for a replay of the event in another mode, or to redact it. Use another key."}
 	case errors.Is(err, driver.ErrNoteNeeded):
 		return &refusal{http.StatusUnprocessableEntity, nameTheNote}
 	case errors.Is(err, driver.ErrModeNeeded):

@@ -4,7 +4,9 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/hookonce/hookonce/driver"
@@ -76,7 +78,11 @@ type EventDetail struct {
 	Body       *string `json:"body"`
 	BodyBase64 []byte  `json:"body_base64"`
 	BodySHA256 string  `json:"body_sha256"` // hex; kept past retention
-	BodyPruned bool    `json:"body_pruned"` // retention removed body and headers
+	BodyPruned bool    `json:"body_pruned"` // body and headers were removed by retention, or redacted
+	Redacted   bool    `json:"redacted"`    // an operator removed the payload
+
+	// OtherBody is the first delivery with another body; null if there is none, and past retention.
+	OtherBody *OtherBody `json:"other_body"`
 
 	Deliveries Deliveries `json:"deliveries"`
 	Messages   []Message  `json:"messages"` // by route, then id
@@ -87,11 +93,11 @@ type EventDetail struct {
 // History is a change of an event other than a delivery or an attempt.
 type History struct {
 	At Time `json:"at"`
-	// Action is replayed, replayed_as_new, replayed_same_id, reopened, retried or discarded.
+	// Action is replayed, replayed_as_new, replayed_same_id, reopened, retried, discarded or redacted.
 	Action     string `json:"action"`
 	Generation int    `json:"generation"` // of the event, or of the message, after the change
 	MessageID  string `json:"message_id"` // "" for a change of the whole event
-	RequestID  string `json:"request_id"` // the Idempotency-Key of a replay, or ""
+	RequestID  string `json:"request_id"` // the Idempotency-Key of a replay or a redaction, or ""
 }
 
 // Deliveries sums up the deliveries of an event.
@@ -104,6 +110,29 @@ type Deliveries struct {
 	// not compared.
 	RepeatOf string `json:"repeat_of"`
 	Repeats  int64  `json:"repeats,string"` // deliveries of this body under other ids
+	// FirstRemote and FirstGateway are those of the first delivery, as in Delivery.
+	FirstRemote  string     `json:"first_remote"`
+	FirstGateway string     `json:"first_gateway"`
+	Recent       []Delivery `json:"recent"` // the newest 20, newest first
+}
+
+// Delivery is one delivery of an event.
+type Delivery struct {
+	At       Time   `json:"at"`
+	Remote   string `json:"remote"`  // the client's address; "" if it is not known
+	Gateway  string `json:"gateway"` // the name of the host that received it
+	SameBody bool   `json:"same_body"`
+}
+
+// OtherBody is a delivery of an event whose body differs from the first.
+type OtherBody struct {
+	At      Time                `json:"at"`
+	Headers map[string][]string `json:"headers"`
+	// Body and BodyBase64 are the first 64 KiB, as in EventDetail.
+	Body       *string `json:"body"`
+	BodyBase64 []byte  `json:"body_base64"`
+	BodySHA256 string  `json:"body_sha256"` // hex, of the whole body
+	BodySize   int64   `json:"body_size,string"`
 }
 
 // Message is the message of an event for one route.
@@ -134,6 +163,12 @@ type Attempt struct {
 	Error       string  `json:"error"`
 	At          Time    `json:"at"`
 	TookSeconds float64 `json:"took_seconds"`
+	// Response is the beginning of the answer to a failed attempt: text of UTF-8 without control
+	// characters except tabs and line ends, otherwise null. ResponseBase64 is any other response,
+	// otherwise null. Only the first and the last failed attempt of a message have one.
+	Response       *string `json:"response"`
+	ResponseBase64 []byte  `json:"response_base64"`
+	ResponseType   string  `json:"response_type"` // its Content-Type; hostile text
 }
 
 // NewEventPage returns page as the API prints it.
@@ -171,6 +206,7 @@ func NewEventDetail(detail *driver.EventDetail) (*EventDetail, error) {
 		FailedAt:     Time(detail.FailedAt),
 		BodySHA256:   hex.EncodeToString(detail.BodySHA256[:]),
 		BodyPruned:   detail.BodyPruned,
+		Redacted:     detail.Redacted(),
 		Deliveries: Deliveries{
 			Count:       detail.Deliveries.Count,
 			FirstAt:     Time(detail.Deliveries.FirstAt),
@@ -178,6 +214,9 @@ func NewEventDetail(detail *driver.EventDetail) (*EventDetail, error) {
 			OtherBodies: detail.Deliveries.OtherBodies,
 			RepeatOf:    detail.Deliveries.RepeatOf,
 			Repeats:     detail.Deliveries.Repeats,
+
+			FirstRemote: detail.Deliveries.FirstRemote, FirstGateway: detail.Deliveries.FirstGateway,
+			Recent: make([]Delivery, 0, len(detail.Recent)),
 		},
 		Messages: make([]Message, 0, len(detail.Messages)),
 		Attempts: make([]Attempt, 0, len(detail.Tries)),
@@ -189,6 +228,17 @@ func NewEventDetail(detail *driver.EventDetail) (*EventDetail, error) {
 	}
 	if !detail.BodyPruned {
 		out.Body, out.BodyBase64 = body(detail.Body)
+	}
+	for _, d := range detail.Recent {
+		out.Deliveries.Recent = append(out.Deliveries.Recent, Delivery{At: Time(d.At), Remote: d.Remote, Gateway: d.Gateway, SameBody: d.SameBody})
+	}
+	if o := detail.OtherBody; o != nil {
+		other := &OtherBody{At: Time(o.At), BodySHA256: hex.EncodeToString(o.SHA256[:]), BodySize: o.Size}
+		if other.Headers, err = headers(o.Headers); err != nil {
+			return nil, fmt.Errorf("stored headers of another body of event %q of source %q: %w", detail.EventID, detail.Source, err)
+		}
+		other.Body, other.BodyBase64 = body(o.Body)
+		out.OtherBody = other
 	}
 	for i := range detail.Messages {
 		out.Messages = append(out.Messages, newMessage(&detail.Messages[i]))
@@ -242,6 +292,7 @@ func newMessage(m *driver.MessageDetail) Message {
 }
 
 func newAttempt(a *driver.Attempt) Attempt {
+	text, raw := response(a.Response)
 	return Attempt{
 		MessageID:   a.MessageID,
 		Generation:  a.Generation,
@@ -251,7 +302,21 @@ func newAttempt(a *driver.Attempt) Attempt {
 		Error:       a.Error,
 		At:          Time(a.At),
 		TookSeconds: a.Took.Seconds(),
+
+		Response: text, ResponseBase64: raw, ResponseType: a.ResponseType,
 	}
+}
+
+// response returns raw as text if people can read it, otherwise as bytes. Both are nil without one.
+func response(raw []byte) (text *string, bytes []byte) {
+	unreadable := func(r rune) bool { return unicode.IsControl(r) && r != '\t' && r != '\n' && r != '\r' }
+	switch {
+	case len(raw) == 0:
+		return nil, nil
+	case utf8.Valid(raw) && strings.IndexFunc(string(raw), unreadable) < 0:
+		return new(string(raw)), nil
+	}
+	return nil, raw
 }
 
 func statusCode(code int) *int {

@@ -15,7 +15,7 @@ import (
 	"unicode/utf8"
 )
 
-// An answer that quotes the request shows none of our secrets, in whatever form it quotes them.
+// An answer that quotes the request shows none of our secrets, in any form.
 func TestResponsesHideSecrets(t *testing.T) {
 	t.Parallel()
 	// The base64 of this key has a '+', a '/' and a '='.
@@ -66,7 +66,7 @@ func TestResponsesDoNotCutSecrets(t *testing.T) {
 	for _, before := range []int{0, MaxResponse - 8, 4*MaxResponse - 8, 4*MaxResponse - 1000, maxResponseBody - 8, maxResponseBody} {
 		echo := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusInternalServerError)
-			// Secrets shrink, so that what comes after them moves to the front.
+			// Secrets shrink, so the text after them moves to the front.
 			for range before / len(secret) {
 				_, _ = io.WriteString(w, secret)
 			}
