@@ -49,6 +49,11 @@ func (c *Client) ReplayEvent(ctx context.Context, source, eventID, key string, h
 	return post[hookadmin.Replayed](ctx, c, api+"/events"+Path(source, eventID)+"/replay", key, how)
 }
 
+// RedactEvent removes the payload of one event. Repeating it is safe.
+func (c *Client) RedactEvent(ctx context.Context, source, eventID string) (*hookadmin.Redacted, error) {
+	return post[hookadmin.Redacted](ctx, c, api+"/events"+Path(source, eventID)+"/redact", "", struct{}{})
+}
+
 // DeadLetters returns a page of dead letters.
 func (c *Client) DeadLetters(ctx context.Context, query url.Values) (*hookadmin.DeadLetterPage, error) {
 	return get[hookadmin.DeadLetterPage](ctx, c, api+"/dead-letters", query)

@@ -196,7 +196,10 @@ func open(ts *testscript.TestScript, name string) driver.Store {
 func finish(ts *testscript.TestScript, neg bool, args []string) {
 	outcomes := map[string]driver.Completion{
 		"sent": {Outcome: driver.MessageSent, StatusCode: 200},
-		"dead": {Outcome: driver.MessageDead, StatusCode: 500, Error: "it answered 500: \x1b[2J"},
+		"dead": {
+			Outcome: driver.MessageDead, StatusCode: 500, Error: "it answered 500: \x1b[2J",
+			Response: []byte("<b>no\u202e</b>\n"), ResponseType: "text/html\u202e",
+		},
 	}
 	if neg || len(args) != 2 || outcomes[args[1]].Outcome == 0 {
 		ts.Fatalf("usage: finish DATABASE OUTCOME")

@@ -18,8 +18,8 @@ import (
 )
 
 func (p *program) eventsCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "events", Short: "List, show, follow and replay events"}
-	cmd.AddCommand(p.eventsListCommand(), p.eventsShowCommand(), p.eventsReplayCommand(), p.eventsTailCommand())
+	cmd := &cobra.Command{Use: "events", Short: "List, show, follow, replay and redact events"}
+	cmd.AddCommand(p.eventsListCommand(), p.eventsShowCommand(), p.eventsReplayCommand(), p.eventsRedactCommand(), p.eventsTailCommand())
 	return cmd
 }
 
@@ -130,6 +130,7 @@ func printEvent(w io.Writer, found *hookadmin.EventDetail) error {
 		{"Failed", at(found.FailedAt)},
 		{"Last error", orDash(found.LastError)},
 		{"Deliveries", fmt.Sprintf("%d, the last at %s", d.Count, at(d.LastAt))},
+		{"First from", fromClient(d.FirstRemote, d.FirstGateway)},
 		{"Other bodies", fmt.Sprintf("%d of these deliveries", d.OtherBodies)},
 		{"Repeats", fmt.Sprintf("%d deliveries of this body under other ids", d.Repeats)},
 		{"Repeat of", orDash(d.RepeatOf)},
@@ -140,10 +141,70 @@ func printEvent(w io.Writer, found *hookadmin.EventDetail) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
+	if err := printDeliveries(w, found); err != nil {
+		return err
+	}
 	if err := printMessages(w, found); err != nil {
 		return err
 	}
-	return printPayload(w, found)
+	if err := printPayload(w, found); err != nil {
+		return err
+	}
+	return printOtherBody(w, found.OtherBody)
+}
+
+// fromClient names the client and the gateway of a delivery.
+func fromClient(remote, gateway string) string {
+	if gateway == "" {
+		return orDash(remote)
+	}
+	return orDash(remote) + ", received by " + gateway
+}
+
+// printDeliveries prints the newest deliveries of an event that was delivered more than once.
+func printDeliveries(w io.Writer, found *hookadmin.EventDetail) error {
+	if len(found.Deliveries.Recent) < 2 {
+		return nil
+	}
+	fmt.Fprintln(w)
+	t := newTable(w, "DELIVERED", "REMOTE", "GATEWAY", "BODY")
+	for _, d := range found.Deliveries.Recent {
+		body := "same"
+		if !d.SameBody {
+			body = "other"
+		}
+		t.row(at(d.At), orDash(d.Remote), orDash(d.Gateway), body)
+	}
+	return t.Flush()
+}
+
+// printOtherBody prints the first delivery with another body.
+func printOtherBody(w io.Writer, o *hookadmin.OtherBody) error {
+	if o == nil {
+		return nil
+	}
+	fmt.Fprintf(w, "\nOther body, delivered at %s: %d bytes, SHA-256 %s\n", at(o.At), o.BodySize, o.BodySHA256)
+	return printHeadersAndBody(w, o.Headers, o.Body, len(o.BodyBase64))
+}
+
+// printResponses prints the kept answers to failed attempts.
+func printResponses(w io.Writer, attempts []hookadmin.Attempt) error {
+	for i := range attempts {
+		a := &attempts[i]
+		var text string
+		switch {
+		case a.Response != nil:
+			text = printableLines(*a.Response)
+		case a.ResponseBase64 != nil:
+			text = fmt.Sprintf("%d bytes that are not text: --json prints them in base64.", len(a.ResponseBase64))
+		default:
+			continue
+		}
+		if _, err := fmt.Fprintf(w, "\nAnswer to attempt %d of %s (%s):\n%s\n", a.Number, a.MessageID, printable(cmp.Or(a.ResponseType, "no content type")), text); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func printMessages(w io.Writer, found *hookadmin.EventDetail) error {
@@ -169,6 +230,9 @@ func printMessages(w io.Writer, found *hookadmin.EventDetail) error {
 		if err := t.Flush(); err != nil {
 			return err
 		}
+		if err := printResponses(w, found.Attempts); err != nil {
+			return err
+		}
 	}
 	return printHistory(w, found)
 }
@@ -188,7 +252,11 @@ func printHistory(w io.Writer, found *hookadmin.EventDetail) error {
 
 func printPayload(w io.Writer, found *hookadmin.EventDetail) error {
 	if found.BodyPruned {
-		_, err := fmt.Fprintln(w, "\nHeaders and body are past their retention.")
+		gone := "past their retention"
+		if found.Redacted {
+			gone = "redacted"
+		}
+		_, err := fmt.Fprintf(w, "\nHeaders and body are %s.\n", gone)
 		return err
 	}
 	return printHeadersAndBody(w, found.Headers, found.Body, len(found.BodyBase64))

@@ -1,0 +1,98 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
+	"github.com/hookonce/hookonce/driver"
+)
+
+func (p *program) eventsRedactCommand() *cobra.Command {
+	var yes, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "redact SOURCE EVENT_ID",
+		Short: "Remove the body, the headers and the answers of one event for good",
+		Long: "Remove the payload of one finished event for good: its body and headers, the\n" +
+			"other body, the responses and error texts of its attempts, and those of the\n" +
+			"messages that its handlers enqueued. The identity, the hash of the body, states,\n" +
+			"deliveries and history stay: later deliveries are duplicates, and the event\n" +
+			"cannot be replayed. It asks first, unless --yes is set.",
+		Example: "  hookonce events redact stripe evt_1 --yes",
+		Args:    arguments("SOURCE", "EVENT_ID"),
+	}
+	flags := addAPIFlags(cmd)
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	addJSONFlag(cmd, &asJSON)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return p.withAPI(cmd.Context(), flags, changes, func(ctx context.Context, api *api) error {
+			return p.redactEvent(ctx, cmd, api, args[0], args[1], yes, asJSON)
+		})
+	}
+	return cmd
+}
+
+func (p *program) redactEvent(ctx context.Context, cmd *cobra.Command, api *api, source, eventID string, yes, asJSON bool) error {
+	if !yes {
+		if _, err := api.Event(ctx, source, eventID); err != nil {
+			return notRedacted(source, eventID, err)
+		}
+		question := fmt.Sprintf("Remove the payload of event %q of source %q for good?", eventID, source)
+		if err := p.confirm(cmd, question); err != nil {
+			return err
+		}
+	}
+	redacted, err := api.RedactEvent(ctx, source, eventID)
+	if err != nil {
+		return notRedacted(source, eventID, err)
+	}
+	if asJSON {
+		return writeJSON(p.stdout, redacted)
+	}
+	done := "redacted event"
+	if redacted.Repeated {
+		done = "nothing to do: redacted before: event"
+	}
+	_, err = fmt.Fprintf(p.stdout, "%s %q of source %q\n", done, eventID, source)
+	return err
+}
+
+// confirm asks a question on stderr, and fails unless the answer on stdin is yes.
+func (p *program) confirm(cmd *cobra.Command, question string) error {
+	fmt.Fprintf(p.stderr, "%s [y/N] ", question)
+	answer, err := bufio.NewReader(io.LimitReader(p.stdin, 100)).ReadString('\n')
+	switch answer = strings.ToLower(strings.TrimSpace(answer)); {
+	case answer == "y" || answer == "yes":
+		return nil
+	case answer == "" && err != nil:
+		fmt.Fprintln(p.stderr)
+		return &usageError{errors.New("nothing was changed: there is no answer on standard input"), cmd.CommandPath() + " with --yes"}
+	}
+	return &app.Error{Err: errors.New("nothing was changed: the answer was not yes"), Remedy: "answer y, or set --yes"}
+}
+
+// notRedacted turns the error of a redaction into one for the operator.
+func notRedacted(source, eventID string, err error) error {
+	event := fmt.Sprintf("event %q of source %q", eventID, source)
+	show := "hookonce events show " + word(source) + " " + word(eventID)
+	switch {
+	case errors.Is(err, driver.ErrNotFound):
+		return noEvent(source, eventID)
+	case errors.Is(err, driver.ErrOpen):
+		return &app.Error{
+			Err:    fmt.Errorf("%s, or a message that its handler enqueued, is open: %w", event, driver.ErrOpen),
+			Remedy: "wait until all of it is done or dead: " + show,
+		}
+	case errors.Is(err, driver.ErrLockTimeout):
+		return &app.Error{Err: fmt.Errorf("%s is in use: %w", event, driver.ErrLockTimeout), Remedy: "run the same command again in a moment"}
+	case errors.Is(err, driver.ErrCommitUnknown):
+		return &app.Error{Err: fmt.Errorf("%s may have been redacted: %w", event, err), Remedy: "run the same command again: repeating it is safe"}
+	}
+	return fmt.Errorf("redacting an event: %w", err)
+}
