@@ -1,0 +1,192 @@
+package jobs_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/test/rig"
+)
+
+// TestLettersThatDieAgain replays letters to a destination where they die again at once.
+func TestLettersThatDieAgain(t *testing.T) {
+	t.Parallel()
+	store := rig.OpenSQLite(t)
+	all := die(t, store, "e", 450)
+	start(t, store, "job_1", driver.JobSpec{Action: driver.JobReplay}, driver.JobSelection{Source: "shop"})
+	late := die(t, store, "a-late", 3) // after the start
+	run(t, store)
+	got := until(t, store, "job_1", func(j *driver.Job) bool { killDue(t, store); return isEnded(j) })
+	if got.State != driver.JobDone || got.Done != 450 || got.Skipped != 0 || got.Failed != 0 {
+		t.Errorf("the job is %+v, want 450 done", got)
+	}
+	wantOnce(t, store, all, driver.ActionReplayed, "job_1")
+	for i := range late {
+		if ev, err := store.Event(t.Context(), "shop", late[i].EventID); err != nil || len(ev.History) != 0 {
+			t.Errorf("the letter that died after the start has the history %+v, error %v", ev.History, err)
+		}
+	}
+}
+
+func TestCancelAndResume(t *testing.T) {
+	t.Parallel()
+	store := rig.OpenSQLite(t)
+	all := die(t, store, "e", 60)
+	start(t, store, "job_1", driver.JobSpec{Action: driver.JobDiscard, Rate: "100"}, driver.JobSelection{Source: "shop"})
+	r, log, _ := run(t, store)
+	until(t, store, "job_1", func(j *driver.Job) bool { return j.Done > 5 })
+	cancelled, err := store.CancelJob(t.Context(), &driver.ChangeJobParams{ID: "job_1"})
+	if err != nil || cancelled.Done == 60 {
+		t.Fatalf("the job is %+v, error %v; want it cancelled before its end", cancelled, err)
+	}
+	began := time.Now()
+	rig.WaitFor(t, func() bool { return strings.Contains(log.Text(), "job stopped") })
+	t.Logf("the runner noticed after %v", time.Since(began))
+	if got := job(t, store, "job_1"); got.Done != cancelled.Done || got.State != driver.JobCancelled {
+		t.Errorf("after the cancellation the job went on to %+v", got)
+	}
+	if _, err := store.StartJob(t.Context(), &driver.ChangeJobParams{ID: "job_1"}); err != nil {
+		t.Fatal(err)
+	}
+	r.Wake()
+	if got := until(t, store, "job_1", isEnded); got.Done != 60 || got.Skipped != 0 {
+		t.Errorf("the job is %+v, want 60 done", got)
+	}
+	wantOnce(t, store, all, driver.ActionDiscarded, "job_1")
+}
+
+// TestDatabaseErrors fails steps before and after their commit. The job retries, and changes each letter
+// once.
+func TestDatabaseErrors(t *testing.T) {
+	t.Parallel()
+	for name, fault := range map[string]faulty{"before the commit": {before: 1}, "after the commit": {after: 1}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			fault.Store = rig.OpenSQLite(t)
+			all := die(t, fault.Store, "e", 250)
+			start(t, fault.Store, "job_1", driver.JobSpec{Action: driver.JobDiscard}, driver.JobSelection{Source: "shop"})
+			run(t, &fault)
+			got := until(t, fault.Store, "job_1", isEnded)
+			if got.State != driver.JobDone || got.Done != 250 || got.Skipped != 0 || !strings.Contains(got.LastError, "injected") {
+				t.Errorf("the job is %+v, want 250 done, with the error", got)
+			}
+			wantOnce(t, fault.Store, all, driver.ActionDiscarded, "job_1")
+		})
+	}
+}
+
+// TestStopGivesTheJobBack stops a runner in the middle of a job. The next one need not wait for the end
+// of the lease.
+func TestStopGivesTheJobBack(t *testing.T) {
+	t.Parallel()
+	store := rig.OpenSQLite(t)
+	die(t, store, "e", 50)
+	start(t, store, "job_1", driver.JobSpec{Action: driver.JobDiscard, Rate: "10"}, driver.JobSelection{Source: "shop"})
+	_, _, stop := run(t, store)
+	until(t, store, "job_1", func(j *driver.Job) bool { return j.Done > 1 })
+	stop()
+	before := job(t, store, "job_1")
+	got, err := store.TakeJob(t.Context(), &driver.TakeJobParams{Owner: "next", For: time.Minute})
+	if err != nil || got == nil || got.Fence != before.Fence+1 || got.Done != before.Done {
+		t.Errorf("took %+v, error %v; want the job as it was: %+v", got, err, before)
+	}
+}
+
+func TestBrokenJobs(t *testing.T) {
+	t.Parallel()
+	store := rig.OpenSQLite(t)
+	for id, spec := range map[string]driver.JobSpec{
+		"filter": {Action: driver.JobReplay, Filter: "{"},
+		"action": {Action: "burn"},
+		"of":     {Action: driver.JobReplay, Of: "quarantine"},
+		"rate":   {Action: driver.JobReplay, Rate: "fast"},
+		"mode":   {Action: driver.JobReplay, Of: driver.JobOfEvents, Mode: "new"},
+		"events": {Action: driver.JobDiscard, Of: driver.JobOfEvents},
+	} {
+		start(t, store, id, spec, driver.JobSelection{})
+	}
+	run(t, store)
+	for _, id := range []string{"filter", "action", "of", "rate", "mode", "events"} {
+		if got := until(t, store, id, isEnded); got.State != driver.JobFailed || got.LastError == "" {
+			t.Errorf("the job with a bad %s is %+v, want it failed", id, got)
+		}
+	}
+}
+
+func TestIDsAndUndo(t *testing.T) {
+	t.Parallel()
+	store := rig.OpenSQLite(t)
+	die(t, store, "e", 300)
+	message := driver.MessageID(driver.EventKey("shop", "e0007"), 0, "billing")
+	start(t, store, "ids", driver.JobSpec{Action: driver.JobDiscard}, driver.JobSelection{Source: "shop", EventIDs: []string{"e0001", "none", "e0002"}})
+	start(t, store, "messages", driver.JobSpec{Action: driver.JobDiscard}, driver.JobSelection{MessageIDs: []string{message}})
+	r, _, _ := run(t, store)
+	for id, want := range map[string]int64{"ids": 2, "messages": 1} {
+		if got := until(t, store, id, isEnded); got.Done != want {
+			t.Errorf("the job by %s is %+v, want %d done", id, got, want)
+		}
+	}
+	start(t, store, "rest", driver.JobSpec{Action: driver.JobDiscard}, driver.JobSelection{})
+	r.Wake()
+	if got := until(t, store, "rest", isEnded); got.Done != 297 {
+		t.Errorf("the job is %+v, want 297 done", got)
+	}
+	start(t, store, "undo", driver.JobSpec{Action: driver.JobUndo}, driver.JobSelection{RequestID: "rest"})
+	r.Wake()
+	if got := until(t, store, "undo", isEnded); got.Done != 297 || got.State != driver.JobDone {
+		t.Errorf("the job is %+v, want 297 done", got)
+	}
+}
+
+// TestTwoRunners works on jobs by two runners on one PostgreSQL. Each job is taken once.
+func TestTwoRunners(t *testing.T) {
+	t.Parallel()
+	store, _, _ := openPostgres(t)
+	var all [6][]driver.Claim
+	for i := range all {
+		prefix := fmt.Sprintf("j%d-", i)
+		all[i] = die(t, store, prefix, 250)
+		start(t, store, "job_"+prefix, driver.JobSpec{Action: driver.JobReplay, Rate: "1000"}, driver.JobSelection{Text: prefix})
+	}
+	run(t, store)
+	run(t, store)
+	for i := range all {
+		id := fmt.Sprintf("job_j%d-", i)
+		if got := until(t, store, id, isEnded); got.Fence != 1 || got.Done != 250 || got.Skipped != 0 {
+			t.Errorf("%s is %+v, want it taken once, and 250 done", id, got)
+		}
+		wantOnce(t, store, all[i], driver.ActionReplayed, id)
+	}
+}
+
+// TestKilledProcess kills a process in the middle of a job with SIGKILL. Another one ends the job, and
+// each letter is replayed once.
+func TestKilledProcess(t *testing.T) {
+	t.Parallel()
+	store, dsn, schema := openPostgres(t)
+	all := die(t, store, "e", 400)
+	start(t, store, "job_1", driver.JobSpec{Action: driver.JobReplay, Rate: "200"}, driver.JobSelection{Source: "shop"})
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), childDSN+"="+dsn, childSchema+"="+schema)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill() }) // if the test failed before
+	until(t, store, "job_1", func(j *driver.Job) bool { return j.Done > 20 })
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // it was killed
+	if got := job(t, store, "job_1"); isEnded(got) {
+		t.Fatalf("the job is %+v: it ended before the kill", got)
+	}
+	run(t, store)
+	if got := until(t, store, "job_1", isEnded); got.Done != 400 || got.Skipped != 0 || got.Fence != 2 {
+		t.Errorf("the job is %+v, want 400 done, and the job taken twice", got)
+	}
+	wantOnce(t, store, all, driver.ActionReplayed, "job_1")
+}
