@@ -55,16 +55,23 @@ var jobStates = driver.JobStates()
 
 func scanJob(scan func(...any) error) (*driver.Job, error) {
 	var j driver.Job
+	if err := scanInto(&j, scan); err != nil {
+		return nil, err
+	}
+	return &j, nil
+}
+
+func scanInto(j *driver.Job, scan func(...any) error) error {
 	var state int
 	var createdAt int64
 	var startedAt, finishedAt sql.NullInt64
 	if err := scan(&j.ID, &j.Of, &j.Action, &j.Mode, &j.Rate, &j.Filter, &j.Plan, &j.RequestID, &state, &j.Done, &j.Skipped, &j.Failed,
 		&j.LastError, &j.Cursor, &j.Owner, &j.Fence, &createdAt, &startedAt, &finishedAt); err != nil {
-		return nil, err
+		return err
 	}
 	j.State = jobStates[state]
 	j.CreatedAt, j.StartedAt, j.FinishedAt = fromMicros(createdAt), fromNullMicros(startedAt), fromNullMicros(finishedAt)
-	return &j, nil
+	return nil
 }
 
 // AddJob implements driver.Store.
@@ -122,19 +129,13 @@ func (s *Store) Jobs(ctx context.Context, f *driver.JobFilter) (*driver.JobPage,
 	page := &driver.JobPage{}
 	limit := pageLimit(f.Limit)
 	err := s.snapshot(ctx, "listing jobs", func(ctx context.Context, tx *sql.Tx) error {
-		rows, err := tx.QueryContext(ctx, `SELECT `+jobColumns+` FROM hookonce_job`+c.where()+` ORDER BY created_at DESC, id DESC LIMIT ?`,
-			append(c.args, limit+1)...)
+		query := `SELECT ` + jobColumns + ` FROM hookonce_job` + c.where() + ` ORDER BY created_at DESC, id DESC LIMIT ?`
+		rows, err := tx.QueryContext(ctx, query, append(c.args, limit+1)...) //nolint:sqlclosecheck // collectPage closes them
 		if err != nil {
 			return err
 		}
 		var more bool
-		page.Jobs, more, err = collectPage(rows, limit, func(j *driver.Job) error {
-			one, err := scanJob(rows.Scan)
-			if err == nil {
-				*j = *one
-			}
-			return err
-		})
+		page.Jobs, more, err = collectPage(rows, limit, func(j *driver.Job) error { return scanInto(j, rows.Scan) })
 		if more {
 			last := &page.Jobs[limit-1]
 			page.Next = driver.JobCursor{CreatedAt: last.CreatedAt, ID: last.ID}

@@ -80,7 +80,7 @@ func (s *Store) Undiscard(ctx context.Context, p *driver.UndiscardParams) (*driv
 }
 
 func (t *writeTx) discards(p *driver.UndiscardParams, limit int) ([]discard, error) {
-	rows, err := t.query(selectDiscards, p.Operation, p.After, limit) //nolint:sqlclosecheck // collect closes them
+	rows, err := t.query(selectDiscards, p.Operation, p.After, limit)
 	if err != nil {
 		return nil, err
 	}
