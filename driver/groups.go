@@ -22,12 +22,12 @@ type ErrorGroups interface {
 
 // Bounds of error groups.
 const (
-	MaxGroupCount    = 10_000  // dead letters that are counted in a group
-	LaterGroupCount  = 1000    // the same, once a page has counted GroupBudget
-	GroupBudget      = 100_000 // dead letters
-	MaxGroupsVisited = 2000    // groups that a page looks at
-	MaxSignature     = 200     // bytes of a signature
-	maxSignatureText = 1000    // characters of an error that make its signature
+	MaxGroupCount    = 10_000 // dead letters that are counted in a group
+	LaterGroupCount  = 1000   // the same, once a page has counted GroupBudget
+	GroupBudget      = 20_000 // dead letters
+	MaxGroupsVisited = 2000   // groups that a page looks at
+	MaxSignature     = 200    // bytes of a signature
+	maxSignatureText = 1000   // characters of an error that make its signature
 )
 
 // NoErrorSignature is the signature of a dead letter without an error text.

@@ -24,7 +24,7 @@ WITH RECURSIVE walk AS (
 	FROM walk
 	CROSS JOIN LATERAL (
 		SELECT l.{name} COLLATE "C" AS name, l.signature COLLATE "C" AS signature,
-			CASE WHEN walk.budget > $5::int THEN $5::int ELSE $6::int END AS cap
+			CASE WHEN walk.budget > 0 THEN $5::int ELSE $6::int END AS cap
 		FROM {schema}.{table} l
 		WHERE l.state = 3 AND (l.{name} COLLATE "C", l.signature COLLATE "C") > (walk.name, walk.signature){here}
 		ORDER BY l.{name} COLLATE "C", l.signature COLLATE "C"

@@ -3,6 +3,7 @@ package storetest
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
@@ -14,6 +15,7 @@ func groupCases() []testCase {
 		{"Pages", groupPages},
 		{"Filters", groupFilters},
 		{"CountIsCapped", groupsCapped},
+		{"ShortPages", groupShortPages},
 		{"LettersOfAGroup", groupLetters},
 		{"NoError", groupWithoutError},
 	}
@@ -179,6 +181,29 @@ func groupsCapped(f *fixture) {
 	f.killAll(t0, "to-a", 1)
 	want.More = true
 	same(f, "one more", driver.GroupPage{Groups: []driver.ErrorGroup{want}}, *f.groups(&driver.GroupFilter{}))
+}
+
+// groupShortPages has more groups without a match than a page looks at. The pages still come to the end.
+func groupShortPages(f *fixture) {
+	var all []driver.Claim
+	for i := range driver.MaxGroupsVisited + 1 {
+		c := newClaim("stripe", fmt.Sprint("evt_", i), "{}")
+		// Letters, because all words with digits are alike.
+		c.Undecided = driver.NoteUndecided + strings.Map(func(r rune) rune { return 'g' + r - '0' }, fmt.Sprintf("%05d", i))
+		all = append(all, c)
+	}
+	for claims := range slices.Chunk(all, 500) {
+		f.claimNew(t0, claims...)
+	}
+	late := f.dieUndecided(t0.Add(time.Hour), "stripe", "late", "zz") // the last group
+	filter := &driver.GroupFilter{Since: t0.Add(time.Minute)}
+	first := f.groups(filter)
+	if len(first.Groups) != 0 || first.Next.IsZero() {
+		f.Fatalf("the first page has the groups %+v and the next one at %+v, want none, and a next page", first.Groups, first.Next)
+	}
+	filter.After = first.Next
+	want := driver.ErrorGroup{Source: "stripe", Signature: late.Undecided, Count: 1, FirstAt: t0.Add(time.Hour), LastAt: t0.Add(time.Hour), Sample: late.Undecided}
+	same(f, "the second page", driver.GroupPage{Groups: []driver.ErrorGroup{want}}, *f.groups(filter))
 }
 
 // groupLetters lists the letters of a group.
