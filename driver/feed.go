@@ -18,7 +18,7 @@ type Feed interface {
 	// has ended, a new one begins, and all earlier numbers are expired.
 	WatchFeed(ctx context.Context, p *WatchFeedParams) (int64, error)
 
-	// FeedWatched returns for how long rows are still wanted, and 0 if nobody looks. It reads one row.
+	// FeedWatched returns for how long rows are still wanted, and 0 without a viewer. It reads one row.
 	FeedWatched(ctx context.Context) (time.Duration, error)
 
 	// AddFeed appends rows, in one commit, and removes those beyond MaxFeedRows. It ignores their

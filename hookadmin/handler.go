@@ -53,6 +53,9 @@ type Config struct {
 	// Warnings returns more warnings for the dashboard, one line each, about faults of the settings
 	// that stop nothing. Each view calls it. nil means none.
 	Warnings func() []string
+	// StreamClients, unless nil, is called with the number of open streams when it changes, and must
+	// return at once.
+	StreamClients func(n int)
 	// Metrics answers /metrics, which needs the token as the API does. nil means 404.
 	Metrics http.Handler
 	// WebhookURL is the address of the gateway for senders, without /webhooks/: "https://hooks.example.com".
@@ -68,12 +71,11 @@ type handler struct {
 	ready    func(context.Context) error
 	warnings func() []string
 	metrics  http.Handler
+	streams  *streams
 	guard    guard
 	formKey  []byte // signs forms and flashes
 	counts   *counts
 	kept     *keptPages
-	searches bool   // the page /search exists, so that all pages have its box
-	streams  bool   // the live feed exists, so that pages listen to it
 	webhooks string // see Config.WebhookURL
 	logger   *slog.Logger
 
@@ -129,12 +131,9 @@ func newHandler(cfg *Config) (http.Handler, error) {
 	g.proxies = limit.NewProxies(cfg.TrustedProxies)
 	h := &handler{
 		store: cfg.Store, engine: cfg.Engine, ready: cfg.Ready, warnings: cfg.Warnings, metrics: cfg.Metrics,
-		guard: g, formKey: g.formKey(), counts: newCounts(cfg.Store),
+		streams: newStreams(cfg, logger), guard: g, formKey: g.formKey(), counts: newCounts(cfg.Store),
 		kept: &keptPages{last: make(map[string]keptPage)}, webhooks: strings.TrimSuffix(cfg.WebhookURL, "/"), logger: logger,
 	}
-	search, _ := match("/search")
-	stream, _ := match("/api/v1/stream")
-	h.searches, h.streams = len(search) > 0, len(stream) > 0
 	if h.warnings == nil {
 		h.warnings = func() []string { return nil }
 	}
@@ -192,6 +191,7 @@ var endpoints = []endpoint{
 	{method: "POST", path: "/api/v1/destinations/{name}/resume", serve: (*handler).resumeDestination, thing: destinationThing},
 	{method: "GET", path: "/api/v1/stats", serve: (*handler).showStats},
 	{method: "GET", path: "/api/v1/series", serve: (*handler).showSeries, query: seriesParameters},
+	{method: "GET", path: "/api/v1/stream", serve: (*handler).showStream, query: streamParameters},
 	{method: "GET", path: "/api/v1/openapi.json", serve: (*handler).showOpenAPI},
 	{method: "GET", path: "/debug/pprof/{profile}", serve: (*handler).showProfile, query: profileParameters},
 	{method: "GET", path: "/metrics", serve: (*handler).showMetrics},

@@ -111,15 +111,25 @@ func (a *api) do(t *testing.T, method, target string, change func(*http.Request)
 	return a.send(t, method, target, "", change)
 }
 
+// reader records an answer, and hangs up when it has begun to stream.
+type reader struct {
+	*httptest.ResponseRecorder
+	hangUp func()
+}
+
+func (r *reader) Flush() { r.hangUp() }
+
 // send also checks every answer against the OpenAPI document.
 func (a *api) send(t *testing.T, method, target, body string, change func(*http.Request)) *answer {
 	t.Helper()
-	r := httptest.NewRequestWithContext(t.Context(), method, "http://127.0.0.1:8081"+target, strings.NewReader(body))
+	ctx, hangUp := context.WithCancel(t.Context())
+	defer hangUp()
+	r := httptest.NewRequestWithContext(ctx, method, "http://127.0.0.1:8081"+target, strings.NewReader(body))
 	if change != nil {
 		change(r)
 	}
 	w := httptest.NewRecorder()
-	a.handler.ServeHTTP(w, r)
+	a.handler.ServeHTTP(&reader{w, hangUp}, r)
 	got := &answer{w.Code, w.Header(), w.Body.Bytes()}
 	checkDescribed(t, method, r.URL.EscapedPath(), got)
 	return got

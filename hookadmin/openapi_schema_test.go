@@ -43,7 +43,7 @@ func checkDescribed(t *testing.T, method, path string, got *answer) {
 			t.Errorf("%s %s: %d without %s", method, path, got.status, name)
 		}
 	}
-	if body.Schema == nil {
+	if body.Schema == nil || got.header.Get("Content-Type") == "text/event-stream" {
 		return // not JSON
 	}
 	var v any

@@ -59,6 +59,7 @@ type response struct {
 type operation struct {
 	OperationID string
 	Summary     string
+	Description string
 	Security    []map[string][]string
 	Parameters  []parameter
 	RequestBody *struct {
@@ -213,6 +214,7 @@ func shapes() map[string]reflect.Type {
 		hookadmin.SeriesPage{},
 		hookadmin.RefusedPage{},
 		hookadmin.SearchPage{},
+		hookadmin.StreamRow{},
 		hookadmin.Health{},
 	} {
 		collect(all, reflect.TypeOf(v))

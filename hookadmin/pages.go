@@ -124,13 +124,9 @@ func (h *handler) render(w http.ResponseWriter, r *http.Request, status int, nam
 		p.SignOut = h.guard.signsIn()
 		p.MayChange = h.access == FullAccess
 		p.Sections = sectionsAt(at, p.Root)
-		p.CanSearch = h.searches
 		p.CanSearch = true
 	}
 	if p.Live != nil {
-		if !h.streams {
-			p.Live.On = ""
-		}
 		values := r.URL.Query()
 		p.Refresh = values.Get("refresh")
 		values.Del("refresh")

@@ -30,7 +30,7 @@ type Writer interface {
 	AddFeed(ctx context.Context, p *driver.AddFeedParams) (time.Duration, error)
 }
 
-// Collector holds the rows of a process until Run writes them. While nobody looks, and while Run
+// Collector holds the rows of a process until Run writes them. Without a viewer, and while Run
 // does not run, it holds none. Its methods may be called concurrently.
 type Collector struct {
 	store   Writer

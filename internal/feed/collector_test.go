@@ -107,7 +107,7 @@ func newRow(id, outcome string) feed.Row {
 	return feed.Row{At: noon, Kind: driver.FeedDelivery, Source: "stripe", EventID: id, Type: "invoice.paid", Outcome: outcome}
 }
 
-// TestUnwatched: while nobody looks, a process asks at most once a second, and writes nothing.
+// TestUnwatched: without a viewer, a process asks at most once a second, and writes nothing.
 func TestUnwatched(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -317,7 +317,7 @@ func (unwatched) AddFeed(context.Context, *driver.AddFeedParams) (time.Duration,
 	return time.Minute, nil
 }
 
-// BenchmarkUnwatched is the cost of a delivery while nobody looks.
+// BenchmarkUnwatched is the cost of a delivery without a viewer.
 func BenchmarkUnwatched(b *testing.B) {
 	c := feed.NewCollector(unwatched{}, slog.New(slog.DiscardHandler), "gw-1")
 	b.ReportAllocs()

@@ -1,5 +1,5 @@
 // Package feed is the live view of deliveries, attempts and events: a Collector in each process
-// writes what it observes to the store while somebody looks, and a Hub reads the rows of all
+// writes its observations to the store while somebody looks, and a Hub reads the rows of all
 // processes once for all clients of its process.
 package feed
 

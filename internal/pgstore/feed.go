@@ -28,7 +28,7 @@ RETURNING last_seq`
 
 var feedLasts = fmt.Sprintf(feedWatchedSQL, "coalesce($1::timestamptz, clock_timestamp())")
 
-// watchedSQL returns the microseconds for which the watch lasts, and no row if it has ended.
+// watchedSQL returns how many microseconds the watch still lasts, and no row if it has ended.
 var watchedSQL = `
 SELECT (extract(epoch FROM w.until - coalesce($1::timestamptz, clock_timestamp())) * 1000000)::bigint
 FROM {schema}.feed_watch w WHERE ` + feedLasts

@@ -141,6 +141,7 @@ func newGateway(ctx context.Context, store driver.Store, o *Options, exporter *t
 		Loopback:       isLoopback(g.admin),
 		TrustedProxies: o.Settings.Engine.TrustedProxies,
 		Warnings:       func() []string { return *g.warnings.Load() },
+		StreamClients:  func(n int) { measured.StreamClients.Set(float64(n)) },
 		Metrics:        measured.Handler(),
 		WebhookURL:     localURL(g.public),
 		Logger:         o.Logger,
