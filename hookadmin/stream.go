@@ -38,8 +38,7 @@ var (
 
 // streamOutcomes returns all values of StreamRow.Outcome.
 func streamOutcomes() []string {
-	all := slices.Concat(hookonce.DeliveryOutcomes(), hookonce.MessageOutcomes(), []string{"done", "replayed", "retried", "discarded"})
-	return all
+	return slices.Concat(hookonce.DeliveryOutcomes(), hookonce.MessageOutcomes(), []string{"done", "replayed", "retried", "discarded"})
 }
 
 // StreamRow is the data of one row of GET /api/v1/stream. Keys without a value are left out, except
@@ -79,52 +78,58 @@ func encodeRow(r *feed.Row) []byte {
 	return raw
 }
 
-// streamFilter selects rows of the stream. Empty fields select all.
-type streamFilter struct {
-	source, eventType, kind, destination, outcome string
+// StreamFilter selects rows of the stream. Empty fields select all.
+type StreamFilter struct {
+	Source, Type, Kind, Destination, Outcome string
+	// After is the id of the last row that is known; 0 for none.
+	After int64
 }
 
-func (f *streamFilter) matches(e *feed.Entry) bool {
+func (f *StreamFilter) matches(e *feed.Entry) bool {
 	for _, pair := range [...][2]string{
-		{f.source, e.Source}, {f.eventType, e.Type}, {f.destination, e.Destination}, {f.outcome, e.Outcome},
+		{f.Source, e.Source}, {f.Type, e.Type}, {f.Kind, e.Kind.String()}, {f.Destination, e.Destination}, {f.Outcome, e.Outcome},
 	} {
 		if pair[0] != "" && pair[0] != pair[1] {
 			return false
 		}
 	}
-	return f.kind == "" || f.kind == e.Kind.String()
+	return true
 }
 
-// parseStream reads the parameters of a stream. last is the value of Last-Event-ID, which a browser
-// sends when it comes back, so it goes before the parameter cursor.
-func parseStream(values url.Values, last string) (f *streamFilter, cursor int64, err error) {
+// ParseStreamFilter reads the parameters of GET /api/v1/stream, as ParseFilter does.
+func ParseStreamFilter(values url.Values, _ time.Time) (*StreamFilter, error) {
 	if err := checkParameters(values, streamParameters); err != nil {
-		return nil, 0, err
+		return nil, err
 	}
-	f = &streamFilter{values.Get("source"), values.Get("type"), values.Get("kind"), values.Get("destination"), values.Get("outcome")}
-	if known := streamOutcomes(); f.outcome != "" && !slices.Contains(known, f.outcome) {
-		return nil, 0, &ParameterError{"outcome", fmt.Sprintf("%q is unknown; use %s", f.outcome, strings.Join(known, ", "))}
+	f := &StreamFilter{
+		Source: values.Get("source"), Type: values.Get("type"), Kind: values.Get("kind"), Destination: values.Get("destination"),
+		Outcome: values.Get("outcome"),
+	}
+	if known := streamOutcomes(); f.Outcome != "" && !slices.Contains(known, f.Outcome) {
+		return nil, &ParameterError{"outcome", fmt.Sprintf("%q is unknown; use %s", f.Outcome, strings.Join(known, ", "))}
 	}
 	var kinds []string
 	for _, k := range streamKinds {
 		kinds = append(kinds, k.String())
 	}
-	if f.kind != "" && !slices.Contains(kinds, f.kind) {
-		return nil, 0, &ParameterError{"kind", fmt.Sprintf("%q is unknown; use %s", f.kind, strings.Join(kinds, ", "))}
+	if f.Kind != "" && !slices.Contains(kinds, f.Kind) {
+		return nil, &ParameterError{"kind", fmt.Sprintf("%q is unknown; use %s", f.Kind, strings.Join(kinds, ", "))}
 	}
-	for _, from := range []struct{ name, value string }{{"Last-Event-ID", last}, {"cursor", values.Get("cursor")}} {
-		if from.value == "" {
-			continue
-		}
-		number, err := strconv.ParseInt(from.value, 10, 64)
-		if err != nil || number <= 0 {
-			return nil, 0, &ParameterError{from.name, fmt.Sprintf("%.40q is not an id of this stream; leave it out to begin now", from.value)}
-		}
-		if cursor == 0 {
-			cursor = number
-		}
+	var err error
+	f.After, err = parsePlace("cursor", values.Get("cursor"))
+	return f, err
+}
+
+// parsePlace reads the id of a row; "" is 0.
+func parsePlace(name, text string) (int64, error) {
+	if text == "" {
+		return 0, nil
 	}
-	return f, cursor, nil
+	number, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || number <= 0 {
+		return 0, &ParameterError{name, fmt.Sprintf("%.40q is not an id of this stream; leave it out to begin now", text)}
+	}
+	return number, nil
 }
 
 // streams is shared by the streams of a handler.
@@ -161,10 +166,17 @@ func (h *handler) showStream(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	filter, cursor, err := parseStream(values, r.Header.Get("Last-Event-ID"))
+	filter, err := ParseStreamFilter(values, time.Now())
+	var last int64
+	if err == nil {
+		last, err = parsePlace("Last-Event-ID", r.Header.Get("Last-Event-ID"))
+	}
 	if err != nil {
 		h.fail(w, r, http.StatusBadRequest, err.Error(), nil)
 		return
+	}
+	if last > 0 {
+		filter.After = last // a browser that comes back repeats the parameters
 	}
 	header := w.Header()
 	if r.Method == http.MethodHead {
@@ -184,7 +196,7 @@ func (h *handler) showStream(w http.ResponseWriter, r *http.Request) {
 	defer client.Leave()
 	header.Set("Content-Type", eventStream)
 	header.Set("X-Accel-Buffering", "no") // nginx would hold rows back
-	s := &stream{client: client, filter: filter, at: cursor, out: http.NewResponseController(w), w: w}
+	s := &stream{client: client, filter: filter, at: filter.After, out: http.NewResponseController(w), w: w}
 	// The server would end the request at its own deadlines. If it has none to set, there are none.
 	_ = s.out.SetReadDeadline(time.Time{})
 	s.run(r, h.streams.ending(r))
@@ -195,7 +207,7 @@ const eventStream = "text/event-stream"
 // stream is one open stream.
 type stream struct {
 	client *feed.Client
-	filter *streamFilter
+	filter *StreamFilter
 	at     int64 // the number of the last row that was looked at; 0 at the beginning
 
 	w       http.ResponseWriter

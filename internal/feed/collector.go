@@ -122,6 +122,7 @@ func (r *Row) isRoutine() bool {
 func (c *Collector) Run(ctx context.Context) {
 	tick := time.NewTicker(writeEvery)
 	defer tick.Stop()
+	c.step(ctx)
 	for {
 		select {
 		case <-tick.C:

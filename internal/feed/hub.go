@@ -22,6 +22,8 @@ const (
 	// can resume.
 	watchFor   = 2 * time.Minute
 	watchAgain = watchFor / 4
+	// settleTime is how long a new watch takes to reach all processes: each asks once a second.
+	settleTime = 1200 * time.Millisecond
 	// joinTimeout bounds the wait for the first read of the store.
 	joinTimeout = 5 * time.Second
 )
@@ -72,7 +74,8 @@ type Client struct {
 	from *session
 }
 
-// Join returns a new client once the feed was read, which takes a moment for the first one. The error
+// Join returns a new client once the feed was read and all processes write to it, which takes 1.5 s for
+// a first viewer. A client sees all that happens after Join. The error
 // is ErrFull if there are MaxClients already, or matches driver.ErrUnavailable if the store does not
 // answer in time.
 func (h *Hub) Join(ctx context.Context) (*Client, error) {
@@ -144,7 +147,7 @@ func (c *Client) After(seq int64, limit int) (entries []Entry, more <-chan struc
 type session struct {
 	hub     *Hub
 	stop    context.CancelFunc
-	ready   chan struct{} // closed after the first read
+	ready   chan struct{} // closed once the feed was read and all processes write to it
 	isReady sync.Once
 
 	mu      sync.Mutex
@@ -154,8 +157,9 @@ type session struct {
 	changed chan struct{} // closed when there are new entries or the old ones are gone, and then replaced
 
 	// Of the goroutine that reads.
-	watchAt time.Time // when to watch again
-	failed  bool
+	watchAt   time.Time // when to watch again
+	settledAt time.Time // when all processes know of the watch
+	failed    bool
 }
 
 func newSession(h *Hub) *session {
@@ -195,19 +199,19 @@ func (s *session) note(ctx context.Context, err error) {
 func (s *session) poll(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	if now := time.Now(); !now.Before(s.watchAt) {
-		if _, err := s.hub.store.WatchFeed(ctx, &driver.WatchFeedParams{For: watchFor}); err != nil {
-			return err
-		}
-		s.watchAt = now.Add(watchAgain)
-	}
 	page, err := s.hub.store.ReadFeed(ctx, &driver.ReadFeedParams{After: s.last})
 	if err != nil {
 		return err
 	}
-	if !page.Watched {
-		s.watchAt = time.Time{} // the database lost the watch, or its clock was set
-		return nil
+	if now := time.Now(); !page.Watched || !now.Before(s.watchAt) {
+		if _, err := s.hub.store.WatchFeed(ctx, &driver.WatchFeedParams{For: watchFor}); err != nil {
+			return err
+		}
+		s.watchAt = now.Add(watchAgain)
+		if !page.Watched { // the first viewer, or the database lost the watch
+			s.settledAt = now.Add(settleTime)
+			return nil
+		}
 	}
 	switch {
 	case s.last > page.Last: // another feed than before: the next read begins at its start
@@ -243,7 +247,9 @@ func (s *session) take(page *driver.FeedPage) {
 		s.last = added[n-1].Seq
 		s.wake()
 	}
-	s.isReady.Do(func() { close(s.ready) })
+	if !time.Now().Before(s.settledAt) {
+		s.isReady.Do(func() { close(s.ready) })
+	}
 }
 
 // place returns the index of the first entry after seq. The caller holds the lock.

@@ -35,7 +35,7 @@ var kept = []struct{ file, declaration, why string }{
 			"as many, rounds the values of --json to its buckets, and adds gonum and testify to the module graph",
 	},
 	{
-		"cmd/hookonce/internal/cli/tail.go", "var tailColumns ",
+		"cmd/hookonce/internal/cli/tailrow.go", "var tailColumns ",
 		"events tail prints rows before it knows the later ones. text/tabwriter, which prints all other tables, would " +
 			"align each batch of rows on its own; a table of lipgloss needs every row, too",
 	},

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -38,14 +37,19 @@ var (
 	// cursorFlag is for commands that change many dead letters.
 	cursorFlag = filterFlag{"cursor", "continue an interrupted run, at the `CURSOR` that it printed"}
 
-	// tailFilters are the filters that apply to an event as it arrives.
+	// tailFilters are the filters of the stream.
 	tailFilters = []filterFlag{
+		sourceFilter, typeFilter,
+		{"kind", "only rows of this `KIND`: delivery, event, attempt or refused"},
+		{"destination", "only rows about this destination `NAME`"},
+		{"outcome", "only rows with this `OUTCOME`, such as duplicate, sent, retry or dead"},
+	}
+	eventFilters = []filterFlag{
 		sourceFilter, typeFilter,
 		{"state", "only events in this `STATE`: pending, running, done, dead or skipped"},
 		{"note", "only events with this `NOTE`, such as \"no route\""},
-		idFilter, textFilter, sinceFilter,
+		idFilter, textFilter, sinceFilter, untilFilter,
 	}
-	eventFilters      = append(slices.Clone(tailFilters), untilFilter)
 	deadLetterFilters = []filterFlag{
 		sourceFilter, typeFilter,
 		{"destination", "only messages to this destination `NAME`"},

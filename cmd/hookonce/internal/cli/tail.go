@@ -1,16 +1,17 @@
 package cli
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
-	"unicode/utf8"
+	"net/url"
+	"slices"
+	"strconv"
 
 	"github.com/spf13/cobra"
 
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/adminclient"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
-	"github.com/hookonce/hookonce/cmd/hookonce/internal/config"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookadmin"
 )
@@ -23,18 +24,18 @@ func (p *program) eventsTailCommand() *cobra.Command {
 	var newest int
 	cmd := &cobra.Command{
 		Use:   "tail",
-		Short: "Print the newest events, and then each new one as it arrives",
-		Long: "Print the newest events, oldest first, and then each new one as it arrives,\n" +
-			"until interrupted. Each event is printed once, as it is within seconds of its\n" +
-			"arrival; --state and --note select by that state and note.",
+		Short: "Print the newest events, and then deliveries and outcomes as they happen",
+		Long: "Print the newest events, oldest first, and then each delivery, attempt, refusal\n" +
+			"and operator's change as it happens, until interrupted. Without a running\n" +
+			"gateway, print each new event once, as it is within seconds of its arrival.",
 		Args: noArgs,
 	}
-	flags := addSettingsFlags(cmd)
+	flags := addAPIFlags(cmd)
 	addFilterFlags(cmd, tailFilters)
 	cmd.Flags().IntVarP(&newest, "newest", "n", 10, fmt.Sprintf("begin with the newest `N` events, 0 to %d", maxNewest))
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, one event per line, in the shape of the API")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, one row per line, in the shape of the stream of the API")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		_, filter, err := readFilter(cmd, tailFilters, hookadmin.ParseFilter)
+		query, filter, err := readFilter(cmd, tailFilters, hookadmin.ParseStreamFilter)
 		if err != nil {
 			return err
 		}
@@ -43,48 +44,128 @@ func (p *program) eventsTailCommand() *cobra.Command {
 		}
 		ctx, restore := interruptible(cmd.Context())
 		defer restore()
-		return p.withSettings(ctx, flags, func(ctx context.Context, settings *config.Settings, store driver.Store) error {
-			follow := &app.Follow{
-				Store: store, Settings: settings, Filter: *filter, Newest: newest, Show: p.printTail,
-				Trouble: func(err error) {
-					fmt.Fprintf(p.stderr, "Warning: %s; retrying\n", printableLines(err.Error()))
-				},
+		t := &tail{program: p, query: query, filter: filter, newest: newest, out: p.newTailWriter(asJSON)}
+		client, settings, err := p.findGateway(ctx, flags)
+		switch {
+		case err != nil:
+			return err
+		case client != nil:
+			return t.follow(ctx, client)
+		}
+		state, err := t.state()
+		if err != nil {
+			return newUsageError(cmd, err)
+		}
+		return using(ctx, settings, app.OpenStore, func(ctx context.Context, store driver.Store) error {
+			if err := app.CheckSchema(ctx, store); err != nil {
+				return err
 			}
-			if asJSON {
-				follow.Show = p.printTailJSON
+			fmt.Fprintln(p.stderr, "No gateway runs here: following the events of the database.")
+			polled := &app.Follow{
+				Store: store, Settings: settings, Newest: newest, Show: t.showStored, Trouble: t.trouble,
+				Filter: driver.EventFilter{Source: filter.Source, Type: filter.Type, State: state},
 			}
-			return follow.Run(ctx)
+			return polled.Run(ctx)
 		})
 	}
 	return cmd
 }
 
-// tailColumns are the minimum widths of the columns: the widths of later rows are not known when
-// the first rows are printed.
-var tailColumns = []int{20, 12, 32, 24, 7}
+// tail is one run of "events tail".
+type tail struct {
+	*program
+	query  url.Values
+	filter *hookadmin.StreamFilter
+	newest int
+	out    tailWriter
 
-func (p *program) printTail(events []driver.Event) error {
-	w := bufio.NewWriter(p.stdout)
-	for i := range events {
-		ev := &events[i]
-		cells := []string{moment(ev.ReceivedAt), ev.Source, ev.EventID, orDash(ev.Type), ev.State}
-		for column, cell := range cells {
-			cell = printable(cell)
-			fmt.Fprintf(w, "%s%*s  ", cell, max(tailColumns[column]-utf8.RuneCountInString(cell), 0), "")
-		}
-		fmt.Fprintln(w, printable(remark(ev.Note, ev.LastError)))
-	}
-	return w.Flush()
+	// listed are the events of the beginning, by source and id: their deliveries are not shown again.
+	listed map[[2]string]bool
 }
 
-func (p *program) printTailJSON(events []driver.Event) error {
-	w := bufio.NewWriter(p.stdout)
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	for _, ev := range hookadmin.NewEventPage(&driver.EventPage{Events: events}).Events {
-		if err := enc.Encode(ev); err != nil {
+// state returns the state of the stored events that the filter selects, or "" for any. Events have no
+// other outcome than their state.
+func (t *tail) state() (string, error) {
+	f := t.filter
+	if f.Kind != "" || f.Destination != "" || f.Outcome != "" && !slices.Contains(driver.EventStates(), f.Outcome) {
+		return "", errors.New("--kind, --destination and this --outcome need a running gateway; " +
+			"start it, name it by --admin-url, or use --outcome done, dead or skipped")
+	}
+	return f.Outcome, nil
+}
+
+// follow shows the stream of a gateway, after the newest events.
+func (t *tail) follow(ctx context.Context, client *adminclient.Client) error {
+	f := &adminclient.Follow{
+		Query: t.query, Trouble: t.trouble,
+		Opened: func() error {
+			err := t.begin(ctx, client)
+			fmt.Fprintf(t.stderr, "Following the gateway at %s.\n", client)
+			return err
+		},
+		Show: func(row *hookadmin.StreamRow) error {
+			if row.Kind == driver.FeedDelivery.String() && row.Outcome == "ok" && t.listed[[2]string{row.Source, row.EventID}] {
+				return nil
+			}
+			return t.out.write(row)
+		},
+		Missing: func() {
+			fmt.Fprintln(t.stderr, "Warning: some rows are missing here; hookonce events list shows their events")
+		},
+	}
+	if err := f.Run(ctx, client); err != nil {
+		return fmt.Errorf("following the stream: %w", err)
+	}
+	return nil
+}
+
+func (t *tail) trouble(err error) {
+	fmt.Fprintf(t.stderr, "Warning: %s; retrying\n", printableLines(err.Error()))
+}
+
+// begin shows the newest events, unless the filter selects only rows that are not events.
+func (t *tail) begin(ctx context.Context, client *adminclient.Client) error {
+	state, err := t.state()
+	if err != nil {
+		return nil //nolint:nilerr // the stream has such rows
+	}
+	query := url.Values{"source": {t.filter.Source}, "type": {t.filter.Type}, "state": {state}}
+	var events []hookadmin.Event
+	for left := t.newest; left > 0; left = t.newest - len(events) {
+		query.Set("limit", strconv.Itoa(min(left, driver.MaxLimit)))
+		page, err := client.Events(ctx, query)
+		if err != nil {
+			return fmt.Errorf("listing the newest events: %w", err)
+		}
+		events = append(events, page.Events...)
+		if page.Next == "" {
+			break
+		}
+		query.Set("cursor", page.Next)
+	}
+	t.listed = make(map[[2]string]bool, len(events))
+	for i := range events {
+		t.listed[[2]string{events[i].Source, events[i].EventID}] = true
+	}
+	slices.Reverse(events)
+	return t.showEvents(events)
+}
+
+// showStored shows new events of the database.
+func (t *tail) showStored(events []driver.Event) error {
+	return t.showEvents(hookadmin.NewEventPage(&driver.EventPage{Events: events}).Events)
+}
+
+func (t *tail) showEvents(events []hookadmin.Event) error {
+	for i := range events {
+		ev := &events[i]
+		row := &hookadmin.StreamRow{
+			Kind: driver.FeedEvent.String(), At: ev.ReceivedAt, Source: ev.Source, EventID: ev.EventID, Type: ev.Type, Outcome: ev.State,
+			Attempt: ev.Attempts, Error: ev.LastError, Reason: ev.Note,
+		}
+		if err := t.out.write(row); err != nil {
 			return err
 		}
 	}
-	return w.Flush()
+	return nil
 }

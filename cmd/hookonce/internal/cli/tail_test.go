@@ -2,41 +2,62 @@ package cli_test
 
 import (
 	"bufio"
+	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 // tail is a process that runs "hookonce events tail".
 type tail struct {
 	cmd   *exec.Cmd
 	lines chan string // closed at the end
+	notes chan string // on stderr; closed at the end
 }
 
 func startTail(t *testing.T, dir string, args ...string) *tail {
 	t.Helper()
-	tl := &tail{cmd: exec.Command("hookonce", append([]string{"events", "tail"}, args...)...), lines: make(chan string, 100)}
-	tl.cmd.Dir, tl.cmd.Env, tl.cmd.Stderr = dir, append(os.Environ(), raceEnv()), os.Stderr
-	pipe, err := tl.cmd.StdoutPipe()
+	tl := &tail{cmd: exec.Command("hookonce", append([]string{"events", "tail"}, args...)...), lines: make(chan string, 100), notes: make(chan string, 100)}
+	tl.cmd.Dir, tl.cmd.Env = dir, append(os.Environ(), raceEnv())
+	stdout, err := tl.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stderr, err := tl.cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := tl.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	go func() {
-		defer close(tl.lines)
-		for lines := bufio.NewScanner(pipe); lines.Scan(); {
-			tl.lines <- lines.Text()
-		}
-	}()
+	for from, to := range map[io.Reader]chan string{stdout: tl.lines, stderr: tl.notes} {
+		go func() {
+			defer close(to)
+			for lines := bufio.NewScanner(from); lines.Scan(); {
+				to <- lines.Text()
+			}
+		}()
+	}
 	t.Cleanup(func() { _ = tl.cmd.Process.Kill() }) // most have exited by now
 	return tl
+}
+
+// ready waits until the tail follows.
+func (tl *tail) ready(t *testing.T) {
+	t.Helper()
+	select {
+	case note := <-tl.notes:
+		if !strings.HasPrefix(note, "Following the gateway at http://127.0.0.1:") {
+			t.Fatalf("the tail says %q", note)
+		}
+	case <-time.After(patience):
+		t.Fatal("the tail is not ready")
+	}
 }
 
 // next returns the next line.
@@ -69,6 +90,19 @@ func (tl *tail) stop(t *testing.T) (rest []string) {
 	return rest
 }
 
+// wantLine reads lines until one begins with these words, in any of the columns after the time.
+func (tl *tail) wantLine(t *testing.T, words string) {
+	t.Helper()
+	for {
+		line := tl.next(t)
+		if _, rest, _ := strings.Cut(line, "Z "); strings.HasPrefix(strings.Join(strings.Fields(rest), " "), words) {
+			return
+		}
+		t.Logf("passed over %q", line)
+	}
+}
+
+// TestTail follows a gateway: the newest events, then deliveries, attempts and refusals.
 func TestTail(t *testing.T) {
 	t.Parallel()
 	d := startDestination(t)
@@ -77,44 +111,112 @@ func TestTail(t *testing.T) {
 	for _, id := range []string{"d1", "d2", "d3"} {
 		g.deliver(t, id)
 	}
-	text, lines := startTail(t, dir, "-n", "2"), startTail(t, dir, "--json", "--newest", "1", "--source", "gh")
+	g.poll(t, "all are done", func() bool {
+		return strings.Count(success(t, dir, "events", "list", "--state", "done", "--json"), `"event_id"`) == 3
+	})
+	text, lines := startTail(t, dir, "-n", "2"), startTail(t, dir, "--json", "--newest", "1", "--source", "gh", "--outcome", "done")
+	attempts := startTail(t, dir, "--kind", "attempt", "--json", "--admin-url", g.admin)
 	other := startTail(t, dir, "--source", "other")
-	for _, id := range []string{" d2 ", " d3 "} {
-		if line := text.next(t); !strings.Contains(line, id) || !strings.Contains(line, " gh ") || !strings.Contains(line, " issues ") {
-			t.Errorf("line %q, want %q in it", line, id)
+	if heading := strings.Fields(text.next(t)); strings.Join(heading, " ") != "TIME WHERE TYPE EVENT ID OUTCOME TOOK" {
+		t.Errorf("the heading is %q", heading)
+	}
+	text.wantLine(t, "✓ gh issues d2 done #1")
+	text.wantLine(t, "✓ gh issues d3 done #1")
+	var row struct {
+		Kind    string
+		EventID string `json:"event_id"`
+		Outcome string
+		Status  int
+	}
+	unmarshal(t, lines.next(t), &row)
+	if row.Kind != "event" || row.EventID != "d3" || row.Outcome != "done" {
+		t.Errorf("the newest row is %+v", row)
+	}
+	for _, tl := range []*tail{text, lines, attempts, other} {
+		tl.ready(t)
+	}
+	if metrics := g.api(t, "/metrics"); !strings.Contains(metrics, "hookonce_stream_clients 4\n") {
+		t.Error("the metrics do not show the 4 clients of the stream")
+	}
+	const hostile = "d4\u202e"
+	g.deliver(t, hostile)
+	for range 2 { // the attempt may end before its delivery is answered
+		if line := text.next(t); !strings.Contains(line, ` d4\u202e `) || !strings.Contains(line, " ok ") && !strings.Contains(line, " sent 200 #1 ") {
+			t.Errorf("the line is %q, want the delivery or the attempt", line)
 		}
 	}
-	var event, byAPI struct {
-		EventID    string `json:"event_id"`
-		ReceivedAt string `json:"received_at"`
-		Duplicates string
+	g.deliver(t, hostile)
+	text.wantLine(t, `= gh issues d4\u202e duplicate`)
+	unmarshal(t, attempts.next(t), &row)
+	if row.Kind != "attempt" || row.Outcome != "sent" || row.Status != 200 {
+		t.Errorf("the attempt is %+v", row)
 	}
-	unmarshal(t, lines.next(t), &event)
-	unmarshal(t, g.api(t, "/api/v1/events/gh/d3"), &byAPI)
-	if diff := cmp.Diff(byAPI, event); diff != "" || event.EventID != "d3" {
-		t.Errorf("the newest (-API +tail):\n%s", diff)
+	d.ok.Store(false)
+	g.deliver(t, "d5")
+	text.wantLine(t, "✗ app issues d5 dead 410 #1")
+	resp, err := http.Post(g.public+"/webhooks/gh", "application/json", strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
 	}
-	g.deliver(t, "d3") // a duplicate is not a new event
-	for _, id := range []string{"d4", "d5"} {
-		g.deliver(t, id)
-		if line := text.next(t); !strings.Contains(line, " "+id+" ") {
-			t.Errorf("line %q, want %s in it", line, id)
-		}
-		unmarshal(t, lines.next(t), &event)
-		if event.EventID != id {
-			t.Errorf("event %s, want %s", event.EventID, id)
-		}
-	}
-	for _, tl := range []*tail{text, lines, other} {
+	resp.Body.Close()
+	text.wantLine(t, "✗ gh - - refused 401")
+	for _, tl := range []*tail{lines, other} {
 		if rest := tl.stop(t); len(rest) > 0 {
 			t.Errorf("unexpected lines: %q", rest)
 		}
 	}
+	text.stop(t)
+	attempts.stop(t)
+}
 
-	if _, stderr, code := run(t, dir, "events", "tail", "-n", "-1"); code != 2 || !strings.Contains(stderr, "--newest: -1 is not a number") {
-		t.Errorf("code %d: %s", code, stderr)
+// TestTailOfADatabase shows new events where no gateway runs.
+func TestTailOfADatabase(t *testing.T) {
+	t.Parallel()
+	d := startDestination(t)
+	d.ok.Store(true)
+	g, dir := startForwarding(t, d)
+	g.deliver(t, "d1")
+	g.poll(t, "it is done", func() bool { return strings.Contains(success(t, dir, "events", "list", "--state", "done"), "d1") })
+	g.stop(t, syscall.SIGTERM)
+	text := startTail(t, dir, "--outcome", "done")
+	text.wantLine(t, "✓ gh issues d1 done #1")
+	if rest := text.stop(t); len(rest) > 0 {
+		t.Errorf("unexpected lines: %q", rest)
 	}
-	if _, _, code := run(t, dir, "events", "tail", "--until", "1h"); code != 2 {
-		t.Errorf("tail --until: code %d", code)
+	for flags, want := range map[string]string{
+		"-n -1":             "--newest: -1 is not a number",
+		"--outcome ok":      "need a running gateway",
+		"--kind attempt":    "need a running gateway",
+		"--kind attempts":   "--kind: \"attempts\" is unknown; use delivery, event, attempt, refused",
+		"--outcome fine":    "--outcome: \"fine\" is unknown",
+		"--until 1h":        "unknown flag",
+		"--destination app": "need a running gateway",
+	} {
+		if _, stderr, code := run(t, dir, append([]string{"events", "tail"}, strings.Fields(flags)...)...); code != 2 || !strings.Contains(stderr, want) {
+			t.Errorf("%s: code %d: %s", flags, code, stderr)
+		}
 	}
+}
+
+// TestTailGoesOn: a tail outlasts a restart of its gateway, and says that rows may be missing.
+func TestTailGoesOn(t *testing.T) {
+	t.Parallel()
+	d := startDestination(t)
+	d.ok.Store(true)
+	g, dir := startForwarding(t, d)
+	tl := startTail(t, dir, "-n", "0", "--kind", "delivery", "--admin-url", g.admin)
+	tl.ready(t)
+	g.deliver(t, "d1")
+	tl.wantLine(t, "→ gh issues d1 ok")
+	g.stop(t, syscall.SIGTERM)
+	again := startGateway(t, dir, "--admin-listen", strings.TrimPrefix(g.admin, "http://"))
+	for i, seen := 2, false; !seen; i++ { // the new gateway may not know yet that somebody looks
+		again.deliver(t, fmt.Sprint("d", i))
+		select {
+		case line := <-tl.lines:
+			seen = strings.Contains(line, " ok ")
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	tl.stop(t)
 }
