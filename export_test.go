@@ -57,3 +57,6 @@ func WatchDurability(ctx context.Context, in *Engine) error { return in.watchDur
 func WriteFigures(ctx context.Context, in *Engine) error {
 	return errors.Join(in.figures.Write(ctx), in.refused.Write(ctx))
 }
+
+// FeedWatched reports whether in knows that somebody looks at the live feed.
+func FeedWatched(in *Engine) bool { return in.feed.Watched() }

@@ -1,0 +1,116 @@
+package hookonce_test
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/test/rig"
+)
+
+// watched runs in while somebody looks at the live feed.
+func watched(t *testing.T, store driver.Store, in runner, engine *hookonce.Engine) {
+	t.Helper()
+	if _, err := store.WatchFeed(t.Context(), &driver.WatchFeedParams{For: driver.MaxFeedWatch}); err != nil {
+		t.Fatal(err)
+	}
+	run(t, in)
+	rig.WaitFor(t, func() bool { return hookonce.FeedWatched(engine) })
+}
+
+// wantFeed waits for the rows of the feed, as "kind event_id outcome error", in any order.
+func wantFeed(t *testing.T, store driver.Store, want ...string) {
+	t.Helper()
+	var got []string
+	rig.WaitFor(t, func() bool {
+		page, err := store.ReadFeed(t.Context(), &driver.ReadFeedParams{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = nil
+		for i := range page.Rows {
+			r := &page.Rows[i]
+			var details struct{ Error, Reason string }
+			if err := json.Unmarshal(r.Details, &details); err != nil {
+				t.Fatal(err)
+			}
+			words := []string{r.Kind.String(), r.EventID, r.Outcome, details.Error, details.Reason}
+			got = append(got, strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), " "))
+		}
+		return len(got) >= len(want)
+	})
+	slices.Sort(got)
+	slices.Sort(want)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestFeedOfHandlers shows runs of handlers, and changes by an operator.
+func TestFeedOfHandlers(t *testing.T) {
+	t.Parallel()
+	l := onSQLite(t)
+	mux := &hookonce.Mux[*sql.Tx]{}
+	hookonce.Handle(mux, "gh", "push", func(_ context.Context, _ *sql.Tx, ev *hookonce.Event) error {
+		if ev.ID == "bad" {
+			return hookonce.Permanent(errors.New("gone"))
+		}
+		return nil
+	})
+	in := inbox(t, l, mux, nil)
+	watched(t, l.db, in, in.Engine)
+	deliver(in, delivery("1", "{}"))
+	deliver(in, delivery("bad", "{}"))
+	settled(t, l.db, "bad", driver.StateDead)
+	rows := []string{"delivery 1 ok", "event 1 done", "delivery bad ok", "event bad dead gone"}
+	wantFeed(t, l.db, rows...)
+	if _, err := in.Replay(t.Context(), &hookonce.ReplayRequest{Source: "gh", EventID: "bad"}); err != nil {
+		t.Fatal(err)
+	}
+	rows = append(rows, "event bad replayed", "event bad dead gone")
+	wantFeed(t, l.db, rows...)
+	if _, err := in.Discard(t.Context(), &hookonce.DeadLetters{Filter: driver.MessageFilter{Source: "gh"}}); err != nil {
+		t.Fatal(err)
+	}
+	wantFeed(t, l.db, append(rows, "event bad discarded")...)
+}
+
+// TestFeedOfDeliveries shows each event of a batch, messages, and refused requests.
+func TestFeedOfDeliveries(t *testing.T) {
+	t.Parallel()
+	store := rig.OpenSQLite(t)
+	in := newEngine(t, store, func(c *hookonce.Config) {
+		items(c)
+		c.Sources[0].Malformed = hookonce.MalformedQuarantine
+		c.Destinations = []hookonce.Destination{{
+			Name: "app", Retry: hookonce.Retry{First: time.Millisecond, Max: time.Millisecond},
+			Sender: hookonce.SenderFunc(func(_ context.Context, m *hookonce.Outgoing) error {
+				if m.EventID == "2" && m.Attempt == 1 {
+					return errors.New("broken")
+				}
+				return nil
+			}),
+		}}
+		c.Routes = []hookonce.Route{{Name: "all", To: "app"}}
+	})
+	watched(t, store, in, in)
+	deliver(in, delivery("b", `{"items":[{"id":1},{"id":1},{"id":{}},{"id":2}]}`))
+	get := delivery("g", "{}")
+	get.Method = http.MethodGet
+	deliver(in, get)
+	unknown := delivery("u", "{}")
+	unknown.URL.Path = "/webhooks/other"
+	deliver(in, unknown)
+	wantFeed(t, store, "delivery 1 ok", "delivery 1 duplicate", "delivery malformed", "delivery 2 ok",
+		"attempt 1 sent", "attempt 2 retry broken", "attempt 2 sent", "refused refused method", "refused refused unknown_source")
+}
