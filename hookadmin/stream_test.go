@@ -272,6 +272,10 @@ func TestStreamResumes(t *testing.T) {
 	for i := range 250 {
 		s.add(t, driver.FeedRow{Source: fmt.Sprint("s", i%2), EventID: fmt.Sprint(i), Outcome: "ok"})
 	}
+	s.add(t, driver.FeedRow{Source: "rare", EventID: "last", Outcome: "ok"})
+	if rows, _ := s.open(t, "?source=rare&cursor="+start).rows(t, 1); rows[0] != "delivery rare last ok" {
+		t.Errorf("behind many other rows comes %q", rows)
+	}
 	for query, n := range map[string]int{"": 250, "&source=s1": 125, "&source=s0": 125} {
 		var all []string
 		for last := start; len(all) < n; {
