@@ -16,6 +16,7 @@ import (
 	"github.com/hookonce/hookonce/internal/claims"
 	"github.com/hookonce/hookonce/internal/limit"
 	"github.com/hookonce/hookonce/internal/problem"
+	"github.com/hookonce/hookonce/internal/send"
 	"github.com/hookonce/hookonce/internal/wire"
 	"github.com/hookonce/hookonce/provider"
 	"github.com/hookonce/hookonce/verify"
@@ -410,3 +411,47 @@ func (l *refusalLog) write(r *http.Request, client, source string, a *answer, tr
 	}
 	l.log.LogAttrs(context.WithoutCancel(r.Context()), level, "refused", attrs...)
 }
+
+// ofAnswer returns the span of a delivery that was answered with a. Without one, the delivery was not
+// verified: it must not continue the trace that it names, so it only has a link to it.
+func (t *tracing) ofAnswer(r *http.Request, a *answer) *span {
+	if t == nil {
+		return nil
+	}
+	if a.delivery != nil && a.delivery.span != nil {
+		return a.delivery.span
+	}
+	at := a.began
+	if at.IsZero() {
+		at = time.Now()
+	}
+	return t.start(SpanStart{Name: SpanReceive, At: at, Link: send.Traceparent(r.Header)})
+}
+
+// endDelivery ends the span of a delivery that was answered with a.
+func (s *span) endDelivery(source string, a *answer, outcome, reason string, at time.Time) {
+	if s == nil {
+		return
+	}
+	end := SpanEnd{At: at, Attributes: []slog.Attr{
+		slog.String("source", source), slog.Int("status", a.status), slog.String("outcome", outcome), slog.Int("events", a.events),
+	}}
+	if id := a.eventID(); id != "" {
+		end.Attributes = append(end.Attributes, slog.String("event_id", id))
+	}
+	if reason != "" {
+		end.Attributes = append(end.Attributes, slog.String("reason", reason))
+	}
+	if a.errorID != "" {
+		end.Attributes = append(end.Attributes, slog.String("error_id", a.errorID))
+	}
+	if a.status >= http.StatusInternalServerError {
+		end.Err = unavailableError(a.why)
+	}
+	s.end(end)
+}
+
+// unavailableError is why a delivery was not accepted.
+type unavailableError string
+
+func (e unavailableError) Error() string { return string(e) }

@@ -15,6 +15,7 @@ import (
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/claims"
 	"github.com/hookonce/hookonce/internal/locate"
+	"github.com/hookonce/hookonce/internal/send"
 	"github.com/hookonce/hookonce/internal/wire"
 	"github.com/hookonce/hookonce/provider"
 )
@@ -360,4 +361,27 @@ func (in *Engine) tallyStored(d *delivery, unit *claims.Unit, retried *RetriedRe
 		in.logClaim(claim, result)
 	}
 	return refused, nil
+}
+
+// startDelivery starts the span of a verified delivery that arrived at a time, in the trace that its
+// sender names, and stores it with the events.
+func (t *tracing) startDelivery(d *delivery, arrived, verifying time.Time) {
+	if t == nil {
+		return
+	}
+	d.span = t.start(SpanStart{Name: SpanReceive, At: arrived, Parent: send.Traceparent(d.header)})
+	if d.span == nil {
+		return
+	}
+	t.start(SpanStart{Name: SpanVerify, At: verifying, Parent: d.span.traceparent}).end(SpanEnd{At: time.Now()})
+	d.visible = d.visible.Clone()
+	send.SetTraceparent(d.visible, d.span.traceparent)
+}
+
+// startClaim starts the span of the claim of d.
+func (t *tracing) startClaim(d *delivery) *span {
+	if d.span == nil {
+		return nil
+	}
+	return t.start(SpanStart{Name: SpanClaim, At: time.Now(), Parent: d.span.traceparent})
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/limit"
+	"github.com/hookonce/hookonce/internal/send"
 	"github.com/hookonce/hookonce/internal/wire"
 )
 
@@ -331,4 +332,16 @@ func (in *Engine) RetryMessage(ctx context.Context, id string) error {
 	log.Info("message retried")
 	in.wakeAll()
 	return nil
+}
+
+// replayed makes the span of a replay that began at a time.
+func (t *tracing) replayed(r *ReplayRequest, stored []byte, replayed *driver.Replayed, began time.Time) {
+	if t == nil {
+		return
+	}
+	header, _ := wire.ParseHeader(stored) // a damaged one only lacks its link
+	t.start(SpanStart{Name: SpanReplay, At: began, Link: send.Traceparent(header)}).end(SpanEnd{At: time.Now(), Attributes: []slog.Attr{
+		slog.String("source", r.Source), slog.String("event_id", r.EventID), slog.Int("generation", replayed.Generation),
+		slog.Int("messages", replayed.Messages),
+	}})
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/hookonce/hookonce/internal/limit"
 	"github.com/hookonce/hookonce/internal/relay"
 	"github.com/hookonce/hookonce/internal/send"
-	"github.com/hookonce/hookonce/internal/wire"
 	"github.com/hookonce/hookonce/internal/work"
 )
 
@@ -65,11 +64,14 @@ type tracing struct {
 	lines  *limit.Bucket
 }
 
+// traceLines bounds the log lines about a failing Tracer in a second.
+const traceLines = 100
+
 func newTracing(t Tracer, log *slog.Logger) *tracing {
 	if t == nil {
 		return nil
 	}
-	return &tracing{t, log, refusalRate.bucket()}
+	return &tracing{t, log, limit.New(traceLines, time.Second)}
 }
 
 // span is a span in progress.
@@ -109,73 +111,6 @@ func (t *tracing) recover() {
 	}
 }
 
-// startDelivery starts the span of a verified delivery that arrived at a time, in the trace that its
-// sender names, and stores it with the events.
-func (t *tracing) startDelivery(d *delivery, arrived, verifying time.Time) {
-	if t == nil {
-		return
-	}
-	d.span = t.start(SpanStart{Name: SpanReceive, At: arrived, Parent: send.Traceparent(d.header)})
-	if d.span == nil {
-		return
-	}
-	t.start(SpanStart{Name: SpanVerify, At: verifying, Parent: d.span.traceparent}).end(SpanEnd{At: time.Now()})
-	d.visible = d.visible.Clone()
-	send.SetTraceparent(d.visible, d.span.traceparent)
-}
-
-// startClaim starts the span of the claim of d.
-func (t *tracing) startClaim(d *delivery) *span {
-	if d.span == nil {
-		return nil
-	}
-	return t.start(SpanStart{Name: SpanClaim, At: time.Now(), Parent: d.span.traceparent})
-}
-
-// ofAnswer returns the span of a delivery that was answered with a. Without one, the delivery was not
-// verified: it must not continue the trace that it names, so it only has a link to it.
-func (t *tracing) ofAnswer(r *http.Request, a *answer) *span {
-	if t == nil {
-		return nil
-	}
-	if a.delivery != nil && a.delivery.span != nil {
-		return a.delivery.span
-	}
-	at := a.began
-	if at.IsZero() {
-		at = time.Now()
-	}
-	return t.start(SpanStart{Name: SpanReceive, At: at, Link: send.Traceparent(r.Header)})
-}
-
-// endDelivery ends the span of a delivery that was answered with a.
-func (s *span) endDelivery(source string, a *answer, outcome, reason string, at time.Time) {
-	if s == nil {
-		return
-	}
-	end := SpanEnd{At: at, Attributes: []slog.Attr{
-		slog.String("source", source), slog.Int("status", a.status), slog.String("outcome", outcome), slog.Int("events", a.events),
-	}}
-	if id := a.eventID(); id != "" {
-		end.Attributes = append(end.Attributes, slog.String("event_id", id))
-	}
-	if reason != "" {
-		end.Attributes = append(end.Attributes, slog.String("reason", reason))
-	}
-	if a.errorID != "" {
-		end.Attributes = append(end.Attributes, slog.String("error_id", a.errorID))
-	}
-	if a.status >= http.StatusInternalServerError {
-		end.Err = unavailableError(a.why)
-	}
-	s.end(end)
-}
-
-// unavailableError is why a delivery was not accepted.
-type unavailableError string
-
-func (e unavailableError) Error() string { return string(e) }
-
 // startAttempt starts the span of an attempt to send m, in the trace of the stored header.
 func (t *tracing) startAttempt(m *driver.Message, header http.Header, at time.Time) (traceparent string, end func(*relay.Observed)) {
 	s := t.start(SpanStart{Name: SpanAttempt, At: at, Parent: send.Traceparent(header)})
@@ -202,16 +137,4 @@ func (t *tracing) handled(a *work.Observed) string {
 		slog.String("source", a.Event.Source), slog.String("event_id", a.Event.EventID), slog.Int("attempt", a.Attempt), slog.String("outcome", a.Outcome),
 	}})
 	return s.sampled()
-}
-
-// replayed makes the span of a replay that began at a time.
-func (t *tracing) replayed(r *ReplayRequest, stored []byte, replayed *driver.Replayed, began time.Time) {
-	if t == nil {
-		return
-	}
-	header, _ := wire.ParseHeader(stored) // a damaged one only lacks its link
-	t.start(SpanStart{Name: SpanReplay, At: began, Link: send.Traceparent(header)}).end(SpanEnd{At: time.Now(), Attributes: []slog.Attr{
-		slog.String("source", r.Source), slog.String("event_id", r.EventID), slog.Int("generation", replayed.Generation),
-		slog.Int("messages", replayed.Messages),
-	}})
 }

@@ -15,11 +15,9 @@ type rule struct {
 var rules = map[string]rule{
 	".": {
 		within: []string{
-			"driver", "verify", "provider", "internal/claims", "internal/feed", "internal/figures", "internal/guard", "internal/keyfetch", "internal/limit",
-			"driver", "verify", "provider", "internal/claims", "internal/deadnews", "internal/figures", "internal/guard", "internal/keyfetch", "internal/limit",
-			"internal/locate", "internal/problem", "internal/relay", "internal/send", "internal/stale", "internal/wire", "internal/work",
-			"driver", "verify", "provider", "internal/claims", "internal/figures", "internal/guard", "internal/jobs", "internal/keyfetch",
-			"internal/limit", "internal/locate", "internal/problem", "internal/relay", "internal/send", "internal/stale", "internal/wire", "internal/work",
+			"driver", "verify", "provider", "internal/claims", "internal/deadnews", "internal/feed", "internal/figures",
+			"internal/guard", "internal/jobs", "internal/keyfetch", "internal/limit", "internal/locate", "internal/problem",
+			"internal/relay", "internal/send", "internal/stale", "internal/wire", "internal/work",
 		},
 		why: "the thin face: public types, the conversation with a sender, and the engines below it",
 	},
