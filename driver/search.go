@@ -8,10 +8,12 @@ import "time"
 const (
 	// ScanRows is how many events or dead letters a page looks at, for filters on the columns of the
 	// event.
-	ScanRows = 50_000
-	// StateRows is how many it looks at for filters on the state or the note of an event, which are
-	// derived from several rows, and for those of a message.
-	StateRows = 10_000
+	ScanRows = 30_000
+	// MessageRows is how many events or messages a page of messages looks at.
+	MessageRows = 10_000
+	// StateRows is how many events a page looks at for filters on the state or the note, which are
+	// derived from several rows.
+	StateRows = 4_000
 	// TextRows and TextTime bound the search for EventFilter.Text, MessageFilter.Text or
 	// EventFilter.TraceID in one page. A store stops at the bound that it meets first.
 	TextRows = 100_000

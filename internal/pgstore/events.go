@@ -98,6 +98,13 @@ var impliedBy = map[string]string{
 		" UNION ALL SELECT unnest(keys) FROM {schema}.run",
 }
 
+// rowsOf holds conditions on event_overview that a state implies.
+var rowsOf = map[string]string{
+	driver.StatePending: "EXISTS (SELECT FROM {schema}.event_state r WHERE r.key = event_overview.key AND r.state = 0)",
+	driver.StateRunning: "(EXISTS (SELECT FROM {schema}.message r WHERE r.event_key = event_overview.key AND r.state IN (0, 1))" +
+		" OR EXISTS (SELECT FROM {schema}.event_state r WHERE r.key = event_overview.key AND r.state IN (0, 1)))",
+}
+
 // numberIn holds the number of a state whose events and messages have an index in the order of the
 // listing.
 var numberIn = map[string]string{driver.StateDead: "3", driver.StateSkipped: "4"}
@@ -202,7 +209,11 @@ func (w *eventWalk) read(ctx context.Context, forText bool) (*walk.Page[driver.E
 	if w.number == "" && walk.Skips(f.Source, f.Type, f.Since, f.Until) {
 		l.Spans = func(ctx context.Context) ([]walk.Span, error) { return w.s.spans(ctx, opEvents, f) }
 	}
-	return walk.Read(ctx, l, after, limit, boundsOf(f.Scan, forText, f.State+f.Note != ""))
+	rows := driver.ScanRows
+	if f.State+f.Note != "" {
+		rows = driver.StateRows
+	}
+	return walk.Read(ctx, l, after, limit, boundsOf(rows, f.Scan, forText))
 }
 
 // where returns the conditions of the filter, and false if no event can match.
@@ -238,26 +249,35 @@ func (w *eventWalk) edge(ctx context.Context, step walk.Step, n int) (last drive
 
 func (w *eventWalk) match(ctx context.Context, step walk.Step, n int) (events []driver.Event, err error) {
 	where, _ := w.where()
-	if w.number == "" || w.isKeyed {
+	from, order, run := w.s.schema+".event_overview", "received_at DESC, key DESC", readStep
+	if rows := rowsOf[w.f.State]; rows != "" {
+		where.terms = append(where.terms, strings.ReplaceAll(rows, "{schema}", w.s.schema)) // implied by the state, and cheaper
+	}
+	switch {
+	case w.isKeyed || w.implied != "":
 		where.terms = append(where.terms, where.step(step, "received_at", "key"), where.received("received_at", w.f.Since, w.f.Until))
-	} else {
-		// Without the conditions on the time, which the keys imply: they could make the planner read the
-		// events of that time.
-		where.terms = append(where.terms, "key = ANY (ARRAY(SELECT key FROM ("+w.candidates(where, step, "")+") k))")
+		if w.implied != "" {
+			// With an array the planner can only look the keys up one by one. With IN it may join and
+			// read all events.
+			where.terms = append(where.terms, "key = ANY (ARRAY("+w.implied+"))")
+		}
+		run = read
+	case w.number == "":
+		where.terms = append(where.terms, where.step(step, "received_at", "key"), where.received("received_at", w.f.Since, w.f.Until))
+	default:
+		// OFFSET keeps the order of the look-ups.
+		found := "(SELECT * FROM " + from + where.sql() + " AND key = p.place_key OFFSET 0) o"
+		from = "(SELECT DISTINCT u.received_at AS place_at, u.key AS place_key FROM (" + w.candidates(where, step, "") + ") u" +
+			" ORDER BY u.received_at DESC, u.key DESC OFFSET 0) p CROSS JOIN LATERAL " + found
+		order, where.terms = "place_at DESC, place_key DESC", []string{"true"}
 	}
-	if w.implied != "" {
-		// With an array the planner can only look the keys up one by one. With IN it may join and
-		// read all events.
-		where.terms = append(where.terms, "key = ANY (ARRAY("+w.implied+"))")
-	}
-	err = read(ctx, w.db, opEvents, func(r Rows) error {
+	err = run(ctx, w.db, opEvents, func(r Rows) error {
 		var row eventRow
 		err := r.Scan(row.targets()...)
 		if err == nil {
 			events = append(events, row.finish())
 		}
 		return err
-	}, "SELECT "+eventColumns+" FROM "+w.s.schema+".event_overview"+where.sql()+
-		fmt.Sprintf(" ORDER BY received_at DESC, key DESC LIMIT %d", n), where.args...)
+	}, "SELECT "+eventColumns+" FROM "+from+where.sql()+" ORDER BY "+order+fmt.Sprint(" LIMIT ", n), where.args...)
 	return events, err
 }

@@ -68,7 +68,7 @@ func (s *Store) newMessageWalk(ctx context.Context, op string, f *driver.Message
 		return nil, nil, err
 	}
 	w = &messageWalk{s: s, db: db, op: op, f: f}
-	if _, possible := w.where(byMessage, walk.Step{}); !possible || !driver.IsText(f.After.ID) {
+	if _, possible := w.where(); !possible || !driver.IsText(f.After.ID) {
 		return nil, release, nil
 	}
 	if w.keys, w.isKeyed, err = s.lookUps(ctx, op, f.Source, f.EventID, f.Sources); err != nil {
@@ -86,16 +86,73 @@ func (w *messageWalk) needsEvent() bool {
 	return w.f.Source+w.f.Type+w.f.EventID+w.f.Text+w.f.Note != ""
 }
 
-// where returns the conditions of the filter on the messages of a step. It returns false if no message
-// can match.
-func (w *messageWalk) where(order messageOrder, step walk.Step) (*condition, bool) {
+// where returns the conditions of the filter on messages m and their events e. It returns false if no
+// message can match.
+func (w *messageWalk) where() (*condition, bool) {
 	c, f := newCondition(), w.f
 	possible := c.equal("m.id", f.MessageID) && c.equal("m.destination", f.Destination) && c.equal("m.note", f.Note) &&
 		c.event("e.", "m.event_key = ANY ($%[1]d::bytea[]) OR m.cause = ANY ($%[1]d::bytea[])", &eventTerms{
 			source: f.Source, kind: f.Type, id: f.EventID, text: f.Text, keys: w.keys, isKeyed: w.isKeyed,
 		})
-	c.terms = append(c.terms, order.step(c, step), c.received(order.receivedAt, f.Since, f.Until))
 	return c, possible
+}
+
+// from returns the messages of a step, and their events. table is that of the messages, or of dead
+// events in their form. OFFSET and LIMIT keep the server from reading all events, or all messages, and
+// looking for the others then.
+func (w *messageWalk) from(c *condition, order messageOrder, step walk.Step, table string) string {
+	if order == byEvent {
+		events := walk.Step{After: step.After, End: step.End}
+		if events.After.ID != "" {
+			events.After.Event.Key = next(events.After.Event.Key)
+		}
+		c.terms = append(c.terms, order.step(c, step))
+		return " FROM (SELECT * FROM " + w.s.schema + ".event e WHERE " + c.step(events, "e.received_at", "e.key") + " AND " +
+			c.received("e.received_at", w.f.Since, w.f.Until) + " ORDER BY e.received_at DESC, e.key DESC OFFSET 0) e" +
+			" CROSS JOIN LATERAL (SELECT * FROM " + w.s.schema + ".message m WHERE m.event_key = e.key OFFSET 0) m"
+	}
+	condition := order.step(c, step) + " AND " + c.received("m.received_at", w.f.Since, w.f.Until)
+	if w.number != "" {
+		condition += " AND m.state = " + w.number
+	}
+	if w.f.Destination != "" {
+		condition += " AND m.destination = " + c.arg(w.f.Destination) + "::text"
+	}
+	if w.op == opLetters && w.f.Signature != "" {
+		condition += " AND m.signature = " + c.arg(w.f.Signature) + "::text"
+	}
+	if w.f.MessageID != "" {
+		condition += " AND m.id = " + c.arg(w.f.MessageID) + "::text"
+	}
+	if w.isKeyed {
+		keys := c.arg(keyArgs(w.keys))
+		condition += " AND (m.event_key = ANY (" + keys + "::bytea[]) OR m.cause = ANY (" + keys + "::bytea[]))"
+	}
+	if w.few != "" {
+		few := w.few
+		if strings.Contains(few, "$1") {
+			few = strings.ReplaceAll(few, "$1", c.arg(w.f.Destination))
+		}
+		condition += " AND m.id = ANY (ARRAY(" + few + "))"
+	}
+	return " FROM (SELECT * FROM " + table + " m WHERE " + condition + byMessage.sql() + " OFFSET 0) m" +
+		" CROSS JOIN LATERAL (SELECT * FROM " + w.s.schema + ".event e WHERE e.key = m.event_key LIMIT 1) e"
+}
+
+// order returns the order in which the messages are read.
+func (w *messageWalk) order() messageOrder {
+	if w.number != "" || w.isPoint() {
+		return byMessage
+	}
+	return byEvent
+}
+
+// reader returns the function that runs a statement.
+func (w *messageWalk) reader() func(context.Context, DB, string, func(Rows) error, string, ...any) error {
+	if w.isPoint() {
+		return read
+	}
+	return readStep
 }
 
 // messageState adds the condition on the state of a message. The number stands in the text, so that
@@ -163,7 +220,7 @@ func (w *messageWalk) readMessages(ctx context.Context) (*walk.Page[driver.Liste
 	if w.isPoint() || ofIndex {
 		return walk.All(ctx, l, f.After, limit)
 	}
-	return walk.Read(ctx, l, f.After, limit, boundsOf(f.Scan, f.Text != "", true))
+	return walk.Read(ctx, l, f.After, limit, boundsOf(driver.MessageRows, f.Scan, f.Text != ""))
 }
 
 // messageEdge implements Edge of [walk.Listing]. Unless the messages have an index in the order of the
@@ -201,7 +258,7 @@ func (w *messageWalk) indexEdge(ctx context.Context, step walk.Step, n int, with
 	c := newCondition()
 	limit := fmt.Sprint(" LIMIT ", n)
 	condition := "m.state = " + w.number
-	if w.f.Destination != "" {
+	if w.f.Destination != "" && w.number == numberIn[driver.StateDead] { // no other index has it
 		condition += " AND m.destination = " + c.arg(w.f.Destination) + "::text"
 	}
 	if withEvents && w.f.Signature != "" {
@@ -213,30 +270,18 @@ func (w *messageWalk) indexEdge(ctx context.Context, step walk.Step, n int, with
 	}
 	sql := part(" FROM " + w.s.schema + ".message m")
 	if withEvents {
-		sql = "SELECT * FROM (" + sql + " UNION ALL " + part(strings.ReplaceAll(deadEventsFrom, "{schema}", w.s.schema)) +
+		sql = "SELECT * FROM (" + sql + " UNION ALL " + part(" FROM "+strings.ReplaceAll(deadEvents, "{schema}", w.s.schema)+" m") +
 			`) u ORDER BY received_at DESC, event_key DESC, id COLLATE "C" DESC` + limit
 	}
 	return edgeOf(ctx, w.db, w.op, sql, bounded("received_at")+", event_key, id", c.args)
 }
 
 func (w *messageWalk) matchMessages(ctx context.Context, step walk.Step, n int) (messages []driver.ListedMessage, err error) {
-	order := byEvent
-	if w.number != "" {
-		order = byMessage
-	}
-	where, _ := w.where(order, step)
+	order := w.order()
+	where, _ := w.where()
 	where.messageState(w.f.State)
-	if w.f.State == "" && w.number != "" {
-		where.terms = append(where.terms, "m.state = "+w.number) // implied by the note
-	}
-	if w.few != "" {
-		few := w.few
-		if strings.Contains(few, "$1") {
-			few = strings.ReplaceAll(few, "$1", where.arg(w.f.Destination))
-		}
-		where.terms = append(where.terms, "m.id = ANY (ARRAY("+few+"))")
-	}
-	err = read(ctx, w.db, w.op, func(r Rows) error {
+	from := w.from(where, order, step, w.s.schema+".message")
+	err = w.reader()(ctx, w.db, w.op, func(r Rows) error {
 		var m driver.ListedMessage
 		var row messageRow
 		var key []byte
@@ -246,9 +291,7 @@ func (w *messageWalk) matchMessages(ctx context.Context, step walk.Step, n int) 
 		m.Key, m.ReceivedAt, m.MessageDetail = driver.Key(key), m.ReceivedAt.UTC(), row.finish()
 		messages = append(messages, m)
 		return nil
-	}, "SELECT "+listedColumns+", "+messageColumns+
-		" FROM "+w.s.schema+".message m JOIN "+w.s.schema+".event e ON e.key = m.event_key"+
-		where.sql()+order.sql()+fmt.Sprint(" LIMIT ", n), where.args...)
+	}, "SELECT "+listedColumns+", "+messageColumns+from+where.sql()+order.sql()+fmt.Sprint(" LIMIT ", n), where.args...)
 	return messages, err
 }
 
@@ -256,15 +299,12 @@ func messageCursor(receivedAt time.Time, key driver.Key, id string) driver.Messa
 	return driver.MessageCursor{Event: driver.Cursor{ReceivedAt: receivedAt, Key: key}, ID: id}
 }
 
-// The sources of dead letters m.
-const (
-	deadMessagesFrom = ` FROM {schema}.message m`
-	deadEventsFrom   = ` FROM (
+// deadEvents are dead events in the form of messages.
+const deadEvents = `(
 		SELECT key AS event_key, NULL::bytea AS cause, ''::text AS id, ''::text AS route, ''::text AS destination, received_at,
 			attempts, generation, NULL::int AS status_code, last_error, signature, failed_at, note, state
 		FROM {schema}.event_state
-	) m`
-)
+	)`
 
 // DeadLetters implements [driver.Store].
 func (s *Store) DeadLetters(ctx context.Context, f *driver.MessageFilter) (*driver.DeadLetterPage, error) {
@@ -290,7 +330,7 @@ func (s *Store) DeadLetters(ctx context.Context, f *driver.MessageFilter) (*driv
 	if w.isPoint() || !w.needsEvent() {
 		page, err = walk.All(ctx, l, f.After, pageSize(f.Limit))
 	} else {
-		page, err = walk.Read(ctx, l, f.After, pageSize(f.Limit), boundsOf(f.Scan, f.Text != "", false))
+		page, err = walk.Read(ctx, l, f.After, pageSize(f.Limit), boundsOf(driver.ScanRows, f.Scan, f.Text != ""))
 	}
 	if err != nil {
 		return nil, err
@@ -302,18 +342,16 @@ func (s *Store) DeadLetters(ctx context.Context, f *driver.MessageFilter) (*driv
 func (w *messageWalk) matchLetters(ctx context.Context, step walk.Step, n int) (letters []driver.DeadLetter, err error) {
 	var parts []string
 	var args []any
-	for _, from := range []string{deadMessagesFrom, deadEventsFrom} {
+	for _, table := range []string{w.s.schema + ".message", strings.ReplaceAll(deadEvents, "{schema}", w.s.schema)} {
 		// Both parts use the same arguments under the same numbers.
-		where, _ := w.where(byMessage, step)
-		where.messageState(driver.StateDead)
-		where.equal("m.signature", w.f.Signature)
+		where, _ := w.where()
+		from := w.from(where, byMessage, step, table)
 		parts = append(parts, "(SELECT "+listedColumns+", m.id, m.route, m.destination, m.attempts, m.generation,"+
 			" coalesce(m.status_code, 0), coalesce(m.last_error, ''), m.signature, "+boundedOrNull("m.failed_at")+
-			strings.ReplaceAll(from, "{schema}", w.s.schema)+" JOIN "+w.s.schema+".event e ON e.key = m.event_key"+
-			where.sql()+byMessage.sql()+fmt.Sprintf(" LIMIT %d)", n))
+			from+where.sql()+byMessage.sql()+fmt.Sprintf(" LIMIT %d)", n))
 		args = where.args
 	}
-	err = read(ctx, w.db, w.op, func(r Rows) error {
+	err = w.reader()(ctx, w.db, w.op, func(r Rows) error {
 		var d driver.DeadLetter
 		var key []byte
 		var attempts, generation, statusCode int32

@@ -24,18 +24,18 @@ func (s *Store) search(op string, forText bool) (DB, func(), error) {
 	}
 }
 
-// boundsOf returns the bounds of a page. rows is driver.EventFilter.Scan. Rows with a derived state
-// cost more.
-func boundsOf(rows int, forText, derived bool) walk.Bounds {
-	b := walk.Bounds{Rows: driver.ScanRows, First: 500, Most: 10_000}
+// boundsOf returns the bounds of a page that looks at so many rows, unless it searches for a text. scan
+// is driver.EventFilter.Scan.
+func boundsOf(rows, scan int, forText bool) walk.Bounds {
+	b := walk.Bounds{Rows: rows, First: 500, Most: 10_000}
 	switch {
 	case forText:
 		b = walk.Bounds{Rows: driver.TextRows, First: 100, Most: 10_000, Time: driver.TextTime}
-	case derived:
-		b = walk.Bounds{Rows: driver.StateRows, First: 200, Most: 2_000}
+	case rows < driver.ScanRows: // each row costs more
+		b.First, b.Most = 200, 2_000
 	}
-	if rows > 0 {
-		b.Rows = min(rows, b.Rows)
+	if scan > 0 {
+		b.Rows = min(scan, b.Rows)
 	}
 	return b
 }
@@ -47,17 +47,19 @@ func (c *condition) arg(value any) string {
 }
 
 // step returns the condition that a row is within a step, on its columns for the time of the event
-// and its key.
+// and its key. The conditions on the time alone are implied by the others; the planner estimates them
+// better.
 func (c *condition) step(s walk.Step, receivedAt, key string) string {
 	sql := "true"
-	row := func(at *driver.Cursor, operator string) {
-		sql += " AND (" + receivedAt + ", " + key + ") " + operator + " (" + c.arg(&at.ReceivedAt) + "::timestamptz, " + c.arg(at.Key[:]) + "::bytea)"
+	row := func(at *driver.Cursor, bound, operator string) {
+		time := c.arg(&at.ReceivedAt) + "::timestamptz"
+		sql += " AND " + receivedAt + " " + bound + " " + time + " AND (" + receivedAt + ", " + key + ") " + operator + " (" + time + ", " + c.arg(at.Key[:]) + "::bytea)"
 	}
 	if !s.After.IsZero() {
-		row(&s.After.Event, "<")
+		row(&s.After.Event, "<=", "<")
 	}
 	if !s.End.IsZero() {
-		row(&s.End.Event, ">=")
+		row(&s.End.Event, ">=", ">=")
 	}
 	if !s.Since.IsZero() {
 		sql += " AND " + receivedAt + " >= " + c.arg(&s.Since) + "::timestamptz"
@@ -77,10 +79,24 @@ func (c *condition) received(receivedAt string, since, until time.Time) string {
 	return sql
 }
 
+// stepSQL makes the server walk the index that a step is made for, and look other rows up one by one. A
+// step is small, but the server may expect that no row of it matches, and read a whole table instead.
+const stepSQL = inOrderSQL + "; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SET LOCAL max_parallel_workers_per_gather = 0; SET LOCAL jit = off"
+
+// readStep runs a statement of a step.
+func readStep(ctx context.Context, db DB, op string, each func(Rows) error, sql string, args ...any) error {
+	return readFailed(db, op, db.Transaction(ctx, Snapshot, func(conn Conn) error {
+		if err := conn.Script(ctx, stepSQL); err != nil {
+			return err
+		}
+		return scan(ctx, conn, each, sql, args...)
+	}))
+}
+
 // edgeOf reads the last row of a query that returns places, in the order of the listing. place is the
 // list of the columns of a place.
 func edgeOf(ctx context.Context, db DB, op, candidates, place string, args []any) (last driver.MessageCursor, count int, err error) {
-	err = read(ctx, db, op, func(r Rows) error {
+	err = readStep(ctx, db, op, func(r Rows) error {
 		var n int64
 		var key []byte
 		if err := r.Scan(&n, &last.Event.ReceivedAt, &key, &last.ID); err != nil {

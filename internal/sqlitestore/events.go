@@ -74,7 +74,11 @@ func (w *eventWalk) read(ctx context.Context, forText bool) (*walk.Page[driver.E
 	if w.number == "" && walk.Skips(f.Source, f.Type, f.Since, f.Until) {
 		l.Spans = func(ctx context.Context) ([]walk.Span, error) { return w.s.spans(ctx, f) }
 	}
-	return walk.Read(ctx, l, after, limit, boundsOf(f.Scan, forText, f.State+f.Note != ""))
+	rows := driver.ScanRows
+	if f.State+f.Note != "" {
+		rows = driver.StateRows
+	}
+	return walk.Read(ctx, l, after, limit, boundsOf(rows, f.Scan, forText))
 }
 
 func (w *eventWalk) edge(ctx context.Context, step walk.Step, n int) (driver.MessageCursor, int, error) {

@@ -157,7 +157,7 @@ func (w *messageWalk) readMessages(ctx context.Context) (*walk.Page[driver.Liste
 	if w.isPoint() || ofIndex {
 		return walk.All(ctx, l, f.After, limit)
 	}
-	return walk.Read(ctx, l, f.After, limit, boundsOf(f.Scan, f.Text != "", true))
+	return walk.Read(ctx, l, f.After, limit, boundsOf(driver.MessageRows, f.Scan, f.Text != ""))
 }
 
 func messageCursor(receivedAt time.Time, key driver.Key, id string) driver.MessageCursor {
@@ -194,7 +194,7 @@ func (w *messageWalk) candidates(step walk.Step, n int) (query string, args []an
 func (w *messageWalk) indexPlaces(table, key, id string, step walk.Step, n int) (query string, args []any) {
 	var c clause
 	c.add(`state = ` + w.number)
-	if table == `hookonce_message` {
+	if table == `hookonce_message` && w.number == numberIn[driver.StateDead] { // no other index has it
 		c.equal(`destination`, w.f.Destination)
 	}
 	place := `received_at, ` + key + `, ` + id

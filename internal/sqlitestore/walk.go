@@ -26,18 +26,18 @@ func (s *Store) search(op string, forText bool) (release func(), err error) {
 	}
 }
 
-// boundsOf returns the bounds of a page. rows is driver.EventFilter.Scan. Rows with a derived state
-// cost more.
-func boundsOf(rows int, forText, derived bool) walk.Bounds {
-	b := walk.Bounds{Rows: driver.ScanRows, First: 500, Most: 10_000}
+// boundsOf returns the bounds of a page that looks at so many rows, unless it searches for a text. scan
+// is driver.EventFilter.Scan.
+func boundsOf(rows, scan int, forText bool) walk.Bounds {
+	b := walk.Bounds{Rows: rows, First: 500, Most: 10_000}
 	switch {
 	case forText:
 		b = walk.Bounds{Rows: driver.TextRows, First: 100, Most: 10_000, Time: driver.TextTime}
-	case derived:
-		b = walk.Bounds{Rows: driver.StateRows, First: 200, Most: 2_000}
+	case rows < driver.ScanRows: // each row costs more
+		b.First, b.Most = 200, 2_000
 	}
-	if rows > 0 {
-		b.Rows = min(rows, b.Rows)
+	if scan > 0 {
+		b.Rows = min(scan, b.Rows)
 	}
 	return b
 }
