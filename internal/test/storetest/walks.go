@@ -11,6 +11,7 @@ import (
 func walkCases() []testCase {
 	return []testCase{
 		{"PagesThatEndAtABound", walkBounded},
+		{"ManyMessages", walkManyMessages},
 		{"IDWithoutASource", walkIDWithoutSource},
 		{"IDOfTooManyEvents", walkIDOfTooMany},
 		{"HoursOfAType", walkHours},
@@ -86,6 +87,31 @@ func noteEnd(f *fixture, until time.Time, next driver.Cursor, rows int, stopped,
 	if rows == 0 {
 		*empty++
 	}
+}
+
+// walkManyMessages lists so many messages that the store walks their events. A page may end between two
+// messages of an event, also of the last one.
+func walkManyMessages(f *fixture) {
+	var claims []driver.Claim
+	for i := range 350 {
+		claims = append(claims, newClaim("stripe", fmt.Sprint("evt_", i), "{}", "a", "b", "c"))
+	}
+	f.claimNew(t0, claims...)
+	var want []driver.ListedMessage
+	for i := range claims {
+		want = append(want, listedOf(claimed(&claims[i], t0))...)
+	}
+	sortListed(want)
+	filter := driver.MessageFilter{Limit: 100}
+	var got []driver.ListedMessage
+	for more := true; more; more = !filter.After.IsZero() {
+		page := f.listMessages(&filter)
+		got, filter.After = append(got, page.Messages...), page.Next
+	}
+	same(f, "all messages", want, got)
+	before := &want[len(want)-2]
+	filter.After = driver.MessageCursor{Event: driver.Cursor{ReceivedAt: before.ReceivedAt, Key: before.Key}, ID: before.ID}
+	same(f, "the last message", want[len(want)-1:], f.listMessages(&filter).Messages)
 }
 
 // walkIDWithoutSource finds an event, its messages and dead letters by the id alone, if its source is

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -62,8 +63,7 @@ func (p *program) dlqListCommand() *cobra.Command {
 
 func (p *program) printDeadLetters(page *hookadmin.DeadLetterPage) error {
 	if len(page.DeadLetters) == 0 {
-		fmt.Fprintln(p.stderr, "No dead letters.")
-		return nil
+		return p.printNone("dead letters", time.Time(page.SearchedUntil), page.Next)
 	}
 	t := newTable(p.stdout, "FAILED", "SOURCE", "EVENT ID", "TYPE", "DESTINATION", "MESSAGE", "ATTEMPTS", "STATUS", "LAST ERROR")
 	for i := range page.DeadLetters {

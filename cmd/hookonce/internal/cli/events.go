@@ -55,8 +55,7 @@ func (p *program) eventsListCommand() *cobra.Command {
 
 func (p *program) printEvents(page *hookadmin.EventPage) error {
 	if len(page.Events) == 0 {
-		fmt.Fprintln(p.stderr, "No events.")
-		return nil
+		return p.printNone("events", time.Time(page.SearchedUntil), page.Next)
 	}
 	t := newTable(p.stdout, "RECEIVED", "SOURCE", "EVENT ID", "TYPE", "STATE", "ATTEMPTS", "DUPLICATES", "NOTE")
 	for i := range page.Events {
@@ -68,6 +67,16 @@ func (p *program) printEvents(page *hookadmin.EventPage) error {
 		return err
 	}
 	return p.printNext(page.Next)
+}
+
+// printNone says that a page has no rows, and how to go on if it ended at a bound.
+func (p *program) printNone(things string, until time.Time, next string) error {
+	if next == "" {
+		fmt.Fprintf(p.stderr, "No %s.\n", things)
+		return nil
+	}
+	_, err := fmt.Fprintf(p.stdout, "No such %s since %s. To look further back: --cursor %s\n", things, moment(until), next)
+	return err
 }
 
 // printNext says how to list the next page; next is "" on the last one.
