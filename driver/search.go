@@ -6,14 +6,14 @@ import "time"
 // many before the page is full, the page has SearchedUntil, and Next continues there, also after a
 // page without rows.
 const (
-	// ScanRows is how many events or dead letters a page looks at, for filters on the columns of the
-	// event.
+	// ScanRows is how many events a page looks at for filters on their own columns.
 	ScanRows = 30_000
-	// MessageRows is how many events or messages a page of messages looks at.
-	MessageRows = 10_000
+	// MessageRows is how many events, messages or dead letters a page of messages or of dead letters
+	// looks at: each is looked up by itself.
+	MessageRows = 3_000
 	// StateRows is how many events a page looks at for filters on the state or the note, which are
 	// derived from several rows.
-	StateRows = 4_000
+	StateRows = 2_000
 	// TextRows and TextTime bound the search for EventFilter.Text, MessageFilter.Text or
 	// EventFilter.TraceID in one page. A store stops at the bound that it meets first.
 	TextRows = 100_000

@@ -32,7 +32,7 @@ func (s *Store) DeadLetters(ctx context.Context, f *driver.MessageFilter) (*driv
 	if w.isPoint() || !w.needsEvent() {
 		page, err = walk.All(ctx, l, f.After, pageLimit(f.Limit))
 	} else {
-		page, err = walk.Read(ctx, l, f.After, pageLimit(f.Limit), boundsOf(driver.ScanRows, f.Scan, f.Text != ""))
+		page, err = walk.Read(ctx, l, f.After, pageLimit(f.Limit), boundsOf(driver.MessageRows, f.Scan, f.Text != ""))
 	}
 	if err != nil {
 		return nil, err

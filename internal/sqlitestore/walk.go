@@ -29,7 +29,7 @@ func (s *Store) search(op string, forText bool) (release func(), err error) {
 // boundsOf returns the bounds of a page that looks at so many rows, unless it searches for a text. scan
 // is driver.EventFilter.Scan.
 func boundsOf(rows, scan int, forText bool) walk.Bounds {
-	b := walk.Bounds{Rows: rows, First: 500, Most: 10_000}
+	b := walk.Bounds{Rows: rows, First: 1_000, Most: 10_000}
 	switch {
 	case forText:
 		b = walk.Bounds{Rows: driver.TextRows, First: 100, Most: 10_000, Time: driver.TextTime}

@@ -167,7 +167,7 @@ func walkHours(f *fixture) {
 		return t0.Truncate(time.Hour).Add(time.Duration(hour)*time.Hour + 30*time.Minute)
 	}
 	var many []driver.Claim
-	for i := range 700 {
+	for i := range 1100 {
 		c := newClaim("stripe", fmt.Sprint("common", i), "{}")
 		c.Type = "common"
 		many = append(many, c)
