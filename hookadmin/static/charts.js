@@ -18,12 +18,13 @@
   }
 
   const tones = { good: 'good', bad: 'bad', warn: 'warn', wait: 'wait', busy: 'busy', calm: 'edge' };
-  const patterns = { good: '', calm: '/', wait: '\\', busy: '.', warn: 'x', bad: '-' };
-  const swatches = { '': '■', '/': '▨', '\\': '▧', '.': '▒', x: '▩', '-': '▤' };
+  const patterns = {
+    duplicate: '/', skipped: '/', reopened: '\\', handshake: '.', malformed: '|', failed: '-', dead: '-', unavailable: 'x', refused: 'x', retry: '\\',
+  };
+  const swatches = { '': '■', '/': '▨', '\\': '▧', '.': '▒', x: '▩', '-': '▤', '|': '▥' };
 
-  // hatch returns a fill for a tone: its colour with the pattern that tells it from others.
-  function hatch(context, tone) {
-    const kind = patterns[tone] ?? '';
+  // hatch returns a fill for a part: its colour, with the pattern that tells it from others.
+  function hatch(context, tone, kind) {
     const ink = colour(tones[tone] ?? 'accent');
     if (kind === '') return ink;
     const tile = document.createElement('canvas');
@@ -38,6 +39,7 @@
     draw.beginPath();
     if (kind === '/' || kind === 'x') { draw.moveTo(-1, 7); draw.lineTo(7, -1); }
     if (kind === '\\' || kind === 'x') { draw.moveTo(-1, -1); draw.lineTo(7, 7); }
+    if (kind === '|') { draw.moveTo(3, 0); draw.lineTo(3, 6); }
     if (kind === '-') { draw.moveTo(0, 3); draw.lineTo(6, 3); }
     draw.stroke();
     if (kind === '.') draw.fillRect(2, 2, 2, 2);
@@ -120,15 +122,15 @@
     options.series = [{}, ...parts.map((s) => ({
       label: s.name, paths: bars, stroke: ground, width: 0, points: { show: false },
       fill: (plot) => {
-        if (!fills.has(s.tone)) fills.set(s.tone, hatch(plot.ctx, s.tone));
-        return fills.get(s.tone);
+        if (!fills.has(s)) fills.set(s, hatch(plot.ctx, s.tone, patterns[s.name] ?? ''));
+        return fills.get(s);
       },
     }))];
     // A pattern lets lower bars through: paint the ground first.
     const underlaid = parts.flatMap((s, i) => [{ ...options.series[i + 1], fill: ground }, options.series[i + 1]]);
     options.series = [{}, ...underlaid];
     options.scales.y = { range: (_, min, max) => [Math.min(min, 0) * 1.05, Math.max(max, 1) * 1.05] };
-    return [options, [data.at, ...columns.flatMap((c) => [c, c])], data.series.map((s) => [swatches[patterns[s.tone] ?? ''], s.tone, s.name])];
+    return [options, [data.at, ...columns.flatMap((c) => [c, c])], data.series.map((s) => [swatches[patterns[s.name] ?? ''], s.tone, s.name])];
   }
 
   // classes draws a row for each class: a heat map over time.
@@ -203,7 +205,7 @@
     options.cursor = { drag: { x: false, y: false }, points: { show: false } };
     options.series = [{}, {
       paths: uPlot.paths.bars({ size: [0.8, 60] }), stroke: colour('wait'), width: 1, points: { show: false },
-      fill: (plot) => hatch(plot.ctx, 'wait'),
+      fill: (plot) => hatch(plot.ctx, 'wait', '\\'),
     }];
     options.hooks = { draw: [(plot) => {
       for (const mark of data.marks ?? []) {
