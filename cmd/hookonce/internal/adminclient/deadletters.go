@@ -3,6 +3,7 @@ package adminclient
 import (
 	"context"
 	"errors"
+	"net/url"
 	"slices"
 
 	"github.com/hookonce/hookonce/hookadmin"
@@ -10,6 +11,20 @@ import (
 
 // maxIDs is how many ids one request names. The API takes 1,000 in at most 1 MiB.
 const maxIDs = 500
+
+// Query returns the parameters of the listing of the same dead letters, which ids do not select.
+func (w *DeadLetterWork) Query() url.Values {
+	query := make(url.Values)
+	for name, value := range map[string]string{
+		"source": w.Source, "type": w.Type, "destination": w.Destination, "note": w.Note, "q": w.Q, "since": w.Since, "until": w.Until,
+		"cursor": w.Cursor,
+	} {
+		if value != "" {
+			query.Set(name, value)
+		}
+	}
+	return query
+}
 
 // LettersWorked counts the outcomes of work on dead letters.
 type LettersWorked struct {

@@ -382,7 +382,7 @@ func judgeDestinations(waiting []driver.DestinationStats, known []string, settin
 	return c
 }
 
-// checkGateway reports whether a gateway runs on the database, and what it says.
+// checkGateway reports whether a gateway runs on the database, and its answers.
 func (d *doctor) checkGateway(ctx context.Context) {
 	const name = "gateway"
 	path, isSQLite := d.settings.SQLitePath()

@@ -115,6 +115,14 @@ func (p *program) localGateway(ctx context.Context, settings *config.Settings) (
 	return client, nil
 }
 
+// namedOrLocal returns a client of the gateway at --admin-url, or of the local one, or nil.
+func (p *program) namedOrLocal(ctx context.Context, f *apiFlags, settings *config.Settings) (*adminclient.Client, error) {
+	if f.adminURL != "" {
+		return p.namedGateway(f)
+	}
+	return p.localGateway(ctx, settings)
+}
+
 // readToken is the variable of the read-only token.
 const readToken = "HOOKONCE_READ_TOKEN"
 

@@ -62,6 +62,9 @@ func TestCommandsAskTheRunningGateway(t *testing.T) {
 			if out := ask("sources", "list"); !strings.Contains(out, "gh") {
 				t.Errorf("sources list: %s", out)
 			}
+			if out, _, _ := run(t, dir, "__complete", "events", "show", "--database", at, ""); !strings.HasPrefix(out, "gh\n") {
+				t.Errorf("completion: %s", out)
+			}
 			if out := ask("doctor"); !strings.Contains(out, "a gateway answers at "+g.admin) || !strings.Contains(out, "its settings: sources: 1, destinations: 1") {
 				t.Errorf("doctor: %s", out)
 			}

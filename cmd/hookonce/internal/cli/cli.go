@@ -32,13 +32,14 @@ type program struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	environ        []string
+	args           []string // without the program's own name
 }
 
 // Main runs the command that args name (without the program's own name) and returns the exit code
 // of the process. environ has the form of os.Environ. When ctx ends, serve stops gracefully and
 // every other command aborts.
 func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, environ []string) int {
-	p := &program{stdin: stdin, stdout: stdout, stderr: stderr, environ: environ}
+	p := &program{stdin: stdin, stdout: stdout, stderr: stderr, environ: environ, args: args}
 	root := p.rootCommand()
 	root.SetArgs(args)
 	err := checkHelp(root, args)

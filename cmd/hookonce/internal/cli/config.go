@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -37,11 +38,26 @@ func (p *program) configCheckCommand() *cobra.Command {
 		}
 		text, ok := config.Check(p.loadOptions(file, config.Flags{}))
 		fmt.Fprint(p.stdout, printableLines(text))
-		if !ok {
+		switch {
+		case !ok:
 			return &app.Error{Err: errors.New("the settings cannot be used"), Remedy: "fix the faults listed on the standard output"}
+		case file == "" && p.variable("HOOKONCE_CONFIG") == "" && !exists(config.DefaultFile):
+			return &app.Error{
+				Err:    fmt.Errorf("no %s here, and no other settings file is named", config.DefaultFile),
+				Remedy: "hookonce config check FILE; to start without a file: " + serveExample,
+			}
 		}
 		fmt.Fprintln(p.stdout, "ok")
 		return nil
 	}
 	return cmd
 }
+
+// exists reports whether there is something at path, readable or not.
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return !errors.Is(err, os.ErrNotExist)
+}
+
+// serveExample is a command that needs no settings file.
+const serveExample = "hookonce serve --source gh=github:SECRET --forward app=http://127.0.0.1:3000/hooks"

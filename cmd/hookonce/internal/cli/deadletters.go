@@ -50,7 +50,7 @@ func readDeadLetters(cmd *cobra.Command, args []string, all bool) (*adminclient.
 
 // workOnLetters runs w on the selected dead letters. If they are named one by one, each that is not
 // dead is an error, and the rest are processed nevertheless.
-func (p *program) workOnLetters(ctx context.Context, api *api, w *letterWork, selected *adminclient.DeadLetterWork, asJSON bool) error {
+func (p *program) workOnLetters(ctx context.Context, api *api, w *letterWork, selected *adminclient.DeadLetterWork, b *bulk, asJSON bool) error {
 	named := len(selected.IDs) > 0 || len(selected.MessageIDs) > 0
 	faults, err := api.takeOutMissing(ctx, w, selected)
 	if err != nil {
@@ -59,7 +59,17 @@ func (p *program) workOnLetters(ctx context.Context, api *api, w *letterWork, se
 	if named && len(selected.IDs) == 0 && len(selected.MessageIDs) == 0 {
 		return errors.Join(faults...) // an empty list would select every dead letter
 	}
-	worked, err := api.WorkOnDeadLetters(ctx, w.verb, selected)
+	some := true
+	if !named {
+		plan := func() (*adminclient.Plan, error) { return api.PlanDeadLetters(ctx, selected.Query()) }
+		if some, err = p.confirm(ctx, b, plan); err != nil {
+			return err
+		}
+	}
+	worked := &adminclient.LettersWorked{Complete: true}
+	if some {
+		worked, err = api.WorkOnDeadLetters(ctx, w.verb, selected)
+	}
 	api.progress.end()
 	if asJSON {
 		faults = append(faults, writeJSON(p.stdout, worked.Shape(w.verb)))

@@ -42,6 +42,7 @@ func (p *program) dlqListCommand() *cobra.Command {
 	filters := slices.Concat(deadLetterFilters, pageFlags)
 	addFilterFlags(cmd, filters)
 	addJSONFlag(cmd, &asJSON)
+	p.complete(flags, false)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		query, err := readQuery(cmd, filters, hookadmin.ParseDeadLetterFilter)
 		if err != nil {
@@ -65,7 +66,20 @@ func (p *program) printDeadLetters(page *hookadmin.DeadLetterPage) error {
 	if len(page.DeadLetters) == 0 {
 		return p.printNone("dead letters", time.Time(page.SearchedUntil), page.Next)
 	}
-	t := newTable(p.stdout, "FAILED", "SOURCE", "EVENT ID", "TYPE", "DESTINATION", "MESSAGE", "ATTEMPTS", "STATUS", "LAST ERROR")
+	t := newTable(p.stdout, []narrowing{
+		{"LAST ERROR", 30},
+		{"MESSAGE", out},
+		{"ATTEMPTS", out},
+		{"TYPE", 16},
+		{"LAST ERROR", 20},
+		{"EVENT ID", below},
+		{"TYPE", 10},
+		{"STATUS", out},
+		{"SOURCE", 10},
+		{"DESTINATION", 10},
+		{"TYPE", out},
+		{"LAST ERROR", 10},
+	}, "FAILED", "SOURCE", "EVENT ID", "TYPE", "DESTINATION", "MESSAGE", "ATTEMPTS", "STATUS", "LAST ERROR")
 	for i := range page.DeadLetters {
 		d := &page.DeadLetters[i]
 		t.row(at(d.FailedAt), d.Source, d.EventID, orDash(d.Type), orDash(d.Destination), orDash(d.MessageID),
@@ -86,14 +100,15 @@ type letterWork struct {
 }
 
 func (p *program) dlqWorkCommand(w *letterWork) *cobra.Command {
-	var all, asJSON bool
+	var all, yes, asJSON bool
 	var rateText string
 	cmd := &cobra.Command{
 		Use:   w.verb + " [SOURCE EVENT_ID...]",
 		Short: w.short,
 		Long: w.short + ".\n\n" +
-			"Name the events, or select by filters. A dead letter that is no longer dead, or\n" +
-			"that another session has locked, is passed over.",
+			"Name the events, or select by filters. By filters, the command first shows how\n" +
+			"many match, and asks. A dead letter that is no longer dead, or that another\n" +
+			"session has locked, is passed over.",
 		Example: "  hookonce dlq " + w.verb + " stripe evt_1 evt_2\n  hookonce dlq " + w.verb + " --destination billing --rate 100/s",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
@@ -109,6 +124,8 @@ func (p *program) dlqWorkCommand(w *letterWork) *cobra.Command {
 	addFilterFlags(cmd, append(slices.Clone(deadLetterFilters), cursorFlag))
 	cmd.Flags().BoolVar(&all, "all", false, "all dead letters, without a filter")
 	cmd.Flags().StringVar(&rateText, "rate", "", "maximum `RATE`: 100/s, 6000/m, or none"+w.pace)
+	addYesFlag(cmd, &yes)
+	p.complete(flags, true)
 	addJSONFlag(cmd, &asJSON)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		selected, err := readDeadLetters(cmd, args, all)
@@ -122,7 +139,7 @@ func (p *program) dlqWorkCommand(w *letterWork) *cobra.Command {
 		ctx, restore := interruptible(cmd.Context())
 		defer restore()
 		return p.withAPI(ctx, flags, changes, func(ctx context.Context, api *api) error {
-			return p.workOnLetters(ctx, api, w, selected, asJSON)
+			return p.workOnLetters(ctx, api, w, selected, &bulk{cmd, w.verb, "dead letter", yes}, asJSON)
 		})
 	}
 	return cmd

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -42,9 +41,13 @@ func (p *program) doctorCommand() *cobra.Command {
 				return err
 			}
 		}
-		gateway, err := p.gatewayToCheck(cmd.Context(), flags, settings)
+		client, err := p.namedOrLocal(cmd.Context(), flags, settings)
 		if err != nil {
 			return err
+		}
+		var gateway app.Gateway
+		if client != nil {
+			gateway = client
 		}
 		checks := app.Doctor(cmd.Context(), settings, faults, gateway)
 		if err := p.printChecks(checks, asJSON); err != nil {
@@ -62,18 +65,6 @@ func (p *program) doctorCommand() *cobra.Command {
 	return cmd
 }
 
-// gatewayToCheck returns the gateway at --admin-url, or the one of this user on the database, or nil.
-func (p *program) gatewayToCheck(ctx context.Context, f *apiFlags, settings *config.Settings) (app.Gateway, error) {
-	if f.adminURL != "" {
-		return p.namedGateway(f)
-	}
-	client, err := p.localGateway(ctx, settings)
-	if client == nil || err != nil {
-		return nil, err
-	}
-	return client, nil
-}
-
 func (p *program) printChecks(checks []app.Check, asJSON bool) error {
 	if asJSON {
 		out := struct {
@@ -84,7 +75,8 @@ func (p *program) printChecks(checks []app.Check, asJSON bool) error {
 		}
 		return writeJSON(p.stdout, out)
 	}
-	t := newTable(p.stdout)
+	t := newFacts(p.stdout)
+	t.checks = true
 	for _, c := range checks {
 		lines := strings.Split(strings.Join(c.Seen, "\n"), "\n")
 		t.row(string(c.Status), c.Name, lines[0])

@@ -32,8 +32,8 @@ func (p *program) withEngine(ctx context.Context, f *settingsFlags, work func(co
 }
 
 // interruptible returns a context that ends with SIGINT or SIGTERM. A second signal has its usual
-// effect: it kills the process. That holds from the moment at which the context ends, so the process
-// never swallows a signal once it is seen to stop.
+// effect: it kills the process. That holds as soon as the context ends, so the process never swallows a
+// signal once it is seen to stop.
 func interruptible(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	signals := make(chan os.Signal, 1)

@@ -34,6 +34,7 @@ func (p *program) eventsListCommand() *cobra.Command {
 	filters := slices.Concat(eventFilters, pageFlags)
 	addFilterFlags(cmd, filters)
 	addJSONFlag(cmd, &asJSON)
+	p.complete(flags, false)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		query, err := readQuery(cmd, filters, hookadmin.ParseFilter)
 		if err != nil {
@@ -57,7 +58,20 @@ func (p *program) printEvents(page *hookadmin.EventPage) error {
 	if len(page.Events) == 0 {
 		return p.printNone("events", time.Time(page.SearchedUntil), page.Next)
 	}
-	t := newTable(p.stdout, "RECEIVED", "SOURCE", "EVENT ID", "TYPE", "STATE", "ATTEMPTS", "DUPLICATES", "NOTE")
+	t := newTable(p.stdout, []narrowing{
+		{"NOTE", 24},
+		{"DUPLICATES", out},
+		{"ATTEMPTS", out},
+		{"TYPE", 16},
+		{"NOTE", 10},
+		{"SOURCE", 12},
+		{"NOTE", out},
+		{"TYPE", 5},
+		{"EVENT ID", 24},
+		{"SOURCE", 6},
+		{"EVENT ID", 12},
+		{"TYPE", out},
+	}, "RECEIVED", "SOURCE", "EVENT ID", "TYPE", "STATE", "ATTEMPTS", "DUPLICATES", "NOTE")
 	for i := range page.Events {
 		ev := &page.Events[i]
 		t.row(at(ev.ReceivedAt), ev.Source, ev.EventID, orDash(ev.Type), ev.State, strconv.Itoa(ev.Attempts),
@@ -97,6 +111,7 @@ func (p *program) eventsShowCommand() *cobra.Command {
 	}
 	flags := addAPIFlags(cmd)
 	addJSONFlag(cmd, &asJSON)
+	p.complete(flags, true)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return p.withAPI(cmd.Context(), flags, reads, func(ctx context.Context, api *api) error {
 			found, err := api.Event(ctx, args[0], args[1])
@@ -124,7 +139,7 @@ func noEvent(source, eventID string) error {
 
 // printEvent prints one event for people.
 func printEvent(w io.Writer, found *hookadmin.EventDetail) error {
-	t := newTable(w)
+	t := newFacts(w)
 	d := &found.Deliveries
 	for _, line := range [][2]string{
 		{"Source", found.Source},
@@ -176,7 +191,7 @@ func printDeliveries(w io.Writer, found *hookadmin.EventDetail) error {
 		return nil
 	}
 	fmt.Fprintln(w)
-	t := newTable(w, "DELIVERED", "REMOTE", "GATEWAY", "BODY")
+	t := newTable(w, []narrowing{{"GATEWAY", 16}, {"REMOTE", 16}}, "DELIVERED", "REMOTE", "GATEWAY", "BODY")
 	for _, d := range found.Deliveries.Recent {
 		body := "same"
 		if !d.SameBody {
@@ -219,7 +234,9 @@ func printResponses(w io.Writer, attempts []hookadmin.Attempt) error {
 func printMessages(w io.Writer, found *hookadmin.EventDetail) error {
 	if len(found.Messages) > 0 {
 		fmt.Fprintln(w)
-		t := newTable(w, "MESSAGE", "ROUTE", "DESTINATION", "STATE", "ATTEMPTS", "DUE", "LAST ERROR")
+		t := newTable(w, []narrowing{
+			{"LAST ERROR", 30}, {"ATTEMPTS", out}, {"MESSAGE", below}, {"ROUTE", 12}, {"LAST ERROR", 16}, {"ROUTE", out}, {"DESTINATION", 12},
+		}, "MESSAGE", "ROUTE", "DESTINATION", "STATE", "ATTEMPTS", "DUE", "LAST ERROR")
 		for i := range found.Messages {
 			m := &found.Messages[i]
 			t.row(m.ID, orDash(m.Route), m.Destination, m.State, strconv.Itoa(m.Attempts), at(m.DueAt), remark(m.Note, m.LastError))
@@ -230,7 +247,7 @@ func printMessages(w io.Writer, found *hookadmin.EventDetail) error {
 	}
 	if len(found.Attempts) > 0 {
 		fmt.Fprintln(w)
-		t := newTable(w, "ATTEMPT", "AT", "MESSAGE", "OUTCOME", "STATUS", "TOOK", "ERROR")
+		t := newTable(w, []narrowing{{"ERROR", 30}, {"MESSAGE", 8}, {"TOOK", out}, {"ERROR", 10}, {"STATUS", out}, {"MESSAGE", out}}, "ATTEMPT", "AT", "MESSAGE", "OUTCOME", "STATUS", "TOOK", "ERROR")
 		for i := range found.Attempts {
 			a := &found.Attempts[i]
 			t.row(strconv.Itoa(a.Number), at(a.At), cmp.Or(a.MessageID, "handler"), a.Outcome, status(a.StatusCode),
@@ -251,7 +268,7 @@ func printHistory(w io.Writer, found *hookadmin.EventDetail) error {
 		return nil
 	}
 	fmt.Fprintln(w)
-	t := newTable(w, "HISTORY", "ACTION", "GENERATION", "MESSAGE", "REQUEST")
+	t := newTable(w, []narrowing{{"MESSAGE", 8}, {"REQUEST", 20}, {"GENERATION", out}, {"REQUEST", 8}}, "HISTORY", "ACTION", "GENERATION", "MESSAGE", "REQUEST")
 	for i := range found.History {
 		h := &found.History[i]
 		t.row(at(h.At), h.Action, strconv.Itoa(h.Generation), orDash(h.MessageID), orDash(h.RequestID))
@@ -274,7 +291,7 @@ func printPayload(w io.Writer, found *hookadmin.EventDetail) error {
 // printHeadersAndBody prints a request for people. body is nil if the bodySize bytes are not text.
 func printHeadersAndBody(w io.Writer, headers map[string][]string, body *string, bodySize int) error {
 	fmt.Fprintln(w)
-	t := newTable(w, "HEADER", "VALUE")
+	t := newFacts(w, "HEADER", "VALUE")
 	for _, name := range sortedNames(headers) {
 		for _, value := range headers[name] {
 			t.row(name, value)

@@ -147,6 +147,18 @@ func (g *gateway) deliver(t *testing.T, id string) string {
 	return status
 }
 
+// post sends a body without a signature.
+func (g *gateway) post(t *testing.T, path, body string) {
+	t.Helper()
+	resp, err := http.Post(g.public+path, "application/json", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := resp.Body.Close(); err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("POST %s: %d, %v", path, resp.StatusCode, err)
+	}
+}
+
 // poll waits until ok returns true; ok may query the gateway.
 func (g *gateway) poll(t *testing.T, what string, ok func() bool) {
 	t.Helper()

@@ -99,7 +99,7 @@ func (p *program) migrateStatusCommand() *cobra.Command {
 			}
 			return writeJSON(p.stdout, out)
 		}
-		t := newTable(p.stdout, "VERSION", "NAME", "STATUS")
+		t := newTable(p.stdout, nil, "VERSION", "NAME", "STATUS")
 		for _, s := range steps {
 			t.row(strconv.Itoa(s.Version), orDash(s.Name), stepStatus(s))
 		}

@@ -1,13 +1,13 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
 	"regexp"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -77,28 +77,6 @@ func writeJSON(w io.Writer, v any) error {
 	return enc.Encode(v)
 }
 
-// table prints rows under a heading, in aligned columns.
-type table struct{ *tabwriter.Writer }
-
-func newTable(w io.Writer, heading ...string) table {
-	t := table{tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)}
-	if len(heading) > 0 {
-		t.row(heading...)
-	}
-	return t
-}
-
-// row adds a row; cells may hold anything.
-func (t table) row(cells ...string) {
-	for i, cell := range cells {
-		if i > 0 {
-			fmt.Fprint(t, "\t")
-		}
-		fmt.Fprint(t, printable(cell))
-	}
-	fmt.Fprintln(t)
-}
-
 // moment formats a time for people: in UTC, to the second; "-" for the zero time.
 func moment(t time.Time) string {
 	if t.IsZero() {
@@ -130,19 +108,11 @@ func addJSONFlag(cmd *cobra.Command, asJSON *bool) {
 	cmd.Flags().BoolVar(asJSON, "json", false, "print JSON, in the shape of the API")
 }
 
-// remark returns the note, or else the error, for a table cell: at most 60 characters, "-" for
-// none.
-func remark(note, lastError string) string {
-	const widest = 60
-	text := note
-	if text == "" {
-		text = lastError
-	}
-	if utf8.RuneCountInString(text) > widest {
-		text = string([]rune(text)[:widest-1]) + "…"
-	}
-	return orDash(text)
-}
+// widest is the widest cell of a listing, in columns, where no terminal sets a width.
+const widest = 60
+
+// remark returns the note, or else the error, for a table cell; "-" for none.
+func remark(note, lastError string) string { return orDash(cmp.Or(note, lastError)) }
 
 func status(code *int) string {
 	if code == nil {

@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -27,19 +29,24 @@ type providerRow struct {
 
 func (p *program) providersCommand() *cobra.Command {
 	var asJSON bool
+	var search string
 	cmd := &cobra.Command{
 		Use:   "providers [NAME]",
 		Short: "List the known providers, or show the facts about one",
 		Long: "List the known providers, or show the facts about one: how it signs, where its\n" +
 			"event id stands, its handshake, how long it retries, and settings to begin with.",
-		Example: "  hookonce providers\n  hookonce providers stripe",
+		Example: "  hookonce providers\n  hookonce providers stripe\n  hookonce providers --search 'sign ed25519'",
 		Args:    atMostOne("NAME"),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().StringVar(&search, "search", "", "list only the providers with all these `WORDS` in their name, title, schemes, event id or notes")
 	cmd.ValidArgsFunction = cobra.FixedCompletions(completions(), cobra.ShellCompDirectiveNoFileComp)
-	cmd.RunE = func(_ *cobra.Command, args []string) error {
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
-			return p.listProviders(asJSON)
+			return p.listProviders(strings.Fields(search), asJSON)
+		}
+		if search != "" {
+			return newUsageError(cmd, errors.New("--search does not apply to one provider"))
 		}
 		spec, err := provider.Lookup(provider.Name(args[0]))
 		if err != nil {
@@ -76,17 +83,23 @@ type notFoundError struct{ error }
 
 func (e *notFoundError) Is(target error) bool { return target == driver.ErrNotFound }
 
-func (p *program) listProviders(asJSON bool) error {
-	rows, err := providerRows()
+func (p *program) listProviders(words []string, asJSON bool) error {
+	rows, err := providerRows(words)
 	if err != nil {
 		return err
+	}
+	if !asJSON && len(rows) == 0 {
+		fmt.Fprintf(p.stderr, "No provider matches. Any HMAC sender works as %s.\n", provider.HMAC)
+		return nil
 	}
 	if asJSON {
 		return writeJSON(p.stdout, struct {
 			Providers []providerRow `json:"providers"`
 		}{rows})
 	}
-	t := newTable(p.stdout, "NAME", "TITLE", "SCHEMES", "BATCHES", "EVENT ID")
+	t := newTable(p.stdout, []narrowing{
+		{"EVENT ID", 34}, {"SCHEMES", 20}, {"TITLE", 20}, {"BATCHES", out}, {"EVENT ID", 16}, {"TITLE", 8}, {"SCHEMES", 8},
+	}, "NAME", "TITLE", "SCHEMES", "BATCHES", "EVENT ID")
 	for i := range rows {
 		r := &rows[i]
 		id, batch := r.ID, "-"
@@ -100,13 +113,25 @@ func (p *program) listProviders(asJSON bool) error {
 		if r.Batch {
 			batch = "yes"
 		}
-		t.row(string(r.Name), r.Title, orDash(strings.Join(r.Schemes, ", ")), batch, id)
+		t.row(string(r.Name), r.Title, briefly(r.Schemes), batch, briefly(strings.Split(id, " | ")))
 	}
 	return t.Flush()
 }
 
-func providerRows() ([]providerRow, error) {
-	var rows []providerRow
+// briefly returns the first of several texts, and how many more there are.
+func briefly(all []string) string {
+	switch len(all) {
+	case 0:
+		return "-"
+	case 1:
+		return all[0]
+	}
+	return fmt.Sprintf("%s +%d", all[0], len(all)-1)
+}
+
+// providerRows returns the providers that match all words.
+func providerRows(words []string) ([]providerRow, error) {
+	rows := []providerRow{}
 	for _, name := range provider.Names() {
 		spec, err := provider.Lookup(name)
 		if err != nil {
@@ -123,13 +148,25 @@ func providerRows() ([]providerRow, error) {
 		for i := range spec.Schemes {
 			row.Schemes = append(row.Schemes, spec.Schemes[i].ID)
 		}
-		rows = append(rows, row)
+		if matchesAll(&row, spec, words) {
+			rows = append(rows, row)
+		}
 	}
 	return rows, nil
 }
 
+// matchesAll reports whether each word is in the facts of the provider.
+func matchesAll(row *providerRow, spec *provider.Spec, words []string) bool {
+	texts := append([]string{string(row.Name), row.Title, row.ID, spec.HintNote, spec.Docs}, row.Schemes...)
+	for i := range spec.Schemes {
+		texts = append(texts, string(spec.Schemes[i].Family), algorithm(&spec.Schemes[i]))
+	}
+	all := strings.ToLower(strings.Join(append(texts, spec.Notes...), "\n"))
+	return !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(all, strings.ToLower(word)) })
+}
+
 func printProvider(w io.Writer, f *providerFacts) error {
-	t := newTable(w)
+	t := newFacts(w)
 	line := func(name, value string) {
 		if value != "" {
 			t.row(name+":", value)
@@ -183,7 +220,7 @@ func printProvider(w io.Writer, f *providerFacts) error {
 	return err
 }
 
-func printScheme(t table, s *schemeFacts) {
+func printScheme(t *columns, s *schemeFacts) {
 	line := func(name, value string) {
 		if value != "" {
 			t.row("  "+name+":", value)
@@ -208,7 +245,7 @@ func printScheme(t table, s *schemeFacts) {
 	line("Weak", s.Weak)
 }
 
-func printParams(t table, params []paramFacts) {
+func printParams(t *columns, params []paramFacts) {
 	for _, param := range params {
 		about := param.About
 		if len(param.Values) > 0 {
@@ -224,7 +261,7 @@ func printParams(t table, params []paramFacts) {
 	}
 }
 
-func printHandshakes(t table, f *providerFacts) {
+func printHandshakes(t *columns, f *providerFacts) {
 	if len(f.Handshakes) == 0 {
 		return
 	}

@@ -39,6 +39,7 @@ func (p *program) quarantineListCommand() *cobra.Command {
 	flags := addAPIFlags(cmd)
 	addFilterFlags(cmd, quarantineFilters)
 	addJSONFlag(cmd, &asJSON)
+	p.complete(flags, false)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		query, err := readQuery(cmd, quarantineFilters, hookadmin.ParseQuarantineFilter)
 		if err != nil {
@@ -63,7 +64,7 @@ func (p *program) printQuarantine(page *hookadmin.QuarantinePage) error {
 		fmt.Fprintln(p.stderr, "No quarantined requests.")
 		return nil
 	}
-	t := newTable(p.stdout, "LAST", "SOURCE", "COUNT", "ID", "REASON")
+	t := newTable(p.stdout, []narrowing{{"REASON", 30}, {"ID", below}, {"SOURCE", 12}, {"REASON", 16}}, "LAST", "SOURCE", "COUNT", "ID", "REASON")
 	for i := range page.Requests {
 		q := &page.Requests[i]
 		t.row(at(q.LastAt), q.Source, strconv.FormatInt(q.Count, 10), q.ID, remark("", q.Reason))
@@ -110,7 +111,7 @@ func noQuarantined(id string, err error) error {
 
 // printQuarantined prints one request for people.
 func printQuarantined(w io.Writer, found *hookadmin.QuarantinedRequest) error {
-	t := newTable(w)
+	t := newFacts(w)
 	for _, line := range [][2]string{
 		{"Id", found.ID},
 		{"Source", found.Source},
@@ -150,6 +151,7 @@ func (p *program) quarantineRetryCommand() *cobra.Command {
 	f := &quarantineFlags{apiFlags: addAPIFlags(cmd)}
 	cmd.Flags().StringVar(&f.source, "source", "", "all requests to this `SOURCE`, newest first")
 	cmd.Flags().BoolVar(&f.all, "all", false, "all requests, newest first")
+	p.complete(f.apiFlags, false)
 	addJSONFlag(cmd, &f.asJSON)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := f.check(cmd, args); err != nil {

@@ -44,7 +44,7 @@ func (p *program) redactEvent(ctx context.Context, cmd *cobra.Command, api *api,
 			return notRedacted(source, eventID, err)
 		}
 		question := fmt.Sprintf("Remove the payload of event %q of source %q for good?", eventID, source)
-		if err := p.confirm(cmd, question); err != nil {
+		if err := p.confirmOne(cmd, question); err != nil {
 			return err
 		}
 	}
@@ -63,8 +63,8 @@ func (p *program) redactEvent(ctx context.Context, cmd *cobra.Command, api *api,
 	return err
 }
 
-// confirm asks a question on stderr, and fails unless the answer on stdin is yes.
-func (p *program) confirm(cmd *cobra.Command, question string) error {
+// confirmOne asks a question on stderr, and fails unless the answer on stdin is yes.
+func (p *program) confirmOne(cmd *cobra.Command, question string) error {
 	fmt.Fprintf(p.stderr, "%s [y/N] ", question)
 	answer, err := bufio.NewReader(io.LimitReader(p.stdin, 100)).ReadString('\n')
 	switch answer = strings.ToLower(strings.TrimSpace(answer)); {

@@ -25,8 +25,8 @@ const modesHint = "--as-new (the destination does the work again) or --same-id (
 // replayFlags are the flags of events replay.
 type replayFlags struct {
 	*apiFlags
-	asNew, sameID, all, asJSON bool
-	requestID, rate            string
+	asNew, sameID, all, yes, asJSON bool
+	requestID, rate                 string
 }
 
 func (p *program) eventsReplayCommand() *cobra.Command {
@@ -34,10 +34,11 @@ func (p *program) eventsReplayCommand() *cobra.Command {
 		Use:   "replay [SOURCE EVENT_ID]",
 		Short: "Replay finished events",
 		Long: "Replay one finished event, or all events that match the filters, one after the\n" +
-			"other. A dead or skipped event keeps its ids. A done event needs --as-new or\n" +
-			"--same-id. An event that no route had matched is matched again, with the routes\n" +
-			"of the running gateway, or of these settings if none runs. A running gateway\n" +
-			"sends the messages.\n\n" +
+			"other. By filters, the command first shows how many match, and asks.\n\n" +
+			"A dead or skipped event keeps its ids. A done event needs --as-new or --same-id.\n" +
+			"An event that no route had matched is matched again, with the routes of the\n" +
+			"running gateway, or of these settings if none runs. A running gateway sends the\n" +
+			"messages.\n\n" +
 			"An event whose handler ended its transaction may have taken effect. It is\n" +
 			"replayed only with --note '" + driver.NoteTxEnded + "'.",
 		Example: "  hookonce events replay stripe evt_1 --as-new\n" +
@@ -57,6 +58,8 @@ func (p *program) eventsReplayCommand() *cobra.Command {
 	cmd.Flags().StringVar(&f.rate, "rate", "", "maximum `RATE` of a replay by filter: 6000/m, or none (default 100/s)")
 	cmd.Flags().StringVar(&f.requestID, "request-id", "",
 		"`NAME` of this replay; a repetition with the same name skips the events that were replayed")
+	addYesFlag(cmd, &f.yes)
+	p.complete(f.apiFlags, true)
 	addJSONFlag(cmd, &f.asJSON)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return p.replayEvents(cmd, f, args) }
 	return cmd
@@ -104,6 +107,14 @@ func (p *program) replayEvents(cmd *cobra.Command, f *replayFlags, args []string
 	ctx, restore := interruptible(cmd.Context())
 	defer restore()
 	return p.withAPI(ctx, f.apiFlags, changes, func(ctx context.Context, api *api) error {
+		plan := func() (*adminclient.Plan, error) { return api.PlanEvents(ctx, query) }
+		some, err := p.confirm(ctx, &bulk{cmd, "replay", "event", f.yes}, plan)
+		if err != nil {
+			return err
+		}
+		if !some {
+			return p.printReplayed(new(adminclient.EventsReplayed), true, f.asJSON)
+		}
 		return p.replayMatching(ctx, cmd, api, selected, f.asJSON)
 	})
 }
@@ -278,7 +289,7 @@ func (p *program) printReplayed(r *adminclient.EventsReplayed, complete, asJSON 
 	if len(r.Refused) == 0 {
 		return nil
 	}
-	t := newTable(p.stdout, "REFUSED", "REASON")
+	t := newFacts(p.stdout, "REFUSED", "REASON")
 	for _, refusal := range adminclient.Refusals {
 		if n := r.Refused[refusal.Code]; n > 0 {
 			t.row(strconv.Itoa(n), refusal.Reason)

@@ -84,7 +84,7 @@ func TestReplayBesideAGateway(t *testing.T) {
 
 	success(t, dir, "dlq", "discard", "gh", "d2")
 	d.ok.Store(true)
-	if out := success(t, dir, "dlq", "replay", "--all"); out != "replayed 1 dead letter\n" {
+	if out := success(t, dir, "dlq", "replay", "--all", "--yes"); out != "replayed 1 dead letter\n" {
 		t.Errorf("dlq replay: %q", out)
 	}
 	g.poll(t, "it is done", func() bool { return listed(t, dir, "done") == 1 })
@@ -118,12 +118,12 @@ func TestInterruptedReplays(t *testing.T) {
 	// Without a gateway, nothing is sent meanwhile.
 	g.stop(t, syscall.SIGTERM)
 	one := func() bool { return listed(t, dir, "dead") == 2 }
-	stdout, stderr := interrupt(t, dir, one, "dlq", "replay", "--all", "--rate", "1/h")
+	stdout, stderr := interrupt(t, dir, one, "dlq", "replay", "--all", "--yes", "--rate", "1/h")
 	resume := regexp.MustCompile(`Error: interrupted after 1 dead letter\nTry: continue with the same command and --cursor (\S+)\n`).FindStringSubmatch(stderr)
 	if !strings.Contains(stdout, "replayed 1 dead letter\n") || resume == nil {
 		t.Fatalf("dlq replay was interrupted: %s%s", stdout, stderr)
 	}
-	if out := success(t, dir, "dlq", "replay", "--all", "--cursor", resume[1]); out != "replayed 2 dead letters\n" {
+	if out := success(t, dir, "dlq", "replay", "--all", "--yes", "--cursor", resume[1]); out != "replayed 2 dead letters\n" {
 		t.Errorf("the continued replay: %q", out)
 	}
 	g = startGateway(t, dir)
@@ -135,11 +135,11 @@ func TestInterruptedReplays(t *testing.T) {
 		}
 	}
 	d.ok.Store(true)
-	success(t, dir, "dlq", "replay", "--all")
+	success(t, dir, "dlq", "replay", "--all", "--yes")
 	g.poll(t, "all are done", func() bool { return listed(t, dir, "done") == 3 })
 
 	sent := len(d.received())
-	stdout, stderr = interrupt(t, dir, func() bool { return len(d.received()) == sent+1 }, "events", "replay", "--all", "--as-new", "--rate", "1/h")
+	stdout, stderr = interrupt(t, dir, func() bool { return len(d.received()) == sent+1 }, "events", "replay", "--all", "--as-new", "--yes", "--rate", "1/h")
 	if !strings.Contains(stdout, "replayed 1 event\n") || !strings.Contains(stderr, "Error: interrupted after 1 event, 1 replayed\n") {
 		t.Errorf("events replay was interrupted: %s%s", stdout, stderr)
 	}
@@ -149,7 +149,7 @@ func TestInterruptedReplays(t *testing.T) {
 		t.Fatalf("it does not say how to continue: %s", stderr)
 	}
 	g.poll(t, "it is done again", func() bool { return listed(t, dir, "done") == 3 })
-	out := success(t, dir, "events", "replay", "--all", "--as-new", "--request-id", name)
+	out := success(t, dir, "events", "replay", "--all", "--as-new", "--yes", "--request-id", name)
 	if out != "replayed 2 events\npassed over 1 event that this request had already replayed\n" {
 		t.Errorf("the continued replay: %q", out)
 	}

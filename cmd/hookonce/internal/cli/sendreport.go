@@ -95,9 +95,9 @@ func (p *program) printSendReport(r *sendReport, asJSON bool) error {
 	if asJSON {
 		return writeJSON(p.stdout, r)
 	}
-	t := newTable(p.stdout, "STATUS", "ANSWERS", "FIRST ANSWER")
+	t := newFacts(p.stdout, "STATUS", "ANSWERS", "FIRST ANSWER")
 	if r.few != nil {
-		t = newTable(p.stdout, "EVENT", "STATUS", "TOOK", "ANSWER")
+		t = newFacts(p.stdout, "EVENT", "STATUS", "TOOK", "ANSWER")
 	}
 	for i := range r.few {
 		a := &r.few[i]

@@ -51,7 +51,9 @@ func (p *program) printSources(list []hookadmin.Source) error {
 		fmt.Fprintln(p.stderr, "No sources.")
 		return nil
 	}
-	t := newTable(p.stdout, "SOURCE", "PROVIDER", "SCHEME", "LEARNED SECRETS", "LAST LEARNED", "ARMED UNTIL")
+	t := newTable(p.stdout, []narrowing{
+		{"SCHEME", 16}, {"LAST LEARNED", out}, {"PROVIDER", 12}, {"SOURCE", 16}, {"ARMED UNTIL", out}, {"SCHEME", 8},
+	}, "SOURCE", "PROVIDER", "SCHEME", "LEARNED SECRETS", "LAST LEARNED", "ARMED UNTIL")
 	for i := range list {
 		s := &list[i]
 		scheme := orDash(effectiveScheme(s))
@@ -100,6 +102,7 @@ func (p *program) sourcesArmCommand() *cobra.Command {
 		Args: arguments("NAME"),
 	}
 	flags := addSettingsFlags(cmd)
+	p.complete(&apiFlags{settingsFlags: flags}, true)
 	cmd.Flags().DurationVar(&long, "for", 15*time.Minute, "take a secret for this `DURATION`")
 	cmd.Flags().BoolVar(&replace, "replace", false, "forget the secrets learned before, once this one arrives")
 	cmd.Flags().BoolVar(&noWait, "no-wait", false, "do not wait for the secret, and do not print it")

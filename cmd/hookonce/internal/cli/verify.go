@@ -198,7 +198,7 @@ func (p *program) printVerdict(v *verdict, asJSON bool) error {
 	if len(v.Events) == 0 {
 		return nil
 	}
-	t := newTable(p.stdout, "EVENT ID", "TYPE", "TIME")
+	t := newTable(p.stdout, []narrowing{{"TYPE", 24}, {"EVENT ID", 24}, {"TYPE", 12}}, "EVENT ID", "TYPE", "TIME")
 	for _, ev := range v.Events {
 		t.row(ev.ID, orDash(ev.Type), orDash(ev.Time))
 	}

@@ -1,0 +1,139 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/adminclient"
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
+)
+
+func addYesFlag(cmd *cobra.Command, yes *bool) {
+	cmd.Flags().BoolVar(yes, "yes", false, "do not ask whether to change all that match")
+}
+
+// bulk is a change of many things that has to be confirmed.
+type bulk struct {
+	cmd   *cobra.Command
+	verb  string // replay or discard
+	thing string // dead letter or event
+	yes   bool
+}
+
+// confirm shows the plan of b on stderr and asks on a terminal. It returns false without an error if
+// nothing matches. With --yes it does not ask, and plans only for a reader on a terminal.
+func (p *program) confirm(ctx context.Context, b *bulk, plan func() (*adminclient.Plan, error)) (bool, error) {
+	if b.yes && !isTerminal(p.stderr) {
+		return true, nil
+	}
+	planned, err := plan()
+	if err != nil {
+		return false, fmt.Errorf("planning: %w", err)
+	}
+	if planned.Count == 0 {
+		return false, nil
+	}
+	if err := p.printPlan(b, planned); err != nil || b.yes {
+		return err == nil, err
+	}
+	if file, is := p.stdin.(*os.File); !is || !term.IsTerminal(int(file.Fd())) {
+		return false, &usageError{
+			fmt.Errorf("%q would %s %s, and there is no terminal to ask on", b.cmd.CommandPath(), b.verb, b.amount(planned)),
+			p.sameCommand(b.cmd) + " --yes",
+		}
+	}
+	fmt.Fprint(p.stderr, "Go on? [y/N] ")
+	answer, err := readLine(ctx, p.stdin)
+	if err != nil {
+		return false, err
+	}
+	if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
+		return false, &app.Error{Err: errors.New("not confirmed: nothing was changed"), Remedy: "answer y, or add --yes"}
+	}
+	return true, nil
+}
+
+// amount returns the number of things of a plan, such as "10,000+ dead letters".
+func (b *bulk) amount(plan *adminclient.Plan) string {
+	n := grouped(plan.Count)
+	switch {
+	case plan.More:
+		return n + "+ " + b.thing + "s"
+	case plan.Count == 1:
+		return n + " " + b.thing
+	}
+	return n + " " + b.thing + "s"
+}
+
+func (p *program) printPlan(b *bulk, plan *adminclient.Plan) error {
+	fmt.Fprintf(p.stderr, "This would %s %s, received from %s to %s:\n", b.verb, b.amount(plan), moment(plan.Oldest), moment(plan.Newest))
+	t := newFacts(p.stderr)
+	for _, name := range sortedNames(plan.Parts) {
+		label := name
+		if name == "" {
+			label = "no destination: the handler runs again"
+			if b.verb == "discard" {
+				label = "no destination"
+			}
+		}
+		n := grouped(plan.Parts[name])
+		if plan.More {
+			n += "+"
+		}
+		t.row("  "+n, label)
+	}
+	return t.Flush()
+}
+
+// readLine reads a line. It gives up when ctx ends, and then leaves a reader behind.
+func readLine(ctx context.Context, r io.Reader) (string, error) {
+	type result struct {
+		line string
+		err  error
+	}
+	read := make(chan result, 1)
+	go func() {
+		line, err := bufio.NewReader(r).ReadString('\n')
+		if errors.Is(err, io.EOF) {
+			err = nil // an ended input is no confirmation
+		}
+		read <- result{line, err}
+	}()
+	select {
+	case got := <-read:
+		return got.line, got.err
+	case <-ctx.Done():
+		return "", &app.Error{Err: errors.New("interrupted: nothing was changed"), Remedy: "run the same command again"}
+	}
+}
+
+// sameCommand returns the command line, to be shown. It leaves out a database, which may hold a
+// password.
+func (p *program) sameCommand(cmd *cobra.Command) string {
+	if cmd.Flags().Changed("database") {
+		return "the same command with"
+	}
+	words := []string{"hookonce"}
+	for _, arg := range p.args {
+		words = append(words, word(arg))
+	}
+	return strings.Join(words, " ")
+}
+
+// grouped writes a number with commas: 10,000.
+func grouped(n int) string {
+	text := strconv.Itoa(n)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}
