@@ -145,9 +145,9 @@ func (h *handler) addJob(w http.ResponseWriter, r *http.Request, request *hookon
 	case err == nil:
 		return job
 	case errors.Is(err, driver.ErrRequestReused):
-		h.fail(w, r, http.StatusUnprocessableEntity, "This Idempotency-Key was used for another job. Use another key.", nil)
+		h.because(err).fail(w, r, http.StatusUnprocessableEntity, "This Idempotency-Key was used for another job. Use another key.", nil)
 	case errors.Is(err, hookonce.ErrRequestID):
-		h.refuse(w, r, replayRefusal(err))
+		h.because(err).refuse(w, r, replayRefusal(err))
 	default:
 		h.failChange(w, r, "With an Idempotency-Key, repeating is safe.", fmt.Errorf("planning a job: %w", err))
 	}
