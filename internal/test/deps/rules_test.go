@@ -128,7 +128,7 @@ var rules = map[string]rule{
 			".", "driver", "provider", "verify", "hookadmin", "hookmigrate", "cmd/hookonce/internal/adminclient", "cmd/hookonce/internal/app",
 			"cmd/hookonce/internal/config", "internal/locate", "internal/sample",
 		},
-		modules: []string{"github.com/spf13/cobra", "github.com/jedib0t/go-pretty/v6", "golang.org/x/term"},
+		modules: []string{"github.com/spf13/cobra", "github.com/jedib0t/go-pretty/v6", "github.com/schollz/progressbar/v3", "golang.org/x/term"},
 		why:     "commands: they read flags and print; the work is done elsewhere",
 	},
 	"cmd/hookonce": {within: []string{"cmd/hookonce/internal/cli"}, why: "a few lines"},

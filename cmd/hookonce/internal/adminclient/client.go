@@ -92,9 +92,6 @@ func (c *Client) String() string {
 	return c.base.String()
 }
 
-// InProcess reports whether the API runs in this process, and so without a gateway.
-func (c *Client) InProcess() bool { return c.here }
-
 // Alive reports whether a gateway of hookonce answers, within two seconds. It sends no token.
 func (c *Client) Alive(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"slices"
 
+	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookadmin"
 )
 
@@ -26,17 +27,29 @@ func (w *DeadLetterWork) Query() url.Values {
 	return query
 }
 
+// Job returns the request of a job for the same dead letters.
+func (w *DeadLetterWork) Job(action string) *JobRequest {
+	return &JobRequest{
+		Of: driver.JobOfDeadLetters, Action: action, Rate: w.Rate,
+		Filter: JobFilter{
+			Source: w.Source, Type: w.Type, Destination: w.Destination, Note: w.Note, Q: w.Q, Since: w.Since, Until: w.Until, All: w.All,
+		},
+	}
+}
+
 // LettersWorked counts the outcomes of work on dead letters.
 type LettersWorked struct {
 	Done, Passed int
 	Complete     bool
 	// Next is the cursor that continues interrupted work; "" if there is none.
 	Next string
+	// RequestID is of a discard: by it the discard can be undone.
+	RequestID string
 }
 
 // Shape returns the result as the API prints it; verb is "replay" or "discard".
 func (w *LettersWorked) Shape(verb string) *hookadmin.Worked {
-	shape := &hookadmin.Worked{Passed: w.Passed, Complete: w.Complete, Next: w.Next}
+	shape := &hookadmin.Worked{Passed: w.Passed, Complete: w.Complete, Next: w.Next, RequestID: w.RequestID}
 	if verb == "replay" {
 		shape.Replayed = &w.Done
 	} else {
@@ -45,10 +58,11 @@ func (w *LettersWorked) Shape(verb string) *hookadmin.Worked {
 	return shape
 }
 
-// WorkOnDeadLetters replays or discards dead letters; verb is "replay" or "discard". It sends as many
-// requests as the work needs. If it fails, or ctx ends, the result still counts the answered part.
+// WorkOnDeadLetters replays or discards the dead letters with the ids of work; verb is "replay" or
+// "discard". It sends as many requests as the work needs. If it fails, or ctx ends, the result still
+// counts the answered part.
 func (c *Client) WorkOnDeadLetters(ctx context.Context, verb string, work *DeadLetterWork) (*LettersWorked, error) {
-	result := &LettersWorked{Next: work.Cursor}
+	result := new(LettersWorked)
 	part := *work
 	if len(work.IDs) <= maxIDs {
 		return result, result.work(ctx, c, verb, &part)
@@ -62,27 +76,21 @@ func (c *Client) WorkOnDeadLetters(ctx context.Context, verb string, work *DeadL
 	return result, nil
 }
 
-// work sends part, and continues it until it is complete.
+// work sends one request.
 func (w *LettersWorked) work(ctx context.Context, c *Client, verb string, part *DeadLetterWork) error {
-	for {
-		answer := new(hookadmin.Worked)
-		if err := c.PostBulk(ctx, api+"/dead-letters/"+verb, "", part, answer); err != nil {
-			return err
-		}
-		for _, done := range []*int{answer.Replayed, answer.Discarded} {
-			if done != nil {
-				w.Done += *done
-			}
-		}
-		w.Passed += answer.Passed
-		w.Complete, w.Next, part.Cursor = answer.Complete, answer.Next, answer.Next
-		switch {
-		case w.Complete:
-			return nil
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case w.Next == "":
-			return errors.New("the time for one request ran out")
+	answer := new(hookadmin.Worked)
+	if err := c.PostBulk(ctx, api+"/dead-letters/"+verb, "", part, answer); err != nil {
+		return err
+	}
+	for _, done := range []*int{answer.Replayed, answer.Discarded} {
+		if done != nil {
+			w.Done += *done
 		}
 	}
+	w.Passed += answer.Passed
+	w.Complete, w.RequestID = answer.Complete, answer.RequestID
+	if !w.Complete {
+		return errors.New("the time for one request ran out")
+	}
+	return nil
 }

@@ -25,16 +25,41 @@ type EventReplay struct {
 	Progress  func(*EventsReplayed) // called after each event
 }
 
+// Job returns the request of a job for the same events.
+func (e *EventReplay) Job(rate string, all bool) *JobRequest {
+	mode := ""
+	switch {
+	case e.How.AsNew:
+		mode = "as_new"
+	case e.How.SameID:
+		mode = "same_id"
+	}
+	q := e.Query
+	return &JobRequest{
+		Of: driver.JobOfEvents, Action: driver.JobReplay, Mode: mode, Rate: rate,
+		Filter: JobFilter{
+			Source: q.Get("source"), Type: q.Get("type"), State: q.Get("state"), Note: q.Get("note"), Q: q.Get("q"),
+			Since: q.Get("since"), Until: q.Get("until"), All: all,
+		},
+	}
+}
+
 // EventsReplayed counts the outcomes of a replay.
 type EventsReplayed struct {
 	Replayed int
 	Repeated int            // replayed earlier by the same request
-	Refused  map[string]int // by Refusal.Code
+	Passed   int            // no longer matching or locked, by a job
+	Refused  map[string]int // by Refusal.Code, or RefusedByJob
+	// LastError is the reason of the last refusal by a job.
+	LastError string
 }
+
+// RefusedByJob is the code of all refusals of a job, which does not count them by reason.
+const RefusedByJob = "job"
 
 // Total returns the number of processed events.
 func (r *EventsReplayed) Total() int {
-	total := r.Replayed + r.Repeated
+	total := r.Replayed + r.Repeated + r.Passed
 	for _, count := range r.Refused {
 		total += count
 	}

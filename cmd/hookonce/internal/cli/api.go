@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/adminclient"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/config"
@@ -43,6 +44,7 @@ const (
 type api struct {
 	*adminclient.Client
 	progress *progress
+	engine   *hookonce.Engine // of the API in this process; nil with a gateway
 }
 
 // withAPI calls work with the admin API.
@@ -52,18 +54,19 @@ func (p *program) withAPI(ctx context.Context, f *apiFlags, how access, work fun
 		return err
 	}
 	if client != nil {
-		return work(ctx, &api{client, p.newProgress()})
+		return work(ctx, &api{client, p.newProgress(), nil})
 	}
 	return using(ctx, settings, app.OpenStore, func(ctx context.Context, store driver.Store) error {
 		if err := app.CheckSchema(ctx, store); err != nil {
 			return err
 		}
 		progress := p.newProgress()
-		client, err := p.apiOf(&watched{Store: store, progress: progress}, settings, how)
+		here, err := p.apiOf(&watched{Store: store, progress: progress}, settings, how)
 		if err != nil {
 			return err
 		}
-		return work(ctx, &api{client, progress})
+		here.progress = progress
+		return work(ctx, here)
 	})
 }
 
@@ -141,7 +144,7 @@ func (p *program) token(settings *config.Settings) string {
 
 // apiOf returns the admin API in this process. A command that changes something prints warnings of
 // the engine, for example about a route's condition that fails.
-func (p *program) apiOf(store driver.Store, settings *config.Settings, how access) (*adminclient.Client, error) {
+func (p *program) apiOf(store driver.Store, settings *config.Settings, how access) (*api, error) {
 	log := slog.New(slog.NewTextHandler(p.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	engineLog := log
 	if how == reads {
@@ -155,7 +158,7 @@ func (p *program) apiOf(store driver.Store, settings *config.Settings, how acces
 	if err != nil {
 		return nil, err
 	}
-	return adminclient.InProcess(handler), nil
+	return &api{Client: adminclient.InProcess(handler), engine: engine}, nil
 }
 
 // one returns the query for one row with this parameter.
@@ -163,7 +166,7 @@ func one(name, value string) url.Values { return url.Values{name: {value}, "limi
 
 // sourceRemedy is the remedy for a source that the settings lack.
 func (a *api) sourceRemedy() string {
-	if a.Client.InProcess() {
+	if a.engine != nil {
 		return "--config with the settings of the gateway; without a running gateway, this command does not know the sources of serve --source"
 	}
 	return "add it to the settings of the gateway, and reload it (SIGHUP)"

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/adminclient"
@@ -26,7 +28,9 @@ type bulk struct {
 	cmd   *cobra.Command
 	verb  string // replay or discard
 	thing string // dead letter or event
-	yes   bool
+	// requestID names the change, so that an interrupted one can be continued.
+	requestID string
+	yes       bool
 }
 
 // confirm shows the plan of b on stderr and asks on a terminal. It returns false without an error if
@@ -127,6 +131,28 @@ func (p *program) sameCommand(cmd *cobra.Command) string {
 		words = append(words, word(arg))
 	}
 	return strings.Join(words, " ")
+}
+
+// continued returns the command that continues a job: the same one with its times made absolute, which
+// are those of query, and with its name.
+func (b *bulk) continued(query url.Values) string {
+	if b.cmd.Flags().Changed("database") {
+		return "the same command with --request-id " + word(b.requestID) + ", and times that are not relative"
+	}
+	words := []string{b.cmd.CommandPath()}
+	b.cmd.Flags().Visit(func(f *pflag.Flag) {
+		value := f.Value.String()
+		switch {
+		case f.Name == "request-id", f.Value.Type() == "bool" && value == "false":
+		case f.Name == "since" || f.Name == "until":
+			words = append(words, "--"+f.Name, query.Get(f.Name))
+		case f.Value.Type() == "bool" && value == "true":
+			words = append(words, "--"+f.Name)
+		default:
+			words = append(words, "--"+f.Name, word(value))
+		}
+	})
+	return strings.Join(words, " ") + " --request-id " + word(b.requestID)
 }
 
 // grouped writes a number with commas: 10,000.

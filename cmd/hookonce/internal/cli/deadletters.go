@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/adminclient"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
 	"github.com/hookonce/hookonce/driver"
@@ -48,56 +50,110 @@ func readDeadLetters(cmd *cobra.Command, args []string, all bool) (*adminclient.
 	}, nil
 }
 
-// workOnLetters runs w on the selected dead letters. If they are named one by one, each that is not
-// dead is an error, and the rest are processed nevertheless.
-func (p *program) workOnLetters(ctx context.Context, api *api, w *letterWork, selected *adminclient.DeadLetterWork, b *bulk, asJSON bool) error {
-	named := len(selected.IDs) > 0 || len(selected.MessageIDs) > 0
+// workOnNamed runs w on the dead letters that selected names one by one. Each that is not dead is an
+// error, and the rest are processed nevertheless.
+func (p *program) workOnNamed(ctx context.Context, api *api, w *letterWork, selected *adminclient.DeadLetterWork, asJSON bool) error {
 	faults, err := api.takeOutMissing(ctx, w, selected)
 	if err != nil {
 		return err
 	}
-	if named && len(selected.IDs) == 0 && len(selected.MessageIDs) == 0 {
+	if len(selected.IDs) == 0 && len(selected.MessageIDs) == 0 {
 		return errors.Join(faults...) // an empty list would select every dead letter
 	}
-	some := true
-	if !named {
-		plan := func() (*adminclient.Plan, error) { return api.PlanDeadLetters(ctx, selected.Query()) }
-		if some, err = p.confirm(ctx, b, plan); err != nil {
-			return err
-		}
-	}
-	worked := &adminclient.LettersWorked{Complete: true}
-	if some {
-		worked, err = api.WorkOnDeadLetters(ctx, w.verb, selected)
-	}
+	worked, err := api.WorkOnDeadLetters(ctx, w.verb, selected)
 	api.progress.end()
-	if asJSON {
-		faults = append(faults, writeJSON(p.stdout, worked.Shape(w.verb)))
-	} else {
-		fmt.Fprintf(p.stdout, "%s %s\n", w.done, counted(worked.Done, "dead letter"))
-		if worked.Passed > 0 {
-			fmt.Fprintf(p.stdout, "passed over %s: %s\n", counted(worked.Passed, "dead letter"), w.passed)
-		}
-	}
-	looked := counted(worked.Done+worked.Passed, "dead letter")
-	resume := "run the same command again"
-	if worked.Next != "" {
-		resume = "continue with the same command and --cursor " + word(worked.Next)
-	}
-	switch {
-	case err != nil && ctx.Err() != nil && !api.InProcess():
-		faults = append(faults, &app.Error{
-			Err:    fmt.Errorf("interrupted after %s, and the gateway may have %s more before it stopped", looked, w.done),
-			Remedy: "hookonce dlq list, which shows the rest; then run the same command again",
-		})
+	faults = append(faults, p.printWorked(w, worked, asJSON))
+	switch looked := counted(worked.Done+worked.Passed, "dead letter"); {
 	case err != nil && ctx.Err() != nil:
-		faults = append(faults, &app.Error{Err: fmt.Errorf("interrupted after %s", looked), Remedy: resume})
+		faults = append(faults, &app.Error{Err: fmt.Errorf("interrupted after %s", looked), Remedy: "run the same command again"})
 	case err != nil:
-		faults = append(faults, &app.Error{Err: fmt.Errorf("stopped after %s: %w", looked, err), Remedy: resume})
-	case named && worked.Passed > 0:
+		faults = append(faults, fmt.Errorf("stopped after %s: %w", looked, err))
+	case worked.Passed > 0:
 		faults = append(faults, &app.Error{Err: errors.New("not all were " + w.done), Remedy: "run the same command again in a moment"})
 	}
 	return errors.Join(faults...)
+}
+
+// workOnLetters runs w on the dead letters that match selected: in a job of the gateway, or here.
+func (p *program) workOnLetters(ctx context.Context, api *api, w *letterWork, selected *adminclient.DeadLetterWork, b *bulk, asJSON bool) error {
+	if api.engine == nil && selected.Cursor != "" {
+		return newUsageError(b.cmd, errors.New("--cursor continues a run without a gateway, and one runs now: leave it out"))
+	}
+	plan := func() (*adminclient.Plan, error) { return api.PlanDeadLetters(ctx, selected.Query()) }
+	some, err := p.confirm(ctx, b, plan)
+	if err != nil {
+		return err
+	}
+	worked := &adminclient.LettersWorked{Complete: true}
+	switch {
+	case some && api.engine != nil:
+		worked, err = api.workHere(ctx, w, selected, b.requestID)
+	case some:
+		worked, err = p.lettersByJob(ctx, api, selected.Job(w.verb), b)
+	}
+	api.progress.end()
+	if fault, wrong := requestFault(b.cmd, err); wrong {
+		return fault
+	}
+	resume := "run the same command again"
+	switch {
+	case api.engine == nil:
+		resume = b.continued(selected.Query())
+	case worked.Next != "":
+		resume = "continue with the same command and --cursor " + word(worked.Next)
+	}
+	looked := counted(worked.Done+worked.Passed, "dead letter")
+	switch {
+	case err != nil && ctx.Err() != nil:
+		err = &app.Error{Err: fmt.Errorf("interrupted after %s", looked), Remedy: resume}
+	case err != nil:
+		err = &app.Error{Err: fmt.Errorf("stopped after %s: %w", looked, err), Remedy: resume}
+	}
+	return errors.Join(p.printWorked(w, worked, asJSON), err)
+}
+
+func (p *program) printWorked(w *letterWork, worked *adminclient.LettersWorked, asJSON bool) error {
+	if asJSON {
+		return writeJSON(p.stdout, worked.Shape(w.verb))
+	}
+	_, err := fmt.Fprintf(p.stdout, "%s %s\n", w.done, counted(worked.Done, "dead letter"))
+	if err == nil && worked.Passed > 0 {
+		_, err = fmt.Fprintf(p.stdout, "passed over %s: %s\n", counted(worked.Passed, "dead letter"), w.passed)
+	}
+	return err
+}
+
+// workHere runs w in this process, on the database.
+func (a *api) workHere(ctx context.Context, w *letterWork, selected *adminclient.DeadLetterWork, requestID string) (*adminclient.LettersWorked, error) {
+	filter, err := hookadmin.ParseDeadLetterFilter(selected.Query(), time.Now())
+	if err != nil {
+		return new(adminclient.LettersWorked), err
+	}
+	rate, err := hookonce.ParsePace(selected.Rate)
+	if err != nil {
+		return new(adminclient.LettersWorked), err
+	}
+	work := a.engine.ReplayDead
+	out := new(adminclient.LettersWorked)
+	if !w.replays {
+		work, out.RequestID = a.engine.Discard, requestID
+	}
+	worked, err := work(ctx, &hookonce.DeadLetters{Filter: *filter, Rate: rate, Operation: requestID})
+	out.Done, out.Passed, out.Complete, out.Next = worked.Done, worked.Passed, err == nil, worked.Next.String()
+	return out, err
+}
+
+// lettersByJob has the gateway run a job on dead letters.
+func (p *program) lettersByJob(ctx context.Context, api *api, q *adminclient.JobRequest, b *bulk) (*adminclient.LettersWorked, error) {
+	job, err := p.runJob(ctx, api, q, b)
+	out := new(adminclient.LettersWorked)
+	if job != nil {
+		out.Done, out.Passed, out.Complete = int(job.Done), int(job.Skipped+job.Failed), err == nil
+		if q.Action == driver.JobDiscard {
+			out.RequestID = job.ID
+		}
+	}
+	return out, err
 }
 
 // takeOutMissing removes the named events and messages that are not dead, or that w passes over, from

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -64,7 +63,7 @@ func (p *program) dlqListCommand() *cobra.Command {
 
 func (p *program) printDeadLetters(page *hookadmin.DeadLetterPage) error {
 	if len(page.DeadLetters) == 0 {
-		return p.printNone("dead letters", time.Time(page.SearchedUntil), page.Next)
+		return p.printNone("dead letters", page.Next, page.SearchedUntil)
 	}
 	t := newTable(p.stdout, []narrowing{
 		{"LAST ERROR", 30},
@@ -88,7 +87,7 @@ func (p *program) printDeadLetters(page *hookadmin.DeadLetterPage) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	return p.printNext(page.Next)
+	return p.printNext(page.Next, page.SearchedUntil)
 }
 
 // letterWork is an action on dead letters, with its texts.
@@ -101,7 +100,7 @@ type letterWork struct {
 
 func (p *program) dlqWorkCommand(w *letterWork) *cobra.Command {
 	var all, yes, asJSON bool
-	var rateText string
+	var rateText, request string
 	cmd := &cobra.Command{
 		Use:   w.verb + " [SOURCE EVENT_ID...]",
 		Short: w.short,
@@ -125,6 +124,8 @@ func (p *program) dlqWorkCommand(w *letterWork) *cobra.Command {
 	cmd.Flags().BoolVar(&all, "all", false, "all dead letters, without a filter")
 	cmd.Flags().StringVar(&rateText, "rate", "", "maximum `RATE`: 100/s, 6000/m, or none"+w.pace)
 	addYesFlag(cmd, &yes)
+	cmd.Flags().StringVar(&request, "request-id", "",
+		"`NAME` of this change by filters; the same name continues an interrupted job of the gateway")
 	p.complete(flags, true)
 	addJSONFlag(cmd, &asJSON)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -136,10 +137,20 @@ func (p *program) dlqWorkCommand(w *letterWork) *cobra.Command {
 			return err
 		}
 		selected.Rate = rateText
+		named := len(selected.IDs) > 0 || len(selected.MessageIDs) > 0
+		if named && cmd.Flags().Changed("request-id") {
+			return newUsageError(cmd, errors.New("--request-id does not apply to named dead letters"))
+		}
+		if request, err = requestID(cmd, request); err != nil {
+			return err
+		}
 		ctx, restore := interruptible(cmd.Context())
 		defer restore()
 		return p.withAPI(ctx, flags, changes, func(ctx context.Context, api *api) error {
-			return p.workOnLetters(ctx, api, w, selected, &bulk{cmd, w.verb, "dead letter", yes}, asJSON)
+			if named {
+				return p.workOnNamed(ctx, api, w, selected, asJSON)
+			}
+			return p.workOnLetters(ctx, api, w, selected, &bulk{cmd, w.verb, "dead letter", request, yes}, asJSON)
 		})
 	}
 	return cmd

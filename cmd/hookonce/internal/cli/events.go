@@ -56,7 +56,7 @@ func (p *program) eventsListCommand() *cobra.Command {
 
 func (p *program) printEvents(page *hookadmin.EventPage) error {
 	if len(page.Events) == 0 {
-		return p.printNone("events", time.Time(page.SearchedUntil), page.Next)
+		return p.printNone("events", page.Next, page.SearchedUntil)
 	}
 	t := newTable(p.stdout, []narrowing{
 		{"NOTE", 24},
@@ -80,23 +80,28 @@ func (p *program) printEvents(page *hookadmin.EventPage) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	return p.printNext(page.Next)
+	return p.printNext(page.Next, page.SearchedUntil)
 }
 
-// printNone says that a page has no rows, and how to go on if it ended at a bound.
-func (p *program) printNone(things string, until time.Time, next string) error {
+// printNone says that a page has no rows: all were searched, or some.
+func (p *program) printNone(things, next string, searched hookadmin.Time) error {
 	if next == "" {
 		fmt.Fprintf(p.stderr, "No %s.\n", things)
 		return nil
 	}
-	_, err := fmt.Fprintf(p.stdout, "No such %s since %s. To look further back: --cursor %s\n", things, moment(until), next)
-	return err
+	fmt.Fprintf(p.stderr, "No %s so far.\n", things)
+	return p.printNext(next, searched)
 }
 
-// printNext says how to list the next page; next is "" on the last one.
-func (p *program) printNext(next string) error {
+// printNext says how to list the next page; next is "" on the last one. searched is the time until
+// which a search came, if it ended before the page was full.
+func (p *program) printNext(next string, searched hookadmin.Time) error {
 	if next == "" {
 		return nil
+	}
+	if !time.Time(searched).IsZero() {
+		_, err := fmt.Fprintf(p.stdout, "\nSearched back to %s. Search on: --cursor %s\n", at(searched), next)
+		return err
 	}
 	_, err := fmt.Fprintf(p.stdout, "\nThere are more: --cursor %s\n", next)
 	return err

@@ -72,7 +72,7 @@ func (p *program) printQuarantine(page *hookadmin.QuarantinePage) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	return p.printNext(page.Next)
+	return p.printNext(page.Next, hookadmin.Time{})
 }
 
 func (p *program) quarantineShowCommand() *cobra.Command {

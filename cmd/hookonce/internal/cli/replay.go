@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -69,11 +70,9 @@ func (p *program) replayEvents(cmd *cobra.Command, f *replayFlags, args []string
 	if f.asNew && f.sameID {
 		return &usageError{errors.New("--as-new and --same-id exclude each other"), "one of " + modesHint}
 	}
-	if cmd.Flags().Changed("request-id") && f.requestID == "" {
-		return newUsageError(cmd, errors.New("--request-id is empty: give it a name, or leave it out"))
-	}
-	if f.requestID == "" {
-		f.requestID = "cli_" + strings.ToLower(rand.Text())
+	var err error
+	if f.requestID, err = requestID(cmd, f.requestID); err != nil {
+		return err
 	}
 	if len(args) == 2 {
 		flags := given(cmd, append([]filterFlag{{name: "all"}, {name: "rate"}}, eventFilters...))
@@ -108,15 +107,24 @@ func (p *program) replayEvents(cmd *cobra.Command, f *replayFlags, args []string
 	defer restore()
 	return p.withAPI(ctx, f.apiFlags, changes, func(ctx context.Context, api *api) error {
 		plan := func() (*adminclient.Plan, error) { return api.PlanEvents(ctx, query) }
-		some, err := p.confirm(ctx, &bulk{cmd, "replay", "event", f.yes}, plan)
+		b := &bulk{cmd, "replay", "event", f.requestID, f.yes}
+		some, err := p.confirm(ctx, b, plan)
 		if err != nil {
 			return err
 		}
 		if !some {
 			return p.printReplayed(new(adminclient.EventsReplayed), true, f.asJSON)
 		}
-		return p.replayMatching(ctx, cmd, api, selected, f.asJSON)
+		return p.replayMatching(ctx, api, selected, b, f)
 	})
+}
+
+// requestID returns the value of --request-id, or a new one.
+func requestID(cmd *cobra.Command, given string) (string, error) {
+	if cmd.Flags().Changed("request-id") && given == "" {
+		return "", newUsageError(cmd, errors.New("--request-id is empty: give it a name, or leave it out"))
+	}
+	return cmp.Or(given, "cli_"+strings.ToLower(rand.Text())), nil
 }
 
 // checkSelection requires a filter or --all for a command that changes many events. A filter
@@ -243,24 +251,53 @@ func (a *api) noRoute(ctx context.Context, source, event string) error {
 type bulkReplayed struct {
 	Replayed int            `json:"replayed"`
 	Repeated int            `json:"repeated"` // replayed earlier by the same request
-	Refused  map[string]int `json:"refused"`  // counts by reason
-	Complete bool           `json:"complete"` // false if the replay ended before the last event
+	Passed   int            `json:"passed"`   // no longer matching, or locked; of a job of the gateway
+	Refused  map[string]int `json:"refused"`  // counts by reason; a job of the gateway counts all as "job"
+	// LastError is the reason of the last refusal of a job of the gateway; "" without one.
+	LastError string `json:"last_error"`
+	Complete  bool   `json:"complete"` // false if the replay ended before the last event
 }
 
-func (p *program) replayMatching(ctx context.Context, cmd *cobra.Command, api *api, selected *adminclient.EventReplay, asJSON bool) error {
+// replayMatching replays the events that match: in a job of the gateway, or one after the other from
+// here. Events of one id are few, and a job would need their source.
+func (p *program) replayMatching(ctx context.Context, api *api, selected *adminclient.EventReplay, b *bulk, f *replayFlags) error {
+	if api.engine == nil && !selected.Query.Has("id") {
+		job, err := p.runJob(ctx, api, selected.Job(f.rate, f.all), b)
+		if fault, wrong := requestFault(b.cmd, err); wrong {
+			return fault
+		}
+		if job == nil {
+			return err
+		}
+		result := &adminclient.EventsReplayed{Replayed: int(job.Done), Passed: int(job.Skipped), Refused: map[string]int{}}
+		if job.Failed > 0 {
+			result.Refused[adminclient.RefusedByJob], result.LastError = int(job.Failed), job.LastError
+		}
+		return errors.Join(p.printReplayed(result, err == nil, f.asJSON), replayEnded(ctx, result, b.continued(selected.Query), err))
+	}
 	selected.Progress = func(r *adminclient.EventsReplayed) {
 		api.progress.show("%d events, %d replayed", r.Total(), r.Replayed)
 	}
 	result, err := api.ReplayEvents(ctx, selected)
 	api.progress.end()
-	if errors.Is(err, hookonce.ErrRequestID) {
-		return newUsageError(cmd, fmt.Errorf("--request-id: %w", hookonce.ErrRequestID))
+	if fault, wrong := requestFault(b.cmd, err); wrong {
+		return fault
 	}
-	return errors.Join(p.printReplayed(result, err == nil, asJSON), replayEnded(ctx, result, selected.RequestID, err))
+	resume := "continue with the same command and --request-id " + word(b.requestID)
+	return errors.Join(p.printReplayed(result, err == nil, f.asJSON), replayEnded(ctx, result, resume, err))
 }
 
-func replayEnded(ctx context.Context, result *adminclient.EventsReplayed, requestID string, err error) error {
-	resume := "continue with the same command and --request-id " + word(requestID)
+// requestFault returns the usage error for an error about --request-id, and whether err is one.
+func requestFault(cmd *cobra.Command, err error) (fault error, is bool) {
+	for _, known := range []error{hookonce.ErrRequestID, driver.ErrRequestReused} {
+		if errors.Is(err, known) {
+			return newUsageError(cmd, fmt.Errorf("--request-id: %w", known)), true
+		}
+	}
+	return nil, false
+}
+
+func replayEnded(ctx context.Context, result *adminclient.EventsReplayed, resume string, err error) error {
 	refused := result.Total() - result.Replayed - result.Repeated
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -278,13 +315,18 @@ func replayEnded(ctx context.Context, result *adminclient.EventsReplayed, reques
 
 func (p *program) printReplayed(r *adminclient.EventsReplayed, complete, asJSON bool) error {
 	if asJSON {
-		out := bulkReplayed{Replayed: r.Replayed, Repeated: r.Repeated, Refused: make(map[string]int), Complete: complete}
+		out := bulkReplayed{
+			Replayed: r.Replayed, Repeated: r.Repeated, Passed: r.Passed, Refused: make(map[string]int), LastError: r.LastError, Complete: complete,
+		}
 		maps.Copy(out.Refused, r.Refused)
 		return writeJSON(p.stdout, out)
 	}
 	fmt.Fprintf(p.stdout, "replayed %s\n", counted(r.Replayed, "event"))
 	if r.Repeated > 0 {
 		fmt.Fprintf(p.stdout, "passed over %s that this request had already replayed\n", counted(r.Repeated, "event"))
+	}
+	if r.Passed > 0 {
+		fmt.Fprintf(p.stdout, "passed over %s: no longer matching, or locked by another session\n", counted(r.Passed, "event"))
 	}
 	if len(r.Refused) == 0 {
 		return nil
@@ -294,6 +336,9 @@ func (p *program) printReplayed(r *adminclient.EventsReplayed, complete, asJSON 
 		if n := r.Refused[refusal.Code]; n > 0 {
 			t.row(strconv.Itoa(n), refusal.Reason)
 		}
+	}
+	if n := r.Refused[adminclient.RefusedByJob]; n > 0 {
+		t.row(strconv.Itoa(n), "the last: "+r.LastError)
 	}
 	return t.Flush()
 }

@@ -138,25 +138,77 @@ func TestInterruptedReplays(t *testing.T) {
 	success(t, dir, "dlq", "replay", "--all", "--yes")
 	g.poll(t, "all are done", func() bool { return listed(t, dir, "done") == 3 })
 
+	// The gateway does it in a job, which an interruption cancels.
 	sent := len(d.received())
-	stdout, stderr = interrupt(t, dir, func() bool { return len(d.received()) == sent+1 }, "events", "replay", "--all", "--as-new", "--yes", "--rate", "1/h")
+	begun := func() bool { return len(d.received()) == sent+1 }
+	stdout, stderr = interrupt(t, dir, begun, "events", "replay", "--as-new", "--since", "1h", "--yes", "--rate", "1/s")
 	if !strings.Contains(stdout, "replayed 1 event\n") || !strings.Contains(stderr, "Error: interrupted after 1 event, 1 replayed\n") {
 		t.Errorf("events replay was interrupted: %s%s", stdout, stderr)
 	}
-	_, name, found := strings.Cut(stderr, "--request-id ")
-	name = strings.TrimSpace(name)
-	if !found || name == "" {
-		t.Fatalf("it does not say how to continue: %s", stderr)
-	}
-	g.poll(t, "it is done again", func() bool { return listed(t, dir, "done") == 3 })
-	out := success(t, dir, "events", "replay", "--all", "--as-new", "--yes", "--request-id", name)
-	if out != "replayed 2 events\npassed over 1 event that this request had already replayed\n" {
+	if out := success(t, dir, continued(t, stderr)...); out != "replayed 3 events\n" {
 		t.Errorf("the continued replay: %q", out)
 	}
-	g.poll(t, "all are sent", func() bool { return listed(t, dir, "done") == 3 })
+	g.poll(t, "all are sent", func() bool { return len(d.received()) >= sent+3 && listed(t, dir, "done") == 3 })
 	if n := len(d.received()); n != sent+3 {
 		t.Errorf("%d requests for three events that were replayed once", n-sent)
 	}
+}
+
+// Work on dead letters by filters is a job of the gateway, too. It can be continued under its name,
+// and its answer is that of a run without a gateway.
+func TestJobsOfCommands(t *testing.T) {
+	t.Parallel()
+	d := startDestination(t)
+	g, dir := startForwarding(t, d)
+	for _, id := range []string{"d1", "d2", "d3"} {
+		g.deliver(t, id)
+	}
+	g.poll(t, "all are dead", func() bool { return listed(t, dir, "dead") == 3 })
+
+	discarded := func(n int) func() bool { return func() bool { return listed(t, dir, "skipped") == n } }
+	stdout, stderr := interrupt(t, dir, discarded(1), "dlq", "discard", "--source", "gh", "--yes", "--rate", "1/s")
+	if !strings.Contains(stdout, "discarded 1 dead letter\n") || !strings.Contains(stderr, "Error: interrupted after 1 dead letter\n") {
+		t.Errorf("dlq discard was interrupted: %s%s", stdout, stderr)
+	}
+	args := continued(t, stderr)
+	var worked struct {
+		Discarded, Passed int
+		Complete          bool
+		RequestID         string `json:"request_id"`
+	}
+	unmarshal(t, success(t, dir, append(args, "--json")...), &worked)
+	if worked.Discarded != 3 || worked.Passed != 0 || !worked.Complete || worked.RequestID == "" {
+		t.Errorf("the continued discard: %+v", worked)
+	}
+	g.poll(t, "all are discarded", discarded(3))
+
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"dlq", "discard", "--source", "gh", "--yes", "--request-id", args[len(args)-1]}, "--request-id: "},
+		{[]string{"dlq", "replay", "--all", "--yes", "--cursor", "AAAA"}, "--cursor"},
+		{[]string{"dlq", "replay", "gh", "d1", "--request-id", "x"}, "--request-id does not apply to named dead letters"},
+		{[]string{"dlq", "replay", "--all", "--request-id", ""}, "--request-id is empty"},
+	} {
+		if stdout, stderr, code := run(t, dir, c.args...); code != 2 || stdout != "" || !strings.Contains(stderr, c.want) {
+			t.Errorf("%v: %d, %s%s", c.args, code, stdout, stderr)
+		}
+	}
+	// Refusals: the events are skipped already, and no route matches them any more.
+	if out := success(t, dir, "events", "replay", "--state", "dead", "--yes", "--json"); !strings.Contains(out, `"complete": true`) {
+		t.Errorf("events replay of none: %s", out)
+	}
+}
+
+// continued returns the arguments of the command that the Try: of stderr names.
+func continued(t *testing.T, stderr string) []string {
+	t.Helper()
+	_, command, found := strings.Cut(stderr, "\nTry: hookonce ")
+	if !found {
+		t.Fatalf("it does not say how to continue: %s", stderr)
+	}
+	return strings.Fields(command)
 }
 
 // interrupt runs a command, interrupts it as soon as ready returns true, and requires exit code 1.

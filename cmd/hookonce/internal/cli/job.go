@@ -1,0 +1,39 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/schollz/progressbar/v3"
+
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/adminclient"
+)
+
+// runJob has the gateway run a job, and shows its progress on a terminal. When ctx ends, the job is
+// cancelled.
+func (p *program) runJob(ctx context.Context, api *api, q *adminclient.JobRequest, b *bulk) (*adminclient.Job, error) {
+	var bar *progressbar.ProgressBar
+	defer func() {
+		if bar != nil {
+			_ = bar.Clear()
+		}
+	}()
+	return api.RunJob(ctx, b.requestID, q, func(job *adminclient.Job) {
+		width, isTerminal := terminalWidth(p.stderr)
+		if !isTerminal {
+			return
+		}
+		if bar == nil {
+			fmt.Fprintf(p.stderr, "The gateway runs %s. Ctrl-C cancels it; it goes on if this command is killed.\n", job.ID)
+			bar = newBar(p.stderr, job, min(width-40, 40))
+		}
+		_ = bar.Set64(min(job.Done+job.Skipped+job.Failed, max(job.Count, 1))) // a bar that fails stops nothing
+	})
+}
+
+func newBar(w io.Writer, job *adminclient.Job, width int) *progressbar.ProgressBar {
+	return progressbar.NewOptions64(max(job.Count, 1),
+		progressbar.OptionSetWriter(w), progressbar.OptionShowCount(), progressbar.OptionSetPredictTime(true),
+		progressbar.OptionSetWidth(max(width, 10)), progressbar.OptionClearOnFinish(), progressbar.OptionUseANSICodes(true))
+}
