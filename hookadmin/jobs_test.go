@@ -38,7 +38,7 @@ func running(t *testing.T) *gateway {
 			t.Errorf("Run: %v", err)
 		}
 	})
-	return &gateway{newAPI(t, func(cfg *hookadmin.Config) { cfg.Store, cfg.Engine = store, engine }), store}
+	return &gateway{api: newAPI(t, func(cfg *hookadmin.Config) { cfg.Store, cfg.Engine = store, engine }), store: store}
 }
 
 // plan plans a job and returns it.

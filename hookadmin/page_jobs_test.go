@@ -29,7 +29,7 @@ func runGateway(t *testing.T) *gateway {
 		stop()
 		<-ended
 	})
-	return &gateway{newAPI(t, func(cfg *hookadmin.Config) { cfg.Store, cfg.Engine = store, engine }), store}
+	return &gateway{api: newAPI(t, func(cfg *hookadmin.Config) { cfg.Store, cfg.Engine = store, engine }), store: store}
 }
 
 // dead makes dead letters of events of the source "lab": each is dead by itself.
