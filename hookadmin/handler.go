@@ -219,6 +219,7 @@ var endpoints = []endpoint{
 	{method: "POST", path: "/act/undo", serve: (*handler).actUndo, thing: "discard", page: true},
 	{method: "POST", path: "/act/letters", serve: (*handler).actLetters, page: true},
 	{method: "POST", path: "/act/discard", serve: (*handler).actDiscard, thing: "event", page: true},
+	{method: "POST", path: "/act/redact", serve: (*handler).actRedact, thing: "event", page: true},
 	{method: "POST", path: "/act/replay", serve: (*handler).actReplay, thing: "event", page: true},
 	{method: "POST", path: "/act/retry", serve: (*handler).actRetry, thing: "message", page: true},
 	{method: "POST", path: "/act/quarantine", serve: (*handler).actQuarantine, thing: quarantinedRequest, page: true},

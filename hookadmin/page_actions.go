@@ -121,6 +121,30 @@ func (h *handler) actDiscard(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// actRedact removes the payload of one event.
+func (h *handler) actRedact(w http.ResponseWriter, r *http.Request) {
+	values, back := h.eventForm(w, r, "sure")
+	if values == nil {
+		return
+	}
+	if values.Get("sure") != "yes" {
+		h.undone(w, r, back, "Nothing was changed: confirm that the body and the headers are to be removed for good.")
+		return
+	}
+	ctx, cancel := changing(r)
+	defer cancel()
+	_, err := h.engine.Redact(ctx, &hookonce.RedactRequest{Source: values.Get("source"), EventID: values.Get("id"), RequestID: values.Get("key")})
+	if err == nil {
+		h.done(w, r, back, "Redacted: the body, the headers, the answers and the error texts are gone.")
+		return
+	}
+	if refused := redactRefusal(err); refused != nil {
+		h.undone(w, r, back, refused.detail)
+		return
+	}
+	h.undone(w, r, back, h.failedText(r, "redacting an event", err))
+}
+
 // actQuarantine reads a quarantined request again.
 func (h *handler) actQuarantine(w http.ResponseWriter, r *http.Request) {
 	values := h.action(w, r, "id")

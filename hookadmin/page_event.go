@@ -41,6 +41,7 @@ type eventPage struct {
 
 	Commands []command
 	Replay   *replayPlan // nil if the event cannot be replayed
+	Redact   bool        // its payload can be removed
 	Form     form
 	Undo     *undoBox
 }
@@ -161,6 +162,7 @@ func (h *handler) showEventPage(w http.ResponseWriter, r *http.Request) {
 	content.addBody(r, found, detail)
 	content.addMessages(found, detail, now)
 	content.Replay = newReplayPlan(detail)
+	content.Redact = !found.BodyPruned && detail.State != driver.StatePending && detail.State != driver.StateRunning
 	content.Form, content.Undo = h.newForm(r), h.newUndoBox(r, now)
 	content.Commands = h.commandsFor(content, found, detail)
 	h.render(w, r, http.StatusOK, "event.html", &page{

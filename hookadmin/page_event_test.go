@@ -377,3 +377,23 @@ func TestEvidenceOnThePage(t *testing.T) {
 	wantText(t, page, "203.0.113.9:1 gw-2 another body", "203.0.113.8:1 gw-1 the same", "Same id, other body", `+ "late": 1`, "duplicate with another body", `Answer, 25 bytes {"error":"<b>closed</b>"}`)
 	wantIntact(t, "the page", page)
 }
+
+// A redaction is confirmed by a tick, removes the body for good, and is offered for finished events
+// alone.
+func TestRedactFromThePage(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t)
+	g.enqueue(t, "e1")
+	b := newBrowser(g.api)
+	if page := b.open(t, "/events/lab/e1"); strings.Contains(page, "/act/redact") {
+		t.Error("the redaction of an unfinished event is offered")
+	}
+	g.settle(t, driver.MessageDead)
+	wantText(t, b.submit(t, "/events/lab/e1", "/act/redact"), "Nothing was changed: confirm")
+	page := b.submit(t, "/events/lab/e1", "/act/redact", "sure", "yes")
+	wantText(t, page, "Redacted: the body, the headers", "redacted")
+	if strings.Contains(page, "answered 410") || strings.Contains(page, "/act/redact") || strings.Contains(page, "/act/replay") {
+		t.Errorf("the page still shows the error, or offers a replay or another redaction:\n%s", text(page))
+	}
+	wantProblemPage(t, g.get(t, "/event/body?source=lab&id=e1"), 410)
+}
