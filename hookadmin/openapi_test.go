@@ -210,6 +210,8 @@ func shapes() map[string]reflect.Type {
 		hookadmin.SourcePage{},
 		hookadmin.RoutePage{},
 		hookadmin.DestinationPage{},
+		hookadmin.DestinationPaused{},
+		hookadmin.DestinationRetried{},
 		hookadmin.Stats{},
 		hookadmin.SeriesPage{},
 		hookadmin.RefusedPage{},
@@ -316,7 +318,7 @@ func TestOpenAPIHasTheKeysOfTheShapes(t *testing.T) {
 		want, optional := make(map[string]string), make(map[string]bool)
 		for f := range fields(typ) {
 			want[jsonName(f)] = kindOf(f)
-			optional[jsonName(f)] = slices.Contains([]string{"ReplayRequest", "DeadLettersRequest", "JobRequest", "UndoRequest", "JobFilter"}, name) || strings.Contains(f.Tag.Get("json"), ",omitempty")
+			optional[jsonName(f)] = slices.Contains([]string{"ReplayRequest", "DeadLettersRequest", "JobRequest", "UndoRequest", "JobFilter"}, name) || strings.Contains(f.Tag.Get("json"), ",omit")
 		}
 		got, required := make(map[string]string), []string{}
 		for key, property := range s.Properties {
