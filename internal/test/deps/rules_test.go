@@ -70,8 +70,6 @@ var rules = map[string]rule{
 	"internal/figures":  {within: []string{"driver"}, why: "an engine: it knows a part of the store, and neither the root nor another engine"},
 	"internal/feed":     {within: []string{"driver"}, why: "an engine: it knows a part of the store, and neither the root nor another engine"},
 	"internal/deadnews": {within: []string{"driver"}, why: "an engine: it knows a part of the store, and neither the root nor another engine"},
-	"internal/jobs":     {within: []string{"driver", "internal/limit"}, why: "an engine: it knows a part of the store, and neither the root nor another engine"},
-	"internal/figures":  {within: []string{"driver"}, why: "an engine: it knows a part of the store, and neither the root nor another engine"},
 	"internal/relay": {
 		within: []string{"driver", "internal/guard", "internal/limit", "internal/send", "internal/stale", "internal/wire"},
 		why:    "an engine: it knows a part of the store, and neither the root nor another engine",
