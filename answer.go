@@ -14,6 +14,7 @@ import (
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/claims"
+	"github.com/hookonce/hookonce/internal/feed"
 	"github.com/hookonce/hookonce/internal/limit"
 	"github.com/hookonce/hookonce/internal/problem"
 	"github.com/hookonce/hookonce/internal/send"
@@ -455,3 +456,43 @@ func (s *span) endDelivery(source string, a *answer, outcome, reason string, at 
 type unavailableError string
 
 func (e unavailableError) Error() string { return string(e) }
+
+// seenIn returns the events of a unit with final results, and a part without an id for each of the
+// malformed ones.
+func seenIn(u *claims.Unit, malformed int) []seen {
+	all := make([]seen, 0, len(u.Claims)+malformed)
+	for i := range u.Results {
+		claim, result := &u.Claims[i], &u.Results[i]
+		one := seen{claim.EventID, claim.Type, deliveryDuplicate}
+		switch {
+		case errors.Is(result.Err, driver.ErrBadRow):
+			one.outcome = deliveryMalformed
+		case result.Err != nil:
+			one.outcome = deliveryUnavailable
+		case result.Claimed:
+			one.outcome = deliveryOK
+		case result.Reopened:
+			one.outcome = deliveryReopened
+		}
+		all = append(all, one)
+	}
+	for range malformed {
+		all = append(all, seen{outcome: deliveryMalformed})
+	}
+	return all
+}
+
+// feedDelivery adds a delivery that was answered with a to the live feed.
+func (in *Engine) feedDelivery(r *http.Request, source string, a *answer, now time.Time, took time.Duration) {
+	if !in.feed.Watched() {
+		return
+	}
+	outcome, reason := a.observed()
+	row := &feed.Row{At: now, Kind: driver.FeedDelivery, Source: source, Outcome: outcome, Details: feed.Details{
+		Status: a.status, TookSeconds: took.Seconds(), Reason: reason, Remote: in.proxies.Client(r), ErrorID: a.errorID, Error: a.why,
+	}}
+	if outcome == deliveryRefused {
+		row.Kind, row.Error = driver.FeedRefused, "" // the reason says it
+	}
+	in.feed.delivery(row, a.seen)
+}

@@ -56,7 +56,7 @@ type Engine struct {
 	tracing       *tracing
 	figures       *figures.Sums
 	refused       *figures.Refused
-	feed          *feed.Collector
+	feed          liveFeed
 	jobs          *jobs.Runner
 	deadNews      *deadnews.Teller
 	host          string // the name of this host; "" if it is unknown
@@ -158,7 +158,7 @@ func newEngine(store driver.Store, cfg Config, handled []string, faults error) (
 	}
 	host, _ := os.Hostname()
 	in.host = figureText(host)
-	in.feed = feed.NewCollector(store, cfg.Logger, in.host)
+	in.feed = liveFeed{feed.NewCollector(store, cfg.Logger, in.host)}
 	in.host, _ = os.Hostname()
 	in.jobs = jobs.New(store, jobs.Options{
 		Replay: in.replayForJob, Pace: jobPace, Worked: in.workedForJob, Owner: fmt.Sprintf("%s/%d", in.host, os.Getpid()), Log: in.log,
@@ -232,14 +232,14 @@ func (in *Engine) Reload(cfg *Config) error {
 
 // handlerRan traces and observes a run of a handler.
 func (in *Engine) handlerRan(a *work.Observed) {
-	in.feedHandled(a)
+	in.feed.handled(a)
 	in.observers.handler(a, in.tracing.handled(a))
 }
 
 // countAttempt counts and observes an attempt to send a message.
 func (in *Engine) countAttempt(a *relay.Observed) {
 	in.figures.Attempt(time.Now(), a.Message.Destination, a.Outcome, a.Took)
-	in.feedAttempt(a)
+	in.feed.attempt(a)
 	in.observers.message(a)
 }
 

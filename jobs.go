@@ -10,7 +10,6 @@ import (
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/jobs"
-	"github.com/hookonce/hookonce/internal/limit"
 )
 
 // JobRequest describes a bulk action.
@@ -92,31 +91,6 @@ func (in *Engine) CancelJob(ctx context.Context, id string) (*driver.Job, error)
 	}
 	in.log.Info("job cancelled", slog.String("job", id))
 	return job, nil
-}
-
-// replayForJob replays an event once for each request id.
-func (in *Engine) replayForJob(ctx context.Context, source, eventID string, mode driver.ReplayMode, note, requestID string) error {
-	_, err := in.Replay(ctx, &ReplayRequest{Source: source, EventID: eventID, Mode: mode, Note: note, RequestID: requestID})
-	return err
-}
-
-// workedForJob tells the observer of a job's step, and wakes the relays and workers.
-func (in *Engine) workedForJob(action, source string, n int) {
-	if action == driver.JobDiscard {
-		in.observers.operated(actionDiscarded, source, n)
-		return
-	}
-	in.observers.operated(actionReplayed, source, n)
-	in.wakeAll()
-}
-
-// jobPace returns the pace of a job.
-func jobPace(spec *driver.JobSpec) (*limit.Bucket, error) {
-	rate, err := JobRate(spec)
-	if err != nil {
-		return nil, err
-	}
-	return limit.NewPace(rate.Count, rate.Per), nil
 }
 
 // ManyDeadLetters is the number of dead letters above which a replay, a discard or an undoing is

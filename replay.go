@@ -62,7 +62,7 @@ func (in *Engine) Replay(ctx context.Context, r *ReplayRequest) (*driver.Replaye
 		in.log.Info("event replayed", slog.String("source", r.Source), slog.String("event_id", r.EventID),
 			slog.Int("generation", replayed.Generation), slog.Int("messages", replayed.Messages))
 		in.observers.operated(actionReplayed, r.Source, 1)
-		in.feedOperated(actionReplayed, r.Source, r.EventID, detail.Type, "", "")
+		in.feed.operated(actionReplayed, r.Source, r.EventID, detail.Type, "", "")
 		in.tracing.replayed(r, detail.Headers, replayed, began)
 	}
 	in.wakeAll()
@@ -308,7 +308,7 @@ func (in *Engine) observeWorked(action string, letters []driver.DeadLetter, done
 		if ok {
 			l := &letters[i]
 			counts[l.Source]++
-			in.feedOperated(action, l.Source, l.EventID, l.Type, l.Destination, l.MessageID)
+			in.feed.operated(action, l.Source, l.EventID, l.Type, l.Destination, l.MessageID)
 		}
 	}
 	for source, n := range counts {
@@ -327,7 +327,7 @@ func (in *Engine) RetryMessage(ctx context.Context, id string) error {
 	if page, err := in.store.Messages(ctx, &driver.MessageFilter{MessageID: id}); err == nil && len(page.Messages) == 1 {
 		m := &page.Messages[0]
 		log = log.With(slog.String("source", m.Source), slog.String("event_id", m.EventID))
-		in.feedOperated(actionRetried, m.Source, m.EventID, m.Type, m.Destination, m.ID)
+		in.feed.operated(actionRetried, m.Source, m.EventID, m.Type, m.Destination, m.ID)
 	}
 	log.Info("message retried")
 	in.wakeAll()
@@ -344,4 +344,29 @@ func (t *tracing) replayed(r *ReplayRequest, stored []byte, replayed *driver.Rep
 		slog.String("source", r.Source), slog.String("event_id", r.EventID), slog.Int("generation", replayed.Generation),
 		slog.Int("messages", replayed.Messages),
 	}})
+}
+
+// replayForJob replays an event once for each request id.
+func (in *Engine) replayForJob(ctx context.Context, source, eventID string, mode driver.ReplayMode, note, requestID string) error {
+	_, err := in.Replay(ctx, &ReplayRequest{Source: source, EventID: eventID, Mode: mode, Note: note, RequestID: requestID})
+	return err
+}
+
+// workedForJob tells the observer of a job's step, and wakes the relays and workers.
+func (in *Engine) workedForJob(action, source string, n int) {
+	if action == driver.JobDiscard {
+		in.observers.operated(actionDiscarded, source, n)
+		return
+	}
+	in.observers.operated(actionReplayed, source, n)
+	in.wakeAll()
+}
+
+// jobPace returns the pace of a job.
+func jobPace(spec *driver.JobSpec) (*limit.Bucket, error) {
+	rate, err := JobRate(spec)
+	if err != nil {
+		return nil, err
+	}
+	return limit.NewPace(rate.Count, rate.Per), nil
 }
