@@ -11,8 +11,12 @@ import (
 	"github.com/hookonce/hookonce/hookadmin"
 )
 
-// maxPlanned is how far a plan counts.
-const maxPlanned = 10_000
+const (
+	// maxPlanned is how far a plan counts.
+	maxPlanned = 10_000
+	// maxPlannedRequests is the same for quarantined requests, which are listed with their bodies.
+	maxPlannedRequests = 1000
+)
 
 // Plan counts the things that a bulk change would change.
 type Plan struct {
@@ -20,17 +24,17 @@ type Plan struct {
 	More   bool // Count is where the counting ended
 	Oldest time.Time
 	Newest time.Time // times of receipt
-	// Parts counts by destination, for dead letters, or by state, for events. A dead event has no
-	// destination.
+	// Parts counts by destination, for dead letters, by state, for events, or by source, for quarantined
+	// requests. A dead event has no destination.
 	Parts map[string]int
 }
 
-func (p *Plan) add(received hookadmin.Time, part string) {
-	at := time.Time(received)
-	if p.Count == 0 || at.Before(p.Oldest) {
+// add counts a thing that was received once, or from first to last.
+func (p *Plan) add(first, last hookadmin.Time, part string) {
+	if at := time.Time(first); p.Count == 0 || at.Before(p.Oldest) {
 		p.Oldest = at
 	}
-	if at.After(p.Newest) {
+	if at := time.Time(last); at.After(p.Newest) {
 		p.Newest = at
 	}
 	p.Count++
@@ -39,13 +43,14 @@ func (p *Plan) add(received hookadmin.Time, part string) {
 
 // PlanDeadLetters counts the dead letters that match the parameters of a listing.
 func (c *Client) PlanDeadLetters(ctx context.Context, query url.Values) (*Plan, error) {
-	return plan(query, func(query url.Values, p *Plan) (next string, err error) {
+	return plan(query, driver.MaxLimit, maxPlanned, func(query url.Values, p *Plan) (next string, err error) {
 		page, err := c.DeadLetters(ctx, query)
 		if err != nil {
 			return "", err
 		}
 		for i := range page.DeadLetters {
-			p.add(page.DeadLetters[i].ReceivedAt, page.DeadLetters[i].Destination)
+			d := &page.DeadLetters[i]
+			p.add(d.ReceivedAt, d.ReceivedAt, d.Destination)
 		}
 		return page.Next, nil
 	})
@@ -53,29 +58,45 @@ func (c *Client) PlanDeadLetters(ctx context.Context, query url.Values) (*Plan, 
 
 // PlanEvents counts the events that match the parameters of a listing.
 func (c *Client) PlanEvents(ctx context.Context, query url.Values) (*Plan, error) {
-	return plan(query, func(query url.Values, p *Plan) (next string, err error) {
+	return plan(query, driver.MaxLimit, maxPlanned, func(query url.Values, p *Plan) (next string, err error) {
 		page, err := c.Events(ctx, query)
 		if err != nil {
 			return "", err
 		}
 		for i := range page.Events {
-			p.add(page.Events[i].ReceivedAt, page.Events[i].State)
+			e := &page.Events[i]
+			p.add(e.ReceivedAt, e.ReceivedAt, e.State)
 		}
 		return page.Next, nil
 	})
 }
 
-// plan adds pages until the last one, or until maxPlanned.
-func plan(query url.Values, add func(url.Values, *Plan) (string, error)) (*Plan, error) {
+// PlanQuarantine counts the quarantined requests of a source, or of all sources if source is "".
+func (c *Client) PlanQuarantine(ctx context.Context, source string) (*Plan, error) {
+	return plan(url.Values{"source": {source}}, quarantinePage, maxPlannedRequests, func(query url.Values, p *Plan) (next string, err error) {
+		page, err := c.Quarantine(ctx, query)
+		if err != nil {
+			return "", err
+		}
+		for i := range page.Requests {
+			q := &page.Requests[i]
+			p.add(q.FirstAt, q.LastAt, q.Source)
+		}
+		return page.Next, nil
+	})
+}
+
+// plan adds pages of at most size things until the last one, or until limit things are counted.
+func plan(query url.Values, size, limit int, add func(url.Values, *Plan) (string, error)) (*Plan, error) {
 	p := &Plan{Parts: make(map[string]int)}
 	query = maps.Clone(query)
-	query.Set("limit", strconv.Itoa(driver.MaxLimit))
+	query.Set("limit", strconv.Itoa(size))
 	for {
 		next, err := add(query, p)
 		if err != nil || next == "" {
 			return p, err
 		}
-		if p.Count >= maxPlanned {
+		if p.Count >= limit {
 			p.More = true
 			return p, nil
 		}

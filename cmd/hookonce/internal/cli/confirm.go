@@ -26,9 +26,9 @@ func addYesFlag(cmd *cobra.Command, yes *bool) {
 // bulk is a change of many things that has to be confirmed.
 type bulk struct {
 	cmd   *cobra.Command
-	verb  string // replay or discard
-	thing string // dead letter or event
-	// requestID names the change, so that an interrupted one can be continued.
+	verb  string // replay, discard or retry
+	thing string // dead letter, event or quarantined request
+	// requestID names the change, so that an interrupted one can be continued; "" for a retry.
 	requestID string
 	yes       bool
 }

@@ -132,8 +132,8 @@ func printQuarantined(w io.Writer, found *hookadmin.QuarantinedRequest) error {
 // quarantineFlags are the flags of quarantine retry.
 type quarantineFlags struct {
 	*apiFlags
-	source      string
-	all, asJSON bool
+	source           string
+	all, yes, asJSON bool
 }
 
 func (p *program) quarantineRetryCommand() *cobra.Command {
@@ -144,13 +144,15 @@ func (p *program) quarantineRetryCommand() *cobra.Command {
 			"remove it from the quarantine. The running gateway reads it, with its settings;\n" +
 			"without one, this command does. A request that still cannot be read stays there,\n" +
 			"and so does one whose events another program handles. Signatures are not checked\n" +
-			"again. A running gateway sends the messages.",
+			"again. A running gateway sends the messages.\n\n" +
+			"With --source or --all, the command first shows how many match, and asks.",
 		Example: "  hookonce quarantine retry ID\n  hookonce quarantine retry --source stripe",
 		Args:    atMostOne("ID"),
 	}
 	f := &quarantineFlags{apiFlags: addAPIFlags(cmd)}
 	cmd.Flags().StringVar(&f.source, "source", "", "all requests to this `SOURCE`, newest first")
 	cmd.Flags().BoolVar(&f.all, "all", false, "all requests, newest first")
+	addYesFlag(cmd, &f.yes)
 	p.complete(f.apiFlags, false)
 	addJSONFlag(cmd, &f.asJSON)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -161,7 +163,7 @@ func (p *program) quarantineRetryCommand() *cobra.Command {
 		defer restore()
 		if len(args) == 0 {
 			return p.withAPI(ctx, f.apiFlags, changes, func(ctx context.Context, api *api) error {
-				return p.retryQuarantine(ctx, api, f)
+				return p.retryQuarantine(ctx, cmd, api, f)
 			})
 		}
 		if _, err := hookadmin.ParseQuarantineID(args[0]); err != nil {
@@ -245,11 +247,19 @@ type quarantineRetried struct {
 	Complete         bool `json:"complete"`          // false if the command ended before the last request
 }
 
-func (p *program) retryQuarantine(ctx context.Context, api *api, f *quarantineFlags) error {
-	result, err := api.RetryQuarantine(ctx, f.source, func(r *adminclient.QuarantineWork) {
-		api.progress.show("%d requests, %d retried", r.Total(), r.Retried)
-	})
-	api.progress.end()
+func (p *program) retryQuarantine(ctx context.Context, cmd *cobra.Command, api *api, f *quarantineFlags) error {
+	plan := func() (*adminclient.Plan, error) { return api.PlanQuarantine(ctx, f.source) }
+	some, err := p.confirm(ctx, &bulk{cmd: cmd, verb: "retry", thing: "quarantined request", yes: f.yes}, plan)
+	if err != nil {
+		return err
+	}
+	result := new(adminclient.QuarantineWork)
+	if some {
+		result, err = api.RetryQuarantine(ctx, f.source, func(r *adminclient.QuarantineWork) {
+			api.progress.show("%d requests, %d retried", r.Total(), r.Retried)
+		})
+		api.progress.end()
+	}
 	faults := []error{retryEnded(ctx, result, err)}
 	if f.asJSON {
 		faults = append(faults, writeJSON(p.stdout, &quarantineRetried{
