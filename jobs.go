@@ -118,6 +118,33 @@ type Undone struct {
 // driver.ErrTooLate if the last of them was discarded more than driver.UndoTime ago; or driver.ErrOpen
 // while the job runs.
 func (in *Engine) Undo(ctx context.Context, operation string) (*Undone, error) {
+	count, err := in.undoable(ctx, operation)
+	switch {
+	case err != nil:
+		return nil, err
+	case count <= ManyDeadLetters:
+		return in.undo(ctx, operation)
+	}
+	job, err := in.PlanJob(ctx, &JobRequest{
+		Of: driver.JobOfDeadLetters, Action: driver.JobUndo, Select: driver.JobSelection{RequestID: operation}, Start: true,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &Undone{Job: job.ID}, nil
+}
+
+// UndoHere is Undo without a job, for a program that runs none. With an error, the result counts the
+// letters until then, or is nil; repeating it is safe.
+func (in *Engine) UndoHere(ctx context.Context, operation string) (*Undone, error) {
+	if _, err := in.undoable(ctx, operation); err != nil {
+		return nil, err
+	}
+	return in.undo(ctx, operation)
+}
+
+// undoable returns the number of letters that operation discarded, or why they stay discarded.
+func (in *Engine) undoable(ctx context.Context, operation string) (int, error) {
 	found, err := in.store.Discards(ctx, operation)
 	if err == nil && !found.Recent {
 		err = driver.ErrTooLate
@@ -130,17 +157,13 @@ func (in *Engine) Undo(ctx context.Context, operation string) (*Undone, error) {
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("hookonce: undo: %w", err)
+		return 0, fmt.Errorf("hookonce: undo: %w", err)
 	}
-	if found.Count > ManyDeadLetters {
-		job, err := in.PlanJob(ctx, &JobRequest{
-			Of: driver.JobOfDeadLetters, Action: driver.JobUndo, Select: driver.JobSelection{RequestID: operation}, Start: true,
-		})
-		if err != nil {
-			return nil, err
-		}
-		return &Undone{Job: job.ID}, nil
-	}
+	return found.Count, nil
+}
+
+// undo makes the letters of operation dead again, step by step.
+func (in *Engine) undo(ctx context.Context, operation string) (*Undone, error) {
 	undone := &Undone{}
 	for after := int64(0); ; {
 		step, err := in.store.Undiscard(ctx, &driver.UndiscardParams{Operation: operation, Limit: driver.MaxJobStep, After: after})

@@ -224,6 +224,7 @@ func (h *handler) undoDiscard(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := changing(r)
 	defer cancel()
 	undone, err := h.engine.Undo(ctx, q.RequestID)
+	h = h.because(err)
 	switch {
 	case err == nil && undone.Job != "":
 		h.accept(w, undone.Job)

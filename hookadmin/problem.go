@@ -64,6 +64,7 @@ var reasons = []struct {
 	{driver.ErrNoRoute, "no_route"},
 	{hookonce.ErrUnknownSource, "unknown_source"},
 	{hookonce.ErrHandledElsewhere, "handled_elsewhere"},
+	{driver.ErrTooLate, "too_late"},
 	{driver.ErrCommitUnknown, "in_doubt"},
 	{driver.ErrLockTimeout, "locked"},
 	{driver.ErrSerialization, "conflict"},

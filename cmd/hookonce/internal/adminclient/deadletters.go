@@ -3,6 +3,7 @@ package adminclient
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/url"
 	"slices"
 
@@ -59,17 +60,17 @@ func (w *LettersWorked) Shape(verb string) *hookadmin.Worked {
 }
 
 // WorkOnDeadLetters replays or discards the dead letters with the ids of work; verb is "replay" or
-// "discard". It sends as many requests as the work needs. If it fails, or ctx ends, the result still
-// counts the answered part.
-func (c *Client) WorkOnDeadLetters(ctx context.Context, verb string, work *DeadLetterWork) (*LettersWorked, error) {
+// "discard". It sends as many requests as the work needs, all with key: one undo takes all of a
+// discard back. If it fails, or ctx ends, the result still counts the answered part.
+func (c *Client) WorkOnDeadLetters(ctx context.Context, verb, key string, work *DeadLetterWork) (*LettersWorked, error) {
 	result := new(LettersWorked)
 	part := *work
 	if len(work.IDs) <= maxIDs {
-		return result, result.work(ctx, c, verb, &part)
+		return result, result.work(ctx, c, verb, key, &part)
 	}
 	for ids := range slices.Chunk(work.IDs, maxIDs) {
 		part.IDs = ids
-		if err := result.work(ctx, c, verb, &part); err != nil {
+		if err := result.work(ctx, c, verb, key, &part); err != nil {
 			return result, err
 		}
 	}
@@ -77,9 +78,9 @@ func (c *Client) WorkOnDeadLetters(ctx context.Context, verb string, work *DeadL
 }
 
 // work sends one request.
-func (w *LettersWorked) work(ctx context.Context, c *Client, verb string, part *DeadLetterWork) error {
+func (w *LettersWorked) work(ctx context.Context, c *Client, verb, key string, part *DeadLetterWork) error {
 	answer := new(hookadmin.Worked)
-	if err := c.PostBulk(ctx, api+"/dead-letters/"+verb, "", part, answer); err != nil {
+	if err := c.PostBulk(ctx, api+"/dead-letters/"+verb, key, part, answer); err != nil {
 		return err
 	}
 	for _, done := range []*int{answer.Replayed, answer.Discarded} {
@@ -93,4 +94,27 @@ func (w *LettersWorked) work(ctx context.Context, c *Client, verb string, part *
 		return errors.New("the time for one request ran out")
 	}
 	return nil
+}
+
+// Undo takes a discard back. If the gateway does it by a job, Undo waits for the end of the job, and calls progress
+// meanwhile. The error matches driver.ErrNotFound, driver.ErrTooLate or driver.ErrOpen. Repeating it is
+// safe.
+func (c *Client) Undo(ctx context.Context, requestID string, progress func(*Job)) (*hookadmin.Undone, error) {
+	var answer struct {
+		hookadmin.Undone
+		hookadmin.Accepted
+	}
+	err := c.PostBulk(ctx, api+"/dead-letters/undo", "", map[string]string{"request_id": requestID}, &answer)
+	if err != nil || answer.Job == "" {
+		return &answer.Undone, err
+	}
+	job, err := get[Job](ctx, c, api+"/jobs"+Path(answer.Job), nil)
+	job, err = c.followJob(ctx, job, err, progress)
+	switch {
+	case err == nil && job.State != driver.JobDone:
+		err = fmt.Errorf("%s is %s: %s", job.ID, job.State, job.LastError)
+	case job == nil:
+		return &answer.Undone, err
+	}
+	return &hookadmin.Undone{Undone: int(job.Done), Skipped: int(job.Skipped + job.Failed)}, err
 }

@@ -60,6 +60,12 @@ func (c *Client) RunJob(ctx context.Context, requestID string, q *JobRequest, pr
 	if err == nil && (job.State == driver.JobCancelled || job.State == driver.JobPlanned) {
 		job, err = post[Job](ctx, c, api+"/jobs"+Path(job.ID, "start"), "", nil)
 	}
+	return c.followJob(ctx, job, err, progress)
+}
+
+// followJob calls progress with the state of a job, which may have failed to start, until it ends, and
+// cancels it when ctx ends.
+func (c *Client) followJob(ctx context.Context, job *Job, err error, progress func(*Job)) (*Job, error) {
 	for err == nil && !job.Ended() {
 		progress(job)
 		select {

@@ -40,6 +40,7 @@ var reasons = map[string]error{
 	"unknown_source":    hookonce.ErrUnknownSource,
 	"handled_elsewhere": hookonce.ErrHandledElsewhere,
 	"unreadable":        ErrUnreadable,
+	"too_late":          driver.ErrTooLate,
 	"in_doubt":          driver.ErrCommitUnknown,
 	"locked":            driver.ErrLockTimeout,
 	"conflict":          driver.ErrSerialization,

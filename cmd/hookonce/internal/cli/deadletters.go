@@ -50,9 +50,9 @@ func readDeadLetters(cmd *cobra.Command, args []string, all bool) (*adminclient.
 	}, nil
 }
 
-// workOnNamed runs w on the dead letters that selected names one by one. Each that is not dead is an
+// workOnNamed runs w on the dead letters that selected names one by one; key names a discard. Each that is not dead is an
 // error, and the rest are processed nevertheless.
-func (p *program) workOnNamed(ctx context.Context, api *api, w *letterWork, selected *adminclient.DeadLetterWork, asJSON bool) error {
+func (p *program) workOnNamed(ctx context.Context, api *api, w *letterWork, selected *adminclient.DeadLetterWork, key string, asJSON bool) error {
 	faults, err := api.takeOutMissing(ctx, w, selected)
 	if err != nil {
 		return err
@@ -60,7 +60,10 @@ func (p *program) workOnNamed(ctx context.Context, api *api, w *letterWork, sele
 	if len(selected.IDs) == 0 && len(selected.MessageIDs) == 0 {
 		return errors.Join(faults...) // an empty list would select every dead letter
 	}
-	worked, err := api.WorkOnDeadLetters(ctx, w.verb, selected)
+	if w.replays {
+		key = "" // only a discard can be undone
+	}
+	worked, err := api.WorkOnDeadLetters(ctx, w.verb, key, selected)
 	api.progress.end()
 	faults = append(faults, p.printWorked(w, worked, asJSON))
 	switch looked := counted(worked.Done+worked.Passed, "dead letter"); {
@@ -119,6 +122,10 @@ func (p *program) printWorked(w *letterWork, worked *adminclient.LettersWorked, 
 	_, err := fmt.Fprintf(p.stdout, "%s %s\n", w.done, counted(worked.Done, "dead letter"))
 	if err == nil && worked.Passed > 0 {
 		_, err = fmt.Fprintf(p.stdout, "passed over %s: %s\n", counted(worked.Passed, "dead letter"), w.passed)
+	}
+	if err == nil && worked.RequestID != "" && worked.Done > 0 {
+		_, err = fmt.Fprintf(p.stdout, "request id %s; to undo it within %d minutes: hookonce dlq undo %s\n",
+			printable(worked.RequestID), int(driver.UndoTime.Minutes()), printable(word(worked.RequestID)))
 	}
 	return err
 }

@@ -14,7 +14,7 @@ import (
 )
 
 func (p *program) dlqCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "dlq", Short: "List, replay or discard dead letters"}
+	cmd := &cobra.Command{Use: "dlq", Short: "List, replay or discard dead letters, or undo a discard"}
 	cmd.AddCommand(
 		p.dlqListCommand(),
 		p.dlqWorkCommand(&letterWork{
@@ -26,6 +26,7 @@ func (p *program) dlqCommand() *cobra.Command {
 			verb: "discard", done: "discarded", short: "Give dead letters up; their identities stay claimed",
 			passed: "no longer dead, or locked by another session",
 		}),
+		p.dlqUndoCommand(),
 	)
 	return cmd
 }
@@ -148,7 +149,7 @@ func (p *program) dlqWorkCommand(w *letterWork) *cobra.Command {
 		defer restore()
 		return p.withAPI(ctx, flags, changes, func(ctx context.Context, api *api) error {
 			if named {
-				return p.workOnNamed(ctx, api, w, selected, asJSON)
+				return p.workOnNamed(ctx, api, w, selected, request, asJSON)
 			}
 			return p.workOnLetters(ctx, api, w, selected, &bulk{cmd, w.verb, "dead letter", request, yes}, asJSON)
 		})

@@ -13,13 +13,15 @@ import (
 // runJob has the gateway run a job, and shows its progress on a terminal. When ctx ends, the job is
 // cancelled.
 func (p *program) runJob(ctx context.Context, api *api, q *adminclient.JobRequest, b *bulk) (*adminclient.Job, error) {
+	show, end := p.jobBar()
+	defer end()
+	return api.RunJob(ctx, b.requestID, q, show)
+}
+
+// jobBar returns functions that show the progress of a job on a terminal, and that remove it.
+func (p *program) jobBar() (show func(*adminclient.Job), end func()) {
 	var bar *progressbar.ProgressBar
-	defer func() {
-		if bar != nil {
-			_ = bar.Clear()
-		}
-	}()
-	return api.RunJob(ctx, b.requestID, q, func(job *adminclient.Job) {
+	show = func(job *adminclient.Job) {
 		width, isTerminal := terminalWidth(p.stderr)
 		if !isTerminal {
 			return
@@ -29,7 +31,12 @@ func (p *program) runJob(ctx context.Context, api *api, q *adminclient.JobReques
 			bar = newBar(p.stderr, job, min(width-40, 40))
 		}
 		_ = bar.Set64(min(job.Done+job.Skipped+job.Failed, max(job.Count, 1))) // a bar that fails stops nothing
-	})
+	}
+	return show, func() {
+		if bar != nil {
+			_ = bar.Clear()
+		}
+	}
 }
 
 func newBar(w io.Writer, job *adminclient.Job, width int) *progressbar.ProgressBar {

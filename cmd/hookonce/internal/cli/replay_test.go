@@ -181,6 +181,20 @@ func TestJobsOfCommands(t *testing.T) {
 		t.Errorf("the continued discard: %+v", worked)
 	}
 	g.poll(t, "all are discarded", discarded(3))
+	if out := success(t, dir, "dlq", "undo", worked.RequestID); out != "undid the discard of 3 dead letters\n" {
+		t.Errorf("dlq undo: %s", out)
+	}
+	g.poll(t, "all are dead again", func() bool { return listed(t, dir, "dead") == 3 })
+	named := success(t, dir, "dlq", "discard", "gh", "d1", "d2")
+	_, command, _ := strings.Cut(named, "minutes: hookonce ")
+	if out := success(t, dir, append(strings.Fields(command), "--json")...); !strings.Contains(out, `"undone": 2,`) {
+		t.Errorf("dlq undo after %s: %s", named, out)
+	}
+	if _, stderr, code := run(t, dir, "dlq", "undo", "other"); code != 3 || !strings.Contains(stderr, `Error: discard "other": not found`) {
+		t.Errorf("dlq undo of no discard: %d, %s", code, stderr)
+	}
+	success(t, dir, "dlq", "discard", "--source", "gh", "--yes")
+	g.poll(t, "all are discarded again", discarded(3))
 
 	for _, c := range []struct {
 		args []string

@@ -1,0 +1,97 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/hookadmin"
+)
+
+func (p *program) dlqUndoCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "undo REQUEST_ID",
+		Short: "Take a discard back: its dead letters are dead again",
+		Long: "Take a discard back, within ten minutes after its end: its dead letters are dead\n" +
+			"again, as they were. REQUEST_ID is printed by dlq discard. Letters that were\n" +
+			"replayed, discarded again or pruned since are passed over. Repeating it is safe.",
+		Example: "  hookonce dlq undo cli_2fdgr3lqh6",
+		Args:    arguments("REQUEST_ID"),
+	}
+	flags := addAPIFlags(cmd)
+	p.complete(flags, false)
+	addJSONFlag(cmd, &asJSON)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if args[0] == "" {
+			return newUsageError(cmd, errors.New("the request id is empty"))
+		}
+		ctx, restore := interruptible(cmd.Context())
+		defer restore()
+		return p.withAPI(ctx, flags, changes, func(ctx context.Context, api *api) error {
+			return p.undoDiscard(ctx, api, args[0], asJSON)
+		})
+	}
+	return cmd
+}
+
+func (p *program) undoDiscard(ctx context.Context, api *api, id string, asJSON bool) error {
+	undone, err := p.undo(ctx, api, id)
+	if undone.Undone+undone.Skipped == 0 && err != nil {
+		return notUndone(ctx, id, err)
+	}
+	if asJSON {
+		return errors.Join(writeJSON(p.stdout, undone), notUndone(ctx, id, err))
+	}
+	_, failed := fmt.Fprintf(p.stdout, "undid the discard of %s\n", counted(undone.Undone, "dead letter"))
+	if failed == nil && undone.Skipped > 0 {
+		_, failed = fmt.Fprintf(p.stdout, "passed over %s: replayed, discarded again or pruned since, or locked by another session\n",
+			counted(undone.Skipped, "dead letter"))
+	}
+	return errors.Join(failed, notUndone(ctx, id, err))
+}
+
+// undo takes a discard back: by the gateway, or here. The result is never nil.
+func (p *program) undo(ctx context.Context, api *api, id string) (*hookadmin.Undone, error) {
+	if api.engine == nil {
+		show, end := p.jobBar()
+		defer end()
+		return api.Undo(ctx, id, show)
+	}
+	undone, err := api.engine.UndoHere(ctx, id)
+	if undone == nil {
+		return new(hookadmin.Undone), err
+	}
+	return &hookadmin.Undone{Undone: undone.Undone, Skipped: undone.Skipped}, err
+}
+
+// notUndone turns the error of an undo into one for the operator.
+func notUndone(ctx context.Context, id string, err error) error {
+	discard := fmt.Sprintf("discard %q", id)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, driver.ErrNotFound):
+		return &app.Error{
+			Err:    fmt.Errorf("%s: %w", discard, driver.ErrNotFound),
+			Remedy: "hookonce dlq undo with the request id that dlq discard printed; hookonce events list --note discarded shows the events",
+		}
+	case errors.Is(err, driver.ErrTooLate):
+		return &app.Error{
+			Err:    fmt.Errorf("%s is more than %d minutes old: it cannot be undone", discard, int(driver.UndoTime.Minutes())),
+			Remedy: "replay its events: hookonce events list --note discarded",
+		}
+	case errors.Is(err, driver.ErrOpen):
+		return &app.Error{
+			Err:    fmt.Errorf("%s is still running", discard),
+			Remedy: "interrupt the command that discards, or cancel the job in the dashboard; then run the same command again",
+		}
+	case ctx.Err() != nil:
+		return &app.Error{Err: errors.New("interrupted"), Remedy: "run the same command again: repeating it is safe"}
+	}
+	return fmt.Errorf("undoing %s: %w", discard, err)
+}
