@@ -1,6 +1,7 @@
 package hookadmin_test
 
 import (
+	"bytes"
 	"context"
 	"net/http"
 	"net/url"
@@ -82,11 +83,12 @@ func TestReadTokenIsRefused(t *testing.T) {
 }
 
 // newMounted returns a handler for a program whose logins are the header User.
-func newMounted(t *testing.T, store driver.Store) *api {
+func newMounted(t *testing.T, store driver.Store, formKey []byte) *api {
 	t.Helper()
 	a := newAPI(t, func(cfg *hookadmin.Config) { cfg.Store = store })
 	cfg := &hookadmin.Config{
 		Store: store, Engine: newEngine(t, store, &hookonce.Config{}), Ready: func(context.Context) error { return nil },
+		FormKey: formKey,
 		Authorize: func(r *http.Request) hookadmin.Access {
 			switch r.Header.Get("User") {
 			case "operator":
@@ -108,7 +110,7 @@ func newMounted(t *testing.T, store driver.Store) *api {
 
 func TestAuthorize(t *testing.T) {
 	t.Parallel()
-	a := newMounted(t, rig.OpenSQLite(t))
+	a := newMounted(t, rig.OpenSQLite(t), nil)
 	user := func(name string) func(*http.Request) {
 		return func(r *http.Request) { r.Host = "ops.example.com"; r.Header.Set("User", name) }
 	}
@@ -144,10 +146,44 @@ func TestNewHandlerNeedsAuthorize(t *testing.T) {
 		"both":         {Token: token, Authorize: allow},
 		"both, reads":  {ReadToken: readToken, Authorize: allow},
 		"and loopback": {Loopback: true, Authorize: allow},
+		"a short key":  {Authorize: allow, FormKey: make([]byte, 31)},
+		"an empty key": {Authorize: allow, FormKey: []byte{}},
 	} {
 		cfg.Store, cfg.Engine, cfg.Ready = store, newEngine(t, store, &hookonce.Config{}), func(context.Context) error { return nil }
 		if h, err := hookadmin.NewHandler(&cfg); err == nil || h != nil {
 			t.Errorf("%s: NewHandler accepts it", name)
 		}
+	}
+}
+
+// A form on the page of one replica is accepted by another with the same key, and only then.
+func TestFormKeyOfReplicas(t *testing.T) {
+	t.Parallel()
+	store := rig.OpenSQLite(t)
+	g := &gateway{store: store}
+	g.dead(t, "no", "a1")
+	key := bytes.Repeat([]byte("k"), 32)
+	page := newBrowser(newMounted(t, store, key))
+	operator := func(r *http.Request) { r.Header.Set("User", "operator") }
+	shown := page.send(t, http.MethodGet, "/dead-letters", "", operator)
+	to, values := formOn(t, string(shown.body), "/dead-letters", "/act/plan")
+	for name, tt := range map[string]struct {
+		key  []byte
+		want int
+	}{
+		"the same key": {bytes.Clone(key), http.StatusSeeOther},
+		"another key":  {bytes.Repeat([]byte("l"), 32), http.StatusForbidden},
+		"no key":       {nil, http.StatusForbidden},
+	} {
+		got := newBrowser(newMounted(t, store, tt.key)).send(t, http.MethodPost, to, values.Encode(), operator)
+		if got.status != tt.want {
+			t.Errorf("%s: status %d, want %d: %s", name, got.status, tt.want, got.body)
+		}
+	}
+	withToken := &hookadmin.Config{
+		Store: store, Engine: newEngine(t, store, &hookonce.Config{}), Ready: func(context.Context) error { return nil }, Token: token, FormKey: key,
+	}
+	if _, err := hookadmin.New(withToken); err == nil {
+		t.Error("New accepts a form key beside a token")
 	}
 }

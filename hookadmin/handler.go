@@ -44,6 +44,10 @@ type Config struct {
 	// serves the handler. Each request calls it, except /healthz, /readyz and the files of the pages. Only
 	// for NewHandler. It may be called concurrently.
 	Authorize func(*http.Request) Access
+	// FormKey signs the forms of the pages: at least 32 random bytes, the same in all replicas of a
+	// program. Otherwise a replica refuses forms on the pages of another. nil means a key of this
+	// handler, which is enough for one replica. With Token it must be nil: the key follows from Token.
+	FormKey []byte
 	// Loopback promises that the handler is served on a loopback address only.
 	Loopback bool
 	// TrustedProxies are the networks of proxies whose X-Forwarded-For names the client, for the
@@ -128,10 +132,14 @@ func newHandler(cfg *Config) (http.Handler, error) {
 			return nil, fmt.Errorf("admin API: Config.TrustedProxies: %s %w", prefix, err)
 		}
 	}
+	formKey, err := g.formKey(cfg.FormKey)
+	if err != nil {
+		return nil, err
+	}
 	g.proxies = limit.NewProxies(cfg.TrustedProxies)
 	h := &handler{
 		store: cfg.Store, engine: cfg.Engine, ready: cfg.Ready, warnings: cfg.Warnings, metrics: cfg.Metrics,
-		streams: newStreams(cfg, logger), guard: g, formKey: g.formKey(), counts: newCounts(cfg.Store),
+		streams: newStreams(cfg, logger), guard: g, formKey: formKey, counts: newCounts(cfg.Store),
 		kept: &keptPages{last: make(map[string]keptPage)}, webhooks: strings.TrimSuffix(cfg.WebhookURL, "/"), logger: logger,
 	}
 	if h.warnings == nil {

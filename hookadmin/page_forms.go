@@ -36,15 +36,25 @@ func (h *handler) newForm(r *http.Request) form {
 	return form{Allowed: h.access == FullAccess, Token: h.formToken(r), Key: "form-" + rand.Text()}
 }
 
+// minFormKey is the length of the shortest Config.FormKey, in bytes.
+const minFormKey = 32
+
 // formKey returns the key that signs forms. Gateways with the same token have the same; without a
-// token it is one of this process.
-func (g *guard) formKey() []byte {
-	if !g.signsIn() {
-		return []byte(rand.Text())
+// token it is given, or one of this handler.
+func (g *guard) formKey(given []byte) ([]byte, error) {
+	switch {
+	case given != nil && g.signsIn():
+		return nil, errors.New("admin API: Config.FormKey has no use with Config.Token, from which the key follows: leave it out")
+	case given != nil && len(given) < minFormKey:
+		return nil, fmt.Errorf("admin API: Config.FormKey has %d bytes: it needs at least %d random ones", len(given), minFormKey)
+	case given != nil:
+		return slices.Clone(given), nil
+	case !g.signsIn():
+		return []byte(rand.Text()), nil
 	}
 	mac := hmac.New(sha256.New, g.credentials[0].sessionKey)
 	mac.Write([]byte("hookonce: forms of the dashboard")) // never fails
-	return mac.Sum(nil)
+	return mac.Sum(nil), nil
 }
 
 // sessionOf returns the session that r carries, or "".
