@@ -342,12 +342,17 @@ func (in *Engine) keepSample(a *answer, src *source, body []byte) {
 func (in *Engine) describeRefused(r *http.Request, source, reason string, at time.Time, a *answer) driver.RefusedRequest {
 	refused := driver.RefusedRequest{
 		ErrorID: a.errorID, At: at.Truncate(time.Microsecond), Source: source, Reason: reason, Status: a.status, Method: figureText(r.Method),
-		Remote: figureText(in.proxies.Client(r)), Gateway: in.host, Headers: wire.RefusedHeader(r.Header, driver.MaxRefusedHeaders), BodySize: -1,
+		Remote: in.remote(r), Gateway: in.host, Headers: wire.RefusedHeader(r.Header, driver.MaxRefusedHeaders), BodySize: -1,
 	}
 	if a.received != nil {
 		refused.Body, refused.BodySize = a.received.begin, int64(a.received.size)
 	}
 	return refused
+}
+
+// remote returns the address of the client of r, without a port, as the evidence shows it.
+func (in *Engine) remote(r *http.Request) string {
+	return figureText(limit.Address(in.proxies.Client(r)))
 }
 
 // figureText returns the beginning of s, as every database takes it.
@@ -489,7 +494,7 @@ func (in *Engine) feedDelivery(r *http.Request, source string, a *answer, now ti
 	}
 	outcome, reason := a.observed()
 	row := &feed.Row{At: now, Kind: driver.FeedDelivery, Source: source, Outcome: outcome, Details: feed.Details{
-		Status: a.status, TookSeconds: took.Seconds(), Reason: reason, Remote: in.proxies.Client(r), ErrorID: a.errorID, Error: a.why,
+		Status: a.status, TookSeconds: took.Seconds(), Reason: reason, Remote: in.remote(r), ErrorID: a.errorID, Error: a.why,
 	}}
 	if outcome == deliveryRefused {
 		row.Kind, row.Error = driver.FeedRefused, "" // the reason says it

@@ -114,3 +114,52 @@ func TestFeedOfDeliveries(t *testing.T) {
 	wantFeed(t, store, "delivery 1 ok", "delivery 1 duplicate", "delivery malformed", "delivery 2 ok",
 		"attempt 1 sent", "attempt 2 retry broken", "attempt 2 sent", "refused refused method", "refused refused unknown_source")
 }
+
+// The address of a client stands without the port: a filter by it finds all of its connections.
+func TestRemotesHaveNoPort(t *testing.T) {
+	t.Parallel()
+	store := rig.OpenSQLite(t)
+	in := newEngine(t, store, nil)
+	watched(t, store, in, in)
+	for _, port := range []string{"1", "2"} {
+		r := delivery(port, "{}")
+		r.RemoteAddr = "[2001:db8::7]:" + port
+		deliver(in, r)
+		r = delivery(port, "{}")
+		r.RemoteAddr = "192.0.2.7:" + port
+		r.Header.Set("X-Hub-Signature-256", "sha256="+strings.Repeat("0", 64))
+		if w := deliver(in, r); w.Code != http.StatusUnauthorized {
+			t.Fatalf("answer %+v", w)
+		}
+	}
+	rig.WaitFor(t, func() bool {
+		page, err := store.Refused(t.Context(), &driver.RefusedFilter{Remote: "192.0.2.7"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(page.Requests) == 2
+	})
+	event, err := store.Event(t.Context(), "gh", "1")
+	if err != nil || event.Deliveries.FirstRemote != "2001:db8::7" {
+		t.Errorf("the first delivery is from %q, error %v", event.Deliveries.FirstRemote, err)
+	}
+	got := make(map[string]bool)
+	rig.WaitFor(t, func() bool {
+		clear(got)
+		page, err := store.ReadFeed(t.Context(), &driver.ReadFeedParams{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range page.Rows {
+			var details struct{ Remote string }
+			if err := json.Unmarshal(page.Rows[i].Details, &details); err != nil {
+				t.Fatal(err)
+			}
+			got[details.Remote] = true
+		}
+		return len(page.Rows) >= 3 // equal refusals may be one row
+	})
+	if diff := cmp.Diff(map[string]bool{"2001:db8::7": true, "192.0.2.7": true}, got); diff != "" {
+		t.Errorf("clients in the feed (-want +got):\n%s", diff)
+	}
+}

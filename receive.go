@@ -138,7 +138,7 @@ func (in *Engine) read(w http.ResponseWriter, r *http.Request, s *setup, budget 
 		return nil, a
 	}
 	in.tracing.startDelivery(d, arrived, verifying)
-	d.deadline, d.handled, d.remote = deadline, byCaller || in.works(src), figureText(in.proxies.Client(r))
+	d.deadline, d.handled, d.remote = deadline, byCaller || in.works(src), in.remote(r)
 	if wait := src.verified.Take(time.Now()); wait > 0 {
 		a := refused(http.StatusTooManyRequests, "This source exceeds its rate.", "over the source's rate", nil).because(reasonRate)
 		a.retryAfter = wait

@@ -67,6 +67,16 @@ func (p Proxies) Client(r *http.Request) string {
 	return r.RemoteAddr
 }
 
+// Address returns the address of remote, which is an address with or without a port, as Client returns
+// it: without port, brackets and zone, and an IPv4 address in IPv6 as IPv4. Addresses counts by the
+// same. A text that is no address is returned as it is.
+func Address(remote string) string {
+	if addr, ok := parseAddress(remote); ok {
+		return addr.String()
+	}
+	return remote
+}
+
 func (p Proxies) trusts(addr netip.Addr) bool {
 	return slices.ContainsFunc(p.trusted, func(prefix netip.Prefix) bool { return prefix.Contains(addr) })
 }

@@ -88,3 +88,23 @@ func TestCheckProxy(t *testing.T) {
 		}
 	}
 }
+
+func TestAddress(t *testing.T) {
+	t.Parallel()
+	for remote, want := range map[string]string{
+		"192.0.2.7:54321":       "192.0.2.7",
+		"192.0.2.7":             "192.0.2.7",
+		"[2001:db8::1]:54321":   "2001:db8::1",
+		"[2001:db8::1]":         "2001:db8::1",
+		"2001:DB8::1":           "2001:db8::1",
+		"[fe80::1%eth0]:54321":  "fe80::1",
+		"[::ffff:192.0.2.7]:80": "192.0.2.7",
+		"":                      "",
+		"@":                     "@",
+		"example.com:80":        "example.com:80",
+	} {
+		if got := Address(remote); got != want {
+			t.Errorf("Address(%q) = %q, want %q", remote, got, want)
+		}
+	}
+}
