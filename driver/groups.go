@@ -33,11 +33,16 @@ const (
 // NoErrorSignature is the signature of a dead letter without an error text.
 const NoErrorSignature = "(no error)"
 
+// answered precedes the status in the error of an answer outside 2xx.
+const answered = "answered "
+
 // variable matches the parts of an error that differ between failures of the same kind: UUIDs, words
-// with a digit (numbers, ids, hashes), and longer hexadecimal words. The function error_signature of
+// with a digit (numbers, ids, hashes), and longer hexadecimal words. Its first alternative keeps the
+// HTTP status of a destination's answer, behind the word "answered". The function error_signature of
 // the PostgreSQL schema has the same expression.
 var variable = regexp.MustCompile(
-	`[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}` +
+	`\b` + answered + `[0-9]{3}\b` +
+		`|[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}` +
 		`|[A-Za-z]*[0-9][0-9A-Za-z]*` +
 		`|[0-9A-Fa-f]{8,}`)
 
@@ -47,7 +52,8 @@ func init() { variable.Longest() } // as PostgreSQL matches
 var control = regexp.MustCompile(`[\x00-\x1f\x7f-\x{9f}]+`)
 
 // ErrorSignature returns the signature of an error text: the text with "#" for each UUID, each word
-// with a digit and each hexadecimal word of 8 letters or more, and a space for control characters. Errors with the same signature belong
+// with a digit and each hexadecimal word of 8 letters or more, and a space for control characters. It
+// keeps an HTTP status behind the word "answered". Errors with the same signature belong
 // to the same group. The result is valid UTF-8 without control characters, of 1 to MaxSignature bytes. It depends
 // on the first 1,000 characters of text.
 func ErrorSignature(text string) string {
@@ -62,7 +68,12 @@ func ErrorSignature(text string) string {
 			break
 		}
 	}
-	signature := variable.ReplaceAllLiteralString(control.ReplaceAllLiteralString(text, " "), "#")
+	signature := variable.ReplaceAllStringFunc(control.ReplaceAllLiteralString(text, " "), func(part string) string {
+		if strings.HasPrefix(part, answered) {
+			return part
+		}
+		return "#"
+	})
 	if len(signature) <= MaxSignature {
 		return signature
 	}

@@ -1,6 +1,7 @@
 package driver_test
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -12,10 +13,15 @@ import (
 func TestErrorSignature(t *testing.T) {
 	long := strings.Repeat("é", 150)
 	for text, want := range map[string]string{
-		"":                                       driver.NoErrorSignature,
-		"500 Internal Server Error":              "# Internal Server Error",
-		"dial tcp 10.0.0.7:8080: i/o timeout":    "dial tcp #.#.#.#:#: i/o timeout",
-		"order 4711 of 2024-11-23T02:09:15.123Z": "order # of #-#-#:#:#.#",
+		"":                                 driver.NoErrorSignature,
+		"500 Internal Server Error":        "# Internal Server Error",
+		"answered 404 Not Found: order 17": "answered 404 Not Found: order #",
+		"it answered 500":                  "it answered 500",
+		"answered 503: answered\n404#":     "answered 503: answered 404#",
+		"answered 5000, answered 50, answered 1x":           "answered #, answered #, answered #",
+		"unanswered 404, answered  404":                     "unanswered #, answered  #",
+		"dial tcp 10.0.0.7:8080: i/o timeout":               "dial tcp #.#.#.#:#: i/o timeout",
+		"order 4711 of 2024-11-23T02:09:15.123Z":            "order # of #-#-#:#:#.#",
 		"no user 3f2b8c1e-9d4a-4b6f-8e2d-0a1b2c3d4e5f here": "no user # here",
 		"no user 3F2B8C1E-9D4A-4B6F-8E2D-0A1B2C3D4E5F":      "no user #",
 		"id 3f2b8c1e-9d4a-4b6f-8e2d":                        "id #-#-#-#",
@@ -38,16 +44,21 @@ func TestErrorSignature(t *testing.T) {
 	}
 }
 
+// status matches the numbers that a signature keeps; at its end they may be cut.
+var status = regexp.MustCompile(`answered ([0-9]{3}|[0-9]{0,3}$)`)
+
 func FuzzErrorSignature(f *testing.F) {
-	for _, seed := range []string{"", "1", "a1", strings.Repeat("é", 300), "deadbeef-", "\xff\x00"} {
+	for _, seed := range []string{"", "1", "a1", strings.Repeat("é", 300), "deadbeef-", "answered 404", "\xff\x00"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		got := driver.ErrorSignature(text)
-		if got == "" || len(got) > driver.MaxSignature || !utf8.ValidString(got) || strings.ContainsAny(got, "0123456789\x00\n") {
+		rest := status.ReplaceAllString(got, "")
+		if got == "" || len(got) > driver.MaxSignature || !utf8.ValidString(got) || strings.ContainsAny(rest, "0123456789\x00\n") {
 			t.Fatalf("ErrorSignature(%q) = %q", text, got)
 		}
-		if again := driver.ErrorSignature(got); again != got && got != "" {
+		// The end of a full signature may be a part of a status.
+		if again := driver.ErrorSignature(got); again != got && len(got) < driver.MaxSignature-3 {
 			t.Fatalf("the signature of the signature %q is %q", got, again)
 		}
 	})

@@ -51,7 +51,7 @@ func TestDeadLettersHaveTheKeysOfTheContract(t *testing.T) {
 	want := map[string]any{
 		"source": "lab", "event_id": "e1", "type": "invoice.paid", "destination": "billing", "message_id": messages[0],
 		"route": "billing", "attempts": 1.0, "generation": 0.0, "status_code": 410.0, "last_error": "answered 410",
-		"signature": "answered #", "received_at": "2026-01-31T12:00:00.000000Z",
+		"signature": "answered 410", "received_at": "2026-01-31T12:00:00.000000Z",
 	}
 	if diff := cmp.Diff(want, letter); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -91,8 +91,8 @@ func TestDeadLetterFilters(t *testing.T) {
 		{"?destination=billing", all},
 		{"?destination=crm", []string{}},
 		{"?note=discarded", []string{}},
-		{"?signature=answered+%23", all},
-		{"?signature=answered+410", []string{}},
+		{"?signature=answered+410", all},
+		{"?signature=answered+500", []string{}},
 		{"?id=a", []string{"a", "a"}},
 		{"?id=alive", []string{}},
 		{"?message_id=" + b, []string{"b"}},
@@ -153,7 +153,7 @@ func TestBulkSelections(t *testing.T) {
 		{`{"destination":"crm","q":"ada"}`, 0, 0, all},
 		{`{"since":"2026-01-31T13:00:00Z","until":"2026-01-31T14:00:00Z"}`, 1, 0, []string{"a", "a"}},
 		{`{"note":"no such note"}`, 0, 0, all},
-		{`{"signature":"answered #"}`, 3, 0, []string{}},
+		{`{"signature":"answered 410"}`, 3, 0, []string{}},
 		{`{"signature":"answered"}`, 0, 0, all},
 	}
 	for _, tt := range tests {

@@ -72,9 +72,9 @@ func TestJobs(t *testing.T) {
 	g := running(t)
 	g.enqueue(t, "a", "b", "c")
 	g.settle(t, driver.MessageDead)
-	job := g.plan(t, `{"action":"replay","rate":"10/s","filter":{"source":"lab","signature":"answered #"}}`, "Idempotency-Key: k1")
+	job := g.plan(t, `{"action":"replay","rate":"10/s","filter":{"source":"lab","signature":"answered 410"}}`, "Idempotency-Key: k1")
 	want := map[string]any{
-		"of": "dead_letters", "action": "replay", "mode": "", "rate": "10/s", "filter": map[string]any{"source": "lab", "signature": "answered #"},
+		"of": "dead_letters", "action": "replay", "mode": "", "rate": "10/s", "filter": map[string]any{"source": "lab", "signature": "answered 410"},
 		"state": "planned", "count": "3", "more": false, "oldest": "2026-01-31T12:00:00.000000Z", "newest": "2026-01-31T12:00:00.000000Z",
 		"destinations": []any{"billing"}, "sources": []any{"lab"}, "seconds": "0", "done": "0", "skipped": "0", "failed": "0", "last_error": "",
 		"owner": "", "request_id": "k1", "started_at": nil, "finished_at": nil, "id": job["id"], "created_at": job["created_at"],
@@ -82,7 +82,7 @@ func TestJobs(t *testing.T) {
 	if diff := cmp.Diff(want, job); diff != "" {
 		t.Errorf("the plan (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(job, g.plan(t, `{"action":"replay","rate":"10/s","filter":{"source":"lab","signature":"answered #"}}`, "Idempotency-Key: k1")); diff != "" {
+	if diff := cmp.Diff(job, g.plan(t, `{"action":"replay","rate":"10/s","filter":{"source":"lab","signature":"answered 410"}}`, "Idempotency-Key: k1")); diff != "" {
 		t.Errorf("the repeated plan (-want +got):\n%s", diff)
 	}
 	resp := g.post(t, jobsPath, `{"action":"discard","filter":{"all":true}}`, "Idempotency-Key: k1")

@@ -68,9 +68,9 @@ func TestJobFromAGroup(t *testing.T) {
 	g.dead(t, "panic: no", "b1")
 	b := newBrowser(g.api)
 
-	job := b.plan(t, "/dead-letters", "action", "discard", "signature", "answered #", "source", "lab", "all", "")
+	job := b.plan(t, "/dead-letters", "action", "discard", "signature", "answered 500", "source", "lab", "all", "")
 	page := b.open(t, job)
-	wantText(t, page, "Discard of dead letters", "planned", "2 match now", "signature answered #")
+	wantText(t, page, "Discard of dead letters", "planned", "2 match now", "signature answered 500")
 	g.wantState(t, "a1", driver.StateDead)
 
 	wantText(t, b.submit(t, job, "/act/job"), "The job runs.")

@@ -111,7 +111,7 @@ func (l *listPage) letterFields(h *handler) {
 	l.field("message_id", "Message id", "msg_1")
 	l.field("q", "Text in id, type or body", "")
 	l.field("note", "Note", driver.NoteTxEnded)
-	l.field("signature", "Error signature", "answered #")
+	l.field("signature", "Error signature", "answered 500")
 	l.field("since", "Since", "2h, 7d or 2026-01-31 08:00")
 	l.field("until", "Until", "")
 	l.field("tz", "Time zone", "UTC, +02:00, Europe/Berlin")

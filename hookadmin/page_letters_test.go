@@ -51,9 +51,9 @@ func TestGroupsOfDeadLetters(t *testing.T) {
 	t.Parallel()
 	g, _ := newLetters(t)
 	page := g.show(t, "/dead-letters", 200)
-	wantText(t, page, "Kind of error", "2 answered # billing", "1 panic: no events of lab")
-	only := linksOn(t, page, "/dead-letters", "answered #")
-	if len(only) != 1 || only[0] != "/dead-letters?destination=billing&signature=answered+%23" {
+	wantText(t, page, "Kind of error", "2 answered 410 billing", "1 panic: no events of lab")
+	only := linksOn(t, page, "/dead-letters", "answered 410")
+	if len(only) != 1 || only[0] != "/dead-letters?destination=billing&signature=answered+410" {
 		t.Fatalf("the group links to %q", only)
 	}
 	if diff := cmp.Diff([]string{"d1", "d2"}, sorted(idsOn(g.show(t, only[0], 200)))); diff != "" {

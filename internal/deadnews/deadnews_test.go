@@ -109,7 +109,7 @@ func TestSummary(t *testing.T) {
 	want := deadnews.Summary{
 		Type: "hookonce.dead_letters", Since: "2026-01-31T12:00:00.000000Z", Until: "2026-01-31T12:01:00.000000Z", Count: 3,
 		Groups: []deadnews.Group{
-			{"billing", "s", "answered #: request #", 2},
+			{"billing", "s", "answered 500: request #", 2},
 			{"crm", "s", driver.ErrorSignature(strings.Repeat("é", 400)), 1},
 		},
 		Samples: []deadnews.Sample{
