@@ -49,21 +49,28 @@ func (p *program) confirm(ctx context.Context, b *bulk, plan func() (*adminclien
 	if err := p.printPlan(b, planned); err != nil || b.yes {
 		return err == nil, err
 	}
+	err = p.ask(ctx, b.cmd, b.verb+" "+b.amount(planned))
+	return err == nil, err
+}
+
+// ask asks on a terminal whether to go on with change, such as "replay 2 events". It returns nil only
+// after a yes. Without a terminal the error is one of usage.
+func (p *program) ask(ctx context.Context, cmd *cobra.Command, change string) error {
 	if file, is := p.stdin.(*os.File); !is || !term.IsTerminal(int(file.Fd())) {
-		return false, &usageError{
-			fmt.Errorf("%q would %s %s, and there is no terminal to ask on", b.cmd.CommandPath(), b.verb, b.amount(planned)),
-			p.sameCommand(b.cmd) + " --yes",
+		return &usageError{
+			fmt.Errorf("%q would %s, and there is no terminal to ask on", cmd.CommandPath(), change),
+			p.sameCommand(cmd) + " --yes",
 		}
 	}
 	fmt.Fprint(p.stderr, "Go on? [y/N] ")
 	answer, err := readLine(ctx, p.stdin)
 	if err != nil {
-		return false, err
+		return err
 	}
 	if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
-		return false, &app.Error{Err: errors.New("not confirmed: nothing was changed"), Remedy: "answer y, or add --yes"}
+		return &app.Error{Err: errors.New("not confirmed: nothing was changed"), Remedy: "answer y, or add --yes"}
 	}
-	return true, nil
+	return nil
 }
 
 // amount returns the number of things of a plan, such as "10,000+ dead letters".

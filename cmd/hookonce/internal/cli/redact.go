@@ -1,12 +1,9 @@
 package cli
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -28,7 +25,7 @@ func (p *program) eventsRedactCommand() *cobra.Command {
 		Args:    arguments("SOURCE", "EVENT_ID"),
 	}
 	flags := addAPIFlags(cmd)
-	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask whether to remove it")
 	addJSONFlag(cmd, &asJSON)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return p.withAPI(cmd.Context(), flags, changes, func(ctx context.Context, api *api) error {
@@ -43,8 +40,9 @@ func (p *program) redactEvent(ctx context.Context, cmd *cobra.Command, api *api,
 		if _, err := api.Event(ctx, source, eventID); err != nil {
 			return notRedacted(source, eventID, err)
 		}
-		question := fmt.Sprintf("Remove the payload of event %q of source %q for good?", eventID, source)
-		if err := p.confirmOne(cmd, question); err != nil {
+		change := fmt.Sprintf("remove the payload of event %q of source %q for good", eventID, source)
+		fmt.Fprintf(p.stderr, "This would %s.\n", change)
+		if err := p.ask(ctx, cmd, change); err != nil {
 			return err
 		}
 	}
@@ -61,20 +59,6 @@ func (p *program) redactEvent(ctx context.Context, cmd *cobra.Command, api *api,
 	}
 	_, err = fmt.Fprintf(p.stdout, "%s %q of source %q\n", done, eventID, source)
 	return err
-}
-
-// confirmOne asks a question on stderr, and fails unless the answer on stdin is yes.
-func (p *program) confirmOne(cmd *cobra.Command, question string) error {
-	fmt.Fprintf(p.stderr, "%s [y/N] ", question)
-	answer, err := bufio.NewReader(io.LimitReader(p.stdin, 100)).ReadString('\n')
-	switch answer = strings.ToLower(strings.TrimSpace(answer)); {
-	case answer == "y" || answer == "yes":
-		return nil
-	case answer == "" && err != nil:
-		fmt.Fprintln(p.stderr)
-		return &usageError{errors.New("nothing was changed: there is no answer on standard input"), cmd.CommandPath() + " with --yes"}
-	}
-	return &app.Error{Err: errors.New("nothing was changed: the answer was not yes"), Remedy: "answer y, or set --yes"}
 }
 
 // notRedacted turns the error of a redaction into one for the operator.
