@@ -350,11 +350,6 @@ func (in *Engine) describeRefused(r *http.Request, source, reason string, at tim
 	return refused
 }
 
-// remote returns the address of the client of r, without a port, as the evidence shows it.
-func (in *Engine) remote(r *http.Request) string {
-	return figureText(limit.Address(in.proxies.Client(r)))
-}
-
 // figureText returns the beginning of s, as every database takes it.
 func figureText(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s[:min(len(s), driver.MaxFigureText)], ""), "\x00", "")

@@ -13,6 +13,7 @@ import (
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/guard"
 	"github.com/hookonce/hookonce/internal/keyfetch"
+	"github.com/hookonce/hookonce/internal/limit"
 	"github.com/hookonce/hookonce/internal/problem"
 	"github.com/hookonce/hookonce/internal/wire"
 	"github.com/hookonce/hookonce/provider"
@@ -318,4 +319,9 @@ func (in *Engine) extract(ctx context.Context, d *delivery) ([]provider.Event, [
 		}
 	}
 	return events, malformed, nil
+}
+
+// remote returns the address of the client of r, without a port, as the evidence shows it.
+func (in *Engine) remote(r *http.Request) string {
+	return figureText(limit.Address(in.proxies.Client(r)))
 }
