@@ -59,7 +59,7 @@ func (h *handler) showEventsPage(w http.ResponseWriter, r *http.Request) {
 	}
 	p := &page{Title: "Events", Content: content, Made: moment{now, now}}
 	if l.values.Get("cursor") == "" && status == http.StatusOK {
-		p.Live = &live{On: "event", Source: values.Get("source"), Type: values.Get("type")}
+		p.Live = &live{On: "delivery:ok", Source: values.Get("source"), Type: values.Get("type")}
 	}
 	h.render(w, r, status, "events.html", p)
 }

@@ -96,7 +96,7 @@ func liveUnless(ticked bool, status int, l *listPage) *live {
 	if ticked || status != http.StatusOK || l.values.Get("cursor") != "" {
 		return nil
 	}
-	return &live{On: "attempt", Source: l.values.Get("source"), Type: l.values.Get("type")}
+	return &live{On: "attempt:dead event:dead", Source: l.values.Get("source"), Type: l.values.Get("type")}
 }
 
 func (l *listPage) letterFields(h *handler) {

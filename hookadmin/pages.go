@@ -84,7 +84,9 @@ type flash struct {
 // as "12 new – show", and Every reloads the content in place. Without JavaScript there is a link to
 // the same page with ?refresh=10.
 type live struct {
-	On     string // kinds of stream items that change the page, separated by spaces; "" for none
+	// On names the items of the stream that change the page, separated by spaces: a kind, or a kind and
+	// an outcome as "attempt:dead"; "" for none.
+	On     string
 	Source string // only items of this source; "" for all
 	Type   string // only items of this type; "" for all
 	Every  int    // seconds between reloads in place; 0 for none

@@ -163,7 +163,7 @@
     const main = byId('main');
     if (!('live' in main.dataset)) return;
     const every = Number(main.dataset.every ?? 0) * 1000;
-    const kinds = (main.dataset.liveOn ?? '').split(' ').filter(Boolean);
+    const items = (main.dataset.liveOn ?? '').split(' ').filter(Boolean);
     const bar = byId('fresh');
     const button = byId('pause');
     let paused = false, waiting = 0, stream = null, timer = null, busy = false;
@@ -193,12 +193,13 @@
       place.querySelector('span').textContent = waiting > 999 ? '999+' : String(waiting);
     }
 
-    function told(event) {
+    function told(event, outcome) {
       let row;
       try { row = JSON.parse(event.data); } catch { return; }
+      if (outcome && row.outcome !== outcome) return;
       if (main.dataset.liveSource && row.source !== main.dataset.liveSource) return;
       if (main.dataset.liveType && row.type !== main.dataset.liveType) return;
-      waiting += 1;
+      waiting += row.count ?? 1;
       show();
       clearTimeout(told.later);
       told.later = setTimeout(() => announce(waiting + ' new'), 2000);
@@ -207,9 +208,12 @@
     function start() {
       if (paused || document.hidden) return;
       if (every > 0 && timer === null) timer = setInterval(() => again(false), every);
-      if (kinds.length > 0 && stream === null) {
+      if (items.length > 0 && stream === null) {
         stream = new EventSource(document.body.dataset.root + 'api/v1/stream');
-        for (const kind of kinds) stream.addEventListener(kind, told);
+        for (const item of items) {
+          const [kind, outcome] = item.split(':');
+          stream.addEventListener(kind, (event) => told(event, outcome));
+        }
         stream.addEventListener('reload', () => { waiting += 1; show(); });
       }
     }

@@ -214,6 +214,17 @@ func eval[T any](t *testing.T, v *tab, expression string) T {
 	return value
 }
 
+// await waits in the page until an expression of JavaScript is true: it looks after each change. A page
+// that leads elsewhere meanwhile is an error.
+func (v *tab) await(t *testing.T, expression string) {
+	t.Helper()
+	eval[bool](t, v, `new Promise((done) => {
+		const look = () => { if (`+expression+`) done(true); };
+		new MutationObserver(look).observe(document, {subtree: true, childList: true, attributes: true, characterData: true});
+		look();
+	})`)
+}
+
 // violations returns the faults of the page that axe-core finds.
 func (v *tab) violations(t *testing.T) []string {
 	t.Helper()

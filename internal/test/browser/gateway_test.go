@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -26,7 +27,8 @@ import (
 )
 
 // settings have every state that the pages show: a source that works, one with a short window, one
-// that is unsigned, one that nothing was sent to; a destination that works, and one that fails.
+// that is unsigned, one that nothing was sent to; a destination that works, one that fails, and one
+// that refuses messages until it is repaired.
 const settings = `database: sqlite:hookonce.db
 sources:
   stripe:
@@ -48,6 +50,9 @@ destinations:
   ledger:
     url: %[1]s/fails
     retry: {attempts: 1}
+  archive:
+    url: %[1]s/archive
+    retry: {attempts: 1}
 routes:
   - name: billing
     sources: [stripe, lab]
@@ -56,6 +61,9 @@ routes:
   - name: ledger
     types: ["invoice.voided"]
     to: ledger
+  - name: archive
+    types: ["report.made"]
+    to: archive
 `
 
 const (
@@ -70,6 +78,27 @@ type gateway struct {
 	env           []string
 	public, admin string // URLs
 	log           safeBuffer
+	archive       archive
+}
+
+// archive is a destination that refuses each message, which keeps its circuit closed, until repaired is set.
+type archive struct {
+	repaired          atomic.Bool
+	refused, archived sync.Map // by message id
+}
+
+func (a *archive) take(w http.ResponseWriter, r *http.Request) {
+	if id := r.Header.Get("Webhook-Id"); a.repaired.Load() {
+		a.archived.Store(id, true)
+	} else {
+		a.refused.Store(id, true)
+		http.Error(w, `{"error":"the archive has no such shelf"}`, http.StatusUnprocessableEntity)
+	}
+}
+
+func count(m *sync.Map) (n int) {
+	m.Range(func(any, any) bool { n++; return true })
+	return n
 }
 
 // safeBuffer is a buffer for concurrent use.
@@ -120,16 +149,19 @@ func startGateway(t *testing.T) *gateway {
 	if err != nil {
 		t.Fatal(err)
 	}
+	g := &gateway{dir: t.TempDir(), program: binary, env: []string{
+		"STRIPE_SECRET=" + stripeSecret, "GITHUB_SECRET=" + githubSecret, "SHOP_SECRET=" + shopSecret,
+	}}
 	sink := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
-		if r.URL.Path == "/fails" {
+		switch r.URL.Path {
+		case "/archive":
+			g.archive.take(w, r)
+		case "/fails":
 			http.Error(w, `{"error":"the ledger <b>is closed</b> until Monday"}`, http.StatusInternalServerError)
 		}
 	}))
 	t.Cleanup(sink.Close)
-	g := &gateway{dir: t.TempDir(), program: binary, env: []string{
-		"STRIPE_SECRET=" + stripeSecret, "GITHUB_SECRET=" + githubSecret, "SHOP_SECRET=" + shopSecret,
-	}}
 	if err := os.WriteFile(filepath.Join(g.dir, "hookonce.yaml"), fmt.Appendf(nil, settings, sink.URL), 0o600); err != nil {
 		t.Fatal(err)
 	}

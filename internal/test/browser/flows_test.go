@@ -1,0 +1,152 @@
+package browser
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/chromedp"
+
+	"github.com/hookonce/hookonce/internal/test/rig"
+)
+
+// noteStreams marks a page whose stream of the live feed is open: rows before that are not streamed.
+const noteStreams = `const Plain = EventSource;
+	window.EventSource = class extends Plain {
+		constructor(url) {
+			super(url);
+			this.addEventListener('open', () => document.documentElement.setAttribute('data-streams', ''));
+		}
+	};`
+
+// streaming opens a page of the gateway, and waits until it streams.
+func (v *tab) streaming(t *testing.T, url string) {
+	t.Helper()
+	v.do(t, chromedp.Navigate(url), chromedp.WaitVisible(`html[data-streams] h1`))
+}
+
+// shownIDs are the ids of the rows of a listing.
+const shownIDs = `[...document.querySelectorAll('[data-row] [data-id]')].map((e) => e.dataset.id)`
+
+// An event that arrives is announced, and moves no row until it is asked for. It is then found by a
+// filter, opened, and replayed by the form of its page.
+func TestEventArrivesAndIsReplayed(t *testing.T) {
+	t.Parallel()
+	g := startGateway(t)
+	v := openTab(t, chromium(t), look{"flow", 1280, false, true})
+	ask(t, v, page.Enable, page.EnableParams{})
+	ask(t, v, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: noteStreams})
+	v.streaming(t, g.admin+"/events")
+	before := eval[string](t, v, shownIDs+`.join()`)
+	g.send(t, "stripe", "stripe", "--secret", stripeSecret, "--type", "invoice.paid", "--id", "evt_arrives", "--duplicate", "1")
+	v.await(t, `document.getElementById('fresh').textContent === '1 new – show'`)
+	if now := eval[string](t, v, shownIDs+`.join()`); now != before {
+		t.Errorf("the rows moved by themselves: %s, and before %s", now, before)
+	}
+	v.do(t, chromedp.Click(`#fresh button`), chromedp.WaitVisible(`[data-id="evt_arrives"]`))
+	v.await(t, `document.getElementById('fresh').hidden`)
+
+	v.do(t, chromedp.Click(`[data-row]:has([data-id="evt_arrives"]) a[href*="type=invoice.paid"]`), chromedp.WaitVisible(`.chips`))
+	if shown := eval[string](t, v, shownIDs+`.join()`); !strings.Contains(shown, "evt_arrives") || strings.Contains(shown, eventID) {
+		t.Errorf("the filter by type shows %s", shown)
+	}
+	v.do(t, chromedp.Click(`[data-id="evt_arrives"]`), chromedp.WaitVisible(`#replay`))
+	// The confirmation is needed: the browser does not send the form without it.
+	v.do(t, chromedp.Click(`#replay summary`), chromedp.Click(`#replay button`), chromedp.WaitVisible(`#replay input:invalid`),
+		chromedp.Click(`#replay input[value="as_new"]`), chromedp.Click(`#replay button`), chromedp.WaitVisible(`#flash`))
+	if said := eval[string](t, v, `document.getElementById('flash').textContent`); !strings.Contains(said, "Replayed: 1 message is due, as generation 1.") {
+		t.Errorf("the replay says %s", said)
+	}
+	// The page refreshes itself until it has the second attempt.
+	v.await(t, `/replayed.*attempt 1 succeeded/s.test(document.querySelector('[aria-labelledby="timeline"] table').textContent)`)
+	v.await(t, `document.querySelector('.chart svg').querySelectorAll('.mark-good').length >= 3`)
+	v.quiet(t)
+}
+
+// quiet fails if the console of the browser said something.
+func (v *tab) quiet(t *testing.T) {
+	t.Helper()
+	for _, line := range v.takeNoise() {
+		t.Errorf("the console says %s", line)
+	}
+}
+
+// manyLetters is a group that a job replays in 15 seconds, at its pace of 100 a second: it is
+// cancelled long before its end.
+const manyLetters = 1500
+
+// jobDone is the number of letters that the job of the page has replayed.
+const jobDone = `Number(/([0-9,]+) done/.exec(document.querySelector('.job').textContent)?.[1].replace(',', ''))`
+
+// A group of dead letters is replayed as a job that is planned, started, cancelled and resumed.
+func TestGroupIsReplayedAsJob(t *testing.T) {
+	t.Parallel()
+	g := startGateway(t)
+	g.send(t, "stripe", "stripe", "--secret", stripeSecret, "--type", "report.made", "--times", strconv.Itoa(manyLetters), "--concurrency", "8")
+	rig.WaitFor(t, func() bool { return count(&g.archive.refused) == manyLetters })
+	rig.WaitFor(t, func() bool {
+		return strings.Contains(g.get(t, "/api/v1/errors?destination=archive"), fmt.Sprintf(`"count":"%d"`, manyLetters))
+	})
+	g.archive.repaired.Store(true)
+	v := openTab(t, chromium(t), look{"flow", 1280, false, true})
+	const group = `.groups tr:has(a[href*="destination=archive"]) button`
+	v.do(t, chromedp.Navigate(g.admin+"/dead-letters"), chromedp.Click(group), chromedp.WaitVisible(`.jobcount`))
+	if plan := eval[string](t, v, `document.querySelector('.job').textContent`); !strings.Contains(plan, "1,500 match now, about 15 seconds") {
+		t.Errorf("the plan is %s", plan)
+	}
+	const start, cancel = `form:has([value="start"]) button`, `form:has([value="cancel"]) button`
+	v.do(t, chromedp.SendKeys(`[name="count"]`, "15"), chromedp.Click(start), chromedp.WaitVisible(`.flash-bad`))
+	if said := eval[string](t, v, `document.getElementById('flash').textContent`); !strings.Contains(said, "type 1,500") {
+		t.Errorf("the start with a wrong number says %s", said)
+	}
+	v.do(t, chromedp.SendKeys(`[name="count"]`, "1500"), chromedp.Click(start), chromedp.WaitVisible(`progress`))
+	v.await(t, jobDone+` > 0`)
+	v.screenshot(t, "job-running")
+	v.do(t, chromedp.Click(cancel), chromedp.WaitVisible(start))
+	done := eval[int](t, v, jobDone)
+	if state := eval[string](t, v, `document.querySelector('.headline').textContent`); !strings.Contains(state, "cancelled") || done == 0 || done >= manyLetters {
+		t.Errorf("the job is %s with %d done, want it cancelled in the middle", state, done)
+	}
+	v.screenshot(t, "job-cancelled")
+	v.do(t, chromedp.Click(start), chromedp.WaitVisible(cancel))
+	v.await(t, `document.querySelector('.headline').textContent.includes('done')`)
+	if facts := eval[string](t, v, `document.querySelector('.job').textContent`); !strings.Contains(facts, "1,500 done · 0 skipped · 0 failed") {
+		t.Errorf("the job ended with %s", facts)
+	}
+	v.screenshot(t, "job-done")
+	rig.WaitFor(t, func() bool { return count(&g.archive.archived) == manyLetters })
+	v.do(t, chromedp.Navigate(g.admin+"/dead-letters?destination=archive"), chromedp.WaitVisible(`.empty`))
+	v.quiet(t)
+}
+
+// A refused request shows the reason, and is announced when it comes.
+func TestRefusedRequestShowsWhy(t *testing.T) {
+	t.Parallel()
+	g := startGateway(t)
+	v := openTab(t, chromium(t), look{"flow", 1280, false, true})
+	ask(t, v, page.Enable, page.EnableParams{})
+	ask(t, v, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: noteStreams})
+	v.streaming(t, g.admin+"/refused")
+	const rows = `document.querySelectorAll('[data-row]').length`
+	before := eval[int](t, v, rows)
+	g.send(t, "shop", "shopify", "--secret", "a-secret-that-is-another-one", "--corrupt")
+	v.await(t, `document.getElementById('fresh').textContent === '1 new – show'`)
+	const first = `[data-row]:has(a[href*="source=shop"])`
+	// Refused requests are stored after their answers.
+	rig.WaitFor(t, func() bool { return strings.Contains(g.get(t, "/api/v1/refused?source=shop"), "shop") })
+	v.do(t, chromedp.Click(`#fresh button`), chromedp.WaitVisible(first))
+	if now := eval[int](t, v, rows); now != before+1 {
+		t.Errorf("%d rows, and %d before", now, before)
+	}
+	v.do(t, chromedp.Click(first+` summary`), chromedp.WaitVisible(first+` pre, `+first+` .json`))
+	text := eval[string](t, v, `document.querySelector('`+first+`').textContent`)
+	for _, want := range []string{"signature_wrong", "401", "Not verified", "X-Shopify-Topic"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the request lacks %q: %s", want, strings.Join(strings.Fields(text), " "))
+		}
+	}
+	v.do(t, chromedp.Click(first+` th a`), chromedp.WaitVisible(`.chips`))
+	v.quiet(t)
+}
