@@ -63,7 +63,7 @@ func (s *Sender) result(ctx context.Context, target *Target, req *http.Request, 
 	}
 	hide := secretsOf(target, req)
 	text := hide.begin(body)
-	res.Detail = printable(text, maxDetail)
+	res.Detail = printable(strings.TrimSpace(text), maxDetail)
 	if err != nil {
 		res.Response = []byte(cut(text, MaxResponse))
 		res.ResponseType = cut(plainText(hide.in(resp.Header.Get("Content-Type"))), maxResponseType)

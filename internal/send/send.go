@@ -96,9 +96,10 @@ type Result struct {
 	Err error
 	// Permanent says that no attempt can succeed: the destination answered 410.
 	Permanent bool
-	// Detail is for people: the beginning of the answer's body or, without one, the text of Err. It
-	// is at most 4 KiB of valid UTF-8, with unprintable characters escaped. Quotes of the URL's path
-	// and query, of the target's secret and of the signature are replaced by "<secret>".
+	// Detail is for people: the beginning of the answer's body without space around it or, without a
+	// body, the text of Err. It is at most 4 KiB of valid UTF-8, with unprintable characters escaped.
+	// Quotes of the URL's path and query, of the target's secret and of the signature are replaced by
+	// "<secret>".
 	Detail string
 	// Response is the beginning of the body of an answer that is a failure, at most MaxResponse
 	// bytes, as received except for the quotes that Detail replaces too. It is nil after a success,

@@ -63,7 +63,7 @@ func TestSendSuccess(t *testing.T) {
 			}
 		})
 		got := newSender(t).Send(t.Context(), to(url+"/in/x?a=b"), message())
-		want := Result{StatusCode: status, Detail: `thanks\n`}
+		want := Result{StatusCode: status, Detail: "thanks"}
 		if status == 204 {
 			want.Detail = ""
 		}
