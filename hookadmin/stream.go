@@ -185,6 +185,8 @@ func (h *handler) showStream(w http.ResponseWriter, r *http.Request) {
 	}
 	client, err := h.streams.hub.Join(r.Context())
 	switch {
+	case r.Context().Err() != nil:
+		return // the viewer has left
 	case errors.Is(err, feed.ErrFull):
 		h.fail(w, r, http.StatusServiceUnavailable, fmt.Sprintf(
 			"This gateway streams to %d clients already. Close another one, or try again later.", feed.MaxClients), nil)
