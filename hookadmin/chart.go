@@ -166,7 +166,7 @@ func tableOf(f *driver.SeriesFilter, series []chartSeries) [][]string {
 // answersChart is a heat map of answer times. limit is when a provider gives up; 0 draws none.
 func answersChart(f *driver.SeriesFilter, points []driver.Point, limit time.Duration) chart {
 	c := heat(f, points, chart{
-		ID: "answers", Title: "Answer times", About: "How long deliveries waited for their answer; darker is more.", Empty: "No answers in this time.",
+		ID: "answers", Title: "Answer times", About: "How long deliveries waited for their answer; a stronger colour is more.", Empty: "No answers in this time.",
 	})
 	if limit > 0 {
 		c.About += fmt.Sprintf(" The dashed line is the earliest time-out of a provider, %s.", inWords(limit))
@@ -178,7 +178,7 @@ func answersChart(f *driver.SeriesFilter, points []driver.Point, limit time.Dura
 // answersOf is a heat map of the durations of attempts.
 func answersOf(f *driver.SeriesFilter, points []driver.Point) chart {
 	return heat(f, points, chart{
-		ID: "answers", Title: "Durations", About: "How long attempts took; darker is more.", Empty: "No attempts with a duration in this time.",
+		ID: "answers", Title: "Durations", About: "How long attempts took; a stronger colour is more.", Empty: "No attempts with a duration in this time.",
 	})
 }
 

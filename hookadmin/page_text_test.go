@@ -8,6 +8,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/hookonce/hookonce/driver"
 )
 
 func TestVisible(t *testing.T) {
@@ -186,6 +188,13 @@ func TestTimeline(t *testing.T) {
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("moments:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	// All deliveries are kept, so the time of their count is not one of them.
+	known := []driver.Delivery{{At: at.Add(2 * time.Second)}, {At: at.Add(time.Second)}, {At: at}}
+	for _, m := range newTimeline(d, known, at.Add(2*time.Minute)).Moments {
+		if strings.HasPrefix(m.What, "last of") {
+			t.Errorf("three known deliveries of three, and %s at %s", m.What, m.After)
+		}
 	}
 	c := line.Chart
 	if len(c.Lanes) != 3 || c.Marks[0].X != c.Left || c.Marks[5].X != c.Right || c.Now == nil || c.Now.X <= c.Marks[4].X || c.Now.X >= c.Right {

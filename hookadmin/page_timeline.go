@@ -99,8 +99,8 @@ func (t *timeline) addDeliveries(d *EventDetail, recent []driver.Delivery) {
 		}
 		t.add(Time(r.At), laneDeliveries, "duplicate", what, "")
 	}
-	// The newest ones are counted before they are kept one by one.
-	if d.Deliveries.Count > 1 && (len(recent) == 0 || recent[0].At.Before(time.Time(d.Deliveries.LastAt))) {
+	// The newest ones are counted before they are kept one by one. LastAt may be the time of the count.
+	if d.Deliveries.Count > max(1, int64(len(recent))) && (len(recent) == 0 || recent[0].At.Before(time.Time(d.Deliveries.LastAt))) {
 		t.add(d.Deliveries.LastAt, laneDeliveries, "duplicate", "last of "+grouped(d.Deliveries.Count)+" deliveries", "")
 	}
 }

@@ -1,6 +1,9 @@
 package browser
 
 import (
+	"encoding/json"
+	"errors"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -22,8 +25,12 @@ var pages = []struct{ name, path, shows string }{
 	{"dead-letters-ticked", "/dead-letters?select=page", "Replay group"},
 	{"event-bytes", "/events/stripe/" + eventID + "?body=hex", "As curl"},
 	{"events-empty", "/events?state=running&type=none", "No events match these filters"},
-	{"search", "/search?q=none", "No id is"},
-	{"jobs", "/jobs", "No jobs."},
+	{"search-empty", "/search", "by its id"},
+	{"search-none", "/search?q=none", "No id is"},
+	{"search", "/search?q=same-id", "lab"},
+	{"jobs", "/jobs", "destination ledger"},
+	{"job", "/jobs/{job}", "match now"},
+	{"quarantined", "/quarantine/{quarantined}", "Read again"},
 	{"refused", "/refused", "signature"},
 	{"quarantine", "/quarantine", "lab"},
 	{"sources", "/sources", "shop"},
@@ -39,6 +46,7 @@ var pages = []struct{ name, path, shows string }{
 func TestPages(t *testing.T) {
 	t.Parallel()
 	g := startGateway(t)
+	addressOf := g.addPages(t)
 	browser := chromium(t)
 	for _, l := range []look{
 		{"light-1280", 1280, false, true},
@@ -51,11 +59,37 @@ func TestPages(t *testing.T) {
 		t.Run(l.name, func(t *testing.T) {
 			v := openTab(t, browser, l)
 			for _, p := range pages {
-				v.do(t, chromedp.Navigate(g.admin+p.path))
+				v.do(t, chromedp.Navigate(g.admin+addressOf.Replace(p.path)))
 				checkPage(t, v, p.name, p.shows)
 			}
 		})
 	}
+}
+
+// addPages makes a job, and an id of two sources, for the pages that need them. It returns the
+// replacer of the placeholders in the addresses of pages.
+func (g *gateway) addPages(t *testing.T) *strings.Replacer {
+	t.Helper()
+	g.send(t, "stripe", "stripe", "--secret", stripeSecret, "--type", "invoice.paid", "--id", "same-id")
+	resp, err := http.Post(g.public+"/webhooks/lab", "application/json", strings.NewReader(`{"id":"same-id","type":"invoice.paid"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	resp, err = http.Post(g.admin+"/api/v1/jobs", "application/json", strings.NewReader(`{"action":"replay","filter":{"destination":"ledger"}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var job struct{ ID string }
+	var kept struct{ Requests []struct{ ID string } }
+	if err := errors.Join(json.NewDecoder(resp.Body).Decode(&job), json.Unmarshal([]byte(g.get(t, "/api/v1/quarantine")), &kept)); err != nil {
+		t.Fatal(err)
+	}
+	if resp.StatusCode != http.StatusCreated || len(kept.Requests) != 1 {
+		t.Fatalf("planning a job: %s; quarantined are %+v", resp.Status, kept)
+	}
+	return strings.NewReplacer("{job}", job.ID, "{quarantined}", kept.Requests[0].ID)
 }
 
 func checkPage(t *testing.T, v *tab, name, shows string) {
