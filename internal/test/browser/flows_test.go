@@ -24,6 +24,8 @@ const noteStreams = `const Plain = EventSource;
 // streaming opens a page of the gateway, and waits until it streams.
 func (v *tab) streaming(t *testing.T, url string) {
 	t.Helper()
+	ask(t, v, page.Enable, page.EnableParams{})
+	ask(t, v, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: noteStreams})
 	v.do(t, chromedp.Navigate(url), chromedp.WaitVisible(`html[data-streams] h1`))
 }
 
@@ -35,10 +37,11 @@ const shownIDs = `[...document.querySelectorAll('[data-row] [data-id]')].map((e)
 func TestEventArrivesAndIsReplayed(t *testing.T) {
 	t.Parallel()
 	g := startGateway(t)
-	v := openTab(t, chromium(t), look{"flow", 1280, false, true})
-	ask(t, v, page.Enable, page.EnableParams{})
-	ask(t, v, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: noteStreams})
+	browser := chromium(t)
+	v := openTab(t, browser, look{"flow", 1280, false, true})
 	v.streaming(t, g.admin+"/events")
+	letters := openTab(t, browser, look{"letters", 1280, false, true})
+	letters.streaming(t, g.admin+"/dead-letters")
 	before := eval[string](t, v, shownIDs+`.join()`)
 	g.send(t, "stripe", "stripe", "--secret", stripeSecret, "--type", "invoice.paid", "--id", "evt_arrives", "--duplicate", "1")
 	v.await(t, `document.getElementById('fresh').textContent === '1 new – show'`)
@@ -63,6 +66,14 @@ func TestEventArrivesAndIsReplayed(t *testing.T) {
 	v.await(t, `/replayed.*attempt 1 succeeded/s.test(document.querySelector('[aria-labelledby="timeline"] table').textContent)`)
 	v.await(t, `document.querySelector('.chart svg').querySelectorAll('.mark-good').length >= 3`)
 	v.quiet(t)
+
+	// The page of dead letters announces those, and not the attempts that succeeded.
+	if !eval[bool](t, letters, `document.getElementById('fresh').hidden`) {
+		t.Error("the page of dead letters announces attempts that succeeded")
+	}
+	g.send(t, "stripe", "stripe", "--secret", stripeSecret, "--type", "report.made", "--id", "evt_dies")
+	letters.await(t, `document.getElementById('fresh').textContent === '1 new – show'`)
+	letters.quiet(t)
 }
 
 // quiet fails if the console of the browser said something.
@@ -126,8 +137,6 @@ func TestRefusedRequestShowsWhy(t *testing.T) {
 	t.Parallel()
 	g := startGateway(t)
 	v := openTab(t, chromium(t), look{"flow", 1280, false, true})
-	ask(t, v, page.Enable, page.EnableParams{})
-	ask(t, v, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: noteStreams})
 	v.streaming(t, g.admin+"/refused")
 	const rows = `document.querySelectorAll('[data-row]').length`
 	before := eval[int](t, v, rows)
