@@ -28,6 +28,8 @@ CROSS JOIN LATERAL (
 	SELECT count(*) AS n, min(s.due_at) AS oldest FROM (
 		SELECT s.due_at FROM {schema}.event_state s WHERE s.source = n.name AND `
 
+	// Dead messages are compared by two bounds: only the index that begins with the destination has that
+	// order, while an equality would let the server read the dead messages of all destinations by time.
 	destinationBacklogSQL = `
 SELECT n.name, open.n, open.oldest, dead.n
 FROM unnest($1::text[]) n(name)
@@ -39,8 +41,8 @@ CROSS JOIN LATERAL (
 ) open
 CROSS JOIN LATERAL (
 	SELECT count(*) AS n FROM (
-		SELECT 1 FROM {schema}.message m WHERE m.destination = n.name AND m.state = 3
-		ORDER BY m.received_at LIMIT $2::bigint
+		SELECT 1 FROM {schema}.message m WHERE m.destination >= n.name AND m.destination <= n.name AND m.state = 3
+		ORDER BY m.destination, m.received_at LIMIT $2::bigint
 	) m
 ) dead`
 

@@ -60,7 +60,7 @@ func (w *bench[T]) filed(c *driver.Claim, at time.Time, failures int) {
 	if len(got.Messages) != len(c.Messages) {
 		w.Errorf("it has the messages %+v, want %d", got.Messages, len(c.Messages))
 	}
-	letters := w.deadLetters(&driver.MessageFilter{EventID: c.EventID}).DeadLetters
+	letters := w.deadLetters(&driver.MessageFilter{Source: c.Source, EventID: c.EventID}).DeadLetters
 	if len(letters) != 1 || letters[0].MessageID != "" || letters[0].Attempts != failures || letters[0].LastError != handlerError {
 		w.Errorf("the dead letters are %+v, want one of the event", letters)
 	}

@@ -35,7 +35,7 @@ func outboxListed[T any](w *bench[T]) {
 	c := w.queue(t0, "evt_1")[0]
 	w.enqueue(outboxMessage("m1", &c))
 	for _, filter := range []*driver.MessageFilter{
-		{}, {Source: "stripe"}, {EventID: "evt_1"}, {Type: c.Type}, {MessageID: "m1"}, {Destination: "crm"},
+		{}, {Source: "stripe"}, {EventID: "evt_1", Sources: []string{"stripe"}}, {Type: c.Type}, {MessageID: "m1"}, {Destination: "crm"},
 	} {
 		got := w.listMessages(filter).Messages
 		if len(got) != 1 || got[0].ID != "m1" || got[0].Source != "stripe" || got[0].EventID != "evt_1" || got[0].State != driver.StatePending {

@@ -15,7 +15,7 @@ const armPause = 500 * time.Millisecond
 // disarmTimeout bounds disarming the source after AwaitSecret was interrupted.
 const disarmTimeout = 10 * time.Second
 
-// AwaitSecret blocks until the armed source has learned its secret, and returns the secret. If ctx
+// AwaitSecret blocks until the armed source has learned a secret that armed lacks, and returns it. If ctx
 // ends first, it disarms the source and returns an error. It also fails if the time is over, or if
 // the source was disarmed.
 func AwaitSecret(ctx context.Context, store driver.Store, armed *driver.SourceSecrets) (string, error) {

@@ -138,19 +138,24 @@ func (d *doctor) checkDatabase(ctx context.Context) {
 		d.checkGateway(ctx)
 		return
 	}
-	defer func() { _ = closeStore(store) }() // nothing was written
 	d.add(ok("database", d.settings.DatabaseDisplay()+" answers"))
 	schema := timed(ctx, store, checkSchemaSteps)
 	d.add(schema)
 	d.add(timed(ctx, store, d.checkDurability))
 	d.add(timed(ctx, store, checkTriggers))
 	d.add(timed(ctx, store, d.checkClock))
+	var stats *driver.Stats
 	if schema.Status == StatusOK {
-		d.checkStats(ctx, store)
+		stats = d.checkStats(ctx, store)
 	} else {
 		for _, name := range needSchema {
 			d.add(skipped(name, "the schema does not fit"))
 		}
+	}
+	// Nothing was written. A pooler with few connections may need this one for the gateway's answers.
+	_ = closeStore(store)
+	if stats != nil {
+		d.add(d.checkDestinations(ctx, stats.Destinations))
 	}
 	d.checkGateway(ctx)
 }
@@ -307,8 +312,9 @@ func judgeClock(skew, limit time.Duration) Check {
 	return c
 }
 
-// checkStats reports stuck events, requests and messages.
-func (d *doctor) checkStats(ctx context.Context, store driver.Store) {
+// checkStats reports stuck events and requests. It returns the counts, for checkDestinations, or nil
+// if it reported an error in place of all checks.
+func (d *doctor) checkStats(ctx context.Context, store driver.Store) *driver.Stats {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	stats, err := store.Stats(ctx)
@@ -316,7 +322,7 @@ func (d *doctor) checkStats(ctx context.Context, store driver.Store) {
 		for _, name := range needSchema {
 			d.add(failed(name, err))
 		}
-		return
+		return nil
 	}
 	dead := ok("dead_letters", "dead letters: "+orMore(stats.DeadLetters))
 	if stats.DeadLetters > 0 {
@@ -328,7 +334,7 @@ func (d *doctor) checkStats(ctx context.Context, store driver.Store) {
 		quarantine.Remedy = "hookonce quarantine list shows them, with the reasons; after the settings are corrected: hookonce quarantine retry --all"
 	}
 	d.add(quarantine)
-	d.add(d.checkDestinations(ctx, stats.Destinations))
+	return stats
 }
 
 // checkDestinations warns of messages that wait for a destination that is not in the settings: those

@@ -114,10 +114,18 @@ func (p *program) sourcesArmCommand() *cobra.Command {
 		ctx, stop := interruptible(cmd.Context())
 		defer stop()
 		return p.withEngine(ctx, flags, func(ctx context.Context, e *engine) error {
+			before, err := e.store.LearnedSecrets(ctx, args[:1])
+			if err != nil {
+				return err
+			}
 			state, err := e.Arm(ctx, args[0], long, replace)
 			if err != nil {
 				return armFailed(args[0], err)
 			}
+			if state.ArmedUntil.IsZero() { // the secret came before the state was read
+				state.ArmedUntil = state.Now.Add(long)
+			}
+			state.Secrets = before[0].Secrets
 			out := armed{Source: args[0], ArmedUntil: hookadmin.Time(state.ArmedUntil)}
 			fmt.Fprintf(p.stderr, "%s takes one secret until %s: let the provider send it now\n", args[0], moment(state.ArmedUntil))
 			if !noWait {

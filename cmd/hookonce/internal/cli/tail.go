@@ -24,7 +24,7 @@ func (p *program) eventsTailCommand() *cobra.Command {
 	var newest int
 	cmd := &cobra.Command{
 		Use:   "tail",
-		Short: "Print the newest events, and then deliveries and outcomes as they happen",
+		Short: "Print the newest events, then outcomes as they happen",
 		Long: "Print the newest events, oldest first, and then each delivery, attempt, refusal\n" +
 			"and operator's change as it happens, until interrupted. Without a running\n" +
 			"gateway, print each new event once, as it is within seconds of its arrival.",
