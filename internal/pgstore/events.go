@@ -130,7 +130,7 @@ func (s *Store) few(ctx context.Context, op string, most int, query string, args
 	}
 	var n int64
 	count := fmt.Sprintf("SELECT count(*) FROM (%s LIMIT %d) k", query, most+1)
-	if err := read(ctx, s.pools.Admin, op, func(r Rows) error { return r.Scan(&n) }, count, args...); err != nil || n > int64(most) {
+	if err := readStep(ctx, s.pools.Admin, op, func(r Rows) error { return r.Scan(&n) }, count, args...); err != nil || n > int64(most) {
 		return "", err
 	}
 	return query, nil

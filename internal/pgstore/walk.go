@@ -204,7 +204,7 @@ func (s *Store) spans(ctx context.Context, op string, f *driver.EventFilter) ([]
 		sql, args = s.sql.typeHours, []any{sources, f.Type, driver.OtherType, int32(maxHours)}
 	}
 	var hours []time.Time
-	err := read(ctx, s.pools.Admin, op, func(r Rows) error {
+	err := readStep(ctx, s.pools.Admin, op, func(r Rows) error {
 		var start time.Time
 		err := r.Scan(&start)
 		hours = append(hours, start.UTC())
