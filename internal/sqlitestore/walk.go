@@ -126,7 +126,7 @@ const (
 
 // column reads the only column of a query.
 func column[T any](ctx context.Context, tx *sql.Tx, query string, args ...any) ([]T, error) {
-	rows, err := tx.QueryContext(ctx, query, args...)
+	rows, err := tx.QueryContext(ctx, query, args...) //nolint:sqlclosecheck // collect closes them
 	if err != nil {
 		return nil, err
 	}
