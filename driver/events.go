@@ -81,6 +81,14 @@ const (
 	MaxLimit     = 200
 )
 
+// PageSize returns the number of rows of a page, for the Limit of a filter.
+func PageSize(limit int) int {
+	if limit <= 0 {
+		return DefaultLimit
+	}
+	return min(limit, MaxLimit)
+}
+
 // EventPage is one page of a listing.
 type EventPage struct {
 	Events []Event

@@ -46,14 +46,6 @@ func (c *condition) limit(n int) string {
 	return fmt.Sprintf(" LIMIT $%d::int", len(c.args))
 }
 
-// pageSize returns the page size for the limit of a filter.
-func pageSize(limit int) int {
-	if limit <= 0 {
-		limit = driver.DefaultLimit
-	}
-	return min(limit, driver.MaxLimit)
-}
-
 // eventTerms are the conditions that all listings share.
 type eventTerms struct {
 	source, kind, id, text string
@@ -105,23 +97,6 @@ var rowsOf = map[string]string{
 		" OR EXISTS (SELECT FROM {schema}.event_state r WHERE r.key = event_overview.key AND r.state IN (0, 1)))",
 }
 
-// numberIn holds the number of a state whose events and messages have an index in the order of the
-// listing.
-var numberIn = map[string]string{driver.StateDead: "3", driver.StateSkipped: "4"}
-
-// stateOfNote holds the state of events, or of one of their messages, that have a note.
-var stateOfNote = map[string]string{
-	driver.NoteDiscarded: driver.StateSkipped, driver.NoteReplacedByNew: driver.StateSkipped, driver.NoteStale: driver.StateSkipped,
-}
-
-// fewKeys is the most keys of a state that are looked up for one page of a listing. With more keys,
-// walking the events from the newest on finds a page sooner.
-const fewKeys = 10_000
-
-// fewMessages is the most messages of all kinds that are looked up for one page of a listing. A
-// program with handlers alone has no messages, and would look for them among all events.
-const fewMessages = 1_000
-
 // few returns a query, or "" if it returns more than most rows.
 func (s *Store) few(ctx context.Context, op string, most int, query string, args ...any) (string, error) {
 	query = strings.ReplaceAll(query, "{schema}", s.schema)
@@ -157,13 +132,12 @@ type eventWalk struct {
 	keys    []driver.Key // of the events that may have the id, if isKeyed
 	isKeyed bool
 	implied string // query for few keys that include those of all events; or ""
-	number  string // see numberIn; or ""
+	number  string // see walk.IndexedState
 }
 
 // Events implements [driver.Store].
 func (s *Store) Events(ctx context.Context, f *driver.EventFilter) (*driver.EventPage, error) {
-	forText := f.Text != "" || f.TraceID != ""
-	db, release, err := s.search(opEvents, forText)
+	db, release, err := s.search(opEvents, f.Text != "" || f.TraceID != "")
 	if err != nil {
 		return nil, err
 	}
@@ -175,45 +149,16 @@ func (s *Store) Events(ctx context.Context, f *driver.EventFilter) (*driver.Even
 	if w.keys, w.isKeyed, err = s.lookUps(ctx, opEvents, f.Source, f.ID, f.Sources); err != nil {
 		return nil, err
 	}
-	state := f.State
-	if state == "" {
-		state = stateOfNote[f.Note]
-	}
-	if w.number = numberIn[state]; !w.isKeyed {
-		if w.implied, err = s.few(ctx, opEvents, fewKeys, impliedBy[f.State]); err != nil {
+	if w.number = walk.IndexedState(f.State, f.Note); !w.isKeyed {
+		if w.implied, err = s.few(ctx, opEvents, walk.FewKeys, impliedBy[f.State]); err != nil {
 			return nil, err
 		}
 	}
-	page, err := w.read(ctx, forText)
-	if err != nil {
-		return nil, err
-	}
-	return &driver.EventPage{Events: page.Rows, Next: page.Next.Event, SearchedUntil: page.SearchedUntil}, nil
-}
-
-// read reads the page in steps, unless it finds all of its rows at once.
-func (w *eventWalk) read(ctx context.Context, forText bool) (*walk.Page[driver.Event], error) {
-	f := w.f
 	l := &walk.Listing[driver.Event]{
-		Edge:  w.edge,
-		Match: w.match,
-		Place: func(e *driver.Event) driver.MessageCursor {
-			return driver.MessageCursor{Event: driver.Cursor{ReceivedAt: e.ReceivedAt, Key: e.Key}}
-		},
+		Edge: w.edge, Match: w.match,
+		Spans: func(ctx context.Context) ([]walk.Span, error) { return s.spans(ctx, opEvents, f) },
 	}
-	after, limit := driver.MessageCursor{Event: f.After}, pageSize(f.Limit)
-	isFiltered := forText || f.Source+f.Type+f.State+f.Note+f.ID != ""
-	if w.isKeyed || w.implied != "" || !isFiltered {
-		return walk.All(ctx, l, after, limit)
-	}
-	if w.number == "" && walk.Skips(f.Source, f.Type, f.Since, f.Until) {
-		l.Spans = func(ctx context.Context) ([]walk.Span, error) { return w.s.spans(ctx, opEvents, f) }
-	}
-	rows := driver.ScanRows
-	if f.State+f.Note != "" {
-		rows = driver.StateRows
-	}
-	return walk.Read(ctx, l, after, limit, boundsOf(rows, f.Scan, forText))
+	return walk.Events(ctx, l, f, w.isKeyed || w.implied != "", w.number)
 }
 
 // where returns the conditions of the filter, and false if no event can match.

@@ -120,7 +120,7 @@ func (s *Store) ErrorGroups(ctx context.Context, f *driver.GroupFilter) (*driver
 // groups adds the groups of a kind behind place to page, and sets page.Next. It reports whether there
 // are no more groups of the kind.
 func (s *Store) groups(ctx context.Context, page *driver.GroupPage, f *driver.GroupFilter, place driver.GroupCursor) (ended bool, err error) {
-	limit := pageSize(f.Limit)
+	limit := driver.PageSize(f.Limit)
 	sql, args, possible := s.groupsQuery(f, place.Events, place, limit-len(page.Groups))
 	if !possible {
 		return true, nil

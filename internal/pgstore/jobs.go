@@ -185,7 +185,7 @@ func (s *Store) Jobs(ctx context.Context, f *driver.JobFilter) (*driver.JobPage,
 		where.add(`(created_at, id COLLATE "C") < ($%d::timestamptz, $%d::text)`, &f.After.CreatedAt, f.After.ID)
 	}
 	page := &driver.JobPage{}
-	limit := pageSize(f.Limit)
+	limit := driver.PageSize(f.Limit)
 	sql := "SELECT " + jobColumns + " FROM " + s.schema + ".job" + where.sql() + ` ORDER BY created_at DESC, id COLLATE "C" DESC` + where.limit(limit)
 	err := read(ctx, s.pools.Admin, "listing jobs", func(r Rows) error {
 		var job driver.Job

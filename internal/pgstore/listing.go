@@ -58,7 +58,7 @@ func (s *Store) Quarantined(ctx context.Context, f *driver.QuarantineFilter) (*d
 	if !f.After.IsZero() {
 		where.add("(last_at, key) < ($%d::timestamptz, $%d::bytea)", &f.After.ReceivedAt, f.After.Key[:])
 	}
-	limit := pageSize(f.Limit)
+	limit := driver.PageSize(f.Limit)
 	sql := s.selectQuarantined() + where.sql() + " ORDER BY last_at DESC, key DESC" + where.limit(limit)
 	err := read(ctx, s.pools.Admin, "listing the quarantine", func(r Rows) error {
 		q, err := scanQuarantined(r)

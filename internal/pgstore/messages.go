@@ -180,11 +180,7 @@ func (s *Store) Messages(ctx context.Context, f *driver.MessageFilter) (*driver.
 	if w == nil || !newCondition().messageState(f.State) {
 		return &driver.MessagePage{}, nil
 	}
-	state := f.State
-	if state == "" {
-		state = stateOfNote[f.Note]
-	}
-	if w.number = numberIn[state]; w.number == "" && !w.isPoint() {
+	if w.number = walk.IndexedState(f.State, f.Note); w.number == "" && !w.isPoint() {
 		if w.few, err = s.fewIDs(ctx, f); err != nil {
 			return nil, err
 		}
@@ -199,28 +195,25 @@ func (s *Store) Messages(ctx context.Context, f *driver.MessageFilter) (*driver.
 // fewIDs returns a query for the ids of the messages that may match, or "" if they are many.
 func (s *Store) fewIDs(ctx context.Context, f *driver.MessageFilter) (string, error) {
 	if f.State != driver.StatePending && f.State != driver.StateSending {
-		return s.few(ctx, opMessages, fewMessages, "SELECT id FROM {schema}.message ORDER BY id")
+		return s.few(ctx, opMessages, walk.FewMessages, "SELECT id FROM {schema}.message ORDER BY id")
 	}
 	query := "SELECT id FROM {schema}.message WHERE state IN (0, 1)"
 	if f.Destination == "" {
-		return s.few(ctx, opMessages, fewKeys, query)
+		return s.few(ctx, opMessages, walk.FewKeys, query)
 	}
-	return s.few(ctx, opMessages, fewKeys, query+" AND destination = $1::text", f.Destination)
+	return s.few(ctx, opMessages, walk.FewKeys, query+" AND destination = $1::text", f.Destination)
 }
 
 func (w *messageWalk) readMessages(ctx context.Context) (*walk.Page[driver.ListedMessage], error) {
-	f, limit := w.f, pageSize(w.f.Limit)
+	f := w.f
 	l := &walk.Listing[driver.ListedMessage]{
 		Edge:  w.messageEdge,
 		Match: w.matchMessages,
-		Place: func(m *driver.ListedMessage) driver.MessageCursor { return messageCursor(m.ReceivedAt, m.Key, m.ID) },
+		Place: func(m *driver.ListedMessage) driver.MessageCursor { return walk.Place(m.ReceivedAt, m.Key, m.ID) },
 	}
 	// The index on skipped messages does not have the destination.
 	ofIndex := w.number != "" && !w.needsEvent() && (f.Destination == "" || f.State == driver.StateDead)
-	if w.isPoint() || ofIndex {
-		return walk.All(ctx, l, f.After, limit)
-	}
-	return walk.Read(ctx, l, f.After, limit, boundsOf(driver.MessageRows, f.Scan, f.Text != ""))
+	return walk.Messages(ctx, l, f, w.isPoint() || ofIndex)
 }
 
 // messageEdge implements Edge of [walk.Listing]. Unless the messages have an index in the order of the
@@ -258,7 +251,7 @@ func (w *messageWalk) indexEdge(ctx context.Context, step walk.Step, n int, with
 	c := newCondition()
 	limit := fmt.Sprint(" LIMIT ", n)
 	condition := "m.state = " + w.number
-	if w.f.Destination != "" && w.number == numberIn[driver.StateDead] { // no other index has it
+	if w.f.Destination != "" && w.number == walk.DeadNumber { // no other index has it
 		condition += " AND m.destination = " + c.arg(w.f.Destination) + "::text"
 	}
 	if withEvents && w.f.Signature != "" {
@@ -295,10 +288,6 @@ func (w *messageWalk) matchMessages(ctx context.Context, step walk.Step, n int) 
 	return messages, err
 }
 
-func messageCursor(receivedAt time.Time, key driver.Key, id string) driver.MessageCursor {
-	return driver.MessageCursor{Event: driver.Cursor{ReceivedAt: receivedAt, Key: key}, ID: id}
-}
-
 // deadEvents are dead events in the form of messages.
 const deadEvents = `(
 		SELECT key AS event_key, NULL::bytea AS cause, ''::text AS id, ''::text AS route, ''::text AS destination, received_at,
@@ -316,22 +305,17 @@ func (s *Store) DeadLetters(ctx context.Context, f *driver.MessageFilter) (*driv
 	if w == nil || !driver.IsText(f.Signature) {
 		return &driver.DeadLetterPage{}, nil
 	}
-	w.number = numberIn[driver.StateDead]
+	w.number = walk.DeadNumber
 	l := &walk.Listing[driver.DeadLetter]{
 		Edge: func(ctx context.Context, step walk.Step, n int) (driver.MessageCursor, int, error) {
 			return w.indexEdge(ctx, step, n, f.Destination == "")
 		},
 		Match: w.matchLetters,
 		Place: func(d *driver.DeadLetter) driver.MessageCursor {
-			return messageCursor(d.ReceivedAt, d.Key, d.MessageID)
+			return walk.Place(d.ReceivedAt, d.Key, d.MessageID)
 		},
 	}
-	var page *walk.Page[driver.DeadLetter]
-	if w.isPoint() || !w.needsEvent() {
-		page, err = walk.All(ctx, l, f.After, pageSize(f.Limit))
-	} else {
-		page, err = walk.Read(ctx, l, f.After, pageSize(f.Limit), boundsOf(driver.MessageRows, f.Scan, f.Text != ""))
-	}
+	page, err := walk.Messages(ctx, l, f, w.isPoint() || !w.needsEvent())
 	if err != nil {
 		return nil, err
 	}

@@ -88,7 +88,7 @@ func (s *Store) refusedSQL(f *driver.RefusedFilter) (sql string, args []any, pos
 		where.add("(at, key) < ($%d::timestamptz, $%d::bytea)", &f.After.ReceivedAt, f.After.Key[:])
 	}
 	sql = "SELECT error_id, " + bounded("at") + ", source, reason, status, method, remote, gateway, headers, body, body_size FROM " +
-		s.schema + ".refused" + where.sql() + " ORDER BY at DESC, key DESC" + where.limit(pageSize(f.Limit))
+		s.schema + ".refused" + where.sql() + " ORDER BY at DESC, key DESC" + where.limit(driver.PageSize(f.Limit))
 	return sql, where.args, possible
 }
 
@@ -110,7 +110,7 @@ func (s *Store) Refused(ctx context.Context, f *driver.RefusedFilter) (*driver.R
 	if err != nil {
 		return nil, err
 	}
-	if limit := pageSize(f.Limit); len(page.Requests) > limit {
+	if limit := driver.PageSize(f.Limit); len(page.Requests) > limit {
 		page.Requests = page.Requests[:limit]
 		last := &page.Requests[limit-1]
 		page.Next = driver.Cursor{ReceivedAt: last.At, Key: last.Key()}

@@ -24,22 +24,6 @@ func (s *Store) search(op string, forText bool) (DB, func(), error) {
 	}
 }
 
-// boundsOf returns the bounds of a page that looks at so many rows, unless it searches for a text. scan
-// is driver.EventFilter.Scan.
-func boundsOf(rows, scan int, forText bool) walk.Bounds {
-	b := walk.Bounds{Rows: rows, First: 1_000, Most: 10_000}
-	switch {
-	case forText:
-		b = walk.Bounds{Rows: driver.TextRows, First: 100, Most: 10_000, Time: driver.TextTime}
-	case rows < driver.ScanRows: // each row costs more
-		b.First, b.Most = 200, 2_000
-	}
-	if scan > 0 {
-		b.Rows = min(scan, b.Rows)
-	}
-	return b
-}
-
 // arg adds an argument and returns its number as SQL.
 func (c *condition) arg(value any) string {
 	c.args = append(c.args, value)
@@ -150,9 +134,6 @@ WITH RECURSIVE hour AS (
 SELECT h.start FROM hour h
 WHERE EXISTS (SELECT FROM {schema}.type_rollup r WHERE r.start = h.start AND r.source = $1::text)
 LIMIT $2::int`
-
-	// maxHours is more than the hours that figures are kept.
-	maxHours = 2500
 )
 
 // knownSources returns the given sources, and those that the database knows.
@@ -192,7 +173,7 @@ func (s *Store) spans(ctx context.Context, op string, f *driver.EventFilter) ([]
 	if err := read(ctx, s.pools.Admin, op, func(r Rows) error { return r.Scan(&oldest, &newest) }, s.sql.figureHours); err != nil || oldest == nil {
 		return nil, err
 	}
-	sql, args := s.sql.sourceHours, []any{f.Source, int32(maxHours)}
+	sql, args := s.sql.sourceHours, []any{f.Source, int32(walk.MaxHours)}
 	if f.Type != "" {
 		sources := []string{f.Source}
 		if f.Source == "" {
@@ -201,7 +182,7 @@ func (s *Store) spans(ctx context.Context, op string, f *driver.EventFilter) ([]
 				return nil, err
 			}
 		}
-		sql, args = s.sql.typeHours, []any{sources, f.Type, driver.OtherType, int32(maxHours)}
+		sql, args = s.sql.typeHours, []any{sources, f.Type, driver.OtherType, int32(walk.MaxHours)}
 	}
 	var hours []time.Time
 	err := readStep(ctx, s.pools.Admin, op, func(r Rows) error {

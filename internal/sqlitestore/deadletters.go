@@ -20,20 +20,15 @@ func (s *Store) DeadLetters(ctx context.Context, f *driver.MessageFilter) (*driv
 		return nil, err
 	}
 	defer release()
-	w.number = numberIn[driver.StateDead]
+	w.number = walk.DeadNumber
 	l := &walk.Listing[driver.DeadLetter]{
 		Edge:  w.letterEdge,
 		Match: w.letters,
 		Place: func(d *driver.DeadLetter) driver.MessageCursor {
-			return messageCursor(d.ReceivedAt, d.Key, d.MessageID)
+			return walk.Place(d.ReceivedAt, d.Key, d.MessageID)
 		},
 	}
-	var page *walk.Page[driver.DeadLetter]
-	if w.isPoint() || !w.needsEvent() {
-		page, err = walk.All(ctx, l, f.After, pageLimit(f.Limit))
-	} else {
-		page, err = walk.Read(ctx, l, f.After, pageLimit(f.Limit), boundsOf(driver.MessageRows, f.Scan, f.Text != ""))
-	}
+	page, err := walk.Messages(ctx, l, f, w.isPoint() || !w.needsEvent())
 	if err != nil {
 		return nil, err
 	}

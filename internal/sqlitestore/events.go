@@ -25,13 +25,12 @@ type eventWalk struct {
 	keys    []driver.Key // of the events that may have the id, if isKeyed
 	isKeyed bool
 	implied string // query for few keys that include those of all events; or ""
-	number  string // see numberIn; or ""
+	number  string // see walk.IndexedState
 }
 
 // Events implements driver.Store. Each of its steps reads for at most 5 s.
 func (s *Store) Events(ctx context.Context, f *driver.EventFilter) (*driver.EventPage, error) {
-	forText := f.Text != "" || f.TraceID != ""
-	release, err := s.search(opEvents, forText)
+	release, err := s.search(opEvents, f.Text != "" || f.TraceID != "")
 	if err != nil {
 		return nil, err
 	}
@@ -40,45 +39,16 @@ func (s *Store) Events(ctx context.Context, f *driver.EventFilter) (*driver.Even
 	if w.keys, w.isKeyed, err = s.lookUps(ctx, opEvents, f.Source, f.ID, f.Sources); err != nil {
 		return nil, err
 	}
-	state := f.State
-	if state == "" {
-		state = stateOfNote[f.Note]
-	}
-	if w.number = numberIn[state]; !w.isKeyed {
-		if w.implied, err = s.few(ctx, opEvents, fewRows, impliedBy[f.State]); err != nil {
+	if w.number = walk.IndexedState(f.State, f.Note); !w.isKeyed {
+		if w.implied, err = s.few(ctx, opEvents, walk.FewKeys, impliedBy[f.State]); err != nil {
 			return nil, err
 		}
 	}
-	page, err := w.read(ctx, forText)
-	if err != nil {
-		return nil, err
-	}
-	return &driver.EventPage{Events: page.Rows, Next: page.Next.Event, SearchedUntil: page.SearchedUntil}, nil
-}
-
-// read reads the page in steps, unless it finds all of its rows at once.
-func (w *eventWalk) read(ctx context.Context, forText bool) (*walk.Page[driver.Event], error) {
-	f := w.f
 	l := &walk.Listing[driver.Event]{
-		Edge:  w.edge,
-		Match: w.match,
-		Place: func(e *driver.Event) driver.MessageCursor {
-			return driver.MessageCursor{Event: driver.Cursor{ReceivedAt: e.ReceivedAt, Key: e.Key}}
-		},
+		Edge: w.edge, Match: w.match,
+		Spans: func(ctx context.Context) ([]walk.Span, error) { return s.spans(ctx, f) },
 	}
-	after, limit := driver.MessageCursor{Event: f.After}, pageLimit(f.Limit)
-	isFiltered := forText || f.Source+f.Type+f.State+f.Note+f.ID != ""
-	if w.isKeyed || w.implied != "" || !isFiltered {
-		return walk.All(ctx, l, after, limit)
-	}
-	if w.number == "" && walk.Skips(f.Source, f.Type, f.Since, f.Until) {
-		l.Spans = func(ctx context.Context) ([]walk.Span, error) { return w.s.spans(ctx, f) }
-	}
-	rows := driver.ScanRows
-	if f.State+f.Note != "" {
-		rows = driver.StateRows
-	}
-	return walk.Read(ctx, l, after, limit, boundsOf(rows, f.Scan, forText))
+	return walk.Events(ctx, l, f, w.isKeyed || w.implied != "", w.number)
 }
 
 func (w *eventWalk) edge(ctx context.Context, step walk.Step, n int) (driver.MessageCursor, int, error) {
@@ -157,15 +127,6 @@ var impliedBy = map[string]string{
 	driver.StatePending: `SELECT key FROM hookonce_event_state WHERE state = 0`,
 	driver.StateRunning: `SELECT event_key FROM hookonce_message WHERE state IN (0, 1)
 		UNION ALL SELECT key FROM hookonce_event_state WHERE state = 1`,
-}
-
-// numberIn holds the number of a state whose events and messages have an index in the order of the
-// listing.
-var numberIn = map[string]string{driver.StateDead: "3", driver.StateSkipped: "4"}
-
-// stateOfNote holds the state of events, or of one of their messages, that have a note.
-var stateOfNote = map[string]string{
-	driver.NoteDiscarded: driver.StateSkipped, driver.NoteReplacedByNew: driver.StateSkipped, driver.NoteStale: driver.StateSkipped,
 }
 
 // keyIn returns the condition that the key in column is one of n.

@@ -23,7 +23,7 @@ var (
 func (s *Store) ErrorGroups(ctx context.Context, f *driver.GroupFilter) (*driver.GroupPage, error) {
 	page := &driver.GroupPage{}
 	err := s.snapshot(ctx, "listing error groups", func(ctx context.Context, tx *sql.Tx) error {
-		w := groupWalk{tx: tx, filter: f, limit: pageLimit(f.Limit), budget: driver.GroupBudget, page: page}
+		w := groupWalk{tx: tx, filter: f, limit: driver.PageSize(f.Limit), budget: driver.GroupBudget, page: page}
 		if !f.After.Events && f.Source == "" {
 			if ended, err := w.walk(ctx, messageGroups, f.Destination, f.After); err != nil || !ended {
 				return err

@@ -127,7 +127,7 @@ func (s *Store) Jobs(ctx context.Context, f *driver.JobFilter) (*driver.JobPage,
 		c.add(`(created_at, id) < (?, ?)`, f.After.CreatedAt.UnixMicro(), f.After.ID)
 	}
 	page := &driver.JobPage{}
-	limit := pageLimit(f.Limit)
+	limit := driver.PageSize(f.Limit)
 	err := s.snapshot(ctx, "listing jobs", func(ctx context.Context, tx *sql.Tx) error {
 		query := `SELECT ` + jobColumns + ` FROM hookonce_job` + c.where() + ` ORDER BY created_at DESC, id DESC LIMIT ?`
 		rows, err := tx.QueryContext(ctx, query, append(c.args, limit+1)...) //nolint:sqlclosecheck // collectPage closes them

@@ -11,22 +11,6 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// fewRows is the most rows of a partial index that are sorted for one page of a listing. With more
-// rows, walking the events from the newest on finds a page sooner.
-const fewRows = 10_000
-
-// fewMessages is the most messages of all kinds that are looked up for one page of a listing. A
-// program with handlers alone has no messages, and would look for them among all events.
-const fewMessages = 1_000
-
-// pageLimit returns the number of rows of a page.
-func pageLimit(limit int) int {
-	if limit <= 0 {
-		return driver.DefaultLimit
-	}
-	return min(limit, driver.MaxLimit)
-}
-
 // clause builds a WHERE clause and its arguments.
 type clause struct {
 	all  []string

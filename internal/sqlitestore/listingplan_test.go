@@ -20,9 +20,9 @@ func TestPlansOfListings(t *testing.T) {
 	edge := func(query string, args []any) string { query, _ = edgeQuery(query, args); return query }
 	text := func(query string, _ []any) string { return query }
 	events := func(f driver.EventFilter) *eventWalk {
-		return &eventWalk{f: &f, number: numberIn[f.State], implied: impliedBy[f.State]}
+		return &eventWalk{f: &f, number: walk.IndexedState(f.State, ""), implied: impliedBy[f.State]}
 	}
-	messages := func(f driver.MessageFilter) *messageWalk { return &messageWalk{f: &f, number: numberIn[f.State]} }
+	messages := func(f driver.MessageFilter) *messageWalk { return &messageWalk{f: &f, number: walk.IndexedState(f.State, "")} }
 	dead := func(f driver.MessageFilter) *messageWalk { return &messageWalk{f: &f, number: "3"} }
 	open, _ := openMessages("d")
 	const (

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/walk"
@@ -115,14 +114,10 @@ func (s *Store) Messages(ctx context.Context, f *driver.MessageFilter) (*driver.
 		return nil, err
 	}
 	defer release()
-	state := f.State
-	if state == "" {
-		state = stateOfNote[f.Note]
-	}
-	if w.number = numberIn[state]; w.number == "" && !w.isPoint() {
-		most := fewMessages
+	if w.number = walk.IndexedState(f.State, f.Note); w.number == "" && !w.isPoint() {
+		most := walk.FewMessages
 		if w.few = `SELECT id FROM hookonce_message`; f.State == driver.StatePending || f.State == driver.StateSending {
-			most = fewRows
+			most = walk.FewKeys
 			w.few, w.fewArgs = openMessages(f.Destination)
 		}
 		if w.few, err = s.few(ctx, opMessages, most, w.few, w.fewArgs...); err != nil {
@@ -146,22 +141,15 @@ func openMessages(destination string) (query string, args []any) {
 }
 
 func (w *messageWalk) readMessages(ctx context.Context) (*walk.Page[driver.ListedMessage], error) {
-	f, limit := w.f, pageLimit(w.f.Limit)
+	f := w.f
 	l := &walk.Listing[driver.ListedMessage]{
 		Edge:  w.edge,
 		Match: w.match,
-		Place: func(m *driver.ListedMessage) driver.MessageCursor { return messageCursor(m.ReceivedAt, m.Key, m.ID) },
+		Place: func(m *driver.ListedMessage) driver.MessageCursor { return walk.Place(m.ReceivedAt, m.Key, m.ID) },
 	}
 	// The index on skipped messages does not have the destination.
 	ofIndex := w.number != "" && !w.needsEvent() && (f.Destination == "" || f.State == driver.StateDead)
-	if w.isPoint() || ofIndex {
-		return walk.All(ctx, l, f.After, limit)
-	}
-	return walk.Read(ctx, l, f.After, limit, boundsOf(driver.MessageRows, f.Scan, f.Text != ""))
-}
-
-func messageCursor(receivedAt time.Time, key driver.Key, id string) driver.MessageCursor {
-	return driver.MessageCursor{Event: driver.Cursor{ReceivedAt: receivedAt, Key: key}, ID: id}
+	return walk.Messages(ctx, l, f, w.isPoint() || ofIndex)
 }
 
 // edge implements Edge of [walk.Listing].
@@ -194,7 +182,7 @@ func (w *messageWalk) candidates(step walk.Step, n int) (query string, args []an
 func (w *messageWalk) indexPlaces(table, key, id string, step walk.Step, n int) (query string, args []any) {
 	var c clause
 	c.add(`state = ` + w.number)
-	if table == `hookonce_message` && w.number == numberIn[driver.StateDead] { // no other index has it
+	if table == `hookonce_message` && w.number == walk.DeadNumber { // no other index has it
 		c.equal(`destination`, w.f.Destination)
 	}
 	place := `received_at, ` + key + `, ` + id

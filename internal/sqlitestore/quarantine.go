@@ -78,7 +78,7 @@ func (s *Store) QuarantinedRequest(ctx context.Context, key driver.Key) (*driver
 // Quarantined implements driver.Store. It reads for at most 5 s.
 func (s *Store) Quarantined(ctx context.Context, f *driver.QuarantineFilter) (*driver.QuarantinePage, error) {
 	page := &driver.QuarantinePage{}
-	limit := pageLimit(f.Limit)
+	limit := driver.PageSize(f.Limit)
 	err := s.snapshot(ctx, "listing the quarantine", func(ctx context.Context, tx *sql.Tx) error {
 		query, args := quarantinedQuery(f)
 		rows, err := tx.QueryContext(ctx, query+` LIMIT ?`, append(args, limit+1)...)

@@ -77,7 +77,7 @@ func refusedQuery(f *driver.RefusedFilter) (query string, args []any) {
 // Refused implements driver.Store. It reads for at most 5 s.
 func (s *Store) Refused(ctx context.Context, f *driver.RefusedFilter) (*driver.RefusedPage, error) {
 	page := &driver.RefusedPage{}
-	limit := pageLimit(f.Limit)
+	limit := driver.PageSize(f.Limit)
 	err := s.snapshot(ctx, "listing refused requests", func(ctx context.Context, tx *sql.Tx) error {
 		query, args := refusedQuery(f)
 		rows, err := tx.QueryContext(ctx, query, append(args, limit+1)...)

@@ -26,22 +26,6 @@ func (s *Store) search(op string, forText bool) (release func(), err error) {
 	}
 }
 
-// boundsOf returns the bounds of a page that looks at so many rows, unless it searches for a text. scan
-// is driver.EventFilter.Scan.
-func boundsOf(rows, scan int, forText bool) walk.Bounds {
-	b := walk.Bounds{Rows: rows, First: 1_000, Most: 10_000}
-	switch {
-	case forText:
-		b = walk.Bounds{Rows: driver.TextRows, First: 100, Most: 10_000, Time: driver.TextTime}
-	case rows < driver.ScanRows: // each row costs more
-		b.First, b.Most = 200, 2_000
-	}
-	if scan > 0 {
-		b.Rows = min(scan, b.Rows)
-	}
-	return b
-}
-
 // step adds the condition that a row is within a step, on its columns for the time of the event and
 // its key.
 func (c *clause) step(s walk.Step, receivedAt, key string) {
@@ -119,9 +103,6 @@ const (
 		)
 		SELECT h.start FROM hour h
 		WHERE EXISTS (SELECT 1 FROM hookonce_type_rollup r WHERE r.start = h.start AND r.source = ?) LIMIT ?`
-
-	// maxHours is more than the hours that figures are kept.
-	maxHours = 2500
 )
 
 // column reads the only column of a query.
@@ -182,7 +163,7 @@ func (s *Store) spans(ctx context.Context, f *driver.EventFilter) (spans []walk.
 
 func matchingHours(ctx context.Context, tx *sql.Tx, f *driver.EventFilter) ([]int64, error) {
 	if f.Type == "" {
-		return column[int64](ctx, tx, selectSourceHours, f.Source, maxHours)
+		return column[int64](ctx, tx, selectSourceHours, f.Source, walk.MaxHours)
 	}
 	sources := []string{f.Source}
 	if f.Source == "" {
@@ -195,7 +176,7 @@ func matchingHours(ctx context.Context, tx *sql.Tx, f *driver.EventFilter) ([]in
 	for _, source := range sources {
 		// Types beyond the limit of an hour are counted as another type.
 		for _, kind := range []string{f.Type, driver.OtherType} {
-			starts, err := column[int64](ctx, tx, selectTypeHours, source, kind, maxHours)
+			starts, err := column[int64](ctx, tx, selectTypeHours, source, kind, walk.MaxHours)
 			if err != nil {
 				return nil, err
 			}

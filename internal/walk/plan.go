@@ -1,0 +1,95 @@
+package walk
+
+import (
+	"context"
+	"time"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+// The decisions about a listing that do not depend on the database.
+
+// BoundsOf returns the bounds of a page that looks at so many rows, unless it searches for a text. scan
+// is driver.EventFilter.Scan.
+func BoundsOf(rows, scan int, forText bool) Bounds {
+	b := Bounds{Rows: rows, First: 1_000, Most: 10_000}
+	switch {
+	case forText:
+		b = Bounds{Rows: driver.TextRows, First: 100, Most: 10_000, Time: driver.TextTime}
+	case rows < driver.ScanRows: // each row costs more
+		b.First, b.Most = 200, 2_000
+	}
+	if scan > 0 {
+		b.Rows = min(scan, b.Rows)
+	}
+	return b
+}
+
+const (
+	// FewKeys is the most keys of a state that are looked up for one page of a listing. With more keys,
+	// walking the events from the newest on finds a page sooner.
+	FewKeys = 10_000
+	// FewMessages is the most messages of all kinds that are looked up for one page of a listing. A
+	// program with handlers alone has no messages, and would look for them among all events.
+	FewMessages = 1_000
+	// MaxHours is more than the hours that figures are kept.
+	MaxHours = 2500
+)
+
+// stateOfNote holds the state of events, or of one of their messages, that have a note.
+var stateOfNote = map[string]string{
+	driver.NoteDiscarded: driver.StateSkipped, driver.NoteReplacedByNew: driver.StateSkipped, driver.NoteStale: driver.StateSkipped,
+}
+
+// The numbers of the states whose events and messages have an index in the order of the listing.
+const (
+	DeadNumber    = "3"
+	SkippedNumber = "4"
+)
+
+// IndexedState returns the number of the state that a filter selects, by its state or by its note, if
+// it is DeadNumber or SkippedNumber; otherwise "".
+func IndexedState(state, note string) string {
+	if state == "" {
+		state = stateOfNote[note]
+	}
+	return map[string]string{driver.StateDead: DeadNumber, driver.StateSkipped: SkippedNumber}[state]
+}
+
+// Place returns a place in a listing.
+func Place(receivedAt time.Time, key driver.Key, id string) driver.MessageCursor {
+	return driver.MessageCursor{Event: driver.Cursor{ReceivedAt: receivedAt, Key: key}, ID: id}
+}
+
+// Events reads a page of events. It sets l.Place, and ignores l.Spans where figures cannot help. isFew
+// says that an index finds all events that may match. number is IndexedState of the filter.
+func Events(ctx context.Context, l *Listing[driver.Event], f *driver.EventFilter, isFew bool, number string) (*driver.EventPage, error) {
+	l.Place = func(e *driver.Event) driver.MessageCursor { return Place(e.ReceivedAt, e.Key, "") }
+	forText := f.Text != "" || f.TraceID != ""
+	isFiltered := forText || f.Source+f.Type+f.State+f.Note+f.ID != ""
+	if number != "" || !Skips(f.Source, f.Type, f.Since, f.Until) {
+		l.Spans = nil
+	}
+	rows := driver.ScanRows
+	if f.State+f.Note != "" {
+		rows = driver.StateRows
+	}
+	page, err := read(ctx, l, driver.MessageCursor{Event: f.After}, f.Limit, isFew || !isFiltered, BoundsOf(rows, f.Scan, forText))
+	if err != nil {
+		return nil, err
+	}
+	return &driver.EventPage{Events: page.Rows, Next: page.Next.Event, SearchedUntil: page.SearchedUntil}, nil
+}
+
+// Messages reads a page of messages, or of dead letters. isFew says that an index finds the rows of the
+// page at once.
+func Messages[Row any](ctx context.Context, l *Listing[Row], f *driver.MessageFilter, isFew bool) (*Page[Row], error) {
+	return read(ctx, l, f.After, f.Limit, isFew, BoundsOf(driver.MessageRows, f.Scan, f.Text != ""))
+}
+
+func read[Row any](ctx context.Context, l *Listing[Row], after driver.MessageCursor, limit int, atOnce bool, b Bounds) (*Page[Row], error) {
+	if atOnce {
+		return All(ctx, l, after, driver.PageSize(limit))
+	}
+	return Read(ctx, l, after, driver.PageSize(limit), b)
+}
