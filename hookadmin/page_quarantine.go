@@ -3,10 +3,8 @@ package hookadmin
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"encoding/hex"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -71,16 +69,8 @@ func (h *handler) showQuarantinedPage(w http.ResponseWriter, r *http.Request) {
 	if _, ok := h.pageQuery(w, r, nil); !ok {
 		return
 	}
-	key, err := ParseQuarantineID(r.PathValue("id"))
-	if err != nil {
-		h.failStore(w, r, err)
-		return
-	}
-	ctx, cancel := context.WithTimeout(r.Context(), queryTimeout)
-	defer cancel()
-	found, err := h.store.QuarantinedRequest(ctx, key)
-	if err != nil {
-		h.failStore(w, r, fmt.Errorf("reading a quarantined request: %w", err))
+	found, ok := h.quarantined(w, r)
+	if !ok {
 		return
 	}
 	now := time.Now()

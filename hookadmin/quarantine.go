@@ -41,17 +41,26 @@ func (h *handler) listQuarantine(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, shape)
 }
 
-func (h *handler) showQuarantined(w http.ResponseWriter, r *http.Request) {
+// quarantined returns the request that the path names, or answers with an error and returns false.
+func (h *handler) quarantined(w http.ResponseWriter, r *http.Request) (*driver.QuarantinedRequest, bool) {
 	key, err := ParseQuarantineID(r.PathValue("id"))
 	if err != nil {
 		h.failStore(w, r, err)
-		return
+		return nil, false
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), queryTimeout)
 	defer cancel()
 	q, err := h.store.QuarantinedRequest(ctx, key)
 	if err != nil {
 		h.failStore(w, r, fmt.Errorf("reading a quarantined request: %w", err))
+		return nil, false
+	}
+	return q, true
+}
+
+func (h *handler) showQuarantined(w http.ResponseWriter, r *http.Request) {
+	q, ok := h.quarantined(w, r)
+	if !ok {
 		return
 	}
 	shape, err := NewQuarantinedRequest(q)
