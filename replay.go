@@ -118,7 +118,7 @@ type DeadLetters struct {
 	// Filter.Source is then the source of the events, and Filter.After is ignored.
 	EventIDs   []string
 	MessageIDs []string
-	// Operation is the id of the request, by which Undo finds a discard. At most 255 bytes without
+	// Operation is the id of the request. Undo finds a discard by it. At most 255 bytes without
 	// control characters; "" for a discard that cannot be undone.
 	Operation string
 	// Rate is the pace, evenly spaced. Defaults to DefaultReplayRate for ReplayDead, and to Unpaced

@@ -40,8 +40,8 @@ type PostgresOptions struct {
 	// Admin is the pool for listings, replays, checks and migrations, on the same database.
 	// Defaults to the store's pool.
 	Admin *sql.DB
-	// Search is the pool for searches for a text, of which at most driver.TextSearches run at once, on
-	// the same database. Defaults to Admin.
+	// Search is the pool for searches for a text, on the same database. At most driver.TextSearches run
+	// at once. Defaults to Admin.
 	Search *sql.DB
 	// Unconfirmed reports, and forgets, whether a connection of the driver got the warning that the
 	// server stopped waiting for its synchronous standbys: a notice whose routine is

@@ -22,7 +22,9 @@ func TestPlansOfListings(t *testing.T) {
 	events := func(f driver.EventFilter) *eventWalk {
 		return &eventWalk{f: &f, number: walk.IndexedState(f.State, ""), implied: impliedBy[f.State]}
 	}
-	messages := func(f driver.MessageFilter) *messageWalk { return &messageWalk{f: &f, number: walk.IndexedState(f.State, "")} }
+	messages := func(f driver.MessageFilter) *messageWalk {
+		return &messageWalk{f: &f, number: walk.IndexedState(f.State, "")}
+	}
 	dead := func(f driver.MessageFilter) *messageWalk { return &messageWalk{f: &f, number: "3"} }
 	open, _ := openMessages("d")
 	const (

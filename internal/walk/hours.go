@@ -6,7 +6,7 @@ import (
 )
 
 const (
-	// margin is the most by which the figures' clock is taken to differ from the events'.
+	// margin is the greatest assumed difference between the clocks of figures and of events.
 	margin = time.Minute
 	// inFull is the longest time that a listing reads in full, whatever the figures say of it.
 	inFull = 24 * time.Hour

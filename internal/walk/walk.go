@@ -24,7 +24,7 @@ type Listing[Row any] struct {
 	// Match returns the first rows of a step that match, at most n.
 	Match func(ctx context.Context, s Step, n int) ([]Row, error)
 	Place func(*Row) driver.MessageCursor
-	// Spans returns times outside of which no row matches, newest first. They do not overlap. nil means
+	// Spans returns the times that may hold matching rows, newest first. They do not overlap. nil means
 	// that nothing is known. Read calls it once, if the first step does not fill the page.
 	Spans func(ctx context.Context) ([]Span, error)
 }
