@@ -99,10 +99,14 @@ func listedGroups(t testing.TB, gateway *process, events int) []listedGroup {
 			api + "/dead-letters?type=absent", api + "/messages", api + "/messages?state=pending", api + "/messages?state=pending&destination=d3",
 			api + "/messages?state=sent&destination=d3", api + "/messages?state=sending", api + "/messages?state=dead&source=s3", api + "/messages?state=skipped",
 			api + "/messages?note=absent", api + "/messages?id=" + middle, api + "/messages?message_id=msg_1", api + "/quarantine", api + "/refused",
-			api + "/search?q=" + middle,
+			api + "/search?q=" + middle, api + "/errors", api + "/jobs", api + "/series?of=deliveries", api + "/series?of=types",
 		}},
 		{"an event", 0, []string{api + "/events/" + sourceOf(events/2) + "/" + middle}},
-		{"the slowest page", 0, []string{"/", "/sources"}},
+		{"the slowest page", 0, []string{
+			"/", "/events", "/events?state=dead&source=s3", "/events?type=absent", "/events/" + sourceOf(events/2) + "/" + middle,
+			"/dead-letters", "/dead-letters?source=s3", "/refused", "/quarantine", "/sources", "/sources/s3", "/destinations", "/destinations/d3",
+			"/jobs", "/search?q=" + middle,
+		}},
 		{"counts", 0, []string{api + "/stats", api + "/destinations"}},
 		{"/metrics", 50, []string{"/metrics"}},
 		{"a search for an absent text", 3000, []string{api + "/events?q=absent+text"}},
@@ -174,6 +178,7 @@ func fillListed(t testing.TB, dsn string, n int) {
 		execute(t, dsn, listedSQL(series, n)...)
 	}
 	execute(t, dsn, rebuild...)
+	execute(t, dsn, figuresSQL()...)
 	execute(t, dsn,
 		`INSERT INTO hookonce.type_rollup SELECT source, type, date_trunc('hour', received_at, 'UTC'), count(*) FROM hookonce.event GROUP BY 1, 2, 3`,
 		`INSERT INTO hookonce.quarantine SELECT sha256(int8send(i)), 's' || i % 10, sha256(int8send(i)), 0, '{}', '{}', 'no id', true, 1, now(), now() - i * interval '1 second'
@@ -209,6 +214,24 @@ func listedSQL(series string, n int) []string {
 				CASE i % 40 WHEN 4 THEN 'stale' ELSE '' END, CASE i % 40 WHEN 3 THEN 'the destination answered 500' END
 			FROM ` + series + ` WHERE i % 40 IN (1, 3, 4) OR i % 40 BETWEEN 5 AND 14`,
 	}
+}
+
+// figuresSQL returns the statements that store figures as gateways do: of each source and each destination
+// one row a minute for 48 hours, one an hour for 90 days and one a day for two years, by outcome.
+func figuresSQL() []string {
+	var statements []string
+	for _, span := range []struct {
+		resolution int
+		unit       string
+		n          int
+	}{{0, "minute", 48 * 60}, {1, "hour", 90 * 24}, {2, "day", 730}} {
+		statements = append(statements, fmt.Sprintf(`INSERT INTO hookonce.rollup
+			SELECT f.kind, %d, date_trunc('%s', now() - i * interval '1 %s', 'UTC'), f.prefix || k, f.label, 60, 10, 20, 20, 5, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
+			FROM generate_series(0::bigint, %d) i, generate_series(0, %d) k,
+				(VALUES (0, 's', 'ok'), (0, 's', 'duplicate'), (0, 's', 'refused'), (1, 's', 'signature'), (2, 'd', 'sent'), (2, 'd', 'failed'), (3, 's', ''), (4, 'd', 'messages'), (4, 'd', 'messages_age')) f(kind, prefix, label)`,
+			span.resolution, span.unit, span.unit, span.n-1, listedSources-1))
+	}
+	return statements
 }
 
 // dropIndexes drops all indexes of tables, and returns the statements that make them again.
