@@ -171,6 +171,7 @@ var rules = map[string]rule{
 	"examples/python":       {why: "a program in another language; of Go it has its test"},
 	"examples/node":         {why: "a program in another language; of Go it has its test"},
 	"internal/test/browser": {why: "it has no code; its tests see the dashboard of the program through a browser"},
+	"internal/test/pages":   {why: "it has no code; its tests follow the pages as readers do"},
 	"internal/test/e2e":     {why: "it knows the program by its outside alone"},
 	"internal/test/proof":   {why: "it has no code; its tests are programs such as users write"},
 	"bench":                 {why: "it has no code; its tests measure programs such as users write and run"},
@@ -194,7 +195,7 @@ var leanModules = map[string]string{
 // testSupport lists the packages that only tests may import: they would link the testing package into
 // users' programs.
 var testSupport = []string{
-	"internal/test/storetest", "hooktest", "bench", "internal/test/browser", "internal/test/dbtest", "internal/test/e2e", "internal/test/examplestest", "internal/test/proof", "internal/test/race", "internal/test/rig", "internal/test/sqltest", "internal/test/vectors",
+	"internal/test/storetest", "hooktest", "bench", "internal/test/browser", "internal/test/dbtest", "internal/test/e2e", "internal/test/examplestest", "internal/test/pages", "internal/test/proof", "internal/test/race", "internal/test/rig", "internal/test/sqltest", "internal/test/vectors",
 	"internal/test/deps",
 }
 

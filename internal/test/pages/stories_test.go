@@ -1,0 +1,200 @@
+package pages
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hookonce/hookonce/internal/test/dbtest"
+)
+
+// Programs around the snippets of pages.
+const (
+	inOwnTransaction = `package main
+
+import (
+	"context"
+	"log"
+	"net/http"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/hookpgx"
+	"github.com/hookonce/hookonce/provider"
+)
+
+type Invoice struct{ ID string }
+
+const markPaid = "UPDATE invoice SET paid = true WHERE id = $1"
+
+func serve(ctx context.Context, pool *pgxpool.Pool, secret string) error {
+	var err error
+%s
+	return err
+}
+
+func main() {}
+`
+	noticed = `package main
+
+import (
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/hookonce/hookonce/hooksql"
+)
+
+func open(config *pgx.ConnConfig) (*hooksql.PostgresStore, error) {
+%s
+	return store, err
+}
+
+func main() {}
+`
+	withSource = `database: sqlite:hookonce.db
+sources: {gh: {provider: github, secrets: ["${GH_SECRET}"]}}
+%s`
+)
+
+var stories = map[string]story{
+	"README.md": {
+		steps: map[string]step{
+			"go test ./...":           {left: "it is the command that runs this test"},
+			"db := hookpgx.New(pool)": {around: inOwnTransaction},
+			"go run ./cmd/hookonce send http://127.0.0.1:8080/webhooks/gh --provider github --secret a-secret-of-16-bytes-or-more --type issues --id d1 --duplicate 1": {want: `(?s)"ok".*"duplicate"`},
+		},
+	},
+	"docs/admin-api.md": {
+		ready:   func(t *testing.T, w *world) { w.serveLetters(t) },
+		replace: []string{"seconds=30", "seconds=1", "$TOKEN", "x"},
+		steps: map[string]step{
+			"GET  /api/v1/events?source=&type=&state=&note=&id=&q=&since=&until=&limit=&cursor=": {left: "the tests of hookadmin hold the routes and their parameters against the OpenAPI document"},
+			"event: attempt": {left: "the tests of the stream hold the shape of an entry"},
+		},
+	},
+	"docs/architecture.md": {
+		steps: map[string]step{"sender                                                                    destination": {left: "a drawing"}},
+	},
+	"docs/commands.md": {
+		ready: letters,
+		each:  true,
+		steps: map[string]step{
+			"TIME          WHERE    TYPE          EVENT ID  OUTCOME        TOOK":            {left: "the tests of events tail hold its rows"},
+			"hookonce verify --provider stripe --secret file:secret.txt --at 1700000000 \\": {left: "the test of its script has the whole signature"},
+			"hookonce send http://127.0.0.1:8080/webhooks/stripe --provider stripe --secret whsec_test --type invoice.paid": {
+				before: func(t *testing.T, w *world) {
+					w.start(t, "hookonce serve --source stripe=stripe:whsec_test", w.ports["127.0.0.1:8080"])
+				},
+			},
+		},
+	},
+	"docs/deploying.md": {
+		ready: letters,
+		each:  true,
+		steps: map[string]step{
+			"allow_unsafe: [fsync]":                      {around: withSource},
+			"trusted_proxies: [10.0.0.0/8, 2001:db8::5]": {around: withSource},
+		},
+	},
+	"docs/destinations.md": {
+		steps: map[string]step{
+			"destinations:":                       {around: strings.Replace(withSource, "gh: {provider: github", "stripe: {provider: stripe", 1)},
+			"body.livemode and body.amount > 100": {left: "the tests of routes evaluate conditions"},
+		},
+	},
+	"docs/getting-started.md": {
+		steps: map[string]step{
+			"./hookonce events list":                  {want: `d1 .*running`},
+			"./hookonce events show gh d1":            {want: `done`},
+			"./hookonce events replay gh d1":          {code: 2, want: `--as-new`},
+			"./hookonce events replay gh d1 --as-new": {want: `.`},
+			"database: sqlite:hookonce.db":            {before: func(t *testing.T, w *world) { w.stopAll(t) }},
+			"./hookonce dlq list":                     {want: `d2`},
+			"./hookonce dlq replay gh d2":             {before: func(_ *testing.T, w *world) { w.application() }},
+		},
+	},
+	"docs/library.md": {
+		steps: map[string]step{"config.OnNotice = func(conn *pgconn.PgConn, notice *pgconn.Notice) {": {around: noticed}},
+	},
+	"docs/replay.md": {
+		ready: letters,
+		each:  true,
+	},
+	"docs/runbook.md": {ready: letters, each: true},
+	"docs/settings.md": {
+		replace: []string{"gh=github:SECRET", "gh=github:" + secret},
+		steps:   map[string]step{"hookonce serve --source gh=github:SECRET --forward app=http://127.0.0.1:3000/hooks": {before: withoutSettings}},
+	},
+	"docs/sources.md": {
+		steps: map[string]step{"hookonce sources arm NAME": {left: "it waits for a provider; the tests of sources arm send the secret"}},
+	},
+	"docs/traces.md": {ready: letters},
+	"examples/README.md": {
+		ready: shop,
+		steps: map[string]step{"deliver() {": {want: `(?s)"duplicate".*\S`}},
+	},
+}
+
+// withoutSettings removes the settings of an earlier block.
+func withoutSettings(t *testing.T, w *world) {
+	t.Helper()
+	if err := os.Remove(filepath.Join(w.folder, "hookonce.yaml")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// shop lets the shop of examples/ listen where deliveries of the page go.
+func shop(t *testing.T, w *world) {
+	t.Helper()
+	w.env = append(w.env, "LISTEN="+w.ports["127.0.0.1:8080"])
+	dbtest.Need(t, func() error {
+		_, err := exec.LookPath("curl")
+		if err == nil {
+			_, err = exec.LookPath("openssl")
+		}
+		return err
+	}, "curl", "openssl")
+}
+
+// letters prepares a folder with settings and a database. Of the source stripe, evt_1 and evt_2 have
+// dead letters for billing.
+func letters(t *testing.T, w *world) {
+	t.Helper()
+	w.serveLetters(t)
+	w.stopAll(t)
+}
+
+// serveLetters is as letters, and the gateway still runs.
+func (w *world) serveLetters(t *testing.T) {
+	t.Helper()
+	w.write(t, "hookonce.yaml", fmt.Sprintf(`database: sqlite:hookonce.db
+sources: {stripe: {provider: stripe, secrets: [%s]}}
+destinations: {billing: {url: "http://127.0.0.1:3000/", retry: {attempts: 1}}}
+routes: [{name: billing, sources: [stripe], to: billing}]
+`, secret))
+	w.start(t, "./hookonce serve", w.ports["127.0.0.1:8080"])
+	for _, id := range []string{"evt_1", "evt_2"} {
+		out, code := w.run(t, w.here(t, "hookonce send http://127.0.0.1:8080/webhooks/stripe --provider stripe --type invoice.paid --secret "+secret+" --id "+id))
+		if code != 0 {
+			t.Fatalf("exit code %d\n%s", code, out)
+		}
+	}
+	eventually(t, func() error {
+		if found := w.get(t, "/api/v1/dead-letters"); strings.Count(found, `"message_id"`) != 2 {
+			return fmt.Errorf("want two dead letters: %s", found)
+		}
+		return nil
+	})
+	id := messageID.FindStringSubmatch(w.get(t, "/api/v1/dead-letters"))
+	w.replace = append(slices.Clip(w.replace), "MESSAGE_ID", id[1])
+}
+
+var messageID = regexp.MustCompile(`"message_id":"([^"]+)"`)

@@ -1,0 +1,241 @@
+package pages
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const (
+	patience    = 60 * time.Second
+	stopTimeout = 30 * time.Second
+)
+
+// world is a folder in which a reader follows a page. Its ports stand for those of the page, so that
+// nothing else on this machine is disturbed.
+type world struct {
+	folder  string
+	bin     string            // programs built for readers, before the PATH
+	env     []string          // set by export
+	ports   map[string]string // the address on the page → the one here
+	replace []string          // pairs: a text on the page, and what stands for it here
+	running []*process
+	// application starts the program that the page showed last.
+	application func()
+}
+
+// process is a server that a page starts.
+type process struct {
+	cmd    *exec.Cmd
+	out    output
+	exited chan struct{}
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{folder: t.TempDir(), bin: t.TempDir(), ports: make(map[string]string)}
+	for _, port := range []string{"8080", "8081", "3000", "9000"} {
+		w.ports["127.0.0.1:"+port] = freeAddress(t)
+	}
+	// serve listens on the ports of this world; everything else is as the reader types it.
+	wrapper := fmt.Sprintf("#!/bin/sh\nif [ \"$1\" = serve ]; then shift; set -- serve --listen %s --admin-listen %s \"$@\"; fi\nexec %s \"$@\"\n",
+		w.ports["127.0.0.1:8080"], w.ports["127.0.0.1:8081"], program(t))
+	for _, folder := range []string{w.bin, w.folder} {
+		if err := os.WriteFile(filepath.Join(folder, "hookonce"), []byte(wrapper), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() { w.stopAll(t) })
+	return w
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// here returns a text of the page with the addresses and programs of this world.
+func (w *world) here(t *testing.T, text string) string {
+	t.Helper()
+	var pairs []string
+	for there, here := range w.ports {
+		pairs = append(pairs, there, here)
+	}
+	pairs = append(pairs, "go run ./cmd/hookonce", "hookonce", "go build ./cmd/hookonce", "true")
+	text = strings.NewReplacer(append(w.replace, pairs...)...).Replace(text)
+	return goRun.ReplaceAllStringFunc(text, func(command string) string { return w.build(t, strings.TrimPrefix(command, "go run ")) })
+}
+
+var goRun = regexp.MustCompile(`go run \./[a-z/]+`)
+
+// build builds a package of the repository and returns the path of the program.
+func (w *world) build(t *testing.T, pkg string) string {
+	t.Helper()
+	binary := filepath.Join(w.bin, filepath.Base(pkg))
+	cmd := exec.Command("go", "build", "-o", binary, pkg)
+	cmd.Dir = repository
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("go build %s: %v\n%s", pkg, err, out)
+	}
+	return binary
+}
+
+// command returns a shell that runs a script in the folder of this world.
+func (w *world) command(ctx context.Context, script string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", script)
+	cmd.Dir = w.folder
+	cmd.Env = append([]string{"PATH=" + w.bin + ":" + os.Getenv("PATH"), "HOME=" + w.folder, "LC_ALL=C.UTF-8", "TZ=UTC"}, w.env...)
+	// A shell and its children are one process group, so that nothing stays behind.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = stopTimeout
+	return cmd
+}
+
+// run runs a script and returns its output and exit code.
+func (w *world) run(t *testing.T, script string) (out string, code int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	text, err := w.command(ctx, script).CombinedOutput()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatalf("%s: %v\n%s", script, err, text)
+	}
+	if exit != nil {
+		code = exit.ExitCode()
+	}
+	return string(text), code
+}
+
+// export keeps the variables that a script exports, for the scripts after it.
+func (w *world) export(script string) {
+	for _, command := range commandsOf(script) {
+		rest, ok := strings.CutPrefix(command, "export ")
+		for ok && rest != "" {
+			var one string
+			one, rest, _ = strings.Cut(rest, " ")
+			w.env = append(w.env, one)
+		}
+	}
+}
+
+// start runs a script whose last command is a server, and waits until it answers on an address.
+func (w *world) start(t *testing.T, script, address string) {
+	t.Helper()
+	p := &process{cmd: w.command(context.WithoutCancel(t.Context()), script), exited: make(chan struct{})}
+	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		_ = p.cmd.Wait() // the log tells
+		close(p.exited)
+	}()
+	w.running = append(w.running, p)
+	eventually(t, func() error {
+		select {
+		case <-p.exited:
+			t.Fatalf("%s ended\n%s", script, p.out.String())
+		default:
+		}
+		conn, err := net.DialTimeout("tcp", address, time.Second)
+		if err != nil {
+			return err
+		}
+		return conn.Close()
+	})
+}
+
+// stopAll ends the servers as Ctrl-C does.
+func (w *world) stopAll(t *testing.T) {
+	t.Helper()
+	for _, p := range w.running {
+		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGINT) // it may have ended
+		select {
+		case <-p.exited:
+		case <-time.After(stopTimeout):
+			_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
+			<-p.exited
+			t.Errorf("%s did not end within %s\n%s", p.cmd, stopTimeout, p.out.String())
+		}
+		if t.Failed() {
+			t.Logf("%s\n%s", p.cmd, p.out.String())
+		}
+	}
+	w.running = nil
+}
+
+// write writes a file that the page tells the reader to save.
+func (w *world) write(t *testing.T, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(w.folder, name), []byte(w.here(t, text)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// get returns the answer of the admin API of the gateway of this world.
+func (w *world) get(t *testing.T, path string) string {
+	t.Helper()
+	resp, err := http.Get("http://" + w.ports["127.0.0.1:8081"] + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
+}
+
+// eventually calls check until it returns nil.
+func eventually(t *testing.T, check func() error) {
+	t.Helper()
+	deadline := time.After(patience)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for err := check(); err != nil; err = check() {
+		select {
+		case <-deadline:
+			t.Fatal(err)
+		case <-tick.C:
+		}
+	}
+}
+
+// output is what a process has printed.
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
