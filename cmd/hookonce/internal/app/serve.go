@@ -26,6 +26,9 @@ type Options struct {
 	// nil, the settings are never reloaded.
 	Hangups <-chan os.Signal
 	Reload  func() (*config.Settings, error)
+	// Serving, if not nil, is called once, when both listeners answer. Its arguments are addresses of
+	// theirs for programs on this machine: http://HOST:PORT.
+	Serving func(public, admin string)
 }
 
 // Serve runs the gateway until ctx ends, and then stops it gracefully. It returns nil if every open
@@ -196,6 +199,9 @@ func (g *gateway) run(ctx context.Context) error {
 	}
 	g.log.Info("serving webhooks", "listen", g.public.Addr().String())
 	g.log.Info("serving the admin API and the dashboard", "admin", g.admin.Addr().String())
+	if g.options.Serving != nil {
+		g.options.Serving(localURL(g.public), localURL(g.admin))
+	}
 
 	var cause error
 	for serving := true; serving; {

@@ -43,8 +43,8 @@ func (p *program) configCheckCommand() *cobra.Command {
 			return &app.Error{Err: errors.New("the settings cannot be used"), Remedy: "fix the faults listed on the standard output"}
 		case file == "" && p.variable("HOOKONCE_CONFIG") == "" && !exists(config.DefaultFile):
 			return &app.Error{
-				Err:    fmt.Errorf("no %s here, and no other settings file is named", config.DefaultFile),
-				Remedy: "hookonce config check FILE; to start without a file: " + serveExample,
+				Err:    fmt.Errorf("no %s here", config.DefaultFile),
+				Remedy: "hookonce init, which writes one; or hookonce config check FILE",
 			}
 		}
 		fmt.Fprintln(p.stdout, "ok")
@@ -58,6 +58,3 @@ func exists(path string) bool {
 	_, err := os.Stat(path)
 	return !errors.Is(err, os.ErrNotExist)
 }
-
-// serveExample is a command that needs no settings file.
-const serveExample = "hookonce serve --source gh=github:SECRET --forward app=http://127.0.0.1:3000/hooks"

@@ -29,14 +29,16 @@ type gateway struct {
 	cmd           *exec.Cmd
 	public, admin string
 	exited        chan struct{}
-	stderr        *bytes.Buffer // complete once exited is closed
+	// Both are complete once exited is closed.
+	stdout, stderr *bytes.Buffer
 }
 
 // startGateway starts a gateway in dir, on free ports, and waits until it listens.
 func startGateway(t *testing.T, dir string, args ...string) *gateway {
 	t.Helper()
 	args = append([]string{"serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}, args...)
-	g := &gateway{cmd: exec.Command("hookonce", args...), exited: make(chan struct{}), stderr: new(bytes.Buffer)}
+	g := &gateway{cmd: exec.Command("hookonce", args...), exited: make(chan struct{}), stdout: new(bytes.Buffer), stderr: new(bytes.Buffer)}
+	g.cmd.Stdout = g.stdout
 	g.cmd.Dir, g.cmd.Env = dir, append(os.Environ(), raceEnv())
 	pipe, err := g.cmd.StderrPipe()
 	if err != nil {

@@ -35,12 +35,17 @@ func (p *program) newLogger(cmd *cobra.Command, f *logFlags) (*slog.Logger, erro
 	}
 	options := &slog.HandlerOptions{Level: level}
 	switch {
-	case f.format == logText, f.format == logAuto && isTerminal(p.stderr):
-		return slog.New(slog.NewTextHandler(p.stderr, options)), nil
-	case f.format == logJSON, f.format == logAuto:
+	case f.format != logAuto && f.format != logText && f.format != logJSON:
+		return nil, newUsageError(cmd, fmt.Errorf("--log-format: %q is none of text, json and auto", f.format))
+	case f.isJSON(p.stderr):
 		return slog.New(slog.NewJSONHandler(p.stderr, options)), nil
 	}
-	return nil, newUsageError(cmd, fmt.Errorf("--log-format: %q is none of text, json and auto", f.format))
+	return slog.New(slog.NewTextHandler(p.stderr, options)), nil
+}
+
+// isJSON reports whether the log on w is JSON.
+func (f *logFlags) isJSON(w io.Writer) bool {
+	return f.format == logJSON || f.format == logAuto && !isTerminal(w)
 }
 
 // isTerminal reports whether w is a character device, which for a command's output means a

@@ -160,18 +160,47 @@ func readEvents(s *sample.Sender, req *verify.Request) (events []provider.Event,
 	return events, unusable
 }
 
+// ownSignature is the JSON of --signature.
+type ownSignature struct {
+	Header         string     `json:"header"`
+	Algorithm      string     `json:"algorithm,omitempty"`
+	Encoding       string     `json:"encoding,omitempty"`
+	Prefix         string     `json:"prefix,omitempty"`
+	Content        string     `json:"content,omitempty"`
+	Format         string     `json:"format,omitempty"`
+	Keys           []string   `json:"keys,omitempty"`
+	SecretEncoding string     `json:"secret_encoding,omitempty"`
+	Timestamp      *ownTiming `json:"timestamp,omitempty"`
+}
+
+type ownTiming struct {
+	At        string `json:"at"`
+	Format    string `json:"format,omitempty"`
+	Tolerance string `json:"tolerance,omitempty"`
+}
+
+// signatureJSON returns the value of --signature for a scheme of the settings.
+func signatureJSON(s *verify.Scheme) string {
+	own := ownSignature{
+		Header: s.Header, Algorithm: s.Algorithm, Encoding: s.Encoding, Prefix: s.Prefix,
+		Content: s.Content, Format: s.Format, Keys: s.SignatureKeys, SecretEncoding: s.SecretEncoding,
+	}
+	if t := s.Timestamp; t != nil {
+		own.Timestamp = &ownTiming{At: t.At, Format: t.Format}
+		if t.Tolerance > 0 {
+			own.Timestamp.Tolerance = t.Tolerance.String()
+		}
+	}
+	raw, _ := json.Marshal(own) // texts always encode
+	return string(raw)
+}
+
 // ownScheme reads --signature, which has the keys of the settings.
 func (f *senderFlags) ownScheme() (*verify.Scheme, error) {
 	if f.signature == "" {
 		return nil, nil
 	}
-	var own struct {
-		Header, Algorithm, Encoding, Prefix, Content, Format string
-
-		Keys           []string
-		SecretEncoding string `json:"secret_encoding"`
-		Timestamp      *struct{ At, Format, Tolerance string }
-	}
+	var own ownSignature
 	dec := json.NewDecoder(strings.NewReader(f.signature))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&own); err != nil {

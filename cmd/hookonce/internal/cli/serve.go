@@ -22,7 +22,10 @@ func (p *program) serveCommand() *cobra.Command {
 			"SIGTERM or SIGINT stops it gracefully, within 30 seconds unless shutdown_delay\n" +
 			"asks for more. A second signal kills it at once, which loses no acknowledged\n" +
 			"event. SIGHUP reloads sources, destinations and routes. If the new settings are\n" +
-			"wrong, the old ones stay in force.",
+			"wrong, the old ones stay in force.\n\n" +
+			"Once it serves, stdout has its addresses and a command to try: as text, or as\n" +
+			"one line of JSON if stdout is no terminal and the log is JSON. The log goes to\n" +
+			"stderr.",
 		Example: "  hookonce serve --source gh=github:SECRET \\\n    --forward app=http://127.0.0.1:3000/hooks",
 		Args:    noArgs,
 	}
@@ -51,6 +54,7 @@ func (p *program) serveCommand() *cobra.Command {
 		build := buildVersions()
 		return app.Serve(ctx, &app.Options{
 			Settings: settings, Logger: logger, Hangups: hangups, Reload: load, Version: build.Version, Revision: build.Revision,
+			Serving: func(public, admin string) { p.printBanner(&banner{settings, public, admin}, &logs) },
 		})
 	}
 	return cmd

@@ -2,7 +2,6 @@ package cli_test
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -12,39 +11,18 @@ import (
 	"syscall"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/hookonce/hookonce/driver"
 )
 
 // onTerminal runs a command whose stdout is a terminal with this many columns, and returns its output.
 func onTerminal(t *testing.T, dir string, columns int, env []string, args ...string) string {
 	t.Helper()
-	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	master, terminal := openTerminal(t, columns)
 	defer master.Close()
-	fd := int(master.Fd())
-	if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
-		t.Fatal(err)
-	}
-	number, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: uint16(columns)}); err != nil {
-		t.Fatal(err)
-	}
-	terminal, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
 	cmd := exec.Command("hookonce", args...)
 	cmd.Dir, cmd.Env = dir, append(append(os.Environ(), raceEnv(), "TERM=xterm", "NO_COLOR="), env...)
 	cmd.Stdout, cmd.Stderr = terminal, os.Stderr
-	err = cmd.Start()
-	if err := errors.Join(err, terminal.Close()); err != nil {
+	if err := errors.Join(cmd.Start(), terminal.Close()); err != nil {
 		t.Fatal(err)
 	}
 	text, err := io.ReadAll(master)

@@ -19,6 +19,7 @@ type Fault struct {
 	Path    string
 	Message string
 	Hint    string // the remedy; "" if the message holds it
+	Unset   string // the name of the variable, if the fault is that it is not set
 	// AtStart marks a warning that the engine also gives, each time it is set up.
 	AtStart bool
 	// InStatus marks a warning that the status of a source also shows, so that a page need not show

@@ -46,8 +46,21 @@ type Settings struct {
 
 	// Engine is the configuration of the engine: sources, destinations and routes. Its Logger is not set.
 	Engine hookonce.Config
+	// Named holds, by the name of the source, the variables and files that hold its values. Sources
+	// without any are not in it.
+	Named map[string]Named
 
 	Warnings []Fault // sorted by position
+}
+
+// Named are values of a source in the form in which the settings name them without showing them:
+// ${NAME} for a variable, file:PATH for a file. "" stands for every other form, for example the secret
+// itself.
+type Named struct {
+	Secret  string // the first one
+	URL     string
+	EventID string
+	Params  map[string]string
 }
 
 // Admin is the listener of the API, the dashboard and the metrics.

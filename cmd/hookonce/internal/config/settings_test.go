@@ -95,6 +95,10 @@ func TestLoadEverything(t *testing.T) {
 		AllowUnsafe:   []string{"fsync"},
 		ShutdownDelay: 5 * time.Second,
 		Engine:        fullEngine(),
+		Named: map[string]Named{
+			"pay":  {Secret: "${PAY_SECRET}"},
+			"bank": {Params: map[string]string{"secret": "file:secret"}},
+		},
 	}
 	ignored := cmpopts.IgnoreFields(Settings{}, "Warnings")
 	opaque := cmp.Options{

@@ -161,6 +161,61 @@ func (r *sourceReader) readSecrets(m mapping) givenSecrets {
 	return g
 }
 
+// name records the variables and files of a source.
+func (r *sourceReader) name(source string, g givenSecrets, m mapping) {
+	named := Named{URL: m.get("url").reference()}
+	if g.list != nil && len(g.list.items) > 0 {
+		named.Secret = g.list.items[0].reference()
+	}
+	for _, f := range m.get("event").children() {
+		if f.key == "id" {
+			named.EventID = f.value.reference()
+		}
+	}
+	for _, f := range m.get("params").children() {
+		if reference := f.value.reference(); reference != "" {
+			named.Params = with(named.Params, f.key, reference)
+		}
+	}
+	if named.Secret+named.URL+named.EventID != "" || named.Params != nil {
+		r.references = with(r.references, source, named)
+	}
+}
+
+// with sets an entry of m, which may be nil.
+func with[V any](m map[string]V, key string, value V) map[string]V {
+	if m == nil {
+		m = make(map[string]V)
+	}
+	m[key] = value
+	return m
+}
+
+// children returns the fields of n, which may be nil.
+func (n *node) children() []field {
+	if n == nil {
+		return nil
+	}
+	return n.fields
+}
+
+// reference returns the value of n if it names a variable or a file, and no more: ${NAME} without a
+// default, or file:PATH. It returns "" otherwise.
+func (n *node) reference() string {
+	if n == nil {
+		return ""
+	}
+	inside, isVariable := strings.CutPrefix(n.raw, "${")
+	inside, closed := strings.CutSuffix(inside, "}")
+	switch {
+	case isVariable && closed && !n.literal && validVariable(inside):
+		return n.raw
+	case strings.HasPrefix(n.raw, "file:") && (n.literal || !strings.Contains(n.raw, "$")):
+		return n.raw
+	}
+	return ""
+}
+
 // secrets checks the given secrets and keys with v, whose scheme belongs to spec.
 func (r *sourceReader) secrets(s *hookonce.Source, n *node, g givenSecrets, v *verify.Verifier, scheme *verify.Scheme, spec *provider.Spec) {
 	if !v.NeedsKeys() {

@@ -72,6 +72,7 @@ func (r *sourceReader) source(name string, n *node) hookonce.Source {
 	}
 	r.consume(&s, m.get("consume"))
 	given := r.readSecrets(m)
+	r.name(name, given, m)
 	if spec := r.provider(n, m.get("provider")); spec != nil {
 		s.Provider = spec.Name
 		r.ofProvider(&s, n, m, spec, given)

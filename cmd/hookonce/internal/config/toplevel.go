@@ -108,6 +108,7 @@ func (l *loader) settings(root *node, flags *Flags) *Settings {
 	s.Engine.Sources = l.sources(&sourceReader{
 		loader: l, window: s.Engine.DedupeWindow, windowNode: window, sqlite: sqlite,
 	}, top.get("sources"), flagSources)
+	s.Named = l.references
 	r := &routeReader{loader: l, config: &s.Engine, destinations: make(map[string]bool), routes: make(map[string]bool)}
 	r.read(top.get("destinations"), top.get("routes"))
 	r.forwards(flags.Forwards)

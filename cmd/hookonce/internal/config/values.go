@@ -22,6 +22,8 @@ type loader struct {
 
 	checkPostgres func(url string) error // LoadOptions.CheckPostgres
 
+	references map[string]Named // Settings.Named
+
 	faults   []Fault
 	warnings []Fault
 }
@@ -286,6 +288,7 @@ func (l *loader) variable(n *node, inside string) (string, bool) {
 		return fallback, true
 	case !set:
 		l.faultHint(n, "or give it a default: ${"+name+":-...}", "the variable %s is not set", name)
+		l.faults[len(l.faults)-1].Unset = name
 	}
 	return "", set
 }
