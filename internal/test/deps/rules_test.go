@@ -118,10 +118,14 @@ var rules = map[string]rule{
 		within: []string{".", "driver", "hookadmin", "internal/limit"},
 		why:    "a client of the admin API: it knows its shapes and errors, and no store",
 	},
+	"cmd/hookonce/internal/probe": {
+		within: []string{"provider", "verify", "internal/locate", "internal/sample"},
+		why:    "it knows receivers by their outside alone",
+	},
 	"cmd/hookonce/internal/cli": {
 		within: []string{
 			".", "driver", "provider", "verify", "hookadmin", "hookmigrate", "cmd/hookonce/internal/adminclient", "cmd/hookonce/internal/app",
-			"cmd/hookonce/internal/config", "internal/locate", "internal/sample",
+			"cmd/hookonce/internal/config", "cmd/hookonce/internal/probe", "internal/locate", "internal/sample",
 		},
 		modules: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/jedib0t/go-pretty/v6", "github.com/schollz/progressbar/v3", "golang.org/x/term"},
 		why:     "commands: they read flags and print; the work is done elsewhere",

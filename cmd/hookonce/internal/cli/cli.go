@@ -77,6 +77,7 @@ func (p *program) rootCommand() *cobra.Command {
 		p.providersCommand(),
 		p.verifyCommand(),
 		p.sendCommand(),
+		p.probeCommand(),
 		p.pruneCommand(),
 		p.migrateCommand(),
 		p.doctorCommand(),

@@ -3,7 +3,6 @@ package cli
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -137,17 +136,8 @@ func (p *program) newSending(f *sendFlags, target string) (*sending, error) {
 	if s.sender, hinted = sender.WithHints(); hinted {
 		fmt.Fprintf(p.stderr, "Note: the id is written to %s, which is unconfirmed: a source must set event.id\n", s.sender.Rules.ID)
 	}
-	if s.target, err = f.checkURL("URL", target); err != nil {
+	if s.target, s.url, err = f.target(target); err != nil {
 		return nil, err
-	}
-	public := *s.target
-	public.RawQuery, public.Fragment, public.User = "", "", nil
-	s.url = public.String()
-	if f.url != "" {
-		if _, err := f.checkURL("--url", f.url); err != nil {
-			return nil, err
-		}
-		s.url = f.url
 	}
 	if s.header, err = f.header(); err != nil {
 		return nil, err
@@ -200,28 +190,10 @@ func (f *sendFlags) checkSigning(s *sample.Sender) error {
 // signingKey returns the key to sign with. If none is given and receivers need only a public key,
 // it generates a pair.
 func (p *program) signingKey(f *sendFlags, s *sample.Sender) (verify.Key, error) {
+	key, given, err := f.givenKey(s)
 	v := s.Verifier
-	switch {
-	case !v.NeedsKeys():
-		if f.key != "" || len(f.secrets) > 0 {
-			return verify.Key{}, f.usage("provider %s is unsigned: it has neither --secret nor --key", s.Spec.Name)
-		}
-		return verify.Key{}, nil
-	case f.key != "" && !v.PublicKey():
-		return verify.Key{}, f.usage("--key: scheme %s of provider %s signs with a shared secret: use --secret", s.Scheme.ID, s.Spec.Name)
-	case f.key != "":
-		return f.readKey(v)
-	case len(f.secrets) > 0:
-		keys, err := f.readSecrets(v)
-		if errors.Is(err, verify.ErrZeroSecret) {
-			err = f.usage("--secret: %w", err)
-		}
-		if err != nil {
-			return verify.Key{}, err
-		}
-		return keys[0], nil
-	case !v.PublicKey():
-		return verify.Key{}, f.usage("--secret is missing")
+	if err != nil || given || !v.NeedsKeys() {
+		return key, err
 	}
 	private, public, err := v.GenerateKey()
 	if err != nil {

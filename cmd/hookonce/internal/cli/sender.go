@@ -265,6 +265,36 @@ func (f *senderFlags) readSecrets(v *verify.Verifier) ([]verify.Key, error) {
 	return keys, nil
 }
 
+// givenKey returns the key of --secret or --key to sign with. given is false if there is neither, and
+// receivers need only a public key.
+func (f *senderFlags) givenKey(s *sample.Sender) (key verify.Key, given bool, err error) {
+	v := s.Verifier
+	switch {
+	case !v.NeedsKeys():
+		if f.key != "" || len(f.secrets) > 0 {
+			return key, false, f.usage("provider %s is unsigned: it has neither --secret nor --key", s.Spec.Name)
+		}
+		return key, false, nil
+	case f.key != "" && !v.PublicKey():
+		return key, false, f.usage("--key: scheme %s of provider %s signs with a shared secret: use --secret", s.Scheme.ID, s.Spec.Name)
+	case f.key != "":
+		key, err = f.readKey(v)
+		return key, true, err
+	case len(f.secrets) > 0:
+		keys, err := f.readSecrets(v)
+		if errors.Is(err, verify.ErrZeroSecret) {
+			err = f.usage("--secret: %w", err)
+		}
+		if err != nil {
+			return key, false, err
+		}
+		return keys[0], true, nil
+	case !v.PublicKey():
+		return key, false, f.usage("--secret is missing")
+	}
+	return key, false, nil
+}
+
 // readKey reads the key from the file that --key names.
 func (f *senderFlags) readKey(v *verify.Verifier) (verify.Key, error) {
 	text, err := readKeyFile(f.key)
@@ -313,6 +343,20 @@ func readAll(r io.Reader, limit int64) ([]byte, error) {
 		err = fmt.Errorf("it has more than %d bytes", limit)
 	}
 	return data, err
+}
+
+// target reads the URL to send to. public is that of --url, or else the target without its query.
+func (f *senderFlags) target(text string) (target *url.URL, public string, err error) {
+	if target, err = f.checkURL("URL", text); err != nil {
+		return nil, "", err
+	}
+	if f.url != "" {
+		_, err = f.checkURL("--url", f.url)
+		return target, f.url, err
+	}
+	bare := *target
+	bare.RawQuery, bare.Fragment, bare.User = "", "", nil
+	return target, bare.String(), nil
 }
 
 // checkURL parses an http or https URL. Its error does not quote the URL, which may hold a

@@ -1,0 +1,200 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/probe"
+)
+
+// probeFlags are the flags of probe.
+type probeFlags struct {
+	*senderFlags
+	eventType     string
+	checks        []string
+	effects       string
+	restart       string
+	breaks, mends string
+	timeout, wait time.Duration
+	junit         string
+	json          bool
+}
+
+func (p *program) probeCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "probe URL",
+		Short: "Test any webhook endpoint: signatures, duplicates, failures, load",
+		Long: "Test a webhook endpoint in any language: hold a real conversation with it, as the\n" +
+			"provider would, and report check by check what it answered, why that matters and\n" +
+			"what to change. It sends at most 200 requests, with ids of its own, to URL alone,\n" +
+			"and takes at most five minutes. Do not probe an endpoint in production.\n\n" +
+			"The answers do not show how often an event took effect. --effects names a command\n" +
+			"that prints it: {id} is replaced by the id of an event. Without it, duplicates\n" +
+			"that are answered well are unknown.\n\n" +
+			"The exit code is 0 if no check failed, and none is unknown although --effects was\n" +
+			"given. The checks: " + strings.Join(probe.Names(), ", ") + ".",
+		Example: "  hookonce probe http://127.0.0.1:3000/webhooks --provider stripe --secret whsec_test \\\n" +
+			"    --effects \"psql -Atc \\\"SELECT count(*) FROM payments WHERE event_id = '{id}'\\\"\"",
+		Args: arguments("URL"),
+	}
+	f := &probeFlags{senderFlags: addSenderFlags(cmd)}
+	flags := cmd.Flags()
+	flags.StringArrayVar(&f.secrets, "secret", nil, "the `SECRET`, or file:PATH")
+	flags.StringVar(&f.key, "key", "", "`FILE` with the private key, for schemes that sign with one")
+	flags.StringVar(&f.url, "url", "", "the public `URL`, if the signature covers it (default: the URL to send to)")
+	flags.StringVar(&f.body, "body", "", "`FILE` with the body of the events, {id} in it for the id (default: a body that fits the provider)")
+	flags.StringVar(&f.eventType, "type", "", "`TYPE` of the events (default \"test\"; with --body only if a header holds it)")
+	flags.StringSliceVar(&f.checks, "checks", nil, "run only these `CHECKS`, separated by commas")
+	flags.StringVar(&f.effects, "effects", "", "`COMMAND` for sh that prints how often the event {id} took effect")
+	flags.StringVar(&f.restart, "restart", "", "`COMMAND` for sh that kills the receiver and starts it again")
+	flags.StringVar(&f.breaks, "break", "", "`COMMAND` for sh that makes the work of the receiver fail, until --mend")
+	flags.StringVar(&f.mends, "mend", "", "`COMMAND` for sh that undoes --break")
+	flags.DurationVar(&f.timeout, "timeout", 15*time.Second, "wait at most this `DURATION` for an answer")
+	flags.DurationVar(&f.wait, "wait", 10*time.Second, "wait at most this `DURATION` for an effect")
+	flags.StringVar(&f.junit, "junit", "", "write the results to `FILE`, as JUnit XML")
+	flags.BoolVar(&f.json, "json", false, "print JSON")
+	_ = cmd.RegisterFlagCompletionFunc("checks", cobra.FixedCompletions(probe.Names(), cobra.ShellCompDirectiveNoFileComp))
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return p.probe(cmd.Context(), f, args[0]) }
+	return cmd
+}
+
+func (p *program) probe(ctx context.Context, f *probeFlags, target string) error {
+	config, err := p.probeConfig(f, target)
+	if err != nil {
+		return err
+	}
+	ctx, restore := interruptible(ctx)
+	defer restore()
+	report, err := p.runProbe(ctx, config)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return errors.New("interrupted; the checks are not complete")
+	case err != nil:
+		return err
+	}
+	if err := p.printProbe(report, f.json); err != nil {
+		return err
+	}
+	if f.junit != "" {
+		if err := writeJUnit(f.junit, report, f.effects != ""); err != nil {
+			return fmt.Errorf("--junit: %w", err)
+		}
+	}
+	return p.probeVerdict(report, f)
+}
+
+// probeVerdict returns the error that sets the exit code.
+func (p *program) probeVerdict(r *probe.Report, f *probeFlags) error {
+	switch {
+	case r.Failed > 0:
+		return &app.Error{
+			Err:    fmt.Errorf("%s failed", counted(r.Failed, "check")),
+			Remedy: "change the receiver as each failed check says, and probe it again",
+		}
+	case r.Unknown > 0 && f.effects != "":
+		return &app.Error{
+			Err:    fmt.Errorf("%s could not be decided", counted(r.Unknown, "check")),
+			Remedy: "look at the unknown checks above, and at the command of --effects",
+		}
+	case r.Unknown > 0:
+		fmt.Fprintf(p.stderr, "Warning: %s could not be decided: duplicates need --effects\n", counted(r.Unknown, "check"))
+	}
+	return nil
+}
+
+func (p *program) runProbe(ctx context.Context, config *probe.Config) (*probe.Report, error) {
+	progress := p.newProgress()
+	defer progress.end()
+	config.Progress = func(title string) { progress.show("%s…", title) }
+	return probe.Run(ctx, config)
+}
+
+func (p *program) probeConfig(f *probeFlags, target string) (*probe.Config, error) {
+	if err := f.check(); err != nil {
+		return nil, err
+	}
+	sender, err := f.sender()
+	if err != nil {
+		return nil, err
+	}
+	c := &probe.Config{
+		Type: f.eventType, Effects: f.effects, Restart: f.restart, Break: f.breaks, Mend: f.mends,
+		Checks: f.checks, Timeout: f.timeout, Wait: f.wait,
+	}
+	var hinted bool
+	if c.Sender, hinted = sender.WithHints(); hinted {
+		fmt.Fprintf(p.stderr, "Note: the id is written to %s, which is unconfirmed\n", c.Sender.Rules.ID)
+	}
+	if c.Target, c.PublicURL, err = f.target(target); err != nil {
+		return nil, err
+	}
+	if c.Header, err = f.header(); err != nil {
+		return nil, err
+	}
+	if f.body != "" {
+		if c.Body, err = f.readBody(p.stdin); err != nil {
+			return nil, err
+		}
+	} else if c.Type == "" {
+		c.Type = "test"
+	}
+	key, given, err := f.givenKey(sender)
+	switch {
+	case err != nil:
+		return nil, err
+	case !given && sender.Verifier.NeedsKeys():
+		return nil, f.usage("--key is missing: the private key whose public half the endpoint has")
+	}
+	c.Key = key
+	if err := probe.Check(c); err != nil {
+		return nil, f.usage("%w", err)
+	}
+	return c, nil
+}
+
+// check checks the flags that do not depend on the provider.
+func (f *probeFlags) check() error {
+	for _, name := range f.checks {
+		if !slices.Contains(probe.Names(), name) {
+			return f.usage("--checks: there is no check %q; the checks are %s", name, strings.Join(probe.Names(), ", "))
+		}
+	}
+	switch {
+	case len(f.secrets) > 1:
+		return f.usage("--secret: a request is signed with one secret")
+	case len(f.secrets) == 1 && f.key != "":
+		return f.usage("--secret and --key: a request is signed with one of them")
+	case f.effects != "" && !strings.Contains(f.effects, "{id}"):
+		return f.usage("--effects: write {id} where the command needs the id of the event")
+	case (f.breaks == "") != (f.mends == ""):
+		return f.usage("--break and --mend: give both")
+	case f.timeout <= 0 || f.wait <= 0:
+		return f.usage("--timeout and --wait must be longer than 0")
+	}
+	return nil
+}
+
+// writeJUnit writes the report to a file, or nothing.
+func writeJUnit(path string, r *probe.Report, effects bool) error {
+	data, err := r.JUnit(effects)
+	if err != nil {
+		return err
+	}
+	part := path + ".part"
+	if err := os.WriteFile(part, data, 0o644); err != nil { //nolint:gosec // for other programs
+		return err
+	}
+	if err := os.Rename(part, path); err != nil {
+		_ = os.Remove(part)
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,62 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/text"
+
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/probe"
+)
+
+// probeMarks are the signs of the verdicts, and their colours on a terminal.
+var probeMarks = map[probe.Verdict]struct {
+	sign   string
+	colour text.Colors
+}{
+	probe.Pass:    {"✓", text.Colors{text.FgGreen}},
+	probe.Fail:    {"✗", text.Colors{text.FgRed}},
+	probe.Unknown: {"?", text.Colors{text.FgYellow}},
+}
+
+// probeWidth is the width of the report, in columns.
+const probeWidth = 80
+
+func (p *program) printProbe(r *probe.Report, asJSON bool) error {
+	for _, left := range r.LeftOut {
+		fmt.Fprintf(p.stderr, "Not run: %s: %s\n", left.Name, left.Why)
+	}
+	if asJSON {
+		return writeJSON(p.stdout, r)
+	}
+	width, isTerminal := terminalWidth(p.stdout)
+	if width = min(width, probeWidth); !isTerminal {
+		width = probeWidth
+	}
+	for i := range r.Checks {
+		c := &r.Checks[i]
+		mark := probeMarks[c.Verdict]
+		sign := mark.sign
+		if isTerminal && coloured() {
+			sign = mark.colour.Sprint(sign)
+		}
+		const before = 34 // columns: sign, title
+		saw := strings.Split(text.WrapSoft(printable(c.Saw), max(width-before, 20)), "\n")
+		fmt.Fprintf(p.stdout, " %s %-29s  %s\n", sign, c.Title, strings.TrimSpace(saw[0]))
+		for _, line := range saw[1:] {
+			fmt.Fprintf(p.stdout, "%*s%s\n", before, "", strings.TrimSpace(line))
+		}
+		if c.Verdict == probe.Fail {
+			p.printIndented(c.Why, width)
+			p.printIndented(c.Fix, width)
+		}
+	}
+	_, err := fmt.Fprintf(p.stdout, "%d passed · %d failed · %d unknown\n", r.Passed, r.Failed, r.Unknown)
+	return err
+}
+
+func (p *program) printIndented(paragraph string, width int) {
+	for line := range strings.SplitSeq(text.WrapSoft(paragraph, max(width-5, 20)), "\n") {
+		fmt.Fprintf(p.stdout, "     %s\n", strings.TrimSpace(line))
+	}
+}

@@ -1,0 +1,241 @@
+package probe
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/hookonce/hookonce/verify"
+)
+
+const (
+	// maxRequests is the largest number of requests of one probe.
+	maxRequests = 200
+	// maxAnswer is the number of bytes that are read of an answer's body.
+	maxAnswer = 64 << 10
+)
+
+// closed is the text of a connection that the receiver closed without an answer.
+const closed = "connection closed"
+
+var errBudget = fmt.Errorf("the %d requests of a probe are used up", maxRequests)
+
+// client sends requests to one URL, each over a connection of its own, so that a check can hold a
+// request back or cut it off. It follows no redirect and uses no proxy. It is safe for concurrent use.
+type client struct {
+	target  *url.URL
+	timeout time.Duration // for a connection, and for an answer
+	sent    atomic.Int64  // requests
+}
+
+// answer is the outcome of one request.
+type answer struct {
+	status int // 0 if there was no answer
+	err    error
+	took   time.Duration // from the last byte of the request to the last byte of the answer
+}
+
+func (a answer) accepted() bool { return a.status/100 == 2 }
+
+// again reports whether a sender delivers again after the answer because the receiver asks for it:
+// trouble of its own, or a copy that is being worked on.
+func (a answer) again() bool {
+	switch a.status {
+	case http.StatusRequestTimeout, http.StatusConflict, http.StatusTooEarly, http.StatusTooManyRequests:
+		return true
+	}
+	return a.status == 0 || a.status/100 == 5
+}
+
+func (a answer) String() string {
+	if a.status != 0 {
+		return fmt.Sprint(a.status)
+	}
+	var timeout net.Error
+	switch {
+	case errors.As(a.err, &timeout) && timeout.Timeout():
+		return "no answer in time"
+	case errors.Is(a.err, io.EOF), errors.Is(a.err, io.ErrUnexpectedEOF), isReset(a.err):
+		return closed
+	case a.err != nil:
+		return "no answer: " + a.err.Error()
+	}
+	return "no answer"
+}
+
+// send delivers one request.
+func (c *client) send(ctx context.Context, req *verify.Request) answer {
+	x, err := c.open(ctx, req)
+	if err != nil {
+		return answer{err: err}
+	}
+	defer x.close()
+	return x.finish()
+}
+
+// exchange is one request on its connection.
+type exchange struct {
+	conn    net.Conn
+	raw     []byte // the bytes that are not written yet
+	timeout time.Duration
+	stop    func() bool
+}
+
+// open connects, and writes nothing. When ctx ends, every operation of the exchange fails.
+func (c *client) open(ctx context.Context, req *verify.Request) (*exchange, error) {
+	raw, err := c.encode(req)
+	if err != nil {
+		return nil, err
+	}
+	if c.sent.Add(1) > maxRequests {
+		return nil, errBudget
+	}
+	conn, err := c.dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	return &exchange{conn: conn, raw: raw, timeout: c.timeout, stop: stop}, nil
+}
+
+func (c *client) dial(ctx context.Context) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	port := c.target.Port()
+	if port == "" {
+		port = c.target.Scheme // net knows the names http and https
+	}
+	address := net.JoinHostPort(c.target.Hostname(), port)
+	if c.target.Scheme == "https" {
+		return (&tls.Dialer{Config: &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}}).DialContext(ctx, "tcp", address)
+	}
+	return (&net.Dialer{}).DialContext(ctx, "tcp", address)
+}
+
+// encode returns the bytes of a request.
+func (c *client) encode(signed *verify.Request) ([]byte, error) {
+	target := *c.target
+	target.RawQuery, target.Fragment = signed.RawQuery, ""
+	req, err := http.NewRequest(signed.Method, target.String(), bytes.NewReader(signed.Body)) //nolint:noctx // it is only written
+	if err != nil {
+		return nil, err
+	}
+	req.Header, req.Close = signed.Header.Clone(), true
+	if host := req.Header.Get("Host"); host != "" {
+		req.Host = host
+	}
+	if req.Header.Get("User-Agent") == "" {
+		req.Header.Set("User-Agent", "hookonce-probe")
+	}
+	if user := target.User; user != nil && req.Header.Get("Authorization") == "" {
+		password, _ := user.Password()
+		req.SetBasicAuth(user.Username(), password)
+	}
+	var raw bytes.Buffer
+	err = req.Write(&raw)
+	return raw.Bytes(), err
+}
+
+// write writes all of the request but its last keep bytes.
+func (x *exchange) write(keep int) error {
+	n := max(len(x.raw)-keep, 0)
+	if err := x.conn.SetWriteDeadline(time.Now().Add(x.timeout)); err != nil {
+		return err
+	}
+	n, err := x.conn.Write(x.raw[:n])
+	x.raw = x.raw[n:]
+	return err
+}
+
+// finish writes the rest of the request and reads the answer. A receiver may answer before it has
+// read the request, so both are done at once.
+func (x *exchange) finish() answer {
+	type read struct {
+		status int
+		err    error
+		at     time.Time
+	}
+	done := make(chan read, 1)
+	if err := x.conn.SetDeadline(time.Now().Add(x.timeout)); err != nil {
+		return answer{err: err}
+	}
+	go func() {
+		status, err := readAnswer(x.conn)
+		done <- read{status, err, time.Now()}
+	}()
+	errWrite := x.write(0)
+	began := time.Now()
+	r := <-done
+	if r.status == 0 && errWrite != nil && !isReset(r.err) && !errors.Is(r.err, io.EOF) {
+		return answer{err: errWrite}
+	}
+	return answer{status: r.status, err: r.err, took: max(r.at.Sub(began), 0)}
+}
+
+// readAnswer reads one answer, and returns its status. Interim answers (1xx) are skipped.
+func readAnswer(conn net.Conn) (int, error) {
+	in := bufio.NewReader(conn)
+	for {
+		resp, err := http.ReadResponse(in, &http.Request{Method: http.MethodPost})
+		if err != nil {
+			return 0, err
+		}
+		if resp.StatusCode/100 == 1 && resp.StatusCode != http.StatusSwitchingProtocols {
+			continue
+		}
+		_, err = io.Copy(io.Discard, io.LimitReader(resp.Body, maxAnswer))
+		_ = resp.Body.Close()
+		if err != nil && !isReset(err) {
+			return 0, err
+		}
+		return resp.StatusCode, nil
+	}
+}
+
+// close closes the connection, as a sender does whose time is up.
+func (x *exchange) close() {
+	x.stop()
+	_ = x.conn.Close()
+}
+
+// reachable waits until the target accepts connections, at most for the given time.
+func (c *client) reachable(ctx context.Context, atMost time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, atMost)
+	defer cancel()
+	for {
+		conn, err := c.dial(ctx)
+		if err == nil {
+			return conn.Close()
+		}
+		if pause(ctx, 100*time.Millisecond) != nil {
+			return err
+		}
+	}
+}
+
+// pause waits for d, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+func isReset(err error) bool {
+	var call *os.SyscallError
+	return errors.As(err, &call) && (call.Syscall == "read" || call.Syscall == "write" || call.Syscall == "wsarecv" || call.Syscall == "wsasend")
+}

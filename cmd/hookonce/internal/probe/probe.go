@@ -1,0 +1,251 @@
+// Package probe tests a webhook endpoint from outside: it holds a real conversation with it, as a
+// provider would, and judges the answers. What an answer cannot show, a command of the user tells: how
+// often an event took effect.
+package probe
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hookonce/hookonce/internal/sample"
+	"github.com/hookonce/hookonce/verify"
+)
+
+// maxTime bounds a probe.
+const maxTime = 5 * time.Minute
+
+// Config says what to probe, and how.
+type Config struct {
+	Target    *url.URL
+	PublicURL string // for senders that sign it
+	Sender    *sample.Sender
+	Key       verify.Key
+	Header    http.Header // added to each request
+	Type      string      // of the events
+	Body      []byte      // with {id} for the event's id; nil: one that fits the provider
+
+	// Effects, Restart, Break and Mend are commands for sh; "" for none. Effects prints how often the
+	// event {id} took effect. Restart kills and starts the receiver. Break makes the receiver's work
+	// fail until Mend has run.
+	Effects, Restart, Break, Mend string
+
+	Checks  []string      // the names of the checks to run; none: all
+	Timeout time.Duration // for one answer
+	Wait    time.Duration // for an effect
+	// Progress is called before each check with its title. May be nil.
+	Progress func(title string)
+}
+
+// Verdict is the outcome of a check.
+type Verdict string
+
+// The verdicts.
+const (
+	Pass    Verdict = "pass"
+	Fail    Verdict = "fail"
+	Unknown Verdict = "unknown"
+)
+
+// Result is the outcome of one check, in the shape of --json.
+type Result struct {
+	Name    string  `json:"name"`
+	Verdict Verdict `json:"verdict"`
+	Sent    string  `json:"sent"`
+	Saw     string  `json:"saw"`
+	Why     string  `json:"why"`
+	Fix     string  `json:"fix"`
+
+	Title string        `json:"-"`
+	Took  time.Duration `json:"-"`
+}
+
+// LeftOut is a check that does not apply, and why.
+type LeftOut struct{ Name, Why string }
+
+// Report is the outcome of a probe, in the shape of --json.
+type Report struct {
+	Checks  []Result `json:"checks"`
+	Passed  int      `json:"passed"`
+	Failed  int      `json:"failed"`
+	Unknown int      `json:"unknown"`
+
+	LeftOut  []LeftOut `json:"-"`
+	Requests int       `json:"-"`
+}
+
+// probe is one run.
+type probe struct {
+	*sender
+	client  *client
+	counted bool          // the effects of events can be counted
+	failed  error         // of counting the first effect
+	lag     time.Duration // the longest wait for an effect
+
+	mu    sync.Mutex
+	times []time.Duration // of accepted deliveries
+}
+
+// trial is a check that has run, and waits for the effects of its events.
+type trial struct {
+	*check
+	outcome
+	took time.Duration
+}
+
+// Check reports a configuration of which no event can be made, or whose events have no ids of their
+// own.
+func Check(c *Config) error {
+	s, err := newSender(c)
+	if err != nil {
+		return err
+	}
+	one, err := s.signed(newEvent(), variant{})
+	if err != nil || c.Body == nil || s.extractor == nil {
+		return err
+	}
+	two, err := s.signed(newEvent(), variant{})
+	if err != nil {
+		return err
+	}
+	if ids := s.ids(one); len(ids) == 0 || slices.Equal(ids, s.ids(two)) {
+		return fmt.Errorf("--body: write {id} where the event's id is, at %s", c.Sender.Rules.ID)
+	}
+	return nil
+}
+
+// Run probes an endpoint. The error is about the configuration or the commands, or it is that of ctx;
+// every fault of the endpoint is in the report.
+func Run(ctx context.Context, c *Config) (*Report, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, maxTime, errTime)
+	defer cancel()
+	s, err := newSender(c)
+	if err != nil {
+		return nil, err
+	}
+	p := &probe{sender: s, client: &client{target: c.Target, timeout: c.Timeout}, counted: c.Effects != ""}
+	if err := p.checkEffects(ctx); err != nil {
+		return nil, err
+	}
+	trials := p.runAll(ctx)
+	if err := ctx.Err(); err != nil && !errors.Is(context.Cause(ctx), errTime) {
+		return nil, err
+	}
+	p.settle(ctx, trials)
+	report := p.report(trials)
+	return report, interrupted(ctx)
+}
+
+var errTime = fmt.Errorf("the %s of a probe are over", maxTime)
+
+// interrupted returns the error of ctx, unless its time was up.
+func interrupted(ctx context.Context) error {
+	if errors.Is(context.Cause(ctx), errTime) {
+		return nil
+	}
+	return ctx.Err()
+}
+
+// checkEffects runs the command of --effects for an id that was never sent.
+func (p *probe) checkEffects(ctx context.Context) error {
+	if p.Effects == "" {
+		return nil
+	}
+	n, err := count(ctx, p.Effects, newEvent().id)
+	switch {
+	case err != nil:
+		return fmt.Errorf("--effects: %w", err)
+	case n != 0:
+		return fmt.Errorf("--effects: printed %d for an event that was never sent: it must count the effects of event {id} alone", n)
+	}
+	return nil
+}
+
+// runAll runs the checks in their order. The first is always that of a valid event: it decides what
+// the others mean.
+func (p *probe) runAll(ctx context.Context) []*trial {
+	var trials []*trial
+	var valid *trial
+	for i := range checks {
+		k := &checks[i]
+		chosen := len(p.Checks) == 0 || slices.Contains(p.Checks, k.name)
+		if !chosen && k.name != validName {
+			continue
+		}
+		if p.Progress != nil {
+			p.Progress(k.title)
+		}
+		t := &trial{check: k}
+		began := time.Now()
+		switch {
+		case ctx.Err() != nil:
+			t.outcome = unknown("not run: " + context.Cause(ctx).Error())
+		case valid != nil && valid.silent:
+			t.outcome = unknown("not run: no answer to a valid event")
+		default:
+			t.outcome = k.run(ctx, p)
+		}
+		t.took = time.Since(began)
+		switch {
+		case valid == nil:
+			valid = t
+			if p.counted && t.verdict == Pass {
+				p.counted, p.failed = p.appears(ctx, t.once)
+			}
+		case valid.verdict == Fail && k.refuses && t.verdict == Pass:
+			t.outcome = unknown(t.saw + ", but so is a valid event")
+		}
+		if chosen || t.verdict != Pass {
+			trials = append(trials, t)
+		}
+	}
+	return trials
+}
+
+func (p *probe) report(trials []*trial) *Report {
+	r := &Report{Checks: []Result{}, Requests: int(min(p.client.sent.Load(), maxRequests))}
+	for _, t := range trials {
+		if t.left != "" {
+			r.LeftOut = append(r.LeftOut, LeftOut{t.name, t.left})
+			continue
+		}
+		switch t.verdict {
+		case Pass:
+			r.Passed++
+		case Fail:
+			r.Failed++
+		default:
+			r.Unknown++
+		}
+		r.Checks = append(r.Checks, Result{
+			Name: t.name, Verdict: t.verdict, Sent: t.sent, Saw: t.saw,
+			Why: cmp.Or(t.reason, t.why), Fix: cmp.Or(t.remedy, t.fix) + ": " + page + "#" + cmp.Or(t.anchor, t.name),
+			Title: t.title, Took: t.took,
+		})
+	}
+	return r
+}
+
+// took keeps the answer time of an accepted delivery.
+func (p *probe) took(d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.times = append(p.times, d)
+}
+
+// usual returns the median answer time so far.
+func (p *probe) usual() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.times) == 0 {
+		return 0
+	}
+	times := slices.Sorted(slices.Values(p.times))
+	return times[len(times)/2]
+}

@@ -1,0 +1,225 @@
+package probe
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hookonce/hookonce/provider"
+	"github.com/hookonce/hookonce/verify"
+)
+
+func runValid(ctx context.Context, p *probe) outcome {
+	e := newEvent()
+	a := p.deliver(ctx, e)
+	o := outcome{verdict: Fail, saw: a.String(), silent: a.status == 0}
+	if a.accepted() {
+		o.verdict, o.saw = Pass, fmt.Sprintf("%s in %s", a, rounded(a.took))
+	}
+	return o.effective(e)
+}
+
+// mustRefuse sends a request that a right receiver answers 401 or 400.
+func (p *probe) mustRefuse(ctx context.Context, e *event, req *verify.Request) outcome {
+	if req == nil || !p.refused(req) {
+		return leftOut("the signatures of " + p.Sender.Spec.Title + " do not show it")
+	}
+	a := p.client.send(ctx, req)
+	o := fail(a.String())
+	if a.status == http.StatusUnauthorized || a.status == http.StatusBadRequest {
+		o = pass(a.String())
+	}
+	return o.ineffective(e)
+}
+
+// mustAccept sends requests that a right receiver answers 2xx.
+func (p *probe) mustAccept(ctx context.Context, reqs ...*verify.Request) (ok bool, saw string) {
+	var answers []answer
+	for _, req := range reqs {
+		answers = append(answers, p.client.send(ctx, req))
+	}
+	return all(answers, answer.accepted), list(answers)
+}
+
+func (p *probe) unsignedSender() (outcome, bool) {
+	return leftOut(p.Sender.Spec.Title + " signs nothing"), !p.Sender.Verifier.NeedsKeys()
+}
+
+func runTampered(ctx context.Context, p *probe) outcome {
+	if o, ok := p.unsignedSender(); ok {
+		return o
+	}
+	if f := p.Sender.Scheme.Family; f == verify.FamilyToken || f == verify.FamilyBasic {
+		return leftOut(p.Sender.Spec.Title + " sends a shared secret, which covers no byte of the body")
+	}
+	e := newEvent()
+	req, err := p.signed(e, variant{})
+	if err != nil {
+		return unknown(err.Error())
+	}
+	if err := p.Sender.Corrupt(req, p.Key); err != nil {
+		return leftOut(err.Error())
+	}
+	return p.mustRefuse(ctx, e, req)
+}
+
+func runWrongSecret(ctx context.Context, p *probe) outcome {
+	if o, ok := p.unsignedSender(); ok {
+		return o
+	}
+	key, err := p.otherKey()
+	if err != nil {
+		return unknown(err.Error())
+	}
+	e := newEvent()
+	req, err := p.signed(e, variant{key: &key})
+	if err != nil {
+		return unknown(err.Error())
+	}
+	return p.mustRefuse(ctx, e, req)
+}
+
+func (p *probe) otherKey() (verify.Key, error) {
+	private, _, err := p.Sender.Verifier.GenerateKey()
+	if err != nil {
+		return verify.Key{}, err
+	}
+	return p.Sender.Verifier.ParseKey(private)
+}
+
+func runNoSignature(ctx context.Context, p *probe) outcome {
+	if o, ok := p.unsignedSender(); ok {
+		return o
+	}
+	e := newEvent()
+	req, err := p.signed(e, variant{})
+	if err != nil {
+		return unknown(err.Error())
+	}
+	if !p.Sender.Strip(req) { // the signature is in the query or the body
+		if req, _, err = p.unsigned(e, 0); err != nil {
+			return unknown(err.Error())
+		}
+	}
+	return p.mustRefuse(ctx, e, req)
+}
+
+func runOld(ctx context.Context, p *probe) outcome    { return p.skewed(ctx, -1) }
+func runFuture(ctx context.Context, p *probe) outcome { return p.skewed(ctx, +1) }
+
+// skewed delivers an event with a wrong signed time. It is an hour off, or an hour beyond the
+// tolerance of a provider that allows more.
+func (p *probe) skewed(ctx context.Context, direction time.Duration) outcome {
+	tolerance := p.Sender.Tolerance()
+	if tolerance == 0 {
+		return leftOut(p.Sender.Spec.Title + " signs no time")
+	}
+	off := time.Hour
+	if tolerance >= time.Hour {
+		off += tolerance
+	}
+	e := newEvent()
+	req, err := p.signed(e, variant{skew: direction * off})
+	if err != nil {
+		return unknown(err.Error())
+	}
+	return p.mustRefuse(ctx, e, req)
+}
+
+// repeating lists the providers with signatures in key=value form that send several of them while a
+// secret is replaced, by their own documentation.
+var repeating = []provider.Name{provider.Stripe, provider.PagerDuty, provider.Paddle}
+
+func runSeveral(ctx context.Context, p *probe) outcome {
+	if p.Sender.Scheme.Format == verify.FormatKV && !slices.Contains(repeating, p.Sender.Spec.Name) {
+		return leftOut(p.Sender.Spec.Title + " sends one signature")
+	}
+	key, err := p.otherKey()
+	if err != nil {
+		return unknown(err.Error())
+	}
+	var events []*event
+	var reqs []*verify.Request
+	for _, wrongFirst := range []bool{true, false} {
+		e := newEvent()
+		right, errRight := p.signed(e, variant{})
+		wrong, errWrong := p.signed(e, variant{key: &key})
+		if errRight != nil || errWrong != nil {
+			return unknown("the event cannot be signed")
+		}
+		if !p.Sender.Join(right, wrong, wrongFirst) || p.refused(right) {
+			return leftOut(p.Sender.Spec.Title + " sends one signature")
+		}
+		events, reqs = append(events, e), append(reqs, right)
+	}
+	ok, saw := p.mustAccept(ctx, reqs...)
+	o := fail(saw)
+	if ok {
+		o = pass(saw)
+	}
+	return o.effective(events...)
+}
+
+func runRawBody(ctx context.Context, p *probe) outcome {
+	odd, plain := newEvent(), newEvent()
+	req, err := p.signed(odd, variant{body: p.jsonBody(reformat)})
+	if err != nil {
+		return unknown(err.Error())
+	}
+	if req == nil || p.refused(req) {
+		return leftOut(p.Sender.Spec.Title + " signs no JSON text as it is")
+	}
+	ok, saw := p.mustAccept(ctx, req)
+	o := fail(saw).effective(odd)
+	if ok {
+		o.verdict = Pass
+	}
+	spaced, err := p.signed(plain, variant{})
+	if err != nil {
+		return unknown(err.Error())
+	}
+	if spaced.Body = append(spaced.Body, ' '); p.refused(spaced) {
+		refusal := p.mustRefuse(ctx, plain, spaced)
+		o.saw += ", then " + refusal.saw
+		o.never = refusal.never
+		if refusal.verdict != Pass {
+			o.verdict = refusal.verdict
+		}
+	}
+	return o
+}
+
+// jsonBody returns change for senders whose bodies are JSON, and a function that refuses all others.
+func (p *probe) jsonBody(change func([]byte) ([]byte, bool)) func([]byte) ([]byte, bool) {
+	kind, _, _ := strings.Cut(p.Sender.Rules.Document, ":")
+	if p.Sender.ContentType() != "application/json" || kind == provider.DocumentJWT {
+		return func([]byte) ([]byte, bool) { return nil, false }
+	}
+	return change
+}
+
+func all(answers []answer, is func(answer) bool) bool {
+	return !slices.ContainsFunc(answers, func(a answer) bool { return !is(a) })
+}
+
+// list returns the answers in their order, as "200, 500".
+func list(answers []answer) string {
+	var texts []string
+	for _, a := range answers {
+		texts = append(texts, a.String())
+	}
+	return strings.Join(texts, ", ")
+}
+
+func rounded(d time.Duration) string {
+	switch {
+	case d >= time.Second:
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	case d >= 10*time.Millisecond:
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	}
+	return fmt.Sprintf("%.1f ms", float64(d.Microseconds())/1000)
+}
