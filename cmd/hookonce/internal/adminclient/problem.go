@@ -20,6 +20,8 @@ type Problem struct {
 	Detail string `json:"detail"`
 	// Reason is a word for programs, or "". See the schema Problem of the OpenAPI document.
 	Reason string `json:"reason"`
+	// Instance ends with the error id, under which the log of the gateway has the cause.
+	Instance string `json:"instance"`
 
 	gateway string // its address, or "" in this process
 	token   bool   // the request carried one

@@ -81,7 +81,9 @@ func (p *program) rootCommand() *cobra.Command {
 		p.pruneCommand(),
 		p.migrateCommand(),
 		p.doctorCommand(),
+		p.readyCommand(),
 		p.versionCommand(),
+		p.manCommand(),
 	)
 	root.SetVersionTemplate("hookonce {{.Version}}\n")
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 80"))

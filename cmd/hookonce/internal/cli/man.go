@@ -1,0 +1,54 @@
+package cli
+
+import (
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
+
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
+)
+
+func (p *program) manCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "man [DIR]",
+		Short: "Print the manual page, or write one for each command",
+		Long: "Print the manual page of hookonce itself; or write a page for each command into\n" +
+			"the folder DIR, which must exist. Pages of hookonce there are replaced.",
+		Example: "  hookonce man | man -l -\n  hookonce man /usr/local/share/man/man1",
+		Args:    atMostOne("DIR"),
+	}
+	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return nil, cobra.ShellCompDirectiveFilterDirs
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		root := cmd.Root()
+		root.DisableAutoGenTag = true // pages inherit it
+		header := &doc.GenManHeader{Manual: "hookonce", Source: "hookonce " + buildVersions().Version, Date: sourceDate()}
+		if len(args) == 0 {
+			return doc.GenMan(root, header, p.stdout)
+		}
+		if err := doc.GenManTree(root, header, args[0]); err != nil {
+			return &app.Error{Err: fmt.Errorf("writing the manual pages: %w", err), Remedy: "make the folder, writable for this user"}
+		}
+		return nil
+	}
+	return cmd
+}
+
+// sourceDate returns the date of this program's source, or nil for the current one: pages of one source
+// are alike.
+func sourceDate() *time.Time {
+	info, _ := debug.ReadBuildInfo()
+	if info == nil {
+		return nil
+	}
+	for _, s := range info.Settings {
+		if at, err := time.Parse(time.RFC3339, s.Value); s.Key == "vcs.time" && err == nil {
+			return &at
+		}
+	}
+	return nil
+}

@@ -1,0 +1,94 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/adminclient"
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/config"
+)
+
+func (p *program) readyCommand() *cobra.Command {
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use:   "ready",
+		Short: "Ask the running gateway whether it can claim deliveries",
+		Long: "Ask the running gateway whether it can claim deliveries: a health check for\n" +
+			"containers. The exit code is 0 if it can, and 1 otherwise, with the reason in\n" +
+			"one line. With --admin-url no settings are read.",
+		Example: "  hookonce ready\n  hookonce ready --admin-url http://127.0.0.1:8081",
+		Args:    noArgs,
+	}
+	flags := addAPIFlags(cmd)
+	cmd.Flags().Lookup("admin-url").Usage = "ask the gateway with this admin `URL`; it needs no token"
+	cmd.Flags().DurationVar(&timeout, "timeout", 5*time.Second, "wait at most this `DURATION` for an answer")
+	p.complete(flags, false)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if timeout <= 0 {
+			return newUsageError(cmd, errors.New("--timeout must be longer than 0"))
+		}
+		client, err := p.gatewayToProbe(flags)
+		if err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+		defer cancel()
+		if err := client.Ready(ctx); err != nil {
+			return notReady(client, timeout, err)
+		}
+		fmt.Fprintln(p.stdout, "ready")
+		return nil
+	}
+	return cmd
+}
+
+// gatewayToProbe returns a client, without a token, of the gateway at --admin-url or of the local one.
+// Of the settings only the database matters.
+func (p *program) gatewayToProbe(f *apiFlags) (*adminclient.Client, error) {
+	address := f.adminURL
+	switch {
+	case address != "" && f.database != "":
+		return nil, newUsageError(f.cmd, errors.New("--admin-url and --database exclude each other"))
+	case address == "" && f.cmd.Flags().Changed("admin-url"):
+		return nil, newUsageError(f.cmd, errors.New("--admin-url has no value"))
+	case address == "":
+		settings, faults := p.inspect(f.settingsFlags, config.Flags{})
+		if faults != nil {
+			if err := f.misused(faults); err != nil {
+				return nil, err
+			}
+			if settings.Database == "" {
+				return nil, &app.Error{Err: unusable(faults), Remedy: "fix them; hookonce config check reads them again"}
+			}
+		}
+		if address = app.LocalGateway(settings); address == "" {
+			return nil, fmt.Errorf("no gateway of this user serves %s", settings.DatabaseDisplay())
+		}
+	}
+	client, err := adminclient.New(address, "")
+	if err != nil {
+		return nil, newUsageError(f.cmd, errors.Join(errors.New("--admin-url cannot be used"), err))
+	}
+	return client, nil
+}
+
+// notReady returns err, the answer to a probe, as one line without a hint: the status of a container
+// shows one.
+func notReady(client *adminclient.Client, timeout time.Duration, err error) error {
+	var problem *adminclient.Problem
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("the gateway at %s did not answer within %s", client, timeout)
+	case errors.As(err, &problem) && problem.Status == http.StatusServiceUnavailable:
+		_, id, _ := strings.Cut(problem.Instance, "error:")
+		return fmt.Errorf("the gateway at %s cannot claim deliveries now; its log has the reason under %q", client, id)
+	}
+	return errors.New(strings.Join(strings.Fields(err.Error()), " "))
+}
