@@ -115,7 +115,7 @@ type Undone struct {
 
 // Undo makes the letters dead again that a request or job discarded, as they were before; see
 // DeadLetters.Operation. For a job, operation is its id. The error matches driver.ErrNotFound;
-// driver.ErrTooLate if the last of them was discarded more than driver.UndoTime ago; or driver.ErrOpen
+// driver.ErrTooLate if the last one was discarded more than driver.UndoTime ago; or driver.ErrOpen
 // while the job runs.
 func (in *Engine) Undo(ctx context.Context, operation string) (*Undone, error) {
 	count, err := in.undoable(ctx, operation)

@@ -210,7 +210,7 @@ func (in *Engine) Arm(ctx context.Context, source string, long time.Duration, re
 	return in.store.Arm(ctx, &driver.ArmParams{Source: source, For: long, Replace: replace})
 }
 
-// MaxArmed is the longest time for which Arm can arm a source.
+// MaxArmed is the longest time that Arm can arm a source.
 const MaxArmed = 24 * time.Hour
 
 // ErrNoSecretDelivered means that a provider does not hand secrets over: copy the secret into the

@@ -272,7 +272,7 @@ func TestRefusedRequestsAreKept(t *testing.T) {
 	}
 }
 
-// TestAFloodOfRefusals: what does not fit is dropped and counted, and other sources have their place.
+// TestAFloodOfRefusals: refusals that do not fit are dropped and counted, and other sources have their place.
 func TestAFloodOfRefusals(t *testing.T) {
 	t.Parallel()
 	store := rig.OpenSQLite(t)

@@ -83,7 +83,7 @@ func (p typePattern) matches(s string) bool {
 	return true
 }
 
-// typePatterns splits patterns in which a '*' stands for any text.
+// typePatterns splits patterns. A '*' in them stands for any text.
 func typePatterns(types []string) []typePattern {
 	var out []typePattern
 	for _, t := range types {

@@ -190,7 +190,7 @@ type JobStep struct {
 	Now                   time.Time
 }
 
-// Count adds the letters to Done and Skipped. done says which of them were changed.
+// Count adds the letters to Done and Skipped. done says for each letter whether it was changed.
 func (p *JobStep) Count(done []bool) {
 	for _, ok := range done {
 		if ok {

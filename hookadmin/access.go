@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Access says what a caller may do.
+// Access is the right of a caller.
 type Access int
 
 const (

@@ -229,7 +229,7 @@ func NewSourcePage(all []hookonce.SourceStatus) *SourcePage {
 	return out
 }
 
-// learned adds what the database knows about the source.
+// learned adds the facts in the database about the source.
 func (s *Source) learned(from *driver.SourceSecrets) {
 	n := len(from.Secrets)
 	s.LearnedSecrets = &n

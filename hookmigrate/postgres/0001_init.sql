@@ -257,7 +257,7 @@ CREATE INDEX message_event ON {schema}.message (event_key);
 CREATE INDEX message_cause ON {schema}.message (cause) WHERE cause IS NOT NULL;
 
 -- Dead and skipped messages in the order of the listings, so that a page reads no more than its own
--- rows, even if all are old. Cursors compare ids as bytes, hence COLLATE "C". Both indexes also
+-- rows, even if all are old. COLLATE "C", because cursors compare ids as bytes. Both indexes also
 -- find the dead and skipped events, by event_key: for listings of events and the view dead_letters.
 -- Counts read the dead messages.
 CREATE INDEX message_dead_received ON {schema}.message (received_at, event_key, id COLLATE "C") WHERE state = 3;
@@ -426,7 +426,7 @@ CREATE INDEX quarantine_newest ON {schema}.quarantine (source, last_at);
 -- The quarantine of all sources, newest first.
 CREATE INDEX quarantine_recent ON {schema}.quarantine (last_at, key);
 
--- The windows of all processes, each with the time at which a process was seen with it last. The
+-- The windows of all processes, each with the time when a process last had it. The
 -- source '' stands for the sources that a process does not have. For each source, pruning follows
 -- the longest windows of the last seven days. Older rows go.
 CREATE TABLE {schema}.source_window (
@@ -438,9 +438,9 @@ CREATE TABLE {schema}.source_window (
 	PRIMARY KEY (source, dedupe_window, retention, quarantine_rows)
 );
 
--- Figures: how many deliveries, refusals and attempts there were in a span of time, and in how many of
--- them the duration was in which bucket. Every process adds to the rows, so nobody counts events or
--- messages to draw a chart. The numbers of kinds and resolutions are those of package driver.
+-- Figures: the number of deliveries, refusals and attempts in a span of time, and how many of them had a
+-- duration of each bucket. Every process adds to the rows, so a chart needs no count of events or
+-- messages. The numbers of kinds and resolutions are those of package driver.
 --
 -- The primary key serves a series: one kind and one resolution, in the order of time. Pruning reads
 -- the oldest rows of each pair there. For fillfactor see event_state.
@@ -517,7 +517,7 @@ CREATE UNLOGGED TABLE {schema}.feed (
 	details   bytea NOT NULL -- JSON
 );
 
--- Destinations that an operator paused: no message of them is leased. A row stays until the operator
+-- Paused destinations: their messages are not leased. A row stays until the operator
 -- resumes the destination, whether or not it is in the settings.
 CREATE TABLE {schema}.paused_destination (
 	destination text PRIMARY KEY,

@@ -358,7 +358,7 @@ CREATE INDEX hookonce_quarantine_last ON hookonce_quarantine (source, last_at, k
 -- The quarantine of all sources, newest first.
 CREATE INDEX hookonce_quarantine_recent ON hookonce_quarantine (last_at, key);
 
--- The windows of all processes, each with the time at which a process was seen with it last. The
+-- The windows of all processes, each with the time when a process last had it. The
 -- source '' stands for the sources that a process does not have. For each source, pruning follows
 -- the longest windows of the last seven days. Older rows go.
 CREATE TABLE hookonce_source_window (
@@ -370,9 +370,9 @@ CREATE TABLE hookonce_source_window (
     PRIMARY KEY (source, dedupe_window, retention, quarantine_rows)
 ) STRICT, WITHOUT ROWID;
 
--- Figures: how many deliveries, refusals and attempts there were in a span of time, and in how many of
--- them the duration was in which bucket. Every process adds to the rows, so nobody counts events or
--- messages to draw a chart. The numbers of kinds and resolutions are those of package driver.
+-- Figures: the number of deliveries, refusals and attempts in a span of time, and how many of them had a
+-- duration of each bucket. Every process adds to the rows, so a chart needs no count of events or
+-- messages. The numbers of kinds and resolutions are those of package driver.
 --
 -- The primary key serves a series: one kind and one resolution, in the order of time. Pruning reads
 -- the oldest rows of each pair there.
@@ -448,7 +448,7 @@ CREATE TABLE hookonce_feed (
     details   BLOB    NOT NULL -- JSON
 ) STRICT;
 
--- Destinations that an operator paused: no message of them is leased. A row stays until the operator
+-- Paused destinations: their messages are not leased. A row stays until the operator
 -- resumes the destination, whether or not it is in the settings.
 CREATE TABLE hookonce_paused_destination (
     destination TEXT    NOT NULL PRIMARY KEY,
@@ -532,7 +532,7 @@ FROM hookonce_event e
 WHERE e.outbox = 0;
 
 -- The same for people: times in ISO 8601, UTC, with microseconds, and headers as text. The
--- remainder of a time before 1970 is negative, hence the sums.
+-- sums are there because the remainder of a time before 1970 is negative.
 CREATE VIEW hookonce_event_text AS
 SELECT
     key, source, event_id, type, state, note, attempts, generation, duplicates,

@@ -11,7 +11,7 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// enoughToLook is the number of claims from which a look-up of known events pays off.
+// enoughToLook is the smallest number of claims that is worth a look-up of known events.
 const enoughToLook = 2
 
 // batch holds the claims of the units of one flush, sorted by key, with copies of one event

@@ -139,7 +139,7 @@ func (w *messageWalk) from(c *condition, order messageOrder, step walk.Step, tab
 		" CROSS JOIN LATERAL (SELECT * FROM " + w.s.schema + ".event e WHERE e.key = m.event_key LIMIT 1) e"
 }
 
-// order returns the order in which the messages are read.
+// order returns the order of the messages.
 func (w *messageWalk) order() messageOrder {
 	if w.number != "" || w.isPoint() {
 		return byMessage

@@ -166,8 +166,7 @@ func (s *Store) lookUps(ctx context.Context, op, source, id string, given []stri
 	return keys, ok, nil
 }
 
-// spans returns the times in which events of a filter may have been claimed, as the figures know
-// them.
+// spans returns the times that may hold events of a filter, by the figures.
 func (s *Store) spans(ctx context.Context, op string, f *driver.EventFilter) ([]walk.Span, error) {
 	var oldest, newest *time.Time
 	if err := read(ctx, s.pools.Admin, op, func(r Rows) error { return r.Scan(&oldest, &newest) }, s.sql.figureHours); err != nil || oldest == nil {

@@ -60,7 +60,7 @@ type faultConn struct {
 	faults *faults
 }
 
-// The hooks of the real connection, without which a store refuses handlers.
+// The hooks of the real connection. A store refuses handlers without them.
 func (c *faultConn) RegisterCommitHook(callback sqlite.CommitHookFn) {
 	c.Conn.(interface{ RegisterCommitHook(sqlite.CommitHookFn) }).RegisterCommitHook(callback)
 }

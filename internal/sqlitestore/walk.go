@@ -142,8 +142,7 @@ func (s *Store) lookUps(ctx context.Context, op, source, id string, given []stri
 	return keys, ok, nil
 }
 
-// spans returns the times in which events of a filter may have been claimed, as the figures know
-// them.
+// spans returns the times that may hold events of a filter, by the figures.
 func (s *Store) spans(ctx context.Context, f *driver.EventFilter) (spans []walk.Span, err error) {
 	err = s.snapshot(ctx, opEvents, func(ctx context.Context, tx *sql.Tx) error {
 		var oldest, newest sql.NullInt64

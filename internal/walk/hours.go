@@ -8,12 +8,12 @@ import (
 const (
 	// margin is the greatest assumed difference between the clocks of figures and of events.
 	margin = time.Minute
-	// inFull is the longest time that a listing reads in full, whatever the figures say of it.
+	// inFull is the longest time that a listing reads in full, without regard to the figures.
 	inFull = 24 * time.Hour
 )
 
-// Skips reports whether a listing of events may leave out the hours in which the figures know no
-// matching event. It may not if the caller asks for at most a day: a killed process loses figures, so
+// Skips reports whether a listing of events may leave out the hours without a matching
+// event in the figures. It may not if the caller asks for at most a day: a killed process loses figures, so
 // that is how to look for an event that they do not know.
 func Skips(source, eventType string, since, until time.Time) bool {
 	if source == "" && eventType == "" {

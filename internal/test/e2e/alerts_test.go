@@ -13,7 +13,7 @@ import (
 	"github.com/hookonce/hookonce/internal/test/dbtest"
 )
 
-// The files for Prometheus, and what an operator reads about them.
+// The files for Prometheus, and the pages about them.
 const (
 	deployedRules = "../../../deploy/prometheus/"
 	alertsPage    = "../../../docs/alerts.md"

@@ -217,7 +217,7 @@ func (g *gateway) metrics(t testing.TB) (series []string, values map[string]stri
 	return series, values
 }
 
-// A gateway has the same series from its start on, whatever its store. Those that count are 0.
+// A gateway has the same series from its start on, on every store. Those that count are 0.
 func TestMetricsOfANewGateway(t *testing.T) {
 	t.Parallel()
 	var first []string

@@ -114,7 +114,7 @@ func runSQL(t *testing.T, where, text string) {
 	}
 }
 
-// beforeSQL makes what the pages speak of: an event of the source shop, which is not due yet, and a role.
+// beforeSQL makes the rows that the pages name: an event of the source shop, which is not due yet, and a role.
 var beforeSQL = []string{
 	`DO $$ BEGIN CREATE ROLE app; EXCEPTION WHEN duplicate_object THEN END $$`,
 	`INSERT INTO hookonce.event (key, source, event_id, type, received_at, headers, body, body_sha256, work)

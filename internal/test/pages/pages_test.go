@@ -16,13 +16,13 @@ type story struct {
 	ready func(t *testing.T, w *world)
 	// each says that the commands of shell blocks are alternatives: each runs in a fresh folder.
 	each bool
-	// replace has pairs: a placeholder on the page, and what stands for it.
+	// replace has pairs: a placeholder on the page, and its value here.
 	replace []string
 	// steps are by the first line of a block. A block that needs nothing special has none.
 	steps map[string]step
 }
 
-// step is what the page says around a block.
+// step holds the words around a block, for the test.
 type step struct {
 	before func(t *testing.T, w *world)
 	// want is a regular expression. The block runs again until its output matches.

@@ -59,6 +59,23 @@ func open(config *pgx.ConnConfig) (*hooksql.PostgresStore, error) {
 
 func main() {}
 `
+	inHandler = `package main
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/hookonce/hookonce"
+)
+
+func handle(ctx context.Context, tx pgx.Tx, ev *hookonce.Event) error {
+%s
+	return nil
+}
+
+func main() {}
+`
 	withSource = `database: sqlite:hookonce.db
 sources: {gh: {provider: github, secrets: ["${GH_SECRET}"]}}
 %s`
@@ -135,6 +152,11 @@ var stories = map[string]story{
 	},
 	"docs/sources.md": {
 		steps: map[string]step{"hookonce sources arm NAME": {left: "it waits for a provider; the tests of sources arm send the secret"}},
+	},
+	"docs/taking-over.md": {
+		steps: map[string]step{
+			`tag, err := tx.Exec(ctx, "INSERT INTO processed_events (event_id) VALUES ($1) ON CONFLICT DO NOTHING", ev.ID)`: {around: inHandler},
+		},
 	},
 	"docs/traces.md": {ready: letters},
 	"examples/README.md": {

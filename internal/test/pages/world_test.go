@@ -24,14 +24,14 @@ const (
 	stopTimeout = 30 * time.Second
 )
 
-// world is a folder in which a reader follows a page. Its ports stand for those of the page, so that
+// world is the folder of a reader who follows a page. Its ports stand for those of the page, so that
 // nothing else on this machine is disturbed.
 type world struct {
 	folder  string
 	bin     string            // programs built for readers, before the PATH
 	env     []string          // set by export
 	ports   map[string]string // the address on the page → the one here
-	replace []string          // pairs: a text on the page, and what stands for it here
+	replace []string          // pairs: a text on the page, and its value here
 	running []*process
 	// application starts the program that the page showed last.
 	application func()
@@ -222,7 +222,7 @@ func eventually(t *testing.T, check func() error) {
 	}
 }
 
-// output is what a process has printed.
+// output collects the lines that a process prints.
 type output struct {
 	mu   sync.Mutex
 	text bytes.Buffer

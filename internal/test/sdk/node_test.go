@@ -65,7 +65,7 @@ func startNode() (*node, error) {
 	return n, cmd.Start()
 }
 
-// stop ends the process and returns what the SDKs printed.
+// stop ends the process and returns the output of the SDKs.
 func (n *node) stop() (log string, err error) {
 	_ = n.in.Close()
 	err = n.cmd.Wait()

@@ -100,7 +100,7 @@ func listRefusedPages(f *fixture) {
 	}
 }
 
-// refusedNewest keeps the newest of each source, in whatever order they come.
+// refusedNewest keeps the newest of each source, in every order of arrival.
 func refusedNewest(f *fixture) {
 	var many []driver.RefusedRequest
 	for i := range driver.MaxRefused + 5 {

@@ -20,7 +20,7 @@ type Problem struct {
 	Detail string `json:"detail"`
 	// Reason is a word for programs, or "". See the schema Problem of the OpenAPI document.
 	Reason string `json:"reason"`
-	// Instance ends with the error id, under which the log of the gateway has the cause.
+	// Instance ends with the error id. The gateway logs the cause with that id.
 	Instance string `json:"instance"`
 
 	gateway string // its address, or "" in this process

@@ -53,7 +53,7 @@ type Settings struct {
 	Warnings []Fault // sorted by position
 }
 
-// Named are values of a source in the form in which the settings name them without showing them:
+// Named are values of a source as the settings name them, without the secret itself:
 // ${NAME} for a variable, file:PATH for a file. "" stands for every other form, for example the secret
 // itself.
 type Named struct {

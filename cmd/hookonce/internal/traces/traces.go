@@ -193,7 +193,7 @@ func attributeOf(a slog.Attr) attribute.KeyValue {
 	return attribute.String(name, strings.ToValidUTF8(a.Value.String(), "\uFFFD"))
 }
 
-// failures logs what the SDK reports, now and then.
+// failures logs the reports of the SDK, now and then.
 type failures struct {
 	log  *slog.Logger
 	last atomic.Int64 // Unix time of the last line, in nanoseconds
