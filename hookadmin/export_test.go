@@ -38,9 +38,10 @@ type (
 
 // The functions that word numbers, durations and texts on pages.
 var (
-	InWords = inWords
-	Grouped = grouped
-	Visible = visible
+	InWords      = inWords
+	RetryInWords = retryInWords
+	Grouped      = grouped
+	Visible      = visible
 )
 
 // Relative words the time between at and now.

@@ -53,8 +53,7 @@ func (h *handler) destinationRows(r *http.Request, now time.Time) []destinationR
 	for _, d := range all.Destinations {
 		row := destinationRow{Destination: d, Href: "destinations/" + url.PathEscape(d.Name), Oldest: moment{time.Time(d.OldestDue), now}}
 		if d.Settings != nil {
-			row.Retry = countOf(int64(d.Settings.Retry.Attempts), "attempt") + ", from " + boundName(seconds(d.Settings.Retry.FirstSeconds)) +
-				" to " + boundName(seconds(d.Settings.Retry.MaxSeconds)) + " apart"
+			row.Retry = retryInWords(d.Settings.Retry)
 		}
 		if d.Circuit != nil && d.Circuit.Open {
 			row.CircuitSince, row.NextProbe = moment{time.Time(d.Circuit.Since), now}, moment{time.Time(d.Circuit.NextProbe), now}
@@ -64,6 +63,18 @@ func (h *handler) destinationRows(r *http.Request, now time.Time) []destinationR
 		rows = append(rows, row)
 	}
 	return rows
+}
+
+// retryInWords describes a schedule: "20 attempts, from 10 s to 12 h apart".
+func retryInWords(r Retry) string {
+	first, last := boundName(seconds(r.FirstSeconds)), boundName(seconds(r.MaxSeconds))
+	switch {
+	case r.Attempts <= 1:
+		return "1 attempt, no retry"
+	case r.Attempts == 2 || first == last:
+		return countOf(int64(r.Attempts), "attempt") + ", up to " + first + " apart"
+	}
+	return countOf(int64(r.Attempts), "attempt") + ", from " + first + " to " + last + " apart"
 }
 
 // healthOf judges a destination, and says why.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
 )
 
@@ -162,10 +163,8 @@ func (v *jobView) addPlan(j *Job) {
 		v.Percent = 100
 	}
 	if j.Seconds != nil {
-		v.Pace = "about " + inWords(roughly(time.Duration(*j.Seconds)*time.Second))
-		if j.Rate != "" {
-			v.Pace += " at " + visible(j.Rate)
-		}
+		pace := cmp.Or(j.Rate, fmt.Sprintf("%d/s", hookonce.DefaultReplayRate.Count))
+		v.Pace = "about " + inWords(roughly(time.Duration(*j.Seconds)*time.Second)) + " at " + visible(pace)
 	}
 }
 

@@ -156,7 +156,7 @@ func TestPlansOfAllThatMatch(t *testing.T) {
 		}
 		wantText(t, b.follow(t, "/act/plan", b.send(t, http.MethodPost, "/act/plan", values.Encode(), nil)), want, "Replay of dead letters")
 	}
-	wantText(t, b.open(t, b.plan(t, "/dead-letters?type=t", "action", "replay")), "12 match now")
+	wantText(t, b.open(t, b.plan(t, "/dead-letters?type=t", "action", "replay")), "12 match now, about 1 second at 100/s")
 	_, values := formOn(t, b.open(t, "/dead-letters"), "/dead-letters", "/act/plan")
 	for field, want := range map[string]string{"since": "since: ", "id": "is required with ids", "all": "all: must be true"} {
 		form := url.Values{"token": values["token"], "key": {"k-" + field}, "action": {"replay"}}

@@ -18,6 +18,14 @@ func TestWords(t *testing.T) {
 			t.Errorf("%s is %q, want %q", d, got, want)
 		}
 	}
+	for want, r := range map[string]hookadmin.Retry{
+		"1 attempt, no retry": {1, 10, 43200}, "2 attempts, up to 10 s apart": {2, 10, 43200}, "3 attempts, up to 1 min apart": {3, 60, 60},
+		"20 attempts, from 10 s to 12 h apart": {20, 10, 43200},
+	} {
+		if got := hookadmin.RetryInWords(r); got != want {
+			t.Errorf("%+v is %q, want %q", r, got, want)
+		}
+	}
 	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567", -1000: "-1,000", -999: "-999"} {
 		if got := hookadmin.Grouped(n); got != want {
 			t.Errorf("%d is %q, want %q", n, got, want)

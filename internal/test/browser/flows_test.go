@@ -104,7 +104,7 @@ func TestGroupIsReplayedAsJob(t *testing.T) {
 	v := openTab(t, chromium(t), look{"flow", 1280, false, true})
 	const group = `.groups tr:has(a[href*="destination=archive"]) button`
 	v.do(t, chromedp.Navigate(g.admin+"/dead-letters"), chromedp.Click(group), chromedp.WaitVisible(`.jobcount`))
-	if plan := eval[string](t, v, `document.querySelector('.job').textContent`); !strings.Contains(plan, "1,500 match now, about 15 seconds") {
+	if plan := eval[string](t, v, `document.querySelector('.job').textContent`); !strings.Contains(plan, "1,500 match now, about 15 seconds at 100/s") {
 		t.Errorf("the plan is %s", plan)
 	}
 	const start, cancel = `form:has([value="start"]) button`, `form:has([value="cancel"]) button`
