@@ -10,7 +10,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/hookadmin"
+	"github.com/hookonce/hookonce/internal/test/rig"
+	"github.com/hookonce/hookonce/provider"
 )
 
 // letterPage stores three dead letters, one of them an event without messages, and opens their page.
@@ -161,6 +165,33 @@ func TestRefusedPage(t *testing.T) {
 	wantText(t, g.show(t, "/refused?reason=nonsense", 400), `reason: "nonsense" is unknown`)
 	wantText(t, g.show(t, "/refused?id=urn:hookonce:error:b", 200), "b")
 	wantText(t, g.show(t, "/refused?reason=rate&source=lab", 200), "There are some without reason.")
+}
+
+// The location in the catalog comes first, with its value or without one. An unconfirmed one is called so.
+func TestQuarantineSuggestsTheDocumentedLocation(t *testing.T) {
+	t.Parallel()
+	store, wrong := rig.OpenSQLite(t), provider.EventRules{ID: "body:wrong"}
+	secret := hookonce.StaticSecrets("whsec_of_this_test_alone")
+	engine := newEngine(t, store, &hookonce.Config{Sources: []hookonce.Source{
+		{Name: "stripe", Provider: provider.Stripe, Secrets: secret, Event: wrong},
+		{Name: "github", Provider: provider.GitHub, Secrets: secret},
+		{Name: "hinted", Provider: provider.Tebex, Secrets: secret, Event: wrong},
+	}})
+	g := &gateway{newAPI(t, func(cfg *hookadmin.Config) { cfg.Store, cfg.Engine = store, engine }), store, engine}
+	const body = `{"id":"evt_9","data":{"uuid":"u-1"}}`
+	for source, want := range map[string][]string{
+		"stripe": {"Where Stripe has the event id", "body:id = evt_9", "Other names that look like an event id", "body:data.uuid = u-1", "Set one as event.id"},
+		"github": {"Where GitHub has the event id", "header:X-GitHub-Delivery – not in this request", "body:id = evt_9"},
+		"hinted": {"has the event id, not confirmed", "body:id = evt_9"},
+		"gone":   {"Names that look like an event id body:id = evt_9"},
+	} {
+		g.quarantine(t, source, body, noon)
+		page := g.show(t, "/quarantine?source="+source, 200)
+		wantText(t, page, want...)
+		if n := strings.Count(text(page), "body:id = "); n != 1 {
+			t.Errorf("%s: body:id is suggested %d times", source, n)
+		}
+	}
 }
 
 func TestQuarantinePage(t *testing.T) {

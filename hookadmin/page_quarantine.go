@@ -1,14 +1,10 @@
 package hookadmin
 
 import (
-	"bytes"
-	"cmp"
 	"encoding/hex"
-	"encoding/json"
 	"net/http"
 	"net/url"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
@@ -32,11 +28,9 @@ type quarantineRow struct {
 	First, Last moment
 	Headers     []headerRow
 	Body        *bodyView
+	Documented  documentedFit
 	Fits        []fit
 }
-
-// fit is a location that holds something like an event id.
-type fit struct{ Location, Value text }
 
 func (h *handler) showQuarantinePage(w http.ResponseWriter, r *http.Request) {
 	values, ok := h.query(w, r)
@@ -50,7 +44,7 @@ func (h *handler) showQuarantinePage(w http.ResponseWriter, r *http.Request) {
 	l.field("source", "Source", "", h.sources()...)
 	content := &quarantinePage{listPage: l, Form: h.newForm(r)}
 	if found != nil {
-		content.Rows = l.quarantineRows(found.Requests, now)
+		content.Rows = h.quarantineRows(l, found.Requests, now)
 		l.page(found.Next.String())
 		switch {
 		case len(content.Rows) > 0:
@@ -75,7 +69,7 @@ func (h *handler) showQuarantinedPage(w http.ResponseWriter, r *http.Request) {
 	}
 	now := time.Now()
 	l := startList(r, url.Values{}, "quarantine", nil)
-	content := &quarantinedPage{Root: l.Root, Form: h.newForm(r), Rows: l.quarantineRows([]driver.QuarantinedRequest{*found}, now)}
+	content := &quarantinedPage{Root: l.Root, Form: h.newForm(r), Rows: h.quarantineRows(l, []driver.QuarantinedRequest{*found}, now)}
 	h.render(w, r, http.StatusOK, "quarantined.html", &page{
 		Title: "Quarantined request", Up: &link{l.Root + "quarantine", "Quarantine"}, Content: content, Made: moment{now, now},
 	})
@@ -88,7 +82,8 @@ type quarantinedPage struct {
 	Rows []quarantineRow
 }
 
-func (l *listPage) quarantineRows(requests []driver.QuarantinedRequest, now time.Time) []quarantineRow {
+func (h *handler) quarantineRows(l *listPage, requests []driver.QuarantinedRequest, now time.Time) []quarantineRow {
+	specs := h.specs()
 	rows := make([]quarantineRow, 0, len(requests))
 	for i := range requests {
 		q := &requests[i]
@@ -98,89 +93,13 @@ func (l *listPage) quarantineRows(requests []driver.QuarantinedRequest, now time
 			First: moment{q.FirstAt, now}, Last: moment{q.LastAt, now}, Headers: headerRows(byName),
 			Body: newBodyView(q.Body, contentType(byName), bodyPretty),
 		}
+		row.Documented = documentedFor(specs[q.Source], q, byName)
 		for _, f := range idLocations(q.Body, byName) {
-			row.Fits = append(row.Fits, fit{newText(f[0], 80), newText(f[1], 60)})
+			if f[0] != row.Documented.Location.Full {
+				row.Fits = append(row.Fits, fit{newText(f[0], 80), newText(f[1], 60)})
+			}
 		}
 		rows = append(rows, row)
 	}
 	return rows
-}
-
-const (
-	maxFits     = 5
-	maxFitBody  = 256 << 10 // bytes of a body that is looked through
-	maxFitDepth = 6
-)
-
-// idNames are the names that senders give to the id of an event, without case and separators. The
-// best come first.
-var idNames = []string{
-	"eventid", "id", "webhookid", "deliveryid", "messageid", "notificationid", "uuid", "guid", "requestid", "transactionid", "reference", "key",
-}
-
-// idLocations returns locations of the request that hold something like the id of an event, best
-// first, each with its value.
-func idLocations(body []byte, headers map[string][]string) [][2]string {
-	type candidate struct {
-		rank, depth     int
-		location, value string
-	}
-	var all []candidate
-	if len(body) <= maxFitBody && json.Valid(body) {
-		dec := json.NewDecoder(bytes.NewReader(body))
-		dec.UseNumber()
-		var v any
-		if dec.Decode(&v) == nil {
-			walkJSON(v, nil, func(path []string, value string) {
-				if rank := slices.Index(idNames, plainName(path[len(path)-1])); rank >= 0 {
-					all = append(all, candidate{rank, len(path), "body:" + strings.Join(path, "."), value})
-				}
-			})
-		}
-	}
-	for _, name := range sortedNames(headers) {
-		plain := strings.TrimPrefix(plainName(name), "x")
-		rank := slices.IndexFunc(idNames, func(id string) bool { return id != "key" && strings.HasSuffix(plain, id) })
-		if rank >= 0 && len(headers[name]) == 1 {
-			all = append(all, candidate{rank, 1, "header:" + name, headers[name][0]})
-		}
-	}
-	slices.SortStableFunc(all, func(a, b candidate) int {
-		return cmp.Or(a.depth-b.depth, a.rank-b.rank, cmp.Compare(a.location, b.location))
-	})
-	var fits [][2]string
-	for _, c := range all[:min(len(all), maxFits)] {
-		fits = append(fits, [2]string{c.location, c.value})
-	}
-	return fits
-}
-
-// plainName returns a name in lower case, without separators.
-func plainName(name string) string {
-	return strings.NewReplacer("-", "", "_", "", ".", "", " ", "").Replace(strings.ToLower(name))
-}
-
-// walkJSON calls found for each string and number of an object in v, with its path. Keys that a
-// location would have to escape are left out.
-func walkJSON(v any, path []string, found func(path []string, value string)) {
-	object, ok := v.(map[string]any)
-	if !ok || len(path) > maxFitDepth {
-		return
-	}
-	for key, value := range object {
-		if key == "" || strings.ContainsAny(key, `.+|?[]\ `) {
-			continue
-		}
-		at := append(slices.Clone(path), key)
-		switch value := value.(type) {
-		case string:
-			if value != "" {
-				found(at, value)
-			}
-		case json.Number:
-			found(at, value.String())
-		default:
-			walkJSON(value, at, found)
-		}
-	}
 }
