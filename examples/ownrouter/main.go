@@ -97,7 +97,10 @@ func work(ctx context.Context, tx pgx.Tx, ev *hookonce.Event) error {
 		}
 	}
 	if err := json.Unmarshal(ev.Body, &push); err != nil {
-		return err
+		// The same bytes cannot do better next time, so do not make GitHub deliver them again. The
+		// claim keeps them for an operator to look at.
+		slog.Error("a push cannot be read", "event", ev.ID, "error", err)
+		return nil
 	}
 	if _, err := tx.Exec(ctx, `
 		INSERT INTO pushes (repository, count) VALUES ($1, 1)

@@ -71,6 +71,7 @@ func TestRouterIsKilled(t *testing.T) {
 func TestRouterRefuses(t *testing.T) {
 	t.Parallel()
 	p, db := start(t)
+	examplestest.Exec(t, db, `DROP TABLE push_log`) // so that the work fails
 	unknown := source
 	unknown.Name = "gitlab"
 	for name, tt := range map[string]struct {
@@ -79,7 +80,7 @@ func TestRouterRefuses(t *testing.T) {
 	}{
 		"forged":         {hooktest.NewRequest(t, source, "{}", hooktest.WithSecret("a-secret-of-another-source"), hooktest.WithServer(p.URL())), 401},
 		"unknown source": {hooktest.NewRequest(t, unknown, "{}", hooktest.WithServer(p.URL())), 404},
-		"work fails":     {hooktest.NewRequest(t, source, "[]", hooktest.WithEventType("push"), hooktest.WithServer(p.URL())), 503},
+		"work fails":     {hooktest.NewRequest(t, source, `{"after":"1"}`, hooktest.WithEventType("push"), hooktest.WithServer(p.URL())), 503},
 	} {
 		resp, err := http.DefaultClient.Do(tt.request)
 		if err != nil {
@@ -92,5 +93,26 @@ func TestRouterRefuses(t *testing.T) {
 	}
 	if n := examplestest.Counts(t, db, `SELECT 'events', count(*) FROM hookonce.events`)["events"]; n != 0 {
 		t.Errorf("%d events were claimed, want 0", n)
+	}
+}
+
+// TestRouterKeepsUnreadablePushes checks that GitHub does not deliver a push again that the router
+// cannot read, and that it is kept.
+func TestRouterKeepsUnreadablePushes(t *testing.T) {
+	t.Parallel()
+	p, db := start(t)
+	resp, err := http.DefaultClient.Do(hooktest.NewRequest(t, source, "[]", hooktest.WithEventType("push"), hooktest.WithServer(p.URL())))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		t.Errorf("answered %s", resp.Status)
+	}
+	want := map[string]int{"events": 1, "pushes": 0}
+	got := examplestest.Counts(t, db, `
+		SELECT 'events', count(*) FROM hookonce.events WHERE body = '[]' UNION ALL SELECT 'pushes', count(*) FROM push_log`)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
