@@ -1,12 +1,19 @@
 package locate
 
 // First returns the locations of the first alternative, in order.
-func (e *Expr) First() []Ref {
-	var refs []Ref
-	for _, l := range e.alts[0] {
-		refs = append(refs, l.Ref)
+func (e *Expr) First() []Ref { return e.Alternatives()[0] }
+
+// Alternatives returns the locations of each alternative, in order. There is at least one.
+func (e *Expr) Alternatives() [][]Ref {
+	var all [][]Ref
+	for _, alt := range e.alts {
+		var refs []Ref
+		for _, l := range alt {
+			refs = append(refs, l.Ref)
+		}
+		all = append(all, refs)
 	}
-	return refs
+	return all
 }
 
 // Every is the step into every element of an array.

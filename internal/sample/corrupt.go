@@ -12,7 +12,7 @@ import (
 
 // maxTries is the maximum number of bytes that Corrupt tries in the body, in each header, and in
 // the query.
-const maxTries = 128
+const maxTries = 4096
 
 // Tolerance returns the maximum distance of the signed time from now in the provider's own scheme;
 // 0 if no time is signed.

@@ -113,9 +113,11 @@ type Event struct {
 	// ID has the form in which ids are shown: ':' separates the parts of a composite id. If the
 	// number of parts does not fit, the first part that is neither the type nor the time of the
 	// event is the id. "" makes one up, which does not replace an existing header.
-	ID   string
-	Type string // in the same form; "" is left out
-	Time time.Time
+	ID string
+	// MadeUp says that ID is not the caller's choice: where Draft.Model has a number, the id becomes one.
+	MadeUp bool
+	Type   string // in the same form; "" is left out
+	Time   time.Time
 }
 
 // NewID returns a new random id.
@@ -128,7 +130,12 @@ type Draft struct {
 	RawQuery string // of the request
 	Header   http.Header
 	Body     []byte // nil to make one
-	Now      time.Time
+	// Model is a body of the provider, JSON or a form, from which the body is made; nil for one with the
+	// needed fields alone. An event without an ID, a Type or a Time keeps that of the model.
+	Model []byte
+	// Unique says that Model differs from that of every other event, so nothing has to be added to it.
+	Unique bool
+	Now    time.Time
 }
 
 // Request returns the unsigned request of a draft; see Verifier.Sign. It uses the draft's header,
@@ -137,14 +144,18 @@ func (s *Sender) Request(d Draft) (*verify.Request, error) {
 	if d.Header == nil {
 		d.Header = http.Header{}
 	}
-	wants, err := s.wants(d.Event, d.Now)
+	m, err := s.newModel(d.Model, d.Unique)
+	if err != nil {
+		return nil, err
+	}
+	wants, err := s.wants(d.Event, d.Now, m)
 	if err != nil {
 		return nil, err
 	}
 	req := &verify.Request{
 		Method: http.MethodPost, URL: d.URL, RawQuery: d.RawQuery, Header: d.Header, Body: d.Body, Now: d.Now,
 	}
-	if d.Body != nil && d.Type == "" {
+	if (d.Body != nil || m != nil) && d.Type == "" {
 		wants = append(wants, s.typeHeaders()...)
 	}
 	for i := range wants {
@@ -159,7 +170,11 @@ func (s *Sender) Request(d Draft) (*verify.Request, error) {
 	if req.Header.Get("Content-Type") == "" {
 		req.Header.Set("Content-Type", s.contentTypeOf(d.Body))
 	}
-	if d.Body == nil {
+	switch {
+	case d.Body != nil:
+	case m != nil:
+		req.Body, err = m.body(wants)
+	default:
 		req.Body, err = s.body(wants)
 	}
 	return req, err

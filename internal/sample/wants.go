@@ -20,6 +20,8 @@ type want struct {
 	ref   locate.Ref
 	value string
 	given bool // by the caller, so it replaces an existing value
+	event bool // a field of the event, which replaces that of a model
+	made  bool // a made-up id
 }
 
 // planner collects the values that a request needs, the most important first. The first value for a
@@ -29,14 +31,18 @@ type planner struct {
 	now    time.Time
 	within locate.Kind // kind of the places of an event: Item in a batch, otherwise Body
 	outer  string      // path of the element around an item; "" if there is none
+	model  *model      // nil without one
 }
 
 // wants returns the values that the event and the signature need.
-func (s *Sender) wants(ev Event, now time.Time) ([]want, error) {
-	p := &planner{now: now, within: locate.Body}
+func (s *Sender) wants(ev Event, now time.Time, m *model) ([]want, error) {
+	p := &planner{now: now, within: locate.Body, model: m}
 	if s.Rules.Batch != "" || s.Scheme.Each != "" {
 		p.within = locate.Item
 		p.outer = outerPath(cmp.Or(s.Rules.Batch, s.Scheme.Each))
+	}
+	if m != nil {
+		p.outer = m.outer
 	}
 	if err := s.wantEvent(p, ev); err != nil {
 		return nil, err
@@ -65,9 +71,9 @@ func isStandardID(w want) bool {
 
 // wantEvent adds the id, the type and the time of the event.
 func (s *Sender) wantEvent(p *planner, ev Event) error {
-	id, errID := firstRefs(s.Rules.ID)
-	typ, errType := firstRefs(s.Rules.Type)
-	at, errTime := firstRefs(s.Rules.Time)
+	id, errID := p.model.refs(s.Rules.ID)
+	typ, errType := p.model.refs(s.Rules.Type)
+	at, errTime := p.model.refs(s.Rules.Time)
 	if err := errors.Join(errID, errType, errTime); err != nil {
 		return err
 	}
@@ -78,28 +84,35 @@ func (s *Sender) wantEvent(p *planner, ev Event) error {
 		}
 	}
 	for _, ref := range at {
-		if ev.Time.IsZero() || texts[ref.String()] != "" {
+		if ev.Time.IsZero() || texts[ref.String()] != "" || p.model.lacks(ref) {
 			continue
 		}
-		texts[ref.String()] = s.timeText(ref, ev.Time)
+		texts[ref.String()] = s.timeText(ref, ev.Time, p.model)
 	}
-	p.addID(id, ev.ID, texts)
+	before := len(p.wants)
+	p.addID(id, &ev, texts)
 	for _, ref := range slices.Concat(typ, at) {
 		if text := texts[ref.String()]; text != "" {
 			p.add(ref, text, ev.Type != "" && slices.Contains(typ, ref))
 		}
 	}
+	for i := range p.wants[before:] {
+		p.wants[before+i].event = true
+	}
 	return nil
 }
 
 // addID adds the parts of an id. At least one part differs in every event, even if the id consists
-// only of the type and the time.
-func (p *planner) addID(refs []locate.Ref, id string, texts map[string]string) {
-	given := id != ""
+// only of the type and the time. Other parts stay as a model has them.
+func (p *planner) addID(refs []locate.Ref, ev *Event, texts map[string]string) {
+	given, id := ev.ID != "", ev.ID
 	if !given {
 		id = NewID()
 	}
 	own := slices.IndexFunc(refs, func(r locate.Ref) bool { return texts[r.String()] == "" })
+	if named := slices.IndexFunc(refs, namesEvent); named >= 0 && p.model != nil {
+		own = named
+	}
 	if own < 0 {
 		own = len(refs) - 1
 	}
@@ -107,14 +120,27 @@ func (p *planner) addID(refs []locate.Ref, id string, texts map[string]string) {
 		if i == own {
 			return id
 		}
-		return cmp.Or(texts[refs[i].String()], "1")
+		return cmp.Or(texts[refs[i].String()], p.model.text(refs[i]), "1")
 	})
 	for i, ref := range refs {
+		if !given && p.model.has(ref) || ref.Kind == locate.SHA256 && p.model.differs() {
+			continue
+		}
 		p.add(ref, parts[i], given)
+		if last := len(p.wants) - 1; i == own && last >= 0 && p.wants[last].ref == ref {
+			p.wants[last].made = ev.MadeUp
+		}
 	}
 	if own < 0 || refs[own].Kind == locate.Header || refs[own].Kind == locate.Query {
-		p.add(locate.Ref{Kind: locate.SHA256, Name: string(p.within)}, id, given) // otherwise all bodies would be equal
+		if p.model == nil || given && !p.model.unique {
+			p.add(locate.Ref{Kind: locate.SHA256, Name: string(p.within)}, id, given) // otherwise all bodies would be equal
+		}
 	}
+}
+
+// namesEvent reports whether a location is that of an id of the event itself, as its name says.
+func namesEvent(ref locate.Ref) bool {
+	return strings.HasSuffix(strings.ToLower(strings.ReplaceAll(ref.Name, "_", "")), "eventid")
 }
 
 // spread splits text into n parts. If it has another number of parts, part returns each of them
@@ -135,7 +161,7 @@ func spread(text string, n int, part func(int) string) []string {
 }
 
 // timeText formats a time in the sender's format for ref.
-func (s *Sender) timeText(ref locate.Ref, at time.Time) string {
+func (s *Sender) timeText(ref locate.Ref, at time.Time, m *model) string {
 	if t := s.Scheme.Timestamp; t != nil {
 		if refs, err := firstRefs(t.At); err == nil && slices.Contains(refs, ref) {
 			return verify.FormatTime(t.Format, at)
@@ -144,7 +170,7 @@ func (s *Sender) timeText(ref locate.Ref, at time.Time) string {
 	if sample := s.Spec.Sample[ref.String()]; timeMark.MatchString(sample) {
 		return stamped(sample, at)
 	}
-	return at.UTC().Format(time.RFC3339)
+	return m.timeText(ref, at)
 }
 
 var timeMark = regexp.MustCompile(`\{time:([a-z0-9_]+)\}`)
@@ -168,7 +194,7 @@ func (p *planner) add(ref locate.Ref, value string, given bool) {
 		ref = locate.Ref{Kind: locate.Body, Name: p.outer + "." + ref.Name}
 	}
 	if !slices.ContainsFunc(p.wants, func(w want) bool { return w.ref == ref }) {
-		p.wants = append(p.wants, want{ref, value, given})
+		p.wants = append(p.wants, want{ref: ref, value: value, given: given})
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/samples"
 	"github.com/hookonce/hookonce/internal/sample"
 	"github.com/hookonce/hookonce/verify"
 )
@@ -26,6 +27,10 @@ const (
 // sendFlags are the flags of send.
 type sendFlags struct {
 	*senderFlags
+	api           *apiFlags
+	sample        string
+	set           []string
+	fromEvent     string // the source; the event id is an argument
 	id, eventType string
 	times         int
 	duplicate     int
@@ -42,26 +47,31 @@ func (p *program) sendCommand() *cobra.Command {
 		Use:   "send URL",
 		Short: "Sign and send test events as a provider would",
 		Long: "Sign and send test events to any endpoint, as a provider would. The body is that\n" +
-			"of --body, or a generated one that holds id and type where the provider has\n" +
-			"them. The signature is made with --secret or --key. If the provider signs with a\n" +
+			"of --body, of a stored event (--from-event), of a sample (--sample), or a\n" +
+			"generated one that holds id and type where the provider has them. Without these\n" +
+			"flags it is a sample of --type, where there is one. The signature is made with --secret or --key. If the provider signs with a\n" +
 			"private key and none is given, the command generates a pair and prints the\n" +
 			"public key for the settings. It contacts only the host of URL, and follows no\n" +
 			"redirects.\n\n" +
 			"The exit code is 0 if every answer is as expected: 2xx; or 4xx with --corrupt,\n" +
 			"or with a --skew beyond the tolerance of the provider's scheme.",
 		Example: "  hookonce send http://127.0.0.1:8080/webhooks/stripe --provider stripe \\\n" +
-			"    --secret whsec_test --type invoice.paid\n" +
+			"    --secret whsec_test --sample invoice.paid --set data.object.amount_paid=5\n" +
+			"  hookonce send http://127.0.0.1:3000/hooks --from-event stripe evt_1 --secret whsec_test\n" +
 			"  hookonce send http://127.0.0.1:8080/webhooks/gh --provider github \\\n" +
 			"    --secret file:key.txt --times 100 --duplicate 3 --concurrency 20 --shuffle",
-		Args: arguments("URL"),
 	}
-	f := &sendFlags{senderFlags: addSenderFlags(cmd)}
+	f := &sendFlags{senderFlags: addSenderFlags(cmd), api: addAPIFlags(cmd)}
+	cmd.Args = f.arguments
 	flags := cmd.Flags()
 	flags.StringArrayVar(&f.secrets, "secret", nil, "the `SECRET`, or file:PATH")
 	flags.StringVar(&f.key, "key", "", "`FILE` with the private key, for schemes that sign with one (default: generate a pair)")
 	flags.StringVar(&f.url, "url", "", "the public `URL`, if the signature covers it (default: the URL to send to)")
 	flags.StringVar(&f.body, "body", "", "`FILE` with the body, or - for the standard input (default: a body that fits the provider)")
-	flags.StringVar(&f.eventType, "type", "", "`TYPE` of the event (default \"test\"; with --body only if a header holds it)")
+	flags.StringVar(&f.sample, "sample", "", "a realistic body of this `TYPE`; an unknown one lists those of the provider")
+	flags.StringArrayVar(&f.set, "set", nil, "set `PATH=VALUE` in the body, such as data.object.amount=5; may be repeated")
+	flags.StringVar(&f.fromEvent, "from-event", "", "send the stored event `SOURCE EVENT_ID` of the gateway or the database again, with a new signature")
+	flags.StringVar(&f.eventType, "type", "", "`TYPE` of the event (default that of the sample, or \"test\"; with --body only if a header holds it)")
 	flags.StringVar(&f.id, "id", "", "`ID` of the event (default: a new one for each)")
 	flags.IntVar(&f.times, "times", 1, "send `N` events")
 	flags.IntVar(&f.duplicate, "duplicate", 0, "send each event `N` more times, signed each time")
@@ -72,7 +82,10 @@ func (p *program) sendCommand() *cobra.Command {
 	flags.DurationVar(&f.timeout, "timeout", 30*time.Second, "wait at most this `DURATION` for an answer")
 	flags.BoolVar(&f.print, "print", false, "print the requests, and send nothing")
 	flags.BoolVar(&f.json, "json", false, "print JSON")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error { return p.send(cmd.Context(), f, args[0]) }
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		target, eventID := f.operands(p.args, args)
+		return p.send(cmd.Context(), f, target, eventID)
+	}
 	return cmd
 }
 
@@ -83,15 +96,18 @@ type sending struct {
 	target  *url.URL
 	url     string // the public URL
 	header  http.Header
-	body    []byte // nil if the body is generated
+	body    []byte // nil if the body is generated or changed
+	sample  *samples.Sample
+	stored  *storedRequest // of --from-event
+	set     []setting
 	flags   *sendFlags
 	firstID string
 	shownID string // id of the first event as a receiver reads it; "" if it cannot be read
 	began   time.Time
 }
 
-func (p *program) send(ctx context.Context, f *sendFlags, target string) error {
-	s, err := p.newSending(f, target)
+func (p *program) send(ctx context.Context, f *sendFlags, target, eventID string) error {
+	s, err := p.newSending(ctx, f, target, eventID)
 	if err != nil {
 		return err
 	}
@@ -123,15 +139,20 @@ func (p *program) send(ctx context.Context, f *sendFlags, target string) error {
 	return nil
 }
 
-func (p *program) newSending(f *sendFlags, target string) (*sending, error) {
+func (p *program) newSending(ctx context.Context, f *sendFlags, target, eventID string) (*sending, error) {
+	s := &sending{flags: f, began: time.Now(), firstID: sample.NewID()}
 	if err := f.check(); err != nil {
 		return nil, err
+	}
+	if f.fromEvent != "" {
+		if err := p.readStored(ctx, s, eventID); err != nil {
+			return nil, err
+		}
 	}
 	sender, err := f.sender()
 	if err != nil {
 		return nil, err
 	}
-	s := &sending{flags: f, began: time.Now(), firstID: sample.NewID()}
 	var hinted bool
 	if s.sender, hinted = sender.WithHints(); hinted {
 		fmt.Fprintf(p.stderr, "Note: the id is written to %s, which is unconfirmed: a source must set event.id\n", s.sender.Rules.ID)
@@ -142,12 +163,8 @@ func (p *program) newSending(f *sendFlags, target string) (*sending, error) {
 	if s.header, err = f.header(); err != nil {
 		return nil, err
 	}
-	if f.body != "" {
-		if s.body, err = f.readBody(p.stdin); err != nil {
-			return nil, err
-		}
-	} else if f.eventType == "" {
-		f.eventType = "test"
+	if err := p.chooseBody(s); err != nil {
+		return nil, err
 	}
 	if err := f.checkSigning(sender); err != nil {
 		return nil, err
@@ -168,6 +185,8 @@ func (f *sendFlags) check() error {
 		return f.usage("--timeout must be longer than 0")
 	case f.id != "" && f.times > 1:
 		return f.usage("--id names one event: leave out --times, or use --duplicate to send that event more often")
+	case f.fromEvent != "" && f.body != "", f.fromEvent != "" && f.sample != "", f.body != "" && f.sample != "":
+		return f.usage("--body, --sample and --from-event exclude each other: each is a body")
 	case len(f.secrets) > 1:
 		return f.usage("--secret: a request is signed with one secret")
 	case len(f.secrets) == 1 && f.key != "":
@@ -229,10 +248,10 @@ func (p *program) describe(s *sending) error {
 		return f.usage("--id: --body holds the id, at %s: change it there", s.sender.Rules.ID)
 	case f.eventType != "" && s.body != nil && (len(types) != 1 || types[0] != f.eventType):
 		return f.usage("--type: --body holds the type, at %q: change it there", s.sender.Rules.Type)
-	case f.times > 1 && s.body != nil:
+	case f.times > 1:
 		if second, err := s.request(1); err == nil {
 			if again, _, _ := s.events(second); len(again) > 0 && len(ids) > 0 && again[0] == ids[0] {
-				fmt.Fprintf(p.stderr, "Note: --body determines the id, so all %d are deliveries of one event\n", f.times)
+				fmt.Fprintf(p.stderr, "Note: %s determines the id, so all %d are deliveries of one event\n", s.origin(), f.times)
 			}
 		}
 	}
@@ -267,15 +286,15 @@ func (s *sending) id(n int) string {
 
 // request makes and signs the request of the n-th event.
 func (s *sending) request(n int) (*verify.Request, error) {
-	req, err := s.sender.Request(sample.Draft{
-		Event: sample.Event{ID: s.id(n), Type: s.flags.eventType, Time: s.began},
-		URL:   s.url, RawQuery: s.target.RawQuery, Body: s.body, Now: time.Now().Add(s.flags.skew),
-	})
+	req, err := s.sender.Request(s.draft(n))
 	if err != nil {
 		return nil, err
 	}
 	for name, values := range s.header {
 		req.Header[name] = values
+	}
+	if err := s.applySettings(req); err != nil {
+		return nil, err
 	}
 	if !s.sender.Verifier.NeedsKeys() {
 		return req, nil
