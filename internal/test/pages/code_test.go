@@ -107,7 +107,9 @@ func runSQL(t *testing.T, where, text string) {
 	}
 	defer conn.Release()
 	here := strings.NewReplacer("hookonce.", schema+".", "SCHEMA hookonce ", "SCHEMA "+schema+" ")
-	for _, statement := range append(slices.Clone(beforeSQL), statementsOf(text)...) {
+	// Tables of a page are made in the schema of this test, too.
+	statements := slices.Concat([]string{"SET search_path = " + schema}, beforeSQL, statementsOf(text))
+	for _, statement := range statements {
 		if _, err := conn.Conn().PgConn().Exec(t.Context(), here.Replace(statement)).ReadAll(); err != nil {
 			t.Errorf("%s: %s: %v", where, statement, err)
 		}
@@ -117,6 +119,7 @@ func runSQL(t *testing.T, where, text string) {
 // beforeSQL makes the rows that the pages name: an event of the source shop, which is not due yet, and a role.
 var beforeSQL = []string{
 	`DO $$ BEGIN CREATE ROLE app; EXCEPTION WHEN duplicate_object THEN END $$`,
+	`CREATE TABLE seen (event_id text PRIMARY KEY)`,
 	`INSERT INTO hookonce.event (key, source, event_id, type, received_at, headers, body, body_sha256, work)
 		VALUES (hookonce.hash_strings(ARRAY['event', 'shop', 'evt_1']), 'shop', 'evt_1', 'order.paid', now(), '{}', '{}', sha256('{}'), 1)`,
 	`INSERT INTO hookonce.event_state (key, source, type, state, attempts, received_at, due_at)

@@ -106,11 +106,13 @@ var stories = map[string]story{
 		steps: map[string]step{
 			"TIME          WHERE    TYPE          EVENT ID  OUTCOME        TOOK":            {left: "the tests of events tail hold its rows"},
 			"hookonce verify --provider stripe --secret file:secret.txt --at 1700000000 \\": {left: "the test of its script has the whole signature"},
-			"hookonce send http://127.0.0.1:8080/webhooks/stripe --provider stripe --secret whsec_test --type invoice.paid": {
-				before: func(t *testing.T, w *world) {
-					w.start(t, "hookonce serve --source stripe=stripe:whsec_test", w.ports["127.0.0.1:8080"])
-				},
-			},
+		},
+	},
+	"docs/commands-setup.md": {
+		steps: map[string]step{
+			"hookonce v0.1.0 · sqlite:hookonce.db · 2 sources":                                                                {left: "the tests of the banner hold it"},
+			`{"time":"2026-01-31T12:00:00Z","level":"INFO","msg":"ready","version":"v0.1.0","database":"sqlite:hookonce.db",`: {left: "the tests of the banner hold it"},
+			"healthcheck:": {left: "a part of a compose file; the tests of ready run the command"},
 		},
 	},
 	"docs/deploying.md": {
@@ -146,6 +148,18 @@ var stories = map[string]story{
 		each:  true,
 	},
 	"docs/runbook.md": {ready: letters, each: true},
+	"docs/five-minute-test.md": {
+		steps: map[string]step{
+			"hookonce probe http://127.0.0.1:3000/webhooks --provider stripe --secret whsec_test":   {left: "the tests of probe run it, on many receivers"},
+			`hookonce probe http://127.0.0.1:3000/webhooks --provider stripe --secret whsec_test \`: {left: "the tests of probe run it, on many receivers"},
+			`hookonce probe http://127.0.0.1:3000/webhooks --provider stripe --secret "$SECRET" \`:  {left: "the tests of probe run it, on many receivers"},
+		},
+	},
+	"docs/send.md": {
+		ready:   func(t *testing.T, w *world) { w.serveLetters(t) },
+		each:    true,
+		replace: []string{"http://127.0.0.1:3000/hooks", "http://127.0.0.1:8080/webhooks/stripe", "whsec_test", secret},
+	},
 	"docs/settings.md": {
 		replace: []string{"gh=github:SECRET", "gh=github:" + secret},
 		steps:   map[string]step{"hookonce serve --source gh=github:SECRET --forward app=http://127.0.0.1:3000/hooks": {before: withoutSettings}},

@@ -80,7 +80,7 @@ func (w *world) here(t *testing.T, text string) string {
 		pairs = append(pairs, there, here)
 	}
 	pairs = append(pairs, "go run ./cmd/hookonce", "hookonce", "go build ./cmd/hookonce", "true")
-	text = strings.NewReplacer(append(w.replace, pairs...)...).Replace(text)
+	text = strings.NewReplacer(pairs...).Replace(strings.NewReplacer(w.replace...).Replace(text))
 	return goRun.ReplaceAllStringFunc(text, func(command string) string { return w.build(t, strings.TrimPrefix(command, "go run ")) })
 }
 
