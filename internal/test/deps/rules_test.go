@@ -122,10 +122,19 @@ var rules = map[string]rule{
 		within: []string{"provider", "verify", "internal/locate", "internal/sample"},
 		why:    "it knows receivers by their outside alone",
 	},
+	"cmd/hookonce/internal/demo": {
+		within:  []string{"provider", "verify", "cmd/hookonce/internal/adminclient", "internal/locate", "internal/sample"},
+		modules: []string{"github.com/jackc/pgx/v5/stdlib", "modernc.org/sqlite"},
+		why:     "it sees the gateway by its outside: the admin API and the views of the database",
+	},
 	"cmd/hookonce/internal/cli": {
 		within: []string{
 			".", "driver", "provider", "verify", "hookadmin", "hookmigrate", "cmd/hookonce/internal/adminclient", "cmd/hookonce/internal/app",
-			"cmd/hookonce/internal/config", "cmd/hookonce/internal/probe", "cmd/hookonce/internal/samples", "internal/locate", "internal/sample",
+			"cmd/hookonce/internal/config",
+			"cmd/hookonce/internal/demo",
+			"cmd/hookonce/internal/probe",
+			"cmd/hookonce/internal/samples",
+			"internal/locate", "internal/sample",
 		},
 		modules: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/jedib0t/go-pretty/v6", "github.com/schollz/progressbar/v3", "golang.org/x/term"},
 		why:     "commands: they read flags and print; the work is done elsewhere",

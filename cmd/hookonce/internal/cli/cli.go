@@ -68,6 +68,7 @@ func (p *program) rootCommand() *cobra.Command {
 	root.SetOut(p.stdout)
 	root.SetErr(p.stderr)
 	root.AddCommand(
+		p.demoCommand(),
 		p.serveCommand(),
 		p.eventsCommand(),
 		p.dlqCommand(),

@@ -1,0 +1,79 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/demo"
+)
+
+func (p *program) demoCommand() *cobra.Command {
+	o := &demo.Options{Environ: p.environ}
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Show in half a minute that each event takes effect once",
+		Long: "Start a gateway, a small bank behind it, and a receiver that checks and then acts,\n" +
+			"and deliver 2,000 events of five providers about 10,000 times to both. Some\n" +
+			"deliveries are forged, out of order, or many copies at once. The bank fails for a\n" +
+			"while, and both receivers are killed with -9 and started again, twice. The table\n" +
+			"at the end is counted from the ledgers and the database.\n\n" +
+			"It needs no settings and no network, and leaves nothing behind. The dashboard stays\n" +
+			"up until Ctrl-C. The exit code is 1 if one number of hookonce is wrong.",
+		Args: noArgs,
+	}
+	cmd.Flags().BoolVar(&o.Exit, "exit", false, "end after the table")
+	cmd.Flags().StringVar(&o.Database, "database", "", "run on this PostgreSQL, as postgres://...: in a temporary database; its user needs CREATEDB")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return p.demo(cmd, o) }
+	cmd.AddCommand(p.demoPart("bank", demo.Bank), p.demoPart("naive", demo.Naive))
+	return cmd
+}
+
+func (p *program) demo(cmd *cobra.Command, o *demo.Options) (err error) {
+	if o.Database != "" {
+		if !strings.HasPrefix(o.Database, "postgres://") && !strings.HasPrefix(o.Database, "postgresql://") {
+			return newUsageError(cmd, errors.New("--database: the demo makes its own SQLite file; name a PostgreSQL, as postgres://..."))
+		}
+		if err := app.CheckPostgres(o.Database); err != nil {
+			return newUsageError(cmd, err)
+		}
+	}
+	if o.Program, err = os.Executable(); err != nil {
+		return err
+	}
+	_, onTerminal := terminalWidth(p.stdout)
+	o.Screen = &demo.Screen{Out: p.stdout, Colors: onTerminal && coloured()}
+	if width, ok := terminalWidth(p.stderr); ok {
+		o.Screen.Live, o.Screen.Width = p.stderr, width
+	}
+	ctx, restore := untilSignal(cmd.Context())
+	defer restore()
+	return demo.Run(ctx, o)
+}
+
+// untilSignal returns a context that ends with any signal that ends a program. Further signals do
+// nothing, until the returned function is called: the demo removes its processes and files meanwhile.
+func untilSignal(ctx context.Context) (context.Context, context.CancelFunc) {
+	// Otherwise a closed pipe at stdout kills the program. The channel is not read: the write fails.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	return signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+}
+
+// demoPart is the command of a process of the demo.
+func (p *program) demoPart(name string, run func(ctx context.Context, folder string, out io.Writer) error) *cobra.Command {
+	return &cobra.Command{
+		Use: name + " FOLDER", Hidden: true, Args: arguments("FOLDER"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, restore := interruptible(cmd.Context())
+			defer restore()
+			return run(ctx, args[0], p.stdout)
+		},
+	}
+}

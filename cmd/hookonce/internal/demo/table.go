@@ -1,0 +1,111 @@
+package demo
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// The widths of the table's columns.
+const (
+	labelWidth = 26
+	sentWidth  = 12
+	cellWidth  = 18
+)
+
+// marks of a number that is promised.
+const (
+	right = "✓"
+	wrong = "✗"
+)
+
+// table returns the result, in at most 80 columns.
+func table(p *plan, ours, naive *tally, colors bool) string {
+	w := &tableWriter{colors: colors}
+	w.row("", "sent", cell{text: "hookonce"}, cell{text: "check, then act"})
+	w.row("events", number(len(p.events)), w.promised(ours.events, len(p.events)), plain(naive.events))
+	w.row("deliveries", "", plain(ours.deliveries), plain(naive.deliveries))
+	w.row("duplicates absorbed", "", plain(ours.duplicates), plain(naive.duplicates))
+	w.row("forgeries refused", number(p.forged), w.promised(ours.refused, p.forged), w.promised(naive.refused, p.forged))
+	w.row("killed with -9", "", plain(ours.kills), plain(naive.kills))
+	w.row("dead letters, replayed", "", plain(ours.dead), cell{text: "–"})
+	w.row("stale, skipped", "", plain(ours.stale), plain(naive.stale))
+	w.row("sent twice, same key", "", plain(ours.repeated), cell{text: "–"})
+	w.row("effects at the bank", "", plain(ours.effects), plain(naive.effects))
+	w.row("lost", "", w.promised(ours.lost, 0), w.promised(naive.lost, 0))
+	w.row("done twice", "", w.promised(ours.twice, 0), w.promised(naive.twice, 0))
+	w.row("new undone by old", "", w.promised(ours.overwritten, 0), w.promised(naive.overwritten, 0))
+	w.row("booked, EUR", euros(p.money()), w.money(ours.cents, p.money()), w.money(naive.cents, p.money()))
+	return w.String()
+}
+
+// moral says in words what the other receiver did.
+func moral(p *plan, naive *tally) string {
+	text := fmt.Sprintf("Check, then act: %s events done twice or more", number(naive.twice))
+	if more := naive.cents - p.money(); more > 0 {
+		text += fmt.Sprintf(", and %s EUR too much", euros(more))
+	}
+	return text + "."
+}
+
+// cell is a number of the table, with its mark if it is promised.
+type cell struct{ text, mark string }
+
+type tableWriter struct {
+	strings.Builder
+	colors bool
+}
+
+func (w *tableWriter) row(label, sent string, cells ...cell) {
+	line := "  " + label + strings.Repeat(" ", labelWidth-utf8.RuneCountInString(label)) + left(sent, sentWidth)
+	for _, c := range cells {
+		line += left(c.text, cellWidth) + " " + w.colored(c.mark)
+		if c.mark == "" {
+			line += " "
+		}
+	}
+	w.WriteString(strings.TrimRight(line, " ") + "\n")
+}
+
+// colored returns a mark in its color.
+func (w *tableWriter) colored(mark string) string {
+	if !w.colors || mark == "" {
+		return mark
+	}
+	color := map[string]string{right: "\x1b[32m", wrong: "\x1b[31m"}[mark]
+	return color + mark + "\x1b[0m"
+}
+
+func plain(n int) cell { return cell{text: number(n)} }
+
+func (w *tableWriter) promised(n, want int) cell {
+	if n == want {
+		return cell{number(n), right}
+	}
+	return cell{number(n), wrong}
+}
+
+func (w *tableWriter) money(cents, want int64) cell {
+	if cents == want {
+		return cell{euros(cents), right}
+	}
+	return cell{euros(cents), wrong}
+}
+
+// left pads text on the left.
+func left(text string, width int) string {
+	return strings.Repeat(" ", max(width-utf8.RuneCountInString(text), 0)) + text
+}
+
+// number formats n with commas between thousands.
+func number(n int) string {
+	digits := strconv.Itoa(n)
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits
+}
+
+// euros formats an amount that is not negative.
+func euros(cents int64) string { return fmt.Sprintf("%s.%02d", number(int(cents/100)), cents%100) }
