@@ -108,6 +108,7 @@ func New[T any](db driver.Driver[T], mux *Mux[T], cfg *Config) (*Inbox[T], error
 		Wake:     in.relays.Wake,
 		Reopened: in.wakeAll,
 		Observe:  in.handlerRan,
+		Lost:     in.feed.lost,
 	})
 	return &Inbox[T]{in, db}, nil
 }
@@ -294,7 +295,7 @@ func (in *Engine) Run(ctx context.Context) error {
 	if in.worker != nil {
 		wg.Go(func() { in.worker.Run(ctx) })
 	} else {
-		wg.Go(func() { work.Sweep(ctx, in.store, in.log) })
+		wg.Go(func() { work.Sweep(ctx, in.store, in.log, in.feed.lost) })
 	}
 	feeding, endFeed := context.WithCancel(context.WithoutCancel(ctx))
 	var fed sync.WaitGroup

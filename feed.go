@@ -56,6 +56,32 @@ func (f liveFeed) handled(o *work.Observed) {
 	})
 }
 
+// lost adds an event of an interrupted run to the live feed, unless that was a run in another database.
+func (f liveFeed) lost(l *driver.LostRun) {
+	if l.Elsewhere {
+		return
+	}
+	row := feed.Row{
+		At: time.Now(), Kind: driver.FeedEvent, Source: l.Source, EventID: l.EventID, Type: l.Type, Outcome: "retry",
+		Details: feed.Details{Attempt: l.Attempts, Error: driver.ErrorRunInterrupted},
+	}
+	if l.Dead {
+		row.Outcome = "dead"
+	}
+	if l.Ended {
+		row.Error = (&driver.TxEndedError{Committed: true}).Error()
+	}
+	f.Add(row)
+}
+
+// filed adds a dead letter of an Inline handler to the live feed, whose sender did not deliver again.
+func (f liveFeed) filed(l *driver.FiledFailure) {
+	f.Add(feed.Row{
+		At: time.Now(), Kind: driver.FeedEvent, Source: l.Source, EventID: l.EventID, Type: l.Type, Outcome: "dead",
+		Details: feed.Details{Attempt: l.Failures, Error: l.Error},
+	})
+}
+
 // operated adds a change by an operator to the live feed. It is about a message if there is a
 // message id.
 func (f liveFeed) operated(action, source, eventID, eventType, destination, messageID string) {

@@ -12,9 +12,11 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/hookpgx"
 	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
@@ -83,6 +85,64 @@ func TestFeedOfHandlers(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantFeed(t, l.db, append(rows, "event bad discarded")...)
+}
+
+// TestFeedOfInline shows failures of an Inline handler, its dead letter, and one that is filed because its
+// sender did not deliver again.
+func TestFeedOfInline(t *testing.T) {
+	t.Parallel()
+	l := onSQLite(t)
+	mux := &hookonce.Mux[*sql.Tx]{}
+	hookonce.Handle(mux, "gh", "*", func(context.Context, *sql.Tx, *hookonce.Event) error { return errors.New("no stock") })
+	in := inbox(t, l, mux, func(c *hookonce.Config) {
+		c.Sources[0].Inline, c.Sources[0].DeadLetter = true, hookonce.AfterAttempts(2)
+		c.Retention = time.Second // so it looks every second
+	})
+	_, err := l.db.CountInlineFailure(t.Context(), &driver.InlineFailure{
+		Claim: driver.Claim{Key: driver.EventKey("gh", "old"), Source: "gh", EventID: "old", Type: "push", Headers: []byte("{}"), Body: []byte("{}")},
+		Error: "no stock then", Limit: 5, Now: time.Now().Add(-25 * time.Hour),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	watched(t, l.db, in, in.Engine)
+	deliver(in, delivery("1", "{}"))
+	deliver(in, delivery("1", "{}"))
+	wantFeed(t, l.db, "delivery failed an Inline handler failed", "event 1 retry no stock", "delivery 1 ok", "event 1 dead no stock", "event old dead no stock then")
+}
+
+// TestFeedOfLostRuns shows the event of a run whose connection was lost.
+func TestFeedOfLostRuns(t *testing.T) {
+	t.Parallel()
+	store, isPGX := onPGX(t).db.(*hookpgx.Store)
+	if !isPGX {
+		t.Fatal("the library on pgx has another store")
+	}
+	mux := &hookpgx.Mux{}
+	hookonce.Handle(mux, "gh", "*", func(context.Context, pgx.Tx, *hookonce.Event) error { return nil })
+	in, err := hookonce.New(store, mux, settings(""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := deliver(in, delivery("1", "{}")); got != ok {
+		t.Fatalf("answer %+v", got)
+	}
+	lost, err := store.Take(t.Context(), &driver.TakeParams{
+		Source: "gh", Types: []string{"*"}, Limit: 1, HandlerTimeout: time.Minute, Retry: driver.Retry{Attempts: 5, First: time.Millisecond, Max: time.Millisecond},
+	})
+	if err != nil || lost == nil {
+		t.Fatalf("took %v, %v", lost, err)
+	}
+	t.Cleanup(func() { _ = lost.Abandon(context.WithoutCancel(t.Context())) }) // gives the connection back
+	if err := lost.Next(t.Context(), driver.EventKey("gh", "1"), &driver.FinishParams{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lost.Tx().Exec(t.Context(), "SELECT pg_terminate_backend(pg_backend_pid())"); err == nil {
+		t.Fatal("the connection lives")
+	}
+	watched(t, store, in, in.Engine)
+	settled(t, store, "1", driver.StateDone)
+	wantFeed(t, store, "event 1 retry "+driver.ErrorRunInterrupted, "event 1 done")
 }
 
 // TestFeedOfDeliveries shows each event of a batch, messages, and refused requests.

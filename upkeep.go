@@ -251,9 +251,12 @@ const (
 // fileInlineFailures makes dead letters of Inline events that failed and were not delivered again:
 // nothing authentic is lost because its sender gave up.
 func (in *Engine) fileInlineFailures(ctx context.Context) error {
-	n, err := in.store.FileInlineFailures(ctx, &driver.FileFailuresParams{OlderThan: inlineAbandoned, Limit: maxFiled})
-	if n > 0 {
-		in.log.Error("dead: Inline handlers failed, and the sender did not deliver again", slog.Int("events", n))
+	filed, err := in.store.FileInlineFailures(ctx, &driver.FileFailuresParams{OlderThan: inlineAbandoned, Limit: maxFiled})
+	for i := range filed {
+		f := &filed[i]
+		in.log.Error("dead: the Inline handler failed, and the sender did not deliver again",
+			slog.String("source", f.Source), slog.String("event_id", f.EventID), slog.Int("failures", f.Failures), slog.String("error", f.Error))
+		in.feed.filed(f)
 	}
 	return err
 }

@@ -21,6 +21,11 @@ type Feed interface {
 	// FeedWatched returns for how long rows are still wanted, and 0 without a viewer. It reads one row.
 	FeedWatched(ctx context.Context) (time.Duration, error)
 
+	// CollectFeed removes the rows that SQL consumers left, and returns them, the earliest first: the
+	// functions take and fail write them while somebody looks. Each is returned once, without a Seq. A
+	// store without SQL consumers has none.
+	CollectFeed(ctx context.Context) ([]FeedRow, error)
+
 	// AddFeed appends rows, in one commit, and removes those beyond MaxFeedRows. It ignores their
 	// Seq. It returns for how long rows are still wanted; if that is 0, it stored none.
 	AddFeed(ctx context.Context, p *AddFeedParams) (time.Duration, error)

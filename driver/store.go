@@ -169,7 +169,7 @@ type Store interface {
 
 	// FileInlineFailures files dead letters for events whose last failure is older than
 	// p.OlderThan, and returns how many. Such events were not delivered again.
-	FileInlineFailures(ctx context.Context, p *FileFailuresParams) (int, error)
+	FileInlineFailures(ctx context.Context, p *FileFailuresParams) ([]FiledFailure, error)
 
 	// Arm lets a source take one secret from its provider until p.For has passed by the store's
 	// clock. It replaces an earlier arming. The result is that of LearnedSecrets. The error matches

@@ -296,6 +296,7 @@ type LostRun struct {
 	Key      Key
 	Source   string
 	EventID  string
+	Type     string
 	Attempts int
 	Alone    bool // the only event of its run, without TakeParams.Beside, so an attempt was counted
 	Dead     bool // it was its last attempt, or Ended
@@ -323,6 +324,13 @@ type InlineFailure struct {
 type InlineFailed struct {
 	Failures int  // so far
 	Dead     bool // the event is now claimed and dead
+}
+
+// FiledFailure is an event that Store.FileInlineFailures made a dead letter.
+type FiledFailure struct {
+	Source, EventID, Type string
+	Failures              int
+	Error                 string // of the last failure
 }
 
 // FileFailuresParams are the parameters of Store.FileInlineFailures.

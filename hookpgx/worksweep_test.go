@@ -44,7 +44,7 @@ func TestSweepAfterARestore(t *testing.T) {
 		copyTable(t, w, other, table)
 	}
 	lost, err := other.SweepRuns(t.Context(), sweepOf())
-	want := []driver.LostRun{{Key: newClaim("evt_1").Key, Source: "stripe", EventID: "evt_1", Elsewhere: true}}
+	want := []driver.LostRun{{Key: newClaim("evt_1").Key, Source: "stripe", EventID: "evt_1", Type: "thing.happened", Elsewhere: true}}
 	if diff := cmp.Diff(want, lost); diff != "" || err != nil {
 		t.Errorf("SweepRuns returned the error %v (-want +got):\n%s", err, diff)
 	}

@@ -183,7 +183,7 @@ func TestHandlerCommittedAndDied(t *testing.T) {
 	run.Sever()
 	r.interrupted(t, run)
 	lost, err := r.store.SweepRuns(t.Context(), &driver.SweepRunsParams{})
-	want := []driver.LostRun{{Key: run.Events()[0].Key, Source: "stripe", EventID: "evt_1", Attempts: 1, Alone: true, Dead: true, Ended: true}}
+	want := []driver.LostRun{{Key: run.Events()[0].Key, Source: "stripe", EventID: "evt_1", Type: "invoice.paid", Attempts: 1, Alone: true, Dead: true, Ended: true}}
 	if diff := cmp.Diff(want, lost); diff != "" || err != nil {
 		t.Errorf("SweepRuns returned the error %v (-want +got):\n%s", err, diff)
 	}

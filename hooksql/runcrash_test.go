@@ -149,7 +149,7 @@ func TestKilledInARun(t *testing.T) {
 		t.Errorf("took %v with the error %v before the sweep, want nothing", run, err)
 	}
 	key := driver.EventKey("stripe", "evt_1")
-	want := []driver.LostRun{{Key: key, Source: "stripe", EventID: "evt_1", Attempts: 1, Alone: true}}
+	want := []driver.LostRun{{Key: key, Source: "stripe", EventID: "evt_1", Type: "invoice.paid", Attempts: 1, Alone: true}}
 	if diff := cmp.Diff(want, sweep(limits.HandlerTimeout+limits.BatchTime+10*time.Second)); diff != "" {
 		t.Errorf("lost (-want +got):\n%s", diff)
 	}

@@ -518,6 +518,18 @@ CREATE UNLOGGED TABLE {schema}.feed (
 );
 
 -- Paused destinations: their messages are not leased. A row stays until the operator
+-- What take and fail did while somebody looks, until a process moves it to feed: the transaction of a
+-- consumer may be long, and must not hold the row of feed_watch.
+CREATE UNLOGGED TABLE {schema}.feed_consumed (
+	at       timestamptz NOT NULL,
+	source   text NOT NULL,
+	event_id text NOT NULL,
+	type     text NOT NULL,
+	outcome  text NOT NULL,
+	details  bytea NOT NULL -- JSON
+);
+
+-- Destinations that an operator paused: no message of them is leased. A row stays until the operator
 -- resumes the destination, whether or not it is in the settings.
 CREATE TABLE {schema}.paused_destination (
 	destination text PRIMARY KEY,
@@ -1096,6 +1108,7 @@ SET jit = off
 AS $$
 DECLARE
 	moment timestamptz := clock_timestamp(); -- the transaction may have begun long ago
+	seen   boolean; -- somebody looks at the live feed
 	stack  text;
 	mark   tid;
 BEGIN
@@ -1114,6 +1127,7 @@ BEGIN
 		INSERT INTO {schema}.take_call (called_at) VALUES (statement_timestamp()) RETURNING ctid INTO mark;
 		DELETE FROM {schema}.take_call c WHERE c.ctid = mark;
 	END IF;
+	seen := EXISTS (SELECT FROM {schema}.feed_watch w WHERE w.only_one AND w.until > moment AND w.until <= moment + interval '10 minutes');
 
 	-- Merges two indexes in the order of due_at, and locks their rows one by one until there are
 	-- enough. No other row is locked, except one that was changed at the same moment. The keys of
@@ -1149,6 +1163,12 @@ BEGIN
 		FROM due
 		WHERE s.ctid = due.ctid
 		RETURNING s.key, s.generation, s.key_generation, s.attempts, due.due_at
+	), shown AS (
+		INSERT INTO {schema}.feed_consumed (at, source, event_id, type, outcome, details)
+		SELECT moment, e.source, e.event_id, e.type, 'done', convert_to(json_build_object('attempt', t.attempts)::text, 'UTF8')
+		FROM taken t
+		CROSS JOIN LATERAL (SELECT * FROM {schema}.event e WHERE e.key = t.key LIMIT 1) e
+		WHERE seen
 	)
 	SELECT e.source, e.event_id, e.type, t.generation, t.attempts,
 		'hookonce_' || left(encode(sha256(convert_to('idempotency', 'UTF8') || t.key || int8send(t.key_generation)), 'hex'), 40),
@@ -1227,6 +1247,11 @@ BEGIN
 		failed_at = CASE WHEN is_dead THEN moment END,
 		last_error = left(fail.error, 4096)
 	WHERE e.key = failed;
+	INSERT INTO {schema}.feed_consumed (at, source, event_id, type, outcome, details)
+	SELECT moment, fail.source, fail.event_id, s.type, CASE WHEN is_dead THEN 'dead' ELSE 'retry' END,
+		convert_to(json_build_object('attempt', number, 'error', left(fail.error, 300))::text, 'UTF8')
+	FROM {schema}.feed_watch w
+	WHERE w.until > moment AND w.until <= moment + interval '10 minutes';
 	RETURN CASE WHEN is_dead THEN 'dead' ELSE 'pending' END;
 END
 $$;

@@ -1,6 +1,7 @@
 package feed
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -27,6 +28,7 @@ const (
 // Writer is the part of driver.Store that takes rows.
 type Writer interface {
 	FeedWatched(ctx context.Context) (time.Duration, error)
+	CollectFeed(ctx context.Context) ([]driver.FeedRow, error)
 	AddFeed(ctx context.Context, p *driver.AddFeedParams) (time.Duration, error)
 }
 
@@ -72,6 +74,11 @@ func (c *Collector) Add(r Row) {
 	if !c.Watched() {
 		return
 	}
+	r.Gateway = c.gateway
+	c.add(r)
+}
+
+func (c *Collector) add(r Row) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.Watched() { // any more
@@ -97,7 +104,6 @@ func (c *Collector) Add(r Row) {
 		}
 		c.equal[key] = len(c.rows)
 	}
-	r.Gateway = c.gateway
 	c.rows = append(c.rows, r)
 }
 
@@ -138,12 +144,13 @@ func (c *Collector) Run(ctx context.Context) {
 // step writes the rows, or asks whether somebody looks.
 func (c *Collector) step(ctx context.Context) {
 	now := time.Now()
-	rows, routine := c.take()
-	if len(rows) == 0 && now.Sub(c.asked) < askEvery {
-		return
-	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+	collectErr := c.collect(ctx)
+	rows, routine := c.take()
+	if len(rows) == 0 && now.Sub(c.asked) < askEvery && collectErr == nil {
+		return
+	}
 	left, err := c.write(ctx, rows)
 	if err != nil {
 		c.restore(rows, routine, errors.Is(err, driver.ErrCommitUnknown) || errors.Is(err, driver.ErrBadRow))
@@ -152,6 +159,7 @@ func (c *Collector) step(ctx context.Context) {
 		c.asked = now
 		c.watch(left)
 	}
+	err = cmp.Or(err, collectErr)
 	if failed := err != nil; failed != c.failed {
 		c.failed = failed
 		if failed {
@@ -160,6 +168,18 @@ func (c *Collector) step(ctx context.Context) {
 			c.log.Info("the live feed goes on")
 		}
 	}
+}
+
+// collect adds the rows of SQL consumers, if somebody looks. They name no gateway: none did the work.
+func (c *Collector) collect(ctx context.Context) error {
+	if !c.Watched() {
+		return nil
+	}
+	rows, err := c.store.CollectFeed(ctx)
+	for i := range rows {
+		c.add(restore(&rows[i]))
+	}
+	return err
 }
 
 // write writes rows; without rows it only asks. It returns for how long somebody looks.

@@ -24,6 +24,7 @@ type faulty struct {
 	mu                 sync.Mutex
 	fail               error
 	asked, added, read int
+	consumed           []driver.FeedRow // SQL consumers left them
 }
 
 func (f *faulty) count(n *int) error {
@@ -44,6 +45,17 @@ func (f *faulty) FeedWatched(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	return f.Store.FeedWatched(ctx)
+}
+
+func (f *faulty) CollectFeed(context.Context) ([]driver.FeedRow, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.fail != nil {
+		return nil, f.fail
+	}
+	rows := f.consumed
+	f.consumed = nil
+	return rows, nil
 }
 
 func (f *faulty) AddFeed(ctx context.Context, p *driver.AddFeedParams) (time.Duration, error) {
@@ -107,16 +119,18 @@ func newRow(id, outcome string) feed.Row {
 	return feed.Row{At: noon, Kind: driver.FeedDelivery, Source: "stripe", EventID: id, Type: "invoice.paid", Outcome: outcome}
 }
 
-// TestUnwatched: without a viewer, a process asks at most once a second, and writes nothing.
+// TestUnwatched: without a viewer, a process asks at most once a second, and collects and writes nothing.
 func TestUnwatched(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
+	w.store.consumed = make([]driver.FeedRow, 1)
 	for range 3 {
 		w.Add(newRow("evt_1", "ok"))
 		w.Step(t.Context()) // all in one second
 	}
-	if w.Watched() || w.store.asked != 1 || w.store.added != 0 {
-		t.Errorf("watched %v, asked %d times and wrote %d times; want false, 1, 0", w.Watched(), w.store.asked, w.store.added)
+	if w.Watched() || w.store.asked != 1 || w.store.added != 0 || len(w.store.consumed) != 1 {
+		t.Errorf("watched %v, asked %d times, wrote %d times, left %d rows; want false, 1, 0, 1",
+			w.Watched(), w.store.asked, w.store.added, len(w.store.consumed))
 	}
 }
 
@@ -142,6 +156,33 @@ func TestCollector(t *testing.T) {
 	}
 	if w.store.added != 1 {
 		t.Errorf("wrote %d times, want once", w.store.added)
+	}
+}
+
+// TestConsumed: the rows of SQL consumers are written with the others, within the same bounds, and name no
+// gateway.
+func TestConsumed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	left := func(n int) {
+		for i := range n {
+			w.store.consumed = append(w.store.consumed, driver.FeedRow{
+				At: noon, Kind: driver.FeedEvent, Source: "shop", EventID: fmt.Sprint(i), Outcome: "done", Details: []byte(`{"attempt":2}`),
+			})
+		}
+	}
+	w.watch(t)
+	left(1)
+	w.Step(t.Context())
+	want := feed.Row{At: noon, Kind: driver.FeedEvent, Source: "shop", EventID: "0", Outcome: "done", Details: feed.Details{Attempt: 2}}
+	if diff := cmp.Diff([]feed.Row{want}, w.written(t)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	left(1000)
+	w.Step(t.Context())
+	rows := w.written(t)
+	if n := len(rows); n != feed.MaxRoutine || rows[n-1].Dropped != 1000-n {
+		t.Errorf("%d rows of 1,000 are written, and %d are said to be left out", n, rows[len(rows)-1].Dropped)
 	}
 }
 
@@ -312,6 +353,8 @@ func TestRun(t *testing.T) {
 type unwatched struct{}
 
 func (unwatched) FeedWatched(context.Context) (time.Duration, error) { return 0, nil }
+
+func (unwatched) CollectFeed(context.Context) ([]driver.FeedRow, error) { return nil, nil }
 
 func (unwatched) AddFeed(context.Context, *driver.AddFeedParams) (time.Duration, error) {
 	return time.Minute, nil

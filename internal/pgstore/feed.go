@@ -13,7 +13,11 @@ import (
 const feedWatchedSQL = `w.until > %[1]s AND w.until <= %[1]s + $2::bigint * interval '1 microsecond'`
 
 // watchFeedSQL takes the time $1, the longest watch $2 and the length of this one $3.
+// A new watch begins without the rows that SQL consumers left before.
 var watchFeedSQL = `
+WITH old AS (
+	DELETE FROM {schema}.feed_consumed WHERE NOT EXISTS (SELECT FROM {schema}.feed_watch w WHERE ` + feedLasts + `)
+)
 INSERT INTO {schema}.feed_watch AS w (until, floor_seq, last_seq)
 SELECT n.now + $3::bigint * interval '1 microsecond', n.micros, n.micros
 FROM (
@@ -32,6 +36,16 @@ var feedLasts = fmt.Sprintf(feedWatchedSQL, "coalesce($1::timestamptz, clock_tim
 var watchedSQL = `
 SELECT (extract(epoch FROM w.until - coalesce($1::timestamptz, clock_timestamp())) * 1000000)::bigint
 FROM {schema}.feed_watch w WHERE ` + feedLasts
+
+// collectFeedSQL takes the longest group $1. Concurrent callers get different rows and do not wait for
+// one another.
+const collectFeedSQL = `
+WITH collected AS (
+	DELETE FROM {schema}.feed_consumed c
+	WHERE c.ctid = ANY (ARRAY(SELECT f.ctid FROM {schema}.feed_consumed f LIMIT $1::int FOR UPDATE SKIP LOCKED))
+	RETURNING c.*
+)
+SELECT at, source, event_id, type, outcome, details FROM collected ORDER BY at`
 
 // addFeedSQL takes the number of rows $3, the number of rows to keep $4, and the columns $5 to $11. It
 // returns what watchedSQL returns. The lock of the row of feed_watch orders the writers.
@@ -61,7 +75,8 @@ LEFT JOIN LATERAL (
 ) f ON true
 ORDER BY f.seq`
 
-// pruneFeedSQL removes the rows that were stored more than $2 microseconds before $1. It locks the
+// pruneFeedSQL removes the rows that were stored more than $2 microseconds before $1, and those that SQL
+// consumers left and nobody collected. It locks the
 // row of feed_watch first, as writers do.
 const pruneFeedSQL = `
 WITH old AS MATERIALIZED (
@@ -69,6 +84,8 @@ WITH old AS MATERIALIZED (
 ), w AS (
 	UPDATE {schema}.feed_watch w SET floor_seq = greatest(w.floor_seq, old.seq) FROM old WHERE old.seq IS NOT NULL
 	RETURNING old.seq
+), consumed AS (
+	DELETE FROM {schema}.feed_consumed WHERE at < $1 - $2 * interval '1 microsecond'
 )
 DELETE FROM {schema}.feed WHERE seq <= (SELECT seq FROM w)`
 
@@ -89,6 +106,22 @@ func (s *Store) FeedWatched(ctx context.Context) (time.Duration, error) {
 	err := read(ctx, s.pools.Work, "asking whether the feed is watched", func(r Rows) error { return r.Scan(&micros) },
 		s.sql.watched, clock(time.Time{}), driver.MaxFeedWatch.Microseconds())
 	return time.Duration(micros) * time.Microsecond, err
+}
+
+// CollectFeed implements [driver.Store].
+func (s *Store) CollectFeed(ctx context.Context) ([]driver.FeedRow, error) {
+	var rows []driver.FeedRow
+	err := write(ctx, s.pools.Work, "collecting rows of SQL consumers for the feed", func(r Rows) error {
+		row := driver.FeedRow{Kind: driver.FeedEvent}
+		err := r.Scan(&row.At, &row.Source, &row.EventID, &row.Type, &row.Outcome, &row.Details)
+		row.At = row.At.UTC()
+		rows = append(rows, row)
+		return err
+	}, s.sql.collectFeed, int32(driver.MaxFeedRows))
+	if err != nil {
+		return nil, err
+	}
+	return rows, nil
 }
 
 // AddFeed implements [driver.Store].

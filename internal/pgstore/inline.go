@@ -86,7 +86,7 @@ SELECT (SELECT count(*) FROM failure), (SELECT count(*) FROM filed), (SELECT cou
 	(SELECT count(*) FROM messages) = coalesce((SELECT sum(cardinality(message_ids)) FROM filed), 0)`
 
 	oldInlineSQL = `
-SELECT key FROM {schema}.inline_failure
+SELECT key, source, event_id, type, failures, last_error FROM {schema}.inline_failure
 WHERE last_at < coalesce($1::timestamptz, now()) - $2::bigint * interval '1 microsecond'
 ORDER BY last_at
 LIMIT $3::int`
@@ -176,32 +176,36 @@ func (s *Store) fileInline(ctx context.Context, db DB, key []byte, now time.Time
 
 // FileInlineFailures implements [driver.Store]. It leaves events that a run is about to claim to
 // the next call. An event whose rows the database drops does not keep the others from being filed.
-func (s *Store) FileInlineFailures(ctx context.Context, p *driver.FileFailuresParams) (int, error) {
+func (s *Store) FileInlineFailures(ctx context.Context, p *driver.FileFailuresParams) ([]driver.FiledFailure, error) {
 	if p.OlderThan <= 0 {
-		return 0, errors.New("filing old failures: the age must be positive")
+		return nil, errors.New("filing old failures: the age must be positive")
 	}
 	var keys [][]byte
+	var old []driver.FiledFailure
 	err := read(ctx, s.pools.Work, "looking for old failures", func(r Rows) error {
 		var key []byte
-		err := r.Scan(&key)
-		keys = append(keys, key)
+		var f driver.FiledFailure
+		var failures int32
+		err := r.Scan(&key, &f.Source, &f.EventID, &f.Type, &failures, &f.Error)
+		f.Failures = int(failures)
+		keys, old = append(keys, key), append(old, f)
 		return err
 	}, s.sql.oldInline, clock(p.Now), p.OlderThan.Microseconds(), int32(min(max(p.Limit, 1), maxTake)))
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	filed := 0
+	var filed []driver.FiledFailure
 	var dropped error
-	for _, key := range keys {
+	for i, key := range keys {
 		done, _, err := s.fileInline(ctx, s.pools.Work, key, p.Now, p.OlderThan)
 		switch {
 		case errors.Is(err, driver.ErrNotStored):
 			dropped = err
 		case err != nil && !errors.Is(err, driver.ErrLockTimeout):
-			return filed, after(err, int64(filed))
+			return filed, after(err, int64(len(filed)))
 		}
 		if done {
-			filed++
+			filed = append(filed, old[i])
 		}
 	}
 	return filed, dropped

@@ -43,7 +43,7 @@
 //   - Enqueued messages are written sorted by key.
 //
 //   - Writers of the feed, and its pruning, lock the one row of feed_watch first. A writer waits for
-//     the statement of another one.
+//     the statement of another one. The rows that SQL consumers left are collected without waiting.
 //
 //   - LearnSecret deletes the row of the armed source before it writes the secret; concurrent
 //     callers block, then find the row deleted.
@@ -200,6 +200,7 @@ type statements struct {
 	pruneRefused          string
 	watchFeed, watched    string
 	addFeed, readFeed     string
+	collectFeed           string
 	pruneFeed             string
 	registerWindows       string
 	windows               string
@@ -300,6 +301,7 @@ func newStatements(write func(string) string) statements {
 		watched:             write(watchedSQL),
 		addFeed:             write(addFeedSQL),
 		readFeed:            write(readFeedSQL),
+		collectFeed:         write(collectFeedSQL),
 		pruneFeed:           write(pruneFeedSQL),
 		registerWindows:     write(registerWindowsSQL),
 		windows:             write(windowsSQL),

@@ -98,7 +98,7 @@ SELECT status, coalesce(retry_in, -1) FROM gone`
 
 	// strayedSQL returns the pending events of a record that belongs elsewhere.
 	strayedSQL = `
-SELECT s.key, e.source, e.event_id, s.attempts, false
+SELECT s.key, e.source, e.event_id, e.type, s.attempts, false
 FROM {schema}.event_state s
 CROSS JOIN LATERAL (SELECT * FROM {schema}.event e WHERE e.key = s.key LIMIT 1) e
 WHERE s.key = ANY ($1::bytea[]) AND s.state = 0
@@ -136,7 +136,7 @@ WITH setting AS MATERIALIZED (
 	WHERE $3::bool
 	ON CONFLICT DO NOTHING
 )
-SELECT c.key, e.source, e.event_id, c.attempts, c.dead
+SELECT c.key, e.source, e.event_id, e.type, c.attempts, c.dead
 FROM changed c
 CROSS JOIN LATERAL (SELECT * FROM {schema}.event e WHERE e.key = c.key LIMIT 1) e
 ORDER BY e.received_at, c.key`
@@ -282,7 +282,7 @@ func (s *Store) lostRows(ctx context.Context, conn Conn, like driver.LostRun, sq
 		l := like
 		var key []byte
 		var attempts int32
-		if err := r.Scan(&key, &l.Source, &l.EventID, &attempts, &l.Dead); err != nil {
+		if err := r.Scan(&key, &l.Source, &l.EventID, &l.Type, &attempts, &l.Dead); err != nil {
 			return err
 		}
 		l.Key, l.Attempts = driver.Key(key), int(attempts)

@@ -71,6 +71,9 @@ func (s *Store) FeedWatched(ctx context.Context) (left time.Duration, err error)
 	return left, err
 }
 
+// CollectFeed implements driver.Store. There are no SQL consumers.
+func (s *Store) CollectFeed(context.Context) ([]driver.FeedRow, error) { return nil, nil }
+
 // AddFeed implements driver.Store.
 func (s *Store) AddFeed(ctx context.Context, p *driver.AddFeedParams) (left time.Duration, err error) {
 	const op = "adding to the feed"

@@ -243,10 +243,10 @@ type inlineFailure struct {
 
 // FileInlineFailures implements driver.Store. Each event has a transaction of its own, so that one
 // whose rows the database drops does not keep the others from being filed.
-func (s *Store) FileInlineFailures(ctx context.Context, p *driver.FileFailuresParams) (int, error) {
+func (s *Store) FileInlineFailures(ctx context.Context, p *driver.FileFailuresParams) ([]driver.FiledFailure, error) {
 	const op = "filing old failures"
 	if p.OlderThan <= 0 {
-		return 0, fmt.Errorf("%s: the age must be positive", op)
+		return nil, fmt.Errorf("%s: the age must be positive", op)
 	}
 	var keys []driver.Key
 	err := s.writeEach(ctx, op, p.Now, 1, func(t *writeTx, _ int) (err error) {
@@ -254,12 +254,12 @@ func (s *Store) FileInlineFailures(ctx context.Context, p *driver.FileFailuresPa
 		return err
 	})
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	filed := 0
+	var filed []driver.FiledFailure
 	var dropped error
 	for _, key := range keys {
-		dead := false
+		var dead *driver.FiledFailure
 		err := s.writeEach(ctx, op, p.Now, 1, func(t *writeTx, _ int) (err error) {
 			dead, err = t.fileOld(key, t.now-p.OlderThan.Microseconds())
 			return err
@@ -269,8 +269,8 @@ func (s *Store) FileInlineFailures(ctx context.Context, p *driver.FileFailuresPa
 			dropped = err
 		case err != nil:
 			return filed, err
-		case dead:
-			filed++
+		case dead != nil:
+			filed = append(filed, *dead)
 		}
 	}
 	return filed, dropped
@@ -290,14 +290,18 @@ func (t *writeTx) oldFailures(before int64, limit int) ([]driver.Key, error) {
 	})
 }
 
-// fileOld files a dead letter for an event, unless it was claimed or has failed after a time.
-func (t *writeTx) fileOld(key driver.Key, before int64) (bool, error) {
+// fileOld files a dead letter for an event. It returns nil if the event was claimed or has failed after
+// a time.
+func (t *writeTx) fileOld(key driver.Key, before int64) (*driver.FiledFailure, error) {
 	found, err := t.readFailure(key, before)
 	if err != nil || len(found) == 0 {
-		return false, err
+		return nil, err
 	}
 	f := &found[0]
-	return t.fileFailure(&f.Claim, f.failures, f.lastError, f.firstAt)
+	if filed, err := t.fileFailure(&f.Claim, f.failures, f.lastError, f.firstAt); err != nil || !filed {
+		return nil, err
+	}
+	return &driver.FiledFailure{Source: f.Source, EventID: f.EventID, Type: f.Type, Failures: f.failures, Error: f.lastError}, nil
 }
 
 // readFailure returns the failure of an event; none if it was claimed or has failed after a time.

@@ -22,7 +22,7 @@ const (
 
 	countLost = `SELECT count(*) FROM (SELECT 1` + lostRuns + `)`
 
-	selectLost = `SELECT s.key, s.source, e.event_id, s.generation, s.attempts, s.run, s.run_size, s.run_retry_in` + lostRuns
+	selectLost = `SELECT s.key, s.source, e.event_id, e.type, s.generation, s.attempts, s.run, s.run_size, s.run_retry_in` + lostRuns
 
 	// An event that was alone in its run is at fault, so this counts an attempt.
 	loseAlone = `UPDATE hookonce_event_state
@@ -81,7 +81,7 @@ func (t *writeTx) lost() ([]lostEvent, error) {
 	}
 	return collect(rows, func(e *lostEvent) error {
 		var key []byte
-		err := rows.Scan(&key, &e.Source, &e.EventID, &e.generation, &e.Attempts, &e.run, &e.size, &e.retryIn)
+		err := rows.Scan(&key, &e.Source, &e.EventID, &e.Type, &e.generation, &e.Attempts, &e.run, &e.size, &e.retryIn)
 		copy(e.Key[:], key)
 		e.Alone = e.size == 1
 		return err

@@ -13,12 +13,12 @@ import (
 
 // Sweep looks every second for interrupted runs of all sources, until ctx ends. It is for processes
 // without handlers: the process of an interrupted run may have been the only one with handlers for
-// its source.
-func Sweep(ctx context.Context, store driver.Store, log *slog.Logger) {
+// its source. lost is called for each of their events.
+func Sweep(ctx context.Context, store driver.Store, log *slog.Logger, lost func(*driver.LostRun)) {
 	poll(ctx, log, "interrupted runs", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 		defer cancel()
-		return sweep(ctx, store, log)
+		return sweep(ctx, store, log, lost)
 	})
 }
 
@@ -26,7 +26,7 @@ func Sweep(ctx context.Context, store driver.Store, log *slog.Logger) {
 func (w *Workers[T]) look(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	err := sweep(ctx, w.db, w.log)
+	err := sweep(ctx, w.db, w.log, w.o.Lost)
 	due, dueErr := w.db.DueSources(ctx, w.sources)
 	w.agenda.wakeDue(due, w.suspects)
 	return errors.Join(err, dueErr)
@@ -59,8 +59,8 @@ func withHint(err error) error {
 	return err
 }
 
-// sweep records interrupted runs and logs their events.
-func sweep(ctx context.Context, store driver.Store, log *slog.Logger) error {
+// sweep records interrupted runs, and logs and tells their events.
+func sweep(ctx context.Context, store driver.Store, log *slog.Logger, tell func(*driver.LostRun)) error {
 	lost, err := store.SweepRuns(ctx, &driver.SweepRunsParams{})
 	for i := range lost {
 		l := &lost[i]
@@ -77,6 +77,7 @@ func sweep(ctx context.Context, store driver.Store, log *slog.Logger) error {
 		default:
 			log.Warn("a run was interrupted; this event of it runs alone from now on")
 		}
+		tell(l)
 	}
 	return err
 }

@@ -79,6 +79,7 @@ type Options struct {
 	Wake     func(destination string)  // after the commit of messages
 	Reopened func()                    // after dead events became due again
 	Observe  func(*Observed)
+	Lost     func(*driver.LostRun) // for each event of an interrupted run
 }
 
 // The values of Observed.Outcome.
@@ -150,7 +151,7 @@ func (w *Workers[T]) Wake(source string) { w.agenda.wake(task{source, false}) }
 // Without handlers it only looks for interrupted runs; see Sweep.
 func (w *Workers[T]) Run(ctx context.Context) {
 	if len(w.sources) == 0 {
-		Sweep(ctx, w.db, w.log)
+		Sweep(ctx, w.db, w.log, w.o.Lost)
 		return
 	}
 	workCtx, stopWorking := context.WithCancel(context.WithoutCancel(ctx))

@@ -63,7 +63,7 @@ func newWorkers(db driver.Driver[*sql.Tx], h handler, change func(o *work.Option
 			}
 			return nil
 		},
-		Wake: func(string) {}, Reopened: func() {}, Observe: func(*work.Observed) {},
+		Wake: func(string) {}, Reopened: func() {}, Observe: func(*work.Observed) {}, Lost: func(*driver.LostRun) {},
 	}
 	if change != nil {
 		change(&o, src)
@@ -281,7 +281,7 @@ func TestWithoutHandlers(t *testing.T) {
 	db, log := openDatabase(t), &rig.Log{}
 	claimAt(t, db, time.Now().Add(-2*time.Hour), newClaim("1", "{}"))
 	loseRun(t, db, 1, 1)
-	w := work.New(db, none{}, work.Options{Workers: 1, Log: slog.New(slog.NewTextHandler(log, nil))})
+	w := work.New(db, none{}, work.Options{Workers: 1, Log: slog.New(slog.NewTextHandler(log, nil)), Lost: func(*driver.LostRun) {}})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { w.Run(ctx); close(ended) }()

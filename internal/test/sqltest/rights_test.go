@@ -69,7 +69,7 @@ func TestRights(t *testing.T) {
 	for _, statement := range []string{
 		"DELETE FROM hookonce.event", "UPDATE hookonce.event SET body = ''", "DELETE FROM hookonce.event_state",
 		"INSERT INTO hookonce.event_state SELECT * FROM hookonce.event_state", "UPDATE hookonce.message SET state = 2",
-		"SELECT * FROM hookonce.message", "SELECT * FROM hookonce.quarantine", "SELECT * FROM hookonce.learned_secret",
+		"SELECT * FROM hookonce.message", "SELECT * FROM hookonce.quarantine", "SELECT * FROM hookonce.learned_secret", "SELECT * FROM hookonce.feed_consumed",
 		"TRUNCATE hookonce.take_call", "INSERT INTO hookonce.take_call VALUES (now())",
 		"INSERT INTO hookonce.message SELECT * FROM hookonce.message", "INSERT INTO hookonce.event SELECT * FROM hookonce.event",
 		"UPDATE hookonce.event_state SET due_at = 'infinity'", "INSERT INTO hookonce.event_attempt SELECT * FROM hookonce.event_attempt",

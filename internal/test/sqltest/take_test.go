@@ -293,7 +293,7 @@ func TestSchemaOfAnotherName(t *testing.T) {
 	w.put(t, "shop", "a", "b")
 	s := w.connect(t)
 	s.run(t, `CREATE SCHEMA hostile`)
-	for _, table := range []string{"event", "event_state", "run", "message", "take_call"} {
+	for _, table := range []string{"event", "event_state", "run", "message", "take_call", "feed_watch", "feed_consumed"} {
 		s.run(t, fmt.Sprintf("CREATE TABLE hostile.%s (x int)", table))
 	}
 	s.run(t, `CREATE FUNCTION hostile.now() RETURNS timestamptz LANGUAGE sql AS 'SELECT NULL::timestamptz'`)

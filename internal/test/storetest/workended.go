@@ -281,7 +281,7 @@ func endedKilled[T any](w *bench[T]) {
 	run := w.takeBatch(1)
 	w.runUntil(run, 0, w.h.Commit)
 	e := &run.Events()[0]
-	want := driver.LostRun{Key: e.Key, Source: e.Source, EventID: e.EventID, Attempts: 1, Alone: true, Dead: true, Ended: true}
+	want := driver.LostRun{Key: e.Key, Source: e.Source, EventID: e.EventID, Type: e.Type, Attempts: 1, Alone: true, Dead: true, Ended: true}
 	same(w, "lost", []driver.LostRun{want}, w.sweepEnded(run))
 	w.isEnded(e.EventID)
 	w.effects(effectOf(e))

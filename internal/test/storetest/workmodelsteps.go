@@ -196,7 +196,7 @@ func (w *workWorld[T]) stepSweep() string {
 		// The due time may be now or earlier.
 		e.state, e.dueAt, e.vague = driver.StatePending, w.now, true
 		e.crashes++
-		l := driver.LostRun{Key: e.claim.Key, Source: e.claim.Source, EventID: e.claim.EventID, Attempts: e.attempts}
+		l := driver.LostRun{Key: e.claim.Key, Source: e.claim.Source, EventID: e.claim.EventID, Type: e.claim.Type, Attempts: e.attempts}
 		w.seen["swept"] = true
 		if e.alone {
 			l = w.sweptAlone(e)

@@ -27,7 +27,7 @@ func sweepCases[T any]() []workCase[T] {
 
 // lostAlone is the result of a sweep for an event that was alone in its run.
 func lostAlone(c *driver.Claim, attempts int, dead bool) driver.LostRun {
-	return driver.LostRun{Key: c.Key, Source: c.Source, EventID: c.EventID, Attempts: attempts, Alone: true, Dead: dead}
+	return driver.LostRun{Key: c.Key, Source: c.Source, EventID: c.EventID, Type: c.Type, Attempts: attempts, Alone: true, Dead: dead}
 }
 
 // interruptedAttempt is the record of an attempt whose run was interrupted. Its duration is
@@ -70,7 +70,7 @@ func sweepBatch[T any](w *bench[T]) {
 	w.interrupt(w.take(now, "evt_a", "evt_b", "evt_c"))
 	var want []driver.LostRun
 	for i := range all {
-		want = append(want, driver.LostRun{Key: all[i].Key, Source: "stripe", EventID: all[i].EventID})
+		want = append(want, driver.LostRun{Key: all[i].Key, Source: "stripe", EventID: all[i].EventID, Type: all[i].Type})
 	}
 	same(w, "lost", want, w.sweep(now))
 	w.effects()
@@ -285,7 +285,7 @@ func sweepBeside[T any](w *bench[T]) {
 	p.Beside = true
 	w.interrupt(w.takeThese(p, "evt_1"))
 	now := t0.Add(time.Minute)
-	same(w, "lost", []driver.LostRun{{Key: c.Key, Source: "stripe", EventID: "evt_1"}}, w.sweep(now))
+	same(w, "lost", []driver.LostRun{{Key: c.Key, Source: "stripe", EventID: "evt_1", Type: c.Type}}, w.sweep(now))
 	w.effects()
 	w.sameEvent(claimed(&c, t0))
 

@@ -207,7 +207,7 @@ func (s *store) CountInlineFailure(ctx context.Context, p *driver.InlineFailure)
 	return s.Store.CountInlineFailure(ctx, p)
 }
 
-func (s *store) FileInlineFailures(ctx context.Context, p *driver.FileFailuresParams) (result int, err error) {
+func (s *store) FileInlineFailures(ctx context.Context, p *driver.FileFailuresParams) (result []driver.FiledFailure, err error) {
 	defer s.observe("file_inline_failures", time.Now(), &err)
 	return s.Store.FileInlineFailures(ctx, p)
 }
@@ -345,6 +345,11 @@ func (s *store) WatchFeed(ctx context.Context, p *driver.WatchFeedParams) (last 
 func (s *store) FeedWatched(ctx context.Context) (left time.Duration, err error) {
 	defer s.observe("feed_watched", time.Now(), &err)
 	return s.Store.FeedWatched(ctx)
+}
+
+func (s *store) CollectFeed(ctx context.Context) (result []driver.FeedRow, err error) {
+	defer s.observe("collect_feed", time.Now(), &err)
+	return s.Store.CollectFeed(ctx)
 }
 
 func (s *store) AddFeed(ctx context.Context, p *driver.AddFeedParams) (left time.Duration, err error) {
