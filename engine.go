@@ -109,6 +109,7 @@ func New[T any](db driver.Driver[T], mux *Mux[T], cfg *Config) (*Inbox[T], error
 		Reopened: in.wakeAll,
 		Observe:  in.handlerRan,
 		Lost:     in.feed.lost,
+		Trace:    in.traceHandler(),
 	})
 	return &Inbox[T]{in, db}, nil
 }
@@ -231,7 +232,15 @@ func (in *Engine) Reload(cfg *Config) error {
 	return nil
 }
 
-// handlerRan traces and observes a run of a handler.
+// traceHandler returns what starts the spans of handlers; nil without a Tracer.
+func (in *Engine) traceHandler() func(context.Context, *work.Event) (context.Context, work.Span) {
+	if in.tracing == nil {
+		return nil
+	}
+	return in.tracing.startHandler
+}
+
+// handlerRan observes a run of a handler.
 func (in *Engine) handlerRan(a *work.Observed) {
 	in.feed.handled(a)
 	in.observers.handler(a, in.tracing.handled(a))

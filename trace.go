@@ -1,6 +1,7 @@
 package hookonce
 
 import (
+	"context"
 	"log/slog"
 	"net/http"
 	"time"
@@ -21,7 +22,9 @@ import (
 // for each attempt, and SpanReplay. The traceparent of SpanReceive is stored with the event, so that
 // attempts continue its trace, also after a restart.
 type Tracer interface {
-	Start(SpanStart) Span
+	// Start starts a span, and returns ctx with the span in it. A handler gets that context, so the spans
+	// that it makes are children of SpanHandle. For other spans ctx holds nothing.
+	Start(ctx context.Context, s SpanStart) (context.Context, Span)
 }
 
 // Span is a span that was started.
@@ -81,13 +84,21 @@ type span struct {
 	traceparent string
 }
 
-func (t *tracing) start(s SpanStart) (out *span) {
+func (t *tracing) start(s SpanStart) *span {
+	_, out := t.startIn(context.Background(), s)
+	return out
+}
+
+// startIn starts a span, and returns ctx with it.
+func (t *tracing) startIn(ctx context.Context, s SpanStart) (in context.Context, out *span) {
 	if t == nil {
-		return nil
+		return ctx, nil
 	}
+	in = ctx // unless Start returns
 	defer t.recover()
-	started := t.tracer.Start(s)
-	return &span{t, started, started.Traceparent()}
+	started, made := t.tracer.Start(ctx, s)
+	out = &span{t, made, made.Traceparent()}
+	return started, out
 }
 
 func (s *span) end(e SpanEnd) {
@@ -126,15 +137,27 @@ func (t *tracing) startAttempt(m *driver.Message, header http.Header, at time.Ti
 	}
 }
 
-// handled makes the span of a handler that ran, and returns its trace id if it is sampled.
-func (t *tracing) handled(a *work.Observed) string {
-	if t == nil || a.Outcome == "skipped" {
-		return ""
+// handlerSpan is the span of one run of a handler. It implements work.Span.
+type handlerSpan struct{ *span }
+
+// startHandler starts the span of a run of a handler, and returns the handler's context with it.
+func (t *tracing) startHandler(ctx context.Context, ev *work.Event) (context.Context, work.Span) {
+	ctx, s := t.startIn(ctx, SpanStart{Name: SpanHandle, At: time.Now(), Parent: send.Traceparent(ev.Header)})
+	if s == nil {
+		return ctx, nil
 	}
-	now := time.Now()
-	s := t.start(SpanStart{Name: SpanHandle, At: now.Add(-a.Took), Parent: send.Traceparent(a.Event.Header)})
-	s.end(SpanEnd{At: now, Err: a.Err, Attributes: []slog.Attr{
+	return ctx, handlerSpan{s}
+}
+
+// End implements work.Span.
+func (s handlerSpan) End(at time.Time, a *work.Observed) {
+	s.end(SpanEnd{At: at, Err: a.Err, Attributes: []slog.Attr{
 		slog.String("source", a.Event.Source), slog.String("event_id", a.Event.EventID), slog.Int("attempt", a.Attempt), slog.String("outcome", a.Outcome),
 	}})
+}
+
+// handled returns the trace id of the span of a handler, if it is sampled.
+func (t *tracing) handled(a *work.Observed) string {
+	s, _ := a.Span.(handlerSpan)
 	return s.sampled()
 }

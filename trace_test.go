@@ -2,12 +2,15 @@ package hookonce_test
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/hookonce/hookonce"
@@ -30,7 +33,10 @@ type tracedSpan struct {
 	end         *hookonce.SpanEnd
 }
 
-func (t *tracer) Start(s hookonce.SpanStart) hookonce.Span {
+// spanKey is the context key of a traceparent.
+type spanKey struct{}
+
+func (t *tracer) Start(ctx context.Context, s hookonce.SpanStart) (context.Context, hookonce.Span) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.fails {
@@ -43,7 +49,7 @@ func (t *tracer) Start(s hookonce.SpanStart) hookonce.Span {
 	}
 	out := &tracedSpan{SpanStart: s, tracer: t, traceparent: fmt.Sprintf("00-%s-%016x-01", trace, n)}
 	t.spans = append(t.spans, out)
-	return out
+	return context.WithValue(ctx, spanKey{}, out.traceparent), out
 }
 
 func (s *tracedSpan) Traceparent() string { return s.traceparent }
@@ -76,7 +82,9 @@ func TestTracesOfHandlers(t *testing.T) {
 		t.Fatal("the library on pgx has another store")
 	}
 	outbox, mux, app, traces := hookonce.NewOutbox(store), &hookpgx.Mux{}, newSink(t), &tracer{}
+	parents := make(chan any, 2) // of the spans that a handler would make
 	hookonce.Handle(mux, "gh", "*", func(ctx context.Context, tx pgx.Tx, ev *hookonce.Event) error {
+		parents <- ctx.Value(spanKey{})
 		return outbox.EnqueueTx(ctx, tx, &hookonce.Message{Destination: "app", Body: ev.Body})
 	})
 	cfg := settings("")
@@ -97,6 +105,9 @@ func TestTracesOfHandlers(t *testing.T) {
 	if receive.Parent != sendersTrace || handle.Parent != receive.traceparent || attempt.Parent != receive.traceparent {
 		t.Errorf("parents: receive %s, handle %s, attempt %s; receive is %s", receive.Parent, handle.Parent, attempt.Parent, receive.traceparent)
 	}
+	if parent := <-parents; parent != handle.traceparent {
+		t.Errorf("the context of the handler has the span %v, want %s", parent, handle.traceparent)
+	}
 	for _, s := range []*tracedSpan{receive, handle, attempt} {
 		text := fmt.Sprint(s.end.Attributes)
 		if !strings.Contains(text, "source=gh") || !strings.Contains(text, "event_id=1") || s.end.At.Before(s.At) {
@@ -111,6 +122,49 @@ func TestTracesOfHandlers(t *testing.T) {
 		t.Errorf("replay has the parent %q and the link %q, want a link to %s", replay.Parent, replay.Link, receive.traceparent)
 	}
 	traces.ended(t, hookonce.SpanHandle, 2)
+}
+
+// Each run of a handler has its span, also one that was undone with its batch, and one of an Inline handler.
+func TestSpansOfRuns(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		inline bool
+		want   []string
+	}{
+		"batch":  {false, []string{"bad dead no", "bad undone no", "good done <nil>", "good undone <nil>"}},
+		"inline": {true, []string{"bad dead no", "good done <nil>"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l, mux, traces := onSQLite(t), &hookonce.Mux[*sql.Tx]{}, &tracer{}
+			hookonce.Handle(mux, "gh", "*", func(ctx context.Context, _ *sql.Tx, ev *hookonce.Event) error {
+				if ctx.Value(spanKey{}) == nil {
+					t.Error("the context of the handler has no span")
+				}
+				if ev.ID == "bad" {
+					return hookonce.Permanent(errors.New("no"))
+				}
+				return nil
+			})
+			in := inbox(t, l, mux, func(c *hookonce.Config) {
+				c.Workers, c.Tracer, c.Sources[0].Inline = 1, traces, tt.inline
+			})
+			deliverAll(t, in, "good", "bad")
+			run(t, in)
+			var got []string
+			for _, s := range traces.ended(t, hookonce.SpanHandle, len(tt.want)) {
+				values := map[string]string{}
+				for _, a := range s.end.Attributes {
+					values[a.Key] = a.Value.String()
+				}
+				got = append(got, fmt.Sprint(values["event_id"], " ", values["outcome"], " ", s.end.Err))
+			}
+			slices.Sort(got)
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
 }
 
 // A Tracer that panics disturbs nothing.

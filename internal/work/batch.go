@@ -78,7 +78,12 @@ func (w *Workers[T]) workBatch(ctx, workCtx context.Context, run driver.Run[T], 
 	if err := b.lockVersions(b.ctx); err != nil {
 		return b.giveUp(err), false
 	}
-	defer func() { w.sizes.note(taken[0].Source, b.ran, b.spent, b.bytes) }()
+	defer func() {
+		w.sizes.note(taken[0].Source, b.ran, b.spent, b.bytes)
+		for _, ev := range b.events {
+			ev.endSpan()
+		}
+	}()
 	began := time.Now()
 	for i := range b.events {
 		if i > 0 && time.Since(began) > w.limits.BatchTime || ctx.Err() != nil {
@@ -223,6 +228,10 @@ func (b *batch[T]) call(ev *Event) (err error, hung bool) { //nolint:revive // b
 	if deadline, ok := b.workCtx.Deadline(); ok { // Inline: at most until the answer
 		timeout = min(timeout, time.Until(deadline).Round(time.Millisecond)) // for the error text alone
 	}
+	if b.o.Trace != nil {
+		ctx, ev.span = b.o.Trace(ctx, ev)
+	}
+	defer func() { ev.returned, ev.err = time.Now(), err }()
 	c := b.handlers.Start(ctx, b.run.Tx(), ev)
 	select {
 	case err = <-c.Done:
@@ -258,9 +267,26 @@ func (w *Workers[T]) tellFailure(ev *Event, result *driver.WorkResult, err error
 	w.tell(slog.LevelInfo, "the handler failed; retrying", o, slog.String("retry_in", result.RetryIn.String()))
 }
 
+// report ends the span of an attempt, and tells the observer.
+func (w *Workers[T]) report(o *Observed) {
+	if ev := o.Event; ev.span != nil {
+		o.Span, ev.span = ev.span, nil
+		o.Span.End(ev.returned, o)
+	}
+	w.o.Observe(o)
+}
+
+// endSpan ends the span of a run without an outcome.
+func (ev *Event) endSpan() {
+	if ev.span != nil {
+		ev.span.End(ev.returned, &Observed{Event: ev, Outcome: undone, Attempt: ev.Attempts + 1, Err: ev.err})
+		ev.span = nil
+	}
+}
+
 // tell tells the log and the observer about an attempt.
 func (w *Workers[T]) tell(level slog.Level, msg string, o *Observed, more ...any) {
 	w.log.With(more...).Log(context.Background(), level, msg, slog.String("source", o.Event.Source), slog.String("event_id", o.Event.EventID),
 		slog.Int("attempt", o.Attempt), slog.Any("error", guard.Loggable(o.Err)))
-	w.o.Observe(o)
+	w.report(o)
 }

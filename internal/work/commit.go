@@ -47,7 +47,7 @@ func (b *batch[T]) committed() {
 	debug := b.log.Enabled(b.ctx, slog.LevelDebug)
 	for i := range b.observed {
 		o := &b.observed[i]
-		b.o.Observe(o)
+		b.report(o)
 		if debug {
 			b.log.Debug("handled", slog.String("source", o.Event.Source), slog.String("event_id", o.Event.EventID), slog.String("outcome", o.Outcome))
 		}

@@ -166,6 +166,7 @@ func (w *Workers[T]) tryInline(ctx context.Context, src *Source, c *driver.Claim
 	ev.Attempts = taken.Attempts
 	ended := false
 	defer w.abandonUnless(ctx, run, &ended)
+	defer ev.endSpan()
 	f := &inlineRun[T]{w, run, src, c, ev}
 	var result InlineResult
 	if fetchErr != nil {

@@ -52,6 +52,10 @@ type Event struct {
 	Header  http.Header
 	Body    []byte // inflated; TakenEvent.Body is as stored
 	Current []byte // the result of Refetch; nil without it
+
+	span     Span // of the present run of its handler, until it has ended
+	returned time.Time
+	err      error // that the handler returned
 }
 
 // Source holds the settings of a source that concern its events. It does not change.
@@ -80,6 +84,15 @@ type Options struct {
 	Reopened func()                    // after dead events became due again
 	Observe  func(*Observed)
 	Lost     func(*driver.LostRun) // for each event of an interrupted run
+	// Trace starts the span of a run of a handler, and returns the handler's context with it. The span may
+	// be nil. A nil Trace starts none.
+	Trace func(ctx context.Context, ev *Event) (context.Context, Span)
+}
+
+// Span is the span of one run of a handler.
+type Span interface {
+	// End says when the handler returned, and its outcome. It is called once.
+	End(at time.Time, o *Observed)
 }
 
 // The values of Observed.Outcome.
@@ -88,6 +101,7 @@ const (
 	retry   = "retry"
 	dead    = "dead"
 	skipped = "skipped"
+	undone  = "undone" // of spans alone: the transaction was rolled back, and the event runs again
 )
 
 // Observed is one attempt, or an event that was skipped because it is stale.
@@ -97,6 +111,7 @@ type Observed struct {
 	Attempt int    // from 1
 	Took    time.Duration
 	Err     error
+	Span    Span // of the run of its handler; nil without one
 }
 
 // Workers run the handlers of one process. All methods may be called concurrently, apart from Run,

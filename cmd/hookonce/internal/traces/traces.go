@@ -124,17 +124,15 @@ func (e *Exporter) Close() {
 var kinds = map[string]trace.SpanKind{hookonce.SpanReceive: trace.SpanKindServer, hookonce.SpanAttempt: trace.SpanKindClient}
 
 // Start implements hookonce.Tracer.
-func (e *Exporter) Start(s hookonce.SpanStart) hookonce.Span {
-	ctx := context.Background()
-	if parent := parse(s.Parent); parent.IsValid() {
-		ctx = trace.ContextWithRemoteSpanContext(ctx, parent)
-	}
+func (e *Exporter) Start(ctx context.Context, s hookonce.SpanStart) (context.Context, hookonce.Span) {
+	// Without a parent it is invalid, which begins a trace.
+	ctx = trace.ContextWithRemoteSpanContext(ctx, parse(s.Parent))
 	options := []trace.SpanStartOption{trace.WithTimestamp(s.At), trace.WithSpanKind(kinds[s.Name])}
 	if link := parse(s.Link); link.IsValid() {
 		options = append(options, trace.WithLinks(trace.Link{SpanContext: link}))
 	}
-	_, started := e.tracer.Start(ctx, "hookonce "+s.Name, options...)
-	return span{started}
+	ctx, started := e.tracer.Start(ctx, "hookonce "+s.Name, options...)
+	return ctx, span{started}
 }
 
 // parse reads a traceparent of version 00.
