@@ -70,6 +70,7 @@ func (p *program) rootCommand() *cobra.Command {
 	root.AddCommand(
 		p.demoCommand(),
 		p.serveCommand(),
+		p.initCommand(),
 		p.eventsCommand(),
 		p.dlqCommand(),
 		p.quarantineCommand(),

@@ -36,10 +36,16 @@ type gateway struct {
 // startGateway starts a gateway in dir, on free ports, and waits until it listens.
 func startGateway(t *testing.T, dir string, args ...string) *gateway {
 	t.Helper()
+	return startGatewayWith(t, dir, nil, args...)
+}
+
+// startGatewayWith is startGateway with more variables in the environment.
+func startGatewayWith(t *testing.T, dir string, env []string, args ...string) *gateway {
+	t.Helper()
 	args = append([]string{"serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}, args...)
 	g := &gateway{cmd: exec.Command("hookonce", args...), exited: make(chan struct{}), stdout: new(bytes.Buffer), stderr: new(bytes.Buffer)}
 	g.cmd.Stdout = g.stdout
-	g.cmd.Dir, g.cmd.Env = dir, append(os.Environ(), raceEnv())
+	g.cmd.Dir, g.cmd.Env = dir, append(append(os.Environ(), raceEnv()), env...)
 	pipe, err := g.cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,164 @@
+package cli
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/text"
+
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/config"
+	"github.com/hookonce/hookonce/provider"
+)
+
+// written are the texts of the files that init writes.
+type written struct {
+	database  string // as YAML
+	forward   string // as YAML; "" for no destination
+	sources   string // the entries below sources:
+	variables []envVariable
+}
+
+// envVariable is a variable that the settings name.
+type envVariable struct{ name, about string }
+
+// databaseVariable holds the URL of a database with a password.
+const databaseVariable = "DATABASE_URL"
+
+// settings returns the texts for the answers.
+func (b *beginning) settings() (*written, error) {
+	w := &written{database: quotedYAML(b.database)}
+	if b.forward != "" {
+		w.forward = quotedYAML(b.forward)
+	}
+	if shown := (config.Settings{Database: b.database}).DatabaseDisplay(); shown != b.database {
+		w.database = `"${` + databaseVariable + `}"`
+		w.variables = append(w.variables, envVariable{databaseVariable, "the database, with its password: " + shown})
+	}
+	for _, name := range b.providers {
+		spec, err := provider.Lookup(provider.Name(name))
+		if err != nil {
+			return nil, err
+		}
+		w.addSource(spec)
+	}
+	return w, nil
+}
+
+// namedVariable matches a variable in YAML.
+var namedVariable = regexp.MustCompile(`\$\{([A-Z0-9_]+)\}`)
+
+// addSource adds the snippet of a provider. Its comments go above their lines.
+func (w *written) addSource(spec *provider.Spec) {
+	var b strings.Builder
+	fmt.Fprintf(&b, "  # %s", spec.Title)
+	if spec.Docs != "" {
+		b.WriteString(": " + spec.Docs)
+	}
+	b.WriteString("\n")
+	entries := strings.TrimPrefix(factsOf(spec).Settings, "sources:\n")
+	for line := range strings.Lines(entries) {
+		setting := strings.TrimSpace(line)
+		indent := line[:strings.Index(line, setting)]
+		setting, about, _ := strings.Cut(setting, "    # ")
+		comment(&b, indent, about)
+		b.WriteString(indent + setting + "\n")
+		if name := namedVariable.FindStringSubmatch(setting); name != nil && !strings.HasPrefix(setting, "#") {
+			w.variables = append(w.variables, envVariable{name[1], spec.Title + ": " + about})
+		}
+	}
+	w.sources += b.String()
+}
+
+// comment writes text as a comment, in lines of at most 80 columns.
+func comment(b *strings.Builder, indent, about string) {
+	if about == "" {
+		return
+	}
+	for line := range strings.Lines(text.WrapSoft(about, 78-len(indent))) {
+		b.WriteString(indent + "# " + strings.TrimSpace(line) + "\n")
+	}
+}
+
+// yaml returns the text of the settings file.
+func (w *written) yaml() string {
+	target := `
+# Without a route, events are stored and end as done with the note "no route".
+# They can be replayed once there is one.
+#
+# destinations:
+#   app:
+#     url: http://127.0.0.1:3000/hooks
+#     # Signs the messages as Standard Webhooks, so that the application can
+#     # refuse others:
+#     secret: "${APP_SECRET}"
+#
+# routes:
+#   - name: all
+#     to: app
+`
+	if w.forward != "" {
+		target = `
+# Messages are sent again until the application answers 2xx, for about three
+# days, under one webhook-id. More keys: docs/destinations.md
+destinations:
+  app:
+    url: ` + w.forward + `
+    # Signs the messages as Standard Webhooks, so that the application can
+    # refuse others:
+    # secret: "${APP_SECRET}"
+
+# sources, types and where select events; this route takes all.
+routes:
+  - name: all
+    to: app
+`
+	}
+	return `# Settings of hookonce. All keys: docs/settings.md
+# ${NAME} is a variable of the environment. This command checks the file:
+#   hookonce config check
+
+# sqlite:PATH needs no server. Several gateways can share one
+# postgres://USER@HOST/NAME.
+database: ` + w.database + `
+
+# The address of /webhooks/, and nothing else. Providers want https, so put a
+# proxy with TLS before it.
+listen: "` + config.DefaultListen + `"
+
+# The dashboard, the API and /metrics. An address that others can reach needs a
+# token of at least 16 bytes.
+admin:
+  listen: ` + config.DefaultAdminListen + `
+  # token: "${HOOKONCE_ADMIN_TOKEN}"
+
+# Senders, each at /webhooks/NAME. More keys: docs/sources.md
+sources:
+` + w.sources + target
+}
+
+func quotedYAML(s string) string {
+	if plainWord.MatchString(s) && !strings.HasSuffix(s, ":") {
+		return s
+	}
+	return "'" + strings.ReplaceAll(strings.ReplaceAll(s, "${", "$${"), "'", "''") + "'"
+}
+
+// env returns the text of .env.example.
+func (w *written) env() string {
+	var b strings.Builder
+	b.WriteString(`# Variables of ` + config.DefaultFile + `. Copy this file, fill the copy in, and load it:
+#   cp .env.example .env
+#   set -a; . ./.env; set +a
+# Keep .env out of version control. A value can be file:PATH, too.
+`)
+	for _, v := range w.variables {
+		b.WriteString("\n")
+		comment(&b, "", v.about)
+		b.WriteString(v.name + "=\n")
+	}
+	if len(w.variables) == 0 {
+		b.WriteString("\n# " + config.DefaultFile + " names no variable yet.\n")
+	}
+	return b.String()
+}

@@ -1,0 +1,77 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"os"
+
+	"charm.land/huh/v2"
+	"golang.org/x/term"
+
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
+	"github.com/hookonce/hookonce/provider"
+)
+
+// canAsk reports whether there is a person to ask. The form needs a terminal that can move its cursor.
+func (p *program) canAsk() bool {
+	in, ok := p.stdin.(*os.File)
+	_, shows := terminalWidth(p.stderr)
+	return ok && shows && term.IsTerminal(int(in.Fd())) && p.variable("TERM") != "dumb"
+}
+
+// askBeginning asks for the values that no flag gives.
+func (p *program) askBeginning(ctx context.Context, b *beginning) error {
+	var groups []*huh.Group
+	question := func(flag string, field huh.Field) {
+		if !b.cmd.Flags().Changed(flag) {
+			groups = append(groups, huh.NewGroup(field))
+		}
+	}
+	question("provider", huh.NewMultiSelect[string]().
+		Title("Which providers send to you?").
+		Description("/ searches, Enter ends the search. x chooses, Enter goes on.").
+		Options(providerOptions()...).
+		Height(14).
+		Value(&b.providers).
+		Validate(func(chosen []string) error { // after Value, which would call it: nothing is chosen yet
+			if len(chosen) == 0 {
+				return errors.New("choose at least one with x; any HMAC sender works as " + string(provider.HMAC))
+			}
+			return nil
+		}))
+	question("forward", huh.NewInput().
+		Title("Which URL takes the events?").
+		Description("Your application. Leave it empty to store events only.").
+		Placeholder("http://127.0.0.1:3000/hooks").
+		Validate(checkForward).
+		Value(&b.forward))
+	question("database", huh.NewInput().
+		Title("Which database?").
+		Description("sqlite:PATH needs no server; postgres://USER@HOST/NAME serves several gateways.").
+		Validate(checkDatabase).
+		Value(&b.database))
+	if len(groups) == 0 {
+		return nil
+	}
+	form := huh.NewForm(groups...).WithTheme(huh.ThemeFunc(huh.ThemeBase16)).WithInput(p.stdin).WithOutput(p.stderr)
+	err := form.RunWithContext(ctx)
+	if err != nil && !errors.Is(err, huh.ErrUserAborted) && ctx.Err() == nil {
+		return err
+	}
+	if form.State != huh.StateCompleted { // Ctrl-C, or a signal
+		return &app.Error{Err: errors.New("interrupted: nothing was written"), Remedy: "run the same command again"}
+	}
+	return nil
+}
+
+func providerOptions() []huh.Option[string] {
+	var options []huh.Option[string]
+	for _, name := range provider.Names() {
+		label := string(name)
+		if spec, err := provider.Lookup(name); err == nil && spec.Title != label {
+			label += "  " + spec.Title
+		}
+		options = append(options, huh.NewOption(label, string(name)))
+	}
+	return options
+}
