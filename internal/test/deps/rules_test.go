@@ -95,6 +95,10 @@ var rules = map[string]rule{
 		modules: []string{"github.com/goccy/go-yaml"},
 		why:     "settings become the library's own Config, and nothing else",
 	},
+	"cmd/hookonce/internal/certs": {
+		modules: []string{"golang.org/x/crypto/acme"},
+		why:     "it keeps certificates, and knows neither settings nor the engine",
+	},
 	"cmd/hookonce/internal/metrics": {
 		within:  []string{".", "driver"},
 		modules: []string{"github.com/prometheus/client_golang"},
@@ -108,7 +112,8 @@ var rules = map[string]rule{
 	"cmd/hookonce/internal/app": {
 		within: []string{
 			".", "driver", "provider", "verify", "hookadmin", "hookmigrate", "hookpgx", "hooksql",
-			"cmd/hookonce/internal/config", "cmd/hookonce/internal/metrics", "cmd/hookonce/internal/route", "cmd/hookonce/internal/traces",
+			"cmd/hookonce/internal/certs", "cmd/hookonce/internal/config", "cmd/hookonce/internal/metrics",
+			"cmd/hookonce/internal/route", "cmd/hookonce/internal/traces",
 			"internal/limit",
 		},
 		modules: []string{"github.com/jackc/pgx/v5/pgxpool", "modernc.org/sqlite", "golang.org/x/sys"},

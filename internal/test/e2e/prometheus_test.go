@@ -125,10 +125,10 @@ var grafana = strings.NewReplacer("$__rate_interval", "1m", "$__range", "5m")
 // series, each metric that the rules and the dashboard name exists, and no secret is in the metrics.
 func TestPrometheusScrapes(t *testing.T) {
 	eachStore(t, func(t *testing.T, db *database) {
-		w := newWorld(t, db, standardSettings)
+		w, _ := newTLSWorld(t, db, tlsSettings)
 		g := w.start(t)
 		p := startPrometheus(t, g)
-		target := "http://" + g.public + "/webhooks/github"
+		target := "https://" + g.public + "/webhooks/github"
 		send := func(args ...string) {
 			t.Helper()
 			args = append([]string{"send", target, "--provider", "github", "--secret", githubSecret}, args...)

@@ -56,6 +56,11 @@ func talk(address, request string, end ending) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	return talkOn(conn, request, end)
+}
+
+// talkOn is talk on a connection, which it closes.
+func talkOn(conn net.Conn, request string, end ending) (string, error) {
 	defer conn.Close()
 	if err := conn.SetDeadline(time.Now().Add(rawPatience)); err != nil {
 		return "", err
@@ -63,7 +68,7 @@ func talk(address, request string, end ending) (string, error) {
 	// A refusal may come, and the connection close, before all is written.
 	_, writeErr := io.WriteString(conn, request)
 	if end == halfCloses && writeErr == nil {
-		if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
+		if err := conn.(interface{ CloseWrite() error }).CloseWrite(); err != nil {
 			return "", err
 		}
 	}
@@ -114,12 +119,24 @@ func TestRawHTTP(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, newDatabase(t, "sqlite"), standardSettings)
 	g := w.start(t)
+	g.speakRaw(t, func() (net.Conn, error) { return net.Dial("tcp", g.public) })
+	g.expect(t, push("after"), "200 ok") // the gateway still works
+}
+
+// speakRaw makes all raw requests over connections of dial.
+func (g *gateway) speakRaw(t *testing.T, dial func() (net.Conn, error)) {
+	t.Helper()
 	cases := append(framing(), paths()...)
 	var conversations sync.WaitGroup
 	for i, c := range cases {
 		id := fmt.Sprintf("raw-%03d", i)
 		conversations.Go(func() {
-			got, err := talk(g.public, rawRequest(id, c.request), c.ending)
+			conn, err := dial()
+			if err != nil {
+				t.Errorf("%s: %v", c.name, err)
+				return
+			}
+			got, err := talkOn(conn, rawRequest(id, c.request), c.ending)
 			if err != nil {
 				t.Errorf("%s: %v", c.name, err)
 			} else if got != c.want {
@@ -137,7 +154,6 @@ func TestRawHTTP(t *testing.T) {
 			t.Errorf("%s: the event exists: %t, but the answer should be %s", c.name, listed[id], c.want)
 		}
 	}
-	g.expect(t, push("after"), "200 ok") // the gateway still works
 }
 
 // A forged request has a good one behind it on the same connection, hidden behind the first one's

@@ -60,6 +60,9 @@ type Gateway interface {
 func Doctor(ctx context.Context, settings *config.Settings, faults *config.Faults, gateway Gateway) []Check {
 	d := &doctor{settings: settings, faults: faults, gateway: gateway}
 	d.add(d.checkSettings())
+	if settings.TLS.Enabled() {
+		d.add(d.checkTLS())
+	}
 	d.checkDatabase(ctx)
 	return d.checks
 }

@@ -71,7 +71,11 @@ func adminServer(admin http.Handler) *http.Server {
 
 // serve answers until the server is shut down or closed.
 func (l *listener) serve() error {
-	if err := l.server.Serve(l.Listener); !errors.Is(err, http.ErrServerClosed) {
+	serve := l.server.Serve
+	if l.server.TLSConfig != nil {
+		serve = func(ln net.Listener) error { return l.server.ServeTLS(ln, "", "") }
+	}
+	if err := serve(l.Listener); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serving on %s: %w", l.Addr(), err)
 	}
 	return nil

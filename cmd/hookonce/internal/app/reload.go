@@ -8,8 +8,12 @@ import (
 )
 
 // reload reads the settings again and applies their sources, destinations and routes. If they are
-// wrong, the old ones stay in force.
+// wrong, the old ones stay in force. It also has the certificates looked at: tools that renew them often
+// ask for a reload.
 func (g *gateway) reload() {
+	if g.certs != nil {
+		g.certs.Wake()
+	}
 	settings, err := g.options.Reload()
 	if err == nil {
 		g.metrics.Expect(&settings.Engine)
@@ -40,6 +44,7 @@ func needRestart(running, read *config.Settings) []string {
 		{"database", running.Database == read.Database},
 		{"migrate", running.Migrate == read.Migrate},
 		{"listen", running.Listen == read.Listen},
+		{"tls", running.TLS.Equal(&read.TLS)},
 		{"admin", running.Admin == read.Admin},
 		{"dedupe_window", running.Engine.DedupeWindow == read.Engine.DedupeWindow},
 		{"retention", running.Engine.Retention == read.Engine.Retention},

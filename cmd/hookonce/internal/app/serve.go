@@ -6,9 +6,13 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
+	"strings"
+	"sync"
 	"sync/atomic"
 
 	hookonce "github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/certs"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/config"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/metrics"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/traces"
@@ -107,6 +111,7 @@ type gateway struct {
 	engine        *hookonce.Engine
 	metrics       *metrics.Metrics
 	public, admin *listener
+	certs         certs.Keeper // nil without tls
 	limits        stopLimits
 	stopping      atomic.Bool
 	warnings      atomic.Pointer[[]string] // of the settings, for the dashboard
@@ -129,11 +134,17 @@ func newGateway(ctx context.Context, store driver.Store, o *Options, exporter *t
 	measured.Watch(metrics.Watched{Engine: engine, Store: store, OneClock: oneClock})
 	g := &gateway{log: o.Logger, engine: engine, metrics: measured, limits: defaultStopLimits, options: o}
 	g.showWarnings(o.Settings)
+	if g.certs, err = openCertificates(o, measured); err != nil {
+		return nil, err
+	}
 	if g.public, err = listen(ctx, "listen", o.Settings.Listen, publicServer(engine), o.Logger); err != nil {
 		return nil, err
 	}
 	if g.admin, err = listen(ctx, "admin.listen", o.Settings.Admin.Listen, adminServer(nil), o.Logger); err != nil {
 		return nil, errors.Join(err, g.public.Close())
+	}
+	if g.certs != nil {
+		encrypt(g.public.server, g.certs, measured.HandshakeFailed)
 	}
 	g.admin.server.Handler, err = hookadmin.New(&hookadmin.Config{
 		Store:          store,
@@ -143,10 +154,10 @@ func newGateway(ctx context.Context, store driver.Store, o *Options, exporter *t
 		ReadToken:      string(o.Settings.Admin.ReadToken),
 		Loopback:       isLoopback(g.admin),
 		TrustedProxies: o.Settings.Engine.TrustedProxies,
-		Warnings:       func() []string { return *g.warnings.Load() },
+		Warnings:       g.allWarnings,
 		StreamClients:  func(n int) { measured.StreamClients.Set(float64(n)) },
 		Metrics:        measured.Handler(),
-		WebhookURL:     localURL(g.public),
+		WebhookURL:     g.webhookURL(),
 		Logger:         o.Logger,
 	})
 	if err != nil {
@@ -167,6 +178,26 @@ func (g *gateway) showWarnings(settings *config.Settings) {
 	g.warnings.Store(&texts)
 }
 
+// allWarnings returns the warnings for the dashboard.
+func (g *gateway) allWarnings() []string {
+	texts := *g.warnings.Load()
+	if g.certs != nil {
+		texts = slices.Concat(texts, g.certs.Troubles())
+	}
+	return texts
+}
+
+// webhookURL returns the address for senders, as far as the gateway knows it.
+func (g *gateway) webhookURL() string {
+	switch s := &g.options.Settings.TLS; {
+	case len(s.Hosts) > 0:
+		return "https://" + s.Hosts[0]
+	case s.Enabled():
+		return strings.Replace(localURL(g.public), "http:", "https:", 1)
+	}
+	return localURL(g.public)
+}
+
 var errStopping = errors.New("the gateway is stopping")
 
 func (g *gateway) ready(ctx context.Context) error {
@@ -181,7 +212,12 @@ func (g *gateway) run(ctx context.Context) error {
 	// The work outlives ctx: deliveries that arrive during the stop are claimed and counted like
 	// all others.
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
+	var keeping sync.WaitGroup
+	defer keeping.Wait()
 	defer stopWork()
+	if g.certs != nil {
+		keeping.Go(func() { g.certs.Keep(work) })
+	}
 	failed := make(chan error, 3)
 	worked := make(chan struct{})
 	go func() {

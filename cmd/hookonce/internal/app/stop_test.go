@@ -32,13 +32,19 @@ func openDelivery(t *testing.T, addr string) (net.Conn, *bufio.Reader) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return conn, beginDelivery(t, conn)
+}
+
+// beginDelivery is openDelivery on a connection.
+func beginDelivery(t *testing.T, conn net.Conn) *bufio.Reader {
+	t.Helper()
 	t.Cleanup(func() { conn.Close() })
 	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
 		t.Fatal(err)
 	}
 	// The server asks for the body as soon as its handler reads it. From then on the delivery is
 	// open.
-	_, err = io.WriteString(conn, "POST /webhooks/lab HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\nExpect: 100-continue\r\n\r\n")
+	_, err := io.WriteString(conn, "POST /webhooks/lab HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\nExpect: 100-continue\r\n\r\n")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +57,7 @@ func openDelivery(t *testing.T, addr string) (net.Conn, *bufio.Reader) {
 	if resp.StatusCode != http.StatusContinue {
 		t.Fatalf("%s instead of 100 Continue", resp.Status)
 	}
-	return conn, answers
+	return answers
 }
 
 // refuses waits until addr accepts no more connections.

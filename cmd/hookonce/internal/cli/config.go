@@ -24,8 +24,8 @@ func (p *program) configCheckCommand() *cobra.Command {
 		Short: "Print every fault and every warning of the settings",
 		Long: "Print every fault of the settings as FILE:LINE:COLUMN, and every warning.\n" +
 			"FILE is the settings file, like --config FILE. Environment variables apply as\n" +
-			"they do for serve. The command opens only the settings file and the files that\n" +
-			"hold secrets.",
+			"they do for serve. The command opens only the settings file, the files that\n" +
+			"hold secrets, and those of tls.",
 		Args: atMostOne("FILE"),
 	}
 	addConfigFlag(cmd, &file)

@@ -24,8 +24,9 @@ func (p *program) doctorCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check settings, database and clocks; change nothing",
-		Long: "Check the settings, and that the database can be reached, has the schema of this\n" +
-			"program, keeps confirmed commits, and agrees with the clock of this machine.\n" +
+		Long: "Check the settings and the certificates of tls, and that the database can be\n" +
+			"reached, has the schema of this program, keeps confirmed commits, and agrees\n" +
+			"with the clock of this machine.\n" +
 			"Look for triggers that may drop events. Count dead letters, quarantined\n" +
 			"requests, and messages that wait for an unknown destination. Ask the running\n" +
 			"gateway whether it is ready, and for its settings. The command changes nothing,\n" +

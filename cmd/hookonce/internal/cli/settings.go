@@ -69,7 +69,7 @@ func (p *program) inspect(f *settingsFlags, flags config.Flags) (*config.Setting
 
 func (p *program) loadOptions(file string, flags config.Flags) config.LoadOptions {
 	return config.LoadOptions{
-		File: file, Environ: func() []string { return p.environ }, Flags: flags, CheckPostgres: app.CheckPostgres,
+		File: file, Environ: func() []string { return p.environ }, Flags: flags, CheckPostgres: app.CheckPostgres, CheckTLS: app.CheckTLS,
 	}
 }
 

@@ -36,6 +36,7 @@ type Settings struct {
 	Database string
 	Migrate  string // MigrateAuto or MigrateManual
 	Listen   string // host:port of /webhooks/
+	TLS      TLS    // the certificates of Listen
 	Admin    Admin
 	// AllowUnsafe names the durability settings of the database that may be weak, by the names of
 	// driver.Weakness.
@@ -109,13 +110,17 @@ type LoadOptions struct {
 	// CheckPostgres, if not nil, checks whether the driver can use a PostgreSQL URL. Its error must
 	// not quote the URL; if the error has a method Hint() string, that is the remedy.
 	CheckPostgres func(url string) error
+	// CheckTLS, if not nil, checks the files of tls.cert and tls.key. It returns the key at fault, cert or
+	// key; a method Hint() string of its error is the remedy. Only Check calls it.
+	CheckTLS func(cert, key string) (string, error)
 }
 
 // Load reads, merges and checks the settings. It opens only the settings file and the files that
-// hold secrets. Faults are nil if there are none; otherwise the settings hold the values that could
+// hold secrets of sources, destinations and admin. Faults are nil if there are none; otherwise the settings hold the values that could
 // be read, for a diagnosis, and Settings.Database is "" if it is not reliable. Load is safe for
 // concurrent use.
 func Load(opts LoadOptions) (*Settings, *Faults) {
+	opts.CheckTLS = nil // a command may run as another user, and a reload must not depend on these files
 	settings, faults := load(opts)
 	if len(faults.List) == 0 {
 		return settings, nil
@@ -128,8 +133,8 @@ func Load(opts LoadOptions) (*Settings, *Faults) {
 	return settings, faults
 }
 
-// Check loads the settings and returns the faults and then the warnings, each sorted by position,
-// one per line. ok tells whether there are no faults.
+// Check loads the settings, and reads the files of tls. It returns the faults and then the warnings, each
+// sorted by position, one per line. ok tells whether there are no faults.
 func Check(opts LoadOptions) (text string, ok bool) {
 	settings, faults := load(opts)
 	var lines strings.Builder
@@ -147,7 +152,7 @@ func load(opts LoadOptions) (*Settings, *Faults) {
 	if opts.Environ != nil {
 		environ = opts.Environ
 	}
-	l := &loader{dir: opts.Dir, env: make(map[string]string), used: make(map[string]bool), checkPostgres: opts.CheckPostgres}
+	l := &loader{dir: opts.Dir, env: make(map[string]string), used: make(map[string]bool), checkPostgres: opts.CheckPostgres, checkTLS: opts.CheckTLS}
 	for _, entry := range environ() {
 		if name, value, ok := strings.Cut(entry, "="); ok {
 			l.env[name] = value

@@ -21,7 +21,7 @@ const minToken = 16
 const maxShutdownDelay = 5 * time.Minute
 
 var topKeys = []string{
-	"database", "migrate", "listen", "admin", "dedupe_window", "retention", "sources", "destinations", "routes",
+	"database", "migrate", "listen", "tls", "admin", "dedupe_window", "retention", "sources", "destinations", "routes",
 	"unverified_rate", "trusted_proxies", "allow_unsafe", "shutdown_delay",
 }
 
@@ -118,6 +118,7 @@ func (l *loader) settings(root *node, flags *Flags) *Settings {
 func (l *loader) listeners(s *Settings, top mapping, flags *Flags) {
 	listen := l.override(top.get("listen"), "listen", "--listen", flags.Listen)
 	s.Listen = l.address(listen, DefaultListen)
+	s.TLS = l.tls(top.get("tls"))
 	admin := l.mapping(top.get("admin"), "listen", "token", "read_token")
 	adminListen := l.override(admin.get("listen"), "admin.listen", "--admin-listen", flags.AdminListen)
 	s.Admin.Listen = l.address(adminListen, DefaultAdminListen)

@@ -20,7 +20,8 @@ type loader struct {
 	env  map[string]string
 	used map[string]bool // variables that the file names
 
-	checkPostgres func(url string) error // LoadOptions.CheckPostgres
+	checkPostgres func(url string) error                 // LoadOptions.CheckPostgres
+	checkTLS      func(cert, key string) (string, error) // LoadOptions.CheckTLS
 
 	references map[string]Named // Settings.Named
 

@@ -30,6 +30,8 @@ type Metrics struct {
 	store                                             *prometheus.HistogramVec
 	storeErrors, pruned                               *prometheus.CounterVec
 	reloadWorked, reloadedAt                          prometheus.Gauge
+	certificate                                       *prometheus.GaugeVec
+	certificateFailures, handshakeErrors              *prometheus.CounterVec
 
 	// StreamClients is the number of clients that follow the live event stream.
 	StreamClients prometheus.Gauge
@@ -45,6 +47,7 @@ func New(version, revision string) *Metrics {
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.makeOfDeliveries()
 	m.makeOfWork()
+	m.makeOfTLS()
 	info := m.gauges("build_info", "Always 1; the labels tell the version.", "version", "revision", "goversion")
 	info.WithLabelValues(version, revision, runtime.Version()).Set(1)
 	m.StreamClients = m.gauge("stream_clients", "Clients that follow the live event stream of this gateway.")

@@ -38,6 +38,7 @@ type gateway struct {
 func newGateway(t testing.TB, store driver.Store, change func(*hookonce.Config)) *gateway {
 	t.Helper()
 	m := metrics.New("v1", "abc")
+	m.ExpectTLS("hooks.example.com")
 	g := &gateway{Metrics: m, store: m.Store(store)}
 	cfg := settings()
 	cfg.Observer, cfg.Logger = m.Observer(), slog.New(slog.DiscardHandler)

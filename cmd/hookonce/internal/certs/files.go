@@ -1,0 +1,248 @@
+package certs
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// lookPause is the time between two looks at the files. Reading is cheaper than it sounds, and unlike
+	// a notification it finds renamed files, exchanged symbolic links and changes on network disks.
+	lookPause = 5 * time.Second
+	// maxFile bounds the size of a file, in bytes.
+	maxFile = 1 << 20
+)
+
+// Files keeps the certificate of two files, and takes changed ones.
+type Files struct {
+	cert, key string
+	watch     Watch
+	held      atomic.Pointer[Pair]
+	trouble   atomic.Pointer[string] // a lasting fault of the files; nil if there is none
+	wake      chan struct{}
+
+	fault    string // of the last look; of Keep alone
+	reported bool   // whether fault is in the log
+}
+
+// Pair is a certificate with its key.
+type Pair struct {
+	*tls.Certificate
+	// Public says that every user of the machine can read the file of the key.
+	Public bool
+
+	sum [sha256.Size]byte // of both files
+}
+
+// OpenFiles reads a certificate and its key from two PEM files.
+func OpenFiles(cert, key string, watch Watch) (*Files, error) {
+	f := &Files{cert: cert, key: key, watch: watch, wake: make(chan struct{}, 1)}
+	pair, err := ReadPair(cert, key)
+	if err != nil {
+		return nil, err
+	}
+	f.take(pair)
+	return f, nil
+}
+
+// Config implements Keeper.
+func (f *Files) Config() *tls.Config {
+	return serverConfig(func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return f.held.Load().Certificate, nil })
+}
+
+// Keep implements Keeper.
+func (f *Files) Keep(ctx context.Context) {
+	tick := time.NewTicker(lookPause)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-f.wake:
+		case <-ctx.Done():
+			return
+		}
+		f.look()
+	}
+}
+
+// Wake implements Keeper.
+func (f *Files) Wake() { wake(f.wake) }
+
+// Troubles implements Keeper.
+func (f *Files) Troubles() []string {
+	var lines []string
+	if text := expiry(f.held.Load().Leaf, time.Now()); text != "" {
+		lines = append(lines, "tls.cert: "+text)
+	}
+	if text := f.trouble.Load(); text != nil {
+		lines = append(lines, *text+"; the certificate from before stays in use")
+	}
+	return lines
+}
+
+// look reads the files and takes a changed pair. It reports a fault once, when two looks in a row have
+// found it: the two files may be replaced one after the other.
+func (f *Files) look() {
+	pair, err := f.changed()
+	switch {
+	case err == nil:
+		f.fault, f.reported = "", false
+		f.trouble.Store(nil)
+		if pair != nil {
+			f.take(pair)
+		}
+	case f.fault != err.Error():
+		f.fault, f.reported = err.Error(), false
+	case !f.reported:
+		f.reported = true
+		text := oneLine(err)
+		f.trouble.Store(&text)
+		f.watch.Failed("")
+		var fault *Error
+		errors.As(err, &fault)
+		f.watch.Log.Error("the changed certificate cannot be used; the one from before stays in use", "error", text, "remedy", fault.Remedy)
+	}
+}
+
+// changed returns the pair of the files, or nil if it is the one in use.
+func (f *Files) changed() (*Pair, error) {
+	raw, err := readFiles(f.cert, f.key)
+	if err != nil {
+		return nil, err
+	}
+	if raw.sum == f.held.Load().sum {
+		return nil, nil
+	}
+	return raw.parse()
+}
+
+func (f *Files) take(pair *Pair) {
+	f.held.Store(pair)
+	f.watch.Holds("", pair.Leaf.NotAfter)
+	f.watch.Log.Info("certificate in use", "cert", f.cert, "names", pair.Names(), "expires", pair.Leaf.NotAfter.UTC().Format(time.RFC3339))
+	if text := expiry(pair.Leaf, time.Now()); text != "" {
+		f.watch.Log.Warn(text, "cert", f.cert)
+	}
+	if pair.Public {
+		f.watch.Log.Warn("every user of this machine can read the file of tls.key; forbid that with chmod o-r", "key", f.key)
+	}
+}
+
+// Names returns the names and addresses that the certificate is for.
+func (p *Pair) Names() string {
+	names := p.Leaf.DNSNames
+	for _, ip := range p.Leaf.IPAddresses {
+		names = append(names, ip.String())
+	}
+	return strings.Join(names, ", ")
+}
+
+// ReadPair reads a certificate and its key. Its error is an *Error.
+func ReadPair(cert, key string) (*Pair, error) {
+	raw, err := readFiles(cert, key)
+	if err != nil {
+		return nil, err
+	}
+	return raw.parse()
+}
+
+// rawPair is the content of two files.
+type rawPair struct {
+	certPath, keyPath string
+	cert, key         []byte
+	public            bool
+	sum               [sha256.Size]byte
+}
+
+func readFiles(cert, key string) (*rawPair, error) {
+	raw := &rawPair{certPath: cert, keyPath: key}
+	var err error
+	if raw.cert, _, err = readFile("cert", cert); err != nil {
+		return nil, err
+	}
+	if raw.key, raw.public, err = readFile("key", key); err != nil {
+		return nil, err
+	}
+	certSum, keySum := sha256.Sum256(raw.cert), sha256.Sum256(raw.key)
+	raw.sum = sha256.Sum256(append(certSum[:], keySum[:]...))
+	return raw, nil
+}
+
+// readFile reads a file; public says that every user can read it.
+func readFile(setting, path string) (data []byte, public bool, err error) {
+	fail := func(err error) ([]byte, bool, error) {
+		var bare *os.PathError
+		if errors.As(err, &bare) {
+			err = bare.Err
+		}
+		return nil, false, &Error{setting, path, fmt.Errorf("the file cannot be read: %w", err), "correct the path, or let the user of the gateway read the file"}
+	}
+	// Opening a pipe would block.
+	if info, err := os.Stat(path); err != nil {
+		return fail(err)
+	} else if !info.Mode().IsRegular() {
+		return fail(errors.New("it is not a regular file"))
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return fail(err)
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return fail(err)
+	}
+	data, err = io.ReadAll(io.LimitReader(file, maxFile+1))
+	if err == nil && len(data) > maxFile {
+		err = fmt.Errorf("it has more than %d bytes", maxFile)
+	}
+	if err != nil {
+		return fail(err)
+	}
+	return data, runtime.GOOS != "windows" && info.Mode().Perm()&0o004 != 0, nil
+}
+
+func (r *rawPair) parse() (*Pair, error) {
+	if err := checkCertificate(r.cert); err != nil {
+		return nil, &Error{"cert", r.certPath, err, "the file must hold the certificate of the listener in PEM, and then its intermediates"}
+	}
+	if encrypted(r.key) {
+		return nil, &Error{"key", r.keyPath, errors.New("the key is encrypted"), "store it without a passphrase: openssl pkey -in FILE -out FILE.plain"}
+	}
+	certificate, err := tls.X509KeyPair(r.cert, r.key)
+	if err != nil {
+		// The texts of crypto/tls quote nothing of the key.
+		return nil, &Error{"key", r.keyPath, err, "the file must hold the private key of the certificate in tls.cert, in PEM"}
+	}
+	return &Pair{&certificate, r.public, r.sum}, nil
+}
+
+// checkCertificate checks the first certificate in data, which is the listener's own.
+func checkCertificate(data []byte) error {
+	for {
+		var block *pem.Block
+		if block, data = pem.Decode(data); block == nil {
+			return errors.New("there is no certificate in the file")
+		}
+		if block.Type == "CERTIFICATE" {
+			_, err := x509.ParseCertificate(block.Bytes)
+			return err
+		}
+	}
+}
+
+func encrypted(key []byte) bool {
+	block, _ := pem.Decode(key)
+	return block != nil && (block.Type == "ENCRYPTED PRIVATE KEY" || strings.Contains(block.Headers["Proc-Type"], "ENCRYPTED"))
+}
