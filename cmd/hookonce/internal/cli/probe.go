@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -178,6 +179,11 @@ func (f *probeFlags) check() error {
 		return f.usage("--break and --mend: give both")
 	case f.timeout <= 0 || f.wait <= 0:
 		return f.usage("--timeout and --wait must be longer than 0")
+	}
+	if f.junit != "" {
+		if _, err := os.Stat(filepath.Dir(f.junit)); err != nil {
+			return f.usage("--junit: %w", err)
+		}
 	}
 	return nil
 }

@@ -11,10 +11,10 @@ import (
 )
 
 // oddMember is a member of valid JSON that programs rewrite when they parse it.
-const oddMember = `"hookonce_probe" : { "large" : 12345678901234567890 , "float" : 1.0, "exponent":1E2 , "text" : "\u00e9 é \/ <&> \ud83d\ude00" }`
+const oddMember = `"zz_probe" : { "large" : 12345678901234567890 , "float" : 1.0, "exponent":1E2 , "text" : "\u00e9 é \/ <&> \ud83d\ude00" }`
 
 // reformat writes a JSON document with the same values in unusual, valid JSON: members in reverse
-// order, spaces, line breaks, an escaped letter in every text, and one more member in the first object.
+// order, spaces, line breaks, an escaped letter in every text, and one more member.
 func reformat(body []byte) ([]byte, bool) {
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.UseNumber()
@@ -73,18 +73,18 @@ func escapedFirst(text string) string {
 	return fmt.Sprintf(`"\u%04x`, text[0]) + quoted(text[1:])[1:]
 }
 
-// addMember adds a member to the first object of a JSON document.
+// addMember adds a member to the last object of a JSON document, as its last one.
 func addMember(body []byte, member string) ([]byte, bool) {
-	at := bytes.IndexByte(body, '{')
-	if at < 0 {
+	end := bytes.LastIndexByte(body, '}')
+	if end < 0 {
 		return nil, false
 	}
-	rest := body[at+1:]
+	head := bytes.TrimRight(body[:end], " \t\r\n")
 	comma := ","
-	if bytes.HasPrefix(bytes.TrimLeft(rest, " \t\r\n"), []byte{'}'}) {
+	if bytes.HasSuffix(head, []byte{'{'}) {
 		comma = ""
 	}
-	return fmt.Appendf(nil, "%s%s%s%s", body[:at+1], member, comma, rest), true
+	return fmt.Appendf(nil, "%s%s%s%s", head, comma, member, body[end:]), true
 }
 
 // truncated cuts a document off in the middle.

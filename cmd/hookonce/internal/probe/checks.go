@@ -9,7 +9,8 @@ const page = "docs/five-minute-test.md"
 type check struct {
 	name, title    string
 	sent, why, fix string
-	refuses        bool // a pass is a refusal, which proves nothing where valid events are refused too
+	needs          func(*Config) string // the missing flags; nil: it needs none
+	refuses        bool                 // a pass is a refusal, which proves nothing where valid events are refused too
 	run            func(ctx context.Context, p *probe) outcome
 }
 
@@ -115,13 +116,13 @@ var checks = []check{
 		fix:  "Read bodies without holding a worker, behind a proxy that buffers or with a time-out",
 	},
 	{
-		name: "restart", title: "duplicate after a restart", run: runRestart,
+		name: "restart", title: "duplicate after a restart", needs: needsRestart, run: runRestart,
 		sent: "one event, then --restart, then the same event again",
 		why:  "Senders deliver again for days. A set of ids in memory is gone with the process.",
 		fix:  "Keep the ids in the database, longer than the sender retries",
 	},
 	{
-		name: "own-trouble", title: "trouble of its own", run: runOwnTrouble,
+		name: "own-trouble", title: "trouble of its own", needs: needsBreak, run: runOwnTrouble,
 		sent: "one event after --break, then --mend, then the same event again",
 		why:  "A 4xx blames the sender. Many stop then, and the event is lost.",
 		fix:  "Answer 503 if your own database or service fails, and undo the id together with the work",

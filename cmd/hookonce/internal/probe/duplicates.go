@@ -32,7 +32,7 @@ func runRace(ctx context.Context, p *probe) outcome {
 	}
 	saw := tally(answers)
 	refused := slices.ContainsFunc(answers, func(a answer) bool { return !a.accepted() && !a.again() })
-	if !refused && !all(answers, answer.accepted) {
+	if !refused && !slices.ContainsFunc(answers, answer.accepted) {
 		more := p.redeliver(ctx, e, 3)
 		saw += ", then " + list(more)
 		refused = !last(more).accepted()
@@ -166,9 +166,9 @@ func runOtherBody(ctx context.Context, p *probe) outcome {
 func (p *probe) extend(body []byte) ([]byte, bool) {
 	switch p.Sender.ContentType() {
 	case "application/json":
-		return addMember(body, `"hookonce_probe":2`)
+		return addMember(body, `"zz_probe":2`)
 	case "application/x-www-form-urlencoded":
-		return append(bytes.Clone(body), "&hookonce_probe=2"...), true
+		return append(bytes.Clone(body), "&zz_probe=2"...), true
 	}
 	return nil, false
 }

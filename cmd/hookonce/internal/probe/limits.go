@@ -61,9 +61,9 @@ func (p *probe) pad(body []byte) ([]byte, bool) {
 	padding := strings.Repeat("x", oversized)
 	switch p.Sender.ContentType() {
 	case "application/x-www-form-urlencoded":
-		return fmt.Appendf(nil, "%s&hookonce_probe=%s", body, padding), true
+		return fmt.Appendf(nil, "%s&zz_probe=%s", body, padding), true
 	case "application/json":
-		return addMember(body, `"hookonce_probe":"`+padding+`"`)
+		return addMember(body, `"zz_probe":"`+padding+`"`)
 	}
 	return nil, false
 }

@@ -168,49 +168,53 @@ func (p *probe) checkEffects(ctx context.Context) error {
 }
 
 // runAll runs the checks in their order. The first is always that of a valid event: it decides what
-// the others mean.
+// the others mean. It is reported if it was chosen, or did not pass.
 func (p *probe) runAll(ctx context.Context) []*trial {
-	var trials []*trial
-	var valid *trial
-	for i := range checks {
-		k := &checks[i]
-		chosen := len(p.Checks) == 0 || slices.Contains(p.Checks, k.name)
-		if !chosen && k.name != validName {
-			continue
-		}
-		if p.Progress != nil {
-			p.Progress(k.title)
-		}
-		t := &trial{check: k}
-		began := time.Now()
-		switch {
-		case ctx.Err() != nil:
-			t.outcome = unknown("not run: " + context.Cause(ctx).Error())
-		case valid != nil && valid.silent:
-			t.outcome = unknown("not run: no answer to a valid event")
-		default:
-			t.outcome = k.run(ctx, p)
-		}
-		t.took = time.Since(began)
-		switch {
-		case valid == nil:
-			valid = t
-			if p.counted && t.verdict == Pass {
-				p.counted, p.failed = p.appears(ctx, t.once)
-			}
-		case valid.verdict == Fail && k.refuses && t.verdict == Pass:
-			t.outcome = unknown(t.saw + ", but so is a valid event")
-		}
-		if chosen || t.verdict != Pass {
-			trials = append(trials, t)
+	valid := p.try(ctx, &checks[0], nil)
+	if p.counted && valid.verdict == Pass {
+		p.counted, p.failed = p.appears(ctx, valid.once)
+	}
+	trials := []*trial{valid}
+	for i := range checks[1:] {
+		if k := &checks[i+1]; p.chosen(k) {
+			trials = append(trials, p.try(ctx, k, valid))
 		}
 	}
 	return trials
 }
 
+func (p *probe) chosen(k *check) bool { return len(p.Checks) == 0 || slices.Contains(p.Checks, k.name) }
+
+// try runs one check. valid is the outcome of the first one, or nil.
+func (p *probe) try(ctx context.Context, k *check, valid *trial) *trial {
+	if p.Progress != nil {
+		p.Progress(k.title)
+	}
+	t := &trial{check: k}
+	began := time.Now()
+	switch {
+	case k.needs != nil && k.needs(p.Config) != "":
+		t.outcome = leftOut(k.needs(p.Config))
+	case ctx.Err() != nil:
+		t.outcome = unknown("not run: " + context.Cause(ctx).Error())
+	case valid != nil && valid.silent:
+		t.outcome = unknown("not run: no answer to a valid event")
+	default:
+		t.outcome = k.run(ctx, p)
+	}
+	if valid != nil && valid.verdict == Fail && k.refuses && t.verdict == Pass {
+		t.outcome = unknown(t.saw + ", but so is a valid event")
+	}
+	t.took = time.Since(began)
+	return t
+}
+
 func (p *probe) report(trials []*trial) *Report {
 	r := &Report{Checks: []Result{}, Requests: int(min(p.client.sent.Load(), maxRequests))}
 	for _, t := range trials {
+		if t.name == validName && t.verdict == Pass && !p.chosen(t.check) {
+			continue
+		}
 		if t.left != "" {
 			r.LeftOut = append(r.LeftOut, LeftOut{t.name, t.left})
 			continue

@@ -15,11 +15,18 @@ import (
 func runValid(ctx context.Context, p *probe) outcome {
 	e := newEvent()
 	a := p.deliver(ctx, e)
-	o := outcome{verdict: Fail, saw: a.String(), silent: a.status == 0}
-	if a.accepted() {
+	o := fail(a.String()).effective(e)
+	switch {
+	case a.accepted():
 		o.verdict, o.saw = Pass, fmt.Sprintf("%s in %s", a, rounded(a.took))
+	case a.status == 0:
+		o.silent, o.remedy = true, "Start the receiver, and check the host and port of the URL"
+	case a.status == http.StatusNotFound, a.status == http.StatusMethodNotAllowed:
+		o.remedy = "Check the path of the URL"
+	case a.status == http.StatusUnauthorized, a.status == http.StatusForbidden, a.status == http.StatusBadRequest:
+		o.remedy = "Check that the receiver has this secret, and verify the raw body before a framework parses it"
 	}
-	return o.effective(e)
+	return o
 }
 
 // mustRefuse sends a request that a right receiver answers 401 or 400.

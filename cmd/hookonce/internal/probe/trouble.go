@@ -8,10 +8,21 @@ import (
 // startTime is how long a receiver may need to accept connections after it was started.
 const startTime = 30 * time.Second
 
-func runRestart(ctx context.Context, p *probe) outcome {
-	if p.Restart == "" {
-		return leftOut("needs --restart")
+func needsRestart(c *Config) string {
+	if c.Restart == "" {
+		return "needs --restart"
 	}
+	return ""
+}
+
+func needsBreak(c *Config) string {
+	if c.Break == "" {
+		return "needs --break and --mend"
+	}
+	return ""
+}
+
+func runRestart(ctx context.Context, p *probe) outcome {
 	e := newEvent()
 	first := p.deliver(ctx, e)
 	if !first.accepted() {
@@ -35,9 +46,6 @@ func runRestart(ctx context.Context, p *probe) outcome {
 }
 
 func runOwnTrouble(ctx context.Context, p *probe) outcome {
-	if p.Break == "" {
-		return leftOut("needs --break and --mend")
-	}
 	e := newEvent()
 	first, err := p.whileBroken(ctx, e)
 	if err != nil {

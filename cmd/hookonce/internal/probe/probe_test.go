@@ -1,0 +1,182 @@
+package probe_test
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/probe"
+	"github.com/hookonce/hookonce/internal/sample"
+	"github.com/hookonce/hookonce/provider"
+)
+
+// faults says for each fault which checks must fail.
+var faults = []struct {
+	name, provider, fault string
+	checks                []string // to run; nil: all
+	failed                []string
+	leftOut               []string // compared for right receivers
+}{
+	{name: "right", provider: "stripe", leftOut: []string{"same-body"}},
+	{name: "right, GitHub", provider: "github", leftOut: []string{"old", "future", "several-signatures", "oversized"}},
+	{provider: "stripe", fault: checkThenAct, failed: []string{"race"}},
+	{provider: "stripe", fault: claimFirst, failed: []string{"after-failure", "own-trouble"}},
+	{provider: "stripe", fault: claimLast, failed: []string{"duplicate", "race", "after-failure", "other-body", "restart"}},
+	{provider: "stripe", fault: unverified, failed: []string{"tampered", "wrong-secret", "no-signature", "old", "future", "raw-body"}},
+	{provider: "stripe", fault: rewritten, failed: []string{"raw-body"}},
+	{provider: "stripe", fault: noWindow, failed: []string{"old", "future"}},
+	{provider: "stripe", fault: takesFuture, failed: []string{"future"}},
+	{provider: "stripe", fault: firstSignature, failed: []string{"several-signatures"}},
+	{provider: "stripe", fault: failsDuplicate, failed: []string{"duplicate", "after-failure", "other-body", "restart"}},
+	{provider: "stripe", fault: blamesSender, failed: []string{"own-trouble"}},
+	{provider: "stripe", fault: slow, checks: []string{"valid", "tampered", "malformed", "answer-time"}, failed: []string{"answer-time"}},
+	{provider: "stripe", fault: hashKey, failed: []string{"other-body"}},
+	{name: "body hash, GitHub", provider: "github", fault: hashKey, failed: []string{"other-body", "same-body"}},
+	{provider: "stripe", fault: inMemory, failed: []string{"restart"}},
+	{provider: "stripe", fault: unlimited, failed: []string{"oversized"}},
+	{provider: "stripe", fault: crashes, failed: []string{"malformed"}},
+	{provider: "stripe", fault: oneByOne, failed: []string{"slow-body"}},
+	{provider: "stripe", fault: worksLater},
+}
+
+// TestFaults checks that each fault fails its own checks, and that the right receiver passes all.
+func TestFaults(t *testing.T) {
+	t.Parallel()
+	for _, tt := range faults {
+		if tt.name == "" {
+			tt.name = tt.fault
+		}
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			c := newReceiver(t, tt.provider, tt.fault)
+			c.Checks = tt.checks
+			if tt.fault == oneByOne {
+				c.Timeout = 3 * time.Second // the check waits so long
+			}
+			report := run(t, c)
+			t.Log(describe(report))
+			if diff := cmp.Diff(tt.failed, names(report, probe.Fail)); diff != "" {
+				t.Errorf("failed checks (-want +got):\n%s", diff)
+			}
+			if got := names(report, probe.Unknown); len(got) > 0 {
+				t.Errorf("unknown: %v", got)
+			}
+			var leftOut []string
+			for _, l := range report.LeftOut {
+				leftOut = append(leftOut, l.Name)
+			}
+			if diff := cmp.Diff(tt.leftOut, leftOut); tt.fault == "" && diff != "" {
+				t.Errorf("left out (-want +got):\n%s", diff)
+			}
+			if report.Requests > 200 {
+				t.Errorf("%d requests, more than 200", report.Requests)
+			}
+		})
+	}
+}
+
+// newReceiver starts a receiver as a process, and returns the configuration of a probe of it.
+func newReceiver(t *testing.T, providerName, fault string) *probe.Config {
+	t.Helper()
+	dir := t.TempDir()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	as := func(role string) string { return fmt.Sprintf("PROBE_ROLE=%s '%s' '%s' ", role, self, dir) }
+	receive := as("receive") + providerName + " '" + fault + "' >'" + dir + "/log' 2>&1 &"
+	if err := exec.Command("sh", "-c", receive).Run(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { kill(t, dir) })
+	sender, err := sample.New(sample.Setup{Provider: provider.Name(providerName)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := sender.Verifier.ParseKey(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	target := &url.URL{Scheme: "http", Host: address(t, dir), Path: "/webhooks"}
+	return &probe.Config{
+		Target: target, PublicURL: target.String(), Sender: sender, Key: key, Type: "test",
+		Effects: as("count") + "{id}",
+		Restart: "kill -9 $(cat '" + dir + "/pid'); " + receive,
+		Break:   as("sql") + "'ALTER TABLE effects RENAME TO broken'",
+		Mend:    as("sql") + "'ALTER TABLE broken RENAME TO effects'",
+		Timeout: time.Minute,     // the machine may be busy
+		Wait:    2 * time.Second, // the receiver works before it answers
+	}
+}
+
+// address waits until the receiver listens.
+func address(t *testing.T, dir string) string {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		text, err := os.ReadFile(filepath.Join(dir, "address"))
+		if err == nil {
+			return string(text)
+		}
+		if time.Now().After(deadline) {
+			log, _ := os.ReadFile(filepath.Join(dir, "log"))
+			t.Fatalf("the receiver does not start: %s", log)
+		}
+	}
+}
+
+func kill(t *testing.T, dir string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, "pid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(string(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	process, err := os.FindProcess(pid)
+	if err == nil {
+		err = process.Kill()
+	}
+	if err != nil {
+		t.Errorf("killing the receiver: %v", err)
+	}
+}
+
+func run(t *testing.T, c *probe.Config) *probe.Report {
+	t.Helper()
+	report, err := probe.Run(context.Background(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return report
+}
+
+// names returns the names of the checks with a verdict.
+func names(r *probe.Report, v probe.Verdict) []string {
+	var out []string
+	for i := range r.Checks {
+		if r.Checks[i].Verdict == v {
+			out = append(out, r.Checks[i].Name)
+		}
+	}
+	return out
+}
+
+func describe(r *probe.Report) string {
+	var b strings.Builder
+	for i := range r.Checks {
+		c := &r.Checks[i]
+		fmt.Fprintf(&b, "%-7s %-18s %6.2f s  %s\n", c.Verdict, c.Name, c.Took.Seconds(), c.Saw)
+	}
+	return b.String()
+}
