@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -24,11 +25,13 @@ var faults = []struct {
 	name, provider, fault string
 	checks                []string // to run; nil: all
 	failed                []string
+	may                   string   // a check that may fail
 	leftOut               []string // compared for right receivers
 }{
 	{name: "right", provider: "stripe", leftOut: []string{"same-body"}},
 	{name: "right, GitHub", provider: "github", leftOut: []string{"old", "future", "several-signatures", "oversized"}},
-	{provider: "stripe", fault: checkThenAct, failed: []string{"race"}},
+	// On a busy machine a cut attempt may still be running when its event comes again.
+	{provider: "stripe", fault: checkThenAct, failed: []string{"race"}, may: "after-failure"},
 	{provider: "stripe", fault: claimFirst, failed: []string{"after-failure", "own-trouble"}},
 	{provider: "stripe", fault: claimLast, failed: []string{"duplicate", "race", "after-failure", "other-body", "restart"}},
 	{provider: "stripe", fault: unverified, failed: []string{"tampered", "wrong-secret", "no-signature", "old", "future", "raw-body"}},
@@ -64,7 +67,8 @@ func TestFaults(t *testing.T) {
 			}
 			report := run(t, c)
 			t.Log(describe(report))
-			if diff := cmp.Diff(tt.failed, names(report, probe.Fail)); diff != "" {
+			failed := slices.DeleteFunc(names(report, probe.Fail), func(name string) bool { return name == tt.may })
+			if diff := cmp.Diff(tt.failed, failed); diff != "" {
 				t.Errorf("failed checks (-want +got):\n%s", diff)
 			}
 			if got := names(report, probe.Unknown); len(got) > 0 {
