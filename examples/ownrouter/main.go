@@ -99,8 +99,6 @@ func work(ctx context.Context, tx pgx.Tx, ev *hookonce.Event) error {
 	if err := json.Unmarshal(ev.Body, &push); err != nil {
 		// The same bytes cannot do better next time, so do not make GitHub deliver them again. The
 		// claim keeps them for an operator to look at.
-		slog.Error("a push cannot be read", "event", ev.ID, "error", err)
-		// No attempt can do better. An error would make GitHub deliver the same bytes again.
 		slog.Error("a push cannot be read", "event_id", ev.ID, "error", err)
 		return nil
 	}

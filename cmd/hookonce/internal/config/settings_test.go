@@ -103,7 +103,6 @@ func TestLoadEverything(t *testing.T) {
 			Hosts: []string{"hooks.example.com", "api.example.com"}, Email: "ops@example.com",
 			Directory: "https://ca.internal/acme/dir", Folder: "/var/lib/hooks/tls",
 		},
-		Engine: fullEngine(),
 	}
 	ignored := cmpopts.IgnoreFields(Settings{}, "Warnings")
 	opaque := cmp.Options{

@@ -125,14 +125,19 @@ func newReceiver(t *testing.T, providerName, fault string) *probe.Config {
 // address waits until the receiver listens.
 func address(t *testing.T, dir string) string {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+	deadline := time.After(time.Minute)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
 		text, err := os.ReadFile(filepath.Join(dir, "address"))
 		if err == nil {
 			return string(text)
 		}
-		if time.Now().After(deadline) {
+		select {
+		case <-deadline:
 			log, _ := os.ReadFile(filepath.Join(dir, "log"))
 			t.Fatalf("the receiver does not start: %s", log)
+		case <-tick.C:
 		}
 	}
 }

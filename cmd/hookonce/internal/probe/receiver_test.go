@@ -137,10 +137,18 @@ func receive(db *sql.DB, dir, provider, fault string) error {
 
 // listen waits until the killed process before this one has left the address.
 func listen(address string) (net.Listener, error) {
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+	deadline := time.After(time.Minute)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
 		listener, err := net.Listen("tcp", address)
-		if err == nil || time.Now().After(deadline) {
-			return listener, err
+		if err == nil {
+			return listener, nil
+		}
+		select {
+		case <-deadline:
+			return nil, err
+		case <-tick.C:
 		}
 	}
 }
