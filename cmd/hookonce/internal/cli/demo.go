@@ -48,8 +48,8 @@ func (p *program) demo(cmd *cobra.Command, o *demo.Options) (err error) {
 	if o.Program, err = os.Executable(); err != nil {
 		return err
 	}
-	_, onTerminal := terminalWidth(p.stdout)
-	o.Screen = &demo.Screen{Out: p.stdout, Colors: onTerminal && coloured()}
+	width, onTerminal := terminalWidth(p.stdout)
+	o.Screen = &demo.Screen{Out: p.stdout, Narrow: onTerminal && width < 80, Colors: onTerminal && coloured()}
 	if width, ok := terminalWidth(p.stderr); ok {
 		o.Screen.Live, o.Screen.Width = p.stderr, width
 	}

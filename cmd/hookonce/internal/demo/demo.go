@@ -253,6 +253,7 @@ func (s *stage) await(ctx context.Context) (dead int, err error) {
 		if open == 0 || time.Since(since) > patience {
 			return states["dead"], nil
 		}
+		s.Screen.wait("waiting for the bank: %d events", open)
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -275,7 +276,11 @@ func (s *stage) show(ctx context.Context, ours, other *traffic) error {
 		return err
 	}
 	naive.saw(&other.counts, s.naive.kills)
-	s.Screen.print("\n%s", table(s.plan, hookonce, naive, s.Screen.Colors))
+	columns := wide
+	if s.Screen.Narrow {
+		columns = narrow
+	}
+	s.Screen.print("\n%s", table(s.plan, hookonce, naive, columns, s.Screen.Colors))
 	faults := hookonce.faults(s.plan)
 	for _, fault := range faults {
 		s.Screen.print("WRONG: %s", fault)

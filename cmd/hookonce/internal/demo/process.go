@@ -54,7 +54,7 @@ type process struct {
 	at    atomic.Pointer[ready]
 	mu    sync.Mutex // guards the fields below, and starts
 	child *child
-	kills int // ends by SIGKILL, as the system reported them
+	kills int // runs that were killed, as the system reports them
 }
 
 // child is one run of a process.
@@ -154,7 +154,7 @@ func (p *process) kill() {
 	c.ended.Store(true)
 	_ = c.cmd.Process.Kill() // it may have ended
 	<-c.exited
-	if c.cmd.ProcessState.ExitCode() == -1 { // by a signal
+	if !c.cmd.ProcessState.Success() {
 		p.kills++
 	}
 	p.child = nil

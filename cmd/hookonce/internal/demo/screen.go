@@ -14,11 +14,13 @@ type Screen struct {
 	Out    io.Writer
 	Live   io.Writer
 	Width  int  // of Live, in columns
+	Narrow bool // Out is a terminal with less than 80 columns
 	Colors bool // on Out
 
 	fail  func(error) // is told of lines that cannot be printed
 	mu    sync.Mutex
-	shown bool // the progress
+	shown bool   // the progress
+	note  string // shown in place of the numbers, unless it is ""
 }
 
 // print prints lines, in place of the progress.
@@ -49,8 +51,18 @@ func (s *Screen) progress(done, all int, rate float64) {
 		full := width * done / max(all, 1)
 		line = strings.Repeat("█", full) + strings.Repeat("░", width-full) + " " + numbers
 	}
+	if s.note != "" {
+		line = s.note
+	}
 	s.shown = true
 	fmt.Fprint(s.Live, "\r  "+line+"\x1b[K")
+}
+
+// wait shows a note in place of the progress.
+func (s *Screen) wait(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.note = fmt.Sprintf(format, args...)
 }
 
 // watch shows the progress until stop is called.

@@ -7,11 +7,12 @@ import (
 	"unicode/utf8"
 )
 
-// The widths of the table's columns.
-const (
-	labelWidth = 26
-	sentWidth  = 12
-	cellWidth  = 18
+// layout holds the widths of the table's columns.
+type layout struct{ label, sent, cell int }
+
+var (
+	wide   = layout{label: 26, sent: 12, cell: 18} // 80 columns
+	narrow = layout{label: 24, sent: 0, cell: 15}  // 60 columns, without the column of sent things
 )
 
 // marks of a number that is promised.
@@ -20,9 +21,9 @@ const (
 	wrong = "✗"
 )
 
-// table returns the result, in at most 80 columns.
-func table(p *plan, ours, naive *tally, colors bool) string {
-	w := &tableWriter{colors: colors}
+// table returns the result.
+func table(p *plan, ours, naive *tally, columns layout, colors bool) string {
+	w := &tableWriter{layout: columns, colors: colors}
 	w.row("", "sent", cell{text: "hookonce"}, cell{text: "check, then act"})
 	w.row("events", number(len(p.events)), w.promised(ours.events, len(p.events)), plain(naive.events))
 	w.row("deliveries", "", plain(ours.deliveries), plain(naive.deliveries))
@@ -54,13 +55,17 @@ type cell struct{ text, mark string }
 
 type tableWriter struct {
 	strings.Builder
+	layout
 	colors bool
 }
 
 func (w *tableWriter) row(label, sent string, cells ...cell) {
-	line := "  " + label + strings.Repeat(" ", labelWidth-utf8.RuneCountInString(label)) + left(sent, sentWidth)
+	line := "  " + label + strings.Repeat(" ", w.label-utf8.RuneCountInString(label))
+	if w.sent > 0 {
+		line += left(sent, w.sent)
+	}
 	for _, c := range cells {
-		line += left(c.text, cellWidth) + " " + w.colored(c.mark)
+		line += left(c.text, w.cell) + " " + w.colored(c.mark)
 		if c.mark == "" {
 			line += " "
 		}

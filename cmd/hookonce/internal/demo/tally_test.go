@@ -88,7 +88,7 @@ func TestKnow(t *testing.T) {
 	}
 }
 
-// The table fits 80 columns, and has colors only where they are wanted.
+// The table fits 80 columns, a narrow one 60, and has colors only where they are wanted.
 func TestTable(t *testing.T) {
 	t.Parallel()
 	p := newPlan()
@@ -96,23 +96,25 @@ func TestTable(t *testing.T) {
 	naive := &tally{
 		deliveries: 1_000_000, duplicates: 1_000_000, events: 1_000_000, refused: 1, effects: 1_000_000, lost: 1, twice: 1_000_000, cents: 999_999_999_99,
 	}
-	text := table(p, ours, naive, false)
-	if strings.Contains(text, "\x1b") {
-		t.Errorf("a table without colors has some:\n%q", text)
-	}
-	for line := range strings.Lines(text) {
-		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 80 {
-			t.Errorf("%d columns: %s", n, line)
+	for columns, most := range map[layout]int{wide: 80, narrow: 60} {
+		text := table(p, ours, naive, columns, false)
+		if strings.Contains(text, "\x1b") {
+			t.Errorf("a table without colors has some:\n%q", text)
+		}
+		for line := range strings.Lines(text) {
+			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > most {
+				t.Errorf("%d columns of %d: %s", n, most, line)
+			}
+		}
+		if n := strings.Count(text, "✗"); n != 4 { // of the naive receiver: refused, lost, twice, money
+			t.Errorf("%d numbers are marked as wrong, want 4:\n%s", n, text)
 		}
 	}
-	colored := table(p, ours, naive, true)
+	colored := table(p, ours, naive, wide, true)
 	for _, want := range []string{"\x1b[32m✓\x1b[0m", "\x1b[31m✗\x1b[0m"} {
 		if !strings.Contains(colored, want) {
 			t.Errorf("the table lacks %q:\n%s", want, colored)
 		}
-	}
-	if n := strings.Count(text, "✗"); n != 4 { // of the naive receiver: refused, lost, twice, money
-		t.Errorf("%d numbers are marked as wrong, want 4:\n%s", n, text)
 	}
 	if got := moral(p, naive); !strings.Contains(got, "1,000,000 events done twice or more") || !strings.Contains(got, "EUR too much") {
 		t.Errorf("the sentence below it is %q", got)

@@ -1,0 +1,450 @@
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"database/sql"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hookonce/hookonce/internal/test/race"
+)
+
+// demoTime bounds one run of the demo, which takes 15 s on a machine with time to spare.
+const demoTime = 5 * time.Minute
+
+// demo is one running "hookonce demo", with a folder of its own for temporary files.
+type demo struct {
+	cmd    *exec.Cmd
+	temp   string
+	stderr bytes.Buffer // complete once exited is closed
+	exited chan struct{}
+
+	mu     sync.Mutex
+	stdout strings.Builder
+}
+
+func newDemo(t *testing.T, args ...string) *demo {
+	t.Helper()
+	d := &demo{temp: t.TempDir(), exited: make(chan struct{})}
+	d.cmd = exec.Command(program(t), append([]string{"demo"}, args...)...)
+	d.cmd.Dir = t.TempDir()
+	d.cmd.Env = []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + d.temp, "TMPDIR=" + d.temp, race.Environment(),
+		// The demo takes no settings, not even these.
+		"HOOKONCE_LISTEN=nonsense", "HOOKONCE_CONFIG=/nonexistent",
+	}
+	return d
+}
+
+// startDemo starts the demo with pipes for its output.
+func startDemo(t *testing.T, args ...string) *demo {
+	t.Helper()
+	d := newDemo(t, args...)
+	output, err := d.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.cmd.Stderr = &d.stderr
+	d.begin(t, output)
+	return d
+}
+
+// begin starts the command, whose output can be read from output.
+func (d *demo) begin(t *testing.T, output io.Reader) {
+	t.Helper()
+	if err := d.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		for lines := bufio.NewReader(output); ; {
+			line, err := lines.ReadString('\n')
+			d.mu.Lock()
+			d.stdout.WriteString(line)
+			d.mu.Unlock()
+			if err != nil {
+				break
+			}
+		}
+		_ = d.cmd.Wait() // ProcessState holds the result
+		close(d.exited)
+	}()
+	t.Cleanup(func() {
+		_ = d.cmd.Process.Signal(syscall.SIGTERM) // most have ended by now
+		<-d.exited
+		if t.Failed() {
+			t.Logf("output of the demo:\n%s%s", d.text(), &d.stderr)
+		}
+	})
+}
+
+func (d *demo) text() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.stdout.String()
+}
+
+// waitFor waits until the output holds text.
+func (d *demo) waitFor(t *testing.T, text string) {
+	t.Helper()
+	eventually(t, demoTime, "the output holds "+text, func() bool {
+		select {
+		case <-d.exited:
+			t.Fatalf("the demo ended (%s) before it printed %q", d.cmd.ProcessState, text)
+		default:
+		}
+		return strings.Contains(d.text(), text)
+	})
+}
+
+// folder waits until the demo has its temporary folder, and returns it.
+func (d *demo) folder(t *testing.T) string {
+	t.Helper()
+	var found []string
+	eventually(t, demoTime, "there is a folder", func() bool {
+		found, _ = filepath.Glob(filepath.Join(d.temp, "hookonce-demo-*"))
+		return len(found) == 1
+	})
+	return found[0]
+}
+
+// ends waits for the end, and checks the exit code and that nothing is left.
+func (d *demo) ends(t *testing.T, code int) {
+	t.Helper()
+	select {
+	case <-d.exited:
+	case <-time.After(demoTime):
+		t.Fatal("the demo did not end")
+	}
+	if got := d.cmd.ProcessState.ExitCode(); got != code {
+		t.Errorf("the demo ended with %s, want the exit code %d", d.cmd.ProcessState, code)
+	}
+	left, err := os.ReadDir(d.temp)
+	if err != nil || len(left) > 0 {
+		t.Errorf("left in the folder for temporary files: %v, %v", left, err)
+	}
+	if left := processesWith(t, d.temp); len(left) > 0 {
+		t.Errorf("processes are left:\n%s", strings.Join(left, "\n"))
+	}
+}
+
+// processesWith returns the command lines of running processes that hold text.
+func processesWith(t *testing.T, text string) (found []string) {
+	t.Helper()
+	var lines []string
+	if runtime.GOOS == "linux" {
+		files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+		for _, file := range files {
+			line, _ := os.ReadFile(file) // of a process that has ended: nothing
+			lines = append(lines, strings.ReplaceAll(string(line), "\x00", " "))
+		}
+	} else {
+		out, err := exec.Command("ps", "-A", "-o", "args=").Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines = strings.Split(string(out), "\n")
+	}
+	for _, line := range lines {
+		if strings.Contains(line, text) {
+			found = append(found, line)
+		}
+	}
+	return found
+}
+
+// demoRow matches a row of the table: its label, and its last two numbers.
+var demoRow = regexp.MustCompile(`(?m)^  (\S[^\n]*?) {2,}(?:[^\n]* )?([0-9.,–]+)(?: [✓✗])? +([0-9.,–]+)(?: [✓✗])?$`)
+
+// table returns the numbers of the table: those of hookonce, and those of the other receiver.
+func (d *demo) table(t *testing.T) (ours, other map[string]int) {
+	t.Helper()
+	ours, other = make(map[string]int), make(map[string]int)
+	for _, m := range demoRow.FindAllStringSubmatch(d.text(), -1) {
+		for i, numbers := range []map[string]int{ours, other} {
+			if n, err := strconv.Atoi(strings.NewReplacer(",", "", ".", "").Replace(m[i+2])); err == nil {
+				numbers[m[1]] = n
+			}
+		}
+	}
+	return ours, other
+}
+
+// demoDatabase opens the gateway's database of a running demo: in its folder, or the only temporary one
+// that the user of db owns.
+func demoDatabase(t *testing.T, d *demo, db *database) *sql.DB {
+	t.Helper()
+	if db.store == "sqlite" {
+		return openDB(t, "sqlite", filepath.Join(d.folder(t), "hookonce.db")+"?_pragma=busy_timeout(10000)")
+	}
+	names := temporaryDatabases(t, db)
+	if len(names) != 1 {
+		t.Fatalf("the temporary databases are %q, want one", names)
+	}
+	dsn, err := url.Parse(db.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dsn.Path = "/" + names[0]
+	return openDB(t, "pgx", dsn.String())
+}
+
+// temporaryDatabases returns the databases that the gateway's role owns besides its own.
+func temporaryDatabases(t *testing.T, db *database) (names []string) {
+	t.Helper()
+	rows, err := db.open(t).Query(`SELECT datname FROM pg_database WHERE pg_get_userbyid(datdba) = $1 AND datname <> $1`, roleOf(t, db))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, name)
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+// roleOf returns the gateway's role, which may make databases for the demo.
+func roleOf(t *testing.T, db *database) string {
+	t.Helper()
+	u, err := url.Parse(db.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u.User.Username()
+}
+
+// demoArgs returns the flags of a demo on db.
+func demoArgs(t *testing.T, db *database) []string {
+	t.Helper()
+	if db.store == "sqlite" {
+		return nil
+	}
+	mustExec(t, db.open(t), "ALTER ROLE "+roleOf(t, db)+" CREATEDB")
+	return []string{"--database", db.url}
+}
+
+// The numbers of the table are those of the databases, and each is as promised. Nothing is left.
+func TestDemo(t *testing.T) {
+	eachStore(t, func(t *testing.T, db *database) {
+		if db.store == "postgres" { // a schema that is not the demo's
+			mustExec(t, db.open(t), "CREATE SCHEMA hookonce CREATE TABLE mine (n int)")
+		}
+		d := startDemo(t, demoArgs(t, db)...)
+		d.waitFor(t, "Look around: ")
+		ours, other := d.table(t)
+		checkDemo(t, d, db, ours, other)
+		link := regexp.MustCompile(`http://\S+/`).FindString(d.text())
+		resp, err := http.Get(link)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			t.Errorf("the dashboard at %s is answered %s", link, resp.Status)
+		}
+		_ = d.cmd.Process.Signal(syscall.SIGINT)
+		d.ends(t, 0)
+		if text := d.text() + d.stderr.String(); strings.ContainsAny(text, "\x1b\r") || d.stderr.Len() > 0 || strings.Contains(text, "WRONG") {
+			t.Errorf("without a terminal, the output is plain lines on stdout, not\n%q", text)
+		}
+		if db.store == "postgres" {
+			if names := temporaryDatabases(t, db); len(names) > 0 {
+				t.Errorf("databases are left: %q", names)
+			}
+			if n := number(t, db.open(t), "SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE nspname = 'hookonce'"); n != 1 {
+				t.Errorf("the schema of the URL's database has %d tables, want only the one that was there", n)
+			}
+		}
+	})
+}
+
+func checkDemo(t *testing.T, d *demo, db *database, ours, other map[string]int) {
+	t.Helper()
+	gateway := demoDatabase(t, d, db)
+	ledger := func(name string) *sql.DB {
+		return openDB(t, "sqlite", filepath.Join(d.folder(t), name)+"?_pragma=busy_timeout(10000)")
+	}
+	bank, naive := ledger("bank.db"), ledger("naive.db")
+	const twice = "SELECT count(*) FROM (SELECT 1 FROM ledger GROUP BY source, event_id HAVING count(*) > 1)"
+	events := map[string]string{"sqlite": "hookonce_events", "postgres": "hookonce.events"}[db.store]
+	for _, c := range []struct {
+		what      string
+		got, want int
+	}{
+		{"events", ours["events"], 2000},
+		{"events in the database", ours["events"], number(t, gateway, "SELECT count(*) FROM "+events)},
+		{"forged ones", 0, number(t, gateway, "SELECT count(*) FROM "+events+" WHERE event_id LIKE '%forged%'")},
+		{"stale", ours["stale, skipped"], number(t, gateway, "SELECT count(*) FROM "+events+" WHERE state = 'skipped' AND note LIKE 'stale%'")},
+		{"dead letters", ours["dead letters, replayed"], number(t, gateway, "SELECT count(*) FROM "+events+" WHERE generation > 0")},
+		{"still dead", 0, number(t, gateway, "SELECT count(*) FROM "+events+" WHERE state NOT IN ('done', 'skipped')")},
+		{"forgeries refused", ours["forgeries refused"], 312},
+		{"forgeries refused by the other", other["forgeries refused"], 312},
+		{"kills", ours["killed with -9"], 2},
+		{"kills of the other", other["killed with -9"], 2},
+		{"effects", ours["effects at the bank"], number(t, bank, "SELECT count(*) FROM ledger")},
+		{"repeated requests", ours["sent twice, same key"], number(t, bank, "SELECT count(*) FROM repeated")},
+		{"done twice", ours["done twice"], number(t, bank, twice)},
+		{"none done twice", ours["done twice"], 0},
+		{"lost", ours["lost"], 0},
+		{"effects and skipped ones", ours["effects at the bank"] + ours["stale, skipped"], 2000},
+		{"undone", ours["new undone by old"], 0},
+		{"money", ours["booked, EUR"], number(t, bank, "SELECT sum(cents) FROM ledger")},
+		{"forged effects", 0, number(t, bank, "SELECT count(*) FROM ledger WHERE event_id LIKE '%forged%'")},
+		{"events of the other", other["events"], number(t, naive, "SELECT count(DISTINCT source || event_id) FROM seen")},
+		{"effects of the other", other["effects at the bank"], number(t, naive, "SELECT count(*) FROM ledger")},
+		{"done twice by the other", other["done twice"], number(t, naive, twice)},
+		{"money of the other", other["booked, EUR"], number(t, naive, "SELECT sum(cents) FROM ledger")},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s: %d, want %d", c.what, c.got, c.want)
+		}
+	}
+	if other["done twice"] < 50 || other["new undone by old"] == 0 {
+		t.Errorf("the other receiver is hardly wrong (%v): the traffic proves nothing", other)
+	}
+	if n := ours["deliveries"]; n < 10_000 || n > 20_000 || ours["duplicates absorbed"] < 7000 {
+		t.Errorf("%d deliveries, %d duplicates absorbed", n, ours["duplicates absorbed"])
+	}
+}
+
+// One wrong number in a ledger gives the exit code 1, and is shown.
+func TestDemoNoticesAWrongNumber(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ change, want string }{
+		"done twice": {"INSERT INTO ledger (source, event_id, account, cents, version) SELECT source, event_id, account, cents, version FROM ledger LIMIT 1", "WRONG: 1 events done twice"},
+		"lost":       {"DELETE FROM ledger WHERE seq = (SELECT min(seq) FROM ledger WHERE cents > 0)", "WRONG: 1 events lost"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := startDemo(t, "--exit")
+			d.waitFor(t, "gateway killed")
+			bank := openDB(t, "sqlite", filepath.Join(d.folder(t), "bank.db")+"?_pragma=busy_timeout(10000)")
+			mustExec(t, bank, c.change)
+			_ = bank.Close() // before its folder goes
+			d.ends(t, 1)
+			if text := d.text(); !strings.Contains(text, c.want) || !strings.Contains(text, "1 ✗") || !strings.Contains(d.stderr.String(), "Error: ") {
+				t.Errorf("the output lacks %q, a mark, or an error", c.want)
+			}
+		})
+	}
+}
+
+// Whenever the demo is interrupted, nothing is left.
+func TestDemoInterrupted(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		line   string // printed before; "" for the moment in which the folder is there
+		signal syscall.Signal
+	}{
+		"while it starts":    {"", syscall.SIGINT},
+		"in the traffic":     {"hookonce demo", syscall.SIGTERM},
+		"in the outage":      {"out of service", syscall.SIGHUP},
+		"after a kill":       {"killed with -9", syscall.SIGINT},
+		"before it is ended": {"dead letters", syscall.SIGTERM},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := startDemo(t)
+			d.folder(t)
+			if c.line != "" {
+				d.waitFor(t, c.line)
+			}
+			_ = d.cmd.Process.Signal(c.signal)
+			_ = d.cmd.Process.Signal(c.signal) // an impatient user
+			if c.line == "dead letters" {
+				<-d.exited // with 0, if the table was there already
+				d.ends(t, d.cmd.ProcessState.ExitCode())
+				return
+			}
+			d.ends(t, 1)
+			if !strings.Contains(d.stderr.String(), "Error: interrupted") {
+				t.Errorf("it says %q", &d.stderr)
+			}
+		})
+	}
+	t.Run("on PostgreSQL", func(t *testing.T) {
+		t.Parallel()
+		db := newDatabase(t, "postgres")
+		d := startDemo(t, demoArgs(t, db)...)
+		d.waitFor(t, "out of service")
+		_ = d.cmd.Process.Signal(syscall.SIGTERM)
+		d.ends(t, 1)
+		if names := temporaryDatabases(t, db); len(names) > 0 {
+			t.Errorf("databases are left: %q", names)
+		}
+	})
+	t.Run("nobody reads it", func(t *testing.T) {
+		t.Parallel()
+		d := newDemo(t)
+		read, write, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.cmd.Stdout, d.cmd.Stderr = write, &d.stderr
+		d.begin(t, strings.NewReader(""))
+		_ = read.Close()
+		_ = write.Close()
+		d.ends(t, 1)
+	})
+}
+
+// Its processes end with it, even if it is killed.
+func TestDemoKilled(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		return // only Linux binds a child to its parent
+	}
+	d := startDemo(t)
+	d.waitFor(t, "out of service")
+	if running := processesWith(t, d.temp); len(running) != 3 {
+		t.Errorf("%d processes, want a gateway, a bank and a receiver:\n%s", len(running), strings.Join(running, "\n"))
+	}
+	_ = d.cmd.Process.Kill()
+	eventually(t, patience, "all processes are gone", func() bool { return len(processesWith(t, d.temp)) == 0 })
+}
+
+func TestDemoRefuses(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t, "postgres")
+	for name, c := range map[string]struct {
+		args []string
+		code int
+		want string
+	}{
+		"a file":            {[]string{"--database", "sqlite:x.db"}, 2, "makes its own SQLite file"},
+		"no URL":            {[]string{"--database", "postgres://h:x:y/"}, 2, "not a PostgreSQL URL"},
+		"a lacking right":   {[]string{"--database", db.url}, 1, "CREATEDB"},
+		"no server":         {[]string{"--database", "postgres://u:" + databasePassword + "@127.0.0.1:1/db"}, 1, "making a temporary database"},
+		"an argument":       {[]string{"nonsense"}, 2, "unknown command"},
+		"a missing folder":  {[]string{"bank"}, 2, "FOLDER is missing"},
+		"an unusable place": {[]string{"bank", "/nonexistent"}, 1, "the ledger bank.db"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := startDemo(t, c.args...)
+			d.ends(t, c.code)
+			if text := d.stderr.String(); !strings.Contains(text, c.want) || strings.Contains(text, databasePassword) {
+				t.Errorf("it says %q, want %q", text, c.want)
+			}
+		})
+	}
+}
