@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -205,7 +206,11 @@ func (c *Client) do(r *http.Request, limit time.Duration, into any) error {
 func (c *Client) decode(answer *http.Response, into any) error {
 	kind := mediaType(answer)
 	if kind != "application/json" && kind != "application/problem+json" {
-		return &StrangerError{c.String(), fmt.Sprintf("it answered %d with content of type %q", answer.StatusCode, kind)}
+		content := "without a type of content"
+		if kind != "" {
+			content = "with content of type " + strconv.Quote(kind)
+		}
+		return &StrangerError{c.String(), fmt.Sprintf("it answered %d %s", answer.StatusCode, content)}
 	}
 	raw, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer+1))
 	switch {

@@ -7,8 +7,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
+	"os"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
@@ -54,9 +59,38 @@ func (p *Problem) Error() string {
 	case p.Status == http.StatusUnauthorized && !p.token:
 		return fmt.Sprintf("the gateway at %s needs a token", p.gateway)
 	case p.gateway == "":
-		return p.Detail
+		return clause(p.Detail)
+	case p.Status == http.StatusForbidden: // Hint says the rest
+		first, _, _ := strings.Cut(p.Detail, ". ")
+		return fmt.Sprintf("the gateway at %s answered %d: %s", p.gateway, p.Status, clause(first))
 	}
-	return fmt.Sprintf("the gateway at %s answered %d: %s", p.gateway, p.Status, p.Detail)
+	return fmt.Sprintf("the gateway at %s answered %d: %s", p.gateway, p.Status, clause(p.Detail))
+}
+
+// clause makes a sentence of the API the end of another one.
+func clause(sentence string) string {
+	first, size := utf8.DecodeRuneInString(sentence)
+	if second, _ := utf8.DecodeRuneInString(sentence[size:]); unicode.IsUpper(second) {
+		size = 0 // an abbreviation
+	} else {
+		first = unicode.ToLower(first)
+	}
+	if size > 0 {
+		sentence = string(first) + sentence[size:]
+	}
+	return strings.TrimSuffix(sentence, ".")
+}
+
+// Refused reports whether the gateway refuses this caller, or has no such path: the same request fails
+// again.
+func (p *Problem) Refused() bool {
+	switch p.Status {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests:
+		return true
+	case http.StatusNotFound:
+		return p.Reason == ""
+	}
+	return false
 }
 
 // Is reports whether the problem stands for an error of the library.
@@ -112,7 +146,7 @@ type UnreachableError struct {
 
 // Error implements error.
 func (e *UnreachableError) Error() string {
-	return fmt.Sprintf("asking the gateway at %s: %v", e.Address, e.Err)
+	return fmt.Sprintf("asking the gateway at %s: %v", e.Address, plainly(e.Err))
 }
 
 // Unwrap returns the cause.
@@ -139,4 +173,18 @@ func (c *Client) unreachable(err error) error {
 		return err
 	}
 	return &UnreachableError{c.String(), err}
+}
+
+// plainly leaves out the parts of a network error that repeat the address.
+func plainly(err error) error {
+	if lookup, is := errors.AsType[*net.DNSError](err); is {
+		return errors.New(lookup.Err)
+	}
+	if dial, is := errors.AsType[*net.OpError](err); is && dial.Op == "dial" {
+		err = dial.Err
+	}
+	if call, is := errors.AsType[*os.SyscallError](err); is {
+		err = call.Err
+	}
+	return err
 }

@@ -19,12 +19,16 @@ const disarmTimeout = 10 * time.Second
 // ends first, it disarms the source and returns an error. It also fails if the time is over, or if
 // the source was disarmed.
 func AwaitSecret(ctx context.Context, store driver.Store, armed *driver.SourceSecrets) (string, error) {
+	again := "hookonce sources arm " + armed.Source + ", and let the provider send the secret meanwhile"
 	tick := time.NewTicker(armPause)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return "", errors.Join(errors.New("interrupted before a secret came"), disarm(ctx, store, armed.Source))
+			if err := disarm(ctx, store, armed.Source); err != nil {
+				return "", errors.Join(errors.New("interrupted before a secret came"), err)
+			}
+			return "", &Error{errors.New("interrupted before a secret came; the source is disarmed"), again}
 		case <-tick.C:
 		}
 		all, err := store.LearnedSecrets(ctx, []string{armed.Source})
@@ -37,11 +41,11 @@ func AwaitSecret(ctx context.Context, store driver.Store, armed *driver.SourceSe
 		switch state := &all[0]; {
 		case state.Armed():
 		case !state.ArmedUntil.IsZero():
-			return "", fmt.Errorf("no secret came for source %s until %s", armed.Source, state.ArmedUntil.Format(time.RFC3339))
+			return "", &Error{fmt.Errorf("no secret came for source %s in time", armed.Source), again}
 		case learnedMore(armed.Secrets, state.Secrets):
 			return state.Secrets[len(state.Secrets)-1].Secret, nil
 		default:
-			return "", fmt.Errorf("source %s was disarmed before a secret came", armed.Source)
+			return "", &Error{fmt.Errorf("source %s was disarmed before a secret came", armed.Source), again}
 		}
 	}
 }

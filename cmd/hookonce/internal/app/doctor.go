@@ -127,9 +127,14 @@ var needSchema = databaseChecks[4:]
 func (d *doctor) checkDatabase(ctx context.Context) {
 	if d.settings.Database == "" {
 		const why = "the settings name no usable database"
-		for _, name := range slices.Concat([]string{"database"}, databaseChecks, []string{"gateway"}) {
+		for _, name := range append([]string{"database"}, databaseChecks...) {
 			d.add(skipped(name, why))
 		}
+		c := skipped("gateway", why)
+		if d.gateway != nil {
+			c = d.askGateway(ctx, Check{Name: c.Name, Status: StatusOK})
+		}
+		d.add(c)
 		return
 	}
 	store, err := d.open(ctx)
@@ -165,11 +170,6 @@ func (d *doctor) checkDatabase(ctx context.Context) {
 
 // open opens the database without creating or changing it.
 func (d *doctor) open(ctx context.Context) (driver.Store, error) {
-	if path, isSQLite := d.settings.SQLitePath(); isSQLite {
-		if err := checkSQLiteFile(path); err != nil {
-			return nil, err
-		}
-	}
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	return OpenStore(ctx, d.settings)
@@ -411,16 +411,16 @@ func (d *doctor) checkGateway(ctx context.Context) {
 		}
 	}
 	if d.gateway != nil && c.Status != StatusFailure {
-		c = d.askGateway(ctx, c, isSQLite)
+		if !isSQLite {
+			c = Check{Name: name, Status: StatusOK}
+		}
+		c = d.askGateway(ctx, c)
 	}
 	d.add(c)
 }
 
 // askGateway adds the answers of the gateway to c.
-func (d *doctor) askGateway(ctx context.Context, c Check, isSQLite bool) Check {
-	if !isSQLite {
-		c = Check{Name: c.Name, Status: StatusOK}
-	}
+func (d *doctor) askGateway(ctx context.Context, c Check) Check {
 	c.Seen = append(c.Seen, "a gateway answers at "+d.gateway.String())
 	sources, err := d.gateway.Sources(ctx)
 	if err != nil {
@@ -438,7 +438,7 @@ func (d *doctor) askGateway(ctx context.Context, c Check, isSQLite bool) Check {
 		}
 		if to.Circuit != nil && to.Circuit.Open {
 			c.Status, c.Remedy = StatusWarning, "hookonce dlq list --destination "+to.Name+", which shows the errors"
-			c.Seen = append(c.Seen, fmt.Sprintf("the circuit of %s is open after %d failures", to.Name, to.Circuit.Failures))
+			c.Seen = append(c.Seen, fmt.Sprintf("the circuit of %s is open; failures in a row: %d", to.Name, to.Circuit.Failures))
 		}
 	}
 	c.Seen = append(c.Seen, fmt.Sprintf("its settings: sources: %d, destinations: %d", len(sources.Sources), configured))

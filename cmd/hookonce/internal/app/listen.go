@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"time"
 )
 
@@ -35,7 +36,7 @@ func listen(ctx context.Context, setting, addr string, server *http.Server, log 
 	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
 	if err != nil {
 		return nil, &Error{
-			Err:    fmt.Errorf("%s: %w", setting, err),
+			Err:    fmt.Errorf("%s: %s: %w", setting, addr, plainly(err)),
 			Remedy: fmt.Sprintf("free that address, or choose another with the setting %s", setting),
 		}
 	}
@@ -46,6 +47,14 @@ func listen(ctx context.Context, setting, addr string, server *http.Server, log 
 	// They must not fill the log.
 	server.ErrorLog = slog.NewLogLogger(log.With("listener", setting).Handler(), slog.LevelDebug)
 	return &listener{ln, server}, nil
+}
+
+// plainly leaves out the parts of an error that repeat the address.
+func plainly(err error) error {
+	if call, is := errors.AsType[*os.SyscallError](err); is {
+		return call.Err
+	}
+	return err
 }
 
 // publicServer returns the server of /webhooks/. The engine is its root handler: http.ServeMux

@@ -108,9 +108,9 @@ func TestDatabaseIsARegularFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{pipe, dir, "/dev/null"} {
-		wantHint(t, serve(t, settings(t, "database: sqlite:"+path)).wait(t), "not a regular file", "check the setting database")
+		wantHint(t, serve(t, settings(t, "database: sqlite:"+path)).wait(t), "not a regular file", "the setting database")
 		_, err := OpenStore(t.Context(), settings(t, "database: sqlite:"+path))
-		wantHint(t, err, "not a regular file", "check the setting database")
+		wantHint(t, err, "not a regular file", "the setting database")
 		if checkSQLiteFile(path) == nil {
 			t.Errorf("doctor accepts %s", path)
 		}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/config"
 	"github.com/hookonce/hookonce/driver"
@@ -25,9 +26,9 @@ func Migrations(settings *config.Settings) []driver.Migration {
 }
 
 // SchemaStatus returns every schema step that this program knows or that the database has. A
-// missing SQLite file has no applied step, and is not created.
+// missing or empty SQLite file has no applied step, and stays as it is.
 func SchemaStatus(ctx context.Context, settings *config.Settings) ([]hookmigrate.Step, error) {
-	if path, ok := settings.SQLitePath(); ok && canBeMade(path) {
+	if path, ok := settings.SQLitePath(); ok && (canBeMade(path) || errors.Is(checkSQLiteFile(path), errEmpty)) {
 		var steps []hookmigrate.Step
 		for _, m := range Migrations(settings) {
 			steps = append(steps, hookmigrate.Step{Version: m.Version, Name: m.Name})
@@ -56,7 +57,7 @@ func prepareSchema(ctx context.Context, store driver.Store, auto bool, log *slog
 	if !auto {
 		return CheckSchema(ctx, store)
 	}
-	applied, err := hookmigrate.Up(ctx, store)
+	applied, err := Migrate(ctx, store)
 	if err != nil {
 		return fmt.Errorf("migrating the database: %w", err)
 	}
@@ -66,12 +67,31 @@ func prepareSchema(ctx context.Context, store driver.Store, auto bool, log *slog
 	return nil
 }
 
+// Migrate applies the missing steps.
+func Migrate(ctx context.Context, store driver.Store) ([]driver.Migration, error) {
+	applied, err := hookmigrate.Up(ctx, store)
+	return applied, schemaRemedy(ctx, store, err)
+}
+
 // CheckSchema refuses a database with another schema than that of this program. The error matches
 // driver.ErrSchema.
 func CheckSchema(ctx context.Context, store driver.Store) error {
-	err := hookmigrate.Check(ctx, store)
+	return schemaRemedy(ctx, store, hookmigrate.Check(ctx, store))
+}
+
+// schemaRemedy adds the remedy to an error that matches driver.ErrSchema.
+func schemaRemedy(ctx context.Context, store driver.Store, err error) error {
 	if !errors.Is(err, driver.ErrSchema) {
 		return err
 	}
-	return &Error{Err: err, Remedy: "hookonce migrate status"}
+	steps, failed := hookmigrate.Status(ctx, store)
+	remedy := "hookonce migrate status"
+	switch {
+	case failed != nil:
+	case slices.ContainsFunc(steps, func(s hookmigrate.Step) bool { return s.Unknown }):
+		remedy = "hookonce migrate status, which shows the steps; then install the version of hookonce that made the newest"
+	case slices.ContainsFunc(steps, func(s hookmigrate.Step) bool { return !s.Applied }):
+		remedy = "hookonce migrate up"
+	}
+	return &Error{Err: err, Remedy: remedy}
 }

@@ -178,7 +178,7 @@ func TestServeRefusesAFileThatIsNoDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := serve(t, settings(t, "database: sqlite:"+path))
-	wantHint(t, r.wait(t), path, "not a SQLite database")
+	wantHint(t, r.wait(t), path+" is not a SQLite database", "name another file")
 	if strings.Contains(r.log.text(), "waiting") {
 		t.Errorf("it waited:\n%s", r.log.text())
 	}

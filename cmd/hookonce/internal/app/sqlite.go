@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 
 	// The driver of SQLite files. The library leaves this choice to the program.
 	_ "modernc.org/sqlite"
@@ -28,15 +29,21 @@ const (
 	sqliteModeWAL    = 2
 )
 
-// checkSQLiteFile refuses a file that opening would change: an empty one, and one that is not in
-// WAL mode, which every database of hookonce uses. OpenStore handles a missing file.
+// Opening such a file would change it: every database of hookonce is in WAL mode.
+var (
+	errEmpty  = errors.New("it is an empty file")
+	errNotWAL = errors.New("it is not in WAL mode: it is not a database of hookonce, or was changed")
+)
+
+// checkSQLiteFile refuses a missing file, one that is not of SQLite, and one that opening would change.
+// The error for the latter matches errEmpty or errNotWAL.
 func checkSQLiteFile(path string) error {
 	if err := refuseIrregular(path); err != nil {
 		return err // opening a pipe would block
 	}
 	file, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil
+		return missingFile(path)
 	}
 	if err != nil {
 		return &Error{fmt.Errorf("opening the database: %w", err), "make it readable and writable for this user"}
@@ -46,18 +53,29 @@ func checkSQLiteFile(path string) error {
 	n, err := io.ReadFull(file, header)
 	switch {
 	case errors.Is(err, io.EOF):
-		return &Error{fmt.Errorf("the database %s is an empty file", path), "hookonce migrate up, or start serve"}
+		return &Error{fmt.Errorf("the database %s cannot be used: %w", path, errEmpty), "hookonce migrate up, or start serve"}
 	case err != nil && !errors.Is(err, io.ErrUnexpectedEOF):
 		return fmt.Errorf("reading the database: %w", err)
 	case !bytes.HasPrefix(header[:n], []byte(sqliteMagic)):
-		return &Error{fmt.Errorf("%s is not a SQLite database, or it is damaged or encrypted", path), "check the setting database"}
+		return &Error{fmt.Errorf("%s is not a SQLite database, or it is damaged or encrypted", path), otherFile}
 	case header[sqliteModeOffset] != sqliteModeWAL:
 		return &Error{
-			fmt.Errorf("the SQLite database %s is not in WAL mode: it is not a database of hookonce, or was changed", path),
+			fmt.Errorf("the SQLite database %s cannot be used: %w", path, errNotWAL),
 			"check the setting database; hookonce migrate up and serve set the mode",
 		}
 	}
 	return nil
+}
+
+const otherFile = "name another file in the setting database, or by --database"
+
+// missingFile is the error for a file that does not exist.
+func missingFile(path string) error {
+	folder := filepath.Dir(path)
+	if _, err := os.Stat(folder); errors.Is(err, os.ErrNotExist) {
+		return &Error{fmt.Errorf("the folder %s of the database does not exist", folder), "make it, or " + otherFile}
+	}
+	return &Error{fmt.Errorf("the database %s does not exist", path), "hookonce migrate up, which makes it; or " + otherFile}
 }
 
 func openSQLite(_ context.Context, settings *config.Settings) (driver.Store, error) {
@@ -74,12 +92,33 @@ func openSQLite(_ context.Context, settings *config.Settings) (driver.Store, err
 	store, err := hooksql.OpenSQLite(sqliteDriver, path)
 	if err != nil {
 		return nil, &Error{
-			Err:    fmt.Errorf("opening the database %s: %w", path, err),
+			Err:    &openError{path, err},
 			Remedy: cmp.Or(lastingRemedy(err), "check that no other program keeps the file locked, and the setting database"),
 		}
 	}
 	return store, nil
 }
+
+// openError is the error of opening a file. Its text leaves out the wrappers of the library.
+type openError struct {
+	path string
+	err  error
+}
+
+// Error implements error.
+func (e *openError) Error() string {
+	cause := e.err
+	if coded, is := errors.AsType[interface {
+		error
+		Code() int
+	}](cause); is {
+		cause = coded
+	}
+	return fmt.Sprintf("opening the database %s: %v", e.path, cause)
+}
+
+// Unwrap returns the error of the library.
+func (e *openError) Unwrap() error { return e.err }
 
 // createFile creates the file of a database, for this user only, because it holds request bodies.
 // An existing file keeps its mode and its content.
@@ -88,10 +127,13 @@ func createFile(path string) error {
 		return err
 	}
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if errors.Is(err, os.ErrNotExist) {
+		return missingFile(path)
+	}
 	if err != nil {
 		return &Error{
 			Err:    fmt.Errorf("opening the database: %w", err),
-			Remedy: "check the setting database; its folder must be there, and folder and file writable for this user",
+			Remedy: "make the folder and the file writable for this user, or " + otherFile,
 		}
 	}
 	return file.Close()
@@ -106,7 +148,7 @@ func refuseIrregular(path string) error {
 	}
 	return &Error{
 		Err:    fmt.Errorf("the database %s is not a regular file, but %s", path, kindOf(info.Mode())),
-		Remedy: "check the setting database",
+		Remedy: otherFile,
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"strings"
 	"time"
 
@@ -30,11 +29,8 @@ const (
 // database must exist; its schema is never changed. The caller closes the store.
 func OpenStore(ctx context.Context, settings *config.Settings) (driver.Store, error) {
 	if path, ok := settings.SQLitePath(); ok {
-		if _, err := os.Stat(path); err != nil {
-			return nil, &Error{
-				Err:    fmt.Errorf("opening the database: %w", err),
-				Remedy: "check the setting database, or make it with: hookonce migrate up",
-			}
+		if err := checkSQLiteFile(path); err != nil {
+			return nil, err
 		}
 	}
 	return openStore(ctx, settings)
@@ -44,6 +40,9 @@ func OpenStore(ctx context.Context, settings *config.Settings) (driver.Store, er
 func CreateStore(ctx context.Context, settings *config.Settings) (driver.Store, error) {
 	if path, ok := settings.SQLitePath(); ok {
 		if err := createFile(path); err != nil {
+			return nil, err
+		}
+		if err := checkSQLiteFile(path); err != nil && !errors.Is(err, errEmpty) && !errors.Is(err, errNotWAL) {
 			return nil, err
 		}
 	}

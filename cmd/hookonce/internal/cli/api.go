@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/url"
 	"os"
@@ -95,11 +96,11 @@ func (p *program) findGateway(ctx context.Context, f *apiFlags) (*adminclient.Cl
 func (p *program) namedGateway(f *apiFlags) (*adminclient.Client, error) {
 	settings, faults := p.inspect(f.settingsFlags, config.Flags{})
 	if faults != nil && f.config != "" {
-		return nil, &app.Error{Err: unusable(faults), Remedy: "fix them; hookonce config check reads them again"}
+		return nil, unusableSettings(faults)
 	}
 	client, err := adminclient.New(f.adminURL, p.token(settings))
 	if err != nil {
-		return nil, newUsageError(f.cmd, errors.Join(errors.New("--admin-url cannot be used"), err))
+		return nil, newUsageError(f.cmd, fmt.Errorf("--admin-url: %w", err))
 	}
 	return client, nil
 }
@@ -145,7 +146,7 @@ func (p *program) token(settings *config.Settings) string {
 // apiOf returns the admin API in this process. A command that changes something prints warnings of
 // the engine, for example about a route's condition that fails.
 func (p *program) apiOf(store driver.Store, settings *config.Settings, how access) (*api, error) {
-	log := slog.New(slog.NewTextHandler(p.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	log := p.warnings()
 	engineLog := log
 	if how == reads {
 		engineLog = slog.New(slog.DiscardHandler)

@@ -96,7 +96,7 @@ func TestTokenOfTheRunningGateway(t *testing.T) {
 	success(t, dir, "sources", "list", "--json")
 	success(t, dir, "sources", "list", "--json", "--admin-url", g.admin, "--config", "hookonce.yaml")
 	for _, c := range []struct{ config, want string }{
-		{"other.yaml", "Error: listing events: the gateway at " + g.admin + " answered 401: The token is wrong"},
+		{"other.yaml", "Error: listing events: the gateway at " + g.admin + " answered 401: the token is wrong"},
 		{"none.yaml", "Error: listing events: the gateway at " + g.admin + " needs a token\nTry: set HOOKONCE_ADMIN_TOKEN to the admin.token of that gateway\n"},
 	} {
 		for _, args := range [][]string{{}, {"--admin-url", g.admin}} {

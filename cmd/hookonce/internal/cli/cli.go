@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/hookonce/hookonce/driver"
 )
@@ -39,17 +40,18 @@ type program struct {
 // of the process. environ has the form of os.Environ. When ctx ends, serve stops gracefully and
 // every other command aborts.
 func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, environ []string) int {
-	p := &program{stdin: stdin, stdout: stdout, stderr: stderr, environ: environ, args: args}
+	out := &output{Writer: stdout}
+	p := &program{stdin: stdin, stdout: out, stderr: stderr, environ: environ, args: args}
 	root := p.rootCommand()
 	root.SetArgs(args)
 	err := checkHelp(root, args)
 	if err == nil {
 		err = root.ExecuteContext(ctx)
 	}
-	if err == nil {
+	if err = out.failure(err); err == nil {
 		return exitOK
 	}
-	p.report(err)
+	p.report(root, err)
 	return exitCode(err)
 }
 
@@ -92,7 +94,7 @@ func (p *program) rootCommand() *cobra.Command {
 	root.SetHelpCommand(helpCommand())
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return newUsageError(cmd, err) })
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return newUsageError(cmd, flagError(err)) })
 	strict(root)
 	return root
 }
@@ -179,6 +181,21 @@ func unknownCommand(cmd *cobra.Command, name string) error {
 	return newUsageError(cmd, errors.New(text))
 }
 
+// flagError says which values a flag takes. Such a value is no secret: secrets are text.
+func flagError(err error) error {
+	bad, is := errors.AsType[*pflag.InvalidValueError](err)
+	if !is {
+		return err
+	}
+	want := map[string]string{
+		"bool": "true or false", "duration": "a duration such as 90s, 15m or 1h30m", "int": "a whole number", "int64": "a whole number",
+	}[bad.GetFlag().Value.Type()]
+	if want == "" {
+		return err
+	}
+	return fmt.Errorf("--%s: %q is not %s", bad.GetFlag().Name, bad.GetValue(), want)
+}
+
 func verbs(cmd *cobra.Command) []string {
 	var names []string
 	for _, sub := range cmd.Commands() {
@@ -218,32 +235,6 @@ func newUsageError(cmd *cobra.Command, err error) error {
 func (e *usageError) Error() string { return e.err.Error() }
 func (e *usageError) Unwrap() error { return e.err }
 func (e *usageError) Hint() string  { return e.hint }
-
-// hinter is an error that says what to do about it.
-type hinter interface{ Hint() string }
-
-// report prints err for a person. The error may quote a sender, so every character that could
-// control the terminal is escaped.
-func (p *program) report(err error) {
-	fmt.Fprintf(p.stderr, "Error: %s\n", printableLines(err.Error()))
-	if hint := hintFor(err); hint != "" {
-		fmt.Fprintf(p.stderr, "Try: %s\n", printableLines(hint))
-	}
-}
-
-// hintFor returns the hint of err, or else the hint for its kind of error.
-func hintFor(err error) string {
-	var h hinter
-	switch {
-	case errors.As(err, &h) && h.Hint() != "":
-		return h.Hint()
-	case errors.Is(err, driver.ErrSchema):
-		return "hookonce migrate status"
-	case errors.Is(err, driver.ErrUnavailable):
-		return "check that the database runs, that this user may use it, and the setting database"
-	}
-	return ""
-}
 
 func exitCode(err error) int {
 	var usage *usageError

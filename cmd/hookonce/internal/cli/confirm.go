@@ -10,11 +10,13 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
+	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/adminclient"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
 )
@@ -31,6 +33,7 @@ type bulk struct {
 	// requestID names the change, so that an interrupted one can be continued; "" for a retry.
 	requestID string
 	yes       bool
+	rate      hookonce.Rate // the pace; zero for none
 }
 
 // confirm shows the plan of b on stderr and asks on a terminal. It returns false without an error if
@@ -85,8 +88,22 @@ func (b *bulk) amount(plan *adminclient.Plan) string {
 	return n + " " + b.thing + "s"
 }
 
+// pace says how long a plan takes, such as " in about 15s at 100/s"; "" if it has no pace.
+func (b *bulk) pace(plan *adminclient.Plan) string {
+	if b.rate.Count == 0 || b.rate == hookonce.Unpaced {
+		return ""
+	}
+	about, per := "about ", map[time.Duration]string{time.Second: "s", time.Minute: "m", time.Hour: "h"}[b.rate.Per]
+	if plan.More {
+		about = "more than "
+	}
+	long := time.Duration(float64(plan.Count) / float64(b.rate.Count) * float64(b.rate.Per))
+	return fmt.Sprintf(" in %s%s at %d/%s", about, showDuration(max(long.Round(time.Second), time.Second)), b.rate.Count, per)
+}
+
 func (p *program) printPlan(b *bulk, plan *adminclient.Plan) error {
-	fmt.Fprintf(p.stderr, "This would %s %s, received from %s to %s:\n", b.verb, b.amount(plan), moment(plan.Oldest), moment(plan.Newest))
+	fmt.Fprintf(p.stderr, "This would %s %s%s.\nReceived from %s to %s:\n", b.verb, b.amount(plan), b.pace(plan),
+		moment(plan.Oldest), moment(plan.Newest))
 	t := newFacts(p.stderr)
 	for _, name := range sortedNames(plan.Parts) {
 		label := name
@@ -103,6 +120,16 @@ func (p *program) printPlan(b *bulk, plan *adminclient.Plan) error {
 		t.row("  "+n, label)
 	}
 	return t.Flush()
+}
+
+// stopped is the error of work that failed after a part of it. resume continues it, unless the gateway
+// refuses this caller.
+func stopped(after string, err error, resume string) error {
+	failed := fmt.Errorf("stopped after %s: %w", after, err)
+	if refusal, is := errors.AsType[*adminclient.Problem](err); is && refusal.Refused() {
+		return failed
+	}
+	return &app.Error{Err: failed, Remedy: resume}
 }
 
 // readLine reads a line. It gives up when ctx ends, and then leaves a reader behind.

@@ -110,7 +110,7 @@ func (p *program) workOnLetters(ctx context.Context, api *api, w *letterWork, se
 	case err != nil && ctx.Err() != nil:
 		err = &app.Error{Err: fmt.Errorf("interrupted after %s", looked), Remedy: resume}
 	case err != nil:
-		err = &app.Error{Err: fmt.Errorf("stopped after %s: %w", looked, err), Remedy: resume}
+		err = stopped(looked, err, resume)
 	}
 	return errors.Join(p.printWorked(w, worked, asJSON), err)
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookadmin"
 )
@@ -20,7 +22,7 @@ func (p *program) dlqCommand() *cobra.Command {
 		p.dlqWorkCommand(&letterWork{
 			verb: "replay", done: "replayed", short: "Make dead letters due again, with the ids that they had",
 			replays: true, passed: "no longer dead, locked by another session, or dead with the note '" + driver.NoteTxEnded + "'",
-			pace: " (default 100/s)",
+			pace: hookonce.DefaultReplayRate,
 		}),
 		p.dlqWorkCommand(&letterWork{
 			verb: "discard", done: "discarded", short: "Give dead letters up; their identities stay claimed",
@@ -94,9 +96,9 @@ func (p *program) printDeadLetters(page *hookadmin.DeadLetterPage) error {
 // letterWork is an action on dead letters, with its texts.
 type letterWork struct {
 	verb, done, short string
-	passed            string // why dead letters are passed over
-	replays           bool   // dead letters with driver.NoteTxEnded are passed over
-	pace              string // the default rate, for the help; "" for none
+	passed            string        // why dead letters are passed over
+	replays           bool          // dead letters with driver.NoteTxEnded are passed over
+	pace              hookonce.Rate // the default; zero for none
 }
 
 func (p *program) dlqWorkCommand(w *letterWork) *cobra.Command {
@@ -123,7 +125,11 @@ func (p *program) dlqWorkCommand(w *letterWork) *cobra.Command {
 	flags := addAPIFlags(cmd)
 	addFilterFlags(cmd, append(slices.Clone(deadLetterFilters), cursorFlag))
 	cmd.Flags().BoolVar(&all, "all", false, "all dead letters, without a filter")
-	cmd.Flags().StringVar(&rateText, "rate", "", "maximum `RATE`: 100/s, 6000/m, or none"+w.pace)
+	pace := ""
+	if w.pace.Count > 0 {
+		pace = " (default 100/s)"
+	}
+	cmd.Flags().StringVar(&rateText, "rate", "", "maximum `RATE`: 100/s, 6000/m, or none"+pace)
 	addYesFlag(cmd, &yes)
 	cmd.Flags().StringVar(&request, "request-id", "",
 		"`NAME` of this change by filters; the same name continues an interrupted job of the gateway")
@@ -134,7 +140,8 @@ func (p *program) dlqWorkCommand(w *letterWork) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if _, err := readRate(cmd, rateText); err != nil {
+		rate, err := readRate(cmd, rateText)
+		if err != nil {
 			return err
 		}
 		selected.Rate = rateText
@@ -151,7 +158,8 @@ func (p *program) dlqWorkCommand(w *letterWork) *cobra.Command {
 			if named {
 				return p.workOnNamed(ctx, api, w, selected, request, asJSON)
 			}
-			return p.workOnLetters(ctx, api, w, selected, &bulk{cmd, w.verb, "dead letter", request, yes}, asJSON)
+			b := &bulk{cmd: cmd, verb: w.verb, thing: "dead letter", requestID: request, yes: yes, rate: cmp.Or(rate, w.pace)}
+			return p.workOnLetters(ctx, api, w, selected, b, asJSON)
 		})
 	}
 	return cmd

@@ -78,12 +78,12 @@ func notUndone(ctx context.Context, id string, err error) error {
 	case errors.Is(err, driver.ErrNotFound):
 		return &app.Error{
 			Err:    fmt.Errorf("%s: %w", discard, driver.ErrNotFound),
-			Remedy: "hookonce dlq undo with the request id that dlq discard printed; hookonce events list --note discarded shows the events",
+			Remedy: "give the request id that dlq discard printed; the discarded events: hookonce events list --note discarded",
 		}
 	case errors.Is(err, driver.ErrTooLate):
 		return &app.Error{
 			Err:    fmt.Errorf("%s is more than %d minutes old: it cannot be undone", discard, int(driver.UndoTime.Minutes())),
-			Remedy: "replay its events: hookonce events list --note discarded",
+			Remedy: "replay its events; to list them: hookonce events list --note discarded",
 		}
 	case errors.Is(err, driver.ErrOpen):
 		return &app.Error{

@@ -46,6 +46,12 @@ func (p *program) doctorCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if flags.adminURL != "" && p.noDatabase(flags.settingsFlags, settings) {
+			settings.Database = "" // the default is that of a gateway here
+		}
+		if flags.adminURL != "" { // which HOOKONCE_READ_TOKEN is for
+			settings.Warnings = slices.DeleteFunc(settings.Warnings, func(w config.Fault) bool { return w.Path == readToken })
+		}
 		var gateway app.Gateway
 		if client != nil {
 			gateway = client
@@ -64,6 +70,11 @@ func (p *program) doctorCommand() *cobra.Command {
 		return nil
 	}
 	return cmd
+}
+
+// noDatabase reports whether nothing names a database: no flag, no variable and no file.
+func (p *program) noDatabase(f *settingsFlags, settings *config.Settings) bool {
+	return f.database == "" && settings.File == "" && p.variable("HOOKONCE_DATABASE") == ""
 }
 
 func (p *program) printChecks(checks []app.Check, asJSON bool) error {

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
@@ -22,8 +21,7 @@ type engine struct {
 // withEngine calls work with an engine for the settings. Warnings of the engine go to stderr.
 func (p *program) withEngine(ctx context.Context, f *settingsFlags, work func(context.Context, *engine) error) error {
 	return p.withSettings(ctx, f, func(ctx context.Context, settings *config.Settings, store driver.Store) error {
-		log := slog.New(slog.NewTextHandler(p.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-		in, err := app.NewEngine(store, settings, log)
+		in, err := app.NewEngine(store, settings, p.warnings())
 		if err != nil {
 			return err
 		}

@@ -161,7 +161,7 @@ func printEvent(w io.Writer, found *hookadmin.EventDetail) error {
 		{"Deliveries", fmt.Sprintf("%d, the last at %s", d.Count, at(d.LastAt))},
 		{"First from", fromClient(d.FirstRemote, d.FirstGateway)},
 		{"Other bodies", fmt.Sprintf("%d of these deliveries", d.OtherBodies)},
-		{"Repeats", fmt.Sprintf("%d deliveries of this body under other ids", d.Repeats)},
+		{"Repeats", repeats(d.Repeats)},
 		{"Repeat of", orDash(d.RepeatOf)},
 		{"Body SHA-256", found.BodySHA256},
 	} {
@@ -180,6 +180,14 @@ func printEvent(w io.Writer, found *hookadmin.EventDetail) error {
 		return err
 	}
 	return printOtherBody(w, found.OtherBody)
+}
+
+// repeats counts the deliveries of a body under other ids.
+func repeats(n int64) string {
+	if n == 1 {
+		return "1 delivery of this body under another id"
+	}
+	return fmt.Sprintf("%d deliveries of this body under other ids", n)
 }
 
 // fromClient names the client and the gateway of a delivery.

@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -42,16 +43,31 @@ func startGateway(t *testing.T, dir string, args ...string) *gateway {
 // startGatewayWith is startGateway with more variables in the environment.
 func startGatewayWith(t *testing.T, dir string, env []string, args ...string) *gateway {
 	t.Helper()
-	args = append([]string{"serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}, args...)
-	g := &gateway{cmd: exec.Command("hookonce", args...), exited: make(chan struct{}), stdout: new(bytes.Buffer), stderr: new(bytes.Buffer)}
-	g.cmd.Stdout = g.stdout
-	g.cmd.Dir, g.cmd.Env = dir, append(append(os.Environ(), raceEnv()), env...)
-	pipe, err := g.cmd.StderrPipe()
+	g, err := launchGateway(dir, append(append(os.Environ(), raceEnv()), env...), args...)
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		g.end()
+		if t.Failed() {
+			t.Logf("log of the gateway:\n%s", g.stderr)
+		}
+	})
+	return g
+}
+
+// launchGateway is startGateway with an environment, for a caller that ends the gateway.
+func launchGateway(dir string, env []string, args ...string) (*gateway, error) {
+	args = append([]string{"serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}, args...)
+	g := &gateway{cmd: exec.Command("hookonce", args...), exited: make(chan struct{}), stdout: new(bytes.Buffer), stderr: new(bytes.Buffer)}
+	g.cmd.Stdout = g.stdout
+	g.cmd.Dir, g.cmd.Env = dir, env
+	pipe, err := g.cmd.StderrPipe()
+	if err != nil {
+		return nil, err
+	}
 	if err := g.cmd.Start(); err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	addresses := make(chan [2]string, 1)
 	go func() {
@@ -59,22 +75,22 @@ func startGatewayWith(t *testing.T, dir string, env []string, args ...string) *g
 		g.follow(pipe, addresses)
 		_ = g.cmd.Wait() // ProcessState holds the result
 	}()
-	t.Cleanup(func() {
-		_ = g.cmd.Process.Kill() // most have exited by now
-		<-g.exited
-		if t.Failed() {
-			t.Logf("log of the gateway:\n%s", g.stderr)
-		}
-	})
 	select {
 	case found := <-addresses:
 		g.public, g.admin = "http://"+found[0], "http://"+found[1]
+		return g, nil
 	case <-g.exited:
-		t.Fatalf("the gateway ended: %s\n%s", g.cmd.ProcessState, g.stderr)
+		return nil, fmt.Errorf("the gateway ended: %s\n%s", g.cmd.ProcessState, g.stderr)
 	case <-time.After(patience):
-		t.Fatal("the gateway does not log its addresses")
+		g.end()
+		return nil, errors.New("the gateway does not log its addresses")
 	}
-	return g
+}
+
+// end kills the gateway, unless it has exited.
+func (g *gateway) end() {
+	_ = g.cmd.Process.Kill() // most have exited by now
+	<-g.exited
 }
 
 // follow reads the log to its end, and sends the addresses that it logs.

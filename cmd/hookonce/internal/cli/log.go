@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/hookonce/hookonce/hookadmin"
 )
 
 // The values of --log-format.
@@ -33,7 +35,7 @@ func (p *program) newLogger(cmd *cobra.Command, f *logFlags) (*slog.Logger, erro
 	if !known {
 		return nil, newUsageError(cmd, fmt.Errorf("--log-level: %q is none of debug, info, warn and error", f.level))
 	}
-	options := &slog.HandlerOptions{Level: level}
+	options := &slog.HandlerOptions{Level: level, ReplaceAttr: logTime}
 	switch {
 	case f.format != logAuto && f.format != logText && f.format != logJSON:
 		return nil, newUsageError(cmd, fmt.Errorf("--log-format: %q is none of text, json and auto", f.format))
@@ -48,13 +50,21 @@ func (f *logFlags) isJSON(w io.Writer) bool {
 	return f.format == logJSON || f.format == logAuto && !isTerminal(w)
 }
 
-// isTerminal reports whether w is a character device, which for a command's output means a
-// terminal.
-func isTerminal(w io.Writer) bool {
-	file, ok := w.(*os.File)
-	if !ok {
-		return false
+// warnings returns the logger of a command that runs an engine for a moment.
+func (p *program) warnings() *slog.Logger {
+	return slog.New(slog.NewTextHandler(p.stderr, &slog.HandlerOptions{Level: slog.LevelWarn, ReplaceAttr: logTime}))
+}
+
+// logTime writes the time of a line as the API does: in UTC, with microseconds.
+func logTime(groups []string, a slog.Attr) slog.Attr {
+	if len(groups) == 0 && a.Key == slog.TimeKey && a.Value.Kind() == slog.KindTime {
+		a.Value = slog.StringValue(hookadmin.Time(a.Value.Time()).String())
 	}
-	info, err := file.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
+	return a
+}
+
+// isTerminal reports whether w is a terminal.
+func isTerminal(w io.Writer) bool {
+	file, is := fileOf(w)
+	return is && term.IsTerminal(int(file.Fd()))
 }

@@ -47,7 +47,7 @@ func (p *program) migrateUpCommand() *cobra.Command {
 			return err
 		}
 		return using(cmd.Context(), settings, app.CreateStore, func(ctx context.Context, store driver.Store) error {
-			applied, err := hookmigrate.Up(ctx, store)
+			applied, err := app.Migrate(ctx, store)
 			if err != nil {
 				return err
 			}
@@ -140,7 +140,7 @@ func (p *program) migrateSQLCommand() *cobra.Command {
 		}
 		begin := "BEGIN"
 		if _, sqlite := settings.SQLitePath(); sqlite {
-			begin = "BEGIN IMMEDIATE"
+			begin = "PRAGMA journal_mode = WAL;\n\nBEGIN IMMEDIATE"
 		}
 		p.printSQL(app.Migrations(settings), done, begin)
 		return nil

@@ -3,19 +3,68 @@ package cli
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
 	"github.com/hookonce/hookonce/hookadmin"
 )
+
+// output is stdout. It keeps the first error, so that a full disk ends no command with 0.
+type output struct {
+	io.Writer
+	mu  sync.Mutex
+	err error
+}
+
+// Write implements io.Writer.
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	n, err := o.Writer.Write(p)
+	if err != nil && o.err == nil {
+		o.err = err
+	}
+	return n, err
+}
+
+// failure returns err, or the error of the output if a command ended with that or with none.
+func (o *output) failure(err error) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.err == nil || err != nil && !errors.Is(err, o.err) {
+		return err
+	}
+	cause := o.err
+	if wrapped, is := errors.AsType[*fs.PathError](cause); is {
+		cause = wrapped.Err
+	}
+	return &app.Error{
+		Err:    fmt.Errorf("writing the output: %w", cause),
+		Remedy: "make room for the output, and look before you run it again: a change that it made stays",
+	}
+}
+
+// fileOf returns the file that w writes to, if it is one.
+func fileOf(w io.Writer) (*os.File, bool) {
+	if o, is := w.(*output); is {
+		w = o.Writer
+	}
+	file, is := w.(*os.File)
+	return file, is
+}
 
 // printable returns s with Go escapes for everything that could control a terminal: control
 // characters, bidirectional overrides and other invisible characters, line separators, and bytes

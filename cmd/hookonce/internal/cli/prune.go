@@ -39,8 +39,8 @@ func (p *program) pruneCommand() *cobra.Command {
 			if asJSON {
 				return writeJSON(p.stdout, pruned(*result))
 			}
-			_, err = fmt.Fprintf(p.stdout, "removed %d events, the bodies of %d more, and %d quarantined requests\n",
-				result.Events, result.Bodies, result.Quarantined)
+			_, err = fmt.Fprintf(p.stdout, "removed %s, the bodies of %d more, and %s\n",
+				counted(int(result.Events), "event"), result.Bodies, counted(int(result.Quarantined), "quarantined request"))
 			return err
 		})
 	}

@@ -288,7 +288,7 @@ func retryEnded(ctx context.Context, result *adminclient.QuarantineWork, err err
 	case err != nil && ctx.Err() != nil:
 		return &app.Error{Err: fmt.Errorf("interrupted after %s", total), Remedy: again}
 	case err != nil:
-		return &app.Error{Err: fmt.Errorf("stopped after %s: %w", total, err), Remedy: again}
+		return stopped(total, err, again)
 	case result.Stay() > 0:
 		return &app.Error{
 			Err:    fmt.Errorf("%d of %s stay in the quarantine", result.Stay(), total),

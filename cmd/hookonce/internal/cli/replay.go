@@ -107,7 +107,9 @@ func (p *program) replayEvents(cmd *cobra.Command, f *replayFlags, args []string
 	defer restore()
 	return p.withAPI(ctx, f.apiFlags, changes, func(ctx context.Context, api *api) error {
 		plan := func() (*adminclient.Plan, error) { return api.PlanEvents(ctx, query) }
-		b := &bulk{cmd, "replay", "event", f.requestID, f.yes}
+		b := &bulk{
+			cmd: cmd, verb: "replay", thing: "event", requestID: f.requestID, yes: f.yes, rate: cmp.Or(rate, hookonce.DefaultReplayRate),
+		}
 		some, err := p.confirm(ctx, b, plan)
 		if err != nil {
 			return err
@@ -217,6 +219,9 @@ func (a *api) notReplayed(ctx context.Context, cmd *cobra.Command, source, event
 		return fail("wait until it is done or dead: hookonce events show "+word(source)+" "+word(eventID),
 			"%s is %s: %w", event, state, driver.ErrOpen)
 	case errors.Is(err, driver.ErrBodyPruned):
+		if detail, err := a.Event(ctx, source, eventID); err == nil && detail.Redacted {
+			return fail("nothing is left to send", "%s cannot be replayed: its payload was redacted", event)
+		}
 		return fail("nothing is left to send; while the identity is claimed (dedupe_window), a delivery of the same event id is a duplicate", "%s cannot be replayed: %w", event, driver.ErrBodyPruned)
 	case errors.Is(err, driver.ErrUndecided):
 		return fail("simplify the condition that the log names, reload the gateway (SIGHUP), and replay it then", "%s: %w", event, driver.ErrUndecided)
@@ -303,7 +308,7 @@ func replayEnded(ctx context.Context, result *adminclient.EventsReplayed, resume
 	case err != nil && ctx.Err() != nil:
 		return &app.Error{Err: fmt.Errorf("interrupted after %s, %d replayed", counted(result.Total(), "event"), result.Replayed), Remedy: resume}
 	case err != nil:
-		return &app.Error{Err: fmt.Errorf("stopped after %s, %d replayed: %w", counted(result.Total(), "event"), result.Replayed, err), Remedy: resume}
+		return stopped(fmt.Sprintf("%s, %d replayed", counted(result.Total(), "event"), result.Replayed), err, resume)
 	case refused > 0:
 		return &app.Error{
 			Err:    fmt.Errorf("not replayed: %d of %s", refused, counted(result.Total(), "event")),

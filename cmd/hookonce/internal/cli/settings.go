@@ -46,7 +46,12 @@ func (p *program) loadWith(f *settingsFlags, flags config.Flags) (*config.Settin
 	if err := f.misused(faults); err != nil {
 		return nil, err
 	}
-	return nil, &app.Error{Err: unusable(faults), Remedy: "fix them; hookonce config check reads them again"}
+	return nil, unusableSettings(faults)
+}
+
+// unusableSettings is the error of settings with faults.
+func unusableSettings(faults *config.Faults) error {
+	return &app.Error{Err: unusable(faults), Remedy: "fix them, and check them again: hookonce config check"}
 }
 
 func unusable(faults *config.Faults) error {

@@ -157,6 +157,8 @@ func armFailed(source string, err error) error {
 	switch {
 	case errors.Is(err, driver.ErrNotFound):
 		return &app.Error{Err: err, Remedy: "hookonce sources list"}
+	case errors.Is(err, hookonce.ErrNoSecretDelivered):
+		return &app.Error{Err: err, Remedy: "set secrets of that source in the settings"}
 	case errors.Is(err, driver.ErrTooManySecrets):
 		return &app.Error{Err: err, Remedy: "hookonce sources arm " + word(source) + " --replace, which forgets them"}
 	}

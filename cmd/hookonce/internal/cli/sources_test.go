@@ -133,7 +133,7 @@ func TestSourcesArmWithoutSecret(t *testing.T) {
 		code int
 		want string
 	}{
-		{"sources arm asana --for 1ms", 1, "no secret came for source asana until"},
+		{"sources arm asana --for 1ms", 1, "no secret came for source asana in time"},
 		{"sources arm asana --for 0s", 2, "--for must be more than 0"},
 		{"sources arm asana --for 25h", 2, "--for must be more than 0 and at most 24h"},
 		{"sources arm gh", 1, "put it into the settings"},

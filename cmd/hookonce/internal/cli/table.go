@@ -200,7 +200,7 @@ func coloured() bool { return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") !
 
 // terminalWidth returns the number of columns of w if it is a terminal.
 func terminalWidth(w io.Writer) (width int, isTerminal bool) {
-	file, ok := w.(*os.File)
+	file, ok := fileOf(w)
 	if !ok || !term.IsTerminal(int(file.Fd())) {
 		return 0, false
 	}

@@ -215,5 +215,5 @@ func (f *verifyFlags) remedy(err error) string {
 	case errors.Is(err, verify.ErrMismatch):
 		return "the secret of this endpoint, and the exact bytes of the body"
 	}
-	return ""
+	return "hookonce providers " + word(f.provider) + ", which shows the headers that it signs with"
 }

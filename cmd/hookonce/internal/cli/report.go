@@ -1,0 +1,92 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/text"
+	"github.com/spf13/cobra"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+// hinter is an error that says what to do about it.
+type hinter interface{ Hint() string }
+
+// report prints err for a person. The error may quote a sender, so every character that could
+// control the terminal is escaped. On a terminal, long lines are wrapped between words, except a command
+// to paste.
+func (p *program) report(root *cobra.Command, err error) {
+	fmt.Fprintln(p.stderr, p.wrapped("Error: "+printableLines(packages.ReplaceAllString(err.Error(), "$1"))))
+	if hint := p.sameTarget(root, hintFor(err)); strings.HasPrefix(hint, "hookonce ") {
+		fmt.Fprintln(p.stderr, "Try: "+printableLines(hint))
+	} else if hint != "" {
+		fmt.Fprintln(p.stderr, p.wrapped("Try: "+printableLines(hint)))
+	}
+}
+
+// hinted matches the command that a hint names: the whole hint, or its end.
+var hinted = regexp.MustCompile(`(?:^|: )(hookonce [^;,]+)`)
+
+// sameTarget gives the command of a hint the flags --admin-url, --config and --database of the command that
+// failed, so that it works as printed. It does not repeat the URL of a database, which may hold a password.
+func (p *program) sameTarget(root *cobra.Command, hint string) string {
+	at := hinted.FindStringSubmatchIndex(hint)
+	failed, _, err := root.Find(p.args)
+	if at == nil || err != nil {
+		return hint
+	}
+	command := hint[at[2]:at[3]]
+	named, _, err := root.Find(strings.Fields(command)[1:])
+	if err != nil || strings.Contains(command, "--help") {
+		return hint
+	}
+	for _, name := range []string{"admin-url", "config", "database"} {
+		set := failed.Flags().Lookup(name)
+		if set == nil || !set.Changed || named.Flags().Lookup(name) == nil || strings.Contains(command, "--"+name) {
+			continue
+		}
+		value := word(set.Value.String())
+		if name == "database" && !strings.HasPrefix(value, "sqlite:") {
+			value = "URL"
+		}
+		command += " --" + name + " " + value
+	}
+	return hint[:at[2]] + command + hint[at[3]:]
+}
+
+// packages matches the names that the packages of the library put before their errors.
+var packages = regexp.MustCompile(`(?m)(^|: )hook(?:once|pgx|sql): `)
+
+// wrapped breaks the lines of a message that are too long for a terminal on stderr. Their rest is
+// indented.
+func (p *program) wrapped(message string) string {
+	const indent = "  "
+	width, isTerminal := terminalWidth(p.stderr)
+	if !isTerminal || width < 20 {
+		return message
+	}
+	lines := strings.Split(message, "\n")
+	for i, line := range lines {
+		if text.StringWidthWithoutEscSequences(line) > width {
+			lines[i] = strings.ReplaceAll(text.WrapSoft(line, width-len(indent)), "\n", "\n"+indent)
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// hintFor returns the hint of err, or else the hint for its kind of error.
+func hintFor(err error) string {
+	var h hinter
+	switch {
+	case errors.As(err, &h) && h.Hint() != "":
+		return h.Hint()
+	case errors.Is(err, driver.ErrSchema):
+		return "hookonce migrate status"
+	case errors.Is(err, driver.ErrUnavailable):
+		return "check that the database runs, that this user may use it, and the setting database"
+	}
+	return ""
+}

@@ -1,0 +1,240 @@
+package cli_test
+
+import (
+	"context"
+	"database/sql"
+	"encoding/hex"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/cli"
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/test/dbtest"
+)
+
+// TestScripts runs the scripts: those of testdata/script once, and those of testdata/store on each kind
+// of database. HOOKONCE_DATABASE names the database of a script, so commands need no flag for it;
+// $DATABASE is the same. Afterwards, every command must have been run; see checkCoverage.
+//
+// The scripts have the commands of testscript, and these. DATABASE is a URL of the settings or the path
+// of a SQLite file.
+//
+//	code N COMMAND...         run COMMAND, which must exit with code N
+//	error TEXT [TRY]          require that the last command printed this error and this hint, and nothing else to
+//	                          stderr; \n in TEXT is a line break
+//	gateway start|stop|kill   start a gateway on the database, with the flags that follow, end it, or kill it
+//	gateway log               make its log the last output to stderr
+//	destination STATUS        start the destination, or change the status that it answers
+//	await PATH REGEXP         wait until the admin API of the gateway answers GET PATH with a match
+//	interrupt N REGEXP COMMAND...  run COMMAND, interrupt it once it prints a match, and require the exit code N
+//	seed DATABASE             make a database that holds known events
+//	finish DATABASE OUTCOME   send the due messages to billing; OUTCOME is sent or dead
+//	sql DATABASE STMT         run statements; @FILE holds them
+//	quarantine DATABASE       store quarantined requests: quarantinedOne, quarantinedElsewhere, one of a removed
+//	                          source, 25 with a body:uid, and one without
+//	bare FILE NEW             copy FILE without the line break at its end
+//	capture NAME REGEXP       set a variable to the first group of the match in the last output
+//
+// $ADMIN and $PUBLIC are the addresses of the gateway, $LISTEN is the public one without http://, and $DESTINATION that of the destination. $EVT_1 and
+// $G1 are the messages of the events evt_1 and g1, by the routes billing and pushes. $ONE is the id of
+// quarantinedOne, $EVENT that of its event, and $ELSEWHERE that of quarantinedElsewhere. $NOBODY is an
+// address that refuses connections. The conditions [sqlite] and [postgres] tell the stores apart.
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	seen := newCoverage(t)
+	run := func(name, folder string, database func(*testing.T) func(testing.TB) string) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			newDatabase := database(t)
+			testscript.Run(t, testscript.Params{
+				Dir:                 filepath.Join("testdata", folder),
+				RequireExplicitExec: true,
+				RequireUniqueNames:  true,
+				ContinueOnError:     true, // one run shows every changed text
+				Setup: func(env *testscript.Env) error {
+					seen.ran(folder, name)
+					setUp(env, newDatabase(env.T().(testing.TB)), seen.file)
+					return nil
+				},
+				Condition: func(condition string) (bool, error) {
+					switch condition {
+					case "sqlite", "postgres":
+						return condition == strings.ToLower(name), nil
+					case "root":
+						return os.Geteuid() == 0, nil
+					}
+					return false, fmt.Errorf("unknown condition %q", condition)
+				},
+				Cmds: map[string]func(*testscript.TestScript, bool, []string){
+					"code": code, "error": wantError, "gateway": runGateway, "destination": setDestination, "await": await,
+					"interrupt": runInterrupted, "seed": seed, "finish": finish, "sql": runSQL, "quarantine": quarantine, "bare": bare, "capture": capture,
+				},
+			})
+		})
+	}
+	run("alone", "script", func(*testing.T) func(testing.TB) string { return func(testing.TB) string { return "" } })
+	run("SQLite", "store", func(*testing.T) func(testing.TB) string {
+		return func(testing.TB) string { return "sqlite:hookonce.db" }
+	})
+	run("Postgres", "store", newDatabases)
+}
+
+// newDatabases starts a server, and returns a function that makes a new database on it.
+func newDatabases(t *testing.T) func(testing.TB) string {
+	t.Helper()
+	dsn := dbtest.StartServer(t, nil).DSN()
+	return func(t testing.TB) string {
+		t.Helper()
+		conn, err := pgx.Connect(t.Context(), dsn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close(context.Background())
+		name := strings.ToLower(filepath.Base(t.Name()))
+		if _, err := conn.Exec(t.Context(), "CREATE DATABASE "+pgx.Identifier{name}.Sanitize()); err != nil {
+			t.Fatal(err)
+		}
+		u, err := url.Parse(dsn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u.Path = "/" + name
+		return u.String()
+	}
+}
+
+// setUp sets the variables of a script. Without a database, HOOKONCE_DATABASE is not set.
+func setUp(env *testscript.Env, database, seen string) {
+	name, value, _ := strings.Cut(raceEnv(), "=")
+	env.Setenv(name, value)
+	env.Setenv(recordEnv, seen)
+	if database != "" {
+		env.Setenv("DATABASE", database)
+		env.Setenv("HOOKONCE_DATABASE", database)
+	}
+	for name, key := range map[string]driver.Key{
+		"ONE": quarantineKey("lab", quarantinedOne), "ELSEWHERE": quarantineKey("lab", quarantinedElsewhere),
+		"BROKEN": quarantineKey("lab", "{\"no\":\"id\"}\n"),
+	} {
+		env.Setenv(name, hex.EncodeToString(key[:]))
+	}
+	env.Setenv("EVENT", "one\u202e")
+	env.Setenv("EVT_1", driver.MessageID(driver.EventKey("stripe", "evt_1"), 0, "billing"))
+	env.Setenv("G1", driver.MessageID(driver.EventKey("github", "g1"), 0, "pushes"))
+	env.Setenv("NOBODY", "http://127.0.0.1:1")
+	s := &scene{t: env.T().(testing.TB)}
+	for _, entry := range env.Vars {
+		name, _, _ := strings.Cut(entry, "=")
+		s.variables = append(s.variables, name)
+	}
+	env.Values[sceneKey{}] = s
+}
+
+func code(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: code N COMMAND...")
+	}
+	got := 0
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		exit, ok := err.(interface{ ExitCode() int })
+		if !ok {
+			ts.Fatalf("%v", err)
+		}
+		got = exit.ExitCode()
+	}
+	if strconv.Itoa(got) != args[0] {
+		ts.Fatalf("exit code %d, want %s", got, args[0])
+	}
+}
+
+// wantError compares the whole text of stderr.
+func wantError(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 1 || len(args) > 2 {
+		ts.Fatalf("usage: error TEXT [TRY]")
+	}
+	want := "Error: " + strings.ReplaceAll(args[0], `\n`, "\n") + "\n"
+	if len(args) == 2 {
+		want += "Try: " + args[1] + "\n"
+		checkHint(ts, args[1])
+	}
+	if got := ts.ReadFile("stderr"); got != want {
+		ts.Fatalf("stderr is not as expected\n-want\n%s+got\n%s", want, got)
+	}
+}
+
+// checkHint requires that a hint which begins with a command names an existing one, with existing flags.
+func checkHint(ts *testscript.TestScript, hint string) {
+	text, isCommand := strings.CutPrefix(hint, "hookonce ")
+	if !isCommand {
+		return
+	}
+	text, _, _ = strings.Cut(text, ";")
+	text, _, _ = strings.Cut(text, ", ")
+	cmd, rest, err := cli.Root().Find(strings.Fields(text))
+	if err != nil {
+		ts.Fatalf("the hint is no command: %v", err)
+	}
+	cmd.InitDefaultHelpFlag()
+	for _, arg := range rest {
+		name, isFlag := strings.CutPrefix(arg, "--")
+		name, _, _ = strings.Cut(name, "=")
+		if isFlag && name != "" && cmd.Flags().Lookup(name) == nil {
+			ts.Fatalf("the hint has an unknown flag: %s", arg)
+		}
+	}
+	if cmd.HasSubCommands() && !slices.Contains(rest, "--help") {
+		ts.Fatalf("the hint names no command: %s", hint)
+	}
+}
+
+func bare(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: bare FILE NEW")
+	}
+	text := strings.TrimSuffix(ts.ReadFile(args[0]), "\n")
+	ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(text), 0o600))
+}
+
+func capture(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: capture NAME REGEXP")
+	}
+	found := regexp.MustCompile("(?m)" + args[1]).FindStringSubmatch(ts.ReadFile("stdout") + ts.ReadFile("stderr"))
+	if len(found) != 2 {
+		ts.Fatalf("the output does not match %s", args[1])
+	}
+	ts.Setenv(args[0], found[1])
+}
+
+func runSQL(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: sql DATABASE STATEMENT")
+	}
+	statements := args[1]
+	if file, ok := strings.CutPrefix(statements, "@"); ok {
+		statements = ts.ReadFile(file)
+	}
+	if isPostgres(args[0]) {
+		conn, err := pgx.Connect(context.Background(), args[0])
+		ts.Check(err)
+		defer conn.Close(context.Background())
+		_, err = conn.PgConn().Exec(context.Background(), statements).ReadAll()
+		ts.Check(err)
+		return
+	}
+	db, err := sql.Open("sqlite", sqliteFile(ts, args[0]))
+	ts.Check(err)
+	defer db.Close()
+	_, err = db.Exec(statements)
+	ts.Check(err)
+}

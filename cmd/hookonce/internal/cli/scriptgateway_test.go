@@ -1,0 +1,207 @@
+package cli_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+type sceneKey struct{}
+
+// scene holds the processes and servers of one script.
+type scene struct {
+	t         testing.TB
+	variables []string // the names of the environment
+	gateway   *gateway // nil if none was started
+	status    atomic.Int32
+	target    *httptest.Server // nil if there is no destination
+}
+
+func sceneOf(ts *testscript.TestScript) *scene { return ts.Value(sceneKey{}).(*scene) }
+
+// environ returns the environment of a process that a script starts.
+func (s *scene) environ(ts *testscript.TestScript) []string {
+	var env []string
+	for _, name := range append(s.variables, "HOOKONCE_ADMIN_TOKEN", "HOOKONCE_READ_TOKEN", "HOOKONCE_CONFIG", "HOOKONCE_DATABASE", "DESTINATION") {
+		if value := ts.Getenv(name); value != "" {
+			env = append(env, name+"="+value)
+		}
+	}
+	return env
+}
+
+func runGateway(ts *testscript.TestScript, neg bool, args []string) {
+	s := sceneOf(ts)
+	if neg || len(args) == 0 {
+		ts.Fatalf("usage: gateway start|stop|kill|hangup|log [FLAGS]")
+	}
+	if args[0] != "start" && s.gateway == nil {
+		ts.Fatalf("no gateway was started")
+	}
+	switch args[0] {
+	case "start":
+		g, err := launchGateway(ts.MkAbs("."), s.environ(ts), args[1:]...)
+		ts.Check(err)
+		s.gateway = g
+		ts.Defer(g.end)
+		ts.Logf("$ADMIN is %s, and $PUBLIC %s", g.admin, g.public)
+		ts.Setenv("ADMIN", g.admin)
+		ts.Setenv("PUBLIC", g.public)
+		ts.Setenv("LISTEN", strings.TrimPrefix(g.public, "http://"))
+	case "stop":
+		s.end(ts, syscall.SIGTERM)
+		if code := s.gateway.cmd.ProcessState.ExitCode(); code != 0 {
+			ts.Fatalf("the gateway ended with %s\n%s", s.gateway.cmd.ProcessState, s.gateway.stderr)
+		}
+	case "kill":
+		s.end(ts, syscall.SIGKILL)
+	case "log": // complete after an end
+		_, err := io.WriteString(ts.Stderr(), s.gateway.stderr.String())
+		ts.Check(err)
+	default:
+		ts.Fatalf("gateway %s is unknown", args[0])
+	}
+}
+
+// end sends a signal to the gateway and waits for its end.
+func (s *scene) end(ts *testscript.TestScript, sig syscall.Signal) {
+	ts.Check(s.gateway.cmd.Process.Signal(sig))
+	select {
+	case <-s.gateway.exited:
+	case <-time.After(patience):
+		ts.Fatalf("the gateway did not end")
+	}
+}
+
+func setDestination(ts *testscript.TestScript, neg bool, args []string) {
+	s := sceneOf(ts)
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: destination STATUS")
+	}
+	status, err := strconv.ParseInt(args[0], 10, 32)
+	ts.Check(err)
+	s.status.Store(int32(status))
+	if s.target == nil {
+		s.target = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(int(s.status.Load()))
+		}))
+		ts.Defer(s.target.Close)
+		ts.Logf("$DESTINATION is %s", s.target.URL)
+		ts.Setenv("DESTINATION", s.target.URL)
+	}
+}
+
+func await(ts *testscript.TestScript, neg bool, args []string) {
+	s := sceneOf(ts)
+	if neg || len(args) != 2 || s.gateway == nil {
+		ts.Fatalf("usage: await PATH REGEXP, after gateway start")
+	}
+	want := regexp.MustCompile("(?s)" + args[1])
+	timeout, tick := time.After(patience), time.NewTicker(20*time.Millisecond)
+	defer tick.Stop()
+	for {
+		text, err := s.get(ts, args[0])
+		if err == nil && want.MatchString(text) {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-s.gateway.exited:
+			ts.Fatalf("the gateway ended: %s\n%s", s.gateway.cmd.ProcessState, s.gateway.stderr)
+		case <-timeout:
+			ts.Fatalf("%s does not match; the last answer: %s, %v", args[0], text, err)
+		}
+	}
+}
+
+// get returns the answer of the admin API to GET path, with its status on the first line.
+func (s *scene) get(ts *testscript.TestScript, path string) (string, error) {
+	r, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, s.gateway.admin+path, http.NoBody)
+	if err != nil {
+		return "", err
+	}
+	if token := ts.Getenv("HOOKONCE_ADMIN_TOKEN"); token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	return resp.Status + "\n" + string(text), err
+}
+
+func runInterrupted(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 3 {
+		ts.Fatalf("usage: interrupt N REGEXP COMMAND...")
+	}
+	path, err := exec.LookPath(args[2])
+	ts.Check(err)
+	cmd := exec.Command(path, args[3:]...)
+	cmd.Dir, cmd.Env = ts.MkAbs("."), sceneOf(ts).environ(ts)
+	seen := newMatcher(regexp.MustCompile(args[1]))
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = io.MultiWriter(&stdout, seen), io.MultiWriter(&stderr, seen)
+	ts.Check(cmd.Start())
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	select {
+	case <-seen.matched:
+		ts.Check(cmd.Process.Signal(os.Interrupt))
+		err = <-ended
+	case err = <-ended:
+		ts.Fatalf("it ended before it printed a match: %v\n%s%s", err, &stdout, &stderr)
+	case <-time.After(patience):
+		ts.Check(cmd.Process.Kill())
+		<-ended
+		ts.Fatalf("it printed no match:\n%s%s", &stdout, &stderr)
+	}
+	_, _ = stdout.WriteTo(ts.Stdout())
+	_, _ = stderr.WriteTo(ts.Stderr())
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		ts.Check(err)
+	}
+	if got := cmd.ProcessState.ExitCode(); strconv.Itoa(got) != args[0] {
+		ts.Fatalf("exit code %d, want %s", got, args[0])
+	}
+}
+
+// matcher closes matched once the written text matches.
+type matcher struct {
+	want    *regexp.Regexp
+	mu      sync.Mutex
+	text    strings.Builder
+	matched chan struct{}
+}
+
+func newMatcher(want *regexp.Regexp) *matcher {
+	return &matcher{want: want, matched: make(chan struct{})}
+}
+
+// Write implements io.Writer.
+func (m *matcher) Write(p []byte) (int, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	already := m.want.MatchString(m.text.String())
+	m.text.Write(p)
+	if !already && m.want.MatchString(m.text.String()) {
+		close(m.matched)
+	}
+	return len(p), nil
+}
