@@ -98,7 +98,7 @@ type Config struct {
 	AllowUnsafe []string
 
 	// OnDead names a destination that is told of events that are dead in the handlers of this Inbox,
-	// as Destination.OnDead.
+	// as Destination.OnDead. Source.OnDead names another one.
 	OnDead string
 
 	// Logger is the log. Defaults to slog.Default().
@@ -174,6 +174,10 @@ type Source struct {
 	ContentEncodings []string
 	// Consume sets the consumer of events that no handler of this process takes.
 	Consume Consume
+	// OnDead names a destination that is told of events of this source that are dead themselves: in a
+	// handler, in an SQL consumer, or because a route was undecided. Otherwise see Destination.OnDead.
+	// Defaults to Config.OnDead for a source with handlers.
+	OnDead string
 	// Inline runs the handler before the answer, in the transaction of the claim.
 	Inline bool
 	// DeadLetter sets how many failures make an event of an Inline handler a dead letter.
@@ -307,8 +311,8 @@ type Destination struct {
 	Concurrency int
 	// Rate bounds the attempts of one process; the zero value sets no bound.
 	Rate Rate
-	// OnDead names another destination that is told of this one's dead letters: one message a minute
-	// while some die, see docs/destinations.md. The death of such a message causes no other one, so
+	// OnDead names another destination that is told of this one's dead letters, and of events that a route
+	// to this one was undecided about: one message a minute while some die, see docs/destinations.md. The death of such a message causes no other one, so
 	// two destinations may name each other.
 	OnDead string
 	// AllowPrivate permits addresses that are not public, such as private networks, loopback and

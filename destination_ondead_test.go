@@ -9,10 +9,12 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookpgx"
+	"github.com/hookonce/hookonce/internal/test/dbtest"
 	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
@@ -108,6 +110,66 @@ func TestOnDeadOfHandlers(t *testing.T) {
 	}
 }
 
+// A gateway tells of events that SQL consumers failed for good, and of those that a route was undecided
+// about: the destination of the route's destination, and that of the source.
+func TestOnDeadOfAGateway(t *testing.T) {
+	t.Parallel()
+	dsn, schema := dbtest.Postgres(t)
+	pool, err := pgxpool.New(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	db, err := hookpgx.NewWithOptions(pool, &hookpgx.Options{Schema: schema})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	migrate(t, db)
+	app, ops, desk := newSink(t), newSink(t), newSink(t)
+	in := newEngine(t, &later{Store: db}, func(c *hookonce.Config) {
+		c.Sources[0].Consume, c.Sources[0].OnDead = hookonce.ConsumeSQL, "ops"
+		c.Destinations = []hookonce.Destination{
+			{Name: "app", URL: app.URL, AllowPrivate: true, OnDead: "desk"},
+			{Name: "ops", URL: ops.URL, AllowPrivate: true},
+			{Name: "desk", URL: desk.URL, AllowPrivate: true},
+		}
+		c.Routes = []hookonce.Route{{Name: "odd", To: "app", Where: func(ev *hookonce.Event) (bool, error) {
+			if ev.ID == "undecided" {
+				return false, hookonce.ErrUndecided
+			}
+			return false, nil
+		}}}
+	})
+	for _, id := range []string{"failed", "undecided"} {
+		if got := deliver(in, delivery(id, "{}")); got != ok {
+			t.Fatalf("answer %+v", got)
+		}
+	}
+	if _, err := pool.Exec(t.Context(), "SELECT "+pgx.Identifier{schema, "fail"}.Sanitize()+"('gh', 'failed', 'no order 17', permanent => true)"); err != nil {
+		t.Fatal(err)
+	}
+	run(t, in)
+	const (
+		byConsumer = `{"destination":"","source":"gh","error_signature":"no order #","count":1}`
+		byRoute    = `{"destination":"","source":"gh","error_signature":"where undecided: odd","count":1}`
+	)
+	// One minute may end between the two deaths, so there may be two summaries.
+	told := func(s *sink) (all string) {
+		for _, r := range s.got() {
+			all += r.Body
+		}
+		return all
+	}
+	rig.WaitFor(t, func() bool {
+		all := told(ops)
+		return strings.Contains(all, byConsumer) && strings.Contains(all, byRoute) && strings.Contains(told(desk), byRoute)
+	})
+	if got := told(desk); strings.Contains(got, "no order") {
+		t.Errorf("the destination of the messages was told of an event of the consumer: %s", got)
+	}
+}
+
 func TestOnDeadIsChecked(t *testing.T) {
 	t.Parallel()
 	sender := hookonce.SenderFunc(func(context.Context, *hookonce.Outgoing) error { return nil })
@@ -124,5 +186,10 @@ func TestOnDeadIsChecked(t *testing.T) {
 		if err := in.Reload(&hookonce.Config{Destinations: destinations}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q in it", err, want)
 		}
+	}
+	source := &hookonce.Config{Sources: settings("").Sources, Destinations: good.Destinations}
+	source.Sources[0].OnDead = "c"
+	if err := in.Reload(source); err == nil || !strings.Contains(err.Error(), `source "gh": OnDead names "c", and there is no such destination`) {
+		t.Errorf("error %v", err)
 	}
 }

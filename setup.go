@@ -78,6 +78,11 @@ func (s *setup) checkOnDead(forHandlers string) (faults []error) {
 			faults = append(faults, fmt.Errorf("destination %q: OnDead names %q, and there is no such destination", name, target))
 		}
 	}
+	for _, name := range slices.Sorted(maps.Keys(s.sources)) {
+		if target := s.sources[name].OnDead; target != "" && s.destinations[target] == nil {
+			faults = append(faults, fmt.Errorf("source %q: OnDead names %q, and there is no such destination", name, target))
+		}
+	}
 	if forHandlers != "" && s.destinations[forHandlers] == nil {
 		faults = append(faults, fmt.Errorf("Config.OnDead names %q, and there is no such destination", forHandlers))
 	}
@@ -99,10 +104,22 @@ func (s *setup) watches(forHandlers string, handled []string) []deadnews.Watch {
 		if target := s.destinations[name].OnDead; target != "" {
 			w := of(target)
 			w.Destinations = append(w.Destinations, name)
+			for _, r := range s.routes {
+				if r.To == name {
+					w.Routes = append(w.Routes, r.Name)
+				}
+			}
 		}
 	}
-	if forHandlers != "" && len(handled) > 0 {
-		of(forHandlers).Sources = handled
+	for _, name := range slices.Sorted(maps.Keys(s.sources)) {
+		target := s.sources[name].OnDead
+		if target == "" && slices.Contains(handled, name) {
+			target = forHandlers
+		}
+		if target != "" {
+			w := of(target)
+			w.Sources = append(w.Sources, name)
+		}
 	}
 	return all
 }

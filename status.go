@@ -16,6 +16,7 @@ type SourceStatus struct {
 	Scheme       string // "" for the provider's default
 	Unsigned     bool   // nothing is verified
 	Consume      Consume
+	OnDead       string // the destination that is told of its dead events; "" for none
 	Redelivery   Redelivery
 	Malformed    Malformed
 	ReplayGuard  bool
@@ -69,7 +70,7 @@ func (in *Engine) Sources() []SourceStatus {
 	for _, s := range in.setup.Load().sources {
 		status := SourceStatus{
 			Name: s.Name, Provider: s.Provider, Scheme: s.Scheme, Unsigned: s.unsigned,
-			Consume:    cmp.Or(s.Consume, ConsumeRoutes),
+			Consume: cmp.Or(s.Consume, ConsumeRoutes), OnDead: s.OnDead,
 			Redelivery: cmp.Or(s.Redelivery, RedeliveryReopen), Malformed: cmp.Or(s.Malformed, MalformedReject),
 			ReplayGuard: s.ReplayGuard, MaxBody: s.MaxBody, AckTimeout: s.AckTimeout,
 			DedupeWindow: cmp.Or(s.DedupeWindow, in.cfg.DedupeWindow), Retention: cmp.Or(s.Retention, in.cfg.Retention),

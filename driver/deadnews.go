@@ -23,8 +23,18 @@ const MaxNewDead = 1000
 type NewDeadParams struct {
 	Destinations []string  // of dead messages
 	Sources      []string  // of events that are dead themselves
+	Routes       []string  // that were undecided about events, which are dead themselves
 	Since        time.Time // died at or after
 	Until        time.Time // died before
+}
+
+// UndecidedErrors returns the recorded errors of events that Routes were undecided about; never nil.
+func (p *NewDeadParams) UndecidedErrors() []string {
+	errs := make([]string, len(p.Routes))
+	for i, route := range p.Routes {
+		errs[i] = NoteUndecided + route
+	}
+	return errs
 }
 
 // NewDead is a dead letter.

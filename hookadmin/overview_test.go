@@ -23,7 +23,7 @@ func TestSettings(t *testing.T) {
 	store := rig.OpenSQLite(t)
 	engine := newEngine(t, store, &hookonce.Config{
 		Sources: []hookonce.Source{
-			{Name: "lab", Provider: provider.None, Event: provider.EventRules{ID: "body:id"}, Consume: hookonce.ConsumeSQL},
+			{Name: "lab", Provider: provider.None, Event: provider.EventRules{ID: "body:id"}, OnDead: "crm", Consume: hookonce.ConsumeSQL},
 			{Name: "github", Provider: provider.GitHub, Secrets: hookonce.StaticSecrets("a-secret-of-16-bytes-or-more"), ReplayGuard: true},
 			{Name: "stripe", Provider: provider.Stripe, Secrets: hookonce.StaticSecrets("a-secret-of-16-bytes-or-more")},
 		},
@@ -42,15 +42,15 @@ func TestSettings(t *testing.T) {
 	lab := map[string]any{
 		"name": "lab", "provider": "none", "scheme": "", "unsigned": true, "consume": "sql", "redelivery": "reopen", "malformed": "reject",
 		"replay_guard": false, "max_body": "1048576", "ack_timeout_seconds": 3.0, "dedupe_window_seconds": 2592000.0,
-		"retention_seconds": 3600.0, "provider_retries_seconds": 0.0, "routes": []any{"r1"},
+		"retention_seconds": 3600.0, "provider_retries_seconds": 0.0, "routes": []any{"r1"}, "on_dead": "crm",
 		"learned_secrets": 0.0, "learned_at": nil, "armed_until": nil,
 	}
 	github := map[string]any{
 		"name": "github", "provider": "github", "unsigned": false, "consume": "routes", "replay_guard": true,
-		"max_body": fmt.Sprint(25 << 20), "ack_timeout_seconds": 3.0, "routes": []any{"r2", "r1"},
+		"max_body": fmt.Sprint(25 << 20), "ack_timeout_seconds": 3.0, "routes": []any{"r2", "r1"}, "on_dead": "",
 	}
 	stripe := map[string]any{
-		"name": "stripe", "provider": "stripe", "unsigned": false, "consume": "routes", "provider_retries_seconds": 259200.0,
+		"name": "stripe", "provider": "stripe", "unsigned": false, "consume": "routes", "provider_retries_seconds": 259200.0, "on_dead": "",
 	}
 	for key, value := range lab {
 		for _, other := range []map[string]any{github, stripe} {

@@ -73,7 +73,8 @@ type Source struct {
 	// ProviderRetriesSeconds is how long the provider repeats a delivery; 0 if not known. A dedupe
 	// window should not be shorter.
 	ProviderRetriesSeconds float64  `json:"provider_retries_seconds"`
-	Routes                 []string `json:"routes"` // names of routes that take its events
+	Routes                 []string `json:"routes"`  // names of routes that take its events
+	OnDead                 string   `json:"on_dead"` // the destination that is told of its dead events; "" for none
 	// LearnedSecrets counts the secrets that the provider has handed over; null if the database did not
 	// answer.
 	LearnedSecrets *int `json:"learned_secrets"`
@@ -222,8 +223,8 @@ func NewSourcePage(all []hookonce.SourceStatus) *SourcePage {
 			AckTimeoutSeconds:      s.AckTimeout.Seconds(),
 			DedupeWindowSeconds:    s.DedupeWindow.Seconds(),
 			RetentionSeconds:       s.Retention.Seconds(),
-			ProviderRetriesSeconds: s.ProviderRetries.Seconds(),
-			Routes:                 notNull(s.Routes),
+			ProviderRetriesSeconds: s.ProviderRetries.Seconds(), OnDead: s.OnDead,
+			Routes: notNull(s.Routes),
 		})
 	}
 	return out

@@ -34,6 +34,7 @@ type Watch struct {
 	Target       string
 	Destinations []string // of dead messages
 	Sources      []string // of events that are dead themselves
+	Routes       []string // to Destinations; they were undecided about events that are dead
 }
 
 // Teller remembers how far it has told. It must not be used concurrently.
@@ -80,7 +81,9 @@ func (t *Teller) Tell(ctx context.Context, watches []Watch) (targets []string, e
 // tell enqueues the summary of one minute, if there is a dead letter in it.
 func (t *Teller) tell(ctx context.Context, w *Watch, minute time.Time) (bool, error) {
 	until := minute.Add(time.Minute)
-	dead, err := t.store.NewDead(ctx, &driver.NewDeadParams{Destinations: w.Destinations, Sources: w.Sources, Since: minute, Until: until})
+	dead, err := t.store.NewDead(ctx, &driver.NewDeadParams{
+		Destinations: w.Destinations, Sources: w.Sources, Routes: w.Routes, Since: minute, Until: until,
+	})
 	if err != nil || len(dead) == 0 {
 		return false, err
 	}
@@ -93,9 +96,10 @@ func (t *Teller) tell(ctx context.Context, w *Watch, minute time.Time) (bool, er
 // id returns the id of the summary of a minute. Processes whose settings differ in the watched names
 // send their own summaries.
 func (w *Watch) id(minute time.Time) string {
-	parts := []string{w.Target, strconv.FormatInt(minute.Unix(), 10), strconv.Itoa(len(w.Destinations))}
-	parts = append(parts, sorted(w.Destinations)...)
-	parts = append(parts, sorted(w.Sources)...)
+	parts := []string{w.Target, strconv.FormatInt(minute.Unix(), 10)}
+	for _, names := range [][]string{w.Destinations, w.Sources, w.Routes} {
+		parts = append(append(parts, strconv.Itoa(len(names))), sorted(names)...)
+	}
 	var text strings.Builder
 	for _, part := range parts {
 		text.WriteString(strconv.Quote(part))

@@ -7,8 +7,8 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// newDeadSQL reads the dead messages of the destinations $1 and the dead events of the sources $2. Each
-// part reads an index in the order of failed_at.
+// newDeadSQL reads the dead messages of the destinations $1, and the dead events of the sources $2 or with
+// the errors $6 of undecided routes. Each part reads an index in the order of failed_at.
 const newDeadSQL = `
 SELECT destination, id, source, event_id, error, failed_at
 FROM (
@@ -24,7 +24,8 @@ FROM (
 		SELECT '', '', e.source, e.event_id, left(coalesce(s.last_error, ''), 1000), s.failed_at
 		FROM {schema}.event_state s
 		CROSS JOIN LATERAL (SELECT c.source, c.event_id FROM {schema}.event c WHERE c.key = s.key LIMIT 1) e
-		WHERE s.state = 3 AND s.failed_at >= $3 AND s.failed_at < $4 AND s.source = ANY ($2::text[])
+		WHERE s.state = 3 AND s.failed_at >= $3 AND s.failed_at < $4
+			AND (s.source = ANY ($2::text[]) OR s.undecided AND s.last_error = ANY ($6::text[]))
 		ORDER BY s.failed_at
 		LIMIT $5
 	)
@@ -42,7 +43,8 @@ func (s *Store) NewDead(ctx context.Context, p *driver.NewDeadParams) ([]driver.
 		d.FailedAt = timeOf(failedAt)
 		all = append(all, d)
 		return err
-	}, s.sql.newDead, notNilText(p.Destinations), notNilText(p.Sources), roundUp(p.Since), roundUp(p.Until), int32(driver.MaxNewDead))
+	}, s.sql.newDead, notNilText(p.Destinations), notNilText(p.Sources), roundUp(p.Since), roundUp(p.Until), int32(driver.MaxNewDead),
+		p.UndecidedErrors())
 	if err != nil {
 		return nil, err
 	}

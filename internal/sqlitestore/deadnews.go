@@ -21,8 +21,13 @@ const (
 		WHERE s.state = 3 AND s.failed_at >= ? AND s.failed_at < ?`
 )
 
-func newDeadQuery(text, column string, names int) string {
-	return text + ` AND +` + keyIn(column, names) + ` ORDER BY failed_at LIMIT ?`
+// newDeadQuery adds a condition to one of them: a column has one of so many names, or errors.
+func newDeadQuery(text, column string, names, errs int) string {
+	in := "+" + keyIn(column, names)
+	if errs > 0 {
+		in = "(" + in + " OR s.undecided AND " + keyIn("s.last_error", errs) + ")"
+	}
+	return text + " AND " + in + " ORDER BY failed_at LIMIT ?"
 }
 
 // NewDead implements driver.Store.
@@ -31,16 +36,16 @@ func (s *Store) NewDead(ctx context.Context, p *driver.NewDeadParams) ([]driver.
 	err := s.read(ctx, "reading new dead letters", func(ctx context.Context, tx *sql.Tx) error {
 		for _, part := range []struct {
 			text, column string
-			names        []string
-		}{{selectNewDeadMessages, "m.destination", p.Destinations}, {selectNewDeadEvents, "s.source", p.Sources}} {
-			if len(part.names) == 0 {
+			names, errs  []string
+		}{{selectNewDeadMessages, "m.destination", p.Destinations, nil}, {selectNewDeadEvents, "s.source", p.Sources, p.UndecidedErrors()}} {
+			if len(part.names)+len(part.errs) == 0 {
 				continue
 			}
 			args := []any{ceilMicros(p.Since), ceilMicros(p.Until)}
-			for _, name := range part.names {
-				args = append(args, name)
+			for _, text := range slices.Concat(part.names, part.errs) {
+				args = append(args, text)
 			}
-			rows, err := tx.QueryContext(ctx, newDeadQuery(part.text, part.column, len(part.names)), append(args, driver.MaxNewDead)...)
+			rows, err := tx.QueryContext(ctx, newDeadQuery(part.text, part.column, len(part.names), len(part.errs)), append(args, driver.MaxNewDead)...)
 			if err != nil {
 				return err
 			}

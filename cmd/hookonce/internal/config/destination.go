@@ -52,17 +52,17 @@ func (r *routeReader) destination(name string, at *node, m mapping) hookonce.Des
 	return d
 }
 
-// onDead reads retry.on_dead of the destination name. checkOnDead checks it, once all destinations are
-// read.
-func (r *routeReader) onDead(name string, n *node) string {
-	target, ok := r.text(n)
+// onDead reads on_dead of a source, or of the destination of. checkOnDead checks it, once all destinations
+// are read.
+func (l *loader) onDead(of string, n *node) string {
+	target, ok := l.text(n)
 	if ok {
-		r.told = append(r.told, told{name, target, n})
+		l.told = append(l.told, told{of, target, n})
 	}
 	return target
 }
 
-// told is a destination that is told of the dead letters of another one.
+// told is a destination that is told of dead letters: those of another one, or of a source if of is "".
 type told struct {
 	of, target string
 	node       *node
@@ -73,7 +73,7 @@ func (r *routeReader) checkOnDead() {
 	for _, t := range r.told {
 		others := slices.DeleteFunc(slices.Clone(known), func(name string) bool { return name == t.of })
 		switch {
-		case t.target == t.of:
+		case t.of != "" && t.target == t.of:
 			r.fault(t.node, "a destination cannot be told of its own dead letters; name another one")
 		case !r.destinations[t.target]:
 			r.faultHint(t.node, didYouMean(t.target, others), "there is no destination %s", t.node.shown())

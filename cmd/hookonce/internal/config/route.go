@@ -21,7 +21,6 @@ type routeReader struct {
 	config       *hookonce.Config
 	destinations map[string]bool // those read so far
 	routes       map[string]bool
-	told         []told
 }
 
 func (r *routeReader) read(destinations, routes *node) {

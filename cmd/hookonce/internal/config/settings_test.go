@@ -146,7 +146,7 @@ func fullEngine() hookonce.Config {
 				Ack:   &hookonce.Ack{Status: 202, ContentType: "application/json", Body: `{"ok":true}`},
 			},
 			{
-				Name: "lists", Provider: provider.HMAC, Consume: hookonce.ConsumeSQL, Ack: &hookonce.Ack{Body: "[accepted]"},
+				Name: "lists", Provider: provider.HMAC, Consume: hookonce.ConsumeSQL, OnDead: "audit", Ack: &hookonce.Ack{Body: "[accepted]"},
 				Signature: &verify.Scheme{
 					Family: verify.FamilyHMAC, Header: "X-Lists", Format: "kv", SignatureKeys: []string{"s1", "s2"},
 					Content: "{timestamp}.{body}", Timestamp: &verify.Timestamp{At: "header:X-Lists#t"},

@@ -23,7 +23,7 @@ const (
 
 var sourceKeys = []string{
 	"provider", "secrets", "signature", "timestamp", "event", "url", "scheme", "key", "params", "ack", "ack_key", "max_body", "ack_timeout",
-	"rate", "malformed", "redelivery", "replay_guard", "content_encoding", "dedupe_window", "retention", "consume", "stale",
+	"rate", "malformed", "redelivery", "replay_guard", "content_encoding", "dedupe_window", "retention", "consume", "on_dead", "stale",
 }
 
 // sourceReader reads the sources.
@@ -63,6 +63,7 @@ func (r *sourceReader) source(name string, n *node) hookonce.Source {
 		ContentEncodings: r.contentEncodings(m.get("content_encoding")),
 		DedupeWindow:     r.duration(m.get("dedupe_window"), 1, maxAge),
 		Retention:        r.duration(m.get("retention"), 1, maxAge),
+		OnDead:           r.onDead("", m.get("on_dead")),
 	}
 	if r.choice(m.get("malformed"), "reject", "quarantine") == "quarantine" {
 		s.Malformed = hookonce.MalformedQuarantine

@@ -25,6 +25,7 @@ type loader struct {
 
 	references map[string]Named // Settings.Named
 
+	told     []told // by on_dead
 	faults   []Fault
 	warnings []Fault
 }
