@@ -10,7 +10,9 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -22,6 +24,11 @@ const (
 	headerCredential = "canary-header-credential-52f0e91c"
 	readToken        = "canary-read-token-a90b7c6d5e4f"
 	learnedSecret    = "canary-learned-secret-7e5d4c3b2a19"
+	publicURLSecret  = "canary-public-url-secret-31c4d5e6"
+	paramSecret      = "canary-param-secret-a1b2c3d4e5f6"
+	queryCredential  = "canary-query-credential-9f8e7d6c"
+	redactedText     = "canary-redacted-text-5a6b7c8d9e0f"
+	urlUser          = "canary-user-of-a-url-0f1e2d3c"
 )
 
 // canarySettings have a secret of each kind.
@@ -35,6 +42,8 @@ sources:
   lab:` + labKeys + `
     malformed: quarantine
   asana: {provider: asana}
+  shop: {provider: square, secrets: ["${HEADER_SECRET}"], url: "https://hooks.example.com/webhooks/shop?key=${PUBLIC_URL_SECRET}"}
+  bank: {provider: plaid, params: {client_id: "17", secret: "${PARAM_SECRET}", environment: sandbox}, event: {id: "body:webhook_message_id"}}
 destinations:
   app:
     url: ${SINK}/hooks/` + urlCredential + `?key=` + credentialInQuery + `
@@ -43,6 +52,12 @@ destinations:
   alerts: {url: "${SINK}/alerts"}
 routes:
   - {name: all, to: app}
+`
+
+// userSettings are refused.
+const userSettings = `
+destinations:
+  app: {url: "http://user:${URL_USER}@127.0.0.1:1/"}
 `
 
 // formsOf returns a secret in the forms that a dump or an encoding may show.
@@ -65,16 +80,21 @@ func TestNoCanaryAnywhere(t *testing.T) {
 		traces := newTraceCollector(t)
 		w := newWorld(t, db, canarySettings)
 		w.env = append(w.env, traces.environment()...)
-		w.env = append(w.env, "HEADER_SECRET="+headerCredential, "READ_TOKEN="+readToken)
+		w.env = append(w.env, "HEADER_SECRET="+headerCredential, "READ_TOKEN="+readToken, "PUBLIC_URL_SECRET="+publicURLSecret,
+			"PARAM_SECRET="+paramSecret, "URL_USER="+urlUser)
 		g := w.launch(t, "--config", "hookonce.yaml", "--log-level", "debug")
 		g.waitReady(t)
 		c := &canaryHunt{T: t, g: g, places: map[string]string{}}
 		w.armAsana(t, g, c)
 		c.traffic(w)
+		c.redacted(w)
 		g.eventually(t, patience, "the spans are exported", func() bool { return len(traces.named("attempt", "hookonce.outcome", "dead")) > 0 })
 
 		c.crawl("/")
 		c.endpoints()
+		if err := os.WriteFile(filepath.Join(w.dir, "user.yaml"), []byte(userSettings), 0o600); err != nil {
+			t.Fatal(err)
+		}
 		for _, args := range [][]string{
 			{"events", "list", "--json"},
 			{"events", "show", "github", "dead-1", "--json"},
@@ -83,6 +103,11 @@ func TestNoCanaryAnywhere(t *testing.T) {
 			{"sources", "list", "--json"},
 			{"doctor", "--json"},
 			{"config", "check"},
+			{"config", "check", "user.yaml"},
+			{"events", "show", "github", "redacted-1"},
+			{"sources", "list"},
+			{"quarantine", "list"},
+			{"providers", "square"},
 			{"events", "list"},
 			{"dlq", "list"},
 		} {
@@ -145,6 +170,13 @@ func (c *canaryHunt) traffic(w *world) {
 	if _, err := g.send(http.MethodPut, "/webhooks/github", push("x")); err != nil {
 		t.Error(err)
 	}
+	for _, d := range []*delivery{
+		push("query-1"), push("query-2").with("X-Hub-Signature-256", "sha256="+strings.Repeat("0", 64)), push("query-3").with("X-GitHub-Delivery", ""),
+	} {
+		if _, err := g.send(http.MethodPost, "/webhooks/github?token="+queryCredential, d); err != nil {
+			t.Error(err)
+		}
+	}
 	w.sink.answerWith(func(r *received) int {
 		if strings.HasPrefix(r.path, "/hooks/") {
 			return http.StatusGone
@@ -155,6 +187,31 @@ func (c *canaryHunt) traffic(w *world) {
 	g.eventually(t, patience, "an event is dead", func() bool {
 		return strings.Contains(c.get("/api/v1/events/github/dead-1", adminToken), `"state":"dead"`)
 	})
+}
+
+// redacted delivers an event with a secret in its body, in that of a duplicate and in a header, and
+// removes it by "hookonce events redact".
+func (c *canaryHunt) redacted(w *world) {
+	t, g := c.T, c.g
+	const id = "redacted-1"
+	for _, status := range []string{"200 ok", "200 duplicate"} {
+		body := `{"ref":"refs/heads/main","of":"` + status + `","token":"` + redactedText + `"}`
+		g.expect(t, githubDelivery(id, "push", body).with("X-Token", redactedText), status)
+	}
+	path := "/api/v1/events/github/" + id
+	g.eventually(t, patience, "both bodies are stored, and the message is dead", func() bool {
+		shown := c.get(path, adminToken)
+		return strings.Contains(shown, `"state":"dead"`) && strings.Count(shown, redactedText) >= 3
+	})
+	cmd := w.command(t, "events", "redact", "github", id, "--yes")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("events redact: %v: %s", err, out)
+	}
+	c.places["output of events redact"] = string(out)
+	if shown := c.get(path, adminToken); !strings.HasPrefix(shown, "200") || strings.Contains(shown, redactedText) {
+		t.Errorf("after the redaction the event is %s", shown)
+	}
 }
 
 // get returns the answer to a GET with a token; "" for none.
@@ -311,7 +368,8 @@ func column(t testing.TB, db *sql.DB, query string) (all []string) {
 
 // search fails the test for each canary in each place.
 func (c *canaryHunt) search() {
-	secrets := append(slices.Clone(canaries), headerCredential, readToken, learnedSecret, otlpCanary)
+	secrets := append(slices.Clone(canaries), headerCredential, readToken, learnedSecret, otlpCanary, publicURLSecret, paramSecret, queryCredential,
+		redactedText, urlUser)
 	learned := false
 	for place, text := range c.places {
 		for _, secret := range secrets {
