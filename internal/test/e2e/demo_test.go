@@ -300,17 +300,17 @@ func checkDemo(t *testing.T, d *demo, db *database, ours, other map[string]int) 
 		{"forgeries refused by the other", other["forgeries refused"], 312},
 		{"kills", ours["killed with -9"], 2},
 		{"kills of the other", other["killed with -9"], 2},
-		{"effects", ours["effects at the bank"], number(t, bank, "SELECT count(*) FROM ledger")},
+		{"effects", ours["effects in the ledger"], number(t, bank, "SELECT count(*) FROM ledger")},
 		{"repeated requests", ours["sent twice, same key"], number(t, bank, "SELECT count(*) FROM repeated")},
 		{"done twice", ours["done twice"], number(t, bank, twice)},
 		{"none done twice", ours["done twice"], 0},
 		{"lost", ours["lost"], 0},
-		{"effects and skipped ones", ours["effects at the bank"] + ours["stale, skipped"], 2000},
-		{"undone", ours["new undone by old"], 0},
+		{"effects and skipped ones", ours["effects in the ledger"] + ours["stale, skipped"], 2000},
+		{"undone", ours["new overwritten by old"], 0},
 		{"money", ours["booked, EUR"], number(t, bank, "SELECT sum(cents) FROM ledger")},
 		{"forged effects", 0, number(t, bank, "SELECT count(*) FROM ledger WHERE event_id LIKE '%forged%'")},
 		{"events of the other", other["events"], number(t, naive, "SELECT count(DISTINCT source || event_id) FROM seen")},
-		{"effects of the other", other["effects at the bank"], number(t, naive, "SELECT count(*) FROM ledger")},
+		{"effects of the other", other["effects in the ledger"], number(t, naive, "SELECT count(*) FROM ledger")},
 		{"done twice by the other", other["done twice"], number(t, naive, twice)},
 		{"money of the other", other["booked, EUR"], number(t, naive, "SELECT sum(cents) FROM ledger")},
 	} {
@@ -318,7 +318,7 @@ func checkDemo(t *testing.T, d *demo, db *database, ours, other map[string]int) 
 			t.Errorf("%s: %d, want %d", c.what, c.got, c.want)
 		}
 	}
-	if other["done twice"] < 50 || other["new undone by old"] == 0 {
+	if other["done twice"] < 50 || other["new overwritten by old"] == 0 {
 		t.Errorf("the other receiver is hardly wrong (%v): the traffic proves nothing", other)
 	}
 	if n := ours["deliveries"]; n < 10_000 || n > 20_000 || ours["duplicates absorbed"] < 7000 {
@@ -352,7 +352,7 @@ func TestDemoNoticesAWrongNumber(t *testing.T) {
 func TestDemoInterrupted(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		line   string // printed before; "" for the moment in which the folder is there
+		line   string // printed before; "": as soon as the folder is there
 		signal syscall.Signal
 	}{
 		"while it starts":    {"", syscall.SIGINT},
@@ -392,7 +392,7 @@ func TestDemoInterrupted(t *testing.T) {
 			t.Errorf("databases are left: %q", names)
 		}
 	})
-	t.Run("nobody reads it", func(t *testing.T) {
+	t.Run("a closed pipe", func(t *testing.T) {
 		t.Parallel()
 		d := newDemo(t)
 		read, write, err := os.Pipe()

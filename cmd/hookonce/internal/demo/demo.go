@@ -161,7 +161,7 @@ func (s *stage) environment() []string {
 	return append(env, "XDG_RUNTIME_DIR="+s.folder)
 }
 
-// run plays the traffic to both receivers at once, until all of it is answered and booked.
+// run plays the traffic to both receivers at once, until every delivery is answered and booked.
 func (s *stage) run(ctx context.Context, ours, other *traffic) error {
 	defer s.Screen.watch(&ours.counts, s.plan.deliveries)()
 	var playing sync.WaitGroup
@@ -186,7 +186,7 @@ func (s *stage) failIf(err error) {
 	}
 }
 
-// moments returns what happens to a receiver, and to the till of the ledger behind it. tell shows it.
+// moments returns the outage of a ledger's till, and the kills of the receiver before it. tell shows them.
 func (s *stage) moments(ctx context.Context, ledger string, receiver *process, tell func(format string, args ...any)) []moment {
 	away := awayFile(s.folder, ledger)
 	kill := func(percent int) moment {

@@ -46,7 +46,7 @@ func openLedger(ctx context.Context, folder, name string) (*sql.DB, error) {
 	return db, nil
 }
 
-// The ways in which the work fails.
+// The failures of the work.
 var (
 	errClosed = errors.New("the account is closed")
 	errAway   = errors.New("out of service")

@@ -33,15 +33,16 @@ func table(p *plan, ours, naive *tally, columns layout, colors bool) string {
 	w.row("dead letters, replayed", "", plain(ours.dead), cell{text: "–"})
 	w.row("stale, skipped", "", plain(ours.stale), plain(naive.stale))
 	w.row("sent twice, same key", "", plain(ours.repeated), cell{text: "–"})
-	w.row("effects at the bank", "", plain(ours.effects), plain(naive.effects))
+	w.row("effects in the ledger", "", plain(ours.effects), plain(naive.effects))
+	w.WriteString("\n")
 	w.row("lost", "", w.promised(ours.lost, 0), w.promised(naive.lost, 0))
 	w.row("done twice", "", w.promised(ours.twice, 0), w.promised(naive.twice, 0))
-	w.row("new undone by old", "", w.promised(ours.overwritten, 0), w.promised(naive.overwritten, 0))
+	w.row("new overwritten by old", "", w.promised(ours.overwritten, 0), w.promised(naive.overwritten, 0))
 	w.row("booked, EUR", euros(p.money()), w.money(ours.cents, p.money()), w.money(naive.cents, p.money()))
 	return w.String()
 }
 
-// moral says in words what the other receiver did.
+// moral tells the faults of the other receiver in words.
 func moral(p *plan, naive *tally) string {
 	text := fmt.Sprintf("Check, then act: %s events done twice or more", number(naive.twice))
 	if more := naive.cents - p.money(); more > 0 {

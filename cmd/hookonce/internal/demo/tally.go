@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// tally is what one receiver did with the traffic.
+// tally holds the numbers of one receiver.
 type tally struct {
 	// As the senders saw it, and the system.
 	deliveries, duplicates, refused, kills int
@@ -98,7 +98,7 @@ func (t *tally) saw(c *counts, kills int) {
 	t.kills = kills
 }
 
-// countGateway counts what hookonce did: in its database, and in the ledger of the bank.
+// countGateway returns the numbers of hookonce: from its database, and from the ledger of the bank.
 func countGateway(ctx context.Context, sent []*event, d *database, folder string) (*tally, error) {
 	t := new(tally)
 	events, err := d.stored(ctx)
@@ -130,7 +130,7 @@ func countGateway(ctx context.Context, sent []*event, d *database, folder string
 	})
 }
 
-// countNaive counts what the other receiver did.
+// countNaive returns the numbers of the other receiver.
 func countNaive(ctx context.Context, sent []*event, folder string) (*tally, error) {
 	t := new(tally)
 	return t, withLedger(ctx, folder, naiveLedger, func(db *sql.DB) error {

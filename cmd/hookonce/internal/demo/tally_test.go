@@ -32,7 +32,7 @@ func (p *plan) booked(indexes ...int) (ledger []entry) {
 	return ledger
 }
 
-// The table counts what a ledger holds, and names each wrong number.
+// The tally counts the rows of a ledger, and names each wrong number.
 func TestTally(t *testing.T) {
 	t.Parallel()
 	p := smallPlan()

@@ -25,7 +25,7 @@ const (
 	longestPause  = 800 * time.Millisecond // between two deliveries
 )
 
-// counts is what the senders saw of one receiver.
+// counts are the senders' counts of one receiver.
 type counts struct {
 	sent       atomic.Int64 // deliveries that reached the receiver, forged ones included
 	duplicates atomic.Int64 // authentic ones, answered as duplicates
