@@ -39,7 +39,7 @@ func (p *program) demoCommand() *cobra.Command {
 func (p *program) demo(cmd *cobra.Command, o *demo.Options) (err error) {
 	if o.Database != "" {
 		if !strings.HasPrefix(o.Database, "postgres://") && !strings.HasPrefix(o.Database, "postgresql://") {
-			return newUsageError(cmd, errors.New("--database: the demo makes its own SQLite file; name a PostgreSQL, as postgres://..."))
+			return newUsageError(cmd, errors.New("--database: the demo makes its own SQLite file; name a PostgreSQL, as postgres://HOST/DATABASE"))
 		}
 		if err := app.CheckPostgres(o.Database); err != nil {
 			return newUsageError(cmd, err)

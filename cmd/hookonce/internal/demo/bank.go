@@ -47,7 +47,7 @@ func (b *bank) receive(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
 	}
-	time.Sleep(workTime)
+	time.Sleep(bankTime)
 	// The work goes on if the gateway is killed meanwhile.
 	if err := b.apply(context.WithoutCancel(r.Context()), r.Header.Get("webhook-id"), source, id, f); err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)

@@ -12,8 +12,12 @@ import (
 	_ "modernc.org/sqlite" // the driver of the ledgers
 )
 
-// workTime is how long a booking takes, as a call to another service would.
-const workTime = 4 * time.Millisecond
+// How long a booking takes. The bank is the slower one, so that a kill of the gateway comes while
+// messages are being sent.
+const (
+	bankTime  = 30 * time.Millisecond
+	naiveTime = 4 * time.Millisecond
+)
 
 // The ledgers, in the demo's folder.
 const (

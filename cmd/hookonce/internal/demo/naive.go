@@ -100,7 +100,7 @@ func (n *naive) handle(ctx context.Context, source, id string, f facts) (status 
 	if err := n.check(f.account); err != nil {
 		return "", err
 	}
-	time.Sleep(workTime)
+	time.Sleep(naiveTime)
 	if err := book(ctx, n.db, source, id, f); err != nil {
 		return "", err
 	}

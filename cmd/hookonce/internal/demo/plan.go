@@ -64,7 +64,7 @@ type placedVolley struct {
 }
 
 func newPlan() *plan {
-	p := &planner{random: rand.New(rand.NewPCG(17, 1))} //nolint:gosec // a reproducible order, not a secret
+	p := &planner{random: rand.New(rand.NewPCG(17, 1))} // the same in every run
 	for n := range eventCount {
 		e := p.newEvent(n)
 		p.events = append(p.events, e)
