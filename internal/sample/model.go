@@ -17,7 +17,7 @@ import (
 	"github.com/hookonce/hookonce/internal/locate"
 )
 
-// model is a body from which others are made. A nil model has nothing.
+// model is a body to make others from. A nil model has nothing.
 type model struct {
 	doc    []byte     // JSON; nil for a form
 	form   url.Values // nil for JSON
@@ -100,8 +100,7 @@ func (m *model) value(ref locate.Ref) (json.RawMessage, bool) {
 		return nil, false
 	}
 	if ref.Kind == locate.Form {
-		text, _ := json.Marshal(m.form.Get(ref.Name)) // a string always encodes
-		return text, m.form.Has(ref.Name)
+		return quote(m.form.Get(ref.Name)), m.form.Has(ref.Name)
 	}
 	steps, ok := m.steps(ref)
 	if !ok || m.doc == nil {
@@ -240,11 +239,19 @@ func (m *model) encode(w *want) []byte {
 			return []byte(text)
 		}
 	}
-	quoted, _ := json.Marshal(text) // a string always encodes
-	return quoted
+	return quote(text)
 }
 
-// Whole returns the body in which the provider sends an item alone: a batch of one. If the provider
+// quote returns text as JSON, with < and > as they are.
+func quote(text string) []byte {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(text) // a string always encodes
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+}
+
+// Whole returns a batch with the item alone, as the provider would send it. If the provider
 // sends single items too, it is the item.
 func (s *Sender) Whole(item []byte) ([]byte, error) {
 	var path *locate.Path

@@ -130,7 +130,7 @@ type Draft struct {
 	RawQuery string // of the request
 	Header   http.Header
 	Body     []byte // nil to make one
-	// Model is a body of the provider, JSON or a form, from which the body is made; nil for one with the
+	// Model is a body of the provider, JSON or a form, to make the body from; nil for one with the
 	// needed fields alone. An event without an ID, a Type or a Time keeps that of the model.
 	Model []byte
 	// Unique says that Model differs from that of every other event, so nothing has to be added to it.

@@ -54,8 +54,7 @@ func splice(doc []byte, steps []string, value []byte, taken []string) ([]byte, e
 	}
 	added := nest(steps[1:], value)
 	if !n.array {
-		name, _ := json.Marshal(steps[0]) // a string always encodes
-		added = slices.Concat(name, []byte(":"), added)
+		added = slices.Concat(quote(steps[0]), []byte(":"), added)
 	}
 	if len(n.parts) == 0 {
 		return slices.Concat(doc[:1], added, doc[n.end:]), nil
@@ -71,8 +70,7 @@ func nest(steps []string, value []byte) []byte {
 			value = slices.Concat([]byte("["), value, []byte("]"))
 			continue
 		}
-		name, _ := json.Marshal(step) // a string always encodes
-		value = slices.Concat([]byte("{"), name, []byte(":"), value, []byte("}"))
+		value = slices.Concat([]byte("{"), quote(step), []byte(":"), value, []byte("}"))
 	}
 	return value
 }

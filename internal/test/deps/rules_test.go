@@ -141,8 +141,11 @@ var rules = map[string]rule{
 			"cmd/hookonce/internal/samples",
 			"deploy", "internal/locate", "internal/sample",
 		},
-		modules: []string{"charm.land/huh/v2", "github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/jedib0t/go-pretty/v6", "github.com/schollz/progressbar/v3", "golang.org/x/term"},
-		why:     "commands: they read flags and print; the work is done elsewhere",
+		modules: []string{
+			"charm.land/huh/v2", "github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/jedib0t/go-pretty/v6", "github.com/schollz/progressbar/v3",
+			"golang.org/x/sys", "golang.org/x/term",
+		},
+		why: "commands: they read flags and print; the work is done elsewhere",
 	},
 	"cmd/hookonce/internal/samples": {within: []string{"provider"}, why: "bodies; it knows no command"},
 	"deploy":                        {why: "files for running the gateway; of Go it has their names"},

@@ -31,6 +31,8 @@ type Follow struct {
 	// Opened is called when the stream was opened for the first time. Later rows come to Show. Its error
 	// stops Run.
 	Opened func() error
+	// Again, if not nil, is called when the stream was opened again.
+	Again func()
 	// Show receives each row. Its error stops Run.
 	Show func(*hookadmin.StreamRow) error
 	// Missing is called when rows are missing before the next one.
@@ -61,13 +63,21 @@ func (f *Follow) Run(ctx context.Context, c *Client) error {
 			f.troubled = true
 			f.Trouble(err)
 		}
-		pause := time.NewTimer(followPause)
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
+		if !pause(ctx) {
 			return nil
 		}
+	}
+}
+
+// pause waits for a moment. It returns false if ctx ends meanwhile.
+func pause(ctx context.Context) bool {
+	timer := time.NewTimer(followPause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 
@@ -96,6 +106,8 @@ func (f *Follow) once(ctx context.Context, c *Client) error {
 			return &stopError{err}
 		}
 		f.opened = true
+	} else if f.Again != nil {
+		f.Again()
 	}
 	f.troubled = false
 	var event, data string

@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/url"
@@ -24,11 +23,12 @@ import (
 type apiFlags struct {
 	*settingsFlags
 	adminURL string
+	name     string // of the flag with the URL
 }
 
 func addAPIFlags(cmd *cobra.Command) *apiFlags {
-	f := &apiFlags{settingsFlags: addSettingsFlags(cmd)}
-	cmd.Flags().StringVar(&f.adminURL, "admin-url", "", "ask the gateway with this admin `URL`; its token is read from HOOKONCE_ADMIN_TOKEN")
+	f := &apiFlags{settingsFlags: addSettingsFlags(cmd), name: "admin-url"}
+	cmd.Flags().StringVar(&f.adminURL, f.name, "", "ask the gateway with this admin `URL`; its token is read from HOOKONCE_ADMIN_TOKEN")
 	return f
 }
 
@@ -75,13 +75,13 @@ func (p *program) withAPI(ctx context.Context, f *apiFlags, how access, work fun
 func (p *program) findGateway(ctx context.Context, f *apiFlags) (*adminclient.Client, *config.Settings, error) {
 	if f.adminURL != "" {
 		if f.database != "" {
-			return nil, nil, newUsageError(f.cmd, errors.New("--admin-url and --database exclude each other"))
+			return nil, nil, newUsageError(f.cmd, fmt.Errorf("--%s and --database exclude each other", f.name))
 		}
 		client, err := p.namedGateway(f)
 		return client, nil, err
 	}
-	if f.cmd.Flags().Changed("admin-url") {
-		return nil, nil, newUsageError(f.cmd, errors.New("--admin-url has no value"))
+	if f.cmd.Flags().Changed(f.name) {
+		return nil, nil, newUsageError(f.cmd, fmt.Errorf("--%s has no value", f.name))
 	}
 	settings, err := p.load(f.settingsFlags)
 	if err != nil {
@@ -100,7 +100,7 @@ func (p *program) namedGateway(f *apiFlags) (*adminclient.Client, error) {
 	}
 	client, err := adminclient.New(f.adminURL, p.token(settings))
 	if err != nil {
-		return nil, newUsageError(f.cmd, fmt.Errorf("--admin-url: %w", err))
+		return nil, newUsageError(f.cmd, fmt.Errorf("--%s: %w", f.name, err))
 	}
 	return client, nil
 }

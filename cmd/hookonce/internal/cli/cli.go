@@ -82,6 +82,7 @@ func (p *program) rootCommand() *cobra.Command {
 		p.verifyCommand(),
 		p.sendCommand(),
 		p.probeCommand(),
+		p.listenCommand(),
 		p.pruneCommand(),
 		p.migrateCommand(),
 		p.doctorCommand(),

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -183,7 +184,7 @@ func (s *sending) applySettings(req *verify.Request) error {
 	if req.Header.Get("Content-Encoding") != "" {
 		return errors.New("--set: the body is compressed; give another one by --body")
 	}
-	if isForm(req) {
+	if isForm(req.Header) {
 		form, err := url.ParseQuery(string(req.Body))
 		if err != nil {
 			return fmt.Errorf("--set: the form cannot be read: %w", err)
@@ -208,7 +209,7 @@ func (s *sending) applySettings(req *verify.Request) error {
 	return nil
 }
 
-func isForm(req *verify.Request) bool {
-	kind, _, _ := strings.Cut(req.Header.Get("Content-Type"), ";")
+func isForm(h http.Header) bool {
+	kind, _, _ := strings.Cut(h.Get("Content-Type"), ";")
 	return strings.EqualFold(strings.TrimSpace(kind), formType)
 }

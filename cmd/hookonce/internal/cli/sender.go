@@ -44,13 +44,19 @@ func addSenderFlags(cmd *cobra.Command) *senderFlags {
 	f := &senderFlags{cmd: cmd}
 	flags := cmd.Flags()
 	flags.StringVar(&f.provider, "provider", "", "`NAME` of the provider; hookonce providers lists all")
-	flags.StringVar(&f.scheme, "scheme", "", "`ID` of a scheme of the provider, if not its default")
-	flags.StringArrayVar(&f.params, "param", nil, "a parameter of the scheme, as `NAME=VALUE`; may be repeated")
-	flags.StringVar(&f.signature, "signature", "", "how a sender of provider hmac signs: `JSON` with the keys of the setting signature, and timestamp in it")
+	addSchemeFlags(cmd, f)
 	flags.StringArrayVar(&f.event, "event", nil, "the location of a field of the event, as `FIELD=LOCATION`: id, type, time, batch or document; may be repeated")
 	flags.StringArrayVarP(&f.headers, "header", "H", nil, "a `HEADER`, as 'Name: value'; may be repeated")
 	_ = cmd.RegisterFlagCompletionFunc("provider", cobra.FixedCompletions(completions(), cobra.ShellCompDirectiveNoFileComp))
 	return f
+}
+
+// addSchemeFlags adds the flags that say how the provider signs.
+func addSchemeFlags(cmd *cobra.Command, f *senderFlags) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.scheme, "scheme", "", "`ID` of a scheme of the provider, if not its default")
+	flags.StringArrayVar(&f.params, "param", nil, "a parameter of the scheme, as `NAME=VALUE`; may be repeated")
+	flags.StringVar(&f.signature, "signature", "", "how a sender of provider hmac signs: `JSON` with the keys of the setting signature, and timestamp in it")
 }
 
 // usage returns a usage error.

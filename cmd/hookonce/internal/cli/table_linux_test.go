@@ -22,7 +22,8 @@ func onTerminal(t *testing.T, dir string, columns int, env []string, args ...str
 	cmd := exec.Command("hookonce", args...)
 	cmd.Dir, cmd.Env = dir, append(append(os.Environ(), raceEnv(), "TERM=xterm", "NO_COLOR="), env...)
 	cmd.Stdout, cmd.Stderr = terminal, os.Stderr
-	if err := errors.Join(cmd.Start(), terminal.Close()); err != nil {
+	err := cmd.Start()
+	if err := errors.Join(err, terminal.Close()); err != nil {
 		t.Fatal(err)
 	}
 	text, err := io.ReadAll(master)

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// tail is a process that runs "hookonce events tail".
+// tail is a process that follows a gateway: "hookonce events tail" or "hookonce listen".
 type tail struct {
 	cmd   *exec.Cmd
 	lines chan string // closed at the end
@@ -22,8 +22,14 @@ type tail struct {
 
 func startTail(t *testing.T, dir string, args ...string) *tail {
 	t.Helper()
-	tl := &tail{cmd: exec.Command("hookonce", append([]string{"events", "tail"}, args...)...), lines: make(chan string, 100), notes: make(chan string, 100)}
-	tl.cmd.Dir, tl.cmd.Env = dir, append(os.Environ(), raceEnv())
+	return startFollowing(t, dir, nil, append([]string{"events", "tail"}, args...)...)
+}
+
+// startFollowing starts a command with more variables in the environment.
+func startFollowing(t *testing.T, dir string, env []string, args ...string) *tail {
+	t.Helper()
+	tl := &tail{cmd: exec.Command("hookonce", args...), lines: make(chan string, 100), notes: make(chan string, 100)}
+	tl.cmd.Dir, tl.cmd.Env = dir, append(append(os.Environ(), raceEnv()), env...)
 	stdout, err := tl.cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

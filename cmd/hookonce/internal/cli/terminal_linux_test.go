@@ -1,7 +1,6 @@
 package cli_test
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -12,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 )
 
@@ -42,13 +42,15 @@ func openTerminal(t *testing.T, columns int) (master, terminal *os.File) {
 
 // session is a command on a terminal of its own, which is also its input.
 type session struct {
-	cmd    *exec.Cmd
-	master *os.File
-	exited chan struct{}
+	cmd           *exec.Cmd
+	master        *os.File
+	before, after *unix.Termios // the modes of the terminal
+	exited        chan struct{}
+	more          chan struct{} // gets a value after each output, unless one waits
 
 	mu   sync.Mutex
 	text string // the output so far
-	more chan struct{}
+	read int    // the length of the awaited output
 }
 
 // startSession starts a command in dir on a terminal with this many columns.
@@ -56,12 +58,18 @@ func startSession(t *testing.T, dir string, columns int, env []string, args ...s
 	t.Helper()
 	master, terminal := openTerminal(t, columns)
 	s := &session{cmd: exec.Command("hookonce", args...), master: master, exited: make(chan struct{}), more: make(chan struct{}, 1)}
+	s.before = modeOf(t, terminal)
 	s.cmd.Dir, s.cmd.Env = dir, append(append(os.Environ(), raceEnv(), "TERM=xterm", "NO_COLOR="), env...)
 	s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = terminal, terminal, terminal
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	if err := errors.Join(s.cmd.Start(), terminal.Close()); err != nil {
+	if err := s.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	go func() {
+		_ = s.cmd.Wait() // ProcessState holds the result
+		s.after = modeOf(t, terminal)
+		_ = terminal.Close() // ends the reading below
+	}()
 	go func() {
 		defer close(s.exited)
 		buffer := make([]byte, 4096)
@@ -75,7 +83,6 @@ func startSession(t *testing.T, dir string, columns int, env []string, args ...s
 			default:
 			}
 			if err != nil { // EIO: the other end is closed
-				_ = s.cmd.Wait() // ProcessState holds the result
 				return
 			}
 		}
@@ -89,6 +96,15 @@ func startSession(t *testing.T, dir string, columns int, env []string, args ...s
 		}
 	})
 	return s
+}
+
+func modeOf(t *testing.T, terminal *os.File) *unix.Termios {
+	t.Helper()
+	mode, err := unix.IoctlGetTermios(int(terminal.Fd()), unix.TCGETS)
+	if err != nil {
+		t.Error(err)
+	}
+	return mode
 }
 
 // control matches the sequences that move the cursor, set colours or ask the terminal.
@@ -135,4 +151,39 @@ func (s *session) end(t *testing.T) int {
 		t.Fatal("the command did not end")
 	}
 	return s.cmd.ProcessState.ExitCode()
+}
+
+// wants waits until the output after the last awaited text matches a pattern, and returns the match.
+func (s *session) wants(t *testing.T, pattern string) string {
+	t.Helper()
+	expr := regexp.MustCompile(pattern)
+	late := time.After(patience)
+	for {
+		s.mu.Lock()
+		rest := s.text[s.read:]
+		found := expr.FindStringIndex(rest)
+		if found != nil {
+			s.read += found[1]
+		}
+		s.mu.Unlock()
+		if found != nil {
+			return rest[found[0]:found[1]]
+		}
+		select {
+		case <-s.more:
+		case <-late:
+			t.Fatalf("the terminal does not show %s; it shows %q", pattern, rest)
+		}
+	}
+}
+
+// ends waits for the end of the command. The terminal must be as it was.
+func (s *session) ends(t *testing.T, code int) {
+	t.Helper()
+	if got := s.end(t); got != code {
+		t.Errorf("the command ended with %s", s.cmd.ProcessState)
+	}
+	if diff := cmp.Diff(s.before, s.after); diff != "" {
+		t.Errorf("the terminal is not as it was (-before +after):\n%s", diff)
+	}
 }
