@@ -20,6 +20,7 @@ race: ## Runs all tests under the race detector (needs a C compiler).
 soak: ## Runs the proof of exactly-once with 100,000 events on every store, and longer suites.
 	HOOKONCE_SOAK=100000 go test -count=1 -timeout 3h -v ./internal/test/proof
 	HOOKONCE_SOAK=100000 go test -count=1 -timeout 1h -run Pooler ./hooksql
+	HOOKONCE_SOAK=1 go test -count=1 -timeout 1h -run Faults ./internal/test/receivers
 
 .PHONY: bench
 bench: ## Measures hookonce beside other ways to do the work, and writes docs/performance.md; takes half an hour.

@@ -11,7 +11,7 @@ import (
 // have, so a new one needs a reason.
 var (
 	modules  = []string{"bench/river/go.mod", "go.mod", "internal/test/sdk/go.mod"}
-	projects = []string{"examples/node/package.json", "internal/test/sdk/npm/package.json"}
+	projects = []string{"examples/node/package.json", "internal/test/receivers/node/package.json", "internal/test/sdk/npm/package.json"}
 )
 
 func TestModules(t *testing.T) {

@@ -181,6 +181,7 @@ var rules = map[string]rule{
 		modules: []string{"modernc.org/sqlite"},
 		why:     "a real store of SQLite and its faults; nothing of one package",
 	},
+	"internal/test/receivers": {why: "programs in other languages; of Go it has their tests"},
 	"internal/test/examplestest": {
 		within:  []string{"driver", "internal/test/dbtest", "internal/test/race"},
 		modules: []string{"github.com/google/go-cmp", "github.com/jackc/pgx/v5"},
@@ -218,7 +219,7 @@ var leanModules = map[string]string{
 // testSupport lists the packages that only tests may import: they would link the testing package into
 // users' programs.
 var testSupport = []string{
-	"internal/test/storetest", "hooktest", "bench", "internal/test/browser", "internal/test/dbtest", "internal/test/e2e", "internal/test/examplestest", "internal/test/pages", "internal/test/proof", "internal/test/race", "internal/test/rig", "internal/test/sqltest", "internal/test/vectors",
+	"internal/test/storetest", "hooktest", "bench", "internal/test/browser", "internal/test/dbtest", "internal/test/e2e", "internal/test/examplestest", "internal/test/pages", "internal/test/proof", "internal/test/race", "internal/test/receivers", "internal/test/rig", "internal/test/sqltest", "internal/test/vectors",
 	"internal/test/deps",
 }
 

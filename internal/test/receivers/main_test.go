@@ -1,0 +1,154 @@
+package receivers
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/race"
+)
+
+// controlVariable holds the URL of a receiver's control where this binary runs as a command of the
+// probe.
+const controlVariable = "RECEIVERS_TEST_CONTROL"
+
+// root is the module's folder, seen from this package.
+var root = filepath.Join("..", "..", "..")
+
+func TestMain(m *testing.M) {
+	if control := os.Getenv(controlVariable); control != "" {
+		os.Exit(command(control, os.Args[1:]))
+	}
+	flag.Parse()
+	parallelByDefault()
+	code := dbtest.Run(m)
+	if buildDir != "" {
+		_ = os.RemoveAll(buildDir) // leftovers are in the folder for temporary files
+	}
+	os.Exit(code)
+}
+
+// parallelByDefault lets more tests run at a time than there are processors, unless a flag says
+// otherwise: they mostly wait for other processes.
+func parallelByDefault() {
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if given {
+		return
+	}
+	if err := flag.Set("test.parallel", "6"); err != nil {
+		panic(err)
+	}
+}
+
+// command asks a receiver's control for the path of the arguments, prints its answer, and returns
+// the exit code.
+func command(control string, args []string) int {
+	resp, err := http.Get(control + "/" + strings.Join(args, "/"))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer resp.Body.Close()
+	if _, err := io.Copy(os.Stdout, resp.Body); err != nil || resp.StatusCode != http.StatusOK {
+		fmt.Fprintln(os.Stderr, resp.Status, err)
+		return 1
+	}
+	return 0
+}
+
+// buildDir holds all that the tests of this binary build and install.
+var buildDir string
+
+var makeBuildDir = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "hookonce-receivers-")
+	buildDir = dir
+	return dir, err
+})
+
+// hookonce builds the program under test, once, and returns its path.
+var hookonce = sync.OnceValues(func() (string, error) { return build("./cmd/hookonce") })
+
+// build builds a package of the module, under the race detector if the tests run under it, and
+// returns the path of the binary.
+func build(pkg string) (string, error) {
+	dir, err := makeBuildDir()
+	if err != nil {
+		return "", err
+	}
+	binary := filepath.Join(dir, filepath.Base(pkg)+".exe")
+	args := append([]string{"build", "-o", binary}, race.BuildFlags()...)
+	cmd := exec.Command("go", append(args, pkg)...)
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building %s: %w\n%s", pkg, err, out)
+	}
+	return binary, nil
+}
+
+// python returns the command that runs a program of the folder python.
+func python(t testing.TB, program string) []string {
+	t.Helper()
+	var interpreter string
+	dbtest.Need(t, func() error {
+		// Debian's packages work only with Debian's own interpreter.
+		for _, interpreter = range []string{"python3", "/usr/bin/python3"} {
+			if exec.Command(interpreter, "-c", "import fastapi, uvicorn, asyncpg").Run() == nil {
+				return nil
+			}
+		}
+		return errors.New("NOT RUN: no Python with fastapi, uvicorn and asyncpg was found: install them " +
+			"(apt-get install python3-fastapi python3-uvicorn python3-asyncpg, pip install fastapi uvicorn asyncpg)")
+	}, "python3-fastapi", "python3-uvicorn", "python3-asyncpg")
+	path, err := filepath.Abs(filepath.Join("python", program))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []string{interpreter, "-B", path} // -B: write no compiled files into the checkout
+}
+
+// node returns the command that runs a program of the folder node.
+func node(t testing.TB, program string) []string {
+	t.Helper()
+	dbtest.Need(t, func() error {
+		for _, program := range []string{"node", "npm"} {
+			if exec.Command(program, "--version").Run() != nil {
+				return errors.New("NOT RUN: " + program + " was not found: install Node 18 or newer (apt-get install nodejs npm)")
+			}
+		}
+		return nil
+	}, "nodejs", "npm")
+	folder, err := nodeModules()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []string{"node", filepath.Join(folder, program)}
+}
+
+// nodeModules copies the folder node, so that the checkout does not change, installs its packages
+// there, once, and returns the path.
+var nodeModules = sync.OnceValues(func() (string, error) {
+	dir, err := makeBuildDir()
+	if err != nil {
+		return "", err
+	}
+	folder := filepath.Join(dir, "node")
+	if err := os.CopyFS(folder, os.DirFS("node")); err != nil {
+		return "", err
+	}
+	cmd := exec.Command("npm", "ci", "--prefer-offline")
+	cmd.Dir = folder
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("NOT RUN: npm cannot install express and pg: is its registry in reach? npm ci: %w\n%s", err, out)
+	}
+	return folder, nil
+})

@@ -1,0 +1,99 @@
+package receivers
+
+import (
+	"cmp"
+	"os"
+	"slices"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+)
+
+// soakVariable asks for all faults in all languages.
+const soakVariable = "HOOKONCE_SOAK"
+
+// languages are the languages of the receivers, each with the command that runs its receiver.
+var languages = map[string]func(t testing.TB) []string{
+	"node":   func(t testing.TB) []string { return node(t, "receiver.js") },
+	"python": func(t testing.TB) []string { return python(t, "receiver.py") },
+}
+
+// faults are the faults of a receiver.
+var faults = []struct {
+	name   string
+	failed []string // the checks that find it
+	broken string   // the table that the trouble is about; default: effects
+	// again says that the work of an event is done again if a copy comes meanwhile. On a slow machine
+	// the first attempt may still run when the check after-failure delivers the event again.
+	again bool
+	// soak leaves the fault out of Python's receiver in short runs: it is not different there.
+	soak bool
+}{
+	{name: "slow-work", failed: []string{answerTime}},
+	{name: "error-on-duplicate", failed: []string{"duplicate", "after-failure", "other-body", "restart"}, soak: true},
+	{name: "claim-before-work", failed: []string{"own-trouble"}},
+	// The trouble lets the work commit, but not the claim behind it.
+	{name: "claim-after-work", failed: []string{"race", "own-trouble"}, broken: "events", again: true, soak: true},
+	{name: "check-then-act", failed: []string{"race"}, broken: "events", again: true},
+	{name: "in-memory", failed: []string{"restart"}},
+	{name: "no-signature-check", failed: []string{"tampered", "wrong-secret", "no-signature", "old", "future", "raw-body"}, soak: true},
+	{name: "parsed-json", failed: []string{"raw-body"}},
+	{name: "no-timestamp-window", failed: []string{"old", "future"}, soak: true},
+	{name: "future-accepted", failed: []string{"future"}, soak: true},
+	{name: "4xx-on-trouble", failed: []string{"own-trouble"}},
+	{name: "body-hash", failed: []string{"other-body"}, soak: true},
+}
+
+// TestFaults checks that each fault changes its own verdicts and no others.
+func TestFaults(t *testing.T) {
+	for _, fault := range faults {
+		for language, command := range languages {
+			if fault.soak && language == "python" && os.Getenv(soakVariable) == "" {
+				continue
+			}
+			t.Run(language+"/"+fault.name, func(t *testing.T) {
+				t.Parallel()
+				found := start(t, fault.name, cmp.Or(fault.broken, "effects"), command(t)...).probe(t, steady...)
+				want := slices.DeleteFunc(slices.Clone(fault.failed), func(name string) bool { return name == answerTime })
+				if fault.again && slices.Contains(found.failed(), "after-failure") {
+					want = append(want, "after-failure")
+				}
+				checkFailed(t, found, want...)
+			})
+		}
+	}
+}
+
+// TestRight checks that a right receiver passes, with trouble in each of its tables.
+func TestRight(t *testing.T) {
+	for _, broken := range []string{"effects", "events"} {
+		for language, command := range languages {
+			t.Run(language+"/"+broken, func(t *testing.T) {
+				t.Parallel()
+				checkFailed(t, start(t, "", broken, command(t)...).probe(t, steady...))
+			})
+		}
+	}
+}
+
+// TestAnswerTime checks the answer time of the right receivers and of the slow ones. It is not
+// parallel, because other tests would slow the right ones down.
+func TestAnswerTime(t *testing.T) {
+	for language, command := range languages {
+		checkFailed(t, start(t, "", "effects", command(t)...).probe(t, answerTime))
+		found := start(t, "slow-work", "effects", command(t)...).probe(t, answerTime)
+		checkFailed(t, found, answerTime)
+		if t.Failed() {
+			t.Fatalf("with the receiver in %s", language)
+		}
+	}
+}
+
+// TestSteadyChecks checks that no check is left out.
+func TestSteadyChecks(t *testing.T) {
+	t.Parallel()
+	all := start(t, "", "effects", languages["node"](t)...).probe(t).names()
+	if diff := gocmp.Diff(append(slices.Clone(steady), answerTime), all); diff != "" {
+		t.Errorf("the checks of the probe (-want +got):\n%s", diff)
+	}
+}
