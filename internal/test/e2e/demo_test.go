@@ -329,19 +329,26 @@ func checkDemo(t *testing.T, d *demo, db *database, ours, other map[string]int) 
 // One wrong number in a ledger gives the exit code 1, and is shown.
 func TestDemoNoticesAWrongNumber(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct{ change, want string }{
-		"done twice": {"INSERT INTO ledger (source, event_id, account, cents, version) SELECT source, event_id, account, cents, version FROM ledger LIMIT 1", "WRONG: 1 events done twice"},
-		"lost":       {"DELETE FROM ledger WHERE seq = (SELECT min(seq) FROM ledger WHERE cents > 0)", "WRONG: 1 events lost"},
+	for name, c := range map[string]struct {
+		args         []string
+		change, want string
+	}{
+		"done twice": {[]string{"--exit"}, "INSERT INTO ledger (source, event_id, account, cents, version) SELECT source, event_id, account, cents, version FROM ledger LIMIT 1", "WRONG: 1 events done twice"},
+		"lost":       {nil, "DELETE FROM ledger WHERE seq = (SELECT min(seq) FROM ledger WHERE cents > 0)", "WRONG: 1 events lost"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d := startDemo(t, "--exit")
+			d := startDemo(t, c.args...)
 			d.waitFor(t, "gateway killed")
 			bank := openDB(t, "sqlite", filepath.Join(d.folder(t), "bank.db")+"?_pragma=busy_timeout(10000)")
 			mustExec(t, bank, c.change)
 			_ = bank.Close() // before its folder goes
+			if c.args == nil {
+				d.waitFor(t, "Look around: ")
+				_ = d.cmd.Process.Signal(syscall.SIGINT)
+			}
 			d.ends(t, 1)
-			if text := d.text(); !strings.Contains(text, c.want) || !strings.Contains(text, "1 ✗") || !strings.Contains(d.stderr.String(), "Error: ") {
+			if text := d.text(); !strings.Contains(text, c.want) || !strings.Contains(text, "1 ✗") || !strings.Contains(d.stderr.String(), "Error: hookonce broke its promise: ") {
 				t.Errorf("the output lacks %q, a mark, or an error", c.want)
 			}
 		})

@@ -54,6 +54,9 @@ func (e *Error) Unwrap() error { return e.Err }
 // Hint returns the remedy.
 func (e *Error) Hint() string { return e.Remedy }
 
+// errBroken is a wrong number of hookonce.
+var errBroken = errors.New("hookonce broke its promise")
+
 // Run runs the demo. Its error says which numbers are wrong. When it returns, its processes, its folder
 // and its database are gone, also if ctx has ended.
 func Run(ctx context.Context, o *Options) (err error) {
@@ -67,6 +70,9 @@ func Run(ctx context.Context, o *Options) (err error) {
 	s := &stage{Options: o, folder: folder, secrets: newSecrets(), plan: newPlan(), fail: cancel}
 	defer func() { err = errors.Join(err, s.remove()) }()
 	if err := s.play(ctx); err != nil {
+		if errors.Is(err, errBroken) {
+			return err
+		}
 		// The failure of a process, or of a moment, is the cause of the others.
 		if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
 			return cause
@@ -295,7 +301,7 @@ func (s *stage) show(ctx context.Context, ours, other *traffic) error {
 		}
 	}
 	if len(faults) > 0 {
-		return fmt.Errorf("hookonce broke its promise: %s", strings.Join(faults, "; "))
+		return fmt.Errorf("%w: %s", errBroken, strings.Join(faults, "; "))
 	}
 	return nil
 }
