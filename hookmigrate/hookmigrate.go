@@ -118,7 +118,7 @@ func Up(ctx context.Context, m driver.Migrator) ([]driver.Migration, error) {
 func Status(ctx context.Context, m driver.Migrator) ([]Step, error) {
 	applied, err := m.Applied(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("reading the version of the schema: %w", err)
+		return nil, err
 	}
 	var steps []Step
 	for _, known := range m.Migrations() {

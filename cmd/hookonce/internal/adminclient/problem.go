@@ -60,7 +60,7 @@ func (p *Problem) Error() string {
 		return fmt.Sprintf("the gateway at %s needs a token", p.gateway)
 	case p.gateway == "":
 		return clause(p.Detail)
-	case p.Status == http.StatusForbidden: // Hint says the rest
+	case p.Status == http.StatusForbidden, p.Status == http.StatusServiceUnavailable: // Hint says the rest
 		first, _, _ := strings.Cut(p.Detail, ". ")
 		return fmt.Sprintf("the gateway at %s answered %d: %s", p.gateway, p.Status, clause(first))
 	}

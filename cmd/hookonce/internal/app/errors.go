@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"errors"
 	"strings"
 )
@@ -33,7 +34,9 @@ const (
 const (
 	sqlitePerm     = 3
 	sqliteReadOnly = 8
+	sqliteIOErr    = 10
 	sqliteCorrupt  = 11
+	sqliteFull     = 13
 	sqliteCantOpen = 14
 	sqliteNotADB   = 26
 )
@@ -55,12 +58,8 @@ func lastingRemedy(err error) string {
 		}
 		return ""
 	}
-	if coded, ok := errors.AsType[interface {
-		error
-		Code() int
-	}](err); ok {
-		// The lowest byte of an extended result code is the primary one.
-		switch coded.Code() & 0xff {
+	if code, ok := sqliteCode(err); ok {
+		switch code {
 		case sqlitePerm, sqliteReadOnly, sqliteCantOpen:
 			return "check the setting database; the file and its folder must be readable and writable for this user"
 		case sqliteCorrupt, sqliteNotADB:
@@ -69,3 +68,27 @@ func lastingRemedy(err error) string {
 	}
 	return ""
 }
+
+// diskRemedy returns the remedy for an error of the disk below a SQLite file, and "" for every other
+// error. More room may come by itself, so the gateway retries.
+func diskRemedy(err error) string {
+	if code, ok := sqliteCode(err); ok && (code == sqliteFull || code == sqliteIOErr) {
+		return "make room on the disk of the database, and look at the log of the machine for errors of that disk"
+	}
+	return ""
+}
+
+// sqliteCode returns the primary result code of SQLite, which is the lowest byte of an extended one.
+func sqliteCode(err error) (code int, is bool) {
+	coded, is := errors.AsType[interface {
+		error
+		Code() int
+	}](err)
+	if !is {
+		return 0, false
+	}
+	return coded.Code() & 0xff, true
+}
+
+// Remedy returns the remedy for an error of a database, and "" for every other error.
+func Remedy(err error) string { return cmp.Or(lastingRemedy(err), diskRemedy(err)) }

@@ -93,7 +93,7 @@ func openSQLite(_ context.Context, settings *config.Settings) (driver.Store, err
 	if err != nil {
 		return nil, &Error{
 			Err:    &openError{path, err},
-			Remedy: cmp.Or(lastingRemedy(err), "check that no other program keeps the file locked, and the setting database"),
+			Remedy: cmp.Or(lastingRemedy(err), diskRemedy(err), "check that no other program keeps the file locked, and the setting database"),
 		}
 	}
 	return store, nil

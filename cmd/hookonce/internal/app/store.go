@@ -6,8 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
+	"os"
 	"strings"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/config"
 	"github.com/hookonce/hookonce/driver"
@@ -63,11 +67,40 @@ func openStore(ctx context.Context, settings *config.Settings) (driver.Store, er
 	defer cancel()
 	if _, err := store.Now(ctx); err != nil {
 		return nil, errors.Join(&Error{
-			Err:    fmt.Errorf("reaching the database: %w", err),
-			Remedy: cmp.Or(lastingRemedy(err), "check that it runs, and the setting database"),
+			Err:    &unreachable{settings.DatabaseDisplay(), err},
+			Remedy: cmp.Or(lastingRemedy(err), "check that it runs there, and the setting database"),
 		}, closeStore(store))
 	}
 	return store, nil
+}
+
+// unreachable is the error of a database that does not answer. Its text has the cause alone: the driver
+// repeats the addresses, on several lines.
+type unreachable struct {
+	database string // without a password
+	err      error
+}
+
+// Error implements error.
+func (e *unreachable) Error() string { return "reaching the database " + e.database + ": " + e.cause() }
+
+// Unwrap returns the error of the store.
+func (e *unreachable) Unwrap() error { return e.err }
+
+func (e *unreachable) cause() string {
+	if refusal, is := errors.AsType[*pgconn.PgError](e.err); is {
+		return refusal.Message
+	}
+	if lookup, is := errors.AsType[*net.DNSError](e.err); is {
+		return lookup.Err
+	}
+	if call, is := errors.AsType[*os.SyscallError](e.err); is {
+		return call.Err.Error()
+	}
+	if errors.Is(e.err, context.DeadlineExceeded) {
+		return fmt.Sprintf("no answer within %v", reachTimeout)
+	}
+	return strings.Join(strings.Fields(e.err.Error()), " ")
 }
 
 // awaitStore is CreateStore for serve. It retries while the database is unavailable, until

@@ -34,7 +34,7 @@ func (p *program) pruneCommand() *cobra.Command {
 		return p.withSettings(cmd.Context(), flags, func(ctx context.Context, settings *config.Settings, store driver.Store) error {
 			result, err := app.Prune(ctx, store, settings)
 			if err != nil {
-				return fmt.Errorf("pruning: %w", err)
+				return err
 			}
 			if asJSON {
 				return writeJSON(p.stdout, pruned(*result))

@@ -291,7 +291,7 @@ func retryEnded(ctx context.Context, result *adminclient.QuarantineWork, err err
 		return stopped(total, err, again)
 	case result.Stay() > 0:
 		return &app.Error{
-			Err:    fmt.Errorf("%d of %s stay in the quarantine", result.Stay(), total),
+			Err:    fmt.Errorf("still in the quarantine: %d of %s", result.Stay(), total),
 			Remedy: "hookonce quarantine list, which shows the reasons",
 		}
 	}

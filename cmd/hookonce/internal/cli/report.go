@@ -9,6 +9,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/spf13/cobra"
 
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
 	"github.com/hookonce/hookonce/driver"
 )
 
@@ -85,6 +86,10 @@ func hintFor(err error) string {
 		return h.Hint()
 	case errors.Is(err, driver.ErrSchema):
 		return "hookonce migrate status"
+	case app.Remedy(err) != "":
+		return app.Remedy(err)
+	case errors.Is(err, driver.ErrLockTimeout), errors.Is(err, driver.ErrSerialization):
+		return "run the same command again in a moment"
 	case errors.Is(err, driver.ErrUnavailable):
 		return "check that the database runs, that this user may use it, and the setting database"
 	}

@@ -45,10 +45,12 @@ import (
 //	bare FILE NEW             copy FILE without the line break at its end
 //	capture NAME REGEXP       set a variable to the first group of the match in the last output
 //
-// $ADMIN and $PUBLIC are the addresses of the gateway, $LISTEN is the public one without http://, and $DESTINATION that of the destination. $EVT_1 and
-// $G1 are the messages of the events evt_1 and g1, by the routes billing and pushes. $ONE is the id of
-// quarantinedOne, $EVENT that of its event, and $ELSEWHERE that of quarantinedElsewhere. $NOBODY is an
-// address that refuses connections. The conditions [sqlite] and [postgres] tell the stores apart.
+// $ADMIN and $PUBLIC are the addresses of the gateway; $LISTEN is the public one without http://, and
+// $DESTINATION that of the destination. $EVT_1 and $G1 are the messages of the events evt_1 and g1, by the
+// routes billing and pushes. $ONE is the id of quarantinedOne, $EVENT that of its event, $ELSEWHERE that of
+// quarantinedElsewhere, and $BROKEN that of {"no":"id"}. $NOBODY is an address that refuses connections. On
+// PostgreSQL, $SERVER is the host and port, $SUPER another database there, and $NONE one that does not
+// exist. The conditions [sqlite] and [postgres] tell the stores apart.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	seen := newCoverage(t)
@@ -121,6 +123,13 @@ func setUp(env *testscript.Env, database, seen string) {
 	if database != "" {
 		env.Setenv("DATABASE", database)
 		env.Setenv("HOOKONCE_DATABASE", database)
+	}
+	if u, err := url.Parse(database); err == nil && isPostgres(database) {
+		env.Setenv("SERVER", u.Host)
+		u.Path = "/postgres"
+		env.Setenv("SUPER", u.String())
+		u.Path = "/none"
+		env.Setenv("NONE", u.String())
 	}
 	for name, key := range map[string]driver.Key{
 		"ONE": quarantineKey("lab", quarantinedOne), "ELSEWHERE": quarantineKey("lab", quarantinedElsewhere),
