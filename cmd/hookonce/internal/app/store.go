@@ -11,8 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
-
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/config"
 	"github.com/hookonce/hookonce/driver"
 )
@@ -88,8 +86,11 @@ func (e *unreachable) Error() string { return "reaching the database " + e.datab
 func (e *unreachable) Unwrap() error { return e.err }
 
 func (e *unreachable) cause() string {
-	if refusal, is := errors.AsType[*pgconn.PgError](e.err); is {
-		return refusal.Message
+	if refusal, is := errors.AsType[interface {
+		error
+		SQLState() string
+	}](e.err); is {
+		return refusal.Error()
 	}
 	if lookup, is := errors.AsType[*net.DNSError](e.err); is {
 		return lookup.Err
