@@ -35,7 +35,11 @@ type eventRow struct {
 	Partly       bool // there may be more destinations
 	Note         cell
 	Error        text
+	Row          string // see rowOf
 }
+
+// rowOf names the row of an event for app.js, which knows events of the stream by it.
+func rowOf(source, eventID string) string { return "e/" + url.PathEscape(source) + "/" + eventID }
 
 func (h *handler) showEventsPage(w http.ResponseWriter, r *http.Request) {
 	values, ok := h.query(w, r)
@@ -99,6 +103,7 @@ func (l *listPage) eventRows(events []driver.Event, now time.Time) []eventRow {
 			Source: l.newCell("source", ev.Source, 24), Type: l.newCell("type", ev.Type, 28),
 			ID: newID(ev.EventID), IDHref: eventLink(l.Root, ev.Source, ev.EventID), RawID: ev.EventID,
 			Duplicates: ev.Duplicates, Attempts: ev.Attempts, Note: l.newCell("note", ev.Note, 60), Error: newText(ev.LastError, 120),
+			Row: rowOf(ev.Source, ev.EventID),
 		})
 	}
 	return rows

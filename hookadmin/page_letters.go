@@ -52,7 +52,7 @@ func letterOf(l *driver.DeadLetter) string {
 	if l.MessageID != "" {
 		return "m/" + l.MessageID
 	}
-	return "e/" + url.PathEscape(l.Source) + "/" + l.EventID
+	return rowOf(l.Source, l.EventID)
 }
 
 func (h *handler) showLettersPage(w http.ResponseWriter, r *http.Request) {

@@ -134,12 +134,17 @@
   // Fresh content: the page is asked for again, and its content is put in place of the old, so that
   // rows that stay keep their place, their open parts and their selection.
 
+  // ask returns the content of the page as it is now.
+  async function ask() {
+    const answer = await fetch(location.href, { headers: { Accept: 'text/html' }, credentials: 'same-origin' });
+    if (answer.redirected) { location.reload(); throw new Error('the session ended'); }
+    if (!answer.ok) throw new Error(answer.status);
+    return new DOMParser().parseFromString(await answer.text(), 'text/html').getElementById('main');
+  }
+
   async function refresh() {
     const main = byId('main');
-    const answer = await fetch(location.href, { headers: { Accept: 'text/html' }, credentials: 'same-origin' });
-    if (answer.redirected) { location.reload(); return; } // the session ended
-    if (!answer.ok) throw new Error(answer.status);
-    const fresh = new DOMParser().parseFromString(await answer.text(), 'text/html').getElementById('main');
+    const fresh = await ask();
     Idiomorph.morph(main, fresh, {
       ignoreActiveValue: true,
       callbacks: {
@@ -166,6 +171,7 @@
     const items = (main.dataset.liveOn ?? '').split(' ').filter(Boolean);
     const bar = byId('fresh');
     const button = byId('pause');
+    const announced = new Set(); // the rows that waiting counts, by their data-row
     let paused = false, waiting = 0, stream = null, timer = null, busy = false;
 
     // Nothing moves under the pointer, under an open dialog or in a form that is being filled in.
@@ -178,6 +184,7 @@
       try {
         await refresh();
         waiting = 0;
+        announced.clear();
         show();
       } catch {
         announce('The page could not be refreshed.');
@@ -193,16 +200,41 @@
       place.querySelector('span').textContent = waiting > 999 ? '999+' : String(waiting);
     }
 
+    const rowsOf = (content) => new Set([...content.querySelectorAll('[data-row]')].map((element) => element.dataset.row));
+
+    // rowOf is the data-row that a row of the stream has on its page.
+    function rowOf(row) {
+      if (row.kind === 'refused') return row.error_id;
+      return row.kind === 'attempt' ? 'm/' + row.message_id : 'e/' + encodeURIComponent(row.source) + '/' + row.event_id;
+    }
+
+    function wait(n) {
+      waiting = n;
+      show();
+      clearTimeout(wait.later);
+      wait.later = setTimeout(() => announce(waiting + ' new'), 2000);
+    }
+
     function told(event, outcome) {
       let row;
       try { row = JSON.parse(event.data); } catch { return; }
       if (outcome && row.outcome !== outcome) return;
       if (main.dataset.liveSource && row.source !== main.dataset.liveSource) return;
       if (main.dataset.liveType && row.type !== main.dataset.liveType) return;
-      waiting += row.count ?? 1;
-      show();
-      clearTimeout(told.later);
-      told.later = setTimeout(() => announce(waiting + ' new'), 2000);
+      const key = rowOf(row);
+      if (announced.has(key) || rowsOf(main).has(key)) return; // it is streamed up to a second after it is listed
+      announced.add(key);
+      wait(waiting + (row.count ?? 1));
+    }
+
+    // compare announces the rows that came between the making of the page and the opening of its stream.
+    async function compare() {
+      try {
+        const shown = rowsOf(main);
+        const missing = [...rowsOf(await ask())].filter((key) => !shown.has(key));
+        for (const key of missing) announced.add(key);
+        if (missing.length > waiting) wait(missing.length);
+      } catch { /* the stream goes on, and the next refresh shows them */ }
     }
 
     function start() {
@@ -214,7 +246,8 @@
           const [kind, outcome] = item.split(':');
           stream.addEventListener(kind, (event) => told(event, outcome));
         }
-        stream.addEventListener('reload', () => { waiting += 1; show(); });
+        stream.addEventListener('open', compare);
+        stream.addEventListener('reload', compare);
       }
     }
 

@@ -76,6 +76,43 @@ func TestEventArrivesAndIsReplayed(t *testing.T) {
 	letters.quiet(t)
 }
 
+// holdStream makes a page wait with its stream until openStream is called.
+const holdStream = `const Plain = EventSource;
+	window.EventSource = function (url) {
+		const held = new EventTarget();
+		held.close = () => held.real?.close();
+		window.openStream = () => {
+			held.real = new Plain(url);
+			for (const kind of ['open', 'delivery', 'event', 'attempt', 'refused', 'reload']) {
+				held.real.addEventListener(kind, (e) => held.dispatchEvent(new MessageEvent(kind, {data: e.data})));
+			}
+		};
+		return held;
+	};`
+
+// An event that arrives between the making of a page and the opening of its stream is announced, once.
+func TestEventBeforeTheStream(t *testing.T) {
+	t.Parallel()
+	g := startGateway(t)
+	v := openTab(t, chromium(t), look{"early", 1280, false, true})
+	ask(t, v, page.Enable, page.EnableParams{})
+	ask(t, v, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: holdStream})
+	v.do(t, chromedp.Navigate(g.admin+"/events"))
+	v.await(t, `typeof openStream === 'function'`)
+	send := func(id string) {
+		g.send(t, "stripe", "stripe", "--secret", stripeSecret, "--type", "invoice.paid", "--id", id)
+		rig.WaitFor(t, func() bool { return strings.Contains(g.get(t, "/api/v1/events?id="+id), id) })
+	}
+	send("evt_between")
+	eval[bool](t, v, `openStream() === undefined`)
+	v.await(t, `document.getElementById('fresh').textContent === '1 new – show'`)
+	send("evt_after")
+	v.await(t, `document.getElementById('fresh').textContent === '2 new – show'`)
+	v.do(t, chromedp.Click(`#fresh button`), chromedp.WaitVisible(`[data-id="evt_after"]`), chromedp.WaitVisible(`[data-id="evt_between"]`))
+	v.await(t, `document.getElementById('fresh').hidden`)
+	v.quiet(t)
+}
+
 // quiet fails if the console of the browser said something.
 func (v *tab) quiet(t *testing.T) {
 	t.Helper()
@@ -91,9 +128,19 @@ const manyLetters = 1500
 // jobDone is the number of letters that the job of the page has replayed.
 const jobDone = `Number(/([0-9,]+) done/.exec(document.querySelector('.job').textContent)?.[1].replace(',', ''))`
 
-// A group of dead letters is replayed as a job that is planned, started, cancelled and resumed.
+// A group of dead letters is replayed as a job that is planned, started, cancelled and resumed, with the
+// scripts of the page and without.
 func TestGroupIsReplayedAsJob(t *testing.T) {
 	t.Parallel()
+	for name, script := range map[string]bool{"scripts": true, "no scripts": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			replayGroup(t, script)
+		})
+	}
+}
+
+func replayGroup(t *testing.T, script bool) {
 	g := startGateway(t)
 	g.send(t, "stripe", "stripe", "--secret", stripeSecret, "--type", "report.made", "--times", strconv.Itoa(manyLetters), "--concurrency", "8")
 	rig.WaitFor(t, func() bool { return count(&g.archive.refused) == manyLetters })
@@ -101,7 +148,7 @@ func TestGroupIsReplayedAsJob(t *testing.T) {
 		return strings.Contains(g.get(t, "/api/v1/errors?destination=archive"), fmt.Sprintf(`"count":"%d"`, manyLetters))
 	})
 	g.archive.repaired.Store(true)
-	v := openTab(t, chromium(t), look{"flow", 1280, false, true})
+	v := openTab(t, chromium(t), look{"flow", 1280, false, script})
 	const group = `.groups tr:has(a[href*="destination=archive"]) button`
 	v.do(t, chromedp.Navigate(g.admin+"/dead-letters"), chromedp.Click(group), chromedp.WaitVisible(`.jobcount`))
 	if plan := eval[string](t, v, `document.querySelector('.job').textContent`); !strings.Contains(plan, "1,500 match now, about 15 seconds at 100/s") {
@@ -113,22 +160,59 @@ func TestGroupIsReplayedAsJob(t *testing.T) {
 		t.Errorf("the start with a wrong number says %s", said)
 	}
 	v.do(t, chromedp.SendKeys(`[name="count"]`, "1500"), chromedp.Click(start), chromedp.WaitVisible(`progress`))
-	v.await(t, jobDone+` > 0`)
-	v.screenshot(t, "job-running")
+	v.reaches(t, jobDone+` > 0`)
+	if script {
+		v.screenshot(t, "job-running")
+	}
 	v.do(t, chromedp.Click(cancel), chromedp.WaitVisible(start))
 	done := eval[int](t, v, jobDone)
 	if state := eval[string](t, v, `document.querySelector('.headline').textContent`); !strings.Contains(state, "cancelled") || done == 0 || done >= manyLetters {
 		t.Errorf("the job is %s with %d done, want it cancelled in the middle", state, done)
 	}
-	v.screenshot(t, "job-cancelled")
+	if script {
+		v.screenshot(t, "job-cancelled")
+	}
 	v.do(t, chromedp.Click(start), chromedp.WaitVisible(cancel))
-	v.await(t, `document.querySelector('.headline').textContent.includes('done')`)
+	v.reaches(t, `document.querySelector('.headline').textContent.includes('done')`)
 	if facts := eval[string](t, v, `document.querySelector('.job').textContent`); !strings.Contains(facts, "1,500 done · 0 skipped · 0 failed") {
 		t.Errorf("the job ended with %s", facts)
 	}
-	v.screenshot(t, "job-done")
+	if script {
+		v.screenshot(t, "job-done")
+	}
 	rig.WaitFor(t, func() bool { return count(&g.archive.archived) == manyLetters })
 	v.do(t, chromedp.Navigate(g.admin+"/dead-letters?destination=archive"), chromedp.WaitVisible(`.empty`))
+	v.quiet(t)
+}
+
+// reaches waits until an expression is true: in a page that changes by its scripts, or in one that reloads.
+func (v *tab) reaches(t *testing.T, expression string) {
+	t.Helper()
+	if v.look.script {
+		v.await(t, expression)
+		return
+	}
+	rig.WaitFor(t, func() bool {
+		is, err := chromedp.Run(v, chromedp.Evaluate[bool](expression)) // fails while the page reloads
+		return err == nil && is
+	})
+}
+
+// Without scripts a link makes a page reload, and another one ends that.
+func TestReloadingPage(t *testing.T) {
+	t.Parallel()
+	g := startGateway(t)
+	v := openTab(t, chromium(t), look{"reload", 1280, false, false})
+	v.do(t, chromedp.Navigate(g.admin+"/events?source=stripe"), chromedp.Click(`a[href*="refresh=10"]`), chromedp.WaitVisible(`a[href="?source=stripe"]`))
+	g.send(t, "stripe", "stripe", "--secret", stripeSecret, "--type", "invoice.paid", "--id", "evt_reloaded")
+	v.reaches(t, `document.querySelector('[data-id="evt_reloaded"]') !== null`)
+	if at := eval[string](t, v, `location.search`); !strings.Contains(at, "source=stripe") || !strings.Contains(at, "refresh=10") {
+		t.Errorf("the page reloads at %s", at)
+	}
+	v.do(t, chromedp.Click(`a[href="?source=stripe"]`), chromedp.WaitVisible(`a[href*="refresh=10"]`))
+	if eval[bool](t, v, `document.querySelector('meta[http-equiv="refresh"]') !== null`) {
+		t.Error("the page still reloads")
+	}
 	v.quiet(t)
 }
 
