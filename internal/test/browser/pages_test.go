@@ -104,9 +104,11 @@ func checkPage(t *testing.T, v *tab, name, shows string) {
 		if drawn := eval[bool](t, v, `[...document.querySelectorAll('[data-plot]')].every((e) => e.querySelector('canvas'))`); !drawn {
 			t.Errorf("%s has a chart that is not drawn", name)
 		}
-		for _, fault := range v.violations(t) {
-			t.Errorf("%s: %s", name, fault)
-		}
+	} else if eval[bool](t, v, `document.documentElement.classList.contains('js')`) {
+		t.Errorf("%s ran its scripts", name)
+	}
+	for _, fault := range v.violations(t) {
+		t.Errorf("%s: %s", name, fault)
 	}
 	v.screenshot(t, name)
 	for _, line := range v.takeNoise() {
