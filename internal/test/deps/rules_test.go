@@ -119,6 +119,11 @@ var rules = map[string]rule{
 		modules: []string{"github.com/jackc/pgx/v5/pgxpool", "modernc.org/sqlite", "golang.org/x/sys"},
 		why:     "the wiring: the one place that opens databases, and so links both of their drivers",
 	},
+	"cmd/hookonce/internal/bench": {
+		within:  []string{".", "driver", "hookmigrate", "hookpgx", "hooksql", "provider", "verify"},
+		modules: []string{"github.com/jackc/pgx/v5", "modernc.org/sqlite"},
+		why:     "it measures the library on databases that it makes and removes itself",
+	},
 	"cmd/hookonce/internal/adminclient": {
 		within: []string{".", "driver", "hookadmin", "internal/limit"},
 		why:    "a client of the admin API: it knows its shapes and errors, and no store",
@@ -140,6 +145,7 @@ var rules = map[string]rule{
 			"cmd/hookonce/internal/probe",
 			"cmd/hookonce/internal/samples",
 			"deploy", "internal/locate", "internal/sample",
+			"cmd/hookonce/internal/bench", "cmd/hookonce/internal/config", "deploy", "internal/locate", "internal/sample",
 		},
 		modules: []string{
 			"charm.land/huh/v2", "github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/jedib0t/go-pretty/v6", "github.com/schollz/progressbar/v3",

@@ -89,6 +89,7 @@ func (p *program) rootCommand() *cobra.Command {
 		p.readyCommand(),
 		p.versionCommand(),
 		p.manCommand(),
+		p.benchCommand(),
 	)
 	root.SetVersionTemplate("hookonce {{.Version}}\n")
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 80"))
