@@ -31,6 +31,10 @@ bench: ## Measures hookonce beside other ways to do the work, and writes docs/pe
 sdk: ## Holds the catalog of providers against their own SDKs; needs Node and npm.
 	internal/test/sdk/run
 
+.PHONY: acme
+acme: ## Gets certificates from Pebble, an authority for tests.
+	internal/test/acme/run
+
 .PHONY: fuzz
 fuzz: ## Runs each fuzz target for 30 s.
 	.ci/fuzz 30s

@@ -32,7 +32,7 @@ func (a *Authority) order(ctx context.Context, h *host) (*tls.Certificate, error
 			return nil, err
 		}
 	}
-	if order, err = a.client.WaitOrder(ctx, order.URI); err != nil {
+	if _, err = a.client.WaitOrder(ctx, order.URI); err != nil {
 		return nil, fmt.Errorf("waiting for the order: %w", err)
 	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -43,7 +43,7 @@ func (a *Authority) order(ctx context.Context, h *host) (*tls.Certificate, error
 	if err != nil {
 		return nil, err
 	}
-	chain, _, err := a.client.CreateOrderCert(ctx, order.FinalizeURL, request, true)
+	chain, err := a.finalize(ctx, order, request)
 	if err != nil {
 		return nil, fmt.Errorf("receiving the certificate: %w", err)
 	}
@@ -52,6 +52,21 @@ func (a *Authority) order(ctx context.Context, h *host) (*tls.Certificate, error
 		return nil, fmt.Errorf("the issued certificate: %w", err)
 	}
 	return &tls.Certificate{Certificate: chain, PrivateKey: key, Leaf: leaf}, nil
+}
+
+// finalize sends the request for the certificate of an order, and returns the chain.
+func (a *Authority) finalize(ctx context.Context, order *acme.Order, request []byte) ([][]byte, error) {
+	chain, _, err := a.client.CreateOrderCert(ctx, order.FinalizeURL, request, true)
+	if err == nil {
+		return chain, nil
+	}
+	// CreateOrderCert needs the order's URL in the answer. RFC 8555 does not demand it, and Pebble leaves
+	// it out.
+	issued, waitErr := a.client.WaitOrder(ctx, order.URI)
+	if waitErr != nil || issued.Status != acme.StatusValid {
+		return nil, err
+	}
+	return a.client.FetchCert(ctx, issued.CertURL, true)
 }
 
 // register opens the account of the key, or finds it. It agrees to the terms of the authority.
