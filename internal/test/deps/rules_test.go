@@ -140,12 +140,12 @@ var rules = map[string]rule{
 	"cmd/hookonce/internal/cli": {
 		within: []string{
 			".", "driver", "provider", "verify", "hookadmin", "hookmigrate", "cmd/hookonce/internal/adminclient", "cmd/hookonce/internal/app",
+			"cmd/hookonce/internal/bench",
 			"cmd/hookonce/internal/config",
 			"cmd/hookonce/internal/demo",
 			"cmd/hookonce/internal/probe",
 			"cmd/hookonce/internal/samples",
 			"deploy", "internal/locate", "internal/sample",
-			"cmd/hookonce/internal/bench", "cmd/hookonce/internal/config", "deploy", "internal/locate", "internal/sample",
 		},
 		modules: []string{
 			"charm.land/huh/v2", "github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/jedib0t/go-pretty/v6", "github.com/schollz/progressbar/v3",

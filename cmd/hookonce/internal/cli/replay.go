@@ -182,13 +182,17 @@ func (p *program) replayEvent(ctx context.Context, cmd *cobra.Command, api *api,
 	if replayed.Repeated {
 		done = "this request had already replayed"
 	}
+	_, err = fmt.Fprintf(p.stdout, "%s event %q of source %q: %s\n", done, eventID, source, dueAfter(replayed))
+	return err
+}
+
+// dueAfter says what a replay made due.
+func dueAfter(replayed *hookadmin.Replayed) string {
 	due := "its handler runs again"
 	if replayed.Messages > 0 {
 		due = counted(replayed.Messages, "message") + " due"
 	}
-	_, err = fmt.Fprintf(p.stdout, "%s event %q of source %q: generation %d, %s\n",
-		done, eventID, source, replayed.Generation, due)
-	return err
+	return fmt.Sprintf("generation %d, %s", replayed.Generation, due)
 }
 
 // notReplayed turns the error of a replay into one for the operator.

@@ -148,15 +148,19 @@ func (s *screen) setStatus(status string) {
 // shown returns the status line as it fits the terminal. The last column stays free, so that the
 // terminal does not begin a new line.
 func (s *screen) shown() string {
-	width, _ := terminalWidth(s.out)
-	if width == 0 {
-		width = 80
-	}
-	line := snip(printable(s.status), max(width-1, 1))
+	line := snip(printable(s.status), max(s.width()-1, 1))
 	if coloured() && line != "" {
 		line = text.Faint.Sprint(line)
 	}
 	return line
+}
+
+// width returns the number of columns.
+func (s *screen) width() int {
+	if width, _ := terminalWidth(s.out); width > 0 {
+		return width
+	}
+	return 80
 }
 
 // leave makes the terminal as it was, while another program uses it.

@@ -88,7 +88,7 @@ func TestListenIsInterrupted(t *testing.T) {
 		<-hang
 		stop(sending)
 		sending.ends(t, 0)
-		if strings.Contains(sending.text, "\x1b[2m") {
+		if strings.Contains(sending.shown(), "\x1b[2m") {
 			t.Error("NO_COLOR is ignored")
 		}
 		folder := t.TempDir()

@@ -200,6 +200,9 @@ func coloured() bool { return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") !
 
 // terminalWidth returns the number of columns of w if it is a terminal.
 func terminalWidth(w io.Writer) (width int, isTerminal bool) {
+	if s, ok := w.(interface{ width() int }); ok {
+		return s.width(), true
+	}
 	file, ok := fileOf(w)
 	if !ok || !term.IsTerminal(int(file.Fd())) {
 		return 0, false

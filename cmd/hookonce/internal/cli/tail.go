@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"slices"
 	"strconv"
@@ -27,7 +28,9 @@ func (p *program) eventsTailCommand() *cobra.Command {
 		Short: "Print the newest events, then outcomes as they happen",
 		Long: "Print the newest events, oldest first, and then each delivery, attempt, refusal\n" +
 			"and operator's change as it happens, until interrupted. Without a running\n" +
-			"gateway, print each new event once, as it is within seconds of its arrival.",
+			"gateway, print each new event once, as it is within seconds of its arrival.\n\n" +
+			"On a terminal, p pauses, / filters by a text, Esc clears the filter, k and j select\n" +
+			"an older and a newer event, Enter shows it, r replays it, and q ends.",
 		Args: noArgs,
 	}
 	flags := addAPIFlags(cmd)
@@ -44,13 +47,13 @@ func (p *program) eventsTailCommand() *cobra.Command {
 		}
 		ctx, restore := interruptible(cmd.Context())
 		defer restore()
-		t := &tail{program: p, query: query, filter: filter, newest: newest, out: p.newTailWriter(asJSON)}
+		t := &tail{program: p, query: query, filter: filter, newest: newest, asJSON: asJSON, out: p.newTailWriter(asJSON), notes: p.stderr}
 		client, settings, err := p.findGateway(ctx, flags)
 		switch {
 		case err != nil:
 			return err
 		case client != nil:
-			return t.follow(ctx, client)
+			return t.watch(ctx, gatewayAPI(client), func(ctx context.Context) error { return t.follow(ctx, client) })
 		}
 		state, err := t.state()
 		if err != nil {
@@ -65,7 +68,8 @@ func (p *program) eventsTailCommand() *cobra.Command {
 				Store: store, Settings: settings, Newest: newest, Show: t.showStored, Trouble: t.trouble,
 				Filter: driver.EventFilter{Source: filter.Source, Type: filter.Type, State: state},
 			}
-			return polled.Run(ctx)
+			here := func() (*api, error) { return p.apiOf(store, settings, changes) }
+			return t.watch(ctx, here, polled.Run)
 		})
 	}
 	return cmd
@@ -77,7 +81,9 @@ type tail struct {
 	query  url.Values
 	filter *hookadmin.StreamFilter
 	newest int
+	asJSON bool
 	out    tailWriter
+	notes  io.Writer
 
 	// listed are the events of the beginning, by source and id: their deliveries are not shown again.
 	listed map[[2]string]bool
@@ -100,7 +106,7 @@ func (t *tail) follow(ctx context.Context, client *adminclient.Client) error {
 		Query: t.query, Trouble: t.trouble,
 		Opened: func() error {
 			err := t.begin(ctx, client)
-			fmt.Fprintf(t.stderr, "Following the gateway at %s.\n", client)
+			fmt.Fprintf(t.notes, "Following the gateway at %s.\n", client)
 			return err
 		},
 		Show: func(row *hookadmin.StreamRow) error {
@@ -110,7 +116,7 @@ func (t *tail) follow(ctx context.Context, client *adminclient.Client) error {
 			return t.out.write(row)
 		},
 		Missing: func() {
-			fmt.Fprintln(t.stderr, "Warning: some rows are missing here; hookonce events list shows their events")
+			fmt.Fprintln(t.notes, "Warning: some rows are missing here; hookonce events list shows their events")
 		},
 	}
 	if err := f.Run(ctx, client); err != nil {
@@ -120,7 +126,7 @@ func (t *tail) follow(ctx context.Context, client *adminclient.Client) error {
 }
 
 func (t *tail) trouble(err error) {
-	fmt.Fprintf(t.stderr, "Warning: %s; retrying\n", printableLines(err.Error()))
+	fmt.Fprintf(t.notes, "Warning: %s; retrying\n", printableLines(err.Error()))
 }
 
 // begin shows the newest events, unless the filter selects only rows that are not events.

@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
+
+	"github.com/jedib0t/go-pretty/v6/text"
 
 	"github.com/hookonce/hookonce/hookadmin"
 )
@@ -69,37 +71,70 @@ func (w *tailText) write(row *hookadmin.StreamRow) error {
 	return err
 }
 
-// line adds a line of aligned cells. Its symbol has a color, unless that is "".
+// line adds a line of aligned cells. Its symbol has a color, unless that is "". On a terminal that is too
+// narrow for tailColumns, it fits the width.
 func (w *tailText) line(b *strings.Builder, color string, cells ...string) {
+	columns := tailColumns
+	width, isTerminal := terminalWidth(w.out)
+	narrow := isTerminal && width < sum(tailColumns)+gap*len(tailColumns)
+	if narrow {
+		columns = narrowColumns(width)
+	}
 	var line strings.Builder
 	for column, cell := range cells {
+		if column < len(columns) && columns[column] == 0 {
+			continue
+		}
 		cell = printable(cell)
-		width := utf8.RuneCountInString(cell)
+		if narrow && column < len(columns) {
+			cell = snip(cell, columns[column])
+		}
+		used := text.StringWidthWithoutEscSequences(cell)
 		if column == 1 && w.colored && color != "" {
 			cell = "\x1b[" + color + "m" + cell + "\x1b[0m"
 		}
 		line.WriteString(cell)
-		if column < len(tailColumns) {
-			fmt.Fprintf(&line, "%*s", max(tailColumns[column]-width, 0)+2, "")
+		if column < len(columns) {
+			fmt.Fprintf(&line, "%*s", max(columns[column]-used, 0)+gap, "")
 		}
 	}
-	b.WriteString(strings.TrimRight(line.String(), " "))
+	shown := strings.TrimRight(line.String(), " ")
+	if narrow {
+		shown = snip(shown, width)
+	}
+	b.WriteString(shown)
 	b.WriteByte('\n')
+}
+
+// narrowColumns returns the widths of the columns on a terminal with this many; 0 for one that is left
+// out.
+func narrowColumns(width int) []int {
+	columns := slices.Clone(tailColumns)
+	const where, typ, id = 2, 3, 4
+	columns[where], columns[typ], columns[id] = 0, 0, 0
+	rest := max(width-sum(columns)-gap*len(columns), 0)
+	if rest < 30 { // the type needs too much
+		columns[where], columns[id] = max(rest/3, 6), max(rest-rest/3, 10)
+		return columns
+	}
+	columns[where], columns[typ] = rest/4, rest/3
+	columns[id] = rest - columns[where] - columns[typ]
+	return columns
 }
 
 // outcomeOf returns the outcome with the status and the number of the attempt.
 func outcomeOf(row *hookadmin.StreamRow) string {
-	text := row.Outcome
+	outcome := row.Outcome
 	if row.Status > 0 && (row.Destination != "" || row.Status >= 400) {
-		text += fmt.Sprintf(" %d", row.Status)
+		outcome += fmt.Sprintf(" %d", row.Status)
 	}
 	if row.Attempt > 0 {
-		text += fmt.Sprintf(" #%d", row.Attempt)
+		outcome += fmt.Sprintf(" #%d", row.Attempt)
 	}
 	if row.Count > 1 {
-		text += fmt.Sprintf(" ×%d", row.Count)
+		outcome += fmt.Sprintf(" ×%d", row.Count)
 	}
-	return text
+	return outcome
 }
 
 // tookOf returns the duration, "" if it is unknown.

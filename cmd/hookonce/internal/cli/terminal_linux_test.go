@@ -187,3 +187,20 @@ func (s *session) ends(t *testing.T, code int) {
 		t.Errorf("the terminal is not as it was (-before +after):\n%s", diff)
 	}
 }
+
+// shown returns all output so far.
+func (s *session) shown() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text
+}
+
+// lines returns the output as it stays on the terminal: without status lines.
+func (s *session) lines() string {
+	var out []string
+	for _, line := range strings.Split(colour.ReplaceAllString(s.shown(), ""), "\r\n") {
+		parts := strings.Split(line, "\r\x1b[K")
+		out = append(out, parts[len(parts)-1])
+	}
+	return strings.Join(out, "\n")
+}
