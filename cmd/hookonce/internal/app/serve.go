@@ -39,9 +39,9 @@ type Options struct {
 // delivery was answered, and every message being sent was finished or released.
 //
 // It starts in this order: on SQLite, take the lock that keeps a second gateway out; open the
-// database, and wait up to 30 s for one that is still starting; open the listeners, so that a
-// failure to do so changes nothing; migrate the schema or refuse it; refuse a database that may
-// lose acknowledged events; serve.
+// database, and wait up to 30 s for one that is still starting; read the certificates of tls and
+// open the listeners, so that a failure to do so changes nothing; migrate the schema or refuse it;
+// refuse a database that may lose acknowledged events; serve.
 func Serve(ctx context.Context, o *Options) (err error) {
 	defer keepHeadroom()()
 	warnOfSettings(o.Settings, o.Logger)

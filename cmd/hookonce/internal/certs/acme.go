@@ -204,6 +204,7 @@ func (a *Authority) failed(h *host, failures int, err error) time.Duration {
 func (a *Authority) get(ctx context.Context, h *host) error {
 	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()
+	a.watch.Log.Info("asking for a certificate", "host", h.name, "directory", a.Directory)
 	certificate, err := a.order(ctx, h)
 	if err != nil {
 		return err

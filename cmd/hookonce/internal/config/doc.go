@@ -26,6 +26,6 @@
 // # Files of this package
 //
 // A document is read in three steps: parse.go turns YAML into nodes with positions, values.go and
-// units.go read single values from nodes, and toplevel.go, source.go, destination.go and route.go
-// know the keys.
+// units.go read single values from nodes, and toplevel.go, tls.go, source.go, destination.go and
+// route.go know the keys.
 package config
