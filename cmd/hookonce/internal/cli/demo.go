@@ -20,17 +20,19 @@ func (p *program) demoCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Show in half a minute that each event takes effect once",
-		Long: "Start a gateway, a small bank behind it, and a receiver that checks and then acts,\n" +
-			"and deliver 2,000 events of five providers about 10,000 times to both. Some\n" +
-			"deliveries are forged, out of order, or many copies at once. The bank fails for a\n" +
-			"while, and both receivers are killed with -9 and started again, twice. The table\n" +
-			"at the end is counted from the ledgers and the database.\n\n" +
-			"It needs no settings and no network, and leaves nothing behind. The dashboard stays\n" +
-			"up until Ctrl-C. The exit code is 1 if one number of hookonce is wrong.",
-		Args: noArgs,
+		Long: "Start a gateway, a small bank behind it, and a receiver that checks, then acts.\n" +
+			"Deliver 2,000 events of five providers about 10,000 times to both: forgeries,\n" +
+			"late events, many copies at once. The bank fails for a while, and both receivers\n" +
+			"are killed with -9 and started again, twice. The table at the end is counted\n" +
+			"from the ledgers and the database.\n\n" +
+			"The demo needs no settings and no network, and leaves nothing behind. The\n" +
+			"dashboard stays up until Ctrl-C. The exit code is 1 if a number of hookonce is\n" +
+			"wrong.",
+		Example: "  hookonce demo --exit",
+		Args:    noArgs,
 	}
 	cmd.Flags().BoolVar(&o.Exit, "exit", false, "end after the table")
-	cmd.Flags().StringVar(&o.Database, "database", "", "run on this PostgreSQL, as postgres://...: in a temporary database; its user needs CREATEDB")
+	cmd.Flags().StringVar(&o.Database, "database", "", "run in a temporary database on the PostgreSQL of this `URL`; its user needs CREATEDB")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return p.demo(cmd, o) }
 	cmd.AddCommand(p.demoPart("bank", demo.Bank), p.demoPart("naive", demo.Naive))
 	return cmd
