@@ -153,6 +153,9 @@ var stories = map[string]story{
 			"hookonce probe http://127.0.0.1:3000/webhooks --provider stripe --secret whsec_test":   {left: "the tests of probe run it, on many receivers"},
 			`hookonce probe http://127.0.0.1:3000/webhooks --provider stripe --secret whsec_test \`: {left: "the tests of probe run it, on many receivers"},
 			`hookonce probe http://127.0.0.1:3000/webhooks --provider stripe --secret "$SECRET" \`:  {left: "the tests of probe run it, on many receivers"},
+
+			"✗ signed an hour ago             200, effects 1": {left: "internal/test/receivers holds the reports against the output"},
+			"✗ signed an hour ahead           200, effects 1": {left: "internal/test/receivers holds the reports against the output"},
 		},
 	},
 	"docs/send.md": {
