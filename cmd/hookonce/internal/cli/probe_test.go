@@ -130,7 +130,7 @@ func newLedger(t *testing.T) (url, dir string) {
 			return
 		}
 		file := filepath.Join(dir, event.ID, r.Header.Get("webhook-id"))
-		if err := os.MkdirAll(filepath.Dir(file), 0o700); err == nil {
+		if err = os.MkdirAll(filepath.Dir(file), 0o700); err == nil {
 			err = os.WriteFile(file, body, 0o600)
 		}
 		if err != nil {

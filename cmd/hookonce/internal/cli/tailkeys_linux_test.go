@@ -140,13 +140,12 @@ func TestTailIsPlainElsewhere(t *testing.T) {
 // TestPanicRestoresTheTerminal: a fault leaves the terminal as it was.
 func TestPanicRestoresTheTerminal(t *testing.T) {
 	t.Parallel()
-	s := new(session)
-	s.master, s.terminal = openTerminal(t, 80)
-	defer s.master.Close()
-	defer s.terminal.Close()
-	before := s.mode(t)
-	cli.PanicBesideScreen(s.terminal)
-	if diff := cmp.Diff(before, s.mode(t)); diff != "" {
+	master, terminal := openTerminal(t, 80)
+	defer master.Close()
+	defer terminal.Close()
+	before := modeOf(t, terminal)
+	cli.PanicBesideScreen(terminal)
+	if diff := cmp.Diff(before, modeOf(t, terminal)); diff != "" {
 		t.Errorf("the terminal is not as it was (-before +after):\n%s", diff)
 	}
 }

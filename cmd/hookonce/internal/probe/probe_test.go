@@ -39,7 +39,7 @@ var faults = []struct {
 	{provider: "stripe", fault: noWindow, failed: []string{"old", "future"}},
 	{provider: "stripe", fault: takesFuture, failed: []string{"future"}},
 	{provider: "stripe", fault: firstSignature, failed: []string{"several-signatures"}},
-	{provider: "stripe", fault: failsDuplicate, failed: []string{"duplicate", "after-failure", "other-body", "restart"}},
+	{provider: "stripe", fault: failsDuplicate, failed: []string{"duplicate", "race", "after-failure", "other-body", "restart"}},
 	{provider: "stripe", fault: blamesSender, failed: []string{"own-trouble"}},
 	{provider: "stripe", fault: slow, checks: []string{"valid", "tampered", "malformed", "answer-time"}, failed: []string{"answer-time"}},
 	{provider: "stripe", fault: hashKey, failed: []string{"other-body"}},
