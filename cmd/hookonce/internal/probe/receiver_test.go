@@ -102,9 +102,9 @@ func act(role string, args []string) error {
 	return fmt.Errorf("there is no role %q", role)
 }
 
-// openLedger opens the database of a receiver in a folder.
+// openLedger opens the database of a receiver in a folder. It need not survive a power failure.
 func openLedger(dir string) (*sql.DB, error) {
-	return sql.Open("sqlite", "file:"+filepath.Join(dir, "ledger.db")+"?_pragma=busy_timeout(20000)&_pragma=journal_mode(WAL)&_txlock=immediate")
+	return sql.Open("sqlite", "file:"+filepath.Join(dir, "ledger.db")+"?_pragma=busy_timeout(20000)&_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)&_txlock=immediate")
 }
 
 // receive serves until the process is killed. Its address is that in the file address, or a free one
