@@ -3,9 +3,11 @@ package cli_test
 import (
 	"bytes"
 	"encoding/json"
+	"encoding/pem"
 	"encoding/xml"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -307,5 +309,24 @@ func TestProbeIsInterrupted(t *testing.T) {
 	}
 	if _, err := os.Stat(broken); err == nil {
 		t.Error("it was not mended")
+	}
+}
+
+// The certificate of an https URL is verified.
+func TestProbeOfHTTPS(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // of the refused certificate
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	trusted := filepath.Join(t.TempDir(), "ca.pem")
+	writeFile(t, trusted, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
+	for file, want := range map[string]string{trusted: "✓ valid event", os.DevNull: "certificate signed by unknown authority"} {
+		cmd := exec.Command("hookonce", "probe", server.URL, "--provider", "none", "--checks", "valid,slow-body")
+		cmd.Env = append(os.Environ(), raceEnv(), "SSL_CERT_FILE="+file, "SSL_CERT_DIR="+t.TempDir())
+		out, _ := cmd.CombinedOutput()
+		if text := strings.Join(strings.Fields(string(out)), " "); !strings.Contains(text, want) {
+			t.Errorf("want %q in %s", want, text)
+		}
 	}
 }

@@ -6,7 +6,6 @@ package probe
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -18,8 +17,11 @@ import (
 	"github.com/hookonce/hookonce/verify"
 )
 
-// maxTime bounds a probe.
-const maxTime = 5 * time.Minute
+// Bounds of a probe: of the conversation, and of counting its effects.
+const (
+	maxTime   = 4 * time.Minute
+	countTime = time.Minute
+)
 
 // Config says what to probe, and how.
 type Config struct {
@@ -123,8 +125,6 @@ func Check(c *Config) error {
 // Run probes an endpoint. The error is about the configuration or the commands, or it is that of ctx;
 // every fault of the endpoint is in the report.
 func Run(ctx context.Context, c *Config) (*Report, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, maxTime, errTime)
-	defer cancel()
 	s, err := newSender(c)
 	if err != nil {
 		return nil, err
@@ -133,24 +133,16 @@ func Run(ctx context.Context, c *Config) (*Report, error) {
 	if err := p.checkEffects(ctx); err != nil {
 		return nil, err
 	}
-	trials := p.runAll(ctx)
-	if err := ctx.Err(); err != nil && !errors.Is(context.Cause(ctx), errTime) {
-		return nil, err
-	}
-	p.settle(ctx, trials)
-	report := p.report(trials)
-	return report, interrupted(ctx)
+	talking, cancel := context.WithTimeoutCause(ctx, maxTime, errTime)
+	defer cancel()
+	trials := p.runAll(talking)
+	counting, cancel := context.WithTimeout(ctx, countTime)
+	defer cancel()
+	p.settle(counting, trials)
+	return p.report(trials), ctx.Err()
 }
 
 var errTime = fmt.Errorf("the %s of a probe are over", maxTime)
-
-// interrupted returns the error of ctx, unless its time was up.
-func interrupted(ctx context.Context) error {
-	if errors.Is(context.Cause(ctx), errTime) {
-		return nil
-	}
-	return ctx.Err()
-}
 
 // checkEffects runs the command of --effects for an id that was never sent.
 func (p *probe) checkEffects(ctx context.Context) error {
