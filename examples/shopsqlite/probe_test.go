@@ -16,8 +16,7 @@ func TestShopIsProbed(t *testing.T) {
 		"DATABASE=" + filepath.Join(t.TempDir(), "shop.db"), "STRIPE_WEBHOOK_SECRET=" + secret,
 		"SHIPPING_URL=" + examplestest.NewAPI(t).URL, "MAIL_FOLDER=" + mails,
 	}, examplestest.Build(t))
-	body := examplestest.WriteFile(t, `{"id":"{id}","type":"checkout.session.completed",`+
-		`"data":{"object":{"client_reference_id":"{id}","customer_details":{"email":"ada@example.com"}}}}`)
-	examplestest.Probe(t, p, "/webhooks/stripe", "--provider", "stripe", "--secret", secret, "--body", body,
+	examplestest.Probe(t, p, "/webhooks/stripe", "--provider", "stripe", "--secret", secret,
+		"--sample", "checkout.session.completed", "--set", "data.object.client_reference_id={id}",
 		"--effects", "grep -l '{id}' '"+mails+"'/*.eml 2>/dev/null | wc -l")
 }

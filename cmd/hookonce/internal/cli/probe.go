@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,12 +15,15 @@ import (
 
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/probe"
+	"github.com/hookonce/hookonce/verify"
 )
 
 // probeFlags are the flags of probe.
 type probeFlags struct {
 	*senderFlags
 	eventType     string
+	sample        string
+	set           []string
 	checks        []string
 	effects       string
 	restart       string
@@ -52,7 +56,9 @@ func (p *program) probeCommand() *cobra.Command {
 	flags.StringVar(&f.key, "key", "", "`FILE` with the private key, for schemes that sign with one")
 	flags.StringVar(&f.url, "url", "", "the public `URL`, if the signature covers it (default: the URL to send to)")
 	flags.StringVar(&f.body, "body", "", "`FILE` with the body of the events, {id} in it for the id (default: a body that fits the provider)")
-	flags.StringVar(&f.eventType, "type", "", "`TYPE` of the events (default \"test\"; with --body only if a header holds it)")
+	flags.StringVar(&f.sample, "sample", "", "a realistic body of this `TYPE`, as of send")
+	flags.StringArrayVar(&f.set, "set", nil, "set `PATH=VALUE` in the body, {id} in it for the id; may be repeated")
+	flags.StringVar(&f.eventType, "type", "", "`TYPE` of the events (default that of the sample, or \"test\"; with --body only if a header holds it)")
 	flags.StringSliceVar(&f.checks, "checks", nil, "run only these `CHECKS`, separated by commas")
 	flags.StringVar(&f.effects, "effects", "", "`COMMAND` for sh that prints how often the event {id} took effect")
 	flags.StringVar(&f.restart, "restart", "", "`COMMAND` for sh that kills the receiver and starts it again")
@@ -140,12 +146,8 @@ func (p *program) probeConfig(f *probeFlags, target string) (*probe.Config, erro
 	if c.Header, err = f.header(); err != nil {
 		return nil, err
 	}
-	if f.body != "" {
-		if c.Body, err = f.readBody(p.stdin); err != nil {
-			return nil, err
-		}
-	} else if c.Type == "" {
-		c.Type = "test"
+	if err := p.probeBody(f, c); err != nil {
+		return nil, err
 	}
 	key, given, err := f.givenKey(sender)
 	switch {
@@ -161,6 +163,36 @@ func (p *program) probeConfig(f *probeFlags, target string) (*probe.Config, erro
 	return c, nil
 }
 
+// probeBody reads the flags of the body, as those of send.
+func (p *program) probeBody(f *probeFlags, c *probe.Config) error {
+	s := &sending{sender: c.Sender, flags: &sendFlags{senderFlags: f.senderFlags, sample: f.sample, set: f.set}}
+	set, err := s.flags.settings()
+	switch {
+	case err != nil:
+		return err
+	case f.body != "":
+		c.Body, err = f.readBody(p.stdin)
+	case f.sample != "":
+		if err = s.flags.chooseSample(s); err == nil {
+			c.Model, c.Type = s.sample.Body, cmp.Or(c.Type, s.sample.Type)
+		}
+	default:
+		c.Type = cmp.Or(c.Type, "test")
+	}
+	if len(set) == 0 || err != nil {
+		return err
+	}
+	c.SetsID = slices.ContainsFunc(set, func(one setting) bool { return strings.Contains(one.value, "{id}") })
+	c.Set = func(req *verify.Request, id string) error {
+		changed := &sending{set: slices.Clone(set)}
+		for i := range changed.set {
+			changed.set[i].value = strings.ReplaceAll(changed.set[i].value, "{id}", id)
+		}
+		return changed.applySettings(req)
+	}
+	return nil
+}
+
 // check checks the flags that do not depend on the provider.
 func (f *probeFlags) check() error {
 	for _, name := range f.checks {
@@ -173,6 +205,8 @@ func (f *probeFlags) check() error {
 		return f.usage("--secret: a request is signed with one secret")
 	case len(f.secrets) == 1 && f.key != "":
 		return f.usage("--secret and --key: a request is signed with one of them")
+	case f.body != "" && f.sample != "":
+		return f.usage("--body and --sample: give one of them")
 	case f.effects != "" && !strings.Contains(f.effects, "{id}"):
 		return f.usage("--effects: write {id} where the command needs the id of the event")
 	case (f.breaks == "") != (f.mends == ""):

@@ -174,8 +174,8 @@ func (p *probe) extend(body []byte) ([]byte, bool) {
 }
 
 func runSameBody(ctx context.Context, p *probe) outcome {
-	if bytes.Contains(p.Body, []byte(idMark)) {
-		return leftOut("the body of --body holds the id")
+	if p.SetsID || bytes.Contains(p.Body, []byte(idMark)) {
+		return leftOut("--body or --set writes the id into the body")
 	}
 	one, two := newEvent(), newEvent()
 	first, err := p.delivery(one)

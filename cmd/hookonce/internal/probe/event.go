@@ -112,8 +112,11 @@ func (s *sender) unsigned(e *event, skew time.Duration) (req *verify.Request, ow
 		Event: sample.Event{ID: e.id, Type: s.Type, Time: e.began},
 		URL:   s.PublicURL, RawQuery: s.Target.RawQuery, Header: http.Header{}, Now: time.Now().Add(skew),
 	}
-	if own = s.Body != nil; own {
+	switch own = s.Body != nil; {
+	case own:
 		draft.Body = bytes.ReplaceAll(s.Body, []byte(idMark), []byte(e.id))
+	case s.Model != nil:
+		draft.Model = s.Model(e.id)
 	}
 	if req, err = s.Sender.Request(draft); err != nil {
 		return nil, own, err
@@ -121,7 +124,10 @@ func (s *sender) unsigned(e *event, skew time.Duration) (req *verify.Request, ow
 	for name, values := range s.Header {
 		req.Header[name] = values
 	}
-	return req, own, nil
+	if s.Set != nil {
+		err = s.Set(req, e.id)
+	}
+	return req, own, err
 }
 
 // refused reports whether a right receiver refuses the signature of req.

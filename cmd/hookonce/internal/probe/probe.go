@@ -32,6 +32,13 @@ type Config struct {
 	Header    http.Header // added to each request
 	Type      string      // of the events
 	Body      []byte      // with {id} for the event's id; nil: one that fits the provider
+	// Model returns a body of the provider for an event, from which the event's body is made; see
+	// sample.Draft. nil: the body has the needed fields alone.
+	Model func(id string) []byte
+	// Set changes the body of an event before it is signed; nil changes nothing. SetsID says that it
+	// writes the id.
+	Set    func(req *verify.Request, id string) error
+	SetsID bool
 
 	// Effects, Restart, Break and Mend are commands for sh; "" for none. Effects prints how often the
 	// event {id} took effect. Restart kills and starts the receiver. Break makes the receiver's work
@@ -109,7 +116,7 @@ func Check(c *Config) error {
 		return err
 	}
 	one, err := s.signed(newEvent(), variant{})
-	if err != nil || c.Body == nil || s.extractor == nil {
+	if err != nil || c.Body == nil && c.Set == nil || s.extractor == nil {
 		return err
 	}
 	two, err := s.signed(newEvent(), variant{})
@@ -117,7 +124,7 @@ func Check(c *Config) error {
 		return err
 	}
 	if ids := s.ids(one); len(ids) == 0 || slices.Equal(ids, s.ids(two)) {
-		return fmt.Errorf("--body: write {id} where the event's id is, at %s", c.Sender.Rules.ID)
+		return fmt.Errorf("--body, --set: write {id} where the event's id is, at %s", c.Sender.Rules.ID)
 	}
 	return nil
 }

@@ -108,11 +108,8 @@ func newReceiver(t *testing.T, providerName, fault string) *probe.Config {
 		t.Fatal(err)
 	}
 	as := func(role string) string { return fmt.Sprintf("PROBE_ROLE=%s '%s' '%s' ", role, self, dir) }
-	receive := as("receive") + providerName + " '" + fault + "' >'" + dir + "/log' 2>&1 &"
-	if err := exec.Command("sh", "-c", receive).Run(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { kill(t, dir) })
+	receive := as("receive") + providerName + " '" + fault + "'"
+	address := start(t, dir, receive)
 	sender, err := sample.New(sample.Setup{Provider: provider.Name(providerName)})
 	if err != nil {
 		t.Fatal(err)
@@ -121,11 +118,11 @@ func newReceiver(t *testing.T, providerName, fault string) *probe.Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	target := &url.URL{Scheme: "http", Host: address(t, dir), Path: "/webhooks"}
+	target := &url.URL{Scheme: "http", Host: address, Path: "/webhooks"}
 	return &probe.Config{
 		Target: target, PublicURL: target.String(), Sender: sender, Key: key, Type: "test",
 		Effects: as("count") + "{id}",
-		Restart: "kill -9 $(cat '" + dir + "/pid'); " + receive,
+		Restart: "kill -9 $(cat '" + dir + "/pid'); " + receive + " >/dev/null 2>&1 &",
 		Break:   as("sql") + "'ALTER TABLE effects RENAME TO broken'",
 		Mend:    as("sql") + "'ALTER TABLE broken RENAME TO effects'",
 		Timeout: time.Minute,     // the machine may be busy
@@ -133,24 +130,27 @@ func newReceiver(t *testing.T, providerName, fault string) *probe.Config {
 	}
 }
 
-// address waits until the receiver listens.
-func address(t *testing.T, dir string) string {
+// start starts a receiver and returns its address. When the test ends it kills the process that runs
+// then.
+func start(t *testing.T, dir, command string) (address string) {
 	t.Helper()
-	deadline := time.After(time.Minute)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		text, err := os.ReadFile(filepath.Join(dir, "address"))
-		if err == nil {
-			return string(text)
-		}
-		select {
-		case <-deadline:
-			log, _ := os.ReadFile(filepath.Join(dir, "log"))
-			t.Fatalf("the receiver does not start: %s", log)
-		case <-tick.C:
-		}
+	cmd := exec.Command("sh", "-c", "exec env "+command)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
 	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		kill(t, dir)
+		_ = cmd.Wait() // it was killed, here or by --restart
+	})
+	if _, err := fmt.Fscanln(out, &address); err != nil {
+		t.Fatalf("the receiver does not start: %v", err)
+	}
+	return address
 }
 
 func kill(t *testing.T, dir string) {

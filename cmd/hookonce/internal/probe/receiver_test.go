@@ -128,6 +128,7 @@ func receive(db *sql.DB, dir, provider, fault string) error {
 	if err := writeWhole(file, listener.Addr().String()); err != nil {
 		return err
 	}
+	fmt.Println(listener.Addr())
 	rc := &receiver{db: db, provider: provider, fault: fault, ids: make(map[string]bool)}
 	if fault == worksLater {
 		go rc.workLater(context.Background())
@@ -137,18 +138,12 @@ func receive(db *sql.DB, dir, provider, fault string) error {
 
 // listen waits until the killed process before this one has left the address.
 func listen(address string) (net.Listener, error) {
-	deadline := time.After(time.Minute)
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for {
+	for deadline := time.Now().Add(time.Minute); ; <-tick.C {
 		listener, err := net.Listen("tcp", address)
-		if err == nil {
-			return listener, nil
-		}
-		select {
-		case <-deadline:
-			return nil, err
-		case <-tick.C:
+		if err == nil || time.Now().After(deadline) {
+			return listener, err
 		}
 	}
 }
