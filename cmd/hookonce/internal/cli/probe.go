@@ -37,16 +37,20 @@ func (p *program) probeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "probe URL",
 		Short: "Test any webhook endpoint: signatures, duplicates, failures, load",
-		Long: "Test a webhook endpoint in any language: hold a real conversation with it, as the\n" +
-			"provider would, and report check by check what it answered, why that matters and\n" +
-			"what to change. It sends at most 200 requests, with ids of its own, to URL alone,\n" +
-			"and takes at most five minutes. Do not probe an endpoint in production.\n\n" +
-			"The answers do not show how often an event took effect. --effects names a command\n" +
-			"that prints it: {id} is replaced by the id of an event. Without it, duplicates\n" +
-			"that are answered well are unknown.\n\n" +
-			"The exit code is 0 if no check failed, and none is unknown although --effects was\n" +
-			"given. The checks: " + strings.Join(probe.Names(), ", ") + ".",
-		Example: "  hookonce probe http://127.0.0.1:3000/webhooks --provider stripe --secret whsec_test \\\n" +
+		Long: "Test a webhook endpoint in any language: hold a real conversation with it, as\n" +
+			"the provider would, and report check by check what it answered, why that\n" +
+			"matters and what to change. It sends at most 200 requests, with ids of its own,\n" +
+			"to URL alone, and takes at most five minutes. Probe a test system.\n\n" +
+			"The answers do not show how often an event took effect. --effects names a\n" +
+			"command that prints it: {id} is replaced by the id of an event. Without it,\n" +
+			"duplicates that are answered well are unknown.\n\n" +
+			"The exit code is 0 if no check failed, and none is unknown although --effects\n" +
+			"was given. The checks are:\n" +
+			"valid tampered wrong-secret no-signature old future several-signatures raw-body\n" +
+			"duplicate race after-failure other-body same-body malformed oversized slow-body\n" +
+			"restart own-trouble answer-time",
+		Example: "  hookonce probe http://127.0.0.1:3000/webhooks --provider stripe \\\n" +
+			"    --secret whsec_test \\\n" +
 			"    --effects \"psql -Atc \\\"SELECT count(*) FROM payments WHERE event_id = '{id}'\\\"\"",
 		Args: arguments("URL"),
 	}

@@ -1,9 +1,16 @@
 package cli_test
 
 import (
+	"bytes"
 	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 )
 
 // The report fits terminals of 80 and 60 columns. Its marks have colours, unless NO_COLOR is set.
@@ -27,4 +34,49 @@ func TestProbeOnATerminal(t *testing.T) {
 	if plain := onTerminal(t, t.TempDir(), 80, []string{"NO_COLOR=1"}, args...); strings.Contains(plain, "\x1b") || !strings.Contains(plain, " ✗ tampered byte ") {
 		t.Errorf("with NO_COLOR: %q", plain)
 	}
+}
+
+// An interrupted probe ends the command that it runs, with the processes of that command.
+func TestProbeEndsItsCommands(t *testing.T) {
+	t.Parallel()
+	fifo := filepath.Join(t.TempDir(), "started")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("hookonce", "probe", "http://127.0.0.1:1/", "--provider", "none",
+		"--effects", "sleep 600 & echo $! >'"+fifo+"'; wait # {id}")
+	cmd.Env = append(os.Environ(), raceEnv())
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(fifo) // waits for the command
+	if err == nil {
+		err = cmd.Process.Signal(os.Interrupt)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // ProcessState holds the result
+	if code := cmd.ProcessState.ExitCode(); code != 1 || stderr.String() != "Error: interrupted; the checks are not complete\n" {
+		t.Errorf("exit code %d: %s", code, &stderr)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(patience); runs(pid); <-tick.C {
+		if time.Now().After(deadline) {
+			t.Fatal("a process of the command still runs")
+		}
+	}
+}
+
+// runs reports whether a process runs. A zombie, which waits for its parent, does not.
+func runs(pid int) bool {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	return err == nil && !strings.Contains(string(stat), ") Z ")
 }

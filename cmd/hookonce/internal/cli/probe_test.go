@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,6 +22,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/probe"
 )
 
 // probeReport is the documented shape of probe --json.
@@ -328,5 +331,26 @@ func TestProbeOfHTTPS(t *testing.T) {
 		if text := strings.Join(strings.Fields(string(out)), " "); !strings.Contains(text, want) {
 			t.Errorf("want %q in %s", want, text)
 		}
+	}
+}
+
+// The help and the page name every check.
+func TestProbeNamesItsChecks(t *testing.T) {
+	t.Parallel()
+	help, _ := runHere(t, 0, "probe", "--help")
+	page, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "docs", "five-minute-test.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range probe.Names() {
+		if !slices.Contains(strings.Fields(help), name) {
+			t.Errorf("the help does not name %s", name)
+		}
+		if !strings.Contains(string(page), "\n### "+name+"\n") {
+			t.Errorf("the page has no section %s", name)
+		}
+	}
+	if !strings.Contains(string(page), "\n## lost\n") {
+		t.Error("the page has no section lost")
 	}
 }
