@@ -28,6 +28,7 @@ func TestTailKeys(t *testing.T) {
 			s.press(t, "p")
 			s.wants(t, "Paused: 0 new")
 			g.deliver(t, "d2")
+			s.wants(t, "Paused: 1 new") // attempts at the same time have no order
 			g.deliver(t, "e3")
 			s.wants(t, "Paused: 2 new")
 			s.press(t, "p")

@@ -71,8 +71,8 @@ func (w *tailText) write(row *hookadmin.StreamRow) error {
 	return err
 }
 
-// line adds a line of aligned cells. Its symbol has a color, unless that is "". On a terminal that is too
-// narrow for tailColumns, it fits the width.
+// line adds a line of aligned cells. Its symbol has a color, unless that is "". On a terminal the line
+// fits the width.
 func (w *tailText) line(b *strings.Builder, color string, cells ...string) {
 	columns := tailColumns
 	width, isTerminal := terminalWidth(w.out)
@@ -99,7 +99,7 @@ func (w *tailText) line(b *strings.Builder, color string, cells ...string) {
 		}
 	}
 	shown := strings.TrimRight(line.String(), " ")
-	if narrow {
+	if isTerminal {
 		shown = snip(shown, width)
 	}
 	b.WriteString(shown)
