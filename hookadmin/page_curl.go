@@ -2,9 +2,11 @@ package hookadmin
 
 import (
 	"cmp"
+	"net/http"
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
@@ -86,13 +88,37 @@ func (h *handler) sendCommand(s *hookonce.SourceStatus) string {
 }
 
 // commandsFor returns the commands about an event that its page offers to copy.
-func (h *handler) commandsFor(c *eventPage, found *driver.EventDetail, d *EventDetail) []command {
+func (h *handler) commandsFor(r *http.Request, c *eventPage, found *driver.EventDetail, d *EventDetail) []command {
 	if found.BodyPruned {
 		return nil
 	}
-	return []command{{
-		Title: "As curl",
-		About: "The stored request, with the signature that came with it. A receiver may refuse the signature if it is old.",
-		Text:  curlCommand(h.webhookURL(c.Source), bodyFile(c.ID), d.Headers, found.Body),
-	}}
+	of := shellQuoted(c.Source) + " " + shellQuoted(c.ID)
+	return []command{
+		{
+			Title: "As curl",
+			About: "The stored request, with the signature that came with it. A receiver may refuse the signature if it is old.",
+			Text:  curlCommand(h.webhookURL(c.Source), bodyFile(c.ID), d.Headers, found.Body),
+		},
+		{
+			Title: "Send it again, signed",
+			About: "The stored request with a new signature, to a URL of yours. The secret is that of the receiver.",
+			Text:  "hookonce send http://127.0.0.1:3000/ --from-event " + of + ` --secret "$SECRET" ` + from("admin-url", r),
+		},
+		{
+			Title: "Copies of such events here",
+			About: "Copies of all events of this source since it came, and then of new ones. Nothing changes at the gateway.",
+			Text: "hookonce listen " + from("from", r) + " --source " + shellQuoted(c.Source) + " --since " +
+				found.ReceivedAt.UTC().Format(time.RFC3339) + " 3000/",
+		},
+	}
+}
+
+// from returns a flag with the address of this admin API, as the browser of r has it. Beyond this machine it
+// is an https one: the token goes there.
+func from(flag string, r *http.Request) string {
+	scheme := "https://"
+	if loopbackHost(r.Host) {
+		scheme = "http://"
+	}
+	return "--" + flag + " " + shellQuoted(scheme+r.Host)
 }

@@ -164,7 +164,7 @@ func (h *handler) showEventPage(w http.ResponseWriter, r *http.Request) {
 	content.Replay = newReplayPlan(detail)
 	content.Redact = !found.BodyPruned && detail.State != driver.StatePending && detail.State != driver.StateRunning
 	content.Form, content.Undo = h.newForm(r), h.newUndoBox(r, now)
-	content.Commands = h.commandsFor(content, found, detail)
+	content.Commands = h.commandsFor(r, content, found, detail)
 	h.render(w, r, http.StatusOK, "event.html", &page{
 		Title: "Event", Heading: newText(found.EventID, 120).Short, Up: &link{content.Root + "events", "Events"}, Content: content,
 		Flash: h.takeFlash(w, r), Live: &live{Every: 10}, Made: moment{now, now},

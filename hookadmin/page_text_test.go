@@ -155,6 +155,22 @@ func TestCurlCommand(t *testing.T) {
 	}
 }
 
+// A command that takes the token names an http address on this machine only.
+func TestCommandsNameTheGateway(t *testing.T) {
+	t.Parallel()
+	for host, want := range map[string]string{
+		"127.0.0.1:8081":        "--from http://127.0.0.1:8081",
+		"localhost:8081":        "--from http://localhost:8081",
+		"hooks.example.com":     "--from https://hooks.example.com",
+		"10.0.0.1:8081":         "--from https://10.0.0.1:8081",
+		"x$(id).example.com:80": "--from 'https://x$(id).example.com:80'",
+	} {
+		if got := from("from", &http.Request{Host: host}); got != want {
+			t.Errorf("%s: %s, want %s", host, got, want)
+		}
+	}
+}
+
 func TestBodyFile(t *testing.T) {
 	t.Parallel()
 	for give, want := range map[string]string{

@@ -4,10 +4,14 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"html"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -339,4 +343,38 @@ func startHanging(t *testing.T) (<-chan struct{}, string) {
 	}))
 	t.Cleanup(func() { close(ends); server.Close() })
 	return requests, server.URL
+}
+
+// TestCommandsOfTheEventPage runs the commands that the page of an event offers to copy.
+func TestCommandsOfTheEventPage(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	g := startSources(t, dir)
+	const id = "it's d1"
+	g.deliver(t, id)
+	page := g.api(t, "/events/gh/it's%20d1")
+	r, url := newRecorder(t, 200)
+	command := func(begin string) string {
+		t.Helper()
+		found := regexp.MustCompile(`<code>(` + begin + `[^<]*)</code>`).FindStringSubmatch(page)
+		if found == nil {
+			t.Fatalf("the page has no command %s:\n%s", begin, page)
+		}
+		text := html.UnescapeString(found[1])
+		return strings.NewReplacer("http://127.0.0.1:3000/", "'"+url+"'", "3000/", "'"+url+"'").Replace(text)
+	}
+	send := exec.Command("sh", "-c", command("hookonce send"))
+	send.Dir, send.Env = t.TempDir(), append(os.Environ(), raceEnv(), "SECRET="+githubSecret)
+	if out, err := send.CombinedOutput(); err != nil {
+		t.Errorf("%s: %v\n%s", send, err, out)
+	}
+	listen := follow(t, exec.Command("sh", "-c", "exec "+command("hookonce listen")), t.TempDir(), nil)
+	if line := listen.next(t); !strings.Contains(line, "Z it's d1 issues → 200 (") {
+		t.Errorf("the line is %q", line)
+	}
+	listen.stop(t)
+	bodies, headers := r.got()
+	if len(bodies) != 2 || bodies[0] != bodies[1] || headers[0].Get("X-Github-Delivery") != id || headers[1].Get("X-Github-Delivery") != id {
+		t.Errorf("the commands sent %q %v", bodies, headers)
+	}
 }

@@ -28,7 +28,13 @@ func startTail(t *testing.T, dir string, args ...string) *tail {
 // startFollowing starts a command with more variables in the environment.
 func startFollowing(t *testing.T, dir string, env []string, args ...string) *tail {
 	t.Helper()
-	tl := &tail{cmd: exec.Command("hookonce", args...), lines: make(chan string, 100), notes: make(chan string, 100)}
+	return follow(t, exec.Command("hookonce", args...), dir, env)
+}
+
+// follow starts a process with more variables in the environment.
+func follow(t *testing.T, cmd *exec.Cmd, dir string, env []string) *tail {
+	t.Helper()
+	tl := &tail{cmd: cmd, lines: make(chan string, 100), notes: make(chan string, 100)}
 	tl.cmd.Dir, tl.cmd.Env = dir, append(append(os.Environ(), raceEnv()), env...)
 	stdout, err := tl.cmd.StdoutPipe()
 	if err != nil {
