@@ -12,7 +12,7 @@ import (
 
 const quarter = 90 * 24 * 3600 // seconds
 
-// A gateway gets a certificate for each host, keeps keys to itself, and needs nobody after a restart.
+// A gateway gets a certificate for each host, keeps the keys private, and asks for none after a restart.
 func TestGetsCertificates(t *testing.T) {
 	t.Parallel()
 	a, dir := newAuthority(t, quarter), t.TempDir()
@@ -70,7 +70,7 @@ func TestGetsCertificates(t *testing.T) {
 	}
 	again.stop()
 	if asked := a.requests.Load() - before; asked != 0 {
-		t.Errorf("the authority was asked %d times for nothing", asked)
+		t.Errorf("the authority got %d more requests, want none", asked)
 	}
 }
 

@@ -12,8 +12,8 @@ import (
 )
 
 // openCertificates opens the certificates of the public listener. It returns nil without the setting
-// tls. What is certainly wrong is an error: files that cannot be used, a folder that others can enter.
-// An authority is asked later, because its trouble must not stop the gateway.
+// tls. Files that cannot be used, and a folder that others can enter, are errors. An authority is asked
+// later, because its trouble must not stop the gateway.
 func openCertificates(o *Options, m *metrics.Metrics) (certs.Keeper, error) {
 	s := &o.Settings.TLS
 	if !s.Enabled() {

@@ -147,7 +147,7 @@ func TestStopClaimsArrivingDeliveriesOverTLS(t *testing.T) {
 	}
 }
 
-// What is certainly wrong stops the start.
+// Faults that only a person can mend stop the start.
 func TestServeRefusesTLS(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -243,6 +243,18 @@ func TestDoctorReadsTheCertificate(t *testing.T) {
 	}
 	if _, checks := statuses(t, labSettings(t)); strings.Contains(checks[1].Name, "tls") {
 		t.Errorf("without tls: %+v", checks[1])
+	}
+}
+
+// doctor tells that hosts do not suit several gateways.
+func TestDoctorOnHostsWithPostgreSQL(t *testing.T) {
+	t.Parallel()
+	tls := "tls: {hosts: [hooks.example.com], folder: " + filepath.Join(t.TempDir(), "none") + "}\ndatabase: "
+	for database, want := range map[string]bool{"postgres://db.invalid/hooks": true, "sqlite:x.db": false} {
+		c := (&doctor{settings: settings(t, tls+database)}).checkTLS()
+		if got := strings.Contains(strings.Join(c.Seen, "\n"), "several gateways"); got != want {
+			t.Errorf("%s: %+v", database, c)
+		}
 	}
 }
 

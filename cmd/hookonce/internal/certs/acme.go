@@ -68,7 +68,7 @@ type host struct {
 	wake      chan struct{}
 }
 
-// OpenACME makes or reads the account's key, and reads the stored certificates. It asks nobody.
+// OpenACME makes or reads the account's key, and reads the stored certificates. It contacts no authority.
 func OpenACME(a ACME, watch Watch) (*Authority, error) {
 	store, err := openStore(a.Folder, a.Directory)
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// lookPause is the time between two looks at the files. Reading is cheaper than it sounds, and unlike
-	// a notification it finds renamed files, exchanged symbolic links and changes on network disks.
+	// lookPause is the time between two looks at the files. Reading them is cheap, and finds renamed
+	// files, exchanged symbolic links and changes on network disks, which notifications miss.
 	lookPause = 5 * time.Second
 	// maxFile bounds the size of a file, in bytes.
 	maxFile = 1 << 20
