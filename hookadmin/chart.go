@@ -169,7 +169,11 @@ func answersChart(f *driver.SeriesFilter, points []driver.Point, limit time.Dura
 		ID: "answers", Title: "Answer times", About: "How long deliveries waited for their answer; a stronger colour is more.", Empty: "No answers in this time.",
 	})
 	if limit > 0 {
-		c.About += fmt.Sprintf(" The dashed line is the earliest time-out of a provider, %s.", inWords(limit))
+		whose := "the earliest time-out of a provider"
+		if f.Name != "" {
+			whose = "the time-out of the provider"
+		}
+		c.About += fmt.Sprintf(" The dashed line is %s, %s.", whose, inWords(limit))
 		c.Data.Marks = []plotMark{{Name: "time-out " + boundName(limit), At: placeOf(limit, f.Of.Bounds())}}
 	}
 	return c

@@ -136,10 +136,10 @@ func TestSourcesPage(t *testing.T) {
 	want := []string{
 		"default Stripe look here 1 delivery was answered 5xx. The provider repeats them. now 1 0% – 30 days the provider retries for 3 days in the settings",
 		"enough Stripe silent No deliveries in the last 24 hours. none in 90 days 0 – – 3 days the provider retries for 3 days in the settings",
-		"! lab Unsigned look here Requests are not verified. 3 days ago 0 – – 1 hour how long the provider retries is not known Unsigned requests are not verified",
+		"! lab Unsigned look here Requests are not verified. 3 days ago 0 – – 1 hour the retries of the provider are not known Unsigned requests are not verified",
 		"long Stripe working 3 minutes ago 104 3.8% 2.5 ms 100 days the provider retries for 3 days in the settings",
 		"sha1 GitHub · sha1 silent No deliveries in the last 24 hours. none in 90 days 0 – – the provider gives up after 10 seconds " +
-			"30 days how long the provider retries is not known in the settings",
+			"30 days the retries of the provider are not known in the settings",
 		"! short Stripe look here The provider retries for longer than the dedupe window. none in 90 days 0 – – " +
 			"2 days 23 hours 59 minutes 59 seconds Shorter than the provider retries the provider retries for 3 days in the settings",
 		"tasks Asana silent No deliveries in the last 24 hours. none in 90 days 0 – – the provider gives up after 10 seconds " +
@@ -190,7 +190,7 @@ func TestWarningsOfTheOverview(t *testing.T) {
 		"! Unsigned Requests to the source lab are not verified: anyone who can reach it can forge events. " +
 			"Choose a provider or a scheme that signs, or make sure that only the sender can reach it. hookonce providers Copy",
 		"! Short dedupe window The dedupe window of the source short (2 days 23 hours 59 minutes 59 seconds) is shorter than " +
-			"the retry period of stripe (3 days): a late retry takes effect again. Make the dedupe window at least 3 days, or remove the setting. dedupe_window: 3d Copy",
+			"the retry period of Stripe (3 days): a late retry takes effect again. Make the dedupe window at least 3 days, or remove the setting. dedupe_window: 3d Copy",
 		"Unknown destination 2 messages wait for the destination " + hostile + ", which is not in the settings. " +
 			"They are sent when the settings have a destination of that name. hookonce config check Copy",
 		`Settings hookonce.yaml:3:7: "'><img src=x onerror = 'alert(1)'> hookonce config check Copy`,

@@ -33,9 +33,7 @@ const storedSecret = "<secret>"
 func (h *handler) specs() map[string]*provider.Spec {
 	all := make(map[string]*provider.Spec)
 	for _, s := range h.engine.Sources() {
-		if spec, err := provider.Lookup(s.Provider); err == nil {
-			all[s.Name] = spec
-		}
+		all[s.Name] = specOf(s.Provider)
 	}
 	return all
 }

@@ -309,7 +309,7 @@ func figures(s *Stats, now time.Time) []figure {
 // patient one of all sources. 0 means that none is known.
 func (h *handler) firstTimeout(source string) (first time.Duration) {
 	for _, s := range h.engine.Sources() {
-		spec := specOf(&s)
+		spec := specOf(s.Provider)
 		if (source == "" || s.Name == source) && spec.Retry.Timeout > 0 && (first == 0 || spec.Retry.Timeout < first) {
 			first = spec.Retry.Timeout
 		}

@@ -180,7 +180,7 @@ func (h *handler) wrongSecrets(ctx context.Context, rows []driver.RefusedRequest
 			return nil, err
 		}
 		if wrong >= fewRefusals && right == 0 {
-			all = append(all, wrongSecret{s.Name, string(s.Provider), countOf(wrong, "request")})
+			all = append(all, wrongSecret{s.Name, specOf(s.Provider).Title, countOf(wrong, "request")})
 		}
 	}
 	return all, nil

@@ -49,11 +49,11 @@ type arming struct {
 	Until    moment
 }
 
-// specOf returns the entry of the catalog for a source.
-func specOf(s *hookonce.SourceStatus) *provider.Spec {
-	spec, err := provider.Lookup(s.Provider)
+// specOf returns the entry of the catalog for the provider of a source.
+func specOf(name provider.Name) *provider.Spec {
+	spec, err := provider.Lookup(name)
 	if err != nil {
-		return &provider.Spec{Name: s.Provider, Title: string(s.Provider)} // no source has an unknown provider
+		return &provider.Spec{Name: name, Title: string(name)} // no source has an unknown provider
 	}
 	return spec
 }
@@ -62,7 +62,7 @@ func (h *handler) sourceRows() []sourceRow {
 	all := h.engine.Sources()
 	var rows []sourceRow
 	for i, s := range NewSourcePage(all).Sources {
-		spec := specOf(&all[i])
+		spec := specOf(all[i].Provider)
 		row := sourceRow{Source: s, Title: spec.Title, Href: "sources/" + url.PathEscape(s.Name), Window: inWords(seconds(s.DedupeWindowSeconds))}
 		if s.ProviderRetriesSeconds > 0 {
 			row.Retries = inWords(seconds(s.ProviderRetriesSeconds))
@@ -147,7 +147,7 @@ func newActivity(s *sourceRow, f *driver.SeriesFilter, points []driver.Point) *s
 	a := &sourceActivity{
 		Rate: sparkline(f, points, "delivery", "deliveries"), Deliveries: n, Refused: percent(refused, n), P99: within(buckets, driver.FigureDeliveries.Bounds(), .99),
 	}
-	spec := specOf(&hookonce.SourceStatus{Provider: provider.Name(s.Provider)})
+	spec := specOf(provider.Name(s.Provider))
 	if b := bucketOf(buckets, .99); b >= 0 && spec.Retry.Timeout > 0 {
 		a.SlowAnswers = placeOf(spec.Retry.Timeout/2, driver.FigureDeliveries.Bounds()) < float64(b)
 	}
@@ -212,7 +212,7 @@ func (h *handler) showSource(w http.ResponseWriter, r *http.Request) {
 	}
 	row, status := &rows[at], h.engine.Sources()[at]
 	content := &sourcePage{
-		sourceRow: *row, URL: h.webhookURL(row.Name), Full: h.webhooks != "", Send: h.sendCommand(&status), Span: *span, Spec: specOf(&status),
+		sourceRow: *row, URL: h.webhookURL(row.Name), Full: h.webhooks != "", Send: h.sendCommand(&status), Span: *span, Spec: specOf(status.Provider),
 	}
 	content.Events = "../events" + queryOf(url.Values{"source": {row.Name}})
 	content.Figures, content.Stale = fresh(h, r, now, func(ctx context.Context) (*sourceFigures, error) {

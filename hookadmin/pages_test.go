@@ -33,7 +33,7 @@ func TestDashboardInABrowser(t *testing.T) {
 	server := httptest.NewServer(a.handler)
 	t.Cleanup(server.Close)
 
-	const want = "is shorter than the retry period of stripe"
+	const want = "is shorter than the retry period of Stripe"
 	if dom := browse(t, server.URL+"/", "--dump-dom"); !strings.Contains(string(dom), want) {
 		t.Errorf("the page lacks %q:\n%s", want, dom)
 	}

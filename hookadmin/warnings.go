@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/provider"
 )
 
 // warning is about something that works, but needs somebody to look at it.
@@ -49,7 +50,7 @@ func warningsOfSources(sources []Source) []warning {
 			all = append(all, warning{
 				Kind: "Short dedupe window", Grave: true,
 				Text: fmt.Sprintf("The dedupe window of the source %s (%s) is shorter than the retry period of %s (%s): a late retry takes effect again.",
-					s.Name, inWords(seconds(s.DedupeWindowSeconds)), s.Provider, retries),
+					s.Name, inWords(seconds(s.DedupeWindowSeconds)), specOf(provider.Name(s.Provider)).Title, retries),
 				Advice:  fmt.Sprintf("Make the dedupe window at least %s, or remove the setting.", retries),
 				Command: "dedupe_window: " + inSettings(seconds(s.ProviderRetriesSeconds)),
 			})

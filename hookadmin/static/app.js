@@ -360,6 +360,7 @@
   document.addEventListener('DOMContentLoaded', () => {
     prepare();
     paint();
+    document.querySelector('nav [aria-current]')?.scrollIntoView({ block: 'nearest', inline: 'nearest' });
     byId('theme')?.addEventListener('click', switchTheme);
     byId('times')?.addEventListener('click', switchTimes);
     byId('keys')?.addEventListener('click', () => byId('help').showModal());

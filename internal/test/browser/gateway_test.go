@@ -2,6 +2,9 @@ package browser
 
 import (
 	"bytes"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"io"
 	"math"
@@ -11,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -251,11 +255,33 @@ func (g *gateway) sendEvents(t *testing.T) {
 		}
 		_ = resp.Body.Close()
 	}
+	g.sendMalformed(t)
 	rig.WaitFor(t, func() bool {
 		letters := g.get(t, "/api/v1/dead-letters")
 		return strings.Contains(letters, eventID) && strings.Contains(g.get(t, "/api/v1/series?of=deliveries&source=github"), "refused") &&
 			strings.Contains(g.get(t, "/api/v1/refused"), "github")
 	})
+}
+
+// sendMalformed sends a signed request of Stripe whose id is not where Stripe has it.
+func (g *gateway) sendMalformed(t *testing.T) {
+	t.Helper()
+	body, now := `{"object":{"id":"evt_lost","uuid":"7f3a"}}`, strconv.FormatInt(time.Now().Unix(), 10)
+	mac := hmac.New(sha256.New, []byte(stripeSecret))
+	mac.Write([]byte(now + "." + body))
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, g.public+"/webhooks/stripe", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Stripe-Signature", "t="+now+",v1="+hex.EncodeToString(mac.Sum(nil)))
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	if resp.StatusCode != http.StatusBadRequest {
+		t.Fatalf("a request without an id is answered %s", resp.Status)
+	}
 }
 
 // makeHistory adds the figures of an hour before now, so that charts have a shape.

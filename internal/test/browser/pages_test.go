@@ -32,7 +32,7 @@ var pages = []struct{ name, path, shows string }{
 	{"job", "/jobs/{job}", "match now"},
 	{"quarantined", "/quarantine/{quarantined}", "Read again"},
 	{"refused", "/refused", "signature"},
-	{"quarantine", "/quarantine", "lab"},
+	{"quarantine", "/quarantine", "Where Stripe has the event id"},
 	{"sources", "/sources", "shop"},
 	{"source", "/sources/stripe", "How late duplicates come"},
 	{"source-silent", "/sources/shop", "Shorter than the provider retries"},
@@ -86,7 +86,7 @@ func (g *gateway) addPages(t *testing.T) *strings.Replacer {
 	if err := errors.Join(json.NewDecoder(resp.Body).Decode(&job), json.Unmarshal([]byte(g.get(t, "/api/v1/quarantine")), &kept)); err != nil {
 		t.Fatal(err)
 	}
-	if resp.StatusCode != http.StatusCreated || len(kept.Requests) != 1 {
+	if resp.StatusCode != http.StatusCreated || len(kept.Requests) != 2 {
 		t.Fatalf("planning a job: %s; quarantined are %+v", resp.Status, kept)
 	}
 	return strings.NewReplacer("{job}", job.ID, "{quarantined}", kept.Requests[0].ID)
