@@ -109,7 +109,7 @@ func (r *relay) logAttempt(m *driver.Message, done *driver.Completion, err error
 		log = log.With(slog.String("trace_id", id))
 	}
 	log.Log(context.Background(), level, msg, slog.Int("status", done.StatusCode), slog.Any("error", guard.Loggable(err)),
-		slog.String("retry_in", done.RetryIn.String()))
+		slog.String("retry_in", done.RetryIn.Round(time.Millisecond).String()))
 }
 
 // send sends m once. header is its stored header, and traceparent that of the attempt's span, or "".

@@ -264,7 +264,7 @@ func (w *Workers[T]) tellFailure(ev *Event, result *driver.WorkResult, err error
 		w.tell(slog.LevelError, "the handler failed: dead", o)
 		return
 	}
-	w.tell(slog.LevelInfo, "the handler failed; retrying", o, slog.String("retry_in", result.RetryIn.String()))
+	w.tell(slog.LevelInfo, "the handler failed; retrying", o, slog.String("retry_in", result.RetryIn.Round(time.Millisecond).String()))
 }
 
 // report ends the span of an attempt, and tells the observer.

@@ -18,10 +18,10 @@ type hinter interface{ Hint() string }
 
 // report prints err for a person. The error may quote a sender, so every character that could
 // control the terminal is escaped. On a terminal, long lines are wrapped between words, except a command
-// to paste.
+// for pasting.
 func (p *program) report(root *cobra.Command, err error) {
 	fmt.Fprintln(p.stderr, p.wrapped("Error: "+printableLines(packages.ReplaceAllString(err.Error(), "$1"))))
-	if hint := p.sameTarget(root, hintFor(err)); strings.HasPrefix(hint, "hookonce ") {
+	if hint := p.sameTarget(root, hintFor(err)); hinted.MatchString(hint) {
 		fmt.Fprintln(p.stderr, "Try: "+printableLines(hint))
 	} else if hint != "" {
 		fmt.Fprintln(p.stderr, p.wrapped("Try: "+printableLines(hint)))
@@ -61,19 +61,28 @@ func (p *program) sameTarget(root *cobra.Command, hint string) string {
 // packages matches the names that the packages of the library put before their errors.
 var packages = regexp.MustCompile(`(?m)(^|: )hook(?:once|pgx|sql): `)
 
-// wrapped breaks the lines of a message that are too long for a terminal on stderr. Their rest is
-// indented.
+// wrapped breaks the lines of a message that are too long for a terminal on stderr.
 func (p *program) wrapped(message string) string {
-	const indent = "  "
 	width, isTerminal := terminalWidth(p.stderr)
 	if !isTerminal || width < 20 {
 		return message
 	}
+	return wrap(message, width)
+}
+
+// wrap breaks lines of more than width columns between words. Their rest is indented.
+func wrap(message string, width int) string {
+	const indent = "  "
 	lines := strings.Split(message, "\n")
 	for i, line := range lines {
-		if text.StringWidthWithoutEscSequences(line) > width {
-			lines[i] = strings.ReplaceAll(text.WrapSoft(line, width-len(indent)), "\n", "\n"+indent)
+		if text.StringWidthWithoutEscSequences(line) <= width {
+			continue
 		}
+		parts := strings.Split(text.WrapSoft(line, width-len(indent)), "\n")
+		for j := range parts {
+			parts[j] = strings.TrimRight(parts[j], " ") // of the padding
+		}
+		lines[i] = strings.Join(parts, "\n"+indent)
 	}
 	return strings.Join(lines, "\n")
 }

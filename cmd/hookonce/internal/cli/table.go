@@ -131,8 +131,11 @@ func (t *columns) render(widths []int, colours bool) string {
 	var configs []table.ColumnConfig
 	for i, width := range widths {
 		config := table.ColumnConfig{Number: i + 1, WidthMax: width, WidthMaxEnforcer: snip, Hidden: width <= 0}
-		if t.wraps {
+		switch {
+		case t.wraps:
 			config.WidthMaxEnforcer = text.WrapSoft
+		case i < len(t.heading) && t.heading[i] == "EVENT ID":
+			config.WidthMaxEnforcer = snipMiddle
 		}
 		if colours && i == t.states() {
 			config.Transformer = colourState
@@ -164,6 +167,16 @@ func (t *columns) addBelow(rendered string, widths []int) string {
 }
 
 func snip(cell string, width int) string { return text.Snip(cell, width, "…") }
+
+// snipMiddle shortens an id: many differ only at their end.
+func snipMiddle(cell string, width int) string {
+	runes := []rune(cell)
+	if text.StringWidthWithoutEscSequences(cell) <= width || width < 5 || len(runes) != text.StringWidthWithoutEscSequences(cell) {
+		return snip(cell, width)
+	}
+	end := width / 3
+	return string(runes[:width-1-end]) + "…" + string(runes[len(runes)-end:])
+}
 
 // states returns the index of the column with states, or -1.
 func (t *columns) states() int {
