@@ -113,6 +113,7 @@ var stories = map[string]story{
 			"hookonce v0.1.0 · sqlite:hookonce.db · 2 sources":                                                                {left: "the tests of the banner hold it"},
 			`{"time":"2026-01-31T12:00:00Z","level":"INFO","msg":"ready","version":"v0.1.0","database":"sqlite:hookonce.db",`: {left: "the tests of the banner hold it"},
 			"healthcheck:": {left: "a part of a compose file; the tests of ready run the command"},
+			"hookonce (devel) · sqlite:/tmp/… · linux/amd64, 2 cores": {left: "its figures differ from run to run; the tests of bench hold its form"},
 		},
 	},
 	"docs/deploying.md": {
@@ -131,13 +132,20 @@ var stories = map[string]story{
 	},
 	"docs/getting-started.md": {
 		steps: map[string]step{
-			"./hookonce events list":                  {want: `d1 .*running`},
-			"./hookonce events show gh d1":            {want: `done`},
-			"./hookonce events replay gh d1":          {code: 2, want: `--as-new`},
-			"./hookonce events replay gh d1 --as-new": {want: `.`},
-			"database: sqlite:hookonce.db":            {before: func(t *testing.T, w *world) { w.stopAll(t) }},
-			"./hookonce dlq list":                     {want: `d2`},
-			"./hookonce dlq replay gh d2":             {before: func(_ *testing.T, w *world) { w.application() }},
+			"hookonce v0.1.0 · sqlite:hookonce.db · 1 source": {left: "the tests of the banner hold it"},
+			"./hookonce events list":                          {want: `d1 .*running`},
+			"./hookonce events show github d1":                {want: `done`},
+			"./hookonce events replay github d1":              {code: 2, want: `--as-new`},
+			"./hookonce events replay github d1 --as-new":     {want: `.`},
+			"destinations:": {
+				before: func(t *testing.T, w *world) { w.stopLast(t) }, // the application
+				around: strings.Replace(withSource, `gh: {provider: github, secrets: ["${GH_`, `github: {provider: github, secrets: ["${GITHUB_`, 1) + "\nroutes: [{name: all, to: app}]\n",
+			},
+			"./hookonce send http://127.0.0.1:8080/webhooks/github --type issues --id d2 \\": {
+				before: func(t *testing.T, w *world) { w.awaitLog(t, "settings reloaded") },
+			},
+			"./hookonce dlq list":             {want: `d2`},
+			"./hookonce dlq replay github d2": {before: func(_ *testing.T, w *world) { w.application() }},
 		},
 	},
 	"docs/library.md": {

@@ -32,6 +32,7 @@ type world struct {
 	env     []string          // set by export
 	ports   map[string]string // the address on the page → the one here
 	replace []string          // pairs: a text on the page, and its value here
+	loads   bool              // scripts load .env first, as the reader's terminals have
 	running []*process
 	// application starts the program that the page showed last.
 	application func()
@@ -100,6 +101,9 @@ func (w *world) build(t *testing.T, pkg string) string {
 
 // command returns a shell that runs a script in the folder of this world.
 func (w *world) command(ctx context.Context, script string) *exec.Cmd {
+	if w.loads {
+		script = "[ ! -e .env ] || { " + loadEnv + "; }\n" + script
+	}
 	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", script)
 	cmd.Dir = w.folder
 	cmd.Env = append([]string{"PATH=" + w.bin + ":" + os.Getenv("PATH"), "HOME=" + w.folder, "LC_ALL=C.UTF-8", "TZ=UTC"}, w.env...)
@@ -126,8 +130,12 @@ func (w *world) run(t *testing.T, script string) (out string, code int) {
 	return string(text), code
 }
 
+// loadEnv is the command by which pages load .env into a terminal.
+const loadEnv = "set -a; . ./.env; set +a"
+
 // export keeps the variables that a script exports, for the scripts after it.
 func (w *world) export(script string) {
+	w.loads = w.loads || strings.Contains(script, loadEnv)
 	for _, command := range commandsOf(script) {
 		rest, ok := strings.CutPrefix(command, "export ")
 		for ok && rest != "" {
@@ -168,20 +176,41 @@ func (w *world) start(t *testing.T, script, address string) {
 // stopAll ends the servers as Ctrl-C does.
 func (w *world) stopAll(t *testing.T) {
 	t.Helper()
-	for _, p := range w.running {
-		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGINT) // it may have ended
-		select {
-		case <-p.exited:
-		case <-time.After(stopTimeout):
-			_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
-			<-p.exited
-			t.Errorf("%s did not end within %s\n%s", p.cmd, stopTimeout, p.out.String())
-		}
-		if t.Failed() {
-			t.Logf("%s\n%s", p.cmd, p.out.String())
-		}
+	for len(w.running) > 0 {
+		w.stopLast(t)
 	}
-	w.running = nil
+}
+
+// stopLast ends the server that was started last.
+func (w *world) stopLast(t *testing.T) {
+	t.Helper()
+	last := len(w.running) - 1
+	p := w.running[last]
+	w.running = w.running[:last]
+	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGINT) // it may have ended
+	select {
+	case <-p.exited:
+	case <-time.After(stopTimeout):
+		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
+		<-p.exited
+		t.Errorf("%s did not end within %s\n%s", p.cmd, stopTimeout, p.out.String())
+	}
+	if t.Failed() {
+		t.Logf("%s\n%s", p.cmd, p.out.String())
+	}
+}
+
+// awaitLog waits until a server has logged text.
+func (w *world) awaitLog(t *testing.T, text string) {
+	t.Helper()
+	eventually(t, func() error {
+		for _, p := range w.running {
+			if strings.Contains(p.out.String(), text) {
+				return nil
+			}
+		}
+		return fmt.Errorf("no server has logged %q", text)
+	})
 }
 
 // write writes a file that the page tells the reader to save.
