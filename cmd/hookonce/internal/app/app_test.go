@@ -46,17 +46,21 @@ type running struct {
 	cancel context.CancelFunc
 	log    *logBuffer
 	err    chan error
+	// serving receives the addresses that Serve tells.
+	serving chan [2]string
 }
 
 func serve(t *testing.T, s *config.Settings) *running {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	r := &running{cancel: cancel, log: &logBuffer{changed: make(chan struct{}, 1)}, err: make(chan error, 1)}
+	r := &running{cancel: cancel, log: &logBuffer{changed: make(chan struct{}, 1)}, err: make(chan error, 1), serving: make(chan [2]string, 1)}
 	logger := slog.New(slog.NewJSONHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		r.err <- Serve(ctx, &Options{Settings: s, Logger: logger})
+		r.err <- Serve(ctx, &Options{
+			Settings: s, Logger: logger, Serving: func(public, admin string) { r.serving <- [2]string{public, admin} },
+		})
 	}()
 	t.Cleanup(func() {
 		cancel()

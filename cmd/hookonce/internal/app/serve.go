@@ -30,8 +30,9 @@ type Options struct {
 	// nil, the settings are never reloaded.
 	Hangups <-chan os.Signal
 	Reload  func() (*config.Settings, error)
-	// Serving, if not nil, is called once, when both listeners answer. Its arguments are addresses of
-	// theirs for programs on this machine: http://HOST:PORT.
+	// Serving, if not nil, is called once, when both listeners answer. Its arguments are their addresses,
+	// as http://HOST:PORT: public is that for senders, which is https with TLS; admin is for programs on
+	// this machine.
 	Serving func(public, admin string)
 }
 
@@ -236,7 +237,7 @@ func (g *gateway) run(ctx context.Context) error {
 	g.log.Info("serving webhooks", "listen", g.public.Addr().String())
 	g.log.Info("serving the admin API and the dashboard", "admin", g.admin.Addr().String())
 	if g.options.Serving != nil {
-		g.options.Serving(localURL(g.public), localURL(g.admin))
+		g.options.Serving(g.webhookURL(), localURL(g.admin))
 	}
 
 	var cause error

@@ -69,8 +69,11 @@ func TestServeTLSFromFiles(t *testing.T) {
 	t.Parallel()
 	s, trust := tlsSettings(t)
 	r := serve(t, s)
-	r.await(t, "admin")
+	admin := r.await(t, "admin")["admin"].(string)
 	public := r.await(t, "listen")["listen"].(string)
+	if got, want := <-r.serving, [2]string{"https://" + public, "http://" + admin}; got != want {
+		t.Errorf("it says that it serves %v, want %v", got, want)
+	}
 
 	silent, err := net.Dial("tcp", public)
 	if err != nil {
@@ -115,6 +118,15 @@ func TestServeTLSFromFiles(t *testing.T) {
 		if strings.Contains(line, "handshake error") && !strings.Contains(line, `"level":"DEBUG"`) {
 			t.Errorf("faults of clients fill the log: %s", line)
 		}
+	}
+}
+
+// Senders are told the first host, whose certificate the gateway gets by ACME.
+func TestWebhookURLOfAHost(t *testing.T) {
+	t.Parallel()
+	g := &gateway{options: &Options{Settings: &config.Settings{TLS: config.TLS{Hosts: []string{"a.example.com", "b.example.com"}}}}}
+	if got := g.webhookURL(); got != "https://a.example.com" {
+		t.Errorf("the address for senders is %s", got)
 	}
 }
 

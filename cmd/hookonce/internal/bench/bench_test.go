@@ -51,7 +51,7 @@ func databases(t *testing.T) map[string]database {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer conn.Close(t.Context()) //nolint:errcheck // of a test
+			defer conn.Close(t.Context())
 			rows, err := conn.Query(t.Context(), "SELECT nspname FROM pg_namespace WHERE nspname LIKE 'hookonce%'")
 			if err != nil {
 				t.Fatal(err)

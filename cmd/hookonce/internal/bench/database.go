@@ -122,7 +122,7 @@ func (m *meter) roundTrips(ctx context.Context, cfg *pgxpool.Config, schema stri
 	if err != nil {
 		return err
 	}
-	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // nothing was lost
+	defer conn.Close(context.WithoutCancel(ctx))
 	table := pgx.Identifier{schema, "bench_commit"}.Sanitize()
 	if _, err := conn.Exec(ctx, "CREATE TABLE "+table+" (n int)"); err != nil {
 		return err
@@ -151,7 +151,7 @@ func drop(ctx context.Context, cfg *pgxpool.Config, schema string) error {
 	defer cancel()
 	conn, err := pgx.ConnectConfig(ctx, cfg.ConnConfig)
 	if err == nil {
-		defer conn.Close(ctx) //nolint:errcheck // the statement below reports
+		defer conn.Close(ctx)
 		_, err = conn.Exec(ctx, "DROP SCHEMA IF EXISTS "+pgx.Identifier{schema}.Sanitize()+" CASCADE")
 	}
 	if err != nil {

@@ -19,7 +19,7 @@ const maxBannerSources = 50
 // banner says that the gateway serves, and where.
 type banner struct {
 	settings      *config.Settings
-	public, admin string // http://HOST:PORT
+	public, admin string // see app.Options.Serving
 }
 
 // printBanner prints b on stdout; the log on stderr stays as it is. Where the log is JSON and stdout is

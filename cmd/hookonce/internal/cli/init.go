@@ -250,7 +250,7 @@ func (p *program) printNextSteps(b *beginning, w *written, settings *config.Sett
 			break
 		}
 	}
-	next("Let the providers send, through a proxy with TLS (docs/deploying.md):")
+	next("Let the providers send over https, by tls or a proxy (docs/deploying.md):")
 	for _, name := range b.providers {
 		p.printSetUp(name)
 	}

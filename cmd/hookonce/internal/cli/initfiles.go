@@ -122,8 +122,9 @@ routes:
 # postgres://USER@HOST/NAME.
 database: ` + w.database + `
 
-# The address of /webhooks/, and nothing else. Providers want https, so put a
-# proxy with TLS before it.
+# The address of /webhooks/, and nothing else. Providers want https: with tls
+# the gateway gets certificates itself; otherwise put a proxy before it.
+# tls: {hosts: [hooks.example.com], email: ops@example.com}
 listen: "` + config.DefaultListen + `"
 
 # The dashboard, the API and /metrics. An address that others can reach needs a
