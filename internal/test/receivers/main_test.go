@@ -45,7 +45,7 @@ func parallelByDefault() {
 	if given {
 		return
 	}
-	if err := flag.Set("test.parallel", "6"); err != nil {
+	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}
 }
