@@ -117,7 +117,7 @@ var checks = []check{
 	},
 	{
 		name: "restart", title: "duplicate after a restart", needs: needsRestart, run: runRestart,
-		sent: "one event, then --restart, then the same event again",
+		sent: "one event, another one just before --restart, then the first one again",
 		why:  "Senders deliver again for days. A set of ids in memory is gone with the process.",
 		fix:  "Keep the ids in the database, longer than the sender retries",
 	},

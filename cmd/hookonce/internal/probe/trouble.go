@@ -8,6 +8,9 @@ import (
 // startTime is how long a receiver may need to accept connections after it was started.
 const startTime = 30 * time.Second
 
+// workTime is how long a receiver that has accepted an event can fail to work on it before --mend.
+const workTime = 2 * time.Second
+
 func needsRestart(c *Config) string {
 	if c.Restart == "" {
 		return "needs --restart"
@@ -22,27 +25,33 @@ func needsBreak(c *Config) string {
 	return ""
 }
 
+// runRestart delivers one event before and after --restart. It delivers a second one just before: if
+// the receiver accepts that, it must take effect, because no sender delivers it again.
 func runRestart(ctx context.Context, p *probe) outcome {
-	e := newEvent()
-	first := p.deliver(ctx, e)
-	if !first.accepted() {
-		return fail(first.String())
+	e, kept := newEvent(), newEvent()
+	before := []answer{p.deliver(ctx, e)}
+	if !before[0].accepted() {
+		return fail(list(before))
 	}
 	if p.counted {
 		_, _ = p.appears(ctx, []string{e.id}) // the count at the end tells
 	}
+	before = append(before, p.deliver(ctx, kept))
 	if err := command(ctx, "--restart", p.Restart); err != nil {
 		return unknown(err.Error())
 	}
 	if err := p.client.reachable(ctx, startTime); err != nil {
 		return unknown("after --restart: " + answer{err: err}.String())
 	}
-	answers := p.redeliver(ctx, e, 5)
-	o := fail(first.String() + ", restart, " + list(answers))
-	if last(answers).accepted() {
+	after := p.redeliver(ctx, e, 5)
+	o := fail(list(before) + ", restart, " + list(after)).effective(e).decided()
+	if last(after).accepted() {
 		o.verdict = Pass
 	}
-	return o.effective(e).decided()
+	if last(before).accepted() {
+		o = o.effective(kept)
+	}
+	return o
 }
 
 func runOwnTrouble(ctx context.Context, p *probe) outcome {
@@ -79,5 +88,8 @@ func (p *probe) whileBroken(ctx context.Context, e *event) (a answer, err error)
 	if err := command(ctx, "--break", p.Break); err != nil {
 		return answer{}, err
 	}
-	return p.deliver(ctx, e), nil
+	if a = p.deliver(ctx, e); a.accepted() {
+		_ = pause(ctx, workTime) // the work may follow the answer
+	}
+	return a, nil
 }
