@@ -38,15 +38,16 @@ func (p *program) listenCommand() *cobra.Command {
 		Use:   "listen TARGET",
 		Short: "Send copies of stored and new events to a URL here",
 		Long: "Send a copy of each event of a gateway to TARGET, until interrupted: first the\n" +
-			"stored ones since --since, then each new one as it arrives. A copy has the stored\n" +
-			"bytes and headers. Nothing changes at the gateway; its read-only token is enough\n" +
-			"(HOOKONCE_READ_TOKEN). Connections go out only: to the gateway and to TARGET.\n\n" +
+			"stored ones since --since, then each new one as it arrives. A copy has the\n" +
+			"stored bytes and headers. Nothing changes at the gateway; its read-only token is\n" +
+			"enough (HOOKONCE_READ_TOKEN). Connections go out only: to the gateway and to\n" +
+			"TARGET.\n\n" +
 			"TARGET is a URL, or a port and a path of this machine. With --secret copies are\n" +
 			"signed again, so that their signatures are neither too old nor those of another\n" +
 			"secret.",
 		Example: "  hookonce listen 3000/hooks\n" +
-			"  hookonce listen --from https://hookonce.internal:8081 --since 1h --source stripe \\\n" +
-			"    --secret whsec_test 3000/hooks",
+			"  hookonce listen --from https://hookonce.internal:8081 --since 1h \\\n" +
+			"    --source stripe --secret whsec_test 3000/hooks",
 		Args: arguments("TARGET"),
 	}
 	f := &listenFlags{senderFlags: &senderFlags{cmd: cmd}}

@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/hookonce/hookonce/provider"
 )
 
 // note waits for a line on stderr with this text.
@@ -248,6 +250,53 @@ func TestListenSigns(t *testing.T) {
 	if h := headers[2].Get("Stripe-Signature"); !strings.HasPrefix(h, "<") || !strings.Contains(bodies[2], `"idempotency_key":"`) || !json.Valid([]byte(bodies[2])) {
 		t.Errorf("the redacted copy has the signature %q and the body %s", h, bodies[2])
 	}
+}
+
+// TestListenBatch: an item of a batch is copied alone, and signed it is a batch of one. A redacted event
+// is not copied.
+func TestListenBatch(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	g, sources := sampleSources(t, dir)
+	source := sources[provider.SendGrid]
+	hook := g.public + "/webhooks/" + source.name
+	runHere(t, 0, append([]string{"send", hook, "--id", "e1"}, source.args...)...)
+	key := source.args[slices.Index(source.args, "--key")+1]
+	r, url := newRecorder(t, 200)
+	args := []string{"listen", "--from", g.admin, "--since", "1h", "--source", source.name, url}
+	alone := startFollowing(t, dir, nil, args...)
+	alone.next(t)
+	alone.note(t, "a copy is one item of a batch, so the signature of the batch does not fit it; --secret sends batches of one, signed")
+	alone.stop(t)
+	signed := startFollowing(t, dir, nil, append(args, "--key", key)...)
+	signed.next(t)
+	signed.stop(t)
+	bodies, headers := r.got()
+	if bodies[1] != "["+bodies[0]+"]" || !strings.Contains(bodies[0], `"sg_event_id":"e1"`) {
+		t.Errorf("the copies are %q", bodies)
+	}
+	again, err := http.NewRequestWithContext(t.Context(), http.MethodPost, hook, strings.NewReader(bodies[1]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	again.Header = headers[1]
+	resp, err := http.DefaultClient.Do(again)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if answer, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != 200 || !strings.Contains(string(answer), "duplicate") {
+		t.Errorf("the gateway answers the signed copy %d %s %v", resp.StatusCode, answer, err)
+	}
+	g.poll(t, "it is done", func() bool {
+		_, _, code := run(t, dir, "events", "redact", source.name, "e1", "--yes", "--admin-url", g.admin)
+		return code == 0
+	})
+	gone := startFollowing(t, dir, nil, args...)
+	if line := gone.next(t); !strings.Contains(line, "e1 delivered → not sent: its body is gone: it is past its retention, or redacted") {
+		t.Errorf("the line is %q", line)
+	}
+	gone.stop(t)
 }
 
 // TestListenGoesOn: a listener outlasts its gateway, and copies each event once, also those that came

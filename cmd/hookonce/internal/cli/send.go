@@ -49,7 +49,8 @@ func (p *program) sendCommand() *cobra.Command {
 		Long: "Sign and send test events to any endpoint, as a provider would. The body is that\n" +
 			"of --body, of a stored event (--from-event), of a sample (--sample), or a\n" +
 			"generated one that holds id and type where the provider has them. Without these\n" +
-			"flags it is a sample of --type, where there is one. The signature is made with --secret or --key. If the provider signs with a\n" +
+			"flags it is a sample of --type, where there is one.\n\n" +
+			"The signature is made with --secret or --key. If the provider signs with a\n" +
 			"private key and none is given, the command generates a pair and prints the\n" +
 			"public key for the settings. It contacts only the host of URL, and follows no\n" +
 			"redirects.\n\n" +
@@ -57,7 +58,8 @@ func (p *program) sendCommand() *cobra.Command {
 			"or with a --skew beyond the tolerance of the provider's scheme.",
 		Example: "  hookonce send http://127.0.0.1:8080/webhooks/stripe --provider stripe \\\n" +
 			"    --secret whsec_test --sample invoice.paid --set data.object.amount_paid=5\n" +
-			"  hookonce send http://127.0.0.1:3000/hooks --from-event stripe evt_1 --secret whsec_test\n" +
+			"  hookonce send http://127.0.0.1:3000/hooks --from-event stripe evt_1 \\\n" +
+			"    --secret whsec_test\n" +
 			"  hookonce send http://127.0.0.1:8080/webhooks/gh --provider github \\\n" +
 			"    --secret file:key.txt --times 100 --duplicate 3 --concurrency 20 --shuffle",
 	}

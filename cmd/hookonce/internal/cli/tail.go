@@ -29,8 +29,8 @@ func (p *program) eventsTailCommand() *cobra.Command {
 		Long: "Print the newest events, oldest first, and then each delivery, attempt, refusal\n" +
 			"and operator's change as it happens, until interrupted. Without a running\n" +
 			"gateway, print each new event once, as it is within seconds of its arrival.\n\n" +
-			"On a terminal, p pauses, / filters by a text, Esc clears the filter, k and j select\n" +
-			"an older and a newer event, Enter shows it, r replays it, and q ends.",
+			"On a terminal, p pauses, / filters by a text, Esc clears the filter, k and j\n" +
+			"select an older and a newer event, Enter shows it, r replays it, and q ends.",
 		Args: noArgs,
 	}
 	flags := addAPIFlags(cmd)

@@ -188,7 +188,9 @@ func TestTailOfADatabase(t *testing.T) {
 	d.ok.Store(true)
 	g, dir := startForwarding(t, d)
 	g.deliver(t, "d1")
-	g.poll(t, "it is done", func() bool { return strings.Contains(success(t, dir, "events", "list", "--state", "done"), "d1") })
+	g.poll(t, "it is done", func() bool {
+		return strings.Contains(success(t, dir, "events", "list", "--state", "done", "--json"), "d1")
+	})
 	g.stop(t, syscall.SIGTERM)
 	text := startTail(t, dir, "--outcome", "done")
 	text.wantLine(t, "✓ gh issues d1 done #1")
