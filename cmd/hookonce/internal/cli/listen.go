@@ -88,7 +88,7 @@ func (p *program) listen(ctx context.Context, f *listenFlags, target string) err
 	if client == nil {
 		return &app.Error{
 			Err:    errors.New("no gateway of this user runs here on the database of the settings"),
-			Remedy: "hookonce serve starts one; --from URL names the admin address of another one",
+			Remedy: "hookonce serve, which starts one; --from URL names the admin address of another one",
 		}
 	}
 	if err := l.prepare(ctx, client, filter.Source); err != nil {
