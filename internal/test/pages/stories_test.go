@@ -84,7 +84,8 @@ sources: {gh: {provider: github, secrets: ["${GH_SECRET}"]}}
 var stories = map[string]story{
 	"README.md": {
 		steps: map[string]step{
-			"go test ./...":           {left: "it is the command that runs this test"},
+			"go run ./cmd/hookonce demo    # takes 15 s, then leaves the dashboard up until Ctrl-C": {left: "the tests of demo run it, and the second command runs this test"},
+			"Stripe, GitHub, …               hookonce                        your application":      {left: "a drawing"},
 			"db := hookpgx.New(pool)": {around: inOwnTransaction},
 			"go run ./cmd/hookonce send http://127.0.0.1:8080/webhooks/gh --provider github --secret a-secret-of-16-bytes-or-more --type issues --id d1 --duplicate 1": {want: `(?s)"ok".*"duplicate"`},
 		},
