@@ -367,7 +367,7 @@ func TestListenUsage(t *testing.T) {
 	wants(2, "--url says how copies are signed: add --secret or --key", "3000", "--source", "gh", "--url", "http://h/")
 	wants(2, "--since:", "3000", "--since", "soon")
 	wants(2, "--from has no value", "3000", "--from", "")
-	wants(2, "--from cannot be used", "3000", "--from", "nope")
+	wants(2, "--from: it is not a URL", "3000", "--from", "nope")
 	wants(1, "connection refused", "3000", "--from", "http://127.0.0.1:1")
 	l := startFollowing(t, dir, nil, "listen", "127.0.0.1:1/hooks", "--from", g.admin)
 	l.note(t, "Connected. 0 stored")
