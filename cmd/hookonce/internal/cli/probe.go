@@ -51,7 +51,7 @@ func (p *program) probeCommand() *cobra.Command {
 			"restart own-trouble answer-time",
 		Example: "  hookonce probe http://127.0.0.1:3000/webhooks --provider stripe \\\n" +
 			"    --secret whsec_test \\\n" +
-			"    --effects \"psql -Atc \\\"SELECT count(*) FROM payments WHERE event_id = '{id}'\\\"\"",
+			"    --effects \"psql -Atc \\\"SELECT count(*) FROM paid WHERE event_id = '{id}'\\\"\"",
 		Args: arguments("URL"),
 	}
 	f := &probeFlags{senderFlags: addSenderFlags(cmd)}
