@@ -71,7 +71,7 @@ func follow(t *testing.T, page string, blocks []block) {
 		if step.left != "" {
 			continue
 		}
-		if step.before != nil && !s.each {
+		if step.before != nil && (!s.each || b.language != "sh") {
 			step.before(t, w)
 		}
 		where := fmt.Sprintf("%s:%d", page, b.line)

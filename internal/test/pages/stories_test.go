@@ -117,12 +117,22 @@ var stories = map[string]story{
 			"hookonce (devel) · sqlite:/tmp/… · linux/amd64, 2 cores": {left: "its figures differ from run to run; the tests of bench hold its form"},
 		},
 	},
+	"docs/demo.md": {
+		steps: map[string]step{"hookonce demo": {left: "it stays until Ctrl-C; the tests of demo run it"}},
+	},
+	"docs/listen.md": {
+		steps: map[string]step{
+			"hookonce listen --from https://hookonce.internal:8081 --since 1h --source stripe 3000/hooks": {left: "it follows a gateway until Ctrl-C; the tests of listen run it"},
+			"Connected. 14 stored, then live. Copies only: production state is untouched.":                {left: "the tests of listen hold its lines"},
+		},
+	},
 	"docs/deploying.md": {
 		ready: letters,
 		each:  true,
 		steps: map[string]step{
-			"allow_unsafe: [fsync]":                      {around: withSource},
-			"trusted_proxies: [10.0.0.0/8, 2001:db8::5]": {around: withSource},
+			"allow_unsafe: [fsync]": {around: withSource},
+			"tls: {cert: /etc/hookonce/tls.crt, key: /etc/hookonce/tls.key}": {around: withSource, before: certificate},
+			"trusted_proxies: [10.0.0.0/8, 2001:db8::5]":                     {around: withSource},
 		},
 	},
 	"docs/destinations.md": {
@@ -201,10 +211,19 @@ func withoutSettings(t *testing.T, w *world) {
 	}
 }
 
-// shop lets the shop of examples/ listen where deliveries of the page go.
-func shop(t *testing.T, w *world) {
+// certificate makes the files of a page about HTTPS.
+func certificate(t *testing.T, w *world) {
 	t.Helper()
-	w.env = append(w.env, "LISTEN="+w.ports["127.0.0.1:8080"])
+	w.replace = append(slices.Clip(w.replace), "/etc/hookonce", w.folder)
+	needTools(t)
+	if out, code := w.run(t, "openssl req -x509 -newkey rsa:2048 -nodes -days 30 -subj /CN=localhost -keyout tls.key -out tls.crt"); code != 0 {
+		t.Fatal(out)
+	}
+}
+
+// needTools installs the programs of the system that pages use.
+func needTools(t *testing.T) {
+	t.Helper()
 	dbtest.Need(t, func() error {
 		_, err := exec.LookPath("curl")
 		if err == nil {
@@ -212,6 +231,13 @@ func shop(t *testing.T, w *world) {
 		}
 		return err
 	}, "curl", "openssl")
+}
+
+// shop lets the shop of examples/ listen where deliveries of the page go.
+func shop(t *testing.T, w *world) {
+	t.Helper()
+	w.env = append(w.env, "LISTEN="+w.ports["127.0.0.1:8080"])
+	needTools(t)
 }
 
 // probed starts a gateway as the endpoint of the page, and writes the command that counts effects. A
