@@ -114,11 +114,11 @@ type Undone struct {
 }
 
 // Undo makes the letters dead again that a request or job discarded, as they were before; see
-// DeadLetters.Operation. For a job, operation is its id. The error matches driver.ErrNotFound;
+// DeadLetters.Operation. For a job, operation is its id or that of its request. The error matches driver.ErrNotFound;
 // driver.ErrTooLate if the last one was discarded more than driver.UndoTime ago; or driver.ErrOpen
 // while the job runs.
 func (in *Engine) Undo(ctx context.Context, operation string) (*Undone, error) {
-	count, err := in.undoable(ctx, operation)
+	operation, count, err := in.undoable(ctx, operation)
 	switch {
 	case err != nil:
 		return nil, err
@@ -137,29 +137,36 @@ func (in *Engine) Undo(ctx context.Context, operation string) (*Undone, error) {
 // UndoHere is Undo without a job, for a program that runs none. With an error, the result counts the
 // letters until then, or is nil; repeating it is safe.
 func (in *Engine) UndoHere(ctx context.Context, operation string) (*Undone, error) {
-	if _, err := in.undoable(ctx, operation); err != nil {
+	operation, _, err := in.undoable(ctx, operation)
+	if err != nil {
 		return nil, err
 	}
 	return in.undo(ctx, operation)
 }
 
-// undoable returns the number of letters that operation discarded, or why they stay discarded.
-func (in *Engine) undoable(ctx context.Context, operation string) (int, error) {
-	found, err := in.store.Discards(ctx, operation)
+// undoable returns the number of letters that operation discarded, or why they stay discarded. If
+// operation is the request of a job, it also returns the id of the job instead.
+func (in *Engine) undoable(ctx context.Context, operation string) (string, int, error) {
+	job, err := in.store.Job(ctx, operation)
+	switch {
+	case err == nil && job.State == driver.JobRunning:
+		err = driver.ErrOpen
+	case err == nil:
+		operation = job.ID
+	case errors.Is(err, driver.ErrNotFound):
+		err = nil
+	}
+	var found *driver.Discarded
+	if err == nil {
+		found, err = in.store.Discards(ctx, operation)
+	}
 	if err == nil && !found.Recent {
 		err = driver.ErrTooLate
 	}
-	if err == nil {
-		if job, e := in.store.Job(ctx, operation); e == nil && job.State == driver.JobRunning {
-			err = driver.ErrOpen
-		} else if e != nil && !errors.Is(e, driver.ErrNotFound) {
-			err = e
-		}
-	}
 	if err != nil {
-		return 0, fmt.Errorf("hookonce: undo: %w", err)
+		return operation, 0, fmt.Errorf("hookonce: undo: %w", err)
 	}
-	return found.Count, nil
+	return operation, found.Count, nil
 }
 
 // undo makes the letters of operation dead again, step by step.

@@ -20,7 +20,8 @@ type Jobs interface {
 	// also removes the oldest jobs beyond MaxJobs that are not running.
 	AddJob(ctx context.Context, p *AddJobParams) (*Job, error)
 
-	// Job returns a job. The error matches ErrNotFound if there is none.
+	// Job returns the job with an id, otherwise the one with that request id. The error matches
+	// ErrNotFound if there is none.
 	Job(ctx context.Context, id string) (*Job, error)
 
 	// Jobs lists jobs, newest first.

@@ -11,7 +11,7 @@ import (
 
 // jobStatements are the SQL texts of jobs.
 type jobStatements struct {
-	add, trim, byRequest, byID string
+	add, trim, byRequest, named string
 	start, cancel, take        string
 	hold, step                 string
 	undiscard, discards, prune string
@@ -20,7 +20,7 @@ type jobStatements struct {
 func newJobStatements(write func(string) string) jobStatements {
 	return jobStatements{
 		add: write(addJobSQL), trim: write(trimJobsSQL), byRequest: write(selectJobSQL + " WHERE request_id = $1::text"),
-		byID: write(selectJobSQL + " WHERE id = $1::text"), start: write(startJobSQL), cancel: write(cancelJobSQL), take: write(takeJobSQL),
+		named: write(selectJobSQL + " WHERE id = $1::text OR request_id = $1::text ORDER BY id = $1::text DESC LIMIT 1"), start: write(startJobSQL), cancel: write(cancelJobSQL), take: write(takeJobSQL),
 		hold: write(holdJobSQL), step: write(stepJobSQL), undiscard: write(undiscardSQL), discards: write(discardsSQL), prune: write(pruneJobsSQL),
 	}
 }
@@ -165,7 +165,7 @@ func (s *Store) AddJob(ctx context.Context, p *driver.AddJobParams) (*driver.Job
 func (s *Store) Job(ctx context.Context, id string) (*driver.Job, error) {
 	var job driver.Job
 	if driver.IsText(id) {
-		if err := read(ctx, s.pools.Admin, "reading a job", scanJob(&job), s.sql.jobs.byID, id); err != nil {
+		if err := read(ctx, s.pools.Admin, "reading a job", scanJob(&job), s.sql.jobs.named, id); err != nil {
 			return nil, err
 		}
 	}

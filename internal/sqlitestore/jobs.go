@@ -21,6 +21,7 @@ const (
 		ON CONFLICT DO NOTHING RETURNING ` + jobColumns
 
 	selectJobByRequest = `SELECT ` + jobColumns + ` FROM hookonce_job WHERE request_id = ?`
+	selectNamedJob     = `SELECT ` + jobColumns + ` FROM hookonce_job WHERE id = ?1 OR request_id = ?1 ORDER BY id = ?1 DESC LIMIT 1`
 	selectJob          = `SELECT ` + jobColumns + ` FROM hookonce_job WHERE id = ?`
 
 	// Keeps the newest jobs, and running ones.
@@ -108,7 +109,7 @@ func (s *Store) AddJob(ctx context.Context, p *driver.AddJobParams) (job *driver
 // Job implements driver.Store.
 func (s *Store) Job(ctx context.Context, id string) (job *driver.Job, err error) {
 	err = s.snapshot(ctx, "reading a job", func(ctx context.Context, tx *sql.Tx) (err error) {
-		job, err = scanJob(tx.QueryRowContext(ctx, selectJob, id).Scan)
+		job, err = scanJob(tx.QueryRowContext(ctx, selectNamedJob, id).Scan)
 		return err
 	})
 	if errors.Is(err, sql.ErrNoRows) {

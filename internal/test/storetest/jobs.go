@@ -139,6 +139,7 @@ func jobRequestID(f *fixture) {
 	first := f.addJob(&driver.AddJobParams{ID: "job_1", RequestID: "req", Plan: "{}", Now: t0})
 	same(f, "repeated", first, f.addJob(&driver.AddJobParams{ID: "job_2", RequestID: "req", Plan: `{"count":1}`, Now: t0.Add(time.Hour)}))
 	f.startJob("job_1", t0)
+	same(f, "by its request", f.job("job_1"), f.job("req"))
 	same(f, "repeated after the start", f.job("job_1"), f.addJob(&driver.AddJobParams{ID: "job_3", RequestID: "req", Now: t0}))
 	for _, other := range []driver.AddJobParams{
 		{ID: "job_4", RequestID: "req", JobSpec: driver.JobSpec{Of: driver.JobOfDeadLetters, Action: driver.JobDiscard}},

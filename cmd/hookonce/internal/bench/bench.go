@@ -163,6 +163,7 @@ func (m *meter) backlog(ctx context.Context, source, unit string, engine *hookon
 	cpu, began := watchCPU(), time.Now()
 	end := run(ctx, engine)
 	worked.await(ctx, len(load.took), m.share(0.15))
+	worked.await(ctx, 1, 30*time.Second) // a busy machine may not come to the first one in time
 	lasted, n, used := time.Since(began), worked.n.Load(), cpu.usage()
 	end()
 	if n == 0 && ctx.Err() == nil {
