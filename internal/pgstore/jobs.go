@@ -12,9 +12,9 @@ import (
 // jobStatements are the SQL texts of jobs.
 type jobStatements struct {
 	add, trim, byRequest, named string
-	start, cancel, take        string
-	hold, step                 string
-	undiscard, discards, prune string
+	start, cancel, take         string
+	hold, step                  string
+	undiscard, discards, prune  string
 }
 
 func newJobStatements(write func(string) string) jobStatements {
