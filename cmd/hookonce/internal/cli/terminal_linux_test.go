@@ -60,12 +60,17 @@ func startSession(t *testing.T, dir string, columns int, env []string, args ...s
 	s := &session{cmd: exec.Command("hookonce", args...), master: master, exited: make(chan struct{}), more: make(chan struct{}, 1)}
 	s.before = modeOf(t, terminal)
 	s.cmd.Dir, s.cmd.Env = dir, append(append(os.Environ(), raceEnv(), "TERM=xterm", "NO_COLOR="), env...)
+	if args[0] == "init" {
+		s.cmd.Env = append(s.cmd.Env, formEnv())
+	}
 	s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = terminal, terminal, terminal
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	if err := s.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	waited := make(chan struct{})
 	go func() {
+		defer close(waited)
 		_ = s.cmd.Wait() // ProcessState holds the result
 		s.after = modeOf(t, terminal)
 		_ = terminal.Close() // ends the reading below
@@ -83,6 +88,7 @@ func startSession(t *testing.T, dir string, columns int, env []string, args ...s
 			default:
 			}
 			if err != nil { // EIO: the other end is closed
+				<-waited
 				return
 			}
 		}
