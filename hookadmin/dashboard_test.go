@@ -319,7 +319,7 @@ func TestPagesKeepTheirFigures(t *testing.T) {
 	store.away.Store(true)
 	for _, path := range paths {
 		shown := g.page(t, path, 200)
-		if !strings.Contains(shown, "4,321") || !strings.Contains(text(shown), "The database did not answer. Grey figures are") || !strings.Contains(shown, "stale") {
+		if !strings.Contains(shown, "4,321") || !strings.Contains(text(shown), "The database did not answer. Grey figures were read") || !strings.Contains(shown, "stale") {
 			t.Errorf("%s without the database: %s", path, text(shown))
 		}
 	}

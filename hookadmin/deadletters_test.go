@@ -302,3 +302,21 @@ func TestBulkOnAStoreThatFails(t *testing.T) {
 		}
 	}
 }
+
+// The zero time, as programs write an unset one, is no filter: it must not select everything.
+func TestZeroTimeIsRefused(t *testing.T) {
+	t.Parallel()
+	g, want := newDead(t)
+	for _, value := range []string{"0001-01-01T00:00:00Z", "0001-01-01T02:00:00+02:00"} {
+		for _, name := range []string{"since", "until"} {
+			for _, path := range []string{discardDead, replayDead} {
+				if got := g.post(t, path, `{"source":"lab","`+name+`":"`+value+`"}`); got.status != http.StatusUnprocessableEntity {
+					t.Errorf("%s %s=%s: status %d, want 422", path, name, value, got.status)
+				}
+			}
+		}
+	}
+	if got := g.deadIDs(t, ""); len(got) != len(want) {
+		t.Errorf("the dead letters are %v, want %v", got, want)
+	}
+}

@@ -177,6 +177,10 @@ func parseTime(name, s string, now time.Time) (time.Time, error) {
 		return now.Add(-ago), nil
 	}
 	t, err := time.Parse(time.RFC3339Nano, s)
+	if err == nil && t.Year() <= 1 {
+		// Programs write an unset time like this. As a filter it would select everything.
+		return time.Time{}, &ParameterError{name, fmt.Sprintf("%q is the time that programs write for none: leave %s out, or give a time", s, name)}
+	}
 	if err != nil {
 		return time.Time{}, &ParameterError{name, fmt.Sprintf(
 			"%q is neither a time such as 2026-01-31T08:00:00Z nor a duration ago such as 2h or 7d", s)}

@@ -121,6 +121,8 @@ func decodeFields(dec *json.Decoder, into any) error {
 		key, _ := token.(string) // keys are strings
 		field, known := fields[key]
 		switch {
+		case !known && len(names) == 0:
+			return fmt.Errorf("at byte %d: unknown key %q; the body has no keys", dec.InputOffset(), key)
 		case !known:
 			return fmt.Errorf("at byte %d: unknown key %q; known keys are %s", dec.InputOffset(), key, strings.Join(names, ", "))
 		case seen[key]:

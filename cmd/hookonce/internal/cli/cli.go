@@ -160,6 +160,9 @@ func arguments(names ...string) cobra.PositionalArgs {
 		case len(args) > len(names):
 			return fmt.Errorf("%q takes only %s, and got %d arguments", cmd.CommandPath(), strings.Join(names, " "), len(args))
 		}
+		if empty := slices.Index(args, ""); empty >= 0 {
+			return fmt.Errorf("%q: %s is empty", cmd.CommandPath(), names[empty])
+		}
 		return nil
 	}
 }

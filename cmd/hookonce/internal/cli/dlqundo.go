@@ -27,9 +27,6 @@ func (p *program) dlqUndoCommand() *cobra.Command {
 	p.complete(flags, false)
 	addJSONFlag(cmd, &asJSON)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if args[0] == "" {
-			return newUsageError(cmd, errors.New("the request id is empty"))
-		}
 		ctx, restore := interruptible(cmd.Context())
 		defer restore()
 		return p.withAPI(ctx, flags, changes, func(ctx context.Context, api *api) error {

@@ -105,6 +105,11 @@ func (p *program) probe(ctx context.Context, f *probeFlags, target string) error
 // probeVerdict returns the error that sets the exit code.
 func (p *program) probeVerdict(r *probe.Report, f *probeFlags) error {
 	switch {
+	case len(r.Checks) == 0:
+		return &app.Error{
+			Err:    errors.New("no check was run"),
+			Remedy: "give the flags that the checks above need, or choose others with --checks",
+		}
 	case r.Failed > 0:
 		return &app.Error{
 			Err:    fmt.Errorf("%s failed", counted(r.Failed, "check")),

@@ -314,13 +314,13 @@ func (k *tailKeys) askReplay(ctx context.Context, name eventName) {
 		return func(ctx context.Context) { k.replay(ctx, api, name, &how) }
 	}
 	question := &tailQuestion{
-		text:    fmt.Sprintf("Replay? y yes · any other key no: %s %s (%s)", name.source, name.id, found.State),
+		text:    fmt.Sprintf("Replay %s %s (%s)? y yes · other keys no", name.source, name.id, found.State),
 		answers: map[rune]func(context.Context){'y': replay(adminclient.Replay{})},
 	}
 	if found.State == driver.StateDone {
-		question.text = fmt.Sprintf("Replay? n as new · s with the same ids · any other key no: %s %s (done)", name.source, name.id)
+		question.text = fmt.Sprintf("Replay %s %s (done)? w as new, the work is done again · s same ids · other keys no", name.source, name.id)
 		question.answers = map[rune]func(context.Context){
-			'n': replay(adminclient.Replay{AsNew: true}), 's': replay(adminclient.Replay{SameID: true}),
+			'w': replay(adminclient.Replay{AsNew: true}), 's': replay(adminclient.Replay{SameID: true}),
 		}
 	}
 	k.mu.Lock()

@@ -80,7 +80,7 @@ func TestLoadEverything(t *testing.T) {
 	}
 	if got, want := warnings(s), "hookonce.yaml:10:12: retention: a retention of 90d is longer than the dedupe window of 45d: "+
 		"bodies are removed with the identity, at the end of the window\n"+
-		"hookonce.yaml:84:3: sources.lab: unsigned: anyone can send to /webhooks/lab"; got != want {
+		"hookonce.yaml:85:3: sources.lab: unsigned: anyone can send to /webhooks/lab"; got != want {
 		t.Errorf("warnings:\n got %s\nwant %s", got, want)
 	}
 	if got, want := s.DatabaseDisplay(), "postgres://hooks:<secret>@db1.internal,db2.internal:5433/hooks?target_session_attrs=read-write"; got != want {
