@@ -10,7 +10,7 @@ type check struct {
 	name, title    string
 	sent, why, fix string
 	needs          func(*Config) string // the missing flags; nil: it needs none
-	refuses        bool                 // a pass is a refusal, which proves nothing where valid events are refused too
+	refuses        bool                 // a pass is a refusal
 	run            func(ctx context.Context, p *probe) outcome
 }
 

@@ -16,6 +16,7 @@ type outcome struct {
 	never   []string // ids of events that must take no effect
 	decides bool     // the effects decide: without them a pass is unknown
 	silent  bool     // the endpoint gave no answer
+	let     bool     // the endpoint accepted a request that it must refuse
 	left    string   // why the check does not apply; "" if it does
 
 	reason, remedy, anchor string // replace those of the check, unless ""

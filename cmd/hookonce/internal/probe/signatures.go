@@ -2,7 +2,9 @@ package probe
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -20,13 +22,26 @@ func runValid(ctx context.Context, p *probe) outcome {
 	case a.accepted():
 		o.verdict, o.saw = Pass, fmt.Sprintf("%s in %s", a, rounded(a.took))
 	case a.status == 0:
-		o.silent, o.remedy = true, "Start the receiver, and check the host and port of the URL"
+		o.silent, o.remedy = true, remedyOfSilence(a)
 	case a.status == http.StatusNotFound, a.status == http.StatusMethodNotAllowed:
 		o.remedy = "Check the path of the URL"
 	case a.status == http.StatusUnauthorized, a.status == http.StatusForbidden, a.status == http.StatusBadRequest:
 		o.remedy = "Check that the receiver has this secret, and verify the raw body before a framework parses it"
 	}
 	return o
+}
+
+// remedyOfSilence returns what to do about an endpoint that gave no answer.
+func remedyOfSilence(a answer) string {
+	var timeout net.Error
+	var dial *net.OpError
+	switch {
+	case errors.As(a.err, &dial) && dial.Op == "dial":
+		return "Start the receiver, and check the host and port of the URL"
+	case errors.As(a.err, &timeout) && timeout.Timeout():
+		return "Store the event and answer; do the slow work afterwards"
+	}
+	return "Check that the port speaks HTTP, or HTTPS if the URL says so"
 }
 
 // mustRefuse sends a request that a right receiver answers 401 or 400.
@@ -36,8 +51,13 @@ func (p *probe) mustRefuse(ctx context.Context, e *event, req *verify.Request) o
 	}
 	a := p.client.send(ctx, req)
 	o := fail(a.String())
-	if a.status == http.StatusUnauthorized || a.status == http.StatusBadRequest {
+	switch {
+	case a.status == http.StatusUnauthorized || a.status == http.StatusBadRequest:
 		o = pass(a.String())
+	case a.accepted():
+		o.let = true
+	case a.status != 0:
+		o.reason = "It was refused, but not with 401 or 400: a sender may take that for trouble of the receiver, and go on."
 	}
 	return o.ineffective(e)
 }
