@@ -204,6 +204,7 @@ func TestStoreAway(t *testing.T) {
 	if ids, _, err := follow(t.Context(), c, at, 3); err != nil {
 		t.Errorf("got %v, %v", ids, err)
 	}
+	rig.WaitFor(t, func() bool { return len(v.log.Lines()) == 3 }) // the rows come before the line
 	v.log.WantOne(t, "works again")
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
