@@ -18,16 +18,17 @@
 -- A message that was enqueued by itself, without an event, has a row here too. The row holds the
 -- message's body and headers, and outbox keeps it out of every listing of events.
 --
--- A rowid table, although every access is by key. Rows are appended one after the other, and only
--- the index of the 32-byte keys is written at random places. WITHOUT ROWID would store the rows
--- themselves in key order, and a row of more than about 1,000 bytes would need an overflow page of
--- its own: with bodies of 1.2 kB and batches of 128 that had a third of the insert rate (9,400
--- rows/s, not 27,200) and more than twice the size (4.7 kB a row, not 2.1 kB).
+-- id grows: it is one more than the highest. Rows are appended one after the other, and only the
+-- index of the 32-byte keys is written at random places. Without id, rows would stand in the order
+-- of the keys, and a row of more than about 1,000 bytes would need an overflow page of its own: with
+-- bodies of 1.2 kB and batches of 128 that had a third of the insert rate (9,400 rows/s, not 27,200)
+-- and more than twice the size (4.7 kB a row, not 2.1 kB).
 --
 -- headers and body come last: SQLite reads the overflow pages of a row in order, up to the last
 -- column that a query needs.
 CREATE TABLE hookonce_event (
-    key         BLOB    NOT NULL PRIMARY KEY CHECK (length(key) = 32),
+    id          INTEGER NOT NULL PRIMARY KEY,
+    key         BLOB    NOT NULL UNIQUE CHECK (length(key) = 32),
     source      TEXT    NOT NULL,
     event_id    TEXT    NOT NULL,
     type        TEXT    NOT NULL,
@@ -53,13 +54,17 @@ CREATE INDEX hookonce_event_bodies ON hookonce_event (source, received_at) WHERE
 
 -- The state of events that a handler works on. The state of any other event follows from its
 -- messages, see hookonce_event_overview. Finding due events reads only this table, so it repeats
--- the event's source and type.
+-- the event's source and type, and the key for listings.
+--
+-- id is that of the event, so that these rows are appended, too. The key as the primary key cost
+-- one more page at a random place for each event.
 --
 -- A run takes an event as a lease takes a message: it sets state 1, run to its number, run_size to
 -- the number of its events, and due_at to the time at which it counts as interrupted. The number
 -- stays when the run ends, and the next number is higher.
 CREATE TABLE hookonce_event_state (
-    key            BLOB    NOT NULL PRIMARY KEY,
+    id             INTEGER NOT NULL PRIMARY KEY,
+    key            BLOB    NOT NULL,
     source         TEXT    NOT NULL,
     type           TEXT    NOT NULL,
     state          INTEGER NOT NULL CHECK (state BETWEEN 0 AND 4),
@@ -82,7 +87,7 @@ CREATE TABLE hookonce_event_state (
     note           TEXT    NOT NULL DEFAULT '',
     last_error     TEXT    NOT NULL DEFAULT '',
     signature      TEXT    NOT NULL DEFAULT '' -- the group of last_error while the event is dead
-) STRICT, WITHOUT ROWID;
+) STRICT;
 
 -- Pending events of a source in the order of due_at: taking and reserving them, and asking which
 -- sources have any. Events that were never tried are taken in batches, and tried events one by one,
@@ -480,7 +485,7 @@ SELECT
         WHEN 1 THEN
             (SELECT CASE s.state WHEN 0 THEN 'pending' WHEN 1 THEN 'running' WHEN 2 THEN 'done'
                                  WHEN 3 THEN 'dead' ELSE 'skipped' END
-             FROM hookonce_event_state s WHERE s.key = e.key)
+             FROM hookonce_event_state s WHERE s.id = e.id)
         ELSE
             (SELECT CASE WHEN count(*) = 0 THEN 'done'
                          WHEN sum(m.state IN (0, 1)) > 0 THEN 'running'
@@ -490,7 +495,7 @@ SELECT
              FROM hookonce_message m WHERE m.event_key = e.key)
     END AS state,
     CASE e.work
-        WHEN 1 THEN (SELECT s.note FROM hookonce_event_state s WHERE s.key = e.key)
+        WHEN 1 THEN (SELECT s.note FROM hookonce_event_state s WHERE s.id = e.id)
         ELSE
             (SELECT CASE WHEN count(*) = 0 THEN 'no route'
                          WHEN sum(m.state IN (0, 1, 3)) > 0 THEN ''
@@ -500,28 +505,28 @@ SELECT
              FROM hookonce_message m WHERE m.event_key = e.key)
     END AS note,
     CASE e.work
-        WHEN 1 THEN (SELECT s.attempts FROM hookonce_event_state s WHERE s.key = e.key)
+        WHEN 1 THEN (SELECT s.attempts FROM hookonce_event_state s WHERE s.id = e.id)
         ELSE (SELECT coalesce(max(m.attempts), 0) FROM hookonce_message m WHERE m.event_key = e.key)
     END AS attempts,
     max((SELECT coalesce(max(m.generation), 0) FROM hookonce_message m WHERE m.event_key = e.key),
-        coalesce((SELECT s.generation FROM hookonce_event_state s WHERE s.key = e.key), 0)) AS generation,
+        coalesce((SELECT s.generation FROM hookonce_event_state s WHERE s.id = e.id), 0)) AS generation,
     coalesce((SELECT d.duplicates FROM hookonce_delivery_count d WHERE d.key = e.key), 0) AS duplicates,
     e.received_at, e.occurred_at,
     CASE e.work
-        WHEN 1 THEN (SELECT s.processed_at FROM hookonce_event_state s WHERE s.key = e.key AND s.state = 2)
+        WHEN 1 THEN (SELECT s.processed_at FROM hookonce_event_state s WHERE s.id = e.id AND s.state = 2)
         ELSE
             (SELECT CASE WHEN count(*) = 0 THEN e.received_at
                          WHEN sum(m.state IN (0, 1, 3)) = 0 THEN max(m.sent_at) END
              FROM hookonce_message m WHERE m.event_key = e.key)
     END AS processed_at,
     CASE e.work
-        WHEN 1 THEN (SELECT s.failed_at FROM hookonce_event_state s WHERE s.key = e.key AND s.state = 3)
+        WHEN 1 THEN (SELECT s.failed_at FROM hookonce_event_state s WHERE s.id = e.id AND s.state = 3)
         ELSE
             (SELECT CASE WHEN sum(m.state IN (0, 1)) = 0 AND sum(m.state = 3) > 0 THEN max(m.failed_at) END
              FROM hookonce_message m WHERE m.event_key = e.key)
     END AS failed_at,
     CASE e.work
-        WHEN 1 THEN (SELECT s.last_error FROM hookonce_event_state s WHERE s.key = e.key)
+        WHEN 1 THEN (SELECT s.last_error FROM hookonce_event_state s WHERE s.id = e.id)
         ELSE coalesce(
             (SELECT m.last_error FROM hookonce_message m
              WHERE m.event_key = e.key AND m.last_error <> ''

@@ -18,15 +18,16 @@ const (
 		(key, source, event_id, type, occurred_at, received_at, headers, body, body_sha256, work, repeat_of, remote, gateway)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO NOTHING`
 
-	insertState = `INSERT INTO hookonce_event_state (key, source, type, state, received_at, due_at, run) VALUES (?, ?, ?, 0, ?4, ?4, ?4)`
+	insertState = `INSERT INTO hookonce_event_state (id, key, source, type, state, received_at, due_at, run)
+		VALUES (last_insert_rowid(), ?, ?, ?, 0, ?4, ?4, ?4)`
 
 	insertUndecided = `INSERT INTO hookonce_event_state
-		(key, source, type, state, received_at, due_at, run, failed_at, undecided, queued, note, last_error, signature)
-		VALUES (?, ?, ?, 3, ?4, ?4, ?4, ?4, 1, ?5, ?6, ?6, ?7)`
+		(id, key, source, type, state, received_at, due_at, run, failed_at, undecided, queued, note, last_error, signature)
+		VALUES (last_insert_rowid(), ?, ?, ?, 3, ?4, ?4, ?4, ?4, 1, ?5, ?6, ?6, ?7)`
 
 	// For a claim whose transaction does the work too.
-	insertDone = `INSERT INTO hookonce_event_state (key, source, type, state, attempts, received_at, due_at, processed_at, run)
-		VALUES (?, ?, ?, 2, 1, ?4, ?4, ?4, ?4)`
+	insertDone = `INSERT INTO hookonce_event_state (id, key, source, type, state, attempts, received_at, due_at, processed_at, run)
+		VALUES (last_insert_rowid(), ?, ?, ?, 2, 1, ?4, ?4, ?4, ?4)`
 
 	insertMessage = `INSERT INTO hookonce_message
 		(id, event_key, route, destination, token, received_at, due_at, created_at) VALUES (?, ?, ?, ?, ?5, ?5, ?5, ?5)`

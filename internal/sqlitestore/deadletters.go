@@ -114,9 +114,12 @@ func (w *messageWalk) deadEvents(step walk.Step, n int) (query string, args []an
 	c.add(`s.state = 3`)
 	c.equal(`s.note`, w.f.Note)
 	c.equal(`s.signature`, w.f.Signature)
-	w.event(&c, `s.received_at`, `s.key`)
+	from := ` FROM hookonce_event_state s CROSS JOIN hookonce_event e ON e.id = s.id`
+	if w.isKeyed {
+		from = ` FROM hookonce_event e CROSS JOIN hookonce_event_state s ON s.id = e.id`
+	}
+	w.event(&c, `s.received_at`, `e.key`)
 	c.place(`s.received_at, s.key, ''`, step)
-	return `SELECT ` + listedEvent + `, '', '', '', s.attempts, s.generation, 0, s.last_error, s.signature, s.failed_at
-		FROM hookonce_event_state s CROSS JOIN hookonce_event e ON e.key = s.key` +
+	return `SELECT ` + listedEvent + `, '', '', '', s.attempts, s.generation, 0, s.last_error, s.signature, s.failed_at` + from +
 		c.where() + fmt.Sprint(` ORDER BY s.received_at DESC, s.key DESC LIMIT `, n), c.args
 }

@@ -17,7 +17,7 @@ const (
 			AND NOT (m.route = '' AND substr(m.id, 1, length('` + driver.SummaryPrefix + `')) = '` + driver.SummaryPrefix + `')`
 
 	selectNewDeadEvents = `SELECT '', '', e.source, e.event_id, substr(s.last_error, 1, 1000), s.failed_at
-		FROM hookonce_event_state s JOIN hookonce_event e ON e.key = s.key
+		FROM hookonce_event_state s JOIN hookonce_event e ON e.id = s.id
 		WHERE s.state = 3 AND s.failed_at >= ? AND s.failed_at < ?`
 )
 

@@ -50,7 +50,7 @@ const (
 	redactAttempts  = `UPDATE hookonce_attempt SET error = '` + driver.ErrorRedacted + `' WHERE error <> '' AND message_id IN ` + evidence
 	redactMessages  = `UPDATE hookonce_message SET last_error = '` + driver.ErrorRedacted + `', signature = '` + driver.ErrorRedacted + `' WHERE last_error <> '' AND id IN ` + evidence
 	redactTries     = `UPDATE hookonce_event_attempt SET error = '` + driver.ErrorRedacted + `' WHERE key = ?1`
-	redactState     = `UPDATE hookonce_event_state SET last_error = '` + driver.ErrorRedacted + `', signature = '` + driver.ErrorRedacted + `' WHERE key = ?1 AND last_error <> ''`
+	redactState     = `UPDATE hookonce_event_state SET last_error = '` + driver.ErrorRedacted + `', signature = '` + driver.ErrorRedacted + `' WHERE id = (SELECT id FROM hookonce_event WHERE key = ?1) AND last_error <> ''`
 )
 
 // storedDelivery is a delivery in the JSON of hookonce_delivery_count.recent.

@@ -15,21 +15,23 @@ const (
 	// For a claim whose transaction does the work too: the event is done.
 	reopenDone = `UPDATE hookonce_event_state SET state = 2, note = '', attempts = 1, crashes = 0, generation = ?1,
 			due_at = ?2, processed_at = ?2, failed_at = NULL, last_error = ''` + bySender + `
-		WHERE key = ?3 AND state = 3 AND undecided = 0` + notEnded + kept + ` RETURNING key_generation`
+		WHERE id = (SELECT id FROM hookonce_event WHERE key = ?3) AND state = 3 AND undecided = 0` + notEnded + kept + ` RETURNING key_generation`
 
-	claimDone = `UPDATE hookonce_event_state SET processed_at = ?, attempts = ? WHERE key = ?`
+	claimDone = `UPDATE hookonce_event_state SET processed_at = ?, attempts = ?
+		WHERE id = (SELECT id FROM hookonce_event WHERE key = ?)`
 
 	claimStale = `UPDATE hookonce_event_state
-		SET state = 4, note = ?, last_error = ?, attempts = ?, processed_at = NULL WHERE key = ?`
+		SET state = 4, note = ?, last_error = ?, attempts = ?, processed_at = NULL
+		WHERE id = (SELECT id FROM hookonce_event WHERE key = ?)`
 
 	selectFailures = `SELECT failures FROM hookonce_inline_failure WHERE key = ?`
 
 	claimEnded = `UPDATE hookonce_event_state
 		SET state = 3, note = ?, failed_at = ?, last_error = ?, signature = ?, attempts = ?, processed_at = NULL
-		WHERE key = ? AND state = 2 RETURNING generation, attempts`
+		WHERE id = (SELECT id FROM hookonce_event WHERE key = ?) AND state = 2 RETURNING generation, attempts`
 
 	selectClaimTaken = takenColumns + `
-		FROM hookonce_event_state s CROSS JOIN hookonce_event e ON e.key = s.key WHERE s.key = ?`
+		FROM hookonce_event e CROSS JOIN hookonce_event_state s ON s.id = e.id WHERE e.key = ?`
 
 	countInline = `INSERT INTO hookonce_inline_failure
 		(key, source, event_id, type, occurred_at, headers, body, body_sha256, messages, failures, last_error, first_at, last_at, remote, gateway)
@@ -47,7 +49,8 @@ const (
 	oldInline = `SELECT key FROM hookonce_inline_failure WHERE last_at <= ? ORDER BY last_at LIMIT ?`
 
 	buryInline = `UPDATE hookonce_event_state
-		SET state = 3, attempts = ?, failed_at = ?, last_error = ?, signature = ?, processed_at = NULL WHERE key = ?`
+		SET state = 3, attempts = ?, failed_at = ?, last_error = ?, signature = ?, processed_at = NULL
+		WHERE id = (SELECT id FROM hookonce_event WHERE key = ?)`
 )
 
 // TakeClaim implements driver.Driver. It waits for the write lock until the context ends. SQLite

@@ -11,18 +11,18 @@ import (
 
 const (
 	replayDeadEvent = `UPDATE hookonce_event_state SET ` + stateAgain + byOperator + `
-		WHERE key = ?3 AND state = 3 AND undecided = 0` + notEnded + kept
+		WHERE id = (SELECT id FROM hookonce_event WHERE key = ?3) AND state = 3 AND undecided = 0` + notEnded + kept
 
 	replayDeadMessage = `UPDATE hookonce_message SET ` + messageAgain + byOperator + `
 		WHERE id = ?4 AND event_key = ?3 AND state = 3` + kept
 
-	selectDeadEvent   = `SELECT failed_at, note FROM hookonce_event_state WHERE key = ? AND state = 3`
+	selectDeadEvent   = `SELECT failed_at, note FROM hookonce_event_state WHERE id = (SELECT id FROM hookonce_event WHERE key = ?) AND state = 3`
 	selectDeadMessage = `SELECT failed_at, note FROM hookonce_message WHERE id = ? AND event_key = ? AND state = 3`
 
 	// A discarded letter no longer counts as failed. Its last error stays. ended records a
 	// NoteTxEnded that is replaced, because a replay must still name that note.
 	discardEvent = `UPDATE hookonce_event_state SET state = 4, ended = (note = '` + driver.NoteTxEnded + `'), note = ?, failed_at = NULL
-		WHERE key = ? AND state = 3 RETURNING generation`
+		WHERE id = (SELECT id FROM hookonce_event WHERE key = ?) AND state = 3 RETURNING generation`
 
 	discardMessage = `UPDATE hookonce_message SET state = 4, note = ?, failed_at = NULL
 		WHERE id = ? AND event_key = ? AND state = 3 RETURNING generation`

@@ -31,6 +31,7 @@ func TestPlansOfListings(t *testing.T) {
 		ofEvent  = "USING INDEX hookonce_message_event (event_key=?)"
 		caused   = "USING INDEX hookonce_message_cause (cause=?)"
 		oneEvent = "SEARCH e USING INDEX sqlite_autoindex_hookonce_event_1 (key=?)"
+		byNumber = "SEARCH e USING INTEGER PRIMARY KEY (rowid=?)"
 		inOrder  = "USING INDEX hookonce_event_received ((received_at,key)>(?,?) AND (received_at,key)<(?,?))"
 	)
 	for _, c := range []struct {
@@ -62,8 +63,9 @@ func TestPlansOfListings(t *testing.T) {
 		{"dead messages", text(dead(driver.MessageFilter{}).deadMessages(first, 51)), []string{"SCAN m USING INDEX hookonce_message_dead", oneEvent}, false},
 		{"a step of dead messages", text(dead(driver.MessageFilter{}).deadMessages(step, 51)), []string{"SEARCH m USING INDEX hookonce_message_dead (", oneEvent}, false},
 		{"dead messages of a destination", text(dead(driver.MessageFilter{Destination: "d"}).deadMessages(step, 51)), []string{"SEARCH m USING INDEX hookonce_message_dead_destination (destination=?", oneEvent}, false},
-		{"dead events", text(dead(driver.MessageFilter{}).deadEvents(first, 51)), []string{"SCAN s USING INDEX hookonce_event_state_dead", oneEvent}, false},
-		{"a step of dead events", text(dead(driver.MessageFilter{Source: "s"}).deadEvents(step, 51)), []string{"SEARCH s USING INDEX hookonce_event_state_dead (", oneEvent}, false},
+		{"dead events", text(dead(driver.MessageFilter{}).deadEvents(first, 51)), []string{"SCAN s USING INDEX hookonce_event_state_dead", byNumber}, false},
+		{"a step of dead events", text(dead(driver.MessageFilter{Source: "s"}).deadEvents(step, 51)), []string{"SEARCH s USING INDEX hookonce_event_state_dead (", byNumber}, false},
+		{"a dead event", text((&messageWalk{f: &driver.MessageFilter{EventID: "i"}, keys: keys, isKeyed: true, number: "3"}).deadEvents(first, 51)), []string{oneEvent, "SEARCH s USING INTEGER PRIMARY KEY (rowid=?)"}, true},
 		{"the edge of dead letters", edge(dead(driver.MessageFilter{}).letterPlaces(step, 500)), []string{"INDEX hookonce_message_dead (", "INDEX hookonce_event_state_dead ("}, true},
 		{"the edge of those of a destination", edge(dead(driver.MessageFilter{Destination: "d"}).letterPlaces(step, 500)), []string{"INDEX hookonce_message_dead_destination (destination=?"}, true},
 

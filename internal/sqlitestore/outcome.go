@@ -10,7 +10,7 @@ import (
 )
 
 // fenced is the condition that a row is still in the state and the run that the caller expects.
-const fenced = ` WHERE key = ?1 AND state = ?2 AND run BETWEEN ?3 AND ?4`
+const fenced = ` WHERE id = (SELECT id FROM hookonce_event WHERE key = ?1) AND state = ?2 AND run BETWEEN ?3 AND ?4`
 
 const (
 	recordDone = `UPDATE hookonce_event_state

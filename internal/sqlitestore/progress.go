@@ -13,9 +13,10 @@ import (
 // the handlers. If a handler commits that transaction by itself, this number tells which one it
 // was. The events before it are marked as done in the same commit.
 const (
-	setBegun = `UPDATE hookonce_event_state SET run = ?1 WHERE key = ?2 AND run <= ?1`
+	setBegun = `UPDATE hookonce_event_state SET run = ?1
+		WHERE id = (SELECT id FROM hookonce_event WHERE key = ?2) AND run <= ?1`
 
-	selectRun = `SELECT state, run FROM hookonce_event_state WHERE key = ?`
+	selectRun = `SELECT state, run FROM hookonce_event_state WHERE id = (SELECT id FROM hookonce_event WHERE key = ?)`
 )
 
 // keepOurs drops the events that a sweep took meanwhile.

@@ -22,7 +22,7 @@ const defaultChunk = 1000
 
 // finished is the condition that an event is done or skipped.
 const finished = `NOT EXISTS (SELECT 1 FROM hookonce_message m WHERE m.event_key = hookonce_event.key AND m.state IN (0, 1, 3))
-		AND NOT EXISTS (SELECT 1 FROM hookonce_event_state s WHERE s.key = hookonce_event.key AND s.state IN (0, 1, 3))`
+		AND NOT EXISTS (SELECT 1 FROM hookonce_event_state s WHERE s.id = hookonce_event.id AND s.state IN (0, 1, 3))`
 
 const (
 	// Both walks look for victims on a reader, and go on behind the last row they saw: unfinished
@@ -30,9 +30,9 @@ const (
 	walkIdentities = `SELECT key, source, received_at FROM hookonce_event
 		WHERE (received_at, key) > (?, ?) AND received_at < ? ORDER BY received_at, key LIMIT ?`
 
-	walkBodies = `SELECT rowid, received_at FROM hookonce_event
-		WHERE source = ? AND body IS NOT NULL AND (received_at, rowid) > (?, ?) AND received_at < ?
-		ORDER BY received_at, rowid LIMIT ?`
+	walkBodies = `SELECT id, received_at FROM hookonce_event
+		WHERE source = ? AND body IS NOT NULL AND (received_at, id) > (?, ?) AND received_at < ?
+		ORDER BY received_at, id LIMIT ?`
 
 	nextBodySource = `SELECT source FROM hookonce_event
 		WHERE body IS NOT NULL AND source > ? ORDER BY source LIMIT 1`
@@ -42,9 +42,9 @@ const (
 	// The age is checked again: since the walk, another process may have pruned the event, and a
 	// sender may have claimed it again.
 	deleteEvent = `DELETE FROM hookonce_event WHERE key = ? AND received_at < ? AND ` + finished +
-		` RETURNING source, body_sha256`
+		` RETURNING id, source, body_sha256`
 
-	deleteState    = `DELETE FROM hookonce_event_state WHERE key = ?`
+	deleteState    = `DELETE FROM hookonce_event_state WHERE id = ?`
 	deleteAttempts = `DELETE FROM hookonce_attempt
 		WHERE message_id IN (SELECT id FROM hookonce_message WHERE event_key = ?)`
 	deleteTries    = `DELETE FROM hookonce_event_attempt WHERE key = ?`
@@ -53,7 +53,7 @@ const (
 	deleteBodySeen = `DELETE FROM hookonce_body_seen WHERE body_key = ? AND key = ?`
 
 	deleteBody = `UPDATE hookonce_event SET headers = NULL, body = NULL
-		WHERE rowid = ? AND source = ? AND received_at < ? AND body IS NOT NULL AND ` + finished + ` RETURNING key`
+		WHERE id = ? AND source = ? AND received_at < ? AND body IS NOT NULL AND ` + finished + ` RETURNING key`
 
 	walkVersions = `SELECT object, source, applied_at FROM hookonce_object_version
 		WHERE (applied_at, object) > (?, ?) AND applied_at < ? ORDER BY applied_at, object LIMIT ?`
@@ -112,7 +112,7 @@ func (r *pruner) before(window time.Duration) int64 { return r.now - window.Micr
 // victim is a row that is past its window.
 type victim struct {
 	key    driver.Key
-	rowid  int64
+	id     int64
 	source string
 	at     int64
 	before int64
@@ -170,8 +170,8 @@ func (r *pruner) bodies(ctx context.Context) error {
 		for {
 			seen, err := r.walk(ctx, func(v *victim, rows *sql.Rows) error {
 				v.source, v.before = source, before
-				return rows.Scan(&v.rowid, &v.at)
-			}, walkBodies, source, last.at, last.rowid, before, r.chunk)
+				return rows.Scan(&v.id, &v.at)
+			}, walkBodies, source, last.at, last.id, before, r.chunk)
 			if err != nil {
 				return err
 			}
@@ -225,18 +225,22 @@ func (r *pruner) remove(ctx context.Context, seen []victim, one func(*writeTx, *
 
 // deleteEvent removes a finished event with all its rows.
 func (t *writeTx) deleteEvent(v *victim) (bool, error) {
+	var id int64
 	var source string
 	var hash []byte
-	switch err := t.queryRow(deleteEvent, v.key[:], v.before).Scan(&source, &hash); {
+	switch err := t.queryRow(deleteEvent, v.key[:], v.before).Scan(&id, &source, &hash); {
 	case errors.Is(err, sql.ErrNoRows):
 		return false, nil
 	case err != nil:
 		return false, err
 	}
-	for _, query := range []string{deleteResponses, deleteOtherBody, deleteAttempts, deleteTries, deleteMessages, deleteState, deleteCount, deleteHistory} {
+	for _, query := range []string{deleteResponses, deleteOtherBody, deleteAttempts, deleteTries, deleteMessages, deleteCount, deleteHistory} {
 		if _, err := t.exec(query, v.key[:]); err != nil {
 			return false, err
 		}
+	}
+	if _, err := t.exec(deleteState, id); err != nil {
+		return false, err
 	}
 	bodyKey := driver.BodyKey(source, [32]byte(hash))
 	_, err := t.exec(deleteBodySeen, bodyKey[:], v.key[:])
@@ -247,7 +251,7 @@ func (t *writeTx) deleteEvent(v *victim) (bool, error) {
 // of its messages.
 func (t *writeTx) deleteBody(v *victim) (bool, error) {
 	var key []byte
-	switch err := t.queryRow(deleteBody, v.rowid, v.source, v.before).Scan(&key); {
+	switch err := t.queryRow(deleteBody, v.id, v.source, v.before).Scan(&key); {
 	case errors.Is(err, sql.ErrNoRows):
 		return false, nil
 	case err != nil:

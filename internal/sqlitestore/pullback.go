@@ -34,7 +34,7 @@ const (
 
 	// A running event gets a minute: its run may be about to begin.
 	pullEvents = `UPDATE hookonce_event_state
-		SET due_at = ?1 + CASE WHEN state = 1 THEN 60000000 WHEN attempts > 0 THEN retry_in ELSE 0 END WHERE key IN (SELECT key`
+		SET due_at = ?1 + CASE WHEN state = 1 THEN 60000000 WHEN attempts > 0 THEN retry_in ELSE 0 END WHERE id IN (SELECT id`
 
 	pullMessages = `UPDATE hookonce_message
 		SET due_at = ?1 + CASE WHEN state = 1 THEN ?5 WHEN attempts > 0 THEN retry_in ELSE 0 END WHERE id IN (SELECT id`

@@ -8,7 +8,7 @@ import (
 
 const (
 	reopenState = `UPDATE hookonce_event_state SET ` + stateAgain + bySender + `
-		WHERE key = ?3 AND state = 3 AND undecided = 0` + notEnded + kept
+		WHERE id = (SELECT id FROM hookonce_event WHERE key = ?3) AND state = 3 AND undecided = 0` + notEnded + kept
 
 	// A condition on dead events: no handler ended its transaction.
 	notEnded = ` AND note <> '` + driver.NoteTxEnded + `'`

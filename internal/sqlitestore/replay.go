@@ -31,11 +31,11 @@ const (
 	// The row and the messages of an event hold all its generations.
 	nextGeneration = `SELECT 1 + max(
 		coalesce((SELECT max(generation) FROM hookonce_message WHERE event_key = ?1), 0),
-		coalesce((SELECT generation FROM hookonce_event_state WHERE key = ?1), 0))`
+		coalesce((SELECT generation FROM hookonce_event_state WHERE id = (SELECT id FROM hookonce_event WHERE key = ?1)), 0))`
 
 	selectReplayable = `SELECT e.body IS NULL, s.state, coalesce(s.note, ''), coalesce(s.generation, 0),
 			coalesce(s.undecided, 0), coalesce(s.queued, 0), coalesce(s.ended, 0)
-		FROM hookonce_event e LEFT JOIN hookonce_event_state s ON s.key = e.key WHERE e.key = ? AND e.outbox = 0`
+		FROM hookonce_event e LEFT JOIN hookonce_event_state s ON s.id = e.id WHERE e.key = ? AND e.outbox = 0`
 
 	selectReplayableMessages = `SELECT id, route, destination, state, generation
 		FROM hookonce_message WHERE event_key = ? ORDER BY id`
@@ -44,13 +44,13 @@ const (
 
 	resetState = `UPDATE hookonce_event_state SET ` + stateAgain + byOperator + `,
 			key_generation = CASE WHEN ?4 THEN ?1 ELSE key_generation END
-		WHERE key = ?3`
+		WHERE id = (SELECT id FROM hookonce_event WHERE key = ?3)`
 
 	// For an undecided event that has no work but its messages.
 	resetDone = `UPDATE hookonce_event_state SET state = 2, note = '', last_error = '', generation = ?1, processed_at = ?2,
 			failed_at = NULL, undecided = 0, queued = 0, ended = 0` + byOperator + `,
 			key_generation = CASE WHEN ?4 THEN ?1 ELSE key_generation END
-		WHERE key = ?3`
+		WHERE id = (SELECT id FROM hookonce_event WHERE key = ?3)`
 
 	resetMessage = `UPDATE hookonce_message SET ` + messageAgain + byOperator + ` WHERE id = ?3`
 

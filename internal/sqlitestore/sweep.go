@@ -18,7 +18,7 @@ const longestWait = 365 * 24 * time.Hour
 
 const (
 	lostRuns = ` FROM hookonce_event_state s INDEXED BY hookonce_event_state_running
-		CROSS JOIN hookonce_event e ON e.key = s.key WHERE s.state = 1 AND s.due_at <= ?1 LIMIT ?2`
+		CROSS JOIN hookonce_event e ON e.id = s.id WHERE s.state = 1 AND s.due_at <= ?1 LIMIT ?2`
 
 	countLost = `SELECT count(*) FROM (SELECT 1` + lostRuns + `)`
 
@@ -27,9 +27,10 @@ const (
 	// An event that was alone in its run is at fault, so this counts an attempt.
 	loseAlone = `UPDATE hookonce_event_state
 		SET state = ?2, attempts = ?3, crashes = min(crashes, 2147483646) + 1, due_at = ?4, failed_at = ?5, last_error = ?6, retry_in = ?7, note = ?8, signature = ?9
-		WHERE key = ?1`
+		WHERE id = (SELECT id FROM hookonce_event WHERE key = ?1)`
 
-	loseOther = `UPDATE hookonce_event_state SET state = 0, crashes = min(crashes, 2147483646) + 1, due_at = ?2 WHERE key = ?1`
+	loseOther = `UPDATE hookonce_event_state SET state = 0, crashes = min(crashes, 2147483646) + 1, due_at = ?2
+		WHERE id = (SELECT id FROM hookonce_event WHERE key = ?1)`
 )
 
 // lostEvent is an event of an interrupted run.

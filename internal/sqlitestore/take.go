@@ -43,24 +43,26 @@ const (
 	// The indexes are named, because SQLite might choose one that reads the pending events of all
 	// sources.
 	selectFresh = takenColumns + `
-		FROM hookonce_event_state s INDEXED BY hookonce_event_state_fresh CROSS JOIN hookonce_event e ON e.key = s.key
+		FROM hookonce_event_state s INDEXED BY hookonce_event_state_fresh CROSS JOIN hookonce_event e ON e.id = s.id
 		WHERE s.source = ? AND s.state = 0 AND s.attempts = 0 AND s.crashes = 0 AND s.due_at <= ?`
 
 	selectTried = takenColumns + `
-		FROM hookonce_event_state s INDEXED BY hookonce_event_state_tried CROSS JOIN hookonce_event e ON e.key = s.key
+		FROM hookonce_event_state s INDEXED BY hookonce_event_state_tried CROSS JOIN hookonce_event e ON e.id = s.id
 		WHERE s.source = ? AND s.state = 0 AND (s.attempts > 0 OR s.crashes > 0) AND s.due_at <= ?`
 
 	selectPendingKeys = takenColumns + `
-		FROM hookonce_event_state s CROSS JOIN hookonce_event e ON e.key = s.key
+		FROM hookonce_event e CROSS JOIN hookonce_event_state s ON s.id = e.id
 		WHERE s.state = 0 AND `
 
 	orderByDue = ` ORDER BY s.due_at LIMIT ?`
 
-	markTaken = `UPDATE hookonce_event_state SET state = 1, run = ?, run_size = ?, run_retry_in = ?, due_at = ? WHERE key = ?`
+	markTaken = `UPDATE hookonce_event_state SET state = 1, run = ?, run_size = ?, run_retry_in = ?, due_at = ?
+		WHERE id = (SELECT id FROM hookonce_event WHERE key = ?)`
 
-	selectDueAt = `SELECT due_at FROM hookonce_event_state WHERE key = ?`
+	selectDueAt = `SELECT due_at FROM hookonce_event_state WHERE id = (SELECT id FROM hookonce_event WHERE key = ?)`
 
-	postpone = `UPDATE hookonce_event_state SET due_at = ? WHERE key = ?`
+	postpone = `UPDATE hookonce_event_state SET due_at = ?
+		WHERE id = (SELECT id FROM hookonce_event WHERE key = ?)`
 
 	selectDueSources = `SELECT s.value,
 			EXISTS (SELECT 1 FROM hookonce_event_state INDEXED BY hookonce_event_state_fresh
@@ -165,7 +167,7 @@ func nextToken(now int64, taken []takenEvent) int64 {
 // pick finds the events that p asks for.
 func (t *writeTx) pick(p *driver.TakeParams) ([]takenEvent, error) {
 	if len(p.Keys) > 0 {
-		return t.find(p.Bytes, selectPendingKeys+keyIn(`s.key`, len(p.Keys))+orderByDue, append(keyArgs(p.Keys), p.Limit)...)
+		return t.find(p.Bytes, selectPendingKeys+keyIn(`e.key`, len(p.Keys))+orderByDue, append(keyArgs(p.Keys), p.Limit)...)
 	}
 	query := selectFresh
 	if p.Tried {

@@ -18,7 +18,7 @@ const (
 		AND action IN ('` + driver.ActionDiscarded + `', '` + driver.ActionUndone + `') LIMIT 1`
 
 	undiscardEvent = `UPDATE hookonce_event_state SET state = 3, note = ?1, failed_at = ?2, ended = 0
-		WHERE key = ?3 AND state = 4 AND note = '` + driver.NoteDiscarded + `' AND generation = ?4`
+		WHERE id = (SELECT id FROM hookonce_event WHERE key = ?3) AND state = 4 AND note = '` + driver.NoteDiscarded + `' AND generation = ?4`
 
 	undiscardMessage = `UPDATE hookonce_message SET state = 3, note = ?1, failed_at = ?2
 		WHERE event_key = ?3 AND state = 4 AND note = '` + driver.NoteDiscarded + `' AND generation = ?4 AND id = ?5`
