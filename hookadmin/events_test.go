@@ -165,8 +165,8 @@ func TestRefusedParameters(t *testing.T) {
 		{"cursor=" + driver.Cursor{ReceivedAt: noon}.String() + "A", "cursor: "},
 		{"q=%00", "q: holds a control character"},
 		{"id=a%0Ab", "id: holds a control character"},
-		{"type=%ff", "type: holds a control character or is not valid UTF-8"},
-		{"q=" + strings.Repeat("x", 1025), "q: longer than 1024 bytes"},
+		{"type=%ff", "type: is not valid UTF-8"},
+		{"q=" + strings.Repeat("x", 2048), "q: longer than 2047 bytes"},
 		{"q=%zz", "malformed"},
 		{"source=a;type=b", "malformed"},
 	}
@@ -217,7 +217,7 @@ func TestHostileIDsInPaths(t *testing.T) {
 		}
 	}
 	for _, id := range []string{"%00", "%ff", "%0a", "%1b", "%c2%85"} {
-		wantProblem(t, a.get(t, "/api/v1/events/github/"+id), http.StatusNotFound)
+		wantDetail(t, a.get(t, "/api/v1/events/github/"+id), http.StatusBadRequest, "event_id: ")
 	}
 }
 

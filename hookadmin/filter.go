@@ -13,8 +13,27 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// maxParameter bounds one value, in a query or in a body, in bytes.
-const maxParameter = 1024
+// Bounds of values in paths, queries and bodies, in bytes. No stored value is longer.
+const (
+	// maxParameter bounds every value. It is the length of the longest event id: eight parts and the ':' between them.
+	maxParameter = 2047
+	maxIDPart    = 255
+	maxName      = 63 // of a source or a destination
+	maxType      = 255
+)
+
+// maxOf returns the bound of the value of a parameter, a key or a name in a path.
+func maxOf(name string) int {
+	switch name {
+	case "source", "destination", "name":
+		return maxName
+	case "type":
+		return maxType
+	case "message_id", "message_ids", "request_id":
+		return driver.MaxMessageID
+	}
+	return maxParameter
+}
 
 // The parameter names of the listings, in the order of the docs.
 var (
@@ -136,7 +155,7 @@ func checkParameters(values url.Values, known []string) error {
 		if len(values[name]) > 1 {
 			return &ParameterError{name, "given more than once"}
 		}
-		if reason := badText(values.Get(name)); reason != "" {
+		if reason := badText(name, values.Get(name)); reason != "" {
 			return &ParameterError{name, reason}
 		}
 	}
@@ -199,15 +218,29 @@ func parseAgo(s string) (time.Duration, bool) {
 	return d, err == nil && d >= 0
 }
 
-// badText returns why s is refused, or "".
-func badText(s string) string {
-	switch {
-	case len(s) > maxParameter:
-		return fmt.Sprintf("longer than %d bytes", maxParameter)
+// badText returns why the value s of a parameter, a key or a name in a path is refused, or "".
+func badText(name, s string) string {
+	switch most := maxOf(name); {
+	case len(s) > most:
+		return fmt.Sprintf("longer than %d bytes", most)
+	case !utf8.ValidString(s):
+		return "is not valid UTF-8"
 	case !plainText(s):
-		return "holds a control character or is not valid UTF-8"
+		return "holds a control character"
+	case (name == "id" || name == "ids" || name == "event_id") && !fitsID(s):
+		return fmt.Sprintf("longer than %d bytes: an event id has at most so many between two ':'", maxIDPart)
 	}
 	return ""
+}
+
+// fitsID reports whether s can be an event id by the length of its parts. A part may hold ':' itself.
+func fitsID(s string) bool {
+	for piece := range strings.SplitSeq(s, ":") {
+		if len(piece) > maxIDPart {
+			return false
+		}
+	}
+	return true
 }
 
 // plainText reports whether s is valid UTF-8 without control characters. All stored names, ids and

@@ -279,9 +279,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	for name, value := range values {
-		if !plainText(value) {
-			// No stored name is like this, so the database is not asked.
-			h.failStore(w, r, driver.ErrNotFound)
+		if reason := badText(name, value); reason != "" {
+			h.fail(w, r, http.StatusBadRequest, (&ParameterError{name, reason}).Error()+", in the path", nil)
 			return
 		}
 		r.SetPathValue(name, value)

@@ -351,8 +351,10 @@ func TestStoreFailuresAreServerErrors(t *testing.T) {
 		t.Errorf("logged %s", a.log)
 	}
 	// The store is not asked for names that it cannot hold.
-	for _, path := range []string{"/api/v1/events/github/%00", "/api/v1/events/git%0ahub/e1", "/api/v1/events/github/", "/api/v1/events//e1"} {
-		wantProblem(t, a.get(t, path), http.StatusNotFound)
+	for path, status := range map[string]int{
+		"/api/v1/events/github/%00": 400, "/api/v1/events/git%0ahub/e1": 400, "/api/v1/events/github/": 404, "/api/v1/events//e1": 404,
+	} {
+		wantProblem(t, a.get(t, path), status)
 	}
 }
 

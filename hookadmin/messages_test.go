@@ -140,7 +140,7 @@ func TestRetryOfMessages(t *testing.T) {
 		{"past retention", pruned[0], "{}", 410, "retention"},
 		{"unknown", "msg_none", "{}", 404, "no such message"},
 		{"hostile", "..%2f%3f", "{}", 404, "no such message"},
-		{"no text", "%00", "{}", 404, "no such message"},
+		{"no text", "%00", "{}", 400, "id: holds a control character, in the path"},
 		{"a key", waiting[0], `{"as_new":true}`, 400, "unknown key"},
 	}
 	for _, tt := range tests {

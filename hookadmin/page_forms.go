@@ -121,7 +121,7 @@ func checkForm(values url.Values, known []string) error {
 			return fmt.Errorf("the field %q appears more than once", name)
 		}
 		for _, value := range values[name] {
-			if reason := badText(value); reason != "" {
+			if reason := badField(name, value); reason != "" {
 				return fmt.Errorf("the field %q: %s", name, reason)
 			}
 		}
@@ -130,6 +130,18 @@ func checkForm(values url.Values, known []string) error {
 		return err
 	}
 	return nil
+}
+
+// badField is badText for fields of forms. Some hold several values: "letter" a source and an id, and
+// "back" the query of a page.
+func badField(name, value string) string {
+	switch {
+	case name != "letter" && name != "back":
+		return badText(name, value)
+	case !plainText(value):
+		return "holds a control character or is not valid UTF-8"
+	}
+	return ""
 }
 
 func checkKey(key string) error {

@@ -187,8 +187,8 @@ func parseZone(values url.Values) (*time.Location, error) {
 	switch {
 	case len(values["tz"]) > 1:
 		return nil, &ParameterError{"tz", "given more than once"}
-	case badText(name) != "":
-		return nil, &ParameterError{"tz", badText(name)}
+	case badText("tz", name) != "":
+		return nil, &ParameterError{"tz", badText("tz", name)}
 	}
 	if t, err := time.Parse("-07:00", name); err == nil {
 		return t.Location(), nil

@@ -193,6 +193,9 @@ func parseRefresh(s string) (int, error) {
 	if s == "" {
 		return 0, nil
 	}
+	if reason := badText("refresh", s); reason != "" {
+		return 0, &ParameterError{"refresh", reason}
+	}
 	n, err := strconv.Atoi(s)
 	if err != nil || n < least || n > most {
 		return 0, &ParameterError{"refresh", fmt.Sprintf("%q is not a number of seconds from %d to %d", s, least, most)}

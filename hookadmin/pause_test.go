@@ -69,7 +69,7 @@ func TestRefusalsOfDestinations(t *testing.T) {
 	g := newGateway(t)
 	for _, action := range []string{"retry", "pause", "resume"} {
 		wantDetail(t, g.post(t, "/api/v1/destinations/crm/"+action, ""), 404, "no such destination")
-		wantDetail(t, g.post(t, "/api/v1/destinations/%00/"+action, ""), 404, "no such destination")
+		wantDetail(t, g.post(t, "/api/v1/destinations/%00/"+action, ""), 400, "name: holds a control character")
 		wantDetail(t, g.post(t, "/api/v1/destinations/billing/"+action, `{"x":1}`), 400, "unknown key")
 		wantDetail(t, g.get(t, "/api/v1/destinations/billing/"+action), 405, "POST")
 	}

@@ -31,6 +31,10 @@ func (h *handler) showProfile(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
+	if err := checkParameters(values, profileParameters); err != nil {
+		h.fail(w, r, http.StatusBadRequest, err.Error(), nil)
+		return
+	}
 	seconds, err := numberOf(values.Get("seconds"), int(defaultProfile/time.Second), int(maxProfile/time.Second))
 	if err != nil {
 		h.fail(w, r, http.StatusBadRequest, fmt.Sprintf("The parameter seconds must be from 1 to %d.", maxProfile/time.Second), nil)

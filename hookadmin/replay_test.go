@@ -291,7 +291,7 @@ func TestReplayOfHostileIDs(t *testing.T) {
 		}
 	}
 	for _, id := range []string{"%00", "%ff", "%0a", "%1b"} {
-		wantProblem(t, g.post(t, "/api/v1/events/lab/"+id+"/replay", "{}"), http.StatusNotFound)
+		wantProblem(t, g.post(t, "/api/v1/events/lab/"+id+"/replay", "{}"), http.StatusBadRequest)
 	}
 }
 

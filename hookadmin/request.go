@@ -12,7 +12,10 @@ import (
 	"os"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -103,11 +106,47 @@ func decodeObject(raw []byte, into any) error {
 		return err
 	}
 	// The syntax is correct from here on.
+	if at, half := halfCharacter(raw); half != "" {
+		return fmt.Errorf("at byte %d: %s is one half of a character: write both halves, or the character itself", at, half)
+	}
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	if first, err := dec.Token(); err != nil || first != json.Delim('{') {
 		return errors.New("it is not a JSON object")
 	}
 	return decodeFields(dec, into)
+}
+
+// halfCharacter returns the first escape in raw, which is correct JSON, that is a surrogate without its
+// other half, and its place, counted from 1; or "". encoding/json would read it as U+FFFD.
+func halfCharacter(raw []byte) (at int, escape string) {
+	for i := 0; i < len(raw); i++ {
+		if raw[i] != '\\' {
+			continue
+		}
+		unit := escapedUnit(raw[i:])
+		if !utf16.IsSurrogate(unit) {
+			i++ // what follows may be another '\\'
+			continue
+		}
+		const length = len(`\u0000`)
+		if utf16.DecodeRune(unit, escapedUnit(raw[i+length:])) == unicode.ReplacementChar {
+			return i + 1, string(raw[i : i+length])
+		}
+		i += 2*length - 1
+	}
+	return 0, ""
+}
+
+// escapedUnit returns the number of the \u escape that raw begins with, or -1.
+func escapedUnit(raw []byte) rune {
+	if len(raw) < len(`\u0000`) || raw[0] != '\\' || raw[1] != 'u' {
+		return -1
+	}
+	n, err := strconv.ParseUint(string(raw[2:6]), 16, 16)
+	if err != nil {
+		return -1
+	}
+	return rune(n)
 }
 
 // decodeFields decodes the rest of an object behind its '{'.
@@ -136,7 +175,7 @@ func decodeFields(dec *json.Decoder, into any) error {
 			if err := decodeFields(dec, field); err != nil {
 				return fmt.Errorf("in %q: %w", key, err)
 			}
-		} else if reason := decodeValue(dec, field); reason != "" {
+		} else if reason := decodeValue(dec, key, field); reason != "" {
 			return fmt.Errorf("at byte %d: %q: %s", dec.InputOffset(), key, reason)
 		}
 	}
@@ -159,7 +198,7 @@ func fieldsOf(into any) (fields map[string]any, names []string) {
 }
 
 // decodeValue decodes one value, and returns why it is refused, or "".
-func decodeValue(dec *json.Decoder, into any) string {
+func decodeValue(dec *json.Decoder, key string, into any) string {
 	token, err := dec.Token()
 	if err != nil {
 		return err.Error()
@@ -175,19 +214,19 @@ func decodeValue(dec *json.Decoder, into any) string {
 		if *into, ok = token.(string); !ok {
 			return "must be a string"
 		}
-		return refusedText(*into)
+		return refusedText(key, *into)
 	case *[]string:
 		if token != json.Delim('[') {
 			return "must be a list of strings"
 		}
-		return decodeTexts(dec, into)
+		return decodeTexts(dec, key, into)
 	default:
 		panic(fmt.Sprintf("hookadmin: unsupported type of a request field: %T", into))
 	}
 	return ""
 }
 
-func decodeTexts(dec *json.Decoder, into *[]string) string {
+func decodeTexts(dec *json.Decoder, key string, into *[]string) string {
 	for dec.More() {
 		token, err := dec.Token()
 		if err != nil {
@@ -197,7 +236,7 @@ func decodeTexts(dec *json.Decoder, into *[]string) string {
 		if !ok {
 			return "must be a list of strings"
 		}
-		if reason := refusedText(text); reason != "" {
+		if reason := refusedText(key, text); reason != "" {
 			return reason
 		}
 		if slices.Contains(*into, text) {
@@ -214,9 +253,9 @@ func decodeTexts(dec *json.Decoder, into *[]string) string {
 	return ""
 }
 
-func refusedText(s string) string {
+func refusedText(key, s string) string {
 	if s == "" {
 		return "must not be empty; leave it out to accept any value"
 	}
-	return badText(s)
+	return badText(key, s)
 }

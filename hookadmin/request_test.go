@@ -54,17 +54,17 @@ func TestRefusedBodies(t *testing.T) {
 		wantDetail(t, g.post(t, "/api/v1/events/lab/e1/replay", tt.body), http.StatusBadRequest, tt.detail)
 	}
 	for body, detail := range map[string]string{
-		`{"source":1}`:           `"source": must be a string`,
-		`{"source":["lab"]}`:     `"source": must be a string`,
-		`{"source":"lab\u0000"}`: `"source": holds a control character`,
-		`{"source":"` + strings.Repeat("x", 1025) + `"}`: `"source": longer than 1024 bytes`,
-		`{"source":"lab","ids":"e1"}`:                    `"ids": must be a list of strings`,
-		`{"source":"lab","ids":{"e1":1}}`:                `"ids": must be a list of strings`,
-		`{"source":"lab","ids":["e1",["e1"]]}`:           `"ids": must be a list of strings`,
-		`{"source":"lab","ids":["e1",2]}`:                `"ids": must be a list of strings`,
-		`{"source":"lab","ids":["\n"]}`:                  `"ids": holds a control character`,
-		`{"all":"true"}`:                                 `"all": must be true or false`,
-		`{"all":true,"state":"dead"}`:                    `unknown key "state"`,
+		`{"source":1}`:                                 `"source": must be a string`,
+		`{"source":["lab"]}`:                           `"source": must be a string`,
+		`{"source":"lab\u0000"}`:                       `"source": holds a control character`,
+		`{"source":"` + strings.Repeat("x", 64) + `"}`: `"source": longer than 63 bytes`,
+		`{"source":"lab","ids":"e1"}`:                  `"ids": must be a list of strings`,
+		`{"source":"lab","ids":{"e1":1}}`:              `"ids": must be a list of strings`,
+		`{"source":"lab","ids":["e1",["e1"]]}`:         `"ids": must be a list of strings`,
+		`{"source":"lab","ids":["e1",2]}`:              `"ids": must be a list of strings`,
+		`{"source":"lab","ids":["\n"]}`:                `"ids": holds a control character`,
+		`{"all":"true"}`:                               `"all": must be true or false`,
+		`{"all":true,"state":"dead"}`:                  `unknown key "state"`,
 	} {
 		wantDetail(t, g.post(t, replayDead, body), http.StatusBadRequest, detail)
 	}

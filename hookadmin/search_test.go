@@ -68,7 +68,7 @@ func TestSearch(t *testing.T) {
 	}
 	for query, want := range map[string]string{
 		"": "q: is required", "?q=": "q: is required", "?q=+": "q: is required", "?q=a&q=b": "q: given more than once", "?q=a%00": "q: ", "?q=a&cursor=x": "cursor: ",
-		"?q=a&limit=3": "unknown parameter", "?q=" + strings.Repeat("x", 1025): "q: longer",
+		"?q=a&limit=3": "unknown parameter", "?q=" + strings.Repeat("x", 2048): "q: longer",
 	} {
 		wantDetail(t, g.get(t, "/api/v1/search"+query), http.StatusBadRequest, want)
 	}
