@@ -210,7 +210,7 @@ func (h *handler) overviewFigures(ctx context.Context, stats *Stats, span *spanC
 		return nil, fmt.Errorf("reading the newest failures: %w", err)
 	}
 	all := &overviewFigures{
-		Story: story(series[3], series[4], len(h.engine.Destinations()) > 0, now), Cards: figures(stats, now),
+		Story: story(series[3], series[4], len(h.engine.Destinations()) > 0, now) + " " + deadNow(stats), Cards: figures(stats, now),
 		Charts: []chart{
 			deliveriesChart(filters[0], series[0]), answersChart(filters[0], series[0], h.firstTimeout("")), backlogChart(filters[2], series[2]),
 		},
@@ -260,13 +260,28 @@ func story(deliveries, attempts []driver.Point, sends bool, now time.Time) strin
 		parts[1] += " (" + countWord(n, "duplicate", "duplicates") + " absorbed)"
 	}
 	if sends {
-		parts = append(parts, grouped(sumOf(attempts, "sent"))+" sent · "+grouped(sumOf(attempts, "dead"))+" dead")
+		sent := grouped(sumOf(attempts, "sent")) + " sent"
+		if died := sumOf(attempts, "dead"); died > 0 {
+			sent += " · " + grouped(died) + " died"
+		}
+		parts = append(parts, sent)
 	}
 	text := strings.Join(parts, " → ")
 	if refused := sumOf(deliveries, "refused"); refused > 0 {
 		text += " · " + grouped(refused) + " refused"
 	}
 	return text + ", since " + driver.ByHour.Start(now.Add(-23*time.Hour)).Format("Monday 15:04 UTC") + "."
+}
+
+// deadNow says how many are dead now: some that died were replayed or discarded, and others are older.
+func deadNow(s *Stats) string {
+	switch s.DeadLetters {
+	case 0:
+		return "Nothing is dead now."
+	case 1:
+		return "1 is dead now."
+	}
+	return s.shown("dead_letters", s.DeadLetters) + " are dead now."
 }
 
 func countWord(n int64, one, many string) string {

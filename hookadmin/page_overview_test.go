@@ -80,12 +80,12 @@ func fillFigures(t *testing.T, g *gateway) {
 func TestChartsOfTheOverview(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
-	if page := g.page(t, "/", 200); !strings.Contains(text(page), "No deliveries in the last 24 hours.") || !strings.Contains(page, "/webhooks/lab") {
+	if page := g.page(t, "/", 200); !strings.Contains(text(page), "No deliveries in the last 24 hours. Nothing is dead now.") || !strings.Contains(page, "/webhooks/lab") {
 		t.Errorf("without figures: %s", text(page))
 	}
 	fillFigures(t, g)
 	page := g.page(t, "/", 200)
-	if want := "1,209 deliveries → 7 new (1,200 duplicates absorbed) → 3 sent · 1 dead · 2 refused, since "; !strings.Contains(text(page), want) {
+	if want := "1,209 deliveries → 7 new (1,200 duplicates absorbed) → 3 sent · 1 died · 2 refused, since "; !strings.Contains(text(page), want) {
 		t.Errorf("the page lacks %q: %s", want, text(page))
 	}
 	drawn := plots(t, page)
@@ -116,6 +116,32 @@ func TestChartsOfTheOverview(t *testing.T) {
 		if refused := g.page(t, "/?"+query, http.StatusBadRequest); !strings.Contains(text(refused), want) {
 			t.Errorf("%s: %s", query, text(refused))
 		}
+	}
+}
+
+// The sentence tells deaths of the day from dead letters, and agrees with the gauge beside it.
+func TestStoryAgreesWithTheGauge(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t)
+	fillFigures(t, g)
+	check := func(sentence, gauge string) {
+		t.Helper()
+		page := g.page(t, "/", 200)
+		if !strings.Contains(text(page), "3 sent · 1 died · 2 refused, since ") || !strings.Contains(text(page), "UTC. "+sentence) {
+			t.Errorf("the page lacks %q: %s", sentence, text(page))
+		}
+		if card := regexp.MustCompile(`(?s)Dead letters</a></h3>\s*<p class="number">([^<]*)<`).FindStringSubmatch(page); card == nil || card[1] != gauge {
+			t.Errorf("the gauge is %q, want %s", card, gauge)
+		}
+	}
+	g.enqueue(t, "e1", "e2")
+	g.settle(t, driver.MessageDead)
+	check("2 are dead now.", "2")
+	for _, step := range []struct{ id, sentence, gauge string }{{"e1", "1 is dead now.", "1"}, {"e2", "Nothing is dead now.", "0"}} {
+		if resp := g.post(t, "/api/v1/dead-letters/discard", `{"source":"lab","ids":["`+step.id+`"]}`); resp.status != 200 {
+			t.Fatalf("discarding %s: %d %s", step.id, resp.status, resp.body)
+		}
+		check(step.sentence, step.gauge)
 	}
 }
 
