@@ -104,6 +104,9 @@ func (r *relay) logAttempt(m *driver.Message, done *driver.Completion, err error
 	case driver.MessageDead:
 		level, msg = slog.LevelError, "sending failed: dead"
 	}
+	if !r.log.Enabled(context.Background(), level) {
+		return // making a logger costs more than the rest of an attempt's bookkeeping
+	}
 	log := r.logOf(m)
 	if id := send.SampledTrace(traceparent); id != "" {
 		log = log.With(slog.String("trace_id", id))

@@ -15,8 +15,8 @@ const _ = uint(driver.MaxResponse - send.MaxResponse) // a store takes every res
 // ending is the outcome of a message, on its way to the database.
 type ending struct {
 	driver.Completion
-	log  *slog.Logger // of its message
-	turn *turn        // of its message, which leaves it once the outcome is recorded
+	message *driver.Message
+	turn    *turn // of the message, which leaves it once the outcome is recorded
 }
 
 // completeAll records outcomes until finished is closed. One statement records all outcomes that
@@ -67,7 +67,7 @@ func (r *relay) complete(ctx context.Context, batch []ending) {
 	for {
 		held, err := r.tryComplete(context.WithoutCancel(ctx), batch)
 		if err == nil {
-			logFenced(batch, held)
+			r.logFenced(batch, held)
 			leave(batch)
 			if slices.ContainsFunc(batch, dueSoon) {
 				r.wake()
@@ -83,7 +83,7 @@ func (r *relay) complete(ctx context.Context, batch []ending) {
 		took := time.Since(began)
 		if took > r.dest.Timeout+leaseMargin || took > leaseMargin && ctx.Err() != nil {
 			for i := range batch {
-				batch[i].log.Warn("recording the outcome failed; the message is sent again once its lease expires", slog.Any("error", err))
+				r.logOf(batch[i].message).Warn("recording the outcome failed; the message is sent again once its lease expires", slog.Any("error", err))
 			}
 			leave(batch)
 			return
@@ -114,10 +114,10 @@ func (r *relay) tryComplete(ctx context.Context, batch []ending) ([]bool, error)
 
 // logFenced logs outcomes that came after their lease was lost. After a commit with an unknown
 // outcome, the lease may have been completed by the first try.
-func logFenced(batch []ending, held []bool) {
+func (r *relay) logFenced(batch []ending, held []bool) {
 	for i, ok := range held {
 		if !ok {
-			batch[i].log.Warn("outcome dropped: the lease was lost before")
+			r.logOf(batch[i].message).Warn("outcome dropped: the lease was lost before")
 		}
 	}
 }

@@ -3,7 +3,9 @@ package relay
 import (
 	"context"
 	"log/slog"
+	"net/http"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -40,7 +42,7 @@ func TestOneBadOutcomeSpoilsNoOther(t *testing.T) {
 		want := slices.Insert(slices.Clone(ids), place, "bad")
 		var batch []ending
 		for _, id := range want {
-			batch = append(batch, ending{Completion: driver.Completion{ID: id}, log: slog.New(slog.DiscardHandler)})
+			batch = append(batch, ending{Completion: driver.Completion{ID: id}, message: &driver.Message{ID: id}})
 		}
 		store := &pickyStore{}
 		testRelay(store, destination(nil)).complete(t.Context(), batch)
@@ -88,11 +90,40 @@ func TestOutcomesAreRecordedAfterAStall(t *testing.T) {
 				}
 				store := &stalledStore{until: time.Now().Add(tt.stall)}
 				r := testRelay(store, destination(nil))
-				r.complete(ctx, []ending{{Completion: driver.Completion{ID: "1"}, log: r.log}})
+				r.complete(ctx, []ending{{Completion: driver.Completion{ID: "1"}, message: &driver.Message{ID: "1"}}})
 				if store.recorded != tt.want {
 					t.Errorf("%d outcomes recorded, want %d", store.recorded, tt.want)
 				}
 			})
 		})
+	}
+}
+
+// countingHandler counts the loggers that are made from it, and drops lines below warnings.
+type countingHandler struct {
+	slog.Handler
+	loggers atomic.Int64
+}
+
+func (h *countingHandler) Enabled(_ context.Context, level slog.Level) bool {
+	return level >= slog.LevelWarn
+}
+
+func (h *countingHandler) WithAttrs([]slog.Attr) slog.Handler {
+	h.loggers.Add(1)
+	return h
+}
+
+func TestSentMessagesMakeNoLogger(t *testing.T) {
+	t.Parallel()
+	handler := &countingHandler{Handler: slog.DiscardHandler}
+	r := testRelay(&pickyStore{}, destination(func(d *Destination) {
+		d.Sender = func(context.Context, *driver.Message, http.Header) error { return nil }
+	}))
+	r.log = slog.New(handler)
+	r.dispatch(t.Context(), t.Context(), &sending{Message: &driver.Message{ID: "1", Attempt: 1}})
+	r.complete(t.Context(), []ending{<-r.finished})
+	if n := handler.loggers.Load(); n != 0 {
+		t.Errorf("a sent message made %d loggers, want none", n)
 	}
 }

@@ -86,7 +86,7 @@ func (r *relay) dispatch(ctx, sendCtx context.Context, s *sending) {
 		r.wake() // the message is due again
 		return
 	}
-	r.finished <- ending{done, r.logOf(s.Message), s.turn}
+	r.finished <- ending{done, s.Message, s.turn}
 }
 
 // inTurn returns the outcome of s; none if s was not sent and its lease must be given back.
