@@ -40,7 +40,7 @@ func newGuard(cfg *Config, logger *slog.Logger) (guard, error) {
 		}
 		return guard{authorize: cfg.Authorize}, nil
 	}
-	credentials, err := newCredentials(cfg.Token, cfg.ReadToken, cfg.Loopback)
+	credentials, err := newCredentials(cfg.Token, cfg.ReadToken)
 	if err != nil {
 		return guard{}, err
 	}
@@ -112,22 +112,18 @@ func (g *guard) checkToken(header http.Header, r *http.Request) (Access, *refusa
 }
 
 // try returns the access that a token gives. If it gives none, try logs failed. An address with too
-// many wrong tokens must wait, as header of the answer says; until then even a right token is
-// refused, because guessing could continue otherwise.
+// many wrong tokens is told to wait, as header of the answer says. A right token always passes: behind
+// a proxy, a script with an old token would lock out everyone. Guessing stays hopeless at any rate,
+// because a token has at least minToken bytes.
 func (g *guard) try(header http.Header, r *http.Request, token, failed string) (Access, *refusal) {
+	if access := accessOf(g.credentials, token); access != NoAccess {
+		return access, nil
+	}
 	client := g.proxies.Client(r)
-	var access Access
-	right, wait := g.tries.Try(client, func() bool {
-		access = accessOf(g.credentials, token)
-		return access != NoAccess
-	})
-	switch {
-	case wait > 0:
+	if wait := g.tries.Take(client, time.Now()); wait > 0 {
 		wait = (wait + time.Second - 1).Truncate(time.Second)
 		header.Set("Retry-After", strconv.Itoa(int(wait/time.Second)))
 		return NoAccess, &refusal{http.StatusTooManyRequests, "Too many wrong tokens came from your address. Wait " + inWords(wait) + ", then try again."}
-	case right:
-		return access, nil
 	}
 	if g.lines.Take(time.Now()) == 0 {
 		g.logger.WarnContext(r.Context(), failed, slog.String("remote", client), slog.String("path", r.URL.EscapedPath()))

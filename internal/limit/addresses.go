@@ -17,17 +17,12 @@ type Addresses struct {
 	per   time.Duration
 
 	mu      sync.Mutex
-	buckets map[netip.Addr]*addressBucket
-}
-
-type addressBucket struct {
-	*Bucket
-	trying sync.Mutex // held by Try
+	buckets map[netip.Addr]*Bucket
 }
 
 // NewAddresses returns Addresses whose buckets are those of New.
 func NewAddresses(count int, per time.Duration) *Addresses {
-	return &Addresses{count: count, per: per, buckets: make(map[netip.Addr]*addressBucket)}
+	return &Addresses{count: count, per: per, buckets: make(map[netip.Addr]*Bucket)}
 }
 
 // Take takes one token of remote and returns 0, or returns the time until there is one.
@@ -37,23 +32,7 @@ func (a *Addresses) Take(remote string, now time.Time) (wait time.Duration) {
 	return a.bucket(remote).Take(now)
 }
 
-// Try calls check and returns its result. A false one takes a token of remote; while there is none,
-// Try does not call check, and returns the time until there is one. The checks of one address run
-// one after the other, so that concurrent tries get no more than the tokens. check must be fast.
-func (a *Addresses) Try(remote string, check func() bool) (passed bool, wait time.Duration) {
-	b := a.bucket(remote)
-	b.trying.Lock()
-	defer b.trying.Unlock()
-	if wait := b.Take(time.Now()); wait > 0 {
-		return false, wait
-	}
-	if passed = check(); passed {
-		b.GiveBack(1)
-	}
-	return passed, 0
-}
-
-func (a *Addresses) bucket(remote string) *addressBucket {
+func (a *Addresses) bucket(remote string) *Bucket {
 	addr := address(remote)
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -62,7 +41,7 @@ func (a *Addresses) bucket(remote string) *addressBucket {
 		if len(a.buckets) >= maxAddresses {
 			clear(a.buckets)
 		}
-		b = &addressBucket{Bucket: New(a.count, a.per)}
+		b = New(a.count, a.per)
 		a.buckets[addr] = b
 	}
 	return b
