@@ -37,8 +37,7 @@ func (e *endpoint) needs() Access {
 	return ReadAccess
 }
 
-// minToken is the least length of a token, in bytes. It holds on loopback too, because a proxy may
-// stand before it, and right tokens are never held back.
+// minToken is the least length of a token, in bytes, on an address that others can reach.
 const minToken = 16
 
 // credential is a token and the access that it gives.
@@ -49,7 +48,7 @@ type credential struct {
 }
 
 // newCredentials returns the credentials of the tokens that are not "".
-func newCredentials(full, read string) ([]credential, error) {
+func newCredentials(full, read string, loopback bool) ([]credential, error) {
 	switch {
 	case full == "" && read != "":
 		return nil, errors.New("admin API: Config.ReadToken needs Config.Token: without it every local caller may change everything")
@@ -67,8 +66,8 @@ func newCredentials(full, read string) ([]credential, error) {
 		if strings.ContainsFunc(c.token, func(r rune) bool { return r <= ' ' || r > '~' }) {
 			return nil, fmt.Errorf("admin API: %s must be printable ASCII without spaces", c.field)
 		}
-		if len(c.token) < minToken {
-			return nil, fmt.Errorf("admin API: %s must have at least %d bytes; make one with: openssl rand -hex 32", c.field, minToken)
+		if len(c.token) < minToken && !loopback {
+			return nil, fmt.Errorf("admin API: %s must have at least %d bytes beyond loopback; make one with: openssl rand -hex 32", c.field, minToken)
 		}
 		key, err := newSessionKey(c.token)
 		if err != nil {

@@ -40,7 +40,7 @@ func newGuard(cfg *Config, logger *slog.Logger) (guard, error) {
 		}
 		return guard{authorize: cfg.Authorize}, nil
 	}
-	credentials, err := newCredentials(cfg.Token, cfg.ReadToken)
+	credentials, err := newCredentials(cfg.Token, cfg.ReadToken, cfg.Loopback)
 	if err != nil {
 		return guard{}, err
 	}
@@ -114,7 +114,7 @@ func (g *guard) checkToken(header http.Header, r *http.Request) (Access, *refusa
 // try returns the access that a token gives. If it gives none, try logs failed. An address with too
 // many wrong tokens is told to wait, as header of the answer says. A right token always passes: behind
 // a proxy, a script with an old token would lock out everyone. Guessing stays hopeless at any rate,
-// because a token has at least minToken bytes.
+// because a token has at least minToken bytes. A shorter one is for loopback, where none is needed.
 func (g *guard) try(header http.Header, r *http.Request, token, failed string) (Access, *refusal) {
 	if access := accessOf(g.credentials, token); access != NoAccess {
 		return access, nil

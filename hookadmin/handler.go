@@ -34,8 +34,8 @@ type Config struct {
 	// Ready returns nil while deliveries can be claimed. Each request of /readyz calls it, with a
 	// timeout of 2 s. Required.
 	Ready func(context.Context) error
-	// Token is the secret that callers send as "Authorization: Bearer TOKEN": at least 16 bytes of
-	// printable ASCII without spaces. With Loopback it may be "".
+	// Token is the secret that callers send as "Authorization: Bearer TOKEN": printable ASCII
+	// without spaces. Without Loopback it has at least 16 bytes; with Loopback it may be "".
 	Token string
 	// ReadToken is a second secret of the same form. It gives ReadAccess. "" means none; otherwise
 	// Token must be set too, and be another one.

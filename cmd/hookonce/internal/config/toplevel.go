@@ -13,7 +13,8 @@ import (
 	"github.com/hookonce/hookonce/internal/send"
 )
 
-// minToken is the least length of an admin token, in bytes.
+// minToken is the least length of an admin token, in bytes. A shorter one is a warning on loopback
+// and a fault elsewhere.
 const minToken = 16
 
 // maxShutdownDelay bounds shutdown_delay.
@@ -122,7 +123,7 @@ func (l *loader) listeners(s *Settings, top mapping, flags *Flags) {
 	adminListen := l.override(admin.get("listen"), "admin.listen", "--admin-listen", flags.AdminListen)
 	s.Admin.Listen = l.address(adminListen, DefaultAdminListen)
 	token := l.override(admin.get("token"), "admin.token", "", "")
-	s.Admin.Token = l.token(token)
+	s.Admin.Token = l.token(token, s.Admin.Listen)
 	s.Admin.ReadToken = l.readToken(admin.get("read_token"), s)
 	where := adminListen
 	if where == nil {
@@ -138,14 +139,18 @@ func (l *loader) listeners(s *Settings, top mapping, flags *Flags) {
 	}
 }
 
-// token reads a token of the API. A short one is a fault on loopback too: a proxy may stand before it.
-func (l *loader) token(n *node) Secret {
+// token reads a token of the API. A short one is a warning on loopback and a fault elsewhere.
+func (l *loader) token(n *node, listen string) Secret {
 	token, ok := l.secret(n)
 	if !ok {
 		return ""
 	}
 	if len(token) < minToken {
-		l.fault(n, "the token has less than %d bytes; make one with: openssl rand -hex 32", minToken)
+		report := l.warn
+		if listen != "" && !isLoopback(listen) {
+			report = l.fault
+		}
+		report(n, "the token has less than %d bytes; make one with: openssl rand -hex 32", minToken)
 	}
 	if strings.ContainsFunc(string(token), func(r rune) bool { return r <= ' ' || r > '~' }) {
 		l.fault(n, "a token is sent in a header: it may hold visible ASCII characters only")
@@ -160,7 +165,7 @@ func (l *loader) readToken(n *node, s *Settings) Secret {
 	if text, ok := l.text(n); !ok || text == "" {
 		return ""
 	}
-	token := l.token(n)
+	token := l.token(n, s.Admin.Listen)
 	switch {
 	case token == "":
 		return ""
