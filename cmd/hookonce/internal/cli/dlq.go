@@ -70,22 +70,30 @@ func (p *program) printDeadLetters(page *hookadmin.DeadLetterPage) error {
 	}
 	t := newTable(p.stdout, []narrowing{
 		{"LAST ERROR", 30},
+		{"RECEIVED", brief},
+		{"FAILED", brief},
+		{"ATTEMPTS", brief},
 		{"MESSAGE", out},
-		{"ATTEMPTS", out},
 		{"TYPE", 16},
-		{"LAST ERROR", 20},
+		{"LAST ERROR", below},
+		{"DESTINATION", 16},
+		{"SOURCE", 12},
 		{"EVENT ID", below},
-		{"TYPE", 10},
-		{"STATUS", out},
-		{"SOURCE", 10},
+		{"TYPE", 12},
 		{"DESTINATION", 10},
+		{"SOURCE", 8},
+		{"TYPE", 7},
+		{"FAILED", out},
+		{"STATUS", out},
+		{"ATTEMPTS", out},
 		{"TYPE", out},
-		{"LAST ERROR", 10},
-	}, "FAILED", "SOURCE", "EVENT ID", "TYPE", "DESTINATION", "MESSAGE", "ATTEMPTS", "STATUS", "LAST ERROR")
+		{"DESTINATION", 5},
+		{"SOURCE", 5},
+	}, "RECEIVED", "SOURCE", "EVENT ID", "TYPE", "DESTINATION", "ATTEMPTS", "STATUS", "FAILED", "MESSAGE", "LAST ERROR")
 	for i := range page.DeadLetters {
 		d := &page.DeadLetters[i]
-		t.row(at(d.FailedAt), d.Source, d.EventID, orDash(d.Type), orDash(d.Destination), orDash(d.MessageID),
-			strconv.Itoa(d.Attempts), status(d.StatusCode), remark("", d.LastError))
+		t.row(at(d.ReceivedAt), d.Source, d.EventID, orDash(d.Type), orDash(d.Destination),
+			strconv.Itoa(d.Attempts), status(d.StatusCode), at(d.FailedAt), orDash(d.MessageID), remark("", d.LastError))
 	}
 	if err := t.Flush(); err != nil {
 		return err

@@ -60,16 +60,19 @@ func (p *program) printEvents(page *hookadmin.EventPage) error {
 	}
 	t := newTable(p.stdout, []narrowing{
 		{"NOTE", 24},
+		{"RECEIVED", brief},
+		{"ATTEMPTS", brief},
+		{"DUPLICATES", brief},
+		{"TYPE", 16},
+		{"NOTE", below},
+		{"SOURCE", 12},
+		{"EVENT ID", below},
+		{"TYPE", 12},
+		{"SOURCE", 8},
+		{"TYPE", 8},
 		{"DUPLICATES", out},
 		{"ATTEMPTS", out},
-		{"TYPE", 16},
-		{"NOTE", 10},
-		{"SOURCE", 12},
-		{"NOTE", out},
-		{"TYPE", 5},
-		{"EVENT ID", 24},
-		{"SOURCE", 6},
-		{"EVENT ID", 12},
+		{"SOURCE", 5},
 		{"TYPE", out},
 	}, "RECEIVED", "SOURCE", "EVENT ID", "TYPE", "STATE", "ATTEMPTS", "DUPLICATES", "NOTE")
 	for i := range page.Events {
@@ -248,7 +251,15 @@ func printMessages(w io.Writer, found *hookadmin.EventDetail) error {
 	if len(found.Messages) > 0 {
 		fmt.Fprintln(w)
 		t := newTable(w, []narrowing{
-			{"LAST ERROR", 30}, {"ATTEMPTS", out}, {"MESSAGE", below}, {"ROUTE", 12}, {"LAST ERROR", 16}, {"ROUTE", out}, {"DESTINATION", 12},
+			{"LAST ERROR", 30},
+			{"DUE", brief},
+			{"ATTEMPTS", brief},
+			{"MESSAGE", below},
+			{"LAST ERROR", below},
+			{"ROUTE", 12},
+			{"DESTINATION", 12},
+			{"ROUTE", out},
+			{"ATTEMPTS", out},
 		}, "MESSAGE", "ROUTE", "DESTINATION", "STATE", "ATTEMPTS", "DUE", "LAST ERROR")
 		for i := range found.Messages {
 			m := &found.Messages[i]
@@ -260,7 +271,9 @@ func printMessages(w io.Writer, found *hookadmin.EventDetail) error {
 	}
 	if len(found.Attempts) > 0 {
 		fmt.Fprintln(w)
-		t := newTable(w, []narrowing{{"ERROR", 30}, {"MESSAGE", 8}, {"TOOK", out}, {"ERROR", 10}, {"STATUS", out}, {"MESSAGE", out}}, "ATTEMPT", "AT", "MESSAGE", "OUTCOME", "STATUS", "TOOK", "ERROR")
+		t := newTable(w, []narrowing{
+			{"ERROR", 30}, {"AT", brief}, {"MESSAGE", 12}, {"ERROR", below}, {"MESSAGE", 8}, {"TOOK", out}, {"STATUS", out}, {"MESSAGE", out},
+		}, "ATTEMPT", "AT", "MESSAGE", "OUTCOME", "STATUS", "TOOK", "ERROR")
 		for i := range found.Attempts {
 			a := &found.Attempts[i]
 			t.row(strconv.Itoa(a.Number), at(a.At), cmp.Or(a.MessageID, "handler"), a.Outcome, status(a.StatusCode),
@@ -281,7 +294,7 @@ func printHistory(w io.Writer, found *hookadmin.EventDetail) error {
 		return nil
 	}
 	fmt.Fprintln(w)
-	t := newTable(w, []narrowing{{"MESSAGE", 8}, {"REQUEST", 20}, {"GENERATION", out}, {"REQUEST", 8}}, "HISTORY", "ACTION", "GENERATION", "MESSAGE", "REQUEST")
+	t := newTable(w, []narrowing{{"HISTORY", brief}, {"MESSAGE", 12}, {"REQUEST", 20}, {"MESSAGE", 8}, {"GENERATION", out}, {"REQUEST", 8}}, "HISTORY", "ACTION", "GENERATION", "MESSAGE", "REQUEST")
 	for i := range found.History {
 		h := &found.History[i]
 		t.row(at(h.At), h.Action, strconv.Itoa(h.Generation), orDash(h.MessageID), orDash(h.RequestID))

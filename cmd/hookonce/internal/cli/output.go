@@ -126,12 +126,15 @@ func writeJSON(w io.Writer, v any) error {
 	return enc.Encode(v)
 }
 
+// momentForm is the form of a time for people.
+const momentForm = "2006-01-02 15:04:05Z"
+
 // moment formats a time for people: in UTC, to the second; "-" for the zero time.
 func moment(t time.Time) string {
 	if t.IsZero() {
 		return "-"
 	}
-	return t.UTC().Format("2006-01-02 15:04:05Z")
+	return t.UTC().Format(momentForm)
 }
 
 // at is moment for a time of the API.
@@ -156,9 +159,6 @@ func counted(n int, what string) string {
 func addJSONFlag(cmd *cobra.Command, asJSON *bool) {
 	cmd.Flags().BoolVar(asJSON, "json", false, "print JSON, in the shape of the API")
 }
-
-// widest is the widest cell of a listing, in columns, where no terminal sets a width.
-const widest = 60
 
 // remark returns the note, or else the error, for a table cell; "-" for none.
 func remark(note, lastError string) string { return orDash(cmp.Or(note, lastError)) }

@@ -64,7 +64,7 @@ func (p *program) printQuarantine(page *hookadmin.QuarantinePage) error {
 		fmt.Fprintln(p.stderr, "No quarantined requests.")
 		return nil
 	}
-	t := newTable(p.stdout, []narrowing{{"REASON", 30}, {"ID", below}, {"SOURCE", 12}, {"REASON", 16}}, "LAST", "SOURCE", "COUNT", "ID", "REASON")
+	t := newTable(p.stdout, []narrowing{{"REASON", 30}, {"ID", below}, {"LAST", brief}, {"SOURCE", 12}, {"REASON", below}}, "LAST", "SOURCE", "COUNT", "ID", "REASON")
 	for i := range page.Requests {
 		q := &page.Requests[i]
 		t.row(at(q.LastAt), q.Source, strconv.FormatInt(q.Count, 10), q.ID, remark("", q.Reason))

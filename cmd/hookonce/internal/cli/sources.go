@@ -52,7 +52,7 @@ func (p *program) printSources(list []hookadmin.Source) error {
 		return nil
 	}
 	t := newTable(p.stdout, []narrowing{
-		{"SCHEME", 16}, {"LAST LEARNED", out}, {"PROVIDER", 12}, {"SOURCE", 16}, {"ARMED UNTIL", out}, {"SCHEME", 8},
+		{"SCHEME", 16}, {"LAST LEARNED", brief}, {"ARMED UNTIL", brief}, {"PROVIDER", 12}, {"LAST LEARNED", out}, {"SOURCE", 16}, {"ARMED UNTIL", out}, {"SCHEME", 8},
 	}, "SOURCE", "PROVIDER", "SCHEME", "LEARNED SECRETS", "LAST LEARNED", "ARMED UNTIL")
 	for i := range list {
 		s := &list[i]

@@ -12,8 +12,7 @@ import (
 )
 
 // columns is a table: rows under a heading, or rows of a name and its values. On a terminal it fits
-// the width, and colours the states. Elsewhere the last cell of a listing has at most widest columns, and
-// every other cell is complete.
+// the width, and colours the states. Elsewhere every cell is complete.
 type columns struct {
 	w       io.Writer
 	heading []string
@@ -22,17 +21,6 @@ type columns struct {
 	wraps   bool // the last cell is continued on more lines, not shortened
 	checks  bool // the first cells are results of checks
 }
-
-// narrowing is a step to make a table narrower: the column gets this width, or one of the values below.
-type narrowing struct {
-	column string
-	to     int
-}
-
-const (
-	out   = 0  // the column is left out
-	below = -1 // each of its cells stands on a line of its own, below the row
-)
 
 // newTable returns a listing. Where the terminal is too narrow, it carries out the steps of narrow, in
 // their order, until the rows fit.
@@ -61,6 +49,7 @@ const gap = 2
 func (t *columns) Flush() error {
 	width, isTerminal := terminalWidth(t.w)
 	widths := t.widths()
+	var left []string
 	switch {
 	case isTerminal && t.wraps:
 		last := len(widths) - 1
@@ -68,12 +57,12 @@ func (t *columns) Flush() error {
 			widths[last] = min(widths[last], rest)
 		}
 	case isTerminal:
-		t.fit(widths, width)
-	case !t.wraps: // the other cells are ids and names, to copy
-		last := len(widths) - 1
-		widths[last] = min(widths[last], widest)
+		left = t.fit(widths, width)
 	}
-	_, err := io.WriteString(t.w, t.render(widths, isTerminal && coloured()))
+	if _, err := io.WriteString(t.w, t.render(widths, width, isTerminal && coloured())); err != nil || len(left) == 0 {
+		return err
+	}
+	_, err := io.WriteString(t.w, wrap("Too wide for this terminal: "+strings.Join(left, ", ")+"; a pipe (| cat) has every column.", width)+"\n")
 	return err
 }
 
@@ -91,37 +80,8 @@ func (t *columns) widths() []int {
 	return widths
 }
 
-// fit reduces widths until a row has at most width columns. Columns that are not in a row get the width
-// out or below.
-func (t *columns) fit(widths []int, width int) {
-	total, complete := sum(widths)+gap*(len(widths)-1), slices.Clone(widths)
-	for _, step := range t.narrow {
-		if total <= width {
-			break
-		}
-		i := slices.Index(t.heading, step.column)
-		switch {
-		case widths[i] <= max(step.to, 0): // narrow, or not in the row
-		case step.to <= 0:
-			total -= widths[i] + gap
-			widths[i] = step.to
-		default:
-			less := min(widths[i]-step.to, total-width)
-			total -= less
-			widths[i] -= less
-		}
-	}
-	for _, step := range slices.Backward(t.narrow) { // gives the rest back, to the most important first
-		i := slices.Index(t.heading, step.column)
-		if more := min(complete[i]-widths[i], width-total); widths[i] > 0 && more > 0 {
-			total += more
-			widths[i] += more
-		}
-	}
-}
-
-// render returns the table with these widths.
-func (t *columns) render(widths []int, colours bool) string {
+// render returns the table with these widths, for a terminal with so many columns, or 0.
+func (t *columns) render(widths []int, columns int, colours bool) string {
 	out := table.NewWriter()
 	out.SetStyle(table.Style{
 		Box:     table.BoxStyle{PaddingRight: strings.Repeat(" ", gap)},
@@ -130,12 +90,15 @@ func (t *columns) render(widths []int, colours bool) string {
 	out.SuppressTrailingSpaces()
 	var configs []table.ColumnConfig
 	for i, width := range widths {
-		config := table.ColumnConfig{Number: i + 1, WidthMax: width, WidthMaxEnforcer: snip, Hidden: width <= 0}
-		switch {
-		case t.wraps:
+		heading := ""
+		if i < len(t.heading) {
+			heading = t.heading[i]
+		}
+		config := table.ColumnConfig{Number: i + 1, WidthMax: width, Hidden: width <= 0, WidthMaxEnforcer: func(cell string, width int) string {
+			return snipCell(heading, cell, width)
+		}}
+		if t.wraps {
 			config.WidthMaxEnforcer = text.WrapSoft
-		case i < len(t.heading) && t.heading[i] == "EVENT ID":
-			config.WidthMaxEnforcer = snipMiddle
 		}
 		if colours && i == t.states() {
 			config.Transformer = colourState
@@ -149,26 +112,20 @@ func (t *columns) render(widths []int, colours bool) string {
 	for _, row := range t.rows {
 		out.AppendRow(cells(row))
 	}
-	return t.addBelow(out.Render(), widths) + "\n"
+	return t.addBelow(out.Render(), widths, columns) + "\n"
 }
 
-// addBelow adds the cells that stand below their rows. Such a table has one line for each row.
-func (t *columns) addBelow(rendered string, widths []int) string {
-	column := slices.Index(widths, below)
-	if column < 0 {
-		return rendered
+// snipCell shortens a cell of the column with this heading.
+func snipCell(heading, cell string, width int) string {
+	if slices.Contains(endsDiffer, heading) {
+		return snipMiddle(cell, width)
 	}
-	lines := strings.Split(rendered, "\n")
-	both := lines[:1:1] // the heading
-	for i, row := range t.rows {
-		both = append(both, lines[i+1], strings.Repeat(" ", gap)+row[column])
-	}
-	return strings.Join(both, "\n")
+	return snip(cell, width)
 }
 
 func snip(cell string, width int) string { return text.Snip(cell, width, "…") }
 
-// snipMiddle shortens an id: many differ only at their end.
+// snipMiddle shortens an id or a type: many differ only at their end.
 func snipMiddle(cell string, width int) string {
 	runes := []rune(cell)
 	if text.StringWidthWithoutEscSequences(cell) <= width || width < 5 || len(runes) != text.StringWidthWithoutEscSequences(cell) {
@@ -222,12 +179,4 @@ func terminalWidth(w io.Writer) (width int, isTerminal bool) {
 	}
 	width, _, err := term.GetSize(int(file.Fd()))
 	return width, err == nil && width > 0
-}
-
-func sum(widths []int) int {
-	total := 0
-	for _, w := range widths {
-		total += w
-	}
-	return total
 }

@@ -31,16 +31,35 @@ type tailJSON struct{ *json.Encoder }
 
 func (w tailJSON) write(row *hookadmin.StreamRow) error { return w.Encode(row) }
 
-// tailText writes rows as lines for people.
+// tailText writes rows as lines for people. Its columns grow for the rest of the run, because the widths
+// of later rows are not known.
 type tailText struct {
 	out     io.Writer
 	colored bool
-	headed  bool
+	widths  []int // of all columns but the last; nil before the heading
 }
 
-// tailColumns are the minimum widths of the columns: the widths of later rows are not known when the
-// first ones are printed.
-var tailColumns = []int{len("15:04:05Z"), 1, 14, 24, 32, 14, 7}
+// tailColumns are the widths of the columns at the beginning, without the reason at the end of a row.
+var tailColumns = []int{len("15:04:05Z"), 1, 14, 26, 32, 14, 7}
+
+var tailHeading = []string{"TIME", " ", "WHERE", "TYPE", "EVENT ID", "OUTCOME", "TOOK"}
+
+// The columns that a refusal does not use.
+const tailType, tailID = 3, 4
+
+// tailNarrow are the steps to fit a terminal.
+var tailNarrow = []narrowing{
+	{"TYPE", 16},
+	{"WHERE", 10},
+	{"EVENT ID", 20},
+	{"TYPE", 11},
+	{"EVENT ID", 16},
+	{"TYPE", out},
+	{"EVENT ID", 12},
+	{"WHERE", 6},
+	{"TOOK", out},
+	{"OUTCOME", 12},
+}
 
 // The symbols of rows, each with its color.
 var tailSymbols = map[string]struct{ symbol, color string }{
@@ -53,9 +72,9 @@ var tailSymbols = map[string]struct{ symbol, color string }{
 // write writes a row, and a heading before the first one.
 func (w *tailText) write(row *hookadmin.StreamRow) error {
 	var b strings.Builder
-	if !w.headed {
-		w.headed = true
-		w.line(&b, "", "TIME", " ", "WHERE", "TYPE", "EVENT ID", "OUTCOME", "TOOK", "")
+	if w.widths == nil {
+		w.widths = slices.Clone(tailColumns)
+		w.line(&b, "", tailHeading, "")
 	}
 	as, known := tailSymbols[row.Outcome]
 	if !known {
@@ -65,61 +84,69 @@ func (w *tailText) write(row *hookadmin.StreamRow) error {
 	if row.Destination != "" {
 		where = row.Destination
 	}
-	w.line(&b, as.color, time.Time(row.At).UTC().Format("15:04:05Z"), as.symbol, orDash(where), orDash(row.Type), orDash(row.EventID),
-		outcomeOf(row), tookOf(row), remarkOf(row))
+	w.line(&b, as.color, []string{
+		time.Time(row.At).UTC().Format("15:04:05Z"), as.symbol, orDash(where), orDash(row.Type), orDash(row.EventID), outcomeOf(row), tookOf(row),
+	}, printable(remarkOf(row)))
 	_, err := io.WriteString(w.out, b.String())
 	return err
 }
 
-// line adds a line of aligned cells. Its symbol has a color, unless that is "". On a terminal the line
-// fits the width.
-func (w *tailText) line(b *strings.Builder, color string, cells ...string) {
-	columns := tailColumns
-	width, isTerminal := terminalWidth(w.out)
-	narrow := isTerminal && width < sum(tailColumns)+gap*len(tailColumns)
-	if narrow {
-		columns = narrowColumns(width)
+// line adds a line of aligned cells, which ends with the reason. Its symbol has a color, unless that is "".
+// On a terminal the line fits the width. A reason that does not fit there stands in the cells of the type and
+// the id, if the row has neither, or else on a line of its own.
+func (w *tailText) line(b *strings.Builder, color string, row []string, reason string) {
+	cells := make([]string, len(row))
+	for i, cell := range row {
+		cells[i] = printable(cell)
+		w.widths[i] = max(w.widths[i], text.StringWidthWithoutEscSequences(cells[i]))
 	}
-	var line strings.Builder
-	for column, cell := range cells {
-		if column < len(columns) && columns[column] == 0 {
-			continue
-		}
-		cell = printable(cell)
-		if narrow && column < len(columns) {
-			cell = snip(cell, columns[column])
-		}
-		used := text.StringWidthWithoutEscSequences(cell)
-		if column == 1 && w.colored && color != "" {
-			cell = "\x1b[" + color + "m" + cell + "\x1b[0m"
-		}
-		line.WriteString(cell)
-		if column < len(columns) {
-			fmt.Fprintf(&line, "%*s", max(columns[column]-used, 0)+gap, "")
+	widths, width, isTerminal := w.fit()
+	after, size := 0, text.StringWidthWithoutEscSequences(reason)
+	for _, used := range widths {
+		if used != out {
+			after += used + gap
 		}
 	}
-	shown := strings.TrimRight(line.String(), " ")
-	if isTerminal {
-		shown = snip(shown, width)
+	if !isTerminal || size == 0 || after+size <= width {
+		w.cells(b, color, cells, widths, reason)
+		return
 	}
-	b.WriteString(shown)
-	b.WriteByte('\n')
+	unused := widths[tailID]
+	if widths[tailType] != out {
+		unused += widths[tailType] + gap
+	}
+	if cells[tailType] == "-" && cells[tailID] == "-" && size <= unused {
+		widths[tailType], widths[tailID], cells[tailID] = out, unused, reason
+		w.cells(b, color, cells, widths, "")
+		return
+	}
+	w.cells(b, color, cells, widths, "")
+	indent := widths[0] + widths[1] + 2*gap
+	b.WriteString(strings.Repeat(" ", indent) + snip(reason, width-indent) + "\n")
 }
 
-// narrowColumns returns the widths of the columns on a terminal with this many; 0 for one that is left
-// out.
-func narrowColumns(width int) []int {
-	columns := slices.Clone(tailColumns)
-	const where, typ, id = 2, 3, 4
-	columns[where], columns[typ], columns[id] = 0, 0, 0
-	rest := max(width-sum(columns)-gap*len(columns), 0)
-	if rest < 30 { // the type needs too much
-		columns[where], columns[id] = max(rest/3, 6), max(rest-rest/3, 10)
-		return columns
+// fit returns the widths of the columns, 0 for one that is left out, and the width of the terminal.
+func (w *tailText) fit() (widths []int, width int, isTerminal bool) {
+	widths = slices.Clone(w.widths)
+	if width, isTerminal = terminalWidth(w.out); isTerminal {
+		(&columns{heading: tailHeading, narrow: tailNarrow}).fit(widths, width)
 	}
-	columns[where], columns[typ] = rest/4, rest/3
-	columns[id] = rest - columns[where] - columns[typ]
-	return columns
+	return widths, width, isTerminal
+}
+
+// cells adds a line of cells with these widths, and an end.
+func (w *tailText) cells(b *strings.Builder, color string, cells []string, widths []int, end string) {
+	var line strings.Builder
+	for column, cell := range cells {
+		if widths[column] == out {
+			continue
+		}
+		if cell = snipCell(tailHeading[column], cell, widths[column]); column == 1 && w.colored && color != "" {
+			cell = "\x1b[" + color + "m" + cell + "\x1b[0m"
+		}
+		line.WriteString(text.Pad(cell, widths[column]+gap, ' '))
+	}
+	b.WriteString(strings.TrimRight(line.String()+end, " ") + "\n")
 }
 
 // outcomeOf returns the outcome with the status and the number of the attempt.
