@@ -35,12 +35,12 @@ func (p *program) printBanner(b *banner, logs *logFlags) {
 	if !isTerminal {
 		width = 80
 	}
-	fmt.Fprint(p.stdout, b.text(width, isTerminal && coloured()))
+	fmt.Fprint(p.stdout, b.text(width, isTerminal, isTerminal && coloured()))
 }
 
 // text returns the banner as text. Lines of sources that are longer than width are broken before the
-// destinations.
-func (b *banner) text(width int, colours bool) string {
+// destinations. The command to try is one line, unless folds is set.
+func (b *banner) text(width int, folds, colours bool) string {
 	sources := b.settings.Engine.Sources
 	shown := sources[:min(len(sources), maxBannerSources)]
 	labels := len("dashboard")
@@ -69,7 +69,12 @@ func (b *banner) text(width int, colours bool) string {
 		line("", fmt.Sprintf("and %d more: hookonce sources list", more))
 	}
 	line("dashboard", b.admin+"/")
-	line("try", b.next())
+	next := b.next()
+	if folds {
+		line("try", next.folded(width, labels+4))
+	} else {
+		line("try", next.String())
+	}
 	if colours {
 		return out.String()
 	}
@@ -77,20 +82,20 @@ func (b *banner) text(width int, colours bool) string {
 }
 
 // next returns the command to run next.
-func (b *banner) next() string {
+func (b *banner) next() commandLine {
 	sources := b.settings.Engine.Sources
 	switch {
 	case len(sources) == 0 && b.settings.File == "":
-		return "hookonce init, which writes settings with a source"
+		return commandLine{"hookonce init, which writes settings with a source"}
 	case len(sources) == 0:
-		return "add a source to " + printable(b.settings.File) + "; hookonce providers NAME prints one"
+		return commandLine{"add a source to " + printable(b.settings.File) + "; hookonce providers NAME prints one"}
 	}
 	for i := range sources {
-		if command := sendCommand(b.settings, &sources[i], b.public); command != "" {
+		if command := sendCommand(b.settings, &sources[i], b.public); command != nil {
 			return command
 		}
 	}
-	return "hookonce events tail"
+	return commandLine{"hookonce events tail"}
 }
 
 // webhookURL returns the address of a source below base.

@@ -55,10 +55,16 @@ routes:
   dashboard                  http://127.0.0.1:8081/
   try                        hookonce send http://127.0.0.1:8080/webhooks/stripe --provider stripe --secret "$PAY" --type invoice.paid
 `
-	if got := b.text(80, false); got != want {
+	if got := b.text(80, false, false); got != want {
 		t.Errorf("the banner is\n%s\nwant\n%s", got, want)
 	}
-	if wide := b.text(200, false); strings.Contains(wide, "\n    ") || !strings.Contains(wide, "/webhooks/lab → no route  UNSIGNED\n") {
+	folded := strings.Replace(want, ` --provider stripe --secret "$PAY" --type`, ` \
+                               --provider stripe --secret "$PAY" \
+                               --type`, 1)
+	if got := b.text(80, true, false); got != folded {
+		t.Errorf("on a terminal the banner is\n%s\nwant\n%s", got, folded)
+	}
+	if wide := b.text(200, true, false); strings.Contains(wide, "\n    ") || !strings.Contains(wide, "/webhooks/lab → no route  UNSIGNED\n") {
 		t.Errorf("a wide terminal breaks lines:\n%s", wide)
 	}
 }
@@ -67,18 +73,18 @@ routes:
 func TestBannerOfNoneAndMany(t *testing.T) {
 	t.Parallel()
 	b := bannerOf(t, "listen: :8080\n")
-	if got := b.text(80, false); !strings.Contains(got, "no sources\n") || !strings.Contains(got, "add a source to hookonce.yaml; hookonce providers NAME prints one") {
+	if got := b.text(80, false, false); !strings.Contains(got, "no sources\n") || !strings.Contains(got, "add a source to hookonce.yaml; hookonce providers NAME prints one") {
 		t.Errorf("without a source:\n%s", got)
 	}
 	b.settings.File = ""
-	if got := b.text(80, false); !strings.Contains(got, "  try        hookonce init, ") {
+	if got := b.text(80, false, false); !strings.Contains(got, "  try        hookonce init, ") {
 		t.Errorf("without a file:\n%s", got)
 	}
 	many := "sources:\n"
 	for i := range maxBannerSources + 7 {
 		many += fmt.Sprintf("  s%d: {provider: none, event: {id: \"body:id\"}}\n", i)
 	}
-	if got := bannerOf(t, many).text(80, false); strings.Count(got, "POST") != maxBannerSources || !strings.Contains(got, "and 7 more: hookonce sources list\n") {
+	if got := bannerOf(t, many).text(80, false, false); strings.Count(got, "POST") != maxBannerSources || !strings.Contains(got, "and 7 more: hookonce sources list\n") {
 		t.Errorf("of many sources:\n%s", got)
 	}
 }
@@ -109,6 +115,10 @@ func TestSendCommand(t *testing.T) {
 			"own", `provider: hmac, secrets: ["${KEY}"], signature: {header: X-S, content: "{timestamp}.{body}"}, timestamp: {at: "header:X-T", tolerance: 1m}, event: {id: "body:id"}`,
 			"", at + `hmac --signature '{"header":"X-S","content":"{timestamp}.{body}","timestamp":{"at":"header:X-T","tolerance":"1m0s"}}' --secret "$KEY" --event id=body:id`,
 		},
+		{
+			"own header of a variable", `provider: hmac, secrets: ["${KEY}"], signature: {header: "${HEADER}", content: "{body}"}, event: {id: "body:id"}`,
+			"", at + `hmac --signature '{"header":"'"$HEADER"'","content":"{body}"}' --secret "$KEY" --event id=body:id`,
+		},
 		{"type", `provider: github, secrets: ["${KEY}"]`, "routes: [{types: [push], to: app}]", at + `github --secret "$KEY" --type push`},
 		{"pattern", `provider: github, secrets: ["${KEY}"]`, `routes: [{types: ["pull_*"], to: app}]`, at + `github --secret "$KEY" --type pull_test`},
 		{"any type", `provider: github, secrets: ["${KEY}"]`, "routes: [{to: app}, {name: second, types: [push], to: app}]", at + `github --secret "$KEY"`},
@@ -117,8 +127,8 @@ func TestSendCommand(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			b := bannerOf(t, "sources: {s: {"+tt.source+"}}\ndestinations: {app: {url: \"http://127.0.0.1:1\"}}\n"+tt.more, "KEY="+literal, "EVENT=body:id")
-			got := sendCommand(b.settings, &b.settings.Engine.Sources[0], b.public)
+			b := bannerOf(t, "sources: {s: {"+tt.source+"}}\ndestinations: {app: {url: \"http://127.0.0.1:1\"}}\n"+tt.more, "KEY="+literal, "EVENT=body:id", "HEADER=X-S")
+			got := sendCommand(b.settings, &b.settings.Engine.Sources[0], b.public).String()
 			if got != tt.want {
 				t.Errorf("the command is\n%s\nwant\n%s", got, tt.want)
 			}

@@ -110,7 +110,7 @@ func factsOf(spec *provider.Spec) *providerFacts {
 	if signature := spec.AckSignature(); signature != nil {
 		f.Ack.SignedAt, f.Ack.Without = signatureAt(&signature.Scheme), signature.Without
 	}
-	f.Settings = snippet(f)
+	f.Settings = settingsOf(f)
 	return f
 }
 

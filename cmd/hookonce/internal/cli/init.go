@@ -7,9 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"slices"
-	"strings"
 
-	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/spf13/cobra"
 
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
@@ -61,13 +59,13 @@ func (p *program) init(ctx context.Context, b *beginning) error {
 	if err := refuseExisting(b.names()); err != nil {
 		return err
 	}
-	switch {
-	case p.canAsk():
+	switch err := p.canAsk(); {
+	case err == nil:
 		if err := p.askBeginning(ctx, b); err != nil {
 			return err
 		}
 	case len(b.providers) == 0:
-		return newUsageError(b.cmd, errors.New("--provider is missing, and there is no terminal to ask on"))
+		return &usageError{err: fmt.Errorf("--provider is missing, and %w", err), hint: initWithFlags}
 	}
 	w, err := b.settings()
 	if err != nil {
@@ -91,8 +89,7 @@ func (p *program) init(ctx context.Context, b *beginning) error {
 			Remedy: "fix that; then run the same command again",
 		}
 	}
-	p.printNextSteps(b, w, checked)
-	return nil
+	return p.printNextSteps(b, w, checked)
 }
 
 // besidesUnset returns the faults of values other than those whose variables are not set; nil for none.
@@ -100,13 +97,7 @@ func besidesUnset(faults *config.Faults) *config.Faults {
 	if faults == nil {
 		return nil
 	}
-	unset := make(map[string]bool)
-	for _, f := range faults.List {
-		if f.Unset != "" {
-			unset[f.Path] = true
-		}
-	}
-	others := slices.DeleteFunc(slices.Clone(faults.List), func(f config.Fault) bool { return unset[f.Path] })
+	others := slices.DeleteFunc(slices.Clone(faults.List), func(f config.Fault) bool { return f.Unset != "" })
 	if len(others) == 0 {
 		return nil
 	}
@@ -215,86 +206,4 @@ func writeNew(files []file) (undo func() error, err error) {
 		}
 	}
 	return undo, nil
-}
-
-// printNextSteps prints the result and the next steps.
-func (p *program) printNextSteps(b *beginning, w *written, settings *config.Settings) {
-	say := func(format string, args ...any) { fmt.Fprintf(p.stdout, format+"\n", args...) }
-	unset := slices.DeleteFunc(slices.Clone(w.variables), func(v envVariable) bool { return p.variable(v.name) != "" })
-	names := b.names()
-	say("Wrote %s and %s.", strings.Join(names[:len(names)-1], ", "), names[len(names)-1])
-	if len(unset) == 0 {
-		say("hookonce config check: ok")
-	} else {
-		say("hookonce config check: ok, once %s set", areSet(len(unset)))
-	}
-	step := 0
-	next := func(format string, args ...any) {
-		step++
-		say("\n%d. "+format, append([]any{step}, args...)...)
-	}
-	if len(unset) > 0 {
-		next("Give these variables their values, in a copy of %s:", envExample)
-		say("     cp %s .env", envExample)
-		for _, v := range unset {
-			say("       %-*s  %s", longest(unset), v.name, text.Snip(v.about, max(20, 70-longest(unset)), "…"))
-		}
-		say("     set -a; . ./.env; set +a")
-	}
-	next("Start the gateway:")
-	say("     hookonce serve")
-	for i := range settings.Engine.Sources {
-		if command := sendCommand(settings, &settings.Engine.Sources[i], localBase(settings)); command != "" {
-			next("Send an event, from another terminal where the variables are set:")
-			say("     %s", command)
-			break
-		}
-	}
-	next("Let the providers send over https, by tls or a proxy (docs/deploying.md):")
-	for _, name := range b.providers {
-		p.printSetUp(name)
-	}
-}
-
-func areSet(n int) string {
-	if n == 1 {
-		return "1 variable is"
-	}
-	return fmt.Sprintf("%d variables are", n)
-}
-
-func longest(variables []envVariable) int {
-	n := 0
-	for _, v := range variables {
-		n = max(n, len(v.name))
-	}
-	return n
-}
-
-// printSetUp prints the address for a provider, and where to paste it.
-func (p *program) printSetUp(name string) {
-	spec, err := provider.Lookup(provider.Name(name))
-	if err != nil {
-		return
-	}
-	fmt.Fprintf(p.stdout, "     %s  POST %s\n", spec.Title, webhookURL("https://YOUR-HOST", name))
-	if spec.DeliversSecret() {
-		fmt.Fprintf(p.stdout, "       first: hookonce sources arm %s\n", name)
-	}
-	if spec.Docs != "" {
-		fmt.Fprintf(p.stdout, "       paste it as in %s\n", spec.Docs)
-	}
-}
-
-// localBase returns the address of a gateway with these settings for programs on this machine.
-func localBase(settings *config.Settings) string {
-	host, port, _ := strings.Cut(config.DefaultListen, ":")
-	if settings.Listen != "" {
-		at := strings.LastIndex(settings.Listen, ":")
-		host, port = settings.Listen[:at], settings.Listen[at+1:]
-	}
-	if host == "" || host == "0.0.0.0" || host == "[::]" {
-		host = "127.0.0.1"
-	}
-	return "http://" + host + ":" + port
 }

@@ -69,6 +69,11 @@ func TestInitOnATerminal(t *testing.T) {
 			if colours := regexp.MustCompile(`\x1b\[[0-9;]*\b[349][0-8]\b[0-9;]*m`).MatchString(s.text); colours != (tt.env == nil) {
 				t.Errorf("colours: %v", colours)
 			}
+			for line := range strings.Lines(s.plain()[strings.Index(s.plain(), "Wrote "):]) {
+				if n := len([]rune(line)) - 1; n > max(tt.columns, 60) { // 60 for the first part of the command
+					t.Errorf("a line of %d columns: %s", n, line)
+				}
+			}
 			tryBeginning(t, d, dir, s.plain())
 		})
 	}
@@ -84,7 +89,7 @@ func tryBeginning(t *testing.T, d *destination, dir, steps string) {
 	}
 	writeFile(t, filepath.Join(dir, ".env"), strings.Replace(string(text), "GITHUB_SECRET=\n", "GITHUB_SECRET="+githubSecret+"\n", 1))
 	_, after, _ := strings.Cut(steps, "hookonce send ")
-	command, _, _ := strings.Cut(after, "\n")
+	command, _, _ := strings.Cut(after, "\n\n")
 	shell := func(script string) (string, error) {
 		cmd := exec.Command("sh", "-ec", "set -a; . ./.env; set +a\n"+script)
 		cmd.Dir, cmd.Env = dir, append(os.Environ(), raceEnv())
@@ -154,7 +159,8 @@ func ctrlC(t *testing.T, s *session) { s.press(t, "\x03") }
 func TestInitAsksNoMoreThanItMust(t *testing.T) {
 	t.Parallel()
 	dumb := startSession(t, t.TempDir(), 80, []string{"TERM=dumb"}, "init")
-	if code := dumb.end(t); code != 2 || !strings.Contains(dumb.plain(), "Error: --provider is missing") {
+	if code := dumb.end(t); code != 2 || !strings.Contains(dumb.plain(), "and a dumb terminal cannot show the questions") ||
+		!strings.Contains(dumb.plain(), "\nTry: hookonce init --provider NAME --forward URL; hookonce providers lists the names\n") {
 		t.Errorf("on a dumb terminal: exit code %d", code)
 	}
 	all := startSession(t, t.TempDir(), 80, nil, "init", "--provider", "github", "--forward", "", "--database", "sqlite:x.db")

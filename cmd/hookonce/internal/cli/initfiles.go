@@ -1,11 +1,8 @@
 package cli
 
 import (
-	"fmt"
 	"regexp"
 	"strings"
-
-	"github.com/jedib0t/go-pretty/v6/text"
 
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/config"
 	"github.com/hookonce/hookonce/provider"
@@ -48,35 +45,22 @@ func (b *beginning) settings() (*written, error) {
 // namedVariable matches a variable in YAML.
 var namedVariable = regexp.MustCompile(`\$\{([A-Z0-9_]+)\}`)
 
-// addSource adds the snippet of a provider. Its comments go above their lines.
+// addSource adds the snippet of a provider.
 func (w *written) addSource(spec *provider.Spec) {
-	var b strings.Builder
-	fmt.Fprintf(&b, "  # %s", spec.Title)
-	if spec.Docs != "" {
-		b.WriteString(": " + spec.Docs)
+	title := "  # " + spec.Title
+	switch {
+	case spec.Docs == "":
+	case len(title)+2+len(spec.Docs) > 80:
+		title += ":\n  # " + spec.Docs
+	default:
+		title += ": " + spec.Docs
 	}
-	b.WriteString("\n")
-	entries := strings.TrimPrefix(factsOf(spec).Settings, "sources:\n")
-	for line := range strings.Lines(entries) {
-		setting := strings.TrimSpace(line)
-		indent := line[:strings.Index(line, setting)]
-		setting, about, _ := strings.Cut(setting, "    # ")
-		comment(&b, indent, about)
-		b.WriteString(indent + setting + "\n")
-		if name := namedVariable.FindStringSubmatch(setting); name != nil && !strings.HasPrefix(setting, "#") {
-			w.variables = append(w.variables, envVariable{name[1], spec.Title + ": " + about})
+	w.sources += title + "\n"
+	for _, line := range snippetLines(factsOf(spec)) {
+		w.sources += line.String()
+		if name := namedVariable.FindStringSubmatch(line.text); name != nil && !strings.HasPrefix(strings.TrimSpace(line.text), "#") {
+			w.variables = append(w.variables, envVariable{name[1], spec.Title + ": " + line.about})
 		}
-	}
-	w.sources += b.String()
-}
-
-// comment writes text as a comment, in lines of at most 80 columns.
-func comment(b *strings.Builder, indent, about string) {
-	if about == "" {
-		return
-	}
-	for line := range strings.Lines(text.WrapSoft(about, 78-len(indent))) {
-		b.WriteString(indent + "# " + strings.TrimSpace(line) + "\n")
 	}
 }
 
@@ -155,8 +139,7 @@ func (w *written) env() string {
 `)
 	for _, v := range w.variables {
 		b.WriteString("\n")
-		comment(&b, "", v.about)
-		b.WriteString(v.name + "=\n")
+		b.WriteString(snippetLine{v.name + "=", v.about}.String())
 	}
 	if len(w.variables) == 0 {
 		b.WriteString("\n# " + config.DefaultFile + " names no variable yet.\n")

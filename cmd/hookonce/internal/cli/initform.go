@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 
 	"charm.land/huh/v2"
@@ -12,12 +13,21 @@ import (
 	"github.com/hookonce/hookonce/provider"
 )
 
-// canAsk reports whether there is a person to ask. The form needs a terminal that can move its cursor.
-func (p *program) canAsk() bool {
+// canAsk returns nil if there is a person to ask. The form needs a terminal that can move its cursor.
+func (p *program) canAsk() error {
 	in, ok := p.stdin.(*os.File)
 	_, shows := terminalWidth(p.stderr)
-	return ok && shows && term.IsTerminal(int(in.Fd())) && p.variable("TERM") != "dumb"
+	switch {
+	case !ok || !shows || !term.IsTerminal(int(in.Fd())):
+		return errors.New("there is no terminal to ask on")
+	case p.variable("TERM") == "dumb":
+		return errors.New("a dumb terminal cannot show the questions")
+	}
+	return nil
 }
+
+// initWithFlags is the remedy where init cannot ask.
+const initWithFlags = "hookonce init --provider NAME --forward URL; hookonce providers lists the names"
 
 // askBeginning asks for the values that no flag gives.
 func (p *program) askBeginning(ctx context.Context, b *beginning) error {
@@ -56,7 +66,7 @@ func (p *program) askBeginning(ctx context.Context, b *beginning) error {
 	form := huh.NewForm(groups...).WithTheme(huh.ThemeFunc(huh.ThemeBase16)).WithInput(p.stdin).WithOutput(p.stderr)
 	err := form.RunWithContext(ctx)
 	if err != nil && !errors.Is(err, huh.ErrUserAborted) && ctx.Err() == nil {
-		return err
+		return &app.Error{Err: fmt.Errorf("asking on the terminal: %w", err), Remedy: initWithFlags}
 	}
 	if form.State != huh.StateCompleted { // Ctrl-C, or a signal
 		return &app.Error{Err: errors.New("interrupted: nothing was written"), Remedy: "run the same command again"}

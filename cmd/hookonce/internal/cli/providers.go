@@ -247,10 +247,7 @@ func printScheme(t *columns, s *schemeFacts) {
 
 func printParams(t *columns, params []paramFacts) {
 	for _, param := range params {
-		about := param.About
-		if len(param.Values) > 0 {
-			about += "; one of " + strings.Join(param.Values, ", ")
-		}
+		about := aboutParam(&param)
 		switch param.Need {
 		case verify.NeedOptional:
 			about += " (optional)"

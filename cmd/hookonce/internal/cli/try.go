@@ -4,29 +4,59 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/jedib0t/go-pretty/v6/text"
+
 	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/config"
 	"github.com/hookonce/hookonce/provider"
 	"github.com/hookonce/hookonce/verify"
 )
 
+// commandLine is a command for pasting, in parts that stay on one line: the name with its argument, or a
+// flag with its value.
+type commandLine []string
+
+func (c commandLine) String() string { return strings.Join(c, " ") }
+
+// folded returns the command as lines that end before column width, if its parts are short enough. It
+// begins at column at; its further lines are indented by two more.
+func (c commandLine) folded(width, at int) string {
+	var b strings.Builder
+	column := at
+	for i, part := range c {
+		n := text.StringWidthWithoutEscSequences(part)
+		switch {
+		case i == 0:
+		case column+1+n+len(` \`) <= width, column+1+n <= width && i == len(c)-1:
+			b.WriteString(" ")
+			column++
+		default:
+			b.WriteString(" \\\n" + strings.Repeat(" ", at+2))
+			column = at + 2
+		}
+		b.WriteString(part)
+		column += n
+	}
+	return b.String()
+}
+
 // sendCommand returns the command that sends an event to a source at base, as its provider would. A
 // secret stands in it as the variable or the file that the settings name, and as SECRET if they hold
-// the secret itself. It returns "" for a source whose provider signs with a private key, or hands its
+// the secret itself. It returns nil for a source whose provider signs with a private key, or hands its
 // secret over later.
-func sendCommand(settings *config.Settings, s *hookonce.Source, base string) string {
+func sendCommand(settings *config.Settings, s *hookonce.Source, base string) commandLine {
 	scheme, spec := schemeOf(s)
 	named := settings.Named[s.Name]
 	if spec == nil || publicKey(&scheme) || scheme.Family != verify.FamilyNone && s.Secrets == nil && named.Secret == "" {
-		return ""
+		return nil
 	}
-	words := []string{"hookonce send", word(webhookURL(base, s.Name)), "--provider", string(s.Provider)}
-	add := func(flag, value string) { words = append(words, flag, value) }
+	command := commandLine{"hookonce send " + word(webhookURL(base, s.Name)), "--provider " + string(s.Provider)}
+	add := func(flag, value string) { command = append(command, flag+" "+value) }
 	if s.Scheme != "" {
 		add("--scheme", word(s.Scheme))
 	}
 	if s.Signature != nil {
-		add("--signature", word(signatureJSON(s.Signature)))
+		add("--signature", signatureWord(s.Signature, named.SignatureHeader))
 	}
 	if scheme.Family != verify.FamilyNone {
 		add("--secret", shell(named.Secret, "SECRET"))
@@ -52,7 +82,19 @@ func sendCommand(settings *config.Settings, s *hookonce.Source, base string) str
 	if eventType := routedType(settings, s); eventType != "" && s.Event.Or(spec.Event).Type != "" {
 		add("--type", word(eventType))
 	}
-	return strings.Join(words, " ")
+	return command
+}
+
+// signatureWord returns the value of --signature for a scheme of the settings, as a word for a shell.
+// named is the header as config.Named has it.
+func signatureWord(scheme *verify.Scheme, named string) string {
+	if !strings.HasPrefix(named, "${") {
+		return word(signatureJSON(scheme))
+	}
+	const header = "HEADER"
+	of := *scheme
+	of.Header = header
+	return strings.Replace(word(signatureJSON(&of)), header, `'`+shell(named, "")+`'`, 1)
 }
 
 // schemeOf returns the scheme of a source and the entry of its provider. The entry is nil if the

@@ -40,7 +40,8 @@ func (l *loader) compileScheme(s verify.Scheme, find func(field string) *node) *
 	return v
 }
 
-// compileRules is compileScheme for event rules, which extend those of spec.
+// compileRules is compileScheme for event rules, which extend those of spec. A value that was found
+// unusable has its fault already.
 func (l *loader) compileRules(r provider.EventRules, spec *provider.Spec, find func(field string) *node) *provider.Extractor {
 	x, err := provider.CompileRules(r)
 	eachError(err, func(err error) {
@@ -49,11 +50,14 @@ func (l *loader) compileRules(r provider.EventRules, spec *provider.Spec, find f
 			l.wrong(find(""), err)
 			return
 		}
-		if hint := spec.EventHint("id"); r.ID == "" && fault.Field == "event.id" && hint != "" {
-			l.faultHint(find(fault.Field), hint, "%s", fault.Err)
-			return
+		at := find(fault.Field)
+		switch hint := spec.EventHint("id"); {
+		case l.faulty(at):
+		case r.ID == "" && fault.Field == "event.id" && hint != "":
+			l.faultHint(at, hint, "%s", fault.Err)
+		default:
+			l.wrong(at, fault.Err)
 		}
-		l.wrong(find(fault.Field), fault.Err)
 	})
 	return x
 }

@@ -58,10 +58,11 @@ type Settings struct {
 // ${NAME} for a variable, file:PATH for a file. "" stands for every other form, for example the secret
 // itself.
 type Named struct {
-	Secret  string // the first one
-	URL     string
-	EventID string
-	Params  map[string]string
+	Secret          string // the first one
+	URL             string
+	SignatureHeader string
+	EventID         string
+	Params          map[string]string
 }
 
 // Admin is the listener of the API, the dashboard and the metrics.

@@ -163,21 +163,19 @@ func (r *sourceReader) readSecrets(m mapping) givenSecrets {
 
 // name records the variables and files of a source.
 func (r *sourceReader) name(source string, g givenSecrets, m mapping) {
-	named := Named{URL: m.get("url").reference()}
+	named := Named{
+		URL: m.get("url").reference(), SignatureHeader: m.get("signature").child("header").reference(),
+		EventID: m.get("event").child("id").reference(),
+	}
 	if g.list != nil && len(g.list.items) > 0 {
 		named.Secret = g.list.items[0].reference()
-	}
-	for _, f := range m.get("event").children() {
-		if f.key == "id" {
-			named.EventID = f.value.reference()
-		}
 	}
 	for _, f := range m.get("params").children() {
 		if reference := f.value.reference(); reference != "" {
 			named.Params = with(named.Params, f.key, reference)
 		}
 	}
-	if named.Secret+named.URL+named.EventID != "" || named.Params != nil {
+	if named.Secret+named.URL+named.SignatureHeader+named.EventID != "" || named.Params != nil {
 		r.references = with(r.references, source, named)
 	}
 }
@@ -197,6 +195,16 @@ func (n *node) children() []field {
 		return nil
 	}
 	return n.fields
+}
+
+// child returns the value of a key of n, which may be nil; nil if there is none.
+func (n *node) child(key string) *node {
+	for _, f := range n.children() {
+		if f.key == key {
+			return f.value
+		}
+	}
+	return nil
 }
 
 // reference returns the value of n if it names a variable or a file, and no more: ${NAME} without a
