@@ -22,6 +22,9 @@ type Evidence interface {
 	// entry. The error matches ErrNotFound, ErrRequestReused, ErrOpen while the event or one of the
 	// messages is pending, running or being sent, or ErrLockTimeout, in this order of precedence.
 	// After an error nothing was changed, unless it matches ErrCommitUnknown.
+	//
+	// Redact also removes the bytes from the files of the database, as far as the store can:
+	// Redacted.Remains tells where they may still be.
 	Redact(ctx context.Context, p *RedactParams) (*Redacted, error)
 }
 
@@ -112,6 +115,9 @@ type RedactParams struct {
 // Redacted is the result of Evidence.Redact.
 type Redacted struct {
 	Repeated bool // nothing was done: the event was redacted before
+	// Remains says, in a sentence for the operator, where files of the database may still hold the
+	// removed bytes, and what ends that. "" means nowhere. Backups are not meant.
+	Remains string
 }
 
 // ErrorRedacted replaces the error texts of a redacted event: they may quote its body, or an answer

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"strings"
 
 	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
@@ -133,9 +134,9 @@ func (h *handler) actRedact(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := changing(r)
 	defer cancel()
-	_, err := h.engine.Redact(ctx, &hookonce.RedactRequest{Source: values.Get("source"), EventID: values.Get("id"), RequestID: values.Get("key")})
+	redacted, err := h.engine.Redact(ctx, &hookonce.RedactRequest{Source: values.Get("source"), EventID: values.Get("id"), RequestID: values.Get("key")})
 	if err == nil {
-		h.done(w, r, back, "Redacted: the body, the headers, the answers and the error texts are gone.")
+		h.done(w, r, back, "%s", strings.TrimSpace("Redacted: the body, the headers, the answers and the error texts are gone. "+redacted.Remains))
 		return
 	}
 	if refused := redactRefusal(err); refused != nil {

@@ -15,6 +15,7 @@ type Redacted struct {
 	EventID  string `json:"event_id"`
 	Redacted bool   `json:"redacted"` // always true
 	Repeated bool   `json:"repeated"` // the event was redacted before
+	Remains  string `json:"remains"`  // where files of the database may still hold the removed bytes; "" means nowhere
 }
 
 func (h *handler) redactEvent(w http.ResponseWriter, r *http.Request) {
@@ -38,7 +39,7 @@ func (h *handler) redactEvent(w http.ResponseWriter, r *http.Request) {
 		h.failChange(w, r, "Repeating it is safe.", fmt.Errorf("redacting an event: %w", err))
 		return
 	}
-	writeJSON(w, &Redacted{Source: source, EventID: eventID, Redacted: true, Repeated: redacted.Repeated})
+	writeJSON(w, &Redacted{Source: source, EventID: eventID, Redacted: true, Repeated: redacted.Repeated, Remains: redacted.Remains})
 }
 
 // redactRefusal returns the answer for an event that cannot be redacted now, or nil.

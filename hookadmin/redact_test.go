@@ -103,7 +103,7 @@ func TestRedact(t *testing.T) {
 	wantDetail(t, g.post(t, target, "{}"), http.StatusConflict, "Redact it when it is done, dead or skipped.")
 	g.again(t, "e1", "", []byte("canary"))
 	g.fail(t, driver.MessageDead, "canary")
-	want := map[string]any{"source": "lab", "event_id": "e1", "redacted": true, "repeated": false}
+	want := map[string]any{"source": "lab", "event_id": "e1", "redacted": true, "repeated": false, "remains": ""}
 	for _, key := range []string{"k1", "k1", "k2", ""} {
 		var header []string
 		if key != "" {

@@ -21,6 +21,10 @@
 //   - journal_mode(WAL): readers and the writer do not block each other.
 //   - synchronous(FULL): a commit is on the disk before it is acknowledged. Under NORMAL, the usual
 //     advice for WAL, a power cut loses the last commits.
+//   - secure_delete(ON): removed bytes are overwritten with zeros, so that bodies past their retention
+//     and redacted events cannot be read from the file. FAST would leave the pages that a body of
+//     more than 4 kB had for itself. Removing such a body writes about half the bytes that receiving
+//     it wrote.
 //   - _txlock=immediate: a transaction takes the write lock when it begins. A transaction that
 //     reads first and takes the lock later fails at once if another one wrote in between, despite
 //     the busy timeout.

@@ -49,6 +49,7 @@ func SQLiteDSN(path string) (writer, reader string, err error) {
 			fmt.Sprintf("busy_timeout(%d)", writerBusyTimeout),
 			"journal_mode(WAL)",
 			"synchronous(FULL)",
+			"secure_delete(ON)",
 			fmt.Sprintf("cache_size(-%d)", writerCacheKiB),
 			fmt.Sprintf("journal_size_limit(%d)", logSizeLimit),
 			fmt.Sprintf("wal_autocheckpoint(%d)", checkpointPages),

@@ -29,7 +29,7 @@ func TestSettingsOfEveryConnection(t *testing.T) {
 		want      map[string]string
 	}{
 		{"writer", writer, map[string]string{
-			"busy_timeout": "100", "synchronous": "2", "journal_mode": "wal", "query_only": "0",
+			"busy_timeout": "100", "synchronous": "2", "journal_mode": "wal", "query_only": "0", "secure_delete": "1",
 			"wal_autocheckpoint": "4000", "journal_size_limit": "67108864", "cache_size": "-65536",
 		}},
 		{"reader", reader, map[string]string{

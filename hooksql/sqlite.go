@@ -130,6 +130,7 @@ func (p *pools) check(ctx context.Context) error {
 	err = checkSettings(ctx, conn, []setting{
 		{"journal_mode", "wal"},
 		{"synchronous", "2"},
+		{"secure_delete", "1"},
 		{"busy_timeout", strconv.Itoa(writerBusyTimeout)},
 		{"query_only", "0"},
 	})

@@ -174,9 +174,14 @@ INSERT INTO {schema}.history (event_key, at, action, generation, request_id)
 SELECT $1::bytea, now, '` + driver.ActionRedacted + `', $3::int, nullif($6::text, '')
 FROM setting`
 
+// remains is the value of driver.Redacted.Remains. VACUUM alone leaves the bytes of a dead row in the
+// free space of its page, and VACUUM FULL blocks receiving, so neither is run here.
+const remains = "PostgreSQL may keep the removed bytes in its files until their space is used again, and in its WAL: " +
+	"VACUUM FULL of the tables ends the first; see the runbook of hookonce, Redacted bytes must be unreadable on the disk."
+
 // Redact implements [driver.Evidence].
 func (s *Store) Redact(ctx context.Context, p *driver.RedactParams) (*driver.Redacted, error) {
-	redacted := &driver.Redacted{}
+	redacted := &driver.Redacted{Remains: remains}
 	err := transact(ctx, s.pools.Admin, "redacting an event", func(conn Conn) error {
 		_, outbox, err := s.lockEvent(ctx, conn, s.sql.lockEventAlone, p.Key)
 		if err != nil {

@@ -53,6 +53,17 @@ const (
 	redactState     = `UPDATE hookonce_event_state SET last_error = '` + driver.ErrorRedacted + `', signature = '` + driver.ErrorRedacted + `' WHERE id = (SELECT id FROM hookonce_event WHERE key = ?1) AND last_error <> ''`
 )
 
+// secureDeleteOn is the value of PRAGMA secure_delete that overwrites freed pages too.
+const secureDeleteOn = 1
+
+// Values of driver.Redacted.Remains.
+const (
+	remainsInLog = "The log beside the SQLite file (-wal) may still hold the removed bytes, because another program reads the database: " +
+		"redact the event again once that program has ended."
+	remainsInPages = "Free pages of the SQLite file may still hold the removed bytes, because the program writes without PRAGMA secure_delete=ON: " +
+		"set it on every connection that writes, then run VACUUM and PRAGMA wal_checkpoint(TRUNCATE)."
+)
+
 // storedDelivery is a delivery in the JSON of hookonce_delivery_count.recent.
 type storedDelivery struct {
 	At       int64  `json:"at"`
@@ -165,14 +176,33 @@ func (s *Store) Redact(ctx context.Context, p *driver.RedactParams) (*driver.Red
 		return nil, fmt.Errorf("%s: %w", op, err)
 	}
 	redacted := &driver.Redacted{}
+	var overwrites bool
 	err := s.writeEach(ctx, op, p.Now, 1, func(t *writeTx, _ int) (err error) {
+		if overwrites, err = t.overwrites(); err != nil {
+			return err
+		}
 		redacted.Repeated, err = t.redact(p)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
+	// A repeated call empties the log too: the first one may have failed to.
+	switch emptied := s.eraseLog(ctx); {
+	case !overwrites:
+		redacted.Remains = remainsInPages
+	case !emptied:
+		redacted.Remains = remainsInLog
+	}
 	return redacted, nil
+}
+
+// overwrites reports whether the connection overwrites all removed bytes. The pools may be the
+// caller's, and so may the connection.
+func (t *writeTx) overwrites() (bool, error) {
+	var mode int
+	err := t.tx.QueryRowContext(t.inner, `PRAGMA secure_delete`).Scan(&mode)
+	return mode == secureDeleteOn, err
 }
 
 // redact reports whether the event was redacted before.

@@ -19,6 +19,9 @@ const (
 	cutTimeout = 300 * time.Millisecond
 	// cutPause is the time between two tries if readers of other processes were in the way.
 	cutPause = 2 * time.Second
+	// eraseTimeout bounds how long a redaction waits for readers.
+	eraseTimeout = drainTimeout + 2*time.Second
+	erasePause   = 50 * time.Millisecond
 )
 
 const (
@@ -63,6 +66,25 @@ func (s *Store) watchLog() {
 			s.log.failed.Store(&now)
 		}
 	})
+}
+
+// eraseLog empties the log, so that it holds no earlier version of a row. It retries for eraseTimeout,
+// and reports whether it did.
+func (s *Store) eraseLog(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, eraseTimeout)
+	defer cancel()
+	for {
+		if s.log.cutting.CompareAndSwap(false, true) {
+			done := s.cutLog(ctx)
+			s.log.cutting.Store(false)
+			if done {
+				return true
+			}
+		}
+		if !sleep(ctx, erasePause) {
+			return false
+		}
+	}
 }
 
 // cutLog waits for a moment without readers, copies the log into the database and truncates it. It

@@ -194,7 +194,7 @@ func openMigrated(t *testing.T) *sql.DB {
 func openWith(t *testing.T, driverName, path string) *sql.DB {
 	t.Helper()
 	db, err := sql.Open(driverName, "file:"+path+
-		"?_txlock=immediate&_pragma=busy_timeout(100)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)")
+		"?_txlock=immediate&_pragma=busy_timeout(100)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=secure_delete(ON)")
 	if err != nil {
 		t.Fatal(err)
 	}

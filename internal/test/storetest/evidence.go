@@ -315,6 +315,7 @@ func (f *fixture) redact(p driver.RedactParams) driver.Redacted {
 	if err != nil {
 		f.Fatalf("Redact: %v", err)
 	}
+	got.Remains = "" // differs from store to store
 	return *got
 }
 

@@ -20,7 +20,11 @@ func (p *program) eventsRedactCommand() *cobra.Command {
 			"other body, the responses and error texts of its attempts, and those of the\n" +
 			"messages that its handlers enqueued. The identity, the hash of the body, states,\n" +
 			"deliveries and history stay: later deliveries are duplicates, and the event\n" +
-			"cannot be replayed. It asks first, unless --yes is set.",
+			"cannot be replayed. It asks first, unless --yes is set.\n" +
+			"\n" +
+			"On SQLite the bytes are overwritten in the file and gone from its log when the\n" +
+			"command ends; if not, or on PostgreSQL, it says where they may remain. Backups\n" +
+			"and logs of the gateway are not redacted.",
 		Example: "  hookonce events redact stripe evt_1 --yes",
 		Args:    arguments("SOURCE", "EVENT_ID"),
 	}
@@ -58,6 +62,9 @@ func (p *program) redactEvent(ctx context.Context, cmd *cobra.Command, api *api,
 		done = "nothing to do: redacted before: event"
 	}
 	_, err = fmt.Fprintf(p.stdout, "%s %q of source %q\n", done, eventID, source)
+	if redacted.Remains != "" && err == nil {
+		_, err = fmt.Fprintln(p.stdout, printable(redacted.Remains))
+	}
 	return err
 }
 
