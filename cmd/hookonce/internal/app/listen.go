@@ -82,7 +82,7 @@ func adminServer(admin http.Handler) *http.Server {
 func (l *listener) serve() error {
 	serve := l.server.Serve
 	if l.server.TLSConfig != nil {
-		serve = func(ln net.Listener) error { return l.server.ServeTLS(ln, "", "") }
+		serve = func(ln net.Listener) error { return l.server.ServeTLS(plainListener{ln}, "", "") }
 	}
 	if err := serve(l.Listener); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serving on %s: %w", l.Addr(), err)

@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -117,6 +118,39 @@ func TestServeTLSFromFiles(t *testing.T) {
 	for line := range strings.Lines(r.log.text()) {
 		if strings.Contains(line, "handshake error") && !strings.Contains(line, `"level":"DEBUG"`) {
 			t.Errorf("faults of clients fill the log: %s", line)
+		}
+	}
+}
+
+// A client that speaks plain HTTP reads its 400, though the server reads nothing of the body. One that
+// never ends is cut off.
+func TestPlainHTTPOnATLSPort(t *testing.T) {
+	t.Parallel()
+	s, _ := tlsSettings(t)
+	r := serve(t, s)
+	public := r.await(t, "listen")["listen"].(string)
+	for range 5 {
+		conn, err := net.Dial("tcp", public)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+			t.Fatal(err)
+		}
+		body := strings.Repeat("x", 300<<10)
+		if _, err := fmt.Fprintf(conn, "POST /webhooks/lab HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%s", len(body), body); err != nil {
+			t.Fatalf("sending a plain request: %v", err)
+		}
+		answer, err := io.ReadAll(conn)
+		if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.0 400 ") {
+			t.Fatalf("plain HTTP is answered %q, %v", answer, err)
+		}
+		for err == nil {
+			_, err = io.WriteString(conn, body)
+		}
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Error("a client that goes on is not cut off")
 		}
 	}
 }
