@@ -123,7 +123,7 @@ func (g *guard) try(header http.Header, r *http.Request, token, failed string) (
 	if wait := g.tries.Take(client, time.Now()); wait > 0 {
 		wait = (wait + time.Second - 1).Truncate(time.Second)
 		header.Set("Retry-After", strconv.Itoa(int(wait/time.Second)))
-		return NoAccess, &refusal{http.StatusTooManyRequests, "Too many wrong tokens came from your address. Wait " + inWords(wait) + ", then try again."}
+		return NoAccess, &refusal{http.StatusTooManyRequests, "The token is wrong, and so were too many others from your address. Send the right one, or wait " + inWords(wait) + " before another try."}
 	}
 	if g.lines.Take(time.Now()) == 0 {
 		g.logger.WarnContext(r.Context(), failed, slog.String("remote", client), slog.String("path", r.URL.EscapedPath()))

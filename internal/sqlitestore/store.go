@@ -28,6 +28,7 @@ type Store struct {
 	searching chan struct{} // holds an element for each search for a text
 	log       logKeeper
 	place     place
+	lockWait  time.Duration // how long a write waits for other writers if its context does not end
 
 	// detached counts the goroutines whose callers have left: a BEGIN or a COMMIT in progress, or
 	// the cutting of the log.
@@ -43,7 +44,7 @@ var _ driver.Driver[*sql.Tx] = (*Store)(nil)
 // are the steps of the schema, in order. New does not touch the database.
 func New(writer, reader *sql.DB, migrations []driver.Migration) *Store {
 	s := &Store{writer: writer, reader: reader, migrations: migrations, preparing: make(chan struct{}, 1), searching: make(chan struct{}, driver.TextSearches)}
-	s.log.max = maxLog
+	s.log.max, s.lockWait = maxLog, maxLockWait
 	s.closing, s.close = context.WithCancel(context.Background())
 	return s
 }

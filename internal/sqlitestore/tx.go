@@ -1,6 +1,7 @@
 package sqlitestore
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	sqldriver "database/sql/driver"
@@ -12,13 +13,22 @@ import (
 )
 
 const (
-	// maxLockWait bounds the wait for the writer and the write lock if the context does not.
+	// maxLockWait is Store.lockWait.
 	maxLockWait = 30 * time.Second
 	// busyPause keeps a writer whose busy timeout is 0 from spinning.
 	busyPause = time.Millisecond
 )
 
-var errLockWait = fmt.Errorf("another writer held the database for %v", maxLockWait)
+// lockWaitError says how long a writer waited for another one.
+type lockWaitError time.Duration
+
+// Error implements error.
+func (e lockWaitError) Error() string {
+	return fmt.Sprintf("another writer held the database for %v", time.Duration(e))
+}
+
+// Code returns the result code of SQLite for a file that another connection has locked.
+func (lockWaitError) Code() int { return codeBusy }
 
 // writeTx is a transaction that holds the write lock.
 type writeTx struct {
@@ -123,11 +133,11 @@ func (s *Store) inTx(ctx context.Context, tx *sql.Tx, op string, at time.Time, n
 //
 // The transaction is rolled back when under ends.
 func (s *Store) begin(ctx, under context.Context) (*writeTx, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, maxLockWait, errLockWait)
+	ctx, cancel := context.WithTimeoutCause(ctx, s.lockWait, lockWaitError(s.lockWait))
 	defer cancel()
 	conn, err := s.writer.Conn(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("waiting for the writer: %w: %w", driver.ErrUnavailable, err)
+		return nil, fmt.Errorf("waiting for the writer: %w: %w", driver.ErrUnavailable, cmp.Or(context.Cause(ctx), err))
 	}
 	t := &writeTx{store: s, conn: conn, inner: context.WithoutCancel(under)}
 	for {

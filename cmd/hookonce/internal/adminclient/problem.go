@@ -109,7 +109,7 @@ func (p *Problem) Hint() string {
 	case p.Status == http.StatusForbidden:
 		return "use the address of admin.listen, or a token"
 	case p.Status == http.StatusTooManyRequests:
-		return "correct HOOKONCE_ADMIN_TOKEN, wait a minute, and run the same command again"
+		return "set HOOKONCE_ADMIN_TOKEN to the admin.token of that gateway: the right one is never held back"
 	case p.Status == http.StatusNotFound && p.Reason == "":
 		return "use the address of admin.listen, not that of listen, and the same version of hookonce on both sides"
 	case p.Status == http.StatusServiceUnavailable:

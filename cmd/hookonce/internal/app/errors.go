@@ -33,6 +33,7 @@ const (
 // https://www.sqlite.org/rescode.html.
 const (
 	sqlitePerm     = 3
+	sqliteBusy     = 5
 	sqliteReadOnly = 8
 	sqliteIOErr    = 10
 	sqliteCorrupt  = 11
@@ -78,6 +79,15 @@ func diskRemedy(err error) string {
 	return ""
 }
 
+// lockRemedy returns the remedy for a SQLite file that another program keeps locked, and "" for every
+// other error.
+func lockRemedy(err error) string {
+	if code, ok := sqliteCode(err); ok && code == sqliteBusy {
+		return "end the program that keeps the file locked, or run the same command again when it has ended"
+	}
+	return ""
+}
+
 // sqliteCode returns the primary result code of SQLite, which is the lowest byte of an extended one.
 func sqliteCode(err error) (code int, is bool) {
 	coded, is := errors.AsType[interface {
@@ -91,4 +101,6 @@ func sqliteCode(err error) (code int, is bool) {
 }
 
 // Remedy returns the remedy for an error of a database, and "" for every other error.
-func Remedy(err error) string { return cmp.Or(lastingRemedy(err), diskRemedy(err)) }
+func Remedy(err error) string {
+	return cmp.Or(lastingRemedy(err), diskRemedy(err), lockRemedy(err))
+}

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	// The driver of SQLite files. The library leaves this choice to the program.
 	_ "modernc.org/sqlite"
@@ -46,7 +47,7 @@ func checkSQLiteFile(path string) error {
 		return missingFile(path)
 	}
 	if err != nil {
-		return &Error{fmt.Errorf("opening the database: %w", err), "make it readable and writable for this user"}
+		return notOpened(err, "make it readable and writable for this user")
 	}
 	defer file.Close()
 	header := make([]byte, sqliteModeOffset+1)
@@ -78,6 +79,15 @@ func missingFile(path string) error {
 	return &Error{fmt.Errorf("the database %s does not exist", path), "hookonce migrate up, which makes it; or " + otherFile}
 }
 
+// notOpened is the error for a file that cannot be opened. No right helps a path that leads through
+// another file.
+func notOpened(err error, remedy string) error {
+	if errors.Is(err, syscall.ENOTDIR) {
+		remedy = otherFile
+	}
+	return &Error{fmt.Errorf("opening the database: %w", err), remedy}
+}
+
 func openSQLite(_ context.Context, settings *config.Settings) (driver.Store, error) {
 	path, _ := settings.SQLitePath()
 	if err := refuseIrregular(path); err != nil {
@@ -93,7 +103,7 @@ func openSQLite(_ context.Context, settings *config.Settings) (driver.Store, err
 	if err != nil {
 		return nil, &Error{
 			Err:    &openError{path, err},
-			Remedy: cmp.Or(lastingRemedy(err), diskRemedy(err), "check that no other program keeps the file locked, and the setting database"),
+			Remedy: cmp.Or(Remedy(err), "check that no other program keeps the file locked, and the setting database"),
 		}
 	}
 	return store, nil
@@ -131,10 +141,7 @@ func createFile(path string) error {
 		return missingFile(path)
 	}
 	if err != nil {
-		return &Error{
-			Err:    fmt.Errorf("opening the database: %w", err),
-			Remedy: "make the folder and the file writable for this user, or " + otherFile,
-		}
+		return notOpened(err, "make the folder and the file writable for this user, or "+otherFile)
 	}
 	return file.Close()
 }

@@ -3,6 +3,8 @@ package cli
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -135,10 +137,19 @@ func (p *program) send(ctx context.Context, f *sendFlags, target, eventID string
 	if report.Unexpected > 0 {
 		return &app.Error{
 			Err:    fmt.Errorf("not answered %s: %d of %s", report.Expected, report.Unexpected, counted(report.Requests, "request")),
-			Remedy: "look at the answers above, and at the log of the endpoint",
+			Remedy: unexpectedRemedy(results),
 		}
 	}
 	return nil
+}
+
+func unexpectedRemedy(results []sent) string {
+	for i := range results {
+		if _, is := errors.AsType[*tls.CertificateVerificationError](results[i].err); is {
+			return "give the endpoint a certificate that this machine trusts; SSL_CERT_FILE names another file of authorities"
+		}
+	}
+	return "look at the answers above, and at the log of the endpoint"
 }
 
 func (p *program) newSending(ctx context.Context, f *sendFlags, target, eventID string) (*sending, error) {
