@@ -241,7 +241,7 @@ func runSQL(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Check(err)
 		return
 	}
-	db, err := sql.Open("sqlite", sqliteFile(ts, args[0]))
+	db, err := sql.Open("sqlite", sqliteFile(ts, args[0])+"?_pragma=busy_timeout(20000)") // a gateway may write
 	ts.Check(err)
 	defer db.Close()
 	_, err = db.Exec(statements)
