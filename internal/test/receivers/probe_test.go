@@ -87,7 +87,11 @@ func (r *receiver) run(t *testing.T, flags ...string) (stdout string, exit int) 
 // probe runs some checks of the probe on a receiver, or all if there are none, and returns its report.
 func (r *receiver) probe(t *testing.T, checks ...string) *report {
 	t.Helper()
-	stdout, exit := r.run(t, "--json", "--checks", strings.Join(checks, ","))
+	flags := []string{"--json"}
+	if len(checks) > 0 {
+		flags = append(flags, "--checks", strings.Join(checks, ","))
+	}
+	stdout, exit := r.run(t, flags...)
 	found := &report{exit: exit}
 	if err := json.Unmarshal([]byte(stdout), found); err != nil {
 		t.Fatalf("%v in %s", err, stdout)

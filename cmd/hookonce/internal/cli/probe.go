@@ -87,7 +87,10 @@ func (p *program) probe(ctx context.Context, f *probeFlags, target string) error
 	report, err := p.runProbe(ctx, config)
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return errors.New("interrupted; the checks are not complete")
+		return &app.Error{
+			Err:    errors.New("interrupted: the checks are not complete"),
+			Remedy: "run the same command again; --checks NAME,NAME runs a few of the checks alone",
+		}
 	case err != nil:
 		return err
 	}
@@ -96,7 +99,7 @@ func (p *program) probe(ctx context.Context, f *probeFlags, target string) error
 	}
 	if f.junit != "" {
 		if err := writeJUnit(f.junit, report, f.effects != ""); err != nil {
-			return fmt.Errorf("--junit: %w", err)
+			return &app.Error{Err: fmt.Errorf("--junit: %w", err), Remedy: "name a file that can be written, and probe again"}
 		}
 	}
 	return p.probeVerdict(report, f)
@@ -110,18 +113,37 @@ func (p *program) probeVerdict(r *probe.Report, f *probeFlags) error {
 			Err:    errors.New("no check was run"),
 			Remedy: "give the flags that the checks above need, or choose others with --checks",
 		}
+	case r.Refused:
+		valid := &r.Checks[0]
+		return &app.Error{
+			Err:    fmt.Errorf("a valid event was not accepted: %s", printable(valid.Saw)),
+			Remedy: strings.ToLower(valid.Fix[:1]) + valid.Fix[1:],
+		}
+	case r.Failed > 0 && r.Effects != nil:
+		return &app.Error{
+			Err:    fmt.Errorf("%s failed, and %s could not be decided: --effects: %w", counted(r.Failed, "check"), counted(r.Unknown, "other"), r.Effects),
+			Remedy: "mend the command of --effects, change the receiver as each failed check says, and probe it again",
+		}
 	case r.Failed > 0:
 		return &app.Error{
 			Err:    fmt.Errorf("%s failed", counted(r.Failed, "check")),
 			Remedy: "change the receiver as each failed check says, and probe it again",
 		}
+	case r.Effects != nil:
+		return &app.Error{
+			Err:    fmt.Errorf("%s could not be decided: --effects: %w", counted(r.Unknown, "check"), r.Effects),
+			Remedy: "run the command of --effects by hand, with an id in the place of {id}: it must print one number",
+		}
 	case r.Unknown > 0 && f.effects != "":
 		return &app.Error{
 			Err:    fmt.Errorf("%s could not be decided", counted(r.Unknown, "check")),
-			Remedy: "look at the unknown checks above, and at the command of --effects",
+			Remedy: "look at the unknown checks above: each says what is missing",
 		}
-	case r.Unknown > 0:
+	case r.Unknown == 0:
+	case r.Asking == r.Unknown:
 		fmt.Fprintf(p.stderr, "Warning: %s could not be decided: duplicates need --effects\n", counted(r.Unknown, "check"))
+	default:
+		fmt.Fprintf(p.stderr, "Warning: %s could not be decided: each says what is missing\n", counted(r.Unknown, "check"))
 	}
 	return nil
 }
@@ -210,6 +232,8 @@ func (f *probeFlags) check() error {
 		}
 	}
 	switch {
+	case len(f.checks) == 0 && f.cmd.Flags().Changed("checks"):
+		return f.usage("--checks names no check; the checks are %s", strings.Join(probe.Names(), ", "))
 	case len(f.secrets) > 1:
 		return f.usage("--secret: a request is signed with one secret")
 	case len(f.secrets) == 1 && f.key != "":

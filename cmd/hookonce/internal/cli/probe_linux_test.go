@@ -59,7 +59,7 @@ func TestProbeEndsItsCommands(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait() // ProcessState holds the result
-	if code := cmd.ProcessState.ExitCode(); code != 1 || stderr.String() != "Error: interrupted; the checks are not complete\n" {
+	if code := cmd.ProcessState.ExitCode(); code != 1 || stderr.String() != "Error: interrupted: the checks are not complete\nTry: run the same command again; --checks NAME,NAME runs a few of the checks alone\n" {
 		t.Errorf("exit code %d: %s", code, &stderr)
 	}
 	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))

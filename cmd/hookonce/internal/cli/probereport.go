@@ -24,7 +24,7 @@ const probeWidth = 80
 
 func (p *program) printProbe(r *probe.Report, asJSON bool) error {
 	for _, left := range r.LeftOut {
-		fmt.Fprintf(p.stderr, "Not run: %s: %s\n", left.Name, left.Why)
+		fmt.Fprintf(p.stderr, "Left out: %s: %s\n", left.Name, left.Why)
 	}
 	if asJSON {
 		return writeJSON(p.stdout, r)
@@ -33,16 +33,19 @@ func (p *program) printProbe(r *probe.Report, asJSON bool) error {
 	if width = min(width, probeWidth); !isTerminal {
 		width = probeWidth
 	}
-	for i := range r.Checks {
+	for i := 0; i < len(r.Checks); i++ {
 		c := &r.Checks[i]
 		mark := probeMarks[c.Verdict]
-		sign := mark.sign
+		sign, title := mark.sign, c.Title
 		if isTerminal && coloured() {
 			sign = mark.colour.Sprint(sign)
 		}
+		if n := notRunAlike(r.Checks[i:]); n > 1 {
+			title, i = fmt.Sprintf("%d other checks", n), i+n-1
+		}
 		const before = 34 // columns: sign, title
 		saw := strings.Split(text.WrapSoft(printable(c.Saw), max(width-before, 20)), "\n")
-		fmt.Fprintf(p.stdout, " %s %-29s  %s\n", sign, c.Title, strings.TrimSpace(saw[0]))
+		fmt.Fprintf(p.stdout, " %s %-29s  %s\n", sign, title, strings.TrimSpace(saw[0]))
 		for _, line := range saw[1:] {
 			fmt.Fprintf(p.stdout, "%*s%s\n", before, "", strings.TrimSpace(line))
 		}
@@ -53,6 +56,16 @@ func (p *program) printProbe(r *probe.Report, asJSON bool) error {
 	}
 	_, err := fmt.Fprintf(p.stdout, "%d passed · %d failed · %d unknown\n", r.Passed, r.Failed, r.Unknown)
 	return err
+}
+
+// notRunAlike returns the number of checks at the start of a list that did not run for the same reason.
+// They share a row, so that the reason stays in sight.
+func notRunAlike(checks []probe.Result) int {
+	n := 0
+	for n < len(checks) && checks[n].NotRun && checks[n].Saw == checks[0].Saw {
+		n++
+	}
+	return n
 }
 
 func (p *program) printIndented(paragraph string, width int) {

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,8 +13,11 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	"github.com/hookonce/hookonce/verify"
 )
@@ -40,9 +44,12 @@ type client struct {
 
 // answer is the outcome of one request.
 type answer struct {
-	status int // 0 if there was no answer
-	err    error
-	took   time.Duration // from the last byte of the request to the last byte of the answer
+	status   int    // 0 if there was no whole answer
+	location string // of a redirect
+	text     string // the message in the body, if it is text without markup
+	tls      bool   // a server with TLS refuses plain HTTP
+	err      error
+	took     time.Duration // from the last byte of the request to the last byte of the answer
 }
 
 func (a answer) accepted() bool { return a.status/100 == 2 }
@@ -58,19 +65,24 @@ func (a answer) again() bool {
 }
 
 func (a answer) String() string {
-	if a.status != 0 {
-		return fmt.Sprint(a.status)
-	}
-	var timeout net.Error
 	switch {
-	case errors.As(a.err, &timeout) && timeout.Timeout():
-		return "no answer in time"
-	case errors.Is(a.err, io.EOF), errors.Is(a.err, io.ErrUnexpectedEOF), isReset(a.err):
-		return closed
+	case a.status != 0:
+		return fmt.Sprint(a.status)
 	case a.err != nil:
-		return "no answer: " + a.err.Error()
+		return silence(a.err)
 	}
 	return "no answer"
+}
+
+// full says more of an answer than its status.
+func (a answer) full() string {
+	switch {
+	case a.location != "":
+		return fmt.Sprintf("%s to %s", a, shorten(a.location))
+	case a.text != "":
+		return fmt.Sprintf("%s: %s", a, shorten(a.text))
+	}
+	return a.String()
 }
 
 // send delivers one request.
@@ -116,10 +128,16 @@ func (c *client) dial(ctx context.Context) (net.Conn, error) {
 		port = c.target.Scheme // net knows the names http and https
 	}
 	address := net.JoinHostPort(c.target.Hostname(), port)
-	if c.target.Scheme == "https" {
-		return (&tls.Dialer{Config: &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}}).DialContext(ctx, "tcp", address)
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	if err != nil || c.target.Scheme != "https" {
+		return conn, err
 	}
-	return (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	secured := tls.Client(conn, &tls.Config{ServerName: c.target.Hostname(), MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}})
+	if err := secured.HandshakeContext(ctx); err != nil {
+		_ = conn.Close()
+		return nil, &handshakeError{err}
+	}
+	return secured, nil
 }
 
 // encode returns the bytes of a request.
@@ -161,17 +179,16 @@ func (x *exchange) write(keep int) error {
 // read the request, so both are done at once.
 func (x *exchange) finish() answer {
 	type read struct {
-		status int
-		err    error
-		at     time.Time
+		answer
+		at time.Time
 	}
 	done := make(chan read, 1)
 	if err := x.conn.SetDeadline(time.Now().Add(x.timeout)); err != nil {
 		return answer{err: err}
 	}
 	go func() {
-		status, err := readAnswer(x.conn)
-		done <- read{status, err, time.Now()}
+		a := readAnswer(x.conn)
+		done <- read{a, time.Now()}
 	}()
 	errWrite := x.write(0)
 	began := time.Now()
@@ -179,27 +196,54 @@ func (x *exchange) finish() answer {
 	if r.status == 0 && errWrite != nil && !isReset(r.err) && !errors.Is(r.err, io.EOF) {
 		return answer{err: errWrite}
 	}
-	return answer{status: r.status, err: r.err, took: max(r.at.Sub(began), 0)}
+	r.took = max(r.at.Sub(began), 0)
+	return r.answer
 }
 
-// readAnswer reads one answer, and returns its status. Interim answers (1xx) are skipped.
-func readAnswer(conn net.Conn) (int, error) {
+// readAnswer reads one answer. Interim answers (1xx) are skipped.
+func readAnswer(conn net.Conn) answer {
 	in := bufio.NewReader(conn)
 	for {
 		resp, err := http.ReadResponse(in, &http.Request{Method: http.MethodPost})
 		if err != nil {
-			return 0, err
+			return answer{err: err}
 		}
 		if resp.StatusCode/100 == 1 && resp.StatusCode != http.StatusSwitchingProtocols {
 			continue
 		}
-		_, err = io.Copy(io.Discard, io.LimitReader(resp.Body, maxAnswer))
+		body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 		_ = resp.Body.Close()
 		if err != nil && !isReset(err) {
-			return 0, err
+			return answer{err: &bodyError{resp.StatusCode, err}}
 		}
-		return resp.StatusCode, nil
+		a := answer{status: resp.StatusCode, location: resp.Header.Get("Location")}
+		kind, _, _ := strings.Cut(resp.Header.Get("Content-Type"), ";")
+		if slices.Contains([]string{"", "text/plain", "application/json", "application/problem+json"}, kind) && utf8.Valid(body) {
+			a.text = messageOf(body)
+		}
+		// Go: "Client sent an HTTP request to an HTTPS server." nginx: "The plain HTTP request was sent to
+		// HTTPS port"
+		a.tls = resp.StatusCode == http.StatusBadRequest && bytes.Contains(body, []byte("HTTP request")) && bytes.Contains(body, []byte("HTTPS"))
+		return a
 	}
+}
+
+// messageOf returns the message for people in the body of an answer: a usual member of a JSON object, or
+// the first line.
+func messageOf(body []byte) string {
+	var doc map[string]any
+	if json.Unmarshal(body, &doc) == nil {
+		if inner, ok := doc["error"].(map[string]any); ok {
+			doc = inner
+		}
+		for _, name := range []string{"detail", "message", "error", "title"} {
+			if text, ok := doc[name].(string); ok && text != "" {
+				return text
+			}
+		}
+	}
+	line, _, _ := strings.Cut(strings.TrimSpace(string(body)), "\n")
+	return line
 }
 
 // close closes the connection, as a sender does whose time is up.

@@ -141,25 +141,22 @@ func (p *probe) cut(ctx context.Context, e *event, after time.Duration) error {
 	return pause(ctx, after)
 }
 
-func runOtherBody(ctx context.Context, p *probe) outcome {
+func planOtherBody(p *probe) plan {
 	e := newEvent()
 	first, err := p.delivery(e)
 	if err != nil {
-		return unknown(err.Error())
+		return unmade(err)
 	}
 	other, err := p.signed(e, variant{body: p.extend})
 	if err != nil {
-		return unknown(err.Error())
+		return unmade(err)
 	}
 	if other == nil || p.refused(other) || len(p.ids(first)) == 0 || !slices.Equal(p.ids(first), p.ids(other)) {
 		return leftOut("another body of " + p.Sender.Spec.Title + " is another event, or its id is unknown")
 	}
-	ok, saw := p.mustAccept(ctx, first, other)
-	o := fail(saw)
-	if ok {
-		o = pass(saw)
-	}
-	return o.effective(e).decided()
+	return talk(func(ctx context.Context) outcome {
+		return p.mustAccept(ctx, first, other).effective(e).decided()
+	})
 }
 
 // extend adds a field to a body.
@@ -173,27 +170,24 @@ func (p *probe) extend(body []byte) ([]byte, bool) {
 	return nil, false
 }
 
-func runSameBody(ctx context.Context, p *probe) outcome {
+func planSameBody(p *probe) plan {
 	if p.SetsID || bytes.Contains(p.Body, []byte(idMark)) {
 		return leftOut("--body or --set writes the id into the body")
 	}
 	one, two := newEvent(), newEvent()
 	first, err := p.delivery(one)
 	if err != nil {
-		return unknown(err.Error())
+		return unmade(err)
 	}
 	second, err := p.signed(two, variant{body: func([]byte) ([]byte, bool) { return first.Body, true }})
 	if err != nil {
-		return unknown(err.Error())
+		return unmade(err)
 	}
 	if second == nil || p.refused(second) || !bytes.Equal(first.Body, second.Body) ||
 		len(p.ids(first)) == 0 || slices.Equal(p.ids(first), p.ids(second)) {
 		return leftOut("the id of an event is in the body")
 	}
-	ok, saw := p.mustAccept(ctx, first, second)
-	o := fail(saw)
-	if ok {
-		o = pass(saw)
-	}
-	return o.effective(one, two).decided()
+	return talk(func(ctx context.Context) outcome {
+		return p.mustAccept(ctx, first, second).effective(one, two).decided()
+	})
 }

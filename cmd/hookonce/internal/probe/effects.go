@@ -15,9 +15,11 @@ type outcome struct {
 	once    []string // ids of events that must take effect once
 	never   []string // ids of events that must take no effect
 	decides bool     // the effects decide: without them a pass is unknown
+	refused bool     // a valid event was not accepted
 	silent  bool     // the endpoint gave no answer
 	let     bool     // the endpoint accepted a request that it must refuse
-	left    string   // why the check does not apply; "" if it does
+	asks    bool     // it is unknown because --effects was not given
+	failed  error    // of counting the effects
 
 	reason, remedy, anchor string // replace those of the check, unless ""
 }
@@ -26,8 +28,10 @@ func pass(saw string) outcome    { return outcome{verdict: Pass, saw: saw} }
 func fail(saw string) outcome    { return outcome{verdict: Fail, saw: saw} }
 func unknown(saw string) outcome { return outcome{verdict: Unknown, saw: saw} }
 
-// leftOut is the outcome of a check that does not apply.
-func leftOut(why string) outcome { return outcome{left: why} }
+// notRun is the outcome of a check that would show nothing.
+func notRun(why string) outcome { return outcome{verdict: Unknown, saw: notRunMark + why} }
+
+const notRunMark = "not run: "
 
 // effective says which events must take effect once.
 func (o outcome) effective(events ...*event) outcome {
@@ -49,6 +53,17 @@ func (o outcome) decided() outcome {
 	return o
 }
 
+// checkEffects runs the command of --effects for an event that is never sent.
+func (p *probe) checkEffects(ctx context.Context) error {
+	switch found := p.counts(ctx, []string{p.unsent})[p.unsent]; {
+	case found.err != nil:
+		return found.err
+	case found.n != 0:
+		return fmt.Errorf("it printed %d for an event that was never sent; it must count the event {id} alone", found.n)
+	}
+	return nil
+}
+
 // appears waits until each event has taken effect, and returns false if one has not in the time of
 // --wait.
 func (p *probe) appears(ctx context.Context, ids []string) (bool, error) {
@@ -56,11 +71,15 @@ func (p *probe) appears(ctx context.Context, ids []string) (bool, error) {
 	deadline := began.Add(p.Wait)
 	step := 20 * time.Millisecond
 	for {
-		found, err := counts(ctx, p.Effects, ids)
-		missing := slices.ContainsFunc(ids, func(id string) bool { return found[id] == 0 })
+		found := p.counts(ctx, ids)
+		missing := false
+		for _, id := range ids {
+			if err := found[id].err; err != nil {
+				return false, err
+			}
+			missing = missing || found[id].n == 0
+		}
 		switch {
-		case err != nil:
-			return false, err
 		case !missing:
 			return true, nil
 		case !time.Now().Before(deadline), pause(ctx, step) != nil:
@@ -81,18 +100,20 @@ func (p *probe) settle(ctx context.Context, trials []*trial) {
 		}
 		all = append(all, slices.Concat(t.once, t.never)...)
 	}
-	if !p.counted || len(all) == 0 {
-		for _, t := range trials {
-			p.uncounted(t)
-		}
-		return
+	var found map[string]effects
+	if p.counted && len(all) > 0 {
+		_, _ = p.appears(ctx, once) // the count below tells
+		// A second effect may come as late as the first one came.
+		_ = pause(ctx, min(max(time.Second, 2*p.lag), 5*time.Second))
+		found = p.counts(ctx, all)
+		p.failed = p.checkEffects(ctx) // it may count the events of others since there are some
 	}
-	_, _ = p.appears(ctx, once) // the count below tells
-	// A second effect may come as late as the first one came.
-	_ = pause(ctx, min(max(time.Second, 2*p.lag), 5*time.Second))
-	found, err := counts(ctx, p.Effects, all)
 	for _, t := range trials {
-		t.judge(found, err)
+		if found == nil || p.failed != nil {
+			p.uncounted(t)
+		} else {
+			t.judge(found)
+		}
 	}
 }
 
@@ -101,9 +122,9 @@ func (p *probe) uncounted(t *trial) {
 	switch {
 	case t.verdict != Pass:
 	case p.Effects == "" && t.decides:
-		t.verdict, t.saw = Unknown, t.saw+"; needs --effects"
-	case p.failed != nil && (t.decides || t.name == validName):
-		t.verdict, t.saw = Unknown, fmt.Sprintf("%s; --effects: %v", t.saw, p.failed)
+		t.verdict, t.saw, t.asks = Unknown, t.saw+"; needs --effects", true
+	case p.failed != nil:
+		t.undecided(p.failed)
 	case p.Effects != "" && t.name == validName:
 		t.lost(fmt.Sprintf("%s, effects 0 after %s", t.saw, p.Wait))
 	case p.Effects != "" && t.decides:
@@ -112,27 +133,26 @@ func (p *probe) uncounted(t *trial) {
 }
 
 // judge completes a verdict with the effects that were found.
-func (t *trial) judge(found map[string]int, err error) {
-	ids := slices.Concat(t.once, t.never)
-	if len(ids) == 0 {
-		return
-	}
-	if err != nil {
-		if t.verdict == Pass && t.decides {
-			t.verdict, t.saw = Unknown, fmt.Sprintf("%s; --effects: %v", t.saw, err)
-		}
-		return
-	}
+func (t *trial) judge(found map[string]effects) {
+	var failed error
 	var texts []string
 	lost, twice := false, false
-	for _, id := range t.once {
-		lost, twice = lost || found[id] == 0, twice || found[id] > 1
+	for i, id := range slices.Concat(t.once, t.never) {
+		e := found[id]
+		if e.err != nil {
+			failed = e.err
+			texts = append(texts, "?")
+			continue
+		}
+		texts = append(texts, fmt.Sprint(e.n))
+		most := 1
+		if i >= len(t.once) {
+			most = 0
+		}
+		lost, twice = lost || i < len(t.once) && e.n == 0, twice || e.n > most
 	}
-	for _, id := range t.never {
-		twice = twice || found[id] > 0
-	}
-	for _, id := range ids {
-		texts = append(texts, fmt.Sprint(found[id]))
+	if len(texts) == 0 || t.refused && (lost || failed != nil) {
+		return
 	}
 	saw := t.saw + ", effects " + strings.Join(texts, " ")
 	switch {
@@ -140,11 +160,24 @@ func (t *trial) judge(found map[string]int, err error) {
 		t.saw = saw
 	case twice:
 		t.verdict, t.saw = Fail, saw
+	case failed != nil:
+		t.undecided(failed)
 	case lost:
 		t.lost(saw)
 	default:
 		t.saw = saw
 	}
+}
+
+// undecided completes the verdict on right answers whose effects could not be counted. Effects decide
+// on a valid event, too, since all other checks compare with it.
+func (t *trial) undecided(err error) {
+	if t.verdict != Pass || !t.decides && t.name != validName {
+		return
+	}
+	t.verdict, t.saw, t.anchor, t.failed = Unknown, t.saw+"; --effects failed", "effects", err
+	t.reason = fmt.Sprintf("--effects: %v.", err)
+	t.remedy = "Run the command of --effects by hand, with an id in the place of {id}: it must print one number"
 }
 
 // lost is the verdict on an accepted event without an effect.

@@ -18,42 +18,46 @@ const (
 	answerLimit = 3 * time.Second
 )
 
-func runMalformed(ctx context.Context, p *probe) outcome {
+func planMalformed(p *probe) plan {
 	e := newEvent()
 	req, err := p.signed(e, variant{body: p.jsonBody(truncated)})
 	if err != nil {
-		return unknown(err.Error())
+		return unmade(err)
 	}
 	if req == nil || p.refused(req) {
 		return leftOut("a body that cannot be read cannot be signed as " + p.Sender.Spec.Title + " signs")
 	}
-	a := p.client.send(ctx, req)
-	switch {
-	case a.status/100 == 4:
-		return pass(a.String()).ineffective(e)
-	case a.accepted():
-		return pass(a.String()).ineffective(e).decided()
-	}
-	return fail(a.String()).ineffective(e)
+	return talk(func(ctx context.Context) outcome {
+		a := p.client.send(ctx, req)
+		switch {
+		case a.status/100 == 4:
+			return pass(a.String()).ineffective(e)
+		case a.accepted():
+			return pass(a.String()).ineffective(e).decided()
+		}
+		return fail(a.String()).ineffective(e)
+	})
 }
 
-func runOversized(ctx context.Context, p *probe) outcome {
+func planOversized(p *probe) plan {
 	if p.Sender.Spec.MaxBody >= oversized {
 		return leftOut(fmt.Sprintf("%s sends bodies of up to %d MiB itself", p.Sender.Spec.Title, p.Sender.Spec.MaxBody>>20))
 	}
 	e := newEvent()
 	req, err := p.signed(e, variant{body: p.pad})
 	if err != nil {
-		return unknown(err.Error())
+		return unmade(err)
 	}
 	if req == nil {
 		return leftOut("the bodies of " + p.Sender.Spec.Title + " cannot be padded")
 	}
-	a := p.client.send(ctx, req)
-	if a.status/100 == 4 || a.String() == closed {
-		return pass(a.String()).ineffective(e)
-	}
-	return fail(a.String())
+	return talk(func(ctx context.Context) outcome {
+		a := p.client.send(ctx, req)
+		if a.status/100 == 4 || a.String() == closed {
+			return pass(a.String()).ineffective(e)
+		}
+		return fail(a.String())
+	})
 }
 
 // pad makes a body too large.

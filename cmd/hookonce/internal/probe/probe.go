@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -48,6 +49,7 @@ type Config struct {
 	Checks  []string      // the names of the checks to run; none: all
 	Timeout time.Duration // for one answer
 	Wait    time.Duration // for an effect
+	Count   time.Duration // for one run of Effects; 0: 15 s
 	// Progress is called before each check with its title. May be nil.
 	Progress func(title string)
 }
@@ -71,8 +73,9 @@ type Result struct {
 	Why     string  `json:"why"`
 	Fix     string  `json:"fix"`
 
-	Title string        `json:"-"`
-	Took  time.Duration `json:"-"`
+	Title  string        `json:"-"`
+	Took   time.Duration `json:"-"`
+	NotRun bool          `json:"-"` // it would show nothing; Saw tells why
 }
 
 // LeftOut is a check that does not apply, and why.
@@ -87,15 +90,21 @@ type Report struct {
 
 	LeftOut  []LeftOut `json:"-"`
 	Requests int       `json:"-"`
+
+	Refused bool  `json:"-"` // the valid event was not accepted: the first check tells why
+	Asking  int   `json:"-"` // checks that are unknown because --effects was not given
+	Effects error `json:"-"` // of the command of --effects
 }
 
 // probe is one run.
 type probe struct {
 	*sender
 	client  *client
-	counted bool          // the effects of events can be counted
-	failed  error         // of counting the first effect
-	lag     time.Duration // the longest wait for an effect
+	unsent  string         // the id of an event that is never sent
+	counted bool           // the effects of events can be counted
+	failed  error          // of the command of --effects, as a whole
+	most    map[string]int // the largest number of effects that was found, by id
+	lag     time.Duration  // the longest wait for an effect
 
 	mu    sync.Mutex
 	times []time.Duration // of accepted deliveries
@@ -105,6 +114,7 @@ type probe struct {
 type trial struct {
 	*check
 	outcome
+	left string // why the check does not apply; "" if it does
 	took time.Duration
 }
 
@@ -129,42 +139,33 @@ func Check(c *Config) error {
 	return nil
 }
 
-// Run probes an endpoint. The error is about the configuration or the commands, or it is that of ctx;
-// every fault of the endpoint is in the report.
+// Run probes an endpoint. The error is about the configuration, or it is that of ctx; every fault of
+// the endpoint and of the commands is in the report.
 func Run(ctx context.Context, c *Config) (*Report, error) {
 	s, err := newSender(c)
 	if err != nil {
 		return nil, err
 	}
-	p := &probe{sender: s, client: &client{target: c.Target, timeout: c.Timeout}, counted: c.Effects != ""}
-	if err := p.checkEffects(ctx); err != nil {
-		return nil, err
+	p := &probe{
+		sender: s, client: &client{target: c.Target, timeout: c.Timeout}, unsent: newEvent().id, most: make(map[string]int),
+	}
+	if c.Effects != "" {
+		p.failed = p.checkEffects(ctx)
+		p.counted = p.failed == nil
 	}
 	talking, cancel := context.WithTimeoutCause(ctx, maxTime, errTime)
 	defer cancel()
 	trials := p.runAll(talking)
-	counting, cancel := context.WithTimeout(ctx, countTime)
+	counting, cancel := context.WithTimeoutCause(ctx, countTime, errCountTime)
 	defer cancel()
 	p.settle(counting, trials)
 	return p.report(trials), ctx.Err()
 }
 
-var errTime = fmt.Errorf("the %s of a probe are over", maxTime)
-
-// checkEffects runs the command of --effects for an id that was never sent.
-func (p *probe) checkEffects(ctx context.Context) error {
-	if p.Effects == "" {
-		return nil
-	}
-	n, err := count(ctx, p.Effects, newEvent().id)
-	switch {
-	case err != nil:
-		return fmt.Errorf("--effects: %w", err)
-	case n != 0:
-		return fmt.Errorf("--effects: printed %d for an event that was never sent: it must count the effects of event {id} alone", n)
-	}
-	return nil
-}
+var (
+	errTime      = fmt.Errorf("the %s of a probe are over", maxTime)
+	errCountTime = fmt.Errorf("the %s for counting effects are over", countTime)
+)
 
 // runAll runs the checks in their order. The first is always that of a valid event: it decides what
 // the others mean. It is reported if it was chosen, or did not pass.
@@ -191,22 +192,41 @@ func (p *probe) try(ctx context.Context, k *check, valid *trial) *trial {
 	}
 	t := &trial{check: k}
 	began := time.Now()
+	plan := k.plan(p)
+	// Where valid events are not accepted, refusals prove nothing. Accepting a forged one still does.
+	refused := valid != nil && valid.verdict == Fail
 	switch {
-	case k.needs != nil && k.needs(p.Config) != "":
-		t.outcome = leftOut(k.needs(p.Config))
+	case plan.left != "":
+		t.left = plan.left
 	case ctx.Err() != nil:
-		t.outcome = unknown("not run: " + context.Cause(ctx).Error())
-	case valid != nil && valid.silent:
-		t.outcome = unknown("not run: no answer to a valid event")
+		t.outcome = notRun(context.Cause(ctx).Error())
+	case refused && valid.silent:
+		t.outcome = notRun("no answer to a valid event")
+	case refused && !k.refuses:
+		t.outcome = notRun("a valid event is not accepted")
 	default:
-		t.outcome = k.run(ctx, p)
-	}
-	// Where valid events are refused, refusals prove nothing. Accepting a forged one still does.
-	if valid != nil && valid.verdict == Fail && !t.let && t.left == "" && t.verdict != Unknown {
-		t.outcome = unknown(t.saw + ", but a valid event is refused, too")
+		t.outcome = p.converse(ctx, plan)
+		if refused && !t.let && t.verdict != Unknown {
+			t.outcome = unknown(t.saw + "; a valid event is not accepted, either")
+		}
 	}
 	t.took = time.Since(began)
 	return t
+}
+
+// converse runs a check. A failure is none of the endpoint if the probe had no more time or requests.
+func (p *probe) converse(ctx context.Context, plan plan) outcome {
+	o := plan.talk(ctx)
+	if o.verdict != Fail || o.let {
+		return o
+	}
+	switch {
+	case ctx.Err() != nil:
+		return unknown("not complete: " + context.Cause(ctx).Error())
+	case p.client.sent.Load() > maxRequests:
+		return unknown("not complete: " + errBudget.Error())
+	}
+	return o
 }
 
 func (p *probe) report(trials []*trial) *Report {
@@ -219,6 +239,9 @@ func (p *probe) report(trials []*trial) *Report {
 			r.LeftOut = append(r.LeftOut, LeftOut{t.name, t.left})
 			continue
 		}
+		r.Refused = r.Refused || t.refused
+		r.Asking += btoi(t.asks)
+		r.Effects = cmp.Or(r.Effects, t.failed)
 		switch t.verdict {
 		case Pass:
 			r.Passed++
@@ -230,7 +253,7 @@ func (p *probe) report(trials []*trial) *Report {
 		r.Checks = append(r.Checks, Result{
 			Name: t.name, Verdict: t.verdict, Sent: t.sent, Saw: t.saw,
 			Why: cmp.Or(t.reason, t.why), Fix: cmp.Or(t.remedy, t.fix) + ": " + page + "#" + cmp.Or(t.anchor, t.name),
-			Title: t.title, Took: t.took,
+			Title: t.title, Took: t.took, NotRun: strings.HasPrefix(t.saw, notRunMark),
 		})
 	}
 	return r

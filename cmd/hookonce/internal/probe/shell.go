@@ -2,6 +2,7 @@ package probe
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,33 +33,36 @@ func shell(ctx context.Context, command string) *exec.Cmd {
 
 // count runs the command of --effects for one id. The id holds letters, digits and '_' only, so it
 // needs no quotes.
-func count(ctx context.Context, command, id string) (int, error) {
-	ctx, cancel := context.WithTimeout(ctx, effectsTime)
+func (p *probe) count(ctx context.Context, id string) (int, error) {
+	limit := cmp.Or(p.Count, effectsTime)
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("it did not end in %s", limit))
 	defer cancel()
-	cmd := shell(ctx, strings.ReplaceAll(command, idMark, id))
+	cmd := shell(ctx, strings.ReplaceAll(p.Effects, idMark, id))
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
 		if ctx.Err() != nil {
-			err = fmt.Errorf("not done after %s", effectsTime)
+			err = context.Cause(ctx)
 		}
-		return 0, errors.Join(err, said(stderr.String()))
+		return 0, said(err, stderr.String())
 	}
 	text := strings.TrimSpace(stdout.String())
 	n, err := strconv.Atoi(text)
-	if err != nil || n < 0 {
-		return 0, fmt.Errorf("printed %q, which is not a number of effects", shorten(text))
+	switch {
+	case text == "":
+		return 0, errors.New("it printed nothing; it must print one number")
+	case err != nil || n < 0:
+		return 0, fmt.Errorf("it printed %q; it must print one number", shorten(text))
 	}
 	return n, nil
 }
 
-// said returns the last line of an error output as an error; nil if there is none.
-func said(text string) error {
-	text = strings.TrimSpace(text)
-	if text == "" {
-		return nil
+// said adds the last line of an error output to an error.
+func said(err error, text string) error {
+	if text = strings.TrimSpace(text); text == "" {
+		return err
 	}
-	return errors.New(shorten(text[strings.LastIndexByte(text, '\n')+1:]))
+	return fmt.Errorf("%w: %s", err, shorten(text[strings.LastIndexByte(text, '\n')+1:]))
 }
 
 func shorten(text string) string {
@@ -79,28 +83,34 @@ func command(ctx context.Context, flag, text string) error {
 	return nil
 }
 
-// counts runs the command of --effects for many ids, a few at a time.
-func counts(ctx context.Context, command string, ids []string) (map[string]int, error) {
+// effects is how often an event took effect, or the error of counting it.
+type effects struct {
+	n   int
+	err error
+}
+
+// counts runs the command of --effects for many ids, a few at a time. A number that is lower than an
+// earlier one is an error: nothing takes an effect back.
+func (p *probe) counts(ctx context.Context, ids []string) map[string]effects {
 	const atOnce = 4
 	var mu sync.Mutex
-	var failed error
-	found := make(map[string]int, len(ids))
+	found := make(map[string]effects, len(ids))
 	var running sync.WaitGroup
 	slots := make(chan struct{}, atOnce)
 	for _, id := range ids {
 		slots <- struct{}{}
 		running.Go(func() {
 			defer func() { <-slots }()
-			n, err := count(ctx, command, id)
+			n, err := p.count(ctx, id)
 			mu.Lock()
 			defer mu.Unlock()
-			if err != nil {
-				failed = err
-				return
+			if most := p.most[id]; err == nil && n < most {
+				err = fmt.Errorf("it printed %d, then %d, for the same event", most, n)
 			}
-			found[id] = n
+			p.most[id] = max(p.most[id], n)
+			found[id] = effects{n, err}
 		})
 	}
 	running.Wait()
-	return found, failed
+	return found
 }

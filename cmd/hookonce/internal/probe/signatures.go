@@ -1,10 +1,9 @@
 package probe
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -18,37 +17,28 @@ func runValid(ctx context.Context, p *probe) outcome {
 	e := newEvent()
 	a := p.deliver(ctx, e)
 	o := fail(a.String()).effective(e)
-	switch {
-	case a.accepted():
+	if a.accepted() {
 		o.verdict, o.saw = Pass, fmt.Sprintf("%s in %s", a, rounded(a.took))
-	case a.status == 0:
-		o.silent, o.remedy = true, remedyOfSilence(a)
-	case a.status == http.StatusNotFound, a.status == http.StatusMethodNotAllowed:
-		o.remedy = "Check the path of the URL"
-	case a.status == http.StatusUnauthorized, a.status == http.StatusForbidden, a.status == http.StatusBadRequest:
-		o.remedy = "Check that the receiver has this secret, and verify the raw body before a framework parses it"
+		return o
 	}
+	f := refusalOf(a)
+	if a.status == 0 && a.err != nil {
+		f = faultOf(a.err)
+	}
+	o.saw, o.reason, o.remedy = f.saw, f.why, f.fix
+	o.refused, o.silent = true, a.status == 0
 	return o
 }
 
-// remedyOfSilence returns what to do about an endpoint that gave no answer.
-func remedyOfSilence(a answer) string {
-	var timeout net.Error
-	var dial *net.OpError
-	switch {
-	case errors.As(a.err, &dial) && dial.Op == "dial":
-		return "Start the receiver, and check the host and port of the URL"
-	case errors.As(a.err, &timeout) && timeout.Timeout():
-		return "Store the event and answer; do the slow work afterwards"
-	}
-	return "Check that the port speaks HTTP, or HTTPS if the URL says so"
-}
-
 // mustRefuse sends a request that a right receiver answers 401 or 400.
-func (p *probe) mustRefuse(ctx context.Context, e *event, req *verify.Request) outcome {
+func (p *probe) mustRefuse(e *event, req *verify.Request) plan {
 	if req == nil || !p.refused(req) {
 		return leftOut("the signatures of " + p.Sender.Spec.Title + " do not show it")
 	}
+	return talk(func(ctx context.Context) outcome { return p.expectRefusal(ctx, e, req) })
+}
+
+func (p *probe) expectRefusal(ctx context.Context, e *event, req *verify.Request) outcome {
 	a := p.client.send(ctx, req)
 	o := fail(a.String())
 	switch {
@@ -63,21 +53,24 @@ func (p *probe) mustRefuse(ctx context.Context, e *event, req *verify.Request) o
 }
 
 // mustAccept sends requests that a right receiver answers 2xx.
-func (p *probe) mustAccept(ctx context.Context, reqs ...*verify.Request) (ok bool, saw string) {
+func (p *probe) mustAccept(ctx context.Context, reqs ...*verify.Request) outcome {
 	var answers []answer
 	for _, req := range reqs {
 		answers = append(answers, p.client.send(ctx, req))
 	}
-	return all(answers, answer.accepted), list(answers)
+	if all(answers, answer.accepted) {
+		return pass(list(answers))
+	}
+	return fail(list(answers))
 }
 
-func (p *probe) unsignedSender() (outcome, bool) {
+func (p *probe) unsignedSender() (plan, bool) {
 	return leftOut(p.Sender.Spec.Title + " signs nothing"), !p.Sender.Verifier.NeedsKeys()
 }
 
-func runTampered(ctx context.Context, p *probe) outcome {
-	if o, ok := p.unsignedSender(); ok {
-		return o
+func planTampered(p *probe) plan {
+	if left, ok := p.unsignedSender(); ok {
+		return left
 	}
 	if f := p.Sender.Scheme.Family; f == verify.FamilyToken || f == verify.FamilyBasic {
 		return leftOut(p.Sender.Spec.Title + " sends a shared secret, which covers no byte of the body")
@@ -85,28 +78,28 @@ func runTampered(ctx context.Context, p *probe) outcome {
 	e := newEvent()
 	req, err := p.signed(e, variant{})
 	if err != nil {
-		return unknown(err.Error())
+		return unmade(err)
 	}
 	if err := p.Sender.Corrupt(req, p.Key); err != nil {
 		return leftOut(err.Error())
 	}
-	return p.mustRefuse(ctx, e, req)
+	return p.mustRefuse(e, req)
 }
 
-func runWrongSecret(ctx context.Context, p *probe) outcome {
-	if o, ok := p.unsignedSender(); ok {
-		return o
+func planWrongSecret(p *probe) plan {
+	if left, ok := p.unsignedSender(); ok {
+		return left
 	}
 	key, err := p.otherKey()
 	if err != nil {
-		return unknown(err.Error())
+		return unmade(err)
 	}
 	e := newEvent()
 	req, err := p.signed(e, variant{key: &key})
 	if err != nil {
-		return unknown(err.Error())
+		return unmade(err)
 	}
-	return p.mustRefuse(ctx, e, req)
+	return p.mustRefuse(e, req)
 }
 
 func (p *probe) otherKey() (verify.Key, error) {
@@ -117,29 +110,29 @@ func (p *probe) otherKey() (verify.Key, error) {
 	return p.Sender.Verifier.ParseKey(private)
 }
 
-func runNoSignature(ctx context.Context, p *probe) outcome {
-	if o, ok := p.unsignedSender(); ok {
-		return o
+func planNoSignature(p *probe) plan {
+	if left, ok := p.unsignedSender(); ok {
+		return left
 	}
 	e := newEvent()
 	req, err := p.signed(e, variant{})
 	if err != nil {
-		return unknown(err.Error())
+		return unmade(err)
 	}
 	if !p.Sender.Strip(req) { // the signature is in the query or the body
 		if req, _, err = p.unsigned(e, 0); err != nil {
-			return unknown(err.Error())
+			return unmade(err)
 		}
 	}
-	return p.mustRefuse(ctx, e, req)
+	return p.mustRefuse(e, req)
 }
 
-func runOld(ctx context.Context, p *probe) outcome    { return p.skewed(ctx, -1) }
-func runFuture(ctx context.Context, p *probe) outcome { return p.skewed(ctx, +1) }
+func planOld(p *probe) plan    { return p.skewed(-1) }
+func planFuture(p *probe) plan { return p.skewed(+1) }
 
 // skewed delivers an event with a wrong signed time. It is an hour off, or an hour beyond the
 // tolerance of a provider that allows more.
-func (p *probe) skewed(ctx context.Context, direction time.Duration) outcome {
+func (p *probe) skewed(direction time.Duration) plan {
 	tolerance := p.Sender.Tolerance()
 	if tolerance == 0 {
 		return leftOut(p.Sender.Spec.Title + " signs no time")
@@ -151,22 +144,22 @@ func (p *probe) skewed(ctx context.Context, direction time.Duration) outcome {
 	e := newEvent()
 	req, err := p.signed(e, variant{skew: direction * off})
 	if err != nil {
-		return unknown(err.Error())
+		return unmade(err)
 	}
-	return p.mustRefuse(ctx, e, req)
+	return p.mustRefuse(e, req)
 }
 
 // repeating lists the providers with signatures in key=value form that send several of them while a
 // secret is replaced, by their own documentation.
 var repeating = []provider.Name{provider.Stripe, provider.PagerDuty, provider.Paddle}
 
-func runSeveral(ctx context.Context, p *probe) outcome {
+func planSeveral(p *probe) plan {
 	if p.Sender.Scheme.Format == verify.FormatKV && !slices.Contains(repeating, p.Sender.Spec.Name) {
 		return leftOut(p.Sender.Spec.Title + " sends one signature")
 	}
 	key, err := p.otherKey()
 	if err != nil {
-		return unknown(err.Error())
+		return unmade(err)
 	}
 	var events []*event
 	var reqs []*verify.Request
@@ -174,49 +167,44 @@ func runSeveral(ctx context.Context, p *probe) outcome {
 		e := newEvent()
 		right, errRight := p.signed(e, variant{})
 		wrong, errWrong := p.signed(e, variant{key: &key})
-		if errRight != nil || errWrong != nil {
-			return unknown("the event cannot be signed")
+		if err := cmp.Or(errRight, errWrong); err != nil {
+			return unmade(err)
 		}
 		if !p.Sender.Join(right, wrong, wrongFirst) || p.refused(right) {
 			return leftOut(p.Sender.Spec.Title + " sends one signature")
 		}
 		events, reqs = append(events, e), append(reqs, right)
 	}
-	ok, saw := p.mustAccept(ctx, reqs...)
-	o := fail(saw)
-	if ok {
-		o = pass(saw)
-	}
-	return o.effective(events...)
+	return talk(func(ctx context.Context) outcome { return p.mustAccept(ctx, reqs...).effective(events...) })
 }
 
-func runRawBody(ctx context.Context, p *probe) outcome {
+func planRawBody(p *probe) plan {
 	odd, plain := newEvent(), newEvent()
 	req, err := p.signed(odd, variant{body: p.jsonBody(reformat)})
 	if err != nil {
-		return unknown(err.Error())
+		return unmade(err)
 	}
 	if req == nil || p.refused(req) {
 		return leftOut(p.Sender.Spec.Title + " signs no JSON text as it is")
 	}
-	ok, saw := p.mustAccept(ctx, req)
-	o := fail(saw).effective(odd)
-	if ok {
-		o.verdict = Pass
-	}
 	spaced, err := p.signed(plain, variant{})
 	if err != nil {
-		return unknown(err.Error())
+		return unmade(err)
 	}
-	if spaced.Body = append(spaced.Body, ' '); p.refused(spaced) {
-		refusal := p.mustRefuse(ctx, plain, spaced)
+	spaced.Body = append(spaced.Body, ' ')
+	return talk(func(ctx context.Context) outcome {
+		o := p.mustAccept(ctx, req).effective(odd)
+		if !p.refused(spaced) {
+			return o
+		}
+		refusal := p.expectRefusal(ctx, plain, spaced)
 		o.saw += ", then " + refusal.saw
 		o.never = refusal.never
 		if refusal.verdict != Pass {
 			o.verdict = refusal.verdict
 		}
-	}
-	return o
+		return o
+	})
 }
 
 // jsonBody returns change for senders whose bodies are JSON, and a function that refuses all others.

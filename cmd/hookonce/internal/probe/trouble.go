@@ -11,18 +11,18 @@ const startTime = 30 * time.Second
 // workTime is how long a receiver that has accepted an event can fail to work on it before --mend.
 const workTime = 2 * time.Second
 
-func needsRestart(c *Config) string {
-	if c.Restart == "" {
-		return "needs --restart"
+func planRestart(p *probe) plan {
+	if p.Restart == "" {
+		return leftOut("needs --restart")
 	}
-	return ""
+	return always(runRestart)(p)
 }
 
-func needsBreak(c *Config) string {
-	if c.Break == "" {
-		return "needs --break and --mend"
+func planOwnTrouble(p *probe) plan {
+	if p.Break == "" {
+		return leftOut("needs --break and --mend")
 	}
-	return ""
+	return always(runOwnTrouble)(p)
 }
 
 // runRestart delivers one event before and after --restart. It delivers a second one just before: if
