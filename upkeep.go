@@ -15,6 +15,7 @@ import (
 const (
 	countInterval   = time.Second
 	figureInterval  = 10 * time.Second
+	figuresFirst    = time.Minute // in which figures are written every countInterval
 	clockInterval   = 30 * time.Second
 	maxPruneEvery   = time.Minute
 	pullInterval    = time.Minute
@@ -34,7 +35,7 @@ const pruneRest = 1
 func (in *Engine) maintain(ctx context.Context) {
 	counts := time.NewTicker(countInterval)
 	defer counts.Stop()
-	sums := time.NewTicker(figureInterval)
+	began, sums := time.Now(), time.NewTicker(figuresEvery(0))
 	defer sums.Stop()
 	clock := time.NewTicker(clockInterval)
 	defer clock.Stop()
@@ -59,6 +60,7 @@ func (in *Engine) maintain(ctx context.Context) {
 			in.maintainStep(ctx, "telling of dead letters", in.tellOfDead)
 		case <-sums.C:
 			in.maintainStep(ctx, "writing figures", in.figures.Write)
+			sums.Reset(figuresEvery(time.Since(began)))
 		case <-learned.C:
 			in.maintainStep(ctx, "reading learned secrets", in.learned.refresh)
 		case <-confirm.C:
@@ -71,6 +73,15 @@ func (in *Engine) maintain(ctx context.Context) {
 			in.maintainStep(ctx, "reading the database's durability settings", in.watchDurability)
 		}
 	}
+}
+
+// figuresEvery returns how often a process of an age writes its figures: more often while somebody may be
+// looking at the first deliveries.
+func figuresEvery(age time.Duration) time.Duration {
+	if age < figuresFirst {
+		return countInterval
+	}
+	return figureInterval
 }
 
 // FreshCounts writes the counts of duplicate deliveries, which wait for up to a second, so that a

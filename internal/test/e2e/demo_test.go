@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"database/sql"
+	"encoding/json"
 	"io"
 	"net/http"
 	"net/url"
@@ -261,6 +262,10 @@ func TestDemo(t *testing.T) {
 		if resp.StatusCode != http.StatusOK {
 			t.Errorf("the dashboard at %s is answered %s", link, resp.Status)
 		}
+		// A kill takes the figures of a second, from a traffic of eight.
+		if n := countedDeliveries(t, link); n > ours["deliveries"] || n < ours["deliveries"]/2 {
+			t.Errorf("the dashboard counts %d deliveries, the table %d", n, ours["deliveries"])
+		}
 		_ = d.cmd.Process.Signal(syscall.SIGINT)
 		d.ends(t, 0)
 		if text := d.text() + d.stderr.String(); strings.ContainsAny(text, "\x1b\r") || d.stderr.Len() > 0 || strings.Contains(text, "WRONG") {
@@ -275,6 +280,32 @@ func TestDemo(t *testing.T) {
 			}
 		}
 	})
+}
+
+// countedDeliveries returns the deliveries in the charts of a dashboard.
+func countedDeliveries(t *testing.T, link string) (n int) {
+	t.Helper()
+	resp, err := http.Get(link + "api/v1/series?of=deliveries")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var answer struct {
+		Series []struct {
+			Points []struct {
+				N int `json:",string"`
+			}
+		}
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range answer.Series {
+		for _, p := range s.Points {
+			n += p.N
+		}
+	}
+	return n
 }
 
 func checkDemo(t *testing.T, d *demo, db *database, ours, other map[string]int) {
@@ -383,7 +414,7 @@ func TestDemoInterrupted(t *testing.T) {
 				return
 			}
 			d.ends(t, 1)
-			if !strings.Contains(d.stderr.String(), "Error: interrupted") {
+			if d.stderr.String() != "Error: interrupted; everything was removed\nTry: run the same command again\n" {
 				t.Errorf("it says %q", &d.stderr)
 			}
 		})
@@ -411,6 +442,9 @@ func TestDemoInterrupted(t *testing.T) {
 		_ = read.Close()
 		_ = write.Close()
 		d.ends(t, 1)
+		if want := "\nTry: hookonce demo --exit, and read its output to the end\n"; !strings.HasSuffix(d.stderr.String(), want) {
+			t.Errorf("it says %q, want the end %q", &d.stderr, want)
+		}
 	})
 }
 

@@ -51,6 +51,19 @@ func CreateStore(ctx context.Context, settings *config.Settings) (driver.Store, 
 	return openStore(ctx, settings)
 }
 
+// Reach checks that a PostgreSQL answers at the url of --database, for a command that makes a database or
+// a schema there.
+func Reach(ctx context.Context, url string) error {
+	store, err := openStore(ctx, &config.Settings{Database: url})
+	if failed, is := errors.AsType[*Error](err); is {
+		return &Error{Err: failed.Err, Remedy: strings.ReplaceAll(failed.Remedy, "the setting database", "--database")}
+	}
+	if err != nil {
+		return err
+	}
+	return closeStore(store)
+}
+
 // openStore opens the database and checks that it is reachable.
 func openStore(ctx context.Context, settings *config.Settings) (driver.Store, error) {
 	open := openPostgres

@@ -53,6 +53,11 @@ func (p *program) bench(ctx context.Context, f *benchFlags) error {
 	if err := p.checkBench(ctx, f); err != nil {
 		return err
 	}
+	if strings.HasPrefix(f.database, "postgres") {
+		if err := app.Reach(ctx, f.database); err != nil {
+			return err
+		}
+	}
 	progress := p.newProgress()
 	report, err := bench.Run(ctx, &bench.Options{
 		Database: f.database, Lasts: time.Duration(f.seconds) * time.Second,
@@ -66,13 +71,24 @@ func (p *program) bench(ctx context.Context, f *benchFlags) error {
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
 		return &app.Error{Err: errors.New("interrupted: nothing is left behind"), Remedy: "run the same command again"}
 	case err != nil:
-		return &app.Error{Err: err, Remedy: "check the database, or leave --database out; --seconds gives more time"}
+		return &app.Error{Err: err, Remedy: f.remedy()}
 	}
 	report.Version = buildVersions().Version
 	if f.json {
 		return writeJSON(p.stdout, report)
 	}
 	return p.printBench(report)
+}
+
+// remedy returns the remedy for a failed measurement.
+func (f *benchFlags) remedy() string {
+	switch {
+	case f.database == "":
+		return "set TMPDIR to a folder that you may write to, on a disk with room"
+	case strings.HasPrefix(f.database, "sqlite:"):
+		return "check that you may write to the folder of --database, and that its disk has room"
+	}
+	return "check the database, or leave --database out; --seconds gives more time"
 }
 
 // checkBench checks the flags, and asks before the load on a server.

@@ -57,7 +57,19 @@ func (p *program) demo(cmd *cobra.Command, o *demo.Options) (err error) {
 	}
 	ctx, restore := untilSignal(cmd.Context())
 	defer restore()
-	return demo.Run(ctx, o)
+	if o.Database != "" {
+		if err := app.Reach(ctx, o.Database); err != nil {
+			return err
+		}
+	}
+	err = demo.Run(ctx, o)
+	if errors.Is(err, syscall.EPIPE) { // of stdout: the gateway and the bank have their own
+		return &app.Error{
+			Err:    errors.New("the reader of the output has ended, so the demo ended too; everything was removed"),
+			Remedy: "hookonce demo --exit, and read its output to the end",
+		}
+	}
+	return err
 }
 
 // untilSignal returns a context that ends with any signal that ends a program. Further signals do

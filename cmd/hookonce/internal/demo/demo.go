@@ -62,7 +62,7 @@ var errBroken = errors.New("hookonce broke its promise")
 func Run(ctx context.Context, o *Options) (err error) {
 	folder, err := os.MkdirTemp("", "hookonce-demo-")
 	if err != nil {
-		return fmt.Errorf("making the demo's folder: %w", err)
+		return &Error{fmt.Errorf("making the demo's folder: %w", err), "set TMPDIR to a folder that you may write to"}
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -78,7 +78,7 @@ func Run(ctx context.Context, o *Options) (err error) {
 			return cause
 		}
 		if ctx.Err() != nil {
-			return errors.New("interrupted; everything was removed")
+			return &Error{errors.New("interrupted; everything was removed"), "run the same command again"}
 		}
 		return err
 	}
@@ -294,6 +294,7 @@ func (s *stage) show(ctx context.Context, ours, other *traffic) error {
 	s.Screen.print("%s", moral(s.plan, naive))
 	if !s.Exit {
 		s.naive.kill()
+		s.Screen.print("A kill -9 loses about a second of the dashboard's figures, but never an event.")
 		s.Screen.print("Look around: http://%s/   (Ctrl-C ends and removes it)", s.gateway.at.Load().Admin)
 		<-ctx.Done()
 		if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
