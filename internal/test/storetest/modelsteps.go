@@ -114,7 +114,7 @@ func (w *world) compare(all bool) {
 	}
 	sortEvents(want)
 	page := w.fixture.events(&driver.EventFilter{Limit: driver.MaxLimit})
-	same(w, "listing", want, page.Events, lastAnswer(), sinceDeath())
+	sameList(w, "listing", want, page.Events, lastAnswer(), sinceDeath())
 	if all {
 		w.compareListings()
 	}
