@@ -38,8 +38,8 @@ type ReplayRequest struct {
 // matched again with the present routes.
 //
 // The error matches driver.ErrNotFound; driver.ErrOpen for a pending or running event;
-// driver.ErrBodyPruned; driver.ErrNoteNeeded; driver.ErrModeNeeded; driver.ErrUndecided; or
-// driver.ErrNoRoute. In all these cases nothing changed. After driver.ErrCommitUnknown a request
+// driver.ErrBodyPruned, which driver.ErrRedacted matches too; driver.ErrNoteNeeded;
+// driver.ErrModeNeeded; driver.ErrUndecided; or driver.ErrNoRoute. In all these cases nothing changed. After driver.ErrCommitUnknown a request
 // with a RequestID can safely be repeated.
 func (in *Engine) Replay(ctx context.Context, r *ReplayRequest) (*driver.Replayed, error) {
 	if err := checkRequestID(r.RequestID); err != nil {
@@ -55,6 +55,9 @@ func (in *Engine) Replay(ctx context.Context, r *ReplayRequest) (*driver.Replaye
 		return nil, err
 	}
 	replayed, err := in.store.Replay(ctx, p)
+	if errors.Is(err, driver.ErrBodyPruned) && detail.Redacted() {
+		err = driver.ErrRedacted
+	}
 	if err != nil {
 		return nil, fmt.Errorf("hookonce: replay event %q of source %q: %w", r.EventID, r.Source, err)
 	}

@@ -75,6 +75,9 @@ var (
 	// ErrBodyPruned means that the body is past its retention.
 	ErrBodyPruned = errors.New("the body is past its retention")
 
+	// ErrRedacted means that an operator removed the payload. It matches ErrBodyPruned too.
+	ErrRedacted error = redactedError{}
+
 	// ErrNoRoute means that no route matches the event, so there is nothing to replay.
 	ErrNoRoute = errors.New("no route matches the event")
 
@@ -109,3 +112,8 @@ func (e *TxEndedError) Error() string {
 
 // Is reports whether target is ErrTxEnded.
 func (e *TxEndedError) Is(target error) bool { return target == ErrTxEnded }
+
+type redactedError struct{}
+
+func (redactedError) Error() string        { return "the payload was redacted" }
+func (redactedError) Is(target error) bool { return target == ErrBodyPruned }

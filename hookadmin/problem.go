@@ -55,6 +55,7 @@ var reasons = []struct {
 	{driver.ErrNotFound, "not_found"},
 	{driver.ErrOpen, "open"},
 	{driver.ErrSent, "sent"},
+	{driver.ErrRedacted, "redacted"}, // before the other, which it matches
 	{driver.ErrBodyPruned, "body_pruned"},
 	{hookonce.ErrRequestID, "request_id"},
 	{driver.ErrRequestReused, "request_reused"},

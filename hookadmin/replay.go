@@ -99,6 +99,8 @@ func replayRefusal(err error) *refusal {
 	case errors.Is(err, driver.ErrOpen):
 		return &refusal{http.StatusConflict, "The event is not finished. Replay it when it is done, dead or skipped. " +
 			"Its waiting messages can be retried now."}
+	case errors.Is(err, driver.ErrRedacted):
+		return &refusal{http.StatusGone, "The payload of the event was redacted, so there is nothing to send."}
 	case errors.Is(err, driver.ErrBodyPruned):
 		return &refusal{http.StatusGone, bodyPruned}
 	case errors.Is(err, driver.ErrRequestReused):

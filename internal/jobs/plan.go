@@ -108,7 +108,7 @@ func (c *counter) events(ctx context.Context, store Store, sel *driver.JobSelect
 			return err
 		}
 		for i := range page.Events {
-			if !c.add(page.Events[i].ReceivedAt, page.Events[i].Source, "") {
+			if ev := &page.Events[i]; !putAway(sel, ev) && !c.add(ev.ReceivedAt, ev.Source, "") {
 				return nil
 			}
 		}
@@ -148,6 +148,11 @@ func eventFilter(sel *driver.JobSelection, n int) *driver.EventFilter {
 		f.ID = sel.EventIDs[n]
 	}
 	return f
+}
+
+// putAway reports whether an event was discarded, and the selection does not ask for such events.
+func putAway(sel *driver.JobSelection, ev *driver.Event) bool {
+	return ev.Note == driver.NoteDiscarded && sel.Note == "" && sel.State == "" && len(sel.EventIDs) == 0
 }
 
 func timeOf(t *time.Time) time.Time {

@@ -238,8 +238,15 @@ func (r *Runner) rest(ctx context.Context, began time.Time) error {
 	}
 }
 
-// text returns the text of an error as a store takes it.
+// text returns the text of an error as a store takes it, for an operator: that of the known cause, if there
+// is one.
 func text(err error) string {
-	const most = 1000
-	return clean(err.Error(), most)
+	for _, known := range []error{
+		driver.ErrCommitUnknown, driver.ErrTimedOut, driver.ErrUnavailable, driver.ErrSerialization, driver.ErrLockTimeout,
+	} {
+		if errors.Is(err, known) {
+			return known.Error()
+		}
+	}
+	return clean(err.Error())
 }

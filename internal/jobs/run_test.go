@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/jobs"
 	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
@@ -63,6 +64,7 @@ func TestCancelAndResume(t *testing.T) {
 // once.
 func TestDatabaseErrors(t *testing.T) {
 	t.Parallel()
+	causes := map[string]error{"before the commit": driver.ErrUnavailable, "after the commit": driver.ErrCommitUnknown}
 	for name, fault := range map[string]faulty{"before the commit": {before: 1}, "after the commit": {after: 1}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -71,8 +73,8 @@ func TestDatabaseErrors(t *testing.T) {
 			start(t, fault.Store, "job_1", driver.JobSpec{Action: driver.JobDiscard}, driver.JobSelection{Source: "shop"})
 			run(t, &fault)
 			got := until(t, fault.Store, "job_1", isEnded)
-			if got.State != driver.JobDone || got.Done != 250 || got.Skipped != 0 || !strings.Contains(got.LastError, "injected") {
-				t.Errorf("the job is %+v, want 250 done, with the error", got)
+			if got.State != driver.JobDone || got.Done != 250 || got.Skipped != 0 || got.LastError != causes[name].Error() {
+				t.Errorf("the job is %+v, want 250 done, with the error %q", got, causes[name])
 			}
 			wantOnce(t, fault.Store, all, driver.ActionDiscarded, "job_1")
 		})
@@ -139,6 +141,42 @@ func TestIDsAndUndo(t *testing.T) {
 	r.Wake()
 	if got := until(t, store, "undo", isEnded); got.Done != 297 || got.State != driver.JobDone {
 		t.Errorf("the job is %+v, want 297 done", got)
+	}
+}
+
+// TestDiscardedEvents leaves discarded events out of a replay of events, unless the selection asks for them.
+func TestDiscardedEvents(t *testing.T) {
+	t.Parallel()
+	store := rig.OpenSQLite(t)
+	die(t, store, "e", 3)
+	start(t, store, "discard", driver.JobSpec{Action: driver.JobDiscard}, driver.JobSelection{EventIDs: []string{"e0001", "e0002"}, Source: "shop"})
+	r, _, _ := run(t, store)
+	until(t, store, "discard", isEnded)
+	for _, tt := range []struct {
+		sel   driver.JobSelection
+		count int
+	}{
+		{driver.JobSelection{}, 1},
+		{driver.JobSelection{Source: "shop"}, 1},
+		{driver.JobSelection{Note: driver.NoteDiscarded}, 2},
+		{driver.JobSelection{State: driver.StateSkipped}, 2},
+		{driver.JobSelection{Source: "shop", EventIDs: []string{"e0001"}}, 1},
+	} {
+		plan, err := jobs.Plan(t.Context(), store, driver.JobOfEvents, &tt.sel, jobs.MaxCount)
+		if err != nil || plan.Count != tt.count {
+			t.Errorf("the plan of %+v is %+v, error %v; want %d events", tt.sel, plan, err, tt.count)
+		}
+	}
+	spec := driver.JobSpec{Of: driver.JobOfEvents, Action: driver.JobReplay}
+	start(t, store, "all", spec, driver.JobSelection{})
+	r.Wake()
+	if got := until(t, store, "all", isEnded); got.Done != 1 || got.Failed+got.Skipped != 0 {
+		t.Errorf("the job is %+v, want 1 done", got)
+	}
+	start(t, store, "discarded", spec, driver.JobSelection{Note: driver.NoteDiscarded})
+	r.Wake()
+	if got := until(t, store, "discarded", isEnded); got.Done != 2 {
+		t.Errorf("the job is %+v, want 2 done", got)
 	}
 }
 

@@ -15,17 +15,18 @@ import (
 
 // refusals are the reasons that refuse one event, and let a job go on with the others.
 var refusals = []error{
-	driver.ErrOpen, driver.ErrBodyPruned, driver.ErrRequestReused, driver.ErrNoteNeeded, driver.ErrModeNeeded, driver.ErrNoRoute,
+	driver.ErrOpen, driver.ErrRedacted, driver.ErrBodyPruned, driver.ErrRequestReused, driver.ErrNoteNeeded, driver.ErrModeNeeded, driver.ErrNoRoute,
 	driver.ErrUndecided, driver.ErrLockTimeout, driver.ErrNotFound, driver.ErrBadRow, driver.ErrNotStored,
 }
 
-func isRefusal(err error) bool {
+// refusalOf returns the refusal that err is about, or nil.
+func refusalOf(err error) error {
 	for _, refusal := range refusals {
 		if errors.Is(err, refusal) {
-			return true
+			return refusal
 		}
 	}
-	return false
+	return nil
 }
 
 // Mode returns the mode of a replay of events by its name.
@@ -158,12 +159,13 @@ func undecided(l *driver.DeadLetter) bool {
 func (t *task) replay(ctx context.Context, s *driver.JobStep, source, eventID string, mode driver.ReplayMode) error {
 	limited, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	switch err := t.Replay(limited, source, eventID, mode, t.sel.Note, t.job.ID); {
+	err := t.Replay(limited, source, eventID, mode, t.sel.Note, t.job.ID)
+	switch refusal := refusalOf(err); {
 	case err == nil:
 		s.Done++
-	case isRefusal(err):
+	case refusal != nil:
 		s.Failed++
-		s.LastError = text(err)
+		s.LastError = clean(fmt.Sprintf("event %.60q of source %q: %s", eventID, source, refusal))
 	default:
 		return err
 	}
@@ -205,6 +207,9 @@ func (t *task) events(ctx context.Context) error {
 	s, began, cursor, came := &driver.JobStep{}, time.Now(), page.Next, 0
 	for i := range page.Events {
 		ev := &page.Events[i]
+		if putAway(&t.sel, ev) {
+			continue
+		}
 		if err := t.replay(ctx, s, ev.Source, ev.EventID, t.mode); err != nil {
 			return err
 		}
@@ -246,8 +251,9 @@ func (t *task) undo(ctx context.Context) error {
 	return nil
 }
 
-// clean returns s as text that a store takes, of at most most bytes.
-func clean(s string, most int) string {
+// clean returns s as text that a store takes, of at most 1000 bytes.
+func clean(s string) string {
+	const most = 1000
 	s = strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", " "), "\uFFFD")
 	for len(s) > most {
 		s = strings.ToValidUTF8(s[:most], "")

@@ -2,6 +2,8 @@
 // can suggest the right one.
 package spelling
 
+import "strings"
+
 // Edits returns the number of bytes to insert, drop, replace or swap with a neighbour to turn a
 // into b. Time and memory grow with the product of the lengths, so use it for names written by a
 // person, not for input of a stranger.
@@ -26,4 +28,15 @@ func Edits(a, b string) int {
 		before, last = last, row
 	}
 	return last[len(b)]
+}
+
+// Nearest returns the known name that name is most likely a misspelling of, or "".
+func Nearest(name string, known []string) string {
+	best, bestEdits := "", min(max(len(name)/3, 1)+1, len(name))
+	for _, k := range known {
+		if e := Edits(strings.ToLower(name), strings.ToLower(k)); e < bestEdits {
+			best, bestEdits = k, e
+		}
+	}
+	return best
 }

@@ -29,3 +29,13 @@ func TestEdits(t *testing.T) {
 		}
 	}
 }
+
+func TestNearest(t *testing.T) {
+	t.Parallel()
+	known := []string{"github", "gitlab", "stripe"}
+	for name, want := range map[string]string{"githbu": "github", "GITLAP": "gitlab", "strip": "stripe", "zzz": "", "": ""} {
+		if got := Nearest(name, known); got != want {
+			t.Errorf("the nearest name to %q is %q, want %q", name, got, want)
+		}
+	}
+}

@@ -27,6 +27,8 @@ type Plan struct {
 	// Parts counts by destination, for dead letters, by state, for events, or by source, for quarantined
 	// requests. A dead event has no destination.
 	Parts map[string]int
+	// Discarded events are not counted, because an operator put them away.
+	Discarded int
 }
 
 // add counts a thing that was received once, or from first to last.
@@ -56,7 +58,7 @@ func (c *Client) PlanDeadLetters(ctx context.Context, query url.Values) (*Plan, 
 	})
 }
 
-// PlanEvents counts the events that match the parameters of a listing.
+// PlanEvents counts the events that a replay of those that match the parameters of a listing is about.
 func (c *Client) PlanEvents(ctx context.Context, query url.Values) (*Plan, error) {
 	return plan(query, driver.MaxLimit, maxPlanned, func(query url.Values, p *Plan) (next string, err error) {
 		page, err := c.Events(ctx, query)
@@ -65,6 +67,10 @@ func (c *Client) PlanEvents(ctx context.Context, query url.Values) (*Plan, error
 		}
 		for i := range page.Events {
 			e := &page.Events[i]
+			if putAway(query, e) {
+				p.Discarded++
+				continue
+			}
 			p.add(e.ReceivedAt, e.ReceivedAt, e.State)
 		}
 		return page.Next, nil

@@ -37,6 +37,7 @@ var reasons = map[string]error{
 	"not_found":         driver.ErrNotFound,
 	"open":              driver.ErrOpen,
 	"sent":              driver.ErrSent,
+	"redacted":          driver.ErrRedacted,
 	"body_pruned":       driver.ErrBodyPruned,
 	"request_id":        hookonce.ErrRequestID,
 	"request_reused":    driver.ErrRequestReused,

@@ -75,6 +75,7 @@ type Refusal struct {
 // Refusals are the reasons that refuse an event.
 var Refusals = []Refusal{
 	{"open", "not finished yet"},
+	{"redacted", "redacted: nothing is left to send"},
 	{"body_pruned", "the body is past its retention"},
 	{"request_reused", "already replayed in another mode with this request id"},
 	{"note_needed", "may have taken effect, because the handler ended its transaction: set --note \"" + driver.NoteTxEnded + "\""},
@@ -96,8 +97,13 @@ func refusalOf(err error) string {
 	return ""
 }
 
-// ReplayEvents replays the events that match the query, newest first. If it fails, or ctx ends, the
-// result still counts the processed events.
+// putAway reports whether an event was discarded, and the query does not ask for such events.
+func putAway(query url.Values, e *hookadmin.Event) bool {
+	return e.Note == driver.NoteDiscarded && query.Get("note") == "" && query.Get("state") == "" && query.Get("id") == ""
+}
+
+// ReplayEvents replays the events that match the query, newest first, without those that an operator put
+// away. If it fails, or ctx ends, the result still counts the processed events.
 func (c *Client) ReplayEvents(ctx context.Context, which *EventReplay) (*EventsReplayed, error) {
 	result := &EventsReplayed{Refused: make(map[string]int)}
 	rate := cmp.Or(which.Rate, hookonce.DefaultReplayRate)
@@ -111,6 +117,9 @@ func (c *Client) ReplayEvents(ctx context.Context, which *EventReplay) (*EventsR
 			return result, fmt.Errorf("listing events: %w", err)
 		}
 		for i := range page.Events {
+			if putAway(query, &page.Events[i]) {
+				continue
+			}
 			if _, err := pace.Await(ctx, 1); err != nil {
 				return result, err
 			}

@@ -192,6 +192,9 @@ func flagError(err error) error {
 	if !is {
 		return err
 	}
+	if errors.Is(err, errGivenTwice) {
+		return fmt.Errorf("--%s is given twice, and only one value selects", bad.GetFlag().Name)
+	}
 	want := map[string]string{
 		"bool": "true or false", "duration": "a duration such as 90s, 15m or 1h30m", "int": "a whole number", "int64": "a whole number",
 	}[bad.GetFlag().Value.Type()]

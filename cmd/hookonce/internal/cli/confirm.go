@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,7 +34,9 @@ type bulk struct {
 	// requestID names the change, so that an interrupted one can be continued; "" for a retry.
 	requestID string
 	yes       bool
-	rate      hookonce.Rate // the pace; zero for none
+	rate      hookonce.Rate                 // the pace; zero for none
+	check     func(*adminclient.Plan) error // refuses a plan, before the question; may be nil
+	labels    map[string]string             // of some parts of a plan
 }
 
 // confirm shows the plan of b on stderr and asks on a terminal. It returns false without an error if
@@ -46,8 +49,16 @@ func (p *program) confirm(ctx context.Context, b *bulk, plan func() (*adminclien
 	if err != nil {
 		return false, fmt.Errorf("planning: %w", err)
 	}
+	if planned.Discarded > 0 {
+		fmt.Fprintf(p.stderr, "Left out: %s. For those, add --note discarded.\n", counted(planned.Discarded, "discarded event"))
+	}
 	if planned.Count == 0 {
 		return false, nil
+	}
+	if b.check != nil {
+		if err := b.check(planned); err != nil {
+			return false, err
+		}
 	}
 	if err := p.printPlan(b, planned); err != nil || b.yes {
 		return err == nil, err
@@ -106,7 +117,7 @@ func (p *program) printPlan(b *bulk, plan *adminclient.Plan) error {
 		moment(plan.Oldest), moment(plan.Newest))
 	t := newFacts(p.stderr)
 	for _, name := range sortedNames(plan.Parts) {
-		label := name
+		label := cmp.Or(b.labels[name], name)
 		if name == "" {
 			label = "no destination: the handler runs again"
 			if b.verb == "discard" {

@@ -107,6 +107,8 @@ func (p *program) workOnLetters(ctx context.Context, api *api, w *letterWork, se
 	}
 	looked := counted(worked.Done+worked.Passed, "dead letter")
 	switch {
+	case err == nil && worked.Done+worked.Passed == 0:
+		defer warnOfSource(ctx, p.stderr, api.Client, selected.Source)
 	case err != nil && ctx.Err() != nil:
 		err = &app.Error{Err: fmt.Errorf("interrupted after %s", looked), Remedy: resume}
 	case err != nil:

@@ -55,6 +55,9 @@ func (p *program) dlqListCommand() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("listing dead letters: %w", err)
 			}
+			if len(page.DeadLetters) == 0 {
+				defer warnOfSource(ctx, p.stderr, api.Client, query.Get("source"))
+			}
 			if asJSON {
 				return writeJSON(p.stdout, page)
 			}

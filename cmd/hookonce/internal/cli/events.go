@@ -45,6 +45,9 @@ func (p *program) eventsListCommand() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("listing events: %w", err)
 			}
+			if len(page.Events) == 0 {
+				defer warnOfSource(ctx, p.stderr, api.Client, query.Get("source"))
+			}
 			if asJSON {
 				return writeJSON(p.stdout, page)
 			}

@@ -1,14 +1,19 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/adminclient"
 	"github.com/hookonce/hookonce/hookadmin"
+	"github.com/hookonce/hookonce/internal/spelling"
 )
 
 // filterFlag is a flag for a parameter of the API's listings.
@@ -62,8 +67,57 @@ var (
 
 func addFilterFlags(cmd *cobra.Command, filters []filterFlag) {
 	for _, f := range filters {
-		cmd.Flags().String(f.name, "", f.help)
+		cmd.Flags().Var(new(onlyOnce), f.name, f.help)
 	}
+}
+
+// onlyOnce is a text that is given once: a second one would silently replace the first.
+type onlyOnce struct {
+	text  string
+	given bool
+}
+
+var errGivenTwice = errors.New("given twice")
+
+// Set implements pflag.Value.
+func (o *onlyOnce) Set(text string) error {
+	if o.given {
+		return errGivenTwice
+	}
+	o.text, o.given = text, true
+	return nil
+}
+
+func (o *onlyOnce) String() string { return o.text }
+
+// Type implements pflag.Value.
+func (o *onlyOnce) Type() string { return "string" }
+
+// warnOfSource warns of a source that is neither in the settings nor has events, after an empty result: its
+// name may be misspelt. An error of the API loses only the warning.
+func warnOfSource(ctx context.Context, w io.Writer, client *adminclient.Client, name string) {
+	if name == "" {
+		return
+	}
+	page, err := client.Sources(ctx)
+	if err != nil {
+		return
+	}
+	var known []string
+	for i := range page.Sources {
+		known = append(known, page.Sources[i].Name)
+	}
+	if slices.Contains(known, name) {
+		return
+	}
+	if found, err := client.Events(ctx, one("source", name)); err != nil || len(found.Events) > 0 {
+		return // it was removed from the settings, and its events stay
+	}
+	warning := fmt.Sprintf("Warning: the source %q is not in the settings, and has no events", name)
+	if near := spelling.Nearest(name, known); near != "" {
+		warning += fmt.Sprintf("; did you mean %q?", near)
+	}
+	fmt.Fprintln(w, warning)
 }
 
 // given returns the names of the filters that are set on the command line.

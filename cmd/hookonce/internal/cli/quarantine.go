@@ -50,6 +50,9 @@ func (p *program) quarantineListCommand() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("listing the quarantine: %w", err)
 			}
+			if len(page.Requests) == 0 {
+				defer warnOfSource(ctx, p.stderr, api.Client, query.Get("source"))
+			}
 			if asJSON {
 				return writeJSON(p.stdout, page)
 			}
@@ -150,7 +153,7 @@ func (p *program) quarantineRetryCommand() *cobra.Command {
 		Args:    atMostOne("ID"),
 	}
 	f := &quarantineFlags{apiFlags: addAPIFlags(cmd)}
-	cmd.Flags().StringVar(&f.source, "source", "", "all requests to this `SOURCE`, newest first")
+	addFilterFlags(cmd, []filterFlag{{"source", "all requests to this `SOURCE`, newest first"}})
 	cmd.Flags().BoolVar(&f.all, "all", false, "all requests, newest first")
 	addYesFlag(cmd, &f.yes)
 	p.complete(f.apiFlags, false)
@@ -179,6 +182,7 @@ func (p *program) quarantineRetryCommand() *cobra.Command {
 // check requires exactly one of an id, --source and --all.
 func (f *quarantineFlags) check(cmd *cobra.Command, args []string) error {
 	selections := len(args)
+	f.source = cmd.Flags().Lookup("source").Value.String()
 	for _, name := range given(cmd, []filterFlag{{name: "source"}, {name: "all"}}) {
 		if name == "source" && f.source == "" {
 			return newUsageError(cmd, errors.New("--source has no value, which would select everything"))
@@ -259,6 +263,9 @@ func (p *program) retryQuarantine(ctx context.Context, cmd *cobra.Command, api *
 			api.progress.show("%d requests, %d retried", r.Total(), r.Retried)
 		})
 		api.progress.end()
+	}
+	if err == nil && result.Total() == 0 {
+		defer warnOfSource(ctx, p.stderr, api.Client, f.source)
 	}
 	faults := []error{retryEnded(ctx, result, err)}
 	if f.asJSON {

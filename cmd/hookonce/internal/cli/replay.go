@@ -37,6 +37,7 @@ func (p *program) eventsReplayCommand() *cobra.Command {
 		Long: "Replay one finished event, or all events that match the filters, one after the\n" +
 			"other. By filters, the command first shows how many match, and asks.\n\n" +
 			"A dead or skipped event keeps its ids. A done event needs --as-new or --same-id.\n" +
+			"Discarded events are left out, unless --note, --state or --id selects them.\n" +
 			"An event that no route had matched is matched again, with the routes of the\n" +
 			"running gateway, or of these settings if none runs. A running gateway sends the\n" +
 			"messages.\n\n" +
@@ -110,15 +111,29 @@ func (p *program) replayEvents(cmd *cobra.Command, f *replayFlags, args []string
 		b := &bulk{
 			cmd: cmd, verb: "replay", thing: "event", requestID: f.requestID, yes: f.yes, rate: cmp.Or(rate, hookonce.DefaultReplayRate),
 		}
+		if !f.asNew && !f.sameID {
+			b.check, b.labels = someWithoutMode, map[string]string{driver.StateDone: "done: refused without --as-new or --same-id"}
+		}
 		some, err := p.confirm(ctx, b, plan)
 		if err != nil {
 			return err
 		}
 		if !some {
+			defer warnOfSource(ctx, p.stderr, api.Client, query.Get("source"))
 			return p.printReplayed(new(adminclient.EventsReplayed), true, f.asJSON)
 		}
 		return p.replayMatching(ctx, api, selected, b, f)
 	})
+}
+
+// someWithoutMode refuses a replay without a mode if each of the planned events needs one.
+func someWithoutMode(plan *adminclient.Plan) error {
+	if plan.More || plan.Parts[driver.StateDone] < plan.Count {
+		return nil
+	}
+	return &usageError{
+		fmt.Errorf("%s match, and each is done: %w", counted(plan.Count, "event"), driver.ErrModeNeeded), "add " + modesHint,
+	}
 }
 
 // requestID returns the value of --request-id, or a new one.
@@ -222,10 +237,9 @@ func (a *api) notReplayed(ctx context.Context, cmd *cobra.Command, source, event
 		}
 		return fail("wait until it is done or dead: hookonce events show "+word(source)+" "+word(eventID),
 			"%s is %s: %w", event, state, driver.ErrOpen)
+	case errors.Is(err, driver.ErrRedacted):
+		return fail("nothing is left to send", "%s cannot be replayed: %w", event, driver.ErrRedacted)
 	case errors.Is(err, driver.ErrBodyPruned):
-		if detail, err := a.Event(ctx, source, eventID); err == nil && detail.Redacted {
-			return fail("nothing is left to send", "%s cannot be replayed: its payload was redacted", event)
-		}
 		return fail("nothing is left to send; while the identity is claimed (dedupe_window), a delivery of the same event id is a duplicate", "%s cannot be replayed: %w", event, driver.ErrBodyPruned)
 	case errors.Is(err, driver.ErrUndecided):
 		return fail("simplify the condition that the log names, reload the gateway (SIGHUP), and replay it then", "%s: %w", event, driver.ErrUndecided)
@@ -279,6 +293,9 @@ func (p *program) replayMatching(ctx context.Context, api *api, selected *adminc
 			return err
 		}
 		result := &adminclient.EventsReplayed{Replayed: int(job.Done), Passed: int(job.Skipped), Refused: map[string]int{}}
+		if err == nil && result.Total()+int(job.Failed) == 0 {
+			defer warnOfSource(ctx, p.stderr, api.Client, selected.Query.Get("source"))
+		}
 		if job.Failed > 0 {
 			result.Refused[adminclient.RefusedByJob], result.LastError = int(job.Failed), job.LastError
 		}
@@ -291,6 +308,9 @@ func (p *program) replayMatching(ctx context.Context, api *api, selected *adminc
 	api.progress.end()
 	if fault, wrong := requestFault(b.cmd, err); wrong {
 		return fault
+	}
+	if err == nil && result.Total() == 0 {
+		defer warnOfSource(ctx, p.stderr, api.Client, selected.Query.Get("source"))
 	}
 	resume := "continue with the same command and --request-id " + word(b.requestID)
 	return errors.Join(p.printReplayed(result, err == nil, f.asJSON), replayEnded(ctx, result, resume, err))
@@ -314,10 +334,11 @@ func replayEnded(ctx context.Context, result *adminclient.EventsReplayed, resume
 	case err != nil:
 		return stopped(fmt.Sprintf("%s, %d replayed", counted(result.Total(), "event"), result.Replayed), err, resume)
 	case refused > 0:
-		return &app.Error{
-			Err:    fmt.Errorf("not replayed: %d of %s", refused, counted(result.Total(), "event")),
-			Remedy: "fix the listed reasons, or narrow the filters",
+		remedy := "fix the listed reasons, or narrow the filters"
+		if result.Refused["mode_needed"] > 0 || strings.HasSuffix(result.LastError, driver.ErrModeNeeded.Error()) {
+			remedy = "add " + modesHint + ", or narrow the filters"
 		}
+		return &app.Error{Err: fmt.Errorf("not replayed: %d of %s", refused, counted(result.Total(), "event")), Remedy: remedy}
 	}
 	return nil
 }

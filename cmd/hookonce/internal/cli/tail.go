@@ -69,6 +69,9 @@ func (p *program) eventsTailCommand() *cobra.Command {
 				Filter: driver.EventFilter{Source: filter.Source, Type: filter.Type, State: state},
 			}
 			here := func() (*api, error) { return p.apiOf(store, settings, changes) }
+			if reader, err := p.apiOf(store, settings, reads); err == nil {
+				warnOfSource(ctx, p.stderr, reader.Client, filter.Source)
+			}
 			return t.watch(ctx, here, polled.Run)
 		})
 	}
@@ -152,6 +155,9 @@ func (t *tail) begin(ctx context.Context, client *adminclient.Client) error {
 	t.listed = make(map[[2]string]bool, len(events))
 	for i := range events {
 		t.listed[[2]string{events[i].Source, events[i].EventID}] = true
+	}
+	if len(events) == 0 {
+		warnOfSource(ctx, t.notes, client, t.filter.Source)
 	}
 	slices.Reverse(events)
 	return t.showEvents(events)

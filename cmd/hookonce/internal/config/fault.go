@@ -89,19 +89,8 @@ func sortFaults(list []Fault) {
 	})
 }
 
-// nearest returns the known name that name is most likely a misspelling of, or "".
-func nearest(name string, known []string) string {
-	best, bestEdits := "", min(max(len(name)/3, 1)+1, len(name))
-	for _, k := range known {
-		if e := spelling.Edits(strings.ToLower(name), strings.ToLower(k)); e < bestEdits {
-			best, bestEdits = k, e
-		}
-	}
-	return best
-}
-
 func didYouMean(name string, known []string) string {
-	if near := nearest(name, known); near != "" {
+	if near := spelling.Nearest(name, known); near != "" {
 		return "did you mean " + near + "?"
 	}
 	if len(known) == 0 {

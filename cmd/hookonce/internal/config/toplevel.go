@@ -11,6 +11,7 @@ import (
 
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/internal/send"
+	"github.com/hookonce/hookonce/internal/spelling"
 )
 
 // minToken is the least length of an admin token, in bytes. A shorter one is a warning on loopback
@@ -64,7 +65,7 @@ func (l *loader) unknownVariables() {
 	slices.Sort(names)
 	for _, name := range names {
 		hint := "known: " + strings.Join(known, ", ")
-		if near := nearest(strings.TrimPrefix(name, prefix), endings); near != "" {
+		if near := spelling.Nearest(strings.TrimPrefix(name, prefix), endings); near != "" {
 			hint = "did you mean " + prefix + near + "?"
 		}
 		l.warnings = append(l.warnings, Fault{Path: name, Message: "nothing reads this variable", Hint: hint})
