@@ -163,8 +163,8 @@ func TestCompleteAgainstComplete(t *testing.T) {
 	if ended != len(messages) {
 		t.Errorf("%d leases were ended, want %d", ended, len(messages))
 	}
-	if n := w.number(t, "SELECT count(*) FROM {schema}.attempt"); n != len(messages) {
-		t.Errorf("%d attempts are recorded, want %d", n, len(messages))
+	if n := w.number(t, "SELECT count(*) FROM {schema}.message WHERE sent_at IS NOT NULL AND attempts = 1"); n != len(messages) {
+		t.Errorf("%d messages are sent, want %d", n, len(messages))
 	}
 }
 

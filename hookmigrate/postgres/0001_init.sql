@@ -236,6 +236,7 @@ CREATE TABLE {schema}.message (
 	due_at      timestamptz NOT NULL,           -- while sending: the end of the lease
 	retry_in    bigint NOT NULL DEFAULT 0,      -- microseconds from the last failed attempt to due_at
 	sent_at     timestamptz,
+	took        bigint NOT NULL DEFAULT 0,      -- microseconds of the attempt that sent it
 	failed_at   timestamptz,
 	status_code integer,                        -- of the last answer; null: there was none
 	note        text NOT NULL DEFAULT '',
@@ -277,7 +278,8 @@ CREATE INDEX message_dead_signature ON {schema}.message (signature, received_at,
 CREATE INDEX message_dead_failed ON {schema}.message (failed_at) WHERE state = 3;
 CREATE INDEX event_state_dead_failed ON {schema}.event_state (failed_at) WHERE state = 3;
 
--- Every attempt to send a message, for the audit. An expired lease is an attempt too.
+-- Failed attempts to send a message, for the audit. An expired lease is an attempt too. The attempt
+-- that sent a message is in the row of the message, until a replay needs that row.
 CREATE TABLE {schema}.attempt (
 	message_id  text NOT NULL,
 	generation  integer NOT NULL,

@@ -190,6 +190,7 @@ CREATE TABLE hookonce_message (
     due_at      INTEGER NOT NULL,           -- while sending: the end of the lease
     retry_in    INTEGER NOT NULL DEFAULT 0, -- microseconds from the last failed attempt to due_at
     sent_at     INTEGER,
+    took        INTEGER NOT NULL DEFAULT 0, -- microseconds of the attempt that sent it
     failed_at   INTEGER,
     status_code INTEGER NOT NULL DEFAULT 0, -- of the last answer; 0: there was none
     note        TEXT    NOT NULL DEFAULT '',
@@ -227,7 +228,8 @@ CREATE INDEX hookonce_message_dead_signature ON hookonce_message (signature, rec
 CREATE INDEX hookonce_message_dead_failed ON hookonce_message (failed_at) WHERE state = 3;
 CREATE INDEX hookonce_event_state_dead_failed ON hookonce_event_state (failed_at) WHERE state = 3;
 
--- Every attempt to send a message, for the audit. An expired lease is an attempt too.
+-- Failed attempts to send a message, for the audit. An expired lease is an attempt too. The attempt
+-- that sent a message is in the row of the message, until a replay needs that row.
 CREATE TABLE hookonce_attempt (
     message_id  TEXT    NOT NULL,
     generation  INTEGER NOT NULL,

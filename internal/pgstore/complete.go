@@ -40,6 +40,7 @@ WITH setting AS MATERIALIZED (
 		status_code = nullif(held.status_code, 0),
 		last_error = nullif(held.error, ''),
 		sent_at = CASE held.outcome WHEN 1 THEN setting.now END,
+		took = CASE held.outcome WHEN 1 THEN held.took ELSE m.took END,
 		failed_at = CASE held.outcome WHEN 3 THEN setting.now END
 	FROM held, setting
 	WHERE m.id = held.id
@@ -48,7 +49,7 @@ WITH setting AS MATERIALIZED (
 	INSERT INTO {schema}.attempt (message_id, generation, number, outcome, status_code, error, at, took)
 	SELECT id, generation, attempts, outcome, nullif(status_code, 0), nullif(error, ''), setting.now, took
 	FROM changed, setting
-	WHERE outcome < 4
+	WHERE outcome IN (2, 3)
 ), superseded AS (
 	DELETE FROM {schema}.attempt_response WHERE ctid = ANY (ARRAY(
 		SELECT r.place

@@ -67,6 +67,10 @@ SELECT * FROM (
 	LEFT JOIN {schema}.attempt_response r ON r.message_id = a.message_id AND r.generation = a.generation AND r.number = a.number
 	WHERE m.event_key = $1::bytea OR m.cause = $1::bytea
 	UNION ALL
+	SELECT m.id, m.generation, m.attempts, 1, coalesce(m.status_code, 0), '', m.sent_at, m.took, '', NULL
+	FROM {schema}.message m
+	WHERE (m.event_key = $1::bytea OR m.cause = $1::bytea) AND m.sent_at IS NOT NULL
+	UNION ALL
 	SELECT '', a.generation, a.number, a.outcome, 0, a.error, a.at, a.took, '', NULL
 	FROM {schema}.event_attempt a
 	WHERE a.key = $1::bytea

@@ -46,7 +46,8 @@ FOR UPDATE`
 )
 
 // replaySQL carries out a plan, under the locks of all rows that it changes. It reads the clock
-// here, after the waits for the locks. It returns how many events and messages it changed.
+// here, after the waits for the locks. A message that becomes due again loses the attempt that sent
+// it, so that attempt gets a row of its own. It returns how many events and messages it changed.
 const replaySQL = `
 WITH setting AS MATERIALIZED (
 	SELECT coalesce($2::timestamptz, clock_timestamp()) AS now, {schema}.durably() AS durable
@@ -65,6 +66,11 @@ WITH setting AS MATERIALIZED (
 	FROM setting
 	WHERE s.key = $1::bytea AND $14::bool
 	RETURNING 1
+), sent AS (
+	INSERT INTO {schema}.attempt (message_id, generation, number, outcome, status_code, at, took)
+	SELECT m.id, m.generation, m.attempts, 1, m.status_code, m.sent_at, m.took
+	FROM {schema}.message m
+	WHERE m.event_key = $1::bytea AND m.id = ANY ($5::text[]) AND m.sent_at IS NOT NULL
 ), again AS (
 	UPDATE {schema}.message m
 	SET ` + messageAgainSQL + `, generation = $3::int

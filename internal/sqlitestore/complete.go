@@ -12,8 +12,8 @@ import (
 // The token fences a lease: these statements change nothing for a lost one.
 const (
 	completeMessage = `UPDATE hookonce_message
-		SET state = ?1, due_at = coalesce(?2, due_at), retry_in = coalesce(?2 - ?9, retry_in), status_code = ?3, last_error = ?4, sent_at = ?5, failed_at = ?6,
-			signature = ?10
+		SET state = ?1, due_at = coalesce(?2, due_at), retry_in = coalesce(?2 - ?9, retry_in), status_code = ?3, last_error = ?4,
+			sent_at = ?5, took = iif(?5 IS NULL, took, ?11), failed_at = ?6, signature = ?10
 		WHERE id = ?7 AND token = ?8 AND state = 1 RETURNING generation, attempts`
 
 	// The message was not sent, so this was no attempt.
@@ -23,6 +23,11 @@ const (
 
 	insertAttempt = `INSERT INTO hookonce_attempt
 		(message_id, generation, number, outcome, status_code, error, at, took) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`
+
+	// Before a sent message becomes due again, and its row forgets the attempt that sent it.
+	keepSent = `INSERT INTO hookonce_attempt (message_id, generation, number, outcome, status_code, error, at, took)
+		SELECT id, generation, attempts, 'sent', status_code, '', sent_at, took FROM hookonce_message
+		WHERE id = ? AND sent_at IS NOT NULL`
 )
 
 // Complete implements driver.Store. A lease that ran out is still held until another lease takes
@@ -66,7 +71,7 @@ func (t *writeTx) complete(c *driver.Completion) (bool, error) {
 		changed, err := t.exec(staleMessage, driver.NoteStale, c.Error, c.ID, c.Token)
 		return changed > 0, err
 	case driver.MessageSent:
-		state, outcome, sentAt, signature = stateDone, "sent", t.now, ""
+		state, sentAt, signature = stateDone, t.now, ""
 	case driver.MessageRetry:
 		state, outcome, dueAt = statePending, "retry", t.now+c.RetryIn.Microseconds()
 	case driver.MessageDead:
@@ -75,22 +80,22 @@ func (t *writeTx) complete(c *driver.Completion) (bool, error) {
 		return false, fmt.Errorf("%w: message %s has the unknown outcome %d", driver.ErrBadRow, c.ID, c.Outcome)
 	}
 	var generation, number int
-	row := t.queryRow(completeMessage, state, dueAt, c.StatusCode, c.Error, sentAt, failedAt, c.ID, c.Token, t.now, signature)
+	row := t.queryRow(completeMessage, state, dueAt, c.StatusCode, c.Error, sentAt, failedAt, c.ID, c.Token, t.now, signature, c.Took.Microseconds())
 	switch err := row.Scan(&generation, &number); {
 	case errors.Is(err, sql.ErrNoRows):
 		return false, nil
 	case err != nil:
 		return false, err
 	}
-	if c.Applied != nil && c.Outcome == driver.MessageSent {
-		if err := t.keepVersion(c.Applied); err != nil {
-			return false, err
+	if c.Outcome == driver.MessageSent {
+		if c.Applied == nil {
+			return true, nil
 		}
+		err := t.keepVersion(c.Applied)
+		return err == nil, err
 	}
-	if c.Outcome != driver.MessageSent {
-		if err := t.keepResponse(c, generation, number); err != nil {
-			return false, err
-		}
+	if err := t.keepResponse(c, generation, number); err != nil {
+		return false, err
 	}
 	_, err := t.exec(insertAttempt, c.ID, generation, number, outcome, c.StatusCode, c.Error, t.now, c.Took.Microseconds())
 	return err == nil, err

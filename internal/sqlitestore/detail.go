@@ -29,6 +29,9 @@ const (
 			ON r.message_id = a.message_id AND r.generation = a.generation AND r.number = a.number
 		WHERE a.message_id IN (SELECT id FROM hookonce_message WHERE event_key = ?1 OR cause = ?1)
 		UNION ALL
+		SELECT id, generation, attempts, 'sent', status_code, '', sent_at, took, '', NULL FROM hookonce_message
+		WHERE (event_key = ?1 OR cause = ?1) AND sent_at IS NOT NULL
+		UNION ALL
 		SELECT '', generation, number, outcome, 0, error, at, took, '', NULL FROM hookonce_event_attempt WHERE key = ?1
 		ORDER BY 7, 2, 3, 1`
 )

@@ -153,7 +153,7 @@ func (t *writeTx) retry(id string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := t.exec(resetMessage, generation, t.now, id); err != nil {
+	if err := t.reset(id, generation); err != nil {
 		return err
 	}
 	entry.action, entry.generation = driver.ActionReplayed, generation

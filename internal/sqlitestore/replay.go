@@ -161,7 +161,7 @@ func (t *writeTx) apply(key driver.Key, plan *lifecycle.Plan) error {
 		}
 	}
 	for _, id := range plan.Reset {
-		if err := t.insert(resetMessage, plan.Generation, t.now, id); err != nil {
+		if err := t.reset(id, plan.Generation); err != nil {
 			return err
 		}
 	}
@@ -177,6 +177,14 @@ func (t *writeTx) apply(key driver.Key, plan *lifecycle.Plan) error {
 		}
 	}
 	return nil
+}
+
+// reset makes a message due again.
+func (t *writeTx) reset(id string, generation int) error {
+	if _, err := t.exec(keepSent, id); err != nil {
+		return err
+	}
+	return t.insert(resetMessage, generation, t.now, id)
 }
 
 // nextGeneration returns the generation for rows of an event that become due now.
