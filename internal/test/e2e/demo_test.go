@@ -474,7 +474,7 @@ func TestDemoRefuses(t *testing.T) {
 		"a file":            {[]string{"--database", "sqlite:x.db"}, 2, "makes its own SQLite file"},
 		"no URL":            {[]string{"--database", "postgres://h:x:y/"}, 2, "not a PostgreSQL URL"},
 		"a lacking right":   {[]string{"--database", db.url}, 1, "CREATEDB"},
-		"no server":         {[]string{"--database", "postgres://u:" + databasePassword + "@127.0.0.1:1/db"}, 1, "making a temporary database"},
+		"no server":         {[]string{"--database", "postgres://u:" + databasePassword + "@127.0.0.1:1/db"}, 1, "reaching the database"},
 		"an argument":       {[]string{"nonsense"}, 2, "unknown command"},
 		"a missing folder":  {[]string{"bank"}, 2, "FOLDER is missing"},
 		"an unusable place": {[]string{"bank", "/nonexistent"}, 1, "the ledger bank.db"},

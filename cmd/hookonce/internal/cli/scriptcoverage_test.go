@@ -22,6 +22,7 @@ var exits = map[string]string{
 	"bench":            "1",
 	"completion bash":  "1",
 	"config check":     "1",
+	"demo":             "1",
 	"dlq discard":      "13",
 	"dlq list":         "1",
 	"dlq replay":       "13",

@@ -62,13 +62,19 @@ func follow(t *testing.T, cmd *exec.Cmd, dir string, env []string) *tail {
 // ready waits until the tail follows.
 func (tl *tail) ready(t *testing.T) {
 	t.Helper()
+	tl.says(t, "Following the gateway at http://127.0.0.1:")
+}
+
+// says waits for the next note, which begins with words.
+func (tl *tail) says(t *testing.T, words string) {
+	t.Helper()
 	select {
 	case note := <-tl.notes:
-		if !strings.HasPrefix(note, "Following the gateway at http://127.0.0.1:") {
-			t.Fatalf("the tail says %q", note)
+		if !strings.HasPrefix(note, words) {
+			t.Fatalf("the tail says %q, want %q", note, words)
 		}
 	case <-time.After(patience):
-		t.Fatal("the tail is not ready")
+		t.Fatalf("the tail does not say %q", words)
 	}
 }
 
@@ -144,6 +150,7 @@ func TestTail(t *testing.T) {
 	if row.Kind != "event" || row.EventID != "d3" || row.Outcome != "done" {
 		t.Errorf("the newest row is %+v", row)
 	}
+	other.says(t, `Warning: the source "other" is not in the settings`)
 	for _, tl := range []*tail{text, lines, attempts, other} {
 		tl.ready(t)
 	}
