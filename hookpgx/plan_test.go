@@ -348,6 +348,8 @@ func insertMany(t *testing.T, w *world) {
 
 // explained holds the plans that a server logs.
 type explained struct {
+	pool *pgxpool.Pool // its plans are logged too
+
 	mu    sync.Mutex
 	plans []explainedPlan
 	err   error
@@ -378,7 +380,8 @@ func (n *planNode) count(read map[string]float64) {
 	}
 }
 
-// openExplained returns a store whose connections log the plan of each statement.
+// openExplained returns a store whose connections log the plan of each statement. Direct access to its database does not:
+// the server would log the plans of generated columns and triggers once for each row that a test writes.
 func openExplained(t *testing.T, opts *hookpgx.Options) (*world, *explained) {
 	t.Helper()
 	dsn, schema := dbtest.Postgres(t)
@@ -403,6 +406,11 @@ func openExplained(t *testing.T, opts *hookpgx.Options) (*world, *explained) {
 	if _, err := hookmigrate.Up(t.Context(), w.Store); err != nil {
 		t.Fatal(err)
 	}
+	plans.pool = w.pool
+	if w.pool, err = pgxpool.New(t.Context(), dsn); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.pool.Close)
 	return w, plans
 }
 

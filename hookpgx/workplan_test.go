@@ -35,7 +35,7 @@ func TestPlansOfWork(t *testing.T) {
 			for _, step := range fill {
 				fillWork(t, w, step)
 			}
-			for _, c := range workPlanCases(t, w) {
+			for _, c := range workPlanCases(t, w, plans) {
 				plans.bound(t, c.name, c.run)
 			}
 		})
@@ -47,7 +47,7 @@ type planCase struct {
 	run  func() error
 }
 
-func workPlanCases(t *testing.T, w *world) []planCase {
+func workPlanCases(t *testing.T, w *world, plans *explained) []planCase {
 	t.Helper()
 	runs := func(tried bool, n int) func() error {
 		return func() error {
@@ -124,7 +124,7 @@ func workPlanCases(t *testing.T, w *world) []planCase {
 			return run.Abandon(t.Context())
 		}},
 		{"enqueue", func() error {
-			return pgx.BeginFunc(t.Context(), w.pool, func(tx pgx.Tx) error {
+			return pgx.BeginFunc(t.Context(), plans.pool, func(tx pgx.Tx) error {
 				return w.EnqueueTx(t.Context(), tx, []driver.OutboxMessage{{
 					ID: fmt.Sprint("m", time.Now().UnixNano()), Destination: "crm", Source: "stripe", EventID: "inline", Cause: newClaim("inline").Key,
 				}})
