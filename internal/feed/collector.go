@@ -141,10 +141,11 @@ func (c *Collector) Run(ctx context.Context) {
 	}
 }
 
-// step writes the rows, or asks whether somebody looks.
-func (c *Collector) step(ctx context.Context) {
+// step writes the rows, or asks whether somebody looks. A call that fails because running ends is no fault of the
+// database: the last step tries again.
+func (c *Collector) step(running context.Context) {
 	now := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(running, callTimeout)
 	defer cancel()
 	collectErr := c.collect(ctx)
 	rows, routine := c.take()
@@ -160,7 +161,7 @@ func (c *Collector) step(ctx context.Context) {
 		c.watch(left)
 	}
 	err = cmp.Or(err, collectErr)
-	if failed := err != nil; failed != c.failed {
+	if failed := err != nil; failed != c.failed && (!failed || running.Err() == nil) {
 		c.failed = failed
 		if failed {
 			c.log.Warn("the live feed stands still: the database failed; retrying", slog.Any("error", err))

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -217,13 +218,15 @@ func (g *gateway) metrics(t testing.TB) (series []string, values map[string]stri
 	return series, values
 }
 
-// A gateway has the same series from its start on, on every store. Those that count are 0.
+// A gateway has the same series from its start on, on every store. Those that count are 0. Only a call of the store is
+// a series from its first call on.
 func TestMetricsOfANewGateway(t *testing.T) {
 	t.Parallel()
 	var first []string
 	for _, store := range []string{"sqlite", "postgres"} {
 		g := newWorld(t, newDatabase(t, store), standardSettings).start(t)
 		series, values := g.metrics(t)
+		series = slices.DeleteFunc(series, func(name string) bool { return strings.HasPrefix(name, "hookonce_store_seconds") })
 		if first == nil {
 			first = series
 		} else if diff := cmp.Diff(first, series); diff != "" {
