@@ -194,7 +194,7 @@ func TestAnOpenCircuitIsShown(t *testing.T) {
 			if d.Pending != nil || d.Sending != nil || d.Dead != nil || !strings.Contains(g.log.String(), "listed without their counts") {
 				t.Errorf("without counts: %+v\n%s", d, g.log)
 			}
-			if got := warnings(g.page(t, "/", 200)); len(got) != 1 || !strings.HasPrefix(got[0], "Circuit open The destination billing failed ") {
+			if got := warnings(g.page(t, "/", 200)); len(got) != 2 || !strings.HasPrefix(got[0], "! Database ") || !strings.HasPrefix(got[1], "Circuit open The destination billing failed ") {
 				t.Errorf("warnings of the overview: %q", got)
 			}
 			break

@@ -23,7 +23,7 @@ func (h *handler) failedText(r *http.Request, doing string, err error) string {
 	case errors.Is(err, driver.ErrCommitUnknown), inDoubt(err):
 		return "The database did not confirm the change in time: it may have happened. Look before you repeat it."
 	case passes(err):
-		return "The database did not answer in time. Nothing was changed. Try again."
+		return awayText(err) + " Nothing was changed. Try again."
 	}
 	return "An internal error occurred. Nothing was changed, as far as is known. The log has the reason."
 }

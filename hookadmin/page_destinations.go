@@ -13,8 +13,8 @@ import (
 // destinationsPage is the content of destinations.html.
 type destinationsPage struct {
 	Destinations []destinationRow
-	Stale        moment // when old figures were read; unknown for present ones
-	Unknown      bool   // the database did not answer, and never has
+	Stale        staleness
+	Unknown      bool // the database did not answer, and never has
 }
 
 // destinationRow is a destination with its figures of the last 24 hours.
@@ -122,7 +122,7 @@ func (h *handler) showDestinations(w http.ResponseWriter, r *http.Request) {
 			row.Activity = (*known)[row.Name]
 		}
 	}
-	h.render(w, r, http.StatusOK, "destinations.html", &page{Title: "Destinations", Content: content, Live: &live{Every: 10}, Made: moment{now, now}})
+	h.render(w, r, http.StatusOK, "destinations.html", &page{Title: "Destinations", Content: content, Live: &live{Every: 10}, Made: content.Stale.orNow(now)})
 }
 
 // destinationActivity reads how destinations did; a name selects one.
@@ -152,7 +152,7 @@ type destinationPage struct {
 	Form     form
 	Span     spanChoice
 	Figures  *destinationFigures // nil if the database did not answer, and never has
-	Stale    moment
+	Stale    staleness
 	Messages string // link to its dead letters
 }
 
@@ -186,7 +186,7 @@ func (h *handler) showDestination(w http.ResponseWriter, r *http.Request) {
 	})
 	h.render(w, r, http.StatusOK, "destination.html", &page{
 		Title: row.Name + " · Destinations", Heading: row.Name, Up: &link{"../destinations", "Destinations"}, Content: content,
-		Flash: h.takeFlash(w, r), Live: &live{Every: 10}, Charts: true, Made: moment{now, now},
+		Flash: h.takeFlash(w, r), Live: &live{Every: 10}, Charts: true, Made: content.Stale.orNow(now),
 	})
 }
 

@@ -53,6 +53,8 @@ func (h *handler) showEventsPage(w http.ResponseWriter, r *http.Request) {
 	content := &eventsPage{listPage: l}
 	if found != nil {
 		content.Rows = l.eventRows(found.Events, now)
+	}
+	if found != nil && !l.Stale.Known() {
 		h.addDestinations(r, l, filter, content.Rows, found.Events)
 		l.page(found.Next.String())
 		l.searchedUntil(found.SearchedUntil, now)
@@ -61,10 +63,11 @@ func (h *handler) showEventsPage(w http.ResponseWriter, r *http.Request) {
 			l.Empty = h.noEvents(r, l)
 		}
 	}
-	p := &page{Title: "Events", Content: content, Made: moment{now, now}}
+	p := &page{Title: "Events", Content: content, Made: l.Stale.orNow(now)}
 	if l.values.Get("cursor") == "" && status == http.StatusOK {
 		p.Live = &live{On: "delivery:ok", Source: values.Get("source"), Type: values.Get("type")}
 	}
+	p.Live = l.orRetry(p.Live)
 	h.render(w, r, status, "events.html", p)
 }
 
@@ -103,7 +106,7 @@ func (l *listPage) eventRows(events []driver.Event, now time.Time) []eventRow {
 			Source: l.newCell("source", ev.Source, 24), Type: l.newCell("type", ev.Type, 28),
 			ID: newID(ev.EventID), IDHref: eventLink(l.Root, ev.Source, ev.EventID), RawID: ev.EventID,
 			Duplicates: ev.Duplicates, Attempts: ev.Attempts, Note: l.newCell("note", ev.Note, 60), Error: newText(ev.LastError, 120),
-			Row: rowOf(ev.Source, ev.EventID),
+			Row: rowOf(ev.Source, ev.EventID), Partly: l.Stale.Known(),
 		})
 	}
 	return rows

@@ -204,7 +204,7 @@ func TestListingsWithoutADatabase(t *testing.T) {
 	g := newGatewayOn(t, unreachable{rig.OpenSQLite(t)})
 	for _, path := range []string{"/events?state=dead&source=lab", "/dead-letters?type=t", "/refused?reason=rate", "/quarantine?source=lab"} {
 		page := g.show(t, path, 503)
-		wantText(t, page, "The database did not answer in time")
+		wantText(t, page, "The database cannot be used now. So there are no rows.")
 		if !strings.Contains(page, "Remove the filter") {
 			t.Errorf("%s: the filters are gone", path)
 		}

@@ -73,15 +73,18 @@ func (h *handler) showJobsPage(w http.ResponseWriter, r *http.Request) {
 		for i := range found.Jobs {
 			content.Rows = append(content.Rows, newJobView(l.Root, NewJob(&found.Jobs[i]), now))
 		}
+	}
+	if found != nil && !l.Stale.Known() {
 		l.page(found.Next.String())
 		if len(content.Rows) == 0 {
 			l.Empty = &empty{Title: "No jobs.", Text: "A job replays or discards all dead letters that match a filter. Plan one from the dead letters.", Link: &link{l.Root + "dead-letters", "Dead letters"}}
 		}
 	}
-	p := &page{Title: "Jobs", Content: content, Flash: h.takeFlash(w, r), Made: moment{now, now}}
+	p := &page{Title: "Jobs", Content: content, Flash: h.takeFlash(w, r), Made: l.Stale.orNow(now)}
 	if status == http.StatusOK {
 		p.Live = &live{Every: 5}
 	}
+	p.Live = l.orRetry(p.Live)
 	h.render(w, r, status, "jobs.html", p)
 }
 

@@ -72,6 +72,10 @@ func (h *handler) showLettersPage(w http.ResponseWriter, r *http.Request) {
 	}
 	if found != nil {
 		content.Rows = l.letterRows(found.DeadLetters, ticked, now)
+	}
+	if l.Stale.Known() || l.Away != "" {
+		content.Form, content.Undo = form{}, nil // they would fail
+	} else if found != nil {
 		l.page(found.Next.String())
 		l.searchedUntil(found.SearchedUntil, now)
 		if len(content.Rows) == 0 && l.Searched == "" {
@@ -86,7 +90,7 @@ func (h *handler) showLettersPage(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	h.render(w, r, status, "deadletters.html", &page{
-		Title: "Dead letters", Content: content, Flash: h.takeFlash(w, r), Live: liveUnless(ticked, status, l), Made: moment{now, now},
+		Title: "Dead letters", Content: content, Flash: h.takeFlash(w, r), Live: l.orRetry(liveUnless(ticked, status, l)), Made: l.Stale.orNow(now),
 	})
 }
 

@@ -3,7 +3,6 @@ package hookadmin
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -11,8 +10,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/hookonce/hookonce/driver"
 )
 
 // listPage is the part that the pages of all listings share.
@@ -25,6 +22,8 @@ type listPage struct {
 	Fields   []formField // of the filter form
 	Fault    string      // the fault of the parameters, or ""
 	Away     string      // why there are no rows although the parameters are right, or ""
+	Kept     string      // with Away: link to the same listing without filters, whose rows are kept, or ""
+	Stale    staleness   // of the rows
 	Chips    []chip
 	Spans    []spanLink
 	Exports  []link
@@ -122,9 +121,9 @@ func (l *listPage) field(name, label, hint string, options ...string) {
 // filtered reports whether a parameter narrows the listing.
 func (l *listPage) filtered() bool { return len(l.Chips) > 0 }
 
-// listed fills content with the rows that the parameters of r select, by find. It returns the status
-// of the page: 400 for wrong parameters, and 503 if the database does not answer. The page then stands
-// without rows and says why.
+// listed returns the rows that the parameters of r select, by find, and the status of the page: 400 for
+// wrong parameters. If the database does not answer, they are the rows that the same page showed last, and l
+// says so; without any the status is 503, and l says why.
 func listed[Filter, Page any](
 	h *handler, r *http.Request, l *listPage,
 	parse func(url.Values, time.Time) (*Filter, error),
@@ -137,24 +136,50 @@ func listed[Filter, Page any](
 			ctx, cancel := context.WithTimeout(r.Context(), queryTimeout)
 			defer cancel()
 			page, err := find(ctx, filter)
-			if err != nil {
-				h.logAway(r, "listing", err)
-				l.Away = awayText(err) + " So there are no rows."
-				return filter, nil, http.StatusServiceUnavailable
+			if err == nil {
+				if l.values.Get("cursor") == "" {
+					h.kept.keep(l.keptAs(l.values), forKeeping(page), time.Now())
+				}
+				return filter, page, http.StatusOK
 			}
-			return filter, page, http.StatusOK
+			h.logAway(r, "listing", err)
+			page, status := stillKept[Page](h, l, err)
+			return filter, page, status
 		}
 	}
 	l.Fault = err.Error()
 	return nil, nil, http.StatusBadRequest
 }
 
-// awayText says why the database has no answer.
-func awayText(err error) string {
-	if errors.Is(err, driver.ErrSearching) {
-		return "Other searches for a text are running. Try again in a few seconds."
+// stillKept returns the rows that the page of l showed last, or nil, and the status of the page.
+func stillKept[Page any](h *handler, l *listPage, away error) (*Page, int) {
+	last := h.kept.of(l.keptAs(l.values))
+	if page, ok := last.content.(*Page); ok {
+		l.Stale = staleness{moment{last.at, time.Now()}, awayText(away)}
+		return page, http.StatusOK
 	}
-	return "The database did not answer in time. The log has the reason."
+	l.Away = awayText(away) + " So there are no rows."
+	if h.kept.of(l.keptAs(nil)).content != nil {
+		l.Kept = l.Root + l.path
+	}
+	return nil, http.StatusServiceUnavailable
+}
+
+// keptAs returns the key of a page of the listing in keptPages.
+func (l *listPage) keptAs(values url.Values) string {
+	values = maps.Clone(values)
+	if values != nil {
+		values.Del("refresh")
+	}
+	return l.path + queryOf(values)
+}
+
+// orRetry returns how a page of a listing stays fresh: while the database is away, it tries again.
+func (l *listPage) orRetry(usual *live) *live {
+	if l.Away != "" || l.Stale.Known() {
+		return &live{Every: 10}
+	}
+	return usual
 }
 
 // pageValues returns the parameters as the parsers of the API take them: without those that only

@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
@@ -18,7 +17,7 @@ import (
 type overviewPage struct {
 	Warnings []warning
 	Figures  *overviewFigures // nil if the database did not answer, and never has
-	Stale    moment           // when old figures were read; unknown for present ones
+	Stale    staleness        // of the figures
 	Span     spanChoice
 }
 
@@ -124,52 +123,6 @@ func (c *spanChoice) of(kind driver.FigureKind) *driver.SeriesFilter {
 	return &f
 }
 
-// keptPages holds the last content of pages, which they show while the database is away.
-type keptPages struct {
-	mu   sync.Mutex
-	last map[string]keptPage
-}
-
-type keptPage struct {
-	content any
-	at      time.Time
-}
-
-// maxKept bounds the pages that are kept.
-const maxKept = 64
-
-func (k *keptPages) keep(key string, content any, now time.Time) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if len(k.last) >= maxKept {
-		clear(k.last)
-	}
-	k.last[key] = keptPage{content, now}
-}
-
-func (k *keptPages) of(key string) keptPage {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.last[key]
-}
-
-// fresh returns the part of a page that comes from the database. If the database does not answer, it
-// is the last one that was read, with its time, or nil.
-func fresh[Part any](h *handler, r *http.Request, now time.Time, read func(context.Context) (*Part, error)) (*Part, moment) {
-	key := r.URL.EscapedPath() + "?" + r.URL.RawQuery
-	ctx, cancel := context.WithTimeout(r.Context(), queryTimeout)
-	defer cancel()
-	part, err := read(ctx)
-	if err == nil {
-		h.kept.keep(key, part, now)
-		return part, moment{}
-	}
-	h.logger.WarnContext(r.Context(), "reading figures failed; the page shows old ones, or none", slog.Any("error", err))
-	last := h.kept.of(key)
-	part, _ = last.content.(*Part)
-	return part, moment{last.at, now}
-}
-
 func (h *handler) showOverview(w http.ResponseWriter, r *http.Request) {
 	now := time.Now()
 	span, ok := h.chartSpan(w, r, now)
@@ -180,15 +133,16 @@ func (h *handler) showOverview(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		h.logger.WarnContext(r.Context(), "counting failed; the overview has no counts", slog.Any("error", err))
 	}
-	content := &overviewPage{Warnings: h.allWarnings(stats), Span: *span}
+	content := &overviewPage{Span: *span}
 	content.Figures, content.Stale = fresh(h, r, now, func(ctx context.Context) (*overviewFigures, error) {
 		if err != nil {
 			return nil, err
 		}
 		return h.overviewFigures(ctx, newStats(stats), span, now)
 	})
+	content.Warnings = h.allWarnings(stats, content.Stale.Why)
 	h.render(w, r, http.StatusOK, "overview.html", &page{
-		Title: "Overview", Content: content, Live: &live{Every: 10}, Charts: true, Made: moment{now, now},
+		Title: "Overview", Content: content, Live: &live{Every: 10}, Charts: true, Made: content.Stale.orNow(now),
 	})
 }
 

@@ -27,7 +27,7 @@ type quarantineRow struct {
 	Count       int64
 	First, Last moment
 	Headers     []headerRow
-	Body        *bodyView
+	Body        *bodyView // nil if it was not kept
 	Documented  documentedFit
 	Fits        []fit
 }
@@ -45,6 +45,10 @@ func (h *handler) showQuarantinePage(w http.ResponseWriter, r *http.Request) {
 	content := &quarantinePage{listPage: l, Form: h.newForm(r)}
 	if found != nil {
 		content.Rows = h.quarantineRows(l, found.Requests, now)
+	}
+	if l.Stale.Known() || l.Away != "" {
+		content.Form = form{} // it would fail
+	} else if found != nil {
 		l.page(found.Next.String())
 		switch {
 		case len(content.Rows) > 0:
@@ -54,7 +58,7 @@ func (h *handler) showQuarantinePage(w http.ResponseWriter, r *http.Request) {
 			l.Empty = &empty{Title: "The quarantine is empty.", Text: "Verified requests without a usable event would be kept here, to be read again after a correction."}
 		}
 	}
-	p := &page{Title: "Quarantine", Content: content, Flash: h.takeFlash(w, r), Made: moment{now, now}}
+	p := &page{Title: "Quarantine", Content: content, Flash: h.takeFlash(w, r), Live: l.orRetry(nil), Made: l.Stale.orNow(now)}
 	h.render(w, r, status, "quarantine.html", p)
 }
 
@@ -91,8 +95,12 @@ func (h *handler) quarantineRows(l *listPage, requests []driver.QuarantinedReque
 		row := quarantineRow{
 			ID: hex.EncodeToString(q.Key[:]), Href: l.Root + "quarantine/" + hex.EncodeToString(q.Key[:]), Source: l.newCell("source", q.Source, 40), Reason: newText(q.Reason, 300), Count: q.Count,
 			First: moment{q.FirstAt, now}, Last: moment{q.LastAt, now}, Headers: headerRows(byName),
-			Body: newBodyView(q.Body, contentType(byName), bodyPretty),
 		}
+		if l.Stale.Known() {
+			rows = append(rows, row) // bodies are not kept
+			continue
+		}
+		row.Body = newBodyView(q.Body, contentType(byName), bodyPretty)
 		row.Documented = documentedFor(specs[q.Source], q, byName)
 		for _, f := range idLocations(q.Body, byName) {
 			if f[0] != row.Documented.Location.Full {

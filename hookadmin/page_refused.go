@@ -61,6 +61,8 @@ func (h *handler) showRefusedPage(w http.ResponseWriter, r *http.Request) {
 	content := &refusedPage{listPage: l}
 	if found != nil {
 		content.Rows = l.refusedRows(found.Requests, now)
+	}
+	if found != nil && !l.Stale.Known() {
 		l.page(found.Next.String())
 		if len(content.Rows) == 0 {
 			l.Empty = h.noneRefused(r, l)
@@ -71,10 +73,11 @@ func (h *handler) showRefusedPage(w http.ResponseWriter, r *http.Request) {
 			h.logAway(r, "looking for wrong secrets", err)
 		}
 	}
-	p := &page{Title: "Refused requests", Content: content, Made: moment{now, now}}
+	p := &page{Title: "Refused requests", Content: content, Made: l.Stale.orNow(now)}
 	if status == http.StatusOK && values.Get("cursor") == "" {
 		p.Live = &live{On: "refused", Source: values.Get("source")}
 	}
+	p.Live = l.orRetry(p.Live)
 	h.render(w, r, status, "refused.html", p)
 }
 

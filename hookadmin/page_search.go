@@ -89,7 +89,7 @@ func (h *handler) lookUp(r *http.Request, content *searchPage, values url.Values
 	}
 	if err != nil {
 		h.logAway(r, "searching", err)
-		content.Away = awayText(err) + " So there are no hits."
+		content.Away = awayText(err) + " So there are no hits. The log has the reason."
 		return nil, http.StatusServiceUnavailable
 	}
 	return found, http.StatusOK

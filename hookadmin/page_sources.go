@@ -16,8 +16,8 @@ import (
 // sourcesPage is the content of sources.html.
 type sourcesPage struct {
 	Sources []sourceRow
-	Stale   moment // when old figures were read; unknown for present ones
-	Unknown bool   // the database did not answer, and never has
+	Stale   staleness
+	Unknown bool // the database did not answer, and never has
 }
 
 // sourceRow is a configured source, with its facts from the database.
@@ -91,7 +91,7 @@ func (h *handler) showSources(w http.ResponseWriter, r *http.Request) {
 			row.Activity = (*known)[row.Name]
 		}
 	}
-	h.render(w, r, http.StatusOK, "sources.html", &page{Title: "Sources", Content: content, Live: &live{Every: 10}, Made: moment{now, now}})
+	h.render(w, r, http.StatusOK, "sources.html", &page{Title: "Sources", Content: content, Live: &live{Every: 10}, Made: content.Stale.orNow(now)})
 }
 
 // activity reads how sources did.
@@ -181,7 +181,7 @@ type sourcePage struct {
 	Spec    *provider.Spec
 	Span    spanChoice
 	Figures *sourceFigures // nil if the database did not answer, and never has
-	Stale   moment
+	Stale   staleness
 	Events  string // link to its events
 }
 
@@ -220,7 +220,7 @@ func (h *handler) showSource(w http.ResponseWriter, r *http.Request) {
 	})
 	h.render(w, r, http.StatusOK, "source.html", &page{
 		Title: row.Name + " · Sources", Heading: row.Name, Up: &link{"../sources", "Sources"}, Content: content,
-		Live: &live{Every: 10}, Charts: true, Made: moment{now, now},
+		Live: &live{Every: 10}, Charts: true, Made: content.Stale.orNow(now),
 	})
 }
 

@@ -107,10 +107,8 @@ func (h *handler) failStore(w http.ResponseWriter, r *http.Request, err error) {
 		h.fail(w, r, http.StatusNotFound, "There is no such "+h.thing+".", nil)
 	case errors.Is(err, driver.ErrSearching):
 		h.fail(w, r, http.StatusServiceUnavailable, fmt.Sprintf("%d searches for a text run already. Try again in a few seconds.", driver.TextSearches), nil)
-	case passes(err):
-		h.fail(w, r, http.StatusServiceUnavailable, "The database did not answer in time.", err)
-	case errors.Is(err, driver.ErrSchema):
-		h.fail(w, r, http.StatusServiceUnavailable, "The database schema does not match this version.", err)
+	case passes(err), errors.Is(err, driver.ErrSchema):
+		h.fail(w, r, http.StatusServiceUnavailable, awayText(err), err)
 	default:
 		h.fail(w, r, http.StatusInternalServerError, "An internal error occurred. The log has it under this error id.", err)
 	}
@@ -124,7 +122,7 @@ func (h *handler) failChange(w http.ResponseWriter, r *http.Request, again strin
 		h.reason = "in_doubt"
 		h.fail(w, r, http.StatusServiceUnavailable, "The database did not confirm the change in time: it may have happened. "+again, err)
 	case passes(err):
-		h.fail(w, r, http.StatusServiceUnavailable, "The database did not answer in time. "+again, err)
+		h.fail(w, r, http.StatusServiceUnavailable, awayText(err)+" "+again, err)
 	default:
 		h.failStore(w, r, err)
 	}

@@ -349,16 +349,16 @@ func TestAReplayThatWasNotConfirmed(t *testing.T) {
 	g := newGatewayOn(t, store)
 	messages := g.enqueue(t, "e1")
 	g.settle(t, driver.MessageDead)
-	const may, not = "may have happened", "did not answer"
+	const may = "may have happened"
 	tests := []struct {
 		err    error
 		done   bool
 		detail string
 	}{
-		{driver.ErrUnavailable, false, not},
-		{driver.ErrLockTimeout, false, not},
-		{driver.ErrSerialization, false, not},
-		{fmt.Errorf("%w: %w", driver.ErrUnavailable, context.DeadlineExceeded), false, not},
+		{driver.ErrUnavailable, false, "cannot be used now"},
+		{driver.ErrLockTimeout, false, "held a lock for too long"},
+		{driver.ErrSerialization, false, "was in the way"},
+		{fmt.Errorf("%w: %w", driver.ErrUnavailable, context.DeadlineExceeded), false, "did not answer in time"},
 		{context.DeadlineExceeded, false, may},
 		{fmt.Errorf("%w: %w", driver.ErrCommitUnknown, context.DeadlineExceeded), false, may},
 		{driver.ErrCommitUnknown, true, may},

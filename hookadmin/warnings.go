@@ -24,10 +24,18 @@ func (s *Source) shortWindow() bool { return s.DedupeWindowSeconds < s.ProviderR
 // ShortWindow is shortWindow for templates.
 func (s sourceRow) ShortWindow() bool { return s.shortWindow() }
 
-// allWarnings returns all warnings, grave ones first; stats is nil if the database did not answer.
-func (h *handler) allWarnings(stats *driver.Stats) []warning {
+// allWarnings returns all warnings, grave ones first. away says why the database has no answer, or is "";
+// stats is nil if it could not count.
+func (h *handler) allWarnings(stats *driver.Stats, away string) []warning {
+	var all []warning
+	if away != "" {
+		all = append(all, warning{
+			Kind: "Database", Grave: true, Text: away,
+			Advice: "Until it can be used again, deliveries are answered 503, and their senders repeat them.", Command: "hookonce doctor",
+		})
+	}
 	sources := NewSourcePage(h.engine.Sources()).Sources
-	all := append(warningsOfSources(sources), warningsOfDestinations(newDestinationPage(h.engine.Destinations(), stats).Destinations)...)
+	all = append(append(all, warningsOfSources(sources)...), warningsOfDestinations(newDestinationPage(h.engine.Destinations(), stats).Destinations)...)
 	for _, text := range h.warnings() {
 		all = append(all, warning{Kind: "Settings", Text: text, Command: "hookonce config check"})
 	}

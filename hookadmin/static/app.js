@@ -183,6 +183,7 @@
       busy = true;
       try {
         await refresh();
+        if (Number(main.dataset.every ?? 0) * 1000 !== every) { location.reload(); return; } // the database went away, or came back
         waiting = 0;
         announced.clear();
         show();

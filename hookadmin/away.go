@@ -1,0 +1,158 @@
+package hookadmin
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+// awayText says why the database has no answer, for people. It names no host and no user.
+func awayText(err error) string {
+	dial, dialled := errors.AsType[*net.OpError](err)
+	_, unknown := errors.AsType[*net.DNSError](err)
+	switch {
+	case errors.Is(err, driver.ErrSearching):
+		return "Other searches for a text are running. Try again in a few seconds."
+	case unknown:
+		return "The database cannot be reached: its host name is not known."
+	case dialled && dial.Op == "dial" && errors.Is(err, syscall.ECONNREFUSED):
+		return "The database cannot be reached: the connection was refused."
+	case dialled && dial.Op == "dial" && dial.Timeout():
+		return "The database cannot be reached: its host did not answer in time."
+	case dialled && dial.Op == "dial":
+		return "The database cannot be reached."
+	case errors.Is(err, driver.ErrLockTimeout):
+		return "Another session of the database held a lock for too long."
+	case errors.Is(err, driver.ErrSerialization):
+		return "Another session of the database was in the way."
+	case isContextError(err), errors.Is(err, driver.ErrTimedOut):
+		return "The database did not answer in time."
+	case errors.Is(err, driver.ErrSchema):
+		return "The database schema does not match this version."
+	case passes(err):
+		return "The database cannot be used now."
+	}
+	return "An internal error occurred."
+}
+
+// staleness says of a part of a page when it was read, if that is not now, and why.
+type staleness struct {
+	moment        // unknown for a present part, and for one that was never read
+	Why    string // see awayText; "" for a present part
+}
+
+// orNow returns when a part was read: at the given time unless it is a stale one.
+func (s staleness) orNow(now time.Time) moment {
+	if s.Known() {
+		return s.moment
+	}
+	return moment{now, now}
+}
+
+// maxKept bounds the pages that are kept, and keptRows the rows of a listing among them.
+const (
+	maxKept  = 64
+	keptRows = 50
+)
+
+// keptPages holds the last content of pages, which they show while the database is away. It holds no
+// bodies, no headers and no error texts: they may be redacted or past their retention by then.
+type keptPages struct {
+	mu   sync.Mutex
+	last map[string]keptPage // by path and query
+}
+
+type keptPage struct {
+	content any
+	at      time.Time
+}
+
+// keep keeps the content of a page instead of its last one. The oldest page goes if there are too many.
+func (k *keptPages) keep(key string, content any, now time.Time) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if _, there := k.last[key]; !there && len(k.last) >= maxKept {
+		oldest := key
+		for other, p := range k.last {
+			if oldest == key || p.at.Before(k.last[oldest].at) {
+				oldest = other
+			}
+		}
+		delete(k.last, oldest)
+	}
+	k.last[key] = keptPage{content, now}
+}
+
+func (k *keptPages) of(key string) keptPage {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.last[key]
+}
+
+// fresh returns the part of a page that comes from the database. If the database does not answer, it
+// is the last one that was read, with its time, or nil.
+func fresh[Part any](h *handler, r *http.Request, now time.Time, read func(context.Context) (*Part, error)) (*Part, staleness) {
+	values := r.URL.Query()
+	values.Del("refresh")
+	key := r.URL.EscapedPath() + "?" + values.Encode()
+	ctx, cancel := context.WithTimeout(r.Context(), queryTimeout)
+	defer cancel()
+	part, err := read(ctx)
+	if err == nil {
+		h.kept.keep(key, forKeeping(part), now)
+		return part, staleness{}
+	}
+	h.logger.WarnContext(r.Context(), "reading figures failed; the page shows old ones, or none", slog.Any("error", err))
+	last := h.kept.of(key)
+	part, _ = last.content.(*Part)
+	return part, staleness{moment{last.at, now}, awayText(err)}
+}
+
+// forKeeping returns a copy of the content of a page, or of a page of a listing, as keptPages holds it.
+func forKeeping(content any) any {
+	switch p := content.(type) {
+	case *overviewFigures:
+		part := *p
+		part.Failures = keptOf(p.Failures, func(f *failure) { f.LastError = "" })
+		return &part
+	case *driver.EventPage:
+		return &driver.EventPage{Events: keptOf(p.Events, func(e *driver.Event) { e.LastError = "" })}
+	case *driver.DeadLetterPage:
+		return &driver.DeadLetterPage{DeadLetters: keptOf(p.DeadLetters, func(d *driver.DeadLetter) { d.LastError = "" })}
+	case *driver.RefusedPage:
+		return &driver.RefusedPage{Requests: keptOf(p.Requests, func(q *driver.RefusedRequest) { q.Headers, q.Body = nil, nil })}
+	case *driver.QuarantinePage:
+		return &driver.QuarantinePage{Requests: keptOf(p.Requests, func(q *driver.QuarantinedRequest) { q.Headers, q.Body = nil, nil })}
+	case *driver.JobPage:
+		return &driver.JobPage{Jobs: keptOf(withShortFilters(p.Jobs), func(j *driver.Job) { j.LastError = "" })}
+	}
+	return content
+}
+
+// withShortFilters returns the first jobs: the filter of one may name a thousand ids.
+func withShortFilters(jobs []driver.Job) []driver.Job {
+	const most = 64 << 10 // bytes of all filters
+	size := 0
+	for i := range jobs {
+		if size += len(jobs[i].Filter); size > most {
+			return jobs[:i]
+		}
+	}
+	return jobs
+}
+
+// keptOf returns copies of the first rows, without the texts that strip removes.
+func keptOf[Row any](rows []Row, strip func(*Row)) []Row {
+	kept := append([]Row(nil), rows[:min(len(rows), keptRows)]...)
+	for i := range kept {
+		strip(&kept[i])
+	}
+	return kept
+}
