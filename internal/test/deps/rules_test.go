@@ -91,9 +91,10 @@ var rules = map[string]rule{
 	"cmd/hookonce/internal/config": {
 		within: []string{
 			".", "provider", "verify", "internal/locate", "cmd/hookonce/internal/route", "internal/limit", "internal/send", "internal/spelling",
+			"hookmigrate",
 		},
 		modules: []string{"github.com/goccy/go-yaml"},
-		why:     "settings become the library's own Config, and nothing else",
+		why:     "settings become the library's own Config and the name of a schema, and nothing else",
 	},
 	"cmd/hookonce/internal/certs": {
 		modules: []string{"golang.org/x/crypto/acme"},

@@ -37,7 +37,7 @@ func openPostgres(_ context.Context, settings *config.Settings) (driver.Store, e
 		return nil, fmt.Errorf("the setting database: %w", err)
 	}
 	hookpgx.WatchCommits(cfg.ConnConfig)
-	store, err := hookpgx.Open(cfg, nil)
+	store, err := hookpgx.Open(cfg, &hookpgx.Options{Schema: settings.Schema})
 	if err != nil {
 		return nil, fmt.Errorf("opening the database: %w", err)
 	}

@@ -149,7 +149,7 @@ func presencePlace(settings *config.Settings) (folder, prefix string, err error)
 		return "", "", err
 	}
 	c := cfg.ConnConfig
-	identity := fmt.Sprintf("%q %d %q %q %q %q", c.Host, c.Port, c.Database, c.User, c.RuntimeParams["search_path"], c.RuntimeParams["options"])
+	identity := fmt.Sprintf("%q %q %d %q %q %q %q", settings.Schema, c.Host, c.Port, c.Database, c.User, c.RuntimeParams["search_path"], c.RuntimeParams["options"])
 	digest := sha256.Sum256([]byte(identity))
 	folder = filepath.Join(os.TempDir(), "hookonce-"+strconv.Itoa(os.Geteuid()))
 	if run := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(run) {

@@ -43,6 +43,7 @@ func needRestart(running, read *config.Settings) []string {
 	}{
 		{"database", running.Database == read.Database},
 		{"migrate", running.Migrate == read.Migrate},
+		{"schema", running.Schema == read.Schema},
 		{"listen", running.Listen == read.Listen},
 		{"tls", running.TLS.Equal(&read.TLS)},
 		{"admin", running.Admin == read.Admin},

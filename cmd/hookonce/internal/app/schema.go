@@ -13,7 +13,6 @@ import (
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/config"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookmigrate"
-	"github.com/hookonce/hookonce/hookpgx"
 )
 
 // Migrations returns the schema's steps for the kind of database in the settings. It does not open
@@ -22,7 +21,7 @@ func Migrations(settings *config.Settings) []driver.Migration {
 	if _, ok := settings.SQLitePath(); ok {
 		return hookmigrate.SQLite()
 	}
-	return hookmigrate.Postgres(hookpgx.DefaultSchema)
+	return hookmigrate.Postgres(settings.Schema)
 }
 
 // SchemaStatus returns every schema step that this program knows or that the database has. A

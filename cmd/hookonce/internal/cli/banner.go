@@ -104,7 +104,7 @@ func webhookURL(base, source string) string { return base + "/webhooks/" + url.P
 // takers names the destinations of a source, or says why there is none.
 func takers(settings *config.Settings, s *hookonce.Source) string {
 	if s.Consume == hookonce.ConsumeSQL {
-		return "hookonce.take"
+		return settings.Schema + ".take"
 	}
 	var names []string
 	for i := range settings.Engine.Routes {

@@ -17,6 +17,7 @@ import (
 const (
 	DefaultFile        = "hookonce.yaml"
 	DefaultDatabase    = "sqlite:hookonce.db"
+	DefaultSchema      = "hookonce"
 	DefaultListen      = ":8080"
 	DefaultAdminListen = "127.0.0.1:8081"
 )
@@ -35,6 +36,7 @@ type Settings struct {
 	// Database is sqlite:PATH or a PostgreSQL URL with its password. Show DatabaseDisplay instead.
 	Database string
 	Migrate  string // MigrateAuto or MigrateManual
+	Schema   string // of a PostgreSQL database; without meaning on SQLite
 	Listen   string // host:port of /webhooks/
 	TLS      TLS    // the certificates of Listen
 	Admin    Admin

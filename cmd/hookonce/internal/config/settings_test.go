@@ -78,9 +78,9 @@ func TestLoadEverything(t *testing.T) {
 	if diff := cmp.Diff(wantSecrets, secretsOf(t, &s.Engine)); diff != "" {
 		t.Errorf("secrets (-want +got):\n%s", diff)
 	}
-	if got, want := warnings(s), "hookonce.yaml:10:12: retention: a retention of 90d is longer than the dedupe window of 45d: "+
+	if got, want := warnings(s), "hookonce.yaml:11:12: retention: a retention of 90d is longer than the dedupe window of 45d: "+
 		"bodies are removed with the identity, at the end of the window\n"+
-		"hookonce.yaml:85:3: sources.lab: unsigned: anyone can send to /webhooks/lab"; got != want {
+		"hookonce.yaml:86:3: sources.lab: unsigned: anyone can send to /webhooks/lab"; got != want {
 		t.Errorf("warnings:\n got %s\nwant %s", got, want)
 	}
 	if got, want := s.DatabaseDisplay(), "postgres://hooks:<secret>@db1.internal,db2.internal:5433/hooks?target_session_attrs=read-write"; got != want {
@@ -90,6 +90,7 @@ func TestLoadEverything(t *testing.T) {
 		File:          "hookonce.yaml",
 		Database:      "postgres://hooks:pass:w@rd/@db1.internal,db2.internal:5433/hooks?target_session_attrs=read-write",
 		Migrate:       MigrateManual,
+		Schema:        "webhooks",
 		Listen:        "0.0.0.0:8080",
 		Admin:         Admin{Listen: "10.0.0.5:8081", Token: "0123456789abcdef"},
 		AllowUnsafe:   []string{"fsync"},
@@ -197,7 +198,7 @@ func fullEngine() hookonce.Config {
 func TestLoadNothing(t *testing.T) {
 	t.Parallel()
 	want := &Settings{
-		Database: DefaultDatabase, Migrate: MigrateAuto, Listen: ":8080", Admin: Admin{Listen: "127.0.0.1:8081"},
+		Database: DefaultDatabase, Migrate: MigrateAuto, Schema: "hookonce", Listen: ":8080", Admin: Admin{Listen: "127.0.0.1:8081"},
 		Engine: hookonce.Config{
 			DedupeWindow: hookonce.DefaultDedupeWindow, Retention: hookonce.DefaultRetention, UnverifiedRate: hookonce.DefaultUnverifiedRate,
 		},

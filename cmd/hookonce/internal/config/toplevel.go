@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/hookmigrate"
 	"github.com/hookonce/hookonce/internal/send"
 	"github.com/hookonce/hookonce/internal/spelling"
 )
@@ -22,13 +23,13 @@ const minToken = 16
 const maxShutdownDelay = 5 * time.Minute
 
 var topKeys = []string{
-	"database", "migrate", "listen", "tls", "admin", "dedupe_window", "retention", "sources", "destinations", "routes",
+	"database", "migrate", "schema", "listen", "tls", "admin", "dedupe_window", "retention", "sources", "destinations", "routes",
 	"unverified_rate", "trusted_proxies", "allow_unsafe", "shutdown_delay",
 }
 
 // variables are the HOOKONCE_* variables, by the key that they replace.
 var variables = map[string]string{
-	"database": "HOOKONCE_DATABASE", "migrate": "HOOKONCE_MIGRATE", "listen": "HOOKONCE_LISTEN",
+	"database": "HOOKONCE_DATABASE", "migrate": "HOOKONCE_MIGRATE", "schema": "HOOKONCE_SCHEMA", "listen": "HOOKONCE_LISTEN",
 	"admin.listen": "HOOKONCE_ADMIN_LISTEN", "admin.token": "HOOKONCE_ADMIN_TOKEN", "admin.read_token": "HOOKONCE_READ_TOKEN",
 	"dedupe_window": "HOOKONCE_DEDUPE_WINDOW", "retention": "HOOKONCE_RETENTION",
 	"unverified_rate": "HOOKONCE_UNVERIFIED_RATE", "trusted_proxies": "HOOKONCE_TRUSTED_PROXIES", "shutdown_delay": "HOOKONCE_SHUTDOWN_DELAY",
@@ -85,6 +86,7 @@ func (l *loader) settings(root *node, flags *Flags) *Settings {
 		Migrate:       cmp.Or(l.choice(l.override(top.get("migrate"), "migrate", "", ""), MigrateAuto, MigrateManual), MigrateAuto),
 		ShutdownDelay: l.duration(l.override(top.get("shutdown_delay"), "shutdown_delay", "", ""), 0, maxShutdownDelay),
 	}
+	s.Schema = l.schema(l.override(top.get("schema"), "schema", "", ""), s)
 	l.listeners(s, top, flags)
 	for _, n := range l.list(top.get("allow_unsafe")) {
 		if name := l.choice(n, unsafeSettings...); name != "" {
@@ -114,6 +116,22 @@ func (l *loader) settings(root *node, flags *Flags) *Settings {
 	r.read(top.get("destinations"), top.get("routes"))
 	r.forwards(flags.Forwards)
 	return s
+}
+
+// schema reads the name of a PostgreSQL schema.
+func (l *loader) schema(n *node, s *Settings) string {
+	name, ok := l.text(n)
+	if !ok {
+		return DefaultSchema
+	}
+	if err := hookmigrate.CheckSchemaName(name); err != nil {
+		l.fault(n, "%v", err)
+		return DefaultSchema
+	}
+	if _, sqlite := s.SQLitePath(); sqlite && name != DefaultSchema {
+		l.warn(n, "it has no effect: SQLite has no schemas; give each gateway its own file")
+	}
+	return name
 }
 
 func (l *loader) listeners(s *Settings, top mapping, flags *Flags) {

@@ -64,6 +64,10 @@ func TestPrecedence(t *testing.T) {
 			func(s *Settings) any { return s.Migrate }, "auto", "manual", "auto", nil,
 		},
 		{
+			"schema", "schema: billing", "HOOKONCE_SCHEMA=shop_2", nil,
+			func(s *Settings) any { return s.Schema }, "hookonce", "billing", "shop_2", nil,
+		},
+		{
 			"dedupe_window", "dedupe_window: 10d", "HOOKONCE_DEDUPE_WINDOW=20d", nil,
 			func(s *Settings) any { return s.Engine.DedupeWindow }, 30 * day, 10 * day, 20 * day, nil,
 		},
@@ -155,7 +159,7 @@ func TestUnknownVariables(t *testing.T) {
 		"HOOKONCE_MY_LISTEN=:1", "HOOKONCE_MY_MIGRATE=manual", "HOOKONCE_TEST_POSTGRES=x", "HOOKONCE_LISSTEN=:2", "HOOKONCE_ELSE=secret-value", "PATH=/bin",
 	)})
 	want := "HOOKONCE_ELSE: nothing reads this variable (known: HOOKONCE_ADMIN_LISTEN, HOOKONCE_ADMIN_TOKEN, HOOKONCE_CONFIG, HOOKONCE_DATABASE, " +
-		"HOOKONCE_DEDUPE_WINDOW, HOOKONCE_LISTEN, HOOKONCE_MIGRATE, HOOKONCE_READ_TOKEN, HOOKONCE_RETENTION, HOOKONCE_SHUTDOWN_DELAY, HOOKONCE_TRUSTED_PROXIES, HOOKONCE_UNVERIFIED_RATE)\n" +
+		"HOOKONCE_DEDUPE_WINDOW, HOOKONCE_LISTEN, HOOKONCE_MIGRATE, HOOKONCE_READ_TOKEN, HOOKONCE_RETENTION, HOOKONCE_SCHEMA, HOOKONCE_SHUTDOWN_DELAY, HOOKONCE_TRUSTED_PROXIES, HOOKONCE_UNVERIFIED_RATE)\n" +
 		"HOOKONCE_LISSTEN: nothing reads this variable (did you mean HOOKONCE_LISTEN?)"
 	if diff := cmp.Diff(want, warnings(s)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
