@@ -102,6 +102,34 @@ func TestSchemaOfOperator(t *testing.T) {
 	other.mustClaim(t, true, newClaim("evt_1"))
 }
 
+// Bodies are compressed by lz4 where the server has it.
+func TestCompression(t *testing.T) {
+	t.Parallel()
+	w := open(t, nil)
+	want := map[string]string{"headers": "", "body": ""}
+	rows, err := w.pool.Query(t.Context(), "SELECT 'l' FROM pg_settings WHERE name = 'default_toast_compression' AND 'lz4' = ANY (enumvals)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rows.Next() {
+		want = map[string]string{"headers": "l", "body": "l"}
+	}
+	rows.Close()
+	got := make(map[string]string)
+	for name := range want {
+		var method string
+		err := w.pool.QueryRow(t.Context(), "SELECT attcompression::text FROM pg_attribute WHERE attrelid = ($1 || '.event')::regclass AND attname = $2",
+			w.schema, name).Scan(&method)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got[name] = method
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("compression of the table event (-want +got):\n%s", diff)
+	}
+}
+
 // TestViews reads the two public views.
 func TestViews(t *testing.T) {
 	t.Parallel()

