@@ -77,7 +77,9 @@ type Config struct {
 	// on SQLite, which has one writer. All kinds of handlers together leave connections of the
 	// store's pool for leases, outcomes and upkeep: on a small pool they share the others, and more
 	// Workers than that are a warning. While there are Inline sources, queued handlers leave one of
-	// the shared connections to them, unless there is only one: then all handlers take turns.
+	// the shared connections to them, unless there is only one: then all handlers take turns. With
+	// handlers for several sources and at least two Workers, one is kept free of each source, so that
+	// a source with slow handlers holds no other up.
 	Workers int
 	// Batch is the largest number of events in one transaction, which share the settings that a
 	// handler makes for it (SET LOCAL). A batch takes about as many events as 100 ms are enough

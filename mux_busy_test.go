@@ -51,6 +51,42 @@ func TestBusyObjectHoldsNobodyUp(t *testing.T) {
 	}
 }
 
+// The handlers of one source hang. A worker is kept free of them, so the events of other sources do not wait.
+func TestSlowSourceHoldsNoOtherUp(t *testing.T) {
+	t.Parallel()
+	l := onPGX(t)
+	began, release := make(chan string, 10), make(chan struct{})
+	mux := &hookonce.Mux[pgx.Tx]{}
+	hookonce.Handle(mux, "slow", "*", func(_ context.Context, _ pgx.Tx, ev *hookonce.Event) error {
+		began <- ev.ID
+		<-release
+		return nil
+	})
+	hookonce.Handle(mux, "gh", "*", effectOf(l))
+	in := inbox(t, l, mux, func(c *hookonce.Config) {
+		c.Workers, c.Batch = 3, 1
+		slow := c.Sources[0]
+		slow.Name = "slow"
+		c.Sources = append(c.Sources, slow)
+	})
+	run(t, in)
+	t.Cleanup(func() { close(release) })
+	for _, id := range []string{"s1", "s2", "s3", "s4"} {
+		r := delivery(id, "{}")
+		r.URL.Path = "/webhooks/slow"
+		if got := deliver(in, r); got != ok {
+			t.Fatalf("delivery: %+v, want ok", got)
+		}
+	}
+	<-began
+	<-began
+	deliverAll(t, in, "quick")
+	wantOutcome(t, l, "quick", done)
+	if n := len(began); n != 0 {
+		t.Errorf("%d handlers of the slow source run beyond its share", n)
+	}
+}
+
 // looksAtBusy signals each time that an Inline run finds its object busy.
 type looksAtBusy struct {
 	driver.Driver[pgx.Tx]

@@ -15,16 +15,18 @@ type task struct {
 // agenda holds the tasks that may have due events. All workers of a process share it.
 type agenda struct {
 	tokens chan struct{} // one for each worker that should look
+	share  func() int    // how many workers may work for one source at a time
 
-	mu    sync.Mutex
-	hot   map[task]uint64 // the time of its last wake-up
-	order []task
-	next  int // an index of order: where the next look begins
-	clock uint64
+	mu      sync.Mutex
+	hot     map[task]uint64 // the time of its last wake-up
+	order   []task
+	next    int // an index of order: where the next look begins
+	clock   uint64
+	working map[string]int // workers between pick and looked, by source
 }
 
-func newAgenda(workers int) *agenda {
-	return &agenda{tokens: make(chan struct{}, workers), hot: make(map[task]uint64)}
+func newAgenda(workers int, share func() int) *agenda {
+	return &agenda{tokens: make(chan struct{}, workers), share: share, hot: make(map[task]uint64), working: make(map[string]int)}
 }
 
 // wake says that t may have due events. It never blocks.
@@ -47,22 +49,32 @@ func (a *agenda) signal() {
 }
 
 // pick returns the tasks in turn, each with the time of its last wake-up. A task stays on the agenda,
-// also for other workers, until a worker finds nothing more.
+// also for other workers, until a worker finds nothing more. Tasks of a source that has its share of the
+// workers are passed over. The caller calls looked once.
 func (a *agenda) pick() (t task, woken uint64, ok bool) {
+	share := a.share()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if len(a.order) == 0 {
-		return task{}, 0, false
+	for range a.order {
+		a.next %= len(a.order)
+		t = a.order[a.next]
+		a.next++
+		if a.working[t.source] < share {
+			a.working[t.source]++
+			return t, a.hot[t], true
+		}
 	}
-	a.next %= len(a.order)
-	t = a.order[a.next]
-	a.next++
-	return t, a.hot[t], true
+	return task{}, 0, false
 }
 
-// looked records a look at t. With more, t may have further due events, also for other workers.
-// Without, t leaves the agenda, unless it was woken since it was picked.
+// looked records a look at t, which pick returned. With more, t may have further due events, also for
+// other workers. Without, t leaves the agenda, unless it was woken since it was picked.
 func (a *agenda) looked(t task, woken uint64, more bool) {
+	a.mu.Lock()
+	if a.working[t.source]--; a.working[t.source] == 0 {
+		delete(a.working, t.source)
+	}
+	a.mu.Unlock()
 	if more {
 		a.wake(t) // another worker may have taken t off the agenda meanwhile
 		return

@@ -10,15 +10,20 @@ import (
 
 func TestAgenda(t *testing.T) {
 	t.Parallel()
-	suspects := newAgenda(1)
-	a := newAgenda(2)
+	suspects := newAgenda(1, func() int { return 1 })
+	a := newAgenda(2, func() int { return 3 })
 	want := func(when string, want ...string) {
 		t.Helper()
 		var got []string
 		for range 3 {
-			if picked, _, ok := a.pick(); ok && picked.tried {
+			picked, woken, ok := a.pick()
+			if !ok {
+				continue
+			}
+			defer a.looked(picked, woken, true)
+			if picked.tried {
 				got = append(got, picked.source+" tried")
-			} else if ok {
+			} else {
 				got = append(got, picked.source)
 			}
 		}
@@ -49,8 +54,31 @@ func TestAgenda(t *testing.T) {
 	want("woken since it was picked", "b", "a", "b")
 	for range 2 {
 		picked, woken, _ = a.pick()
+		a.working[picked.source]++ // a second worker has the same task
 		a.looked(picked, woken, false)
-		a.looked(picked, woken, false) // of a second worker
+		a.looked(picked, woken, false)
 	}
 	want("none has more")
+}
+
+func TestAgendaKeepsToTheShare(t *testing.T) {
+	t.Parallel()
+	share := 2
+	a := newAgenda(3, func() int { return share })
+	a.wakeDue([]driver.DueSource{{Source: "slow", Fresh: true, Tried: true}}, nil)
+	first, woken, ok := a.pick()
+	if _, _, second := a.pick(); !ok || !second {
+		t.Fatal("two workers find nothing to do")
+	}
+	if picked, _, ok := a.pick(); ok {
+		t.Errorf("a third worker picked %+v, beyond the share of its source", picked)
+	}
+	a.wake(task{source: "quick"})
+	if picked, _, ok := a.pick(); !ok || picked.source != "quick" {
+		t.Errorf("the third worker picked %+v, %v, want quick", picked, ok)
+	}
+	a.looked(first, woken, true)
+	if picked, _, ok := a.pick(); !ok || picked.source != "slow" {
+		t.Errorf("after one has ended, a worker picked %+v, %v, want slow", picked, ok)
+	}
 }

@@ -92,10 +92,15 @@ func (b *budget) admit() {
 }
 
 func (b *budget) hasRoom(inline bool) bool {
-	if !inline && b.most > 1 && b.queued >= b.most-1 && b.inline() {
-		return false
+	return b.running < b.most && (inline || b.queued < b.room())
+}
+
+// room returns how many transactions that are not Inline may run at a time.
+func (b *budget) room() int {
+	if b.most > 1 && b.inline() {
+		return b.most - 1
 	}
-	return b.running < b.most
+	return b.most
 }
 
 func (b *budget) count(inline bool, n int) {

@@ -141,15 +141,26 @@ func New[T any](db driver.Driver[T], handlers Handlers[T], o Options) *Workers[T
 	types := handlers.Types()
 	limits := db.WorkLimits()
 	sources := slices.Sorted(maps.Keys(types))
-	return &Workers[T]{
+	w := &Workers[T]{
 		db: db, handlers: handlers, o: o, log: o.Log, limits: limits,
 		budget: newBudget(o.Workers, limits.MaxTransactions, func() bool {
 			return slices.ContainsFunc(sources, func(name string) bool { src := o.Source(name); return src != nil && src.Inline })
 		}),
 		alone: lastAttempts{longest: o.HandlerTimeout + returnGrace + limits.BatchTime + storeTimeout},
 		types: types, sources: sources,
-		agenda: newAgenda(o.Workers), suspects: newAgenda(1), flights: newFlights(), seats: newSeats(o.Workers),
+		suspects: newAgenda(1, func() int { return 1 }), flights: newFlights(), seats: newSeats(o.Workers),
 	}
+	w.agenda = newAgenda(o.Workers, w.share)
+	return w
+}
+
+// share returns how many workers may run handlers of one source at a time: one worker is kept free of it, so that no
+// source waits for the handlers of another one alone.
+func (w *Workers[T]) share() int {
+	if len(w.sources) == 1 {
+		return w.o.Workers
+	}
+	return max(1, min(w.o.Workers, w.budget.room())-1)
 }
 
 // Handles reports whether events of a source and type have a handler.
