@@ -185,7 +185,7 @@ func TestKeptPagesAreBounded(t *testing.T) {
 	g.page(t, "/events?type=t0", 503)
 	g.page(t, "/events?type=t63", 200)
 	page := g.page(t, "/events?limit=60", 200)
-	if n := strings.Count(page, "<tr data-row="); n != 50 || !strings.Contains(page, "evt_59") {
+	if n := strings.Count(page, "<tr role=\"row\" data-row="); n != 50 || !strings.Contains(page, "evt_59") {
 		t.Errorf("%d rows are kept, want the first 50", n)
 	}
 	if strings.Contains(page, "data-older") {

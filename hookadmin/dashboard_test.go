@@ -68,7 +68,7 @@ func text(part string) string {
 	return html.UnescapeString(strings.Join(strings.Fields(part), " "))
 }
 
-var rowPattern = regexp.MustCompile(`(?s)<tr( class="grave")?>(.*?)</tr>`)
+var rowPattern = regexp.MustCompile(`(?s)<tr role="row"( class="grave")?>(.*?)</tr>`)
 
 // rows returns the rows of the table of sources as text; grave ones begin with "!".
 func rows(page string) []string {

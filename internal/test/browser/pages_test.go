@@ -100,6 +100,9 @@ func checkPage(t *testing.T, v *tab, name, shows string) {
 	if wide := eval[int64](t, v, `document.documentElement.scrollWidth`); wide > v.look.width {
 		t.Errorf("%s is %d wide, and the screen %d: %s", name, wide, v.look.width, eval[string](t, v, widest))
 	}
+	if v.look.width < 600 {
+		v.checkPhone(t, name)
+	}
 	if v.look.script {
 		if drawn := eval[bool](t, v, `[...document.querySelectorAll('[data-plot]')].every((e) => e.querySelector('canvas'))`); !drawn {
 			t.Errorf("%s has a chart that is not drawn", name)

@@ -1,0 +1,52 @@
+package browser
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+)
+
+// sideways names the parts of a page that scroll sideways, and the cells of stacked tables with hidden content.
+// The tables and figures of charts are left out.
+const sideways = `[...document.querySelectorAll('main .scroll:not(.plot *, .chart), main .stack [data-label]')].filter((e) => e.scrollWidth > e.clientWidth)
+	.slice(0, 5).map((e) => e.outerHTML.slice(0, 160)).join(' | ')`
+
+// mislabelled names the cells of stacked tables that do not begin with the visible name of their column.
+const mislabelled = `[...document.querySelectorAll('main table.stack')].flatMap((table) => {
+	const names = [...table.tHead.rows[0].cells].map((cell) => cell.querySelector('.hidden') ? null : cell.textContent);
+	return [...table.tBodies[0].rows].flatMap((row) => [...row.cells].filter((cell, i) => row.cells.length !== names.length ||
+		names[i] !== null && (cell.dataset.label !== names[i] || !getComputedStyle(cell, '::before').content.includes(names[i]))));
+}).slice(0, 5).map((e) => e.outerHTML.slice(0, 160)).join(' | ')`
+
+// checkPhone checks that a narrow screen shows all of the page without scrolling sideways.
+func (v *tab) checkPhone(t *testing.T, name string) {
+	t.Helper()
+	if found := eval[string](t, v, sideways); found != "" {
+		t.Errorf("%s hides a part at the right: %s", name, found)
+	}
+	if found := eval[string](t, v, mislabelled); found != "" {
+		t.Errorf("%s has cells without the name of their column: %s", name, found)
+	}
+}
+
+// On a phone, without scripts, a person sees why an event is dead, selects its letter and replays it.
+func TestPhoneReplaysLetter(t *testing.T) {
+	t.Parallel()
+	g := startGateway(t)
+	v := openTab(t, chromium(t), look{"phone", 360, false, false})
+	const row = `[data-row]:has([data-id="` + eventID + `"])`
+	v.do(t, chromedp.Navigate(g.admin+"/dead-letters"), chromedp.WaitVisible(`.pick a`), chromedp.WaitVisible(row))
+	shown := eval[string](t, v, `document.querySelector('`+row+`').innerText`)
+	for _, want := range []string{"stripe", eventID, "ledger", "500"} {
+		if !strings.Contains(shown, want) {
+			t.Errorf("the letter does not show %q: %s", want, shown)
+		}
+	}
+	v.do(t, chromedp.Click(row+` input[type="checkbox"]`), chromedp.Click(`#letters button[value="replay"]`), chromedp.WaitVisible(`.confirm`),
+		chromedp.Click(`.confirm button`), chromedp.WaitVisible(`#flash`))
+	if said := eval[string](t, v, `document.getElementById('flash').textContent`); !strings.Contains(said, "1 dead letter replayed") {
+		t.Errorf("the replay says %s", said)
+	}
+	v.quiet(t)
+}
