@@ -115,6 +115,8 @@ func (p *Problem) Hint() string {
 		return "use the address of admin.listen, not that of listen, and the same version of hookonce on both sides"
 	case p.Status == http.StatusServiceUnavailable:
 		return "check that the database runs; then run the same command again"
+	case p.Status >= http.StatusInternalServerError && p.gateway != "" && p.Instance != "":
+		return fmt.Sprintf("look in the log of that gateway for %q", strings.TrimPrefix(p.Instance, "urn:hookonce:error:"))
 	}
 	return ""
 }

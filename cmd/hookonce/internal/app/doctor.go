@@ -104,7 +104,11 @@ func (d *doctor) checkSettings() Check {
 		c.Status, c.Remedy = StatusWarning, "change these settings, unless they are intended"
 	}
 	for _, f := range d.settings.Warnings {
-		c.Seen = append(c.Seen, "warning: "+f.Text(d.settings.File))
+		text := f.Text(d.settings.File)
+		if c.Status == StatusFailure {
+			text = "warning: " + text // faults stand above it
+		}
+		c.Seen = append(c.Seen, text)
 	}
 	if len(c.Seen) == 0 {
 		engine, file := &d.settings.Engine, "no file"

@@ -120,14 +120,10 @@ func (p *program) printBench(r *bench.Report) error {
 	return t.Flush()
 }
 
-// latency formats seconds, to the microsecond below a millisecond; "-" for 0.
-func latency(seconds float64) string {
-	d := time.Duration(seconds * float64(time.Second))
-	switch {
-	case d == 0:
+// latency formats seconds; "-" for 0.
+func latency(s float64) string {
+	if s == 0 {
 		return "-"
-	case d < time.Millisecond:
-		return d.Round(time.Microsecond).String()
 	}
-	return d.Round(100 * time.Microsecond).String()
+	return seconds(s)
 }

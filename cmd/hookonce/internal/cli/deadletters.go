@@ -126,8 +126,8 @@ func (p *program) printWorked(w *letterWork, worked *adminclient.LettersWorked, 
 		_, err = fmt.Fprintf(p.stdout, "passed over %s: %s\n", counted(worked.Passed, "dead letter"), w.passed)
 	}
 	if err == nil && worked.RequestID != "" && worked.Done > 0 {
-		_, err = fmt.Fprintf(p.stdout, "request id %s; to undo it within %d minutes: hookonce dlq undo %s\n",
-			printable(worked.RequestID), int(driver.UndoTime.Minutes()), printable(word(worked.RequestID)))
+		_, err = fmt.Fprintf(p.stdout, "to undo it within %d minutes: hookonce dlq undo %s\n",
+			int(driver.UndoTime.Minutes()), printable(word(worked.RequestID)))
 	}
 	return err
 }

@@ -18,8 +18,11 @@ func (p *program) dlqUndoCommand() *cobra.Command {
 		Use:   "undo REQUEST_ID",
 		Short: "Take a discard back: its dead letters are dead again",
 		Long: "Take a discard back, within ten minutes after its end: its dead letters are dead\n" +
-			"again, as they were. REQUEST_ID is printed by dlq discard. Letters that were\n" +
-			"replayed, discarded again or pruned since are passed over. Repeating it is safe.",
+			"again, as they were. dlq discard prints REQUEST_ID: cli_..., or job_... if the\n" +
+			"gateway discarded by filters. events show has it in its history, also that of\n" +
+			"other discards: req_... by the API, form-... in the dashboard. Letters that were\n" +
+			"undone before, replayed, discarded again or pruned since are passed over.\n" +
+			"Repeating it is safe.",
 		Example: "  hookonce dlq undo cli_2fdgr3lqh6",
 		Args:    arguments("REQUEST_ID"),
 	}
@@ -36,7 +39,13 @@ func (p *program) dlqUndoCommand() *cobra.Command {
 	return cmd
 }
 
+// maxRequestID is the longest id of a request, in bytes.
+const maxRequestID = 255
+
 func (p *program) undoDiscard(ctx context.Context, api *api, id string, asJSON bool) error {
+	if len(id) > maxRequestID {
+		return notUndone(ctx, id, driver.ErrNotFound)
+	}
 	undone, err := p.undo(ctx, api, id)
 	if undone.Undone+undone.Skipped == 0 && err != nil {
 		return notUndone(ctx, id, err)
@@ -44,10 +53,15 @@ func (p *program) undoDiscard(ctx context.Context, api *api, id string, asJSON b
 	if asJSON {
 		return errors.Join(writeJSON(p.stdout, undone), notUndone(ctx, id, err))
 	}
+	if undone.Undone == 0 && undone.Skipped > 0 {
+		_, failed := fmt.Fprintf(p.stdout, "nothing to undo: %s of this discard: undone before, replayed,\n"+
+			"discarded again or pruned since, or locked by another session\n", counted(undone.Skipped, "dead letter"))
+		return errors.Join(failed, notUndone(ctx, id, err))
+	}
 	_, failed := fmt.Fprintf(p.stdout, "undid the discard of %s\n", counted(undone.Undone, "dead letter"))
 	if failed == nil && undone.Skipped > 0 {
-		_, failed = fmt.Fprintf(p.stdout, "passed over %s: replayed, discarded again or pruned since, or locked by another session\n",
-			counted(undone.Skipped, "dead letter"))
+		_, failed = fmt.Fprintf(p.stdout, "passed over %s: undone before, replayed, discarded again or\n"+
+			"pruned since, or locked by another session\n", counted(undone.Skipped, "dead letter"))
 	}
 	return errors.Join(failed, notUndone(ctx, id, err))
 }

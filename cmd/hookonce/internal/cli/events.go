@@ -227,7 +227,7 @@ func printOtherBody(w io.Writer, o *hookadmin.OtherBody) error {
 		return nil
 	}
 	fmt.Fprintf(w, "\nOther body, delivered at %s: %d bytes, SHA-256 %s\n", at(o.At), o.BodySize, o.BodySHA256)
-	return printHeadersAndBody(w, o.Headers, o.Body, len(o.BodyBase64))
+	return printHeadersAndBody(w, o.Headers, o.Body, o.BodyBase64)
 }
 
 // printResponses prints the kept answers to failed attempts.
@@ -239,7 +239,7 @@ func printResponses(w io.Writer, attempts []hookadmin.Attempt) error {
 		case a.Response != nil:
 			text = printableLines(*a.Response)
 		case a.ResponseBase64 != nil:
-			text = fmt.Sprintf("%d bytes that are not text: --json prints them in base64.", len(a.ResponseBase64))
+			text = escaped("It", a.ResponseBase64)
 		default:
 			continue
 		}
@@ -280,7 +280,7 @@ func printMessages(w io.Writer, found *hookadmin.EventDetail) error {
 		for i := range found.Attempts {
 			a := &found.Attempts[i]
 			t.row(strconv.Itoa(a.Number), at(a.At), cmp.Or(a.MessageID, "handler"), a.Outcome, status(a.StatusCode),
-				took(a.TookSeconds), remark("", a.Error))
+				seconds(a.TookSeconds), remark("", a.Error))
 		}
 		if err := t.Flush(); err != nil {
 			return err
@@ -314,11 +314,11 @@ func printPayload(w io.Writer, found *hookadmin.EventDetail) error {
 		_, err := fmt.Fprintf(w, "\nHeaders and body are %s.\n", gone)
 		return err
 	}
-	return printHeadersAndBody(w, found.Headers, found.Body, len(found.BodyBase64))
+	return printHeadersAndBody(w, found.Headers, found.Body, found.BodyBase64)
 }
 
-// printHeadersAndBody prints a request for people. body is nil if the bodySize bytes are not text.
-func printHeadersAndBody(w io.Writer, headers map[string][]string, body *string, bodySize int) error {
+// printHeadersAndBody prints a request for people. body is nil if the bytes of raw are not text.
+func printHeadersAndBody(w io.Writer, headers map[string][]string, body *string, raw []byte) error {
 	fmt.Fprintln(w)
 	t := newFacts(w, "HEADER", "VALUE")
 	for _, name := range sortedNames(headers) {
@@ -330,14 +330,9 @@ func printHeadersAndBody(w io.Writer, headers map[string][]string, body *string,
 		return err
 	}
 	if body == nil {
-		_, err := fmt.Fprintf(w, "\nThe body has %d bytes that are not text: --json prints them in base64.\n", bodySize)
+		_, err := fmt.Fprintf(w, "\n%s\n", escaped("The body", raw))
 		return err
 	}
 	_, err := fmt.Fprintf(w, "\n%s\n", printableLines(*body))
 	return err
-}
-
-// took formats the duration of an attempt, to the millisecond.
-func took(seconds float64) string {
-	return time.Duration(seconds * float64(time.Second)).Round(time.Millisecond).String()
 }

@@ -222,7 +222,7 @@ func (c *copied) outcome() string {
 	case c.Status == 0:
 		text = "no answer: " + text
 	default:
-		text = strconv.Itoa(c.Status) + " (" + tookOf(&hookadmin.StreamRow{TookSeconds: max(c.Took, 1e-5)}) + ")"
+		text = strconv.Itoa(c.Status) + " (" + seconds(c.Took) + ")"
 		if c.Status/100 != 2 && c.Answer != "" {
 			text += " " + c.Answer
 		}

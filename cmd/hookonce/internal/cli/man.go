@@ -14,7 +14,7 @@ import (
 func (p *program) manCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "man [DIR]",
-		Short: "Print the manual page, or write one for each command",
+		Short: "Print the manual page of hookonce, or write those of all commands",
 		Long: "Print the manual page of hookonce itself; or write a page for each command into\n" +
 			"the folder DIR, which must exist. Pages of hookonce there are replaced.",
 		Example: "  hookonce man | man -l -\n  hookonce man /usr/local/share/man/man1",

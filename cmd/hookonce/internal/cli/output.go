@@ -106,6 +106,23 @@ func printableLines(s string) string {
 	return strings.Join(lines, "\n")
 }
 
+// escaped returns raw, which is not text throughout, with escapes; or the number of its bytes if more
+// than one character in ten needs an escape. name begins the sentence that says so.
+func escaped(name string, raw []byte) string {
+	characters, escapes := 0, 0
+	for rest := raw; len(rest) > 0; characters++ {
+		r, size := utf8.DecodeRune(rest)
+		if r == utf8.RuneError && size == 1 || notPrintable(r) && !strings.ContainsRune("\n\r\t", r) {
+			escapes++
+		}
+		rest = rest[size:]
+	}
+	if escapes*10 > characters {
+		return fmt.Sprintf("%s has %d bytes that are not text: --json prints them in base64.", name, len(raw))
+	}
+	return strings.TrimSuffix(printableLines(string(raw)), "\n") + fmt.Sprintf("\n(%s has %s; --json prints its bytes in base64.)", name, counted(escapes, "escaped character"))
+}
+
 // plainWord matches words that a shell takes literally.
 var plainWord = regexp.MustCompile(`^[A-Za-z0-9_./:@%+=,-]+$`)
 
@@ -125,6 +142,23 @@ func writeJSON(w io.Writer, v any) error {
 	enc.SetIndent("", "  ")
 	return enc.Encode(v)
 }
+
+// duration formats a duration for people: in milliseconds, and from one second on in seconds.
+func duration(d time.Duration) string {
+	ms := float64(d) / float64(time.Millisecond)
+	switch {
+	case ms < 0.095:
+		return fmt.Sprintf("%.2f ms", ms)
+	case ms < 9.95:
+		return fmt.Sprintf("%.1f ms", ms)
+	case ms < 999.5:
+		return fmt.Sprintf("%.0f ms", ms)
+	}
+	return fmt.Sprintf("%.1f s", d.Seconds())
+}
+
+// seconds is duration for a number of seconds.
+func seconds(s float64) string { return duration(time.Duration(s * float64(time.Second))) }
 
 // momentForm is the form of a time for people.
 const momentForm = "2006-01-02 15:04:05Z"

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
@@ -31,6 +32,47 @@ func TestPrintable(t *testing.T) {
 	}
 	if got, want := printableLines("a\t\x1b\nb\r\n"), "a\t\\x1b\nb\\r\n"; got != want {
 		t.Errorf("printableLines: %q, want %q", got, want)
+	}
+}
+
+// All durations for people have one form.
+func TestDuration(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[time.Duration]string{
+		0:                       "0.00 ms",
+		80 * time.Microsecond:   "0.08 ms",
+		96 * time.Microsecond:   "0.1 ms",
+		870 * time.Microsecond:  "0.9 ms",
+		4700 * time.Microsecond: "4.7 ms",
+		9960 * time.Microsecond: "10 ms",
+		12 * time.Millisecond:   "12 ms",
+		999 * time.Millisecond:  "999 ms",
+		1500 * time.Millisecond: "1.5 s",
+		90 * time.Second:        "90.0 s",
+	} {
+		if got := duration(in); got != want {
+			t.Errorf("duration(%d) is %q, want %q", in, got, want)
+		}
+		if got := seconds(in.Seconds()); got != want {
+			t.Errorf("seconds(%f) is %q, want %q", in.Seconds(), got, want)
+		}
+	}
+}
+
+// A few bytes that are not text hide nothing of the others.
+func TestEscaped(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		"no such \x07customer\n\tat \x1b[31mledger\n": "no such \\acustomer\n\tat \\x1b[31mledger\n" +
+			"(It has 2 escaped characters; --json prints its bytes in base64.)",
+		"caf\xe9, and more":       "caf\\xe9, and more\n(It has 1 escaped character; --json prints its bytes in base64.)",
+		"one\x0045678":            "It has 9 bytes that are not text: --json prints them in base64.",
+		"\xff\xfe":                "It has 2 bytes that are not text: --json prints them in base64.",
+		"\ufffd 345678\x00\u202e": "It has 14 bytes that are not text: --json prints them in base64.",
+	} {
+		if got := escaped("It", []byte(in)); got != want {
+			t.Errorf("escaped(%q) is %q, want %q", in, got, want)
+		}
 	}
 }
 

@@ -129,7 +129,7 @@ func printQuarantined(w io.Writer, found *hookadmin.QuarantinedRequest) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	return printHeadersAndBody(w, found.Headers, found.Body, len(found.BodyBase64))
+	return printHeadersAndBody(w, found.Headers, found.Body, found.BodyBase64)
 }
 
 // quarantineFlags are the flags of quarantine retry.
@@ -230,9 +230,14 @@ func (p *program) retryQuarantined(ctx context.Context, api *api, id string, asJ
 	return nil
 }
 
+// printRetried prints a summary. Of the retried requests some may stay in the quarantine.
 func (p *program) printRetried(r *adminclient.QuarantineWork) {
-	fmt.Fprintf(p.stdout, "retried %s: claimed %s, reopened %d, %s\n",
-		counted(r.Retried, "request"), counted(r.Claimed, "event"), r.Reopened, counted(r.Duplicates, "duplicate"))
+	left := ""
+	if r.Stay() > 0 {
+		left = fmt.Sprintf("; %d left the quarantine", r.Retried)
+	}
+	fmt.Fprintf(p.stdout, "retried %s%s: claimed %s, reopened %d, %s\n", counted(r.Total(), "request"), left,
+		counted(r.Claimed, "event"), r.Reopened, counted(r.Duplicates, "duplicate"))
 	if r.Kept > 0 {
 		fmt.Fprintf(p.stdout, "kept %s of batches in the quarantine\n", counted(r.Kept, "item"))
 	}
@@ -260,7 +265,7 @@ func (p *program) retryQuarantine(ctx context.Context, cmd *cobra.Command, api *
 	result := new(adminclient.QuarantineWork)
 	if some {
 		result, err = api.RetryQuarantine(ctx, f.source, func(r *adminclient.QuarantineWork) {
-			api.progress.show("%d requests, %d retried", r.Total(), r.Retried)
+			api.progress.show("%d requests retried, %d left the quarantine", r.Total(), r.Retried)
 		})
 		api.progress.end()
 	}

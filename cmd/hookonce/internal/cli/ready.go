@@ -22,7 +22,7 @@ func (p *program) readyCommand() *cobra.Command {
 		Short: "Ask the running gateway whether it can claim deliveries",
 		Long: "Ask the running gateway whether it can claim deliveries: a health check for\n" +
 			"containers. The exit code is 0 if it can, and 1 otherwise, with the reason in\n" +
-			"one line. With --admin-url no settings are read.",
+			"one line and the remedy in another. With --admin-url no settings are read.",
 		Example: "  hookonce ready\n  hookonce ready --admin-url http://127.0.0.1:8081",
 		Args:    noArgs,
 	}
@@ -69,7 +69,10 @@ func (p *program) gatewayToProbe(f *apiFlags) (*adminclient.Client, error) {
 			}
 		}
 		if address = app.LocalGateway(settings); address == "" {
-			return nil, fmt.Errorf("no gateway of this user serves %s", settings.DatabaseDisplay())
+			return nil, &app.Error{
+				Err:    fmt.Errorf("no gateway of this user serves %s", settings.DatabaseDisplay()),
+				Remedy: "start it with hookonce serve, or name the gateway by --admin-url",
+			}
 		}
 	}
 	client, err := adminclient.New(address, "")
@@ -79,16 +82,22 @@ func (p *program) gatewayToProbe(f *apiFlags) (*adminclient.Client, error) {
 	return client, nil
 }
 
-// notReady returns err, the answer to a probe, as one line without a hint: the status of a container
-// shows one.
+// notReady returns err, the answer to a probe, as one line and its remedy: the status of a container
+// shows few lines.
 func notReady(client *adminclient.Client, timeout time.Duration, err error) error {
 	var problem *adminclient.Problem
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("the gateway at %s did not answer within %s", client, timeout)
+		return &app.Error{
+			Err:    fmt.Errorf("the gateway at %s did not answer within %s", client, timeout),
+			Remedy: "look at the log of that gateway; it may be overloaded, or wait for its database",
+		}
 	case errors.As(err, &problem) && problem.Status == http.StatusServiceUnavailable:
 		_, id, _ := strings.Cut(problem.Instance, "error:")
-		return fmt.Errorf("the gateway at %s cannot claim deliveries now; its log has the reason under %q", client, id)
+		return &app.Error{
+			Err:    fmt.Errorf("the gateway at %s cannot claim deliveries now; its log has the reason under %q", client, id),
+			Remedy: "follow that reason; a gateway that stops or starts is not ready either",
+		}
 	}
-	return errors.New(strings.Join(strings.Fields(err.Error()), " "))
+	return &app.Error{Err: errors.New(strings.Join(strings.Fields(err.Error()), " ")), Remedy: hintFor(err)}
 }

@@ -41,11 +41,11 @@ func TestReady(t *testing.T) {
 	}
 }
 
-// notReadyOf runs ready, which must exit with 1 and give the reason in one line.
+// notReadyOf runs ready, which must exit with 1 and give the reason and the remedy in one line each.
 func notReadyOf(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	stdout, stderr, code := run(t, dir, append([]string{"ready"}, args...)...)
-	if code != 1 || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.HasPrefix(stderr, "Error: ") {
+	if code != 1 || stdout != "" || strings.Count(stderr, "\n") != 2 || !strings.HasPrefix(stderr, "Error: ") || !strings.Contains(stderr, "\nTry: ") {
 		t.Errorf("ready %v: code %d: %s%s", args, code, stdout, stderr)
 	}
 	return stderr
@@ -68,10 +68,11 @@ func TestReadyWithoutAGateway(t *testing.T) {
 		args []string
 		want string
 	}{
-		{nil, "no gateway of this user serves sqlite:hookonce.db"},
-		{[]string{"--admin-url", closed.URL}, "connection refused"},
+		{nil, "no gateway of this user serves sqlite:hookonce.db\nTry: start it with hookonce serve, or name the gateway by --admin-url\n"},
+		{[]string{"--admin-url", closed.URL}, "connection refused\nTry: check that the gateway runs, and its address\n"},
 		{[]string{"--admin-url", other.URL + "/page"}, "is not an admin API of hookonce"},
-		{[]string{"--admin-url", other.URL + "/hangs", "--timeout", "50ms"}, "did not answer within 50ms"},
+		{[]string{"--admin-url", other.URL + "/page"}, "\nTry: use the address of admin.listen, the dashboard's\n"},
+		{[]string{"--admin-url", other.URL + "/hangs", "--timeout", "50ms"}, "did not answer within 50ms\nTry: look at the log of that gateway;"},
 	} {
 		if got := notReadyOf(t, dir, tt.args...); !strings.Contains(got, tt.want) {
 			t.Errorf("ready %v lacks %q: %s", tt.args, tt.want, got)

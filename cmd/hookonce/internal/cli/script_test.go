@@ -34,7 +34,7 @@ import (
 //	                          stderr; \n in TEXT is a line break
 //	gateway start|stop|kill   start a gateway on the database, with the flags that follow, end it, or kill it
 //	gateway log               make its log the last output to stderr
-//	destination STATUS        start the destination, or change the status that it answers
+//	destination STATUS [BODY] start the destination, or change its answer; BODY may have Go escapes
 //	await PATH REGEXP         wait until the admin API of the gateway answers GET PATH with a match
 //	interrupt N REGEXP COMMAND...  run COMMAND, interrupt it once it prints a match, and require the exit code N
 //	seed DATABASE             make a database that holds known events
@@ -141,6 +141,7 @@ func setUp(env *testscript.Env, database, seen string) {
 	env.Setenv("EVT_1", driver.MessageID(driver.EventKey("stripe", "evt_1"), 0, "billing"))
 	env.Setenv("G1", driver.MessageID(driver.EventKey("github", "g1"), 0, "pushes"))
 	env.Setenv("NOBODY", "http://127.0.0.1:1")
+	env.Setenv("LONG", strings.Repeat("a", 256))
 	s := &scene{t: env.T().(testing.TB)}
 	for _, entry := range env.Vars {
 		name, _, _ := strings.Cut(entry, "=")

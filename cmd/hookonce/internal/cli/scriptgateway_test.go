@@ -28,6 +28,7 @@ type scene struct {
 	variables []string // the names of the environment
 	gateway   *gateway // nil if none was started
 	status    atomic.Int32
+	body      atomic.Value     // a string
 	target    *httptest.Server // nil if there is no destination
 }
 
@@ -89,15 +90,26 @@ func (s *scene) end(ts *testscript.TestScript, sig syscall.Signal) {
 
 func setDestination(ts *testscript.TestScript, neg bool, args []string) {
 	s := sceneOf(ts)
-	if neg || len(args) != 1 {
-		ts.Fatalf("usage: destination STATUS")
+	if neg || len(args) < 1 || len(args) > 2 {
+		ts.Fatalf("usage: destination STATUS [BODY]")
 	}
 	status, err := strconv.ParseInt(args[0], 10, 32)
 	ts.Check(err)
+	body := ""
+	if len(args) > 1 {
+		body, err = strconv.Unquote(`"` + args[1] + `"`)
+		ts.Check(err)
+	}
+	s.body.Store(body)
 	s.status.Store(int32(status))
 	if s.target == nil {
 		s.target = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			body, _ := s.body.Load().(string)
+			if body != "" {
+				w.Header().Set("Content-Type", "text/plain")
+			}
 			w.WriteHeader(int(s.status.Load()))
+			_, _ = io.WriteString(w, body)
 		}))
 		ts.Defer(s.target.Close)
 		ts.Logf("$DESTINATION is %s", s.target.URL)

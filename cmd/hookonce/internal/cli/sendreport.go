@@ -101,7 +101,7 @@ func (p *program) printSendReport(r *sendReport, asJSON bool) error {
 	}
 	for i := range r.few {
 		a := &r.few[i]
-		t.row(strconv.Itoa(a.event+1), answered(a.status), a.took.Round(time.Millisecond/10).String(), orDash(a.said()))
+		t.row(strconv.Itoa(a.event+1), answered(a.status), duration(a.took), orDash(a.said()))
 	}
 	for _, a := range r.Answers {
 		if r.few == nil {
@@ -112,10 +112,10 @@ func (p *program) printSendReport(r *sendReport, asJSON bool) error {
 		return err
 	}
 	times := "no answer"
-	if r.Latency.Max > 0 {
-		times = fmt.Sprintf("answered in %.1f ms (median), %.1f ms (p99), %.1f ms (maximum)", r.Latency.Median, r.Latency.P99, r.Latency.Max)
+	if l := &r.Latency; l.Max > 0 {
+		times = fmt.Sprintf("answered in %s (median), %s (p99), %s (maximum)", seconds(l.Median/1000), seconds(l.P99/1000), seconds(l.Max/1000))
 	}
-	_, err := fmt.Fprintf(p.stdout, "\n%s of %s, first id %s; %s\n",
+	_, err := fmt.Fprintf(p.stdout, "\n%s of %s, first id %s\n%s\n",
 		counted(r.Requests, "request"), counted(r.Events, "event"), orDash(printable(r.FirstID)), times)
 	return err
 }

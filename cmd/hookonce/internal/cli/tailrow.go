@@ -166,16 +166,10 @@ func outcomeOf(row *hookadmin.StreamRow) string {
 
 // tookOf returns the duration, "" if it is unknown.
 func tookOf(row *hookadmin.StreamRow) string {
-	switch took := row.TookSeconds; {
-	case took <= 0:
+	if row.TookSeconds <= 0 {
 		return ""
-	case took < 0.0095:
-		return fmt.Sprintf("%.1f ms", took*1000)
-	case took < 0.9995:
-		return fmt.Sprintf("%.0f ms", took*1000)
-	default:
-		return fmt.Sprintf("%.1f s", took)
 	}
+	return seconds(row.TookSeconds)
 }
 
 // remarkOf says why, and from where.
