@@ -17,9 +17,9 @@ race: ## Runs all tests under the race detector (needs a C compiler).
 	.ci/race ./...
 
 .PHONY: soak
-soak: ## Runs the proof of exactly-once with 100,000 events on every store, and longer suites.
+soak: ## Runs the proof of exactly-once with 100,000 events on every store, and long suites in full.
 	HOOKONCE_SOAK=100000 go test -count=1 -timeout 3h -v ./internal/test/proof
-	HOOKONCE_SOAK=100000 go test -count=1 -timeout 1h -run Pooler ./hooksql
+	HOOKONCE_SOAK=100000 go test -count=1 -timeout 1h -run Pooler ./hookpgx ./hooksql
 	HOOKONCE_SOAK=1 go test -count=1 -timeout 1h -run Faults ./internal/test/receivers
 
 .PHONY: bench

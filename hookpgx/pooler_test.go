@@ -63,23 +63,25 @@ func connectPooled(t *testing.T, pooled, direct, schema string) *pooledWorld {
 
 var byTransaction = dbtest.BouncerOptions{Mode: "transaction", PoolSize: 40}
 
-// TestPoolerDriver runs the conformance suite behind a PgBouncer that hands each transaction to another
-// session.
+// TestPoolerDriver runs the cases of the conformance suite that concern poolers, behind a PgBouncer that
+// hands each transaction to another session. "make soak" runs all cases.
 func TestPoolerDriver(t *testing.T) {
 	t.Parallel()
 	var worlds sync.Map // driver.Store to *pooledWorld
+	features := queuedFeatures(func(s driver.Store) *world {
+		w, _ := worlds.Load(s)
+		return w.(*pooledWorld).world
+	})
+	features.Pooler = true
 	storetest.Exercise(t, func(t *testing.T) driver.Store {
 		w := openPooled(t, byTransaction)
 		worlds.Store(driver.Store(w.Store), w)
 		return w.Store
-	}, queuedFeatures(func(s driver.Store) *world {
-		w, _ := worlds.Load(s)
-		return w.(*pooledWorld).world
-	}))
+	}, features)
 }
 
-// TestPoolerWork runs the conformance suite of handlers' transactions behind the same PgBouncer. The
-// caller's pool prepares named statements, as pgx does by default.
+// TestPoolerWork does the same with the suite of handlers' transactions. The caller's pool prepares named
+// statements, as pgx does by default.
 func TestPoolerWork(t *testing.T) {
 	t.Parallel()
 	var worlds sync.Map // driver.Driver[pgx.Tx] to *pooledWorld
@@ -130,6 +132,7 @@ func TestPoolerWork(t *testing.T) {
 		Drop: func(t *testing.T, d driver.Driver[pgx.Tx], table string, key driver.Key) {
 			worldOf(d).drop(t, table, key)
 		},
+		Pooler: true,
 	})
 }
 

@@ -17,10 +17,10 @@ import (
 
 func TestPostgres(t *testing.T) {
 	t.Parallel()
-	exercisePostgres(t, openPostgres)
+	exercisePostgres(t, openPostgres, false)
 }
 
-func exercisePostgres(t *testing.T, open func(t testing.TB) *postgresWorld) {
+func exercisePostgres(t *testing.T, open func(t testing.TB) *postgresWorld, pooler bool) {
 	t.Helper()
 	var worlds sync.Map // driver.Store to *postgresWorld
 	storetest.Exercise(t, func(t *testing.T) driver.Store {
@@ -63,6 +63,7 @@ func exercisePostgres(t *testing.T, open func(t testing.TB) *postgresWorld) {
 			trigger, _ := storetest.RefuseRow(key)
 			w.(*postgresWorld).exec(t, trigger)
 		},
+		Pooler: pooler,
 	})
 }
 

@@ -1,7 +1,6 @@
 package hooksql_test
 
 import (
-	"os"
 	"testing"
 	"time"
 
@@ -21,23 +20,24 @@ func behindBouncer(t testing.TB, dsn, schema string) string {
 	return withParameter(t, bouncer.DSN(), "default_query_exec_mode", "cache_describe")
 }
 
-// TestPostgresPooler runs the conformance suite behind PgBouncer.
+// TestPostgresPooler runs the cases of the conformance suite that concern poolers behind PgBouncer. "make soak"
+// runs all cases.
 func TestPostgresPooler(t *testing.T) {
 	t.Parallel()
-	soakOnly(t)
 	exercisePostgres(t, func(t testing.TB) *postgresWorld {
 		dsn, schema := dbtest.Postgres(t)
 		w := connectPostgres(t, behindBouncer(t, dsn, schema), schema)
 		w.migrate(t)
 		return w
-	})
+	}, true)
 }
 
-// TestPostgresPoolerWork runs the conformance suite of handlers' transactions behind PgBouncer.
+// TestPostgresPoolerWork does the same with the suite of handlers' transactions.
 func TestPostgresPoolerWork(t *testing.T) {
 	t.Parallel()
-	soakOnly(t)
-	storetest.ExerciseWork(t, postgresHarness(behindBouncer))
+	harness := postgresHarness(behindBouncer)
+	harness.Pooler = true
+	storetest.ExerciseWork(t, harness)
 }
 
 // TestOpenPostgresBehindPooler opens the plain DSN of a PgBouncer.
@@ -70,14 +70,5 @@ func TestOpenPostgresBehindPooler(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// soakOnly leaves the whole suites to "make soak". Package hookpgx runs them behind PgBouncer in every
-// run, and TestOpenPostgresBehindPooler takes the same ways through this package.
-func soakOnly(t *testing.T) {
-	t.Helper()
-	if os.Getenv("HOOKONCE_SOAK") == "" {
-		t.Skip(`runs under "make soak"`)
 	}
 }

@@ -17,6 +17,9 @@
 // One case of Exercise and of ExerciseWork, Model, takes random steps. It logs its seed; the
 // environment variable HOOKONCE_TEST_SEED repeats a run.
 //
+// Behind a pooler, Exercise and ExerciseWork run the cases that use things that a pooler may break; "make
+// soak" runs all cases there.
+//
 // The suite checks a store only through the contract. It does not check anything that the contract
 // leaves open, such as the order of messages due at the same microsecond, or the error text of a
 // lost lease; comments at the cases say so.

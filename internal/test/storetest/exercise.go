@@ -28,6 +28,10 @@ type Features struct {
 	Drop func(t *testing.T, s driver.Store, table string, key driver.Key)
 	// Refuse creates a trigger with the SQL of RefuseRow.
 	Refuse func(t *testing.T, s driver.Store, key driver.Key)
+
+	// Pooler tells that a pooler stands between the store and its database. Then only the cases run
+	// that use things that a pooler may break, and all cases if HOOKONCE_SOAK is set.
+	Pooler bool
 }
 
 // Damage is a way to change rows by hand.
@@ -48,6 +52,8 @@ type testCase struct {
 	name string
 	run  func(f *fixture)
 }
+
+func (c testCase) title() string { return c.name }
 
 // Exercise runs the suite for single stores. Each case calls open for a fresh, migrated, empty
 // store. open registers its clean-up with t, and parallel tests may call it. Pass at most one
@@ -90,10 +96,11 @@ func Exercise(t *testing.T, open func(t *testing.T) driver.Store, features ...Fe
 		{"Health", healthCases()},
 		{"Model", modelCases()},
 	}
+	only := behindPooler(with.Pooler, storeBehindPooler)
 	for _, group := range groups {
 		t.Run(group.name, func(t *testing.T) {
 			t.Parallel()
-			for _, c := range group.cases {
+			for _, c := range choose(t, only, group.name, group.cases) {
 				t.Run(c.name, func(t *testing.T) {
 					t.Parallel()
 					f := &fixture{T: t, s: open(t), with: with}

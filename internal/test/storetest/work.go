@@ -46,6 +46,10 @@ type Harness[T any] struct {
 	// batch apart whose handler committed by itself.
 	NextTells bool
 
+	// Pooler tells that a pooler stands between the driver and its database. Then only the cases run
+	// that use things that a pooler may break, and all cases if HOOKONCE_SOAK is set.
+	Pooler bool
+
 	// SwallowedErrorCommits reports whether a transaction can be committed after one of its
 	// statements has failed, as in SQLite.
 	SwallowedErrorCommits bool
@@ -56,6 +60,8 @@ type workCase[T any] struct {
 	name string
 	run  func(w *bench[T])
 }
+
+func (c workCase[T]) title() string { return c.name }
 
 // ExerciseWork runs the suite for drivers: the methods that take events and claims into
 // transactions together with a user's code. Each case opens a fresh driver.
@@ -86,10 +92,11 @@ func ExerciseWork[T any](t *testing.T, h Harness[T]) {
 		{"Races", workRaceCases[T]()},
 		{"Model", workModelCases[T]()},
 	}
+	only := behindPooler(h.Pooler, workBehindPooler)
 	for _, group := range groups {
 		t.Run(group.name, func(t *testing.T) {
 			t.Parallel()
-			for _, c := range group.cases {
+			for _, c := range choose(t, only, group.name, group.cases) {
 				t.Run(c.name, func(t *testing.T) {
 					t.Parallel()
 					d := h.Open(t)

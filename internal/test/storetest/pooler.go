@@ -1,0 +1,91 @@
+package storetest
+
+import (
+	"os"
+	"slices"
+	"testing"
+)
+
+// soakVariable names the environment variable of "make soak", which runs all cases behind a pooler.
+const soakVariable = "HOOKONCE_SOAK"
+
+// selection lists the cases that run, by group. A nil selection stands for all cases.
+type selection map[string][]string
+
+// The cases that run behind a pooler. Most cases send a pooler the same kinds of statements, so these are the models, and of each
+// group the cases that use things that a pooler may break: several statements in a transaction, settings of a transaction,
+// savepoints, waits for locks, cancelled statements, and sessions that end.
+var (
+	storeBehindPooler = selection{
+		"Claim":           {"ManyMixed", "DatabaseClock", "CancelledContext", "DroppedRow"},
+		"Hostile":         {"BadRowFailsTheWholeClaim"},
+		"BodyGuard":       {"WithinOneClaim"},
+		"Reopen":          {"OldTokenIsFenced"},
+		"Replay":          {"DatabaseClock", "RequestID"},
+		"Undecided":       {"ReplayWithWork"},
+		"DeadLetters":     {"Many"},
+		"RetryMessage":    {"SendingOrSent"},
+		"Lease":           {"DatabaseClock", "BuriedBesideLeased"},
+		"Complete":        {"ManyMixed"},
+		"Stale":           {"AppliedInOneCall"},
+		"Queued":          {"Recorded"},
+		"CountDeliveries": {"Many"},
+		"Evidence":        {"Retention"},
+		"Events":          {"Filters"},
+		"Listings":        {"PagesOfDeadLetters", "Quarantine"},
+		"Walks":           {"ManyMessages"},
+		"Stats":           {"Backlog"},
+		"Figures":         {"Backlog"},
+		"Refused":         {"Pages"},
+		"Feed":            {"Read"},
+		"Pause":           {"HurryInChunks"},
+		"ErrorGroups":     {"Pages"},
+		"Jobs":            {"Fence"},
+		"Undiscard":       {"InSteps"},
+		"NewDead":         {"Span"},
+		"Secrets":         {"Replaced"},
+		"Prune":           {"Chunks", "DatabaseClock"},
+		"Health":          {"CancelledContext", "ProbeClaim"},
+		"Model":           {"RandomSteps"},
+	}
+	workBehindPooler = selection{
+		"Take":       {"SideBySide", "DatabaseClock", "CancelledContext"},
+		"Finish":     {"Many", "CancelledContext"},
+		"Ended":      {"CommittedThenMore", "InABatch", "RolledBackInABatch", "KilledInABatch", "StatementFailed"},
+		"Settle":     {"OfABatch", "AfterAnInterruption", "SeverWhileItIsUsed"},
+		"SweepRuns":  {"Batch", "ALivingRun", "DatabaseClock"},
+		"Reserve":    {"SideBySide"},
+		"PullBack":   {"ARun"},
+		"Versions":   {"HeldUntilTheEnd", "Concurrent"},
+		"TakeClaim":  {"EndedByTheHandler", "WaitsForAnother"},
+		"ClaimTx":    {"Rollback", "InsideARun", "WaitsForAnother"},
+		"EnqueueTx":  {"Many"},
+		"OutboxLife": {"LeaseRunsOut"},
+		"Evidence":   {"RedactCausedMessages"},
+		"Inline":     {"ClaimedMeanwhile", "FiledAgainstDelivery"},
+		"History":    {"Attempts"},
+		"Races":      {"FinishAgainstSweep", "Workers"},
+		"Model":      {"RandomSteps"},
+	}
+)
+
+// behindPooler returns the selection of a run behind a pooler, or nil if all cases run.
+func behindPooler(pooler bool, cases selection) selection {
+	if !pooler || os.Getenv(soakVariable) != "" {
+		return nil
+	}
+	return cases
+}
+
+// choose returns the cases of a group that run. Each group must have one, and each name of the selection a case.
+func choose[C interface{ title() string }](t *testing.T, s selection, group string, cases []C) []C {
+	t.Helper()
+	if s == nil {
+		return cases
+	}
+	chosen := slices.DeleteFunc(slices.Clone(cases), func(c C) bool { return !slices.Contains(s[group], c.title()) })
+	if len(chosen) == 0 || len(chosen) != len(s[group]) {
+		t.Fatalf("storetest: behind a pooler, the group %s is to run the cases %q, and has %d of them", group, s[group], len(chosen))
+	}
+	return chosen
+}
