@@ -132,6 +132,10 @@ type Store interface {
 	// error matches ErrNotFound if there is none.
 	Event(ctx context.Context, source, eventID string) (*EventDetail, error)
 
+	// DueDestinations returns those of the destinations that have due messages and are not paused.
+	// It is cheap, however many messages wait.
+	DueDestinations(ctx context.Context, destinations []string) ([]string, error)
+
 	// DueSources returns those of the sources that have due events for handlers. It is cheap,
 	// however many events wait for other consumers.
 	DueSources(ctx context.Context, sources []string) ([]DueSource, error)

@@ -64,6 +64,13 @@ func TestPlans(t *testing.T) {
 			_, err := w.HurryMessages(t.Context(), &driver.HurryParams{Destination: "to-billing", Limit: 100})
 			return err
 		}},
+		{"due destinations", func() error {
+			due, err := w.DueDestinations(t.Context(), []string{"to-billing", "nobody"})
+			if len(due) != 1 {
+				t.Errorf("DueDestinations: got %q", due)
+			}
+			return err
+		}},
 		{"lease and complete", func() error {
 			leased, err := w.Lease(t.Context(), &driver.LeaseParams{Destination: "to-billing", Limit: 100, For: time.Hour, MaxAttempts: 3})
 			if err != nil {
@@ -210,6 +217,10 @@ func TestPlansOfStates(t *testing.T) {
 			for _, untried := range []bool{false, true} {
 				plans.bound(t, fmt.Sprint("lease of many, untried: ", untried), leaseTen(t, w, untried))
 			}
+			plans.bound(t, "destinations with many due messages", func() error {
+				_, err := w.DueDestinations(t.Context(), []string{"to-billing"})
+				return err
+			})
 			plans.bound(t, "backlog of many", measure(t, w, 200))
 		}
 		f := &driver.EventFilter{State: c.state}

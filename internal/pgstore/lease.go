@@ -56,6 +56,38 @@ FROM changed c
 CROSS JOIN LATERAL (SELECT * FROM {schema}.event e WHERE e.key = c.event_key LIMIT 1) e
 ORDER BY c.due_at {direction}, c.id`
 
+// dueDestinationsSQL looks for the first due message of each destination in the index on due messages; for any message
+// the planner would read the table.
+const dueDestinationsSQL = `
+SELECT i.destination
+FROM unnest($1::text[]) AS i (destination)
+CROSS JOIN LATERAL (
+	SELECT FROM {schema}.message m
+	WHERE m.state IN (0, 1)
+		AND (m.destination, m.due_at) >= (i.destination, '-infinity') AND (m.destination, m.due_at) <= (i.destination, now())
+	ORDER BY m.destination, m.due_at
+	LIMIT 1
+) due
+WHERE NOT EXISTS (SELECT FROM {schema}.paused_destination p WHERE p.destination = i.destination)`
+
+// DueDestinations implements [driver.Store].
+func (s *Store) DueDestinations(ctx context.Context, destinations []string) ([]string, error) {
+	if len(destinations) == 0 {
+		return nil, nil
+	}
+	var due []string
+	err := read(ctx, s.pools.Work, "looking for due messages", func(r Rows) error {
+		var name string
+		err := r.Scan(&name)
+		due = append(due, name)
+		return err
+	}, s.sql.dueDestinations, destinations)
+	if err != nil {
+		return nil, err
+	}
+	return due, nil
+}
+
 // leaseIn returns leaseSQL with a further condition, and with a direction of ORDER BY.
 func leaseIn(only, direction string) string {
 	return strings.NewReplacer("{only}", only, "{direction}", direction).Replace(leaseSQL)

@@ -219,6 +219,7 @@ type statements struct {
 	lockEvents            string
 	reopenClaimed         string
 	enqueue, enqueued     string
+	dueDestinations       string
 	dueSources, reserve   string
 	suspects, lockLost    string
 	takeRecord, lost      string
@@ -327,6 +328,7 @@ func newStatements(write func(string) string) statements {
 		reopenClaimed:       write(again(reopenClaimedSQL, stateClaimedSQL, false)),
 		enqueue:             write(enqueueSQL),
 		enqueued:            write(enqueuedSQL),
+		dueDestinations:     write(dueDestinationsSQL),
 		dueSources:          write(dueSourcesSQL),
 		reserve:             write(reserveSQL),
 		suspects:            write(suspectsSQL),

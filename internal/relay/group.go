@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 	"time"
 )
@@ -72,11 +73,52 @@ func (g *Group) Run(ctx context.Context) {
 		g.start(r)
 	}
 	g.mu.Unlock()
-	<-ctx.Done()
+	g.poll(ctx)
 	g.mu.Lock()
 	g.process = nil // Set starts no relay from now on
 	g.mu.Unlock()
 	g.running.Wait()
+}
+
+// poll wakes relays that wait for nothing else and have due messages, until ctx ends: retries, expired leases, and messages
+// that another process wrote. One statement a second looks for those of all destinations.
+func (g *Group) poll(ctx context.Context) {
+	ticker := time.NewTicker(pollInterval)
+	defer ticker.Stop()
+	var warned time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		err := g.look(ctx)
+		if err != nil && ctx.Err() == nil && time.Since(warned) > warnInterval {
+			g.o.Log.Warn("looking for due messages failed; retrying every second", slog.Any("error", err))
+			warned = time.Now()
+		}
+	}
+}
+
+func (g *Group) look(ctx context.Context) error {
+	var idle []string
+	g.mu.RLock()
+	for name, r := range g.relays {
+		if r.idle.Load() {
+			idle = append(idle, name)
+		}
+	}
+	g.mu.RUnlock()
+	if len(idle) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	due, err := g.store.DueDestinations(ctx, idle)
+	for _, name := range due {
+		g.Wake(name)
+	}
+	return err
 }
 
 // Wake says that messages to a destination may be due. It never blocks for long, and ignores

@@ -29,7 +29,7 @@ func (r *relay) leaseWithinRate(ctx context.Context, want int, untried bool) ([]
 	}
 	r.dest.Rate.GiveBack(allowed - len(leased.Messages))
 	r.tellLeased(leased)
-	next := pollInterval
+	next := idle
 	if len(leased.Messages) == allowed || len(leased.Buried) > 0 {
 		next = 0 // there may be more
 	}

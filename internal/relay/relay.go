@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -18,9 +19,10 @@ import (
 )
 
 const (
-	// pollInterval is the longest time between two looks for due messages: retries, expired
-	// leases, and messages that another process wrote.
+	// pollInterval is the longest time between two looks for due messages.
 	pollInterval = time.Second
+	// idle stands for the delay of a relay that found nothing due: the group wakes it.
+	idle = time.Duration(math.MaxInt64)
 	// drainTimeout bounds the sends in progress when the process stops.
 	drainTimeout = 10 * time.Second
 	warnInterval = 30 * time.Second // between two log lines about a failing database
@@ -32,6 +34,7 @@ const (
 
 // Store is the part of driver.Store that relays need.
 type Store interface {
+	DueDestinations(ctx context.Context, destinations []string) ([]string, error)
 	Lease(ctx context.Context, p *driver.LeaseParams) (*driver.Leased, error)
 	Release(ctx context.Context, p *driver.ReleaseParams) error
 	Complete(ctx context.Context, p *driver.CompleteParams) ([]bool, error)
@@ -94,6 +97,7 @@ type relay struct {
 	turns *turns
 
 	woken    chan struct{}
+	idle     atomic.Bool   // waits to be woken
 	slots    chan struct{} // holds one item for each send in progress, until its outcome is handed on
 	freed    chan struct{} // signals a free slot
 	behind   bool          // the last lease was full: there may be more
@@ -156,18 +160,20 @@ func (r *relay) loop(ctx, sendCtx context.Context) {
 			warned = time.Now()
 		}
 		poll.Reset(next)
+		r.idle.Store(next == idle)
 		select {
 		case <-ctx.Done():
 			return
 		case <-r.woken:
 		case <-poll.C:
 		}
+		r.idle.Store(false)
 	}
 }
 
 // step waits for free slots, leases as many messages as may be sent, and starts to send them. It
 // returns the delay before the next step if nothing wakes the relay earlier: 0 if more messages
-// may be due.
+// may be due, and idle if none was.
 func (r *relay) step(ctx, sendCtx context.Context) (next time.Duration, err error) {
 	free := r.awaitSlots(ctx)
 	if free == 0 {

@@ -3,7 +3,10 @@ package sqlitestore
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
+	"fmt"
 	"math"
+	"time"
 
 	"github.com/hookonce/hookonce/driver"
 )
@@ -29,6 +32,11 @@ const (
 		WHERE m.destination = ?1 AND m.state IN (0, 1) AND m.due_at <= ?2
 			AND NOT EXISTS (SELECT 1 FROM hookonce_paused_destination WHERE destination = ?1)`
 
+	selectDueDestinations = `SELECT d.value FROM json_each(?1) d
+		WHERE EXISTS (SELECT 1 FROM hookonce_message INDEXED BY hookonce_message_due
+				WHERE destination = d.value AND state IN (0, 1) AND due_at <= ?2)
+			AND NOT EXISTS (SELECT 1 FROM hookonce_paused_destination WHERE destination = d.value)`
+
 	takeLease = `UPDATE hookonce_message SET state = 1, token = ?, attempts = ?, due_at = ? WHERE id = ?`
 
 	// The attempt was not recorded, so its number is free. If it is not free, the existing row is
@@ -40,6 +48,31 @@ const (
 	releaseMessage = `UPDATE hookonce_message SET state = 0, attempts = attempts - 1, due_at = ?
 		WHERE id = ? AND token = ? AND state = 1`
 )
+
+// DueDestinations implements driver.Store.
+func (s *Store) DueDestinations(ctx context.Context, destinations []string) ([]string, error) {
+	const op = "looking for due messages"
+	if len(destinations) == 0 {
+		return nil, nil
+	}
+	names, err := json.Marshal(destinations)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", op, err)
+	}
+	var due []string
+	err = s.read(ctx, op, func(ctx context.Context, tx *sql.Tx) error {
+		rows, err := tx.QueryContext(ctx, selectDueDestinations, string(names), clock(time.Time{}))
+		if err != nil {
+			return err
+		}
+		due, err = collect(rows, func(name *string) error { return rows.Scan(name) })
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return due, nil
+}
 
 // Lease implements driver.Store.
 func (s *Store) Lease(ctx context.Context, p *driver.LeaseParams) (*driver.Leased, error) {

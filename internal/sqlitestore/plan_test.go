@@ -77,6 +77,7 @@ func TestPlans(t *testing.T) {
 		{"next generation", nextGeneration, []string{messagesOfEvent}, false},
 		{"lease", selectOldestDue, []string{"SEARCH m USING INDEX hookonce_message_due (destination=? AND due_at<?)", oneEvent}, false},
 		{"lease the newest", selectUntriedDue, []string{"SEARCH m USING INDEX hookonce_message_due (destination=? AND due_at<?)", oneEvent}, false},
+		{"due destinations", selectDueDestinations, []string{"COVERING INDEX hookonce_message_due (destination=? AND due_at<?)"}, false},
 		{"hurry", hurryMessages, []string{"COVERING INDEX hookonce_message_due (destination=? AND due_at>?)"}, false},
 		{"new dead messages", newDeadQuery(selectNewDeadMessages, "m.destination", 2, 0), []string{"SEARCH m USING INDEX hookonce_message_dead_failed (failed_at>? AND failed_at<?)", oneEvent}, false},
 		{"new dead events", newDeadQuery(selectNewDeadEvents, "s.source", 2, 3), []string{"SEARCH s USING INDEX hookonce_event_state_dead_failed (failed_at>? AND failed_at<?)", eventByNumber}, false},

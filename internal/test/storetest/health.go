@@ -179,6 +179,10 @@ func everyOperation(s driver.Store, dead driver.DeadLetterRef, later time.Time) 
 func everyWork(s driver.Store, later time.Time) map[string]func(context.Context) error {
 	queued := driver.TakenEvent{Key: driver.EventKey("stripe", "queued")}
 	return map[string]func(context.Context) error{
+		"DueDestinations": func(ctx context.Context) error {
+			_, err := s.DueDestinations(ctx, []string{"to-audit"})
+			return err
+		},
 		"DueSources": func(ctx context.Context) error { _, err := s.DueSources(ctx, []string{"stripe"}); return err },
 		"Reserve": func(ctx context.Context) error {
 			_, err := s.Reserve(ctx, &driver.ReserveParams{Source: "stripe", Types: []string{"*"}, Limit: 1, For: time.Hour, Now: later})

@@ -15,6 +15,7 @@ func pauseCases() []testCase {
 		{"Lease", pauseLease},
 		{"ExpiredLease", pauseExpired},
 		{"List", pauseList},
+		{"DueDestinations", dueDestinations},
 		{"Hurry", hurryWaiting},
 		{"HurryInChunks", hurryChunks},
 	}
@@ -210,4 +211,33 @@ func racePause(p *pair) {
 		}
 		return nil
 	})
+}
+
+// dueDestinations finds destinations with due messages, also such with an expired lease, and no others.
+func dueDestinations(f *fixture) {
+	want := func(when string, want ...string) {
+		f.Helper()
+		got, err := f.s.DueDestinations(f.Context(), []string{"to-due", "to-held", "to-later", "to-paused", "to-sent", "nobody", "it's"})
+		if err != nil {
+			f.Fatalf("DueDestinations: %v", err)
+		}
+		slices.Sort(got)
+		same(f, when, want, got)
+	}
+	want("of an empty store")
+	if got, err := f.s.DueDestinations(f.Context(), nil); len(got) > 0 || err != nil {
+		f.Errorf("DueDestinations of none: %v, %v", got, err)
+	}
+	now := time.Now()
+	f.claimNew(now.Add(-time.Hour), newClaim("stripe", "evt_1", "{}", "due", "held", "paused", "sent", "other"))
+	f.claimNew(now.Add(time.Hour), newClaim("stripe", "evt_2", "{}", "later"))
+	f.pause(t0, "to-paused")
+	f.leaseOne(now.Add(time.Hour), "to-held")
+	m := f.leaseOne(now, "to-sent")
+	f.complete(now, driver.Completion{ID: m.ID, Token: m.Token, Outcome: driver.MessageSent})
+	want("with messages of all kinds", "to-due")
+	f.resume("to-paused", true)
+	want("after the pause", "to-due", "to-paused")
+	f.leaseOne(now.Add(-10*leaseFor), "to-due")
+	want("after a lease ran out", "to-due", "to-paused")
 }

@@ -177,6 +177,11 @@ func (s *store) Event(ctx context.Context, source, eventID string) (result *driv
 	return s.Store.Event(ctx, source, eventID)
 }
 
+func (s *store) DueDestinations(ctx context.Context, destinations []string) (result []string, err error) {
+	defer s.observe("due_destinations", time.Now(), &err)
+	return s.Store.DueDestinations(ctx, destinations)
+}
+
 func (s *store) DueSources(ctx context.Context, sources []string) (result []driver.DueSource, err error) {
 	defer s.observe("due_sources", time.Now(), &err)
 	return s.Store.DueSources(ctx, sources)
