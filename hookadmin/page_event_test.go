@@ -343,7 +343,7 @@ func TestTimelineOnThePage(t *testing.T) {
 	g.enqueue(t, "e1")
 	g.settle(t, driver.MessageRetry)
 	page := g.show(t, "/events/lab/e1", 200)
-	marks := regexp.MustCompile(`class="mark mark-(\w+)" transform="translate\(([\d.]+) ([\d.]+)\)"`).FindAllStringSubmatch(page, -1)
+	marks := regexp.MustCompile(`class="mark mark-(\w+)" x="[\d.]+%" y="[\d.]+"`).FindAllStringSubmatch(page, -1)
 	var kinds []string
 	for _, m := range marks {
 		kinds = append(kinds, m[1])

@@ -213,12 +213,24 @@ func TestTimeline(t *testing.T) {
 		}
 	}
 	c := line.Chart
-	if len(c.Lanes) != 3 || c.Marks[0].X != c.Left || c.Marks[5].X != c.Right || c.Now == nil || c.Now.X <= c.Marks[4].X || c.Now.X >= c.Right {
+	if len(c.Lanes) != 3 || c.Marks[0].X != 0 || c.Marks[5].X != 100 || c.Now == nil || c.Now.X <= c.Marks[4].X || c.Now.X >= 100 {
 		t.Errorf("chart %+v", c)
 	}
-	if half := (c.Left + c.Right) / 2; c.Marks[2].X > half || c.Marks[2].X < c.Left+100 {
-		t.Errorf("a second of an hour is at %v of %v to %v: the axis is not logarithmic", c.Marks[2].X, c.Left, c.Right)
+	if c.Marks[2].X > 50 || c.Marks[2].X < 13 {
+		t.Errorf("a second of an hour is at %v %%: the axis is not logarithmic", c.Marks[2].X)
 	}
+	d.Messages[0].DueAt = Time(at.Add(200 * 24 * time.Hour))
+	before := -13.0 // an axis of 300 pixels has 39 for the name of each tick
+	for _, tick := range newTimeline(d, nil, at).Chart.Ticks {
+		if tick.Spare {
+			continue
+		}
+		if tick.X < before+13 {
+			t.Errorf("the tick %s stands at %v %%, and the one before at %v %%", tick.Name, tick.X, before)
+		}
+		before = tick.X
+	}
+	d.Messages[0].DueAt = Time(at.Add(time.Hour))
 	for range 300 {
 		d.Attempts = append(d.Attempts, Attempt{MessageID: "gone", Number: 2, Outcome: "dead", At: Time(at.Add(time.Second))})
 	}

@@ -168,16 +168,16 @@ func brief(d time.Duration) string {
 }
 
 // timelineChart is the drawing: one lane for deliveries, for the event and for each destination,
-// with the time since the first moment on a logarithmic axis. Sizes are in units of the viewBox.
+// with the time since the first moment on a logarithmic axis. X is in percent of the axis and Y in pixels,
+// so a narrow screen has a shorter axis, and marks and texts of the same size.
 type timelineChart struct {
-	Width, Height float64
-	Left, Right   float64 // ends of the axis
-	Bottom        float64 // of the lanes
-	Lanes         []chartLane
-	Ticks         []chartTick
-	Marks         []chartMark
-	Now           *chartTick // nil if now is beyond the axis
-	Description   string
+	Height      float64
+	Bottom      float64 // of the lanes
+	Lanes       []chartLane
+	Ticks       []chartTick
+	Marks       []chartMark
+	Now         *chartTick // nil if now is beyond the axis
+	Description string
 }
 
 type chartLane struct {
@@ -186,8 +186,9 @@ type chartLane struct {
 }
 
 type chartTick struct {
-	X, Y float64
-	Name string
+	X, Y  float64
+	Name  string
+	Spare bool // a narrow screen has no room for it
 }
 
 type chartMark struct {
@@ -197,24 +198,25 @@ type chartMark struct {
 }
 
 const (
-	laneHeight = 32
+	laneHeight = 44 // room for a name above the lane
 	maxLanes   = 24 // further destinations share the last one
+	markWidth  = 2  // percent of the axis
 )
 
 func newTimelineChart(moments []happening, now time.Time) *timelineChart {
-	c := &timelineChart{Width: 960, Left: 170, Right: 920}
+	c := &timelineChart{}
 	first, last := moments[0].At.at, moments[len(moments)-1].At.at
 	span := float64(max(last.Sub(first), 100*time.Millisecond).Milliseconds())
 	x := func(at time.Time) float64 {
 		after := max(0, float64(at.Sub(first).Milliseconds()))
-		return math.Round((c.Left+(c.Right-c.Left)*math.Log10(1+after)/math.Log10(1+span))*10) / 10
+		return math.Round(100*math.Log10(1+after)/math.Log10(1+span)*100) / 100
 	}
 	lanes := lanesOf(moments)
 	for i, name := range lanes {
-		c.Lanes = append(c.Lanes, chartLane{newText(name, 18), laneHeight/2 + float64(i)*laneHeight})
+		c.Lanes = append(c.Lanes, chartLane{newText(name, 18), 26 + float64(i)*laneHeight})
 	}
 	c.Bottom = float64(len(lanes)) * laneHeight
-	c.Height = c.Bottom + 30
+	c.Height = c.Bottom + 24
 	lastX, crowd := make(map[int]float64), make(map[int]int)
 	for i := range moments {
 		m := &moments[i]
@@ -225,7 +227,7 @@ func newTimelineChart(moments []happening, now time.Time) *timelineChart {
 		}
 		at := x(m.At.at)
 		// Marks that would cover each other are moved up and down.
-		if before, ok := lastX[lane]; ok && at-before < 9 {
+		if before, ok := lastX[lane]; ok && at-before < markWidth {
 			crowd[lane]++
 		} else {
 			crowd[lane] = 0
@@ -239,11 +241,11 @@ func newTimelineChart(moments []happening, now time.Time) *timelineChart {
 		10 * time.Minute, time.Hour, 10 * time.Hour, 48 * time.Hour, 10 * 24 * time.Hour, 100 * 24 * time.Hour,
 	} {
 		if float64(d.Milliseconds()) <= span {
-			c.Ticks = append(c.Ticks, chartTick{x(first.Add(d)), c.Bottom, "+" + brief(d)})
+			c.Ticks = append(c.Ticks, chartTick{x(first.Add(d)), c.Bottom, "+" + brief(d), len(c.Ticks)%2 == 1})
 		}
 	}
 	if now.Before(last) {
-		c.Now = &chartTick{x(now), c.Bottom, "now"}
+		c.Now = &chartTick{X: x(now), Y: c.Bottom, Name: "now"}
 	}
 	c.Description = fmt.Sprintf("%s within %s, in %s. The table below has the same.",
 		countOf(int64(len(moments)), "moment"), brief(last.Sub(first)), countOf(int64(len(lanes)), "lane"))
