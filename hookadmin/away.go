@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"sync"
 	"syscall"
 	"time"
@@ -56,7 +57,7 @@ func (s staleness) orNow(now time.Time) moment {
 	return moment{now, now}
 }
 
-// maxKept bounds the pages that are kept, and keptRows the rows of a listing among them.
+// maxKept bounds the pages that are kept, of events and of others, and keptRows the rows of each list on them.
 const (
 	maxKept  = 64
 	keptRows = 50
@@ -73,6 +74,8 @@ type keptPage struct {
 	content any
 	at      time.Time
 }
+
+func newKeptPages() *keptPages { return &keptPages{last: make(map[string]keptPage)} }
 
 // keep keeps the content of a page instead of its last one. The oldest page goes if there are too many.
 func (k *keptPages) keep(key string, content any, now time.Time) {
@@ -115,6 +118,24 @@ func fresh[Part any](h *handler, r *http.Request, now time.Time, read func(conte
 	return part, staleness{moment{last.at, now}, awayText(err)}
 }
 
+// lastEvent returns an event. While the database is away, it is the event as its page showed it last, with its
+// time, or an error.
+func (h *handler) lastEvent(r *http.Request, source, id string, now time.Time) (*driver.EventDetail, staleness, error) {
+	key := queryOf(url.Values{"source": {source}, "id": {id}})
+	found, err := h.readEvent(r, source, id)
+	if err == nil {
+		h.keptEvents.keep(key, forKeeping(found), now)
+		return found, staleness{}, nil
+	}
+	last := h.keptEvents.of(key)
+	kept, there := last.content.(*driver.EventDetail)
+	if !there || !passes(err) && !errors.Is(err, driver.ErrSchema) {
+		return nil, staleness{}, err
+	}
+	h.logAway(r, "reading an event", err)
+	return kept, staleness{moment{last.at, now}, awayText(err)}, nil
+}
+
 // forKeeping returns a copy of the content of a page, or of a page of a listing, as keptPages holds it.
 func forKeeping(content any) any {
 	switch p := content.(type) {
@@ -122,6 +143,13 @@ func forKeeping(content any) any {
 		part := *p
 		part.Failures = keptOf(p.Failures, func(f *failure) { f.LastError = "" })
 		return &part
+	case *driver.EventDetail:
+		kept := *p
+		kept.Headers, kept.Body, kept.OtherBody, kept.LastError = nil, nil, nil, ""
+		kept.Messages = keptOf(p.Messages, func(m *driver.MessageDetail) { m.LastError = "" })
+		kept.Tries = keptOf(p.Tries, func(a *driver.Attempt) { a.Error, a.Response = "", nil })
+		kept.History = keptOf(p.History, func(*driver.HistoryEntry) {})
+		return &kept
 	case *driver.EventPage:
 		return &driver.EventPage{Events: keptOf(p.Events, func(e *driver.Event) { e.LastError = "" })}
 	case *driver.DeadLetterPage:

@@ -92,6 +92,10 @@ func TestStoppedDatabase(t *testing.T) {
 				}
 			}
 			g.page(t, "/", 200)
+			if page := g.page(t, "/events/lab/evt_kept?body=raw", 200); !strings.Contains(page, canary) || !strings.Contains(page, "Copy id") {
+				t.Errorf("the event: %s", text(page))
+			}
+			claim(t, g.store, event{source: "lab", id: "evt_unseen", typ: "t", body: "{}"})
 			server.Shutdown(t)
 			const refused = "The database cannot be reached: the connection was refused."
 			rig.WaitFor(t, func() bool { // the first calls meet connections that were cut
@@ -105,6 +109,9 @@ func TestStoppedDatabase(t *testing.T) {
 				if page := g.page(t, path, 200); strings.Contains(page, refused) {
 					t.Errorf("%s with the database again: %s", path, text(page))
 				}
+			}
+			if page := g.page(t, "/events/lab/evt_kept", 200); !strings.Contains(page, canary) || !strings.Contains(page, "act/replay") || strings.Contains(page, refused) {
+				t.Errorf("the event again: %s", text(page))
 			}
 			if page := g.page(t, "/dead-letters", 200); !strings.Contains(page, canary) || !strings.Contains(page, "Replay selected") {
 				t.Errorf("the dead letters again: %s", text(page))
@@ -137,9 +144,30 @@ func (g *gateway) checkAway(t *testing.T, why string) {
 	if got := warnings(overview); len(got) < 1 || !strings.HasPrefix(got[0], "! Database "+why+" Until it can be used again, deliveries are answered 503") {
 		t.Errorf("warnings %q", got)
 	}
-	wantText(t, g.page(t, "/events/lab/evt_kept", 503), why)
+	g.checkEventAway(t, why)
 	wantText(t, g.page(t, "/search?q=evt_kept", 503), why+" So there are no hits.")
 	wantDetail(t, g.post(t, "/api/v1/events/lab/evt_kept/replay", "{}"), 503, why)
+}
+
+// checkEventAway checks the pages of events while the database is away: one that was shown before, and another one.
+func (g *gateway) checkEventAway(t *testing.T, why string) {
+	t.Helper()
+	for _, path := range []string{"/events/lab/evt_kept", "/events/lab/evt_kept?body=hex", "/event?source=lab&id=evt_kept"} {
+		page := g.page(t, path, 200)
+		wantText(t, page, why+" This is the event as it was ", ", without body, headers and error texts. Try again", "dead", "invoice.paid", "attempt 1 failed for good: 500", "billing")
+		if strings.Contains(page, canary) || strings.Contains(page, "/act/") || strings.Contains(page, `id="body"`) || !strings.Contains(page, `data-every="10"`) {
+			t.Errorf("%s has a kept text, an action, or does not try again: %s", path, page)
+		}
+	}
+	for path, status := range map[string]int{"/events/lab/evt_unseen": 503, "/event/body?source=lab&id=evt_kept": 503, "/jobs/j": 503, "/events/lab/evt_kept?x=1": 400} {
+		page := g.page(t, path, status)
+		if again := strings.Contains(page, `<a href="">Try again</a>`) && strings.Contains(page, `data-every="10"`); again != (status == 503) {
+			t.Errorf("%s tries again: %t: %s", path, again, page)
+		}
+		if status == 503 {
+			wantText(t, page, why, "Reload every 10 seconds", "they may still have their last content")
+		}
+	}
 }
 
 // A database that does not answer is told from one that refuses.
@@ -180,7 +208,14 @@ func TestKeptPagesAreBounded(t *testing.T) {
 		g.page(t, fmt.Sprintf("/events?type=t%d", i), 200)
 	}
 	g.page(t, "/events?limit=60", 200)
+	for i := range 65 {
+		claim(t, store, event{source: "lab", id: fmt.Sprintf("opened_%02d", i), typ: "t", body: "{}", at: noon})
+		g.page(t, fmt.Sprintf("/events/lab/opened_%02d", i), 200)
+	}
 	store.away.Store(true)
+	g.page(t, "/events/lab/opened_00", 503)
+	g.page(t, "/events/lab/opened_01", 200)
+	g.page(t, "/events/lab/opened_64", 200)
 	g.page(t, "/events?limit=200", 503)
 	g.page(t, "/events?type=t0", 503)
 	g.page(t, "/events?type=t63", 200)

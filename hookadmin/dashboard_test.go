@@ -303,6 +303,13 @@ func (f *leaving) Series(ctx context.Context, filter *driver.SeriesFilter) ([]dr
 	return f.Store.Series(ctx, filter)
 }
 
+func (f *leaving) Event(ctx context.Context, source, id string) (*driver.EventDetail, error) {
+	if f.away.Load() {
+		return nil, driver.ErrUnavailable
+	}
+	return f.Store.Event(ctx, source, id)
+}
+
 func (f *leaving) Events(ctx context.Context, filter *driver.EventFilter) (*driver.EventPage, error) {
 	if f.away.Load() {
 		return nil, driver.ErrUnavailable

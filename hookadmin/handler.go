@@ -79,9 +79,11 @@ type handler struct {
 	guard    guard
 	formKey  []byte // signs forms and flashes
 	counts   *counts
-	kept     *keptPages
-	webhooks string // see Config.WebhookURL
+	kept     *keptPages // without those of one event
+	webhooks string     // see Config.WebhookURL
 	logger   *slog.Logger
+
+	keptEvents *keptPages
 
 	// The rest is about one request.
 	thing  string // kind of thing the request is about, as a 404 names it
@@ -140,7 +142,7 @@ func newHandler(cfg *Config) (http.Handler, error) {
 	h := &handler{
 		store: cfg.Store, engine: cfg.Engine, ready: cfg.Ready, warnings: cfg.Warnings, metrics: cfg.Metrics,
 		streams: newStreams(cfg, logger), guard: g, formKey: formKey, counts: newCounts(cfg.Store),
-		kept: &keptPages{last: make(map[string]keptPage)}, webhooks: strings.TrimSuffix(cfg.WebhookURL, "/"), logger: logger,
+		kept: newKeptPages(), keptEvents: newKeptPages(), webhooks: strings.TrimSuffix(cfg.WebhookURL, "/"), logger: logger,
 	}
 	if h.warnings == nil {
 		h.warnings = func() []string { return nil }

@@ -20,13 +20,14 @@ type eventPage struct {
 	Root     string
 	Source   string // as links and forms need it
 	ID       string
+	Stale    staleness // of all of the page
 	State    string
 	Note     text
 	Error    text
 	Facts    []fact
 	Timeline *timeline
 
-	Body      *bodyView // nil if it is gone
+	Body      *bodyView // nil if it is gone, or the page is stale
 	BodyModes []spanLink
 	Gone      string // why there is no body, or ""
 	Download  string
@@ -105,11 +106,11 @@ func eventOf(r *http.Request) (source, id string) {
 	return values.Get("source"), values.Get("id")
 }
 
-// findEvent returns the event that r is about, or answers and returns nil.
-func (h *handler) findEvent(w http.ResponseWriter, r *http.Request) *driver.EventDetail {
+// askedEvent returns the event that r asks for, or answers with an error and returns false.
+func (h *handler) askedEvent(w http.ResponseWriter, r *http.Request) (source, id string, ok bool) {
 	values, ok := h.query(w, r)
 	if !ok {
-		return nil
+		return "", "", false
 	}
 	known := eventPageQuery
 	if r.PathValue("source") != "" {
@@ -124,26 +125,34 @@ func (h *handler) findEvent(w http.ResponseWriter, r *http.Request) *driver.Even
 	}
 	if err != nil {
 		h.fail(w, r, http.StatusBadRequest, err.Error(), nil)
-		return nil
+		return "", "", false
 	}
-	source, id := eventOf(r)
+	source, id = eventOf(r)
+	return source, id, true
+}
+
+func (h *handler) readEvent(r *http.Request, source, id string) (*driver.EventDetail, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), queryTimeout)
 	defer cancel()
 	found, err := h.freshEvent(ctx, source, id)
 	if err != nil {
-		h.failStore(w, r, fmt.Errorf("reading an event: %w", err))
-		return nil
+		return nil, fmt.Errorf("reading an event: %w", err)
 	}
-	return found
+	return found, nil
 }
 
 func (h *handler) showEventPage(w http.ResponseWriter, r *http.Request) {
-	found := h.findEvent(w, r)
-	if found == nil {
+	source, id, ok := h.askedEvent(w, r)
+	if !ok {
 		return
 	}
 	now := time.Now()
-	content := &eventPage{Root: rootFrom(r.URL.EscapedPath()), Source: found.Source, ID: found.EventID}
+	found, stale, err := h.lastEvent(r, source, id, now)
+	if err != nil {
+		h.failStore(w, r, err)
+		return
+	}
+	content := &eventPage{Root: rootFrom(r.URL.EscapedPath()), Source: found.Source, ID: found.EventID, Stale: stale}
 	detail, err := NewEventDetail(found)
 	if err != nil {
 		h.logAway(r, "reading the headers of an event", err)
@@ -158,16 +167,18 @@ func (h *handler) showEventPage(w http.ResponseWriter, r *http.Request) {
 	content.Timeline = newTimeline(detail, found.Recent, now)
 	content.Deliveries, content.Other = deliveryRows(found.Recent, found.Deliveries.FirstAt, now), newOtherBody(found, now)
 	content.More = max(0, found.Deliveries.Count-int64(len(found.Recent)))
-	content.Headers = headerRows(detail.Headers)
-	content.addBody(r, found, detail)
 	content.addMessages(found, detail, now)
-	content.Replay = newReplayPlan(detail)
-	content.Redact = !found.BodyPruned && detail.State != driver.StatePending && detail.State != driver.StateRunning
-	content.Form, content.Undo = h.newForm(r), h.newUndoBox(r, now)
-	content.Commands = h.commandsFor(r, content, found, detail)
+	if !stale.Known() {
+		content.Headers = headerRows(detail.Headers)
+		content.addBody(r, found, detail)
+		content.Replay = newReplayPlan(detail)
+		content.Redact = !found.BodyPruned && detail.State != driver.StatePending && detail.State != driver.StateRunning
+		content.Form, content.Undo = h.newForm(r), h.newUndoBox(r, now)
+		content.Commands = h.commandsFor(r, content, found, detail)
+	}
 	h.render(w, r, http.StatusOK, "event.html", &page{
 		Title: "Event", Heading: newText(found.EventID, 120).Short, Up: &link{content.Root + "events", "Events"}, Content: content,
-		Flash: h.takeFlash(w, r), Live: &live{Every: 10}, Made: moment{now, now},
+		Flash: h.takeFlash(w, r), Live: &live{Every: 10}, Made: stale.orNow(now),
 	})
 }
 
@@ -316,8 +327,13 @@ func messagesSent(n int) string {
 
 // downloadBody answers with the bytes of a body. The type is one that a browser only stores.
 func (h *handler) downloadBody(w http.ResponseWriter, r *http.Request) {
-	found := h.findEvent(w, r)
-	if found == nil {
+	source, id, ok := h.askedEvent(w, r)
+	if !ok {
+		return
+	}
+	found, err := h.readEvent(r, source, id)
+	if err != nil {
+		h.failStore(w, r, err)
 		return
 	}
 	if found.BodyPruned {

@@ -216,6 +216,7 @@ type problemPage struct {
 	ErrorID string
 	Root    string
 	Back    bool // the caller may see other pages
+	Again   bool // the same request may succeed later
 }
 
 // asset is a file of the folder static.

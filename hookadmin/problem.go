@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"time"
 
 	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
@@ -37,9 +38,12 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, status int, detai
 		w.Header().Set("Retry-After", retryAfter)
 	}
 	if h.page {
-		h.render(w, r, status, "problem.html", &page{Title: http.StatusText(status), Content: &problemPage{
-			Detail: detail, ErrorID: id, Root: rootFrom(r.URL.EscapedPath()), Back: h.access != NoAccess,
-		}})
+		content := &problemPage{Detail: detail, ErrorID: id, Root: rootFrom(r.URL.EscapedPath()), Back: h.access != NoAccess}
+		p := &page{Title: http.StatusText(status), Content: content}
+		if status == http.StatusServiceUnavailable && r.Method == http.MethodGet && h.access != NoAccess {
+			content.Again, p.Live, p.Made = true, &live{Every: 10}, staleness{}.orNow(time.Now())
+		}
+		h.render(w, r, status, "problem.html", p)
 		return
 	}
 	p := problem.New(status, detail, id)

@@ -134,18 +134,19 @@
   // Fresh content: the page is asked for again, and its content is put in place of the old, so that
   // rows that stay keep their place, their open parts and their selection.
 
-  // ask returns the content of the page as it is now.
+  // ask returns the page as it is now.
   async function ask() {
     const answer = await fetch(location.href, { headers: { Accept: 'text/html' }, credentials: 'same-origin' });
     if (answer.redirected) { location.reload(); throw new Error('the session ended'); }
     if (!answer.ok) throw new Error(answer.status);
-    return new DOMParser().parseFromString(await answer.text(), 'text/html').getElementById('main');
+    return new DOMParser().parseFromString(await answer.text(), 'text/html');
   }
 
   async function refresh() {
     const main = byId('main');
     const fresh = await ask();
-    Idiomorph.morph(main, fresh, {
+    document.title = fresh.title; // another one after an error
+    Idiomorph.morph(main, fresh.getElementById('main'), {
       ignoreActiveValue: true,
       callbacks: {
         beforeNodeMorphed: (old, made) => {

@@ -36,6 +36,7 @@ func startGatewayOn(t *testing.T, server *dbtest.Server) *gateway {
 	}
 	g.serve(t)
 	g.send(t, "stripe", "stripe", "--secret", stripeSecret, "--type", "invoice.voided", "--id", eventID)
+	g.send(t, "stripe", "stripe", "--secret", stripeSecret, "--type", "invoice.paid", "--id", "evt_unopened")
 	g.send(t, "stripe", "stripe", "--secret", stripeSecret, "--corrupt")
 	g.sendMalformed(t)
 	rig.WaitFor(t, func() bool {
@@ -50,7 +51,7 @@ func TestPagesWithoutTheDatabase(t *testing.T) {
 	t.Parallel()
 	server := dbtest.StartServer(t, nil)
 	g := startGatewayOn(t, server)
-	paths := []string{"/", "/events", "/dead-letters", "/refused", "/quarantine", "/jobs", "/sources", "/destinations"}
+	paths := []string{"/", "/events", "/dead-letters", "/refused", "/quarantine", "/jobs", "/sources", "/destinations", "/events/stripe/" + eventID}
 	for _, path := range paths {
 		if g.get(t, path) == "" {
 			t.Fatalf("%s is not answered", path)
@@ -64,7 +65,7 @@ func TestPagesWithoutTheDatabase(t *testing.T) {
 		v = openTab(t, browser, l)
 		for _, path := range paths {
 			v.do(t, chromedp.Navigate(g.admin+path))
-			name := "away-" + strings.ReplaceAll(strings.Trim(path, "/")+"-", "/", "")
+			name := "away-" + strings.ReplaceAll(strings.Trim(path, "/"), "/", "-")
 			checkPage(t, v, name, "The database cannot be reached: the connection was refused.")
 			if path != "/jobs" && !eval[bool](t, v, `document.querySelector('.stale time[datetime], .notice time[datetime]') !== null`) {
 				t.Errorf("%s: %s shows no age", l.name, path)
@@ -75,7 +76,17 @@ func TestPagesWithoutTheDatabase(t *testing.T) {
 	if eval[bool](t, v, `document.querySelector('main button[name="action"]') !== null`) {
 		t.Error("the page offers actions without the database")
 	}
+	event := openTab(t, browser, look{"away-event", 360, true, true})
+	event.do(t, chromedp.Navigate(g.admin+"/events/stripe/evt_unopened"))
+	if said := eval[string](t, event, `document.getElementById('main').textContent`); !strings.Contains(said, "the connection was refused. Try again") {
+		t.Errorf("an event that was not opened before says %s", said)
+	}
+	event.screenshot(t, "event")
+	for _, fault := range event.violations(t) {
+		t.Errorf("an event that was not opened before: %s", fault)
+	}
 	server.Restart(t)
+	event.await(t, `document.title === 'Event · hookonce' && document.getElementById('body') !== null`)
 	rig.WaitFor(t, func() bool {
 		there, err := chromedp.Run(v, chromedp.Evaluate[bool](`document.querySelector('main button[name="action"]') !== null && !document.querySelector('.stale')`))
 		return err == nil && there // fails while the page reloads
