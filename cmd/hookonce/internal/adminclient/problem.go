@@ -160,7 +160,7 @@ func (e *UnreachableError) Hint() string {
 	var certificate *tls.CertificateVerificationError
 	switch {
 	case errors.As(e.Err, &certificate):
-		return "give the gateway a certificate that this machine trusts; SSL_CERT_FILE names another file of authorities"
+		return "name the authority of its certificate by --ca FILE, or give the gateway a certificate that this machine trusts"
 	case errors.Is(e.Err, context.DeadlineExceeded):
 		return "look at the log of that gateway; it may be overloaded"
 	}

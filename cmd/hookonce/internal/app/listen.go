@@ -109,13 +109,13 @@ func isLoopback(ln net.Listener) bool {
 }
 
 // localURL returns an address of ln for programs on this machine.
-func localURL(ln net.Listener) string {
-	host, port, err := net.SplitHostPort(ln.Addr().String())
-	if err != nil {
-		return "" // listeners of this program are of TCP
-	}
+func localURL(ln net.Listener) string { return "http://" + net.JoinHostPort(localAddress(ln)) }
+
+// localAddress returns a host and the port of ln for programs on this machine.
+func localAddress(ln net.Listener) (host, port string) {
+	host, port, _ = net.SplitHostPort(ln.Addr().String()) // listeners of this program are of TCP
 	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
 		host = "127.0.0.1"
 	}
-	return "http://" + net.JoinHostPort(host, port)
+	return host, port
 }

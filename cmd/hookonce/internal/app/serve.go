@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"slices"
 	"strings"
@@ -188,15 +189,18 @@ func (g *gateway) allWarnings() []string {
 	return texts
 }
 
-// webhookURL returns the address for senders, as far as the gateway knows it.
+// webhookURL returns the address for senders, as far as the gateway knows it. With TLS its host is one
+// that the certificate covers.
 func (g *gateway) webhookURL() string {
-	switch s := &g.options.Settings.TLS; {
-	case len(s.Hosts) > 0:
-		return "https://" + s.Hosts[0]
-	case s.Enabled():
-		return strings.Replace(localURL(g.public), "http:", "https:", 1)
+	if hosts := g.options.Settings.TLS.Hosts; len(hosts) > 0 {
+		return "https://" + hosts[0]
 	}
-	return localURL(g.public)
+	host, port := localAddress(g.public)
+	files, encrypted := g.certs.(*certs.Files)
+	if !encrypted {
+		return "http://" + net.JoinHostPort(host, port)
+	}
+	return strings.TrimSuffix("https://"+net.JoinHostPort(files.Host(host), port), ":443")
 }
 
 var errStopping = errors.New("the gateway is stopping")

@@ -1,6 +1,7 @@
 package certs
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
@@ -137,6 +138,27 @@ func (f *Files) take(pair *Pair) {
 	if pair.Public {
 		f.watch.Log.Warn("every user of this machine can read the file of tls.key; forbid that with chmod o-r", "key", f.key)
 	}
+}
+
+// Host returns the host for addresses of the listener: local if the certificate in use covers it,
+// otherwise a name or an address of that certificate. It returns local if there is none.
+func (f *Files) Host(local string) string {
+	leaf := f.held.Load().Leaf
+	if leaf.VerifyHostname(local) == nil {
+		return local
+	}
+	wildcard := ""
+	for _, name := range leaf.DNSNames {
+		rest, is := strings.CutPrefix(name, "*.")
+		if !is {
+			return name
+		}
+		wildcard = cmp.Or(wildcard, "HOST."+rest) // to be filled in by the reader
+	}
+	if len(leaf.IPAddresses) > 0 {
+		return leaf.IPAddresses[0].String()
+	}
+	return cmp.Or(wildcard, local)
 }
 
 // Names returns the names and addresses that the certificate is for.

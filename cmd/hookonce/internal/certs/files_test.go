@@ -28,12 +28,18 @@ const patience = 60 * time.Second
 // issue returns a self-signed certificate and its key, as PEM.
 func issue(t testing.TB, name string, notAfter time.Time) (cert, key []byte) {
 	t.Helper()
+	return issueFor(t, name, []string{name}, nil, notAfter)
+}
+
+// issueFor is issue for several names and addresses.
+func issueFor(t testing.TB, name string, names []string, addresses []net.IP, notAfter time.Time) (cert, key []byte) {
+	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, DNSNames: names, IPAddresses: addresses,
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: notAfter,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
@@ -44,6 +50,36 @@ func issue(t testing.TB, name string, notAfter time.Time) (cert, key []byte) {
 		t.Fatal(err)
 	}
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), key
+}
+
+// The host for addresses is one that the certificate covers.
+func TestHostOfFiles(t *testing.T) {
+	t.Parallel()
+	loopback, other := net.IPv4(127, 0, 0, 1), net.ParseIP("2001:db8::1")
+	for _, c := range []struct {
+		names     []string
+		addresses []net.IP
+		want      string
+	}{
+		{[]string{"hooks.example.com", "b.example.com"}, nil, "hooks.example.com"},
+		{[]string{"hooks.example.com"}, []net.IP{loopback}, "127.0.0.1"},
+		{[]string{"*.example.com", "localhost"}, nil, "localhost"},
+		{[]string{"*.example.com"}, nil, "HOST.example.com"},
+		{[]string{"*.example.com"}, []net.IP{other}, "2001:db8::1"},
+		{nil, nil, "127.0.0.1"},
+	} {
+		dir := t.TempDir()
+		cert, key := issueFor(t, "ignored.example.com", c.names, c.addresses, inADay())
+		write(t, filepath.Join(dir, "cert.pem"), cert)
+		write(t, filepath.Join(dir, "key.pem"), key)
+		f, err := OpenFiles(filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"), newReports().watch())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := f.Host("127.0.0.1"); got != c.want {
+			t.Errorf("%v %v: the host is %s, want %s", c.names, c.addresses, got, c.want)
+		}
+	}
 }
 
 func inADay() time.Time { return time.Now().Add(24 * time.Hour) }

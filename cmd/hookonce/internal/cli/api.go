@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"crypto/x509"
 	"fmt"
 	"log/slog"
 	"net/url"
@@ -24,12 +25,37 @@ type apiFlags struct {
 	*settingsFlags
 	adminURL string
 	name     string // of the flag with the URL
+	ca       string
 }
 
 func addAPIFlags(cmd *cobra.Command) *apiFlags {
 	f := &apiFlags{settingsFlags: addSettingsFlags(cmd), name: "admin-url"}
 	cmd.Flags().StringVar(&f.adminURL, f.name, "", "ask the gateway with this admin `URL`; its token is read from HOOKONCE_ADMIN_TOKEN")
+	f.addCA()
 	return f
+}
+
+func (f *apiFlags) addCA() {
+	f.cmd.Flags().StringVar(&f.ca, "ca", "", "trust the authorities in this `FILE` (PEM), too, for https URLs")
+}
+
+// roots returns the authorities of the system and those of --ca; nil without that flag.
+func (f *apiFlags) roots() (*x509.CertPool, error) {
+	if !f.cmd.Flags().Changed("ca") {
+		return nil, nil
+	}
+	text, err := os.ReadFile(f.ca)
+	if err != nil {
+		return nil, newUsageError(f.cmd, fmt.Errorf("--ca: %w", err))
+	}
+	roots, err := x509.SystemCertPool()
+	if err != nil {
+		roots = x509.NewCertPool() // the system has none
+	}
+	if !roots.AppendCertsFromPEM(text) {
+		return nil, newUsageError(f.cmd, fmt.Errorf("--ca: %s holds no certificate in PEM", f.ca))
+	}
+	return roots, nil
 }
 
 // access says whether a command changes anything.
@@ -98,7 +124,11 @@ func (p *program) namedGateway(f *apiFlags) (*adminclient.Client, error) {
 	if faults != nil && f.config != "" {
 		return nil, unusableSettings(faults)
 	}
-	client, err := adminclient.New(f.adminURL, p.token(settings))
+	roots, err := f.roots()
+	if err != nil {
+		return nil, err
+	}
+	client, err := adminclient.New(f.adminURL, p.token(settings), roots)
 	if err != nil {
 		return nil, newUsageError(f.cmd, fmt.Errorf("--%s: %w", f.name, err))
 	}
@@ -112,7 +142,7 @@ func (p *program) localGateway(ctx context.Context, settings *config.Settings) (
 	if address == "" {
 		return nil, nil
 	}
-	client, err := adminclient.New(address, p.token(settings))
+	client, err := adminclient.New(address, p.token(settings), nil)
 	if err != nil || !client.Alive(ctx) {
 		return nil, err
 	}

@@ -137,6 +137,10 @@ func TestAdminURL(t *testing.T) {
 	if code != 0 || !strings.Contains(stdout, "lab") || stderr != "" {
 		t.Errorf("over https: %d, %s%s", code, stdout, stderr)
 	}
+	stdout, stderr, code = withEnv(trusting[1:], "sources", "list", "--admin-url", proxy.URL+"/hooks/", "--ca", authority)
+	if code != 0 || !strings.Contains(stdout, "lab") || stderr != "" {
+		t.Errorf("over https with --ca: %d, %s%s", code, stdout, stderr)
+	}
 	if _, err := os.Stat(filepath.Join(elsewhere, "hookonce.db")); err == nil {
 		t.Error("the command made a database")
 	}
@@ -153,7 +157,7 @@ func TestAdminURL(t *testing.T) {
 		code      int
 		want      string
 	}{
-		{"untrusted certificate", proxy.URL + "/hooks", trusting[1:], 1, "Try: give the gateway a certificate that this machine trusts"},
+		{"untrusted certificate", proxy.URL + "/hooks", trusting[1:], 1, "Try: name the authority of its certificate by --ca FILE, or give the gateway a certificate that this machine trusts"},
 		{"no token", g.admin, nil, 1, "needs a token\nTry: set HOOKONCE_ADMIN_TOKEN"},
 		{"the public listener", g.public, trusting, 1, "Try: use the address of admin.listen, not that of listen"},
 		{"nothing there", "http://" + freeAddress(t), trusting, 1, "Try: check that the gateway runs, and its address"},

@@ -55,6 +55,7 @@ func (p *program) listenCommand() *cobra.Command {
 	addFilterFlags(cmd, listenFilters)
 	flags := cmd.Flags()
 	flags.StringVar(&f.api.adminURL, f.api.name, "", "the admin `URL` of the gateway (default: the one that runs here on the database of the settings)")
+	f.api.addCA()
 	flags.StringArrayVar(&f.secrets, "secret", nil, "sign the copies of --source with this `SECRET`, or file:PATH")
 	flags.StringVar(&f.key, "key", "", "`FILE` with the private key, for schemes that sign with one")
 	addSchemeFlags(cmd, f.senderFlags)
@@ -94,7 +95,11 @@ func (p *program) listen(ctx context.Context, f *listenFlags, target string) err
 	if err := l.prepare(ctx, client, filter.Source); err != nil {
 		return err
 	}
-	l.client = newListenClient(f.timeout)
+	roots, err := f.api.roots()
+	if err != nil {
+		return err
+	}
+	l.client = newSendClient(f.timeout, 1, roots)
 	defer l.client.CloseIdleConnections()
 	return l.run(ctx, client, &adminclient.Arrivals{Source: filter.Source, Since: filter.Since, Overlap: l.overlap})
 }
@@ -128,11 +133,6 @@ func parseTarget(text string) (*url.URL, error) {
 	}
 	u.Fragment = ""
 	return u, nil
-}
-
-// newListenClient returns a client that contacts the target only.
-func newListenClient(timeout time.Duration) *http.Client {
-	return newSendClient(&sendFlags{timeout: timeout, concurrency: 1})
 }
 
 // listener is one run of listen.

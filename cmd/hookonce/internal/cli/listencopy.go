@@ -167,6 +167,9 @@ func (l *listener) deliver(ctx context.Context, c *copied) error {
 	}
 	if err != nil {
 		c.Error = unwrapURL(err).Error()
+		if untrusted(err) {
+			c.Error += "; --ca FILE names the authority of its certificate"
+		}
 	}
 	return l.print(c)
 }

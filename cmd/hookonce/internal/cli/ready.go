@@ -75,7 +75,11 @@ func (p *program) gatewayToProbe(f *apiFlags) (*adminclient.Client, error) {
 			}
 		}
 	}
-	client, err := adminclient.New(address, "")
+	roots, err := f.roots()
+	if err != nil {
+		return nil, err
+	}
+	client, err := adminclient.New(address, "", roots)
 	if err != nil {
 		return nil, newUsageError(f.cmd, errors.Join(errors.New("--admin-url cannot be used"), err))
 	}

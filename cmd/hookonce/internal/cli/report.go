@@ -31,7 +31,7 @@ func (p *program) report(root *cobra.Command, err error) {
 // hinted matches the command that a hint names: the whole hint, or its end.
 var hinted = regexp.MustCompile(`(?:^|: )(hookonce [^;,]+)`)
 
-// sameTarget gives the command of a hint the flags --admin-url, --config and --database of the command that
+// sameTarget gives the command of a hint the flags --admin-url, --ca, --config and --database of the command that
 // failed, so that it works as printed. It does not repeat the URL of a database, which may hold a password.
 func (p *program) sameTarget(root *cobra.Command, hint string) string {
 	at := hinted.FindStringSubmatchIndex(hint)
@@ -44,7 +44,7 @@ func (p *program) sameTarget(root *cobra.Command, hint string) string {
 	if err != nil || strings.Contains(command, "--help") {
 		return hint
 	}
-	for _, name := range []string{"admin-url", "config", "database"} {
+	for _, name := range []string{"admin-url", "ca", "config", "database"} {
 		set := failed.Flags().Lookup(name)
 		if set == nil || !set.Changed || named.Flags().Lookup(name) == nil || strings.Contains(command, "--"+name) {
 			continue

@@ -2,9 +2,14 @@ package cli_test
 
 import (
 	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
 	"database/sql"
 	"encoding/hex"
+	"encoding/pem"
 	"fmt"
+	"math/big"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -13,6 +18,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/rogpeppe/go-internal/testscript"
@@ -34,6 +40,7 @@ import (
 //	                          stderr; \n in TEXT is a line break
 //	gateway start|stop|kill   start a gateway on the database, with the flags that follow, end it, or kill it
 //	gateway log               make its log the last output to stderr
+//	certificate NAME...       write a certificate for the names to cert.pem, and its key to key.pem
 //	destination STATUS [BODY] start the destination, or change its answer; BODY may have Go escapes
 //	await PATH REGEXP         wait until the admin API of the gateway answers GET PATH with a match
 //	interrupt N REGEXP COMMAND...  run COMMAND, interrupt it once it prints a match, and require the exit code N
@@ -79,7 +86,7 @@ func TestScripts(t *testing.T) {
 				},
 				Cmds: map[string]func(*testscript.TestScript, bool, []string){
 					"code": code, "error": wantError, "gateway": runGateway, "destination": setDestination, "await": await,
-					"interrupt": runInterrupted, "seed": seed, "finish": finish, "sql": runSQL, "quarantine": quarantine, "bare": bare, "capture": capture,
+					"interrupt": runInterrupted, "seed": seed, "finish": finish, "sql": runSQL, "quarantine": quarantine, "bare": bare, "certificate": certificate, "capture": capture,
 				},
 			})
 		})
@@ -213,6 +220,26 @@ func bare(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	text := strings.TrimSuffix(ts.ReadFile(args[0]), "\n")
 	ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(text), 0o600))
+}
+
+func certificate(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) == 0 {
+		ts.Fatalf("usage: certificate NAME...")
+	}
+	public, private, err := ed25519.GenerateKey(nil)
+	ts.Check(err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), DNSNames: args, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, public, private)
+	ts.Check(err)
+	key, err := x509.MarshalPKCS8PrivateKey(private)
+	ts.Check(err)
+	for name, block := range map[string]*pem.Block{
+		"cert.pem": {Type: "CERTIFICATE", Bytes: der}, "key.pem": {Type: "PRIVATE KEY", Bytes: key},
+	} {
+		ts.Check(os.WriteFile(ts.MkAbs(name), pem.EncodeToMemory(block), 0o600))
+	}
 }
 
 func capture(ts *testscript.TestScript, neg bool, args []string) {

@@ -63,6 +63,7 @@ func runGateway(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Setenv("ADMIN", g.admin)
 		ts.Setenv("PUBLIC", g.public)
 		ts.Setenv("LISTEN", strings.TrimPrefix(g.public, "http://"))
+		ts.Setenv("HTTPS", strings.Replace(g.public, "http://127.0.0.1", "https://localhost", 1))
 	case "stop":
 		s.end(ts, syscall.SIGTERM)
 		if code := s.gateway.cmd.ProcessState.ExitCode(); code != 0 {

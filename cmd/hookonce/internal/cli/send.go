@@ -3,8 +3,6 @@ package cli
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -145,8 +143,8 @@ func (p *program) send(ctx context.Context, f *sendFlags, target, eventID string
 
 func unexpectedRemedy(results []sent) string {
 	for i := range results {
-		if _, is := errors.AsType[*tls.CertificateVerificationError](results[i].err); is {
-			return "give the endpoint a certificate that this machine trusts; SSL_CERT_FILE names another file of authorities"
+		if untrusted(results[i].err) {
+			return "name the authority of its certificate by --ca FILE, or give the endpoint a certificate that this machine trusts"
 		}
 	}
 	return "look at the answers above, and at the log of the endpoint"

@@ -3,6 +3,8 @@ package cli
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"io"
 	"net/http"
@@ -32,7 +34,11 @@ type sent struct {
 func (p *program) sendAll(ctx context.Context, s *sending) ([]sent, error) {
 	order := s.order()
 	results := make([]sent, len(order))
-	client := newSendClient(s.flags)
+	roots, err := s.flags.api.roots()
+	if err != nil {
+		return nil, err
+	}
+	client := newSendClient(s.flags.timeout, s.flags.concurrency, roots)
 	defer client.CloseIdleConnections()
 	progress := p.newProgress()
 	defer progress.end()
@@ -68,15 +74,18 @@ func (p *program) sendAll(ctx context.Context, s *sending) ([]sent, error) {
 	return slices.DeleteFunc(results[:begun], func(r sent) bool { return r.status == 0 && r.err == nil }), failed
 }
 
-// newSendClient returns a client that contacts the target only.
-func newSendClient(f *sendFlags) *http.Client {
+// newSendClient returns a client that contacts the target only. It trusts roots, or those of the
+// system if roots is nil.
+func newSendClient(timeout time.Duration, connections int, roots *x509.CertPool) *http.Client {
 	return &http.Client{
-		Timeout:       f.timeout,
+		Timeout:       timeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Transport: &http.Transport{
 			Proxy:               nil, // ignores proxies that the environment names
+			ForceAttemptHTTP2:   true,
 			DisableCompression:  true,
-			MaxIdleConnsPerHost: f.concurrency,
+			MaxIdleConnsPerHost: connections,
+			TLSClientConfig:     &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
 		},
 	}
 }
@@ -117,6 +126,12 @@ func (s *sending) httpRequest(ctx context.Context, signed *verify.Request) (*htt
 		req.Header.Set("User-Agent", "hookonce-send")
 	}
 	return req, nil
+}
+
+// untrusted reports whether err is that of a certificate that this machine does not trust.
+func untrusted(err error) bool {
+	_, is := errors.AsType[*tls.CertificateVerificationError](err)
+	return is
 }
 
 // unwrapURL removes the URL from an error: it may hold a credential.

@@ -49,7 +49,7 @@ func writeSettings(folder, database, bank string, secrets map[provider.Name]stri
 
 // replay has the gateway send all dead letters again, and returns their number.
 func replay(ctx context.Context, admin string) (int, error) {
-	client, err := adminclient.New("http://"+admin, "")
+	client, err := adminclient.New("http://"+admin, "", nil)
 	if err != nil {
 		return 0, err
 	}
