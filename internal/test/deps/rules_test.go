@@ -181,8 +181,10 @@ var rules = map[string]rule{
 		modules: []string{"github.com/jackc/pgx/v5"},
 		why:     "the imports of a user's program, so that it can be copied",
 	},
-	"internal/test/race":    {why: "constants and settings of the toolchain"},
-	"internal/test/vectors": {why: "files of saved requests; nothing of one package"},
+	"internal/test/race":        {why: "constants and settings of the toolchain"},
+	"internal/test/control":     {why: "a server and its client; nothing of one package"},
+	"internal/test/control/ask": {why: "one request; it starts dozens of times in a test"},
+	"internal/test/vectors":     {why: "files of saved requests; nothing of one package"},
 	"internal/test/rig": {
 		within:  []string{"driver", "hookmigrate", "hooksql"},
 		modules: []string{"modernc.org/sqlite"},
@@ -226,7 +228,7 @@ var leanModules = map[string]string{
 // testSupport lists the packages that only tests may import: they would link the testing package into
 // users' programs.
 var testSupport = []string{
-	"internal/test/storetest", "hooktest", "bench", "internal/test/browser", "internal/test/dbtest", "internal/test/e2e", "internal/test/examplestest", "internal/test/pages", "internal/test/proof", "internal/test/race", "internal/test/receivers", "internal/test/rig", "internal/test/sqltest", "internal/test/vectors",
+	"internal/test/storetest", "hooktest", "bench", "internal/test/browser", "internal/test/control", "internal/test/dbtest", "internal/test/e2e", "internal/test/examplestest", "internal/test/pages", "internal/test/proof", "internal/test/race", "internal/test/receivers", "internal/test/rig", "internal/test/sqltest", "internal/test/vectors",
 	"internal/test/deps",
 }
 

@@ -14,6 +14,7 @@ import (
 
 // TestExamples checks that the examples of this repository pass the probe.
 func TestExamples(t *testing.T) {
+	t.Parallel()
 	for name, start := range map[string]func(t *testing.T) *receiver{
 		"shop": startShop, "shopsqlite": startShopOnSQLite, "ownrouter": startOwnRouter,
 		"node": func(t *testing.T) *receiver {

@@ -4,30 +4,21 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 
+	"github.com/hookonce/hookonce/internal/test/control"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
 	"github.com/hookonce/hookonce/internal/test/race"
 )
-
-// controlVariable holds the URL of a receiver's control where this binary runs as a command of the
-// probe.
-const controlVariable = "RECEIVERS_TEST_CONTROL"
 
 // root is the module's folder, seen from this package.
 var root = filepath.Join("..", "..", "..")
 
 func TestMain(m *testing.M) {
-	if control := os.Getenv(controlVariable); control != "" {
-		os.Exit(command(control, os.Args[1:]))
-	}
 	flag.Parse()
 	parallelByDefault()
 	code := dbtest.Run(m)
@@ -50,22 +41,6 @@ func parallelByDefault() {
 	}
 }
 
-// command asks a receiver's control for the path of the arguments, prints its answer, and returns
-// the exit code.
-func command(control string, args []string) int {
-	resp, err := http.Get(control + "/" + strings.Join(args, "/"))
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer resp.Body.Close()
-	if _, err := io.Copy(os.Stdout, resp.Body); err != nil || resp.StatusCode != http.StatusOK {
-		fmt.Fprintln(os.Stderr, resp.Status, err)
-		return 1
-	}
-	return 0
-}
-
 // buildDir holds all that the tests of this binary build and install.
 var buildDir string
 
@@ -77,6 +52,15 @@ var makeBuildDir = sync.OnceValues(func() (string, error) {
 
 // hookonce builds the program under test, once, and returns its path.
 var hookonce = sync.OnceValues(func() (string, error) { return build("./cmd/hookonce") })
+
+// ask builds the program of the commands of the probe, once, and returns its path.
+var ask = sync.OnceValues(func() (string, error) {
+	dir, err := makeBuildDir()
+	if err != nil {
+		return "", err
+	}
+	return control.Program(dir)
+})
 
 // build builds a package of the module, under the race detector if the tests run under it, and
 // returns the path of the binary.
@@ -99,15 +83,9 @@ func build(pkg string) (string, error) {
 func python(t testing.TB, program string) []string {
 	t.Helper()
 	var interpreter string
-	dbtest.Need(t, func() error {
-		// Debian's packages work only with Debian's own interpreter.
-		for _, interpreter = range []string{"python3", "/usr/bin/python3"} {
-			if exec.Command(interpreter, "-c", "import fastapi, uvicorn, asyncpg").Run() == nil {
-				return nil
-			}
-		}
-		return errors.New("NOT RUN: no Python with fastapi, uvicorn and asyncpg was found: install them " +
-			"(apt-get install python3-fastapi python3-uvicorn python3-asyncpg, pip install fastapi uvicorn asyncpg)")
+	dbtest.Need(t, func() (err error) {
+		interpreter, err = findPython()
+		return err
 	}, "python3-fastapi", "python3-uvicorn", "python3-asyncpg")
 	path, err := filepath.Abs(filepath.Join("python", program))
 	if err != nil {
@@ -116,12 +94,36 @@ func python(t testing.TB, program string) []string {
 	return []string{interpreter, "-B", path} // -B: write no compiled files into the checkout
 }
 
+// findPython returns the interpreter that has the packages of the receivers. It remembers the one that
+// it found, because looking takes as long as starting a receiver.
+func findPython() (string, error) {
+	looking.Lock()
+	defer looking.Unlock()
+	if foundPython != "" {
+		return foundPython, nil
+	}
+	// Debian's packages work only with Debian's own interpreter.
+	for _, program := range []string{"python3", "/usr/bin/python3"} {
+		if exec.Command(program, "-c", "import fastapi, uvicorn, asyncpg").Run() == nil {
+			foundPython = program
+			return foundPython, nil
+		}
+	}
+	return "", errors.New("NOT RUN: no Python with fastapi, uvicorn and asyncpg was found: install them " +
+		"(apt-get install python3-fastapi python3-uvicorn python3-asyncpg, pip install fastapi uvicorn asyncpg)")
+}
+
+var (
+	looking     sync.Mutex
+	foundPython string
+)
+
 // node returns the command that runs a program of the folder node.
 func node(t testing.TB, program string) []string {
 	t.Helper()
 	dbtest.Need(t, func() error {
 		for _, program := range []string{"node", "npm"} {
-			if exec.Command(program, "--version").Run() != nil {
+			if _, err := exec.LookPath(program); err != nil {
 				return errors.New("NOT RUN: " + program + " was not found: install Node 18 or newer (apt-get install nodejs npm)")
 			}
 		}

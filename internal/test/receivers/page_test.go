@@ -25,6 +25,7 @@ var updating sync.Mutex
 
 // TestArticles checks that the page shows the verdicts on the articles' receivers.
 func TestArticles(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)

@@ -71,8 +71,8 @@ func (r *receiver) run(t *testing.T, flags ...string) (stdout string, exit int) 
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), binary, slices.Concat([]string{"probe", r.url}, r.flags, []string{
-		"--effects", r.command(t, "effects", "{id}"), "--restart", r.command(t, "restart"),
-		"--break", r.command(t, "trouble", "on"), "--mend", r.command(t, "trouble", "off"),
+		"--effects", r.command("/effects/{id}"), "--restart", r.command("/restart"),
+		"--break", r.command("/trouble/on"), "--mend", r.command("/trouble/off"),
 	}, flags)...)
 	var out, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &stderr

@@ -7,13 +7,11 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"net/http/httptest"
-	"os"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 
+	"github.com/hookonce/hookonce/internal/test/control"
 	"github.com/hookonce/hookonce/internal/test/examplestest"
 )
 
@@ -21,9 +19,9 @@ const secret = "whsec_for_the_receivers_under_probe"
 
 // receiver is a running receiver, and the control that the commands of the probe reach.
 type receiver struct {
-	url     string   // of the webhook
-	control string   // the URL
-	flags   []string // of the probe, for this receiver
+	url     string                   // of the webhook
+	flags   []string                 // of the probe, for this receiver
+	command func(path string) string // the command that asks the control
 
 	effects func(ctx context.Context, id string) (int, error) // how often an event took effect
 	trouble func(ctx context.Context, on bool) error          // makes the work fail, or ends that
@@ -131,18 +129,9 @@ func (r *receiver) serveControl(t *testing.T) {
 		defer mu.Unlock()
 		r.restart()
 	})
-	server := httptest.NewServer(mux)
-	t.Cleanup(server.Close)
-	r.control = server.URL
-}
-
-// command returns a command line for sh that does as the arguments say: effects {id}, restart,
-// trouble on, or trouble off.
-func (r *receiver) command(t testing.TB, args ...string) string {
-	t.Helper()
-	binary, err := os.Executable()
+	program, err := ask()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return fmt.Sprintf("%s='%s' '%s' %s", controlVariable, r.control, binary, strings.Join(args, " "))
+	r.command = control.Serve(t, program, mux)
 }

@@ -69,8 +69,12 @@ func (r *probeReport) named(verdict string) []string {
 // be left out.
 var atLeast = map[string]int{
 	"valid": 225, "tampered": 200, "wrong-secret": 220, "no-signature": 220, "old": 85, "future": 85, "several-signatures": 40,
-	"raw-body": 210, "duplicate": 225, "other-body": 160, "same-body": 50, "malformed": 200, "oversized": 210,
+	"raw-body": 210, "duplicate": 225, "other-body": 160, "same-body": 50, "malformed": 200, "oversized": 6,
 }
+
+// largeBodies are the providers whose probe sends the body of 4 MiB: JSON and forms, signatures with a secret
+// and with a private key. All schemes would take minutes, and a gateway refuses the length alone.
+var largeBodies = []string{"stripe", "twilio", "sendgrid", "mailgun"}
 
 // For every scheme of the catalog, a gateway passes the checks of single requests. So each is a request
 // that a right receiver of the provider accepts or refuses as the check expects.
@@ -99,10 +103,11 @@ func TestProbeEveryProvider(t *testing.T) {
 		for _, s := range sources {
 			t.Run(s.name, func(t *testing.T) {
 				t.Parallel()
-				args := append([]string{
-					"probe", g.public + "/webhooks/" + s.name, "--json", "--timeout", "60s", "--checks",
-					"valid,tampered,wrong-secret,no-signature,old,future,several-signatures,raw-body,duplicate,other-body,same-body,malformed,oversized",
-				}, s.args...)
+				checks := "valid,tampered,wrong-secret,no-signature,old,future,several-signatures,raw-body,duplicate,other-body,same-body,malformed"
+				if provider, _, _ := strings.Cut(s.name, "_"); slices.Contains(largeBodies, provider) {
+					checks += ",oversized"
+				}
+				args := append([]string{"probe", g.public + "/webhooks/" + s.name, "--json", "--timeout", "60s", "--checks", checks}, s.args...)
 				stdout, _ := runHere(t, 0, args...)
 				mu.Lock()
 				defer mu.Unlock()

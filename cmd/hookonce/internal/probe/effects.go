@@ -72,15 +72,17 @@ func (p *probe) appears(ctx context.Context, ids []string) (bool, error) {
 	step := 20 * time.Millisecond
 	for {
 		found := p.counts(ctx, ids)
-		missing := false
+		var missing []string
 		for _, id := range ids {
 			if err := found[id].err; err != nil {
 				return false, err
 			}
-			missing = missing || found[id].n == 0
+			if found[id].n == 0 {
+				missing = append(missing, id)
+			}
 		}
-		switch {
-		case !missing:
+		switch ids = missing; {
+		case len(ids) == 0:
 			return true, nil
 		case !time.Now().Before(deadline), pause(ctx, step) != nil:
 			return false, nil

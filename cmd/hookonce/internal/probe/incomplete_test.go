@@ -52,3 +52,16 @@ func TestCountEnds(t *testing.T) {
 		t.Errorf("at the end of the time for counting: %v", err)
 	}
 }
+
+// TestLimitOf checks the longest answer time that passes: 3 s, or 0.8 of the provider's own time-out
+// where that is shorter.
+func TestLimitOf(t *testing.T) {
+	t.Parallel()
+	for timeout, want := range map[time.Duration]time.Duration{
+		0: 3 * time.Second, time.Second: 800 * time.Millisecond, 3 * time.Second: 2400 * time.Millisecond, 20 * time.Second: 3 * time.Second,
+	} {
+		if got := limitOf(timeout); got != want {
+			t.Errorf("for a provider that waits for %s: %s, want %s", timeout, got, want)
+		}
+	}
+}

@@ -105,10 +105,8 @@ func runSlowBody(ctx context.Context, p *probe) outcome {
 // runAnswerTime delivers from parallel senders. It stops as soon as so many answers are late that the
 // 99th percentile cannot be in time.
 func runAnswerTime(ctx context.Context, p *probe) outcome {
-	limit, timeout := answerLimit, p.Sender.Spec.Retry.Timeout
-	if timeout > 0 {
-		limit = min(limit, timeout*8/10)
-	}
+	timeout := p.Sender.Spec.Retry.Timeout
+	limit := limitOf(timeout)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var mu sync.Mutex
@@ -138,6 +136,15 @@ func runAnswerTime(ctx context.Context, p *probe) outcome {
 		return unknown("interrupted")
 	}
 	return judgeTimes(answers, limit, timeout, p.Sender.Spec.Title)
+}
+
+// limitOf returns the longest answer time that passes, for a provider that waits for timeout; 0 if that is
+// unknown.
+func limitOf(timeout time.Duration) time.Duration {
+	if timeout > 0 {
+		return min(answerLimit, timeout*8/10)
+	}
+	return answerLimit
 }
 
 // timed delivers a new event. An event that is not answered took all the time it was given.

@@ -22,6 +22,8 @@ import (
 	"time"
 
 	_ "modernc.org/sqlite"
+
+	"github.com/hookonce/hookonce/internal/test/control"
 )
 
 // The faults of the receiver, each of them alone; "" is the right receiver.
@@ -51,23 +53,24 @@ const (
 	secret = "whsec_of_the_five_minute_test"
 	// workTime is how long the work of one event takes.
 	workTime = 10 * time.Millisecond
-	// slowTime is the same for the fault slow: more than any provider waits.
-	slowTime = 3500 * time.Millisecond
+	// slowTime is the same for the fault slow.
+	slowTime = 500 * time.Millisecond
 	bodyMax  = 1 << 20
 )
 
-// TestMain lets the test binary act as the receiver, and as the commands of the probe.
+// receiverVariable is set where this binary runs as a receiver.
+const receiverVariable = "PROBE_TEST_RECEIVER"
+
 func TestMain(m *testing.M) {
-	role := os.Getenv("PROBE_ROLE")
-	if role == "" {
-		_ = os.Setenv("GORACE", os.Getenv("GORACE")+" atexit_sleep_ms=0") // for this binary as a command
-		parallelByDefault()
-		os.Exit(m.Run())
-	}
-	if err := act(role, os.Args[1:]); err != nil {
-		fmt.Fprintln(os.Stderr, err)
+	if os.Getenv(receiverVariable) != "" {
+		fmt.Fprintln(os.Stderr, receive(os.Args[1], os.Args[2], os.Args[3]))
 		os.Exit(1)
 	}
+	_ = os.Setenv("GORACE", os.Getenv("GORACE")+" atexit_sleep_ms=0") // for this binary as a receiver
+	parallelByDefault()
+	code := m.Run()
+	_ = os.RemoveAll(askFolder) // leftovers are in the folder for temporary files
+	os.Exit(code)
 }
 
 // parallelByDefault lets more tests run at a time than there are processors, unless a flag says
@@ -77,30 +80,19 @@ func parallelByDefault() {
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
 	if !given {
-		_ = flag.Set("test.parallel", "6") // its value is a number
+		_ = flag.Set("test.parallel", "8") // its value is a number
 	}
 }
 
-func act(role string, args []string) error {
-	db, err := openLedger(args[0])
-	if err != nil {
-		return err
+var askFolder string
+
+// ask builds the program of the commands of the probe, once, and returns its path.
+var ask = sync.OnceValues(func() (path string, err error) {
+	if askFolder, err = os.MkdirTemp("", "hookonce-probe-"); err != nil {
+		return "", err
 	}
-	defer db.Close()
-	switch role {
-	case "receive":
-		return receive(db, args[0], args[1], args[2])
-	case "count":
-		var n int
-		err := db.QueryRow("SELECT count(*) FROM effects WHERE event = ?", args[1]).Scan(&n)
-		fmt.Println(n)
-		return err
-	case "sql":
-		_, err := db.Exec(args[1])
-		return err
-	}
-	return fmt.Errorf("there is no role %q", role)
-}
+	return control.Program(askFolder)
+})
 
 // openLedger opens the database of a receiver in a folder. It need not survive a power failure.
 func openLedger(dir string) (*sql.DB, error) {
@@ -109,7 +101,12 @@ func openLedger(dir string) (*sql.DB, error) {
 
 // receive serves until the process is killed. Its address is that in the file address, or a free one
 // that it writes there.
-func receive(db *sql.DB, dir, provider, fault string) error {
+func receive(dir, provider, fault string) error {
+	db, err := openLedger(dir)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
 	if _, err := db.Exec("CREATE TABLE IF NOT EXISTS seen (key TEXT PRIMARY KEY); CREATE TABLE IF NOT EXISTS effects (event TEXT); CREATE TABLE IF NOT EXISTS open (event TEXT)"); err != nil {
 		return err
 	}

@@ -8,7 +8,7 @@ from shop import app, construct_event, fulfill_order, serve
 
 
 async def fulfill_later(event):
-    await asyncio.sleep(1)  # the slow work
+    await asyncio.sleep(1.2)  # the slow work
     await fulfill_order(app.state.pool, event)
 
 
