@@ -10,11 +10,13 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/probe"
+	"github.com/hookonce/hookonce/internal/spelling"
 	"github.com/hookonce/hookonce/verify"
 )
 
@@ -226,14 +228,10 @@ func (p *program) probeBody(f *probeFlags, c *probe.Config) error {
 
 // check checks the flags that do not depend on the provider.
 func (f *probeFlags) check() error {
-	for _, name := range f.checks {
-		if !slices.Contains(probe.Names(), name) {
-			return f.usage("--checks: there is no check %q; the checks are %s", name, strings.Join(probe.Names(), ", "))
-		}
+	if err := f.chooseChecks(); err != nil {
+		return err
 	}
 	switch {
-	case len(f.checks) == 0 && f.cmd.Flags().Changed("checks"):
-		return f.usage("--checks names no check; the checks are %s", strings.Join(probe.Names(), ", "))
 	case len(f.secrets) > 1:
 		return f.usage("--secret: a request is signed with one secret")
 	case len(f.secrets) == 1 && f.key != "":
@@ -247,10 +245,39 @@ func (f *probeFlags) check() error {
 	case f.timeout <= 0 || f.wait <= 0:
 		return f.usage("--timeout and --wait must be longer than 0")
 	}
-	if f.junit != "" {
-		if _, err := os.Stat(filepath.Dir(f.junit)); err != nil {
-			return f.usage("--junit: %w", err)
+	return f.checkJUnit()
+}
+
+// chooseChecks reads the names in --checks, separated by commas or spaces.
+func (f *probeFlags) chooseChecks() error {
+	known := probe.Names()
+	f.checks = strings.FieldsFunc(strings.Join(f.checks, ","), func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
+	if len(f.checks) == 0 && f.cmd.Flags().Changed("checks") {
+		return f.usage("--checks names no check; the checks are %s", strings.Join(known, ", "))
+	}
+	for _, name := range f.checks {
+		if slices.Contains(known, name) {
+			continue
 		}
+		if near := spelling.Nearest(name, known); near != "" {
+			return f.usage("--checks: there is no check %q; did you mean %q?", name, near)
+		}
+		return f.usage("--checks: there is no check %q; the checks are %s", name, strings.Join(known, ", "))
+	}
+	return nil
+}
+
+// checkJUnit checks --junit before the probe, which may take minutes.
+func (f *probeFlags) checkJUnit() error {
+	if f.junit == "" {
+		return nil
+	}
+	folder := filepath.Dir(f.junit)
+	if info, err := os.Stat(folder); err != nil || !info.IsDir() {
+		return f.usage("--junit: there is no folder %s", folder)
+	}
+	if info, err := os.Stat(f.junit); err == nil && info.IsDir() {
+		return f.usage("--junit: %s is a folder; name a file in it", f.junit)
 	}
 	return nil
 }
@@ -262,12 +289,12 @@ func writeJUnit(path string, r *probe.Report, effects bool) error {
 		return err
 	}
 	part := path + ".part"
-	if err := os.WriteFile(part, data, 0o644); err != nil { //nolint:gosec // for other programs
-		return err
+	err = os.WriteFile(part, data, 0o644) //nolint:gosec // for other programs
+	if err == nil {
+		err = os.Rename(part, path)
 	}
-	if err := os.Rename(part, path); err != nil {
+	if err != nil {
 		_ = os.Remove(part)
-		return err
 	}
-	return nil
+	return err
 }
