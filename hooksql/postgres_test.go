@@ -1,6 +1,7 @@
 package hooksql_test
 
 import (
+	"cmp"
 	"database/sql"
 	"strings"
 	"sync"
@@ -126,7 +127,7 @@ func openPool(t testing.TB, dsn string, conns int) *sql.DB {
 		t.Fatal(err)
 	}
 	pool.SetMaxOpenConns(conns)
-	pool.SetMaxIdleConns(conns)
+	pool.SetMaxIdleConns(cmp.Or(conns, 4)) // a new session makes its plans again
 	t.Cleanup(func() {
 		if err := pool.Close(); err != nil {
 			t.Error(err)
