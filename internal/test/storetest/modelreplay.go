@@ -121,6 +121,9 @@ func (w *world) stepReplay() string {
 	for try := 0; try < 5 && e.state() == driver.StateRunning; try++ { // prefer an event that has ended
 		e = all[w.rand.IntN(len(all))]
 	}
+	if w.rand.IntN(4) == 0 {
+		e = w.requested(e, &p)
+	}
 	e.touched = true
 	p.Key = e.claim.Key
 	p.Routes = newClaim(e.claim.Source, e.claim.EventID, "", []string{"audit", "billing"}[:w.rand.IntN(3)]...).Messages
@@ -141,6 +144,21 @@ func (w *world) stepReplay() string {
 		w.seen[[]string{"replayed", "replayed as new", "replayed under the same id"}[p.Mode]] = true
 	}
 	return fmt.Sprintf("replay of %s in mode %d with the request %q", e.claim.EventID, p.Mode, p.RequestID)
+}
+
+// requested sets an earlier request and returns its event; without one it returns e. Random steps alone would hardly ever repeat
+// a request.
+func (w *world) requested(e *modelEvent, p *driver.ReplayParams) *modelEvent {
+	all := w.sortedEvents()
+	for _, i := range w.rand.Perm(len(all)) {
+		for _, id := range []string{"r1", "r2"} {
+			if before, ok := all[i].requests[id]; ok {
+				p.RequestID, p.Mode = id, before.mode
+				return all[i]
+			}
+		}
+	}
+	return e
 }
 
 // refusedLike compares an error with the model's.
