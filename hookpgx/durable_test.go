@@ -246,6 +246,9 @@ func TestUnsafeServer(t *testing.T) {
 				}
 			}
 			w.refusesAll(t, setting)
+			if n := w.number(t, "SELECT count(*) FROM {schema}.event WHERE event_id = 'new'"); n != 0 {
+				t.Errorf("a refused event is stored, with %s = off", setting)
+			}
 			allowed := claimOf(newClaim("allowed"))
 			allowed.AllowUnsafe = []string{"other", setting}
 			if _, err := w.Claim(t.Context(), allowed); err != nil {

@@ -30,6 +30,9 @@ func Scarce(s *Store) bool { return s.link.scarce() }
 // ReceivePool returns the pool of claims.
 func ReceivePool(s *Store) *pgxpool.Pool { return s.receive }
 
+// IsUnnamed reports whether the store has noticed that its named statements get lost.
+func IsUnnamed(s *Store) bool { return s.link.unnamed.Load() }
+
 // Unnamed returns tx without named prepared statements.
 func Unnamed(tx pgx.Tx) pgx.Tx { return unnamedTx{tx} }
 

@@ -181,7 +181,7 @@ func newStore(users *pgxpool.Pool, config *pgxpool.Config, o *Options) (_ *Store
 	}
 	s.work, s.receive = work.pool, receive.pool
 	s.Store = pgsession.NewStore(pgstore.New(o.Schema, pgstore.Pools{
-		Receive: pgsession.NewReadCommitted(receive),
+		Receive: pgsession.NewBinary(receive),
 		Work:    workDB,
 		Admin:   pgsession.NewReadCommitted(admin),
 		Search:  pgsession.NewReadCommitted(search),

@@ -26,6 +26,9 @@ type link struct {
 	pooled      atomic.Bool
 	scarceUntil atomic.Int64 // Unix time in nanoseconds: until then connections are closed after use
 
+	// unnamed is set when a session does not have the statement that it has prepared; see binary.go.
+	unnamed atomic.Bool
+
 	mu      sync.Mutex
 	dropped time.Time // guarded by mu
 }

@@ -12,15 +12,24 @@ import (
 )
 
 // TestPruneAgainstClaims claims the same few keys repeatedly while they are pruned, counted and
-// listed. Nothing may fail, and no row may stay.
+// listed. Nothing may fail, and no row may stay. Without a guard the plain statement claims.
 func TestPruneAgainstClaims(t *testing.T) {
 	t.Parallel()
+	for _, guard := range []driver.BodyGuard{driver.BodyIgnore, driver.BodyWatch} {
+		t.Run(fmt.Sprint("guard ", guard), func(t *testing.T) {
+			t.Parallel()
+			pruneAgainstClaims(t, guard)
+		})
+	}
+}
+
+func pruneAgainstClaims(t *testing.T, guard driver.BodyGuard) {
 	w := open(t, nil)
 	stores := []*world{w, w.second(t)}
 	var all []driver.Claim
 	for i := range 12 {
 		c := newClaim(fmt.Sprint("evt_", i))
-		c.BodyGuard = driver.BodyWatch
+		c.BodyGuard = guard
 		all = append(all, c)
 	}
 	all = sortedClaims(all...)

@@ -58,6 +58,26 @@ func (d *DB) Query(ctx context.Context, sql string, args ...any) (pgstore.Rows, 
 	return &sessionRows{Rows: rows, session: session}, nil
 }
 
+// BinaryDB is a DB whose sessions are BinarySessions at the default isolation level READ COMMITTED.
+type BinaryDB struct{ *DB }
+
+var _ pgstore.BinaryDB = (*BinaryDB)(nil)
+
+// NewBinary returns a BinaryDB. The client's sessions must be BinarySessions.
+func NewBinary(client Client) *BinaryDB { return &BinaryDB{NewReadCommitted(client)} }
+
+// QueryBinary implements pgstore.BinaryDB.
+func (d *BinaryDB) QueryBinary(ctx context.Context, s *pgstore.Statement, encode func(*pgstore.Parameters), row func([][]byte) error) error {
+	session, err := d.client.Acquire(ctx)
+	if err != nil {
+		return notSentError{err}
+	}
+	defer session.Release()
+	err = session.(BinarySession).QueryBinary(ctx, s, encode, row)
+	spoil(session, err)
+	return err
+}
+
 // levelOf returns the default isolation level of the session.
 func (d *DB) levelOf(ctx context.Context, session Session) (level int32, err error) {
 	if level := d.level.Load(); level != levelUnknown {

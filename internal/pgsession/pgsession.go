@@ -40,6 +40,14 @@ type Session interface {
 	Spoiler
 }
 
+// BinarySession is a Session whose client library sends parameters that are encoded already.
+type BinarySession interface {
+	Session
+	// QueryBinary implements pgstore.BinaryDB. It marks errors before the statement by NotSent, unless
+	// the server refused to prepare it.
+	QueryBinary(ctx context.Context, s *pgstore.Statement, encode func(*pgstore.Parameters), row func(values [][]byte) error) error
+}
+
 // Spoiler is a connection whose server may have gone out of service.
 type Spoiler interface {
 	// Spoil makes Release close the connection. The client also closes the idle connections of the

@@ -21,6 +21,9 @@ const (
 
 // Claim implements [driver.Store].
 //
+// Claims without guards, messages and notes are first made by a plain statement, if the client library
+// can send it; see claimPlain. The claim function makes the others, and decides those in doubt.
+//
 // The claim function explains most results. Claims that it cannot explain, because another session
 // held the same key or body, are looked up afterwards. A claim without an event of its own stays
 // unsettled unless the look-up finds the event that makes it a duplicate. Under BodyRefuse, if the
@@ -39,11 +42,24 @@ func (s *Store) Claim(ctx context.Context, p *driver.ClaimParams) ([]driver.Clai
 	if p.MostlyKnown {
 		s.settleKnown(batch)
 	}
+	committed := false
+	if len(batch.places) > 0 && s.plain(p) {
+		var err error
+		if committed, err = s.claimPlain(ctx, batch); err != nil {
+			return nil, err
+		}
+	}
 	if len(batch.places) == 0 {
 		return batch.results, nil
 	}
 	if err := s.claimRounds(batch); err != nil {
-		return nil, err
+		if !committed {
+			return nil, err
+		}
+		// The others are committed, so these stay unsettled.
+		for _, place := range batch.places {
+			batch.results[place] = driver.ClaimResult{}
+		}
 	}
 	return batch.results, nil
 }
@@ -142,7 +158,8 @@ type claimBatch struct {
 	*driver.ClaimParams
 	bodyKeys []driver.Key // zero if the guard ignores bodies
 	results  []driver.ClaimResult
-	places   []int // the claims of this round
+	places   []int         // the claims of this round
+	lockWait time.Duration // for one lock
 
 	write, read runner
 	inTx        bool   // in a transaction, which any failure aborts
@@ -155,6 +172,11 @@ func newClaimBatch(p *driver.ClaimParams) *claimBatch {
 		ClaimParams: p,
 		bodyKeys:    make([]driver.Key, len(p.Claims)),
 		results:     make([]driver.ClaimResult, len(p.Claims)),
+		places:      make([]int, 0, len(p.Claims)),
+		lockWait:    p.LockTimeout,
+	}
+	if b.lockWait <= 0 {
+		b.lockWait = defaultLockTimeout
 	}
 	for i := range p.Claims {
 		c := &p.Claims[i]
@@ -336,18 +358,14 @@ func (b *claimBatch) arguments() []any {
 		}
 	}
 	return []any{
-		b.lockTimeout(), clock(b.Now),
+		lockTimeout(b.lockWait), clock(b.Now),
 		keys, sources, ids, types, occurred, headers, bodies, hashes, bodyKeys, guards, works,
 		notes, remotes, gateways, messageIDs, messageKeys, routes, destinations, notNone(b.AllowUnsafe),
 	}
 }
 
 // lockTimeout returns a value for the setting lock_timeout. "0" would mean no bound.
-func (b *claimBatch) lockTimeout() string {
-	d := b.LockTimeout
-	if d <= 0 {
-		d = defaultLockTimeout
-	}
+func lockTimeout(d time.Duration) string {
 	return strconv.FormatInt(max(1, d.Milliseconds()), 10) + "ms"
 }
 

@@ -12,6 +12,47 @@ FROM {schema}.claim(
 	$14::text[], $15::text[], $16::text[], $17::text[], $18::bytea[], $19::text[], $20::text[], $21::text[]
 )`
 
+	// insertNewSQL inserts the new ones of some events, in one transaction with their state rows. It
+	// returns whether the server is safe, how many events were new and, if some were not, the keys of
+	// those that were. Settings are raised and checked as the functions claim and durably do it. $1 is
+	// lock_timeout; $2 and $3 allow fsync and full_page_writes to be off; $4 is the time of a test.
+	//
+	// It writes the events in their order, so that no two batches wait for each other. If nothing is
+	// new, the commit waits for the events' own commits. If a state row was dropped, a division by zero
+	// undoes the statement.
+	insertNewSQL = `
+WITH setting AS MATERIALIZED (
+	SELECT (current_setting('fsync') = 'on' OR $2::bool) AND (current_setting('full_page_writes') = 'on' OR $3::bool) AS safe,
+		set_config('lock_timeout', $1::text, true),
+		CASE WHEN current_setting('synchronous_commit') = 'off'
+			OR current_setting('synchronous_commit') = 'local' AND current_setting('synchronous_standby_names') <> ''
+		THEN set_config('synchronous_commit', 'on', true) END,
+		CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END
+), event_new AS (
+	INSERT INTO {schema}.event (
+		key, source, event_id, type, occurred_at, received_at, headers, body, body_sha256, work, remote, gateway
+	)
+	SELECT i.key, i.source, i.event_id, i.type, i.occurred_at, coalesce($4::timestamptz, now()), i.headers, i.body, i.body_sha256,
+		i.work, i.remote, i.gateway
+	FROM (
+		SELECT unnest($5::bytea[]) AS key, unnest($6::text[]) AS source, unnest($7::text[]) AS event_id, unnest($8::text[]) AS type,
+			unnest($9::timestamptz[]) AS occurred_at, unnest($10::bytea[]) AS headers, unnest($11::bytea[]) AS body,
+			unnest($12::bytea[]) AS body_sha256, unnest($13::int2[]) AS work, unnest($14::text[]) AS remote, unnest($15::text[]) AS gateway
+	) i
+	WHERE (SELECT safe FROM setting)
+	ON CONFLICT (key) DO NOTHING
+	RETURNING key, source, type, work
+), state_new AS (
+	INSERT INTO {schema}.event_state (key, source, type, received_at, due_at)
+	SELECT key, source, type, coalesce($4::timestamptz, now()), coalesce($4::timestamptz, now()) FROM event_new WHERE work = 1
+	RETURNING true
+)
+SELECT (SELECT safe FROM setting), count(*)::int,
+	CASE WHEN count(*) < cardinality($5::bytea[]) THEN array_agg(key) END,
+	CASE WHEN count(*) = 0 AND (SELECT safe FROM setting) THEN {schema}.confirm()::text END,
+	1 / CASE WHEN count(*) FILTER (WHERE work = 1) = (SELECT count(*) FROM state_new) THEN 1 ELSE 0 END
+FROM event_new`
+
 	// unclaimSQL deletes the event of a test.
 	unclaimSQL = `DELETE FROM {schema}.event WHERE key = $1::bytea`
 

@@ -65,6 +65,7 @@ const (
 	codeUndefinedObject   = "42704"
 	codeUndefinedSchema   = "3F000"
 
+	codeNotSupported  = "0A000"
 	codeNoTransaction = "25P01"
 	codeReadOnly      = "25006"
 	codeNoSavepoint   = "3B001"

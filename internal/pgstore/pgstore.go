@@ -5,14 +5,16 @@
 // # Locks
 //
 // A write is one statement in a transaction of its own, so a process that stops in the middle keeps
-// nothing open. A claim is one call of a function, and each statement of the function has its own
-// snapshot. Only these take more than one statement: migrations, and operations that must read
+// nothing open. A claim is one plain statement or one call of a function, and each statement of the
+// function has its own snapshot. Only these take more than one statement: migrations, and operations that must read
 // again under their locks (pruning of events, Replay, RetryMessage, CountInlineFailure, SweepRuns
 // and Run.Settle). If the process stops between the statements, the server ends all of these except
 // migrations. It also ends runs; see [Run]. The locks are:
 //
 //   - Claim inserts bodies in the order of their keys, then events in the order of theirs. It waits
-//     only for other claims of one of its keys.
+//     for other claims of one of its keys. The plain statement, which does not look for known events
+//     first, also waits for pruning and redacting of them, for at most 100 ms; then the claim function
+//     takes over, which does not.
 //
 //   - Changes of messages lock the messages sorted by id (Complete, Release, Replay), or take only
 //     unlocked ones (Lease, Reopen, ReplayDead, Discard).
@@ -127,6 +129,7 @@ type Pools struct {
 // Store implements all of [driver.Store] except Close.
 type Store struct {
 	pools      Pools
+	binary     BinaryDB // pools.Receive; nil if its client library cannot
 	migrations []driver.Migration
 	name       string // of the schema
 	schema     string // its name, quoted
@@ -144,6 +147,7 @@ func New(schema string, pools Pools) *Store {
 		schema:     `"` + schema + `"`,
 		searching:  make(chan struct{}, driver.TextSearches),
 	}
+	s.binary, _ = pools.Receive.(BinaryDB)
 	s.sweepFrom.Store(firstRun)
 	s.sql = newStatements(func(text string) string {
 		return strings.ReplaceAll(text, "{schema}", s.schema)
@@ -154,6 +158,7 @@ func New(schema string, pools Pools) *Store {
 // statements are the SQL texts of a store, with the name of its schema.
 type statements struct {
 	claim, known, lookUp  string
+	insertNew             Statement
 	unclaim               string
 	confirm               string
 	reopen                string
@@ -239,6 +244,7 @@ type statements struct {
 func newStatements(write func(string) string) statements {
 	return statements{
 		claim:            write(claimSQL),
+		insertNew:        newStatement(write(insertNewSQL)),
 		known:            write(knownSQL),
 		lookUp:           write(lookUpSQL),
 		unclaim:          write(unclaimSQL),

@@ -13,8 +13,10 @@ func claimCases() []testCase {
 	return []testCase{
 		{"NewThenDuplicate", claimNewThenDuplicate},
 		{"OtherBody", claimOtherBody},
-		{"ManyMixed", claimManyMixed},
-		{"Large", claimLarge},
+		{"ManyMixed", func(f *fixture) { claimManyMixed(f, "billing", "audit") }},
+		{"ManyMixedQueued", func(f *fixture) { claimManyMixed(f) }},
+		{"Large", func(f *fixture) { claimLarge(f, "billing") }},
+		{"LargeQueued", func(f *fixture) { claimLarge(f) }},
 		{"IdsAreUniquePerSource", claimPerSource},
 		{"WritesWhatIsOwed", claimWritesWhatIsOwed},
 		{"Empty", claimNothing},
@@ -22,9 +24,11 @@ func claimCases() []testCase {
 		{"OccurredAt", claimOccurredAt},
 		{"DatabaseClock", claimDatabaseClock},
 		{"CancelledContext", claimCancelled},
-		{"DroppedRow", claimDropped},
+		{"DroppedRow", func(f *fixture) { claimDropped(f, "audit") }},
+		{"DroppedRowQueued", func(f *fixture) { claimDropped(f) }},
 		{"DroppedQuarantine", quarantineDropped},
-		{"RefusedRow", claimRefused},
+		{"RefusedRow", func(f *fixture) { claimRefused(f, "audit") }},
+		{"RefusedRowQueued", func(f *fixture) { claimRefused(f) }},
 	}
 }
 
@@ -47,12 +51,12 @@ func claimOtherBody(f *fixture) {
 }
 
 // claimManyMixed claims new and known events in one call. Each must get its own result.
-func claimManyMixed(f *fixture) {
+func claimManyMixed(f *fixture, routes ...string) {
 	const n = 90
 	var old, all []driver.Claim
 	var want []driver.ClaimResult
 	for i := range n {
-		c := newClaim("stripe", fmt.Sprintf("evt_%03d", i), fmt.Sprintf(`{"n":%d}`, i), "billing", "audit")
+		c := newEither("stripe", fmt.Sprintf("evt_%03d", i), fmt.Sprintf(`{"n":%d}`, i), routes...)
 		switch i % 3 {
 		case 0:
 			want = append(want, driver.ClaimResult{Claimed: true})
@@ -83,17 +87,24 @@ func claimManyMixed(f *fixture) {
 
 // claimLarge claims thousands of rows in single calls: more than a database accepts as parameters
 // of one statement.
-func claimLarge(f *fixture) {
+func claimLarge(f *fixture, routes ...string) {
 	const n = 3000
 	var all []driver.Claim
 	var counts []driver.DeliveryCount
 	for i := range n {
-		all = append(all, newClaim("stripe", fmt.Sprint("evt_", i), fmt.Sprint("body ", i), "billing"))
-		all[i].BodyGuard = driver.BodyWatch
+		all = append(all, newEither("stripe", fmt.Sprint("evt_", i), fmt.Sprint("body ", i), routes...))
+		if len(routes) > 0 {
+			all[i].BodyGuard = driver.BodyWatch
+		}
 		counts = append(counts, driver.DeliveryCount{Key: all[i].Key, Duplicates: 1})
 	}
 	f.claimNew(t0, all...)
 	same(f, "second claims", duplicates(n), f.claim(t0, all...))
+	if len(routes) == 0 {
+		f.sameEvent(claimed(&all[0], t0))
+		f.sameEvent(claimed(&all[n-1], t0))
+		return
+	}
 	messages := f.lease(t0, "to-billing", n)
 	var completions []driver.Completion
 	for _, m := range messages {

@@ -18,8 +18,10 @@ func ExerciseConcurrent(t *testing.T, open func(t *testing.T) (a, b driver.Store
 		name string
 		run  func(p *pair)
 	}{
-		{"OneKey", raceOneKey},
-		{"TwoBatches", raceTwoBatches},
+		{"OneKey", func(p *pair) { raceOneKey(p, "billing") }},
+		{"OneKeyQueued", func(p *pair) { raceOneKey(p) }},
+		{"TwoBatches", func(p *pair) { raceTwoBatches(p, "billing") }},
+		{"TwoBatchesQueued", func(p *pair) { raceTwoBatches(p) }},
 		{"OneBody", raceOneBody},
 		{"Lease", raceLease},
 		{"CompleteAgainstExpiry", raceCompleteExpiry},
@@ -97,10 +99,10 @@ func (p *pair) claimAll(s driver.Store, at time.Time, claims ...driver.Claim) ([
 	return results, err
 }
 
-func raceOneKey(p *pair) {
+func raceOneKey(p *pair, routes ...string) {
 	for round := range 5 {
 		const callers = 64
-		c := newClaim("stripe", fmt.Sprint("evt_", round), "{}", "billing")
+		c := newEither("stripe", fmt.Sprint("evt_", round), "{}", routes...)
 		var results [callers]driver.ClaimResult
 		p.atOnce(callers, func(s driver.Store, i int) error {
 			got, err := p.claimAll(s, t0, c)
@@ -115,17 +117,19 @@ func raceOneKey(p *pair) {
 		}
 		same(p, "results", map[driver.ClaimResult]int{{Claimed: true}: 1, {Duplicate: true}: callers - 1}, got)
 		p.sameEvent(claimed(&c, t0))
-		p.leaseOne(t0, "to-billing")
+		for _, m := range c.Messages {
+			p.leaseOne(t0, m.Destination)
+		}
 	}
 }
 
 // raceTwoBatches claims the same 200 events in two batches at once, and 100 of them in further
 // batches. Every event has one winner, and no batch fails.
-func raceTwoBatches(p *pair) {
+func raceTwoBatches(p *pair, routes ...string) {
 	const events, callers = 200, 6
 	var all []driver.Claim
 	for i := range events {
-		all = append(all, newClaim("stripe", fmt.Sprint("evt_", i), fmt.Sprint(i), "billing"))
+		all = append(all, newEither("stripe", fmt.Sprint("evt_", i), fmt.Sprint(i), routes...))
 	}
 	all = sorted(all...)
 	var results [callers][]driver.ClaimResult
@@ -151,8 +155,8 @@ func raceTwoBatches(p *pair) {
 		}
 		p.sameEvent(claimed(&all[n], t0))
 	}
-	if got := p.lease(t0, "to-billing", 2*events); len(got) != events {
-		p.Errorf("%d messages are due, want %d", len(got), events)
+	if got := p.lease(t0, "to-billing", 2*events); len(got) != events*len(routes) {
+		p.Errorf("%d messages are due, want %d", len(got), events*len(routes))
 	}
 }
 

@@ -40,8 +40,8 @@ CREATE TRIGGER refuse_event BEFORE INSERT ON {schema}.event
 
 // claimRefused has a trigger that refuses the row of an event. That event alone is at fault, so the
 // others can be claimed without it.
-func claimRefused(f *fixture) {
-	refused, other := newQueued("refused", "audit"), newQueued("other", "audit")
+func claimRefused(f *fixture, routes ...string) {
+	refused, other := newQueued("refused", routes...), newQueued("other", routes...)
 	f.with.Refuse(f.T, f.s, refused.Key)
 	for _, claims := range [][]driver.Claim{sorted(refused, other), {refused}} {
 		results, err := f.s.Claim(f.Context(), &driver.ClaimParams{Claims: claims, Now: t0})
@@ -55,9 +55,13 @@ func claimRefused(f *fixture) {
 
 // claimDropped has a trigger that drops one row of an event. The event is neither claimed nor a
 // duplicate; the other claims are as they would be without it.
-func claimDropped(f *fixture) {
-	for i, table := range []string{"event", "event_state", "message"} {
-		dropped, other, known := newQueued("dropped "+table, "audit"), newQueued("other "+table, "audit"), newQueued("known "+table, "audit")
+func claimDropped(f *fixture, routes ...string) {
+	tables := []string{"event", "event_state", "message"}
+	if len(routes) == 0 {
+		tables = tables[:2]
+	}
+	for i, table := range tables {
+		dropped, other, known := newQueued("dropped "+table, routes...), newQueued("other "+table, routes...), newQueued("known "+table, routes...)
 		f.claimNew(t0, known)
 		f.with.Drop(f.T, f.s, table, dropped.Key)
 		p := &driver.ClaimParams{Claims: sorted(dropped, other, known), Now: t0}

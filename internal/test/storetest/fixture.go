@@ -51,6 +51,16 @@ func newClaim(source, id, body string, routes ...string) driver.Claim {
 	return c
 }
 
+// newEither returns a claim with messages or, without routes, one that waits for a handler. A store may
+// claim the two by different statements.
+func newEither(source, id, body string, routes ...string) driver.Claim {
+	c := newClaim(source, id, body, routes...)
+	if len(routes) == 0 {
+		c.Work = driver.WorkQueued
+	}
+	return c
+}
+
 // newClaims returns n claims with the ids evt_0, evt_1 and so on, all with one body.
 func newClaims(n int, routes ...string) []driver.Claim {
 	all := make([]driver.Claim, n)

@@ -16,7 +16,9 @@ func hostileCases() []testCase {
 		{"Bodies", hostileBodies},
 		{"Headers", hostileHeaders},
 		{"Names", hostileNames},
-		{"BadRowFailsTheWholeClaim", badRowFailsTheWholeClaim},
+		{"Queued", hostileQueued},
+		{"BadRowFailsTheWholeClaim", func(f *fixture) { badRowFailsTheWholeClaim(f, driver.BodyRefuse, "billing") }},
+		{"BadRowFailsTheWholeClaimQueued", func(f *fixture) { badRowFailsTheWholeClaim(f, driver.BodyIgnore) }},
 		{"DamagedRowsStopNoOthers", damagedRowsStopNoOthers},
 	}
 }
@@ -130,14 +132,32 @@ func hostileNames(f *fixture) {
 	}
 }
 
+// hostileQueued uses the ids as every text, and the bodies, of events without messages.
+func hostileQueued(f *fixture) {
+	var all []driver.Claim
+	for i, text := range ids() {
+		c := newEither(text, text, "{}")
+		c.Type, c.Remote, c.Gateway = text, text, text
+		all = append(all, c)
+		if i < len(bodies()) {
+			setBody(&all[i], bodies()[i])
+		}
+	}
+	f.claimNew(t0, all...)
+	same(f, "second claims", duplicates(len(all)), f.claim(t0.Add(time.Second), all...))
+	for i := range all {
+		f.sameEvent(claimed(&all[i], t0))
+	}
+}
+
 // badRowFailsTheWholeClaim puts one row that the database refuses at every position of a batch. The
 // store must write none of the batch, and return an error of the class driver.ErrBadRow.
-func badRowFailsTheWholeClaim(f *fixture) {
+func badRowFailsTheWholeClaim(f *fixture, guard driver.BodyGuard, routes ...string) {
 	const n = 5
 	var batch []driver.Claim
 	for i := range n {
-		c := newClaim("stripe", fmt.Sprint("evt_", i), fmt.Sprint("body ", i), "billing")
-		c.BodyGuard = driver.BodyRefuse
+		c := newEither("stripe", fmt.Sprint("evt_", i), fmt.Sprint("body ", i), routes...)
+		c.BodyGuard = guard
 		batch = append(batch, c)
 	}
 	batch = sorted(batch...)

@@ -1,0 +1,139 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+// plainLockWait bounds a wait of the plain statement for a row of the same key. The claim function
+// waits for the rest of the claim's LockTimeout, after it has looked for known events.
+const plainLockWait = 100 * time.Millisecond
+
+// plain reports whether the plain statement can make the claims. It knows neither bodies nor messages
+// nor notes. With a short LockTimeout nothing would be left for the claim function.
+func (s *Store) plain(p *driver.ClaimParams) bool {
+	if s.binary == nil || p.LockTimeout > 0 && p.LockTimeout < 2*plainLockWait {
+		return false
+	}
+	for i := range p.Claims {
+		c := &p.Claims[i]
+		if c.BodyGuard != driver.BodyIgnore || c.Work == driver.WorkDone || len(c.Messages) > 0 || c.Undecided != "" {
+			return false
+		}
+	}
+	return true
+}
+
+// claimPlain claims by a plain INSERT, which costs the database less than the claim function. Claims that
+// stay in b.places are in doubt: the function decides them. committed reports whether an event was
+// claimed. On an error none was, unless it matches driver.ErrCommitUnknown.
+func (s *Store) claimPlain(ctx context.Context, b *claimBatch) (committed bool, err error) {
+	claimed, safe, err := s.insertNew(ctx, b)
+	switch {
+	case errors.Is(err, ErrNotBinary):
+		return false, nil
+	case err != nil && s.inDoubt(err):
+		b.lockWait -= plainLockWait
+		return false, nil
+	case err != nil:
+		return false, claimFailed(s.pools.Receive, "claiming", err, driver.ErrCommitUnknown)
+	case !safe:
+		return false, nil
+	}
+	var open []claimRow
+	for _, place := range b.places {
+		b.results[place].Claimed = claimed == nil || claimed[b.Claims[place].Key]
+		if !b.results[place].Claimed {
+			open = append(open, claimRow{place: place})
+		}
+	}
+	committed = len(open) < len(b.places)
+	_, err = s.lookUp(b, open)
+	b.places = b.places[:0]
+	for _, row := range open {
+		if !b.results[row.place].Duplicate {
+			b.places = append(b.places, row.place)
+		}
+	}
+	return committed, err
+}
+
+// inDoubt reports whether the server undid the plain statement for a reason that the claim function
+// may not meet, or explains better: a row that is held, refused or dropped, or a foreign rule on
+// event_state, with which PostgreSQL refuses an INSERT inside WITH.
+func (s *Store) inDoubt(err error) bool {
+	if s.pools.Receive.Outcome(err) != Refused {
+		return false
+	}
+	if SQLState(err) == codeNotSupported {
+		return true
+	}
+	failed := claimFailed(s.pools.Receive, "", err, driver.ErrCommitUnknown)
+	return errors.Is(failed, driver.ErrBadRow) || errors.Is(failed, driver.ErrLockTimeout)
+}
+
+// insertNew runs the plain statement for the places of b. claimed holds the keys of the new events; nil
+// stands for all. safe is false if the server could lose the claims: then nothing was written.
+func (s *Store) insertNew(ctx context.Context, b *claimBatch) (claimed map[driver.Key]bool, safe bool, err error) {
+	n := 0
+	err = s.binary.QueryBinary(ctx, &s.sql.insertNew, b.encode, func(values [][]byte) error {
+		var err error
+		if len(values) < 3 {
+			return errBinary
+		}
+		if safe, err = decodeBool(values[0]); err != nil {
+			return err
+		}
+		if n, err = decodeInt4(values[1]); err != nil || n == len(b.places) {
+			return err
+		}
+		claimed = make(map[driver.Key]bool, n)
+		return decodeByteaArray(values[2], func(key []byte) {
+			if len(key) == len(driver.Key{}) {
+				claimed[driver.Key(key)] = true
+			}
+		})
+	})
+	if err == nil && safe && claimed != nil && len(claimed) != n {
+		err = errBinary
+	}
+	return claimed, safe, err
+}
+
+// encode encodes the arguments of insertNewSQL.
+func (b *claimBatch) encode(p *Parameters) {
+	n := len(b.places)
+	const ofRow = 12*4 + 2 + 8 + 2*len(driver.Key{}) // lengths, work, time, key, hash
+	size := 256 + 12*arrayHeader
+	for _, place := range b.places {
+		c := &b.Claims[place]
+		size += ofRow + len(c.Source) + len(c.EventID) + len(c.Type) + len(c.Headers) + len(c.Body) + len(c.Remote) + len(c.Gateway)
+	}
+	p.reserve(size)
+	p.text(lockTimeout(plainLockWait))
+	p.bool(slices.Contains(b.AllowUnsafe, "fsync"))
+	p.bool(slices.Contains(b.AllowUnsafe, "full_page_writes"))
+	p.time(clock(b.Now))
+	column := func(oid int, nulls bool, element func(c *driver.Claim)) {
+		p.array(oid, n, nulls)
+		for _, place := range b.places {
+			element(&b.Claims[place])
+		}
+		p.end()
+	}
+	column(oidBytea, false, func(c *driver.Claim) { p.byteaElement(c.Key[:]) })
+	column(oidText, false, func(c *driver.Claim) { p.textElement(c.Source) })
+	column(oidText, false, func(c *driver.Claim) { p.textElement(c.EventID) })
+	column(oidText, false, func(c *driver.Claim) { p.textElement(c.Type) })
+	column(oidTimestamptz, true, func(c *driver.Claim) { p.timeElement(storable(c.OccurredAt)) })
+	column(oidBytea, false, func(c *driver.Claim) { p.byteaElement(c.Headers) })
+	column(oidBytea, false, func(c *driver.Claim) { p.byteaElement(c.Body) })
+	column(oidBytea, false, func(c *driver.Claim) { p.byteaElement(c.BodyHash[:]) })
+	column(oidInt2, false, func(c *driver.Claim) { p.int2Element(int16(c.Work)) })
+	column(oidText, false, func(c *driver.Claim) { p.textElement(c.Remote) })
+	column(oidText, false, func(c *driver.Claim) { p.textElement(c.Gateway) })
+}
