@@ -4,54 +4,106 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
 )
 
-// countsAge is how old counts may be. Pages that many people keep open share one count.
-const countsAge = 3 * time.Second
+const (
+	// countsAge is how old counts may be. Pages that many people keep open share one count.
+	countsAge = 3 * time.Second
+	// countsPatience is how long the overview waits for counts: a database that has just started reads
+	// their rows from the disk. Then it shows counts of at most countsLate before, or none.
+	countsPatience = 150 * time.Millisecond
+	countsLate     = time.Minute
+)
 
 // counts keeps the last counts of open and failed work.
 type counts struct {
 	store driver.Store
-	turn  chan struct{} // a mutex whose waiting a context can end
-	stats *driver.Stats // nil: none
-	at    time.Time
+
+	mu      sync.Mutex
+	last    *driver.Stats // nil: none
+	at      time.Time     // of last
+	running *count        // nil: none
 }
 
-func newCounts(store driver.Store) *counts {
-	return &counts{store: store, turn: make(chan struct{}, 1)}
+// count is a run of Stats, for all callers that wait for it.
+type count struct {
+	done  chan struct{} // closed when the rest is set
+	stats *driver.Stats
+	err   error
 }
+
+func newCounts(store driver.Store) *counts { return &counts{store: store} }
 
 // read returns counts that are at most countsAge old. The caller must not change them.
 func (c *counts) read(ctx context.Context) (*driver.Stats, error) {
+	stats, running := c.begin()
+	if stats != nil {
+		return stats, nil
+	}
 	select {
-	case c.turn <- struct{}{}:
-		defer func() { <-c.turn }()
+	case <-running.done:
+		return running.stats, running.err
 	case <-ctx.Done():
-		return nil, fmt.Errorf("waiting for another count: %w", context.Cause(ctx))
+		return nil, fmt.Errorf("waiting for a count: %w", context.Cause(ctx))
 	}
-	if c.stats != nil && time.Since(c.at) < countsAge {
-		return c.stats, nil
+}
+
+// soon returns counts as read does. If that takes long, it returns older ones, or nil if there are none yet.
+func (c *counts) soon(ctx context.Context) (*driver.Stats, error) {
+	patience, cancel := context.WithTimeout(ctx, countsPatience)
+	defer cancel()
+	stats, err := c.read(patience)
+	if err == nil || patience.Err() == nil || ctx.Err() != nil {
+		return stats, err
 	}
-	c.stats = nil
-	stats, err := c.store.Stats(ctx)
-	if err != nil {
-		return nil, err
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if time.Since(c.at) > countsLate {
+		return nil, nil
 	}
-	c.stats, c.at = stats, time.Now()
-	return stats, nil
+	return c.last, nil
+}
+
+// begin returns fresh counts, or a run that makes some.
+func (c *counts) begin() (*driver.Stats, *count) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.last != nil && time.Since(c.at) < countsAge {
+		return c.last, nil
+	}
+	if c.running == nil {
+		c.running = &count{done: make(chan struct{})}
+		go c.run(c.running)
+	}
+	return nil, c.running
+}
+
+// run counts, also for callers that come while it does, so it does not end with the first of them.
+func (c *counts) run(of *count) {
+	ctx, cancel := context.WithTimeout(context.Background(), queryTimeout)
+	defer cancel()
+	of.stats, of.err = c.store.Stats(ctx)
+	close(of.done)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.running != of {
+		return // something changed meanwhile
+	}
+	c.running = nil
+	if of.err == nil {
+		c.last, c.at = of.stats, time.Now()
+	}
 }
 
 // forget makes the next read count again: this program changed something.
-func (c *counts) forget(ctx context.Context) {
-	select {
-	case c.turn <- struct{}{}:
-		c.stats = nil
-		<-c.turn
-	case <-ctx.Done(): // the counts are old soon anyway
-	}
+func (c *counts) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.last, c.running = nil, nil
 }
 
 func (h *handler) stats(r *http.Request) (*driver.Stats, error) {

@@ -16,10 +16,14 @@ import (
 type busy struct {
 	driver.Store
 	counted atomic.Int32
+	hold    func(n int32) // if set, returns when the n-th count may end
 }
 
 func (s *busy) Stats(context.Context) (*driver.Stats, error) {
-	s.counted.Add(1)
+	n := s.counted.Add(1)
+	if s.hold != nil {
+		s.hold(n)
+	}
 	return &driver.Stats{
 		EventsPending: driver.CountLimit, DeadLetters: driver.CountLimit - 1,
 		Destinations: []driver.DestinationStats{
@@ -67,4 +71,34 @@ func TestCountsAreShared(t *testing.T) {
 	if n := store.counted.Load(); n != 2 {
 		t.Errorf("after a change the store counted %d times, want 2", n)
 	}
+}
+
+// The overview does not wait for a slow count: it shows the counts of before, or none, until the count ends.
+func TestOverviewDoesNotWaitForCounts(t *testing.T) {
+	t.Parallel()
+	first, later := make(chan struct{}), make(chan struct{})
+	store := &busy{Store: rig.OpenSQLite(t), hold: func(n int32) {
+		if n == 1 {
+			<-first
+		} else {
+			<-later
+		}
+	}}
+	defer close(later)
+	g := newGatewayOn(t, store)
+	page := g.page(t, "/", http.StatusOK)
+	if strings.Count(page, `<p class="number">…</p>`) != 5 || !strings.Contains(page, `data-every="2"`) || strings.Contains(page, "dead now") {
+		t.Errorf("the overview during the first count: %s", text(page))
+	}
+	close(first)
+	counted := func(page string) bool {
+		return strings.Contains(page, `<p class="number">9,999&#43;</p>`) || strings.Contains(page, `<p class="number">9,999</p>`)
+	}
+	rig.WaitFor(t, func() bool { return counted(g.page(t, "/", http.StatusOK)) })
+	rig.WaitFor(t, func() bool { // until the counts are too old, and a count is held
+		if page := g.page(t, "/", http.StatusOK); !counted(page) || !strings.Contains(page, `data-every="10"`) {
+			t.Fatalf("the overview lost its counts: %s", text(page))
+		}
+		return store.counted.Load() == 2
+	})
 }

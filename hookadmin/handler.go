@@ -289,7 +289,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	e.serve(h, w, r)
 	if e.method == http.MethodPost {
-		h.counts.forget(r.Context())
+		h.counts.forget()
 	}
 }
 

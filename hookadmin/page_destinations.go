@@ -246,7 +246,7 @@ func (h *handler) actDestination(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, r, http.StatusBadRequest, `The form is refused: the field "action" must be pause, resume or retry. Nothing was changed.`, nil)
 		return
 	}
-	h.counts.forget(ctx)
+	h.counts.forget()
 	if err != nil {
 		h.undone(w, r, back, h.failedText(r, "changing a destination", err))
 		return

@@ -129,7 +129,7 @@ func (h *handler) showOverview(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	stats, err := h.stats(r)
+	stats, err := h.counts.soon(r.Context())
 	if err != nil {
 		h.logger.WarnContext(r.Context(), "counting failed; the overview has no counts", slog.Any("error", err))
 	}
@@ -138,15 +138,18 @@ func (h *handler) showOverview(w http.ResponseWriter, r *http.Request) {
 		if err != nil {
 			return nil, err
 		}
-		return h.overviewFigures(ctx, newStats(stats), span, now)
+		return h.overviewFigures(ctx, stats, span, now)
 	})
 	content.Warnings = h.allWarnings(stats, content.Stale.Why)
-	h.render(w, r, http.StatusOK, "overview.html", &page{
-		Title: "Overview", Content: content, Live: &live{Every: 10}, Charts: true, Made: content.Stale.orNow(now),
-	})
+	p := &page{Title: "Overview", Content: content, Live: &live{Every: 10}, Charts: true, Made: content.Stale.orNow(now)}
+	if err == nil && stats == nil {
+		p.Live.Every, p.Watched = 2, true // the count goes on
+	}
+	h.render(w, r, http.StatusOK, "overview.html", p)
 }
 
-func (h *handler) overviewFigures(ctx context.Context, stats *Stats, span *spanChoice, now time.Time) (*overviewFigures, error) {
+// overviewFigures reads the figures. counted is nil while the work is still being counted.
+func (h *handler) overviewFigures(ctx context.Context, counted *driver.Stats, span *spanChoice, now time.Time) (*overviewFigures, error) {
 	byDay := func(kind driver.FigureKind) *driver.SeriesFilter {
 		return &driver.SeriesFilter{Of: kind, Resolution: driver.ByHour, Since: driver.ByHour.Start(now.Add(-23 * time.Hour)), Until: now, Limit: maxPoints}
 	}
@@ -164,10 +167,19 @@ func (h *handler) overviewFigures(ctx context.Context, stats *Stats, span *spanC
 		return nil, fmt.Errorf("reading the newest failures: %w", err)
 	}
 	all := &overviewFigures{
-		Story: story(series[3], series[4], len(h.engine.Destinations()) > 0, now) + " " + deadNow(stats), Cards: figures(stats, now),
+		Story: story(series[3], series[4], len(h.engine.Destinations()) > 0, now),
 		Charts: []chart{
 			deliveriesChart(filters[0], series[0]), answersChart(filters[0], series[0], h.firstTimeout("")), backlogChart(filters[2], series[2]),
 		},
+	}
+	if counted != nil {
+		stats := newStats(counted)
+		all.Story, all.Cards = all.Story+" "+deadNow(stats), figures(stats, now)
+	} else {
+		all.Cards = figures(&Stats{}, now)
+		for i := range all.Cards {
+			all.Cards[i].Count = "…"
+		}
 	}
 	if sum := sumOf(series[3]); sum == 0 {
 		if sources := h.engine.Sources(); len(sources) > 0 {
