@@ -565,6 +565,19 @@ CREATE TABLE {schema}.learned_secret (
 	PRIMARY KEY (source, secret)
 );
 
+-- ANALYZE would copy payloads and answers into pg_statistic, which a redaction and pruning do not reach. No plan
+-- needs their values.
+ALTER TABLE {schema}.event ALTER headers SET STATISTICS 0, ALTER body SET STATISTICS 0;
+ALTER TABLE {schema}.event_state ALTER last_error SET STATISTICS 0, ALTER signature SET STATISTICS 0;
+ALTER TABLE {schema}.event_attempt ALTER error SET STATISTICS 0;
+ALTER TABLE {schema}.inline_failure ALTER headers SET STATISTICS 0, ALTER body SET STATISTICS 0, ALTER last_error SET STATISTICS 0;
+ALTER TABLE {schema}.message ALTER last_error SET STATISTICS 0, ALTER signature SET STATISTICS 0;
+ALTER TABLE {schema}.attempt ALTER error SET STATISTICS 0;
+ALTER TABLE {schema}.attempt_response ALTER response SET STATISTICS 0;
+ALTER TABLE {schema}.other_body ALTER headers SET STATISTICS 0, ALTER body SET STATISTICS 0;
+ALTER TABLE {schema}.quarantine ALTER headers SET STATISTICS 0, ALTER body SET STATISTICS 0;
+ALTER TABLE {schema}.refused ALTER headers SET STATISTICS 0, ALTER body SET STATISTICS 0;
+
 -- Every event with its state, which follows from its state row and its messages. For hookonce
 -- itself and the views below; its columns may change.
 CREATE VIEW {schema}.event_overview AS
