@@ -95,6 +95,11 @@ func (c *Client) RetryQuarantined(ctx context.Context, id string) (*hookadmin.Qu
 	return post[hookadmin.QuarantineRetried](ctx, c, api+"/quarantine"+Path(id)+"/retry", "", nil)
 }
 
+// Refused returns a page of refused requests.
+func (c *Client) Refused(ctx context.Context, query url.Values) (*hookadmin.RefusedPage, error) {
+	return get[hookadmin.RefusedPage](ctx, c, api+"/refused", query)
+}
+
 // Sources returns the sources of the gateway.
 func (c *Client) Sources(ctx context.Context) (*hookadmin.SourcePage, error) {
 	return get[hookadmin.SourcePage](ctx, c, api+"/sources", nil)

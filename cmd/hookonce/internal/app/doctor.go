@@ -441,7 +441,7 @@ func (d *doctor) askGateway(ctx context.Context, c Check) Check {
 			configured++
 		}
 		if to.Circuit != nil && to.Circuit.Open {
-			c.Status, c.Remedy = StatusWarning, "hookonce dlq list --destination "+to.Name+", which shows the errors"
+			c.Status, c.Remedy = StatusWarning, "hookonce events list --state running, which shows the errors"
 			c.Seen = append(c.Seen, fmt.Sprintf("the circuit of %s is open; failures in a row: %d", to.Name, to.Circuit.Failures))
 		}
 	}

@@ -50,6 +50,8 @@ func TestCommandsAskTheRunningGateway(t *testing.T) {
 				"/api/v1/events/gh/d1": {"events", "show", "gh", "d1", "--json"},
 				"/api/v1/dead-letters": {"dlq", "list", "--json"},
 				"/api/v1/quarantine":   {"quarantine", "list", "--json"},
+				"/api/v1/refused":      {"refused", "list", "--json"},
+				"/api/v1/destinations": {"destinations", "list", "--json"},
 				"/api/v1/sources":      {"sources", "list", "--json"},
 			} {
 				var byCommand, byAPI any

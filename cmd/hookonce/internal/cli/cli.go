@@ -76,6 +76,8 @@ func (p *program) rootCommand() *cobra.Command {
 		p.eventsCommand(),
 		p.dlqCommand(),
 		p.quarantineCommand(),
+		p.refusedCommand(),
+		p.destinationsCommand(),
 		p.sourcesCommand(),
 		p.configCommand(),
 		p.providersCommand(),
@@ -92,7 +94,9 @@ func (p *program) rootCommand() *cobra.Command {
 		p.benchCommand(),
 	)
 	root.SetVersionTemplate("hookonce {{.Version}}\n")
-	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 80"))
+	root.SetUsageTemplate(strings.NewReplacer(
+		".FlagUsages", ".FlagUsagesWrapped 80", "for more information about a command.", "for more about a command.",
+	).Replace(root.UsageTemplate()))
 	root.SetHelpCommand(helpCommand())
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
