@@ -110,6 +110,7 @@ func (n *node) subjects() ([]*providers.Subject, error) {
 	var list []*struct {
 		providers.Subject
 		Handle   string `json:"handle"`
+		Reads    bool   `json:"reads"`
 		Signs    bool   `json:"signs"`
 		Vectors  bool   `json:"vectors"`
 		Recorded bool   `json:"recorded"`
@@ -122,6 +123,11 @@ func (n *node) subjects() ([]*providers.Subject, error) {
 		s := &l.Subject
 		s.Verify = func(r *providers.Request, key *providers.Key) error {
 			return n.call(&command{Op: "verify", Subject: l.Handle, Request: r, Key: key}, nil)
+		}
+		if l.Reads {
+			s.Read = func(r *providers.Request, key *providers.Key) error {
+				return n.call(&command{Op: "read", Subject: l.Handle, Request: r, Key: key}, nil)
+			}
 		}
 		if l.Signs {
 			s.Sign = func(r *providers.Request, key *providers.Key) error {

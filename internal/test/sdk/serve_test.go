@@ -244,12 +244,7 @@ var listening = regexp.MustCompile(`serving webhooks.*?\b(127\.0\.0\.1:\d+)`)
 func serve(t *testing.T, list []replayed, destination string) (address string, stop func()) {
 	t.Helper()
 	dir := t.TempDir()
-	binary := filepath.Join(dir, "hookonce")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "./cmd/hookonce")
-	build.Dir = filepath.Join("..", "..", "..")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building the gateway: %v\n%s", err, out)
-	}
+	binary := program(t)
 	sources := map[string]any{}
 	for i := range list {
 		sources[list[i].source] = list[i].settings()
@@ -298,6 +293,18 @@ func serve(t *testing.T, list []replayed, destination string) (address string, s
 		t.Fatal("the gateway does not start")
 	}
 	return "", stop
+}
+
+// program builds hookonce and returns its path.
+func program(t *testing.T) string {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "hookonce")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "./cmd/hookonce")
+	build.Dir = filepath.Join("..", "..", "..")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("building hookonce: %v\n%s", err, out)
+	}
+	return binary
 }
 
 // logWriter keeps the gateway's log, and sends the address in it.

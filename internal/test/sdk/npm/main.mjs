@@ -20,8 +20,9 @@ for (const event of ["unhandledRejection", "uncaughtException"]) {
 const subjects = new Map();
 
 // The data of a subject that the Go test reads; the functions stay here.
-const dataOf = ({ verify, sign, recorded, vectors, documents, ...data }) => ({
+const dataOf = ({ verify, read, sign, recorded, vectors, documents, ...data }) => ({
   ...data,
+  reads: read !== undefined,
   signs: sign !== undefined,
   recorded: recorded !== undefined,
   vectors: vectors !== undefined,
@@ -53,6 +54,15 @@ const operations = {
       throw new Error(`verify returned ${valid}: it must return true or false, or throw`);
     }
     return valid ? { result: true } : { refused: "it is not valid" };
+  },
+  // read reads the event into the SDK's class for it, or throws.
+  async read({ subject, request, key }) {
+    try {
+      await subjects.get(subject).read(request, key);
+    } catch (error) {
+      return { refused: String(error?.stack ?? error) };
+    }
+    return { result: true };
   },
   // sign returns the headers, body and query that change; undefined leaves them as they are, and a null header removes it.
   async sign({ subject, request, key }) {

@@ -24,7 +24,7 @@ func init() {
 			if err != nil {
 				return err
 			}
-			_, err = hook.Parse(r.http(), github.PushEvent)
+			_, err = hook.Parse(r.http(), github.Event(r.Header["x-github-event"])) // into the type of the event
 			return err
 		},
 		Recorded: func() ([]Saved, error) {

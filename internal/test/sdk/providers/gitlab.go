@@ -15,7 +15,7 @@ func init() {
 			if err != nil {
 				return err
 			}
-			_, err = hook.Parse(r.http(), gitlab.PushEvents)
+			_, err = hook.Parse(r.http(), gitlab.Event(r.Header["x-gitlab-event"])) // into the type of the event
 			return err
 		},
 		Recorded: func() ([]Saved, error) {

@@ -35,6 +35,14 @@ func init() {
 				}
 				return verdict(client(key).VerifyWebhookSignature(payload.Signature))
 			},
+			Read: func(r *Request, _ *Key) error {
+				var payload mailgun.WebhookPayload
+				if err := json.Unmarshal([]byte(r.Body), &payload); err != nil {
+					return err
+				}
+				_, err := mailgun.ParseEvent(payload.EventData)
+				return err
+			},
 		},
 		&Subject{
 			Provider: "mailgun", Scheme: "form", SDK: "github.com/mailgun/mailgun-go/v4", Unchecked: noClock,

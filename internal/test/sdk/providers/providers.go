@@ -66,6 +66,8 @@ type Subject struct {
 
 	// Verify returns nil if the SDK accepts the request.
 	Verify func(*Request, *Key) error `json:"-"`
+	// Read reads the event into the SDK's type for it; nil if the SDK has none.
+	Read func(*Request, *Key) error `json:"-"`
 	// Sign signs the request as the SDK does; nil if the SDK cannot.
 	Sign func(*Request, *Key) error `json:"-"`
 	// Vectors returns signed requests that packages ship. The receiver's clock shows their Now.

@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/slack-go/slack"
+	"github.com/slack-go/slack/slackevents"
 )
 
 func init() {
@@ -19,6 +20,10 @@ func init() {
 				return err
 			}
 			return verifier.Ensure()
+		},
+		Read: func(r *Request, _ *Key) error {
+			_, err := slackevents.ParseEvent([]byte(r.Body), slackevents.OptionNoVerifyToken())
+			return err
 		},
 	})
 }
