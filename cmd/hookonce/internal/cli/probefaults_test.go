@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -117,6 +118,9 @@ func TestProbeBlamesTheCause(t *testing.T) {
 	problem := answersRaw(t, func(conn net.Conn) {
 		_, _ = io.WriteString(conn, "HTTP/1.1 401 No\r\nContent-Type: application/json; charset=utf-8\r\nContent-Length: 32\r\n\r\n"+`{"error":{"message":"bad hmac"}}`)
 	})
+	says := func(answer string) string {
+		return "http://" + answersRaw(t, func(conn net.Conn) { _, _ = io.WriteString(conn, answer) })
+	}
 	talks := answersRaw(t, func(conn net.Conn) { _, _ = io.WriteString(conn, "SSH-2.0-Server\r\n") })
 	closes := answersRaw(t, func(net.Conn) {})
 	reset := answersRaw(t, func(conn net.Conn) { _ = conn.(*net.TCPConn).SetLinger(0) })
@@ -136,6 +140,11 @@ func TestProbeBlamesTheCause(t *testing.T) {
 		{"http://" + talks, `no answer: malformed HTTP response "SSH-2.0-Server"`, "check that the port of the URL is the receiver's"},
 		{"http://" + never, "no answer in time", "answer as soon as the event is stored"},
 		{"http://" + endless, "200, but its body does not end", "end the answer; it needs no body"},
+		{says("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nshort"), "200, but its body is cut off", "look for the cause in the receiver and in its proxy"},
+		{says("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"), "200, but its body is broken: invalid byte in chunk length", "look for the cause"},
+		{says("HTTP/1.1 304 Not Modified\r\n\r\n"), "304", "answer 2xx once the event is stored"},
+		{says("HTTP/1.1 502 Bad\r\nContent-Type: text/plain\r\nContent-Length: 6\r\n\r\n<html>"), "502", "look into its log"},
+		{says("HTTP/1.1 404 No\r\nContent-Length: 18\r\n\r\n404 page not found"), "404: page not found", "check the path of the URL"},
 		{"http://127.0.0.1:1", "127.0.0.1:1: connection refused", "start the receiver"},
 		{"https://" + never, "no TLS handshake in time", "check that the port speaks TLS 1.2 or newer, or write http://"},
 		{"https://" + closes, "connection closed during the TLS handshake", "check that the port speaks TLS"},
@@ -145,7 +154,7 @@ func TestProbeBlamesTheCause(t *testing.T) {
 		t.Run(tt.saw, func(t *testing.T) {
 			t.Parallel()
 			args := []string{"probe", tt.url, "--provider", "stripe", "--secret", "whsec_test_secret"}
-			if strings.Contains(tt.saw, "in time") || strings.Contains(tt.saw, "end") {
+			if strings.Contains(tt.saw, "in time") || strings.Contains(tt.saw, "does not end") {
 				args = append(args, "--timeout", "100ms") // the endpoint never answers
 			}
 			stdout, stderr := runHere(t, 1, args...)
@@ -182,5 +191,53 @@ func TestProbeSpares(t *testing.T) {
 	stdout, _ := runHere(t, 0, append([]string{"probe", large, "--checks", "valid,slow-body"}, stripe...)...)
 	if !strings.Contains(stdout, "2 passed") {
 		t.Errorf("of an endpoint with large answers: %s", stdout)
+	}
+}
+
+// An endpoint that refuses everything by now has not shown that it can tell a forged event from a valid one.
+func TestProbeOfAFickleEndpoint(t *testing.T) {
+	t.Parallel()
+	stripe := []string{"--provider", "stripe", "--secret", "whsec_test_secret", "--json", "--checks", "valid,tampered,no-signature,old,duplicate"}
+	var requests atomic.Int64
+	fickle, _ := probeAnswers(t, func(w http.ResponseWriter, r *http.Request) {
+		switch n := requests.Add(1); {
+		case r.Header.Get("Stripe-Signature") == "":
+			w.WriteHeader(http.StatusBadRequest)
+		case n > 1:
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+	})
+	stdout, _ := runHere(t, 1, append([]string{"probe", fickle}, stripe...)...)
+	r := readProbe(t, stdout)
+	for verdict, want := range map[string][]string{"pass": {"valid", "no-signature"}, "unknown": {"tampered", "old"}, "fail": {"duplicate"}} {
+		if diff := cmp.Diff(want, r.named(verdict)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", verdict, diff)
+		}
+	}
+	for _, c := range r.Checks {
+		want := map[string]string{
+			"tampered":  "401; then a valid event got 401, too",
+			"duplicate": "A valid event was not accepted, although an earlier one was.",
+		}[c.Name]
+		if want != "" && c.Saw != want && c.Why != want {
+			t.Errorf("%s: saw %q, why %q; want %q", c.Name, c.Saw, c.Why, want)
+		}
+	}
+}
+
+// An endpoint that fails beside slow clients, or under load, is not blamed for its speed.
+func TestProbeBlamesTheAnswers(t *testing.T) {
+	t.Parallel()
+	var requests atomic.Int64
+	failing, _ := probeAnswers(t, func(w http.ResponseWriter, r *http.Request) {
+		if _, err := io.Copy(io.Discard, r.Body); err == nil && requests.Add(1) > 1 {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+	})
+	stdout, _ := runHere(t, 1, "probe", failing, "--provider", "none", "--json", "--checks", "slow-body,answer-time")
+	for i, want := range []string{"Valid events were answered in time, but not accepted", "Not every valid event was accepted under load"} {
+		if c := readProbe(t, stdout).Checks[i]; c.Verdict != "fail" || !strings.HasPrefix(c.Why, want) {
+			t.Errorf("%s: %s, %q; want fail, %q", c.Name, c.Verdict, c.Why, want)
+		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -216,10 +217,13 @@ func readAnswer(conn net.Conn) answer {
 		if err != nil && !isReset(err) {
 			return answer{err: &bodyError{resp.StatusCode, err}}
 		}
-		a := answer{status: resp.StatusCode, location: resp.Header.Get("Location")}
+		a := answer{status: resp.StatusCode}
+		if a.status/100 == 3 {
+			a.location = resp.Header.Get("Location")
+		}
 		kind, _, _ := strings.Cut(resp.Header.Get("Content-Type"), ";")
 		if slices.Contains([]string{"", "text/plain", "application/json", "application/problem+json"}, kind) && utf8.Valid(body) {
-			a.text = messageOf(body)
+			a.text = strings.TrimPrefix(messageOf(body), strconv.Itoa(a.status)+" ") // Go: "404 page not found"
 		}
 		// Go: "Client sent an HTTP request to an HTTPS server." nginx: "The plain HTTP request was sent to
 		// HTTPS port"
@@ -243,6 +247,9 @@ func messageOf(body []byte) string {
 		}
 	}
 	line, _, _ := strings.Cut(strings.TrimSpace(string(body)), "\n")
+	if strings.HasPrefix(line, "<") {
+		return "" // markup of another declared type
+	}
 	return line
 }
 

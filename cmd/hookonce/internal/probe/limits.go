@@ -96,10 +96,15 @@ func runSlowBody(ctx context.Context, p *probe) outcome {
 			break // another one would wait as long
 		}
 	}
-	if all(answers, answer.accepted) {
-		return pass(tally(answers))
+	o := fail(tally(answers))
+	switch {
+	case all(answers, answer.accepted):
+		o.verdict = Pass
+	case all(answers, func(a answer) bool { return a.status != 0 }):
+		o.reason = "Valid events were answered in time, but not accepted: the sender delivers them again."
+		o.remedy = "Look into the log of the receiver: a slow client must not make the events of others fail"
 	}
-	return fail(tally(answers))
+	return o
 }
 
 // runAnswerTime delivers from parallel senders. It stops as soon as so many answers are late that the
@@ -173,7 +178,10 @@ func judgeTimes(answers []answer, limit, timeout time.Duration, title string) ou
 	case p99 > limit:
 		return fail(saw + "; " + bound)
 	case !all(answers, answer.accepted):
-		return fail(saw + "; " + tally(answers))
+		o := fail(saw + "; " + tally(answers))
+		o.reason = "Not every valid event was accepted under load: the sender delivers it again, which makes the load worse."
+		o.remedy = "Look for the failures in the log of the receiver, and raise the limit that they hit"
+		return o
 	}
 	return pass(saw)
 }

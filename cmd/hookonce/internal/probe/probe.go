@@ -163,8 +163,8 @@ func Run(ctx context.Context, c *Config) (*Report, error) {
 }
 
 var (
-	errTime      = fmt.Errorf("the %s of a probe are over", maxTime)
-	errCountTime = fmt.Errorf("the %s for counting effects are over", countTime)
+	errTime      = fmt.Errorf("a probe ends after %d minutes", maxTime/time.Minute)
+	errCountTime = fmt.Errorf("the %d seconds for counting effects are over", countTime/time.Second)
 )
 
 // runAll runs the checks in their order. The first is always that of a valid event: it decides what
@@ -175,12 +175,33 @@ func (p *probe) runAll(ctx context.Context) []*trial {
 		p.counted, p.failed = p.appears(ctx, valid.once)
 	}
 	trials := []*trial{valid}
+	confirmed := false
 	for i := range checks[1:] {
-		if k := &checks[i+1]; p.chosen(k) {
+		k := &checks[i+1]
+		if !k.refuses && !confirmed {
+			p.confirm(ctx, trials[1:])
+			confirmed = true
+		}
+		if p.chosen(k) {
 			trials = append(trials, p.try(ctx, k, valid))
 		}
 	}
 	return trials
+}
+
+// confirm delivers a valid event after the forged ones. A refusal shows nothing if the endpoint answers
+// the valid event alike by now.
+func (p *probe) confirm(ctx context.Context, refusals []*trial) {
+	passed := slices.DeleteFunc(slices.Clone(refusals), func(t *trial) bool { return t.verdict != Pass })
+	if len(passed) == 0 {
+		return
+	}
+	a := p.deliver(ctx, newEvent())
+	for _, t := range passed {
+		if t.saw == a.String() {
+			t.verdict, t.saw = Unknown, fmt.Sprintf("%s; then a valid event got %s, too", t.saw, a)
+		}
+	}
 }
 
 func (p *probe) chosen(k *check) bool { return len(p.Checks) == 0 || slices.Contains(p.Checks, k.name) }

@@ -54,14 +54,20 @@ func (p *probe) expectRefusal(ctx context.Context, e *event, req *verify.Request
 
 // mustAccept sends requests that a right receiver answers 2xx.
 func (p *probe) mustAccept(ctx context.Context, reqs ...*verify.Request) outcome {
-	var answers []answer
-	for _, req := range reqs {
-		answers = append(answers, p.client.send(ctx, req))
-	}
+	answers := p.sendAll(ctx, reqs...)
 	if all(answers, answer.accepted) {
 		return pass(list(answers))
 	}
 	return fail(list(answers))
+}
+
+// sendAll sends requests in sequence.
+func (p *probe) sendAll(ctx context.Context, reqs ...*verify.Request) []answer {
+	var answers []answer
+	for _, req := range reqs {
+		answers = append(answers, p.client.send(ctx, req))
+	}
+	return answers
 }
 
 func (p *probe) unsignedSender() (plan, bool) {

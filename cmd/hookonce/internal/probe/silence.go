@@ -43,10 +43,7 @@ func faultOf(err error) fault {
 	case errors.As(err, &dial) && dial.Op == "dial":
 		return faultOfDial(dial)
 	case errors.As(err, &body):
-		return fault{
-			fmt.Sprintf("%d, but its body does not end", body.status), "A sender waits for the whole answer, up to its time-out.",
-			"End the answer; it needs no body",
-		}
+		return faultOfBody(body)
 	case isTimeout(err):
 		return fault{
 			"no answer in time", "A sender gives up after its time-out and delivers again.",
@@ -62,6 +59,21 @@ func faultOf(err error) fault {
 		"no answer: " + err.Error(), "Nothing that came back is an answer of HTTP.",
 		"Check that the port of the URL is the receiver's, and that it speaks HTTP",
 	}
+}
+
+func faultOfBody(err *bodyError) fault {
+	f := fault{
+		fmt.Sprintf("%d, but its body is broken: %v", err.status, err.error), "A sender takes a broken answer for a failure, and delivers again.",
+		"Look for the cause in the receiver and in its proxy; the answer needs no body",
+	}
+	switch {
+	case isTimeout(err.error):
+		f.saw, f.why = fmt.Sprintf("%d, but its body does not end", err.status), "A sender waits for the whole answer, up to its time-out."
+		f.fix = "End the answer; it needs no body"
+	case isClosed(err.error):
+		f.saw = fmt.Sprintf("%d, but its body is cut off", err.status)
+	}
+	return f
 }
 
 func faultOfDial(err *net.OpError) fault {
@@ -114,7 +126,7 @@ func refusalOf(a answer) fault {
 	switch {
 	case a.tls:
 		f.why, f.fix = "The port speaks TLS, and the URL says http.", "Write https:// in the URL"
-	case a.status/100 == 3:
+	case a.location != "":
 		f.why, f.fix = "A redirect is a failure for most senders: they do not follow it.",
 			"Take the URL that it redirects to, here and at the provider"
 	case a.status == http.StatusNotFound:
