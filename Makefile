@@ -21,6 +21,7 @@ soak: ## Runs the proof of exactly-once with 100,000 events on every store, and 
 	HOOKONCE_SOAK=100000 go test -count=1 -timeout 3h -v ./internal/test/proof
 	HOOKONCE_SOAK=100000 go test -count=1 -timeout 1h -run Pooler ./hookpgx ./hooksql
 	HOOKONCE_SOAK=1 go test -count=1 -timeout 1h -run Faults ./internal/test/receivers
+	HOOKONCE_SOAK=1 go test -count=1 -timeout 10m -v -run Desync ./internal/send
 
 .PHONY: bench
 bench: ## Measures hookonce beside other ways to do the work, and writes docs/performance.md; takes half an hour.

@@ -301,7 +301,8 @@ var Immediate = AfterAttempts(1)
 type Destination struct {
 	Name string
 	URL  string // http or https; "" with a Sender
-	// Sender sends instead of HTTP. With it, URL, Secret and AllowPrivate are errors.
+	// Sender sends instead of HTTP. With it, URL, Secret, AllowPrivate and
+	// FreshConnections are errors.
 	Sender Sender
 	// Secret signs messages as Standard Webhooks; "" sends unsigned. After the prefix whsec_ it is
 	// base64; any other text is used as it is.
@@ -313,6 +314,9 @@ type Destination struct {
 	Concurrency int
 	// Rate bounds the attempts of one process; the zero value sets no bound.
 	Rate Rate
+	// FreshConnections makes a connection for every attempt. Otherwise connections are kept for a few
+	// seconds, unless the destination answers more than it was asked; see docs/destinations.md.
+	FreshConnections bool
 	// OnDead names another destination that is told of this one's dead letters, and of events that a route
 	// to this one was undecided about: one message a minute while some die, see docs/destinations.md. The death of such a message causes no other one, so
 	// two destinations may name each other.

@@ -93,7 +93,9 @@ func newDestination(d Destination, before *destination) (*destination, error) {
 func (d *Destination) forRelay(before *destination) *relay.Destination {
 	out := &relay.Destination{
 		Name: d.Name, Timeout: d.Timeout, Retry: driver.Retry(d.Retry), Concurrency: d.Concurrency, Rate: d.Rate.bucket(),
-		HTTP: send.Target{URL: d.URL, Secret: d.Secret, Timeout: d.Timeout, AllowPrivate: d.AllowPrivate},
+		HTTP: send.Target{
+			Name: d.Name, URL: d.URL, Secret: d.Secret, Timeout: d.Timeout, AllowPrivate: d.AllowPrivate, Fresh: d.FreshConnections,
+		},
 	}
 	if before != nil && before.sameTarget(*d) && before.relayed.Circuit.Fits(out.Retry) {
 		out.Circuit = before.relayed.Circuit
@@ -111,6 +113,15 @@ func (d *Destination) forRelay(before *destination) *relay.Destination {
 	return out
 }
 
+// barredFrom returns a function that logs and observes that a destination loses its kept connections.
+func barredFrom(log *slog.Logger, o *observers) func(destination, reason string) {
+	return func(destination, reason string) {
+		log.Warn("the destination broke the rules for kept connections; for an hour each attempt has a connection of its own",
+			slog.String("destination", destination), slog.String("reason", reason))
+		o.barred(destination)
+	}
+}
+
 // checkTarget checks the settings that say where messages go.
 func (d *Destination) checkTarget() (faults []error) {
 	if d.Sender != nil {
@@ -120,8 +131,8 @@ func (d *Destination) checkTarget() (faults []error) {
 		if d.URL != "" {
 			faults = append(faults, errors.New("it has a URL and a Sender: leave one out"))
 		}
-		if d.Secret != "" || d.AllowPrivate {
-			faults = append(faults, errors.New("a secret and private addresses are for HTTP: leave them out with a Sender"))
+		if d.Secret != "" || d.AllowPrivate || d.FreshConnections {
+			faults = append(faults, errors.New("a secret, private addresses and fresh connections are for HTTP: leave them out with a Sender"))
 		}
 		return faults
 	}

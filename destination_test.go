@@ -62,6 +62,7 @@ func TestDestinationsAreChecked(t *testing.T) {
 		"a URL and a Sender":      {Name: "a", Sender: sender, URL: "http://a/"},
 		"a secret":                {Name: "a", Sender: sender, Secret: "whsec_canary"},
 		"private addresses":       {Name: "a", Sender: sender, AllowPrivate: true},
+		"fresh connections":       {Name: "a", Sender: sender, FreshConnections: true},
 		"nil function":            {Name: "a", Sender: SenderFunc(nil)},
 		"negative":                {Name: "a", Sender: sender, Timeout: -1},
 		"retry":                   {Name: "a", Sender: sender, Retry: Retry{First: 2, Max: 1}},

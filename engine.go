@@ -142,7 +142,6 @@ func newEngine(store driver.Store, cfg Config, handled []string, faults error) (
 	in := &Engine{
 		cfg: cfg, store: store, log: cfg.Logger, handled: handled,
 		bodies:     wire.NewMemory(cfg.BodyBytes),
-		sender:     send.New(nil),
 		fetcher:    keyfetch.New(nil),
 		unverified: limit.NewAddresses(cfg.UnverifiedRate.Count, cfg.UnverifiedRate.Per),
 		fetches:    limit.NewAddresses(fetchRate.Count, fetchRate.Per),
@@ -158,6 +157,7 @@ func newEngine(store driver.Store, cfg Config, handled []string, faults error) (
 		reloaded:   make(chan struct{}, 1),
 		claiming:   newClaimHealth(store),
 	}
+	in.sender = send.New(&send.Options{Barred: barredFrom(cfg.Logger, in.observers)})
 	host, _ := os.Hostname()
 	in.host = figureText(host)
 	in.feed = liveFeed{feed.NewCollector(store, cfg.Logger, in.host)}

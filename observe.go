@@ -25,6 +25,9 @@ type Observer struct {
 	Operated func(OperatedObserved)
 	// Pruned is called when something was pruned.
 	Pruned func(PrunedObserved)
+	// Barred is called when a destination broke the rules for kept connections: for an hour each
+	// attempt has a connection of its own.
+	Barred func(BarredObserved)
 }
 
 // DeliveryObserved is an answered delivery.
@@ -83,6 +86,11 @@ type OperatedObserved struct {
 // PrunedObserved counts pruned rows.
 type PrunedObserved struct {
 	Events, Bodies, Quarantined int64
+}
+
+// BarredObserved is a destination that loses its kept connections.
+type BarredObserved struct {
+	Destination string
 }
 
 // The outcomes of DeliveryObserved.
@@ -188,6 +196,12 @@ func (o *observers) operated(action, source string, count int) {
 func (o *observers) pruned(p PrunedObserved) {
 	if o != nil {
 		tell(o, o.observer.Pruned, p)
+	}
+}
+
+func (o *observers) barred(destination string) {
+	if o != nil {
+		tell(o, o.observer.Barred, BarredObserved{Destination: destination})
 	}
 }
 

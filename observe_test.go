@@ -26,6 +26,7 @@ type observed struct {
 	attempts   []hookonce.AttemptObserved
 	operated   []hookonce.OperatedObserved
 	pruned     []hookonce.PrunedObserved
+	barred     []hookonce.BarredObserved
 }
 
 // record returns a function that appends its argument to a list of o.
@@ -40,7 +41,7 @@ func record[T any](o *observed, to *[]T) func(T) {
 func (o *observed) observer() *hookonce.Observer {
 	return &hookonce.Observer{
 		Delivery: record(o, &o.deliveries), Claim: record(o, &o.claims), Attempt: record(o, &o.attempts),
-		Operated: record(o, &o.operated), Pruned: record(o, &o.pruned),
+		Operated: record(o, &o.operated), Pruned: record(o, &o.pruned), Barred: record(o, &o.barred),
 	}
 }
 

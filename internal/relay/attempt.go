@@ -24,15 +24,17 @@ type attempted struct {
 	exactly    bool // retryAfter is the delay, not its minimum
 	cutOff     bool // by the stop of this process
 	works      bool // the destination works, even if it refuses this message
+	again      bool // the success does not count: send it again now
 
 	response     []byte // the beginning of the answer to a failed attempt
 	responseType string
 }
 
-// attempt sends m once, tells the circuit and the observer, and returns the outcome. It returns no
+// attempt sends a message once, tells the circuit and the observer, and returns the outcome. It returns no
 // outcome if the stop of this process cut off the last attempt: counting that one would make the
 // message dead. A panic is a failed attempt.
-func (r *relay) attempt(ctx context.Context, m *driver.Message, probed bool) (done driver.Completion) {
+func (r *relay) attempt(ctx context.Context, s *sending) (done driver.Completion) {
+	m := s.Message
 	r.active.Add(1)
 	defer r.active.Add(-1)
 	began := time.Now()
@@ -49,7 +51,7 @@ func (r *relay) attempt(ctx context.Context, m *driver.Message, probed bool) (do
 			done = r.judge(m, &got)
 			done.Took = time.Since(began)
 		}
-		r.tellCircuit(got.works, probed)
+		r.tellCircuit(got.works, s.probed)
 		o := &Observed{
 			Message: m, Outcome: outcomes[done.Outcome], StatusCode: done.StatusCode, Took: done.Took, Err: got.err, Traceparent: traceparent,
 		}
@@ -58,8 +60,11 @@ func (r *relay) attempt(ctx context.Context, m *driver.Message, probed bool) (do
 			r.o.Observe(o)
 		}
 	}()
-	got = r.send(ctx, m, header, traceparent)
-	took := time.Since(began)
+	got = r.send(ctx, s, header, traceparent, began)
+	took := s.took
+	if took == 0 {
+		took = time.Since(began)
+	}
 	if got.cutOff && m.Attempt >= r.dest.Retry.Attempts {
 		got.works = true // the circuit must not count it either
 		return driver.Completion{}
@@ -115,13 +120,14 @@ func (r *relay) logAttempt(m *driver.Message, done *driver.Completion, err error
 		slog.String("retry_in", done.RetryIn.Round(time.Millisecond).String()))
 }
 
-// send sends m once. header is its stored header, and traceparent that of the attempt's span, or "".
-func (r *relay) send(ctx context.Context, m *driver.Message, header http.Header, traceparent string) attempted {
+// send sends s once. header is its stored header, and traceparent that of the attempt's span, or "".
+func (r *relay) send(ctx context.Context, s *sending, header http.Header, traceparent string, began time.Time) attempted {
+	m := s.Message
 	if m.Expired {
 		r.logOf(m).Debug("sending again: the lease of the last attempt expired")
 	}
 	if r.dest.Sender == nil {
-		return r.sendByHTTP(ctx, m, header, traceparent)
+		return r.sendByHTTP(ctx, s, header, traceparent, began)
 	}
 	if traceparent != "" && header != nil {
 		send.SetTraceparent(header, traceparent)
@@ -129,13 +135,24 @@ func (r *relay) send(ctx context.Context, m *driver.Message, header http.Header,
 	return r.sendBySender(ctx, m, header)
 }
 
-func (r *relay) sendByHTTP(ctx context.Context, m *driver.Message, header http.Header, traceparent string) attempted {
+func (r *relay) sendByHTTP(ctx context.Context, s *sending, header http.Header, traceparent string, began time.Time) attempted {
+	m := s.Message
 	result := r.o.HTTP.Send(ctx, &r.dest.HTTP, &send.Message{
 		ID: m.ID, Source: m.Source, EventID: m.EventID, Type: m.Type,
 		Attempt: m.Attempt, Generation: m.Generation, Traceparent: traceparent, Header: header, Body: m.Body,
+		// A success that is in doubt must not cost the only attempt, nor be in doubt again. Messages
+		// about the same object must not wait for its confirmation.
+		Fresh: m.Attempt > 1 || r.dest.Retry.Attempts == 1 || s.turn != nil,
+		Answered: func() {
+			s.took = time.Since(began)
+			r.leaveSlot(s)
+		},
 	})
 	if result.Err == nil {
 		return attempted{status: result.StatusCode, works: true}
+	}
+	if errors.Is(result.Err, send.ErrDoubt) {
+		return attempted{status: result.StatusCode, err: result.Err, text: result.Err.Error(), works: true, again: true}
 	}
 	return attempted{
 		status: result.StatusCode, err: result.Err, text: describeFailure(&result), permanent: result.Permanent,
@@ -219,6 +236,8 @@ func (r *relay) judge(m *driver.Message, got *attempted) driver.Completion {
 		done.Outcome, done.Error = driver.MessageRetry, "interrupted: this process was stopped"
 	case m.Attempt >= r.dest.Retry.Attempts:
 		done.Outcome = driver.MessageDead
+	case got.again:
+		done.Outcome = driver.MessageRetry
 	case got.exactly:
 		done.Outcome, done.RetryIn = driver.MessageRetry, got.retryAfter
 	default:

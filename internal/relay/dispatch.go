@@ -21,6 +21,20 @@ type sending struct {
 	turn    *turn                 // nil unless a stale rule matches it
 	applied *driver.ObjectVersion // the highest version applied to its object; nil if none is known
 	until   time.Time             // how long it may wait for its turn
+	holds   chan struct{}         // holds the item of this message: relay.slots or relay.confirms
+	took    time.Duration         // of the attempt, without its confirmation; 0 before it ends
+}
+
+// leaveSlot frees the slot of s for the next message, while its success is confirmed.
+func (r *relay) leaveSlot(s *sending) {
+	select {
+	case r.confirms <- struct{}{}:
+	default:
+		return // too many wait for their confirmation: outcomes are not recorded fast enough
+	}
+	<-s.holds
+	s.holds = r.confirms
+	signal(r.freed)
 }
 
 // lineUp puts the messages that a stale rule matches in line, object by object, and then reads the
@@ -92,7 +106,7 @@ func (r *relay) dispatch(ctx, sendCtx context.Context, s *sending) {
 // inTurn returns the outcome of s; none if s was not sent and its lease must be given back.
 func (r *relay) inTurn(ctx, sendCtx context.Context, s *sending) driver.Completion {
 	if s.turn == nil {
-		return r.attempt(sendCtx, s.Message, s.probed)
+		return r.attempt(sendCtx, s)
 	}
 	if !s.turn.wait(ctx, s.until) {
 		r.unsent(s.probed)
@@ -105,7 +119,7 @@ func (r *relay) inTurn(ctx, sendCtx context.Context, s *sending) driver.Completi
 		}
 		return r.stale(s, newer)
 	}
-	done := r.attempt(sendCtx, s.Message, s.probed)
+	done := r.attempt(sendCtx, s)
 	if done.Outcome == driver.MessageSent {
 		done.Applied = &s.turn.version
 	}

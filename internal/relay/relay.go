@@ -30,6 +30,9 @@ const (
 	// while there is more to send: a statement for one message costs the database almost as much
 	// as one for dozens.
 	gatherTime = 5 * time.Millisecond
+	// confirmsPerSlot bounds the messages that are sent but whose success is not confirmed yet.
+	// Confirming takes twice as long as sending, or longer; see package send.
+	confirmsPerSlot = 4
 )
 
 // Store is the part of driver.Store that relays need.
@@ -98,7 +101,8 @@ type relay struct {
 
 	woken    chan struct{}
 	idle     atomic.Bool   // waits to be woken
-	slots    chan struct{} // holds one item for each send in progress, until its outcome is handed on
+	slots    chan struct{} // holds one item for each send in progress, until its outcome is handed on or confirmed
+	confirms chan struct{} // holds one item for each success that is being confirmed outside of a slot
 	freed    chan struct{} // signals a free slot
 	behind   bool          // the last lease was full: there may be more
 	sending  sync.WaitGroup
@@ -115,6 +119,7 @@ func newRelay(store Store, o *Options, turns *turns, dest *Destination) *relay {
 		turns:    turns,
 		woken:    make(chan struct{}, 1),
 		slots:    make(chan struct{}, dest.Concurrency),
+		confirms: make(chan struct{}, confirmsPerSlot*dest.Concurrency),
 		freed:    make(chan struct{}, 1),
 		finished: make(chan ending, dest.Concurrency),
 	}
@@ -207,9 +212,10 @@ func (r *relay) step(ctx, sendCtx context.Context) (next time.Duration, err erro
 	}
 	for _, s := range lined {
 		r.slots <- struct{}{}
+		s.holds = r.slots
 		r.sending.Go(func() {
 			defer func() {
-				<-r.slots
+				<-s.holds
 				signal(r.freed)
 			}()
 			r.dispatch(ctx, sendCtx, s)

@@ -49,19 +49,24 @@ func TestConnections(t *testing.T) {
 	const sends = 5
 	tests := map[string]struct {
 		start func(*httptest.Server)
+		fresh bool
 		want  int64
 	}{
-		"HTTP/1 serves one attempt each":        {(*httptest.Server).Start, sends},
-		"HTTP/1 over TLS too":                   {(*httptest.Server).StartTLS, sends},
-		"HTTP/2 connections are kept, and used": {startHTTP2, 1},
+		"HTTP/1, at first":       {(*httptest.Server).Start, false, sends}, // the trial
+		"HTTP/1, fresh":          {(*httptest.Server).Start, true, sends},
+		"HTTP/1 over TLS, fresh": {(*httptest.Server).StartTLS, true, sends},
+		"HTTP/2":                 {startHTTP2, false, 1},
+		"HTTP/2, fresh":          {startHTTP2, true, sends},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server, connections := countingServer(t, tt.start)
 			s := senderFor(t, server)
+			target := to(server.URL)
+			target.Fresh = tt.fresh
 			for range sends {
-				if res := s.Send(context.Background(), to(server.URL), message()); res.Err != nil {
+				if res := s.Send(context.Background(), target, message()); res.Err != nil {
 					t.Fatal(res.Err)
 				}
 			}

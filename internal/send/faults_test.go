@@ -105,18 +105,22 @@ func TestSendBrokenAnswers(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got := newSender(t).Send(t.Context(), to(serveRaw(t, tt.answer)), message())
-			if got.Err == nil || got.StatusCode != tt.status {
-				t.Fatalf("got %+v", got)
-			}
-			if tt.is != nil && !errors.Is(got.Err, tt.is) {
-				t.Errorf("error %v is not %v", got.Err, tt.is)
-			}
-			if (tt.status == http.StatusGone) != got.Permanent {
-				t.Errorf("permanent is %v", got.Permanent)
-			}
-			if got.Detail == "" || len(got.Err.Error()) > 2<<10 || strings.ContainsAny(got.Err.Error()+got.Detail, "\x00\x1b\n") {
-				t.Errorf("error %q, detail %q", got.Err, got.Detail)
+			for _, fresh := range []bool{false, true} {
+				target := to(serveRaw(t, tt.answer))
+				target.Fresh = fresh
+				got := newSender(t).Send(t.Context(), target, message())
+				if got.Err == nil || got.StatusCode != tt.status {
+					t.Fatalf("fresh %v: got %+v", fresh, got)
+				}
+				if tt.is != nil && !errors.Is(got.Err, tt.is) {
+					t.Errorf("fresh %v: error %v is not %v", fresh, got.Err, tt.is)
+				}
+				if (tt.status == http.StatusGone) != got.Permanent {
+					t.Errorf("fresh %v: permanent is %v", fresh, got.Permanent)
+				}
+				if got.Detail == "" || len(got.Err.Error()) > 2<<10 || strings.ContainsAny(got.Err.Error()+got.Detail, "\x00\x1b\n") {
+					t.Errorf("fresh %v: error %q, detail %q", fresh, got.Err, got.Detail)
+				}
 			}
 		})
 	}

@@ -3,6 +3,7 @@ package send
 import (
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,12 +16,25 @@ func receive(t *testing.T, msg *Message) http.Header {
 	t.Helper()
 	var got http.Header
 	url := serve(t, func(_ http.ResponseWriter, r *http.Request) { got = r.Header })
-	if res := newSender(t).Send(t.Context(), to(url), msg); res.Err != nil {
-		t.Fatal(res.Err)
+	kept := make(http.Header)
+	for _, fresh := range []bool{false, true} {
+		target := to(url)
+		target.Fresh = fresh
+		if res := newSender(t).Send(t.Context(), target, msg); res.Err != nil {
+			t.Fatal(res.Err)
+		}
+		if closes := got.Get("Connection") == "close"; closes != fresh {
+			t.Errorf("fresh %v: Connection: %q", fresh, got["Connection"])
+		}
+		got.Del("Connection")
+		got.Del("Traceparent") // differs each time; see TestTraceContinues
+		if fresh && !maps.EqualFunc(got, kept, slices.Equal) {
+			t.Errorf("on a connection of its own %v, on one that may be kept %v", got, kept)
+		}
+		kept = got
 	}
-	got.Del("Content-Length")
-	got.Del("Traceparent") // differs each time; see TestTraceContinues
-	return got
+	kept.Del("Content-Length")
+	return kept
 }
 
 // sentBy returns headers of those names.
@@ -36,7 +50,6 @@ func TestHeadersOfSender(t *testing.T) {
 	t.Parallel()
 	ours := http.Header{
 		"User-Agent": {"hookonce"}, "Webhook-Id": {"msg_1"}, "Idempotency-Key": {"msg_1"}, "Hookonce-Attempt": {"1"},
-		"Connection": {"close"},
 	}
 	tests := []struct {
 		name string
@@ -188,7 +201,6 @@ func TestHeadersOfOurs(t *testing.T) {
 			t.Parallel()
 			got := receive(t, &tt.msg)
 			got.Del("User-Agent")
-			got.Del("Connection")
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}

@@ -10,10 +10,26 @@
 // Target.AllowPrivate). Redirects are never followed and no proxy is used, because either would
 // evade it.
 //
-// An HTTP/1 connection serves one attempt. On a kept connection, nothing separates the answer to a
-// request from late bytes of the answer before it: a late second 200 would count for the next
-// message. Also, net/http sends a request again if a kept connection breaks and the request has an
-// Idempotency-Key. HTTP/2 separates answers, so its connections are kept.
+// # Connections
+//
+// On a kept HTTP/1 connection nothing separates the answer to a request from a late second answer to
+// the one before. Counted for the next message, a late 200 would lose that message. HTTP/2 separates
+// answers. So an HTTP/1 connection serves another request only under these rules, and the first sign
+// of a second answer ends reuse for the destination for an hour:
+//
+//   - The last answer was a complete 2xx with an explicit end, and nothing followed it.
+//   - The connection has rested for 5 ms, and a look at the socket shows no bytes.
+//   - The first 16 connections to a destination serve one request each, and stay quiet for a second.
+//   - A 2xx on a connection that was used before counts only after that stayed quiet for twice the
+//     time in which the destination lately answered, from 5 ms to 1 s. Otherwise the attempt failed.
+//     A close is quiet only if the answer announced it.
+//   - A connection begins no request after 3 s, so that a changed address takes effect.
+//
+// net/http cannot hold these rules: its transport reads ahead in a goroutine, and offers a connection
+// to the next request before anyone can look for bytes behind an answer. It also sends a request with
+// an Idempotency-Key again by itself. So package send speaks HTTP/1 itself on connections that it
+// keeps, with the parser of net/http. Requests of more than 32 KiB, and those on connections of their
+// own, use the transport.
 package send
 
 import (
@@ -23,7 +39,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
+	"strings"
+	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/hookonce/hookonce/internal/dial"
 )
@@ -62,6 +82,10 @@ type Target struct {
 	// AllowPrivate allows addresses that are not public: private networks, loopback, carrier-grade
 	// NAT and others. Link-local addresses and those of cloud metadata services are always refused.
 	AllowPrivate bool
+	// Name separates the connections of this destination from those of others on the same host.
+	Name string
+	// Fresh makes a connection for every attempt, also with HTTP/2.
+	Fresh bool
 }
 
 // Message is a message to send. Send does not change it.
@@ -81,6 +105,11 @@ type Message struct {
 	Header http.Header
 	// Body is sent byte for byte.
 	Body []byte
+	// Fresh sends this attempt on a new HTTP/1 connection.
+	Fresh bool
+	// Answered, unless it is nil, is called when the answer is complete but Send goes on, for up to a
+	// second, to see whether the connection stays quiet.
+	Answered func()
 }
 
 // Result is the result of one attempt.
@@ -91,7 +120,7 @@ type Result struct {
 	// RetryAfter is how long the destination asked us to wait, at most 24 h; otherwise 0.
 	RetryAfter time.Duration
 	// Err is nil only after a success. It matches context.DeadlineExceeded after a timeout,
-	// context.Canceled if the caller's context ended, ErrAddress, ErrStatus and ErrRequest. Its
+	// context.Canceled if the caller's context ended, ErrAddress, ErrDoubt, ErrStatus and ErrRequest. Its
 	// text never holds the URL's path, query, user or password.
 	Err error
 	// Permanent says that no attempt can succeed: the destination answered 410.
@@ -116,6 +145,9 @@ var (
 	ErrAddress = dial.ErrAddress
 	// ErrRequest is an invalid target or message.
 	ErrRequest = errors.New("cannot be sent")
+	// ErrDoubt is a success that may be a late answer to an earlier request. It never comes with
+	// Message.Fresh.
+	ErrDoubt = errors.New("the kept connection did not stay quiet after the answer, so this success does not count")
 )
 
 // Options configures a Sender. The zero value is usable.
@@ -124,15 +156,34 @@ type Options struct {
 	Now func() time.Time
 	// RootCAs verifies destinations. Defaults to the system's roots.
 	RootCAs *x509.CertPool
+	// Barred is called with Target.Name when a destination broke the rules for kept connections: it gets
+	// a new connection for every attempt for an hour. reason is a clause about the destination.
+	Barred func(destination, reason string)
 }
 
-// Sender sends messages. It is safe for concurrent use. All its messages share its HTTP/2
-// connections.
+// Sender sends messages. It is safe for concurrent use.
 type Sender struct {
-	now func() time.Time
+	now    func() time.Time
+	barred func(destination, reason string)
+	rules  rules
 	// A connection that was dialled under the lax rule must not be reused under the strict one, so
-	// each rule has its own pool.
-	public, private *http.Transport
+	// each rule has its own connections.
+	public, private reach
+
+	mu    sync.Mutex
+	pools map[poolKey]*pool // of all destinations that were ever sent to
+}
+
+// reach is the way to the addresses of one rule.
+type reach struct {
+	*http.Transport                 // keeps HTTP/2 connections, and no others
+	fresh           *http.Transport // keeps none
+	dialer          *dialer
+}
+
+type poolKey struct {
+	name, scheme, host string
+	private            bool
 }
 
 // New returns a Sender. opts may be nil.
@@ -142,8 +193,11 @@ func New(opts *Options) *Sender {
 	}
 	s := &Sender{
 		now:     opts.Now,
-		public:  newTransport(opts.RootCAs, dial.Public),
-		private: newTransport(opts.RootCAs, dial.Always),
+		barred:  opts.Barred,
+		rules:   defaultRules,
+		public:  newReach(opts.RootCAs, dial.Public),
+		private: newReach(opts.RootCAs, dial.Always),
+		pools:   make(map[poolKey]*pool),
 	}
 	if s.now == nil {
 		s.now = time.Now
@@ -155,6 +209,20 @@ func New(opts *Options) *Sender {
 func (s *Sender) CloseIdle() {
 	s.public.CloseIdleConnections()
 	s.private.CloseIdleConnections()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range s.pools {
+		p.mu.Lock()
+		p.closeIdle()
+		p.mu.Unlock()
+	}
+}
+
+func newReach(roots *x509.CertPool, check dial.Check) reach {
+	r := reach{newTransport(roots, check), newTransport(roots, check), nil}
+	r.fresh.DisableKeepAlives = true
+	r.dialer = newDialer(r.Transport)
+	return r
 }
 
 func newTransport(roots *x509.CertPool, check dial.Check) *http.Transport {
@@ -183,10 +251,28 @@ func (s *Sender) Send(ctx context.Context, target *Target, msg *Message) Result 
 	if err != nil {
 		return failed(0, err)
 	}
-	transport := s.public
+	way := &s.public
 	if target.AllowPrivate {
-		transport = s.private
+		way = &s.private
 	}
+	var kept *pool
+	if mayKeep(target, msg, req.URL) {
+		kept = s.pool(target, req.URL, way)
+		if res, ok := s.sendKept(ctx, kept, target, msg, req, timeout); ok {
+			return res
+		}
+		// The body may have been read.
+		if req.Body, err = req.GetBody(); err != nil {
+			return failed(0, err)
+		}
+	}
+	transport := way.Transport
+	if target.Fresh {
+		transport = way.fresh
+	}
+	// The side that closes first holds its pair of ports for a minute. That must be the
+	// destination, whose port is always the same. Over TLS the connection may be HTTP/2.
+	req.Close = req.URL.Scheme == "http"
 	// Uses the transport, because a client follows redirects and puts the whole URL into its
 	// errors.
 	resp, err := transport.RoundTrip(req)
@@ -194,7 +280,55 @@ func (s *Sender) Send(ctx context.Context, target *Target, msg *Message) Result 
 		return failed(0, describe(ctx, req, timeout, err))
 	}
 	defer resp.Body.Close()
+	if kept != nil {
+		kept.learn(resp)
+	}
 	return s.result(ctx, target, req, timeout, resp)
+}
+
+// maxKeptBody bounds the body of a request on a kept connection. The system takes that much at once,
+// even if the destination reads nothing before it answers.
+const maxKeptBody = 32 << 10
+
+func mayKeep(target *Target, msg *Message, u *url.URL) bool {
+	ascii := !strings.ContainsFunc(u.Host, func(r rune) bool { return r >= utf8.RuneSelf }) // net/http encodes others
+	return canPeek && ascii && !target.Fresh && !msg.Fresh && len(msg.Body) <= maxKeptBody
+}
+
+func (s *Sender) pool(target *Target, u *url.URL, way *reach) *pool {
+	key := poolKey{target.Name, u.Scheme, u.Host, target.AllowPrivate}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.pools[key]
+	if p == nil {
+		p = &pool{rules: &s.rules, dialer: way.dialer, http1: u.Scheme == "http", onBarred: func(reason string) {
+			if s.barred != nil {
+				s.barred(key.name, reason)
+			}
+		}}
+		s.pools[key] = p
+	}
+	return p
+}
+
+// sendKept makes the attempt on a kept connection, or on one that may be kept. If ok is false the
+// attempt needs a connection of its own.
+func (s *Sender) sendKept(
+	ctx context.Context, p *pool, target *Target, msg *Message, req *http.Request, timeout time.Duration,
+) (res Result, ok bool) {
+	x, err := p.exchange(ctx, req)
+	if errors.Is(err, errNotKept) {
+		return Result{}, false
+	}
+	if err != nil {
+		return failed(0, describe(ctx, req, timeout, err)), true
+	}
+	res = s.result(ctx, target, req, timeout, x.resp)
+	if !p.finish(x, res.Err == nil, msg.Answered) {
+		return failed(res.StatusCode, &Error{Host: req.URL.Host, Err: ErrDoubt}), true
+	}
+	// A late 410 would make the next message dead.
+	return res, !res.Permanent || !x.reused
 }
 
 func (s *Sender) request(ctx context.Context, target *Target, msg *Message) (*http.Request, error) {
@@ -214,8 +348,5 @@ func (s *Sender) request(ctx context.Context, target *Target, msg *Message) (*ht
 		return nil, fmt.Errorf("%w: %w", ErrRequest, err)
 	}
 	req.URL, req.Host, req.Header = u, u.Host, h
-	// The side that closes first holds its pair of ports for a minute. That must be the
-	// destination, whose port is always the same. Over TLS the connection may be HTTP/2.
-	req.Close = u.Scheme == "http"
 	return req, nil
 }

@@ -19,7 +19,7 @@ const (
 	maxRetryDelay  = 30 * day
 )
 
-var destinationKeys = []string{"url", "secret", "timeout", "retry", "concurrency", "rate"}
+var destinationKeys = []string{"url", "secret", "timeout", "retry", "concurrency", "rate", "connections"}
 
 // destination reads the keys of a destination from m. at is the node for faults about a missing
 // key.
@@ -32,6 +32,8 @@ func (r *routeReader) destination(name string, at *node, m mapping) hookonce.Des
 		Rate:        r.rate(m.get("rate")),
 		Retry:       r.retry(retry),
 		OnDead:      r.onDead(name, retry.get("on_dead")),
+
+		FreshConnections: r.choice(m.get("connections"), "keep", "fresh") == "fresh",
 		// The author of the settings file may name any host.
 		AllowPrivate: true,
 	}

@@ -175,6 +175,7 @@ func fullEngine() hookonce.Config {
 				Name: "billing", URL: "http://billing:3000/hooks?from=pay", Secret: "whsec_MDEyMzQ1Njc4OWFiY2RlZg==", Timeout: 5 * time.Second,
 				Retry:       hookonce.Retry{Attempts: 5, First: time.Second, Max: time.Hour},
 				Concurrency: 4, Rate: hookonce.Rate{Count: 1, Per: time.Hour}, AllowPrivate: true, OnDead: "audit",
+				FreshConnections: true,
 			},
 			{
 				Name: "audit", URL: "https://audit.internal/", Timeout: 15 * time.Second, Concurrency: 16,

@@ -25,7 +25,7 @@ type Metrics struct {
 	claim, claimSize                                  prometheus.Histogram
 	attempts                                          *prometheus.CounterVec
 	attempt                                           *prometheus.HistogramVec
-	dead                                              *prometheus.CounterVec
+	dead, barred                                      *prometheus.CounterVec
 	reopened, replayed, discarded, stale, other, lost *prometheus.CounterVec
 	store                                             *prometheus.HistogramVec
 	storeErrors, pruned                               *prometheus.CounterVec
@@ -75,6 +75,7 @@ func (m *Metrics) makeOfWork() {
 	m.attempts = m.counters("attempts_total", "Attempts to send messages, and runs of handlers.", "kind", "destination", "outcome", "code")
 	m.attempt = m.histograms("attempt_seconds", "Duration of an attempt.", secondsOfAttempt, "kind", "destination", "outcome", "code")
 	m.dead = m.counters("dead_letters_total", "Events (source) and messages (destination) that became dead in this gateway.", "source", "destination")
+	m.barred = m.counters("connections_barred_total", "Times that a destination lost its kept connections for an hour.", "destination")
 	m.replayed = m.counters("replayed_total", "Events and dead letters that an operator replayed through this gateway.", "source")
 	m.discarded = m.counters("discarded_total", "Dead letters that an operator discarded through this gateway.", "source")
 	m.stale = m.counters("stale_total", "Messages and events that were skipped because a newer version was applied.", "source")
@@ -143,7 +144,7 @@ func (m *Metrics) Settle() {
 		destinations = append(destinations, d.Name)
 	}
 	forget(m.sources.set(sources), "source", m.ofSources()...)
-	forget(m.destinations.set(destinations), "destination", m.dead.MetricVec, m.attempts.MetricVec, m.attempt.MetricVec)
+	forget(m.destinations.set(destinations), "destination", m.dead.MetricVec, m.barred.MetricVec, m.attempts.MetricVec, m.attempt.MetricVec)
 	m.deliveryZeros()
 	m.workZeros()
 	m.database.expire()

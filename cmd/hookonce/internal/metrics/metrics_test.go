@@ -151,11 +151,13 @@ func TestAttemptsAndOperators(t *testing.T) {
 	o.Operated(hookonce.OperatedObserved{Action: "replayed", Source: "gh", Count: 3})
 	o.Operated(hookonce.OperatedObserved{Action: "discarded", Source: "gh", Count: 4})
 	o.Pruned(hookonce.PrunedObserved{Events: 1, Bodies: 2, Quarantined: 3})
+	o.Barred(hookonce.BarredObserved{Destination: "app"})
 	o.Delivery(hookonce.DeliveryObserved{Source: "gh", Outcome: "reopened", Events: 2, Reopened: 2, Undecided: 5})
 	wantSamples(t, g.scrape(t), map[string]string{
 		`hookonce_attempts_total{code="2xx",destination="app",kind="message",outcome="sent"}`:         "1",
 		`hookonce_attempts_total{code="none",destination="app",kind="message",outcome="dead"}`:        "1",
 		`hookonce_attempts_total{code="5xx",destination="app",kind="message",outcome="retry"}`:        "0",
+		`hookonce_connections_barred_total{destination="app"}`:                                        "1",
 		`hookonce_attempt_seconds_count{code="2xx",destination="app",kind="message",outcome="sent"}`:  "1",
 		`hookonce_attempt_seconds_count{code="none",destination="app",kind="message",outcome="dead"}`: "",
 		`hookonce_dead_letters_total{destination="app",source=""}`:                                    "1",

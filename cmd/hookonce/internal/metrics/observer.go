@@ -17,6 +17,7 @@ var (
 	messageAttempts = [][2]string{
 		{"sent", "2xx"},
 		{"skipped", noCode},
+		{"retry", "2xx"},
 		{"retry", "3xx"},
 		{"retry", "4xx"},
 		{"retry", "5xx"},
@@ -38,6 +39,7 @@ const (
 func (m *Metrics) Observer() *hookonce.Observer {
 	return &hookonce.Observer{
 		Delivery: m.observeDelivery, Claim: m.observeClaim, Attempt: m.observeAttempt, Operated: m.observeOperated, Pruned: m.observePruned,
+		Barred: func(b hookonce.BarredObserved) { m.barred.WithLabelValues(m.destinations.of(b.Destination)).Inc() },
 	}
 }
 

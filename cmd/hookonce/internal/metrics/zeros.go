@@ -35,6 +35,7 @@ func (m *Metrics) deliveryZeros() {
 func (m *Metrics) workZeros() {
 	for _, destination := range m.destinations.values() {
 		zero(m.dead, "", destination)
+		zero(m.barred, destination)
 		for _, a := range messageAttempts {
 			zero(m.attempts, ofMessage, destination, a[0], a[1])
 		}
