@@ -24,13 +24,6 @@ const (
 // MaxLockWait bounds the wait for a key that another session is about to claim.
 const MaxLockWait = time.Second
 
-// A further flusher starts only once this many units, or this much time, have accumulated: two
-// small batches cost the database almost twice as much as one.
-const (
-	enoughUnits = 64
-	gatherTime  = 5 * time.Millisecond
-)
-
 // Errors of Queue.Claim. ErrFull, ErrClosed and ErrAbandoned say that nothing was claimed.
 var (
 	ErrFull      = errors.New("the queue is full")
@@ -116,8 +109,7 @@ func (u *Unit) finish(err error) {
 func claimBytes(c *driver.Claim) int { return len(c.Body) + len(c.Headers) }
 
 // Queue collects deliveries and claims them in batches. While one batch commits, the next one
-// gathers for a short time; several flushers keep a slow commit or a locked key from delaying the
-// other deliveries. A lone delivery is claimed at once. Flushers run only while there is work. A
+// gathers; further flushers keep a slow commit or a locked key from delaying the other deliveries. A lone delivery is claimed at once. Flushers run only while there is work. A
 // Queue is safe for concurrent use.
 type Queue struct {
 	store      Store
@@ -133,7 +125,8 @@ type Queue struct {
 	pace     pace
 	claiming map[driver.Key]bool // keys that a flusher is claiming
 	active   int                 // flushers
-	hurrying bool                // a timer runs that calls hurry
+	late     int                 // flushers whose batch is late
+	usual    time.Duration       // of a batch
 	closed   bool
 }
 
@@ -197,32 +190,8 @@ func (q *Queue) submit(u *Unit) error {
 		victim.finish(ErrFull)
 	}
 	q.waiting.add(u)
-	switch {
-	case q.active == 0 || q.waiting.units >= enoughUnits:
-		q.startFlusher()
-	case !q.hurrying && q.active < q.flushers:
-		q.hurrying = true
-		time.AfterFunc(gatherTime, q.hurry)
-	}
+	q.startFlusher()
 	return nil
-}
-
-// startFlusher starts another flusher if the limit allows. The caller holds the lock.
-func (q *Queue) startFlusher() {
-	if q.active < q.flushers {
-		q.active++
-		q.background.Go(func() { q.run(nil) })
-	}
-}
-
-// hurry starts a flusher for the units that have waited for gatherTime.
-func (q *Queue) hurry() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.hurrying = false
-	if q.waiting.units > 0 {
-		q.startFlusher()
-	}
 }
 
 // abandon takes u out of the queue. It returns false if a flusher has taken u.
@@ -276,14 +245,14 @@ func (q *Queue) FreshCounts(ctx context.Context) error {
 
 // run flushes batches, after the batch before, until only keys of other flushers wait. If a callback
 // ends the goroutine, another one takes over.
-func (q *Queue) run(before []*Unit) {
+func (q *Queue) run(f *flusher, before []*Unit) {
 	units := before
 	defer func() {
 		if units != nil {
-			q.background.Go(func() { q.run(units) })
+			q.background.Go(func() { q.run(f, units) })
 		}
 	}()
-	for units = q.next(units); units != nil; units = q.next(units) {
+	for units = q.next(f, units); units != nil; units = q.next(f, units) {
 		q.flush(units)
 	}
 }
@@ -294,9 +263,10 @@ func (q *Queue) run(before []*Unit) {
 // Copies of an event that is being claimed stay in the queue: behind the same lock they would only
 // delay a second batch. Copies with another body stay for the next batch, because the store's
 // verdict on one body need not hold for the other.
-func (q *Queue) next(before []*Unit) []*Unit {
+func (q *Queue) next(f *flusher, before []*Unit) []*Unit {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.end(f)
 	for _, u := range before {
 		for i := range u.Claims {
 			delete(q.claiming, u.Claims[i].Key)
@@ -311,6 +281,8 @@ func (q *Queue) next(before []*Unit) []*Unit {
 	}
 	if len(units) == 0 {
 		q.active--
+	} else {
+		q.begin(f)
 	}
 	return units
 }
