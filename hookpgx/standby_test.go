@@ -154,6 +154,7 @@ func TestCancelledWaitForTheStandby(t *testing.T) {
 		"pool of the caller": func(*pgxpool.Config) {},
 		"watched pool":       func(c *pgxpool.Config) { hookpgx.WatchCommits(c.ConnConfig) },
 		"without warnings":   func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["client_min_messages"] = "error" },
+		"local commits":      func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["synchronous_commit"] = "local" },
 		"hook of the caller": func(c *pgxpool.Config) {
 			c.ConnConfig.OnNotice = func(*pgconn.PgConn, *pgconn.Notice) {
 				select {
