@@ -141,7 +141,7 @@ func forKeeping(content any) any {
 	switch p := content.(type) {
 	case *overviewFigures:
 		part := *p
-		part.Failures = keptOf(p.Failures, func(f *failure) { f.LastError = "" })
+		part.Failures = keptOf(p.Failures, func(f *failure) { f.Error = text{} })
 		return &part
 	case *driver.EventDetail:
 		kept := *p

@@ -119,6 +119,9 @@ func TestLargeJobsNeedTheirCount(t *testing.T) {
 	}
 	b := newBrowser(g.api)
 	page := b.open(t, "/jobs/job_1")
+	if !strings.Contains(page, `<a href="../jobs" aria-current="page">Jobs</a>`) {
+		t.Errorf("the head of the page does not lead to the jobs: %s", text(page))
+	}
 	wantText(t, page, "1,234 match now", "Type 1,234 to start")
 	wantIntact(t, "the page", page)
 	for _, typed := range []string{"", "1233", "12345", "yes"} {

@@ -51,10 +51,14 @@ type destinationStrip struct {
 
 // failure is a dead letter on the overview.
 type failure struct {
-	driver.DeadLetter
-	Href   string
-	From   string // link to its source
-	Failed moment
+	Failed      moment
+	Source      cell // leads to the page of the source
+	ID          text
+	RawID, Href string
+	Type        text
+	Destination text
+	Attempts    int
+	Error       text
 }
 
 // spanParameters are the parameters of pages with charts, besides those of all pages.
@@ -142,7 +146,7 @@ func (h *handler) showOverview(w http.ResponseWriter, r *http.Request) {
 	})
 	content.Warnings = h.allWarnings(stats, content.Stale.Why)
 	p := &page{Title: "Overview", Content: content, Live: &live{Every: 10}, Charts: true, Made: content.Stale.orNow(now)}
-	if err == nil && stats == nil {
+	if err == nil && stats == nil && content.Stale.Why == "" {
 		p.Live.Every, p.Watched = 2, true // the count goes on
 	}
 	h.render(w, r, http.StatusOK, "overview.html", p)
@@ -193,8 +197,12 @@ func (h *handler) overviewFigures(ctx context.Context, counted *driver.Stats, sp
 			Name: d.Name, Href: "destinations/" + url.PathEscape(d.Name), Strip: attemptsStrip(attempts, of), Sent: sentShare(of),
 		})
 	}
-	for _, letter := range dead.DeadLetters {
-		all.Failures = append(all.Failures, failure{letter, eventLink("", letter.Source, letter.EventID), "sources/" + url.PathEscape(letter.Source), moment{letter.FailedAt, now}})
+	for i := range dead.DeadLetters {
+		d := &dead.DeadLetters[i]
+		all.Failures = append(all.Failures, failure{
+			Failed: moment{d.FailedAt, now}, Source: cell{newText(d.Source, 24), "sources/" + url.PathEscape(d.Source)}, ID: newID(d.EventID), RawID: d.EventID,
+			Href: eventLink("", d.Source, d.EventID), Type: newText(d.Type, 28), Destination: newText(d.Destination, 24), Attempts: d.Attempts, Error: newText(d.LastError, 160),
+		})
 	}
 	return all, nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/hookadmin"
 )
 
 // plot is the part of a chart's data that the tests read.
@@ -195,4 +196,16 @@ func TestFormsOfADestination(t *testing.T) {
 		t.Errorf("attempts: %v", sums)
 	}
 	g.page(t, "/destinations/other", http.StatusNotFound)
+}
+
+// Characters that rearrange text have names in the newest failures, too.
+func TestFailuresAreVisible(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t)
+	g.dead(t, "no such \u202eorder", "evt_\u202e1")
+	page := g.page(t, "/", 200)
+	wantText(t, page, hookadmin.Visible("no such \u202eorder"), hookadmin.Visible("evt_\u202e1"))
+	if strings.Contains(text(page), "\u202e") {
+		t.Errorf("the overview holds a character that rearranges text: %q", text(page))
+	}
 }

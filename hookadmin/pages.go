@@ -37,6 +37,7 @@ var sections = []sectionPage{
 	{"/quarantine", "Quarantine", ""},
 	{"/sources", "Sources", "s"},
 	{"/destinations", "Destinations", "t"},
+	{"/jobs", "Jobs", ""},
 }
 
 type sectionPage struct{ path, title, key string }

@@ -45,6 +45,9 @@ func TestPhoneReplaysLetter(t *testing.T) {
 	v := openTab(t, chromium(t), look{"phone", 360, false, false})
 	const row = `[data-row]:has([data-id="` + eventID + `"])`
 	v.do(t, chromedp.Navigate(g.admin+"/dead-letters"), chromedp.WaitVisible(`.pick a`), chromedp.WaitVisible(row))
+	if below := eval[bool](t, v, `scrollY > 0 || document.querySelector('#letters button[value="replay"]').getBoundingClientRect().bottom > innerHeight`); below {
+		t.Error("the button to replay is below the screen")
+	}
 	shown := eval[string](t, v, `document.querySelector('`+row+`').innerText`)
 	for _, want := range []string{"stripe", eventID, "ledger", "500"} {
 		if !strings.Contains(shown, want) {
