@@ -95,6 +95,21 @@ func (c *Client) RetryQuarantined(ctx context.Context, id string) (*hookadmin.Qu
 	return post[hookadmin.QuarantineRetried](ctx, c, api+"/quarantine"+Path(id)+"/retry", "", nil)
 }
 
+// PauseDestination pauses a destination.
+func (c *Client) PauseDestination(ctx context.Context, name string) (*hookadmin.DestinationPaused, error) {
+	return post[hookadmin.DestinationPaused](ctx, c, api+"/destinations"+Path(name, "pause"), "", nil)
+}
+
+// ResumeDestination ends the pause of a destination.
+func (c *Client) ResumeDestination(ctx context.Context, name string) (*hookadmin.DestinationPaused, error) {
+	return post[hookadmin.DestinationPaused](ctx, c, api+"/destinations"+Path(name, "resume"), "", nil)
+}
+
+// RetryDestination makes waiting messages of a destination due now; maybe not all of them.
+func (c *Client) RetryDestination(ctx context.Context, name string) (*hookadmin.DestinationRetried, error) {
+	return post[hookadmin.DestinationRetried](ctx, c, api+"/destinations"+Path(name, "retry"), "", nil)
+}
+
 // Refused returns a page of refused requests.
 func (c *Client) Refused(ctx context.Context, query url.Values) (*hookadmin.RefusedPage, error) {
 	return get[hookadmin.RefusedPage](ctx, c, api+"/refused", query)

@@ -2,18 +2,24 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 
 	"github.com/spf13/cobra"
 
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
+	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookadmin"
 )
 
 func (p *program) destinationsCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "destinations", Short: "List destinations: state, open messages, dead letters"}
+	cmd := &cobra.Command{Use: "destinations", Short: "List destinations, pause or resume one, or retry its messages"}
 	cmd.AddCommand(p.destinationsListCommand())
+	for i := range destinationChanges {
+		cmd.AddCommand(p.destinationChangeCommand(&destinationChanges[i]))
+	}
 	return cmd
 }
 
@@ -87,4 +93,78 @@ func atLeast(n *int64, more []string, key string) string {
 		return strconv.FormatInt(*n, 10) + "+"
 	}
 	return strconv.FormatInt(*n, 10)
+}
+
+// destinationChange is a change of one destination, with its texts.
+type destinationChange struct {
+	verb, short, long string
+	// run makes the change. It returns the shape of --json, and a line for people.
+	run func(ctx context.Context, api *api, name string) (any, string, error)
+}
+
+var destinationChanges = []destinationChange{
+	{
+		"pause", "Send nothing to a destination until it is resumed",
+		"Send nothing to a destination until it is resumed. That holds for every gateway\nof the database. Messages wait and keep their attempts.",
+		func(ctx context.Context, api *api, name string) (any, string, error) {
+			paused, err := api.PauseDestination(ctx, name)
+			return paused, "paused " + name + "; to go on: hookonce destinations resume " + word(name), err
+		},
+	},
+	{
+		"resume", "Send to a paused destination again",
+		"Send to a paused destination again. One that is not paused stays as it is.",
+		func(ctx context.Context, api *api, name string) (any, string, error) {
+			resumed, err := api.ResumeDestination(ctx, name)
+			return resumed, "resumed " + name, err
+		},
+	},
+	{
+		"retry", "Make the waiting messages of a destination due now",
+		"Make the messages of a destination that wait for another attempt due now, for\nexample after a repair. Dead ones are replayed by dlq replay.",
+		func(ctx context.Context, api *api, name string) (any, string, error) {
+			all := &hookadmin.DestinationRetried{Name: name, More: true}
+			for all.More {
+				retried, err := api.RetryDestination(ctx, name)
+				if err != nil {
+					return nil, "", err
+				}
+				all.Retried, all.More = all.Retried+retried.Retried, retried.More
+			}
+			return all, counted(all.Retried, "message") + " to " + name + " due now", nil
+		},
+	},
+}
+
+func (p *program) destinationChangeCommand(change *destinationChange) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: change.verb + " NAME", Short: change.short, Long: change.long,
+		Example: "  hookonce destinations " + change.verb + " billing",
+		Args:    arguments("NAME"),
+	}
+	flags := addAPIFlags(cmd)
+	addJSONFlag(cmd, &asJSON)
+	cmd.ValidArgsFunction = func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return p.destinationNames(flags), cobra.ShellCompDirectiveNoFileComp
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return p.withAPI(cmd.Context(), flags, changes, func(ctx context.Context, api *api) error {
+			changed, line, err := change.run(ctx, api, args[0])
+			switch {
+			case errors.Is(err, driver.ErrNotFound):
+				return &app.Error{Err: fmt.Errorf("destination %q: %w", args[0], driver.ErrNotFound), Remedy: "hookonce destinations list"}
+			case err != nil:
+				return err
+			case asJSON:
+				return writeJSON(p.stdout, changed)
+			}
+			_, err = fmt.Fprintln(p.stdout, printable(line))
+			return err
+		})
+	}
+	return cmd
 }
