@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	startTimeout = 30 * time.Second
+	startTimeout = 2 * time.Minute // the machine may be busy
 	stopTimeout  = 30 * time.Second
 	shownLog     = 8 << 10
 )
@@ -88,9 +88,12 @@ func (p *Program) start(t testing.TB) {
 	}
 }
 
-// Kill kills the process with SIGKILL.
+// Kill kills the process with SIGKILL. It does nothing if no process runs, as after a failed start.
 func (p *Program) Kill(t testing.TB) {
 	t.Helper()
+	if p.process == nil {
+		return
+	}
 	p.kills++
 	p.process.signal(t, syscall.SIGKILL)
 	<-p.process.ended

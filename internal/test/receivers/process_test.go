@@ -12,7 +12,7 @@ import (
 	"github.com/hookonce/hookonce/internal/test/race"
 )
 
-const readyTimeout = 30 * time.Second
+const readyTimeout = 2 * time.Minute // the machine may be busy
 
 // process is a program that does not tell its address in the way of the examples.
 type process struct {
