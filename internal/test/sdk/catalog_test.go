@@ -28,6 +28,7 @@ var others = map[string]provider.Name{
 	"express-basic-auth":                "",
 	"front-sdk":                         "",
 	"github.com/go-playground/webhooks": "",
+	"github.com/google/go-github":       "",
 	"github.com/nicklaw5/helix":         "",
 	"github.com/slack-go/slack":         "",
 	"grammy":                            "",

@@ -7,6 +7,7 @@ require (
 	github.com/PagerDuty/go-pagerduty v1.8.0
 	github.com/buildkite/go-buildkite/v4 v4.23.0
 	github.com/go-playground/webhooks/v6 v6.4.0
+	github.com/google/go-github/v75 v75.0.0
 	github.com/hookonce/hookonce v0.0.0
 	github.com/mailgun/mailgun-go/v4 v4.23.0
 	github.com/nicklaw5/helix/v2 v2.30.0

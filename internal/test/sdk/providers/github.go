@@ -9,12 +9,24 @@ import (
 	"strings"
 
 	"github.com/go-playground/webhooks/v6/github"
+	client "github.com/google/go-github/v75/github"
 )
 
 const playground = "github.com/go-playground/webhooks/v6"
 
 func init() {
 	add(&Subject{
+		Provider: "github",
+		SDK:      "github.com/google/go-github/v75",
+		Verify: func(r *Request, key *Key) error {
+			_, err := client.ValidatePayload(r.http(), []byte(key.Secret))
+			return err
+		},
+		Read: func(r *Request, _ *Key) error {
+			_, err := client.ParseWebHook(r.Header["x-github-event"], []byte(r.Body))
+			return err
+		},
+	}, &Subject{
 		Provider: "github",
 		SDK:      playground,
 		Type:     "push",
