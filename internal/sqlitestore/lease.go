@@ -61,7 +61,7 @@ func (s *Store) DueDestinations(ctx context.Context, destinations []string) ([]s
 	}
 	var due []string
 	err = s.read(ctx, op, func(ctx context.Context, tx *sql.Tx) error {
-		rows, err := tx.QueryContext(ctx, selectDueDestinations, string(names), clock(time.Time{}))
+		rows, err := tx.QueryContext(ctx, selectDueDestinations, string(names), clock(time.Time{})) //nolint:sqlclosecheck // collect closes them
 		if err != nil {
 			return err
 		}
