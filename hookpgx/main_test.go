@@ -6,4 +6,7 @@ import (
 	"github.com/hookonce/hookonce/internal/test/dbtest"
 )
 
-func TestMain(m *testing.M) { dbtest.Main(m) }
+func TestMain(m *testing.M) {
+	dbtest.Parallel(4)
+	dbtest.Main(m)
+}

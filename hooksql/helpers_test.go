@@ -14,6 +14,7 @@ import (
 	"modernc.org/sqlite"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/test/dbtest"
 )
 
 func TestMain(m *testing.M) {
@@ -22,6 +23,7 @@ func TestMain(m *testing.M) {
 		return
 	}
 	sql.Register(otherDriver, &ignoresSettings{})
+	dbtest.Parallel(4)
 	goleak.VerifyTestMain(withPostgres{m}, spawner())
 }
 

@@ -228,7 +228,7 @@ func (s *Server) launchOn(port int) error {
 		"unix_socket_directories=",        // TCP is enough
 		"dynamic_shared_memory_type=mmap", // files in the data folder, removed with it
 		"shared_buffers=64MB",
-		"max_connections=200",
+		"max_connections=400",
 		"min_wal_size=16MB",
 		"max_wal_size=256MB",
 		"log_min_messages=warning",

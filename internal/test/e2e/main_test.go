@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -14,26 +13,12 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	flag.Parse()
-	parallelByDefault()
+	dbtest.Parallel(6)
 	code := dbtest.Run(m)
 	if buildDir != "" {
 		_ = os.RemoveAll(buildDir) // leftovers are in the folder for temporary files
 	}
 	os.Exit(code)
-}
-
-// parallelByDefault lets more tests run at a time than there are processors, unless a flag says
-// otherwise: they mostly wait for other processes.
-func parallelByDefault() {
-	given := false
-	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
-	if given {
-		return
-	}
-	if err := flag.Set("test.parallel", "6"); err != nil {
-		panic(err)
-	}
 }
 
 var buildDir string
