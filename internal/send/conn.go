@@ -231,7 +231,7 @@ func (x *exchange) readHeader(req *http.Request, began time.Time) (err error) {
 	}
 	x.took = time.Since(began)
 	for {
-		x.resp, err = http.ReadResponse(x.br, req) //nolint:bodyclose // nothing is behind it to close: finish ends the connection
+		x.resp, err = http.ReadResponse(x.br, req) //nolint:bodyclose // the pool closes the connection, or keeps it
 		if err != nil && x.limit.N <= 0 {
 			return fmt.Errorf("the header of the answer is larger than %d KiB", maxResponseHeader>>10)
 		}

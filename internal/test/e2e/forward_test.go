@@ -64,7 +64,6 @@ func TestForwardedRequest(t *testing.T) {
 		want := http.Header{
 			"Content-Type":        {"application/octet-stream; charset=x"},
 			"Content-Length":      {strconv.Itoa(len(body))},
-			"Connection":          {"close"},
 			"Host":                {w.sink.server.Listener.Addr().String()},
 			"User-Agent":          {"GitHub-Hookshot/1"},
 			"X-Custom":            {"kept"},
