@@ -25,26 +25,33 @@ type apiFlags struct {
 	*settingsFlags
 	adminURL string
 	name     string // of the flag with the URL
-	ca       string
+	ca       caFlag
 }
 
 func addAPIFlags(cmd *cobra.Command) *apiFlags {
 	f := &apiFlags{settingsFlags: addSettingsFlags(cmd), name: "admin-url"}
 	cmd.Flags().StringVar(&f.adminURL, f.name, "", "ask the gateway with this admin `URL`; its token is read from HOOKONCE_ADMIN_TOKEN")
-	f.addCA()
+	f.ca.add(cmd)
 	return f
 }
 
-func (f *apiFlags) addCA() {
-	f.cmd.Flags().StringVar(&f.ca, "ca", "", "trust the authorities in this `FILE` (PEM), too, for https URLs")
+// caFlag is the flag --ca.
+type caFlag struct {
+	cmd  *cobra.Command
+	file string
+}
+
+func (f *caFlag) add(cmd *cobra.Command) {
+	f.cmd = cmd
+	cmd.Flags().StringVar(&f.file, "ca", "", "trust the authorities in this `FILE` (PEM), too, for https URLs")
 }
 
 // roots returns the authorities of the system and those of --ca; nil without that flag.
-func (f *apiFlags) roots() (*x509.CertPool, error) {
+func (f *caFlag) roots() (*x509.CertPool, error) {
 	if !f.cmd.Flags().Changed("ca") {
 		return nil, nil
 	}
-	text, err := os.ReadFile(f.ca)
+	text, err := os.ReadFile(f.file)
 	if err != nil {
 		return nil, newUsageError(f.cmd, fmt.Errorf("--ca: %w", err))
 	}
@@ -53,7 +60,7 @@ func (f *apiFlags) roots() (*x509.CertPool, error) {
 		roots = x509.NewCertPool() // the system has none
 	}
 	if !roots.AppendCertsFromPEM(text) {
-		return nil, newUsageError(f.cmd, fmt.Errorf("--ca: %s holds no certificate in PEM", f.ca))
+		return nil, newUsageError(f.cmd, fmt.Errorf("--ca: %s holds no certificate in PEM", f.file))
 	}
 	return roots, nil
 }
@@ -124,7 +131,7 @@ func (p *program) namedGateway(f *apiFlags) (*adminclient.Client, error) {
 	if faults != nil && f.config != "" {
 		return nil, unusableSettings(faults)
 	}
-	roots, err := f.roots()
+	roots, err := f.ca.roots()
 	if err != nil {
 		return nil, err
 	}

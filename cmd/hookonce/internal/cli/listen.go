@@ -55,7 +55,7 @@ func (p *program) listenCommand() *cobra.Command {
 	addFilterFlags(cmd, listenFilters)
 	flags := cmd.Flags()
 	flags.StringVar(&f.api.adminURL, f.api.name, "", "the admin `URL` of the gateway (default: the one that runs here on the database of the settings)")
-	f.api.addCA()
+	f.api.ca.add(cmd)
 	flags.StringArrayVar(&f.secrets, "secret", nil, "sign the copies of --source with this `SECRET`, or file:PATH")
 	flags.StringVar(&f.key, "key", "", "`FILE` with the private key, for schemes that sign with one")
 	addSchemeFlags(cmd, f.senderFlags)
@@ -95,7 +95,7 @@ func (p *program) listen(ctx context.Context, f *listenFlags, target string) err
 	if err := l.prepare(ctx, client, filter.Source); err != nil {
 		return err
 	}
-	roots, err := f.api.roots()
+	roots, err := f.api.ca.roots()
 	if err != nil {
 		return err
 	}

@@ -32,6 +32,7 @@ type probeFlags struct {
 	breaks, mends string
 	timeout, wait time.Duration
 	junit         string
+	ca            caFlag
 	json          bool
 }
 
@@ -74,6 +75,7 @@ func (p *program) probeCommand() *cobra.Command {
 	flags.DurationVar(&f.wait, "wait", 10*time.Second, "wait at most this `DURATION` for an effect")
 	flags.StringVar(&f.junit, "junit", "", "write the results to `FILE`, as JUnit XML")
 	flags.BoolVar(&f.json, "json", false, "print JSON")
+	f.ca.add(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("checks", cobra.FixedCompletions(probe.Names(), cobra.ShellCompDirectiveNoFileComp))
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return p.probe(cmd.Context(), f, args[0]) }
 	return cmd
@@ -177,6 +179,9 @@ func (p *program) probeConfig(f *probeFlags, target string) (*probe.Config, erro
 		return nil, err
 	}
 	if c.Header, err = f.header(); err != nil {
+		return nil, err
+	}
+	if c.RootCAs, err = f.ca.roots(); err != nil {
 		return nil, err
 	}
 	if err := p.probeBody(f, c); err != nil {

@@ -329,12 +329,19 @@ func TestProbeOfHTTPS(t *testing.T) {
 	t.Cleanup(server.Close)
 	trusted := filepath.Join(t.TempDir(), "ca.pem")
 	writeFile(t, trusted, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
-	for file, want := range map[string]string{trusted: "✓ valid event", os.DevNull: "certificate signed by unknown authority"} {
-		cmd := exec.Command("hookonce", "probe", server.URL, "--provider", "none", "--checks", "valid,slow-body")
-		cmd.Env = append(os.Environ(), raceEnv(), "SSL_CERT_FILE="+file, "SSL_CERT_DIR="+t.TempDir())
+	for _, tt := range []struct {
+		trusted []string
+		want    string
+	}{
+		{[]string{"--ca", trusted}, "✓ valid event"},
+		{nil, "certificate signed by unknown authority Sent: one event, signed as the provider signs it."},
+		{[]string{"--ca", os.DevNull}, "--ca: /dev/null holds no certificate in PEM"},
+	} {
+		cmd := exec.Command("hookonce", append([]string{"probe", server.URL, "--provider", "none", "--checks", "valid,slow-body"}, tt.trusted...)...)
+		cmd.Env = append(os.Environ(), raceEnv())
 		out, _ := cmd.CombinedOutput()
-		if text := strings.Join(strings.Fields(string(out)), " "); !strings.Contains(text, want) {
-			t.Errorf("want %q in %s", want, text)
+		if text := strings.Join(strings.Fields(string(out)), " "); !strings.Contains(text, tt.want) {
+			t.Errorf("want %q in %s", tt.want, text)
 		}
 	}
 }

@@ -50,6 +50,7 @@ func (p *program) printProbe(r *probe.Report, asJSON bool) error {
 			fmt.Fprintf(p.stdout, "%*s%s\n", before, "", strings.TrimSpace(line))
 		}
 		if c.Verdict == probe.Fail {
+			p.printIndented("Sent: "+c.Sent+".", width)
 			p.printIndented(c.Why, width)
 			p.printIndented(c.Fix, width)
 		}

@@ -75,7 +75,7 @@ func (p *program) gatewayToProbe(f *apiFlags) (*adminclient.Client, error) {
 			}
 		}
 	}
-	roots, err := f.roots()
+	roots, err := f.ca.roots()
 	if err != nil {
 		return nil, err
 	}

@@ -34,7 +34,7 @@ type sent struct {
 func (p *program) sendAll(ctx context.Context, s *sending) ([]sent, error) {
 	order := s.order()
 	results := make([]sent, len(order))
-	roots, err := s.flags.api.roots()
+	roots, err := s.flags.api.ca.roots()
 	if err != nil {
 		return nil, err
 	}

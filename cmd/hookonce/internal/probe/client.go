@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -39,8 +40,9 @@ var errBudget = fmt.Errorf("the %d requests of a probe are used up", maxRequests
 // request back or cut it off. It follows no redirect and uses no proxy. It is safe for concurrent use.
 type client struct {
 	target  *url.URL
-	timeout time.Duration // for a connection, and for an answer
-	sent    atomic.Int64  // requests
+	roots   *x509.CertPool // nil: those of the system
+	timeout time.Duration  // for a connection, and for an answer
+	sent    atomic.Int64   // requests
 }
 
 // answer is the outcome of one request.
@@ -133,7 +135,9 @@ func (c *client) dial(ctx context.Context) (net.Conn, error) {
 	if err != nil || c.target.Scheme != "https" {
 		return conn, err
 	}
-	secured := tls.Client(conn, &tls.Config{ServerName: c.target.Hostname(), MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}})
+	secured := tls.Client(conn, &tls.Config{
+		ServerName: c.target.Hostname(), RootCAs: c.roots, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"},
+	})
 	if err := secured.HandshakeContext(ctx); err != nil {
 		_ = conn.Close()
 		return nil, &handshakeError{err}

@@ -6,6 +6,7 @@ package probe
 import (
 	"cmp"
 	"context"
+	"crypto/x509"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -30,9 +31,10 @@ type Config struct {
 	PublicURL string // for senders that sign it
 	Sender    *sample.Sender
 	Key       verify.Key
-	Header    http.Header // added to each request
-	Type      string      // of the events
-	Body      []byte      // with {id} for the event's id; nil: one that fits the provider
+	Header    http.Header    // added to each request
+	RootCAs   *x509.CertPool // of the endpoint's certificate; nil: those of the system
+	Type      string         // of the events
+	Body      []byte         // with {id} for the event's id; nil: one that fits the provider
 	// Model returns a body of the provider for an event, from which the event's body is made; see
 	// sample.Draft. nil: the body has the needed fields alone.
 	Model func(id string) []byte
@@ -147,7 +149,7 @@ func Run(ctx context.Context, c *Config) (*Report, error) {
 		return nil, err
 	}
 	p := &probe{
-		sender: s, client: &client{target: c.Target, timeout: c.Timeout}, unsent: newEvent().id, most: make(map[string]int),
+		sender: s, client: &client{target: c.Target, roots: c.RootCAs, timeout: c.Timeout}, unsent: newEvent().id, most: make(map[string]int),
 	}
 	if c.Effects != "" {
 		p.failed = p.checkEffects(ctx)

@@ -107,7 +107,7 @@ func faultOfTLS(err error) fault {
 		text, _, _ := strings.Cut(strings.TrimPrefix(certificate.Err.Error(), "x509: "), " (possibly")
 		return fault{
 			"certificate refused: " + text, "A sender refuses it, too: events never arrive.",
-			"Serve a valid certificate of a public authority with its whole chain; in a test, name your own root in SSL_CERT_FILE",
+			"Serve a valid certificate of a public authority with its whole chain; in a test, name your own root with --ca",
 		}
 	case errors.As(err, &plain):
 		f.saw = "the port speaks no TLS"
