@@ -26,7 +26,10 @@ func TestConformance(t *testing.T) {
 		return store
 	}, storetest.Features{
 		// The primary key refuses the second of two messages with one id.
-		BadRow: func(c *driver.Claim) { c.Messages = append(slices.Clone(c.Messages), c.Messages[0]) },
+		BadRow: func(c *driver.Claim) {
+			twice := driver.NewMessage{ID: "twice", Route: "twice", Destination: "to-billing"}
+			c.Messages = append(slices.Clone(c.Messages), twice, twice)
+		},
 		KillQueued: func(t *testing.T, s driver.Store, key driver.Key, lastError string) {
 			execPlain(t, files.get(s), `UPDATE hookonce_event_state
 				SET state = 3, failed_at = unixepoch() * 1000000, last_error = ?, signature = ? WHERE key = ?`,
