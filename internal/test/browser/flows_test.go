@@ -173,10 +173,9 @@ func replayGroup(t *testing.T, script bool) {
 		v.screenshot(t, "job-cancelled")
 	}
 	v.do(t, chromedp.Click(start), chromedp.WaitVisible(cancel))
-	v.reaches(t, `document.querySelector('.headline').textContent.includes('done')`)
-	if facts := eval[string](t, v, `document.querySelector('.job').textContent`); !strings.Contains(facts, "1,500 done · 0 skipped · 0 failed") {
-		t.Errorf("the job ended with %s", facts)
-	}
+	// The page is loaded again at the end, so its parts appear one after the other.
+	v.reaches(t, `document.querySelector('.headline').textContent.includes('done') &&
+		Boolean(document.querySelector('.job')?.textContent.includes('1,500 done · 0 skipped · 0 failed'))`)
 	if script {
 		v.screenshot(t, "job-done")
 	}
