@@ -378,6 +378,8 @@ type planNode struct {
 	Rows     float64    `json:"Actual Rows"`
 	Removed  float64    `json:"Rows Removed by Filter,omitempty"`
 	Loops    float64    `json:"Actual Loops"`
+	Hit      float64    `json:"Shared Hit Blocks,omitempty"`  // with its children
+	Read     float64    `json:"Shared Read Blocks,omitempty"` // with its children
 	Plans    []planNode `json:"Plans,omitempty"`
 }
 
@@ -404,6 +406,7 @@ func openExplained(t *testing.T, opts *hookpgx.Options) (*world, *explained) {
 		"session_preload_libraries":     "auto_explain",
 		"auto_explain.log_min_duration": "0",
 		"auto_explain.log_analyze":      "on",
+		"auto_explain.log_buffers":      "on",
 		"auto_explain.log_format":       "json",
 		// Claims and the like run inside of functions.
 		"auto_explain.log_nested_statements": "on",

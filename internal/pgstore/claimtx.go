@@ -121,7 +121,7 @@ SELECT current_setting('synchronous_standby_names') <> ''
 FROM set_config('idle_in_transaction_session_timeout', $1::text, true)`
 
 var claimedSQL = `
-SELECT txid_current(), pg_backend_pid(), current_setting('role'), ` + takenColumns + `, 1
+SELECT txid_current(), pg_backend_pid(), current_setting('role'), ` + takenColumns + `, 1, now()
 FROM {schema}.event e
 CROSS JOIN LATERAL (
 	SELECT s.key, s.generation, s.key_generation, 0 AS crashes, false AS replayed, timestamptz 'infinity' AS due_at,
@@ -171,7 +171,7 @@ func (r *Run) takeClaim(ctx context.Context, p *driver.ClaimParams) (result driv
 		}
 		return result, err
 	}
-	if err := r.collect(ctx, r.store.sql.claimed, p.Claims[0].Key[:]); err != nil {
+	if _, err := r.collect(ctx, r.store.sql.claimed, p.Claims[0].Key[:]); err != nil {
 		return result, fmt.Errorf("claiming: %w", r.failure(err))
 	}
 	if err := r.tx.Script(ctx, "SAVEPOINT "+savepoint); err != nil {

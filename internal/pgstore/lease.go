@@ -3,11 +3,13 @@ package pgstore
 import (
 	"context"
 	"strings"
+	"time"
 
 	"github.com/hookonce/hookonce/driver"
 )
 
-// leaseSQL leases due messages, with {only} as a further condition and {direction} as the order. It
+// leaseSQL leases messages that were due at $6 or later, with {only} as a further condition and
+// {direction} as the order. It
 // makes a message without attempts left dead, because its last lease ran out or the limit was
 // lowered. It records an attempt whose lease ran out as retried or as the last one, because the
 // outcome stays unknown. It buries a message whose token cannot grow too, so that such a row does not
@@ -22,7 +24,8 @@ WITH setting AS MATERIALIZED (
 	SELECT m.id, m.due_at, m.generation, m.attempts, m.state = 1 AS expired,
 		m.token = 9223372036854775807 AS stuck, m.attempts >= $4::int OR m.token = 9223372036854775807 AS used_up
 	FROM {schema}.message m
-	WHERE m.destination = $1::text AND m.state IN (0, 1) AND m.due_at <= (SELECT now FROM setting) {only}
+	WHERE m.destination = $1::text AND m.state IN (0, 1)
+		AND m.due_at >= coalesce($6::timestamptz, '-infinity') AND m.due_at <= (SELECT now FROM setting) {only}
 		AND ` + notPausedSQL + `
 	ORDER BY m.due_at {direction}
 	LIMIT $2::int
@@ -51,23 +54,26 @@ WITH setting AS MATERIALIZED (
 )
 SELECT c.used_up, c.expired, c.id, c.event_key, c.token, c.attempts, c.generation, e.source, e.event_id, e.type,
 	c.route, c.destination, ` + bounded("e.received_at") + `, c.replayed,
-	CASE WHEN NOT c.used_up THEN e.headers END, CASE WHEN NOT c.used_up THEN e.body END
+	CASE WHEN NOT c.used_up THEN e.headers END, CASE WHEN NOT c.used_up THEN e.body END,
+	` + bounded("c.due_at") + `, setting.now
 FROM changed c
+CROSS JOIN setting
 CROSS JOIN LATERAL (SELECT * FROM {schema}.event e WHERE e.key = c.event_key LIMIT 1) e
 ORDER BY c.due_at {direction}, c.id`
 
-// dueDestinationsSQL looks for the first due message of each destination in the index on due messages; for any message
-// the planner would read the table.
+// dueDestinationsSQL looks for the first due message of each destination in the index on due messages,
+// from a time on; for any message the planner would read the table. It returns no paused destination.
 const dueDestinationsSQL = `
-SELECT i.destination
-FROM unnest($1::text[]) AS i (destination)
-CROSS JOIN LATERAL (
-	SELECT FROM {schema}.message m
+SELECT i.destination, due.found IS NOT NULL, now()
+FROM unnest($1::text[], $2::timestamptz[]) AS i (destination, since)
+LEFT JOIN LATERAL (
+	SELECT true AS found FROM {schema}.message m
 	WHERE m.state IN (0, 1)
-		AND (m.destination, m.due_at) >= (i.destination, '-infinity') AND (m.destination, m.due_at) <= (i.destination, now())
+		AND (m.destination, m.due_at) >= (i.destination, coalesce(i.since, '-infinity'))
+		AND (m.destination, m.due_at) <= (i.destination, now())
 	ORDER BY m.destination, m.due_at
 	LIMIT 1
-) due
+) due ON true
 WHERE NOT EXISTS (SELECT FROM {schema}.paused_destination p WHERE p.destination = i.destination)`
 
 // DueDestinations implements [driver.Store].
@@ -75,13 +81,22 @@ func (s *Store) DueDestinations(ctx context.Context, destinations []string) ([]s
 	if len(destinations) == 0 {
 		return nil, nil
 	}
+	looks, since := s.marks.beginAll("due messages", destinations)
 	var due []string
 	err := read(ctx, s.pools.Work, "looking for due messages", func(r Rows) error {
 		var name string
-		err := r.Scan(&name)
-		due = append(due, name)
-		return err
-	}, s.sql.dueDestinations, destinations)
+		var found bool
+		var now time.Time
+		if err := r.Scan(&name, &found, &now); err != nil {
+			return err
+		}
+		if found {
+			due = append(due, name)
+			return nil
+		}
+		looks[name].end(now, now)
+		return nil
+	}, s.sql.dueDestinations, destinations, since)
 	if err != nil {
 		return nil, err
 	}
@@ -120,17 +135,21 @@ func (s *Store) Lease(ctx context.Context, p *driver.LeaseParams) (*driver.Lease
 
 func (s *Store) leaseOnce(ctx context.Context, p *driver.LeaseParams) (*driver.Leased, error) {
 	leased := &driver.Leased{}
+	limit := min(p.Limit, maxLease)
 	sql := s.sql.leaseOldest
+	k := s.marks.begin(queue{"lease", p.Destination}, "", p.Now)
 	if p.Untried {
-		sql = s.sql.leaseUntried
+		sql, k = s.sql.leaseUntried, look{}
 	}
+	var due, now time.Time // of the last message
 	err := write(ctx, s.pools.Work, "leasing messages", func(r Rows) error {
 		var m driver.Message
 		var usedUp bool
 		var key []byte
 		var attempt, generation int32
 		if err := r.Scan(&usedUp, &m.Expired, &m.ID, &key, &m.Token, &attempt, &generation,
-			&m.Source, &m.EventID, &m.Type, &m.Route, &m.Destination, &m.ReceivedAt, &m.Replayed, &m.Headers, &m.Body); err != nil {
+			&m.Source, &m.EventID, &m.Type, &m.Route, &m.Destination, &m.ReceivedAt, &m.Replayed, &m.Headers, &m.Body,
+			&due, &now); err != nil {
 			return err
 		}
 		m.Key, m.Attempt, m.Generation, m.ReceivedAt = driver.Key(key), int(attempt), int(generation), m.ReceivedAt.UTC()
@@ -141,10 +160,14 @@ func (s *Store) leaseOnce(ctx context.Context, p *driver.LeaseParams) (*driver.L
 		}
 		leased.Messages = append(leased.Messages, m)
 		return nil
-	}, sql, p.Destination, int32(min(p.Limit, maxLease)), p.For.Microseconds(), int32(p.MaxAttempts), clock(p.Now))
+	}, sql, p.Destination, int32(limit), p.For.Microseconds(), int32(p.MaxAttempts), clock(p.Now), k.from)
 	if err != nil {
 		return nil, err
 	}
+	if len(leased.Messages)+len(leased.Buried) < limit {
+		due = now // it leased all that were due
+	}
+	k.end(due, now)
 	return leased, nil
 }
 

@@ -134,6 +134,7 @@ type Store struct {
 	name       string // of the schema
 	schema     string // its name, quoted
 	sql        statements
+	marks      lowWater
 	sweepFrom  atomic.Int64  // the id of the record where the next sweep goes on
 	searching  chan struct{} // holds an element for each search for a text
 }

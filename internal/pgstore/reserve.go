@@ -2,15 +2,19 @@ package pgstore
 
 import (
 	"context"
+	"fmt"
+	"strings"
+	"time"
 
 	"github.com/hookonce/hookonce/driver"
 )
 
-// dueSourcesSQL looks for the first row of each kind of each source; see dueSQL. The index finds
-// the first row; for any row the planner would read the table.
+// dueSourcesSQL looks for the first row of each kind of each source, from a time on; see dueSQL. The
+// index finds the first row; for any row the planner would read the table.
 var dueSourcesSQL = `
-SELECT i.source, fresh.due IS NOT NULL, tried.due IS NOT NULL, suspect.due IS NOT NULL
-FROM unnest($1::text[]) AS i (source)
+SELECT i.source, fresh.due_at IS NOT NULL, tried.due_at IS NOT NULL, suspect.due_at IS NOT NULL,
+	` + bounded("coalesce(least(fresh.due_at, tried.due_at, suspect.due_at), now())") + `, now()
+FROM unnest($1::text[], $2::timestamptz[]) AS i (source, since)
 LEFT JOIN LATERAL (` + firstDueSQL(freshSQL) + `) fresh ON true
 LEFT JOIN LATERAL (` + firstDueSQL(triedSQL+` AND s.crashes = 0`) + `) tried ON true
 LEFT JOIN LATERAL (` + firstDueSQL(triedSQL+` AND s.crashes > 0`) + `) suspect ON true`
@@ -18,8 +22,9 @@ LEFT JOIN LATERAL (` + firstDueSQL(triedSQL+` AND s.crashes > 0`) + `) suspect O
 // firstDueSQL finds the first due row of a kind of the source i.
 func firstDueSQL(kind string) string {
 	return `
-	SELECT true AS due FROM {schema}.event_state s
-	WHERE ` + kind + ` AND (s.source, s.due_at) >= (i.source, '-infinity') AND (s.source, s.due_at) <= (i.source, now())
+	SELECT s.due_at FROM {schema}.event_state s
+	WHERE ` + kind + `
+		AND (s.source, s.due_at) >= (i.source, coalesce(i.since, '-infinity')) AND (s.source, s.due_at) <= (i.source, now())
 	ORDER BY s.source, s.due_at
 	LIMIT 1
 `
@@ -30,15 +35,20 @@ func (s *Store) DueSources(ctx context.Context, sources []string) ([]driver.DueS
 	if len(sources) == 0 {
 		return nil, nil
 	}
+	looks, since := s.marks.beginAll("due events", sources)
 	var due []driver.DueSource
 	err := read(ctx, s.pools.Work, "looking for due events", func(r Rows) error {
 		var d driver.DueSource
-		err := r.Scan(&d.Source, &d.Fresh, &d.Tried, &d.Suspect)
+		var until, now time.Time
+		if err := r.Scan(&d.Source, &d.Fresh, &d.Tried, &d.Suspect, &until, &now); err != nil {
+			return err
+		}
+		looks[d.Source].end(until, now)
 		if d.Fresh || d.Tried || d.Suspect {
 			due = append(due, d)
 		}
-		return err
-	}, s.sql.dueSources, sources)
+		return nil
+	}, s.sql.dueSources, sources, since)
 	if err != nil {
 		return nil, err
 	}
@@ -69,8 +79,9 @@ WITH setting AS MATERIALIZED (
 	WHERE s.key = due.key
 	RETURNING s.key, due.due_at AS was_due_at, s.due_at, s.generation, s.key_generation, s.attempts, s.crashes, s.replayed
 )
-SELECT ` + takenColumns + `
+SELECT ` + takenColumns + `, ` + bounded("d.was_due_at") + `, setting.now
 FROM d
+CROSS JOIN setting
 CROSS JOIN LATERAL (SELECT * FROM {schema}.event e WHERE e.key = d.key LIMIT 1) e
 ORDER BY d.was_due_at, d.key`
 
@@ -88,18 +99,21 @@ func reservableSQL(kind string) string {
 // Reserve implements [driver.Store].
 func (s *Store) Reserve(ctx context.Context, p *driver.ReserveParams) ([]driver.TakenEvent, error) {
 	exact, patterns := typeArgs(p.Types)
+	k := s.marks.begin(queue{fmt.Sprint("reserve", p.Suspects), p.Source}, strings.Join(p.Types, " "), p.Now)
 	var events []driver.TakenEvent
+	var due, now time.Time // of the last event
 	err := write(ctx, s.pools.Work, "reserving events", func(r Rows) error {
 		var row takenRow
-		if err := r.Scan(row.targets()...); err != nil {
+		if err := r.Scan(append(row.targets(), &due, &now)...); err != nil {
 			return err
 		}
 		events = append(events, row.finish())
 		return nil
-	}, s.sql.reserve, int32(min(max(p.Limit, 1), maxTake)), clock(p.Now), max(0, p.For.Microseconds()), p.Source, exact, patterns, mostBytes(p.Bytes), int32(p.Suspects))
+	}, s.sql.reserve, int32(min(max(p.Limit, 1), maxTake)), clock(p.Now), max(0, p.For.Microseconds()), p.Source, exact, patterns, mostBytes(p.Bytes), int32(p.Suspects), k.from)
 	if err != nil {
 		return nil, err
 	}
+	k.end(due, now)
 	return events, nil
 }
 

@@ -127,7 +127,23 @@ func (r *Run) finish(ctx context.Context, p *driver.FinishParams, failed bool) e
 	if err := r.record(ctx, p); err != nil {
 		return err
 	}
+	if len(p.Results) < len(r.events) {
+		defer r.dueAgain()
+	}
 	return r.commit(ctx)
+}
+
+// dueAgain says that events of the run may be due that were passed over because it had locked them.
+// It is called when they are unlocked.
+func (r *Run) dueAgain() {
+	if r.claim {
+		return
+	}
+	for i := range r.events {
+		if i == 0 || r.events[i].Source != r.events[i-1].Source {
+			r.store.marks.lower(r.events[i].Source, r.events[i].DueAt)
+		}
+	}
 }
 
 func hasFailure(results []driver.WorkResult) bool {
@@ -365,6 +381,7 @@ func (r *Run) giveUp(ctx context.Context) {
 		return
 	}
 	r.givenUp = true
+	defer r.dueAgain()
 	lost := r.begunCommit || r.lostConnection(ctx)
 	r.tx.Rollback(ctx)
 	if !lost || r.pid == 0 {
@@ -414,6 +431,7 @@ func (r *Run) Abandon(ctx context.Context) error {
 		return r.settleClaim(ctx, &driver.FinishParams{}, false)
 	case r.undoable(ctx):
 		// Under the locks of the run, so that no sweep takes it for interrupted.
+		defer r.dueAgain()
 		found := false
 		err := scan(ctx, r.tx, func(Rows) error {
 			found = true

@@ -167,6 +167,7 @@ func (s *Store) SweepRuns(ctx context.Context, p *driver.SweepRunsParams) ([]dri
 	for i := range suspects {
 		found, err := s.sweep(ctx, p, &suspects[i])
 		lost = append(lost, found...)
+		s.marks.forget() // its events may be due since long ago
 		if err == nil {
 			continue
 		}

@@ -60,7 +60,7 @@ WITH setting AS MATERIALIZED (
 	LIMIT $1::int
 	FOR UPDATE SKIP LOCKED
 )
-SELECT txid_current(), pg_backend_pid(), current_setting('role'), ` + sizedColumns + `, d.found
+SELECT txid_current(), pg_backend_pid(), current_setting('role'), ` + sizedColumns + `, d.found, (SELECT now FROM setting)
 FROM (
 	SELECT d.*, e.source, e.event_id, e.type, e.occurred_at, e.received_at, e.headers, e.body,
 		sum(` + sizeSQL + `) OVER w AS bytes, row_number() OVER w AS place, count(*) OVER () AS found
@@ -81,7 +81,7 @@ const sizeSQL = `octet_length(e.headers)::bigint + coalesce(octet_length(e.body)
 // may use the index on all pending events in the order of due_at, if its statistics know of one
 // source only, and read the events of all sources.
 const (
-	dueSQL = ` AND (s.source, s.due_at) >= ($4::text, '-infinity'::timestamptz)
+	dueSQL = ` AND (s.source, s.due_at) >= ($4::text, coalesce($9::timestamptz, '-infinity'))
 		AND (s.source, s.due_at) <= ($4::text, (SELECT now FROM setting)) AND ` + typesSQL + `
 		AND ($8::int = 0 OR ($8::int = 1) = (s.crashes = 0))`
 	keysSQL = `s.key = ANY ($4::bytea[]) AND s.state = 0`
@@ -136,6 +136,7 @@ func (s *Store) Take(ctx context.Context, p *driver.TakeParams) (*Run, error) {
 		// It has locked more events than fit into the bytes. Only the end of the transaction
 		// unlocks the others.
 		r.tx.Rollback(ctx)
+		r.dueAgain()
 		r, err = s.lockDue(ctx, p, len(r.events))
 	}
 	if err != nil {
@@ -157,6 +158,7 @@ func (s *Store) Take(ctx context.Context, p *driver.TakeParams) (*Run, error) {
 		_ = s.unmark(ctx, r) // if it fails, a sweep finds the record
 	}
 	r.tx.Rollback(ctx)
+	r.dueAgain()
 	return nil, fmt.Errorf("taking events: %w", err)
 }
 
@@ -184,39 +186,49 @@ func (s *Store) lockDue(ctx context.Context, p *driver.TakeParams, limit int) (*
 // take locks events.
 func (r *Run) take(ctx context.Context, p *driver.TakeParams, limit int) error {
 	timeout := max(runTimeout, p.HandlerTimeout+5*time.Second)
-	args := []any{int32(min(max(limit, 1), maxTake)), clock(p.Now), milliseconds(timeout)}
-	sql := r.store.sql.takeKeys
-	if len(p.Keys) > 0 {
-		args = append(args, keyArgs(p.Keys))
-	} else {
-		sql = r.store.sql.takeFresh
-		if p.Tried {
-			sql = r.store.sql.takeTried
-		}
-		exact, patterns := typeArgs(p.Types)
-		args = append(args, p.Source, exact, patterns)
-	}
-	args = append(args, mostBytes(p.Bytes))
-	if len(p.Keys) == 0 {
-		args = append(args, int32(p.Suspects))
-	}
+	limit = min(max(limit, 1), maxTake)
+	args := []any{int32(limit), clock(p.Now), milliseconds(timeout)}
 	r.beside = p.Beside
-	return r.collect(ctx, sql, args...)
+	if len(p.Keys) > 0 {
+		_, err := r.collect(ctx, r.store.sql.takeKeys, append(args, keyArgs(p.Keys), mostBytes(p.Bytes))...)
+		return err
+	}
+	kind, sql := "fresh", r.store.sql.takeFresh
+	if p.Tried {
+		kind, sql = "tried", r.store.sql.takeTried
+	}
+	exact, patterns := typeArgs(p.Types)
+	k := r.store.marks.begin(queue{fmt.Sprint(kind, p.Suspects), p.Source}, strings.Join(p.Types, " "), p.Now)
+	now, err := r.collect(ctx, sql, append(args, p.Source, exact, patterns, mostBytes(p.Bytes), int32(p.Suspects), k.from)...)
+	if err == nil {
+		k.end(r.takenUntil(limit, now), now)
+	}
+	return err
+}
+
+// takenUntil returns the time before which no unlocked event is due after r locked up to limit events.
+func (r *Run) takenUntil(limit int, now time.Time) time.Time {
+	if r.found < limit {
+		return now
+	}
+	return r.events[len(r.events)-1].DueAt
 }
 
 // mostBytes returns the bound of the bytes of events.
 func mostBytes(bytes int64) int64 { return cmp.Or(bytes, driver.MaxTakeBytes) }
 
-// collect reads events into the run, and the identity of its transaction.
-func (r *Run) collect(ctx context.Context, sql string, args ...any) error {
-	return scan(ctx, r.tx, func(rows Rows) error {
+// collect reads events into the run, and the identity of its transaction. It returns the time of
+// the statement, which is zero if there are no events.
+func (r *Run) collect(ctx context.Context, sql string, args ...any) (now time.Time, err error) {
+	err = scan(ctx, r.tx, func(rows Rows) error {
 		var row takenRow
-		if err := rows.Scan(append(append([]any{&r.xid, &r.pid, &r.role}, row.targets()...), &r.found)...); err != nil {
+		if err := rows.Scan(append(append([]any{&r.xid, &r.pid, &r.role}, row.targets()...), &r.found, &now)...); err != nil {
 			return err
 		}
 		r.events = append(r.events, row.finish())
 		return nil
 	}, sql, args...)
+	return now, err
 }
 
 // maxTake is the most events of one run.

@@ -39,7 +39,8 @@ func (w *bench[T]) dueSources(sources ...string) []driver.DueSource {
 
 func reserveDueSources[T any](w *bench[T]) {
 	asked := []string{"both", "fresh", "tried", "crashed", "late", "done", "routed", "nobody", "it's"}
-	same(w, "sources of an empty store", []driver.DueSource(nil), w.dueSources(asked...))
+	// A store may remember for a second that a source had nothing due long ago.
+	same(w, "sources of an empty store", []driver.DueSource(nil), w.dueSources("stripe", "nobody"))
 	same(w, "no sources", []driver.DueSource(nil), w.dueSources())
 	now := w.clock()
 	in := func(source, id string, at time.Time) *driver.TakeParams {

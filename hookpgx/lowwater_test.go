@@ -1,0 +1,144 @@
+package hookpgx_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+const (
+	finishedRows = 9000 // while another transaction is open
+	// fewBlocks is the most blocks that a statement may read for one row. It reads about 20, and all
+	// that hold finished rows, 225 or more, if it begins at the front of the index.
+	fewBlocks = 60
+)
+
+// TestOpenTransaction finishes many rows while another transaction is open, which keeps their entries in
+// the indexes. Looks for due rows must not read them all each time.
+func TestOpenTransaction(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name   string
+		finish func(t *testing.T, w *world) // many rows
+		look   func(t *testing.T, w *world, i int) error
+	}{
+		{"lease", leaseMany, func(t *testing.T, w *world, i int) error {
+			w.mustClaim(t, true, newClaim(fmt.Sprint("evt ", i), "billing"))
+			return leaseAll(t, w, 1)
+		}},
+		{"due destinations", leaseMany, func(t *testing.T, w *world, _ int) error {
+			due, err := w.DueDestinations(t.Context(), []string{"to-billing"})
+			return errors.Join(err, wantNone(len(due)))
+		}},
+		{"take", takeMany, func(t *testing.T, w *world, i int) error {
+			w.queue(t, fmt.Sprint("evt ", i))
+			run := w.take(t, 1, false)
+			return run.Finish(t.Context(), succeeded(run))
+		}},
+		{"due sources", takeMany, func(t *testing.T, w *world, _ int) error {
+			due, err := w.DueSources(t.Context(), []string{"stripe"})
+			return errors.Join(err, wantNone(len(due)))
+		}},
+		{"reserve", takeMany, func(t *testing.T, w *world, i int) error {
+			w.queue(t, fmt.Sprint("evt ", i))
+			events, err := w.Reserve(t.Context(), &driver.ReserveParams{Source: "stripe", Types: []string{"*"}, Limit: 1, For: time.Hour})
+			if err != nil || len(events) != 1 {
+				return errors.Join(err, fmt.Errorf("reserved %d events", len(events)))
+			}
+			return nil
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w, plans := openExplained(t, nil)
+			tx, err := w.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer tx.Rollback(t.Context())
+			if _, err := tx.Exec(t.Context(), "SELECT 1"); err != nil {
+				t.Fatal(err)
+			}
+			c.finish(t, w)
+			// A whole look may come between, at most one a second.
+			least := float64(finishedRows)
+			for i := 0; i < 20 && least > fewBlocks; i++ {
+				most := 0.0
+				for _, p := range plans.of(t, func() error { return c.look(t, w, i) }) {
+					most = max(most, p.Plan.Hit+p.Plan.Read)
+				}
+				least = min(least, most)
+			}
+			if least > fewBlocks {
+				t.Errorf("every look read %.0f blocks or more, want one that reads %d or fewer", least, fewBlocks)
+			}
+		})
+	}
+}
+
+func wantNone(n int) error {
+	if n > 0 {
+		return fmt.Errorf("found %d, want none", n)
+	}
+	return nil
+}
+
+// claimOld claims many events that are due since an hour.
+func claimOld(t *testing.T, w *world, of func(id string) driver.Claim) {
+	t.Helper()
+	var batch []driver.Claim
+	for i := range finishedRows {
+		batch = append(batch, of(fmt.Sprint("done ", i)))
+	}
+	p := claimOf(sortedClaims(batch...)...)
+	p.Now = time.Now().Add(-time.Hour)
+	if _, err := w.Claim(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// leaseMany leases and completes many messages.
+func leaseMany(t *testing.T, w *world) {
+	t.Helper()
+	claimOld(t, w, func(id string) driver.Claim { return newClaim(id, "billing") })
+	if err := leaseAll(t, w, finishedRows); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// leaseAll leases and completes all due messages, which are n.
+func leaseAll(t *testing.T, w *world, n int) error {
+	t.Helper()
+	leased, err := w.Lease(t.Context(), &driver.LeaseParams{Destination: "to-billing", Limit: n + 1, For: time.Minute, MaxAttempts: 3})
+	if err != nil {
+		return err
+	}
+	if len(leased.Messages) != n {
+		return fmt.Errorf("leased %d messages, want %d", len(leased.Messages), n)
+	}
+	p := &driver.CompleteParams{}
+	for _, m := range leased.Messages {
+		p.Completions = append(p.Completions, driver.Completion{ID: m.ID, Token: m.Token, Outcome: driver.MessageSent})
+	}
+	_, err = w.Complete(t.Context(), p)
+	return err
+}
+
+// takeMany takes and finishes many events.
+func takeMany(t *testing.T, w *world) {
+	t.Helper()
+	claimOld(t, w, func(id string) driver.Claim {
+		c := newClaim(id)
+		c.Work = driver.WorkQueued
+		return c
+	})
+	run := w.take(t, finishedRows+1, false)
+	if err := run.Finish(t.Context(), succeeded(run)); err != nil {
+		t.Fatal(err)
+	}
+}
