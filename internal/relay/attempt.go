@@ -65,6 +65,7 @@ func (r *relay) attempt(ctx context.Context, s *sending) (done driver.Completion
 	if took == 0 {
 		took = time.Since(began)
 	}
+	r.ahead.note(got.err == nil, took, len(m.Body))
 	if got.cutOff && m.Attempt >= r.dest.Retry.Attempts {
 		got.works = true // the circuit must not count it either
 		return driver.Completion{}

@@ -60,9 +60,11 @@ func TestStaleMessageIsNoProbe(t *testing.T) {
 		for range circuitThreshold {
 			r.dest.Circuit.report(false, false, time.Time{})
 		}
-		if _, err := r.step(t.Context(), t.Context()); err != nil {
+		if _, err := r.step(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+		close(r.leased)
+		r.feed(t.Context(), t.Context())
 		r.sending.Wait()
 		got := <-r.finished
 		got.Took = 0
@@ -100,7 +102,7 @@ func TestReturnedProbe(t *testing.T) {
 	for range circuitThreshold {
 		r.dest.Circuit.report(false, false, time.Time{})
 	}
-	if _, err := r.step(ctx, ctx); err != nil {
+	if _, err := r.step(ctx); err != nil {
 		t.Fatal(err)
 	}
 	if len(store.leases) != 1 {

@@ -105,6 +105,9 @@ type relay struct {
 	confirms chan struct{} // holds one item for each success that is being confirmed outside of a slot
 	freed    chan struct{} // signals a free slot
 	behind   bool          // the last lease was full: there may be more
+	ahead    ahead
+	leased   chan []*sending // to feed
+	waiting  atomic.Int64    // messages in leased, and those of feed without a slot
 	sending  sync.WaitGroup
 	active   atomic.Int64 // attempts in progress, without messages that wait for their turn
 	finished chan ending
@@ -121,7 +124,8 @@ func newRelay(store Store, o *Options, turns *turns, dest *Destination) *relay {
 		slots:    make(chan struct{}, dest.Concurrency),
 		confirms: make(chan struct{}, confirmsPerSlot*dest.Concurrency),
 		freed:    make(chan struct{}, 1),
-		finished: make(chan ending, dest.Concurrency),
+		leased:   make(chan []*sending, (1+maxAhead)*dest.Concurrency), // as many as may wait, so step never blocks
+		finished: make(chan ending, (1+maxAhead)*dest.Concurrency),
 	}
 }
 
@@ -144,22 +148,25 @@ func (r *relay) run(ctx, process context.Context) {
 	defer stopSending()
 	draining := context.AfterFunc(process, func() { time.AfterFunc(drainTimeout, stopSending) })
 	defer draining()
-	var completing sync.WaitGroup
+	var feeding, completing sync.WaitGroup
+	feeding.Go(func() { r.feed(ctx, sendCtx) })
 	completing.Go(func() { r.completeAll(process) })
 
-	r.loop(ctx, sendCtx)
+	r.loop(ctx)
 
+	close(r.leased)
+	feeding.Wait()
 	r.sending.Wait()
 	close(r.finished)
 	completing.Wait()
 }
 
-func (r *relay) loop(ctx, sendCtx context.Context) {
+func (r *relay) loop(ctx context.Context) {
 	poll := time.NewTimer(0)
 	defer poll.Stop()
 	var warned time.Time
 	for {
-		next, err := r.step(ctx, sendCtx)
+		next, err := r.step(ctx)
 		if err != nil && ctx.Err() == nil && time.Since(warned) > warnInterval {
 			r.log.Warn("leasing messages failed; retrying every second", slog.Any("error", err))
 			warned = time.Now()
@@ -176,11 +183,11 @@ func (r *relay) loop(ctx, sendCtx context.Context) {
 	}
 }
 
-// step waits for free slots, leases as many messages as may be sent, and starts to send them. It
-// returns the delay before the next step if nothing wakes the relay earlier: 0 if more messages
-// may be due, and idle if none was.
-func (r *relay) step(ctx, sendCtx context.Context) (next time.Duration, err error) {
-	free := r.awaitSlots(ctx)
+// step waits for room, leases as many messages as may be sent, and hands them to feed. It returns the
+// delay before the next step if nothing wakes the relay earlier: 0 if more messages may be due, and
+// idle if none was.
+func (r *relay) step(ctx context.Context) (next time.Duration, err error) {
+	free := r.awaitRoom(ctx)
 	if free == 0 {
 		return 0, nil // ctx has ended
 	}
@@ -210,31 +217,22 @@ func (r *relay) step(ctx, sendCtx context.Context) (next time.Duration, err erro
 		}
 		return pollInterval, errors.Join(err, r.giveBack(ctx, messages))
 	}
-	for _, s := range lined {
-		r.slots <- struct{}{}
-		s.holds = r.slots
-		r.sending.Go(func() {
-			defer func() {
-				<-s.holds
-				signal(r.freed)
-			}()
-			r.dispatch(ctx, sendCtx, s)
-		})
-	}
+	r.waiting.Add(int64(len(lined)))
+	r.leased <- lined
 	r.behind = next == 0
 	return next, nil
 }
 
-// awaitSlots waits for a free slot and returns the number of free slots, or 0 if ctx ended. While
-// there is more to send it waits for half of the slots, for gatherTime at most.
-func (r *relay) awaitSlots(ctx context.Context) int {
+// awaitRoom waits for room and returns the number of messages that may be leased, or 0 if ctx ended.
+// While there is more to send it waits until half of the room is free, for gatherTime at most.
+func (r *relay) awaitRoom(ctx context.Context) int {
 	enough := 1
 	if r.behind {
-		enough = max(1, cap(r.slots)/2)
+		enough = max(1, r.room()/2)
 	}
 	var late <-chan time.Time
 	for ctx.Err() == nil {
-		free := cap(r.slots) - len(r.slots)
+		free := r.room() - len(r.slots) - int(r.waiting.Load())
 		if free >= enough {
 			return free
 		}
@@ -252,6 +250,9 @@ func (r *relay) awaitSlots(ctx context.Context) int {
 	}
 	return 0
 }
+
+// room returns how many messages the relay may hold whose sends have not ended.
+func (r *relay) room() int { return cap(r.slots) + r.ahead.room(cap(r.slots)) }
 
 // soonest returns wait, at most the poll interval. A wait of 0 means the poll interval.
 func soonest(wait time.Duration) time.Duration {

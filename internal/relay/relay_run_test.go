@@ -66,16 +66,15 @@ func TestGathering(t *testing.T) {
 		},
 		"one at a time": {
 			concurrency: 1, messages: 3,
-			takes:     func(int) time.Duration { return 2 * ms },
-			leases:    []statement{{0, 1}, {2 * ms, 1}, {4 * ms, 1}, {6 * ms, 0}},
-			completed: []statement{{2 * ms, 1}, {4 * ms, 1}, {6 * ms, 1}},
+			takes:     func(int) time.Duration { return 25 * ms },
+			leases:    []statement{{0, 1}, {25 * ms, 1}, {50 * ms, 1}, {75 * ms, 0}},
+			completed: []statement{{25 * ms, 1}, {50 * ms, 1}, {75 * ms, 1}},
 		},
-		"quick sends: half of the slots": {
+		"sends of a while: half of the slots": {
 			concurrency: 8, messages: 16,
-			takes: func(n int) time.Duration { return time.Duration(1+n%8) * ms },
-			// From 5 ms on, two sends end at a time: one of the first lease, one of the second.
-			leases:    []statement{{0, 8}, {4 * ms, 4}, {6 * ms, 4}, {8 * ms, 0}},
-			completed: []statement{{4 * ms, 4}, {6 * ms, 4}, {8 * ms, 4}, {14 * ms, 4}},
+			takes:     func(n int) time.Duration { return time.Duration(21+n%8) * ms },
+			leases:    []statement{{0, 8}, {24 * ms, 4}, {28 * ms, 4}, {48 * ms, 0}},
+			completed: []statement{{24 * ms, 4}, {28 * ms, 4}, {48 * ms, 4}, {56 * ms, 4}},
 		},
 		"slow sends: a short time": {
 			concurrency: 4, messages: 5,

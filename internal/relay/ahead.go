@@ -1,0 +1,123 @@
+package relay
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+const (
+	// aheadTime is how long a message that is leased ahead should wait for a slot.
+	aheadTime = 20 * time.Millisecond
+	// maxAhead bounds the messages that are leased ahead, for each slot.
+	maxAhead = 4
+	// maxAheadBytes bounds their bodies.
+	maxAheadBytes = 8 << 20
+	// pastShare is the weight of the past in an average, against that of one message.
+	pastShare = 15
+)
+
+// ahead decides how many messages a relay leases before there are slots for them. A lease costs the
+// database almost as much for one message as for dozens, so a destination that answers quickly would
+// keep the database busy with small leases. Nothing is leased ahead of a destination whose last attempt
+// failed. The zero value is ready. It is safe for concurrent use.
+type ahead struct {
+	mu    sync.Mutex
+	took  time.Duration // of an attempt, on average; 0: not known
+	bytes int           // of a body, on average
+}
+
+// note records an attempt.
+func (a *ahead) note(works bool, took time.Duration, bytes int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	took = max(took, time.Microsecond)
+	switch {
+	case !works:
+		a.took = 0
+		return
+	case a.took == 0:
+		a.took, a.bytes = took, bytes
+		return
+	}
+	a.took += (took - a.took) / (pastShare + 1)
+	a.bytes += (bytes - a.bytes) / (pastShare + 1)
+}
+
+// room returns how many messages may wait for one of these slots.
+func (a *ahead) room(slots int) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.took == 0 {
+		return 0
+	}
+	n := slots * int(min(aheadTime/a.took, maxAhead))
+	return min(n, maxAheadBytes/max(a.bytes, 1))
+}
+
+// feed starts the sends of leased messages in the order of their leases, until leased is closed. Each
+// waits for a slot. Messages that may not wait longer are given back together.
+func (r *relay) feed(ctx, sendCtx context.Context) {
+	for batch := range r.leased {
+		for i, s := range batch {
+			if !r.seat(ctx, s) {
+				r.giveUp(ctx, batch[i:])
+				break
+			}
+			r.waiting.Add(-1)
+			s.holds = r.slots
+			r.sending.Go(func() {
+				defer func() {
+					<-s.holds
+					signal(r.freed)
+				}()
+				r.dispatch(ctx, sendCtx, s)
+			})
+		}
+	}
+}
+
+// seat takes a slot for s, and reports whether it did and s may still be sent.
+func (r *relay) seat(ctx context.Context, s *sending) bool {
+	select {
+	case r.slots <- struct{}{}:
+	default:
+		late := time.NewTimer(time.Until(s.until))
+		defer late.Stop()
+		select {
+		case r.slots <- struct{}{}:
+		case <-ctx.Done():
+			return false
+		case <-late.C:
+			return false
+		}
+	}
+	// While it waited, other sends may have opened the circuit, or the process may have begun to stop.
+	if ctx.Err() == nil && (s.probed || !r.dest.Circuit.Status().Open) {
+		return true
+	}
+	<-r.slots
+	return false
+}
+
+// giveUp gives leased messages back that did not get a slot.
+func (r *relay) giveUp(ctx context.Context, batch []*sending) {
+	r.ahead.note(false, 0, 0) // a destination that hangs gets none until it answers again
+	messages := make([]driver.Message, len(batch))
+	for i, s := range batch {
+		messages[i] = *s.Message
+		r.unsent(s.probed)
+	}
+	if err := r.giveBack(ctx, messages); err != nil {
+		r.log.Warn("releasing leases failed; they expire by themselves", slog.Int("messages", len(batch)), slog.Any("error", err))
+	}
+	for _, s := range batch {
+		s.turn.leave(false)
+	}
+	r.waiting.Add(-int64(len(batch)))
+	signal(r.freed)
+	r.wake() // the messages are due again
+}
