@@ -105,7 +105,7 @@ func TestLostCommitReplyOfWork(t *testing.T) {
 	sent := &driver.CompleteParams{Completions: []driver.Completion{{
 		ID: lease.Messages[0].ID, Token: lease.Messages[0].Token, Outcome: driver.MessageSent, StatusCode: 200,
 	}}}
-	proxy.DropReply("UPDATE", dbtest.CutReset)
+	proxy.DropReply(".complete(", dbtest.CutReset)
 	if _, err := w.Complete(t.Context(), sent); !errors.Is(err, driver.ErrCommitUnknown) {
 		t.Fatalf("Complete whose reply was lost: got %v, want %v", err, driver.ErrCommitUnknown)
 	}

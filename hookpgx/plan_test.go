@@ -414,6 +414,9 @@ func openExplained(t *testing.T, opts *hookpgx.Options) (*world, *explained) {
 	} {
 		config.ConnConfig.RuntimeParams[name] = value
 	}
+	if opts != nil {
+		config.MaxConns = int32(opts.ReceiveConns)
+	}
 	plans := &explained{}
 	config.ConnConfig.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) { plans.add(n.Message) }
 	w := connectWith(t, config, schema, opts)

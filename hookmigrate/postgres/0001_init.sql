@@ -1067,6 +1067,210 @@ COMMENT ON FUNCTION {schema}.claim(
 	text[], text[], text[], text[], bytea[], text[], text[], text[]
 ) IS 'For hookonce itself: claims events and writes their messages. Pass only verified events.';
 
+-- Leases up to n due messages of a destination for lease_for microseconds, those that are due longest
+-- first; if untried is true, only those without an attempt, the latest due first. It looks only at those
+-- that were due at since or later; null: at all. A paused destination has none.
+--
+-- A message without attempts left becomes dead, because its last lease ran out or the limit was
+-- lowered. An attempt whose lease ran out is recorded as retried or as the last one, because its
+-- outcome stays unknown. A message whose token cannot grow becomes dead too, so that such a row does
+-- not fail the leases of all others.
+--
+-- Its commit is durable before a message is sent, and so is every commit before it, whatever the
+-- sessions of its claim or its handler were set to.
+--
+-- As in claim, a session plans each statement once. "= ANY (ARRAY[...])" keeps the planner from reading
+-- an index whole for a join: it can only look each row up.
+CREATE FUNCTION {schema}.lease(
+	destination text, n integer, lease_for bigint, max_attempts integer, untried boolean, at timestamptz,
+	since timestamptz,
+	OUT used_up boolean, OUT expired boolean, OUT id text, OUT event_key bytea, OUT token bigint, OUT attempts integer,
+	OUT generation integer, OUT source text, OUT event_id text, OUT type text, OUT route text, OUT received_at timestamptz,
+	OUT replayed boolean, OUT headers bytea, OUT body bytea, OUT due_at timestamptz, OUT leased_at timestamptz
+) RETURNS SETOF record
+LANGUAGE plpgsql ROWS 100
+SET search_path = pg_catalog, pg_temp
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+	moment timestamptz := coalesce(lease.at, now());
+	first  timestamptz := coalesce(lease.since, '-infinity');
+	ids    text[];
+	dues   timestamptz[];
+	lapsed boolean[]; -- the lease ran out
+	spent  boolean[]; -- no attempt is left
+BEGIN
+	IF EXISTS (SELECT FROM {schema}.paused_destination p WHERE p.destination = lease.destination) THEN
+		RETURN;
+	END IF;
+	PERFORM {schema}.durably();
+	IF lease.untried THEN
+		SELECT array_agg(d.id), array_agg(d.due_at), array_agg(d.state = 1), array_agg(d.spent) INTO ids, dues, lapsed, spent
+		FROM (
+			SELECT m.id, m.due_at, m.state, m.attempts >= lease.max_attempts OR m.token = 9223372036854775807 AS spent
+			FROM {schema}.message m
+			WHERE m.destination = lease.destination AND m.state IN (0, 1) AND m.due_at >= first AND m.due_at <= moment AND m.attempts = 0
+			ORDER BY m.due_at DESC
+			LIMIT lease.n
+			FOR UPDATE SKIP LOCKED
+		) d;
+	ELSE
+		SELECT array_agg(d.id), array_agg(d.due_at), array_agg(d.state = 1), array_agg(d.spent) INTO ids, dues, lapsed, spent
+		FROM (
+			SELECT m.id, m.due_at, m.state, m.attempts >= lease.max_attempts OR m.token = 9223372036854775807 AS spent
+			FROM {schema}.message m
+			WHERE m.destination = lease.destination AND m.state IN (0, 1) AND m.due_at >= first AND m.due_at <= moment
+			ORDER BY m.due_at
+			LIMIT lease.n
+			FOR UPDATE SKIP LOCKED
+		) d;
+	END IF;
+	IF ids IS NULL THEN
+		RETURN;
+	END IF;
+	IF true = ANY (lapsed) THEN
+		INSERT INTO {schema}.attempt (message_id, generation, number, outcome, error, at, took)
+		SELECT m.id, m.generation, m.attempts, CASE WHEN i.spent THEN 3 ELSE 2 END,
+			CASE WHEN i.spent THEN 'the lease of the last attempt ran out before an outcome was recorded'
+				ELSE 'the lease ran out before an outcome was recorded' END,
+			moment, 0
+		FROM unnest(ids, lapsed, spent) AS i (id, lapsed, spent)
+		JOIN {schema}.message m ON m.id = ANY (ARRAY[i.id])
+		WHERE i.lapsed
+		ON CONFLICT DO NOTHING;
+	END IF;
+	RETURN QUERY
+	WITH changed AS (
+		UPDATE {schema}.message m
+		SET state = CASE WHEN i.spent THEN 3 ELSE 1 END,
+			attempts = CASE WHEN i.spent THEN m.attempts ELSE m.attempts + 1 END,
+			token = CASE WHEN i.spent THEN m.token ELSE m.token + 1 END,
+			due_at = CASE WHEN i.spent THEN m.due_at ELSE moment + lease.lease_for * interval '1 microsecond' END,
+			failed_at = CASE WHEN i.spent THEN moment END,
+			last_error = CASE
+				WHEN m.token = 9223372036854775807 THEN 'the row of the message was changed by hand: its fencing token cannot grow'
+				WHEN i.spent AND i.lapsed THEN 'the lease of the last attempt ran out before an outcome was recorded'
+				ELSE m.last_error END
+		FROM unnest(ids, dues, lapsed, spent) AS i (id, due_at, lapsed, spent)
+		WHERE m.id = ANY (ARRAY[i.id])
+		RETURNING m.id, m.event_key, m.token, m.attempts, m.generation, m.route, m.replayed, i.due_at, i.lapsed, i.spent
+	)
+	SELECT c.spent, c.lapsed, c.id, c.event_key, c.token, c.attempts, c.generation, e.source, e.event_id, e.type,
+		c.route, e.received_at, c.replayed, CASE WHEN NOT c.spent THEN e.headers END, CASE WHEN NOT c.spent THEN e.body END,
+		c.due_at, moment
+	FROM changed c
+	CROSS JOIN LATERAL (SELECT * FROM {schema}.event e WHERE e.key = c.event_key LIMIT 1) e
+	ORDER BY CASE WHEN NOT lease.untried THEN c.due_at END, CASE WHEN lease.untried THEN c.due_at END DESC, c.id;
+END
+$$;
+
+COMMENT ON FUNCTION {schema}.lease(text, integer, bigint, integer, boolean, timestamptz, timestamptz) IS
+	'For hookonce itself: leases due messages of a destination.';
+
+-- Records outcomes of messages whose leases are held, and returns their places. Outcomes: 1 sent,
+-- 2 retry, 3 dead, 4 stale. Of the responses of a message it keeps that of the first failed attempt
+-- and the latest one. Versions of objects are applied if their message, given by its place, is sent.
+--
+-- It changes the messages sorted by id, so that two calls cannot wait for one another: nested loops
+-- are the only joins. The condition on their state differs from the condition of message_due, so that
+-- the planner does not read that index whole. See also lease.
+CREATE FUNCTION {schema}.complete(
+	ids text[], tokens bigint[], outcomes integer[], retry_ins bigint[], status_codes integer[], errors text[], tooks bigint[],
+	at timestamptz,
+	object_places bigint[], objects bytea[], object_sources text[], object_versions bytea[], object_shown text[],
+	content_types text[], responses bytea[]
+) RETURNS SETOF bigint
+LANGUAGE plpgsql ROWS 100
+SET search_path = pg_catalog, pg_temp
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+	moment      timestamptz := coalesce(complete.at, now());
+	places      bigint[];
+	generations integer[];
+	numbers     integer[]; -- of the attempts
+BEGIN
+	PERFORM {schema}.durably();
+	WITH changed AS (
+		UPDATE {schema}.message m
+		SET state = CASE i.outcome WHEN 1 THEN 2 WHEN 2 THEN 0 WHEN 3 THEN 3 ELSE 4 END,
+			note = CASE i.outcome WHEN 4 THEN 'stale' ELSE m.note END,
+			attempts = CASE i.outcome WHEN 4 THEN m.attempts - 1 ELSE m.attempts END,
+			due_at = CASE i.outcome WHEN 2 THEN moment + i.retry_in * interval '1 microsecond' ELSE m.due_at END,
+			retry_in = CASE i.outcome WHEN 2 THEN i.retry_in ELSE m.retry_in END,
+			status_code = nullif(i.status_code, 0),
+			last_error = nullif(i.error, ''),
+			sent_at = CASE i.outcome WHEN 1 THEN moment END,
+			took = CASE i.outcome WHEN 1 THEN i.took ELSE m.took END,
+			failed_at = CASE i.outcome WHEN 3 THEN moment END
+		FROM (
+			SELECT u.*
+			FROM unnest(
+				complete.ids, complete.tokens, complete.outcomes, complete.retry_ins, complete.status_codes, complete.errors, complete.tooks
+			) WITH ORDINALITY AS u (id, token, outcome, retry_in, status_code, error, took, place)
+			ORDER BY u.id
+		) i
+		WHERE m.id = ANY (ARRAY[i.id]) AND m.token = i.token AND m.state > 0 AND m.state < 2
+		RETURNING i.place, m.generation, m.attempts
+	)
+	SELECT array_agg(c.place), array_agg(c.generation), array_agg(c.attempts) INTO places, generations, numbers FROM changed c;
+
+	IF complete.outcomes && ARRAY[2, 3] THEN
+		DELETE FROM {schema}.attempt_response WHERE ctid = ANY (ARRAY(
+			SELECT r.place
+			FROM unnest(places) AS c (place)
+			CROSS JOIN LATERAL (
+				SELECT r.ctid AS place FROM {schema}.attempt_response r
+				WHERE complete.outcomes[c.place] IN (2, 3) AND r.message_id = complete.ids[c.place] AND NOT r.first
+				LIMIT 100
+			) r
+		));
+		INSERT INTO {schema}.attempt_response (message_id, generation, number, first, content_type, response)
+		SELECT complete.ids[c.place], c.generation, c.number,
+			(SELECT count(*) FROM (
+				SELECT FROM {schema}.attempt a WHERE a.message_id = complete.ids[c.place] AND a.outcome > 1 LIMIT 1
+			) before) = 0,
+			complete.content_types[c.place], complete.responses[c.place]
+		FROM unnest(places, generations, numbers) AS c (place, generation, number)
+		WHERE complete.outcomes[c.place] IN (2, 3) AND octet_length(complete.responses[c.place]) > 0;
+		INSERT INTO {schema}.attempt (message_id, generation, number, outcome, status_code, error, at, took)
+		SELECT complete.ids[c.place], c.generation, c.number, complete.outcomes[c.place],
+			nullif(complete.status_codes[c.place], 0), nullif(complete.errors[c.place], ''), moment, complete.tooks[c.place]
+		FROM unnest(places, generations, numbers) AS c (place, generation, number)
+		WHERE complete.outcomes[c.place] IN (2, 3);
+	END IF;
+
+	IF cardinality(complete.objects) > 0 THEN
+		INSERT INTO {schema}.object_version AS v (object, source, version, shown, applied_at)
+		SELECT DISTINCT ON (o.object) o.object, o.source, o.version, o.shown, moment
+		FROM unnest(complete.object_places, complete.objects, complete.object_sources, complete.object_versions, complete.object_shown)
+			AS o (place, object, source, version, shown)
+		WHERE complete.outcomes[o.place] = 1 AND o.place = ANY (places)
+		ORDER BY o.object, o.version DESC
+		ON CONFLICT (object) DO UPDATE
+		SET version = excluded.version, shown = excluded.shown, applied_at = excluded.applied_at
+		WHERE excluded.version > v.version;
+	END IF;
+	RETURN QUERY SELECT unnest(places);
+END
+$$;
+
+COMMENT ON FUNCTION {schema}.complete(
+	text[], bigint[], integer[], bigint[], integer[], text[], bigint[], timestamptz, bigint[], bytea[], text[], bytea[], text[], text[], bytea[]
+) IS 'For hookonce itself: records outcomes of leased messages.';
+
 -- The functions for applications follow: take, fail and enqueue. They check their arguments and run
 -- with the rights of their owner. So an application needs no right on a table, and cannot write a row
 -- that other programs cannot read.

@@ -23,9 +23,6 @@ SELECT destination FROM gone CROSS JOIN {schema}.durably()`
 
 const pausedSQL = `SELECT destination, paused_at FROM {schema}.paused_destination ORDER BY destination COLLATE "C"`
 
-// notPausedSQL is a condition of leases. It refers to no row of them, so it is evaluated once.
-const notPausedSQL = `NOT EXISTS (SELECT FROM {schema}.paused_destination p WHERE p.destination = $1::text)`
-
 // hurrySQL reads the messages behind the present time in the index on due messages.
 const hurrySQL = `
 WITH setting AS MATERIALIZED (

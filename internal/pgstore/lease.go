@@ -2,64 +2,16 @@ package pgstore
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
 )
 
-// leaseSQL leases messages that were due at $6 or later, with {only} as a further condition and
-// {direction} as the order. It
-// makes a message without attempts left dead, because its last lease ran out or the limit was
-// lowered. It records an attempt whose lease ran out as retried or as the last one, because the
-// outcome stays unknown. It buries a message whose token cannot grow too, so that such a row does not
-// fail the leases of all others.
-//
-// Its commit is durable before a message is sent, and so is every commit before it, whatever the
-// sessions of its claim or its handler were set to.
+// leaseSQL leases messages, by a function of the schema that each session plans once.
 var leaseSQL = `
-WITH setting AS MATERIALIZED (
-	SELECT coalesce($5::timestamptz, now()) AS now, {schema}.durably() AS durable
-), due AS MATERIALIZED (
-	SELECT m.id, m.due_at, m.generation, m.attempts, m.state = 1 AS expired,
-		m.token = 9223372036854775807 AS stuck, m.attempts >= $4::int OR m.token = 9223372036854775807 AS used_up
-	FROM {schema}.message m
-	WHERE m.destination = $1::text AND m.state IN (0, 1)
-		AND m.due_at >= coalesce($6::timestamptz, '-infinity') AND m.due_at <= (SELECT now FROM setting) {only}
-		AND ` + notPausedSQL + `
-	ORDER BY m.due_at {direction}
-	LIMIT $2::int
-	FOR UPDATE SKIP LOCKED
-), changed AS (
-	UPDATE {schema}.message m
-	SET state = CASE WHEN due.used_up THEN 3 ELSE 1 END,
-		attempts = CASE WHEN due.used_up THEN m.attempts ELSE m.attempts + 1 END,
-		token = CASE WHEN due.used_up THEN m.token ELSE m.token + 1 END,
-		due_at = CASE WHEN due.used_up THEN m.due_at ELSE setting.now + $3::bigint * interval '1 microsecond' END,
-		failed_at = CASE WHEN due.used_up THEN setting.now END,
-		last_error = CASE WHEN due.stuck THEN '` + driver.ErrorTokenUsedUp + `'
-			WHEN due.used_up AND due.expired THEN '` + driver.ErrorLastLeaseRanOut + `' ELSE m.last_error END
-	FROM due, setting
-	WHERE m.id = due.id
-	RETURNING m.id, m.event_key, m.token, m.attempts, m.generation, m.route, m.destination, m.replayed,
-		due.due_at, due.expired, due.used_up
-), tried AS (
-	INSERT INTO {schema}.attempt (message_id, generation, number, outcome, error, at, took)
-	SELECT id, generation, attempts, CASE WHEN used_up THEN 3 ELSE 2 END,
-		CASE WHEN used_up THEN '` + driver.ErrorLastLeaseRanOut + `' ELSE '` + driver.ErrorLeaseRanOut + `' END,
-		setting.now, 0
-	FROM due, setting
-	WHERE expired
-	ON CONFLICT DO NOTHING
-)
-SELECT c.used_up, c.expired, c.id, c.event_key, c.token, c.attempts, c.generation, e.source, e.event_id, e.type,
-	c.route, c.destination, ` + bounded("e.received_at") + `, c.replayed,
-	CASE WHEN NOT c.used_up THEN e.headers END, CASE WHEN NOT c.used_up THEN e.body END,
-	` + bounded("c.due_at") + `, setting.now
-FROM changed c
-CROSS JOIN setting
-CROSS JOIN LATERAL (SELECT * FROM {schema}.event e WHERE e.key = c.event_key LIMIT 1) e
-ORDER BY c.due_at {direction}, c.id`
+SELECT used_up, expired, id, event_key, token, attempts, generation, source, event_id, type, route,
+	` + bounded("received_at") + `, replayed, headers, body, ` + bounded("due_at") + `, leased_at
+FROM {schema}.lease($1::text, $2::int, $3::bigint, $4::int, $5::bool, $6::timestamptz, $7::timestamptz)`
 
 // dueDestinationsSQL looks for the first due message of each destination in the index on due messages,
 // from a time on; for any message the planner would read the table. It returns no paused destination.
@@ -103,11 +55,6 @@ func (s *Store) DueDestinations(ctx context.Context, destinations []string) ([]s
 	return due, nil
 }
 
-// leaseIn returns leaseSQL with a further condition, and with a direction of ORDER BY.
-func leaseIn(only, direction string) string {
-	return strings.NewReplacer("{only}", only, "{direction}", direction).Replace(leaseSQL)
-}
-
 // Lease implements [driver.Store].
 func (s *Store) Lease(ctx context.Context, p *driver.LeaseParams) (*driver.Leased, error) {
 	all := &driver.Leased{}
@@ -136,20 +83,18 @@ func (s *Store) Lease(ctx context.Context, p *driver.LeaseParams) (*driver.Lease
 func (s *Store) leaseOnce(ctx context.Context, p *driver.LeaseParams) (*driver.Leased, error) {
 	leased := &driver.Leased{}
 	limit := min(p.Limit, maxLease)
-	sql := s.sql.leaseOldest
 	k := s.marks.begin(queue{"lease", p.Destination}, "", p.Now)
 	if p.Untried {
-		sql, k = s.sql.leaseUntried, look{}
+		k = look{}
 	}
 	var due, now time.Time // of the last message
 	err := write(ctx, s.pools.Work, "leasing messages", func(r Rows) error {
-		var m driver.Message
+		m := driver.Message{Destination: p.Destination}
 		var usedUp bool
 		var key []byte
 		var attempt, generation int32
 		if err := r.Scan(&usedUp, &m.Expired, &m.ID, &key, &m.Token, &attempt, &generation,
-			&m.Source, &m.EventID, &m.Type, &m.Route, &m.Destination, &m.ReceivedAt, &m.Replayed, &m.Headers, &m.Body,
-			&due, &now); err != nil {
+			&m.Source, &m.EventID, &m.Type, &m.Route, &m.ReceivedAt, &m.Replayed, &m.Headers, &m.Body, &due, &now); err != nil {
 			return err
 		}
 		m.Key, m.Attempt, m.Generation, m.ReceivedAt = driver.Key(key), int(attempt), int(generation), m.ReceivedAt.UTC()
@@ -160,7 +105,7 @@ func (s *Store) leaseOnce(ctx context.Context, p *driver.LeaseParams) (*driver.L
 		}
 		leased.Messages = append(leased.Messages, m)
 		return nil
-	}, sql, p.Destination, int32(limit), p.For.Microseconds(), int32(p.MaxAttempts), clock(p.Now), k.from)
+	}, s.sql.lease, p.Destination, int32(limit), p.For.Microseconds(), int32(p.MaxAttempts), p.Untried, clock(p.Now), k.from)
 	if err != nil {
 		return nil, err
 	}

@@ -5,8 +5,9 @@
 // # Locks
 //
 // A write is one statement in a transaction of its own, so a process that stops in the middle keeps
-// nothing open. A claim is one plain statement or one call of a function, and each statement of the
-// function has its own snapshot. Only these take more than one statement: migrations, and operations that must read
+// nothing open. A claim is one plain statement or one call of a function. Lease and Complete are calls
+// of functions too, which a session plans once. Each statement of a function has its own snapshot. Only
+// these take more than one statement: migrations, and operations that must read
 // again under their locks (pruning of events, Replay, RetryMessage, CountInlineFailure, SweepRuns
 // and Run.Settle). If the process stops between the statements, the server ends all of these except
 // migrations. It also ends runs; see [Run]. The locks are:
@@ -166,8 +167,7 @@ type statements struct {
 	count, quarantine     string
 	keepQuarantined       string
 	dropQuarantined       string
-	leaseOldest           string
-	leaseUntried          string
+	lease                 string
 	complete, release     string
 	eventByKey, eventByID string
 	repeatOf              string
@@ -255,8 +255,7 @@ func newStatements(write func(string) string) statements {
 		quarantine:       write(quarantineSQL),
 		keepQuarantined:  write(keepQuarantinedSQL),
 		dropQuarantined:  write(dropQuarantinedSQL),
-		leaseOldest:      write(leaseIn("", "ASC")),
-		leaseUntried:     write(leaseIn("AND m.attempts = 0", "DESC")),
+		lease:            write(leaseSQL),
 		complete:         write(completeSQL),
 		release:          write(releaseSQL),
 		eventByKey:       write(eventByKeySQL),
