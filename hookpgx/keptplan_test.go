@@ -9,8 +9,8 @@ import (
 	"github.com/hookonce/hookonce/hookpgx"
 )
 
-// TestKeptPlansOfMessages leases and completes messages in a session that planned both on nearly empty
-// tables. It keeps the plans, and they must be good for large tables too.
+// TestKeptPlansOfMessages looks for messages, leases and completes them in a session that planned all this
+// on nearly empty tables. It keeps the plans, and they must be good for large tables too.
 func TestKeptPlansOfMessages(t *testing.T) {
 	t.Parallel()
 	for _, analyzed := range []bool{false, true} {
@@ -23,6 +23,13 @@ func TestKeptPlansOfMessages(t *testing.T) {
 			if analyzed {
 				analyze(t, w) // the server sees tables of one page
 			}
+			look := func() error {
+				_, err := w.DueDestinations(t.Context(), []string{"to-audit", "none"})
+				return err
+			}
+			if err := look(); err != nil {
+				t.Fatal(err)
+			}
 			for _, untried := range []bool{false, true} {
 				for _, outcome := range []driver.MessageOutcome{driver.MessageSent, driver.MessageRetry} {
 					if err := leaseAndComplete(t, w, "to-billing", 2, untried, outcome); err != nil {
@@ -34,6 +41,7 @@ func TestKeptPlansOfMessages(t *testing.T) {
 			w.exec(t, "UPDATE {schema}.message SET state = 0 WHERE state = 2")
 			w.exec(t, `INSERT INTO {schema}.attempt (message_id, generation, number, outcome, at, took)
 				SELECT 'other_' || i, 0, 1, 2, now(), 1 FROM generate_series(1, $1::int) i`, planEvents)
+			plans.bound(t, "due destinations", look)
 			for _, untried := range []bool{false, true} {
 				for _, outcome := range []driver.MessageOutcome{driver.MessageSent, driver.MessageRetry, driver.MessageDead, driver.MessageStale} {
 					plans.bound(t, fmt.Sprintf("lease and complete, untried: %t, outcome %d", untried, outcome), func() error {

@@ -1173,6 +1173,37 @@ $$;
 COMMENT ON FUNCTION {schema}.lease(text, integer, bigint, integer, boolean, timestamptz, timestamptz) IS
 	'For hookonce itself: leases due messages of a destination.';
 
+-- Tells for each destination that is not paused whether a message is due that was due at since or
+-- later; null: at all. It looks for the first one in the index on due messages. See also lease.
+CREATE FUNCTION {schema}.due_destinations(
+	destinations text[], since timestamptz[], OUT destination text, OUT is_due boolean, OUT looked_at timestamptz
+) RETURNS SETOF record
+LANGUAGE plpgsql ROWS 100
+SET search_path = pg_catalog, pg_temp
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET jit = off
+AS $$
+#variable_conflict use_column
+BEGIN
+	RETURN QUERY
+	SELECT i.destination, due.found IS NOT NULL, now()
+	FROM unnest(due_destinations.destinations, due_destinations.since) AS i (destination, since)
+	LEFT JOIN LATERAL (
+		SELECT true AS found FROM {schema}.message m
+		WHERE m.state IN (0, 1)
+			AND (m.destination, m.due_at) >= (i.destination, coalesce(i.since, '-infinity'))
+			AND (m.destination, m.due_at) <= (i.destination, now())
+		ORDER BY m.destination, m.due_at
+		LIMIT 1
+	) due ON true
+	WHERE NOT EXISTS (SELECT FROM {schema}.paused_destination p WHERE p.destination = i.destination);
+END
+$$;
+
+COMMENT ON FUNCTION {schema}.due_destinations(text[], timestamptz[]) IS 'For hookonce itself: which destinations have due messages.';
+
 -- Records outcomes of messages whose leases are held, and returns their places. Outcomes: 1 sent,
 -- 2 retry, 3 dead, 4 stale. Of the responses of a message it keeps that of the first failed attempt
 -- and the latest one. Versions of objects are applied if their message, given by its place, is sent.
