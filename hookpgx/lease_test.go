@@ -47,3 +47,52 @@ func TestBuriedAreReturnedThoughTheLeaseFails(t *testing.T) {
 		t.Errorf("the lease after that: error %v, buried (-want +got):\n%s", err, diff)
 	}
 }
+
+// TestCompleteWaitsForARow has Complete wait for a transaction that changes one of its messages. It
+// completes the message unless that transaction ended the lease.
+func TestCompleteWaitsForARow(t *testing.T) {
+	t.Parallel()
+	for change, want := range map[string][]bool{
+		"replayed = true":   {true, true, true},
+		"token = token + 1": {true, false, true},
+		"state = 3":         {true, false, true},
+	} {
+		t.Run(change, func(t *testing.T) {
+			t.Parallel()
+			w := open(t, nil)
+			for _, id := range []string{"a", "b", "c"} {
+				w.mustClaim(t, true, newClaim(id, "billing"))
+			}
+			leased, err := w.Lease(t.Context(), &driver.LeaseParams{Destination: "to-billing", Limit: 3, For: time.Hour, MaxAttempts: 3})
+			if err != nil || len(leased.Messages) != 3 {
+				t.Fatalf("got %+v and the error %v", leased, err)
+			}
+			p := &driver.CompleteParams{}
+			for _, m := range leased.Messages {
+				p.Completions = append(p.Completions, driver.Completion{ID: m.ID, Token: m.Token, Outcome: driver.MessageSent})
+			}
+			tx, err := w.pool.Begin(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := tx.Exec(t.Context(), "UPDATE "+w.schema+".message SET "+change+" WHERE id = $1", leased.Messages[1].ID); err != nil {
+				t.Fatal(err)
+			}
+			done := make(chan []bool, 1)
+			go func() {
+				held, err := w.Complete(t.Context(), p)
+				if err != nil {
+					t.Error(err)
+				}
+				done <- held
+			}()
+			w.awaitWaiting(t)
+			if err := tx.Commit(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if diff := cmp.Diff(want, <-done); diff != "" {
+				t.Errorf("leases that were held (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
