@@ -8,13 +8,18 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	_ "modernc.org/sqlite"
+
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/hookmigrate"
+	"github.com/hookonce/hookonce/hooksql"
 )
 
 // forwardConcurrency is the number of requests to a destination at a time.
@@ -69,32 +74,27 @@ func (s *sink) perSecond(p *process) float64 {
 // forward compares the sending of due messages with a plain HTTP client that keeps no state.
 func forward(t *testing.T, s *scale) *comparison {
 	server := newServer(t)
+	const what = "forwarding a backlog to a fast HTTP destination, against a net/http client alone with the same concurrency"
 	return &comparison{
 		unit: "requests/s",
 		contestants: []contestant{
 			{"hookonce", func(t testing.TB) float64 {
 				return onNewDatabase(t, server, func(t testing.TB, dsn string) float64 { return sendAll(t, dsn, s.events) })
 			}},
-			{"net/http client", clientAlone(s, "keep")},
-			{"net/http client without kept connections", clientAlone(s, "close")},
+			{"hookonce on SQLite", func(t testing.TB) float64 { return sendAllOnSQLite(t, s.events) }},
+			{"net/http client", clientAlone(s)},
 		},
 		rows: []row{
-			{
-				what:    "forwarding to a fast HTTP destination, against a net/http client alone with the same concurrency",
-				subject: "hookonce", baseline: "net/http client", want: 0.5,
-			},
-			{
-				what:    "forwarding, against a client that opens a connection for each request, as hookonce does",
-				subject: "hookonce", baseline: "net/http client without kept connections", want: 0.5,
-			},
+			{what: what, subject: "hookonce", baseline: "net/http client", want: 0.33},
+			{what: "the same on SQLite", subject: "hookonce on SQLite", baseline: "net/http client", want: 0.33},
 		},
 	}
 }
 
-func clientAlone(s *scale, connections string) func(testing.TB) float64 {
+func clientAlone(s *scale) func(testing.TB) float64 {
 	return func(t testing.TB) float64 {
 		to := newSink(t, s.events)
-		client := startProcess(t, roleClient, clientVariable+"="+to.address+" "+strconv.Itoa(s.events)+" "+connections)
+		client := startProcess(t, roleClient, clientVariable+"="+to.address+" "+strconv.Itoa(s.events))
 		rate := to.perSecond(client)
 		client.stop(t)
 		return failUnless(t, rate, "not all requests arrived")
@@ -114,37 +114,69 @@ func failUnless(t testing.TB, rate float64, why string) float64 {
 func sendAll(t testing.TB, dsn string, n int) float64 {
 	t.Helper()
 	store, pool := openStore(t, dsn)
+	claimMessages(t, store, n)
+	pool.Close()
+	settle(t, dsn)
+	rate := forwardAll(t, dsn, n)
+	if sent := count(t, dsn, "SELECT count(*) FROM hookonce.message WHERE state = 2"); sent != n {
+		t.Fatalf("%d messages are sent, want %d", sent, n)
+	}
+	return rate
+}
+
+// sendAllOnSQLite does the same on a new file.
+func sendAllOnSQLite(t testing.TB, n int) float64 {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "hookonce.db")
+	store, err := hooksql.OpenSQLite("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := hookmigrate.Up(t.Context(), store); err != nil {
+		t.Fatal(err)
+	}
+	claimMessages(t, store, n)
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return forwardAll(t, "sqlite:"+path, n)
+}
+
+func claimMessages(t testing.TB, store driver.Store, n int) {
+	t.Helper()
 	claim(t, store, n, func(c *driver.Claim) {
 		c.Work = driver.WorkNone
 		c.Messages = []driver.NewMessage{{ID: driver.MessageID(c.Key, 0, "all"), Route: "all", Destination: "sink"}}
 	})
-	pool.Close()
-	settle(t, dsn)
+}
+
+// forwardAll has a gateway send n messages, and returns how many it sends in a second.
+func forwardAll(t testing.TB, database string, n int) float64 {
+	t.Helper()
 	to := newSink(t, n)
-	gateway := startGateway(t, gatewaySettings(dsn, fmt.Sprintf(`destinations:
+	gateway := startGateway(t, gatewaySettings(database, fmt.Sprintf(`destinations:
   sink: {url: "http://%s/hooks", secret: "a-secret-of-the-destination", concurrency: %d}
 `, to.address, forwardConcurrency)))
 	rate := to.perSecond(gateway)
 	gateway.stop(t)
-	if sent := count(t, dsn, "SELECT count(*) FROM hookonce.message WHERE state = 2"); sent != n || to.got.Load() != int64(n) {
-		t.Fatalf("%d messages are sent, by %d requests, want %d", sent, to.got.Load(), n)
+	if to.got.Load() != int64(n) {
+		t.Fatalf("%d requests, want %d", to.got.Load(), n)
 	}
 	return failUnless(t, rate, "not all messages arrived")
 }
 
-// clientVariable holds the settings of the role client: the address, the number of requests, and
-// "keep" or "close" for its connections.
+// clientVariable holds the settings of the role client: the address and the number of requests.
 const clientVariable = "HOOKONCE_BENCH_CLIENT"
 
 // sendAlone is the role client: it sends as many requests per second as it can.
 func sendAlone() error {
-	var address, connections string
+	var address string
 	var n int64
-	if _, err := fmt.Sscan(os.Getenv(clientVariable), &address, &n, &connections); err != nil {
+	if _, err := fmt.Sscan(os.Getenv(clientVariable), &address, &n); err != nil {
 		return err
 	}
 	content := bytes.Repeat([]byte("0123456789ab"), 100)
-	transport := &http.Transport{MaxIdleConnsPerHost: forwardConcurrency, DisableKeepAlives: connections == "close"}
+	transport := &http.Transport{MaxIdleConnsPerHost: forwardConcurrency}
 	client := &http.Client{Transport: transport, Timeout: 15 * time.Second}
 	var next atomic.Int64
 	var failed atomic.Pointer[error]
