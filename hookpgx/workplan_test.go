@@ -131,6 +131,23 @@ func workPlanCases(t *testing.T, w *world, plans *explained) []planCase {
 			})
 		}},
 		{"messages of an event", listMessages(t, w, &driver.MessageFilter{Source: "stripe", EventID: "inline"}, 1)},
+		{"fail by id", failInSQL(t, w, plans)},
+		{"event by id", func() error { _, err := w.Event(t.Context(), "stripe", manyColons); return err }},
+	}
+}
+
+// manyColons is an event id with as many colons as are looked up by key: it stands for 1,024 keys.
+const manyColons = "a:b:c:d:e:f:g:h:i:j:k"
+
+// failInSQL fails an event in SQL, by its source and its id.
+func failInSQL(t *testing.T, w *world, plans *explained) func() error {
+	t.Helper()
+	c := newClaim(manyColons)
+	c.Work = driver.WorkQueued
+	w.mustClaim(t, true, c)
+	return func() error {
+		_, err := plans.pool.Exec(t.Context(), "SELECT "+w.schema+".fail('stripe', $1, 'no')", manyColons)
+		return err
 	}
 }
 

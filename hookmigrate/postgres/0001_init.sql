@@ -760,10 +760,14 @@ BEGIN
 		END LOOP;
 		keys := keys || {schema}.hash_strings(ARRAY['event', find_event.source] || parts);
 	END LOOP;
+	-- A LATERAL with a LIMIT can only probe the index. For many keys the planner would read all events.
 	RETURN (
-		SELECT e.key FROM {schema}.event e
-		WHERE e.key = ANY (keys) AND e.source = find_event.source AND e.event_id = find_event.event_id AND NOT e.outbox
-		ORDER BY array_position(keys, e.key) LIMIT 1
+		SELECT i.key FROM unnest(keys) WITH ORDINALITY AS i (key, place)
+		CROSS JOIN LATERAL (
+			SELECT e.source, e.event_id, e.outbox FROM {schema}.event e WHERE e.key = i.key LIMIT 1
+		) e
+		WHERE e.source = find_event.source AND e.event_id = find_event.event_id AND NOT e.outbox
+		ORDER BY i.place LIMIT 1
 	);
 END
 $$;

@@ -41,10 +41,19 @@ var detailSQL = `
 SELECT ` + eventColumns + `, headers, body, body_sha256, watched, remote, gateway, other_bodies, repeats, ` + bounded("last_at") + `
 FROM {schema}.event_overview`
 
+// eventByKeySQL probes the index for each key. For many keys, from an id with many colons, the planner
+// would read all events otherwise.
 var eventByKeySQL = detailSQL + `
-WHERE key = ANY ($1::bytea[]) AND source = $2::text AND event_id = $3::text
-ORDER BY array_position($1::bytea[], key)
-LIMIT 1`
+WHERE key = (
+	SELECT i.key
+	FROM unnest($1::bytea[]) WITH ORDINALITY AS i (key, place)
+	CROSS JOIN LATERAL (
+		SELECT e.source, e.event_id, e.outbox FROM {schema}.event e WHERE e.key = i.key LIMIT 1
+	) e
+	WHERE e.source = $2::text AND e.event_id = $3::text AND NOT e.outbox
+	ORDER BY i.place
+	LIMIT 1
+)`
 
 // eventByIDSQL scans all events: no index serves it, unlike eventByKeySQL.
 var eventByIDSQL = detailSQL + `
