@@ -169,9 +169,10 @@ func (d Destination) sameTarget(other Destination) bool {
 }
 
 // PauseDestination stops the sending to a destination, in every process on the database, until
-// ResumeDestination; a restart does not end the pause. Sends in progress go on. Messages wait, and keep
-// their attempts. It returns the time of the pause, which a second call does not change. The error
-// matches driver.ErrNotFound if no destination has this name.
+// ResumeDestination; a restart does not end the pause. Sends in progress go on, and so do messages that a
+// process has leased already, for two seconds at most. The others wait, and keep their attempts. It
+// returns the time of the pause, which a second call does not change. The error matches
+// driver.ErrNotFound if no destination has this name.
 func (in *Engine) PauseDestination(ctx context.Context, name string) (time.Time, error) {
 	if err := in.knowsDestination(name); err != nil {
 		return time.Time{}, fmt.Errorf("hookonce: pause: %w", err)
