@@ -5,10 +5,11 @@ import (
 	"time"
 )
 
-// lowWater remembers, for each queue of due rows, a time before which no row is due. Statements begin
-// to read the queue's index there. While a transaction is open anywhere in the database, the index
-// keeps the entries of all rows that were finished since, and a statement that begins at the front
-// reads every one of them.
+// lowWater remembers, for each queue of due rows, a time before which no row is due that the process may
+// take. Statements begin to read the queue's index there. At the front stand due events of types that
+// only other processes handle. While a transaction is open anywhere in the database, the entries of all
+// rows stand there, too, that were finished since. A statement that begins at the front reads every one
+// of them.
 //
 // Only delays depend on the marks. A row can appear before its mark: its transaction committed
 // later than commitTime after it began, or another process gave up its lock on it. A look at the whole
