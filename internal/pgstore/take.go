@@ -92,11 +92,17 @@ func takeIn(which, bytes string) string {
 	return strings.NewReplacer("{which}", which, "{bytes}", bytes).Replace(takeSQL)
 }
 
-// markSQL writes the record of a run. Losing it costs nothing, so it need not wait for the disk.
+// markSQL writes the record of a run, unless another record holds one of its events. Then a handler
+// committed the transaction of that run by itself, which unlocked the events before their outcomes were
+// recorded, and after the look for due events began: it could not see the record yet.
+//
+// Losing the record costs nothing, so it need not wait for the disk.
 const markSQL = `
 INSERT INTO {schema}.run (id, keys, started_at, retry_in, home)
 SELECT $1::bigint, $2::bytea[], clock_timestamp(), nullif($3::bigint, -1), {schema}.run_home()
-FROM set_config('synchronous_commit', 'off', true)`
+FROM set_config('synchronous_commit', 'off', true)
+WHERE NOT EXISTS (SELECT FROM {schema}.run r WHERE r.keys && $2::bytea[])
+RETURNING true`
 
 // noRetry stands for the wait after the last attempt.
 const noRetry = -1
@@ -146,8 +152,12 @@ func (s *Store) Take(ctx context.Context, p *driver.TakeParams) (*Run, error) {
 		r.tx.Rollback(ctx)
 		return nil, nil
 	}
-	err = s.mark(ctx, r, p.Retry)
-	marked := err == nil || errors.Is(err, driver.ErrCommitUnknown)
+	marked, err := s.mark(ctx, r, p.Retry)
+	if err == nil && !marked {
+		r.tx.Rollback(ctx)
+		r.dueAgain()
+		return nil, nil
+	}
 	if err == nil {
 		err = r.failure(r.tx.Script(ctx, "SAVEPOINT "+savepoint))
 	}
@@ -255,8 +265,9 @@ func milliseconds(d time.Duration) string { return fmt.Sprintf("%dms", max(1, d.
 
 // mark writes the record of a run on another connection: the run's own transaction would take the
 // record with it. A record with a single key counts an attempt when it is swept, so a run beside others
-// has its key twice.
-func (s *Store) mark(ctx context.Context, r *Run, retry driver.Retry) error {
+// has its key twice. marked is false if no record was written, because another one holds an event of
+// the run.
+func (s *Store) mark(ctx context.Context, r *Run, retry driver.Retry) (marked bool, err error) {
 	retryIn := int64(noRetry)
 	if delay, last := retry.AfterInterrupted(r.events[0].Attempts + 1); !last {
 		retryIn = delay.Microseconds()
@@ -265,7 +276,11 @@ func (s *Store) mark(ctx context.Context, r *Run, retry driver.Retry) error {
 	if r.beside && len(keys) == 1 {
 		keys = append(keys, keys[0])
 	}
-	return write(ctx, s.pools.Receive, "recording a run", noRows, s.sql.mark, r.xid, keyArgs(keys), retryIn)
+	err = write(ctx, s.pools.Receive, "recording a run", func(Rows) error {
+		marked = true
+		return nil
+	}, s.sql.mark, r.xid, keyArgs(keys), retryIn)
+	return marked || errors.Is(err, driver.ErrCommitUnknown), err
 }
 
 // unmark deletes the record of a run. It may wait for a transaction of the run that deletes it too
