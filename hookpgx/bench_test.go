@@ -80,11 +80,7 @@ func sendAll(b *testing.B, w *world) error {
 		if err != nil || len(leased.Messages) == 0 {
 			return err
 		}
-		var p driver.CompleteParams
-		for _, m := range leased.Messages {
-			p.Completions = append(p.Completions, driver.Completion{ID: m.ID, Token: m.Token, Outcome: driver.MessageSent})
-		}
-		if _, err := w.Complete(b.Context(), &p); err != nil {
+		if _, err := w.Complete(b.Context(), allSent(leased)); err != nil {
 			return err
 		}
 	}

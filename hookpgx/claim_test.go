@@ -185,11 +185,7 @@ func TestStricterDefaultIsolation(t *testing.T) {
 					if err != nil || len(leased.Messages) == 0 {
 						return err
 					}
-					var done driver.CompleteParams
-					for _, m := range leased.Messages {
-						done.Completions = append(done.Completions, driver.Completion{ID: m.ID, Token: m.Token, Outcome: driver.MessageSent})
-					}
-					if _, err := w.Complete(t.Context(), &done); err != nil {
+					if _, err := w.Complete(t.Context(), allSent(leased)); err != nil {
 						return err
 					}
 					mu.Lock()

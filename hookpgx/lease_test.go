@@ -48,6 +48,15 @@ func TestBuriedAreReturnedThoughTheLeaseFails(t *testing.T) {
 	}
 }
 
+// allSent returns the outcome "sent" for all leased messages.
+func allSent(leased *driver.Leased) *driver.CompleteParams {
+	p := &driver.CompleteParams{}
+	for _, m := range leased.Messages {
+		p.Completions = append(p.Completions, driver.Completion{ID: m.ID, Token: m.Token, Outcome: driver.MessageSent})
+	}
+	return p
+}
+
 // TestCompleteWaitsForARow has Complete wait for a transaction that changes one of its messages. It
 // completes the message unless that transaction ended the lease.
 func TestCompleteWaitsForARow(t *testing.T) {
@@ -67,10 +76,7 @@ func TestCompleteWaitsForARow(t *testing.T) {
 			if err != nil || len(leased.Messages) != 3 {
 				t.Fatalf("got %+v and the error %v", leased, err)
 			}
-			p := &driver.CompleteParams{}
-			for _, m := range leased.Messages {
-				p.Completions = append(p.Completions, driver.Completion{ID: m.ID, Token: m.Token, Outcome: driver.MessageSent})
-			}
+			p := allSent(leased)
 			tx, err := w.pool.Begin(t.Context())
 			if err != nil {
 				t.Fatal(err)

@@ -162,19 +162,8 @@ func leaseAll(t *testing.T, w *world, n int) error {
 	if len(leased.Messages) != n {
 		return fmt.Errorf("leased %d messages, want %d", len(leased.Messages), n)
 	}
-	p := &driver.CompleteParams{}
-	for _, m := range leased.Messages {
-		p.Completions = append(p.Completions, driver.Completion{ID: m.ID, Token: m.Token, Outcome: driver.MessageSent})
-	}
-	_, err = w.Complete(t.Context(), p)
+	_, err = w.Complete(t.Context(), allSent(leased))
 	return err
-}
-
-// queued returns the claim of an event for a handler.
-func queued(id string) driver.Claim {
-	c := newClaim(id)
-	c.Work = driver.WorkQueued
-	return c
 }
 
 // takeMany takes and finishes many events.

@@ -79,10 +79,7 @@ func TestPlans(t *testing.T) {
 			if len(leased.Messages) < planRare/2 {
 				t.Errorf("leased %d messages", len(leased.Messages))
 			}
-			p := &driver.CompleteParams{}
-			for _, m := range leased.Messages {
-				p.Completions = append(p.Completions, driver.Completion{ID: m.ID, Token: m.Token, Outcome: driver.MessageSent})
-			}
+			p := allSent(leased)
 			_, err = w.Complete(t.Context(), p)
 			return err
 		}},

@@ -138,14 +138,19 @@ func (w *world) awaitEnd(t testing.TB, pid uint32) {
 	}
 }
 
+// queued returns the claim of an event for a handler.
+func queued(id string) driver.Claim {
+	c := newClaim(id)
+	c.Work = driver.WorkQueued
+	return c
+}
+
 // queue claims events that wait for a handler.
 func (w *world) queue(t testing.TB, ids ...string) {
 	t.Helper()
 	var claims []driver.Claim
 	for _, id := range ids {
-		c := newClaim(id)
-		c.Work = driver.WorkQueued
-		claims = append(claims, c)
+		claims = append(claims, queued(id))
 	}
 	if _, err := w.Claim(t.Context(), claimOf(sortedClaims(claims...)...)); err != nil {
 		t.Fatal(err)

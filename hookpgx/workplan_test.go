@@ -142,9 +142,7 @@ const manyColons = "a:b:c:d:e:f:g:h:i:j:k"
 // failInSQL fails an event in SQL, by its source and its id.
 func failInSQL(t *testing.T, w *world, plans *explained) func() error {
 	t.Helper()
-	c := newClaim(manyColons)
-	c.Work = driver.WorkQueued
-	w.mustClaim(t, true, c)
+	w.queue(t, manyColons)
 	return func() error {
 		_, err := plans.pool.Exec(t.Context(), "SELECT "+w.schema+".fail('stripe', $1, 'no')", manyColons)
 		return err

@@ -141,21 +141,19 @@ func (s *Store) Take(ctx context.Context, p *driver.TakeParams) (*Run, error) {
 	for err == nil && len(r.events) > 0 && len(r.events) < r.found {
 		// It has locked more events than fit into the bytes. Only the end of the transaction
 		// unlocks the others.
-		r.tx.Rollback(ctx)
-		r.dueAgain()
+		r.drop(ctx)
 		r, err = s.lockDue(ctx, p, len(r.events))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("taking events: %w", err)
 	}
 	if len(r.events) == 0 {
-		r.tx.Rollback(ctx)
+		r.drop(ctx)
 		return nil, nil
 	}
 	marked, err := s.mark(ctx, r, p.Retry)
 	if err == nil && !marked {
-		r.tx.Rollback(ctx)
-		r.dueAgain()
+		r.drop(ctx)
 		return nil, nil
 	}
 	if err == nil {
@@ -167,9 +165,14 @@ func (s *Store) Take(ctx context.Context, p *driver.TakeParams) (*Run, error) {
 	if marked {
 		_ = s.unmark(ctx, r) // if it fails, a sweep finds the record
 	}
+	r.drop(ctx)
+	return nil, fmt.Errorf("taking events: %w", err)
+}
+
+// drop ends a run that was not handed out.
+func (r *Run) drop(ctx context.Context) {
 	r.tx.Rollback(ctx)
 	r.dueAgain()
-	return nil, fmt.Errorf("taking events: %w", err)
 }
 
 func (s *Store) begin(ctx context.Context) (*Run, error) {
