@@ -62,6 +62,27 @@ func latencyAlone(t *testing.T, s *scale) *comparison {
 	}, row{what: "median answer time of one connection, against writing for each request", want: 1.05, atMost: true})
 }
 
+// latencyAloneOnSQLite does the same for stores in one file.
+func latencyAloneOnSQLite(t *testing.T, s *scale) *comparison {
+	median := func(address string) func(testing.TB) float64 {
+		l := load{address: address, request: newEvents(), connections: 1, warm: s.warm, lasts: s.lasts}
+		return func(t testing.TB) float64 { return milliseconds(l.run(t).quantile(0.5)) }
+	}
+	gateway := startGateway(t, gatewaySettings("sqlite:hookonce.db", ""))
+	byHand := startRole(t, roleOnSQLite, filepath.Join(t.TempDir(), "byhand.db"))
+	return &comparison{
+		unit: "ms",
+		contestants: []contestant{
+			{"hookonce on SQLite", median(gateway.address)},
+			{"per request on SQLite", median(byHand.address)},
+		},
+		rows: []row{{
+			what:    "the same on SQLite (synchronous=FULL)",
+			subject: "hookonce on SQLite", baseline: "per request on SQLite", want: 1.05, atMost: true,
+		}},
+	}
+}
+
 // latencyUnderLoad compares the slowest answers at a rate that both contestants reach.
 func latencyUnderLoad(t *testing.T, s *scale) *comparison {
 	c := againstPerRequest(t, "ms", func(address string) func(testing.TB) float64 {

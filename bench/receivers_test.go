@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
+	"database/sql"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -27,6 +28,7 @@ const roleVariable = "HOOKONCE_BENCH_ROLE"
 const (
 	roleBare       = "bare"        // verifies, and answers
 	rolePerRequest = "per-request" // verifies, writes the rows, commits, answers
+	roleOnSQLite   = "on-sqlite"   // the same in an SQLite file
 	roleClient     = "client"      // sends, see sendAlone
 )
 
@@ -73,6 +75,8 @@ func newReceiver(role string) (http.Handler, error) {
 		return receiver(nil), nil
 	case rolePerRequest:
 		return perRequest(os.Getenv(databaseVariable))
+	case roleOnSQLite:
+		return onSQLite(os.Getenv(databaseVariable))
 	}
 	return nil, fmt.Errorf("there is no role %q", role)
 }
@@ -185,5 +189,54 @@ func perRequest(dsn string) (http.Handler, error) {
 		}
 		tag, err := pool.Exec(ctx, insert, key[:], sourceName, id, eventType, headers, body)
 		return tag.RowsAffected() == 1, err
+	}), nil
+}
+
+// onSQLite returns a receiver that writes the same two rows for each request into an SQLite file.
+func onSQLite(path string) (http.Handler, error) {
+	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_txlock=immediate")
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(1) // SQLite has one writer
+	if _, err := db.Exec(`CREATE TABLE event (
+			key BLOB PRIMARY KEY, source TEXT NOT NULL, event_id TEXT NOT NULL, type TEXT NOT NULL,
+			received_at INTEGER NOT NULL, headers BLOB NOT NULL, body BLOB NOT NULL);
+		CREATE INDEX event_received ON event (received_at);
+		CREATE TABLE event_state (key BLOB PRIMARY KEY, source TEXT NOT NULL, state INTEGER NOT NULL, due_at INTEGER NOT NULL);
+		CREATE INDEX event_state_due ON event_state (source, due_at) WHERE state = 0`); err != nil {
+		return nil, err
+	}
+	event, err := db.Prepare("INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING")
+	if err != nil {
+		return nil, err
+	}
+	state, err := db.Prepare("INSERT INTO event_state VALUES (?, ?, 0, ?)")
+	if err != nil {
+		return nil, err
+	}
+	return receiver(func(ctx context.Context, id, eventType string, header http.Header, body []byte) (bool, error) {
+		key := sha256.Sum256([]byte(sourceName + "\x00" + id))
+		headers, err := json.Marshal(header)
+		if err != nil {
+			return false, err
+		}
+		tx, err := db.BeginTx(ctx, nil)
+		if err != nil {
+			return false, err
+		}
+		defer func() { _ = tx.Rollback() }() // does nothing after a commit
+		now := time.Now().UnixMicro()
+		written, err := tx.StmtContext(ctx, event).ExecContext(ctx, key[:], sourceName, id, eventType, now, headers, body)
+		if err != nil {
+			return false, err
+		}
+		if n, err := written.RowsAffected(); err != nil || n == 0 {
+			return false, err
+		}
+		if _, err := tx.StmtContext(ctx, state).ExecContext(ctx, key[:], sourceName, now); err != nil {
+			return false, err
+		}
+		return true, tx.Commit()
 	}), nil
 }

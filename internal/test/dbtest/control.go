@@ -20,6 +20,16 @@ func (s *Server) pids() ([]int, error) {
 	return append([]int{first}, rest...), err
 }
 
+// PIDs returns the ids of all of the server's processes, its first one first.
+func (s *Server) PIDs(t testing.TB) []int {
+	t.Helper()
+	all, err := s.pids()
+	if err != nil {
+		t.Fatalf("dbtest: listing the server's processes: %v", err)
+	}
+	return all
+}
+
 // Kill kills all of the server's processes at once, as a crash does, and returns when they have
 // ended.
 func (s *Server) Kill(t testing.TB) {

@@ -1,0 +1,127 @@
+package bench
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// idleGateway measures what a gateway without any work costs its database.
+func idleGateway(t *testing.T, s *scale) *comparison {
+	const destinations = 50
+	server := newServer(t)
+	var settings strings.Builder
+	settings.WriteString("destinations:\n")
+	for i := range destinations {
+		fmt.Fprintf(&settings, "  d%d: {url: \"http://127.0.0.1:9/hooks\", secret: \"a-secret-of-the-destination\"}\n", i)
+	}
+	startGateway(t, gatewaySettings(server.DSN(), settings.String()))
+	return &comparison{
+		unit: "ms/s",
+		contestants: []contestant{{"hookonce", func(t testing.TB) float64 {
+			<-time.After(s.warm)
+			before, began := processorTime(t, server.PIDs(t)...), time.Now()
+			<-time.After(s.lasts)
+			return milliseconds(processorTime(t, server.PIDs(t)...)-before) / time.Since(began).Seconds()
+		}}},
+		rows: []row{{
+			what:    fmt.Sprintf("processor time of PostgreSQL beside an idle gateway with %d destinations", destinations),
+			subject: "hookonce", want: 10, atMost: true,
+		}},
+	}
+}
+
+// forwardLive measures the processor time of a message that is sent as soon as its event arrives.
+func forwardLive(t *testing.T, s *scale) *comparison {
+	server := newServer(t)
+	const rate = 2000
+	perEvent := func(t testing.TB, more string, sent func(int) bool) float64 {
+		return onNewDatabase(t, server, func(t testing.TB, dsn string) float64 {
+			gateway := startGateway(t, gatewaySettings(dsn, more))
+			defer gateway.stop(t)
+			spent := func() time.Duration { return processorTime(t, append(server.PIDs(t), gateway.cmd.Process.Pid)...) }
+			before := spent()
+			l := load{address: gateway.address, request: newEvents(), connections: forwardConcurrency, lasts: s.lasts, rate: rate}
+			n := l.run(t).answers
+			gateway.eventually(t, "all messages are sent", func() bool { return sent(n) })
+			return float64((spent() - before).Microseconds()) / float64(n)
+		})
+	}
+	return &comparison{
+		unit: "µs",
+		contestants: []contestant{{"hookonce", func(t testing.TB) float64 {
+			to := newSink(t, 0)
+			with := perEvent(t, fmt.Sprintf(`destinations:
+  sink: {url: "http://%s/hooks", secret: "a-secret-of-the-destination", concurrency: %d}
+routes:
+  - {name: all, sources: [stripe], to: sink}
+`, to.address, forwardConcurrency), func(n int) bool { return to.got.Load() == int64(n) })
+			return with - perEvent(t, "", func(int) bool { return true })
+		}}},
+		rows: []row{{
+			what:    fmt.Sprintf("processor time of gateway and PostgreSQL to send a message as its event arrives, at %s a second", thousands(rate)),
+			subject: "hookonce", want: 100, atMost: true,
+		}},
+	}
+}
+
+// besideOpenTransaction compares handlers while a transaction stays open, so that no row that they
+// finish can be removed, with handlers alone.
+func besideOpenTransaction(t *testing.T, s *scale) *comparison {
+	server := newServer(t)
+	alone := func(t testing.TB, dsn string) float64 { return workOff(t, dsn, s.events) }
+	beside := func(t testing.TB, dsn string) float64 {
+		conn, err := pgx.Connect(t.Context(), dsn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close(t.Context())
+		if _, err := conn.Exec(t.Context(), "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1"); err != nil {
+			t.Fatal(err)
+		}
+		return alone(t, dsn)
+	}
+	measured := func(measure func(testing.TB, string) float64) func(testing.TB) float64 {
+		return func(t testing.TB) float64 { return onNewDatabase(t, server, measure) }
+	}
+	return &comparison{
+		unit:        "events/s",
+		contestants: []contestant{{"beside an open transaction", measured(beside)}, {"alone", measured(alone)}},
+		rows: []row{{
+			what:    fmt.Sprintf("handlers of %s events while a transaction stays open, against without", thousands(s.events)),
+			subject: "beside an open transaction", baseline: "alone", want: 0.9,
+		}},
+	}
+}
+
+// processorTime returns the time that processes have used so far, with that of their ended
+// children. The system counts it in hundredths of a second.
+func processorTime(t testing.TB, pids ...int) time.Duration {
+	t.Helper()
+	var ticks int64
+	for _, pid := range pids {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // it has ended since it was listed, and its parent has its time
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, rest, _ := strings.Cut(string(stat), ") ") // the name in brackets may contain spaces
+		for _, field := range strings.Fields(rest)[11:15] {
+			n, err := strconv.ParseInt(field, 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ticks += n
+		}
+	}
+	return time.Duration(ticks) * 10 * time.Millisecond
+}
