@@ -227,14 +227,15 @@ func onSQLite(path string) (http.Handler, error) {
 		}
 		defer func() { _ = tx.Rollback() }() // does nothing after a commit
 		now := time.Now().UnixMicro()
-		written, err := tx.StmtContext(ctx, event).ExecContext(ctx, key[:], sourceName, id, eventType, now, headers, body)
+		written, err := tx.StmtContext(ctx, event).ExecContext(ctx, key[:], sourceName, id, eventType, now, headers, body) //nolint:sqlclosecheck // the transaction closes it
 		if err != nil {
 			return false, err
 		}
 		if n, err := written.RowsAffected(); err != nil || n == 0 {
 			return false, err
 		}
-		if _, err := tx.StmtContext(ctx, state).ExecContext(ctx, key[:], sourceName, now); err != nil {
+		_, err = tx.StmtContext(ctx, state).ExecContext(ctx, key[:], sourceName, now) //nolint:sqlclosecheck // the transaction closes it
+		if err != nil {
 			return false, err
 		}
 		return true, tx.Commit()
