@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -175,7 +176,7 @@ func TestCertificateIsReplacedUnderLoad(t *testing.T) {
 	close(done)
 	senders.Wait()
 	_, values := g.metrics(t)
-	if got, want := values[`hookonce_tls_certificate_expiry_timestamp_seconds{host=""}`], fmt.Sprintf("%.9e", float64(leaf.NotAfter.Unix())); got != want {
+	if got, want := values[`hookonce_tls_certificate_expiry_timestamp_seconds{host=""}`], strconv.FormatFloat(float64(leaf.NotAfter.Unix()), 'g', -1, 64); got != want {
 		t.Errorf("the certificate expires at %s, want %s", got, want)
 	}
 	w.checkDoctor(t, "ok", "expires on")
