@@ -181,7 +181,7 @@ func newEngine(store driver.Store, cfg Config, handled []string, faults error) (
 	in.relays = relay.NewGroup(store, relayed)
 	in.relays.Set(first.relayed())
 	in.claims = claims.New(store, claims.Options{
-		MaxUnits: cfg.Queue, AllowUnsafe: cfg.AllowUnsafe, Log: in.log, Claimed: in.claimed, Reopened: in.wakeAll,
+		MaxUnits: cfg.Queue, AllowUnsafe: cfg.AllowUnsafe, Log: in.log, Claimed: in.claimed, Reopened: in.wakeAll, Reserve: in.reserve,
 		Counted: func(e driver.CountedEvent, n int) { in.figures.Duplicates(time.Now(), e.Source, e.ReceivedAt, n) },
 		Observe: func(size int, took time.Duration, err error) {
 			in.claiming.note(err)
@@ -266,12 +266,22 @@ func (in *Engine) claimed(claims []*driver.Claim) {
 func (in *Engine) wakeClaimed(claims []*driver.Claim) {
 	for _, c := range claims {
 		for i := range c.Messages {
-			in.relays.Wake(c.Messages[i].Destination)
+			if m := &c.Messages[i]; m.LeaseFor == 0 { // the others are on their way
+				in.relays.Wake(m.Destination)
+			}
 		}
 		if c.Work == driver.WorkQueued && c.Undecided == "" && in.worker != nil {
 			in.worker.Wake(c.Source)
 		}
 	}
+}
+
+// reserve returns the room of a relay for a message that is about to be claimed, or nil.
+func (in *Engine) reserve(m *driver.Message) claims.Reservation {
+	if r := in.relays.Reserve(m); r != nil {
+		return r
+	}
+	return nil
 }
 
 // wakeAll wakes every relay and worker, after events or messages became due again.

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -114,10 +115,23 @@ func TestReasonsOfRefusals(t *testing.T) {
 	}
 }
 
+// sampledStore tells when the backlog was counted.
+type sampledStore struct {
+	driver.Store
+	sampled sync.WaitGroup // one call of Backlog
+	once    sync.Once
+}
+
+func (s *sampledStore) Backlog(ctx context.Context, p *driver.BacklogParams) (*driver.Backlog, error) {
+	defer s.once.Do(s.sampled.Done)
+	return s.Store.Backlog(ctx, p)
+}
+
 // TestFiguresAreWritten receives, refuses and sends, and stops: the figures of each are in the store.
 func TestFiguresAreWritten(t *testing.T) {
 	t.Parallel()
-	store, to := rig.OpenSQLite(t), newSink(t, http.StatusInternalServerError)
+	store, to := &sampledStore{Store: rig.OpenSQLite(t)}, newSink(t, http.StatusInternalServerError)
+	store.sampled.Add(1)
 	in := newEngine(t, store, func(c *hookonce.Config) {
 		withRefusers(c)
 		c.Destinations = []hookonce.Destination{{Name: "app", URL: to.URL, Retry: quickRetry, AllowPrivate: true}}
@@ -132,6 +146,7 @@ func TestFiguresAreWritten(t *testing.T) {
 	deliver(in, changed(func(r *http.Request) { r.Header.Del(githubSignature) }))
 	deliver(in, changed(func(r *http.Request) { r.URL.Path = "/webhooks/secret-of-a-client" }))
 	rig.WaitFor(t, func() bool { return eventState(t, store, "1").State == driver.StateDone })
+	store.sampled.Wait()
 	stop()
 	if err := <-ended; err != nil {
 		t.Fatal(err)

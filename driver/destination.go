@@ -9,9 +9,9 @@ import (
 // DestinationControl acts on all messages of a destination. A destination is its name: the store does
 // not know the settings.
 type DestinationControl interface {
-	// PauseDestination keeps Lease from leasing messages of a destination until ResumeDestination, in
-	// every process and also after restarts. Calls of Lease that begin after its return lease none and
-	// bury none; leases that are held go on. The messages keep their attempts and their due times. It
+	// PauseDestination keeps Lease and Claim from leasing messages of a destination until
+	// ResumeDestination, in every process and also after restarts. Calls that begin after its return lease
+	// none and bury none; leases that are held go on. The messages keep their attempts and their due times. It
 	// returns the time of the pause, which a second call does not change.
 	PauseDestination(ctx context.Context, p *PauseParams) (time.Time, error)
 

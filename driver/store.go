@@ -23,7 +23,8 @@ type Store interface {
 	DeadNews
 
 	// Claim inserts those events of p that are not in the store yet, each with its state row and
-	// its messages, in one commit. It returns one result for each claim of p, in the same order.
+	// its messages, in one commit. It returns one result for each claim of p, in the same order. It
+	// leases messages with NewMessage.LeaseFor in the same commit.
 	// After an error nothing was claimed, unless the error matches ErrCommitUnknown. It refuses a
 	// database whose settings could lose the claims, unless p.AllowUnsafe names them.
 	//
@@ -286,6 +287,9 @@ type NewMessage struct {
 	ID          string // see MessageID
 	Route       string
 	Destination string
+	// LeaseFor, if not 0, leases the message to the caller of Store.Claim for this time, as its first
+	// attempt, unless the destination is paused. ClaimResult.Leases tells. Other methods ignore it.
+	LeaseFor time.Duration
 }
 
 // ClaimParams are the parameters of Store.Claim.
@@ -328,6 +332,10 @@ type ClaimResult struct {
 	RepeatOf string
 	// RepeatOfKey is the key of that event; zero if RepeatOf is "".
 	RepeatOfKey Key
+	// Leases are the leases of the event's messages that the claim leased; see NewMessage.LeaseFor.
+	Leases []MessageLease
+	// ReceivedAt is that of the event if there are Leases; otherwise zero.
+	ReceivedAt time.Time
 }
 
 // Settled reports whether the result says that the event is in the store, or was refused for its

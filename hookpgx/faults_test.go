@@ -58,6 +58,7 @@ func TestLostCommitReply(t *testing.T) {
 			w.mustClaim(t, true, newClaim(test.name+" before", "billing"))
 
 			c := newClaim(test.name, "billing")
+			c.BodyGuard = driver.BodyWatch // made by the claim function
 			drop := proxy.DropReply(".claim(", test.cut)
 			ctx, cancel := context.WithTimeout(t.Context(), test.wait)
 			defer cancel()

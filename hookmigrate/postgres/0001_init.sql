@@ -868,8 +868,12 @@ COMMENT ON FUNCTION {schema}.known(bytea[]) IS 'For hookonce itself: which of th
 -- is missing, the whole claim fails. An event that is neither known nor claimed may have been
 -- dropped, or claimed by a concurrent transaction: the caller looks it up.
 --
--- The first row of the result has place 0: how many events were claimed, and lock_timeout as it
--- was. An event without a row of its own was claimed, and there is nothing else to say about it.
+-- A message with a lease, in microseconds, is leased to the caller, as by lease, unless its destination
+-- is paused. Its commit is durable before the message is sent, as that of every claim.
+--
+-- The first row of the result has place 0: how many events were claimed, lock_timeout as it was and,
+-- if there are leases, when the events were received, the token of all leases and the paused
+-- destinations. An event without a row of its own was claimed, and there is nothing else to say about it.
 --
 -- The commit waits for the disk and for the synchronous standbys, even if the batch holds only
 -- duplicates: the event of the first delivery is visible, and may not be durable. A server that could
@@ -889,9 +893,9 @@ CREATE FUNCTION {schema}.claim(
 	keys bytea[], sources text[], event_ids text[], types text[], occurred timestamptz[],
 	headers bytea[], bodies bytea[], body_hashes bytea[], body_keys bytea[], guards integer[], works integer[],
 	notes text[], remotes text[], gateways text[],
-	message_ids text[], message_keys bytea[], message_routes text[], message_destinations text[],
+	message_ids text[], message_keys bytea[], message_routes text[], message_destinations text[], message_leases bigint[],
 	allowed_unsafe text[],
-	OUT place bigint, OUT n_claimed integer, OUT lock_before text,
+	OUT place bigint, OUT n_claimed integer, OUT lock_before text, OUT received_at timestamptz, OUT token bigint, OUT paused bytea[],
 	OUT is_claimed boolean, OUT body_taken boolean, OUT known_sha256 bytea, OUT is_dead boolean, OUT seen_key bytea, OUT seen_id text
 ) RETURNS SETOF record
 LANGUAGE plpgsql ROWS 100
@@ -921,6 +925,7 @@ DECLARE
 	new_keys     bytea[];
 	claimed      bytea[];
 	stored       integer; -- rows of the last INSERT
+	held         text[];  -- the paused destinations
 BEGIN
 	-- A batch of duplicates writes nothing below, so a read-only server would not fail. Such a
 	-- server may be one that was replaced, whose events are out of date.
@@ -1026,10 +1031,25 @@ BEGIN
 		END IF;
 	END IF;
 	IF claimed IS NOT NULL AND cardinality(claim.message_ids) > 0 THEN
-		INSERT INTO {schema}.message (id, event_key, generation, route, destination, received_at, due_at, created_at)
-		SELECT m.id, m.event_key, 0, m.route, m.destination, moment, moment, moment
-		FROM unnest(claim.message_ids, claim.message_keys, claim.message_routes, claim.message_destinations)
-			AS m (id, event_key, route, destination)
+		IF 0 < ANY (claim.message_leases) THEN
+			received_at := moment;
+			token := (extract(epoch FROM now()) * 1000000)::bigint; -- as the column's default
+			SELECT array_agg(p.destination), array_agg(convert_to(p.destination, 'UTF8')) INTO held, paused
+			FROM {schema}.paused_destination p
+			WHERE p.destination = ANY (claim.message_destinations);
+		END IF;
+		INSERT INTO {schema}.message (
+			id, event_key, generation, route, destination, received_at, created_at, state, attempts, due_at
+		)
+		SELECT m.id, m.event_key, 0, m.route, m.destination, moment, moment, CASE WHEN m.lease > 0 THEN 1 ELSE 0 END,
+			CASE WHEN m.lease > 0 THEN 1 ELSE 0 END, moment + m.lease * interval '1 microsecond'
+		FROM (
+			SELECT u.id, u.event_key, u.route, u.destination,
+				CASE WHEN held IS NULL OR u.destination <> ALL (held) THEN u.lease ELSE 0 END AS lease
+			FROM unnest(
+				claim.message_ids, claim.message_keys, claim.message_routes, claim.message_destinations, claim.message_leases
+			) AS u (id, event_key, route, destination, lease)
+		) m
 		WHERE cardinality(claimed) = n OR (m.event_key IN (SELECT unnest(claimed))) IS TRUE;
 		GET DIAGNOSTICS stored = ROW_COUNT;
 		IF stored < cardinality(claim.message_ids) THEN
@@ -1053,7 +1073,7 @@ BEGIN
 		RETURN;
 	END IF;
 	RETURN QUERY
-	SELECT r.place, NULL::integer, NULL::text, r.is_claimed, r.body_taken, r.known_sha256, r.dead, r.seen_key, r.seen_id
+	SELECT r.place, NULL::integer, NULL::text, NULL::timestamptz, NULL::bigint, NULL::bytea[], r.is_claimed, r.body_taken, r.known_sha256, r.dead, r.seen_key, r.seen_id
 	FROM (
 		SELECT i.place, i.guard, (i.key IN (SELECT unnest(claimed))) IS TRUE AS is_claimed,
 			((i.body_key, i.key) IN (SELECT b.body_key, b.key FROM unnest(new_bodies, new_keys) AS b (body_key, key))) IS TRUE AS body_taken,
@@ -1068,7 +1088,7 @@ $$;
 
 COMMENT ON FUNCTION {schema}.claim(
 	text, timestamptz, bytea[], text[], text[], text[], timestamptz[], bytea[], bytea[], bytea[], bytea[], integer[], integer[],
-	text[], text[], text[], text[], bytea[], text[], text[], text[]
+	text[], text[], text[], text[], bytea[], text[], text[], bigint[], text[]
 ) IS 'For hookonce itself: claims events and writes their messages. Pass only verified events.';
 
 -- Leases up to n due messages of a destination for lease_for microseconds, those that are due longest

@@ -25,6 +25,7 @@ type batch struct {
 	timedOut    int  // size of the smallest statement that timed out; 0 if none did
 	failed      bool // a statement failed
 	allowUnsafe []string
+	reserved    []reserved
 	observe     func(size int, took time.Duration, err error)
 }
 

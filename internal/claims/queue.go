@@ -49,10 +49,22 @@ type Options struct {
 	AllowUnsafe []string
 	Log         *slog.Logger
 	Claimed     func([]*driver.Claim) // after the commit of new claims
-	Reopened    func()                // after the commit of reopened events
+	// Reserve returns room for a message that is about to be claimed, or nil; nil reserves nothing. The
+	// claim leases the messages with a reservation.
+	Reserve  func(*driver.Message) Reservation
+	Reopened func() // after the commit of reopened events
 	// Counted gets n deliveries of an event that was claimed before, after their count is written.
 	Counted func(e driver.CountedEvent, n int)
 	Observe func(size int, took time.Duration, err error)
+}
+
+// Reservation is the room of one message. The queue calls one of Send and Cancel, once.
+type Reservation interface {
+	LeaseFor() time.Duration
+	// Send says that the message is claimed, and leased under token.
+	Send(token int64, receivedAt time.Time)
+	// Cancel says that the message is not leased, or that this is not known.
+	Cancel()
 }
 
 // Unit is one delivery in the queue. One flusher claims its events, and all of them are answered
@@ -313,10 +325,14 @@ func (q *Queue) flush(units []*Unit) {
 			err = guard.Recovered(v)
 			q.o.Log.Error("panic while claiming", slog.Any("error", err))
 		}
+		b.cancelReservations()
 		for _, u := range units {
 			u.finish(err)
 		}
 	}()
+	if q.o.Reserve != nil && !b.mostlyKnown {
+		b.reserve(q.o.Reserve)
+	}
 	ctx, cancel := context.WithDeadline(context.Background(), b.deadline)
 	defer cancel()
 	for entries := b.entries; len(entries) > 0; {
@@ -325,6 +341,7 @@ func (q *Queue) flush(units []*Unit) {
 		entries = entries[n:]
 		q.adapt(b)
 	}
+	b.sendReserved()
 	b.reopen(ctx, q.store)
 	b.settle(q.counts)
 	q.storm.Store(b.mostlyDuplicates())

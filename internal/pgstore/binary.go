@@ -35,6 +35,7 @@ func newStatement(sql string) Statement {
 // The numbers of types (https://github.com/postgres/postgres/blob/master/src/include/catalog/pg_type.dat).
 const (
 	oidBytea       = 17
+	oidInt8        = 20
 	oidInt2        = 21
 	oidText        = 25
 	oidTimestamptz = 1184
@@ -136,6 +137,10 @@ func (p *Parameters) int2Element(v int16) {
 	p.buf = binary.BigEndian.AppendUint16(appendInt(p.buf, 2), uint16(v))
 }
 
+func (p *Parameters) int8Element(v int64) {
+	p.buf = binary.BigEndian.AppendUint64(appendInt(p.buf, 8), uint64(v))
+}
+
 func (p *Parameters) timeElement(t *time.Time) {
 	if t == nil {
 		p.buf = appendInt(p.buf, null)
@@ -164,6 +169,13 @@ func decodeInt4(v []byte) (int, error) {
 		return 0, errBinary
 	}
 	return int(int32(binary.BigEndian.Uint32(v))), nil
+}
+
+func decodeInt8(v []byte) (int64, error) {
+	if len(v) != 8 {
+		return 0, errBinary
+	}
+	return int64(binary.BigEndian.Uint64(v)), nil
 }
 
 // decodeByteaArray calls each for every element of a bytea[] of one dimension without NULL.

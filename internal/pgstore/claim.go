@@ -21,7 +21,7 @@ const (
 
 // Claim implements [driver.Store].
 //
-// Claims without guards, messages and notes are first made by a plain statement, if the client library
+// Claims without guards and notes are first made by a plain statement, if the client library
 // can send it; see claimPlain. The claim function makes the others, and decides those in doubt.
 //
 // The claim function explains most results. Claims that it cannot explain, because another session
@@ -209,16 +209,20 @@ type known struct {
 func (s *Store) claimOnce(b *claimBatch) ([]claimRow, error) {
 	var rows []claimRow
 	claimed := -1 // until the row with the count
+	var given leases
 	err := b.write("claiming", func(r Rows) error {
 		var row claimRow
 		var place int64
 		var n *int32
 		var lockBefore *string
 		var isClaimed, bodyTaken, dead *bool
-		if err := r.Scan(&place, &n, &lockBefore, &isClaimed, &bodyTaken, &row.known.bodyHash, &dead, &row.known.seenKey, &row.known.seenID); err != nil {
+		var l leases
+		if err := r.Scan(&place, &n, &lockBefore, &l.at, &l.token, &l.paused,
+			&isClaimed, &bodyTaken, &row.known.bodyHash, &dead, &row.known.seenKey, &row.known.seenID); err != nil {
 			return err
 		}
 		if n != nil {
+			given = l
 			if claimed = int(*n); b.lockBefore == "" { // in the first round
 				b.lockBefore = *lockBefore
 			}
@@ -244,6 +248,7 @@ func (s *Store) claimOnce(b *claimBatch) ([]claimRow, error) {
 	if left != claimed {
 		return nil, fmt.Errorf("claiming: %w: %d events were claimed, but the result lists %d", driver.ErrCommitUnknown, claimed, left)
 	}
+	b.tellLeases(&given)
 	takers := map[driver.Key]int{} // by body key: the claim of this batch that brought the body first
 	for _, row := range rows {
 		if row.bodyTaken && row.claimed {
@@ -344,7 +349,7 @@ func (b *claimBatch) arguments() []any {
 	remotes, gateways := make([]string, n), make([]string, n)
 	occurred := make([]*time.Time, n)
 	guards, works := make([]int32, n), make([]int32, n)
-	messageIDs, routes, destinations, messageKeys := []string{}, []string{}, []string{}, [][]byte{}
+	messages := b.messages()
 	for i, place := range b.places {
 		c := &b.Claims[place]
 		keys[i], sources[i], ids[i], types[i] = c.Key[:], c.Source, c.EventID, c.Type
@@ -352,15 +357,11 @@ func (b *claimBatch) arguments() []any {
 		headers[i], bodies[i], hashes[i] = notNil(c.Headers), notNil(c.Body), c.BodyHash[:]
 		bodyKeys[i], guards[i], works[i] = b.bodyKeys[place][:], int32(c.BodyGuard), int32(c.Work)
 		notes[i], remotes[i], gateways[i] = c.Undecided, c.Remote, c.Gateway
-		for _, m := range c.Messages {
-			messageIDs, messageKeys = append(messageIDs, m.ID), append(messageKeys, c.Key[:])
-			routes, destinations = append(routes, m.Route), append(destinations, m.Destination)
-		}
 	}
 	return []any{
 		lockTimeout(b.lockWait), clock(b.Now),
 		keys, sources, ids, types, occurred, headers, bodies, hashes, bodyKeys, guards, works,
-		notes, remotes, gateways, messageIDs, messageKeys, routes, destinations, notNone(b.AllowUnsafe),
+		notes, remotes, gateways, messages.ids, messages.keys, messages.routes, messages.destinations, messages.leases, notNone(b.AllowUnsafe),
 	}
 }
 

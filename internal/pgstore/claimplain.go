@@ -13,15 +13,15 @@ import (
 // waits for the rest of the claim's LockTimeout, after it has looked for known events.
 const plainLockWait = 100 * time.Millisecond
 
-// plain reports whether the plain statement can make the claims. It knows neither bodies nor messages
-// nor notes. With a short LockTimeout nothing would be left for the claim function.
+// plain reports whether the plain statement can make the claims. It knows neither bodies nor
+// notes. With a short LockTimeout nothing would be left for the claim function.
 func (s *Store) plain(p *driver.ClaimParams) bool {
 	if s.binary == nil || p.LockTimeout > 0 && p.LockTimeout < 2*plainLockWait {
 		return false
 	}
 	for i := range p.Claims {
 		c := &p.Claims[i]
-		if c.BodyGuard != driver.BodyIgnore || c.Work == driver.WorkDone || len(c.Messages) > 0 || c.Undecided != "" {
+		if c.BodyGuard != driver.BodyIgnore || c.Work == driver.WorkDone || c.Undecided != "" {
 			return false
 		}
 	}
@@ -32,7 +32,7 @@ func (s *Store) plain(p *driver.ClaimParams) bool {
 // stay in b.places are in doubt: the function decides them. committed reports whether an event was
 // claimed. On an error none was, unless it matches driver.ErrCommitUnknown.
 func (s *Store) claimPlain(ctx context.Context, b *claimBatch) (committed bool, err error) {
-	claimed, safe, err := s.insertNew(ctx, b)
+	claimed, leased, safe, err := s.insertNew(ctx, b)
 	switch {
 	case errors.Is(err, ErrNotBinary):
 		return false, nil
@@ -51,6 +51,7 @@ func (s *Store) claimPlain(ctx context.Context, b *claimBatch) (committed bool, 
 			open = append(open, claimRow{place: place})
 		}
 	}
+	b.tellLeases(leased)
 	committed = len(open) < len(b.places)
 	_, err = s.lookUp(b, open)
 	b.places = b.places[:0]
@@ -78,12 +79,24 @@ func (s *Store) inDoubt(err error) bool {
 
 // insertNew runs the plain statement for the places of b. claimed holds the keys of the new events; nil
 // stands for all. safe is false if the server could lose the claims: then nothing was written.
-func (s *Store) insertNew(ctx context.Context, b *claimBatch) (claimed map[driver.Key]bool, safe bool, err error) {
+func (s *Store) insertNew(ctx context.Context, b *claimBatch) (claimed map[driver.Key]bool, leased *leases, safe bool, err error) {
 	n := 0
-	err = s.binary.QueryBinary(ctx, &s.sql.insertNew, b.encode, func(values [][]byte) error {
+	leased = &leases{}
+	messages := b.messages()
+	statement := &s.sql.insertNew
+	if len(messages.ids) > 0 {
+		statement = &s.sql.insertRouted
+	}
+	encode := func(p *Parameters) { b.encode(p, messages) }
+	err = s.binary.QueryBinary(ctx, statement, encode, func(values [][]byte) error {
 		var err error
 		if len(values) < 3 {
 			return errBinary
+		}
+		if len(messages.ids) > 0 {
+			if err := leased.decode(values); err != nil {
+				return err
+			}
 		}
 		if safe, err = decodeBool(values[0]); err != nil {
 			return err
@@ -101,11 +114,11 @@ func (s *Store) insertNew(ctx context.Context, b *claimBatch) (claimed map[drive
 	if err == nil && safe && claimed != nil && len(claimed) != n {
 		err = errBinary
 	}
-	return claimed, safe, err
+	return claimed, leased, safe, err
 }
 
-// encode encodes the arguments of insertNewSQL.
-func (b *claimBatch) encode(p *Parameters) {
+// encode encodes the arguments of insertNewSQL or, if there are messages, of insertRoutedSQL.
+func (b *claimBatch) encode(p *Parameters, messages *messageArgs) {
 	n := len(b.places)
 	const ofRow = 12*4 + 2 + 8 + 2*len(driver.Key{}) // lengths, work, time, key, hash
 	size := 256 + 12*arrayHeader
@@ -113,7 +126,7 @@ func (b *claimBatch) encode(p *Parameters) {
 		c := &b.Claims[place]
 		size += ofRow + len(c.Source) + len(c.EventID) + len(c.Type) + len(c.Headers) + len(c.Body) + len(c.Remote) + len(c.Gateway)
 	}
-	p.reserve(size)
+	p.reserve(size + messages.size())
 	p.text(lockTimeout(plainLockWait))
 	p.bool(slices.Contains(b.AllowUnsafe, "fsync"))
 	p.bool(slices.Contains(b.AllowUnsafe, "full_page_writes"))
@@ -136,4 +149,7 @@ func (b *claimBatch) encode(p *Parameters) {
 	column(oidInt2, false, func(c *driver.Claim) { p.int2Element(int16(c.Work)) })
 	column(oidText, false, func(c *driver.Claim) { p.textElement(c.Remote) })
 	column(oidText, false, func(c *driver.Claim) { p.textElement(c.Gateway) })
+	if len(messages.ids) > 0 {
+		messages.encode(p)
+	}
 }

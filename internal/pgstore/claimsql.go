@@ -4,23 +4,48 @@ const (
 	// claimSQL makes a claim, by a function of the schema that each
 	// session plans once.
 	claimSQL = `
-SELECT place, n_claimed, lock_before, is_claimed, body_taken, known_sha256, is_dead, seen_key, seen_id
+SELECT place, n_claimed, lock_before, received_at, token, paused, is_claimed, body_taken, known_sha256, is_dead, seen_key, seen_id
 FROM {schema}.claim(
 	$1::text, $2::timestamptz,
 	$3::bytea[], $4::text[], $5::text[], $6::text[], $7::timestamptz[], $8::bytea[], $9::bytea[],
 	$10::bytea[], $11::bytea[], $12::int[], $13::int[],
-	$14::text[], $15::text[], $16::text[], $17::text[], $18::bytea[], $19::text[], $20::text[], $21::text[]
+	$14::text[], $15::text[], $16::text[], $17::text[], $18::bytea[], $19::text[], $20::text[], $21::bigint[], $22::text[]
 )`
 
 	// insertNewSQL inserts the new ones of some events, in one transaction with their state rows. It
 	// returns whether the server is safe, how many events were new and, if some were not, the keys of
-	// those that were. Settings are raised and checked as the functions claim and durably do it. $1 is
+	// those that were. insertRoutedSQL also inserts their messages, leased or not as the claim function does
+	// it, and returns what that function returns about leases. Settings are raised and checked as the functions claim and durably do it. $1 is
 	// lock_timeout; $2 and $3 allow fsync and full_page_writes to be off; $4 is the time of a test.
 	//
 	// It writes the events in their order, so that no two batches wait for each other. If nothing is
-	// new, the commit waits for the events' own commits. If a state row was dropped, a division by zero
-	// undoes the statement.
-	insertNewSQL = `
+	// new, the commit waits for the events' own commits. If a state row or a message was dropped, a
+	// division by zero undoes the statement.
+	insertNewSQL    = insertEvents + insertedEvents + ` FROM event_new`
+	insertRoutedSQL = insertEvents + `, message_given AS MATERIALIZED (
+	SELECT m.id, m.event_key, m.route, m.destination,
+		CASE WHEN EXISTS (SELECT FROM {schema}.paused_destination p WHERE p.destination = m.destination) THEN 0 ELSE m.lease END AS lease
+	FROM (
+		SELECT unnest($16::text[]) AS id, unnest($17::bytea[]) AS event_key, unnest($18::text[]) AS route,
+			unnest($19::text[]) AS destination, unnest($20::bigint[]) AS lease
+	) m
+	WHERE m.event_key IN (SELECT key FROM event_new)
+), message_new AS (
+	INSERT INTO {schema}.message (
+		id, event_key, generation, route, destination, received_at, created_at, state, attempts, due_at
+	)
+	SELECT m.id, m.event_key, 0, m.route, m.destination, coalesce($4::timestamptz, now()), coalesce($4::timestamptz, now()),
+		CASE WHEN m.lease > 0 THEN 1 ELSE 0 END, CASE WHEN m.lease > 0 THEN 1 ELSE 0 END,
+		coalesce($4::timestamptz, now()) + m.lease * interval '1 microsecond'
+	FROM message_given m
+	RETURNING true
+)` + insertedEvents + `,
+	1 / CASE WHEN (SELECT count(*) FROM message_given) = (SELECT count(*) FROM message_new) THEN 1 ELSE 0 END,
+	coalesce($4::timestamptz, now()), (extract(epoch FROM now()) * 1000000)::bigint,
+	(SELECT array_agg(convert_to(p.destination, 'UTF8')) FROM {schema}.paused_destination p WHERE p.destination = ANY ($19::text[]))
+FROM event_new`
+
+	insertEvents = `
 WITH setting AS MATERIALIZED (
 	SELECT (current_setting('fsync') = 'on' OR $2::bool) AND (current_setting('full_page_writes') = 'on' OR $3::bool) AS safe,
 		set_config('lock_timeout', $1::text, true),
@@ -46,12 +71,12 @@ WITH setting AS MATERIALIZED (
 	INSERT INTO {schema}.event_state (key, source, type, received_at, due_at)
 	SELECT key, source, type, coalesce($4::timestamptz, now()), coalesce($4::timestamptz, now()) FROM event_new WHERE work = 1
 	RETURNING true
-)
+)`
+	insertedEvents = `
 SELECT (SELECT safe FROM setting), count(*)::int,
 	CASE WHEN count(*) < cardinality($5::bytea[]) THEN array_agg(key) END,
 	CASE WHEN count(*) = 0 AND (SELECT safe FROM setting) THEN {schema}.confirm()::text END,
-	1 / CASE WHEN count(*) FILTER (WHERE work = 1) = (SELECT count(*) FROM state_new) THEN 1 ELSE 0 END
-FROM event_new`
+	1 / CASE WHEN count(*) FILTER (WHERE work = 1) = (SELECT count(*) FROM state_new) THEN 1 ELSE 0 END`
 
 	// unclaimSQL deletes the event of a test.
 	unclaimSQL = `DELETE FROM {schema}.event WHERE key = $1::bytea`
@@ -65,7 +90,7 @@ FROM event_new`
 
 	// lookUpSQL reads the rows that a claim could not see. Each look-up is a LATERAL with a LIMIT,
 	// so that the planner can only probe an index: it plans joins as scans of whole tables while
-	// the tables are small.
+	// the tables are small. For the conditions on the states of messages see the claim function.
 	lookUpSQL = `
 SELECT i.place, known.body_sha256, coalesce(known.dead, false), seen.key, seen.event_id
 FROM unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::int[])
@@ -75,7 +100,7 @@ LEFT JOIN LATERAL (
 		CASE WHEN e.work = 1 THEN
 			EXISTS (SELECT FROM {schema}.event_state s WHERE s.key = e.key AND s.state = 3)
 		ELSE
-			EXISTS (SELECT FROM {schema}.message m WHERE m.event_key = e.key AND m.state = 3)
+			EXISTS (SELECT FROM {schema}.message m WHERE m.event_key = e.key AND m.state > 2 AND m.state < 4)
 			AND NOT EXISTS (SELECT FROM {schema}.message m WHERE m.event_key = e.key AND m.state < 2)
 		END AS dead
 	FROM {schema}.event e

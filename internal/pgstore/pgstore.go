@@ -161,6 +161,7 @@ func New(schema string, pools Pools) *Store {
 type statements struct {
 	claim, known, lookUp  string
 	insertNew             Statement
+	insertRouted          Statement
 	unclaim               string
 	confirm               string
 	reopen                string
@@ -246,6 +247,7 @@ func newStatements(write func(string) string) statements {
 	return statements{
 		claim:            write(claimSQL),
 		insertNew:        newStatement(write(insertNewSQL)),
+		insertRouted:     newStatement(write(insertRoutedSQL)),
 		known:            write(knownSQL),
 		lookUp:           write(lookUpSQL),
 		unclaim:          write(unclaimSQL),

@@ -95,8 +95,9 @@ func (r *relay) seat(ctx context.Context, s *sending) bool {
 			return false
 		}
 	}
-	// While it waited, other sends may have opened the circuit, or the process may have begun to stop.
-	if ctx.Err() == nil && (s.probed || !r.dest.Circuit.Status().Open) {
+	// While it waited, other sends may have opened the circuit, or the process may have begun to stop. The
+	// claim of a reserved message may have taken long.
+	if ctx.Err() == nil && time.Now().Before(s.until) && (s.probed || !r.dest.Circuit.Status().Open) {
 		return true
 	}
 	<-r.slots

@@ -107,7 +107,11 @@ type relay struct {
 	behind   bool          // the last lease was full: there may be more
 	ahead    ahead
 	leased   chan []*sending // to feed
-	waiting  atomic.Int64    // messages in leased, and those of feed without a slot
+	waiting  atomic.Int64    // messages that have room and no slot yet; hold adds to it
+	caughtUp atomic.Bool     // the last lease left no due message
+	mu       sync.Mutex      // guards live, and the additions to waiting
+	live     bool            // reservations may begin
+	reserved sync.WaitGroup  // reservations
 	sending  sync.WaitGroup
 	active   atomic.Int64 // attempts in progress, without messages that wait for their turn
 	finished chan ending
@@ -151,9 +155,12 @@ func (r *relay) run(ctx, process context.Context) {
 	var feeding, completing sync.WaitGroup
 	feeding.Go(func() { r.feed(ctx, sendCtx) })
 	completing.Go(func() { r.completeAll(process) })
+	r.setLive(true)
 
 	r.loop(ctx)
 
+	r.setLive(false)
+	r.reserved.Wait()
 	close(r.leased)
 	feeding.Wait()
 	r.sending.Wait()
@@ -187,14 +194,25 @@ func (r *relay) loop(ctx context.Context) {
 // delay before the next step if nothing wakes the relay earlier: 0 if more messages may be due, and
 // idle if none was.
 func (r *relay) step(ctx context.Context) (next time.Duration, err error) {
-	free := r.awaitRoom(ctx)
-	if free == 0 {
+	held := r.awaitRoom(ctx)
+	if held == 0 {
 		return 0, nil // ctx has ended
 	}
-	r.behind = false
+	lined, next, err := r.leaseForSends(ctx, held)
+	r.waiting.Add(-int64(held - len(lined)))
+	if len(lined) > 0 {
+		r.leased <- lined
+	}
+	r.caughtUp.Store(next == idle && err == nil)
+	r.behind = next == 0
+	return next, err
+}
+
+// leaseForSends leases up to free messages and puts them in line. next is the delay before the next step.
+func (r *relay) leaseForSends(ctx context.Context, free int) (lined []*sending, next time.Duration, err error) {
 	want, kind, wait := r.dest.Circuit.allow(free, time.Now())
 	if want == 0 {
-		return soonest(wait), nil
+		return nil, soonest(wait), nil
 	}
 	messages, next, err := r.leaseWithinRate(ctx, want, kind == probeUntried)
 	if kind == probeUntried && len(messages) == 0 && err == nil {
@@ -205,26 +223,23 @@ func (r *relay) step(ctx context.Context) (next time.Duration, err error) {
 		r.dest.Circuit.dismiss()
 	}
 	if err != nil {
-		return pollInterval, err
+		return nil, pollInterval, err
 	}
 	if stopped {
-		return 0, r.giveBack(ctx, messages)
+		return nil, 0, r.giveBack(ctx, messages)
 	}
-	lined, err := r.lineUp(ctx, messages, kind != noProbe)
+	lined, err = r.lineUp(ctx, messages, kind != noProbe)
 	if err != nil {
 		for range messages {
 			r.unsent(kind != noProbe)
 		}
-		return pollInterval, errors.Join(err, r.giveBack(ctx, messages))
+		return nil, pollInterval, errors.Join(err, r.giveBack(ctx, messages))
 	}
-	r.waiting.Add(int64(len(lined)))
-	r.leased <- lined
-	r.behind = next == 0
-	return next, nil
+	return lined, next, nil
 }
 
-// awaitRoom waits for room and returns the number of messages that may be leased, or 0 if ctx ended.
-// While there is more to send it waits until half of the room is free, for gatherTime at most.
+// awaitRoom waits for room, takes it, and returns for how many messages; 0 if ctx ended. It leaves a half
+// to reservations while the relay is caught up; without room, the relay is not. While there is more to send it waits until half of the room is free, for gatherTime at most.
 func (r *relay) awaitRoom(ctx context.Context) int {
 	enough := 1
 	if r.behind {
@@ -232,10 +247,11 @@ func (r *relay) awaitRoom(ctx context.Context) int {
 	}
 	var late <-chan time.Time
 	for ctx.Err() == nil {
-		free := r.room() - len(r.slots) - int(r.waiting.Load())
-		if free >= enough {
-			return free
+		held, free := r.holdForLease(enough)
+		if held > 0 {
+			return held
 		}
+		r.caughtUp.Store(false)
 		if free > 0 && late == nil {
 			timer := time.NewTimer(gatherTime)
 			defer timer.Stop()

@@ -30,7 +30,10 @@ const (
 		VALUES (last_insert_rowid(), ?, ?, ?, 2, 1, ?4, ?4, ?4, ?4)`
 
 	insertMessage = `INSERT INTO hookonce_message
-		(id, event_key, route, destination, token, received_at, due_at, created_at) VALUES (?, ?, ?, ?, ?5, ?5, ?5, ?5)`
+		(id, event_key, route, destination, token, received_at, created_at, state, attempts, due_at)
+		VALUES (?, ?, ?, ?, ?5, ?5, ?5, ?6, ?6, ?7)`
+
+	selectIsPaused = `SELECT EXISTS (SELECT 1 FROM hookonce_paused_destination WHERE destination = ?)`
 
 	insertBodySeen = `INSERT INTO hookonce_body_seen (body_key, key, seen_at) VALUES (?, ?, ?)`
 
@@ -56,6 +59,7 @@ func (s *Store) Claim(ctx context.Context, p *driver.ClaimParams) ([]driver.Clai
 				return err
 			}
 		}
+		t.leases = true
 		return t.claim(&p.Claims[i], &results[i])
 	})
 	if err != nil {
@@ -159,12 +163,12 @@ func (t *writeTx) claim(c *driver.Claim, result *driver.ClaimResult) error {
 		return driver.ErrNotStored
 	}
 	result.Claimed = true
-	return t.writeWork(c, repeatOf == nil)
+	return t.writeWork(c, repeatOf == nil, result)
 }
 
 // writeWork writes the rows of a new event: its state, its messages, and its body's key if bodies
-// are compared and the body is new.
-func (t *writeTx) writeWork(c *driver.Claim, newBody bool) error {
+// are compared and the body is new. It adds the leases to result.
+func (t *writeTx) writeWork(c *driver.Claim, newBody bool, result *driver.ClaimResult) error {
 	if c.Work != driver.WorkNone || c.Undecided != "" {
 		query, args := insertState, []any{c.Key[:], c.Source, c.Type, t.now}
 		switch {
@@ -178,8 +182,7 @@ func (t *writeTx) writeWork(c *driver.Claim, newBody bool) error {
 		}
 	}
 	for i := range c.Messages {
-		m := &c.Messages[i]
-		if err := t.insert(insertMessage, m.ID, c.Key[:], m.Route, m.Destination, t.now); err != nil {
+		if err := t.writeMessage(c, &c.Messages[i], result); err != nil {
 			return err
 		}
 	}
@@ -188,6 +191,24 @@ func (t *writeTx) writeWork(c *driver.Claim, newBody bool) error {
 	}
 	bodyKey := driver.BodyKey(c.Source, c.BodyHash)
 	return t.insert(insertBodySeen, bodyKey[:], c.Key[:], t.now)
+}
+
+// writeMessage writes a message of a new event, and leases it if it may.
+func (t *writeTx) writeMessage(c *driver.Claim, m *driver.NewMessage, result *driver.ClaimResult) error {
+	leased := 0
+	if t.leases && m.LeaseFor > 0 {
+		var paused bool
+		if err := t.queryRow(selectIsPaused, m.Destination).Scan(&paused); err != nil {
+			return err
+		}
+		if !paused {
+			leased = 1
+			result.Leases = append(result.Leases, driver.MessageLease{ID: m.ID, Token: t.now})
+			result.ReceivedAt = fromMicros(t.now)
+		}
+	}
+	due := t.now + int64(leased)*m.LeaseFor.Microseconds()
+	return t.insert(insertMessage, m.ID, c.Key[:], m.Route, m.Destination, t.now, leased, due)
 }
 
 // insert inserts one row, or changes one. The error is driver.ErrNotStored if a trigger drops it.

@@ -2,7 +2,7 @@ package sqlitestore
 
 // writeStatements are the statements of write transactions.
 var writeStatements = []string{
-	insertEvent, insertState, insertMessage, insertBodySeen, selectBodySeen, selectClaimed, unclaim,
+	insertEvent, insertState, insertMessage, selectIsPaused, insertBodySeen, selectBodySeen, selectClaimed, unclaim,
 	buryUsedUp, selectOldestDue, selectUntriedDue, takeLease, completeMessage, insertAttempt, keepSent, insertLost, releaseMessage,
 	reopenState, reopenMessages, insertHistory, nextGeneration,
 	selectReplayable, selectRequest, selectReplayableMessages, resetState, resetMessage, replaceMessage, insertReplayed,

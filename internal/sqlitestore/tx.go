@@ -32,11 +32,12 @@ func (lockWaitError) Code() int { return codeBusy }
 
 // writeTx is a transaction that holds the write lock.
 type writeTx struct {
-	store *Store
-	conn  *sql.Conn // nil in a caller's transaction
-	tx    *sql.Tx
-	stmts map[string]*sql.Stmt // by their SQL text; nil in a caller's transaction
-	bound map[string]*sql.Stmt // the stmts that this transaction has used
+	store  *Store
+	conn   *sql.Conn // nil in a caller's transaction
+	tx     *sql.Tx
+	stmts  map[string]*sql.Stmt // by their SQL text; nil in a caller's transaction
+	bound  map[string]*sql.Stmt // the stmts that this transaction has used
+	leases bool                 // messages that ask for a lease get one
 	// Called before and after the connection is released; nil except in a run.
 	ending func(*sql.Conn)
 	ended  func()

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/hookonce/hookonce/driver"
@@ -73,7 +74,7 @@ func Exercise(t *testing.T, open func(t *testing.T) driver.Store, features ...Fe
 		{"Undecided", undecidedCases()},
 		{"DeadLetters", deadLetterCases()},
 		{"RetryMessage", retryCases()},
-		{"Lease", leaseCases()},
+		{"Lease", slices.Concat(leaseCases(), leaseClaimCases())},
 		{"Complete", completeCases()},
 		{"Stale", staleCases()},
 		{"Queued", queuedCases()},

@@ -1,0 +1,62 @@
+package claims
+
+import (
+	"slices"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+// reserved is a message of a batch with a reservation.
+type reserved struct {
+	entry       *entry
+	message     *driver.NewMessage
+	reservation Reservation
+}
+
+// reserve makes the claims of the batch lease those of their messages for which there is room.
+func (b *batch) reserve(reserve func(*driver.Message) Reservation) {
+	for _, e := range b.entries {
+		c := e.claim
+		for i := range c.Messages {
+			m := &c.Messages[i]
+			r := reserve(&driver.Message{
+				ID: m.ID, Key: c.Key, Source: c.Source, EventID: c.EventID, Type: c.Type, Route: m.Route,
+				Destination: m.Destination, Headers: c.Headers, Body: c.Body,
+			})
+			if r == nil {
+				continue
+			}
+			b.reserved = append(b.reserved, reserved{e, m, r})
+			m.LeaseFor = r.LeaseFor()
+		}
+	}
+}
+
+// sendReserved sends the messages that the claims leased, and cancels the other reservations.
+func (b *batch) sendReserved() {
+	for len(b.reserved) > 0 {
+		v := b.reserved[0]
+		b.reserved = b.reserved[1:]
+		result := &v.entry.result
+		i := slices.IndexFunc(result.Leases, func(l driver.MessageLease) bool { return l.ID == v.message.ID })
+		if result.Err != nil || i < 0 {
+			v.cancel()
+			continue
+		}
+		v.reservation.Send(result.Leases[i].Token, result.ReceivedAt)
+	}
+}
+
+// cancelReservations ends the reservations that are left.
+func (b *batch) cancelReservations() {
+	for _, v := range b.reserved {
+		v.cancel()
+	}
+	b.reserved = nil
+}
+
+// cancel says that the message is to be leased the usual way.
+func (v *reserved) cancel() {
+	v.message.LeaseFor = 0
+	v.reservation.Cancel()
+}

@@ -1,0 +1,112 @@
+package relay
+
+import (
+	"time"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+// maxReservedBytes bounds the body of a message that is reserved. A large one would hold its memory while
+// it waits for a slot.
+const maxReservedBytes = 256 << 10
+
+// Reservation is room for a message whose event is about to be claimed: the claim leases it to this
+// process, so that it needs no lease of its own. The caller ends it by Send or Cancel, once.
+type Reservation struct {
+	relay *relay
+	s     *sending
+}
+
+// Reserve returns a reservation for m, which has neither token nor time yet. It returns nil if the message
+// must be leased the usual way: its relay does not run, is not caught up, or has no room; its rate is used
+// up; its circuit is open; a stale rule matches it; or the lease of a process that dies would cost it its
+// only attempt.
+func (g *Group) Reserve(m *driver.Message) *Reservation {
+	g.mu.RLock()
+	r := g.relays[m.Destination]
+	g.mu.RUnlock()
+	if r == nil || !r.reserve(m) {
+		return nil
+	}
+	return &Reservation{relay: r, s: &sending{Message: m, until: time.Now().Add(maxTurnWait)}}
+}
+
+func (r *relay) reserve(m *driver.Message) bool {
+	if !r.caughtUp.Load() || r.dest.Retry.Attempts == 1 || len(m.Body) > maxReservedBytes || r.dest.Circuit.Status().Open {
+		return false
+	}
+	if _, watched := r.o.ObjectOf(m); watched {
+		return false // it must read the applied versions after it is in line
+	}
+	if !r.beginReservation() {
+		return false
+	}
+	if allowed, _ := r.dest.Rate.TakeUpTo(1, time.Now()); allowed == 0 {
+		r.endReservation()
+		return false
+	}
+	return true
+}
+
+// beginReservation takes room for one message.
+func (r *relay) beginReservation() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.live || r.free() <= 0 {
+		return false
+	}
+	r.waiting.Add(1)
+	r.reserved.Add(1)
+	return true
+}
+
+// endReservation gives the room back.
+func (r *relay) endReservation() {
+	r.waiting.Add(-1)
+	signal(r.freed)
+	r.reserved.Done()
+}
+
+// LeaseFor returns how long the claim must lease the message.
+func (v *Reservation) LeaseFor() time.Duration { return v.relay.dest.Timeout + leaseMargin }
+
+// Send sends the message, which is claimed and leased under token, or gives the lease back if that took too
+// long. It never blocks.
+func (v *Reservation) Send(token int64, receivedAt time.Time) {
+	v.s.Token, v.s.Attempt, v.s.ReceivedAt = token, 1, receivedAt
+	v.relay.leased <- []*sending{v.s} // as many fit in as there is room for
+	v.relay.reserved.Done()
+}
+
+// Cancel says that the message is not leased.
+func (v *Reservation) Cancel() {
+	v.relay.dest.Rate.GiveBack(1)
+	v.relay.endReservation()
+}
+
+// setLive says whether reservations may begin.
+func (r *relay) setLive(live bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.live = live
+}
+
+// holdForLease takes the free room for a lease if it is enough. While the relay is caught up it takes half
+// of it: few messages are due then, and reservations need the rest.
+func (r *relay) holdForLease(enough int) (held, free int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	free = r.free()
+	if free < enough || free <= 0 {
+		return 0, free
+	}
+	held = free
+	if r.caughtUp.Load() {
+		held = (free + 1) / 2
+	}
+	r.waiting.Add(int64(held))
+	return held, free
+}
+
+// free returns how many more messages the relay may hold. The caller holds the lock.
+func (r *relay) free() int { return r.room() - len(r.slots) - int(r.waiting.Load()) }

@@ -1,0 +1,179 @@
+package relay_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/limit"
+	"github.com/hookonce/hookonce/internal/relay"
+	"github.com/hookonce/hookonce/internal/test/rig"
+)
+
+// unclaimed returns the message of newClaim(id) before its claim.
+func unclaimed(id string, body string) *driver.Message {
+	c := newClaim(id, body)
+	m := c.Messages[0]
+	return &driver.Message{
+		ID: m.ID, Key: c.Key, Source: c.Source, EventID: id, Route: m.Route, Destination: m.Destination, Headers: c.Headers, Body: c.Body,
+	}
+}
+
+// claimReserved claims the event of a reservation, with its message leased to it, and returns the lease and
+// the time of the event.
+func claimReserved(t *testing.T, store driver.Store, id string, r *relay.Reservation) (token int64, receivedAt time.Time) {
+	t.Helper()
+	c := newClaim(id, "{}")
+	c.Messages[0].LeaseFor = r.LeaseFor()
+	got, err := store.Claim(t.Context(), &driver.ClaimParams{Claims: []driver.Claim{c}})
+	if err != nil || len(got[0].Leases) != 1 {
+		t.Fatalf("claim: %+v, %v", got, err)
+	}
+	return got[0].Leases[0].Token, got[0].ReceivedAt
+}
+
+// reserve waits until the relay of m has room for it.
+func reserve(t *testing.T, g *relay.Group, m *driver.Message) *relay.Reservation {
+	t.Helper()
+	var r *relay.Reservation
+	rig.WaitFor(t, func() bool { r = g.Reserve(m); return r != nil })
+	return r
+}
+
+// A message that its claim has leased is sent from memory: no statement leases it.
+func TestReservedMessageIsSent(t *testing.T) {
+	t.Parallel()
+	inner := rig.OpenSQLite(t)
+	store := &leaseStore{Store: inner}
+	var got atomic.Pointer[driver.Message]
+	g := newGroup(store, nil, destination(func(_ context.Context, m *driver.Message) error {
+		got.Store(m)
+		return nil
+	}, nil))
+	run(t, g)
+	r := reserve(t, g, unclaimed("1", "{}"))
+	leases := store.count("app")
+	token, at := claimReserved(t, inner, "1", r)
+	r.Send(token, at)
+	ev := settled(t, inner, "1", driver.StateSent)
+	if n := store.count("app"); n != leases {
+		t.Errorf("%d statements leased messages, want none", n-leases)
+	}
+	want := unclaimed("1", "{}")
+	want.Token, want.Attempt, want.ReceivedAt = token, 1, ev.ReceivedAt
+	if diff := cmp.Diff(want, got.Load()); diff != "" {
+		t.Errorf("message (-want +got):\n%s", diff)
+	}
+	if n := ev.Messages[0].Attempts; n != 1 {
+		t.Errorf("%d attempts, want 1", n)
+	}
+}
+
+func TestNoReservation(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		change  func(*relay.Destination)
+		options func(*relay.Options)
+		message *driver.Message
+	}{
+		"an unknown destination": {message: &driver.Message{Destination: "other"}},
+		"only one attempt":       {change: func(d *relay.Destination) { d.Retry.Attempts = 1 }},
+		"a large body":           {message: unclaimed("1", string(make([]byte, 256<<10+1)))},
+		"a used-up rate": {change: func(d *relay.Destination) {
+			d.Rate = limit.New(1, time.Hour)
+			d.Rate.TakeUpTo(1, time.Now())
+		}},
+		"a stale rule": {options: func(o *relay.Options) {
+			o.ObjectOf = func(*driver.Message) (driver.ObjectVersion, bool) { return driver.ObjectVersion{}, true }
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			// A second destination shows when the first one would have room too.
+			store := &leaseStore{Store: rig.OpenSQLite(t)}
+			d := destination(func(context.Context, *driver.Message) error { return nil }, tt.change)
+			g := newGroup(store, tt.options, d)
+			m := tt.message
+			if m == nil {
+				m = unclaimed("1", "{}")
+			}
+			run(t, g)
+			if tt.change == nil && tt.options == nil {
+				reserve(t, g, unclaimed("2", "{}")).Cancel()
+			}
+			for range 100 {
+				if r := g.Reserve(m); r != nil {
+					t.Fatal("there is a reservation")
+				}
+				g.WakeAll()
+			}
+		})
+	}
+}
+
+// Only so many messages are reserved as the relay has slots for, and each end of a reservation makes room.
+func TestRoomOfReservations(t *testing.T) {
+	t.Parallel()
+	store := rig.OpenSQLite(t)
+	g := newGroup(store, nil, destination(func(context.Context, *driver.Message) error { return nil },
+		func(d *relay.Destination) { d.Concurrency = 4; d.Rate = limit.New(100, time.Hour) }))
+	stop := run(t, g)
+	for range 200 { // more than the rate: a canceled reservation gives its token back
+		var held []*relay.Reservation
+		held = append(held, reserve(t, g, unclaimed("1", "{}")))
+		for r := g.Reserve(unclaimed("1", "{}")); r != nil; r = g.Reserve(unclaimed("1", "{}")) {
+			held = append(held, r)
+		}
+		if len(held) > 4 {
+			t.Fatalf("%d reservations for 4 slots", len(held))
+		}
+		for _, r := range held {
+			r.Cancel()
+		}
+	}
+	stop()
+	if g.Reserve(unclaimed("1", "{}")) != nil {
+		t.Error("there is a reservation after the end")
+	}
+}
+
+// A group that stops while an event is being claimed gives its message back: it spends no attempt and is
+// due for another process at once.
+func TestStopDuringAReservation(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(g *relay.Group, stop func()){
+		"stop":    func(_ *relay.Group, stop func()) { stop() },
+		"removal": func(g *relay.Group, _ func()) { set(g) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store := rig.OpenSQLite(t)
+			g := newGroup(store, nil, destination(func(context.Context, *driver.Message) error {
+				t.Error("sent")
+				return nil
+			}, nil))
+			stop := run(t, g)
+			r := reserve(t, g, unclaimed("1", "{}"))
+			token, at := claimReserved(t, store, "1", r)
+			ended := make(chan struct{})
+			go func() { end(g, stop); close(ended) }()
+			rig.WaitFor(t, func() bool {
+				other := g.Reserve(unclaimed("2", "{}"))
+				if other != nil {
+					other.Cancel()
+				}
+				return other == nil
+			})
+			r.Send(token, at)
+			m := settled(t, store, "1", driver.StatePending).Messages[0]
+			if m.Attempts != 0 {
+				t.Errorf("%d attempts, want none", m.Attempts)
+			}
+			<-ended
+		})
+	}
+}
