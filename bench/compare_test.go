@@ -33,13 +33,13 @@ type row struct {
 	what              string
 	subject, baseline string // names of contestants; baseline is "" for a figure that stands alone
 	want              float64
-	atMost            bool // want is an upper bound, not a lower one
+	atMost            bool   // want is an upper bound, not a lower one
+	unit              string // "" stands for that of the comparison
 }
 
 // result is a measured row.
 type result struct {
 	row
-	unit              string
 	subjects, against figures
 }
 
@@ -89,7 +89,8 @@ func (c *comparison) run(t *testing.T, s *scale) []result {
 	}
 	var results []result
 	for _, row := range c.rows {
-		r := result{row: row, unit: c.unit, subjects: measured[row.subject], against: measured[row.baseline]}
+		row.unit = cmp.Or(row.unit, c.unit)
+		r := result{row: row, subjects: measured[row.subject], against: measured[row.baseline]}
 		if r.subjects == nil || row.baseline != "" && r.against == nil {
 			t.Logf("left out: %s (%s=%s measures it)", row.what, scaleVariable, scaleBrief)
 			continue

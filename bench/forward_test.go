@@ -3,10 +3,12 @@ package bench
 import (
 	"bytes"
 	"context"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -52,6 +54,21 @@ func newSink(t testing.TB, want int) *sink {
 	return s
 }
 
+// newTLSSink returns a sink over TLS, and a file with its certificate.
+func newTLSSink(t testing.TB, want int) (s *sink, certificate string) {
+	t.Helper()
+	s = &sink{want: int64(want), all: make(chan struct{})}
+	server := httptest.NewTLSServer(s)
+	t.Cleanup(server.Close)
+	s.address = server.Listener.Addr().String()
+	certificate = filepath.Join(t.TempDir(), "sink.pem")
+	block := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	if err := os.WriteFile(certificate, block, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return s, certificate
+}
+
 func (s *sink) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(io.Discard, r.Body)
 	now := time.Now().UnixNano()
@@ -94,6 +111,79 @@ func forward(t *testing.T, s *scale) *comparison {
 			{what: "the same on SQLite", subject: "hookonce on SQLite", baseline: "net/http client", want: 0.33},
 		},
 	}
+}
+
+// forwardOverTLS compares kept connections with a new one for each message.
+func forwardOverTLS(t *testing.T, s *scale) *comparison {
+	server := newServer(t)
+	over := func(connections string) func(testing.TB) float64 {
+		return func(t testing.TB) float64 {
+			return onNewDatabase(t, server, func(t testing.TB, dsn string) float64 {
+				store, pool := openStore(t, dsn)
+				claimMessages(t, store, s.events)
+				pool.Close()
+				settle(t, dsn)
+				to, certificate := newTLSSink(t, s.events)
+				gateway := startGateway(t, gatewaySettings(dsn, fmt.Sprintf(`destinations:
+  sink: {url: "https://%s/hooks", secret: "a-secret-of-the-destination", concurrency: %d, connections: %s}
+`, to.address, forwardConcurrency, connections)), "SSL_CERT_FILE="+certificate)
+				defer gateway.stop(t)
+				return failUnless(t, to.perSecond(gateway), "not all messages arrived")
+			})
+		}
+	}
+	return &comparison{
+		unit:        "requests/s",
+		contestants: []contestant{{"kept connections", over("kept")}, {"fresh connections", over("fresh")}},
+		rows: []row{{
+			what:    "forwarding a backlog over TLS on kept connections, against a new connection for each message",
+			subject: "kept connections", baseline: "fresh connections", want: 3,
+		}},
+	}
+}
+
+// besideDeadDestination compares receiving and forwarding beside a destination that cannot be
+// reached, for which many messages wait, with receiving and forwarding alone.
+func besideDeadDestination(t *testing.T, s *scale) *comparison {
+	server := newServer(t)
+	passed := func(database string, waiting int) func(testing.TB) float64 {
+		to := newSink(t, 0)
+		gateway := gatewayOn(t, server, database, fmt.Sprintf(`destinations:
+  sink: {url: "http://%s/hooks", secret: "a-secret-of-the-destination", concurrency: %d}
+  dead: {url: "http://127.0.0.1:9/hooks", secret: "a-secret-of-the-destination"}
+routes:
+  - {name: all, sources: [%s], to: sink}
+`, to.address, forwardConcurrency, sourceName))
+		fillMessages(t, gateway.dsn, waiting)
+		return func(t testing.TB) float64 {
+			before, began := to.got.Load(), time.Now()
+			l := load{address: gateway.address, request: newEvents(), connections: forwardConcurrency, lasts: s.lasts}
+			n := int64(l.run(t).answers)
+			gateway.eventually(t, "all messages are sent", func() bool { return to.got.Load() >= before+n })
+			return float64(n) / time.Since(began).Seconds()
+		}
+	}
+	return &comparison{
+		unit: "events/s",
+		contestants: []contestant{
+			{"beside a dead destination", passed("dead", s.waiting)},
+			{"alone", passed("alone", 0)},
+		},
+		rows: []row{{
+			what:    fmt.Sprintf("receive and forward while %s messages wait for a dead destination, against without", thousands(s.waiting)),
+			subject: "beside a dead destination", baseline: "alone", want: 0.9,
+		}},
+	}
+}
+
+// fillMessages writes messages to the destination "dead" that are due, ten for each event.
+func fillMessages(t testing.TB, dsn string, n int) {
+	t.Helper()
+	execute(t, dsn, fmt.Sprintf(`INSERT INTO hookonce.event (key, source, event_id, type, received_at, headers, body, body_sha256, work)
+		SELECT sha256(int8send(i)), 'old', 'evt_' || i, 'invoice.paid', now(), '{}', '{}', sha256('{}'), 0 FROM generate_series(1, %d) i`, n/10),
+		fmt.Sprintf(`INSERT INTO hookonce.message (id, event_key, generation, route, destination, received_at, created_at, due_at)
+		SELECT 'msg_' || md5(i::text), sha256(int8send(1 + i %% %d)), 0, 'r' || i, 'dead', now(), now(), now() FROM generate_series(1, %d) i`, max(n/10, 1), n))
+	settle(t, dsn)
 }
 
 func clientAlone(n int) func(testing.TB) float64 {

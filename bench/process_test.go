@@ -54,9 +54,9 @@ func startProcess(t testing.TB, role string, env ...string) *process {
 }
 
 // startGateway starts the gateway as users do and waits until it is ready.
-func startGateway(t testing.TB, settings string) *process {
+func startGateway(t testing.TB, settings string, env ...string) *process {
 	t.Helper()
-	return startGatewayIn(t, writeSettings(t, settings))
+	return startGatewayIn(t, writeSettings(t, settings), env...)
 }
 
 // writeSettings returns a new folder with a settings file.
@@ -69,15 +69,15 @@ func writeSettings(t testing.TB, settings string) string {
 	return folder
 }
 
-// startGatewayIn starts the gateway on the settings in a folder.
-func startGatewayIn(t testing.TB, folder string) *process {
+// startGatewayIn starts the gateway on the settings in a folder, with more variables in its environment.
+func startGatewayIn(t testing.TB, folder string, env ...string) *process {
 	t.Helper()
 	binary, err := gateway()
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(binary, "serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
-	cmd.Dir = folder
+	cmd.Dir, cmd.Env = folder, append(os.Environ(), env...)
 	p := start(t, cmd)
 	p.address = p.waitFor(t, regexp.MustCompile(`(?m)serving webhooks.*?\b(127\.0\.0\.1:\d+)`))
 	p.admin = p.waitFor(t, regexp.MustCompile(`(?m)serving the admin.*?\b(127\.0\.0\.1:\d+)`))

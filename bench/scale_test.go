@@ -27,13 +27,14 @@ type scale struct {
 	inFlight   int
 	knownIDs   int // claimed ids in the full table
 	oldEvents  int // events to prune
+	waiting    int // messages for a dead destination
 }
 
 func scaleOf(t testing.TB) *scale {
 	t.Helper()
 	brief := scale{
 		rounds: 1, stalls: 1, warm: 50 * time.Millisecond, lasts: 300 * time.Millisecond, events: 500, inFlight: 200,
-		knownIDs: 20_000, oldEvents: 5_000,
+		knownIDs: 20_000, oldEvents: 5_000, waiting: 5_000,
 	}
 	switch given := os.Getenv(scaleVariable); given {
 	case "":
@@ -42,7 +43,7 @@ func scaleOf(t testing.TB) *scale {
 	case scaleFull:
 		return &scale{
 			full: true, everything: true, rounds: 5, stalls: 15, warm: time.Second, lasts: 4 * time.Second, events: 20_000, inFlight: 5_000,
-			knownIDs: 20_000_000, oldEvents: 5_000_000,
+			knownIDs: 20_000_000, oldEvents: 5_000_000, waiting: 1_000_000,
 		}
 	default:
 		t.Fatalf("%s is %q: use %q, %q or nothing", scaleVariable, given, scaleBrief, scaleFull)
