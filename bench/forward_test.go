@@ -142,8 +142,8 @@ func forwardOverTLS(t *testing.T, s *scale) *comparison {
 	}
 }
 
-// besideDeadDestination compares receiving and forwarding beside a destination that cannot be
-// reached, for which many messages wait, with receiving and forwarding alone.
+// besideDeadDestination compares receiving and forwarding while many messages wait for a destination
+// that cannot be reached, with receiving and forwarding alone.
 func besideDeadDestination(t *testing.T, s *scale) *comparison {
 	server := newServer(t)
 	passed := func(database string, waiting int) func(testing.TB) float64 {

@@ -13,7 +13,7 @@ type reserved struct {
 	reservation Reservation
 }
 
-// reserve makes the claims of the batch lease those of their messages for which there is room.
+// reserve makes the claims of the batch lease their messages, as far as there is room.
 func (b *batch) reserve(reserve func(*driver.Message) Reservation) {
 	for _, e := range b.entries {
 		c := e.claim

@@ -56,7 +56,7 @@ func routed(ids ...string) *claims.Unit {
 	return u
 }
 
-// Every reservation ends once, whatever becomes of its claim.
+// Every reservation ends once, also if its claim fails.
 func TestReservationsEnd(t *testing.T) {
 	t.Parallel()
 	full := errors.New("the disk is full")

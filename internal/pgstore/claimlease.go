@@ -14,8 +14,8 @@ type messageArgs struct {
 	leases                    []int64  // microseconds
 }
 
-// messages returns the messages of the claims of this round. A transaction of the caller leases none:
-// nobody could send them before it ends.
+// messages returns the messages of the claims of this round. A transaction of the caller leases none: they
+// cannot be sent before it ends.
 func (b *claimBatch) messages() *messageArgs {
 	all := &messageArgs{ids: []string{}, routes: []string{}, destinations: []string{}, keys: [][]byte{}, leases: []int64{}}
 	for _, place := range b.places {
@@ -32,7 +32,7 @@ func (b *claimBatch) messages() *messageArgs {
 	return all
 }
 
-// leases is what a statement tells about the messages that it leased: all of them have one token.
+// leases tells which messages a statement leased. All of them have one token.
 type leases struct {
 	at     *time.Time // when their events were received; nil if it leased none
 	token  *int64
@@ -93,7 +93,7 @@ func (a *messageArgs) encode(p *Parameters) {
 	p.end()
 }
 
-// decode reads what insertRoutedSQL tells about leases: the last three columns.
+// decode reads the leases of insertRoutedSQL: the last three columns.
 func (l *leases) decode(values [][]byte) error {
 	if len(values) < 9 {
 		return errBinary

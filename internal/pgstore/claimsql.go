@@ -15,7 +15,7 @@ FROM {schema}.claim(
 	// insertNewSQL inserts the new ones of some events, in one transaction with their state rows. It
 	// returns whether the server is safe, how many events were new and, if some were not, the keys of
 	// those that were. insertRoutedSQL also inserts their messages, leased or not as the claim function does
-	// it, and returns what that function returns about leases. Settings are raised and checked as the functions claim and durably do it. $1 is
+	// it, and returns the leases as that function does. Settings are raised and checked as the functions claim and durably do it. $1 is
 	// lock_timeout; $2 and $3 allow fsync and full_page_writes to be off; $4 is the time of a test.
 	//
 	// It writes the events in their order, so that no two batches wait for each other. If nothing is
