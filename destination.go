@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"reflect"
+	"sync"
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
@@ -25,6 +27,12 @@ type Sender interface {
 	//
 	// A Send that does not return within a second after ctx has ended is a failed attempt; it may
 	// be called again while the old call still runs. A panic is a failed attempt.
+	//
+	// A Sender may have three more methods. Close() error is called when no Send is in progress, after
+	// the Engine has ended or a Reload has replaced the Sender; a later Send must still work, and is
+	// followed by another Close. Equal(Sender) bool reports whether a Sender of new settings is the
+	// same, so that a Reload keeps the old one. Address() string is shown where the URL of other
+	// destinations is, so it holds no secret.
 	Send(ctx context.Context, m *Outgoing) error
 }
 
@@ -47,12 +55,27 @@ type Outgoing struct {
 	// credentials are replaced by "<secret>".
 	Header http.Header
 	Body   []byte // byte for byte; compressed if the header says so
+
+	request func() (http.Header, error)
+}
+
+// HTTPHeader returns the header that the message would have over HTTP, in canonical form: the
+// sender's header without credentials and claims about the connection, then webhook-id, the
+// signature of Destination.Secret, and those of hookonce.
+func (m *Outgoing) HTTPHeader() (http.Header, error) {
+	if m.request != nil {
+		return m.request()
+	}
+	return send.New(nil).Header("", &send.Message{
+		ID: m.ID, Source: m.Source, EventID: m.EventID, Type: m.Type, Attempt: m.Attempt, Generation: m.Generation, Header: m.Header,
+	})
 }
 
 // destination is a Destination ready to use.
 type destination struct {
 	Destination
 	relayed *relay.Destination
+	closing *senderUse // nil unless its Sender can be closed
 }
 
 // newDestination checks d and fills in its defaults. It returns before, which may be nil, if that
@@ -86,27 +109,34 @@ func newDestination(d Destination, before *destination) (*destination, error) {
 	if before != nil && before.same(d) {
 		return before, nil
 	}
-	return &destination{d, d.forRelay(before)}, nil
+	ready := &destination{Destination: d}
+	if c, ok := d.Sender.(io.Closer); ok {
+		ready.closing = &senderUse{closer: c}
+	}
+	ready.relayed = ready.forRelay(before)
+	return ready, nil
 }
 
 // forRelay returns d as its relay needs it.
-func (d *Destination) forRelay(before *destination) *relay.Destination {
+func (d *destination) forRelay(before *destination) *relay.Destination {
 	out := &relay.Destination{
 		Name: d.Name, Timeout: d.Timeout, Retry: driver.Retry(d.Retry), Concurrency: d.Concurrency, Rate: d.Rate.bucket(),
 		HTTP: send.Target{
 			Name: d.Name, URL: d.URL, Secret: d.Secret, Timeout: d.Timeout, AllowPrivate: d.AllowPrivate, Fresh: d.FreshConnections,
 		},
 	}
-	if before != nil && before.sameTarget(*d) && before.relayed.Circuit.Fits(out.Retry) {
+	if before != nil && before.sameTarget(d.Destination) && before.relayed.Circuit.Fits(out.Retry) {
 		out.Circuit = before.relayed.Circuit
 	} else {
 		out.Circuit = relay.NewCircuit(out.Retry)
 	}
 	if sender := d.Sender; sender != nil {
-		out.Sender = func(ctx context.Context, m *driver.Message, header http.Header) error {
+		out.Sender = func(ctx context.Context, m *driver.Message, header http.Header, request func() (http.Header, error)) error {
+			d.closing.begin()
+			defer d.closing.end()
 			return sender.Send(ctx, &Outgoing{
 				ID: m.ID, Destination: m.Destination, Source: m.Source, EventID: m.EventID, Type: m.Type,
-				Attempt: m.Attempt, Generation: m.Generation, Header: header, Body: m.Body,
+				Attempt: m.Attempt, Generation: m.Generation, Header: header, Body: m.Body, request: request,
 			})
 		}
 	}
@@ -131,12 +161,10 @@ func (d *Destination) checkTarget() (faults []error) {
 		if d.URL != "" {
 			faults = append(faults, errors.New("it has a URL and a Sender: leave one out"))
 		}
-		if d.Secret != "" || d.AllowPrivate || d.FreshConnections {
-			faults = append(faults, errors.New("a secret, private addresses and fresh connections are for HTTP: leave them out with a Sender"))
+		if d.AllowPrivate || d.FreshConnections {
+			faults = append(faults, errors.New("private addresses and fresh connections are for HTTP: leave them out with a Sender"))
 		}
-		return faults
-	}
-	if d.URL == "" {
+	} else if d.URL == "" {
 		faults = append(faults, errors.New("it needs a URL or a Sender"))
 	} else if err := send.CheckURL(d.URL); err != nil {
 		faults = append(faults, err)
@@ -165,7 +193,56 @@ func (d Destination) sameTarget(other Destination) bool {
 	if d.Sender == nil || other.Sender == nil {
 		return d.Sender == nil && other.Sender == nil && d.URL == other.URL
 	}
+	if s, ok := d.Sender.(interface{ Equal(other Sender) bool }); ok {
+		return s.Equal(other.Sender)
+	}
 	return reflect.ValueOf(d.Sender).Comparable() && reflect.ValueOf(other.Sender).Comparable() && d.Sender == other.Sender
+}
+
+// senderUse closes a Sender that is no longer used, after its last Send. A nil senderUse does nothing.
+type senderUse struct {
+	closer io.Closer
+
+	mu      sync.Mutex
+	sends   int // in progress
+	retired bool
+}
+
+func (u *senderUse) begin() {
+	if u == nil {
+		return
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.sends++
+}
+
+// end closes the Sender if it is retired: a relay that is ending may have begun a Send since.
+func (u *senderUse) end() {
+	if u == nil {
+		return
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.sends--
+	u.close()
+}
+
+// retire closes the Sender once no Send is in progress.
+func (u *senderUse) retire() {
+	if u == nil {
+		return
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.retired = true
+	u.close()
+}
+
+func (u *senderUse) close() {
+	if u.retired && u.sends == 0 {
+		_ = u.closer.Close() // nothing depends on how the connection ends
+	}
 }
 
 // PauseDestination stops the sending to a destination, in every process on the database, until

@@ -65,7 +65,7 @@ func TestSenderIsGivenTheMessage(t *testing.T) {
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(hookonce.Outgoing{}, "Header")); diff != "" {
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(hookonce.Outgoing{}, "Header"), cmpopts.IgnoreUnexported(hookonce.Outgoing{})); diff != "" {
 		t.Errorf("the Sender was given (-want +got):\n%s", diff)
 	}
 	for _, m := range got {

@@ -60,7 +60,6 @@ func TestDestinationsAreChecked(t *testing.T) {
 		"a fragment":              {Name: "a", URL: "http://a/#canary"},
 		"neither a name nor":      {Name: "a", URL: "http://10.0.0.256/"},
 		"a URL and a Sender":      {Name: "a", Sender: sender, URL: "http://a/"},
-		"a secret":                {Name: "a", Sender: sender, Secret: "whsec_canary"},
 		"private addresses":       {Name: "a", Sender: sender, AllowPrivate: true},
 		"fresh connections":       {Name: "a", Sender: sender, FreshConnections: true},
 		"nil function":            {Name: "a", Sender: SenderFunc(nil)},

@@ -221,6 +221,7 @@ func (in *Engine) Reload(cfg *Config) error {
 	}
 	in.setup.Store(after)
 	in.relays.Set(after.relayed())
+	before.retire(after)
 	if len(taken) > 0 {
 		in.log.Warn("sources vanished by the reload; their deliveries are answered 503 for a while, then 404",
 			slog.Any("sources", taken), slog.String("for", vanishedFor.String()))
@@ -324,6 +325,7 @@ func (in *Engine) Run(ctx context.Context) error {
 	in.writeLast(ctx)
 	fed.Wait()
 	in.sender.CloseIdle()
+	in.setup.Load().retire(nil)
 	return nil
 }
 

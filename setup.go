@@ -204,6 +204,15 @@ func (s *setup) destination(name string) *destination {
 	return s.destinations[name]
 }
 
+// retire closes the Senders that after, which may be nil, does not use.
+func (s *setup) retire(after *setup) {
+	for name, d := range s.destinations {
+		if after.destination(name) != d {
+			d.closing.retire()
+		}
+	}
+}
+
 // relayed returns the destinations as the relays need them.
 func (s *setup) relayed() map[string]*relay.Destination {
 	all := make(map[string]*relay.Destination, len(s.destinations))

@@ -43,8 +43,8 @@ type RouteStatus struct {
 // It holds no secret.
 type DestinationStatus struct {
 	Name string
-	// Address is the scheme, host and port of the URL: the rest may hold a credential. It is ""
-	// with a Sender.
+	// Address is the scheme, host and port of the URL: the rest may hold a credential. With a Sender it
+	// is the result of its Address method, or "".
 	Address     string
 	Sender      bool // Go code sends, not HTTP
 	Signed      bool // it has a secret
@@ -94,7 +94,9 @@ func (in *Engine) Destinations() []DestinationStatus {
 			Concurrency: d.Concurrency, Rate: d.Rate, Circuit: CircuitStatus(d.relayed.Circuit.Status()), Sender: d.Sender != nil,
 			OnDead: d.OnDead,
 		}
-		if u, err := url.Parse(d.URL); err == nil && !status.Sender {
+		if s, ok := d.Sender.(interface{ Address() string }); ok {
+			status.Address = s.Address()
+		} else if u, err := url.Parse(d.URL); err == nil && !status.Sender {
 			status.Address = u.Scheme + "://" + u.Host
 		}
 		all = append(all, status)

@@ -130,25 +130,33 @@ func (r *relay) send(ctx context.Context, s *sending, header http.Header, tracep
 	if r.dest.Sender == nil {
 		return r.sendByHTTP(ctx, s, header, traceparent, began)
 	}
+	request := func() (http.Header, error) {
+		return r.o.HTTP.Header(r.dest.HTTP.Secret, outgoing(m, header, traceparent))
+	}
 	if traceparent != "" && header != nil {
 		send.SetTraceparent(header, traceparent)
 	}
-	return r.sendBySender(ctx, m, header)
+	return r.sendBySender(ctx, m, header, request)
+}
+
+func outgoing(m *driver.Message, header http.Header, traceparent string) *send.Message {
+	return &send.Message{
+		ID: m.ID, Source: m.Source, EventID: m.EventID, Type: m.Type,
+		Attempt: m.Attempt, Generation: m.Generation, Traceparent: traceparent, Header: header, Body: m.Body,
+	}
 }
 
 func (r *relay) sendByHTTP(ctx context.Context, s *sending, header http.Header, traceparent string, began time.Time) attempted {
 	m := s.Message
-	result := r.o.HTTP.Send(ctx, &r.dest.HTTP, &send.Message{
-		ID: m.ID, Source: m.Source, EventID: m.EventID, Type: m.Type,
-		Attempt: m.Attempt, Generation: m.Generation, Traceparent: traceparent, Header: header, Body: m.Body,
-		// A success that is in doubt must not cost the only attempt, nor be in doubt again. Messages
-		// about the same object must not wait for its confirmation.
-		Fresh: m.Attempt > 1 || r.dest.Retry.Attempts == 1 || s.turn != nil,
-		Answered: func() {
-			s.took = time.Since(began)
-			r.leaveSlot(s)
-		},
-	})
+	out := outgoing(m, header, traceparent)
+	// A success that is in doubt must not cost the only attempt, nor be in doubt again. Messages
+	// about the same object must not wait for its confirmation.
+	out.Fresh = m.Attempt > 1 || r.dest.Retry.Attempts == 1 || s.turn != nil
+	out.Answered = func() {
+		s.took = time.Since(began)
+		r.leaveSlot(s)
+	}
+	result := r.o.HTTP.Send(ctx, &r.dest.HTTP, out)
 	if result.Err == nil {
 		return attempted{status: result.StatusCode, works: true}
 	}
@@ -187,11 +195,13 @@ const senderGrace = time.Second
 
 // sendBySender calls the destination's Sender in its own goroutine: a Sender that ends its
 // goroutine or does not return must not keep a slot.
-func (r *relay) sendBySender(ctx context.Context, m *driver.Message, header http.Header) attempted {
+func (r *relay) sendBySender(
+	ctx context.Context, m *driver.Message, header http.Header, request func() (http.Header, error),
+) attempted {
 	timeout := r.dest.Timeout
 	sendCtx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	done := guard.Call("the Sender", func() error { return r.dest.Sender(sendCtx, m, header) })
+	done := guard.Call("the Sender", func() error { return r.dest.Sender(sendCtx, m, header, request) })
 	var err error
 	select {
 	case err = <-done:

@@ -63,7 +63,9 @@ func destination(send sender, change func(*relay.Destination)) *relay.Destinatio
 		Retry: driver.Retry{Attempts: 3, First: time.Millisecond, Max: time.Millisecond},
 	}
 	if send != nil {
-		d.Sender = func(ctx context.Context, m *driver.Message, _ http.Header) error { return send(ctx, m) }
+		d.Sender = func(ctx context.Context, m *driver.Message, _ http.Header, _ func() (http.Header, error)) error {
+			return send(ctx, m)
+		}
 	}
 	if change != nil {
 		change(d)

@@ -331,16 +331,25 @@ func (s *Sender) sendKept(
 	return res, !res.Permanent || !x.reused
 }
 
+// Header returns the header of a request with msg, signed with secret. An error matches ErrRequest.
+func (s *Sender) Header(secret string, msg *Message) (http.Header, error) {
+	if err := checkID(msg.ID); err != nil {
+		return nil, err
+	}
+	h := header(msg)
+	if err := s.sign(h, secret, msg); err != nil {
+		return nil, err
+	}
+	return h, nil
+}
+
 func (s *Sender) request(ctx context.Context, target *Target, msg *Message) (*http.Request, error) {
 	u, err := parseURL(target.URL)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrRequest, err)
 	}
-	if err := checkID(msg.ID); err != nil {
-		return nil, err
-	}
-	h := header(msg)
-	if err := s.sign(h, target.Secret, msg); err != nil {
+	h, err := s.Header(target.Secret, msg)
+	if err != nil {
 		return nil, err
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://destination.invalid", bytes.NewReader(msg.Body))

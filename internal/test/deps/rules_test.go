@@ -41,6 +41,11 @@ var rules = map[string]rule{
 		within: []string{".", "driver", "hookmigrate", "internal/pgsession", "internal/pgstore", "internal/sqlitestore"},
 		why:    "the user brings the database/sql driver",
 	},
+	"sendnats": {
+		within:  []string{".", "internal/send"},
+		modules: []string{"github.com/nats-io/nats.go"},
+		why:     "the one package that links the NATS client",
+	},
 	"hookmigrate": {within: []string{"driver"}, why: "SQL and a small runner; used from programs of any kind"},
 	"hookadmin":   {within: []string{".", "driver", "provider", "internal/feed", "internal/limit", "internal/problem"}, why: "it serves any store, so it must know none"},
 	"internal/locate": {
@@ -91,7 +96,7 @@ var rules = map[string]rule{
 	"cmd/hookonce/internal/config": {
 		within: []string{
 			".", "provider", "verify", "internal/locate", "cmd/hookonce/internal/route", "internal/limit", "internal/send", "internal/spelling",
-			"hookmigrate",
+			"hookmigrate", "sendnats",
 		},
 		modules: []string{"github.com/goccy/go-yaml"},
 		why:     "settings become the library's own Config and the name of a schema, and nothing else",

@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/internal/send"
+	"github.com/hookonce/hookonce/sendnats"
 )
 
 // Limits of a destination's settings. A message stays leased for the timeout, so a long timeout
@@ -39,8 +41,7 @@ func (r *routeReader) destination(name string, at *node, m mapping) hookonce.Des
 	}
 	url := m.get("url")
 	if text, ok := r.text(url); ok {
-		d.URL = text
-		r.checkURL(url, text)
+		r.target(&d, url, text, m.get("connections"))
 	} else if url == nil && m.node != nil {
 		r.fault(at, "the destination has no url")
 	}
@@ -52,6 +53,24 @@ func (r *routeReader) destination(name string, at *node, m mapping) hookonce.Des
 		}
 	}
 	return d
+}
+
+// target sets where messages to d go: by HTTP, or to the engine that the scheme of the URL names.
+func (r *routeReader) target(d *hookonce.Destination, url *node, text string, connections *node) {
+	if scheme, _, _ := strings.Cut(text, "://"); scheme != "nats" && scheme != "tls" {
+		d.URL = text
+		r.checkURL(url, text)
+		return
+	}
+	sender, err := sendnats.New(text)
+	if err != nil {
+		r.fault(url, "%s", err)
+		return
+	}
+	if connections != nil {
+		r.fault(connections, "connections is for http and https; leave it out with NATS")
+	}
+	d.Sender, d.AllowPrivate, d.FreshConnections = sender, false, false
 }
 
 // onDead reads on_dead of a source, or of the destination of. checkOnDead checks it, once all destinations

@@ -1,0 +1,34 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+func TestDestinationOnNATS(t *testing.T) {
+	t.Parallel()
+	load := func(lines string) (*Settings, error) {
+		dir := dirWith(t, "destinations:\n  orders:\n"+lines)
+		s, err := Load(LoadOptions{Dir: dir, Environ: environ()})
+		if err != nil { // a nil *Faults is not a nil error
+			return nil, err
+		}
+		return s, nil
+	}
+	s, err := load("    url: nats://u:canary@127.0.0.1:4222/orders.created\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := s.Engine.Destinations[0]; d.Sender == nil || d.URL != "" || strings.Contains(fmt.Sprintf("%+v", d), "canary") {
+		t.Errorf("destination %+v", d)
+	}
+	for lines, want := range map[string]string{
+		"    url: nats://u:canary@127.0.0.1:4222/\n":                     "subject",
+		"    url: nats://u:canary@127.0.0.1/a\n    connections: fresh\n": "leave it out",
+	} {
+		if _, err := load(lines); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "canary") {
+			t.Errorf("%s: error %v, want %q", lines, err, want)
+		}
+	}
+}
