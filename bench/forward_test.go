@@ -134,7 +134,7 @@ func forwardOverTLS(t *testing.T, s *scale) *comparison {
 	}
 	return &comparison{
 		unit:        "requests/s",
-		contestants: []contestant{{"kept connections", over("kept")}, {"fresh connections", over("fresh")}},
+		contestants: []contestant{{"kept connections", over("keep")}, {"fresh connections", over("fresh")}},
 		rows: []row{{
 			what:    "forwarding a backlog over TLS on kept connections, against a new connection for each message",
 			subject: "kept connections", baseline: "fresh connections", want: 3,
