@@ -54,21 +54,11 @@ type Outgoing struct {
 	// Header is the header of the event as received, or of the message as enqueued. Shared
 	// credentials are replaced by "<secret>".
 	Header http.Header
-	Body   []byte // byte for byte; compressed if the header says so
-
-	request func() (http.Header, error)
-}
-
-// HTTPHeader returns the header that the message would have over HTTP, in canonical form: the
-// sender's header without credentials and claims about the connection, then webhook-id, the
-// signature of Destination.Secret, and those of hookonce.
-func (m *Outgoing) HTTPHeader() (http.Header, error) {
-	if m.request != nil {
-		return m.request()
-	}
-	return send.New(nil).Header("", &send.Message{
-		ID: m.ID, Source: m.Source, EventID: m.EventID, Type: m.Type, Attempt: m.Attempt, Generation: m.Generation, Header: m.Header,
-	})
+	// HTTPHeader is the header that the message would have over HTTP, in canonical form: the sender's
+	// header without credentials and claims about the connection, then webhook-id, the signature of
+	// Destination.Secret, and those of hookonce.
+	HTTPHeader http.Header
+	Body       []byte // byte for byte; compressed if the header says so
 }
 
 // destination is a Destination ready to use.
@@ -131,12 +121,12 @@ func (d *destination) forRelay(before *destination) *relay.Destination {
 		out.Circuit = relay.NewCircuit(out.Retry)
 	}
 	if sender := d.Sender; sender != nil {
-		out.Sender = func(ctx context.Context, m *driver.Message, header http.Header, request func() (http.Header, error)) error {
+		out.Sender = func(ctx context.Context, m *driver.Message, header, httpHeader http.Header) error {
 			d.closing.begin()
 			defer d.closing.end()
 			return sender.Send(ctx, &Outgoing{
 				ID: m.ID, Destination: m.Destination, Source: m.Source, EventID: m.EventID, Type: m.Type,
-				Attempt: m.Attempt, Generation: m.Generation, Header: header, Body: m.Body, request: request,
+				Attempt: m.Attempt, Generation: m.Generation, Header: header, HTTPHeader: httpHeader, Body: m.Body,
 			})
 		}
 	}
@@ -222,10 +212,7 @@ func (u *senderUse) end() {
 	if u == nil {
 		return
 	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.sends--
-	u.close()
+	u.close(func() { u.sends-- })
 }
 
 // retire closes the Sender once no Send is in progress.
@@ -233,14 +220,16 @@ func (u *senderUse) retire() {
 	if u == nil {
 		return
 	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.retired = true
-	u.close()
+	u.close(func() { u.retired = true })
 }
 
-func (u *senderUse) close() {
-	if u.retired && u.sends == 0 {
+// close closes the Sender if nothing uses it after a change.
+func (u *senderUse) close(change func()) {
+	u.mu.Lock()
+	change()
+	unused := u.retired && u.sends == 0
+	u.mu.Unlock()
+	if unused {
 		_ = u.closer.Close() // nothing depends on how the connection ends
 	}
 }

@@ -65,12 +65,15 @@ func TestSenderIsGivenTheMessage(t *testing.T) {
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(hookonce.Outgoing{}, "Header"), cmpopts.IgnoreUnexported(hookonce.Outgoing{})); diff != "" {
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(hookonce.Outgoing{}, "Header", "HTTPHeader")); diff != "" {
 		t.Errorf("the Sender was given (-want +got):\n%s", diff)
 	}
 	for _, m := range got {
 		if m.Header.Get("X-GitHub-Event") != "push" || m.Header.Get("Authorization") != "<secret>" {
 			t.Errorf("headers %v", m.Header)
+		}
+		if h := m.HTTPHeader; h.Get("X-GitHub-Event") != "push" || h.Get("Authorization") != "" || h.Get("Webhook-Id") != m.ID || h.Get("Hookonce-Event-Id") != "1" {
+			t.Errorf("headers over HTTP %v", h)
 		}
 	}
 	if tries := outcomes(ev); tries != "retry: try again, retry: try again, sent: " {

@@ -75,7 +75,7 @@ func oneCommit[T any](t *testing.T, l *library[T]) {
 	got := crm.all[0]
 	want := &hookonce.Outgoing{
 		ID: ev.Messages[0].ID, Destination: "crm", Source: "gh", EventID: "1", Type: "push", Attempt: 1,
-		Header: got.Header, Body: []byte("about 1"),
+		Header: got.Header, HTTPHeader: got.HTTPHeader, Body: []byte("about 1"),
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("sent (-want +got):\n%s", diff)

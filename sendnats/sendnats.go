@@ -103,12 +103,8 @@ func (s *Sender) Equal(other hookonce.Sender) bool {
 
 // Send publishes m and waits for the confirmation of the stream.
 func (s *Sender) Send(ctx context.Context, m *hookonce.Outgoing) error {
-	header, err := m.HTTPHeader()
-	if err != nil {
-		return err
-	}
-	msg := &nats.Msg{Subject: s.subject, Header: make(nats.Header, len(header)+1), Data: m.Body}
-	for name, values := range header {
+	msg := &nats.Msg{Subject: s.subject, Header: make(nats.Header, len(m.HTTPHeader)+1), Data: m.Body}
+	for name, values := range m.HTTPHeader {
 		// NATS obeys its own headers: Nats-Rollup, for one, empties the stream. Nobody but us may set them.
 		if !strings.HasPrefix(strings.ToLower(name), "nats-") {
 			msg.Header[name] = values

@@ -55,7 +55,7 @@ func TestLeasesAhead(t *testing.T) {
 		began := time.Now()
 		dest := destination(func(d *Destination) {
 			d.Concurrency = slots
-			d.Sender = func(context.Context, *driver.Message, http.Header, func() (http.Header, error)) error {
+			d.Sender = func(context.Context, *driver.Message, http.Header, http.Header) error {
 				time.Sleep(time.Millisecond)
 				last.Store(int64(time.Since(began)))
 				return nil
@@ -105,7 +105,7 @@ func TestLeasedAheadAndGivenBack(t *testing.T) {
 				rate := limit.New(6, time.Hour)
 				dest := destination(func(d *Destination) {
 					d.Concurrency, d.Rate, d.Timeout = 1, rate, time.Hour
-					d.Sender = func(ctx context.Context, _ *driver.Message, _ http.Header, _ func() (http.Header, error)) error {
+					d.Sender = func(ctx context.Context, _ *driver.Message, _, _ http.Header) error {
 						takes := tt.later
 						if sends.Add(1) == 1 {
 							takes = ms
@@ -142,7 +142,7 @@ func TestCircuitOpensBeforeMessagesAhead(t *testing.T) {
 		var sends atomic.Int64
 		dest := destination(func(d *Destination) {
 			d.Concurrency, d.Retry = 4, driver.Retry{Attempts: 9, First: time.Hour, Max: time.Hour}
-			d.Sender = func(context.Context, *driver.Message, http.Header, func() (http.Header, error)) error {
+			d.Sender = func(context.Context, *driver.Message, http.Header, http.Header) error {
 				n := sends.Add(1)
 				time.Sleep(time.Millisecond)
 				if n <= 4 {

@@ -130,13 +130,14 @@ func (r *relay) send(ctx context.Context, s *sending, header http.Header, tracep
 	if r.dest.Sender == nil {
 		return r.sendByHTTP(ctx, s, header, traceparent, began)
 	}
-	request := func() (http.Header, error) {
-		return r.o.HTTP.Header(r.dest.HTTP.Secret, outgoing(m, header, traceparent))
+	httpHeader, err := r.o.HTTP.Header(r.dest.HTTP.Secret, outgoing(m, header, traceparent))
+	if err != nil {
+		return attempted{err: err, text: wire.ErrorText(err), permanent: true, works: true}
 	}
 	if traceparent != "" && header != nil {
 		send.SetTraceparent(header, traceparent)
 	}
-	return r.sendBySender(ctx, m, header, request)
+	return r.sendBySender(ctx, m, header, httpHeader)
 }
 
 func outgoing(m *driver.Message, header http.Header, traceparent string) *send.Message {
@@ -195,13 +196,11 @@ const senderGrace = time.Second
 
 // sendBySender calls the destination's Sender in its own goroutine: a Sender that ends its
 // goroutine or does not return must not keep a slot.
-func (r *relay) sendBySender(
-	ctx context.Context, m *driver.Message, header http.Header, request func() (http.Header, error),
-) attempted {
+func (r *relay) sendBySender(ctx context.Context, m *driver.Message, header, httpHeader http.Header) attempted {
 	timeout := r.dest.Timeout
 	sendCtx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	done := guard.Call("the Sender", func() error { return r.dest.Sender(sendCtx, m, header, request) })
+	done := guard.Call("the Sender", func() error { return r.dest.Sender(sendCtx, m, header, httpHeader) })
 	var err error
 	select {
 	case err = <-done:

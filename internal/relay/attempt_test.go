@@ -100,7 +100,7 @@ func TestInterruptedSenders(t *testing.T) {
 	} {
 		dest := destination(func(d *Destination) {
 			d.Retry = driver.Retry{Attempts: 3, First: time.Hour}
-			d.Sender = func(context.Context, *driver.Message, http.Header, func() (http.Header, error)) error { return tt.err }
+			d.Sender = func(context.Context, *driver.Message, http.Header, http.Header) error { return tt.err }
 		})
 		store := &releasingStore{}
 		done := dispatched(ctx, testRelay(store, dest), &driver.Message{ID: "msg_1", Token: 7, Attempt: tt.attempt})

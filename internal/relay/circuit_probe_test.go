@@ -53,7 +53,7 @@ func TestStaleMessageIsNoProbe(t *testing.T) {
 	} {
 		dest := destination(func(d *Destination) {
 			d.Concurrency, d.Rate = 2, limit.New(1, time.Hour)
-			d.Sender = func(context.Context, *driver.Message, http.Header, func() (http.Header, error)) error { return nil }
+			d.Sender = func(context.Context, *driver.Message, http.Header, http.Header) error { return nil }
 		})
 		r := testRelay(&staleStore{message: tt.message, applied: newer}, dest)
 		r.o.ObjectOf = func(m *driver.Message) (driver.ObjectVersion, bool) { return older, m.Route != "" }

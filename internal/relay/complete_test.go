@@ -118,7 +118,7 @@ func TestSentMessagesMakeNoLogger(t *testing.T) {
 	t.Parallel()
 	handler := &countingHandler{Handler: slog.DiscardHandler}
 	r := testRelay(&pickyStore{}, destination(func(d *Destination) {
-		d.Sender = func(context.Context, *driver.Message, http.Header, func() (http.Header, error)) error { return nil }
+		d.Sender = func(context.Context, *driver.Message, http.Header, http.Header) error { return nil }
 	}))
 	r.log = slog.New(handler)
 	r.dispatch(t.Context(), t.Context(), &sending{Message: &driver.Message{ID: "1", Attempt: 1}})

@@ -54,9 +54,9 @@ type Destination struct {
 	Rate        *limit.Bucket // of attempts
 	Circuit     *Circuit
 	HTTP        send.Target // unless Sender is set
-	// Sender sends a message by other means than HTTP. header is the stored header, and request returns
-	// the header that the message would have over HTTP.
-	Sender func(ctx context.Context, m *driver.Message, header http.Header, request func() (http.Header, error)) error
+	// Sender sends a message by other means than HTTP. header is the stored header, and httpHeader that of
+	// a request with the message.
+	Sender func(ctx context.Context, m *driver.Message, header, httpHeader http.Header) error
 }
 
 // Options are what all relays of a process share. Relays call the callbacks concurrently.

@@ -92,7 +92,7 @@ func TestGathering(t *testing.T) {
 				}
 				dest := destination(func(d *Destination) {
 					d.Concurrency = tt.concurrency
-					d.Sender = func(context.Context, *driver.Message, http.Header, func() (http.Header, error)) error {
+					d.Sender = func(context.Context, *driver.Message, http.Header, http.Header) error {
 						time.Sleep(tt.takes(<-started))
 						return nil
 					}
@@ -132,7 +132,7 @@ func TestRateIsKeptBelowASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dest := destination(func(d *Destination) {
 			d.Rate = limit.New(2, 4*time.Millisecond)
-			d.Sender = func(context.Context, *driver.Message, http.Header, func() (http.Header, error)) error { return nil }
+			d.Sender = func(context.Context, *driver.Message, http.Header, http.Header) error { return nil }
 		})
 		store := &backlog{began: time.Now(), left: 5}
 		runFor(t, store, dest, 990*time.Millisecond)
@@ -152,7 +152,7 @@ func TestSendsAreCutOffAfterAStop(t *testing.T) {
 		began := time.Now()
 		dest := destination(func(d *Destination) {
 			d.Timeout = time.Minute
-			d.Sender = func(ctx context.Context, _ *driver.Message, _ http.Header, _ func() (http.Header, error)) error {
+			d.Sender = func(ctx context.Context, _ *driver.Message, _, _ http.Header) error {
 				<-ctx.Done()
 				cutOff = time.Since(began) - 3*time.Second
 				return ctx.Err()

@@ -63,7 +63,7 @@ func destination(send sender, change func(*relay.Destination)) *relay.Destinatio
 		Retry: driver.Retry{Attempts: 3, First: time.Millisecond, Max: time.Millisecond},
 	}
 	if send != nil {
-		d.Sender = func(ctx context.Context, m *driver.Message, _ http.Header, _ func() (http.Header, error)) error {
+		d.Sender = func(ctx context.Context, m *driver.Message, _, _ http.Header) error {
 			return send(ctx, m)
 		}
 	}
