@@ -31,6 +31,9 @@ type listener struct {
 	server *http.Server
 }
 
+// lean makes the connections of l cheap, for requests that nobody cancels by hanging up.
+func (l *listener) lean() { l.Listener = leanListener{l.Listener} }
+
 // listen opens the public or the admin listener. setting is its name in errors.
 func listen(ctx context.Context, setting, addr string, server *http.Server, log *slog.Logger) (*listener, error) {
 	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)

@@ -142,6 +142,7 @@ func newGateway(ctx context.Context, store driver.Store, o *Options, exporter *t
 	if g.public, err = listen(ctx, "listen", o.Settings.Listen, publicServer(engine), o.Logger); err != nil {
 		return nil, err
 	}
+	g.public.lean()
 	if g.admin, err = listen(ctx, "admin.listen", o.Settings.Admin.Listen, adminServer(nil), o.Logger); err != nil {
 		return nil, errors.Join(err, g.public.Close())
 	}
