@@ -173,7 +173,8 @@ func newEngine(store driver.Store, cfg Config, handled []string, faults error) (
 	in.setup.Store(first)
 	relayed := relay.Options{
 		HTTP: in.sender, Log: in.log, Observe: in.countAttempt,
-		ObjectOf: func(m *driver.Message) (driver.ObjectVersion, bool) { return in.setup.Load().objectOf(m, in.log) },
+		MayBeStale: func(m *driver.Message) bool { return in.setup.Load().mayBeStale(m) },
+		ObjectOf:   func(m *driver.Message) (driver.ObjectVersion, bool) { return in.setup.Load().objectOf(m, in.log) },
 	}
 	if in.tracing != nil {
 		relayed.Trace = in.tracing.startAttempt

@@ -231,11 +231,16 @@ func (s *setup) workSource(name string) *work.Source {
 	return nil
 }
 
-// objectOf returns the object and version that m is about, if a stale rule of its source matches.
-// Messages that handlers enqueue have no route and are never stale.
-func (s *setup) objectOf(m *driver.Message, log *slog.Logger) (v driver.ObjectVersion, ok bool) {
+// mayBeStale reports whether a stale rule may match m. Messages that handlers enqueue have no route and are
+// never stale.
+func (s *setup) mayBeStale(m *driver.Message) bool {
 	src := s.sources[m.Source]
-	if m.Route == "" || src == nil || !src.work.Stale.Watches(m.Type) {
+	return m.Route != "" && src != nil && src.work.Stale.Watches(m.Type)
+}
+
+// objectOf returns the object and version that m is about, if a stale rule of its source matches.
+func (s *setup) objectOf(m *driver.Message, log *slog.Logger) (v driver.ObjectVersion, ok bool) {
+	if !s.mayBeStale(m) {
 		return v, false
 	}
 	header, body, err := wire.Stored(m.Headers, m.Body)
@@ -243,5 +248,5 @@ func (s *setup) objectOf(m *driver.Message, log *slog.Logger) (v driver.ObjectVe
 		log.Error("a stored event cannot be read; stale rules see the stored bytes",
 			slog.String("source", m.Source), slog.String("event_id", m.EventID), slog.Any("error", err))
 	}
-	return src.work.Stale.ObjectOf(m.Route, &stale.Event{ID: m.EventID, Type: m.Type, Header: header, Body: body})
+	return s.sources[m.Source].work.Stale.ObjectOf(m.Route, &stale.Event{ID: m.EventID, Type: m.Type, Header: header, Body: body})
 }

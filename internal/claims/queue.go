@@ -325,7 +325,7 @@ func (q *Queue) flush(units []*Unit) {
 			err = guard.Recovered(v)
 			q.o.Log.Error("panic while claiming", slog.Any("error", err))
 		}
-		b.cancelReservations()
+		b.endReservations()
 		for _, u := range units {
 			u.finish(err)
 		}
@@ -341,7 +341,7 @@ func (q *Queue) flush(units []*Unit) {
 		entries = entries[n:]
 		q.adapt(b)
 	}
-	b.sendReserved()
+	b.endReservations()
 	b.reopen(ctx, q.store)
 	b.settle(q.counts)
 	q.storm.Store(b.mostlyDuplicates())

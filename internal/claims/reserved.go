@@ -32,31 +32,18 @@ func (b *batch) reserve(reserve func(*driver.Message) Reservation) {
 	}
 }
 
-// sendReserved sends the messages that the claims leased, and cancels the other reservations.
-func (b *batch) sendReserved() {
+// endReservations sends the messages that the claims leased, and cancels the other reservations.
+func (b *batch) endReservations() {
 	for len(b.reserved) > 0 {
 		v := b.reserved[0]
 		b.reserved = b.reserved[1:]
 		result := &v.entry.result
 		i := slices.IndexFunc(result.Leases, func(l driver.MessageLease) bool { return l.ID == v.message.ID })
-		if result.Err != nil || i < 0 {
-			v.cancel()
+		if i < 0 {
+			v.message.LeaseFor = 0 // it is leased the usual way
+			v.reservation.Cancel()
 			continue
 		}
 		v.reservation.Send(result.Leases[i].Token, result.ReceivedAt)
 	}
-}
-
-// cancelReservations ends the reservations that are left.
-func (b *batch) cancelReservations() {
-	for _, v := range b.reserved {
-		v.cancel()
-	}
-	b.reserved = nil
-}
-
-// cancel says that the message is to be leased the usual way.
-func (v *reserved) cancel() {
-	v.message.LeaseFor = 0
-	v.reservation.Cancel()
 }

@@ -63,6 +63,8 @@ type Destination struct {
 type Options struct {
 	HTTP *send.Sender
 	Log  *slog.Logger
+	// MayBeStale reports whether a stale rule may match a message. It does not read the body.
+	MayBeStale func(m *driver.Message) bool
 	// ObjectOf returns the object and version that a message is about, if a stale rule of its
 	// source matches it.
 	ObjectOf func(m *driver.Message) (driver.ObjectVersion, bool)
@@ -108,7 +110,7 @@ type relay struct {
 	behind   bool          // the last lease was full: there may be more
 	ahead    ahead
 	leased   chan []*sending // to feed
-	waiting  atomic.Int64    // messages that have room and no slot yet; hold adds to it
+	waiting  atomic.Int64    // messages that have room and no slot yet
 	caughtUp atomic.Bool     // the last lease left no due message
 	mu       sync.Mutex      // guards live, and the additions to waiting
 	live     bool            // reservations may begin

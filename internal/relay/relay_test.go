@@ -96,7 +96,8 @@ func set(g *relay.Group, all ...*relay.Destination) {
 func newGroup(store relay.Store, change func(*relay.Options), all ...*relay.Destination) *relay.Group {
 	o := relay.Options{
 		HTTP: send.New(nil), Log: slog.New(slog.DiscardHandler), Observe: func(*relay.Observed) {},
-		ObjectOf: func(*driver.Message) (driver.ObjectVersion, bool) { return driver.ObjectVersion{}, false },
+		MayBeStale: func(*driver.Message) bool { return false },
+		ObjectOf:   func(*driver.Message) (driver.ObjectVersion, bool) { return driver.ObjectVersion{}, false },
 	}
 	if change != nil {
 		change(&o)

@@ -19,7 +19,7 @@ type Reservation struct {
 
 // Reserve returns a reservation for m, which has neither token nor time yet. It returns nil if the message
 // must be leased the usual way: its relay does not run, is not caught up, or has no room; its rate is used
-// up; its circuit is open; a stale rule matches it; or the lease of a process that dies would cost it its
+// up; its circuit is open; a stale rule watches its type; or the lease of a process that dies would cost it its
 // only attempt.
 func (g *Group) Reserve(m *driver.Message) *Reservation {
 	g.mu.RLock()
@@ -35,7 +35,7 @@ func (r *relay) reserve(m *driver.Message) bool {
 	if !r.caughtUp.Load() || r.dest.Retry.Attempts == 1 || len(m.Body) > maxReservedBytes || r.dest.Circuit.Status().Open {
 		return false
 	}
-	if _, watched := r.o.ObjectOf(m); watched {
+	if r.o.MayBeStale(m) {
 		return false // it must read the applied versions after it is in line
 	}
 	if !r.beginReservation() {
