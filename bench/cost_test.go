@@ -58,11 +58,7 @@ func forwardLive(t *testing.T, s *scale) *comparison {
 		unit: "µs",
 		contestants: []contestant{{"hookonce", func(t testing.TB) float64 {
 			to := newSink(t, 0)
-			with := perEvent(t, fmt.Sprintf(`destinations:
-  sink: {url: "http://%s/hooks", secret: "a-secret-of-the-destination", concurrency: %d}
-routes:
-  - {name: all, sources: [stripe], to: sink}
-`, to.address, forwardConcurrency), func(n int) bool { return to.got.Load() == int64(n) })
+			with := perEvent(t, to.destination("")+sinkRoute, func(n int) bool { return to.got.Load() == int64(n) })
 			return with - perEvent(t, "", func(int) bool { return true })
 		}}},
 		rows: []row{{

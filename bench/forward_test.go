@@ -34,6 +34,7 @@ const (
 // sink is a fast destination. It counts its requests and notes their times.
 type sink struct {
 	address string
+	url     string
 	want    int64
 
 	got         atomic.Int64
@@ -47,7 +48,7 @@ func newSink(t testing.TB, want int) *sink {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &sink{address: listener.Addr().String(), want: int64(want), all: make(chan struct{})}
+	s := &sink{address: listener.Addr().String(), url: "http://" + listener.Addr().String(), want: int64(want), all: make(chan struct{})}
 	server := &http.Server{Handler: s, ReadHeaderTimeout: 5 * time.Second}
 	go func() { _ = server.Serve(listener) }() // returns after Close
 	t.Cleanup(func() { _ = server.Close() })
@@ -60,13 +61,22 @@ func newTLSSink(t testing.TB, want int) (s *sink, certificate string) {
 	s = &sink{want: int64(want), all: make(chan struct{})}
 	server := httptest.NewTLSServer(s)
 	t.Cleanup(server.Close)
-	s.address = server.Listener.Addr().String()
+	s.address, s.url = server.Listener.Addr().String(), server.URL
 	certificate = filepath.Join(t.TempDir(), "sink.pem")
 	block := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 	if err := os.WriteFile(certificate, block, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return s, certificate
+}
+
+// sinkRoute sends every event to the destination "sink".
+const sinkRoute = "routes:\n  - {name: all, sources: [" + sourceName + "], to: sink}\n"
+
+// destination returns the settings of s as the destination "sink", with more keys.
+func (s *sink) destination(more string) string {
+	return fmt.Sprintf("destinations:\n  sink: {url: %q, secret: \"a-secret-of-the-destination\", concurrency: %d%s}\n",
+		s.url+"/hooks", forwardConcurrency, more)
 }
 
 func (s *sink) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
@@ -119,16 +129,9 @@ func forwardOverTLS(t *testing.T, s *scale) *comparison {
 	over := func(connections string) func(testing.TB) float64 {
 		return func(t testing.TB) float64 {
 			return onNewDatabase(t, server, func(t testing.TB, dsn string) float64 {
-				store, pool := openStore(t, dsn)
-				claimMessages(t, store, s.events)
-				pool.Close()
-				settle(t, dsn)
+				claimWaiting(t, dsn, s.events)
 				to, certificate := newTLSSink(t, s.events)
-				gateway := startGateway(t, gatewaySettings(dsn, fmt.Sprintf(`destinations:
-  sink: {url: "https://%s/hooks", secret: "a-secret-of-the-destination", concurrency: %d, connections: %s}
-`, to.address, forwardConcurrency, connections)), "SSL_CERT_FILE="+certificate)
-				defer gateway.stop(t)
-				return failUnless(t, to.perSecond(gateway), "not all messages arrived")
+				return forwardAll(t, dsn, to, ", connections: "+connections, "SSL_CERT_FILE="+certificate)
 			})
 		}
 	}
@@ -148,12 +151,8 @@ func besideDeadDestination(t *testing.T, s *scale) *comparison {
 	server := newServer(t)
 	passed := func(database string, waiting int) func(testing.TB) float64 {
 		to := newSink(t, 0)
-		gateway := gatewayOn(t, server, database, fmt.Sprintf(`destinations:
-  sink: {url: "http://%s/hooks", secret: "a-secret-of-the-destination", concurrency: %d}
-  dead: {url: "http://127.0.0.1:9/hooks", secret: "a-secret-of-the-destination"}
-routes:
-  - {name: all, sources: [%s], to: sink}
-`, to.address, forwardConcurrency, sourceName))
+		gateway := gatewayOn(t, server, database, to.destination("")+
+			"  dead: {url: \"http://127.0.0.1:9/hooks\", secret: \"a-secret-of-the-destination\"}\n"+sinkRoute)
 		fillMessages(t, gateway.dsn, waiting)
 		return func(t testing.TB) float64 {
 			before, began := to.got.Load(), time.Now()
@@ -208,11 +207,8 @@ func failUnless(t testing.TB, rate float64, why string) float64 {
 // second.
 func sendAll(t testing.TB, dsn string, n int) float64 {
 	t.Helper()
-	store, pool := openStore(t, dsn)
-	claimMessages(t, store, n)
-	pool.Close()
-	settle(t, dsn)
-	rate := forwardAll(t, dsn, n)
+	claimWaiting(t, dsn, n)
+	rate := forwardAll(t, dsn, newSink(t, n), "")
 	if sent := count(t, dsn, "SELECT count(*) FROM hookonce.message WHERE state = 2"); sent != n {
 		t.Fatalf("%d messages are sent, want %d", sent, n)
 	}
@@ -234,7 +230,16 @@ func sendAllOnSQLite(t testing.TB, n int) float64 {
 	if err := store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	return forwardAll(t, "sqlite:"+path, n)
+	return forwardAll(t, "sqlite:"+path, newSink(t, n), "")
+}
+
+// claimWaiting claims n events with one message each, in a database that then settles.
+func claimWaiting(t testing.TB, dsn string, n int) {
+	t.Helper()
+	store, pool := openStore(t, dsn)
+	claimMessages(t, store, n)
+	pool.Close()
+	settle(t, dsn)
 }
 
 func claimMessages(t testing.TB, store driver.Store, n int) {
@@ -245,17 +250,15 @@ func claimMessages(t testing.TB, store driver.Store, n int) {
 	})
 }
 
-// forwardAll has a gateway send n messages, and returns how many it sends in a second.
-func forwardAll(t testing.TB, database string, n int) float64 {
+// forwardAll has a gateway send all messages to a sink, and returns how many it sends in a second. keys are
+// more keys of the destination, and env more variables of the gateway.
+func forwardAll(t testing.TB, database string, to *sink, keys string, env ...string) float64 {
 	t.Helper()
-	to := newSink(t, n)
-	gateway := startGateway(t, gatewaySettings(database, fmt.Sprintf(`destinations:
-  sink: {url: "http://%s/hooks", secret: "a-secret-of-the-destination", concurrency: %d}
-`, to.address, forwardConcurrency)))
+	gateway := startGateway(t, gatewaySettings(database, to.destination(keys)), env...)
 	rate := to.perSecond(gateway)
 	gateway.stop(t)
-	if to.got.Load() != int64(n) {
-		t.Fatalf("%d requests, want %d", to.got.Load(), n)
+	if to.got.Load() != to.want {
+		t.Fatalf("%d requests, want %d", to.got.Load(), to.want)
 	}
 	return failUnless(t, rate, "not all messages arrived")
 }

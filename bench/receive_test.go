@@ -2,13 +2,14 @@ package bench
 
 import (
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/hookonce/hookonce/internal/test/dbtest"
 )
 
 const connections = 256
@@ -150,7 +151,7 @@ func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Mi
 // startFastAPI starts the usual receiver of tutorials and returns its address.
 func startFastAPI(t testing.TB, dsn string) string {
 	t.Helper()
-	address := freeAddress(t)
+	address := dbtest.FreeAddress(t)
 	cmd := exec.Command("/usr/bin/python3", "receiver.py", dsn, address)
 	cmd.Dir = "fastapi"
 	cmd.Env = append(os.Environ(), "WEBHOOK_SECRET="+secret)
@@ -164,17 +165,6 @@ func startFastAPI(t testing.TB, dsn string) string {
 		return resp.StatusCode == http.StatusOK
 	})
 	return address
-}
-
-// freeAddress returns an unused address, for programs that cannot report the address they got.
-func freeAddress(t testing.TB) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
 }
 
 // buildSlowDisk builds a library that makes fdatasync slower and returns its path.

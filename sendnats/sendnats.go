@@ -172,7 +172,7 @@ func (c *connection) dial(server, creds string) {
 	defer close(c.ready)
 	options := []nats.Option{
 		nats.Name("hookonce"), nats.Timeout(connectTimeout), nats.MaxReconnects(-1),
-		// What is not connected fails at once, and its message is sent again: nothing waits in memory.
+		// Without a connection a publish fails at once: nothing waits in memory.
 		nats.ReconnectBufSize(-1),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			c.mu.Lock()

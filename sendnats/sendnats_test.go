@@ -5,10 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os/exec"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -27,8 +25,8 @@ import (
 type server struct {
 	t      *testing.T
 	folder string
-	port   int
-	http   int // port of its monitoring
+	addr   string
+	http   string // address of its monitoring
 	args   []string
 	cmd    *exec.Cmd
 }
@@ -41,26 +39,16 @@ func startServer(t *testing.T, args ...string) *server {
 		}
 		return nil
 	}, "nats-server")
-	s := &server{t: t, folder: t.TempDir(), port: freePort(t), http: freePort(t), args: args}
+	s := &server{t: t, folder: t.TempDir(), addr: dbtest.FreeAddress(t), http: dbtest.FreeAddress(t), args: args}
 	s.start()
 	t.Cleanup(s.kill)
 	return s
 }
 
-func freePort(t *testing.T) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
-}
-
 // connections returns how many connections of hookonce the server has in a state: open or closed.
 func (s *server) connections(t *testing.T, state string) (n int) {
 	t.Helper()
-	resp, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/connz?state=%s", s.http, state))
+	resp, err := http.Get(fmt.Sprintf("http://%s/connz?state=%s", s.http, state))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,11 +84,13 @@ func (s *server) start() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.cmd = exec.Command(path, append([]string{"-a", "127.0.0.1", "-p", strconv.Itoa(s.port), "-m", strconv.Itoa(s.http), "-js", "-sd", s.folder}, s.args...)...)
+	s.cmd = exec.Command(path, append([]string{"-a", "127.0.0.1", "-p", portOf(s.addr), "-m", portOf(s.http), "-js", "-sd", s.folder}, s.args...)...)
 	if err := s.cmd.Start(); err != nil {
 		s.t.Fatal(err)
 	}
 }
+
+func portOf(addr string) string { return addr[strings.LastIndexByte(addr, ':')+1:] }
 
 // kill ends the server as kill -9 does.
 func (s *server) kill() {
@@ -109,13 +99,13 @@ func (s *server) kill() {
 }
 
 func (s *server) url(user string) string {
-	return fmt.Sprintf("nats://%s127.0.0.1:%d/orders.created", user, s.port)
+	return fmt.Sprintf("nats://%s%s/orders.created", user, s.addr)
 }
 
 // stream connects, waits for the server, and returns a stream for the subject.
 func (s *server) stream(ctx context.Context, maxSize int32) jetstream.Stream {
 	s.t.Helper()
-	nc, err := nats.Connect(fmt.Sprintf("nats://127.0.0.1:%d", s.port), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1),
+	nc, err := nats.Connect("nats://"+s.addr, nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1),
 		nats.ReconnectWait(20*time.Millisecond))
 	if err != nil {
 		s.t.Fatal(err)

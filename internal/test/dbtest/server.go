@@ -275,6 +275,17 @@ func (s *Server) waitReady(port int) error {
 	}
 }
 
+// FreeAddress returns an address of loopback that no program listens on, for programs that cannot report
+// the address they got. Another program may take it; the test then fails.
+func FreeAddress(t testing.TB) string {
+	t.Helper()
+	port, err := freePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+}
+
 func freePort() (int, error) {
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -18,6 +17,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/hookonce/hookonce/internal/test/dbtest"
 )
 
 // dashboardFile is the dashboard for Grafana.
@@ -61,7 +62,7 @@ scrape_configs:
 	if err := os.WriteFile(filepath.Join(dir, "prometheus.yml"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p := &prometheus{freeAddress(t)}
+	p := &prometheus{dbtest.FreeAddress(t)}
 	ctx, cancel := context.WithCancel(context.Background())
 	cmd := exec.CommandContext(ctx, "prometheus", "--config.file=prometheus.yml", "--storage.tsdb.path=data", "--web.listen-address="+p.address)
 	cmd.Dir = dir
@@ -86,17 +87,6 @@ scrape_configs:
 		return resp.StatusCode == http.StatusOK
 	})
 	return p
-}
-
-// freeAddress returns an address that no program listens on. Another may take it; the test then fails.
-func freeAddress(t testing.TB) string {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	return ln.Addr().String()
 }
 
 // query returns the number of series that an expression has now.

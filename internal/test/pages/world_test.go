@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/hookonce/hookonce/internal/test/dbtest"
 )
 
 const (
@@ -49,7 +51,7 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{folder: t.TempDir(), bin: t.TempDir(), ports: make(map[string]string)}
 	for _, port := range []string{"8080", "8081", "3000", "9000"} {
-		w.ports["127.0.0.1:"+port] = freeAddress(t)
+		w.ports["127.0.0.1:"+port] = dbtest.FreeAddress(t)
 	}
 	// serve listens on the ports of this world; everything else is as the reader types it.
 	wrapper := fmt.Sprintf("#!/bin/sh\nif [ \"$1\" = serve ]; then shift; set -- serve --listen %s --admin-listen %s \"$@\"; fi\nexec %s \"$@\"\n",
@@ -61,16 +63,6 @@ func newWorld(t *testing.T) *world {
 	}
 	t.Cleanup(func() { w.stopAll(t) })
 	return w
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // here returns a text of the page with the addresses and programs of this world.

@@ -3,7 +3,6 @@ package cli_test
 import (
 	"encoding/pem"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -162,7 +161,7 @@ func TestAdminURL(t *testing.T) {
 		{"untrusted certificate", proxy.URL + "/hooks", trusting[1:], 1, "Try: name the authority of its certificate by --ca FILE, or give the gateway a certificate that this machine trusts"},
 		{"no token", g.admin, nil, 1, "needs a token\nTry: set HOOKONCE_ADMIN_TOKEN"},
 		{"the public listener", g.public, trusting, 1, "Try: use the address of admin.listen, not that of listen"},
-		{"nothing there", "http://" + freeAddress(t), trusting, 1, "Try: check that the gateway runs, and its address"},
+		{"nothing there", "http://" + dbtest.FreeAddress(t), trusting, 1, "Try: check that the gateway runs, and its address"},
 		{"another program", answering(t, "text/html", "<p>hello", nil), trusting, 1, "is not an admin API of hookonce: it answered 200 with content of type \"text/html\""},
 		{"not its JSON", answering(t, "application/json", "[", nil), trusting, 1, "its answer cannot be read"},
 		{"a redirect", answering(t, "text/html", "", http.Header{"Location": {curious.URL}}), trusting, 1, "it answered 302"},
@@ -185,17 +184,6 @@ func TestAdminURL(t *testing.T) {
 	if _, stderr, code := withEnv(trusting, "events", "show", "lab", "none", "--admin-url", g.admin); code != 3 || !strings.Contains(stderr, `Error: event "none" of source "lab": not found`) {
 		t.Errorf("an event that does not exist: %d, %s", code, stderr)
 	}
-}
-
-// freeAddress returns an address that refuses connections.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	return ln.Addr().String()
 }
 
 // answering returns the URL of a server that gives one answer.
