@@ -123,8 +123,8 @@ type Destination struct {
 // DestinationSettings are the settings of a destination. The secret, and all of the URL after the
 // host, are left out.
 type DestinationSettings struct {
-	Address        string  `json:"address"` // scheme, host and port; "" with sender
-	Sender         bool    `json:"sender"`  // Go code sends, not HTTP
+	Address        string  `json:"address"` // scheme, host and port; with sender, its own text or ""
+	Sender         bool    `json:"sender"`  // it has a Sender, such as that of NATS
 	Signed         bool    `json:"signed"`
 	TimeoutSeconds float64 `json:"timeout_seconds"`
 	Retry          Retry   `json:"retry"`
