@@ -55,20 +55,28 @@ func (r *routeReader) destination(name string, at *node, m mapping) hookonce.Des
 	return d
 }
 
+// engines make the Sender of a URL, by its scheme.
+var engines = map[string]func(url string) (hookonce.Sender, error){
+	"nats": func(url string) (hookonce.Sender, error) { return sendnats.New(url) },
+	"tls":  func(url string) (hookonce.Sender, error) { return sendnats.New(url) },
+}
+
 // target sets where messages to d go: by HTTP, or to the engine that the scheme of the URL names.
 func (r *routeReader) target(d *hookonce.Destination, url *node, text string, connections *node) {
-	if scheme, _, _ := strings.Cut(text, "://"); scheme != "nats" && scheme != "tls" {
+	scheme, _, _ := strings.Cut(text, "://")
+	connect := engines[scheme]
+	if connect == nil {
 		d.URL = text
 		r.checkURL(url, text)
 		return
 	}
-	sender, err := sendnats.New(text)
+	sender, err := connect(text)
 	if err != nil {
 		r.fault(url, "%s", err)
 		return
 	}
 	if connections != nil {
-		r.fault(connections, "connections is for http and https; leave it out with NATS")
+		r.fault(connections, "connections is for http and https; leave it out with %s://", scheme)
 	}
 	d.Sender, d.AllowPrivate, d.FreshConnections = sender, false, false
 }
