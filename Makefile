@@ -28,6 +28,10 @@ bench: ## Measures hookonce beside other ways to do the work, and writes docs/pe
 	bench/setup
 	HOOKONCE_BENCH=full go test -count=1 -timeout 3h -v ./bench
 
+.PHONY: scale
+scale: ## Runs the tests of several gateways and of failover in full, and writes docs/scale.md.
+	HOOKONCE_SCALE=full go test -count=1 -timeout 3h -v $(wildcard ./internal/test/scale ./internal/test/failover)
+
 .PHONY: sdk
 sdk: ## Holds the catalog of providers against their own SDKs; needs Node and npm.
 	internal/test/sdk/run

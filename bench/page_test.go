@@ -6,55 +6,32 @@ import (
 	"html"
 	"math"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"regexp"
-	"runtime"
-	"runtime/debug"
 	"strings"
 	"testing"
+
+	"github.com/hookonce/hookonce/internal/test/report"
 )
 
 const (
 	pageFile = "performance.md"
 	plotFile = "performance.svg"
-	// The code writes the figures between these marks; the text around them is written by hand.
-	figuresBegin = "<!-- figures: written by make bench -->"
-	figuresEnd   = "<!-- end of figures -->"
 )
 
 // writePage writes the results into the documentation.
 func writePage(t testing.TB, results []result) {
 	t.Helper()
-	folder := filepath.Join("..", "docs")
-	page, err := os.ReadFile(filepath.Join(folder, pageFile))
-	if err != nil {
+	report.Write(t, filepath.Join(report.Docs(1), pageFile), "figures", "bench", figuresText(results))
+	if err := os.WriteFile(filepath.Join(report.Docs(1), plotFile), plot(results), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	page, err = replaceFigures(page, figuresText(machine(), results))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, content := range map[string][]byte{pageFile: page, plotFile: plot(results)} {
-		if err := os.WriteFile(filepath.Join(folder, name), content, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-func replaceFigures(page []byte, figures string) ([]byte, error) {
-	before, rest, begins := bytes.Cut(page, []byte(figuresBegin))
-	_, after, ends := bytes.Cut(rest, []byte(figuresEnd))
-	if !begins || !ends {
-		return nil, fmt.Errorf("%s has no place for the figures: it needs the lines %q and %q", pageFile, figuresBegin, figuresEnd)
-	}
-	return fmt.Appendf(nil, "%s%s\n\n%s\n%s%s", before, figuresBegin, figures, figuresEnd, after), nil
 }
 
 // figuresText returns the text between the marks.
-func figuresText(on string, results []result) string {
+func figuresText(results []result) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "On %s.\n\n![Each figure beside its target](%s)\n\n", on, plotFile)
+	fmt.Fprintf(&b, "On %s.\nLoad and server run on the same machine, bodies have 1.2 kB, every commit is on the disk.\n\n", report.Machine())
+	fmt.Fprintf(&b, "![Each figure beside its target](%s)\n\n", plotFile)
 	b.WriteString("| comparison | measured | target | | hookonce | baseline |\n|---|---|---|---|---|---|\n")
 	for i := range results {
 		r := &results[i]
@@ -81,32 +58,6 @@ func (f figures) text(unit string) string {
 		return fmt.Sprintf("%.*f %s", digits, f[0], unit)
 	}
 	return fmt.Sprintf("%.*f %s (%.*f to %.*f)", digits, f.median(), unit, digits, f[0], digits, f[len(f)-1])
-}
-
-// machine describes the machine, the versions and the load.
-func machine() string {
-	cpu := "an unknown processor"
-	if info, err := os.ReadFile("/proc/cpuinfo"); err == nil {
-		if m := regexp.MustCompile(`(?m)^model name\s*:\s*(.+)$`).FindSubmatch(info); m != nil {
-			cpu = strings.Join(strings.Fields(string(m[1])), " ")
-		}
-	}
-	postgres := "PostgreSQL"
-	if out, err := exec.Command("pgbench", "--version").Output(); err == nil {
-		if m := regexp.MustCompile(`[0-9.]+`).Find(out); m != nil {
-			postgres += " " + string(m)
-		}
-	}
-	pgx := ""
-	if build, ok := debug.ReadBuildInfo(); ok {
-		for _, dep := range build.Deps {
-			if dep.Path == "github.com/jackc/pgx/v5" {
-				pgx = ", pgx " + strings.TrimPrefix(dep.Version, "v")
-			}
-		}
-	}
-	return fmt.Sprintf("%d cores (%s), %s, Go %s%s.\nLoad and server run on the same machine, bodies have 1.2 kB, every commit is on the disk",
-		runtime.NumCPU(), cpu, postgres, strings.TrimPrefix(runtime.Version(), "go"), pgx)
 }
 
 // Sizes of the plot, in pixels.

@@ -212,6 +212,8 @@ var rules = map[string]rule{
 	"internal/test/pages":   {why: "it has no code; its tests follow the pages as readers do"},
 	"internal/test/e2e":     {why: "it knows the program by its outside alone"},
 	"internal/test/proof":   {why: "it has no code; its tests are programs such as users write"},
+	"internal/test/report":  {why: "texts and files; it measures nothing"},
+	"internal/test/scale":   {why: "it knows the program by its outside alone"},
 	"bench":                 {why: "it has no code; its tests measure programs such as users write and run"},
 	"internal/test/deps":    {why: "it reads sources, it does not use them"},
 }
@@ -233,7 +235,7 @@ var leanModules = map[string]string{
 // testSupport lists the packages that only tests may import: they would link the testing package into
 // users' programs.
 var testSupport = []string{
-	"internal/test/storetest", "hooktest", "bench", "internal/test/browser", "internal/test/control", "internal/test/dbtest", "internal/test/e2e", "internal/test/examplestest", "internal/test/pages", "internal/test/proof", "internal/test/race", "internal/test/receivers", "internal/test/rig", "internal/test/sqltest", "internal/test/vectors",
+	"internal/test/storetest", "hooktest", "bench", "internal/test/browser", "internal/test/control", "internal/test/dbtest", "internal/test/e2e", "internal/test/examplestest", "internal/test/pages", "internal/test/proof", "internal/test/race", "internal/test/receivers", "internal/test/report", "internal/test/rig", "internal/test/scale", "internal/test/sqltest", "internal/test/vectors",
 	"internal/test/deps",
 }
 
