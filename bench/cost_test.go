@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// idleGateway measures what a gateway without any work costs its database.
+// idleGateway measures the load that a gateway without any work puts on its database.
 func idleGateway(t *testing.T, s *scale) *comparison {
 	const destinations = 50
 	server := newServer(t)

@@ -10,7 +10,11 @@
 //
 //	make bench
 //
-// runs all of it, takes about half an hour, and writes docs/performance.md. The usual tests run
-// each row once, for a moment, so that every commit shows that the measurements work; they assert
-// nothing about speed.
+// runs all of it, takes about an hour, and writes docs/performance.md. With -run, only some rows are
+// measured and written:
+//
+//	HOOKONCE_BENCH=full go test -count=1 -timeout 1h -v -run 'TestPerformance/memory' ./bench
+//
+// The usual tests run each row once, for a moment, so that every commit shows that the measurements
+// work; they assert nothing about speed.
 package bench

@@ -7,6 +7,8 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -18,34 +20,105 @@ const (
 	plotFile = "performance.svg"
 )
 
-// writePage writes the results into the documentation.
-func writePage(t testing.TB, results []result) {
+// writePage writes the results into the documentation. Without whole, some rows were left out by -run: their lines stay,
+// if the page was measured on this machine.
+func writePage(t testing.TB, results []result, whole bool) {
 	t.Helper()
-	report.Write(t, filepath.Join(report.Docs(1), pageFile), "figures", "bench", figuresText(results))
-	if err := os.WriteFile(filepath.Join(report.Docs(1), plotFile), plot(results), 0o644); err != nil {
+	page := filepath.Join(report.Docs(1), pageFile)
+	lines := linesOf(results)
+	if !whole {
+		var err error
+		if lines, err = mergeLines(report.Read(t, page, "figures", "bench"), report.Machine(), lines); err != nil {
+			t.Fatal(err)
+		}
+	}
+	report.Write(t, page, "figures", "bench", figuresText(report.Machine(), lines))
+	if err := os.WriteFile(filepath.Join(report.Docs(1), plotFile), plot(lines), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // figuresText returns the text between the marks.
-func figuresText(results []result) string {
+func figuresText(on string, lines []line) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "On %s.\nLoad and server run on the same machine, bodies have 1.2 kB, every commit is on the disk.\n\n", report.Machine())
-	fmt.Fprintf(&b, "![Each figure beside its target](%s)\n\n", plotFile)
-	b.WriteString("| comparison | measured | target | | hookonce | baseline |\n|---|---|---|---|---|---|\n")
-	for i := range results {
-		r := &results[i]
-		mark := "reached"
-		if !r.reached() {
-			mark = "**not reached**"
-		}
-		against := ""
-		if r.against != nil {
-			against = r.baseline + ": " + r.against.text(r.unit)
-		}
-		fmt.Fprintf(&b, "| %s | %.2f | %s | %s | %s | %s |\n", r.what, r.value(), r.wanted(), mark, r.subjects.text(r.unit), against)
+	fmt.Fprintf(&b, "On %s.\nLoad and server run on the same machine, bodies have 1.2 kB, every commit is on the disk.\n\n", on)
+	fmt.Fprintf(&b, "![Each figure beside its target](%s)\n\n%s", plotFile, tableHead)
+	for i := range lines {
+		b.WriteString(lines[i].String())
 	}
 	return b.String()
+}
+
+// line is one line of the table: a row and its figures, as text.
+type line struct {
+	what, measured, wanted, mark, subjects, against string
+}
+
+const tableHead = "| comparison | measured | target | | hookonce | baseline |\n|---|---|---|---|---|---|\n"
+
+func (l *line) String() string {
+	return fmt.Sprintf("| %s | %s | %s | %s | %s | %s |\n", l.what, l.measured, l.wanted, l.mark, l.subjects, l.against)
+}
+
+// share returns the share of the target that was reached.
+func (l *line) share() float64 {
+	measured, _ := strconv.ParseFloat(l.measured, 64)
+	bound, rest, _ := strings.Cut(l.wanted, " ")
+	number, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(rest, "least "), "most "), " ")
+	want, _ := strconv.ParseFloat(number, 64)
+	if bound == "at" && strings.HasPrefix(rest, "most ") {
+		return want / measured
+	}
+	return measured / want
+}
+
+func linesOf(results []result) []line {
+	var lines []line
+	for i := range results {
+		r := &results[i]
+		l := line{what: r.what, measured: fmt.Sprintf("%.2f", r.value()), wanted: r.wanted(), mark: "reached", subjects: r.subjects.text(r.unit)}
+		if !r.reached() {
+			l.mark = "**not reached**"
+		}
+		if r.against != nil {
+			l.against = r.baseline + ": " + r.against.text(r.unit)
+		}
+		lines = append(lines, l)
+	}
+	return lines
+}
+
+// readLines returns the lines of a table that figuresText wrote.
+func readLines(figures string) []line {
+	_, table, _ := strings.Cut(figures, tableHead)
+	var lines []line
+	for text := range strings.Lines(table) {
+		cells := strings.Split(strings.Trim(text, "|\n"), "|")
+		if len(cells) != 6 {
+			continue
+		}
+		for i := range cells {
+			cells[i] = strings.TrimSpace(cells[i])
+		}
+		lines = append(lines, line{cells[0], cells[1], cells[2], cells[3], cells[4], cells[5]})
+	}
+	return lines
+}
+
+// mergeLines replaces the lines of old figures that were measured again, and adds new ones at the end.
+func mergeLines(old, on string, measured []line) ([]line, error) {
+	if !strings.Contains(old, on) {
+		return nil, fmt.Errorf("the figures of %s are of another machine; measure all rows: make bench", pageFile)
+	}
+	lines := readLines(old)
+	for _, m := range measured {
+		if i := slices.IndexFunc(lines, func(l line) bool { return l.what == m.what }); i >= 0 {
+			lines[i] = m
+			continue
+		}
+		lines = append(lines, m)
+	}
+	return lines, nil
 }
 
 // text returns the median and the range of the measurements.
@@ -70,31 +143,27 @@ const (
 
 // plot draws a bar for each row: the share of its target that was reached, on a scale of doublings,
 // so that half and twice are equally far from the line.
-func plot(results []result) []byte {
+func plot(lines []line) []byte {
 	var b bytes.Buffer
-	height := rowHeight*len(results) + 40
+	height := rowHeight*len(lines) + 40
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %[1]d %[2]d" font-family="sans-serif" font-size="11">`+"\n", plotWidth, height)
 	fmt.Fprintf(&b, `<rect width="%d" height="%d" fill="#ffffff"/>`+"\n", plotWidth, height)
 	middle := labelWidth + (plotWidth-labelWidth)/2
-	for i := range results {
-		r := &results[i]
-		share := r.value() / r.want
-		if r.atMost {
-			share = r.want / r.value()
-		}
-		length := int(math.Log2(min(max(share, 1.0/8), 8)) / 3 * float64(plotWidth-labelWidth-90) / 2)
+	for i := range lines {
+		l := &lines[i]
+		length := int(math.Log2(min(max(l.share(), 1.0/8), 8)) / 3 * float64(plotWidth-labelWidth-90) / 2)
 		y := 10 + i*rowHeight
 		colour, x, width := "#1a7f4b", middle, length
 		if length < 0 {
 			colour, x, width = "#b3541e", middle+length, -length
 		}
-		fmt.Fprintf(&b, `<text x="%d" y="%d" text-anchor="end" fill="#222222">%s</text>`+"\n", labelWidth-8, y+barHeight-4, html.EscapeString(shorten(r.what, 84)))
+		fmt.Fprintf(&b, `<text x="%d" y="%d" text-anchor="end" fill="#222222">%s</text>`+"\n", labelWidth-8, y+barHeight-4, html.EscapeString(shorten(l.what, 84)))
 		fmt.Fprintf(&b, `<rect x="%d" y="%d" width="%d" height="%d" fill="%s"/>`+"\n", x, y, max(width, 1), barHeight, colour)
 		anchor, at := "start", x+width+4
 		if length < 0 {
 			anchor, at = "end", x-4
 		}
-		fmt.Fprintf(&b, `<text x="%d" y="%d" text-anchor="%s" fill="#222222">%.2f</text>`+"\n", at, y+barHeight-4, anchor, r.value())
+		fmt.Fprintf(&b, `<text x="%d" y="%d" text-anchor="%s" fill="#222222">%s</text>`+"\n", at, y+barHeight-4, anchor, l.measured)
 	}
 	bottom := height - 26
 	fmt.Fprintf(&b, `<line x1="%d" y1="4" x2="%[1]d" y2="%d" stroke="#222222"/>`+"\n", middle, bottom)

@@ -38,14 +38,37 @@ func Write(t testing.TB, file, section, target, text string) {
 	}
 }
 
+// Read returns the figures between the marks.
+func Read(t testing.TB, file, section, target string) string {
+	t.Helper()
+	page, err := os.ReadFile(file)
+	var figures []byte
+	if err == nil {
+		_, figures, _, err = cut(page, section, target)
+	}
+	if err != nil {
+		t.Fatalf("reading figures of %s: %v", file, err)
+	}
+	return string(figures)
+}
+
 func replace(page []byte, section, target, text string) ([]byte, error) {
+	before, _, after, err := cut(page, section, target)
+	if err != nil {
+		return nil, err
+	}
+	return fmt.Appendf(nil, "%s\n\n%s\n\n%s", before, strings.TrimSpace(text), after), nil
+}
+
+// cut splits a page into the text up to the first mark, the figures, and the text from the second mark.
+func cut(page []byte, section, target string) (before, figures, after []byte, err error) {
 	begin, end := fmt.Sprintf("<!-- %s: written by make %s -->", section, target), fmt.Sprintf("<!-- end of %s -->", section)
 	before, rest, begins := bytes.Cut(page, []byte(begin))
-	_, after, ends := bytes.Cut(rest, []byte(end))
+	figures, after, ends := bytes.Cut(rest, []byte(end))
 	if !begins || !ends {
-		return nil, fmt.Errorf("there is no place for the figures: it needs the lines %q and %q", begin, end)
+		return nil, nil, nil, fmt.Errorf("there is no place for the figures: it needs the lines %q and %q", begin, end)
 	}
-	return fmt.Appendf(nil, "%s%s\n\n%s\n\n%s%s", before, begin, strings.TrimSpace(text), end, after), nil
+	return append(bytes.Clone(before), begin...), bytes.Clone(figures), append([]byte(end), after...), nil
 }
 
 // Machine describes the processors and the versions, for example "2 cores (AMD EPYC), PostgreSQL
