@@ -281,7 +281,7 @@ type StaleRule struct {
 	Key, Version string
 }
 
-// DeadLetterPolicy sets the number of failures after which an event of an Inline handler is a dead
+// DeadLetterPolicy sets how many failures make an event of an Inline handler a dead
 // letter. See AfterAttempts and Immediate.
 type DeadLetterPolicy struct{ attempts int }
 

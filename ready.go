@@ -56,7 +56,7 @@ func (in *Engine) checkSchema(ctx context.Context) error {
 }
 
 // Clock compares this machine's clock with the database's. skew is positive if this machine's clock
-// is ahead. limit is the largest skew with which Ready succeeds, half of the smallest tolerance of
+// is ahead. limit is the largest skew that Ready accepts, half of the smallest tolerance of
 // the sources: beyond it, authentic timestamps may look stale. It is 0 if no source has a tolerance.
 func (in *Engine) Clock(ctx context.Context) (skew, limit time.Duration, err error) {
 	if err := in.clock.read(ctx); err != nil {

@@ -15,7 +15,7 @@ import (
 const (
 	countInterval   = time.Second
 	figureInterval  = 10 * time.Second
-	figuresFirst    = time.Minute // in which figures are written every countInterval
+	figuresFirst    = time.Minute // at first, figures are written every countInterval
 	clockInterval   = 30 * time.Second
 	maxPruneEvery   = time.Minute
 	pullInterval    = time.Minute

@@ -78,8 +78,8 @@ func newCredentials(full, read string, loopback bool) ([]credential, error) {
 	return all, nil
 }
 
-// accessOf returns the access that a token gives. It compares with every credential, so its time does
-// not depend on which one fits.
+// accessOf returns the access that a token gives. It compares with every credential, so its time tells
+// nothing about the one that fits.
 func accessOf(credentials []credential, token string) Access {
 	// Digests have one length, so the comparison does not reveal the length of the token.
 	digest := sha256.Sum256([]byte(token))

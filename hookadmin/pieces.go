@@ -33,7 +33,7 @@ func counted(n *int64) string {
 	return grouped(*n)
 }
 
-// badge is a state as pages show it: an icon, a word and a colour, so that none of them is needed
+// badge is a state as pages show it: an icon, a word and a colour, so that none is needed
 // alone.
 type badge struct {
 	Word string

@@ -125,7 +125,7 @@ func halfCharacter(raw []byte) (at int, escape string) {
 		}
 		unit := escapedUnit(raw[i:])
 		if !utf16.IsSurrogate(unit) {
-			i++ // what follows may be another '\\'
+			i++ // the next one may be another '\\'
 			continue
 		}
 		const length = len(`\u0000`)

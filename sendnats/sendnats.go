@@ -105,7 +105,7 @@ func (s *Sender) Equal(other hookonce.Sender) bool {
 func (s *Sender) Send(ctx context.Context, m *hookonce.Outgoing) error {
 	msg := &nats.Msg{Subject: s.subject, Header: make(nats.Header, len(m.HTTPHeader)+1), Data: m.Body}
 	for name, values := range m.HTTPHeader {
-		// NATS obeys its own headers: Nats-Rollup, for one, empties the stream. Nobody but us may set them.
+		// NATS obeys its own headers: Nats-Rollup, for one, empties the stream. Only this package may set them.
 		if !strings.HasPrefix(strings.ToLower(name), "nats-") {
 			msg.Header[name] = values
 		}

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// lowWater remembers, for each queue of due rows, a time before which no row is due that the process may
-// take. Statements begin to read the queue's index there. At the front stand due events of types that
+// lowWater remembers, for each queue of due rows, a lower bound for the due times of its rows that the
+// process may take. Statements begin to read the queue's index there. At the front stand due events of types that
 // only other processes handle. While a transaction is open anywhere in the database, the entries of all
 // rows stand there, too, that were finished since. A statement that begins at the front reads every one
 // of them.

@@ -219,7 +219,7 @@ func (r *Run) take(ctx context.Context, p *driver.TakeParams, limit int) error {
 	return err
 }
 
-// takenUntil returns the time before which no unlocked event is due after r locked up to limit events.
+// takenUntil returns a lower bound for the due times of unlocked events after r locked up to limit events.
 func (r *Run) takenUntil(limit int, now time.Time) time.Time {
 	if r.found < limit {
 		return now

@@ -110,7 +110,7 @@ func valuesOf(scheme *verify.Scheme, spec *provider.Spec, params map[string]stri
 
 // Event holds the fields of the event in a request.
 type Event struct {
-	// ID has the form in which ids are shown: ':' separates the parts of a composite id. If the
+	// ID has the form that listings show: ':' separates the parts of a composite id. If the
 	// number of parts does not fit, the first part that is neither the type nor the time of the
 	// event is the id. "" makes one up, which does not replace an existing header.
 	ID string

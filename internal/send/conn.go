@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// state is what a look at a connection without an open request shows.
+// state is the result of a look at a connection without an open request.
 type state int
 
 const (

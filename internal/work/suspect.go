@@ -27,7 +27,7 @@ const (
 // lastAttempts decides when the last attempt of a suspect may run alone in the process. Only the
 // lane of suspects uses it.
 type lastAttempts struct {
-	longest time.Duration // the time in which any run in progress ends
+	longest time.Duration // any run in progress ends within this time
 	stall   time.Duration // how long the next one may keep others waiting
 	rested  time.Time     // when the next one may keep others waiting
 }

@@ -34,7 +34,7 @@ type authority struct {
 	requests  atomic.Int64
 }
 
-// blocked is a host for which the authority issues nothing.
+// blocked is a host that gets no certificate from the authority.
 const blocked = "blocked.example.com"
 
 // newAuthority starts an authority whose certificates are valid for some seconds.

@@ -122,7 +122,7 @@ func (w *world) run(t *testing.T, script string) (out string, code int) {
 	return string(text), code
 }
 
-// loadEnv is the command by which pages load .env into a terminal.
+// loadEnv is the command of the pages that loads .env into a terminal.
 const loadEnv = "set -a; . ./.env; set +a"
 
 // export keeps the variables that a script exports, for the scripts after it.

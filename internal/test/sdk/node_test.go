@@ -21,7 +21,7 @@ type node struct {
 	in    io.WriteCloser
 	out   *bufio.Reader
 	cmd   *exec.Cmd
-	log   bytes.Buffer // what the SDKs print
+	log   bytes.Buffer // all output of the SDKs
 	calls int
 }
 

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Bounds of what a client may still send that spoke plain HTTP to a port with TLS.
+// Bounds for a client that spoke plain HTTP to a port with TLS.
 const (
 	plainDrainBytes = 1 << 20
 	plainDrainTime  = 2 * time.Second

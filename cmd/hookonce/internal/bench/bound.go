@@ -15,7 +15,7 @@ import (
 const (
 	// busyCPU is the share of the processors beyond which they bound a figure.
 	busyCPU = 0.85
-	// busyStore is likewise the share of the time in which a claim commits.
+	// busyStore is the same for the share of the time that claims take to commit.
 	busyStore = 0.6
 	// noDisk is an fsync that is too fast for a disk.
 	noDisk = 20 * time.Microsecond

@@ -19,7 +19,7 @@ import (
 	"github.com/hookonce/hookonce/hooksql"
 )
 
-// folderOf returns the folder in which SQLite is measured; false for another database.
+// folderOf returns the folder for measuring SQLite; false for another database.
 func folderOf(database string) (folder string, isSQLite bool) {
 	if database == "" {
 		return os.TempDir(), true

@@ -36,7 +36,7 @@ const (
 	maxPause    = time.Hour
 	// maxRateLimit bounds the wait that an authority may ask for.
 	maxRateLimit = 24 * time.Hour
-	// latestRenewal is the remaining validity at which a certificate is renewed, unless a third of its
+	// latestRenewal is the remaining validity that makes a certificate due for renewal, unless a third of its
 	// lifetime is shorter.
 	latestRenewal = 30 * 24 * time.Hour
 	// maxWait bounds one wait, because timers stand still while the machine sleeps.

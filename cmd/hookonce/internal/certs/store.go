@@ -54,7 +54,7 @@ func openStore(folder, directory string) (*store, error) {
 	return s, nil
 }
 
-// fault returns an Error about the folder. what says what cannot be done with it.
+// fault returns an Error about the folder. what names the action that fails.
 func (s *store) fault(what string, err error) *Error {
 	var path *os.PathError
 	if errors.As(err, &path) {

@@ -65,7 +65,7 @@ func (r *probeReport) named(verdict string) []string {
 	return names
 }
 
-// atLeast is the number of schemes of the catalog to which a check applies, rounded down: more must not
+// atLeast is how many schemes of the catalog a check applies to, rounded down: more must not
 // be left out.
 var atLeast = map[string]int{
 	"valid": 225, "tampered": 200, "wrong-secret": 220, "no-signature": 220, "old": 85, "future": 85, "several-signatures": 40,
@@ -281,7 +281,7 @@ func TestProbeIsPolite(t *testing.T) {
 	}
 }
 
-// An interrupted probe mends what it broke, and leaves no process behind.
+// An interrupted probe undoes its damage, and leaves no process behind.
 func TestProbeIsInterrupted(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

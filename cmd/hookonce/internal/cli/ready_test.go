@@ -51,7 +51,7 @@ func notReadyOf(t *testing.T, dir string, args ...string) string {
 	return stderr
 }
 
-// Without an answer of a gateway, ready says what it found.
+// Without an answer of a gateway, ready reports its findings.
 func TestReadyWithoutAGateway(t *testing.T) {
 	t.Parallel()
 	hangs := make(chan struct{})

@@ -201,7 +201,7 @@ func (p *program) replayEvent(ctx context.Context, cmd *cobra.Command, api *api,
 	return err
 }
 
-// dueAfter says what a replay made due.
+// dueAfter lists the work that a replay made due.
 func dueAfter(replayed *hookadmin.Replayed) string {
 	due := "its handler runs again"
 	if replayed.Messages > 0 {

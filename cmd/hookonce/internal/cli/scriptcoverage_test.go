@@ -67,7 +67,7 @@ var uncovered = map[string]string{
 	"probe --param": "the tests of probe give the parameters of every provider",
 }
 
-// recordEnv names the file to which a process of a script adds its command line and exit code.
+// recordEnv names the file that each process of a script extends by its command line and exit code.
 const recordEnv = "SCRIPT_RECORD"
 
 // recorded is one line of that file.
@@ -102,7 +102,7 @@ func appendLine(name string, line []byte) error {
 	return err
 }
 
-// coverage is what the scripts have run.
+// coverage lists the commands that the scripts have run.
 type coverage struct {
 	file string
 	mu   sync.Mutex

@@ -29,7 +29,7 @@ var ids = []string{"EVENT ID", "MESSAGE", "ID"}
 // endsDiffer are the columns with cells that are shortened in the middle: many differ only at their end.
 var endsDiffer = []string{"EVENT ID", "TYPE", "MESSAGE", "REQUEST", "GATEWAY"}
 
-// recent is the age up to which a month and a day tell a date.
+// recent is the greatest age of a time that is shown without its year.
 const recent = 180 * 24 * time.Hour
 
 // fit reduces widths until a row has at most width columns, and returns the columns that it left out.
@@ -71,7 +71,7 @@ func (t *columns) fit(widths []int, width int) (left []string) {
 	return left
 }
 
-// shorten gives a column its short heading, and its times no year if each of them is recent.
+// shorten gives a column its short heading, and its times no year if all are recent.
 func (t *columns) shorten(column int) {
 	if short := shortHeadings[t.heading[column]]; short != "" {
 		t.heading[column] = short

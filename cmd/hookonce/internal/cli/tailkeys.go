@@ -124,7 +124,7 @@ func (k *tailKeys) matches(row *hookadmin.StreamRow) bool {
 	return strings.Contains(strings.ToLower(strings.Join(texts, "\n")), k.filter)
 }
 
-// showStatus shows what the keys do.
+// showStatus explains the keys.
 func (k *tailKeys) showStatus() {
 	var parts []string
 	switch {

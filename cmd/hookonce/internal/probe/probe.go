@@ -35,7 +35,7 @@ type Config struct {
 	RootCAs   *x509.CertPool // of the endpoint's certificate; nil: those of the system
 	Type      string         // of the events
 	Body      []byte         // with {id} for the event's id; nil: one that fits the provider
-	// Model returns a body of the provider for an event, from which the event's body is made; see
+	// Model returns a body of the provider as the base of an event's body; see
 	// sample.Draft. nil: the body has the needed fields alone.
 	Model func(id string) []byte
 	// Set changes the body of an event before it is signed; nil changes nothing. SetsID says that it
@@ -169,8 +169,8 @@ var (
 	errCountTime = fmt.Errorf("the %d seconds for counting effects are over", countTime/time.Second)
 )
 
-// runAll runs the checks in their order. The first is always that of a valid event: it decides what
-// the others mean. It is reported if it was chosen, or did not pass.
+// runAll runs the checks in their order. The first is always that of a valid event: the meaning of the
+// others depends on it. It is reported if it was chosen, or did not pass.
 func (p *probe) runAll(ctx context.Context) []*trial {
 	valid := p.try(ctx, &checks[0], nil)
 	if p.counted && valid.verdict == Pass {

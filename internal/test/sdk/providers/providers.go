@@ -47,7 +47,7 @@ type Subject struct {
 	Body   string            `json:"body"`   // "": the body that send makes
 	// Signed names headers that the signature covers, besides those that signing adds.
 	Signed []string `json:"signed"`
-	// Covered lists texts of the body in which one byte is changed. Without it, the first, the
+	// Covered lists texts of the body that get one changed byte each. Without it, the first, the
 	// middle and the last letter or digit of the body change. Set it if the signature covers only a
 	// part of the body.
 	Covered []string `json:"covered"`
