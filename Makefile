@@ -24,7 +24,7 @@ soak: ## Runs the proof of exactly-once with 100,000 events on every store, and 
 	HOOKONCE_SOAK=1 go test -count=1 -timeout 10m -v -run Desync ./internal/send
 
 .PHONY: bench
-bench: ## Measures hookonce beside other ways to do the work, and writes docs/performance.md; takes half an hour.
+bench: ## Measures hookonce beside other ways to do the work, and writes docs/performance.md; takes an hour.
 	bench/setup
 	HOOKONCE_BENCH=full go test -count=1 -timeout 3h -v ./bench
 

@@ -68,7 +68,7 @@ func cut(page []byte, section, target string) (before, figures, after []byte, er
 	if !begins || !ends {
 		return nil, nil, nil, fmt.Errorf("there is no place for the figures: it needs the lines %q and %q", begin, end)
 	}
-	return append(bytes.Clone(before), begin...), bytes.Clone(figures), append([]byte(end), after...), nil
+	return append(bytes.Clone(before), begin...), figures, append([]byte(end), after...), nil
 }
 
 // Machine describes the processors and the versions, for example "2 cores (AMD EPYC), PostgreSQL
