@@ -1,5 +1,6 @@
 // Package deploy holds files for running the gateway. hookonce init writes the unit and the compose
-// file; Prometheus and Grafana read the others.
+// file of one gateway. HAProxy, Docker Compose and Kubernetes read those of several gateways, and
+// Prometheus and Grafana the others.
 package deploy
 
 import _ "embed" // the files below

@@ -29,7 +29,7 @@ type Proxy struct {
 	mu     sync.Mutex
 	drop   *Drop
 	conns  map[net.Conn]struct{}
-	closed bool
+	closed bool // new connections are closed at once
 }
 
 // Drop is an order to drop one reply.
@@ -91,8 +91,8 @@ func (p *Proxy) take(matches func(statement string) bool) *Drop {
 	return due
 }
 
-// track records a connection, so that it is closed with the proxy. It returns false if the proxy is
-// closed.
+// track records a connection, so that it is closed with the proxy. It returns false if the proxy
+// takes no connections.
 func (p *Proxy) track(conn net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -118,10 +118,23 @@ func (p *Proxy) CutAll() {
 	}
 }
 
-func (p *Proxy) close() {
+// Refuse resets every open connection, and closes new ones at once until Serve is called.
+func (p *Proxy) Refuse() {
+	p.setClosed(true)
+	p.CutAll()
+}
+
+// Serve ends Refuse.
+func (p *Proxy) Serve() { p.setClosed(false) }
+
+func (p *Proxy) setClosed(closed bool) {
 	p.mu.Lock()
-	p.closed = true
-	p.mu.Unlock()
+	defer p.mu.Unlock()
+	p.closed = closed
+}
+
+func (p *Proxy) close() {
+	p.setClosed(true)
 	_ = p.listener.Close()
 	p.CutAll()
 	p.running.Wait()

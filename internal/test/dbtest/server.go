@@ -361,12 +361,24 @@ func Together(t testing.TB, first, second *Server) string {
 // one after another.
 func (s *Server) Fence(t testing.TB) {
 	t.Helper()
+	s.configure(t, "ALTER SYSTEM SET default_transaction_read_only = on")
+}
+
+// Unfence ends Fence.
+func (s *Server) Unfence(t testing.TB) {
+	t.Helper()
+	s.configure(t, "SET default_transaction_read_only = off", "ALTER SYSTEM RESET default_transaction_read_only")
+}
+
+// configure runs statements, and has all sessions read the settings again.
+func (s *Server) configure(t testing.TB, statements ...string) {
+	t.Helper()
 	conn, err := pgx.Connect(t.Context(), s.DSN())
 	if err != nil {
 		t.Fatalf("dbtest: %v", err)
 	}
 	defer conn.Close(t.Context())
-	for _, sql := range []string{"ALTER SYSTEM SET default_transaction_read_only = on", "SELECT pg_reload_conf()"} {
+	for _, sql := range append(statements, "SELECT pg_reload_conf()") {
 		if _, err := conn.Exec(t.Context(), sql); err != nil {
 			t.Fatalf("dbtest: %v", err)
 		}

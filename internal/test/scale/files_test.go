@@ -1,0 +1,244 @@
+package scale
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goccy/go-yaml"
+	"github.com/google/go-cmp/cmp"
+)
+
+// service is a service of a compose file, with the keys that ours use.
+type service struct {
+	Image         string            `yaml:"image"`
+	Command       []string          `yaml:"command"`
+	User          string            `yaml:"user"`
+	WorkingDir    string            `yaml:"working_dir"`
+	EnvFile       string            `yaml:"env_file"`
+	Environment   map[string]string `yaml:"environment"`
+	Volumes       []string          `yaml:"volumes"`
+	Ports         []string          `yaml:"ports"`
+	ExtraHosts    []string          `yaml:"extra_hosts"`
+	DependsOn     []string          `yaml:"depends_on"`
+	Healthcheck   map[string]any    `yaml:"healthcheck"`
+	ReadOnly      bool              `yaml:"read_only"`
+	CapDrop       []string          `yaml:"cap_drop"`
+	SecurityOpt   []string          `yaml:"security_opt"`
+	StopGrace     string            `yaml:"stop_grace_period"`
+	RestartPolicy string            `yaml:"restart"`
+}
+
+func readCompose(t *testing.T, name string) map[string]service {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, "deploy", "compose", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file struct {
+		Gateway  service            `yaml:"x-gateway"`
+		Services map[string]service `yaml:"services"`
+	}
+	if err := yaml.UnmarshalWithOptions(text, &file, yaml.DisallowUnknownField()); err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return file.Services
+}
+
+// The compose file of three gateways runs each as that of one gateway does, and has the gateways of haproxy.cfg.
+func TestComposeOfGateways(t *testing.T) {
+	t.Parallel()
+	services, alone := readCompose(t, "gateways.yaml"), readCompose(t, "compose.yaml")["hookonce"]
+	for _, name := range []string{"gateway1", "gateway2", "gateway3"} {
+		s := services[name]
+		if delay, err := time.ParseDuration(s.Environment["HOOKONCE_SHUTDOWN_DELAY"]); err != nil || delay != 5*time.Second {
+			t.Errorf("%s: the shutdown delay is %s, error %v, want that of haproxy.cfg", name, delay, err)
+		}
+		s.Environment = nil
+		s.Volumes, s.WorkingDir, s.Ports = alone.Volumes, alone.WorkingDir, alone.Ports // only SQLite needs them, and HAProxy has the ports
+		if diff := cmp.Diff(alone, s); diff != "" {
+			t.Errorf("%s (-compose.yaml +gateways.yaml)\n%s", name, diff)
+		}
+	}
+	if !slices.Contains(services["haproxy"].Volumes, "./haproxy.cfg:/usr/local/etc/haproxy/haproxy.cfg:ro") || len(services) != 4 {
+		t.Errorf("the services are %+v", services)
+	}
+}
+
+// Objects of Kubernetes, with the fields that ours use.
+type (
+	object struct {
+		APIVersion string            `yaml:"apiVersion"`
+		Kind       string            `yaml:"kind"`
+		Metadata   metadata          `yaml:"metadata"`
+		Data       map[string]string `yaml:"data"`
+		Spec       yaml.MapSlice     `yaml:"spec"`
+	}
+	metadata struct {
+		Name   string            `yaml:"name"`
+		Labels map[string]string `yaml:"labels"`
+	}
+	selector struct {
+		MatchLabels map[string]string `yaml:"matchLabels"`
+	}
+	deployment struct {
+		Replicas int            `yaml:"replicas"`
+		Selector selector       `yaml:"selector"`
+		Strategy map[string]any `yaml:"strategy"`
+		Template struct {
+			Metadata metadata `yaml:"metadata"`
+			Spec     struct {
+				Grace           int              `yaml:"terminationGracePeriodSeconds"`
+				Automount       bool             `yaml:"automountServiceAccountToken"`
+				SecurityContext map[string]any   `yaml:"securityContext"`
+				Spread          []map[string]any `yaml:"topologySpreadConstraints"`
+				Containers      []container      `yaml:"containers"`
+				Volumes         []map[string]any `yaml:"volumes"`
+			} `yaml:"spec"`
+		} `yaml:"template"`
+	}
+	container struct {
+		Name            string           `yaml:"name"`
+		Image           string           `yaml:"image"`
+		Command         []string         `yaml:"command"`
+		EnvFrom         []map[string]any `yaml:"envFrom"`
+		Ports           []port           `yaml:"ports"`
+		Readiness       probe            `yaml:"readinessProbe"`
+		Liveness        probe            `yaml:"livenessProbe"`
+		Startup         probe            `yaml:"startupProbe"`
+		Resources       map[string]any   `yaml:"resources"`
+		SecurityContext map[string]any   `yaml:"securityContext"`
+		VolumeMounts    []map[string]any `yaml:"volumeMounts"`
+	}
+	port struct {
+		Name          string `yaml:"name"`
+		ContainerPort int    `yaml:"containerPort"`
+		Port          int    `yaml:"port"`
+		TargetPort    string `yaml:"targetPort"`
+	}
+	probe struct {
+		HTTPGet struct {
+			Path string `yaml:"path"`
+			Port string `yaml:"port"`
+		} `yaml:"httpGet"`
+		Period   int `yaml:"periodSeconds"`
+		Timeout  int `yaml:"timeoutSeconds"`
+		Failures int `yaml:"failureThreshold"`
+	}
+	kubeService struct {
+		Selector map[string]string `yaml:"selector"`
+		Ports    []port            `yaml:"ports"`
+	}
+	budget struct {
+		MaxUnavailable int      `yaml:"maxUnavailable"`
+		Selector       selector `yaml:"selector"`
+	}
+)
+
+// manifests reads the objects of deploy/kubernetes strictly.
+func manifests(t *testing.T) map[string]object {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, "deploy", "kubernetes", "hookonce.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := make(map[string]object)
+	for decoder := yaml.NewDecoder(bytes.NewReader(text), yaml.DisallowUnknownField()); ; {
+		var o object
+		if err := decoder.Decode(&o); errors.Is(err, io.EOF) {
+			return all
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		all[o.APIVersion+" "+o.Kind] = o
+	}
+}
+
+// spec reads the spec of an object strictly into v.
+func (o *object) spec(t *testing.T, v any) {
+	t.Helper()
+	text, err := yaml.Marshal(o.Spec)
+	if err == nil {
+		err = yaml.UnmarshalWithOptions(text, v, yaml.DisallowUnknownField())
+	}
+	if err != nil {
+		t.Fatalf("%s: %v", o.Kind, err)
+	}
+}
+
+// The manifests fit each other, the gateway's listeners, and the time that a stop takes.
+func TestKubernetes(t *testing.T) {
+	t.Parallel()
+	all := manifests(t)
+	var (
+		d deployment
+		s kubeService
+		b budget
+	)
+	for kind, v := range map[string]any{"apps/v1 Deployment": &d, "v1 Service": &s, "policy/v1 PodDisruptionBudget": &b} {
+		o, found := all[kind]
+		if !found || len(all) != 4 {
+			t.Fatalf("the objects are %v, and one is not %s", all, kind)
+		}
+		o.spec(t, v)
+	}
+	labels := d.Template.Metadata.Labels
+	for _, selected := range []map[string]string{d.Selector.MatchLabels, s.Selector, b.Selector.MatchLabels} {
+		if diff := cmp.Diff(labels, selected); diff != "" {
+			t.Errorf("a selector does not select the pods (-labels +selector)\n%s", diff)
+		}
+	}
+	pod := d.Template.Spec
+	c := pod.Containers[0]
+	ports := map[string]int{}
+	for _, p := range c.Ports {
+		ports[p.Name] = p.ContainerPort
+	}
+	for probed, want := range map[probe]string{c.Readiness: "/readyz", c.Liveness: "/healthz", c.Startup: "/healthz"} {
+		if probed.HTTPGet.Path != want || ports[probed.HTTPGet.Port] != 8081 {
+			t.Errorf("a probe asks %+v, want %s on the admin listener", probed.HTTPGet, want)
+		}
+	}
+	if ports[s.Ports[0].TargetPort] != 8080 {
+		t.Errorf("the service leads to %+v", s.Ports)
+	}
+
+	settings := all["v1 ConfigMap"].Data["hookonce.yaml"]
+	var read struct {
+		Delay string `yaml:"shutdown_delay"`
+	}
+	if err := yaml.Unmarshal([]byte(settings), &read); err != nil {
+		t.Fatal(err)
+	}
+	delay, err := time.ParseDuration(read.Delay)
+	if grace := time.Duration(pod.Grace) * time.Second; err != nil || grace < max(30*time.Second, delay+20*time.Second) {
+		t.Errorf("a stop takes up to 20 s after %s (error %v), and is cut off after %s", delay, err, grace)
+	}
+	if notice := time.Duration(c.Readiness.Failures*c.Readiness.Period) * time.Second; delay <= notice {
+		t.Errorf("the gateway serves on for %s, which is not longer than the %s until a failing probe counts", delay, notice)
+	}
+	if b.MaxUnavailable >= d.Replicas-1 {
+		t.Errorf("of %d pods %d may be away, and no restart may find fewer than two", d.Replicas, b.MaxUnavailable)
+	}
+
+	folder := t.TempDir()
+	if err := os.WriteFile(filepath.Join(folder, "hookonce.yaml"), []byte(settings), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	check := exec.Command(thisBuild(t), "config", "check")
+	check.Dir = folder
+	check.Env = []string{
+		"DATABASE_URL=postgres://hookonce:x@db/hookonce", "GITHUB_WEBHOOK_SECRET=" + secret,
+		"HOOKONCE_ADMIN_TOKEN=" + strings.Repeat("0f", 32),
+	}
+	if out, err := check.CombinedOutput(); err != nil || strings.Contains(string(out), "warning") {
+		t.Errorf("config check: %v\n%s", err, out)
+	}
+}

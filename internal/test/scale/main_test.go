@@ -1,0 +1,94 @@
+package scale
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/race"
+)
+
+func TestMain(m *testing.M) {
+	var err error
+	if buildFolder, err = os.MkdirTemp("", "hookonce-scale-"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	dbtest.Parallel(4)
+	code := dbtest.Run(m)
+	_ = os.RemoveAll(buildFolder) // leftovers are in the folder for temporary files
+	os.Exit(code)
+}
+
+// root is the folder of the module.
+var root = filepath.Join("..", "..", "..")
+
+var buildFolder string
+
+// Builds of the program. Each is made once, when a test asks for it.
+var (
+	// thisBuild is the program as it is here.
+	thisBuild = onceBuilt("v1.0.0", nil)
+	// nextBuild is a later version with the same schema.
+	nextBuild = onceBuilt("v1.0.1", nil)
+	// newSchema is a later version whose schema has one more step.
+	newSchema = onceBuilt("v2.0.0", map[string]string{
+		"hookmigrate/postgres/0002_more.sql": "ALTER TABLE {schema}.event ADD COLUMN more text;\n" +
+			"INSERT INTO {schema}.schema_migration (version, name) VALUES (2, 'more');\n",
+	})
+)
+
+func onceBuilt(version string, overlay map[string]string) func(testing.TB) string {
+	built := sync.OnceValues(func() (string, error) { return build(version, overlay) })
+	return func(t testing.TB) string {
+		t.Helper()
+		path, err := built()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+}
+
+// build builds the program as a version, with files of the module replaced or added.
+func build(version string, overlay map[string]string) (string, error) {
+	folder := filepath.Join(buildFolder, version)
+	if err := os.Mkdir(folder, 0o755); err != nil {
+		return "", err
+	}
+	top, err := filepath.Abs(root)
+	if err != nil {
+		return "", err
+	}
+	replace := make(map[string]string)
+	for name, text := range overlay {
+		path := filepath.Join(folder, fmt.Sprint(len(replace)))
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			return "", err
+		}
+		replace[filepath.Join(top, filepath.FromSlash(name))] = path
+	}
+	list, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		return "", err
+	}
+	overlayFile, program := filepath.Join(folder, "overlay.json"), filepath.Join(folder, "hookonce")
+	if err := os.WriteFile(overlayFile, list, 0o644); err != nil {
+		return "", err
+	}
+	args := append([]string{
+		"build", "-o", program, "-overlay", overlayFile,
+		"-ldflags", "-X github.com/hookonce/hookonce/cmd/hookonce/internal/cli.version=" + version,
+	}, race.BuildFlags()...)
+	cmd := exec.Command("go", append(args, "./cmd/hookonce")...)
+	cmd.Dir = top
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building %s: %w\n%s", version, err, out)
+	}
+	return program, nil
+}
