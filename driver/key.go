@@ -78,11 +78,36 @@ var base32Lower = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPad
 
 // MessageID returns the id of an event's message for route, which the destination sees as
 // webhook-id. It is the same for all attempts, and changes only when a replay as new gives the
-// event a new generation. It starts with "msg_" and holds 160 bits of a SHA-256 in lower-case
-// base32, so it never contains a '.'.
+// event a new generation. It is "msg_" and 160 bits in lower-case base32, so it never contains a
+// '.': the first 80 bits of key, which lead to the event (see EventsOfMessage), and 80 of a SHA-256.
 func MessageID(key Key, generation int, route string) string {
 	var gen [8]byte
 	binary.BigEndian.PutUint64(gen[:], uint64(generation))
 	sum := hashStrings("message", []string{string(key[:]), string(gen[:]), route})
-	return "msg_" + base32Lower.EncodeToString(sum[:20])
+	return messagePrefix + base32Lower.EncodeToString(append(key[:messageKeySize:messageKeySize], sum[:messageKeySize]...))
+}
+
+const (
+	messagePrefix  = "msg_"
+	messageKeySize = 10 // bytes of a message's id that are of its event's key, and as many that are not
+)
+
+// EventsOfMessage returns the lowest and the highest key that the event of a message may have, by
+// the form of the message's id. It returns false if the id does not have the form of MessageID. An
+// enqueued message may have an id of any form, and its event has OutboxKey.
+func EventsOfMessage(id string) (first, last Key, ok bool) {
+	encoded, ok := strings.CutPrefix(id, messagePrefix)
+	if !ok || len(encoded) != base32Lower.EncodedLen(2*messageKeySize) {
+		return Key{}, Key{}, false
+	}
+	decoded, err := base32Lower.DecodeString(encoded) // which skips line breaks
+	if err != nil || len(decoded) != 2*messageKeySize {
+		return Key{}, Key{}, false
+	}
+	n := copy(first[:], decoded[:messageKeySize])
+	copy(last[:], first[:n])
+	for i := n; i < len(last); i++ {
+		last[i] = 0xff
+	}
+	return first, last, true
 }

@@ -1,6 +1,7 @@
 package driver_test
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -36,13 +37,35 @@ func TestKeysNeverChange(t *testing.T) {
 		}
 	}
 	for generation, want := range map[int]string{
-		0: "msg_4yng2g2u7b7uxygnwdzqah7xcv4aanvk",
-		7: "msg_tochsnadfbubqqzpjjhobeixnmc5gygs",
+		0: "msg_qux5xq6vi6clpoxo4yng2g2u7b7uxygn",
+		7: "msg_qux5xq6vi6clpoxotochsnadfbubqqzp",
 	} {
 		if got := driver.MessageID(event, generation, "billing"); got != want {
 			t.Errorf("generation %d: got the message id %s, want %s", generation, got, want)
 		}
 	}
+}
+
+// TestEventsOfMessage checks that the id of a message leads to its event, and that other texts do not
+// pass for such an id.
+func TestEventsOfMessage(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		key := driver.EventKey("s", rapid.String().Draw(t, "event id"))
+		id := driver.MessageID(key, rapid.IntRange(0, 9).Draw(t, "generation"), rapid.String().Draw(t, "route"))
+		first, last, ok := driver.EventsOfMessage(id)
+		if !ok || bytes.Compare(key[:], first[:]) < 0 || bytes.Compare(key[:], last[:]) > 0 {
+			t.Fatalf("the id %s of a message of %x leads to %x to %x (%v)", id, key, first, last, ok)
+		}
+		if !bytes.Equal(first[:10], last[:10]) {
+			t.Fatalf("the id %s leads to %x to %x, which is too wide", id, first, last)
+		}
+		for _, other := range []string{"", "msg_", id[1:], id[:len(id)-1], id + "a", strings.ToUpper(id), id[:20] + "1" + id[21:], id[:20] + "\n" + id[21:]} {
+			if _, _, ok := driver.EventsOfMessage(other); ok {
+				t.Fatalf("%q passes for the id of a routed message", other)
+			}
+		}
+	})
 }
 
 // TestEventKeyKeepsPartsApart checks that two different lists of strings have different keys, even

@@ -284,7 +284,7 @@ type Claim struct {
 
 // NewMessage is a message of a new claim. Its body and headers are the event's.
 type NewMessage struct {
-	ID          string // see MessageID
+	ID          string // that of MessageID; a store may refuse another one with ErrBadRow
 	Route       string
 	Destination string
 	// LeaseFor, if not 0, leases the message to the caller of Store.Claim for this time, as its first

@@ -180,9 +180,12 @@ func TestWarningsOfTheOverview(t *testing.T) {
 		cfg.Store, cfg.Engine = store, engine
 		cfg.Warnings = func() []string { return []string{`hookonce.yaml:3:7: "'><img src=x onerror = 'alert(1)'>`} }
 	})
+	key := driver.EventKey("lab", "gone")
 	gone := driver.Claim{
-		Key: driver.EventKey("lab", "gone"), Source: "lab", EventID: "gone", Headers: []byte("{}"),
-		Messages: []driver.NewMessage{{ID: "m1", Route: "a", Destination: hostile}, {ID: "m2", Route: "b", Destination: hostile}},
+		Key: key, Source: "lab", EventID: "gone", Headers: []byte("{}"),
+		Messages: []driver.NewMessage{
+			{ID: driver.MessageID(key, 0, "a"), Route: "a", Destination: hostile}, {ID: driver.MessageID(key, 0, "b"), Route: "b", Destination: hostile},
+		},
 	}
 	if _, err := store.Claim(t.Context(), &driver.ClaimParams{Claims: []driver.Claim{gone}, Now: noon}); err != nil {
 		t.Fatal(err)

@@ -108,9 +108,10 @@ func TestStatsAndDestinationsWithMessages(t *testing.T) {
 	g.enqueue(t, "s1")
 	g.lease(t)
 	g.enqueue(t, "p1", "p2", "p3")
+	key := driver.EventKey("lab", "gone")
 	gone := driver.Claim{
-		Key: driver.EventKey("lab", "gone"), Source: "lab", EventID: "gone", Headers: []byte("{}"), Work: driver.WorkQueued,
-		Messages: []driver.NewMessage{{ID: "m", Route: "old", Destination: "removed"}},
+		Key: key, Source: "lab", EventID: "gone", Headers: []byte("{}"), Work: driver.WorkQueued,
+		Messages: []driver.NewMessage{{ID: driver.MessageID(key, 0, "old"), Route: "old", Destination: "removed"}},
 	}
 	_, err := g.store.Claim(t.Context(), &driver.ClaimParams{Claims: []driver.Claim{gone}, Now: noon.Add(-time.Hour)})
 	if err != nil {

@@ -25,9 +25,9 @@ func TestConformance(t *testing.T) {
 		files.set(store, path)
 		return store
 	}, storetest.Features{
-		// The primary key refuses the second of two messages with one id.
+		// An index refuses the second of two messages with one id.
 		BadRow: func(c *driver.Claim) {
-			twice := driver.NewMessage{ID: "twice", Route: "twice", Destination: "to-billing"}
+			twice := driver.NewMessage{ID: driver.MessageID(c.Key, 0, "twice"), Route: "twice", Destination: "to-billing"}
 			c.Messages = append(slices.Clone(c.Messages), twice, twice)
 		},
 		KillQueued: func(t *testing.T, s driver.Store, key driver.Key, lastError string) {

@@ -169,11 +169,14 @@ CREATE INDEX hookonce_object_version_applied ON hookonce_object_version (applied
 
 -- Messages to destinations: what to send, its lease and its outcome.
 --
--- A rowid table for the same reason as hookonce_event: 14,600 events/s with one message each, and
--- 11,400 WITHOUT ROWID.
+-- number grows, so that rows are appended, as in hookonce_event. No index has the ids or the keys of
+-- all messages: an id leads to the key of its event, and the index of the events' keys to the event.
+-- Two such indexes cost two more pages at random places for each message.
 CREATE TABLE hookonce_message (
-    id          TEXT    NOT NULL PRIMARY KEY,
-    event_key   BLOB    NOT NULL,           -- of the event that holds its body
+    number      INTEGER NOT NULL PRIMARY KEY,
+    id          TEXT    NOT NULL,
+    event       INTEGER NOT NULL,           -- id of the event that holds its body
+    event_key   BLOB    NOT NULL,           -- its key
     cause       BLOB,                       -- the event that caused an enqueued message; null: none
     route       TEXT    NOT NULL,           -- '' if it was enqueued
     destination TEXT    NOT NULL,
@@ -203,8 +206,8 @@ CREATE TABLE hookonce_message (
 -- due again.
 CREATE INDEX hookonce_message_due ON hookonce_message (destination, due_at, state) WHERE state IN (0, 1);
 
--- The messages of an event: its state in the views, its details, replays, pruning.
-CREATE INDEX hookonce_message_event ON hookonce_message (event_key);
+-- The messages of an event: one by its id, the event's state in the views, its details, replays, pruning.
+CREATE UNIQUE INDEX hookonce_message_event ON hookonce_message (event, id);
 
 -- The enqueued messages that an event caused: the event's details, and listings of its messages.
 CREATE INDEX hookonce_message_cause ON hookonce_message (cause) WHERE cause IS NOT NULL;
@@ -494,7 +497,7 @@ SELECT
                          WHEN sum(m.state = 3) > 0 THEN 'dead'
                          WHEN sum(m.state = 2) > 0 THEN 'done'
                          ELSE 'skipped' END
-             FROM hookonce_message m WHERE m.event_key = e.key)
+             FROM hookonce_message m WHERE m.event = e.id)
     END AS state,
     CASE e.work
         WHEN 1 THEN (SELECT s.note FROM hookonce_event_state s WHERE s.id = e.id)
@@ -504,13 +507,13 @@ SELECT
                          ELSE coalesce(
                              max(CASE m.state WHEN 4 THEN nullif(m.note, 'replayed as new') END),
                              CASE min(m.state) WHEN 4 THEN max(m.note) ELSE '' END) END
-             FROM hookonce_message m WHERE m.event_key = e.key)
+             FROM hookonce_message m WHERE m.event = e.id)
     END AS note,
     CASE e.work
         WHEN 1 THEN (SELECT s.attempts FROM hookonce_event_state s WHERE s.id = e.id)
-        ELSE (SELECT coalesce(max(m.attempts), 0) FROM hookonce_message m WHERE m.event_key = e.key)
+        ELSE (SELECT coalesce(max(m.attempts), 0) FROM hookonce_message m WHERE m.event = e.id)
     END AS attempts,
-    max((SELECT coalesce(max(m.generation), 0) FROM hookonce_message m WHERE m.event_key = e.key),
+    max((SELECT coalesce(max(m.generation), 0) FROM hookonce_message m WHERE m.event = e.id),
         coalesce((SELECT s.generation FROM hookonce_event_state s WHERE s.id = e.id), 0)) AS generation,
     coalesce((SELECT d.duplicates FROM hookonce_delivery_count d WHERE d.key = e.key), 0) AS duplicates,
     e.received_at, e.occurred_at,
@@ -519,19 +522,19 @@ SELECT
         ELSE
             (SELECT CASE WHEN count(*) = 0 THEN e.received_at
                          WHEN sum(m.state IN (0, 1, 3)) = 0 THEN max(m.sent_at) END
-             FROM hookonce_message m WHERE m.event_key = e.key)
+             FROM hookonce_message m WHERE m.event = e.id)
     END AS processed_at,
     CASE e.work
         WHEN 1 THEN (SELECT s.failed_at FROM hookonce_event_state s WHERE s.id = e.id AND s.state = 3)
         ELSE
             (SELECT CASE WHEN sum(m.state IN (0, 1)) = 0 AND sum(m.state = 3) > 0 THEN max(m.failed_at) END
-             FROM hookonce_message m WHERE m.event_key = e.key)
+             FROM hookonce_message m WHERE m.event = e.id)
     END AS failed_at,
     CASE e.work
         WHEN 1 THEN (SELECT s.last_error FROM hookonce_event_state s WHERE s.id = e.id)
         ELSE coalesce(
             (SELECT m.last_error FROM hookonce_message m
-             WHERE m.event_key = e.key AND m.last_error <> ''
+             WHERE m.event = e.id AND m.last_error <> ''
              ORDER BY m.failed_at DESC, m.due_at DESC, m.id LIMIT 1), '')
     END AS last_error,
     e.headers, e.body, e.body_sha256, e.repeat_of, e.remote, e.gateway

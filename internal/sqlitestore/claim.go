@@ -19,19 +19,19 @@ const (
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO NOTHING`
 
 	insertState = `INSERT INTO hookonce_event_state (id, key, source, type, state, received_at, due_at, run)
-		VALUES (last_insert_rowid(), ?, ?, ?, 0, ?4, ?4, ?4)`
+		VALUES (?, ?, ?, ?, 0, ?5, ?5, ?5)`
 
 	insertUndecided = `INSERT INTO hookonce_event_state
 		(id, key, source, type, state, received_at, due_at, run, failed_at, undecided, queued, note, last_error, signature)
-		VALUES (last_insert_rowid(), ?, ?, ?, 3, ?4, ?4, ?4, ?4, 1, ?5, ?6, ?6, ?7)`
+		VALUES (?, ?, ?, ?, 3, ?5, ?5, ?5, ?5, 1, ?6, ?7, ?7, ?8)`
 
 	// For a claim whose transaction does the work too.
 	insertDone = `INSERT INTO hookonce_event_state (id, key, source, type, state, attempts, received_at, due_at, processed_at, run)
-		VALUES (last_insert_rowid(), ?, ?, ?, 2, 1, ?4, ?4, ?4, ?4)`
+		VALUES (?, ?, ?, ?, 2, 1, ?5, ?5, ?5, ?5)`
 
 	insertMessage = `INSERT INTO hookonce_message
-		(id, event_key, route, destination, token, received_at, created_at, state, attempts, due_at)
-		VALUES (?, ?, ?, ?, ?5, ?5, ?5, ?6, ?6, ?7)`
+		(id, event, event_key, route, destination, token, received_at, created_at, state, attempts, due_at)
+		VALUES (?, ?, ?, ?, ?, ?6, ?6, ?6, ?7, ?7, ?8)`
 
 	selectIsPaused = `SELECT EXISTS (SELECT 1 FROM hookonce_paused_destination WHERE destination = ?)`
 
@@ -104,6 +104,13 @@ func checkClaim(c *driver.Claim) error {
 			return fmt.Errorf("%w: its source, event id, type, note, remote or gateway is not valid UTF-8 or holds a NUL", driver.ErrBadRow)
 		}
 	}
+	for i := range c.Messages {
+		// No index has the ids of all messages, so an id must lead to its event.
+		first, last, ok := driver.EventsOfMessage(c.Messages[i].ID)
+		if !ok || bytes.Compare(c.Key[:], first[:]) < 0 || bytes.Compare(c.Key[:], last[:]) > 0 {
+			return fmt.Errorf("%w: the id %.255q of a message is not that of driver.MessageID", driver.ErrBadRow, c.Messages[i].ID)
+		}
+	}
 	return checkMessages(c.Messages)
 }
 
@@ -151,7 +158,7 @@ func (t *writeTx) claim(c *driver.Claim, result *driver.ClaimResult) error {
 	if err != nil {
 		return err
 	}
-	inserted, err := t.exec(insertEvent, c.Key[:], c.Source, c.EventID, c.Type, occurredAt, t.now,
+	inserted, id, err := t.execID(insertEvent, c.Key[:], c.Source, c.EventID, c.Type, occurredAt, t.now,
 		blob(c.Headers), blob(c.Body), c.BodyHash[:], c.Work != driver.WorkNone || c.Undecided != "", repeatOf, c.Remote, c.Gateway)
 	if err != nil {
 		return err
@@ -163,14 +170,14 @@ func (t *writeTx) claim(c *driver.Claim, result *driver.ClaimResult) error {
 		return driver.ErrNotStored
 	}
 	result.Claimed = true
-	return t.writeWork(c, repeatOf == nil, result)
+	return t.writeWork(c, id, repeatOf == nil, result)
 }
 
-// writeWork writes the rows of a new event: its state, its messages, and its body's key if bodies
+// writeWork writes the rows of a new event with the number id: its state, its messages, and its body's key if bodies
 // are compared and the body is new. It adds the leases to result.
-func (t *writeTx) writeWork(c *driver.Claim, newBody bool, result *driver.ClaimResult) error {
+func (t *writeTx) writeWork(c *driver.Claim, id int64, newBody bool, result *driver.ClaimResult) error {
 	if c.Work != driver.WorkNone || c.Undecided != "" {
-		query, args := insertState, []any{c.Key[:], c.Source, c.Type, t.now}
+		query, args := insertState, []any{id, c.Key[:], c.Source, c.Type, t.now}
 		switch {
 		case c.Undecided != "":
 			query, args = insertUndecided, append(args, c.Work == driver.WorkQueued, c.Undecided, driver.ErrorSignature(c.Undecided))
@@ -182,7 +189,7 @@ func (t *writeTx) writeWork(c *driver.Claim, newBody bool, result *driver.ClaimR
 		}
 	}
 	for i := range c.Messages {
-		if err := t.writeMessage(c, &c.Messages[i], result); err != nil {
+		if err := t.writeMessage(c, id, &c.Messages[i], result); err != nil {
 			return err
 		}
 	}
@@ -194,7 +201,7 @@ func (t *writeTx) writeWork(c *driver.Claim, newBody bool, result *driver.ClaimR
 }
 
 // writeMessage writes a message of a new event, and leases it if it may.
-func (t *writeTx) writeMessage(c *driver.Claim, m *driver.NewMessage, result *driver.ClaimResult) error {
+func (t *writeTx) writeMessage(c *driver.Claim, event int64, m *driver.NewMessage, result *driver.ClaimResult) error {
 	leased := 0
 	if t.leases && m.LeaseFor > 0 {
 		var paused bool
@@ -208,7 +215,7 @@ func (t *writeTx) writeMessage(c *driver.Claim, m *driver.NewMessage, result *dr
 		}
 	}
 	due := t.now + int64(leased)*m.LeaseFor.Microseconds()
-	return t.insert(insertMessage, m.ID, c.Key[:], m.Route, m.Destination, t.now, leased, due)
+	return t.insert(insertMessage, m.ID, event, c.Key[:], m.Route, m.Destination, t.now, leased, due)
 }
 
 // insert inserts one row, or changes one. The error is driver.ErrNotStored if a trigger drops it.

@@ -12,14 +12,18 @@ import (
 // The token fences a lease: these statements change nothing for a lost one.
 const (
 	completeMessage = `UPDATE hookonce_message
-		SET state = ?1, due_at = coalesce(?2, due_at), retry_in = coalesce(?2 - ?9, retry_in), status_code = ?3, last_error = ?4,
-			sent_at = ?5, took = iif(?5 IS NULL, took, ?11), failed_at = ?6, signature = ?10
-		WHERE id = ?7 AND token = ?8 AND state = 1 RETURNING generation, attempts`
+		SET state = ?5, due_at = coalesce(?6, due_at), retry_in = coalesce(?6 - ?11, retry_in), status_code = ?7, last_error = ?8,
+			sent_at = NULL, failed_at = ?9, signature = ?12
+		WHERE ` + ofID + ` AND token = ?10 AND state = 1 RETURNING generation, attempts`
+
+	sentMessage = `UPDATE hookonce_message
+		SET state = 2, status_code = ?5, last_error = ?6, sent_at = ?7, took = ?8, failed_at = NULL, signature = ''
+		WHERE ` + ofID + ` AND token = ?9 AND state = 1`
 
 	// The message was not sent, so this was no attempt.
 	staleMessage = `UPDATE hookonce_message
-		SET state = 4, note = ?, attempts = attempts - 1, last_error = ?, sent_at = NULL, failed_at = NULL
-		WHERE id = ? AND token = ? AND state = 1`
+		SET state = 4, note = ?5, attempts = attempts - 1, last_error = ?6, sent_at = NULL, failed_at = NULL
+		WHERE ` + ofID + ` AND token = ?7 AND state = 1`
 
 	insertAttempt = `INSERT INTO hookonce_attempt
 		(message_id, generation, number, outcome, status_code, error, at, took) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`
@@ -27,7 +31,7 @@ const (
 	// Before a sent message becomes due again, and its row forgets the attempt that sent it.
 	keepSent = `INSERT INTO hookonce_attempt (message_id, generation, number, outcome, status_code, error, at, took)
 		SELECT id, generation, attempts, 'sent', status_code, '', sent_at, took FROM hookonce_message
-		WHERE id = ? AND sent_at IS NOT NULL`
+		WHERE ` + ofID + ` AND sent_at IS NOT NULL`
 )
 
 // Complete implements driver.Store. A lease that ran out is still held until another lease takes
@@ -63,15 +67,19 @@ func (s *Store) Complete(ctx context.Context, p *driver.CompleteParams) ([]bool,
 func (t *writeTx) complete(c *driver.Completion) (bool, error) {
 	var state int
 	var outcome string
-	var dueAt, sentAt, failedAt any
+	var dueAt, failedAt any
 	// Also of a retry, because a lease may bury the message with its last error.
 	signature := driver.ErrorSignature(c.Error)
 	switch c.Outcome {
 	case driver.MessageStale:
-		changed, err := t.exec(staleMessage, driver.NoteStale, c.Error, c.ID, c.Token)
+		changed, err := t.exec(staleMessage, idArgs(c.ID, driver.NoteStale, c.Error, c.Token)...)
 		return changed > 0, err
 	case driver.MessageSent:
-		state, sentAt, signature = stateDone, t.now, ""
+		changed, err := t.exec(sentMessage, idArgs(c.ID, c.StatusCode, c.Error, t.now, c.Took.Microseconds(), c.Token)...)
+		if err == nil && changed > 0 && c.Applied != nil {
+			err = t.keepVersion(c.Applied)
+		}
+		return err == nil && changed > 0, err
 	case driver.MessageRetry:
 		state, outcome, dueAt = statePending, "retry", t.now+c.RetryIn.Microseconds()
 	case driver.MessageDead:
@@ -80,19 +88,13 @@ func (t *writeTx) complete(c *driver.Completion) (bool, error) {
 		return false, fmt.Errorf("%w: message %s has the unknown outcome %d", driver.ErrBadRow, c.ID, c.Outcome)
 	}
 	var generation, number int
-	row := t.queryRow(completeMessage, state, dueAt, c.StatusCode, c.Error, sentAt, failedAt, c.ID, c.Token, t.now, signature, c.Took.Microseconds())
+	row := t.queryRow(completeMessage, idArgs(c.ID,
+		state, dueAt, c.StatusCode, c.Error, failedAt, c.Token, t.now, signature)...)
 	switch err := row.Scan(&generation, &number); {
 	case errors.Is(err, sql.ErrNoRows):
 		return false, nil
 	case err != nil:
 		return false, err
-	}
-	if c.Outcome == driver.MessageSent {
-		if c.Applied == nil {
-			return true, nil
-		}
-		err := t.keepVersion(c.Applied)
-		return err == nil, err
 	}
 	if err := t.keepResponse(c, generation, number); err != nil {
 		return false, err

@@ -118,7 +118,7 @@ func (w *messageWalk) deadEvents(step walk.Step, n int) (query string, args []an
 	if w.isKeyed {
 		from = ` FROM hookonce_event e CROSS JOIN hookonce_event_state s ON s.id = e.id`
 	}
-	w.event(&c, `s.received_at`, `e.key`)
+	w.event(&c, `s.received_at`, `e.key IN (%s)`)
 	c.place(`s.received_at, s.key, ''`, step)
 	return `SELECT ` + listedEvent + `, '', '', '', s.attempts, s.generation, 0, s.last_error, s.signature, s.failed_at` + from +
 		c.where() + fmt.Sprint(` ORDER BY s.received_at DESC, s.key DESC LIMIT `, n), c.args

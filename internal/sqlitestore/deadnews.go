@@ -12,7 +12,7 @@ import (
 const (
 	// Each reads an index in the order of failed_at; the names follow, and then the limit.
 	selectNewDeadMessages = `SELECT m.destination, m.id, e.source, e.event_id, substr(m.last_error, 1, 1000), m.failed_at
-		FROM hookonce_message m JOIN hookonce_event e ON e.key = m.event_key
+		FROM hookonce_message m JOIN hookonce_event e ON e.id = m.event
 		WHERE m.state = 3 AND m.failed_at >= ? AND m.failed_at < ?
 			AND NOT (m.route = '' AND substr(m.id, 1, length('` + driver.SummaryPrefix + `')) = '` + driver.SummaryPrefix + `')`
 

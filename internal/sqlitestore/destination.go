@@ -19,8 +19,8 @@ const (
 
 	selectPaused = `SELECT destination, paused_at FROM hookonce_paused_destination ORDER BY destination`
 
-	hurryMessages = `UPDATE hookonce_message SET due_at = ?1 WHERE rowid IN (
-		SELECT rowid FROM hookonce_message
+	hurryMessages = `UPDATE hookonce_message SET due_at = ?1 WHERE number IN (
+		SELECT number FROM hookonce_message
 		WHERE destination = ?2 AND state IN (0, 1) AND state = 0 AND due_at > ?1 ORDER BY due_at LIMIT ?3)`
 )
 

@@ -21,16 +21,16 @@ const (
 		m.due_at, m.created_at, m.sent_at, m.failed_at`
 
 	selectMessages = `SELECT ` + messageColumns + ` FROM hookonce_message m 
-		WHERE m.event_key = ?1 OR m.cause = ?1 ORDER BY m.route, m.id`
+		WHERE m.event = (SELECT id FROM hookonce_event WHERE key = ?1) OR m.cause = ?1 ORDER BY m.route, m.id`
 
 	selectAttempts = `SELECT a.message_id, a.generation, a.number, a.outcome, a.status_code, a.error, a.at, a.took,
 			coalesce(r.content_type, ''), r.response
 		FROM hookonce_attempt a LEFT JOIN hookonce_attempt_response r
 			ON r.message_id = a.message_id AND r.generation = a.generation AND r.number = a.number
-		WHERE a.message_id IN (SELECT id FROM hookonce_message WHERE event_key = ?1 OR cause = ?1)
+		WHERE a.message_id IN ` + evidence + `
 		UNION ALL
 		SELECT id, generation, attempts, 'sent', status_code, '', sent_at, took, '', NULL FROM hookonce_message
-		WHERE (event_key = ?1 OR cause = ?1) AND sent_at IS NOT NULL
+		WHERE (event = (SELECT id FROM hookonce_event WHERE key = ?1) OR cause = ?1) AND sent_at IS NOT NULL
 		UNION ALL
 		SELECT '', generation, number, outcome, 0, error, at, took, '', NULL FROM hookonce_event_attempt WHERE key = ?1
 		ORDER BY 7, 2, 3, 1`

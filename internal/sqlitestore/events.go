@@ -131,8 +131,11 @@ var impliedBy = map[string]string{
 
 // keyIn returns the condition that the key in column is one of n.
 func keyIn(column string, n int) string {
-	return column + ` IN (` + strings.TrimSuffix(strings.Repeat(`?, `, n), `, `) + `)`
+	return column + ` IN (` + places(n) + `)`
 }
+
+// places returns the places of n arguments.
+func places(n int) string { return strings.TrimSuffix(strings.Repeat(`?, `, n), `, `) }
 
 func keyArgs(keys []driver.Key) []any {
 	args := make([]any, len(keys))

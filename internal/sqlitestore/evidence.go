@@ -34,14 +34,14 @@ const (
 		SELECT ?1, ?2, ?3, NOT EXISTS (SELECT 1 FROM hookonce_attempt WHERE message_id = ?1 AND outcome <> 'sent'), ?4, ?5`
 
 	deleteResponses = `DELETE FROM hookonce_attempt_response
-		WHERE message_id IN (SELECT id FROM hookonce_message WHERE event_key = ?)`
+		WHERE message_id IN (SELECT id FROM hookonce_message WHERE event = ?)`
 
 	selectRedacted = `SELECT action FROM hookonce_history WHERE event_key = ?1 AND (action = ?2 OR request_id = ?3)`
 
 	selectCaused = `SELECT id, route, destination, state, generation FROM hookonce_message WHERE cause = ? ORDER BY id`
 
 	// The messages of the event ?1, and those that it caused.
-	evidence = `(SELECT id FROM hookonce_message WHERE event_key = ?1 OR cause = ?1)`
+	evidence = `(SELECT id FROM hookonce_message WHERE event = (SELECT id FROM hookonce_event WHERE key = ?1) OR cause = ?1)`
 
 	redactCaused = `UPDATE hookonce_event SET headers = NULL, body = NULL
 		WHERE key IN (SELECT event_key FROM hookonce_message WHERE cause = ?1)`

@@ -19,16 +19,16 @@ const (
 			WHEN state = 1 THEN ?2 ELSE last_error END,
 			signature = CASE WHEN token = 9223372036854775807 THEN '` + driver.ErrorTokenUsedUp + `'
 			WHEN state = 1 THEN ?2 WHEN last_error = '' THEN '` + driver.NoErrorSignature + `' ELSE signature END
-		WHERE id = ?3`
+		WHERE number = ?3`
 
 	// In the order of the index alone. Sorting messages that became due in the same microsecond
 	// would read all their bodies.
 	selectOldestDue  = selectDue + ` ORDER BY m.due_at LIMIT ?3`
 	selectUntriedDue = selectDue + ` AND m.attempts = 0 ORDER BY m.due_at DESC LIMIT ?3`
 
-	selectDue = `SELECT m.id, m.event_key, m.token, m.attempts, m.state = 1, m.generation,
+	selectDue = `SELECT m.number, m.id, m.event_key, m.token, m.attempts, m.state = 1, m.generation,
 			e.source, e.event_id, e.type, m.route, m.destination, e.received_at, m.replayed, e.headers, e.body
-		FROM hookonce_message m JOIN hookonce_event e ON e.key = m.event_key
+		FROM hookonce_message m JOIN hookonce_event e ON e.id = m.event
 		WHERE m.destination = ?1 AND m.state IN (0, 1) AND m.due_at <= ?2
 			AND NOT EXISTS (SELECT 1 FROM hookonce_paused_destination WHERE destination = ?1)`
 
@@ -37,7 +37,7 @@ const (
 				WHERE destination = d.value AND state IN (0, 1) AND due_at <= ?2)
 			AND NOT EXISTS (SELECT 1 FROM hookonce_paused_destination WHERE destination = d.value)`
 
-	takeLease = `UPDATE hookonce_message SET state = 1, token = ?, attempts = ?, due_at = ? WHERE id = ?`
+	takeLease = `UPDATE hookonce_message SET state = 1, token = ?, attempts = ?, due_at = ? WHERE number = ?`
 
 	// The attempt was not recorded, so its number is free. If it is not free, the existing row is
 	// better.
@@ -45,8 +45,8 @@ const (
 		(message_id, generation, number, outcome, status_code, error, at, took) VALUES (?, ?, ?, ?, 0, ?, ?, 0)
 		ON CONFLICT DO NOTHING`
 
-	releaseMessage = `UPDATE hookonce_message SET state = 0, attempts = attempts - 1, due_at = ?
-		WHERE id = ? AND token = ? AND state = 1`
+	releaseMessage = `UPDATE hookonce_message SET state = 0, attempts = attempts - 1, due_at = ?5
+		WHERE ` + ofID + ` AND token = ?6 AND state = 1`
 )
 
 // DueDestinations implements driver.Store.
@@ -116,23 +116,23 @@ func (t *writeTx) lease(p *driver.LeaseParams) (leased driver.Leased, err error)
 		m := &due[i]
 		buried := m.Attempt >= p.MaxAttempts || m.Token == math.MaxInt64
 		if m.Expired {
-			if err := t.recordLost(m, buried); err != nil {
+			if err := t.recordLost(&m.Message, buried); err != nil {
 				return driver.Leased{}, err
 			}
 		}
 		if buried {
-			if _, err := t.exec(buryUsedUp, t.now, driver.ErrorLastLeaseRanOut, m.ID); err != nil {
+			if _, err := t.exec(buryUsedUp, t.now, driver.ErrorLastLeaseRanOut, m.number); err != nil {
 				return driver.Leased{}, err
 			}
 			m.Token, m.Headers, m.Body = 0, nil, nil
-			leased.Buried = append(leased.Buried, *m)
+			leased.Buried = append(leased.Buried, m.Message)
 			continue
 		}
 		m.Token, m.Attempt = m.Token+1, m.Attempt+1
-		if _, err := t.exec(takeLease, m.Token, m.Attempt, until, m.ID); err != nil {
+		if _, err := t.exec(takeLease, m.Token, m.Attempt, until, m.number); err != nil {
 			return driver.Leased{}, err
 		}
-		leased.Messages = append(leased.Messages, *m)
+		leased.Messages = append(leased.Messages, m.Message)
 	}
 	return leased, nil
 }
@@ -147,8 +147,14 @@ func (t *writeTx) recordLost(m *driver.Message, buried bool) error {
 	return err
 }
 
+// dueMessage is a message with the number of its row.
+type dueMessage struct {
+	driver.Message
+	number int64
+}
+
 // due returns the due messages with the token and the attempt of their last lease.
-func (t *writeTx) due(p *driver.LeaseParams) ([]driver.Message, error) {
+func (t *writeTx) due(p *driver.LeaseParams) ([]dueMessage, error) {
 	query := selectOldestDue
 	if p.Untried {
 		query = selectUntriedDue
@@ -157,10 +163,10 @@ func (t *writeTx) due(p *driver.LeaseParams) ([]driver.Message, error) {
 	if err != nil {
 		return nil, err
 	}
-	return collect(rows, func(m *driver.Message) error {
+	return collect(rows, func(m *dueMessage) error {
 		var key []byte
 		var receivedAt int64
-		err := rows.Scan(&m.ID, &key, &m.Token, &m.Attempt, &m.Expired, &m.Generation,
+		err := rows.Scan(&m.number, &m.ID, &key, &m.Token, &m.Attempt, &m.Expired, &m.Generation,
 			&m.Source, &m.EventID, &m.Type, &m.Route, &m.Destination, &receivedAt, &m.Replayed, &m.Headers, &m.Body)
 		copy(m.Key[:], key)
 		m.ReceivedAt = fromMicros(receivedAt)
@@ -185,7 +191,7 @@ func collect[T any](rows *sql.Rows, scan func(*T) error) ([]T, error) {
 // Release implements driver.Store.
 func (s *Store) Release(ctx context.Context, p *driver.ReleaseParams) error {
 	return s.writeEach(ctx, "releasing messages", p.Now, len(p.Leases), func(t *writeTx, i int) error {
-		_, err := t.exec(releaseMessage, t.now, p.Leases[i].ID, p.Leases[i].Token)
+		_, err := t.exec(releaseMessage, idArgs(p.Leases[i].ID, t.now, p.Leases[i].Token)...)
 		return err
 	})
 }

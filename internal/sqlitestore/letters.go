@@ -14,10 +14,10 @@ const (
 		WHERE id = (SELECT id FROM hookonce_event WHERE key = ?3) AND state = 3 AND undecided = 0` + notEnded + kept
 
 	replayDeadMessage = `UPDATE hookonce_message SET ` + messageAgain + byOperator + `
-		WHERE id = ?4 AND event_key = ?3 AND state = 3` + kept
+		WHERE id = ?4 AND event = (SELECT id FROM hookonce_event WHERE key = ?3) AND state = 3` + kept
 
 	selectDeadEvent   = `SELECT failed_at, note FROM hookonce_event_state WHERE id = (SELECT id FROM hookonce_event WHERE key = ?) AND state = 3`
-	selectDeadMessage = `SELECT failed_at, note FROM hookonce_message WHERE id = ? AND event_key = ? AND state = 3`
+	selectDeadMessage = `SELECT failed_at, note FROM hookonce_message WHERE id = ? AND event = (SELECT id FROM hookonce_event WHERE key = ?) AND state = 3`
 
 	// A discarded letter no longer counts as failed. Its last error stays. ended records a
 	// NoteTxEnded that is replaced, because a replay must still name that note.
@@ -25,13 +25,13 @@ const (
 		WHERE id = (SELECT id FROM hookonce_event WHERE key = ?) AND state = 3 RETURNING generation`
 
 	discardMessage = `UPDATE hookonce_message SET state = 4, note = ?, failed_at = NULL
-		WHERE id = ? AND event_key = ? AND state = 3 RETURNING generation`
+		WHERE id = ? AND event = (SELECT id FROM hookonce_event WHERE key = ?) AND state = 3 RETURNING generation`
 
 	selectRetryable = `SELECT m.event_key, m.state, m.generation, e.body IS NULL
-		FROM hookonce_message m JOIN hookonce_event e ON e.key = m.event_key WHERE m.id = ?`
+		FROM hookonce_message m JOIN hookonce_event e ON e.id = m.event WHERE m.` + ofID
 
 	// A message that is due already keeps its place in the line.
-	hurryMessage = `UPDATE hookonce_message SET due_at = min(due_at, ?) WHERE id = ?`
+	hurryMessage = `UPDATE hookonce_message SET due_at = min(due_at, ?5) WHERE ` + ofID
 )
 
 // ReplayDead implements driver.Store, in one transaction: a caller with many letters passes some
@@ -128,7 +128,7 @@ func (t *writeTx) retry(id string) error {
 	var state int
 	var bodyPruned bool
 	entry := historyEntry{messageID: id, messages: 1}
-	switch err := t.queryRow(selectRetryable, id).Scan(&key, &state, &entry.generation, &bodyPruned); {
+	switch err := t.queryRow(selectRetryable, idArgs(id)...).Scan(&key, &state, &entry.generation, &bodyPruned); {
 	case errors.Is(err, sql.ErrNoRows):
 		return fmt.Errorf("%w: there is no such message", driver.ErrNotFound)
 	case err != nil:
@@ -144,7 +144,7 @@ func (t *writeTx) retry(id string) error {
 		return driver.ErrBodyPruned
 	case state == statePending:
 		entry.action = driver.ActionRetried
-		if _, err := t.exec(hurryMessage, t.now, id); err != nil {
+		if _, err := t.exec(hurryMessage, idArgs(id, t.now)...); err != nil {
 			return err
 		}
 		return t.record(&entry)
@@ -153,7 +153,7 @@ func (t *writeTx) retry(id string) error {
 	if err != nil {
 		return err
 	}
-	if err := t.reset(id, generation); err != nil {
+	if err := t.reset(entry.key, id, generation); err != nil {
 		return err
 	}
 	entry.action, entry.generation = driver.ActionReplayed, generation

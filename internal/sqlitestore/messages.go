@@ -17,9 +17,6 @@ type direction struct {
 	place string // received_at, key and id of a row
 	order string
 	at    string // the column of the first table: received_at
-	// keys are the columns with the key of a message's event: the event whose routes made the
-	// message, or whose handler enqueued it.
-	keys [2]string
 }
 
 var (
@@ -27,22 +24,20 @@ var (
 	// has no statistics of the tables and might look through all messages of a destination.
 	byEvents = direction{
 		from: ` FROM hookonce_event e
-			CROSS JOIN hookonce_message m INDEXED BY hookonce_message_event ON m.event_key = e.key`,
+			CROSS JOIN hookonce_message m INDEXED BY hookonce_message_event ON m.event = e.id`,
 		place: `e.received_at, e.key, m.id`,
 		order: ` ORDER BY e.received_at DESC, e.key DESC, m.id DESC LIMIT `,
 		at:    `e.received_at`,
-		keys:  [2]string{`m.event_key`, `m.cause`},
 	}
 	// byMessages looks up the event of one message after another.
 	byMessages = direction{
-		from:  ` FROM hookonce_message m CROSS JOIN hookonce_event e ON e.key = m.event_key`,
+		from:  ` FROM hookonce_message m CROSS JOIN hookonce_event e ON e.id = m.event`,
 		place: `m.received_at, m.event_key, m.id`,
 		order: ` ORDER BY m.received_at DESC, m.event_key DESC, m.id DESC LIMIT `,
 		at:    `m.received_at`,
-		keys:  [2]string{`m.event_key`, `m.cause`},
 	}
 	// byID looks up one message, or the messages of one event, and then the event.
-	byID = direction{from: byMessages.from, place: byEvents.place, order: byEvents.order, at: byEvents.at, keys: byEvents.keys}
+	byID = direction{from: byMessages.from, place: byEvents.place, order: byEvents.order, at: byEvents.at}
 )
 
 const listedEvent = `e.key, e.source, e.event_id, e.type, e.received_at`
@@ -70,7 +65,7 @@ type messageWalk struct {
 
 	keys    []driver.Key // of the events that may have the id, if isKeyed
 	isKeyed bool
-	few     string // query for the ids of few messages that include all; or ""
+	few     string // query for the numbers of few messages that include all; or ""
 	fewArgs []any
 	number  string // of the state whose messages have an index in the order of the listing; or ""
 }
@@ -116,7 +111,7 @@ func (s *Store) Messages(ctx context.Context, f *driver.MessageFilter) (*driver.
 	defer release()
 	if w.number = walk.IndexedState(f.State, f.Note); w.number == "" && !w.isPoint() {
 		most := walk.FewMessages
-		if w.few = `SELECT id FROM hookonce_message`; f.State == driver.StatePending || f.State == driver.StateSending {
+		if w.few = `SELECT number FROM hookonce_message`; f.State == driver.StatePending || f.State == driver.StateSending {
 			most = walk.FewKeys
 			w.few, w.fewArgs = openMessages(f.Destination)
 		}
@@ -133,7 +128,7 @@ func (s *Store) Messages(ctx context.Context, f *driver.MessageFilter) (*driver.
 
 // openMessages selects the open messages of a destination; "" means of all destinations.
 func openMessages(destination string) (query string, args []any) {
-	query = `SELECT id FROM hookonce_message WHERE state IN (0, 1)`
+	query = `SELECT number FROM hookonce_message WHERE state IN (0, 1)`
 	if destination == "" {
 		return query, nil
 	}
@@ -238,7 +233,7 @@ func (w *messageWalk) query(step walk.Step, n int) (query string, args []any) {
 	how := w.direction()
 	c.equal(`m.note`, w.f.Note)
 	if w.few != "" {
-		c.add(`m.id IN (`+w.few+`)`, w.fewArgs...)
+		c.add(`m.number IN (`+w.few+`)`, w.fewArgs...)
 	}
 	w.where(&c, step, how)
 	return `SELECT ` + listedEvent + `, ` + messageColumns + how.from + c.where() + how.order + fmt.Sprint(n), c.args
@@ -246,9 +241,11 @@ func (w *messageWalk) query(step walk.Step, n int) (query string, args []any) {
 
 // where adds the conditions that listings of messages share.
 func (w *messageWalk) where(c *clause, step walk.Step, how direction) {
-	c.equal(`m.id`, w.f.MessageID)
+	if w.f.MessageID != "" {
+		c.add(`m.id = ? AND m.event IN (SELECT id FROM hookonce_event WHERE key BETWEEN ? AND ? OR key = ?)`, idArgs(w.f.MessageID)...)
+	}
 	c.equal(`m.destination`, w.f.Destination)
-	w.event(c, how.at, how.keys[:]...)
+	w.event(c, how.at, `m.event IN (SELECT id FROM hookonce_event WHERE key IN (%s))`, `m.cause IN (%s)`)
 	c.place(how.place, step)
 	if how == byEvents {
 		// Implied by the conditions before, and served by the index of the events.
@@ -262,8 +259,9 @@ func (w *messageWalk) where(c *clause, step walk.Step, how direction) {
 }
 
 // event adds the conditions on the event of a message, or of a dead letter that is an event. The
-// column at holds the event's time, and one of keys its key.
-func (w *messageWalk) event(c *clause, at string, keys ...string) {
+// column at holds the event's time. keyed are the conditions for a list of keys, of which one must
+// hold: of the event whose routes made the message, or of that whose handler enqueued it.
+func (w *messageWalk) event(c *clause, at string, keyed ...string) {
 	f := w.f
 	c.equal(`e.source`, f.Source)
 	c.equal(`e.type`, f.Type)
@@ -271,8 +269,8 @@ func (w *messageWalk) event(c *clause, at string, keys ...string) {
 	if w.isKeyed {
 		var in []string
 		var args []any
-		for _, column := range keys {
-			in = append(in, keyIn(column, len(w.keys)))
+		for _, condition := range keyed {
+			in = append(in, fmt.Sprintf(condition, places(len(w.keys))))
 			args = append(args, keyArgs(w.keys)...)
 		}
 		c.add(`(`+strings.Join(in, ` OR `)+`)`, args...)

@@ -13,14 +13,15 @@ import (
 
 const (
 	insertEnqueued = `INSERT INTO hookonce_message
-		(id, event_key, route, destination, token, received_at, due_at, created_at, cause)
-		VALUES (?, ?, '', ?, ?4, ?4, ?4, ?4, ?5) ON CONFLICT (id) DO NOTHING`
+		(id, event, event_key, route, destination, token, received_at, due_at, created_at, cause)
+		VALUES (?, ?, ?, '', ?, ?5, ?5, ?5, ?5, ?6)`
 
 	insertEnqueuedBody = `INSERT INTO hookonce_event
 		(key, source, event_id, type, received_at, headers, body, body_sha256, work, outbox)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, 1)`
+		SELECT ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, 0, 1 WHERE NOT EXISTS (SELECT 1 FROM hookonce_message WHERE ` + ofID + `)
+		ON CONFLICT (key) DO NOTHING`
 
-	selectEnqueued = `SELECT id FROM hookonce_message WHERE id = ?`
+	selectEnqueued = `SELECT id FROM hookonce_message WHERE ` + ofID
 )
 
 // EnqueueTx implements driver.Driver.
@@ -50,17 +51,19 @@ func (t *writeTx) enqueue(m *driver.OutboxMessage) error {
 	if m.Cause != (driver.Key{}) {
 		cause = m.Cause[:]
 	}
-	inserted, err := t.exec(insertEnqueued, m.ID, key[:], m.Destination, t.now, cause)
+	hash := sha256.Sum256(m.Body)
+	// This writes before it reads, see selectPath.
+	inserted, event, err := t.execID(insertEnqueuedBody,
+		idArgs(m.ID, m.Source, m.EventID, m.Type, t.now, blob(m.Headers), blob(m.Body), hash[:])...)
 	if err != nil {
 		return err
 	}
 	if inserted == 0 {
 		var id string
-		if err := t.queryRow(selectEnqueued, m.ID).Scan(&id); !errors.Is(err, sql.ErrNoRows) {
+		if err := t.queryRow(selectEnqueued, idArgs(m.ID)...).Scan(&id); !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}
 		return driver.ErrNotStored
 	}
-	hash := sha256.Sum256(m.Body)
-	return t.insert(insertEnqueuedBody, key[:], m.Source, m.EventID, m.Type, t.now, blob(m.Headers), blob(m.Body), hash[:])
+	return t.insert(insertEnqueued, m.ID, event, key[:], m.Destination, t.now, cause)
 }

@@ -36,7 +36,12 @@ func TestPlans(t *testing.T) {
 		return query + condition + orderByDue
 	}
 	after := driver.Cursor{ReceivedAt: time.Unix(1, 0)}
-	const messagesOfEvent = "USING INDEX hookonce_message_event"
+	const messagesOfEvent = "INDEX hookonce_message_event (event=?)"
+	const message = "SEARCH hookonce_message USING INDEX hookonce_message_event (event=? AND id=?)"
+	const byNumber = "SEARCH hookonce_message USING INTEGER PRIMARY KEY (rowid=?)"
+	const keysOfID = "SEARCH e USING COVERING INDEX sqlite_autoindex_hookonce_event_1 (key>? AND key<?)"
+	const keyOfID = "SEARCH e USING COVERING INDEX sqlite_autoindex_hookonce_event_1 (key=?)"
+	const messageOfEvent = "SEARCH m USING COVERING INDEX hookonce_message_event (event=? AND id=?)"
 	const messagesCaused = "USING INDEX hookonce_message_cause (cause=?)"
 	const oneEvent = "SEARCH e USING INDEX sqlite_autoindex_hookonce_event_1 (key=?)"
 	const eventByNumber = "SEARCH e USING INTEGER PRIMARY KEY (rowid=?)"
@@ -47,7 +52,7 @@ func TestPlans(t *testing.T) {
 		want        []string
 		sorts       bool
 	}{
-		{"reset a message", resetMessage, []string{"USING INDEX sqlite_autoindex_hookonce_message_1 (id=?)"}, false},
+		{"reset a message", resetMessage, []string{message, numberOfKey}, false},
 		{"quarantine", quarantined(&driver.QuarantineFilter{After: after}), []string{"USING INDEX hookonce_quarantine_recent ((last_at,key)<(?,?))"}, false},
 		{"quarantine of a source", quarantined(&driver.QuarantineFilter{Source: "s", After: after}), []string{"USING INDEX hookonce_quarantine_last (source=? AND (last_at,key)<(?,?))"}, false},
 		{"one quarantined request", selectOneQuarantined, []string{"SEARCH hookonce_quarantine USING INDEX sqlite_autoindex_hookonce_quarantine_1 (key=?)"}, false},
@@ -75,14 +80,19 @@ func TestPlans(t *testing.T) {
 		{"repeated request", selectRequest, []string{"INDEX hookonce_history_request (event_key=? AND request_id=?)"}, false},
 		{"messages to replay", selectReplayableMessages, []string{messagesOfEvent}, true},
 		{"next generation", nextGeneration, []string{messagesOfEvent}, false},
-		{"lease", selectOldestDue, []string{"SEARCH m USING INDEX hookonce_message_due (destination=? AND due_at<?)", oneEvent}, false},
-		{"lease the newest", selectUntriedDue, []string{"SEARCH m USING INDEX hookonce_message_due (destination=? AND due_at<?)", oneEvent}, false},
+		{"lease", selectOldestDue, []string{"SEARCH m USING INDEX hookonce_message_due (destination=? AND due_at<?)", eventByNumber}, false},
+		{"lease the newest", selectUntriedDue, []string{"SEARCH m USING INDEX hookonce_message_due (destination=? AND due_at<?)", eventByNumber}, false},
 		{"due destinations", selectDueDestinations, []string{"COVERING INDEX hookonce_message_due (destination=? AND due_at<?)"}, false},
 		{"hurry", hurryMessages, []string{"COVERING INDEX hookonce_message_due (destination=? AND due_at>?)"}, false},
-		{"new dead messages", newDeadQuery(selectNewDeadMessages, "m.destination", 2, 0), []string{"SEARCH m USING INDEX hookonce_message_dead_failed (failed_at>? AND failed_at<?)", oneEvent}, false},
+		{"new dead messages", newDeadQuery(selectNewDeadMessages, "m.destination", 2, 0), []string{"SEARCH m USING INDEX hookonce_message_dead_failed (failed_at>? AND failed_at<?)", eventByNumber}, false},
 		{"new dead events", newDeadQuery(selectNewDeadEvents, "s.source", 2, 3), []string{"SEARCH s USING INDEX hookonce_event_state_dead_failed (failed_at>? AND failed_at<?)", eventByNumber}, false},
-		{"bury", buryUsedUp, []string{"USING INDEX sqlite_autoindex_hookonce_message_1 (id=?)"}, false},
-		{"complete", completeMessage, []string{"(id=?)"}, false},
+		{"bury", buryUsedUp, []string{byNumber}, false},
+		{"lease one", takeLease, []string{byNumber}, false},
+		{"complete", completeMessage, []string{byNumber, keysOfID, keyOfID, messageOfEvent}, false},
+		{"complete as sent", sentMessage, []string{byNumber, keysOfID, keyOfID, messageOfEvent}, false},
+		{"release", releaseMessage, []string{byNumber, keysOfID, keyOfID, messageOfEvent}, false},
+		{"retry", selectRetryable, []string{"SEARCH m USING INTEGER PRIMARY KEY (rowid=?)", keysOfID, keyOfID, messageOfEvent}, false},
+		{"enqueue", insertEnqueuedBody, []string{"USING INTEGER PRIMARY KEY", keysOfID, keyOfID, messageOfEvent}, false},
 		{"reopen", reopenMessages, []string{messagesOfEvent}, false},
 		{"read a duplicate", selectClaimed, []string{oneEvent, messagesOfEvent}, false},
 		{"walk identities", walkIdentities, []string{"USING COVERING INDEX hookonce_event_received"}, false},

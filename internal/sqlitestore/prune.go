@@ -21,7 +21,7 @@ const pruneLock = 200
 const defaultChunk = 1000
 
 // finished is the condition that an event is done or skipped.
-const finished = `NOT EXISTS (SELECT 1 FROM hookonce_message m WHERE m.event_key = hookonce_event.key AND m.state IN (0, 1, 3))
+const finished = `NOT EXISTS (SELECT 1 FROM hookonce_message m WHERE m.event = hookonce_event.id AND m.state IN (0, 1, 3))
 		AND NOT EXISTS (SELECT 1 FROM hookonce_event_state s WHERE s.id = hookonce_event.id AND s.state IN (0, 1, 3))`
 
 const (
@@ -46,9 +46,9 @@ const (
 
 	deleteState    = `DELETE FROM hookonce_event_state WHERE id = ?`
 	deleteAttempts = `DELETE FROM hookonce_attempt
-		WHERE message_id IN (SELECT id FROM hookonce_message WHERE event_key = ?)`
+		WHERE message_id IN (SELECT id FROM hookonce_message WHERE event = ?)`
 	deleteTries    = `DELETE FROM hookonce_event_attempt WHERE key = ?`
-	deleteMessages = `DELETE FROM hookonce_message WHERE event_key = ?`
+	deleteMessages = `DELETE FROM hookonce_message WHERE event = ?`
 	deleteCount    = `DELETE FROM hookonce_delivery_count WHERE key = ?`
 	deleteBodySeen = `DELETE FROM hookonce_body_seen WHERE body_key = ? AND key = ?`
 
@@ -234,13 +234,15 @@ func (t *writeTx) deleteEvent(v *victim) (bool, error) {
 	case err != nil:
 		return false, err
 	}
-	for _, query := range []string{deleteResponses, deleteOtherBody, deleteAttempts, deleteTries, deleteMessages, deleteCount, deleteHistory} {
-		if _, err := t.exec(query, v.key[:]); err != nil {
+	for _, query := range []string{deleteResponses, deleteAttempts, deleteMessages, deleteState} {
+		if _, err := t.exec(query, id); err != nil {
 			return false, err
 		}
 	}
-	if _, err := t.exec(deleteState, id); err != nil {
-		return false, err
+	for _, query := range []string{deleteOtherBody, deleteTries, deleteCount, deleteHistory} {
+		if _, err := t.exec(query, v.key[:]); err != nil {
+			return false, err
+		}
 	}
 	bodyKey := driver.BodyKey(source, [32]byte(hash))
 	_, err := t.exec(deleteBodySeen, bodyKey[:], v.key[:])
@@ -257,12 +259,11 @@ func (t *writeTx) deleteBody(v *victim) (bool, error) {
 	case err != nil:
 		return false, err
 	}
-	for _, query := range []string{deleteResponses, deleteOtherBody} {
-		if _, err := t.exec(query, key); err != nil {
-			return false, err
-		}
+	if _, err := t.exec(deleteResponses, v.id); err != nil {
+		return false, err
 	}
-	return true, nil
+	_, err := t.exec(deleteOtherBody, key)
+	return err == nil, err
 }
 
 // quarantine removes requests past their retention, then those above the number of rows to keep.

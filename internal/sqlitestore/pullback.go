@@ -37,7 +37,7 @@ const (
 		SET due_at = ?1 + CASE WHEN state = 1 THEN 60000000 WHEN attempts > 0 THEN retry_in ELSE 0 END WHERE id IN (SELECT id`
 
 	pullMessages = `UPDATE hookonce_message
-		SET due_at = ?1 + CASE WHEN state = 1 THEN ?5 WHEN attempts > 0 THEN retry_in ELSE 0 END WHERE id IN (SELECT id`
+		SET due_at = ?1 + CASE WHEN state = 1 THEN ?5 WHEN attempts > 0 THEN retry_in ELSE 0 END WHERE number IN (SELECT number`
 
 	pullArmed = `UPDATE hookonce_armed_source SET armed_until = ?1 + armed_for WHERE source IN (SELECT source`
 )

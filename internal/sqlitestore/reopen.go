@@ -18,7 +18,7 @@ const (
 
 	// All dead messages of an event get the generation of the event.
 	reopenMessages = `UPDATE hookonce_message SET ` + messageAgain + bySender + `
-		WHERE event_key = ?3 AND state = 3
+		WHERE event = (SELECT id FROM hookonce_event WHERE key = ?3) AND state = 3
 			AND EXISTS (SELECT 1 FROM hookonce_event_overview WHERE key = ?3 AND work = 0 AND state = 'dead')` + kept
 )
 

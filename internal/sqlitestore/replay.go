@@ -30,7 +30,7 @@ const (
 const (
 	// The row and the messages of an event hold all its generations.
 	nextGeneration = `SELECT 1 + max(
-		coalesce((SELECT max(generation) FROM hookonce_message WHERE event_key = ?1), 0),
+		coalesce((SELECT max(generation) FROM hookonce_message WHERE event = (SELECT id FROM hookonce_event WHERE key = ?1)), 0),
 		coalesce((SELECT generation FROM hookonce_event_state WHERE id = (SELECT id FROM hookonce_event WHERE key = ?1)), 0))`
 
 	selectReplayable = `SELECT e.body IS NULL, s.state, coalesce(s.note, ''), coalesce(s.generation, 0),
@@ -38,7 +38,7 @@ const (
 		FROM hookonce_event e LEFT JOIN hookonce_event_state s ON s.id = e.id WHERE e.key = ? AND e.outbox = 0`
 
 	selectReplayableMessages = `SELECT id, route, destination, state, generation
-		FROM hookonce_message WHERE event_key = ? ORDER BY id`
+		FROM hookonce_message WHERE event = (SELECT id FROM hookonce_event WHERE key = ?) ORDER BY id`
 
 	selectRequest = `SELECT generation, messages, action FROM hookonce_history WHERE event_key = ? AND request_id = ?`
 
@@ -52,13 +52,13 @@ const (
 			key_generation = CASE WHEN ?4 THEN ?1 ELSE key_generation END
 		WHERE id = (SELECT id FROM hookonce_event WHERE key = ?3)`
 
-	resetMessage = `UPDATE hookonce_message SET ` + messageAgain + byOperator + ` WHERE id = ?3`
+	resetMessage = `UPDATE hookonce_message SET ` + messageAgain + byOperator + ` WHERE id = ?4 AND event = (SELECT id FROM hookonce_event WHERE key = ?3)`
 
-	replaceMessage = `UPDATE hookonce_message SET state = 4, note = ?, failed_at = NULL WHERE id = ?`
+	replaceMessage = `UPDATE hookonce_message SET state = 4, note = ?5, failed_at = NULL WHERE ` + ofID
 
 	insertReplayed = `INSERT INTO hookonce_message
-		(id, event_key, generation, route, destination, token, received_at, due_at, created_at, replayed)
-		VALUES (?1, ?2, ?3, ?4, ?5, ?6, (SELECT received_at FROM hookonce_event WHERE key = ?2), ?6, ?6, 1)`
+		(id, event, event_key, generation, route, destination, token, received_at, due_at, created_at, replayed)
+		SELECT ?1, id, key, ?3, ?4, ?5, ?6, received_at, ?6, ?6, 1 FROM hookonce_event WHERE key = ?2`
 )
 
 // Replay implements driver.Store. The write lock is the lock on the event.
@@ -161,12 +161,12 @@ func (t *writeTx) apply(key driver.Key, plan *lifecycle.Plan) error {
 		}
 	}
 	for _, id := range plan.Reset {
-		if err := t.reset(id, plan.Generation); err != nil {
+		if err := t.reset(key, id, plan.Generation); err != nil {
 			return err
 		}
 	}
 	for _, id := range plan.Replace {
-		if _, err := t.exec(replaceMessage, driver.NoteReplacedByNew, id); err != nil {
+		if _, err := t.exec(replaceMessage, idArgs(id, driver.NoteReplacedByNew)...); err != nil {
 			return err
 		}
 	}
@@ -179,12 +179,12 @@ func (t *writeTx) apply(key driver.Key, plan *lifecycle.Plan) error {
 	return nil
 }
 
-// reset makes a message due again.
-func (t *writeTx) reset(id string, generation int) error {
-	if _, err := t.exec(keepSent, id); err != nil {
+// reset makes a message of an event due again.
+func (t *writeTx) reset(key driver.Key, id string, generation int) error {
+	if _, err := t.exec(keepSent, idArgs(id)...); err != nil {
 		return err
 	}
-	return t.insert(resetMessage, generation, t.now, id)
+	return t.insert(resetMessage, generation, t.now, key[:], id)
 }
 
 // nextGeneration returns the generation for rows of an event that become due now.

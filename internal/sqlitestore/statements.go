@@ -3,7 +3,7 @@ package sqlitestore
 // writeStatements are the statements of write transactions.
 var writeStatements = []string{
 	insertEvent, insertState, insertMessage, selectIsPaused, insertBodySeen, selectBodySeen, selectClaimed, unclaim,
-	buryUsedUp, selectOldestDue, selectUntriedDue, takeLease, completeMessage, insertAttempt, keepSent, insertLost, releaseMessage,
+	buryUsedUp, selectOldestDue, selectUntriedDue, takeLease, completeMessage, sentMessage, insertAttempt, keepSent, insertLost, releaseMessage,
 	reopenState, reopenMessages, insertHistory, nextGeneration,
 	selectReplayable, selectRequest, selectReplayableMessages, resetState, resetMessage, replaceMessage, insertReplayed,
 	replayDeadEvent, replayDeadMessage, discardEvent, discardMessage, selectRetryable, hurryMessage,

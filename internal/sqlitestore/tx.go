@@ -261,17 +261,31 @@ func (t *writeTx) alive() error {
 
 // exec runs a prepared statement and returns how many rows it changed.
 func (t *writeTx) exec(query string, args ...any) (int64, error) {
-	var result sql.Result
-	var err error
-	if t.stmts == nil {
-		result, err = t.tx.ExecContext(t.inner, query, args...)
-	} else {
-		result, err = t.stmt(query).ExecContext(t.inner, args...) //nolint:sqlclosecheck // the transaction closes its statements
-	}
+	result, err := t.run(query, args)
 	if err != nil {
 		return 0, err
 	}
 	return result.RowsAffected()
+}
+
+// execID is exec for an INSERT of one row. It returns the number of the row, too.
+func (t *writeTx) execID(query string, args ...any) (changed, id int64, err error) {
+	result, err := t.run(query, args)
+	if err != nil {
+		return 0, 0, err
+	}
+	if id, err = result.LastInsertId(); err != nil {
+		return 0, 0, err
+	}
+	changed, err = result.RowsAffected()
+	return changed, id, err
+}
+
+func (t *writeTx) run(query string, args []any) (sql.Result, error) {
+	if t.stmts == nil {
+		return t.tx.ExecContext(t.inner, query, args...)
+	}
+	return t.stmt(query).ExecContext(t.inner, args...) //nolint:sqlclosecheck // the transaction closes its statements
 }
 
 // queryRow runs a prepared statement that returns at most one row.

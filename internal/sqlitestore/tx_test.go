@@ -171,7 +171,7 @@ func TestPanicInATransactionGivesTheLockBack(t *testing.T) {
 			}
 		}()
 		_ = store.write(t.Context(), "test", func(w *writeTx) error {
-			if _, err := w.exec(insertState, make([]byte, 32), "stripe", "", 0); err != nil {
+			if _, err := w.exec(insertState, 1, make([]byte, 32), "stripe", "", 0); err != nil {
 				t.Error(err)
 			}
 			panic("boom")

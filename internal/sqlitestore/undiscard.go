@@ -21,7 +21,7 @@ const (
 		WHERE id = (SELECT id FROM hookonce_event WHERE key = ?3) AND state = 4 AND note = '` + driver.NoteDiscarded + `' AND generation = ?4`
 
 	undiscardMessage = `UPDATE hookonce_message SET state = 3, note = ?1, failed_at = ?2
-		WHERE event_key = ?3 AND state = 4 AND note = '` + driver.NoteDiscarded + `' AND generation = ?4 AND id = ?5`
+		WHERE event = (SELECT id FROM hookonce_event WHERE key = ?3) AND state = 4 AND note = '` + driver.NoteDiscarded + `' AND generation = ?4 AND id = ?5`
 
 	countDiscards = `SELECT count(*) FROM (SELECT 1 FROM hookonce_history
 		WHERE operation = ? AND operation IS NOT NULL AND action = '` + driver.ActionDiscarded + `' LIMIT 1001)`

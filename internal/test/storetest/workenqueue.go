@@ -16,6 +16,7 @@ func enqueueCases[T any]() []workCase[T] {
 		{"WhatItCarries", enqueueCarries[T]},
 		{"Many", enqueueMany[T]},
 		{"SameID", enqueueSameID[T]},
+		{"FormsOfIDs", enqueueForms[T]},
 		{"OfAnEvent", enqueueOfAnEvent[T]},
 		{"NotAnEvent", enqueueNotAnEvent[T]},
 		{"DroppedRow", enqueueDropped[T]},
@@ -125,6 +126,34 @@ func enqueueSameID[T any](w *bench[T]) {
 	w.nothingQueued("after it was enqueued elsewhere too", "elsewhere")
 	if got := w.listMessages(&driver.MessageFilter{}).Messages; len(got) != 2 {
 		w.Errorf("there are %d messages, want 2", len(got))
+	}
+}
+
+// enqueueForms enqueues ids that look like those of routed messages: a store may find the event of a
+// message by the form of its id.
+func enqueueForms[T any](w *bench[T]) {
+	c := newClaim("stripe", "evt_1", "body", "billing")
+	w.claimNew(t0, c)
+	another := driver.MessageID(driver.EventKey("stripe", "evt_2"), 0, "billing")
+	for _, id := range []string{
+		driver.MessageID(c.Key, 0, "another"), another, strings.ToUpper(another), another[1:], another + "a", "msg_" + strings.Repeat("1", len(another)-4),
+	} {
+		w.enqueue(outboxMessage(id, nil))
+		w.enqueue(outboxMessage(id, nil))
+		w.killEnqueued()
+		w.ok("RetryMessage", w.d.RetryMessage(w.Context(), &driver.RetryMessageParams{ID: id}))
+		m := w.leaseEnqueued()
+		w.ok("Release", w.d.Release(w.Context(), &driver.ReleaseParams{Leases: []driver.MessageLease{{ID: m.ID, Token: m.Token}}}))
+		m = w.leaseEnqueued()
+		w.mustComplete(time.Time{}, driver.Completion{ID: m.ID, Token: m.Token, Outcome: driver.MessageSent})
+		if got := w.listMessages(&driver.MessageFilter{MessageID: id}).Messages; len(got) != 1 || got[0].ID != id || got[0].State != driver.StateSent {
+			w.Errorf("messages by the id %s: got %+v, want the sent one", id, got)
+		}
+	}
+	w.enqueue(outboxMessage(c.Messages[0].ID, nil))
+	w.nothingQueued("after the id of a routed message was enqueued", "crm")
+	if got := w.listMessages(&driver.MessageFilter{MessageID: c.Messages[0].ID}).Messages; len(got) != 1 || got[0].Destination != "to-billing" {
+		w.Errorf("messages by the id of the routed message: got %+v, want only that", got)
 	}
 }
 
