@@ -92,14 +92,11 @@ CREATE TABLE hookonce_event_state (
 -- Pending events of a source in the order of due_at: taking and reserving them, and asking which
 -- sources have any. Events that were never tried are taken in batches, and tried events one by one,
 -- so each kind has its own index. type is in both, so that a worker skips other types without
--- reading their rows.
+-- reading their rows. The listing and the count of all pending events, and the oldest due_at, read both.
 CREATE INDEX hookonce_event_state_fresh ON hookonce_event_state (source, due_at, type)
     WHERE state = 0 AND attempts = 0 AND crashes = 0;
 CREATE INDEX hookonce_event_state_tried ON hookonce_event_state (source, due_at, type)
     WHERE state = 0 AND (attempts > 0 OR crashes > 0);
-
--- All pending events: their listing, their count, and the oldest due_at.
-CREATE INDEX hookonce_event_state_due ON hookonce_event_state (due_at) WHERE state = 0;
 
 -- Running events: the search for interrupted runs, and listings.
 CREATE INDEX hookonce_event_state_running ON hookonce_event_state (key) WHERE state = 1;

@@ -124,7 +124,8 @@ func (w *eventWalk) query(step walk.Step, n int) (query string, args []any) {
 
 // impliedBy holds queries, on partial indexes, for keys that include those of all events in a state.
 var impliedBy = map[string]string{
-	driver.StatePending: `SELECT key FROM hookonce_event_state WHERE state = 0`,
+	driver.StatePending: `SELECT key FROM hookonce_event_state WHERE ` + fresh + `
+		UNION ALL SELECT key FROM hookonce_event_state WHERE ` + tried,
 	driver.StateRunning: `SELECT event_key FROM hookonce_message WHERE state IN (0, 1)
 		UNION ALL SELECT key FROM hookonce_event_state WHERE state = 1`,
 }

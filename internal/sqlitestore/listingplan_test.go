@@ -44,7 +44,7 @@ func TestPlansOfListings(t *testing.T) {
 		{"events by a trace id", text(events(driver.EventFilter{TraceID: "x"}).query(step, 51)), []string{inOrder}, false},
 		{"the edge of events", edge(events(driver.EventFilter{Source: "s"}).candidates(step, 500)), []string{"COVERING INDEX hookonce_event_received ((received_at,key)>(?,?) AND (received_at,key)<(?,?))"}, true},
 		{"events by id", text((&eventWalk{f: &driver.EventFilter{ID: "i"}, keys: keys, isKeyed: true}).query(first, 51)), []string{oneEvent}, true},
-		{"few pending events", text(events(driver.EventFilter{State: driver.StatePending}).query(first, 51)), []string{"INDEX hookonce_event_state_due", oneEvent}, true},
+		{"few pending events", text(events(driver.EventFilter{State: driver.StatePending}).query(first, 51)), []string{"INDEX hookonce_event_state_fresh", "INDEX hookonce_event_state_tried", oneEvent}, true},
 		{"few running events", text(events(driver.EventFilter{State: driver.StateRunning}).query(first, 51)), []string{"INDEX hookonce_message_due", "INDEX hookonce_event_state_running", oneEvent}, true},
 		{"dead events and messages", text(events(driver.EventFilter{State: driver.StateDead}).query(step, 51)), []string{"INDEX hookonce_message_dead (", "INDEX hookonce_event_state_dead (", oneEvent}, true},
 		{"the edge of the dead", edge(events(driver.EventFilter{State: driver.StateDead}).candidates(step, 500)), []string{"COVERING INDEX hookonce_message_dead (", "INDEX hookonce_event_state_dead ("}, true},

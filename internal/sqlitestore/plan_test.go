@@ -57,7 +57,11 @@ func TestPlans(t *testing.T) {
 		{"quarantine of a source", quarantined(&driver.QuarantineFilter{Source: "s", After: after}), []string{"USING INDEX hookonce_quarantine_last (source=? AND (last_at,key)<(?,?))"}, false},
 		{"one quarantined request", selectOneQuarantined, []string{"SEARCH hookonce_quarantine USING INDEX sqlite_autoindex_hookonce_quarantine_1 (key=?)"}, false},
 		{"remove a quarantined request", dropQuarantined, []string{"USING INDEX sqlite_autoindex_hookonce_quarantine_1 (key=?)"}, false},
-		{"count pending", countPending, []string{"COVERING INDEX hookonce_event_state_due"}, false},
+		{"count pending", countPending, []string{"INDEX hookonce_event_state_fresh", "INDEX hookonce_event_state_tried"}, false},
+		{"oldest pending", selectOldestPending, []string{
+			"INDEX hookonce_event_state_fresh (source>?)", "INDEX hookonce_event_state_fresh (source=?)",
+			"INDEX hookonce_event_state_tried (source>?)", "INDEX hookonce_event_state_tried (source=?)",
+		}, false},
 		{"count dead events", countDeadEvents, []string{"COVERING INDEX hookonce_event_state_dead"}, false},
 		{"count dead", countDead, []string{"COVERING INDEX hookonce_message_dead"}, false},
 		{"count the quarantine", countQuarantined, []string{"COVERING INDEX hookonce_quarantine_recent"}, false},

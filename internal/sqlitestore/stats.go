@@ -11,7 +11,27 @@ import (
 // The statements of Stats count up to a limit (?1), in the order of an index. Names are found by steps
 // through an index, from one name to the next.
 const (
-	countPending     = `SELECT count(*), min(due_at) FROM (SELECT due_at FROM hookonce_event_state WHERE state = 0 ORDER BY due_at LIMIT ?1)`
+	countPending = `SELECT
+		(SELECT count(*) FROM (SELECT 1 FROM hookonce_event_state INDEXED BY hookonce_event_state_fresh WHERE ` + fresh + ` LIMIT ?1))
+		+ (SELECT count(*) FROM (SELECT 1 FROM hookonce_event_state INDEXED BY hookonce_event_state_tried WHERE ` + tried + ` LIMIT ?1))`
+
+	selectOldestPending = `WITH RECURSIVE fresh (source) AS (
+			SELECT (SELECT source FROM hookonce_event_state WHERE ` + fresh + ` ORDER BY source LIMIT 1)
+			UNION ALL
+			SELECT (SELECT s.source FROM hookonce_event_state s WHERE s.source > f.source AND ` + fresh + ` ORDER BY s.source LIMIT 1)
+			FROM fresh f WHERE f.source IS NOT NULL
+		), tried (source) AS (
+			SELECT (SELECT source FROM hookonce_event_state WHERE ` + tried + ` ORDER BY source LIMIT 1)
+			UNION ALL
+			SELECT (SELECT s.source FROM hookonce_event_state s WHERE s.source > t.source AND ` + tried + ` ORDER BY s.source LIMIT 1)
+			FROM tried t WHERE t.source IS NOT NULL
+		)
+		SELECT min(due_at) FROM (
+			SELECT (SELECT min(due_at) FROM hookonce_event_state WHERE source = f.source AND ` + fresh + `) AS due_at FROM fresh f
+			UNION ALL
+			SELECT (SELECT min(due_at) FROM hookonce_event_state WHERE source = t.source AND ` + tried + `) FROM tried t
+		)`
+
 	countDeadEvents  = `SELECT count(*) FROM (SELECT 1 FROM hookonce_event_state WHERE state = 3 ORDER BY received_at LIMIT ?1)`
 	countDead        = `SELECT count(*) FROM (SELECT 1 FROM hookonce_message WHERE state = 3 ORDER BY received_at LIMIT ?1)`
 	countQuarantined = `SELECT count(*) FROM (SELECT 1 FROM hookonce_quarantine ORDER BY last_at LIMIT ?1)`
@@ -48,7 +68,11 @@ func (s *Store) Stats(ctx context.Context) (*driver.Stats, error) {
 	stats := &driver.Stats{}
 	err := s.snapshot(ctx, "counting open work", func(ctx context.Context, tx *sql.Tx) error {
 		var oldest sql.NullInt64
-		if err := tx.QueryRowContext(ctx, countPending, limit).Scan(&stats.EventsPending, &oldest); err != nil {
+		if err := tx.QueryRowContext(ctx, countPending, limit).Scan(&stats.EventsPending); err != nil {
+			return err
+		}
+		stats.EventsPending = min(stats.EventsPending, limit)
+		if err := tx.QueryRowContext(ctx, selectOldestPending).Scan(&oldest); err != nil {
 			return err
 		}
 		stats.OldestPendingAt = fromNullMicros(oldest)

@@ -40,6 +40,10 @@ const (
 	takenColumns = `SELECT s.key, s.due_at, s.run, s.generation, s.key_generation, s.attempts, s.crashes, s.replayed,
 			e.source, e.event_id, e.type, e.occurred_at, e.received_at, e.headers, e.body`
 
+	// The conditions of the two indexes of pending events.
+	fresh = `state = 0 AND attempts = 0 AND crashes = 0`
+	tried = `state = 0 AND (attempts > 0 OR crashes > 0)`
+
 	// The indexes are named, because SQLite might choose one that reads the pending events of all
 	// sources.
 	selectFresh = takenColumns + `
