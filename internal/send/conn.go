@@ -190,17 +190,18 @@ func (b *answerBody) Read(p []byte) (int, error) {
 
 func (*answerBody) Close() error { return nil }
 
-// exchange sends req and reads the header of the answer. ctx ends the reading of the body too,
-// until detached is called. If it fails the connection is of no more use.
-func (c *conn) exchange(ctx context.Context, req *http.Request) (*exchange, error) {
+// exchange sends req and reads the header of the answer. ctx and the request's deadline end the reading of
+// the body too, ctx until detached is called. If it fails the connection is of no more use.
+func (c *conn) exchange(ctx context.Context, req *request) (*exchange, error) {
 	x := &exchange{conn: c}
+	_ = c.SetDeadline(req.deadline)
 	x.detached = context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
 	began := time.Now()
 	if err := c.write(req); err != nil {
 		x.detached()
 		return nil, fmt.Errorf("%w: sending the request: %w", errNoAnswer, err)
 	}
-	if err := x.readHeader(req, began); err != nil {
+	if err := x.readHeader(began); err != nil {
 		x.detached()
 		return nil, err
 	}
@@ -212,26 +213,24 @@ func (c *conn) exchange(ctx context.Context, req *http.Request) (*exchange, erro
 var requests = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 // write sends req with one call, because a small request in parts is as many packets.
-func (c *conn) write(req *http.Request) error {
+func (c *conn) write(req *request) error {
 	buf, _ := requests.Get().(*bytes.Buffer)
 	defer requests.Put(buf)
 	buf.Reset()
-	if err := req.Write(buf); err != nil {
-		return err
-	}
+	req.write(buf)
 	_, err := c.Write(buf.Bytes())
 	return err
 }
 
 // readHeader reads the header of the answer, after interim ones.
-func (x *exchange) readHeader(req *http.Request, began time.Time) (err error) {
+func (x *exchange) readHeader(began time.Time) (err error) {
 	x.limit.N = maxResponseHeader + answerBuffer
 	if _, err := x.br.Peek(1); err != nil {
 		return fmt.Errorf("%w: %w", errNoAnswer, err)
 	}
 	x.took = time.Since(began)
 	for {
-		x.resp, err = http.ReadResponse(x.br, req) //nolint:bodyclose // the pool closes the connection, or keeps it
+		x.resp, err = http.ReadResponse(x.br, nil) //nolint:bodyclose // the pool closes the connection, or keeps it
 		if err != nil && x.limit.N <= 0 {
 			return fmt.Errorf("the header of the answer is larger than %d KiB", maxResponseHeader>>10)
 		}

@@ -24,7 +24,7 @@ const (
 // and claims about the client, the method or the routing of the request. An app trusts such claims
 // from its own proxies, and it trusts the gateway; but a sender, or anyone who captured a delivery,
 // can write them. Signatures do not cover them.
-var notForwarded = []string{
+var notForwarded = setOf(
 	"accept-encoding", "authorization", "connection", "content-length", "cookie", "cookie2",
 	"expect", "host", "http2-settings", "idempotency-key", "keep-alive",
 	"te", "trailer", "transfer-encoding", "upgrade",
@@ -40,7 +40,7 @@ var notForwarded = []string{
 	"via", "x-backend-host", "x-bluecoat-via", "x-matched-path", "x-method",
 	"x-port", "x-proto", "x-protocol", "x-request-uri", "x-scheme", "x-script-name", "x-sendfile-type", "x-server-name",
 	"x-server-port", "x-url-scheme", "x-via",
-}
+)
 
 // notForwardedPrefixes are the beginnings of folded names that are never passed on: our own, and
 // families of the claims in notForwarded.
@@ -63,57 +63,83 @@ var notForwardedPrefixes = []string{
 // a control character, a character outside ASCII, or a space at either end, so decoding always
 // gives the original. An event type that is longer than 1 KiB after encoding is left out, not cut.
 func header(msg *Message) http.Header {
-	out := make(http.Header, len(msg.Header)+8)
+	out := make(http.Header, len(msg.Header)+12)
 	connection := connectionNames(msg.Header)
 	for name, values := range msg.Header {
 		if !forwarded(name, connection) || slices.Contains(values, redacted) {
 			continue
 		}
 		name = http.CanonicalHeaderKey(name)
+		if all := out[name]; all == nil && !slices.ContainsFunc(values, notValidValue) {
+			out[name] = values[:len(values):len(values)]
+			continue
+		}
 		for _, v := range values {
 			if validValue(v) {
 				out[name] = append(out[name], v)
 			}
 		}
 	}
+	ours := make(fields, 0, 8)
 	if out.Get("User-Agent") == "" {
-		out.Set("User-Agent", userAgent)
+		ours.set(out, "User-Agent", userAgent)
 	}
-	out.Set(headerID, msg.ID)
-	out.Set("Idempotency-Key", msg.ID)
-	setProvenance(out, "Hookonce-Source", msg.Source)
-	setProvenance(out, "Hookonce-Event-Id", msg.EventID)
-	setProvenance(out, "Hookonce-Event-Type", msg.Type)
-	out.Set("Hookonce-Attempt", strconv.Itoa(msg.Attempt))
+	ours.set(out, headerID, msg.ID)
+	ours.set(out, "Idempotency-Key", msg.ID)
+	ours.setProvenance(out, "Hookonce-Source", msg.Source)
+	ours.setProvenance(out, "Hookonce-Event-Id", msg.EventID)
+	ours.setProvenance(out, "Hookonce-Event-Type", msg.Type)
+	ours.set(out, "Hookonce-Attempt", strconv.Itoa(msg.Attempt))
 	if msg.Generation > 0 {
-		out.Set("Hookonce-Replay", strconv.Itoa(msg.Generation))
+		ours.set(out, "Hookonce-Replay", strconv.Itoa(msg.Generation))
 	}
 	setTrace(out, msg)
 	return out
 }
 
-// forwarded reports whether a header of the sender is passed on.
-func forwarded(name string, connection []string) bool {
-	folded := fold(name)
-	if !validName(name) || slices.Contains(notForwarded, folded) || slices.Contains(connection, strings.ToLower(name)) {
-		return false
-	}
-	return !slices.ContainsFunc(notForwardedPrefixes, func(p string) bool { return strings.HasPrefix(folded, p) })
+// fields holds values of single headers in one piece of memory.
+type fields []string
+
+// set sets a header. Its name is canonical.
+func (f *fields) set(h http.Header, name, value string) {
+	n := len(*f)
+	*f = append(*f, value)
+	h[name] = (*f)[n : n+1 : n+1]
 }
 
-// fold returns name in lower case, with '-' for everything that is neither a letter nor a digit:
+// forwarded reports whether a header of the sender is passed on.
+func forwarded(name string, connection []string) bool {
+	var buf [64]byte
+	folded := fold(buf[:0], name)
+	if !validName(name) || notForwarded[string(folded)] || len(connection) > 0 && slices.Contains(connection, strings.ToLower(name)) {
+		return false
+	}
+	return !slices.ContainsFunc(notForwardedPrefixes, func(p string) bool { return len(folded) >= len(p) && string(folded[:len(p)]) == p })
+}
+
+func setOf(all ...string) map[string]bool {
+	set := make(map[string]bool, len(all))
+	for _, one := range all {
+		set[one] = true
+	}
+	return set
+}
+
+// fold appends name in lower case, with '-' for everything that is neither a letter nor a digit:
 // CGI and its successors (RFC 3875, 4.1.18) give an app X_Real_IP, and on some servers X.Real.IP,
 // under the same variable as X-Real-IP.
-func fold(name string) string {
-	return strings.Map(func(c rune) rune {
+func fold(to []byte, name string) []byte {
+	for _, c := range []byte(name) {
 		switch {
 		case 'a' <= c && c <= 'z' || '0' <= c && c <= '9':
-			return c
 		case 'A' <= c && c <= 'Z':
-			return c + 'a' - 'A'
+			c += 'a' - 'A'
+		default:
+			c = '-'
 		}
-		return '-'
-	}, name)
+		to = append(to, c)
+	}
+	return to
 }
 
 func connectionNames(h http.Header) []string {
@@ -131,18 +157,27 @@ func connectionNames(h http.Header) []string {
 	return names
 }
 
-func setProvenance(h http.Header, name, value string) {
+func (f *fields) setProvenance(h http.Header, name, value string) {
 	if value = percentEncode(value); value != "" && len(value) <= maxProvenance {
-		h.Set(name, value)
+		f.set(h, name, value)
 	}
 }
 
 func percentEncode(s string) string {
+	encoded := func(i int) bool {
+		c, edge := s[i], i == 0 || i == len(s)-1
+		return c < ' ' || c >= 0x7f || c == '%' || c == ' ' && edge
+	}
+	plain := 0
+	for plain < len(s) && !encoded(plain) {
+		plain++
+	}
+	if plain == len(s) {
+		return s
+	}
 	var out []byte
 	for i := range len(s) {
-		c := s[i]
-		edge := c == ' ' && (i == 0 || i == len(s)-1)
-		if c < ' ' || c >= 0x7f || c == '%' || edge {
+		if c := s[i]; encoded(i) {
 			out = fmt.Appendf(out, "%%%02X", c)
 		} else {
 			out = append(out, c)
@@ -162,6 +197,8 @@ func validName(s string) bool {
 	}
 	return s != ""
 }
+
+func notValidValue(s string) bool { return !validValue(s) }
 
 // validValue reports whether s may be a field value of RFC 9110, 5.5.
 func validValue(s string) bool {

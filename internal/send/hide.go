@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"html"
-	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -21,21 +20,21 @@ type hidden struct {
 
 // secretsOf returns the secrets of a request: its signature, the target's secret, and those parts of
 // the URL that may be credentials.
-func secretsOf(target *Target, req *http.Request) hidden {
+func secretsOf(req *request) hidden {
 	const shortest = 8 // shorter parts of a URL are words such as "hooks"
-	u := req.URL
+	u := req.url
 	parts := []string{u.RequestURI(), u.EscapedPath(), u.Path, u.RawQuery}
 	parts = append(parts, strings.Split(u.Path, "/")...)
 	for _, values := range u.Query() {
 		parts = append(parts, values...)
 	}
 	parts = slices.DeleteFunc(parts, func(part string) bool { return len(part) < shortest })
-	bare := strings.TrimPrefix(target.Secret, "whsec_")
-	parts = append(parts, target.Secret, bare)
+	bare := strings.TrimPrefix(req.secret, "whsec_")
+	parts = append(parts, req.secret, bare)
 	if key, err := base64.StdEncoding.DecodeString(bare); err == nil && len(key) >= shortest {
 		parts = append(parts, string(key))
 	}
-	for _, signature := range req.Header.Values("Webhook-Signature") {
+	for _, signature := range req.header.Values("Webhook-Signature") {
 		parts = append(parts, signature)
 		for one := range strings.FieldsSeq(signature) {
 			_, mac, _ := strings.Cut(one, ",")

@@ -61,7 +61,7 @@ var (
 // exchange sends req on a connection that has rested or, if the pool has room, on a new one. The
 // error is errNotKept if nothing was sent, or if a connection that was used before broke before the
 // first byte of an answer: then req may be sent on a connection of its own.
-func (p *pool) exchange(ctx context.Context, req *http.Request) (*exchange, error) {
+func (p *pool) exchange(ctx context.Context, req *request) (*exchange, error) {
 	c, err := p.connection(ctx, req)
 	if err != nil {
 		return nil, err
@@ -72,13 +72,13 @@ func (p *pool) exchange(ctx context.Context, req *http.Request) (*exchange, erro
 		return x, nil
 	}
 	p.discard(c)
-	if c.reused && errors.Is(err, errNoAnswer) && ctx.Err() == nil {
+	if c.reused && errors.Is(err, errNoAnswer) && ctx.Err() == nil && time.Now().Before(req.deadline) {
 		return nil, errNotKept
 	}
 	return nil, err
 }
 
-func (p *pool) connection(ctx context.Context, req *http.Request) (*conn, error) {
+func (p *pool) connection(ctx context.Context, req *request) (*conn, error) {
 	if c := p.take(); c != nil {
 		return c, nil
 	}
@@ -86,7 +86,9 @@ func (p *pool) connection(ctx context.Context, req *http.Request) (*conn, error)
 	if !ok {
 		return nil, errNotKept
 	}
-	c, err := p.dialer.open(ctx, req.URL)
+	ctx, cancel := context.WithDeadline(ctx, req.deadline)
+	defer cancel()
+	c, err := p.dialer.open(ctx, req.url)
 	if err != nil {
 		p.mu.Lock()
 		defer p.mu.Unlock()

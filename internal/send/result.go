@@ -2,7 +2,6 @@ package send
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -30,44 +29,32 @@ func (e *Error) Error() string { return printable(e.Err.Error(), maxError) }
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-func describe(ctx context.Context, req *http.Request, timeout time.Duration, err error) error {
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		err = fmt.Errorf("no full answer in time (at most %s): %w", timeout, context.DeadlineExceeded)
-	} else if ctx.Err() != nil {
-		err = fmt.Errorf("cancelled before the answer: %w", ctx.Err())
-	}
-	return &Error{Host: req.URL.Host, Err: err}
-}
-
 func failed(status int, err error) Result {
 	return Result{StatusCode: status, Err: err, Detail: printable(err.Error(), maxDetail)}
 }
 
-func (s *Sender) result(ctx context.Context, target *Target, req *http.Request, timeout time.Duration, resp *http.Response) Result {
-	res := Result{StatusCode: resp.StatusCode}
-	body, err := readBody(resp)
+func (s *Sender) result(ctx context.Context, req *request, resp *http.Response) Result {
+	success := 200 <= resp.StatusCode && resp.StatusCode <= 299
+	body, err := readBody(resp, !success)
 	switch {
 	case err != nil:
-		body = nil
-		err = describe(ctx, req, timeout, err)
-	case resp.StatusCode < 200 || resp.StatusCode > 299:
-		err = &Error{Host: req.URL.Host, Err: statusError(resp.StatusCode)}
+		err = req.describe(ctx, err)
+	case success:
+		return Result{StatusCode: resp.StatusCode}
+	default:
+		err = &Error{Host: req.url.Host, Err: statusError(resp.StatusCode)}
 	}
-	if err != nil {
-		res = failed(resp.StatusCode, err)
-		res.RetryAfter = retryAfter(resp.Header.Get("Retry-After"), s.now())
-		res.Permanent = resp.StatusCode == http.StatusGone
-	}
+	res := failed(resp.StatusCode, err)
+	res.RetryAfter = retryAfter(resp.Header.Get("Retry-After"), s.now())
+	res.Permanent = resp.StatusCode == http.StatusGone
 	if len(body) == 0 {
 		return res
 	}
-	hide := secretsOf(target, req)
+	hide := secretsOf(req)
 	text := hide.begin(body)
 	res.Detail = printable(strings.TrimSpace(text), maxDetail)
-	if err != nil {
-		res.Response = []byte(cut(text, MaxResponse))
-		res.ResponseType = cut(plainText(hide.in(resp.Header.Get("Content-Type"))), maxResponseType)
-	}
+	res.Response = []byte(cut(text, MaxResponse))
+	res.ResponseType = cut(plainText(hide.in(resp.Header.Get("Content-Type"))), maxResponseType)
 	return res
 }
 
@@ -76,12 +63,19 @@ func statusError(status int) error {
 	return fmt.Errorf("%w %s", ErrStatus, text)
 }
 
-// readBody reads the body up to the limit.
-func readBody(resp *http.Response) ([]byte, error) {
+// readBody reads the body up to the limit, and returns it if it is wanted.
+func readBody(resp *http.Response, wanted bool) ([]byte, error) {
 	if resp.StatusCode == http.StatusSwitchingProtocols {
 		return nil, nil // the body is the connection itself, which does not end
 	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxResponseBody))
+	var body []byte
+	var err error
+	limited := io.LimitReader(resp.Body, maxResponseBody)
+	if wanted {
+		body, err = io.ReadAll(limited)
+	} else {
+		_, err = io.Copy(io.Discard, limited)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("status %d, then the answer broke off: %w", resp.StatusCode, err)
 	}

@@ -33,11 +33,9 @@
 package send
 
 import (
-	"bytes"
 	"context"
 	"crypto/x509"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -125,8 +123,8 @@ type Result struct {
 	Err error
 	// Permanent says that no attempt can succeed: the destination answered 410.
 	Permanent bool
-	// Detail is for people: the beginning of the answer's body without space around it or, without a
-	// body, the text of Err. It is at most 4 KiB of valid UTF-8, with unprintable characters escaped.
+	// Detail is for people, and "" after a success: the beginning of the answer's body without space
+	// around it or, without a body, the text of Err. It is at most 4 KiB of valid UTF-8, with unprintable characters escaped.
 	// Quotes of the URL's path and query, of the target's secret and of the signature are replaced by
 	// "<secret>".
 	Detail string
@@ -172,6 +170,7 @@ type Sender struct {
 
 	mu    sync.Mutex
 	pools map[poolKey]*pool // of all destinations that were ever sent to
+	ways  map[way]*request  // what the requests of a destination have in common
 }
 
 // reach is the way to the addresses of one rule.
@@ -198,6 +197,7 @@ func New(opts *Options) *Sender {
 		public:  newReach(opts.RootCAs, dial.Public),
 		private: newReach(opts.RootCAs, dial.Always),
 		pools:   make(map[poolKey]*pool),
+		ways:    make(map[way]*request),
 	}
 	if s.now == nil {
 		s.now = time.Now
@@ -244,46 +244,39 @@ func (s *Sender) Send(ctx context.Context, target *Target, msg *Message) Result 
 	if timeout <= 0 {
 		timeout = DefaultTimeout
 	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-
-	req, err := s.request(ctx, target, msg)
+	req, err := s.request(target, msg)
 	if err != nil {
 		return failed(0, err)
 	}
-	way := &s.public
+	req.timeout, req.deadline = timeout, time.Now().Add(timeout)
+	reach := &s.public
 	if target.AllowPrivate {
-		way = &s.private
+		reach = &s.private
 	}
 	var kept *pool
-	if mayKeep(target, msg, req.URL) {
-		kept = s.pool(target, req.URL, way)
-		if res, ok := s.sendKept(ctx, kept, target, msg, req, timeout); ok {
+	if mayKeep(target, msg, req.url) {
+		kept = s.pool(target, req.url, reach)
+		if res, ok := s.sendKept(ctx, kept, req, msg.Answered); ok {
 			return res
 		}
-		// The body may have been read.
-		if req.Body, err = req.GetBody(); err != nil {
-			return failed(0, err)
-		}
 	}
-	transport := way.Transport
+	ctx, cancel := context.WithDeadline(ctx, req.deadline)
+	defer cancel()
+	transport := reach.Transport
 	if target.Fresh {
-		transport = way.fresh
+		transport = reach.fresh
 	}
-	// The side that closes first holds its pair of ports for a minute. That must be the
-	// destination, whose port is always the same. Over TLS the connection may be HTTP/2.
-	req.Close = req.URL.Scheme == "http"
 	// Uses the transport, because a client follows redirects and puts the whole URL into its
 	// errors.
-	resp, err := transport.RoundTrip(req)
+	resp, err := transport.RoundTrip(req.ofTransport(ctx))
 	if err != nil {
-		return failed(0, describe(ctx, req, timeout, err))
+		return failed(0, req.describe(ctx, err))
 	}
 	defer resp.Body.Close()
 	if kept != nil {
 		kept.learn(resp)
 	}
-	return s.result(ctx, target, req, timeout, resp)
+	return s.result(ctx, req, resp)
 }
 
 // maxKeptBody bounds the body of a request on a kept connection. The system takes that much at once,
@@ -295,13 +288,13 @@ func mayKeep(target *Target, msg *Message, u *url.URL) bool {
 	return canPeek && ascii && !target.Fresh && !msg.Fresh && len(msg.Body) <= maxKeptBody
 }
 
-func (s *Sender) pool(target *Target, u *url.URL, way *reach) *pool {
+func (s *Sender) pool(target *Target, u *url.URL, reach *reach) *pool {
 	key := poolKey{target.Name, u.Scheme, u.Host, target.AllowPrivate}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.pools[key]
 	if p == nil {
-		p = &pool{rules: &s.rules, dialer: way.dialer, http1: u.Scheme == "http", onBarred: func(reason string) {
+		p = &pool{rules: &s.rules, dialer: reach.dialer, http1: u.Scheme == "http", onBarred: func(reason string) {
 			if s.barred != nil {
 				s.barred(key.name, reason)
 			}
@@ -313,49 +306,18 @@ func (s *Sender) pool(target *Target, u *url.URL, way *reach) *pool {
 
 // sendKept makes the attempt on a kept connection, or on one that may be kept. If ok is false the
 // attempt needs a connection of its own.
-func (s *Sender) sendKept(
-	ctx context.Context, p *pool, target *Target, msg *Message, req *http.Request, timeout time.Duration,
-) (res Result, ok bool) {
+func (s *Sender) sendKept(ctx context.Context, p *pool, req *request, answered func()) (res Result, ok bool) {
 	x, err := p.exchange(ctx, req)
 	if errors.Is(err, errNotKept) {
 		return Result{}, false
 	}
 	if err != nil {
-		return failed(0, describe(ctx, req, timeout, err)), true
+		return failed(0, req.describe(ctx, err)), true
 	}
-	res = s.result(ctx, target, req, timeout, x.resp)
-	if !p.finish(x, res.Err == nil, msg.Answered) {
-		return failed(res.StatusCode, &Error{Host: req.URL.Host, Err: ErrDoubt}), true
+	res = s.result(ctx, req, x.resp)
+	if !p.finish(x, res.Err == nil, answered) {
+		return failed(res.StatusCode, &Error{Host: req.url.Host, Err: ErrDoubt}), true
 	}
 	// A late 410 would make the next message dead.
 	return res, !res.Permanent || !x.reused
-}
-
-// Header returns the header of a request with msg, signed with secret. An error matches ErrRequest.
-func (s *Sender) Header(secret string, msg *Message) (http.Header, error) {
-	if err := checkID(msg.ID); err != nil {
-		return nil, err
-	}
-	h := header(msg)
-	if err := s.sign(h, secret, msg); err != nil {
-		return nil, err
-	}
-	return h, nil
-}
-
-func (s *Sender) request(ctx context.Context, target *Target, msg *Message) (*http.Request, error) {
-	u, err := parseURL(target.URL)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrRequest, err)
-	}
-	h, err := s.Header(target.Secret, msg)
-	if err != nil {
-		return nil, err
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://destination.invalid", bytes.NewReader(msg.Body))
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrRequest, err)
-	}
-	req.URL, req.Host, req.Header = u, u.Host, h
-	return req, nil
 }

@@ -24,18 +24,38 @@ func compile(secretEncoding string) *verify.Verifier {
 	return v
 }
 
-// signer returns the scheme for the form of secret.
-func signer(secret string) *verify.Verifier {
+// scheme returns the scheme for the form of secret.
+func scheme(secret string) *verify.Verifier {
 	if strings.HasPrefix(secret, "whsec_") {
 		return signWhsec
 	}
 	return signRaw
 }
 
+// signer signs the messages of a destination.
+type signer struct {
+	scheme *verify.Verifier
+	key    verify.Key
+}
+
+// newSigner returns the signer for a secret; nil for "". An unusable secret is an error, so that nothing is
+// sent unsigned by mistake.
+func newSigner(secret string) (*signer, error) {
+	if secret == "" {
+		return nil, nil
+	}
+	v := scheme(secret)
+	key, err := v.ParseKey(secret)
+	if err != nil {
+		return nil, fmt.Errorf("the destination's secret: %w", err)
+	}
+	return &signer{v, key}, nil
+}
+
 // CheckSecret returns an error if secret cannot sign messages (see Target.Secret) or is empty. A
 // secret under 16 bytes is weak. The error never holds the secret.
 func CheckSecret(secret string) (weak bool, err error) {
-	key, err := signer(secret).ParseKey(secret)
+	key, err := scheme(secret).ParseKey(secret)
 	return key.Weak(), err
 }
 
@@ -49,21 +69,15 @@ func checkID(id string) error {
 	return nil
 }
 
-// sign adds the Standard Webhooks headers. Without a secret it adds none. With an unusable secret
-// it fails, so that nothing is sent unsigned by mistake.
-func (s *Sender) sign(h http.Header, secret string, msg *Message) error {
-	if secret == "" {
+// sign adds the Standard Webhooks headers. A nil signer adds none.
+func (s *Sender) sign(h http.Header, by *signer, msg *Message) error {
+	if by == nil {
 		return nil
-	}
-	v := signer(secret)
-	key, err := v.ParseKey(secret)
-	if err != nil {
-		return fmt.Errorf("%w: the destination's secret: %w", ErrRequest, err)
 	}
 	// Sign removes a sender's own svix-* headers: strict receivers refuse two signatures in the two
 	// spellings of the standard.
 	req := verify.Request{Header: h, Body: msg.Body, Now: s.now()}
-	if err := v.Sign(&req, key); err != nil {
+	if err := by.scheme.Sign(&req, by.key); err != nil {
 		return fmt.Errorf("%w: %w", ErrRequest, err)
 	}
 	return nil

