@@ -61,6 +61,7 @@ func (a *ahead) room(slots int) int {
 // feed starts the sends of leased messages in the order of their leases, until leased is closed. Each
 // waits for a slot. Messages that may not wait longer are given back together.
 func (r *relay) feed(ctx, sendCtx context.Context) {
+	defer close(r.hands)
 	for batch := range r.leased {
 		for i, s := range batch {
 			if !r.seat(ctx, s) {
@@ -69,15 +70,44 @@ func (r *relay) feed(ctx, sendCtx context.Context) {
 			}
 			r.waiting.Add(-1)
 			s.holds = r.slots
-			r.sending.Go(func() {
-				defer func() {
-					<-s.holds
-					signal(r.freed)
-				}()
-				r.dispatch(ctx, sendCtx, s)
-			})
+			select {
+			case r.hands <- s:
+			default:
+				r.sending.Go(func() { r.work(ctx, sendCtx, s) })
+			}
 		}
 	}
+}
+
+// idleHand is how long a goroutine waits for another message. A new one would have to grow its stack again.
+const idleHand = time.Second
+
+// work dispatches s, and then messages that are handed over, until there was none for a while.
+func (r *relay) work(ctx, sendCtx context.Context, s *sending) {
+	idle := time.NewTimer(idleHand)
+	defer idle.Stop()
+	for {
+		r.carry(ctx, sendCtx, s)
+		idle.Reset(idleHand)
+		var ok bool
+		select {
+		case s, ok = <-r.hands:
+			if !ok {
+				return
+			}
+		case <-idle.C:
+			return
+		}
+	}
+}
+
+// carry dispatches s and frees its place.
+func (r *relay) carry(ctx, sendCtx context.Context, s *sending) {
+	defer func() {
+		<-s.holds
+		signal(r.freed)
+	}()
+	r.dispatch(ctx, sendCtx, s)
 }
 
 // seat takes a slot for s, and reports whether it did and s may still be sent.

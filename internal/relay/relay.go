@@ -110,6 +110,7 @@ type relay struct {
 	behind   bool          // the last lease was full: there may be more
 	ahead    ahead
 	leased   chan []*sending // to feed
+	hands    chan *sending   // from feed to a goroutine that has sent a message before
 	waiting  atomic.Int64    // messages that have room and no slot yet
 	caughtUp atomic.Bool     // the last lease left no due message
 	mu       sync.Mutex      // guards live, and the additions to waiting
@@ -132,6 +133,7 @@ func newRelay(store Store, o *Options, turns *turns, dest *Destination) *relay {
 		confirms: make(chan struct{}, confirmsPerSlot*dest.Concurrency),
 		freed:    make(chan struct{}, 1),
 		leased:   make(chan []*sending, (1+maxAhead)*dest.Concurrency), // as many as may wait, so step never blocks
+		hands:    make(chan *sending),
 		finished: make(chan ending, (1+maxAhead)*dest.Concurrency),
 	}
 }
