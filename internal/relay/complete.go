@@ -28,11 +28,11 @@ func (r *relay) completeAll(ctx context.Context) {
 }
 
 // gather returns first and the outcomes that wait behind it. While other sends are in progress or wait
-// for a slot it waits for their outcomes, for gatherTime at most. It does not wait with an outcome that other
+// for a slot it waits for their outcomes, for outcomeTime at most. It does not wait with an outcome that other
 // messages may wait for, because they are about the same object.
 func (r *relay) gather(first ending) []ending {
 	batch := []ending{first}
-	late := time.NewTimer(gatherTime)
+	late := time.NewTimer(outcomeTime)
 	defer late.Stop()
 waiting:
 	for len(batch) < r.room()/2 && (r.active.Load() > 0 || r.waiting.Load() > 0) && batch[len(batch)-1].turn == nil {

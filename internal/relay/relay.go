@@ -26,10 +26,11 @@ const (
 	// drainTimeout bounds the sends in progress when the process stops.
 	drainTimeout = 10 * time.Second
 	warnInterval = 30 * time.Second // between two log lines about a failing database
-	// gatherTime is how long free slots wait for more free slots, and outcomes for more outcomes,
-	// while there is more to send: a statement for one message costs the database almost as much
-	// as one for dozens.
-	gatherTime = 5 * time.Millisecond
+	// gatherTime is how long free slots wait for more free slots while there is more to send, and outcomeTime
+	// how long outcomes wait for more outcomes: a statement for one message costs the database almost as much
+	// as one for dozens. Nothing waits for an outcome, except for messages about the same object.
+	gatherTime  = 5 * time.Millisecond
+	outcomeTime = 20 * time.Millisecond
 	// confirmsPerSlot bounds the messages that are sent but whose success is not confirmed yet.
 	// Confirming takes twice as long as sending, or longer; see package send.
 	confirmsPerSlot = 4

@@ -80,7 +80,7 @@ func TestGathering(t *testing.T) {
 			concurrency: 4, messages: 5,
 			takes:     func(n int) time.Duration { return time.Duration(1+n) * 100 * ms },
 			leases:    []statement{{0, 4}, {105 * ms, 1}, {205 * ms, 0}},
-			completed: []statement{{105 * ms, 1}, {205 * ms, 1}, {305 * ms, 1}, {405 * ms, 1}, {605 * ms, 1}},
+			completed: []statement{{120 * ms, 1}, {220 * ms, 1}, {320 * ms, 1}, {420 * ms, 1}, {605 * ms, 1}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
