@@ -15,6 +15,10 @@ import (
 // concurrently and in the middle of the work: they must be fast, and must return. If one panics or
 // ends its goroutine, that is logged and has no other effect.
 type Observer struct {
+	// Direct calls the functions in the goroutine that does the work, instead of one of their own for
+	// each call. That is cheaper. A panic still has no effect; but no function may end its goroutine,
+	// as runtime.Goexit and FailNow of a test do, because the work would end with it.
+	Direct bool
 	// Delivery is called when a delivery was answered.
 	Delivery func(DeliveryObserved)
 	// Claim is called after each attempt to claim a batch of events.
@@ -228,17 +232,33 @@ func (a *answer) observed() (outcome, reason string) {
 	return deliveryRefused, a.reason
 }
 
-// tell calls f, unless it is nil, in its own goroutine: many callers hold something that a panic or
-// an end of the goroutine would leave behind.
+// tell calls f, unless it is nil. Many callers hold something that a panic or an end of the goroutine
+// would leave behind. So f has its own goroutine, unless Observer.Direct says that it never ends it.
 func tell[T any](o *observers, f func(T), what T) {
 	if f == nil {
 		return
 	}
-	err := <-guard.Call("the Observer", func() error {
-		f(what)
-		return nil
-	})
+	var err error
+	if o.observer.Direct {
+		err = callDirectly(f, what)
+	} else {
+		err = <-guard.Call("the Observer", func() error {
+			f(what)
+			return nil
+		})
+	}
 	if err != nil && o.lines.Take(time.Now()) == 0 {
 		o.log.Error("an Observer failed", slog.Any("error", guard.Loggable(err)))
 	}
+}
+
+// callDirectly calls f, and returns a panic as an error.
+func callDirectly[T any](f func(T), what T) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = guard.Recovered(v)
+		}
+	}()
+	f(what)
+	return nil
 }

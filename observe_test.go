@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"net/http"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -372,15 +373,15 @@ func TestPruningIsObserved(t *testing.T) {
 // logged.
 func TestObserversDoNotDisturb(t *testing.T) {
 	t.Parallel()
-	for name, o := range map[string]*hookonce.Observer{
-		"panics": {
-			Delivery: func(hookonce.DeliveryObserved) { panic("of delivery") },
-			Claim:    func(hookonce.ClaimObserved) { panic("of claim") },
-			Attempt:  func(hookonce.AttemptObserved) { panic("of attempt") },
-			Pruned:   func(hookonce.PrunedObserved) { panic("of pruned") },
-		},
-		"has no functions": {},
-	} {
+	panics := hookonce.Observer{
+		Delivery: func(hookonce.DeliveryObserved) { panic("of delivery") },
+		Claim:    func(hookonce.ClaimObserved) { panic("of claim") },
+		Attempt:  func(hookonce.AttemptObserved) { panic("of attempt") },
+		Pruned:   func(hookonce.PrunedObserved) { panic("of pruned") },
+	}
+	direct := panics
+	direct.Direct = true
+	for name, o := range map[string]*hookonce.Observer{"panics": &panics, "panics, called directly": &direct, "has no functions": {}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			store, s, log := rig.OpenSQLite(t), newSink(t), &rig.Log{}
@@ -398,10 +399,26 @@ func TestObserversDoNotDisturb(t *testing.T) {
 			}
 			text := strings.Join(log.Lines(), "")
 			for _, of := range []string{"of delivery", "of claim", "of attempt", "of pruned"} {
-				if panics := name == "panics"; strings.Contains(text, of) != panics {
+				if panics := o.Delivery != nil; strings.Contains(text, of) != panics {
 					t.Errorf("the panic %q is in the log: %t, want %t:\n%s", of, !panics, panics, text)
 				}
 			}
 		})
+	}
+}
+
+// Only a direct Observer is called in the goroutine that answers.
+func TestDirectObserver(t *testing.T) {
+	t.Parallel()
+	for _, direct := range []bool{false, true} {
+		var within bool // the handler's goroutine
+		in := newEngine(t, rig.OpenSQLite(t), func(c *hookonce.Config) {
+			c.Observer = &hookonce.Observer{Direct: direct, Delivery: func(hookonce.DeliveryObserved) {
+				within = strings.Contains(string(debug.Stack()), "ServeHTTP(")
+			}}
+		})
+		if got := deliver(in, delivery("1", "{}")); got != ok || within != direct {
+			t.Errorf("direct %t: delivery %+v, called in the goroutine of the request: %t", direct, got, within)
+		}
 	}
 }

@@ -25,14 +25,18 @@ func (p *panicked) Error() string { return fmt.Sprintf("%s panicked: %v", p.who,
 func Call(who string, f func() error) <-chan error {
 	done := make(chan error, 1)
 	go func() {
-		err := fmt.Errorf("%s ended its goroutine by runtime.Goexit: return an error instead", who)
+		var err error
+		returned := false
 		defer func() {
 			if v := recover(); v != nil {
 				err = &panicked{who, v, Recovered(v)}
+			} else if !returned {
+				err = fmt.Errorf("%s ended its goroutine by runtime.Goexit: return an error instead", who)
 			}
 			done <- err
 		}()
 		err = f()
+		returned = true
 	}()
 	return done
 }
