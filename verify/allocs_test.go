@@ -11,7 +11,7 @@ func TestVerifyAllocates(t *testing.T) {
 	if raceDetector {
 		t.Skip("the race detector allocates too")
 	}
-	const most = 10
+	const most = 3
 	body := string(bytes.Repeat([]byte("0123456789abcdef"), 128))
 	for _, s := range shapes() {
 		v := mustCompile(t, s.scheme)

@@ -131,7 +131,7 @@ func (c *compiler) standardWebhooks(s *Scheme) {
 		return
 	}
 	f.tag, f.keyed = "v1", true
-	f.hash, f.size = hashes[AlgorithmSHA256].new, hashes[AlgorithmSHA256].size
+	f.setHash(AlgorithmSHA256)
 	f.secret = c.oneOf("secret_encoding", s.SecretEncoding, SecretWhsec, SecretRaw, SecretBase64, SecretHex)
 }
 

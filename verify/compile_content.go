@@ -38,7 +38,8 @@ func (c *compiler) algorithm(s *Scheme, f *content) {
 		return
 	}
 	algorithm := c.oneOf("algorithm", s.Algorithm, AlgorithmSHA256, AlgorithmSHA1, AlgorithmSHA384, AlgorithmSHA512, AlgorithmMD5)
-	f.hash, f.size, f.keyed = hashes[algorithm].new, hashes[algorithm].size, s.Family == FamilyHMAC
+	f.setHash(algorithm)
+	f.keyed = s.Family == FamilyHMAC
 	f.codec = codec(c.oneOf("encoding", s.Encoding, encodings...))
 	f.secret = c.oneOf("secret_encoding", s.SecretEncoding, SecretRaw, SecretBase64, SecretHex, SecretWhsec, SecretSHA1, SecretNFKD)
 	c.unset("key_id", s.KeyID != "", problem)

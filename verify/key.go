@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // weakKey is the least number of bytes of an HMAC key that is not weak.
@@ -36,6 +37,8 @@ type material struct {
 	hmac   []byte
 	short  bool // the secret behind hmac has fewer than weakKey bytes
 	public []publicKey
+
+	hashers sync.Pool // of *hasher: HMACs of this key
 }
 
 const redacted = "<secret>"

@@ -34,7 +34,13 @@ type arithmetic struct {
 	hash    func() hash.Hash // nil for a public-key algorithm
 	keyed   bool             // an HMAC
 	size    int              // bytes of a decoded signature, if hash is set
+	name    string           // of the hash, if hash is set
 	public  string           // the public-key algorithm, if hash is nil
+}
+
+// setHash sets the algorithm, which is one of hashes.
+func (a *arithmetic) setHash(algorithm string) {
+	a.name, a.hash, a.size = algorithm, hashes[algorithm].new, hashes[algorithm].size
 }
 
 // usable returns an error unless all keys are of the kind that the scheme needs.
@@ -65,9 +71,9 @@ func (a *arithmetic) match(req *Request, s *signed, keys []Key, first, last int)
 		}
 	}
 	// Try every key with every signature: the time must not show which one matches.
+	var buf [maxSize]byte
 	for i := range keys {
-		var buf [maxSize]byte
-		sum, err := a.sum(buf[:0], req, s, keys[i].material().hmac)
+		sum, err := a.sum(buf[:0], req, s, keys[i].material())
 		if err != nil {
 			return 0, 0, err
 		}
@@ -101,16 +107,35 @@ func (a *arithmetic) matchPublic(req *Request, s *signed, keys []Key, first, las
 }
 
 // sum appends the HMAC or hash of the signed content to dst.
-func (a *arithmetic) sum(dst []byte, req *Request, s *signed, key []byte) ([]byte, error) {
-	var h hash.Hash
-	if a.keyed {
-		h = hmac.New(a.hash, key)
-	} else {
-		h = a.hash()
-		s.secret = key
+func (a *arithmetic) sum(dst []byte, req *Request, s *signed, key *material) ([]byte, error) {
+	if !a.keyed {
+		s.secret = key.hmac
+		return a.hashed(dst, &hasher{Hash: a.hash()}, req, s)
 	}
-	var buf [256]byte
-	pending := buf[:0]
+	h := key.hasher(a)
+	defer key.hashers.Put(h)
+	return a.hashed(dst, h, req, s)
+}
+
+// hasher is a hash or an HMAC, with room for the signed content beside the body.
+type hasher struct {
+	hash.Hash
+	name   string // of an HMAC's algorithm
+	beside [256]byte
+}
+
+// hasher returns an HMAC of the key. A used one has hashed the key already.
+func (m *material) hasher(a *arithmetic) *hasher {
+	if h, _ := m.hashers.Get().(*hasher); h != nil && h.name == a.name {
+		h.Reset()
+		return h
+	}
+	return &hasher{Hash: hmac.New(a.hash, m.hmac), name: a.name}
+}
+
+// hashed appends the hash of the signed content to dst.
+func (a *arithmetic) hashed(dst []byte, h *hasher, req *Request, s *signed) ([]byte, error) {
+	pending := h.beside[:0]
 	var err error
 	for i := range a.content {
 		p := &a.content[i]
@@ -131,7 +156,7 @@ func (a *arithmetic) sum(dst []byte, req *Request, s *signed, key []byte) ([]byt
 // make returns the encoded signature of the content.
 func (a *arithmetic) make(req *Request, s *signed, key Key) (string, error) {
 	if a.hash != nil {
-		sum, err := a.sum(nil, req, s, key.material().hmac)
+		sum, err := a.sum(nil, req, s, key.material())
 		return a.codec.encode(sum), err
 	}
 	msg, err := render(a.content, req, s)

@@ -3,7 +3,9 @@ package verify_test
 import (
 	"errors"
 	"net/http"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -117,4 +119,38 @@ func TestErrorsHoldNoValues(t *testing.T) {
 			}
 		}
 	}
+}
+
+// One key serves several schemes at once, each with its own algorithm. Each signature is that of a new
+// key.
+func TestKeyOfSeveralSchemes(t *testing.T) {
+	t.Parallel()
+	algorithms := []string{verify.AlgorithmMD5, verify.AlgorithmSHA1, verify.AlgorithmSHA256, verify.AlgorithmSHA384, verify.AlgorithmSHA512}
+	var verifiers []*verify.Verifier
+	for _, algorithm := range algorithms {
+		scheme := verify.Scheme{ID: algorithm, Family: verify.FamilyHMAC, Header: "X-Sig", Algorithm: algorithm, Content: "{header:X-Id}.{body}"}
+		verifiers = append(verifiers, mustCompile(t, scheme))
+	}
+	shared := mustKeys(t, verifiers[0], hmacSecret)
+	var wg sync.WaitGroup
+	for worker := range 4 {
+		wg.Go(func() {
+			for i := range 200 {
+				v := verifiers[(worker+i)%len(verifiers)]
+				id := strings.Repeat("x", 300*(i%3)) + strconv.Itoa(worker)
+				req := &verify.Request{Header: http.Header{"X-Id": {id}}, Body: []byte(strconv.Itoa(i)), Now: receivedAt}
+				if err := v.Sign(req, mustKeys(t, v, hmacSecret)[0]); err != nil {
+					t.Error(err)
+				}
+				if err := v.Verify(req, shared); err != nil {
+					t.Errorf("%s: %v", algorithms[(worker+i)%len(verifiers)], err)
+				}
+				req.Body = append(req.Body, '0')
+				if err := v.Verify(req, shared); !errors.Is(err, verify.ErrMismatch) {
+					t.Errorf("another body: %v", err)
+				}
+			}
+		})
+	}
+	wg.Wait()
 }
