@@ -184,6 +184,7 @@ func (x *Extractor) Extract(in *locate.Input) ([]Event, []Malformed) {
 		in = &with
 	}
 	r := x.fields.Reader(in)
+	defer r.Close()
 	if x.batch == nil {
 		return extract(r, &locate.BatchItem{}, in.Body, nil, nil)
 	}

@@ -95,7 +95,9 @@ func (x *Extractor) ExtractStored(part Part, header http.Header, body []byte, hi
 	if x.document != nil {
 		in.Document = &locate.Document{XML: x.document.isXML()}
 	}
-	return extract(x.fields.Reader(in), &locate.BatchItem{Raw: body}, body, nil, nil)
+	r := x.fields.Reader(in)
+	defer r.Close()
+	return extract(r, &locate.BatchItem{Raw: body}, body, nil, nil)
 }
 
 // readable returns why the fields of an event cannot be read from a stored part, or nil.

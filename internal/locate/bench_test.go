@@ -26,9 +26,11 @@ func BenchmarkRead(b *testing.B) {
 		b.ReportAllocs()
 		b.SetBytes(int64(len(body)))
 		for b.Loop() {
-			if _, _, _, err := f.Reader(in).Read(nil, nil); err != nil {
+			r := f.Reader(in)
+			if _, _, _, err := r.Read(nil, nil); err != nil {
 				b.Fatal(err)
 			}
+			r.Close()
 		}
 	})
 }

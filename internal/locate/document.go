@@ -3,6 +3,7 @@ package locate
 import (
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // maxElements bounds the elements of one "[]", except in a batch.
@@ -22,6 +23,15 @@ type document struct {
 type list struct {
 	tokens []token
 	err    error
+}
+
+// room makes room for n hits.
+func (d *document) room(n int) { d.hits = slices.Grow(d.hits, n) }
+
+// emptied returns an empty document with the memory for the hits of d.
+func (d *document) emptied() document {
+	clear(d.hits)
+	return document{hits: d.hits[:0]}
 }
 
 func (d *document) add(paths []Path) {

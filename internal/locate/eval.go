@@ -94,7 +94,14 @@ type field struct {
 // newReading prepares a reading for the paths of all exprs. The slots of an expression follow those
 // of the expressions before it.
 func newReading(in *Input, exprs ...*Expr) *reading {
-	r := &reading{in: in}
+	r := new(reading)
+	r.begin(in, exprs...)
+	return r
+}
+
+// begin prepares r, which is zero or ended, as newReading does.
+func (r *reading) begin(in *Input, exprs ...*Expr) {
+	r.in = in
 	r.body.raw, r.item.raw, r.outer.raw = in.Body, in.Item, in.Outer
 	if d := in.Document; d != nil {
 		r.body.raw = d.JSON
@@ -105,7 +112,9 @@ func newReading(in *Input, exprs ...*Expr) *reading {
 	for _, e := range exprs {
 		all = all.behind(e)
 	}
-	r.body.hits, r.item.hits, r.outer.hits = make([]hit, 0, all.body), make([]hit, 0, all.item), make([]hit, 0, all.outer)
+	r.body.room(all.body)
+	r.item.room(all.item)
+	r.outer.room(all.outer)
 	for _, e := range exprs {
 		if e != nil {
 			r.body.add(e.bodyPaths)
@@ -113,7 +122,11 @@ func newReading(in *Input, exprs ...*Expr) *reading {
 			r.outer.add(e.outerPaths)
 		}
 	}
-	return r
+}
+
+// end forgets everything but the memory for hits.
+func (r *reading) end() {
+	*r = reading{body: r.body.emptied(), item: r.item.emptied(), outer: r.outer.emptied()}
 }
 
 // slots holds the first slot of an expression in each document of a reading.

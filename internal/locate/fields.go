@@ -3,6 +3,7 @@ package locate
 import (
 	"errors"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -23,12 +24,24 @@ type Fields struct {
 // batch. It is not safe for concurrent use.
 type Reader struct {
 	fields *Fields
-	r      *reading
+	r      reading
 }
+
+var readers = sync.Pool{New: func() any { return new(Reader) }}
 
 // Reader returns a Reader of in. It ignores in.Item and in.Outer.
 func (f *Fields) Reader(in *Input) *Reader {
-	return &Reader{fields: f, r: newReading(in, f.ID, f.Type, f.Time)}
+	rd := readers.Get().(*Reader)
+	rd.fields = f
+	rd.r.begin(in, f.ID, f.Type, f.Time)
+	return rd
+}
+
+// Close lets another request use the memory of rd. What Read has returned stays valid.
+func (rd *Reader) Close() {
+	rd.fields = nil
+	rd.r.end()
+	readers.Put(rd)
 }
 
 // Read returns the fields of one event. item is nil outside of batches; outer is nil if no element
@@ -51,7 +64,7 @@ func (f *Fields) Reader(in *Input) *Reader {
 //
 // An unreadable time, and a time before 1970, is the zero time. The result is in UTC.
 func (rd *Reader) Read(item, outer []byte) (id Value, typ string, at time.Time, err error) {
-	f, r := rd.fields, rd.r
+	f, r := rd.fields, &rd.r
 	r.turn(item, outer)
 	var base slots
 	id, err = r.strict(f.ID, base)

@@ -148,3 +148,30 @@ func TestReadTogether(t *testing.T) {
 		t.Errorf("the item after a broken one: %v", err)
 	}
 }
+
+// What a Reader returned stays valid when another request uses its memory, and nothing of the first
+// request shows in the second.
+func TestClosedReader(t *testing.T) {
+	t.Parallel()
+	f := Fields{ID: mustParse(t, "body:id + header:X-Part?"), Type: mustParse(t, "body:type"), Time: mustParse(t, "body:at")}
+	other := Fields{ID: mustParse(t, "item:id + body:account?"), Type: mustParse(t, "form:type")}
+	for range 1000 {
+		body := []byte(`{"id":"evt_1","type":"paid","at":1760000000}`)
+		in := &Input{Body: body, Header: http.Header{"X-Part": {"p"}}}
+		r := f.Reader(in)
+		id, typ, at, err := r.Read(nil, nil)
+		r.Close()
+		for i := range body {
+			body[i] = '!'
+		}
+		second := other.Reader(&Input{Body: []byte(`{"id":"wrong","type":"wrong","account":null}`)})
+		secondID, secondType, secondAt, secondErr := second.Read([]byte(`{"id":7}`), nil)
+		second.Close()
+		if err != nil || id.Shown() != "evt_1:p" || typ != "paid" || at.Unix() != 1760000000 {
+			t.Fatalf("the first: %q, %q, %s, %v", id.Parts, typ, at, err)
+		}
+		if secondErr != nil || secondID.Shown() != "7:" || secondType != "" || !secondAt.IsZero() {
+			t.Fatalf("the second: %q, %q, %s, %v", secondID.Parts, secondType, secondAt, secondErr)
+		}
+	}
+}

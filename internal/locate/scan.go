@@ -50,15 +50,22 @@ type scanner struct {
 	hits   []hit
 	armed  bool // the next value belongs to a hit
 	reach  int  // length of the longest path: deeper keys match nothing
+	// The document cannot be skipped in part, because it has a fault or is nested deeply.
+	unskipped bool
 }
 
 // scan checks that doc is exactly one JSON value in valid UTF-8, and fills in hits. The hits must
 // have a path and be zero otherwise.
 func scan(doc []byte, hits []hit) error {
-	if !utf8.Valid(doc) {
+	s := scanner{doc: doc}
+	return s.scan(hits)
+}
+
+func (s *scanner) scan(hits []hit) error {
+	if !utf8.Valid(s.doc) {
 		return errors.New("not valid UTF-8")
 	}
-	s := scanner{doc: doc, hits: hits, armed: true}
+	s.hits, s.armed = hits, true
 	for i := range hits {
 		hits[i].next = true
 		s.reach = max(s.reach, len(hits[i].path))
@@ -123,11 +130,30 @@ func (s *scanner) value() (open bool, err error) {
 		s.close()
 		return false, nil
 	}
+	if s.depth > s.reach && s.skip(!isObject) {
+		return false, nil
+	}
 	if isObject {
 		return true, s.key()
 	}
 	s.matchIndex()
 	return true, nil
+}
+
+// skip reads the rest of the innermost container, which no path enters. It reports false, and reads
+// nothing, if it cannot: then the rest of the document is read value by value, to find the fault.
+func (s *scanner) skip(array bool) bool {
+	if s.unskipped || s.depth > maxDepth-maxSkipped {
+		return false
+	}
+	end, ok := skip(s.doc, s.pos, array)
+	if !ok {
+		s.unskipped = true // otherwise each level of a faulty document would be read again
+		return false
+	}
+	s.pos = end - 1
+	s.close()
+	return true
 }
 
 // afterValue reads from the end of a value to the next value. It reports false at the end of the

@@ -28,6 +28,9 @@ func skipSpace(doc []byte, pos int) int {
 // closing quote, and whether the string has escapes.
 func scanString(doc []byte, pos int) (end int, escaped bool, err error) {
 	for pos++; pos < len(doc); pos++ {
+		if pos = skipPlain(doc, pos); pos == len(doc) {
+			break
+		}
 		c := doc[pos]
 		switch {
 		case c == '"':
