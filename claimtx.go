@@ -76,9 +76,10 @@ func (in *Engine) Verify(w http.ResponseWriter, r *http.Request) (*Delivery, err
 
 func (in *Engine) verify(w http.ResponseWriter, r *http.Request) (*Delivery, *answer) {
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
-	budget := in.bodies.Budget(sourceName(r))
+	name := sourceName(r)
+	budget := in.bodies.Budget(name)
 	defer budget.Release()
-	d, a := in.read(w, r, in.setup.Load(), budget, true)
+	d, a := in.read(w, r, name, in.setup.Load(), budget, true)
 	if a != nil {
 		return nil, a
 	}

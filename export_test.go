@@ -3,9 +3,11 @@ package hookonce
 import (
 	"context"
 	"errors"
+	"net/http"
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/claims"
 	"github.com/hookonce/hookonce/internal/keyfetch"
 	"github.com/hookonce/hookonce/verify"
 )
@@ -15,6 +17,27 @@ func Waiting(in *Engine) int { return in.claims.Waiting() }
 
 // SetFetcher replaces the fetcher of keys and confirmations. Call it before the engine is used.
 func SetFetcher(in *Engine, f *keyfetch.Fetcher) { in.fetcher = f }
+
+// AnswerTo returns the body of the answer to one event.
+func AnswerTo(id string, duplicate, reopened bool) []byte {
+	result := &claims.Result{ClaimResult: driver.ClaimResult{Claimed: !duplicate, Duplicate: duplicate}}
+	result.Reopened = reopened
+	return answerEvent(&driver.Claim{EventID: id}, result).body
+}
+
+// ReceiveUpToClaim does for a delivery what ServeHTTP does before the claim, and returns the number of
+// its claims.
+func ReceiveUpToClaim(in *Engine, w http.ResponseWriter, r *http.Request) int {
+	name := sourceName(r)
+	budget := in.bodies.Budget(name)
+	defer budget.Release()
+	d, a := in.read(w, r, name, in.setup.Load(), budget, false)
+	if a != nil {
+		panic(a.why)
+	}
+	events, _, _ := in.extract(r.Context(), d)
+	return len(d.unit(in.claimsFor(d, events)).Claims)
+}
 
 // Confirm confirms a subscription as a handshake does. It reports whether the engine accepted it.
 func Confirm(in *Engine, source, url string) bool { return in.confirm(source, url) == nil }

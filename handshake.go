@@ -107,7 +107,7 @@ func (in *Engine) shake(r *http.Request, src *source, shake *provider.Shake, req
 	defer cancel()
 	input := &locate.Input{Header: req.Header, Body: req.Body, RawQuery: req.RawQuery}
 	if shake.Signed() == provider.SignedAlways || shake.Signed() == provider.SignedIfPresent && src.isSigned(input) {
-		if _, a := in.authenticate(r, src, req.Body, deadline); a != nil {
+		if _, a := in.authenticate(r, src, req.Body, time.Now(), deadline); a != nil {
 			return a
 		}
 	} else if a := in.limitUnverified(r, time.Now(), nil); a != nil {

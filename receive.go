@@ -45,7 +45,7 @@ func (in *Engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = http.NewResponseController(w).SetReadDeadline(began.Add(bodyTimeout))
 	name := sourceName(r)
 	setup := in.setup.Load()
-	a := safely(func() *answer { return in.receive(w, r, setup) })
+	a := safely(func() *answer { return in.receive(w, r, name, setup) })
 	if !setup.knows(name, began) {
 		name = "" // the log must not hold arbitrary text from the path
 	}
@@ -92,23 +92,23 @@ func safely(receive func() *answer) (a *answer) {
 	return receive()
 }
 
-func (in *Engine) receive(w http.ResponseWriter, r *http.Request, s *setup) *answer {
-	budget := in.bodies.Budget(sourceName(r))
+func (in *Engine) receive(w http.ResponseWriter, r *http.Request, name string, s *setup) *answer {
+	budget := in.bodies.Budget(name)
 	defer budget.Release()
-	d, a := in.read(w, r, s, budget, false)
+	d, a := in.read(w, r, name, s, budget, false)
 	if a != nil {
 		return a
 	}
 	return in.accept(d).of(d)
 }
 
-// read reads a request and verifies it. The returned delivery is ready to be claimed. byCaller says
-// that the caller of Verify works on its events.
-func (in *Engine) read(w http.ResponseWriter, r *http.Request, s *setup, budget *wire.Budget, byCaller bool) (*delivery, *answer) {
-	name, arrived := sourceName(r), time.Now()
+// read reads a request to the source with that name and verifies it. The returned delivery is ready to
+// be claimed. byCaller says that the caller of Verify works on its events.
+func (in *Engine) read(w http.ResponseWriter, r *http.Request, name string, s *setup, budget *wire.Budget, byCaller bool) (*delivery, *answer) {
+	arrived := time.Now()
 	src := s.sources[name]
 	switch {
-	case src == nil && s.isVanished(name, time.Now()):
+	case src == nil && s.isVanished(name, arrived):
 		return nil, unavailable("a reload took this source away a moment ago", nil)
 	case src == nil:
 		return nil, refused(http.StatusNotFound, "There is no such source.", "no such source", nil).because(reasonUnknownSource)
@@ -133,14 +133,14 @@ func (in *Engine) read(w http.ResponseWriter, r *http.Request, s *setup, budget 
 		return nil, a
 	}
 	verifying := time.Now()
-	d, a := in.authenticate(r, src, body, deadline)
+	d, a := in.authenticate(r, src, body, verifying, deadline)
 	if a != nil {
 		in.keepSample(a, src, body)
 		return nil, a
 	}
 	in.tracing.startDelivery(d, arrived, verifying)
 	d.deadline, d.handled, d.remote = deadline, byCaller || in.works(src), in.remote(r)
-	if wait := src.verified.Take(time.Now()); wait > 0 {
+	if wait := src.verified.Take(verifying); wait > 0 {
 		a := refused(http.StatusTooManyRequests, "This source exceeds its rate.", "over the source's rate", nil).because(reasonRate)
 		a.retryAfter = wait
 		return nil, a.of(d)
@@ -218,8 +218,7 @@ func readBody(w http.ResponseWriter, r *http.Request, src *source, budget *wire.
 }
 
 // authenticate verifies the signature. A request that fails here is not parsed, stored or claimed.
-func (in *Engine) authenticate(r *http.Request, src *source, body []byte, deadline time.Time) (*delivery, *answer) {
-	now := time.Now()
+func (in *Engine) authenticate(r *http.Request, src *source, body []byte, now, deadline time.Time) (*delivery, *answer) {
 	req := src.request(r, body, now)
 	keys, err := in.keysFor(src, r, req, deadline)
 	var d *delivery
@@ -301,7 +300,9 @@ func (in *Engine) accept(d *delivery) *answer {
 	if len(events) > 0 {
 		span := in.tracing.startClaim(d)
 		err := in.claims.Claim(ctx, unit)
-		span.end(SpanEnd{At: time.Now(), Err: err, Attributes: []slog.Attr{slog.Int("events", len(events))}})
+		if span != nil {
+			span.end(SpanEnd{At: time.Now(), Err: err, Attributes: []slog.Attr{slog.Int("events", len(events))}})
+		}
 		if err != nil {
 			return unavailable("the claim was not made in time", err)
 		}

@@ -84,11 +84,10 @@ func (p Proxies) trusts(addr netip.Addr) bool {
 // parseAddress reads an address with or without a port, and removes its zone. IPv6 may be in
 // brackets.
 func parseAddress(text string) (netip.Addr, bool) {
-	addr, err := netip.ParseAddr(text)
+	port, err := netip.ParseAddrPort(text) // first, because connections have a port
+	addr := port.Addr()
 	if err != nil {
-		var port netip.AddrPort
-		port, err = netip.ParseAddrPort(text)
-		addr = port.Addr()
+		addr, err = netip.ParseAddr(text)
 	}
 	if inner, ok := strings.CutPrefix(text, "["); ok && err != nil {
 		inner, ok = strings.CutSuffix(inner, "]")

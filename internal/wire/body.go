@@ -28,11 +28,11 @@ type Memory struct {
 
 	mu       sync.Mutex
 	used     int64
-	bySource map[string]int64
+	bySource map[string]*int64 // in use; without the sources that use none
 }
 
 // NewMemory returns an unused memory of limit bytes.
-func NewMemory(limit int64) *Memory { return &Memory{limit: limit, bySource: make(map[string]int64)} }
+func NewMemory(limit int64) *Memory { return &Memory{limit: limit, bySource: make(map[string]*int64)} }
 
 // Used returns the bytes that are in use.
 func (m *Memory) Used() int64 {
@@ -49,20 +49,27 @@ type Budget struct {
 	memory *Memory
 	source string
 	own    int64
+	used   *int64 // by the source; nil while own is 0
 }
 
-// take asks for n more bytes. It counts them even if it refuses them.
+// take asks for n more bytes, at least one. It counts them even if it refuses them.
 func (b *Budget) take(n int) error {
 	m := b.memory
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if b.used == nil {
+		if b.used = m.bySource[b.source]; b.used == nil {
+			b.used = new(int64)
+			m.bySource[b.source] = b.used
+		}
+	}
 	b.own += int64(n)
 	m.used += int64(n)
-	m.bySource[b.source] += int64(n)
+	*b.used += int64(n)
 	switch {
 	case m.used == b.own: // a body alone always fits: otherwise a large one could never be received
 		return nil
-	case m.used > m.limit, m.bySource[b.source]/3 > m.limit-m.used:
+	case m.used > m.limit, *b.used/3 > m.limit-m.used:
 		return ErrBudget
 	}
 	return nil
@@ -70,14 +77,17 @@ func (b *Budget) take(n int) error {
 
 // Release returns the share's bytes.
 func (b *Budget) Release() {
+	if b.used == nil {
+		return
+	}
 	m := b.memory
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.used -= b.own
-	if m.bySource[b.source] -= b.own; m.bySource[b.source] == 0 {
+	if *b.used -= b.own; *b.used == 0 {
 		delete(m.bySource, b.source)
 	}
-	b.own = 0
+	b.own, b.used = 0, nil
 }
 
 // firstBuffer is the size of a body's first buffer: enough for most bodies.

@@ -16,26 +16,43 @@ const Secret = "<secret>"
 // VisibleHeader returns the form of h that is stored and shown. It replaces the headers named in
 // hidden by "<secret>", and every header that repeats rawQuery: some providers send a credential
 // in the query string, which a proxy may copy into a header. Bytes that are not UTF-8 are read as
-// ISO 8859-1, as HTTP/1.0 defined them. h stays as it is.
+// ISO 8859-1, as HTTP/1.0 defined them. h stays as it is; if nothing in it changes, it is the result.
 func VisibleHeader(h http.Header, hidden []string, rawQuery string) http.Header {
-	out := make(http.Header, len(h))
-	repeats := func(v string) bool { return rawQuery != "" && strings.Contains(v, "?"+rawQuery) }
+	query := ""
+	if rawQuery != "" {
+		query = "?" + rawQuery
+	}
+	out, cloned := h, false
 	for name, values := range h {
-		if slices.ContainsFunc(hidden, func(s string) bool { return strings.EqualFold(s, name) }) || slices.ContainsFunc(values, repeats) {
-			out[name] = []string{Secret}
+		instead := visibleInstead(name, values, hidden, query)
+		if instead == nil {
 			continue
 		}
-		if i := slices.IndexFunc(values, func(v string) bool { return !utf8.ValidString(v) }); i >= 0 {
-			values = slices.Clone(values)
-			for j, v := range values {
-				if !utf8.ValidString(v) {
-					values[j] = latin1(v)
-				}
-			}
+		if !cloned {
+			out, cloned = maps.Clone(h), true
 		}
-		out[name] = values
+		out[name] = instead
 	}
 	return out
+}
+
+// visibleInstead returns the values that VisibleHeader shows instead of those of a header, or nil if it
+// shows them as they are.
+func visibleInstead(name string, values, hidden []string, query string) []string {
+	repeats := func(v string) bool { return query != "" && strings.Contains(v, query) }
+	if slices.ContainsFunc(hidden, func(s string) bool { return strings.EqualFold(s, name) }) || slices.ContainsFunc(values, repeats) {
+		return []string{Secret}
+	}
+	if !slices.ContainsFunc(values, func(v string) bool { return !utf8.ValidString(v) }) {
+		return nil
+	}
+	values = slices.Clone(values)
+	for i, v := range values {
+		if !utf8.ValidString(v) {
+			values[i] = latin1(v)
+		}
+	}
+	return values
 }
 
 func latin1(s string) string {
@@ -49,27 +66,35 @@ func latin1(s string) string {
 // EncodeHeader returns h in its stored form: a JSON object from name to values, sorted by name.
 // Package encoding/json writes the same bytes and takes ten times as long.
 func EncodeHeader(h http.Header) []byte {
-	names := slices.Sorted(maps.Keys(h))
-	out := make([]byte, 0, 512)
-	out = append(out, '{')
+	var few [16]string // enough for most requests
+	names, size := few[:0], len("{}")
+	for name, values := range h {
+		names = append(names, name)
+		size += len(name) + len(`"":[],`)
+		for _, value := range values {
+			size += len(value) + len(`"",`)
+		}
+	}
+	slices.Sort(names)
+	out := append(make([]byte, 0, size), '{')
 	for i, name := range names {
 		if i > 0 {
 			out = append(out, ',')
 		}
-		out = append(appendJSON(out, name), ":["...)
+		out = append(AppendJSON(out, name), ":["...)
 		for j, value := range h[name] {
 			if j > 0 {
 				out = append(out, ',')
 			}
-			out = appendJSON(out, value)
+			out = AppendJSON(out, value)
 		}
 		out = append(out, ']')
 	}
 	return append(out, '}')
 }
 
-// appendJSON appends text as a JSON string, without escaping '<', '>' and '&'.
-func appendJSON(to []byte, text string) []byte {
+// AppendJSON appends text as a JSON string, without escaping '<', '>' and '&'.
+func AppendJSON(to []byte, text string) []byte {
 	for _, c := range []byte(text) {
 		if c < ' ' || c > '~' || c == '"' || c == '\\' {
 			return appendEscaped(to, text)

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
 func TestStoredHeader(t *testing.T) {
@@ -114,4 +116,49 @@ func FuzzParseHeader(f *testing.F) {
 			t.Errorf("%q (-want +got):\n%s", stored, diff)
 		}
 	})
+}
+
+// A header in which nothing is hidden is its own visible form. Any other stays as it is.
+func TestVisibleHeaderLeavesItsArgument(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		header http.Header
+		query  string
+		same   bool
+	}{
+		"plain":             {http.Header{"X-One": {"a", "b"}, "X-None": {}, "X-Wide": {"é"}}, "token=1", true},
+		"empty":             {http.Header{}, "", true},
+		"hidden":            {http.Header{"X-One": {"a"}, "X-Token": {"canary", "canary"}}, "", false},
+		"hidden and empty":  {http.Header{"X-Token": {}}, "", false},
+		"repeats the query": {http.Header{"X-One": {"a"}, "Referer": {"b", "https://x/?token=1"}}, "token=1", false},
+		"ISO 8859-1":        {http.Header{"X-One": {"a"}, "X-Latin": {"a", "caf\xe9"}}, "", false},
+	} {
+		before := make(http.Header)
+		for name, values := range tt.header {
+			before[name] = slices.Clone(values)
+		}
+		got := VisibleHeader(tt.header, []string{"x-token"}, tt.query)
+		if diff := cmp.Diff(before, tt.header, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s: the argument was changed (-before +after):\n%s", name, diff)
+		}
+		if same := cmp.Equal(before, got, cmpopts.EquateEmpty()); same != tt.same {
+			t.Errorf("%s: %q, want no change: %t", name, got, tt.same)
+		}
+		got.Set("X-Probe", "")
+		if _, same := tt.header["X-Probe"]; same != tt.same {
+			t.Errorf("%s: the result is the argument: %t, want %t", name, same, tt.same)
+		}
+	}
+}
+
+func BenchmarkHeader(b *testing.B) {
+	h := http.Header{
+		"User-Agent": {"Stripe/1.0 (+https://stripe.com/docs/webhooks)"}, "Accept": {"*/*; q=0.5, application/xml"},
+		"Cache-Control": {"no-cache"}, "Content-Type": {"application/json; charset=utf-8"}, "Content-Length": {"1200"},
+		"Stripe-Signature": {"t=1721049599,v1=" + strings.Repeat("0", 64)},
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		EncodeHeader(VisibleHeader(h, []string{"Authorization"}, ""))
+	}
 }
