@@ -58,8 +58,8 @@ type sample struct {
 	size  int
 }
 
-// write sends a.
-func (a *answer) write(w http.ResponseWriter, r *http.Request) {
+// write sends a, from now on.
+func (a *answer) write(w http.ResponseWriter, r *http.Request, now time.Time) {
 	h := w.Header()
 	for name, value := range a.header {
 		h.Set(name, value)
@@ -79,7 +79,7 @@ func (a *answer) write(w http.ResponseWriter, r *http.Request) {
 	}
 	// The deadline is for a client that does not read its answer. If the server cannot set it, the
 	// server's own deadline holds.
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
+	_ = http.NewResponseController(w).SetWriteDeadline(now.Add(writeTimeout))
 	problem.Write(w, a.status, a.contentType, a.body)
 }
 

@@ -65,7 +65,7 @@ func (in *Engine) answer(w http.ResponseWriter, r *http.Request, source string, 
 	if !a.began.IsZero() {
 		took = now.Sub(a.began)
 	}
-	a.write(w, r)
+	a.write(w, r, now)
 	outcome, reason := a.observed()
 	in.figures.Delivery(now, source, outcome, reason, took)
 	if reason != "" {
@@ -128,19 +128,19 @@ func (in *Engine) read(w http.ResponseWriter, r *http.Request, name string, s *s
 			return nil, a
 		}
 	}
-	deadline := time.Now().Add(src.AckTimeout)
+	now := time.Now()
+	deadline := now.Add(src.AckTimeout)
 	if a := in.handshake(r, src, body, deadline); a != nil {
 		return nil, a
 	}
-	verifying := time.Now()
-	d, a := in.authenticate(r, src, body, verifying, deadline)
+	d, a := in.authenticate(r, src, body, now, deadline)
 	if a != nil {
 		in.keepSample(a, src, body)
 		return nil, a
 	}
-	in.tracing.startDelivery(d, arrived, verifying)
+	in.tracing.startDelivery(d, arrived, now)
 	d.deadline, d.handled, d.remote = deadline, byCaller || in.works(src), in.remote(r)
-	if wait := src.verified.Take(verifying); wait > 0 {
+	if wait := src.verified.Take(now); wait > 0 {
 		a := refused(http.StatusTooManyRequests, "This source exceeds its rate.", "over the source's rate", nil).because(reasonRate)
 		a.retryAfter = wait
 		return nil, a.of(d)
