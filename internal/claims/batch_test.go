@@ -46,7 +46,7 @@ func TestStormOfDuplicates(t *testing.T) {
 			c := driver.Claim{Key: driver.EventKey("lab", id), Source: "lab", EventID: id}
 			units = append(units, NewUnit([]driver.Claim{c}, false, time.Now().Add(time.Minute)))
 		}
-		q.flush(units)
+		q.flush(context.Background(), units)
 		for _, u := range units {
 			<-u.done
 		}

@@ -17,7 +17,7 @@ const (
 	usualShare = 8
 )
 
-// flusher is a goroutine that claims batches. The queue's lock guards it.
+// flusher is a goroutine that claims batches, or a caller that claims its own unit. The queue's lock guards it.
 type flusher struct {
 	batches int // begun and ended: odd while it claims one
 	began   time.Time
@@ -52,9 +52,14 @@ func (q *Queue) begin(f *flusher) {
 	f.batches++
 	f.began = time.Now()
 	if q.flushers > 1 {
-		batch := f.batches
-		f.timer = time.AfterFunc(q.lateAfter(), func() { q.overdue(f, batch) })
+		q.watch(f, q.lateAfter())
 	}
+}
+
+// watch marks the batch of f as late if it lasts longer than d. The caller holds the lock.
+func (q *Queue) watch(f *flusher, d time.Duration) {
+	batch := f.batches
+	f.timer = time.AfterFunc(d, func() { q.overdue(f, batch) })
 }
 
 // end notes the end of f's batch, if it has begun one. The caller holds the lock.

@@ -121,8 +121,9 @@ func (u *Unit) finish(err error) {
 func claimBytes(c *driver.Claim) int { return len(c.Body) + len(c.Headers) }
 
 // Queue collects deliveries and claims them in batches. While one batch commits, the next one
-// gathers; further flushers keep a slow commit or a locked key from delaying the other deliveries. A lone delivery is claimed at once. Flushers run only while there is work. A
-// Queue is safe for concurrent use.
+// gathers; further flushers keep a slow commit or a locked key from delaying the other deliveries. A lone
+// delivery is claimed at once, see lead. Flushers run only while there is work. A Queue is safe for
+// concurrent use.
 type Queue struct {
 	store      Store
 	o          Options
@@ -136,7 +137,8 @@ type Queue struct {
 	waiting  lanes
 	pace     pace
 	claiming map[driver.Key]bool // keys that a flusher is claiming
-	active   int                 // flushers
+	active   int                 // flushers, and callers of lead
+	alone    *flusher            // the caller of lead; nil if there is none
 	late     int                 // flushers whose batch is late
 	usual    time.Duration       // of a batch
 	closed   bool
@@ -165,10 +167,13 @@ func (q *Queue) Waiting() int {
 	return q.waiting.units
 }
 
-// Claim queues u and blocks until its results are final. It returns an error if ctx ends before:
-// then the claim may still be made, unless the error is one of this package. Pass a context with
-// the deadline of the answer, not the request's: a client that hangs up must not end a claim.
+// Claim queues u, or claims it at once, and blocks until its results are final. It returns an error if ctx
+// ends before: then the claim may still be made, unless the error is one of this package. Pass a context
+// with the deadline of the answer, not the request's: a client that hangs up must not end a claim.
 func (q *Queue) Claim(ctx context.Context, u *Unit) error {
+	if q.lead(ctx, u) {
+		return nil
+	}
 	if err := q.submit(u); err != nil {
 		return err
 	}
@@ -203,6 +208,7 @@ func (q *Queue) submit(u *Unit) error {
 	}
 	q.waiting.add(u)
 	q.startFlusher()
+	q.watchAlone()
 	return nil
 }
 
@@ -265,7 +271,7 @@ func (q *Queue) run(f *flusher, before []*Unit) {
 		}
 	}()
 	for units = q.next(f, units); units != nil; units = q.next(f, units) {
-		q.flush(units)
+		q.flush(context.Background(), units)
 	}
 }
 
@@ -280,16 +286,11 @@ func (q *Queue) next(f *flusher, before []*Unit) []*Unit {
 	defer q.mu.Unlock()
 	q.end(f)
 	for _, u := range before {
-		for i := range u.Claims {
-			delete(q.claiming, u.Claims[i].Key)
-		}
+		q.release(u)
 	}
 	units := q.waiting.take(newPicker(q.pace.limit, q.claiming))
 	for _, u := range units {
-		u.taken = true
-		for i := range u.Claims {
-			q.claiming[u.Claims[i].Key] = true
-		}
+		q.hold(u)
 	}
 	if len(units) == 0 {
 		q.active--
@@ -297,6 +298,21 @@ func (q *Queue) next(f *flusher, before []*Unit) []*Unit {
 		q.begin(f)
 	}
 	return units
+}
+
+// hold marks u as taken, and its keys as being claimed. The caller holds the lock.
+func (q *Queue) hold(u *Unit) {
+	u.taken = true
+	for i := range u.Claims {
+		q.claiming[u.Claims[i].Key] = true
+	}
+}
+
+// release undoes hold for the keys of u. The caller holds the lock.
+func (q *Queue) release(u *Unit) {
+	for i := range u.Claims {
+		delete(q.claiming, u.Claims[i].Key)
+	}
 }
 
 // batchLimit returns the largest number of claims for a statement now.
@@ -314,9 +330,9 @@ func (q *Queue) adapt(b *batch) {
 	b.timedOut, b.failed = 0, false
 }
 
-// flush claims the events of units. It makes their results final in any case, also if the store or
+// flush claims the events of units, before their deadlines and while ctx lasts. It makes their results final in any case, also if the store or
 // a callback panics or ends the goroutine, because callers wait for them.
-func (q *Queue) flush(units []*Unit) {
+func (q *Queue) flush(ctx context.Context, units []*Unit) {
 	b := newBatch(units, q.o.Observe)
 	b.mostlyKnown, b.allowUnsafe = q.storm.Load(), q.o.AllowUnsafe
 	defer func() {
@@ -333,7 +349,7 @@ func (q *Queue) flush(units []*Unit) {
 	if q.o.Reserve != nil && !b.mostlyKnown {
 		b.reserve(q.o.Reserve)
 	}
-	ctx, cancel := context.WithDeadline(context.Background(), b.deadline)
+	ctx, cancel := context.WithDeadline(ctx, b.deadline)
 	defer cancel()
 	for entries := b.entries; len(entries) > 0; {
 		n := chunk(entries, q.batchLimit())
