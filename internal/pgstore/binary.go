@@ -97,6 +97,16 @@ func (p *Parameters) text(v string) {
 	p.end()
 }
 
+func (p *Parameters) bytea(v []byte) {
+	p.buf = append(p.buf, v...)
+	p.end()
+}
+
+func (p *Parameters) int2(v int16) {
+	p.buf = binary.BigEndian.AppendUint16(p.buf, uint16(v))
+	p.end()
+}
+
 func (p *Parameters) bool(v bool) {
 	b := byte(0)
 	if v {

@@ -32,17 +32,12 @@ func (s *Store) plain(p *driver.ClaimParams) bool {
 // stay in b.places are in doubt: the function decides them. committed reports whether an event was
 // claimed. On an error none was, unless it matches driver.ErrCommitUnknown.
 func (s *Store) claimPlain(ctx context.Context, b *claimBatch) (committed bool, err error) {
+	if len(b.places) == 1 && len(b.Claims[b.places[0]].Messages) == 0 {
+		return s.claimOne(ctx, b)
+	}
 	claimed, leased, safe, err := s.insertNew(ctx, b)
-	switch {
-	case errors.Is(err, ErrNotBinary):
-		return false, nil
-	case err != nil && s.inDoubt(err):
-		b.lockWait -= plainLockWait
-		return false, nil
-	case err != nil:
-		return false, claimFailed(s.pools.Receive, "claiming", err, driver.ErrCommitUnknown)
-	case !safe:
-		return false, nil
+	if err != nil || !safe {
+		return false, s.plainFailed(b, err)
 	}
 	var open []claimRow
 	for _, place := range b.places {
@@ -61,6 +56,38 @@ func (s *Store) claimPlain(ctx context.Context, b *claimBatch) (committed bool, 
 		}
 	}
 	return committed, err
+}
+
+// claimOne is claimPlain for one event without messages. If it is not new, a look-up comes before the claim
+// function.
+func (s *Store) claimOne(ctx context.Context, b *claimBatch) (committed bool, err error) {
+	place := b.places[0]
+	err = s.binary.QueryBinary(ctx, &s.sql.insertOne, func(p *Parameters) { b.encodeOne(p, &b.Claims[place]) }, func([][]byte) error {
+		committed = true
+		return nil
+	})
+	if err != nil {
+		return false, s.plainFailed(b, err)
+	}
+	if !committed {
+		s.settleKnown(b)
+		return false, nil
+	}
+	b.results[place].Claimed = true
+	b.places = b.places[:0]
+	return true, nil
+}
+
+// plainFailed returns nil if the claim function decides after err of a plain statement, which may be nil.
+func (s *Store) plainFailed(b *claimBatch, err error) error {
+	switch {
+	case err == nil || errors.Is(err, ErrNotBinary):
+		return nil
+	case s.inDoubt(err):
+		b.lockWait -= plainLockWait
+		return nil
+	}
+	return claimFailed(s.pools.Receive, "claiming", err, driver.ErrCommitUnknown)
 }
 
 // inDoubt reports whether the server undid the plain statement for a reason that the claim function
@@ -127,10 +154,7 @@ func (b *claimBatch) encode(p *Parameters, messages *messageArgs) {
 		size += ofRow + len(c.Source) + len(c.EventID) + len(c.Type) + len(c.Headers) + len(c.Body) + len(c.Remote) + len(c.Gateway)
 	}
 	p.reserve(size + messages.size())
-	p.text(lockTimeout(plainLockWait))
-	p.bool(slices.Contains(b.AllowUnsafe, "fsync"))
-	p.bool(slices.Contains(b.AllowUnsafe, "full_page_writes"))
-	p.time(clock(b.Now))
+	b.encodeSettings(p)
 	column := func(oid int, nulls bool, element func(c *driver.Claim)) {
 		p.array(oid, n, nulls)
 		for _, place := range b.places {
@@ -152,4 +176,30 @@ func (b *claimBatch) encode(p *Parameters, messages *messageArgs) {
 	if len(messages.ids) > 0 {
 		messages.encode(p)
 	}
+}
+
+// encodeSettings encodes the arguments that all plain statements begin with.
+func (b *claimBatch) encodeSettings(p *Parameters) {
+	p.text(lockTimeout(plainLockWait))
+	p.bool(slices.Contains(b.AllowUnsafe, "fsync"))
+	p.bool(slices.Contains(b.AllowUnsafe, "full_page_writes"))
+	p.time(clock(b.Now))
+}
+
+// encodeOne encodes the arguments of insertOneSQL.
+func (b *claimBatch) encodeOne(p *Parameters, c *driver.Claim) {
+	const fixed = 64 + 2*len(driver.Key{}) // settings, times, work, key, hash
+	p.reserve(fixed + len(c.Source) + len(c.EventID) + len(c.Type) + len(c.Headers) + len(c.Body) + len(c.Remote) + len(c.Gateway))
+	b.encodeSettings(p)
+	p.bytea(c.Key[:])
+	p.text(c.Source)
+	p.text(c.EventID)
+	p.text(c.Type)
+	p.time(storable(c.OccurredAt))
+	p.bytea(c.Headers)
+	p.bytea(c.Body)
+	p.bytea(c.BodyHash[:])
+	p.int2(int16(c.Work))
+	p.text(c.Remote)
+	p.text(c.Gateway)
 }

@@ -15,8 +15,8 @@ FROM {schema}.claim(
 	// insertNewSQL inserts the new ones of some events, in one transaction with their state rows. It
 	// returns whether the server is safe, how many events were new and, if some were not, the keys of
 	// those that were. insertRoutedSQL also inserts their messages, leased or not as the claim function does
-	// it, and returns the leases as that function does. Settings are raised and checked as the functions claim and durably do it. $1 is
-	// lock_timeout; $2 and $3 allow fsync and full_page_writes to be off; $4 is the time of a test.
+	// it, and returns the leases as that function does. $1 is lock_timeout; $2 and $3 allow fsync and
+	// full_page_writes to be off; $4 is the time of a test.
 	//
 	// It writes the events in their order, so that no two batches wait for each other. If nothing is
 	// new, the commit waits for the events' own commits. If a state row or a message was dropped, a
@@ -45,15 +45,37 @@ FROM {schema}.claim(
 	(SELECT array_agg(convert_to(p.destination, 'UTF8')) FROM {schema}.paused_destination p WHERE p.destination = ANY ($19::text[]))
 FROM event_new`
 
-	insertEvents = `
-WITH setting AS MATERIALIZED (
-	SELECT (current_setting('fsync') = 'on' OR $2::bool) AND (current_setting('full_page_writes') = 'on' OR $3::bool) AS safe,
-		set_config('lock_timeout', $1::text, true),
-		CASE WHEN current_setting('synchronous_commit') = 'off'
+	// insertOneSQL inserts an event without messages as insertNewSQL does. It returns a row if the event was
+	// new. For one event a statement without arrays and sums costs the database much less.
+	insertOneSQL = `
+WITH event_new AS (
+	INSERT INTO {schema}.event (
+		key, source, event_id, type, occurred_at, received_at, headers, body, body_sha256, work, remote, gateway
+	)
+	SELECT $5::bytea, $6::text, $7::text, $8::text, $9::timestamptz, coalesce($4::timestamptz, now()), $10::bytea, $11::bytea, $12::bytea,
+		$13::int2, $14::text, $15::text
+	WHERE ` + safeSQL + raiseSQL + `
+	ON CONFLICT (key) DO NOTHING
+	RETURNING work
+), state_new AS (
+	INSERT INTO {schema}.event_state (key, source, type, received_at, due_at)
+	SELECT $5::bytea, $6::text, $8::text, coalesce($4::timestamptz, now()), coalesce($4::timestamptz, now()) FROM event_new WHERE work = 1
+	RETURNING true
+)
+SELECT 1 / CASE WHEN work <> 1 OR EXISTS (SELECT FROM state_new) THEN 1 ELSE 0 END FROM event_new`
+
+	// safeSQL is whether the server is safe, as the function claim checks it. raiseSQL raises the settings
+	// of the transaction as the functions claim and durably do it, and is true.
+	safeSQL  = `(current_setting('fsync') = 'on' OR $2::bool) AND (current_setting('full_page_writes') = 'on' OR $3::bool)`
+	raiseSQL = `
+		AND set_config('lock_timeout', $1::text, true) IS NOT NULL
+		AND CASE WHEN current_setting('synchronous_commit') = 'off'
 			OR current_setting('synchronous_commit') = 'local' AND current_setting('synchronous_standby_names') <> ''
-		THEN set_config('synchronous_commit', 'on', true) END,
-		CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END
-), event_new AS (
+		THEN set_config('synchronous_commit', 'on', true) ELSE '' END IS NOT NULL
+		AND CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) ELSE '' END IS NOT NULL`
+
+	insertEvents = `
+WITH event_new AS (
 	INSERT INTO {schema}.event (
 		key, source, event_id, type, occurred_at, received_at, headers, body, body_sha256, work, remote, gateway
 	)
@@ -64,7 +86,7 @@ WITH setting AS MATERIALIZED (
 			unnest($9::timestamptz[]) AS occurred_at, unnest($10::bytea[]) AS headers, unnest($11::bytea[]) AS body,
 			unnest($12::bytea[]) AS body_sha256, unnest($13::int2[]) AS work, unnest($14::text[]) AS remote, unnest($15::text[]) AS gateway
 	) i
-	WHERE (SELECT safe FROM setting)
+	WHERE (SELECT ` + safeSQL + raiseSQL + `)
 	ON CONFLICT (key) DO NOTHING
 	RETURNING key, source, type, work
 ), state_new AS (
@@ -73,9 +95,9 @@ WITH setting AS MATERIALIZED (
 	RETURNING true
 )`
 	insertedEvents = `
-SELECT (SELECT safe FROM setting), count(*)::int,
+SELECT ` + safeSQL + `, count(*)::int,
 	CASE WHEN count(*) < cardinality($5::bytea[]) THEN array_agg(key) END,
-	CASE WHEN count(*) = 0 AND (SELECT safe FROM setting) THEN {schema}.confirm()::text END,
+	CASE WHEN count(*) = 0 THEN {schema}.confirm()::text END,
 	1 / CASE WHEN count(*) FILTER (WHERE work = 1) = (SELECT count(*) FROM state_new) THEN 1 ELSE 0 END`
 
 	// unclaimSQL deletes the event of a test.

@@ -161,6 +161,7 @@ func New(schema string, pools Pools) *Store {
 type statements struct {
 	claim, known, lookUp  string
 	insertNew             Statement
+	insertOne             Statement
 	insertRouted          Statement
 	unclaim               string
 	confirm               string
@@ -247,6 +248,7 @@ func newStatements(write func(string) string) statements {
 	return statements{
 		claim:            write(claimSQL),
 		insertNew:        newStatement(write(insertNewSQL)),
+		insertOne:        newStatement(write(insertOneSQL)),
 		insertRouted:     newStatement(write(insertRoutedSQL)),
 		known:            write(knownSQL),
 		lookUp:           write(lookUpSQL),
