@@ -203,10 +203,10 @@ func listedSQL(series string, n int) []string {
 				'{"Content-Type":["application/json"]}', convert_to(rpad('{"id":"evt_' || i || '","text":"', 198, 'x') || '"}', 'UTF8'), sha256(int8send(i)),
 				CASE WHEN i % 40 IN (0, 2) OR i % 40 BETWEEN 15 AND 20 THEN 1 ELSE 0 END
 			FROM ` + series,
-		`INSERT INTO hookonce.event_state (key, source, type, state, attempts, received_at, due_at, processed_at, failed_at, last_error)
+		`INSERT INTO hookonce.event_state (key, source, type, state, attempts, received_at, due_at, processed_at, failed_at, last_error, signature)
 			SELECT hookonce.hash_strings(ARRAY['event', ` + source + `, 'evt_' || i]), ` + source + `, ` + kind + `, CASE i % 40 WHEN 0 THEN 0 WHEN 2 THEN 3 ELSE 2 END,
 				CASE i % 40 WHEN 0 THEN 0 ELSE 1 END, ` + receivedAt + `, ` + receivedAt + `, CASE WHEN i % 40 > 2 THEN now() END, CASE i % 40 WHEN 2 THEN now() END,
-				CASE i % 40 WHEN 2 THEN 'no such order' END
+				CASE i % 40 WHEN 2 THEN 'no such order' END, CASE i % 40 WHEN 2 THEN 'no such order' END
 			FROM ` + series + ` WHERE i % 40 IN (0, 2) OR i % 40 BETWEEN 15 AND 20`,
 		`INSERT INTO hookonce.message (id, event_key, generation, route, destination, state, attempts, received_at, created_at, due_at, sent_at, failed_at, status_code, note, last_error)
 			SELECT 'msg_' || i, hookonce.hash_strings(ARRAY['event', ` + source + `, 'evt_' || i]), 0, 'r', 'd' || i / 40 % 10,

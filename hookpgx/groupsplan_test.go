@@ -52,8 +52,8 @@ func fillGroups(t *testing.T, w *world, step string, rows, groups int) {
 		SELECT 'msg_' || i, sha256(i::text::bytea), 0, 'r', 'billing', 3, $1::timestamptz - i * interval '1 second', $1, $1,
 			$1::timestamptz - i * interval '1 second', `+text+`
 		FROM generate_series(1, $2::int) i WHERE i % 3 <> 0`, now, rows, groups)
-	w.exec(t, `INSERT INTO {schema}.event_state (key, source, type, state, due_at, failed_at, last_error)
-		SELECT sha256(i::text::bytea), 'shop', '', 3, $1, $1::timestamptz - i * interval '1 second', `+text+`
+	w.exec(t, `INSERT INTO {schema}.event_state (key, source, type, state, due_at, failed_at, last_error, signature)
+		SELECT sha256(i::text::bytea), 'shop', '', 3, $1, $1::timestamptz - i * interval '1 second', `+text+`, {schema}.error_signature(`+text+`)
 		FROM generate_series(1, $2::int) i WHERE i % 3 = 0`, now, rows, groups)
 	w.exec(t, `INSERT INTO {schema}.history (event_key, at, action, generation, message_id, operation)
 		SELECT sha256(i::text::bytea), $1, 'discarded', 0, 'msg_' || i, 'op_' || i % 40 FROM generate_series(1, $2::int) i`, now, rows)

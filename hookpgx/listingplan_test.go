@@ -17,7 +17,7 @@ func TestPlansOfListings(t *testing.T) {
 	fill(t, w)
 	// Many messages and events of every state, spread over all events.
 	w.exec(t, "UPDATE {schema}.message SET state = (get_byte(sha256(convert_to(id, 'UTF8')), 0) % 5)::smallint")
-	w.exec(t, "UPDATE {schema}.event_state SET state = (get_byte(key, 0) % 5)::smallint WHERE state <> 1")
+	w.exec(t, "UPDATE {schema}.event_state SET state = (get_byte(key, 0) % 5)::smallint, signature = {schema}.error_signature(last_error) WHERE state <> 1")
 	w.exec(t, "UPDATE {schema}.event_state SET state = 2 WHERE state = 1")
 	w.exec(t, `INSERT INTO {schema}.type_rollup
 		SELECT 'stripe', t, date_trunc('hour', now()) - i * interval '1 hour', 1 FROM generate_series(0, 2000) i, unnest(ARRAY['thing.happened', 'other.thing']) t`)

@@ -207,7 +207,10 @@ func TestPlainClaimWaitsForTheDisk(t *testing.T) {
 				t.Fatal(err)
 			}
 			w.exec(t, storetest.WatchCommitsSQL)
-			for name, all := range map[string][]driver.Claim{"one": {newQueued("1")}, "two": {newQueued("2"), newQueued("3")}} {
+			for name, all := range map[string][]driver.Claim{
+				"one": {newQueued("1")}, "two": {newQueued("2"), newQueued("3")},
+				"one without work": {newClaim("4")}, "with a message": {newClaim("5", "billing")}, "two with messages": {newClaim("6", "billing"), newClaim("7", "audit")},
+			} {
 				if _, err := w.Claim(t.Context(), claimOf(sortedClaims(all...)...)); err != nil {
 					t.Fatal(err)
 				}
@@ -234,14 +237,15 @@ func TestPlainClaimOfHeldRows(t *testing.T) {
 		w.mustClaim(t, true, c)
 		other := w.session(t)
 		w.in(t, other, sql, c.Key[:])
-		batch := sortedClaims(c, fresh)
-		got, err := w.Claim(t.Context(), claimOf(batch...))
-		if err != nil {
-			t.Fatalf("Claim while another session has done %s: %v", sql, err)
-		}
-		for i := range batch {
-			if want := batch[i].EventID == fresh.EventID; got[i].Claimed != want || got[i].Duplicate == want {
-				t.Errorf("Claim of %s: got %+v", batch[i].EventID, got[i])
+		for _, batch := range [][]driver.Claim{{c}, sortedClaims(c, fresh)} {
+			got, err := w.Claim(t.Context(), claimOf(batch...))
+			if err != nil {
+				t.Fatalf("Claim of %d events while another session has done %s: %v", len(batch), sql, err)
+			}
+			for i := range batch {
+				if want := batch[i].EventID == fresh.EventID; got[i].Claimed != want || got[i].Duplicate == want {
+					t.Errorf("Claim of %s: got %+v", batch[i].EventID, got[i])
+				}
 			}
 		}
 		if err := other.Rollback(t.Context()); err != nil {

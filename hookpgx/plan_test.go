@@ -339,8 +339,9 @@ func insertMany(t *testing.T, w *world) {
 			'{}', 'body', sha256(i::text::bytea), CASE WHEN i % 10 = 0 THEN 1 ELSE 0 END
 		FROM generate_series(1, $1::int) i`, planEvents)
 	w.exec(t, `
-		INSERT INTO {schema}.event_state (key, source, type, state, received_at, due_at, failed_at, note)
-		SELECT sha256(i::text::bytea), 'stripe', 'thing.happened', s, now() - i * interval '1 second', now(), CASE s WHEN 3 THEN now() END, CASE s WHEN 4 THEN $2::text ELSE '' END
+		INSERT INTO {schema}.event_state (key, source, type, state, received_at, due_at, failed_at, note, signature)
+		SELECT sha256(i::text::bytea), 'stripe', 'thing.happened', s, now() - i * interval '1 second', now(), CASE s WHEN 3 THEN now() END, CASE s WHEN 4 THEN $2::text ELSE '' END,
+			CASE s WHEN 3 THEN {schema}.error_signature(NULL) END
 		FROM generate_series(10, $1::int, 10) i
 		CROSS JOIN LATERAL (SELECT CASE WHEN i % $3::int < 50 THEN (i % $3::int) / 10 ELSE 2 END AS s) s`,
 		planEvents, driver.NoteDiscarded, planEvents/planRare)

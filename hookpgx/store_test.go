@@ -1,9 +1,11 @@
 package hookpgx_test
 
 import (
+	"context"
 	"crypto/sha256"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -16,11 +18,19 @@ import (
 	"github.com/hookonce/hookonce/internal/test/storetest"
 )
 
+// TestDriver also checks that the suite claims by the plain statements, and not only by the claim function.
 func TestDriver(t *testing.T) {
 	var worlds sync.Map // driver.Store to *world
+	var plain atomic.Int64
+	t.Cleanup(func() {
+		if n := plain.Load(); n < 200 && !t.Failed() {
+			t.Errorf("plain statements have claimed %d times in the whole suite, want many more", n)
+		}
+	})
 	storetest.Exercise(t, func(t *testing.T) driver.Store {
 		w := open(t, nil)
 		worlds.Store(driver.Store(w.Store), w)
+		t.Cleanup(func() { plain.Add(w.plainClaims()) })
 		return w.Store
 	}, queuedFeatures(func(s driver.Store) *world {
 		w, _ := worlds.Load(s)
@@ -34,7 +44,7 @@ func queuedFeatures(worldOf func(driver.Store) *world) storetest.Features {
 		KillQueued: func(t *testing.T, s driver.Store, key driver.Key, lastError string) {
 			t.Helper()
 			worldOf(s).exec(t, "UPDATE {schema}.event_state SET state = 3, attempts = 5, failed_at = now(),"+
-				" last_error = $2 WHERE key = $1", key[:], lastError)
+				" last_error = $2, signature = {schema}.error_signature($2) WHERE key = $1", key[:], lastError)
 		},
 		MoveQueued: func(t *testing.T, s driver.Store, key driver.Key, state string) {
 			t.Helper()
@@ -93,6 +103,21 @@ func (w *world) exec(t testing.TB, sql string, args ...any) {
 	if _, err := w.pool.Exec(t.Context(), strings.ReplaceAll(sql, "{schema}", w.schema), args...); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// plainClaims returns how often the idle sessions of the receiving pool have run a plain statement. It passes
+// over broken ones.
+func (w *world) plainClaims() (n int64) {
+	ctx := context.Background() // that of the test has ended
+	for _, conn := range hookpgx.ReceivePool(w.Store).AcquireAllIdle(ctx) {
+		var runs int64
+		if err := conn.QueryRow(ctx, "SELECT coalesce(sum(generic_plans + custom_plans), 0)::bigint FROM pg_prepared_statements WHERE name LIKE 'hookonce%'",
+			pgx.QueryExecModeSimpleProtocol).Scan(&runs); err == nil {
+			n += runs
+		}
+		conn.Release()
+	}
+	return n
 }
 
 // drop creates a trigger that drops the rows of an event.

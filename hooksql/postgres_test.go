@@ -33,7 +33,7 @@ func exercisePostgres(t *testing.T, open func(t testing.TB) *postgresWorld, pool
 			t.Helper()
 			w, _ := worlds.Load(s)
 			w.(*postgresWorld).exec(t, "UPDATE {schema}.event_state SET state = 3, attempts = 5, failed_at = now(),"+
-				" last_error = $2 WHERE key = $1", key[:], lastError)
+				" last_error = $2, signature = {schema}.error_signature($2) WHERE key = $1", key[:], lastError)
 		},
 		MoveQueued: func(t *testing.T, s driver.Store, key driver.Key, state string) {
 			t.Helper()

@@ -61,8 +61,12 @@ COMMENT ON FUNCTION {schema}.error_signature(text) IS
 --
 -- A message that was enqueued by itself, without an event, has a row here too. The row holds the
 -- message's body and headers, and outbox keeps it out of every listing of events.
+--
+-- event and event_state have no CHECK and no generated column: PostgreSQL would prepare these anew for every
+-- claim, for a fifth of the time that a claim of one event takes. Keys and hashes are SHA-256 by the type of
+-- every caller, and states are constants of the statements.
 CREATE TABLE {schema}.event (
-	key         bytea PRIMARY KEY CHECK (octet_length(key) = 32),
+	key         bytea PRIMARY KEY,
 	source      text NOT NULL,
 	event_id    text NOT NULL,
 	type        text NOT NULL,
@@ -73,7 +77,7 @@ CREATE TABLE {schema}.event (
 	outbox      boolean NOT NULL DEFAULT false, -- the body of an enqueued message, not an event
 	remote      text NOT NULL DEFAULT '',       -- of the first delivery: the client's address; '' if it is not known
 	gateway     text NOT NULL DEFAULT '',       -- of the first delivery: the name of the host that received it
-	body_sha256 bytea NOT NULL CHECK (octet_length(body_sha256) = 32),
+	body_sha256 bytea NOT NULL,
 	headers     bytea,                          -- JSON; null once retention or an operator has removed it
 	body        bytea                           -- null once retention or an operator has removed it
 );
@@ -107,7 +111,7 @@ CREATE TABLE {schema}.event_state (
 	key            bytea PRIMARY KEY,
 	source         text NOT NULL,
 	type           text NOT NULL,
-	state          smallint NOT NULL DEFAULT 0 CHECK (state BETWEEN 0 AND 4),
+	state          smallint NOT NULL DEFAULT 0,
 	attempts       integer NOT NULL DEFAULT 0,     -- of this generation
 	crashes        integer NOT NULL DEFAULT 0,     -- interrupted runs of this generation
 	generation     integer NOT NULL DEFAULT 0,     -- counts replays and reopenings
@@ -123,8 +127,9 @@ CREATE TABLE {schema}.event_state (
 	failed_at      timestamptz,
 	note           text NOT NULL DEFAULT '',
 	last_error     text,
-	-- The group of the error while the event is dead.
-	signature      text GENERATED ALWAYS AS (CASE WHEN state = 3 THEN {schema}.error_signature(last_error) END) STORED
+	-- The group of the error while the event is dead: error_signature(last_error), written by every statement
+	-- that writes state 3 or the last error of a dead event. Without meaning in other states.
+	signature      text
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05);
 
 -- Pending events of a source in the order of due_at: taking and reserving them, and asking which
@@ -135,20 +140,14 @@ CREATE INDEX event_state_fresh ON {schema}.event_state (source, due_at)
 CREATE INDEX event_state_tried ON {schema}.event_state (source, due_at)
 	WHERE state = 0 AND (attempts > 0 OR crashes > 0);
 
--- Listings of running events, together with message_due and the table run. State 1 never occurs
--- here, so the index is empty; it lets a listing find that out without reading the table.
-CREATE INDEX event_state_running ON {schema}.event_state (key) WHERE state = 1;
-
 -- Dead and skipped events in the order of the listings, so that a page reads few rows more than its
--- own, even if all are old. The view dead_letters reads the dead ones.
-CREATE INDEX event_state_dead ON {schema}.event_state (received_at, key) WHERE state = 3;
-CREATE INDEX event_state_skipped ON {schema}.event_state (received_at, key) WHERE state = 4;
-
--- Counts of the dead events of a source, up to a limit.
-CREATE INDEX event_state_dead_source ON {schema}.event_state (source, due_at) WHERE state = 3;
+-- own, even if all are old. The view dead_letters reads the dead ones. With state 1, which never occurs here,
+-- a listing of running events finds that out without reading the table. One index for all: a claim pays for
+-- each index of the table, even for those that it adds nothing to.
+CREATE INDEX event_state_rare ON {schema}.event_state (state, received_at, key) WHERE state IN (1, 3, 4);
 
 -- Error groups: a look-up for each group, and its failures in the order of time. "C" is the order of the
--- listing.
+-- listing. Also counts of the dead events of a source, up to a limit.
 CREATE INDEX event_state_dead_group ON {schema}.event_state (source COLLATE "C", signature COLLATE "C", failed_at) WHERE state = 3;
 
 -- Listings of dead letters with a signature, in their order.
@@ -1010,11 +1009,12 @@ BEGIN
 
 	IF claimed IS NOT NULL AND (0 < ANY (claim.works) OR '' <> ANY (claim.notes)) THEN
 		INSERT INTO {schema}.event_state (
-			key, source, type, state, attempts, received_at, due_at, processed_at, failed_at, undecided, queued, note, last_error
+			key, source, type, state, attempts, received_at, due_at, processed_at, failed_at, undecided, queued, note, last_error, signature
 		)
 		SELECT i.key, i.source, i.type, i.state, CASE i.state WHEN 2 THEN 1 ELSE 0 END, moment, moment,
 			CASE i.state WHEN 2 THEN moment END, CASE i.state WHEN 3 THEN moment END,
-			i.state = 3, i.state = 3 AND i.work = 1, i.note, nullif(i.note, '')
+			i.state = 3, i.state = 3 AND i.work = 1, i.note, nullif(i.note, ''),
+			CASE WHEN i.state = 3 THEN {schema}.error_signature(nullif(i.note, '')) END
 		FROM (
 			SELECT u.*, CASE WHEN u.note <> '' THEN 3 WHEN u.work = 1 THEN 0 ELSE u.work END AS state
 			FROM unnest(claim.keys, claim.sources, claim.types, claim.works, claim.notes) AS u (key, source, type, work, note)
@@ -1529,7 +1529,8 @@ BEGIN
 		due_at = CASE WHEN is_dead THEN e.due_at ELSE moment + wait * interval '1 microsecond' END,
 		retry_in = CASE WHEN is_dead THEN e.retry_in ELSE wait END,
 		failed_at = CASE WHEN is_dead THEN moment END,
-		last_error = left(fail.error, 4096)
+		last_error = left(fail.error, 4096),
+		signature = CASE WHEN is_dead THEN {schema}.error_signature(left(fail.error, 4096)) END
 	WHERE e.key = failed;
 	INSERT INTO {schema}.feed_consumed (at, source, event_id, type, outcome, details)
 	SELECT moment, fail.source, fail.event_id, s.type, CASE WHEN is_dead THEN 'dead' ELSE 'retry' END,

@@ -19,8 +19,8 @@ CROSS JOIN LATERAL (` + oldestEventsSQL + freshSQL + ` ORDER BY s.due_at LIMIT $
 CROSS JOIN LATERAL (` + oldestEventsSQL + triedSQL + ` ORDER BY s.due_at LIMIT $2::bigint) s) tried
 CROSS JOIN LATERAL (
 	SELECT count(*) AS n FROM (
-		SELECT 1 FROM {schema}.event_state s WHERE s.source = n.name AND s.state = 3
-		ORDER BY s.due_at LIMIT $2::bigint
+		SELECT 1 FROM {schema}.event_state s WHERE s.source COLLATE "C" >= n.name AND s.source COLLATE "C" <= n.name AND s.state = 3
+		ORDER BY s.source COLLATE "C" LIMIT $2::bigint
 	) s
 ) dead`
 
@@ -28,8 +28,8 @@ CROSS JOIN LATERAL (
 	SELECT count(*) AS n, min(s.due_at) AS oldest FROM (
 		SELECT s.due_at FROM {schema}.event_state s WHERE s.source = n.name AND `
 
-	// Dead messages are compared by two bounds: only the index that begins with the destination has that
-	// order, while an equality would let the server read the dead messages of all destinations by time.
+	// Dead messages and events are compared by two bounds: only the index that begins with the name has that
+	// order, while an equality would let the server read the dead ones of all names by time.
 	destinationBacklogSQL = `
 SELECT n.name, open.n, open.oldest, dead.n
 FROM unnest($1::text[]) n(name)

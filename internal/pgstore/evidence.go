@@ -167,7 +167,8 @@ WITH setting AS MATERIALIZED (
 ), handler_tries AS (
 	UPDATE {schema}.event_attempt SET error = '` + driver.ErrorRedacted + `' WHERE key = $1::bytea
 ), states AS (
-	UPDATE {schema}.event_state SET last_error = '` + driver.ErrorRedacted + `'
+	UPDATE {schema}.event_state SET last_error = '` + driver.ErrorRedacted + `',
+		signature = {schema}.error_signature('` + driver.ErrorRedacted + `')
 	WHERE key = $1::bytea AND last_error IS NOT NULL
 )
 INSERT INTO {schema}.history (event_key, at, action, generation, request_id)

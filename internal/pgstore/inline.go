@@ -66,8 +66,8 @@ WITH setting AS MATERIALIZED (
 ), filed AS MATERIALIZED (
 	SELECT f.* FROM failure f JOIN claimed c ON c.key = f.key
 ), states AS (
-	INSERT INTO {schema}.event_state (key, source, type, state, attempts, received_at, due_at, failed_at, last_error)
-	SELECT key, source, type, 3, failures, first_at, now, now, last_error FROM filed
+	INSERT INTO {schema}.event_state (key, source, type, state, attempts, received_at, due_at, failed_at, last_error, signature)
+	SELECT key, source, type, 3, failures, first_at, now, now, last_error, {schema}.error_signature(last_error) FROM filed
 	RETURNING 1
 ), tried AS (
 	INSERT INTO {schema}.event_attempt (key, generation, number, outcome, error, at, took)

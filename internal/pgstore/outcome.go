@@ -29,7 +29,8 @@ const changedSQL = `, changed AS (
 		retry_in = CASE i.outcome WHEN 3 THEN i.retry_in ELSE s.retry_in END,
 		processed_at = CASE i.outcome WHEN 1 THEN setting.now END,
 		failed_at = CASE WHEN i.outcome IN (4, 6) THEN setting.now END,
-		last_error = CASE i.outcome WHEN 5 THEN s.last_error ELSE nullif(i.error, '') END
+		last_error = CASE i.outcome WHEN 5 THEN s.last_error ELSE nullif(i.error, '') END,
+		signature = CASE WHEN i.outcome IN (4, 6) THEN {schema}.error_signature(nullif(i.error, '')) END
 	FROM {held} i, setting
 	WHERE s.key = i.key AND s.state = 0
 	RETURNING s.key, s.generation, s.attempts, i.outcome, i.error, i.took
@@ -101,7 +102,7 @@ SELECT (SELECT count(*) FROM changed), $11::bigint, txid_current()`
 const endClaimSQL = givenSQL + `, changed AS (
 	UPDATE {schema}.event_state s
 	SET state = 3, note = '` + driver.NoteTxEnded + `', attempts = coalesce(f.failures, 0) + 1,
-		processed_at = NULL, failed_at = setting.now, last_error = i.error
+		processed_at = NULL, failed_at = setting.now, last_error = i.error, signature = {schema}.error_signature(i.error)
 	FROM given i LEFT JOIN {schema}.inline_failure f ON f.key = i.key, setting
 	WHERE s.key = i.key AND s.state = 2 AND s.generation = $7::int
 	RETURNING s.key, s.generation, s.attempts, i.error, i.took

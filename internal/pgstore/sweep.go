@@ -125,6 +125,7 @@ WITH setting AS MATERIALIZED (
 		retry_in = CASE WHEN $3::bool THEN greatest($4::bigint, 0) ELSE s.retry_in END,
 		failed_at = CASE WHEN lost.dead THEN setting.now END,
 		last_error = CASE WHEN $3::bool THEN $5::text ELSE s.last_error END,
+		signature = CASE WHEN lost.dead THEN {schema}.error_signature($5::text) END,
 		note = CASE WHEN $6::bool THEN '` + driver.NoteTxEnded + `' ELSE s.note END
 	FROM lost, setting
 	WHERE s.key = lost.key

@@ -34,6 +34,11 @@ func TestFail(t *testing.T) {
 		t.Errorf("a permanent failure: fail returned %q", got)
 	}
 	w.wantState(t, "b", state{State: "dead", Attempts: 1, LastError: "never", Failed: true})
+	for id, want := range map[string]string{"a": "no such order #", "b": "never"} {
+		if got := get[string](t, w, "SELECT signature FROM hookonce.event_state WHERE key = $1", key("shop", id)); got != want {
+			t.Errorf("the dead event %s has the signature %q, want %q", id, got, want)
+		}
+	}
 
 	// take skips events that wait for a retry or are dead, and other events are unchanged.
 	s.run(t, "BEGIN")
