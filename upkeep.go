@@ -26,8 +26,12 @@ const (
 )
 
 // pruneRest is how long pruning rests after each chunk, as a multiple of the time that the chunk
-// took. The rest leaves the database to deliveries.
-const pruneRest = 1
+// took. The rest leaves the database to deliveries. After each pass that could not remove all in its time it
+// is halved, down to minPruneRest, so that pruning keeps up with the events that arrive.
+const (
+	pruneRest    = 1.0
+	minPruneRest = pruneRest / 8
+)
 
 // maintain writes delivery counts, refused requests and figures, reads the database's clock, its durability settings and learned
 // secrets, retries failed confirmations, and pulls due times back, until ctx ends. Several processes
@@ -149,7 +153,7 @@ func (in *Engine) warnOfTriggers(ctx context.Context) error {
 // pruning may take long.
 func (in *Engine) pruneAgain(ctx context.Context) {
 	in.maintainStep(ctx, "registering the windows", in.registerWindows)
-	wait := in.pruneInterval()
+	wait, rest := in.pruneInterval(), pruneRest
 	for {
 		timer := time.NewTimer(wait)
 		select {
@@ -161,8 +165,11 @@ func (in *Engine) pruneAgain(ctx context.Context) {
 			in.maintainStep(ctx, "registering the windows", in.registerWindows)
 			wait = in.pruneInterval()
 		case <-timer.C:
-			if wait = in.pruneInterval(); in.prunePass(ctx) {
-				wait = 0
+			wait = in.pruneInterval()
+			if in.prunePass(ctx, rest) {
+				wait, rest = 0, max(rest/2, minPruneRest)
+			} else {
+				rest = pruneRest
 			}
 			if in.worker != nil {
 				in.maintainStep(ctx, "filing dead letters of Inline handlers", in.fileInlineFailures)
@@ -173,16 +180,20 @@ func (in *Engine) pruneAgain(ctx context.Context) {
 
 // prunePass prunes for pruneTimeout at most, and reports whether there is more to prune. A pass
 // uses the windows as they are at its start: when months of rows are past their window, each pass
-// reads the windows again. Every pass starts with the oldest rows, and gets past millions of rows
-// that stay.
-func (in *Engine) prunePass(ctx context.Context) (more bool) {
+// reads the windows again. It goes on where the passes before it ended, of all processes, and leaves
+// the turn to another process that prunes.
+func (in *Engine) prunePass(ctx context.Context, rest float64) (more bool) {
 	passCtx, cancel := context.WithTimeout(ctx, pruneTimeout)
 	defer cancel()
-	removed, err := in.Prune(passCtx)
+	p := in.windows()
+	p.Background, p.Rest = true, rest
+	removed, err := in.prune(passCtx, p)
 	if err != nil && passCtx.Err() != nil && removed != nil && *removed != (driver.PruneResult{}) {
 		return true
 	}
-	in.maintained(ctx, "pruning", err)
+	if !errors.Is(err, driver.ErrTurnLost) {
+		in.maintained(ctx, "pruning", err)
+	}
 	return false
 }
 
@@ -237,13 +248,18 @@ func (in *Engine) registerWindows(ctx context.Context) error {
 // window, and the quarantine beyond its bounds. Of several processes with different windows for a
 // source, the longest holds, of all processes that were seen in the last seven days. Prune works in
 // small chunks and rests after each for as long as the chunk took, so that deliveries are answered
-// meanwhile. If it fails, the result holds the rows that it removed before, or is nil. Run calls it
-// from time to time.
+// meanwhile. If it fails, the result holds the rows that it removed before, or is nil.
+//
+// One process prunes at a time. Run prunes in the background from time to time, and gives way to Prune.
 func (in *Engine) Prune(ctx context.Context) (*driver.PruneResult, error) {
+	return in.prune(ctx, in.windows())
+}
+
+func (in *Engine) prune(ctx context.Context, p *driver.PruneParams) (*driver.PruneResult, error) {
 	if err := in.registerWindows(ctx); err != nil {
 		return nil, err
 	}
-	result, err := in.store.Prune(ctx, in.windows())
+	result, err := in.store.Prune(ctx, p)
 	if result != nil && *result != (driver.PruneResult{}) {
 		in.log.Info("pruned", slog.Int64("events", result.Events), slog.Int64("bodies", result.Bodies),
 			slog.Int64("quarantined", result.Quarantined))

@@ -25,10 +25,11 @@ func (s *pruningStore) RegisterWindows(context.Context, *driver.PruneParams) err
 type pruneCall struct {
 	At     time.Duration // since the store was made
 	Window time.Duration // the dedupe window of the source lab
+	Rest   float64
 }
 
 func (s *pruningStore) Prune(ctx context.Context, p *driver.PruneParams) (*driver.PruneResult, error) {
-	s.calls = append(s.calls, pruneCall{time.Since(s.began), p.Sources["lab"].DedupeWindow})
+	s.calls = append(s.calls, pruneCall{time.Since(s.began), p.Sources["lab"].DedupeWindow, p.Rest})
 	if len(s.calls) > len(s.passes) {
 		return &driver.PruneResult{}, nil
 	}
@@ -36,7 +37,7 @@ func (s *pruningStore) Prune(ctx context.Context, p *driver.PruneParams) (*drive
 }
 
 // If a pass ends before all is pruned, the next one starts at once, with the windows of that
-// moment. After a failed pass, pruning pauses.
+// moment and shorter rests. After a failed pass, pruning pauses.
 func TestPruningContinues(t *testing.T) {
 	t.Parallel()
 	const hour = time.Hour
@@ -52,11 +53,11 @@ func TestPruningContinues(t *testing.T) {
 	}{
 		"much to remove": {
 			passes: []func(context.Context) (*driver.PruneResult, error){untilTheDeadline(5), untilTheDeadline(7)},
-			want:   []pruneCall{{time.Minute, hour}, {3 * time.Minute, 2 * hour}, {5 * time.Minute, 2 * hour}, {6 * time.Minute, 2 * hour}},
+			want:   []pruneCall{{time.Minute, hour, 1}, {3 * time.Minute, 2 * hour, 0.5}, {5 * time.Minute, 2 * hour, 0.25}, {6 * time.Minute, 2 * hour, 1}},
 		},
 		"no answer from the database": {
 			passes: []func(context.Context) (*driver.PruneResult, error){untilTheDeadline(0)},
-			want:   []pruneCall{{time.Minute, hour}, {4 * time.Minute, 2 * hour}, {5 * time.Minute, 2 * hour}, {6 * time.Minute, 2 * hour}},
+			want:   []pruneCall{{time.Minute, hour, 1}, {4 * time.Minute, 2 * hour, 1}, {5 * time.Minute, 2 * hour, 1}, {6 * time.Minute, 2 * hour, 1}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

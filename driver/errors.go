@@ -92,6 +92,10 @@ var (
 	// ErrTxEnded means that a handler ended its transaction. The error is a *TxEndedError.
 	ErrTxEnded = errors.New("the handler ended the transaction by itself")
 
+	// ErrTurnLost means that another call prunes, because this one had stopped for long or was in the
+	// background.
+	ErrTurnLost = errors.New("another process prunes now")
+
 	// ErrSchema means that the schema is missing, older or newer than this program.
 	ErrSchema = errors.New("the database schema does not fit this version of hookonce")
 )

@@ -24,7 +24,11 @@ type PruneParams struct {
 	// QuarantineRows is the number of quarantined requests kept for each source, the latest first;
 	// 0 keeps all within Retention.
 	QuarantineRows int
-	Chunk          int // maximum number of rows removed in one step; 0 means a number that suits the store
+	// Background prunes beside other work. Prune then does nothing while another call prunes, and
+	// gives way to one that is not in the background. It goes on where the passes before it ended, and
+	// looks at the events that they left only now and then.
+	Background bool
+	Chunk      int // number of rows of one step at most; 0 means as many as take a few milliseconds
 	// Rest is the rest after each step, in multiples of the step's duration; 0 means no rest.
 	Rest float64
 	Now  time.Time // tests only; zero means the database's clock

@@ -199,6 +199,10 @@ type Store interface {
 	// at most p.Chunk rows, each in a short transaction. Unfinished and dead work stays. Figures are
 	// kept as long as Resolution.Kept says, refused requests as long as bodies, and rows of the feed for
 	// FeedKept; none of them are counted. An error comes with the counts of the rows already removed, unless the parameters are invalid.
+	//
+	// One call of all processes prunes at a time. A call waits for its turn and looks at everything,
+	// unless p.Background is set. A process that stops during its turn loses it within a minute, and
+	// removes nothing afterwards: its call ends with ErrTurnLost.
 	Prune(ctx context.Context, p *PruneParams) (*PruneResult, error)
 
 	// PullBack makes work due that a step of the database's clock left due too far ahead: farther

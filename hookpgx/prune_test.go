@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -61,7 +62,12 @@ func pruneAgainstClaims(t *testing.T, guard driver.BodyGuard) {
 	var mu sync.Mutex
 	concurrently(t, 4, func(me int) error {
 		store := stores[me%2]
-		for range 60 {
+		several := func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return claimed > 3*len(all)
+		}
+		for round := 0; round < 60 || !several(); round++ {
 			got, err := store.Claim(t.Context(), &driver.ClaimParams{Claims: all, LockTimeout: patience})
 			if err != nil {
 				return err
@@ -208,5 +214,94 @@ func TestForgottenWindows(t *testing.T) {
 	}
 	if n := w.number(t, "SELECT count(*) FROM {schema}.source_window"); n != 1 {
 		t.Errorf("%d rows are left, want 1", n)
+	}
+}
+
+// TestTurnLost stops a call in its turn, between the reading of the windows and the first chunk, and lets
+// another process have the turn. The call removes nothing when it goes on, and leaves nothing to the next
+// one.
+func TestTurnLost(t *testing.T) {
+	t.Parallel()
+	w := open(t, nil)
+	w.mustClaim(t, true, newClaim("evt_1"))
+	stop := w.session(t)
+	if _, err := stop.Exec(t.Context(), strings.ReplaceAll("LOCK TABLE {schema}.source_window IN ACCESS EXCLUSIVE MODE", "{schema}", w.schema)); err != nil {
+		t.Fatal(err)
+	}
+	p := &driver.PruneParams{DedupeWindow: time.Minute, Retention: time.Minute, Now: time.Now().Add(time.Hour)}
+	ended := make(chan error, 1)
+	go func() {
+		_, err := w.Prune(t.Context(), p)
+		ended <- err
+	}()
+	w.awaitWaiting(t)
+	const turn = "SELECT count(*) FROM {schema}.prune_turn WHERE until > now() AND state = ''"
+	if n := w.number(t, turn); n != 1 {
+		t.Fatalf("%d turns last, want one", n)
+	}
+	w.exec(t, "UPDATE {schema}.prune_turn SET fence = fence + 1") // as another process does when the minute is over
+	if err := stop.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; !errors.Is(err, driver.ErrTurnLost) {
+		t.Errorf("Prune returned %v, want %v", err, driver.ErrTurnLost)
+	}
+	if n := w.number(t, "SELECT count(*) FROM {schema}.event"); n != 1 {
+		t.Errorf("%d events are left, want the one", n)
+	}
+	if n := w.number(t, turn); n != 1 {
+		t.Error("the call that lost the turn ended the turn of the other")
+	}
+}
+
+// TestTurnOfADeadProcess leaves a turn as a killed process leaves it. No other call prunes until it is over.
+// A turn that ends far ahead is from before the clock was set back.
+func TestTurnOfADeadProcess(t *testing.T) {
+	t.Parallel()
+	w := open(t, nil)
+	prune := func() int64 {
+		t.Helper()
+		w.mustClaim(t, true, newClaim("evt_1"))
+		got, err := w.Prune(t.Context(), &driver.PruneParams{
+			DedupeWindow: time.Minute, Retention: time.Minute, Now: time.Now().Add(time.Hour), Background: true,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.exec(t, "DELETE FROM {schema}.event")
+		return got.Events
+	}
+	for _, step := range []struct {
+		sql  string
+		want int64
+	}{
+		{"", 1},
+		{"UPDATE {schema}.prune_turn SET until = now() + interval '1 minute'", 0},
+		{"UPDATE {schema}.prune_turn SET until = now() - interval '1 second', state = ''", 1},
+		{"UPDATE {schema}.prune_turn SET until = now() + interval '1 day', state = ''", 1},
+		{"DELETE FROM {schema}.prune_turn", 1},
+	} {
+		if step.sql != "" {
+			w.exec(t, step.sql)
+		}
+		if got := prune(); got != step.want {
+			t.Errorf("after %q: %d events were pruned, want %d", step.sql, got, step.want)
+		}
+	}
+}
+
+// TestPruningReadsFew has many old events that stay because they are unfinished. Passes in the
+// background must not read them all each time.
+func TestPruningReadsFew(t *testing.T) {
+	t.Parallel()
+	w, plans := openExplained(t, nil)
+	claimOld(t, w, queued)
+	p := &driver.PruneParams{DedupeWindow: 50 * time.Minute, Retention: 50 * time.Minute, Background: true}
+	readsFew(t, plans, func(int) error {
+		_, err := w.Prune(t.Context(), p)
+		return err
+	})
+	if n := w.number(t, "SELECT count(*) FROM {schema}.event"); n != finishedRows {
+		t.Errorf("%d events are left, want all %d", n, finishedRows)
 	}
 }

@@ -80,6 +80,10 @@ CREATE TABLE {schema}.event (
 	body_sha256 bytea NOT NULL,
 	headers     bytea,                          -- JSON; null once retention or an operator has removed it
 	body        bytea                           -- null once retention or an operator has removed it
+) WITH (
+	-- Pruning removes as many rows as arrive: their space is free again after minutes at thousands a second.
+	autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500000,
+	autovacuum_vacuum_insert_scale_factor = 0, autovacuum_vacuum_insert_threshold = 500000
 );
 
 -- Values above 2 kB are compressed. lz4 takes a third of the processor time of pglz for as many bytes: 18 instead of
@@ -105,8 +109,9 @@ CREATE INDEX event_body_kept ON {schema}.event (received_at) WHERE body IS NOT N
 -- table event. hookonce never writes state 1: the table run holds the events of a run, and their
 -- state stays 0.
 --
--- Most rows are updated: fillfactor leaves room for the new version on the same page, and
--- autovacuum starts after 5 % dead rows, not 20 %.
+-- Most rows are updated: fillfactor leaves room for the new version on the same page. Autovacuum starts
+-- after 100,000 dead rows, whatever the size. A share of 5 % of 20,000,000 finished rows would be reached
+-- ten times as late. Lower thresholds would read the large indexes with every round of autovacuum.
 CREATE TABLE {schema}.event_state (
 	key            bytea PRIMARY KEY,
 	source         text NOT NULL,
@@ -130,7 +135,11 @@ CREATE TABLE {schema}.event_state (
 	-- The group of the error while the event is dead: error_signature(last_error), written by every statement
 	-- that writes state 3 or the last error of a dead event. Without meaning in other states.
 	signature      text
-) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05);
+) WITH (
+	fillfactor = 80,
+	autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 100000,
+	autovacuum_vacuum_insert_scale_factor = 0, autovacuum_vacuum_insert_threshold = 500000
+);
 
 -- Pending events of a source in the order of due_at: taking and reserving them, and asking which
 -- sources have any. Events that were never tried are taken in batches, and tried events one by one,
@@ -252,7 +261,11 @@ CREATE TABLE {schema}.message (
 	last_error  text,
 	-- The group of the error while the message is dead.
 	signature   text GENERATED ALWAYS AS (CASE WHEN state = 3 THEN {schema}.error_signature(last_error) END) STORED
-) WITH (fillfactor = 85, autovacuum_vacuum_scale_factor = 0.05);
+) WITH (
+	fillfactor = 85,
+	autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 100000,
+	autovacuum_vacuum_insert_scale_factor = 0, autovacuum_vacuum_insert_threshold = 500000
+);
 
 -- Open messages of a destination in the order of due_at: leases, listings of open messages and of
 -- running events, and counts. A lease moves due_at to its end, so an expired lease is simply due
@@ -448,6 +461,16 @@ CREATE TABLE {schema}.source_window (
 	last_seen       timestamptz NOT NULL,
 	PRIMARY KEY (source, dedupe_window, retention, quarantine_rows)
 );
+
+-- Whose turn it is to prune: at most one row. fence grows with each turn, and each chunk of a turn locks
+-- the row with its fence. A chunk does not change it, so an open transaction keeps few dead versions.
+CREATE TABLE {schema}.prune_turn (
+	only_one   boolean PRIMARY KEY DEFAULT true CHECK (only_one),
+	fence      bigint NOT NULL,
+	until      timestamptz NOT NULL, -- a process that was killed keeps its turn so long
+	background boolean NOT NULL,     -- its holder gives way to a call that waits
+	state      text NOT NULL         -- JSON: how far the turns before came, see internal/pruning
+) WITH (fillfactor = 10);
 
 -- Figures: the number of deliveries, refusals and attempts in a span of time, and how many of them had a
 -- duration of each bucket. Every process adds to the rows, so a chart needs no count of events or

@@ -377,6 +377,16 @@ CREATE TABLE hookonce_source_window (
     PRIMARY KEY (source, dedupe_window, retention, quarantine_rows)
 ) STRICT, WITHOUT ROWID;
 
+-- Whose turn it is to prune: at most one row. fence grows with each turn, and each transaction of a turn
+-- checks it.
+CREATE TABLE hookonce_prune_turn (
+    only_one   INTEGER NOT NULL PRIMARY KEY CHECK (only_one = 1),
+    fence      INTEGER NOT NULL,
+    until      INTEGER NOT NULL, -- a process that was killed keeps its turn so long
+    background INTEGER NOT NULL, -- 1: its holder gives way to a call that waits
+    state      TEXT    NOT NULL  -- JSON: how far the turns before came, see internal/pruning
+) STRICT;
+
 -- Figures: the number of deliveries, refusals and attempts in a span of time, and how many of them had a
 -- duration of each bucket. Every process adds to the rows, so a chart needs no count of events or
 -- messages. The numbers of kinds and resolutions are those of package driver.

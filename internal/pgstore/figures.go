@@ -198,20 +198,20 @@ WITH victim AS MATERIALIZED (
 )
 SELECT count(*) FROM gone`
 
-// pruneFigures removes figures that are older than they are kept.
-func (s *Store) pruneFigures(ctx context.Context, p *driver.PruneParams, now *time.Time, chunk int) error {
+// figures removes figures that are older than they are kept.
+func (r *prunePass) figures(ctx context.Context) error {
 	var kinds, resolutions []int16
 	var kept []int64
 	for kind := driver.FigureDeliveries; kind < driver.FigureTypes; kind++ {
-		for _, r := range driver.Resolutions() {
-			kinds, resolutions = append(kinds, int16(kind)), append(resolutions, int16(r))
-			kept = append(kept, r.Kept().Microseconds())
+		for _, of := range driver.Resolutions() {
+			kinds, resolutions = append(kinds, int16(kind)), append(resolutions, int16(of))
+			kept = append(kept, of.Kept().Microseconds())
 		}
 	}
 	const op = "pruning figures"
-	if _, err := s.pruneAll(ctx, p, op, s.sql.pruneRollups, chunk, now, kinds, resolutions, kept); err != nil {
+	if _, err := r.all(ctx, op, r.store.sql.pruneRollups, &r.now, kinds, resolutions, kept); err != nil {
 		return err
 	}
-	_, err := s.pruneAll(ctx, p, op, s.sql.pruneTypes, chunk, now, driver.ByHour.Kept().Microseconds())
+	_, err := r.all(ctx, op, r.store.sql.pruneTypes, &r.now, driver.ByHour.Kept().Microseconds())
 	return err
 }

@@ -197,6 +197,8 @@ type statements struct {
 	destinationBacklog    string
 	pruneEvents           pruneStatements
 	pruneBodies           pruneStatements
+	takeTurn, holdTurn    string
+	renewTurn, endTurn    string
 	pruneVersions         string
 	pruneQuarantineAge    string
 	pruneQuarantineRows   string
@@ -292,12 +294,12 @@ func newStatements(write func(string) string) statements {
 		typeHours:        write(typeHoursSQL),
 		sourceHours:      write(sourceHoursSQL),
 		sourceBacklog:    write(sourceBacklogSQL), destinationBacklog: write(destinationBacklogSQL),
-		pruneEvents: pruneStatements{
-			"pruning events", write(lockPast(walkEventsSQL, "FOR UPDATE")), write(lastPast(walkEventsSQL)), write(pruneEventsSQL),
-		},
-		pruneBodies: pruneStatements{
-			"pruning bodies", write(lockPast(walkBodiesSQL, "FOR UPDATE")), write(lastPast(walkBodiesSQL)), write(pruneBodiesSQL),
-		},
+		pruneEvents:         pruneStatements{"pruning events", write(chunkSQL("")), write(pruneEventsSQL)},
+		pruneBodies:         pruneStatements{"pruning bodies", write(chunkSQL("e.body IS NOT NULL AND ")), write(pruneBodiesSQL)},
+		takeTurn:            write(takeTurnSQL),
+		holdTurn:            write(holdTurnSQL),
+		renewTurn:           write(renewTurnSQL),
+		endTurn:             write(endTurnSQL),
 		pruneVersions:       write(pruneVersionsSQL),
 		pruneQuarantineAge:  write(pruneQuarantineAgeSQL),
 		pruneQuarantineRows: write(pruneQuarantineRowsSQL),

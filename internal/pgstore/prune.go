@@ -1,82 +1,104 @@
 package pgstore
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/pruning"
 )
 
 const (
-	// defaultChunk is small enough for a chunk of a few milliseconds, so that pruning delays
-	// deliveries no longer than that.
-	defaultChunk = 200
-	maxChunk     = 10_000
 	// looks is how many events a chunk looks at for each event that it may remove: unfinished
 	// events stay, and millions of them may come first.
 	looks = 20
 	// chunkTimeout bounds one chunk, so that a silent server does not block pruning for good.
-	chunkTimeout = 30 * time.Second
+	chunkTimeout = pruning.Turn / 2
 )
 
+// prunePass is one call of Prune in its turn.
+type prunePass struct {
+	store   *Store
+	p       *driver.PruneParams
+	turn    *turn
+	windows driver.Windows
+	now     time.Time
+	pace    *pruning.Pace
+	result  driver.PruneResult
+}
+
 // Prune implements [driver.Store]. It refuses windows that are not positive, instead of keeping
-// nothing. Events go first, so that a body that goes with its event is not counted separately.
+// nothing.
 func (s *Store) Prune(ctx context.Context, p *driver.PruneParams) (*driver.PruneResult, error) {
-	longest, now, err := s.longestWindows(ctx, p)
-	if err != nil {
+	if _, err := p.Windows(); err != nil {
 		return nil, err
 	}
-	chunk := p.Chunk
-	if chunk <= 0 {
-		chunk = defaultChunk
+	turn, err := s.takeTurn(ctx, p.Background)
+	if err != nil || turn == nil {
+		return &driver.PruneResult{}, err
 	}
-	chunk = min(chunk, maxChunk)
-	identities := windowsOf(now, longest, func(k driver.Kept) int64 { return k.DedupeWindow.Microseconds() })
-	bodies := windowsOf(now, longest, func(k driver.Kept) int64 { return k.Retention.Microseconds() })
-
-	result := &driver.PruneResult{}
-	if result.Events, err = inChunks(ctx, p, func(ctx context.Context, last *chunkResult) (*chunkResult, error) {
-		return s.pruneChunk(ctx, &s.sql.pruneEvents, identities, last, chunk)
-	}); err != nil {
-		return result, err
-	}
-	if result.Bodies, err = inChunks(ctx, p, func(ctx context.Context, last *chunkResult) (*chunkResult, error) {
-		return s.pruneChunk(ctx, &s.sql.pruneBodies, bodies, last, chunk)
-	}); err != nil {
-		return result, err
-	}
-	if _, err := s.pruneAll(ctx, p, "pruning versions", s.sql.pruneVersions, chunk,
-		identities.now, identities.sources, identities.keep, identities.rest, identities.shortest); err != nil {
-		return result, err
-	}
-	const quarantine = "pruning the quarantine"
-	if result.Quarantined, err = s.pruneAll(ctx, p, quarantine, s.sql.pruneQuarantineAge, chunk,
-		bodies.now, bodies.sources, bodies.keep, bodies.rest); err != nil {
-		return result, err
-	}
-	if rows := windowsOf(now, longest, func(k driver.Kept) int64 { return k.QuarantineRows }); rows.shortest < math.MaxInt64 {
-		surplus, err := s.pruneAll(ctx, p, quarantine, s.sql.pruneQuarantineRows, chunk, rows.sources, rows.keep, rows.rest)
-		result.Quarantined += surplus
-		if err != nil {
-			return result, err
+	began, text := time.Now(), turn.state
+	pass := &prunePass{store: s, p: p, turn: turn, pace: pruning.NewPace(p.Chunk)}
+	if pass.windows, pass.now, err = s.longestWindows(ctx, p); err == nil {
+		state := pruning.Begin(turn.state, pass.now, !p.Background)
+		if err = pass.prune(ctx, state); err == nil {
+			state.Complete(pass.now.Add(time.Since(began)))
 		}
+		text = state.Text()
 	}
-	if _, err := s.pruneAll(ctx, p, "pruning refused requests", s.sql.pruneRefused, chunk,
+	return &pass.result, errors.Join(err, turn.end(ctx, text))
+}
+
+// prune removes rows past their windows. Events go first, so that a body that goes with its event is not
+// counted separately.
+func (r *prunePass) prune(ctx context.Context, state *pruning.State) error {
+	s, now := r.store, &r.now
+	if err := r.walks(ctx, &state.Events, &s.sql.pruneEvents, &r.result.Events, func(k driver.Kept) time.Duration { return k.DedupeWindow }); err != nil {
+		return err
+	}
+	if err := r.walks(ctx, &state.Bodies, &s.sql.pruneBodies, &r.result.Bodies, func(k driver.Kept) time.Duration { return k.Retention }); err != nil {
+		return err
+	}
+	identities := windowsOf(r.now, r.windows, func(k driver.Kept) int64 { return k.DedupeWindow.Microseconds() })
+	bodies := windowsOf(r.now, r.windows, func(k driver.Kept) int64 { return k.Retention.Microseconds() })
+	if _, err := r.all(ctx, "pruning versions", s.sql.pruneVersions,
+		identities.now, identities.sources, identities.keep, identities.rest, identities.shortest); err != nil {
+		return err
+	}
+	if err := r.quarantine(ctx, bodies); err != nil {
+		return err
+	}
+	if _, err := r.all(ctx, "pruning refused requests", s.sql.pruneRefused,
 		bodies.now, bodies.sources, bodies.keep, bodies.rest, bodies.shortest); err != nil {
-		return result, err
+		return err
 	}
-	if err := s.pruneFigures(ctx, p, &now, chunk); err != nil {
-		return result, err
+	if err := r.figures(ctx); err != nil {
+		return err
 	}
-	if err := write(ctx, s.pools.Work, "pruning the feed", noRows, s.sql.pruneFeed, &now, driver.FeedKept.Microseconds()); err != nil {
-		return result, err
+	if err := write(ctx, s.pools.Work, "pruning the feed", noRows, s.sql.pruneFeed, now, driver.FeedKept.Microseconds()); err != nil {
+		return err
 	}
-	if err := write(ctx, s.pools.Work, "pruning jobs", noRows, s.sql.jobs.prune, &now, driver.JobsKept.Microseconds()); err != nil {
-		return result, err
+	if err := write(ctx, s.pools.Work, "pruning jobs", noRows, s.sql.jobs.prune, now, driver.JobsKept.Microseconds()); err != nil {
+		return err
 	}
-	return result, write(ctx, s.pools.Work, "forgetting windows", noRows, s.sql.forgetWindows, &now, driver.WindowsHold.Microseconds())
+	return write(ctx, s.pools.Work, "forgetting windows", noRows, s.sql.forgetWindows, now, driver.WindowsHold.Microseconds())
+}
+
+func (r *prunePass) quarantine(ctx context.Context, bodies *windows) error {
+	const op = "pruning the quarantine"
+	old, err := r.all(ctx, op, r.store.sql.pruneQuarantineAge, bodies.now, bodies.sources, bodies.keep, bodies.rest)
+	r.result.Quarantined += old
+	rows := windowsOf(r.now, r.windows, func(k driver.Kept) int64 { return k.QuarantineRows })
+	if err != nil || rows.shortest == math.MaxInt64 {
+		return err
+	}
+	surplus, err := r.all(ctx, op, r.store.sql.pruneQuarantineRows, rows.sources, rows.keep, rows.rest)
+	r.result.Quarantined += surplus
+	return err
 }
 
 // windows are windows of one kind, of all sources, as arguments of the statements: microseconds or
@@ -87,12 +109,6 @@ type windows struct {
 	keep     []int64 // by the index of sources
 	rest     int64   // of all other sources
 	shortest int64
-}
-
-// arguments returns the shared arguments of statements on events, to go on behind last, followed by
-// more.
-func (w *windows) arguments(last *chunkResult, more ...any) []any {
-	return append([]any{w.now, w.sources, w.keep, w.rest, w.shortest, last.lastTime, last.lastKey}, more...)
 }
 
 func windowsOf(now time.Time, longest driver.Windows, of func(driver.Kept) int64) *windows {
@@ -107,97 +123,147 @@ func windowsOf(now time.Time, longest driver.Windows, of func(driver.Kept) int64
 	return w
 }
 
-// chunkResult is the result of one chunk of events.
-type chunkResult struct {
-	changed  int64
-	more     bool // another chunk may follow
-	lastTime *time.Time
-	lastKey  []byte
+// pruneStatements are the statements of one chunk. op names the operation in errors, lock locks
+// the removable events, and remove removes them.
+type pruneStatements struct{ op, lock, remove string }
+
+// place is an event in the order of receipt.
+type place struct {
+	at  time.Time
+	key []byte
 }
 
-// inChunks runs prune on one chunk after another, with pauses, until there are no more. prune gets
-// the result of the chunk before, so that it passes each event once.
-func inChunks(ctx context.Context, p *driver.PruneParams,
-	prune func(context.Context, *chunkResult) (*chunkResult, error),
-) (total int64, err error) {
-	last := &chunkResult{lastTime: &time.Time{}, lastKey: []byte{}}
+// pruned is the result of one chunk.
+type pruned struct {
+	removed int64
+	locked  int    // events that seemed to be removable
+	last    *place // the last event that was looked at; nil: the walk is at its end
+}
+
+// walks removes events, or their bodies, that are past the windows of one kind, and moves the marks. It adds
+// their number to total.
+func (r *prunePass) walks(ctx context.Context, marks *pruning.Marks, sql *pruneStatements, total *int64, of func(driver.Kept) time.Duration) error {
+	walks := marks.Walks(r.windows, of, r.now)
+	for i := range walks {
+		w := &walks[i]
+		to, err := r.walk(ctx, w, sql, total)
+		marks.Move(w, to, r.now)
+		if err != nil {
+			return after(err, *total)
+		}
+	}
+	return nil
+}
+
+// walk removes the removable events of a walk. It has looked at all events before the time that it returns.
+func (r *prunePass) walk(ctx context.Context, w *pruning.Walk, sql *pruneStatements, total *int64) (to time.Time, err error) {
+	from := &place{w.From, []byte{}}
+	for w.From.Before(w.Before) {
+		began := time.Now()
+		done, err := r.chunk(ctx, sql, w, from)
+		if err != nil {
+			return from.at, err
+		}
+		*total += done.removed
+		if done.last == nil {
+			break
+		}
+		r.pace.Took(done.locked, time.Since(began))
+		from = done.last
+		if err := r.p.Pause(ctx, began); err != nil {
+			return from.at, err
+		}
+	}
+	return w.Before, nil
+}
+
+// chunk removes the removable events of one chunk, which begins behind an event. It looks at a
+// bounded number of events.
+func (r *prunePass) chunk(ctx context.Context, sql *pruneStatements, w *pruning.Walk, from *place) (*pruned, error) {
+	ctx, cancel := context.WithTimeout(ctx, chunkTimeout)
+	defer cancel()
+	if err := r.turn.renew(ctx); err != nil {
+		return nil, err
+	}
+	var done pruned
+	size := r.pace.Size()
+	err := r.store.pools.Work.Transaction(ctx, ReadCommitted, func(conn Conn) error {
+		if err := r.turn.hold(ctx, conn); err != nil {
+			return err
+		}
+		var places []string
+		var last place
+		more := false
+		if err := scan(ctx, conn, func(rows Rows) error {
+			var next place
+			var found *string
+			if err := rows.Scan(&next.at, &next.key, &found); err != nil {
+				return err
+			}
+			if found != nil {
+				places = append(places, *found)
+			}
+			more = more || found == nil
+			if next.at.After(last.at) || next.at.Equal(last.at) && bytes.Compare(next.key, last.key) > 0 {
+				last = next
+			}
+			return nil
+		}, sql.lock, &from.at, from.key, &w.Before, w.Sources, w.Others, int32(size), int32(looks*size)); err != nil {
+			return err
+		}
+		if done.locked = len(places); more || done.locked == size {
+			done.last = &last
+		}
+		if done.locked == 0 {
+			return nil
+		}
+		return scan(ctx, conn, func(rows Rows) error { return rows.Scan(&done.removed) }, sql.remove, places)
+	})
+	return &done, r.turn.failed(sql.op, err)
+}
+
+// maxRows is the size of a chunk of rows that stand alone.
+const maxRows = 200
+
+// all repeats a statement that removes up to a chunk of rows until it removes fewer. The size
+// of a chunk is its last argument.
+func (r *prunePass) all(ctx context.Context, op, sql string, args ...any) (total int64, err error) {
+	size := maxRows
+	if r.p.Chunk > 0 {
+		size = r.pace.Size()
+	}
+	args = append(args, int32(size))
 	for {
 		began := time.Now()
-		last, err = withTimeout(ctx, last, prune)
-		if err != nil {
+		gone, err := r.some(ctx, op, sql, args)
+		total += gone
+		if err != nil || gone < int64(size) {
 			return total, after(err, total)
 		}
-		total += last.changed
-		if !last.more {
-			return total, nil
-		}
-		if err := p.Pause(ctx, began); err != nil {
+		if err := r.p.Pause(ctx, began); err != nil {
 			return total, after(err, total)
 		}
 	}
 }
 
-func withTimeout(ctx context.Context, last *chunkResult,
-	prune func(context.Context, *chunkResult) (*chunkResult, error),
-) (*chunkResult, error) {
+func (r *prunePass) some(ctx context.Context, op, sql string, args []any) (gone int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, chunkTimeout)
 	defer cancel()
-	return prune(ctx, last)
-}
-
-// pruneStatements are the statements of one chunk. op names the operation in errors, lock locks
-// the removable events, last finds the last event that was looked at, and remove removes them.
-type pruneStatements struct{ op, lock, last, remove string }
-
-// pruneChunk removes the removable events of one chunk, which begins behind an event. It looks at a
-// bounded number of events.
-func (s *Store) pruneChunk(ctx context.Context, sql *pruneStatements, w *windows, behind *chunkResult, chunk int) (*chunkResult, error) {
-	var c chunkResult
-	err := s.pools.Work.Transaction(ctx, ReadCommitted, func(conn Conn) error {
-		var keys [][]byte
-		event := func(r Rows) error {
-			c.more = true
-			return r.Scan(&c.lastTime, &c.lastKey)
-		}
-		if err := scan(ctx, conn, func(r Rows) error {
-			err := event(r)
-			keys = append(keys, c.lastKey)
-			return err
-		}, sql.lock, w.arguments(behind, int32(chunk), int32(looks*chunk))...); err != nil {
+	if err := r.turn.renew(ctx); err != nil {
+		return 0, err
+	}
+	err = r.store.pools.Work.Transaction(ctx, ReadCommitted, func(conn Conn) error {
+		if err := r.turn.hold(ctx, conn); err != nil {
 			return err
 		}
-		if len(keys) < chunk {
-			// Events that other processes removed meanwhile are not counted. As many others wait
-			// for the next time.
-			c.more = false
-			if err := scan(ctx, conn, event, sql.last, w.arguments(behind, int32(looks*chunk-1))...); err != nil {
-				return err
-			}
-		}
-		if len(keys) == 0 {
-			return nil
-		}
-		return scan(ctx, conn, func(r Rows) error { return r.Scan(&c.changed) }, sql.remove, keys)
+		return scan(ctx, conn, func(rows Rows) error { return rows.Scan(&gone) }, sql, args...)
 	})
-	return &c, writeFailed(s.pools.Work, sql.op, err)
-}
-
-// pruneAll repeats a statement that removes up to a chunk of rows until it removes fewer. The size
-// of a chunk is its last argument.
-func (s *Store) pruneAll(ctx context.Context, p *driver.PruneParams, op, sql string, chunk int, args ...any) (int64, error) {
-	args = append(args, int32(chunk))
-	return inChunks(ctx, p, func(ctx context.Context, _ *chunkResult) (*chunkResult, error) {
-		var gone int64
-		err := write(ctx, s.pools.Work, op, func(r Rows) error {
-			return r.Scan(&gone)
-		}, sql, args...)
-		return &chunkResult{changed: gone, more: gone >= int64(chunk)}, err
-	})
+	return gone, r.turn.failed(op, err)
 }
 
 // after adds to an error how many rows were done before it, in transactions of their own.
 func after(err error, done int64) error {
-	if done == 0 {
+	if err == nil || done == 0 {
 		return err
 	}
 	return fmt.Errorf("after %d rows: %w", done, err)

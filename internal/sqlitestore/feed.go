@@ -150,7 +150,7 @@ func (r *pruner) feed(ctx context.Context) error {
 		if !last.Valid {
 			return nil
 		}
-		if err := r.store.write(ctx, opPrune, func(t *writeTx) error {
+		if err := r.write(ctx, opPrune, func(t *writeTx) error {
 			if _, err := t.exec(raiseFloor, last.Int64); err != nil {
 				return err
 			}

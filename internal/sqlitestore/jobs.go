@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/hookonce/hookonce/driver"
 )
@@ -259,7 +258,7 @@ func (t *writeTx) stepJob(p *driver.JobStep) error {
 
 // jobs removes jobs that ended long ago.
 func (r *pruner) jobs(ctx context.Context) error {
-	return r.store.writeEach(ctx, "pruning jobs", time.Time{}, 1, func(t *writeTx, _ int) error {
+	return r.write(ctx, "pruning jobs", func(t *writeTx) error {
 		_, err := t.exec(deleteJobs, r.before(driver.JobsKept))
 		return err
 	})

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/pruning"
 )
 
 const opPrune = "pruning"
@@ -68,11 +69,13 @@ const (
 		ORDER BY last_at DESC, key DESC LIMIT ? OFFSET ?)`
 )
 
-// pruner is one call of Prune.
+// pruner is one call of Prune in its turn.
 type pruner struct {
 	store   *Store
 	p       *driver.PruneParams
+	turn    *turn
 	longest driver.Windows
+	state   *pruning.State
 	now     int64
 	chunk   int
 	result  driver.PruneResult
@@ -80,22 +83,49 @@ type pruner struct {
 
 // Prune implements driver.Store.
 func (s *Store) Prune(ctx context.Context, p *driver.PruneParams) (*driver.PruneResult, error) {
-	run := &pruner{store: s, p: p, now: clock(p.Now), chunk: p.Chunk}
+	if _, err := p.Windows(); err != nil {
+		return nil, err
+	}
+	turn, err := s.takeTurn(ctx, p.Background)
+	if err != nil || turn == nil {
+		return &driver.PruneResult{}, err
+	}
+	began, text := time.Now(), turn.state
+	run := &pruner{store: s, p: p, turn: turn, now: clock(p.Now), chunk: p.Chunk}
 	if run.chunk <= 0 {
 		run.chunk = defaultChunk
 	}
-	var err error
-	if run.longest, err = s.longestWindows(ctx, p, run.now); err != nil {
-		return nil, err
+	if run.longest, err = s.longestWindows(ctx, p, run.now); err == nil {
+		now := time.UnixMicro(run.now).UTC()
+		run.state = pruning.Begin(turn.state, now, !p.Background)
+		if err = run.steps(ctx); err == nil {
+			run.state.Complete(now.Add(time.Since(began)))
+		}
+		text = run.state.Text()
 	}
+	return &run.result, errors.Join(err, s.endTurn(ctx, turn, text))
+}
+
+func (r *pruner) steps(ctx context.Context) error {
 	for _, step := range []func(context.Context) error{
-		run.identities, run.bodies, run.versions, run.quarantine, run.refused, run.jobs, run.figures, run.feed, run.forgetWindows,
+		r.identities, r.bodies, r.versions, r.quarantine, r.refused, r.jobs, r.figures, r.feed, r.forgetWindows,
 	} {
 		if err := step(ctx); err != nil {
-			return &run.result, err
+			return err
 		}
 	}
-	return &run.result, nil
+	return nil
+}
+
+// write runs a transaction of the turn.
+func (r *pruner) write(ctx context.Context, op string, work func(t *writeTx) error) error {
+	return r.store.write(ctx, op, func(t *writeTx) error {
+		t.now = clock(r.p.Now)
+		if err := r.turn.hold(t); err != nil {
+			return err
+		}
+		return work(t)
+	})
 }
 
 // windows returns the oldest times within the windows of a source, for identities and bodies.
@@ -118,71 +148,101 @@ type victim struct {
 	before int64
 }
 
+func dedupeWindow(k driver.Kept) time.Duration { return k.DedupeWindow }
+
 // identities removes events with all their rows, oldest first.
-func (r *pruner) identities(ctx context.Context) (err error) {
-	r.result.Events, err = r.keyed(ctx, walkIdentities, (*writeTx).deleteEvent)
-	return err
+func (r *pruner) identities(ctx context.Context) error {
+	return r.keyed(ctx, &r.state.Events, walkIdentities, &r.result.Events, (*writeTx).deleteEvent)
 }
 
 // versions removes the versions of objects that had nothing applied for a dedupe window.
 func (r *pruner) versions(ctx context.Context) error {
-	_, err := r.keyed(ctx, walkVersions, func(t *writeTx, v *victim) (bool, error) {
+	var removed int64 // not part of the result
+	return r.keyed(ctx, &pruning.Marks{}, walkVersions, &removed, func(t *writeTx, v *victim) (bool, error) {
 		changed, err := t.exec(deleteVersion, v.key[:], v.before)
 		return changed > 0, err
 	})
-	return err
 }
 
 // keyed removes rows that have a key, a source and a time, and are past the dedupe window of their
-// source, oldest first. It returns their number.
-func (r *pruner) keyed(ctx context.Context, walk string, one func(*writeTx, *victim) (bool, error)) (total int64, err error) {
-	latest := int64(math.MinInt64)
-	for source := range r.longest {
-		identities, _ := r.windows(source)
-		latest = max(latest, identities)
+// source, oldest first. It moves the marks and adds the number of rows to total.
+func (r *pruner) keyed(ctx context.Context, marks *pruning.Marks, query string, total *int64, one func(*writeTx, *victim) (bool, error)) error {
+	now := time.UnixMicro(r.now).UTC()
+	walks := marks.Walks(r.longest, dedupeWindow, now)
+	for i := range walks {
+		w := &walks[i]
+		to, err := r.keyedOf(ctx, w, query, total, one)
+		marks.Move(w, to, now)
+		if err != nil {
+			return err
+		}
 	}
-	last := victim{at: math.MinInt64}
-	for {
+	return nil
+}
+
+// keyedOf removes the rows of one walk. It has looked at all rows before the time that it returns.
+func (r *pruner) keyedOf(ctx context.Context, w *pruning.Walk, query string, total *int64, one func(*writeTx, *victim) (bool, error)) (to time.Time, err error) {
+	last := victim{at: w.From.UnixMicro()}
+	before := w.Before.UnixMicro()
+	for last.at < before {
 		seen, err := r.walk(ctx, func(v *victim, rows *sql.Rows) error {
 			var key []byte
 			err := rows.Scan(&key, &v.source, &v.at)
 			copy(v.key[:], key)
-			v.before, _ = r.windows(v.source)
+			if v.before = before; !w.Holds(v.source) {
+				v.before = math.MinInt64
+			}
 			return err
-		}, walk, last.at, last.key[:], latest, r.chunk)
-		if err != nil {
-			return total, err
+		}, query, last.at, last.key[:], before, r.chunk)
+		if err == nil {
+			var removed int64
+			removed, err = r.remove(ctx, seen, one)
+			*total += removed
 		}
-		removed, err := r.remove(ctx, seen, one)
-		total += removed
-		if err != nil || len(seen) < r.chunk {
-			return total, err
+		if err != nil {
+			return time.UnixMicro(last.at).UTC(), err
+		}
+		if len(seen) < r.chunk {
+			break
 		}
 		last = seen[len(seen)-1]
 	}
+	return w.Before, nil
 }
 
 // bodies removes the bodies of events whose identity is kept.
 func (r *pruner) bodies(ctx context.Context) error {
-	return r.eachSource(ctx, nextBodySource, func(source string) error {
-		_, before := r.windows(source)
-		last := victim{at: math.MinInt64}
-		for {
-			seen, err := r.walk(ctx, func(v *victim, rows *sql.Rows) error {
-				v.source, v.before = source, before
-				return rows.Scan(&v.id, &v.at)
-			}, walkBodies, source, last.at, last.id, before, r.chunk)
-			if err != nil {
-				return err
-			}
-			removed, err := r.remove(ctx, seen, (*writeTx).deleteBody)
-			r.result.Bodies += removed
-			if err != nil || len(seen) < r.chunk {
-				return err
-			}
-			last = seen[len(seen)-1]
+	now := time.UnixMicro(r.now).UTC()
+	walks := r.state.Bodies.Walks(r.longest, func(k driver.Kept) time.Duration { return k.Retention }, now)
+	if err := r.eachSource(ctx, nextBodySource, func(source string) error {
+		i := slices.IndexFunc(walks, func(w pruning.Walk) bool { return w.Holds(source) })
+		return r.bodiesOf(ctx, source, walks[i].From.UnixMicro(), walks[i].Before.UnixMicro())
+	}); err != nil {
+		return err
+	}
+	for i := range walks {
+		r.state.Bodies.Move(&walks[i], walks[i].Before, now)
+	}
+	return nil
+}
+
+func (r *pruner) bodiesOf(ctx context.Context, source string, from, before int64) error {
+	last := victim{at: from}
+	for {
+		seen, err := r.walk(ctx, func(v *victim, rows *sql.Rows) error {
+			v.source, v.before = source, before
+			return rows.Scan(&v.id, &v.at)
+		}, walkBodies, source, last.at, last.id, before, r.chunk)
+		if err != nil {
+			return err
 		}
-	})
+		removed, err := r.remove(ctx, seen, (*writeTx).deleteBody)
+		r.result.Bodies += removed
+		if err != nil || len(seen) < r.chunk {
+			return err
+		}
+		last = seen[len(seen)-1]
+	}
 }
 
 func (r *pruner) walk(ctx context.Context, scan func(*victim, *sql.Rows) error, query string, args ...any) ([]victim, error) {
@@ -205,12 +265,14 @@ func (r *pruner) remove(ctx context.Context, seen []victim, one func(*writeTx, *
 	for some := range slices.Chunk(past, r.lock()) {
 		began := time.Now()
 		var removed int64
-		err := r.store.writeEach(ctx, opPrune, r.p.Now, len(some), func(t *writeTx, i int) error {
-			gone, err := one(t, &some[i])
-			if gone {
-				removed++
-			}
-			return err
+		err := r.write(ctx, opPrune, func(t *writeTx) error {
+			return t.each(len(some), func(t *writeTx, i int) error {
+				gone, err := one(t, &some[i])
+				if gone {
+					removed++
+				}
+				return err
+			})
 		})
 		if err != nil {
 			return total, err
@@ -283,7 +345,7 @@ func (r *pruner) repeat(ctx context.Context, total *int64, query string, args ..
 	for {
 		began := time.Now()
 		var removed int64
-		err := r.store.write(ctx, opPrune, func(t *writeTx) (err error) {
+		err := r.write(ctx, opPrune, func(t *writeTx) (err error) {
 			removed, err = t.exec(query, args...)
 			return err
 		})

@@ -11,7 +11,7 @@ var writeStatements = []string{
 	selectRedacted, selectCaused, redactCaused, redactEvent, redactResponses, redactAttempts, redactMessages, redactTries, redactState,
 	insertQuarantine, keepQuarantined, dropQuarantined,
 	deleteEvent, deleteState, deleteAttempts, deleteMessages, deleteCount, deleteHistory, deleteBodySeen,
-	deleteBody, deleteQuarantineOld, deleteQuarantineRows, deleteTries, deleteVersion, registerWindow, forgetWindows,
+	deleteBody, deleteQuarantineOld, deleteQuarantineRows, deleteTries, deleteVersion, turnIsFree, takeTurn, holdTurn, renewTurn, endTurn, registerWindow, forgetWindows,
 	insertDone, insertUndecided, resetDone, staleMessage, keepVersion,
 	markTaken, postpone, selectRun, setBegun, undoHandlers, recordDone, recordStale, recordRetry, recordDead, releaseEvent, insertTry,
 	selectLost, countLost, loseAlone, loseOther,

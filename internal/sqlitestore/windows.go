@@ -100,7 +100,7 @@ func (r *pruner) forgetWindows(ctx context.Context) error {
 	if n == 0 {
 		return nil
 	}
-	return r.store.write(ctx, opPrune, func(t *writeTx) error {
+	return r.write(ctx, opPrune, func(t *writeTx) error {
 		_, err := t.exec(forgetWindows, before)
 		return err
 	})

@@ -94,6 +94,7 @@ func Exercise(t *testing.T, open func(t *testing.T) driver.Store, features ...Fe
 		{"NewDead", newDeadCases()},
 		{"Secrets", secretCases()},
 		{"Prune", pruneCases()},
+		{"PruneTurn", pruneTurnCases()},
 		{"Health", healthCases()},
 		{"Model", modelCases()},
 	}

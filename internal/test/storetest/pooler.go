@@ -45,6 +45,7 @@ var (
 		"NewDead":         {"Span"},
 		"Secrets":         {"Replaced"},
 		"Prune":           {"Chunks", "DatabaseClock"},
+		"PruneTurn":       {"OneAtATime", "InTurn"},
 		"Health":          {"CancelledContext", "ProbeClaim"},
 		"Model":           {"RandomSteps"},
 	}

@@ -1,0 +1,126 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/pruning"
+)
+
+const (
+	// takeTurnSQL takes the turn of pruning for $2 microseconds: a free one, or that of a call in the
+	// background if $1 says that this call is not. It waits for the chunk that is being removed. A fence
+	// begins at the time, so that a row that was lost brings no old fence back.
+	takeTurnSQL = `
+INSERT INTO {schema}.prune_turn AS t (only_one, fence, until, background, state)
+VALUES (
+	true, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
+	clock_timestamp() + $2::bigint * interval '1 microsecond', $1::boolean, ''
+)
+ON CONFLICT (only_one) DO UPDATE SET fence = t.fence + 1, until = excluded.until, background = excluded.background
+WHERE t.until <= clock_timestamp() OR t.until > clock_timestamp() + $3::bigint * interval '1 microsecond'
+	OR (t.background AND NOT excluded.background)
+RETURNING t.fence, t.state`
+
+	// holdTurnSQL locks the turn with the fence $1 for one chunk, and has no row if it was lost.
+	//
+	// It bounds how long a process that stops between two statements keeps its locks. No commit of
+	// pruning waits for the disk. Events that a crash brings back are pruned again: a state that survives the crash
+	// has only survivors before it in the log. The planner's settings leave only plans that probe indexes: it
+	// would read whole tables that were small when it looked last.
+	holdTurnSQL = `
+WITH turn AS MATERIALIZED (
+	SELECT fence FROM {schema}.prune_turn WHERE only_one AND fence = $1::bigint FOR UPDATE
+)
+SELECT set_config('idle_in_transaction_session_timeout', '5s', true), set_config('synchronous_commit', 'off', true),
+	set_config('plan_cache_mode', 'force_generic_plan', true), set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true)
+FROM turn`
+
+	renewTurnSQL = `
+UPDATE {schema}.prune_turn SET until = clock_timestamp() + $2::bigint * interval '1 microsecond'
+WHERE only_one AND fence = $1::bigint
+RETURNING true`
+
+	endTurnSQL = `
+UPDATE {schema}.prune_turn SET until = clock_timestamp(), state = $2::text
+WHERE only_one AND fence = $1::bigint`
+)
+
+// turn is the right to prune, which one call has at a time.
+type turn struct {
+	store   *Store
+	fence   int64
+	state   string // how far the turns before came
+	renewed time.Time
+}
+
+// turnPoll is how long a call waits before it asks for its turn again.
+const turnPoll = 20 * time.Millisecond
+
+// takeTurn returns nil if another call prunes and this one is in the background. Otherwise it waits for
+// its turn.
+func (s *Store) takeTurn(ctx context.Context, background bool) (*turn, error) {
+	for {
+		var t *turn
+		if err := write(ctx, s.pools.Work, "waiting for the turn to prune", func(r Rows) error {
+			t = &turn{store: s, renewed: time.Now()}
+			return r.Scan(&t.fence, &t.state)
+		}, s.sql.takeTurn, background, pruning.Turn.Microseconds(), pruning.FarAhead.Microseconds()); err != nil || t != nil || background {
+			return t, err
+		}
+		timer := time.NewTimer(turnPoll)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// hold fails with [driver.ErrTurnLost] unless the turn lasts. In a transaction the turn lasts to the end.
+func (t *turn) hold(ctx context.Context, conn Conn) error {
+	return t.mine(ctx, conn, t.store.sql.holdTurn, t.fence)
+}
+
+// renew prolongs the turn if it is time to, outside of the transactions of chunks: each time leaves a dead
+// row.
+func (t *turn) renew(ctx context.Context) error {
+	now := time.Now()
+	if now.Sub(t.renewed) < pruning.Renew {
+		return nil
+	}
+	t.renewed = now
+	return t.failed("renewing the turn to prune", t.mine(ctx, t.store.pools.Work, t.store.sql.renewTurn, t.fence, pruning.Turn.Microseconds()))
+}
+
+func (t *turn) mine(ctx context.Context, conn Conn, sql string, args ...any) error {
+	mine := false
+	err := scan(ctx, conn, func(Rows) error {
+		mine = true
+		return nil
+	}, sql, args...)
+	if err == nil && !mine {
+		return driver.ErrTurnLost
+	}
+	return err
+}
+
+func (t *turn) failed(op string, err error) error {
+	if errors.Is(err, driver.ErrTurnLost) {
+		return err
+	}
+	return writeFailed(t.store.pools.Work, op, err)
+}
+
+// endTimeout bounds the end of a turn whose context may have ended.
+const endTimeout = 5 * time.Second
+
+// end gives the turn back and leaves state to the next one, unless the turn was lost.
+func (t *turn) end(ctx context.Context, state string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+	defer cancel()
+	return write(ctx, t.store.pools.Work, "ending the turn to prune", noRows, t.store.sql.endTurn, t.fence, state)
+}

@@ -1,0 +1,43 @@
+package pruning
+
+import "time"
+
+const (
+	// chunkTime is how long half of the chunks take at most. A claim of an event that is just being removed
+	// waits for the chunk, and so does every claim on SQLite.
+	chunkTime  = 8 * time.Millisecond
+	firstChunk = 100
+	minChunk   = 50 // smaller ones cost more in statements than in rows
+	maxChunk   = 2000
+	// step is the share by which a chunk may differ from the one before. Small steps follow the median: a
+	// stall of the disk does not make chunks small.
+	step = 0.1
+)
+
+// Pace sizes chunks by the time that they take.
+type Pace struct {
+	size  float64
+	fixed bool
+}
+
+// NewPace returns a pace. A positive size is that of every chunk.
+func NewPace(size int) *Pace {
+	if size > 0 {
+		return &Pace{float64(min(size, 10_000)), true}
+	}
+	return &Pace{firstChunk, false}
+}
+
+// Size returns the size of the next chunk.
+func (p *Pace) Size() int { return int(p.size) }
+
+// Took records how long a chunk of n rows took.
+func (p *Pace) Took(n int, took time.Duration) {
+	switch {
+	case p.fixed:
+	case took > chunkTime:
+		p.size = max(p.size*(1-step), minChunk)
+	case n == p.Size(): // a part of a chunk does not show that a larger one is quick
+		p.size = min(p.size*(1+step), maxChunk)
+	}
+}
