@@ -46,7 +46,7 @@ type DestinationStatus struct {
 	// Address is the scheme, host and port of the URL: the rest may hold a credential. With a Sender it
 	// is the result of its Address method, or "".
 	Address     string
-	Sender      bool // it has a Sender, such as that of NATS
+	Sender      bool // it has a Sender, such as that of a message broker
 	Signed      bool // it has a secret
 	Timeout     time.Duration
 	Retry       Retry

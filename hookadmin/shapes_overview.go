@@ -124,7 +124,7 @@ type Destination struct {
 // host, are left out.
 type DestinationSettings struct {
 	Address        string  `json:"address"` // scheme, host and port; with sender, its own text or ""
-	Sender         bool    `json:"sender"`  // it has a Sender, such as that of NATS
+	Sender         bool    `json:"sender"`  // it has a Sender, such as that of a message broker
 	Signed         bool    `json:"signed"`
 	TimeoutSeconds float64 `json:"timeout_seconds"`
 	Retry          Retry   `json:"retry"`

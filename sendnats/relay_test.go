@@ -24,7 +24,7 @@ func TestDestination(t *testing.T) {
 	stream := s.stream(t.Context(), -1)
 	const secret = "0123456789abcdef0123456789abcdef"
 	config := func(user string) *hookonce.Config {
-		sender, err := sendnats.New(s.url(user))
+		sender, err := sendnats.New(s.url(user), sendnats.Options{AllowPrivate: true})
 		if err != nil {
 			t.Fatal(err)
 		}

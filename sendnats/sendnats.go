@@ -9,70 +9,67 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/hookonce/hookonce"
-	"github.com/hookonce/hookonce/internal/send"
+	"github.com/hookonce/hookonce/internal/broker"
 )
 
-const connectTimeout = 5 * time.Second
+// Options are the options of a Sender. The zero value is the default.
+type Options struct {
+	// AllowPrivate allows servers on addresses that are not public, such as those of a private network. The
+	// addresses of link-local networks and metadata services are never dialled.
+	AllowPrivate bool
+}
 
 // Sender is a hookonce.Sender. It connects when it sends first. It is safe for concurrent use.
 type Sender struct {
-	server  *url.URL // with credentials
-	subject string
-	creds   string // path of a file, or ""
-
-	mu      sync.Mutex
-	current *connection // connected or being connected; nil before the first Send, and after Close
+	url     *broker.URL
+	options Options
+	link    broker.Link[*connection]
 }
 
-// connection is a connection to the server. Its fields may be read once ready is closed.
+// connection is a connection to a server.
 type connection struct {
-	ready chan struct{}
-	nc    *nats.Conn
-	js    jetstream.JetStream
-	err   error
+	nc *nats.Conn
+	js jetstream.JetStream
 
 	mu      sync.Mutex
-	refusal error // what the server said about a publish it did not answer
+	refusal error // the reason for a publish without an answer, as the server told it
 }
 
-// New returns a Sender for nats://[USER:PASSWORD@|TOKEN@]HOST[:PORT]/SUBJECT[?creds=FILE], where FILE
-// holds a NATS user's credentials, and is read on each connect. tls:// instead of nats:// insists on
-// TLS. New does not connect. The error never quotes raw.
-func New(raw string) (*Sender, error) {
-	u, err := url.Parse(raw)
-	switch {
-	case err != nil:
-		return nil, errors.New("this is not a URL; write it as nats://host:4222/subject")
-	case u.Scheme != "nats" && u.Scheme != "tls":
-		return nil, errors.New("the URL must begin with nats:// or tls://")
-	case !send.ValidHost(u.Hostname()):
-		return nil, errors.New("the host of the URL is neither a name nor an address")
-	case strings.Contains(raw, "#"):
-		return nil, errors.New("the URL has a fragment (#...), which is never used")
+// creds is the parameter that names a file with credentials.
+const creds = "creds"
+
+var form = broker.Form{
+	Schemes: map[string]string{"nats": "4222", "tls": "4222"},
+	Example: "nats://host:4222/subject",
+	Query:   []string{creds},
+}
+
+// New returns a Sender for nats://[USER:PASSWORD@|TOKEN@]HOST[:PORT][,HOST[:PORT]...]/SUBJECT[?creds=FILE&ca=FILE].
+// creds names a file with the credentials of a NATS user, and ca one with the authorities that sign the servers'
+// certificates, in PEM form. Both are read on each connect. tls:// instead of nats:// insists on TLS. New does not
+// connect. The error never quotes raw.
+func New(raw string, options Options) (*Sender, error) {
+	u, err := form.Parse(raw)
+	if err != nil {
+		return nil, err
 	}
-	subject := strings.TrimPrefix(u.Path, "/")
-	if !validSubject(subject) {
+	if !validSubject(u.Path) {
 		return nil, errors.New("the path of the URL must be a subject without wildcards: nats://host:4222/orders.created")
 	}
-	query, err := url.ParseQuery(u.RawQuery)
-	if err != nil {
-		return nil, errors.New("the query of the URL cannot be read")
+	s := &Sender{url: u, options: options}
+	s.link = broker.Link[*connection]{
+		Dial:  s.dial,
+		Ended: func(c *connection) bool { return c.nc.IsClosed() }, // as after refused credentials
+		Close: func(c *connection) { c.nc.Close() },
 	}
-	creds := query.Get("creds")
-	delete(query, "creds")
-	if len(query) > 0 {
-		return nil, errors.New("the query of the URL may hold only creds=FILE")
-	}
-	return &Sender{server: &url.URL{Scheme: u.Scheme, User: u.User, Host: u.Host}, subject: subject, creds: creds}, nil
+	return s, nil
 }
 
 func validSubject(s string) bool {
@@ -85,9 +82,7 @@ func validSubject(s string) bool {
 }
 
 // Address returns the URL without credentials.
-func (s *Sender) Address() string {
-	return s.server.Scheme + "://" + s.server.Host + "/" + s.subject
-}
+func (s *Sender) Address() string { return s.url.Address() }
 
 // String returns the result of Address: a Sender that is printed shows no credentials.
 func (s *Sender) String() string { return s.Address() }
@@ -98,80 +93,42 @@ func (s *Sender) GoString() string { return s.Address() }
 // Equal reports whether other sends to the same subject with the same credentials.
 func (s *Sender) Equal(other hookonce.Sender) bool {
 	o, ok := other.(*Sender)
-	return ok && s.server.String() == o.server.String() && s.subject == o.subject && s.creds == o.creds
+	return ok && s.url.Equal(o.url) && s.options == o.options
 }
 
 // Send publishes m and waits for the confirmation of the stream.
 func (s *Sender) Send(ctx context.Context, m *hookonce.Outgoing) error {
-	msg := &nats.Msg{Subject: s.subject, Header: make(nats.Header, len(m.HTTPHeader)+1), Data: m.Body}
+	msg := &nats.Msg{Subject: s.url.Path, Header: make(nats.Header, len(m.HTTPHeader)+1), Data: m.Body}
 	for name, values := range m.HTTPHeader {
 		// NATS obeys its own headers: Nats-Rollup, for one, empties the stream. Only this package may set them.
 		if !strings.HasPrefix(strings.ToLower(name), "nats-") {
 			msg.Header[name] = values
 		}
 	}
-	c, err := s.connect(ctx)
+	c, err := s.link.Get(ctx)
 	if err != nil {
-		return explain(err, s.subject)
+		return explain(err, s.url.Path)
 	}
 	if _, err := c.js.PublishMsg(ctx, msg, jetstream.WithMsgID(m.ID)); err != nil {
 		if refusal := c.takeRefusal(); refusal != nil && ctx.Err() != nil {
 			err = fmt.Errorf("%w: %w", refusal, err)
 		}
-		return explain(err, s.subject)
+		return explain(err, s.url.Path)
 	}
 	return nil
 }
 
 // Close closes the connection. A later Send makes another one.
 func (s *Sender) Close() error {
-	s.mu.Lock()
-	c := s.current
-	s.current = nil
-	s.mu.Unlock()
-	if c != nil {
-		go func() {
-			<-c.ready
-			if c.nc != nil {
-				c.nc.Close()
-			}
-		}()
-	}
+	s.link.Drop()
 	return nil
 }
 
-// connect returns the connection, and makes it if there is none. Concurrent calls share one attempt.
-func (s *Sender) connect(ctx context.Context) (*connection, error) {
-	s.mu.Lock()
-	c := s.current
-	if c == nil || c.ended() {
-		c = &connection{ready: make(chan struct{})}
-		s.current = c
-		go c.dial(s.server.String(), s.creds)
-	}
-	s.mu.Unlock()
-	select {
-	case <-c.ready:
-		return c, c.err
-	case <-ctx.Done():
-		return nil, fmt.Errorf("not connected in time: %w", ctx.Err())
-	}
-}
-
-// ended reports whether the connection failed or was closed for good, as after refused credentials.
-func (c *connection) ended() bool {
-	select {
-	case <-c.ready:
-		return c.err != nil || c.nc.IsClosed()
-	default:
-		return false
-	}
-}
-
-func (c *connection) dial(server, creds string) {
-	defer close(c.ready)
+func (s *Sender) dial() (*connection, error) {
+	c := new(connection)
 	options := []nats.Option{
-		nats.Name("hookonce"), nats.Timeout(connectTimeout), nats.MaxReconnects(-1),
+		nats.Name("hookonce"), nats.Timeout(broker.ConnectTimeout), nats.MaxReconnects(-1),
+		nats.SetCustomDialer(broker.Dialer(s.options.AllowPrivate)),
 		// Without a connection a publish fails at once: nothing waits in memory.
 		nats.ReconnectBufSize(-1),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
@@ -180,13 +137,34 @@ func (c *connection) dial(server, creds string) {
 			c.refusal = err
 		}),
 	}
-	if creds != "" {
-		options = append(options, nats.UserCredentials(creds))
+	if file := s.url.Get(creds); file != "" {
+		options = append(options, nats.UserCredentials(file))
 	}
-	if c.nc, c.err = nats.Connect(server, options...); c.err != nil {
-		return
+	if s.url.User != nil {
+		// Not in the URLs of the servers: errors quote those.
+		if password, ok := s.url.User.Password(); ok {
+			options = append(options, nats.UserInfo(s.url.User.Username(), password))
+		} else {
+			options = append(options, nats.Token(s.url.User.Username()))
+		}
 	}
-	c.js, c.err = jetstream.New(c.nc)
+	if s.url.Scheme == "tls" || s.url.Get(broker.CA) != "" {
+		config, err := s.url.TLS()
+		if err != nil {
+			return nil, err
+		}
+		options = append(options, nats.Secure(config))
+	}
+	servers := make([]string, len(s.url.Hosts))
+	for i, host := range s.url.Hosts {
+		servers[i] = s.url.Scheme + "://" + host
+	}
+	var err error
+	if c.nc, err = nats.Connect(strings.Join(servers, ","), options...); err != nil {
+		return nil, err
+	}
+	c.js, err = jetstream.New(c.nc)
+	return c, err
 }
 
 func (c *connection) takeRefusal() error {
@@ -213,6 +191,9 @@ func explain(err error, subject string) error {
 		return fmt.Errorf("NATS does not let this user publish; allow subject %q: %w", subject, err)
 	case errors.Is(err, nats.ErrNoServers), errors.Is(err, nats.ErrReconnectBufExceeded), errors.Is(err, nats.ErrConnectionClosed):
 		return fmt.Errorf("not connected to NATS; check that the server is up and its address is right: %w", err)
+	}
+	if explained := broker.Explain(err); explained != nil {
+		return explained
 	}
 	return fmt.Errorf("NATS did not confirm the message: %w", err)
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os/exec"
 	"strings"
 	"sync"
 	"testing"
@@ -17,38 +16,26 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/hookonce/hookonce"
-	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/brokertest"
 	"github.com/hookonce/hookonce/sendnats"
 )
 
 // server is a NATS server with JetStream, whose files outlive its process.
 type server struct {
-	t      *testing.T
-	folder string
-	addr   string
-	http   string // address of its monitoring
-	args   []string
-	cmd    *exec.Cmd
+	*brokertest.NATS
+
+	t *testing.T
 }
 
 func startServer(t *testing.T, args ...string) *server {
 	t.Helper()
-	dbtest.Need(t, func() error {
-		if _, err := program(); err != nil {
-			return fmt.Errorf("nats-server was not found: install it (apt-get install nats-server): %w", err)
-		}
-		return nil
-	}, "nats-server")
-	s := &server{t: t, folder: t.TempDir(), addr: dbtest.FreeAddress(t), http: dbtest.FreeAddress(t), args: args}
-	s.start()
-	t.Cleanup(s.kill)
-	return s
+	return &server{brokertest.StartNATS(t, args...), t}
 }
 
 // connections returns how many connections of hookonce the server has in a state: open or closed.
 func (s *server) connections(t *testing.T, state string) (n int) {
 	t.Helper()
-	resp, err := http.Get(fmt.Sprintf("http://%s/connz?state=%s", s.http, state))
+	resp, err := http.Get(fmt.Sprintf("http://%s/connz?state=%s", s.Monitor, state))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,40 +59,14 @@ func (s *server) open(t *testing.T) int { return s.connections(t, "open") }
 // made returns how many connections there ever were.
 func (s *server) made(t *testing.T) int { return s.connections(t, "open") + s.connections(t, "closed") }
 
-func program() (string, error) {
-	if path, err := exec.LookPath("nats-server"); err == nil {
-		return path, nil
-	}
-	return exec.LookPath("/usr/sbin/nats-server")
-}
-
-func (s *server) start() {
-	path, err := program()
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.cmd = exec.Command(path, append([]string{"-a", "127.0.0.1", "-p", portOf(s.addr), "-m", portOf(s.http), "-js", "-sd", s.folder}, s.args...)...)
-	if err := s.cmd.Start(); err != nil {
-		s.t.Fatal(err)
-	}
-}
-
-func portOf(addr string) string { return addr[strings.LastIndexByte(addr, ':')+1:] }
-
-// kill ends the server as kill -9 does.
-func (s *server) kill() {
-	_ = s.cmd.Process.Kill()
-	_ = s.cmd.Wait()
-}
-
 func (s *server) url(user string) string {
-	return fmt.Sprintf("nats://%s%s/orders.created", user, s.addr)
+	return fmt.Sprintf("nats://%s%s/orders.created", user, s.Addr)
 }
 
 // stream connects, waits for the server, and returns a stream for the subject.
 func (s *server) stream(ctx context.Context, maxSize int32) jetstream.Stream {
 	s.t.Helper()
-	nc, err := nats.Connect("nats://"+s.addr, nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1),
+	nc, err := nats.Connect("nats://"+s.Addr, nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1),
 		nats.ReconnectWait(20*time.Millisecond))
 	if err != nil {
 		s.t.Fatal(err)
@@ -130,7 +91,7 @@ func (s *server) stream(ctx context.Context, maxSize int32) jetstream.Stream {
 
 func newSender(t *testing.T, url string) *sendnats.Sender {
 	t.Helper()
-	s, err := sendnats.New(url)
+	s, err := sendnats.New(url, sendnats.Options{AllowPrivate: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,8 +168,8 @@ func TestKilledServer(t *testing.T) {
 		for range each * senders / (kills + 1) {
 			<-progress
 		}
-		s.kill()
-		s.start()
+		s.Kill()
+		s.Start()
 	}
 	wg.Wait()
 	stream := s.stream(t.Context(), -1)
@@ -242,7 +203,7 @@ func TestFailures(t *testing.T) {
 	huge := outgoing("huge")
 	huge.Body = make([]byte, 2<<20)
 	down := startServer(t)
-	down.kill()
+	down.Kill()
 	for _, c := range []struct {
 		name, url string
 		m         *hookonce.Outgoing
@@ -286,7 +247,7 @@ func TestNew(t *testing.T) {
 		"nats://h/a?x=canary":           "creds",
 		"nats://h:canary/a":             "not a URL",
 	} {
-		if _, err := sendnats.New(url); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "canary") {
+		if _, err := sendnats.New(url, sendnats.Options{AllowPrivate: true}); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "canary") {
 			t.Errorf("%s: error %v, want %q", url, err, want)
 		}
 	}

@@ -42,12 +42,18 @@ var rules = map[string]rule{
 		why:    "the user brings the database/sql driver",
 	},
 	"sendnats": {
-		within:  []string{".", "internal/send"},
+		within:  []string{".", "internal/broker"},
 		modules: []string{"github.com/nats-io/nats.go"},
 		why:     "the one package that links the NATS client",
 	},
-	"hookmigrate": {within: []string{"driver"}, why: "SQL and a small runner; used from programs of any kind"},
-	"hookadmin":   {within: []string{".", "driver", "provider", "internal/feed", "internal/limit", "internal/problem"}, why: "it serves any store, so it must know none"},
+	"sendamqp": {
+		within:  []string{".", "internal/broker"},
+		modules: []string{"github.com/rabbitmq/amqp091-go"},
+		why:     "the one package that links the client of RabbitMQ",
+	},
+	"internal/broker": {within: []string{"internal/dial", "internal/send"}, why: "the common part of the Senders for brokers, without any of their clients"},
+	"hookmigrate":     {within: []string{"driver"}, why: "SQL and a small runner; used from programs of any kind"},
+	"hookadmin":       {within: []string{".", "driver", "provider", "internal/feed", "internal/limit", "internal/problem"}, why: "it serves any store, so it must know none"},
 	"internal/locate": {
 		why: "the strict parser behind signatures and event ids: it needs only the standard library",
 	},
@@ -97,7 +103,7 @@ var rules = map[string]rule{
 	"cmd/hookonce/internal/config": {
 		within: []string{
 			".", "provider", "verify", "internal/locate", "cmd/hookonce/internal/route", "internal/limit", "internal/send", "internal/spelling",
-			"hookmigrate", "sendnats",
+			"hookmigrate", "sendnats", "sendamqp",
 		},
 		modules: []string{"github.com/goccy/go-yaml"},
 		why:     "settings become the library's own Config and the name of a schema, and nothing else",
@@ -191,6 +197,7 @@ var rules = map[string]rule{
 	"internal/test/control":     {why: "a server and its client; nothing of one package"},
 	"internal/test/control/ask": {why: "one request; it starts dozens of times in a test"},
 	"internal/test/vectors":     {why: "files of saved requests; nothing of one package"},
+	"internal/test/brokertest":  {within: []string{"internal/test/dbtest"}, why: "it starts brokers as processes, so it needs no client of theirs"},
 	"internal/test/rig": {
 		within:  []string{"driver", "hookmigrate", "hooksql"},
 		modules: []string{"modernc.org/sqlite"},
@@ -239,7 +246,7 @@ var leanModules = map[string]string{
 // testSupport lists the packages that only tests may import: they would link the testing package into
 // users' programs.
 var testSupport = []string{
-	"internal/test/storetest", "hooktest", "bench", "internal/test/browser", "internal/test/control", "internal/test/dbtest", "internal/test/e2e", "internal/test/examplestest", "internal/test/pages", "internal/test/proof", "internal/test/race", "internal/test/receivers", "internal/test/report", "internal/test/rig", "internal/test/scale", "internal/test/sqltest", "internal/test/vectors",
+	"internal/test/storetest", "hooktest", "bench", "internal/test/brokertest", "internal/test/browser", "internal/test/control", "internal/test/dbtest", "internal/test/e2e", "internal/test/examplestest", "internal/test/pages", "internal/test/proof", "internal/test/race", "internal/test/receivers", "internal/test/report", "internal/test/rig", "internal/test/scale", "internal/test/sqltest", "internal/test/vectors",
 	"internal/test/deps",
 }
 

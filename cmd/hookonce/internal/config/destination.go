@@ -9,6 +9,7 @@ import (
 
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/internal/send"
+	"github.com/hookonce/hookonce/sendamqp"
 	"github.com/hookonce/hookonce/sendnats"
 )
 
@@ -57,8 +58,20 @@ func (r *routeReader) destination(name string, at *node, m mapping) hookonce.Des
 
 // engines make the Sender of a URL, by its scheme.
 var engines = map[string]func(url string) (hookonce.Sender, error){
-	"nats": func(url string) (hookonce.Sender, error) { return sendnats.New(url) },
-	"tls":  func(url string) (hookonce.Sender, error) { return sendnats.New(url) },
+	"nats":  toNATS,
+	"tls":   toNATS,
+	"amqp":  toRabbitMQ,
+	"amqps": toRabbitMQ,
+}
+
+// The author of the settings file may name any host.
+
+func toNATS(url string) (hookonce.Sender, error) {
+	return sendnats.New(url, sendnats.Options{AllowPrivate: true})
+}
+
+func toRabbitMQ(url string) (hookonce.Sender, error) {
+	return sendamqp.New(url, sendamqp.Options{AllowPrivate: true})
 }
 
 // target sets where messages to d go: by HTTP, or to the engine that the scheme of the URL names.

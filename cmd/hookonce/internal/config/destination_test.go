@@ -26,6 +26,7 @@ func TestDestinationOnNATS(t *testing.T) {
 	for lines, want := range map[string]string{
 		"    url: nats://u:canary@127.0.0.1:4222/\n":                     "subject",
 		"    url: nats://u:canary@127.0.0.1/a\n    connections: fresh\n": "leave it out",
+		"    url: amqp://u:canary@127.0.0.1/vhost\n":                     "must name a queue or an exchange",
 	} {
 		if _, err := load(lines); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "canary") {
 			t.Errorf("%s: error %v, want %q", lines, err, want)
