@@ -225,5 +225,8 @@ func (s *Sender) explain(err error) error {
 	if explained := broker.Explain(err); explained != nil {
 		return explained
 	}
+	if told != nil && (told.Code == amqp.FrameError || told.Code == amqp.ConnectionForced) {
+		return fmt.Errorf("the connection to RabbitMQ ended before it confirmed the message: %w", err)
+	}
 	return fmt.Errorf("RabbitMQ did not confirm the message: %w", err)
 }

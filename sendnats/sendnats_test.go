@@ -66,8 +66,14 @@ func (s *server) url(user string) string {
 // stream connects, waits for the server, and returns a stream for the subject.
 func (s *server) stream(ctx context.Context, maxSize int32) jetstream.Stream {
 	s.t.Helper()
-	nc, err := nats.Connect("nats://"+s.Addr, nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1),
-		nats.ReconnectWait(20*time.Millisecond))
+	return s.streamAs(ctx, maxSize)
+}
+
+// streamAs is stream with options for the connection.
+func (s *server) streamAs(ctx context.Context, maxSize int32, options ...nats.Option) jetstream.Stream {
+	s.t.Helper()
+	options = append(options, nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
+	nc, err := nats.Connect("nats://"+s.Addr, options...)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -232,6 +238,42 @@ func TestFailures(t *testing.T) {
 				t.Errorf("%T: permanent %v, want %v", err, got, c.permanent)
 			}
 		})
+	}
+}
+
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	cert, key := brokertest.Certificate(t)
+	s := startServer(t, "--tls", "--tlscert", cert, "--tlskey", key)
+	s.streamAs(t.Context(), -1, nats.RootCAs(cert))
+	url := "tls://" + s.Addr + "/orders.created"
+	if err := newSender(t, url).Send(t.Context(), outgoing("1")); err == nil || !strings.Contains(err.Error(), "?ca=FILE") {
+		t.Errorf("an unknown authority: %v", err)
+	}
+	if err := newSender(t, url+"?ca="+cert).Send(t.Context(), outgoing("1")); err != nil {
+		t.Error(err)
+	}
+	plain := startServer(t)
+	plain.stream(t.Context(), -1)
+	if err := newSender(t, strings.Replace(plain.url(""), "nats://", "tls://", 1)).Send(t.Context(), outgoing("1")); err == nil || !strings.Contains(err.Error(), "secure connection") {
+		t.Errorf("a server without TLS: %v", err)
+	}
+}
+
+// TestSeveralServers has a second server take over from one that is gone. A private address needs AllowPrivate.
+func TestSeveralServers(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	s.stream(t.Context(), -1)
+	if err := newSender(t, strings.Replace(s.url(""), "nats://", "nats://127.0.0.1:1,", 1)).Send(t.Context(), outgoing("1")); err != nil {
+		t.Error(err)
+	}
+	public, err := sendnats.New(s.url(""), sendnats.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := public.Send(t.Context(), outgoing("1")); err == nil || !strings.Contains(err.Error(), "must not be dialled") {
+		t.Errorf("a private address: %v", err)
 	}
 }
 

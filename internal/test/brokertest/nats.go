@@ -65,7 +65,7 @@ func (s *NATS) Kill() {
 	_ = s.cmd.Wait()
 }
 
-// Pid returns the id of the process.
-func (s *NATS) Pid() int { return s.cmd.Process.Pid }
-
 func port(addr string) string { return addr[strings.LastIndexByte(addr, ':')+1:] }
+
+// Args replaces the arguments of the next start.
+func (s *NATS) Args(args ...string) { s.args = args }

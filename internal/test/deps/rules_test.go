@@ -51,6 +51,11 @@ var rules = map[string]rule{
 		modules: []string{"github.com/rabbitmq/amqp091-go"},
 		why:     "the one package that links the client of RabbitMQ",
 	},
+	"sendkafka": {
+		within:  []string{".", "internal/broker", "internal/locate"},
+		modules: []string{"github.com/twmb/franz-go"},
+		why:     "the one package that links the client of Kafka",
+	},
 	"internal/broker": {within: []string{"internal/dial", "internal/send"}, why: "the common part of the Senders for brokers, without any of their clients"},
 	"hookmigrate":     {within: []string{"driver"}, why: "SQL and a small runner; used from programs of any kind"},
 	"hookadmin":       {within: []string{".", "driver", "provider", "internal/feed", "internal/limit", "internal/problem"}, why: "it serves any store, so it must know none"},
@@ -103,7 +108,7 @@ var rules = map[string]rule{
 	"cmd/hookonce/internal/config": {
 		within: []string{
 			".", "provider", "verify", "internal/locate", "cmd/hookonce/internal/route", "internal/limit", "internal/send", "internal/spelling",
-			"hookmigrate", "sendnats", "sendamqp",
+			"hookmigrate", "sendnats", "sendamqp", "sendkafka",
 		},
 		modules: []string{"github.com/goccy/go-yaml"},
 		why:     "settings become the library's own Config and the name of a schema, and nothing else",
@@ -254,6 +259,7 @@ var testSupport = []string{
 var testModules = []string{
 	"github.com/google/go-cmp", "pgregory.net/rapid", "go.uber.org/goleak", "github.com/rogpeppe/go-internal/testscript",
 	"github.com/jackc/pgx/v5", "modernc.org/sqlite", "golang.org/x/sys", "golang.org/x/sync", "github.com/chromedp",
+	"github.com/nats-io/nats.go", "github.com/nats-io/nkeys", "github.com/twmb/franz-go",
 	"go.opentelemetry.io/proto/otlp", "google.golang.org/protobuf/proto",
 }
 

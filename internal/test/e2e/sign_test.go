@@ -24,6 +24,7 @@ const (
 	urlCredential     = "canary-url-credential-8d21e7"
 	otherSecret       = "not-the-secret-of-any-source-77"
 	credentialInQuery = "canary-sender-authorization-1b"
+	brokerPassword    = "canary-broker-password-7a1e"
 )
 
 var (
@@ -33,6 +34,7 @@ var (
 	canaries = []string{
 		githubSecret, stripeSecret, standardKey, standardSecret[len("whsec_"):], labSecret, destinationKey,
 		destinationSecret[len("whsec_"):], adminToken, databasePassword, urlCredential, credentialInQuery,
+		brokerPassword,
 	}
 )
 

@@ -10,6 +10,7 @@ import (
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/internal/send"
 	"github.com/hookonce/hookonce/sendamqp"
+	"github.com/hookonce/hookonce/sendkafka"
 	"github.com/hookonce/hookonce/sendnats"
 )
 
@@ -22,7 +23,7 @@ const (
 	maxRetryDelay  = 30 * day
 )
 
-var destinationKeys = []string{"url", "secret", "timeout", "retry", "concurrency", "rate", "connections"}
+var destinationKeys = []string{"url", "secret", "timeout", "retry", "concurrency", "rate", "connections", "key"}
 
 // destination reads the keys of a destination from m. at is the node for faults about a missing
 // key.
@@ -42,7 +43,7 @@ func (r *routeReader) destination(name string, at *node, m mapping) hookonce.Des
 	}
 	url := m.get("url")
 	if text, ok := r.text(url); ok {
-		r.target(&d, url, text, m.get("connections"))
+		r.target(&d, url, text, m.get("connections"), m.get("key"))
 	} else if url == nil && m.node != nil {
 		r.fault(at, "the destination has no url")
 	}
@@ -57,33 +58,49 @@ func (r *routeReader) destination(name string, at *node, m mapping) hookonce.Des
 }
 
 // engines make the Sender of a URL, by its scheme.
-var engines = map[string]func(url string) (hookonce.Sender, error){
-	"nats":  toNATS,
-	"tls":   toNATS,
-	"amqp":  toRabbitMQ,
-	"amqps": toRabbitMQ,
+var engines = map[string]func(url, key string) (hookonce.Sender, error){
+	"nats":   toNATS,
+	"tls":    toNATS,
+	"amqp":   toRabbitMQ,
+	"amqps":  toRabbitMQ,
+	"kafka":  toKafka,
+	"kafkas": toKafka,
 }
 
 // The author of the settings file may name any host.
 
-func toNATS(url string) (hookonce.Sender, error) {
+func toNATS(url, _ string) (hookonce.Sender, error) {
 	return sendnats.New(url, sendnats.Options{AllowPrivate: true})
 }
 
-func toRabbitMQ(url string) (hookonce.Sender, error) {
+func toRabbitMQ(url, _ string) (hookonce.Sender, error) {
 	return sendamqp.New(url, sendamqp.Options{AllowPrivate: true})
 }
 
+func toKafka(url, key string) (hookonce.Sender, error) {
+	return sendkafka.New(url, sendkafka.Options{Key: key, AllowPrivate: true})
+}
+
 // target sets where messages to d go: by HTTP, or to the engine that the scheme of the URL names.
-func (r *routeReader) target(d *hookonce.Destination, url *node, text string, connections *node) {
+func (r *routeReader) target(d *hookonce.Destination, url *node, text string, connections, key *node) {
 	scheme, _, _ := strings.Cut(text, "://")
 	connect := engines[scheme]
+	location, keyed := r.text(key)
+	switch isKafka := scheme == "kafka" || scheme == "kafkas"; {
+	case key != nil && !isKafka:
+		r.fault(key, "key is for kafka:// and kafkas://; leave it out with other URLs")
+	case keyed:
+		if err := sendkafka.CheckKey(location); err != nil {
+			r.fault(key, "%s", err)
+			location = ""
+		}
+	}
 	if connect == nil {
 		d.URL = text
 		r.checkURL(url, text)
 		return
 	}
-	sender, err := connect(text)
+	sender, err := connect(text, location)
 	if err != nil {
 		r.fault(url, "%s", err)
 		return

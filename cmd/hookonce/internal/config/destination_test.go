@@ -24,9 +24,13 @@ func TestDestinationOnNATS(t *testing.T) {
 		t.Errorf("destination %+v", d)
 	}
 	for lines, want := range map[string]string{
-		"    url: nats://u:canary@127.0.0.1:4222/\n":                     "subject",
-		"    url: nats://u:canary@127.0.0.1/a\n    connections: fresh\n": "leave it out",
-		"    url: amqp://u:canary@127.0.0.1/vhost\n":                     "must name a queue or an exchange",
+		"    url: nats://u:canary@127.0.0.1:4222/\n":                           "subject",
+		"    url: nats://u:canary@127.0.0.1/a\n    connections: fresh\n":       "leave it out",
+		"    url: amqp://u:canary@127.0.0.1/vhost\n":                           "must name a queue or an exchange",
+		"    url: amqp://u:canary@127.0.0.1/vhost?queue=a\n    key: body:id\n": "key is for kafka:// and kafkas://",
+		"    url: kafka://u:canary@127.0.0.1/\n":                               "must be a topic",
+		"    url: kafka://u:canary@127.0.0.1/a\n    key: query:id\n":           "not stored with a message",
+		"    url: http://127.0.0.1/a\n    key: body:id\n":                      "leave it out with other URLs",
 	} {
 		if _, err := load(lines); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "canary") {
 			t.Errorf("%s: error %v, want %q", lines, err, want)
