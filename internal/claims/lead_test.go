@@ -54,22 +54,23 @@ func TestLoneDeliveriesAreClaimedByTheirCallers(t *testing.T) {
 	}
 }
 
-// Copies of an event that its caller claims wait for it, and other events are claimed together afterwards.
+// While a caller claims its delivery, others gather, and so do copies of its event. One statement claims them
+// afterwards.
 func TestDeliveriesBesideALoneOne(t *testing.T) {
 	t.Parallel()
-	g := rig.NewGate("held")
-	store, led := byCallers(t, 4, g.Hold)
-	q := newQueue(t, store, nil)
-	outcomes := claimTogether(t, q, g, unit("held"), unit("1"), unit("held"), unit("2"))
-	if diff := cmp.Diff([][]string{{duplicate}, {claimed}, {duplicate}, {claimed}}, outcomes); diff != "" {
-		t.Errorf("outcomes (-want +got):\n%s", diff)
-	}
-	if got := led.Load(); got != 1 {
-		t.Errorf("%d claims ran in the goroutines of their callers, want the first", got)
-	}
-	if got := claim(t, q, unit("3")); got[0] != claimed || led.Load() != 2 {
-		t.Errorf("a lone delivery afterwards: %s, %d claims of callers", got, led.Load())
-	}
+	bubble(t, func(*driver.ClaimParams) time.Duration { return 3 * time.Millisecond }, func(t *testing.T, q *claims.Queue, s *timedStore) {
+		for _, id := range []string{"lone", "1", "lone", "2"} {
+			go claim(t, q, unit(id))
+			synctest.Wait()
+		}
+		if diff := cmp.Diff([]int{1}, s.begun()); diff != "" {
+			t.Errorf("sizes of the statements that have begun (-want +got):\n%s", diff)
+		}
+		q.Close()
+		if diff := cmp.Diff([]int{3}, s.begun()); diff != "" {
+			t.Errorf("sizes of the statements after it (-want +got):\n%s", diff)
+		}
+	})
 }
 
 // Copies from many callers at once are claimed once.
