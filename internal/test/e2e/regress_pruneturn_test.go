@@ -26,7 +26,7 @@ func TestProcessStoppedWhilePruning(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer lock.Rollback() //nolint:errcheck // it may have ended
+			defer lock.Rollback()
 			if _, err := lock.Exec("LOCK TABLE hookonce.event IN ACCESS EXCLUSIVE MODE"); err != nil {
 				t.Fatal(err)
 			}
