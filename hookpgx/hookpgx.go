@@ -159,13 +159,13 @@ func newStore(users *pgxpool.Pool, config *pgxpool.Config, o *Options) (_ *Store
 		}
 	}()
 	work := client{pool: users, link: s.link}
-	workDB := pgsession.New(work)
+	var workDB pgstore.DB = pgsession.New(work)
 	if users == nil {
 		settings := workSettings(config.ConnConfig.RuntimeParams)
 		if work, err = s.link.open(config.Copy(), int(config.MaxConns), settings); err != nil {
 			return nil, err
 		}
-		workDB = pgsession.NewReadCommitted(work)
+		workDB = pgsession.NewBinary(work)
 	}
 	receive, err := s.link.open(config.Copy(), o.ReceiveConns, receiveSettings())
 	if err != nil {

@@ -37,6 +37,7 @@ const (
 	oidBytea       = 17
 	oidInt8        = 20
 	oidInt2        = 21
+	oidInt4        = 23
 	oidText        = 25
 	oidTimestamptz = 1184
 )
@@ -146,6 +147,8 @@ func (p *Parameters) textElement(v string) { p.buf = append(appendInt(p.buf, len
 func (p *Parameters) int2Element(v int16) {
 	p.buf = binary.BigEndian.AppendUint16(appendInt(p.buf, 2), uint16(v))
 }
+
+func (p *Parameters) int4Element(v int32) { p.buf = appendInt(appendInt(p.buf, 4), int(v)) }
 
 func (p *Parameters) int8Element(v int64) {
 	p.buf = binary.BigEndian.AppendUint64(appendInt(p.buf, 8), uint64(v))

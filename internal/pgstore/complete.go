@@ -53,14 +53,14 @@ func (s *Store) Complete(ctx context.Context, p *driver.CompleteParams) ([]bool,
 	if len(places) == 0 {
 		return held, nil
 	}
-	err := write(ctx, s.pools.Work, op, func(r Rows) error {
+	err := s.writeBinary(ctx, op, func(r Rows) error {
 		var place int64
 		if err := r.Scan(&place); err != nil {
 			return err
 		}
 		held[places[place-1]] = true
 		return nil
-	}, s.sql.complete, ids, tokens, outcomes, retryIn, statusCodes, errors, took, clock(p.Now),
+	}, &s.sql.complete, ids, tokens, outcomes, retryIn, statusCodes, errors, took, clock(p.Now),
 		appliedBy, applied.objects, applied.sources, applied.versions, applied.shown, types, responses)
 	if err != nil {
 		return nil, err

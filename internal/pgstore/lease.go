@@ -77,7 +77,7 @@ func (s *Store) leaseOnce(ctx context.Context, p *driver.LeaseParams) (*driver.L
 		k = look{}
 	}
 	var due, now time.Time // of the last message
-	err := write(ctx, s.pools.Work, "leasing messages", func(r Rows) error {
+	err := s.writeBinary(ctx, "leasing messages", func(r Rows) error {
 		m := driver.Message{Destination: p.Destination}
 		var usedUp bool
 		var key []byte
@@ -94,7 +94,7 @@ func (s *Store) leaseOnce(ctx context.Context, p *driver.LeaseParams) (*driver.L
 		}
 		leased.Messages = append(leased.Messages, m)
 		return nil
-	}, s.sql.lease, p.Destination, int32(limit), p.For.Microseconds(), int32(p.MaxAttempts), p.Untried, clock(p.Now), k.from)
+	}, &s.sql.lease, p.Destination, int32(limit), p.For.Microseconds(), int32(p.MaxAttempts), p.Untried, clock(p.Now), k.from)
 	if err != nil {
 		return nil, err
 	}

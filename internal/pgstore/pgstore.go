@@ -131,6 +131,7 @@ type Pools struct {
 type Store struct {
 	pools      Pools
 	binary     BinaryDB // pools.Receive; nil if its client library cannot
+	workBinary BinaryDB // pools.Work; nil if it cannot, or belongs to the caller
 	migrations []driver.Migration
 	name       string // of the schema
 	schema     string // its name, quoted
@@ -150,6 +151,7 @@ func New(schema string, pools Pools) *Store {
 		searching:  make(chan struct{}, driver.TextSearches),
 	}
 	s.binary, _ = pools.Receive.(BinaryDB)
+	s.workBinary, _ = pools.Work.(BinaryDB)
 	s.sweepFrom.Store(firstRun)
 	s.sql = newStatements(func(text string) string {
 		return strings.ReplaceAll(text, "{schema}", s.schema)
@@ -169,8 +171,8 @@ type statements struct {
 	count, quarantine     string
 	keepQuarantined       string
 	dropQuarantined       string
-	lease                 string
-	complete, release     string
+	lease, complete       Statement
+	release               string
 	eventByKey, eventByID string
 	repeatOf              string
 	messages, attempts    string
@@ -261,8 +263,8 @@ func newStatements(write func(string) string) statements {
 		quarantine:       write(quarantineSQL),
 		keepQuarantined:  write(keepQuarantinedSQL),
 		dropQuarantined:  write(dropQuarantinedSQL),
-		lease:            write(leaseSQL),
-		complete:         write(completeSQL),
+		lease:            newStatement(write(leaseSQL)),
+		complete:         newStatement(write(completeSQL)),
 		release:          write(releaseSQL),
 		eventByKey:       write(eventByKeySQL),
 		eventByID:        write(eventByIDSQL),
