@@ -90,7 +90,7 @@ func (s *session) QueryBinary(ctx context.Context, st *pgstore.Statement, encode
 		s.link.unnamed.Store(true)
 		err = s.runBinary(ctx, w, st, false, row)
 	}
-	return confirmed(s.conn.Conn(), err)
+	return s.confirmed(err)
 }
 
 func isShared(err error) bool {

@@ -124,7 +124,7 @@ func (s *session) Query(ctx context.Context, sql string, args ...any) (pgstore.R
 	if err != nil {
 		return nil, err
 	}
-	return committedRows{rows, s.conn.Conn()}, nil
+	return committedRows{rows, &s.held}, nil
 }
 
 func (s *session) query(ctx context.Context, sql string, args []any) (pgstore.Rows, error) {
@@ -175,7 +175,7 @@ type poolTx struct {
 var _ pgsession.RunTx = (*poolTx)(nil)
 
 // Commit implements pgsession.Tx.
-func (t *poolTx) Commit(ctx context.Context) error { return confirmed(t.conn.Conn(), t.tx.Commit(ctx)) }
+func (t *poolTx) Commit(ctx context.Context) error { return t.confirmed(t.tx.Commit(ctx)) }
 
 // Rollback implements pgsession.Tx. pgx closes the connection if the rollback fails. A handler that
 // does not return may use a connection that was cut, so nothing is sent on it.

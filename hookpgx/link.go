@@ -29,6 +29,9 @@ type link struct {
 	// unnamed is set when a session does not have the statement that it has prepared; see binary.go.
 	unnamed atomic.Bool
 
+	// begin tells with which of several hosts connections begin; see hosts.go.
+	begin atomic.Uint64
+
 	mu      sync.Mutex
 	dropped time.Time // guarded by mu
 }
@@ -98,5 +101,6 @@ func (h *held) Release() {
 // Spoil implements pgsession.Spoiler.
 func (h *held) Spoil() {
 	h.spoiled = true
+	h.link.leave(h.conn.Conn())
 	h.link.drop()
 }

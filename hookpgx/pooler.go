@@ -69,6 +69,7 @@ func (l *link) beforeConnect(before func(context.Context, *pgx.ConnConfig) error
 		if l.pooled.Load() {
 			maps.DeleteFunc(config.RuntimeParams, func(name, _ string) bool { return !isPassed(name) })
 		}
+		l.order(config)
 		return nil
 	}
 }

@@ -40,10 +40,20 @@ func WatchCommits(config *pgx.ConnConfig) {
 // forget removes the mark of an earlier commit from conn.
 func forget(conn *pgx.Conn) { delete(conn.PgConn().CustomData(), unconfirmedKey) }
 
-// confirmed returns the error of a commit on conn whose error so far is err.
-func confirmed(conn *pgx.Conn, err error) error {
-	if err == nil && conn.PgConn().CustomData()[unconfirmedKey] != nil {
+// confirmed returns the error of a commit on h whose error so far is err. A server whose standbys do not
+// confirm, or that does not answer in time, may be an old primary: if there are several hosts, the next
+// connections begin with another one. Slow answers alone close no other connection, since a server that is
+// only busy would then have new ones to accept.
+func (h *held) confirmed(err error) error {
+	conn := h.conn.Conn()
+	switch {
+	case err == nil && conn.PgConn().CustomData()[unconfirmedKey] != nil:
+		if h.link.leave(conn) {
+			h.Spoil()
+		}
 		return errUnconfirmed
+	case pgconn.Timeout(err):
+		h.link.leave(conn)
 	}
 	return err
 }
@@ -52,8 +62,8 @@ func confirmed(conn *pgx.Conn, err error) error {
 // been read to their end.
 type committedRows struct {
 	pgstore.Rows
-	conn *pgx.Conn
+	held *held
 }
 
 // Err implements pgstore.Rows.
-func (r committedRows) Err() error { return confirmed(r.conn, r.Rows.Err()) }
+func (r committedRows) Err() error { return r.held.confirmed(r.Rows.Err()) }
