@@ -57,6 +57,24 @@ func (s *Store) Weaknesses(ctx context.Context) ([]driver.Weakness, error) {
 	return found, nil
 }
 
+// replicationSQL reads the standbys. The level is the one of claims: see durably in the schema. A role that is no member of
+// pg_read_all_stats sees the standbys, but not their states.
+const replicationSQL = `
+SELECT current_setting('synchronous_standby_names'),
+	CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on' WHEN 'local' THEN 'on' ELSE current_setting('synchronous_commit') END,
+	(SELECT count(*) FROM pg_stat_replication)::int,
+	(SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming' AND sync_state IN ('sync', 'quorum'))::int,
+	NOT pg_has_role('pg_read_all_stats', 'USAGE')`
+
+// Replication implements [driver.Replicated].
+func (s *Store) Replication(ctx context.Context) (*driver.Replication, error) {
+	var r driver.Replication
+	err := read(ctx, s.pools.Receive, "looking at the standbys", func(rows Rows) error {
+		return rows.Scan(&r.Names, &r.Level, &r.Standbys, &r.Synchronous, &r.Hidden)
+	}, replicationSQL)
+	return &r, err
+}
+
 // foreignTriggersSQL lists the triggers and rules that fire on tables of the schema. Those of foreign
 // keys are internal; the schema itself has one trigger.
 const foreignTriggersSQL = `

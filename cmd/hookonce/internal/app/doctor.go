@@ -122,10 +122,10 @@ func (d *doctor) checkSettings() Check {
 }
 
 // databaseChecks are the checks that need the database, in order.
-var databaseChecks = []string{"schema", "durability", "triggers", "clock", "dead_letters", "quarantine", "destinations"}
+var databaseChecks = []string{"schema", "durability", "failover", "triggers", "clock", "dead_letters", "quarantine", "destinations"}
 
 // needSchema are the last of databaseChecks, which read tables.
-var needSchema = databaseChecks[4:]
+var needSchema = databaseChecks[5:]
 
 // checkDatabase opens the database and runs the checks that need it.
 func (d *doctor) checkDatabase(ctx context.Context) {
@@ -154,6 +154,7 @@ func (d *doctor) checkDatabase(ctx context.Context) {
 	schema := timed(ctx, store, checkSchemaSteps)
 	d.add(schema)
 	d.add(timed(ctx, store, d.checkDurability))
+	d.add(timed(ctx, store, checkFailover))
 	d.add(timed(ctx, store, checkTriggers))
 	d.add(timed(ctx, store, d.checkClock))
 	var stats *driver.Stats

@@ -27,6 +27,7 @@ func (p *program) doctorCommand() *cobra.Command {
 		Long: "Check the settings and the certificates of tls, and that the database can be\n" +
 			"reached, has the schema of this program, keeps confirmed commits, and agrees\n" +
 			"with the clock of this machine.\n" +
+			"Tell what a failover of PostgreSQL does to acknowledged events.\n" +
 			"Look for triggers that may drop events. Count dead letters, quarantined\n" +
 			"requests, and messages that wait for an unknown destination. Ask the running\n" +
 			"gateway whether it is ready, and for its settings. The command changes nothing,\n" +

@@ -1,0 +1,57 @@
+package app
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
+// checkFailover tells what becomes of acknowledged events when a standby takes over.
+func checkFailover(ctx context.Context, store driver.Store) Check {
+	const name = "failover"
+	replicated, ok := store.(driver.Replicated)
+	if !ok {
+		return skipped(name, "SQLite has no standbys")
+	}
+	r, err := replicated.Replication(ctx)
+	if err != nil {
+		return failed(name, err)
+	}
+	return judgeFailover(r)
+}
+
+// judgeFailover judges the standbys.
+func judgeFailover(r *driver.Replication) Check {
+	c := Check{Name: "failover", Status: StatusOK}
+	seen := func(format string, args ...any) { c.Seen = append(c.Seen, fmt.Sprintf(format, args...)) }
+	standbys := fmt.Sprintf("standbys that are connected: %d", r.Standbys)
+	if !r.Hidden {
+		standbys += fmt.Sprintf(", synchronous ones among them: %d", r.Synchronous)
+	}
+	switch {
+	case r.Names == "" && r.Standbys == 0:
+		seen("a single server: no standby is connected; acknowledged events are on its disk alone")
+	case r.Names == "":
+		seen("%s; commits wait for none of them", standbys)
+		seen("a failover loses the events that were acknowledged last")
+		c.Status = StatusWarning
+		c.Remedy = "set synchronous_standby_names (Patroni: synchronous_mode: true), unless no standby ever takes over"
+	case !r.Hidden && r.Synchronous == 0, r.Standbys == 0:
+		seen("synchronous_standby_names = %q; %s", r.Names, standbys)
+		seen("commits wait for a standby that is not there: deliveries are answered 503")
+		c.Status = StatusFailure
+		c.Remedy = "start the standby; or name another one, or none, in synchronous_standby_names; if a new primary has taken over, point the setting database to it"
+	default:
+		seen("synchronous_standby_names = %q, synchronous_commit = %s; %s", r.Names, r.Level, standbys)
+		if r.Level == "remote_write" {
+			seen("a failover to a synchronous standby loses no acknowledged event, unless that machine crashes at the same time")
+		} else {
+			seen("a failover to a synchronous standby loses no acknowledged event")
+		}
+		if r.Hidden {
+			seen("this role may not see which standbys are synchronous (GRANT pg_read_all_stats)")
+		}
+	}
+	return c
+}

@@ -1,0 +1,51 @@
+package app
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/test/dbtest"
+)
+
+// TestDoctorOnStandbys has a server without standbys, and one that waits for a standby which is away. Package failover has
+// clusters.
+func TestDoctorOnStandbys(t *testing.T) {
+	t.Parallel()
+	server := dbtest.StartServer(t, nil)
+	s := settings(t, "database: "+server.DSN())
+	_, checks := statuses(t, s)
+	if c := check(t, checks, "failover"); c.Status != StatusOK || !strings.Contains(c.Seen[0], "a single server") {
+		t.Errorf("without standbys: %+v", c)
+	}
+	server.Shutdown(t)
+	server.Restart(t, "synchronous_standby_names=nobody_here")
+	_, checks = statuses(t, s)
+	if c := check(t, checks, "failover"); c.Status != StatusFailure || !strings.Contains(c.Seen[0], "nobody_here") ||
+		!strings.Contains(c.Seen[1], "answered 503") {
+		t.Errorf("with a standby that is away: %+v", c)
+	}
+}
+
+func TestJudgeFailover(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		found driver.Replication
+		want  Status
+		text  string
+	}{
+		{driver.Replication{Level: "on"}, StatusOK, "a single server"},
+		{driver.Replication{Level: "on", Standbys: 1}, StatusWarning, "loses the events that were acknowledged last"},
+		{driver.Replication{Level: "on", Names: "db2"}, StatusFailure, "answered 503"},
+		{driver.Replication{Level: "on", Names: "db2", Hidden: true}, StatusFailure, "answered 503"},
+		{driver.Replication{Level: "on", Names: "db2", Standbys: 2}, StatusFailure, "answered 503"},
+		{driver.Replication{Level: "on", Names: "db2", Standbys: 2, Synchronous: 1}, StatusOK, "loses no acknowledged event"},
+		{driver.Replication{Level: "on", Names: "db2", Standbys: 2, Hidden: true}, StatusOK, "may not see"},
+		{driver.Replication{Level: "remote_write", Names: "db2", Standbys: 1, Synchronous: 1}, StatusOK, "unless that machine crashes"},
+	} {
+		c := judgeFailover(&test.found)
+		if all := strings.Join(c.Seen, "\n"); c.Status != test.want || !strings.Contains(all, test.text) || (c.Remedy == "") != (c.Status == StatusOK) {
+			t.Errorf("%+v: %+v, want %s and %q", test.found, c, test.want, test.text)
+		}
+	}
+}
