@@ -78,7 +78,7 @@ func startBouncer(dsn string, opts BouncerOptions) (*Bouncer, error) {
 		return nil, err
 	}
 	u.RawQuery = "sslmode=disable"
-	owner, err := unprivileged()
+	owner, err := Unprivileged()
 	if err != nil {
 		return nil, err
 	}

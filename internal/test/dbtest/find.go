@@ -39,6 +39,16 @@ func programs() (string, error) {
 	return find(), nil
 }
 
+// Programs returns the folder with the programs of the PostgreSQL server that tests use.
+func Programs(t testing.TB) string {
+	t.Helper()
+	folder, err := programs()
+	if err != nil {
+		t.Fatalf("dbtest: %v", err)
+	}
+	return folder
+}
+
 func installed() error {
 	if find() == "" {
 		return errNotInstalled

@@ -98,7 +98,7 @@ func start(opts *Options) (*Server, error) {
 	if opts.OnDisk {
 		base = os.TempDir()
 	}
-	if err := s.makeFolder(base); err != nil {
+	if err := s.makeFolder(base, prefix); err != nil {
 		return nil, err
 	}
 	if err = s.initialise(); err == nil {
@@ -112,7 +112,7 @@ func start(opts *Options) (*Server, error) {
 
 // makeFolder makes the server's folder in base, locks it for the life of this process, and removes
 // the folders of killed processes.
-func (s *Server) makeFolder(base string) error {
+func (s *Server) makeFolder(base, prefix string) error {
 	stale, err := filepath.Glob(filepath.Join(base, prefix+"*"))
 	if err != nil {
 		return err
@@ -123,7 +123,7 @@ func (s *Server) makeFolder(base string) error {
 			unlock()
 		}
 	}
-	if s.owner, err = unprivileged(); err != nil {
+	if s.owner, err = Unprivileged(); err != nil {
 		return err
 	}
 	// Another process may remove the folder before it is locked.
@@ -144,9 +144,27 @@ func (s *Server) makeFolder(base string) error {
 	return nil
 }
 
-// unprivileged returns the user for the server, because PostgreSQL refuses root; nil stands for the
+// Folder returns a new folder, in memory if there is room, whose name begins with prefix. Any user may pass
+// through it. It is removed when the test ends, and by a later test if this process is killed.
+func Folder(t testing.TB, prefix string) string {
+	t.Helper()
+	s := &Server{}
+	if err := s.makeFolder(baseFolder(), prefix); err != nil {
+		t.Fatalf("dbtest: %v", err)
+	}
+	t.Cleanup(func() {
+		_ = os.RemoveAll(s.folder)
+		s.unlock()
+	})
+	if err := os.Chmod(s.folder, 0o755); err != nil {
+		t.Fatalf("dbtest: %v", err)
+	}
+	return s.folder
+}
+
+// Unprivileged returns the user for the server, because PostgreSQL refuses root; nil stands for the
 // user of this process.
-func unprivileged() (*syscall.Credential, error) {
+func Unprivileged() (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil
 	}

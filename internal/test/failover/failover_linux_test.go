@@ -1,0 +1,144 @@
+package failover
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hookonce/hookonce/internal/test/report"
+)
+
+// The ways of a gateway to the primary.
+const (
+	byHosts = "several hosts"
+	byProxy = "HAProxy"
+)
+
+// trialsVariable names the environment variable with the number of trials of each fault in make scale.
+const trialsVariable = "HOOKONCE_FAILOVER_TRIALS"
+
+// TestFailover kills the primary of a cluster of two nodes, and switches over. Each time, one gateway reaches the
+// database by several hosts and one by HAProxy.
+func TestFailover(t *testing.T) {
+	if report.Scale(t) {
+		t.Skip("TestFailoverInFull has these trials too")
+	}
+	w := newWorld(t, options{nodes: 2})
+	w.doctor("a failover to a synchronous standby loses no acknowledged event")
+	w.pass(killPrimary)
+	w.pass(switchover)
+}
+
+// smallDisk makes the cluster's files fit into a file system of a size that is soon full.
+var smallDisk = map[string]string{
+	`        wal_log_hints: "on"`: `        wal_log_hints: "on"
+        max_wal_size: 128MB
+        min_wal_size: 32MB`,
+}
+
+// TestFailoverInFull makes many trials of each fault, and writes their figures into docs/scale.md.
+func TestFailoverInFull(t *testing.T) {
+	if !report.Scale(t) {
+		t.Skip("make scale runs it; TestFailover is the short form")
+	}
+	trials := 20
+	if given := os.Getenv(trialsVariable); given != "" {
+		var err error
+		if trials, err = strconv.Atoi(given); err != nil || trials < 1 {
+			t.Fatalf("%s is %q: give a number of trials", trialsVariable, given)
+		}
+	}
+	var lines []*row
+	run := func(name string, o options, faults ...fault) {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, o)
+			for range trials { // in turn, so that a fault also meets the traces of the others
+				for _, f := range faults {
+					lines = add(lines, w.pass(f))
+				}
+			}
+		})
+	}
+	run("two nodes", options{nodes: 2, switched: true}, killPrimary, switchover, freezeStandby, killPatroni, cutOff, vanish)
+	run("three nodes", options{nodes: 3, switched: true}, killPrimaryOfThree, vanishOfThree)
+	run("two nodes with small disks", options{nodes: 2, switched: true, room: "500m", change: smallDisk}, fillDisk)
+	if t.Failed() {
+		return
+	}
+	report.Write(t, report.Docs(3)+"/scale.md", "failover", "scale", table(lines))
+}
+
+// TestFailoverForgets plants a fault: replication without synchronous_mode. The standby lags when the primary goes, so
+// acknowledged events are lost. A trial that did not notice would prove nothing.
+func TestFailoverForgets(t *testing.T) {
+	if !report.Scale(t) {
+		t.Skip("make scale runs it")
+	}
+	w := newWorld(t, options{nodes: 2, switched: true, asynchronous: true})
+	lag := fault{"primary gone from the network while its standby lags", func(c *cluster, old *node) func() {
+		standby := c.nodes[0]
+		if standby == old {
+			standby = c.nodes[1]
+		}
+		c.network.unplug(c.t, standby.site, backCable)
+		w.steady(time.Now(), "while the standby is away")
+		c.network.unplug(c.t, old.site, frontCable, backCable)
+		c.network.plug(c.t, standby.site, backCable)
+		return func() { c.network.plug(c.t, old.site, frontCable, backCable) }
+	}, moved}
+	w.doctor("a failover loses the events that were acknowledged last")
+	if r := w.trial(lag); r.lost == 0 {
+		t.Errorf("no acknowledged event was lost, of %d: the trial does not notice asynchronous replication", r.acked)
+	} else {
+		t.Logf("lost, as it must be: %d of %d acknowledged events", r.lost, r.acked)
+	}
+}
+
+// row is a fault with the results of its trials.
+type row struct {
+	fault   string
+	trials  int
+	silence map[string][]time.Duration // by gateway
+	acked   int                        // in all trials before and with these
+	extra   int
+	again   int
+}
+
+func add(rows []*row, r result) []*row {
+	i := slices.IndexFunc(rows, func(line *row) bool { return line.fault == r.fault })
+	if i < 0 {
+		i = len(rows)
+		rows = append(rows, &row{fault: r.fault, silence: make(map[string][]time.Duration)})
+	}
+	line := rows[i]
+	line.trials++
+	line.extra += r.extra
+	line.acked += r.fresh
+	line.again += r.again
+	for name, silence := range r.silence {
+		line.silence[name] = append(line.silence[name], silence)
+	}
+	return rows
+}
+
+// table returns the rows as Markdown.
+func table(rows []*row) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s.\nAll nodes, etcd, HAProxy, gateways and senders are on this one machine.\n\n", report.Machine())
+	b.WriteString("| fault | trials | without a 200, several hosts: median, worst | through HAProxy: median, worst | acknowledged | lost | doubled |\n")
+	b.WriteString("|---|---|---|---|---|---|---|\n")
+	for _, r := range rows {
+		fmt.Fprintf(&b, "| %s | %d | %s | %s | %d | 0 | 0 |\n", r.fault, r.trials, spread(r.silence[byHosts]), spread(r.silence[byProxy]), r.acked)
+	}
+	return b.String()
+}
+
+// spread returns the median and the worst.
+func spread(all []time.Duration) string {
+	slices.Sort(all)
+	return fmt.Sprintf("%.1f s, %.1f s", all[len(all)/2].Seconds(), all[len(all)-1].Seconds())
+}
