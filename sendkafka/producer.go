@@ -122,9 +122,9 @@ func (s *Sender) explain(err error) error {
 	case errors.Is(err, kerr.UnknownTopicOrPartition), errors.Is(err, kerr.UnknownTopicID):
 		return fmt.Errorf("topic %q does not exist; create it: %w", s.url.Path, err)
 	case errors.Is(err, kerr.TopicAuthorizationFailed), errors.Is(err, kerr.ClusterAuthorizationFailed):
-		return fmt.Errorf("Kafka does not let this user write; allow Write on topic %q, and before Kafka 3.0 IdempotentWrite on the cluster: %w", s.url.Path, err)
+		return fmt.Errorf("the broker does not let this user write; allow Write on topic %q, and before Kafka 3.0 IdempotentWrite on the cluster: %w", s.url.Path, err)
 	case errors.Is(err, kerr.SaslAuthenticationFailed), errors.Is(err, kerr.UnsupportedSaslMechanism), errors.Is(err, kerr.IllegalSaslState):
-		return fmt.Errorf("Kafka refused the user name or password of the URL, or its sasl; renew them: %w", err)
+		return fmt.Errorf("the broker refused the user name or password of the URL, or its sasl; renew them: %w", err)
 	}
 	if explained := broker.Explain(err); explained != nil {
 		return explained
@@ -132,5 +132,5 @@ func (s *Sender) explain(err error) error {
 	if errors.Is(err, io.EOF) {
 		return fmt.Errorf("the broker closed the connection; check the user name, the password and sasl of the URL, and whether the broker wants kafkas://: %w", err)
 	}
-	return fmt.Errorf("Kafka did not confirm the message: %w", err)
+	return fmt.Errorf("the brokers did not confirm the message: %w", err)
 }
