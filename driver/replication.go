@@ -4,14 +4,14 @@ import "context"
 
 // Replicated is implemented by stores whose database may have standbys.
 type Replicated interface {
-	// Replication tells what becomes of an acknowledged event when a standby takes over.
+	// Replication tells whether an acknowledged event survives when a standby takes over.
 	Replication(ctx context.Context) (*Replication, error)
 }
 
 // Replication is how a database keeps its standbys.
 type Replication struct {
 	Names       string // of the synchronous standbys, as the server has them; "" if commits wait for none
-	Level       string // at which a claim's commit waits for them: on, remote_apply or remote_write
+	Level       string // how far a claim's commit waits for them: on, remote_apply or remote_write
 	Standbys    int    // how many are connected
 	Synchronous int    // how many of them are synchronous now; 0 if that is hidden
 	Hidden      bool   // the role may not see which standbys are synchronous

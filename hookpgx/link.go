@@ -29,7 +29,7 @@ type link struct {
 	// unnamed is set when a session does not have the statement that it has prepared; see binary.go.
 	unnamed atomic.Bool
 
-	// begin tells with which of several hosts connections begin; see hosts.go.
+	// begin tells the first of several hosts that connections try; see hosts.go.
 	begin atomic.Uint64
 
 	mu      sync.Mutex

@@ -133,7 +133,7 @@ func incompressible(size int) []byte {
 	return b
 }
 
-// replies lets a test lose or hold the replies of a cluster, which has done what they say.
+// replies lets a test lose or hold the replies of a cluster, which has done its work by then.
 type replies struct {
 	lose atomic.Int64 // replies left to lose, each with its connection
 	lost atomic.Int64

@@ -3,7 +3,7 @@ package locate
 // maxSkipped bounds the nesting of a container that skip reads: one bit per level.
 const maxSkipped = 64
 
-// skip reads the rest of a container in which nothing is looked for. pos is at its first key, or at its
+// skip reads the rest of a container that no location enters. pos is at its first key, or at its
 // first value if it is an array; end is behind its closing bracket. It accepts only what a scanner
 // accepts, and does not say what is wrong with anything else: then ok is false. So is it for more than
 // maxSkipped levels.

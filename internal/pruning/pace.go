@@ -9,7 +9,7 @@ const (
 	firstChunk = 100
 	minChunk   = 50 // smaller ones cost more in statements than in rows
 	maxChunk   = 2000
-	// step is the share by which a chunk may differ from the one before. Small steps follow the median: a
+	// step is the largest change of a chunk's size from the one before. Small steps follow the median: a
 	// stall of the disk does not make chunks small.
 	step = 0.1
 )

@@ -26,7 +26,7 @@ type request struct {
 	deadline time.Time // the attempt's end
 }
 
-// way identifies what the requests to a target have in common.
+// way identifies the requests that share a target.
 type way struct{ url, secret string }
 
 // maxWays bounds the ways that a Sender remembers. Reloads change URLs and secrets.
@@ -49,7 +49,7 @@ func (s *Sender) request(target *Target, msg *Message) (*request, error) {
 	return &r, nil
 }
 
-// way returns what the requests of a way have in common.
+// way returns the common parts of the requests of a way.
 func (s *Sender) way(w way) (*request, error) {
 	s.mu.Lock()
 	r := s.ways[w]

@@ -170,7 +170,7 @@ type Sender struct {
 
 	mu    sync.Mutex
 	pools map[poolKey]*pool // of all destinations that were ever sent to
-	ways  map[way]*request  // what the requests of a destination have in common
+	ways  map[way]*request  // the common parts of the requests of a destination
 }
 
 // reach is the way to the addresses of one rule.

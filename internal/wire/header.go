@@ -164,7 +164,7 @@ func ParseHeader(stored []byte) (http.Header, error) {
 	return h, nil
 }
 
-// parsePlain reads a stored form in which no string is escaped, as package encoding/json does, in a tenth of
+// parsePlain reads a stored form without escaped strings, as package encoding/json does, in a tenth of
 // the time.
 func parsePlain(stored string) (h http.Header, ok bool) {
 	h = make(http.Header, strings.Count(stored, ":["))

@@ -118,7 +118,7 @@ func FuzzParseHeader(f *testing.F) {
 	})
 }
 
-// A header in which nothing is hidden is its own visible form. Any other stays as it is.
+// A header without secrets is its own visible form. Any other stays as it is.
 func TestVisibleHeaderLeavesItsArgument(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {

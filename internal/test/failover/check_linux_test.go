@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// stored is what a database knows of an event.
+// stored is an event as a database has it.
 type stored struct {
 	state   string
 	effects int
@@ -43,7 +43,7 @@ func (n *node) read(ctx context.Context) (map[string]stored, error) {
 // figures are the outcome of the checks.
 type figures struct {
 	acked, lost, doubled, again int
-	faults                      []string // what must not be
+	faults                      []string // broken promises
 }
 
 func (f *figures) fault(format string, args ...any) {
@@ -105,7 +105,7 @@ func (l *load) check(primary *node) (f figures) {
 	return f
 }
 
-// checkStandbys waits until the standbys have what the primary has. An old primary among them changes nothing, and
+// checkStandbys waits until the standbys are equal to the primary. An old primary among them changes nothing, and
 // keeps nothing that only it had.
 func (l *load) checkStandbys(c *cluster, primary *node) {
 	t := l.t

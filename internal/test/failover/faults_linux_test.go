@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// fault is a way in which a cluster is hurt.
+// fault is a way to hurt a cluster.
 type fault struct {
 	name string
 	// strike hurts the cluster, whose primary is old, and returns how to heal it; nil if the cluster heals by itself.
@@ -31,7 +31,7 @@ var switchover = fault{"planned switchover", func(c *cluster, old *node) func() 
 	return nil
 }, moved}
 
-// killPatroni leaves a primary that nobody governs: the other node becomes a primary beside it.
+// killPatroni leaves a primary without its Patroni: the other node becomes a primary beside it.
 var killPatroni = fault{"`kill -9` of the primary's Patroni", func(_ *cluster, old *node) func() {
 	old.patroni.stop(syscall.SIGKILL)
 	return old.startPatroni

@@ -149,7 +149,7 @@ func (g *gateway) silence(since time.Time) (longest time.Duration) {
 	return max(longest, time.Since(last))
 }
 
-// doctor asks hookonce doctor what the cluster promises.
+// doctor asks hookonce doctor for the promise of the cluster.
 func (w *world) doctor(want string) {
 	w.t.Helper()
 	binary, err := program()

@@ -24,7 +24,7 @@ const (
 	sendersEach  = 6 // of each gateway
 	// sendEvery is the time between two deliveries of a sender. It leaves processor time to the cluster.
 	sendEvery = 40 * time.Millisecond
-	// sendPause is the time after which a sender repeats a delivery that was not acknowledged.
+	// sendPause is how long a sender waits before it repeats a delivery that was not acknowledged.
 	sendPause = 50 * time.Millisecond
 )
 
@@ -61,8 +61,8 @@ routes:
   - {name: all, sources: [forwarded], to: app}
 `
 
-// load delivers events to gateways, and is what the events have effects on: a destination, and an application
-// that takes events by SQL. It knows what was acknowledged.
+// load delivers events to gateways and remembers the acknowledged ones. It also receives their effects, as a
+// destination and as an application that takes events by SQL.
 type load struct {
 	t        testing.TB
 	gateways []*gateway

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// space is a network namespace in which processes are started: one thread of the system for each, because
+// space is a network namespace for processes: one thread of the system for each, because
 // Linux binds a process to the namespace of the thread that starts it. The thread lives as long as the
 // test binary, since its children get a signal when it ends.
 type space struct{ calls chan func() error }

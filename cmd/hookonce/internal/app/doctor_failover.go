@@ -7,7 +7,7 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// checkFailover tells what becomes of acknowledged events when a standby takes over.
+// checkFailover tells whether acknowledged events survive when a standby takes over.
 func checkFailover(ctx context.Context, store driver.Store) Check {
 	const name = "failover"
 	replicated, ok := store.(driver.Replicated)
