@@ -1,16 +1,14 @@
 package bench
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/hookonce/hookonce/internal/test/report"
 )
 
 // idleGateway measures the load that a gateway without any work puts on its database.
@@ -27,9 +25,9 @@ func idleGateway(t *testing.T, s *scale) *comparison {
 		unit: "ms/s",
 		contestants: []contestant{{"hookonce", func(t testing.TB) float64 {
 			<-time.After(s.warm)
-			before, began := processorTime(t, server.PIDs(t)...), time.Now()
+			before, began := report.ProcessorTime(t, server.PIDs(t)...), time.Now()
 			<-time.After(s.lasts)
-			return milliseconds(processorTime(t, server.PIDs(t)...)-before) / time.Since(began).Seconds()
+			return milliseconds(report.ProcessorTime(t, server.PIDs(t)...)-before) / time.Since(began).Seconds()
 		}}},
 		rows: []row{{
 			what:    fmt.Sprintf("processor time of PostgreSQL beside an idle gateway with %d destinations", destinations),
@@ -46,7 +44,9 @@ func forwardLive(t *testing.T, s *scale) *comparison {
 		return onNewDatabase(t, server, func(t testing.TB, dsn string) float64 {
 			gateway := startGateway(t, gatewaySettings(dsn, more))
 			defer gateway.stop(t)
-			spent := func() time.Duration { return processorTime(t, append(server.PIDs(t), gateway.cmd.Process.Pid)...) }
+			spent := func() time.Duration {
+				return report.ProcessorTime(t, append(server.PIDs(t), gateway.cmd.Process.Pid)...)
+			}
 			before := spent()
 			l := load{address: gateway.address, request: newEvents(), connections: forwardConcurrency, lasts: s.lasts, rate: rate}
 			n := l.run(t).answers
@@ -95,29 +95,4 @@ func besideOpenTransaction(t *testing.T, s *scale) *comparison {
 			subject: "beside an open transaction", baseline: "alone", want: 0.9,
 		}},
 	}
-}
-
-// processorTime returns the time that processes have used so far, with that of their ended
-// children. The system counts it in hundredths of a second.
-func processorTime(t testing.TB, pids ...int) time.Duration {
-	t.Helper()
-	var ticks int64
-	for _, pid := range pids {
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // it has ended since it was listed, and its parent has its time
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, rest, _ := strings.Cut(string(stat), ") ") // the name in brackets may contain spaces
-		for _, field := range strings.Fields(rest)[11:15] {
-			n, err := strconv.ParseInt(field, 10, 64)
-			if err != nil {
-				t.Fatal(err)
-			}
-			ticks += n
-		}
-	}
-	return time.Duration(ticks) * 10 * time.Millisecond
 }

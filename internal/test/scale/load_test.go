@@ -193,10 +193,7 @@ func (l *load) attempt(ev *sent) (status string, err error) {
 	if err != nil {
 		return "", err
 	}
-	stamp := strconv.FormatInt(time.Now().Unix(), 10)
-	mac := hmac.New(sha256.New, []byte(secret))
-	_, _ = io.WriteString(mac, stamp+"."+ev.body) // never fails
-	req.Header.Set("Stripe-Signature", "t="+stamp+",v1="+hex.EncodeToString(mac.Sum(nil)))
+	req.Header.Set("Stripe-Signature", signature(ev.body))
 	req.Header.Set("Content-Type", "application/json")
 	resp, err := l.client.Do(req)
 	if err != nil {
@@ -215,6 +212,14 @@ func (l *load) attempt(ev *sent) (status string, err error) {
 		return "", err
 	}
 	return answer.Status, nil
+}
+
+// signature signs a body as Stripe does.
+func signature(body string) string {
+	stamp := strconv.FormatInt(time.Now().Unix(), 10)
+	mac := hmac.New(sha256.New, []byte(secret))
+	_, _ = io.WriteString(mac, stamp+"."+body) // never fails
+	return "t=" + stamp + ",v1=" + hex.EncodeToString(mac.Sum(nil))
 }
 
 // wait waits until a condition of the counts holds.
