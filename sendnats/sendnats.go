@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -30,6 +31,7 @@ type Options struct {
 type Sender struct {
 	url     *broker.URL
 	options Options
+	ping    time.Duration
 	link    broker.Link[*connection]
 }
 
@@ -44,6 +46,10 @@ type connection struct {
 
 // creds is the parameter that names a file with credentials.
 const creds = "creds"
+
+// pingInterval is the time between questions whether a server still lives. The third one without an answer ends the
+// connection.
+const pingInterval = 5 * time.Second
 
 var form = broker.Form{
 	Schemes: map[string]string{"nats": "4222", "tls": "4222"},
@@ -63,7 +69,7 @@ func New(raw string, options Options) (*Sender, error) {
 	if !validSubject(u.Path) {
 		return nil, errors.New("the path of the URL must be a subject without wildcards: nats://host:4222/orders.created")
 	}
-	s := &Sender{url: u, options: options}
+	s := &Sender{url: u, options: options, ping: pingInterval}
 	s.link = broker.Link[*connection]{
 		Dial:  s.dial,
 		Ended: func(c *connection) bool { return c.nc.IsClosed() }, // as after refused credentials
@@ -128,6 +134,8 @@ func (s *Sender) dial() (*connection, error) {
 	c := new(connection)
 	options := []nats.Option{
 		nats.Name("hookonce"), nats.Timeout(broker.ConnectTimeout), nats.MaxReconnects(-1),
+		// A server that has gone without a word is left for another one.
+		nats.PingInterval(s.ping), nats.MaxPingsOutstanding(2),
 		nats.SetCustomDialer(broker.Dialer(s.options.AllowPrivate)),
 		// Without a connection a publish fails at once: nothing waits in memory.
 		nats.ReconnectBufSize(-1),

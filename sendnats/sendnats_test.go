@@ -288,6 +288,7 @@ func TestNew(t *testing.T) {
 		"http://h/a":                    "nats://",
 		"nats://h/a?x=canary":           "creds",
 		"nats://h:canary/a":             "not a URL",
+		"nats://s3cr/canary=@h/a":       "percent-encode",
 	} {
 		if _, err := sendnats.New(url, sendnats.Options{AllowPrivate: true}); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "canary") {
 			t.Errorf("%s: error %v, want %q", url, err, want)

@@ -46,6 +46,9 @@ func TestParse(t *testing.T) {
 		"y://canary":                "must begin with x:// or xs://",
 		"x://a/p#canary":            "fragment",
 		"x://canary:can\nary@a/p":   "percent-encode",
+		"x://can/ary@a/p":           "percent-encode",
+		"x://u:1/canary@a/p":        "percent-encode",
+		"x://can?ary@a/p":           "percent-encode",
 		"x://u:canary@1.2.3.4.5/p":  "neither a name nor an address",
 		"x://u:can@ary@a/p?queue=1": "",
 	} {

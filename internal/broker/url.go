@@ -61,6 +61,10 @@ func (f *Form) Parse(raw string) (*URL, error) {
 	if end := strings.IndexAny(rest, "/?"); end >= 0 {
 		authority = rest[:end]
 	}
+	// A slash in a password ends the authority too early: the rest of the password would be shown as the path.
+	if strings.Contains(rest[len(authority):], "@") {
+		return nil, errors.New("the URL has an @ behind its first / or ?; percent-encode the characters /, ? and @ of a user, password or token")
+	}
 	hosts := strings.Split(authority[strings.LastIndexByte(authority, '@')+1:], ",")
 	first := strings.TrimSuffix(authority, strings.Join(hosts[1:], ","))
 	u, err := url.Parse(scheme + "://" + strings.TrimSuffix(first, ",") + rest[len(authority):])

@@ -65,6 +65,9 @@ func (s *NATS) Kill() {
 	_ = s.cmd.Wait()
 }
 
+// Pid returns the process, for signals.
+func (s *NATS) Pid() int { return s.cmd.Process.Pid }
+
 func port(addr string) string { return addr[strings.LastIndexByte(addr, ':')+1:] }
 
 // Args replaces the arguments of the next start.

@@ -19,7 +19,14 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	dbtest.Parallel(4)
+	// Before any test: a build beside a test takes the processors from its gateways.
+	for _, built := range builds {
+		if _, err := built(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}
+	dbtest.Parallel(2)
 	code := dbtest.Run(m)
 	_ = os.RemoveAll(buildFolder) // leftovers are in the folder for temporary files
 	os.Exit(code)
@@ -30,7 +37,10 @@ var root = filepath.Join("..", "..", "..")
 
 var buildFolder string
 
-// Builds of the program. Each is made once, when a test asks for it.
+// builds makes each build of the program, once.
+var builds []func() (string, error)
+
+// Builds of the program.
 var (
 	// thisBuild is the program as it is here.
 	thisBuild = onceBuilt("v1.0.0", nil)
@@ -45,6 +55,7 @@ var (
 
 func onceBuilt(version string, overlay map[string]string) func(testing.TB) string {
 	built := sync.OnceValues(func() (string, error) { return build(version, overlay) })
+	builds = append(builds, built)
 	return func(t testing.TB) string {
 		t.Helper()
 		path, err := built()
