@@ -111,6 +111,9 @@ func (in *Engine) claimsFor(d *delivery, events []provider.Event) []driver.Claim
 		visible = d.partHeader()
 	}
 	header := wire.EncodeHeader(visible)
+	if len(d.source.routes) > 0 {
+		visible = visible.Clone() // a decision may outlive the request, and read its header
+	}
 	all := make([]driver.Claim, len(events))
 	if len(events) == 1 {
 		d.eventID = events[0].ID

@@ -140,7 +140,7 @@ func (in *Engine) read(w http.ResponseWriter, r *http.Request, name string, s *s
 	}
 	in.tracing.startDelivery(d, arrived, now)
 	d.deadline, d.handled, d.remote = deadline, byCaller || in.works(src), in.remote(r)
-	if wait := src.verified.Take(now); wait > 0 {
+	if wait := src.verified.Take(time.Now()); wait > 0 {
 		a := refused(http.StatusTooManyRequests, "This source exceeds its rate.", "over the source's rate", nil).because(reasonRate)
 		a.retryAfter = wait
 		return nil, a.of(d)

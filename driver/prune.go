@@ -29,15 +29,18 @@ type PruneParams struct {
 	// looks at the events that they left only now and then.
 	Background bool
 	Chunk      int // number of rows of one step at most; 0 means as many as take a few milliseconds
-	// Rest is the rest after each step, in multiples of the step's duration; 0 means no rest.
+	// Rest is the rest after each step, in multiples of the step's duration, for 15 s at most; 0 means no rest.
 	Rest float64
 	Now  time.Time // tests only; zero means the database's clock
 }
 
-// Pause rests after a step that started at began, as p.Rest says. Stores call it between two steps,
-// outside any transaction. If ctx ends first, Pause returns its error.
+// longestRest is shorter than the turn of a process that prunes.
+const longestRest = 15 * time.Second
+
+// Pause rests after a step that started at began, as p.Rest says, for 15 s at most. Stores call it between two
+// steps, outside any transaction. If ctx ends first, Pause returns its error.
 func (p *PruneParams) Pause(ctx context.Context, began time.Time) error {
-	rest := min(p.Rest*float64(time.Since(began)), math.MaxInt64/2)
+	rest := min(p.Rest*float64(time.Since(began)), float64(longestRest))
 	timer := time.NewTimer(time.Duration(rest))
 	defer timer.Stop()
 	select {

@@ -83,7 +83,9 @@ CREATE TABLE {schema}.event (
 ) WITH (
 	-- Pruning removes as many rows as arrive: their space is free again after minutes at thousands a second.
 	autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500000,
-	autovacuum_vacuum_insert_scale_factor = 0, autovacuum_vacuum_insert_threshold = 500000
+	autovacuum_vacuum_insert_scale_factor = 0, autovacuum_vacuum_insert_threshold = 500000,
+	-- Without these, the threshold of the rows holds for the pieces of large bodies, of 2 kB each, too.
+	toast.autovacuum_vacuum_scale_factor = 0.1, toast.autovacuum_vacuum_threshold = 50000
 );
 
 -- Values above 2 kB are compressed. lz4 takes a third of the processor time of pglz for as many bytes: 18 instead of

@@ -331,7 +331,7 @@ func (w *messageWalk) matchLetters(ctx context.Context, step walk.Step, n int) (
 		where, _ := w.where()
 		from := w.from(where, byMessage, step, table)
 		parts = append(parts, "(SELECT "+listedColumns+", m.id, m.route, m.destination, m.attempts, m.generation,"+
-			" coalesce(m.status_code, 0), coalesce(m.last_error, ''), m.signature, "+boundedOrNull("m.failed_at")+
+			" coalesce(m.status_code, 0), coalesce(m.last_error, ''), coalesce(m.signature, '(no error)'), "+boundedOrNull("m.failed_at")+
 			from+where.sql()+byMessage.sql()+fmt.Sprintf(" LIMIT %d)", n))
 		args = where.args
 	}
